@@ -1,0 +1,8 @@
+package asm
+
+func counterFrequency() uint64
+
+// Read returns what the architecture promises about the generic timer, which has one rate by definition.
+func Read() Features {
+	return Features{Ordered: true, Invariant: true, Frequency_hz: counterFrequency()}
+}
