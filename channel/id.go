@@ -1,0 +1,46 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A tuple id is made of the node that made it (14 bits), an instance on that node (10 bits) and a count (40 bits), from
+// the top, so that programs make ids without asking each other. An id that a program brings along is as good: only
+// equality matters, and Poison.
+const (
+	MaxNode     = 1<<14 - 1
+	MaxInstance = 1<<10 - 1
+	MaxCount    = 1<<40 - 1
+
+	nodeShift     = 50
+	instanceShift = 40
+)
+
+// Poison is the id that ends a stream. No id that NewID makes is Poison.
+const Poison uint64 = 1<<64 - 1
+
+// ErrID is returned when a part of a tuple id is out of its range.
+var ErrID = errors.New("tuple id out of range")
+
+// NewID puts a tuple id together. The error wraps ErrID.
+func NewID(node, instance int, count uint64) (uint64, error) {
+	switch {
+	case node < 0 || node > MaxNode:
+		return 0, fmt.Errorf("make tuple id: node %d is not from 0 to %d: %w", node, MaxNode, ErrID)
+	case instance < 0 || instance > MaxInstance:
+		return 0, fmt.Errorf("make tuple id: instance %d is not from 0 to %d: %w", instance, MaxInstance, ErrID)
+	case count > MaxCount:
+		return 0, fmt.Errorf("make tuple id: count %d is above %d: %w", count, uint64(MaxCount), ErrID)
+	}
+	id := uint64(node)<<nodeShift | uint64(instance)<<instanceShift | count
+	if id == Poison {
+		return 0, fmt.Errorf("make tuple id: node %d, instance %d, count %d is the poison id: %w", node, instance, count, ErrID)
+	}
+	return id, nil
+}
+
+// SplitID takes a tuple id apart.
+func SplitID(id uint64) (node, instance int, count uint64) {
+	return int(id >> nodeShift), int(id >> instanceShift & MaxInstance), id & MaxCount
+}

@@ -1,0 +1,133 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrHandler is returned when there is no handler of the given name.
+var ErrHandler = errors.New("unknown handler")
+
+// Kind says what a channel does with an event. The numbers stand in shared memory and in files: append only.
+type Kind uint8
+
+const (
+	Null       Kind = 0 // discard
+	Identity   Kind = 1 // keep every event; plain in the file, within 100 ms
+	Buffered   Kind = 2 // keep every event; compressed by the block
+	Counter    Kind = 3 // count the events; the drainer samples the count once a period
+	Downsample Kind = 4 // keep the first of every n events of the channel
+	XoY        Kind = 5 // keep an event if its id mod y is below x
+	FirstLast  Kind = 6 // keep the first event, the last event and the first poison
+	Link       Kind = 7 // keep pairs of a parent's id and a child's
+
+	kinds = 8
+)
+
+// kindNames are the words that programs, the handler table and reports use.
+var kindNames = [kinds]string{"null", "id", "buffered", "counter", "downsample", "xoy", "first-last", "link"}
+
+// ParseKind reads a handler's name. The error wraps ErrHandler.
+func ParseKind(s string) (Kind, error) {
+	for k, name := range kindNames {
+		if s == name {
+			return Kind(k), nil
+		}
+	}
+	return Null, fmt.Errorf("parse handler %q: use one of %s: %w", s, strings.Join(kindNames[:], ", "), ErrHandler)
+}
+
+// Known reports whether k is a kind of this version. Kinds are read from memory that others write.
+func (k Kind) Known() bool { return k < kinds }
+
+func (k Kind) String() string {
+	if !k.Known() {
+		return fmt.Sprintf("kind-%d", uint8(k))
+	}
+	return kindNames[k]
+}
+
+// ErrPolicy is returned when there is no full-ring policy of the given name.
+var ErrPolicy = errors.New("unknown policy")
+
+// Policy says what happens to an event when the ring is full. Numbers are append-only.
+type Policy uint8
+
+const (
+	Block     Policy = 0 // wait for the drainer; after a second without movement drop and count until it moves again
+	Drop      Policy = 1 // drop the event and count it
+	Overwrite Policy = 2 // overwrite the oldest: a flight recorder of the last records, read on demand
+
+	policies = 3
+)
+
+var policyNames = [policies]string{"block", "drop", "overwrite"}
+
+// ParsePolicy reads a policy's name. The error wraps ErrPolicy.
+func ParsePolicy(s string) (Policy, error) {
+	for p, name := range policyNames {
+		if s == name {
+			return Policy(p), nil
+		}
+	}
+	return Block, fmt.Errorf("parse policy %q: use one of %s: %w", s, strings.Join(policyNames[:], ", "), ErrPolicy)
+}
+
+// Known reports whether p is a policy of this version.
+func (p Policy) Known() bool { return p < policies }
+
+func (p Policy) String() string {
+	if !p.Known() {
+		return fmt.Sprintf("policy-%d", uint8(p))
+	}
+	return policyNames[p]
+}
+
+// ErrStamp is returned when there is no stamp of the given name.
+var ErrStamp = errors.New("unknown stamp")
+
+// Stamp says how the counter is read at an event. Numbers are append-only.
+type Stamp uint8
+
+const (
+	Ordered   Stamp = 0 // after all earlier instructions have executed: RDTSCP, or ISB and CNTVCT_EL0
+	Unordered Stamp = 1 // anywhere near: RDTSC, or CNTVCT_EL0 alone; half the price on amd64
+
+	stamps = 2
+)
+
+var stampNames = [stamps]string{"rdtscp", "rdtsc"}
+
+// UnorderedSlack_cycles is how far an unordered stamp may be from its place in the program: RDTSC may
+// be executed early or late by what fits into the reorder window, 512 instructions at the most on today's cores, of
+// which each may wait for memory. It is added to every bound in which such a stamp takes part.
+const UnorderedSlack_cycles = 2000
+
+// ParseStamp reads a stamp's name. The error wraps ErrStamp.
+func ParseStamp(s string) (Stamp, error) {
+	for i, name := range stampNames {
+		if s == name {
+			return Stamp(i), nil
+		}
+	}
+	return Ordered, fmt.Errorf("parse stamp %q: use one of %s: %w", s, strings.Join(stampNames[:], ", "), ErrStamp)
+}
+
+// Known reports whether s is a stamp of this version.
+func (s Stamp) Known() bool { return s < stamps }
+
+func (s Stamp) String() string {
+	if !s.Known() {
+		return fmt.Sprintf("stamp-%d", uint8(s))
+	}
+	return stampNames[s]
+}
+
+// OrderingSlack_cycles is how far a stamp of this kind may be from its place in the program.
+func (s Stamp) OrderingSlack_cycles() uint64 {
+	if s == Unordered {
+		return UnorderedSlack_cycles
+	}
+	return 0
+}
