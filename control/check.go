@@ -1,0 +1,284 @@
+package control
+
+import (
+	"fmt"
+	"hash/crc32"
+	"net/netip"
+	"path"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits on what a message may say. They keep one peer from costing another much.
+const (
+	MaxMessageBytes = 4 << 20 // all frames of a message
+	MaxChunkBytes   = 1 << 20
+	MaxNameBytes    = 128
+	MaxTextBytes    = 4096
+	MaxExchanges    = 10_000 // of a train
+	MaxTrains       = 10_000 // of a batch
+	MaxTargets      = 5_000
+	MaxKeyBytes     = 64
+
+	maxTime = 24 * time.Hour
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checkName checks the name of a node or a run: it is shown to people, and is a file's name.
+func checkName(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%s is missing", what)
+	case len(name) > MaxNameBytes:
+		return fmt.Errorf("%s has %d bytes, more than %d", what, len(name), MaxNameBytes)
+	case name[0] == '.' || name[0] == '-':
+		return fmt.Errorf("%s %q begins with %q", what, name, name[:1])
+	}
+	for _, r := range name {
+		if r == '/' || r == '\\' || r == utf8.RuneError || unicode.IsSpace(r) || !unicode.IsPrint(r) {
+			return fmt.Errorf("%s %q holds %q", what, name, r)
+		}
+	}
+	return nil
+}
+
+// CheckName returns an error unless a text may be the name of a node or a run.
+func CheckName(name string) error { return checkName("name", name) }
+
+func checkText(what, text string) error {
+	if len(text) > MaxTextBytes {
+		return fmt.Errorf("%s has %d bytes, more than %d", what, len(text), MaxTextBytes)
+	}
+	return nil
+}
+
+func checkTime(what string, ns int64) error {
+	if ns < 0 || ns > int64(maxTime) {
+		return fmt.Errorf("%s is %d, not between 0 and a day", what, ns)
+	}
+	return nil
+}
+
+func checkPath(p string) error {
+	if p == "" || len(p) > MaxTextBytes || !utf8.ValidString(p) || strings.ContainsAny(p, "\\\x00") ||
+		path.IsAbs(p) || path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../") {
+		return fmt.Errorf("path %q is not plainly within a run", p)
+	}
+	return nil
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Hello) check() error {
+	return first(checkName("name", m.Name), checkText("software", m.Software))
+}
+
+func (m *Challenge) check() error { return checkText("nonce", m.Nonce) }
+
+func (m *Register) check() error {
+	if err := first(checkText("nonce", m.Nonce), checkName("name", m.Name), checkName("instance", m.Instance),
+		checkText("epoch", m.Epoch), checkText("machine", m.Machine), checkText("software", m.Software), checkRate(m.NominalHz)); err != nil {
+		return err
+	}
+	switch {
+	case m.Epoch == "":
+		return fmt.Errorf("epoch is missing")
+	case m.Number < 0:
+		return fmt.Errorf("number is %d", m.Number)
+	case m.Cores < 1 || m.Cores > 1<<16:
+		return fmt.Errorf("%d cores", m.Cores)
+	case len(m.Capabilities) > 64:
+		return fmt.Errorf("%d capabilities", len(m.Capabilities))
+	case len(m.ProbeKey) > MaxKeyBytes:
+		return fmt.Errorf("probe key of %d bytes, more than %d", len(m.ProbeKey), MaxKeyBytes)
+	}
+	for _, c := range m.Capabilities {
+		if err := checkName("capability", c); err != nil {
+			return err
+		}
+	}
+	if m.ProbeAddress != "" {
+		if err := checkAddress(m.ProbeAddress); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Can says whether a node has a capability.
+func (m *Register) Can(capability string) bool {
+	for _, c := range m.Capabilities {
+		if c == capability {
+			return true
+		}
+	}
+	return false
+}
+
+func checkAddress(address string) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil || a.Port() == 0 || a.Addr().IsUnspecified() {
+		return fmt.Errorf("probe address %q is not one that packets can be sent to", address)
+	}
+	return nil
+}
+
+func checkRate(hz uint64) error {
+	if hz < 1e6 || hz > 1e12 {
+		return fmt.Errorf("nominal rate of %d Hz is no counter's", hz)
+	}
+	return nil
+}
+
+func (m *Welcome) check() error {
+	if m.Heartbeat_ns <= 0 || m.Dead_ns < m.Heartbeat_ns {
+		return fmt.Errorf("heartbeat of %d ns, given up after %d ns", m.Heartbeat_ns, m.Dead_ns)
+	}
+	return first(checkText("server", m.Server), checkTime("heartbeat_ns", m.Heartbeat_ns), checkTime("dead_ns", m.Dead_ns))
+}
+
+func (m *Refusal) check() error {
+	if m.Code == 0 {
+		return fmt.Errorf("code is missing")
+	}
+	return checkText("text", m.Text)
+}
+
+func (*Ping) check() error          { return nil }
+func (*Pong) check() error          { return nil }
+func (m *Leave) check() error       { return checkText("why", m.Why) }
+func (*Done) check() error          { return nil }
+func (m *LoadRequest) check() error { return checkTime("over_ns", m.Over_ns) }
+
+func (m *Load) check() error {
+	if m.Busy_ppm < -1 || m.Busy_ppm > 1_000_000 {
+		return fmt.Errorf("busy_ppm is %d", m.Busy_ppm)
+	}
+	if len(m.Unknown) > 64 {
+		return fmt.Errorf("%d unknown things", len(m.Unknown))
+	}
+	for _, u := range m.Unknown {
+		if err := checkText("unknown", u); err != nil {
+			return err
+		}
+	}
+	return checkTime("over_ns", m.Over_ns)
+}
+
+func (t *Target) check() error {
+	if len(t.Key) > MaxKeyBytes {
+		return fmt.Errorf("key of %d bytes, more than %d", len(t.Key), MaxKeyBytes)
+	}
+	if err := checkRate(t.NominalHz); err != nil {
+		return err
+	}
+	return first(checkName("peer", t.Peer), checkText("peer_epoch", t.PeerEpoch), checkAddress(t.Address))
+}
+
+func (m *Manner) check() error {
+	switch {
+	case m.Exchanges < 1 || m.Exchanges > MaxExchanges:
+		return fmt.Errorf("%d exchanges, not 1 to %d", m.Exchanges, MaxExchanges)
+	case m.Attempts < 1 || m.Attempts > 1000:
+		return fmt.Errorf("%d attempts, not 1 to 1000", m.Attempts)
+	case m.Timeout_ns < 1:
+		return fmt.Errorf("timeout_ns is %d", m.Timeout_ns)
+	}
+	return first(checkTime("timeout_ns", m.Timeout_ns), checkTime("spin_ns", m.Spin_ns))
+}
+
+func (m *Probe) check() error {
+	if m.Trains < 1 || m.Trains > MaxTrains {
+		return fmt.Errorf("%d trains, not 1 to %d", m.Trains, MaxTrains)
+	}
+	return first(m.Target.check(), m.Manner.check(), checkTime("gap_ns", m.Gap_ns), checkTime("limit_ns", m.Limit_ns))
+}
+
+func (m *Probing) check() error {
+	if len(m.Targets) > MaxTargets {
+		return fmt.Errorf("%d targets, more than %d", len(m.Targets), MaxTargets)
+	}
+	if len(m.Targets) == 0 {
+		return nil
+	}
+	for i := range m.Targets {
+		if err := m.Targets[i].check(); err != nil {
+			return err
+		}
+	}
+	if m.Period_ns < 1 {
+		return fmt.Errorf("period_ns is %d", m.Period_ns)
+	}
+	return first(m.Manner.check(), checkTime("period_ns", m.Period_ns))
+}
+
+func (m *Trains) check() error {
+	return first(checkName("peer", m.Peer), checkText("peer_epoch", m.PeerEpoch), checkText("epoch", m.Epoch),
+		checkText("error", m.Error))
+}
+
+func (*Ack) check() error          { return nil }
+func (m *Run) check() error        { return checkName("run", m.Name) }
+func (*Table) check() error        { return nil }
+func (m *TableState) check() error { return checkText("error", m.Error) }
+func (m *ListFiles) check() error  { return checkName("run", m.Run) }
+func (m *Snapshot) check() error {
+	return first(checkText("channels", m.Channels), checkText("reason", m.Reason))
+}
+func (m *Ask) check() error           { return checkName("question", m.What) }
+func (m *SnapshotState) check() error { return checkText("error", m.Error) }
+
+func (m *RunState) check() error {
+	if len(m.Missing) > 10_000 {
+		return fmt.Errorf("%d missing things", len(m.Missing))
+	}
+	for _, s := range m.Missing {
+		if err := checkText("missing", s); err != nil {
+			return err
+		}
+	}
+	return checkName("run", m.Name)
+}
+
+func (m *Files) check() error {
+	for _, f := range m.Files {
+		if f.Bytes < 0 {
+			return fmt.Errorf("file %q of %d bytes", f.Path, f.Bytes)
+		}
+		if err := checkPath(f.Path); err != nil {
+			return err
+		}
+	}
+	return checkName("run", m.Run)
+}
+
+func (m *ReadFile) check() error {
+	if m.Offset < 0 || m.Bytes < 1 || m.Bytes > MaxChunkBytes {
+		return fmt.Errorf("%d bytes at %d, not 1 to %d from 0 on", m.Bytes, m.Offset, MaxChunkBytes)
+	}
+	return first(checkName("run", m.Run), checkPath(m.Path))
+}
+
+func (m *Chunk) check() error {
+	if m.Offset < 0 || m.Size < 0 {
+		return fmt.Errorf("chunk at %d of %d", m.Offset, m.Size)
+	}
+	return checkPath(m.Path)
+}
+
+func (m *Answer) check() error {
+	if len(m.Result) > MaxAnswerBytes {
+		return fmt.Errorf("result of %d bytes, more than %d", len(m.Result), MaxAnswerBytes)
+	}
+	return nil
+}

@@ -1,0 +1,376 @@
+package control
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// examples is one message of each kind, with another value in each field.
+var examples = []Message{
+	&Hello{Name: "node-a", Software: "tsc-client 1"},
+	&Challenge{Nonce: "00ff"},
+	&Register{Nonce: "n", Name: "a", Instance: "i", Epoch: "e", NominalHz: 2_600_000_001, QuantumCycles: 26, CoreSlackCycles: 170, Number: 3, Virtual: true,
+		Machine: "m", Cores: 4, Capabilities: []string{CanProbe, CanRun}, ProbeAddress: "192.0.2.1:4000", ProbeKey: []byte{1, 2}, Software: "s",
+		Facts: json.RawMessage(`{"cpu":"x"}`)},
+	&Welcome{Server: "s", Heartbeat_ns: 1e9, Dead_ns: 4e9, Generation: 1<<63 + 1},
+	&Refusal{Code: NameTaken, Text: "no"},
+	&Ping{Counter_cycles: 1<<63 + 7},
+	&Pong{},
+	&Leave{Why: "update"},
+	&Done{},
+	&LoadRequest{Over_ns: 20e6},
+	&Load{Over_ns: 21e6, Busy_ppm: 500_000, ReceivedBytes: 1 << 60, SentBytes: 2, Unknown: []string{"cpu: none"}},
+	&Probe{Target: Target{Peer: "b", PeerEpoch: "e2", Address: "[2001:db8::1]:5", Key: []byte{9}, NominalHz: 1e9, QuantumCycles: 2, CoreSlackCycles: 3},
+		Manner: Manner{Exchanges: 5, Timeout_ns: 6, Attempts: 7, UserStamps: true, Spin_ns: 8}, Trains: 9, Gap_ns: 10, Limit_ns: 11},
+	&Trains{Report: 1, Peer: "b", PeerEpoch: "e2", Epoch: "e", Lost: 2, Dropped: 3, Error: "no answer", Trains: exampleTrains},
+	&Ack{Report: 1<<63 + 2},
+	&Probing{Manner: Manner{Exchanges: 1, Timeout_ns: 2, Attempts: 3}, Targets: []Target{{Peer: "c", PeerEpoch: "e3", Address: "192.0.2.3:1", NominalHz: 1e9}}, Period_ns: 4},
+	&Run{Name: "tuesday", Close: true},
+	&RunState{Name: "tuesday", Closed: true, Channels: 2, Missing: []string{"x"}},
+	&Table{Generation: 4, Text: []byte("version: 1\n")},
+	&TableState{Generation: 4, Channels: 5, Error: "bad"},
+	&ListFiles{Run: "tuesday"},
+	&Files{Run: "tuesday", Files: []File{{"logs/a.cplog", 7}}, More: true},
+	&ReadFile{Run: "tuesday", Path: "logs/a.cplog", Offset: 1, Bytes: 2},
+	&Chunk{Path: "logs/a.cplog", Offset: 1, Size: 3, Data: []byte{0, 255}},
+	&Snapshot{Channels: "a*", Reason: "slow"},
+	&SnapshotState{Channels: 1, Records: 1<<63 + 3, Error: "e"},
+	&Ask{What: "nodes", Argument: json.RawMessage(`{"a":1}`)},
+	&Answer{Result: json.RawMessage(`[1,2]`)},
+}
+
+var exampleTrains = []Train{
+	{KernelStamps: 3, Exchanges: []Exchange{{Sent: Interval{1000, 1001}, Received: Interval{50, 52}, Answered: Interval{60, 60}, Returned: Interval{1100, 1107}}},
+		Arrivals: []Arrival{{Sent: Interval{1200, 1200}, Received: Interval{1<<64 - 2, 1<<64 - 1}}}},
+	{},
+}
+
+func TestEveryKindHasAnExample(t *testing.T) {
+	seen := map[Kind]bool{}
+	for _, m := range examples {
+		seen[m.Kind()] = true
+	}
+	for k := range kinds {
+		if !seen[k] {
+			t.Errorf("%s has none", k)
+		}
+		if got := kinds[k].make().Kind(); got != k {
+			t.Errorf("%s makes %s", k, got)
+		}
+	}
+}
+
+func TestMessagesComeBackAsTheyWere(t *testing.T) {
+	for _, m := range examples {
+		frames, err := Encode(m, 1<<63+5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, request, err := Decode(frames)
+		if err != nil {
+			t.Errorf("%s: %v", m.Kind(), err)
+			continue
+		}
+		if d := cmp.Diff(m, got); d != "" || request != 1<<63+5 {
+			t.Errorf("%s, request %d, comes back as\n%s", m.Kind(), request, d)
+		}
+	}
+}
+
+// Every field of the examples is set: one that is zero would come back as it was even if it were not carried.
+func TestExamplesSetEveryField(t *testing.T) {
+	for _, m := range examples {
+		if m.Kind() == KindProbing {
+			continue // its manner is the probe's
+		}
+		v := reflect.ValueOf(m).Elem()
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("%s: field %s is zero", m.Kind(), v.Type().Field(i).Name)
+			}
+		}
+	}
+}
+
+func TestBytesOfMessages(t *testing.T) {
+	tests := []struct {
+		m    Message
+		want []string // frames; the header in hex
+	}{
+		{&Hello{Name: "a", Software: "s"}, []string{"43504354" + "01" + "00" + "0001" + "0000000000000102", `{"name":"a","software":"s"}`}},
+		{&Refusal{WrongVersion, "no"}, []string{"43504354" + "01" + "00" + "0005" + "0000000000000102", `{"code":2,"text":"no"}`}},
+		{&Ping{1<<64 - 1}, []string{"43504354" + "01" + "00" + "0006" + "0000000000000102", `{"counter_cycles":"18446744073709551615"}`}},
+		{&Run{Name: "r"}, []string{"43504354" + "01" + "00" + "0010" + "0000000000000102", `{"name":"r"}`}},
+		{&Table{Generation: 3, Text: []byte("x")}, []string{"43504354" + "01" + "00" + "0012" + "0000000000000102", `{"generation":"3"}`, "x"}},
+		{&Chunk{Path: "a", Size: 9, Data: []byte("123456789")}, []string{"43504354" + "01" + "00" + "0017" + "0000000000000102",
+			`{"path":"a","offset":0,"size":9,"crc32c":3808858755}`, "123456789"}}, // the check value of CRC-32C
+	}
+	for _, test := range tests {
+		frames, err := Encode(test.m, 0x102)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{hex.EncodeToString(frames[0])}
+		for _, f := range frames[1:] {
+			got = append(got, string(f))
+		}
+		if d := cmp.Diff(test.want, got); d != "" {
+			t.Errorf("%s:\n%s", test.m.Kind(), d)
+		}
+	}
+}
+
+func TestBytesOfTrains(t *testing.T) {
+	m := &Trains{Trains: exampleTrains}
+	want := "02" + // trains
+		"03" + "01" + // kernel stamps, exchanges
+		"d00f" + "01" + // sent: +1000, width 1
+		"64" + "02" + // received: +50, width 2
+		"14" + "00" + // answered: +10
+		"c801" + "07" + // returned: +100, width 7
+		"01" + // arrivals
+		"c801" + "00" + // sent: +100
+		"7b" + "01" + // received: -62 modulo 2^64, width 1
+		"00" + "00" + "00"
+	if got := hex.EncodeToString(m.bulk()); got != want {
+		t.Errorf("trains are\n%s, want\n%s", got, want)
+	}
+}
+
+func TestTrainsThatCannotBe(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty":                     "",
+		"end in a train":            "01",
+		"end in a stamp":            "01" + "00" + "01" + "0000000000000000",
+		"more trains than bytes":    "ffffff7f",
+		"exchanges beyond the end":  "01" + "00" + "7f" + "00000000",
+		"a stamp beyond 64 bits":    "01" + "00" + "01" + "01" + "01" + strings.Repeat("00", 6) + "00",
+		"more kernel stamps than 4": "01" + "05" + "01" + strings.Repeat("00", 8) + "00",
+		"bytes after the last":      "00" + "00",
+		"a number beyond 64 bits":   "01" + strings.Repeat("ff", 10) + "00",
+	} {
+		b, err := hex.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := new(Trains).setBulk(b); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	frames := func(m Message) [][]byte {
+		f, err := Encode(m, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	with := func(m Message, i int, text string) [][]byte {
+		f := frames(m)
+		f[i] = []byte(text)
+		return f
+	}
+	probe := string(frames(examples[11])[1])
+	tests := map[string]struct {
+		frames [][]byte
+		want   error
+	}{
+		"nothing":                  {nil, ErrMessage},
+		"one frame":                {frames(&Pong{})[:1], ErrMessage},
+		"a short header":           {[][]byte{[]byte("CPCT"), []byte("{}")}, ErrMessage},
+		"a body that is a list":    {with(&Pong{}, 1, "[]"), ErrMessage},
+		"a body that is null":      {with(&Pong{}, 1, " null"), ErrMessage},
+		"two bodies":               {with(&Pong{}, 1, "{}{}"), ErrMessage},
+		"a body beyond UTF-8":      {with(&Leave{}, 1, "{\"why\":\"\xff\"}"), ErrMessage},
+		"a third frame that lacks": {frames(&Table{})[:2], ErrMessage},
+		"a checksum that differs":  {with(&Chunk{Path: "a", Data: []byte("x")}, 2, "y"), ErrMessage},
+		"an answer not compressed": {with(&Answer{Result: json.RawMessage("1")}, 2, "1"), ErrMessage},
+		"a name with a slash":      {with(&Run{Name: "x"}, 1, `{"name":"../x"}`), ErrMessage},
+		"a name with a newline":    {with(&Run{Name: "x"}, 1, `{"name":"a\nb"}`), ErrMessage},
+		"no name":                  {with(&Run{Name: "x"}, 1, `{}`), ErrMessage},
+		"a path that leaves":       {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"a/../../b","bytes":1}`), ErrMessage},
+		"an absolute path":         {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"/etc/passwd","bytes":1}`), ErrMessage},
+		"a negative offset":        {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"y","bytes":1,"offset":-1}`), ErrMessage},
+		"a million exchanges":      {with(examples[11], 1, strings.Replace(probe, `"exchanges":5`, `"exchanges":1000000`, 1)), ErrMessage},
+		"no exchanges":             {with(examples[11], 1, strings.Replace(probe, `"exchanges":5`, `"exchanges":0`, 1)), ErrMessage},
+		"a long key":               {with(examples[11], 1, strings.Replace(probe, `"CQ=="`, `"`+strings.Repeat("QUFB", 40)+`"`, 1)), ErrMessage},
+		"an address of nobody":     {with(examples[11], 1, strings.Replace(probe, `[2001:db8::1]:5`, `0.0.0.0:5`, 1)), ErrMessage},
+		"another version":          {[][]byte{header{Version{1, 2}, KindPong, 1}.encode(), []byte("{}")}, ErrVersion},
+		"an unknown kind":          {[][]byte{header{Current, 28, 1}.encode(), []byte("{}")}, ErrKind},
+		"too large":                {with(&Table{}, 2, strings.Repeat("x", MaxMessageBytes)), ErrTooLarge},
+	}
+	for name, test := range tests {
+		if m, _, err := Decode(test.frames); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v %+v", name, err, m)
+		}
+	}
+}
+
+// A newer minor version may bring fields, frames and a longer header: they are passed over.
+func TestDecodePassesOverWhatIsNew(t *testing.T) {
+	h := append(header{Version{Current.Major, Current.Minor + 1}, KindRun, 7}.encode(), "more"...)
+	m, request, err := Decode([][]byte{h, []byte(`{"name":"r","new":{"x":[1]}}`), []byte("a new frame")})
+	if err != nil || request != 7 || m.(*Run).Name != "r" {
+		t.Errorf("%+v, %d, %v", m, request, err)
+	}
+	if _, _, err := Decode([][]byte{header{Version{9, 9}, KindRefusal, 7}.encode(), []byte(`{"code":2,"text":"old"}`)}); err != nil {
+		t.Errorf("a refusal of version 9.9: %v", err)
+	}
+}
+
+func TestEncodeRefusesWhatNobodyTakes(t *testing.T) {
+	for _, m := range []Message{&Run{}, &Table{Text: make([]byte, MaxMessageBytes)}, &Chunk{Path: "/x"}, &Refusal{}} {
+		if _, err := Encode(m, 0); err == nil {
+			t.Errorf("%s %.60v is sent", m.Kind(), m)
+		}
+	}
+}
+
+// A small answer that would unpack to gigabytes is refused without unpacking it.
+func TestAnswersThatExplodeAreRefused(t *testing.T) {
+	var b bytes.Buffer
+	bomb := Answer{Result: bytes.Repeat([]byte(" "), MaxAnswerBytes+1)}
+	b.Write(bomb.bulk())
+	if b.Len() > 1<<20 {
+		t.Fatalf("the bomb has %d bytes", b.Len())
+	}
+	if err := new(Answer).setBulk(b.Bytes()); err == nil {
+		t.Error("taken")
+	}
+}
+
+// FORMAT.md has the numbers of the code.
+func TestFormatDocumentHasTheNumbers(t *testing.T) {
+	text, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	section := func(title string) map[string]int {
+		_, rest, ok := strings.Cut(string(text), "## "+title+"\n")
+		if !ok {
+			t.Fatalf("no section %q", title)
+		}
+		rest, _, _ = strings.Cut(rest, "\n## ")
+		found := map[string]int{}
+		for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z ]+) \|`).FindAllStringSubmatch(rest, -1) {
+			n, _ := strconv.Atoi(row[1])
+			found[row[2]] = n
+		}
+		return found
+	}
+	want := map[string]int{}
+	for k, v := range kinds {
+		want[v.name] = int(k)
+	}
+	if d := cmp.Diff(want, section("Kinds")); d != "" {
+		t.Errorf("kinds:\n%s", d)
+	}
+	want = map[string]int{}
+	for c, name := range codes {
+		want[name] = int(c)
+	}
+	if d := cmp.Diff(want, section("Codes of a refusal")); d != "" {
+		t.Errorf("codes:\n%s", d)
+	}
+	for _, r := range Reasons {
+		if !strings.Contains(string(text), "`"+string(r)+"`") {
+			t.Errorf("reason %q is not described", r)
+		}
+	}
+}
+
+// What is taken is a message that can be sent on, and comes back the same.
+func FuzzDecode(f *testing.F) {
+	for _, m := range examples {
+		frames, err := Encode(m, 3)
+		if err != nil {
+			f.Fatal(err)
+		}
+		third := []byte(nil)
+		if len(frames) > 2 {
+			third = frames[2]
+		}
+		f.Add(frames[0], frames[1], third)
+	}
+	f.Fuzz(func(t *testing.T, a, b, c []byte) {
+		m, request, err := Decode([][]byte{a, b, c})
+		if err != nil {
+			if m != nil {
+				t.Errorf("a message comes with the error %v", err)
+			}
+			return
+		}
+		frames, err := Encode(m, request)
+		if err != nil {
+			t.Fatalf("what was taken cannot be sent: %v", err)
+		}
+		again, request2, err := Decode(frames)
+		if err != nil || request2 != request {
+			t.Fatalf("what was sent is not taken: %v", err)
+		}
+		x, _ := json.Marshal(m)
+		y, _ := json.Marshal(again)
+		if !bytes.Equal(x, y) {
+			t.Errorf("%s\nbecomes\n%s", x, y)
+		}
+		if one, ok := m.(bulky); ok && m.Kind() != KindAnswer && !bytes.Equal(one.bulk(), again.(bulky).bulk()) {
+			t.Errorf("third frame of %s changes", m.Kind())
+		}
+	})
+}
+
+func FuzzTrains(f *testing.F) {
+	f.Add((&Trains{Trains: exampleTrains}).bulk())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var m, again Trains
+		if m.setBulk(b) != nil {
+			return
+		}
+		for _, train := range m.Trains {
+			for _, e := range train.Exchanges {
+				for _, i := range []Interval{e.Sent, e.Received, e.Answered, e.Returned} {
+					if i.Hi < i.Lo {
+						t.Errorf("stamp %v", i)
+					}
+				}
+			}
+		}
+		if err := again.setBulk(m.bulk()); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(m, again); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func FuzzParseKey(f *testing.F) {
+	k, err := NewKey("a", RoleNode)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(k.Text())
+	f.Add(k.Halved().Text())
+	f.Fuzz(func(t *testing.T, text []byte) {
+		k, err := ParseKey(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseKey(k.Text())
+		if err != nil || again != k {
+			t.Errorf("%+v becomes %+v, %v", k, again, err)
+		}
+	})
+}

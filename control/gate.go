@@ -1,0 +1,51 @@
+package control
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"time"
+)
+
+// A gate lets a connection register if it repeats the nonce that it was given, once and in time. One that was overheard and is
+// sent again, on this or another connection, does not. One goroutine may use it.
+type gate struct {
+	now    func() time.Time
+	random func([]byte)
+
+	open  map[Peer]challenge
+	order []Peer // of open, oldest first; may hold peers that are no longer in it
+}
+
+type challenge struct {
+	nonce string
+	until time.Time
+}
+
+const (
+	challengeLasts = 10 * time.Second
+	maxChallenges  = 10_000
+)
+
+func newGate(now func() time.Time) *gate {
+	return &gate{now: now, random: func(b []byte) { rand.Read(b) }, open: map[Peer]challenge{}}
+}
+
+func (g *gate) challenge(peer Peer) string {
+	nonce := make([]byte, 16)
+	g.random(nonce)
+	for len(g.order) >= maxChallenges {
+		delete(g.open, g.order[0])
+		g.order = g.order[1:]
+	}
+	c := challenge{hex.EncodeToString(nonce), g.now().Add(challengeLasts)}
+	g.open[peer] = c
+	g.order = append(g.order, peer)
+	return c.nonce
+}
+
+// admit says whether a registration is the first answer to its connection's last challenge.
+func (g *gate) admit(peer Peer, nonce string) bool {
+	c, ok := g.open[peer]
+	delete(g.open, peer)
+	return ok && nonce == c.nonce && g.now().Before(c.until)
+}

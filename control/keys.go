@@ -1,0 +1,211 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pebbe/zmq4"
+)
+
+// Role says what the owner of a key may do.
+type Role string
+
+const (
+	RoleServer Role = "server" // is the server
+	RoleNode   Role = "node"   // registers as a node
+	RoleAdmin  Role = "admin"  // registers as a node, and asks the server to do things
+)
+
+// Key is a CURVE key pair, or its public half.
+type Key struct {
+	Name   string
+	Role   Role
+	Public string // Z85, 40 characters
+	Secret string // likewise; "" in the public half
+}
+
+var (
+	// ErrKeyFile is returned for a file that is no key.
+	ErrKeyFile = errors.New("not a key file")
+
+	// ErrKeyMode is returned for a secret key that others may read.
+	ErrKeyMode = errors.New("secret key is readable by others")
+
+	// ErrNeedsKeys is returned for an address beyond this machine without keys.
+	ErrNeedsKeys = errors.New("without keys only addresses of this machine (127.0.0.1, ::1) are used: make keys with \"cprof keys\"")
+)
+
+const keyBytes = 40 // of a Z85 key
+
+// NewKey makes a key pair.
+func NewKey(name string, role Role) (Key, error) {
+	public, secret, err := zmq4.NewCurveKeypair()
+	if err != nil {
+		return Key{}, fmt.Errorf("make key %q: %w", name, err)
+	}
+	k := Key{name, role, public, secret}
+	return k, k.check()
+}
+
+func (k Key) check() error {
+	if err := checkName("name", k.Name); err != nil {
+		return err
+	}
+	switch k.Role {
+	case RoleServer, RoleNode, RoleAdmin:
+	default:
+		return fmt.Errorf("role %q, want %q, %q or %q", k.Role, RoleServer, RoleNode, RoleAdmin)
+	}
+	if !isKey(k.Public) {
+		return fmt.Errorf("public key has no %d characters of Z85", keyBytes)
+	}
+	if k.Secret != "" && !isKey(k.Secret) {
+		return fmt.Errorf("secret key has no %d characters of Z85", keyBytes)
+	}
+	return nil
+}
+
+// isKey says whether a text is 32 bytes in Z85 (ZeroMQ's RFC 32): five characters are a number of 32 bits, to the base 85.
+func isKey(text string) bool {
+	const alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+	if len(text) != keyBytes {
+		return false
+	}
+	n := uint64(0)
+	for i := range len(text) {
+		digit := strings.IndexByte(alphabet, text[i])
+		if digit < 0 {
+			return false
+		}
+		if n = n*85 + uint64(digit); i%5 == 4 {
+			if n > 1<<32-1 {
+				return false
+			}
+			n = 0
+		}
+	}
+	return true
+}
+
+// Halved returns the public half.
+func (k Key) Halved() Key { k.Secret = ""; return k }
+
+// Text is what the key's file holds.
+func (k Key) Text() []byte {
+	var b bytes.Buffer
+	switch {
+	case k.Secret != "":
+		fmt.Fprintf(&b, "# Cloudprofiler: secret key of %s %q. Whoever reads this file can pass for it:\n", k.Role, k.Name)
+		fmt.Fprintf(&b, "# keep it where it is used, with mode 0600, and copy it nowhere else.\n")
+	case k.Role == RoleServer:
+		fmt.Fprintf(&b, "# Cloudprofiler: public key of the server. It is no secret. Every node and every command\n")
+		fmt.Fprintf(&b, "# needs a copy, from which it knows that it talks to this server.\n")
+	default:
+		fmt.Fprintf(&b, "# Cloudprofiler: public key of %s %q. It is no secret. The server lets its owner in\n", k.Role, k.Name)
+		fmt.Fprintf(&b, "# while this file lies in the server's directory of client keys, and no longer.\n")
+	}
+	fmt.Fprintf(&b, "name: %s\nrole: %s\npublic: %s\n", k.Name, k.Role, k.Public)
+	if k.Secret != "" {
+		fmt.Fprintf(&b, "secret: %s\n", k.Secret)
+	}
+	return b.Bytes()
+}
+
+// ParseKey reads what Text wrote.
+func ParseKey(text []byte) (k Key, err error) {
+	if len(text) > MaxTextBytes {
+		return Key{}, fmt.Errorf("%w: %d bytes", ErrKeyFile, len(text))
+	}
+	fields := map[string]*string{"name": &k.Name, "role": (*string)(&k.Role), "public": &k.Public, "secret": &k.Secret}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		word, value, _ := strings.Cut(line, ":")
+		field := fields[word]
+		if field == nil || *field != "" {
+			return Key{}, fmt.Errorf("%w: line %d: want name, role, public and secret, once each", ErrKeyFile, n)
+		}
+		*field = strings.TrimSpace(value)
+	}
+	if err := k.check(); err != nil {
+		return Key{}, fmt.Errorf("%w: %w", ErrKeyFile, err)
+	}
+	return k, nil
+}
+
+// ReadKey reads a key file. A secret key that others than its owner may read or write is refused.
+func ReadKey(path string) (Key, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Key{}, fmt.Errorf("read key: %w", err)
+	}
+	defer file.Close()
+	text := make([]byte, MaxTextBytes+1)
+	n, err := file.Read(text)
+	if err != nil {
+		return Key{}, fmt.Errorf("read key %q: %w", path, err)
+	}
+	k, err := ParseKey(text[:n])
+	if err != nil {
+		return Key{}, fmt.Errorf("read key %q: %w", path, err)
+	}
+	if info, err := file.Stat(); err != nil {
+		return Key{}, fmt.Errorf("read key: %w", err)
+	} else if k.Secret != "" && info.Mode().Perm()&0o077 != 0 {
+		return Key{}, fmt.Errorf("read key %q: %w (mode %04o): chmod 600 it", path, ErrKeyMode, info.Mode().Perm())
+	}
+	return k, nil
+}
+
+// Write writes the key into a file that must not be there yet: mode 0600 with its secret, else 0644.
+func (k Key) Write(path string) error {
+	mode := fs.FileMode(0o644)
+	if k.Secret != "" {
+		mode = 0o600
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return fmt.Errorf("write key: %w", err)
+	}
+	_, err = file.Write(k.Text())
+	if err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err != nil {
+		os.Remove(path)
+		return fmt.Errorf("write key: %w", err)
+	}
+	return nil
+}
+
+// ReadClientKeys reads the public keys in a directory: every file whose name ends in ".public". One that is no client's key makes
+// no difference to the others, and is an error beside them.
+func ReadClientKeys(dir string) ([]Key, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.public"))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("read client keys: %w", err)
+	}
+	var keys []Key
+	var errs []error
+	for _, path := range paths {
+		k, err := ReadKey(path)
+		if err == nil && k.Role == RoleServer {
+			err = fmt.Errorf("read key %q: the server's own key lets nobody in", path)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		keys = append(keys, k.Halved())
+	}
+	return keys, errors.Join(errs...)
+}

@@ -1,0 +1,83 @@
+package control
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestKeyFilesComeBackWithTheirModes(t *testing.T) {
+	dir := t.TempDir()
+	for _, role := range []Role{RoleServer, RoleNode, RoleAdmin} {
+		k := must(NewKey("name", role))(t)
+		secret, public := filepath.Join(dir, string(role)+".secret"), filepath.Join(dir, string(role)+".public")
+		for path, k := range map[string]Key{secret: k, public: k.Halved()} {
+			if err := k.Write(path); err != nil {
+				t.Fatal(err)
+			}
+			if got := must(ReadKey(path))(t); got != k {
+				t.Errorf("%q holds %+v, want %+v", path, got, k)
+			}
+			if err := k.Write(path); !errors.Is(err, os.ErrExist) {
+				t.Errorf("a key is written over: %v", err)
+			}
+		}
+		if mode := must(os.Stat(secret))(t).Mode().Perm(); mode != 0o600 {
+			t.Errorf("secret key has mode %04o", mode)
+		}
+		if text := string(must(os.ReadFile(public))(t)); strings.Contains(text, k.Secret) {
+			t.Error("the public half holds the secret")
+		}
+		if err := os.Chmod(secret, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadKey(secret); !errors.Is(err, ErrKeyMode) || !strings.Contains(err.Error(), "chmod 600") {
+			t.Errorf("a secret that others may read: %v", err)
+		}
+	}
+}
+
+func TestOneBadKeyDoesNotKeepTheOthersOut(t *testing.T) {
+	dir := t.TempDir()
+	good := must(NewKey("good", RoleNode))(t)
+	server := must(NewKey("server", RoleServer))(t)
+	for name, text := range map[string][]byte{"good.public": good.Halved().Text(), "bad.public": []byte("name: x\n"), "server.public": server.Halved().Text(),
+		"other.txt": []byte("nothing")} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys, err := ReadClientKeys(dir)
+	if len(keys) != 1 || keys[0] != good.Halved() {
+		t.Errorf("keys are %+v", keys)
+	}
+	if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "bad.public") || !strings.Contains(err.Error(), "server.public") {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := ReadClientKeys(filepath.Join(dir, "nosuch")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+}
+
+func TestTextsThatAreNoKey(t *testing.T) {
+	k := must(NewKey("a", RoleNode))(t)
+	text := string(k.Text())
+	for name, text := range map[string]string{
+		"empty":            "",
+		"no public half":   "name: a\nrole: node\n",
+		"a line twice":     text + "name: b\n",
+		"an unknown word":  text + "more: b\n",
+		"an unknown role":  strings.Replace(text, "role: node", "role: king", 1),
+		"a bad name":       strings.Replace(text, "name: a", "name: ../a", 1),
+		"a short key":      strings.Replace(text, k.Public, k.Public[:35], 1),
+		"a key not in Z85": strings.Replace(text, k.Public, strings.Repeat("~", 40), 1),
+		"a short secret":   strings.Replace(text, k.Secret, k.Secret[:5], 1),
+		"a very long file": text + strings.Repeat("# more\n", 10_000),
+	} {
+		if got, err := ParseKey([]byte(text)); !errors.Is(err, ErrKeyFile) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package control
+
+import "fmt"
+
+// Kind is the number of a message on the wire. ONLY APPEND: a number is never used again for something else.
+type Kind uint16
+
+const (
+	KindHello         Kind = 1
+	KindChallenge     Kind = 2
+	KindRegister      Kind = 3
+	KindWelcome       Kind = 4
+	KindRefusal       Kind = 5
+	KindPing          Kind = 6
+	KindPong          Kind = 7
+	KindLeave         Kind = 8
+	KindDone          Kind = 9
+	KindLoadRequest   Kind = 10
+	KindLoad          Kind = 11
+	KindProbe         Kind = 12
+	KindTrains        Kind = 13
+	KindAck           Kind = 14
+	KindProbing       Kind = 15
+	KindRun           Kind = 16
+	KindRunState      Kind = 17
+	KindTable         Kind = 18
+	KindTableState    Kind = 19
+	KindListFiles     Kind = 20
+	KindFiles         Kind = 21
+	KindReadFile      Kind = 22
+	KindChunk         Kind = 23
+	KindSnapshot      Kind = 24
+	KindSnapshotState Kind = 25
+	KindAsk           Kind = 26
+	KindAnswer        Kind = 27
+)
+
+// kinds is every kind, with its name and its message.
+var kinds = map[Kind]struct {
+	name string
+	make func() Message
+}{
+	KindHello:         {"hello", func() Message { return new(Hello) }},
+	KindChallenge:     {"challenge", func() Message { return new(Challenge) }},
+	KindRegister:      {"register", func() Message { return new(Register) }},
+	KindWelcome:       {"welcome", func() Message { return new(Welcome) }},
+	KindRefusal:       {"refusal", func() Message { return new(Refusal) }},
+	KindPing:          {"ping", func() Message { return new(Ping) }},
+	KindPong:          {"pong", func() Message { return new(Pong) }},
+	KindLeave:         {"leave", func() Message { return new(Leave) }},
+	KindDone:          {"done", func() Message { return new(Done) }},
+	KindLoadRequest:   {"load request", func() Message { return new(LoadRequest) }},
+	KindLoad:          {"load", func() Message { return new(Load) }},
+	KindProbe:         {"probe", func() Message { return new(Probe) }},
+	KindTrains:        {"trains", func() Message { return new(Trains) }},
+	KindAck:           {"ack", func() Message { return new(Ack) }},
+	KindProbing:       {"probing", func() Message { return new(Probing) }},
+	KindRun:           {"run", func() Message { return new(Run) }},
+	KindRunState:      {"run state", func() Message { return new(RunState) }},
+	KindTable:         {"table", func() Message { return new(Table) }},
+	KindTableState:    {"table state", func() Message { return new(TableState) }},
+	KindListFiles:     {"list files", func() Message { return new(ListFiles) }},
+	KindFiles:         {"files", func() Message { return new(Files) }},
+	KindReadFile:      {"read file", func() Message { return new(ReadFile) }},
+	KindChunk:         {"chunk", func() Message { return new(Chunk) }},
+	KindSnapshot:      {"snapshot", func() Message { return new(Snapshot) }},
+	KindSnapshotState: {"snapshot state", func() Message { return new(SnapshotState) }},
+	KindAsk:           {"ask", func() Message { return new(Ask) }},
+	KindAnswer:        {"answer", func() Message { return new(Answer) }},
+}
+
+func (k Kind) String() string {
+	if known, ok := kinds[k]; ok {
+		return known.name
+	}
+	return fmt.Sprintf("kind %d", uint16(k))
+}
+
+// Code is the number of a reason to refuse. ONLY APPEND.
+type Code uint16
+
+const (
+	Malformed     Code = 1  // no message, or one whose content nothing can be done with
+	WrongVersion  Code = 2  // of a version too far from this program's
+	UnknownKind   Code = 3  // a message that this end does not know, or does not take
+	TooLarge      Code = 4  // longer than MaxMessageBytes
+	NotRegistered Code = 5  // from a peer that is not, or no longer, registered: register (again)
+	Replayed      Code = 6  // a registration that answers no open challenge of its connection
+	NameTaken     Code = 7  // another process is alive under that name: try again later, or choose another name
+	NotAllowed    Code = 8  // the key may not do this
+	NotNow        Code = 9  // nothing is wrong with the request, but with the moment
+	NotFound      Code = 10 // what is asked for is not there
+	Failed        Code = 11 // it was tried and did not work
+)
+
+var codes = map[Code]string{
+	Malformed: "malformed", WrongVersion: "wrong version", UnknownKind: "unknown kind", TooLarge: "too large",
+	NotRegistered: "not registered", Replayed: "replayed", NameTaken: "name taken", NotAllowed: "not allowed",
+	NotNow: "not now", NotFound: "not found", Failed: "did not work",
+}
+
+func (c Code) String() string {
+	if name, ok := codes[c]; ok {
+		return name
+	}
+	return fmt.Sprintf("code %d", uint16(c))
+}

@@ -1,0 +1,553 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pebbe/zmq4"
+)
+
+// fleet is a server with keys, and what is needed to be its client.
+type fleet struct {
+	server  *Server
+	key     Key
+	clients []Key
+	listed  []Key
+	t       *testing.T
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func newFleet(t *testing.T, names ...string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, key: must(NewKey("server", RoleServer))(t)}
+	for _, name := range names {
+		role := RoleNode
+		if strings.HasPrefix(name, "admin") {
+			role = RoleAdmin
+		}
+		f.clients = append(f.clients, must(NewKey(name, role))(t))
+		f.listed = append(f.listed, f.clients[len(f.clients)-1].Halved())
+	}
+	f.server = must(Listen(ServerConfig{Address: "127.0.0.1:0", Key: &f.key, Clients: func() ([]Key, error) { return f.listed, nil }}))(t)
+	t.Cleanup(func() { f.server.Close() })
+	return f
+}
+
+func (f *fleet) dial(i int) *Client {
+	f.t.Helper()
+	c := must(Dial(ClientConfig{Server: f.server.Address(), Key: &f.clients[i], Public: f.key.Public}))(f.t)
+	f.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// welcomes lets in whoever registers, answers pings, and keeps what else came.
+func (f *fleet) welcomes() <-chan Incoming {
+	other := make(chan Incoming, 1000)
+	server := f.server // the field may be another one later
+	go func() {
+		for {
+			in, err := server.Receive(f.t.Context())
+			if err != nil {
+				return
+			}
+			switch m := in.Message.(type) {
+			case *Register:
+				server.Send(in.Peer, in.Request, &Welcome{Server: m.Name, Heartbeat_ns: 1e9, Dead_ns: 3e9})
+			case *Ping:
+				server.Send(in.Peer, in.Request, &Pong{})
+			default:
+				other <- in
+			}
+		}
+	}()
+	return other
+}
+
+func node(name string) Register {
+	return Register{Name: name, Instance: "i1", Epoch: "e1", NominalHz: 2e9, QuantumCycles: 1, CoreSlackCycles: 100, Machine: "m", Cores: 2,
+		Capabilities: []string{CanProbe}, ProbeAddress: "127.0.0.1:4000", ProbeKey: []byte("key"), Software: "test"}
+}
+
+func (f *fleet) wantRefused(reason Reason) {
+	f.t.Helper()
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if f.server.Refused()[reason] > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			f.t.Fatalf("nothing was refused for %q: %v", reason, f.server.Refused())
+		}
+	}
+}
+
+// wantWell says that a client gets answers.
+func (f *fleet) wantWell(c *Client) {
+	f.t.Helper()
+	if _, err := c.Call(within(f.t), &Ping{Counter_cycles: 1}); err != nil {
+		f.t.Errorf("a client beside it does not get its answer: %v", err)
+	}
+}
+
+func TestLinkCarriesMessagesBothWays(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a", "b")
+	f.welcomes()
+	a, b := f.dial(0), f.dial(1)
+	for i, c := range []*Client{a, b} {
+		w := must(c.Register(within(t), node(f.clients[i].Name)))(t)
+		if w.Server != f.clients[i].Name {
+			t.Errorf("welcome is %+v", w)
+		}
+		f.wantWell(c)
+	}
+}
+
+func TestServerSendsAndHearsAnswers(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a")
+	a := f.dial(0)
+	go a.Register(within(t), node("a"))
+	in := must(f.server.Receive(within(t)))(t)
+	if in.Key.Name != "a" || in.Key.Role != RoleNode || in.Key.Secret != "" {
+		t.Errorf("registered with key %+v", in.Key)
+	}
+	ask := &Probe{Target: Target{Peer: "b", PeerEpoch: "e", Address: "127.0.0.1:1", Key: []byte{1}, NominalHz: 2e9}, Manner: Manner{Exchanges: 3, Timeout_ns: 5, Attempts: 2},
+		Trains: 1, Gap_ns: 7, Limit_ns: 9}
+	if err := f.server.Send(in.Peer, 77, ask); err != nil {
+		t.Fatal(err)
+	}
+	got := must(a.Receive(within(t)))(t)
+	if d := cmp.Diff(Message(ask), got.Message); d != "" || got.Request != 77 {
+		t.Errorf("request %d arrives as\n%s", got.Request, d)
+	}
+	answer := &Trains{Report: 1, Peer: "b", PeerEpoch: "e", Epoch: "e1", Trains: []Train{{Exchanges: []Exchange{{Sent: Interval{1, 2}}}}}}
+	if err := a.Send(within(t), got.Request, answer); err != nil {
+		t.Fatal(err)
+	}
+	in = must(f.server.Receive(within(t)))(t)
+	if d := cmp.Diff(Message(answer), in.Message); d != "" || in.Request != 77 {
+		t.Errorf("answer %d arrives as\n%s", in.Request, d)
+	}
+}
+
+func TestLinkWithoutKeysStaysOnThisMachine(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"0.0.0.0:0", "*:0", "192.0.2.1:7", "[::]:0", "example.org:5", "nonsense"} {
+		if _, err := Listen(ServerConfig{Address: address}); !errors.Is(err, ErrNeedsKeys) {
+			t.Errorf("listen on %q: %v", address, err)
+		}
+		if _, err := Dial(ClientConfig{Server: address}); !errors.Is(err, ErrNeedsKeys) {
+			t.Errorf("connect to %q: %v", address, err)
+		}
+	}
+	s := must(Listen(ServerConfig{Address: "127.0.0.1:0"}))(t)
+	defer s.Close()
+	c := must(Dial(ClientConfig{Server: s.Address()}))(t)
+	defer c.Close()
+	go func() {
+		in, err := s.Receive(t.Context())
+		if err == nil {
+			s.Send(in.Peer, in.Request, &Answer{Result: json.RawMessage(`1`)})
+		}
+	}()
+	if _, err := c.Call(within(t), &Ask{What: "nodes"}); err != nil {
+		t.Error(err) // whoever is on this machine may ask
+	}
+}
+
+func TestServerLetsOnlyListedKeysIn(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a")
+	f.welcomes()
+	a := f.dial(0)
+	must(a.Register(within(t), node("a")))(t)
+
+	stranger := must(NewKey("stranger", RoleNode))(t)
+	other := must(NewKey("other", RoleServer))(t)
+	for name, c := range map[string]ClientConfig{
+		"key that is not listed": {Server: f.server.Address(), Key: &stranger, Public: f.key.Public},
+		"key of another server":  {Server: f.server.Address(), Key: &f.clients[0], Public: other.Public},
+		"no key":                 {Server: f.server.Address()},
+	} {
+		l := must(Dial(c))(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if _, err := l.Register(ctx, node("b")); err == nil {
+			t.Errorf("%s: registered", name)
+		}
+		cancel()
+		l.Close()
+	}
+	f.wantRefused(ReasonKey)
+	f.wantRefused(ReasonHandshake)
+	f.wantWell(a)
+}
+
+// ZeroMQ itself gives a connection up for good whose key was refused.
+func TestClientComesInOnceItsKeyIsListed(t *testing.T) {
+	t.Parallel()
+	var listed atomic.Pointer[[]Key]
+	listed.Store(new([]Key))
+	key, own := must(NewKey("server", RoleServer))(t), must(NewKey("a", RoleNode))(t)
+	s := must(Listen(ServerConfig{Address: "127.0.0.1:0", Key: &key, Clients: func() ([]Key, error) { return *listed.Load(), nil }}))(t)
+	defer s.Close()
+	f := &fleet{t: t, server: s, key: key, clients: []Key{own}}
+	f.welcomes()
+	c := f.dial(0)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := c.Register(ctx, node("a")); !errors.Is(err, ErrUnreachable) {
+		t.Fatalf("before: %v", err)
+	}
+	listed.Store(&[]Key{own.Halved()})
+	must(c.Register(within(t), node("a")))(t)
+}
+
+func TestServerTakesQuestionsFromAdminsOnly(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a", "admin")
+	others := f.welcomes()
+	var refused *RefusedError
+	if _, err := f.dial(0).Call(within(t), &Ask{What: "nodes"}); !errors.As(err, &refused) || refused.Code != NotAllowed || !errors.Is(err, ErrRefused) {
+		t.Errorf("a node's question: %v", err)
+	}
+	go func() {
+		in := <-others
+		f.server.Send(in.Peer, in.Request, &Answer{Result: json.RawMessage(`{"x":1}`)})
+	}()
+	m := must(f.dial(1).Call(within(t), &Ask{What: "nodes"}))(t)
+	if string(m.(*Answer).Result) != `{"x":1}` {
+		t.Errorf("answer is %s", m.(*Answer).Result)
+	}
+}
+
+// raw is a dealer that sends whatever frames it is told to.
+func (f *fleet) raw(i int) *zmq4.Socket {
+	f.t.Helper()
+	s := must(must(clients())(f.t).NewSocket(zmq4.DEALER))(f.t)
+	f.t.Cleanup(func() { s.SetLinger(0); s.Close() })
+	if err := errors.Join(s.SetCurveServerkey(f.key.Public), s.SetCurvePublickey(f.clients[i].Public), s.SetCurveSecretkey(f.clients[i].Secret),
+		s.SetRcvtimeo(10*time.Second), s.SetSndtimeo(10*time.Second)); err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+func (f *fleet) connect(s *zmq4.Socket) {
+	f.t.Helper()
+	if err := s.Connect("tcp://" + f.server.Address()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func send(t *testing.T, s *zmq4.Socket, frames ...[]byte) {
+	t.Helper()
+	parts := []any{}
+	for _, f := range frames {
+		parts = append(parts, f)
+	}
+	if _, err := s.SendMessage(parts...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receive(t *testing.T, s *zmq4.Socket) Message {
+	t.Helper()
+	m, _, err := Decode(must(s.RecvMessageBytes(0))(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func wantCode(t *testing.T, m Message, code Code) {
+	t.Helper()
+	if r, ok := m.(*Refusal); !ok || r.Code != code {
+		t.Errorf("answer is %s %+v, want a refusal: %s", m.Kind(), m, code)
+	}
+}
+
+func TestReplayedRegistrationIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a", "b")
+	f.welcomes()
+	s := f.raw(0)
+	f.connect(s)
+	hello := must(Encode(&Hello{Name: "a"}, 1))(t)
+	send(t, s, hello...)
+	r := node("a")
+	r.Nonce = receive(t, s).(*Challenge).Nonce
+	register := must(Encode(&r, 2))(t)
+	send(t, s, register...)
+	if m := receive(t, s); m.Kind() != KindWelcome {
+		t.Fatalf("answer to a registration is %s", m.Kind())
+	}
+	send(t, s, register...) // again on the same connection
+	wantCode(t, receive(t, s), Replayed)
+
+	other := f.raw(1) // by one who overheard it
+	f.connect(other)
+	send(t, other, register...)
+	wantCode(t, receive(t, other), Replayed)
+	send(t, other, hello...)
+	receive(t, other)
+	send(t, other, register...)
+	wantCode(t, receive(t, other), Replayed)
+	if n := f.server.Refused()[ReasonReplayed]; n != 3 {
+		t.Errorf("%d replays counted, want 3", n)
+	}
+}
+
+func TestChallengesEnd(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	g := newGate(func() time.Time { return now })
+	first := g.challenge("a")
+	second := g.challenge("a")
+	if first == second || g.admit("a", first) {
+		t.Error("a challenge outlives the next one")
+	}
+	if g.admit("a", second) {
+		t.Error("a challenge outlives a wrong answer")
+	}
+	nonce := g.challenge("a")
+	now = now.Add(challengeLasts)
+	if g.admit("a", nonce) {
+		t.Error("a challenge outlives its time")
+	}
+	if nonce = g.challenge("a"); !g.admit("a", nonce) || g.admit("a", nonce) {
+		t.Error("a challenge is not answered once")
+	}
+	for i := range 3 * maxChallenges {
+		g.challenge(Peer(fmt.Sprint(i)))
+	}
+	if len(g.open) > maxChallenges || len(g.order) > maxChallenges {
+		t.Errorf("%d challenges are kept", len(g.open))
+	}
+}
+
+func TestServerRefusesWhatIsNoMessage(t *testing.T) {
+	t.Parallel()
+	ping := must(Encode(&Ping{}, 9))(t)
+	tests := map[string]struct {
+		frames [][]byte
+		reason Reason
+		code   Code
+	}{
+		"no frames":       {[][]byte{{}}, ReasonMalformed, Malformed},
+		"other magic":     {[][]byte{append([]byte("HTTP"), ping[0][4:]...), ping[1]}, ReasonMalformed, Malformed},
+		"no JSON":         {[][]byte{ping[0], []byte("ping")}, ReasonMalformed, Malformed},
+		"null":            {[][]byte{ping[0], []byte("null")}, ReasonMalformed, Malformed},
+		"unknown kind":    {[][]byte{header{Current, 999, 9}.encode(), []byte("{}")}, ReasonKind, UnknownKind},
+		"server's kind":   {must(Encode(&Pong{}, 9))(t), ReasonUnregistered, NotRegistered},
+		"not for servers": {must(Encode(&Welcome{Heartbeat_ns: 1, Dead_ns: 2}, 9))(t), ReasonKind, UnknownKind},
+		"unregistered":    {ping, ReasonUnregistered, NotRegistered},
+		"minor 2 apart":   {[][]byte{header{Version{1, Current.Minor + 2}, KindPing, 9}.encode(), []byte("{}")}, ReasonVersion, WrongVersion},
+		"other major":     {[][]byte{header{Version{2, 0}, KindPing, 9}.encode(), []byte("{}")}, ReasonVersion, WrongVersion},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, "a")
+			s := f.raw(0)
+			f.connect(s)
+			send(t, s, test.frames...)
+			wantCode(t, receive(t, s), test.code)
+			f.wantRefused(test.reason)
+		})
+	}
+}
+
+func TestServerRefusesRoutingIDsOfAPeersOwn(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a")
+	s := f.raw(0)
+	if err := s.SetIdentity("1234"); err != nil {
+		t.Fatal(err)
+	}
+	f.connect(s)
+	send(t, s, must(Encode(&Hello{Name: "a"}, 1))(t)...)
+	wantCode(t, receive(t, s), Malformed)
+	f.wantRefused(ReasonConnections)
+}
+
+func TestServerCutsGiantMessages(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a", "b")
+	f.welcomes()
+	b := f.dial(1)
+	must(b.Register(within(t), node("b")))(t)
+	s := f.raw(0)
+	f.connect(s)
+	frames := must(Encode(&Table{}, 1))(t)
+	frames[2] = make([]byte, 100<<20)
+	send(t, s, frames...)
+	f.wantRefused(ReasonDisconnected)
+	f.wantWell(b)
+
+	frames[2] = make([]byte, MaxMessageBytes-4) // each frame is small enough, the message is not
+	other := f.raw(0)
+	f.connect(other)
+	send(t, other, frames...)
+	wantCode(t, receive(t, other), TooLarge)
+	f.wantRefused(ReasonTooLarge)
+	f.wantWell(b)
+}
+
+// A peer that sends a byte now and then is cut off, wherever in the handshake it is.
+func TestServerCutsDrippingPeers(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a")
+	f.welcomes()
+	a := f.dial(0)
+	must(a.Register(within(t), node("a")))(t)
+	greeting := append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 1}, "CURVE"...)
+	greeting = append(greeting, make([]byte, 64-len(greeting))...)
+	for _, text := range [][]byte{nil, bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 100), greeting, append(greeting, 6, 0xff, 0, 0, 0, 0)} {
+		conn := must(net.Dial("tcp", f.server.Address()))(t)
+		began := time.Now()
+		for i := 0; time.Since(began) < 10*time.Second; i++ {
+			if i < len(text) {
+				if _, err := conn.Write(text[i : i+1]); err != nil {
+					break
+				}
+			}
+			conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			if _, err := conn.Read(make([]byte, 1000)); err != nil && !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
+				break
+			}
+		}
+		if took := time.Since(began); took > 2*handshakeLimit {
+			t.Errorf("a peer that drips %.20q is cut after %v", text, took)
+		}
+		conn.Close()
+	}
+	f.wantRefused(ReasonHandshake)
+	f.wantWell(a)
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+func TestVersionsOneMinorApartWork(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a")
+	f.welcomes()
+	newer := must(Dial(ClientConfig{Server: f.server.Address(), Key: &f.clients[0], Public: f.key.Public,
+		speaks: Version{Current.Major, Current.Minor + 1}}))(t)
+	defer newer.Close()
+	must(newer.Register(within(t), node("a")))(t)
+	f.wantWell(newer)
+
+	apart := must(Dial(ClientConfig{Server: f.server.Address(), Key: &f.clients[0], Public: f.key.Public,
+		speaks: Version{Current.Major, Current.Minor + 2}}))(t)
+	defer apart.Close()
+	_, err := apart.Register(within(t), node("a"))
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.Code != WrongVersion {
+		t.Fatalf("two minor versions apart: %v", err)
+	}
+	for _, name := range []string{Current.String(), apart.speaks.String()} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%q does not name version %s", err, name)
+		}
+	}
+}
+
+func TestClientNeverHangs(t *testing.T) {
+	t.Parallel()
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t) // accepts, and says nothing
+	defer silent.Close()
+	nobody := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	nobody.Close()
+	for name, address := range map[string]string{"silent": silent.Addr().String(), "nobody": nobody.Addr().String()} {
+		c := must(Dial(ClientConfig{Server: address}))(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		began := time.Now()
+		_, err := c.Call(ctx, &Ping{})
+		if !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("%s: it took %v", name, took)
+		}
+		cancel()
+		c.Close()
+		if _, err := c.Receive(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: receive on a closed client: %v", name, err)
+		}
+		if err := c.Send(t.Context(), 0, &Ping{}); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: send on a closed client: %v", name, err)
+		}
+	}
+}
+
+func TestClientFindsARestartedServer(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a")
+	f.welcomes()
+	a := f.dial(0)
+	must(a.Register(within(t), node("a")))(t)
+	address := f.server.Address()
+	f.server.Close()
+	if _, err := f.server.Receive(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("receive on a closed server: %v", err)
+	}
+	f.server = must(Listen(ServerConfig{Address: address, Key: &f.key, Clients: func() ([]Key, error) { return f.listed, nil }}))(t)
+	t.Cleanup(func() { f.server.Close() })
+	f.welcomes()
+	// Whatever was lost with the connection: a client that asks again is told to register, and is well when it did.
+	var refused *RefusedError
+	for {
+		ctx, cancel := context.WithTimeout(within(t), time.Second)
+		_, err := a.Call(ctx, &Ping{})
+		cancel()
+		if errors.As(err, &refused) {
+			break
+		}
+		if within(t).Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	if refused.Code != NotRegistered {
+		t.Errorf("a ping before the registration: %v", refused)
+	}
+	must(a.Register(within(t), node("a")))(t)
+	f.wantWell(a)
+}
+
+func TestServerTellsOfPeersThatAreGone(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a")
+	if err := f.server.Send(Peer("\x00abcd"), 5, &Pong{}); err != nil {
+		t.Fatal(err)
+	}
+	in := must(f.server.Receive(within(t)))(t)
+	if in.Message != nil || in.Request != 5 || in.Peer != "\x00abcd" {
+		t.Errorf("told of %+v", in)
+	}
+}

@@ -1,0 +1,71 @@
+package control
+
+import (
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+)
+
+// Reason names why something was refused, for counts and logs.
+type Reason string
+
+const (
+	ReasonMalformed    Reason = "malformed"    // message that is none
+	ReasonVersion      Reason = "version"      // message of a version too far away
+	ReasonKind         Reason = "kind"         // message of a kind that is not known, or not taken from this peer
+	ReasonTooLarge     Reason = "too_large"    // message longer than MaxMessageBytes
+	ReasonUnregistered Reason = "unregistered" // message from a peer that must register first
+	ReasonReplayed     Reason = "replayed"     // registration that answers no open challenge
+	ReasonKey          Reason = "key"          // connection with a key that is not on the list
+	ReasonRole         Reason = "role"         // question from a key that may not ask
+	ReasonHandshake    Reason = "handshake"    // connection that did not complete its handshake: no keys, other keys, too slow
+	ReasonDisconnected Reason = "disconnected" // connection that ended without a farewell: died, or was cut for what it sent
+	ReasonUnsent       Reason = "unsent"       // message to a peer that is gone or takes nothing
+	ReasonConnections  Reason = "identity"     // peer with a routing id of its own making
+)
+
+// Reasons is every reason, in the order of FORMAT.md.
+var Reasons = []Reason{ReasonMalformed, ReasonVersion, ReasonKind, ReasonTooLarge, ReasonUnregistered, ReasonReplayed, ReasonKey,
+	ReasonRole, ReasonHandshake, ReasonDisconnected, ReasonUnsent, ReasonConnections}
+
+// refusals counts, and logs each reason once a second at most. Any goroutine may use it.
+type refusals struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	counts map[Reason]uint64
+	logged map[Reason]time.Time
+	silent map[Reason]uint64 // counted since it was logged
+}
+
+func newRefusals(log *slog.Logger) *refusals {
+	return &refusals{log: log, counts: map[Reason]uint64{}, logged: map[Reason]time.Time{}, silent: map[Reason]uint64{}}
+}
+
+func (r *refusals) add(reason Reason, text string, attrs ...any) {
+	now := time.Now()
+	r.mu.Lock()
+	r.counts[reason]++
+	loud := now.Sub(r.logged[reason]) >= time.Second
+	silent := r.silent[reason]
+	if loud {
+		r.logged[reason], r.silent[reason] = now, 0
+	} else {
+		r.silent[reason]++
+	}
+	r.mu.Unlock()
+	if loud && r.log != nil {
+		attrs = append(attrs, "reason", string(reason))
+		if silent > 0 {
+			attrs = append(attrs, "unlogged", silent)
+		}
+		r.log.Warn(text, attrs...)
+	}
+}
+
+func (r *refusals) all() map[Reason]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.counts)
+}

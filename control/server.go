@@ -1,0 +1,366 @@
+package control
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/pebbe/zmq4"
+)
+
+// Peer is one connection to the server. A client that connects again is another peer.
+type Peer string
+
+func (p Peer) String() string { return hex.EncodeToString([]byte(p)) }
+
+// ServerConfig is what a Server needs.
+type ServerConfig struct {
+	Address string // host:port; port 0 takes a free one
+	Key     *Key   // the server's, with its secret. Nil: no keys, and the address must be of this machine
+
+	// Clients returns the keys that are let in. It is called when connections come, at most ten times a second. An error leaves those
+	// keys in force that came with it.
+	Clients func() ([]Key, error)
+
+	Log *slog.Logger // nil: silent
+}
+
+// Incoming is a message that came in.
+type Incoming struct {
+	Peer    Peer // server only
+	Key     Key  // of the peer; server only, the zero Key without keys
+	Request uint64
+	Message Message // nil: Peer could not be reached with the message Request was of
+}
+
+// Server is the server's end of the link. Any goroutine may use it.
+type Server struct {
+	address  string
+	refused  *refusals
+	incoming chan Incoming
+	loop     *loop
+	done     chan struct{}
+	monitor  chan struct{}
+	zap      *zap
+	context  *zmq4.Context
+	router   *zmq4.Socket // the loop's
+
+	mu         sync.Mutex
+	registered map[Peer]bool
+}
+
+// Listen opens a server.
+func Listen(c ServerConfig) (*Server, error) {
+	if c.Key == nil && !onThisMachine(c.Address) {
+		return nil, fmt.Errorf("listen on %q: %w", c.Address, ErrNeedsKeys)
+	}
+	if c.Key != nil && (c.Key.Role != RoleServer || c.Key.Secret == "") {
+		return nil, fmt.Errorf("listen on %q: key %q is not a server's secret key", c.Address, c.Key.Name)
+	}
+	s := &Server{
+		refused:    newRefusals(c.Log),
+		incoming:   make(chan Incoming, 256),
+		done:       make(chan struct{}),
+		monitor:    make(chan struct{}),
+		registered: map[Peer]bool{},
+	}
+	if err := s.open(c); err != nil {
+		return nil, fmt.Errorf("listen on %q: %w", c.Address, err)
+	}
+	go s.run()
+	return s, nil
+}
+
+func (s *Server) open(c ServerConfig) (err error) {
+	if s.context, err = zmq4.NewContext(); err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if s.loop != nil {
+			s.loop.end()
+		}
+		if s.zap != nil {
+			s.zap.close()
+		}
+		if s.router != nil {
+			s.router.Close()
+		}
+		s.context.Term()
+	}()
+	if s.router, err = s.context.NewSocket(zmq4.ROUTER); err != nil {
+		return err
+	}
+	if err := errors.Join(setCommon(s.router, c.Address), s.router.SetRouterMandatory(1), s.router.SetRcvhwm(sendQueue)); err != nil {
+		return err
+	}
+	if c.Key != nil {
+		if s.zap, err = newZap(s.context, c.Clients, s.refused); err != nil {
+			return err
+		}
+		if err := errors.Join(s.router.SetZapDomain(zapDomain), s.router.SetCurveServer(1),
+			s.router.SetCurveSecretkey(c.Key.Secret)); err != nil {
+			return err
+		}
+	}
+	events := zmq4.EVENT_DISCONNECTED | zmq4.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq4.EVENT_HANDSHAKE_FAILED_PROTOCOL |
+		zmq4.EVENT_HANDSHAKE_FAILED_AUTH | zmq4.EVENT_MONITOR_STOPPED
+	if err := s.router.Monitor("inproc://monitor", events); err != nil {
+		return err
+	}
+	monitor, err := s.context.NewSocket(zmq4.PAIR)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(monitor.SetLinger(0), monitor.Connect("inproc://monitor")); err != nil {
+		monitor.Close()
+		return err
+	}
+	if err := s.router.Bind("tcp://" + c.Address); err != nil {
+		monitor.Close()
+		return err
+	}
+	endpoint, err := s.router.GetLastEndpoint()
+	if err != nil {
+		monitor.Close()
+		return err
+	}
+	s.address = strings.TrimPrefix(endpoint, "tcp://")
+	if s.loop, err = newLoop(s.context); err != nil {
+		monitor.Close()
+		return err
+	}
+	go s.watch(monitor)
+	return nil
+}
+
+// Address returns host:port that the server listens on.
+func (s *Server) Address() string { return s.address }
+
+// Refused returns how often something was refused, by reason.
+func (s *Server) Refused() map[Reason]uint64 { return s.refused.all() }
+
+// Receive waits for the next message. What is refused does not come this far. A Register did answer its challenge; the peer counts as
+// registered until Forget.
+func (s *Server) Receive(ctx context.Context) (Incoming, error) {
+	select {
+	case in := <-s.incoming:
+		return in, nil
+	default:
+	}
+	select {
+	case in := <-s.incoming:
+		return in, nil
+	case <-s.done:
+		return Incoming{}, ErrClosed
+	case <-ctx.Done():
+		return Incoming{}, ctx.Err()
+	}
+}
+
+// Send queues a message to a peer and does not wait. An error means that it was not queued; a peer that turns out to be gone is told
+// by an Incoming without a message.
+func (s *Server) Send(to Peer, request uint64, m Message) error {
+	frames, err := Encode(m, request)
+	if err != nil {
+		return err
+	}
+	if !s.loop.put(outgoing{peer: to, frames: frames, request: request}) {
+		return fmt.Errorf("send %s to %s: %w", m.Kind(), to, ErrClosed)
+	}
+	return nil
+}
+
+// Forget takes a peer's registration back: what it sends is refused until it registers again.
+func (s *Server) Forget(p Peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.registered, p)
+}
+
+// Admit lets a peer be registered, as each is that registers, until Forget.
+func (s *Server) Admit(p Peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.registered[p] = true
+}
+
+// Close ends the server. What was sent and did not leave within a fifth of a second is lost.
+func (s *Server) Close() error {
+	s.loop.close()
+	<-s.done
+	return nil
+}
+
+// run is the only goroutine that touches the router.
+func (s *Server) run() {
+	gate := newGate(time.Now)
+	id := s.loop.poller.Add(s.router, zmq4.POLLIN)
+	for closed := false; !closed; {
+		wait := time.Duration(-1)
+		if len(s.incoming) == cap(s.incoming) { // let senders wait, not this server's memory grow
+			s.loop.poller.Update(id, 0)
+			wait = time.Millisecond
+		} else {
+			s.loop.poller.Update(id, zmq4.POLLIN)
+		}
+		polled, err := s.loop.poller.Poll(wait)
+		if err != nil && !isErrno(err, syscall.EINTR) {
+			break
+		}
+		for _, p := range polled {
+			if p.Socket == s.router {
+				s.drain(gate)
+			}
+		}
+		var queue []outgoing
+		queue, closed = s.loop.take()
+		for _, o := range queue {
+			s.put(o)
+		}
+	}
+	s.loop.end()
+	s.router.Close()
+	<-s.monitor
+	if s.zap != nil {
+		s.zap.close()
+	}
+	s.context.Term()
+	close(s.done)
+}
+
+func (s *Server) put(o outgoing) {
+	parts := make([]any, 0, len(o.frames)+1)
+	parts = append(parts, []byte(o.peer))
+	for _, f := range o.frames {
+		parts = append(parts, f)
+	}
+	if _, err := s.router.SendMessageDontwait(parts...); err != nil {
+		s.refused.add(ReasonUnsent, "peer takes no messages", "peer", o.peer, "error", err)
+		select {
+		case s.incoming <- Incoming{Peer: o.peer, Request: o.request}:
+		default:
+		}
+	}
+}
+
+// drain takes what has come, up to what Receive has room for.
+func (s *Server) drain(g *gate) {
+	for len(s.incoming) < cap(s.incoming) {
+		peer, err := s.router.RecvBytes(zmq4.DONTWAIT)
+		if err != nil {
+			return
+		}
+		// The frame that names the peer carries no properties, the ones after it do.
+		frames, properties, err := s.router.RecvMessageBytesWithMetadata(zmq4.DONTWAIT, "User-Id", "Peer-Address")
+		if err != nil {
+			return
+		}
+		s.judge(g, Peer(peer), frames, properties)
+	}
+}
+
+// judge hands a message out, or refuses it.
+func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[string]string) {
+	var key Key
+	if s.zap != nil {
+		key = s.zap.key(properties["User-Id"])
+	}
+	refuse := func(request uint64, reason Reason, code Code, text string) {
+		s.refused.add(reason, "message refused", "peer", peer, "address", properties["Peer-Address"], "key", key.Name, "why", text)
+		if encoded, err := Encode(&Refusal{code, text[:min(len(text), MaxTextBytes)]}, request); err == nil {
+			s.put(outgoing{peer: peer, frames: encoded, request: request})
+		}
+	}
+	if len(peer) != 5 || peer[0] != 0 { // ZeroMQ's own; any other was chosen by the peer, perhaps to pass for an old one
+		refuse(0, ReasonConnections, Malformed, "a client must not choose its routing id")
+		return
+	}
+	m, request, err := Decode(frames)
+	if err != nil {
+		reason, code := reasonOf(err)
+		refuse(request, reason, code, err.Error())
+		return
+	}
+	s.mu.Lock()
+	registered := s.registered[peer]
+	s.mu.Unlock()
+	switch m := m.(type) {
+	case *Hello:
+		if encoded, err := Encode(&Challenge{g.challenge(peer)}, request); err == nil {
+			s.put(outgoing{peer: peer, frames: encoded, request: request})
+		}
+		return
+	case *Register:
+		if !g.admit(peer, m.Nonce) {
+			refuse(request, ReasonReplayed, Replayed, "registration answers no open challenge of this connection: say hello first")
+			return
+		}
+		s.mu.Lock()
+		s.registered[peer] = true
+		s.mu.Unlock()
+	case *Ask:
+		if s.zap != nil && key.Role != RoleAdmin {
+			refuse(request, ReasonRole, NotAllowed,
+				fmt.Sprintf("key %q has role %q: questions need one of role %q (\"cprof keys client --admin\")", key.Name, key.Role, RoleAdmin))
+			return
+		}
+	case *Leave, *Refusal:
+		if !registered { // nothing to leave, and a refusal is never answered
+			s.refused.add(ReasonUnregistered, "message refused", "peer", peer, "kind", m.Kind())
+			return
+		}
+	case *Ping, *Pong, *Done, *Load, *Trains, *RunState, *TableState, *Files, *Chunk, *Snapshot, *SnapshotState:
+		if !registered {
+			refuse(request, ReasonUnregistered, NotRegistered, fmt.Sprintf("%s from a peer that is not registered", m.Kind()))
+			return
+		}
+	default:
+		refuse(request, ReasonKind, UnknownKind, fmt.Sprintf("a server takes no %s", m.Kind()))
+		return
+	}
+	s.incoming <- Incoming{Peer: peer, Key: key, Request: request, Message: m} // there is room: drain looked, and nobody else adds to it
+}
+
+func reasonOf(err error) (Reason, Code) {
+	switch {
+	case errors.Is(err, ErrVersion):
+		return ReasonVersion, WrongVersion
+	case errors.Is(err, ErrKind):
+		return ReasonKind, UnknownKind
+	case errors.Is(err, ErrTooLarge):
+		return ReasonTooLarge, TooLarge
+	}
+	return ReasonMalformed, Malformed
+}
+
+// watch counts what ZeroMQ refuses before a message is whole.
+func (s *Server) watch(monitor *zmq4.Socket) {
+	defer close(s.monitor)
+	defer monitor.Close()
+	for {
+		event, _, _, err := monitor.RecvEvent(0)
+		if err != nil {
+			if isErrno(err, syscall.EINTR) {
+				continue
+			}
+			return
+		}
+		switch event {
+		case zmq4.EVENT_DISCONNECTED:
+			s.refused.add(ReasonDisconnected, "connection ended without a farewell")
+		case zmq4.EVENT_MONITOR_STOPPED:
+			return
+		default:
+			s.refused.add(ReasonHandshake, "handshake refused", "event", event.String())
+		}
+	}
+}

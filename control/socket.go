@@ -1,0 +1,159 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/pebbe/zmq4"
+)
+
+// ErrClosed is returned by an end of a link that was closed.
+var ErrClosed = errors.New("link is closed")
+
+const (
+	handshakeLimit    = 2 * time.Second // for the whole handshake, however it drips
+	wireHeartbeat     = 2 * time.Second // ZeroMQ's own, which finds dead connections,
+	wireHeartbeatDead = 6 * time.Second // and messages that drip
+	wireOverhead      = 1024            // CURVE makes a frame longer; one beyond that ends its connection
+	sendQueue         = 1000            // messages to one peer that wait in ZeroMQ
+	lingerAtClose     = 200 * time.Millisecond
+)
+
+// onThisMachine says whether "host:port" is surely not reached from elsewhere. A name other than localhost is not looked up.
+func onThisMachine(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+func setAll(errs ...error) error { return errors.Join(errs...) }
+
+func setCommon(s *zmq4.Socket, address string) error {
+	return setAll(
+		s.SetMaxmsgsize(MaxMessageBytes+wireOverhead),
+		s.SetHandshakeIvl(handshakeLimit),
+		s.SetHeartbeatIvl(wireHeartbeat),
+		s.SetHeartbeatTimeout(wireHeartbeatDead),
+		s.SetLinger(lingerAtClose),
+		s.SetSndhwm(sendQueue),
+		s.SetIpv6(strings.HasPrefix(address, "[")),
+	)
+}
+
+// A loop owns a ZeroMQ socket, which one goroutine at a time may use, and a pair of sockets by which others wake it.
+type loop struct {
+	poller *zmq4.Poller
+	bell   *zmq4.Socket // the loop's end
+
+	mu     sync.Mutex // of what follows
+	ringer *zmq4.Socket
+	rung   bool
+	closed bool
+	queue  []outgoing
+}
+
+// outgoing is a message on its way to the loop.
+type outgoing struct {
+	peer    Peer // server only
+	frames  [][]byte
+	request uint64
+	until   time.Time  // client only: when to give up
+	sent    chan error // client only: has room for one
+}
+
+var bells struct {
+	sync.Mutex
+	n int
+}
+
+func newLoop(ctx *zmq4.Context) (l *loop, err error) {
+	bells.Lock()
+	bells.n++
+	name := fmt.Sprintf("inproc://bell-%d", bells.n)
+	bells.Unlock()
+	l = &loop{poller: zmq4.NewPoller()}
+	if l.bell, err = ctx.NewSocket(zmq4.PAIR); err != nil {
+		return nil, err
+	}
+	if l.ringer, err = ctx.NewSocket(zmq4.PAIR); err != nil {
+		return nil, errors.Join(err, l.bell.Close())
+	}
+	if err := errors.Join(l.bell.SetLinger(0), l.ringer.SetLinger(0), l.bell.Bind(name), l.ringer.Connect(name)); err != nil {
+		return nil, errors.Join(err, l.bell.Close(), l.ringer.Close())
+	}
+	l.poller.Add(l.bell, zmq4.POLLIN)
+	return l, nil
+}
+
+// put queues a message and wakes the loop; false: it is closed, or the queue is full.
+func (l *loop) put(o outgoing) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.queue) >= 100*sendQueue {
+		return false
+	}
+	l.queue = append(l.queue, o)
+	l.ring()
+	return true
+}
+
+// ring wakes the loop. l.mu is held.
+func (l *loop) ring() {
+	if !l.rung && l.ringer != nil {
+		l.rung = true
+		l.ringer.SendBytes(nil, zmq4.DONTWAIT) // a bell that cannot be rung is ringing
+	}
+}
+
+// take returns what was queued, and whether the loop is to end.
+func (l *loop) take() (queue []outgoing, closed bool) {
+	for {
+		if _, err := l.bell.RecvBytes(zmq4.DONTWAIT); err != nil {
+			break
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rung = false
+	queue, l.queue = l.queue, nil
+	return queue, l.closed
+}
+
+func (l *loop) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		l.rung = false
+		l.ring()
+	}
+}
+
+// end releases the bell; it is the loop's last deed.
+func (l *loop) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.ringer.Close()
+	l.ringer = nil
+	l.bell.Close()
+}
+
+func isErrno(err error, codes ...syscall.Errno) bool {
+	errno := zmq4.AsErrno(err)
+	for _, c := range codes {
+		if errno == zmq4.Errno(c) {
+			return true
+		}
+	}
+	return false
+}

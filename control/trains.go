@@ -1,0 +1,157 @@
+package control
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Train is one train as the node that ran it reports it: the stamps of package minrtt, and nothing concluded from them.
+type Train struct {
+	KernelStamps uint64 // how many of the four stamps of each exchange were the kernel's
+	Exchanges    []Exchange
+	Arrivals     []Arrival
+}
+
+// Exchange is a probe and its answer: Sent and Returned are readings of the reporting node's counter, the others of its peer's.
+type Exchange struct {
+	Sent, Received, Answered, Returned Interval
+}
+
+// Arrival is a probe whose answer told nothing.
+type Arrival struct {
+	Sent, Received Interval
+}
+
+// Interval is a stamp: the reading was at least Lo and at most Hi.
+type Interval struct{ Lo, Hi uint64 }
+
+// MaxBatchStamps is how many stamps one Trains may hold.
+const MaxBatchStamps = 400_000
+
+var errTrainsEnd = errors.New("trains end early")
+
+// A sequence of readings of either side is written as differences, which take two or three bytes each.
+type trainWriter struct {
+	b    []byte
+	last [2]uint64 // reading of the reporting node, of its peer
+}
+
+func (w *trainWriter) interval(side int, i Interval) {
+	w.b = binary.AppendVarint(w.b, int64(i.Lo-w.last[side]))
+	w.b = binary.AppendUvarint(w.b, i.Hi-i.Lo)
+	w.last[side] = i.Lo
+}
+
+func (m *Trains) bulk() []byte {
+	var w trainWriter
+	w.b = binary.AppendUvarint(w.b, uint64(len(m.Trains)))
+	for _, t := range m.Trains {
+		w.b = binary.AppendUvarint(w.b, t.KernelStamps)
+		w.b = binary.AppendUvarint(w.b, uint64(len(t.Exchanges)))
+		for _, e := range t.Exchanges {
+			w.interval(0, e.Sent)
+			w.interval(1, e.Received)
+			w.interval(1, e.Answered)
+			w.interval(0, e.Returned)
+		}
+		w.b = binary.AppendUvarint(w.b, uint64(len(t.Arrivals)))
+		for _, a := range t.Arrivals {
+			w.interval(0, a.Sent)
+			w.interval(1, a.Received)
+		}
+	}
+	return w.b
+}
+
+type trainReader struct {
+	b      []byte
+	last   [2]uint64
+	stamps int
+	err    error
+}
+
+func (r *trainReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail(errTrainsEnd)
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *trainReader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	r.b = nil
+}
+
+// count reads how many things follow that take so many bytes at least.
+func (r *trainReader) count(what string, bytes, stamps int) int {
+	n := r.uvarint()
+	if n > uint64(len(r.b)/bytes) {
+		r.fail(fmt.Errorf("%d %s in %d bytes", n, what, len(r.b)))
+		return 0
+	}
+	if r.stamps += int(n) * stamps; r.stamps > MaxBatchStamps {
+		r.fail(fmt.Errorf("more than %d stamps", MaxBatchStamps))
+		return 0
+	}
+	return int(n)
+}
+
+func (r *trainReader) interval(side int) Interval {
+	d, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail(errTrainsEnd)
+		return Interval{}
+	}
+	r.b = r.b[n:]
+	lo := r.last[side] + uint64(d)
+	hi := lo + r.uvarint()
+	if hi < lo {
+		r.fail(fmt.Errorf("stamp from %d to %d", lo, hi))
+	}
+	r.last[side] = lo
+	return Interval{lo, hi}
+}
+
+func (m *Trains) setBulk(b []byte) error {
+	r := trainReader{b: b}
+	trains := r.count("trains", 3, 0)
+	if trains > MaxTrains {
+		return fmt.Errorf("%d trains, more than %d", trains, MaxTrains)
+	}
+	if trains > 0 {
+		m.Trains = make([]Train, trains)
+	}
+	for i := range m.Trains {
+		t := &m.Trains[i]
+		t.KernelStamps = r.uvarint()
+		if n := r.count("exchanges", 8, 4); n > 0 {
+			t.Exchanges = make([]Exchange, n)
+		}
+		for j := range t.Exchanges {
+			e := &t.Exchanges[j]
+			e.Sent, e.Received, e.Answered, e.Returned = r.interval(0), r.interval(1), r.interval(1), r.interval(0)
+		}
+		if n := r.count("arrivals", 4, 2); n > 0 {
+			t.Arrivals = make([]Arrival, n)
+		}
+		for j := range t.Arrivals {
+			t.Arrivals[j] = Arrival{r.interval(0), r.interval(1)}
+		}
+		if t.KernelStamps > uint64(4*len(t.Exchanges)) {
+			r.fail(fmt.Errorf("%d kernel stamps in %d exchanges", t.KernelStamps, len(t.Exchanges)))
+		}
+		if r.err != nil {
+			return r.err
+		}
+	}
+	if r.err == nil && len(r.b) > 0 {
+		r.fail(fmt.Errorf("%d bytes after the last train", len(r.b)))
+	}
+	return r.err
+}

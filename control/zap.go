@@ -1,0 +1,113 @@
+package control
+
+import (
+	"sync"
+	"time"
+
+	"github.com/pebbe/zmq4"
+)
+
+const zapDomain = "cloudprofiler"
+
+// A zap answers ZeroMQ's question whether a key may come in (RFC 27, version 1.0 of ZAP).
+type zap struct {
+	read    func() ([]Key, error)
+	refused *refusals
+	socket  *zmq4.Socket // its goroutine's
+	done    chan struct{}
+	close   func()
+
+	mu   sync.Mutex
+	keys map[string]Key // by public key; also those taken off the list, for as long as they are connected
+
+	// Its goroutine's:
+	allowed  map[string]bool
+	readAt   time.Time
+	complain string // what was wrong with the list the last time
+}
+
+func newZap(ctx *zmq4.Context, read func() ([]Key, error), r *refusals) (*zap, error) {
+	z := &zap{read: read, refused: r, done: make(chan struct{}), keys: map[string]Key{}}
+	var err error
+	if z.socket, err = ctx.NewSocket(zmq4.REP); err != nil {
+		return nil, err
+	}
+	if err := setAll(z.socket.SetLinger(0), z.socket.SetRcvtimeo(100*time.Millisecond), z.socket.Bind("inproc://zeromq.zap.01")); err != nil {
+		z.socket.Close()
+		return nil, err
+	}
+	z.reload()
+	stop := make(chan struct{})
+	go z.serve(stop)
+	z.close = sync.OnceFunc(func() { close(stop); <-z.done })
+	return z, nil
+}
+
+func (z *zap) serve(stop chan struct{}) {
+	defer close(z.done)
+	defer z.socket.Close()
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		m, err := z.socket.RecvMessage(0)
+		if err != nil {
+			continue // the time limit; or the context ends, and stop comes next
+		}
+		z.socket.SendMessage(z.answer(m))
+	}
+}
+
+// answer returns the reply to a request: version, id, domain, address, identity, mechanism, credentials.
+func (z *zap) answer(m []string) []string {
+	if len(m) < 2 {
+		return []string{"1.0", "", "500", "short request", "", ""}
+	}
+	no := func(why string) []string { return []string{"1.0", m[1], "400", why, "", ""} }
+	if len(m) != 7 || m[0] != "1.0" || m[2] != zapDomain || m[5] != "CURVE" || len(m[6]) != 32 {
+		return no("not a CURVE request")
+	}
+	public := zmq4.Z85encode(m[6])
+	// Who was just put on the list comes in, and a stranger cannot have it read without end.
+	if age := time.Since(z.readAt); age > time.Second || age > 100*time.Millisecond && !z.allowed[public] {
+		z.reload()
+	}
+	if !z.allowed[public] {
+		z.refused.add(ReasonKey, "key is not on the list", "address", m[3], "key", public)
+		return no("key is not on the list")
+	}
+	return []string{"1.0", m[1], "200", "", public, ""}
+}
+
+func (z *zap) reload() {
+	z.readAt = time.Now()
+	var keys []Key
+	var err error
+	if z.read != nil {
+		keys, err = z.read()
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != z.complain && text != "" && z.refused.log != nil {
+		z.refused.log.Error("list of client keys", "error", text)
+	}
+	z.complain = text
+	z.allowed = map[string]bool{}
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	for _, k := range keys {
+		z.allowed[k.Public] = true
+		z.keys[k.Public] = k
+	}
+}
+
+// key returns the key that a connection came in with.
+func (z *zap) key(public string) Key {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.keys[public]
+}
