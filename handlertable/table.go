@@ -1,0 +1,126 @@
+package handlertable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// Rule gives the channels that its two patterns take their handler.
+type Rule struct {
+	Node     string // pattern on the node's name; "" takes all
+	Channel  string // pattern on the channel's name
+	Settings channel.Settings
+}
+
+// Table is rules in their order: the first that takes a channel decides. A channel that none takes keeps the settings that
+// its program chose. The zero value, and nil, have no rules. A Table is not changed once it is in use, so any number of
+// goroutines may use it.
+type Table struct {
+	Rules []Rule
+}
+
+// The size of a table is bounded, because it may come over a network.
+const (
+	MaxRules        = 10_000
+	MaxPatternBytes = 256
+	maxFileBytes    = 1 << 20
+)
+
+// For returns the settings for a channel on a node; ok is false where no rule takes it.
+func (t *Table) For(node string, name channel.Name) (settings channel.Settings, ok bool) {
+	if t == nil {
+		return channel.Settings{}, false
+	}
+	full := name.String()
+	for i := range t.Rules {
+		if r := &t.Rules[i]; r.takes(node, name, full) {
+			return r.Settings, true
+		}
+	}
+	return channel.Settings{}, false
+}
+
+func (r *Rule) takes(node string, name channel.Name, full string) bool {
+	if r.Node != "" && !match(r.Node, node) {
+		return false
+	}
+	if !strings.Contains(r.Channel, "#") {
+		// Instances are copies of one actor: who names none means all.
+		full = name.Actor + "/" + name.Point
+	}
+	return match(r.Channel, full)
+}
+
+// match holds a text against a pattern, in which * stands for any run of bytes and ? for any one byte.
+func match(pattern, text string) bool {
+	// Where the text does not fit behind the last *, that * takes one byte more: an earlier one need never be asked again.
+	star, resume := -1, 0
+	p, t := 0, 0
+	for t < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, resume = p, t
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
+			p++
+			t++
+		case star >= 0:
+			resume++
+			p, t = star+1, resume
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// Validate returns nil if the table may be used. Errors wrap ErrTable and say which rule they mean, counted from 1.
+func (t *Table) Validate() error {
+	if len(t.Rules) > MaxRules {
+		return fmt.Errorf("check handler table: %d rules, at most %d: join some with patterns: %w", len(t.Rules), MaxRules, ErrTable)
+	}
+	for i, r := range t.Rules {
+		if err := r.validate(); err != nil {
+			return fmt.Errorf("check handler table: rule %d: %w: %w", i+1, err, ErrTable)
+		}
+	}
+	return nil
+}
+
+func (r *Rule) validate() error {
+	if r.Node != "" {
+		if err := checkPattern("node", r.Node); err != nil {
+			return err
+		}
+	}
+	if err := checkPattern("channel", r.Channel); err != nil {
+		return err
+	}
+	if i := strings.IndexFunc(r.Channel, notInChannelPattern); i >= 0 {
+		return fmt.Errorf("channel %q: no channel's name has %q: use letters, digits, '-', '_', '.', '#', '/' and the wildcards * and ?", r.Channel, r.Channel[i:i+1])
+	}
+	return r.Settings.Validate()
+}
+
+func checkPattern(what, pattern string) error {
+	switch {
+	case pattern == "":
+		return fmt.Errorf("%s is empty: write %q for all", what, "*")
+	case len(pattern) > MaxPatternBytes:
+		return fmt.Errorf("%s %.40q…: %d bytes, at most %d", what, pattern, len(pattern), MaxPatternBytes)
+	case slices.ContainsFunc([]byte(pattern), func(b byte) bool { return b <= ' ' || b > '~' }):
+		return fmt.Errorf("%s %q: use plain ASCII without spaces", what, pattern)
+	}
+	return nil
+}
+
+func notInChannelPattern(r rune) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+		return false
+	}
+	return !strings.ContainsRune("-_.#/*?", r)
+}

@@ -1,0 +1,265 @@
+package handlertable
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+var (
+	// ErrTable is returned for a handler table that cannot be used.
+	ErrTable = errors.New("bad handler table")
+	// ErrVersion is returned for a handler table of a version that this program does not know. It comes with ErrTable.
+	ErrVersion = errors.New("unknown version of a handler table")
+)
+
+// Version is the version of the tables that this package reads and writes.
+const Version = 1
+
+// Parse reads a table and checks all of it; the name is for errors. Errors wrap ErrTable: one for each finding, each
+// with its line.
+func Parse(text []byte, name string) (*Table, error) {
+	p := parser{name: name}
+	t := p.table(text)
+	if len(p.found) > 0 {
+		return nil, errors.Join(p.found...)
+	}
+	return t, nil
+}
+
+// Read is Parse for a file.
+func Read(path string) (*Table, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(text, path)
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read handler table: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read handler table: %w", err)
+	}
+	return text, nil
+}
+
+// maxFindings is how many findings are reported of one table.
+const maxFindings = 20
+
+// parser collects what is wrong with a table.
+type parser struct {
+	name     string
+	found    []error // the first of them
+	findings int
+}
+
+func (p *parser) fail(line int, format string, args ...any) {
+	p.findings++
+	if len(p.found) < maxFindings {
+		p.found = append(p.found, fmt.Errorf("read handler table %q: line %d: %w: %w", p.name, line, fmt.Errorf(format, args...), ErrTable))
+	}
+}
+
+func (p *parser) table(text []byte) *Table {
+	if len(text) > maxFileBytes {
+		p.fail(1, "more than %d bytes", maxFileBytes)
+		return nil
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document yaml.Node
+	if err := decoder.Decode(&document); err != nil {
+		if err == io.EOF {
+			p.fail(1, "it is empty: begin with %q", "version: 1")
+		} else {
+			p.fail(lineOf(err), "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		return nil
+	}
+	var next yaml.Node
+	if err := decoder.Decode(&next); err != io.EOF {
+		p.fail(max(next.Line, 1), "a second document begins: put all rules into one")
+		return nil
+	}
+	t := &Table{}
+	root := document.Content[0]
+	// The version first: in another one, everything else may mean something else.
+	switch version := valueOf(root, "version"); {
+	case root.Kind == yaml.MappingNode && version == nil:
+		p.fail(root.Line, "no version: begin with %q", "version: 1")
+		return t
+	case version != nil && (version.Kind != yaml.ScalarNode || version.Value != strconv.Itoa(Version)):
+		p.fail(version.Line, "version %.20q, this program knows %d: %w", version.Value, Version, ErrVersion)
+		return t
+	}
+	fields := p.mapping(root, "the table", "version", "rules")
+	if fields == nil {
+		return t
+	}
+	rules := fields["rules"]
+	switch {
+	case rules == nil:
+		p.fail(root.Line, "no rules: write %q for none", "rules: []")
+	case rules.Kind != yaml.SequenceNode:
+		p.fail(rules.Line, "rules are not a list: begin each with '- '")
+	case len(rules.Content) > MaxRules:
+		p.fail(rules.Line, "%d rules, at most %d: join some with patterns", len(rules.Content), MaxRules)
+	default:
+		for _, node := range rules.Content {
+			t.Rules = append(t.Rules, p.rule(node))
+		}
+	}
+	return t
+}
+
+func valueOf(mapping *yaml.Node, key string) *yaml.Node {
+	if mapping.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// lineOf finds the line in what the YAML reader says.
+func lineOf(err error) int {
+	_, after, _ := strings.Cut(err.Error(), "line ")
+	line := 1
+	fmt.Sscanf(after, "%d", &line)
+	return line
+}
+
+func (p *parser) rule(node *yaml.Node) Rule {
+	var r Rule
+	before := p.findings
+	fields := p.mapping(node, "a rule", "node", "channel", "handler", "params")
+	if fields == nil {
+		return r
+	}
+	r.Node = p.word(fields["node"], "node")
+	if fields["node"] != nil && r.Node == "" && p.findings == before {
+		p.fail(fields["node"].Line, "node is empty: write %q for all, or leave it out", "*")
+	}
+	if fields["channel"] == nil {
+		p.fail(node.Line, "rule has no channel: write %q for all", `channel: "*"`)
+	}
+	r.Channel = p.word(fields["channel"], "channel")
+	if fields["handler"] == nil {
+		p.fail(node.Line, "rule has no handler, such as %q", "handler: buffered")
+	}
+	handler := p.word(fields["handler"], "handler")
+	params := p.params(fields["params"])
+	if p.findings > before {
+		return r
+	}
+	var err error
+	if r.Settings, err = channel.NewSettings(handler, params); err != nil {
+		line := fields["handler"].Line
+		if fields["params"] != nil && errors.Is(err, channel.ErrParameter) {
+			line = fields["params"].Line
+		}
+		p.fail(line, "%w", err)
+		return r
+	}
+	if err := r.validate(); err != nil {
+		p.fail(node.Line, "%w", err)
+	}
+	return r
+}
+
+// mapping reads the fields of a mapping that may have these keys and no other, each once. It returns nil if it is no mapping.
+func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[string]*yaml.Node {
+	if node.Kind != yaml.MappingNode {
+		p.fail(node.Line, "%s is not made of keys and values: it takes %s", what, strings.Join(keys, ", "))
+		return nil
+	}
+	fields := make(map[string]*yaml.Node)
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		switch {
+		case key.Kind != yaml.ScalarNode || len(keys) > 0 && !slices.Contains(keys, key.Value):
+			p.fail(key.Line, "%s has the unknown key %.40q: it takes %s", what, key.Value, strings.Join(keys, ", "))
+		case fields[key.Value] != nil:
+			p.fail(key.Line, "%s has %q twice", what, key.Value)
+		default:
+			fields[key.Value] = value
+		}
+	}
+	return fields
+}
+
+// word reads a text. Absent, it is empty.
+func (p *parser) word(node *yaml.Node, what string) string {
+	if node == nil {
+		return ""
+	}
+	// YAML takes the handler's name for its own nothing.
+	if node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null" && node.Value != channel.Null.String() {
+		p.fail(node.Line, "%s is not a single word", what)
+		return ""
+	}
+	return node.Value
+}
+
+// params reads a handler's parameters: numbers, or texts such as "64Ki" and "500ms". Which of them a handler takes is channel's to say.
+func (p *parser) params(node *yaml.Node) channel.Params {
+	if node == nil {
+		return nil
+	}
+	params := make(channel.Params)
+	for name, value := range p.mapping(node, "params") {
+		var number uint64
+		switch {
+		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!str":
+			params[name] = value.Value
+		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!int" && value.Decode(&number) == nil:
+			params[name] = number
+		default:
+			p.fail(value.Line, "parameter %.40q is %.40q: write a whole number of 0 or more, or a text such as 64Ki or 500ms", name, value.Value)
+		}
+	}
+	return params
+}
+
+// Text writes the table as Parse reads it, without the comments that it had.
+func (t *Table) Text() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "version: %d\nrules:", Version)
+	if len(t.Rules) == 0 {
+		b.WriteString(" []")
+	}
+	b.WriteByte('\n')
+	for _, r := range t.Rules {
+		start := "  - "
+		if r.Node != "" {
+			fmt.Fprintf(&b, "%snode: %q\n", start, r.Node)
+			start = "    "
+		}
+		fmt.Fprintf(&b, "%schannel: %q\n", start, r.Channel)
+		fmt.Fprintf(&b, "    handler: %s\n", r.Settings.Kind)
+		if params := r.Settings.Params(); len(params) > 0 {
+			b.WriteString("    params:\n")
+			for _, param := range params {
+				fmt.Fprintf(&b, "      %s: %s\n", param.Name, param.Text)
+			}
+		}
+	}
+	return b.Bytes()
+}
