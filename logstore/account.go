@@ -1,0 +1,269 @@
+package logstore
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Range is the sequences from From up to but not including To.
+type Range struct{ From, To uint64 }
+
+// Report is the account of what was read: what is there, what is damaged, and what is missing.
+type Report struct {
+	Sealed     bool               // the last file read is sealed: nothing after its last row was ever written to it
+	Blocks     int                // whole blocks of rows that were not seen before
+	Duplicates int                // whole blocks all of whose rows were seen before: left out
+	Overlaps   int                // whole blocks some of whose rows were seen before: these left out
+	Foreign    int                // whole blocks of another ring: left out
+	Damage     []*CorruptionError // in the order of the files and offsets; at most maxDamage of them
+	MoreDamage int                // and how many more
+	Rows       []Account
+}
+
+// maxDamage bounds the memory that a damaged file makes a report take.
+const maxDamage = 1000
+
+// Account is what is known of the rows of one kind in one shard.
+type Account struct {
+	Kind  Kind
+	Shard int
+	Rows  uint64 // read
+	Next  uint64 // sequence behind the last row that is known to have been written
+
+	// Missing rows were written and are not in what was read, nor do Drops account for them.
+	Missing []Range
+	// Dropped rows are those for which Drops account, by Reason. Those with RingFull never had a sequence.
+	Dropped map[Reason]uint64
+}
+
+// Whole tells whether everything that was ever written is there or accounted for.
+func (r *Report) Whole() bool {
+	for _, a := range r.Rows {
+		if len(a.Missing) > 0 {
+			return false
+		}
+	}
+	return len(r.Damage) == 0
+}
+
+// MissingRows is how many rows are missing without account.
+func (a *Account) MissingRows() uint64 {
+	var n uint64
+	for _, m := range a.Missing {
+		n += m.To - m.From
+	}
+	return n
+}
+
+// String is the account on one line.
+func (a *Account) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, shard %d: %d rows", a.Kind, a.Shard, a.Rows)
+	for i, m := range a.Missing {
+		if i == 0 {
+			fmt.Fprintf(&b, ", %d missing:", a.MissingRows())
+		}
+		if i == 10 {
+			fmt.Fprintf(&b, " and %d ranges more", len(a.Missing)-i)
+			break
+		}
+		fmt.Fprintf(&b, " %d to %d", m.From, m.To-1)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(a.Dropped)) {
+		fmt.Fprintf(&b, ", %d %s", a.Dropped[reason], reason)
+	}
+	return b.String()
+}
+
+func (r *Report) damage(e *CorruptionError) {
+	if len(r.Damage) < maxDamage {
+		r.Damage = append(r.Damage, e)
+	} else {
+		r.MoreDamage++
+	}
+}
+
+// stream is the rows of one kind in one shard. Each has sequences of its own.
+type stream struct {
+	kind  Kind
+	shard int
+}
+
+type streamState struct {
+	rows    uint64
+	from    uint64  // where the account begins
+	next    uint64  // behind the highest row that was read
+	end     uint64  // behind the highest row that is known to have been written
+	covered []Range // rows that were read, sorted and apart
+	absent  []Range // rows that Drops account for
+	dropped map[Reason]uint64
+}
+
+// tracker follows the sequences of all streams through a file, or several.
+type tracker map[stream]*streamState
+
+func (t tracker) of(kind Kind, shard int) *streamState {
+	key := stream{kind, shard}
+	s := t[key]
+	if s == nil {
+		s = &streamState{}
+		t[key] = s
+	}
+	return s
+}
+
+// begin takes note of where a file says that its rows begin: those before must be in the files before.
+func (t tracker) begin(places []Place) {
+	for _, p := range places {
+		t.known(p.Kind, p.Shard, p.Next)
+	}
+}
+
+// skipTo takes note of where rows begin that are to be accounted for: what came before is not missing.
+func (t tracker) skipTo(places []Place) {
+	for _, p := range places {
+		s := t.of(p.Kind, p.Shard)
+		s.from, s.next, s.end = max(s.from, p.Next), max(s.next, p.Next), max(s.end, p.Next)
+	}
+}
+
+// known takes note that rows up to next were written.
+func (t tracker) known(kind Kind, shard int, next uint64) {
+	s := t.of(kind, shard)
+	s.end = max(s.end, next)
+}
+
+// accept takes note of rows that were read, and returns those of them that no block before had. Where these are in several pieces,
+// which no writer makes, it is the first.
+func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
+	s := t.of(kind, shard)
+	read := Range{max(first, s.from), first + uint64(rows)}
+	if read.From >= read.To {
+		return Range{}
+	}
+	if read.From < s.next || len(s.covered) > 0 && read.From != s.next {
+		pieces := without([]Range{read}, s.covered)
+		if len(pieces) == 0 {
+			return Range{}
+		}
+		read = pieces[0]
+	}
+	s.rows += read.To - read.From
+	s.next = max(s.next, read.To)
+	s.end = max(s.end, read.To)
+	s.covered = insertRange(s.covered, read)
+	return read
+}
+
+// insertRange adds a range to ranges that are sorted and apart; it overlaps none of them.
+func insertRange(ranges []Range, r Range) []Range {
+	at, _ := slices.BinarySearchFunc(ranges, r, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
+	after := at < len(ranges) && ranges[at].From == r.To
+	switch before := at > 0 && ranges[at-1].To == r.From; {
+	case before && after:
+		ranges[at-1].To = ranges[at].To
+		return slices.Delete(ranges, at, at+1)
+	case before:
+		ranges[at-1].To = r.To
+	case after:
+		ranges[at].From = r.From
+	default:
+		return slices.Insert(ranges, at, r)
+	}
+	return ranges
+}
+
+// account takes note of drops that were read.
+func (t tracker) account(shard int, drops []Drop) {
+	for _, d := range drops {
+		if d.Of == 0 || d.Of >= kinds || d.Count == 0 || d.At+d.Count < d.At {
+			continue
+		}
+		s := t.of(Kind(d.Of), shard)
+		if s.dropped == nil {
+			s.dropped = make(map[Reason]uint64)
+		}
+		s.dropped[Reason(d.Reason)] += d.Count
+		if Reason(d.Reason).InSequence() {
+			s.absent = append(s.absent, Range{d.At, d.At + d.Count})
+			s.end = max(s.end, d.At+d.Count)
+		}
+	}
+}
+
+// pass moves streams on over rows that come next and of which drops say that they will not come.
+func (t tracker) pass(shard int, drops []Drop) {
+	for _, d := range drops {
+		if d.Of == 0 || d.Of >= kinds || d.At+d.Count < d.At || !Reason(d.Reason).InSequence() {
+			continue
+		}
+		if s := t.of(Kind(d.Of), shard); d.At <= s.next {
+			s.next = max(s.next, d.At+d.Count)
+			s.end = max(s.end, s.next)
+		}
+	}
+}
+
+// wrote takes note of a block that is in the file: its rows end before to, and these are its drops.
+func (t tracker) wrote(kind Kind, shard int, to uint64, drops []Drop) {
+	s := t.of(kind, shard)
+	s.next = max(s.next, to)
+	s.end = max(s.end, s.next)
+	t.pass(shard, drops)
+}
+
+// report makes the accounts of all streams.
+func (t tracker) report() []Account {
+	var all []Account
+	for key, s := range t {
+		missing := without([]Range{{s.from, s.end}}, append(slices.Clone(s.absent), s.covered...))
+		all = append(all, Account{
+			Kind: key.kind, Shard: key.shard, Rows: s.rows, Next: s.end, Missing: missing, Dropped: maps.Clone(s.dropped),
+		})
+	}
+	slices.SortFunc(all, func(a, b Account) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Shard, b.Shard))
+	})
+	return all
+}
+
+// without returns the parts of ranges, which are sorted and apart, that none of others covers.
+func without(ranges, others []Range) []Range {
+	others = slices.Clone(others)
+	slices.SortFunc(others, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
+	var left []Range
+	next := 0
+	for _, r := range ranges {
+		for ; next < len(others) && others[next].From < r.To; next++ {
+			o := others[next]
+			if o.From > r.From {
+				left = append(left, Range{r.From, o.From})
+			}
+			r.From = max(r.From, o.To)
+			if r.From >= r.To {
+				break // it may reach into the next range
+			}
+		}
+		if r.From < r.To {
+			left = append(left, r)
+		}
+	}
+	return left
+}
+
+// places lists how far each stream has come.
+func (t tracker) places() []Place {
+	var all []Place
+	for key, s := range t {
+		if s.end > 0 {
+			all = append(all, Place{Kind: key.kind, Shard: key.shard, Next: s.end})
+		}
+	}
+	slices.SortFunc(all, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Shard, b.Shard))
+	})
+	return all
+}

@@ -1,0 +1,171 @@
+package logstore
+
+import "encoding/binary"
+
+// packPad is how many bytes of zeros follow packed values, so that a value can always be loaded as one 64-bit word.
+const packPad = 7
+
+// packLimit is the widest value, in bits, that may be packed: with up to 7 bits of its neighbour it must fit a word.
+const packLimit = 56
+
+// packedSize is the size in bytes of n values packed in width bits each.
+func packedSize(n, width int) int {
+	if width == 0 {
+		return 0
+	}
+	return (n*width+7)/8 + packPad
+}
+
+// appendPacked appends the low width bits of each value less base, first value in the lowest bits.
+func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
+	if width == 0 {
+		return dst
+	}
+	start, size := len(dst), packedSize(len(values), width)
+	dst = grow(dst, size+8) // the last words may be written past the end
+	out := dst[start : start+size+8]
+	mask := uint64(1)<<width - 1
+	var word uint64
+	var used, at uint
+	w := uint(width)
+	for _, v := range values {
+		word |= ((v - base) & mask) << (used & 63)
+		binary.LittleEndian.PutUint64(out[at:], word)
+		used += w
+		at += used >> 3
+		word >>= used & 0x38
+		used &= 7
+	}
+	binary.LittleEndian.PutUint64(out[at:], word)
+	clear(out[(len(values)*width+7)/8:])
+	return dst[:start+size]
+}
+
+// grow returns b longer by n bytes of any content.
+func grow(b []byte, n int) []byte {
+	if cap(b)-len(b) < n {
+		bigger := make([]byte, len(b), 2*cap(b)+n)
+		copy(bigger, b)
+		b = bigger
+	}
+	return b[:len(b)+n]
+}
+
+// packSymbols packs symbols of width 1, 2, 4 or 8 bits into bytes, first symbol in the lowest bits, appending to dst. Bits of a symbol above its
+// width are cut off.
+func packSymbols(dst, symbols []byte, width int) []byte {
+	if width == 8 {
+		return append(dst, symbols...)
+	}
+	per := 8 / width
+	whole := len(symbols) / per
+	start := len(dst)
+	dst = grow(dst, whole)
+	out := dst[start:]
+	switch width {
+	case 4:
+		for i := range out {
+			s := symbols[2*i : 2*i+2 : 2*i+2]
+			out[i] = s[0]&15 | s[1]<<4
+		}
+	case 2:
+		for i := range out {
+			s := symbols[4*i : 4*i+4 : 4*i+4]
+			out[i] = s[0]&3 | s[1]&3<<2 | s[2]&3<<4 | s[3]<<6
+		}
+	case 1:
+		for i := range out {
+			// Gathers the lowest bit of 8 bytes: each product bit that reaches the top byte comes from one of them.
+			x := binary.LittleEndian.Uint64(symbols[8*i:]) & 0x0101010101010101
+			out[i] = byte(x * 0x0102040810204080 >> 56)
+		}
+	}
+	if rest := symbols[whole*per:]; len(rest) > 0 {
+		var last byte
+		for i, s := range rest {
+			last |= s & (1<<width - 1) << (i * width)
+		}
+		dst = append(dst, last)
+	}
+	return dst
+}
+
+// unpackSymbols is the reverse of packSymbols. len(packed) must be that of len(symbols) symbols.
+func unpackSymbols(symbols, packed []byte, width int) {
+	if width == 8 {
+		copy(symbols, packed)
+		return
+	}
+	per := 8 / width
+	whole := len(symbols) / per
+	in := packed[:whole]
+	switch width {
+	case 4:
+		for i, b := range in {
+			s := symbols[2*i : 2*i+2 : 2*i+2]
+			s[0], s[1] = b&15, b>>4
+		}
+	case 2:
+		for i, b := range in {
+			s := symbols[4*i : 4*i+4 : 4*i+4]
+			s[0], s[1], s[2], s[3] = b&3, b>>2&3, b>>4&3, b>>6
+		}
+	case 1:
+		for i, b := range in {
+			// Copies the byte into each of 8, keeps bit j in byte j, and turns "not zero" into 1.
+			x := uint64(b) * 0x0101010101010101 & 0x8040201008040201
+			x = (x + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101
+			binary.LittleEndian.PutUint64(symbols[8*i:], x)
+		}
+	}
+	for i := whole * per; i < len(symbols); i++ {
+		symbols[i] = packed[whole] >> ((i - whole*per) * width) & (1<<width - 1)
+	}
+}
+
+// unpack reads values packed by appendPacked. len(packed) must be their packedSize.
+func unpack(values []uint64, packed []byte, base uint64, width int) {
+	if width == 0 {
+		for i := range values {
+			values[i] = base
+		}
+		return
+	}
+	mask := uint64(1)<<width - 1
+	at, step := uint(0), uint(width)
+	for i := range values {
+		word := binary.LittleEndian.Uint64(packed[at>>3:])
+		values[i] = base + word>>(at&7)&mask
+		at += step
+	}
+}
+
+// join puts values together from their high parts and their packed low parts. symbols must be as long as values, and len(packed) their
+// packedSize.
+func join(values []uint64, symbols, packed []byte, base uint64, width int) {
+	symbols = symbols[:len(values)]
+	if width == 0 {
+		for i, h := range symbols {
+			values[i] = base + uint64(h)
+		}
+		return
+	}
+	mask := uint64(1)<<width - 1
+	at, step := uint(0), uint(width)
+	high := step & 63
+	for i, h := range symbols {
+		word := binary.LittleEndian.Uint64(packed[at>>3:])
+		values[i] = base + (uint64(h)<<high | word>>(at&7)&mask)
+		at += step
+	}
+}
+
+// anyAtLeast tells whether one of the eight bytes of x is at least limit, which is not 0.
+func anyAtLeast(x uint64, limit byte) bool {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	// Adding what limit lacks of 128 to the lower seven bits carries into the eighth where they reach it.
+	if limit > 128 {
+		return (x&^tops+ones*uint64(-limit))&x&tops != 0
+	}
+	return (x&^tops+ones*uint64(128-limit)|x)&tops != 0
+}

@@ -1,0 +1,372 @@
+package logstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"slices"
+	"sync"
+)
+
+const (
+	// MaxRows is how many rows a block may have.
+	MaxRows = 1 << 16
+
+	// BlockOverhead is how many bytes a block may take beyond its rows' 8 bytes a word.
+	BlockOverhead = blockHeaderSize
+
+	// maxShard is the highest shard number.
+	maxShard = math.MaxUint16
+)
+
+// Incarnation names one ring: one open of a channel by one process. It is random.
+type Incarnation [16]byte
+
+// Block is a run of rows of one kind. Of the slices exactly one has elements, and it says the kind.
+type Block struct {
+	Incarnation Incarnation
+	Shard       int    // of the ring; 0 for kinds that do not come from one
+	First       uint64 // sequence of the first row; each kind in each shard counts its own rows from 0
+	Plain       bool   // have the rows written as they are into a compressed file too; a reader leaves it false
+
+	Events      []Event
+	Links       []Link
+	Samples     []Sample
+	FirstLasts  []FirstLast
+	Transitions []Transition
+	Drops       []Drop
+	ReturnTrips []ReturnTrip
+	NTPs        []NTP
+
+	index []indexEntry
+}
+
+// Kind is the kind of the rows; 0 without any.
+func (b *Block) Kind() Kind {
+	k, _ := b.rows()
+	return k
+}
+
+// Len is the number of rows.
+func (b *Block) Len() int {
+	k, w := b.rows()
+	if k == 0 {
+		return 0
+	}
+	return len(w) / k.columns()
+}
+
+// rows returns the kind and the rows as words.
+func (b *Block) rows() (Kind, []uint64) {
+	switch {
+	case len(b.Events) > 0:
+		return Events, words(b.Events)
+	case len(b.Links) > 0:
+		return Links, words(b.Links)
+	case len(b.Samples) > 0:
+		return Samples, words(b.Samples)
+	case len(b.FirstLasts) > 0:
+		return FirstLasts, words(b.FirstLasts)
+	case len(b.Transitions) > 0:
+		return Transitions, words(b.Transitions)
+	case len(b.Drops) > 0:
+		return Drops, words(b.Drops)
+	case len(b.ReturnTrips) > 0:
+		return ReturnTrips, words(b.ReturnTrips)
+	case len(b.NTPs) > 0:
+		return NTPs, words(b.NTPs)
+	case len(b.index) > 0:
+		return index, words(b.index)
+	}
+	return 0, nil
+}
+
+// clear empties all slices but keeps their memory.
+func (b *Block) clear() {
+	b.Events, b.Links, b.Samples, b.FirstLasts = b.Events[:0], b.Links[:0], b.Samples[:0], b.FirstLasts[:0]
+	b.Transitions, b.Drops, b.ReturnTrips, b.NTPs, b.index = b.Transitions[:0], b.Drops[:0], b.ReturnTrips[:0], b.NTPs[:0], b.index[:0]
+}
+
+// makeRows empties the block, gives it n rows of a kind and returns their words.
+func (b *Block) makeRows(k Kind, n int) []uint64 {
+	b.clear()
+	switch k {
+	case Events:
+		return makeRows(&b.Events, n)
+	case Links:
+		return makeRows(&b.Links, n)
+	case Samples:
+		return makeRows(&b.Samples, n)
+	case FirstLasts:
+		return makeRows(&b.FirstLasts, n)
+	case Transitions:
+		return makeRows(&b.Transitions, n)
+	case Drops:
+		return makeRows(&b.Drops, n)
+	case ReturnTrips:
+		return makeRows(&b.ReturnTrips, n)
+	case NTPs:
+		return makeRows(&b.NTPs, n)
+	case index:
+		return makeRows(&b.index, n)
+	}
+	panic("unknown kind")
+}
+
+func makeRows[R row](rows *[]R, n int) []uint64 {
+	*rows = slices.Grow((*rows)[:0], n)[:n]
+	return words(*rows)
+}
+
+// keep takes away the rows that are not in a range, and returns whether there were any.
+func (b *Block) keep(r Range) bool {
+	from, to := int(r.From-b.First), int(r.To-b.First)
+	if from == 0 && to == b.Len() {
+		return false
+	}
+	switch kind, _ := b.rows(); kind {
+	case Events:
+		b.Events = b.Events[from:to]
+	case Links:
+		b.Links = b.Links[from:to]
+	case Samples:
+		b.Samples = b.Samples[from:to]
+	case FirstLasts:
+		b.FirstLasts = b.FirstLasts[from:to]
+	case Transitions:
+		b.Transitions = b.Transitions[from:to]
+	case Drops:
+		b.Drops = b.Drops[from:to]
+	case ReturnTrips:
+		b.ReturnTrips = b.ReturnTrips[from:to]
+	case NTPs:
+		b.NTPs = b.NTPs[from:to]
+	}
+	b.First = r.From
+	return true
+}
+
+// check returns nil if the block can be written.
+func (b *Block) check() error {
+	n := b.Len()
+	filled := 0
+	for _, l := range []int{len(b.Events), len(b.Links), len(b.Samples), len(b.FirstLasts), len(b.Transitions), len(b.Drops), len(b.ReturnTrips), len(b.NTPs), len(b.index)} {
+		if l > 0 {
+			filled++
+		}
+	}
+	switch {
+	case filled != 1:
+		return fmt.Errorf("rows of %d kinds, want one: %w", filled, ErrBlock)
+	case n > MaxRows:
+		return fmt.Errorf("%d rows, at most %d: %w", n, MaxRows, ErrBlock)
+	case b.Shard < 0 || b.Shard > maxShard:
+		return fmt.Errorf("shard %d, want 0 to %d: %w", b.Shard, maxShard, ErrBlock)
+	case b.First+uint64(n) < b.First:
+		return fmt.Errorf("sequence %d of %d rows wraps: %w", b.First, n, ErrBlock)
+	}
+	return nil
+}
+
+// How a payload is coded. Append only.
+const (
+	payloadPlain      = 0 // the words of each row, 8 bytes each, lowest byte first
+	payloadCompressed = 1 // column after column
+	payloadText       = 2 // a line for each row, its words in decimal; in text files only
+)
+
+// blockHeader is what stands before a block's payload: see FORMAT.md.
+type blockHeader struct {
+	kind        Kind
+	coding      uint8
+	shard       int
+	first       uint64
+	incarnation Incarnation
+	lo, hi      uint64 // smallest and largest counter; 0 and 2^64-1 for kinds whose rows have none
+	rows        int
+	length      int    // of the payload
+	checksum    uint32 // of the payload
+}
+
+const (
+	blockHeaderSize = 64
+	blockMagic      = "\xf5CPB"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// put writes the header into the 64 bytes of b.
+func (h *blockHeader) put(b []byte) {
+	b = b[:blockHeaderSize]
+	copy(b, blockMagic)
+	b[4] = byte(h.kind)
+	b[5] = h.coding
+	binary.LittleEndian.PutUint16(b[6:], uint16(h.shard))
+	binary.LittleEndian.PutUint64(b[8:], h.first)
+	copy(b[16:32], h.incarnation[:])
+	binary.LittleEndian.PutUint64(b[32:], h.lo)
+	binary.LittleEndian.PutUint64(b[40:], h.hi)
+	binary.LittleEndian.PutUint32(b[48:], uint32(h.rows))
+	binary.LittleEndian.PutUint32(b[52:], uint32(h.length))
+	binary.LittleEndian.PutUint32(b[56:], h.checksum)
+	binary.LittleEndian.PutUint32(b[60:], checksum(b[:60]))
+}
+
+// parseBlockHeader reads a header from the first 64 bytes of b.
+func parseBlockHeader(b []byte) (blockHeader, bool) {
+	b = b[:blockHeaderSize]
+	if string(b[:4]) != blockMagic || checksum(b[:60]) != binary.LittleEndian.Uint32(b[60:]) {
+		return blockHeader{}, false
+	}
+	h := blockHeader{
+		kind: Kind(b[4]), coding: b[5], shard: int(binary.LittleEndian.Uint16(b[6:])),
+		first: binary.LittleEndian.Uint64(b[8:]), incarnation: Incarnation(b[16:32]),
+		lo: binary.LittleEndian.Uint64(b[32:]), hi: binary.LittleEndian.Uint64(b[40:]),
+		checksum: binary.LittleEndian.Uint32(b[56:]),
+	}
+	rows, length := binary.LittleEndian.Uint32(b[48:]), binary.LittleEndian.Uint32(b[52:])
+	if rows > MaxRows || length > math.MaxInt32 {
+		return blockHeader{}, false
+	}
+	h.rows, h.length = int(rows), int(length)
+	return h, h.coding != payloadText && h.sane()
+}
+
+// sane tells whether the numbers go together. It bounds what reading the payload takes.
+func (h *blockHeader) sane() bool {
+	if !h.kind.known() || h.rows < 1 || h.rows > MaxRows || h.length < 1 || h.first+uint64(h.rows) < h.first {
+		return false
+	}
+	words := h.rows * h.kind.columns()
+	switch h.coding {
+	case payloadPlain:
+		return h.length == 8*words
+	case payloadCompressed:
+		return h.length < 8*words
+	case payloadText:
+		return h.length <= textWordBytes*words
+	}
+	return false
+}
+
+// counterRange is the smallest and the largest counter in rows.
+func counterRange(k Kind, words []uint64) (lo, hi uint64) {
+	columns := kindTable[k].columns
+	lo, hi = math.MaxUint64, 0
+	any := false
+	for c, info := range columns {
+		if info.role != roleCounter {
+			continue
+		}
+		any = true
+		for i := c; i < len(words); i += len(columns) {
+			lo, hi = min(lo, words[i]), max(hi, words[i])
+		}
+	}
+	if !any {
+		return 0, math.MaxUint64
+	}
+	return lo, hi
+}
+
+// encoder turns blocks into bytes. Its zero value is ready; it serves one goroutine at a time.
+type encoder struct {
+	columns columnEncoder
+	text    []byte
+	buffer  []byte // for who has the encoder
+}
+
+// encoders are shared by all writers: one holds some megabytes, and a drainer may have hundreds of logs open.
+var encoders = sync.Pool{New: func() any { return new(encoder) }}
+
+// appendBlock appends a block that has passed its check, coded for a file of the given format.
+func (e *encoder) appendBlock(dst []byte, b *Block, format Format, quantum_cycles uint64) []byte {
+	kind, words := b.rows()
+	h := blockHeader{
+		kind: kind, shard: b.Shard, first: b.First, incarnation: b.Incarnation, rows: len(words) / kind.columns(),
+	}
+	if b.Plain && format == Compressed {
+		format = Plain
+	}
+	if format != Compressed {
+		h.lo, h.hi = counterRange(kind, words)
+	}
+	if format == Text {
+		h.coding = payloadText
+		e.text = appendText(e.text[:0], kind, words)
+		h.length, h.checksum = len(e.text), checksum(e.text)
+		return append(h.appendLine(dst), e.text...)
+	}
+	start := len(dst)
+	dst = grow(dst, blockHeaderSize)
+	payload := len(dst)
+	if format == Compressed {
+		h.coding = payloadCompressed
+		dst, h.lo, h.hi = e.appendColumns(dst, kind, words, quantum_cycles)
+	}
+	if format == Plain || len(dst)-payload >= 8*len(words) {
+		h.coding = payloadPlain
+		dst = grow(dst[:payload], 8*len(words))
+		out := dst[payload:]
+		for i, w := range words {
+			binary.LittleEndian.PutUint64(out[8*i:], w)
+		}
+	}
+	h.length, h.checksum = len(dst)-payload, checksum(dst[payload:])
+	h.put(dst[start:])
+	return dst
+}
+
+// appendColumns appends the columns of rows, and returns the smallest and the largest counter.
+func (e *encoder) appendColumns(dst []byte, kind Kind, words []uint64, quantum_cycles uint64) (out []byte, lo, hi uint64) {
+	columns := kindTable[kind].columns
+	lo, hi = math.MaxUint64, 0
+	for c, info := range columns {
+		column := viewColumn(words, c, len(columns))
+		if info.role != roleCounter {
+			dst = e.columns.appendValues(dst, column)
+			continue
+		}
+		var least, most uint64
+		dst, least, most = e.columns.appendCounters(dst, column, quantum_cycles)
+		lo, hi = min(lo, least), max(hi, most)
+	}
+	if lo > hi {
+		return dst, 0, math.MaxUint64
+	}
+	return dst, lo, hi
+}
+
+// decoder turns bytes into blocks. Its zero value is ready; it serves one goroutine at a time.
+type decoder struct {
+	columns columnDecoder
+}
+
+// block decodes a payload whose checksum has been verified.
+func (d *decoder) block(b *Block, h *blockHeader, payload []byte) error {
+	b.Incarnation, b.Shard, b.First = h.incarnation, h.shard, h.first
+	words := b.makeRows(h.kind, h.rows)
+	switch h.coding {
+	case payloadPlain:
+		for i := range words {
+			words[i] = binary.LittleEndian.Uint64(payload[8*i:])
+		}
+		return nil
+	case payloadText:
+		return parseText(words, h.kind, payload)
+	}
+	width := h.kind.columns()
+	for c := range width {
+		var err error
+		if payload, err = d.columns.column(viewColumn(words, c, width), payload); err != nil {
+			return err
+		}
+	}
+	if len(payload) > 0 {
+		return columnError("%d bytes behind the last column", len(payload))
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package logstore
+
+import (
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/dataset"
+)
+
+// events are the next n records of a data set.
+func events(s *dataset.Set, n int) []Event {
+	counters, ids := make([]uint64, n), make([]uint64, n)
+	s.Fill(counters, ids)
+	all := make([]Event, n)
+	for i := range all {
+		all[i] = Event{counters[i], ids[i]}
+	}
+	return all
+}
+
+func newSet(t testing.TB, name string, seed uint64) *dataset.Set {
+	t.Helper()
+	s, err := dataset.New(name, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The bars of the format, on every data set: a block takes at most 1.15 × the entropy of its records and a tenth of a byte each, and
+// decodes to what it was made of.
+func TestSizeStaysNearEntropy(t *testing.T) {
+	for _, name := range dataset.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			blocks := 16
+			if strings.HasPrefix(name, "loop/") {
+				// Its entropy is measured, and the bar says over how many records.
+				blocks = 153 // more than ten million
+				if testing.Short() {
+					blocks = 16
+				}
+			}
+			s := newSet(t, name, 1)
+			counter_bits, id_bits := s.EntropyBits()
+			var plugIn dataset.PlugIn
+			var e encoder
+			var d decoder
+			var got Block
+			var buffer []byte
+			bytes := 0
+			counters, ids, records := make([]uint64, MaxRows), make([]uint64, MaxRows), make([]Event, MaxRows)
+			for range blocks {
+				s.Fill(counters, ids)
+				plugIn.Observe(counters)
+				for i := range records {
+					records[i] = Event{counters[i], ids[i]}
+				}
+				buffer = e.appendBlock(buffer[:0], &Block{First: 7, Events: records}, Compressed, s.Quantum)
+				bytes += len(buffer)
+				h, ok := parseBlockHeader(buffer)
+				if !ok {
+					t.Fatal("header does not read back")
+				}
+				if err := d.block(&got, &h, buffer[blockHeaderSize:]); err != nil {
+					t.Fatal(err)
+				}
+				for i, r := range got.Events {
+					if r != records[i] {
+						t.Fatalf("record %d is %v, was %v", i, r, records[i])
+					}
+				}
+			}
+			if math.IsNaN(counter_bits) {
+				counter_bits = plugIn.Bits()
+			}
+			entropy := (counter_bits + id_bits) / 8
+			perEvent := float64(bytes) / float64(blocks*MaxRows)
+			bar := 1.15*entropy + 0.1
+			t.Logf("%.4f bytes an event, entropy %.4f, bar %.4f", perEvent, entropy, bar)
+			if perEvent > bar {
+				t.Errorf("%.4f bytes an event, want at most %.4f", perEvent, bar)
+			}
+		})
+	}
+}
+
+// BenchmarkEvents measures whole blocks, checksums included. MB/s is by the wall clock; thread-MB/s by the time that the thread had a core, which
+// is what can be compared where a machine is shared.
+func BenchmarkEvents(b *testing.B) {
+	for _, name := range dataset.Names() {
+		s := newSet(b, name, 1)
+		block := Block{Events: events(s, MaxRows)}
+		var e encoder
+		var d decoder
+		var out Block
+		buffer := e.appendBlock(nil, &block, Compressed, s.Quantum)
+		measure := func(what string, once func()) {
+			b.Run(what+"/"+name, func(b *testing.B) {
+				b.SetBytes(16 * MaxRows)
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				begin := threadTime(b)
+				for b.Loop() {
+					once()
+				}
+				b.ReportMetric(16*MaxRows*float64(b.N)/1e6/(threadTime(b)-begin).Seconds(), "thread-MB/s")
+				b.ReportMetric(float64(len(buffer))/MaxRows, "B/event")
+			})
+		}
+		measure("encode", func() { buffer = e.appendBlock(buffer[:0], &block, Compressed, s.Quantum) })
+		h, _ := parseBlockHeader(buffer)
+		measure("decode", func() {
+			if checksum(buffer[blockHeaderSize:]) != h.checksum {
+				b.Fatal(ErrChecksum)
+			}
+			if err := d.block(&out, &h, buffer[blockHeaderSize:]); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// threadTime is how long this thread has had a core.
+func threadTime(b *testing.B) time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(t.Nano())
+}

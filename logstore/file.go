@@ -1,0 +1,336 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+)
+
+// File is a log that is read from where it is wanted. Where it is sealed, its index says where that is; else the
+// headers of its blocks are read once at the opening. One goroutine at a time may use a File and its cursors.
+type File struct {
+	name    string
+	from    io.ReaderAt
+	size    int64
+	header  Header
+	sealed  bool
+	indexBy indexBy
+	entries []indexEntry
+	places  []Place // how far the streams came, as known from the index
+	closer  io.Closer
+}
+
+// indexBy is where a File's index comes from, from the quickest to the surest.
+type indexBy uint8
+
+const (
+	byEnd     indexBy = iota // the file's end
+	byHeaders                // each block's header, and where it says the next begins
+	bySearch                 // everything was read
+)
+
+// OpenFile opens a log file. Errors are those of NewReader and of the system. Close it.
+func OpenFile(path string) (*File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	st, err := file.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("open log %q: not a regular file: %w", path, ErrNotLog)
+	}
+	var f *File
+	if err == nil {
+		f, err = NewFile(file, st.Size(), path)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	f.closer = file
+	return f, nil
+}
+
+// NewFile is OpenFile for a log that lies in the first size bytes of from.
+func NewFile(from io.ReaderAt, size int64, name string) (*File, error) {
+	f := &File{name: name, from: from, size: size}
+	const usual = 4096 // as long as nearly all headers are
+	head := newReader(io.NewSectionReader(from, 0, min(size, usual)), name)
+	err := head.readHeader()
+	if errors.Is(err, ErrHeader) && size > usual {
+		head = newReader(io.NewSectionReader(from, 0, min(size, headerLimit)), name)
+		err = head.readHeader()
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.header = head.header
+	if f.readIndex() {
+		f.sealed = true
+		return f, nil
+	}
+	return f, f.scan()
+}
+
+// Close closes the file that OpenFile opened.
+func (f *File) Close() error {
+	if f.closer == nil {
+		return nil
+	}
+	return f.closer.Close()
+}
+
+// Header is what the log says of itself.
+func (f *File) Header() Header { return f.header }
+
+// Sealed tells whether the file ends with an index.
+func (f *File) Sealed() bool { return f.sealed }
+
+// Size is the file's size in bytes when it was opened.
+func (f *File) Size() int64 { return f.size }
+
+// Blocks is how many blocks of rows the file is known to have.
+func (f *File) Blocks() int { return len(f.entries) }
+
+// readIndex reads the index of a sealed file, and returns false where there is none that can be believed.
+func (f *File) readIndex() bool {
+	tail := make([]byte, endLength(f.header.Format))
+	at := f.size - int64(len(tail))
+	if at < f.header.headerLength {
+		return false
+	}
+	if _, err := f.from.ReadAt(tail, at); err != nil && err != io.EOF {
+		return false
+	}
+	e, ok := parseEnd(tail, f.header.Format)
+	if !ok || e.offset < uint64(f.header.headerLength) || e.offset > uint64(at) {
+		return false
+	}
+	r := newReader(io.NewSectionReader(f.from, int64(e.offset), f.size-int64(e.offset)), f.name)
+	r.header = f.header
+	r.window.offset = int64(e.offset)
+	r.indexOnly = true
+	if _, err := r.Next(); err != io.EOF || !r.ended || uint64(len(r.index)) != e.rows {
+		return false
+	}
+	for _, entry := range r.index {
+		kind := Kind(entry.Kind)
+		if entry.Kind >= kinds || !kind.known() || kind == index || entry.Shard > maxShard || entry.Count < 1 || entry.Count > MaxRows ||
+			entry.First+entry.Count < entry.First || entry.Offset+entry.Length > e.offset || entry.Offset+entry.Length < entry.Offset || entry.Length > math.MaxInt32 {
+			return false
+		}
+	}
+	f.entries = r.index
+	f.places = r.tracker.places()
+	return true
+}
+
+// scan makes the index of a file that has none. Headers alone are read as long as each leads to the next; from damage
+// on, all.
+func (f *File) scan() error {
+	f.indexBy = byHeaders
+	offset, last := f.header.headerLength, f.header.headerLength
+	t := tracker{}
+	buffer := make([]byte, blockHeaderSize)
+	if f.header.Format == Text {
+		buffer = make([]byte, blockLineLimit)
+	}
+	for offset < f.size {
+		b := buffer[:min(int64(len(buffer)), f.size-offset)]
+		if _, err := f.from.ReadAt(b, offset); err != nil && err != io.EOF {
+			return fmt.Errorf("read log %q: offset %d: %w", f.name, offset, err)
+		}
+		at := parseFrame(b, f.header.Format)
+		size := int64(at.size + at.block.length)
+		if !at.isBlock || offset+size > f.size || at.block.incarnation != f.header.Incarnation {
+			return f.search(last)
+		}
+		if h := &at.block; h.kind != index {
+			entry := entryOf(h, offset, int(size))
+			if fresh := t.accept(h.kind, h.shard, h.first, h.rows); fresh.From < fresh.To {
+				f.entries = append(f.entries, entry)
+			}
+		}
+		last = offset
+		offset += size
+	}
+	f.places = t.places()
+	return nil
+}
+
+// search makes the index from an offset on, where a block begins, by reading everything.
+func (f *File) search(offset int64) error {
+	f.indexBy = bySearch
+	f.entries = slices.DeleteFunc(f.entries, func(e indexEntry) bool { return int64(e.Offset) >= offset })
+	t := tracker{}
+	for _, e := range f.entries {
+		t.accept(Kind(e.Kind), int(e.Shard), e.First, int(e.Count))
+	}
+	r := newReader(io.NewSectionReader(f.from, offset, f.size-offset), f.name)
+	r.header = f.header
+	r.window.offset = offset
+	r.tracker = t
+	r.entries = &f.entries
+	for {
+		_, err := r.Next()
+		var damage *CorruptionError
+		switch {
+		case err == io.EOF:
+			f.places = t.places()
+			return nil
+		case err != nil && !errors.As(err, &damage):
+			return err
+		}
+	}
+}
+
+// Between returns a cursor over the blocks that have, or whose kind cannot tell that it has not, rows with counters from lo to hi. Rows of
+// these blocks that lie outside are not taken away.
+func (f *File) Between(lo, hi uint64) *Cursor {
+	return &Cursor{file: f, lo: lo, hi: hi, tracker: tracker{}}
+}
+
+// All returns a cursor over all blocks.
+func (f *File) All() *Cursor { return f.Between(0, math.MaxUint64) }
+
+// Of returns a cursor over the blocks of one kind.
+func (f *File) Of(kind Kind) *Cursor {
+	c := f.All()
+	c.kind = kind
+	return c
+}
+
+// CounterRange is the smallest and the largest counter of the file's rows; ok is false where it has none.
+func (f *File) CounterRange() (lo, hi uint64, ok bool) {
+	lo = math.MaxUint64
+	for _, e := range f.entries {
+		if e.Lo == 0 && e.Hi == math.MaxUint64 {
+			continue
+		}
+		lo, hi, ok = min(lo, e.Lo), max(hi, e.Hi), true
+	}
+	return lo, hi, ok
+}
+
+// Cursor goes through a part of a File. One goroutine at a time may use it.
+type Cursor struct {
+	file    *File
+	lo, hi  uint64
+	kind    Kind // 0: all
+	next    int
+	buffer  []byte
+	decoder decoder
+	block   Block
+	tracker tracker
+}
+
+// Next returns the next block, valid until the next call, a *CorruptionError that Next goes on behind, io.EOF at the end, or another
+// error, which is final.
+func (c *Cursor) Next() (*Block, error) {
+	for c.next < len(c.file.entries) {
+		e := c.file.entries[c.next]
+		c.next++
+		if e.Hi < c.lo || e.Lo > c.hi || c.kind != 0 && Kind(e.Kind) != c.kind {
+			continue
+		}
+		block, err := c.read(e)
+		// What the index says of this place is not so: bytes came or went, or a header lied. Only a search knows where the blocks are now.
+		// Those that were returned are known by their sequences.
+		from := int64(-1)
+		switch {
+		case c.file.indexBy == byEnd && errors.Is(err, ErrIndex):
+			from = c.file.header.headerLength
+		case c.file.indexBy == byHeaders && err != nil:
+			from = int64(e.Offset)
+		}
+		if from >= 0 {
+			if err := c.file.search(from); err != nil {
+				return nil, err
+			}
+			c.next = 0
+			return nil, err
+		}
+		if block != nil || err != nil {
+			return block, err
+		}
+	}
+	return nil, io.EOF
+}
+
+// read reads the block that an entry speaks of. It returns neither a block nor an error where the rows were returned before.
+func (c *Cursor) read(e indexEntry) (*Block, error) {
+	size := int(e.Length)
+	damage := func(why error) error {
+		return &CorruptionError{File: c.file.name, Offset: int64(e.Offset), Length: int64(e.Length), Err: why}
+	}
+	if int64(e.Offset)+int64(size) > c.file.size {
+		return nil, damage(ErrTorn)
+	}
+	// Lengths come from a file: the header is believed before memory is taken for the payload.
+	c.buffer = slices.Grow(c.buffer[:0], frameLimit)
+	head := c.buffer[:min(frameLimit, size)]
+	whole, err := c.readAt(head, int64(e.Offset))
+	if err != nil {
+		return nil, err
+	}
+	if !whole {
+		return nil, damage(ErrTorn)
+	}
+	f := parseFrame(head, c.file.header.Format)
+	if !f.isBlock || entryOf(&f.block, int64(e.Offset), f.size+f.block.length) != e || f.block.incarnation != c.file.header.Incarnation {
+		return nil, damage(ErrIndex)
+	}
+	c.buffer = slices.Grow(c.buffer[:len(head)], size-len(head))[:size]
+	if whole, err = c.readAt(c.buffer[len(head):], int64(e.Offset)+int64(len(head))); err != nil {
+		return nil, err
+	}
+	if !whole {
+		return nil, damage(ErrTorn)
+	}
+	payload := c.buffer[f.size:]
+	if checksum(payload) != f.block.checksum {
+		return nil, damage(ErrChecksum)
+	}
+	if err := c.decoder.block(&c.block, &f.block, payload); err != nil {
+		return nil, damage(fmt.Errorf("%w: %w", ErrPayload, err))
+	}
+	fresh := c.tracker.accept(f.block.kind, f.block.shard, f.block.first, f.block.rows)
+	if fresh.From == fresh.To {
+		return nil, nil
+	}
+	c.block.keep(fresh)
+	return &c.block, nil
+}
+
+// readAt fills b. whole is false where the file has become shorter.
+func (c *Cursor) readAt(b []byte, offset int64) (whole bool, err error) {
+	n, err := c.file.from.ReadAt(b, offset)
+	if n == len(b) || err == io.EOF {
+		return n == len(b), nil
+	}
+	return false, fmt.Errorf("read log %q: offset %d: %w", c.file.name, offset, err)
+}
+
+// Continues lists how far the rows of each kind and shard have come at the end of the file. Rows of which a Drop says that they are not
+// there count as come.
+func (f *File) Continues() ([]Place, error) {
+	t := tracker{}
+	t.skipTo(f.header.Continues)
+	t.skipTo(f.places)
+	drops := f.Of(Drops)
+	for {
+		b, err := drops.Next()
+		var damage *CorruptionError
+		switch {
+		case err == io.EOF:
+			return t.places(), nil
+		case b != nil:
+			t.pass(b.Shard, b.Drops)
+		case !errors.As(err, &damage):
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package logstore
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+var update = flag.Bool("update", false, "write the files of testdata anew")
+
+// FORMAT.md has a table for each list of numbers. It and the constants must say the same, both ways.
+func TestFormatDocumentAgrees(t *testing.T) {
+	text, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kindNames, kindWords := map[int]string{}, map[int]string{}
+	for k, info := range kindTable {
+		if info.name == "" {
+			continue
+		}
+		kindNames[k] = info.name
+		var words []string
+		for _, c := range info.columns {
+			word := c.name
+			switch c.role {
+			case roleCounter:
+				word += " ●"
+			case roleSigned:
+				word += " (signed)"
+			}
+			words = append(words, word)
+		}
+		kindWords[k] = strings.Join(words, ", ")
+	}
+	reasons := map[int]string{}
+	for r, name := range reasonNames {
+		reasons[int(r)] = name
+	}
+	for _, c := range []struct {
+		table  string // its head's second cell
+		column int
+		want   map[int]string
+	}{
+		{"name", 1, kindNames},
+		{"name", 2, kindWords},
+		{"reason", 1, reasons},
+		{"coding", 1, map[int]string{payloadPlain: "plain", payloadCompressed: "compressed", payloadText: "text"}},
+		{"column", 1, map[int]string{columnPlain: "plain", columnDelta: "delta", columnFrames: "frames", columnMerged: "merged"}},
+		{"numbers", 1, map[int]string{numbersConstant: "constant", numbersSplit: "split", numbersWhole: "whole"}},
+		{"symbols", 1, map[int]string{symbolsPacked: "packed", symbolsHuffman: "huffman", symbolsConstant: "constant"}},
+	} {
+		if got := formatTable(string(text), c.table, c.column); !maps.Equal(got, c.want) {
+			t.Errorf("table of %s: FORMAT.md has\n%v\nthe code has\n%v", c.table, got, c.want)
+		}
+	}
+	for what, want := range map[string]string{
+		"version":      fmt.Sprintf("# The log format, version %d\n", Version),
+		"rows":         "At most\n65,536 rows",
+		"header limit": "at most 65,536 bytes",
+		"low":          fmt.Sprintf("low is at most %d", packLimit),
+		"frame":        fmt.Sprintf("below %d", frameLength),
+		"block magic":  "F5 43 50 42",
+		"end magic":    "F5 43 50 45 4E 44 0D 0A",
+		"no number":    "16384: none",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s: FORMAT.md lacks %q", what, want)
+		}
+	}
+	if MaxRows != 65_536 || headerLimit != 65_536 || hexBytes(blockMagic) != "F5 43 50 42" || hexBytes(endMagic) != "F5 43 50 45 4E 44 0D 0A" {
+		t.Error("a constant that FORMAT.md spells out has changed")
+	}
+	for _, f := range formatNames {
+		if !strings.Contains(string(text), "| "+f+" |") {
+			t.Errorf("FORMAT.md lacks format %q", f)
+		}
+	}
+	// Each line of a header has its row.
+	h := sampleHeader(t, Plain)
+	h.Continues = []Place{{Events, 0, 1}}
+	for i, line := range strings.Split(string(appendHeader(nil, &h)), "\n") {
+		key, _, _ := strings.Cut(line, " ")
+		if i > 0 && key != "" && key != "#" && key != "crc32c" && !strings.Contains(string(text), "\n| "+key+" |") {
+			t.Errorf("FORMAT.md lacks line %q of the header", key)
+		}
+	}
+}
+
+func hexBytes(s string) string {
+	return strings.TrimSpace(strings.ToUpper(regexp.MustCompile("..").ReplaceAllString(hex.EncodeToString([]byte(s)), "$0 ")))
+}
+
+// formatTable reads the rows of the table whose head is "| number | name |".
+func formatTable(text, name string, column int) map[int]string {
+	got := map[int]string{}
+	inside := false
+	for _, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		if !strings.HasPrefix(line, "|") || len(cells) < 2 {
+			inside = false
+			continue
+		}
+		head := strings.TrimSpace(cells[1])
+		if strings.TrimSpace(cells[0]) == "number" {
+			inside = head == name || len(cells) == 2 && head == name
+			continue
+		}
+		if number, err := strconv.Atoi(strings.TrimSpace(cells[0])); inside && err == nil && column < len(cells) {
+			cell := strings.TrimSpace(cells[column])
+			if len(cells) == 2 { // the name, then what it means
+				cell, _, _ = strings.Cut(cell, ":")
+			}
+			got[number] = cell
+		}
+	}
+	return got
+}
+
+func TestRowsAreWords(t *testing.T) {
+	for kind, row := range map[Kind]any{
+		Events: Event{}, Links: Link{}, Samples: Sample{}, FirstLasts: FirstLast{}, Transitions: Transition{},
+		Drops: Drop{}, ReturnTrips: ReturnTrip{}, NTPs: NTP{}, index: indexEntry{},
+	} {
+		typ := reflect.TypeOf(row)
+		if int(typ.Size()) != 8*kind.columns() || typ.NumField() != kind.columns() || typ.Align() != int(unsafe.Alignof(uint64(0))) {
+			t.Errorf("%s: %d bytes, %d fields, %d columns", kind, typ.Size(), typ.NumField(), kind.columns())
+		}
+		for i := range typ.NumField() {
+			if typ.Field(i).Type.Size() != 8 {
+				t.Errorf("%s: field %s is no word", kind, typ.Field(i).Name)
+			}
+			signed := typ.Field(i).Type.Kind() == reflect.Int64
+			if signed != (kindTable[kind].columns[i].role == roleSigned) {
+				t.Errorf("%s: field %s is signed: %v", kind, typ.Field(i).Name, signed)
+			}
+		}
+	}
+}
+
+func TestExactBytes(t *testing.T) {
+	incarnation := sampleIncarnation
+	b := Block{Incarnation: incarnation, Shard: 0x0102, First: 0x0304, Events: []Event{{26 * 10, 0xA1}, {26 * 12, 0xA2}, {26 * 15, 0xA3}}}
+	var many Block
+	for i := range 20 {
+		many.Events = append(many.Events, Event{26 * uint64(10+i*i), 7 + uint64(i)})
+	}
+	e := new(encoder)
+	for _, c := range []struct {
+		name string
+		got  []byte
+		want string
+	}{
+		{"plain block", e.appendBlock(nil, &b, Plain, 26), `
+			f5435042 01 00 0201 0403000000000000 0102030405060708090a0b0c0d0e0f10 0401000000000000 8601000000000000 03000000 30000000 c79c5ca2 218f6525
+			0401000000000000 a100000000000000 3801000000000000 a200000000000000 8601000000000000 a300000000000000`},
+		{"compressed columns", e.appendBlock(nil, &many, Compressed, 26)[blockHeaderSize:], `
+			01 0401000000000000 1a 01 0100000000000000 00 08 00 00 00020406080a0c0e10121416181a1c1e202224
+			01 0700000000000000 01 00 0100000000000000`},
+		{"end", (&end{offset: 0x0102030405, rows: 3}).append(nil, Plain), `f5435045 4e440d0a 0504030201000000 0300000000000000 00000000 4acd695a`},
+	} {
+		want := strings.Join(strings.Fields(c.want), "")
+		if got := hex.EncodeToString(c.got); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, want)
+		}
+	}
+	text := string(e.appendBlock(nil, &b, Text, 26)) + string((&end{offset: 77, rows: 1}).append(nil, Text))
+	want := "block events shard 258 first 772 rows 3 counters 260 to 390 incarnation 0102030405060708090a0b0c0d0e0f10 bytes 24 crc32c af838ea9 check 6997ba3b\n" +
+		"260 161\n312 162\n390 163\n" +
+		"end 00000000000000000077 00000000000000000001 7da0ab4f\n"
+	if text != want {
+		t.Errorf("text:\n got %s\nwant %s", text, want)
+	}
+}
+
+// shippedBlocks are what the files of testdata hold. They are the recipe of these files and do not change: a new version gets its own.
+func shippedBlocks() []*Block {
+	blocks := sampleBlocks()
+	rng := rand.New(rand.NewPCG(3, 4))
+	counter := uint64(26 << 50)
+	next := func(mean float64) uint64 {
+		counter += 26 * (1 + uint64(rng.ExpFloat64()*mean))
+		return counter
+	}
+	const n = 700
+	ids := func(shard int, mean float64, id func(i int) uint64) {
+		b := &Block{Incarnation: sampleIncarnation, Shard: shard}
+		for i := range n {
+			b.Events = append(b.Events, Event{next(mean), id(i)})
+		}
+		blocks = append(blocks, b)
+	}
+	ids(10, 0.2, func(i int) uint64 { return 1<<50 + uint64(i) })
+	order := rng.Perm(64)
+	ids(11, 100, func(i int) uint64 { return 1<<50 + uint64(i&^63+order[i&63]) })
+	ids(12, 1e5, func(i int) uint64 { return rng.Uint64() })
+	var last [5]uint64
+	ids(13, 3, func(i int) uint64 {
+		s := rng.IntN(len(last))
+		last[s]++
+		return uint64(s)<<50 | last[s]
+	})
+	return blocks
+}
+
+// One file of each format of each version that was ever shipped is kept, and must be read as it was written. For a new version:
+// go test ./logstore -run Shipped -update.
+func TestShippedVersionsAreRead(t *testing.T) {
+	blocks := shippedBlocks()
+	for _, format := range formats {
+		path := filepath.Join("testdata", fmt.Sprintf("v%d-%s.cplog", Version, format))
+		if *update {
+			if err := os.WriteFile(path, writeLog(t, sampleHeader(t, format), blocks, true), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(readers)) {
+			rows, damage, err := readers[name](t, data)
+			if err != nil || len(damage) > 0 {
+				t.Fatalf("%s, %s: error %v, damage %v", path, name, err, damage)
+			}
+			diffRows(t, rows, rowsOfAll(t, blocks))
+		}
+		r, err := NewReader(bytes.NewReader(data), path)
+		if err != nil || !sameHeader(r.Header(), sampleHeader(t, format)) {
+			t.Errorf("%s: header %+v, error %v", path, r.header, err)
+		}
+		// Without a choice to make, what is written is the same bytes.
+		if format != Compressed && !bytes.Equal(data, writeLog(t, sampleHeader(t, format), blocks, true)) {
+			t.Errorf("%s: is written in other bytes now", path)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package logstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// A file is, after its header, a row of frames: blocks, and in a sealed file the index's blocks and one end.
+
+// frameLimit is how many bytes tell what frame begins at a place.
+const frameLimit = blockLineLimit
+
+const (
+	endMagic    = "\xf5CPEND\r\n"
+	endSize     = 32
+	endTextSize = len("end 00000000000000000000 00000000000000000000 00000000\n")
+)
+
+// end closes a sealed file.
+type end struct {
+	offset uint64 // of the index's first block
+	rows   uint64 // of the index
+}
+
+func (e *end) append(dst []byte, format Format) []byte {
+	start := len(dst)
+	if format == Text {
+		dst = fmt.Appendf(dst, "end %020d %020d ", e.offset, e.rows)
+		return fmt.Appendf(dst, "%08x\n", checksum(dst[start:]))
+	}
+	dst = append(dst, endMagic...)
+	dst = binary.LittleEndian.AppendUint64(dst, e.offset)
+	dst = binary.LittleEndian.AppendUint64(dst, e.rows)
+	dst = binary.LittleEndian.AppendUint32(dst, 0)
+	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
+}
+
+func parseEnd(b []byte, format Format) (end, bool) {
+	var e end
+	if format == Text {
+		if len(b) < endTextSize {
+			return e, false
+		}
+		fmt.Sscanf(string(b[:endTextSize]), "end %d %d ", &e.offset, &e.rows)
+		return e, bytes.Equal(e.append(nil, Text), b[:endTextSize])
+	}
+	if len(b) < endSize {
+		return e, false
+	}
+	e = end{offset: binary.LittleEndian.Uint64(b[8:]), rows: binary.LittleEndian.Uint64(b[16:])}
+	return e, bytes.Equal(e.append(nil, Plain), b[:endSize])
+}
+
+// endLength is how long the end of a file of this format is.
+func endLength(format Format) int {
+	if format == Text {
+		return endTextSize
+	}
+	return endSize
+}
+
+// frame is what begins at some place of a file.
+type frame struct {
+	isBlock bool
+	isEnd   bool
+	block   blockHeader
+	end     end
+	size    int // of the block's header, or of the end
+}
+
+// parseFrame looks at the bytes of a place: frameLimit of them, or all that are left.
+func parseFrame(b []byte, format Format) frame {
+	var f frame
+	if format == Text {
+		switch {
+		case bytes.HasPrefix(b, []byte("block ")):
+			line := bytes.IndexByte(b[:min(len(b), blockLineLimit)], '\n')
+			if line > 0 {
+				f.block, f.isBlock = parseBlockLine(b[:line])
+				f.size = line + 1
+			}
+		case bytes.HasPrefix(b, []byte("end ")):
+			f.end, f.isEnd = parseEnd(b, format)
+			f.size = endTextSize
+		}
+		return f
+	}
+	switch {
+	case bytes.HasPrefix(b, []byte(blockMagic)) && len(b) >= blockHeaderSize:
+		f.block, f.isBlock = parseBlockHeader(b)
+		f.size = blockHeaderSize
+	case bytes.HasPrefix(b, []byte(endMagic)):
+		f.end, f.isEnd = parseEnd(b, format)
+		f.size = endSize
+	}
+	return f
+}
+
+// startsFrame tells whether what is left of a file is the front part of a frame.
+func startsFrame(b []byte, format Format) bool {
+	starts := []string{blockMagic, endMagic}
+	if format == Text {
+		starts = []string{"block ", "end "}
+	}
+	for _, s := range starts {
+		if n := min(len(b), len(s)); string(b[:n]) == s[:n] {
+			return true
+		}
+	}
+	return false
+}
+
+// nextCandidate is the index of the next place in b where a frame may begin, or len(b).
+func nextCandidate(b []byte, format Format) int {
+	starts := []string{blockMagic[:3]} // both begin so
+	if format == Text {
+		starts = []string{"block ", "end "}
+	}
+	at := len(b)
+	for _, s := range starts {
+		if i := bytes.Index(b[:min(len(b), at+len(s))], []byte(s)); i >= 0 {
+			at = min(at, i)
+		}
+	}
+	return at
+}
+
+// window is the part of a file that a reader looks at.
+type window struct {
+	from   io.Reader
+	buffer []byte
+	start  int   // of what is not yet consumed
+	offset int64 // of start in the file
+	err    error // why from gives no more; io.EOF at the end of the file
+}
+
+// ahead returns the next n bytes, or all that are left.
+func (w *window) ahead(n int) []byte {
+	for len(w.buffer)-w.start < n && w.err == nil {
+		if w.start > 0 && cap(w.buffer)-w.start < n {
+			w.buffer = w.buffer[:copy(w.buffer, w.buffer[w.start:])]
+			w.start = 0
+		}
+		if cap(w.buffer)-w.start < n {
+			bigger := make([]byte, len(w.buffer), max(n+n/4, 256<<10))
+			copy(bigger, w.buffer)
+			w.buffer = bigger
+		}
+		var got int
+		got, w.err = w.from.Read(w.buffer[len(w.buffer):cap(w.buffer)])
+		w.buffer = w.buffer[:len(w.buffer)+got]
+	}
+	return w.buffer[w.start:min(len(w.buffer), w.start+n)]
+}
+
+// available is everything that has been read and not consumed.
+func (w *window) available() []byte { return w.buffer[w.start:] }
+
+func (w *window) consume(n int) {
+	w.start += n
+	w.offset += int64(n)
+}

@@ -1,0 +1,288 @@
+package logstore
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// Version is the version of the files that this package writes, and the only one that it reads.
+const Version = 1
+
+// Format says how a file keeps rows. The names stand in files: append only.
+type Format uint8
+
+const (
+	Compressed Format = iota // column by column, near their entropy
+	Plain                    // as they are in memory, 8 bytes a word
+	Text                     // lines that people and scripts read
+)
+
+var formatNames = []string{"compressed", "plain", "ascii"}
+
+func (f Format) String() string {
+	if int(f) >= len(formatNames) {
+		return fmt.Sprintf("format-%d", uint8(f))
+	}
+	return formatNames[f]
+}
+
+// ErrFormat is returned when there is no format of the given name.
+var ErrFormat = errors.New("unknown log format")
+
+// ParseFormat reads a format's name. The error wraps ErrFormat.
+func ParseFormat(name string) (Format, error) {
+	for f, n := range formatNames {
+		if n == name {
+			return Format(f), nil
+		}
+	}
+	return 0, fmt.Errorf("parse log format %q: use one of %s: %w", name, strings.Join(formatNames, ", "), ErrFormat)
+}
+
+// Header is what a file says of itself before its first block.
+type Header struct {
+	Format Format
+
+	Node       string // name of the node
+	NodeNumber int    // as in the tuple ids that it makes; channel.MaxNode + 1: none
+	Epoch      string // name of the span in which the node's counter ran unbroken
+
+	Channel     channel.Name
+	Settings    channel.Settings // in force when the file was begun; changes come as Transitions
+	Policy      channel.Policy
+	Stamp       channel.Stamp
+	Incarnation Incarnation
+	ProcessID   int // of the program, for display
+
+	Quantum_cycles   uint64 // in which the counter moves; 0: not known
+	CoreSlack_cycles uint64 // how far the node's cores may disagree
+
+	// The counter read Counter at some instant of UTC, by the node's clock, between these nanoseconds since 1970.
+	Counter      uint64
+	UTCLo_ns     int64
+	UTCHi_ns     int64
+	Segment      int     // number of the file among those of one ring, from 0
+	Continues    []Place // what the segments before it hold; kinds and shards that are not listed begin at 0
+	headerLength int64   // of the header in the file that it was read from
+}
+
+// Place is how far the rows of a kind in a shard have come: the sequence of the next.
+type Place struct {
+	Kind  Kind
+	Shard int
+	Next  uint64
+}
+
+// stampSlack is a line for readers; it follows from the stamp.
+func (h *Header) stampSlack_cycles() uint64 { return h.Stamp.OrderingSlack_cycles() }
+
+const (
+	headerMagic = "cloudprofiler-log "
+	headerLimit = 1 << 16 // bytes
+)
+
+// appendHeader appends the header as lines of text, in every format. The last line is the checksum of the lines before it.
+func appendHeader(dst []byte, h *Header) []byte {
+	start := len(dst)
+	line := func(key string, format string, args ...any) {
+		dst = append(dst, key...)
+		dst = append(dst, ' ')
+		dst = fmt.Appendf(dst, format, args...)
+		dst = append(dst, '\n')
+	}
+	dst = fmt.Appendf(dst, "%s%d %s\n", headerMagic, Version, h.Format)
+	line("node", "%q", h.Node)
+	line("node_number", "%d", h.NodeNumber)
+	line("epoch", "%q", h.Epoch)
+	line("channel", "%s", h.Channel)
+	line("handler", "%d %d %d", h.Settings.Kind, h.Settings.A, h.Settings.B)
+	line("policy", "%d", h.Policy)
+	line("stamp", "%d", h.Stamp)
+	line("incarnation", "%x", h.Incarnation)
+	line("process", "%d", h.ProcessID)
+	line("quantum_cycles", "%d", h.Quantum_cycles)
+	line("core_slack_cycles", "%d", h.CoreSlack_cycles)
+	line("counter", "%d", h.Counter)
+	line("utc_ns", "%d %d", h.UTCLo_ns, h.UTCHi_ns)
+	line("segment", "%d", h.Segment)
+	for _, p := range h.Continues {
+		line("continues", "%s %d %d", p.Kind, p.Shard, p.Next)
+	}
+	line("#", "handler: %s; full ring: %s; stamp: %s, within %d cycles", h.Settings, h.Policy, h.Stamp, h.stampSlack_cycles())
+	line("#", "counters are in cycles; row of each kind:")
+	for k := range kindTable {
+		if info := kindTable[k]; info.name != "" {
+			var names []string
+			for _, c := range info.columns {
+				names = append(names, c.name)
+			}
+			line("#", "%s: %s", info.name, strings.Join(names, " "))
+		}
+	}
+	return append(append(dst, checksumLine(dst[start:])...), '\n')
+}
+
+func checksumLine(text []byte) string { return fmt.Sprintf("crc32c %08x\n", checksum(text)) }
+
+// check returns nil if the header can be written and read back.
+func (h *Header) check() error {
+	name, err := channel.ParseName(h.Channel.String())
+	switch {
+	case err != nil:
+		return err
+	case name != h.Channel:
+		return fmt.Errorf("channel name %q does not read back as itself: use channel.ParseName: %w", h.Channel, channel.ErrName)
+	case int(h.Format) >= len(formatNames):
+		return fmt.Errorf("%s: %w", h.Format, ErrFormat)
+	case h.UTCLo_ns > h.UTCHi_ns:
+		return fmt.Errorf("counter read between %d and %d ns of UTC: put the earlier first", h.UTCLo_ns, h.UTCHi_ns)
+	case h.Segment < 0 || h.ProcessID < 0 || h.NodeNumber < 0 || h.NodeNumber > channel.MaxNode+1:
+		return fmt.Errorf("segment %d, process %d, node number %d: out of range", h.Segment, h.ProcessID, h.NodeNumber)
+	case !h.Policy.Known() || !h.Stamp.Known():
+		return fmt.Errorf("%s and %s: use known ones", h.Policy, h.Stamp)
+	case len(appendHeader(nil, h)) > headerLimit:
+		return fmt.Errorf("header of %d bytes: shorten the node's or the epoch's name to fit %d", len(appendHeader(nil, h)), headerLimit)
+	}
+	return h.Settings.Validate()
+}
+
+// parseHeader reads a header from the front of b. Errors wrap ErrNotLog, ErrVersion or ErrHeader.
+func parseHeader(b []byte) (Header, error) {
+	b = b[:min(len(b), headerLimit)]
+	if len(b) == 0 {
+		return Header{}, fmt.Errorf("file is empty: %w", ErrNotLog)
+	}
+	if !bytes.HasPrefix(b, []byte(headerMagic)) {
+		return Header{}, fmt.Errorf("file begins with %q, a log with %q: %w", b[:min(len(b), len(headerMagic))], headerMagic, ErrNotLog)
+	}
+	end := bytes.Index(b, []byte("\n\n"))
+	const sumLine = len("crc32c 12345678\n")
+	if end < 0 || end+1 < sumLine {
+		return Header{}, fmt.Errorf("it has no end within %d bytes: %w", len(b), ErrHeader)
+	}
+	end++
+	text := b[:end-sumLine]
+	// In every version the header ends so, and its first line has the version: what is whole and new can be told from what is damaged.
+	if want := checksumLine(text); want != string(b[end-sumLine:end]) {
+		return Header{}, fmt.Errorf("it ends in %q and should in %q: %w", b[end-sumLine:end], want, ErrHeader)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	version, format, _ := strings.Cut(strings.TrimPrefix(lines[0], headerMagic), " ")
+	if version != strconv.Itoa(Version) {
+		return Header{}, fmt.Errorf("file has version %q, this program reads %d: %w", version, Version, ErrVersion)
+	}
+	h := Header{headerLength: int64(end + 1)}
+	p := headerParser{}
+	var err error
+	if h.Format, err = ParseFormat(format); err != nil {
+		return Header{}, fmt.Errorf("%w: %w", err, ErrHeader)
+	}
+	for _, line := range lines[1:] {
+		key, value, _ := strings.Cut(line, " ")
+		p.key, p.words = key, strings.Fields(value)
+		switch key {
+		case "node":
+			h.Node = p.quoted(value)
+		case "node_number":
+			h.NodeNumber = int(p.number(0, math.MaxInt32))
+		case "epoch":
+			h.Epoch = p.quoted(value)
+		case "channel":
+			if h.Channel, err = channel.ParseName(value); err != nil {
+				p.fail(err)
+			}
+		case "handler":
+			h.Settings = channel.Settings{Kind: channel.Kind(p.number(0, math.MaxUint8)), A: p.number(1, math.MaxUint64), B: p.number(2, math.MaxUint64)}
+		case "policy":
+			h.Policy = channel.Policy(p.number(0, math.MaxUint8))
+		case "stamp":
+			h.Stamp = channel.Stamp(p.number(0, math.MaxUint8))
+		case "incarnation":
+			if n, err := hex.Decode(h.Incarnation[:], []byte(value[:min(len(value), 32)])); err != nil || n != 16 {
+				p.fail(fmt.Errorf("incarnation %q is not 32 hexadecimal digits", value))
+			}
+		case "process":
+			h.ProcessID = int(p.number(0, math.MaxInt32))
+		case "quantum_cycles":
+			h.Quantum_cycles = p.number(0, math.MaxUint64)
+		case "core_slack_cycles":
+			h.CoreSlack_cycles = p.number(0, math.MaxUint64)
+		case "counter":
+			h.Counter = p.number(0, math.MaxUint64)
+		case "utc_ns":
+			h.UTCLo_ns, h.UTCHi_ns = p.signed(0), p.signed(1)
+		case "segment":
+			h.Segment = int(p.number(0, math.MaxInt32))
+		case "continues":
+			if len(p.words) == 0 {
+				p.fail(errors.New("continues nothing"))
+				break
+			}
+			kind, known := parseKind(p.words[0])
+			if !known {
+				p.fail(fmt.Errorf("continues rows of an unknown kind %q", p.words[0]))
+			}
+			h.Continues = append(h.Continues, Place{Kind: kind, Shard: int(p.number(1, maxShard)), Next: p.number(2, math.MaxUint64)})
+		}
+		// Other keys are for later programs of the same version, and # for people.
+	}
+	if p.err == nil {
+		p.err = h.check()
+	}
+	if p.err != nil {
+		return Header{}, fmt.Errorf("%w: %w", p.err, ErrHeader)
+	}
+	return h, nil
+}
+
+// headerParser reads values and keeps the first error.
+type headerParser struct {
+	key   string
+	words []string
+	err   error
+}
+
+func (p *headerParser) fail(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+}
+
+func (p *headerParser) number(i int, limit uint64) uint64 {
+	if i >= len(p.words) {
+		p.fail(fmt.Errorf("%s has %d words", p.key, len(p.words)))
+		return 0
+	}
+	v, err := strconv.ParseUint(p.words[i], 10, 64)
+	if err != nil || v > limit {
+		p.fail(fmt.Errorf("%s %q is not a number up to %d", p.key, p.words[i], limit))
+	}
+	return v
+}
+
+func (p *headerParser) signed(i int) int64 {
+	if i >= len(p.words) {
+		p.fail(fmt.Errorf("%s has %d words", p.key, len(p.words)))
+		return 0
+	}
+	v, err := strconv.ParseInt(p.words[i], 10, 64)
+	if err != nil {
+		p.fail(fmt.Errorf("%s %q is not a number", p.key, p.words[i]))
+	}
+	return v
+}
+
+func (p *headerParser) quoted(value string) string {
+	s, err := strconv.Unquote(value)
+	if err != nil {
+		p.fail(fmt.Errorf("%s %s is not in quotes", p.key, value))
+	}
+	return s
+}

@@ -1,0 +1,190 @@
+package logstore
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// Kind says what the rows of a block are. Numbers stand in files: append only.
+type Kind uint8
+
+const (
+	Events      Kind = 1  // what a channel kept, as [Event]
+	Links       Kind = 2  // which tuple came of which, as [Link]
+	Samples     Kind = 3  // a counting channel's count at an instant, as [Sample]
+	FirstLasts  Kind = 4  // a first-last channel's cell at an instant, as [FirstLast]
+	Transitions Kind = 5  // from which row on which handler held, as [Transition]
+	Drops       Kind = 6  // rows that are not in the log, and why, as [Drop]
+	ReturnTrips Kind = 7  // round trips of tuples and their acknowledgements, as [ReturnTrip]
+	NTPs        Kind = 8  // what the node's NTP daemon claimed, as [NTP]
+	index       Kind = 15 // where blocks lie, as indexEntry; at the end of a sealed file
+
+	kinds = 16
+)
+
+// Event is a record of a channel: the counter at the call, and the tuple's id.
+type Event struct{ Counter, ID uint64 }
+
+// Link says that tuple Child was made of tuple Parent.
+type Link struct{ Parent, Child uint64 }
+
+// Sample is how much a channel had counted, since its ring was opened, when the counter was read.
+type Sample struct{ Counter, Count uint64 }
+
+// FirstLast is what a first-last channel had kept at some instant: it replaces the row before it.
+type FirstLast struct {
+	Count        uint64 // of tuples; with 0 the four fields below do not hold
+	FirstCounter uint64
+	FirstID      uint64
+	LastCounter  uint64
+	LastID       uint64
+	Poison       uint64 // counter at the first poison; 0: none yet
+}
+
+// Transition says which settings held from row From of Events or Links on. With many writers a few older calls may follow it.
+type Transition struct {
+	From       uint64
+	Generation uint64
+	Handler    uint64 // a channel.Kind
+	A, B       uint64 // its parameters, as in channel.Settings
+	Counter    uint64 // at the change
+	Dropped    uint64 // how many events the channel had dropped up to it
+	Skipped    uint64 // changes just before, of which nothing more is known
+}
+
+// Settings are the handler and its parameters. They come from a file: validate them before computing with them.
+func (t Transition) Settings() channel.Settings {
+	return channel.Settings{Kind: channel.Kind(min(t.Handler, math.MaxUint8)), A: t.A, B: t.B}
+}
+
+// Drop accounts for rows that are not in the log.
+type Drop struct {
+	Of           uint64 // the Kind of the rows
+	Reason       uint64 // a Reason
+	At           uint64 // where in the sequence
+	Count        uint64
+	FirstCounter uint64 // counter at the first of them, 0 where unknown
+	LastCounter  uint64 // counter at the last of them, 0 where unknown
+}
+
+// Reason says why rows are missing. Numbers stand in files: append only.
+type Reason uint64
+
+const (
+	RingFull     Reason = 1 // no room: they never had a place in the sequence; they would have come before row At
+	NeverWritten Reason = 2 // reserved by a writer that died: rows At to At+Count-1
+	Overwritten  Reason = 3 // a flight recorder went over them: the same
+	NotStored    Reason = 4 // taken from the ring, but the disk was full or its limit reached: the same
+	Damaged      Reason = 5 // were in a log that was damaged since: the same
+	Unread       Reason = 6 // in a ring that was damaged before they were taken from it: the same
+)
+
+var reasonNames = map[Reason]string{
+	RingFull: "ring full", NeverWritten: "reserved, never written", Overwritten: "overwritten", NotStored: "not stored", Damaged: "damaged", Unread: "unread",
+}
+
+func (r Reason) String() string {
+	if name := reasonNames[r]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("reason-%d", uint64(r))
+}
+
+// InSequence tells whether the missing rows have sequence numbers of their own.
+func (r Reason) InSequence() bool { return r != RingFull }
+
+// ReturnTrip is the way of a tuple to its end and of the acknowledgement back, both read on this node's counter.
+type ReturnTrip struct{ ID, Sent, Acknowledged uint64 }
+
+// NTP is what an NTP daemon claimed between two readings of the counter.
+type NTP struct {
+	CounterLo, CounterHi uint64
+	Offset_ns            int64 // of the system clock, as estimated
+	RootDelay_ns         uint64
+	RootDispersion_ns    uint64
+	Frequency_ppt        int64 // parts per 10^12
+	Skew_ppt             uint64
+	Stratum              uint64
+	Leap                 uint64
+	ReferenceID          uint64
+}
+
+// indexEntry says where a block lies.
+type indexEntry struct {
+	Offset uint64
+	Length uint64 // of the whole block
+	Kind   uint64
+	Shard  uint64
+	First  uint64
+	Count  uint64
+	Lo, Hi uint64
+}
+
+// role says how a column behaves.
+type role uint8
+
+const (
+	roleValue   role = iota
+	roleCounter      // mostly rises, in steps of the quantum; the block's range covers it
+	roleLoose        // a counter that may be 0 for "none" and is not in the block's range
+	roleSigned
+)
+
+type columnInfo struct {
+	name string
+	role role
+}
+
+type kindInfo struct {
+	name    string
+	columns []columnInfo
+}
+
+// kindTable gives each kind its columns, in the order of the fields of its row.
+var kindTable = [kinds]kindInfo{
+	Events:      {"events", []columnInfo{{"counter", roleCounter}, {"id", roleValue}}},
+	Links:       {"links", []columnInfo{{"parent", roleValue}, {"child", roleValue}}},
+	Samples:     {"samples", []columnInfo{{"counter", roleCounter}, {"count", roleValue}}},
+	FirstLasts:  {"first-last", []columnInfo{{"count", roleValue}, {"first_counter", roleLoose}, {"first_id", roleValue}, {"last_counter", roleLoose}, {"last_id", roleValue}, {"poison_counter", roleLoose}}},
+	Transitions: {"transitions", []columnInfo{{"from", roleValue}, {"generation", roleValue}, {"handler", roleValue}, {"a", roleValue}, {"b", roleValue}, {"counter", roleCounter}, {"dropped", roleValue}, {"skipped", roleValue}}},
+	Drops:       {"drops", []columnInfo{{"of", roleValue}, {"reason", roleValue}, {"at", roleValue}, {"count", roleValue}, {"first_counter", roleLoose}, {"last_counter", roleLoose}}},
+	ReturnTrips: {"return-trips", []columnInfo{{"id", roleValue}, {"sent", roleCounter}, {"acknowledged", roleCounter}}},
+	NTPs:        {"ntp", []columnInfo{{"counter_lo", roleCounter}, {"counter_hi", roleCounter}, {"offset_ns", roleSigned}, {"root_delay_ns", roleValue}, {"root_dispersion_ns", roleValue}, {"frequency_ppt", roleSigned}, {"skew_ppt", roleValue}, {"stratum", roleValue}, {"leap", roleValue}, {"reference_id", roleValue}}},
+	index:       {"index", []columnInfo{{"offset", roleValue}, {"length", roleValue}, {"kind", roleValue}, {"shard", roleValue}, {"first", roleValue}, {"count", roleValue}, {"lo", roleValue}, {"hi", roleValue}}},
+}
+
+func (k Kind) known() bool { return k < kinds && kindTable[k].name != "" }
+
+func (k Kind) String() string {
+	if !k.known() {
+		return fmt.Sprintf("kind-%d", uint8(k))
+	}
+	return kindTable[k].name
+}
+
+// parseKind is the reverse of Kind.String for known kinds.
+func parseKind(name string) (Kind, bool) {
+	for k, info := range kindTable {
+		if info.name == name && name != "" {
+			return Kind(k), true
+		}
+	}
+	return 0, false
+}
+
+// columns is how many 64-bit words a row of the kind has.
+func (k Kind) columns() int { return len(kindTable[k].columns) }
+
+type row interface {
+	Event | Link | Sample | FirstLast | Transition | Drop | ReturnTrip | NTP | indexEntry
+}
+
+// words looks at rows as the 64-bit words that they consist of. This is about memory only: files are written word by
+// word in a stated byte order. TestRowsAreWords asserts that every row is as many words as its kind has columns.
+func words[R row](rows []R) []uint64 {
+	var r R
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(rows))), len(rows)*int(unsafe.Sizeof(r)/8))
+}

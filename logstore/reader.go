@@ -1,0 +1,285 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"slices"
+)
+
+// Reader reads a log from its beginning to its end, whatever state it is in: behind damage it goes on with the next whole block. It takes
+// memory for one block. One goroutine at a time may use it.
+type Reader struct {
+	name    string
+	header  Header
+	guess   bool // no header was read: format and incarnation come from the first block
+	window  window
+	decoder decoder
+	block   Block
+	tracker tracker
+	report  Report
+
+	index    []indexEntry // of the index blocks so far
+	indexAt  int64        // where they begin
+	seen     uint64       // sum of the hashes of all blocks, to compare with the index
+	ended    bool         // the end of a sealed file was read
+	searched int64        // bytes of damaged payloads that were searched for blocks
+
+	// If not nil, rows are not wanted but for drops: it is told up to which row there are some.
+	note func(kind Kind, shard int, to uint64, drops []Drop)
+
+	indexOnly bool          // only the end of the file is read
+	entries   *[]indexEntry // if not nil: where to note the blocks
+}
+
+// NewReader reads the header of a log, and with Next its blocks. The name is for errors. Errors wrap ErrNotLog, ErrVersion, ErrHeader or what from
+// returns; a log without a header that can be read still goes through Salvage.
+func NewReader(from io.Reader, name string) (*Reader, error) {
+	r := newReader(from, name)
+	if err := r.readHeader(); err != nil {
+		return nil, err
+	}
+	r.tracker.skipTo(r.header.Continues)
+	return r, nil
+}
+
+func newReader(from io.Reader, name string) *Reader {
+	return &Reader{name: name, window: window{from: from}, tracker: tracker{}}
+}
+
+// readHeader reads the header and consumes it.
+func (r *Reader) readHeader() error {
+	b := r.window.ahead(headerLimit)
+	if err := r.window.err; err != nil && err != io.EOF {
+		return fmt.Errorf("read log %q: %w", r.name, err)
+	}
+	h, err := parseHeader(b)
+	if err != nil {
+		return fmt.Errorf("read log %q: header: %w", r.name, err)
+	}
+	r.header = h
+	r.window.consume(int(h.headerLength))
+	return nil
+}
+
+// Header is what the log says of itself.
+func (r *Reader) Header() Header { return r.header }
+
+// Report is the account of what was read so far; of the whole log after Next has returned io.EOF. The rows of segments
+// before this one are not in it.
+func (r *Reader) Report() Report {
+	report := r.report
+	report.Damage = slices.Clone(report.Damage)
+	report.Sealed = r.ended
+	report.Rows = r.tracker.report()
+	return report
+}
+
+// Next returns the next block of rows that no block before had; it is valid until the next call. A *CorruptionError says that a
+// stretch of the file is damaged: Next goes on behind it when it is called again. At the end Next returns io.EOF; any other error is of
+// the reader underneath and final.
+func (r *Reader) Next() (*Block, error) {
+	for {
+		b := r.window.ahead(frameLimit)
+		if len(b) == 0 {
+			if r.window.err != io.EOF {
+				return nil, fmt.Errorf("read log %q: offset %d: %w", r.name, r.window.offset, r.window.err)
+			}
+			return nil, io.EOF
+		}
+		f := parseFrame(b, r.header.Format)
+		if r.guess && !f.isBlock {
+			if f = parseFrame(b, Text); f.isBlock {
+				r.header.Format = Text
+			}
+		}
+		switch {
+		case f.isBlock && !r.ended:
+			if block, err := r.readBlock(&f); block != nil || err != nil {
+				return block, err
+			}
+		case f.isEnd && !r.ended:
+			if err := r.readEnd(&f); err != nil {
+				return nil, err
+			}
+		case f.isBlock || f.isEnd:
+			r.ended = false // somebody wrote on a sealed file
+		default:
+			why := ErrBytes
+			if len(b) < frameLimit && startsFrame(b, r.header.Format) {
+				why = ErrTorn
+			}
+			return nil, r.damage(r.search(1), why)
+		}
+	}
+}
+
+// readBlock reads the block that begins here. It returns neither a block nor an error if there is nothing to say of it.
+func (r *Reader) readBlock(f *frame) (*Block, error) {
+	h := &f.block
+	size := f.size + h.length
+	b := r.window.ahead(size)
+	short := len(b) < size
+	if short || checksum(b[f.size:]) != h.checksum {
+		why := ErrChecksum
+		if short {
+			why = ErrTorn
+		}
+		if h.kind != index && (r.guess || h.incarnation == r.header.Incarnation) {
+			r.tracker.known(h.kind, h.shard, h.first+uint64(h.rows))
+		}
+		return nil, r.damage(r.skipDamaged(size, short), why)
+	}
+	offset := r.window.offset
+	defer r.window.consume(size)
+	if r.guess {
+		r.guess = false
+		r.header.Incarnation = h.incarnation
+	}
+	if h.incarnation != r.header.Incarnation {
+		r.report.Foreign++
+		return nil, r.damageAt(offset, int64(size), ErrForeign)
+	}
+	skim := r.note != nil && h.kind != index && h.kind != Drops
+	if r.block.clear(); skim {
+		r.block.Incarnation, r.block.Shard, r.block.First = h.incarnation, h.shard, h.first
+	} else if err := r.decoder.block(&r.block, h, b[f.size:]); err != nil {
+		r.tracker.known(h.kind, h.shard, h.first+uint64(h.rows))
+		return nil, r.damageAt(offset, int64(size), fmt.Errorf("%w: %w", ErrPayload, err))
+	}
+	if h.kind == index {
+		if len(r.index) == 0 {
+			r.indexAt = offset
+		}
+		r.index = append(r.index, r.block.index...)
+		return nil, nil
+	}
+	entry := entryOf(h, offset, size)
+	fresh := r.tracker.accept(h.kind, h.shard, h.first, h.rows)
+	if fresh.From == fresh.To {
+		r.report.Duplicates++
+		return nil, nil
+	}
+	if r.entries != nil {
+		*r.entries = append(*r.entries, entry)
+	}
+	r.seen += entry.hash()
+	if fresh.To-fresh.From < uint64(h.rows) {
+		r.report.Overlaps++
+	}
+	if !skim {
+		r.block.keep(fresh)
+	}
+	if r.note != nil {
+		r.note(h.kind, h.shard, fresh.To, r.block.Drops)
+	}
+	r.report.Blocks++
+	r.tracker.account(h.shard, r.block.Drops)
+	return &r.block, nil
+}
+
+// readEnd reads the end of a sealed file, and holds the index against the blocks.
+func (r *Reader) readEnd(f *frame) error {
+	offset := r.window.offset
+	r.window.consume(f.size)
+	r.ended = true
+	var sum uint64
+	for _, e := range r.index {
+		sum += e.hash()
+		if Kind(e.Kind).known() && Kind(e.Kind) != index && e.Shard <= maxShard && e.First+e.Count >= e.First {
+			r.tracker.known(Kind(e.Kind), int(e.Shard), e.First+e.Count)
+		}
+	}
+	known := r.indexOnly || len(r.report.Damage)+r.report.Duplicates+r.report.Overlaps > 0 // that they cannot agree
+	if !known && (sum != r.seen || f.end.rows != uint64(len(r.index)) || len(r.index) > 0 && f.end.offset != uint64(r.indexAt)) {
+		return r.damageAt(offset, int64(f.size), ErrIndex)
+	}
+	return nil
+}
+
+// skipDamaged goes past a block whose header is whole and whose payload is not, and returns where it began. Its length may be what is
+// wrong, so other blocks are searched for within it.
+func (r *Reader) skipDamaged(size int, short bool) (from int64) {
+	// Each header found costs the checksum of a payload. What a file of false headers can make that cost has a limit.
+	const floor = 64 << 20
+	if r.searched > floor+2*r.window.offset && !short {
+		from = r.window.offset
+		r.window.consume(size)
+		return from
+	}
+	r.searched += int64(size)
+	return r.search(1)
+}
+
+// search goes n bytes on, and from there to the next place where a frame begins. It returns where it was.
+func (r *Reader) search(n int) (from int64) {
+	from = r.window.offset
+	r.window.consume(n)
+	for {
+		r.window.ahead(frameLimit)
+		b := r.window.available()
+		at := nextCandidate(b, r.header.Format)
+		if r.guess {
+			at = min(at, nextCandidate(b, Text))
+		}
+		if at == len(b) {
+			if r.window.err != nil {
+				r.window.consume(len(b))
+				return from
+			}
+			// The last bytes may be the first of a frame.
+			r.window.consume(len(b) - min(len(b), len(endMagic)))
+			continue
+		}
+		r.window.consume(at)
+		b = r.window.ahead(frameLimit)
+		f := parseFrame(b, r.header.Format)
+		if r.guess && !f.isBlock {
+			f = parseFrame(b, Text)
+		}
+		if f.isBlock || f.isEnd {
+			return from
+		}
+		r.window.consume(1)
+	}
+}
+
+func (r *Reader) damage(from int64, why error) error {
+	return r.damageAt(from, r.window.offset-from, why)
+}
+
+func (r *Reader) damageAt(offset, length int64, why error) error {
+	e := &CorruptionError{File: r.name, Offset: offset, Length: length, Err: why}
+	r.report.damage(e)
+	return e
+}
+
+func entryOf(h *blockHeader, offset int64, size int) indexEntry {
+	return indexEntry{
+		Offset: uint64(offset), Length: uint64(size), Kind: uint64(h.kind), Shard: uint64(h.shard),
+		First: h.first, Count: uint64(h.rows), Lo: h.lo, Hi: h.hi,
+	}
+}
+
+var hashSeed = maphash.MakeSeed()
+
+func (e indexEntry) hash() uint64 { return maphash.Comparable(hashSeed, e) }
+
+// Check reads a log to its end and returns the account. Damage is in the account and not an error.
+func Check(from io.Reader, name string) (Report, error) {
+	r, err := NewReader(from, name)
+	if err != nil {
+		return Report{}, err
+	}
+	for {
+		_, err := r.Next()
+		var damage *CorruptionError
+		switch {
+		case err == io.EOF:
+			return r.Report(), nil
+		case err != nil && !errors.As(err, &damage):
+			return r.Report(), err
+		}
+	}
+}

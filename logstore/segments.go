@@ -1,0 +1,401 @@
+package logstore
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// Suffix is what the names of log files end with.
+const Suffix = ".cplog"
+
+// SegmentName is the name of a segment's file: channel, incarnation and number.
+func SegmentName(name channel.Name, incarnation Incarnation, segment int) string {
+	return fmt.Sprintf("%s.%x.%06d%s", name.FileStem(), incarnation, segment, Suffix)
+}
+
+// Segment is a log file by its name alone.
+type Segment struct {
+	Path        string
+	Channel     channel.Name
+	Incarnation Incarnation
+	Number      int
+}
+
+// ParseSegment reads what SegmentName wrote, with or without directories before it.
+func ParseSegment(path string) (Segment, bool) {
+	base, found := strings.CutSuffix(filepath.Base(path), Suffix)
+	if !found {
+		return Segment{}, false
+	}
+	base, number, found := cutLast(base, '.')
+	if !found {
+		return Segment{}, false
+	}
+	stem, incarnation, found := cutLast(base, '.')
+	if !found || len(incarnation) != 32 {
+		return Segment{}, false
+	}
+	s := Segment{Path: path}
+	var err error
+	if s.Channel, err = channel.ParseFileStem(stem); err != nil {
+		return Segment{}, false
+	}
+	if _, err := hex.Decode(s.Incarnation[:], []byte(incarnation)); err != nil {
+		return Segment{}, false
+	}
+	if s.Number, err = strconv.Atoi(number); err != nil || s.Number < 0 {
+		return Segment{}, false
+	}
+	return s, SegmentName(s.Channel, s.Incarnation, s.Number) == filepath.Base(path)
+}
+
+func cutLast(s string, separator byte) (before, after string, found bool) {
+	i := strings.LastIndexByte(s, separator)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// Segments lists the log files of a directory, those of one ring together and in their order.
+func Segments(dir string) ([]Segment, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list logs: %w", err)
+	}
+	var all []Segment
+	for _, e := range entries {
+		if s, ok := ParseSegment(filepath.Join(dir, e.Name())); ok && e.Type().IsRegular() {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b Segment) int {
+		return cmp.Or(strings.Compare(a.Channel.String(), b.Channel.String()), slices.Compare(a.Incarnation[:], b.Incarnation[:]), cmp.Compare(a.Number, b.Number))
+	})
+	return all, nil
+}
+
+// SegmentsOf is the part of what Segments lists that is of one ring.
+func SegmentsOf(all []Segment, name channel.Name, incarnation Incarnation) []Segment {
+	order := func(s Segment, _ int) int {
+		return cmp.Or(strings.Compare(s.Channel.String(), name.String()), bytes.Compare(s.Incarnation[:], incarnation[:]))
+	}
+	from, _ := slices.BinarySearchFunc(all, 0, order)
+	to := from
+	for to < len(all) && order(all[to], 0) == 0 {
+		to++
+	}
+	return all[from:to:to]
+}
+
+// SegmentLimit is how long a segment becomes, in bytes, unless it is set.
+const SegmentLimit = 256 << 20
+
+// segmentBlocks is how many blocks a segment takes: its index is in memory until it is sealed, 64 bytes each.
+const segmentBlocks = 1 << 12
+
+// Log is the log of one ring, in as many segments as it takes. One goroutine at a time may use it.
+type Log struct {
+	fs     FileSystem
+	dir    string
+	limit  int64
+	header Header
+	writer *Writer
+	places []Place // where the next segment goes on; while there is no writer
+
+	removed int
+}
+
+// OpenLog begins the log of a ring, or goes on with it where its last segment ends. The header's Segment and Continues are set by the Log. A limit
+// of 0 is SegmentLimit, a nil file system the operating system's. The report is the account of the last segment if it was resumed.
+func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, Report, error) {
+	segments, err := Segments(dir)
+	if err != nil {
+		return nil, Report{}, err
+	}
+	return OpenSegments(fsys, dir, segments, h, limit)
+}
+
+// OpenSegments is OpenLog where the segments in the directory have been listed, as for many logs at once.
+func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header, limit int64) (*Log, Report, error) {
+	if fsys == nil {
+		fsys = OS{}
+	}
+	if limit <= 0 {
+		limit = SegmentLimit
+	}
+	if err := h.check(); err != nil {
+		return nil, Report{}, fmt.Errorf("open log in %q: %w", dir, err)
+	}
+	h.Segment, h.Continues = 0, nil
+	l := &Log{fs: fsys, dir: dir, limit: limit, header: h}
+	segments = SegmentsOf(segments, h.Channel, h.Incarnation)
+	if len(segments) == 0 {
+		return l, Report{}, nil
+	}
+	last := segments[len(segments)-1]
+	l.header.Segment = last.Number
+	w, report, err := Resume(fsys, last.Path)
+	switch {
+	case err == nil:
+		l.writer = w
+		l.places = w.Continues()
+		return l, report, nil
+	case errors.Is(err, ErrSealed), errors.Is(err, ErrHeader), errors.Is(err, ErrNotLog):
+		l.header.Segment++
+		l.places, err = continues(segments)
+	}
+	return l, report, err
+}
+
+// continues lists how far a log has come at the end of segments none of which can be written on. What a damaged one had is not counted:
+// it is missing where the next one begins.
+func continues(segments []Segment) ([]Place, error) {
+	for i := len(segments) - 1; i >= 0; i-- {
+		f, err := OpenFile(segments[i].Path)
+		if errors.Is(err, ErrHeader) || errors.Is(err, ErrNotLog) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return f.Continues()
+	}
+	return nil, nil
+}
+
+// Next is the sequence of the next row of a kind in a shard.
+func (l *Log) Next(kind Kind, shard int) uint64 {
+	if l.writer != nil {
+		return l.writer.Next(kind, shard)
+	}
+	for _, p := range l.places {
+		if p.Kind == kind && p.Shard == shard {
+			return p.Next
+		}
+	}
+	return 0
+}
+
+// Removed is how many segments were removed, or cut, while this Log wrote to them.
+func (l *Log) Removed() int { return l.removed }
+
+// Segment is the number of the segment that the next block goes to.
+func (l *Log) Segment() int { return l.header.Segment }
+
+// Size is how long the current segment is.
+func (l *Log) Size() int64 {
+	if l.writer == nil {
+		return 0
+	}
+	return l.writer.Size()
+}
+
+// Append writes a block, into a new segment if the current one is full or was removed. Errors are those of Writer.Append: after one,
+// nothing of the block counts as written, and Append may be called again.
+func (l *Log) Append(b *Block) error {
+	for attempt := 0; ; attempt++ {
+		if l.writer != nil && (l.writer.Size() >= l.limit || len(l.writer.index) >= segmentBlocks) {
+			if err := l.rotate(); err != nil && !errors.Is(err, ErrRemoved) {
+				return err
+			}
+		}
+		if l.writer == nil {
+			if err := l.begin(); err != nil {
+				return err
+			}
+		}
+		err := l.writer.Append(b)
+		if !errors.Is(err, ErrRemoved) || attempt > 0 {
+			return err
+		}
+		// Its rows are lost; that the next segment does not begin where the one before it ended says which.
+		l.removed++
+		l.leave()
+	}
+}
+
+// begin creates the next segment.
+func (l *Log) begin() error {
+	h := l.header
+	h.Continues = l.places
+	w, err := Create(l.fs, filepath.Join(l.dir, SegmentName(h.Channel, h.Incarnation, h.Segment)), h)
+	if err != nil {
+		return err
+	}
+	l.writer = w
+	return nil
+}
+
+// rotate seals the current segment. If it was removed, it is left.
+func (l *Log) rotate() error {
+	err := l.writer.Seal()
+	if errors.Is(err, ErrRemoved) {
+		l.removed++
+	}
+	if err == nil || errors.Is(err, ErrRemoved) {
+		l.leave()
+	}
+	return err
+}
+
+func (l *Log) leave() {
+	l.places = l.writer.Continues()
+	l.writer.Close()
+	l.writer = nil
+	l.header.Segment++
+}
+
+// Change sets what the headers of segments begun from now on say of the settings, and of how counter and UTC relate.
+func (l *Log) Change(settings channel.Settings, counter uint64, utcLo_ns, utcHi_ns int64) error {
+	h := l.header
+	h.Settings, h.Counter, h.UTCLo_ns, h.UTCHi_ns = settings, counter, utcLo_ns, utcHi_ns
+	if err := h.check(); err != nil {
+		return fmt.Errorf("change header of log in %q: %w", l.dir, err)
+	}
+	l.header = h
+	return nil
+}
+
+// Move ends the log in its directory and goes on in another, with a segment that is there at once and says where it goes on. After an
+// error the log may be in either; Move may be called again.
+func (l *Log) Move(dir string) error {
+	if err := l.Seal(); err != nil && !errors.Is(err, ErrRemoved) {
+		return err
+	}
+	l.dir = dir
+	return l.begin()
+}
+
+// Seal ends the log. Without a block in it, it has no file.
+func (l *Log) Seal() error {
+	if l.writer == nil {
+		return nil
+	}
+	return l.rotate()
+}
+
+// Close leaves the log to be opened again.
+func (l *Log) Close() error {
+	if l.writer == nil {
+		return nil
+	}
+	w := l.writer
+	l.writer, l.places = nil, w.Continues()
+	return w.Close()
+}
+
+// LogReader reads the segments of one ring as one log. What is missing between them is in its account. One goroutine at a time may use it.
+type LogReader struct {
+	segments []Segment
+	file     *os.File
+	reader   *Reader
+	header   Header
+	tracker  tracker
+	report   Report
+	next     int
+}
+
+// ReadLog begins to read segments, which must be of one ring and in their order. Close the reader.
+func ReadLog(segments []Segment) *LogReader {
+	return &LogReader{segments: segments, tracker: tracker{}}
+}
+
+// Header is that of the segment that the last block was read from.
+func (l *LogReader) Header() Header { return l.header }
+
+// Report is the account of what was read so far; of the whole log after Next has returned io.EOF.
+func (l *LogReader) Report() Report {
+	report := l.report
+	report.Damage = slices.Clone(report.Damage)
+	if l.reader != nil {
+		report.add(l.reader.Report())
+	}
+	report.Rows = l.tracker.report()
+	return report
+}
+
+func (r *Report) add(of Report) {
+	r.Sealed = of.Sealed
+	r.Blocks += of.Blocks
+	r.Duplicates += of.Duplicates
+	r.Overlaps += of.Overlaps
+	r.Foreign += of.Foreign
+	r.MoreDamage += of.MoreDamage
+	for _, d := range of.Damage {
+		r.damage(d)
+	}
+}
+
+// Next is Reader.Next over all segments. A segment whose header cannot be read is damage as a whole.
+func (l *LogReader) Next() (*Block, error) {
+	for {
+		if l.reader == nil {
+			if l.next == len(l.segments) {
+				return nil, io.EOF
+			}
+			if err := l.open(); err != nil {
+				return nil, err
+			}
+		}
+		b, err := l.reader.Next()
+		if err != io.EOF {
+			return b, err
+		}
+		l.report.add(l.reader.Report())
+		l.Close()
+	}
+}
+
+func (l *LogReader) open() error {
+	s := l.segments[l.next]
+	l.next++
+	file, err := os.Open(s.Path)
+	if err != nil {
+		return fmt.Errorf("read log: %w", err)
+	}
+	r, err := NewReader(file, s.Path)
+	if err == nil && (r.header.Incarnation != s.Incarnation || r.header.Channel != s.Channel) {
+		err = fmt.Errorf("read log %q: header of %s, incarnation %x: %w", s.Path, r.header.Channel, r.header.Incarnation, ErrForeign)
+	}
+	if err != nil {
+		st, _ := file.Stat()
+		file.Close()
+		if errors.Is(err, ErrNotLog) || errors.Is(err, ErrHeader) || errors.Is(err, ErrForeign) {
+			damage := &CorruptionError{File: s.Path, Length: st.Size(), Err: err}
+			l.report.damage(damage)
+			return damage
+		}
+		return err
+	}
+	l.file, l.reader, l.header = file, r, r.header
+	// Sequences go on from the segment before; where this one begins later, rows are missing.
+	if len(l.segments) > 0 && l.next == 1 {
+		l.tracker.skipTo(r.header.Continues)
+	}
+	l.tracker.begin(r.header.Continues)
+	r.tracker = l.tracker
+	return nil
+}
+
+// Close closes the segment that is being read.
+func (l *LogReader) Close() error {
+	if l.file == nil {
+		return nil
+	}
+	file := l.file
+	l.file, l.reader = nil, nil
+	return file.Close()
+}

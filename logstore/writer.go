@@ -1,0 +1,295 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// FileSystem is what a Writer needs of one. Tests put in their own, to fail at a named place.
+type FileSystem interface {
+	// OpenFile is os.OpenFile.
+	OpenFile(path string, flag int, mode fs.FileMode) (WriterFile, error)
+	Rename(from, to string) error
+	Remove(path string) error
+	Stat(path string) (fs.FileInfo, error)
+}
+
+// WriterFile is what a Writer needs of an *os.File.
+type WriterFile interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	Stat() (fs.FileInfo, error)
+}
+
+// OS is the operating system's FileSystem.
+type OS struct{}
+
+func (OS) OpenFile(path string, flag int, mode fs.FileMode) (WriterFile, error) {
+	f, err := os.OpenFile(path, flag, mode)
+	if err != nil {
+		return nil, err // not an interface that holds a nil *os.File
+	}
+	return f, nil
+}
+func (OS) Rename(from, to string) error          { return os.Rename(from, to) }
+func (OS) Remove(path string) error              { return os.Remove(path) }
+func (OS) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
+
+// Writer appends blocks to a log file. A block is in the file, as one that any reader returns, when Append has returned nil: no
+// buffer of this process stands between. What survives is the death of processes; nothing is synced for that of the machine. One
+// goroutine at a time may use a Writer.
+type Writer struct {
+	fs      FileSystem
+	path    string
+	file    WriterFile
+	header  Header
+	offset  int64 // behind the last whole block
+	index   []indexEntry
+	tracker tracker
+	sealed  bool
+}
+
+const fileMode = 0o600
+
+// Create begins a log file. The header is in it when it appears at its path, where nothing may be before. A nil file system is the
+// operating system's.
+func Create(fsys FileSystem, path string, h Header) (*Writer, error) {
+	if fsys == nil {
+		fsys = OS{}
+	}
+	w, err := create(fsys, path, h)
+	if err != nil {
+		return nil, fmt.Errorf("create log %q: %w", path, err)
+	}
+	return w, nil
+}
+
+func create(fsys FileSystem, path string, h Header) (*Writer, error) {
+	if err := h.check(); err != nil {
+		return nil, err
+	}
+	if _, err := fsys.Stat(path); err == nil {
+		return nil, fmt.Errorf("something is there: %w", fs.ErrExist)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	// A file that has a name has a whole header: a death in between leaves one under another name.
+	unfinished := path + ".new"
+	file, err := fsys.OpenFile(unfinished, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	b := appendHeader(nil, &h)
+	if _, err = file.WriteAt(b, 0); err == nil {
+		err = fsys.Rename(unfinished, path)
+	}
+	if err != nil {
+		file.Close()
+		fsys.Remove(unfinished)
+		return nil, err
+	}
+	h.headerLength = int64(len(b))
+	return newWriter(fsys, path, file, h), nil
+}
+
+func newWriter(fsys FileSystem, path string, file WriterFile, h Header) *Writer {
+	w := &Writer{fs: fsys, path: path, file: file, header: h, offset: h.headerLength, tracker: tracker{}}
+	w.tracker.skipTo(h.Continues)
+	return w
+}
+
+// Resume opens a log file that was not sealed, to append to it behind the last whole block. What follows that, the torn block of a writer that
+// died, is cut off; damage before it stays. The report is the account of the file as it was found.
+func Resume(fsys FileSystem, path string) (*Writer, Report, error) {
+	if fsys == nil {
+		fsys = OS{}
+	}
+	file, err := fsys.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, Report{}, fmt.Errorf("resume log: %w", err)
+	}
+	w, report, err := resume(fsys, path, file)
+	if err != nil {
+		file.Close()
+		return nil, report, fmt.Errorf("resume log %q: %w", path, err)
+	}
+	return w, report, nil
+}
+
+func resume(fsys FileSystem, path string, file WriterFile) (*Writer, Report, error) {
+	st, err := file.Stat()
+	if err != nil {
+		return nil, Report{}, err
+	}
+	r, err := NewReader(io.NewSectionReader(file, 0, st.Size()), path)
+	if err != nil {
+		return nil, Report{}, err
+	}
+	w := newWriter(fsys, path, file, r.header)
+	r.entries = &w.index
+	// Rows that were only announced, by a torn block's header, were never acknowledged: they will come again. Payloads are held against
+	// their checksums and not decoded: whoever waits for the writer waits no longer than it takes to read the file.
+	r.note = w.tracker.wrote
+	for {
+		_, err := r.Next()
+		var damage *CorruptionError
+		if err == io.EOF {
+			break
+		}
+		if err != nil && !errors.As(err, &damage) {
+			return nil, r.Report(), err
+		}
+	}
+	report := r.Report()
+	if report.Sealed {
+		return nil, report, ErrSealed
+	}
+	if n := len(w.index); n > 0 {
+		w.offset = int64(w.index[n-1].Offset + w.index[n-1].Length)
+	}
+	if w.offset < st.Size() {
+		if err := file.Truncate(w.offset); err != nil {
+			return nil, report, fmt.Errorf("cut off %d torn bytes: %w", st.Size()-w.offset, err)
+		}
+	}
+	return w, report, nil
+}
+
+// Header is what the log says of itself.
+func (w *Writer) Header() Header { return w.header }
+
+// Size is how long the file is.
+func (w *Writer) Size() int64 { return w.offset }
+
+// Next is the sequence of the next row of a kind in a shard: behind the last in this file and those before it, and behind rows of which
+// a Drop says that they are not there.
+func (w *Writer) Next(kind Kind, shard int) uint64 {
+	if s := w.tracker[stream{kind, shard}]; s != nil {
+		return s.next
+	}
+	return 0
+}
+
+// Continues lists where the next segment goes on.
+func (w *Writer) Continues() []Place { return w.tracker.places() }
+
+// Append writes a block. Its incarnation must be the file's, and its first row must not be before Next. After an error nothing
+// of the block counts as written, and Append may be called again when there is space. The error wraps ErrBlock or ErrSequence for a
+// block that cannot be written, ErrRemoved if the file is no longer where it was, and else what the system says.
+func (w *Writer) Append(b *Block) error {
+	err := b.check()
+	switch {
+	case err != nil:
+	case w.sealed:
+		err = ErrSealed
+	case len(b.index) > 0:
+		err = fmt.Errorf("rows of the index: %w", ErrBlock)
+	case b.Incarnation != w.header.Incarnation:
+		err = fmt.Errorf("incarnation %x, the file is of %x: %w", b.Incarnation, w.header.Incarnation, ErrForeign)
+	case b.First < w.Next(b.Kind(), b.Shard):
+		err = fmt.Errorf("%s of shard %d from row %d on, next is %d: %w", b.Kind(), b.Shard, b.First, w.Next(b.Kind(), b.Shard), ErrSequence)
+	default:
+		err = w.append(b)
+	}
+	if err != nil {
+		return fmt.Errorf("append to log %q: %w", w.path, err)
+	}
+	return nil
+}
+
+// append writes a block that was checked, in whatever place of the sequence.
+func (w *Writer) append(b *Block) error {
+	if err := w.present(); err != nil {
+		return err
+	}
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	e.buffer = e.appendBlock(e.buffer[:0], b, w.header.Format, w.header.Quantum_cycles)
+	if err := w.write(e.buffer); err != nil {
+		return err
+	}
+	f := parseFrame(e.buffer, w.header.Format)
+	w.index = append(w.index, entryOf(&f.block, w.offset, len(e.buffer)))
+	w.offset += int64(len(e.buffer))
+	w.tracker.wrote(b.Kind(), b.Shard, b.First+uint64(b.Len()), b.Drops)
+	return nil
+}
+
+// present returns ErrRemoved if the path no longer leads to the file.
+func (w *Writer) present() error {
+	here, err := w.file.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := w.fs.Stat(w.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ErrRemoved
+	case err != nil:
+		return err
+	case !os.SameFile(here, there):
+		return fmt.Errorf("another file is there: %w", ErrRemoved)
+	case there.Size() < w.offset:
+		return fmt.Errorf("cut from %d bytes to %d: %w", w.offset, there.Size(), ErrRemoved)
+	}
+	return nil
+}
+
+// write writes at the end, all or nothing: a part is taken back, and if that fails, is what the next block is written over.
+func (w *Writer) write(b []byte) error {
+	n, err := w.file.WriteAt(b, w.offset)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	if err != nil && n > 0 {
+		err = errors.Join(err, w.file.Truncate(w.offset))
+	}
+	return err
+}
+
+// Seal writes the index and closes the file. After an error the file is as it was, open, and Seal or Append may be called again.
+func (w *Writer) Seal() error {
+	if w.sealed {
+		return fmt.Errorf("seal log %q: %w", w.path, ErrSealed)
+	}
+	encoder := encoders.Get().(*encoder)
+	defer encoders.Put(encoder)
+	b := encoder.buffer[:0]
+	for i := 0; i < len(w.index); i += MaxRows {
+		rows := w.index[i:min(i+MaxRows, len(w.index))]
+		block := Block{Incarnation: w.header.Incarnation, First: uint64(i), index: rows}
+		b = encoder.appendBlock(b, &block, w.header.Format, 1)
+	}
+	e := end{offset: uint64(w.offset), rows: uint64(len(w.index))}
+	b = e.append(b, w.header.Format)
+	encoder.buffer = b
+	err := w.present()
+	if err == nil {
+		err = w.write(b)
+	}
+	if err != nil {
+		return fmt.Errorf("seal log %q: %w", w.path, err)
+	}
+	w.sealed = true
+	w.offset += int64(len(b))
+	return w.Close()
+}
+
+// Close closes the file. Unless it was sealed, it can be resumed. A Writer that was closed must not be used.
+func (w *Writer) Close() error {
+	if w.file == nil {
+		return nil
+	}
+	file := w.file
+	w.file = nil
+	w.sealed = true
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("close log %q: %w", w.path, err)
+	}
+	return nil
+}

@@ -1,0 +1,489 @@
+package logstore
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestEveryKindComesBack(t *testing.T) {
+	blocks := sampleBlocks()
+	for _, format := range formats {
+		for _, seal := range []bool{false, true} {
+			data := writeLog(t, sampleHeader(t, format), blocks, seal)
+			for _, name := range slices.Sorted(maps.Keys(readers)) {
+				rows, damage, err := readers[name](t, data)
+				if err != nil || len(damage) > 0 {
+					t.Fatalf("%s, %s: error %v, damage %v", format, name, err, damage)
+				}
+				diffRows(t, rows, rowsOfAll(t, blocks))
+			}
+			report, err := Check(bytes.NewReader(data), "log")
+			if err != nil || !report.Whole() || report.Sealed != seal || report.Blocks != len(blocks) {
+				t.Errorf("%s, sealed %v: report %+v, error %v", format, seal, report, err)
+			}
+		}
+	}
+}
+
+func TestEmptyLogIsALog(t *testing.T) {
+	for _, format := range formats {
+		for _, seal := range []bool{false, true} {
+			data := writeLog(t, sampleHeader(t, format), nil, seal)
+			for name, read := range readers {
+				// Salvage and resume of a log without rows make another one.
+				if rows, damage, err := read(t, data); len(rows) != 0 || len(damage) != 0 || err != nil {
+					t.Errorf("%s, %s: rows %v, damage %v, error %v", format, name, rows, damage, err)
+				}
+			}
+		}
+	}
+}
+
+func TestHeaderComesBack(t *testing.T) {
+	for _, format := range formats {
+		want := sampleHeader(t, format)
+		want.Segment = 3
+		want.Continues = []Place{{Events, 0, 17}, {Drops, 65535, 1<<64 - 1}}
+		for shard := range 300 { // longer than what is read at first
+			want.Continues = append(want.Continues, Place{Samples, shard, uint64(shard)})
+		}
+		data := writeLog(t, want, nil, false)
+		r, err := NewReader(bytes.NewReader(data), "log")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := NewFile(bytes.NewReader(data), int64(len(data)), "log")
+		if err != nil || !sameHeader(f.Header(), want) {
+			t.Errorf("file's header %+v, error %v", f.Header(), err)
+		}
+		got := r.Header()
+		if !slices.Equal(got.Continues, want.Continues) {
+			t.Errorf("continues %v, want %v", got.Continues, want.Continues)
+		}
+		got.Continues, want.Continues, got.headerLength = nil, nil, 0
+		if !sameHeader(got, want) {
+			t.Errorf("header %+v, want %+v", got, want)
+		}
+	}
+}
+
+func sameHeader(a, b Header) bool {
+	return bytes.Equal(appendHeader(nil, &a), appendHeader(nil, &b)) && a.Node == b.Node && a.Epoch == b.Epoch && a.Channel == b.Channel &&
+		a.Settings == b.Settings && a.Incarnation == b.Incarnation && a.UTCLo_ns == b.UTCLo_ns && a.UTCHi_ns == b.UTCHi_ns && a.Counter == b.Counter
+}
+
+func TestHeaderThatCannotBeReadBackIsRefused(t *testing.T) {
+	for name, spoil := range map[string]func(h *Header){
+		"channel":      func(h *Header) { h.Channel.Point = "a b" },
+		"settings":     func(h *Header) { h.Settings.B = 0 },
+		"utc":          func(h *Header) { h.UTCLo_ns = h.UTCHi_ns + 1 },
+		"segment":      func(h *Header) { h.Segment = -1 },
+		"format":       func(h *Header) { h.Format = 9 },
+		"policy":       func(h *Header) { h.Policy = 9 },
+		"node's name":  func(h *Header) { h.Node = string(make([]byte, headerLimit)) },
+		"node number":  func(h *Header) { h.NodeNumber = 1 << 20 },
+		"stamp":        func(h *Header) { h.Stamp = 9 },
+		"process's id": func(h *Header) { h.ProcessID = -4 },
+	} {
+		h := sampleHeader(t, Plain)
+		spoil(&h)
+		path := filepath.Join(t.TempDir(), "log")
+		if w, err := Create(nil, path, h); err == nil {
+			w.Close()
+			t.Errorf("%s: a bad one is accepted", name)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s: a file remains", name)
+		}
+	}
+}
+
+func TestAppendRefusesWhatNoFileCanHold(t *testing.T) {
+	w, err := Create(nil, filepath.Join(t.TempDir(), "log"), sampleHeader(t, Compressed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	good := Block{Incarnation: sampleIncarnation, First: 10, Events: make([]Event, 5)}
+	if err := w.Append(&good); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		block Block
+		want  error
+	}{
+		"no rows":             {Block{Incarnation: sampleIncarnation, First: 15}, ErrBlock},
+		"two kinds":           {Block{Incarnation: sampleIncarnation, First: 15, Events: make([]Event, 1), Links: make([]Link, 1)}, ErrBlock},
+		"too many rows":       {Block{Incarnation: sampleIncarnation, First: 15, Events: make([]Event, MaxRows+1)}, ErrBlock},
+		"shard":               {Block{Incarnation: sampleIncarnation, First: 15, Shard: 1 << 16, Events: make([]Event, 1)}, ErrBlock},
+		"sequence that wraps": {Block{Incarnation: sampleIncarnation, First: 1<<64 - 1, Events: make([]Event, 2)}, ErrBlock},
+		"sequence again":      {Block{Incarnation: sampleIncarnation, First: 14, Events: make([]Event, 5)}, ErrSequence},
+		"other ring":          {Block{Incarnation: Incarnation{7}, First: 15, Events: make([]Event, 1)}, ErrForeign},
+	} {
+		size := w.Size()
+		if err := w.Append(&c.block); !errors.Is(err, c.want) {
+			t.Errorf("%s: error %v, want %v", name, err, c.want)
+		}
+		if w.Size() != size || w.Next(Events, 0) != 15 {
+			t.Errorf("%s: something was written", name)
+		}
+	}
+}
+
+// The disk becomes full at every byte of a block in turn, and then has space again: every block is there exactly once, and nothing else.
+func TestDiskFullAndSpaceAgain(t *testing.T) {
+	blocks := sampleBlocks()
+	for _, format := range formats {
+		size := len(writeLog(t, sampleHeader(t, format), blocks[:3], false)) - len(appendHeader(nil, ptr(sampleHeader(t, format))))
+		for free := 0; free < size; free += 1 + size/150 {
+			path := filepath.Join(t.TempDir(), "log")
+			disk := &faultyDisk{free: 1 << 20}
+			w, err := Create(disk, path, sampleHeader(t, format))
+			if err != nil {
+				t.Fatal(err)
+			}
+			disk.free = free
+			refused := 0
+			for _, b := range blocks[:3] {
+				err := w.Append(b)
+				if err == nil {
+					continue
+				}
+				if !errors.Is(err, errDiskFull) {
+					t.Fatal(err)
+				}
+				refused++
+				if data, _ := os.ReadFile(path); int64(len(data)) != w.Size() {
+					t.Fatalf("%s: %d bytes free: %d bytes in the file, %d of whole blocks", format, free, len(data), w.Size())
+				}
+				disk.free = 1 << 20
+				if err := w.Append(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if refused != 1 {
+				t.Fatalf("%s: %d bytes free: refused %d times, want once", format, free, refused)
+			}
+			disk.free = free % 40
+			if err := w.Seal(); !errors.Is(err, errDiskFull) {
+				t.Fatalf("seal without space: %v", err)
+			}
+			disk.free = 1 << 20
+			if err := w.Seal(); err != nil {
+				t.Fatal(err)
+			}
+			if report := checkFile(t, path); !report.Whole() || !report.Sealed || report.Blocks != 3 {
+				t.Fatalf("%s: %d bytes free: %+v", format, free, report)
+			}
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestCreateWithoutSpaceLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Create(&faultyDisk{free: 50}, filepath.Join(dir, "log"), sampleHeader(t, Plain))
+	if !errors.Is(err, errDiskFull) {
+		t.Errorf("error %v", err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) > 0 {
+		t.Errorf("%v remains", entries)
+	}
+}
+
+func TestCreateOverwritesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	os.WriteFile(path, []byte("precious"), 0o600)
+	if _, err := Create(nil, path, sampleHeader(t, Plain)); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("error %v", err)
+	}
+	if data, _ := os.ReadFile(path); string(data) != "precious" {
+		t.Errorf("the file is %q now", data)
+	}
+}
+
+// A writer that died in the middle of any byte of a block is resumed: what was acknowledged is there once, and the block comes again.
+func TestResumeAfterTornWrite(t *testing.T) {
+	blocks := sampleBlocks()
+	for _, format := range formats {
+		before := writeLog(t, sampleHeader(t, format), blocks[:5], false)
+		after := writeLog(t, sampleHeader(t, format), blocks[:6], false)
+		for cut := len(before); cut < len(after); cut += 13 {
+			path := filepath.Join(t.TempDir(), "log")
+			os.WriteFile(path, after[:cut], 0o600)
+			w, report, err := Resume(nil, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if torn := cut > len(before); len(report.Damage) > 0 != torn {
+				t.Errorf("cut at %d: damage %v", cut, report.Damage)
+			}
+			if data, _ := os.ReadFile(path); len(data) != len(before) || w.Size() != int64(len(before)) {
+				t.Fatalf("%s: cut at %d: %d bytes after resuming, %d are whole", format, cut, len(data), len(before))
+			}
+			if next := w.Next(Events, 0); next != 501 { // row 500 was dropped
+				t.Fatalf("%s: next is %d, want 501", format, next)
+			}
+			for _, b := range blocks[5:] {
+				if err := w.Append(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Seal(); err != nil {
+				t.Fatal(err)
+			}
+			data, _ := os.ReadFile(path)
+			if !bytes.Equal(data, writeLog(t, sampleHeader(t, format), blocks, true)) {
+				t.Fatalf("%s: cut at %d: file differs from one that was written in one go", format, cut)
+			}
+		}
+	}
+}
+
+func TestResumeRefusesSealed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	data := writeLog(t, sampleHeader(t, Plain), sampleBlocks(), true)
+	os.WriteFile(path, data, 0o600)
+	if _, _, err := Resume(nil, path); !errors.Is(err, ErrSealed) {
+		t.Errorf("error %v", err)
+	}
+	if after, _ := os.ReadFile(path); !bytes.Equal(data, after) {
+		t.Error("the file has changed")
+	}
+}
+
+func TestFileRemovedUnderTheWriter(t *testing.T) {
+	for name, remove := range map[string]func(path string) error{
+		"removed":  os.Remove,
+		"replaced": func(path string) error { os.Remove(path); return os.WriteFile(path, make([]byte, 1<<20), 0o600) },
+		"cut":      func(path string) error { return os.Truncate(path, 100) },
+	} {
+		path := filepath.Join(t.TempDir(), "log")
+		w, err := Create(nil, path, sampleHeader(t, Plain))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &Block{Incarnation: sampleIncarnation, Events: make([]Event, 9)}
+		if err := w.Append(b); err != nil {
+			t.Fatal(err)
+		}
+		if err := remove(path); err != nil {
+			t.Fatal(err)
+		}
+		b.First = 9
+		if err := w.Append(b); !errors.Is(err, ErrRemoved) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if err := w.Seal(); !errors.Is(err, ErrRemoved) {
+			t.Errorf("%s: seal: error %v", name, err)
+		}
+		w.Close()
+	}
+}
+
+// A Log goes over its segments, is closed and opened again in between, and reads back as one.
+func TestLogOfManySegments(t *testing.T) {
+	for _, format := range formats {
+		dir := t.TempDir()
+		var blocks []*Block
+		l := (*Log)(nil)
+		for i := range 200 {
+			if i%17 == 0 {
+				if l != nil {
+					if err := l.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var err error
+				var report Report
+				if l, report, err = OpenLog(nil, dir, sampleHeader(t, format), 2000); err != nil || len(report.Damage) > 0 {
+					t.Fatal(err, report.Damage)
+				}
+			}
+			shard := i % 3
+			b := &Block{Incarnation: sampleIncarnation, Shard: shard, First: l.Next(Events, shard)}
+			if want := uint64(i / 3 * 20); b.First != want {
+				t.Fatalf("%s: block %d begins at %d, want %d", format, i, b.First, want)
+			}
+			for k := range 20 {
+				b.Events = append(b.Events, Event{uint64(26 * (i*1000 + k*k)), uint64(i*i + k)})
+			}
+			if err := l.Append(b); err != nil {
+				t.Fatal(err)
+			}
+			blocks = append(blocks, b)
+		}
+		if err := l.Seal(); err != nil {
+			t.Fatal(err)
+		}
+		segments, err := Segments(dir)
+		if err != nil || len(segments) < 5 {
+			t.Fatalf("%s: %d segments, error %v", format, len(segments), err)
+		}
+		r := ReadLog(segments)
+		rows, damage, err := drainBlocks(r.Next)
+		if err != nil || len(damage) > 0 {
+			t.Fatal(err, damage)
+		}
+		diffRows(t, rows, rowsOfAll(t, blocks))
+		if report := r.Report(); !report.Whole() || !report.Sealed {
+			t.Errorf("%+v", report)
+		}
+
+		// A log of nothing but sealed segments goes on in a new one.
+		l, _, err = OpenLog(nil, dir, sampleHeader(t, format), 2000)
+		if err != nil || l.Next(Events, 0) != 67*20 {
+			t.Fatalf("%s: next %d, error %v", format, l.Next(Events, 0), err)
+		}
+		l.Close()
+
+		// A segment that is gone is missing by sequence, and nothing else is.
+		gone := segments[2]
+		lost := checkSegment(t, gone.Path)
+		os.Remove(gone.Path)
+		r = ReadLog(slices.Delete(slices.Clone(segments), 2, 3))
+		if _, damage, err = drainBlocks(r.Next); err != nil || len(damage) > 0 {
+			t.Fatal(err, damage)
+		}
+		for _, a := range r.Report().Rows {
+			if want := lost[a.Shard]; !slices.Equal(a.Missing, []Range{want}) {
+				t.Errorf("shard %d: missing %v, want %v", a.Shard, a.Missing, want)
+			}
+		}
+	}
+}
+
+// checkSegment returns which rows of events a segment has, by shard.
+func checkSegment(t *testing.T, path string) map[int]Range {
+	t.Helper()
+	f, err := OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	has := map[int]Range{}
+	for c := f.All(); ; {
+		b, err := c.Next()
+		if err == io.EOF {
+			return has
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, seen := has[b.Shard]
+		if !seen {
+			r.From = b.First
+		}
+		r.To = b.First + uint64(b.Len())
+		has[b.Shard] = r
+	}
+}
+
+func TestLogGoesOnWhenItsFileIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	l, _, err := OpenLog(nil, dir, sampleHeader(t, Compressed), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendRows := func(n int) {
+		t.Helper()
+		b := &Block{Incarnation: sampleIncarnation, First: l.Next(Events, 0), Events: make([]Event, n)}
+		if err := l.Append(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	appendRows(10)
+	if err := l.rotate(); err != nil {
+		t.Fatal(err)
+	}
+	appendRows(5)
+	other := &Block{Incarnation: sampleIncarnation, Shard: 1, Events: make([]Event, 3)}
+	if err := l.Append(other); err != nil { // nothing of this shard will remain
+		t.Fatal(err)
+	}
+	segments, _ := Segments(dir)
+	os.Remove(segments[1].Path)
+	appendRows(7)
+	if err := l.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	segments, _ = Segments(dir)
+	r := ReadLog(segments)
+	if _, _, err := drainBlocks(r.Next); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.Report().Rows[1]; a.Shard != 1 || a.Rows != 0 || !slices.Equal(a.Missing, []Range{{0, 3}}) {
+		t.Errorf("%+v", a)
+	}
+	a := r.Report().Rows[0]
+	if a.Rows != 17 || a.Next != 22 || !slices.Equal(a.Missing, []Range{{10, 15}}) {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestSegmentNamesReadBack(t *testing.T) {
+	name := SegmentName(mustName(t, "a.b#12/c.d"), sampleIncarnation, 1234567)
+	s, ok := ParseSegment("/x/" + name)
+	if !ok || s.Number != 1234567 || s.Incarnation != sampleIncarnation || s.Channel != mustName(t, "a.b#12/c.d") {
+		t.Errorf("%q reads back as %+v, %v", name, s, ok)
+	}
+	for _, bad := range []string{"", ".cplog", "a.cplog", "a~b.00.000000.cplog", name + "x", "x" + Suffix, "a~b.0102030405060708090a0b0c0d0e0f1g.000000.cplog", "a~b.0102030405060708090a0b0c0d0e0f10.-00001.cplog"} {
+		if s, ok := ParseSegment(bad); ok {
+			t.Errorf("%q is taken for segment %+v", bad, s)
+		}
+	}
+}
+
+func TestOverlapIsTrimmed(t *testing.T) {
+	header := appendHeader(nil, ptr(sampleHeader(t, Plain)))
+	e := new(encoder)
+	row := func(from, to int) *Block {
+		b := &Block{Incarnation: sampleIncarnation, First: uint64(from)}
+		for i := from; i < to; i++ {
+			b.Events = append(b.Events, Event{uint64(i), uint64(i)})
+		}
+		return b
+	}
+	data := e.appendBlock(header, row(0, 10), Plain, 1)
+	data = e.appendBlock(data, row(5, 15), Plain, 1)
+	data = e.appendBlock(data, row(20, 25), Plain, 1)
+	want := rowsOfAll(t, []*Block{row(0, 15), row(20, 25)})
+	for name, read := range readers {
+		rows, damage, err := read(t, slices.Clone(data))
+		if err != nil || len(damage) > 0 {
+			t.Fatal(name, err, damage)
+		}
+		diffRows(t, rows, want)
+	}
+	report, _ := Check(bytes.NewReader(data), "log")
+	if report.Overlaps != 1 || !slices.Equal(report.Rows[0].Missing, []Range{{15, 20}}) {
+		t.Errorf("%+v", report)
+	}
+}
+
+// Drops behind the last row say how far the sequence came, and account for it.
+func TestDropsAccountForTheEnd(t *testing.T) {
+	blocks := []*Block{
+		{Incarnation: sampleIncarnation, Events: make([]Event, 10)},
+		{Incarnation: sampleIncarnation, Drops: []Drop{{Of: uint64(Events), Reason: uint64(NotStored), At: 10, Count: 5}, {Of: uint64(Events), Reason: uint64(RingFull), At: 15, Count: 7}}},
+	}
+	report, err := Check(bytes.NewReader(writeLog(t, sampleHeader(t, Compressed), blocks, true)), "log")
+	if err != nil || !report.Whole() {
+		t.Fatalf("%+v, error %v", report, err)
+	}
+	a := report.Rows[0]
+	if a.Kind != Events || a.Rows != 10 || a.Next != 15 || a.Dropped[NotStored] != 5 || a.Dropped[RingFull] != 7 {
+		t.Errorf("%+v", a)
+	}
+	if got, want := a.String(), "events, shard 0: 10 rows, 7 ring full, 5 not stored"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
