@@ -1,0 +1,152 @@
+package ring
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+)
+
+// childVariable makes this test's binary one of the programs below.
+const childVariable = "RING_TEST_CHILD"
+
+// children are programs of one argument, a directory. They print one line when they are ready, and end with their input.
+var children = map[string]func(dir string) error{
+	// A program with a ring.
+	"owner": func(dir string) error {
+		p, err := Create(dir, testConfig())
+		if err != nil {
+			return err
+		}
+		put(&p.Shards[0], 1, 1)
+		fmt.Println(p.Path)
+		return waitForEnd()
+	},
+	// A program with a ring, which has started another program.
+	"parent": func(dir string) error {
+		p, err := Create(dir, testConfig())
+		if err != nil {
+			return err
+		}
+		cmd, err := reexec.Command()
+		if err != nil {
+			return err
+		}
+		cmd.Env = append(os.Environ(), childVariable+"=idle")
+		cmd.Stdin = os.Stdin
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			return err
+		}
+		fmt.Println(p.Path, cmd.Process.Pid)
+		return waitForEnd()
+	},
+	"idle": func(string) error {
+		fmt.Println("ready")
+		return waitForEnd()
+	},
+	// A drainer.
+	"drainer": func(dir string) error {
+		if _, err := LockDirectory(dir); err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		return waitForEnd()
+	},
+	// A program that may write no large files.
+	"small files": func(dir string) error {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: 4096}); err != nil {
+			return err
+		}
+		return sayError(Create(dir, testConfig()))
+	},
+	// A program that has no file descriptors left.
+	"no descriptors": func(dir string) error {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}); err != nil {
+			return err
+		}
+		return sayError(Create(dir, testConfig()))
+	},
+	"create": func(dir string) error { return sayError(Create(dir, testConfig())) },
+	"open": func(path string) error {
+		_, err := Open(path)
+		return sayError(nil, err)
+	},
+}
+
+func sayError(_ *Producer, err error) error {
+	fmt.Println(err)
+	return nil
+}
+
+func waitForEnd() error {
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(childVariable); name != "" {
+		if err := children[name](os.Getenv("RING_TEST_DIR")); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// A child is one of the children at work.
+type child struct {
+	*exec.Cmd
+	said string // its line
+	end  io.Closer
+}
+
+// start runs a child until it has said its line.
+func start(t *testing.T, name, dir string, change ...func(*exec.Cmd)) *child {
+	t.Helper()
+	cmd, err := reexec.Command()
+	must(t, err)
+	cmd.Env = append(os.Environ(), childVariable+"="+name, "RING_TEST_DIR="+dir)
+	cmd.Stderr = os.Stderr
+	for _, f := range change {
+		f(cmd)
+	}
+	end, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	c := &child{Cmd: cmd, end: end}
+	t.Cleanup(func() {
+		c.end.Close()
+		c.Process.Kill()
+		c.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("child %s says %q: %v", name, line, err)
+	}
+	c.said = strings.TrimSpace(line)
+	return c
+}
+
+// kill ends the child as kill -9 does.
+func (c *child) kill(t *testing.T) {
+	t.Helper()
+	must(t, c.Process.Kill())
+	c.Wait()
+}

@@ -1,0 +1,178 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// Consumer is the end that drains a ring and changes its settings. There is one for each directory, by lock: see
+// LockDirectory. It must not be used by more than one goroutine at a time.
+type Consumer struct {
+	Reader
+	generation uint64
+}
+
+// OpenConsumer maps a ring for draining.
+func OpenConsumer(path string) (*Consumer, error) {
+	r, err := open(path, true)
+	if err != nil {
+		return nil, err
+	}
+	c := &Consumer{Reader: *r}
+	c.heads = slices.Repeat([]uint64{unknownHead}, len(c.shards))
+	_, w, err := c.Settings()
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.generation = w.Generation()
+	return c, nil
+}
+
+// Release tells the program that everything of a shard below head is safe in the log, as are that many ranges of drops and
+// journal entries since the open. Numbers that would go back are refused.
+func (c *Consumer) Release(i int, head, drops, journal uint64) error {
+	s, err := c.State(i)
+	if err != nil {
+		return err
+	}
+	var refused error
+	err = guard(func() {
+		page := c.shards[i]
+		line := &page.consumer
+		dropsTaken, dropsBegun := atomic.LoadUint64(&line.drops), atomic.LoadUint64(&page.producer.drops)
+		journalTaken, journalWritten := atomic.LoadUint64(&line.journal), atomic.LoadUint64(&page.producer.journal)
+		switch {
+		case head < s.Head || head > s.Tail:
+			refused = fmt.Errorf("release ring %q to sequence %d: it is not between head %d and tail %d", c.path, head, s.Head, s.Tail)
+		case drops < dropsTaken || drops > dropsBegun:
+			refused = fmt.Errorf("release ring %q: %d ranges of drops are not between %d and %d", c.path, drops, dropsTaken, dropsBegun)
+		case journal < journalTaken || journal > journalWritten:
+			refused = fmt.Errorf("release ring %q: %d journal entries are not between %d and %d", c.path, journal, journalTaken, journalWritten)
+		default:
+			atomic.StoreUint64(&line.drops, drops)
+			atomic.StoreUint64(&line.journal, journal)
+			atomic.StoreUint64(&line.head, head)
+			c.heads[i] = head
+		}
+	})
+	if err != nil {
+		return c.failed(err)
+	}
+	return refused
+}
+
+// Apply changes the channel's settings. They hold from the program's next log call on, which writes them into the
+// journal.
+func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
+	if err := settings.Validate(); err != nil {
+		return 0, fmt.Errorf("change settings of %s: %w", c.header.Name, err)
+	}
+	_, current, err := c.Settings()
+	if err != nil {
+		return 0, err
+	}
+	// Above everything seen, so that a ring whose word somebody wrote over cannot bring an old generation back.
+	c.generation = max(c.generation, current.Generation())
+	if c.generation > maxGeneration-2 {
+		return 0, c.damaged("switching word %d: no generation is left", uint64(current))
+	}
+	c.generation++
+	w := NewWord(c.generation, settings.Kind, int(c.generation%slots))
+	if w.slot() == current.slot() {
+		c.generation++
+		w = NewWord(c.generation, settings.Kind, int(c.generation%slots))
+	}
+	err = guard(func() {
+		s := &c.page.control.slot[w.slot()]
+		atomic.StoreUint64(&s.kind, uint64(settings.Kind))
+		atomic.StoreUint64(&s.a, settings.A)
+		atomic.StoreUint64(&s.b, settings.B)
+		atomic.StoreUint64(&c.page.control.word, uint64(w))
+	})
+	if err != nil {
+		return 0, c.failed(err)
+	}
+	return w, nil
+}
+
+// Asked returns how many snapshots the program has asked for, and whether some of them were not answered yet.
+func (c *Consumer) Asked() (n uint64, open bool, err error) {
+	err = guard(func() {
+		n = atomic.LoadUint64(&c.shards[0].producer.asked)
+		open = n != atomic.LoadUint64(&c.shards[0].consumer.asked)
+	})
+	if err != nil {
+		return 0, false, c.failed(err)
+	}
+	return n, open, nil
+}
+
+// Answered takes note that the first n snapshots that the program asked for were taken.
+func (c *Consumer) Answered(n uint64) error {
+	if err := guard(func() { atomic.StoreUint64(&c.shards[0].consumer.asked, n) }); err != nil {
+		return c.failed(err)
+	}
+	return nil
+}
+
+// Remove deletes the ring's file. Its name must still lead to this file.
+func (c *Consumer) Remove() error {
+	var byName, open unix.Stat_t
+	if err := unix.Lstat(c.path, &byName); err != nil {
+		return fmt.Errorf("remove ring %q: %w", c.path, err)
+	}
+	if err := unix.Fstat(int(c.file.Fd()), &open); err != nil {
+		return fmt.Errorf("remove ring %q: %w", c.path, err)
+	}
+	if byName.Ino != open.Ino || byName.Dev != open.Dev {
+		return fmt.Errorf("remove ring %q: another file has taken its name: %w", c.path, ErrUntrusted)
+	}
+	if err := os.Remove(c.path); err != nil {
+		return fmt.Errorf("remove ring: %w", err)
+	}
+	return nil
+}
+
+// DirectoryLock says that this process drains a directory. It holds until it is closed or the process dies.
+type DirectoryLock struct{ file *os.File }
+
+// held keeps directory locks from the garbage collector, which would close their files.
+var held sync.Map
+
+// LockDirectory makes this process the one that drains a directory. It removes what is left there of programs that died
+// while they made a ring.
+func LockDirectory(dir string) (*DirectoryLock, error) {
+	if err := CheckDirectory(dir); err != nil {
+		return nil, err
+	}
+	f, err := OpenLocked(filepath.Join(dir, "drainer.lock"))
+	if errors.Is(err, ErrLocked) {
+		return nil, fmt.Errorf("lock ring directory %q: another process drains it: stop that one first: %w", dir, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock ring directory: %w", err)
+	}
+	l := &DirectoryLock{f}
+	held.Store(l, nil)
+	if err := removeParts(dir); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("lock ring directory: %w", err)
+	}
+	return l, nil
+}
+
+// Close lets another process drain the directory.
+func (l *DirectoryLock) Close() error {
+	held.Delete(l)
+	return l.file.Close()
+}

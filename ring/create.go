@@ -1,0 +1,287 @@
+package ring
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// ErrConfig is returned when a ring is asked for that cannot be.
+var ErrConfig = errors.New("bad ring configuration")
+
+// DefaultRecords is how many records a ring holds unless it is told: 1 MiB, which a drainer that looks every
+// millisecond keeps from filling at the highest rate there is.
+const DefaultRecords = 1 << 16
+
+// minShardRecords is what a core gets when the records of a ring are divided among many.
+const minShardRecords = 1 << 10
+
+// Config says what ring to make.
+type Config struct {
+	Name        channel.Name
+	Settings    channel.Settings
+	Policy      channel.Policy
+	Stamp       channel.Stamp
+	ManyWriters bool
+	Records     uint64 // in all; rounded up to a power of two for each shard; 0: DefaultRecords
+}
+
+// normalise fills in defaults and returns the records of a shard and the number of shards.
+func (c Config) normalise(cores int) (records uint64, shards int, err error) {
+	if _, err := channel.ParseName(c.Name.String()); err != nil {
+		return 0, 0, fmt.Errorf("make ring: %w", err)
+	}
+	if err := c.Settings.Validate(); err != nil {
+		return 0, 0, fmt.Errorf("make ring for %s: %w", c.Name, err)
+	}
+	if c.ManyWriters && c.Policy == channel.Overwrite {
+		return 0, 0, fmt.Errorf("make ring for %s: policy overwrite is for one writer: use block or drop: %w", c.Name, ErrConfig)
+	}
+	if c.ManyWriters && c.Stamp != channel.Ordered {
+		return 0, 0, fmt.Errorf("make ring for %s: stamp %s does not tell the core, which many writers need: use rdtscp: %w", c.Name, c.Stamp, ErrConfig)
+	}
+	if !c.Policy.Known() || !c.Stamp.Known() {
+		return 0, 0, fmt.Errorf("make ring for %s: %s or %s is unknown: %w", c.Name, c.Policy, c.Stamp, ErrConfig)
+	}
+	records = c.Records
+	if records == 0 {
+		records = DefaultRecords
+	}
+	if records > MaxRecords {
+		return 0, 0, fmt.Errorf("make ring for %s: %d records of %d bytes: use at most %d: %w", c.Name, records, RecordBytes, MaxRecords, ErrConfig)
+	}
+	shards = 1
+	if c.ManyWriters {
+		shards = 1 << bits.Len(uint(min(cores, MaxShards)-1))
+		records = max(records/uint64(shards), min(records, minShardRecords))
+	}
+	records = max(records, MinRecords)
+	return 1 << bits.Len64(records-1), shards, nil
+}
+
+// shardCores is how many cores get a shard. arm64 cannot read the core with the counter and has one shard.
+func shardCores() int {
+	if runtime.GOARCH != "amd64" {
+		return 1
+	}
+	// Possible cores, not those this process may use now: an affinity can change under a running program.
+	if text, err := os.ReadFile("/sys/devices/system/cpu/possible"); err == nil {
+		if n := highestCore(string(text)) + 1; n > 0 {
+			return n
+		}
+	}
+	return runtime.NumCPU()
+}
+
+// highestCore reads the last number of a list such as "0-3,8-11", or -1.
+func highestCore(list string) int {
+	list = strings.TrimSpace(list)
+	last := list[strings.LastIndexAny(list, "-,")+1:]
+	n := -1
+	if _, err := fmt.Sscanf(last, "%d", &n); err != nil {
+		return -1
+	}
+	return n
+}
+
+// Producer is the program's end of a ring. Package handlers writes through its shards.
+//
+// One goroutine may use a shard of a ring with one writer; any number those of a ring with many. Close may be called once,
+// by anyone, at any time: writers that are still at it write into memory that nobody reads.
+type Producer struct {
+	Path        string
+	Incarnation [16]byte
+	Shards      []Shard
+	NodeNumber  int // channel.MaxNode + 1: the directory has none
+
+	file    *os.File // holds the lock: the ring lives while it is open
+	mapping []byte
+	header  *header
+	closing sync.Once
+}
+
+// Create makes the ring file in a directory that MakeDirectory has passed, locks it and maps it. All its memory is
+// allocated and touched, so that a full file system is an error here and no fault later.
+func Create(dir string, c Config) (*Producer, error) { return create(dir, c, shardCores()) }
+
+func create(dir string, c Config, cores int) (*Producer, error) {
+	records, shards, err := c.normalise(cores)
+	if err != nil {
+		return nil, err
+	}
+	p := &Producer{NodeNumber: channel.MaxNode + 1}
+	if number, ok, err := NodeNumber(dir); err != nil {
+		return nil, fmt.Errorf("make ring for %s: %w", c.Name, err)
+	} else if ok {
+		p.NodeNumber = number
+	}
+	if _, err := rand.Read(p.Incarnation[:]); err != nil {
+		return nil, fmt.Errorf("make ring for %s: draw incarnation: %w", c.Name, err)
+	}
+	p.Path = filepath.Join(dir, fmt.Sprintf("%s.%s%s", c.Name.FileStem(), hex.EncodeToString(p.Incarnation[:]), ringSuffix))
+	part := p.Path + partSuffix
+	fd, err := unix.Open(part, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make ring for %s in %q: set %s to a place where this user may write: %w", c.Name, dir, DirectoryVariable, err)
+	}
+	p.file = os.NewFile(uintptr(fd), part)
+	if err := p.prepare(c, records, shards, part); err != nil {
+		os.Remove(part)
+		p.file.Close()
+		return nil, fmt.Errorf("make ring for %s in %q: %w", c.Name, dir, err)
+	}
+	return p, nil
+}
+
+func (p *Producer) prepare(c Config, records uint64, shards int, part string) error {
+	size := fileBytes(shards, records)
+	// The lock comes before the name: whoever finds the file under its name finds it locked or abandoned.
+	if err := lock(p.file); err != nil {
+		return err
+	}
+	if err := allocate(p.file, int64(size)); err != nil {
+		return fmt.Errorf("allocate %d bytes: %s: %w", size, roomAdvice(err), err)
+	}
+	mapping, err := unix.Mmap(int(p.file.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return fmt.Errorf("map %d bytes: %w", size, err)
+	}
+	p.mapping = mapping
+	// A child that is forked and does not exec must not write into its parent's ring.
+	if err := unix.Madvise(mapping, unix.MADV_DONTFORK); err != nil {
+		unix.Munmap(mapping)
+		return fmt.Errorf("keep the ring from children: %w", err)
+	}
+	for i := 0; i < size; i += pageBytes {
+		mapping[i] = 0 // a write fault now, where MAP_POPULATE has mapped the page for reading only
+	}
+
+	p.header = (*header)(unsafe.Pointer(&mapping[0]))
+	p.header.control.slot[0] = slot{kind: uint64(c.Settings.Kind), a: c.Settings.A, b: c.Settings.B}
+	p.header.control.word = uint64(NewWord(1, c.Settings.Kind, 0))
+	p.identify(c, records, shards)
+	p.Shards = make([]Shard, shards)
+	lost := lostDrainer(filepath.Dir(p.Path))
+	for i := range p.Shards {
+		page := (*shard)(unsafe.Pointer(&mapping[shardOffset(i)]))
+		first := recordsOffset(shards) + i*int(records)*RecordBytes
+		p.Shards[i].init(page, unsafe.Pointer(&mapping[first]), records, c, lost)
+	}
+	if err := os.Rename(part, p.Path); err != nil {
+		unix.Munmap(mapping)
+		return err
+	}
+	return nil
+}
+
+func (p *Producer) identify(c Config, records uint64, shards int) {
+	id := &p.header.identity
+	copy(id.magic[:], magic)
+	id.version = version
+	id.shards = uint32(shards)
+	id.records = records
+	id.fileBytes = uint64(len(p.mapping))
+	id.incarnation = p.Incarnation
+	id.boot = bootID()
+	now := Now()
+	id.openedCounter, id.openedUTCLo_ns, id.openedUTCHi_ns = now.Counter, now.Earliest.UnixNano(), now.Latest.UnixNano()
+	id.pid = uint32(os.Getpid())
+	id.nodeNumber = uint32(p.NodeNumber)
+	if c.ManyWriters {
+		id.manyWriters = 1
+	}
+	if c.Settings.Kind == channel.Link {
+		id.links = 1
+	}
+	id.policy = uint8(c.Policy)
+	id.stamp = uint8(c.Stamp)
+	id.nameBytes = uint8(copy(id.name[:], c.Name.String()))
+	id.checksum = id.sum()
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (id *identity) sum() uint32 {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(id)), unsafe.Offsetof(id.checksum))
+	return crc32.Checksum(b, castagnoli)
+}
+
+// bootID is the kernel's, or zero where it tells none: then a ring from before a reboot is not told apart.
+func bootID() (id [16]byte) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return id
+	}
+	b, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
+	if err == nil {
+		copy(id[:], b)
+	}
+	return id
+}
+
+// allocate gives the file its blocks, so that no later store finds the file system full.
+func allocate(f *os.File, size int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func roomAdvice(err error) string {
+	if err == unix.EOPNOTSUPP {
+		return "this file system allocates nothing ahead: set " + DirectoryVariable + " to a place in memory"
+	}
+	return "use a smaller ring or make room"
+}
+
+// Word is the switching word, for the hot path to compare with the one it has adopted.
+func (p *Producer) Word() *uint64 { return &p.header.control.word }
+
+// Settings returns the settings that the switching word points to now, unchecked, with the word.
+func (p *Producer) Settings() (channel.Settings, Word) { return p.header.control.load() }
+
+// Raise puts up a flag in the ring's first shard.
+func (p *Producer) Raise(flag uint64) { p.Shards[0].raise(flag) }
+
+// Snapshot asks the drainer to write down what the node's flight recorders hold.
+func (p *Producer) Snapshot() { p.Shards[0].ask() }
+
+// Close marks the ring as closed and gives up its lock; the drainer takes the rest. The address space stays reserved,
+// without memory behind it, because a goroutine may still be in a log call. A ring that nobody closes lives until the
+// process ends: its mapping holds the lock even where the garbage collector closes the file.
+func (p *Producer) Close() error {
+	var err error
+	p.closing.Do(func() {
+		p.Raise(FlagClosed)
+		err = detach(p.mapping)
+		if closeErr := p.file.Close(); err == nil {
+			err = closeErr
+		}
+		if err != nil {
+			err = fmt.Errorf("close ring %q: %w", p.Path, err)
+		}
+	})
+	return err
+}
+
+// detach puts fresh private memory in the mapping's place.
+func detach(mapping []byte) error {
+	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&mapping[0]), uintptr(len(mapping)),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	return err
+}

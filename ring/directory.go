@@ -1,0 +1,149 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// ErrDirectory is returned when a directory cannot be trusted with rings.
+var ErrDirectory = errors.New("unfit ring directory")
+
+// DirectoryVariable names the environment variable that says where a node's rings are.
+const DirectoryVariable = "CLOUDPROFILER_DIR"
+
+const (
+	ringSuffix = ".ring"
+	partSuffix = ".part" // a ring that is being made; it has no reader yet
+	nodeFile   = "node"  // holds the node's number, in decimal
+)
+
+// DefaultDirectory is $CLOUDPROFILER_DIR, else a directory of this user's in shared memory.
+func DefaultDirectory() string {
+	if dir := os.Getenv(DirectoryVariable); dir != "" {
+		return dir
+	}
+	return fmt.Sprintf("/dev/shm/cloudprofiler-%d", os.Geteuid())
+}
+
+// MakeDirectory makes the directory, private to this user, where it does not exist, and checks it where it does: it must be
+// this user's, no symbolic link, and closed to others for writing. Errors of the check wrap ErrDirectory.
+func MakeDirectory(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make ring directory %q: set %s to a place where this user may write: %w", dir, DirectoryVariable, err)
+	}
+	return CheckDirectory(dir)
+}
+
+// CheckDirectory is MakeDirectory for who must not make one. Its errors wrap ErrDirectory, or fs.ErrNotExist.
+func CheckDirectory(dir string) error {
+	var st unix.Stat_t
+	// Clean, because a slash at the end would follow a link.
+	if err := unix.Lstat(filepath.Clean(dir), &st); err != nil {
+		return fmt.Errorf("check ring directory %q: %w", dir, err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return fmt.Errorf("check ring directory %q: it is a symbolic link: name its target in %s: %w", dir, DirectoryVariable, ErrDirectory)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("check ring directory %q: it is not a directory: remove it or set %s: %w", dir, DirectoryVariable, ErrDirectory)
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("check ring directory %q: it belongs to user %d and this is user %d: set %s to a directory of your own: %w", dir, st.Uid, os.Geteuid(), DirectoryVariable, ErrDirectory)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("check ring directory %q: others may write to it (mode %#o): chmod 700 it: %w", dir, st.Mode&0o777, ErrDirectory)
+	}
+	return nil
+}
+
+// InSharedMemory reports whether dir is on a memory file system. Elsewhere rings work, but the kernel's write-back makes
+// a log call fault a page now and then.
+func InSharedMemory(dir string) (bool, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return false, fmt.Errorf("check file system of %q: %w", dir, err)
+	}
+	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
+}
+
+// Files lists the ring files of a directory, sorted by name. A directory that does not exist has none.
+func Files(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list rings: %w", err)
+	}
+	var files []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ringSuffix) {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	return files, nil
+}
+
+// partAge is how old a ring that is being made is for sure not any more: it takes milliseconds.
+const partAge = time.Minute
+
+// removeParts removes rings that nobody goes on making.
+func removeParts(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("look for unfinished rings: %w", err)
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), ringSuffix+partSuffix) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < partAge {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove an unfinished ring: %w", err)
+		}
+	}
+	return nil
+}
+
+// NodeNumber reads the node's number that the directory was given. ok is false where it was given none.
+func NodeNumber(dir string) (number int, ok bool, err error) {
+	path := filepath.Join(dir, nodeFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("read node number: %w", err)
+	}
+	number, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || number < 0 || number > channel.MaxNode {
+		return 0, false, fmt.Errorf("read node number from %q: %.20q is not a number from 0 to %d", path, text, channel.MaxNode)
+	}
+	return number, true, nil
+}
+
+// SetNodeNumber gives the directory its node's number.
+func SetNodeNumber(dir string, number int) error {
+	if number < 0 || number > channel.MaxNode {
+		return fmt.Errorf("set node number: %d is not from 0 to %d", number, channel.MaxNode)
+	}
+	path := filepath.Join(dir, nodeFile)
+	part := path + partSuffix
+	if err := os.WriteFile(part, []byte(strconv.Itoa(number)+"\n"), 0o600); err != nil {
+		return fmt.Errorf("set node number: %w", err)
+	}
+	if err := os.Rename(part, path); err != nil {
+		return fmt.Errorf("set node number: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,374 @@
+package ring
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// fill writes records until there is no room for another.
+func fill(p *Producer) {
+	for s := &p.Shards[0]; *s.Tail < s.Limit; {
+		put(s, 1, *s.Tail)
+	}
+}
+
+func TestBlockWaitsASecondInAll(t *testing.T) {
+	p := newRing(t, policy(channel.Block))
+	c := (&clock{step: 10 * time.Millisecond}).use(p)
+	s := &p.Shards[0]
+	fill(p)
+	if put(s, 2, 0) {
+		t.Fatal("a record went into a full ring")
+	}
+	if c.now != time.Second {
+		t.Errorf("waited for %v, want 1s", c.now)
+	}
+	for i := range uint64(100) {
+		if put(s, 3+i, 0) {
+			t.Fatal("a record went into a full ring")
+		}
+	}
+	if c.now != time.Second {
+		t.Errorf("waited for another %v after the drainer was given up", c.now-time.Second)
+	}
+	// It moves again: there is room, and then another second is waited.
+	setHead(p, 0, 3)
+	for i := range 3 {
+		if !put(s, 4, 0) {
+			t.Fatalf("record %d has no room", i)
+		}
+	}
+	if put(s, 5, 0) || c.now != 2*time.Second {
+		t.Errorf("waited for %v in all, want 2s", c.now)
+	}
+	state, err := look(t, p.Path).State(0)
+	if err != nil || state.Dropped != 102 || state.Tail != MinRecords+3 {
+		t.Errorf("state %+v, %v", state, err)
+	}
+}
+
+func TestMovementStartsTheWaitAgain(t *testing.T) {
+	p := newRing(t, policy(channel.Block), linking)
+	s := &p.Shards[0]
+	fill := func() {
+		for *s.Tail+2 <= s.Limit {
+			put(s, 1, 8, 9)
+		}
+	}
+	fill()
+	c := (&clock{step: 100 * time.Millisecond}).use(p)
+	// One place is not enough for a pair; the next comes 900 ms later.
+	c.during = func(pause int) {
+		switch pause {
+		case 9:
+			setHead(p, 0, 1)
+		case 18:
+			setHead(p, 0, 2)
+		}
+	}
+	if !put(s, 2, 8, 9) || c.now != 1800*time.Millisecond {
+		t.Errorf("gave up after %v", c.now)
+	}
+	if state, err := look(t, p.Path).State(0); err != nil || state.Dropped != 0 {
+		t.Errorf("state %+v, %v", state, err)
+	}
+}
+
+// A drainer that pretends to move holds nobody for longer than one that does not.
+func TestNoMovementIsNotMovement(t *testing.T) {
+	for name, head := range map[string]func(p *Producer, pause int) uint64{
+		"to and fro":            func(_ *Producer, pause int) uint64 { return uint64(pause % 2) },
+		"back":                  func(_ *Producer, pause int) uint64 { return uint64(1000 - pause) },
+		"past the tail":         func(p *Producer, pause int) uint64 { return *p.Shards[0].Tail + uint64(pause) },
+		"far past the tail":     func(_ *Producer, pause int) uint64 { return 1<<64 - 1 - uint64(pause) },
+		"at the tail's top bit": func(p *Producer, pause int) uint64 { return 1<<63 + uint64(pause) },
+	} {
+		p := newRing(t, policy(channel.Block), linking)
+		s := &p.Shards[0]
+		put(s, 1, 8, 9)
+		setHead(p, 0, 1) // so that "to and fro" has been at its furthest
+		s.refresh(1)
+		setHead(p, 0, 0)
+		for *s.Tail+2 <= s.Limit {
+			put(s, 1, 8, 9)
+		}
+		c := (&clock{step: 10 * time.Millisecond, during: nil}).use(p)
+		c.during = func(pause int) {
+			if pause > 1000 {
+				t.Fatalf("%s: the wait does not end", name)
+			}
+			setHead(p, 0, head(p, pause))
+		}
+		if put(s, 2, 8, 9) {
+			t.Errorf("%s: there was room", name)
+		}
+		if c.now > time.Second {
+			t.Errorf("%s: waited for %v", name, c.now)
+		}
+	}
+}
+
+// With a dead drainer a program waits one second, not one second in each shard and ring.
+func TestAllRingsOfADirectoryWaitOnce(t *testing.T) {
+	dir := t.TempDir()
+	c := &clock{step: 10 * time.Millisecond}
+	var rings []*Producer
+	for range 3 {
+		p := newRingIn(t, dir, 2, policy(channel.Block), manyWriters)
+		c.use(p)
+		rings = append(rings, p)
+	}
+	elsewhere := newRing(t, policy(channel.Block))
+	c.use(elsewhere)
+	for _, p := range rings {
+		for i := range p.Shards {
+			for range MinRecords + 5 {
+				putMany(&p.Shards[i], 1, 1)
+			}
+		}
+	}
+	if c.now != time.Second {
+		t.Errorf("waited for %v in all", c.now)
+	}
+	fill(elsewhere)
+	put(&elsewhere.Shards[0], 1, 1)
+	if c.now != 2*time.Second {
+		t.Errorf("the wait in another directory took %v", c.now-time.Second)
+	}
+	// The drainer comes back and frees one shard: all wait for it again, until it is gone for another second.
+	setHead(rings[1], 1, 1)
+	if !putMany(&rings[1].Shards[1], 1, 1) || putMany(&rings[0].Shards[0], 1, 1) {
+		t.Error("room where the head is still, or none where it moved")
+	}
+	if c.now != 2*time.Second {
+		t.Errorf("a shard that was given up itself waits again, %v, though its head did not move", c.now-2*time.Second)
+	}
+	if putMany(&rings[2].Shards[0], 1, 1) || c.now > 3*time.Second {
+		t.Errorf("waited for %v", c.now)
+	}
+}
+
+// Other writers and the drainer move on between a writer's two looks: that is no full ring.
+func TestAHeadPastAnOldTailIsRoom(t *testing.T) {
+	p := newShards(t, 1, MinRecords)
+	s := &p.Shards[0]
+	for i := range uint64(MinRecords) {
+		putMany(s, i, i)
+	}
+	setHead(p, 0, MinRecords)
+	if room, moved := s.refresh(1); !room || !moved {
+		t.Errorf("room %v, moved %v", room, moved)
+	}
+	if room, moved := s.refresh(1); !room || moved {
+		t.Errorf("again: room %v, moved %v", room, moved)
+	}
+}
+
+func TestCloseFreesAWaitingWriter(t *testing.T) {
+	p := newRing(t, policy(channel.Block))
+	fill(p)
+	c := (&clock{step: time.Millisecond}).use(p)
+	c.during = func(pause int) {
+		if pause == 5 {
+			p.Close()
+		}
+	}
+	put(&p.Shards[0], 1, 1) // into memory that nobody reads
+	if c.pauses != 5 {
+		t.Errorf("%d pauses", c.pauses)
+	}
+}
+
+// drop is one event that was dropped, as the model of the next test remembers it.
+type drop struct{ at, counter uint64 }
+
+// Every dropped event is counted once, in a range at its place in the sequence, whatever the drainer takes when.
+func TestDropsAreCountedWhereTheyWere(t *testing.T) {
+	rng := seed.Random(t)
+	for range 50 {
+		p := newRing(t)
+		dropsModel(t, rng, p)
+		p.Close()
+	}
+}
+
+func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
+	t.Helper()
+	s, c := &p.Shards[0], drain(t, p.Path)
+	defer c.Close()
+	var dropped []drop    // all, in order
+	var counted uint64    // in ranges that were released
+	var overflow = false  // the table has been full since the last release: ranges may reach too far
+	var released uint64   // ranges
+	var head, next uint64 // next counter
+
+	check := func() {
+		t.Helper()
+		ranges, before, err := c.Drops(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before != released {
+			t.Fatalf("%d ranges before, want %d", before, released)
+		}
+		sum := counted
+		for _, r := range ranges {
+			for k := range r.Count {
+				d := dropped[sum+k]
+				if d.counter < r.FirstCounter || d.counter > r.LastCounter || d.at < r.At || d.at != r.At && !overflow {
+					t.Fatalf("event %+v was dropped, its range says %+v", d, r)
+				}
+			}
+			sum += r.Count
+		}
+		if state, err := c.State(0); err != nil || sum != uint64(len(dropped)) || state.Dropped != sum {
+			t.Fatalf("%d events dropped, ranges have %d, the ring counts %d (%v)", len(dropped), sum, state.Dropped, err)
+		}
+	}
+	for range rng.IntN(400) {
+		switch what := rng.IntN(10); {
+		case what < 6: // one event
+			next += rng.Uint64N(5)
+			if tail := *s.Tail; !put(s, next, 1) {
+				dropped = append(dropped, drop{tail, next})
+				overflow = overflow || s.page.producer.drops-released == dropsSize
+			}
+		case what < 9: // the drainer frees places
+			head += rng.Uint64N(*s.Tail - head + 1)
+			if err := c.Release(0, head, released, 0); err != nil {
+				t.Fatal(err)
+			}
+		default: // the drainer takes some of the ranges; rarely, so that the table also fills up
+			check()
+			if rng.IntN(8) > 0 {
+				continue
+			}
+			ranges, _, err := c.Drops(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The last may still grow: it is left, as a drainer would.
+			for _, r := range ranges[:max(len(ranges), 1)-1] {
+				counted += r.Count
+				released++
+			}
+			if err := c.Release(0, head, released, 0); err != nil {
+				t.Fatal(err)
+			}
+			overflow = overflow && s.page.producer.drops != released
+		}
+	}
+	check()
+}
+
+func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
+	p := newRing(t)
+	s, c := &p.Shards[0], drain(t, p.Path)
+	fill(p)
+	for i := range uint64(dropsSize + 10) { // each at another place
+		if put(s, 100+i, 1) {
+			t.Fatal("room in a full ring")
+		}
+		if err := c.Release(0, i+1, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		if !put(s, 100+i, 1) {
+			t.Fatal("no room though the head moved")
+		}
+	}
+	ranges, before, err := c.Drops(0)
+	if err != nil || before != 0 || len(ranges) != dropsSize {
+		t.Fatalf("%d ranges, %d before, %v", len(ranges), before, err)
+	}
+	last := ranges[dropsSize-1]
+	want := DropRange{At: MinRecords + dropsSize - 1, Count: 11, FirstCounter: 100 + dropsSize - 1, LastCounter: 100 + dropsSize + 9}
+	if last != want {
+		t.Errorf("last range %+v, want %+v", last, want)
+	}
+	if err := c.Release(0, *s.Tail, dropsSize, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range MinRecords {
+		put(s, 999, 1)
+	}
+	put(s, 1000, 1)
+	ranges, before, err = c.Drops(0)
+	if err != nil || before != dropsSize || len(ranges) != 1 || ranges[0].Count != 1 || ranges[0].FirstCounter != 1000 {
+		t.Errorf("after the release: %+v, %d before, %v", ranges, before, err)
+	}
+}
+
+// A range that is begun while the ranges are read does not lend its events to the one before it.
+func TestDropsUnderAWriter(t *testing.T) {
+	p := newRing(t)
+	s, c := &p.Shards[0], drain(t, p.Path)
+	const places = 3000
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for at := range uint64(places) {
+			// Straight to what Room does last, at a new place each time: 1 + at%3 events each.
+			for range 1 + at%3 {
+				for s.page.producer.drops-atomic.LoadUint64(&s.page.consumer.drops) >= dropsSize-1 {
+					pause(0)
+				}
+				s.drop(at)
+			}
+			atomic.StoreUint64(s.Tail, at+1)
+		}
+	}()
+	at := uint64(0)
+	for at < places-1 {
+		ranges, before, err := c.Drops(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range ranges {
+			last := i == len(ranges)-1
+			if r.At != at+uint64(i) || r.Count > 1+r.At%3 || !last && r.Count != 1+r.At%3 {
+				t.Fatalf("range %+v (last %v), want %d at %d", r, last, 1+r.At%3, at+uint64(i))
+			}
+		}
+		if n := len(ranges); n > 1 {
+			at += uint64(n) - 1
+			atomic.StoreUint64(&s.page.consumer.drops, before+uint64(n)-1)
+		}
+		atomic.StoreUint64(&s.page.consumer.head, atomic.LoadUint64(s.Tail))
+		c.heads[0] = atomic.LoadUint64(&s.page.consumer.head)
+	}
+	<-done
+}
+
+// Of many writers the one that was stamped first may come to the table last.
+func TestDropsOfManyWritersAreIntervals(t *testing.T) {
+	p := newShards(t, 1, MinRecords)
+	s := &p.Shards[0]
+	for i := range uint64(MinRecords) {
+		putMany(s, i, i)
+	}
+	for _, counter := range []uint64{50, 40, 60, 45} {
+		putMany(s, counter, 1)
+	}
+	ranges, _, err := look(t, p.Path).Drops(0)
+	if err != nil || len(ranges) != 1 || ranges[0] != (DropRange{At: MinRecords, Count: 4, FirstCounter: 40, LastCounter: 60}) {
+		t.Errorf("%+v, %v", ranges, err)
+	}
+}
+
+func TestOverwriteNeverWaitsNorDrops(t *testing.T) {
+	p := newRing(t, policy(channel.Overwrite))
+	c := (&clock{step: time.Millisecond}).use(p)
+	for i := range uint64(10 * MinRecords) {
+		if !put(&p.Shards[0], i, i) {
+			t.Fatal("dropped")
+		}
+	}
+	if state, err := look(t, p.Path).State(0); err != nil || state.Dropped != 0 || c.pauses != 0 {
+		t.Errorf("%+v, %d pauses, %v", state, c.pauses, err)
+	}
+}

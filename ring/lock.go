@@ -1,0 +1,56 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Liveness is an open-file-description lock on the whole ring file. The kernel releases it with the last
+// descriptor, however the owner dies; it tells processes apart that have the same id in different containers; and unlike
+// a POSIX lock it is not lost when another part of the owner opens and closes the same file.
+
+// ErrLocked is returned when another open of the file holds its lock.
+var ErrLocked = errors.New("locked by another")
+
+func lock(f *os.File) error {
+	whole := unix.Flock_t{Type: unix.F_WRLCK}
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &whole)
+	runtime.KeepAlive(f)
+	if err == unix.EAGAIN || err == unix.EACCES {
+		err = ErrLocked
+	}
+	if err != nil {
+		return fmt.Errorf("lock %q: %w", f.Name(), err)
+	}
+	return nil
+}
+
+// OpenLocked opens a file of this user's, makes it where there is none, and locks it until it is closed or the process ends.
+// The error wraps ErrLocked where another open has the lock.
+func OpenLocked(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open %q: %w", path, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	if err := lock(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// locked reports whether somebody else holds a lock on the file.
+func locked(f *os.File) (bool, error) {
+	whole := unix.Flock_t{Type: unix.F_WRLCK}
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &whole)
+	runtime.KeepAlive(f)
+	if err != nil {
+		return false, err
+	}
+	return whole.Type != unix.F_UNLCK, nil
+}

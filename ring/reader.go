@@ -1,0 +1,565 @@
+package ring
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+var (
+	// ErrUntrusted is returned when a file is not to be opened as a ring at all: not a plain file of this user's.
+	ErrUntrusted = errors.New("untrusted ring file")
+	// ErrVersion is returned for a ring of a layout that this version does not know.
+	ErrVersion = errors.New("unknown ring version")
+	// ErrDamaged is returned when a ring's contents contradict themselves. Such a ring is to be set aside.
+	ErrDamaged = errors.New("damaged ring")
+)
+
+// Header is what a ring says about itself, checked.
+type Header struct {
+	Name        channel.Name
+	Incarnation [16]byte
+	Boot        [16]byte // zero: unknown
+	Shards      int
+	Records     uint64 // of one shard
+	ManyWriters bool
+	Links       bool // opened with handler link: its records are pairs
+	Policy      channel.Policy
+	Stamp       channel.Stamp
+
+	OpenedCounter  uint64    // the counter at the open …
+	OpenedEarliest time.Time // … was read between these two instants of UTC, by this node's clock
+	OpenedLatest   time.Time
+
+	ProcessID  int // for display
+	NodeNumber int // channel.MaxNode + 1: none
+}
+
+// IncarnationText is the incarnation as it stands in file names.
+func (h Header) IncarnationText() string { return hex.EncodeToString(h.Incarnation[:]) }
+
+// FileBytes is how long the ring's file is, which is what it takes of shared memory.
+func (h Header) FileBytes() int64 { return int64(fileBytes(h.Shards, h.Records)) }
+
+// Reader is the consumer's end of a ring, for looking on. It trusts nothing: what it returns is checked or a copy. It must not
+// be used by more than one goroutine at a time.
+type Reader struct {
+	path    string
+	header  Header
+	file    *os.File
+	mapping []byte
+	page    *header
+	shards  []*shard
+	last    []State  // as last seen: tails and drops may not go back
+	heads   []uint64 // of a Consumer, who alone moves them: where it left them, or unknownHead. Else nil
+}
+
+// unknownHead is no head: State refuses it.
+const unknownHead = 1<<64 - 1
+
+// Open maps a ring for reading. Errors wrap ErrUntrusted, ErrVersion, ErrDamaged or what the system says.
+func Open(path string) (*Reader, error) { return open(path, false) }
+
+func open(path string, write bool) (*Reader, error) {
+	flags, protection := unix.O_RDONLY, unix.PROT_READ
+	if write {
+		flags, protection = unix.O_RDWR, unix.PROT_READ|unix.PROT_WRITE
+	}
+	// Without O_NONBLOCK the open of a FIFO that somebody put here would wait forever.
+	fd, err := unix.Open(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	switch err {
+	case nil:
+	case unix.ELOOP:
+		return nil, fmt.Errorf("open ring %q: it is a symbolic link: %w", path, ErrUntrusted)
+	case unix.EISDIR, unix.ENXIO:
+		return nil, fmt.Errorf("open ring %q: not a regular file: %w: %w", path, err, ErrUntrusted)
+	default:
+		return nil, fmt.Errorf("open ring %q: %w", path, err)
+	}
+	r := &Reader{path: path, file: os.NewFile(uintptr(fd), path)}
+	if err := r.load(fd, protection); err != nil {
+		r.file.Close()
+		return nil, fmt.Errorf("open ring %q: %w", path, err)
+	}
+	return r, nil
+}
+
+func (r *Reader) load(fd, protection int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return fmt.Errorf("not a regular file (mode %#o): %w", st.Mode, ErrUntrusted)
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to user %d, and this is user %d: %w", st.Uid, os.Geteuid(), ErrUntrusted)
+	case st.Nlink != 1:
+		return fmt.Errorf("it has %d names, and a ring has one: %w", st.Nlink, ErrUntrusted)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("others may write to it (mode %#o): %w", st.Mode&0o777, ErrUntrusted)
+	}
+	var id identity
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&id)), unsafe.Sizeof(id))
+	if n, err := r.file.ReadAt(b, 0); n < len(b) {
+		if err == io.EOF {
+			return fmt.Errorf("%d bytes are no ring: %w", n, ErrDamaged)
+		}
+		return err
+	}
+	var err error
+	if r.header, err = id.check(st.Size); err != nil {
+		return err
+	}
+	if r.mapping, err = unix.Mmap(fd, 0, int(st.Size), protection, unix.MAP_SHARED); err != nil {
+		return fmt.Errorf("map %d bytes: %w", st.Size, err)
+	}
+	r.page = (*header)(unsafe.Pointer(&r.mapping[0]))
+	for i := range r.header.Shards {
+		r.shards = append(r.shards, (*shard)(unsafe.Pointer(&r.mapping[shardOffset(i)])))
+	}
+	r.last = make([]State, r.header.Shards)
+	return nil
+}
+
+// check makes a Header of an identity that anyone may have written.
+func (id *identity) check(size int64) (Header, error) {
+	var h Header
+	if string(id.magic[:]) != magic {
+		return h, fmt.Errorf("it starts with %q, a ring with %q: %w", id.magic[:], magic, ErrDamaged)
+	}
+	if id.version != version {
+		return h, fmt.Errorf("layout version %d, this program knows %d: %w", id.version, version, ErrVersion)
+	}
+	if sum := id.sum(); sum != id.checksum {
+		return h, fmt.Errorf("identity's checksum is %#x and should be %#x: %w", id.checksum, sum, ErrDamaged)
+	}
+	switch {
+	case id.shards < 1 || id.shards > MaxShards || id.shards&(id.shards-1) != 0:
+		return h, fmt.Errorf("%d shards: %w", id.shards, ErrDamaged)
+	case id.records < MinRecords || id.records > MaxRecords || id.records&(id.records-1) != 0:
+		return h, fmt.Errorf("%d records a shard: %w", id.records, ErrDamaged)
+	case uint64(id.shards)*id.records > MaxRecords:
+		return h, fmt.Errorf("%d shards of %d records: %w", id.shards, id.records, ErrDamaged)
+	case id.manyWriters > 1 || id.manyWriters == 0 && id.shards != 1:
+		return h, fmt.Errorf("many-writers mark %d with %d shards: %w", id.manyWriters, id.shards, ErrDamaged)
+	case id.fileBytes != uint64(fileBytes(int(id.shards), id.records)) || int64(id.fileBytes) != size:
+		return h, fmt.Errorf("%d bytes, the header says %d and its numbers make %d: %w", size, id.fileBytes, fileBytes(int(id.shards), id.records), ErrDamaged)
+	case id.links > 1:
+		return h, fmt.Errorf("links mark %d: %w", id.links, ErrDamaged)
+	case !channel.Policy(id.policy).Known() || !channel.Stamp(id.stamp).Known():
+		return h, fmt.Errorf("%s and %s: %w", channel.Policy(id.policy), channel.Stamp(id.stamp), ErrDamaged)
+	case id.manyWriters == 1 && (channel.Policy(id.policy) == channel.Overwrite || channel.Stamp(id.stamp) != channel.Ordered):
+		return h, fmt.Errorf("many writers with %s and %s: %w", channel.Policy(id.policy), channel.Stamp(id.stamp), ErrDamaged)
+	case int(id.nameBytes) > len(id.name):
+		return h, fmt.Errorf("a name of %d bytes: %w", id.nameBytes, ErrDamaged)
+	case id.openedUTCLo_ns > id.openedUTCHi_ns:
+		return h, fmt.Errorf("opened between %d and %d ns: %w", id.openedUTCLo_ns, id.openedUTCHi_ns, ErrDamaged)
+	case id.nodeNumber > channel.MaxNode+1:
+		return h, fmt.Errorf("node number %d: %w", id.nodeNumber, ErrDamaged)
+	}
+	name, err := channel.ParseName(string(id.name[:id.nameBytes]))
+	if err != nil {
+		return h, fmt.Errorf("%w: %w", err, ErrDamaged)
+	}
+	if !bytes.Equal(id.name[id.nameBytes:], make([]byte, len(id.name)-int(id.nameBytes))) {
+		return h, fmt.Errorf("bytes behind the name %q: %w", name, ErrDamaged)
+	}
+	return Header{
+		Name: name, Incarnation: id.incarnation, Boot: id.boot,
+		Shards: int(id.shards), Records: id.records, ManyWriters: id.manyWriters == 1, Links: id.links == 1,
+		Policy: channel.Policy(id.policy), Stamp: channel.Stamp(id.stamp),
+		OpenedCounter:  id.openedCounter,
+		OpenedEarliest: time.Unix(0, id.openedUTCLo_ns).UTC(), OpenedLatest: time.Unix(0, id.openedUTCHi_ns).UTC(),
+		ProcessID: int(id.pid), NodeNumber: int(id.nodeNumber),
+	}, nil
+}
+
+// Path is the file's.
+func (r *Reader) Path() string { return r.path }
+
+// Header is what the ring says about itself.
+func (r *Reader) Header() Header { return r.header }
+
+// Alive reports whether the program that made the ring still has it open. Once it has not, nothing in the ring
+// changes any more: read State again after a false.
+func (r *Reader) Alive() (bool, error) {
+	alive, err := locked(r.file)
+	if err != nil {
+		return false, fmt.Errorf("ask for the owner of ring %q: %w", r.path, err)
+	}
+	return alive, nil
+}
+
+// State is where one shard is.
+type State struct {
+	Tail    uint64 // sequence of the next record
+	Head    uint64 // records below it are safe in the log
+	Dropped uint64
+	Flags   uint64
+}
+
+// oldest is the sequence of the oldest record that a shard still holds for sure. What is below the head, the program may
+// be writing over.
+func (r *Reader) oldest(s State) uint64 {
+	if r.header.Policy != channel.Overwrite {
+		return s.Head
+	}
+	// As it may be with what it writes at this moment: one record, or a pair.
+	held := r.header.Records - 1
+	if r.header.Links {
+		held = r.header.Records - 2
+	}
+	if s.Tail <= held {
+		return 0
+	}
+	return s.Tail - held
+}
+
+// State reads where a shard is, and checks it. For a Consumer, a head that another has moved is damage. Errors wrap
+// ErrDamaged or ErrShrunk.
+func (r *Reader) State(i int) (State, error) {
+	var s State
+	page := r.shards[i]
+	still := false
+	err := guard(func() {
+		for range patience {
+			// The head first: the tail is then at or past it. If the head moved meanwhile, the two may be
+			// further apart than the ring is long.
+			s.Head = atomic.LoadUint64(&page.consumer.head)
+			s.Tail = atomic.LoadUint64(&page.producer.tail)
+			if still = atomic.LoadUint64(&page.consumer.head) == s.Head; still {
+				break
+			}
+		}
+		s.Dropped = atomic.LoadUint64(&page.producer.dropped)
+		s.Flags = atomic.LoadUint64(&page.producer.flags)
+	})
+	switch {
+	case err != nil:
+		return State{}, r.failed(err)
+	case !still:
+		return State{}, r.damaged("shard %d: the head does not stand still", i)
+	case s.Tail >= lapBit:
+		return State{}, r.damaged("shard %d: tail %d", i, s.Tail)
+	case s.Head > s.Tail:
+		return State{}, r.damaged("shard %d: head %d is past tail %d", i, s.Head, s.Tail)
+	case r.header.Policy != channel.Overwrite && s.Tail-s.Head > r.header.Records:
+		return State{}, r.damaged("shard %d: %d records between head %d and tail %d, room for %d", i, s.Tail-s.Head, s.Head, s.Tail, r.header.Records)
+	case s.Tail < r.last[i].Tail:
+		return State{}, r.damaged("shard %d: tail went back from %d to %d", i, r.last[i].Tail, s.Tail)
+	case s.Dropped < r.last[i].Dropped:
+		return State{}, r.damaged("shard %d: dropped events went back from %d to %d", i, r.last[i].Dropped, s.Dropped)
+	case r.heads != nil && r.heads[i] != unknownHead && s.Head != r.heads[i]:
+		return State{}, r.damaged("shard %d: head went from %d to %d by itself", i, r.heads[i], s.Head)
+	}
+	r.last[i] = s
+	if r.heads != nil {
+		r.heads[i] = s.Head
+	}
+	return s, nil
+}
+
+func (r *Reader) failed(err error) error { return fmt.Errorf("read ring %q: %w", r.path, err) }
+
+func (r *Reader) damaged(format string, args ...any) error {
+	return fmt.Errorf("read ring %q: %s: %w", r.path, fmt.Sprintf(format, args...), ErrDamaged)
+}
+
+// Copy copies finished records of a shard into a buffer, from sequence from on. It returns the sequence of the first that it
+// copied, which is past from where the ring no longer holds what was asked for (it was overwritten, or released), and their
+// number. unfinished says that the record after them is reserved but not written: by a writer that is at it, or, if
+// the owner is dead, by one that never will (a hole; go on behind it).
+func (r *Reader) Copy(i int, from uint64, into []Record) (first uint64, n int, unfinished bool, err error) {
+	s, err := r.State(i)
+	if err != nil {
+		return from, 0, false, err
+	}
+	first = max(from, r.oldest(s))
+	if first >= s.Tail {
+		return first, 0, false, nil
+	}
+	into = into[:min(uint64(len(into)), s.Tail-first)]
+	if err := guard(func() { n = r.copyOut(i, first, into) }); err != nil {
+		return from, 0, false, r.failed(err)
+	}
+	unfinished = n < len(into)
+	// What may have been written over while it was copied is not a record.
+	if s, err = r.State(i); err != nil {
+		return from, 0, false, err
+	}
+	if oldest := r.oldest(s); oldest > first {
+		unfinished = unfinished && oldest <= first+uint64(n)
+		lost := int(min(uint64(n), oldest-first))
+		copy(into, into[lost:n])
+		first, n = oldest, n-lost
+	}
+	return first, n, unfinished, nil
+}
+
+// records is the memory of a shard's records.
+func (r *Reader) records(i int) []Record {
+	first := recordsOffset(r.header.Shards) + i*int(r.header.Records)*RecordBytes
+	return unsafe.Slice((*Record)(unsafe.Pointer(&r.mapping[first])), r.header.Records)
+}
+
+// copyOut copies records and returns how many: with many writers, up to the first that is not finished. The counter word
+// is stored last and carries the lap's mark. Words are loaded one by one, because nothing orders a plain copy before the
+// later look at the head or the tail that says whether it may be trusted.
+func (r *Reader) copyOut(i int, first uint64, into []Record) int {
+	records, n := r.records(i), r.header.Records
+	for k := range into {
+		seq := first + uint64(k)
+		from := &records[seq&(n-1)]
+		counter := atomic.LoadUint64(&from.Counter)
+		if r.header.ManyWriters && counter&lapBit != lapMark(seq, n) {
+			return k
+		}
+		into[k] = Record{Counter: counter & counterMask, ID: atomic.LoadUint64(&from.ID)}
+	}
+	return len(into)
+}
+
+// DropRange is a run of events that were dropped at one place in the sequence.
+type DropRange struct {
+	At           uint64 // they would have come before this sequence
+	Count        uint64
+	FirstCounter uint64 // counter at the first of them
+	LastCounter  uint64 // counter at the last of them
+}
+
+// Drops returns the ranges of dropped events that are not yet in the log, and how many ranges there were before.
+// The last one may still grow.
+func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
+	page := r.shards[i]
+	var total, begun, taken, tail uint64
+	var table [dropsSize]dropRange
+	still := false
+	err = guard(func() {
+		for range patience {
+			// A range is begun before its first event is counted, and total is read last: no count can be negative.
+			// If another range was begun meanwhile, total may count its events.
+			taken = atomic.LoadUint64(&page.consumer.drops)
+			begun = atomic.LoadUint64(&page.producer.drops)
+			for k := range table {
+				table[k] = page.drops[k].load()
+			}
+			total = atomic.LoadUint64(&page.producer.dropped)
+			tail = atomic.LoadUint64(&page.producer.tail)
+			if still = begun == atomic.LoadUint64(&page.producer.drops) && taken == atomic.LoadUint64(&page.consumer.drops); still {
+				break
+			}
+		}
+	})
+	if err != nil {
+		return nil, 0, r.failed(err)
+	}
+	if !still {
+		return nil, 0, r.damaged("shard %d: the table of drops does not stand still", i)
+	}
+	if taken > begun || begun-taken > dropsSize {
+		return nil, 0, r.damaged("shard %d: %d ranges of drops, %d of them taken", i, begun, taken)
+	}
+	place := uint64(0)
+	for k := taken; k < begun; k++ {
+		d := table[k%dropsSize]
+		end := total
+		if k+1 < begun {
+			end = table[(k+1)%dropsSize].before
+		}
+		switch {
+		case end < d.before:
+			return nil, 0, r.damaged("shard %d: range %d of drops ends at %d and begins at %d", i, k, end, d.before)
+		case d.at < place || d.at > tail:
+			return nil, 0, r.damaged("shard %d: range %d of drops at sequence %d, after one at %d, tail %d", i, k, d.at, place, tail)
+		case d.first > d.last:
+			return nil, 0, r.damaged("shard %d: range %d of drops from counter %d to %d", i, k, d.first, d.last)
+		}
+		place = d.at
+		ranges = append(ranges, DropRange{At: d.at, Count: end - d.before, FirstCounter: d.first, LastCounter: d.last})
+	}
+	return ranges, taken, nil
+}
+
+func (d *dropRange) load() dropRange {
+	return dropRange{at: atomic.LoadUint64(&d.at), before: atomic.LoadUint64(&d.before), first: atomic.LoadUint64(&d.first), last: atomic.LoadUint64(&d.last)}
+}
+
+// JournalEntry says from which record on settings hold.
+type JournalEntry struct {
+	Word     Word
+	Settings channel.Settings // what the program made of the word
+	From     uint64           // first sequence under them; with many writers a few calls that were in flight may follow it
+	Counter  uint64           // counter at the change
+	Dropped  uint64           // events dropped before the change
+	Skipped  uint64           // changes just before this one of which the journal has no entry
+}
+
+// Journal returns the entries that are not yet in the log, and how many there were before. The newest is left out while it
+// is written, and for good where the owner died over it.
+func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err error) {
+	page := r.shards[i]
+	var written, taken, tail uint64
+	var table [journalSize]journalEntry
+	still := false
+	err = guard(func() {
+		for range patience {
+			taken = atomic.LoadUint64(&page.consumer.journal)
+			written = atomic.LoadUint64(&page.producer.journal)
+			whole := true
+			for k := range table {
+				var ok bool
+				table[k], ok = page.journal[k].load()
+				whole = whole && ok
+			}
+			tail = atomic.LoadUint64(&page.producer.tail)
+			// What the drainer has taken meanwhile may be another entry by now.
+			if still = whole && taken == atomic.LoadUint64(&page.consumer.journal); still {
+				break
+			}
+		}
+	})
+	if err != nil {
+		return nil, 0, r.failed(err)
+	}
+	if !still {
+		return nil, 0, r.damaged("shard %d: the journal does not stand still", i)
+	}
+	if taken > written || written-taken > journalSize {
+		return nil, 0, r.damaged("shard %d: %d journal entries, %d of them taken", i, written, taken)
+	}
+	place := uint64(0)
+	for k := taken; k < written; k++ {
+		e := table[k%journalSize]
+		if e.word == 0 && k == written-1 {
+			break
+		}
+		settings := channel.Settings{Kind: channel.Kind(e.kind), A: e.a, B: e.b}
+		switch err := settings.Validate(); {
+		case e.word == 0:
+			return nil, 0, r.damaged("shard %d: journal entry %d has no word", i, k)
+		case e.kind > 0xFF:
+			return nil, 0, r.damaged("shard %d: journal entry %d with kind %d", i, k, e.kind)
+		case err != nil:
+			return nil, 0, r.damaged("shard %d: journal entry %d: %v", i, k, err)
+		case e.from < place || e.from > tail:
+			return nil, 0, r.damaged("shard %d: journal entry %d from sequence %d, after one from %d, tail %d", i, k, e.from, place, tail)
+		}
+		place = e.from
+		entries = append(entries, JournalEntry{Word: Word(e.word), Settings: settings, From: e.from, Counter: e.counter, Dropped: e.dropped, Skipped: e.skipped})
+	}
+	return entries, taken, nil
+}
+
+// load returns false where the entry was written meanwhile.
+func (e *journalEntry) load() (journalEntry, bool) {
+	word := atomic.LoadUint64(&e.word)
+	got := journalEntry{word: word, kind: atomic.LoadUint64(&e.kind), a: atomic.LoadUint64(&e.a), b: atomic.LoadUint64(&e.b),
+		from: atomic.LoadUint64(&e.from), counter: atomic.LoadUint64(&e.counter), dropped: atomic.LoadUint64(&e.dropped), skipped: atomic.LoadUint64(&e.skipped)}
+	return got, atomic.LoadUint64(&e.word) == word
+}
+
+// Counted is how many events the counting handler has counted since the open.
+func (r *Reader) Counted() (uint64, error) {
+	var n uint64
+	if err := guard(func() { n = atomic.LoadUint64(&r.shards[0].cells.counter) }); err != nil {
+		return 0, r.failed(err)
+	}
+	return n, nil
+}
+
+// FirstAndLast is what the first-last handler kept.
+type FirstAndLast struct {
+	Count         uint64 // events; 0: First and Last do not hold
+	First, Last   Record
+	PoisonCounter uint64 // counter at the first poison; 0: none came
+}
+
+// FirstAndLast reads the cells of all shards: the earliest first, the latest last.
+func (r *Reader) FirstAndLast() (FirstAndLast, error) {
+	var all FirstAndLast
+	still := true
+	err := guard(func() {
+		for _, page := range r.shards {
+			one, ok := page.cells.firstLast.load()
+			all.add(one)
+			still = still && ok
+		}
+	})
+	if err != nil {
+		return FirstAndLast{}, r.failed(err)
+	}
+	if !still {
+		return FirstAndLast{}, r.damaged("the cell of first and last does not stand still")
+	}
+	return all, nil
+}
+
+func (all *FirstAndLast) add(one FirstAndLast) {
+	if one.Count > 0 {
+		if all.Count == 0 || one.First.Counter < all.First.Counter {
+			all.First = one.First
+		}
+		if all.Count == 0 || one.Last.Counter > all.Last.Counter {
+			all.Last = one.Last
+		}
+		all.Count += one.Count
+	}
+	if one.PoisonCounter != 0 && (all.PoisonCounter == 0 || one.PoisonCounter < all.PoisonCounter) {
+		all.PoisonCounter = one.PoisonCounter
+	}
+}
+
+// load reads a cell under its writer. The record that the count points to is written again only after the count has moved.
+// It returns false if the count never stood still.
+func (f *FirstLast) load() (got FirstAndLast, still bool) {
+	for range patience {
+		// Count and last record are on one cache line and are read in one breath: a writer at full speed leaves no
+		// more time. The first record does not change once there is one.
+		got.Count = atomic.LoadUint64(&f.count)
+		got.Last = f.last[got.Count&1].load()
+		if still = atomic.LoadUint64(&f.count) == got.Count; still {
+			break
+		}
+	}
+	got.PoisonCounter = atomic.LoadUint64(&f.poison)
+	if got.Count == 0 {
+		got.Last = Record{}
+	} else {
+		got.First = f.first.load()
+	}
+	return got, still
+}
+
+// Settings is the settings that the switching word points to, whether or not the program has adopted them.
+func (r *Reader) Settings() (channel.Settings, Word, error) {
+	var settings channel.Settings
+	var w Word
+	if err := guard(func() { settings, w = r.page.control.load() }); err != nil {
+		return channel.Settings{}, 0, r.failed(err)
+	}
+	return settings, w, nil
+}
+
+// Close unmaps the ring. The file stays.
+func (r *Reader) Close() error {
+	err := unix.Munmap(r.mapping)
+	r.mapping, r.page, r.shards = nil, nil, nil
+	if closeErr := r.file.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("close ring %q: %w", r.path, err)
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package ring
+
+import (
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+)
+
+// Sweep reads the counting cells of rings at one instant, as near as one core comes to that: each count is of a moment at which
+// the counter was between before and after. What cannot be read has its error.
+func Sweep(rings []*Reader, counts []uint64, errs []error) (before, after uint64) {
+	before = asm.Counter()
+	for i, r := range rings {
+		counts[i], errs[i] = r.Counted()
+	}
+	return before, asm.Counter()
+}
+
+// Instant is one reading of the counter, and the interval of UTC in which it was read, by this node's clock.
+type Instant struct {
+	Counter          uint64
+	Earliest, Latest time.Time
+}
+
+// Now reads counter and clock.
+func Now() Instant {
+	before := time.Now()
+	counter := asm.Counter()
+	return Instant{Counter: counter, Earliest: before, Latest: time.Now()}
+}
+
+// Boot is the kernel's random id of the time since it was booted, as in Header; zero: it tells none.
+func Boot() [16]byte { return bootID() }
+
+// JournalSize is how many changes of settings a ring notes before somebody takes them.
+const JournalSize = journalSize

@@ -1,0 +1,43 @@
+package ring
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+// A ring that cannot be read spoils its own count alone, and the counts are of an instant between two readings of the counter.
+func TestSweep(t *testing.T) {
+	needFaultAddresses(t)
+	var rings []*Reader
+	var paths []string
+	for i := range uint64(3) {
+		p := newRing(t)
+		*p.Shards[0].Counter() = 10 + i
+		r, err := Open(p.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		rings, paths = append(rings, r), append(paths, p.Path)
+		if i == 1 {
+			p.Close() // it would not outlive the cut
+		}
+	}
+	if err := os.Truncate(paths[1], 0); err != nil {
+		t.Fatal(err)
+	}
+	counts, errs := make([]uint64, 3), make([]error, 3)
+	first := Now()
+	before, after := Sweep(rings, counts, errs)
+	last := Now()
+	if errs[0] != nil || errs[2] != nil || counts[0] != 10 || counts[2] != 12 || !errors.Is(errs[1], ErrShrunk) {
+		t.Errorf("counts %v, errors %v", counts, errs)
+	}
+	if before < first.Counter || after < before || last.Counter < after {
+		t.Errorf("swept from %d to %d, between %d and %d", before, after, first.Counter, last.Counter)
+	}
+	if first.Latest.Before(first.Earliest) || last.Earliest.Before(first.Latest) {
+		t.Errorf("%+v then %+v", first, last)
+	}
+}
