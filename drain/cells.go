@@ -1,0 +1,232 @@
+package drain
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// cells writes what the handlers counter and first-last keep in the ring; with final, what is there now.
+func (s *source) cells(w *worker, final bool) error {
+	counting := s.settings.Kind == channel.Counter && s.alive
+	if counting {
+		if err := s.d.sampler.sample(s, w.now); err != nil {
+			return err
+		}
+	}
+	left := !counting && s.sampling != nil // the channel has another handler now
+	if s.sampling != nil {
+		if err := s.takeSamples(w, final || left); err != nil {
+			return err
+		}
+	}
+	if left {
+		s.d.sampler.stop(s)
+	}
+	if final || left {
+		if err := s.lastSample(w); err != nil {
+			return err
+		}
+	}
+	if final || s.settings.Kind == channel.FirstLast && w.now >= s.nextCells {
+		s.nextCells = w.now + blockHold
+		return s.takeFirstLast(w)
+	}
+	return nil
+}
+
+// takeSamples writes what the sampler has taken, if it is worth a block.
+func (s *source) takeSamples(w *worker, all bool) error {
+	rows, since := s.d.sampler.taken(s)
+	if len(rows) == 0 || !all && w.now-since < blockHold && len(rows) < samplesKept/2 {
+		return nil
+	}
+	if err := s.append(&w.block, logstore.Block{First: s.log.Next(logstore.Samples, 0), Samples: rows}); err != nil {
+		return err
+	}
+	s.counted = rows[len(rows)-1].Count
+	s.d.sampler.drop(s, len(rows))
+	return nil
+}
+
+// lastSample writes what has been counted since the last sample.
+func (s *source) lastSample(w *worker) error {
+	var count [1]uint64
+	var failed [1]error
+	before, _ := ring.Sweep([]*ring.Reader{&s.ring.Reader}, count[:], failed[:])
+	if failed[0] != nil {
+		return failed[0]
+	}
+	if count[0] == s.counted {
+		return nil
+	}
+	row := []logstore.Sample{{Counter: before, Count: count[0]}}
+	if err := s.append(&w.block, logstore.Block{First: s.log.Next(logstore.Samples, 0), Samples: row}); err != nil {
+		return err
+	}
+	s.counted = count[0]
+	return nil
+}
+
+func (s *source) takeFirstLast(w *worker) error {
+	now, err := s.ring.FirstAndLast()
+	if err != nil || now == s.firstLast {
+		return err
+	}
+	row := []logstore.FirstLast{{
+		Count: now.Count, FirstCounter: now.First.Counter, FirstID: now.First.ID, LastCounter: now.Last.Counter, LastID: now.Last.ID, Poison: now.PoisonCounter,
+	}}
+	if err := s.append(&w.block, logstore.Block{First: s.log.Next(logstore.FirstLasts, 0), FirstLasts: row}); err != nil {
+		return err
+	}
+	s.firstLast = now
+	return nil
+}
+
+// fromRow is the reverse of what takeFirstLast makes of a cell.
+func fromRow(r logstore.FirstLast) ring.FirstAndLast {
+	return ring.FirstAndLast{
+		Count: r.Count, First: ring.Record{Counter: r.FirstCounter, ID: r.FirstID}, Last: ring.Record{Counter: r.LastCounter, ID: r.LastID}, PoisonCounter: r.Poison,
+	}
+}
+
+// sampler reads the counts of all counting channels whose period is over at one instant. It has a view of its own of their
+// rings, so that a disk that is slow does not keep it from its time.
+type sampler struct {
+	changed chan struct{} // another ring is to be sampled
+
+	mu    sync.Mutex // guards all below
+	all   []*sampling
+	rings []*ring.Reader // of a sweep
+	due   []*sampling
+	count []uint64
+	fault []error
+}
+
+// sampling is a ring that is sampled.
+type sampling struct {
+	reader *ring.Reader
+	period time.Duration
+	due    time.Duration
+
+	rows  []logstore.Sample // not yet in the log
+	since time.Duration     // the first of them was taken
+	err   error
+}
+
+// samplesKept is how many samples wait for a log that cannot be written. Then the last one is replaced: the counts go on, and only
+// the steps between them become longer.
+const samplesKept = 4096
+
+// sample has a ring sampled, with the period that it has now.
+func (p *sampler) sample(s *source, now time.Duration) error {
+	period := time.Duration(s.settings.A)
+	if s.sampling == nil {
+		r, err := ring.Open(s.ring.Path())
+		if err != nil {
+			return err
+		}
+		if r.Header().Incarnation != s.header.Incarnation {
+			r.Close()
+			return fmt.Errorf("sample ring %q: another file has taken its name: %w", s.ring.Path(), ring.ErrUntrusted)
+		}
+		s.sampling = &sampling{reader: r, period: period, due: nextDue(now, period)}
+		p.mu.Lock()
+		p.all = append(p.all, s.sampling)
+		p.mu.Unlock()
+		p.wake()
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.sampling.period != period {
+		s.sampling.period, s.sampling.due = period, nextDue(now, period)
+		p.wake()
+	}
+	return s.sampling.err
+}
+
+// nextDue puts samples of one period at the same instants, whenever their channels were opened.
+func nextDue(now, period time.Duration) time.Duration { return now - now%period + period }
+
+func (p *sampler) wake() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// taken returns the samples that wait, and when the first of them was taken. They are the caller's to read until it drops them.
+func (p *sampler) taken(s *source) ([]logstore.Sample, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.sampling.rows[:len(s.sampling.rows):len(s.sampling.rows)], s.sampling.since
+}
+
+// drop takes away the first n samples that wait.
+func (p *sampler) drop(s *source, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.sampling.rows = append(make([]logstore.Sample, 0, 16), s.sampling.rows[n:]...)
+}
+
+// stop ends the sampling of a ring.
+func (p *sampler) stop(s *source) {
+	if s.sampling == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = slices.DeleteFunc(p.all, func(one *sampling) bool { return one == s.sampling })
+	s.sampling.reader.Close()
+	s.sampling = nil
+}
+
+// sweepTries is how often counts are read, of which the quickest holds: a core that is taken away in between makes the instant long.
+const sweepTries = 3
+
+// sweep takes the samples that are due, and returns when the next ones are.
+func (p *sampler) sweep(now time.Duration) (next time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rings, p.due = p.rings[:0], p.due[:0]
+	next = now + time.Hour
+	for _, one := range p.all {
+		if one.due <= now && one.err == nil {
+			p.rings, p.due = append(p.rings, one.reader), append(p.due, one)
+			one.due = nextDue(now, one.period)
+		}
+		next = min(next, one.due)
+	}
+	if len(p.due) == 0 {
+		return next
+	}
+	n := len(p.due)
+	p.count, p.fault = slices.Grow(p.count[:0], 2*n)[:2*n], slices.Grow(p.fault[:0], n)[:n]
+	var at, width uint64
+	for try := range sweepTries {
+		before, after := ring.Sweep(p.rings, p.count[n:], p.fault)
+		if try == 0 || after-before < width {
+			at, width = before, after-before
+			copy(p.count[:n], p.count[n:])
+		}
+	}
+	for i, one := range p.due {
+		if one.err = p.fault[i]; one.err != nil {
+			continue
+		}
+		row := logstore.Sample{Counter: at, Count: p.count[i]}
+		if len(one.rows) == 0 {
+			one.since = now
+		}
+		if len(one.rows) < samplesKept {
+			one.rows = append(one.rows, row)
+		}
+	}
+	return next
+}

@@ -1,0 +1,304 @@
+package drain
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// death is what a fault panics with.
+type death struct{ at FaultPoint }
+
+// dying runs something and reports whether it came to a death.
+func dying(do func()) (died bool) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case death:
+			died = true
+		default:
+			panic(r)
+		}
+	}()
+	do()
+	return false
+}
+
+// story is a program that uses everything that a drainer takes from rings, and what it knows to be true afterwards.
+type story struct {
+	r        *rig
+	rng      *rand.Rand
+	one      *handlers.Channel // one writer, drops
+	many     *handlers.Channel // many writers, drops
+	links    *handlers.Channel
+	counter  *handlers.Channel
+	cell     *handlers.Channel
+	recorder *handlers.Channel
+	calls    uint64 // of each
+}
+
+func newStory(r *rig, rng *rand.Rand) *story {
+	s := &story{r: r, rng: rng}
+	s.one = r.open("one/x", handlers.Options{Handler: "buffered", Policy: "drop", Buffer: "4KiB"})
+	s.many = r.openAs("many/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "4KiB"}, handlers.OpenShared)
+	s.links = r.open("links/x", handlers.Options{Handler: "link", Policy: "drop", Buffer: "8KiB"})
+	s.counter = r.open("counter/x", handlers.Options{Handler: "counter"})
+	s.cell = r.open("cell/x", handlers.Options{Handler: "first-last"})
+	s.recorder = r.open("recorder/x", handlers.Options{Policy: "overwrite", Buffer: "4KiB"})
+	return s
+}
+
+// log makes n calls on each channel.
+func (s *story) log(n int) {
+	for range n {
+		id := s.calls
+		s.one.Log(id)
+		s.many.Log(id)
+		s.links.Link(id, id+1)
+		s.counter.Log(id)
+		s.cell.Log(id)
+		s.recorder.Log(id)
+		s.calls++
+	}
+}
+
+// end closes the channels. One ring dies with a hole in it.
+func (s *story) end() {
+	for _, c := range []*handlers.Channel{s.one, s.many, s.links, s.counter, s.cell, s.recorder} {
+		c.Close()
+	}
+	p, err := ring.Create(s.r.rings, ring.Config{Name: name(s.r.t, "hole/x"), Settings: channel.Settings{Kind: channel.Buffered}, ManyWriters: true, Records: 4096})
+	if err != nil {
+		s.r.t.Fatal(err)
+	}
+	shard := &p.Shards[0]
+	for seq := range uint64(100) {
+		if seq%10 < 7 {
+			*recordAt(shard, seq) = ring.Record{Counter: shard.Finished(seq, seq), ID: seq}
+		}
+	}
+	*shard.Tail = 100
+	p.Close()
+}
+
+// check holds the logs against what was called.
+func (s *story) check() error {
+	logs, err := tryReadLogs(s.r.logs)
+	if err != nil {
+		return err
+	}
+	for name, k := range logs {
+		if !k.report.Whole() || k.report.Duplicates+k.report.Overlaps+k.report.Foreign > 0 || !k.report.Sealed {
+			return fmt.Errorf("log of %s is not whole and sealed: %+v", name, k.report)
+		}
+		for _, drops := range k.drops {
+			for _, d := range drops {
+				reason := map[string]logstore.Reason{"hole/x": logstore.NeverWritten, "recorder/x": logstore.Overwritten}[name]
+				if got := logstore.Reason(d.Reason); got != max(reason, logstore.RingFull) {
+					return fmt.Errorf("%s: %d rows %s", name, d.Count, got)
+				}
+			}
+		}
+		for shard, rows := range k.transitions {
+			for i, row := range rows {
+				if i > 0 && (row.Generation <= rows[i-1].Generation || row.From < rows[i-1].From) {
+					return fmt.Errorf("%s, shard %d: transition %+v after %+v", name, shard, row, rows[i-1])
+				}
+			}
+		}
+	}
+	for _, name := range []string{"one/x", "many/x", "links/x", "recorder/x"} {
+		if logs[name] == nil {
+			return fmt.Errorf("no log of %s", name)
+		}
+	}
+	// One writer: every id below calls is there or in a range of drops, at its place.
+	for _, name := range []string{"one/x", "links/x", "recorder/x"} {
+		k := logs[name]
+		gaps := map[uint64]uint64{} // by the row that they come before
+		for _, d := range k.drops[0] {
+			gaps[d.At] += d.Count
+		}
+		ids := make([]uint64, 0, len(k.events[0]))
+		for _, e := range k.events[0] {
+			ids = append(ids, e.ID)
+		}
+		for _, l := range k.links[0] {
+			if l.Child != l.Parent+1 {
+				return fmt.Errorf("%s: link %+v", name, l)
+			}
+			ids = append(ids, l.Parent)
+		}
+		id, row := uint64(0), uint64(0)
+		for _, got := range ids {
+			id += gaps[row]
+			for name == "recorder/x" && gaps[row] > 0 { // these rows have numbers
+				row += gaps[row]
+				id = row
+			}
+			if got != id {
+				return fmt.Errorf("%s: row %d has id %d, want %d", name, row, got, id)
+			}
+			id++
+			row++
+		}
+		if id += gaps[row]; id != s.calls {
+			return fmt.Errorf("%s: %d ids are in the log or dropped, want %d", name, id, s.calls)
+		}
+	}
+	many := logs["many/x"]
+	seen := map[uint64]bool{}
+	for shard, events := range many.events {
+		for i, e := range events {
+			if seen[e.ID] || i > 0 && e.ID <= events[i-1].ID {
+				return fmt.Errorf("many/x, shard %d: id %d twice or out of order", shard, e.ID)
+			}
+			seen[e.ID] = true
+		}
+	}
+	if got := uint64(len(seen)) + many.dropped(logstore.RingFull); got != s.calls {
+		return fmt.Errorf("many/x: %d ids are in the log or dropped, want %d", got, s.calls)
+	}
+	if hole := logs["hole/x"]; hole == nil || hole.all() != 70 || hole.dropped(logstore.NeverWritten) != 30 {
+		return fmt.Errorf("hole/x: %+v", hole)
+	}
+	if s.calls == 0 {
+		return nil
+	}
+	if samples := logs["counter/x"].samples; len(samples) == 0 || samples[len(samples)-1].Count != s.calls {
+		return fmt.Errorf("counter/x: %d calls, samples %+v", s.calls, samples)
+	}
+	if cells := logs["cell/x"].firstLasts; len(cells) == 0 || cells[len(cells)-1].Count != s.calls || cells[len(cells)-1].LastID != s.calls-1 {
+		return fmt.Errorf("cell/x: %d calls, rows %+v", s.calls, cells)
+	}
+	if files, _ := ring.Files(s.r.rings); len(files) > 0 {
+		return fmt.Errorf("rings are left: %v", files)
+	}
+	return nil
+}
+
+// alternate are two handler tables between which a story switches.
+var alternate = func() (tables [2]*handlertable.Table) {
+	for i, kind := range []channel.Kind{channel.Buffered, channel.Identity} {
+		tables[i] = &handlertable.Table{Rules: []handlertable.Rule{
+			{Channel: "one/*", Settings: channel.Settings{Kind: kind}},
+			{Channel: "many/*", Settings: channel.Settings{Kind: kind}},
+		}}
+	}
+	return tables
+}()
+
+// A drainer dies at the n-th time that it comes to a fault point, and another one goes on: for every point, and for many n.
+func TestDeathAtEveryFaultPoint(t *testing.T) {
+	rng := rand.New(rand.NewPCG(seed.Of(t), 1))
+	for _, point := range FaultPoints() {
+		t.Run(string(point), func(t *testing.T) {
+			for n := 1; ; n = n + 1 + n/3 {
+				if n > 60 && testing.Short() || n > 400 {
+					break
+				}
+				if deaths := tellStory(t, rng, point, n); deaths == 0 {
+					if n == 1 {
+						t.Error("the story does not come to this point")
+					}
+					break
+				}
+			}
+		})
+	}
+}
+
+// tellStory has a drainer die every time that a point is come to for the n-th time since it began.
+func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths int) {
+	t.Helper()
+	r := &rig{t: t, rings: t.TempDir(), logs: filepath.Join(t.TempDir(), "logs")}
+	o := Options{SegmentBytes: 3000, Table: alternate[0]}
+	left := n
+	o.Fault = func(at FaultPoint) {
+		if at == point {
+			if left--; left == 0 {
+				panic(death{at})
+			}
+		}
+	}
+	r.start(o)
+	s := newStory(r, rng)
+	live := func(do func()) {
+		for dying(do) {
+			deaths++
+			r.kill()
+			left = n + deaths // or it would die of the same for ever
+			r.start(o)
+		}
+	}
+	for round := range 30 {
+		s.log(rng.IntN(200))
+		if round%7 == 3 {
+			r.d.SetTable(alternate[round/7%2])
+			o.Table = alternate[round/7%2]
+		}
+		live(func() { r.advance(time.Duration(rng.IntN(300)) * time.Millisecond) })
+		if round%10 == 9 {
+			live(func() {
+				for _, w := range r.d.workers {
+					for _, source := range w.sources {
+						if source.header.Policy == channel.Overwrite && source.synced {
+							if err := source.dump(w); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+	s.end()
+	for range 20 {
+		live(func() { r.run(300 * time.Millisecond) })
+	}
+	r.kill()
+	if err := s.check(); err != nil {
+		t.Fatalf("death at the %d. %s: %v", n, point, err)
+	}
+	if len(r.noticed) > 0 {
+		t.Fatalf("death at the %d. %s: %v", n, point, r.noticed)
+	}
+	return deaths
+}
+
+// A drainer that died between the end of a log and the ring's adds nothing to what is complete.
+func TestDeathAfterSealAddsNothing(t *testing.T) {
+	for _, handler := range []string{"counter", "first-last", "buffered"} {
+		r := newRig(t, Options{Fault: func(p FaultPoint) {
+			if p == AfterSeal {
+				panic(death{p})
+			}
+		}})
+		c := r.open("a/b", handlers.Options{Handler: handler})
+		c.Log(7)
+		r.run(2 * time.Second)
+		c.Log(8)
+		c.Close()
+		if !dying(func() { r.run(time.Second) }) {
+			t.Fatal("no death")
+		}
+		r.kill()
+		r.start(Options{})
+		r.run(time.Second)
+		if log := readLogs(t, r.logs)["a/b"]; log.segments != 1 || !log.report.Sealed {
+			t.Errorf("%s: %d segments, sealed %v", handler, log.segments, log.report.Sealed)
+		}
+		if files, _ := ring.Files(r.rings); len(files) > 0 {
+			t.Errorf("%s: %v is left", handler, files)
+		}
+	}
+}

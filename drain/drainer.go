@@ -1,0 +1,429 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// Drainer drains a directory of rings. Any goroutine may call its methods.
+type Drainer struct {
+	dir     string
+	o       Options
+	lock    *ring.DirectoryLock
+	workers []*worker
+	sampler sampler
+	table   atomic.Pointer[handlertable.Table]
+	logs    atomic.Pointer[string] // directory
+	limits  limits
+	now     func() time.Duration // since some fixed moment
+	closing chan struct{}
+	asked   chan struct{} // a program wants a snapshot
+	running sync.WaitGroup
+
+	scanning  sync.Mutex // guards the group below
+	watcher   *handlertable.Watcher
+	dirTime   unix.Timespec // of the directory, when it was read last
+	nextRead  time.Duration
+	nextTable time.Duration
+	parts     map[string]time.Duration // rings that are being made without a lock: since when
+	later     map[string]time.Duration // rings that could not be opened: when to try again
+
+	once     sync.Once
+	closeErr error
+
+	mu         sync.Mutex // guards all below
+	sources    map[string]*source
+	processes  processes
+	aside      map[string]*RingStats
+	ended      Totals // of rings that are gone
+	finished   uint64
+	tableError error
+	closeErrs  []error
+}
+
+// Start begins to drain a directory, which is made where it does not exist. The error wraps ring.ErrLocked where another process
+// drains it.
+func Start(dir string, o Options) (*Drainer, error) {
+	begin := time.Now()
+	d, err := newDrainer(dir, o, func() time.Duration { return time.Since(begin) })
+	if err != nil {
+		return nil, fmt.Errorf("start drainer: %w", err)
+	}
+	for _, w := range d.workers {
+		d.running.Go(w.run)
+	}
+	d.running.Go(d.runScans)
+	d.running.Go(d.runSweeps)
+	d.running.Go(d.runSnapshots)
+	return d, nil
+}
+
+// newDrainer makes a drainer that does nothing by itself.
+func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, error) {
+	o, err := o.normalise()
+	if err != nil {
+		return nil, err
+	}
+	d := &Drainer{
+		dir: dir, o: o, now: now, closing: make(chan struct{}), asked: make(chan struct{}, 1), sampler: sampler{changed: make(chan struct{}, 1)},
+		parts: map[string]time.Duration{}, later: map[string]time.Duration{}, sources: map[string]*source{}, processes: processes{}, aside: map[string]*RingStats{},
+	}
+	d.table.Store(o.Table)
+	d.logs.Store(&o.Logs)
+	d.limits.set(o.MaxBytes, o.MinFree)
+	if o.TableFile != "" {
+		if d.watcher, err = handlertable.Watch(o.TableFile); err != nil {
+			return nil, err
+		}
+		d.table.Store(d.watcher.Table())
+	}
+	if err := ring.MakeDirectory(dir); err != nil {
+		return nil, err
+	}
+	if err := makeLogs(o.Logs); err != nil {
+		return nil, err
+	}
+	d.limits.begin(o.Logs)
+	if d.lock, err = ring.LockDirectory(dir); err != nil {
+		return nil, err
+	}
+	for range o.Workers {
+		d.workers = append(d.workers, newWorker(d))
+	}
+	return d, nil
+}
+
+func (d *Drainer) notify(err error) {
+	if d.o.Notify != nil {
+		d.o.Notify(err)
+	}
+}
+
+// SetTable puts another handler table in force, which must not change any more; nil leaves settings as they are. The file of
+// Options.TableFile, if there is one, goes on to be looked at: its next version replaces this one.
+func (d *Drainer) SetTable(t *handlertable.Table) error {
+	if t != nil {
+		if err := t.Validate(); err != nil {
+			return err
+		}
+	}
+	d.table.Store(t)
+	return nil
+}
+
+// runScans looks for rings, as the kernel says that they come or else now and then, and for another handler table.
+func (d *Drainer) runScans() {
+	every := tick
+	appeared, err := watchDirectory(d.dir, d.closing)
+	if err == nil {
+		every = rescanEvery
+	}
+	if d.watcher != nil {
+		every = min(every, tablePoll)
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		d.scan(d.now())
+		select {
+		case <-d.closing:
+			return
+		case <-ticker.C:
+		case <-appeared:
+		}
+	}
+}
+
+// watchDirectory returns a channel that gets a value when a file has come to a directory. It fails where the kernel's limits
+// for this user are reached.
+func watchDirectory(dir string, closing <-chan struct{}) (<-chan struct{}, error) {
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO|unix.IN_ONLYDIR); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "inotify")
+	go func() {
+		<-closing
+		file.Close()
+	}()
+	appeared := make(chan struct{}, 1)
+	go func() {
+		buffer := make([]byte, 4096)
+		for {
+			if _, err := file.Read(buffer); err != nil {
+				return // closed
+			}
+			select {
+			case appeared <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return appeared, nil
+}
+
+// scan is rescan where something may have changed.
+func (d *Drainer) scan(now time.Duration) {
+	d.scanning.Lock()
+	defer d.scanning.Unlock()
+	if d.watcher != nil && now >= d.nextTable {
+		d.nextTable = now + tablePoll
+		d.readTable()
+	}
+	// A directory's time tells that something came or went, but for what came within the same tick of the kernel's clock.
+	var st unix.Stat_t
+	err := unix.Stat(d.dir, &st)
+	if err == nil && st.Mtim == d.dirTime && now < d.nextRead {
+		return
+	}
+	d.dirTime, d.nextRead = st.Mtim, now+rescanEvery
+	d.readDirectory(now)
+}
+
+// rescan finds what is there now.
+func (d *Drainer) rescan() {
+	d.scanning.Lock()
+	defer d.scanning.Unlock()
+	d.readDirectory(d.now())
+}
+
+func (d *Drainer) readDirectory(now time.Duration) {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return // gone: the rings that are open go on
+	}
+	seen := make(map[string]bool, len(entries))
+	// All logs are listed once for all rings that are new, if there are any.
+	logs := sync.OnceValues(d.listLogs)
+	for _, e := range entries {
+		path := filepath.Join(d.dir, e.Name())
+		seen[path] = true
+		switch {
+		case strings.HasSuffix(path, ".ring"):
+			d.find(path, now, logs)
+		case strings.HasSuffix(path, ".ring.part"):
+			d.findPart(path, now)
+		}
+	}
+	d.forget(seen)
+}
+
+func (d *Drainer) readTable() {
+	changed, err := d.watcher.Look()
+	if changed {
+		d.table.Store(d.watcher.Table())
+	}
+	d.mu.Lock()
+	news := err != nil && (d.tableError == nil || d.tableError.Error() != err.Error())
+	d.tableError = err
+	d.mu.Unlock()
+	if news {
+		d.notify(err)
+	}
+}
+
+// find takes in a ring that is new.
+func (d *Drainer) find(path string, now time.Duration, list func() (begun, error)) {
+	d.mu.Lock()
+	known := d.sources[path] != nil || d.aside[path] != nil
+	d.mu.Unlock()
+	if known || now < d.later[path] {
+		return
+	}
+	logs, err := list()
+	var s *source
+	if err == nil {
+		s, err = d.open(path, logs)
+	} else {
+		err = logFailure{err}
+	}
+	var failure logFailure
+	switch {
+	case err == nil:
+		delete(d.later, path)
+	case errors.Is(err, fs.ErrNotExist) && !errors.As(err, &failure):
+		return
+	case errors.Is(err, ring.ErrUntrusted), errors.Is(err, ring.ErrDamaged), errors.Is(err, ring.ErrVersion), errors.Is(err, ring.ErrShrunk):
+		d.setAside(&source{stats: RingStats{Path: path}}, err)
+		return
+	default:
+		// Too many open files, no memory, a log that cannot be read: it may pass.
+		if _, again := d.later[path]; !again {
+			d.notify(fmt.Errorf("drain ring %q: %w", path, err))
+		}
+		d.later[path] = now + time.Second
+		d.nextRead = 0
+		return
+	}
+	d.mu.Lock()
+	d.sources[path] = s
+	d.processes.add(s, 1)
+	w := d.workers[len(d.sources)%len(d.workers)]
+	d.mu.Unlock()
+	w.add(s)
+}
+
+// findPart removes a ring that was being made when its program died.
+func (d *Drainer) findPart(path string, now time.Duration) {
+	since, again := d.parts[path]
+	if !again {
+		d.parts[path] = now
+		return
+	}
+	// A program locks the file right after it has made it, and must not find it locked.
+	if now-since < partAge {
+		return
+	}
+	lock, err := ring.OpenLocked(path)
+	if err != nil {
+		return
+	}
+	os.Remove(path)
+	lock.Close()
+}
+
+// forget drops what is known of files that are gone. Rings that are drained go on.
+func (d *Drainer) forget(seen map[string]bool) {
+	for path := range d.parts {
+		if !seen[path] {
+			delete(d.parts, path)
+		}
+	}
+	for path := range d.later {
+		if !seen[path] {
+			delete(d.later, path)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for path, c := range d.aside {
+		if !seen[path] {
+			d.ended.add(c)
+			delete(d.aside, path)
+		}
+	}
+}
+
+// setAside remembers a ring that is not to be drained.
+func (d *Drainer) setAside(s *source, reason error) {
+	s.count(func(c *RingStats) { c.SetAside = reason })
+	c := s.snapshot()
+	d.mu.Lock()
+	d.aside[c.Path] = &c
+	d.mu.Unlock()
+	d.notify(fmt.Errorf("set aside ring: %w", reason))
+}
+
+// gone takes note that a source has ended: its ring is removed or set aside.
+func (d *Drainer) gone(s *source) {
+	c := s.snapshot()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sources, c.Path)
+	d.processes.add(s, -1)
+	if c.SetAside == nil {
+		d.ended.add(&c)
+		d.finished++
+	}
+}
+
+// closed takes note of how a source was left.
+func (d *Drainer) closed(s *source, err error) {
+	if err == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closeErrs = append(d.closeErrs, fmt.Errorf("drain ring %q: %w", s.ring.Path(), err))
+}
+
+// left is why a ring could not be drained to what it held when the drainer was closed.
+func (s *source) left() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats.Failure
+}
+
+func (d *Drainer) runSweeps() {
+	timer := time.NewTimer(0)
+	for {
+		select {
+		case <-d.closing:
+			return
+		case <-d.sampler.changed:
+		case <-timer.C:
+		}
+		now := d.now()
+		timer.Reset(d.sampler.sweep(now) - now)
+	}
+}
+
+// Flush writes what the rings hold now. The error says which could not be drained.
+func (d *Drainer) Flush() error {
+	return d.each(func(w *worker, s *source) (gone bool, err error) {
+		gone = s.look(w, true)
+		return gone, s.left()
+	})
+}
+
+// each has every worker do something with each of its rings, those that appeared just now among them.
+func (d *Drainer) each(do func(*worker, *source) (gone bool, err error)) error {
+	select {
+	case <-d.closing:
+		return errors.New("drainer is closed")
+	default:
+	}
+	d.rescan()
+	var all []error
+	for _, w := range d.workers {
+		w.call(func() {
+			w.now = d.now()
+			kept := w.sources[:0]
+			for _, s := range w.sources {
+				gone, err := do(w, s)
+				if err != nil {
+					all = append(all, fmt.Errorf("drain ring %q: %w", s.ring.Path(), err))
+				}
+				if gone {
+					d.gone(s)
+				} else {
+					kept = append(kept, s)
+				}
+			}
+			clear(w.sources[len(kept):])
+			w.sources = kept
+		})
+	}
+	return errors.Join(all...)
+}
+
+// Close drains what the rings hold now and leaves them, and their logs, to be gone on with. The error says which could not be
+// drained.
+func (d *Drainer) Close() error {
+	d.once.Do(func() {
+		d.rescan()
+		close(d.closing)
+		d.running.Wait()
+		for _, w := range d.workers {
+			w.leaveIncoming()
+		}
+		d.closeErr = errors.Join(append(d.closeErrs, d.lock.Close())...)
+	})
+	return d.closeErr
+}

@@ -1,0 +1,580 @@
+package drain
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// wantIDs fails the test unless events are those of ids from 0 on, in order.
+func wantIDs(t testing.TB, events []logstore.Event, n uint64) {
+	t.Helper()
+	if uint64(len(events)) != n {
+		t.Fatalf("%d events, want %d", len(events), n)
+	}
+	for i, e := range events {
+		if e.ID != uint64(i) || i > 0 && e.Counter < events[i-1].Counter {
+			t.Fatalf("event %d is %+v", i, e)
+		}
+	}
+}
+
+func TestEveryEventOfAProgramThatEnds(t *testing.T) {
+	r := newRig(t, Options{Quantum_cycles: 1, CoreSlack_cycles: 65, Epoch: "epoch-7"})
+	const n = 150_000
+	c := r.open("parser#3/start", handlers.Options{Handler: "buffered"})
+	for i := range uint64(n) {
+		c.Log(i)
+		if i%10_000 == 9_999 {
+			r.advance(DefaultPoll)
+		}
+	}
+	c.Close()
+	r.run(200 * time.Millisecond)
+	log := readLogs(t, r.logs)["parser#3/start"]
+	log.check(t)
+	wantIDs(t, log.events[0], n)
+	h := log.header
+	if !log.report.Sealed || h.Node != "node-1" || h.Epoch != "epoch-7" || h.Quantum_cycles != 1 || h.CoreSlack_cycles != 65 ||
+		h.Settings.Kind != channel.Buffered || h.Counter == 0 || h.UTCHi_ns < h.UTCLo_ns || h.ProcessID != os.Getpid() {
+		t.Errorf("sealed %v, header %+v", log.report.Sealed, h)
+	}
+	if len(log.transitions[0]) != 1 || log.transitions[0][0].From != 0 || log.transitions[0][0].Settings().Kind != channel.Buffered {
+		t.Errorf("transitions %+v", log.transitions)
+	}
+	if files, _ := ring.Files(r.rings); len(files) > 0 {
+		t.Errorf("the ring is still there: %v", files)
+	}
+	stats := r.d.Stats()
+	if stats.Finished != 1 || stats.Total.Events != n || len(stats.Rings) != 0 || len(r.noticed) > 0 {
+		t.Errorf("%+v, noticed %v", stats, r.noticed)
+	}
+}
+
+// What handler id keeps is in the file, plain, within 100 ms of the event; others gather for a second.
+func TestWhenEventsAreInTheFile(t *testing.T) {
+	for _, test := range []struct {
+		handler string
+		within  time.Duration
+		plain   bool
+	}{{"id", 100 * time.Millisecond, true}, {"buffered", 1100 * time.Millisecond, false}} {
+		r := newRig(t, Options{})
+		c := r.open("a/b", handlers.Options{Handler: test.handler})
+		r.run(500 * time.Millisecond) // opened, and idle
+		size := func() int64 { return r.d.workers[0].sources[0].log.Size() }
+		for phase := range 20 {
+			r.advance(time.Duration(phase) * time.Millisecond / 2)
+			before := r.stats("a/b").Rows
+			at := size()
+			for i := range uint64(100) {
+				c.Log(i)
+			}
+			logged := r.clock
+			for r.stats("a/b").Rows == before && r.clock < logged+2*time.Second {
+				r.advance(DefaultPoll)
+			}
+			if took := r.clock - logged; took > test.within || took < test.within/4 {
+				t.Errorf("%s: in the file after %s, want within %s and not at once", test.handler, took, test.within)
+			}
+			if plain := size()-at == logstore.BlockOverhead+16*100; plain != test.plain {
+				t.Errorf("%s: 100 events take %d bytes", test.handler, size()-at)
+			}
+		}
+	}
+}
+
+func TestAQuarterOfTheRingIsWrittenAtOnce(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Handler: "buffered", Buffer: "64Ki"}) // 4,096 records
+	r.advance(DefaultPoll)
+	for i := range uint64(1023) {
+		c.Log(i)
+	}
+	r.advance(DefaultPoll)
+	if s := r.stats("a/b"); s.Waiting != 1023 {
+		t.Errorf("%d records wait, want 1023", s.Waiting)
+	}
+	c.Log(1023)
+	r.advance(DefaultPoll)
+	r.advance(DefaultPoll)
+	if s := r.stats("a/b"); s.Rows < 1024 {
+		t.Errorf("%d rows are written, want 1024", s.Rows)
+	}
+}
+
+func TestManyWritersDrainShardByShard(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.openAs("a/b", handlers.Options{}, handlers.OpenShared)
+	const writers, each = 8, 20_000
+	done := make(chan bool)
+	for i := range uint64(writers) {
+		go func() {
+			for k := range uint64(each) {
+				c.Log(i<<32 | k)
+			}
+			done <- true
+		}()
+	}
+	for ended := 0; ended < writers; {
+		select {
+		case <-done:
+			ended++
+		default:
+			r.advance(time.Millisecond)
+		}
+	}
+	c.Close()
+	r.run(200 * time.Millisecond)
+	log := readLogs(t, r.logs)["a/b"]
+	log.check(t)
+	seen := map[uint64]bool{}
+	for shard, events := range log.events {
+		next := map[uint64]uint64{}
+		for _, e := range events {
+			writer, k := e.ID>>32, e.ID&0xFFFFFFFF
+			if seen[e.ID] || k < next[writer] {
+				t.Fatalf("shard %d: id %#x twice or out of order", shard, e.ID)
+			}
+			seen[e.ID], next[writer] = true, k+1
+		}
+	}
+	if got := uint64(len(seen)) + log.dropped(logstore.RingFull); got != writers*each {
+		t.Errorf("%d events in the log or dropped, want %d", got, writers*each)
+	}
+}
+
+func TestLinksAreKeptAsPairs(t *testing.T) {
+	for _, open := range []func(string, handlers.Options) (*handlers.Channel, error){handlers.Open, handlers.OpenShared} {
+		r := newRig(t, Options{})
+		c := r.openAs("a/b", handlers.Options{Handler: "link"}, open)
+		const n = 30_000
+		for i := range uint64(n) {
+			c.Link(i, 2*i)
+			if i%5_000 == 0 {
+				r.advance(DefaultPoll)
+			}
+		}
+		r.run(2 * time.Second)
+		c.Close()
+		r.run(200 * time.Millisecond)
+		log := readLogs(t, r.logs)["a/b"]
+		log.check(t)
+		seen := map[uint64]bool{}
+		for _, links := range log.links {
+			for _, l := range links {
+				if l.Child != 2*l.Parent || seen[l.Parent] {
+					t.Fatalf("link %+v", l)
+				}
+				seen[l.Parent] = true
+			}
+		}
+		if len(seen) != n || len(log.events[0]) > 0 {
+			t.Errorf("%d links and %d events, want %d and none", len(seen), len(log.events[0]), n)
+		}
+	}
+}
+
+func TestDropsAreAccountedForByRange(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Handler: "buffered", Policy: "drop", Buffer: "1Ki"}) // 64 records
+	var id uint64
+	log := func(n int) {
+		for range n {
+			c.Log(id)
+			id++
+		}
+	}
+	log(100) // 36 dropped
+	r.advance(tick)
+	if s := r.stats("a/b"); s.Dropped != 36 || s.Waiting != 0 && s.Rows == 0 {
+		t.Errorf("%+v", s)
+	}
+	log(70) // 6 dropped, at another place
+	r.advance(tick)
+	log(1) // and one more that has room
+	r.advance(tick)
+	c.Close()
+	r.run(200 * time.Millisecond)
+	k := readLogs(t, r.logs)["a/b"]
+	k.check(t)
+	if len(k.drops[0]) != 2 {
+		t.Fatalf("drops %+v, want two ranges", k.drops[0])
+	}
+	for i, want := range []struct{ at, count uint64 }{{64, 36}, {128, 6}} {
+		d := k.drops[0][i]
+		if d.At != want.at || d.Count != want.count || d.Of != uint64(logstore.Events) || d.FirstCounter == 0 || d.LastCounter < d.FirstCounter {
+			t.Errorf("range %d: %+v, want %+v", i, d, want)
+		}
+	}
+	if uint64(k.all())+k.dropped(logstore.RingFull) != id {
+		t.Errorf("%d events and %d dropped, want %d in all", k.all(), k.dropped(logstore.RingFull), id)
+	}
+}
+
+// A range of a program that lives is not taken before it is over, and is then.
+func TestARangeOfDropsIsTakenWhenItIsOver(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1Ki"})
+	for i := range uint64(70) {
+		c.Log(i)
+	}
+	r.run(300 * time.Millisecond) // the ring is empty now; the next event may still be dropped at this place
+	if log := readLogs(t, r.logs)["a/b"]; len(log.drops[0]) > 0 {
+		t.Errorf("taken too early: %+v", log.drops)
+	}
+	c.Log(70)
+	r.run(300 * time.Millisecond)
+	if log := readLogs(t, r.logs)["a/b"]; log.dropped(logstore.RingFull) != 6 {
+		t.Errorf("not taken: %+v", log.drops)
+	}
+}
+
+// recordAt is where a record of a shard lies.
+func recordAt(s *ring.Shard, seq uint64) *ring.Record {
+	return (*ring.Record)(unsafe.Add(s.Records, (seq&s.Mask)*ring.RecordBytes))
+}
+
+func TestHolesOfADeadOwner(t *testing.T) {
+	for _, per := range []uint64{1, 2} {
+		r := newRig(t, Options{})
+		handler, kind := channel.Buffered, logstore.Events
+		if per == 2 {
+			handler, kind = channel.Link, logstore.Links
+		}
+		p, err := ring.Create(r.rings, ring.Config{Name: name(t, "a/b"), Settings: channel.Settings{Kind: handler}, ManyWriters: true, Records: 4096})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shard := &p.Shards[0]
+		finish := func(row uint64) {
+			for seq := row * per; seq < (row+1)*per; seq++ {
+				*recordAt(shard, seq) = ring.Record{Counter: shard.Finished(seq+1, seq), ID: seq}
+			}
+		}
+		// Rows 3, 4 and 9 are reserved and never written; of row 7 a part is, where it has two.
+		for row := range uint64(9) {
+			if row != 3 && row != 4 && (row != 7 || per == 1) {
+				finish(row)
+			}
+		}
+		if per == 2 {
+			*recordAt(shard, 14) = ring.Record{Counter: shard.Finished(1, 14), ID: 14}
+		}
+		*shard.Tail = 10 * per
+		r.run(2 * time.Second)
+		if log := readLogs(t, r.logs)["a/b"]; log != nil && log.all() != 3 {
+			t.Errorf("%s: of a living owner %d rows are taken, want the 3 before the hole", kind, log.all())
+		}
+		if s := r.stats("a/b"); s.Holes != 0 {
+			t.Errorf("%s: %d holes of a living owner", kind, s.Holes)
+		}
+		p.Close()
+		r.run(200 * time.Millisecond)
+		log := readLogs(t, r.logs)["a/b"]
+		log.check(t)
+		var holes []uint64
+		for _, d := range log.drops[0] {
+			if logstore.Reason(d.Reason) != logstore.NeverWritten || d.Of != uint64(kind) {
+				t.Errorf("%+v", d)
+			}
+			for i := range d.Count {
+				holes = append(holes, d.At+i)
+			}
+		}
+		want := 4 - int(per)
+		if per == 2 {
+			want = 4
+		}
+		if len(holes) != want || log.all()+len(holes) != 10 || holes[0] != 3 || holes[len(holes)-1] != 9 {
+			t.Errorf("%s: holes %v and %d rows", kind, holes, log.all())
+		}
+	}
+}
+
+func TestCountsAreSampledTogether(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.open("a/x", handlers.Options{Handler: "counter", Params: channel.Params{"period": "200ms"}})
+	r.advance(70 * time.Millisecond)
+	b := r.openAs("b/x", handlers.Options{Handler: "counter", Params: channel.Params{"period": "200ms"}}, handlers.OpenShared)
+	for i := range 100 {
+		for range i {
+			a.Log(1)
+			b.Log(1)
+			b.Log(2)
+		}
+		r.advance(10 * time.Millisecond)
+	}
+	r.advance(DefaultPoll)
+	a.Log(1) // after the last sample
+	a.Close()
+	b.Close()
+	r.run(200 * time.Millisecond)
+	logs := readLogs(t, r.logs)
+	x, y := logs["a/x"], logs["b/x"]
+	x.check(t)
+	y.check(t)
+	const all = 99 * 100 / 2
+	if last := x.samples[len(x.samples)-1]; last.Count != all+1 || y.samples[len(y.samples)-1].Count != 2*all {
+		t.Errorf("last counts %d and %d, want %d and %d", last.Count, y.samples[len(y.samples)-1].Count, all+1, 2*all)
+	}
+	if n := len(y.samples); n < 5 || n > 8 {
+		t.Errorf("%d samples in a second of 200 ms each", n)
+	}
+	instants := map[uint64]uint64{}
+	for i, s := range x.samples {
+		instants[s.Counter] = s.Count
+		if i > 0 && (s.Counter <= x.samples[i-1].Counter || s.Count < x.samples[i-1].Count) {
+			t.Errorf("sample %d: %+v after %+v", i, s, x.samples[i-1])
+		}
+	}
+	together := 0
+	for _, s := range y.samples {
+		if count, ok := instants[s.Counter]; ok {
+			together++
+			if s.Count != 2*count {
+				t.Errorf("at one instant %d and %d were counted", count, s.Count)
+			}
+		}
+	}
+	if together < 4 {
+		t.Errorf("%d samples share an instant", together)
+	}
+}
+
+func TestCountOfAChannelThatGetsAnotherHandler(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Handler: "counter"})
+	r.advance(tick)
+	for range 17 {
+		c.Log(0)
+	}
+	apply(t, r, channel.Settings{Kind: channel.Buffered})
+	r.run(300 * time.Millisecond)
+	log := readLogs(t, r.logs)["a/b"]
+	if n := len(log.samples); n == 0 || log.samples[n-1].Count != 17 {
+		t.Errorf("samples %+v, want a last one of 17", log.samples)
+	}
+	if len(r.d.sampler.all) != 0 {
+		t.Error("it is still sampled")
+	}
+}
+
+// apply sets settings on the only ring.
+func apply(t *testing.T, r *rig, settings channel.Settings) {
+	t.Helper()
+	if _, err := r.d.workers[0].sources[0].ring.Apply(settings); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFirstAndLast(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Handler: "first-last"})
+	r.run(1500 * time.Millisecond)
+	for i := range uint64(10) {
+		c.Log(100 + i)
+	}
+	r.run(3 * time.Second)
+	for i := range uint64(10) {
+		c.Log(200 + i)
+	}
+	c.Log(channel.Poison)
+	c.Close()
+	r.run(200 * time.Millisecond)
+	log := readLogs(t, r.logs)["a/b"]
+	log.check(t)
+	if len(log.firstLasts) != 2 {
+		t.Fatalf("%+v, want a row for each change", log.firstLasts)
+	}
+	first, last := log.firstLasts[0], log.firstLasts[1]
+	if first.Count != 10 || first.FirstID != 100 || first.LastID != 109 || first.Poison != 0 {
+		t.Errorf("%+v", first)
+	}
+	if last.Count != 20 || last.FirstID != 100 || last.FirstCounter != first.FirstCounter || last.LastID != 209 || last.Poison < last.LastCounter {
+		t.Errorf("%+v", last)
+	}
+}
+
+func TestFlightRecorder(t *testing.T) {
+	for _, size := range []uint64{1 << 10, 1 << 18} { // a part of a block, and four of them
+		r := newRig(t, Options{})
+		c := r.open("a/b", handlers.Options{Handler: "buffered", Policy: "overwrite", Buffer: "16KiB"})
+		if size > 1<<10 {
+			c = r.open("a/c", handlers.Options{Handler: "buffered", Policy: "overwrite", Buffer: "4MiB"})
+		}
+		other := r.open("z/z", handlers.Options{Handler: "buffered", Policy: "overwrite"})
+		other.Log(1)
+		name := c.Name().String()
+		var id uint64
+		log := func(n uint64) {
+			for range n {
+				c.Log(id)
+				id++
+			}
+		}
+		check := func(want ...logstore.Drop) {
+			t.Helper()
+			k := readLogs(t, r.logs)[name]
+			k.check(t)
+			at, gone := uint64(0), 0
+			for _, e := range k.events[0] {
+				if gone < len(want) && at == want[gone].At {
+					at += want[gone].Count
+					gone++
+				}
+				if e.ID != at {
+					t.Fatalf("event %d where %d should be; drops %+v", e.ID, at, k.drops[0])
+				}
+				at++
+			}
+			if at != id || len(k.drops[0]) != len(want) {
+				t.Fatalf("the log ends at %d, want %d; drops %+v", at, id, k.drops[0])
+			}
+		}
+		snapshot := func() {
+			t.Helper()
+			if err := snapshotNow(r, func(n channel.Name) bool { return n.String() == name }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		log(size / 2)
+		r.run(2 * time.Second)
+		if k := readLogs(t, r.logs)[name]; k.all() > 0 {
+			t.Fatalf("%d events were drained unasked", k.all())
+		}
+		snapshot()
+		check()
+		snapshot()
+		check()
+		log(3 * size)
+		snapshot()
+		one := logstore.Drop{At: size / 2, Count: 2*size + 1}
+		check(one)
+		log(2 * size)
+		c.Close()
+		r.run(200 * time.Millisecond)
+		check(one, logstore.Drop{At: 3*size + size/2, Count: size + 1})
+		if k := readLogs(t, r.logs)["z/z"]; k.all() > 0 {
+			t.Error("a channel that did not match was dumped")
+		}
+	}
+}
+
+// snapshotNow is Snapshot for a drainer that has no goroutines: somebody must do the worker's part.
+func snapshotNow(r *rig, match func(channel.Name) bool) error {
+	done := make(chan error)
+	go func() { done <- r.d.Snapshot(match) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		default:
+			r.d.workers[0].pass(r.clock)
+		}
+	}
+}
+
+func TestCloseLeavesLivingRingsToTheNext(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{})
+	counter := r.open("a/c", handlers.Options{Handler: "counter"})
+	var id uint64
+	for round := range 4 {
+		for range 1000 {
+			c.Log(id)
+			counter.Log(id)
+			id++
+		}
+		var d *Drainer
+		var err error
+		if round%2 == 0 {
+			r.d.Close()
+			d, err = Start(r.rings, Options{Logs: r.logs, Node: "node-1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = d.Close()
+		} else {
+			r.start(Options{})
+			r.advance(tick)
+			r.d.workers[0].end()
+			err = r.d.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs := readLogs(t, r.logs)
+		logs["a/b"].check(t)
+		wantIDs(t, logs["a/b"].events[0], id)
+		if logs["a/b"].report.Sealed || logs["a/b"].segments != 1 {
+			t.Errorf("sealed %v, %d segments", logs["a/b"].report.Sealed, logs["a/b"].segments)
+		}
+		if samples := logs["a/c"].samples; samples[len(samples)-1].Count != id {
+			t.Errorf("last sample %+v, want %d", samples[len(samples)-1], id)
+		}
+	}
+}
+
+func TestSecondDrainerIsRefused(t *testing.T) {
+	r := newRig(t, Options{})
+	_, err := Start(r.rings, Options{Logs: r.logs})
+	if !errors.Is(err, ring.ErrLocked) || !strings.Contains(err.Error(), "stop that one first") {
+		t.Errorf("second drainer: %v", err)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "table.yaml")
+	os.WriteFile(broken, []byte("version: 1\nrules:\n- {channel: x, handler: y}\n"), 0o600)
+	for _, test := range []struct {
+		o   Options
+		say string
+	}{
+		{Options{Workers: -1}, "use 1 or more"},
+		{Options{Poll: time.Second}, "use 1ms to 25ms"},
+		{Options{Poll: time.Microsecond}, "use 1ms to 25ms"},
+		{Options{TableFile: broken}, "line 3"},
+		{Options{TableFile: broken + "x"}, "no such file"},
+	} {
+		test.o.Logs = t.TempDir()
+		if d, err := Start(t.TempDir(), test.o); err == nil || !strings.Contains(err.Error(), test.say) {
+			t.Errorf("%+v: %v, %v, want %q", test.o, d, err, test.say)
+		}
+	}
+}
+
+func TestAbandonedPartsAreRemoved(t *testing.T) {
+	r := newRig(t, Options{})
+	abandoned := filepath.Join(r.rings, "a~b.0123.ring.part")
+	locked := filepath.Join(r.rings, "a~b.4567.ring.part")
+	for _, path := range []string{abandoned, locked} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock, err := ring.OpenLocked(locked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	r.run(partAge / 2)
+	if _, err := os.Stat(abandoned); err != nil {
+		t.Errorf("removed too early: %v", err)
+	}
+	r.run(partAge)
+	if _, err := os.Stat(abandoned); err == nil {
+		t.Error("the abandoned one is still there")
+	}
+	if _, err := os.Stat(locked); err != nil {
+		t.Errorf("one that is being made: %v", err)
+	}
+}

@@ -1,0 +1,432 @@
+package drain
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// These tests run programs and drainers as processes of their own and kill them as the kernel does.
+
+const roleVariable = "CLOUDPROFILER_DRAIN_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "":
+		os.Exit(m.Run())
+	case "program":
+		beProgram(os.Args[1], os.Args[2])
+	case "idle":
+		beIdle(os.Args[1], os.Args[2], os.Args[3])
+	case "drainer":
+		beDrainer(os.Args[1], os.Args[2], os.Args[3], os.Args[4])
+	}
+}
+
+// sharedWriters is how many goroutines log on the shared channel.
+const sharedWriters = 4
+
+// testimony is what a program leaves in a file about itself: how many calls of each writer have returned, and into which rings.
+type testimony struct {
+	returned [2 + sharedWriters]uint64 // of the channel of one writer, of links, of the shared one
+	ready    uint64
+	paths    [3][256]byte
+}
+
+func mapTestimony(path string) (*testimony, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size := int(unsafe.Sizeof(testimony{}))
+	if err := f.Truncate(int64(size)); err != nil {
+		return nil, err
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return (*testimony)(unsafe.Pointer(&b[0])), nil
+}
+
+func (t *testimony) path(i int) string { return strings.TrimRight(string(t.paths[i][:]), "\x00") }
+
+// beProgram logs until it is killed.
+func beProgram(rings, file string) {
+	said, err := mapTestimony(file)
+	must(err)
+	open := func(i int, name string, o handlers.Options, open func(string, handlers.Options) (*handlers.Channel, error)) *handlers.Channel {
+		o.Dir = rings
+		c, err := open(name, o)
+		must(err)
+		copy(said.paths[i][:], c.Path())
+		return c
+	}
+	one := open(0, "one/x", handlers.Options{Policy: "drop", Buffer: "64KiB"}, handlers.Open)
+	links := open(1, "links/x", handlers.Options{Handler: "link", Buffer: "64KiB"}, handlers.Open)
+	shared := open(2, "shared/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "256KiB"}, handlers.OpenShared)
+	atomic.StoreUint64(&said.ready, 1)
+	for i := range uint64(sharedWriters) {
+		go burst(&said.returned[2+i], func(id uint64) { shared.Log(i<<48 | id) })
+	}
+	go burst(&said.returned[1], func(id uint64) { links.Link(id, id+1) })
+	burst(&said.returned[0], one.Log)
+}
+
+// burst calls with consecutive ids for ever, a few thousand at a time, and says which have returned.
+func burst(returned *uint64, call func(id uint64)) {
+	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))
+	for {
+		for range rng.IntN(5000) {
+			call(*returned)
+			atomic.StoreUint64(returned, *returned+1)
+		}
+		time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
+	}
+}
+
+// beDrainer drains until it is killed, at the latest by itself when it comes to a point for the n-th time.
+func beDrainer(rings, logs, point, count string) {
+	n, err := strconv.ParseInt(count, 10, 64)
+	must(err)
+	o := Options{Logs: logs, Node: "node-1", SegmentBytes: 200_000}
+	if point != "" {
+		var left atomic.Int64
+		left.Store(n)
+		o.Fault = func(p FaultPoint) {
+			if string(p) == point && left.Add(-1) == 0 {
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+		}
+	}
+	_, err = Start(rings, o)
+	must(err)
+	select {}
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// scene is a directory with programs and drainers in it.
+type scene struct {
+	t           testing.TB
+	rings, logs string
+	testimonies []string
+}
+
+func newScene(t testing.TB) *scene {
+	t.Helper()
+	s := &scene{t: t, logs: filepath.Join(t.TempDir(), "logs")}
+	// In shared memory, as programs have them.
+	rings, err := os.MkdirTemp("/dev/shm", "cloudprofiler-drain-test")
+	if err != nil {
+		rings = t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(rings) })
+	s.rings = rings
+	return s
+}
+
+func (s *scene) start(role string, args ...string) *exec.Cmd {
+	s.t.Helper()
+	cmd, err := reexec.Command(args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { s.kill(cmd) })
+	return cmd
+}
+
+func (s *scene) startProgram() *exec.Cmd {
+	file := filepath.Join(s.t.TempDir(), "testimony")
+	s.testimonies = append(s.testimonies, file)
+	return s.start("program", s.rings, file)
+}
+
+// waitForCalls returns when a call of the program that was started first has returned.
+func (s *scene) waitForCalls() {
+	s.t.Helper()
+	said, err := mapTestimony(s.testimonies[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	waitFor(s.t, func() bool { return atomic.LoadUint64(&said.returned[0]) > 0 })
+}
+
+func (s *scene) startDrainer(point string, n int) *exec.Cmd {
+	return s.start("drainer", s.rings, s.logs, point, strconv.Itoa(n))
+}
+
+func (s *scene) kill(cmd *exec.Cmd) {
+	cmd.Process.Kill()
+	cmd.Wait()
+}
+
+// end drains what is left, and returns how many records are in the logs and how many errors of each kind there are in them.
+func (s *scene) end() (records uint64, wrong []error) {
+	s.t.Helper()
+	d, err := Start(s.rings, Options{Logs: s.logs, Node: "node-1"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	waitFor(s.t, func() bool {
+		files, _ := ring.Files(s.rings)
+		return len(files) == 0
+	})
+	if err := d.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	if stats := d.Stats(); len(stats.Rings) > 0 || stats.Total.Missing+stats.Total.Unread > 0 {
+		s.t.Fatalf("%+v", stats)
+	}
+	segments, err := logstore.Segments(s.logs)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	logs := map[string]*kept{}
+	for len(segments) > 0 {
+		n := 1
+		for n < len(segments) && segments[n].Incarnation == segments[0].Incarnation {
+			n++
+		}
+		k, err := readLog(segments[:n])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		logs[hex.EncodeToString(segments[0].Incarnation[:])] = k
+		segments = segments[n:]
+	}
+	for _, file := range s.testimonies {
+		said, err := mapTestimony(file)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if said.ready == 0 {
+			continue // killed before it began
+		}
+		for i, check := range []func(*testimony, *kept) error{checkOne, checkLinks, checkShared} {
+			part := strings.Split(filepath.Base(said.path(i)), ".")
+			k := logs[part[len(part)-2]]
+			if k == nil {
+				wrong = append(wrong, fmt.Errorf("no log of %s", said.path(i)))
+				continue
+			}
+			if !k.report.Whole() || !k.report.Sealed || k.report.Duplicates+k.report.Overlaps+k.report.Foreign > 0 {
+				wrong = append(wrong, fmt.Errorf("log of %s: %+v", said.path(i), k.report))
+			}
+			if err := check(said, k); err != nil {
+				wrong = append(wrong, fmt.Errorf("log of %s: %w", said.path(i), err))
+			}
+			records += uint64(k.all())
+		}
+	}
+	return records, wrong
+}
+
+// inOrder holds ids against what one writer did: each from 0 on, but for ranges of drops at their place. The call in which the
+// program was killed may be there.
+func inOrder(ids []uint64, drops []logstore.Drop, returned uint64) error {
+	gaps := map[uint64]uint64{}
+	for _, d := range drops {
+		if logstore.Reason(d.Reason) != logstore.RingFull {
+			return fmt.Errorf("%+v", d)
+		}
+		gaps[d.At] += d.Count
+	}
+	next := uint64(0)
+	for row, id := range ids {
+		if next += gaps[uint64(row)]; id != next {
+			return fmt.Errorf("row %d has id %d, want %d", row, id, next)
+		}
+		next++
+	}
+	if next += gaps[uint64(len(ids))]; next != returned && next != returned+1 {
+		return fmt.Errorf("%d calls are in the log or dropped, %d have returned", next, returned)
+	}
+	return nil
+}
+
+func checkOne(said *testimony, k *kept) error {
+	var ids []uint64
+	for _, e := range k.events[0] {
+		ids = append(ids, e.ID)
+	}
+	return inOrder(ids, k.drops[0], said.returned[0])
+}
+
+func checkLinks(said *testimony, k *kept) error {
+	var ids []uint64
+	for _, l := range k.links[0] {
+		if l.Child != l.Parent+1 {
+			return fmt.Errorf("link %+v", l)
+		}
+		ids = append(ids, l.Parent)
+	}
+	return inOrder(ids, k.drops[0], said.returned[1])
+}
+
+func checkShared(said *testimony, k *kept) error {
+	seen := map[uint64]bool{}
+	for shard, events := range k.events {
+		var next [sharedWriters]uint64
+		for _, e := range events {
+			writer, id := e.ID>>48, e.ID&(1<<48-1)
+			if writer >= sharedWriters || id > said.returned[2+writer] || id < next[writer] || seen[e.ID] {
+				return fmt.Errorf("shard %d: id %#x", shard, e.ID)
+			}
+			next[writer] = id + 1
+			seen[e.ID] = true
+		}
+	}
+	var returned uint64
+	for _, n := range said.returned[2:] {
+		returned += n
+	}
+	kept := uint64(len(seen)) + k.dropped(logstore.RingFull)
+	if kept < returned || kept > returned+sharedWriters || k.dropped(logstore.NeverWritten) > sharedWriters {
+		return fmt.Errorf("%d calls are in the log or dropped, %d have returned, %d were never written", kept, returned, k.dropped(logstore.NeverWritten))
+	}
+	return nil
+}
+
+// killAtRandom kills programs, the drainer, or both, so many times, and starts them again.
+func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (records uint64, wrong []error) {
+	t.Helper()
+	s := newScene(t)
+	drainer := s.startDrainer("", 0)
+	programs := []*exec.Cmd{s.startProgram(), s.startProgram()}
+	s.waitForCalls() // or a slow machine kills them all before they begin
+	for range kills {
+		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+		what := rng.IntN(3)
+		if what != 0 {
+			i := rng.IntN(len(programs))
+			s.kill(programs[i])
+			programs[i] = s.startProgram()
+		}
+		if what != 1 {
+			s.kill(drainer)
+			time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond)
+			drainer = s.startDrainer("", 0)
+		}
+	}
+	for _, p := range append(programs, drainer) {
+		s.kill(p)
+	}
+	return s.end()
+}
+
+func TestKillsAtRandom(t *testing.T) {
+	kills := 12
+	if testing.Short() {
+		kills = 4
+	}
+	records, wrong := killAtRandom(t, rand.New(rand.NewPCG(seed.Of(t), 3)), kills)
+	for _, err := range wrong {
+		t.Error(err)
+	}
+	if records == 0 {
+		t.Error("no records were logged")
+	}
+	t.Logf("%d records", records)
+}
+
+// Every accepted record is in the log exactly once, whoever is killed: 300 times at random, and at every fault point.
+func TestBarRecordsOnceAfterKills(t *testing.T) {
+	kills, rounds := 30, 1
+	if proof.Begin(t) == proof.Full {
+		kills, rounds = 300, 5
+	}
+	rng := rand.New(rand.NewPCG(seed.Of(t), 4))
+	records, wrong := killAtRandom(t, rng, kills)
+	t.Logf("%d records", records)
+	for range rounds {
+		for _, point := range FaultPoints() {
+			more, others := killAtPoint(t, rng, point)
+			records += more
+			wrong = append(wrong, others...)
+		}
+	}
+	for i, err := range wrong[:min(len(wrong), 10)] {
+		t.Logf("%d: %v", i+1, err)
+	}
+	proof.Check(t,
+		proof.Bar{Name: fmt.Sprintf("logs with a record lost or doubled, %d kills at random", kills), Figure: float64(len(wrong)), Unit: "logs"},
+		proof.Bar{Name: "records in these logs", Figure: float64(records), Limit: 100_000, AtLeast: true, Unit: "records"},
+	)
+}
+
+// killAtPoint has drainers kill themselves at one point, a while after each other, under load.
+func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64, wrong []error) {
+	t.Helper()
+	s := newScene(t)
+	program := s.startProgram()
+	deaths := 0
+	for n := 1; n < 30; n += 1 + n/2 {
+		drainer := s.startDrainer(string(point), n)
+		dead := make(chan bool)
+		go func() { drainer.Wait(); close(dead) }()
+		time.Sleep(time.Duration(rng.IntN(40)) * time.Millisecond)
+		if rng.IntN(2) == 0 || point == BeforeSeal || point == AfterSeal || point == AfterRemove {
+			s.kill(program)
+			program = s.startProgram()
+		}
+		select {
+		case <-dead:
+			deaths++
+		case <-time.After(400 * time.Millisecond):
+			drainer.Process.Kill()
+			<-dead
+		}
+	}
+	s.kill(program)
+	records, wrong = s.end()
+	if deaths == 0 {
+		wrong = append(wrong, fmt.Errorf("no drainer has come to %s", point))
+	}
+	return records, wrong
+}
+
+func TestKillAtEveryFaultPoint(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	rng := rand.New(rand.NewPCG(seed.Of(t), 5))
+	for _, point := range FaultPoints() {
+		t.Run(string(point), func(t *testing.T) {
+			_, wrong := killAtPoint(t, rng, point)
+			for _, err := range wrong {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,134 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// ErrLimit is returned, through Options.Notify and Stats, where records are not stored because a limit is reached.
+var ErrLimit = errors.New("limit of the logs is reached")
+
+// limits says whether there is room for more.
+type limits struct {
+	mu      sync.Mutex // guards all below
+	max     int64      // of the directory; 0: none
+	minFree float64    // of the file system
+	dir     string
+	used    int64
+	over    error
+	said    bool
+	next    time.Duration // when to look at the file system again
+}
+
+// limitTick is how often the file system is asked for what is free. At a gigabyte a second that is a fifth of a gigabyte.
+const limitTick = 200 * time.Millisecond
+
+// begin counts what a directory holds.
+func (l *limits) begin(dir string) {
+	var used int64
+	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return nil // gone meanwhile, or nothing of ours
+		}
+		if info, err := e.Info(); err == nil {
+			used += info.Size()
+		}
+		return nil
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dir, l.used, l.next, l.said = dir, used, 0, false
+}
+
+func (l *limits) set(max int64, minFree float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.max, l.minFree, l.next = max, minFree, 0
+}
+
+func (l *limits) add(bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used += bytes
+}
+
+// reached returns why nothing more is to be stored, or nil.
+func (l *limits) reached(now time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.max > 0 && l.used >= l.max:
+		return fmt.Errorf("%q holds %d bytes of at most %d: remove runs or raise the limit: %w", l.dir, l.used, l.max, ErrLimit)
+	case l.minFree == 0:
+		return nil
+	case now < l.next:
+		return l.over
+	}
+	l.next, l.over = now+limitTick, nil
+	defer func() { l.said = l.said && l.over != nil }()
+	var st unix.Statfs_t
+	// Where it cannot be asked, writing will say what is wrong.
+	if err := unix.Statfs(l.dir, &st); err == nil && st.Blocks > 0 {
+		if free := float64(st.Bavail) / float64(st.Blocks); free < l.minFree {
+			l.over = fmt.Errorf("the file system of %q has %.1f %% free, %.1f %% are to stay so: make room: %w", l.dir, 100*free, 100*l.minFree, ErrLimit)
+		}
+	}
+	return l.over
+}
+
+// limitReached says so once, until there was room again.
+func (d *Drainer) limitReached(why error) {
+	d.limits.mu.Lock()
+	said := d.limits.said
+	d.limits.said = true
+	d.limits.mu.Unlock()
+	if !said {
+		d.notify(fmt.Errorf("store records: %w", why))
+	}
+}
+
+// SetLimits changes Options.MaxBytes and MinFree.
+func (d *Drainer) SetLimits(maxBytes int64, minFree float64) error {
+	if maxBytes < 0 || minFree < 0 || minFree >= 1 {
+		return fmt.Errorf("set limits of %d bytes and %g free: use 0 or more, and less than 1 free", maxBytes, minFree)
+	}
+	d.limits.set(maxBytes, minFree)
+	return nil
+}
+
+// Limit is why nothing more is stored, or nil.
+func (d *Drainer) Limit() error { return d.limits.reached(d.now()) }
+
+// skip takes rows for gone that were not stored.
+func (s *source) skip(w *worker, i int, rows uint64, why error) error {
+	p := &s.places[i]
+	if p.skipped == 0 {
+		p.skippedAt, p.skippedSince = p.head/s.per, w.now
+	}
+	p.skipped += rows
+	s.count(func(c *RingStats) { c.NotStored += rows; c.Limit = why })
+	return nil
+}
+
+// takeSkipped writes down how many rows were not stored: before others are, and else once in a while. Who dies before it leaves them to be
+// found missing.
+func (s *source) takeSkipped(w *worker, i int) error {
+	p := &s.places[i]
+	if p.skipped == 0 {
+		return nil
+	}
+	drop := logstore.Drop{Of: uint64(s.kind), Reason: uint64(logstore.NotStored), At: p.skippedAt, Count: p.skipped}
+	if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: append(w.drops[:0], drop)}); err != nil {
+		return err
+	}
+	p.skipped = 0
+	return nil
+}

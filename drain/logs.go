@@ -1,0 +1,80 @@
+package drain
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// Logs is the directory that logs are written to.
+func (d *Drainer) Logs() string { return *d.logs.Load() }
+
+// SetLogs has what is logged from now on written to another directory, which is made where it is not there. What the rings hold now still
+// goes to the one before, whose logs are sealed. Each ring has a segment in the new directory when SetLogs has returned nil; after an error those
+// that could not be moved are tried again. A drainer that is started later needs the new directory as Options.Logs and the old one in
+// Options.Before, so whoever calls keeps both before the call.
+func (d *Drainer) SetLogs(dir string) error {
+	if err := makeLogs(dir); err != nil {
+		return fmt.Errorf("change log directory: %w", err)
+	}
+	d.rescan() // rings that are new have logged for the directory before
+	d.limits.begin(dir)
+	d.logs.Store(&dir)
+	return d.Flush()
+}
+
+func makeLogs(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make log directory %q: %w", dir, err)
+	}
+	return nil
+}
+
+// begun is what directories held of logs when a scan came upon a new ring.
+type begun struct {
+	dirs     []string // the current one first
+	segments [][]logstore.Segment
+}
+
+// listLogs lists all logs, once for all rings that are new.
+func (d *Drainer) listLogs() (begun, error) {
+	if err := makeLogs(d.Logs()); err != nil {
+		return begun{}, err
+	}
+	b := begun{dirs: append([]string{d.Logs()}, d.o.Before...)}
+	for i, dir := range b.dirs {
+		segments, err := logstore.Segments(dir)
+		if err != nil && i == 0 {
+			return begun{}, err
+		}
+		b.segments = append(b.segments, segments) // one before may be gone
+	}
+	return b, nil
+}
+
+// of returns the directory in which a ring's log is to be gone on with, and the segments there: where its latest segment is. A directory may have been
+// written to, left, and come back to.
+func (b begun) of(name channel.Name, incarnation logstore.Incarnation) (dir string, segments []logstore.Segment) {
+	dir = b.dirs[0]
+	for i := range b.dirs {
+		one := logstore.SegmentsOf(b.segments[i], name, incarnation)
+		if len(one) > 0 && (len(segments) == 0 || one[len(one)-1].Number > segments[len(segments)-1].Number) {
+			dir, segments = b.dirs[i], one
+		}
+	}
+	return dir, segments
+}
+
+// first returns the segment with which the ring's log began, if it is still there.
+func (b begun) first(name channel.Name, incarnation logstore.Incarnation) (logstore.Segment, bool) {
+	for i := range b.dirs {
+		segments := logstore.SegmentsOf(b.segments[i], name, incarnation)
+		if k := slices.IndexFunc(segments, func(s logstore.Segment) bool { return s.Number == 0 }); k >= 0 {
+			return segments[k], true
+		}
+	}
+	return logstore.Segment{}, false
+}

@@ -1,0 +1,276 @@
+package drain
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+func logMany(c *handlers.Channel, from, to uint64) {
+	for id := from; id < to; id++ {
+		c.Log(id)
+	}
+}
+
+func (k *kept) ids() (all []uint64) {
+	for _, e := range k.events[0] {
+		all = append(all, e.ID)
+	}
+	return all
+}
+
+func checkIDs(t *testing.T, what string, got []uint64, from, to uint64) {
+	t.Helper()
+	if len(got) != int(to-from) {
+		t.Fatalf("%s: %d events, want %d", what, len(got), to-from)
+	}
+	for i, id := range got {
+		if id != from+uint64(i) {
+			t.Fatalf("%s: event %d has id %d, want %d", what, i, id, from+uint64(i))
+		}
+	}
+}
+
+// setLogs is SetLogs for a rig, whose workers move by hand.
+func (r *rig) setLogs(dir string) {
+	r.t.Helper()
+	done := make(chan error)
+	go func() { done <- r.d.SetLogs(dir) }()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			return
+		default:
+			for _, w := range r.d.workers {
+				w.pass(r.clock)
+			}
+		}
+	}
+}
+
+func TestLogsGoToAnotherDirectory(t *testing.T) {
+	r := newRig(t, Options{})
+	second, third := filepath.Join(t.TempDir(), "second"), filepath.Join(t.TempDir(), "third")
+	c, idle := r.open("a/x", handlers.Options{Handler: "id"}), r.open("idle/x", handlers.Options{})
+	logMany(c, 0, 100)
+	r.advance(0)
+	logMany(c, 100, 150) // still in the ring
+	r.setLogs(second)
+	checkIDs(t, "first", readLogs(t, r.logs)["a/x"].ids(), 0, 150)
+	logMany(c, 150, 200)
+	r.setLogs(third)
+	logMany(c, 200, 210)
+	c.Close()
+	idle.Close()
+	r.run(2 * time.Second)
+
+	for i, dir := range []string{r.logs, second, third} {
+		logs := readLogs(t, dir)
+		from, to := []uint64{0, 150, 200}[i], []uint64{150, 200, 210}[i]
+		logs["a/x"].check(t)
+		checkIDs(t, dir, logs["a/x"].ids(), from, to)
+		if !logs["a/x"].report.Sealed {
+			t.Errorf("the log in %q is not sealed", dir)
+		}
+		// A channel that logs nothing is there as well, so that whoever reads the directory knows of it.
+		if i > 0 && logs["idle/x"] == nil {
+			t.Errorf("no log of the idle channel in %q", dir)
+		}
+	}
+	if stats := r.d.Stats(); stats.Total.Missing != 0 || stats.Finished != 2 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+// A drainer dies between telling where logs are to go and having moved them all: the next one goes on from the old directory.
+func TestMoveAfterDeath(t *testing.T) {
+	for _, moved := range []bool{false, true} {
+		r := newRig(t, Options{})
+		first, second := r.logs, filepath.Join(t.TempDir(), "second")
+		c := r.open("a/x", handlers.Options{Handler: "xoy", Params: map[string]any{"x": 1, "y": 1}})
+		logMany(c, 0, 100)
+		r.advance(0)
+		r.run(2 * time.Second)
+		if moved {
+			r.setLogs(second)
+		}
+		logMany(c, 100, 120)
+		r.kill()
+		r.logs = second
+		r.start(Options{Before: []string{filepath.Join(first, "gone"), first}})
+		r.advance(0)
+		if own := r.d.sources[c.Path()].own; own == nil || own.A != 1 {
+			t.Errorf("moved %v: the program's own settings are %v", moved, own)
+		}
+		logMany(c, 120, 130)
+		c.Close()
+		r.run(2 * time.Second)
+		end := uint64(120)
+		if moved {
+			end = 100
+		}
+		checkIDs(t, "first", readLogs(t, first)["a/x"].ids(), 0, end)
+		k := readLogs(t, second)["a/x"]
+		k.check(t)
+		checkIDs(t, "second", k.ids(), end, 130)
+		if n := r.d.Stats().Total.Missing; n != 0 {
+			t.Errorf("moved %v: %d missing", moved, n)
+		}
+	}
+}
+
+// A directory is left and come back to. Who starts anew goes on behind the latest segment, wherever it is.
+func TestComeBackAfterDeath(t *testing.T) {
+	r := newRig(t, Options{})
+	first, second := r.logs, filepath.Join(t.TempDir(), "second")
+	c := r.open("a/x", handlers.Options{Handler: "id"})
+	logMany(c, 0, 100)
+	r.advance(0)
+	r.setLogs(second)
+	logMany(c, 100, 200)
+	r.run(time.Second)
+	r.kill()
+	// It was told to go back to the first, and died before it did.
+	r.logs = first
+	r.start(Options{Before: []string{second}})
+	logMany(c, 200, 210)
+	c.Close()
+	r.advance(0)
+	r.run(2 * time.Second)
+	checkIDs(t, "second", readLogs(t, second)["a/x"].ids(), 100, 210) // its program ended before it was moved
+	if stats := r.d.Stats().Total; stats.Missing != 0 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+// Where the new directory cannot be made, everything stays as it is.
+func TestLogsStayWhereTheyCannotGo(t *testing.T) {
+	r := newRig(t, Options{})
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.d.SetLogs(file); err == nil || r.d.Logs() != r.logs {
+		t.Errorf("%v, logs in %q", err, r.d.Logs())
+	}
+}
+
+// At the limit records are taken and not stored; the log says which, and goes on when there is room again.
+func TestLimit(t *testing.T) {
+	r := newRig(t, Options{MaxBytes: 30_000})
+	c := r.open("a/x", handlers.Options{Handler: "id", Policy: "drop"})
+	const batch, batches = 1000, 40
+	for i := range uint64(batches) {
+		logMany(c, i*batch, (i+1)*batch)
+		r.advance(identityHold)
+	}
+	stats := r.d.Stats()
+	if stats.Total.NotStored == 0 || stats.Total.Dropped > 0 || !errors.Is(stats.Limit, ErrLimit) {
+		t.Fatalf("%+v", stats)
+	}
+	if len(r.noticed) != 1 || !errors.Is(r.noticed[0], ErrLimit) {
+		t.Errorf("noticed %v", r.noticed)
+	}
+	if err := r.d.SetLimits(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	logMany(c, batch*batches, batch*batches+10)
+	c.Close()
+	r.run(2 * time.Second)
+	k := readLogs(t, r.logs)["a/x"]
+	if !k.report.Sealed || k.report.Duplicates+k.report.Overlaps > 0 {
+		t.Errorf("%+v", k.report)
+	}
+	gone := k.dropped(logstore.NotStored)
+	if gone != stats.Total.NotStored || uint64(k.all())+gone != batch*batches+10 {
+		t.Errorf("%d in the log and %d not stored of %d; stats say %d", k.all(), gone, batch*batches+10, stats.Total.NotStored)
+	}
+	all := k.ids()
+	if all[len(all)-1] != batch*batches+9 {
+		t.Errorf("the last id is %d", all[len(all)-1])
+	}
+	var size int64
+	entries, _ := os.ReadDir(r.logs)
+	for _, e := range entries {
+		info, _ := e.Info()
+		size += info.Size()
+	}
+	if size > 60_000 {
+		t.Errorf("%d bytes of at most 30000 and a block", size)
+	}
+}
+
+func TestFreeSpaceIsLeft(t *testing.T) {
+	r := newRig(t, Options{MinFree: 0.999999})
+	c := r.open("a/x", handlers.Options{Handler: "id"})
+	logMany(c, 0, 100)
+	c.Close()
+	r.advance(0)
+	r.run(time.Second)
+	if got := r.d.Stats().Total; got.NotStored != 100 || got.Rows == 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What a limit took from the log of a drainer that died is missing, as the next one says.
+func TestSkippedRowsOfTheDead(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/x", handlers.Options{Handler: "id"})
+	logMany(c, 0, 10)
+	r.advance(0)
+	r.advance(time.Second)
+	if err := r.d.SetLimits(1, 0); err != nil {
+		t.Fatal(err)
+	}
+	logMany(c, 10, 50)
+	r.advance(identityHold)
+	r.kill()
+	r.start(Options{})
+	logMany(c, 50, 60)
+	c.Close()
+	r.advance(0)
+	r.run(2 * time.Second)
+	k := readLogs(t, r.logs)["a/x"]
+	if n := k.dropped(logstore.Damaged); n != 40 || k.all() != 20 {
+		t.Errorf("%d damaged, %d events", n, k.all())
+	}
+}
+
+func TestProcessesAreCapped(t *testing.T) {
+	for name, o := range map[string]Options{"rings": {MaxProcessRings: 2}, "bytes": {MaxProcessBytes: 2*(1<<20) + 100_000}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, o)
+			var channels []*handlers.Channel
+			for range 3 {
+				channels = append(channels, r.open("a/x", handlers.Options{Policy: "drop"}))
+			}
+			r.advance(0)
+			stats := r.d.Stats()
+			if len(stats.Rings) != 2 || len(stats.Processes) != 1 || stats.Processes[0].Rings != 2 || stats.Processes[0].ProcessID != os.Getpid() {
+				t.Fatalf("%+v", stats)
+			}
+			if len(r.noticed) != 1 || !errors.Is(r.noticed[0], ErrProcess) {
+				t.Errorf("noticed %v", r.noticed)
+			}
+			// Once one of them is gone, there is room for the third.
+			for _, c := range channels {
+				if c.Path() == stats.Rings[0].Path {
+					c.Close()
+				}
+			}
+			r.run(3 * time.Second)
+			stats = r.d.Stats()
+			if len(stats.Rings) != 2 || stats.Finished != 1 {
+				t.Errorf("%+v", stats)
+			}
+		})
+	}
+}

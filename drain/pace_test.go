@@ -1,0 +1,120 @@
+package drain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+func TestPace(t *testing.T) {
+	const records = 1 << 16
+	for _, test := range []struct {
+		name        string
+		p           place
+		tail, head  uint64 // of the ring, before this look
+		from, below time.Duration
+	}{
+		{"nothing ever came", place{}, 0, 0, time.Minute, 2 * time.Hour},
+		{"a million a second", place{head: 1000}, 1000, 0, 8 * time.Millisecond, 8300 * time.Microsecond},
+		{"a million a second before, nothing now", place{rate: 1e6, head: 1000, tail: 1000}, 1000, 1000, 16 * time.Millisecond, 17 * time.Millisecond},
+		{"a million a second, and much waits", place{}, 8192, 0, 4 * time.Millisecond, 4200 * time.Microsecond},
+		{"a quarter waits", place{}, records / 4, 0, 0, 1},
+		{"it was full, and is empty now", place{head: records}, records, 0, 60 * time.Microsecond, 100 * time.Microsecond},
+		{"a writer is at it", place{unfinished: true}, records, 0, time.Millisecond, time.Millisecond + 1},
+	} {
+		now := time.Millisecond // since the last look
+		if test.tail == 8192 {
+			now = 8192 * time.Microsecond
+		}
+		if got := test.p.pace(ring.State{Tail: test.tail, Head: test.head}, now, records); got < test.from || got >= test.below {
+			t.Errorf("%s: the next look after %s, want %s to %s", test.name, got, test.from, test.below)
+		}
+	}
+}
+
+// What is left over when a long block was written gathers for the next one.
+func TestBlocksStayLong(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Buffer: "16MiB"})
+	r.advance(DefaultPoll)
+	var id uint64
+	for range 120 {
+		for range 70_000 {
+			c.Log(id)
+			id++
+		}
+		r.advance(DefaultPoll)
+	}
+	if s := r.stats("a/b"); s.Rows/s.Blocks < 60_000 {
+		t.Errorf("%d rows in %d blocks", s.Rows, s.Blocks)
+	}
+}
+
+func TestAChannelThatClosesIsFinishedAtOnce(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{})
+	r.run(time.Second)
+	c.Log(1)
+	c.Close()
+	r.run(3 * DefaultPoll)
+	if r.d.Stats().Finished != 1 {
+		t.Errorf("%+v", r.d.Stats())
+	}
+}
+
+// Where the table of drops was full, its last range grows at any place: it is over when there is another.
+func TestLastRangeOfAFullTable(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // 16 records
+	before, err := ring.OpenConsumer(c.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id uint64
+	drop := func() {
+		for range 17 {
+			c.Log(id)
+			id++
+		}
+	}
+	for i := range uint64(dropRanges + 5) {
+		drop()
+		// A drainer that takes records and no drops: those before this one.
+		if err := before.Release(0, 16*(i+1), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before.Close()
+	r.run(time.Second)
+	c.Log(id)
+	id++
+	r.run(time.Second)
+	check := func(ranges int, events uint64) {
+		t.Helper()
+		log := readLogs(t, r.logs)["a/b"]
+		var rows int
+		for _, d := range log.drops[0] {
+			if logstore.Reason(d.Reason) == logstore.RingFull {
+				rows++
+			}
+		}
+		if rows != ranges || log.dropped(logstore.RingFull) != events {
+			t.Fatalf("%d ranges of %d events, want %d of %d", rows, log.dropped(logstore.RingFull), ranges, events)
+		}
+	}
+	check(dropRanges-1, dropRanges-1)
+	for range 17 {
+		c.Log(id) // another range begins
+	}
+	r.run(time.Second)
+	c.Log(id)
+	r.run(time.Second)
+	check(dropRanges+1, dropRanges+5+1)
+	if settings := r.stats("a/b").Settings; settings.Kind != channel.Buffered {
+		t.Errorf("%s", settings)
+	}
+}

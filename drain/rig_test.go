@@ -1,0 +1,225 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// rig is a drainer that a test moves on by hand, with a clock of its own.
+type rig struct {
+	t       testing.TB
+	d       *Drainer
+	rings   string
+	logs    string
+	clock   time.Duration
+	noticed []error
+}
+
+func newRig(t testing.TB, o Options) *rig {
+	t.Helper()
+	r := &rig{t: t, rings: t.TempDir(), logs: filepath.Join(t.TempDir(), "logs")}
+	r.start(o)
+	t.Cleanup(func() { r.d.Close() })
+	return r
+}
+
+// start begins a drainer where the one before it, if there was one, left.
+func (r *rig) start(o Options) {
+	r.t.Helper()
+	o.Logs = r.logs
+	if o.Node == "" {
+		o.Node = "node-1"
+	}
+	o.Notify = func(err error) { r.noticed = append(r.noticed, err) }
+	d, err := newDrainer(r.rings, o, func() time.Duration { return r.clock })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.d = d
+}
+
+// kill ends the drainer as death does: nothing is written any more, and its files are closed.
+func (r *rig) kill() {
+	for _, w := range r.d.workers {
+		w.leaveIncoming()
+		for _, s := range w.sources {
+			if s != nil { // it may have died in the middle of a pass
+				s.leave(w)
+			}
+		}
+		w.sources = nil
+	}
+	r.d.once.Do(func() { r.d.lock.Close() })
+}
+
+// advance moves the clock on and does what is due.
+func (r *rig) advance(by time.Duration) {
+	r.clock += by
+	r.d.scan(r.clock)
+	r.d.sampler.sweep(r.clock)
+	for _, w := range r.d.workers {
+		w.pass(r.clock)
+	}
+}
+
+// run advances in steps of the longest poll.
+func (r *rig) run(by time.Duration) {
+	for end := r.clock + by; r.clock < end; {
+		r.advance(DefaultPoll)
+	}
+}
+
+func (r *rig) open(name string, o handlers.Options) *handlers.Channel {
+	return r.openAs(name, o, handlers.Open)
+}
+
+func (r *rig) openAs(name string, o handlers.Options, open func(string, handlers.Options) (*handlers.Channel, error)) *handlers.Channel {
+	r.t.Helper()
+	o.Dir = r.rings
+	c, err := open(name, o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// stats of the only ring, or the one of that channel.
+func (r *rig) stats(name string) RingStats {
+	r.t.Helper()
+	for _, c := range r.d.Stats().Rings {
+		if c.Channel.String() == name {
+			return c
+		}
+	}
+	r.t.Fatalf("no ring of %s in %+v", name, r.d.Stats())
+	return RingStats{}
+}
+
+// kept is what a log holds.
+type kept struct {
+	events      map[int][]logstore.Event // by shard
+	links       map[int][]logstore.Link
+	samples     []logstore.Sample
+	firstLasts  []logstore.FirstLast
+	transitions map[int][]logstore.Transition
+	drops       map[int][]logstore.Drop
+	report      logstore.Report
+	header      logstore.Header
+	segments    int
+}
+
+// dropped is how many rows the log says are not in it, for a reason.
+func (k *kept) dropped(reason logstore.Reason) (n uint64) {
+	for _, drops := range k.drops {
+		for _, d := range drops {
+			if logstore.Reason(d.Reason) == reason {
+				n += d.Count
+			}
+		}
+	}
+	return n
+}
+
+// all is how many events or links are in the log.
+func (k *kept) all() (n int) {
+	for _, rows := range k.events {
+		n += len(rows)
+	}
+	for _, rows := range k.links {
+		n += len(rows)
+	}
+	return n
+}
+
+// readLogs reads all logs of a directory, by channel. There is one ring a channel.
+func readLogs(t testing.TB, dir string) map[string]*kept {
+	t.Helper()
+	logs, err := tryReadLogs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logs
+}
+
+func tryReadLogs(dir string) (map[string]*kept, error) {
+	segments, err := logstore.Segments(dir)
+	if err != nil {
+		return nil, err
+	}
+	logs := map[string]*kept{}
+	for len(segments) > 0 {
+		n := 1
+		for n < len(segments) && segments[n].Incarnation == segments[0].Incarnation {
+			n++
+		}
+		k, err := readLog(segments[:n])
+		if err != nil {
+			return nil, err
+		}
+		name := segments[0].Channel.String()
+		if logs[name] != nil {
+			return nil, fmt.Errorf("two rings of %s", name)
+		}
+		logs[name] = k
+		segments = segments[n:]
+	}
+	return logs, nil
+}
+
+func readLog(segments []logstore.Segment) (*kept, error) {
+	k := &kept{
+		events: map[int][]logstore.Event{}, links: map[int][]logstore.Link{}, transitions: map[int][]logstore.Transition{}, drops: map[int][]logstore.Drop{},
+		segments: len(segments),
+	}
+	r := logstore.ReadLog(segments)
+	defer r.Close()
+	for {
+		b, err := r.Next()
+		var damage *logstore.CorruptionError
+		if err == io.EOF {
+			k.report, k.header = r.Report(), r.Header()
+			return k, nil
+		}
+		if errors.As(err, &damage) {
+			continue // in the report
+		}
+		if err != nil {
+			return nil, err
+		}
+		k.events[b.Shard] = append(k.events[b.Shard], b.Events...)
+		k.links[b.Shard] = append(k.links[b.Shard], b.Links...)
+		k.samples = append(k.samples, b.Samples...)
+		k.firstLasts = append(k.firstLasts, b.FirstLasts...)
+		k.transitions[b.Shard] = append(k.transitions[b.Shard], b.Transitions...)
+		k.drops[b.Shard] = append(k.drops[b.Shard], b.Drops...)
+	}
+}
+
+// check fails the test unless the log is whole.
+func (k *kept) check(t testing.TB) {
+	t.Helper()
+	if k == nil {
+		t.Fatal("no log")
+	}
+	if !k.report.Whole() || k.report.Duplicates+k.report.Overlaps+k.report.Foreign > 0 {
+		t.Fatalf("log is not whole: %+v", k.report)
+	}
+}
+
+func name(t testing.TB, s string) channel.Name {
+	t.Helper()
+	n, err := channel.ParseName(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,287 @@
+package drain
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// tableOf is a table of one rule for each pattern.
+func tableOf(t *testing.T, rules ...string) *handlertable.Table {
+	t.Helper()
+	text := "version: 1\nrules:\n"
+	for _, r := range rules {
+		text += "- {" + r + "}\n"
+	}
+	table, err := handlertable.Parse([]byte(text), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
+	r := newRig(t, Options{Table: tableOf(t, "channel: a/*, handler: id")})
+	settings := func(name, want string) {
+		t.Helper()
+		if got := r.stats(name).Settings.String(); got != want {
+			t.Errorf("%s has handler %s, want %s", name, got, want)
+		}
+	}
+	a := r.open("a/x", handlers.Options{Handler: "xoy", Params: channel.Params{"x": 1, "y": 2}})
+	b := r.open("b/x", handlers.Options{Handler: "counter"})
+	r.run(2 * tick)
+	settings("a/x", "id")
+	settings("b/x", "counter period=1s")
+	for range 5 {
+		a.Log(1) // xoy would keep none
+		b.Log(1)
+	}
+	r.d.SetTable(tableOf(t, "node: node-2, channel: '*', handler: null", "channel: '*', handler: buffered"))
+	r.run(2 * tick)
+	settings("a/x", "buffered")
+	settings("b/x", "buffered")
+	for range 7 {
+		a.Log(3)
+		b.Log(3)
+	}
+	// Without a rule each has what its program chose, also where another drainer takes over.
+	r.kill()
+	r.start(Options{Table: tableOf(t, "channel: other/x, handler: null")})
+	r.run(2 * tick)
+	settings("a/x", "xoy x=1 y=2")
+	settings("b/x", "counter period=1s")
+	a.Log(5)
+	b.Log(5)
+	// Without a table they keep what they have.
+	r.d.SetTable(tableOf(t, "channel: a/x, handler: null"))
+	r.run(2 * tick)
+	a.Log(6)
+	r.d.SetTable(nil)
+	r.run(2 * tick)
+	settings("a/x", "null")
+	a.Close()
+	b.Close()
+	r.run(300 * time.Millisecond)
+	logs := readLogs(t, r.logs)
+	logs["a/x"].check(t)
+	logs["b/x"].check(t)
+	type step struct {
+		from uint64
+		kind channel.Kind
+	}
+	for name, want := range map[string][]step{
+		"a/x": {{0, channel.XoY}, {0, channel.Identity}, {5, channel.Buffered}, {12, channel.XoY}, {12, channel.Null}},
+		"b/x": {{0, channel.Counter}, {0, channel.Buffered}, {7, channel.Counter}},
+	} {
+		rows := logs[name].transitions[0]
+		if len(rows) != len(want) {
+			t.Fatalf("%s: %+v", name, rows)
+		}
+		for i, w := range want {
+			if rows[i].From != w.from || rows[i].Settings().Kind != w.kind {
+				t.Errorf("%s: transition %d is %+v, want %+v", name, i, rows[i], w)
+			}
+		}
+	}
+	if n := logs["a/x"].all(); n != 12 {
+		t.Errorf("a/x has %d events, want 12", n)
+	}
+	if samples := logs["b/x"].samples; samples[len(samples)-1].Count != 6 {
+		t.Errorf("b/x: %+v, want a count of 6 at last", samples)
+	}
+}
+
+func TestTableFileIsWatched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "table.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("version: 1\nrules: []\n")
+	r := newRig(t, Options{TableFile: path})
+	c := r.open("a/x", handlers.Options{})
+	r.run(time.Second)
+	write("version: 1\nrules:\n- {channel: a/x, handler: id}\n")
+	r.run(tablePoll + 2*tick)
+	if got := r.stats("a/x").Settings.Kind; got != channel.Identity {
+		t.Errorf("%s, want id", got)
+	}
+	write("version: 1\nrules:\n- {channel: a/x, handler: null}\n- {channel\n")
+	r.run(time.Second)
+	if got := r.stats("a/x").Settings.Kind; got != channel.Identity {
+		t.Errorf("%s after a bad table, want id", got)
+	}
+	if err := r.d.Stats().Table; !errors.Is(err, handlertable.ErrTable) {
+		t.Errorf("stats say %v", err)
+	}
+	if len(r.noticed) != 1 {
+		t.Errorf("noticed %v, want it once", r.noticed)
+	}
+	write("version: 1\nrules:\n- {channel: a/x, handler: null}\n")
+	r.run(time.Second)
+	if got := r.stats("a/x").Settings.Kind; got != channel.Null || r.d.Stats().Table != nil {
+		t.Errorf("%s, want null; %v", got, r.d.Stats().Table)
+	}
+	c.Close()
+}
+
+func TestTableThatAChannelCannotTake(t *testing.T) {
+	r := newRig(t, Options{Table: tableOf(t, "channel: a/link, handler: id", "channel: a/log, handler: link")})
+	link := r.open("a/link", handlers.Options{Handler: "link"})
+	log := r.open("a/log", handlers.Options{Handler: "buffered"})
+	r.run(time.Second)
+	link.Link(1, 2)
+	log.Log(1)
+	for _, name := range []string{"a/link", "a/log"} {
+		if s := r.stats(name); !errors.Is(s.Refused, ErrRefused) || s.Rejected {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	if len(r.noticed) != 2 {
+		t.Errorf("noticed %v, want each once", r.noticed)
+	}
+	r.d.SetTable(tableOf(t, "channel: '*', handler: null"))
+	r.run(time.Second)
+	link.Link(1, 2)
+	log.Log(1)
+	r.run(time.Second)
+	for _, name := range []string{"a/link", "a/log"} {
+		if s := r.stats(name); s.Refused != nil || s.Settings.Kind != channel.Null {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// However often the table changes while nothing of it can be written, the log says in the end what held from where.
+func TestJournalIsNeverLost(t *testing.T) {
+	disk := &fullDisk{logstore.OS{}, 1 << 40}
+	r := newRig(t, Options{FileSystem: disk})
+	c := r.open("a/x", handlers.Options{Handler: "id"})
+	r.run(2 * tick)
+	disk.space = 0
+	tables := []*handlertable.Table{tableOf(t, "channel: '*', handler: null"), tableOf(t, "channel: '*', handler: counter")}
+	for i := range uint64(100) {
+		r.d.SetTable(tables[i%2])
+		r.run(2 * retryLast)
+		c.Log(i)
+	}
+	disk.space = 1 << 40
+	r.run(time.Second)
+	c.Log(100)
+	c.Close()
+	r.run(time.Second)
+	log := readLogs(t, r.logs)["a/x"]
+	log.check(t)
+	rows := log.transitions[0]
+	if len(rows) < 10 {
+		t.Fatalf("%+v", rows)
+	}
+	for i, row := range rows {
+		if row.Skipped != 0 || i > 0 && row.Generation != rows[i-1].Generation+1 {
+			t.Errorf("transition %d: %+v", i, row)
+		}
+	}
+}
+
+// Table after table under load: each event is there once, and the transitions divide them as the handlers kept them.
+func TestTableChangesUnderLoad(t *testing.T) {
+	rings, logs := t.TempDir(), t.TempDir()
+	d, err := Start(rings, Options{Logs: logs, Node: "node-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := handlers.Open("a/x", handlers.Options{Dir: rings, Handler: "buffered"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan bool), make(chan uint64)
+	go func() {
+		for id := uint64(0); ; id++ {
+			select {
+			case <-stop:
+				done <- id
+				return
+			default:
+				c.Log(id)
+			}
+		}
+	}()
+	tables := []*handlertable.Table{
+		tableOf(t, "channel: '*', handler: id"),
+		tableOf(t, "channel: '*', handler: xoy, params: {x: 1, y: 7}"),
+		tableOf(t, "channel: '*', handler: null"),
+		tableOf(t, "channel: '*', handler: buffered"),
+	}
+	for i := range 8 {
+		d.SetTable(tables[i%4])
+		changed := time.Now()
+		want, _ := tables[i%4].For("node-1", name(t, "a/x"))
+		for {
+			stats := d.Stats().Rings
+			if len(stats) == 1 && stats[0].Settings == want {
+				break
+			}
+			if time.Since(changed) > 10*time.Second {
+				t.Fatalf("not in force: %+v", stats)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(30 * time.Millisecond) // under load
+	}
+	close(stop)
+	<-done
+	c.Close()
+	waitFor(t, func() bool { return d.Stats().Finished == 1 })
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log := readLogs(t, logs)["a/x"]
+	log.check(t)
+	rows, at := log.transitions[0], -1
+	if len(rows) != 9 {
+		t.Fatalf("%d transitions, want 9: %+v", len(rows), rows)
+	}
+	var last uint64
+	for i, e := range log.events[0] {
+		for at+1 < len(rows) && rows[at+1].From <= uint64(i) {
+			at++
+		}
+		settings := rows[at].Settings()
+		if i > 0 && e.ID <= last {
+			t.Fatalf("event %d has id %d after %d", i, e.ID, last)
+		}
+		switch settings.Kind {
+		case channel.XoY:
+			if e.ID%settings.B >= settings.A {
+				t.Fatalf("event %d, id %d, is kept under %s", i, e.ID, settings)
+			}
+		case channel.Null:
+			t.Fatalf("event %d, id %d, is kept under %s", i, e.ID, settings)
+		default:
+			if i > 0 && uint64(i) > rows[at].From && e.ID != last+1 {
+				t.Fatalf("event %d has id %d after %d under %s", i, e.ID, last, settings)
+			}
+		}
+		last = e.ID
+	}
+}
+
+// waitFor waits for something that another goroutine or process brings about.
+func waitFor(t testing.TB, so func() bool) {
+	t.Helper()
+	for begin := time.Now(); !so(); {
+		if time.Since(begin) > 60*time.Second {
+			t.Fatal("it did not come about within a minute")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,123 @@
+package drain
+
+import (
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// RingStats is what is known of a ring. Counts are of this drainer, since it found the ring, unless it is said.
+type RingStats struct {
+	Path        string
+	Channel     channel.Name
+	Incarnation logstore.Incarnation
+	ProcessID   int   // of the program, as the ring says
+	RingBytes   int64 // of shared memory
+	Policy      channel.Policy
+	Settings    channel.Settings // that the ring has now
+	Alive       bool             // the program has it open
+	SetAside    error            // not nil: it cannot be trusted and is not drained any more
+
+	Events   uint64 // that came, from the first look on
+	Waiting  uint64 // records in the ring
+	Dropped  uint64 // by the program, since it opened the channel
+	Misused  bool   // the program logs events on a link channel, or links on another
+	Rejected bool   // the program was given settings that it could not take
+
+	Rows      uint64 // of all kinds, that were written
+	Blocks    uint64
+	LogBytes  uint64
+	Holes     uint64 // rows that were reserved and never written
+	Missing   uint64 // rows that were taken from the ring once and are in no log here
+	Unread    uint64 // rows that were in a ring when it was set aside
+	NotStored uint64 // rows that were taken from the ring while a limit was reached
+	Removed   int    // log files that went away while they were written
+
+	Failures uint64 // of writing the log
+	Failure  error  // the last one, until writing succeeds
+	Limit    error  // why rows were not stored, the last time
+	Refused  error  // why the handler table's settings were not set
+
+	shards []shown
+}
+
+// shown is what the stats say of a shard.
+type shown struct{ waiting, dropped, flags uint64 }
+
+// Stats is what a drainer does.
+type Stats struct {
+	Rings     []RingStats    // that are there, those that were set aside among them, sorted by path
+	Finished  uint64         // rings that were drained to their end and removed
+	Processes []ProcessStats // that have rings here, by process id
+	Limit     error          // why records are not stored now
+	Total     Totals         // of all rings, those that are finished as well
+	Table     error          // why the handler table's file is not in use as it is
+}
+
+// Totals are sums over rings.
+type Totals struct {
+	Events, Dropped, Rows, Blocks, LogBytes, Holes, Missing, Unread, NotStored, Failures uint64
+	Removed                                                                              int
+}
+
+func (t *Totals) add(c *RingStats) {
+	t.Events += c.Events
+	t.Dropped += c.Dropped
+	t.Rows += c.Rows
+	t.Blocks += c.Blocks
+	t.LogBytes += c.LogBytes
+	t.Holes += c.Holes
+	t.Missing += c.Missing
+	t.Unread += c.Unread
+	t.NotStored += c.NotStored
+	t.Failures += c.Failures
+	t.Removed += c.Removed
+}
+
+// snapshot is the ring's figures now.
+func (s *source) snapshot() RingStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.stats
+	for _, shard := range c.shards {
+		c.Waiting += shard.waiting
+		c.Dropped += shard.dropped
+		c.Misused = c.Misused || shard.flags&ring.FlagMisuse != 0
+		c.Rejected = c.Rejected || shard.flags&ring.FlagBadSettings != 0
+	}
+	c.shards = nil
+	return c
+}
+
+// Stats returns the figures of now.
+func (d *Drainer) Stats() Stats {
+	limit := d.Limit()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	stats := Stats{Limit: limit, Finished: d.finished, Total: d.ended, Table: d.tableError}
+	for _, s := range d.sources {
+		c := s.snapshot()
+		stats.Total.add(&c)
+		stats.Rings = append(stats.Rings, c)
+	}
+	for _, c := range d.aside {
+		stats.Total.add(c)
+		stats.Rings = append(stats.Rings, *c)
+	}
+	for _, p := range d.processes {
+		stats.Processes = append(stats.Processes, p)
+	}
+	slices.SortFunc(stats.Processes, func(a, b ProcessStats) int { return a.ProcessID - b.ProcessID })
+	slices.SortFunc(stats.Rings, func(a, b RingStats) int {
+		switch {
+		case a.Path < b.Path:
+			return -1
+		case a.Path > b.Path:
+			return 1
+		}
+		return 0
+	})
+	return stats
+}

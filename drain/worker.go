@@ -1,0 +1,192 @@
+package drain
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// worker drains some of the rings, one after the other, through one set of buffers.
+type worker struct {
+	d       *Drainer
+	now     time.Duration // when this pass began
+	moved   time.Duration // when records came last
+	sources []*source
+
+	// Records are copied out of a ring once, and coded from there. The two are the same memory.
+	records     []ring.Record
+	events      []logstore.Event
+	pairs       []logstore.Link
+	drops       [dropRanges]logstore.Drop
+	transitions [ring.JournalSize]logstore.Transition
+	block       logstore.Block
+
+	mu       sync.Mutex // guards all below
+	incoming []*source
+	calls    []func()
+	ended    bool
+}
+
+// A record of a ring is an event of a log, word by word: each of these fails to compile where it is not.
+const (
+	_ = -uint(unsafe.Sizeof(ring.Record{}) ^ unsafe.Sizeof(logstore.Event{}))
+	_ = -uint(unsafe.Offsetof(ring.Record{}.ID) ^ unsafe.Offsetof(logstore.Event{}.ID))
+	_ = -uint(unsafe.Offsetof(ring.Record{}.Counter) ^ unsafe.Offsetof(logstore.Event{}.Counter))
+)
+
+func newWorker(d *Drainer) *worker {
+	w := &worker{d: d, records: make([]ring.Record, logstore.MaxRows)}
+	w.events = unsafe.Slice((*logstore.Event)(unsafe.Pointer(unsafe.SliceData(w.records))), len(w.records))
+	return w
+}
+
+// links are the first n pairs of the buffer.
+func (w *worker) links(n int) []logstore.Link {
+	w.pairs = slices.Grow(w.pairs[:0], n)[:n]
+	for i := range w.pairs {
+		w.pairs[i] = logstore.Link{Parent: w.records[2*i].ID, Child: w.records[2*i+1].ID}
+	}
+	return w.pairs
+}
+
+// run drains until the drainer is closed.
+func (w *worker) run() {
+	runtime.LockOSThread() // it mostly sleeps in the kernel: so Go has less to arrange about it
+	defer runtime.UnlockOSThread()
+	for {
+		next := w.pass(w.d.now())
+		select {
+		case <-w.d.closing:
+			w.end()
+			return
+		default:
+			w.sleep(next)
+		}
+	}
+}
+
+// pass looks at all rings whose time has come, and returns when the next one's comes.
+func (w *worker) pass(now time.Duration) (next time.Duration) {
+	w.now = now
+	w.mu.Lock()
+	w.sources = append(w.sources, w.incoming...)
+	calls := w.calls
+	w.incoming, w.calls = w.incoming[:0], nil
+	w.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+	next = now + w.rest()
+	w.sources = slices.DeleteFunc(w.sources, func(s *source) bool {
+		if s.due(now) && s.look(w, false) {
+			w.d.gone(s)
+			return true
+		}
+		next = min(next, s.nextLook)
+		return false
+	})
+	return next
+}
+
+// early is how much before its time a ring is looked at that can wait, so that with many rings there is a pause between passes.
+const early = time.Millisecond
+
+// due says whether it is time to look.
+func (s *source) due(now time.Duration) bool {
+	return s.nextLook <= now || s.nextLook <= now+early && now-s.lookedAt >= 4*early
+}
+
+// longQuiet is how long nothing must have come for a worker to look seldom.
+const longQuiet = 3 * time.Second
+
+// rest is the longest time to the next look at a ring. Waking up is nearly all that an idle drainer costs.
+func (w *worker) rest() time.Duration {
+	switch quiet := w.now - w.moved; {
+	case quiet > longQuiet:
+		return 4 * w.d.o.Poll
+	case quiet > time.Second:
+		return 2 * w.d.o.Poll
+	}
+	return w.d.o.Poll
+}
+
+// awakeLimit is the shortest wait for which a worker sleeps. Where a ring fills so quickly, it would be full before a sleeping thread
+// had its core back: that takes from 50 µs to more than a millisecond.
+const awakeLimit = 200 * time.Microsecond
+
+// sleep waits until a moment, which is at most four polls away: nothing wakes a worker.
+func (w *worker) sleep(until time.Duration) {
+	left := until - w.d.now()
+	if left >= awakeLimit {
+		// Go's own timers are a millisecond coarse, and cost an idle process half as much again.
+		pause := unix.NsecToTimespec(int64(left))
+		unix.Nanosleep(&pause, nil)
+		return
+	}
+	for w.d.now() < until {
+	}
+}
+
+// add gives the worker a ring.
+func (w *worker) add(s *source) {
+	w.mu.Lock()
+	w.incoming = append(w.incoming, s)
+	w.mu.Unlock()
+}
+
+// call has the worker do something between two passes, and waits for it. It returns false where the worker has ended.
+func (w *worker) call(do func()) bool {
+	done := make(chan struct{})
+	w.mu.Lock()
+	if w.ended {
+		w.mu.Unlock()
+		return false
+	}
+	w.calls = append(w.calls, func() { do(); close(done) })
+	w.mu.Unlock()
+	<-done
+	return true
+}
+
+// end drains what the rings hold now and leaves them to the next drainer.
+func (w *worker) end() {
+	w.pass(w.d.now()) // takes in what is incoming
+	w.mu.Lock()
+	w.ended = true
+	calls := w.calls
+	w.calls = nil
+	w.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+	w.now = w.d.now()
+	for _, s := range w.sources {
+		if s.look(w, true) {
+			w.d.gone(s)
+			continue
+		}
+		err := s.left()
+		if leaveErr := s.leave(w); err == nil {
+			err = leaveErr
+		}
+		w.d.closed(s, err)
+	}
+	w.sources = nil
+}
+
+// leaveIncoming leaves rings that came when the worker had ended.
+func (w *worker) leaveIncoming() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.incoming {
+		w.d.closed(s, s.leave(w))
+	}
+	w.incoming = nil
+}
