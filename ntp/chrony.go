@@ -1,0 +1,189 @@
+package ntp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// DefaultAddress is where chronyd answers who asks on the same machine, unless its configuration says "cmdport 0".
+const DefaultAddress = "127.0.0.1:323"
+
+var (
+	// ErrNoDaemon is returned when nobody answers.
+	ErrNoDaemon = errors.New("no chrony daemon answers")
+	// ErrReply is returned for an answer that is not what chrony's protocol says.
+	ErrReply = errors.New("not a chrony reply")
+	// ErrRefused is returned when the daemon answers that it does not tell.
+	ErrRefused = errors.New("chrony refuses")
+)
+
+// chrony's command protocol, version 6, in network byte order: candm.h of chrony's source has it. Of its commands only "tracking" is used, which
+// anyone on the machine may ask.
+const (
+	protocolVersion = 6
+	packetRequest   = 1
+	packetReply     = 2
+	commandTracking = 33
+	replyTracking   = 5
+
+	replyHeader   = 28
+	trackingBytes = 76
+	// A request is as long as its reply, so that nobody can use the daemon to multiply traffic.
+	packetBytes = replyHeader + trackingBytes
+)
+
+const (
+	attempts = 3
+	patience = time.Second // in all, unless the context ends sooner
+)
+
+// Ask asks the chrony daemon at an address, "" is DefaultAddress, what it claims now. Errors wrap ErrNoDaemon, ErrReply, ErrRefused or the
+// context's.
+func Ask(ctx context.Context, address string) (Claim, error) {
+	if address == "" {
+		address = DefaultAddress
+	}
+	claim, err := ask(ctx, address)
+	if err != nil {
+		return Claim{}, fmt.Errorf("ask chrony at %q: %w", address, err)
+	}
+	return claim, nil
+}
+
+func ask(ctx context.Context, address string) (Claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "udp", address)
+	if err != nil {
+		return Claim{}, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(0, 1)) })
+	defer stop()
+	sequence := rand.Uint32()
+	var reason error
+	for attempt := range attempts {
+		if err := ctx.Err(); err != nil {
+			break
+		}
+		if _, err := conn.Write(request(sequence, attempt)); err != nil {
+			reason = err // nobody is there, and an earlier packet has told so
+			continue
+		}
+		conn.SetReadDeadline(time.Now().Add(patience / attempts))
+		if ctx.Err() != nil { // it may have ended just before its deadline was written over
+			break
+		}
+		var b [2 * packetBytes]byte
+		n, err := conn.Read(b[:])
+		if err != nil {
+			reason = err
+			continue
+		}
+		return decode(b[:n], sequence)
+	}
+	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return Claim{}, err
+	}
+	return Claim{}, fmt.Errorf("%w: %w: start chronyd, or let it answer (cmdport)", reason, ErrNoDaemon)
+}
+
+func request(sequence uint32, attempt int) []byte {
+	b := make([]byte, packetBytes)
+	b[0], b[1] = protocolVersion, packetRequest
+	binary.BigEndian.PutUint16(b[4:], commandTracking)
+	binary.BigEndian.PutUint16(b[6:], uint16(attempt))
+	binary.BigEndian.PutUint32(b[8:], sequence)
+	return b
+}
+
+// decode reads an answer to tracking.
+func decode(b []byte, sequence uint32) (Claim, error) {
+	if len(b) < replyHeader || b[1] != packetReply {
+		return Claim{}, fmt.Errorf("%d bytes: %w", len(b), ErrReply)
+	}
+	if b[0] != protocolVersion {
+		return Claim{}, fmt.Errorf("protocol version %d, this program knows %d: %w", b[0], protocolVersion, ErrReply)
+	}
+	if command, got := binary.BigEndian.Uint16(b[4:]), binary.BigEndian.Uint32(b[16:]); command != commandTracking || got != sequence {
+		return Claim{}, fmt.Errorf("command %d, sequence %d: it answers another request: %w", command, got, ErrReply)
+	}
+	if status := binary.BigEndian.Uint16(b[8:]); status != 0 {
+		return Claim{}, fmt.Errorf("status %d: %w", status, ErrRefused)
+	}
+	if reply := binary.BigEndian.Uint16(b[6:]); reply != replyTracking || len(b) < packetBytes {
+		return Claim{}, fmt.Errorf("reply %d of %d bytes: %w", reply, len(b), ErrReply)
+	}
+	b = b[replyHeader:]
+	word := func(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
+	c := Claim{
+		ReferenceID: uint64(word(0)),
+		Source:      address(b[4:24]),
+		Stratum:     uint64(binary.BigEndian.Uint16(b[24:])),
+		Leap:        Leap(binary.BigEndian.Uint16(b[26:])),
+		Updated:     moment(word(28), word(32), word(36)),
+	}
+	var err error
+	number := func(at int, scale float64, round func(float64) float64) float64 {
+		v := round(float(word(at)) * scale)
+		if math.Abs(v) >= 1<<63 && err == nil {
+			err = fmt.Errorf("number %g at byte %d: %w", v, at, ErrReply)
+		}
+		return v
+	}
+	positive := func(at int, scale float64) uint64 {
+		v := number(at, scale, math.Ceil)
+		if v < 0 && err == nil {
+			err = fmt.Errorf("number %g at byte %d is negative: %w", v, at, ErrReply)
+		}
+		return uint64(max(v, 0))
+	}
+	// An offset is rounded away from zero and the others up: a bound may become wider, never narrower.
+	outward := func(v float64) float64 { return math.Copysign(math.Ceil(math.Abs(v)), v) }
+	c.Offset_ns = int64(number(40, 1e9, outward))
+	c.Frequency_ppt = int64(number(52, 1e6, math.Round))
+	c.Skew_ppt = positive(60, 1e6)
+	c.RootDelay_ns = positive(64, 1e9)
+	c.RootDispersion_ns = positive(68, 1e9)
+	if err != nil {
+		return Claim{}, err
+	}
+	return c, nil
+}
+
+// float reads chrony's own 32-bit number: 7 bits of exponent above 25 of coefficient, both signed.
+func float(w uint32) float64 {
+	exponent := int(int32(w) >> 25)
+	coefficient := int32(w<<7) >> 7
+	return math.Ldexp(float64(coefficient), exponent-25)
+}
+
+// address reads chrony's address: 16 bytes, of which IPv4 takes 4, and the family.
+func address(b []byte) netip.Addr {
+	switch binary.BigEndian.Uint16(b[16:]) {
+	case 1:
+		return netip.AddrFrom4([4]byte(b[:4]))
+	case 2:
+		return netip.AddrFrom16([16]byte(b[:16]))
+	}
+	return netip.Addr{}
+}
+
+// moment reads chrony's time: seconds in two words, of which the upper may say "none", and nanoseconds.
+func moment(high, low, nsec uint32) time.Time {
+	if high == 0x7fffffff {
+		high = 0 // a daemon that knows 32 bits of seconds
+	}
+	if high == 0 && low == 0 || nsec >= 1e9 {
+		return time.Time{}
+	}
+	return time.Unix(int64(uint64(high)<<32|uint64(low)), int64(nsec)).UTC()
+}

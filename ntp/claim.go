@@ -1,0 +1,51 @@
+package ntp
+
+import (
+	"math"
+	"net/netip"
+	"time"
+)
+
+// Claim is what an NTP daemon says of the system clock at one moment. It is a value.
+type Claim struct {
+	Offset_ns         int64  // what is left to be added to the system clock, as estimated
+	RootDelay_ns      uint64 // round trip to the reference clock
+	RootDispersion_ns uint64 // how far the estimate may have gone off, as NTP reckons
+	Frequency_ppt     int64  // the clock's rate error as estimated, parts per 10¹²
+	Skew_ppt          uint64 // how far that estimate may be off
+	Stratum           uint64 // steps to the reference clock; 0: not synchronised
+	Leap              Leap
+	ReferenceID       uint64
+	Source            netip.Addr // of the server that is followed; zero where there is none, or a reference clock
+	Updated           time.Time  // when the estimate was made; zero: never
+}
+
+// Leap is NTP's leap status. Numbers stand in files.
+type Leap uint64
+
+const (
+	LeapNone           Leap = 0
+	LeapInsert         Leap = 1
+	LeapDelete         Leap = 2
+	LeapUnsynchronised Leap = 3
+)
+
+// Bound_ns is how far the system clock can be from UTC by the daemon's claim: |offset| + dispersion + delay/2, rounded up. ok is false
+// where the daemon claims nothing, because it follows no source.
+func (c Claim) Bound_ns() (bound_ns uint64, ok bool) {
+	if c.Leap >= LeapUnsynchronised || c.Stratum == 0 || c.Stratum > 15 {
+		return 0, false
+	}
+	offset := uint64(max(c.Offset_ns, -c.Offset_ns))
+	if c.Offset_ns == math.MinInt64 {
+		offset = 1 << 63
+	}
+	bound_ns = offset
+	for _, part := range []uint64{c.RootDispersion_ns, c.RootDelay_ns/2 + c.RootDelay_ns%2} {
+		if bound_ns+part < bound_ns {
+			return math.MaxUint64, true
+		}
+		bound_ns += part
+	}
+	return bound_ns, true
+}
