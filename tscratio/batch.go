@@ -1,0 +1,208 @@
+package tscratio
+
+// Durations finds the durations of as many leading pairs of readings as are found alike, at least one, puts their spans into spans and
+// returns how many they are. Scenario and Verdict of the Duration hold for all of them. They are the same spans that Duration gives; it takes
+// a fraction of the time where readings come roughly in order. An error is of the first pair alone.
+func (w *Ways) Durations(xs, ys []uint64, spans []Span) (int, Duration, error) {
+	xs = xs[:min(len(xs), batchRows)]
+	ys, spans = ys[:len(xs)], spans[:len(xs)]
+	n, d := 0, Duration{}
+	if w.trivial {
+		n, d = w.differences(xs, ys, spans, w.slack), Duration{Scenario: Trivial}
+	} else if xs[0] >= w.base && xs[0] <= w.last && len(w.stretches) > 0 {
+		n, d = w.alike(xs, ys, spans)
+	}
+	if n > 0 {
+		return n, d, nil
+	}
+	d, err := w.Duration(xs[0], ys[0])
+	spans[0] = d.Span
+	return 1, d, err
+}
+
+// batchRows is how many durations are found at once at the most.
+const batchRows = 512
+
+// alike goes the way of the first pair's stretch, as long as the pieces last that it uses.
+func (w *Ways) alike(xs, ys []uint64, spans []Span) (int, Duration) {
+	j := (xs[0] - w.base) >> w.bits
+	s := &w.stretches[j]
+	if s.state == unknown {
+		w.choose(s, min(w.base+j<<w.bits+1<<(w.bits-1), w.last))
+	}
+	if s.state != fast {
+		return 0, Duration{}
+	}
+	start := w.base + j<<w.bits
+	last := min(start+(1<<w.bits-1), w.last)
+	n := 0
+	for n < len(xs) && xs[n]-start <= last-start {
+		n++
+	}
+	d := Duration{Scenario: s.scenario, Verdict: s.verdict}
+	var verdict, other Verdict
+	if w.a == nil {
+		w.a, w.b = make([]Interval, batchRows), make([]Interval, batchRows)
+	}
+	a, b := w.a, w.b
+	switch {
+	case w.same:
+		n = w.differences(xs[:n], ys, spans, w.slack)
+		n = s.scaleAll(xs[:n], spans)
+	case s.way == onFirst:
+		n, verdict = w.secondOnFirst.countAll(ys[:n], a)
+		n = between(points(xs[:n], w.quanta[0], b), a[:n], spans)
+		if w.firstRate != nil {
+			n = s.scaleAll(xs[:n], spans)
+		}
+	case s.way == onSecond:
+		n, verdict = w.firstOnSecond.countAll(xs[:n], a)
+		n = between(a[:n], points(ys[:n], w.quanta[1], b), spans)
+		if w.secondRate != nil {
+			negate(spans[:n]) // backwards from the second
+			n = s.scaleAll(ys[:n], spans)
+			negate(spans[:n])
+		}
+	default:
+		n, verdict = w.firstOnRef.countAll(xs[:n], a)
+		n, other = w.secondOnRef.countAll(ys[:n], b)
+		n = between(a[:n], b[:n], spans)
+	}
+	d.Verdict = max(d.Verdict, verdict, other)
+	return w.narrowed(s, n, &d, xs, ys, spans), d
+}
+
+// narrowed is what by does after the chosen way.
+func (w *Ways) narrowed(s *wayStretch, n int, d *Duration, xs, ys []uint64, spans []Span) int {
+	if n == 0 {
+		return 0
+	}
+	narrows := w.narrows(s, ys[0]-xs[0])
+	if w.same { // not all of them may need it
+		for i := range n {
+			if w.narrows(s, ys[i]-xs[i]) != narrows {
+				n = i
+				break
+			}
+		}
+	}
+	if !narrows {
+		return n
+	}
+	n, verdict := w.firstOnRef.countAll(xs[:n], w.a)
+	n, other := w.secondOnRef.countAll(ys[:n], w.b)
+	if n == 0 || max(verdict, other) != d.Verdict {
+		return 0 // one by one
+	}
+	if w.across == nil {
+		w.across = make([]Span, batchRows)
+	}
+	n = between(w.a[:n], w.b[:n], w.across)
+	for i := range n {
+		if spans[i] = spans[i].Intersect(w.across[i]); !spans[i].Valid() {
+			return i
+		}
+	}
+	return n
+}
+
+// differences are ys − xs, give or take e, of the leading pairs for which that is a duration.
+func (w *Ways) differences(xs, ys []uint64, spans []Span, e int64) int {
+	for i, x := range xs {
+		d, ok := difference(ys[i], x)
+		if !ok || d > maxSpan || d < -maxSpan {
+			return i
+		}
+		spans[i] = Span{d - e, d + e}
+	}
+	return len(xs)
+}
+
+// maxSpan leaves room for what is added to a duration.
+const maxSpan = 1 << 62
+
+// points are readings as intervals of counts.
+func points(readings []uint64, quantum uint64, out []Interval) []Interval {
+	out = out[:len(readings)]
+	for i, y := range readings {
+		out[i] = Interval{y, up(y, quantum)}
+	}
+	return out
+}
+
+// between is second − first.
+func between(first, second []Interval, spans []Span) int {
+	second, spans = second[:len(first)], spans[:len(first)]
+	for i := range first {
+		lo, okLo := difference(second[i].Lo, first[i].Hi)
+		hi, okHi := difference(second[i].Hi, first[i].Lo)
+		if !okLo || !okHi {
+			return i
+		}
+		spans[i] = Span{lo, hi}
+	}
+	return len(first)
+}
+
+func negate(spans []Span) {
+	for i, s := range spans {
+		spans[i] = Span{-s.Hi, -s.Lo}
+	}
+}
+
+// countAll is count of the leading readings that are on one piece of one relation.
+func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
+	if len(ys) == 0 {
+		return 0, Consistent
+	}
+	if v.paths == nil {
+		return len(points(ys, v.quantum, out)), Consistent
+	}
+	if ys[0] < v.base || ys[0] > v.last {
+		return 0, Consistent
+	}
+	j := (ys[0] - v.base) >> v.bits
+	s := v.stretch(ys[0])
+	if s.state != fast || s.one == nil {
+		return 0, Consistent
+	}
+	l := s.one
+	if _, ok := l.count(Interval{ys[0], up(ys[0], v.quantum)}); !ok {
+		return 0, Consistent
+	}
+	start := max(v.base+j<<v.bits, l.start)
+	end := min(v.base+(j+1)<<v.bits, l.next) // one stretch's overflow is beyond all readings of a counter that began in it
+	if end < start+v.quantum {
+		return 0, Consistent
+	}
+	p, length := &l.r.pieces[l.i], end-start-v.quantum
+	if p.hi < p.lo {
+		return 0, Consistent
+	}
+	out = out[:len(ys)]
+	for i, y := range ys {
+		if y-start >= length {
+			return i, s.verdict
+		}
+		d := y - l.start
+		out[i] = Interval{p.lo + scaleDown(d, p.slopeLo, slopeBits), p.hi + scaleUp(d+v.quantum, p.slopeHi, slopeBits)}
+	}
+	return len(ys), s.verdict
+}
+
+// scaleAll is scale of the leading spans where the stretch's rate holds, each from a reading on.
+func (s *wayStretch) scaleAll(ys []uint64, spans []Span) int {
+	spans = spans[:len(ys)]
+	for i, y := range ys {
+		d := spans[i]
+		if d.Lo < 0 || d.Hi > s.longest || y < s.from || y > s.to || s.to-y < uint64(d.Hi) {
+			var ok bool
+			if spans[i], ok = s.scale(y, d); !ok {
+				return i
+			}
+			continue
+		}
+		spans[i] = Span{int64(scaleDown(uint64(d.Lo), uint64(s.rate.Lo), rateBits)), int64(scaleUp(uint64(d.Hi), uint64(s.rate.Hi), rateBits))}
+	}
+	return len(ys)
+}

@@ -1,0 +1,188 @@
+package tscratio
+
+import "math/big"
+
+// This file finds the smallest wander that the constraints of a window allow.
+//
+// Let the rate stay between r·(1−w) and r·(1+w). A packet from u, of which φ(b) ≤ a is known, to l, of which
+// φ(b) ≥ a is known and which comes later, then proves
+//
+//	a_l − a_u ≤ φ(b_l) − φ(b_u) ≤ r·(1+w)·(b_l − b_u)
+//
+// and one from a lower constraint to a later upper one a_u − a_l ≥ r·(1−w)·(b_u − b_l). So with the steepest
+// chord s of the first kind and the flattest chord f of the second,
+//
+//	s/(1+w) ≤ r ≤ f/(1−w), and therefore w ≥ (s − f)/(s + f).
+//
+// That is all that the constraints say about w: if every two of them are consistent so, then some
+// function with such rates satisfies all (the smallest that lies above the lowers and rises fast enough). It
+// is a bound of the true wander, whatever the network does, and it is stronger than asking whether a polygon is
+// empty, in which wander is reckoned from y alone.
+
+// chord is a straight line from one constraint to a later one of the other kind.
+type chord struct {
+	rise, run int64  // in cycles of into and from; run > 0
+	from, to  uint64 // readings at its ends
+}
+
+// chords are the steepest and the flattest chord of a window.
+type chords struct {
+	steepest, flattest chord
+}
+
+// chordsWithin returns the chords of the constraints whose trains lie wholly within some readings, and whether there
+// are both.
+func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
+	i := firstFrom(e.lower, within.Lo)
+	if i == len(e.lower) {
+		return chords{}, false
+	}
+	anchor := e.lower[i].a
+	s.lower, s.upper = s.lower[:0], s.upper[:0]
+	for ; i < len(e.lower) && e.lower[i].b <= within.Hi; i++ {
+		if f := &e.lower[i]; f.train.Lo >= within.Lo && f.train.Hi <= within.Hi {
+			if a, ok := relative(Lower, f.a, anchor); ok {
+				s.lower = append(s.lower, point{int64(f.b - within.Lo), a})
+			}
+		}
+	}
+	for i := firstFrom(e.upper, within.Lo); i < len(e.upper) && e.upper[i].b <= within.Hi; i++ {
+		if f := &e.upper[i]; f.train.Lo >= within.Lo && f.train.Hi <= within.Hi {
+			if a, ok := relative(Upper, f.a, anchor); ok {
+				s.upper = append(s.upper, point{int64(f.b - within.Lo), a})
+			}
+		}
+	}
+	var c chords
+	var okS, okF bool
+	c.steepest, okS = steepest(s.upper, s.lower)
+	for _, ps := range [][]point{s.lower, s.upper} {
+		for i := range ps {
+			ps[i].a = -ps[i].a
+		}
+	}
+	c.flattest, okF = steepest(s.lower, s.upper)
+	c.flattest.rise = -c.flattest.rise
+	for _, c := range []*chord{&c.steepest, &c.flattest} {
+		c.from, c.to = c.from+within.Lo, c.to+within.Lo
+	}
+	return c, okS && okF
+}
+
+// scratch is what chordsWithin reuses from one window to the next.
+type scratch struct{ lower, upper []point }
+
+// steepest returns the chord of the largest slope from a point of first to a later one of second, both with c
+// ascending, and whether there is any chord.
+//
+// It goes from chord to chord as Newton's method does: the one that rises most above the slope found last
+// is steeper, and if none rises above it that slope is the largest.
+func steepest(first, second []point) (chord, bool) {
+	if len(first) == 0 || len(second) == 0 || first[0].c >= second[len(second)-1].c {
+		return chord{}, false
+	}
+	from, to := first[0], second[len(second)-1]
+	for {
+		num, den := to.a-from.a, to.c-from.c
+		// Of a point, how far it lies above a line of this slope.
+		above := func(q point) wide { return product(q.a, den).minus(product(q.c, num)) }
+		var most, lowest wide
+		var lowestPoint point
+		found, i := false, 0
+		for _, q := range second {
+			for ; i < len(first) && first[i].c < q.c; i++ {
+				if v := above(first[i]); i == 0 || v.less(lowest) {
+					lowest, lowestPoint = v, first[i]
+				}
+			}
+			if i == 0 {
+				continue
+			}
+			if gain := above(q).minus(lowest); most.less(gain) {
+				most, from, to, found = gain, lowestPoint, q, true
+			}
+		}
+		if !found {
+			return chord{num, den, uint64(from.c), uint64(to.c)}, true
+		}
+	}
+}
+
+// least returns the smallest wander that the chords allow, rounded down.
+func (c chords) least() Wander {
+	s, f := c.steepest, c.flattest
+	if f.rise <= 0 {
+		return maxWander // the counters did not run forwards
+	}
+	if s.rise <= 0 || !product(f.rise, s.run).less(product(s.rise, f.run)) {
+		return 0
+	}
+	x := new(big.Int).Mul(big.NewInt(s.rise), big.NewInt(f.run))
+	y := new(big.Int).Mul(big.NewInt(f.rise), big.NewInt(s.run))
+	num, den := new(big.Int).Sub(x, y), new(big.Int).Add(x, y)
+	num.Mul(num, big.NewInt(1_000_000_000_000))
+	return min(Wander(num.Div(num, den).Int64()), maxWander)
+}
+
+// merge returns the chords of two sets of constraints whose rates have the same mean, without those from
+// one set to the other.
+func (c chords) merge(d chords) chords {
+	if product(c.steepest.rise, d.steepest.run).less(product(d.steepest.rise, c.steepest.run)) {
+		c.steepest = d.steepest
+	}
+	if product(d.flattest.rise, c.flattest.run).less(product(c.flattest.rise, d.flattest.run)) {
+		c.flattest = d.flattest
+	}
+	return c
+}
+
+// shorter returns the chord over the shorter run: where something happened, rather than what that is held against.
+func (c chords) shorter() chord {
+	if c.steepest.run < c.flattest.run {
+		return c.steepest
+	}
+	return c.flattest
+}
+
+// leastWindowsApart is how many windows, for w_min, begin within half of one. A chord that is longer than the rest
+// of a window may be missed, which loses next to nothing.
+const leastWindowsApart = 16
+
+// Windows of these multiples of the stated length are looked at: what moves slowly, or is seen through wide
+// constraints, shows only in the longer ones.
+var leastWindows = [...]int64{1, 2, 4, 8}
+
+// eachWindow calls f with windows that together hold all constraints, and by how many times each is longer than
+// the stated one.
+func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64)) {
+	for _, length := range leastWindows {
+		last := uint64(0)
+		for i, y := range places {
+			if i > 0 && i < len(places)-1 && y-last < uint64(length)*e.windowCycles/leastWindowsApart {
+				continue
+			}
+			last = y
+			if k, ok := e.windows(y); ok {
+				k = max(k, length)
+				half := min(uint64(k)*e.windowCycles, maxReachCycles)
+				f(Interval{down(y, half), up(y, half)}, k)
+			}
+		}
+	}
+}
+
+// least returns w_min: the constraints refute every smaller wander.
+//
+// In a window of k times the stated length the rate stays within k·w of some value: its logarithm moves by at
+// most 2·artanh(w) in each of k adjoining windows, so it stays within k·artanh(w) of the middle of its range,
+// and tanh(k·artanh(w)) ≤ k·w.
+func (e *evidence) least(places []uint64) Wander {
+	var w Wander
+	var s scratch
+	e.eachWindow(places, func(within Interval, k int64) {
+		if c, ok := e.chordsWithin(&s, within); ok {
+			w = max(w, c.least()/Wander(k))
+		}
+	})
+	return w
+}

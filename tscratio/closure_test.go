@@ -1,0 +1,357 @@
+package tscratio
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// fleet is some nodes whose rates wander, any two of them by at most w.
+type fleet struct {
+	clocks []*clock
+	rng    *rand.Rand
+	w      Wander
+	pairs  map[[2]int]*Pair
+}
+
+func newFleet(rng *rand.Rand, nodes, seconds int, w Wander, quantum, slack uint64) *fleet {
+	f := &fleet{rng: rng, w: w, pairs: map[[2]int]*Pair{}}
+	for i := range nodes {
+		hz := 2e9 + rng.Float64()*1.5e9
+		n := Node{Name: string(rune('a' + i)), Epoch: fmt.Sprint(i), NominalHz: uint64(hz), QuantumCycles: max(1, quantum), CoreSlackCycles: slack}
+		d := sine(rng, (seconds+2)*second/segment)
+		for j := range d {
+			d[j] *= float64(w) * 1e-12 / 2 * 0.999
+		}
+		f.clocks = append(f.clocks, newClock(n, rng.Uint64N(1<<62), hz*(1+(rng.Float64()-0.5)*1e-4), d))
+	}
+	return f
+}
+
+// measure runs trains between two of the nodes.
+func (f *fleet) measure(t *testing.T, a, b int, net network, from, to float64) {
+	t.Helper()
+	x := &world{a: f.clocks[a], b: f.clocks[b], rng: f.rng, net: net}
+	p := f.pairs[[2]int{a, b}]
+	if p == nil {
+		p = must(NewPair(x.a.node, x.b.node, declared(f.w)))(t)
+		f.pairs[[2]int{a, b}] = p
+	}
+	for s := from; s < to; s += 0.5 {
+		x.train(t, p, uint64(s*second), 6, StartedByA)
+	}
+}
+
+// closure relates all that was measured, both ways.
+func (f *fleet) closure(t *testing.T, legs int) *Closure {
+	t.Helper()
+	var rs []*Relation
+	for _, p := range f.pairs {
+		for _, into := range []Side{SideA, SideB} {
+			rs = append(rs, must(p.Relate(into, f.w))(t))
+		}
+	}
+	return must(NewClosure(rs, legs))(t)
+}
+
+// event returns a reading of some core of a node at a moment.
+func (f *fleet) event(i int, at uint64) Event {
+	return Event{f.clocks[i].node.Name, f.clocks[i].read(at, f.rng.IntN(2))}
+}
+
+func TestClosureHoldsTruth(t *testing.T) {
+	seed.For(t, 6, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(rng, 4, 40, 1*PPM, 26, 40)
+		far, near := network{base: 40, asymmetry: 60, jitter: 5}, network{base: 3, jitter: 1}
+		f.measure(t, 0, 1, far, 0.5, 39)
+		f.measure(t, 0, 2, near, 0.5, 39)
+		f.measure(t, 1, 2, near, 0.5, 39)
+		f.measure(t, 2, 3, near, 0.5, 39) // a–d and b–d only over c
+		c := f.closure(t, 2)
+		direct := must(f.pairs[[2]int{0, 1}].Relate(SideA, f.w))(t)
+		narrower := 0
+		for range 300 {
+			at := uint64((1 + rng.Float64()*37) * second)
+			for from := range 4 {
+				for into := range 4 {
+					e := f.event(from, at)
+					got := must(c.Translate(e.Node, f.clocks[into].node.Name, e.Reading))(t)
+					if truth := f.event(into, at); from != into && !got.Contains(truth.Reading) {
+						t.Fatalf("%v: %v by %v and %v, truth %v", e, got.Interval, got.LoPath, got.HiPath, truth)
+					}
+					if from == 1 && into == 0 {
+						own := must(direct.Translate(e.Reading))(t)
+						if got.Width() > own.Width() {
+							t.Errorf("closed %v is wider than direct %v", got.Interval, own)
+						}
+						if got.Width() < own.Width()/2 {
+							narrower++
+							if want := "b → c → a"; got.LoPath.String() != want || got.HiPath.String() != want {
+								t.Errorf("paths %v, %v, want %s", got.LoPath, got.HiPath, want)
+							}
+						}
+					}
+					if from == 3 && into == 0 && got.LoPath.String() != "d → c → a" {
+						t.Errorf("path %v from d to a", got.LoPath)
+					}
+				}
+			}
+		}
+		if narrower < 290 {
+			t.Errorf("the way over c was much narrower in %d of 300", narrower)
+		}
+		if a := c.Audit(20); len(a.Disagreements) != 0 {
+			t.Errorf("%v", a.Disagreements[0])
+		}
+	})
+}
+
+// cyclesBetween returns how many cycles a clock really counted between two moments.
+func (c *clock) cyclesBetween(from, to uint64) int64 { return int64(c.count(to) - c.count(from)) }
+
+func TestDurationsHoldTruth(t *testing.T) {
+	seed.For(t, 6, func(t *testing.T, rng *rand.Rand) {
+		quantum, slack := []uint64{1, 40}[rng.IntN(2)], []uint64{0, 60}[rng.IntN(2)]
+		f := newFleet(rng, 3, 60, 1*PPM, quantum, slack)
+		for _, p := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
+			f.measure(t, p[0], p[1], network{base: 3, asymmetry: rng.Float64() * 20, jitter: 1}, 0.5, 59)
+		}
+		c := f.closure(t, 2)
+		seen := map[Scenario]int{}
+		for range 600 {
+			u := uint64((2 + rng.Float64()*55) * second)
+			v := uint64((2 + rng.Float64()*55) * second)
+			if rng.IntN(2) == 0 { // short durations too
+				v = u + uint64(rng.Float64()*1000*microsecond) - second/2000
+			}
+			on, to, ref := rng.IntN(3), rng.IntN(3), rng.IntN(3)
+			d := must(c.Duration(f.clocks[ref].node.Name, f.event(on, u), f.event(to, v)))(t)
+			seen[d.Scenario]++
+			truth := f.clocks[ref].cyclesBetween(u, v)
+			// A count between moments is known to within a cycle itself.
+			if truth+1 < d.Lo || truth-1 > d.Hi {
+				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d", d.Scenario, on, to, ref, d.Span, truth)
+			}
+			if o := d.Order(); o == Before && v < u || o == After && u < v {
+				t.Fatalf("order %v of %d and %d", o, u, v)
+			}
+			if on == to && on != ref && d.Width() > 2*(quantum+slack+2)*2+uint64(float64(max(truth, -truth))*12e-6) {
+				t.Errorf("same node: %d cycles wide for %d cycles", d.Width(), truth)
+			}
+		}
+		for _, s := range []Scenario{Trivial, SameNode, Direct} {
+			if seen[s] == 0 {
+				t.Errorf("no duration was found by way of %v: %v", s, seen)
+			}
+		}
+	})
+}
+
+// TestSameNodeCountsQuantumAndSlack takes readings as far apart as their cores and steps allow.
+func TestSameNodeCountsQuantumAndSlack(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 0))
+	f := newFleet(rng, 2, 30, 100*PPB, 1000, 3000)
+	f.measure(t, 0, 1, network{base: 3, jitter: 1}, 0.5, 29)
+	c := f.closure(t, 1)
+	for range 3000 {
+		u := uint64((5 + rng.Float64()*20) * second)
+		v := u + rng.Uint64N(10_000)
+		for _, ref := range []int{0, 1} {
+			d := must(c.Duration(f.clocks[ref].node.Name, f.event(1, u), f.event(1, v)))(t)
+			if truth := f.clocks[ref].cyclesBetween(u, v); truth+1 < d.Lo || truth-1 > d.Hi {
+				t.Fatalf("%v in cycles of %d: %v, truth %d", d.Scenario, ref, d.Span, truth)
+			}
+		}
+	}
+}
+
+// TestPapersScenariosAreNotTighter holds durations against the paper's, for counters and networks as it assumes them.
+func TestPapersScenariosAreNotTighter(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 0))
+	f := newFleet(rng, 3, 40, 0, 1, 0)
+	for _, c := range f.clocks {
+		c.node.QuantumCycles = 0
+	}
+	paper := map[[2]int]PaperRelation{}
+	for _, p := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
+		f.measure(t, p[0], p[1], network{base: 10, jitter: 2}, 0.5, 39)
+		best := f.pairs[p].Best(StartedByA)
+		paper[p] = must(PaperRelate(best[:10], best[len(best)-10:]))(t)
+	}
+	c := f.closure(t, 2)
+	for range 500 {
+		u := uint64((10 + rng.Float64()*20) * second)
+		v := u + rng.Uint64N(second)
+		b, onC := f.event(1, u), f.event(2, v)
+		d := must(c.Duration("a", b, onC))(t)
+		for what, s := range map[string]PaperValue{
+			"scenario 3": must(PaperDirect(paper[[2]int{0, 1}], paper[[2]int{1, 2}], b.Reading, onC.Reading))(t),
+			"baseline":   must(PaperBaseline(paper[[2]int{0, 1}], paper[[2]int{0, 2}], b.Reading, onC.Reading))(t),
+		} {
+			if p := must(s.Span())(t); d.Width() > p.Width() {
+				t.Errorf("%s: ours %v, %d wide, the paper's %d", what, d, d.Width(), p.Width())
+			}
+		}
+		b2 := f.event(1, v)
+		d = must(c.Duration("a", b, b2))(t)
+		if p := must(paper[[2]int{0, 1}].SameNode(b.Reading, b2.Reading).Span())(t); d.Width() > p.Width()+2 {
+			t.Errorf("scenario 1: ours %v, %d wide, the paper's %d", d, d.Width(), p.Width())
+		}
+	}
+}
+
+func TestAuditAccusesLiar(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 0))
+	f := newFleet(rng, 4, 30, 1*PPM, 1, 0)
+	for i := range 4 {
+		for j := range i {
+			f.measure(t, j, i, network{base: 3, jitter: 1}, 0.5, 29)
+		}
+	}
+	// c shifts what it says to b only.
+	p := f.pairs[[2]int{1, 2}]
+	for i := range p.trains {
+		tr := &p.trains[i]
+		tr.b.Lo, tr.b.Hi = tr.b.Lo+90_000, tr.b.Hi+90_000
+		tr.lower, tr.upper = slices.Clone(tr.lower), slices.Clone(tr.upper)
+		for _, rs := range [][]reading{tr.lower, tr.upper} {
+			for k := range rs {
+				rs[k].b += 90_000
+			}
+		}
+	}
+	c := f.closure(t, 2)
+	e := f.event(2, 15*second)
+	_, err := c.Translate("c", "b", e.Reading)
+	var broken *DisagreementError
+	if !errors.As(err, &broken) || !slices.Contains(broken.Nodes(), "c") {
+		t.Fatalf("Translate: %v", err)
+	}
+	if got := c.Audit(5); len(got.Disagreements) < 2 || !slices.Equal(got.Accused, []string{"b", "c"}) {
+		t.Errorf("%d disagreements, accused %v, want b and c, whose relation is wrong", len(got.Disagreements), got.Accused)
+	}
+	if _, err := c.Duration("a", f.event(1, 15*second), f.event(2, 15*second)); !errors.As(err, &broken) {
+		t.Errorf("Duration: %v", err)
+	}
+}
+
+func TestClosureRefuses(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 0))
+	f := newFleet(rng, 3, 20, 1*PPM, 1, 0)
+	f.measure(t, 0, 1, network{base: 3, jitter: 1}, 0.5, 19)
+	p := f.pairs[[2]int{0, 1}]
+	r := must(p.Relate(SideA, f.w))(t)
+	c := must(NewClosure([]*Relation{r}, 2))(t)
+	if _, err := c.Translate("a", "b", 1); !errors.Is(err, ErrNoPath) {
+		t.Errorf("against the relation's direction: %v", err)
+	}
+	if _, err := c.Translate("b", "c", 1); !errors.Is(err, ErrNoPath) {
+		t.Errorf("to a node that is not there: %v", err)
+	}
+	if _, err := c.Translate("b", "a", 1); !errors.Is(err, ErrBeyondLimit) {
+		t.Errorf("long before the first constraint: %v", err)
+	}
+	if _, err := NewClosure([]*Relation{r, r}, 2); err == nil {
+		t.Errorf("accepts two relations for one way")
+	}
+	other := *r
+	other.From.Name, other.Into.Epoch = "c", "rebooted"
+	if _, err := NewClosure([]*Relation{r, &other}, 2); !errors.Is(err, ErrEpoch) {
+		t.Errorf("two epochs of a node: %v", err)
+	}
+}
+
+// TestClosurePrefersConsistent keeps an estimate from narrowing what is proven.
+func TestClosurePrefersConsistent(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 0))
+	f := newFleet(rng, 3, 20, 1*PPM, 1, 0)
+	for _, p := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
+		f.measure(t, p[0], p[1], network{base: 3, jitter: 1}, 0.5, 19)
+	}
+	var rs []*Relation
+	for _, p := range f.pairs {
+		rs = append(rs, must(p.Relate(SideA, f.w))(t), must(p.Relate(SideB, f.w))(t))
+	}
+	e := f.event(1, 10*second)
+	before := must(must(NewClosure(rs, 2))(t).Translate("b", "a", e.Reading))(t)
+	for _, r := range rs {
+		if r.From.Name == "c" || r.Into.Name == "c" {
+			r.Verdict = Suspect
+		}
+	}
+	c := must(NewClosure(rs, 2))(t)
+	after := must(c.Translate("b", "a", e.Reading))(t)
+	if after.Verdict != Consistent || after.LoPath.String() != "b → a" || after.HiPath.String() != "b → a" || after.Width() < before.Width() {
+		t.Errorf("%+v with suspect paths, %+v without", after, before)
+	}
+	if over := must(c.Translate("c", "a", f.event(2, 10*second).Reading))(t); over.Verdict != Suspect {
+		t.Errorf("verdict %v where all paths are suspect", over.Verdict)
+	}
+	if d := must(c.Duration("a", f.event(1, 10*second), f.event(2, 11*second)))(t); d.Verdict != Suspect {
+		t.Errorf("duration's verdict %v where all ways are suspect", d.Verdict)
+	}
+	if d := must(c.Duration("a", f.event(0, 10*second), f.event(1, 11*second)))(t); d.Verdict != Consistent {
+		t.Errorf("duration's verdict %v where one way is not suspect", d.Verdict)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	for _, tc := range []struct {
+		s    Span
+		want Order
+	}{{Span{1, 5}, Before}, {Span{-5, -1}, After}, {Span{0, 5}, Undecided}, {Span{-5, 0}, Undecided}, {Span{-1, 1}, Undecided}} {
+		if got := tc.s.Order(); got != tc.want {
+			t.Errorf("%v.Order() = %v, want %v", tc.s, got, tc.want)
+		}
+	}
+}
+
+// TestRatesHoldTruth compares rates with what the clocks' definition says.
+func TestRatesHoldTruth(t *testing.T) {
+	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
+		x := newWorld(rng, 40, sine, 1*PPM, 10*time.Second, 1, 0)
+		x.net = networks["near and steady"]
+		r := must(x.pair(t, declared(1*PPM), 6, 0.5).Relate(SideA, 1*PPM))(t)
+		for range 500 {
+			at := rng.Uint64N(40 * second)
+			got := must(r.Rate(x.b.count(at)))(t)
+			truth := float64(x.a.rates[at/segment]) / float64(x.b.rates[at/segment])
+			if truth < got.Lo.Float()*(1-1e-15) || truth > got.Hi.Float()*(1+1e-15) {
+				t.Fatalf("rate %v at %.2f s, truth %.15f", got, float64(at)/second, truth)
+			}
+			if lo, hi := got.PPB(truth); lo > 0 || hi < 0 || at > second && at < 39*second && hi-lo > 8000 {
+				t.Errorf("rate from %g to %g ppb off the truth", lo, hi)
+			}
+		}
+	})
+}
+
+// TestCountersNearTheirEnds puts counters where sums overflow.
+func TestCountersNearTheirEnds(t *testing.T) {
+	for _, tc := range []struct{ a, b uint64 }{
+		{0, 0}, {0, 1 << 63}, {1 << 63, 5}, {math.MaxUint64 - 300e9, 0}, {0, math.MaxUint64 - 300e9}, {1<<63 - 1000, 1<<63 - 20e9},
+	} {
+		rng := rand.New(rand.NewPCG(tc.a, tc.b))
+		x := newWorld(rng, 20, sine, 1*PPM, 10*time.Second, 26, 30)
+		for c, start := range map[*clock]uint64{x.a: tc.a, x.b: tc.b} {
+			shift := start - c.whole[0]
+			for i := range c.whole {
+				c.whole[i] += shift
+			}
+		}
+		x.net = networks["asymmetric"]
+		p := x.pair(t, declared(1*PPM), 6, 0.5)
+		for _, into := range []Side{SideA, SideB} {
+			r := must(p.Relate(into, 1*PPM))(t)
+			if bad := x.outside(t, r, 2000, 0, 20); bad > 0 {
+				t.Errorf("A from %d, B from %d, into %v: %d of 2000 outside", tc.a, tc.b, into, bad)
+			}
+		}
+	}
+}

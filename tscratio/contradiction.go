@@ -1,0 +1,238 @@
+package tscratio
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Fault names what refuted an assumption.
+type Fault uint8
+
+const (
+	// RateMoved: the rate moved further than the wander.
+	RateMoved Fault = iota + 1
+
+	// Stepped: one counter jumped against the other between two trains, on either side of which all is well.
+	// A reset or a migration that did not break the epoch, or stamps that are not what they say.
+	Stepped
+
+	// RanBackwards: a later reading is smaller; no two counters that run forwards give such constraints.
+	// A reset, or a step back that is longer than the time between trains.
+	RanBackwards
+)
+
+func (f Fault) String() string {
+	switch f {
+	case RateMoved:
+		return "rate moved"
+	case Stepped:
+		return "step"
+	case RanBackwards:
+		return "ran backwards"
+	}
+	return fmt.Sprintf("fault %d", uint8(f))
+}
+
+// Contradiction is a place where the constraints refute the wander that was asked for.
+type Contradiction struct {
+	Fault Fault
+	From  string   // the node whose readings At are
+	Into  string   // the other
+	At    Interval // the trains before and after the place where the refutation is strongest, in cycles of From
+	Asked Wander   // in the window there
+	Least Wander   // the wander that it would take
+
+	// JumpCycles is by how much Into's counter jumped, for Stepped.
+	JumpCycles Span
+}
+
+func (c Contradiction) String() string {
+	s := fmt.Sprintf("%v between %q and %q, from %d to %d of %q: constraints need a wander of %v, %v was asked for",
+		c.Fault, c.From, c.Into, c.At.Lo, c.At.Hi, c.From, c.Least, c.Asked)
+	if c.Fault == Stepped {
+		s += fmt.Sprintf("; %q jumped by %v cycles", c.Into, c.JumpCycles)
+	}
+	return s
+}
+
+// RefutedError is returned when the constraints need more wander than they were kept for.
+type RefutedError struct {
+	Least, Max     Wander
+	Contradictions []Contradiction
+}
+
+func (e *RefutedError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "constraints refute a wander below %v; twice that is above w_max %v", e.Least, e.Max)
+	for _, c := range e.Contradictions {
+		b.WriteString("; ")
+		b.WriteString(c.String())
+	}
+	return b.String()
+}
+
+// Unwrap returns ErrWanderAboveMax.
+func (e *RefutedError) Unwrap() error { return ErrWanderAboveMax }
+
+// contradictions returns the places where the constraints refute w, in order; of those less than a window apart the one
+// with the strongest evidence.
+func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
+	var cs []Contradiction
+	var s scratch
+	e.eachWindow(places, func(within Interval, k int64) {
+		chords, ok := e.chordsWithin(&s, within)
+		if !ok || chords.least()/Wander(k) <= w {
+			return
+		}
+		c := e.contradiction(chords, within, k, w)
+		// Windows overlap, and most see what another saw, or its flank.
+		for i := range cs {
+			if c.At.Lo <= up(cs[i].At.Hi, e.windowCycles) && cs[i].At.Lo <= up(c.At.Hi, e.windowCycles) {
+				if cs[i].Least < c.Least {
+					cs[i] = c
+				}
+				return
+			}
+		}
+		cs = append(cs, c)
+	})
+	slices.SortFunc(cs, func(x, y Contradiction) int { return cmp.Compare(x.At.Lo, y.At.Lo) })
+	return cs
+}
+
+// contradiction names what is wrong in a window of k times the stated length whose chords refute w.
+func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) Contradiction {
+	at := cs.shorter()
+	c := Contradiction{
+		Fault: RateMoved, From: e.from.Name, Into: e.into.Name,
+		At: Interval{at.from, at.to}, Asked: w, Least: cs.least() / Wander(k),
+	}
+	if at, ok := e.backwards(within); ok {
+		c.Fault, c.At = RanBackwards, at
+		return c
+	}
+	if needed, _ := e.windows(within.Mid()); k > max(needed, 1) {
+		return c // a window that long leaves the rate room enough to make a step of whatever it did
+	}
+	// A step leaves either side in order, and both at the same rate.
+	total := min(w*Wander(k), maxWander)
+	left, right := Interval{within.Lo, at.from}, Interval{at.to, within.Hi}
+	for _, t := range e.trains {
+		if t.Contains(at.from) {
+			left.Hi = max(left.Hi, t.Hi)
+		}
+		if t.Contains(at.to) {
+			right.Lo = min(right.Lo, t.Lo)
+		}
+	}
+	if left.Hi >= right.Lo {
+		return c
+	}
+	var s scratch
+	before, okBefore := e.chordsWithin(&s, left)
+	after, okAfter := e.chordsWithin(&s, right)
+	switch {
+	case okBefore && before.least() > total, okAfter && after.least() > total:
+		return c
+	case okBefore && okAfter && before.merge(after).least() > total:
+		return c
+	}
+	if jump, ok := e.jump(left, right, w.over(k)); ok {
+		c.Fault, c.JumpCycles = Stepped, jump
+	}
+	return c
+}
+
+// jump returns by how much the count of into is later than it should be to the right of a gap, by what is known on
+// the left of it.
+func (e *evidence) jump(left, right Interval, w Wander) (Span, bool) {
+	var before, after seen
+	y := left.Hi + (right.Lo-left.Hi)/2
+	if !e.look(&before, y, left, w) || !before.solve() || !e.look(&after, y, right, w) || !after.solve() {
+		return Span{}, false
+	}
+	lo, hi := before.min, before.max
+	if lo.below(after.min.num, after.min.den) {
+		lo = after.min
+	}
+	if hi.above(after.max.num, after.max.den) {
+		hi = after.max
+	}
+	if lo.above(hi.num, hi.den) {
+		return Span{}, false
+	}
+	before.limit(lo, hi)
+	after.limit(lo, hi)
+	b, a := before.interval(before.minAt(0), before.maxAt(0)), after.interval(after.minAt(0), after.maxAt(0))
+	jump, err := a.Minus(b)
+	return jump, err == nil
+}
+
+// backwards returns two readings between which some constraints within a window hold for no function that grows:
+// φ(b) ≥ a and φ(b') ≤ a' with b ≤ b' and a > a'.
+func (e *evidence) backwards(within Interval) (Interval, bool) {
+	i := firstFrom(e.lower, within.Lo)
+	var highest fact
+	for _, u := range e.upper[firstFrom(e.upper, within.Lo):] {
+		if u.b > within.Hi {
+			break
+		}
+		for ; i < len(e.lower) && e.lower[i].b <= u.b; i++ {
+			if e.lower[i].a > highest.a {
+				highest = e.lower[i]
+			}
+		}
+		if u.a < highest.a {
+			return Interval{highest.b, u.b}, true
+		}
+	}
+	return Interval{}, false
+}
+
+// limit narrows the polygon to rates from lo to hi, which lie within its own.
+func (g *polygon) limit(lo, hi slope) {
+	for _, s := range []struct{ own, to *slope }{{&g.min, &lo}, {&g.max, &hi}} {
+		*s.own = slope{
+			s.to.num, s.to.den,
+			g.lower[restLower(g.lower, 0, +1, s.to.num, s.to.den)],
+			g.upper[restUpper(g.upper, 0, +1, s.to.num, s.to.den)],
+		}
+	}
+}
+
+// Check looks for a contradiction that the last train or the one before it brought. A step beyond the bound shows
+// within two trains. It costs little however many trains there are.
+func (p *Pair) Check() *Contradiction {
+	n := len(p.trains)
+	if n < 2 {
+		return nil
+	}
+	newest, previous := &p.trains[n-1], &p.trains[n-2]
+	// A counter that went back has its trains in another order than the other's.
+	if newest.b.Lo > previous.b.Hi && newest.a.Hi < previous.a.Lo || newest.a.Lo > previous.a.Hi && newest.b.Hi < previous.b.Lo {
+		return &Contradiction{
+			Fault: RanBackwards, From: p.B.Name, Into: p.A.Name, Asked: p.Declared.Wander, Least: maxWander,
+			At: Interval{min(newest.b.Hi, previous.b.Hi), max(newest.b.Lo, previous.b.Lo)},
+		}
+	}
+	// Any window will do that ends with the last train.
+	end := max(newest.b.Hi, previous.b.Hi)
+	within := Interval{down(end, 2*p.B.cycles(p.Declared.Window)), up(end, maxErrorCycles*2)}
+	recent := &Pair{A: p.A, B: p.B, Declared: p.Declared}
+	for i := n - 1; i >= 0 && p.trains[i].b.Hi >= within.Lo; i-- {
+		recent.trains = append(recent.trains, p.trains[i])
+	}
+	e := recent.evidence(SideA)
+	var s scratch
+	cs, ok := e.chordsWithin(&s, within)
+	if !ok || cs.least() <= p.Declared.Wander {
+		return nil
+	}
+	c := e.contradiction(cs, within, 1, p.Declared.Wander)
+	if c.At.Hi < down(min(newest.b.Lo, previous.b.Lo), p.B.CoreSlackCycles) {
+		return nil // an earlier train brought it
+	}
+	return &c
+}

@@ -1,0 +1,114 @@
+package tscratio
+
+import (
+	"fmt"
+	"math"
+)
+
+// Between returns the duration from an event at reading x of Into's counter to one at reading y of From's, in
+// cycles of Into. Quantum and core slack of both nodes are included.
+func (r *Relation) Between(x, y uint64) (Span, error) {
+	at, err := r.Translate(y)
+	if err != nil {
+		return Span{}, err
+	}
+	return at.Minus(At(x))
+}
+
+// SameNode returns the duration between two events, both at readings of From's counter, in cycles of Into.
+//
+// Short durations are best known by the rate, long ones by what either end is translated to; the result is
+// what both allow.
+func (r *Relation) SameNode(first, second uint64) (Span, error) {
+	for _, y := range []uint64{first, second} {
+		if !r.limits.Contains(y) {
+			return Span{}, r.beyond(y)
+		}
+	}
+	d, ok := difference(second, first)
+	if !ok {
+		return Span{}, fmt.Errorf("duration from %d to %d: %w", first, second, ErrOutOfRange)
+	}
+	// The readings may come from two cores and from anywhere in their steps.
+	e := int64(r.From.QuantumCycles + r.From.CoreSlackCycles)
+	byRate, err := r.scale(first, Span{d - e, d + e})
+	if err != nil {
+		return Span{}, err
+	}
+	from, errFrom := r.count(r.From.counts(At(first)))
+	to, errTo := r.count(r.From.counts(At(second)))
+	if errFrom != nil || errTo != nil {
+		return byRate, nil // too near to the limits for a step of the counter
+	}
+	byEnds, err := to.Minus(from)
+	if err != nil {
+		return Span{}, err
+	}
+	both := byRate.Intersect(byEnds)
+	if !both.Valid() {
+		return Span{}, fmt.Errorf("duration of %q from %d to %d is %v by rate and %v by its ends: %w", r.From.Name, first, second, byRate, byEnds, ErrAssumption)
+	}
+	return both, nil
+}
+
+// scale returns in cycles of Into what lasts d cycles of From's count and begins at y, give or take a quantum
+// and core slack.
+func (r *Relation) scale(y uint64, d Span) (Span, error) {
+	ends := func(d int64) (lo, hi int64, err error) {
+		length := uint64(d)
+		if d < 0 {
+			length = uint64(-d)
+		}
+		l, h, err := r.passed(y, length, d >= 0)
+		if err != nil {
+			return 0, 0, err
+		}
+		if h > math.MaxInt64 {
+			return 0, 0, fmt.Errorf("duration of %d cycles from %d of %q: %w", d, y, r.From.Name, ErrOutOfRange)
+		}
+		if d < 0 {
+			return -int64(h), -int64(l), nil
+		}
+		return int64(l), int64(h), nil
+	}
+	lo, _, err := ends(d.Lo)
+	if err != nil {
+		return Span{}, err
+	}
+	_, hi, err := ends(d.Hi)
+	if err != nil {
+		return Span{}, err
+	}
+	return Span{lo, hi}, nil
+}
+
+// passed returns how many cycles of Into pass while From counts so many from y on, or up to y, at the least and
+// at the most. It goes window by window, each by the rate of the knot in its middle.
+func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
+	limit := down(r.limits.Hi, y)
+	if !forward {
+		limit = down(y, r.limits.Lo)
+	}
+	if length > limit+r.From.QuantumCycles+r.From.CoreSlackCycles {
+		if forward {
+			return 0, 0, r.beyond(up(y, length))
+		}
+		return 0, 0, r.beyond(down(y, length))
+	}
+	for length > 0 {
+		step := min(length, r.windowCycles)
+		from, to := y, up(y, step)
+		if !forward {
+			from, to = down(y, step), y
+		}
+		rate := r.rateOver(from, to)
+		l, _ := rate.Lo.times(step)
+		_, h := rate.Hi.times(step)
+		lo, hi, length = up(lo, l), up(hi, h), length-step
+		y = to
+		if !forward {
+			y = from
+		}
+	}
+	return lo, hi, nil
+}

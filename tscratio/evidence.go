@@ -1,0 +1,299 @@
+package tscratio
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// evidence is a pair's constraints as one of its sides sees them: widened by quantum and core slack, sorted,
+// and, if the relation is to lead from A to B, turned round. In this file b is a reading of the node
+// that is translated from and a of the node that is translated into.
+type evidence struct {
+	from, into   Node
+	declared     Assumptions
+	windowCycles uint64 // W in cycles of from
+
+	lower, upper []fact   // b ascending
+	trains       []extent // lo ascending
+}
+
+// fact is one constraint and the extent of its train.
+type fact struct {
+	b, a  uint64
+	train Interval
+}
+
+// extent is where a train lies and which kinds of constraint it has.
+type extent struct {
+	Interval
+	lower, upper bool
+}
+
+func (p *Pair) evidence(into Side) *evidence {
+	e := &evidence{from: p.B, into: p.A, declared: p.Declared}
+	if into == SideB {
+		e.from, e.into = p.A, p.B
+	}
+	e.windowCycles = e.from.cycles(p.Declared.Window)
+	for i := range p.trains {
+		v := p.view(&p.trains[i], into)
+		for _, r := range v.lower {
+			e.lower = append(e.lower, fact{r.b, r.a, v.extent})
+		}
+		for _, r := range v.upper {
+			e.upper = append(e.upper, fact{r.b, r.a, v.extent})
+		}
+		e.trains = append(e.trains, extent{v.extent, len(v.lower) > 0, len(v.upper) > 0})
+	}
+	byReading := func(x, y fact) int { return cmp.Or(cmp.Compare(x.b, y.b), cmp.Compare(x.a, y.a)) }
+	slices.SortFunc(e.lower, byReading)
+	slices.SortFunc(e.upper, byReading)
+	slices.SortFunc(e.trains, func(x, y extent) int { return cmp.Or(cmp.Compare(x.Lo, y.Lo), cmp.Compare(x.Hi, y.Hi)) })
+	return e
+}
+
+// view is a train's constraints as seen by the side that is translated into.
+type view struct {
+	lower, upper []reading // in the order of the train's own, lower's and upper's exchanged for SideB
+	extent       Interval  // as far beyond the train's readings as its constraints are widened
+}
+
+// view returns a train's constraints, with either reading moved so far as its node's quantum and core slack
+// may have moved it, in the direction that keeps the inequality true.
+func (p *Pair) view(t *train, into Side) view {
+	from, to := p.B, p.A
+	lower, upper, extent := t.lower, t.upper, t.b
+	if into == SideB {
+		from, to = to, from
+		lower, upper, extent = upper, lower, t.a
+	}
+	v := view{extent: from.stamps(extent)}
+	for _, r := range lower {
+		r = r.oriented(into)
+		v.lower = append(v.lower, reading{b: from.stamps(At(r.b)).Hi, a: to.stamps(At(r.a)).Lo})
+	}
+	for _, r := range upper {
+		r = r.oriented(into)
+		v.upper = append(v.upper, reading{b: from.stamps(At(r.b)).Lo, a: to.stamps(At(r.a)).Hi})
+	}
+	return v
+}
+
+func (r reading) oriented(into Side) reading {
+	if into == SideB {
+		r.a, r.b = r.b, r.a
+	}
+	return r
+}
+
+func down(x, d uint64) uint64 { return x - min(x, d) }
+
+func up(x, d uint64) uint64 { return x + min(math.MaxUint64-x, d) }
+
+// domain returns the readings that have constraints of both kinds on both sides, and whether there are any.
+func (e *evidence) domain() (Interval, bool) {
+	const none = math.MaxUint64
+	firstLower, firstUpper := uint64(none), uint64(none)
+	lastLower, lastUpper := uint64(0), uint64(0)
+	for _, t := range e.trains {
+		if t.lower {
+			firstLower, lastLower = min(firstLower, t.Hi), max(lastLower, t.Lo)
+		}
+		if t.upper {
+			firstUpper, lastUpper = min(firstUpper, t.Hi), max(lastUpper, t.Lo)
+		}
+	}
+	first, last := max(firstLower, firstUpper), min(lastLower, lastUpper)
+	if first == none || last < 2 || first+1 > last-1 {
+		return Interval{}, false
+	}
+	return Interval{first + 1, last - 1}, true
+}
+
+// windows returns by how many times the window around y must be longer than the stated one to hold
+// constraints of both kinds on both sides of y, and whether any window does.
+func (e *evidence) windows(y uint64) (k int64, ok bool) {
+	var lowerBefore, upperBefore, lowerAfter, upperAfter bool
+	var reach uint64
+	n := e.firstTrainFrom(y)
+	for i := n - 1; i >= 0 && !(lowerBefore && upperBefore); i-- {
+		t := e.trains[i]
+		if t.Hi < y && (t.lower && !lowerBefore || t.upper && !upperBefore) {
+			lowerBefore, upperBefore = lowerBefore || t.lower, upperBefore || t.upper
+			reach = max(reach, y-t.Lo)
+		}
+	}
+	for i := n; i < len(e.trains) && !(lowerAfter && upperAfter); i++ {
+		t := e.trains[i]
+		if t.Lo > y && (t.lower && !lowerAfter || t.upper && !upperAfter) {
+			lowerAfter, upperAfter = lowerAfter || t.lower, upperAfter || t.upper
+			reach = max(reach, t.Hi-y)
+		}
+	}
+	if !(lowerBefore && upperBefore && lowerAfter && upperAfter) {
+		return 0, false
+	}
+	return e.windowsFor(reach), reach <= maxReachCycles-e.windowCycles
+}
+
+// windowsFor returns how many stated windows long a window must be to reach that far.
+func (e *evidence) windowsFor(reach uint64) int64 {
+	return max(1, int64((reach+e.windowCycles-1)/e.windowCycles))
+}
+
+// firstTrainFrom returns the index of the first train that starts at y or later.
+func (e *evidence) firstTrainFrom(y uint64) int {
+	n, _ := slices.BinarySearchFunc(e.trains, y, func(t extent, y uint64) int { return cmp.Compare(t.Lo, y) })
+	return n
+}
+
+func firstFrom(fs []fact, b uint64) int {
+	i, j := 0, len(fs)
+	for i < j {
+		if m := int(uint(i+j) / 2); fs[m].b < b {
+			i = m + 1
+		} else {
+			j = m
+		}
+	}
+	return i
+}
+
+// seen is a polygon and where it is seen from: distances are from y, readings of a relative to anchor.
+// It is reused from one window to the next.
+type seen struct {
+	polygon
+	y, anchor uint64
+	k         int64 // the window reaches k stated windows to either side
+}
+
+// look fills s with the hulls of the constraints whose trains lie wholly within the given readings around y, with
+// wander w, and reports whether there are any of either kind.
+//
+// What is rounded: the share of the wander in a distance, w·|b − y|, is rounded up to whole cycles. That moves
+// a lower constraint to the right and an upper one to the left, which loosens either since the rate is
+// positive, by less than a cycle.
+func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
+	s.y = y
+	s.lower, s.upper = s.lower[:0], s.upper[:0]
+	f := w.fraction()
+	started := false
+	for i := firstFrom(e.lower, within.Lo); i < len(e.lower) && e.lower[i].b <= within.Hi; i++ {
+		c := &e.lower[i]
+		if c.train.Lo < within.Lo || c.train.Hi > within.Hi {
+			continue
+		}
+		if !started {
+			s.anchor, started = c.a, true
+		}
+		if a, ok := relative(Lower, c.a, s.anchor); ok {
+			s.lower = addLower(s.lower, point{ahead(c.b, y, f), a})
+		}
+	}
+	for i := firstFrom(e.upper, within.Lo); i < len(e.upper) && e.upper[i].b <= within.Hi; i++ {
+		c := &e.upper[i]
+		if c.train.Lo < within.Lo || c.train.Hi > within.Hi {
+			continue
+		}
+		if a, ok := relative(Upper, c.a, s.anchor); ok {
+			s.upper = addUpper(s.upper, point{behind(c.b, y, f), a})
+		}
+	}
+	return len(s.lower) > 0 && len(s.upper) > 0
+}
+
+// relative returns a − anchor for a constraint of the given kind. A distance too large to be computed with is
+// replaced by the largest that is not, if that loosens the constraint; if not, relative reports false.
+func relative(kind Kind, a, anchor uint64) (int64, bool) {
+	d, ok := difference(a, anchor)
+	switch {
+	case ok && -maxRelativeCycles <= d && d <= maxRelativeCycles:
+		return d, true
+	case kind == Lower && a > anchor:
+		return maxRelativeCycles, true
+	case kind == Upper && a < anchor:
+		return -maxRelativeCycles, true
+	}
+	return 0, false
+}
+
+// ahead returns (b − y) + f·|b − y|, rounded up.
+func ahead(b, y uint64, f fraction) int64 {
+	if b >= y {
+		return int64(b - y + f.of(b-y))
+	}
+	return int64(f.of(y-b)) - int64(y-b)
+}
+
+// behind returns (b − y) − f·|b − y|, rounded down.
+func behind(b, y uint64, f fraction) int64 {
+	if b >= y {
+		return int64(b-y) - int64(f.of(b-y))
+	}
+	return -int64(y - b + f.of(y-b))
+}
+
+// solveAt fills s with the polygon at y under wander w, and says whether it could: insufficient means that no window
+// has constraints on both sides or that the lengthened wander is too large to compute with, infeasible
+// that no line satisfies the constraints.
+func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
+	k, ok := e.windows(y)
+	if !ok || w.over(k) > maxWander {
+		return insufficient
+	}
+	s.k = k
+	return e.solveWithin(s, y, k, w.over(k))
+}
+
+// solveAll fills s with all constraints, seen from y, for a rate that does not wander: windows overlap, so a rate
+// that is constant in each is constant. It reports false if they reach too far to be computed with.
+func (e *evidence) solveAll(s *seen, y uint64) bool {
+	all := e.all()
+	s.k = e.windowsFor(all.Width())
+	return all.Width() <= maxReachCycles && e.look(s, y, all, 0)
+}
+
+// all returns the readings that the trains lie in.
+func (e *evidence) all() Interval {
+	all := Interval{math.MaxUint64, 0}
+	for _, t := range e.trains {
+		all = Interval{min(all.Lo, t.Lo), max(all.Hi, t.Hi)}
+	}
+	return all
+}
+
+// move looks at the same lines from another reading. It is right for a window without wander.
+func (s *seen) move(y uint64) {
+	d := int64(y - s.y)
+	for _, q := range []*point{&s.min.lower, &s.min.upper, &s.max.lower, &s.max.upper} {
+		q.c -= d
+	}
+	for _, hull := range [][]point{s.lower, s.upper} {
+		for i := range hull {
+			hull[i].c -= d
+		}
+	}
+	s.y = y
+}
+
+// solveWithin is solveAt for a window of known length and the wander in it.
+func (e *evidence) solveWithin(s *seen, y uint64, k int64, w Wander) solution {
+	half := uint64(k) * e.windowCycles
+	within := Interval{down(y, half), up(y, half)}
+	if !e.look(s, y, within, w) {
+		return insufficient
+	}
+	if !s.solve() {
+		return infeasible
+	}
+	return feasible
+}
+
+type solution uint8
+
+const (
+	insufficient solution = iota
+	infeasible
+	feasible
+)

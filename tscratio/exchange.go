@@ -1,0 +1,83 @@
+package tscratio
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrImpossible is returned for an exchange whose stamps no two clocks that run forwards can give.
+var ErrImpossible = errors.New("impossible exchange")
+
+// Exchange is one probe and its answer: four stamps in the order in which they happened. A stamp is an
+// interval because a stamp is seldom a single reading: a kernel stamp, for one, is known only to lie
+// between two of them. The true reading lies in the interval.
+//
+// Sent and Returned are readings of the counter of the node that started the exchange, Received and
+// Answered of the node that answered.
+type Exchange struct {
+	Sent     Interval // the probe leaves the starter
+	Received Interval // the probe arrives at the answerer
+	Answered Interval // the answer leaves the answerer
+	Returned Interval // the answer arrives at the starter
+}
+
+// RoundTripCycles returns the longest time that the exchange can have taken, in the starter's cycles.
+func (e Exchange) RoundTripCycles() uint64 { return down(e.Returned.Hi, e.Sent.Lo) }
+
+// Check returns an error wrapping ErrImpossible if the stamps contradict themselves: an empty interval,
+// or an effect that is surely earlier than its cause, on a counter whose cores disagree by no more than its slack.
+func (e Exchange) Check(starterSlackCycles, answererSlackCycles uint64) error {
+	for _, s := range [...]struct {
+		name string
+		iv   Interval
+	}{{"sent", e.Sent}, {"received", e.Received}, {"answered", e.Answered}, {"returned", e.Returned}} {
+		if !s.iv.Valid() {
+			return fmt.Errorf("check exchange: %s in %v, which holds nothing: %w", s.name, s.iv, ErrImpossible)
+		}
+	}
+	if up(e.Returned.Hi, starterSlackCycles) < e.Sent.Lo {
+		return fmt.Errorf("check exchange: returned in %v before sent in %v: %w", e.Returned, e.Sent, ErrImpossible)
+	}
+	if up(e.Answered.Hi, answererSlackCycles) < e.Received.Lo {
+		return fmt.Errorf("check exchange: answered in %v before received in %v: %w", e.Answered, e.Received, ErrImpossible)
+	}
+	return nil
+}
+
+// Starter says which node of a pair started an exchange.
+type Starter uint8
+
+const (
+	StartedByA Starter = iota
+	StartedByB
+)
+
+// Kind is the direction of a constraint's inequality.
+type Kind uint8
+
+const (
+	Lower Kind = iota // φ(B) ≥ A: proven by a packet from A to B
+	Upper             // φ(B) ≤ A: proven by a packet from B to A
+)
+
+func (k Kind) String() string {
+	if k == Lower {
+		return "lower"
+	}
+	return "upper"
+}
+
+// Constraint is what one packet proves about φ, the function that maps B's counter to A's.
+type Constraint struct {
+	Kind Kind
+	B    uint64 // reading of B's counter, at the end of its stamp that keeps the inequality true
+	A    uint64 // reading of A's counter, likewise
+}
+
+// Constraints returns the two inequalities that an exchange between A and B proves.
+func (e Exchange) Constraints(by Starter) (lower, upper Constraint) {
+	if by == StartedByA {
+		return Constraint{Lower, e.Received.Hi, e.Sent.Lo}, Constraint{Upper, e.Answered.Lo, e.Returned.Hi}
+	}
+	return Constraint{Lower, e.Returned.Hi, e.Answered.Lo}, Constraint{Upper, e.Sent.Lo, e.Received.Hi}
+}

@@ -1,0 +1,90 @@
+package tscratio
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// Kept is a train as a pair keeps it.
+type Kept struct {
+	By          Starter
+	Exchanges   int  // complete ones that it was made of
+	Whole       bool // whether Best is one of them
+	Best        Exchange
+	Gathered    int // constraints before any was pruned; 0 if that is not known
+	Constraints []Constraint
+	Stamps      Stamps
+	B, A        Interval // readings that its constraints spanned before any was pruned
+}
+
+// Kept returns the pair's trains, in the order in which they were added.
+func (p *Pair) Kept() iter.Seq[Kept] {
+	return func(yield func(Kept) bool) {
+		for i := range p.trains {
+			t := &p.trains[i]
+			k := Kept{
+				By: t.by, Exchanges: int(t.exchanges), Whole: t.whole, Best: t.best, Gathered: int(t.gathered),
+				Stamps: t.stamps, B: t.b, A: t.a,
+			}
+			for _, r := range t.lower {
+				k.Constraints = append(k.Constraints, Constraint{Lower, r.b, r.a})
+			}
+			for _, r := range t.upper {
+				k.Constraints = append(k.Constraints, Constraint{Upper, r.b, r.a})
+			}
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// Merge adds the trains of another pair of the same two nodes, whichever of them it calls A: two nodes that probe each
+// other each know their own trains. It returns an error wrapping ErrEpoch if a node's epoch is another, or
+// ErrAssumption if the pairs are not of the same nodes with the same properties or were pruned for less wander.
+func (p *Pair) Merge(q *Pair) error {
+	a, b := q.A, q.B
+	turned := a.Name == p.B.Name
+	if turned {
+		a, b = b, a
+	}
+	name := fmt.Sprintf("merge pair %q with %q into %q with %q", q.A.Name, q.B.Name, p.A.Name, p.B.Name)
+	if a.Epoch != p.A.Epoch || b.Epoch != p.B.Epoch {
+		return fmt.Errorf("%s: epochs %q and %q, want %q and %q: %w", name, a.Epoch, b.Epoch, p.A.Epoch, p.B.Epoch, ErrEpoch)
+	}
+	if a != p.A || b != p.B {
+		return fmt.Errorf("%s: nodes are %+v and %+v, want %+v and %+v: %w", name, a, b, p.A, p.B, ErrAssumption)
+	}
+	if q.Declared.MaxWander < p.Declared.MaxWander || q.Declared.Window != p.Declared.Window {
+		return fmt.Errorf("%s: constraints were kept for at most %v in windows of ±%v, want %v in ±%v: %w",
+			name, q.Declared.MaxWander, q.Declared.Window, p.Declared.MaxWander, p.Declared.Window, ErrAssumption)
+	}
+	trains := slices.Clone(q.trains)
+	for i := range trains {
+		if turned {
+			trains[i] = trains[i].turned()
+		}
+		if err := p.checkTrain(&trains[i]); err != nil { // long ones may fit a window of one node only
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	p.trains = append(p.trains, trains...)
+	return nil
+}
+
+// turned returns the train with A and B exchanged.
+func (t train) turned() train {
+	t.b, t.a = t.a, t.b
+	t.by = StartedByA + StartedByB - t.by
+	turn := func(rs []reading) []reading {
+		out := make([]reading, len(rs))
+		for i, r := range rs {
+			out[i] = reading{b: r.a, a: r.b}
+		}
+		slices.SortFunc(out, compareReadings)
+		return out
+	}
+	t.lower, t.upper = turn(t.upper), turn(t.lower)
+	return t
+}

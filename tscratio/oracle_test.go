@@ -1,0 +1,245 @@
+package tscratio
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// The oracle is a second solution of the same linear programme, in exact rationals and as simple as can be: a
+// feasible region that is bounded has its extremes in its vertices, so it intersects all pairs of
+// constraints and keeps the points that satisfy every one. It shares no code with the product beyond the
+// types of its input.
+
+// half-plane p·x + r·y ≤ z
+type halfPlane struct{ p, r, z *big.Rat }
+
+type oraclePolygon struct {
+	feasible bool
+	vertices [][2]*big.Rat // (p − y, r)
+}
+
+func rat(x int64) *big.Rat { return big.NewRat(x, 1) }
+
+// oracle solves the window around y from raw trains: readings of B and A, widened here by its own rule. With
+// rounded, the wander's share of a distance is rounded up to a whole cycle, as the product does it; everything
+// else is exact in either case.
+func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
+	half := new(big.Rat).SetInt64(k * int64(p.B.NominalHz) * int64(p.Declared.Window/time.Second))
+	wander := big.NewRat(int64(w), 1_000_000_000_000)
+	if k > 1 {
+		wander.Mul(wander, rat(2*k))
+	}
+	at := new(big.Rat).SetInt(new(big.Int).SetUint64(y))
+	minus := func(x uint64, d int64) *big.Rat {
+		v := new(big.Rat).SetInt(new(big.Int).SetUint64(x))
+		v.Sub(v, at)
+		return v.Add(v, rat(d))
+	}
+	qA, sA := int64(p.A.QuantumCycles), int64(p.A.CoreSlackCycles)
+	qB, sB := int64(p.B.QuantumCycles), int64(p.B.CoreSlackCycles)
+	planes := []halfPlane{
+		{rat(0), rat(-1), rat(0)},      // r ≥ 0
+		{rat(0), rat(1), rat(1 << 14)}, // r ≤ 2¹⁴
+	}
+	for _, t := range p.trains {
+		lo, hi := minus(t.b.Lo, -sB), minus(t.b.Hi, sB+qB)
+		if new(big.Rat).Neg(lo).Cmp(half) > 0 || hi.Cmp(half) > 0 {
+			continue
+		}
+		stretch := func(d *big.Rat, sign int64) *big.Rat {
+			x := new(big.Rat).Abs(d)
+			x.Mul(x, wander)
+			if rounded {
+				x.SetInt(ceil(x))
+			}
+			x.Mul(x, rat(sign))
+			return x.Add(x, d)
+		}
+		for _, c := range t.lower { // p + r·c ≥ a
+			x := stretch(minus(c.b, qB+sB), 1)
+			planes = append(planes, halfPlane{rat(-1), x.Neg(x), new(big.Rat).Neg(minus(c.a, -sA))})
+		}
+		for _, c := range t.upper {
+			planes = append(planes, halfPlane{rat(1), stretch(minus(c.b, -sB), -1), minus(c.a, qA+sA)})
+		}
+	}
+	var o oraclePolygon
+	for i, f := range planes {
+		for _, g := range planes[:i] {
+			det := new(big.Rat).Sub(new(big.Rat).Mul(f.p, g.r), new(big.Rat).Mul(g.p, f.r))
+			if det.Sign() == 0 {
+				continue
+			}
+			p := new(big.Rat).Sub(new(big.Rat).Mul(f.z, g.r), new(big.Rat).Mul(g.z, f.r))
+			r := new(big.Rat).Sub(new(big.Rat).Mul(f.p, g.z), new(big.Rat).Mul(g.p, f.z))
+			p.Quo(p, det)
+			r.Quo(r, det)
+			if slices.ContainsFunc(planes, func(h halfPlane) bool {
+				v := new(big.Rat).Mul(h.p, p)
+				v.Add(v, new(big.Rat).Mul(h.r, r))
+				return v.Cmp(h.z) > 0
+			}) {
+				continue
+			}
+			o.feasible = true
+			o.vertices = append(o.vertices, [2]*big.Rat{p, r})
+		}
+	}
+	return o
+}
+
+// TestPolygonEqualsOracle wants the extents that the oracle finds, to the cycle, from the same rounded distances,
+// and none inside of those that it finds from exact ones.
+func TestPolygonEqualsOracle(t *testing.T) {
+	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
+		w := []Wander{0, 100 * PPB, 1 * PPM, 30 * PPM}[rng.IntN(4)]
+		moves := w
+		if rng.IntN(4) == 0 {
+			moves = w + 3*PPM // some windows have no solution
+		}
+		quantum, slack := rng.Uint64N(200), rng.Uint64N(300)
+		x := newWorld(rng, 40, randomWalk, moves, 10*time.Second, quantum, slack)
+		x.net = networks[[]string{"kernel stamps", "all of it"}[rng.IntN(2)]]
+		// Few constraints and far apart, some windows lengthened.
+		p := x.pair(t, declared(w), 1+rng.IntN(2), 2+rng.Float64()*4, [2]float64{10, 10 + rng.Float64()*20})
+		e := p.evidence(SideA)
+		var s seen
+		for range 12 {
+			y := x.b.count(uint64((2 + rng.Float64()*36) * second))
+			solution := e.solveAt(&s, y, w)
+			if solution == insufficient {
+				continue
+			}
+			o, exact := oracle(p, y, s.k, w, true), oracle(p, y, s.k, w, false)
+			if o.feasible != (solution == feasible) || exact.feasible && solution != feasible {
+				t.Errorf("at %d: oracle says feasible %v, from exact distances %v; solution is %v", y, o.feasible, exact.feasible, solution)
+			}
+			if !o.feasible {
+				continue
+			}
+			for range 4 {
+				got, want := s.interval(s.minAt(0), s.maxAt(0)), o.extent(y, 0)
+				if got != want {
+					t.Errorf("p = %v, want %v", got, want)
+				}
+				// Sheared to a distance.
+				d := rng.Int64N(4e9) - 2e9
+				if got, want := s.interval(s.minAt(d), s.maxAt(d)), o.extent(y, d); got != want {
+					t.Errorf("p + r·%d = %v, want %v", d, got, want)
+				}
+			}
+			lo, hi := o.rates()
+			if got, want := s.rates(), (RateInterval{lo, hi}); got != want {
+				t.Errorf("r = %d, want %d", got, want)
+			}
+			if exact.feasible {
+				lo, hi := exact.rates()
+				outer, inner := s.interval(s.minAt(0), s.maxAt(0)), exact.extent(y, 0)
+				if inner.Lo < outer.Lo || outer.Hi < inner.Hi || lo < s.rates().Lo || s.rates().Hi < hi {
+					t.Errorf("p = %v, r = %v; from exact distances %v, %v, which is outside", outer, s.rates(), inner, RateInterval{lo, hi})
+				}
+				if w == 0 && outer != inner {
+					t.Errorf("p = %v, from exact distances %v, though there is no wander to round", outer, inner)
+				}
+				if outer.Width() > inner.Width()+50 {
+					t.Errorf("p = %v, from exact distances %v: rounding cost more than 50 cycles", outer, inner)
+				}
+			}
+		}
+	})
+}
+
+// extent returns the extent of y + p + r·x, rounded outward to whole cycles.
+func (o oraclePolygon) extent(y uint64, x int64) Interval {
+	var lo, hi *big.Rat
+	for _, v := range o.vertices {
+		at := new(big.Rat).Mul(v[1], rat(x))
+		at.Add(at, v[0]).Add(at, new(big.Rat).SetInt(new(big.Int).SetUint64(y)))
+		if lo == nil || at.Cmp(lo) < 0 {
+			lo = at
+		}
+		if hi == nil || at.Cmp(hi) > 0 {
+			hi = at
+		}
+	}
+	return Interval{floor(lo).Uint64(), ceil(hi).Uint64()}
+}
+
+// rates returns the extent of r, rounded outward.
+func (o oraclePolygon) rates() (lo, hi Rate) {
+	unit := new(big.Rat).SetFrac(new(big.Int).Lsh(big.NewInt(1), 48), big.NewInt(1))
+	var min, max *big.Rat
+	for _, v := range o.vertices {
+		r := new(big.Rat).Mul(v[1], unit)
+		if min == nil || r.Cmp(min) < 0 {
+			min = r
+		}
+		if max == nil || r.Cmp(max) > 0 {
+			max = r
+		}
+	}
+	return Rate(floor(min).Uint64()), Rate(ceil(max).Uint64())
+}
+
+func TestWideEqualsBig(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	number := func(bits int) int64 { return int64(rng.Uint64()) >> (63 - rng.IntN(bits+1)) }
+	for range 200_000 {
+		a, b, c, d := number(62), number(48), number(62), number(48)
+		x, y := product(a, b), product(c, d)
+		bx := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
+		by := new(big.Int).Mul(big.NewInt(c), big.NewInt(d))
+		if got, want := x.less(y), bx.Cmp(by) < 0; got != want {
+			t.Fatalf("%d·%d < %d·%d = %v", a, b, c, d, got)
+		}
+		for _, v := range []struct {
+			w wide
+			b *big.Int
+		}{{x.plus(y), new(big.Int).Add(bx, by)}, {x.minus(y), new(big.Int).Sub(bx, by)}} {
+			q := new(big.Rat).SetFrac(v.b, big.NewInt(1<<50))
+			if f, c := v.w.floorDiv(1<<50), v.w.ceilDiv(1<<50); f != floor(q).Int64() || c != ceil(q).Int64() {
+				t.Fatalf("%v / 2⁵⁰ = %d, %d, want %v, %v", v.b, f, c, floor(q), ceil(q))
+			}
+		}
+	}
+}
+
+// TestWanderOverCoversChain checks the factor for lengthened windows against what it stands for: the mean of
+// window after window moves by the factor (1+w)/(1−w).
+func TestWanderOverCoversChain(t *testing.T) {
+	one := big.NewRat(1, 1)
+	for _, w := range []Wander{1, PPB, PPM, 100 * PPM, 10_000 * PPM, 60_000 * PPM} {
+		for k := int64(1); k < 300 && w.over(k) <= maxWander; k++ {
+			n := k / 2 // windows beyond the first on the way to its edge: ⌈(k−1)/2⌉
+			f := big.NewRat(int64(w), 1_000_000_000_000)
+			up, down := new(big.Rat).Add(one, f), new(big.Rat).Sub(one, f)
+			hi, lo := new(big.Rat).Set(up), new(big.Rat).Set(down)
+			// Exact to begin with, rounded outward to 2⁻²⁰⁰ so that the numbers stay short.
+			step := new(big.Rat).Quo(up, down)
+			back := new(big.Rat).Quo(down, up)
+			for range n {
+				hi.Mul(hi, step)
+				lo.Mul(lo, back)
+				hi, lo = shorten(hi, true), shorten(lo, false)
+			}
+			total := big.NewRat(int64(w.over(k)), 1_000_000_000_000)
+			if hi.Sub(hi, one).Cmp(total) > 0 || lo.Sub(one, lo).Cmp(total) > 0 {
+				t.Fatalf("%v over %d windows: rate moves by %s and %s, allowed %s", w, k, hi.FloatString(15), lo.FloatString(15), total.FloatString(15))
+			}
+		}
+	}
+}
+
+func shorten(x *big.Rat, upwards bool) *big.Rat {
+	unit := new(big.Int).Lsh(big.NewInt(1), 200)
+	v := new(big.Rat).Mul(x, new(big.Rat).SetInt(unit))
+	if upwards {
+		return new(big.Rat).SetFrac(ceil(v), unit)
+	}
+	return new(big.Rat).SetFrac(floor(v), unit)
+}

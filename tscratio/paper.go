@@ -1,0 +1,250 @@
+package tscratio
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+)
+
+// This file is the method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller), kept by name so
+// that ours can be held against it: two anchors, each the exchange of smallest round trip of a quiet
+// period; a straight line between them; half of the larger round trip as the bound. It assumes that
+// the relative rate never moves between the anchors (w = 0) and that readings are exact. The numbers in
+// parentheses are the paper's equations.
+//
+// Everything is in exact rationals: it is slow and needs no error analysis.
+
+// ErrExtrapolated is returned for a reading that does not lie between the anchors, where the paper's bound
+// is not valid. TranslateGrown gives the bound that is.
+var ErrExtrapolated = errors.New("reading is not between the anchors")
+
+// PaperRelation maps readings of the answering node's counter into cycles of the starting node's, which
+// is the paper's reference A; the answering node is its B. It is immutable.
+type PaperRelation struct {
+	// The lines on which φ lies at least and at most, if its rate is constant. For anchors whose
+	// answerer's stamps are single readings, as the paper has them, their mean is (4) and half their
+	// distance is the unequal form of the bound.
+	lower, upper line
+
+	from, to uint64   // readings of B between which the lines are proven
+	j, m     *big.Rat // centres of B's stamps in the two anchors
+}
+
+// line is a straight line through (b, a) with a slope.
+type line struct{ b, a, slope *big.Rat }
+
+func (l line) at(b *big.Rat) *big.Rat {
+	v := new(big.Rat).Sub(b, l.b)
+	return v.Add(l.a, v.Mul(v, l.slope))
+}
+
+func lineThrough(b1, a1, b2, a2 uint64) line {
+	l := line{b: integer(b1), a: integer(a1)}
+	db, da := integer(b2), integer(a2)
+	l.slope = da.Quo(da.Sub(da, l.a), db.Sub(db, l.b))
+	return l
+}
+
+func integer(x uint64) *big.Rat { return new(big.Rat).SetUint64(x) }
+
+func signed(x int64) *big.Rat { return new(big.Rat).SetInt64(x) }
+
+// PaperRelate takes the exchange of smallest round trip from each of two quiet periods, before and after the
+// experiment. The same node must have started all of them.
+func PaperRelate(before, after []Exchange) (PaperRelation, error) {
+	j, err := smallestRoundTrip(before)
+	if err != nil {
+		return PaperRelation{}, fmt.Errorf("relate by two anchors: before: %w", err)
+	}
+	m, err := smallestRoundTrip(after)
+	if err != nil {
+		return PaperRelation{}, fmt.Errorf("relate by two anchors: after: %w", err)
+	}
+	if m.Answered.Lo <= j.Answered.Hi || m.Sent.Lo <= j.Returned.Hi {
+		return PaperRelation{}, fmt.Errorf("relate by two anchors: the second, answered in %v, does not follow the first, answered in %v: choose periods further apart",
+			m.Answered, j.Answered)
+	}
+	return PaperRelation{
+		lower: lineThrough(j.Answered.Hi, j.Sent.Lo, m.Answered.Hi, m.Sent.Lo),
+		upper: lineThrough(j.Answered.Lo, j.Returned.Hi, m.Answered.Lo, m.Returned.Hi),
+		from:  j.Answered.Hi,
+		to:    m.Answered.Lo,
+		j:     centre(j.Answered),
+		m:     centre(m.Answered),
+	}, nil
+}
+
+func centre(i Interval) *big.Rat {
+	c := integer(i.Lo)
+	return half(c.Add(c, integer(i.Hi)))
+}
+
+func half(x *big.Rat) *big.Rat { return x.Quo(x, signed(2)) }
+
+func smallestRoundTrip(es []Exchange) (Exchange, error) {
+	if len(es) == 0 {
+		return Exchange{}, errors.New("no exchanges")
+	}
+	best := es[0]
+	for _, e := range es {
+		if err := e.Check(0, 0); err != nil {
+			return Exchange{}, err
+		}
+		if e.RoundTripCycles() < best.RoundTripCycles() {
+			best = e
+		}
+	}
+	return best, nil
+}
+
+// Ratio returns A cycles per B cycle (2).
+func (p PaperRelation) Ratio() *big.Rat {
+	return half(new(big.Rat).Add(p.lower.slope, p.upper.slope))
+}
+
+// E returns e (7): half of the larger anchor's round trip, in A cycles.
+func (p PaperRelation) E() *big.Rat {
+	j, m := p.gap(p.j), p.gap(p.m)
+	if j.Cmp(m) < 0 {
+		return m
+	}
+	return j
+}
+
+// gap returns half the distance of the two lines: at an anchor, its δ (3).
+func (p PaperRelation) gap(b *big.Rat) *big.Rat {
+	return half(new(big.Rat).Sub(p.upper.at(b), p.lower.at(b)))
+}
+
+func (p PaperRelation) mid(b *big.Rat) *big.Rat {
+	return half(new(big.Rat).Add(p.upper.at(b), p.lower.at(b)))
+}
+
+// PaperValue is an estimate with its two bounds, in reference cycles.
+type PaperValue struct {
+	Centre *big.Rat
+	Paper  *big.Rat // the bound as the paper gives it, a multiple of e
+	Tight  *big.Rat // the bound that its derivation gives before e is put for both anchors' errors
+}
+
+// Interval returns Centre ± Paper as counter values, rounded outward.
+func (v PaperValue) Interval() (Interval, error) { return intervalOf(v.ends(v.Paper)) }
+
+// TightInterval returns Centre ± Tight as counter values, rounded outward.
+func (v PaperValue) TightInterval() (Interval, error) { return intervalOf(v.ends(v.Tight)) }
+
+// Span returns Centre ± Paper as a duration, rounded outward.
+func (v PaperValue) Span() (Span, error) { return spanOf(v.ends(v.Paper)) }
+
+// TightSpan returns Centre ± Tight as a duration, rounded outward.
+func (v PaperValue) TightSpan() (Span, error) { return spanOf(v.ends(v.Tight)) }
+
+func (v PaperValue) ends(bound *big.Rat) (lo, hi *big.Rat) {
+	return new(big.Rat).Sub(v.Centre, bound), new(big.Rat).Add(v.Centre, bound)
+}
+
+// Translate returns B's reading y in A cycles, ± e (4). Outside of the anchors it returns ErrExtrapolated.
+func (p PaperRelation) Translate(y uint64) (Interval, error) {
+	v, err := p.Value(y)
+	if err != nil {
+		return Interval{}, err
+	}
+	return v.Interval()
+}
+
+// Value returns B's reading y in A cycles, with both bounds. Outside of the anchors it returns ErrExtrapolated.
+func (p PaperRelation) Value(y uint64) (PaperValue, error) {
+	if y < p.from || y > p.to {
+		return PaperValue{}, fmt.Errorf("translate %d by anchors at %d and %d: %w", y, p.from, p.to, ErrExtrapolated)
+	}
+	b := integer(y)
+	return PaperValue{p.mid(b), p.E(), p.gap(b)}, nil
+}
+
+// TranslateGrown is Translate for any reading. Outside of the anchors the errors of both add up, and the
+// bound grows to (|1−λ| + |λ|)·e, where λ is the reading's place between them: 0 at the first, 1 at the
+// second. The growth covers the error of the line, not a rate that moves.
+func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
+	if v, err := p.Value(y); err == nil {
+		return v.Interval()
+	}
+	b := integer(y)
+	lambda := new(big.Rat).Sub(b, p.j)
+	lambda.Quo(lambda, p.span())
+	weight := new(big.Rat).Sub(signed(1), lambda)
+	weight.Add(weight.Abs(weight), lambda.Abs(lambda))
+	bound := weight.Mul(weight, p.E())
+	return PaperValue{Centre: p.mid(b), Paper: bound}.Interval()
+}
+
+// span returns the distance of the anchors in B cycles.
+func (p PaperRelation) span() *big.Rat { return new(big.Rat).Sub(p.m, p.j) }
+
+// slopeError returns the bound of Ratio.
+func (p PaperRelation) slopeError() *big.Rat {
+	d := new(big.Rat).Add(p.gap(p.j), p.gap(p.m))
+	return d.Quo(d, p.span())
+}
+
+// SameNode is Scenario 1: both events, at readings w and y, on B; the duration in A cycles.
+func (p PaperRelation) SameNode(w, y uint64) PaperValue {
+	d := new(big.Rat).Sub(integer(y), integer(w))
+	dAbs := new(big.Rat).Abs(d)
+	paper := new(big.Rat).Quo(dAbs, p.span())
+	paper.Mul(paper.Mul(paper, p.E()), signed(2))
+	return PaperValue{
+		Centre: d.Mul(d, p.Ratio()),
+		Paper:  paper,
+		Tight:  dAbs.Mul(dAbs, p.slopeError()),
+	}
+}
+
+// FromReference is Scenario 2: the first event at reading x on A, the second at y on B; the duration in A cycles.
+func (p PaperRelation) FromReference(x, y uint64) (PaperValue, error) {
+	v, err := p.Value(y)
+	if err != nil {
+		return PaperValue{}, err
+	}
+	v.Centre = new(big.Rat).Sub(v.Centre, integer(x))
+	return v, nil
+}
+
+// PaperDirect is Scenario 3: the first event at reading u on B, the second at v on C, in cycles of A, which
+// saw neither. ba maps B to A and cb, measured directly between the two, C to B. The bound as the paper
+// gives it is (8); it leaves out what the error of the duration adds to the error of the rate, and tight does not.
+func PaperDirect(ba, cb PaperRelation, u, v uint64) (PaperValue, error) {
+	onB, err := cb.FromReference(u, v)
+	if err != nil {
+		return PaperValue{}, err
+	}
+	r := ba.Ratio()
+	d := onB.Centre
+	dAbs := new(big.Rat).Abs(d)
+
+	paper := new(big.Rat).Quo(dAbs, ba.span())
+	paper.Mul(paper.Mul(paper, ba.E()), signed(2))
+	paper.Add(paper, new(big.Rat).Mul(r, onB.Paper))
+
+	tight := dAbs.Add(dAbs, onB.Tight)
+	tight.Mul(tight, ba.slopeError())
+	tight.Add(tight, new(big.Rat).Mul(r, onB.Tight))
+
+	return PaperValue{Centre: new(big.Rat).Mul(r, d), Paper: paper, Tight: tight}, nil
+}
+
+// PaperBaseline is the paper's baseline for the same case (11): both events are translated to A on their own.
+func PaperBaseline(ba, ca PaperRelation, u, v uint64) (PaperValue, error) {
+	first, err := ba.Value(u)
+	if err != nil {
+		return PaperValue{}, err
+	}
+	second, err := ca.Value(v)
+	if err != nil {
+		return PaperValue{}, err
+	}
+	return PaperValue{
+		Centre: new(big.Rat).Sub(second.Centre, first.Centre),
+		Paper:  new(big.Rat).Add(first.Paper, second.Paper),
+		Tight:  new(big.Rat).Add(first.Tight, second.Tight),
+	}, nil
+}

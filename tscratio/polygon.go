@@ -1,0 +1,235 @@
+package tscratio
+
+// This file solves the linear programme of one window: given constraints on p and r,
+//
+//	lower: p + r·c ≥ a      upper: p + r·c ≤ a
+//
+// find the extent of p + r·x for any x over all feasible (p, r), and the extent of r.
+//
+// A pair (p, r) is a straight line c ↦ p + r·c; it is feasible if it passes above every point (c, a) of a
+// lower constraint and below every one of an upper. So only the upper hull of the lowers and the lower
+// hull of the uppers count, and every extreme line rests on two points: on two of one hull, or on one of
+// each. All decisions are made in exact integers, and an extent is a quotient of exact integers rounded
+// outward, so the results are those of rational arithmetic to within one cycle, and never inside of them.
+
+// point is a constraint seen from y: c is the stretched distance of its reading of B from y, a its reading of A
+// less an anchor.
+type point struct{ c, a int64 }
+
+// slope is a rate as a fraction, num/den with den > 0, and the point of either hull that a line of
+// that rate rests on.
+type slope struct {
+	num, den     int64
+	lower, upper point
+}
+
+// below reports whether s < num/den.
+func (s slope) below(num, den int64) bool { return product(s.num, den).less(product(num, s.den)) }
+
+// above reports whether s > num/den.
+func (s slope) above(num, den int64) bool { return product(num, s.den).less(product(s.num, den)) }
+
+// polygon is the set of feasible (p, r) of one window.
+type polygon struct {
+	lower, upper []point // hulls, c ascending
+	min, max     slope   // smallest and largest feasible rate
+}
+
+// addLower appends a point to the upper hull of the lower constraints. Points come with c ascending.
+func addLower(hull []point, q point) []point {
+	for n := len(hull); n > 0; n-- {
+		if last := hull[n-1]; last.c == q.c {
+			if last.a >= q.a {
+				return hull
+			}
+		} else if n == 1 || turn(hull[n-2], last, q) < 0 {
+			break
+		}
+		hull = hull[:n-1]
+	}
+	return append(hull, q)
+}
+
+// addUpper appends a point to the lower hull of the upper constraints. Points come with c ascending.
+func addUpper(hull []point, q point) []point {
+	for n := len(hull); n > 0; n-- {
+		if last := hull[n-1]; last.c == q.c {
+			if last.a <= q.a {
+				return hull
+			}
+		} else if n == 1 || turn(hull[n-2], last, q) > 0 {
+			break
+		}
+		hull = hull[:n-1]
+	}
+	return append(hull, q)
+}
+
+// turn is positive if the way from p over q to r turns left, negative if right, 0 if it is straight.
+func turn(p, q, r point) int {
+	left, right := product(q.c-p.c, r.a-p.a), product(r.c-p.c, q.a-p.a)
+	switch {
+	case right.less(left):
+		return 1
+	case left.less(right):
+		return -1
+	}
+	return 0
+}
+
+// solve finds the extreme rates. It reports whether any line is feasible; if not, the rest of the polygon
+// must not be used. Both hulls must hold points.
+//
+// For a rate r the feasible p are those from max(a − r·c) over the lowers to min(a − r·c) over the uppers.
+// The difference of these two is a concave function of r; its roots are the extreme rates. Newton's
+// method from outside reaches a root without passing it, and on a piecewise linear function it does so in
+// finitely many steps: each is the rate of the line through the two points that the last one rested on.
+func (g *polygon) solve() bool {
+	l, u := g.lower, g.upper
+
+	// Downwards from an infinite rate, where the line rests on the first lower and the last upper.
+	il, iu := 0, len(u)-1
+	g.max = slope{maxRate, 1, point{}, point{}}
+	if l[il].c < u[iu].c {
+		for {
+			num, den := u[iu].a-l[il].a, u[iu].c-l[il].c
+			jl, ju := restLower(l, il, +1, num, den), restUpper(u, iu, -1, num, den)
+			if jl == il && ju == iu {
+				if g.max.above(num, den) {
+					g.max = slope{num, den, l[il], u[iu]}
+				}
+				break
+			}
+			il, iu = jl, ju
+			if l[il].c >= u[iu].c {
+				return false // the difference is negative here and falls no further to the left
+			}
+		}
+	} else if l[il].c == u[iu].c && l[il].a > u[iu].a {
+		return false
+	}
+
+	// Upwards from an infinitely negative one, where it rests on the last lower and the first upper.
+	il, iu = len(l)-1, 0
+	g.min = slope{0, 1, point{}, point{}}
+	if u[iu].c < l[il].c {
+		for {
+			num, den := l[il].a-u[iu].a, l[il].c-u[iu].c
+			jl, ju := restLower(l, il, -1, num, den), restUpper(u, iu, +1, num, den)
+			if jl == il && ju == iu {
+				if g.min.below(num, den) {
+					g.min = slope{num, den, l[il], u[iu]}
+				}
+				break
+			}
+			il, iu = jl, ju
+			if u[iu].c >= l[il].c {
+				return false
+			}
+		}
+	} else if l[il].c == u[iu].c && l[il].a > u[iu].a {
+		return false
+	}
+
+	// Counters run forwards and at rates below maxRate: an extreme rate that the points did not give is one of these.
+	for _, s := range [...]*slope{&g.min, &g.max} {
+		if s.lower == (point{}) && s.upper == (point{}) {
+			s.lower = l[restLower(l, 0, +1, s.num, s.den)]
+			s.upper = u[restUpper(u, 0, +1, s.num, s.den)]
+		}
+	}
+	return !g.min.above(g.max.num, g.max.den)
+}
+
+// restLower returns the index of the lower point on which a line of rate num/den rests from above,
+// looking from index i in steps of step.
+func restLower(l []point, i, step int, num, den int64) int {
+	for j := i + step; j >= 0 && j < len(l); i, j = j, j+step {
+		// a − r·c grows from i to j
+		if !product(num, l[j].c-l[i].c).less(product(l[j].a-l[i].a, den)) {
+			break
+		}
+	}
+	return i
+}
+
+// restUpper is restLower for the upper points and a line that rests from below.
+func restUpper(u []point, i, step int, num, den int64) int {
+	for j := i + step; j >= 0 && j < len(u); i, j = j, j+step {
+		if !product(u[j].a-u[i].a, den).less(product(num, u[j].c-u[i].c)) {
+			break
+		}
+	}
+	return i
+}
+
+// maxAt returns the largest p + r·x, rounded up.
+func (g *polygon) maxAt(x int64) int64 {
+	// Without limits on the rate the highest line at x lies on the edge of the uppers' hull that spans x. The
+	// height falls to either side of that edge's rate, so with limits the nearest of them is best.
+	i := after(g.upper, x)
+	switch {
+	case i == 0:
+		return g.min.upperAt(x)
+	case i == len(g.upper):
+		return g.max.upperAt(x)
+	}
+	p, q := g.upper[i-1], g.upper[i]
+	num, den := q.a-p.a, q.c-p.c
+	switch {
+	case g.min.above(num, den):
+		return g.min.upperAt(x)
+	case g.max.below(num, den):
+		return g.max.upperAt(x)
+	}
+	return p.a + product(x-p.c, num).ceilDiv(den)
+}
+
+// minAt returns the smallest p + r·x, rounded down.
+func (g *polygon) minAt(x int64) int64 {
+	i := after(g.lower, x)
+	switch {
+	case i == 0:
+		return g.max.lowerAt(x)
+	case i == len(g.lower):
+		return g.min.lowerAt(x)
+	}
+	p, q := g.lower[i-1], g.lower[i]
+	num, den := q.a-p.a, q.c-p.c
+	switch {
+	case g.min.above(num, den):
+		return g.min.lowerAt(x)
+	case g.max.below(num, den):
+		return g.max.lowerAt(x)
+	}
+	return p.a + product(x-p.c, num).floorDiv(den)
+}
+
+func (s slope) upperAt(x int64) int64 { return s.upper.a + product(x-s.upper.c, s.num).ceilDiv(s.den) }
+
+func (s slope) lowerAt(x int64) int64 {
+	return s.lower.a + product(x-s.lower.c, s.num).floorDiv(s.den)
+}
+
+// after returns the index of the first point with c > x.
+func after(hull []point, x int64) int {
+	i, j := 0, len(hull)
+	for i < j {
+		if m := (i + j) / 2; hull[m].c > x {
+			j = m
+		} else {
+			i = m + 1
+		}
+	}
+	return i
+}
+
+// rates returns the extent of the rate, rounded outward.
+func (g *polygon) rates() RateInterval {
+	lo, _ := shiftedQuotient(uint64(g.min.num), rateBits, uint64(g.min.den))
+	hi, inexact := shiftedQuotient(uint64(g.max.num), rateBits, uint64(g.max.den))
+	if inexact {
+		hi++
+	}
+	return RateInterval{Rate(lo), Rate(hi)}
+}

@@ -1,0 +1,47 @@
+package tscratio
+
+import (
+	"fmt"
+	"math"
+)
+
+// Rate is cycles of one counter per cycle of another, in units of 2⁻⁴⁸.
+type Rate uint64
+
+const (
+	rateBits = 48
+	one      = Rate(1) << rateBits
+)
+
+// Float returns the rate for display. Nothing is computed from it.
+func (r Rate) Float() float64 { return math.Ldexp(float64(r), -rateBits) }
+
+// times returns r·d in cycles, rounded down and up.
+func (r Rate) times(d uint64) (down, up uint64) {
+	return scaleDown(d, uint64(r), rateBits), scaleUp(d, uint64(r), rateBits)
+}
+
+// RateInterval is the interval in which a rate is proven to lie.
+type RateInterval struct {
+	Lo, Hi Rate
+}
+
+// Contains reports whether r lies in the interval.
+func (i RateInterval) Contains(r Rate) bool { return i.Lo <= r && r <= i.Hi }
+
+// PPB returns by how many parts in 10⁹ the interval's ends differ from the rate of reference, for display.
+func (i RateInterval) PPB(reference float64) (lo_ppb, hi_ppb float64) {
+	return (i.Lo.Float()/reference - 1) * 1e9, (i.Hi.Float()/reference - 1) * 1e9
+}
+
+func (i RateInterval) String() string {
+	return fmt.Sprintf("[%.12f, %.12f]", i.Lo.Float(), i.Hi.Float())
+}
+
+// wander returns the rates that occur where the rate moves by f from a mean in the interval: [lo·(1−f), hi·(1+f)].
+func (i RateInterval) wander(f fraction) RateInterval {
+	return RateInterval{
+		Lo: i.Lo - Rate(f.of(uint64(i.Lo))),
+		Hi: i.Hi + Rate(f.of(uint64(i.Hi))),
+	}
+}

@@ -1,0 +1,197 @@
+package tscratio
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+func declared(w Wander) Assumptions {
+	d := DefaultAssumptions()
+	d.Wander = w
+	d.MaxWander = max(16*w, 16*PPM)
+	return d
+}
+
+// TestTruthIsInside is the claim of the package: whatever the clocks do within the assumptions and whatever
+// the network does, no query's truth is outside of its bound.
+func TestTruthIsInside(t *testing.T) {
+	for shapeName, shape := range shapes {
+		for netName, net := range networks {
+			t.Run(shapeName+"/"+netName, func(t *testing.T) {
+				seed.For(t, 2, func(t *testing.T, rng *rand.Rand) {
+					w := []Wander{100 * PPB, 1 * PPM, 10 * PPM}[rng.IntN(3)]
+					quantum, slack := []uint64{1, 26, 120}[rng.IntN(3)], []uint64{0, 150, 900}[rng.IntN(3)]
+					x := newWorld(rng, 150, shape, w, 10*time.Second, quantum, slack)
+					x.net = net
+					p := x.pair(t, declared(w), 6, 0.5, [2]float64{40, 47}, [2]float64{60, 85})
+					for _, into := range []Side{SideA, SideB} {
+						r := must(p.Relate(into, w))(t)
+						if r.Least > w {
+							t.Fatalf("w_min = %v for a true wander of %v", r.Least, w)
+						}
+						for _, c := range r.Contradictions {
+							t.Errorf("contradiction: %v", c)
+						}
+						// The estimate that a suspect relation is uses more wander than there is here, and must hold too.
+						if bad := x.outside(t, r, 4000, 0, 150); bad > 0 {
+							t.Errorf("into %v, w = %v, q = %d, s = %d: %d of 4000 outside", r.Into.Name, w, quantum, slack, bad)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestHalfTheWanderIsNeverSuspect(t *testing.T) {
+	for shapeName, shape := range shapes {
+		t.Run(shapeName, func(t *testing.T) {
+			seed.For(t, 6, func(t *testing.T, rng *rand.Rand) {
+				w := 1 * PPM
+				x := newWorld(rng, 100, shape, w/2, 10*time.Second, 1, 0)
+				x.net = networks["kernel stamps"]
+				r := must(x.pair(t, declared(w), 6, 0.5, [2]float64{40, 65}).Relate(SideA, w))(t)
+				if r.Verdict != Consistent || r.Least > w/2 {
+					t.Errorf("verdict %v, w_min %v, true wander at most %v", r.Verdict, r.Least, w/2)
+				}
+			})
+		})
+	}
+}
+
+func TestTooMuchWanderIsSuspect(t *testing.T) {
+	for shapeName, shape := range shapes {
+		for _, factor := range []Wander{5, 20} {
+			t.Run(shapeName, func(t *testing.T) {
+				seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
+					w := 1 * PPM
+					x := newWorld(rng, 100, shape, factor*w, 10*time.Second, 1, 0)
+					x.net = networks["kernel stamps"]
+					d := declared(w)
+					d.MaxWander = 100 * PPM
+					x2 := x.pair(t, d, 6, 0.5)
+					r := must(x2.Relate(SideA, w))(t)
+					// Less than twice w_min is suspect though nothing refutes it; twice is not.
+					if half := must(x2.Relate(SideA, r.Least*3/2))(t); half.Verdict != Suspect || half.Wander != 2*r.Least || len(half.Contradictions) != 0 {
+						t.Errorf("%v at 1.5 w_min, with %v and contradictions %v", half.Verdict, half.Wander, half.Contradictions)
+					}
+					if full := must(x2.Relate(SideA, r.Least*2))(t); full.Verdict != Consistent {
+						t.Errorf("%v at 2 w_min", full.Verdict)
+					}
+					if r.Verdict != Suspect || r.Wander != 2*r.Least {
+						bad := x.outside(t, r, 2000, 1, 99)
+						t.Errorf("verdict %v at %d times the declared wander, w_min %v; %d of 2000 outside", r.Verdict, factor, r.Least, bad)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestRelateRefuses(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	x := newWorld(rng, 30, still, 0, 10*time.Second, 1, 0)
+	x.net = networks["near and steady"]
+	p := x.pair(t, declared(1*PPM), 6, 0.5)
+	if _, err := p.Relate(SideA, 17*PPM); !errors.Is(err, ErrWanderAboveMax) {
+		t.Errorf("above w_max: %v", err)
+	}
+	r := must(p.Relate(SideA, 1*PPM))(t)
+	for _, y := range []uint64{r.Limits().Lo - 1, r.Limits().Hi + 1, 0} {
+		if _, err := r.Translate(y); !errors.Is(err, ErrBeyondLimit) {
+			t.Errorf("Translate(%d): %v", y, err)
+		}
+	}
+	if got := float64(r.Limits().Hi-p.trains[len(p.trains)-1].b.Lo) / float64(x.b.node.NominalHz); got < 59.99 || got > 60 {
+		t.Errorf("translates to %g s beyond the last train, want 60", got)
+	}
+	if _, err := (&Pair{A: p.A, B: p.B, Declared: p.Declared, trains: p.trains[:1]}).Relate(SideA, 1*PPM); !errors.Is(err, ErrTooFew) {
+		t.Errorf("of one train: %v", err)
+	}
+}
+
+// TestNoWanderWhereThereIs asks for a constant rate of a pair whose rate drifts too slowly for one window to show.
+func TestNoWanderWhereThereIs(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 0))
+	x := newWorld(rng, 600, drift(), 1500*PPT, 10*time.Second, 1, 0)
+	x.net = networks["near and steady"]
+	p := x.pair(t, declared(0), 6, 0.5)
+	e := p.evidence(SideA)
+	domain, _ := e.domain()
+	if w := e.least(e.places(domain)); w > 0 {
+		t.Fatalf("a window shows %v", w)
+	}
+	r := must(p.Relate(SideA, 0))(t)
+	if r.Verdict != Suspect || r.Least == 0 || r.Least > 1500*PPT {
+		t.Errorf("%v, w_min %v", r.Verdict, r.Least)
+	}
+}
+
+// TestFalseIsSuspect counts queries that are false and not marked suspect where the true wander is a multiple of the
+// declared. From five times on there must be none, where the bound is narrower than what the wander moves a
+// reading in a window. Where it is wider, constraints may be consistent with a constant rate and still, by
+// their asymmetry, mislead: then no verdict that rests on proof can tell, and the share is reported.
+func TestFalseIsSuspect(t *testing.T) {
+	for _, tc := range []struct {
+		network string
+		narrow  bool
+	}{{"kernel stamps", true}, {"near and steady", true}, {"asymmetric", false}, {"bursty", false}} {
+		for _, factor := range []Wander{2, 5, 20} {
+			queries, silent := 0, 0
+			seed.For(t, 8, func(t *testing.T, rng *rand.Rand) {
+				for shapeName, shape := range shapes {
+					w := 1 * PPM
+					x := newWorld(rng, 60, shape, factor*w, 10*time.Second, 1, 0)
+					x.net = networks[tc.network]
+					r, err := x.pair(t, declared(w), 6, 0.5).Relate(SideA, w)
+					queries += 500
+					switch {
+					case errors.Is(err, ErrWanderAboveMax):
+						continue // refused
+					case err != nil:
+						t.Fatal(err)
+					case r.Verdict == Suspect:
+						continue
+					}
+					bad := x.outside(t, r, 500, 1, 59)
+					silent += bad
+					if bad > 0 && factor >= 5 && tc.narrow {
+						t.Errorf("%s, %s: %d of 500 false, and %v with w_min %v", shapeName, tc.network, bad, r.Verdict, r.Least)
+					}
+				}
+			})
+			t.Logf("%s, true wander %d times the declared: %d of %d queries false and not marked", tc.network, factor, silent, queries)
+		}
+	}
+}
+
+func TestCursorEqualsTranslate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 0))
+	x := newWorld(rng, 60, sine, PPM, 10*time.Second, 26, 40)
+	x.net = networks["lossy"]
+	r := must(x.pair(t, declared(2*PPM), 6, 0.5, [2]float64{20, 40}).Relate(SideA, 2*PPM))(t)
+	c := r.Cursor()
+	y := r.Limits().Lo
+	for range 20_000 {
+		switch rng.IntN(20) {
+		case 0:
+			y = r.Limits().Lo + rng.Uint64N(r.Limits().Width())
+		case 1:
+			y = r.starts[rng.IntN(len(r.starts))] - rng.Uint64N(2)
+		default:
+			y += rng.Uint64N(1 << 26)
+		}
+		got, errCursor := c.Translate(y)
+		want, err := r.Translate(y)
+		if got != want || (err == nil) != (errCursor == nil) {
+			t.Fatalf("at %d: cursor %v, %v, Translate %v, %v", y, got, errCursor, want, err)
+		}
+	}
+	if n := testing.AllocsPerRun(1000, func() { c.Translate(y); r.Translate(r.Limits().Mid()) }); n != 0 {
+		t.Errorf("%g allocations a query", n)
+	}
+}

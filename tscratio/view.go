@@ -1,0 +1,488 @@
+package tscratio
+
+import "fmt"
+
+// A closure answers each question by all of its paths. Views and ways answer many questions of one kind: they look at all paths once for
+// each stretch of readings, and then go by those that were tightest there. What they answer is as true, and at most a little wider.
+
+const (
+	viewStretches  = 4096 // at most, over everything that can be translated
+	minStretchBits = 24   // a stretch is at least so long: a hundredth of a second
+)
+
+// View translates readings of one node into counts of another. It keeps what it found, so one goroutine may use it.
+type View struct {
+	closure    *Closure
+	from, into Node
+	quantum    uint64 // of from
+	paths      []path
+	legs       map[*Relation]*leg
+	base, last uint64 // the readings that stretches cover
+	bits       uint
+	stretches  []viewStretch
+}
+
+type viewStretch struct {
+	state   stretchState
+	direct  bool // both paths are one relation
+	verdict Verdict
+	one     *leg   // the relation of both paths, where it is one
+	lo, hi  []*leg // the paths
+}
+
+type stretchState uint8
+
+const (
+	unknown stretchState = iota
+	fast
+	slow // ask the closure: it knows the error
+)
+
+// leg is a relation with the piece that was used last.
+type leg struct {
+	r           *Relation
+	i           int
+	start, next uint64 // readings from start to before next are on piece i
+}
+
+func (l *leg) count(c Interval) (Interval, bool) {
+	if c.Lo < l.start || c.Hi >= l.next {
+		if !l.r.limits.Contains(c.Lo) || !l.r.limits.Contains(c.Hi) {
+			return Interval{}, false
+		}
+		l.i = l.r.find(c.Lo)
+		l.start, l.next = l.r.starts[l.i], l.r.limits.Hi // its last reading takes the long way
+		if l.i+1 < len(l.r.starts) {
+			l.next = l.r.starts[l.i+1]
+		}
+		if c.Hi >= l.next {
+			d, err := l.r.count(c)
+			return d, err == nil
+		}
+	}
+	p := &l.r.pieces[l.i]
+	if p.hi < p.lo {
+		return Interval{}, false
+	}
+	return Interval{p.lo + scaleDown(c.Lo-l.start, p.slopeLo, slopeBits), p.hi + scaleUp(c.Hi-l.start, p.slopeHi, slopeBits)}, true
+}
+
+// View returns a view of one node's readings in another's counts. The error wraps ErrNoPath.
+func (c *Closure) View(from, into string) (*View, error) {
+	v := &View{closure: c, legs: map[*Relation]*leg{}}
+	for _, n := range []struct {
+		name string
+		node *Node
+	}{{from, &v.from}, {into, &v.into}} {
+		node, ok := c.nodes[n.name]
+		if !ok {
+			return nil, fmt.Errorf("view readings of %q in %q: node %q: %w", from, into, n.name, ErrNoPath)
+		}
+		*n.node = node
+	}
+	v.quantum = v.from.QuantumCycles
+	if from == into {
+		return v, nil
+	}
+	v.paths = c.paths[link{from, into}]
+	if len(v.paths) == 0 {
+		return nil, fmt.Errorf("view readings of %q in %q: %w", from, into, ErrNoPath)
+	}
+	v.base = ^uint64(0)
+	for _, p := range v.paths {
+		v.base, v.last = min(v.base, p[0].limits.Lo), max(v.last, p[0].limits.Hi)
+		for _, r := range p {
+			v.legs[r] = &leg{r: r, start: 1} // no reading is from 1 to before 0
+		}
+	}
+	for v.bits = minStretchBits; (v.last-v.base)>>v.bits >= viewStretches; {
+		v.bits++
+	}
+	v.stretches = make([]viewStretch, (v.last-v.base)>>v.bits+1)
+	return v, nil
+}
+
+// Translate is Closure.Translate without the paths.
+func (v *View) Translate(y uint64) (Interval, Verdict, error) {
+	i, verdict, err := v.count(y)
+	return v.into.readings(i), verdict, err
+}
+
+// count is Closure.count without the paths.
+func (v *View) count(y uint64) (Interval, Verdict, error) {
+	start := Interval{y, up(y, v.quantum)}
+	if v.paths == nil {
+		return start, Consistent, nil
+	}
+	if y >= v.base && y <= v.last {
+		s := &v.stretches[(y-v.base)>>v.bits]
+		if s.state == unknown {
+			s = v.stretch(y)
+		}
+		if s.state == fast {
+			if i, ok := s.count(start); ok {
+				return i, s.verdict, nil
+			}
+		}
+	}
+	c, err := v.closure.count(v.from.Name, v.into.Name, y)
+	return c.Interval, c.Verdict, err
+}
+
+func (s *viewStretch) count(start Interval) (Interval, bool) {
+	if s.one != nil {
+		return s.one.count(start)
+	}
+	lo, ok := along(s.lo, start)
+	if !ok {
+		return lo, false
+	}
+	hi, ok := along(s.hi, start)
+	i := lo.Intersect(hi)
+	return i, ok && i.Valid()
+}
+
+func along(legs []*leg, c Interval) (Interval, bool) {
+	for _, l := range legs {
+		var ok bool
+		if c, ok = l.count(c); !ok {
+			return c, false
+		}
+	}
+	return c, true
+}
+
+// stretch is that of a reading from base to last.
+func (v *View) stretch(y uint64) *viewStretch {
+	j := (y - v.base) >> v.bits
+	s := &v.stretches[j]
+	if s.state == unknown {
+		middle := v.base + j<<v.bits + 1<<(v.bits-1)
+		s.state = slow
+		closed, err := v.closure.count(v.from.Name, v.into.Name, min(middle, v.last))
+		if err == nil {
+			s.state, s.verdict = fast, closed.Verdict
+			s.lo, s.hi = v.legsOf(closed.LoPath), v.legsOf(closed.HiPath)
+			s.direct = len(s.lo) == 1 && len(s.hi) == 1
+			if s.direct {
+				s.one = s.lo[0]
+			}
+		}
+	}
+	return s
+}
+
+func (v *View) legsOf(p Path) []*leg {
+	var legs []*leg
+	for i := range len(p) - 1 {
+		r, _ := v.closure.direct(p[i], p[i+1])
+		legs = append(legs, v.legs[r])
+	}
+	return legs
+}
+
+// Ways finds durations between events of two nodes, or of one. It keeps what it found, so one goroutine may use it.
+type Ways struct {
+	closure                  *Closure
+	first, second, reference Node
+	same, trivial            bool // one node; which is the reference
+	quanta                   [2]uint64
+	slack                    int64 // of one node: quantum and core slack
+
+	// The views that ways go by; nil where there is none.
+	secondOnFirst, firstOnSecond *View
+	firstOnRef, secondOnRef      *View
+	firstRate, secondRate        *Relation // to the reference; nil where there is none, and for the reference
+
+	base, last uint64 // the readings of first that stretches cover
+	bits       uint
+	stretches  []wayStretch
+
+	a, b   []Interval // for Durations
+	across []Span
+}
+
+type way uint8
+
+const (
+	onFirst way = iota + 1
+	onSecond
+	onReference
+)
+
+type wayStretch struct {
+	state    stretchState
+	way      way
+	scenario Scenario
+	verdict  Verdict
+	rate     RateInterval // of the node that both events are put on, in reference cycles
+	from, to uint64       // that node's readings between which the rate holds
+	longest  int64        // durations up to this are scaled by it; a quarter of the window, in which the wander is what it is at once
+}
+
+// Ways returns what finds durations from events of one node to events of another, in cycles of the reference. The error wraps
+// ErrNoPath where a node is unknown; that no chain of relations leads from one to another is found by Duration.
+func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
+	w := &Ways{closure: c}
+	for _, n := range []struct {
+		name string
+		node *Node
+	}{{reference, &w.reference}, {first, &w.first}, {second, &w.second}} {
+		node, ok := c.nodes[n.name]
+		if !ok {
+			return nil, fmt.Errorf("find ways from %q to %q in cycles of %q: node %q: %w", first, second, reference, n.name, ErrNoPath)
+		}
+		*n.node = node
+	}
+	w.same, w.trivial = first == second, first == second && first == reference
+	w.quanta = [2]uint64{w.first.QuantumCycles, w.second.QuantumCycles}
+	w.slack = int64(w.first.QuantumCycles + w.first.CoreSlackCycles)
+	var covers *View
+	if first != second {
+		w.secondOnFirst, _ = c.View(second, first)
+		w.firstOnSecond, _ = c.View(first, second)
+		covers = w.firstOnSecond
+	}
+	w.firstOnRef, _ = c.View(first, reference)
+	w.secondOnRef, _ = c.View(second, reference)
+	if first != reference {
+		w.firstRate, _ = c.direct(first, reference)
+		if covers == nil {
+			covers = w.firstOnRef
+		}
+	}
+	if second != reference {
+		w.secondRate, _ = c.direct(second, reference)
+	}
+	if covers != nil {
+		w.base, w.last, w.bits = covers.base, covers.last, covers.bits
+		w.stretches = make([]wayStretch, len(covers.stretches))
+	}
+	return w, nil
+}
+
+// Duration is Closure.Duration for a reading of the first node and one of the second.
+func (w *Ways) Duration(x, y uint64) (Duration, error) {
+	if w.trivial {
+		d, ok := difference(y, x)
+		if !ok {
+			return w.ask(x, y)
+		}
+		return Duration{Span{d - w.slack, d + w.slack}, Trivial, Consistent}, nil
+	}
+	if x >= w.base && x <= w.last && len(w.stretches) > 0 {
+		j := (x - w.base) >> w.bits
+		s := &w.stretches[j]
+		if s.state == unknown {
+			w.choose(s, min(w.base+j<<w.bits+1<<(w.bits-1), w.last))
+		}
+		if s.state == fast {
+			if d, verdict, ok := w.by(s, x, y); ok {
+				return Duration{d, s.scenario, max(verdict, s.verdict)}, nil
+			}
+		}
+	}
+	return w.ask(x, y)
+}
+
+func (w *Ways) ask(x, y uint64) (Duration, error) {
+	return w.closure.Duration(w.reference.Name, Event{w.first.Name, x}, Event{w.second.Name, y})
+}
+
+// by goes the way that was chosen for a stretch, and allows no more than what both events on the reference do: so a duration always lies within the
+// difference of what its events are translated to.
+func (w *Ways) by(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
+	d, verdict, ok := w.along(s, x, y)
+	if !ok || !w.narrows(s, y-x) {
+		return d, verdict, ok
+	}
+	across, other, ok := w.onReference(x, y)
+	if !ok || other != max(verdict, s.verdict) {
+		return d, verdict, true
+	}
+	d = d.Intersect(across)
+	return d, verdict, d.Valid()
+}
+
+// narrows tells whether both events on the reference can say more than the chosen way does.
+func (w *Ways) narrows(s *wayStretch, d uint64) bool {
+	if w.firstOnRef == nil || w.secondOnRef == nil {
+		return false
+	}
+	if w.same { // only where the rate's error has grown over the duration to more than a bound may be
+		if int64(d) < 0 {
+			d = -d
+		}
+		return scaleUp(d, uint64(s.rate.Hi-s.rate.Lo), rateBits) > narrowCycles
+	}
+	return s.way != onReference && !(s.way == onFirst && w.first.Name == w.reference.Name) && !(s.way == onSecond && w.second.Name == w.reference.Name)
+}
+
+// narrowCycles is less than what two events on another node are known to.
+const narrowCycles = 32
+
+// onReference translates both events to the reference.
+func (w *Ways) onReference(x, y uint64) (Span, Verdict, bool) {
+	a, verdict, err := w.firstOnRef.count(x)
+	if err != nil {
+		return Span{}, 0, false
+	}
+	b, other, err := w.secondOnRef.count(y)
+	if err != nil {
+		return Span{}, 0, false
+	}
+	d, err := b.Minus(a)
+	return d, max(verdict, other), err == nil
+}
+
+// along goes the way that was chosen for a stretch.
+func (w *Ways) along(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
+	if w.same {
+		d, ok := difference(y, x)
+		if !ok || d > s.longest || d < -s.longest {
+			return Span{}, 0, false
+		}
+		span, ok := s.scale(x, Span{d - w.slack, d + w.slack})
+		return span, s.verdict, ok
+	}
+	switch s.way {
+	case onFirst:
+		at, verdict, err := w.secondOnFirst.count(y)
+		if err != nil {
+			return Span{}, 0, false
+		}
+		d, err := at.Minus(Interval{x, up(x, w.quanta[0])})
+		if err != nil {
+			return Span{}, 0, false
+		}
+		if w.firstRate == nil {
+			return d, verdict, true
+		}
+		d, ok := s.scale(x, d)
+		return d, verdict, ok
+	case onSecond:
+		at, verdict, err := w.firstOnSecond.count(x)
+		if err != nil {
+			return Span{}, 0, false
+		}
+		d, err := Interval{y, up(y, w.quanta[1])}.Minus(at)
+		if err != nil {
+			return Span{}, 0, false
+		}
+		if w.secondRate == nil {
+			return d, verdict, true
+		}
+		d, ok := s.scale(y, Span{-d.Hi, -d.Lo}) // backwards from the second
+		return Span{-d.Hi, -d.Lo}, verdict, ok
+	default:
+		return w.onReference(x, y)
+	}
+}
+
+// scale is Relation.scale by the stretch's rate, where that holds.
+func (s *wayStretch) scale(y uint64, d Span) (Span, bool) {
+	if d.Hi > s.longest || d.Lo < -s.longest || offset(y, min(d.Lo, 0)) < s.from || offset(y, max(d.Hi, 0)) > s.to || y < s.from || y > s.to {
+		return Span{}, false
+	}
+	var scaled Span
+	if d.Lo >= 0 {
+		lo, _ := s.rate.Lo.times(uint64(d.Lo))
+		scaled.Lo = int64(lo)
+	} else {
+		_, hi := s.rate.Hi.times(uint64(-d.Lo))
+		scaled.Lo = -int64(hi)
+	}
+	if d.Hi >= 0 {
+		_, hi := s.rate.Hi.times(uint64(d.Hi))
+		scaled.Hi = int64(hi)
+	} else {
+		lo, _ := s.rate.Lo.times(uint64(-d.Hi))
+		scaled.Hi = -int64(lo)
+	}
+	return scaled, true
+}
+
+// choose finds the way that is tightest in the middle of a stretch, for two events at one moment.
+func (w *Ways) choose(s *wayStretch, x uint64) {
+	s.state = slow
+	if w.same {
+		if w.firstRate != nil {
+			s.state, s.way, s.scenario, s.verdict = fast, onFirst, SameNode, w.firstRate.Verdict
+			s.hold(w.firstRate, x, uint64(1)<<w.bits)
+		}
+		return
+	}
+	if w.firstOnSecond == nil || w.secondOnFirst == nil {
+		return
+	}
+	at, _, err := w.firstOnSecond.count(x)
+	if err != nil {
+		return
+	}
+	y := at.Mid()
+	best := wayStretch{state: slow}
+	var width uint64
+	for _, candidate := range []way{onFirst, onSecond, onReference} {
+		t := wayStretch{state: fast, way: candidate, scenario: Direct}
+		var views []*View
+		switch candidate {
+		case onFirst:
+			if w.firstRate == nil && w.first.Name != w.reference.Name {
+				continue
+			}
+			if w.firstRate != nil {
+				t.verdict = w.firstRate.Verdict
+				t.hold(w.firstRate, x, uint64(1)<<w.bits)
+			}
+			views = []*View{w.secondOnFirst}
+		case onSecond:
+			if w.secondRate == nil && w.second.Name != w.reference.Name {
+				continue
+			}
+			if w.secondRate != nil {
+				t.verdict = w.secondRate.Verdict
+				t.hold(w.secondRate, y, uint64(2)<<w.bits)
+			}
+			views = []*View{w.firstOnSecond}
+		case onReference:
+			if w.firstOnRef == nil || w.secondOnRef == nil || w.first.Name == w.reference.Name || w.second.Name == w.reference.Name {
+				continue
+			}
+			t.scenario = ThroughReference
+			views = []*View{w.firstOnRef, w.secondOnRef}
+		}
+		for _, v := range views {
+			reading := x
+			if v.from.Name == w.second.Name {
+				reading = y
+			}
+			if reading >= v.base && reading <= v.last && !v.stretch(reading).direct {
+				t.scenario = ByClosure
+			}
+		}
+		d, verdict, ok := w.along(&t, x, y)
+		if !ok {
+			continue
+		}
+		t.verdict = max(t.verdict, verdict)
+		if best.state == slow || t.verdict < best.verdict || t.verdict == best.verdict && d.Width() < width {
+			best, width = t, d.Width()
+		}
+	}
+	*s = best
+}
+
+// hold takes the rate that holds around a reading.
+func (s *wayStretch) hold(r *Relation, y, reach uint64) {
+	s.longest = int64(r.windowCycles / 4)
+	reach += r.windowCycles / 4
+	s.from, s.to = max(r.limits.Lo, down(y, reach)), min(r.limits.Hi, up(y, reach))
+	if s.from > s.to {
+		s.from, s.to = 1, 0
+		return
+	}
+	s.rate = r.rateOver(s.from, s.to)
+}
+
+// Limits returns the smallest and the largest reading that may be translated; some between them may not be.
+func (v *View) Limits() (lo, hi uint64) { return v.base, v.last }

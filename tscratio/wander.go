@@ -1,0 +1,64 @@
+package tscratio
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// Wander is how far the relative rate of two counters may move from its mean within a window, as a
+// fraction in parts per 10¹².
+type Wander int64
+
+const (
+	PPT Wander = 1
+	PPB        = 1000 * PPT
+	PPM        = 1000 * PPB
+
+	// maxWander is the largest wander that is computed with. Beyond it a relation says nothing, and the
+	// factor 2 in over would no longer cover the terms of second order.
+	maxWander = 250_000 * PPM
+)
+
+// PPM returns w in parts per million, for display.
+func (w Wander) PPM() float64 { return float64(w) / float64(PPM) }
+
+func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
+
+// over returns the wander in a window that is k times as long as the one that w is stated for:
+//
+//	k = 1: w     k > 1: 2·k·w
+//
+// Proof. Let r be the mean rate of the stated window, whose half-length is W. The long window reaches k·W
+// from its centre, so n = ⌈(k−1)/2⌉ further windows of length 2W, laid end to end, lead from the stated
+// window to its edge. Neighbours share a reading, at which the rate is within w of either mean; so from one
+// to the next the mean changes by a factor of at most (1+w)/(1−w), and at the edge the rate is at most
+// r·(1+w)ⁿ⁺¹/(1−w)ⁿ, that is r·(1 + (2n+1)·w + …) with 2n + 1 ≤ k + 1 < 2k for k > 1. What the two differ
+// by, (k−1)·w at least, covers the terms of higher order while 2·k·w ≤ 1/4.
+//
+// The rates in a long window's polygon therefore include the mean of the stated window at its centre.
+func (w Wander) over(k int64) Wander {
+	if k == 1 {
+		return w
+	}
+	if hi, lo := bits.Mul64(uint64(w), uint64(2*k)); hi == 0 && lo <= uint64(maxWander) {
+		return Wander(lo)
+	}
+	return maxWander + 1
+}
+
+// fraction is a wander as a binary fraction, rounded up, in units of 2⁻⁶⁰.
+type fraction uint64
+
+const fractionBits = 60
+
+func (w Wander) fraction() fraction {
+	hi, lo := bits.Mul64(uint64(w), 1<<fractionBits)
+	q, r := bits.Div64(hi, lo, 1_000_000_000_000)
+	if r != 0 {
+		q++
+	}
+	return fraction(q)
+}
+
+// of returns by how many cycles d cycles may be longer or shorter than at the mean rate, rounded up.
+func (f fraction) of(d uint64) uint64 { return scaleUp(d, uint64(f), fractionBits) }

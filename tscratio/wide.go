@@ -1,0 +1,89 @@
+package tscratio
+
+import "math/bits"
+
+// Products of two differences of counter values need more than 64 bits. The bounds below keep every one
+// of them within 127:
+//
+//	|b − y| ≤ 2⁴⁶, |a − anchor| ≤ 2⁶⁰, rates ≤ 2¹⁴,
+//
+// so a cross product is at most 2·2⁴⁸·2⁶² and a value a + (x − b)·rate at most 2⁶⁰ + 2⁶².
+const (
+	maxReachCycles    = 1 << 46 // the farthest that a window reaches: 3.9 h at 5 GHz
+	maxRelativeCycles = 1 << 60
+	maxRate           = 1 << 14 // cycles of one counter per cycle of the other: 5 GHz over 1 MHz is 5,000
+)
+
+// wide is a signed 128-bit integer in two's complement.
+type wide struct {
+	hi int64
+	lo uint64
+}
+
+func product(x, y int64) wide {
+	hi, lo := bits.Mul64(uint64(x), uint64(y))
+	// The unsigned product of negative operands is too large by the other operand, times 2⁶⁴.
+	return wide{int64(hi) - (x >> 63 & y) - (y >> 63 & x), lo}
+}
+
+func (v wide) plus(w wide) wide {
+	lo, carry := bits.Add64(v.lo, w.lo, 0)
+	return wide{v.hi + w.hi + int64(carry), lo}
+}
+
+func (v wide) minus(w wide) wide {
+	lo, borrow := bits.Sub64(v.lo, w.lo, 0)
+	return wide{v.hi - w.hi - int64(borrow), lo}
+}
+
+// less reports whether v < w.
+func (v wide) less(w wide) bool { return v.hi < w.hi || v.hi == w.hi && v.lo < w.lo }
+
+// floorDiv returns the greatest integer ≤ v/d, for d > 0. The quotient must fit an int64, which the bounds
+// above ensure.
+func (v wide) floorDiv(d int64) int64 {
+	if v.hi < 0 {
+		return -wide{}.minus(v).ceilDiv(d)
+	}
+	q, _ := bits.Div64(uint64(v.hi), v.lo, uint64(d))
+	return int64(q)
+}
+
+// ceilDiv returns the smallest integer ≥ v/d, for d > 0 and a quotient that fits an int64.
+func (v wide) ceilDiv(d int64) int64 {
+	if v.hi < 0 {
+		return -wide{}.minus(v).floorDiv(d)
+	}
+	q, r := bits.Div64(uint64(v.hi), v.lo, uint64(d))
+	if r != 0 {
+		q++
+	}
+	return int64(q)
+}
+
+// scaleDown returns x·f/2ⁿ rounded down, for a result below 2⁶⁴ and 0 < n < 64.
+func scaleDown(x, f uint64, n uint) uint64 {
+	hi, lo := bits.Mul64(x, f)
+	return hi<<(64-n) | lo>>n
+}
+
+// scaleUp returns x·f/2ⁿ rounded up, for a result below 2⁶⁴ and 0 < n < 64.
+func scaleUp(x, f uint64, n uint) uint64 {
+	hi, lo := bits.Mul64(x, f)
+	lo, carry := bits.Add64(lo, 1<<n-1, 0)
+	return (hi+carry)<<(64-n) | lo>>n
+}
+
+// shiftedQuotient returns x·2ⁿ/d rounded down, and whether that was inexact. The quotient must fit.
+func shiftedQuotient(x uint64, n uint, d uint64) (q uint64, inexact bool) {
+	q, r := bits.Div64(x>>(64-n), x<<n, d)
+	return q, r != 0
+}
+
+// offset returns base + d, held at the ends of the counter's range.
+func offset(base uint64, d int64) uint64 {
+	if d < 0 {
+		return base - min(base, uint64(-d))
+	}
+	return base + min(^uint64(0)-base, uint64(d))
+}
