@@ -1,0 +1,296 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// ErrNotRun is returned for a directory that holds no run.
+var ErrNotRun = errors.New("not a run")
+
+// Directory is a run that is read. Any number of goroutines may use it.
+type Directory struct {
+	Path     string
+	Run      Run
+	Complete bool // it has its name; else it is being written, or whoever wrote it died
+
+	root *os.Root
+}
+
+// Open opens a run directory, complete or not. The error wraps ErrNotRun, ErrRun or what the system says. Close it.
+func Open(dir string) (*Directory, error) {
+	fail := func(err error) (*Directory, error) { return nil, fmt.Errorf("open run %q: %w", dir, err) }
+	root, err := openRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) && !strings.HasSuffix(dir, part) {
+		if _, unfinished := os.Stat(filepath.Clean(dir) + part); unfinished == nil {
+			return fail(fmt.Errorf("it is not complete: stop the run, or open %q: %w", filepath.Clean(dir)+part, err))
+		}
+	}
+	if err != nil {
+		return fail(err)
+	}
+	d := &Directory{Path: dir, root: root}
+	text, err := readFile(root, runFile, maxRunBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("there is no %s in it: give the directory of one run: %w", runFile, ErrNotRun)
+	}
+	if err == nil {
+		d.Run, err = ParseRun(text, path.Join(dir, runFile))
+	}
+	if err != nil {
+		root.Close()
+		return fail(err)
+	}
+	// A run that somebody copied may be called as it likes.
+	name := filepath.Base(filepath.Clean(dir))
+	if absolute, err := filepath.Abs(dir); err == nil {
+		name = filepath.Base(absolute)
+	}
+	d.Complete = !strings.HasSuffix(name, part)
+	return d, nil
+}
+
+// openRoot opens a directory that no name leads out of.
+func openRoot(dir string) (*os.Root, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("it is a file: give the directory of one run: %w", ErrNotRun)
+	}
+	return os.OpenRoot(dir)
+}
+
+// readFile reads a regular file of at most so many bytes.
+func readFile(root *os.Root, name string, most int64) ([]byte, error) {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%q is no regular file", name)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%q is longer than %d bytes", name, most)
+	}
+	return text, err
+}
+
+// Close lets go of the directory.
+func (d *Directory) Close() error { return d.root.Close() }
+
+// list is the names in a directory of the run; none if it is not there.
+func (d *Directory) list(dir string) ([]fs.DirEntry, error) {
+	info, err := d.root.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%q is no directory", dir)
+	}
+	return fs.ReadDir(d.root.FS(), dir)
+}
+
+// Relations reads all stored pairs, by the names of their files. What cannot be used is missing, with the reason.
+func (d *Directory) Relations() ([]*tscratio.Pair, []Missing) {
+	entries, err := d.list(relationsDir)
+	if err != nil {
+		return nil, []Missing{{relationsDir, err.Error()}}
+	}
+	var pairs []*tscratio.Pair
+	var missing []Missing
+	seen := map[[2]string]string{}
+	for _, e := range entries {
+		name := path.Join(relationsDir, e.Name())
+		if !strings.HasSuffix(name, relationSuffix) {
+			continue
+		}
+		pair, err := d.readRelation(name)
+		if err == nil {
+			nodes := [2]string{min(pair.A.Name, pair.B.Name), max(pair.A.Name, pair.B.Name)}
+			if other := seen[nodes]; other != "" {
+				err = fmt.Errorf("it is of the same nodes as %q", other)
+			}
+			seen[nodes] = name
+		}
+		if err != nil {
+			missing = append(missing, Missing{name, err.Error()})
+			continue
+		}
+		pairs = append(pairs, pair)
+	}
+	return pairs, missing
+}
+
+func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
+	data, err := readFile(d.root, name, maxRelationBytes)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tscratio.DecodePair(data)
+	if err != nil {
+		return nil, err
+	}
+	if want := RelationPath(pair.A.Name, pair.B.Name); want != name {
+		return nil, fmt.Errorf("what it holds belongs in %q", want)
+	}
+	for _, n := range []tscratio.Node{pair.A, pair.B} {
+		node, ok := d.Run.Node(n.Name)
+		if !ok {
+			return nil, fmt.Errorf("node %q is not one of the run's", n.Name)
+		}
+		if node.Epoch != n.Epoch {
+			return nil, fmt.Errorf("it is of epoch %q of node %q, and the run of %q", n.Epoch, n.Name, node.Epoch)
+		}
+	}
+	return pair, nil
+}
+
+// NodeLogs are the logs of one node.
+type NodeLogs struct {
+	Node     string
+	Segments []logstore.Segment // those of one ring together and in their order
+}
+
+// Logs lists the logs of all nodes, also of nodes that run.yaml does not name. What cannot be listed is missing, with the reason.
+func (d *Directory) Logs() ([]NodeLogs, []Missing) {
+	entries, err := d.list(logsDir)
+	if err != nil {
+		return nil, []Missing{{logsDir, err.Error()}}
+	}
+	var logs []NodeLogs
+	var missing []Missing
+	for _, e := range entries {
+		name := path.Join(logsDir, e.Name())
+		if err := CheckNodeName(e.Name()); err != nil {
+			missing = append(missing, Missing{name, err.Error()})
+			continue
+		}
+		if !e.IsDir() {
+			missing = append(missing, Missing{name, "it is no directory"})
+			continue
+		}
+		segments, err := logstore.Segments(filepath.Join(d.Path, filepath.FromSlash(name)))
+		if err != nil {
+			missing = append(missing, Missing{name, err.Error()})
+			continue
+		}
+		logs = append(logs, NodeLogs{e.Name(), segments})
+	}
+	return logs, missing
+}
+
+// Table reads the changes of the handler table; none were noted if there is no error and no change.
+func (d *Directory) Table() ([]TableChange, error) {
+	text, err := readFile(d.root, tableFile, maxTableBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read changes of the handler table: %w", err)
+	}
+	return ParseTable(text, path.Join(d.Path, tableFile))
+}
+
+// Truth reads the configuration of a virtual node; nil if the node has none.
+func (d *Directory) Truth(node string) ([]byte, error) {
+	if err := checkNode(&d.Run, node); err != nil {
+		return nil, fmt.Errorf("read truth: %w", err)
+	}
+	text, err := readFile(d.root, TruthPath(node), maxTruthBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read truth of node %q: %w", node, err)
+	}
+	return text, nil
+}
+
+// OpenBaseline opens what a node's NTP daemon claimed; the error wraps fs.ErrNotExist where nothing was kept. Close it.
+func (d *Directory) OpenBaseline(node string) (*os.File, error) {
+	if err := checkNode(&d.Run, node); err != nil {
+		return nil, fmt.Errorf("open baseline: %w", err)
+	}
+	f, err := d.root.Open(BaselinePath(node))
+	if err != nil {
+		return nil, fmt.Errorf("open baseline of node %q: %w", node, err)
+	}
+	return f, nil
+}
+
+// CreateExport opens a file in exports/ for writing, in place of what had its name. Close it.
+func (d *Directory) CreateExport(name string) (*os.File, error) {
+	if err := checkWord("export", name); err != nil {
+		return nil, err
+	}
+	if err := d.root.MkdirAll(exportsDir, directoryMode); err != nil {
+		return nil, fmt.Errorf("create export %q: %w", name, err)
+	}
+	f, err := d.root.OpenFile(path.Join(exportsDir, name), os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return nil, fmt.Errorf("create export %q: %w", name, err)
+	}
+	return f, nil
+}
+
+// CreateReport opens report.html for writing, in place of one that was there. Close it.
+func (d *Directory) CreateReport() (*os.File, error) {
+	f, err := d.root.OpenFile(reportFile, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return nil, fmt.Errorf("create report: %w", err)
+	}
+	return f, nil
+}
+
+// Lacks names what the run should have and has not: logs of each node, a relation of each pair, an end.
+func (d *Directory) Lacks() []Missing {
+	pairs, missing := d.Relations()
+	logs, unlisted := d.Logs()
+	missing = append(missing, unlisted...)
+	named := func(part string) bool {
+		return slices.ContainsFunc(missing, func(m Missing) bool { return m.Part == part })
+	}
+	for i, a := range d.Run.Nodes {
+		has := slices.ContainsFunc(logs, func(l NodeLogs) bool { return l.Node == a.Name && len(l.Segments) > 0 })
+		if !has && !named(LogsPath(a.Name)) {
+			reason := "no log of this node was collected"
+			if a.Left != "" {
+				reason += ": " + a.Left
+			}
+			missing = append(missing, Missing{LogsPath(a.Name), reason})
+		}
+		for _, b := range d.Run.Nodes[i+1:] {
+			related := slices.ContainsFunc(pairs, func(p *tscratio.Pair) bool {
+				return p.A.Name == a.Name && p.B.Name == b.Name || p.A.Name == b.Name && p.B.Name == a.Name
+			})
+			if !related && !named(RelationPath(a.Name, b.Name)) && !named(RelationPath(b.Name, a.Name)) {
+				missing = append(missing, Missing{RelationPath(a.Name, b.Name), "the two nodes were not related"})
+			}
+		}
+	}
+	if d.Run.Ended.IsZero() {
+		missing = append(missing, Missing{runFile, "it does not say when the run ended"})
+	}
+	return missing
+}

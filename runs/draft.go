@@ -1,0 +1,343 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// ErrExists is returned when a run of the name is there already, complete or not.
+var ErrExists = errors.New("run exists")
+
+const (
+	directoryMode = 0o700
+	fileMode      = 0o600
+)
+
+// Draft is a run that is being written. Any number of goroutines may use it, of one process. Each part appears whole, under its own
+// name, or not at all; logs apart, which are salvaged from whatever state they are in.
+type Draft struct {
+	parent string // the directory of runs
+	path   string // of this one: it ends in ".part" until Complete
+	root   *os.Root
+
+	mu  sync.Mutex
+	run Run // protected by mu
+}
+
+// Create begins a run in a directory of runs, which is made if it is not there. The error wraps ErrExists, ErrName or ErrRun.
+func Create(parent string, r Run) (*Draft, error) {
+	r.Version = Version
+	if err := r.Validate(); err != nil {
+		return nil, fmt.Errorf("create run: %w", err)
+	}
+	fail := func(err error) (*Draft, error) { return nil, fmt.Errorf("create run %q: %w", r.Name, err) }
+	if err := os.MkdirAll(parent, directoryMode); err != nil {
+		return fail(err)
+	}
+	if _, err := os.Lstat(filepath.Join(parent, r.Name)); !errors.Is(err, fs.ErrNotExist) {
+		return fail(fmt.Errorf("%q is there: choose another name or remove it: %w", filepath.Join(parent, r.Name), ErrExists))
+	}
+	d := &Draft{parent: parent, path: filepath.Join(parent, r.Name+part), run: r}
+	if err := os.Mkdir(d.path, directoryMode); errors.Is(err, fs.ErrExist) {
+		return fail(fmt.Errorf("%q is there and was never completed: go on with it, choose another name or remove it: %w", d.path, ErrExists))
+	} else if err != nil {
+		return fail(err)
+	}
+	var err error
+	if d.root, err = os.OpenRoot(d.path); err != nil {
+		return fail(err)
+	}
+	for _, dir := range []string{relationsDir, logsDir, baselinesDir, exportsDir} {
+		err = errors.Join(err, d.root.Mkdir(dir, directoryMode))
+	}
+	if err == nil {
+		err = d.save()
+	}
+	if err != nil {
+		d.root.Close()
+		return fail(err)
+	}
+	return d, nil
+}
+
+// Resume goes on with a run that was not completed, as after a restart.
+func Resume(parent, name string) (*Draft, error) {
+	fail := func(err error) (*Draft, error) { return nil, fmt.Errorf("go on with run %q: %w", name, err) }
+	if err := CheckName(name); err != nil {
+		return fail(err)
+	}
+	d := &Draft{parent: parent, path: filepath.Join(parent, name+part)}
+	var err error
+	if d.root, err = openRoot(d.path); err != nil {
+		return fail(err)
+	}
+	text, err := readFile(d.root, runFile, maxRunBytes)
+	if err == nil {
+		d.run, err = ParseRun(text, path.Join(d.path, runFile))
+	}
+	if err == nil && d.run.Name != name {
+		err = fmt.Errorf("its run.yaml calls it %q: %w", d.run.Name, ErrRun)
+	}
+	if err != nil {
+		d.root.Close()
+		return fail(err)
+	}
+	return d, nil
+}
+
+// Path is the directory, which Complete renames.
+func (d *Draft) Path() string { return d.path }
+
+// Run is a copy of what run.yaml says.
+func (d *Draft) Run() Run {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.run.clone()
+}
+
+func (r Run) clone() Run {
+	r.Nodes, r.Missing = slices.Clone(r.Nodes), slices.Clone(r.Missing)
+	return r
+}
+
+// Update changes run.yaml. change may not call the draft. The name stays what it is.
+func (d *Draft) Update(change func(*Run)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.run
+	d.run = before.clone()
+	change(&d.run)
+	d.run.Name, d.run.Version = before.Name, Version
+	if err := d.save(); err != nil {
+		d.run = before
+		return fmt.Errorf("update run %q: %w", before.Name, err)
+	}
+	return nil
+}
+
+// save writes run.yaml. The lock is held, or nobody else knows the draft yet.
+func (d *Draft) save() error {
+	text, err := d.run.Encode()
+	if err != nil {
+		return err
+	}
+	return d.put(runFile, text)
+}
+
+// put writes a file that appears as a whole.
+func (d *Draft) put(name string, data []byte) error {
+	f, err := d.begin(name)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		return errors.Join(err, f.abandon())
+	}
+	return f.finish()
+}
+
+// begun is a file that has its name when it is finished.
+type begun struct {
+	*os.File
+	root       *os.Root
+	name, temp string
+}
+
+func (d *Draft) begin(name string) (*begun, error) {
+	temp := name + part
+	if err := d.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	return &begun{f, d.root, name, temp}, nil
+}
+
+func (b *begun) finish() error {
+	if err := b.Close(); err != nil {
+		return errors.Join(err, b.root.Remove(b.temp))
+	}
+	return b.root.Rename(b.temp, b.name)
+}
+
+func (b *begun) abandon() error { return errors.Join(b.Close(), b.root.Remove(b.temp)) }
+
+// PutRelation writes what is known about a pair, in place of what was known before.
+func (d *Draft) PutRelation(pair *tscratio.Pair) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name := RelationPath(pair.A.Name, pair.B.Name)
+	for _, node := range []string{pair.A.Name, pair.B.Name} {
+		if err := checkNode(&d.run, node); err != nil {
+			return fmt.Errorf("put relation %q: %w", name, err)
+		}
+	}
+	if err := d.put(name, pair.Encode()); err != nil {
+		return fmt.Errorf("put relation: %w", err)
+	}
+	return nil
+}
+
+// AddTable notes a change of the handler table.
+func (d *Draft) AddTable(change TableChange) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before, err := readFile(d.root, tableFile, maxTableBytes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("note table: %w", err)
+	}
+	text, err := change.encode()
+	if err == nil {
+		err = d.put(tableFile, append(before, text...))
+	}
+	if err != nil {
+		return fmt.Errorf("note table: %w", err)
+	}
+	return nil
+}
+
+// LogDirectory is where a drainer of this machine writes the logs of a node.
+func (d *Draft) LogDirectory(node string) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.makeLogs(node); err != nil {
+		return "", fmt.Errorf("make directory for logs: %w", err)
+	}
+	return filepath.Join(d.path, filepath.FromSlash(LogsPath(node))), nil
+}
+
+func (d *Draft) makeLogs(node string) error {
+	if err := checkNode(&d.run, node); err != nil {
+		return err
+	}
+	if err := d.root.Mkdir(LogsPath(node), directoryMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// AddLog copies a segment of a log into the run. name is the segment's file name; a segment that is there already is replaced.
+func (d *Draft) AddLog(node, name string, from io.Reader) error {
+	fail := func(err error) error { return fmt.Errorf("add log %q of node %q: %w", name, node, err) }
+	if _, ok := logstore.ParseSegment(name); !ok || path.Base(name) != name {
+		return fail(fmt.Errorf("a segment is called CHANNEL.INCARNATION.NUMBER%s: %w", logstore.Suffix, ErrName))
+	}
+	d.mu.Lock()
+	err := d.makeLogs(node)
+	d.mu.Unlock()
+	if err != nil {
+		return fail(err)
+	}
+	f, err := d.begin(path.Join(LogsPath(node), name))
+	if err != nil {
+		return fail(err)
+	}
+	if _, err := io.Copy(f, from); err != nil {
+		return fail(errors.Join(err, f.abandon()))
+	}
+	if err := f.finish(); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// BaselinePath is where the NTP blocks of a node are to be written on this machine.
+func (d *Draft) BaselinePath(node string) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := checkNode(&d.run, node); err != nil {
+		return "", fmt.Errorf("place baseline: %w", err)
+	}
+	return filepath.Join(d.path, filepath.FromSlash(BaselinePath(node))), nil
+}
+
+// AddBaseline copies the NTP blocks of a node into the run.
+func (d *Draft) AddBaseline(node string, from io.Reader) error {
+	fail := func(err error) error { return fmt.Errorf("add baseline of node %q: %w", node, err) }
+	if _, err := d.BaselinePath(node); err != nil {
+		return fail(err)
+	}
+	f, err := d.begin(BaselinePath(node))
+	if err != nil {
+		return fail(err)
+	}
+	if _, err := io.Copy(f, from); err != nil {
+		return fail(errors.Join(err, f.abandon()))
+	}
+	if err := f.finish(); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// PutTruth writes the configuration of a virtual node.
+func (d *Draft) PutTruth(node string, config []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := checkNode(&d.run, node)
+	if err == nil {
+		err = d.root.MkdirAll(truthDir, directoryMode)
+	}
+	if err == nil {
+		err = d.put(TruthPath(node), config)
+	}
+	if err != nil {
+		return fmt.Errorf("put truth of node %q: %w", node, err)
+	}
+	return nil
+}
+
+// Complete looks what is missing, notes it beside what was noted before, and gives the run its name. The draft must not be used after
+// it, whether there was an error or not.
+func (d *Draft) Complete() ([]Missing, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.root.Close()
+	fail := func(err error) ([]Missing, error) { return nil, fmt.Errorf("complete run %q: %w", d.run.Name, err) }
+	reader := &Directory{Path: d.path, Run: d.run, root: d.root}
+	for _, m := range reader.Lacks() {
+		if !slices.ContainsFunc(d.run.Missing, func(known Missing) bool { return known.Part == m.Part }) {
+			d.run.Missing = append(d.run.Missing, m)
+		}
+	}
+	if err := d.save(); err != nil {
+		return fail(err)
+	}
+	if err := renameNew(d.path, filepath.Join(d.parent, d.run.Name)); err != nil {
+		return fail(err)
+	}
+	return slices.Clone(d.run.Missing), nil
+}
+
+// Close leaves the run as it is, to be gone on with.
+func (d *Draft) Close() error { return d.root.Close() }
+
+// renameNew renames a directory to a name that nothing has.
+func renameNew(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("%q is there: %w", to, ErrExists)
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
+		// Not every filesystem knows it. A run that is there is then safe because it is not empty.
+		err = os.Rename(from, to)
+	}
+	if err != nil {
+		return fmt.Errorf("rename %q to %q: %w", from, to, err)
+	}
+	return nil
+}

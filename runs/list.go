@@ -1,0 +1,90 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Entry is a run in a directory of runs.
+type Entry struct {
+	Name     string
+	Path     string
+	Complete bool
+	Run      Run   // valid if Err is nil
+	Err      error // why it could not be read
+}
+
+// List lists the runs of a directory by their names; none if the directory is not there. Directories without a run.yaml are no runs,
+// unless their name says that one was begun there.
+func List(parent string) ([]Entry, error) {
+	entries, err := os.ReadDir(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	var found []Entry
+	for _, e := range entries {
+		name, unfinished := strings.CutSuffix(e.Name(), part)
+		if !e.IsDir() || CheckName(name) != nil {
+			continue
+		}
+		entry := Entry{Name: name, Path: filepath.Join(parent, e.Name()), Complete: !unfinished}
+		d, err := Open(entry.Path)
+		switch {
+		case err == nil:
+			entry.Run = d.Run
+			d.Close()
+		case errors.Is(err, ErrNotRun) && !unfinished:
+			continue
+		}
+		entry.Err = err
+		found = append(found, entry)
+	}
+	slices.SortStableFunc(found, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
+}
+
+// Remove removes a run, complete or not. It removes nothing that is no run. The error wraps ErrName, ErrNotRun or fs.ErrNotExist.
+func Remove(parent, name string) error {
+	fail := func(err error) error { return fmt.Errorf("remove run %q: %w", name, err) }
+	if err := CheckName(name); err != nil {
+		return fail(err)
+	}
+	root, err := os.OpenRoot(parent)
+	if err != nil {
+		return fail(err)
+	}
+	defer root.Close()
+	removed := false
+	for _, dir := range []string{name, name + part} {
+		info, err := root.Lstat(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fail(err)
+		}
+		if !info.IsDir() {
+			return fail(fmt.Errorf("%q is no directory: %w", filepath.Join(parent, dir), ErrNotRun))
+		}
+		// A run that was being created when its creator died may lack its run.yaml.
+		if _, err := root.Lstat(filepath.Join(dir, runFile)); err != nil && dir == name {
+			return fail(fmt.Errorf("%q has no %s: remove it by hand if it is yours: %w", filepath.Join(parent, dir), runFile, ErrNotRun))
+		}
+		if err := root.RemoveAll(dir); err != nil {
+			return fail(err)
+		}
+		removed = true
+	}
+	if !removed {
+		return fail(fmt.Errorf("there is none in %q: %w", parent, fs.ErrNotExist))
+	}
+	return nil
+}

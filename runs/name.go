@@ -1,0 +1,48 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrName is returned for a name of a run or a node that cannot be one, because it is part of a path.
+var ErrName = errors.New("bad name")
+
+// MaxNameBytes is the longest name of a run or a node.
+const MaxNameBytes = 100
+
+// part is what the name of a run ends with until it is complete.
+const part = ".part"
+
+// CheckName returns nil if a run may have the name. The error wraps ErrName.
+func CheckName(name string) error {
+	if err := checkWord("run", name); err != nil {
+		return err
+	}
+	if strings.HasSuffix(name, part) {
+		return fmt.Errorf("check run name %q: it ends in %q, which marks runs that are not complete: %w", name, part, ErrName)
+	}
+	return nil
+}
+
+// CheckNodeName returns nil if a node may have the name in a run. The error wraps ErrName.
+func CheckNodeName(name string) error { return checkWord("node", name) }
+
+func checkWord(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("check %s name: it is empty: use letters, digits, '-', '_' and '.': %w", what, ErrName)
+	case len(name) > MaxNameBytes:
+		return fmt.Errorf("check %s name %.40q…: %d bytes, at most %d: %w", what, name, len(name), MaxNameBytes, ErrName)
+	case name[0] == '.' || name[0] == '-':
+		return fmt.Errorf("check %s name %q: begin with a letter or a digit: %w", what, name, ErrName)
+	}
+	for i := range len(name) {
+		c := name[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
+			return fmt.Errorf("check %s name %q: %q is not a letter, a digit, '-', '_' or '.': %w", what, name, name[i:i+1], ErrName)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package runs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+var (
+	// ErrRun is returned for a run.yaml that describes no run.
+	ErrRun = errors.New("bad run")
+	// ErrVersion is returned for a run of a version that this program does not know. It comes with ErrRun.
+	ErrVersion = errors.New("unknown version of a run")
+)
+
+// Version is the version of the runs that this package writes, and the only one that it reads.
+const Version = 1
+
+// Run is what run.yaml says.
+type Run struct {
+	Version int    `yaml:"version"`
+	Name    string `yaml:"name"`
+	Note    string `yaml:"note,omitempty"` // for people
+
+	// When the run began and ended, each known as an interval. Ended is zero until it has.
+	Begun UTC `yaml:"begun"`
+	Ended UTC `yaml:"ended,omitempty"`
+
+	// Reference is the node in whose cycles results are wanted; empty: whoever reads the run chooses.
+	Reference string `yaml:"reference,omitempty"`
+
+	// What was assumed of each pair of counters, as tscratio.Assumptions; the stored pairs say it again, each its own.
+	Wander_ppt int64 `yaml:"wander_ppt"`
+	Window_ns  int64 `yaml:"window_ns"`
+
+	Nodes   []Node    `yaml:"nodes"`
+	Missing []Missing `yaml:"missing,omitempty"`
+}
+
+// UTC is an instant that is known to lie between two, in ns since 1970.
+type UTC struct {
+	Lo_ns int64 `yaml:"lo_ns"`
+	Hi_ns int64 `yaml:"hi_ns"`
+}
+
+// IsZero tells whether nothing is known.
+func (u UTC) IsZero() bool { return u == UTC{} }
+
+// UTCOf is the instant of a clock that is off by at most so much.
+func UTCOf(t time.Time, slack time.Duration) UTC {
+	return UTC{Lo_ns: t.UnixNano() - int64(slack), Hi_ns: t.UnixNano() + int64(slack)}
+}
+
+// Node is a node of a run: one counter in one epoch.
+type Node struct {
+	ID               string `yaml:"id,omitempty"` // of the machine, across its names
+	Name             string `yaml:"name"`
+	Number           int    `yaml:"number"` // in the tuple ids that it makes
+	Epoch            string `yaml:"epoch"`
+	Quantum_cycles   uint64 `yaml:"quantum_cycles"`
+	CoreSlack_cycles uint64 `yaml:"core_slack_cycles"`
+
+	// The counter's frequency as an interval, for display alone, and what it was measured against. 0: not known.
+	FrequencyLo_hz  float64 `yaml:"frequency_lo_hz,omitempty"`
+	FrequencyHi_hz  float64 `yaml:"frequency_hi_hz,omitempty"`
+	FrequencySource string  `yaml:"frequency_source,omitempty"`
+
+	Virtual bool              `yaml:"virtual"`         // its counter is a function of another's, which truth/ tells
+	Facts   map[string]string `yaml:"facts,omitempty"` // about the host, by name
+	Left    string            `yaml:"left,omitempty"`  // why it was not there to the end
+}
+
+// Missing is a part that should be there and is not, or is not whole.
+type Missing struct {
+	Part   string `yaml:"part"` // a path in the run directory, or a node's name with "node " before it
+	Reason string `yaml:"reason"`
+}
+
+func (m Missing) String() string { return m.Part + ": " + m.Reason }
+
+// Assumptions fills in what the run says of its pairs.
+func (r *Run) Assumptions() tscratio.Assumptions {
+	a := tscratio.DefaultAssumptions()
+	if r.Wander_ppt > 0 {
+		a.MaxWander = max(a.MaxWander, 16*tscratio.Wander(r.Wander_ppt))
+		a.Wander = tscratio.Wander(r.Wander_ppt)
+	}
+	if r.Window_ns > 0 {
+		a.Window = time.Duration(r.Window_ns)
+	}
+	return a
+}
+
+// Node is the node of a name.
+func (r *Run) Node(name string) (Node, bool) {
+	for _, n := range r.Nodes {
+		if n.Name == name {
+			return n, true
+		}
+	}
+	return Node{}, false
+}
+
+// ParseRun reads a run.yaml and checks it; the name is for errors. Errors wrap ErrRun.
+func ParseRun(text []byte, name string) (Run, error) {
+	var head struct {
+		Version int `yaml:"version"`
+	}
+	fail := func(err error) (Run, error) { return Run{}, fmt.Errorf("read run %q: %w: %w", name, err, ErrRun) }
+	if len(text) > maxRunBytes {
+		return fail(fmt.Errorf("%d bytes, at most %d", len(text), maxRunBytes))
+	}
+	// The version comes first: of another one, nothing else is known.
+	if err := yaml.Unmarshal(text, &head); err != nil {
+		return fail(err)
+	}
+	if head.Version != Version {
+		return fail(fmt.Errorf("version %d, this program knows %d: %w", head.Version, Version, ErrVersion))
+	}
+	var r Run
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&r); err != nil {
+		return fail(err)
+	}
+	if err := decoder.Decode(new(yaml.Node)); err != io.EOF {
+		return fail(errors.New("more than one YAML document"))
+	}
+	if err := r.Validate(); err != nil {
+		return Run{}, fmt.Errorf("read run %q: %w", name, err)
+	}
+	return r, nil
+}
+
+// Encode is the text that ParseRun reads.
+func (r Run) Encode() ([]byte, error) {
+	r.Version = Version
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	text.WriteString("# A run of Cloudprofiler: what was measured, where, and what is missing. See runs/FORMAT.md.\n")
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(r); err != nil {
+		return nil, fmt.Errorf("write run %q: %w", r.Name, err)
+	}
+	return text.Bytes(), nil
+}
+
+// Validate names the first key that makes no sense. The error wraps ErrRun.
+func (r *Run) Validate() error {
+	if err := CheckName(r.Name); err != nil {
+		return fmt.Errorf("name: %w: %w", err, ErrRun)
+	}
+	if r.Wander_ppt < 0 || r.Window_ns < 0 {
+		return fmt.Errorf("wander_ppt %d, window_ns %d: neither may be negative: %w", r.Wander_ppt, r.Window_ns, ErrRun)
+	}
+	for _, u := range []struct {
+		key string
+		UTC
+	}{{"begun", r.Begun}, {"ended", r.Ended}} {
+		if u.Lo_ns > u.Hi_ns {
+			return fmt.Errorf("%s: lo_ns %d is after hi_ns %d: %w", u.key, u.Lo_ns, u.Hi_ns, ErrRun)
+		}
+	}
+	if !r.Ended.IsZero() && r.Ended.Hi_ns < r.Begun.Lo_ns {
+		return fmt.Errorf("ended: %d is before begun %d: %w", r.Ended.Hi_ns, r.Begun.Lo_ns, ErrRun)
+	}
+	names := map[string]bool{}
+	for _, n := range r.Nodes {
+		if err := n.validate(); err != nil {
+			return fmt.Errorf("node %q: %w", n.Name, err)
+		}
+		if names[n.Name] {
+			return fmt.Errorf("node %q is listed twice: %w", n.Name, ErrRun)
+		}
+		names[n.Name] = true
+	}
+	if r.Reference != "" && !names[r.Reference] {
+		return fmt.Errorf("reference %q is not one of the nodes: %w", r.Reference, ErrRun)
+	}
+	return nil
+}
+
+func (n *Node) validate() error {
+	if err := CheckNodeName(n.Name); err != nil {
+		return fmt.Errorf("name: %w: %w", err, ErrRun)
+	}
+	// A counter that moves in steps of seconds, or whose cores disagree by that, serves nobody; sums of these must not overflow.
+	const most = 1 << 40
+	switch {
+	case n.Quantum_cycles > most || n.CoreSlack_cycles > most:
+		return fmt.Errorf("quantum_cycles %d, core_slack_cycles %d: at most %d: %w", n.Quantum_cycles, n.CoreSlack_cycles, uint64(most), ErrRun)
+	case !(n.FrequencyLo_hz >= 0 && n.FrequencyLo_hz <= n.FrequencyHi_hz && n.FrequencyHi_hz < 1e15): // so that NaN is refused
+		return fmt.Errorf("frequency from %v to %v Hz: %w", n.FrequencyLo_hz, n.FrequencyHi_hz, ErrRun)
+	case n.Number < 0:
+		return fmt.Errorf("number %d is negative: %w", n.Number, ErrRun)
+	}
+	return nil
+}

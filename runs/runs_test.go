@@ -1,0 +1,466 @@
+package runs
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+func exampleRun() Run {
+	return Run{
+		Version: Version, Name: "tuesday-1.b", Note: "two nodes: one virtual",
+		Begun: UTC{1700000000000000001, 1700000000000000002}, Ended: UTC{1700000000000000003, 1700000000000000004},
+		Reference: "A", Wander_ppt: 5, Window_ns: 6,
+		Nodes: []Node{
+			{ID: "machine-7", Name: "A", Number: 8, Epoch: "boot-9", Quantum_cycles: 10, CoreSlack_cycles: 11, FrequencyLo_hz: 12.5, FrequencyHi_hz: 13.25, FrequencySource: "CLOCK_MONOTONIC_RAW", Facts: map[string]string{"kernel": "6.1"}},
+			{Name: "B.b_2", Number: 14, Epoch: "boot-15", Virtual: true, Left: "killed"},
+		},
+		Missing: []Missing{{"relations/A--B.b_2.rel", "why not"}},
+	}
+}
+
+func pairOf(t *testing.T, r Run) *tscratio.Pair {
+	t.Helper()
+	node := func(n Node) tscratio.Node {
+		return tscratio.Node{Name: n.Name, Epoch: n.Epoch, NominalHz: 1e9, QuantumCycles: 1}
+	}
+	p, err := tscratio.NewPair(node(r.Nodes[0]), node(r.Nodes[1]), tscratio.DefaultAssumptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func segment(t *testing.T) (string, []byte) {
+	t.Helper()
+	name, err := channel.ParseName("map#3/start")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := logstore.Header{Node: "A", Epoch: "boot-9", Channel: name, Incarnation: logstore.Incarnation{1, 2}, UTCHi_ns: 1}
+	h.Settings.Kind = channel.Buffered
+	dir := t.TempDir()
+	file := logstore.SegmentName(name, h.Incarnation, 0)
+	w, err := logstore.Create(nil, filepath.Join(dir, file), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(&logstore.Block{Incarnation: h.Incarnation, Events: []logstore.Event{{Counter: 3, ID: 4}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, text
+}
+
+func TestARunFromItsBeginningToItsEnd(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "runs")
+	r := exampleRun()
+	r.Missing = nil
+	d, err := Create(parent, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(parent, r.Name+".part", "run.yaml")); err != nil {
+		t.Error("while it is written:", err)
+	}
+	if _, err := Create(parent, r); !errors.Is(err, ErrExists) {
+		t.Errorf("created twice: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = Resume(parent, r.Name); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, d.Run()); diff != "" {
+		t.Error("resumed:", diff)
+	}
+	if err := d.PutRelation(pairOf(t, r)); err != nil {
+		t.Fatal(err)
+	}
+	file, log := segment(t)
+	if err := d.AddLog("A", file, bytes.NewReader(log)); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"version: 1\n", "version: 1\nrules: []\n# end"} {
+		if err := d.AddTable(TableChange{Served_utc_ns: int64(len(table)), By: "me: myself", Table: table}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.PutTruth("B.b_2", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.AddBaseline("A", strings.NewReader("claims")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Update(func(r *Run) { r.Note, r.Name = "changed", "cannot change" }); err != nil {
+		t.Fatal(err)
+	}
+	missing, err := d.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Missing{{"logs/B.b_2", "no log of this node was collected: killed"}}
+	if diff := cmp.Diff(want, missing); diff != "" {
+		t.Error("missing:", diff)
+	}
+	if _, err := os.Stat(filepath.Join(parent, r.Name+".part")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the part is still there: %v", err)
+	}
+
+	got, err := Open(filepath.Join(parent, r.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Close()
+	r.Note, r.Missing = "changed", want
+	if diff := cmp.Diff(r, got.Run); diff != "" {
+		t.Error("run:", diff)
+	}
+	if !got.Complete {
+		t.Error("not complete")
+	}
+	pairs, lost := got.Relations()
+	if len(pairs) != 1 || pairs[0].A.Name != "A" || pairs[0].B.Name != "B.b_2" || len(lost) > 0 {
+		t.Errorf("relations: %v, missing %v", pairs, lost)
+	}
+	logs, lost := got.Logs()
+	if len(logs) != 1 || logs[0].Node != "A" || len(logs[0].Segments) != 1 || logs[0].Segments[0].Channel.String() != "map#3/start" || len(lost) > 0 {
+		t.Errorf("logs: %v, missing %v", logs, lost)
+	}
+	table, err := got.Table()
+	if err != nil || len(table) != 2 || table[1] != (TableChange{26, "me: myself", "version: 1\nrules: []\n# end"}) {
+		t.Errorf("table: %+v, %v", table, err)
+	}
+	if truth, err := got.Truth("B.b_2"); err != nil || string(truth) != "{}" {
+		t.Errorf("truth: %q, %v", truth, err)
+	}
+	if truth, err := got.Truth("A"); err != nil || truth != nil {
+		t.Errorf("truth of a physical node: %q, %v", truth, err)
+	}
+	f, err := got.OpenBaseline("A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+
+	entries, err := List(parent)
+	if err != nil || len(entries) != 1 || entries[0].Name != r.Name || !entries[0].Complete || entries[0].Err != nil {
+		t.Errorf("list: %+v, %v", entries, err)
+	}
+	if err := Remove(parent, r.Name); err != nil {
+		t.Error(err)
+	}
+	if entries, err := List(parent); err != nil || len(entries) != 0 {
+		t.Errorf("list after remove: %+v, %v", entries, err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for name, good := range map[string]bool{
+		"a": true, "A-1_b.c": true, "_x": true, strings.Repeat("x", 100): true,
+		"": false, ".": false, "..": false, ".a": false, "-a": false, "a/b": false, "a\\b": false, "a b": false, "é": false, "a\x00": false,
+		strings.Repeat("x", 101): false, "../a": false, "/a": false, "a.part": false,
+	} {
+		if err := CheckName(name); (err == nil) != good || err != nil && !errors.Is(err, ErrName) {
+			t.Errorf("run %q: %v", name, err)
+		}
+		if err := CheckNodeName(name); (err == nil) != (good || name == "a.part") {
+			t.Errorf("node %q: %v", name, err)
+		}
+	}
+}
+
+// Whatever name comes from elsewhere, nothing is written or removed beside the run.
+func TestNoPathLeadsOut(t *testing.T) {
+	parent := t.TempDir()
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.Mkdir(outside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := exampleRun()
+	d, err := Create(parent, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	file, log := segment(t)
+	for _, name := range []string{"../" + file, "x/" + file, "/" + file, "map~start.cplog", "run.yaml", ""} {
+		if err := d.AddLog("A", name, bytes.NewReader(log)); err == nil {
+			t.Errorf("log %q was added", name)
+		}
+	}
+	for _, node := range []string{"..", "../A", "C", "", "."} {
+		if err := d.AddLog(node, file, bytes.NewReader(log)); err == nil {
+			t.Errorf("log of node %q was added", node)
+		}
+		if _, err := d.LogDirectory(node); err == nil {
+			t.Errorf("node %q got a directory", node)
+		}
+		if err := d.PutTruth(node, nil); err == nil {
+			t.Errorf("node %q got a truth", node)
+		}
+	}
+	for _, name := range []string{"..", "a/b", ""} {
+		bad := r
+		bad.Name = name
+		if _, err := Create(parent, bad); !errors.Is(err, ErrName) {
+			t.Errorf("run %q: %v", name, err)
+		}
+		if err := Remove(parent, name); !errors.Is(err, ErrName) {
+			t.Errorf("remove %q: %v", name, err)
+		}
+		if _, err := Resume(parent, name); !errors.Is(err, ErrName) {
+			t.Errorf("resume %q: %v", name, err)
+		}
+	}
+	// Links that lead out.
+	if err := os.Symlink(outside, filepath.Join(d.Path(), "logs", "A")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.AddLog("A", file, bytes.NewReader(log)); err == nil {
+		t.Error("a log was written through a link")
+	}
+	if err := os.Symlink(outside, filepath.Join(parent, "linked")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(parent, "linked"); !errors.Is(err, ErrNotRun) {
+		t.Errorf("remove a link: %v", err)
+	}
+	if entries, _ := os.ReadDir(outside); len(entries) > 0 {
+		t.Errorf("outside there is now %v", entries)
+	}
+	if err := Remove(parent, "nothing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("remove nothing: %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(parent, "photos"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(parent, "photos"); !errors.Is(err, ErrNotRun) {
+		t.Errorf("remove a directory that is no run: %v", err)
+	}
+}
+
+// A torn or hostile directory is an error that names the part, never a panic, and the rest is still read.
+func TestBadDirectories(t *testing.T) {
+	file, log := segment(t)
+	for name, test := range map[string]struct {
+		do   func(dir string) error
+		open error  // what Open's error wraps
+		part string // else: what is missing
+		why  string
+	}{
+		"no_run_yaml":    {func(dir string) error { return os.Remove(dir + "/run.yaml") }, ErrNotRun, "", ""},
+		"empty_run_yaml": {func(dir string) error { return os.WriteFile(dir+"/run.yaml", nil, 0o600) }, ErrRun, "", ""},
+		"torn_run_yaml":  {func(dir string) error { return os.Truncate(dir+"/run.yaml", 150) }, ErrRun, "", ""},
+		"run_yaml_is_a_dir": {func(dir string) error {
+			return errors.Join(os.Remove(dir+"/run.yaml"), os.Mkdir(dir+"/run.yaml", 0o700))
+		}, errAny, "", ""},
+		"run_yaml_is_a_link": {func(dir string) error {
+			return errors.Join(os.Remove(dir+"/run.yaml"), os.Symlink("/etc/hostname", dir+"/run.yaml"))
+		}, errAny, "", ""},
+		"newer_version": {func(dir string) error { return os.WriteFile(dir+"/run.yaml", []byte("version: 2\nmore: 1\n"), 0o600) }, ErrVersion, "", ""},
+		"torn_relation": {func(dir string) error { return os.Truncate(dir+"/relations/A--B.b_2.rel", 20) }, nil, "relations/A--B.b_2.rel", "torn"},
+		"no_relation":   {func(dir string) error { return os.Remove(dir + "/relations/A--B.b_2.rel") }, nil, "relations/A--B.b_2.rel", "not related"},
+		"relation_of_others": {func(dir string) error {
+			return os.Rename(dir+"/relations/A--B.b_2.rel", dir+"/relations/A--C.rel")
+		}, nil, "relations/A--C.rel", "belongs in"},
+		"relation_both_ways": {func(dir string) error {
+			r := exampleRun()
+			r.Nodes[0], r.Nodes[1] = r.Nodes[1], r.Nodes[0]
+			return os.WriteFile(dir+"/relations/B.b_2--A.rel", pairOf(t, r).Encode(), 0o600)
+		}, nil, "relations/B.b_2--A.rel", "same nodes"},
+		"relation_of_another_epoch": {func(dir string) error {
+			r := exampleRun()
+			r.Nodes[0].Epoch = "boot-10"
+			return os.WriteFile(dir+"/relations/A--B.b_2.rel", pairOf(t, r).Encode(), 0o600)
+		}, nil, "relations/A--B.b_2.rel", "epoch"},
+		"logs_of_a_node_are_a_file": {func(dir string) error { return os.WriteFile(dir+"/logs/B.b_2", nil, 0o600) }, nil, "logs/B.b_2", "no directory"},
+		"logs_are_a_link":           {func(dir string) error { return os.Symlink("/etc", dir+"/logs/B.b_2") }, nil, "logs/B.b_2", "no directory"},
+		"no_logs_at_all":            {func(dir string) error { return os.RemoveAll(dir + "/logs") }, nil, "logs/A", "no log"},
+		"relations_are_a_file": {func(dir string) error {
+			return errors.Join(os.RemoveAll(dir+"/relations"), os.WriteFile(dir+"/relations", nil, 0o600))
+		}, nil, "relations", "no directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent := t.TempDir()
+			r := exampleRun()
+			d, err := Create(parent, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(d.PutRelation(pairOf(t, r)), d.AddLog("A", file, bytes.NewReader(log)), test.do(d.Path()), d.Close()); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Open(d.Path())
+			if test.open != nil {
+				if err == nil || test.open != errAny && !errors.Is(err, test.open) || !strings.Contains(err.Error(), d.Path()) {
+					t.Errorf("open: %v, want %v with the path", err, test.open)
+				}
+				entries, err := List(parent)
+				if err != nil || len(entries) != 1 || entries[0].Err == nil {
+					t.Errorf("list: %+v, %v", entries, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer got.Close()
+			for _, m := range got.Lacks() {
+				if m.Part == test.part && strings.Contains(m.Reason, test.why) {
+					return
+				}
+			}
+			t.Errorf("lacks %v, want %q because of %q", got.Lacks(), test.part, test.why)
+		})
+	}
+}
+
+var errAny = errors.New("any error")
+
+func TestOpenOfAnUnfinishedRunSaysSo(t *testing.T) {
+	parent := t.TempDir()
+	d, err := Create(parent, exampleRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	if _, err := Open(filepath.Join(parent, "tuesday-1.b")); err == nil || !strings.Contains(err.Error(), "not complete") {
+		t.Error(err)
+	}
+}
+
+func TestRunYAML(t *testing.T) {
+	text, err := exampleRun().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `# A run of Cloudprofiler: what was measured, where, and what is missing. See runs/FORMAT.md.
+version: 1
+name: tuesday-1.b
+note: 'two nodes: one virtual'
+begun:
+  lo_ns: 1700000000000000001
+  hi_ns: 1700000000000000002
+ended:
+  lo_ns: 1700000000000000003
+  hi_ns: 1700000000000000004
+reference: A
+wander_ppt: 5
+window_ns: 6
+nodes:
+  - id: machine-7
+    name: A
+    number: 8
+    epoch: boot-9
+    quantum_cycles: 10
+    core_slack_cycles: 11
+    frequency_lo_hz: 12.5
+    frequency_hi_hz: 13.25
+    frequency_source: CLOCK_MONOTONIC_RAW
+    virtual: false
+    facts:
+      kernel: "6.1"
+  - name: B.b_2
+    number: 14
+    epoch: boot-15
+    quantum_cycles: 0
+    core_slack_cycles: 0
+    virtual: true
+    left: killed
+missing:
+  - part: relations/A--B.b_2.rel
+    reason: why not
+`
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Error(diff)
+	}
+	for name, change := range map[string]func(string) string{
+		"unknown key":   func(s string) string { return s + "colour: red\n" },
+		"two documents": func(s string) string { return s + "---\nversion: 1\n" },
+		"reference":     func(s string) string { return strings.Replace(s, "reference: A", "reference: C", 1) },
+		"node twice":    func(s string) string { return strings.Replace(s, "B.b_2\n    number", "A\n    number", 1) },
+		"path as name":  func(s string) string { return strings.Replace(s, "tuesday-1.b", "../x", 1) },
+		"path as node":  func(s string) string { return strings.Replace(s, "name: B.b_2", "name: a/b", 1) },
+		"interval": func(s string) string {
+			return strings.Replace(s, "lo_ns: 1700000000000000003", "lo_ns: 1800000000000000003", 1)
+		},
+		"ends before": func(s string) string { return strings.ReplaceAll(s, "1700000000000000003", "3") + "" },
+		"quantum": func(s string) string {
+			return strings.Replace(s, "quantum_cycles: 10", "quantum_cycles: 18446744073709551615", 1)
+		},
+		"frequency":       func(s string) string { return strings.Replace(s, "12.5", ".nan", 1) },
+		"negative wander": func(s string) string { return strings.Replace(s, "wander_ppt: 5", "wander_ppt: -5", 1) },
+	} {
+		changed := change(want)
+		if name == "ends before" {
+			changed = strings.ReplaceAll(changed, "1700000000000000004", "4")
+		}
+		if _, err := ParseRun([]byte(changed), "x"); !errors.Is(err, ErrRun) || !strings.Contains(err.Error(), `"x"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is read is written as the same run, and is one that may be worked with.
+func FuzzRunYAML(f *testing.F) {
+	text, err := exampleRun().Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte("version: 1\nname: a\nbegun: {lo_ns: 1, hi_ns: 2}\n"))
+	f.Add([]byte("version: 2\n"))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := ParseRun(text, "fuzz")
+		if err != nil {
+			if !errors.Is(err, ErrRun) {
+				t.Fatalf("%v does not wrap ErrRun", err)
+			}
+			return
+		}
+		if CheckName(r.Name) != nil || filepath.Base(RelationPath(r.Name, r.Name)) != r.Name+"--"+r.Name+".rel" {
+			t.Fatalf("name %q", r.Name)
+		}
+		again, err := r.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := ParseRun(again, "again")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, again)
+		}
+		if diff := cmp.Diff(r, back, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func TestTableYAML(t *testing.T) {
+	for text, good := range map[string]bool{
+		"": true, "- served_utc_ns: 1\n  table: x\n": true, "- 5\n": false, "served_utc_ns: 1\n": false, "- served_utc_ns: 1\n  colour: x\n": false, "[": false,
+	} {
+		if _, err := ParseTable([]byte(text), "t"); (err == nil) != good || err != nil && !errors.Is(err, ErrRun) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package runs
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// TableChange is a handler table from the moment on at which it was served.
+type TableChange struct {
+	Served_utc_ns int64  `yaml:"served_utc_ns"`
+	By            string `yaml:"by,omitempty"` // who changed it, as far as that is known
+	Table         string `yaml:"table"`        // its text, as package handlertable reads it
+}
+
+// ParseTable reads a table.yaml: all changes, in the order in which they were made. The error wraps ErrRun.
+func ParseTable(text []byte, name string) ([]TableChange, error) {
+	var changes []TableChange
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&changes); err != nil && len(bytes.TrimSpace(text)) > 0 {
+		return nil, fmt.Errorf("read changes of the handler table %q: %w: %w", name, err, ErrRun)
+	}
+	return changes, nil
+}
+
+// encode is the change as one item of the list: table.yaml is written by appending to it.
+func (c TableChange) encode() ([]byte, error) {
+	c.Table = strings.ReplaceAll(c.Table, "\r\n", "\n")
+	return yaml.Marshal([]TableChange{c})
+}
