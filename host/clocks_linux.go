@@ -1,0 +1,22 @@
+package host
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+)
+
+// SystemClocks reads the machine that this runs on. Safe for concurrent use.
+func SystemClocks() Clocks {
+	read := func(clock int32) func() (int64, error) {
+		return func() (int64, error) {
+			var t unix.Timespec
+			err := unix.ClockGettime(clock, &t)
+			return t.Nano(), err
+		}
+	}
+	return Clocks{
+		EdgeOpen: asm.EdgeOpen, EdgeClose: asm.EdgeClose,
+		Raw_ns: read(unix.CLOCK_MONOTONIC_RAW), Monotonic_ns: read(unix.CLOCK_MONOTONIC), Boottime_ns: read(unix.CLOCK_BOOTTIME),
+	}
+}

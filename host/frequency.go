@@ -1,0 +1,110 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"time"
+)
+
+// ErrSpanTooShort is returned when two brackets are too close for what is asked of them.
+var ErrSpanTooShort = errors.New("span too short")
+
+// Bracket says that a clock was read while the counter went from Open to Close.
+type Bracket struct {
+	Open   uint64 `json:"open,string"`
+	Raw_ns int64  `json:"raw_ns,string"` // CLOCK_MONOTONIC_RAW
+	Close  uint64 `json:"close,string"`
+}
+
+// Width_cycles is how long the reading took: what the bracket leaves open.
+func (b Bracket) Width_cycles() uint64 { return b.Close - b.Open }
+
+// Frequency is the counter's rate against a clock: the mean over the span is in [Lo, Hi], rounded outward.
+//
+// CLOCK_MONOTONIC_RAW is what the kernel made of its own clocksource. Where that is the counter itself, this is the
+// kernel's calibration given back, with no news about the oscillator; hence it labels seconds and proves none.
+type Frequency struct {
+	Lo_millihz uint64        `json:"lo_millihz,string"`
+	Hi_millihz uint64        `json:"hi_millihz,string"`
+	Span       time.Duration `json:"span_ns"`
+	Clock      string        `json:"clock"`
+}
+
+// Contains says whether a frequency is possible.
+func (f Frequency) Contains(millihz uint64) bool {
+	return f.Lo_millihz <= millihz && millihz <= f.Hi_millihz
+}
+
+// Uncertainty_ppb is half the interval's width, in parts of 10^9 of its middle, rounded up.
+func (f Frequency) Uncertainty_ppb() uint64 {
+	middle := f.Lo_millihz/2 + f.Hi_millihz/2
+	if middle == 0 {
+		return math.MaxUint64
+	}
+	return uint64(math.Ceil(float64(f.Hi_millihz-f.Lo_millihz) / 2 / float64(middle) * 1e9))
+}
+
+func (f Frequency) String() string {
+	middle := f.Lo_millihz/2 + f.Hi_millihz/2
+	return fmt.Sprintf("%d.%06d MHz ± %d.%03d ppm of %s", middle/1e9, middle%1e9/1e3, f.Uncertainty_ppb()/1e3, f.Uncertainty_ppb()%1e3, f.Clock)
+}
+
+// FrequencyBetween returns the counter's mean rate between two brackets. widen_cycles is what a reading may be off: the
+// quantum, and the core slack unless all readings were taken on one core. step_ns is the step in which the clock moves (ClockStep_ns).
+func FrequencyBetween(first, last Bracket, widen_cycles uint64, step_ns int64) (Frequency, error) {
+	ns := last.Raw_ns - first.Raw_ns
+	cycles := new(big.Int).SetUint64(last.Open - first.Close)
+	if int64(last.Open-first.Close) <= 0 || ns <= step_ns {
+		return Frequency{}, fmt.Errorf("measure frequency: brackets %d ns apart, with a clock that moves in steps of %d ns: take them further apart: %w", ns, step_ns, ErrSpanTooShort)
+	}
+	widen := new(big.Int).SetUint64(widen_cycles)
+	lo := cycles.Sub(cycles, widen)
+	if lo.Sign() < 0 {
+		lo.SetInt64(0)
+	}
+	hi := new(big.Int).SetUint64(last.Close - first.Open)
+	hi.Add(hi, widen)
+	const millihzPerCyclePerNanosecond = 1_000_000_000_000
+	scale := big.NewInt(millihzPerCyclePerNanosecond)
+	lo.Mul(lo, scale).Div(lo, big.NewInt(ns+step_ns))
+	hi.Mul(hi, scale).Add(hi, big.NewInt(ns-step_ns-1)).Div(hi, big.NewInt(ns-step_ns))
+	if !hi.IsUint64() {
+		return Frequency{}, fmt.Errorf("measure frequency: more than %d cycles in %d ns: %w", last.Close-first.Open, ns, ErrSpanTooShort)
+	}
+	return Frequency{lo.Uint64(), hi.Uint64(), time.Duration(ns), "CLOCK_MONOTONIC_RAW"}, nil
+}
+
+// ClockStep_ns bounds the step in which CLOCK_MONOTONIC_RAW moves, by the clocksource behind it. An unknown one is
+// taken for the periodic tick, which is the coarsest there is.
+func ClockStep_ns(clocksource string) int64 {
+	switch clocksource {
+	case "tsc", "kvm-clock", "xen", "vmware-clock":
+		return 2 // a cycle below 1 ns, and the kernel's rounding
+	case "hpet":
+		return 101 // at least 10 MHz by its specification
+	case "hyperv_clocksource_tsc_page", "hyperv_clocksource_msr", "hyperv_clocksource":
+		return 101
+	case "acpi_pm":
+		return 281 // 3.579545 MHz
+	case "arch_sys_counter":
+		return 1001 // at least 1 MHz by its specification
+	}
+	return 10_000_001
+}
+
+// MeasureFrequency takes a bracket, waits, takes another and returns the rate between them. Two brackets 100 ms
+// apart leave a few ppm open; a Watch narrows that with its age.
+func (c Clocks) MeasureFrequency(wait func(time.Duration), span time.Duration, widen_cycles uint64, step_ns int64) (Frequency, error) {
+	first, err := c.Bracket()
+	if err != nil {
+		return Frequency{}, fmt.Errorf("measure frequency: %w", err)
+	}
+	wait(span)
+	last, err := c.Bracket()
+	if err != nil {
+		return Frequency{}, fmt.Errorf("measure frequency: %w", err)
+	}
+	return FrequencyBetween(first, last, widen_cycles, step_ns)
+}

@@ -1,0 +1,58 @@
+package host
+
+import (
+	"fmt"
+	"math"
+)
+
+// Cycles is a span of counter cycles: the true value is at least Lo_cycles and at most Hi_cycles. A value that is
+// not known from one side has the smallest or the largest int64 there.
+type Cycles struct {
+	Lo_cycles int64 `json:"lo_cycles,string"`
+	Hi_cycles int64 `json:"hi_cycles,string"`
+}
+
+// Empty says that no value is possible: the readings contradict each other.
+func (c Cycles) Empty() bool { return c.Lo_cycles > c.Hi_cycles }
+
+// Contains says whether v is possible.
+func (c Cycles) Contains(v int64) bool { return c.Lo_cycles <= v && v <= c.Hi_cycles }
+
+// Magnitude is the largest distance from zero that is possible.
+func (c Cycles) Magnitude() uint64 { return max(magnitude(c.Lo_cycles), magnitude(c.Hi_cycles)) }
+
+func (c Cycles) String() string {
+	return fmt.Sprintf("[%s, %s] cycles", signed(c.Lo_cycles), signed(c.Hi_cycles))
+}
+
+func signed(v int64) string {
+	switch v {
+	case math.MinInt64:
+		return "-unknown"
+	case math.MaxInt64:
+		return "unknown"
+	}
+	return fmt.Sprintf("%+d", v)
+}
+
+func magnitude(v int64) uint64 {
+	if v < 0 {
+		return -uint64(v)
+	}
+	return uint64(v)
+}
+
+// addOutward adds two upper bounds. A sum that no int64 holds becomes the nearest weaker bound that one does.
+func addOutward(a, b int64) int64 {
+	if a == math.MaxInt64 || b == math.MaxInt64 {
+		return math.MaxInt64
+	}
+	sum := a + b
+	switch {
+	case a > 0 && b > 0 && sum < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && sum >= 0:
+		return math.MinInt64
+	}
+	return sum
+}

@@ -1,0 +1,187 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+)
+
+// AllowedCores lists the cores that this process may run on. Masks wider than 1,024 cores are not supported.
+func AllowedCores() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("read affinity: %w", err)
+	}
+	var cores []int
+	for core := range len(set) * 64 {
+		if set.IsSet(core) {
+			cores = append(cores, core)
+		}
+	}
+	return cores, nil
+}
+
+// OnCore runs f on a thread that may run on one core alone. The thread's affinity is put back and the thread then
+// ends, so that no other goroutine ever inherits the pin.
+func OnCore(core int, f func()) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // without unlock: the thread ends with the goroutine
+		var before, only unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &before); err != nil {
+			done <- fmt.Errorf("read affinity: %w", err)
+			return
+		}
+		only.Set(core)
+		if err := unix.SchedSetaffinity(0, &only); err != nil {
+			done <- fmt.Errorf("pin a thread to core %d: %w", core, err)
+			return
+		}
+		f()
+		var after unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &after); err != nil || after != only {
+			done <- fmt.Errorf("stay on core %d: something else changed the affinity meanwhile: measure again", core)
+			return
+		}
+		// The process's first thread cannot end; it would show its mask as that of the process.
+		err := unix.SchedSetaffinity(0, &before)
+		if err != nil {
+			err = fmt.Errorf("put affinity back after core %d: %w", core, err)
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// A word that two cores share, with no word of others on its line or on the one that is fetched with it.
+type line struct {
+	sequence atomic.Uint64
+	fetched  atomic.Uint64 // see hand
+	_        [128 - 16]byte
+}
+
+// hand hands a number over and returns the counter from before. The line is fetched first: a core that has to ask the
+// other for it after it has read the counter proves that much less.
+func (l *line) hand(n uint64) (sent uint64) {
+	l.fetched.Store(n)
+	sent = counterBefore()
+	l.sequence.Store(n)
+	return sent
+}
+
+type table struct {
+	_          [128]byte
+	ping, pong line
+	stop       atomic.Bool
+	_          [127]byte
+}
+
+// pauses is how long, in readings of the counter, an end may pause between looks. One that never does takes the line
+// back from the other before it has used it; one that pauses for long is late. So each round has its own pause, and the
+// best round counts.
+const pauses = 32
+
+// await spins until the word holds want. The clock is looked at rarely, because it costs more than a hand-over.
+func (t *table) await(l *line, want uint64, deadline time.Time) bool {
+	for spins := 1; l.sequence.Load() != want; spins++ {
+		for range want % pauses {
+			asm.CounterUnordered()
+		}
+		if spins&0xff == 0 {
+			if !time.Now().Before(deadline) {
+				t.stop.Store(true)
+			}
+			if t.stop.Load() {
+				return false
+			}
+			runtime.Gosched() // where Go has one P, the other end needs it
+		}
+	}
+	return true
+}
+
+// best keeps the hand-over that proves most.
+type best struct {
+	handover Handover
+	cycles   int64
+}
+
+func (b *best) take(from, to int, sent, received uint64) {
+	if d := int64(received - sent); b.handover.From == b.handover.To || d < b.cycles {
+		b.handover, b.cycles = Handover{from, to, sent, received}, d
+	}
+}
+
+// pingPong passes a message between two pinned threads, rounds times or until patience ends.
+func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
+	// Two ends that spin need two threads of Go. A container with a CPU quota may have been given one.
+	if before := runtime.GOMAXPROCS(0); before < 2 {
+		runtime.GOMAXPROCS(2)
+		defer runtime.GOMAXPROCS(before)
+	}
+	type stamps struct{ sent, received uint64 }
+	atA, atB := make([]stamps, rounds), make([]stamps, rounds)
+	var done int
+	var errors [2]error
+	var arrived, left sync.WaitGroup
+	arrived.Add(2)
+	left.Add(2)
+	t := new(table)
+	deadline := time.Now().Add(patience)
+
+	// An end that could not be pinned takes part in the rendezvous and leaves at once.
+	end := func(core, which int, f func()) {
+		defer left.Done()
+		ran := false
+		errors[which] = OnCore(core, func() {
+			ran = true
+			arrived.Done()
+			arrived.Wait()
+			if !t.stop.Load() {
+				f()
+			}
+		})
+		if !ran {
+			t.stop.Store(true)
+			arrived.Done()
+		}
+	}
+	go end(a, 0, func() {
+		for i := range rounds {
+			atA[i].sent = t.ping.hand(uint64(i) + 1)
+			if !t.await(&t.pong, uint64(i)+1, deadline) {
+				return
+			}
+			atA[i].received = counterAfter()
+			done = i + 1
+		}
+	})
+	go end(b, 1, func() {
+		for i := range rounds {
+			if !t.await(&t.ping, uint64(i)+1, deadline) {
+				return
+			}
+			atB[i].received = counterAfter()
+			atB[i].sent = t.pong.hand(uint64(i) + 1)
+		}
+	})
+	left.Wait()
+	for _, err := range errors {
+		if err != nil {
+			return Handover{}, Handover{}, err
+		}
+	}
+	there, andBack := best{cycles: math.MaxInt64}, best{cycles: math.MaxInt64}
+	for i := range done {
+		there.take(a, b, atA[i].sent, atB[i].received)
+		andBack.take(b, a, atB[i].sent, atA[i].received)
+	}
+	return there.handover, andBack.handover, nil
+}

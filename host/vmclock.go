@@ -1,0 +1,70 @@
+package host
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+)
+
+// ErrVMClock is returned when the VMClock device does not hold what its specification says.
+var ErrVMClock = errors.New("not a VMClock page")
+
+// VMClock is what a hypervisor says about disruptions of the counter (https://uapi-group.org/specifications/specs/vmclock/).
+// Linux shows the page as /dev/vmclock0 (CONFIG_PTP_1588_CLOCK_VMCLOCK).
+type VMClock struct {
+	Disruption uint64 `json:"disruption,string"` // changes when the counter may have been disrupted, by live migration for one
+	Generation uint64 `json:"generation,string"` // changes when the machine was cloned or restored; 0 where not given
+}
+
+const (
+	vmClockMagic         = 0x4b4c4356 // "VCLK"
+	vmClockSize          = 0x70
+	vmClockHasGeneration = 1 << 7
+)
+
+func parseVMClock(page []byte) (vmclock VMClock, stable bool, err error) {
+	if len(page) < vmClockSize {
+		return vmclock, false, fmt.Errorf("read VMClock: %d bytes, want %d: %w", len(page), vmClockSize, ErrVMClock)
+	}
+	if magic := binary.LittleEndian.Uint32(page); magic != vmClockMagic {
+		return vmclock, false, fmt.Errorf("read VMClock: magic %#x, want %#x: %w", magic, vmClockMagic, ErrVMClock)
+	}
+	if version := binary.LittleEndian.Uint16(page[8:]); version != 1 {
+		return vmclock, false, fmt.Errorf("read VMClock: version %d, want 1: %w", version, ErrVMClock)
+	}
+	vmclock.Disruption = binary.LittleEndian.Uint64(page[0x10:])
+	if binary.LittleEndian.Uint64(page[0x18:])&vmClockHasGeneration != 0 {
+		vmclock.Generation = binary.LittleEndian.Uint64(page[0x68:])
+	}
+	return vmclock, binary.LittleEndian.Uint32(page[0x0c:])&1 == 0, nil
+}
+
+// readVMClock returns nil and fs.ErrNotExist where there is no such device.
+func readVMClock(root fs.FS) (*VMClock, error) {
+	const tries = 100 // the hypervisor holds the page for a moment only
+	for range tries {
+		f, err := root.Open("dev/vmclock0")
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fs.ErrNotExist // counts as not there: Facts says that it is
+		}
+		if err != nil {
+			return nil, err
+		}
+		page := make([]byte, vmClockSize)
+		n, err := io.ReadFull(f, page)
+		f.Close()
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("read VMClock: %w", err)
+		}
+		vmclock, stable, err := parseVMClock(page[:n])
+		if err != nil {
+			return nil, err
+		}
+		if stable {
+			return &vmclock, nil
+		}
+	}
+	return nil, fmt.Errorf("read VMClock: held by the hypervisor over %d tries: %w", tries, ErrVMClock)
+}
