@@ -1,0 +1,123 @@
+package minrtt
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+)
+
+func TestWander(t *testing.T) {
+	steady := Discipline{Frequency_ppm16: -3 << 16, Tick_us: 10_000, TimeConstant: 2}
+	with := func(change func(*Discipline)) Discipline {
+		d := steady
+		change(&d)
+		return d
+	}
+	const second = int64(1_000_000_000)
+	const calm = 1_800_000_000*second + second/2 // far from where a second begins
+	for _, tc := range []struct {
+		name          string
+		before, after Discipline
+		opening_ns    int64
+		length        time.Duration
+		want          uint32
+	}{
+		{"nothing steers", steady, steady, calm, time.Millisecond, 1000},
+		{"frequency changed", steady, with(func(d *Discipline) { d.Frequency_ppm16++ }), calm, time.Millisecond, anything_ppb},
+		{"tick changed", steady, with(func(d *Discipline) { d.Tick_us-- }), calm, time.Millisecond, anything_ppb},
+		{"slewed by tick, steadily", with(func(d *Discipline) { d.Tick_us = 9167 }), with(func(d *Discipline) { d.Tick_us = 9167 }), calm, time.Millisecond, 1000},
+		{"pulses begin", steady, with(func(d *Discipline) { d.PulsePerSecond = true }), calm, time.Millisecond, anything_ppb},
+		{"pulses end", with(func(d *Discipline) { d.PulsePerSecond = true }), steady, calm, time.Millisecond, anything_ppb},
+		// 1 ms is left, of which each second takes 1/16: 62.5 ppm, and twice that.
+		{"loop at work", with(func(d *Discipline) { d.Offset_ns = 1_000_000 }), steady, calm, time.Millisecond, 1000 + 125_000 + 1},
+		{"loop at work, the other way", steady, with(func(d *Discipline) { d.Offset_ns = -1_000_000 }), calm, time.Millisecond, 1000 + 125_000 + 1},
+		{"faster loop", with(func(d *Discipline) { d.Offset_ns, d.TimeConstant = 1_000_000, 0 }), steady, calm, time.Millisecond, 1000 + 500_000 + 1},
+		{"loop with everything to do", with(func(d *Discipline) { d.Offset_ns, d.TimeConstant = 1<<62, -5 }), steady, calm, time.Millisecond, anything_ppb},
+		{"adjtime begins", steady, with(func(d *Discipline) { d.Adjust_us = 1 }), calm, time.Millisecond, 501_000},
+		{"adjtime ends", with(func(d *Discipline) { d.Adjust_us = -1 }), steady, calm, time.Millisecond, 501_000},
+		{"a second begins", steady, steady, calm + second/2 - 1000, 2 * time.Microsecond, 501_000},
+		{"a second has begun", steady, steady, calm + second/2 + 9_999_999, time.Microsecond, 501_000},
+		{"and the tick after it is over", steady, steady, calm + second/2 + 10_000_000, time.Microsecond, 1000},
+		{"before 1970", steady, steady, -second/2 - 1, time.Microsecond, 1000},
+		{"1970 begins", steady, steady, -1, 2, 501_000},
+	} {
+		if got := wander(tc.before, tc.after, tc.opening_ns, tc.opening_ns+int64(tc.length)); got != tc.want {
+			t.Errorf("%s: %d ppb, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestReadDiscipline(t *testing.T) {
+	d, err := ReadDiscipline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Tick_us < 9000 || d.Tick_us > 11_000 || magnitude(d.Frequency_ppm16) > 500<<16 || magnitude(d.Offset_ns) > 5e8 {
+		t.Errorf("%+v is beyond what the kernel allows", d)
+	}
+}
+
+// Setting the machine's clock is no test's business: what a step does is tested with notices of our own.
+func TestStepNotice(t *testing.T) {
+	n, err := OpenStepNotice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := n.Steps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := n.Steps(); err != nil || second != first {
+		t.Errorf("%d steps, then %d, %v: nobody set the clock", first, second, err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := n.Steps(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closed: error = %v, want %v", err, os.ErrClosed)
+	}
+	if err := n.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closed twice: error = %v, want %v", err, os.ErrClosed)
+	}
+}
+
+func TestSystemClock(t *testing.T) {
+	n, err := OpenStepNotice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	c := SystemClock(asm.Counter, n)
+	e := c.open()
+	r := c.close(&e)
+	if r.status != clockRelated || newRealtime(&r) == nil {
+		t.Errorf("%+v relates nothing", r)
+	}
+	c.RealtimeStep_ns = 3
+	if again := c.close(&e); again.step_ns != 3 || r.step_ns == 0 {
+		t.Errorf("steps of %d and %d ns, want the clock's own and 3", r.step_ns, again.step_ns)
+	}
+	for _, b := range append(r.opening[:], r.closing[:]...) {
+		if b.after_cycles <= b.before_cycles || magnitude(b.realtime_ns-time.Now().UnixNano()) > uint64(time.Minute) {
+			t.Errorf("%+v is no bracket of this moment", b)
+		}
+	}
+}
+
+func TestStepOfTheClock(t *testing.T) {
+	for source, want := range map[string]uint32{"tsc\n": 1, "kvm-clock\n": 1, "arch_sys_counter\n": 1, "hpet\n": 1000, "acpi_pm\n": 1000, "": 1000} {
+		file := t.TempDir() + "/current_clocksource"
+		if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := stepOf(file); got != want {
+			t.Errorf("%q: %d ns, want %d", source, got, want)
+		}
+	}
+	if got := stepOf(t.TempDir() + "/none"); got != 1000 {
+		t.Errorf("unknown: %d ns, want 1000", got)
+	}
+}

@@ -1,0 +1,311 @@
+package minrtt
+
+import (
+	"bytes"
+	"context"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// fakeNet is a network in memory and in virtual time. Everything happens on the test's goroutine: while the prober
+// waits, the net delivers, and runs the answerer on what it delivers to it.
+type fakeNet struct {
+	now     time.Duration // since the beginning
+	pending []delivery    // in the order in which they arrive
+
+	// route says when copies of a packet arrive; none: it is lost.
+	route func(from *fakeEnd, packet []byte) []time.Duration
+
+	prober, answerer *fakeEnd
+}
+
+type delivery struct {
+	at     time.Duration
+	to     *fakeEnd
+	from   netip.AddrPort
+	packet []byte
+}
+
+// fakeEnd is one end's transport, and the node's clocks.
+type fakeEnd struct {
+	net  *fakeNet
+	addr netip.AddrPort
+
+	offset_cycles uint64
+	cycles_per_us uint64
+
+	virtual *virtualClocks // if set, the node's clocks are these
+
+	// What CLOCK_REALTIME shows, and what is said of it.
+	realtime   func(at time.Duration) int64
+	discipline Discipline
+	steps      uint64
+	clockError error
+
+	// How the kernel stamps.
+	transmit, receives Source
+	stampAfter         time.Duration                 // from the user's transmit stamp to the kernel's
+	falsify            func(realtime_ns int64) int64 // what it says of a moment
+	queued             []queuedStamp
+	lag                int // stamps that are held back
+
+	// The truth about the train that is under way, by sequence number.
+	trueSent, trueReceived map[uint32]time.Duration
+
+	inbox  []delivery
+	serve  func() // runs when something came in
+	closed atomic.Bool
+	errors []error       // what Receive and Send return next
+	sent   []([]byte)    // all packets that left
+	wake   time.Duration // from a packet's arrival to its user stamp
+}
+
+type queuedStamp struct {
+	packet      []byte
+	realtime_ns int64
+}
+
+// fakeBegin is the virtual beginning, in ns since 1970.
+const fakeBegin = 1_800_000_000_000_000_000
+
+const (
+	fakeDelay = 10 * time.Microsecond // of a packet
+	fakeRead  = 20 * time.Nanosecond  // of a counter
+)
+
+func newFakeNet() *fakeNet {
+	// Half a second from where a second begins, at which the clock's rate may change.
+	n := &fakeNet{now: time.Second / 2, route: func(*fakeEnd, []byte) []time.Duration { return []time.Duration{fakeDelay} }}
+	n.prober = &fakeEnd{net: n, addr: netip.MustParseAddrPort("192.0.2.1:1000"), offset_cycles: 1 << 40, cycles_per_us: 2000}
+	n.answerer = &fakeEnd{net: n, addr: netip.MustParseAddrPort("192.0.2.2:2000"), offset_cycles: 1 << 50, cycles_per_us: 3000}
+	for i, e := range []*fakeEnd{n.prober, n.answerer} {
+		e.transmit, e.receives = Unasked, Unasked
+		e.stampAfter = 300 * time.Nanosecond
+		e.falsify = func(ns int64) int64 { return ns }
+		e.discipline = Discipline{Frequency_ppm16: 12 << 16, Tick_us: 10_000}
+		e.realtime = func(at time.Duration) int64 { return fakeBegin + int64(i)*123_456_789 + int64(at) }
+		e.trueSent, e.trueReceived = map[uint32]time.Duration{}, map[uint32]time.Duration{}
+	}
+	return n
+}
+
+// stampInKernel turns kernel stamps on at both ends.
+func (n *fakeNet) stampInKernel() {
+	for _, e := range []*fakeEnd{n.prober, n.answerer} {
+		e.transmit, e.receives = Kernel, Kernel
+	}
+}
+
+func (e *fakeEnd) counter() uint64 {
+	e.net.now += fakeRead
+	return e.count(e.net.now)
+}
+
+func (e *fakeEnd) count(at time.Duration) uint64 {
+	if e.virtual != nil {
+		return e.virtual.counter.Virtual(e.virtual.physical(at))
+	}
+	return e.offset_cycles + uint64(at)*e.cycles_per_us/1000
+}
+
+func (e *fakeEnd) clock() Clock {
+	if e.virtual != nil {
+		return e.virtual.clock(e)
+	}
+	return Clock{
+		Counter: e.counter,
+		Realtime: func() int64 {
+			e.net.now += fakeRead
+			return e.realtime(e.net.now)
+		},
+		Discipline: func() (Discipline, error) { return e.discipline, e.clockError },
+		Steps:      func() (uint64, error) { return e.steps, e.clockError },
+	}
+}
+
+func (e *fakeEnd) peer() *fakeEnd {
+	if e == e.net.prober {
+		return e.net.answerer
+	}
+	return e.net.prober
+}
+
+func (e *fakeEnd) Now() time.Time { return time.Unix(0, fakeBegin).Add(e.net.now) }
+
+func (e *fakeEnd) Close() error {
+	e.closed.Store(true)
+	return nil
+}
+
+func (e *fakeEnd) Sources() (transmit, receive Source) { return e.transmit, e.receives }
+
+func (e *fakeEnd) SentStamps(found func([]byte, int64)) {
+	for len(e.queued) > e.lag {
+		s := e.queued[0]
+		e.queued = e.queued[1:]
+		found(append([]byte("headers in front"), s.packet...), s.realtime_ns)
+	}
+}
+
+func (e *fakeEnd) Send(packet []byte, to netip.AddrPort) (Sent, error) {
+	s := Sent{BeforeCycles: e.counter()}
+	if err := e.nextError(); err != nil {
+		return Sent{}, err
+	}
+	e.sent = append(e.sent, bytes.Clone(packet))
+	e.net.now += e.stampAfter
+	var h header
+	if parseHeader(packet, &h) == nil {
+		e.trueSent[h.sequence] = e.net.now
+	}
+	if e.transmit == Kernel {
+		e.queued = append(e.queued, queuedStamp{bytes.Clone(packet), e.falsify(e.realtime(e.net.now))})
+	}
+	if to != e.peer().addr {
+		return s, nil
+	}
+	for _, delay := range e.net.route(e, packet) {
+		e.net.deliver(delivery{e.net.now + delay, e.peer(), e.addr, bytes.Clone(packet)})
+	}
+	return s, nil
+}
+
+func (n *fakeNet) deliver(d delivery) {
+	n.pending = append(n.pending, d)
+	slices.SortStableFunc(n.pending, func(x, y delivery) int { return int(x.at - y.at) })
+}
+
+func (e *fakeEnd) nextError() error {
+	if len(e.errors) == 0 {
+		return nil
+	}
+	err := e.errors[0]
+	e.errors = e.errors[1:]
+	return err
+}
+
+func (e *fakeEnd) Receive(b []byte, until time.Time) (Received, error) {
+	if err := e.nextError(); err != nil {
+		return Received{}, err
+	}
+	end := until.Sub(time.Unix(0, fakeBegin))
+	for len(e.inbox) == 0 {
+		n := e.net
+		if e.serve != nil || len(n.pending) == 0 || n.pending[0].at > end {
+			n.now = max(n.now, end)
+			return Received{}, ErrTimeout
+		}
+		d := n.pending[0]
+		n.pending = n.pending[1:]
+		n.now = max(n.now, d.at)
+		d.to.inbox = append(d.to.inbox, d)
+		if d.to.serve != nil {
+			d.to.serve()
+		}
+	}
+	d := e.inbox[0]
+	e.inbox = e.inbox[1:]
+	copy(b, d.packet)
+	e.net.now += e.wake
+	r := Received{Length: len(d.packet), From: d.from, AfterCycles: e.counter()}
+	var h header
+	if parseHeader(d.packet, &h) == nil {
+		if _, again := e.trueReceived[h.sequence]; !again {
+			e.trueReceived[h.sequence] = d.at
+		}
+	}
+	if e.receives == Kernel {
+		r.RealtimeNS = e.falsify(e.realtime(d.at))
+	}
+	return r, nil
+}
+
+// fakePair is a prober and an answerer on a fake net.
+type fakePair struct {
+	*fakeNet
+	p *Prober
+	a *Answerer
+}
+
+func newFakePair(t *testing.T, change ...func(*Config)) *fakePair {
+	t.Helper()
+	n := newFakeNet()
+	config := DefaultConfig()
+	config.Key = testKey
+	for _, c := range change {
+		c(&config)
+	}
+	p, err := NewProber(n.prober, n.prober.clock(), n.answerer.addr, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := NewAnswerer(n.answerer, n.answerer.clock(), testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.answerer.serve = func() {
+		if err := a.serveOne(n.answerer.Now()); err != nil {
+			t.Error(err)
+		}
+	}
+	return &fakePair{n, p, a}
+}
+
+// train runs one train and holds every exchange against the truth.
+func (f *fakePair) train(t *testing.T) (Train, error) {
+	t.Helper()
+	for _, e := range f.ends() {
+		clear(e.trueSent)
+		clear(e.trueReceived)
+	}
+	tr, err := f.p.Train(context.Background())
+	for _, e := range tr.Exchanges {
+		f.truth(t, e)
+	}
+	for _, a := range tr.Arrivals {
+		if sent, received := f.when(f.prober, a.Sent.Lo), f.when(f.answerer, a.Received.Hi); sent > received {
+			t.Errorf("arrival %d: sent %v, received %v: an effect before its cause", a.Sequence, sent, received)
+		}
+	}
+	return tr, err
+}
+
+// truth demands that no packet arrived before it left, as far as the stamps prove anything, and that a kernel stamp's
+// interval holds what the counter showed when the kernel took it.
+func (f *fakePair) truth(t *testing.T, e Exchange) {
+	t.Helper()
+	for name, x := range map[string]tscratio.Exchange{"user": e.User, "best": e.Best} {
+		sent, received := f.when(f.prober, x.Sent.Lo), f.when(f.answerer, x.Received.Hi)
+		answered, returned := f.when(f.answerer, x.Answered.Lo), f.when(f.prober, x.Returned.Hi)
+		if sent > received || answered > returned {
+			t.Errorf("exchange %d, %s stamps: sent %v, received %v, answered %v, returned %v: an effect before its cause",
+				e.Sequence, name, sent, received, answered, returned)
+		}
+	}
+	for _, x := range []struct {
+		name   string
+		source Source
+		stamp  tscratio.Interval
+		end    *fakeEnd
+		truth  map[uint32]time.Duration
+	}{
+		{"sent", e.Sent, e.Best.Sent, f.prober, f.prober.trueSent},
+		{"received", e.Received, e.Best.Received, f.answerer, f.answerer.trueReceived},
+		{"answered", e.Answered, e.Best.Answered, f.answerer, f.answerer.trueSent},
+		{"returned", e.Returned, e.Best.Returned, f.prober, f.prober.trueReceived},
+	} {
+		if truth := x.end.count(x.truth[e.Sequence]); x.source == Kernel && !x.stamp.Contains(truth) {
+			t.Errorf("exchange %d: %s in %v, in truth at %d", e.Sequence, x.name, x.stamp, truth)
+		}
+	}
+}
+
+// when is the inverse of count.
+func (f *fakePair) when(e *fakeEnd, cycles uint64) time.Duration {
+	return time.Duration((cycles - e.offset_cycles) * 1000 / e.cycles_per_us)
+}

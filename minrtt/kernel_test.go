@@ -1,0 +1,424 @@
+package minrtt
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// stamps are a train's four kinds of stamp.
+type stamps struct{ sent, received, answered, returned Source }
+
+func sourcesOf(e Exchange) stamps { return stamps{e.Sent, e.Received, e.Answered, e.Returned} }
+
+// of is what the stamps of an exchange should be if those of the other exchanges are s: in the warm-up the answerer had
+// not yet looked at its clock.
+func (s stamps) of(e Exchange) stamps {
+	if e.Sequence == 0 && (s.received == Kernel || s.received == Outside) {
+		s.received = NoClock
+	}
+	return s
+}
+
+var allKernel = stamps{Kernel, Kernel, Kernel, Kernel}
+
+// kernelPair is a pair with kernel stamps at both ends, whose CPUs take long to wake: user stamps are poor.
+func kernelPair(t *testing.T) *fakePair {
+	t.Helper()
+	f := newFakePair(t)
+	f.stampInKernel()
+	f.prober.wake, f.answerer.wake = 30*time.Microsecond, 40*time.Microsecond
+	return f
+}
+
+func TestKernelStamps(t *testing.T) {
+	f := kernelPair(t)
+	tr, err := f.train(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tr.Exchanges) != 6 {
+		t.Fatalf("%d exchanges, want 6", len(tr.Exchanges))
+	}
+	for _, e := range tr.Exchanges {
+		if got := sourcesOf(e); got != allKernel.of(e) {
+			t.Errorf("exchange %d: %v, want kernel stamps", e.Sequence, got)
+		}
+		if e.Sequence == 0 {
+			continue
+		}
+		// The packet's 10 µs and two brackets of 40 ns with what the clock may wander in 1 ms.
+		for name, half_cycles := range map[string]uint64{
+			"out":  (e.Best.Received.Hi - f.answerer.offset_cycles) - (e.Best.Sent.Lo-f.prober.offset_cycles)*3/2,
+			"back": (e.Best.Returned.Hi-f.prober.offset_cycles)*3/2 - (e.Best.Answered.Lo - f.answerer.offset_cycles),
+		} {
+			if ns := half_cycles / 3; ns < 10_000 || ns > 10_100 {
+				t.Errorf("exchange %d: %s took at most %d ns, want 10 µs and a little", e.Sequence, name, ns)
+			}
+		}
+	}
+	if tr.Counts.Outside != 0 {
+		t.Errorf("%d kernel stamps outside", tr.Counts.Outside)
+	}
+}
+
+// Each stamp falls back on its own, and says why.
+func TestKernelStampsFallBack(t *testing.T) {
+	broken := errors.New("adjtimex is forbidden")
+	for _, tc := range []struct {
+		name   string
+		change func(f *fakePair)
+		want   stamps // of all exchanges but the warm-up
+	}{
+		{"prober does not stamp what it sends", func(f *fakePair) { f.prober.transmit = Unsupported }, stamps{Unsupported, Kernel, Kernel, Kernel}},
+		{"answerer does not stamp what it receives", func(f *fakePair) { f.answerer.receives = Unsupported }, stamps{Kernel, Unsupported, Kernel, Kernel}},
+		{"answerer does not stamp what it sends", func(f *fakePair) { f.answerer.transmit = Unsupported }, stamps{Kernel, Kernel, Unsupported, Kernel}},
+		{"prober does not stamp what it receives", func(f *fakePair) { f.prober.receives = Unasked }, stamps{Kernel, Kernel, Kernel, Unasked}},
+		{"no transmit stamp comes to the prober", func(f *fakePair) { f.prober.lag = 1000 }, stamps{Missing, Kernel, Kernel, Kernel}},
+		{"transmit stamps come to the answerer too late", func(f *fakePair) { f.answerer.lag = 1 }, stamps{Kernel, Kernel, Missing, Kernel}},
+		{"transmit stamps come to the prober late, but in time", func(f *fakePair) { f.prober.lag = 1 }, allKernel},
+		{"receive stamps are empty", func(f *fakePair) {
+			f.answerer.falsify = func(int64) int64 { return 0 }
+		}, stamps{Kernel, Missing, Missing, Kernel}},
+		{"answerer's discipline cannot be read", func(f *fakePair) { f.answerer.clockError = broken }, stamps{Kernel, NoClock, NoClock, Kernel}},
+		{"prober's discipline cannot be read", func(f *fakePair) { f.prober.clockError = broken }, stamps{NoClock, Kernel, Kernel, NoClock}},
+		{"answerer has no clock", func(f *fakePair) { f.a.clock.Realtime = nil }, stamps{Kernel, NoClock, NoClock, Kernel}},
+		{"prober has no notice of steps", func(f *fakePair) { f.p.clock.Steps = nil }, stamps{NoClock, Kernel, Kernel, NoClock}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := kernelPair(t)
+			tc.change(f)
+			tr, err := f.train(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(tr.Exchanges) != 6 {
+				t.Errorf("%d exchanges, want 6", len(tr.Exchanges))
+			}
+			for _, e := range tr.Exchanges[1:] {
+				if got := sourcesOf(e); got != tc.want.of(e) {
+					t.Errorf("exchange %d: %v, want %v", e.Sequence, got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+// A kernel stamp that contradicts the user stamps around it is of another clock than the brackets are.
+func TestKernelStampsOutside(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		by   time.Duration
+		end  func(f *fakePair) *fakeEnd
+		want stamps // the whole train: one contradiction refutes the clock
+	}{
+		{"prober, late", 100 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.prober }, stamps{Outside, Kernel, Kernel, Outside}},
+		{"prober, early", -100 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.prober }, stamps{Outside, Kernel, Kernel, Outside}},
+		{"answerer, late", 120 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.answerer }, stamps{Kernel, Outside, Outside, Kernel}},
+		{"answerer, early", -120 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.answerer }, stamps{Kernel, Outside, Outside, Kernel}},
+		{"answerer, years early", -1 << 60, func(f *fakePair) *fakeEnd { return f.answerer }, stamps{Kernel, NoClock, NoClock, Kernel}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := kernelPair(t)
+			tc.end(f).falsify = func(ns int64) int64 { return ns + int64(tc.by) }
+			tr, err := f.train(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outside := uint64(0)
+			if tc.want.sent == Outside { // the close's stamps count too, of which there is no exchange
+				outside += 2
+			} else if tc.want.received == Outside {
+				outside++
+			}
+			for _, e := range tr.Exchanges {
+				if got := sourcesOf(e); got != tc.want.of(e) {
+					t.Errorf("exchange %d: %v, want %v", e.Sequence, got, tc.want)
+				}
+				for _, s := range []Source{e.Sent, e.Received, e.Answered, e.Returned} {
+					if s == Outside {
+						outside++
+					}
+				}
+			}
+			if tr.Counts.Outside != outside {
+				t.Errorf("%d counted outside, want %d", tr.Counts.Outside, outside)
+			}
+		})
+	}
+}
+
+// Each stamp of an exchange may fit on its own while the two contradict each other.
+func TestKernelStampsContradictEachOther(t *testing.T) {
+	f := kernelPair(t)
+	sends := false
+	f.prober.falsify = func(ns int64) int64 {
+		if sends = !sends; sends {
+			return ns + 40_000
+		}
+		return ns - 40_000
+	}
+	tr, err := f.train(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range tr.Exchanges {
+		if got, want := sourcesOf(e), (stamps{Outside, Kernel, Kernel, Outside}).of(e); got != want {
+			t.Errorf("exchange %d: %v, want %v", e.Sequence, got, want)
+		}
+	}
+}
+
+// A transmit stamp that comes when its train is over is not taken for one of the next.
+func TestKernelStampsOfAnEarlierTrain(t *testing.T) {
+	f := kernelPair(t)
+	f.prober.lag = 7
+	for range 2 {
+		tr, err := f.train(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range tr.Exchanges {
+			if e.Sent != Missing {
+				t.Errorf("exchange %d: transmit stamp from %v, want none", e.Sequence, e.Sent)
+			}
+		}
+	}
+}
+
+// The last answer's stamp may miss the first close and come with the second.
+func TestKernelStampComesWithTheSecondClose(t *testing.T) {
+	f := kernelPair(t)
+	f.route = func(from *fakeEnd, b []byte) []time.Duration {
+		if p := newPacket(t, b); p.kind == kindClose|answerBit && p.sequence == 6 {
+			return []time.Duration{100 * time.Millisecond}
+		} else if p.sequence == 5 {
+			f.answerer.lag = 1
+		}
+		return []time.Duration{fakeDelay}
+	}
+	tr, err := f.train(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tr.Counts.Late != 1 || len(tr.Exchanges) != 6 {
+		t.Fatalf("%d exchanges, %+v; want 6 and a late answer", len(tr.Exchanges), tr.Counts)
+	}
+	if got := sourcesOf(tr.Exchanges[5]); got != allKernel {
+		t.Errorf("last exchange: %v, want kernel stamps", got)
+	}
+}
+
+// atProbe runs a function once, when the given packet leaves.
+func (f *fakePair) atProbe(t *testing.T, sequence uint32, run func()) {
+	f.route = func(from *fakeEnd, b []byte) []time.Duration {
+		if from == f.prober && newPacket(t, b).sequence == sequence {
+			run()
+			sequence = noSequence // once
+		}
+		return []time.Duration{fakeDelay}
+	}
+}
+
+func (f *fakePair) ends() map[string]*fakeEnd {
+	return map[string]*fakeEnd{"prober": f.prober, "answerer": f.answerer}
+}
+
+// A step that the timer reports drops the train; one in each direction, as large as one would not see otherwise.
+func TestClockSetDuringTrain(t *testing.T) {
+	for name := range newFakePair(t).ends() {
+		for _, by := range []int64{-20_000, 20_000, 0} {
+			f := kernelPair(t)
+			e := f.ends()[name]
+			f.atProbe(t, 3, func() {
+				e.steps++
+				now, was := f.now, e.realtime
+				e.realtime = func(at time.Duration) int64 {
+					if at < now {
+						return was(at)
+					}
+					return was(at) + by
+				}
+			})
+			if tr, err := f.train(t); !errors.Is(err, ErrClockSet) || len(tr.Exchanges) != 0 {
+				t.Errorf("%s set by %d ns: %d exchanges, error = %v, want %v", name, by, len(tr.Exchanges), err, ErrClockSet)
+			}
+			if _, err := f.train(t); err != nil {
+				t.Errorf("the train after it: %v", err)
+			}
+		}
+	}
+}
+
+// chrony may slew by 83,333 ppm. The change shows in frequency or tick, and the stamps stay true.
+func TestClockSlewedDuringTrain(t *testing.T) {
+	for name := range newFakePair(t).ends() {
+		for _, slew := range []float64{-83_333e-6, 83_333e-6, -200e-6, 200e-6} {
+			f := kernelPair(t)
+			e := f.ends()[name]
+			f.atProbe(t, 3, func() {
+				if math.Abs(slew) > 500e-6 {
+					e.discipline.Tick_us += int64(slew * 10_000)
+				} else {
+					e.discipline.Frequency_ppm16 += int64(slew * 65536e6)
+				}
+				e.slew(slew)
+			})
+			tr, err := f.train(t) // which holds each stamp against the truth
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range tr.Exchanges {
+				if got := sourcesOf(x); got != allKernel.of(x) {
+					t.Errorf("%s slewed by %v: exchange %d: %v, want kernel stamps, if wide ones", name, slew, x.Sequence, got)
+				}
+			}
+			// From then on the rate is steady, and the bound as narrow as ever.
+			tr, err = f.train(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range tr.Exchanges {
+				if w := max(x.Best.Sent.Width()*3/2, x.Best.Received.Width()); w > 3*100 {
+					t.Errorf("%s slewed by %v: next train: %d cycles wide", name, slew, w)
+				}
+			}
+		}
+	}
+}
+
+// slew changes the clock's rate from now on.
+func (e *fakeEnd) slew(by float64) {
+	now, was := e.net.now, e.realtime
+	e.realtime = func(at time.Duration) int64 {
+		if at < now {
+			return was(at)
+		}
+		return was(now) + int64(math.Floor(float64(at-now)*(1+by)))
+	}
+}
+
+// A node may be given another clock than the kernel stamps with: its function of the kernel's stamp is applied.
+func TestKernelStampsOfAnotherClock(t *testing.T) {
+	f := kernelPair(t)
+	for _, e := range f.ends() {
+		e.falsify = func(ns int64) int64 { return ns - 1_000_000_000 }
+	}
+	other := func(ns int64) int64 { return ns + 1_000_000_000 }
+	f.p.clock.KernelStamp, f.a.clock.KernelStamp = other, other
+	tr, err := f.train(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range tr.Exchanges {
+		if got := sourcesOf(e); got != allKernel.of(e) {
+			t.Errorf("exchange %d: %v, want kernel stamps", e.Sequence, got)
+		}
+	}
+}
+
+// A network that does everything at once, and clocks at the edge of what is assumed of them: no stamp is ever untrue.
+func TestTrainHoldsTheTruth(t *testing.T) {
+	r := seed.Random(t)
+	const trains = 400
+	kept, kernel := 0, 0
+	for range trains {
+		f := kernelPair(t)
+		for _, e := range f.ends() {
+			e.cycles_per_us = uint64(20 + r.IntN(10_000))
+			e.wake = time.Duration(r.Int64N(50_000))
+			e.stampAfter = time.Duration(r.Int64N(2_000))
+			rate, offset := 1+(r.Float64()-0.5)*0.1, r.Int64N(1<<50)
+			period, phase := 1e4+r.Float64()*1e6, r.Float64()*10
+			e.realtime = func(at time.Duration) int64 {
+				x := float64(at) * rate
+				// The kernel's steering: up to 0.5 ppm to either side.
+				x += 0.5e-6 * period * math.Sin(float64(at)/period+phase)
+				return fakeBegin + offset + int64(math.Floor(x))
+			}
+			if r.IntN(2) == 0 {
+				e.lag = r.IntN(3)
+			}
+		}
+		f.now = time.Duration(r.Int64N(1e9))
+		loss := r.Float64() * 0.3
+		f.route = func(*fakeEnd, []byte) (arrivals []time.Duration) {
+			for r.Float64() < 0.05 || len(arrivals) == 0 {
+				d := time.Duration(r.ExpFloat64() * 20_000)
+				if r.Float64() < 0.02 {
+					d += 100 * time.Millisecond // after its time
+				}
+				arrivals = append(arrivals, d)
+			}
+			if r.Float64() < loss {
+				return nil
+			}
+			return arrivals
+		}
+		tr, err := f.train(t)
+		if err != nil && !errors.Is(err, ErrNoAnswer) {
+			t.Fatal(err)
+		}
+		for _, e := range tr.Exchanges {
+			kept++
+			if sourcesOf(e) == allKernel.of(e) {
+				kernel++
+			}
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	if kept < 3*trains || kernel < trains {
+		t.Errorf("only %d exchanges in %d trains, %d with kernel stamps: too few to have tested anything", kept, trains, kernel)
+	}
+}
+
+func TestKernelStampIsFoundAmongOthers(t *testing.T) {
+	// As recvmsg leaves them: a stamp of 5 s and 7 ns behind a control message of another kind.
+	build := func(levels ...int) *message {
+		m := new(message)
+		at := 0
+		for _, level := range levels {
+			h := unix.Cmsghdr{Level: int32(level), Type: unix.SCM_TIMESTAMPING}
+			h.SetLen(unix.SizeofCmsghdr + 48)
+			writeHeader(m.control[at:], h)
+			m.control[at+unix.SizeofCmsghdr], m.control[at+unix.SizeofCmsghdr+8] = 5, 7
+			at += unix.CmsgSpace(48)
+		}
+		m.header.SetControllen(at)
+		return m
+	}
+	const want = 5_000_000_007
+	if got := build(unix.SOL_SOCKET).kernelStamp(); got != want {
+		t.Errorf("alone: %d, want %d", got, want)
+	}
+	if got := build(unix.SOL_IP, unix.SOL_SOCKET).kernelStamp(); got != want {
+		t.Errorf("second: %d, want %d", got, want)
+	}
+	if got := build(unix.SOL_IP).kernelStamp(); got != 0 {
+		t.Errorf("of another level: %d, want none", got)
+	}
+	if got := build().kernelStamp(); got != 0 {
+		t.Errorf("nothing: %d, want none", got)
+	}
+	for _, length := range []int{0, unix.SizeofCmsghdr - 1, unix.SizeofCmsghdr + 8, 1 << 20} {
+		m := build(unix.SOL_SOCKET)
+		h := unix.Cmsghdr{Level: unix.SOL_SOCKET, Type: unix.SCM_TIMESTAMPING}
+		h.SetLen(length)
+		writeHeader(m.control[:], h)
+		if got := m.kernelStamp(); got != 0 {
+			t.Errorf("length %d: %d, want none", length, got)
+		}
+	}
+}
+
+func writeHeader(b []byte, h unix.Cmsghdr) {
+	*(*unix.Cmsghdr)(unsafe.Pointer(&b[0])) = h
+}

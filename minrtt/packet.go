@@ -1,0 +1,269 @@
+package minrtt
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"hash"
+)
+
+// This file is the packet of FORMAT.md. Numbers are append-only.
+
+const (
+	magic   = "MRTT"
+	version = 1
+
+	macSize    = 16
+	headerSize = 20
+	bodySize   = 56 // of every packet but those of a close
+	shortSize  = headerSize + bodySize + macSize
+
+	maxBrackets = 4 // of each end of a train
+	bracketSize = 24
+	clockHeader = 12
+	clockSize   = clockHeader + 2*maxBrackets*bracketSize
+	longSize    = headerSize + bodySize + clockSize + macSize
+)
+
+// kind says what a packet is. An answer's kind is its probe's with the bit answerBit set.
+type kind uint8
+
+const (
+	kindOpen  kind = 1 // the first of a train: its exchange is the warm-up
+	kindProbe kind = 2
+	kindClose kind = 3 // fetches the last transmit stamp, and what the answerer's clock did
+
+	answerBit kind = 0x80
+)
+
+func (k kind) valid() bool {
+	probe := k &^ answerBit
+	return kindOpen <= probe && probe <= kindClose
+}
+
+func (k kind) size() int {
+	if k&^answerBit == kindClose {
+		return longSize
+	}
+	return shortSize
+}
+
+// Errors that say why a packet was not taken.
+var (
+	errShort   = errors.New("packet is shorter than its kind demands")
+	errLong    = errors.New("packet is longer than its kind demands")
+	errForeign = errors.New("packet does not start with the magic")
+	errVersion = errors.New("packet is of another version")
+	errKind    = errors.New("packet is of an unknown kind")
+	errMAC     = errors.New("packet's authentication code does not match")
+	errContent = errors.New("packet's content is out of range")
+)
+
+// noSequence stands for "no packet yet" where a sequence number is expected.
+const noSequence = 1<<32 - 1
+
+// header opens every packet.
+type header struct {
+	kind     kind
+	session  uint64
+	sequence uint32
+}
+
+// body is what an answer says. A probe's is zero: it only makes the probe as large as its answer.
+type body struct {
+	received stamp // of the probe that this answers
+
+	// The transmit stamp of the answer before this one in the session: an answer cannot carry its own.
+	previous uint32
+	answered stamp
+}
+
+// stamp is a node's reading around one packet.
+type stamp struct {
+	// The counter: of a transmit stamp read before the packet was handed to the kernel, of a receive stamp after it
+	// was handed out.
+	counter_cycles uint64
+
+	// The kernel's own stamp, of CLOCK_REALTIME; 0 if source is not Kernel.
+	realtime_ns int64
+
+	source Source
+}
+
+// setKernel adds the kernel's stamp, if there is one: 0 is none.
+func (s *stamp) setKernel(c *Clock, realtime_ns int64) {
+	s.source = Missing
+	switch {
+	case realtime_ns == 0:
+	case !c.relates():
+		s.source = NoClock
+	default:
+		if s.realtime_ns = c.kernelStamp(realtime_ns); s.realtime_ns != 0 {
+			s.source = Kernel
+		}
+	}
+}
+
+// clockReport is what a close's answer says beside its body: enough to turn the session's kernel stamps into the
+// answerer's counter.
+type clockReport struct {
+	status        clockStatus
+	wander_ppb    uint32
+	step_ns       uint32 // a reading t says that the clock stood in [t, t + step_ns]
+	opening       [maxBrackets]bracket
+	closing       [maxBrackets]bracket
+	openingLength uint8
+	closingLength uint8
+}
+
+// packet is any packet, decoded.
+type packet struct {
+	header
+	body
+	clock clockReport
+}
+
+// codec writes and reads packets under one key. One goroutine at a time may use it.
+type codec struct {
+	mac hash.Hash
+	sum [sha256.Size]byte
+}
+
+func newCodec(key []byte) *codec { return &codec{mac: hmac.New(sha256.New, key)} }
+
+// append appends the packet, as large as its kind demands. Only an answer has a body, only a close's a clock report.
+func (c *codec) append(b []byte, p *packet) []byte {
+	start := len(b)
+	be := binary.BigEndian
+	b = append(b, magic...)
+	b = append(b, version, byte(p.kind), 0, 0)
+	b = be.AppendUint64(b, p.session)
+	b = be.AppendUint32(b, p.sequence)
+	if p.kind&answerBit == 0 {
+		b = append(b, zeros[:p.kind.size()-headerSize-macSize]...)
+	} else {
+		b = be.AppendUint64(b, p.received.counter_cycles)
+		b = be.AppendUint64(b, uint64(p.received.realtime_ns))
+		b = be.AppendUint64(b, p.answered.counter_cycles)
+		b = be.AppendUint64(b, uint64(p.answered.realtime_ns))
+		b = be.AppendUint32(b, p.previous)
+		b = append(b, byte(p.received.source), byte(p.answered.source))
+		b = append(b, zeros[:bodySize-38]...)
+		if p.kind.size() == longSize {
+			b = appendClock(b, &p.clock)
+		}
+	}
+	c.authenticate(b[start:])
+	return append(b, c.sum[:macSize]...)
+}
+
+var zeros [longSize]byte
+
+func appendClock(b []byte, r *clockReport) []byte {
+	be := binary.BigEndian
+	b = append(b, byte(r.status), r.openingLength, r.closingLength, 0)
+	b = be.AppendUint32(b, r.wander_ppb)
+	b = be.AppendUint32(b, r.step_ns)
+	for _, bs := range [...]*[maxBrackets]bracket{&r.opening, &r.closing} {
+		for _, x := range bs {
+			b = be.AppendUint64(b, x.before_cycles)
+			b = be.AppendUint64(b, uint64(x.realtime_ns))
+			b = be.AppendUint64(b, x.after_cycles)
+		}
+	}
+	return b
+}
+
+func (c *codec) authenticate(message []byte) {
+	c.mac.Reset()
+	c.mac.Write(message)
+	c.mac.Sum(c.sum[:0])
+}
+
+// parse decodes a packet and checks its authentication code.
+func (c *codec) parse(b []byte, p *packet) error {
+	if err := parseHeader(b, &p.header); err != nil {
+		return err
+	}
+	end := len(b) - macSize
+	c.authenticate(b[:end])
+	if !hmac.Equal(c.sum[:macSize], b[end:]) {
+		return errMAC
+	}
+	p.body, p.clock = body{}, clockReport{}
+	if p.kind&answerBit == 0 {
+		return nil
+	}
+	be := binary.BigEndian
+	m := b[headerSize:end]
+	p.received.counter_cycles = be.Uint64(m)
+	p.received.realtime_ns = int64(be.Uint64(m[8:]))
+	p.answered.counter_cycles = be.Uint64(m[16:])
+	p.answered.realtime_ns = int64(be.Uint64(m[24:]))
+	p.previous = be.Uint32(m[32:])
+	p.received.source = Source(m[36])
+	p.answered.source = Source(m[37])
+	if !p.received.valid() || !p.answered.valid() {
+		return errContent
+	}
+	if len(b) == longSize {
+		return parseClock(m[bodySize:], &p.clock)
+	}
+	return nil
+}
+
+func (s stamp) valid() bool {
+	return s.source < sources && (s.source == Kernel) == (s.realtime_ns != 0)
+}
+
+func parseClock(m []byte, r *clockReport) error {
+	be := binary.BigEndian
+	r.status, r.openingLength, r.closingLength = clockStatus(m[0]), m[1], m[2]
+	r.wander_ppb, r.step_ns = be.Uint32(m[4:]), be.Uint32(m[8:])
+	if r.openingLength > maxBrackets || r.closingLength > maxBrackets || r.status >= clockStatuses {
+		return errContent
+	}
+	m = m[clockHeader:]
+	for _, bs := range [...]*[maxBrackets]bracket{&r.opening, &r.closing} {
+		for i := range bs {
+			bs[i] = bracket{be.Uint64(m), int64(be.Uint64(m[8:])), be.Uint64(m[16:])}
+			m = m[bracketSize:]
+		}
+	}
+	return nil
+}
+
+// parseHeader decodes the header and checks the size that it demands, not the authentication code.
+func parseHeader(b []byte, h *header) error {
+	switch {
+	case len(b) < len(magic) || string(b[:len(magic)]) != magic:
+		return errForeign
+	case len(b) < headerSize:
+		return errShort
+	case b[4] != version:
+		return errVersion
+	}
+	h.kind = kind(b[5])
+	h.session = binary.BigEndian.Uint64(b[8:])
+	h.sequence = binary.BigEndian.Uint32(b[16:])
+	switch {
+	case !h.kind.valid():
+		return errKind
+	case len(b) < h.kind.size():
+		return errShort
+	case len(b) > h.kind.size():
+		return errLong
+	}
+	return nil
+}
+
+// sentHeader decodes the header of a packet of ours that something may precede.
+func sentHeader(b []byte, h *header) bool {
+	for _, size := range [...]int{shortSize, longSize} {
+		if len(b) >= size && parseHeader(b[len(b)-size:], h) == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,235 @@
+package minrtt
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var testKey = []byte("a key for tests")
+
+// everyField has another value in each field.
+func everyField(k kind) packet {
+	p := packet{header: header{kind: k, session: 0x0102030405060708, sequence: 0x090a0b0c}}
+	if k&answerBit == 0 {
+		return p
+	}
+	p.body = body{
+		received: stamp{0x1112131415161718, 0x191a1b1c1d1e1f20, Kernel},
+		previous: 0x31323334,
+		answered: stamp{0x2122232425262728, 0, Missing},
+	}
+	if k.size() == longSize {
+		p.clock = clockReport{status: clockRelated, wander_ppb: 0x41424344, step_ns: 0x45464748, openingLength: 4, closingLength: 3}
+		for i := range uint64(maxBrackets) {
+			b := 0x5051525354555600 + 0x100*i
+			p.clock.opening[i] = bracket{b, int64(b + 1), b + 2}
+			p.clock.closing[i] = bracket{b + 3, int64(b + 4), b + 5}
+		}
+	}
+	return p
+}
+
+var allKinds = []kind{kindOpen, kindProbe, kindClose, kindOpen | answerBit, kindProbe | answerBit, kindClose | answerBit}
+
+var allowUnexported = cmp.AllowUnexported(packet{}, header{}, body{}, stamp{}, clockReport{}, bracket{})
+
+func TestPacketRoundTrip(t *testing.T) {
+	for _, k := range allKinds {
+		want := everyField(k)
+		b := newCodec(testKey).append(nil, &want)
+		var got packet
+		if err := newCodec(testKey).parse(b, &got); err != nil {
+			t.Errorf("kind %d: %v", k, err)
+		}
+		if diff := cmp.Diff(want, got, allowUnexported); diff != "" {
+			t.Errorf("kind %d (-want +got):\n%s", k, diff)
+		}
+	}
+}
+
+// The bytes were put together by hand from FORMAT.md; the codes come from Python's hmac module.
+func TestPacketBytes(t *testing.T) {
+	const head = "4d525454 01 %s 0000 0102030405060708 090a0b0c"
+	answered := head + "1112131415161718 191a1b1c1d1e1f20 2122232425262728 0000000000000000 31323334 01 03" + strings.Repeat("00", 18)
+	clock := "01 04 03 00 41424344 45464748" +
+		"5051525354555600 5051525354555601 5051525354555602" + "5051525354555700 5051525354555701 5051525354555702" +
+		"5051525354555800 5051525354555801 5051525354555802" + "5051525354555900 5051525354555901 5051525354555902" +
+		"5051525354555603 5051525354555604 5051525354555605" + "5051525354555703 5051525354555704 5051525354555705" +
+		"5051525354555803 5051525354555804 5051525354555805" + "5051525354555903 5051525354555904 5051525354555905"
+	for _, tc := range []struct {
+		kind        kind
+		bytes, code string
+	}{
+		{kindOpen, fmt.Sprintf(head, "01") + strings.Repeat("00", 56), "7a5720b6309142282ee1937864b93887"},
+		{kindProbe, fmt.Sprintf(head, "02") + strings.Repeat("00", 56), "f14a1fdd5f6dd069ede67a156ea39757"},
+		{kindClose, fmt.Sprintf(head, "03") + strings.Repeat("00", 260), "965559c946575a0a68a970a9eed4dd46"},
+		{kindOpen | answerBit, fmt.Sprintf(answered, "81"), "dcc660209837e173315e60891b734f3f"},
+		{kindProbe | answerBit, fmt.Sprintf(answered, "82"), "0caae8e3904c7c3bd57681c14d54cfa0"},
+		{kindClose | answerBit, fmt.Sprintf(answered, "83") + clock, "5e0baef6e6412d1c7bd314437c048b06"},
+	} {
+		p := everyField(tc.kind)
+		got := hex.EncodeToString(newCodec(testKey).append(nil, &p))
+		want := strings.ReplaceAll(tc.bytes, " ", "") + tc.code
+		if got != want {
+			t.Errorf("kind %d:\n got %s\nwant %s", tc.kind, got, want)
+		}
+		if len(got)/2 != tc.kind.size() {
+			t.Errorf("kind %d: %d bytes, want %d", tc.kind, len(got)/2, tc.kind.size())
+		}
+	}
+}
+
+// FORMAT.md and the code must agree about what is said twice.
+func TestFormatDocument(t *testing.T) {
+	text, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*) \|`).FindAllStringSubmatch(string(text), -1) {
+		cells := strings.Split(row[1], " | ")
+		rows[strings.Join(cells[:min(2, len(cells))], "|")] = true
+	}
+	want := []string{
+		fmt.Sprintf("%d|%d", headerSize, bodySize),
+		fmt.Sprintf("%d|%d or 0", headerSize+bodySize, clockSize),
+		fmt.Sprintf("last %d|%d", macSize, macSize),
+		fmt.Sprintf("%d|%d", headerSize+bodySize+clockHeader, maxBrackets*bracketSize),
+		fmt.Sprintf("%d|%d", headerSize+bodySize+clockHeader+maxBrackets*bracketSize, maxBrackets*bracketSize),
+	}
+	for _, k := range allKinds {
+		name := map[kind]string{kindOpen: "open", kindProbe: "probe", kindClose: "close"}[k&^answerBit]
+		if k&answerBit != 0 {
+			name += " answer"
+		}
+		want = append(want, fmt.Sprintf("%d|%s", k, name))
+	}
+	for _, row := range want {
+		if !rows[row] {
+			t.Errorf("FORMAT.md has no row %q", row)
+		}
+	}
+	for _, sentence := range []string{
+		fmt.Sprintf("are %d bytes long, all others %d.", longSize, shortSize),
+		fmt.Sprintf("Version %d.", version),
+		fmt.Sprintf("%d: there is none", uint32(noSequence)),
+		fmt.Sprintf("at most %d", maxBrackets),
+	} {
+		if !strings.Contains(string(text), sentence) {
+			t.Errorf("FORMAT.md does not say %q", sentence)
+		}
+	}
+	_, list, _ := strings.Cut(string(text), "## Sources")
+	list, _, _ = strings.Cut(list, "##")
+	for s := range Source(sources) {
+		if !strings.Contains(list, fmt.Sprintf("\n| %d | ", s)) {
+			t.Errorf("FORMAT.md does not list source %d", s)
+		}
+	}
+	if strings.Contains(list, fmt.Sprintf("\n| %d | ", sources)) {
+		t.Errorf("FORMAT.md lists source %d", sources)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	p := everyField(kindProbe | answerBit)
+	good := newCodec(testKey).append(nil, &p)
+	long := everyField(kindClose | answerBit)
+	goodLong := newCodec(testKey).append(nil, &long)
+	sealed := func(b []byte, change func(b []byte)) []byte {
+		b = bytes.Clone(b)
+		change(b)
+		c := newCodec(testKey)
+		c.authenticate(b[:len(b)-macSize])
+		copy(b[len(b)-macSize:], c.sum[:macSize])
+		return b
+	}
+	for _, tc := range []struct {
+		name  string
+		bytes []byte
+		want  error
+	}{
+		{"nothing", nil, errForeign},
+		{"half of the magic", good[:2], errForeign},
+		{"another magic", sealed(good, func(b []byte) { b[3] = 'X' }), errForeign},
+		{"the magic alone", good[:4], errShort},
+		{"half of the header", good[:headerSize-1], errShort},
+		{"header alone", good[:headerSize], errShort},
+		{"one byte short", good[:len(good)-1], errShort},
+		{"one byte more", append(bytes.Clone(good), 0), errLong},
+		{"a close as short as a probe", sealed(good, func(b []byte) { b[5] = byte(kindClose | answerBit) }), errShort},
+		{"a probe as long as a close", sealed(goodLong, func(b []byte) { b[5] = byte(kindProbe | answerBit) }), errLong},
+		{"version 0", sealed(good, func(b []byte) { b[4] = 0 }), errVersion},
+		{"version 2", sealed(good, func(b []byte) { b[4] = 2 }), errVersion},
+		{"kind 0", sealed(good, func(b []byte) { b[5] = 0 }), errKind},
+		{"kind 4", sealed(good, func(b []byte) { b[5] = 4 }), errKind},
+		{"kind 132", sealed(good, func(b []byte) { b[5] = 132 }), errKind},
+		{"source 6", sealed(good, func(b []byte) { b[57] = 6 }), errContent},
+		{"kernel stamp without a time", sealed(good, func(b []byte) { b[57] = 1 }), errContent},
+		{"time without a kernel stamp", sealed(good, func(b []byte) { b[56] = 0 }), errContent},
+		{"clock status 3", sealed(goodLong, func(b []byte) { b[76] = 3 }), errContent},
+		{"five opening brackets", sealed(goodLong, func(b []byte) { b[77] = 5 }), errContent},
+		{"five closing brackets", sealed(goodLong, func(b []byte) { b[78] = 5 }), errContent},
+	} {
+		var got packet
+		if err := newCodec(testKey).parse(tc.bytes, &got); !errors.Is(err, tc.want) {
+			t.Errorf("%s: error = %v, want %v", tc.name, err, tc.want)
+		}
+	}
+	// A packet in which any bit is flipped is not taken, whatever part the bit is in.
+	for i := range good {
+		for bit := range 8 {
+			b := bytes.Clone(good)
+			b[i] ^= 1 << bit
+			var got packet
+			if err := newCodec(testKey).parse(b, &got); err == nil {
+				t.Errorf("byte %d, bit %d flipped: taken", i, bit)
+			}
+		}
+	}
+	var got packet
+	if err := newCodec([]byte("another")).parse(good, &got); !errors.Is(err, errMAC) {
+		t.Errorf("another key: error = %v, want %v", err, errMAC)
+	}
+}
+
+// What is taken must mean the same when it is written again, and nothing is taken without its code. The target seals
+// its input itself: a fuzzer finds no HMAC.
+func FuzzPacket(f *testing.F) {
+	for _, k := range allKinds {
+		p := everyField(k)
+		b := newCodec(testKey).append(nil, &p)
+		f.Add(b[:len(b)-macSize])
+	}
+	f.Fuzz(func(t *testing.T, message []byte) {
+		c := newCodec(testKey)
+		var p packet
+		if err := c.parse(message, &p); err == nil {
+			t.Fatal("taken without a code")
+		}
+		c.authenticate(message)
+		sealed := append(bytes.Clone(message), c.sum[:macSize]...)
+		if err := c.parse(sealed, &p); err != nil {
+			return
+		}
+		if len(sealed) != p.kind.size() {
+			t.Fatalf("%d bytes taken as kind %d", len(sealed), p.kind)
+		}
+		again := c.append(nil, &p)
+		var q packet
+		if err := c.parse(again, &q); err != nil {
+			t.Fatalf("written again: %v", err)
+		}
+		if p != q {
+			t.Fatalf("written again it means %+v, not %+v", q, p)
+		}
+	})
+}

@@ -1,0 +1,405 @@
+package minrtt
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Prober runs trains with one peer. One goroutine at a time may use it.
+type Prober struct {
+	transport Transport
+	clock     Clock
+	peer      netip.AddrPort
+	config    Config
+
+	codec   *codec
+	in, out []byte
+	packet  packet
+	stamped func([]byte, int64) // takeStamp, made once
+
+	latest_cycles uint64 // of the peer's counter, in any train so far
+
+	// The train that is under way.
+	session uint64
+	probes  []probe // by sequence number
+	opening clockEnd
+	own     clockReport
+	peers   clockReport
+	counts  Counts
+
+	// What own and peers come to, and whether a stamp has just refuted either.
+	ownClock, peersClock *realtime
+	refuted              bool
+}
+
+// probe is what is known of one probe and its answer.
+type probe struct {
+	kind    kind
+	sent    stamp
+	expired bool // waited for long enough
+
+	answered bool // the answer is here, and with it
+	received stamp
+	returned stamp
+
+	left          bool // the answer's transmit stamp is here, and with it
+	leaving       stamp
+	leftBy_cycles uint64 // the peer's counter later than that
+}
+
+// NewProber returns a prober of the peer at an address. It uses the transport alone.
+func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*Prober, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("new prober of %v: %w", peer, err)
+	}
+	if clock.Counter == nil {
+		return nil, fmt.Errorf("new prober of %v: no counter given", peer)
+	}
+	p := &Prober{
+		transport: t,
+		clock:     clock,
+		peer:      netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()),
+		config:    config,
+		codec:     newCodec(config.Key),
+		in:        make([]byte, longSize+1), // a packet that is longer shows
+		out:       make([]byte, 0, longSize),
+	}
+	p.stamped = p.takeStamp
+	return p, nil
+}
+
+// Train runs one train. An error wraps ErrNoAnswer if too many answers in a row stayed out; ErrReplayed or
+// tscratio.ErrImpossible if the peer's stamps cannot be true; ErrClockSet; ErrClosed; or it is the context's. The train's
+// Counts hold even then.
+func (p *Prober) Train(ctx context.Context) (Train, error) {
+	t := Train{Peer: p.peer}
+	p.session = newSession()
+	p.probes = p.probes[:0]
+	p.counts = Counts{}
+	p.opening = p.clock.open()
+	err := p.run(ctx)
+	if err == nil {
+		p.own = p.clock.close(&p.opening)
+		err = p.finish(&t)
+	}
+	t.Counts = p.counts
+	if err != nil {
+		return t, fmt.Errorf("train with %v: %w", p.peer, err)
+	}
+	return t, nil
+}
+
+// newSession returns a number that no packet of an earlier train holds.
+func newSession() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func (p *Prober) run(ctx context.Context) error {
+	if err := p.insist(ctx, kindOpen); err != nil {
+		return err
+	}
+	missing := 0
+	for range p.config.Exchanges {
+		switch ok, err := p.exchange(ctx, kindProbe); {
+		case err != nil:
+			return err
+		case ok:
+			missing = 0
+		default:
+			if missing++; missing == p.config.Attempts {
+				return p.noAnswer()
+			}
+		}
+	}
+	return p.insist(ctx, kindClose)
+}
+
+// insist sends probes of a kind until one is answered.
+func (p *Prober) insist(ctx context.Context, k kind) error {
+	for range p.config.Attempts {
+		if ok, err := p.exchange(ctx, k); ok || err != nil {
+			return err
+		}
+	}
+	return p.noAnswer()
+}
+
+func (p *Prober) noAnswer() error {
+	c := &p.counts
+	switch {
+	case c.Refused > 0:
+		return fmt.Errorf("%w: nobody listens there: start the answerer", ErrNoAnswer)
+	case c.Version > 0:
+		return fmt.Errorf("%w: the peer speaks another version of the format, this is %d", ErrNoAnswer, version)
+	case c.Forged > 0:
+		return fmt.Errorf("%w: the peer uses another key", ErrNoAnswer)
+	}
+	return fmt.Errorf("%w to %d probes in a row, within %v each", ErrNoAnswer, p.config.Attempts, p.config.Timeout)
+}
+
+// exchange sends one probe and waits for its answer, and reports whether it came.
+func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	sequence := uint32(len(p.probes))
+	p.packet = packet{header: header{kind: k, session: p.session, sequence: sequence}}
+	p.out = p.codec.append(p.out[:0], &p.packet)
+	p.probes = append(p.probes, probe{kind: k})
+	this := &p.probes[sequence]
+
+	tx, err := p.transport.Send(p.out, p.peer)
+	switch {
+	case errors.Is(err, ErrClosed):
+		return false, err
+	case err != nil:
+		p.counts.Unsent++
+		p.counts.fail(err)
+		return false, nil
+	}
+	p.counts.Sent++
+	transmit, receive := p.transport.Sources()
+	this.sent = stamp{counter_cycles: tx.BeforeCycles, source: transmit}
+	if transmit == Kernel {
+		this.sent.source = Missing // until it comes
+	}
+
+	until := p.transport.Now().Add(p.config.Timeout)
+	for !this.answered {
+		rx, err := p.transport.Receive(p.in, until)
+		switch {
+		case err == nil:
+			if err := p.take(rx, receive); err != nil {
+				return false, err
+			}
+			p.transport.SentStamps(p.stamped)
+		case errors.Is(err, ErrTimeout):
+			p.counts.Lost++
+			this.expired = true
+			return false, nil
+		case errors.Is(err, ErrClosed):
+			return false, err
+		default:
+			p.counts.fail(err)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// take takes the packet in p.in for what it is.
+func (p *Prober) take(rx Received, receive Source) error {
+	if rx.From != p.peer {
+		p.counts.Foreign++
+		return nil
+	}
+	a := &p.packet
+	if err := p.codec.parse(p.in[:min(rx.Length, len(p.in))], a); err != nil {
+		p.counts.refuse(err)
+		return nil
+	}
+	switch {
+	case a.kind&answerBit == 0:
+		p.counts.Malformed++
+		return nil
+	case a.session != p.session:
+		p.counts.OtherTrain++
+		return nil
+	case a.sequence >= uint32(len(p.probes)) || a.kind != p.probes[a.sequence].kind|answerBit:
+		p.counts.Malformed++
+		return nil
+	}
+	this := &p.probes[a.sequence]
+	if this.answered {
+		p.counts.Duplicate++
+		return nil
+	}
+	if this.expired {
+		p.counts.Late++
+	}
+	p.counts.Accepted++
+	this.answered = true
+	this.received = a.received
+	this.returned = stamp{counter_cycles: rx.AfterCycles, source: receive}
+	if receive == Kernel {
+		this.returned.setKernel(&p.clock, rx.RealtimeNS)
+	}
+	if a.kind == kindClose|answerBit {
+		p.peers = a.clock
+	}
+	return p.takePrevious(a)
+}
+
+// takePrevious takes the transmit stamp of the answer before, which an answer carries.
+func (p *Prober) takePrevious(a *packet) error {
+	switch {
+	case a.previous == noSequence:
+		return nil
+	case a.previous >= a.sequence:
+		return fmt.Errorf("answer %d shows a transmit stamp of answer %d: %w", a.sequence, a.previous, tscratio.ErrImpossible)
+	}
+	before := &p.probes[a.previous]
+	if !before.left {
+		before.left, before.leaving, before.leftBy_cycles = true, a.answered, a.received.counter_cycles
+		return nil
+	}
+	// Several closes carry the same, but the kernel's stamp may have come in between.
+	if before.leaving.counter_cycles != a.answered.counter_cycles {
+		return fmt.Errorf("answer %d was sent at %d and at %d: %w", a.previous,
+			before.leaving.counter_cycles, a.answered.counter_cycles, tscratio.ErrImpossible)
+	}
+	before.leftBy_cycles = min(before.leftBy_cycles, a.received.counter_cycles)
+	if a.answered.source == Kernel {
+		before.leaving = a.answered
+	}
+	return nil
+}
+
+// takeStamp takes a transmit stamp of a probe.
+func (p *Prober) takeStamp(packet []byte, realtime_ns int64) {
+	var h header
+	if !sentHeader(packet, &h) || h.session != p.session || h.sequence >= uint32(len(p.probes)) || h.kind&answerBit != 0 {
+		return
+	}
+	p.probes[h.sequence].sent.setKernel(&p.clock, realtime_ns)
+}
+
+// finish puts what is known of the probes into a train, and refuses it if one of them cannot have been.
+func (p *Prober) finish(t *Train) error {
+	for _, end := range []struct {
+		whose  string
+		report *clockReport
+	}{{"this node's", &p.own}, {"the peer's", &p.peers}} {
+		if end.report.status == clockStepped {
+			return fmt.Errorf("%s clock: %w", end.whose, ErrClockSet)
+		}
+	}
+	p.ownClock, p.peersClock = newRealtime(&p.own), newRealtime(&p.peers)
+	for {
+		p.counts.Outside, p.refuted = 0, false
+		if err := p.fill(t); err != nil {
+			t.Exchanges, t.Arrivals = nil, nil
+			return err
+		}
+		if !p.refuted {
+			p.remember()
+			return nil
+		}
+	}
+}
+
+// remember notes how far the peer's counter has come.
+func (p *Prober) remember() {
+	for i := range p.probes {
+		if q := &p.probes[i]; q.answered {
+			p.latest_cycles = max(p.latest_cycles, q.received.counter_cycles)
+		}
+	}
+}
+
+// fill is finish under the clocks as they are known by now.
+func (p *Prober) fill(t *Train) error {
+	t.Exchanges, t.Arrivals = nil, nil
+	floor_cycles := p.latest_cycles // of the peer's counter, before the probe at hand can have arrived
+	for i := range p.probes {
+		q := &p.probes[i]
+		if i > 0 {
+			if b := &p.probes[i-1]; b.answered && b.returned.counter_cycles <= q.sent.counter_cycles {
+				floor_cycles = max(floor_cycles, b.received.counter_cycles)
+				if b.left {
+					floor_cycles = max(floor_cycles, b.leaving.counter_cycles)
+				}
+			}
+		}
+		if !q.answered {
+			continue
+		}
+		if err := p.possible(q, floor_cycles); err != nil {
+			return fmt.Errorf("exchange %d: %w", i, err)
+		}
+		e := p.complete(q, floor_cycles)
+		e.Sequence = uint32(i)
+		if q.left {
+			t.Exchanges = append(t.Exchanges, e)
+		} else {
+			t.Arrivals = append(t.Arrivals, Arrival{e.Sequence, e.Best.Sent, e.Best.Received})
+		}
+	}
+	return nil
+}
+
+// possible refuses stamps that no counters which run forwards can show.
+func (p *Prober) possible(q *probe, floor_cycles uint64) error {
+	before := func(x, y uint64) bool { return x < y && y-x > p.config.SlackCycles }
+	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
+	switch {
+	case before(received, p.latest_cycles):
+		return fmt.Errorf("received at %d, after %d was seen: %w", received, p.latest_cycles, ErrReplayed)
+	case before(received, floor_cycles):
+		return fmt.Errorf("received at %d, before the answer that it followed left at %d: %w", received, floor_cycles, tscratio.ErrImpossible)
+	case q.left && before(leaving, received):
+		return fmt.Errorf("answered at %d, before it was received at %d: %w", leaving, received, tscratio.ErrImpossible)
+	case before(q.returned.counter_cycles, q.sent.counter_cycles):
+		return fmt.Errorf("returned at %d, before it was sent at %d: %w", q.returned.counter_cycles, q.sent.counter_cycles, tscratio.ErrImpossible)
+	}
+	return nil
+}
+
+// complete returns the exchange of a probe that was answered. If the answer's transmit stamp is not here, it has none either.
+func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
+	sent, returned := q.sent.counter_cycles, q.returned.counter_cycles
+	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
+	e := Exchange{User: tscratio.Exchange{
+		Sent:     tscratio.At(sent),
+		Received: tscratio.At(received),
+		Answered: tscratio.At(leaving),
+		Returned: tscratio.At(returned),
+	}}
+	// A kernel stamp lies between the user stamps around it, of which the outer one is what the user's is for.
+	e.Best.Sent, e.Sent = p.narrow(q.sent, p.ownClock, tscratio.Interval{Lo: sent, Hi: returned})
+	e.Best.Received, e.Received = p.narrow(q.received, p.peersClock, tscratio.Interval{Lo: min(floor_cycles, received), Hi: received})
+	if q.left {
+		e.Best.Answered, e.Answered = p.narrow(q.leaving, p.peersClock, tscratio.Interval{Lo: leaving, Hi: max(leaving, q.leftBy_cycles)})
+	}
+	e.Best.Returned, e.Returned = p.narrow(q.returned, p.ownClock, tscratio.Interval{Lo: sent, Hi: returned})
+	// Two kernel stamps may each fit and yet contradict each other.
+	if e.Best.Sent.Lo > e.Best.Returned.Hi {
+		p.refute(p.ownClock)
+	}
+	return e
+}
+
+// narrow returns what a stamp says of its node's counter. The kernel's is used if there is one, its clock is known, and it
+// does not contradict the user stamps, between which it must lie.
+func (p *Prober) narrow(s stamp, clock *realtime, between tscratio.Interval) (tscratio.Interval, Source) {
+	user := tscratio.At(s.counter_cycles)
+	if s.source != Kernel {
+		return user, s.source
+	}
+	if clock == nil {
+		return user, NoClock
+	}
+	if clock.refuted {
+		p.counts.Outside++
+		return user, Outside
+	}
+	kernel, ok := clock.counts(s.realtime_ns)
+	if !ok {
+		return user, NoClock
+	}
+	if kernel = kernel.Intersect(between); !kernel.Valid() {
+		p.refute(clock)
+		return user, Outside
+	}
+	return kernel, Kernel
+}
+
+func (p *Prober) refute(clock *realtime) { clock.refuted, p.refuted = true, true }

@@ -1,0 +1,163 @@
+package minrtt
+
+import (
+	"math"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// A realtime relates CLOCK_REALTIME to the counter over one train: what the counter showed when the kernel took a stamp.
+//
+// Let C be the counter as a function of the clock. A bracket ⟨before, t, after⟩ says that the clock showed t, and so stood
+// in [t, t + step], at some moment between the readings: C(t) ≤ after and C(t + step) ≥ before. A step is 1 ns, for
+// readings are rounded down, unless the clock moves in larger ones. The clock's rate stays
+// within wander of its mean R, in cycles per ns, so that for a bracket at distance d from x
+//
+//	C(x) + R·(d − wander·|d|) ≤ after,  C(x) + R·(d + wander·|d|) ≥ before.
+//
+// With R > 0 these are linear inequalities in C(x) and R. Eliminating R from any two of them bounds C(x);
+// the least of these bounds is the solution, and each of them holds on its own, so that none needs
+// the others' to be right.
+type realtime struct {
+	wander float64
+	step   float64 // ns
+
+	// refuted is set when a stamp contradicts the user stamps around it: then the clock is not what it is taken for, and
+	// no other stamp of the train can be trusted.
+	refuted bool
+
+	// Relative to origin, which keeps all of them small: see reach.
+	origin bracket
+	upper  []point // C(x_ns) ≤ y_cycles
+	lower  []point // C(x_ns) ≥ y_cycles
+
+	// The clock is known from the first bracket to the last, and not beyond.
+	first_ns, last_ns float64
+}
+
+type point struct{ x_ns, y_cycles float64 }
+
+// bracket says that CLOCK_REALTIME showed realtime_ns between two readings of the counter.
+type bracket struct {
+	before_cycles uint64
+	realtime_ns   int64
+	after_cycles  uint64
+}
+
+const (
+	// reach is how far, in ns and in cycles, anything may be from the origin: 17 s, and a float64's error there
+	// is 2⁻¹⁹.
+	reach = 1 << 34
+
+	// coarsest_ns is the largest step of a clock whose stamps are of any use.
+	coarsest_ns = 1_000_000
+
+	// flattest limits by how much an elimination may enlarge errors of rounding.
+	flattest = 1.0 / 64
+
+	// margin is added to each bound, in cycles: errors of rounding stay below it.
+	margin = 1.0 / 64
+)
+
+// newRealtime returns the relation that a report describes; nil if it describes none.
+func newRealtime(r *clockReport) *realtime {
+	if r.status != clockRelated || r.openingLength == 0 || r.closingLength == 0 || r.wander_ppb > anything_ppb ||
+		r.step_ns == 0 || r.step_ns > coarsest_ns {
+		return nil
+	}
+	c := &realtime{wander: float64(r.wander_ppb) / 1e9, step: float64(r.step_ns), origin: r.opening[0]}
+	for _, bs := range [...][]bracket{r.opening[:r.openingLength], r.closing[:r.closingLength]} {
+		for _, b := range bs {
+			x, okX := near(uint64(b.realtime_ns), uint64(c.origin.realtime_ns))
+			before, okB := near(b.before_cycles, c.origin.before_cycles)
+			after, okA := near(b.after_cycles, c.origin.before_cycles)
+			if !okX || !okB || !okA || before > after {
+				return nil
+			}
+			c.first_ns, c.last_ns = min(c.first_ns, x), max(c.last_ns, x)
+			c.upper = append(c.upper, point{x, after})
+			c.lower = append(c.lower, point{x + c.step, before})
+		}
+	}
+	return c
+}
+
+// near returns a − b if it is within reach.
+func near(a, b uint64) (float64, bool) {
+	d := int64(a - b)
+	return float64(d), -reach <= d && d <= reach
+}
+
+// counts returns what the counter showed when the kernel took a stamp; false if the stamp is from outside of the train or the
+// brackets contradict each other.
+func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
+	x, ok := near(uint64(stamp_ns), uint64(c.origin.realtime_ns))
+	if !ok || x < c.first_ns || x > c.last_ns {
+		return tscratio.Interval{}, false
+	}
+	// A stamp is rounded as every reading of the clock is: it was taken in [stamp, stamp + step].
+	lo, hi := math.Floor(c.atLeast(x)-margin), math.Ceil(c.atMost(x+c.step)+margin)
+	if lo > hi || lo < -reach || hi > reach {
+		return tscratio.Interval{}, false
+	}
+	iv := tscratio.Interval{
+		Lo: c.origin.before_cycles + uint64(int64(lo)),
+		Hi: c.origin.before_cycles + uint64(int64(hi)),
+	}
+	return iv, iv.Valid() // and has not run over the end of the counter
+}
+
+// early returns the smallest distance that a point may have from x, in ns of the mean rate; late the largest.
+func (c *realtime) early(p point, x float64) float64 {
+	d := p.x_ns - x
+	return d - c.wander*math.Abs(d)
+}
+
+func (c *realtime) late(p point, x float64) float64 {
+	d := p.x_ns - x
+	return d + c.wander*math.Abs(d)
+}
+
+// atMost returns the least upper bound of C(x).
+func (c *realtime) atMost(x float64) float64 {
+	best := math.Inf(1)
+	for _, p := range c.upper {
+		u := c.early(p, x)
+		if u >= 0 {
+			best = min(best, p.y_cycles) // the counter does not run backwards
+		}
+		for _, q := range c.upper {
+			if v := c.early(q, x); u < 0 && v >= 0 {
+				best = min(best, (v*p.y_cycles-u*q.y_cycles)/(v-u))
+			}
+		}
+		for _, q := range c.lower { // on p's side of x, and farther
+			if a := u / c.late(q, x); 0 <= a && a < 1-flattest {
+				best = min(best, (p.y_cycles-a*q.y_cycles)/(1-a))
+			}
+		}
+	}
+	return best
+}
+
+// atLeast returns the greatest lower bound of C(x): atMost, mirrored.
+func (c *realtime) atLeast(x float64) float64 {
+	best := math.Inf(-1)
+	for _, p := range c.lower {
+		u := c.late(p, x)
+		if u <= 0 {
+			best = max(best, p.y_cycles)
+		}
+		for _, q := range c.lower {
+			if v := c.late(q, x); u < 0 && v >= 0 {
+				best = max(best, (v*p.y_cycles-u*q.y_cycles)/(v-u))
+			}
+		}
+		for _, q := range c.upper {
+			if a := u / c.early(q, x); 0 <= a && a < 1-flattest {
+				best = max(best, (p.y_cycles-a*q.y_cycles)/(1-a))
+			}
+		}
+	}
+	return best
+}

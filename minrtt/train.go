@@ -1,0 +1,77 @@
+package minrtt
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+var (
+	// ErrNoAnswer is returned for a train that was given up, as often as its Config says, for want of answers.
+	ErrNoAnswer = errors.New("no answer")
+
+	// ErrClockSet is returned for a train during which either node's CLOCK_REALTIME was set, and not just steered. The next
+	// train may be good again.
+	ErrClockSet = errors.New("the clock was set during the train")
+
+	// ErrReplayed is returned when a peer's counter stands no later than in an earlier train: it was reset, or somebody
+	// shows stamps of then.
+	ErrReplayed = errors.New("peer's stamps are no later than those of an earlier train")
+)
+
+// Exchange is one probe and its answer.
+type Exchange struct {
+	Sequence uint32 // of the probe in its train; the warm-up, if its first probe was answered, is 0
+
+	// User holds the counter readings around the system calls.
+	User tscratio.Exchange
+
+	// Best is User, with each stamp that the kernel gave in the place of the user's.
+	Best tscratio.Exchange
+
+	// Where Best's stamps come from.
+	Sent, Received, Answered, Returned Source
+}
+
+// Arrival is a probe that arrived, without the other half of its exchange: the transmit stamp of its answer got lost, or
+// is fetched by nobody, as the close's is.
+type Arrival struct {
+	Sequence       uint32
+	Sent, Received tscratio.Interval
+}
+
+// Constraint returns the inequality that the arrival proves.
+func (a Arrival) Constraint(by tscratio.Starter) tscratio.Constraint {
+	out, back := tscratio.Exchange{Sent: a.Sent, Received: a.Received}.Constraints(by)
+	if by == tscratio.StartedByB {
+		return back // which is B's packet to A
+	}
+	return out
+}
+
+// Train is the outcome of one train.
+type Train struct {
+	Peer      netip.AddrPort
+	Exchanges []Exchange // that were completed, in the order of their probes
+	Arrivals  []Arrival  // of other probes, in their order
+	Counts    Counts     // of this train alone
+}
+
+// User returns the exchanges with the counter readings around the system calls.
+func (t Train) User() []tscratio.Exchange {
+	es := make([]tscratio.Exchange, len(t.Exchanges))
+	for i := range es {
+		es[i] = t.Exchanges[i].User
+	}
+	return es
+}
+
+// Best returns the exchanges with the kernel's stamps where there were any.
+func (t Train) Best() []tscratio.Exchange {
+	es := make([]tscratio.Exchange, len(t.Exchanges))
+	for i := range es {
+		es[i] = t.Exchanges[i].Best
+	}
+	return es
+}

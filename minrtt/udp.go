@@ -1,0 +1,416 @@
+package minrtt
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// UDPConfig is what ListenUDP and DialUDP need.
+type UDPConfig struct {
+	// Counter reads the node's counter, after everything that precedes the call. Required.
+	Counter func() uint64
+
+	// Spin is for how long after a packet Receive polls before it sleeps in the kernel. A sleeping CPU takes tens of
+	// microseconds to wake, a polling one burns its core. 0: sleep at once.
+	Spin time.Duration
+
+	// UserStampsOnly leaves the kernel's stamps off.
+	UserStampsOnly bool
+}
+
+// UDP is a Transport on a socket of its own, by raw system calls: the runtime's network poller would put a scheduler
+// between the packet and its stamp. One goroutine at a time may use it; Close may be called from any.
+type UDP struct {
+	counter func() uint64
+	spin    time.Duration
+	ipv6    bool
+	local   netip.AddrPort
+
+	connected bool
+
+	transmit, receives Source
+
+	fd          int
+	closed      atomic.Bool
+	interrupted atomic.Uint64 // receives that a signal ended
+	use         sync.Mutex    // held during system calls on fd, so that Close does not pull it from under them
+
+	// Owned by the goroutine that uses the transport.
+	wait       time.Duration // SO_RCVTIMEO
+	lastPacket time.Time     // sent or received
+	in         message       // what Receive reads
+	errors     message       // what SentStamps reads
+	queued     []byte        // buffer for errors
+	to         unix.RawSockaddrAny
+	toLength   uint32
+	toAddr     netip.AddrPort // what to was made of
+}
+
+// message is what recvmsg fills.
+type message struct {
+	header  unix.Msghdr
+	vector  unix.Iovec
+	sender  unix.RawSockaddrAny
+	control [256]byte
+}
+
+// arm points the header at what is to be filled: recvmsg writes its lengths too.
+func (m *message) arm(b []byte) {
+	m.vector.Base = unsafe.SliceData(b)
+	m.vector.SetLen(len(b))
+	m.header = unix.Msghdr{
+		Name:    (*byte)(unsafe.Pointer(&m.sender)),
+		Namelen: uint32(unsafe.Sizeof(m.sender)),
+		Iov:     &m.vector,
+		Control: &m.control[0],
+	}
+	m.header.SetIovlen(1)
+	m.header.SetControllen(len(m.control))
+}
+
+// maxWait is for how long Receive sleeps in one system call. Waking up costs more than the call: let it be seldom.
+const maxWait = 1 << 16 * time.Millisecond
+
+// pollsPerTurn is how often Receive polls before it lets others run. It asks for the time in every fourth turn.
+const pollsPerTurn = 16
+
+func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// ListenUDP opens a socket that answers on a local address; port 0 takes a free one.
+func ListenUDP(local netip.AddrPort, config UDPConfig) (*UDP, error) {
+	u, err := openUDP(local, config)
+	if err != nil {
+		return nil, fmt.Errorf("listen on UDP %v: %w", local, err)
+	}
+	return u, nil
+}
+
+// DialUDP opens a socket that exchanges packets with one remote address only.
+func DialUDP(remote netip.AddrPort, config UDPConfig) (*UDP, error) {
+	local := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	if remote.Addr().Unmap().Is6() {
+		local = netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
+	}
+	u, err := openUDP(local, config)
+	if err == nil {
+		if err = u.connect(remote); err != nil {
+			_ = u.Close()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dial UDP %v: %w", remote, err)
+	}
+	return u, nil
+}
+
+func openUDP(local netip.AddrPort, config UDPConfig) (*UDP, error) {
+	if config.Counter == nil {
+		return nil, errors.New("no counter given")
+	}
+	if !local.IsValid() {
+		return nil, errors.New("no local address given")
+	}
+	u := &UDP{counter: config.Counter, spin: config.Spin, ipv6: local.Addr().Unmap().Is6()}
+	family := unix.AF_INET
+	if u.ipv6 {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	u.fd = fd
+	if err := u.setUp(local); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	if !config.UserStampsOnly {
+		u.askForStamps()
+	}
+	return u, nil
+}
+
+func (u *UDP) setUp(local netip.AddrPort) error {
+	if u.ipv6 {
+		// One socket, one family: how an IPv4 peer is written does not depend on who wrote it.
+		if err := unix.SetsockoptInt(u.fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
+			return os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
+		}
+	}
+	// Packets that are taken together have one stamp. It is off unless somebody turned it on; kernels before 5.0 do not
+	// know it.
+	_ = unix.SetsockoptInt(u.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0)
+	u.address(local)
+	if err := u.withAddress(unix.SYS_BIND); err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	bound, err := unix.Getsockname(u.fd)
+	if err != nil {
+		return os.NewSyscallError("getsockname", err)
+	}
+	port := uint16(0)
+	switch a := bound.(type) {
+	case *unix.SockaddrInet4:
+		port = uint16(a.Port)
+	case *unix.SockaddrInet6:
+		port = uint16(a.Port)
+	}
+	u.local = netip.AddrPortFrom(local.Addr(), port)
+	return nil
+}
+
+func (u *UDP) connect(remote netip.AddrPort) error {
+	if !remote.IsValid() || remote.Port() == 0 {
+		return errors.New("no remote address and port given")
+	}
+	u.address(netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port()))
+	if err := u.withAddress(unix.SYS_CONNECT); err != nil {
+		return os.NewSyscallError("connect", err)
+	}
+	u.connected = true
+	return nil
+}
+
+// withAddress calls bind or connect with the address that u.to holds.
+func (u *UDP) withAddress(call uintptr) error {
+	_, _, errno := unix.Syscall(call, uintptr(u.fd), uintptr(unsafe.Pointer(&u.to)), uintptr(u.toLength))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// LocalAddr returns the address that the socket is bound to.
+func (u *UDP) LocalAddr() netip.AddrPort { return u.local }
+
+// Now implements Transport.
+func (u *UDP) Now() time.Time { return time.Now() }
+
+// Close closes the socket. A Receive that is under way returns ErrClosed.
+func (u *UDP) Close() error {
+	if u.closed.Swap(true) {
+		return ErrClosed
+	}
+	// Of a socket that is not connected, this is an error, and wakes who waits for a packet nevertheless.
+	_ = unix.Shutdown(u.fd, unix.SHUT_RD)
+	u.use.Lock()
+	defer u.use.Unlock()
+	return unix.Close(u.fd)
+}
+
+// Send implements Transport. An error means that the packet did not leave.
+func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
+	u.use.Lock()
+	defer u.use.Unlock()
+	if u.closed.Load() {
+		return Sent{}, ErrClosed
+	}
+	if to != u.toAddr {
+		if u.connected {
+			return Sent{}, fmt.Errorf("send to %v: the socket is connected to %v", to, u.toAddr)
+		}
+		u.address(to)
+	}
+	address, length := unsafe.Pointer(&u.to), uintptr(u.toLength)
+	if u.connected {
+		address, length = nil, 0 // the socket knows the way; given an address, the kernel would look for it again
+	}
+	for {
+		before := u.counter()
+		// Sending does not wait: a full queue is as good as a lost packet.
+		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(u.fd), uintptr(unsafe.Pointer(unsafe.SliceData(packet))),
+			uintptr(len(packet)), unix.MSG_DONTWAIT, uintptr(address), length)
+		switch errno {
+		case 0:
+			if u.spin > 0 {
+				u.lastPacket = time.Now()
+			}
+			return Sent{BeforeCycles: before}, nil
+		case unix.EINTR:
+			continue // nothing left: the stamp is taken anew
+		}
+		return Sent{}, fmt.Errorf("send to %v: %w", to, errno)
+	}
+}
+
+// Receive implements Transport.
+func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
+	u.use.Lock()
+	defer u.use.Unlock()
+	if u.spin > 0 {
+		end := u.lastPacket.Add(u.spin)
+		if until.Before(end) {
+			end = until
+		}
+		for i := 1; ; i++ {
+			if r, errno := u.receive(b, unix.MSG_DONTWAIT); errno != unix.EAGAIN && errno != unix.EINTR {
+				return u.received(r, errno)
+			}
+			if i%pollsPerTurn != 0 {
+				continue
+			}
+			// Where the other end shares this CPU, it cannot answer while we poll: a round trip of 10 µs becomes one of
+			// milliseconds.
+			yield()
+			if i%(4*pollsPerTurn) == 0 && !time.Now().Before(end) {
+				break
+			}
+		}
+	}
+	for {
+		if u.closed.Load() {
+			return Received{}, ErrClosed
+		}
+		left := time.Until(until)
+		if left <= 0 {
+			// What has come in by now counts, however late this goroutine is.
+			r, errno := u.receive(b, unix.MSG_DONTWAIT)
+			if errno == unix.EAGAIN || errno == unix.EINTR {
+				return Received{}, ErrTimeout
+			}
+			return u.received(r, errno)
+		}
+		if err := u.setWait(left); err != nil {
+			return Received{}, err
+		}
+		// The runtime's preemption signal ends the call with EINTR, on up to half of all exchanges.
+		switch r, errno := u.receive(b, 0); errno {
+		case unix.EINTR:
+			u.interrupted.Add(1)
+		case unix.EAGAIN:
+		default:
+			return u.received(r, errno)
+		}
+	}
+}
+
+// setWait sets the longest sleep of one receive to about the time that is left: not below, and not above four times
+// of it. Setting it costs a system call, which the common case, one timeout for all, does not pay.
+func (u *UDP) setWait(left time.Duration) error {
+	left = min(left, maxWait)
+	if left <= u.wait && u.wait <= 4*left {
+		return nil
+	}
+	want := time.Millisecond
+	for want < left {
+		want *= 2
+	}
+	tv := unix.NsecToTimeval(int64(want))
+	if err := unix.SetsockoptTimeval(u.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		return os.NewSyscallError("setsockopt SO_RCVTIMEO", err)
+	}
+	u.wait = want
+	return nil
+}
+
+// received is what is left to do after the stamp.
+func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
+	if u.closed.Load() {
+		return Received{}, ErrClosed
+	}
+	if errno != 0 {
+		return Received{}, fmt.Errorf("receive on UDP %v: %w", u.local, errno)
+	}
+	if u.spin > 0 {
+		u.lastPacket = time.Now()
+	}
+	if r.From = u.toAddr; !u.connected {
+		r.From = addressOf(&u.in.sender)
+	}
+	r.RealtimeNS = u.in.kernelStamp()
+	return r, nil
+}
+
+// receive is one system call and the stamp after it. The runtime must know of a call that sleeps; for one that polls,
+// telling it would cost as much as the call. With MSG_TRUNC the kernel returns the packet's length, not the part
+// that fitted.
+func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
+	flags |= unix.MSG_TRUNC
+	polls := flags&unix.MSG_DONTWAIT != 0
+	var n uintptr
+	var errno syscall.Errno
+	switch {
+	case u.receives == Kernel && polls:
+		u.in.arm(b)
+		n, _, errno = unix.RawSyscall(unix.SYS_RECVMSG, uintptr(u.fd), uintptr(unsafe.Pointer(&u.in.header)), flags)
+	case u.receives == Kernel:
+		u.in.arm(b)
+		n, _, errno = unix.Syscall(unix.SYS_RECVMSG, uintptr(u.fd), uintptr(unsafe.Pointer(&u.in.header)), flags)
+	case polls:
+		u.in.header.Namelen = uint32(unsafe.Sizeof(u.in.sender))
+		n, _, errno = unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(u.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+			flags, uintptr(unsafe.Pointer(&u.in.sender)), uintptr(unsafe.Pointer(&u.in.header.Namelen)))
+	default:
+		u.in.header.Namelen = uint32(unsafe.Sizeof(u.in.sender))
+		n, _, errno = unix.Syscall6(unix.SYS_RECVFROM, uintptr(u.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+			flags, uintptr(unsafe.Pointer(&u.in.sender)), uintptr(unsafe.Pointer(&u.in.header.Namelen)))
+	}
+	return Received{Length: int(n), AfterCycles: u.counter()}, errno
+}
+
+// address writes an address where sendto reads it.
+func (u *UDP) address(a netip.AddrPort) {
+	u.toAddr = a
+	port := [2]byte{byte(a.Port() >> 8), byte(a.Port())}
+	if !u.ipv6 {
+		to := (*unix.RawSockaddrInet4)(unsafe.Pointer(&u.to))
+		*to = unix.RawSockaddrInet4{Family: unix.AF_INET}
+		*(*[2]byte)(unsafe.Pointer(&to.Port)) = port
+		if addr := a.Addr().Unmap(); addr.Is4() {
+			to.Addr = addr.As4()
+		}
+		u.toLength = unix.SizeofSockaddrInet4
+		return
+	}
+	to := (*unix.RawSockaddrInet6)(unsafe.Pointer(&u.to))
+	*to = unix.RawSockaddrInet6{Family: unix.AF_INET6, Scope_id: scopeOf(a.Addr().Zone())}
+	*(*[2]byte)(unsafe.Pointer(&to.Port)) = port
+	if a.Addr().IsValid() {
+		to.Addr = a.Addr().As16()
+	}
+	u.toLength = unix.SizeofSockaddrInet6
+}
+
+// scopeOf returns the index of an interface that is given by index or name; 0 if it is neither.
+func scopeOf(zone string) uint32 {
+	if zone == "" {
+		return 0
+	}
+	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+		return uint32(n)
+	}
+	if i, err := net.InterfaceByName(zone); err == nil {
+		return uint32(i.Index)
+	}
+	return 0
+}
+
+// addressOf reads the address that recvmsg wrote.
+func addressOf(s *unix.RawSockaddrAny) netip.AddrPort {
+	switch s.Addr.Family {
+	case unix.AF_INET:
+		a := (*unix.RawSockaddrInet4)(unsafe.Pointer(s))
+		port := *(*[2]byte)(unsafe.Pointer(&a.Port))
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(port[0])<<8|uint16(port[1]))
+	case unix.AF_INET6:
+		a := (*unix.RawSockaddrInet6)(unsafe.Pointer(s))
+		port := *(*[2]byte)(unsafe.Pointer(&a.Port))
+		addr := netip.AddrFrom16(a.Addr)
+		if a.Scope_id != 0 {
+			addr = addr.WithZone(strconv.FormatUint(uint64(a.Scope_id), 10))
+		}
+		return netip.AddrPortFrom(addr, uint16(port[0])<<8|uint16(port[1]))
+	}
+	return netip.AddrPort{}
+}
