@@ -1,0 +1,293 @@
+package tscclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// ErrClosed is returned by what is asked of a client after Close.
+var ErrClosed = errors.New("client is closed")
+
+// A Client is one node's part in measuring. Any goroutine may use it.
+type Client struct {
+	config   Config
+	address  netip.AddrPort
+	answerer *minrtt.Answerer
+
+	stop    context.CancelFunc
+	ctx     context.Context // ends with Close
+	running sync.WaitGroup
+	closing sync.Once
+	changed chan struct{} // wakes the probing goroutine; has room for one
+
+	// busy has room for one: who has put something in runs a train. Two at once would disturb each other.
+	busy    chan struct{}
+	probers map[proberKey]*prober // owned by who is busy
+
+	mu        sync.Mutex
+	node      tscratio.Node // with the epoch of now
+	pairs     pairs
+	probing   probing
+	observers []func(Outcome)
+	stats     Stats
+	serving   error // why the answerer ended; nil while it has not
+}
+
+// probing is what SetPeers asked for.
+type probing struct {
+	peers  []Peer
+	manner Manner
+	budget Budget
+}
+
+// An Outcome is what became of one train.
+type Outcome struct {
+	Peer  Peer
+	Epoch string // this node's
+	Train minrtt.Train
+	Cost  Cost
+
+	// Err is nil, or why the train came to nothing.
+	Err error
+
+	// Contradiction is what the pair's constraints say against its assumptions since this train, if they do.
+	Contradiction *tscratio.Contradiction
+
+	// Continuous says that the client ran the train by itself (SetPeers).
+	Continuous bool
+}
+
+// Stats is what a client has done.
+type Stats struct {
+	Trains         uint64         // that came to something
+	Failed         uint64         // that did not
+	ClocksSet      uint64         // failed because CLOCK_REALTIME was set during the train
+	Refused        uint64         // failed because the peer's stamps cannot be true
+	Contradictions uint64         // trains that brought one
+	Epochs         uint64         // how often this node's epoch changed
+	Forgotten      uint64         // trains that had to make room
+	Exchanges      uint64         // completed
+	KernelStamps   uint64         // of the four stamps of each exchange
+	UserStamps     uint64         // the rest of them
+	WhyUser        map[string]int // why a stamp was not the kernel's, by reason
+	Cost           Cost           // of all trains
+	Answers        minrtt.Counts  // what became of the packets that came to this node's answerer
+	Pairs          int            // with peers of now and before
+	KeptTrains     int            // in them
+	AnswererFailed string         // why the answerer ended, if it has
+}
+
+// Start begins to answer probes. Close ends it.
+func Start(config Config) (*Client, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("start client %q: %w", config.Node.Name, err)
+	}
+	transport, err := minrtt.ListenUDP(config.Listen, minrtt.UDPConfig{
+		Counter: config.Clock.Counter, Spin: config.AnswerSpin, UserStampsOnly: config.UserStamps,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start client %q: answer probes: %w", config.Node.Name, err)
+	}
+	answerer, err := minrtt.NewAnswerer(transport, config.Clock, config.Key)
+	if err != nil {
+		transport.Close()
+		return nil, fmt.Errorf("start client %q: %w", config.Node.Name, err)
+	}
+	c := &Client{
+		config: config, address: transport.LocalAddr(), answerer: answerer,
+		changed: make(chan struct{}, 1), busy: make(chan struct{}, 1), probers: map[proberKey]*prober{},
+		node: config.Node, pairs: newPairs(config.MaxTrains, config.Assumptions),
+	}
+	c.stats.WhyUser = map[string]int{}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.running.Add(2)
+	go c.answer()
+	go c.probe()
+	return c, nil
+}
+
+func (c *Client) answer() {
+	defer c.running.Done()
+	err := c.answerer.Serve(c.ctx)
+	if c.ctx.Err() == nil {
+		c.mu.Lock()
+		c.serving = err
+		c.mu.Unlock()
+	}
+}
+
+// Close ends what the client does. A train that is under way is given up.
+func (c *Client) Close() error {
+	c.closing.Do(func() {
+		c.stop()
+		c.running.Wait()
+		c.busy <- struct{}{} // no train is under way, and none begins
+		for key := range c.probers {
+			c.drop(key)
+		}
+	})
+	return nil
+}
+
+// Address is where the client answers probes.
+func (c *Client) Address() netip.AddrPort { return c.address }
+
+// Key is what probes to this client must be authenticated with.
+func (c *Client) Key() []byte { return c.config.Key }
+
+// Node is this node, with its epoch as of the last train or Check.
+func (c *Client) Node() tscratio.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.node
+}
+
+// Counter reads the node's counter.
+func (c *Client) Counter() uint64 { return c.config.Clock.Counter() }
+
+// Stats returns what the client has done so far.
+func (c *Client) Stats() Stats {
+	answers := c.answerer.Counts()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.WhyUser = make(map[string]int, len(c.stats.WhyUser))
+	for why, n := range c.stats.WhyUser {
+		s.WhyUser[why] = n
+	}
+	s.Answers = answers
+	s.Pairs, s.KeptTrains, s.Forgotten = c.pairs.count()
+	if c.serving != nil {
+		s.AnswererFailed = c.serving.Error()
+	}
+	return s
+}
+
+// Pairs returns copies of what is known with each peer, by their names and from the oldest epoch to the newest. This node is A of each.
+func (c *Client) Pairs() []*tscratio.Pair {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pairs.copies()
+}
+
+// Observe has every train's outcome told to f from now on, on the goroutine that ran it: f must be quick and must not run trains.
+func (c *Client) Observe(f func(Outcome)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.observers = append(c.observers, f)
+}
+
+// Check asks for the node's epoch, and returns it. An epoch other than the one before ends all pairs.
+func (c *Client) Check() (string, error) {
+	if c.config.Epoch == nil {
+		return c.Node().Epoch, nil
+	}
+	epoch, err := c.config.Epoch()
+	if err != nil {
+		return "", fmt.Errorf("look at the epoch of %q: %w", c.config.Node.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if epoch != c.node.Epoch {
+		c.node.Epoch = epoch
+		c.stats.Epochs++
+	}
+	return epoch, nil
+}
+
+// SetPeers says whom the client probes by itself from now on, how, and on which budget. Nobody ends it.
+func (c *Client) SetPeers(peers []Peer, manner Manner, budget Budget) error {
+	if err := budget.Validate(); err != nil {
+		return err
+	}
+	if err := manner.config(nil, 0).Validate(); err != nil {
+		return fmt.Errorf("manner: %w", err)
+	}
+	for _, p := range peers {
+		if err := c.checkPeer(p); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	c.probing = probing{append([]Peer(nil), peers...), manner, budget}
+	c.mu.Unlock()
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Config returns what the client was started with.
+func (c *Client) Config() Config { return c.config }
+
+func (c *Client) checkPeer(p Peer) error {
+	if !p.Address.IsValid() || p.Address.Port() == 0 {
+		return fmt.Errorf("peer %q: %v is no address that packets can be sent to", p.Node.Name, p.Address)
+	}
+	if _, err := tscratio.NewPair(c.Node(), p.Node, c.config.Assumptions); err != nil {
+		return err
+	}
+	return nil
+}
+
+// probe runs trains by itself until the client is closed.
+func (c *Client) probe() {
+	defer c.running.Done()
+	var s *Scheduler
+	var now probing
+	peers := map[string]Peer{}
+	for {
+		wait := time.Hour
+		if s != nil {
+			var name string
+			if name, wait = s.Next(time.Now()); name != "" {
+				c.turn(s, peers[name], now.manner)
+				wait = 0
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-c.ctx.Done():
+			timer.Stop()
+			return
+		case <-c.changed:
+			timer.Stop()
+			c.mu.Lock()
+			before := now
+			now = c.probing
+			c.mu.Unlock()
+			if s == nil || before.budget != now.budget {
+				s, _ = NewScheduler(now.budget, c.config.Pace) // SetPeers and Start have looked at both
+			}
+			names := make([]string, len(now.peers))
+			clear(peers)
+			for i, p := range now.peers {
+				names[i], peers[p.Node.Name] = p.Node.Name, p
+			}
+			s.SetPeers(names)
+		case <-timer.C:
+		}
+	}
+}
+
+// turn runs one train for the scheduler.
+func (c *Client) turn(s *Scheduler, p Peer, m Manner) {
+	s.Began(p.Node.Name, time.Now())
+	o := c.train(c.ctx, p, m, true)
+	if o.Err != nil {
+		s.Failed(p.Node.Name, time.Now(), o.Cost)
+		return
+	}
+	c.mu.Lock()
+	width, known := c.pairs.halfWidth(c.node.Epoch, p.Node)
+	c.mu.Unlock()
+	s.Ended(p.Node.Name, time.Now(), o.Cost, width, known)
+}

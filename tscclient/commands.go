@@ -1,0 +1,205 @@
+package tscclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// This file is how a command ("cprof relate") asks a client directly, without a server: control.Ask over a control.Server of the
+// client's own, which is on this machine only unless there are keys.
+
+// What a command may ask.
+const (
+	AskNode   = "node"   // what the node is: NodeAnswer
+	AskTrains = "trains" // run some trains with another node (TrainsArgument): TrainsAnswer
+)
+
+// NodeAnswer answers AskNode.
+type NodeAnswer struct {
+	Name            string `json:"name"`
+	Epoch           string `json:"epoch"`
+	NominalHz       uint64 `json:"nominal_hz,string"`
+	QuantumCycles   uint64 `json:"quantum_cycles,string"`
+	CoreSlackCycles uint64 `json:"core_slack_cycles,string"`
+	ProbeAddress    string `json:"probe_address"`
+	ProbeKey        []byte `json:"probe_key,omitempty"`
+	Software        string `json:"software"`
+}
+
+// Node is the answer as tscratio has it.
+func (a NodeAnswer) Node() tscratio.Node {
+	return tscratio.Node{
+		Name: a.Name, Epoch: a.Epoch, NominalHz: a.NominalHz, QuantumCycles: a.QuantumCycles, CoreSlackCycles: a.CoreSlackCycles,
+	}
+}
+
+// TrainsArgument says with whom trains are to be run, and how.
+type TrainsArgument struct {
+	control.Target
+	control.Manner
+	Trains   int   `json:"trains"` // at most MaxAskedTrains
+	Gap_ns   int64 `json:"gap_ns"`
+	Limit_ns int64 `json:"limit_ns"`
+}
+
+// MaxAskedTrains is how many trains one question may ask for, so that its answer fits a message.
+const MaxAskedTrains = 100
+
+// A TrainsAnswer is what became of them.
+type TrainsAnswer struct {
+	// Pair is a stored pair of this node, its A, and the peer, with the trains; nothing if there are none.
+	Pair []byte `json:"pair,omitempty"`
+
+	Epoch   string         `json:"epoch"`
+	Trains  int            `json:"trains"`
+	Lost    uint64         `json:"lost,string"`        // answers
+	WhyUser map[string]int `json:"why_user,omitempty"` // stamps that were not the kernel's, by reason
+	Error   string         `json:"error,omitempty"`    // why there are not as many trains as were asked for
+	Refused bool           `json:"refused,omitempty"`  // the peer's stamps cannot be true
+}
+
+// Commands answers what commands ask of a client. Any goroutine may use it.
+type Commands struct {
+	client   *Client
+	server   *control.Server
+	software string
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// maxQuestions is how many questions are worked on at a time.
+const maxQuestions = 16
+
+// ServeCommands begins to answer. Software is what the client says of itself.
+func ServeCommands(c *Client, config control.ServerConfig, software string) (*Commands, error) {
+	server, err := control.Listen(config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Commands{client: c, server: server, software: software, stop: stop}
+	s.running.Add(1)
+	go s.serve(ctx)
+	return s, nil
+}
+
+// Address is where commands reach the client, host:port.
+func (s *Commands) Address() string { return s.server.Address() }
+
+// Close ends it. Trains that are under way are given up.
+func (s *Commands) Close() error {
+	s.stop()
+	s.running.Wait()
+	return s.server.Close()
+}
+
+func (s *Commands) serve(ctx context.Context) {
+	defer s.running.Done()
+	room := make(chan struct{}, maxQuestions)
+	for {
+		in, err := s.server.Receive(ctx)
+		if err != nil {
+			return
+		}
+		ask, ok := in.Message.(*control.Ask)
+		if !ok {
+			if in.Message != nil && in.Message.Kind() != control.KindRefusal && in.Message.Kind() != control.KindLeave {
+				_ = s.server.Send(in.Peer, in.Request, &control.Refusal{Code: control.UnknownKind, Text: "this is a node, not a server: it answers questions alone"})
+			}
+			continue
+		}
+		select {
+		case room <- struct{}{}:
+		default:
+			_ = s.server.Send(in.Peer, in.Request, &control.Refusal{Code: control.NotNow, Text: fmt.Sprintf("%d questions are being worked on", maxQuestions)})
+			continue
+		}
+		s.running.Add(1)
+		go func() {
+			defer s.running.Done()
+			defer func() { <-room }()
+			_ = s.server.Send(in.Peer, in.Request, s.answer(ctx, ask)) // a command that is gone wants no answer
+		}()
+	}
+}
+
+func (s *Commands) answer(ctx context.Context, ask *control.Ask) control.Message {
+	var result any
+	var err error
+	switch ask.What {
+	case AskNode:
+		result, err = s.node()
+	case AskTrains:
+		result, err = s.trains(ctx, ask.Argument)
+	default:
+		return &control.Refusal{Code: control.UnknownKind, Text: fmt.Sprintf("a node has no answer to %q", ask.What)}
+	}
+	if err != nil {
+		text := err.Error()
+		return &control.Refusal{Code: control.Failed, Text: text[:min(len(text), control.MaxTextBytes)]}
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return &control.Refusal{Code: control.Failed, Text: err.Error()}
+	}
+	return &control.Answer{Result: text}
+}
+
+func (s *Commands) node() (NodeAnswer, error) {
+	if _, err := s.client.Check(); err != nil {
+		return NodeAnswer{}, err
+	}
+	n := s.client.Node()
+	return NodeAnswer{
+		Name: n.Name, Epoch: n.Epoch, NominalHz: n.NominalHz, QuantumCycles: n.QuantumCycles, CoreSlackCycles: n.CoreSlackCycles,
+		ProbeAddress: s.client.Address().String(), ProbeKey: s.client.Key(), Software: s.software,
+	}, nil
+}
+
+func (s *Commands) trains(ctx context.Context, argument []byte) (TrainsAnswer, error) {
+	var a TrainsArgument
+	if err := json.Unmarshal(argument, &a); err != nil {
+		return TrainsAnswer{}, fmt.Errorf("trains: %w", err)
+	}
+	if a.Trains < 1 || a.Trains > MaxAskedTrains || a.Limit_ns < 1 || a.Limit_ns > int64(maxBatchTime) || a.Gap_ns < 0 {
+		return TrainsAnswer{}, fmt.Errorf("%d trains within %v: ask for 1 to %d, within 1 ns to %v", a.Trains, time.Duration(a.Limit_ns), MaxAskedTrains, maxBatchTime)
+	}
+	p, err := peerOf(a.Target)
+	if err != nil {
+		return TrainsAnswer{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.Limit_ns))
+	defer cancel()
+	b := RunBatch(ctx, s.client, p, mannerOf(a.Manner), a.Trains, time.Duration(a.Gap_ns), nil)
+	answer := TrainsAnswer{Epoch: b.Epoch, Trains: len(b.Trains), Lost: b.Lost}
+	if b.Err != nil {
+		answer.Error = b.Err.Error()
+		answer.Refused = errors.Is(b.Err, tscratio.ErrImpossible) || errors.Is(b.Err, minrtt.ErrReplayed)
+	}
+	if len(b.Trains) == 0 {
+		return answer, nil
+	}
+	own := s.client.Node()
+	own.Epoch = b.Epoch
+	pair, err := tscratio.NewPair(own, p.Node, s.client.Config().Assumptions)
+	if err != nil {
+		return TrainsAnswer{}, err
+	}
+	answer.WhyUser = map[string]int{}
+	for _, t := range b.Trains {
+		if err := pair.Add(constraints(t)); err != nil {
+			return TrainsAnswer{}, explain(err)
+		}
+		countUserStamps(t, answer.WhyUser)
+	}
+	answer.Pair = pair.Encode()
+	return answer, nil
+}

@@ -1,0 +1,369 @@
+package tscclient
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// LinkConfig says how a client is put under a server's command.
+type LinkConfig struct {
+	Server control.ClientConfig
+
+	// Register is what the node says about itself. Its name, epoch, counter, probe address and key are the client's and are
+	// filled in, as are instance and nonce.
+	Register control.Register
+
+	// Advertise is where others reach the client's answerer. Its zero value is where the client listens, or, if it listens on
+	// all addresses, the one that packets to the server leave from.
+	Advertise netip.AddrPort
+
+	// Handle answers what is no matter of probing: runs, tables, files, snapshots. Nil, or a nil message without an error:
+	// refused as unknown. It is called from several goroutines; its context ends with the link.
+	Handle func(ctx context.Context, m control.Message) (control.Message, error)
+
+	Log *slog.Logger // nil: silent
+}
+
+// LinkState is how a link stands.
+type LinkState struct {
+	Registered    bool
+	Server        string    // the server's process, of the newest registration
+	Since         time.Time // of Registered being as it is
+	Problem       string    // why it is not registered; "" if it is
+	Lasting       bool      // somebody has to do something about the problem
+	Registrations uint64
+	Reports       uint64 // that were not acknowledged yet
+	Dropped       uint64 // reports that had to make room
+}
+
+// A Link keeps a client registered with a server and does what the server orders: trains, continuous probing, answers about load.
+// It registers again, with growing pauses, when the server went away, came back as another process, or the node's epoch
+// changed. Any goroutine may use it.
+type Link struct {
+	client  *Client
+	config  LinkConfig
+	control *control.Client
+	reports *reports
+
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	again   chan struct{} // register again; has room for one
+
+	mu    sync.Mutex
+	state LinkState
+}
+
+// Pauses between attempts to register. A server that refuses for a reason that lasts is asked seldom.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 10 * time.Second
+	refusedPause = 30 * time.Second
+
+	registerTimeout = 5 * time.Second
+	answerTimeout   = 10 * time.Second
+
+	// maxOrders is how many of the server's orders are worked on at a time. It waits for most answers, so more are a mistake.
+	maxOrders = 64
+)
+
+// Connect begins to keep a client registered. It does not wait for the server. Close ends it; the client goes on.
+func Connect(c *Client, config LinkConfig) (*Link, error) {
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	if !config.Advertise.IsValid() {
+		config.Advertise = c.Address()
+		if config.Advertise.Addr().IsUnspecified() {
+			own, err := addressTowards(config.Server.Server)
+			if err != nil {
+				return nil, fmt.Errorf("find the address that others reach %q at: %w: give it", c.Node().Name, err)
+			}
+			config.Advertise = netip.AddrPortFrom(own, c.Address().Port())
+		}
+	}
+	if config.Register.Instance == "" {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // never fails
+		config.Register.Instance = hex.EncodeToString(b[:])
+	}
+	dialed, err := control.Dial(config.Server)
+	if err != nil {
+		return nil, err
+	}
+	l := &Link{client: c, config: config, control: dialed, again: make(chan struct{}, 1)}
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	l.reports = newReports(l.sendReport)
+	c.Observe(l.observe)
+	l.state.Since = time.Now()
+	l.running.Add(3)
+	go l.keep()
+	go l.receive()
+	go l.flush()
+	return l, nil
+}
+
+// addressTowards is the address that packets to a host leave from. None is sent.
+func addressTowards(server string) (netip.Addr, error) {
+	c, err := net.Dial("udp", server)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}
+
+// State returns how the link stands.
+func (l *Link) State() LinkState {
+	l.mu.Lock()
+	s := l.state
+	l.mu.Unlock()
+	s.Reports, s.Dropped = l.reports.count()
+	return s
+}
+
+// Tell sends the server a message that has no answer. It fails where the server is away.
+func (l *Link) Tell(ctx context.Context, m control.Message) error {
+	if s := l.State(); !s.Registered {
+		return fmt.Errorf("tell %s: not registered: %s", m.Kind(), s.Problem)
+	}
+	return l.control.Send(ctx, 0, m)
+}
+
+// Close says farewell and ends the link. Reports that were not acknowledged are lost to the server; the client has the pairs.
+func (l *Link) Close() error {
+	if l.ctx.Err() == nil && l.State().Registered {
+		ctx, cancel := context.WithTimeout(l.ctx, time.Second)
+		l.flushNow(ctx)
+		_ = l.control.Send(ctx, 0, &control.Leave{Why: "closed"}) // the server notices it without
+		cancel()
+	}
+	l.stop()
+	err := l.control.Close()
+	l.running.Wait()
+	return err
+}
+
+// keep registers, shows signs of life, and registers again.
+func (l *Link) keep() {
+	defer l.running.Done()
+	pause := firstPause
+	for l.ctx.Err() == nil {
+		welcome, err := l.register()
+		if err != nil {
+			l.notRegistered(err)
+			wait := pause + time.Duration(mathrand.Int64N(int64(pause)))
+			pause = min(2*pause, longestPause)
+			if lasting(err) {
+				wait = refusedPause
+			}
+			l.sleep(wait)
+			continue
+		}
+		pause = firstPause
+		l.reports.again()
+		err = l.alive(welcome)
+		l.notRegistered(err)
+		if !errors.Is(err, errAgain) {
+			l.sleep(firstPause) // whatever a server does, it is not asked in a tight loop
+		}
+	}
+}
+
+// lasting says whether a refusal is one that goes on until somebody does something.
+func lasting(err error) bool {
+	var refused *control.RefusedError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Code {
+	case control.WrongVersion, control.NotAllowed, control.Malformed:
+		return true
+	}
+	return false
+}
+
+// sleep waits, or until somebody wants to register again.
+func (l *Link) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.again:
+	case <-l.ctx.Done():
+	}
+}
+
+func (l *Link) register() (*control.Welcome, error) {
+	epoch, err := l.client.Check()
+	if err != nil {
+		return nil, err
+	}
+	n, r := l.client.Node(), l.config.Register
+	r.Name, r.Epoch, r.NominalHz, r.QuantumCycles, r.CoreSlackCycles = n.Name, epoch, n.NominalHz, n.QuantumCycles, n.CoreSlackCycles
+	r.ProbeAddress, r.ProbeKey = l.config.Advertise.String(), l.client.Key()
+	if !r.Can(control.CanProbe) {
+		r.Capabilities = append([]string{control.CanProbe}, r.Capabilities...)
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, registerTimeout)
+	defer cancel()
+	welcome, err := l.control.Register(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	another := l.state.Server != "" && l.state.Server != welcome.Server
+	l.state.Registered, l.state.Server, l.state.Problem, l.state.Lasting = true, welcome.Server, "", false
+	l.state.Since = time.Now()
+	l.state.Registrations++
+	l.mu.Unlock()
+	if another { // it knows nothing of what its predecessor ordered
+		_ = l.client.SetPeers(nil, l.client.Config().Manner, Budget{})
+	}
+	l.config.Log.Info("registered", "server", l.config.Server.Server, "node", r.Name, "epoch", epoch, "probes at", r.ProbeAddress)
+	return welcome, nil
+}
+
+func (l *Link) notRegistered(err error) {
+	if l.ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	was := l.state
+	l.state.Problem, l.state.Lasting = err.Error(), lasting(err)
+	if was.Registered {
+		l.state.Registered, l.state.Since = false, time.Now()
+	}
+	l.mu.Unlock()
+	if was.Registered || was.Problem != err.Error() { // each problem once
+		l.config.Log.Warn("not registered", "server", l.config.Server.Server, "why", err)
+	}
+}
+
+var errAgain = errors.New("registering again")
+
+// alive shows signs of life until the registration is over, and returns why.
+func (l *Link) alive(w *control.Welcome) error {
+	beat, dead := time.Duration(w.Heartbeat_ns), time.Duration(w.Dead_ns)
+	registered := l.client.Node().Epoch
+	heard := time.Now()
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return l.ctx.Err()
+		case <-l.again:
+			return errAgain
+		case <-ticker.C:
+		}
+		epoch, err := l.client.Check()
+		if err == nil && epoch != registered {
+			return fmt.Errorf("the node's epoch is %q now: %w", epoch, errAgain)
+		}
+		ctx, cancel := context.WithTimeout(l.ctx, min(dead/2, answerTimeout))
+		_, err = l.control.Call(ctx, &control.Ping{Counter_cycles: l.client.Counter()})
+		cancel()
+		var refused *control.RefusedError
+		switch {
+		case err == nil:
+			heard = time.Now()
+		case errors.As(err, &refused):
+			return err
+		case time.Since(heard) > dead:
+			return fmt.Errorf("server is silent for %v: %w", time.Since(heard).Round(time.Millisecond), err)
+		}
+	}
+}
+
+// receive does what the server orders.
+func (l *Link) receive() {
+	defer l.running.Done()
+	orders := make(chan struct{}, maxOrders)
+	for {
+		in, err := l.control.Receive(l.ctx)
+		if err != nil {
+			return
+		}
+		switch m := in.Message.(type) {
+		case *control.Ack:
+			l.reports.acknowledged(m.Report)
+			continue
+		case *control.Refusal:
+			if m.Code == control.NotRegistered {
+				l.registerAgain()
+			}
+			continue
+		case *control.Pong, *control.Welcome, *control.Challenge, *control.Answer:
+			continue // they come too late for who asked
+		}
+		select {
+		case orders <- struct{}{}:
+		default:
+			l.answer(in.Request, &control.Refusal{Code: control.NotNow, Text: fmt.Sprintf("%d orders are under way", maxOrders)})
+			continue
+		}
+		l.running.Add(1)
+		go func() {
+			defer l.running.Done()
+			defer func() { <-orders }()
+			if answer := l.obey(in.Message); answer != nil {
+				l.answer(in.Request, answer)
+			}
+		}()
+	}
+}
+
+func (l *Link) registerAgain() {
+	select {
+	case l.again <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Link) answer(request uint64, m control.Message) {
+	if request == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, answerTimeout)
+	defer cancel()
+	if err := l.control.Send(ctx, request, m); err != nil && l.ctx.Err() == nil {
+		l.config.Log.Warn("answer was not sent", "kind", m.Kind(), "why", err)
+	}
+}
+
+func (l *Link) obey(m control.Message) control.Message {
+	var err error
+	var answer control.Message
+	switch m := m.(type) {
+	case *control.Probe:
+		answer, err = l.batch(m)
+	case *control.Probing:
+		answer, err = l.continuous(m)
+	case *control.LoadRequest:
+		answer, err = measureLoad(l.ctx, l.client, time.Duration(m.Over_ns))
+	default:
+		if l.config.Handle != nil {
+			answer, err = l.config.Handle(l.ctx, m)
+		}
+		if answer == nil && err == nil {
+			return &control.Refusal{Code: control.UnknownKind, Text: fmt.Sprintf("node %q does nothing about %s", l.client.Node().Name, m.Kind())}
+		}
+	}
+	if err != nil {
+		text := err.Error()
+		return &control.Refusal{Code: control.Failed, Text: text[:min(len(text), control.MaxTextBytes)]}
+	}
+	return answer
+}

@@ -1,0 +1,342 @@
+package tscclient
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// testServer is as much of a server as a link needs.
+type testServer struct {
+	*control.Server
+	t    *testing.T
+	peer control.Peer
+	name string
+	seen []control.Incoming // that nobody has asked for yet
+}
+
+func listen(t *testing.T, address, name string) *testServer {
+	t.Helper()
+	var s *control.Server
+	var err error
+	for range 50 { // the port of a server that has just ended may need a moment
+		if s, err = control.Listen(control.ServerConfig{Address: address}); err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &testServer{Server: s, t: t, name: name}
+}
+
+// expect returns the next message of a kind, answers signs of life on the way, and keeps others for later.
+func expect[M control.Message](s *testServer) (M, uint64) {
+	s.t.Helper()
+	for i, in := range s.seen {
+		if m, ok := in.Message.(M); ok {
+			s.seen = append(s.seen[:i:i], s.seen[i+1:]...)
+			return m, in.Request
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		in, err := s.Receive(ctx)
+		if err != nil {
+			var want M
+			s.t.Fatalf("waiting for %T: %v", want, err)
+		}
+		if _, ok := in.Message.(*control.Ping); ok {
+			_ = s.Send(in.Peer, in.Request, &control.Pong{})
+		}
+		if m, ok := in.Message.(M); ok {
+			s.peer = in.Peer
+			return m, in.Request
+		}
+		s.seen = append(s.seen, in)
+	}
+}
+
+func (s *testServer) welcome() *control.Register {
+	s.t.Helper()
+	r, request := expect[*control.Register](s)
+	s.order(request, &control.Welcome{Server: s.name, Heartbeat_ns: 20e6, Dead_ns: 400e6, Generation: 1})
+	return r
+}
+
+func (s *testServer) order(request uint64, m control.Message) {
+	s.t.Helper()
+	if err := s.Send(s.peer, request, m); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func target(n *testNode) control.Target {
+	p := n.peer()
+	return control.Target{
+		Peer: p.Node.Name, PeerEpoch: p.Node.Epoch, Address: p.Address.String(), Key: p.Key,
+		NominalHz: p.Node.NominalHz, QuantumCycles: p.Node.QuantumCycles, CoreSlackCycles: p.Node.CoreSlackCycles,
+	}
+}
+
+var testManner = control.Manner{Exchanges: 3, Timeout_ns: 1e9, Attempts: 3}
+
+func connect(t *testing.T, n *testNode, server string, change func(*LinkConfig)) *Link {
+	t.Helper()
+	config := LinkConfig{
+		Server:   control.ClientConfig{Server: server},
+		Register: control.Register{Machine: "m", Cores: 2, Software: "test", Capabilities: []string{control.CanRun}},
+	}
+	if change != nil {
+		change(&config)
+	}
+	l, err := Connect(n.Client, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// A server commands a client: it registers with what its node is, runs a batch, probes by itself, says how busy it is, and keeps its
+// reports until they are acknowledged.
+func TestServerCommandsAClient(t *testing.T) {
+	s := listen(t, "127.0.0.1:0", "server 1")
+	defer s.Close()
+	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
+	l := connect(t, a, s.Address(), func(c *LinkConfig) {
+		c.Handle = func(_ context.Context, m control.Message) (control.Message, error) {
+			switch m.(type) {
+			case *control.Run:
+				return &control.RunState{Name: "x", Channels: 7}, nil
+			case *control.Table:
+				return nil, errors.New("table is no table")
+			}
+			return nil, nil
+		}
+	})
+	r := s.welcome()
+	n := a.Node()
+	if r.Name != "a" || r.Epoch != n.Epoch || r.NominalHz != n.NominalHz || r.QuantumCycles != n.QuantumCycles ||
+		r.ProbeAddress != a.Address().String() || string(r.ProbeKey) != "the key of a" || !r.Can(control.CanProbe) || !r.Can(control.CanRun) || r.Instance == "" {
+		t.Errorf("registers as %+v", r)
+	}
+	s.order(7, &control.Probe{Target: target(b), Manner: testManner, Trains: 4, Limit_ns: 20e9})
+	m, request := expect[*control.Trains](s)
+	if request != 7 || m.Report != 1 || m.Peer != "b" || m.PeerEpoch != b.Node().Epoch || m.Epoch != n.Epoch || m.Error != "" || len(m.Trains) != 4 {
+		t.Fatalf("answer %d to a batch: %+v", request, m)
+	}
+	for _, train := range m.Trains {
+		if len(train.Exchanges) != 3 && len(train.Exchanges) != 4 || train.Exchanges[0].Returned.Hi <= train.Exchanges[0].Sent.Lo {
+			t.Fatalf("train %+v", train)
+		}
+	}
+	s.order(8, &control.LoadRequest{Over_ns: 30e6})
+	load, request := expect[*control.Load](s)
+	if request != 8 || load.Over_ns < 30e6 || load.Busy_ppm < -1 {
+		t.Errorf("load %+v", load)
+	}
+	s.order(9, &control.Run{Name: "x"})
+	if state, request := expect[*control.RunState](s); request != 9 || state.Channels != 7 {
+		t.Errorf("run state %+v", state)
+	}
+	s.order(10, &control.Snapshot{})
+	if refusal, request := expect[*control.Refusal](s); request != 10 || refusal.Code != control.UnknownKind {
+		t.Errorf("refusal %+v", refusal)
+	}
+	s.order(11, &control.Table{})
+	if refusal, request := expect[*control.Refusal](s); request != 11 || refusal.Code != control.Failed || !strings.Contains(refusal.Text, "no table") {
+		t.Errorf("refusal %+v", refusal)
+	}
+	if state := l.State(); !state.Registered || state.Server != "server 1" || state.Reports != 1 {
+		t.Errorf("state %+v", state)
+	}
+	s.order(0, &control.Ack{Report: 1})
+
+	s.order(12, &control.Probing{Manner: testManner, Targets: []control.Target{target(b)}, Period_ns: 10e6})
+	expect[*control.Done](s)
+	m, request = expect[*control.Trains](s)
+	if request != 0 || m.Report != 2 || m.Peer != "b" || len(m.Trains) == 0 || m.Error != "" {
+		t.Fatalf("report %d: %+v", request, m)
+	}
+	s.order(13, &control.Probing{})
+	for { // reports of the last trains come before
+		if m, request := expect[control.Message](s); request == 13 {
+			if _, ok := m.(*control.Done); !ok {
+				t.Errorf("answer %T", m)
+			}
+			break
+		}
+	}
+	s.order(0, &control.Ack{Report: 1000})
+	waitFor(t, func() bool { return l.State().Reports == 0 })
+}
+
+func waitFor(t *testing.T, true func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !true(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not come")
+		}
+	}
+}
+
+// The link comes back by itself: to another process of the server, with another epoch, after it was forgotten; and what was not
+// acknowledged is reported again.
+func TestLinkComesBack(t *testing.T) {
+	s := listen(t, "127.0.0.1:0", "server 1")
+	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
+	l := connect(t, a, s.Address(), nil)
+	first := s.welcome()
+	s.order(1, &control.Probe{Target: target(b), Manner: testManner, Trains: 1})
+	if m, _ := expect[*control.Trains](s); m.Report != 1 {
+		t.Fatalf("%+v", m)
+	}
+	s.order(2, &control.Probing{Manner: testManner, Targets: []control.Target{target(b)}, Period_ns: 10e6})
+	expect[*control.Done](s)
+
+	s.Forget(s.peer)
+	if again := s.welcome(); again.Instance != first.Instance {
+		t.Errorf("instance %q became %q", first.Instance, again.Instance)
+	}
+	if m, request := expect[*control.Trains](s); m.Report != 1 || request != 0 {
+		t.Errorf("first report again: %d, %+v", request, m)
+	}
+	a.epoch.Store("epoch 2 of a")
+	if again := s.welcome(); again.Epoch != "epoch 2 of a" {
+		t.Errorf("registers again with epoch %q", again.Epoch)
+	}
+
+	address := s.Address()
+	s.Close()
+	waitFor(t, func() bool { return !l.State().Registered })
+	s = listen(t, address, "server 2")
+	defer s.Close()
+	s.welcome()
+	waitFor(t, func() bool { return l.State().Server == "server 2" })
+	trains := a.Stats().Trains
+	time.Sleep(50 * time.Millisecond) // several periods
+	if got := a.Stats().Trains; got > trains+1 {
+		t.Errorf("%d trains after the server that ordered them was gone", got-trains)
+	}
+	l.Close()
+	expect[*control.Leave](s)
+}
+
+func TestBatchIsGivenUpByName(t *testing.T) {
+	s := listen(t, "127.0.0.1:0", "server")
+	defer s.Close()
+	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
+	connect(t, a, s.Address(), nil)
+	s.welcome()
+	quick := control.Manner{Exchanges: 3, Timeout_ns: 20e6, Attempts: 2}
+	dead := target(b)
+	dead.Address = "127.0.0.1:9"
+	s.order(1, &control.Probe{Target: dead, Manner: quick, Trains: 1000})
+	if m, request := expect[*control.Trains](s); request != 1 || len(m.Trains) != 0 || !strings.Contains(m.Error, `probe "b"`) {
+		t.Errorf("%+v", m)
+	}
+	s.order(2, &control.Probe{Target: target(b), Manner: testManner, Trains: 1000, Gap_ns: 1e9, Limit_ns: 100e6})
+	if m, request := expect[*control.Trains](s); request != 2 || len(m.Trains) != 1 || !strings.Contains(m.Error, "deadline") {
+		t.Errorf("%+v", m)
+	}
+	self := target(a)
+	s.order(3, &control.Probe{Target: self, Manner: testManner, Trains: 1})
+	if m, request := expect[*control.Trains](s); request != 3 || !strings.Contains(m.Error, `both nodes are named "a"`) {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestReportsAreKeptWithinTheirMemory(t *testing.T) {
+	var sent []uint64
+	broken := true
+	r := newReports(func(_ context.Context, m *control.Trains) error {
+		if broken {
+			return control.ErrUnreachable
+		}
+		sent = append(sent, m.Report)
+		return nil
+	})
+	for range (maxReports + 3) * maxCollected {
+		r.collect(Outcome{Peer: Peer{Node: tscratio.Node{Name: "b"}}})
+	}
+	r.send(t.Context(), true)
+	if kept, dropped := r.count(); kept != maxReports || dropped != 3 || sent != nil {
+		t.Fatalf("%d reports kept, %d dropped, %d sent", kept, dropped, len(sent))
+	}
+	broken = false
+	r.send(t.Context(), false)
+	if sent != nil {
+		t.Fatal("sent while nobody listens")
+	}
+	r.send(t.Context(), true)
+	if len(sent) != maxReports || sent[0] != 4 || sent[maxReports-1] != maxReports+3 {
+		t.Fatalf("%d sent, from %d on", len(sent), sent[0])
+	}
+	r.acknowledged(10)
+	sent = nil
+	r.again()
+	r.send(t.Context(), true)
+	if len(sent) != maxReports-7 || sent[0] != 11 {
+		t.Errorf("%d sent again, from %d on", len(sent), sent[0])
+	}
+}
+
+func TestLoadIsParsed(t *testing.T) {
+	cpu, err := parseCPU([]byte("cpu  100 20 30 4000 5 6 7 8 90 9\ncpu0 1 2\n"))
+	if err != nil || cpu != (cpuTimes{busy: 171, idle: 4005}) {
+		t.Errorf("%+v, %v", cpu, err)
+	}
+	net, err := parseTraffic([]byte("Inter-| Receive\n face |bytes\n    lo: 9 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n  eth0: 100 1 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n  eth1:7 1 0 0 0 0 0 0 3 1 0 0 0 0 0 0\n"))
+	if err != nil || net != (traffic{107, 53}) {
+		t.Errorf("%+v, %v", net, err)
+	}
+	for _, text := range []string{"", "cpu 1", "cpu a b c d e f", "intr 1 2 3 4 5 6"} {
+		if _, err := parseCPU([]byte(text)); err == nil {
+			t.Errorf("%q is parsed", text)
+		}
+	}
+	for _, text := range []string{"eth0: 1", "eth0: a 1 1 1 1 1 1 1 1"} {
+		if _, err := parseTraffic([]byte(text)); err == nil {
+			t.Errorf("%q is parsed", text)
+		}
+	}
+	at := time.Unix(0, 0)
+	first := loadLook{at: at, cpu: cpuTimes{100, 1000}, traffic: traffic{1000, 1000}}
+	second := loadLook{at: at.Add(time.Second), cpu: cpuTimes{160, 1140}, traffic: traffic{3000, 2000}, own_ns: 100e6, ownBytes: 1000}
+	got := loadBetween(first, second)
+	if got.Busy_ppm != 250_000 || got.ReceivedBytes != 1500 || got.SentBytes != 500 || got.Over_ns != 1e9 || len(got.Unknown) != 0 {
+		t.Errorf("%+v", got)
+	}
+	second.unknownTraffic = errors.New("hidden")
+	if got := loadBetween(first, second); len(got.Unknown) != 1 || got.ReceivedBytes != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestIdentityOfThisMachine(t *testing.T) {
+	id, err := Identify("here")
+	if err != nil {
+		t.Skipf("this machine's counter is not fit: %v", err)
+	}
+	defer id.Close()
+	n := id.Node
+	epoch, err := id.Epoch()
+	if err != nil || epoch == "" || epoch != n.Epoch || n.Name != "here" || n.NominalHz < 1e6 || n.QuantumCycles == 0 {
+		t.Errorf("%+v, %q, %v", n, epoch, err)
+	}
+	if id.Counter() == 0 {
+		t.Error("counter reads 0")
+	}
+	id.Close()
+	if _, err := id.Epoch(); err == nil {
+		t.Error("a closed identity answers")
+	}
+}

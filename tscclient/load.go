@@ -1,0 +1,149 @@
+package tscclient
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// measureLoad says how busy the node is for a while, without what the client itself does.
+func measureLoad(ctx context.Context, c *Client, over time.Duration) (control.Message, error) {
+	first := lookAtLoad(c)
+	timer := time.NewTimer(over)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return loadBetween(first, lookAtLoad(c)), nil
+}
+
+// loadLook is one look at what a node has done so far.
+type loadLook struct {
+	at             time.Time
+	cpu            cpuTimes
+	traffic        traffic
+	own_ns         uint64 // CPU time of this process
+	ownBytes       uint64 // either way, of probes and answers together
+	unknownCPU     error
+	unknownTraffic error
+}
+
+func lookAtLoad(c *Client) loadLook {
+	l := loadLook{at: time.Now()}
+	if text, err := os.ReadFile("/proc/stat"); err != nil {
+		l.unknownCPU = err
+	} else {
+		l.cpu, l.unknownCPU = parseCPU(text)
+	}
+	// Those of this process's own network namespace.
+	if text, err := os.ReadFile("/proc/thread-self/net/dev"); err != nil {
+		l.unknownTraffic = err
+	} else {
+		l.traffic, l.unknownTraffic = parseTraffic(text)
+	}
+	var usage unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &usage) == nil {
+		l.own_ns = uint64(usage.Utime.Nano() + usage.Stime.Nano())
+	}
+	s := c.Stats()
+	l.ownBytes = s.Cost.Bytes + s.Answers.Bytes()
+	return l
+}
+
+// cpuTimes are times of all CPUs together, in ticks of 10 ms.
+type cpuTimes struct{ busy, idle uint64 }
+
+func parseCPU(stat []byte) (cpuTimes, error) {
+	line, _, _ := bytes.Cut(stat, []byte("\n"))
+	fields := strings.Fields(string(line))
+	if len(fields) < 6 || fields[0] != "cpu" {
+		return cpuTimes{}, fmt.Errorf("/proc/stat begins with %q", line)
+	}
+	var t cpuTimes
+	for i, text := range fields[1:] {
+		v, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return cpuTimes{}, fmt.Errorf("/proc/stat: %w", err)
+		}
+		switch {
+		case i == 3 || i == 4: // idle, waiting for a disk
+			t.idle += v
+		case i >= 8: // of guests, which are in the first two as well
+		default:
+			t.busy += v
+		}
+	}
+	return t, nil
+}
+
+// traffic is what network interfaces carried, without the loopback's.
+type traffic struct{ received, sent uint64 }
+
+func parseTraffic(dev []byte) (traffic, error) {
+	var t traffic
+	lines := bufio.NewScanner(bytes.NewReader(dev))
+	for lines.Scan() {
+		name, rest, ok := strings.Cut(lines.Text(), ":")
+		if !ok || strings.TrimSpace(name) == "lo" {
+			continue
+		}
+		fields := strings.Fields(rest)
+		if len(fields) < 9 {
+			return traffic{}, fmt.Errorf("/proc/net/dev: line %q", lines.Text())
+		}
+		received, err := strconv.ParseUint(fields[0], 10, 64)
+		if err != nil {
+			return traffic{}, fmt.Errorf("/proc/net/dev: %w", err)
+		}
+		sent, err := strconv.ParseUint(fields[8], 10, 64)
+		if err != nil {
+			return traffic{}, fmt.Errorf("/proc/net/dev: %w", err)
+		}
+		t.received += received
+		t.sent += sent
+	}
+	return t, lines.Err()
+}
+
+// less subtracts, and stays at zero: counters come at different moments.
+func less(x, y uint64) uint64 { return x - min(x, y) }
+
+func loadBetween(a, b loadLook) *control.Load {
+	const tick_ns = 10_000_000
+	load := &control.Load{Over_ns: int64(b.at.Sub(a.at)), Busy_ppm: -1}
+	if err := b.unknownCPU; a.unknownCPU != nil || err != nil {
+		load.Unknown = append(load.Unknown, fmt.Sprintf("CPU: %v", orError(a.unknownCPU, err)))
+	} else if busy, idle := less(b.cpu.busy, a.cpu.busy), less(b.cpu.idle, a.cpu.idle); busy+idle > 0 {
+		own := less(b.own_ns, a.own_ns) / tick_ns
+		load.Busy_ppm = int64(less(busy, own) * 1_000_000 / (busy + idle))
+	} else {
+		load.Unknown = append(load.Unknown, "CPU: no tick went by")
+	}
+	if err := b.unknownTraffic; a.unknownTraffic != nil || err != nil {
+		load.Unknown = append(load.Unknown, fmt.Sprintf("traffic: %v", orError(a.unknownTraffic, err)))
+		return load
+	}
+	// Probes and answers are about the same length: half of the client's own bytes went either way.
+	own := less(b.ownBytes, a.ownBytes) / 2
+	load.ReceivedBytes = less(less(b.traffic.received, a.traffic.received), own)
+	load.SentBytes = less(less(b.traffic.sent, a.traffic.sent), own)
+	return load
+}
+
+func orError(x, y error) error {
+	if x != nil {
+		return x
+	}
+	return y
+}

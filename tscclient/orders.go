@@ -1,0 +1,204 @@
+package tscclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// peerOf is the node that an order names.
+func peerOf(t control.Target) (Peer, error) {
+	address, err := netip.ParseAddrPort(t.Address)
+	if err != nil {
+		return Peer{}, fmt.Errorf("peer %q: address %q: %w", t.Peer, t.Address, err)
+	}
+	return Peer{
+		Node: tscratio.Node{
+			Name: t.Peer, Epoch: t.PeerEpoch, NominalHz: t.NominalHz, QuantumCycles: t.QuantumCycles, CoreSlackCycles: t.CoreSlackCycles,
+		},
+		Address: address, Key: t.Key,
+	}, nil
+}
+
+func mannerOf(m control.Manner) Manner {
+	return Manner{
+		Exchanges: m.Exchanges, Timeout: time.Duration(m.Timeout_ns), Attempts: m.Attempts,
+		Spin: time.Duration(m.Spin_ns), UserStamps: m.UserStamps,
+	}
+}
+
+// maxBatchTime ends a batch whose order says no limit.
+const maxBatchTime = 10 * time.Minute
+
+// batch runs the trains of an order and reports them, as one.
+func (l *Link) batch(m *control.Probe) (control.Message, error) {
+	p, err := peerOf(m.Target)
+	if err != nil {
+		return nil, err
+	}
+	limit := time.Duration(m.Limit_ns)
+	if limit == 0 {
+		limit = maxBatchTime
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, limit)
+	defer cancel()
+	result := RunBatch(ctx, l.client, p, mannerOf(m.Manner), m.Trains, time.Duration(m.Gap_ns), nil)
+	if l.ctx.Err() != nil {
+		return nil, l.ctx.Err()
+	}
+	return l.reports.number(result.message(p)), nil
+}
+
+// A Batch is what became of several trains with one peer.
+type Batch struct {
+	Epoch  string // of this node, in which all of them were
+	Trains []minrtt.Train
+	Lost   uint64 // answers
+
+	// Err is why the batch ended before its time; what was measured until then counts.
+	Err error
+}
+
+// RunBatch runs trains with one peer, and pauses between them. It gives up where going on is of no use: nobody answers, the peer's
+// stamps cannot be true, an epoch ended. Done is called after each train if it is not nil.
+func RunBatch(ctx context.Context, c *Client, p Peer, m Manner, trains int, gap time.Duration, done func()) Batch {
+	var b Batch
+	stamps := 0
+	for i := range trains {
+		if i > 0 && gap > 0 {
+			timer := time.NewTimer(gap)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+			}
+		}
+		o, err := c.TrainIn(ctx, p, m)
+		b.Lost += o.Train.Counts.Lost
+		if b.Epoch == "" {
+			b.Epoch = o.Epoch
+		}
+		switch {
+		case errors.Is(err, minrtt.ErrClockSet):
+			continue // the next one may be good again
+		case err != nil:
+			b.Err = err
+			return b
+		case o.Epoch != b.Epoch:
+			b.Err = fmt.Errorf("epoch changed to %q: %w", o.Epoch, tscratio.ErrEpoch)
+			return b
+		}
+		n := 4*len(o.Train.Exchanges) + 2*len(o.Train.Arrivals)
+		if stamps += n; stamps > control.MaxBatchStamps {
+			b.Err = fmt.Errorf("batch holds more than %d stamps: order fewer trains", control.MaxBatchStamps)
+			return b
+		}
+		b.Trains = append(b.Trains, o.Train)
+		if done != nil {
+			done()
+		}
+	}
+	return b
+}
+
+// message is the batch as it is reported.
+func (b Batch) message(p Peer) *control.Trains {
+	m := &control.Trains{Peer: p.Node.Name, PeerEpoch: p.Node.Epoch, Epoch: b.Epoch, Lost: b.Lost}
+	if b.Err != nil {
+		text := b.Err.Error()
+		m.Error = text[:min(len(text), control.MaxTextBytes)]
+	}
+	for _, t := range b.Trains {
+		m.Trains = append(m.Trains, reported(t))
+	}
+	return m
+}
+
+func reported(t minrtt.Train) control.Train {
+	kernel, _ := KernelStamps(t)
+	out := control.Train{KernelStamps: uint64(kernel)}
+	interval := func(i tscratio.Interval) control.Interval { return control.Interval{Lo: i.Lo, Hi: i.Hi} }
+	for _, e := range t.Exchanges {
+		out.Exchanges = append(out.Exchanges, control.Exchange{
+			Sent: interval(e.Best.Sent), Received: interval(e.Best.Received), Answered: interval(e.Best.Answered), Returned: interval(e.Best.Returned),
+		})
+	}
+	for _, a := range t.Arrivals {
+		out.Arrivals = append(out.Arrivals, control.Arrival{Sent: interval(a.Sent), Received: interval(a.Received)})
+	}
+	return out
+}
+
+// continuous begins or ends probing on its own. The order's period limits the trains; the client's own budget limits the rest.
+func (l *Link) continuous(m *control.Probing) (control.Message, error) {
+	if len(m.Targets) == 0 {
+		if err := l.client.SetPeers(nil, l.client.Config().Manner, Budget{}); err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(l.ctx, answerTimeout)
+		defer cancel()
+		l.flushNow(ctx) // what was measured belongs to what ends now
+		return &control.Done{}, nil
+	}
+	peers := make([]Peer, len(m.Targets))
+	for i, t := range m.Targets {
+		var err error
+		if peers[i], err = peerOf(t); err != nil {
+			return nil, err
+		}
+	}
+	budget := l.client.Config().Budget
+	if ordered := 1e9 / float64(m.Period_ns); budget.TrainsPerSecond == 0 || ordered < budget.TrainsPerSecond {
+		budget.TrainsPerSecond = min(ordered, maxTrainsPerSecond)
+	}
+	if err := l.client.SetPeers(peers, mannerOf(m.Manner), budget); err != nil {
+		return nil, err
+	}
+	return &control.Done{}, nil
+}
+
+const maxTrainsPerSecond = 10_000
+
+// observe collects what the client measures by itself.
+func (l *Link) observe(o Outcome) {
+	if !o.Continuous || l.ctx.Err() != nil {
+		return
+	}
+	l.reports.collect(o)
+}
+
+// flushEvery is how often trains that the client ran by itself are reported.
+const flushEvery = time.Second
+
+func (l *Link) flush() {
+	defer l.running.Done()
+	ticker := time.NewTicker(flushEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-ticker.C:
+			l.flushNow(l.ctx)
+		}
+	}
+}
+
+func (l *Link) flushNow(ctx context.Context) {
+	l.mu.Lock()
+	registered := l.state.Registered
+	l.mu.Unlock()
+	l.reports.send(ctx, registered)
+}
+
+func (l *Link) sendReport(ctx context.Context, m *control.Trains) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return l.control.Send(ctx, 0, m)
+}

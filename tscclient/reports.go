@@ -1,0 +1,153 @@
+package tscclient
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// maxReports is how many reports wait for an acknowledgement, and maxCollected how many trains are put into one. A report of
+// maxCollected trains of five exchanges is some 30 kB.
+const (
+	maxReports   = 2000
+	maxCollected = 200
+)
+
+// reports keeps what was measured until the server has it. Any goroutine may use it.
+type reports struct {
+	transmit func(context.Context, *control.Trains) error
+
+	sending sync.Mutex // one send at a time, in order
+
+	mu        sync.Mutex
+	last      uint64 // number of the newest report
+	dropped   uint64
+	collected map[pairKey]*control.Trains // trains that are in no report yet
+	unsent    []*control.Trains           // reports to be sent, or sent again
+	sent      []*control.Trains           // and not acknowledged
+}
+
+func newReports(transmit func(context.Context, *control.Trains) error) *reports {
+	return &reports{transmit: transmit, collected: map[pairKey]*control.Trains{}}
+}
+
+// number makes a report of a batch that its answer carries.
+func (r *reports) number(m *control.Trains) *control.Trains {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = append(r.sent, r.numbered(m))
+	r.makeRoom()
+	return m
+}
+
+func (r *reports) numbered(m *control.Trains) *control.Trains {
+	r.last++
+	m.Report, m.Dropped = r.last, r.dropped
+	return m
+}
+
+// collect takes a train that nobody ordered by itself.
+func (r *reports) collect(o Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := pairKey{o.Epoch, o.Peer.Node.Name, o.Peer.Node.Epoch}
+	m := r.collected[key]
+	if m == nil {
+		m = &control.Trains{Peer: key.peer, PeerEpoch: key.peerEpoch, Epoch: key.epoch}
+		r.collected[key] = m
+	}
+	m.Lost += o.Train.Counts.Lost
+	if o.Err != nil {
+		text := o.Err.Error()
+		m.Error = text[:min(len(text), control.MaxTextBytes)]
+		return
+	}
+	m.Trains = append(m.Trains, reported(o.Train))
+	if len(m.Trains) == maxCollected {
+		r.close(key)
+	}
+}
+
+// close makes a report of what was collected.
+func (r *reports) close(key pairKey) {
+	r.unsent = append(r.unsent, r.numbered(r.collected[key]))
+	delete(r.collected, key)
+	r.makeRoom()
+}
+
+// makeRoom drops the oldest reports above maxReports.
+func (r *reports) makeRoom() {
+	for len(r.sent)+len(r.unsent) > maxReports {
+		if len(r.sent) > 0 {
+			r.sent = r.sent[1:]
+		} else {
+			r.unsent = r.unsent[1:]
+		}
+		r.dropped++
+	}
+}
+
+// send sends what is to be sent, in order, as long as that works. While nobody listens, what was collected only becomes reports
+// as it has to.
+func (r *reports) send(ctx context.Context, listening bool) {
+	if !listening {
+		return
+	}
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	r.mu.Lock()
+	for _, key := range slices.SortedFunc(maps.Keys(r.collected), comparePairKeys) {
+		r.close(key)
+	}
+	r.mu.Unlock()
+	for {
+		r.mu.Lock()
+		if len(r.unsent) == 0 {
+			r.mu.Unlock()
+			return
+		}
+		m := r.unsent[0]
+		r.mu.Unlock()
+		if err := r.transmit(ctx, m); err != nil {
+			return // it is tried again
+		}
+		r.mu.Lock()
+		if len(r.unsent) > 0 && r.unsent[0] == m {
+			r.unsent = r.unsent[1:]
+			r.sent = append(r.sent, m)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// acknowledged forgets the reports up to a number.
+func (r *reports) acknowledged(number uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	has := func(m *control.Trains) bool { return m.Report <= number }
+	r.sent = slices.DeleteFunc(r.sent, has)
+	r.unsent = slices.DeleteFunc(r.unsent, has)
+}
+
+// again has everything sent once more that was not acknowledged: the server may be another one.
+func (r *reports) again() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unsent = append(r.sent, r.unsent...)
+	r.sent = nil
+	slices.SortFunc(r.unsent, func(x, y *control.Trains) int { return cmp.Compare(x.Report, y.Report) })
+}
+
+func (r *reports) count() (kept, dropped uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return uint64(len(r.sent) + len(r.unsent)), r.dropped
+}
+
+func comparePairKeys(x, y pairKey) int {
+	return cmp.Or(cmp.Compare(x.peer, y.peer), cmp.Compare(x.peerEpoch, y.peerEpoch), cmp.Compare(x.epoch, y.epoch))
+}

@@ -1,0 +1,234 @@
+package tscclient
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Budget limits continuous probing. Each limit holds over any span of time, but for what may be saved up: one second's
+// worth and one train.
+type Budget struct {
+	// TrainsPerSecond is for all peers together. 0: none.
+	TrainsPerSecond float64
+
+	// CPUShare is how much of one core the node's trains may take, as thread CPU time. Answering others is not counted:
+	// who probes pays. 0: no limit.
+	CPUShare float64
+
+	// BytesPerSecond is what trains may send and receive, with IP and UDP headers. 0: no limit.
+	BytesPerSecond float64
+}
+
+// DefaultBudget is two trains a second, at most 0.3 % of a core and 20,000 bytes a second.
+func DefaultBudget() Budget {
+	return Budget{TrainsPerSecond: 2, CPUShare: 0.003, BytesPerSecond: 20_000}
+}
+
+// Validate names the first limit that makes no sense.
+func (b Budget) Validate() error {
+	for _, limit := range []struct {
+		name  string
+		value float64
+		most  float64
+	}{{"trains per second", b.TrainsPerSecond, 10_000}, {"CPU share", b.CPUShare, 1}, {"bytes per second", b.BytesPerSecond, 1e10}} {
+		if !(limit.value >= 0 && limit.value <= limit.most) {
+			return fmt.Errorf("budget: %s of %g is not between 0 and %g", limit.name, limit.value, limit.most)
+		}
+	}
+	return nil
+}
+
+// Cost is what a train took of the budget.
+type Cost struct {
+	CPU   time.Duration
+	Bytes uint64
+}
+
+// Pace says how often a peer is probed, budget permitting.
+type Pace struct {
+	// Target is the half-width that is good enough. A pair that is known better than that is probed every Slowest, one that
+	// is k times as wide k times as often, at most every Fastest.
+	Target           time.Duration
+	Fastest, Slowest time.Duration
+}
+
+// DefaultPace is a target of 0.5 µs and a train every 0.25 to 2 s: windows of ±10 s then hold ten trains at least.
+func DefaultPace() Pace {
+	return Pace{Target: 500 * time.Nanosecond, Fastest: 250 * time.Millisecond, Slowest: 2 * time.Second}
+}
+
+// Validate names the first field that makes no sense.
+func (p Pace) Validate() error {
+	if p.Target <= 0 || p.Fastest <= 0 || p.Slowest < p.Fastest {
+		return fmt.Errorf("pace: a target of %v and a train every %v to %v: want them positive, and the slowest not faster than the fastest", p.Target, p.Fastest, p.Slowest)
+	}
+	return nil
+}
+
+// interval is the time from one train with a peer to the next.
+func (p Pace) interval(halfWidth time.Duration) time.Duration {
+	if halfWidth <= p.Target {
+		return p.Slowest
+	}
+	scaled := float64(p.Slowest) * float64(p.Target) / float64(halfWidth)
+	return max(p.Fastest, time.Duration(scaled))
+}
+
+// unknown is the half-width of a pair of which nothing is known.
+const unknown = time.Duration(math.MaxInt64)
+
+// A Scheduler says which peer is to be probed next, and when. It reads no clock: moments are given to it, and must not
+// go back. Not safe for concurrent use.
+//
+// Every peer has an interval by its pair's bound. The peer is next whose last train is longest ago, in its own intervals. Where the
+// budget suffices, each is probed at its interval; where it does not, all wait in proportion, and since what a peer has waited
+// grows without end, none is forgotten.
+type Scheduler struct {
+	budget Budget
+	pace   Pace
+	peers  map[string]*turn
+	order  []*turn // as they were given: who is equal comes first who was
+
+	begun              bool
+	at                 time.Time // that the balances are of
+	trains, cpu, bytes balance
+}
+
+type turn struct {
+	name     string
+	tried    bool
+	last     time.Time
+	interval time.Duration
+}
+
+// A balance is what may be spent of one limit. It is topped up with time, and may fall below zero by one train, whose cost
+// shows when it is over.
+type balance struct {
+	perSecond, most, have float64
+	limited               bool
+}
+
+func newBalance(perSecond, least float64) balance {
+	return balance{perSecond: perSecond, most: max(perSecond, least), have: max(perSecond, least), limited: true}
+}
+
+func (b *balance) top(passed time.Duration) {
+	b.have = min(b.most, b.have+b.perSecond*passed.Seconds())
+}
+
+// wait is how long it takes until there is so much.
+func (b *balance) wait(want float64) time.Duration {
+	if !b.limited || b.have >= want {
+		return 0
+	}
+	return time.Duration(math.Ceil((want - b.have) / b.perSecond * 1e9))
+}
+
+// NewScheduler returns a scheduler without peers.
+func NewScheduler(budget Budget, pace Pace) (*Scheduler, error) {
+	if err := budget.Validate(); err != nil {
+		return nil, err
+	}
+	if err := pace.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Scheduler{budget: budget, pace: pace, peers: map[string]*turn{}}
+	s.trains = newBalance(budget.TrainsPerSecond, 1)
+	if budget.CPUShare > 0 {
+		s.cpu = newBalance(budget.CPUShare*1e9, 0)
+	}
+	if budget.BytesPerSecond > 0 {
+		s.bytes = newBalance(budget.BytesPerSecond, 0)
+	}
+	return s, nil
+}
+
+// SetPeers says who is to be probed. Who was there before keeps its turn.
+func (s *Scheduler) SetPeers(names []string) {
+	peers, order := map[string]*turn{}, []*turn(nil)
+	for _, name := range names {
+		if peers[name] != nil {
+			continue
+		}
+		t := s.peers[name]
+		if t == nil {
+			t = &turn{name: name, interval: s.pace.interval(unknown)}
+		}
+		peers[name], order = t, append(order, t)
+	}
+	s.peers, s.order = peers, order
+}
+
+// Next returns the peer whose turn it is, or how long nobody's is. Without peers, or without a budget, it is nobody's for ever: an
+// hour.
+func (s *Scheduler) Next(now time.Time) (peer string, wait time.Duration) {
+	const never = time.Hour
+	if len(s.order) == 0 || s.budget.TrainsPerSecond == 0 {
+		return "", never
+	}
+	s.top(now)
+	if wait := max(s.trains.wait(1), s.cpu.wait(1), s.bytes.wait(1)); wait > 0 {
+		return "", min(wait, never)
+	}
+	var best *turn
+	var bestOverdue float64
+	wait = never
+	for _, t := range s.order {
+		if !t.tried {
+			return t.name, 0
+		}
+		since := now.Sub(t.last)
+		if since < t.interval {
+			wait = min(wait, t.interval-since)
+			continue
+		}
+		if overdue := float64(since) / float64(t.interval); best == nil || overdue > bestOverdue {
+			best, bestOverdue = t, overdue
+		}
+	}
+	if best == nil {
+		return "", wait
+	}
+	return best.name, 0
+}
+
+// Began says that a train with a peer begins.
+func (s *Scheduler) Began(peer string, now time.Time) {
+	s.top(now)
+	s.trains.have--
+	if t := s.peers[peer]; t != nil {
+		t.tried, t.last = true, now
+	}
+}
+
+// Ended says what the train cost, and how wide the pair's bound is now; known is false where there is none.
+func (s *Scheduler) Ended(peer string, now time.Time, cost Cost, halfWidth time.Duration, known bool) {
+	s.top(now)
+	s.cpu.have -= float64(cost.CPU)
+	s.bytes.have -= float64(cost.Bytes)
+	if !known {
+		halfWidth = unknown
+	}
+	if t := s.peers[peer]; t != nil {
+		t.interval = s.pace.interval(halfWidth)
+	}
+}
+
+// Failed says that a train with a peer came to nothing. It gets its next turn after the slowest interval: a dead peer must not
+// take the living ones' budget.
+func (s *Scheduler) Failed(peer string, now time.Time, cost Cost) {
+	s.Ended(peer, now, cost, 0, true)
+}
+
+func (s *Scheduler) top(now time.Time) {
+	if !s.begun {
+		s.begun, s.at = true, now
+	}
+	if passed := now.Sub(s.at); passed > 0 {
+		s.trains.top(passed)
+		s.cpu.top(passed)
+		s.bytes.top(passed)
+		s.at = now
+	}
+}

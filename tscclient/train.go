@@ -1,0 +1,254 @@
+package tscclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// proberKey is what makes one prober fit for a train: it remembers how far the peer's counter has come, so another epoch is another
+// one.
+type proberKey struct {
+	address netip.AddrPort
+	key     string
+	epoch   string
+	manner  Manner
+	slack   uint64
+}
+
+type prober struct {
+	*minrtt.Prober
+	transport *minrtt.UDP
+	used      uint64
+}
+
+// maxProbers is how many sockets are kept. The longest unused makes room.
+const maxProbers = 128
+
+// Train runs one train with a peer in the client's own manner, and keeps what it proved.
+func (c *Client) Train(ctx context.Context, p Peer) (Outcome, error) {
+	return c.TrainIn(ctx, p, c.config.Manner)
+}
+
+// TrainIn is Train in another manner. The error is the outcome's.
+func (c *Client) TrainIn(ctx context.Context, p Peer, m Manner) (Outcome, error) {
+	if err := c.checkPeer(p); err != nil {
+		return Outcome{Peer: p, Err: err}, err
+	}
+	o := c.train(ctx, p, m, false)
+	return o, o.Err
+}
+
+// train runs a train as soon as no other one is under way.
+func (c *Client) train(ctx context.Context, p Peer, m Manner, continuous bool) Outcome {
+	o := Outcome{Peer: p, Continuous: continuous}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	select {
+	case c.busy <- struct{}{}:
+		defer func() { <-c.busy }()
+	case <-ctx.Done():
+		o.Err = c.closedOr(ctx.Err())
+		return o
+	}
+	if err := ctx.Err(); err != nil { // both were ready
+		o.Err = c.closedOr(err)
+		return o
+	}
+	c.run(ctx, &o, m)
+	if o.Err != nil {
+		o.Err = c.closedOr(fmt.Errorf("probe %q: %w", p.Node.Name, o.Err))
+	}
+	c.account(&o)
+	return o
+}
+
+func (c *Client) closedOr(err error) error {
+	if c.ctx.Err() != nil {
+		return ErrClosed
+	}
+	return err
+}
+
+// run runs the train and keeps it. Who calls it is busy.
+func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
+	if o.Epoch, o.Err = c.Check(); o.Err != nil {
+		return
+	}
+	own, peer := c.Node(), o.Peer.Node
+	slack := max(own.CoreSlackCycles+own.QuantumCycles, peer.CoreSlackCycles+peer.QuantumCycles)
+	key := proberKey{o.Peer.Address, string(o.Peer.Key), own.Epoch + "\x00" + peer.Epoch, m, slack}
+	prober, err := c.prober(key)
+	if err != nil {
+		o.Err = err
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// A prober sleeps in the kernel until an answer comes or its time is over; closing its socket wakes it.
+	woken := context.AfterFunc(ctx, func() { _ = prober.transport.Close() })
+	o.Train, o.Cost, err = measured(ctx, prober.Prober)
+	if !woken() || errors.Is(err, minrtt.ErrClosed) {
+		c.drop(key)
+		if ctx.Err() != nil && err != nil {
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		o.Err = explain(err)
+		return
+	}
+	// The counter may have been reset while the train was under way.
+	if epoch, err := c.Check(); err != nil || epoch != o.Epoch {
+		o.Err = errors.Join(err, fmt.Errorf("epoch of %q changed during the train: %w", own.Name, tscratio.ErrEpoch))
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.Contradiction, err = c.pairs.add(own, peer, o.Train); err != nil {
+		o.Err = explain(err)
+	}
+}
+
+// explain says what a peer's impossible stamps mean.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, minrtt.ErrReplayed):
+		return fmt.Errorf("%w: its counter was reset, or somebody replays old answers; it must register with a new epoch", err)
+	case errors.Is(err, tscratio.ErrImpossible):
+		return fmt.Errorf("%w: no counter that runs forward shows such stamps; its answers are not used", err)
+	}
+	return err
+}
+
+// measured runs a train and says what it cost.
+func measured(ctx context.Context, p *minrtt.Prober) (minrtt.Train, Cost, error) {
+	runtime.LockOSThread() // the thread's CPU time is the train's
+	defer runtime.UnlockOSThread()
+	before := threadTime()
+	t, err := p.Train(ctx)
+	return t, Cost{CPU: threadTime() - before, Bytes: t.Counts.Bytes()}, err
+}
+
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// prober returns the prober that fits, or makes it. Who calls it is busy.
+func (c *Client) prober(key proberKey) (*prober, error) {
+	var oldest proberKey
+	var latest uint64
+	first := true
+	for k, p := range c.probers {
+		latest = max(latest, p.used)
+		if first || p.used < c.probers[oldest].used {
+			oldest, first = k, false
+		}
+	}
+	if p := c.probers[key]; p != nil {
+		p.used = latest + 1
+		return p, nil
+	}
+	if len(c.probers) >= maxProbers {
+		c.drop(oldest)
+	}
+	m := key.manner
+	transport, err := minrtt.DialUDP(key.address, minrtt.UDPConfig{
+		Counter: c.config.Clock.Counter, Spin: m.Spin, UserStampsOnly: m.UserStamps || c.config.UserStamps,
+	})
+	if err != nil {
+		return nil, err
+	}
+	made, err := minrtt.NewProber(transport, c.config.Clock, key.address, m.config([]byte(key.key), key.slack))
+	if err != nil {
+		transport.Close()
+		return nil, err
+	}
+	p := &prober{Prober: made, transport: transport, used: latest + 1}
+	c.probers[key] = p
+	return p, nil
+}
+
+func (c *Client) drop(key proberKey) {
+	if p := c.probers[key]; p != nil {
+		p.transport.Close()
+		delete(c.probers, key)
+	}
+}
+
+// account counts an outcome and tells it to who observes.
+func (c *Client) account(o *Outcome) {
+	c.mu.Lock()
+	s := &c.stats
+	s.Cost.CPU += o.Cost.CPU
+	s.Cost.Bytes += o.Cost.Bytes
+	switch {
+	case o.Err == nil:
+		s.Trains++
+	default:
+		s.Failed++
+		if errors.Is(o.Err, minrtt.ErrClockSet) {
+			s.ClocksSet++
+		}
+		if errors.Is(o.Err, minrtt.ErrReplayed) || errors.Is(o.Err, tscratio.ErrImpossible) {
+			s.Refused++
+		}
+	}
+	if o.Contradiction != nil {
+		s.Contradictions++
+	}
+	if o.Err == nil {
+		s.Exchanges += uint64(len(o.Train.Exchanges))
+		kernel, user := KernelStamps(o.Train)
+		s.KernelStamps += uint64(kernel)
+		s.UserStamps += uint64(user)
+		countUserStamps(o.Train, s.WhyUser)
+	}
+	observers := c.observers
+	c.mu.Unlock()
+	for _, f := range observers {
+		f(*o)
+	}
+}
+
+// KernelStamps returns how many of a train's stamps are the kernel's; there are four in each exchange.
+func KernelStamps(t minrtt.Train) (kernel, user int) {
+	for _, e := range t.Exchanges {
+		for _, from := range sources(e) {
+			if from == minrtt.Kernel {
+				kernel++
+			} else {
+				user++
+			}
+		}
+	}
+	return kernel, user
+}
+
+func sources(e minrtt.Exchange) [4]minrtt.Source {
+	return [4]minrtt.Source{e.Sent, e.Received, e.Answered, e.Returned}
+}
+
+// countUserStamps counts why stamps were not the kernel's.
+func countUserStamps(t minrtt.Train, why map[string]int) {
+	for _, e := range t.Exchanges {
+		for _, from := range sources(e) {
+			if from != minrtt.Kernel {
+				why[from.String()]++
+			}
+		}
+	}
+}
