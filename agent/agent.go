@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
+)
+
+// Agent is a running agent. Any goroutine may use it.
+type Agent struct {
+	c       Config
+	started time.Time
+	lock    *os.File
+	drainer *drain.Drainer
+	chrony  *poller
+	servers []*http.Server
+	address net.Addr // of Config.Listen
+	running sync.WaitGroup
+	stop    context.CancelFunc
+	once    sync.Once
+	closed  error
+
+	link atomic.Pointer[tscclient.Link] // nil: there is no server
+
+	runsMu sync.Mutex // held while a run is opened or closed
+
+	mu    sync.Mutex // guards all below
+	state state
+	table TableStatus
+}
+
+// TableStatus says which handler table is in force.
+type TableStatus struct {
+	Source     string    `json:"source"`               // "none", "file", "server" or "last of the server"
+	Generation uint64    `json:"generation,omitempty"` // the server's
+	Since      time.Time `json:"since,omitzero"`
+	Error      string    `json:"error,omitempty"` // why a newer one is not in force
+}
+
+// Start begins to drain, and to answer. The error wraps ring.ErrLocked where another agent has the directory of rings or of logs, and ErrConfig.
+func Start(c Config) (*Agent, error) {
+	a, err := start(c)
+	if err != nil {
+		return nil, fmt.Errorf("start agent: %w", err)
+	}
+	return a, nil
+}
+
+func start(c Config) (a *Agent, err error) {
+	if c, err = c.normalise(); err != nil {
+		return nil, err
+	}
+	if err := makeState(c.State); err != nil {
+		return nil, err
+	}
+	a = &Agent{c: c, started: time.Now()}
+	if a.lock, err = ring.OpenLocked(filepath.Join(c.State, lockFile)); err != nil {
+		if errors.Is(err, ring.ErrLocked) {
+			err = fmt.Errorf("another agent keeps its logs in %q: stop it, or set state: %w", c.State, err)
+		}
+		return nil, err
+	}
+	lock := a.lock
+	defer func() {
+		if err != nil {
+			lock.Close()
+		}
+	}()
+	if a.state, err = readState(c.State); err != nil {
+		return nil, err
+	}
+	o := drain.Options{
+		Logs: filepath.Join(c.State, a.state.Logs), Node: c.Node, Epoch: c.Epoch, Quantum_cycles: c.Quantum_cycles, CoreSlack_cycles: c.CoreSlack_cycles,
+		Workers: c.Workers, MaxBytes: c.MaxRunBytes, MinFree: c.MinFree, MaxProcessRings: c.MaxProcessRings, MaxProcessBytes: c.MaxProcessBytes,
+		Notify: c.Notify, Asked: a.asked, Fault: c.Fault,
+	}
+	if c.Client != nil {
+		node := c.Client.Node()
+		o.Epoch, o.Quantum_cycles, o.CoreSlack_cycles = node.Epoch, node.QuantumCycles, node.CoreSlackCycles
+	}
+	for _, before := range a.state.Before {
+		o.Before = append(o.Before, filepath.Join(c.State, before))
+	}
+	if err := a.chooseTable(&o); err != nil {
+		return nil, err
+	}
+	if a.drainer, err = drain.Start(c.Rings, o); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	a.stop = stop
+	a.chrony = newPoller(c.Chrony, c.Node, a.notify)
+	if a.state.Run != "" {
+		a.chrony.open(a.baselinePath(a.state.Run))
+	}
+	a.running.Go(func() { a.chrony.run(ctx) })
+	if err := errors.Join(a.listen(), a.connect()); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// makeState makes the directory of logs, private to this user, and checks one that is there.
+func makeState(dir string) error {
+	if err := ring.MakeDirectory(dir); err != nil {
+		return fmt.Errorf("directory of logs and runs (state): %w", err)
+	}
+	return nil
+}
+
+// chooseTable sets the handler table that holds at the start: the file's, else the last one that a server sent.
+func (a *Agent) chooseTable(o *drain.Options) error {
+	a.table = TableStatus{Source: "none"}
+	if a.c.Table != "" {
+		o.TableFile = a.c.Table
+		a.table = TableStatus{Source: "file", Since: a.started}
+		return nil
+	}
+	last, err := handlertable.Read(filepath.Join(a.c.State, tableFile))
+	switch {
+	case err == nil:
+		o.Table = last
+		a.table = TableStatus{Source: "last of the server", Generation: a.state.Saw, Since: a.started}
+	case errors.Is(err, os.ErrNotExist):
+	default:
+		return err
+	}
+	return nil
+}
+
+func (a *Agent) notify(err error) {
+	if a.c.Notify != nil {
+		a.c.Notify(err)
+	}
+}
+
+// Node is the node's name.
+func (a *Agent) Node() string { return a.c.Node }
+
+// SetTable puts a server's handler table in force on all channels, at once, and keeps it for when the server is away. The generation is the
+// server's, for display. The error wraps handlertable.ErrTable.
+func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err error) {
+	table, err := handlertable.Parse(text, "the server's table")
+	if err == nil {
+		err = a.drainer.SetTable(table)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.table.Error = err.Error()
+		return 0, err
+	}
+	a.table = TableStatus{Source: "server", Generation: generation, Since: time.Now()}
+	a.state.Saw = generation
+	// It is in force; that it could not be kept is told and harms only who starts without a server.
+	keepErr := replaceFile(filepath.Join(a.c.State, tableFile), text)
+	if keepErr == nil {
+		keepErr = a.state.write(a.c.State)
+	}
+	if keepErr != nil {
+		a.notify(fmt.Errorf("keep the server's handler table: %w", keepErr))
+	}
+	return len(a.drainer.Stats().Rings), nil
+}
+
+// SetLimits changes what the configuration says of disk space, as after a reload.
+func (a *Agent) SetLimits(maxRunBytes int64, minFree float64) error {
+	return a.drainer.SetLimits(maxRunBytes, minFree)
+}
+
+// Flush writes what the rings hold now.
+func (a *Agent) Flush() error { return a.drainer.Flush() }
+
+// Snapshot dumps what flight recorders hold: those whose name the pattern takes (as in the handler table), "" is all. It returns how many channels
+// there were and how many records came.
+func (a *Agent) Snapshot(pattern string) (channels int, records uint64, err error) {
+	var match func(channel.Name) bool
+	if pattern != "" {
+		rule := handlertable.Table{Rules: []handlertable.Rule{{Channel: pattern}}}
+		if err := rule.Validate(); err != nil {
+			return 0, 0, err
+		}
+		match = func(n channel.Name) bool { _, ok := rule.For("", n); return ok }
+	}
+	recorders := func() (channels int, rows uint64) {
+		for _, r := range a.drainer.Stats().Rings {
+			if r.Policy == channel.Overwrite && r.SetAside == nil && (match == nil || match(r.Channel)) {
+				channels, rows = channels+1, rows+r.Rows
+			}
+		}
+		return channels, rows
+	}
+	_, before := recorders()
+	err = a.drainer.Snapshot(match)
+	channels, after := recorders()
+	return channels, max(after, before) - before, err
+}
+
+// Close drains what the rings hold, leaves the logs to the next agent, and ends. The error says what could not be drained.
+func (a *Agent) Close() error {
+	a.once.Do(func() {
+		a.stop()
+		var errs []error
+		if link := a.link.Load(); link != nil {
+			errs = append(errs, link.Close())
+		}
+		if a.c.Client != nil {
+			errs = append(errs, a.c.Client.Close())
+		}
+		for _, server := range a.servers {
+			errs = append(errs, server.Close())
+		}
+		errs = append(errs, a.drainer.Close())
+		a.running.Wait()
+		errs = append(errs, a.chrony.leave(), a.lock.Close())
+		a.closed = errors.Join(errs...)
+	})
+	return a.closed
+}

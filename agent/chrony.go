@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ntp"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// ChronyStatus is what chrony claims, as far as it is known.
+type ChronyStatus struct {
+	At       time.Time `json:"at,omitzero"` // of the last answer
+	Bound_ns uint64    `json:"bound_ns,string"`
+	Bounded  bool      `json:"bounded"` // it follows a source: Bound_ns holds, by its claim
+	Claim    ntp.Claim `json:"-"`
+	Error    string    `json:"error,omitempty"` // why it did not answer the last time
+}
+
+// claimsHeld is how many claims are written at once. An agent that is killed loses as many: they are a baseline to compare with.
+const claimsHeld = 10
+
+// poller asks chrony and keeps its claims in the run's file.
+type poller struct {
+	address string
+	node    string
+	notify  func(error)
+	ask     func(context.Context, string) (ntp.Claim, error)
+	changed chan struct{} // a run was opened
+
+	mu     sync.Mutex // guards all below
+	status ChronyStatus
+	writer *logstore.Writer
+	next   uint64
+	id     logstore.Incarnation
+	rows   []logstore.NTP
+}
+
+func newPoller(address, node string, notify func(error)) *poller {
+	return &poller{address: address, node: node, notify: notify, ask: ntp.Ask, changed: make(chan struct{}, 1)}
+}
+
+// run asks until the context ends: often during a run, seldom else.
+func (p *poller) run(ctx context.Context) {
+	if p.address == ChronyOff {
+		return
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.changed:
+		case <-timer.C:
+		}
+		p.poll(ctx)
+		p.mu.Lock()
+		period := claimPatient
+		if p.writer != nil {
+			period = claimPeriod
+		}
+		p.mu.Unlock()
+		timer.Reset(period)
+	}
+}
+
+// poll asks once.
+func (p *poller) poll(ctx context.Context) {
+	before := asm.Counter()
+	claim, err := p.ask(ctx, p.address)
+	after := asm.Counter()
+	if ctx.Err() != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.status.Error, p.status.Bounded = err.Error(), false
+		return
+	}
+	p.status = ChronyStatus{At: time.Now(), Claim: claim}
+	p.status.Bound_ns, p.status.Bounded = claim.Bound_ns()
+	if p.writer == nil {
+		return
+	}
+	p.rows = append(p.rows, logstore.NTP{
+		CounterLo: before, CounterHi: after, Offset_ns: claim.Offset_ns, RootDelay_ns: claim.RootDelay_ns, RootDispersion_ns: claim.RootDispersion_ns,
+		Frequency_ppt: claim.Frequency_ppt, Skew_ppt: claim.Skew_ppt, Stratum: claim.Stratum, Leap: uint64(claim.Leap), ReferenceID: claim.ReferenceID,
+	})
+	if len(p.rows) >= claimsHeld {
+		if err := p.flush(); err != nil {
+			p.notify(err)
+		}
+	}
+}
+
+// flush writes the claims that are held. The caller holds mu.
+func (p *poller) flush() error {
+	if len(p.rows) == 0 {
+		return nil
+	}
+	if err := p.writer.Append(&logstore.Block{Incarnation: p.id, First: p.next, NTPs: p.rows}); err != nil {
+		if len(p.rows) > 100*claimsHeld { // the disk is full for long
+			p.rows = p.rows[:0]
+		}
+		return fmt.Errorf("keep what chrony claims: %w", err)
+	}
+	p.next += uint64(len(p.rows))
+	p.rows = p.rows[:0]
+	return nil
+}
+
+// open begins the file of a run, or goes on with it. Without it the run goes on: it is a baseline.
+func (p *poller) open(path string) {
+	if p.address == ChronyOff {
+		return
+	}
+	if err := p.tryOpen(path); err != nil {
+		p.notify(fmt.Errorf("keep what chrony claims: %w", err))
+		return
+	}
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (p *poller) tryOpen(path string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	w, _, err := logstore.Resume(logstore.OS{}, path)
+	if err == nil {
+		f, openErr := logstore.OpenFile(path)
+		if openErr != nil {
+			return errors.Join(openErr, w.Close())
+		}
+		p.id = f.Header().Incarnation
+		f.Close()
+	} else if errors.Is(err, fs.ErrNotExist) {
+		name, nameErr := channel.ParseName("ntp/claim")
+		if nameErr != nil {
+			return nameErr
+		}
+		rand.Read(p.id[:])
+		now := ring.Now()
+		boot := ring.Boot()
+		w, err = logstore.Create(nil, path, logstore.Header{
+			Format: logstore.Compressed, Node: p.node, NodeNumber: channel.MaxNode + 1, Epoch: fmt.Sprintf("boot %x", boot), Channel: name,
+			Settings: channel.Settings{Kind: channel.Identity}, Incarnation: p.id, ProcessID: os.Getpid(),
+			Counter: now.Counter, UTCLo_ns: now.Earliest.UnixNano(), UTCHi_ns: now.Latest.UnixNano(),
+		})
+	}
+	if err != nil {
+		return err
+	}
+	p.writer, p.next, p.rows = w, w.Next(logstore.NTPs, 0), p.rows[:0]
+	return nil
+}
+
+// close ends the file of the run.
+func (p *poller) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.writer == nil {
+		return nil
+	}
+	err := errors.Join(p.flush(), p.writer.Seal(), p.writer.Close())
+	p.writer = nil
+	return err
+}
+
+// leave writes what is held and leaves the file to the next agent.
+func (p *poller) leave() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.writer == nil {
+		return nil
+	}
+	err := errors.Join(p.flush(), p.writer.Close())
+	p.writer = nil
+	return err
+}
+
+// Status is what is known now.
+func (p *poller) Status() ChronyStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
+}

@@ -1,0 +1,396 @@
+package agent
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// blockedFor runs a program with channels that block and that nobody drains, or that somebody stops to drain once it has opened them, and returns how
+// long its calls took.
+func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
+	t.Helper()
+	cmd, err := reexec.Command(s.rings, "20000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), roleVariable+"=blocker")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kill(cmd) })
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "open" {
+		t.Fatalf("the program said %q", lines.Text())
+	}
+	whenOpen()
+	fmt.Fprintln(in)
+	if !lines.Scan() {
+		t.Fatal("the program did not end")
+	}
+	ms, err := strconv.Atoi(lines.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// However an agent goes, a program with channels that block waits for a second in all.
+func TestProgramsWaitASecondInAll(t *testing.T) {
+	drains := func(s *scene) func() bool {
+		return func() bool {
+			local, err := Connect(s.rings)
+			if err != nil {
+				return false
+			}
+			status, err := local.Status(t.Context())
+			return err == nil && len(status.Channels) == 2
+		}
+	}
+	for name, test := range map[string]func(t *testing.T, s *scene) time.Duration{
+		"never started": func(t *testing.T, s *scene) time.Duration { return blockedFor(t, s, func() {}) },
+		"killed": func(t *testing.T, s *scene) time.Duration {
+			agent := s.startAgent("", 0)
+			return blockedFor(t, s, func() { waitFor(t, "the agent", drains(s)); kill(agent) })
+		},
+		"stopped": func(t *testing.T, s *scene) time.Duration {
+			agent := s.startAgent("", 0)
+			return blockedFor(t, s, func() {
+				waitFor(t, "the agent", drains(s))
+				if err := agent.Process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			})
+		},
+		"writes to a disk that hangs": func(t *testing.T, s *scene) time.Duration {
+			s.startAgent("hang", 0)
+			return blockedFor(t, s, func() { waitFor(t, "the agent", drains(s)) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if waited := test(t, newScene(t)); waited < 900*time.Millisecond || waited > 1500*time.Millisecond {
+				t.Errorf("it waited for %s, want a second", waited)
+			}
+		})
+	}
+}
+
+// What is hostile, damaged or no ring at all in the directory is set aside with the reason; the agent lives, and a healthy channel does not notice.
+func TestHostileDirectory(t *testing.T) {
+	c := testConfig(t)
+	a := startTest(t, c)
+	healthy := open(t, c, "healthy/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "16MiB"})
+	stop := make(chan struct{})
+	logged := make(chan uint64)
+	go func() {
+		id := uint64(0)
+		for {
+			select {
+			case <-stop:
+				logged <- id
+				return
+			default:
+				for range 100 {
+					healthy.Log(id)
+					id++
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}()
+	rng := rand.New(rand.NewPCG(seed.Of(t), 3))
+	name := func(i int) string { return filepath.Join(c.Rings, fmt.Sprintf("bad~x.%032x.ring", i)) }
+	random := make([]byte, 20_000)
+	for i := range random {
+		random[i] = byte(rng.Uint32())
+	}
+	write := func(i int, b []byte) {
+		t.Helper()
+		if err := os.WriteFile(name(i), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0, nil)
+	write(1, random)
+	write(2, random[:100])
+	// A ring that is whole but for one byte each, at random, in its header and its lines.
+	whole := open(t, c, "model/x", handlers.Options{Handler: "id", Buffer: "4096"})
+	logIDs(whole, 0, 100)
+	image, err := os.ReadFile(whole.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 10; i < 60; i++ {
+		b := append([]byte(nil), image...)
+		for range 1 + rng.IntN(4) {
+			at := []int{rng.IntN(256), 1024 + rng.IntN(320), 4096 + rng.IntN(3584)}[rng.IntN(3)]
+			b[at] = byte(rng.Uint32())
+		}
+		write(i, b)
+	}
+	if err := unix.Mkfifo(name(3), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", name(4)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(name(5), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(6, image[:5000]) // shorter than it says
+	if err := os.Link(name(6), filepath.Join(c.Rings, "second-name")); err != nil {
+		t.Fatal(err)
+	}
+	// A ring whose file shrinks while it is drained, and one whose numbers move on their own.
+	// Their lock says that somebody lives.
+	live := func(i int) *os.File {
+		t.Helper()
+		part := name(i) + ".made"
+		if err := os.WriteFile(part, image, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := ring.OpenLocked(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		if err := os.Rename(part, name(i)); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	shrinks, f := live(7), live(8)
+	a.Flush() // it has taken in all of them now; the error is of those that are bad
+	if err := shrinks.Truncate(4096); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		var b [8]byte
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		f.WriteAt(b[:], []int64{4096, 4096 + 128, 4096 + 8, 1024}[rng.IntN(4)])
+		time.Sleep(5 * time.Millisecond)
+	}
+	waitFor(t, "the ring that shrank", func() bool {
+		return slices.ContainsFunc(a.Status().Warnings, func(w string) bool { return strings.Contains(w, "shrank") })
+	})
+	status := a.Status()
+	close(stop)
+	n := <-logged
+	if err := a.Flush(); err != nil {
+		t.Log(err) // of those that are set aside meanwhile
+	}
+	set := 0
+	for _, ch := range status.Channels {
+		if strings.HasPrefix(ch.Trouble, "set aside: ") {
+			set++
+		}
+	}
+	if set < 10 || len(status.Warnings) < 5 {
+		t.Errorf("%d rings were set aside, %d warnings", set, len(status.Warnings))
+	}
+	healthy.Close()
+	waitFor(t, "the healthy ring", func() bool { _, err := os.Stat(healthy.Path()); return err != nil })
+	checkRange(t, "the healthy channel", idsIn(t, filepath.Join(c.State, "logs", "000000"), "healthy/x"), 0, n)
+	// Nothing was written outside of the agent's directory, and nothing that is no ring was removed.
+	for _, i := range []int{1, 3, 4, 5, 6} {
+		if _, err := os.Lstat(name(i)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A log that is cut, or taken away, under the agent costs what was in it; the rest goes on, and the log says what is missing.
+func TestLogsThatGoAway(t *testing.T) {
+	c := testConfig(t)
+	a := startTest(t, c)
+	ch, other := open(t, c, "a/x", handlers.Options{Handler: "id"}), open(t, c, "other/x", handlers.Options{Handler: "id"})
+	logs := filepath.Join(c.State, "logs", "000000")
+	flush := func() {
+		t.Helper()
+		if err := a.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logIDs(ch, 0, 1000)
+	logIDs(other, 0, 1000)
+	flush()
+	files, err := filepath.Glob(filepath.Join(logs, "a~x.*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.Truncate(files[0], 2000); err != nil {
+		t.Fatal(err)
+	}
+	logIDs(ch, 1000, 1100)
+	flush()
+	logIDs(other, 1000, 1100)
+	flush()
+	checkRange(t, "the other channel", idsIn(t, logs, "other/x"), 0, 1100)
+	if err := os.RemoveAll(logs); err != nil {
+		t.Fatal(err)
+	}
+	logIDs(ch, 1100, 1200)
+	logIDs(other, 1100, 1200)
+	waitFor(t, "the directory to be there again", func() bool {
+		a.Flush()
+		now, _ := filepath.Glob(filepath.Join(logs, "*.cplog"))
+		return len(now) == 2
+	})
+	ch.Close()
+	other.Close()
+	waitFor(t, "the rings to be gone", func() bool { files, err := ring.Files(c.Rings); return err == nil && len(files) == 0 })
+	if s := a.Status(); s.Total.Events != 2400 {
+		t.Errorf("%+v", s.Total)
+	}
+}
+
+// abandon has a process open channels, log once on each, and die; it returns how long the agent took to have them all in logs.
+func abandon(t *testing.T, rings int) time.Duration {
+	t.Helper()
+	c := testConfig(t)
+	c.MaxProcessRings = 0
+	cmd, err := reexec.Command(c.Rings, strconv.Itoa(rings))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), roleVariable+"=abandoner")
+	cmd.Stderr = os.Stderr
+	a := startTest(t, c)
+	healthy := open(t, c, "healthy/x", handlers.Options{Handler: "id"})
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	died := make(chan error)
+	go func() { died <- cmd.Wait() }()
+	var id uint64
+	for alive := true; alive; {
+		select {
+		case <-died:
+			alive = false
+		case <-time.After(time.Millisecond):
+			healthy.Log(id)
+			id++
+		}
+	}
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		files, err := ring.Files(c.Rings)
+		if err == nil && len(files) == 1 {
+			break
+		}
+		healthy.Log(id)
+		id++
+		if time.Now().After(deadline) {
+			t.Fatalf("%d rings are left, %v", len(files), err)
+		}
+	}
+	took := time.Since(begin)
+	s := a.Status()
+	if s.Total.Events < uint64(rings) || s.Finished != uint64(rings) || s.Total.Missing+s.Total.Dropped > 0 {
+		t.Errorf("%d rings: %+v, %d finished", rings, s.Total, s.Finished)
+	}
+	if err := a.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	checkRange(t, "the healthy channel", idsIn(t, filepath.Join(c.State, "logs", "000000"), "healthy/x"), 0, id)
+	return took
+}
+
+func TestAbandonedRings(t *testing.T) { abandon(t, 300) }
+
+// Ten thousand rings that were opened and abandoned are in logs, soon.
+func TestBarTenThousandAbandonedRings(t *testing.T) {
+	if proof.Begin(t) != proof.Full {
+		t.Skip("TestAbandonedRings is the small one")
+	}
+	proof.Check(t, proof.Bar{Name: "10,000 rings opened, abandoned, and in logs", Figure: abandon(t, 10_000).Seconds(), Limit: 120, Unit: "s"})
+}
+
+// On a disk that is full the agent lives, programs are not held up for more than their second, and the log goes on when there is room.
+func TestPrivilegedFullDisk(t *testing.T) {
+	privileged.Need(t)
+	for name, minFree := range map[string]float64{"with space that is to stay free": 0.3, "to the last byte": 0} {
+		t.Run(name, func(t *testing.T) {
+			c := testConfig(t)
+			c.State = t.TempDir()
+			c.MinFree = minFree
+			if err := unix.Mount("tmpfs", c.State, "tmpfs", 0, "size=2m,mode=700"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { unix.Unmount(c.State, unix.MNT_DETACH) })
+			a := startTest(t, c)
+			t.Cleanup(func() { a.Close() }) // before it is unmounted
+			ch := open(t, c, "a/x", handlers.Options{Handler: "id", Buffer: "64KiB"})
+			rng := rand.New(rand.NewPCG(1, 1))
+			begin := time.Now()
+			const calls = 400_000
+			for range calls {
+				ch.Log(rng.Uint64()) // which no codec makes smaller
+			}
+			took := time.Since(begin)
+			if took > 3*time.Second {
+				t.Errorf("%d calls took %s", calls, took)
+			}
+			if minFree > 0 {
+				if s := a.Status(); s.Total.NotStored == 0 || s.Total.Dropped > 0 || s.Limit == "" {
+					t.Errorf("%+v, limit %q", s.Total, s.Limit)
+				}
+			} else {
+				waitFor(t, "the count of what was dropped", func() bool { s := a.Status(); return s.Total.Failures > 0 && s.Total.Dropped > 0 })
+			}
+			if err := unix.Mount("tmpfs", c.State, "tmpfs", unix.MS_REMOUNT, "size=200m,mode=700"); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, "the disk", func() bool { return a.Flush() == nil && a.Status().Limit == "" })
+			logIDs(ch, 0, 100)
+			ch.Close()
+			waitFor(t, "the ring to be gone", func() bool { files, err := ring.Files(c.Rings); return err == nil && len(files) == 0 })
+			if err := a.Close(); err != nil {
+				t.Fatal(err)
+			}
+			// Every call is in the log, or counted.
+			for _, segments := range logsOf(t, c.State) {
+				k, err := read(segments)
+				var out uint64
+				for _, n := range k.drops {
+					out += n
+				}
+				if k.events+out != calls+100 {
+					t.Errorf("%d events and %d that are not there (%v) of %d: %v", k.events, out, k.drops, calls+100, err)
+				}
+				if last := k.ids[0][len(k.ids[0])-1]; last != 99 {
+					t.Errorf("the last id is %d", last)
+				}
+			}
+		})
+	}
+}

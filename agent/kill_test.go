@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// killAtRandom kills programs, the agent, or both, so many times, and starts them again, while the agent opens and closes runs.
+func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (records uint64, wrong []error) {
+	t.Helper()
+	s := newScene(t)
+	agent := s.startAgent("", 0)
+	programs := []*exec.Cmd{s.startProgram(), s.startProgram()}
+	s.waitForCalls() // or a slow machine kills them all before they begin
+	for range kills {
+		time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
+		what := rng.IntN(3)
+		if what != 0 {
+			i := rng.IntN(len(programs))
+			kill(programs[i])
+			programs[i] = s.startProgram()
+		}
+		if what != 1 {
+			kill(agent)
+			agent = s.startAgent("", 0)
+		}
+	}
+	for _, p := range append(programs, agent) {
+		kill(p)
+	}
+	return s.end()
+}
+
+// killAtPoint has agents kill themselves at one point, a while after each other, under load.
+func killAtPoint(t testing.TB, rng *rand.Rand, point drain.FaultPoint) (records uint64, wrong []error) {
+	t.Helper()
+	s := newScene(t)
+	program := s.startProgram()
+	deaths := 0
+	for n := 1; n < 20; n += 1 + n {
+		agent := s.startAgent(string(point), n)
+		dead := make(chan bool)
+		go func() { agent.Wait(); close(dead) }()
+		time.Sleep(time.Duration(rng.IntN(80)) * time.Millisecond)
+		if rng.IntN(2) == 0 || point == drain.BeforeSeal || point == drain.AfterSeal || point == drain.AfterRemove {
+			kill(program)
+			program = s.startProgram()
+		}
+		select {
+		case <-dead:
+			deaths++
+		case <-time.After(400 * time.Millisecond):
+			agent.Process.Kill()
+			<-dead
+		}
+	}
+	kill(program)
+	records, wrong = s.end()
+	if deaths == 0 {
+		wrong = append(wrong, fmt.Errorf("no agent has come to %s", point))
+	}
+	return records, wrong
+}
+
+// Every accepted record is in the logs exactly once, whoever is killed, and whichever run was being opened or closed: 300 times at random, and at every
+// fault point.
+func TestBarRecordsOnceAfterKills(t *testing.T) {
+	kills, points := 20, []drain.FaultPoint{drain.AfterWrite, drain.SegmentBegun}
+	if proof.Begin(t) == proof.Full {
+		kills, points = 300, drain.FaultPoints()
+	}
+	rng := rand.New(rand.NewPCG(seed.Of(t), 1))
+	records, wrong := killAtRandom(t, rng, kills)
+	for _, point := range points {
+		more, others := killAtPoint(t, rng, point)
+		records, wrong = records+more, append(wrong, others...)
+	}
+	for i, err := range wrong[:min(len(wrong), 10)] {
+		t.Logf("%d: %v", i+1, err)
+	}
+	proof.Check(t,
+		proof.Bar{Name: fmt.Sprintf("rings with a record lost or doubled, %d kills at random and at %d fault points, runs opened and closed", kills, len(points)), Figure: float64(len(wrong)), Unit: "rings"},
+		proof.Bar{Name: "records in these logs", Figure: float64(records), Limit: 100_000, AtLeast: true, Unit: "records"},
+	)
+}
+
+func TestKillsAtRandom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	records, wrong := killAtRandom(t, rand.New(rand.NewPCG(seed.Of(t), 2)), 6)
+	for _, err := range wrong {
+		t.Error(err)
+	}
+	if records == 0 {
+		t.Error("no records were logged")
+	}
+}

@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
+)
+
+// LinkStatus says how it is with the server.
+type LinkStatus struct {
+	Server    string    `json:"server,omitempty"` // "": there is none
+	Connected bool      `json:"connected"`
+	Since     time.Time `json:"since,omitzero"`
+	Error     string    `json:"error,omitempty"` // why it is away
+}
+
+// capabilities is what a server may order, beside probes.
+var capabilities = []string{control.CanRun, control.CanTable, control.CanFiles, control.CanSnapshot}
+
+// connect puts the agent under a server's command, if there is one.
+func (a *Agent) connect() error {
+	if a.c.Server == nil {
+		return nil
+	}
+	config := *a.c.Server
+	config.Handle = a.Handle
+	config.Register.Capabilities = slices.Clone(capabilities)
+	link, err := tscclient.Connect(a.c.Client, config)
+	if err != nil {
+		return err
+	}
+	a.link.Store(link)
+	return nil
+}
+
+// tellLimit is how long it may take to tell the server something.
+const tellLimit = time.Second
+
+// asked has the other nodes take a snapshot, because a program on this one wants it. This node's begins without waiting for that.
+func (a *Agent) asked() {
+	link := a.link.Load()
+	if link == nil {
+		return
+	}
+	a.running.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), tellLimit)
+		defer cancel()
+		if err := link.Tell(ctx, &control.Snapshot{Reason: "a program on " + a.c.Node + " asked"}); err != nil {
+			a.notify(fmt.Errorf("have other nodes take a snapshot: %w", err))
+		}
+	})
+}
+
+func (a *Agent) linkStatus() LinkStatus {
+	link := a.link.Load()
+	if link == nil {
+		return LinkStatus{}
+	}
+	s := link.State()
+	return LinkStatus{Server: a.c.Server.Server.Server, Connected: s.Registered, Since: s.Since, Error: s.Problem}
+}
+
+// Handle does what a server orders, and returns the answer; nil for what is no matter of an agent.
+func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, error) {
+	switch m := m.(type) {
+	case *control.Table:
+		channels, err := a.SetTable(m.Text, m.Generation)
+		if err != nil {
+			return &control.TableState{Generation: a.generation(), Error: cut(err)}, nil
+		}
+		return &control.TableState{Generation: m.Generation, Channels: channels}, nil
+	case *control.Run:
+		do := a.OpenRun
+		if m.Close {
+			do = a.CloseRun
+		}
+		s, err := do(m.Name)
+		if err != nil {
+			return refusal(err), nil
+		}
+		return &control.RunState{Name: s.Name, Closed: s.Closed, Channels: s.Channels, Missing: s.Missing}, nil
+	case *control.ListFiles:
+		files, more, err := a.Files(m.Run)
+		if err != nil {
+			return refusal(err), nil
+		}
+		answer := &control.Files{Run: m.Run, More: more, Files: []control.File{}}
+		for _, f := range files {
+			answer.Files = append(answer.Files, control.File{Path: f.Path, Bytes: f.Bytes})
+		}
+		return answer, nil
+	case *control.ReadFile:
+		if m.Bytes < 0 || m.Bytes > control.MaxChunkBytes || m.Offset < 0 {
+			return &control.Refusal{Code: control.Malformed, Text: fmt.Sprintf("%d bytes at %d", m.Bytes, m.Offset)}, nil
+		}
+		b := make([]byte, m.Bytes)
+		n, size, err := a.ReadFile(m.Run, m.Path, m.Offset, b)
+		if err != nil {
+			return refusal(err), nil
+		}
+		return &control.Chunk{Path: m.Path, Offset: m.Offset, Size: size, Data: b[:n]}, nil
+	case *control.Snapshot:
+		channels, records, err := a.Snapshot(m.Channels)
+		s := &control.SnapshotState{Channels: channels, Records: records}
+		if err != nil {
+			s.Error = cut(err)
+		}
+		return s, nil
+	}
+	return nil, nil
+}
+
+func (a *Agent) generation() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.table.Generation
+}
+
+// cut is the text of an error as a message may carry it.
+func cut(err error) string {
+	text := err.Error()
+	return text[:min(len(text), control.MaxTextBytes)]
+}
+
+// refusal says why an order is not done.
+func refusal(err error) *control.Refusal {
+	r := &control.Refusal{Code: control.Failed, Text: cut(err)}
+	switch {
+	case errors.Is(err, ErrNoRun), errors.Is(err, fs.ErrNotExist):
+		r.Code = control.NotFound
+	case errors.Is(err, ErrRunOpen), errors.Is(err, ErrRunClosed):
+		r.Code = control.NotNow
+	}
+	return r
+}

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// ErrNoAgent is returned when no agent answers.
+var ErrNoAgent = errors.New("no agent answers")
+
+// Local is this user's agent on this node, asked over its socket. Any goroutine may use it.
+type Local struct {
+	path string
+	http http.Client
+}
+
+// Connect finds the agent of a directory of rings, "" is the default one. It asks nothing yet. The error wraps ring.ErrDirectory where the directory
+// cannot be trusted.
+func Connect(rings string) (*Local, error) {
+	if rings == "" {
+		rings = ring.DefaultDirectory()
+	}
+	if err := ring.CheckDirectory(rings); err != nil {
+		return nil, fmt.Errorf("find the agent: %w", err)
+	}
+	l := &Local{path: filepath.Join(rings, SocketName)}
+	l.http.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", l.path)
+	}}
+	return l, nil
+}
+
+// Status asks how it goes.
+func (l *Local) Status(ctx context.Context) (s Status, err error) {
+	err = l.ask(ctx, http.MethodGet, PathStatusJSON, nil, &s)
+	return s, err
+}
+
+// Flush has what the rings hold now written down.
+func (l *Local) Flush(ctx context.Context) error {
+	return l.ask(ctx, http.MethodPost, PathFlush, nil, &struct{}{})
+}
+
+// Snapshot has flight recorders dumped: those whose name the pattern takes, "" is all.
+func (l *Local) Snapshot(ctx context.Context, channels string) (s SnapshotAnswer, err error) {
+	err = l.ask(ctx, http.MethodPost, PathSnapshot, url.Values{"channels": {channels}}, &s)
+	return s, err
+}
+
+// OpenRun has what is logged from now on kept apart, under a name.
+func (l *Local) OpenRun(ctx context.Context, name string) (r RunAnswer, err error) {
+	err = l.ask(ctx, http.MethodPost, PathOpenRun, url.Values{"name": {name}}, &r)
+	return r, err
+}
+
+// CloseRun ends that.
+func (l *Local) CloseRun(ctx context.Context, name string) (r RunAnswer, err error) {
+	err = l.ask(ctx, http.MethodPost, PathCloseRun, url.Values{"name": {name}}, &r)
+	return r, err
+}
+
+func (l *Local) ask(ctx context.Context, method, path string, query url.Values, into any) error {
+	r, err := http.NewRequestWithContext(ctx, method, "http://agent"+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	answer, err := l.http.Do(r)
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return fmt.Errorf("ask the agent at %q: %w: start cp-agent, or name its directory of rings", l.path, ErrNoAgent)
+	}
+	if err != nil {
+		return fmt.Errorf("ask the agent at %q: %w", l.path, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<16))
+		return fmt.Errorf("the agent says: %s", strings.TrimSpace(string(text)))
+	}
+	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
+		return fmt.Errorf("ask the agent at %q: read the answer: %w", l.path, err)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// account is what a log says.
+type account struct {
+	events uint64
+	ids    map[int][]uint64 // by shard, in their order
+	drops  map[logstore.Reason]uint64
+	at     map[uint64]uint64 // of shard 0: events dropped because the ring was full, by the row before which they would have come
+}
+
+// read reads a log, which must be whole and sealed.
+func read(segments []logstore.Segment) (account, error) {
+	k := account{ids: map[int][]uint64{}, drops: map[logstore.Reason]uint64{}, at: map[uint64]uint64{}}
+	if len(segments) == 0 {
+		return k, errors.New("there is none")
+	}
+	r := logstore.ReadLog(segments)
+	defer r.Close()
+	for {
+		b, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return k, err
+		}
+		for _, e := range b.Events {
+			k.ids[b.Shard] = append(k.ids[b.Shard], e.ID)
+			k.events++
+		}
+		for _, d := range b.Drops {
+			k.drops[logstore.Reason(d.Reason)] += d.Count
+			if b.Shard == 0 && logstore.Reason(d.Reason) == logstore.RingFull {
+				k.at[d.At] += d.Count
+			}
+		}
+	}
+	if report := r.Report(); !report.Whole() || !report.Sealed || report.Duplicates+report.Overlaps+report.Foreign > 0 {
+		return k, fmt.Errorf("it is not whole: %+v", report)
+	}
+	return k, nil
+}
+
+// checkOne holds a log of one writer against what it did: ids from 0 on, but for ranges of drops at their place. The call in which the program was
+// killed may be there.
+func checkOne(said *testimony, k account) error {
+	for reason, n := range k.drops {
+		if reason != logstore.RingFull {
+			return fmt.Errorf("%d rows are missing: %s", n, reason)
+		}
+	}
+	next := uint64(0)
+	for row, id := range k.ids[0] {
+		if next += k.at[uint64(row)]; id != next {
+			return fmt.Errorf("row %d has id %d, want %d", row, id, next)
+		}
+		next++
+	}
+	if next += k.at[uint64(len(k.ids[0]))]; next != said.returned[0] && next != said.returned[0]+1 {
+		return fmt.Errorf("%d calls are in the log or dropped, %d have returned", next, said.returned[0])
+	}
+	return nil
+}
+
+// checkShared holds a log of many writers against what they did: each id once, rising for each writer in each shard.
+func checkShared(said *testimony, k account) error {
+	seen := map[uint64]bool{}
+	for shard, ids := range k.ids {
+		var next [sharedWriters]uint64
+		for _, id := range ids {
+			writer, n := id>>48, id&(1<<48-1)
+			if writer >= sharedWriters || n > said.returned[1+writer] || n < next[writer] || seen[id] {
+				return fmt.Errorf("shard %d: id %#x", shard, id)
+			}
+			next[writer] = n + 1
+			seen[id] = true
+		}
+	}
+	var returned uint64
+	for _, n := range said.returned[1:] {
+		returned += n
+	}
+	kept := uint64(len(seen)) + k.drops[logstore.RingFull]
+	if kept < returned || kept > returned+sharedWriters || k.drops[logstore.NeverWritten] > sharedWriters {
+		return fmt.Errorf("%d calls are in the log or dropped, %d have returned, %d were never written", kept, returned, k.drops[logstore.NeverWritten])
+	}
+	return nil
+}

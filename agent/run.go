@@ -1,0 +1,277 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+var (
+	// ErrRunOpen is returned when another run is open on this node.
+	ErrRunOpen = errors.New("another run is open")
+	// ErrRunClosed is returned when a run of the name was closed on this node before.
+	ErrRunClosed = errors.New("a run of this name was closed here")
+	// ErrNoRun is returned for a run that is not open, or not here.
+	ErrNoRun = errors.New("no such run")
+)
+
+// RunState is where this node is with a run.
+type RunState struct {
+	Name     string
+	Closed   bool
+	Channels int      // that have a log in it
+	Missing  []string // what is not in it and should be, and why
+}
+
+func (a *Agent) runPath(name string) string { return filepath.Join(runsFolder, name) }
+func (a *Agent) baselinePath(run string) string {
+	return filepath.Join(a.c.State, a.runPath(run), runs.BaselinePath(a.c.Node))
+}
+
+// OpenRun has everything that is logged from now on kept as a part of the run. Opening a run that is open does nothing.
+func (a *Agent) OpenRun(name string) (RunState, error) {
+	a.runsMu.Lock()
+	defer a.runsMu.Unlock()
+	state, err := a.openRun(name)
+	if err != nil {
+		return RunState{}, fmt.Errorf("open run %q on %s: %w", name, a.c.Node, err)
+	}
+	return state, nil
+}
+
+func (a *Agent) openRun(name string) (RunState, error) {
+	if err := runs.CheckName(name); err != nil {
+		return RunState{}, err
+	}
+	open := a.run()
+	if open == name {
+		return a.runState(name, false), nil
+	}
+	if open != "" {
+		return RunState{}, fmt.Errorf("%q is: close it first: %w", open, ErrRunOpen)
+	}
+	if _, err := os.Stat(filepath.Join(a.c.State, a.runPath(name))); err == nil {
+		return RunState{}, fmt.Errorf("choose another name: %w", ErrRunClosed)
+	}
+	for _, folder := range []string{runsFolder, logsFolder} {
+		if err := a.removeOld(folder); err != nil {
+			a.notify(err) // the run is more important than the space
+		}
+	}
+	if err := a.moveLogs(name, filepath.Join(a.runPath(name), runs.LogsPath(a.c.Node))); err != nil {
+		return RunState{}, err
+	}
+	a.chrony.open(a.baselinePath(name))
+	return a.runState(name, false), nil
+}
+
+// CloseRun seals this node's part of the run. What is logged from now on is not in it.
+func (a *Agent) CloseRun(name string) (RunState, error) {
+	a.runsMu.Lock()
+	defer a.runsMu.Unlock()
+	if open := a.run(); open != name {
+		if _, err := os.Stat(filepath.Join(a.c.State, a.runPath(name))); runs.CheckName(name) != nil || err != nil {
+			return RunState{}, fmt.Errorf("close run %q on %s: %w", name, a.c.Node, ErrNoRun)
+		}
+		return a.runState(name, true), nil // it was closed before
+	}
+	missing := a.missing()
+	if err := a.moveLogs("", ""); err != nil {
+		return RunState{}, fmt.Errorf("close run %q on %s: %w", name, a.c.Node, err)
+	}
+	if err := a.chrony.close(); err != nil {
+		missing = append(missing, err.Error())
+	}
+	state := a.runState(name, true)
+	state.Missing = missing
+	return state, nil
+}
+
+// moveLogs has logs go to a directory, "" is a new one for a time without a run. The file that says so comes first, so that an agent that is killed in between is followed by one that
+// goes on with it.
+func (a *Agent) moveLogs(run, logs string) error {
+	a.mu.Lock()
+	next := a.state
+	if run == "" {
+		next.Spans++
+		logs = span(next.Spans)
+	}
+	next = next.to(logs)
+	next.Run, next.Since = run, time.Now()
+	err := next.write(a.c.State)
+	if err == nil {
+		a.state = next
+	}
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return a.drainer.SetLogs(filepath.Join(a.c.State, logs))
+}
+
+func (a *Agent) currentLogs() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state.Logs
+}
+
+// run is the name of the run that is open, or "".
+func (a *Agent) run() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state.Run
+}
+
+func (a *Agent) runState(name string, closed bool) RunState {
+	s := RunState{Name: name, Closed: closed}
+	entries, err := os.ReadDir(filepath.Join(a.c.State, a.runPath(name), runs.LogsPath(a.c.Node)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.Missing = append(s.Missing, err.Error())
+	}
+	rings := map[string]bool{}
+	for _, e := range entries {
+		// CHANNEL.INCARNATION.NUMBER.cplog
+		if stem := strings.Split(e.Name(), "."); len(stem) > 2 {
+			rings[strings.Join(stem[:len(stem)-2], ".")] = true
+		}
+	}
+	s.Channels = len(rings)
+	return s
+}
+
+// missing lists what rings had and no log has.
+func (a *Agent) missing() (all []string) {
+	stats := a.drainer.Stats()
+	for _, r := range stats.Rings {
+		name := r.Channel.String()
+		if r.SetAside != nil {
+			all = append(all, r.SetAside.Error())
+		}
+		if r.Failure != nil {
+			all = append(all, fmt.Sprintf("%s: %v", name, r.Failure))
+		}
+		if n := r.NotStored; n > 0 {
+			all = append(all, fmt.Sprintf("%s: %d records were not stored: %v", name, n, r.Limit))
+		}
+		if r.Missing > 0 {
+			all = append(all, fmt.Sprintf("%s: %d records were logged and are in no log", name, r.Missing))
+		}
+	}
+	return all
+}
+
+// removeOld removes what is beyond the closed runs that are kept, or the spans between them, the oldest first. The server has collected runs, or nobody
+// will.
+func (a *Agent) removeOld(folder string) error {
+	if a.c.KeepRuns == 0 {
+		return nil
+	}
+	parent := filepath.Join(a.c.State, folder)
+	current := filepath.Join(a.c.State, a.currentLogs())
+	entries, err := os.ReadDir(parent)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove old runs: %w", err)
+	}
+	type old struct {
+		path string
+		time time.Time
+	}
+	var all []old
+	for _, e := range entries {
+		info, err := e.Info()
+		if path := filepath.Join(parent, e.Name()); err == nil && e.IsDir() && path != current {
+			all = append(all, old{path, info.ModTime()})
+		}
+	}
+	slices.SortFunc(all, func(x, y old) int { return cmp.Or(x.time.Compare(y.time), cmp.Compare(x.path, y.path)) })
+	for len(all) >= a.c.KeepRuns {
+		if err := os.RemoveAll(all[0].path); err != nil {
+			return fmt.Errorf("remove old run: %w", err)
+		}
+		all = all[1:]
+	}
+	return nil
+}
+
+// File is a file of a run on this node. The path is within the run, with slashes.
+type File struct {
+	Path  string
+	Bytes int64
+}
+
+// Files lists the files of a run. more is true while it is open: files may grow and come. The error wraps ErrNoRun.
+func (a *Agent) Files(run string) (files []File, more bool, err error) {
+	root, err := a.openRoot(run)
+	if err != nil {
+		return nil, false, err
+	}
+	defer root.Close()
+	err = fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		files = append(files, File{Path: path, Bytes: info.Size()})
+		return nil
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("list files of run %q: %w", run, err)
+	}
+	return files, a.run() == run, nil
+}
+
+// ReadFile reads a part of a file of a run, and how long the file is now. At the end it returns fewer bytes than there is room for, and no
+// error. The error wraps ErrNoRun or fs.ErrNotExist.
+func (a *Agent) ReadFile(run, path string, offset int64, into []byte) (n int, size int64, err error) {
+	root, err := a.openRoot(run)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer root.Close()
+	f, err := root.Open(filepath.FromSlash(path)) // which leads nowhere out of it
+	if err != nil {
+		return 0, 0, fmt.Errorf("read file of run %q: %w", run, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%q is not a regular file: %w", path, fs.ErrNotExist)
+	}
+	if err == nil {
+		n, err = f.ReadAt(into, offset)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, 0, fmt.Errorf("read file of run %q: %w", run, err)
+	}
+	return n, info.Size(), nil
+}
+
+// openRoot opens the directory of a run.
+func (a *Agent) openRoot(run string) (*os.Root, error) {
+	if err := runs.CheckName(run); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(filepath.Join(a.c.State, a.runPath(run)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("run %q on %s: %w", run, a.c.Node, ErrNoRun)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open run %q: %w", run, err)
+	}
+	return root, nil
+}

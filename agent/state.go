@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// state is what an agent must know of the one before it. All paths are below Config.State.
+type state struct {
+	Logs   string    `json:"logs"`   // where logs are written
+	Before []string  `json:"before"` // where logs may have been left that are to be gone on with, the latest first
+	Run    string    `json:"run"`    // that is open; "": none
+	Spans  int       `json:"spans"`  // times without a run, each with a directory below logs
+	Since  time.Time `json:"since"`
+	Saw    uint64    `json:"table_generation"` // of the server's table in table.yaml
+}
+
+// keptBefore is how many directories of logs are looked through for where a ring's log was left. One does, unless disks failed.
+const keptBefore = 8
+
+const (
+	stateFile  = "state.json"
+	tableFile  = "table.yaml"
+	lockFile   = "agent.lock"
+	logsFolder = "logs"
+	runsFolder = "runs"
+)
+
+func readState(dir string) (state, error) {
+	s := state{Logs: span(0)}
+	text, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, fmt.Errorf("read what the last agent was at: %w", err)
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("read what the last agent was at in %q: %w: if it is damaged, remove it: logs begin anew in %q", filepath.Join(dir, stateFile), err, span(0))
+	}
+	for _, path := range append([]string{s.Logs}, s.Before...) {
+		if !filepath.IsLocal(path) {
+			return s, fmt.Errorf("read what the last agent was at in %q: %q is not below it: remove the file", filepath.Join(dir, stateFile), path)
+		}
+	}
+	return s, nil
+}
+
+// span is where logs go at a time without a run, so that no directory is written to twice.
+func span(n int) string { return filepath.Join(logsFolder, fmt.Sprintf("%06d", n)) }
+
+// write replaces the file as a whole: who dies meanwhile leaves the old one.
+func (s state) write(dir string) error {
+	text, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		return err
+	}
+	return replaceFile(filepath.Join(dir, stateFile), append(text, '\n'))
+}
+
+func replaceFile(path string, content []byte) error {
+	part := path + ".part"
+	if err := os.WriteFile(part, content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
+}
+
+// to is the state with logs going elsewhere.
+func (s state) to(logs string) state {
+	if logs == s.Logs {
+		return s
+	}
+	s.Before = append([]string{s.Logs}, slices.DeleteFunc(slices.Clone(s.Before), func(d string) bool { return d == s.Logs || d == logs })...)
+	s.Before = s.Before[:min(len(s.Before), keptBefore)]
+	s.Logs = logs
+	return s
+}

@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/drain"
+)
+
+// Status is what an agent says of itself. Scripts read its JSON: append only.
+type Status struct {
+	Node      string         `json:"node"`
+	ProcessID int            `json:"process_id"`
+	Started   time.Time      `json:"started"`
+	Rings     string         `json:"rings_directory"`
+	Logs      string         `json:"logs_directory"`
+	Run       string         `json:"run,omitempty"` // that is open
+	Table     TableStatus    `json:"handler_table"`
+	Link      LinkStatus     `json:"server"`
+	Chrony    ChronyStatus   `json:"chrony"`
+	Limit     string         `json:"limit,omitempty"` // why records are not stored now
+	Total     Counts         `json:"total"`           // since the agent began
+	Finished  uint64         `json:"finished_rings"`  // whose programs ended, and that are in their logs as a whole
+	Channels  []RingStatus   `json:"channels"`
+	Processes []ProcessUsage `json:"processes"`
+	Warnings  []string       `json:"warnings,omitempty"` // what somebody should look at
+}
+
+// Counts add up what rings had and what became of it. Counts are decimal strings in JSON: they have 64 bits.
+type Counts struct {
+	Events    uint64 `json:"events,string"`     // that came
+	Dropped   uint64 `json:"dropped,string"`    // by programs, whose rings were full
+	NotStored uint64 `json:"not_stored,string"` // taken while a limit was reached
+	Missing   uint64 `json:"missing,string"`    // taken once, and in no log
+	Unread    uint64 `json:"unread,string"`     // in rings that were set aside
+	Holes     uint64 `json:"holes,string"`      // reserved by programs that died, and never written
+	Rows      uint64 `json:"rows,string"`       // in logs
+	LogBytes  uint64 `json:"log_bytes,string"`
+	Failures  uint64 `json:"failures,string"` // of writing logs
+}
+
+// RingStatus is one channel of one program.
+type RingStatus struct {
+	Channel     string `json:"channel"`
+	Incarnation string `json:"incarnation"`
+	ProcessID   int    `json:"process_id"`
+	Handler     string `json:"handler"`
+	Policy      string `json:"policy"`
+	Alive       bool   `json:"alive"`
+	Waiting     uint64 `json:"waiting,string"` // records in the ring
+	RingBytes   int64  `json:"ring_bytes"`
+	Counts
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// ProcessUsage is what the rings of a process take.
+type ProcessUsage struct {
+	ProcessID int   `json:"process_id"`
+	Rings     int   `json:"rings"`
+	RingBytes int64 `json:"ring_bytes"`
+}
+
+// Status is how it goes now.
+func (a *Agent) Status() Status {
+	stats := a.drainer.Stats()
+	a.mu.Lock()
+	s := Status{
+		Node: a.c.Node, ProcessID: os.Getpid(), Started: a.started, Rings: a.c.Rings, Run: a.state.Run, Table: a.table, Link: a.linkStatus(),
+	}
+	a.mu.Unlock()
+	s.Logs, s.Finished, s.Chrony = a.drainer.Logs(), stats.Finished, a.chrony.Status()
+	t := stats.Total
+	s.Total = Counts{t.Events, t.Dropped, t.NotStored, t.Missing, t.Unread, t.Holes, t.Rows, t.LogBytes, t.Failures}
+	if stats.Table != nil {
+		s.Table.Error = stats.Table.Error()
+	}
+	if stats.Limit != nil {
+		s.Limit = stats.Limit.Error()
+	}
+	s.Channels, s.Processes = []RingStatus{}, []ProcessUsage{}
+	for _, r := range stats.Rings {
+		s.Channels = append(s.Channels, ringStatus(r))
+	}
+	for _, p := range stats.Processes {
+		s.Processes = append(s.Processes, ProcessUsage(p))
+	}
+	s.Warnings = s.warnings()
+	return s
+}
+
+func ringStatus(r drain.RingStats) RingStatus {
+	one := RingStatus{
+		Channel: r.Channel.String(), Incarnation: fmt.Sprintf("%x", r.Incarnation), ProcessID: r.ProcessID, Handler: r.Settings.String(), Policy: r.Policy.String(),
+		Alive: r.Alive, Waiting: r.Waiting, RingBytes: r.RingBytes,
+		Counts: Counts{r.Events, r.Dropped, r.NotStored, r.Missing, r.Unread, r.Holes, r.Rows, r.LogBytes, r.Failures},
+	}
+	if r.Channel == (channel.Name{}) {
+		one.Channel = r.Path // it could not be opened
+	}
+	switch {
+	case r.SetAside != nil:
+		one.Trouble = "set aside: " + r.SetAside.Error()
+	case r.Failure != nil:
+		one.Trouble = r.Failure.Error()
+	case r.Refused != nil:
+		one.Trouble = r.Refused.Error()
+	case r.Misused:
+		one.Trouble = "the program logs events on a link channel, or links on another: such calls keep nothing"
+	case r.Rejected:
+		one.Trouble = "the program was given settings that it could not take, and is on null"
+	}
+	return one
+}
+
+// warnings are what somebody should look at, the worst first.
+func (s *Status) warnings() (all []string) {
+	if s.Limit != "" {
+		all = append(all, "records are not stored: "+s.Limit)
+	}
+	if s.Table.Error != "" {
+		all = append(all, "the handler table in force is an older one: "+s.Table.Error)
+	}
+	if s.Link.Server != "" && !s.Link.Connected {
+		why := s.Link.Error
+		if why == "" {
+			why = "it has not answered yet"
+		}
+		all = append(all, "the server "+s.Link.Server+" is away, and the last handler table holds: "+why)
+	}
+	for _, c := range s.Channels {
+		if c.Trouble != "" && !slices.Contains(all, c.Channel+": "+c.Trouble) {
+			all = append(all, c.Channel+": "+c.Trouble)
+		}
+	}
+	return all
+}
