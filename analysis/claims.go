@@ -1,0 +1,62 @@
+package analysis
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ntp"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// Claim is what a node's NTP daemon claimed between two readings of the node's counter: that its clock is off UTC by Bound_ns at the
+// most. It is a baseline to compare with, and nothing here rests on it.
+type Claim struct {
+	CounterLo, CounterHi uint64
+	Bound_ns             uint64
+	Synchronised         bool // else it claimed nothing
+}
+
+// Claims reads what a node's NTP daemon claimed during a run, in the order in which it did. The error wraps fs.ErrNotExist where nothing was
+// kept. What can be read of a damaged file comes with an error that wraps *logstore.CorruptionError.
+func Claims(dir *runs.Directory, node string) ([]Claim, error) {
+	file, err := dir.OpenBaseline(node)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	fail := func(err error) error { return fmt.Errorf("read baseline of node %q: %w", node, err) }
+	reader, err := logstore.NewReader(file, file.Name())
+	if err != nil {
+		return nil, fail(err)
+	}
+	if known, ok := dir.Run.Node(node); ok && reader.Header().Epoch != known.Epoch {
+		return nil, fail(fmt.Errorf("it is of epoch %q of the node, and the run of %q", reader.Header().Epoch, known.Epoch))
+	}
+	var claims []Claim
+	var damage *logstore.CorruptionError
+	for {
+		block, err := reader.Next()
+		var corruption *logstore.CorruptionError
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			if damage != nil {
+				return claims, fail(damage)
+			}
+			return claims, nil
+		case errors.As(err, &corruption):
+			damage = corruption
+			continue
+		default:
+			return claims, fail(err)
+		}
+		for _, row := range block.NTPs {
+			c := Claim{CounterLo: row.CounterLo, CounterHi: row.CounterHi}
+			c.Bound_ns, c.Synchronised = ntp.Claim{Offset_ns: row.Offset_ns, RootDelay_ns: row.RootDelay_ns, RootDispersion_ns: row.RootDispersion_ns,
+				Stratum: row.Stratum, Leap: ntp.Leap(row.Leap)}.Bound_ns()
+			claims = append(claims, c)
+		}
+	}
+}

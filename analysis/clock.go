@@ -1,0 +1,235 @@
+package analysis
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+func cmpStrings(a, b string) int { return strings.Compare(a, b) }
+
+// clocks are the counters of a run and what relates them.
+type clocks struct {
+	closure   *tscratio.Closure
+	pairs     []pairClock
+	reference int // index of the node
+}
+
+type pairClock struct {
+	a, b         string
+	intoA, intoB *tscratio.Relation
+}
+
+// boundSamples is at how many readings a pair's bound is looked at.
+const boundSamples = 101
+
+// boundTo is the median half-width of one node's readings in another's cycles; false where they are not related.
+func (c *clocks) boundTo(from, into string) (uint64, bool) {
+	widths := c.boundsTo(from, into)
+	if len(widths) == 0 {
+		return 0, false
+	}
+	slices.Sort(widths)
+	return widths[len(widths)/2], true
+}
+
+// boundsTo are the half-widths of readings of one node, spread evenly over what is known, in another's cycles.
+func (c *clocks) boundsTo(from, into string) []uint64 {
+	v, err := c.closure.View(from, into)
+	if err != nil {
+		return nil
+	}
+	lo, hi := v.Limits()
+	for _, p := range c.pairs { // between its measurements; beyond them every bound grows
+		for _, r := range []*tscratio.Relation{p.intoA, p.intoB} {
+			if knots := r.Knots(); r.From.Name == from && r.Into.Name == into && len(knots) > 1 {
+				lo, hi = knots[0].Reading, knots[len(knots)-1].Reading
+			}
+		}
+	}
+	var widths []uint64
+	for i := range uint64(boundSamples) {
+		at, _, err := v.Translate(lo + (hi-lo)/(boundSamples+1)*(i+1))
+		if err == nil {
+			widths = append(widths, at.HalfWidth())
+		}
+	}
+	return widths
+}
+
+// chooseReference takes the node that was asked for, or the one with the smallest median bound to the others.
+func (in *input) chooseReference() error {
+	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
+	if wanted != "" {
+		i := slices.IndexFunc(in.nodes, func(n nodeInput) bool { return n.Name == wanted })
+		if i < 0 {
+			var names []string
+			for _, n := range in.nodes {
+				names = append(names, n.Name)
+			}
+			return fmt.Errorf("reference node %q is not one of the run's: use one of %s", wanted, strings.Join(names, ", "))
+		}
+		in.clocks.reference = i
+		return nil
+	}
+	best := uint64(math.MaxUint64)
+	related := -1
+	in.clocks.reference = -1
+	for i, n := range in.nodes {
+		var bounds []uint64
+		for _, other := range in.nodes {
+			if other.Name == n.Name {
+				continue
+			}
+			if b, ok := in.clocks.boundTo(other.Name, n.Name); ok {
+				bounds = append(bounds, b)
+			}
+		}
+		// A node that more others can be seen from comes first: a bound to few is no merit.
+		slices.Sort(bounds)
+		median := uint64(math.MaxUint64)
+		if len(bounds) > 0 {
+			median = bounds[len(bounds)/2]
+		}
+		if len(bounds) > related || len(bounds) == related && median < best {
+			in.clocks.reference, related, best = i, len(bounds), median
+		}
+	}
+	if related == 0 { // nothing is related: at least what happened on a node with logs can be told
+		for _, s := range in.sources {
+			in.clocks.reference = s.node
+			break
+		}
+	}
+	return nil
+}
+
+// timer finds durations and places between sources, each a node. One goroutine may use it.
+type timer struct {
+	in     *input
+	ways   []*tscratio.Ways // by first·nodes + second; nil: not asked for yet
+	views  []*tscratio.View // into the reference
+	none   []error          // by first·nodes + second: why there is no way
+	nodeOf []int32          // by source
+	slack  []int64          // by source: how far a stamp may be off, in reference cycles
+}
+
+func newTimer(in *input) *timer {
+	n := len(in.nodes)
+	t := &timer{in: in, ways: make([]*tscratio.Ways, n*n), views: make([]*tscratio.View, n), none: make([]error, n*n), slack: make([]int64, len(in.sources))}
+	for i := range in.sources {
+		t.nodeOf = append(t.nodeOf, int32(in.sources[i].node))
+		if cycles := in.sources[i].header.Stamp.OrderingSlack_cycles(); cycles > 0 {
+			t.slack[i] = in.inReference(in.sources[i].node, int64(cycles))
+		}
+	}
+	return t
+}
+
+// inReference is some cycles of a node in cycles of the reference, generously: for what need not be exact but enough.
+func (in *input) inReference(node int, cycles int64) int64 {
+	ratio := 1.0
+	for _, p := range in.clocks.pairs {
+		from, into := in.nodes[node].Name, in.nodes[in.clocks.reference].Name
+		for _, r := range []*tscratio.Relation{p.intoA, p.intoB} {
+			if r.From.Name == from && r.Into.Name == into {
+				if rate, err := r.Rate(r.Limits().Mid()); err == nil {
+					ratio = rate.Hi.Float()
+				}
+			}
+		}
+	}
+	return int64(math.Ceil(float64(cycles)*ratio*1.01)) + 1
+}
+
+var errUnrelated = errors.New("the nodes are not related")
+
+// between is the duration from an event of one source to one of another.
+func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, error) {
+	a, b := int(t.nodeOf[first]), int(t.nodeOf[second])
+	k := a*len(t.in.nodes) + b
+	w := t.ways[k]
+	slack := t.slack[first] + t.slack[second]
+	if w == nil {
+		if w = t.way(k, a, b); w == nil {
+			if a != b || a != t.in.clocks.reference {
+				return tscratio.Duration{}, t.none[k]
+			}
+			n := t.in.nodes[a].described
+			return trivial(x, y, int64(n.QuantumCycles+n.CoreSlackCycles)+slack)
+		}
+	}
+	d, err := w.Duration(x, y)
+	d.Lo, d.Hi = d.Lo-slack, d.Hi+slack
+	return d, err
+}
+
+// many finds durations between events of two nodes, as tscratio.Ways.Durations does.
+func (t *timer) many(a, b int, xs, ys []uint64, spans []tscratio.Span) (int, tscratio.Duration, error) {
+	k := a*len(t.in.nodes) + b
+	w := t.ways[k]
+	if w == nil {
+		if w = t.way(k, a, b); w == nil {
+			if a != b || a != t.in.clocks.reference {
+				return len(xs), tscratio.Duration{}, t.none[k]
+			}
+			n := t.in.nodes[a].described
+			d, err := trivial(xs[0], ys[0], int64(n.QuantumCycles+n.CoreSlackCycles))
+			spans[0] = d.Span
+			return 1, d, err
+		}
+	}
+	return w.Durations(xs, ys, spans)
+}
+
+// trivial needs no relation: a run of one node has none.
+func trivial(x, y uint64, e int64) (tscratio.Duration, error) {
+	d := int64(y - x)
+	if (y >= x) != (d >= 0) {
+		return tscratio.Duration{}, tscratio.ErrOutOfRange
+	}
+	return tscratio.Duration{Span: tscratio.Span{Lo: d - e, Hi: d + e}, Scenario: tscratio.Trivial}, nil
+}
+
+func (t *timer) way(k, a, b int) *tscratio.Ways {
+	if t.none[k] != nil {
+		return nil
+	}
+	w, err := t.in.clocks.closure.Ways(t.in.nodes[t.in.clocks.reference].Name, t.in.nodes[a].Name, t.in.nodes[b].Name)
+	if err != nil {
+		t.none[k] = fmt.Errorf("%w: %w", errUnrelated, err)
+		return nil
+	}
+	t.ways[k] = w
+	return w
+}
+
+// place is where an event lies on the reference counter.
+func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.Verdict, error) {
+	node := t.in.sources[source].node
+	slack := uint64(t.slack[source])
+	if node == t.in.clocks.reference {
+		// What another core of the node would have read then.
+		n := t.in.nodes[node].described
+		e := n.CoreSlackCycles + n.QuantumCycles + slack
+		return tscratio.Interval{Lo: reading - min(reading, e), Hi: reading + min(^uint64(0)-reading, e)}, tscratio.Consistent, nil
+	}
+	v := t.views[node]
+	if v == nil {
+		var err error
+		if v, err = t.in.clocks.closure.View(t.in.nodes[node].Name, t.in.nodes[t.in.clocks.reference].Name); err != nil {
+			return tscratio.Interval{}, 0, fmt.Errorf("%w: %w", errUnrelated, err)
+		}
+		t.views[node] = v
+	}
+	at, verdict, err := v.Translate(reading)
+	if slack > 0 && err == nil {
+		at = tscratio.Interval{Lo: at.Lo - min(at.Lo, slack), Hi: at.Hi + min(^uint64(0)-at.Hi, slack)}
+	}
+	return at, verdict, err
+}

@@ -1,0 +1,150 @@
+package analysis
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Change is what a leg's percentile did from one run to another.
+type Change struct {
+	From    string  `json:"from"`
+	To      string  `json:"to"`
+	Kind    string  `json:"kind"`
+	Origin  string  `json:"origin,omitempty"`
+	Percent float64 `json:"percent"`
+
+	// Both in ns: runs have other reference nodes. What is not known of a frequency is in the interval.
+	BeforeLo_ns float64 `json:"before_lo_ns"`
+	BeforeHi_ns float64 `json:"before_hi_ns"`
+	AfterLo_ns  float64 `json:"after_lo_ns"`
+	AfterHi_ns  float64 `json:"after_hi_ns"`
+
+	// Noise_ns is how far the percentile of a run moves by chance: the larger of both runs' distance from this percentile to the ends of its 99 %
+	// confidence interval, by ranks.
+	Noise_ns float64 `json:"noise_ns"`
+
+	Verdict Verdict `json:"verdict"`
+}
+
+// Verdict is what may be said of a change.
+type Verdict string
+
+const (
+	Faster    Verdict = "faster"    // by more than bounds and noise
+	Slower    Verdict = "slower"    // the same
+	Same      Verdict = "same"      // the difference is within the noise, and the bounds are too narrow to hide more than it
+	Undecided Verdict = "undecided" // bounds or noise are wider than the difference
+	Gone      Verdict = "gone"      // the leg is not in the second run
+	New       Verdict = "new"       // it is not in the first
+)
+
+// diffPercents are the percentiles that are compared.
+var diffPercents = []float64{50, 99}
+
+// Diff compares two answers, leg by leg. The error says why they cannot be compared.
+func Diff(before, after *Answer) ([]Change, error) {
+	for _, a := range []*Answer{before, after} {
+		if a.Reference.FrequencyLo_hz <= 0 {
+			return nil, fmt.Errorf("compare runs %q and %q: the frequency of node %q of run %q is not known, so that cycles of the two cannot be compared", before.Run, after.Run, a.Reference.Node, a.Run)
+		}
+	}
+	var changes []Change
+	legs := func(a *Answer) []Leg { return slices.Concat(a.Legs, a.EndToEnd) }
+	same := func(x, y *Leg) bool {
+		return x.From == y.From && x.To == y.To && x.Kind == y.Kind && x.Origin == y.Origin
+	}
+	find := func(in []Leg, l *Leg) *Leg {
+		for i := range in {
+			if same(&in[i], l) {
+				return &in[i]
+			}
+		}
+		return nil
+	}
+	first, second := legs(before), legs(after)
+	for i := range first {
+		l := &first[i]
+		m := find(second, l)
+		if m == nil {
+			changes = append(changes, Change{From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Verdict: Gone})
+			continue
+		}
+		for _, p := range diffPercents {
+			if c, ok := change(l, m, p, before.Reference, after.Reference); ok {
+				changes = append(changes, c)
+			}
+		}
+	}
+	for i := range second {
+		if l := &second[i]; find(first, l) == nil {
+			changes = append(changes, Change{From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Verdict: New})
+		}
+	}
+	return changes, nil
+}
+
+func change(l, m *Leg, percent float64, before, after Reference) (Change, bool) {
+	c := Change{From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Percent: percent}
+	x, ok := l.All.percentile(percent)
+	y, ok2 := m.All.percentile(percent)
+	if !ok || !ok2 {
+		return c, false
+	}
+	c.BeforeLo_ns, c.BeforeHi_ns = before.ns(x)
+	c.AfterLo_ns, c.AfterHi_ns = after.ns(y)
+	c.Noise_ns = max(l.All.noise(percent, before), m.All.noise(percent, after))
+	switch {
+	case c.AfterHi_ns+c.Noise_ns < c.BeforeLo_ns:
+		c.Verdict = Faster
+	case c.AfterLo_ns-c.Noise_ns > c.BeforeHi_ns:
+		c.Verdict = Slower
+	case max(c.AfterHi_ns-c.BeforeLo_ns, c.BeforeHi_ns-c.AfterLo_ns) <= 2*c.Noise_ns:
+		c.Verdict = Same
+	default:
+		c.Verdict = Undecided
+	}
+	return c, true
+}
+
+// ns is an interval of cycles in ns, with what is not known of the frequency.
+func (r *Reference) ns(i Interval) (lo, hi float64) {
+	of := func(cycles int64, hz float64) float64 { return float64(cycles) / hz * 1e9 }
+	return min(of(i.Lo_cycles, r.FrequencyLo_hz), of(i.Lo_cycles, r.FrequencyHi_hz)), max(of(i.Hi_cycles, r.FrequencyLo_hz), of(i.Hi_cycles, r.FrequencyHi_hz))
+}
+
+func (d *Durations) percentile(percent float64) (Interval, bool) {
+	for _, p := range d.Percentiles {
+		if p.Percent == percent {
+			return p.Interval, true
+		}
+	}
+	return Interval{}, false
+}
+
+// noise is how far a percentile may be from the one that endlessly many tuples would have: with n independent tuples its rank is binomial,
+// and lies within 2.58 standard deviations in 99 of 100 cases. Tuples that queue behind each other are less independent than that, so
+// each ten of them count as one. The values at such ranks are read from the coarse bins.
+func (d *Durations) noise(percent float64, r Reference) float64 {
+	const deviations, together = 2.58, 10.0
+	n := float64(d.Count) / together
+	q := percent / 100
+	spread := deviations * math.Sqrt(q*(1-q)/max(n, 1))
+	value := func(q float64, bins []Bin, high bool) float64 {
+		rank := uint64(min(max(q, 0), 1) * float64(d.Count))
+		var below uint64
+		for i, b := range bins {
+			if below += b.Count; rank < below || i == len(bins)-1 {
+				if high {
+					return float64(b.Hi_cycles)
+				}
+				return float64(b.Lo_cycles)
+			}
+		}
+		return 0
+	}
+	p, _ := d.percentile(percent)
+	up := value(q+spread, d.Highs, true) - float64(p.Hi_cycles)
+	down := float64(p.Lo_cycles) - value(q-spread, d.Lows, false)
+	return max(up, down, 0) / r.FrequencyLo_hz * 1e9
+}

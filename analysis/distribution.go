@@ -1,0 +1,386 @@
+package analysis
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// exactValues is how many durations a distribution keeps as they are. With more, it counts them in buckets whose width is at most 1/2048 of
+// the value, and percentiles are rounded outward to their edges. HdrHistogram was considered: it takes no negative values, which the low
+// end of a short duration between nodes is, and reports bucket middles, which are no bounds.
+const exactValues = 1 << 16
+
+const (
+	subBits    = 11 // 2^11 buckets for each power of two
+	pageShift  = 10 // buckets are allocated by pages
+	bucketPage = 1 << pageShift
+	bucketsMax = (64-subBits)<<subBits + 1<<subBits
+)
+
+// bucketOf is the bucket of a value from 0 up: the value itself below 2^12, then 2^11 buckets for each power of two.
+func bucketOf(v uint64) int {
+	n := bits.Len64(v)
+	if n <= subBits+1 {
+		return int(v)
+	}
+	shift := n - subBits - 1
+	return shift<<subBits + int(v>>shift)
+}
+
+// edges is the smallest and the largest value of a bucket.
+func edges(bucket int) (lo, hi uint64) {
+	if bucket < 2<<subBits {
+		return uint64(bucket), uint64(bucket)
+	}
+	shift := bucket>>subBits - 1
+	lo = uint64(bucket-shift<<subBits) << shift
+	return lo, lo + 1<<shift - 1
+}
+
+// counts counts values in buckets.
+type counts struct {
+	positive, negative [bucketsMax>>pageShift + 1]*[bucketPage]uint64 // of v from 0 up; of -v-1 below
+}
+
+func (c *counts) add(v int64) {
+	if v >= 0 {
+		increment(&c.positive, uint64(v))
+	} else {
+		increment(&c.negative, ^uint64(v))
+	}
+}
+
+func increment(pages *[bucketsMax>>pageShift + 1]*[bucketPage]uint64, v uint64) {
+	b := bucketOf(v)
+	page := pages[b>>pageShift]
+	if page == nil {
+		page = new([bucketPage]uint64)
+		pages[b>>pageShift] = page
+	}
+	page[b&(bucketPage-1)]++
+}
+
+// known counts n of a value if its page is there. It is short enough to be part of a loop.
+func (c *counts) known(v, n uint64) bool {
+	b := bucketOf(v)
+	page := c.positive[b>>pageShift]
+	if page == nil {
+		return false
+	}
+	page[b&(bucketPage-1)] += n
+	return true
+}
+
+// addMany counts n of a value.
+func (c *counts) addMany(v, n uint64) {
+	v = min(v, math.MaxInt64)
+	if !c.known(v, n) {
+		increment(&c.positive, v)
+		c.known(v, n-1)
+	}
+}
+
+func (c *counts) merge(d *counts) {
+	for side, from := range [][]*[bucketPage]uint64{d.positive[:], d.negative[:]} {
+		into := c.positive[:]
+		if side == 1 {
+			into = c.negative[:]
+		}
+		for i, page := range from {
+			if page == nil {
+				continue
+			}
+			if into[i] == nil {
+				into[i] = new([bucketPage]uint64)
+			}
+			for j, n := range page {
+				into[i][j] += n
+			}
+		}
+	}
+}
+
+// each tells of every bucket with something in it, from the smallest values to the largest.
+func (c *counts) each(tell func(lo, hi int64, n uint64) bool) {
+	for i := len(c.negative) - 1; i >= 0; i-- {
+		if c.negative[i] == nil {
+			continue
+		}
+		for j := bucketPage - 1; j >= 0; j-- {
+			if n := c.negative[i][j]; n > 0 {
+				lo, hi := edges(i<<pageShift + j)
+				if !tell(^int64(min(hi, math.MaxInt64)), ^int64(lo), n) {
+					return
+				}
+			}
+		}
+	}
+	for i, page := range c.positive {
+		if page == nil {
+			continue
+		}
+		for j, n := range page {
+			if n > 0 {
+				lo, hi := edges(i<<pageShift + j)
+				if !tell(int64(lo), int64(min(hi, math.MaxInt64)), n) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// distribution is what is known of many durations: those themselves while there are few, then how many of their ends fall where.
+type distribution struct {
+	n          uint64
+	most       int // durations that are kept
+	exact      []tscratio.Span
+	lo, hi     *counts // nil while exact
+	bound      *counts // half-widths
+	sumLo      sum
+	sumHi      sum
+	least      tscratio.Span // smallest lo, smallest hi
+	largest    tscratio.Span // largest lo, largest hi
+	leastBound uint64
+	mostBound  uint64
+}
+
+// sum is a sum of 64-bit numbers.
+type sum struct {
+	hi int64
+	lo uint64
+}
+
+func (s *sum) add(v int64) {
+	var carry uint64
+	s.lo, carry = bits.Add64(s.lo, uint64(v), 0)
+	s.hi += v>>63 + int64(carry)
+}
+
+func (s *sum) merge(t sum) {
+	var carry uint64
+	s.lo, carry = bits.Add64(s.lo, t.lo, 0)
+	s.hi += t.hi + int64(carry)
+}
+
+// over is the sum divided by n, rounded down.
+func (s sum) over(n uint64) int64 {
+	if s.hi >= 0 {
+		q, _ := bits.Div64(uint64(s.hi), s.lo, n)
+		return int64(q)
+	}
+	lo, borrow := bits.Sub64(0, s.lo, 0)
+	hi := uint64(-s.hi) - borrow
+	q, r := bits.Div64(hi, lo, n)
+	if r > 0 {
+		q++
+	}
+	return -int64(q)
+}
+
+// up is the sum divided by n, rounded up.
+func (s sum) up(n uint64) int64 {
+	var negative sum
+	lo, borrow := bits.Sub64(0, s.lo, 0)
+	negative.lo, negative.hi = lo, -s.hi-int64(borrow)
+	return -negative.over(n)
+}
+
+func halfWidth(s tscratio.Span) uint64 { w := s.Width(); return w/2 + w&1 }
+
+// addAll adds durations.
+func (d *distribution) addAll(spans []tscratio.Span) {
+	if len(spans) == 0 {
+		return
+	}
+	least, largest := spans[0], spans[0]
+	leastBound, mostBound := uint64(math.MaxUint64), uint64(0)
+	if d.n > 0 {
+		least, largest, leastBound, mostBound = d.least, d.largest, d.leastBound, d.mostBound
+	}
+	// Durations of days are few: of others, some ten thousand can be summed in 64 bits.
+	var sumLo, sumHi int64
+	for _, s := range spans {
+		least.Lo, least.Hi = min(least.Lo, s.Lo), min(least.Hi, s.Hi)
+		largest.Lo, largest.Hi = max(largest.Lo, s.Lo), max(largest.Hi, s.Hi)
+		b := halfWidth(s)
+		leastBound, mostBound = min(leastBound, b), max(mostBound, b)
+		sumLo += s.Lo
+		sumHi += s.Hi
+	}
+	const fits = math.MaxInt64 >> 16
+	if len(spans) <= 1<<16 && least.Lo >= -fits && largest.Hi <= fits {
+		d.sumLo.add(sumLo)
+		d.sumHi.add(sumHi)
+	} else {
+		for _, s := range spans {
+			d.sumLo.add(s.Lo)
+			d.sumHi.add(s.Hi)
+		}
+	}
+	d.least, d.largest, d.leastBound, d.mostBound = least, largest, leastBound, mostBound
+	d.n += uint64(len(spans))
+	if d.lo == nil {
+		if d.exact = append(d.exact, spans...); len(d.exact) > d.most {
+			d.fold()
+		}
+		return
+	}
+	for _, s := range spans {
+		if s.Lo < 0 || !d.lo.known(uint64(s.Lo), 1) {
+			d.lo.add(s.Lo)
+		}
+	}
+	for _, s := range spans {
+		if s.Hi < 0 || !d.hi.known(uint64(s.Hi), 1) {
+			d.hi.add(s.Hi)
+		}
+	}
+	// Bounds change slowly: mostly there are many of one.
+	last, n := halfWidth(spans[0]), uint64(0)
+	for _, s := range spans {
+		b := halfWidth(s)
+		if b == last {
+			n++
+			continue
+		}
+		d.bound.addMany(last, n)
+		last, n = b, 1
+	}
+	d.bound.addMany(last, n)
+}
+
+func (d *distribution) count(s tscratio.Span, bound uint64) {
+	d.lo.add(s.Lo)
+	d.hi.add(s.Hi)
+	d.bound.add(int64(min(bound, math.MaxInt64)))
+}
+
+// fold turns kept durations into counts.
+func (d *distribution) fold() {
+	if d.lo != nil {
+		return
+	}
+	d.lo, d.hi, d.bound = new(counts), new(counts), new(counts)
+	for _, s := range d.exact {
+		d.count(s, halfWidth(s))
+	}
+	d.exact = nil
+}
+
+// merge adds what another distribution has.
+func (d *distribution) merge(e *distribution) {
+	if e.n == 0 {
+		return
+	}
+	if d.n == 0 {
+		d.least, d.largest, d.leastBound, d.mostBound = e.least, e.largest, e.leastBound, e.mostBound
+	}
+	d.n += e.n
+	d.sumLo.merge(e.sumLo)
+	d.sumHi.merge(e.sumHi)
+	d.least = tscratio.Span{Lo: min(d.least.Lo, e.least.Lo), Hi: min(d.least.Hi, e.least.Hi)}
+	d.largest = tscratio.Span{Lo: max(d.largest.Lo, e.largest.Lo), Hi: max(d.largest.Hi, e.largest.Hi)}
+	d.leastBound, d.mostBound = min(d.leastBound, e.leastBound), max(d.mostBound, e.mostBound)
+	if d.lo == nil && e.lo == nil && len(d.exact)+len(e.exact) <= d.most {
+		d.exact = append(d.exact, e.exact...)
+		return
+	}
+	d.fold()
+	if e.lo == nil {
+		for _, s := range e.exact {
+			d.count(s, halfWidth(s))
+		}
+		return
+	}
+	d.lo.merge(e.lo)
+	d.hi.merge(e.hi)
+	d.bound.merge(e.bound)
+}
+
+// rankOf is which of n values, from 0, is a percentile: the smallest that at least so many of 100 are not above. percent is in
+// thousandths, so that it is exact.
+func rankOf(percent_milli uint64, n uint64) uint64 {
+	if n == 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(percent_milli, n)
+	q, r := bits.Div64(hi, lo, 100_000)
+	if r > 0 {
+		q++
+	}
+	return min(max(q, 1), n) - 1
+}
+
+// percentiles are [that of the los, that of the his] for each rank, which must rise.
+func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Span {
+	found := make([]tscratio.Span, len(percents_milli))
+	if d.n == 0 {
+		return found
+	}
+	if d.lo == nil {
+		los, his := make([]int64, len(d.exact)), make([]int64, len(d.exact))
+		for i, s := range d.exact {
+			los[i], his[i] = s.Lo, s.Hi
+		}
+		slices.Sort(los)
+		slices.Sort(his)
+		for i, p := range percents_milli {
+			r := rankOf(p, d.n)
+			found[i] = tscratio.Span{Lo: los[r], Hi: his[r]}
+		}
+		return found
+	}
+	los := d.lo.ranks(percents_milli, d.n, false)
+	his := d.hi.ranks(percents_milli, d.n, true)
+	for i := range found {
+		// An edge of a bucket may lie beyond what was seen.
+		found[i] = tscratio.Span{Lo: max(los[i], d.least.Lo), Hi: min(his[i], d.largest.Hi)}
+	}
+	return found
+}
+
+// ranks are the edges of the buckets in which percentiles fall.
+func (c *counts) ranks(percents_milli []uint64, n uint64, upper bool) []int64 {
+	found := make([]int64, len(percents_milli))
+	var below uint64
+	i := 0
+	c.each(func(lo, hi int64, count uint64) bool {
+		for i < len(found) && rankOf(percents_milli[i], n) < below+count {
+			found[i] = lo
+			if upper {
+				found[i] = hi
+			}
+			i++
+		}
+		below += count
+		return i < len(found)
+	})
+	return found
+}
+
+// bounds are percentiles of the half-widths.
+func (d *distribution) bounds(percents_milli []uint64) []uint64 {
+	found := make([]uint64, len(percents_milli))
+	if d.n == 0 {
+		return found
+	}
+	if d.lo == nil {
+		all := make([]uint64, len(d.exact))
+		for i, s := range d.exact {
+			all[i] = halfWidth(s)
+		}
+		slices.Sort(all)
+		for i, p := range percents_milli {
+			found[i] = all[rankOf(p, d.n)]
+		}
+		return found
+	}
+	for i, v := range d.bound.ranks(percents_milli, d.n, true) {
+		found[i] = min(uint64(v), d.mostBound)
+	}
+	return found
+}

@@ -1,0 +1,72 @@
+package analysis
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Buckets follow each other without a gap, hold what they say, and are no wider than 1/2048 of what they hold.
+func TestBuckets(t *testing.T) {
+	rng := seed.Random(t)
+	for range 100_000 {
+		v := rng.Uint64() >> rng.UintN(64)
+		b := bucketOf(v)
+		lo, hi := edges(b)
+		if v < lo || v > hi || hi-lo > lo/2048 {
+			t.Fatalf("%d is in bucket %d, from %d to %d", v, b, lo, hi)
+		}
+		if lo > 0 && bucketOf(lo-1) != b-1 || hi < math.MaxUint64 && bucketOf(hi+1) != b+1 || bucketOf(lo) != b || bucketOf(hi) != b {
+			t.Fatalf("bucket %d, from %d to %d, does not meet its neighbours", b, lo, hi)
+		}
+		w := int64(v >> 1)
+		c := coarse(w)
+		if from, to := coarseEdges(c); w < from || w > to || to-from > from/16 {
+			t.Fatalf("%d is in coarse bucket %d, from %d to %d", w, c, from, to)
+		}
+	}
+}
+
+// Ends of 64 bits and below zero are counted, and rounded outward.
+func TestExtremes(t *testing.T) {
+	for _, most := range []int{0, 100} {
+		d := distribution{most: most}
+		spans := []tscratio.Span{{Lo: -1 << 62, Hi: -5}, {Lo: -5000, Hi: -1}, {Lo: -1, Hi: 0}, {Lo: 0, Hi: 5001}, {Lo: 1<<62 - 1, Hi: 1 << 62}}
+		d.addAll(spans)
+		for i, p := range d.percentiles([]uint64{20_000, 40_000, 60_000, 80_000, 100_000}) {
+			lo, hi := spans[i].Lo, spans[i].Hi
+			if p.Lo > lo || p.Hi < hi || p.Lo < lo-max(lo, -lo)/2048-1 || p.Hi > hi+max(hi, -hi)/2048+1 || most > 0 && p != spans[i] {
+				t.Errorf("kept %d: rank %d is %v, want %v", most, i, p, spans[i])
+			}
+		}
+		if d.least.Lo != -1<<62 || d.largest.Hi != 1<<62 {
+			t.Errorf("from %v to %v", d.least, d.largest)
+		}
+	}
+}
+
+func TestSums(t *testing.T) {
+	for _, test := range []struct {
+		values   []int64
+		down, up int64
+	}{
+		{[]int64{1, 2}, 1, 2}, {[]int64{-1, -2}, -2, -1}, {[]int64{-1, 1}, 0, 0}, {[]int64{math.MaxInt64, math.MaxInt64, math.MaxInt64}, math.MaxInt64, math.MaxInt64},
+		{[]int64{math.MinInt64 + 1, math.MinInt64 + 1}, math.MinInt64 + 1, math.MinInt64 + 1}, {[]int64{math.MaxInt64, -math.MaxInt64, 1}, 0, 1},
+	} {
+		var s, other sum
+		for i, v := range test.values {
+			if i%2 == 0 {
+				s.add(v)
+			} else {
+				other.add(v)
+			}
+		}
+		s.merge(other)
+		n := uint64(len(test.values))
+		if s.over(n) != test.down || s.up(n) != test.up {
+			t.Errorf("mean of %v is from %d to %d, want %d to %d", test.values, s.over(n), s.up(n), test.down, test.up)
+		}
+	}
+}

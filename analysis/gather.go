@@ -1,0 +1,700 @@
+package analysis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// passage is one event of a tuple.
+type passage struct {
+	reading uint64
+	source  int32
+}
+
+// gatherer makes ways of the events of partitions. One goroutine has it.
+type gatherer struct {
+	in    *input
+	graph *graph
+	timer *timer
+	axes  []axis
+
+	rankOf []uint8 // of each source's point
+	nodeOf []int32 // of each source
+
+	// The partition: events, the source of each, and chains of events whose ids have one hash.
+	events  []logstore.Event
+	sources []uint16
+	heads   []uint32 // event + 1
+	next    []uint32
+	pages   map[uint64]int // where the chains of a page begin, where it has some
+
+	chain  []passage // the events of one id
+	firsts []passage // of those, the first at each point
+	ids    []uint64  // of a chain with several ids
+	cut    []copied  // of one id, in the order of time
+
+	passed [maxPoints]passage // of a tuple, by rank; what its mask does not name is left from others
+
+	// Which ids are parents and children, of the partition.
+	links    []logstore.Link
+	parents  map[uint64]bool
+	children map[uint64]bool
+	lineage  *lineage // nil: there are no links
+	orphans  uint64   // linked tuples that came to the end and whose origin is not known
+	emit     *lineageAppenders
+
+	single  bool            // each duration is measured at once
+	spans   []tscratio.Span // of what is measured together
+	passing []passage       // a tuple's way
+	number  uint64          // of the tuple
+
+	plans map[uint64]*plan
+	last  *plan
+	found found
+	err   error
+}
+
+// found is what a gatherer found. Those of several are merged.
+type found struct {
+	tuples  uint64
+	legs    map[legKey]*leg
+	points  []pointFound // by rank
+	slowest []slow
+	least   int64 // below which a tuple is not among the slowest
+	backs   []backwards
+}
+
+type pointFound struct {
+	tuples, duplicates, appeared, lost uint64
+	newest                             []uint64   // by node: the last reading of a tuple that went on
+	ended                              [][]uint64 // by node: readings of tuples that ended after it
+}
+
+// slow is a tuple that took long.
+type slow struct {
+	total tscratio.Span
+	id    uint64
+	way   []passage
+}
+
+// backwards is a pair that was received before it was sent.
+type backwards struct {
+	id   uint64
+	leg  legKey
+	a, b int // nodes
+	span tscratio.Span
+}
+
+const maxBackwards = 5
+
+func (f *found) backwards(b backwards) {
+	if len(f.backs) < maxBackwards {
+		f.backs = append(f.backs, b)
+	}
+}
+
+// slow puts a tuple among the slowest if it is one.
+func (f *found) slow(total tscratio.Span, id uint64, way []passage, most int) {
+	if len(f.slowest) < most || total.Lo >= f.least {
+		f.keep(slow{total, id, slices.Clone(way)}, most)
+	}
+}
+
+func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
+	w := &gatherer{in: in, graph: g, timer: newTimer(in), axes: axes, plans: map[uint64]*plan{}, pages: map[uint64]int{}}
+	w.single = in.options.Durations != nil || slices.ContainsFunc(w.timer.slack, func(s int64) bool { return s > 0 })
+	for i := range in.sources {
+		rank := 0
+		if len(g.rank) > 0 {
+			rank = g.rank[in.sources[i].point]
+		}
+		w.rankOf, w.nodeOf = append(w.rankOf, uint8(rank)), append(w.nodeOf, int32(in.sources[i].node))
+	}
+	w.found.legs = map[legKey]*leg{}
+	w.found.points = make([]pointFound, len(in.points))
+	for i := range w.found.points {
+		w.found.points[i].newest = make([]uint64, len(in.nodes))
+		w.found.points[i].ended = make([][]uint64, len(in.nodes))
+	}
+	return w
+}
+
+// load takes a partition and chains its events by id.
+func (w *gatherer) load(s *scattered, partition int, keep bool) error {
+	n := s.events.rows(partition)
+	if cap(w.events) < n {
+		w.events = make([]logstore.Event, 0, n+n/8)
+		w.sources = make([]uint16, 0, n+n/8)
+		w.next = make([]uint32, n+n/8)
+	}
+	var err error
+	w.events, w.sources = w.events[:0], w.sources[:0]
+	if keep {
+		w.events, err = s.events.peek(partition, w.events, &w.sources)
+	} else {
+		w.events, err = s.events.load(partition, w.events, &w.sources)
+	}
+	if err != nil {
+		return err
+	}
+	w.next = w.next[:n]
+	if !w.chainByPage() {
+		w.chainByHash()
+	}
+	return nil
+}
+
+// makeHeads makes so many empty chains.
+func (w *gatherer) makeHeads(n int) {
+	if cap(w.heads) < n {
+		w.heads = make([]uint32, n)
+		return
+	}
+	w.heads = w.heads[:n]
+	clear(w.heads)
+}
+
+// chainByPage gives each page of ids a chain for every id. It does so only where most events are of the page of the event before them,
+// and pages are not nearly empty.
+func (w *gatherer) chainByPage() bool {
+	const leastRun, leastPerPage = 16, 64
+	n := len(w.events)
+	turns, page := 0, ^uint64(0)
+	clear(w.pages)
+	for i := range w.events {
+		if p := w.events[i].ID >> pageBits; p != page {
+			page = p
+			if turns++; turns > n/leastRun+1 {
+				return false
+			}
+			if _, known := w.pages[p]; !known {
+				w.pages[p] = len(w.pages)
+			}
+		}
+	}
+	if len(w.pages) > n/leastPerPage+1 {
+		return false
+	}
+	w.makeHeads(len(w.pages) << pageBits)
+	page = ^uint64(0)
+	var heads []uint32
+	for i := range w.events {
+		id := w.events[i].ID
+		if p := id >> pageBits; p != page {
+			page = p
+			heads = w.heads[w.pages[p]<<pageBits:][:1<<pageBits]
+		}
+		slot := id & (1<<pageBits - 1)
+		w.next[i] = heads[slot]
+		heads[slot] = uint32(i + 1)
+	}
+	return true
+}
+
+// chainByHash puts events into chains by a hash of their id; a chain may have several ids.
+func (w *gatherer) chainByHash() {
+	size := 1 << max(bits.Len(uint(max(len(w.events)-1, 0))), 4)
+	w.makeHeads(size)
+	for i := range w.events {
+		slot := mix(w.events[i].ID) & uint64(size-1)
+		w.next[i] = w.heads[slot]
+		w.heads[slot] = uint32(i + 1)
+	}
+}
+
+// each tells of every id of the partition.
+func (w *gatherer) each(tell func(id uint64, events []passage)) {
+	for _, head := range w.heads {
+		if head == 0 {
+			continue
+		}
+		w.chain = w.chain[:0]
+		id := w.events[head-1].ID
+		same := true
+		for i := head; i != 0; i = w.next[i-1] {
+			e := &w.events[i-1]
+			same = same && e.ID == id
+			w.chain = append(w.chain, passage{e.Counter, int32(w.sources[i-1])})
+		}
+		if same {
+			tell(id, w.chain)
+			continue
+		}
+		w.several(head, tell)
+	}
+}
+
+// several takes a chain apart whose events have several ids.
+func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) {
+	w.ids = w.ids[:0]
+	for i := head; i != 0; i = w.next[i-1] {
+		w.ids = append(w.ids, w.events[i-1].ID)
+	}
+	slices.Sort(w.ids)
+	w.ids = slices.Compact(w.ids)
+	for _, id := range w.ids {
+		w.chain = w.chain[:0]
+		for i := head; i != 0; i = w.next[i-1] {
+			if e := &w.events[i-1]; e.ID == id {
+				w.chain = append(w.chain, passage{e.Counter, int32(w.sources[i-1])})
+			}
+		}
+		tell(id, w.chain)
+	}
+}
+
+// tuple takes all events of an id.
+func (w *gatherer) tuple(id uint64, events []passage) {
+	var mask uint64
+	way := &w.passed
+	for i := range events {
+		e := &events[i]
+		r := w.rankOf[e.source] & (maxPoints - 1)
+		if mask>>r&1 != 0 {
+			w.repeated(id, events)
+			return
+		}
+		mask |= 1 << r
+		way[r] = *e
+	}
+	w.way(id, mask, way)
+}
+
+// copied is an event of an id that comes again at some point.
+type copied struct {
+	passage
+	rank int
+	at   tscratio.Interval
+}
+
+// repeated takes the events of an id that passes some point more than once: tuples that share the id, or copies of one.
+func (w *gatherer) repeated(id uint64, events []passage) {
+	w.cut = w.cut[:0]
+	first := maxPoints
+	for _, e := range events {
+		c := copied{passage: e, rank: int(w.rankOf[e.source])}
+		// Where a node is not related its own readings must do, to give some order.
+		var err error
+		if c.at, _, err = w.timer.place(int(e.source), e.reading); err != nil {
+			c.at = tscratio.At(e.reading)
+		}
+		first = min(first, c.rank)
+		w.cut = append(w.cut, c)
+	}
+	slices.SortFunc(w.cut, func(a, b copied) int {
+		return cmp.Or(cmp.Compare(a.at.Mid(), b.at.Mid()), cmp.Compare(a.rank, b.rank), cmp.Compare(a.source, b.source), cmp.Compare(a.reading, b.reading))
+	})
+	// Each event at the point where the id comes first begins a tuple. Any other belongs to the last of these that does not surely come
+	// after it, or to the first.
+	var begins []copied
+	for _, c := range w.cut {
+		if c.rank == first {
+			begins = append(begins, c)
+		}
+	}
+	ways := make([][maxPoints]passage, len(begins))
+	masks := make([]uint64, len(begins))
+	for i, b := range begins {
+		ways[i][first], masks[i] = b.passage, 1<<first
+	}
+	for _, c := range w.cut {
+		if c.rank == first {
+			continue
+		}
+		of := 0
+		for i := len(begins) - 1; i > 0; i-- {
+			if begins[i].at.Lo <= c.at.Hi {
+				of = i
+				break
+			}
+		}
+		if masks[of]>>c.rank&1 != 0 {
+			w.found.points[c.rank].duplicates++
+			continue
+		}
+		masks[of] |= 1 << c.rank
+		ways[of][c.rank] = c.passage
+	}
+	for i := range ways {
+		w.way(id, masks[i], &ways[i])
+	}
+}
+
+// way measures a tuple.
+func (w *gatherer) way(id, mask uint64, way *[maxPoints]passage) {
+	if f := &w.in.options.Filter; f.To_cycles != 0 && !w.begins(way[bits.TrailingZeros64(mask)]) {
+		return
+	}
+	p := w.last
+	if p == nil || p.mask != mask {
+		if p = w.plans[mask]; p == nil {
+			p = w.graph.planOf(mask, w.leg)
+			w.plans[mask] = p
+		}
+		w.last = p
+	}
+	p.tuples++
+	w.number++
+	for i := range p.legs {
+		l := &p.legs[i]
+		from, to := &way[l.from], &way[l.to]
+		w.measure(l.leg, w.partOf(l, from, to), id, from, to)
+		n := &w.found.points[l.from].newest[w.nodeOf[from.source]]
+		*n = max(*n, from.reading)
+	}
+	parent, child := false, false
+	if w.lineage != nil {
+		parent, child = w.parents[id], w.children[id]
+		w.lineageOf(id, mask, way, parent, child)
+	}
+	if p.whole != nil && !child && !parent {
+		w.whole(p.whole, id, mask, way)
+	}
+	if len(p.ends) > 0 && !parent {
+		for _, r := range p.ends {
+			w.end(r, &way[r])
+		}
+	}
+	if len(p.starts) > 0 && !child {
+		for _, r := range p.starts {
+			w.found.points[r].appeared++
+		}
+	}
+	if w.in.options.Events != nil {
+		w.tellEvents(id, mask, way)
+	}
+}
+
+// begins tells whether a tuple that begins so is in the time that is looked at.
+func (w *gatherer) begins(first passage) bool {
+	f := &w.in.options.Filter
+	at, _, err := w.timer.place(int(first.source), first.reading)
+	return err == nil && at.Lo <= f.To_cycles && at.Hi >= f.From_cycles
+}
+
+// end takes an event that nothing follows, where something could.
+func (w *gatherer) end(r int, e *passage) {
+	f := &w.found.points[r]
+	node := int(w.nodeOf[e.source])
+	if e.reading < f.newest[node] {
+		f.lost++
+		return
+	}
+	f.ended[node] = append(f.ended[node], e.reading)
+	if n := len(f.ended[node]); n >= 1024 && n&(n-1) == 0 {
+		f.settle(node)
+	}
+}
+
+// settle counts those of the ended that a later tuple has overtaken.
+func (f *pointFound) settle(node int) {
+	kept := f.ended[node][:0]
+	for _, reading := range f.ended[node] {
+		if reading < f.newest[node] {
+			f.lost++
+		} else {
+			kept = append(kept, reading)
+		}
+	}
+	f.ended[node] = kept
+}
+
+// keep puts a tuple among the slowest.
+func (f *found) keep(s slow, most int) {
+	f.slowest = append(f.slowest, s)
+	slices.SortFunc(f.slowest, func(a, b slow) int {
+		return cmp.Or(-cmp.Compare(a.total.Lo, b.total.Lo), cmp.Compare(a.id, b.id), cmp.Compare(a.way[0].reading, b.way[0].reading))
+	})
+	f.slowest = f.slowest[:min(len(f.slowest), most)]
+	f.least = f.slowest[len(f.slowest)-1].total.Lo
+}
+
+// partOf is part for a plan's leg: most often that of the tuple before.
+func (w *gatherer) partOf(p *planned, from, to *passage) *legPart {
+	if p.part == nil || p.sources != [2]int32{from.source, to.source} {
+		p.part, p.sources = w.part(p.leg, from, to), [2]int32{from.source, to.source}
+	}
+	return p.part
+}
+
+// part is the part of a leg between the nodes of two events.
+func (w *gatherer) part(l *leg, from, to *passage) *legPart {
+	a, b := int(w.nodeOf[from.source]), int(w.nodeOf[to.source])
+	part := l.parts[a*len(w.in.nodes)+b]
+	if part == nil {
+		part = newLegPart(w.in.options.exactValues)
+		part.a, part.b, part.fresh = a, b, new(fresh)
+		l.parts[a*len(w.in.nodes)+b] = part
+	}
+	return part
+}
+
+// measure adds a tuple to a leg.
+func (w *gatherer) measure(l *leg, part *legPart, id uint64, from, to *passage) {
+	if w.single {
+		w.alone(l, part, id, from, to)
+		return
+	}
+	f := part.fresh
+	n := f.n & (freshPairs - 1)
+	f.xs[n], f.ys[n], f.ids[n] = from.reading, to.reading, id
+	if f.n = n + 1; f.n == freshPairs {
+		w.settlePart(l, part)
+	}
+}
+
+// whole measures a tuple from its first point to its last. Its way is kept until it is known that it is not one of the slowest.
+func (w *gatherer) whole(p *planned, id, mask uint64, way *[maxPoints]passage) {
+	part := w.partOf(p, &way[p.from], &way[p.to])
+	if w.in.options.Slowest > 0 {
+		w.passing = w.passing[:0]
+		for rest := mask; rest != 0; rest &= rest - 1 {
+			w.passing = append(w.passing, way[bits.TrailingZeros64(rest)])
+		}
+		if !w.single {
+			f := part.fresh
+			f.from = append(f.from, int32(len(f.ways)))
+			f.ways = append(f.ways, w.passing...)
+		}
+	}
+	w.measure(p.leg, part, id, &way[p.from], &way[p.to])
+}
+
+// alone measures a duration at once: where stamps have a slack of their own, or somebody wants to be told each.
+func (w *gatherer) alone(l *leg, part *legPart, id uint64, from, to *passage) {
+	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
+	if err != nil {
+		part.unplaced++
+		return
+	}
+	l.add(part, []tscratio.Span{d.Span}, &d, []uint64{from.reading}, &w.axes[part.a])
+	if d.Hi < 0 {
+		w.found.backwards(backwards{id, l.key, part.a, part.b, d.Span})
+	}
+	if l.key.kind == wholeWay && w.in.options.Slowest > 0 {
+		w.found.slow(d.Span, id, w.passing, w.in.options.Slowest)
+	}
+	if w.in.options.Durations != nil && w.err == nil {
+		w.err = w.in.options.Durations(DurationRow{
+			ID: id, Way: w.number, From: l.from(w.in, w.graph), To: l.to(w.in, w.graph), FromNode: w.in.nodes[part.a].Name, ToNode: w.in.nodes[part.b].Name,
+			Kind: l.words(w.in, w.graph), Duration: d,
+		})
+	}
+}
+
+// settlePart measures what was collected.
+func (w *gatherer) settlePart(l *leg, p *legPart) {
+	f := p.fresh
+	if w.spans == nil {
+		w.spans = make([]tscratio.Span, freshPairs)
+	}
+	for i := 0; i < f.n; {
+		n, d, err := w.timer.many(p.a, p.b, f.xs[i:f.n], f.ys[i:f.n], w.spans)
+		if err != nil {
+			p.unplaced += uint64(n)
+			i += n
+			continue
+		}
+		spans := w.spans[:n]
+		l.add(p, spans, &d, f.xs[i:], &w.axes[p.a])
+		for k, s := range spans {
+			if s.Hi < 0 {
+				w.found.backwards(backwards{f.ids[i+k], l.key, p.a, p.b, s})
+			}
+		}
+		if len(f.from) > 0 {
+			for k, s := range spans {
+				if s.Lo >= w.found.least || len(w.found.slowest) < w.in.options.Slowest {
+					to := len(f.ways)
+					if i+k+1 < len(f.from) {
+						to = int(f.from[i+k+1])
+					}
+					w.found.slow(s, f.ids[i+k], f.ways[f.from[i+k]:to], w.in.options.Slowest)
+				}
+			}
+		}
+		i += n
+	}
+	f.clear()
+}
+
+func (w *gatherer) tellEvents(id, mask uint64, way *[maxPoints]passage) {
+	for rest := mask; rest != 0 && w.err == nil; rest &= rest - 1 {
+		e := way[bits.TrailingZeros64(rest)]
+		s := &w.in.sources[e.source]
+		at, verdict, err := w.timer.place(int(e.source), e.reading)
+		if err != nil {
+			continue
+		}
+		w.err = w.in.options.Events(EventRow{ID: id, Way: w.number, At: at, Node: w.in.nodes[s.node].Name, Channel: s.name, Point: w.in.points[s.point].String(), Verdict: verdict})
+	}
+}
+
+func (w *gatherer) leg(from, to int, whole bool) *leg {
+	k := legKey{from: from, to: to}
+	if whole {
+		k.kind = wholeWay
+	}
+	return w.legOf(k)
+}
+
+func (w *gatherer) legOf(k legKey) *leg {
+	l := w.found.legs[k]
+	if l == nil {
+		l = &leg{key: k, parts: make([]*legPart, len(w.in.nodes)*len(w.in.nodes))}
+		w.found.legs[k] = l
+	}
+	return l
+}
+
+// sample looks at partitions until enough tuples have said in which order they pass points.
+func (in *input) sample(s *scattered, axes []axis) (*graph, error) {
+	if len(in.options.Edges) > 0 {
+		return in.declared()
+	}
+	e := newEvidence(len(in.points))
+	w := in.newGatherer(&graph{}, axes)
+	for p := 0; p < s.events.partitions() && e.tuples < sampleTuples; p++ {
+		if err := w.load(s, p, true); err != nil {
+			return nil, err
+		}
+		w.each(func(_ uint64, events []passage) {
+			if e.tuples < sampleTuples {
+				e.add(w.timer, in, w.earliest(events))
+			}
+		})
+	}
+	return in.graphOf(e), nil
+}
+
+// earliest is the first event of an id at each point: where ids come again, a tuple still passes a point for the first time after those
+// before it.
+func (w *gatherer) earliest(events []passage) []passage {
+	var mask uint64
+	way := w.firsts[:0]
+	for _, e := range events {
+		p := w.in.sources[e.source].point
+		if mask>>p&1 == 0 {
+			mask |= 1 << p
+			way = append(way, e)
+			continue
+		}
+		for i := range way {
+			if w.in.sources[way[i].source].point == p && w.earlier(e, way[i]) {
+				way[i] = e
+			}
+		}
+	}
+	w.firsts = way
+	return way
+}
+
+// gather makes ways of all partitions.
+func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis, l *lineage) (*found, error) {
+	workers := in.workers()
+	gatherers := make([]*gatherer, workers)
+	var next, done atomic.Int64
+	var group sync.WaitGroup
+	partitions := s.events.partitions()
+	for i := range gatherers {
+		w := in.newGatherer(g, axes)
+		gatherers[i] = w
+		if l != nil {
+			w.lineage, w.emit = l, l.appenders()
+		}
+		group.Go(func() {
+			for w.err == nil {
+				p := int(next.Add(1) - 1)
+				if p >= partitions {
+					break
+				}
+				if err := ctx.Err(); err != nil {
+					w.err = context.Cause(ctx)
+					break
+				}
+				if w.err = w.loadLinks(s, p); w.err != nil {
+					break
+				}
+				if w.err = w.load(s, p, false); w.err != nil {
+					break
+				}
+				w.each(w.tuple)
+				in.progress(0.5+0.5*float64(done.Add(1))/float64(partitions), "joining tuples")
+			}
+			if w.emit != nil {
+				w.err = errors.Join(w.err, w.emit.flush())
+			}
+		})
+	}
+	group.Wait()
+	var err error
+	all := &gatherers[0].found
+	for i, w := range gatherers {
+		err = errors.Join(err, w.err)
+		w.settle()
+		if i > 0 {
+			all.merge(&w.found, in.options.Slowest)
+		}
+	}
+	for i := range all.points {
+		for node := range all.points[i].ended {
+			all.points[i].settle(node)
+		}
+	}
+	return all, err
+}
+
+// settle brings what is collected to its place.
+func (w *gatherer) settle() {
+	for _, p := range w.plans {
+		w.found.tuples += p.tuples
+		for rest := p.mask; rest != 0; rest &= rest - 1 {
+			w.found.points[bits.TrailingZeros64(rest)].tuples += p.tuples
+		}
+		p.tuples = 0
+	}
+	f := &w.found
+	for _, l := range f.legs {
+		for _, p := range l.parts {
+			if p != nil && p.fresh.n > 0 {
+				w.settlePart(l, p)
+			}
+		}
+	}
+}
+
+// merge takes what another gatherer found. Both are settled.
+func (f *found) merge(o *found, slowest int) {
+	f.tuples += o.tuples
+	for k, l := range o.legs {
+		if mine := f.legs[k]; mine != nil {
+			mine.merge(l)
+		} else {
+			f.legs[k] = l
+		}
+	}
+	for i := range f.points {
+		a, b := &f.points[i], &o.points[i]
+		a.tuples += b.tuples
+		a.duplicates += b.duplicates
+		a.appeared += b.appeared
+		a.lost += b.lost
+		for n := range a.newest {
+			a.newest[n] = max(a.newest[n], b.newest[n])
+			a.ended[n] = append(a.ended[n], b.ended[n]...)
+		}
+	}
+	for _, s := range o.slowest {
+		f.keep(s, slowest)
+	}
+	f.backs = append(f.backs, o.backs...)
+	f.backs = f.backs[:min(len(f.backs), maxBackwards)]
+}

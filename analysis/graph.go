@@ -1,0 +1,265 @@
+package analysis
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// graph is in which order tuples pass points.
+type graph struct {
+	order  []int    // points, as they are passed
+	rank   []int    // of each point
+	before []uint64 // by rank: the ranks that come before it, in every tuple that passes both
+	after  []uint64
+}
+
+// evidence is what a sample of tuples says of the order of points.
+type evidence struct {
+	points int
+	both   [][]uint64 // tuples that pass both
+	surely [][]uint64 // that surely pass the first before the second
+	middle [][]uint64 // whose interval's middle says so
+	tuples int
+}
+
+func newEvidence(points int) *evidence {
+	e := &evidence{points: points}
+	for _, m := range []*[][]uint64{&e.both, &e.surely, &e.middle} {
+		*m = make([][]uint64, points)
+		for i := range *m {
+			(*m)[i] = make([]uint64, points)
+		}
+	}
+	return e
+}
+
+// sampleTuples is how many tuples the order is taken from.
+const sampleTuples = 20_000
+
+// add takes a tuple that passes each of its points once.
+func (e *evidence) add(t *timer, in *input, way []passage) {
+	e.tuples++
+	for i, a := range way {
+		for _, b := range way[i+1:] {
+			p, q := in.sources[a.source].point, in.sources[b.source].point
+			e.both[p][q]++
+			e.both[q][p]++
+			d, err := t.between(int(a.source), int(b.source), a.reading, b.reading)
+			if err != nil {
+				continue
+			}
+			switch d.Order() {
+			case tscratio.Before:
+				e.surely[p][q]++
+			case tscratio.After:
+				e.surely[q][p]++
+			}
+			if middle := d.Lo/2 + d.Hi/2; middle >= 0 {
+				e.middle[p][q]++
+			} else {
+				e.middle[q][p]++
+			}
+		}
+	}
+}
+
+// precedes tells whether tuples pass p before q: surely, where the bounds tell; else by what points are called; else by the middles of
+// their intervals. Where tuples pass them in both orders, they are parallel.
+func (e *evidence) precedes(p, q int, points []point) bool {
+	if e.both[p][q] == 0 {
+		return false
+	}
+	if sure := e.surely[p][q] + e.surely[q][p]; sure > 0 {
+		return e.surely[p][q]*100 >= sure*99
+	}
+	if a, b := points[p], points[q]; a.actor == b.actor && pointOrder[a.name] > 0 && pointOrder[b.name] > 0 {
+		return pointOrder[a.name] < pointOrder[b.name]
+	}
+	if m := e.middle[p][q] + e.middle[q][p]; m > 0 {
+		return e.middle[p][q]*4 >= m*3
+	}
+	// Their nodes are not related: what leaves an actor comes before what arrives at another.
+	return pointOrder[points[p].name] >= pointOrder["end"] && slices.Contains([]int{pointOrder["recv"], pointOrder["start"]}, pointOrder[points[q].name])
+}
+
+// graphOf orders the points by what was found.
+func (in *input) graphOf(e *evidence) *graph {
+	n := len(in.points)
+	for p := range n {
+		for q := range p {
+			if e.both[p][q] > 0 && e.middle[p][q]+e.middle[q][p] == 0 {
+				in.find(FindUndecided, "tuples pass %s and %s, and the nodes of these are not related: how long that took is not known", in.points[q], in.points[p])
+			}
+		}
+		alone := n > 1 && e.tuples > 0
+		for q := range n {
+			alone = alone && e.both[p][q] == 0
+		}
+		if alone && in.hasEvents(p) {
+			in.find(FindUndecided, "no tuple at %s is seen anywhere else: its ids match those of no other point", in.points[p])
+		}
+	}
+	precedes := make([][]bool, n)
+	for p := range precedes {
+		precedes[p] = make([]bool, n)
+		for q := range precedes[p] {
+			precedes[p][q] = p != q && e.precedes(p, q, in.points)
+		}
+	}
+	return in.sorted(precedes, "tuples")
+}
+
+// hasEvents tells whether some channel of a point keeps every tuple.
+func (in *input) hasEvents(p int) bool {
+	for i := range in.sources {
+		k := in.sources[i].header.Settings.Kind.String()
+		if in.sources[i].point == p && (k == "id" || k == "buffered" || k == "xoy") {
+			return true
+		}
+	}
+	return false
+}
+
+// declared is the graph of the edges that were declared.
+func (in *input) declared() (*graph, error) {
+	n := len(in.points)
+	index := map[string]int{}
+	for i, p := range in.points {
+		index[p.String()] = i
+	}
+	precedes := make([][]bool, n)
+	for p := range precedes {
+		precedes[p] = make([]bool, n)
+	}
+	for _, e := range in.options.Edges {
+		p, ok := index[e[0]]
+		q, ok2 := index[e[1]]
+		if !ok || !ok2 {
+			in.find(FindNote, "the declared edge %s to %s has an end that no channel is at", e[0], e[1])
+			continue
+		}
+		precedes[p][q] = true
+	}
+	for via := range n { // what follows at any distance
+		for p := range n {
+			for q := range n {
+				precedes[p][q] = precedes[p][q] || precedes[p][via] && precedes[via][q]
+			}
+		}
+	}
+	for p := range n {
+		if precedes[p][p] {
+			return nil, fmt.Errorf("the declared edges lead from %s back to it: the analysis knows no loops", in.points[p])
+		}
+	}
+	return in.sorted(precedes, "edges"), nil
+}
+
+// sorted puts points in an order in which what precedes comes first.
+func (in *input) sorted(precedes [][]bool, what string) *graph {
+	n := len(in.points)
+	g := &graph{rank: make([]int, n), before: make([]uint64, n), after: make([]uint64, n)}
+	taken := make([]bool, n)
+	for len(g.order) < n {
+		best, least := -1, n+1
+		for q := range n {
+			if taken[q] {
+				continue
+			}
+			waits := 0
+			for p := range n {
+				if !taken[p] && precedes[p][q] {
+					waits++
+				}
+			}
+			if waits < least {
+				best, least = q, waits
+			}
+		}
+		if least > 0 {
+			var circle []string
+			for p := range n {
+				if !taken[p] {
+					circle = append(circle, in.points[p].String())
+				}
+			}
+			in.find(FindUndecided, "the %s put %s in a circle: what is measured between them begins at %s; declare the edges to change that", what, strings.Join(circle, ", "), in.points[best])
+		}
+		taken[best] = true
+		g.rank[best] = len(g.order)
+		g.order = append(g.order, best)
+	}
+	for p := range n {
+		for q := range n {
+			if i, j := g.rank[p], g.rank[q]; precedes[p][q] && i < j {
+				g.before[j] |= 1 << i
+				g.after[i] |= 1 << j
+			}
+		}
+	}
+	return g
+}
+
+// plan is what is measured of tuples that pass the same points.
+type plan struct {
+	mask   uint64
+	tuples uint64
+	legs   []planned
+	whole  *planned // from the first point to the last
+	ends   []int    // ranks of points that nothing follows here, though something can
+	starts []int    // ranks of points that nothing precedes here, though something can
+	goesOn uint64   // ranks of points that something follows here
+}
+
+// planned is a leg from one rank to another.
+type planned struct {
+	from, to int
+	leg      *leg
+
+	sources [2]int32 // of the tuple before, and the part that they belong to
+	part    *legPart
+}
+
+// planOf makes the plan for points.
+func (g *graph) planOf(mask uint64, legOf func(from, to int, whole bool) *leg) *plan {
+	p := &plan{mask: mask}
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		to := bits.TrailingZeros64(rest)
+		direct := g.direct(mask, to)
+		if direct == 0 && g.before[to] != 0 {
+			p.starts = append(p.starts, to)
+		}
+		for ; direct != 0; direct &= direct - 1 {
+			from := bits.TrailingZeros64(direct)
+			p.legs = append(p.legs, planned{from: from, to: to, leg: legOf(from, to, false)})
+			p.goesOn |= 1 << from
+		}
+	}
+	for rest := mask &^ p.goesOn; rest != 0; rest &= rest - 1 {
+		if r := bits.TrailingZeros64(rest); g.after[r] != 0 {
+			p.ends = append(p.ends, r)
+		}
+	}
+	if mask != 0 {
+		first, last := bits.TrailingZeros64(mask), 63-bits.LeadingZeros64(mask)
+		if first != last && g.before[first] == 0 && g.after[last] == 0 && g.before[last]&(1<<first) != 0 {
+			p.whole = &planned{from: first, to: last, leg: legOf(first, last, true)}
+		}
+	}
+	return p
+}
+
+// direct are the points of a tuple that come before one with none of its points between.
+func (g *graph) direct(mask uint64, to int) uint64 {
+	all := mask & g.before[to]
+	found := all
+	for rest := all; rest != 0; rest &= rest - 1 {
+		// What comes before this one is not direct.
+		found &^= g.before[bits.TrailingZeros64(rest)]
+	}
+	return found
+}

@@ -1,0 +1,225 @@
+package analysis
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// The most that one answer tells apart. Points are bits of a tuple's signature.
+const (
+	maxPoints  = 64
+	maxSources = 1<<16 - 1
+)
+
+var (
+	// ErrNothing is returned for a run in which there is nothing to answer from: no log can be read, or none is of a node that is known.
+	ErrNothing = errors.New("nothing to analyze")
+	// ErrTooMany is returned for a run with more points or channels than one answer tells apart.
+	ErrTooMany = errors.New("too many to tell apart")
+)
+
+// input is what an answer is made from.
+type input struct {
+	run      *runs.Directory
+	options  Options
+	nodes    []nodeInput // by name
+	sources  []source
+	points   []point // by actor and then as tuples pass them
+	clocks   clocks
+	missing  []runs.Missing
+	findings []Finding
+}
+
+type nodeInput struct {
+	runs.Node
+	described tscratio.Node
+}
+
+// source is the log of one ring: events of one channel from one open of it.
+type source struct {
+	node     int
+	point    int
+	segments []logstore.Segment
+	header   logstore.Header
+	events   uint64 // about how many, for the sizes of things
+	lo, hi   uint64 // counters of its rows
+	name     string // of its channel
+}
+
+// openInput lists the logs and relates the nodes.
+func openInput(dir *runs.Directory, o Options) (*input, error) {
+	in := &input{run: dir, options: o}
+	in.missing = append(in.missing, dir.Run.Missing...)
+	pairs, missing := dir.Relations()
+	in.miss(missing...)
+	logs, missing := dir.Logs()
+	in.miss(missing...)
+	in.miss(dir.Lacks()...)
+	if err := in.relate(pairs); err != nil {
+		return nil, err
+	}
+	if err := in.list(logs); err != nil {
+		return nil, err
+	}
+	return in, in.chooseReference()
+}
+
+// miss notes missing parts, each once.
+func (in *input) miss(missing ...runs.Missing) {
+	for _, m := range missing {
+		if !slices.ContainsFunc(in.missing, func(known runs.Missing) bool { return known.Part == m.Part }) {
+			in.missing = append(in.missing, m)
+		}
+	}
+}
+
+// find notes a finding.
+func (in *input) find(kind FindingKind, format string, args ...any) {
+	in.findings = append(in.findings, Finding{Kind: kind, Text: fmt.Sprintf(format, args...)})
+}
+
+// relate evaluates the pairs and makes the closure.
+func (in *input) relate(pairs []*tscratio.Pair) error {
+	described := map[string]tscratio.Node{}
+	var relations []*tscratio.Relation
+	for _, p := range pairs {
+		part := runs.RelationPath(p.A.Name, p.B.Name)
+		conflict := ""
+		for _, n := range []tscratio.Node{p.A, p.B} {
+			if known, ok := described[n.Name]; ok && known != n {
+				conflict = n.Name
+			}
+		}
+		if conflict != "" {
+			in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf("it describes node %q as no other relation does", conflict)})
+			continue
+		}
+		w := in.options.Wander
+		if w == 0 {
+			w = p.Declared.Wander
+		}
+		both := make([]*tscratio.Relation, 0, 2)
+		for _, into := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
+			r, err := p.Relate(into, w)
+			if err != nil {
+				in.miss(runs.Missing{Part: part, Reason: err.Error()})
+				break
+			}
+			both = append(both, r)
+		}
+		if len(both) == 2 {
+			relations = append(relations, both...)
+			described[p.A.Name], described[p.B.Name] = p.A, p.B
+			in.clocks.pairs = append(in.clocks.pairs, pairClock{p.A.Name, p.B.Name, both[0], both[1]})
+		}
+	}
+	legs := 2
+	if len(described) > 32 { // paths grow with the cube of the nodes
+		legs = 1
+	}
+	var err error
+	if in.clocks.closure, err = tscratio.NewClosure(relations, legs); err != nil {
+		return err
+	}
+	for _, n := range in.run.Run.Nodes {
+		d, ok := described[n.Name]
+		if !ok {
+			d = tscratio.Node{Name: n.Name, Epoch: n.Epoch, QuantumCycles: max(n.Quantum_cycles, 1), CoreSlackCycles: n.CoreSlack_cycles}
+		}
+		in.nodes = append(in.nodes, nodeInput{n, d})
+	}
+	slices.SortFunc(in.nodes, func(a, b nodeInput) int { return cmpStrings(a.Name, b.Name) })
+	return nil
+}
+
+// list makes a source of each ring's log.
+func (in *input) list(logs []runs.NodeLogs) error {
+	rank := map[point]int{}
+	for _, l := range logs {
+		node := slices.IndexFunc(in.nodes, func(n nodeInput) bool { return n.Name == l.Node })
+		if node < 0 {
+			in.miss(runs.Missing{Part: runs.LogsPath(l.Node), Reason: "the run does not say what node this is"})
+			continue
+		}
+		for rest := l.Segments; len(rest) > 0; {
+			ring := logstore.SegmentsOf(rest, rest[0].Channel, rest[0].Incarnation)
+			rest = rest[len(ring):]
+			in.addSource(l.Node, node, ring, rank)
+		}
+	}
+	if len(in.sources) > maxSources {
+		return fmt.Errorf("%d logs, at most %d: choose some by node or channel: %w", len(in.sources), maxSources, ErrTooMany)
+	}
+	if len(rank) > maxPoints {
+		return fmt.Errorf("%d points, at most %d: choose some by channel: %w", len(rank), maxPoints, ErrTooMany)
+	}
+	in.points = slices.SortedFunc(maps.Keys(rank), func(a, b point) int {
+		if a.actor != b.actor {
+			return cmpStrings(a.actor, b.actor)
+		}
+		if x, y := pointOrder[a.name], pointOrder[b.name]; x != y {
+			return x - y
+		}
+		return cmpStrings(a.name, b.name)
+	})
+	for i, p := range in.points {
+		rank[p] = i
+	}
+	for i := range in.sources {
+		in.sources[i].point = rank[pointOf(in.sources[i].segments[0])]
+	}
+	return nil
+}
+
+func pointOf(s logstore.Segment) point { return point{s.Channel.Actor, s.Channel.Point} }
+
+// addSource looks at the log of one ring.
+func (in *input) addSource(nodeName string, node int, ring []logstore.Segment, rank map[point]int) {
+	name := ring[0].Channel.String()
+	if !in.options.Filter.channel(nodeName, name) {
+		return
+	}
+	part := runs.LogsPath(nodeName) + "/" + name
+	s := source{node: node, segments: ring, name: name, lo: ^uint64(0)}
+	readable := 0
+	for _, segment := range ring {
+		f, err := logstore.OpenFile(segment.Path)
+		if err != nil {
+			in.miss(runs.Missing{Part: part, Reason: err.Error()})
+			continue
+		}
+		if readable == 0 {
+			s.header = f.Header()
+		}
+		if e := f.Header().Epoch; e != in.nodes[node].Epoch {
+			in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf("it is of epoch %q, and the run of epoch %q of the node", e, in.nodes[node].Epoch)})
+			f.Close()
+			return
+		}
+		if lo, hi, ok := f.CounterRange(); ok {
+			s.lo, s.hi = min(s.lo, lo), max(s.hi, hi)
+		}
+		readable++
+		if places, err := f.Continues(); err == nil {
+			var rows uint64 // since the ring's first
+			for _, p := range places {
+				if p.Kind == logstore.Events || p.Kind == logstore.Links {
+					rows += p.Next
+				}
+			}
+			s.events = max(s.events, rows)
+		}
+		f.Close()
+	}
+	if readable == 0 {
+		return
+	}
+	rank[pointOf(ring[0])] = 0
+	in.sources = append(in.sources, s)
+}

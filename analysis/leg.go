@@ -1,0 +1,211 @@
+package analysis
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// legKind says what a leg is measured of.
+type legKind uint8
+
+const (
+	between      legKind = iota // points that follow each other
+	wholeWay                    // a tuple from its first point to its last
+	fromEarliest                // a tuple that was made of others, from where the first of these began
+	fromLatest                  // and the last
+)
+
+type legKey struct {
+	from, to int // ranks
+	kind     legKind
+}
+
+// leg is what was measured from one point to another.
+type leg struct {
+	key   legKey
+	parts []*legPart // by first node·nodes + second
+	bins  []*binned  // over time
+}
+
+func (l *leg) from(in *input, g *graph) string { return in.points[g.order[l.key.from]].String() }
+func (l *leg) to(in *input, g *graph) string   { return in.points[g.order[l.key.to]].String() }
+
+// words are the leg's kind, and its origin if it has one.
+func (l *leg) words(in *input, g *graph) string {
+	kind := kindOf(l.key.kind, in.points[g.order[l.key.from]], in.points[g.order[l.key.to]])
+	switch l.key.kind {
+	case fromEarliest:
+		return kind + ", earliest"
+	case fromLatest:
+		return kind + ", latest"
+	}
+	return kind
+}
+
+// legPart is the part of a leg between two nodes. Pairs of readings are collected and done together, because one thing after another is done
+// to many durations in less time than all things to each.
+type legPart struct {
+	distribution
+	a, b      int // nodes
+	fresh     *fresh
+	unplaced  uint64
+	suspect   uint64
+	orders    [3]uint64 // after, undecided, before
+	scenarios [6]uint64
+}
+
+// fresh are pairs of readings that are collected.
+type fresh struct {
+	n           int
+	xs, ys, ids [freshPairs]uint64
+	// Of tuples that may be among the slowest, their way: ways[from[i]:from[i+1]].
+	from []int32
+	ways []passage
+}
+
+// freshPairs is how many pairs are collected.
+const freshPairs = 512
+
+func (f *fresh) clear() { f.n, f.from, f.ways = 0, f.from[:0], f.ways[:0] }
+
+// add adds durations that were found alike, and began at readings of an axis.
+func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []uint64, axis *axis) {
+	n := uint64(len(spans))
+	p.scenarios[d.Scenario] += n
+	p.suspect += uint64(d.Verdict) * n
+	p.addAll(spans)
+	var after, before uint64
+	for _, s := range spans {
+		after += uint64(s.Hi) >> 63
+		before += uint64(-s.Lo) >> 63
+	}
+	p.orders[0] += after
+	p.orders[1] += n - after - before
+	p.orders[2] += before
+	bin, from, to := 0, uint64(1), uint64(0)
+	var b *binned
+	for i, s := range spans {
+		if x := xs[i]; b == nil || x < from || x >= to {
+			bin = axis.bin(x)
+			from, to = min(axis.edge(bin), x), max(axis.edge(bin+1), x+1)
+			b = l.binned(bin)
+		}
+		b.n++
+		b.lo[coarse(s.Lo)]++
+		b.hi[coarse(s.Hi)]++
+	}
+}
+
+func newLegPart(most int) *legPart {
+	return &legPart{distribution: distribution{most: most}}
+}
+
+func (p *legPart) merge(q *legPart) {
+	p.distribution.merge(&q.distribution)
+	p.unplaced += q.unplaced
+	p.suspect += q.suspect
+	for i := range p.orders {
+		p.orders[i] += q.orders[i]
+	}
+	for i := range p.scenarios {
+		p.scenarios[i] += q.scenarios[i]
+	}
+}
+
+func (l *leg) merge(m *leg) {
+	for i, p := range m.parts {
+		switch {
+		case p == nil:
+		case l.parts[i] == nil:
+			l.parts[i] = p
+		default:
+			l.parts[i].merge(p)
+		}
+	}
+	for i, b := range m.bins {
+		if b == nil {
+			continue
+		}
+		for len(l.bins) <= i {
+			l.bins = append(l.bins, nil)
+		}
+		if l.bins[i] == nil {
+			l.bins[i] = b
+		} else {
+			l.bins[i].merge(b)
+		}
+	}
+}
+
+// binned is how long tuples of one bin of time took, coarsely: negative los count as 0.
+type binned struct {
+	n      uint64
+	lo, hi [coarseBuckets]uint32
+}
+
+const (
+	coarseBits    = 4 // 16 buckets for each power of two
+	coarseBuckets = (64-coarseBits)<<coarseBits + 1<<coarseBits
+)
+
+// coarse is bucketOf with fewer buckets.
+func coarse(v int64) int {
+	u := uint64(max(v, 0))
+	n := bits.Len64(u)
+	if n <= coarseBits+1 {
+		return int(u)
+	}
+	shift := n - coarseBits - 1
+	return shift<<coarseBits + int(u>>shift)
+}
+
+// coarseEdges is edges of such a bucket.
+func coarseEdges(bucket int) (lo, hi int64) {
+	if bucket < 2<<coarseBits {
+		return int64(bucket), int64(bucket)
+	}
+	shift := bucket>>coarseBits - 1
+	l := uint64(bucket-shift<<coarseBits) << shift
+	return int64(l), int64(min(l+1<<shift-1, math.MaxInt64))
+}
+
+// binned is the leg's bin of a number.
+func (l *leg) binned(bin int) *binned {
+	if bin >= len(l.bins) {
+		l.bins = append(l.bins, make([]*binned, bin+1-len(l.bins))...)
+	}
+	b := l.bins[bin]
+	if b == nil {
+		b = new(binned)
+		l.bins[bin] = b
+	}
+	return b
+}
+
+func (b *binned) merge(c *binned) {
+	b.n += c.n
+	for i := range b.lo {
+		b.lo[i] += c.lo[i]
+		b.hi[i] += c.hi[i]
+	}
+}
+
+// percentile is that of a bin, rounded outward.
+func (b *binned) percentile(percent_milli uint64) tscratio.Span {
+	rank := rankOf(percent_milli, b.n)
+	var s tscratio.Span
+	find := func(counts *[coarseBuckets]uint32) (lo, hi int64) {
+		var below uint64
+		for i, n := range counts {
+			if below += uint64(n); rank < below {
+				return coarseEdges(i)
+			}
+		}
+		return 0, math.MaxInt64
+	}
+	s.Lo, _ = find(&b.lo)
+	_, s.Hi = find(&b.hi)
+	return s
+}

@@ -1,0 +1,228 @@
+package analysis
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// maxGenerations is how often a tuple may have been made of others that were made of others.
+const maxGenerations = 64
+
+// lineage leads tuples that were made of others back to where these began. Origins are handed from parent to child in rounds, each a
+// join of the origins of one generation with the links, by partitions.
+type lineage struct {
+	in      *input
+	bits    uint
+	scratch *scratch
+	origins *store[origin] // of parents that nobody made
+	ends    *store[ending] // of children that came to the end
+}
+
+// origin is where the first and the last began of the tuples that an id was made of.
+type origin struct {
+	id               uint64
+	earliest, latest passage
+}
+
+// ending is where a tuple ended.
+type ending struct {
+	id   uint64
+	last passage
+}
+
+type lineageAppenders struct {
+	origins *appender[origin]
+	ends    *appender[ending]
+}
+
+func (in *input) newLineage(s *scratch, of *scattered) *lineage {
+	if of.links == 0 {
+		return nil
+	}
+	l := &lineage{in: in, bits: of.events.bits, scratch: s}
+	l.origins, l.ends = newStore[origin](s, l.bits, 64), newStore[ending](s, l.bits, 64)
+	return l
+}
+
+func (l *lineage) appenders() *lineageAppenders {
+	return &lineageAppenders{l.origins.appender(), l.ends.appender()}
+}
+
+func (a *lineageAppenders) flush() error { return errors.Join(a.origins.flush(), a.ends.flush()) }
+
+// loadLinks notes which ids of a partition are parents, and which children.
+func (w *gatherer) loadLinks(s *scattered, partition int) error {
+	if w.lineage == nil {
+		return nil
+	}
+	w.parents, w.children = map[uint64]bool{}, map[uint64]bool{}
+	var err error
+	if w.links, err = s.byPar.peek(partition, w.links[:0], nil); err != nil {
+		return err
+	}
+	for _, l := range w.links {
+		if l.Parent != l.Child {
+			w.parents[l.Parent] = true
+		}
+	}
+	if w.links, err = s.byKid.load(partition, w.links[:0], nil); err != nil {
+		return err
+	}
+	for _, l := range w.links {
+		if l.Parent != l.Child {
+			w.children[l.Child] = true
+		}
+	}
+	return nil
+}
+
+// lineageOf notes where a linked tuple began and ended.
+func (w *gatherer) lineageOf(id, mask uint64, way *[maxPoints]passage, parent, child bool) {
+	if parent && !child {
+		first := way[bits.TrailingZeros64(mask)]
+		w.emit.origins.add(id, 0, origin{id, first, first})
+	}
+	if last := 63 - bits.LeadingZeros64(mask); child && w.graph.after[last] == 0 {
+		w.emit.ends.add(id, 0, ending{id, way[last]})
+	}
+}
+
+// follow measures all tuples that came to the end and were made of others.
+func (l *lineage) follow(ctx context.Context, of *scattered, w *gatherer) error {
+	arrived := newStore[origin](l.scratch, l.bits, 64)
+	current := l.origins
+	for generation := 0; ; generation++ {
+		if generation > maxGenerations {
+			l.in.find(FindUndecided, "links lead through more than %d generations of tuples, or in a circle: what is beyond is not followed", maxGenerations)
+			break
+		}
+		made, err := l.round(ctx, current, arrived, of, w)
+		if err != nil {
+			return err
+		}
+		if made == nil {
+			break
+		}
+		current = made
+	}
+	return l.measure(arrived, w)
+}
+
+// round hands the origins of one generation to its children. It returns nil when there were none.
+func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of *scattered, w *gatherer) (*store[origin], error) {
+	made := newStore[origin](l.scratch, l.bits, 64)
+	next, reached := made.appender(), arrived.appender()
+	any := false
+	var links []logstore.Link
+	var rows []origin
+	var ends []ending
+	for p := range current.partitions() {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		var err error
+		if rows, err = current.load(p, rows[:0], nil); err != nil {
+			return nil, err
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		byID := l.joined(rows, w)
+		if ends, err = l.ends.peek(p, ends[:0], nil); err != nil {
+			return nil, err
+		}
+		waits := map[uint64]bool{}
+		for _, e := range ends {
+			waits[e.id] = true
+		}
+		for id, o := range byID {
+			if waits[id] {
+				reached.add(id, 0, o)
+			}
+		}
+		if links, err = of.byPar.peek(p, links[:0], nil); err != nil {
+			return nil, err
+		}
+		for _, link := range links {
+			if o, ok := byID[link.Parent]; ok && link.Parent != link.Child {
+				o.id = link.Child
+				next.add(link.Child, 0, o)
+				any = true
+			}
+		}
+	}
+	if err := errors.Join(next.flush(), reached.flush()); err != nil || !any {
+		return nil, err
+	}
+	return made, nil
+}
+
+// joined takes what is known of each id together.
+func (l *lineage) joined(rows []origin, w *gatherer) map[uint64]origin {
+	byID := make(map[uint64]origin, len(rows))
+	for _, o := range rows {
+		known, ok := byID[o.id]
+		if !ok {
+			byID[o.id] = o
+			continue
+		}
+		if w.earlier(o.earliest, known.earliest) {
+			known.earliest = o.earliest
+		}
+		if w.earlier(known.latest, o.latest) {
+			known.latest = o.latest
+		}
+		byID[o.id] = known
+	}
+	return byID
+}
+
+// earlier puts any two events in an order, by the middle of their intervals.
+func (w *gatherer) earlier(a, b passage) bool {
+	x, _, errA := w.timer.place(int(a.source), a.reading)
+	y, _, errB := w.timer.place(int(b.source), b.reading)
+	if errA != nil || errB != nil {
+		return errA == nil && errB != nil
+	}
+	if x.Mid() != y.Mid() {
+		return x.Mid() < y.Mid()
+	}
+	return a.source < b.source || a.source == b.source && a.reading < b.reading
+}
+
+// measure measures from origins to ends.
+func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
+	var rows []origin
+	var ends []ending
+	for p := range arrived.partitions() {
+		var err error
+		if rows, err = arrived.load(p, rows[:0], nil); err != nil {
+			return err
+		}
+		if ends, err = l.ends.load(p, ends[:0], nil); err != nil {
+			return err
+		}
+		byID := l.joined(rows, w)
+		for _, e := range ends {
+			o, ok := byID[e.id]
+			if !ok {
+				w.orphans++
+				continue
+			}
+			to := w.graph.rank[l.in.sources[e.last.source].point]
+			for _, from := range []struct {
+				kind legKind
+				passage
+			}{{fromEarliest, o.earliest}, {fromLatest, o.latest}} {
+				k := legKey{from: w.graph.rank[l.in.sources[from.source].point], to: to, kind: from.kind}
+				l := w.legOf(k)
+				w.measure(l, w.part(l, &from.passage, &e.last), e.id, &from.passage, &e.last)
+			}
+		}
+	}
+	w.settle()
+	return w.err
+}

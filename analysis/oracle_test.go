@@ -1,0 +1,673 @@
+package analysis
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// The oracle answers the same questions again, with everything in memory and nothing clever: each id on its own, each percentile from
+// a sorted list. It shares tscratio with the analysis, and nothing else.
+
+type oracleEvent struct {
+	node, point string
+	reading     uint64
+	id          uint64
+}
+
+type oracleLeg struct{ from, to, origin string }
+
+type oracleAnswer struct {
+	tuples                                     int
+	pass, duplicates, lost, inFlight, appeared map[string]int
+	legs                                       map[oracleLeg]map[[2]string][]tscratio.Duration
+	orphans                                    int
+	slowest                                    []tscratio.Span
+	disordered                                 map[string]int
+}
+
+type oracle struct {
+	t         *testing.T
+	reference string
+	closure   *tscratio.Closure
+	ways      map[[2]string]*tscratio.Ways
+	views     map[string]*tscratio.View
+	before    map[string][]string // all points that come before one
+	points    []string            // in an order in which tuples pass them
+	events    []oracleEvent
+	links     [][2]uint64
+	nodes     map[string]tscratio.Node
+}
+
+// place is the middle and the ends of an event on the reference.
+func (o *oracle) place(e oracleEvent) tscratio.Interval {
+	if e.node == o.reference {
+		n := o.nodes[e.node]
+		return tscratio.Interval{Lo: e.reading - n.QuantumCycles - n.CoreSlackCycles, Hi: e.reading + n.QuantumCycles + n.CoreSlackCycles}
+	}
+	v := o.views[e.node]
+	if v == nil {
+		var err error
+		if v, err = o.closure.View(e.node, o.reference); err != nil {
+			o.t.Fatal(err)
+		}
+		o.views[e.node] = v
+	}
+	at, _, err := v.Translate(e.reading)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return at
+}
+
+func (o *oracle) duration(a, b oracleEvent) tscratio.Duration {
+	k := [2]string{a.node, b.node}
+	if o.ways[k] == nil {
+		w, err := o.closure.Ways(o.reference, a.node, b.node)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		o.ways[k] = w
+	}
+	d, err := o.ways[k].Duration(a.reading, b.reading)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return d
+}
+
+func (o *oracle) precedes(p, q string) bool { return slices.Contains(o.before[q], p) }
+
+func (o *oracle) follows(p string) bool {
+	return slices.ContainsFunc(o.points, func(q string) bool { return o.precedes(p, q) })
+}
+
+func (o *oracle) answer() *oracleAnswer {
+	a := &oracleAnswer{
+		pass: map[string]int{}, duplicates: map[string]int{}, lost: map[string]int{}, inFlight: map[string]int{}, appeared: map[string]int{}, disordered: map[string]int{},
+		legs: map[oracleLeg]map[[2]string][]tscratio.Duration{},
+	}
+	byID := map[uint64][]oracleEvent{}
+	for _, e := range o.events {
+		byID[e.id] = append(byID[e.id], e)
+	}
+	parents, children := map[uint64][]uint64{}, map[uint64]bool{} // of a child; who is one
+	isParent := map[uint64]bool{}
+	for _, l := range o.links {
+		parents[l[1]] = append(parents[l[1]], l[0])
+		children[l[1]] = true
+		isParent[l[0]] = true
+	}
+	wentOn := map[[2]string]uint64{} // point and node: the last reading of a tuple that went on
+	type end struct {
+		point string
+		oracleEvent
+	}
+	var ends []end
+	begins, finals := map[uint64][]oracleEvent{}, map[uint64][]oracleEvent{}
+	for id, events := range byID {
+		for _, way := range o.tuples(events, a) {
+			a.tuples++
+			var passed []string
+			for _, p := range o.points {
+				if _, ok := way[p]; ok {
+					passed = append(passed, p)
+					a.pass[p]++
+				}
+			}
+			first, last := passed[0], passed[len(passed)-1]
+			for _, q := range passed {
+				came := false
+				for _, p := range passed {
+					if !o.precedes(p, q) {
+						continue
+					}
+					between := slices.ContainsFunc(passed, func(r string) bool { return o.precedes(p, r) && o.precedes(r, q) })
+					if !between {
+						came = true
+						o.leg(a, oracleLeg{p, q, ""}, way[p], way[q])
+						k := [2]string{p, way[p].node}
+						wentOn[k] = max(wentOn[k], way[p].reading)
+					}
+				}
+				if !came && len(o.before[q]) > 0 && !children[id] {
+					a.appeared[q]++
+				}
+				on := slices.ContainsFunc(passed, func(r string) bool { return o.precedes(q, r) })
+				if !on && o.follows(q) && !isParent[id] {
+					ends = append(ends, end{q, way[q]})
+				}
+			}
+			if len(o.before[first]) == 0 && !o.follows(last) && o.precedes(first, last) && !children[id] && !isParent[id] {
+				a.slowest = append(a.slowest, o.leg(a, oracleLeg{first, last, "whole"}, way[first], way[last]).Span)
+			}
+			if isParent[id] && !children[id] {
+				begins[id] = append(begins[id], way[first])
+			}
+			if children[id] && !o.follows(last) {
+				finals[id] = append(finals[id], way[last])
+			}
+		}
+	}
+	for _, e := range ends {
+		if e.reading < wentOn[[2]string{e.point, e.node}] {
+			a.lost[e.point]++
+		} else {
+			a.inFlight[e.point]++
+		}
+	}
+	for id, events := range finals {
+		var origins []oracleEvent
+		seen := map[uint64]bool{}
+		var up func(uint64)
+		up = func(id uint64) {
+			for _, p := range parents[id] {
+				if !seen[p] {
+					seen[p] = true
+					origins = append(origins, begins[p]...)
+					up(p)
+				}
+			}
+		}
+		up(id)
+		if len(origins) == 0 {
+			a.orphans += len(events)
+			continue
+		}
+		slices.SortFunc(origins, func(x, y oracleEvent) int { return cmp.Compare(o.place(x).Mid(), o.place(y).Mid()) })
+		for _, e := range events {
+			first, last := origins[0], origins[len(origins)-1]
+			o.leg(a, oracleLeg{first.point, e.point, "earliest"}, first, e)
+			o.leg(a, oracleLeg{last.point, e.point, "latest"}, last, e)
+		}
+	}
+	slices.SortFunc(a.slowest, func(x, y tscratio.Span) int { return cmp.Compare(y.Lo, x.Lo) })
+	return a
+}
+
+func (o *oracle) leg(a *oracleAnswer, l oracleLeg, x, y oracleEvent) tscratio.Duration {
+	d := o.duration(x, y)
+	if a.legs[l] == nil {
+		a.legs[l] = map[[2]string][]tscratio.Duration{}
+	}
+	k := [2]string{x.node, y.node}
+	a.legs[l][k] = append(a.legs[l][k], d)
+	return d
+}
+
+// tuples takes the events of an id apart into tuples.
+func (o *oracle) tuples(events []oracleEvent, a *oracleAnswer) []map[string]oracleEvent {
+	rank := func(p string) int { return slices.Index(o.points, p) }
+	first := events[0].point
+	for _, e := range events {
+		if rank(e.point) < rank(first) {
+			first = e.point
+		}
+	}
+	events = slices.Clone(events)
+	sort.SliceStable(events, func(i, j int) bool {
+		x, y := o.place(events[i]).Mid(), o.place(events[j]).Mid()
+		return x < y || x == y && rank(events[i].point) < rank(events[j].point)
+	})
+	var begins []oracleEvent
+	for _, e := range events {
+		if e.point == first {
+			begins = append(begins, e)
+		}
+	}
+	var ways []map[string]oracleEvent
+	for _, b := range begins {
+		ways = append(ways, map[string]oracleEvent{first: b})
+	}
+	for _, e := range events {
+		if e.point == first {
+			continue
+		}
+		of := ways[0]
+		for i, b := range begins {
+			if o.place(b).Lo <= o.place(e).Hi {
+				of = ways[i]
+			}
+		}
+		if _, ok := of[e.point]; ok {
+			a.duplicates[e.point]++
+			continue
+		}
+		of[e.point] = e
+	}
+	return ways
+}
+
+// rankBig is the rank of a percentile, in exact fractions.
+func rankBig(percent_milli uint64, n int) int {
+	r := new(big.Rat).SetFrac64(int64(percent_milli)*int64(n), 100_000)
+	q := new(big.Int).Add(r.Num(), new(big.Int).Sub(r.Denom(), big.NewInt(1)))
+	return int(min(max(q.Quo(q, r.Denom()).Int64(), 1), int64(n))) - 1
+}
+
+// job is a random job: a source, some actors, a branch, a window, a sink.
+type job struct {
+	nodes    []simrun.Node
+	channels []simrun.Channel
+	edges    [][2]string
+	findable bool // the edges are in the data: no id that ends in a window comes to the sink as another tuple
+}
+
+func randomJob(rng *rand.Rand) job {
+	var j job
+	j.nodes = simrun.Nodes(rng, 1+rng.IntN(4))
+	if len(j.nodes) == 1 { // a closure has no node without a relation
+		j.nodes = simrun.Nodes(rng, 2)
+	}
+	if rng.IntN(3) == 0 {
+		for i := range j.nodes {
+			j.nodes[i].Quantum = 26
+		}
+	}
+	index := map[string]int{}
+	open := func(actor string, instance int, point string, node int) int {
+		name := fmt.Sprintf("%s#%d/%s", actor, instance, point)
+		if _, ok := index[name]; !ok {
+			index[name] = len(j.channels)
+			j.channels = append(j.channels, simrun.Channel{Node: node, Name: name})
+		}
+		return index[name]
+	}
+	where := map[string]int{}
+	placed := func(actor string, instance int) int {
+		k := fmt.Sprint(actor, instance)
+		if _, ok := where[k]; !ok {
+			where[k] = rng.IntN(len(j.nodes))
+		}
+		return where[k]
+	}
+	log := func(actor string, instance int, point string, time, id uint64) {
+		c := open(actor, instance, point, placed(actor, instance))
+		j.channels[c].Records = append(j.channels[c].Records, simrun.Record{Time: time, ID: id})
+	}
+	link := func(parent, child uint64) {
+		c := open("window", 0, "link", placed("window", 0))
+		j.channels[c].Handler = "link"
+		j.channels[c].Records = append(j.channels[c].Records, simrun.Record{ID: parent, Child: child, IsLink: true})
+	}
+	const ms = simrun.Hz / 1000
+	lose, copies := rng.Float64()*0.1, rng.Float64()*0.05
+	stages := []string{"parse", "filter"}[:1+rng.IntN(2)]
+	window := rng.IntN(2) * (2 + rng.IntN(4)) // 0: none
+	branch := rng.IntN(2) == 0
+	reuse := rng.IntN(2) == 0
+	count := 200 + rng.IntN(400)
+	base := rng.Uint64() >> rng.IntN(40)
+	ids := make([]uint64, count)
+	for i := range ids {
+		ids[i] = base + uint64(i)
+		if rng.IntN(50) == 0 {
+			ids[i] = rng.Uint64()
+		}
+	}
+	var waiting []uint64
+	var made uint64 = 1 << 63
+	now := uint64(simrun.Hz)
+	for round := range 1 + rng.IntN(2) {
+		if round > 0 && !reuse {
+			break
+		}
+		now += 500 * ms
+		for _, id := range ids {
+			now += ms/20 + rng.Uint64N(ms/5)
+			at := now
+			hop := func() bool { // on to the next, or lost
+				at += ms/2 + rng.Uint64N(ms)
+				return rng.Float64() >= lose
+			}
+			log("source", int(id%2), "send", at, id)
+			alive := true
+			for _, s := range stages {
+				if alive = hop(); !alive {
+					break
+				}
+				times := 1
+				if rng.Float64() < copies {
+					times += 1 + rng.IntN(2)
+				}
+				for range times {
+					at += rng.Uint64N(ms / 10)
+					log(s, int(id%3), "recv", at, id)
+				}
+				at += ms / 5
+				log(s, int(id%3), "send", at, id)
+			}
+			if !alive || !hop() {
+				continue
+			}
+			if branch && id%4 == 0 {
+				log("other", 0, "recv", at, id)
+				at += ms / 3
+				log("other", 0, "send", at, id)
+				if !hop() {
+					continue
+				}
+			}
+			if window > 0 && round == 0 {
+				log("window", 0, "recv", at, id)
+				if waiting = append(waiting, id); len(waiting) >= window {
+					child := made
+					made++
+					for _, p := range waiting {
+						link(p, child)
+					}
+					if rng.IntN(8) == 0 { // made of what was made
+						link(made-2, child)
+					}
+					waiting = waiting[:0]
+					at += ms / 4
+					log("window", 0, "send", at, child)
+					if hop() {
+						log("sink", 0, "recv", at, child)
+					}
+				}
+				continue
+			}
+			log("sink", 0, "recv", at, id)
+		}
+	}
+	edge := func(from, to string) { j.edges = append(j.edges, [2]string{from, to}) }
+	j.findable = window == 0 || !reuse
+	last := "source/send"
+	for _, s := range stages {
+		edge(last, s+"/recv")
+		edge(s+"/recv", s+"/send")
+		last = s + "/send"
+	}
+	edge(last, "sink/recv")
+	into := []string{"sink/recv"}
+	if window > 0 {
+		edge(last, "window/recv")
+		edge("window/send", "sink/recv")
+		into = append(into, "window/recv")
+	}
+	if branch {
+		edge(last, "other/recv")
+		edge("other/recv", "other/send")
+		for _, p := range into {
+			edge("other/send", p)
+		}
+	}
+	for i := range j.channels {
+		if j.channels[i].Handler == "" {
+			simrun.InOrder(j.channels[i].Records)
+		}
+	}
+	// Edges between points that no tuple passes are not there.
+	j.edges = slices.DeleteFunc(j.edges, func(e [2]string) bool {
+		for _, p := range e {
+			if !slices.ContainsFunc(j.channels, func(c simrun.Channel) bool { return pointName(c.Name) == p }) {
+				return true
+			}
+		}
+		return false
+	})
+	return j
+}
+
+func pointName(channel string) string {
+	left, point, _ := strings.Cut(channel, "/")
+	actor, _, _ := strings.Cut(left, "#")
+	return actor + "/" + point
+}
+
+// oracleOf reads a run as plainly as can be.
+func oracleOf(t *testing.T, dir *runs.Directory, reference string, edges [][2]string) *oracle {
+	o := &oracle{t: t, reference: reference, ways: map[[2]string]*tscratio.Ways{}, views: map[string]*tscratio.View{}, before: map[string][]string{}, nodes: map[string]tscratio.Node{}}
+	pairs, missing := dir.Relations()
+	if len(missing) > 0 {
+		t.Fatal(missing)
+	}
+	var relations []*tscratio.Relation
+	for _, p := range pairs {
+		for _, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
+			r, err := p.Relate(side, p.Declared.Wander)
+			if err != nil {
+				t.Fatal(err)
+			}
+			relations = append(relations, r)
+		}
+		o.nodes[p.A.Name], o.nodes[p.B.Name] = p.A, p.B
+	}
+	var err error
+	if o.closure, err = tscratio.NewClosure(relations, 2); err != nil {
+		t.Fatal(err)
+	}
+	logs, _ := dir.Logs()
+	points := map[string]bool{}
+	for _, l := range logs {
+		for _, s := range l.Segments {
+			points[s.Channel.Actor+"/"+s.Channel.Point] = true
+			r := logstore.ReadLog([]logstore.Segment{s})
+			for {
+				b, err := r.Next()
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range b.Events {
+					o.events = append(o.events, oracleEvent{l.Node, s.Channel.Actor + "/" + s.Channel.Point, e.Counter, e.ID})
+				}
+				for _, k := range b.Links {
+					o.links = append(o.links, [2]uint64{k.Parent, k.Child})
+				}
+			}
+			r.Close()
+		}
+	}
+	var up func(p string, seen map[string]bool)
+	up = func(p string, seen map[string]bool) {
+		for _, e := range edges {
+			if e[1] == p && !seen[e[0]] {
+				seen[e[0]] = true
+				up(e[0], seen)
+			}
+		}
+	}
+	for p := range points {
+		seen := map[string]bool{}
+		up(p, seen)
+		o.before[p] = slices.Sorted(maps.Keys(seen))
+	}
+	for len(o.points) < len(points) {
+		var ready []string
+		for p := range points {
+			if !slices.Contains(o.points, p) && !slices.ContainsFunc(o.before[p], func(q string) bool { return !slices.Contains(o.points, q) }) {
+				ready = append(ready, p)
+			}
+		}
+		order := map[string]string{"recv": "1", "start": "2", "end": "3", "send": "4"}
+		key := func(p string) string {
+			for i := range p {
+				if p[i] == '/' {
+					return p[:i] + "\x00" + order[p[i+1:]] + p[i:]
+				}
+			}
+			return p
+		}
+		slices.SortFunc(ready, func(a, b string) int { return cmp.Compare(key(a), key(b)) })
+		o.points = append(o.points, ready[0])
+	}
+	return o
+}
+
+// compare holds an answer against the oracle's.
+func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact bool) {
+	t.Helper()
+	if got.Work.Tuples != uint64(want.tuples) {
+		t.Errorf("%d tuples, the oracle has %d", got.Work.Tuples, want.tuples)
+	}
+	for _, p := range got.Points {
+		for what, pair := range map[string][2]int{
+			"tuples": {int(p.Tuples), want.pass[p.Name]}, "duplicates": {int(p.Duplicates), want.duplicates[p.Name]}, "lost": {int(p.Lost), want.lost[p.Name]},
+			"in flight": {int(p.InFlight), want.inFlight[p.Name]}, "appeared": {int(p.Appeared), want.appeared[p.Name]},
+		} {
+			if pair[0] != pair[1] {
+				t.Errorf("%s at %s: %d, the oracle has %d", what, p.Name, pair[0], pair[1])
+			}
+		}
+	}
+	legs := map[oracleLeg]*Leg{}
+	for i := range got.Legs {
+		legs[oracleLeg{got.Legs[i].From, got.Legs[i].To, ""}] = &got.Legs[i]
+	}
+	for i := range got.EndToEnd {
+		l := &got.EndToEnd[i]
+		legs[oracleLeg{l.From, l.To, cmp.Or(l.Origin, "whole")}] = l
+	}
+	if len(legs) != len(want.legs) {
+		t.Errorf("%d legs, the oracle has %d", len(legs), len(want.legs))
+	}
+	for k, byNodes := range want.legs {
+		l := legs[k]
+		if l == nil {
+			t.Errorf("leg %v is missing", k)
+			continue
+		}
+		if len(l.Pairs) != len(byNodes) {
+			t.Errorf("leg %v has %d pairs of nodes, the oracle has %d", k, len(l.Pairs), len(byNodes))
+		}
+		var all []tscratio.Duration
+		for _, p := range l.Pairs {
+			ds := byNodes[[2]string{p.From, p.To}]
+			all = append(all, ds...)
+			compareDurations(t, fmt.Sprint(k, p.From, p.To), ds, &p.Durations, exact)
+		}
+		compareDurations(t, fmt.Sprint(k), all, &l.All, exact)
+	}
+	for i, s := range got.Slowest {
+		if s.Total != intervalOf(want.slowest[i]) && s.Total.Lo_cycles != want.slowest[i].Lo {
+			t.Errorf("slowest %d took %v, the oracle has %v", i, s.Total, want.slowest[i])
+		}
+	}
+	if want := min(10, len(want.slowest)); len(got.Slowest) != want {
+		t.Errorf("%d slowest, want %d", len(got.Slowest), want)
+	}
+}
+
+func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *Durations, exact bool) {
+	t.Helper()
+	if got.Count != uint64(len(want)) || len(want) == 0 {
+		t.Errorf("%s: %d durations, the oracle has %d", what, got.Count, len(want))
+		return
+	}
+	var los, his []int64
+	var bounds []uint64
+	orders := map[tscratio.Order]uint64{}
+	scenarios := map[string]uint64{}
+	sumLo, sumHi := new(big.Int), new(big.Int)
+	for _, d := range want {
+		los, his, bounds = append(los, d.Lo), append(his, d.Hi), append(bounds, (d.Width()+1)/2)
+		orders[d.Order()]++
+		scenarios[d.Scenario.String()]++
+		sumLo.Add(sumLo, big.NewInt(d.Lo))
+		sumHi.Add(sumHi, big.NewInt(d.Hi))
+	}
+	slices.Sort(los)
+	slices.Sort(his)
+	slices.Sort(bounds)
+	n := big.NewInt(int64(len(want)))
+	floor := new(big.Int).Div(sumLo, n)
+	ceil := new(big.Int).Neg(new(big.Int).Div(new(big.Int).Neg(sumHi), n))
+	if got.Mean.Lo_cycles != floor.Int64() || got.Mean.Hi_cycles != ceil.Int64() {
+		t.Errorf("%s: mean %v, the oracle has %v to %v", what, got.Mean, floor, ceil)
+	}
+	if got.Before != orders[tscratio.Before] || got.After != orders[tscratio.After] || got.Undecided != orders[tscratio.Undecided] {
+		t.Errorf("%s: %d before, %d undecided, %d after, the oracle has %v", what, got.Before, got.Undecided, got.After, orders)
+	}
+	if diff := gocmp.Diff(scenarios, got.Scenarios); diff != "" {
+		t.Errorf("%s: %s", what, diff)
+	}
+	last := len(los) - 1
+	if got.Min != (Interval{los[0], his[0]}) || got.Max != (Interval{los[last], his[last]}) {
+		t.Errorf("%s: from %v to %v, the oracle has %d, %d to %d, %d", what, got.Min, got.Max, los[0], his[0], los[last], his[last])
+	}
+	for i, p := range got.Percentiles {
+		r := rankBig(percents_milli[i], len(want))
+		lo, hi := los[r], his[r]
+		slackLo, slackHi := int64(0), int64(0)
+		if !exact {
+			slackLo, slackHi = max(lo, -lo)/2048+1, max(hi, -hi)/2048+1
+		}
+		if p.Lo_cycles > lo || p.Lo_cycles < lo-slackLo || p.Hi_cycles < hi || p.Hi_cycles > hi+slackHi {
+			t.Errorf("%s: p%v is %v, the oracle has %d to %d", what, p.Percent, p.Interval, lo, hi)
+		}
+		b := bounds[r]
+		if g := got.Bounds[i].Bound_cycles; g < b || exact && g != b || g > b+b/2048+1 {
+			t.Errorf("%s: bound p%v is %d, the oracle has %d", what, p.Percent, g, b)
+		}
+	}
+	for name, bins := range map[string][]Bin{"lows": got.Lows, "highs": got.Highs, "widths": got.Widths} {
+		var n uint64
+		for _, b := range bins {
+			n += b.Count
+		}
+		if n != got.Count {
+			t.Errorf("%s: %s count %d of %d", what, name, n, got.Count)
+		}
+	}
+}
+
+func TestAnswersEqualOracle(t *testing.T) {
+	for i := range 10 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { answersEqualOracle(t, seed.Random(t)) })
+	}
+}
+
+func answersEqualOracle(t *testing.T, rng *rand.Rand) {
+	j := randomJob(rng)
+	parent := t.TempDir()
+	if err := simrun.Write(rng, parent, "job", j.nodes, j.channels); err != nil {
+		t.Fatal(err)
+	}
+	dir := openRun(t, parent, "job")
+	var want *oracleAnswer
+	var o *oracle
+	for name, options := range map[string]Options{
+		"in memory": {}, "one worker": {Workers: 1}, "from scratch": {Memory_bytes: 1 << 20, Workers: 3}, "one partition": {partitions: 1}, "folded": {exactValues: 3},
+	} {
+		options.Edges = j.edges
+		options.Reference = j.nodes[0].Name
+		got, err := Run(context.Background(), dir, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			o = oracleOf(t, dir, got.Reference.Node, j.edges)
+			want = o.answer()
+		}
+		t.Run(name, func(t *testing.T) { compare(t, o, want, got, options.exactValues == 0) })
+	}
+	if !j.findable {
+		return
+	}
+	// The order is in the data: without edges, the same legs are found.
+	got, err := Run(context.Background(), dir, Options{Reference: j.nodes[0].Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("found", func(t *testing.T) { compare(t, o, want, got, true) })
+}

@@ -1,0 +1,480 @@
+package analysis
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+func openRun(t testing.TB, parent, name string) *runs.Directory {
+	t.Helper()
+	d, err := runs.Open(filepath.Join(parent, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func analyze(t *testing.T, dir *runs.Directory, o Options) *Answer {
+	t.Helper()
+	a, err := Run(context.Background(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Every duration holds the true one, whichever node's cycles it is given in.
+func TestDurationsHoldTruth(t *testing.T) {
+	rng := seed.Random(t)
+	nodes := simrun.Nodes(rng, 3)
+	nodes[1].Quantum = 26
+	var channels []simrun.Channel
+	times := map[string]map[uint64]uint64{}
+	for i, name := range []string{"a/start", "a/end", "b#1/start", "b#1/end", "c/start"} {
+		channels = append(channels, simrun.Channel{Node: []int{0, 0, 1, 1, 2}[i], Name: name})
+		times[pointName(name)] = map[uint64]uint64{}
+	}
+	now := uint64(simrun.Hz)
+	for id := range uint64(3000) {
+		now += rng.Uint64N(3_000_000)
+		at := now
+		for i := range channels {
+			at += 100 + rng.Uint64N(1<<rng.UintN(28))
+			channels[i].Records = append(channels[i].Records, simrun.Record{Time: at, ID: id})
+			times[pointName(channels[i].Name)][id] = at
+		}
+	}
+	for i := range channels {
+		simrun.InOrder(channels[i].Records)
+	}
+	parent := t.TempDir()
+	if err := simrun.Write(rng, parent, "truth", nodes, channels); err != nil {
+		t.Fatal(err)
+	}
+	dir := openRun(t, parent, "truth")
+	for i, reference := range nodes {
+		checked := 0
+		a := analyze(t, dir, Options{Reference: reference.Name, Durations: func(d DurationRow) error {
+			from, to := times[d.From][d.ID], times[d.To][d.ID]
+			exact := nodes[i]
+			exact.Quantum = 1
+			truth := int64(exact.Reading(to) - exact.Reading(from))
+			// A count between moments is known to within a cycle itself.
+			if truth+1 < d.Lo || truth-1 > d.Hi {
+				t.Errorf("in cycles of %s: tuple %d from %s to %s took %d, and the answer is %v by %v", reference.Name, d.ID, d.From, d.To, truth, d.Span, d.Scenario)
+			}
+			checked++
+			return nil
+		}})
+		if checked != 5*3000 {
+			t.Errorf("%d durations, want four legs and one end to end for each of 3000 tuples", checked)
+		}
+		if a.Partial || len(a.Legs) != 4 || len(a.EndToEnd) != 1 {
+			t.Errorf("answer: partial %v, legs %d and %d, findings %v", a.Partial, len(a.Legs), len(a.EndToEnd), a.Findings)
+		}
+		for k, want := range []string{"computation", "transfer", "computation", "transfer"} {
+			if got := a.Legs[k]; got.Kind != want || (got.Local != nil) != (want == "computation") {
+				t.Errorf("leg %s to %s is %s, local %v", got.From, got.To, got.Kind, got.Local != nil)
+			}
+		}
+	}
+}
+
+// smallRun is two nodes, and two channels with 1,000 tuples.
+func smallRun(t *testing.T) (string, *runs.Directory) {
+	t.Helper()
+	parent := t.TempDir()
+	if err := simrun.Chain(3, parent, "small", 2, 1000, 10000); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(parent, "small"), openRun(t, parent, "small")
+}
+
+func mentions(a *Answer, word string) bool {
+	text, err := json.Marshal(struct {
+		M []Missing
+		F []Finding
+		P []Point
+	}{a.Missing, a.Findings, a.Points})
+	return err == nil && bytes.Contains(text, []byte(word))
+}
+
+// What is bad or missing is said, and what is left is answered.
+func TestBadInput(t *testing.T) {
+	glob := func(t *testing.T, pattern string) string {
+		t.Helper()
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%q: %v, %v", pattern, found, err)
+		}
+		return found[0]
+	}
+	for name, test := range map[string]struct {
+		do    func(t *testing.T, dir string)
+		word  string // is in the answer
+		pairs int    // durations of the one leg that are left; -1: no leg
+	}{
+		"no_logs_of_a_node": {func(t *testing.T, dir string) { os.RemoveAll(dir + "/logs/B") }, "logs/B", -1},
+		"torn_log": {func(t *testing.T, dir string) {
+			file := glob(t, dir+"/logs/B/*")
+			info, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(file, info.Size()-200); err != nil {
+				t.Fatal(err)
+			}
+		}, "is damaged", -1},
+		"no_log_but_a_text": {func(t *testing.T, dir string) {
+			if err := os.WriteFile(glob(t, dir+"/logs/B/*"), []byte("hello"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "not a log file", -1},
+		"missing_relation": {func(t *testing.T, dir string) { os.Remove(dir + "/relations/A--B.rel") }, "were not related", 0},
+		"torn_relation":    {func(t *testing.T, dir string) { os.Truncate(dir+"/relations/A--B.rel", 100) }, "torn", 0},
+		"two_epochs": {func(t *testing.T, dir string) {
+			text, err := os.ReadFile(dir + "/run.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			os.WriteFile(dir+"/run.yaml", bytes.Replace(text, []byte("epoch: epoch-B"), []byte("epoch: after-boot"), 1), 0o600)
+		}, "of epoch", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, dir := smallRun(t)
+			test.do(t, path)
+			dir.Close()
+			dir, err := runs.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close()
+			a := analyze(t, dir, Options{})
+			if !a.Partial || !mentions(a, test.word) {
+				t.Errorf("partial %v, missing %v, findings %v: %q is not said", a.Partial, a.Missing, a.Findings, test.word)
+			}
+			if test.pairs == 0 { // without relation nothing says what follows what
+				if len(a.Legs) > 0 || !mentions(a, "how long that took is not known") {
+					t.Errorf("legs %+v, findings %v", a.Legs, a.Findings)
+				}
+				a = analyze(t, dir, Options{Edges: [][2]string{{"stage0/recv", "stage1/recv"}}})
+			}
+			switch {
+			case test.pairs < 0 && len(a.Legs) > 0:
+				t.Errorf("%d legs", len(a.Legs))
+			case test.pairs >= 0 && (len(a.Legs) != 1 || a.Legs[0].All.Count != uint64(test.pairs) || a.Legs[0].All.Unplaced != 1000):
+				t.Errorf("legs %+v", a.Legs)
+			}
+			if a.Points[0].Events != 1000 {
+				t.Errorf("%d events at %s", a.Points[0].Events, a.Points[0].Name)
+			}
+		})
+	}
+}
+
+func channelsOf(ids ...[]uint64) []simrun.Channel {
+	var channels []simrun.Channel
+	for i, list := range ids {
+		c := simrun.Channel{Node: i, Name: string(rune('a'+i)) + "/recv"}
+		for k, id := range list {
+			c.Records = append(c.Records, simrun.Record{Time: simrun.Hz + uint64(k*1000+i*500_000), ID: id})
+		}
+		channels = append(channels, c)
+	}
+	return channels
+}
+
+func write(t *testing.T, channels ...simrun.Channel) *runs.Directory {
+	t.Helper()
+	rng := seed.Random(t)
+	parent := t.TempDir()
+	if err := simrun.Write(rng, parent, "r", simrun.Nodes(rng, 2), channels); err != nil {
+		t.Fatal(err)
+	}
+	return openRun(t, parent, "r")
+}
+
+func TestIDsThatNeverMatch(t *testing.T) {
+	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3}, []uint64{11, 12})...), Options{})
+	if len(a.Legs) > 0 || a.Work.Tuples != 5 || !mentions(a, "match those of no other point") {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestNoTuples(t *testing.T) {
+	a := analyze(t, write(t), Options{})
+	if len(a.Legs) > 0 || a.Work.Tuples != 0 || !a.Partial || !mentions(a, "logs/A") {
+		t.Errorf("%+v", a)
+	}
+	a = analyze(t, write(t, channelsOf([]uint64{poison}, []uint64{poison})...), Options{})
+	if a.Work.Tuples != 0 || len(a.Channels) != 2 || a.Channels[0].Poison != 1 {
+		t.Errorf("of poison alone: %+v", a)
+	}
+}
+
+func TestReceivedBeforeSentIsFound(t *testing.T) {
+	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{1, 2, 3, 4})
+	channels[1].Records[2].Time = simrun.Hz / 2 // tuple 3 is long there when it is sent
+	a := analyze(t, write(t, channels...), Options{Edges: [][2]string{{"a/recv", "b/recv"}}})
+	if l := a.Legs[0].All; l.After != 1 || l.Before != 3 || !mentions(a, "tuple 3 was at a/recv on A surely after it was at b/recv") || !a.Partial {
+		t.Errorf("%+v, findings %v", l, a.Findings)
+	}
+}
+
+func TestDisorderAsRFC4737(t *testing.T) {
+	other := uint64(7) << originShift // of another origin, whose own ids are in order
+	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3, 4, 5, 6}, []uint64{1, other, 4, 2, 3, other + 1, 5, 6})...), Options{})
+	for _, p := range a.Points {
+		want := map[string]uint64{"a/recv": 0, "b/recv": 2}[p.Name]
+		if p.Disordered != want {
+			t.Errorf("%d late at %s, want %d", p.Disordered, p.Name, want)
+		}
+	}
+}
+
+func TestFilters(t *testing.T) {
+	_, dir := smallRun(t)
+	all := analyze(t, dir, Options{})
+	first := all.Slowest[0].Passed[0]
+	for name, test := range map[string]struct {
+		filter Filter
+		tuples uint64
+		legs   int
+	}{
+		"ids":         {Filter{IDs: [][2]uint64{{1<<50 | 10, 1<<50 | 19}, {1<<50 | 30, 1<<50 | 30}}}, 11, 1},
+		"node":        {Filter{Nodes: []string{"B"}}, 1000, 0},
+		"channel":     {Filter{Channels: []string{"stage0/*"}}, 1000, 0},
+		"time":        {Filter{From_cycles: 1, To_cycles: 2}, 0, 0},
+		"open time":   {Filter{To_cycles: ^uint64(0)}, 1000, 1},
+		"one instant": {Filter{From_cycles: uint64(first.Reading), To_cycles: uint64(first.Reading)}, 1, 1},
+	} {
+		a := analyze(t, dir, Options{Filter: test.filter, Reference: first.Node})
+		if a.Work.Tuples != test.tuples || len(a.Legs) != test.legs {
+			t.Errorf("%s: %d tuples and %d legs, want %d and %d", name, a.Work.Tuples, len(a.Legs), test.tuples, test.legs)
+		}
+	}
+	for name, o := range map[string]Options{
+		"reference": {Reference: "nobody"}, "pattern": {Filter: Filter{Channels: []string{"["}}}, "ids": {Filter: Filter{IDs: [][2]uint64{{2, 1}}}},
+		"edge": {Edges: [][2]string{{"a", "b"}}}, "circle": {Edges: [][2]string{{"stage0/recv", "stage1/recv"}, {"stage1/recv", "stage0/recv"}}}, "memory": {Memory_bytes: 1},
+	} {
+		if _, err := Run(context.Background(), dir, o); err == nil {
+			t.Errorf("bad %s was taken", name)
+		}
+	}
+}
+
+// Twice the scratch file that a run needs is enough; less than it needs is an error that says so.
+func TestScratchIsBounded(t *testing.T) {
+	parent := t.TempDir()
+	if err := simrun.Chain(5, parent, "big", 2, 200_000, 1_000_000); err != nil {
+		t.Fatal(err)
+	}
+	dir := openRun(t, parent, "big")
+	scratch := t.TempDir()
+	a := analyze(t, dir, Options{Memory_bytes: 1 << 20, Scratch: scratch})
+	if a.Work.Scratch_bytes < 200_000*2*16/2 || a.Legs[0].All.Count != 200_000 {
+		t.Errorf("%d bytes of scratch, %d durations", a.Work.Scratch_bytes, a.Legs[0].All.Count)
+	}
+	_, err := Run(context.Background(), dir, Options{Memory_bytes: 1 << 20, Scratch: scratch, Scratch_bytes: 1 << 20})
+	if !errors.Is(err, ErrScratch) || !strings.Contains(err.Error(), "1048576 bytes") {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(scratch); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Run(cancelled, dir, Options{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestRunLengthAndCounters(t *testing.T) {
+	rng := seed.Random(t)
+	nodes := simrun.Nodes(rng, 2)
+	parent := t.TempDir()
+	d, err := simrun.Begin(rng, parent, "length", nodes, simrun.Hz, 12*simrun.Hz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two sources and a sink: the first tuple is at 2 s, the last poison at 10 s.
+	for i, c := range []struct {
+		node                int
+		name                string
+		first, last, poison uint64
+	}{{0, "s#0/send", 2, 8, 0}, {1, "s#1/send", 3, 9, 0}, {0, "t#0/recv", 4, 9, 9}, {1, "t#1/recv", 4, 9, 10}} {
+		l, err := simrun.OpenLog(d, &nodes[c.node], c.name, "first-last", i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := func(s uint64) uint64 {
+			if s == 0 {
+				return 0
+			}
+			return nodes[c.node].Reading(s * simrun.Hz)
+		}
+		row := logstore.FirstLast{Count: 5, FirstCounter: at(c.first), FirstID: 1, LastCounter: at(c.last), LastID: 5, Poison: at(c.poison)}
+		if err := errors.Join(l.Append(logstore.Block{FirstLasts: []logstore.FirstLast{row}}), l.Seal()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := simrun.OpenLog(d, &nodes[1], "n/recv", "counter", 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := []logstore.Sample{{Counter: nodes[1].Reading(2 * simrun.Hz), Count: 10}, {Counter: nodes[1].Reading(3 * simrun.Hz), Count: 110}, {Counter: nodes[1].Reading(5 * simrun.Hz), Count: 120}}
+	if err := errors.Join(l.Append(logstore.Block{Samples: samples}), l.Seal()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	a := analyze(t, openRun(t, parent, "length"), Options{Reference: "A"})
+	truth := func(from, to uint64) int64 {
+		return int64(nodes[0].Reading(to*simrun.Hz) - nodes[0].Reading(from*simrun.Hz))
+	}
+	holds := func(i Interval, truth int64) bool {
+		return i.Lo_cycles <= truth+1 && truth-1 <= i.Hi_cycles && i.Hi_cycles-i.Lo_cycles < 200_000
+	}
+	if a.Length == nil || !holds(a.Length.Interval, truth(2, 10)) || !a.Length.Poison || a.Length.Tuples != 10 || a.Length.To != "t#1/recv on B" {
+		t.Errorf("run length %+v, want %d cycles", a.Length, truth(2, 10))
+	}
+	if len(a.Counters) != 1 || a.Counters[0].Total != 120 || len(a.Counters[0].Periods) != 2 {
+		t.Fatalf("counters %+v", a.Counters)
+	}
+	for i, want := range []Period{{Count: 100}, {Count: 10}} {
+		p := a.Counters[0].Periods[i]
+		if p.Count != want.Count || !holds(p.Length, []int64{truth(2, 3), truth(3, 5)}[i]) {
+			t.Errorf("period %d: %+v", i, p)
+		}
+	}
+}
+
+func TestASuspectRelationIsMarked(t *testing.T) {
+	rng := seed.Random(t)
+	nodes := simrun.Nodes(rng, 2)
+	parent := t.TempDir()
+	d, err := simrun.Begin(rng, parent, "suspect", nodes, simrun.Hz, 20*simrun.Hz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// From 20 s on, B is faster by 6 ppm: more than was declared, and not so much that it is refused.
+	faster := nodes[1]
+	faster.Rate += 6000
+	faster.Start += nodes[1].Reading(20*simrun.Hz) - faster.Reading(20*simrun.Hz)
+	pair, err := simrun.Relate(rng, &nodes[0], &nodes[1], simrun.Hz, 20*simrun.Hz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(simrun.Measure(rng, pair, &nodes[0], &faster, 21*simrun.Hz, 40*simrun.Hz), d.PutRelation(pair)); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"a/send", "b/recv"} {
+		l, err := simrun.OpenLog(d, &nodes[i], name, "", i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range uint64(100) {
+			if err := l.Event(10*simrun.Hz+id*1000+uint64(i)*100_000, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Seal(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	dir := openRun(t, parent, "suspect")
+	a := analyze(t, dir, Options{})
+	if a.Pairs[0].Verdict != "suspect" || a.Legs[0].All.Suspect != 100 || !a.Partial || !mentions(a, "is suspect") {
+		t.Errorf("pair %+v, suspect %d, findings %v", a.Pairs[0], a.Legs[0].All.Suspect, a.Findings)
+	}
+	if a := analyze(t, dir, Options{Wander: 10 * tscratio.PPM}); a.Pairs[0].Verdict != "consistent" || a.Legs[0].All.Suspect != 0 || a.Partial {
+		t.Errorf("with enough wander: pair %+v, suspect %d, findings %v", a.Pairs[0], a.Legs[0].All.Suspect, a.Findings)
+	}
+}
+
+func TestPointsAreThoseOfChannels(t *testing.T) {
+	for i, p := range []string{channel.PointRecv, channel.PointStart, channel.PointEnd, channel.PointSend} {
+		if pointOrder[p] != i+1 {
+			t.Errorf("point %q is number %d", p, pointOrder[p])
+		}
+	}
+	if len(pointOrder) != 4 || poison != channel.Poison {
+		t.Error("the analysis has points, or a poison, of its own")
+	}
+}
+
+func TestAnswerAsJSON(t *testing.T) {
+	_, dir := smallRun(t)
+	a := analyze(t, dir, Options{})
+	text, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Answer
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&back); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(back)
+	if err != nil || !bytes.Equal(text, again) {
+		t.Errorf("it is not read back as it was, %v", err)
+	}
+	if !bytes.Contains(text, []byte(`"reading":"`)) || !bytes.Contains(text, []byte(`"id":"1125899`)) {
+		t.Error("readings and ids are not strings")
+	}
+}
+
+// One node needs no relation.
+func TestOneNode(t *testing.T) {
+	rng := seed.Random(t)
+	parent := t.TempDir()
+	nodes := simrun.Nodes(rng, 1)
+	channels := []simrun.Channel{{Name: "a/start"}, {Name: "a/end"}}
+	for id := range uint64(100) {
+		channels[0].Records = append(channels[0].Records, simrun.Record{Time: simrun.Hz + id*1000, ID: id})
+		channels[1].Records = append(channels[1].Records, simrun.Record{Time: simrun.Hz + id*1000 + 500, ID: id})
+	}
+	if err := simrun.Write(rng, parent, "one", nodes, channels); err != nil {
+		t.Fatal(err)
+	}
+	a := analyze(t, openRun(t, parent, "one"), Options{})
+	if a.Partial || len(a.Legs) != 1 || a.Legs[0].All.Count != 100 || a.Legs[0].All.Scenarios["trivial"] != 100 {
+		t.Errorf("partial %v, findings %v, missing %v, legs %+v", a.Partial, a.Findings, a.Missing, a.Legs)
+	}
+	if m := a.Legs[0].All.Max; m.Lo_cycles > 500 || m.Hi_cycles < 500 || m.Hi_cycles-m.Lo_cycles > 4 {
+		t.Errorf("500 cycles are %v", m)
+	}
+}
+
+// Tuples are chosen by UTC through the reference's own stamp of it, outward.
+func TestFilterByUTC(t *testing.T) {
+	_, dir := smallRun(t)
+	const s = 1_000_000_000 // the simulation's counters begin at the year 1970; its tuples at 2 s
+	for name, test := range map[string]struct{ from, to, least, most int64 }{
+		"all": {0, 100 * s, 1000, 1000}, "none": {50 * s, 100 * s, 0, 0}, "the first half": {0, 2*s + s/20, 400, 600},
+	} {
+		a := analyze(t, dir, Options{Filter: Filter{From_utc_ns: test.from, To_utc_ns: test.to}})
+		if n := int64(a.Work.Tuples); n < test.least || n > test.most {
+			t.Errorf("%s: %d tuples", name, n)
+		}
+	}
+}

@@ -1,0 +1,355 @@
+package analysis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// maxBins is how many bins the time axis has at most.
+const maxBins = 256
+
+// told is what a source's log said beside its events.
+type told struct {
+	report     logstore.Report
+	err        error // why it could not be read to its end
+	rows       uint64
+	events     uint64 // that are looked at
+	poison     uint64
+	links      uint64
+	disordered uint64
+	tooMixed   bool // ids of too many origins to say whether they came in order
+	changes    int
+	thins      string // the first handler that does not keep every tuple; empty: none
+	firstLast  logstore.FirstLast
+	samples    []logstore.Sample
+	perBin     []uint64
+}
+
+// scattered is everything that was read.
+type scattered struct {
+	events *store[logstore.Event]
+	byPar  *store[logstore.Link] // links, by parent
+	byKid  *store[logstore.Link] // links, by child
+	told   []told
+	links  uint64
+}
+
+// axis turns a node's readings into bins: about, which is enough for what is drawn over time.
+type axis struct {
+	base, scale uint64 // bin = (reading - base)·scale / 2^64
+	count       int
+}
+
+func (a *axis) bin(reading uint64) int {
+	if reading < a.base {
+		return 0
+	}
+	hi, _ := bits.Mul64(reading-a.base, a.scale)
+	return min(int(hi), a.count-1)
+}
+
+// edge is the first reading of a bin.
+func (a *axis) edge(bin int) uint64 {
+	if bin >= a.count || a.scale == 0 {
+		return ^uint64(0)
+	}
+	q, _ := bits.Div64(uint64(bin), 0, a.scale)
+	at, carry := bits.Add64(a.base, q+1, 0)
+	if carry > 0 {
+		return ^uint64(0)
+	}
+	return at
+}
+
+// axes lays one time axis over the counters of all nodes.
+func (in *input) axes(t *timer) (Bins, []axis) {
+	lo, hi := ^uint64(0), uint64(0)
+	for i, s := range in.sources {
+		if s.lo > s.hi {
+			continue
+		}
+		for _, c := range []uint64{s.lo, s.hi} {
+			if at, _, err := t.place(i, c); err == nil {
+				lo, hi = min(lo, at.Mid()), max(hi, at.Mid())
+			}
+		}
+	}
+	if lo > hi {
+		return Bins{}, make([]axis, len(in.nodes))
+	}
+	width := max((hi-lo)/(maxBins-1), 1)
+	b := Bins{From_cycles: Reading(lo), Width_cycles: width, Count: int((hi-lo)/width) + 1}
+	axes := make([]axis, len(in.nodes))
+	reference := in.nodes[in.clocks.reference].Name
+	for i, n := range in.nodes {
+		base, rate := float64(0), 1.0
+		if n.Name != reference {
+			v, err := in.clocks.closure.View(reference, n.Name)
+			if err != nil {
+				continue
+			}
+			first, last := v.Limits()
+			x, y := min(max(lo, first), last), min(max(hi, first), last)
+			c, _, err1 := v.Translate(x)
+			d, _, err2 := v.Translate(y)
+			if err1 != nil || err2 != nil || x >= y {
+				continue
+			}
+			rate = float64(d.Mid()-c.Mid()) / float64(y-x)
+			axes[i].base = c.Mid()
+			base = float64(int64(lo-x)) * rate // what lies before the relation
+		} else {
+			axes[i].base = lo
+		}
+		axes[i].base += uint64(int64(base))
+		axes[i].count = b.Count
+		axes[i].scale = uint64(math.Ldexp(1, 64) / max(float64(width)*rate, 2))
+	}
+	return b, axes
+}
+
+// scatter reads all logs.
+func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scattered, error) {
+	var total, links uint64
+	for _, src := range in.sources {
+		total += src.events
+		links += src.events
+	}
+	workers := in.workers()
+	// A partition with its index is to fit into a quarter of a worker's share of the memory.
+	const gatheredBytes = 32 // an event takes so many once it is gathered
+	share := uint64(in.options.Memory_bytes) / uint64(workers) / 4
+	bitsOf := uint(6)
+	for bitsOf < 14 && total*gatheredBytes>>bitsOf > share {
+		bitsOf++
+	}
+	if in.options.partitions > 0 {
+		bitsOf = uint(in.options.partitions)
+	}
+	// What is open takes at most an eighth of the memory.
+	chunkRows := int(min(max(uint64(in.options.Memory_bytes)/8/uint64(workers)>>bitsOf/16, 64), 4096))
+	out := &scattered{events: newStore[logstore.Event](s, bitsOf, chunkRows), told: make([]told, len(in.sources))}
+	out.byPar, out.byKid = newStore[logstore.Link](s, bitsOf, min(chunkRows, 256)), newStore[logstore.Link](s, bitsOf, min(chunkRows, 256))
+
+	var next, done atomic.Int64
+	var group sync.WaitGroup
+	failed := make([]error, workers)
+	for w := range workers {
+		group.Go(func() {
+			r := &reader{in: in, out: out, axes: axes, events: out.events.appender(), byPar: out.byPar.appender(), byKid: out.byKid.appender()}
+			for failed[w] == nil {
+				i := int(next.Add(1) - 1)
+				if i >= len(in.sources) {
+					break
+				}
+				r.report = func(rows int) {
+					in.progress(0.5*float64(done.Add(int64(rows)))/float64(max(total, 1)), "reading logs")
+				}
+				failed[w] = r.source(ctx, i)
+			}
+			failed[w] = errors.Join(failed[w], r.events.flush(), r.byPar.flush(), r.byKid.flush())
+		})
+	}
+	group.Wait()
+	for i := range out.told {
+		out.links += out.told[i].links
+	}
+	return out, errors.Join(failed...)
+}
+
+// reader reads logs, one after another. One goroutine has it.
+type reader struct {
+	in     *input
+	out    *scattered
+	axes   []axis
+	events *appender[logstore.Event]
+	byPar  *appender[logstore.Link]
+	byKid  *appender[logstore.Link]
+	report func(rows int)
+}
+
+func (r *reader) source(ctx context.Context, i int) error {
+	s, t := &r.in.sources[i], &r.out.told[i]
+	log := logstore.ReadLog(s.segments)
+	defer log.Close()
+	axis := r.axes[s.node]
+	t.perBin = make([]uint64, max(axis.count, 1))
+	t.noteHandler(s.header.Settings.Kind.String(), s.header.Settings.String())
+	orders := map[int]*order{}
+	for {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		b, err := log.Next()
+		var damage *logstore.CorruptionError
+		switch {
+		case err == io.EOF:
+			t.report = log.Report()
+			return nil
+		case errors.As(err, &damage):
+			continue
+		case err != nil:
+			t.err = err
+			t.report = log.Report()
+			return nil
+		}
+		t.rows += uint64(b.Len())
+		switch {
+		case len(b.Events) > 0:
+			o := orders[b.Shard]
+			if o == nil {
+				o = newOrder()
+				orders[b.Shard] = o
+			}
+			r.block(i, t, o, &axis, b.Events)
+			r.report(len(b.Events))
+		case len(b.Links) > 0:
+			for _, l := range b.Links {
+				r.byPar.add(l.Parent, int32(i), l)
+				r.byKid.add(l.Child, int32(i), l)
+			}
+			t.links += uint64(len(b.Links))
+		case len(b.Samples) > 0:
+			t.samples = append(t.samples, b.Samples...)
+		case len(b.FirstLasts) > 0:
+			t.firstLast = b.FirstLasts[len(b.FirstLasts)-1]
+		case len(b.Transitions) > 0:
+			t.changes += len(b.Transitions)
+			for _, c := range b.Transitions {
+				set := c.Settings()
+				t.noteHandler(set.Kind.String(), set.String())
+			}
+		}
+		if err := errors.Join(r.events.err, r.byPar.err, r.byKid.err); err != nil {
+			return fmt.Errorf("analyze %q of node %q: %w", s.name, r.in.nodes[s.node].Name, err)
+		}
+	}
+}
+
+func (t *told) noteHandler(kind, settings string) {
+	if t.thins == "" && (kind == "xoy" || kind == "downsample" || kind == "null") {
+		t.thins = settings
+	}
+}
+
+// block takes the events of one block: this is the inner loop of reading.
+func (r *reader) block(source int, t *told, o *order, axis *axis, events []logstore.Event) {
+	filter := &r.in.options.Filter
+	limited := len(filter.IDs) > 0
+	page, p := ^uint64(0), -1
+	a := r.events
+	var c *openChunk[logstore.Event]
+	var rows []logstore.Event // of c
+	// What the loop changes is in local variables: stores to memory that the next turn reads are what such a loop waits for.
+	var binned, taken uint64
+	bin, from, to := -1, uint64(1), uint64(0) // readings from from to before to are in bin
+	originNow, next := o.origin, o.next
+	for i := range events {
+		e := events[i]
+		if e.ID == poison {
+			t.poison++
+			continue
+		}
+		if limited && !filter.id(e.ID) {
+			continue
+		}
+		if e.Counter-from >= to-from || bin < 0 {
+			if bin >= 0 {
+				t.perBin[bin] += binned
+				binned = 0
+			}
+			bin = axis.bin(e.Counter)
+			from, to = axis.edge(bin), axis.edge(bin+1)
+			if bin == 0 {
+				from = 0
+			}
+			from = min(from, e.Counter)
+			to = max(to, e.Counter+1)
+		}
+		binned++
+		taken++
+		if id := e.ID; id >= next && id>>originShift == originNow {
+			next = id + 1
+		} else {
+			o.next = next
+			o.other(t, id)
+			originNow, next = o.origin, o.next
+		}
+		if e.ID>>pageBits != page || len(rows) == cap(rows) {
+			if c != nil {
+				c.rows = rows
+			}
+			page = e.ID >> pageBits
+			p = a.store.partition(e.ID)
+			c = &a.open[p]
+			if len(c.rows) == cap(c.rows) || c.source != int32(source) {
+				a.turn(p, int32(source))
+			}
+			rows = c.rows
+			if len(rows) == cap(rows) { // writing has failed
+				break
+			}
+		}
+		rows = rows[:len(rows)+1]
+		rows[len(rows)-1] = e
+	}
+	if c != nil {
+		c.rows = rows
+	}
+	o.next = next
+	if bin >= 0 {
+		t.perBin[bin] += binned
+	}
+	t.events += taken
+}
+
+// originShift takes from an id what says who made it: node and instance.
+const originShift = 40
+
+// maxOrigins is of how many origins the order is followed.
+const maxOrigins = 4096
+
+// order follows whether ids come in the order in which they were made, as RFC 4737 defines reordering: an id is late if a greater one of the
+// same origin came before.
+type order struct {
+	origin, next uint64 // of the origin that was seen last: the id that would be next
+	others       map[uint64]uint64
+}
+
+func newOrder() *order { return &order{origin: ^uint64(0), others: map[uint64]uint64{}} }
+
+// other takes an id that is late, or of another origin than the one before.
+func (o *order) other(t *told, id uint64) {
+	origin := id >> originShift
+	if origin != o.origin {
+		if o.origin != ^uint64(0) {
+			o.others[o.origin] = o.next
+		}
+		next, known := o.others[origin]
+		if !known && len(o.others) >= maxOrigins {
+			t.tooMixed = true
+			o.origin = ^uint64(0)
+			return
+		}
+		o.origin, o.next = origin, next
+	}
+	if id >= o.next {
+		o.next = id + 1
+		return
+	}
+	t.disordered++
+}
+
+func (in *input) progress(done float64, what string) {
+	if in.options.Progress != nil {
+		in.options.Progress(min(done, 1), what)
+	}
+}

@@ -1,0 +1,275 @@
+package analysis
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// ErrScratch is returned when a run needs more room for what does not fit into memory than it may have.
+var ErrScratch = errors.New("scratch space is used up")
+
+// Ids are put into partitions by pages of so many: ids that follow each other stay together, and so do their memory accesses.
+const pageBits = 12
+
+// mix spreads the bits of a page's number (the finaliser of MurmurHash3).
+func mix(x uint64) uint64 {
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
+
+// scratch is a file without a name for what does not fit into memory, and the budgets of both. Any number of goroutines may use it.
+type scratch struct {
+	directory string
+	most      int64 // bytes in the file
+
+	memory atomic.Int64 // bytes that may still be kept in memory
+	used   atomic.Int64 // of the file
+
+	open sync.Once
+	file *os.File
+	err  error
+}
+
+func newScratch(directory string, memory, most int64) *scratch {
+	s := &scratch{directory: directory, most: most}
+	s.memory.Store(memory)
+	return s
+}
+
+// take takes memory from the budget, if there is so much.
+func (s *scratch) take(bytes int64) bool {
+	if s.memory.Add(-bytes) >= 0 {
+		return true
+	}
+	s.memory.Add(bytes)
+	return false
+}
+
+func (s *scratch) give(bytes int64) { s.memory.Add(bytes) }
+
+// write appends to the file and returns where.
+func (s *scratch) write(b []byte) (int64, error) {
+	s.open.Do(func() {
+		if s.file, s.err = os.CreateTemp(s.directory, "cprof-analyze-"); s.err == nil {
+			s.err = os.Remove(s.file.Name()) // it lives as long as it is open
+		}
+	})
+	if s.err != nil {
+		return 0, fmt.Errorf("open scratch file in %q: %w", s.directory, s.err)
+	}
+	end := s.used.Add(int64(len(b)))
+	if end > s.most {
+		return 0, fmt.Errorf("write to scratch file in %q: more than %d bytes: allow more, or look at less: %w", s.directory, s.most, ErrScratch)
+	}
+	if _, err := s.file.WriteAt(b, end-int64(len(b))); err != nil {
+		return 0, fmt.Errorf("write to scratch file: %w", err)
+	}
+	return end - int64(len(b)), nil
+}
+
+func (s *scratch) read(b []byte, at int64) error {
+	if _, err := s.file.ReadAt(b, at); err != nil {
+		return fmt.Errorf("read from scratch file: %w", err)
+	}
+	return nil
+}
+
+func (s *scratch) close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// store keeps rows by partition, in memory or in the scratch file. Rows must have no pointers: the file holds them as they are in memory.
+// Appenders fill it, one for each goroutine; then partitions are loaded.
+type store[T any] struct {
+	scratch   *scratch
+	bits      uint // 2^bits partitions
+	chunkRows int
+
+	mu     sync.Mutex
+	chunks [][]chunk[T] // protected by mu while appenders are at work
+}
+
+// chunk is some rows of one partition.
+type chunk[T any] struct {
+	rows    []T   // nil: in the file
+	n       int   // rows
+	at      int64 // in the file
+	sources []stint
+}
+
+// stint says that the rows of a chunk from one on are of a source.
+type stint struct {
+	from   int32
+	source int32
+}
+
+func newStore[T any](s *scratch, bits uint, chunkRows int) *store[T] {
+	return &store[T]{scratch: s, bits: bits, chunkRows: chunkRows, chunks: make([][]chunk[T], 1<<bits)}
+}
+
+func (s *store[T]) partitions() int { return len(s.chunks) }
+
+// partition is where an id belongs.
+func (s *store[T]) partition(id uint64) int { return int(mix(id>>pageBits) >> (64 - s.bits)) }
+
+func rowBytes[T any]() int64 {
+	var row T
+	return int64(unsafe.Sizeof(row))
+}
+
+// bytesOf looks at rows as bytes. The file is this process's own.
+func bytesOf[T any](rows []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(rows))), len(rows)*int(rowBytes[T]()))
+}
+
+// rows is how many rows a partition has.
+func (s *store[T]) rows(partition int) int {
+	n := 0
+	for i := range s.chunks[partition] {
+		n += s.chunks[partition][i].n
+	}
+	return n
+}
+
+// load appends a partition's rows, and for each its source if sources is not nil. The partition is then empty.
+func (s *store[T]) load(partition int, rows []T, sources *[]uint16) ([]T, error) {
+	for i := range s.chunks[partition] {
+		c := &s.chunks[partition][i]
+		from := len(rows)
+		if c.rows != nil {
+			rows = append(rows, c.rows[:c.n]...)
+			s.scratch.give(int64(cap(c.rows)) * rowBytes[T]())
+		} else {
+			rows = extend(rows, c.n)
+			if err := s.scratch.read(bytesOf(rows[from:]), c.at); err != nil {
+				return rows, err
+			}
+		}
+		if sources == nil {
+			continue
+		}
+		for k, st := range c.sources {
+			to := c.n
+			if k+1 < len(c.sources) {
+				to = int(c.sources[k+1].from)
+			}
+			at := len(*sources)
+			*sources = extend(*sources, to-int(st.from))
+			fill := (*sources)[at:]
+			for j := range fill {
+				fill[j] = uint16(st.source)
+			}
+		}
+	}
+	s.chunks[partition] = nil
+	return rows, nil
+}
+
+// extend makes a slice n longer.
+func extend[T any](s []T, n int) []T {
+	if cap(s)-len(s) < n {
+		bigger := make([]T, len(s), len(s)+max(n, len(s)/4))
+		copy(bigger, s)
+		s = bigger
+	}
+	return s[:len(s)+n]
+}
+
+// appender adds rows to a store. One goroutine may use it. Flush it at the end.
+type appender[T any] struct {
+	store *store[T]
+	open  []openChunk[T]
+	err   error // the first; what comes after is dropped
+}
+
+type openChunk[T any] struct {
+	rows    []T
+	source  int32
+	sources []stint
+}
+
+func (s *store[T]) appender() *appender[T] {
+	a := &appender[T]{store: s, open: make([]openChunk[T], s.partitions())}
+	for i := range a.open {
+		a.open[i].source = -1
+	}
+	return a
+}
+
+// add adds a row of an id.
+func (a *appender[T]) add(id uint64, source int32, row T) {
+	p := a.store.partition(id)
+	c := &a.open[p]
+	if len(c.rows) == cap(c.rows) || c.source != source {
+		a.turn(p, source)
+	}
+	c.rows = append(c.rows, row)
+}
+
+// turn makes room in a partition's open chunk for rows of a source.
+func (a *appender[T]) turn(p int, source int32) {
+	c := &a.open[p]
+	if len(c.rows) == cap(c.rows) {
+		a.put(p)
+	}
+	if c.source != source {
+		c.sources = append(c.sources, stint{int32(len(c.rows)), source})
+		c.source = source
+	}
+}
+
+// put moves a partition's open chunk to the store.
+func (a *appender[T]) put(p int) {
+	c := &a.open[p]
+	bytes := int64(cap(c.rows)) * rowBytes[T]()
+	if len(c.rows) > 0 && a.err == nil {
+		full := chunk[T]{n: len(c.rows), sources: c.sources}
+		if a.store.scratch.take(bytes) {
+			full.rows = c.rows
+			c.rows = nil
+		} else if full.at, a.err = a.store.scratch.write(bytesOf(c.rows)); a.err != nil {
+			return
+		}
+		a.store.mu.Lock()
+		a.store.chunks[p] = append(a.store.chunks[p], full)
+		a.store.mu.Unlock()
+		c.sources = nil
+	}
+	if c.rows == nil {
+		c.rows = make([]T, 0, a.store.chunkRows)
+	}
+	c.rows = c.rows[:0]
+	c.sources, c.source = c.sources[:0], -1
+}
+
+// flush moves what is open to the store. The appender is then empty, and has no memory.
+func (a *appender[T]) flush() error {
+	for p := range a.open {
+		if c := &a.open[p]; len(c.rows) > 0 {
+			c.rows = append(make([]T, 0, len(c.rows)), c.rows...)
+			a.put(p)
+		}
+		a.open[p] = openChunk[T]{source: -1}
+	}
+	return a.err
+}
+
+// peek is load, but the partition stays.
+func (s *store[T]) peek(partition int, rows []T, sources *[]uint16) ([]T, error) {
+	kept := s.chunks[partition]
+	held := s.scratch.memory.Load()
+	rows, err := s.load(partition, rows, sources)
+	s.scratch.memory.Store(held)
+	s.chunks[partition] = kept
+	return rows, err
+}

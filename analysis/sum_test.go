@@ -1,0 +1,47 @@
+package analysis
+
+import (
+	"math"
+	"math/big"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// The sums are exact, whether durations are short or of years, and however many come at once.
+func TestSumsAreExact(t *testing.T) {
+	r := seed.Random(t)
+	for _, largest := range []int64{1 << 20, math.MaxInt64 >> 16, math.MaxInt64>>16 + 1, math.MaxInt64 / 2} {
+		for i, many := range []int{1, 1000, 1 << 16, 1<<16 + 1, 1 << 16, 1<<16 + 1} {
+			share := []int{50, 50, 0, 0, 100, 100}[i] // in percent, of those below 0
+			var d distribution
+			d.most = 10
+			lo, hi := new(big.Int), new(big.Int)
+			for range 2 {
+				spans := make([]tscratio.Span, many)
+				for i := range spans {
+					s := tscratio.Span{Lo: largest - r.Int64N(3), Hi: largest}
+					if r.IntN(100) < share {
+						s = tscratio.Span{Lo: -largest, Hi: -largest + r.Int64N(3)}
+					}
+					spans[i] = s
+					lo.Add(lo, big.NewInt(s.Lo))
+					hi.Add(hi, big.NewInt(s.Hi))
+				}
+				d.addAll(spans)
+			}
+			for _, s := range []struct {
+				name string
+				got  sum
+				want *big.Int
+			}{{"low", d.sumLo, lo}, {"high", d.sumHi, hi}} {
+				got := new(big.Int).Lsh(big.NewInt(s.got.hi), 64)
+				got.Add(got, new(big.Int).SetUint64(s.got.lo))
+				if got.Cmp(s.want) != 0 {
+					t.Errorf("%d at once of up to %d: sum of %s ends is %v, want %v", many, largest, s.name, got, s.want)
+				}
+			}
+		}
+	}
+}
