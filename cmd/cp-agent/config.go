@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/viper"
+
+	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// config is what the file and the flags say. configs/cp-agent.yaml explains each key.
+type config struct {
+	Node            string `mapstructure:"node"`
+	User            string `mapstructure:"user"`
+	Rings           string `mapstructure:"rings"`
+	State           string `mapstructure:"state"`
+	HandlerTable    string `mapstructure:"handler_table"`
+	Workers         int    `mapstructure:"workers"`
+	MaxRunBytes     string `mapstructure:"max_run_bytes"`
+	MinFree         string `mapstructure:"min_free"`
+	MaxProcessRings int    `mapstructure:"max_process_rings"`
+	MaxProcessBytes string `mapstructure:"max_process_bytes"`
+	KeepRuns        int    `mapstructure:"keep_runs"`
+	Chrony          string `mapstructure:"chrony"`
+	Listen          string `mapstructure:"listen"`
+	Server          string `mapstructure:"server"`
+	ServerKey       string `mapstructure:"server_key"`
+	Key             string `mapstructure:"key"`
+	Probes          string `mapstructure:"probes"`
+	Advertise       string `mapstructure:"advertise"`
+}
+
+// addFlags gives each key a flag of its name, with '-' for '_'.
+func addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	d := agent.DefaultConfig()
+	flags.String("node", "", "the node's name, as results call it (default: the host's)")
+	flags.String("user", "", "run as this user, if started by root")
+	flags.String("rings", "", "directory of the rings (default: $CLOUDPROFILER_DIR, else this user's in /dev/shm)")
+	flags.String("state", "", "directory of logs and runs (default: /var/lib/cloudprofiler, or ~/.local/state/cloudprofiler)")
+	flags.String("handler-table", "", "file that says which handler each channel gets; read again when it changes")
+	flags.Int("workers", 0, "rings that are drained at once (default: one for every four cores)")
+	flags.String("max-run-bytes", strconv.FormatInt(d.MaxRunBytes, 10), "what the logs of a run may take; 0: no bound")
+	flags.String("min-free", "5%", "part of the file system that is to stay free")
+	flags.Int("max-process-rings", d.MaxProcessRings, "rings that one process may have; 0: no bound")
+	flags.String("max-process-bytes", strconv.FormatInt(d.MaxProcessBytes, 10), "shared memory that the rings of one process may take; 0: no bound")
+	flags.Int("keep-runs", d.KeepRuns, "closed runs that are kept; 0: all")
+	flags.String("chrony", "", `address of chronyd, or "off" (default 127.0.0.1:323)`)
+	flags.String("listen", "", "address:port for /metrics and /status (default: none; a socket in the rings' directory has them)")
+	flags.String("server", "", "host:port of the server that commands this agent (default: none)")
+	flags.String("server-key", "", "file with the server's public key")
+	flags.String("key", "", "file with this node's secret key")
+	flags.String("probes", "", "address:port where other nodes probe this one (default: on this machine, any port)")
+	flags.String("advertise", "", "address:port where others reach that (default: where it listens)")
+}
+
+// readConfig reads the file, if there is one, and puts the flags that were given over it.
+func readConfig(path string, cmd *cobra.Command) (config, error) {
+	var c config
+	v := viper.New()
+	for _, key := range keys() {
+		if err := v.BindPFlag(key, cmd.Flags().Lookup(strings.ReplaceAll(key, "_", "-"))); err != nil {
+			return c, err
+		}
+	}
+	if path != "" {
+		v.SetConfigFile(path)
+		v.SetConfigType("yaml")
+		if err := v.ReadInConfig(); err != nil {
+			return c, fmt.Errorf("read configuration: %w", err)
+		}
+	}
+	if err := v.UnmarshalExact(&c); err != nil {
+		return c, fmt.Errorf("read configuration %q: %w", path, err)
+	}
+	_, err := c.agent()
+	return c, err
+}
+
+// keys are those of the configuration, as its file has them.
+func keys() (all []string) {
+	t := reflect.TypeFor[config]()
+	for i := range t.NumField() {
+		all = append(all, t.Field(i).Tag.Get("mapstructure"))
+	}
+	return all
+}
+
+// agent is the configuration as package agent has it.
+func (c config) agent() (agent.Config, error) {
+	a := agent.Config{
+		Node: c.Node, Rings: c.Rings, State: c.State, Table: c.HandlerTable, Workers: c.Workers, MaxProcessRings: c.MaxProcessRings, KeepRuns: c.KeepRuns,
+		Chrony: c.Chrony, Listen: c.Listen,
+	}
+	var err error
+	size := func(key, text string) int64 {
+		n, parseErr := channel.ParseCount(text)
+		if parseErr == nil && n > 1<<62 {
+			parseErr = errors.New("too large")
+		}
+		if parseErr != nil {
+			err = errors.Join(err, fmt.Errorf("%s %q: use a size such as 100GiB, or 0 for no bound: %w", key, text, parseErr))
+		}
+		return int64(n)
+	}
+	a.MaxRunBytes = size("max_run_bytes", c.MaxRunBytes)
+	a.MaxProcessBytes = size("max_process_bytes", c.MaxProcessBytes)
+	a.MinFree, err = parseShare(c.MinFree, err)
+	for key, n := range map[string]int{"workers": c.Workers, "max_process_rings": c.MaxProcessRings, "keep_runs": c.KeepRuns} {
+		if n < 0 {
+			err = errors.Join(err, fmt.Errorf("%s %d: use 0 or more", key, n))
+		}
+	}
+	if c.Server != "" {
+		_, linkErr := linkConfig(c)
+		err = errors.Join(err, linkErr)
+	}
+	if c.HandlerTable != "" {
+		if _, statErr := os.Stat(c.HandlerTable); statErr != nil {
+			err = errors.Join(err, fmt.Errorf("handler_table: %w", statErr))
+		}
+	}
+	return a, err
+}
+
+// parseShare reads "5%", or 0.05.
+func parseShare(text string, others error) (float64, error) {
+	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || v < 0 || v >= 1 || v != v {
+		return 0, errors.Join(others, fmt.Errorf("min_free %q: use a share such as 5%%, below 100%%", text))
+	}
+	return v, others
+}

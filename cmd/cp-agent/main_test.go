@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+const roleVariable = "CLOUDPROFILER_CP_AGENT_TEST"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(roleVariable) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// output may be written to and read at once.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+const example = "../../configs/cp-agent.yaml"
+
+// The example says what the defaults are, and has each key.
+func TestExampleIsTheDefault(t *testing.T) {
+	read := func(path string) config {
+		t.Helper()
+		cmd := &cobra.Command{}
+		addFlags(cmd)
+		c, err := readConfig(path, cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	agentOf := func(c config) agent.Config {
+		t.Helper()
+		a, err := c.agent()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	file, none := agentOf(read(example)), agentOf(read(""))
+	if file.Chrony != "127.0.0.1:323" {
+		t.Errorf("chrony %q", file.Chrony)
+	}
+	file.Chrony = ""
+	if got, want := fmt.Sprintf("%+v", file), fmt.Sprintf("%+v", none); got != want {
+		t.Errorf("the example is\n%s, the default\n%s", got, want)
+	}
+	d := agent.DefaultConfig()
+	if none.MaxRunBytes != d.MaxRunBytes || none.MinFree != d.MinFree || none.MaxProcessBytes != d.MaxProcessBytes || none.KeepRuns != d.KeepRuns {
+		t.Errorf("%+v", none)
+	}
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys() {
+		if !regexp.MustCompile(`(?m)^(# )?` + key + `: `).Match(text) {
+			t.Errorf("the example has no key %q", key)
+		}
+	}
+}
+
+func TestFlagsHoldOverTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte("node: from-file\nworkers: 3\nmin_free: 10%\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := &cobra.Command{}
+	addFlags(cmd)
+	if err := cmd.ParseFlags([]string{"--node", "from-flag", "--max-run-bytes", "1GiB"}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := readConfig(path, cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := c.agent()
+	if err != nil || a.Node != "from-flag" || a.Workers != 3 || a.MinFree != 0.1 || a.MaxRunBytes != 1<<30 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+func TestBadConfigurations(t *testing.T) {
+	dir := t.TempDir()
+	for name, test := range map[string]struct{ file, flag, says string }{
+		"an unknown key":      {"nodes: a\n", "", "nodes"},
+		"not YAML":            {"\tnode", "", "yaml"},
+		"a size":              {"max_run_bytes: much\n", "", "max_run_bytes"},
+		"a share":             {"min_free: 100%\n", "", "min_free"},
+		"another share":       {"min_free: NaN\n", "", "min_free"},
+		"a number below zero": {"workers: -1\n", "", "workers"},
+		"no such table":       {"handler_table: /none.yaml\n", "", "handler_table"},
+		"one key of two":      {"server: 127.0.0.1:1\nkey: /none\n", "", "server_key"},
+		"no such flag":        {"", "--nodes=a", "nodes"},
+	} {
+		path := filepath.Join(dir, "c.yaml")
+		if err := os.WriteFile(path, []byte(test.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"--config", path, "--check"}
+		if test.flag != "" {
+			args = append(args, test.flag)
+		}
+		var stdout, stderr output
+		if code := run(t.Context(), nil, args, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), test.says) {
+			t.Errorf("%s: exit code %d, %s", name, code, stderr.String())
+		}
+	}
+	var stdout, stderr output
+	if code := run(t.Context(), nil, []string{"--config", example, "--check"}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "can be used") {
+		t.Errorf("exit code %d, %s", code, stderr.String())
+	}
+}
+
+// It drains, takes new limits on SIGHUP, and writes everything down on SIGTERM.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	path, rings, state := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "rings"), filepath.Join(dir, "state")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("max_run_bytes: 1GiB\n")
+	t.Setenv(droppedVariable, "") // what runs here is the test, also as root
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	reload := make(chan os.Signal)
+	var stdout, stderr output
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, reload, []string{"--config", path, "--rings", rings, "--state", state, "--chrony", "off", "--node", "n"}, &stdout, &stderr)
+	}()
+	waitFor(t, "the agent", func() bool { return strings.Contains(stderr.String(), "draining") })
+	c, err := handlers.Open("a/x", handlers.Options{Dir: rings, Handler: "id"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for id := range uint64(100) {
+		c.Log(id)
+	}
+	write("max_run_bytes: 1GiB\nworkers: 2\n")
+	reload <- syscall.SIGHUP
+	waitFor(t, "the refusal", func() bool { return strings.Contains(stderr.String(), "start it again for the rest") })
+	write("max_run_bytes: 2GiB\nmin_free: 6%\n")
+	reload <- syscall.SIGHUP
+	waitFor(t, "the new limits", func() bool { return strings.Contains(stderr.String(), "read the configuration again") })
+	stop()
+	if got := <-code; got != 0 {
+		t.Fatalf("exit code %d: %s", got, stderr.String())
+	}
+	segments, err := logstore.Segments(filepath.Join(state, "logs", "000000"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	r := logstore.ReadLog(segments)
+	defer r.Close()
+	n := 0
+	for {
+		b, err := r.Next()
+		if err != nil {
+			break
+		}
+		n += len(b.Events)
+	}
+	if h := r.Header(); n != 100 || h.Node != "n" || h.Quantum_cycles == 0 {
+		t.Errorf("%d events, %+v", n, h)
+	}
+}
+
+// Started by root it has no capability left, and becomes the user that it is told.
+func TestPrivilegedDrop(t *testing.T) {
+	privileged.Need(t)
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Skip("this system has no user nobody")
+	}
+	for name, args := range map[string][]string{"0": nil, nobody.Uid: {"--user", "nobody"}} {
+		dir, err := os.MkdirTemp("/tmp", "cp-agent-test") // where nobody may go
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		rings, state := filepath.Join(dir, "rings"), filepath.Join(dir, "state")
+		if err := os.Mkdir(rings, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		uid, _ := strconv.Atoi(name)
+		if err := os.Chown(rings, uid, -1); err != nil {
+			t.Fatal(err)
+		}
+		argv, err := reexec.Argv(append(args, "--rings", rings, "--state", state, "--chrony", "off")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The test's binary is where nobody else may go.
+		binary := filepath.Join(dir, "cp-agent")
+		if out, err := exec.Command("cp", argv[len(argv)-len(args)-7], binary).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if err := os.Chmod(binary, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(binary, argv[len(argv)-len(args)-6:]...)
+		cmd.Dir = "/"
+		var stderr output
+		cmd.Stderr, cmd.Env = &stderr, append(os.Environ(), roleVariable+"=1")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		waitFor(t, "the agent of user "+name, func() bool {
+			select {
+			case err := <-ended:
+				t.Fatalf("user %s: %v: %s", name, err, stderr.String())
+			default:
+			}
+			return strings.Contains(stderr.String(), "draining")
+		})
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1", "Uid:\t" + name + "\t" + name + "\t" + name} {
+			if !strings.Contains(string(status), want) {
+				t.Errorf("user %s: no %q in\n%s", name, want, status)
+			}
+		}
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := <-ended; err != nil {
+			t.Errorf("user %s: %v: %s", name, err, stderr.String())
+		}
+		if strings.Contains(stderr.String(), "could not be given up") {
+			t.Errorf("user %s: %s", name, stderr.String())
+		}
+		if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("user %s: %v, %v", name, info, err)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/agent"
+)
+
+// droppedVariable marks a process that was started again without privileges, and holds what could not be dropped.
+const droppedVariable = "CLOUDPROFILER_AGENT_DROPPED"
+
+// drop starts this program again as another user, or as root without capabilities, in place of itself. It returns only with an error, or where there
+// is nothing to drop.
+//
+// A thread of a Go program cannot change all others where C code is linked in, but what one thread gives up holds for all of the program that it executes.
+func drop(c config) error {
+	if os.Geteuid() != 0 {
+		if c.User != "" && !isCurrentUser(c.User) {
+			return fmt.Errorf("become user %q: only root can: start the agent as root or as that user", c.User)
+		}
+		return nil
+	}
+	if _, again := os.LookupEnv(droppedVariable); again {
+		return nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	runtime.LockOSThread() // for ever: what it gives up, no other goroutine should run without
+	if c.User == "" {
+		err = dropCapabilities(true)
+	} else {
+		err = becomeUser(c)
+	}
+	env := append(os.Environ(), droppedVariable+"="+text(err))
+	if c.User != "" && err != nil {
+		return err // to go on as root is not what was asked for
+	}
+	return fmt.Errorf("start again without privileges: %w", unix.Exec(self, os.Args, env))
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func isCurrentUser(name string) bool {
+	u, err := user.Current()
+	return err == nil && (u.Username == name || u.Uid == name)
+}
+
+// dropCapabilities gives up all capabilities of this thread, also those that its programs would have as root, and the way to new ones.
+func dropCapabilities(bounding bool) error {
+	var errs []error
+	if bounding {
+		// Root's programs get no capabilities by being root's.
+		const noRoot, locked = 1<<0 | 1<<2, 1<<1 | 1<<3 // SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP
+		if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot|locked, 0, 0, 0); err != nil {
+			errs = append(errs, fmt.Errorf("give up root's capabilities: %w", err))
+		}
+		for c := 0; c <= 63; c++ {
+			if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+				errs = append(errs, fmt.Errorf("give up capability %d: %w", c, err))
+				break
+			}
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		errs = append(errs, fmt.Errorf("allow no new privileges: %w", err))
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		errs = append(errs, fmt.Errorf("give up capabilities: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// becomeUser makes this thread the user's. The directory of logs is made before, because only root can make it where it usually is.
+func becomeUser(c config) error {
+	u, err := user.Lookup(c.User)
+	if err != nil {
+		if u, err = user.LookupId(c.User); err != nil {
+			return fmt.Errorf("become user %q: %w", c.User, err)
+		}
+	}
+	uid, uidErr := strconv.Atoi(u.Uid)
+	gid, gidErr := strconv.Atoi(u.Gid)
+	if err := errors.Join(uidErr, gidErr); err != nil {
+		return fmt.Errorf("become user %q: %w", c.User, err)
+	}
+	state := c.State
+	if state == "" {
+		if state, err = agent.DefaultState(); err != nil {
+			return err
+		}
+		os.Args = append(os.Args, "--state", state) // as that user it would be another
+	}
+	if err := os.Mkdir(state, 0o700); err == nil {
+		if err := os.Lchown(state, uid, gid); err != nil {
+			return fmt.Errorf("become user %q: give it the directory of logs: %w", c.User, err)
+		}
+	} else if !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("become user %q: make the directory of logs: %w", c.User, err)
+	}
+	// Only this thread changes, and then executes: the package syscall would change all.
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
+		return fmt.Errorf("become user %q: leave root's groups: %w", c.User, errno)
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)); errno != 0 {
+		return fmt.Errorf("become user %q: become group %d: %w", c.User, gid, errno)
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+		return fmt.Errorf("become user %q: %w", c.User, errno)
+	}
+	return dropCapabilities(false) // all but the bounding set, which a user's programs do not get
+}
