@@ -1,0 +1,261 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// The questions that a server answers, by control.Ask.What.
+const (
+	AskNodes       = "nodes"        // → Matrix
+	AskRegistered  = "registered"   // → names of the nodes that are there and take part in measuring
+	AskSweep       = "sweep"        // SweepRequest → SweepStatus
+	AskSweepStatus = "sweep-status" // → SweepStatus, or null
+	AskTable       = "table"        // → TableRequest, Base being its generation
+	AskSetTable    = "set-table"    // TableRequest → TableRequest
+	AskStartRun    = "start-run"    // RunRequest → RunStatus
+	AskStopRun     = "stop-run"     // → RunStatus
+	AskRun         = "run"          // → RunStatus of the run that is under way, or of the last one; or null
+	AskRuns        = "runs"         // → []RunEntry
+	AskRemoveRun   = "remove-run"   // RunRequest → nothing
+	AskSnapshot    = "snapshot"     // SnapshotRequest → []SnapshotResult
+)
+
+// SweepRequest asks for a sweep; what is zero is as configured.
+type SweepRequest struct {
+	Trains    int  `json:"trains,omitempty"`
+	Exchanges int  `json:"exchanges,omitempty"`
+	Width     int  `json:"width,omitempty"`
+	NoQuiet   bool `json:"no_quiet,omitempty"` // wait for no quiet moments
+
+	// Nodes are those whose pairs are measured, among each other; none: all.
+	Nodes []string `json:"nodes,omitempty"`
+}
+
+// RunEntry is a run in the server's directory.
+type RunEntry struct {
+	Name     string    `json:"name"`
+	Path     string    `json:"path"`
+	Complete bool      `json:"complete"`
+	Begun    time.Time `json:"begun"`
+	Ended    time.Time `json:"ended,omitzero"`
+	Nodes    int       `json:"nodes"`
+	Missing  int       `json:"missing"`
+	Problem  string    `json:"problem,omitempty"`
+	Note     string    `json:"note,omitempty"`
+}
+
+// SnapshotRequest asks nodes for a dump of their flight recorders.
+type SnapshotRequest struct {
+	Channels string `json:"channels,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// SnapshotResult is what a node dumped.
+type SnapshotResult struct {
+	Node     string `json:"node"`
+	Channels int    `json:"channels"`
+	Records  uint64 `json:"records,string"`
+	Error    string `json:"error,omitempty"`
+}
+
+// answer answers a question.
+func (c *Core) answer(in control.Incoming, ask *control.Ask) {
+	reply := func(v any) {
+		text, err := json.Marshal(v)
+		if err != nil {
+			c.send(in.Peer, in.Request, &control.Refusal{Code: control.Failed, Text: err.Error()})
+			return
+		}
+		// The network may refuse what is too large even when compressed: the question is answered all the same.
+		if err := c.network.Send(in.Peer, in.Request, &control.Answer{Result: text}); err != nil {
+			c.send(in.Peer, in.Request, &control.Refusal{Code: control.TooLarge, Text: fmt.Sprintf("the answer to %q has %d bytes: %v", ask.What, len(text), err)})
+		}
+	}
+	refuse := func(code control.Code, err error) {
+		text := err.Error()
+		c.send(in.Peer, in.Request, &control.Refusal{Code: code, Text: text[:min(len(text), control.MaxTextBytes)]})
+	}
+	argument := func(v any) bool {
+		if len(ask.Argument) == 0 {
+			return true
+		}
+		if err := json.Unmarshal(ask.Argument, v); err != nil {
+			refuse(control.Malformed, fmt.Errorf("question %q: %w", ask.What, err))
+			return false
+		}
+		return true
+	}
+	switch ask.What {
+	case AskNodes:
+		c.matrix(func(m *Matrix) { reply(m) })
+	case AskRegistered:
+		names := []string{}
+		for _, n := range c.sorted() {
+			if n.probing() {
+				names = append(names, n.name())
+			}
+		}
+		reply(names)
+	case AskSweep:
+		var r SweepRequest
+		if !argument(&r) {
+			return
+		}
+		if c.run != nil {
+			refuse(control.NotNow, fmt.Errorf("run %q is under way: its own anchors measure, and a sweep would disturb it", c.run.name()))
+			return
+		}
+		if _, err := c.StartSweep("asked for", c.config.Sweep.with(r), nil); err != nil {
+			refuse(control.NotNow, err)
+			return
+		}
+		reply(c.Sweep())
+	case AskSweepStatus:
+		reply(c.Sweep())
+	case AskTable:
+		reply(TableRequest{Text: c.table.Text, Base: c.table.Generation})
+	case AskSetTable:
+		var r TableRequest
+		if !argument(&r) {
+			return
+		}
+		if err := c.SetTable(r); errors.Is(err, errStale) {
+			refuse(control.NotNow, err)
+		} else if err != nil {
+			refuse(control.Failed, err)
+		} else {
+			reply(TableRequest{Text: c.table.Text, Base: c.table.Generation})
+		}
+	case AskStartRun:
+		var r RunRequest
+		if !argument(&r) {
+			return
+		}
+		if err := c.StartRun(r); err != nil {
+			refuse(control.Failed, err)
+			return
+		}
+		reply(c.runStatus())
+		c.stepRun()
+	case AskStopRun:
+		if err := c.StopRun(); err != nil {
+			refuse(control.NotNow, err)
+			return
+		}
+		reply(c.runStatus())
+	case AskRun:
+		reply(c.runStatus())
+	case AskRuns:
+		entries, err := c.listRuns()
+		if err != nil {
+			refuse(control.Failed, err)
+			return
+		}
+		reply(entries)
+	case AskRemoveRun:
+		var r RunRequest
+		if !argument(&r) {
+			return
+		}
+		switch err := c.removeRun(r.Name); {
+		case errors.Is(err, fs.ErrNotExist):
+			refuse(control.NotFound, fmt.Errorf("run %q is not there: %q lists what is", r.Name, "cprof run list"))
+		case err != nil:
+			refuse(control.Failed, err)
+		default:
+			reply(nil)
+		}
+	case AskSnapshot:
+		var r SnapshotRequest
+		if argument(&r) {
+			c.snapshots(r, nil, reply)
+		}
+	default:
+		refuse(control.UnknownKind, fmt.Errorf("this server knows no question %q", ask.What))
+	}
+}
+
+func (o SweepOptions) with(r SweepRequest) SweepOptions {
+	if r.Trains > 0 {
+		o.Trains = r.Trains
+	}
+	if r.Exchanges > 0 {
+		o.Exchanges = r.Exchanges
+	}
+	if r.Width > 0 {
+		o.Width = r.Width
+	}
+	if r.NoQuiet {
+		o.Quiet.Over = 0
+	}
+	o.Nodes = r.Nodes
+	return o
+}
+
+func (c *Core) listRuns() ([]RunEntry, error) {
+	all, err := runs.List(c.store.runs)
+	if err != nil {
+		return nil, err
+	}
+	entries := []RunEntry{}
+	for _, e := range all {
+		entry := RunEntry{Name: e.Name, Path: e.Path, Complete: e.Complete, Nodes: len(e.Run.Nodes), Missing: len(e.Run.Missing), Note: e.Run.Note}
+		if e.Err != nil {
+			entry.Problem = e.Err.Error()
+		}
+		if !e.Run.Begun.IsZero() {
+			entry.Begun = time.Unix(0, e.Run.Begun.Lo_ns/2+e.Run.Begun.Hi_ns/2)
+		}
+		if !e.Run.Ended.IsZero() {
+			entry.Ended = time.Unix(0, e.Run.Ended.Lo_ns/2+e.Run.Ended.Hi_ns/2)
+		}
+		entries = append(entries, entry)
+	}
+	return entries, nil
+}
+
+func (c *Core) removeRun(name string) error {
+	if c.run != nil && c.run.name() == name {
+		return fmt.Errorf("run %q is under way: stop it first", name)
+	}
+	return runs.Remove(c.store.runs, name)
+}
+
+// snapshots asks all nodes that can, but for one that has done it, for a dump, and replies when all have answered.
+func (c *Core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
+	results := []SnapshotResult{}
+	var ask []*node
+	for _, n := range c.sorted() {
+		if n != but && n.alive() && n.can(control.CanSnapshot) {
+			ask = append(ask, n)
+		}
+	}
+	waiting := len(ask)
+	if waiting == 0 {
+		reply(results)
+		return
+	}
+	for _, n := range ask {
+		c.ask(n, &control.Snapshot{Channels: r.Channels, Reason: r.Reason}, c.config.AnswerLimit, "a snapshot", func(m control.Message, err error) {
+			result := SnapshotResult{Node: n.name()}
+			if s, ok := m.(*control.SnapshotState); ok && err == nil {
+				result.Channels, result.Records, result.Error = s.Channels, s.Records, s.Error
+			} else if err != nil {
+				result.Error = err.Error()
+			} else {
+				result.Error = fmt.Sprintf("answers with %s", m.Kind())
+			}
+			results = append(results, result)
+			if waiting--; waiting == 0 {
+				reply(results)
+			}
+		})
+	}
+}

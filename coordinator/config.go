@@ -1,0 +1,123 @@
+package coordinator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Config is what a Core goes by. DefaultConfig fills all of it.
+type Config struct {
+	Heartbeat time.Duration // how often clients show a sign of life
+	Dead      time.Duration // how long a silence ends a registration
+
+	Sweep      SweepOptions  // the manner of sweeps that nobody asked for in another one
+	SweepEvery time.Duration // 0: only when nodes join, and around runs
+	Settle     time.Duration // how long to wait after a node has joined, for others that come with it
+
+	// Budget is how many exchanges a second the fleet spends while a run is open, all nodes together.
+	Budget         int
+	TrainExchanges int // of the trains that these are spent in
+
+	AnswerLimit time.Duration // for what takes a node no time: runs, tables, lists of files
+
+	Assumptions tscratio.Assumptions // of every pair
+	LiveTrains  int                  // kept of a pair between runs
+	FlushEvery  time.Duration        // how often what was measured is written down
+}
+
+// SweepOptions is how a sweep over all pairs is done.
+type SweepOptions struct {
+	Trains     int           // in each direction of each pair
+	Exchanges  int           // of each train
+	Gap        time.Duration // between the trains of a batch
+	Timeout    time.Duration // for one answer
+	Attempts   int           // answers in a row that may stay out
+	UserStamps bool
+	Spin       time.Duration
+
+	// Width is how many pairs are measured at one time. 0: as many as leave each node a core of its machine to itself.
+	Width int
+
+	Quiet Quiet
+
+	Nodes []string // those that take part; none: all
+}
+
+// Quiet is what a quiet moment is, and how long one is waited for before each round.
+type Quiet struct {
+	Over         time.Duration // how long nodes are looked at. 0: nobody looks
+	Limit        time.Duration // how long to wait at most
+	Busy_ppm     int64         // of a node's cores
+	BytesASecond uint64        // of a node's traffic, either way
+}
+
+// DefaultConfig returns 1 s heartbeats, a sweep a minute for quality, and 2,000 exchanges a second during runs.
+func DefaultConfig() Config {
+	return Config{
+		Heartbeat:      time.Second,
+		Dead:           4 * time.Second,
+		Sweep:          DefaultSweep(),
+		SweepEvery:     time.Minute,
+		Settle:         500 * time.Millisecond,
+		Budget:         2000,
+		TrainExchanges: 5,
+		AnswerLimit:    5 * time.Second,
+		Assumptions:    tscratio.DefaultAssumptions(),
+		LiveTrains:     64,
+		FlushEvery:     2 * time.Second,
+	}
+}
+
+// DefaultSweep returns four trains of 25 exchanges each way, at quiet moments.
+func DefaultSweep() SweepOptions {
+	return SweepOptions{
+		Trains: 4, Exchanges: 25, Gap: 2 * time.Millisecond, Timeout: 100 * time.Millisecond, Attempts: 3,
+		Quiet: Quiet{Over: 20 * time.Millisecond, Limit: time.Second, Busy_ppm: 500_000, BytesASecond: 10 << 20},
+	}
+}
+
+// Validate names the first field that nothing can be done with.
+func (c Config) Validate() error {
+	switch {
+	case c.Heartbeat <= 0 || c.Dead < 2*c.Heartbeat:
+		return fmt.Errorf("heartbeat %v, dead %v: dead must be at least twice the heartbeat", c.Heartbeat, c.Dead)
+	case c.SweepEvery < 0 || c.Settle < 0:
+		return fmt.Errorf("sweep_every %v, settle %v: want no negative time", c.SweepEvery, c.Settle)
+	case c.Budget < 1 || c.Budget > 1_000_000:
+		return fmt.Errorf("budget %d: want 1 to 1,000,000 exchanges a second", c.Budget)
+	case c.TrainExchanges < 1 || c.TrainExchanges > control.MaxExchanges:
+		return fmt.Errorf("train_exchanges %d: want 1 to %d", c.TrainExchanges, control.MaxExchanges)
+	case c.AnswerLimit <= 0 || c.FlushEvery <= 0:
+		return fmt.Errorf("answer_limit %v, flush_every %v: want more than 0", c.AnswerLimit, c.FlushEvery)
+	case c.LiveTrains < 4:
+		return fmt.Errorf("live_trains %d: want at least 4", c.LiveTrains)
+	}
+	return c.Sweep.Validate()
+}
+
+// Validate names the first field that nothing can be done with.
+func (o SweepOptions) Validate() error {
+	switch {
+	case o.Trains < 1 || o.Trains > control.MaxTrains:
+		return fmt.Errorf("sweep: %d trains: want 1 to %d", o.Trains, control.MaxTrains)
+	case o.Exchanges < 1 || o.Exchanges > control.MaxExchanges || o.Trains*o.Exchanges*4 > control.MaxBatchStamps:
+		return fmt.Errorf("sweep: %d exchanges in %d trains: want 1 to %d, and no more than %d in all", o.Exchanges, o.Trains,
+			control.MaxExchanges, control.MaxBatchStamps/4)
+	case o.Timeout <= 0 || o.Attempts < 1 || o.Attempts > 1000:
+		return fmt.Errorf("sweep: timeout %v, %d attempts: want more than 0, and 1 to 1000", o.Timeout, o.Attempts)
+	case o.Gap < 0 || o.Spin < 0 || o.Width < 0:
+		return fmt.Errorf("sweep: gap %v, spin %v, width %d: want nothing negative", o.Gap, o.Spin, o.Width)
+	case o.Quiet.Over < 0 || o.Quiet.Limit < 0:
+		return fmt.Errorf("sweep: quiet over %v, limit %v: want no negative time", o.Quiet.Over, o.Quiet.Limit)
+	}
+	return nil
+}
+
+// limit is how long one direction of a pair may take: a hundred times what it takes on a good link, and the answers that stay out.
+func (o SweepOptions) limit() time.Duration {
+	return 100*time.Millisecond + time.Duration(o.Trains)*(o.Gap+time.Duration(o.Exchanges+2)*2*time.Millisecond) +
+		time.Duration(o.Attempts)*o.Timeout
+}

@@ -1,0 +1,237 @@
+package coordinator
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// Network is how a Core reaches its peers. *control.Server is one.
+type Network interface {
+	Send(to control.Peer, request uint64, m control.Message) error
+	Forget(control.Peer) // take its registration back
+	Admit(control.Peer)  // let it be registered, as each is that registers
+}
+
+// Core is the rules of the server. It waits for nothing: it is told what came in (Handle) and what time it is (Tick), and asks the
+// network to send. One goroutine may use it.
+type Core struct {
+	config   Config
+	now      func() time.Time
+	network  Network
+	store    *Store
+	log      *slog.Logger
+	instance string
+
+	// background does work off the core's goroutine, and then goes on with its result on it. Here, and in tests, at once.
+	background func(work func() error, then func(error))
+
+	nodes      map[string]*node
+	peers      map[control.Peer]*node
+	nodesDirty bool
+	refused    uint64 // registrations that this core, not the link, refused
+
+	pairs   map[pairKey]*pair
+	current map[[2]string]pairKey // the newest epochs of two names
+
+	requests uint64
+	pending  map[uint64]*pending
+
+	sweep   *sweep
+	sweepBy time.Time // when the next one is due that somebody's coming asks for; zero: none
+	swept   time.Time // when the last one ended
+	last    *SweepStatus
+	sweeps  uint64
+
+	wants      []func(*Matrix) // who waits for a matrix that begins to be evaluated from now on
+	evaluating bool
+
+	run       *run
+	lastRun   *RunStatus
+	anchoring bool // nodes were told to probe by themselves
+
+	table tableState
+
+	acks    map[control.Peer]uint64 // to be sent once what they are for is written down
+	flushed time.Time
+}
+
+// A pending is a request that was not answered yet.
+type pending struct {
+	node  *node
+	until time.Time
+	what  string
+	done  func(control.Message, error)
+}
+
+// errLate is what a request ends with whose answer did not come in time.
+var errLate = errors.New("no answer in time")
+
+// NewCore returns a core that goes on with what is in the store.
+func NewCore(config Config, store *Store, network Network, now func() time.Time, log *slog.Logger) (*Core, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	id := make([]byte, 8)
+	rand.Read(id)
+	c := &Core{
+		config: config, now: now, network: network, store: store, log: log, instance: hex.EncodeToString(id),
+		nodes: map[string]*node{}, peers: map[control.Peer]*node{}, pairs: map[pairKey]*pair{}, current: map[[2]string]pairKey{},
+		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{}, flushed: now(), swept: now(),
+		background: func(work func() error, then func(error)) { then(work()) },
+	}
+	return c, c.restore()
+}
+
+func (c *Core) send(to control.Peer, request uint64, m control.Message) {
+	if err := c.network.Send(to, request, m); err != nil {
+		c.log.Error("message is not sent", "kind", m.Kind(), "error", err)
+	}
+}
+
+// ask sends a request to a node. done is called once: with the answer, or with an error once the node refuses, is gone, or lets the
+// limit pass.
+func (c *Core) ask(n *node, m control.Message, limit time.Duration, what string, done func(control.Message, error)) {
+	if !n.alive() {
+		done(nil, fmt.Errorf("node %q is gone: %s", n.name(), n.left))
+		return
+	}
+	c.requests++
+	c.pending[c.requests] = &pending{n, c.now().Add(limit), what, done}
+	c.send(n.peer, c.requests, m)
+}
+
+// settle ends a request.
+func (c *Core) settle(id uint64, m control.Message, err error) {
+	if p := c.pending[id]; p != nil {
+		delete(c.pending, id)
+		p.done(m, err)
+	}
+}
+
+// Handle takes in a message.
+func (c *Core) Handle(in control.Incoming) {
+	if r, ok := in.Message.(*control.Register); ok {
+		c.register(in, r)
+		return
+	}
+	if ask, ok := in.Message.(*control.Ask); ok {
+		c.answer(in, ask)
+		return
+	}
+	n := c.peers[in.Peer]
+	if n == nil {
+		if in.Message != nil { // a connection that was given up, whose node is told so
+			c.network.Forget(in.Peer)
+			if in.Message.Kind() != control.KindRefusal && in.Message.Kind() != control.KindLeave {
+				c.send(in.Peer, in.Request, &control.Refusal{Code: control.NotRegistered, Text: "this connection was given up: register again"})
+			}
+		}
+		return
+	}
+	if in.Message == nil {
+		c.gone(n, "connection is closed")
+		return
+	}
+	c.heardOf(n)
+	switch m := in.Message.(type) {
+	case *control.Ping:
+		c.send(in.Peer, in.Request, &control.Pong{})
+		return
+	case *control.Leave:
+		c.gone(n, "left: "+m.Why)
+		return
+	case *control.Refusal:
+		if p := c.pending[in.Request]; p != nil && p.node == n {
+			c.settle(in.Request, nil, fmt.Errorf("node %q refuses (%s): %s", n.name(), m.Code, m.Text))
+		}
+		return
+	case *control.Trains:
+		c.trains(n, in.Request, m)
+	case *control.Snapshot: // a program on that node has asked; its own agent does not wait for us
+		c.snapshots(SnapshotRequest{Channels: m.Channels, Reason: m.Reason}, n, func(any) {})
+		return
+	}
+	if p := c.pending[in.Request]; in.Request != 0 && p != nil && p.node == n {
+		n.late, n.mute = 0, ""
+		c.settle(in.Request, in.Message, nil)
+	}
+}
+
+// Tick does what is due.
+func (c *Core) Tick() {
+	now := c.now()
+	c.buryTheDead()
+	var late []uint64
+	for id, p := range c.pending {
+		if !now.Before(p.until) {
+			late = append(late, id)
+		}
+	}
+	sortIDs(late)
+	for _, id := range late {
+		if p := c.pending[id]; p != nil {
+			p.node.late++
+			if p.node.late > 1 || now.Sub(p.node.heard) > c.config.Heartbeat*3/2 {
+				p.node.mute = "no answer to " + p.what
+			}
+			c.settle(id, nil, fmt.Errorf("node %q: %s: %w", p.node.name(), p.what, errLate))
+		}
+	}
+	c.stepSweep()
+	c.stepRun()
+	if now.Sub(c.flushed) >= c.config.FlushEvery {
+		c.Flush()
+	}
+}
+
+// Next is when Tick is to be called again, at the latest.
+func (c *Core) Next() time.Time {
+	next := c.flushed.Add(c.config.FlushEvery)
+	earlier := func(t time.Time) {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	for _, p := range c.pending {
+		earlier(p.until)
+	}
+	for _, n := range c.nodes {
+		if n.alive() {
+			earlier(n.heard.Add(c.config.Dead))
+		}
+	}
+	if c.sweep == nil {
+		earlier(c.sweepBy)
+		if c.config.SweepEvery > 0 {
+			earlier(c.swept.Add(c.config.SweepEvery))
+		}
+	} else {
+		earlier(c.sweep.wake)
+	}
+	return next
+}
+
+// Flush writes down what was measured since the last time, and acknowledges it.
+func (c *Core) Flush() {
+	c.flushed = c.now()
+	if err := c.save(); err != nil {
+		c.log.Error("what was measured is not written down", "error", err)
+		return // nothing is acknowledged that is not kept
+	}
+	for peer, report := range c.acks {
+		if c.peers[peer] != nil {
+			c.send(peer, 0, &control.Ack{Report: report})
+		}
+		delete(c.acks, peer)
+	}
+}

@@ -1,0 +1,505 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+func (f *fleet) swept() bool { return f.core.sweep == nil && f.core.last != nil }
+
+func (f *fleet) wantSweep(limit time.Duration) *SweepStatus {
+	f.t.Helper()
+	if !f.run(limit, f.swept) {
+		f.t.Fatalf("no sweep ended within %v: %+v", limit, f.core.Sweep())
+	}
+	return f.core.last
+}
+
+func TestSweepMeasuresEveryPairBothWays(t *testing.T) {
+	for _, n := range []int{2, 3, 7, 10} {
+		f := newFleet(t, testConfig(), names(n)...)
+		s := f.wantSweep(time.Minute)
+		if s.Complete != n*(n-1)/2 || s.Pairs != s.Complete || len(s.Lost) > 0 {
+			t.Errorf("%d nodes: %+v", n, s)
+		}
+		if len(f.probed) != n*(n-1) {
+			t.Errorf("%d nodes: %d directions were probed", n, len(f.probed))
+		}
+		for d, times := range f.probed {
+			if times != 1 {
+				t.Errorf("%d nodes: %v was probed %d times", n, d, times)
+			}
+		}
+		if f.clashes > 0 {
+			t.Errorf("%d nodes: a node was in two pairs at a time %d times", n, f.clashes)
+		}
+		m := f.wantTrue()
+		if len(m.Pairs) != n*(n-1) || !m.Healthy() {
+			t.Errorf("%d nodes: %d pairs, unhealthy %q", n, len(m.Pairs), m.Unhealthy)
+		}
+		for _, p := range m.Pairs {
+			if p.Bound_ns < 1 || p.Bound_ns > 30_000 || p.Bound_ns > p.Direct_ns {
+				t.Errorf("bound of %s in %s is %v ns, direct %v", p.From, p.Into, p.Bound_ns, p.Direct_ns)
+			}
+		}
+	}
+}
+
+func TestPairsOnOneMachineShareItsCores(t *testing.T) {
+	config := testConfig()
+	f := newFleet(t, config)
+	widest := 0
+	for _, name := range names(8) {
+		c := f.join(name)
+		c.register.Machine, c.register.Cores = "one", 4
+	}
+	// They registered with what they had before: let them do it again.
+	for _, c := range f.clients {
+		c.connect()
+	}
+	f.run(time.Minute, func() bool {
+		if f.core.sweep != nil {
+			widest = max(widest, f.core.sweep.running)
+		}
+		return f.swept()
+	})
+	if widest != 2 {
+		t.Errorf("up to %d pairs at a time on four cores, want 2", widest)
+	}
+	if s := f.core.last; s == nil || s.Complete != 28 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
+	tests := map[string]func(f *fleet, c *fakeClient){
+		"killed":  func(f *fleet, c *fakeClient) { c.state = killed },
+		"stopped": func(f *fleet, c *fakeClient) { c.state = stopped },
+		"cut off": func(f *fleet, c *fakeClient) { c.cut = true },
+		"leaves":  func(f *fleet, c *fakeClient) { c.send(0, &control.Leave{Why: "update"}); c.state = killed },
+	}
+	for name, fault := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, testConfig(), names(9)...)
+			f.run(time.Minute, func() bool { return f.core.sweep != nil && f.core.sweep.round == 4 })
+			fault(f, f.clients["n03"])
+			began := f.time
+			s := f.wantSweep(time.Minute)
+			if took := f.time - began; took > 10*time.Second {
+				t.Errorf("the sweep takes %v more", took)
+			}
+			if s.Complete+len(s.Lost) != 36 || s.Complete < 28 {
+				t.Errorf("%d pairs are complete, %d are lost", s.Complete, len(s.Lost))
+			}
+			for _, l := range s.Lost {
+				if l.A != "n03" && l.B != "n03" {
+					t.Errorf("%s with %s is lost: %s", l.A, l.B, l.Why)
+				}
+				if l.Why == "" {
+					t.Errorf("%s with %s is lost for no reason", l.A, l.B)
+				}
+			}
+			f.run(10*time.Second, nil)
+			m := f.wantTrue()
+			if m.Nodes[3].Alive || m.Nodes[3].Left == "" {
+				t.Errorf("node is %+v", m.Nodes[3])
+			}
+			old, kept := 0, 0
+			for _, p := range m.Pairs {
+				if p.Old {
+					old++
+					if p.From != "n03" && p.Into != "n03" {
+						t.Errorf("%s with %s is old", p.From, p.Into)
+					}
+					if p.Hi_cycles != 0 {
+						kept++
+					}
+				}
+			}
+			if old == 0 || kept == 0 {
+				t.Errorf("%d directions are old, %d of them have bounds: results of dead nodes are to be kept and marked", old, kept)
+			}
+			if !strings.Contains(strings.Join(m.Unhealthy, "\n"), "n03 is gone") {
+				t.Errorf("unhealthy is %q", m.Unhealthy)
+			}
+		})
+	}
+}
+
+func TestNodesThatComeBackAreMeasuredInTheSameSweep(t *testing.T) {
+	f := newFleet(t, testConfig(), names(8)...)
+	f.run(time.Minute, func() bool { return f.core.sweep != nil && f.core.sweep.round == 2 })
+	f.clients["n05"].state = stopped
+	f.run(time.Second, nil)
+	f.clients["n05"].state = running
+	f.clients["n05"].beat()
+	s := f.wantSweep(time.Minute)
+	if s.Complete != 28 {
+		t.Errorf("%d of 28 pairs are complete: %+v", s.Complete, s.Lost)
+	}
+	f.wantTrue()
+}
+
+func TestNodesThatJoinAreMeasured(t *testing.T) {
+	f := newFleet(t, testConfig(), names(4)...)
+	f.run(time.Minute, func() bool { return f.core.sweep != nil })
+	f.join("late")
+	f.wantSweep(time.Minute)
+	f.core.last = nil
+	if s := f.wantSweep(time.Minute); s.Complete != 10 {
+		t.Errorf("%+v", s)
+	}
+	if m := f.wantTrue(); !m.Healthy() {
+		t.Errorf("unhealthy: %q", m.Unhealthy)
+	}
+}
+
+func TestAnEpochEndsWhatWasKnown(t *testing.T) {
+	f := newFleet(t, testConfig(), names(3)...)
+	f.wantSweep(time.Minute)
+	c := f.clients["n01"]
+	c.offset += 1 << 40
+	c.register.Epoch, c.register.Instance = "e2", "other"
+	c.state = killed
+	f.run(5*time.Second, nil)
+	c.state = running
+	c.connect()
+	f.core.last = nil
+	if s := f.wantSweep(time.Minute); s.Complete != 3 {
+		t.Errorf("%+v", s)
+	}
+	m := f.wantTrue()
+	if !m.Healthy() || m.Nodes[1].Restarts != 1 {
+		t.Errorf("unhealthy: %q, %+v", m.Unhealthy, m.Nodes[1])
+	}
+}
+
+func TestASecondProcessUnderANameIsRefusedWhileTheFirstLives(t *testing.T) {
+	f := newFleet(t, testConfig(), "a", "b")
+	f.run(time.Second, nil)
+	first := f.clients["a"]
+	second := f.join("a")
+	f.clients["a"] = first
+	f.run(3*time.Second, nil)
+	if n := f.core.nodes["a"]; n.registered.Instance != first.register.Instance {
+		t.Error("the second process has the name")
+	}
+	first.state = killed
+	f.clients["a"] = second
+	f.run(10*time.Second, nil)
+	if n := f.core.nodes["a"]; !n.alive() || n.registered.Instance != second.register.Instance {
+		t.Error("the second process has not got the name that became free")
+	}
+}
+
+func TestRegisteringTwiceOnAConnectionIsOneRegistration(t *testing.T) {
+	f := newFleet(t, testConfig(), "a", "b")
+	f.run(time.Second, nil)
+	c := f.clients["a"]
+	peer := c.peer
+	c.send(0, &c.register)
+	f.run(10*time.Second, nil)
+	if n := f.core.nodes["a"]; !n.alive() || n.peer != peer || n.restarts != 0 {
+		t.Errorf("node is %+v", n)
+	}
+	if f.forgotten[peer] {
+		t.Error("the link refuses what it sends")
+	}
+}
+
+func TestSweepWaitsForAQuietMomentUpToALimit(t *testing.T) {
+	config := testConfig()
+	config.Sweep.Quiet = Quiet{Over: 20 * time.Millisecond, Limit: time.Second, Busy_ppm: 500_000, BytesASecond: 1 << 20}
+	f := newFleet(t, config, names(2)...)
+	f.clients["n00"].busy = 900_000
+	f.run(time.Minute, func() bool { return f.core.sweep != nil })
+	f.run(300*time.Millisecond, nil)
+	if len(f.probed) > 0 {
+		t.Error("a busy node is probed at once")
+	}
+	f.clients["n00"].busy = 100_000
+	if s := f.wantSweep(time.Minute); s.Quiet != "quiet" || s.Waited_ns < int64(200*time.Millisecond) {
+		t.Errorf("%+v", s)
+	}
+	f.clients["n01"].busy = 900_000
+	began := f.time
+	if _, err := f.core.StartSweep("again", config.Sweep, nil); err != nil {
+		t.Fatal(err)
+	}
+	s := f.wantSweep(time.Minute)
+	if took := f.time - began; took < time.Second || took > 2*time.Second {
+		t.Errorf("a node that stays busy is waited for %v", took)
+	}
+	if len(s.Noisy) != 1 || s.Noisy[0].Node != "n01" || !strings.Contains(s.Noisy[0].What, "90 %") || s.Complete != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestRestartedServerKnowsWhatWasMeasured(t *testing.T) {
+	f := newFleet(t, testConfig(), names(5)...)
+	f.wantSweep(time.Minute)
+	before := f.wantTrue()
+	f.restart()
+	after := f.wantTrue()
+	if len(after.Pairs) != len(before.Pairs) {
+		t.Fatalf("%d directions, %d before", len(after.Pairs), len(before.Pairs))
+	}
+	for i, p := range after.Pairs {
+		q := before.Pairs[i]
+		if !p.Old || p.Direct_ns != q.Direct_ns || p.Trains != q.Trains || p.Reading_cycles != q.Reading_cycles {
+			t.Errorf("is %+v\nwas %+v", p, q)
+		}
+	}
+	// They come back one after another, each with a heartbeat of its own, so several sweeps may begin.
+	if !f.run(time.Minute, func() bool { return f.swept() && f.core.last.Complete == 10 }) {
+		t.Errorf("nodes do not come back to a restarted server: %+v", f.core.Sweep())
+	}
+}
+
+func answered[T any](t *testing.T, m control.Message) (v T) {
+	t.Helper()
+	a, ok := m.(*control.Answer)
+	if !ok {
+		t.Fatalf("answer is %s: %+v", m.Kind(), m)
+	}
+	if err := json.Unmarshal(a.Result, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (f *fleet) phase() Phase {
+	if f.core.run == nil {
+		return PhaseComplete
+	}
+	return f.core.run.phase
+}
+
+func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
+	f := newFleet(t, testConfig(), names(4)...)
+	f.wantSweep(time.Minute)
+	f.clients["n01"].files["baseline.ntp"] = make([]byte, 0)
+	delete(f.clients["n01"].files, "baseline.ntp")
+	status := answered[RunStatus](t, f.ask(AskStartRun, RunRequest{Name: "tuesday", Reference: "n00"}))
+	if status.Phase != PhaseBefore {
+		t.Errorf("%+v", status)
+	}
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		t.Fatalf("run is %s", f.phase())
+	}
+	f.run(5*time.Second, nil)
+	f.restart() // in the middle
+	f.run(20*time.Second, nil)
+	if f.phase() != PhaseOpen {
+		t.Fatalf("after a restart the run is %s", f.phase())
+	}
+	f.run(5*time.Second, nil)
+	answered[RunStatus](t, f.ask(AskStopRun, nil))
+	if !f.run(time.Minute, func() bool { return f.core.run == nil }) {
+		t.Fatalf("run is %s", f.phase())
+	}
+	status = answered[RunStatus](t, f.ask(AskRun, nil))
+	if status.Problem != "" {
+		t.Fatalf("%+v", status)
+	}
+	entries := answered[[]RunEntry](t, f.ask(AskRuns, nil))
+	if len(entries) != 1 || !entries[0].Complete || entries[0].Nodes != 4 {
+		t.Fatalf("%+v", entries)
+	}
+	dir, err := runs.Open(entries[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	pairs, _ := dir.Relations()
+	if len(pairs) != 6 {
+		t.Fatalf("%d relations", len(pairs))
+	}
+	for _, p := range pairs {
+		// Two sweeps of four trains each, and 30 s of 2,000 exchanges a second among 12 directions, less what it took nodes to
+		// find the restarted server.
+		if p.Trains() < 300 {
+			t.Errorf("%s with %s has %d trains", p.A.Name, p.B.Name, p.Trains())
+		}
+		if _, err := relations(p); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range f.clients {
+		if c.probing != nil {
+			t.Errorf("%s probes on after the run", c.register.Name)
+		}
+		if len(c.opened) < 2 || !c.opened[len(c.opened)-1].Close {
+			t.Errorf("%s was told %+v", c.register.Name, c.opened)
+		}
+	}
+	if m, ok := f.ask(AskRemoveRun, RunRequest{Name: "tuesday"}).(*control.Answer); !ok {
+		t.Errorf("%+v", m)
+	}
+	if entries := answered[[]RunEntry](t, f.ask(AskRuns, nil)); len(entries) != 0 {
+		t.Errorf("%+v", entries)
+	}
+}
+
+func TestAnchorsKeepToTheFleetsBudget(t *testing.T) {
+	f := newFleet(t, testConfig(), names(5)...)
+	f.wantSweep(time.Minute)
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		t.Fatal(f.phase())
+	}
+	count := func() (n uint64) {
+		for _, c := range f.clients {
+			n += c.report
+		}
+		return n
+	}
+	f.run(time.Second, nil)
+	before := count()
+	f.run(10*time.Second, nil)
+	trains := count() - before
+	if rate := float64(trains) * float64(f.config.TrainExchanges+2) / 10; rate > 2000 || rate < 1800 {
+		t.Errorf("%.0f exchanges a second, want the budget of 2000", rate)
+	}
+	m := f.wantTrue()
+	for _, p := range m.Pairs {
+		if p.Age_ns > int64(5*time.Second) {
+			t.Errorf("the newest train of %s with %s is %v old", p.From, p.Into, time.Duration(p.Age_ns))
+		}
+	}
+}
+
+func TestTableIsCheckedBeforeItIsServed(t *testing.T) {
+	f := newFleet(t, testConfig(), names(2)...)
+	f.run(time.Second, nil)
+	if m, ok := f.ask(AskSetTable, TableRequest{Text: "version: 1\nrules: [nonsense]\n"}).(*control.Refusal); !ok {
+		t.Errorf("a bad table is answered with %+v", m)
+	}
+	good := "version: 1\nrules:\n  - channel: \"*\"\n    handler: counter\n"
+	got := answered[TableRequest](t, f.ask(AskSetTable, TableRequest{Text: good}))
+	if got.Base != 1 || got.Text != good {
+		t.Errorf("%+v", got)
+	}
+	if m, ok := f.ask(AskSetTable, TableRequest{Text: good, Base: 7}).(*control.Refusal); !ok || m.Code != control.NotNow {
+		t.Errorf("a table made from another one is answered with %+v", m)
+	}
+	f.run(time.Second, nil)
+	f.join("late")
+	f.run(time.Second, nil)
+	for _, c := range f.clients {
+		if len(c.tables) != 1 || c.tables[0] != 1 {
+			t.Errorf("%s has tables %v", c.register.Name, c.tables)
+		}
+	}
+	f.restart()
+	if got := answered[TableRequest](t, f.ask(AskTable, nil)); got.Base != 1 || got.Text != good {
+		t.Errorf("a restarted server serves %+v", got)
+	}
+}
+
+// One direct path has up to 5 ms of noise, one way; the others are good. The way over a third node bounds the pair as well as its two hops
+// allow.
+func TestClosureBoundsANoisyPair(t *testing.T) { closureBar(t) }
+
+// TestBarClosure is the same for the record.
+func TestBarClosure(t *testing.T) {
+	proof.Begin(t)
+	proof.Check(t, proof.Bar{Name: "closure: bound of a pair with 5 ms of noise one way", Limit: 1.2, Unit: "× the sum of its two best hops"}.From(closureBar(t)))
+}
+
+func closureBar(t *testing.T) (ratios []float64) {
+	f := newFleet(t, testConfig())
+	f.links[[2]string{"n00", "n01"}] = link{5 * time.Millisecond, 5 * time.Millisecond}
+	for _, name := range names(4) {
+		f.join(name)
+	}
+	f.wantSweep(time.Minute)
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	f.run(30*time.Second, nil)
+	m := f.wantTrue()
+	bound := map[[2]string]PairStatus{}
+	for _, p := range m.Pairs {
+		bound[[2]string{p.From, p.Into}] = p
+	}
+	for _, d := range [][2]string{{"n00", "n01"}, {"n01", "n00"}} {
+		best := 1e18
+		for _, via := range []string{"n02", "n03"} {
+			best = min(best, bound[[2]string{d[0], via}].Direct_ns+bound[[2]string{via, d[1]}].Direct_ns)
+		}
+		p := bound[d]
+		t.Logf("%s in %s: ± %.0f ns %s, direct ± %.0f, sum of the two best hops %.0f", p.From, p.Into, p.Bound_ns, p.Path(), p.Direct_ns, best)
+		ratios = append(ratios, p.Bound_ns/best)
+		if p.Bound_ns > 1.2*best {
+			t.Errorf("bound is %.2f of the sum of its two best hops, want at most 1.2", p.Bound_ns/best)
+		}
+		if p.Direct_ns < 1e6 {
+			t.Errorf("the direct bound is ± %.0f ns: there is no noise", p.Direct_ns)
+		}
+		if p.Path() == "direct" {
+			t.Error("the path is direct")
+		}
+	}
+	return ratios
+}
+
+// Faults of all kinds at random moments: no bound is false, nothing hangs, and every loss is named.
+func TestRandomFaults(t *testing.T) {
+	f := newFleet(t, testConfig(), names(10)...)
+	f.wantSweep(time.Minute)
+	normal := time.Duration(f.core.last.Took_ns)
+	for range 50 {
+		c := f.clients[names(10)[f.r.IntN(10)]]
+		switch f.r.IntN(4) {
+		case 0:
+			c.state = killed
+		case 1:
+			c.state = stopped
+		case 2:
+			c.cut = true
+		case 3:
+			f.core.Flush()
+			f.restart()
+		}
+		f.core.StartSweep("faults", f.config.Sweep, nil)
+		f.run(time.Duration(f.r.Int64N(int64(2*time.Second))), nil)
+		if f.r.IntN(2) == 0 {
+			if c.state == killed {
+				c.register.Instance += "x"
+				c.report, c.unacked = 0, nil
+			}
+			c.state, c.cut = running, false
+			c.connect()
+		}
+		f.wantTrue()
+	}
+	if !f.run(time.Minute, func() bool { return f.core.sweep == nil }) {
+		t.Fatal("a sweep hangs")
+	}
+	f.run(10*time.Second, nil) // those that are gone are known to be
+	f.core.sweepBy = time.Time{}
+	f.run(time.Minute, func() bool { return f.core.sweep == nil })
+	f.core.last = nil
+	if _, err := f.core.StartSweep("living", f.config.Sweep, nil); err != nil {
+		t.Fatal(err)
+	}
+	s := f.wantSweep(time.Minute)
+	if took := time.Duration(s.Took_ns); took > 3*normal {
+		t.Errorf("the living take %v, %v is normal", took, normal)
+	}
+	living := 0
+	for _, n := range f.core.nodes {
+		if n.alive() {
+			living++
+		}
+	}
+	if s.Complete != living*(living-1)/2 {
+		t.Errorf("%d living, %d pairs complete: %+v", living, s.Complete, s.Lost)
+	}
+	f.wantTrue()
+}

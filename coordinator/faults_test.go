@@ -1,0 +1,520 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/netns"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// jobVariable makes this test program one process of a fleet: its value is the job's description.
+const jobVariable = "COORDINATOR_TEST_JOB"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(jobVariable); text != "" {
+		var j job
+		err := json.Unmarshal([]byte(text), &j)
+		if err == nil {
+			err = j.run()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "fleet process:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// job is a server (Node is empty) or a client of a virtual node.
+type job struct {
+	Address string // of the server
+	Key     string
+	Public  string // client: the server's public key; server: the directory of clients' keys
+	State   string // server
+
+	Node   tscratio.Node
+	Listen netip.AddrPort
+	Clocks []byte // a vnode.Config, encoded
+	Cores  int
+}
+
+func faultsConfig() Config {
+	c := DefaultConfig()
+	c.Heartbeat, c.Dead = 300*time.Millisecond, 1200*time.Millisecond
+	c.SweepEvery, c.Settle = 0, time.Hour
+	c.FlushEvery = 300 * time.Millisecond
+	c.Sweep = SweepOptions{Trains: 5, Exchanges: 20, Gap: 2 * time.Millisecond, Timeout: 60 * time.Millisecond, Attempts: 2}
+	return c
+}
+
+func (j job) run() error {
+	key, err := control.ReadKey(j.Key)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if j.Node.Name == "" {
+		store, err := OpenStore(filepath.Join(j.State, "state"), filepath.Join(j.State, "runs"))
+		if err != nil {
+			return err
+		}
+		link, err := control.Listen(control.ServerConfig{Address: j.Address, Key: &key, Log: log,
+			Clients: func() ([]control.Key, error) { return control.ReadClientKeys(j.Public) }})
+		if err != nil {
+			return err
+		}
+		s, err := NewServer(link, faultsConfig(), store, log)
+		if err != nil {
+			return err
+		}
+		return s.Run(context.Background())
+	}
+	server, err := control.ReadKey(j.Public)
+	if err != nil {
+		return err
+	}
+	notice, err := minrtt.OpenStepNotice()
+	if err != nil {
+		return err
+	}
+	clocks, err := vnode.ParseConfig(j.Clocks)
+	if err != nil {
+		return err
+	}
+	clock, err := virtual.Clock(clocks, minrtt.SystemClock(asm.Counter, notice))
+	if err != nil {
+		return err
+	}
+	config := tscclient.DefaultConfig()
+	config.Node, config.Clock, config.Listen, config.Key = j.Node, clock, j.Listen, []byte("key of "+j.Node.Name)
+	client, err := tscclient.Start(config)
+	if err != nil {
+		return err
+	}
+	if _, err := tscclient.Connect(client, tscclient.LinkConfig{
+		Server:   control.ClientConfig{Server: j.Address, Key: &key, Public: server.Public},
+		Register: control.Register{Virtual: true, Machine: "this", Cores: j.Cores, Software: "test", Capabilities: []string{control.CanProbe}},
+	}); err != nil {
+		return err
+	}
+	select {}
+}
+
+// realFleet is a server and clients in processes and namespaces of their own.
+type realFleet struct {
+	t       *testing.T
+	star    *netns.Star
+	dir     string
+	link    *control.Client
+	server  *exec.Cmd
+	clients []*realClient
+}
+
+type realClient struct {
+	job     job
+	truth   *vnode.Truth
+	process *exec.Cmd
+	fault   string // "" while it is well
+}
+
+const serverPort = 7330
+
+func newRealFleet(t *testing.T, r *rand.Rand, nodes int) *realFleet {
+	t.Helper()
+	star, err := netns.NewStar(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &realFleet{t: t, star: star, dir: t.TempDir()}
+	t.Cleanup(f.end)
+	id, err := tscclient.Identify("parent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id.Close()
+	keys := filepath.Join(f.dir, "clients")
+	if err := os.MkdirAll(keys, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	makeKey := func(name string, role control.Role) control.Key {
+		k, err := control.NewKey(name, role)
+		if err == nil {
+			err = k.Write(filepath.Join(f.dir, name+".secret"))
+		}
+		public := filepath.Join(keys, name+".public")
+		if role == control.RoleServer {
+			public = filepath.Join(f.dir, "server.public")
+		}
+		if err = errors.Join(err, k.Halved().Write(public)); err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	serverKey := makeKey("server", control.RoleServer)
+	admin := makeKey("admin", control.RoleAdmin)
+	f.startServer()
+	physical := virtual.Physical{Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: id.Node.NominalHz}
+	for i := range nodes {
+		name := fmt.Sprintf("n%02d", i)
+		makeKey(name, control.RoleNode)
+		shape := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}[r.IntN(4)]
+		clocks := virtual.Config(r, name, physical, shape, 0.5)
+		truth, err := vnode.NewTruth(clocks.Counter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		encoded, err := clocks.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := id.Node
+		node.Name, node.Epoch = name, "virtual-1"
+		node.QuantumCycles = virtual.Quantum_cycles(clocks.Counter, id.Node.QuantumCycles)
+		node.CoreSlackCycles += node.CoreSlackCycles/50 + 2 // in cycles of a counter that runs a little faster
+		f.clients = append(f.clients, &realClient{truth: truth, job: job{
+			Address: f.address(), Key: filepath.Join(f.dir, name+".secret"), Public: filepath.Join(f.dir, "server.public"), Node: node,
+			Listen: netip.AddrPortFrom(star.Addr(i), 4000), Clocks: encoded, Cores: len(id.Report.Facts.Cores.Allowed),
+		}})
+		f.startClient(i)
+	}
+	if err := star.Do(netns.Hub, func() (err error) { // the sockets of this process' link belong into the hub
+		f.link, err = control.Dial(control.ClientConfig{Server: f.address(), Key: &admin, Public: serverKey.Public})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *realFleet) address() string {
+	return netip.AddrPortFrom(f.star.Addr(netns.Hub), serverPort).String()
+}
+
+// start starts a process of the fleet in a namespace. Its output is shown if the test fails.
+func (f *realFleet) start(end int, j job) *exec.Cmd {
+	f.t.Helper()
+	text, err := json.Marshal(j)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cmd, err := reexec.Command("-test.run=^$")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
+	log, err := os.OpenFile(filepath.Join(f.dir, fmt.Sprintf("log-%s", j.Node.Name)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := f.star.Do(end, cmd.Start); err != nil {
+		f.t.Fatal(err)
+	}
+	return cmd
+}
+
+func (f *realFleet) startServer() {
+	f.server = f.start(netns.Hub, job{Address: f.address(), Key: filepath.Join(f.dir, "server.secret"), Public: filepath.Join(f.dir, "clients"), State: f.dir})
+}
+
+func (f *realFleet) startClient(i int) { f.clients[i].process = f.start(i, f.clients[i].job) }
+
+func kill(cmd *exec.Cmd) {
+	if cmd != nil && cmd.Process != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+}
+
+func (f *realFleet) end() {
+	if f.link != nil {
+		f.link.Close()
+	}
+	kill(f.server)
+	for _, c := range f.clients {
+		kill(c.process)
+	}
+	f.star.Close()
+	if f.t.Failed() {
+		logs, _ := filepath.Glob(filepath.Join(f.dir, "log-*"))
+		for _, path := range logs {
+			text, _ := os.ReadFile(path)
+			lines := bytes.Split(text, []byte("\n"))
+			shown := 15
+			if bytes.Contains(text, []byte("SIGQUIT")) {
+				shown = 400
+			}
+			f.t.Logf("%s, the last of %d lines:\n%s", filepath.Base(path), len(lines), bytes.Join(lines[max(0, len(lines)-shown):], []byte("\n")))
+		}
+	}
+}
+
+// question asks the server, which may just have been started again.
+func (f *realFleet) question(what string, argument, result any) {
+	f.t.Helper()
+	text, err := json.Marshal(argument)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; {
+		ctx, cancel := context.WithTimeout(f.t.Context(), 3*time.Second)
+		m, err := f.link.Call(ctx, &control.Ask{What: what, Argument: text})
+		cancel()
+		if a, ok := m.(*control.Answer); ok && err == nil {
+			if err := json.Unmarshal(a.Result, result); err != nil {
+				f.t.Fatal(err)
+			}
+			return
+		}
+		if time.Now().After(end) {
+			f.server.Process.Signal(syscall.SIGQUIT) // it says in its log where it is
+			f.server.Wait()
+			f.t.Fatalf("the server does not answer %q: %v", what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (f *realFleet) wellNodes() (names []string) {
+	for _, c := range f.clients {
+		if c.fault == "" {
+			names = append(names, c.job.Node.Name)
+		}
+	}
+	return names
+}
+
+// wait waits until those that are well are registered.
+func (f *realFleet) wait() {
+	f.t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var there []string
+		f.question(AskRegistered, nil, &there)
+		missing := slices.DeleteFunc(f.wellNodes(), func(n string) bool { return slices.Contains(there, n) })
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			f.t.Fatalf("%v do not register", missing)
+		}
+	}
+}
+
+// sweep has all pairs measured. fault, unless nil, is done a while after the beginning; true: the server is another one after it.
+func (f *realFleet) sweep(after time.Duration, fault func() bool) *SweepStatus {
+	f.t.Helper()
+	var s *SweepStatus
+	f.question(AskSweep, SweepRequest{}, &s)
+	if fault != nil {
+		time.Sleep(after)
+		if fault() {
+			return nil
+		}
+	}
+	for end := time.Now().Add(time.Minute); s.Running; time.Sleep(10 * time.Millisecond) {
+		f.question(AskSweepStatus, nil, &s)
+		if time.Now().After(end) {
+			f.t.Fatalf("a sweep hangs: %+v", s)
+		}
+	}
+	return s
+}
+
+// check holds every bound against the truth; it returns how many there are.
+func (f *realFleet) check() (bounds int) {
+	f.t.Helper()
+	var m Matrix
+	f.question(AskNodes, nil, &m)
+	truths := map[string]*vnode.Truth{}
+	for _, c := range f.clients {
+		truths[c.job.Node.Name] = c.truth
+	}
+	for _, p := range m.Pairs {
+		if p.Hi_cycles == 0 {
+			continue
+		}
+		bounds++
+		held := false
+		for _, span := range truths[p.From].Instants(p.Reading_cycles) {
+			if span.First > asm.Counter() {
+				continue // where the virtual counter shows the same once more, in a hundred years
+			}
+			lo, hi := truths[p.Into].Reading(span.First), truths[p.Into].Reading(span.Last)
+			if lo < p.Lo_cycles || hi > p.Hi_cycles {
+				f.t.Errorf("FALSE: %s's %d in cycles of %s is [%d, %d], and [%d, %d] in truth", p.From, p.Reading_cycles, p.Into, p.Lo_cycles, p.Hi_cycles, lo, hi)
+			}
+			held = true
+		}
+		if !held {
+			f.t.Errorf("%s's %d is a reading of no instant", p.From, p.Reading_cycles)
+		}
+		if p.Verdict != tscratio.Consistent.String() {
+			f.t.Logf("%s with %s is %s: %s", p.From, p.Into, p.Verdict, p.Unhealthy)
+		}
+	}
+	return bounds
+}
+
+// TestPrivilegedFaults is ten virtual nodes in namespaces, whose clients are killed, stopped, cut off and brought back, and a server that is
+// killed, at random moments of a sweep.
+func TestPrivilegedFaults(t *testing.T) {
+	privileged.Need(t)
+	runFaults(t, 4)
+}
+
+// TestBarFaults is the same for the record, at full size.
+func TestBarFaults(t *testing.T) {
+	size := proof.Begin(t)
+	bar := proof.Bar{Name: "sweep of the living among 10 nodes with faults", Limit: 3, Unit: "× the normal time"}
+	if err := privileged.Check(); err != nil {
+		bar.Absent = err.Error()
+		proof.Check(t, bar)
+		return
+	}
+	faults := 3
+	if size == proof.Full {
+		faults = 50
+	}
+	proof.Check(t, bar.From(runFaults(t, faults)))
+}
+
+// runFaults returns how long each sweep after a fault took, as a part of the normal time.
+func runFaults(t *testing.T, faults int) (ratios []float64) {
+	r := seed.Random(t)
+	const nodes = 10
+	f := newRealFleet(t, r, nodes)
+	f.wait()
+	var normal []time.Duration
+	for range 3 {
+		s := f.sweep(0, nil)
+		if s.Complete != nodes*(nodes-1)/2 {
+			t.Fatalf("without faults %d pairs are complete: %+v", s.Complete, s.Lost)
+		}
+		normal = append(normal, time.Duration(s.Took_ns))
+	}
+	slices.Sort(normal)
+	f.check()
+	checked := 0
+	for n := range faults {
+		c := f.clients[r.IntN(nodes)]
+		name := c.job.Node.Name
+		what := []string{"kill", "stop", "cut", "server"}[r.IntN(4)]
+		if c.fault != "" && what != "server" {
+			what = "server"
+		}
+		s := f.sweep(time.Duration(r.Int64N(int64(normal[1]))), func() bool {
+			switch what {
+			case "kill":
+				kill(c.process)
+			case "stop":
+				c.process.Process.Signal(syscall.SIGSTOP)
+			case "cut":
+				if err := f.star.Cut(slices.Index(f.clients, c), true); err != nil {
+					t.Fatal(err)
+				}
+			case "server":
+				kill(f.server)
+				f.startServer()
+				f.wait()
+				return true
+			}
+			c.fault = what
+			return false
+		})
+		if s == nil { // the server forgot the sweep, and nothing else: it is asked again
+			name = "server"
+			s = f.sweep(0, nil)
+		}
+		well := len(f.wellNodes())
+		ratio := float64(s.Took_ns) / float64(normal[1])
+		t.Logf("fault %d: %s %s; %d of %d pairs in %.2f of the normal time", n, what, name, s.Complete, s.Pairs, ratio)
+		ratios = append(ratios, ratio)
+		f.wantNamed(s)
+		if living := well * (well - 1) / 2; s.Complete < living {
+			t.Errorf("%d pairs are complete, %d are among the living: %+v", s.Complete, living, s.Lost)
+		}
+		checked += f.check()
+		for i, c := range f.clients {
+			if c.fault != "" && r.IntN(2) == 0 {
+				f.heal(i)
+			}
+		}
+		f.wait()
+	}
+	for i, c := range f.clients {
+		if c.fault != "" {
+			f.heal(i)
+		}
+	}
+	f.wait()
+	if s := f.sweep(0, nil); s.Complete != nodes*(nodes-1)/2 {
+		t.Errorf("after all faults %d pairs are complete: %+v", s.Complete, s.Lost)
+	}
+	checked += f.check()
+	t.Logf("%d bounds were held against the truth", checked)
+	if checked < faults*nodes {
+		t.Errorf("only %d bounds were held against the truth", checked)
+	}
+	return ratios
+}
+
+func (f *realFleet) heal(i int) {
+	f.t.Helper()
+	c := f.clients[i]
+	switch c.fault {
+	case "kill":
+		f.startClient(i)
+	case "stop":
+		c.process.Process.Signal(syscall.SIGCONT)
+	case "cut":
+		if err := f.star.Cut(i, false); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	c.fault = ""
+}
+
+// wantNamed says that every pair that was lost is named, with one of those that are not well and a reason.
+func (f *realFleet) wantNamed(s *SweepStatus) {
+	f.t.Helper()
+	if s.Complete+len(s.Lost) != s.Pairs {
+		f.t.Errorf("%d pairs, %d complete, %d lost by name", s.Pairs, s.Complete, len(s.Lost))
+	}
+	well := f.wellNodes()
+	for _, l := range s.Lost {
+		if slices.Contains(well, l.A) && slices.Contains(well, l.B) {
+			f.t.Errorf("%s with %s is lost, and both are well: %s", l.A, l.B, l.Why)
+		}
+		if strings.TrimSpace(l.Why) == "" {
+			f.t.Errorf("%s with %s is lost for no reason", l.A, l.B)
+		}
+	}
+}

@@ -1,0 +1,417 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// fleet is a core, its network and its clients in a time of their own: nothing sleeps, and what happens is a function of a seed.
+type fleet struct {
+	t       *testing.T
+	r       *rand.Rand
+	time    time.Duration
+	begin   time.Time
+	events  []event
+	core    *Core
+	config  Config
+	store   *Store
+	clients map[string]*fakeClient
+	byPeer  map[control.Peer]*fakeClient
+	peers   int
+
+	forgotten map[control.Peer]bool
+	asked     map[uint64]control.Message // answers to questions
+	asks      uint64
+	active    map[string]bool // nodes in a probe just now
+	clashes   int             // how often one was in two at a time
+	probed    map[[2]string]int
+	links     map[[2]string]link // of a node's packets to another; default otherwise
+}
+
+// link is what a packet's way does to it: at least base, and up to noise more.
+type link struct{ base, noise time.Duration }
+
+type event struct {
+	at time.Duration
+	do func()
+}
+
+func newFleet(t *testing.T, config Config, names ...string) *fleet {
+	t.Helper()
+	store, err := OpenStore(t.TempDir(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, r: seed.Random(t), begin: time.Unix(1_800_000_000, 0), config: config, store: store, clients: map[string]*fakeClient{},
+		byPeer: map[control.Peer]*fakeClient{}, forgotten: map[control.Peer]bool{}, asked: map[uint64]control.Message{}, active: map[string]bool{}, probed: map[[2]string]int{},
+		links: map[[2]string]link{}}
+	t.Cleanup(func() { store.Close() })
+	f.startCore()
+	for _, name := range names {
+		f.join(name)
+	}
+	return f
+}
+
+func testConfig() Config {
+	c := DefaultConfig()
+	c.Sweep = SweepOptions{Trains: 2, Exchanges: 10, Gap: time.Millisecond, Timeout: 100 * time.Millisecond, Attempts: 3}
+	c.SweepEvery = 0
+	return c
+}
+
+func names(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("n%02d", i))
+	}
+	return all
+}
+
+func (f *fleet) now() time.Time { return f.begin.Add(f.time) }
+
+func (f *fleet) startCore() {
+	f.t.Helper()
+	core, err := NewCore(f.config, f.store, f, f.now, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.core = core
+}
+
+// restart kills the core and starts another one on the same store.
+func (f *fleet) restart() {
+	f.startCore()
+	for _, c := range f.clients { // their connections are gone
+		delete(f.byPeer, c.peer)
+		c.peer = ""
+	}
+}
+
+func (f *fleet) after(d time.Duration, do func()) {
+	f.events = append(f.events, event{f.time + d, do})
+}
+
+// run lets time pass, until a condition holds or a limit is over.
+func (f *fleet) run(limit time.Duration, until func() bool) bool {
+	end := f.time + limit
+	for steps := 0; ; steps++ {
+		if until != nil && until() {
+			return true
+		}
+		if steps > 5_000_000 {
+			f.t.Fatal("it goes on and on")
+		}
+		next := max(f.time, f.core.Next().Sub(f.begin))
+		i := -1
+		for j, e := range f.events {
+			if e.at < next || e.at == next && i < 0 {
+				next, i = e.at, j
+			}
+		}
+		if next > end {
+			f.time = end
+			return until != nil && until()
+		}
+		f.time = next
+		if i >= 0 {
+			do := f.events[i].do
+			f.events = slices.Delete(f.events, i, i+1)
+			do()
+			continue
+		}
+		f.core.Tick()
+	}
+}
+
+// Send implements Network.
+func (f *fleet) Send(to control.Peer, request uint64, m control.Message) error {
+	if _, err := control.Encode(m, request); err != nil {
+		f.t.Errorf("core sends what nobody takes: %v", err)
+		return err
+	}
+	if to == "admin" {
+		f.asked[request] = m
+		return nil
+	}
+	f.after(50*time.Microsecond, func() {
+		if c := f.byPeer[to]; c != nil && c.state == running && !c.cut {
+			c.receive(request, m)
+		}
+	})
+	return nil
+}
+
+// Forget and Admit implement Network.
+func (f *fleet) Forget(p control.Peer) { f.forgotten[p] = true }
+func (f *fleet) Admit(p control.Peer)  { delete(f.forgotten, p) }
+
+// ask asks the core a question.
+func (f *fleet) ask(what string, argument any) control.Message {
+	f.t.Helper()
+	var text json.RawMessage
+	if argument != nil {
+		text, _ = json.Marshal(argument)
+	}
+	f.asks++
+	f.core.Handle(control.Incoming{Peer: "admin", Request: f.asks, Message: &control.Ask{What: what, Argument: text}})
+	return f.asked[f.asks]
+}
+
+type state int
+
+const (
+	running state = iota
+	stopped       // SIGSTOP
+	killed
+)
+
+// fakeClient is a node's client: its counter is a linear function of time, exactly.
+type fakeClient struct {
+	f        *fleet
+	register control.Register
+	peer     control.Peer
+	state    state
+	cut      bool // its packets reach nobody
+	offset   uint64
+	rate     float64 // cycles a ns
+	probing  *control.Probing
+	turn     int
+	report   uint64
+	unacked  []*control.Trains
+	opened   []control.Run
+	tables   []uint64
+	files    map[string][]byte
+	heard    time.Duration
+	busy     int64 // ppm
+	life     int   // events of an earlier one do nothing
+}
+
+func (f *fleet) join(name string) *fakeClient {
+	c := &fakeClient{f: f, offset: f.r.Uint64() >> 4, rate: 2.6 * (1 + (f.r.Float64()-0.5)*1e-4), files: map[string][]byte{}}
+	c.register = control.Register{Name: name, Instance: fmt.Sprintf("i%d", f.r.Uint64()), Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 1, CoreSlackCycles: 50,
+		Machine: "m-" + name, Cores: 2, Capabilities: []string{control.CanProbe, control.CanRun, control.CanTable, control.CanFiles},
+		ProbeAddress: fmt.Sprintf("10.0.0.1:%d", 1000+len(f.clients)), Software: "fake"}
+	f.clients[name] = c
+	c.connect()
+	return c
+}
+
+func (c *fakeClient) counter(at time.Duration) uint64 {
+	// In whole cycles of an exact rational: at in ns times rate, computed in one way everywhere.
+	return c.offset + uint64(float64(at)*c.rate)
+}
+
+// guarded is an event of this life of the client that happens only while it runs.
+func (c *fakeClient) later(d time.Duration, do func()) {
+	life := c.life
+	c.f.after(d, func() {
+		if c.life == life && c.state == running {
+			do()
+		}
+	})
+}
+
+func (c *fakeClient) connect() {
+	f := c.f
+	f.peers++
+	delete(f.byPeer, c.peer)
+	c.peer = control.Peer(fmt.Sprintf("p%d", f.peers))
+	f.byPeer[c.peer] = c
+	c.heard = f.time
+	c.send(0, &c.register)
+}
+
+func (c *fakeClient) send(request uint64, m control.Message) {
+	frames, err := control.Encode(m, request)
+	if err != nil {
+		c.f.t.Fatal(err)
+	}
+	peer := c.peer
+	c.f.after(50*time.Microsecond, func() {
+		if c.cut {
+			return
+		}
+		got, request, err := control.Decode(frames)
+		if err != nil {
+			c.f.t.Fatal(err)
+		}
+		if got.Kind() == control.KindRegister { // as the link does it
+			delete(c.f.forgotten, peer)
+		} else if c.f.forgotten[peer] {
+			c.f.after(50*time.Microsecond, func() {
+				if c.peer == peer && c.state == running && !c.cut {
+					c.receive(request, &control.Refusal{Code: control.NotRegistered, Text: "register"})
+				}
+			})
+			return
+		}
+		c.f.core.Handle(control.Incoming{Peer: peer, Request: request, Message: got})
+	})
+}
+
+func (c *fakeClient) beat() {
+	if c.f.time-c.heard > 4*time.Second {
+		c.connect()
+	} else {
+		c.send(0, &control.Ping{Counter_cycles: c.counter(c.f.time)})
+	}
+	c.life++
+	c.later(time.Second, c.beat)
+	if c.probing != nil {
+		c.later(c.period(), c.probeOn)
+	}
+}
+
+func (c *fakeClient) period() time.Duration { return time.Duration(c.probing.Period_ns) }
+
+func (c *fakeClient) receive(request uint64, m control.Message) {
+	c.heard = c.f.time
+	switch m := m.(type) {
+	case *control.Welcome:
+		c.life++
+		c.later(time.Second, c.beat)
+		for _, r := range c.unacked {
+			c.send(0, r)
+		}
+	case *control.Refusal:
+		if m.Code == control.NameTaken {
+			c.later(time.Second, c.connect)
+		} else if m.Code == control.NotRegistered {
+			c.connect()
+		}
+	case *control.LoadRequest:
+		c.later(time.Duration(m.Over_ns), func() { c.send(request, &control.Load{Over_ns: m.Over_ns, Busy_ppm: c.busy}) })
+	case *control.Probe:
+		c.probe(request, m)
+	case *control.Probing:
+		c.send(request, &control.Done{})
+		c.probing = nil
+		if len(m.Targets) > 0 {
+			c.probing = m
+			c.later(c.period(), c.probeOn)
+		}
+	case *control.Ack:
+		c.unacked = slices.DeleteFunc(c.unacked, func(t *control.Trains) bool { return t.Report <= m.Report })
+	case *control.Run:
+		c.opened = append(c.opened, *m)
+		c.send(request, &control.RunState{Name: m.Name, Closed: m.Close})
+	case *control.Table:
+		c.tables = append(c.tables, m.Generation)
+		c.send(request, &control.TableState{Generation: m.Generation})
+	case *control.ListFiles:
+		files := &control.Files{Run: m.Run}
+		for path, data := range c.files {
+			files.Files = append(files.Files, control.File{Path: path, Bytes: int64(len(data))})
+		}
+		c.send(request, files)
+	case *control.ReadFile:
+		data := c.files[m.Path]
+		c.send(request, &control.Chunk{Path: m.Path, Offset: m.Offset, Size: int64(len(data)), Data: data[m.Offset:min(m.Offset+m.Bytes, int64(len(data)))]})
+	}
+}
+
+// train runs one train in no time that anybody sees; it returns how long it takes.
+func (c *fakeClient) train(to *fakeClient, exchanges int) (t control.Train, took time.Duration) {
+	at := c.f.time
+	way := func(from, to *fakeClient) time.Duration {
+		l, ok := c.f.links[[2]string{from.register.Name, to.register.Name}]
+		if !ok {
+			l = link{10 * time.Microsecond, 20 * time.Microsecond}
+		}
+		return l.base + time.Duration(c.f.r.Int64N(int64(l.noise)+1))
+	}
+	stamp := func(of *fakeClient) control.Interval { n := of.counter(at); return control.Interval{Lo: n, Hi: n} }
+	for range exchanges {
+		var e control.Exchange
+		e.Sent = stamp(c)
+		at += way(c, to)
+		e.Received = stamp(to)
+		at += 2 * time.Microsecond
+		e.Answered = stamp(to)
+		at += way(to, c)
+		e.Returned = stamp(c)
+		at += 2 * time.Microsecond
+		t.Exchanges = append(t.Exchanges, e)
+	}
+	return t, at - c.f.time
+}
+
+func (c *fakeClient) probe(request uint64, m *control.Probe) {
+	f := c.f
+	out := &control.Trains{Peer: m.Peer, PeerEpoch: m.PeerEpoch, Epoch: c.register.Epoch}
+	to := f.clients[m.Peer]
+	if to == nil || to.state != running || to.cut || to.register.ProbeAddress != m.Address {
+		out.Error, out.Lost = "no answer", uint64(m.Attempts)
+		c.later(time.Duration(m.Attempts)*time.Duration(m.Timeout_ns), func() { c.send(request, out) })
+		return
+	}
+	f.probed[[2]string{c.register.Name, m.Peer}]++
+	for _, name := range []string{c.register.Name, m.Peer} {
+		if f.active[name] {
+			f.clashes++
+		}
+		f.active[name] = true
+	}
+	var next func()
+	next = func() {
+		if len(out.Trains) == m.Trains {
+			f.active[c.register.Name], f.active[m.Peer] = false, false
+			c.send(request, out)
+			return
+		}
+		t, took := c.train(to, m.Exchanges)
+		out.Trains = append(out.Trains, t)
+		life := c.life
+		f.after(took+time.Duration(m.Gap_ns), func() {
+			if c.state != running || life > c.life || to.state != running {
+				f.active[c.register.Name], f.active[m.Peer] = false, false
+				return
+			}
+			next()
+		})
+	}
+	next()
+}
+
+// probeOn runs the next train of those that the node runs by itself.
+func (c *fakeClient) probeOn() {
+	p := c.probing
+	if p == nil {
+		return
+	}
+	target := p.Targets[c.turn%len(p.Targets)]
+	c.turn++
+	if to := c.f.clients[target.Peer]; to != nil && to.state == running && !to.cut && !c.cut {
+		c.report++
+		t, _ := c.train(to, p.Exchanges)
+		out := &control.Trains{Report: c.report, Peer: target.Peer, PeerEpoch: target.PeerEpoch, Epoch: c.register.Epoch, Trains: []control.Train{t}}
+		c.unacked = append(c.unacked, out)
+		c.send(0, out)
+	}
+	c.later(c.period(), c.probeOn)
+}
+
+// wantTrue holds every bound of the matrix against the truth.
+func (f *fleet) wantTrue() *Matrix {
+	f.t.Helper()
+	m := f.core.Snapshot()()
+	for _, p := range m.Pairs {
+		if p.Hi_cycles == 0 {
+			continue
+		}
+		from, into := f.clients[p.From], f.clients[p.Into]
+		at := time.Duration(float64(p.Reading_cycles-from.offset) / from.rate)
+		slop := uint64(8) // the float64 between a count and a time
+		if truth := into.counter(at); truth+slop < p.Lo_cycles || truth > p.Hi_cycles+slop {
+			f.t.Errorf("%s in cycles of %s is [%d, %d], and %d in truth", p.From, p.Into, p.Lo_cycles, p.Hi_cycles, truth)
+		}
+	}
+	return m
+}

@@ -1,0 +1,347 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Matrix is what is known of a fleet: of every node, and of every pair both ways.
+type Matrix struct {
+	At        time.Time    `json:"at"`
+	Server    string       `json:"server"`
+	Nodes     []NodeStatus `json:"nodes"`
+	Pairs     []PairStatus `json:"pairs"`
+	Sweep     *SweepStatus `json:"sweep,omitempty"`
+	Run       *RunStatus   `json:"run,omitempty"`
+	Unhealthy []string     `json:"unhealthy"` // in words, the worst first
+
+	Generation uint64                    `json:"table_generation,string"`
+	Refused    map[control.Reason]uint64 `json:"refused,omitempty"`
+}
+
+// NodeStatus is what is known of a node.
+type NodeStatus struct {
+	Name            string `json:"name"`
+	Epoch           string `json:"epoch"`
+	Alive           bool   `json:"alive"`
+	Left            string `json:"left,omitempty"`
+	Heard_ns        int64  `json:"heard_ns"` // ago
+	Virtual         bool   `json:"virtual,omitempty"`
+	Machine         string `json:"machine"`
+	Address         string `json:"probe_address,omitempty"`
+	Software        string `json:"software"`
+	NominalHz       uint64 `json:"nominal_hz,string"`
+	QuantumCycles   uint64 `json:"quantum_cycles,string"`
+	CoreSlackCycles uint64 `json:"core_slack_cycles,string"`
+	Restarts        int    `json:"restarts"`
+	TableGeneration uint64 `json:"table_generation,string"`
+	TableError      string `json:"table_error,omitempty"`
+	Load            string `json:"load,omitempty"`
+	DroppedReports  uint64 `json:"dropped_reports,string"`
+	Accused         bool   `json:"accused,omitempty"` // all disagreements of the fleet have it in common
+}
+
+// PairStatus is the relation that maps readings of From to cycles of Into.
+type PairStatus struct {
+	From string `json:"from"`
+	Into string `json:"into"`
+
+	// Where From's counter showed Reading_cycles, in the middle of the newest train, Into's stood in [Lo, Hi].
+	Reading_cycles uint64        `json:"reading_cycles,string,omitempty"`
+	Lo_cycles      uint64        `json:"lo_cycles,string,omitempty"`
+	Hi_cycles      uint64        `json:"hi_cycles,string,omitempty"`
+	Bound_ns       float64       `json:"bound_ns"`        // half of that, for display; with the closure
+	Direct_ns      float64       `json:"direct_bound_ns"` // without it; 0: there is no direct relation
+	LoPath         tscratio.Path `json:"lo_path,omitempty"`
+	HiPath         tscratio.Path `json:"hi_path,omitempty"`
+	Wander_ppb     float64       `json:"wander_ppb"` // computed with
+	Least_ppb      float64       `json:"least_wander_ppb"`
+	Verdict        string        `json:"verdict"` // consistent, suspect or none
+	RateLo_ppb     float64       `json:"rate_lo_ppb"`
+	RateHi_ppb     float64       `json:"rate_hi_ppb"` // against the nominal ratio
+	Age_ns         int64         `json:"age_ns"`      // of the newest train
+	Kernel_percent float64       `json:"kernel_stamps_percent"`
+	Trains         uint64        `json:"trains,string"`
+	Exchanges      uint64        `json:"exchanges,string"`
+	Lost           uint64        `json:"lost,string"`
+	Old            bool          `json:"old,omitempty"` // a node is gone, or has another epoch by now
+	Unhealthy      string        `json:"unhealthy,omitempty"`
+}
+
+// Stamps says who took the pair's stamps.
+func (p PairStatus) Stamps() string {
+	switch {
+	case p.Exchanges == 0:
+		return "none"
+	case p.Kernel_percent == 0:
+		return "user"
+	case p.Kernel_percent == 100:
+		return "kernel"
+	}
+	return fmt.Sprintf("kernel %.0f%%", p.Kernel_percent)
+}
+
+// Path says over which nodes the bound came.
+func (p PairStatus) Path() string {
+	via := map[string]bool{}
+	for _, path := range []tscratio.Path{p.LoPath, p.HiPath} {
+		if len(path) > 2 {
+			for _, n := range path[1 : len(path)-1] {
+				via[n] = true
+			}
+		}
+	}
+	if len(via) == 0 {
+		return "direct"
+	}
+	names := make([]string, 0, len(via))
+	for n := range via {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return "via " + strings.Join(names, ", ")
+}
+
+// A snapshot is all that a Matrix is made of, apart from the core: evaluating many pairs takes long.
+type snapshot struct {
+	matrix Matrix
+	pairs  []pairCopy
+	dead   time.Duration
+	every  time.Duration
+}
+
+type pairCopy struct {
+	pair          // live is a copy
+	encoded       []byte
+	old           bool
+	bothPresent   bool
+	neverTogether bool
+}
+
+// Snapshot copies what a Matrix is made of. Matrix may then be called on another goroutine.
+func (c *Core) Snapshot() func() *Matrix {
+	now := c.now()
+	s := &snapshot{dead: c.config.Dead, every: c.config.SweepEvery}
+	s.matrix = Matrix{At: now, Server: c.instance, Sweep: c.Sweep(), Run: c.runStatus(), Generation: c.table.Generation}
+	for _, n := range c.sorted() {
+		r := n.registered
+		status := NodeStatus{Name: r.Name, Epoch: r.Epoch, Alive: n.alive(), Left: n.left, Heard_ns: int64(now.Sub(n.heard)), Virtual: r.Virtual, Machine: r.Machine,
+			Address: r.ProbeAddress, Software: r.Software, NominalHz: r.NominalHz, QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles,
+			Restarts: n.restarts, TableGeneration: n.generation, TableError: n.tableError, DroppedReports: n.dropped}
+		if n.load != nil {
+			status.Load = fmt.Sprintf("%d %% busy", n.load.Busy_ppm/10_000)
+		}
+		s.matrix.Nodes = append(s.matrix.Nodes, status)
+	}
+	for _, names := range sortedPairs(c.current) {
+		p := c.pairs[c.current[names]]
+		a, b := c.nodes[names[0]], c.nodes[names[1]]
+		k := pairCopy{pair: *p, encoded: p.live.Encode()}
+		k.live, k.run = nil, nil
+		k.bothPresent = a != nil && b != nil && a.alive() && b.alive()
+		k.old = !k.bothPresent || a.registered.Epoch != p.key.epochA || b.registered.Epoch != p.key.epochB
+		s.pairs = append(s.pairs, k)
+	}
+	// Pairs that should have been measured and never were.
+	all := c.sorted()
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			if _, ok := c.current[[2]string{a.name(), b.name()}]; !ok && a.probing() && b.probing() {
+				s.pairs = append(s.pairs, pairCopy{pair: pair{key: pairKey{a: a.name(), b: b.name()}}, neverTogether: true, bothPresent: true})
+			}
+		}
+	}
+	return s.evaluate
+}
+
+// matrix has the fleet evaluated, in the background. However many ask, one evaluation is under way at a time.
+func (c *Core) matrix(then func(*Matrix)) {
+	c.wants = append(c.wants, then)
+	if c.evaluating {
+		return
+	}
+	c.evaluating = true
+	wants, evaluate := c.wants, c.Snapshot()
+	c.wants = nil
+	var m *Matrix
+	c.background(func() error { m = evaluate(); return nil }, func(error) {
+		c.evaluating = false
+		for _, f := range wants {
+			f(m)
+		}
+		if first := c.wants; len(first) > 0 {
+			c.wants = first[1:]
+			c.matrix(first[0])
+		}
+	})
+}
+
+// evaluate relates every pair both ways, and closes over the fleet.
+func (s *snapshot) evaluate() *Matrix {
+	m := &s.matrix
+	hz := map[string]float64{}
+	for _, n := range m.Nodes {
+		hz[n.Name] = float64(n.NominalHz)
+	}
+	var all []*tscratio.Relation
+	type evaluated struct {
+		into, from *tscratio.Relation // cycles of A for readings of B, and the other way
+		err        error
+	}
+	results := make([]evaluated, len(s.pairs))
+	for i := range s.pairs {
+		k := &s.pairs[i]
+		if k.neverTogether {
+			continue
+		}
+		live, err := tscratio.DecodePair(k.encoded)
+		if err != nil {
+			results[i].err = err
+			continue
+		}
+		k.encoded = nil
+		live.Prune() // it answers the same, in a fraction of the time
+		both, err := relations(live)
+		if err != nil {
+			results[i].err = err
+			continue
+		}
+		results[i] = evaluated{both[0], both[1], nil}
+		if !k.old {
+			all = append(all, both...)
+		}
+	}
+	var closure *tscratio.Closure
+	if len(all) > 0 {
+		var err error
+		if closure, err = tscratio.NewClosure(all, 2); err != nil {
+			m.Unhealthy = append(m.Unhealthy, fmt.Sprintf("fleet cannot be closed over: %v", err))
+		} else {
+			s.audit(closure)
+		}
+	}
+	for i := range s.pairs {
+		k := &s.pairs[i]
+		m.Pairs = append(m.Pairs,
+			s.status(k, k.key.b, k.key.a, k.readB, results[i].into, results[i].err, closure, hz),
+			s.status(k, k.key.a, k.key.b, k.readA, results[i].from, results[i].err, closure, hz))
+	}
+	slices.SortFunc(m.Pairs, func(x, y PairStatus) int {
+		if x.From != y.From {
+			return compare(x.From, y.From)
+		}
+		return compare(x.Into, y.Into)
+	})
+	s.complain()
+	return m
+}
+
+func (s *snapshot) audit(closure *tscratio.Closure) {
+	audit := closure.Audit(3)
+	for _, d := range audit.Disagreements {
+		s.matrix.Unhealthy = append(s.matrix.Unhealthy, d.Error())
+	}
+	for i := range s.matrix.Nodes {
+		n := &s.matrix.Nodes[i]
+		n.Accused = slices.Contains(audit.Accused, n.Name) && len(audit.Disagreements) > 1
+	}
+}
+
+func (s *snapshot) status(k *pairCopy, from, into string, reading uint64, r *tscratio.Relation, err error, closure *tscratio.Closure,
+	hz map[string]float64) PairStatus {
+	p := PairStatus{From: from, Into: into, Verdict: "none", Trains: k.trains, Exchanges: k.exchanges, Lost: k.lost, Old: k.old}
+	if k.neverTogether {
+		p.Unhealthy = "never measured"
+		return p
+	}
+	p.Age_ns = int64(s.matrix.At.Sub(k.at))
+	if k.stamps > 0 {
+		p.Kernel_percent = 100 * float64(k.kernel) / float64(k.stamps)
+	}
+	if k.complaint != "" {
+		p.Unhealthy = fmt.Sprintf("%s (%v ago)", k.complaint, s.matrix.At.Sub(k.complaintAt).Round(time.Second))
+	}
+	if err != nil {
+		p.Unhealthy = why(err)
+		return p
+	}
+	p.Verdict = r.Verdict.String()
+	p.Wander_ppb, p.Least_ppb = float64(r.Wander)/float64(tscratio.PPB), float64(r.Least)/float64(tscratio.PPB)
+	if r.Verdict == tscratio.Suspect && p.Unhealthy == "" {
+		p.Unhealthy = fmt.Sprintf("suspect: the data need a wander of at least %.3g ppb", p.Least_ppb)
+	}
+	if rate, err := r.Rate(reading); err == nil {
+		p.RateLo_ppb, p.RateHi_ppb = rate.PPB(hz[into] / hz[from])
+	}
+	p.Reading_cycles = reading
+	ns := func(i tscratio.Interval) float64 { return float64(i.HalfWidth()) / hz[into] * 1e9 }
+	direct, err := r.Translate(reading)
+	if err != nil {
+		p.Unhealthy = err.Error()
+		return p
+	}
+	p.Direct_ns = ns(direct)
+	p.Bound_ns, p.Lo_cycles, p.Hi_cycles = p.Direct_ns, direct.Lo, direct.Hi
+	p.LoPath = tscratio.Path{from, into}
+	p.HiPath = p.LoPath
+	if closure != nil && !k.old {
+		if closed, err := closure.Translate(from, into, reading); err == nil {
+			p.Bound_ns, p.Lo_cycles, p.Hi_cycles = ns(closed.Interval), closed.Lo, closed.Hi
+			p.LoPath, p.HiPath = closed.LoPath, closed.HiPath
+		} else if p.Unhealthy == "" {
+			p.Unhealthy = err.Error()
+		}
+	}
+	return p
+}
+
+// complain words what is unhealthy.
+func (s *snapshot) complain() {
+	m := &s.matrix
+	say := func(format string, args ...any) { m.Unhealthy = append(m.Unhealthy, fmt.Sprintf(format, args...)) }
+	for _, n := range m.Nodes {
+		if !n.Alive {
+			say("node %s is gone: %s", n.Name, n.Left)
+		}
+		if n.TableError != "" {
+			say("node %s does not apply the handler table: %s", n.Name, n.TableError)
+		}
+		if n.DroppedReports > 0 {
+			say("node %s had to drop %d reports of trains", n.Name, n.DroppedReports)
+		}
+		if n.Accused {
+			say("node %s is in all disagreements between paths: its counter, or its stamps, are wrong", n.Name)
+		}
+	}
+	if m.Sweep != nil {
+		for _, l := range m.Sweep.Lost {
+			say("sweep %d has not measured %s with %s: %s", m.Sweep.Number, l.A, l.B, l.Why)
+		}
+		if len(m.Sweep.Noisy) > 0 {
+			for _, n := range m.Sweep.Noisy {
+				say("sweep %d found node %s not quiet: %s", m.Sweep.Number, n.Node, n.What)
+			}
+		}
+	}
+	for _, p := range m.Pairs {
+		if p.Unhealthy != "" && !p.Old && p.From < p.Into {
+			say("%s with %s: %s", p.From, p.Into, p.Unhealthy)
+		}
+	}
+}
+
+// Healthy says whether every pair of the nodes that are there has a consistent bound, and nothing else is amiss.
+func (m *Matrix) Healthy() bool {
+	for _, p := range m.Pairs {
+		if !p.Old && p.Verdict != tscratio.Consistent.String() {
+			return false
+		}
+	}
+	return len(m.Unhealthy) == 0
+}

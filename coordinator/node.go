@@ -1,0 +1,197 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// A node is what is known of one name. It stays when its client is gone.
+type node struct {
+	registered control.Register // as of its last registration
+	key        string           // name of the key that it came with; "" without keys
+	peer       control.Peer     // its connection; "" while it is gone
+	joined     time.Time
+	heard      time.Time // the last sign of life
+	mute       string    // why it is passed over; "" if it is not
+	late       int       // answers in a row that did not come in time
+	left       string    // why it is gone; "" while it is there
+	restarts   int       // how often another process, or another epoch, came in its place
+
+	generation uint64 // of the handler table that it goes by
+	tableError string
+	load       *control.Load // the last
+	loadAt     time.Time
+	reports    uint64          // highest number of a report that was taken in, of this instance
+	seen       map[uint64]bool // numbers up to that, of the last reportWindow
+	dropped    uint64          // reports that the node had to drop
+}
+
+func (n *node) alive() bool { return n.peer != "" }
+
+func (n *node) can(capability string) bool { return n.registered.Can(capability) }
+
+func (n *node) name() string { return n.registered.Name }
+
+func nodeOf(r control.Register) tscratio.Node {
+	return tscratio.Node{Name: r.Name, Epoch: r.Epoch, NominalHz: r.NominalHz, QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles}
+}
+
+// target is what another node needs to probe this one.
+func (n *node) target() control.Target {
+	r := n.registered
+	return control.Target{Peer: r.Name, PeerEpoch: r.Epoch, Address: r.ProbeAddress, Key: r.ProbeKey,
+		NominalHz: r.NominalHz, QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles}
+}
+
+// probing says whether the node takes part in measuring.
+func (n *node) probing() bool {
+	return n.alive() && n.can(control.CanProbe) && n.registered.ProbeAddress != ""
+}
+
+// reportWindow is by how much a report may come later than one of a higher number.
+const reportWindow = 4096
+
+// isNew says whether a report was not taken in before. It takes note of it.
+func (n *node) isNew(report uint64) bool {
+	if n.seen == nil {
+		n.seen = map[uint64]bool{}
+		if n.reports > 0 { // known from before the server's restart
+			for r := n.reports; r > 0 && r+reportWindow > n.reports; r-- {
+				n.seen[r] = true
+			}
+		}
+	}
+	if n.seen[report] || report+reportWindow <= n.reports {
+		return false
+	}
+	n.seen[report] = true
+	for n.reports < report {
+		n.reports++
+		if n.reports > reportWindow {
+			delete(n.seen, n.reports-reportWindow)
+		}
+		if report-n.reports > 2*reportWindow { // nobody counts so far one by one
+			n.reports = report - reportWindow
+			clear(n.seen)
+			n.seen[report] = true
+		}
+	}
+	return true
+}
+
+func (c *Core) register(in control.Incoming, r *control.Register) {
+	refuse := func(code control.Code, format string, args ...any) {
+		c.send(in.Peer, in.Request, &control.Refusal{Code: code, Text: fmt.Sprintf(format, args...)})
+		c.network.Forget(in.Peer)
+		c.refused++
+	}
+	if err := runs.CheckNodeName(r.Name); err != nil {
+		refuse(control.Malformed, "%v", err)
+		return
+	}
+	if _, err := tscratio.NewPair(nodeOf(*r), tscratio.Node{Name: r.Name + "'", Epoch: "-", NominalHz: 1e9}, c.config.Assumptions); err != nil {
+		refuse(control.Malformed, "%v", err)
+		return
+	}
+	old := c.nodes[r.Name]
+	if old != nil && old.alive() && old.peer != in.Peer && old.registered.Instance != r.Instance {
+		if old.key != in.Key.Name {
+			refuse(control.NameTaken, "node %q is there, with key %q: choose another name", r.Name, old.key)
+			return
+		}
+		refuse(control.NameTaken, "node %q is there, as another process that was heard of %v ago: stop that one, or wait until it has been silent for %v",
+			r.Name, c.now().Sub(old.heard).Round(time.Millisecond), c.config.Dead)
+		return
+	}
+	n := &node{registered: *r, key: in.Key.Name, peer: in.Peer, joined: c.now(), heard: c.now()}
+	n.registered.Nonce = ""
+	if old != nil {
+		n.restarts = old.restarts
+		if old.registered.Instance == r.Instance {
+			n.reports, n.seen, n.dropped = old.reports, old.seen, old.dropped
+		}
+		if old.registered.Instance != r.Instance || old.registered.Epoch != r.Epoch {
+			n.restarts++
+		}
+	}
+	c.nodes[r.Name] = n // before its predecessor ends: whoever waited for that one goes on with this one
+	if old != nil && old.alive() {
+		same := old.peer == in.Peer // it registers twice on one connection, which is to last
+		c.gone(old, "connected again")
+		if same {
+			c.network.Admit(in.Peer)
+		}
+	}
+	c.peers[in.Peer] = n
+	c.nodesDirty = true
+	c.log.Info("node registered", "node", r.Name, "epoch", r.Epoch, "address", r.ProbeAddress, "software", r.Software)
+	c.send(in.Peer, in.Request, &control.Welcome{Server: c.instance, Heartbeat_ns: int64(c.config.Heartbeat), Dead_ns: int64(c.config.Dead),
+		Generation: c.table.Generation})
+	c.pushTable(n)
+	c.joinRun(n)
+	c.targetsChanged()
+	if n.probing() {
+		c.sweepBy = c.now().Add(c.config.Settle)
+	}
+}
+
+// heardOf notes a sign of life. One that lives and answers nothing is passed over until it answers, or the next sweep tries it again.
+func (c *Core) heardOf(n *node) {
+	n.heard = c.now()
+	if n.late < 2 {
+		n.mute = ""
+	}
+}
+
+// gone takes a node out. What was measured with it stays; who waits for it stops waiting.
+func (c *Core) gone(n *node, why string) {
+	if !n.alive() {
+		return
+	}
+	c.log.Warn("node is gone", "node", n.name(), "why", why)
+	peer := n.peer
+	n.peer, n.left = "", why
+	delete(c.peers, peer)
+	c.network.Forget(peer)
+	c.nodesDirty = true
+	for _, id := range c.pendingOf(n) {
+		c.settle(id, nil, fmt.Errorf("node %q is gone: %s", n.name(), why))
+	}
+	c.targetsChanged()
+}
+
+// pendingOf lists what a node was asked for, in the order in which it was.
+func (c *Core) pendingOf(n *node) (ids []uint64) {
+	for id, p := range c.pending {
+		if p.node == n {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// buryTheDead takes out who has been silent for too long.
+func (c *Core) buryTheDead() {
+	for _, n := range c.sorted() {
+		if silent := c.now().Sub(n.heard); n.alive() && silent >= c.config.Dead {
+			c.gone(n, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
+		}
+	}
+}
+
+// sorted returns the nodes by their names: what is done to each happens in an order that a test can repeat.
+func (c *Core) sorted() []*node {
+	all := make([]*node, 0, len(c.nodes))
+	for _, n := range c.nodes {
+		all = append(all, n)
+	}
+	slices.SortFunc(all, func(a, b *node) int { return strings.Compare(a.name(), b.name()) })
+	return all
+}

@@ -1,0 +1,197 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// pairKey names two counters: names in their order, and the epochs.
+type pairKey struct{ a, b, epochA, epochB string }
+
+// A pair is what was measured between two counters.
+type pair struct {
+	key  pairKey
+	live *tscratio.Pair // the last trains
+	run  *tscratio.Pair // those of the open run; nil while there is none
+
+	readA, readB uint64    // readings in the middle of the newest train
+	at           time.Time // when it was reported
+	ends         []uint64  // readings of B after each train of live, oldest first
+	trains       uint64    // ever
+	exchanges    uint64
+	lost         uint64
+	refused      uint64 // trains that cannot be true
+	kernel       uint64 // stamps that the kernel took,
+	stamps       uint64 // of all
+	complaint    string // what the constraints last said against the assumptions, or the last refused train
+	complaintAt  time.Time
+	dirty        bool
+}
+
+// pruneEvery is how many trains come between two prunings of a run's pair, each of which looks at all of them.
+const pruneEvery = 256
+
+func sortIDs(ids []uint64) { slices.Sort(ids) }
+
+// pairOf returns the pair of two nodes in their present epochs.
+func (c *Core) pairOf(m, n *node) (*pair, error) {
+	if n.name() < m.name() {
+		m, n = n, m
+	}
+	key := pairKey{m.name(), n.name(), m.registered.Epoch, n.registered.Epoch}
+	p := c.pairs[key]
+	a, b := nodeOf(m.registered), nodeOf(n.registered)
+	if p == nil || p.live.A != a || p.live.B != b { // new, or one that came back with another quantum in one epoch
+		live, err := tscratio.NewPair(a, b, c.config.Assumptions)
+		if err != nil {
+			return nil, err
+		}
+		p = &pair{key: key, live: live}
+		c.pairs[key] = p
+	}
+	c.current[[2]string{key.a, key.b}] = key
+	if c.run != nil && c.run.gathers() && p.run == nil {
+		var err error
+		if p.run, err = tscratio.NewPair(a, b, c.config.Assumptions); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func interval(i control.Interval) tscratio.Interval { return tscratio.Interval{Lo: i.Lo, Hi: i.Hi} }
+
+// trainOf translates a reported train.
+func trainOf(t control.Train, by tscratio.Starter) tscratio.Train {
+	stamps := tscratio.Stamps{Kernel: uint32(t.KernelStamps), User: uint32(4*len(t.Exchanges)) - uint32(t.KernelStamps)}
+	out := tscratio.Train{By: by, Exchanges: make([]tscratio.Exchange, len(t.Exchanges)), Stamps: stamps}
+	for i, e := range t.Exchanges {
+		out.Exchanges[i] = tscratio.Exchange{Sent: interval(e.Sent), Received: interval(e.Received), Answered: interval(e.Answered), Returned: interval(e.Returned)}
+	}
+	for _, a := range t.Arrivals {
+		out.OneWay = append(out.OneWay, minrtt.Arrival{Sent: interval(a.Sent), Received: interval(a.Received)}.Constraint(by))
+	}
+	return out
+}
+
+// trains takes in what a node reports.
+func (c *Core) trains(n *node, request uint64, m *control.Trains) {
+	n.dropped = max(n.dropped, m.Dropped)
+	if m.Report > 0 {
+		c.acks[n.peer] = max(c.acks[n.peer], m.Report)
+		if !n.isNew(m.Report) {
+			return // it did not hear of the acknowledgement
+		}
+	}
+	peer := c.nodes[m.Peer]
+	switch {
+	case peer == nil || peer == n:
+		c.log.Warn("trains with a node that is not known", "node", n.name(), "peer", m.Peer)
+		return
+	case m.Epoch != n.registered.Epoch || m.PeerEpoch != peer.registered.Epoch:
+		c.log.Info("trains of another epoch are passed over", "node", n.name(), "peer", m.Peer)
+		return
+	}
+	p, err := c.pairOf(n, peer)
+	if err != nil {
+		c.log.Error("pair cannot be kept", "error", err)
+		return
+	}
+	p.lost += m.Lost
+	by := tscratio.StartedByA
+	if n.name() != p.key.a {
+		by = tscratio.StartedByB
+	}
+	for _, t := range m.Trains {
+		if err := c.add(p, trainOf(t, by), t); err != nil {
+			p.refused++
+			p.complaint, p.complaintAt = err.Error(), c.now()
+			c.log.Warn("train is refused", "node", n.name(), "peer", m.Peer, "error", err)
+		}
+	}
+}
+
+func (c *Core) add(p *pair, train tscratio.Train, t control.Train) error {
+	if len(t.Exchanges)+len(t.Arrivals) == 0 {
+		return nil
+	}
+	if err := p.live.Add(train); err != nil {
+		return err
+	}
+	if p.run != nil {
+		if err := p.run.Add(train); err != nil {
+			return err
+		}
+	}
+	if n := len(t.Exchanges); n > 0 {
+		own, other := t.Exchanges[n/2].Sent.Lo, t.Exchanges[n/2].Received.Lo
+		if train.By == tscratio.StartedByB {
+			own, other = other, own
+		}
+		p.readA, p.readB, p.at = own, other, c.now()
+	}
+	p.trains++
+	p.exchanges += uint64(len(t.Exchanges))
+	p.kernel += t.KernelStamps
+	p.stamps += uint64(4 * len(t.Exchanges))
+	p.dirty = true
+	last := uint64(0)
+	for _, e := range train.Exchanges {
+		if train.By == tscratio.StartedByA {
+			last = max(last, e.Answered.Hi)
+		} else {
+			last = max(last, e.Returned.Hi)
+		}
+	}
+	p.ends = append(p.ends, last)
+	if contradiction := p.live.Check(); contradiction != nil {
+		p.complaint, p.complaintAt = contradiction.String(), c.now()
+		c.log.Warn("constraints contradict the assumptions", "a", p.key.a, "b", p.key.b, "what", p.complaint)
+	}
+	if len(p.ends) >= 2*c.config.LiveTrains {
+		c.shorten(p)
+	}
+	if p.run != nil && p.trains%pruneEvery == 0 {
+		p.run.Prune()
+	}
+	return nil
+}
+
+// shorten forgets the older half of what is kept of a pair between runs.
+func (c *Core) shorten(p *pair) {
+	cut := p.ends[len(p.ends)-c.config.LiveTrains-1] + 1
+	if _, after := p.live.Split(cut); after.Trains() > 0 {
+		p.live = after
+	}
+	p.live.Prune()
+	p.ends = slices.Clone(p.ends[len(p.ends)-c.config.LiveTrains:])
+}
+
+// relations evaluates a pair both ways.
+func relations(p *tscratio.Pair) (both []*tscratio.Relation, err error) {
+	for _, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
+		r, err := p.Relate(side, p.Declared.Wander)
+		if err != nil {
+			return nil, err
+		}
+		both = append(both, r)
+	}
+	return both, nil
+}
+
+// why words an evaluation's error for a table.
+func why(err error) string {
+	switch {
+	case errors.Is(err, tscratio.ErrTooFew):
+		return "too few trains"
+	case errors.Is(err, tscratio.ErrWanderAboveMax):
+		return fmt.Sprintf("refuted: %v", err)
+	}
+	return err.Error()
+}

@@ -1,0 +1,422 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Phase is where a run is. A run goes through all of them in this order.
+type Phase string
+
+const (
+	PhaseBefore     Phase = "anchors before" // a sweep
+	PhaseOpening    Phase = "opening"        // nodes are told
+	PhaseOpen       Phase = "open"           // anchors on a budget; the workload may run
+	PhaseClosing    Phase = "closing"        // nodes are told
+	PhaseAfter      Phase = "anchors after"  // a sweep
+	PhaseCollecting Phase = "collecting"     // files of the nodes
+	PhaseComplete   Phase = "complete"
+)
+
+// A run is the one that is under way.
+type run struct {
+	draft   *runs.Draft
+	phase   Phase
+	begun   time.Time
+	waiting int             // nodes that were told and have not answered
+	opened  map[string]bool // nodes that have it open
+	missing []runs.Missing
+	collect []*collection
+	stop    bool // as soon as it is open
+}
+
+// RunStatus is how a run goes.
+type RunStatus struct {
+	Name    string         `json:"name"`
+	Phase   Phase          `json:"phase"`
+	Begun   time.Time      `json:"begun"`
+	Nodes   []string       `json:"nodes"` // that have it open, or had
+	Pairs   int            `json:"pairs"`
+	Trains  int            `json:"trains"`
+	Bytes   int64          `json:"bytes,omitempty"` // collected
+	Of      int64          `json:"of,omitempty"`    // bytes to be collected, as far as known
+	Sweep   *SweepStatus   `json:"sweep,omitempty"`
+	Missing []runs.Missing `json:"missing,omitempty"`
+	Path    string         `json:"path"` // on the server's machine
+	Problem string         `json:"problem,omitempty"`
+}
+
+// gathers says whether trains belong to the run.
+func (r *run) gathers() bool { return r.phase != PhaseComplete }
+
+func (r *run) name() string { return r.draft.Run().Name }
+
+// utcSlack is how far the server's own clock is taken to be off: it labels runs, and no bound rests on it.
+const utcSlack = time.Second
+
+// RunRequest is what "run start" wants.
+type RunRequest struct {
+	Name      string `json:"name"`
+	Note      string `json:"note,omitempty"`
+	Reference string `json:"reference,omitempty"`
+}
+
+// StartRun begins a run with a sweep. It returns when the run's directory is there.
+func (c *Core) StartRun(r RunRequest) error {
+	if c.run != nil {
+		return fmt.Errorf("run %q is %s: stop it first", c.run.name(), c.run.phase)
+	}
+	if r.Reference != "" && (c.nodes[r.Reference] == nil || !c.nodes[r.Reference].alive()) {
+		return fmt.Errorf("reference node %q is not registered", r.Reference)
+	}
+	about := runs.Run{Version: runs.Version, Name: r.Name, Note: r.Note, Begun: runs.UTCOf(c.now(), utcSlack), Reference: r.Reference,
+		Wander_ppt: int64(c.config.Assumptions.Wander), Window_ns: int64(c.config.Assumptions.Window)}
+	for _, n := range c.sorted() {
+		if n.alive() {
+			about.Nodes = append(about.Nodes, runNode(n))
+		}
+	}
+	draft, err := runs.Create(c.store.runs, about)
+	if err != nil {
+		return err
+	}
+	c.run = &run{draft: draft, phase: PhaseBefore, begun: c.now(), opened: map[string]bool{}}
+	if c.table.Text != "" {
+		err = draft.AddTable(runs.TableChange{Served_utc_ns: c.now().UnixNano(), By: "before the run", Table: c.table.Text})
+	}
+	for _, p := range c.pairs { // in use only from now on
+		p.run = nil
+	}
+	c.log.Info("run begins", "run", r.Name)
+	return errors.Join(err, c.store.putRun(c.run))
+}
+
+func runNode(n *node) runs.Node {
+	r := n.registered
+	out := runs.Node{ID: r.Machine, Name: r.Name, Number: r.Number, Epoch: r.Epoch, Quantum_cycles: r.QuantumCycles, CoreSlack_cycles: r.CoreSlackCycles,
+		FrequencyLo_hz: float64(r.NominalHz), FrequencyHi_hz: float64(r.NominalHz), FrequencySource: "nominal", Virtual: r.Virtual}
+	var facts map[string]any
+	if json.Unmarshal(r.Facts, &facts) == nil {
+		out.Facts = map[string]string{}
+		for k, v := range facts {
+			switch v := v.(type) {
+			case string:
+				out.Facts[k] = v
+			case bool, float64:
+				out.Facts[k] = fmt.Sprint(v)
+			}
+		}
+	}
+	return out
+}
+
+// StopRun ends the open run. It returns at once; RunStatus says how far it is.
+func (c *Core) StopRun() error {
+	switch r := c.run; {
+	case r == nil:
+		return errors.New("no run is under way")
+	case r.phase == PhaseBefore, r.phase == PhaseOpening:
+		r.stop = true
+		return nil
+	case r.phase != PhaseOpen:
+		return fmt.Errorf("run %q is %s already", r.name(), r.phase)
+	default:
+		c.closeRun()
+		return nil
+	}
+}
+
+// stepRun goes on where a run waits for nothing but its turn.
+func (c *Core) stepRun() {
+	r := c.run
+	if r == nil || c.sweep != nil {
+		return
+	}
+	switch r.phase {
+	case PhaseBefore:
+		c.enter(PhaseBefore)
+		if _, err := c.StartSweep("before run "+r.name(), c.config.Sweep, func(s *SweepStatus) { c.runSwept(r, s) }); err != nil {
+			c.log.Error("sweep does not start", "error", err)
+		}
+	case PhaseAfter:
+		if _, err := c.StartSweep("after run "+r.name(), c.config.Sweep, func(s *SweepStatus) { c.runSwept(r, s) }); err != nil {
+			c.log.Error("sweep does not start", "error", err)
+		}
+	}
+}
+
+func (c *Core) enter(p Phase) {
+	if c.run.phase != p {
+		c.run.phase = p
+		c.log.Info("run goes on", "run", c.run.name(), "phase", p)
+	}
+	if err := c.store.putRun(c.run); err != nil {
+		c.log.Error("run is not noted", "error", err)
+	}
+}
+
+func (c *Core) runSwept(r *run, s *SweepStatus) {
+	if c.run != r {
+		return
+	}
+	for _, l := range s.Lost {
+		r.lacks(runs.RelationPath(l.A, l.B), fmt.Sprintf("%s: %s", s.Why, l.Why))
+	}
+	if r.phase == PhaseBefore {
+		c.enter(PhaseOpening)
+		c.tell(false, func() {
+			c.enter(PhaseOpen)
+			c.targetsChanged()
+			if r.stop {
+				c.closeRun()
+			}
+		})
+		return
+	}
+	c.enter(PhaseCollecting)
+	c.collectAll()
+}
+
+func (r *run) lacks(part, reason string) {
+	m := runs.Missing{Part: part, Reason: reason}
+	if !slices.Contains(r.missing, m) && len(r.missing) < 10_000 {
+		r.missing = append(r.missing, m)
+	}
+}
+
+// tell tells all nodes to open or close the run.
+func (c *Core) tell(closing bool, then func()) {
+	r := c.run
+	var tell []*node
+	for _, n := range c.sorted() {
+		if n.alive() && n.can(control.CanRun) && (!closing || r.opened[n.name()]) {
+			tell = append(tell, n)
+		}
+	}
+	r.waiting = len(tell)
+	if len(tell) == 0 {
+		then()
+		return
+	}
+	for _, n := range tell {
+		c.tellOne(n, closing, func() {
+			if r.waiting--; r.waiting == 0 && c.run == r {
+				then()
+			}
+		})
+	}
+}
+
+func (c *Core) tellOne(n *node, closing bool, then func()) {
+	r := c.run
+	name := n.name()
+	what := "opening the run"
+	if closing {
+		what = "closing the run"
+	}
+	c.ask(n, &control.Run{Name: r.name(), Close: closing}, c.config.AnswerLimit, what, func(m control.Message, err error) {
+		if state, ok := m.(*control.RunState); ok && err == nil {
+			r.opened[name] = true
+			for _, missing := range state.Missing {
+				r.lacks("node "+name, missing)
+			}
+		} else if err != nil {
+			r.lacks("node "+name, err.Error())
+		}
+		then()
+	})
+}
+
+// joinRun tells a node that comes, or comes back, of the run that is open.
+func (c *Core) joinRun(n *node) {
+	r := c.run
+	if r == nil {
+		return
+	}
+	about := runNode(n)
+	err := r.draft.Update(func(run *runs.Run) {
+		for i := range run.Nodes {
+			if run.Nodes[i].Name == about.Name {
+				if run.Nodes[i].Epoch != about.Epoch {
+					r.lacks("node "+about.Name, fmt.Sprintf("its counter's epoch changed from %q to %q", run.Nodes[i].Epoch, about.Epoch))
+				}
+				run.Nodes[i] = about
+				return
+			}
+		}
+		run.Nodes = append(run.Nodes, about)
+	})
+	if err != nil {
+		c.log.Error("node is not noted in the run", "node", about.Name, "error", err)
+	}
+	if r.phase == PhaseOpen && n.can(control.CanRun) {
+		c.tellOne(n, false, func() {})
+	}
+}
+
+func (c *Core) closeRun() {
+	c.enter(PhaseClosing)
+	c.targetsChanged() // ends the anchors
+	c.tell(true, func() {
+		if err := c.run.draft.Update(func(r *runs.Run) { r.Ended = runs.UTCOf(c.now(), utcSlack) }); err != nil {
+			c.log.Error("end of the run is not noted", "error", err)
+		}
+		c.enter(PhaseAfter)
+		c.stepRun()
+	})
+}
+
+// targetsChanged tells nodes whom to probe while a run is open, and when none is any more, to stop.
+func (c *Core) targetsChanged() {
+	open := c.run != nil && c.run.phase == PhaseOpen
+	if !open && !c.anchoring {
+		return
+	}
+	c.anchoring = open
+	var probing []*node
+	for _, n := range c.sorted() {
+		if n.probing() {
+			probing = append(probing, n)
+		}
+	}
+	for _, n := range probing {
+		m := &control.Probing{}
+		if open {
+			o := c.config.Sweep
+			m.Manner = control.Manner{Exchanges: c.config.TrainExchanges, Timeout_ns: int64(o.Timeout), Attempts: o.Attempts, UserStamps: o.UserStamps,
+				Spin_ns: int64(o.Spin)}
+			// A train is its exchanges, one more that warms up, and one that closes.
+			m.Period_ns = max(1, int64(len(probing))*int64(c.config.TrainExchanges+2)*int64(time.Second)/int64(c.config.Budget))
+			for _, p := range probing {
+				if p != n {
+					m.Targets = append(m.Targets, p.target())
+				}
+			}
+		}
+		c.ask(n, m, c.config.AnswerLimit, "an order to probe", func(_ control.Message, err error) {
+			if err != nil {
+				c.log.Warn("node does not probe by itself", "error", err)
+			}
+		})
+	}
+}
+
+// completeRun writes what the server itself knows, and gives the run its name.
+func (c *Core) completeRun() {
+	r := c.run
+	keys := c.sortedPairs()
+	kept := map[[2]string]int{}
+	for _, key := range keys { // of two epochs of a pair the one with more trains is kept
+		p := c.pairs[key]
+		if p.run == nil || p.run.Trains() == 0 {
+			continue
+		}
+		names := [2]string{key.a, key.b}
+		if other, ok := kept[names]; ok {
+			r.lacks(runs.RelationPath(key.a, key.b), "a counter's epoch changed: only the trains of the longer epoch are kept")
+			if p.run.Trains() <= other {
+				continue
+			}
+		}
+		kept[names] = p.run.Trains()
+		p.run.Prune()
+		if err := r.draft.PutRelation(p.run); err != nil {
+			r.lacks(runs.RelationPath(key.a, key.b), err.Error())
+		}
+	}
+	err := r.draft.Update(func(run *runs.Run) {
+		for i := range run.Nodes {
+			if n := c.nodes[run.Nodes[i].Name]; n != nil && !n.alive() {
+				run.Nodes[i].Left = n.left
+			}
+		}
+		run.Missing = append(run.Missing, r.missing...)
+	})
+	missing, completed := r.draft.Complete()
+	status := c.runStatus()
+	status.Phase, status.Missing = PhaseComplete, append(r.missing, missing...)
+	if err = errors.Join(err, completed); err != nil {
+		status.Problem = err.Error()
+		c.log.Error("run is not complete", "run", status.Name, "error", err)
+	} else {
+		c.log.Info("run is complete", "run", status.Name, "missing", len(status.Missing))
+	}
+	c.lastRun, c.run = status, nil
+	for _, key := range keys {
+		c.pairs[key].run = nil
+	}
+	if err := c.store.putRun(nil); err != nil {
+		c.log.Error("run's end is not noted", "error", err)
+	}
+}
+
+func (c *Core) runStatus() *RunStatus {
+	r := c.run
+	if r == nil {
+		return c.lastRun
+	}
+	s := &RunStatus{Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: r.missing, Path: r.draft.Path()}
+	for name := range r.opened {
+		s.Nodes = append(s.Nodes, name)
+	}
+	slices.Sort(s.Nodes)
+	for _, p := range c.pairs {
+		if p.run != nil {
+			s.Pairs++
+			s.Trains += p.run.Trains()
+		}
+	}
+	for _, k := range r.collect {
+		s.Bytes += k.got
+		s.Of += k.of
+	}
+	if c.sweep != nil {
+		s.Sweep = c.sweep.status(c.now())
+	}
+	return s
+}
+
+// resumeRun goes on with the run that was under way when the server ended.
+func (c *Core) resumeRun(noted *notedRun) error {
+	draft, err := runs.Resume(c.store.runs, noted.Name)
+	if err != nil {
+		return err
+	}
+	r := &run{draft: draft, phase: noted.Phase, begun: noted.Begun, opened: map[string]bool{}, missing: noted.Missing}
+	for _, name := range noted.Opened {
+		r.opened[name] = true
+	}
+	// What was asked of nodes is asked again, from the beginning of the phase.
+	switch r.phase {
+	case PhaseOpening:
+		r.phase = PhaseOpen
+	case PhaseClosing, PhaseCollecting:
+		r.phase = PhaseAfter
+	}
+	c.run = r
+	dir, err := runs.Open(draft.Path())
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	pairs, _ := dir.Relations()
+	for _, p := range pairs {
+		key := pairKey{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}
+		if known := c.pairs[key]; known != nil {
+			known.run = p
+			continue
+		}
+		if live, err := tscratio.NewPair(p.A, p.B, p.Declared); err == nil {
+			c.pairs[key] = &pair{key: key, live: live, run: p}
+		}
+	}
+	c.log.Info("run goes on", "run", noted.Name, "phase", r.phase)
+	return nil
+}

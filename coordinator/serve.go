@@ -1,0 +1,107 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// Server is a Core behind a link.
+type Server struct {
+	link *control.Server
+	core *Core
+	log  *slog.Logger
+	then chan func() // to be called on the core's goroutine
+
+	mu       sync.Mutex
+	matrix   *Matrix // the last that was evaluated,
+	matrixAt time.Time
+	latest   chan chan *Matrix
+	ended    chan struct{}
+}
+
+// NewServer puts a core behind a link. Run runs it.
+func NewServer(link *control.Server, config Config, store *Store, log *slog.Logger) (*Server, error) {
+	core, err := NewCore(config, store, link, time.Now, log)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{link: link, core: core, log: core.log, then: make(chan func(), 16), latest: make(chan chan *Matrix), ended: make(chan struct{})}
+	core.background = func(work func() error, then func(error)) {
+		go func() {
+			err := work()
+			select {
+			case s.then <- func() { then(err) }:
+			case <-s.ended:
+			}
+		}()
+	}
+	return s, nil
+}
+
+// Run serves until the context ends, and then writes down what is not yet written. It closes neither link nor store.
+func (s *Server) Run(ctx context.Context) error {
+	defer close(s.ended)
+	incoming := make(chan control.Incoming)
+	receiving, stop := context.WithCancel(ctx)
+	defer stop()
+	var failed error
+	go func() {
+		defer close(incoming)
+		for {
+			in, err := s.link.Receive(receiving)
+			if err != nil {
+				if !errors.Is(err, context.Canceled) {
+					failed = err
+				}
+				return
+			}
+			select {
+			case incoming <- in:
+			case <-receiving.Done():
+				return
+			}
+		}
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case in, ok := <-incoming:
+			if !ok {
+				s.core.Flush()
+				return failed
+			}
+			s.core.Handle(in)
+		case f := <-s.then:
+			f()
+		case reply := <-s.latest:
+			s.core.matrix(func(m *Matrix) { reply <- m })
+		case <-timer.C:
+			s.core.Tick()
+		}
+		timer.Reset(max(0, time.Until(s.core.Next())))
+	}
+}
+
+// Matrix returns what is known of the fleet, at most so old. It returns nil once Run has ended.
+func (s *Server) Matrix(age time.Duration) *Matrix {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.matrix != nil && time.Since(s.matrixAt) <= age {
+		return s.matrix
+	}
+	reply := make(chan *Matrix, 1)
+	select {
+	case s.latest <- reply:
+		s.matrix, s.matrixAt = <-reply, time.Now()
+		s.matrix.Refused = s.link.Refused()
+		return s.matrix
+	case <-s.ended:
+		return nil
+	}
+}

@@ -1,0 +1,245 @@
+package coordinator
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Store is the directory in which a server keeps what it knows (FORMAT.md). Each file is there whole or not at all, whenever the server
+// dies; no more is promised for the death of the machine. One Core at a time may use it.
+type Store struct {
+	dir  string
+	runs string
+	lock *os.File
+}
+
+// OpenStore opens a server's directory, makes it if need be, and keeps other servers out of it. Runs are kept in a directory of their own.
+func OpenStore(dir, runs string) (*Store, error) {
+	for _, d := range []string{filepath.Join(dir, "pairs"), runs} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, fmt.Errorf("open state %q: %w", dir, err)
+		}
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open state %q: %w", dir, err)
+	}
+	if err := lockFile(lock); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("open state %q: another server uses it (%w): stop that one, or give this one a directory of its own", dir, err)
+	}
+	return &Store{dir, runs, lock}, nil
+}
+
+// Close lets another server use the directory.
+func (s *Store) Close() error { return s.lock.Close() }
+
+func (s *Store) write(name string, text []byte) error {
+	path := filepath.Join(s.dir, name)
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, text, 0o600); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) writeJSON(name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write state %q: %w", name, err)
+	}
+	return s.write(name, append(text, '\n'))
+}
+
+// readJSON reads what writeJSON wrote; false: it is not there.
+func (s *Store) readJSON(name string, v any) (bool, error) {
+	path := filepath.Join(s.dir, name)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("read state: %w", err)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return false, fmt.Errorf("read state %q: %w: mend it, or take it away", path, err)
+	}
+	return true, nil
+}
+
+func (s *Store) putTable(t tableState) error { return s.writeJSON("table.json", t) }
+
+// notedRun is the run that is under way, as it is written down.
+type notedRun struct {
+	Name    string         `json:"name"`
+	Phase   Phase          `json:"phase"`
+	Begun   time.Time      `json:"begun"`
+	Opened  []string       `json:"opened"`
+	Missing []runs.Missing `json:"missing,omitempty"`
+}
+
+func (s *Store) putRun(r *run) error {
+	if r == nil {
+		err := os.Remove(filepath.Join(s.dir, "run.json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	n := notedRun{Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: r.missing}
+	for name := range r.opened {
+		n.Opened = append(n.Opened, name)
+	}
+	return s.writeJSON("run.json", n)
+}
+
+// partPath is where a file that is being fetched waits. Names in it are the store's own.
+func (s *Store) partPath(node, path string) string {
+	sum := sha256.Sum256([]byte(node + "\x00" + path))
+	return filepath.Join(s.dir, "parts", hex.EncodeToString(sum[:12]))
+}
+
+// notedNode is a node as it is written down.
+type notedNode struct {
+	Registered control.Register `json:"registered"`
+	Key        string           `json:"key,omitempty"`
+	Joined     time.Time        `json:"joined"`
+	Heard      time.Time        `json:"heard"`
+	Left       string           `json:"left,omitempty"`
+	Restarts   int              `json:"restarts"`
+	Reports    uint64           `json:"reports,string"`
+}
+
+// notedPair is the first line of a pair's file; the stored pair follows.
+type notedPair struct {
+	ReadA     uint64    `json:"read_a_cycles,string"`
+	ReadB     uint64    `json:"read_b_cycles,string"`
+	At        time.Time `json:"at"`
+	Ends      []uint64  `json:"ends_cycles"`
+	Trains    uint64    `json:"trains,string"`
+	Exchanges uint64    `json:"exchanges,string"`
+	Lost      uint64    `json:"lost,string"`
+	Kernel    uint64    `json:"kernel_stamps,string"`
+	Stamps    uint64    `json:"stamps,string"`
+}
+
+func pairFile(k pairKey) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", k.a, k.b, k.epochA, k.epochB))
+	return filepath.Join("pairs", hex.EncodeToString(sum[:12])+".pair")
+}
+
+// save writes down what has changed.
+func (c *Core) save() error {
+	if c.nodesDirty || len(c.acks) > 0 {
+		var nodes []notedNode
+		for _, n := range c.sorted() {
+			registered := n.registered
+			registered.ProbeKey = nil // of a process that may be gone; it brings it again
+			nodes = append(nodes, notedNode{registered, n.key, n.joined, n.heard, n.left, n.restarts, n.reports})
+		}
+		if err := c.store.writeJSON("nodes.json", nodes); err != nil {
+			return err
+		}
+		c.nodesDirty = false
+	}
+	for _, key := range c.sortedPairs() {
+		p := c.pairs[key]
+		if !p.dirty {
+			continue
+		}
+		line, err := json.Marshal(notedPair{p.readA, p.readB, p.at, p.ends, p.trains, p.exchanges, p.lost, p.kernel, p.stamps})
+		if err != nil {
+			return err
+		}
+		if err := c.store.write(pairFile(key), append(append(line, '\n'), p.live.Encode()...)); err != nil {
+			return err
+		}
+		if p.run != nil && p.run.Trains() > 0 {
+			if err := c.run.draft.PutRelation(p.run); err != nil {
+				return err
+			}
+		}
+		p.dirty = false
+	}
+	return nil
+}
+
+// restore reads what an earlier core wrote. A pair that cannot be read is set aside, and said.
+func (c *Core) restore() error {
+	if _, err := c.store.readJSON("table.json", &c.table); err != nil {
+		return err
+	}
+	var nodes []notedNode
+	if _, err := c.store.readJSON("nodes.json", &nodes); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		left := n.Left
+		if left == "" {
+			left = "has not come back since the server was started"
+		}
+		c.nodes[n.Registered.Name] = &node{registered: n.Registered, key: n.Key, joined: n.Joined, heard: n.Heard, left: left,
+			restarts: n.Restarts, reports: n.Reports}
+	}
+	paths, err := filepath.Glob(filepath.Join(c.store.dir, "pairs", "*.pair"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if err := c.restorePair(path); err != nil {
+			c.log.Error("pair is set aside", "file", path, "error", err)
+			os.Rename(path, path+".bad")
+		}
+	}
+	var noted notedRun
+	if there, err := c.store.readJSON("run.json", &noted); err != nil {
+		return err
+	} else if there {
+		if err := c.resumeRun(&noted); err != nil {
+			c.log.Error("run cannot go on", "run", noted.Name, "error", err)
+			return c.store.putRun(nil)
+		}
+	}
+	return nil
+}
+
+func (c *Core) restorePair(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	line, data, _ := bytes.Cut(text, []byte("\n"))
+	var n notedPair
+	if err := json.Unmarshal(line, &n); err != nil {
+		return err
+	}
+	live, err := tscratio.DecodePair(data)
+	if err != nil {
+		return err
+	}
+	if live.Declared != c.config.Assumptions {
+		return fmt.Errorf("was gathered under other assumptions: %+v", live.Declared)
+	}
+	key := pairKey{live.A.Name, live.B.Name, live.A.Epoch, live.B.Epoch}
+	c.pairs[key] = &pair{key: key, live: live, readA: n.ReadA, readB: n.ReadB, at: n.At, ends: n.Ends, trains: n.Trains, exchanges: n.Exchanges,
+		lost: n.Lost, kernel: n.Kernel, stamps: n.Stamps}
+	names := [2]string{key.a, key.b}
+	if now, ok := c.current[names]; !ok || c.pairs[now].at.Before(n.At) {
+		c.current[names] = key
+	}
+	return nil
+}

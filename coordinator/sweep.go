@@ -1,0 +1,444 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// A sweep measures all pairs of the nodes that are there, in rounds.
+type sweep struct {
+	number  uint64
+	why     string
+	options SweepOptions
+	began   time.Time
+	ended   func(*SweepStatus)
+
+	rounds  [][][2]string // still to come
+	queue   [][2]string   // of this round, not begun
+	running int           // pairs
+	inUse   map[string]int
+	mends   int // passes over pairs that failed, so far
+	before  int // pairs that were done when this pass began
+	pairs   int // to be measured
+	done    int
+	nodes   int
+	round   int
+	total   int // rounds
+
+	lost map[[2]string]string // pairs that are not complete, and why
+
+	// failed is, of each node, the peers with which trains failed in this pass. One of two may be to blame: the other pairs of both
+	// wait for the next pass, where a node that fails with two and succeeds with none is passed over.
+	failed    map[string]map[string]bool
+	succeeded map[string]bool
+
+	looking  int       // nodes that were asked how busy they are
+	noisy    []string  // those that are, as of the last look
+	lookFrom time.Time // the first look before this round
+	found    map[string]string
+	waited   time.Duration
+	wake     time.Time // when to look again; zero: not waiting for the clock
+}
+
+// SweepStatus is how a sweep goes, or went.
+type SweepStatus struct {
+	Number    uint64      `json:"number"`
+	Why       string      `json:"why"`
+	Began     time.Time   `json:"began"`
+	Took_ns   int64       `json:"took_ns"`
+	Running   bool        `json:"running"`
+	Nodes     int         `json:"nodes"`
+	Pairs     int         `json:"pairs"`
+	Complete  int         `json:"complete"`
+	Round     int         `json:"round"`
+	Rounds    int         `json:"rounds"`
+	Lost      []LostPair  `json:"lost,omitempty"`
+	Quiet     string      `json:"quiet"`           // what was found when nodes were looked at
+	Noisy     []NoisyNode `json:"noisy,omitempty"` // that were not quiet when their rounds began
+	Waited_ns int64       `json:"waited_ns"`       // for quiet moments
+}
+
+// LostPair is a pair that a sweep has not measured in both directions.
+type LostPair struct {
+	A   string `json:"a"`
+	B   string `json:"b"`
+	Why string `json:"why"`
+}
+
+// NoisyNode is a node that was not quiet.
+type NoisyNode struct {
+	Node string `json:"node"`
+	What string `json:"what"`
+}
+
+// StartSweep begins a sweep over all nodes that take part in measuring. It does nothing, and says so, while another is under way. ended
+// may be nil.
+func (c *Core) StartSweep(why string, o SweepOptions, ended func(*SweepStatus)) (uint64, error) {
+	if err := o.Validate(); err != nil {
+		return 0, err
+	}
+	if c.sweep != nil {
+		return 0, fmt.Errorf("sweep %d (%s) is under way", c.sweep.number, c.sweep.why)
+	}
+	c.sweeps++
+	s := &sweep{number: c.sweeps, why: why, options: o, began: c.now(), ended: ended, inUse: map[string]int{},
+		lost: map[[2]string]string{}, found: map[string]string{}, failed: map[string]map[string]bool{}, succeeded: map[string]bool{}}
+	var names []string
+	for _, n := range c.sorted() {
+		if n.probing() && (len(o.Nodes) == 0 || slices.Contains(o.Nodes, n.name())) {
+			names = append(names, n.name())
+			if n.late > 1 {
+				n.late, n.mute = 1, ""
+			}
+		}
+	}
+	s.nodes = len(names)
+	for _, round := range Rounds(len(names)) {
+		var pairs [][2]string
+		for _, p := range round {
+			pairs = append(pairs, [2]string{names[p[0]], names[p[1]]})
+		}
+		s.pairs += len(pairs)
+		s.rounds = append(s.rounds, pairs)
+	}
+	s.total = len(s.rounds)
+	c.sweep, c.sweepBy = s, time.Time{}
+	c.nextRound()
+	return s.number, nil
+}
+
+// stepSweep begins a sweep that is due, and goes on with one that waits for the clock.
+func (c *Core) stepSweep() {
+	now := c.now()
+	if s := c.sweep; s != nil {
+		if !s.wake.IsZero() && !now.Before(s.wake) {
+			s.wake = time.Time{}
+			c.look()
+		}
+		return
+	}
+	if c.run != nil && !c.run.gathers() {
+		return // a run is about to sweep, or has
+	}
+	switch {
+	case c.run != nil: // its own anchors do; and a sweep would disturb what is measured
+		c.sweepBy = time.Time{}
+	case !c.sweepBy.IsZero() && !now.Before(c.sweepBy):
+		c.StartSweep("nodes joined", c.config.Sweep, nil)
+	case c.config.SweepEvery > 0 && now.Sub(c.swept) >= c.config.SweepEvery:
+		c.StartSweep("regular", c.config.Sweep, nil)
+	}
+}
+
+// nextRound begins the next round, or ends the sweep.
+func (c *Core) nextRound() {
+	s := c.sweep
+	if len(s.rounds) == 0 {
+		if c.mend() {
+			return
+		}
+		c.endSweep()
+		return
+	}
+	s.queue, s.rounds = s.rounds[0], s.rounds[1:]
+	s.round++
+	s.lookFrom = c.now()
+	if s.options.Quiet.Over == 0 {
+		c.launch()
+		return
+	}
+	c.look()
+}
+
+// maxMends is how many passes a sweep makes over pairs that failed, as long as each brings some of them.
+const maxMends = 3
+
+// mend gives pairs another chance whose nodes are there now.
+func (c *Core) mend() bool {
+	s := c.sweep
+	if s.mends == maxMends || s.mends > 0 && s.done == s.before {
+		return false
+	}
+	s.mends++
+	s.before = s.done
+	clear(s.failed)
+	clear(s.succeeded)
+	var again [][2]string
+	for _, p := range sortedPairs(s.lost) {
+		a, b := c.nodes[p[0]], c.nodes[p[1]]
+		if a.probing() && b.probing() && a.mute == "" && b.mute == "" {
+			delete(s.lost, p)
+			again = append(again, p)
+		}
+	}
+	// Each round takes what it can of disjoint pairs.
+	for len(again) > 0 {
+		busy := map[string]bool{}
+		var round, rest [][2]string
+		for _, p := range again {
+			if busy[p[0]] || busy[p[1]] {
+				rest = append(rest, p)
+				continue
+			}
+			busy[p[0]], busy[p[1]] = true, true
+			round = append(round, p)
+		}
+		s.rounds, again = append(s.rounds, round), rest
+	}
+	if len(s.rounds) == 0 {
+		return false
+	}
+	s.total += len(s.rounds)
+	c.nextRound()
+	return true
+}
+
+// look asks the nodes of the round how busy they are.
+func (c *Core) look() {
+	s := c.sweep
+	q := s.options.Quiet
+	s.noisy = nil
+	var ask []*node
+	for _, p := range s.queue {
+		for _, name := range p {
+			if n := c.nodes[name]; n.probing() && n.mute == "" {
+				ask = append(ask, n)
+			}
+		}
+	}
+	s.looking = len(ask)
+	if len(ask) == 0 {
+		c.launch()
+		return
+	}
+	for _, n := range ask {
+		c.ask(n, &control.LoadRequest{Over_ns: int64(q.Over)}, q.Over+500*time.Millisecond, "a look at its load", func(m control.Message, err error) {
+			if c.sweep != s {
+				return
+			}
+			if load, ok := m.(*control.Load); ok && err == nil {
+				n.load, n.loadAt = load, c.now()
+				if what := q.finds(load); what != "" {
+					s.noisy = append(s.noisy, n.name())
+					s.found[n.name()] = what
+				}
+			}
+			if s.looking--; s.looking == 0 {
+				c.looked()
+			}
+		})
+	}
+}
+
+// finds says what is not quiet.
+func (q Quiet) finds(l *control.Load) string {
+	over := max(time.Duration(l.Over_ns), time.Millisecond)
+	rate := func(bytes uint64) uint64 { return uint64(float64(bytes) / over.Seconds()) }
+	switch received, sent := rate(l.ReceivedBytes), rate(l.SentBytes); {
+	case l.Busy_ppm > q.Busy_ppm:
+		return fmt.Sprintf("%d %% busy", l.Busy_ppm/10_000)
+	case received > q.BytesASecond:
+		return fmt.Sprintf("receives %d kB/s", received/1000)
+	case sent > q.BytesASecond:
+		return fmt.Sprintf("sends %d kB/s", sent/1000)
+	}
+	return ""
+}
+
+func (c *Core) looked() {
+	s := c.sweep
+	waited := c.now().Sub(s.lookFrom)
+	if len(s.noisy) > 0 && waited < s.options.Quiet.Limit {
+		s.wake = c.now().Add(s.options.Quiet.Over)
+		return
+	}
+	if len(s.noisy) == 0 {
+		for _, p := range s.queue { // it took a moment, and then they were quiet
+			delete(s.found, p[0])
+			delete(s.found, p[1])
+		}
+	}
+	s.waited += waited
+	c.launch()
+}
+
+// launch begins as many pairs of the round as there is room for.
+func (c *Core) launch() {
+	s := c.sweep
+	for i := 0; i < len(s.queue); {
+		p := s.queue[i]
+		a, b := c.nodes[p[0]], c.nodes[p[1]]
+		why := c.unfit(a, b)
+		if why == "" {
+			why = s.doubts(p)
+		}
+		if why != "" {
+			s.queue = slices.Delete(s.queue, i, i+1)
+			s.lost[p] = why
+			continue
+		}
+		if !s.room(a, b) {
+			i++
+			continue
+		}
+		s.queue = slices.Delete(s.queue, i, i+1)
+		s.running++
+		s.inUse[a.registered.Machine]++
+		s.inUse[b.registered.Machine]++
+		machines := [2]string{a.registered.Machine, b.registered.Machine}
+		end := func(err error) {
+			if c.sweep != s {
+				return
+			}
+			s.running--
+			s.inUse[machines[0]]--
+			s.inUse[machines[1]]--
+			s.note(p, err)
+			c.launch()
+		}
+		c.direction(a, b, func(err error) {
+			if err != nil || c.sweep != s {
+				end(err)
+				return
+			}
+			c.direction(c.nodes[p[1]], c.nodes[p[0]], end)
+		})
+		if c.sweep != s || len(s.queue) == 0 {
+			break
+		}
+		i = 0
+	}
+	if c.sweep == s && s.running == 0 && len(s.queue) == 0 {
+		c.nextRound()
+	}
+}
+
+// note takes note of what became of a pair.
+func (s *sweep) note(p [2]string, err error) {
+	if err == nil {
+		s.done++
+		s.succeeded[p[0]], s.succeeded[p[1]] = true, true
+		return
+	}
+	s.lost[p] = err.Error()
+	for i, name := range p {
+		if s.failed[name] == nil {
+			s.failed[name] = map[string]bool{}
+		}
+		s.failed[name][p[1-i]] = true
+	}
+}
+
+// doubts says why a pair is not tried in this pass.
+func (s *sweep) doubts(p [2]string) string {
+	for i, name := range p {
+		switch n := len(s.failed[name]); {
+		case n > 0 && s.mends == 0, n > 1 && !s.succeeded[name]:
+			return fmt.Sprintf("not tried: trains between %q and others came to nothing", p[i])
+		}
+	}
+	return ""
+}
+
+// unfit says why two nodes cannot be measured now.
+func (c *Core) unfit(nodes ...*node) string {
+	for _, n := range nodes {
+		switch {
+		case !n.alive():
+			return fmt.Sprintf("node %q is gone: %s", n.name(), n.left)
+		case n.mute != "":
+			return fmt.Sprintf("node %q is silent: %s", n.name(), n.mute)
+		}
+	}
+	return ""
+}
+
+// room says whether a pair can be measured beside those that are: each node wants a core of its machine for itself. A pair that has a
+// machine to itself may use it whatever its size.
+func (s *sweep) room(a, b *node) bool {
+	if s.options.Width > 0 {
+		return s.running < s.options.Width
+	}
+	fits := func(machine string, cores, wants int) bool {
+		return s.inUse[machine] == 0 || s.inUse[machine]+wants <= cores
+	}
+	ra, rb := a.registered, b.registered
+	if ra.Machine == rb.Machine {
+		return fits(ra.Machine, min(ra.Cores, rb.Cores), 2)
+	}
+	return fits(ra.Machine, ra.Cores, 1) && fits(rb.Machine, rb.Cores, 1)
+}
+
+// direction has one node probe another.
+func (c *Core) direction(from, to *node, done func(error)) {
+	o := c.sweep.options
+	if why := c.unfit(from, to); why != "" {
+		done(fmt.Errorf("%s", why))
+		return
+	}
+	limit := o.limit()
+	probe := &control.Probe{
+		Target: to.target(),
+		Manner: control.Manner{Exchanges: o.Exchanges, Timeout_ns: int64(o.Timeout), Attempts: o.Attempts, UserStamps: o.UserStamps, Spin_ns: int64(o.Spin)},
+		Trains: o.Trains, Gap_ns: int64(o.Gap), Limit_ns: int64(limit),
+	}
+	c.ask(from, probe, limit+500*time.Millisecond, fmt.Sprintf("trains with %q", to.name()), func(m control.Message, err error) {
+		if err == nil {
+			if t, ok := m.(*control.Trains); !ok {
+				err = fmt.Errorf("node %q answers an order to probe with %s", from.name(), m.Kind())
+			} else if t.Error != "" {
+				err = fmt.Errorf("%q with %q: %s", from.name(), to.name(), t.Error)
+			} else if len(t.Trains) == 0 {
+				err = fmt.Errorf("%q with %q: no train", from.name(), to.name())
+			}
+		}
+		done(err)
+	})
+}
+
+func (c *Core) endSweep() {
+	s := c.sweep
+	status := s.status(c.now())
+	status.Running = false
+	c.last, c.sweep, c.swept = status, nil, c.now()
+	c.log.Info("sweep ended", "why", s.why, "nodes", s.nodes, "pairs", s.pairs, "complete", s.done, "took", c.now().Sub(s.began), "quiet", status.Quiet)
+	for _, l := range status.Lost {
+		c.log.Warn("pair is not measured", "a", l.A, "b", l.B, "why", l.Why)
+	}
+	c.Flush()
+	if s.ended != nil {
+		s.ended(status)
+	}
+}
+
+func (s *sweep) status(now time.Time) *SweepStatus {
+	t := &SweepStatus{Number: s.number, Why: s.why, Began: s.began, Took_ns: int64(now.Sub(s.began)), Running: true, Nodes: s.nodes, Pairs: s.pairs,
+		Complete: s.done, Round: s.round, Rounds: s.total, Waited_ns: int64(s.waited)}
+	for _, p := range sortedPairs(s.lost) {
+		t.Lost = append(t.Lost, LostPair{p[0], p[1], s.lost[p]})
+	}
+	for name, what := range s.found {
+		t.Noisy = append(t.Noisy, NoisyNode{name, what})
+	}
+	slices.SortFunc(t.Noisy, func(a, b NoisyNode) int { return compare(a.Node, b.Node) })
+	switch {
+	case s.options.Quiet.Over == 0:
+		t.Quiet = "nobody looked"
+	case len(t.Noisy) > 0:
+		t.Quiet = fmt.Sprintf("%d of %d nodes were not quiet", len(t.Noisy), s.nodes)
+	default:
+		t.Quiet = "quiet"
+	}
+	return t
+}
+
+// Sweep returns the sweep that is under way, or else the last one; nil: there was none.
+func (c *Core) Sweep() *SweepStatus {
+	if c.sweep != nil {
+		return c.sweep.status(c.now())
+	}
+	return c.last
+}

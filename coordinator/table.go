@@ -1,0 +1,74 @@
+package coordinator
+
+import (
+	"fmt"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// tableState is the handler table that is served.
+type tableState struct {
+	Generation uint64 `json:"generation,string"` // 0: none yet
+	Text       string `json:"text"`
+}
+
+// TableRequest is what "config set" wants.
+type TableRequest struct {
+	Text string `json:"text"`
+	Base uint64 `json:"base,string"` // the generation that it was made from: another one by now refuses it. 0: whatever there is
+	By   string `json:"by,omitempty"`
+}
+
+// errStale is returned for a table that was made from one that is served no more.
+var errStale = fmt.Errorf("the table was changed meanwhile: get it again")
+
+// SetTable checks a table and serves it.
+func (c *Core) SetTable(r TableRequest) error {
+	if r.Base != 0 && r.Base != c.table.Generation {
+		return fmt.Errorf("generation %d is served, this was made from %d: %w", c.table.Generation, r.Base, errStale)
+	}
+	if len(r.Text) > control.MaxMessageBytes/2 {
+		return fmt.Errorf("table of %d bytes, at most %d can be carried", len(r.Text), control.MaxMessageBytes/2)
+	}
+	if _, err := handlertable.Parse([]byte(r.Text), "table"); err != nil {
+		return err
+	}
+	next := tableState{c.table.Generation + 1, r.Text}
+	if err := c.store.putTable(next); err != nil {
+		return err // what is served is what a restart would serve
+	}
+	c.table = next
+	c.log.Info("handler table changed", "generation", next.Generation, "by", r.By)
+	if c.run != nil {
+		if err := c.run.draft.AddTable(runs.TableChange{Served_utc_ns: c.now().UnixNano(), By: r.By, Table: r.Text}); err != nil {
+			c.run.lacks("table.yaml", err.Error())
+		}
+	}
+	for _, n := range c.sorted() {
+		c.pushTable(n)
+	}
+	return nil
+}
+
+func (c *Core) pushTable(n *node) {
+	if c.table.Generation == 0 || !n.alive() || !n.can(control.CanTable) {
+		return
+	}
+	m := &control.Table{Generation: c.table.Generation, Text: []byte(c.table.Text)}
+	c.ask(n, m, c.config.AnswerLimit, "the handler table", func(answer control.Message, err error) {
+		state, ok := answer.(*control.TableState)
+		switch {
+		case err != nil:
+			n.tableError = err.Error()
+		case !ok:
+			n.tableError = fmt.Sprintf("answers the table with %s", answer.Kind())
+		default:
+			n.generation, n.tableError = state.Generation, state.Error
+		}
+		if n.tableError != "" {
+			c.log.Warn("handler table is not applied", "node", n.name(), "generation", m.Generation, "error", n.tableError)
+		}
+	})
+}
