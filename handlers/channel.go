@@ -1,0 +1,227 @@
+package handlers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// Options say how to open a channel. The zero value keeps every event, compressed, and loses none while a drainer runs.
+type Options struct {
+	// Handler is what becomes of an event: id, buffered, counter, downsample, xoy, first-last, link or null.
+	// "" is buffered. The node's handler table may change it while the program runs.
+	Handler string
+
+	// Params are the handler's parameters: n for downsample, x and y for xoy, period for counter. Numbers, or
+	// strings with a unit: "64Ki", "10KB", "500ms".
+	Params channel.Params
+
+	// Policy is what happens when the ring is full: block (wait for the drainer, up to a second without movement;
+	// then drop and count until it moves again), drop (drop and count) or overwrite (keep the last records).
+	// "" is block.
+	Policy string
+
+	// Stamp is the instruction that reads the counter: rdtscp, or rdtsc at half the price with a stamp that may be
+	// early or late by channel.UnorderedSlack_cycles. "" is rdtscp.
+	Stamp string
+
+	// Buffer is the memory for records, such as "1MiB": 16 bytes an event, rounded up to a power of two. "" is 1 MiB.
+	Buffer string
+
+	// Dir is the directory of the node's rings. "" is $CLOUDPROFILER_DIR, else one of this user's in /dev/shm.
+	Dir string
+}
+
+// config checks the options against the name.
+func (o Options) config(name string, many bool) (c ring.Config, err error) {
+	if c.Name, err = channel.ParseName(name); err != nil {
+		return c, err
+	}
+	if o.Handler == "" {
+		o.Handler = channel.Buffered.String()
+	}
+	if c.Settings, err = channel.NewSettings(o.Handler, o.Params); err != nil {
+		return c, err
+	}
+	if o.Policy != "" {
+		if c.Policy, err = channel.ParsePolicy(o.Policy); err != nil {
+			return c, err
+		}
+	}
+	if o.Stamp != "" {
+		if c.Stamp, err = channel.ParseStamp(o.Stamp); err != nil {
+			return c, err
+		}
+	}
+	if o.Buffer != "" {
+		bytes, err := channel.ParseCount(o.Buffer)
+		if err != nil {
+			return c, fmt.Errorf("option Buffer: %w", err)
+		}
+		if c.Records = bytes / ring.RecordBytes; c.Records == 0 {
+			return c, fmt.Errorf("option Buffer %q: a record takes %d bytes: %w", o.Buffer, ring.RecordBytes, channel.ErrParameter)
+		}
+	}
+	c.ManyWriters = many
+	return c, nil
+}
+
+// Channel is a named place in a program where events are logged. A nil Channel, one that did not open and one that
+// was closed are no-ops.
+//
+// A channel of Open belongs to one goroutine at a time: handing it over is fine, logging from two at once is not, and is
+// reported by the race detector. A channel of OpenShared may be used by any number of them. Close may be called by any.
+type Channel struct {
+	// What every log call reads. Assembly knows these fields.
+	word     *uint64         // the ring's switching word; &noWord if there is no ring
+	idle     uint64          // the word under which nothing is kept, or neverWord
+	plain    uint64          // the word under which one writer keeps every event with an ordered stamp, or neverWord
+	set      *adopted        // what the program made of the word
+	shard    *ring.Shard     // the first, or only, shard
+	coreMask uint64          // many writers: core & coreMask is the shard
+	writer   uint64          // how a record is written: writerOrdered, writerUnordered, writerMany
+	counter  *uint64         // the counting handler's cell
+	cell     *ring.FirstLast // the first-last handler's cell
+
+	// What log calls write: on a cache line of its own, for the sake of many writers.
+	_     [64]byte
+	calls uint64 // events that the downsample handler saw since it was adopted
+	turn  int    // written in race builds only, so that the race detector sees two writers
+	given uint64 // the stamp that LogAt was given, while it runs; 0: read the counter
+	_     [40]byte
+
+	name    channel.Name
+	ring    *ring.Producer
+	changes sync.Mutex // guards what follows, adopt and Close
+	links   bool       // opened with handler link
+	closed  bool
+}
+
+// How a channel writes a record.
+const (
+	writerOrdered   = 0 // one writer, RDTSCP
+	writerUnordered = 1 // one writer, RDTSC
+	writerMany      = 2 // many writers, a shard for each core
+)
+
+// neverWord is no switching word: its slot does not exist. Nor can who scribbles on the ring guess it, so that no
+// word goes unseen.
+var neverWord = rand.Uint64() | 0xFF
+
+// noWord is the switching word of channels without a ring: it equals their idle word.
+var noWord uint64
+
+// cpu is asked once.
+var cpu = sync.OnceValue(asm.Read)
+
+// noop is what a channel is that did not open.
+func noop() *Channel { return &Channel{word: &noWord, closed: true} }
+
+// Open makes a channel for one goroutine at a time. The name is actor[#instance]/point, where the analysis knows the points
+// start, end, send and recv. With an error comes a channel that is a no-op, so that a program may report the error and
+// go on.
+func Open(name string, o Options) (*Channel, error) { return open(name, o, false) }
+
+// OpenShared makes a channel for any number of goroutines. A log call costs about a third of a counter read more.
+func OpenShared(name string, o Options) (*Channel, error) { return open(name, o, true) }
+
+func open(name string, o Options, many bool) (*Channel, error) {
+	config, err := o.config(name, many)
+	if err != nil {
+		return noop(), fmt.Errorf("open channel: %w", err)
+	}
+	if err := cpu().Check(); err != nil {
+		return noop(), fmt.Errorf("open channel %s: %w", name, err)
+	}
+	if o.Dir == "" {
+		o.Dir = ring.DefaultDirectory()
+	}
+	if err := ring.MakeDirectory(o.Dir); err != nil {
+		return noop(), fmt.Errorf("open channel %s: %w", name, err)
+	}
+	producer, err := ring.Create(o.Dir, config)
+	if err != nil {
+		return noop(), fmt.Errorf("open channel %s: %w", name, err)
+	}
+	first := &producer.Shards[0]
+	c := &Channel{
+		word: producer.Word(), idle: neverWord, plain: neverWord, set: &adopted{}, ring: producer, name: config.Name,
+		shard: first, coreMask: uint64(len(producer.Shards) - 1), counter: first.Counter(), cell: first.FirstLast(),
+		links: config.Settings.Kind == channel.Link,
+	}
+	switch {
+	case many:
+		c.writer = writerMany
+	case config.Stamp == channel.Unordered:
+		c.writer = writerUnordered
+	}
+	c.adopt()
+	return c, nil
+}
+
+// Name is the channel's, zero if it did not open.
+func (c *Channel) Name() channel.Name {
+	if c == nil {
+		return channel.Name{}
+	}
+	return c.name
+}
+
+// Path is the ring's file, "" if the channel did not open.
+func (c *Channel) Path() string {
+	if c == nil || c.ring == nil {
+		return ""
+	}
+	return c.ring.Path
+}
+
+// Log keeps an event, as the channel's handler says: the counter now, and the tuple's id.
+func (c *Channel) Log(id uint64) {
+	if c.keepsNothing() {
+		return
+	}
+	log(c, id)
+}
+
+// keepsNothing is true on the null handler, after Close, and where the channel did not open.
+func (c *Channel) keepsNothing() bool {
+	return c == nil || atomic.LoadUint64(c.word) == atomic.LoadUint64(&c.idle)
+}
+
+// Snapshot asks for what the flight recorders of all nodes hold: the channels with policy overwrite. It returns at once. The agent looks
+// for it several times a second, so that a recorder should hold the last second at the least. Any channel of the program may ask.
+func (c *Channel) Snapshot() {
+	if c == nil {
+		return
+	}
+	c.changes.Lock()
+	defer c.changes.Unlock()
+	if !c.closed {
+		c.ring.Snapshot()
+	}
+}
+
+// Close gives the ring to the drainer. Log calls after it keep nothing. A second Close returns nil.
+func (c *Channel) Close() error {
+	if c == nil {
+		return nil
+	}
+	c.changes.Lock()
+	defer c.changes.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	err := c.ring.Close()
+	// The memory of the ring reads zero from now on, and so does its switching word.
+	atomic.StoreUint64(&c.idle, 0)
+	if err != nil {
+		return fmt.Errorf("close channel %s: %w", c.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package handlers
+
+import (
+	"encoding/binary"
+	"os"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// The handlers, with parameters that keep ids 0, 5, 10 …
+var allHandlers = []struct {
+	name   string
+	params channel.Params
+}{
+	{"null", nil},
+	{"id", nil},
+	{"buffered", nil},
+	{"counter", nil},
+	{"downsample", channel.Params{"n": 3}},
+	{"xoy", channel.Params{"x": 2, "y": 5}},
+	{"first-last", nil},
+	{"link", nil},
+}
+
+// The kinds of writers.
+var allWriters = []struct {
+	name  string
+	many  bool
+	stamp string
+}{
+	{"Open", false, "rdtscp"},
+	{"Open with rdtsc", false, "rdtsc"},
+	{"OpenShared", true, "rdtscp"},
+}
+
+// openTest opens a channel in a directory of its own and closes it with the test.
+func openTest(t *testing.T, many bool, o Options) *Channel {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	c, err := open("actor#1/start", o, many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// records reads all finished records of a channel's ring, shard after shard.
+func records(t *testing.T, c *Channel) [][]ring.Record {
+	t.Helper()
+	r, err := ring.Open(c.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var all [][]ring.Record
+	for i := range r.Header().Shards {
+		buffer := make([]ring.Record, r.Header().Records)
+		s, err := r.State(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, n, unfinished, err := r.Copy(i, s.Head, buffer)
+		if err != nil || unfinished {
+			t.Fatalf("copy shard %d: unfinished %v, %v", i, unfinished, err)
+		}
+		all = append(all, buffer[:n])
+	}
+	return all
+}
+
+func TestIdentityKeepsEveryEventInOrder(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		c := openTest(t, many, Options{Handler: "id"})
+		const n = 1000
+		for i := range uint64(n) {
+			c.Log(i)
+		}
+		seen := make(map[uint64]bool)
+		for _, shard := range records(t, c) {
+			for k, r := range shard {
+				if k > 0 && (r.Counter < shard[k-1].Counter || r.ID <= shard[k-1].ID) {
+					t.Fatalf("many=%v: record %d is %v after %v", many, k, r, shard[k-1])
+				}
+				seen[r.ID] = true
+			}
+		}
+		if len(seen) != n {
+			t.Fatalf("many=%v: %d different ids, want %d", many, len(seen), n)
+		}
+	}
+}
+
+func TestNoOps(t *testing.T) {
+	var missing *Channel
+	failed, err := Open("no point", Options{})
+	if err == nil || failed == nil {
+		t.Fatalf("Open = %v, %v, want a channel and an error", failed, err)
+	}
+	closed := openTest(t, false, Options{})
+	closed.Close()
+	for name, c := range map[string]*Channel{"nil": missing, "failed": failed, "closed": closed} {
+		c.Log(1)
+		c.Link(1, 2)
+		if err := c.Close(); err != nil {
+			t.Errorf("%s: Close() = %v", name, err)
+		}
+		c.Log(1)
+	}
+}
+
+// scribble writes settings and a switching word into a ring, past all checks.
+func scribble(path string, word ring.Word, slot int, s channel.Settings) error {
+	const control, slots, slotBytes = 1024, 1024 + 64, 32
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var b []byte
+	for _, v := range []uint64{uint64(s.Kind), s.A, s.B} {
+		b = binary.NativeEndian.AppendUint64(b, v)
+	}
+	if _, err := f.WriteAt(b, int64(slots+slot*slotBytes)); err != nil {
+		return err
+	}
+	_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(word)), control)
+	return err
+}

@@ -1,0 +1,31 @@
+package handlers
+
+import (
+	"sync/atomic"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// downsample keeps the first of every n events of the channel, in the order of the calls. Two channels
+// keep different tuples: to follow the same tuples over channels, use xoy.
+var downsample = handler{
+	prepare: func(s channel.Settings, many bool) adopted {
+		set := adopted{mode: modeDownsample, sieve: newSieve(1, s.A)}
+		if many {
+			set.mode = modeGo
+		}
+		return set
+	},
+	log: func(c *Channel, set *adopted, id uint64) {
+		var call uint64
+		if c.writer == writerMany {
+			call = atomic.AddUint64(&c.calls, 1) - 1
+		} else {
+			call = c.calls
+			c.calls++
+		}
+		if set.sieve.keeps(call) {
+			c.record(id)
+		}
+	},
+}

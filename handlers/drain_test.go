@@ -1,0 +1,119 @@
+package handlers
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// A drain empties a ring as a drainer does and keeps what it took: it copies, keeps, then releases.
+type drain struct {
+	consumer *ring.Consumer
+	next     []uint64        // by shard
+	got      [][]ring.Record // by shard, in sequence
+	holes    int             // records that the dead owner had reserved and not written
+	dropped  uint64          // in ranges that were taken
+	journal  []ring.JournalEntry
+	buffer   []ring.Record
+
+	last  time.Time // when it last looked
+	pause time.Duration
+}
+
+// prompt reports whether it never left the program waiting for so long that the program gave it up.
+func (d *drain) prompt() bool { return d.pause < 500*time.Millisecond }
+
+func newDrain(path string) (*drain, error) {
+	consumer, err := ring.OpenConsumer(path)
+	if err != nil {
+		return nil, err
+	}
+	h := consumer.Header()
+	d := &drain{consumer: consumer, next: make([]uint64, h.Shards), got: make([][]ring.Record, h.Shards), buffer: make([]ring.Record, h.Records)}
+	return d, nil
+}
+
+// once takes what there is. Of a dead owner's ring it also passes the holes.
+func (d *drain) once(dead bool) (moved bool, err error) {
+	if pause := time.Since(d.last); d.last != (time.Time{}) && pause > d.pause {
+		d.pause = pause
+	}
+	for i := range d.next {
+		first, n, unfinished, err := d.consumer.Copy(i, d.next[i], d.buffer)
+		if err != nil {
+			return moved, err
+		}
+		if first != d.next[i] {
+			return moved, fmt.Errorf("shard %d: records %d to %d are gone", i, d.next[i], first)
+		}
+		d.got[i] = append(d.got[i], d.buffer[:n]...)
+		d.next[i] += uint64(n)
+		if unfinished && dead {
+			// A pair is filled from its end: where its first record is not written, it is none.
+			d.next[i]++
+			if d.consumer.Header().Links {
+				d.next[i]++
+			}
+			d.holes++
+		}
+		moved = moved || n > 0 || unfinished && dead
+		if err := d.release(i); err != nil {
+			return moved, err
+		}
+	}
+	d.last = time.Now()
+	return moved, nil
+}
+
+func (d *drain) release(i int) error {
+	ranges, before, err := d.consumer.Drops(i)
+	if err != nil {
+		return err
+	}
+	if len(ranges) > 0 {
+		ranges = ranges[:len(ranges)-1] // the last one may still grow
+	}
+	for _, r := range ranges {
+		d.dropped += r.Count
+	}
+	journal, journalBefore, err := d.consumer.Journal(i)
+	if err != nil {
+		return err
+	}
+	if i == 0 {
+		d.journal = append(d.journal, journal...)
+	}
+	return d.consumer.Release(i, d.next[i], before+uint64(len(ranges)), journalBefore+uint64(len(journal)))
+}
+
+// finish takes the rest of a ring whose owner is dead or has closed it, and counts all drops.
+func (d *drain) finish() error {
+	for moved := true; moved; {
+		var err error
+		if moved, err = d.once(true); err != nil {
+			return err
+		}
+	}
+	for i := range d.next {
+		ranges, _, err := d.consumer.Drops(i)
+		if err != nil {
+			return err
+		}
+		for _, r := range ranges {
+			d.dropped += r.Count
+		}
+	}
+	total := uint64(0)
+	for i := range d.next {
+		s, err := d.consumer.State(i)
+		if err != nil {
+			return err
+		}
+		total += s.Dropped
+	}
+	if d.dropped != total {
+		return fmt.Errorf("%d events dropped, and their ranges have %d", total, d.dropped)
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package handlers
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+func openIDs(t *testing.T, dir string, instance int) *IDs {
+	t.Helper()
+	ids, err := OpenIDs(dir, instance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ids.Close() })
+	return ids
+}
+
+func TestIDsCarryNodeAndInstance(t *testing.T) {
+	dir := t.TempDir()
+	if err := ring.SetNodeNumber(dir, 77); err != nil {
+		t.Fatal(err)
+	}
+	ids := openIDs(t, dir, 5)
+	for want := range uint64(3) {
+		id, ok := ids.Next()
+		if node, instance, count := channel.SplitID(id); !ok || node != 77 || instance != 5 || count != want || ids.RandomNode {
+			t.Errorf("Next = %d %d %d, %v, want 77 5 %d", node, instance, count, ok, want)
+		}
+	}
+	if !openIDs(t, t.TempDir(), 0).RandomNode {
+		t.Error("a directory without a number: RandomNode is false")
+	}
+}
+
+func TestInstanceHasOneProgram(t *testing.T) {
+	dir := t.TempDir()
+	first := openIDs(t, dir, 0)
+	if _, err := OpenIDs(dir, 0); !errors.Is(err, ErrInstance) || !strings.Contains(err.Error(), "AnyInstance") {
+		t.Errorf("second open of instance 0: %v", err)
+	}
+	id, _ := openIDs(t, dir, AnyInstance).Next()
+	if _, instance, _ := channel.SplitID(id); instance != 1 {
+		t.Errorf("AnyInstance chose %d, want 1", instance)
+	}
+	first.Close()
+	openIDs(t, dir, 0)
+}
+
+// A program that died wastes its lease; nobody gets its ids again.
+func TestIDsAreNotMadeTwice(t *testing.T) {
+	dir := t.TempDir()
+	if err := ring.SetNodeNumber(dir, 1); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[uint64]bool{}
+	for range 3 {
+		ids, err := OpenIDs(dir, 9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			id, ok := ids.Next()
+			if !ok || seen[id] {
+				t.Fatalf("id %#x, ok %v, seen %v", id, ok, seen[id])
+			}
+			seen[id] = true
+		}
+		ids.file.Close() // as death does
+	}
+}
+
+func TestIDsAcrossLeasesFromManyGoroutines(t *testing.T) {
+	dir := t.TempDir()
+	ids := openIDs(t, dir, 2)
+	ids.next.Store(idLease - 500)
+	var all sync.Map
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for range 1000 {
+				id, ok := ids.Next()
+				if _, twice := all.LoadOrStore(id, true); twice || !ok {
+					t.Errorf("id %#x: ok %v, twice %v", id, ok, twice)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	b, err := os.ReadFile(filepath.Join(dir, "ids-0002"))
+	if err != nil || binary.LittleEndian.Uint64(b) != 2*idLease {
+		t.Errorf("the file holds %d, %v, want %d", b, err, 2*idLease)
+	}
+}
+
+func TestIDsEnd(t *testing.T) {
+	dir := t.TempDir()
+	if err := ring.SetNodeNumber(dir, channel.MaxNode); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "ids-1023")
+	if err := os.WriteFile(path, binary.LittleEndian.AppendUint64(nil, channel.MaxCount-2), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ids := openIDs(t, dir, channel.MaxInstance)
+	for range 2 {
+		if id, ok := ids.Next(); !ok || id == channel.Poison {
+			t.Fatalf("Next = %#x, %v", id, ok)
+		}
+	}
+	for range 3 {
+		if id, ok := ids.Next(); ok {
+			t.Fatalf("Next = %#x after the last", id)
+		}
+	}
+	ids.Close()
+	if _, err := OpenIDs(dir, channel.MaxInstance); !errors.Is(err, ErrInstance) {
+		t.Errorf("an instance without ids left opens: %v", err)
+	}
+}
+
+func TestOpenIDsRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for _, instance := range []int{-2, channel.MaxInstance + 1} {
+		if _, err := OpenIDs(dir, instance); !errors.Is(err, channel.ErrID) {
+			t.Errorf("instance %d: %v", instance, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ids-0000"), []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenIDs(dir, 0); err == nil || !strings.Contains(err.Error(), "3 bytes") {
+		t.Errorf("a torn file: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "node"), []byte("16384\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenIDs(dir, 1); err == nil || !strings.Contains(err.Error(), "16384") {
+		t.Errorf("a bad node number: %v", err)
+	}
+}

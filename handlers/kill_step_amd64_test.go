@@ -1,0 +1,387 @@
+//go:build !race
+
+package handlers
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// A program that is killed after any instruction of a log call leaves every event of the calls that returned, whole, and
+// of the call that was under way all or nothing. What a stopped program has stored is what a killed one leaves
+// behind, because the ring is the file: the test reads the ring after each instruction, and kills for real at some.
+
+// A situation brings a channel to where a log call does something of interest, and steps through that call.
+type situation struct {
+	name     string
+	policy   string
+	single   bool // not for many writers
+	adopting bool // leads through code that is one for all ways to log …
+	once     bool // … and for all handlers
+	play     func(p *play)
+}
+
+var situations = []situation{
+	{name: "first calls", play: func(p *play) {
+		for id := range uint64(5) {
+			p.step(call{id: 100 + id}) // downsample and xoy keep some of these
+		}
+	}},
+	{name: "later laps", play: func(p *play) {
+		for range 2 {
+			p.fill()
+			p.release()
+			p.untilKept()
+			p.step(p.next())
+		}
+	}},
+	{name: "full, drop", policy: "drop", play: func(p *play) {
+		p.fill()
+		p.untilKept()
+		p.step(p.next())
+		p.untilKept()
+		p.step(p.next()) // at the same place in the sequence
+		p.release()
+		p.untilKept()
+		p.step(p.next()) // room again
+		p.fill()
+		p.untilKept()
+		p.step(p.next())
+	}},
+	{name: "full, overwrite", policy: "overwrite", single: true, play: func(p *play) {
+		p.fill()
+		for range 2 {
+			p.untilKept()
+			p.step(p.next())
+		}
+	}},
+	{name: "poison", play: func(p *play) {
+		p.step(call{id: channel.Poison})
+		p.run(p.next())
+		p.step(call{id: channel.Poison})
+	}},
+	{name: "misuse", play: func(p *play) {
+		c := p.next()
+		p.stepOther(c)
+	}},
+	{name: "adopt", adopting: true, play: func(p *play) {
+		settings := p.m.settings
+		p.run(p.next())
+		p.apply(p.other())
+		p.step(p.next())
+		p.run(p.next())
+		p.apply(settings)
+		p.step(p.next())
+	}},
+	{name: "adopt while full", policy: "drop", adopting: true, play: func(p *play) {
+		settings := p.m.settings
+		p.fill()
+		p.apply(p.other())
+		p.run(p.next())
+		p.apply(settings)
+		p.step(p.next())
+	}},
+	{name: "adopt with a full journal", adopting: true, play: func(p *play) {
+		settings := p.m.settings
+		for i := range 15 {
+			p.apply([]channel.Settings{p.other(), settings}[i%2])
+			p.run(p.next())
+		}
+		p.apply(settings)
+		p.step(p.next())
+		p.releaseJournal()
+		p.apply(p.other())
+		p.step(p.next()) // where an old entry stood
+	}},
+	{name: "adopt what no handler takes", adopting: true, once: true, play: func(p *play) {
+		p.run(p.next())
+		p.applyUnchecked(channel.Settings{Kind: channel.Downsample})
+		p.step(p.next())
+		p.step(p.next())
+	}},
+}
+
+// A play is a stepped program with one channel, the model of that channel, and a drainer.
+type play struct {
+	t        *testing.T
+	program  *stepped
+	way      string // log or go
+	m        model
+	path     string
+	consumer *ring.Consumer
+	memory   []byte // the ring's
+	slack    uint64
+	id       uint64
+	killAt   int // kill for real after so many stepped instructions in all; -1: never
+	steps    int
+}
+
+func (p *play) open(handler string, params channel.Params, many bool, stamp, policy string) {
+	p.t.Helper()
+	o := Options{Handler: handler, Params: params, Stamp: stamp, Policy: policy, Buffer: "256", Dir: p.t.TempDir()}
+	p.path = p.program.open(many, o)
+	config, err := o.config("stepped/start", many)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if p.consumer, err = ring.OpenConsumer(p.path); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { p.consumer.Close() })
+	p.memory = mapFile(p.t, p.path)
+	v, err := look(p.path)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.m = model{
+		capacity: p.consumer.Header().Records, policy: config.Policy, links: config.Settings.Kind == channel.Link,
+		settings: config.Settings, last: v,
+	}
+	p.slack = 10_000 + config.Stamp.OrderingSlack_cycles() // the core that reads here may not be the one that stamps
+}
+
+// next makes an event that the handler keeps, unless it counts calls.
+func (p *play) next() call {
+	p.id += 5
+	return call{id: p.id, child: p.id + 1, link: p.m.links}
+}
+
+// other is settings that the channel can change to.
+func (p *play) other() channel.Settings {
+	if p.m.settings.Kind == channel.Null && !p.m.links {
+		return channel.Settings{Kind: channel.Identity}
+	}
+	return channel.Settings{}
+}
+
+// keepsRecord reports whether the next event would become a record, if there were room.
+func (p *play) keepsRecord() bool {
+	e := p.m.effect(call{id: p.id + 5, link: p.m.links})
+	return len(e.ids) > 0 || e.drops
+}
+
+// untilKept calls until the next event would become a record, for handlers that count calls.
+func (p *play) untilKept() {
+	for range 3 {
+		if p.keepsRecord() {
+			return
+		}
+		p.run(p.next())
+	}
+}
+
+// fill fills the ring.
+func (p *play) fill() {
+	for range 4 * p.m.capacity {
+		if uint64(len(p.m.want))-p.m.head == p.m.capacity {
+			return
+		}
+		p.run(p.next())
+	}
+}
+
+// release drains the ring.
+func (p *play) release() {
+	p.t.Helper()
+	if err := p.consumer.Release(p.m.last.shard, uint64(len(p.m.want)), 0, 0); err != nil {
+		p.t.Fatal(err)
+	}
+	p.m.head = uint64(len(p.m.want))
+}
+
+// releaseJournal drains the journals.
+func (p *play) releaseJournal() {
+	p.t.Helper()
+	if p.program.dead {
+		return
+	}
+	for i := range p.m.last.journals {
+		head := uint64(0)
+		if i == p.m.last.shard {
+			head = p.m.head
+		}
+		if err := p.consumer.Release(i, head, 0, 16); err != nil {
+			p.t.Fatal(err)
+		}
+		p.m.last.journals[i] = nil
+	}
+}
+
+func (p *play) apply(s channel.Settings) {
+	p.t.Helper()
+	if _, err := p.consumer.Apply(s); err != nil {
+		p.t.Fatal(err)
+	}
+	p.m.applied = &s
+}
+
+// applyUnchecked is what a drainer does that has lost its mind.
+func (p *play) applyUnchecked(s channel.Settings) {
+	p.t.Helper()
+	if err := scribble(p.path, ring.NewWord(77, s.Kind, 5), 5, s); err != nil {
+		p.t.Fatal(err)
+	}
+	p.m.applied = &s
+}
+
+func (p *play) order(c call) order {
+	o := order{Do: p.way, ID: c.id, Child: c.child}
+	if c.link {
+		o.Do = "link"
+	}
+	return o
+}
+
+// run makes a call at full speed, and checks what it left.
+func (p *play) run(c call) {
+	p.t.Helper()
+	if p.program.dead {
+		return
+	}
+	e := p.m.effect(c)
+	lo := asm.Counter()
+	p.program.run(p.order(c))
+	v, err := look(p.path)
+	if err == nil {
+		err = p.m.holds(v, e, bracket{lo - p.slack, asm.Counter() + p.slack}, true)
+	}
+	if err != nil {
+		p.t.Fatalf("after %+v: %v", c, err)
+	}
+	p.m.done(e, v)
+}
+
+// step makes a call and checks after each instruction what a reader finds.
+func (p *play) step(c call) {
+	p.t.Helper()
+	if p.program.dead {
+		return
+	}
+	e := p.m.effect(c)
+	var lo uint64
+	var seen []byte
+	var v *view
+	check := func(at int, returned bool) {
+		p.t.Helper()
+		var err error
+		if v, err = look(p.path); err == nil {
+			err = p.m.holds(v, e, bracket{lo - p.slack, asm.Counter() + p.slack}, returned)
+		}
+		if err != nil {
+			p.t.Fatalf("killed after %d instructions (returned: %v) of %+v: %v", at, returned, c, err)
+		}
+	}
+	at := 0
+	p.program.step(p.order(c), func(now int, returned bool) bool {
+		p.t.Helper()
+		if at = now; at == 0 {
+			lo = asm.Counter()
+		}
+		// Only what has changed must be read again.
+		if at == 0 || returned || !bytes.Equal(p.memory, seen) {
+			seen = append(seen[:0], p.memory...)
+			check(at, returned)
+		}
+		p.steps++
+		return p.steps-1 != p.killAt
+	})
+	if p.program.dead {
+		if !bytes.Equal(p.memory, seen) {
+			p.t.Fatalf("the kill after %d instructions of %+v changed the ring", at, c)
+		}
+		check(at, false)
+		if alive, err := p.consumer.Alive(); alive || err != nil {
+			p.t.Fatalf("after the kill the ring's owner is alive: %v, %v", alive, err)
+		}
+		return
+	}
+	p.m.done(e, v)
+}
+
+// stepOther makes the other of the calls Log and Link.
+func (p *play) stepOther(c call) {
+	p.t.Helper()
+	c.link = !c.link
+	p.step(c)
+}
+
+// A plain test leaves out most of what is long and the same for many; the bar leaves out nothing.
+func TestKillAfterEachInstruction(t *testing.T) { killAfterEachInstruction(t, false, 1) }
+
+func TestBarKillAfterEachInstruction(t *testing.T) {
+	kills := 3
+	if proof.Begin(t) == proof.Full {
+		kills = 100
+	}
+	steps, killed := killAfterEachInstruction(t, true, kills)
+	if t.Failed() {
+		return // what was lost stands in the failure
+	}
+	proof.Check(t,
+		proof.Bar{Name: "instructions after which a reader finds every event", Figure: float64(steps), Limit: 50_000, AtLeast: true, Unit: "instructions"},
+		proof.Bar{Name: "kills after an instruction, every event found", Figure: float64(killed), Limit: 100, AtLeast: true, Unit: "kills"},
+	)
+}
+
+// killAfterEachInstruction plays every situation of every handler, and kills for real that often for each handler, writer
+// and way to log.
+func killAfterEachInstruction(t *testing.T, all bool, kills int) (steps, killed int) {
+	draw := seed.Random(t)
+	for _, handler := range allHandlers {
+		for _, writer := range allWriters {
+			for _, way := range []string{"log", "go"} {
+				if way == "go" && (handler.name == "link" || !all && writer.stamp == "rdtsc") {
+					continue // Link has one way
+				}
+				adopts := all || draw.IntN(4) == 0
+				t.Run(fmt.Sprintf("%s/%s/%s", handler.name, writer.name, way), func(t *testing.T) {
+					play := func(s situation, program *stepped, killAt int) (steps int) {
+						p := &play{t: t, program: program, way: way, id: 1000, killAt: killAt}
+						p.open(handler.name, handler.params, writer.many, writer.stamp, s.policy)
+						s.play(p)
+						return p.steps
+					}
+					taken := make(map[string]int)
+					var played []situation
+					program := startStepped(t)
+					for _, s := range situations {
+						if s.single && writer.many || s.adopting && (way == "go" || !adopts) || s.once && handler.name != "id" {
+							continue
+						}
+						taken[s.name] = play(s, program, -1)
+						steps += taken[s.name]
+						played = append(played, s)
+					}
+					t.Logf("instructions: %v", taken)
+					for range kills {
+						s := played[draw.IntN(len(played))]
+						kill(t, draw, taken[s.name], func(program *stepped, at int) int { return play(s, program, at) })
+						killed++
+					}
+				})
+			}
+		}
+	}
+	return steps, killed
+}
+
+// kill plays to an instruction that is drawn by lot, where it kills the program.
+func kill(t *testing.T, draw *rand.Rand, steps int, play func(program *stepped, at int) int) {
+	t.Helper()
+	program := startStepped(t)
+	for range 10 {
+		// There may be fewer instructions than the last time: then the scheduler had been among them.
+		if steps = play(program, draw.IntN(steps)); program.dead {
+			return
+		}
+	}
+	t.Errorf("no kill in ten attempts, of %d instructions the last time", steps)
+}

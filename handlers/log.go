@@ -1,0 +1,143 @@
+package handlers
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// logGo is the log call in Go. On amd64 it serves what is rare: other settings, a full ring, handlers that assembly does
+// not know. Builds without assembly use it for every event.
+//
+//lint:ignore U1000 assembly jumps here
+func logGo(c *Channel, id uint64) {
+	if c.keepsNothing() {
+		return
+	}
+	set := c.current()
+	byKind[set.kind].log(c, set, id)
+}
+
+// current returns the settings that hold, adopted now if they are new.
+func (c *Channel) current() *adopted {
+	if raceBuild && c.writer != writerMany {
+		c.turn++ // not atomic, on purpose: a second writer is a data race here
+	}
+	set := c.adopted()
+	if atomic.LoadUint64(c.word) != set.word {
+		set = c.adopt()
+	}
+	return set
+}
+
+// record writes an event into the ring, or has it wait or dropped as the policy says.
+func (c *Channel) record(id uint64) {
+	var ids [2]uint64
+	ids[0] = id
+	c.write(ids, 1)
+}
+
+// write puts the first n ids into the ring as records that share a stamp.
+func (c *Channel) write(ids [2]uint64, n uint64) {
+	if c.writer == writerMany {
+		c.writeMany(ids, n)
+		return
+	}
+	counter := c.stamp()
+	s := c.shard
+	tail := *s.Tail
+	if tail+n > s.Limit && !s.Room(n, counter) {
+		return
+	}
+	for i := range n {
+		put(s, tail+i, ring.Record{Counter: counter, ID: ids[i]})
+	}
+	atomic.StoreUint64(s.Tail, tail+n)
+}
+
+// writeMany reserves places on the shard of this core, then fills them: the id first, and last the counter word with
+// the lap's mark, which says that the record is whole. It fills from the end, so that a pair is whole as soon as its
+// first record is.
+func (c *Channel) writeMany(ids [2]uint64, n uint64) {
+	counter, core := asm.CounterCore()
+	s := &c.ring.Shards[uint64(core)&c.coreMask]
+	for {
+		tail := atomic.LoadUint64(s.Tail)
+		if tail+n > atomic.LoadUint64(&s.Limit) {
+			if !s.Room(n, counter) {
+				return
+			}
+			continue
+		}
+		if !atomic.CompareAndSwapUint64(s.Tail, tail, tail+n) {
+			continue
+		}
+		for i := n; i > 0; i-- {
+			seq := tail + i - 1
+			put(s, seq, ring.Record{Counter: s.Finished(counter, seq), ID: ids[i-1]})
+		}
+		return
+	}
+}
+
+// LogAt keeps an event, as the channel's handler says, with a counter value that the caller has: the moment at which
+// something was due, say, or a reading that other work needed as well. A value of this node's counter, below 2^63 and not 0; whoever
+// reads the log takes it for what the name of the channel says. It is for channels of Open: what many writers log is stamped where
+// its place is taken.
+func (c *Channel) LogAt(counter, id uint64) {
+	if c.keepsNothing() {
+		return
+	}
+	if c.writer == writerMany || counter == 0 || counter >= 1<<63 {
+		c.misuse()
+		return
+	}
+	c.given = counter
+	logGo(c, id)
+	c.given = 0
+}
+
+// stamp reads the counter as the channel was opened to.
+func (c *Channel) stamp() uint64 {
+	if c.given != 0 {
+		return c.given
+	}
+	if c.writer == writerUnordered {
+		return asm.CounterUnordered()
+	}
+	return asm.Counter()
+}
+
+func put(s *ring.Shard, seq uint64, r ring.Record) {
+	at := (*ring.Record)(unsafe.Add(s.Records, (seq&s.Mask)*ring.RecordBytes))
+	atomic.StoreUint64(&at.ID, r.ID)
+	atomic.StoreUint64(&at.Counter, r.Counter)
+}
+
+// misuse notes a Log on a link channel, a Link on another, or a LogAt that has no place.
+func (c *Channel) misuse() { c.ring.Raise(ring.FlagMisuse) }
+
+// sieve keeps the numbers v with v mod modulus < below, without a division. The quotient is taken with the reciprocal,
+// floor((2^64 − 1) / modulus), which is less than 1 below 2^64 / modulus or equal: so v·reciprocal / 2^64 is less than 1
+// below v / modulus, and its floor is the quotient or one less.
+type sieve struct {
+	reciprocal uint64
+	modulus    uint64 // at least 1
+	below      uint64
+}
+
+func newSieve(below, modulus uint64) sieve {
+	return sieve{reciprocal: (1<<64 - 1) / modulus, modulus: modulus, below: below}
+}
+
+func (s *sieve) keeps(v uint64) bool {
+	quotient, _ := bits.Mul64(v, s.reciprocal)
+	rest := v - quotient*s.modulus
+	if rest >= s.modulus {
+		rest -= s.modulus
+	}
+	return rest < s.below
+}

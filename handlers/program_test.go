@@ -1,0 +1,104 @@
+package handlers
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+)
+
+// programVariable names the program that the test binary is, in place of running tests: some tests need a process that
+// they may kill.
+const programVariable = "CLOUDPROFILER_HANDLERS_PROGRAM"
+
+// programs by name. Each file that needs one puts it in.
+var programs = map[string]func() error{}
+
+func init() {
+	if os.Getenv(programVariable) != "" {
+		runtime.LockOSThread() // the main goroutine stays on the main thread, whose id is the process's
+	}
+}
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(programVariable)
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	if err := programs[name](); err != nil {
+		fmt.Fprintf(os.Stderr, "program %s: %v\n", name, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// command makes the command that runs a program.
+func command(t *testing.T, name string, env ...string) *exec.Cmd {
+	t.Helper()
+	cmd, err := reexec.Command()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(append(os.Environ(), programVariable+"="+name), env...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// start starts a program, which ends with the test at the latest.
+func start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// A program that hangs must not hang the test.
+	watchdog := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	t.Cleanup(func() {
+		watchdog.Stop()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+}
+
+// mapFile maps a file for reading until the test ends.
+func mapFile(t *testing.T, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(memory) })
+	return memory
+}
+
+// pin keeps the calling thread on one core, so that a channel of many writers fills one shard. It is for goroutines that
+// are locked to their thread. It returns what undoes it.
+func pin() (undo func(), err error) {
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return nil, fmt.Errorf("ask for cores: %w", err)
+	}
+	for core := 0; one.Count() == 0; core++ {
+		if all.IsSet(core) {
+			one.Set(core)
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		return nil, fmt.Errorf("stay on one core: %w", err)
+	}
+	return func() { unix.SchedSetaffinity(0, &all) }, nil
+}

@@ -1,0 +1,280 @@
+//go:build !race
+
+package handlers
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() { programs["step"] = stepProgram }
+
+// An order is what the stepped program is to do next.
+type order struct {
+	Do      string  // open, or one of steppable
+	Many    bool    // open
+	Options Options // open
+	ID      uint64  // log
+	Child   uint64  // link
+}
+
+type answer struct {
+	Path  string            // open
+	Err   string            // open
+	Entry map[string]uint64 // at the start: where the code of a steppable order begins
+}
+
+// What the program can be stepped through. Each is a function of its own, so that it has an entry and returns.
+var steppable = map[string]func(c *Channel, o *order){
+	"log":  stepLog,
+	"go":   stepGo,
+	"link": stepLink,
+}
+
+//go:noinline
+func stepLog(c *Channel, o *order) { c.Log(o.ID) }
+
+// stepGo is the log call as builds without assembly have it.
+//
+//go:noinline
+func stepGo(c *Channel, o *order) {
+	if c.keepsNothing() {
+		return
+	}
+	logGo(c, o.ID)
+}
+
+//go:noinline
+func stepLink(c *Channel, o *order) { c.Link(o.ID, o.Child) }
+
+// stepProgram carries out orders from its input.
+func stepProgram() error {
+	debug.SetGCPercent(-1)
+	if _, err := pin(); err != nil {
+		return err
+	}
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	entries := make(map[string]uint64)
+	for name, f := range steppable {
+		entries[name] = uint64(reflect.ValueOf(f).Pointer())
+	}
+	if err := out.Encode(answer{Entry: entries}); err != nil {
+		return err
+	}
+	var c *Channel
+	for {
+		var o order
+		if err := in.Decode(&o); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		var a answer
+		if o.Do == "open" {
+			c.Close()
+			var err error
+			if c, err = open("stepped/start", o.Options, o.Many); err != nil {
+				a.Err = err.Error()
+			}
+			a.Path = c.Path()
+		} else {
+			runtime.Gosched() // a fresh time slice: the scheduler will not be stepped through as well
+			steppable[o.Do](c, &o)
+		}
+		if err := out.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+// A stepped is a program that can be stopped after each instruction of a log call, and be killed there. All of it must be
+// used by the goroutine that started it.
+type stepped struct {
+	t     *testing.T
+	pid   int
+	in    io.WriteCloser
+	out   *bufio.Reader
+	entry map[string]uint64
+	wait  func() error
+	dead  bool
+}
+
+// startStepped starts a program and traces it.
+func startStepped(t *testing.T) *stepped {
+	t.Helper()
+	runtime.LockOSThread() // the kernel lets only the tracing thread step
+	t.Cleanup(runtime.UnlockOSThread)
+	// Nothing but the log call may happen on its thread.
+	cmd := command(t, "step", "GODEBUG=asyncpreemptoff=1", "GOGC=off")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, cmd)
+	s := &stepped{t: t, pid: cmd.Process.Pid, in: in, out: bufio.NewReader(out), wait: cmd.Wait}
+	s.entry = s.answer().Entry
+	if err := unix.PtraceSeize(s.pid); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("trace a child: %v: CI must allow ptrace", err)
+		}
+		t.Skipf("trace a child: %v: allow ptrace to step through the log call", err)
+	}
+	return s
+}
+
+func (s *stepped) answer() (a answer) {
+	s.t.Helper()
+	line, err := s.out.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &a)
+	}
+	if err != nil {
+		s.t.Fatalf("stepped program answers %q: %v", line, err)
+	}
+	return a
+}
+
+func (s *stepped) send(o order) {
+	s.t.Helper()
+	if err := json.NewEncoder(s.in).Encode(o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// open opens a channel in the program, in place of the one before, and returns its ring.
+func (s *stepped) open(many bool, options Options) string {
+	s.t.Helper()
+	s.send(order{Do: "open", Many: many, Options: options})
+	a := s.answer()
+	if a.Err != "" {
+		s.t.Fatal(a.Err)
+	}
+	return a.Path
+}
+
+// run carries out an order without steps.
+func (s *stepped) run(o order) {
+	s.t.Helper()
+	s.send(o)
+	s.answer()
+}
+
+// step carries out an order and stops before its first instruction, where at is 0, and after each one, the last time
+// when it has returned. After visit has returned false the program is killed there for real.
+func (s *stepped) step(o order, visit func(at int, returned bool) bool) {
+	s.t.Helper()
+	if err := s.try(o, visit); err != nil {
+		s.t.Fatalf("step through %v: %v", o, err)
+	}
+}
+
+func (s *stepped) try(o order, visit func(at int, returned bool) bool) error {
+	s.t.Helper()
+	if err := unix.PtraceInterrupt(s.pid); err != nil {
+		return fmt.Errorf("interrupt: %w", err)
+	}
+	if err := s.stopped(); err != nil {
+		return err
+	}
+	entry := uintptr(s.entry[o.Do])
+	var was [1]byte
+	if _, err := unix.PtracePeekText(s.pid, entry, was[:]); err != nil {
+		return fmt.Errorf("read code: %w", err)
+	}
+	const breakpoint = 0xCC
+	if _, err := unix.PtracePokeText(s.pid, entry, []byte{breakpoint}); err != nil {
+		return fmt.Errorf("set breakpoint: %w", err)
+	}
+	var r unix.PtraceRegs
+	s.send(o)
+	for r.Rip != uint64(entry)+1 {
+		if err := unix.PtraceCont(s.pid, 0); err != nil {
+			return fmt.Errorf("continue: %w", err)
+		}
+		if err := s.stopped(); err != nil {
+			return err
+		}
+		if err := unix.PtraceGetRegs(s.pid, &r); err != nil {
+			return fmt.Errorf("read registers: %w", err)
+		}
+	}
+	if _, err := unix.PtracePokeText(s.pid, entry, was[:]); err != nil {
+		return fmt.Errorf("remove breakpoint: %w", err)
+	}
+	r.Rip = uint64(entry)
+	if err := unix.PtraceSetRegs(s.pid, &r); err != nil {
+		return fmt.Errorf("write registers: %w", err)
+	}
+	var word [8]byte
+	if _, err := unix.PtracePeekData(s.pid, uintptr(r.Rsp), word[:]); err != nil {
+		return fmt.Errorf("read return address: %w", err)
+	}
+	back, stack := binary.LittleEndian.Uint64(word[:]), r.Rsp+8
+
+	const tooMany = 1_000_000
+	for at := 0; at < tooMany; at++ {
+		returned := r.Rip == back && r.Rsp == stack
+		if !visit(at, returned) {
+			return s.kill()
+		}
+		if returned {
+			if err := unix.PtraceCont(s.pid, 0); err != nil {
+				return fmt.Errorf("continue: %w", err)
+			}
+			s.answer()
+			return nil
+		}
+		if err := unix.PtraceSingleStep(s.pid); err != nil {
+			return fmt.Errorf("step: %w", err)
+		}
+		if err := s.stopped(); err != nil {
+			return err
+		}
+		if err := unix.PtraceGetRegs(s.pid, &r); err != nil {
+			return fmt.Errorf("read registers: %w", err)
+		}
+	}
+	return fmt.Errorf("no return after %d instructions", tooMany)
+}
+
+// stopped waits until the program stands still.
+func (s *stepped) stopped() error {
+	var status unix.WaitStatus
+	for {
+		_, err := unix.Wait4(s.pid, &status, unix.WALL, nil)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return fmt.Errorf("wait for a stop: %w", err)
+		case !status.Stopped():
+			return fmt.Errorf("program ended with status %#x", status)
+		}
+		return nil
+	}
+}
+
+// kill ends the program where it stands and waits until it is gone.
+func (s *stepped) kill() error {
+	if err := unix.Kill(s.pid, unix.SIGKILL); err != nil {
+		return fmt.Errorf("kill: %w", err)
+	}
+	s.wait() // its error says that the program was killed
+	s.dead = true
+	return nil
+}
