@@ -1,0 +1,260 @@
+package generator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// An Object is a decoded tuple.
+type Object[T any] struct {
+	ID    uint64
+	Value T
+}
+
+// FactoryOptions say how a Factory decodes. Receiver holds how it receives; its Handle is the factory's.
+type FactoryOptions[T any] struct {
+	Receiver ReceiverOptions
+	Decode   Decoder[T]
+
+	// Workers decode the tuples of each connection beside its receiving thread, bucket by bucket in turn, so that order is kept.
+	// 0 decodes on the receiving thread itself, in parallel only between connections.
+	Workers int
+	// Queue is how many buckets may wait for the consumer of each connection. A full queue has its connection wait: that is
+	// back-pressure, and counted. 0 is 64.
+	Queue int
+}
+
+// FactoryResult is what a factory made.
+type FactoryResult struct {
+	ReceiverResult        // Malformed includes tuples that the decoder refused
+	Objects        uint64 // decoded and handed over
+	Undecodable    uint64 // that the decoder refused
+	FullQueues     uint64 // buckets that had to wait for room: the consumer is slower than the decoder
+	Abandoned      uint64 // objects that found no room when the run was ended
+}
+
+// A Factory is the object factory: it receives serialised tuples, decodes them off the consumer's critical path, and hands objects over
+// by a bounded queue for each connection, in the order in which they came there.
+//
+// Each connection's receiving thread takes a bucket of tuples. Where there are workers it deals buckets out to them in turn, each by a queue of
+// its own, and the consumer takes from the workers in the same turn: so order is kept without a number on anything, and every queue has one
+// producer and one consumer.
+type Factory[T any] struct {
+	o           FactoryOptions[T]
+	receiver    *Receiver
+	connections []*factoryConnection[T]
+	undecodable atomic.Uint64
+	fullQueues  atomic.Uint64
+	abandoned   atomic.Uint64
+	workers     sync.WaitGroup
+}
+
+// factoryConnection is what belongs to one connection.
+type factoryConnection[T any] struct {
+	deal int // the receiving thread's: the next lane
+	Consumer[T]
+}
+
+// A lane is the way of every n-th bucket of a connection. The full ones go from the receiving thread over the worker to the consumer; the empty
+// ones go back.
+type lane[T any] struct {
+	raw     *spsc[*rawBucket]  // receiving thread to worker; nil without workers
+	rawBack *spsc[*rawBucket]  // worker to receiving thread
+	ready   *spsc[[]Object[T]] // to the consumer
+	back    *spsc[[]Object[T]] // from the consumer
+}
+
+// A rawBucket holds copies of tuples on their way to a worker: the receiver fills its own bucket again at once.
+type rawBucket struct {
+	tuples []Tuple
+	bytes  []byte
+}
+
+// A Consumer takes the objects of one connection. One goroutine uses it.
+type Consumer[T any] struct {
+	lanes  []*lane[T] // as many as workers, or one
+	turn   int
+	bucket []Object[T]
+	at     int
+}
+
+// NewFactory checks the options. Take the consumers before Run.
+func NewFactory[T any](o FactoryOptions[T]) (*Factory[T], error) {
+	if o.Queue == 0 {
+		o.Queue = 64
+	}
+	if o.Decode == nil || o.Workers < 0 || o.Workers > 256 || o.Queue < 1 {
+		return nil, fmt.Errorf("object factory: %w: Decode given %t, Workers %d, Queue %d", ErrOptions, o.Decode != nil, o.Workers, o.Queue)
+	}
+	f := &Factory[T]{o: o}
+	for range o.Receiver.Sources {
+		c := &factoryConnection[T]{}
+		lanes := max(1, o.Workers)
+		each := max(1, (o.Queue+lanes-1)/lanes)
+		for range lanes {
+			l := &lane[T]{ready: newSPSC[[]Object[T]](each), back: newSPSC[[]Object[T]](2 * each)}
+			if o.Workers > 0 {
+				l.raw, l.rawBack = newSPSC[*rawBucket](each), newSPSC[*rawBucket](2*each)
+			}
+			c.lanes = append(c.lanes, l)
+		}
+		f.connections = append(f.connections, c)
+	}
+	receiver := o.Receiver
+	receiver.Handle = f.handle
+	var err error
+	if f.receiver, err = NewReceiver(receiver); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Consumer is where the objects of a connection come out.
+func (f *Factory[T]) Consumer(connection int) *Consumer[T] {
+	return &f.connections[connection].Consumer
+}
+
+// Run receives and decodes until the receiver ends, then closes the queues: consumers take what is left, and then know of the end. When ctx is cancelled
+// buckets that find no room are dropped, so that a consumer who has gone does not hold it up.
+func (f *Factory[T]) Run(ctx context.Context) (FactoryResult, error) {
+	stop := context.AfterFunc(ctx, f.closeReady)
+	defer stop()
+	for _, c := range f.connections {
+		for _, l := range c.lanes {
+			if l.raw != nil {
+				f.workers.Go(func() { f.work(l) })
+			}
+		}
+	}
+	received, err := f.receiver.Run(ctx)
+	for _, c := range f.connections {
+		for _, l := range c.lanes {
+			if l.raw != nil {
+				l.raw.close()
+			}
+		}
+	}
+	f.workers.Wait()
+	f.closeReady()
+	r := FactoryResult{ReceiverResult: received, Undecodable: f.undecodable.Load(), FullQueues: f.fullQueues.Load(), Abandoned: f.abandoned.Load()}
+	r.Malformed += r.Undecodable
+	r.Objects = r.Received - r.Undecodable - r.Abandoned
+	r.Marks = f.receiver.marks.list()
+	return r, err
+}
+
+func (f *Factory[T]) closeReady() {
+	for _, c := range f.connections {
+		for _, l := range c.lanes {
+			l.ready.close()
+		}
+	}
+}
+
+// handle takes a bucket on its connection's receiving thread.
+func (f *Factory[T]) handle(connection int, b *Bucket) {
+	if len(b.Tuples) == 0 {
+		return
+	}
+	c := f.connections[connection]
+	l := c.lanes[c.deal]
+	if c.deal++; c.deal == len(c.lanes) {
+		c.deal = 0
+	}
+	if l.raw == nil {
+		f.decode(l, b.Tuples)
+		return
+	}
+	raw, ok := l.rawBack.tryTake()
+	if !ok {
+		raw = &rawBucket{}
+	}
+	raw.fill(b.Tuples)
+	if waited, _ := l.raw.put(raw); waited {
+		f.fullQueues.Add(1)
+	}
+}
+
+func (r *rawBucket) fill(tuples []Tuple) {
+	size := 0
+	for _, t := range tuples {
+		size += len(t.Body)
+	}
+	if cap(r.bytes) < size {
+		r.bytes = make([]byte, 0, size)
+	}
+	r.tuples, r.bytes = r.tuples[:0], r.bytes[:0]
+	for _, t := range tuples {
+		begin := len(r.bytes)
+		r.bytes = append(r.bytes, t.Body...)
+		r.tuples = append(r.tuples, Tuple{t.ID, r.bytes[begin:len(r.bytes):len(r.bytes)]})
+	}
+}
+
+// work decodes a lane's buckets.
+func (f *Factory[T]) work(l *lane[T]) {
+	for {
+		raw, ok := l.raw.take()
+		if !ok {
+			return
+		}
+		f.decode(l, raw.tuples)
+		l.rawBack.tryPut(raw)
+	}
+}
+
+// decode makes objects of a bucket and hands them over.
+func (f *Factory[T]) decode(l *lane[T], tuples []Tuple) {
+	objects, _ := l.back.tryTake()
+	objects = objects[:0]
+	for _, t := range tuples {
+		v, err := f.o.Decode(t.Body)
+		if err != nil {
+			f.undecodable.Add(1)
+			f.receiver.marks.make(Malformed, 1, "tuple %d: the decoder refuses it: %v; its body begins with %.40q", t.ID, err, t.Body)
+			continue
+		}
+		objects = append(objects, Object[T]{t.ID, v})
+	}
+	waited, taken := l.ready.put(objects)
+	if waited {
+		f.fullQueues.Add(1)
+	}
+	if !taken {
+		f.abandoned.Add(uint64(len(objects)))
+	}
+}
+
+// Next returns the next object; it waits for it. It is false when the connection has ended and everything was taken.
+func (c *Consumer[T]) Next() (o Object[T], ok bool) {
+	if c.at < len(c.bucket) {
+		c.at++
+		return c.bucket[c.at-1], true
+	}
+	for {
+		l := c.lanes[c.turn]
+		if c.bucket != nil {
+			last := c.lanes[(c.turn+len(c.lanes)-1)%len(c.lanes)]
+			clear(c.bucket)
+			last.back.tryPut(c.bucket[:0])
+			c.bucket = nil
+		}
+		c.bucket, ok = l.ready.take()
+		if !ok {
+			c.bucket, c.at = nil, 0
+			return o, false
+		}
+		if c.turn++; c.turn == len(c.lanes) {
+			c.turn = 0
+		}
+		if len(c.bucket) > 0 {
+			c.at = 1
+			return c.bucket[0], true
+		}
+	}
+}
+
+// Received is how many tuples came so far. Any goroutine may ask.
+func (f *Factory[T]) Received() uint64 { return f.receiver.Received() }

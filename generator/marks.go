@@ -1,0 +1,86 @@
+package generator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// A Mark is something that a run's numbers must be read with.
+type Mark string
+
+// The marks. Scripts read them: append only.
+const (
+	ReceiverGone Mark = "receiver-gone" // a connection broke; what was on its way may be lost
+	Blocked      Mark = "blocked"       // an engine took nothing for a while: it is slow, or the network is cut
+	Behind       Mark = "behind"        // tuples were so late that they were never sent
+	Late         Mark = "late"          // more than one tuple of a hundred was sent late by this machine's own doing
+	Unsent       Mark = "unsent"        // the run ended with tuples that the engine would not take
+	Malformed    Mark = "malformed"     // what came was not what FORMAT.md, or the decoder, says
+	Lost         Mark = "lost"          // tuples did not arrive
+	Duplicated   Mark = "duplicated"    // tuples arrived twice
+	SenderGone   Mark = "sender-gone"   // a sender ended without its poison pill, or fell silent
+	Interrupted  Mark = "interrupted"   // the run was ended from outside
+)
+
+// A Notice says at once what a run's marks say in the end.
+type Notice struct {
+	Mark Mark
+	Text string
+}
+
+// Marks are the marks of a run, with how often each was made. Zero is ready to use; any number of goroutines may make marks.
+type Marks struct {
+	mu     sync.Mutex
+	counts map[Mark]uint64
+	texts  map[Mark]string // of the first time
+	notice func(Notice)    // may be nil
+}
+
+// make counts a mark n times. The first time of each is said at once.
+func (m *Marks) make(mark Mark, n uint64, format string, args ...any) {
+	if n == 0 {
+		return
+	}
+	m.mu.Lock()
+	if m.counts == nil {
+		m.counts, m.texts = map[Mark]uint64{}, map[Mark]string{}
+	}
+	first := m.counts[mark] == 0
+	m.counts[mark] += n
+	text := ""
+	if first {
+		text = fmt.Sprintf(format, args...)
+		m.texts[mark] = text
+	}
+	notice := m.notice
+	m.mu.Unlock()
+	if first && notice != nil {
+		notice(Notice{mark, text})
+	}
+}
+
+// say passes something on that marks nothing, such as that a connection is back.
+func (m *Marks) say(mark Mark, format string, args ...any) {
+	if m.notice != nil {
+		m.notice(Notice{mark, fmt.Sprintf(format, args...)})
+	}
+}
+
+// A Marked is a mark, how often it was made, and what was said the first time.
+type Marked struct {
+	Mark  Mark   `json:"mark"`
+	Count uint64 `json:"count"`
+	Text  string `json:"text"`
+}
+
+func (m *Marks) list() []Marked {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []Marked
+	for _, mark := range slices.Sorted(maps.Keys(m.counts)) {
+		list = append(list, Marked{mark, m.counts[mark], m.texts[mark]})
+	}
+	return list
+}

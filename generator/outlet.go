@@ -1,0 +1,107 @@
+package generator
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+)
+
+// dueSlots is how many of a thread's latest tuples have their due time remembered. A tuple that comes out after so many later ones were sent has
+// no latency, which is counted; a search has ended its trial long before.
+const dueSlots = 1 << 20
+
+// A dueRing remembers when a thread's tuples were due. One goroutine writes, any may read.
+type dueRing struct {
+	slots []struct{ id, due atomic.Uint64 }
+}
+
+func newDueRing() *dueRing {
+	r := &dueRing{}
+	r.slots = make([]struct{ id, due atomic.Uint64 }, dueSlots)
+	return r
+}
+
+func (r *dueRing) put(id, due uint64) {
+	s := &r.slots[id%dueSlots]
+	s.id.Store(Poison) // no reader takes the due time of one tuple for that of another
+	s.due.Store(due)
+	s.id.Store(id)
+}
+
+func (r *dueRing) get(id uint64) (due uint64, ok bool) {
+	s := &r.slots[id%dueSlots]
+	if s.id.Load() != id {
+		return 0, false
+	}
+	due = s.due.Load()
+	return due, s.id.Load() == id
+}
+
+// latencySlice is the time for which latencies are summed up on their own, so that their growth is seen.
+const latencySlice = 100 * time.Millisecond
+
+// An outlet is where a trial learns what came out of the engine.
+type outlet struct {
+	done atomic.Uint64 // tuples of this trial that came out
+
+	mu      sync.Mutex // guards what follows
+	checker checker
+	rings   map[uint64]*dueRing // by source; of the whole search
+	first   map[uint64]uint64   // by source, the first id of this trial
+	stale   uint64              // tuples of earlier trials
+	unknown uint64              // tuples whose due time was forgotten
+	start   uint64              // counter
+	hz      float64
+	from    uint64 // counter: latencies of tuples that were due from here on count in the whole
+	latency *hdrhistogram.Histogram
+	slices  []*hdrhistogram.Histogram // µs, by when tuples came out
+}
+
+// begin learns of a thread's first id in this trial, before it is sent, and of where its due times are.
+func (o *outlet) begin(id uint64, ring *dueRing) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.first[id>>countBits], o.rings[id>>countBits] = id, ring
+}
+
+// take learns of tuples that came out.
+func (o *outlet) take(ids []uint64) {
+	now := asm.Counter()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at := int(float64(now-o.start) / o.hz / latencySlice.Seconds())
+	if now < o.start {
+		at = 0
+	}
+	for _, id := range ids {
+		source := id >> countBits
+		if first, ours := o.first[source]; !ours || id < first {
+			o.stale++
+			continue
+		}
+		o.checker.see(id)
+		o.done.Add(1)
+		due, ok := o.rings[source].get(id)
+		if !ok {
+			o.unknown++
+			continue
+		}
+		ns := int64(float64(now-min(due, now)) / o.hz * 1e9)
+		if due >= o.from {
+			record(o.latency, ns)
+		}
+		for at >= len(o.slices) && len(o.slices) < maxSlices {
+			o.slices = append(o.slices, hdrhistogram.New(1, longestLatency_ns/1000, 2))
+		}
+		if at < len(o.slices) {
+			o.slices[at].RecordValue(min(max(ns/1000, 1), longestLatency_ns/1000))
+		}
+	}
+}
+
+// maxSlices bounds what an endless trial remembers.
+const maxSlices = 10 * 3600

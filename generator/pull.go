@@ -1,0 +1,130 @@
+package generator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pebbe/zmq4"
+)
+
+// A Bucket is a handful of tuples that came together. It is used again and again: what is in it is good until it is filled anew.
+type Bucket struct {
+	Tuples    []Tuple
+	Ends      []End
+	Malformed []error // of messages that were dropped
+
+	bytes []byte
+	sizes []uint32
+}
+
+// A Source gives the tuples of one connection. One goroutine uses it.
+type Source interface {
+	// Receive fills a bucket, with at most max messages. It returns soon even when nothing came: with an empty bucket.
+	Receive(b *Bucket, max int) error
+	// Close gives back what the source holds.
+	Close() error
+}
+
+// PullOptions say how a Pull receives.
+type PullOptions struct {
+	// HighWater is how many messages may wait here. 0 is 1,000.
+	HighWater int
+	// Peer is called, from another goroutine, when a connection breaks (gone) and when one comes. May be nil.
+	Peer func(gone bool)
+}
+
+// Pull is a Source over ZeroMQ: a PULL socket that listens, with an I/O thread of its own.
+type Pull struct {
+	socket   *socket
+	puller   puller
+	endpoint string
+	closed   bool
+}
+
+// bucketBytes is what a bucket takes at a time. It stays in a core's cache, and a message that is longer has it grow once.
+const bucketBytes = 256 << 10
+
+// receiveWait is how long a Receive waits for the first message.
+const receiveWait = 50 * time.Millisecond
+
+// NewPull listens at an endpoint such as tcp://*:5555 or tcp://127.0.0.1:*.
+func NewPull(endpoint string, o PullOptions) (*Pull, error) {
+	if o.HighWater == 0 {
+		o.HighWater = 1000
+	}
+	if o.HighWater < 1 {
+		return nil, fmt.Errorf("pull at %q: %w: HighWater %d", endpoint, ErrOptions, o.HighWater)
+	}
+	p := &Pull{puller: newPuller()}
+	var err error
+	p.socket, err = newSocket(zmq4.PULL, func(gone bool) {
+		if o.Peer != nil {
+			o.Peer(gone)
+		}
+	})
+	if err != nil {
+		p.puller.free()
+		return nil, fmt.Errorf("pull at %q: %w", endpoint, err)
+	}
+	for _, option := range []struct{ option, value int }{{receiveHighWater, o.HighWater}, {receiveTimeout, milliseconds(receiveWait)}, {lingerOption, 0}} {
+		if err == nil {
+			err = p.socket.set(option.option, option.value)
+		}
+	}
+	if err == nil {
+		err = p.socket.setMaxMessage(maxMessage)
+	}
+	if err == nil {
+		p.endpoint, err = p.socket.bind(endpoint)
+	}
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("pull at %q: %w", endpoint, err)
+	}
+	return p, nil
+}
+
+// Endpoint is where to connect to, with the port that was chosen.
+func (p *Pull) Endpoint() string { return p.endpoint }
+
+// Receive waits a little for the first message, and takes what else is there.
+func (p *Pull) Receive(b *Bucket, max int) error {
+	b.Tuples, b.Ends, b.Malformed = b.Tuples[:0], b.Ends[:0], b.Malformed[:0]
+	if b.bytes == nil {
+		b.bytes = make([]byte, bucketBytes)
+	}
+	if len(b.sizes) < max {
+		b.sizes = make([]uint32, max)
+	}
+	n, err := p.puller.receive(p.socket, b.bytes, b.sizes[:max])
+	if err != nil {
+		return fmt.Errorf("pull: %w", err)
+	}
+	if n == 0 && p.puller.pending() {
+		b.bytes = make([]byte, maxMessage)
+		if n, err = p.puller.receive(p.socket, b.bytes, b.sizes[:max]); err != nil {
+			return fmt.Errorf("pull: %w", err)
+		}
+	}
+	rest := b.bytes
+	for _, size := range b.sizes[:n] {
+		var end *End
+		if b.Tuples, end, err = parseMessage(rest[:size], b.Tuples); err != nil {
+			b.Malformed = append(b.Malformed, err)
+		} else if end != nil {
+			b.Ends = append(b.Ends, *end)
+		}
+		rest = rest[size:]
+	}
+	return nil
+}
+
+// Close stops listening.
+func (p *Pull) Close() error {
+	if !p.closed {
+		p.closed = true
+		p.puller.free()
+		p.socket.close()
+	}
+	return nil
+}

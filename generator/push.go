@@ -1,0 +1,163 @@
+package generator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pebbe/zmq4"
+)
+
+// PushOptions say how a Push sends.
+type PushOptions struct {
+	// Batch is how many tuples a message may hold; 0 is 1. See SenderOptions.Batch for how many there are to put together.
+	Batch int
+	// HighWater is how many messages may wait at each end of the connection before the engine counts as not taking them. 0 is 1,000.
+	HighWater int
+	// Patience is how long to wait for somebody to connect to, and at the end for what is on its way. 0 is 5 s.
+	Patience time.Duration
+	// Peer is called, from another goroutine, when a connection breaks (gone) and when it is back. May be nil.
+	Peer func(gone bool)
+}
+
+// Push is a Sink over ZeroMQ: a PUSH socket with a connection and an I/O thread of its own.
+type Push struct {
+	o      PushOptions
+	socket *socket
+
+	scratch []byte
+	sizes   []uint32
+	counts  []int // tuples in each message
+}
+
+// NewPush connects to an endpoint such as tcp://192.0.2.7:5555, and waits until somebody is there.
+func NewPush(ctx context.Context, endpoint string, o PushOptions) (*Push, error) {
+	if o.Batch == 0 {
+		o.Batch = 1
+	}
+	if o.HighWater == 0 {
+		o.HighWater = 1000
+	}
+	if o.Patience == 0 {
+		o.Patience = 5 * time.Second
+	}
+	if o.Batch < 1 || o.Batch > maxPerMessage || o.HighWater < 1 || o.Patience < 0 {
+		return nil, fmt.Errorf("push to %q: %w: Batch %d, HighWater %d, Patience %s", endpoint, ErrOptions, o.Batch, o.HighWater, o.Patience)
+	}
+	p := &Push{o: o}
+	there, before := make(chan struct{}, 1), false
+	var err error
+	p.socket, err = newSocket(zmq4.PUSH, func(gone bool) {
+		if !gone {
+			select {
+			case there <- struct{}{}:
+			default:
+			}
+		}
+		if o.Peer != nil && (gone || before) {
+			o.Peer(gone)
+		}
+		before = true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("push to %q: %w", endpoint, err)
+	}
+	err = p.socket.set(sendHighWater, o.HighWater)
+	if err == nil {
+		err = p.socket.set(lingerOption, milliseconds(o.Patience))
+	}
+	if err == nil {
+		err = p.socket.connect(endpoint)
+	}
+	if err == nil {
+		select {
+		case <-there:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(o.Patience):
+			err = fmt.Errorf("nobody answered in %s: start the receiver first", o.Patience)
+		}
+	}
+	if err != nil {
+		p.socket.close()
+		return nil, fmt.Errorf("push to %q: %w", endpoint, err)
+	}
+	return p, nil
+}
+
+// Send sends tuples in as few messages as Batch allows. What does not fit below the high-water mark is not taken.
+func (p *Push) Send(tuples []Tuple) (int, error) {
+	if err := p.encode(tuples, p.o.Batch); err != nil {
+		return 0, err
+	}
+	messages, err := p.socket.send(p.scratch, p.sizes)
+	if err != nil {
+		return 0, fmt.Errorf("push: %w", err)
+	}
+	taken := 0
+	for _, n := range p.counts[:messages] {
+		taken += n
+	}
+	return taken, nil
+}
+
+// encode makes messages of tuples, one after the other in scratch.
+func (p *Push) encode(tuples []Tuple, batch int) error {
+	p.scratch, p.sizes, p.counts = p.scratch[:0], p.sizes[:0], p.counts[:0]
+	for left := tuples; len(left) > 0; {
+		n := min(batch, len(left))
+		begin := len(p.scratch)
+		p.scratch = appendHeader(p.scratch, kindTuples, n)
+		for i, t := range left[:n] {
+			if len(t.Body) == 0 || len(t.Body) > MaxTuple {
+				return fmt.Errorf("push tuple %d: %w: %d bytes, want 1 to %d", t.ID, ErrTuple, len(t.Body), MaxTuple)
+			}
+			if i > 0 && len(p.scratch)-begin+prefixBytes+len(t.Body) > maxMessage {
+				n = i
+				break
+			}
+			p.scratch = appendTuple(p.scratch, t)
+		}
+		p.scratch[begin+6], p.scratch[begin+7] = byte(n), byte(n>>8)
+		p.sizes = append(p.sizes, uint32(len(p.scratch)-begin))
+		p.counts = append(p.counts, n)
+		left = left[n:]
+	}
+	return nil
+}
+
+// paces says whether sendAt may be used: not for messages of several tuples, whose times differ.
+func (p *Push) paces() bool { return p.o.Batch == 1 }
+
+// sendAt is Send with a time for each tuple: it waits for it, in C, where Go's scheduler and collector do not come in between.
+func (p *Push) sendAt(tuples []Tuple, due, sent []uint64) (int, error) {
+	if err := p.encode(tuples, 1); err != nil {
+		return 0, err
+	}
+	n, err := p.socket.pace(p.scratch, p.sizes, due, sent)
+	if err != nil {
+		return 0, fmt.Errorf("push: %w", err)
+	}
+	return n, nil
+}
+
+// WaitRoom waits until the connection takes a message.
+func (p *Push) WaitRoom(atMost time.Duration) { p.socket.waitRoom(atMost) }
+
+// Close sends the end and closes the connection when everything is on its way, or after Patience.
+func (p *Push) Close(e End) error {
+	defer p.socket.close()
+	message := appendEnd(nil, e)
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		n, err := p.socket.send(message, []uint32{uint32(len(message))})
+		if err != nil {
+			return fmt.Errorf("push the end: %w", err)
+		}
+		if n == 1 {
+			return nil
+		}
+		if time.Since(begun) > p.o.Patience {
+			return fmt.Errorf("push the end: the engine has taken nothing for %s, and does not know of the end", p.o.Patience)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package generator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+// ReceiverOptions say how to receive.
+type ReceiverOptions struct {
+	Sources []Source // one for each connection, and for each a thread
+
+	// Senders is how many sender's threads come over each connection: after as many ends the connection is done. 0 is 1.
+	Senders int
+	// Bucket is how many messages a thread takes at a time, at most. 0 is 64.
+	Bucket int
+	// Silence is how long a connection may bring nothing, after its first tuple, before the thread gives it up. 0 is 5 s.
+	Silence time.Duration
+	// Patience is how long to wait for the first tuple. 0 waits for ever.
+	Patience time.Duration
+
+	// Log opens the channel receiver#C/recv for each connection C, with these options; nil opens none.
+	Log *handlers.Options
+
+	// Handle is given every bucket, on its connection's thread, after its ids were checked. The bucket is borrowed.
+	Handle func(connection int, b *Bucket)
+
+	Notice func(Notice) // called at once when a mark is first made, from any goroutine; may be nil
+}
+
+// ReceiverResult is what came.
+type ReceiverResult struct {
+	Check
+	Elapsed time.Duration // from the first tuple to the last
+	Rate    float64       // tuples a second in that time
+	Marks   []Marked
+	Drops   string // why a channel could not be opened, "" if all were
+}
+
+// A Receiver takes tuples from connections, and checks of every id that it comes, once, and in order.
+type Receiver struct {
+	o        ReceiverOptions
+	threads  []*receiveThread
+	received atomic.Uint64
+	marks    Marks
+	drops    string
+}
+
+// receiveThread is one connection's. What is not atomic belongs to its goroutine until Run has returned.
+type receiveThread struct {
+	checker
+	number      int
+	source      Source
+	recv        *handlers.Channel
+	first, last time.Time
+}
+
+// NewReceiver checks the options and opens the channels.
+func NewReceiver(o ReceiverOptions) (*Receiver, error) {
+	if o.Senders == 0 {
+		o.Senders = 1
+	}
+	if o.Bucket == 0 {
+		o.Bucket = 64
+	}
+	if o.Silence == 0 {
+		o.Silence = 5 * time.Second
+	}
+	if len(o.Sources) == 0 || o.Senders < 1 || o.Bucket < 1 || o.Silence < 0 || o.Patience < 0 {
+		return nil, fmt.Errorf("receive: %w: %d Sources, Senders %d, Bucket %d, Silence %s, Patience %s", ErrOptions, len(o.Sources), o.Senders, o.Bucket, o.Silence, o.Patience)
+	}
+	r := &Receiver{o: o}
+	r.marks.notice = o.Notice
+	for i, source := range o.Sources {
+		t := &receiveThread{number: i, source: source}
+		if o.Log != nil {
+			var err error
+			if t.recv, err = handlers.Open(fmt.Sprintf("receiver#%d/recv", i), *o.Log); err != nil {
+				r.drops = err.Error()
+			}
+		}
+		r.threads = append(r.threads, t)
+	}
+	return r, nil
+}
+
+// Received is how many tuples came so far. Any goroutine may ask.
+func (r *Receiver) Received() uint64 { return r.received.Load() }
+
+// Mark has something noted with the run that a source found out. Any goroutine may call it.
+func (r *Receiver) Mark(mark Mark, text string) { r.marks.make(mark, 1, "%s", text) }
+
+// Run receives until every connection has brought its ends, has fallen silent, or ctx is cancelled; then it closes the sources.
+func (r *Receiver) Run(ctx context.Context) (ReceiverResult, error) {
+	var wait sync.WaitGroup
+	errs := make([]error, len(r.threads))
+	for i, t := range r.threads {
+		wait.Go(func() { errs[i] = r.run(ctx, t) })
+	}
+	wait.Wait()
+	return r.result(ctx.Err() != nil), errors.Join(errs...)
+}
+
+func (r *Receiver) run(ctx context.Context, t *receiveThread) error {
+	defer t.recv.Close()
+	defer t.source.Close()
+	var b Bucket
+	begun, ended, quiet := time.Now(), 0, false
+	for ended < r.o.Senders && ctx.Err() == nil {
+		if err := t.source.Receive(&b, r.o.Bucket); err != nil {
+			return fmt.Errorf("receive: connection %d: %w", t.number, err)
+		}
+		if len(b.Tuples)+len(b.Ends)+len(b.Malformed) == 0 {
+			if r.givesUp(t, time.Since(begun), &quiet) {
+				return nil
+			}
+			continue
+		}
+		now := time.Now()
+		if quiet {
+			quiet = false
+			r.marks.say(SenderGone, "connection %d: tuples come again, after %.1f s", t.number, now.Sub(t.last).Seconds())
+		}
+		for _, tuple := range b.Tuples {
+			t.recv.Log(tuple.ID)
+			t.see(tuple.ID)
+		}
+		if len(b.Tuples) > 0 {
+			if t.first.IsZero() {
+				t.first = now
+			}
+			t.last = now
+			r.received.Add(uint64(len(b.Tuples)))
+		}
+		for _, err := range b.Malformed {
+			t.malformed++
+			r.marks.make(Malformed, 1, "connection %d: %v: it was dropped whole", t.number, err)
+		}
+		for _, e := range b.Ends {
+			t.ended(e)
+			ended++
+		}
+		if r.o.Handle != nil {
+			r.o.Handle(t.number, &b)
+		}
+	}
+	return nil
+}
+
+// quietNotice is how long a connection may bring nothing before that is said.
+const quietNotice = time.Second
+
+// givesUp decides on a connection that brings nothing.
+func (r *Receiver) givesUp(t *receiveThread, waited time.Duration, quiet *bool) bool {
+	if t.first.IsZero() {
+		if r.o.Patience > 0 && waited > r.o.Patience {
+			r.marks.make(SenderGone, 1, "connection %d: nothing came in %s", t.number, r.o.Patience)
+			return true
+		}
+		return false
+	}
+	silent := time.Since(t.last)
+	if silent > r.o.Silence {
+		r.marks.make(SenderGone, 1, "connection %d: nothing came for %s, and no end: the sender died, or the network is cut", t.number, r.o.Silence)
+		return true
+	}
+	if silent > quietNotice && !*quiet {
+		*quiet = true
+		r.marks.say(SenderGone, "connection %d: nothing came for %.0f s; giving it up after %s", t.number, silent.Seconds(), r.o.Silence)
+	}
+	return false
+}
+
+func (r *Receiver) result(interrupted bool) ReceiverResult {
+	var first, last time.Time
+	result := ReceiverResult{Drops: r.drops}
+	for _, t := range r.threads {
+		result.Check = result.plus(t.check())
+		if !t.first.IsZero() && (first.IsZero() || t.first.Before(first)) {
+			first = t.first
+		}
+		if t.last.After(last) {
+			last = t.last
+		}
+	}
+	if result.Elapsed = last.Sub(first); result.Elapsed > 0 {
+		result.Rate = float64(result.Received) / result.Elapsed.Seconds()
+	}
+	r.marks.make(Lost, result.Lost, "%d tuples did not arrive", result.Lost)
+	r.marks.make(Duplicated, result.Duplicates, "%d tuples arrived more than once", result.Duplicates)
+	if interrupted {
+		r.marks.make(Interrupted, 1, "the run was interrupted")
+	}
+	result.Marks = r.marks.list()
+	return result
+}

@@ -1,0 +1,251 @@
+package generator
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrSchedule is wrapped by errors about schedules that cannot be.
+var ErrSchedule = errors.New("bad schedule")
+
+// A Schedule says when each tuple of a run is due. It never changes: any number of goroutines may use it.
+//
+// Times are absolute: each is computed from the tuple's number, so that nothing adds up over a run, and any real rate is possible.
+type Schedule interface {
+	// Thread returns the due times of tuples i, i+n, i+2n and so on: the share of thread i of n.
+	Thread(i, n int) Times
+	// Duration is the time that the schedule spans.
+	Duration() time.Duration
+	// Tuples is how many it holds; of a random one, how many are expected.
+	Tuples() float64
+	// String is what ParseSchedule reads.
+	String() string
+}
+
+// Times gives due times, nanoseconds after the run's start, one a call and never decreasing; ok is false after the last.
+type Times func() (due_ns float64, ok bool)
+
+// maxRate is beyond any machine: a tuple a cycle or so. A rate below it may still be too much; the sender says so.
+const maxRate = 1e10
+
+// maxDuration keeps times exact to a hundredth of a nanosecond in a float64.
+const maxDuration = 24 * time.Hour
+
+// A Stretch is a part of a schedule in which the rate goes from one value to another, in a straight line.
+type Stretch struct {
+	From, To float64 // tuples a second
+	For      time.Duration
+}
+
+// linear is a schedule of stretches.
+type linear struct {
+	text     string
+	stretch  []Stretch
+	begin_ns []float64 // of each stretch, and of what follows the last
+	before   []float64 // tuples due before each stretch, and in all
+}
+
+// Constant sends at one rate.
+func Constant(rate float64, d time.Duration) (Schedule, error) {
+	return Stretches("constant:"+number(rate)+"x"+d.String(), Stretch{rate, rate, d})
+}
+
+// Ramp goes from one rate to another in a straight line.
+func Ramp(from, to float64, d time.Duration) (Schedule, error) {
+	return Stretches("ramp:"+number(from)+"-"+number(to)+"x"+d.String(), Stretch{from, to, d})
+}
+
+// Step goes through rates, each for the same time or for its own: see Stretches.
+func Step(d time.Duration, rates ...float64) (Schedule, error) {
+	var parts []Stretch
+	var text []string
+	for _, r := range rates {
+		parts = append(parts, Stretch{r, r, d})
+		text = append(text, number(r)+"x"+d.String())
+	}
+	return Stretches("step:"+strings.Join(text, ","), parts...)
+}
+
+// Stretches puts a schedule together from parts. The text is what its String returns.
+func Stretches(text string, parts ...Stretch) (Schedule, error) {
+	s := &linear{text: text, stretch: parts, begin_ns: []float64{0}, before: []float64{0}}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("%w %q: it has no part", ErrSchedule, text)
+	}
+	for _, p := range parts {
+		if !(p.From >= 0 && p.From <= maxRate && p.To >= 0 && p.To <= maxRate) {
+			return nil, fmt.Errorf("%w %q: a rate is not from 0 to %g tuples a second", ErrSchedule, text, maxRate)
+		}
+		if p.For <= 0 || p.For > maxDuration {
+			return nil, fmt.Errorf("%w %q: a part of %s: give more than 0 and at most %s", ErrSchedule, text, p.For, maxDuration)
+		}
+		last := len(s.before) - 1
+		s.begin_ns = append(s.begin_ns, s.begin_ns[last]+float64(p.For))
+		s.before = append(s.before, s.before[last]+(p.From+p.To)/2*p.For.Seconds())
+	}
+	if s.Duration() > maxDuration {
+		return nil, fmt.Errorf("%w %q: it takes %s, more than %s", ErrSchedule, text, s.Duration(), maxDuration)
+	}
+	if s.Tuples() == 0 {
+		return nil, fmt.Errorf("%w %q: it holds no tuple", ErrSchedule, text)
+	}
+	return s, nil
+}
+
+func (s *linear) String() string          { return s.text }
+func (s *linear) Duration() time.Duration { return time.Duration(s.begin_ns[len(s.begin_ns)-1]) }
+func (s *linear) Tuples() float64         { return math.Ceil(s.before[len(s.before)-1]) }
+
+func (s *linear) Thread(i, n int) Times {
+	k, at := float64(i), 0
+	return func() (float64, bool) {
+		for at < len(s.stretch) && k >= s.before[at+1] {
+			at++
+		}
+		if at == len(s.stretch) {
+			return 0, false
+		}
+		p := s.stretch[at]
+		due := s.begin_ns[at] + 1e9*timeOf(k-s.before[at], p.From, (p.To-p.From)/p.For.Seconds())
+		k += float64(n)
+		return due, true
+	}
+}
+
+// timeOf solves n = rate·t + slope·t²/2 for t, in the form that does not cancel.
+func timeOf(n, rate, slope float64) float64 {
+	if n == 0 {
+		return 0
+	}
+	return 2 * n / (rate + math.Sqrt(max(0, rate*rate+2*slope*n)))
+}
+
+// burst is a schedule of tuples that are due together.
+type burst struct {
+	size   float64
+	period time.Duration
+	span   time.Duration
+}
+
+// Burst has size tuples due at one moment, in every period.
+func Burst(size int, period, d time.Duration) (Schedule, error) {
+	b := burst{float64(size), period, d}
+	if size < 1 || period <= 0 || d <= 0 || d > maxDuration || b.size/period.Seconds() > maxRate {
+		return nil, fmt.Errorf("%w %q: give a size and a period above 0, and a duration of at most %s", ErrSchedule, b, maxDuration)
+	}
+	return b, nil
+}
+
+func (b burst) String() string          { return fmt.Sprintf("burst:%.0f/%sx%s", b.size, b.period, b.span) }
+func (b burst) Duration() time.Duration { return b.span }
+func (b burst) Tuples() float64         { return b.size * math.Ceil(float64(b.span)/float64(b.period)) }
+
+func (b burst) Thread(i, n int) Times {
+	k := float64(i)
+	return func() (float64, bool) {
+		due := math.Floor(k/b.size) * float64(b.period)
+		if due >= float64(b.span) {
+			return 0, false
+		}
+		k += float64(n)
+		return due, true
+	}
+}
+
+// poisson is a schedule whose gaps are drawn from an exponential distribution.
+type poisson struct {
+	rate float64
+	span time.Duration
+	seed uint64
+}
+
+// Poisson has tuples arrive on their own, as from many independent users. The same seed gives the same times; each thread has a stream of its
+// own at its share of the rate, and together they are the process asked for.
+func Poisson(rate float64, d time.Duration, seed uint64) (Schedule, error) {
+	p := poisson{rate, d, seed}
+	if !(rate > 0 && rate <= maxRate) || d <= 0 || d > maxDuration {
+		return nil, fmt.Errorf("%w %q: give a rate above 0 and at most %g, and a duration of at most %s", ErrSchedule, p, maxRate, maxDuration)
+	}
+	return p, nil
+}
+
+func (p poisson) String() string {
+	return fmt.Sprintf("poisson:%sx%s@%d", number(p.rate), p.span, p.seed)
+}
+func (p poisson) Duration() time.Duration { return p.span }
+func (p poisson) Tuples() float64         { return p.rate * p.span.Seconds() }
+
+func (p poisson) Thread(i, n int) Times {
+	random := rand.New(rand.NewPCG(p.seed, uint64(i)))
+	mean_ns := 1e9 / p.rate * float64(n)
+	due := 0.0
+	return func() (float64, bool) {
+		due += random.ExpFloat64() * mean_ns
+		return due, due < float64(p.span)
+	}
+}
+
+// replay is a schedule that was recorded.
+type replay struct {
+	name   string
+	due_ns []float64
+}
+
+// Replay has tuples due when a trace says: a line for each tuple, its time in seconds, in order; the first one is the start. Empty lines and lines
+// that begin with # are left out.
+func Replay(name string, trace io.Reader) (Schedule, error) {
+	s := &replay{name: name}
+	lines, first, last := bufio.NewScanner(trace), 0.0, 0.0
+	for n := 1; lines.Scan(); n++ {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		at, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(at) || math.IsInf(at, 0) {
+			return nil, fmt.Errorf("%w %q: line %d: %.40q is not a time in seconds", ErrSchedule, name, n, text)
+		}
+		if len(s.due_ns) == 0 {
+			first, last = at, at
+		}
+		if at < last {
+			return nil, fmt.Errorf("%w %q: line %d: %.40q is before the line above: sort the trace", ErrSchedule, name, n, text)
+		}
+		if at-first > maxDuration.Seconds() {
+			return nil, fmt.Errorf("%w %q: line %d: %.40q is more than %s after the first", ErrSchedule, name, n, text, maxDuration)
+		}
+		last = at
+		s.due_ns = append(s.due_ns, (at-first)*1e9)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read trace %q: %w", name, err)
+	}
+	if len(s.due_ns) == 0 {
+		return nil, fmt.Errorf("%w %q: the trace holds no time", ErrSchedule, name)
+	}
+	return s, nil
+}
+
+func (r *replay) String() string          { return "replay:" + r.name }
+func (r *replay) Duration() time.Duration { return time.Duration(r.due_ns[len(r.due_ns)-1]) }
+func (r *replay) Tuples() float64         { return float64(len(r.due_ns)) }
+
+func (r *replay) Thread(i, n int) Times {
+	k := i
+	return func() (float64, bool) {
+		if k >= len(r.due_ns) {
+			return 0, false
+		}
+		k += n
+		return r.due_ns[k-n], true
+	}
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

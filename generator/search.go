@@ -1,0 +1,571 @@
+package generator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+// SearchOptions say how to search for the highest rate that an engine sustains.
+type SearchOptions struct {
+	// Connect gives a thread's way into the engine, once for the whole search. What comes out of the engine is told to Search.Done.
+	Connect func(thread int) (Sink, error)
+	Tuples  *Tuples
+	Threads int // 0 is 1
+	Batch   int // as in SenderOptions
+
+	Start      float64       // the first rate tried, tuples a second; 0 is 10,000
+	Highest    float64       // never tried above; 0 is as far as the generator's own ceiling goes
+	Resolution float64       // the search ends when a sustained and an unsustained rate are this close; 0 is 0.01
+	Growth     float64       // the share of the rate by which the backlog may grow and still count as noise; 0 is 0.005
+	Latency    time.Duration // the 99th percentile that a sustained rate may not exceed; 0 is no limit
+	WarmUp     time.Duration // of each trial, which is not judged; 0 is 1 s
+	Trial      time.Duration // that is judged; three times an engine's longest regular pause, or more; 0 is 5 s
+	Confirm    int           // how often the found rate is tried again; 0 is 3
+	Drain      time.Duration // how long an engine may take after a trial to let out what is left; 0 is 10 s
+	MaxTrials  int           // 0 is 50
+
+	// IDs makes the ids of a thread. nil takes them from handlers.OpenIDs.
+	IDs func(thread int) (IDSource, error)
+
+	Progress func(phase string, rate float64, trials int) // before each trial; may be nil
+	Notice   func(Notice)                                 // may be nil
+}
+
+// A Trial is one rate, tried once.
+type Trial struct {
+	Phase string  `json:"phase"` // bracket, bisect or confirm
+	Rate  float64 `json:"rate"`
+	Verdict
+	Sustained bool          `json:"sustained"`
+	P50       time.Duration `json:"p50_ns"` // from due to out
+	P90       time.Duration `json:"p90_ns"`
+	P99       time.Duration `json:"p99_ns"`
+	P999      time.Duration `json:"p999_ns"`
+	Max       time.Duration `json:"max_ns"`
+	Lateness  Lateness      `json:"sent_late"`
+	Sent      uint64        `json:"sent"`
+	Check     Check         `json:"check"`
+	Marks     []Marked      `json:"marks,omitempty"`
+	Length    time.Duration `json:"length_ns"`
+	Cut       bool          `json:"cut"` // ended early, as the engine was far behind
+}
+
+// What limits a search's result.
+const (
+	ByEngine    = "engine"    // a higher rate is not sustained
+	ByGenerator = "generator" // no higher rate could be offered: the engine may sustain more
+	ByHighest   = "highest"   // no higher rate was wanted: the engine may sustain more
+	ByNothing   = "nothing"   // no rate was sustained
+)
+
+// A SearchResult is what a search found.
+type SearchResult struct {
+	Sustained float64  `json:"sustained"`  // the highest rate that was sustained, tuples a second; 0: none
+	Failed    float64  `json:"failed"`     // the lowest above it that was not; 0: none was tried
+	LimitedBy string   `json:"limited_by"` // ByEngine and so on
+	Why       []Reason `json:"why"`        // what was wrong at Failed
+	Stalls    Stalls   `json:"stalls"`     // of the engine, at the sustained rate
+	Ceiling   float64  `json:"ceiling"`    // the generator's own, into nothing
+	Confirmed int      `json:"confirmed"`  // times in a row
+	Wanted    int      `json:"wanted"`     // times that it was to be confirmed
+	Trials    []Trial  `json:"trials"`     // in the order in which they were made
+}
+
+// A Search finds the highest rate that an engine sustains. It is used once.
+type Search struct {
+	o       SearchOptions
+	clock   Clock
+	sinks   []Sink
+	ids     []IDSource
+	held    []io.Closer
+	rings   []*dueRing
+	sent    []End      // of each thread, in all trials
+	spare   [][]uint64 // of each thread, ids that a trial did not use
+	current atomic.Pointer[outlet]
+	result  SearchResult
+
+	// measureCeiling and try are replaced by tests that simulate engines.
+	measureCeiling func(ctx context.Context) (float64, error)
+	try            func(ctx context.Context, rate float64, warmUp, length time.Duration) (Observation, error)
+}
+
+// ceilingShare is how near to the generator's own ceiling a rate may come: above it, a stall of this machine cannot be made good.
+const ceilingShare = 0.8
+
+// NewSearch checks the options.
+func NewSearch(o SearchOptions) (*Search, error) {
+	def := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	number := func(v *float64, d float64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	count := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	count(&o.Threads, 1)
+	count(&o.Batch, 1)
+	count(&o.Confirm, 3)
+	count(&o.MaxTrials, 50)
+	number(&o.Start, 10_000)
+	number(&o.Highest, maxRate)
+	number(&o.Resolution, 0.01)
+	number(&o.Growth, 0.005)
+	def(&o.WarmUp, time.Second)
+	def(&o.Trial, 5*time.Second)
+	def(&o.Drain, 10*time.Second)
+	bad := func(format string, args ...any) (*Search, error) {
+		return nil, fmt.Errorf("search: %w: %s", ErrOptions, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case o.Connect == nil:
+		return bad("no Connect is given")
+	case o.Tuples == nil || o.Tuples.Len() == 0:
+		return bad("no Tuples are loaded")
+	case !(o.Start > 0) || !(o.Highest >= o.Start) || o.Highest > maxRate:
+		return bad("Start %g, Highest %g: want 0 < Start ≤ Highest ≤ %g", o.Start, o.Highest, maxRate)
+	case !(o.Resolution >= 0.001 && o.Resolution <= 0.5):
+		return bad("Resolution %g: want 0.001 to 0.5", o.Resolution)
+	case !(o.Growth > 0 && o.Growth <= 0.1):
+		return bad("Growth %g: want more than 0 and at most 0.1", o.Growth)
+	case o.WarmUp < 0 || o.Trial < time.Second || o.Drain < 0 || o.Latency < 0:
+		return bad("WarmUp %s, Trial %s, Drain %s, Latency %s: a trial takes 1 s or more, and none may be negative", o.WarmUp, o.Trial, o.Drain, o.Latency)
+	case o.Threads < 1 || o.Threads > 256 || o.Batch < 1 || o.Confirm < 1 || o.MaxTrials < 3:
+		return bad("Threads %d, Batch %d, Confirm %d, MaxTrials %d", o.Threads, o.Batch, o.Confirm, o.MaxTrials)
+	}
+	s := &Search{o: o}
+	s.result.Wanted = o.Confirm
+	s.measureCeiling, s.try = s.measureOwnCeiling, s.tryRate
+	return s, nil
+}
+
+// Done tells the search that tuples came out of the engine. Any goroutine may call it, at any time; for many ids at a time it is cheaper.
+func (s *Search) Done(ids ...uint64) {
+	if o := s.current.Load(); o != nil {
+		o.take(ids)
+	}
+}
+
+// Run measures the generator's ceiling, brackets the engine's limit, narrows it down, and confirms what it found. An error is one of the
+// generator or of a sink; with it comes what was found so far.
+func (s *Search) Run(ctx context.Context) (SearchResult, error) {
+	defer s.close()
+	var err error
+	if s.result.Ceiling, err = s.measureCeiling(ctx); err != nil {
+		return s.result, fmt.Errorf("search: measure the generator's own ceiling: %w", err)
+	}
+	top, by := s.o.Highest, ByHighest
+	if own := s.result.Ceiling * ceilingShare; own < top {
+		top, by = own, ByGenerator
+	}
+	if err := s.narrow(ctx, top, by); err != nil {
+		return s.result, fmt.Errorf("search: %w", err)
+	}
+	return s.result, nil
+}
+
+// A bracket is what a search knows: lo was sustained, hi was not; 0 and infinity stand for not known.
+type bracket struct {
+	lo, hi float64
+	hint   float64 // what came out when too much went in: the engine's limit, perhaps
+	by     string  // what failed at hi
+	why    []Reason
+}
+
+// bracketFactor is how fast a search climbs.
+const bracketFactor = 4
+
+// quickGrowth is what may grow in the short trials of the bracket. A longer trial decides before anything is reported.
+const quickGrowth = 0.05
+
+func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
+	b := bracket{hi: math.Inf(1), by: topBy}
+	quick := max(time.Second, s.o.Trial/3)
+	for rate := min(s.o.Start, top); math.IsInf(b.hi, 1) || b.lo == 0; {
+		v, err := s.trial(ctx, "bracket", rate, s.o.WarmUp/2, quick, quickGrowth)
+		if err != nil {
+			return err
+		}
+		b.learn(rate, v)
+		switch {
+		case v.kept() && rate >= top:
+			b.hi, b.by, b.why = rate, topBy, nil // as far as it may go
+		case v.kept():
+			rate = min(top, rate*bracketFactor)
+		case b.lo == 0 && rate <= leastRate:
+			s.result.LimitedBy, s.result.Failed, s.result.Why = ByNothing, b.hi, b.why
+			return nil
+		case b.lo == 0:
+			rate = max(leastRate, rate/bracketFactor)
+		}
+	}
+	confirmed := 0
+	for confirmed < s.o.Confirm && len(s.result.Trials) < s.o.MaxTrials {
+		phase, rate := "bisect", 0.0
+		if b.hi <= b.lo*(1+s.o.Resolution) {
+			phase, rate = "confirm", b.lo
+		} else {
+			rate = b.next(s.o.Resolution)
+			confirmed = 0
+		}
+		v, err := s.trial(ctx, phase, rate, s.o.WarmUp, s.o.Trial, s.o.Growth)
+		if err != nil {
+			return err
+		}
+		if phase == "confirm" && v.kept() {
+			confirmed++
+			s.result.Stalls = v.Stalls
+			continue
+		}
+		confirmed = 0
+		b.learn(rate, v)
+		if b.lo == 0 {
+			// What the short trials took for sustained was not. Go down from here.
+			b.lo = b.hi / (1 + 4*s.o.Resolution)
+			for b.lo > 0 {
+				v, err := s.trial(ctx, "bisect", b.lo, s.o.WarmUp, s.o.Trial, s.o.Growth)
+				if err != nil {
+					return err
+				}
+				if v.kept() {
+					break
+				}
+				rate := b.lo
+				b.lo = 0
+				b.learn(rate, v)
+				if rate < leastRate || len(s.result.Trials) >= s.o.MaxTrials {
+					s.result.LimitedBy, s.result.Failed, s.result.Why = ByNothing, b.hi, b.why
+					return nil
+				}
+				b.lo = rate / 1.25
+			}
+		}
+	}
+	s.result.Sustained, s.result.Confirmed = b.lo, confirmed
+	s.result.LimitedBy, s.result.Why = b.by, b.why
+	if b.hi > b.lo {
+		s.result.Failed = b.hi
+	}
+	return nil
+}
+
+// leastRate is where a search gives up, tuples a second.
+const leastRate = 1
+
+// learn narrows the bracket by a trial.
+func (b *bracket) learn(rate float64, v Verdict) {
+	if v.kept() {
+		b.lo = max(b.lo, rate)
+		return
+	}
+	if rate <= b.lo {
+		b.lo = 0 // it was sustained before, and is not now: it does not count
+	}
+	if rate < b.hi || rate == b.hi && b.why == nil {
+		b.hi, b.why, b.by = rate, v.Reasons, ByEngine
+		if slices.Contains(v.Reasons, Generator) {
+			b.by = ByGenerator
+		}
+		if b.hint = v.Delivered; b.hint > rate*0.98 {
+			b.hint = 0 // it came out as fast as it went in: that is not the engine's limit
+		}
+	}
+}
+
+// next is the rate to try within the bracket: at either side of what came out under too much load, if that tells more than the middle.
+func (b *bracket) next(resolution float64) float64 {
+	for _, rate := range []float64{b.hint * (1 - resolution/2), b.hint * (1 + resolution/2)} {
+		if rate > b.lo*(1+resolution/2) && rate < b.hi/(1+resolution/2) {
+			return rate
+		}
+	}
+	return math.Sqrt(b.lo * b.hi)
+}
+
+// How often a rate is tried again. Where the generator itself fell behind, that says nothing about the engine. Where the engine did, while this
+// machine was so busy that tuples were sent late, it may have been kept from its work as well: once more.
+const (
+	generatorRetries = 2
+	busyRetries      = 1
+)
+
+func (s *Search) trial(ctx context.Context, phase string, rate float64, warmUp, length time.Duration, growth float64) (v Verdict, err error) {
+	for tries := 1; ; tries++ {
+		v, err = s.tryOnce(ctx, phase, rate, warmUp, length, growth)
+		if err != nil || v.kept() || len(s.result.Trials) >= s.o.MaxTrials {
+			return v, err
+		}
+		last := s.result.Trials[len(s.result.Trials)-1]
+		late := slices.ContainsFunc(last.Marks, func(m Marked) bool { return m.Mark == Late })
+		switch {
+		case slices.Contains(v.Reasons, Generator) && tries <= generatorRetries:
+		case late && !last.Cut && tries <= busyRetries:
+		default:
+			return v, nil
+		}
+	}
+}
+
+// tryOnce tries a rate and keeps what it showed.
+func (s *Search) tryOnce(ctx context.Context, phase string, rate float64, warmUp, length time.Duration, growth float64) (Verdict, error) {
+	if err := ctx.Err(); err != nil {
+		return Verdict{}, err
+	}
+	if s.o.Progress != nil {
+		s.o.Progress(phase, rate, len(s.result.Trials))
+	}
+	o, err := s.try(ctx, rate, warmUp, length)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("at %.0f/s: %w", rate, err)
+	}
+	v := judge(o, limits{growth, s.o.Latency})
+	t := Trial{Phase: phase, Rate: rate, Verdict: v, Sustained: v.kept(), Lateness: o.Sender.Lateness, Sent: o.Sender.Sent, Check: o.Check, Marks: o.Sender.Marks, Length: length, Cut: o.Cut}
+	if o.Latency != nil && o.Latency.TotalCount() > 0 {
+		at := func(q float64) time.Duration { return time.Duration(o.Latency.ValueAtQuantile(q)) }
+		t.P50, t.P90, t.P99, t.P999, t.Max = at(50), at(90), at(99), at(99.9), time.Duration(o.Latency.Max())
+	}
+	s.result.Trials = append(s.result.Trials, t)
+	return v, nil
+}
+
+// measureOwnCeiling connects, then sends flat out into nothing.
+func (s *Search) measureOwnCeiling(ctx context.Context) (float64, error) {
+	if err := s.connect(); err != nil {
+		return 0, err
+	}
+	return ceiling(ctx, s.o.Tuples, s.o.Threads, s.o.Batch, s.clock, func(thread int, id, due uint64) { s.rings[thread].put(id, due) })
+}
+
+// Ceiling is how many tuples a second this machine can send into nothing, by so many threads. No rate above it is ever reached.
+func Ceiling(ctx context.Context, tuples *Tuples, threads, batch int) (float64, error) {
+	return ceiling(ctx, tuples, threads, batch, nil, nil)
+}
+
+func ceiling(ctx context.Context, tuples *Tuples, threads, batch int, clock Clock, due func(thread int, id, due uint64)) (float64, error) {
+	sender, err := NewSender(SenderOptions{
+		FlatOut: ceilingTime, Tuples: tuples, Threads: threads, Batch: batch, Clock: clock, due: due,
+		IDs:     func(int) (IDSource, error) { return &freeIDs{}, nil },
+		Connect: func(int) (Sink, error) { return Discard{}, nil },
+	})
+	if err != nil {
+		return 0, err
+	}
+	r, err := sender.Run(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return r.AchievedRate, ctx.Err()
+}
+
+const ceilingTime = 300 * time.Millisecond
+
+// freeIDs makes ids that leave the machine nowhere.
+type freeIDs struct{ next uint64 }
+
+func (f *freeIDs) Next() (uint64, bool) { f.next++; return f.next, true }
+
+// connect makes what all trials use: clock, connections, ids.
+func (s *Search) connect() error {
+	var err error
+	if s.clock, err = NewClock(); err != nil {
+		return err
+	}
+	for i := range s.o.Threads {
+		var ids IDSource
+		if s.o.IDs != nil {
+			ids, err = s.o.IDs(i)
+		} else {
+			var own *handlers.IDs
+			if own, err = handlers.OpenIDs("", handlers.AnyInstance); err == nil {
+				ids = own
+				s.held = append(s.held, own)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		sink, err := s.o.Connect(i)
+		if err != nil {
+			return fmt.Errorf("thread %d: %w", i, err)
+		}
+		s.sinks, s.ids, s.rings, s.sent = append(s.sinks, sink), append(s.ids, ids), append(s.rings, newDueRing()), append(s.sent, End{})
+		s.spare = append(s.spare, nil)
+	}
+	return nil
+}
+
+// close says the end on every connection, and gives back what the search holds.
+func (s *Search) close() {
+	s.current.Store(nil)
+	for i, sink := range s.sinks {
+		sink.Close(s.sent[i])
+	}
+	for _, h := range s.held {
+		h.Close()
+	}
+}
+
+// heldSink is a sink that stays open after a trial.
+type heldSink struct{ Sink }
+
+func (heldSink) Close(End) error { return nil }
+
+// heldPush is a Push that does, and that a sender knows for one.
+type heldPush struct{ *Push }
+
+func (heldPush) Close(End) error { return nil }
+
+type heldRoomSink struct {
+	heldSink
+	RoomWaiter
+}
+
+func hold(s Sink) Sink {
+	if p, ok := s.(*Push); ok {
+		return heldPush{p}
+	}
+	if w, ok := s.(RoomWaiter); ok {
+		return heldRoomSink{heldSink{s}, w}
+	}
+	return heldSink{s}
+}
+
+// farBehind is the backlog, in seconds of the rate, at which a trial has shown enough.
+const farBehind_s = 0.5
+
+// tryRate sends at a rate for some time, and watches what comes out.
+func (s *Search) tryRate(ctx context.Context, rate float64, warmUp, length time.Duration) (Observation, error) {
+	schedule, err := Constant(rate, warmUp+length)
+	if err != nil {
+		return Observation{}, err
+	}
+	out := &outlet{rings: map[uint64]*dueRing{}, first: map[uint64]uint64{}, hz: s.clock.Frequency_hz(), latency: newLatencies()}
+	o := Observation{Rate: rate, WarmUp: warmUp, Length: length}
+	sender, err := NewSender(SenderOptions{
+		Schedule: schedule, Tuples: s.o.Tuples, Threads: s.o.Threads, Batch: s.o.Batch, Clock: s.clock, Notice: s.o.Notice, GiveUp: 2 * time.Second,
+		Connect: func(thread int) (Sink, error) { return hold(s.sinks[thread]), nil },
+		IDs:     func(thread int) (IDSource, error) { return &trialIDs{search: s, thread: thread, out: out}, nil },
+		due:     func(thread int, id, due uint64) { s.rings[thread].put(id, due) },
+	})
+	if err != nil {
+		return o, err
+	}
+	out.start = s.clock.Now()
+	out.from = out.start + uint64(warmUp.Seconds()*out.hz)
+	s.current.Store(out)
+
+	trialCtx, cut := context.WithCancel(ctx)
+	defer cut()
+	watched := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(watched)
+		s.watch(&o, sender, out, ended, cut)
+	}()
+	o.Sender, err = sender.Run(trialCtx)
+	close(ended)
+	<-watched
+	if err != nil {
+		return o, err
+	}
+	for i, e := range o.Sender.Ends {
+		if e.Sent > 0 && s.sent[i].Sent == 0 {
+			s.sent[i].First = e.First
+		}
+		s.sent[i].Sent += e.Sent
+		s.spare[i] = append(sender.threads[i].spare, s.spare[i]...)
+	}
+	s.drain(ctx, out, o.Sender.Sent)
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	for _, e := range o.Sender.Ends {
+		out.checker.ended(e)
+	}
+	o.Check, o.Latency = out.checker.check(), out.latency
+	for i, h := range out.slices {
+		if h.TotalCount() > 0 {
+			o.Slices = append(o.Slices, LatencySlice{time.Duration(i) * latencySlice, time.Duration(h.ValueAtQuantile(50)) * time.Microsecond})
+		}
+	}
+	return o, nil
+}
+
+// A trialIDs gives a thread's ids in one trial, first those that the last one did not use, and has the outlet know which is the first.
+type trialIDs struct {
+	search *Search
+	thread int
+	out    *outlet
+	begun  bool
+}
+
+func (t *trialIDs) Next() (id uint64, ok bool) {
+	if spare := t.search.spare[t.thread]; len(spare) > 0 {
+		id, t.search.spare[t.thread] = spare[0], spare[1:]
+	} else if id, ok = t.search.ids[t.thread].Next(); !ok {
+		return 0, false
+	}
+	if !t.begun {
+		t.begun = true
+		t.out.begin(id, t.search.rings[t.thread])
+	}
+	return id, true
+}
+
+// watch samples a trial every millisecond, and cuts it when the engine is far behind.
+func (s *Search) watch(o *Observation, sender *Sender, out *outlet, ended chan struct{}, cut func()) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	all := uint64(math.Ceil(o.Rate * (o.WarmUp + o.Length).Seconds()))
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		start := sender.Start()
+		// What came out is read first, then what went in: no sample shows more coming out than there was.
+		done, sent, now := out.done.Load(), sender.Sent(), asm.Counter()
+		if start == 0 || now < start {
+			continue
+		}
+		at := float64(now-start) / out.hz
+		sample := Sample{time.Duration(at * 1e9), min(all, uint64(at*o.Rate)+1), sent, done}
+		if sample.At > o.WarmUp+o.Length {
+			return
+		}
+		o.Samples = append(o.Samples, sample)
+		if backlog := sample.backlog(); backlog > max(100, farBehind_s*o.Rate) && sample.At > o.WarmUp+o.Length/6 {
+			o.Cut = true
+			cut()
+			return
+		}
+	}
+}
+
+// drain waits until everything came out, or nothing has for a second, or for the time that an engine is given.
+func (s *Search) drain(ctx context.Context, out *outlet, sent uint64) {
+	const idle = time.Second
+	seen, at := out.done.Load(), time.Now()
+	for begun := time.Now(); out.done.Load() < sent && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
+		if now := out.done.Load(); now != seen {
+			seen, at = now, time.Now()
+		}
+		if time.Since(begun) > s.o.Drain || time.Since(at) > max(idle, s.o.Drain/4) {
+			return
+		}
+	}
+}

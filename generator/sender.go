@@ -1,0 +1,253 @@
+package generator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+// ErrOptions is wrapped by errors about options that cannot be.
+var ErrOptions = errors.New("bad options")
+
+// An IDSource makes the ids of one thread: each one more than the last.
+type IDSource interface {
+	Next() (id uint64, ok bool)
+}
+
+// SenderOptions say what to send, where to and when.
+type SenderOptions struct {
+	Schedule Schedule // when each tuple is due; nil with FlatOut
+	Tuples   *Tuples  // what is sent, again and again
+	Threads  int      // each with a sink of its own; 0 is 1
+	Connect  func(thread int) (Sink, error)
+
+	// FlatOut, instead of a schedule, sends as fast as the sinks take, for this long. Then every tuple is due when it is sent.
+	FlatOut time.Duration
+	// Limit ends a thread of a run that is flat out after that many tuples. 0 is no limit.
+	Limit uint64
+
+	// Batch is how many tuples may be handed to a sink at a time; 0 is 1. No tuple waits for others: only those that are due
+	// already go together.
+	Batch int
+
+	// Begin is called by each thread before its first tuple, on the operating system's thread that it has for itself: the
+	// place to pin it. May be nil.
+	Begin func(thread int)
+
+	// LateAfter is how long after it was due a tuple counts as late. 0 is 10 µs.
+	LateAfter time.Duration
+	// CatchUp bounds how fast tuples are sent that are late: this many times as fast as they were due, after as many
+	// milliseconds' worth at once. At least 1; 0 is 4.
+	CatchUp float64
+	// GiveUp is how late a tuple may be and still be sent. Later ones are skipped, and counted. At the end of the schedule it is
+	// also how long the sender waits for an engine that does not take the rest. 0 is 1 s.
+	GiveUp time.Duration
+
+	// Log opens the channels generator#T/intended and generator#T/send, with these options; nil opens none.
+	Log *handlers.Options
+
+	// IDs makes the ids of a thread. nil takes them from handlers.OpenIDs, in the directory of Log.
+	IDs func(thread int) (IDSource, error)
+
+	Notice func(Notice) // called at once when a mark is first made, from any goroutine; may be nil
+	Clock  Clock        // nil is this machine's counter
+
+	// due, where set, learns of each tuple just before it is sent.
+	due func(thread int, id, due_counter uint64)
+}
+
+// Lateness is why tuples were late. Each late tuple has one cause: what put the thread behind its schedule. That is the cause as well of those that
+// were due while it caught up.
+type Lateness struct {
+	Late    uint64 `json:"late"`    // sent more than LateAfter after they were due
+	Blocked uint64 `json:"blocked"` // of these: the engine took nothing when they were due
+	Stalled uint64 `json:"stalled"` // of these: this thread was not running, for the kernel, the hypervisor or the garbage collector took the processor
+	Busy    uint64 `json:"busy"`    // of these: the thread was still sending earlier ones
+}
+
+// SenderResult is what became of a schedule. Scheduled = Sent + Skipped + Unsent.
+type SenderResult struct {
+	Scheduled uint64
+	Sent      uint64
+	Skipped   uint64 // so late that they were not sent
+	Unsent    uint64 // given up at the end, or when the run was interrupted
+	Lateness
+
+	BlockedSends uint64        // offers that the engine did not take whole
+	Blocked      time.Duration // how long threads waited for it, added up
+	Elapsed      time.Duration // from the start until the last tuple was sent
+
+	IntendedRate float64 // tuples a second that the schedule asked for; 0 flat out
+	AchievedRate float64
+
+	SendLag *hdrhistogram.Histogram // ns from due to sent, of every tuple sent
+	Ends    []End                   // what each thread sent
+	Marks   []Marked
+	Drops   string // why a channel could not be opened, "" if all were
+}
+
+// A Sender sends a schedule once.
+type Sender struct {
+	o       SenderOptions
+	clock   Clock
+	threads []*sendThread
+	start   atomic.Uint64 // counter at the schedule's beginning, 0 before it
+	marks   Marks
+	drops   string
+}
+
+// NewSender checks the options, connects every thread and opens its channels.
+func NewSender(o SenderOptions) (*Sender, error) {
+	bad := func(format string, args ...any) (*Sender, error) {
+		return nil, fmt.Errorf("send: %w: %s", ErrOptions, fmt.Sprintf(format, args...))
+	}
+	if o.Threads == 0 {
+		o.Threads = 1
+	}
+	if o.Batch == 0 {
+		o.Batch = 1
+	}
+	if o.LateAfter == 0 {
+		o.LateAfter = 10 * time.Microsecond
+	}
+	if o.CatchUp == 0 {
+		o.CatchUp = 4
+	}
+	if o.GiveUp == 0 {
+		o.GiveUp = time.Second
+	}
+	switch {
+	case (o.Schedule == nil) == (o.FlatOut == 0):
+		return bad("give a Schedule or FlatOut, and not both")
+	case o.FlatOut < 0 || o.LateAfter < 0 || o.GiveUp < 0:
+		return bad("FlatOut %s, LateAfter %s, GiveUp %s: none may be negative", o.FlatOut, o.LateAfter, o.GiveUp)
+	case o.Threads < 1 || o.Threads > 256:
+		return bad("Threads %d: give 1 to 256", o.Threads)
+	case o.Batch < 1 || o.Batch > maxPerMessage:
+		return bad("Batch %d: give 1 to %d", o.Batch, maxPerMessage)
+	case !(o.CatchUp >= 1):
+		return bad("CatchUp %g: give 1 or more, or a sender that is late stays so", o.CatchUp)
+	case o.Tuples == nil || o.Tuples.Len() == 0:
+		return bad("no Tuples are loaded")
+	case o.Connect == nil:
+		return bad("no Connect is given")
+	}
+	s := &Sender{o: o, clock: o.Clock}
+	s.marks.notice = o.Notice
+	if s.clock == nil {
+		var err error
+		if s.clock, err = NewClock(); err != nil {
+			return nil, err
+		}
+	}
+	for i := range o.Threads {
+		t, err := newSendThread(s, i)
+		if err != nil {
+			s.abandon()
+			return nil, fmt.Errorf("send: thread %d: %w", i, err)
+		}
+		s.threads = append(s.threads, t)
+	}
+	return s, nil
+}
+
+// abandon gives back what a sender holds that is not run.
+func (s *Sender) abandon() {
+	for _, t := range s.threads {
+		t.sink.Close(End{})
+		t.release()
+	}
+}
+
+// Sent is how many tuples were sent so far. Any goroutine may ask.
+func (s *Sender) Sent() uint64 {
+	n := uint64(0)
+	for _, t := range s.threads {
+		n += t.sent.Load()
+	}
+	return n
+}
+
+// Start is the counter at the schedule's beginning, 0 before that. Any goroutine may ask.
+func (s *Sender) Start() uint64 { return s.start.Load() }
+
+// Mark has something noted with the run that a sink found out. Any goroutine may call it.
+func (s *Sender) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
+
+// leadTime is from Run to the first due time: threads get ready in it.
+const leadTime_s = 2e-3
+
+// Run sends the schedule to its end, says the end on each sink, closes them, and returns what became of it. Cancelling ctx ends it early, with
+// the numbers so far and the mark Interrupted. An error is that of a sink; the numbers are true all the same.
+func (s *Sender) Run(ctx context.Context) (SenderResult, error) {
+	start := s.clock.Now() + uint64(leadTime_s*s.clock.Frequency_hz())
+	s.start.Store(start)
+	stop := context.AfterFunc(ctx, func() {
+		for _, t := range s.threads {
+			t.stopped.Store(true)
+		}
+	})
+	defer stop()
+	var wait sync.WaitGroup
+	errs := make([]error, len(s.threads))
+	for i, t := range s.threads {
+		wait.Go(func() { errs[i] = t.run(start) })
+	}
+	wait.Wait()
+	r := s.result(start, ctx.Err() != nil)
+	return r, errors.Join(errs...)
+}
+
+func (s *Sender) result(start uint64, interrupted bool) SenderResult {
+	hz := s.clock.Frequency_hz()
+	r := SenderResult{SendLag: newLatencies(), Drops: s.drops}
+	last := start
+	for _, t := range s.threads {
+		r.Scheduled += t.scheduled
+		r.Sent += t.sent.Load()
+		r.Skipped += t.skipped
+		s.marks.make(Behind, t.skipped-min(t.skipped, 1), "tuples were skipped") // the first one was said
+		r.Unsent += t.unsent
+		r.Late += t.late.Late
+		r.Lateness.Blocked += t.late.Blocked
+		r.Stalled += t.late.Stalled
+		r.Busy += t.late.Busy
+		r.BlockedSends += t.blockedSends
+		r.Blocked += time.Duration(float64(t.blocked) / hz * 1e9)
+		r.SendLag.Merge(t.lag)
+		r.Ends = append(r.Ends, t.end())
+		last = max(last, t.lastSent)
+	}
+	r.Elapsed = time.Duration(float64(last-start) / hz * 1e9)
+	span := r.Elapsed
+	if s.o.Schedule != nil {
+		r.IntendedRate = s.o.Schedule.Tuples() / s.o.Schedule.Duration().Seconds()
+		span = max(span, s.o.Schedule.Duration())
+	}
+	if span > 0 {
+		r.AchievedRate = float64(r.Sent) / span.Seconds()
+	}
+	if own := r.Stalled + r.Busy; own*100 > r.Sent && r.Sent > 0 && s.o.Schedule != nil {
+		s.marks.make(Late, own, "%d of %d tuples were sent more than %s late by this machine's own doing: the rate is too high for it, or it is busy with something else", own, r.Sent, s.o.LateAfter)
+	}
+	s.marks.make(Unsent, r.Unsent, "%d tuples were not sent at all", r.Unsent)
+	if interrupted {
+		s.marks.make(Interrupted, 1, "the run was interrupted")
+	}
+	r.Marks = s.marks.list()
+	return r
+}
+
+// newLatencies holds nanoseconds, up to some minutes, with three digits.
+func newLatencies() *hdrhistogram.Histogram { return hdrhistogram.New(1, longestLatency_ns, 3) }
+
+const longestLatency_ns = int64(10 * time.Minute)
+
+func record(h *hdrhistogram.Histogram, ns int64) { h.RecordValue(min(max(ns, 1), longestLatency_ns)) }

@@ -1,0 +1,384 @@
+package generator
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// A fakeClock is a counter of 1 GHz that goes on by a step a look, and jumps where a thread waits. For one thread.
+type fakeClock struct {
+	now  uint64
+	step uint64
+}
+
+func (c *fakeClock) Now() uint64           { c.now += c.step; return c.now }
+func (c *fakeClock) Wait(until uint64)     { c.now = max(c.now, until) }
+func (c *fakeClock) Frequency_hz() float64 { return 1e9 }
+
+// A takenTuple is when a sink was given one.
+type takenTuple struct{ at, id uint64 }
+
+// fakeSink takes what do allows, nil: everything.
+type fakeSink struct {
+	clock *fakeClock
+	taken []takenTuple
+	do    func(n int) (int, error)
+	end   *End
+	most  int // tuples in one offer
+}
+
+func (s *fakeSink) Send(tuples []Tuple) (int, error) {
+	n, err := len(tuples), error(nil)
+	s.most = max(s.most, n)
+	if s.do != nil {
+		n, err = s.do(n)
+	}
+	for _, t := range tuples[:max(n, 0)] {
+		s.taken = append(s.taken, takenTuple{s.clock.now, t.ID})
+	}
+	return n, err
+}
+
+func (s *fakeSink) Close(e End) error { s.end = &e; return nil }
+
+func newFakes() (*fakeClock, *fakeSink) {
+	c := &fakeClock{now: 1e9, step: 20}
+	return c, &fakeSink{clock: c}
+}
+
+func (o SenderOptions) run(t *testing.T, clock *fakeClock, sink Sink) (SenderResult, error) {
+	t.Helper()
+	o.Clock, o.IDs, o.Tuples = clock, testIDs, testTuples(t)
+	o.Connect = func(int) (Sink, error) { return sink, nil }
+	s, err := NewSender(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Run(t.Context())
+}
+
+func mustSchedule(t testing.TB, text string) Schedule {
+	t.Helper()
+	s, err := ParseSchedule(text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// accounts holds a result against the rules that hold for every run.
+func accounts(t *testing.T, r SenderResult, sink *fakeSink) {
+	t.Helper()
+	if r.Scheduled != r.Sent+r.Skipped+r.Unsent {
+		t.Errorf("scheduled %d, but sent %d, skipped %d, unsent %d", r.Scheduled, r.Sent, r.Skipped, r.Unsent)
+	}
+	if l := r.Lateness; l.Late != l.Blocked+l.Stalled+l.Busy {
+		t.Errorf("late tuples without one cause: %+v", l)
+	}
+	if r.Sent != uint64(len(sink.taken)) || sink.end == nil || sink.end.Sent != r.Sent {
+		t.Errorf("sent %d, the sink has %d and the end %+v", r.Sent, len(sink.taken), sink.end)
+	}
+	for i, taken := range sink.taken {
+		if want := sink.end.First + uint64(i); taken.id != want {
+			t.Fatalf("tuple %d has id %d, want %d: ids follow each other", i, taken.id, want)
+		}
+	}
+	if r.SendLag.TotalCount() != int64(r.Sent) {
+		t.Errorf("%d lags of %d tuples", r.SendLag.TotalCount(), r.Sent)
+	}
+}
+
+func TestSenderKeepsItsSchedule(t *testing.T) {
+	clock, sink := newFakes()
+	start := clock.now + clock.step + uint64(leadTime_s*1e9)
+	// 3 million a second is a tuple each 333.33 ns: no integer of nanoseconds.
+	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:3000000x10ms")}.run(t, clock, sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts(t, r, sink)
+	if r.Sent != 30_000 || r.Late != 0 || len(r.Marks) > 0 {
+		t.Errorf("sent %d, late %+v, marks %v", r.Sent, r.Lateness, r.Marks)
+	}
+	for k, taken := range sink.taken {
+		due := float64(start) + float64(k)*1e9/3e6
+		if lag := float64(taken.at) - due; lag < -0.51 || lag > 200 {
+			t.Fatalf("tuple %d was sent %.1f ns after it was due", k, lag)
+		}
+	}
+	if math.Abs(r.AchievedRate-3e6) > 1 || math.Abs(r.IntendedRate-3e6) > 1 {
+		t.Errorf("rates %.1f of %.1f", r.AchievedRate, r.IntendedRate)
+	}
+}
+
+// A thread that did not run for 20 ms may not throw 20 ms of tuples at the engine at once.
+func TestSenderCatchesUpWithinBounds(t *testing.T) {
+	clock, sink := newFakes()
+	start := clock.now + clock.step + uint64(leadTime_s*1e9)
+	sent := 0
+	sink.do = func(n int) (int, error) {
+		if sent += n; sent == 1000 {
+			clock.now += 20e6 // the kernel runs something else
+		}
+		return n, nil
+	}
+	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:1000000x100ms"), CatchUp: 2}.run(t, clock, sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts(t, r, sink)
+	if r.Sent != 100_000 || r.Skipped > 0 {
+		t.Errorf("sent %d, skipped %d", r.Sent, r.Skipped)
+	}
+	// 20,000 tuples behind, of which 2,000 may come at once, it needs 18 ms more at twice the rate; the rest of the run is on time.
+	if r.Late < 35_000 || r.Late > 40_000 || r.Lateness.Blocked > 0 {
+		t.Errorf("late %+v, want about 38,000, none blocked", r.Lateness)
+	}
+	const window = 5_000_000 // ns
+	for i, j := 0, 0; i < len(sink.taken); i++ {
+		for sink.taken[i].at-sink.taken[j].at > window {
+			j++
+		}
+		if n := i - j; n > 2*window/1000+2100 {
+			t.Fatalf("%d tuples within %d ns at %d ns: more than twice the rate", n, window, sink.taken[i].at-start)
+		}
+	}
+	if last := sink.taken[len(sink.taken)-1].at - start; last > 100e6+200 {
+		t.Errorf("the last tuple was sent %d ns after the start: it did not catch up", last)
+	}
+	if max := r.SendLag.Max(); max < 19.9e6 || max > 20.2e6 {
+		t.Errorf("longest lag %d ns, want 20 ms: lateness is from when a tuple was due", max)
+	}
+}
+
+func TestSenderCountsWhatTheEngineRefuses(t *testing.T) {
+	clock, sink := newFakes()
+	var notices []Notice
+	refuse := uint64(0)
+	sink.do = func(n int) (int, error) {
+		switch {
+		case len(sink.taken) == 2000 && refuse == 0:
+			refuse = clock.now + 300e6
+			return 0, nil
+		case clock.now < refuse:
+			return 0, nil
+		}
+		return n, nil
+	}
+	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:10000x1s"), Notice: func(n Notice) { notices = append(notices, n) }}.run(t, clock, sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts(t, r, sink)
+	if r.Sent != 10_000 || r.BlockedSends != 1 || r.Blocked < 299*time.Millisecond || r.Blocked > 302*time.Millisecond {
+		t.Errorf("sent %d, blocked %d times for %s, want once for 300 ms", r.Sent, r.BlockedSends, r.Blocked)
+	}
+	if r.Lateness.Blocked < 2900 || r.Lateness.Stalled > 0 {
+		t.Errorf("late %+v, want the 3,000 that were due in it blocked", r.Lateness)
+	}
+	if len(notices) != 2 || notices[0].Mark != Blocked || len(r.Marks) != 1 || r.Marks[0].Mark != Late && r.Marks[0].Mark != Blocked {
+		t.Errorf("notices %v, marks %v", notices, r.Marks)
+	}
+}
+
+func TestSenderSkipsWhatIsTooLate(t *testing.T) {
+	clock, sink := newFakes()
+	sink.do = func(n int) (int, error) { clock.now += 10_000; return n, nil } // 100,000 a second, and 1,000,000 wanted
+	var notices []Notice
+	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:1000000x100ms"), GiveUp: 10 * time.Millisecond, Notice: func(n Notice) { notices = append(notices, n) }}.run(t, clock, sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts(t, r, sink)
+	if r.Skipped == 0 || r.Scheduled != 100_000 || r.AchievedRate > 110_000 || r.SendLag.Max() > 10.2e6 {
+		t.Errorf("scheduled %d, skipped %d, rate %.0f, longest lag %d", r.Scheduled, r.Skipped, r.AchievedRate, r.SendLag.Max())
+	}
+	if len(notices) == 0 || notices[0].Mark != Behind {
+		t.Errorf("notices %v, want behind first", notices)
+	}
+	if r.Busy == 0 || r.Stalled > r.Busy {
+		t.Errorf("late %+v, want the thread busy", r.Lateness)
+	}
+}
+
+func TestSenderGivesUpOnADeadEngine(t *testing.T) {
+	clock, sink := newFakes()
+	sink.do = func(n int) (int, error) {
+		if len(sink.taken) >= 100 {
+			return 0, nil
+		}
+		return n, nil
+	}
+	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:1000x1s")}.run(t, clock, sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts(t, r, sink)
+	if r.Sent != 100 || r.Unsent == 0 || r.Scheduled != 1000 {
+		t.Errorf("scheduled %d, sent %d, unsent %d, skipped %d", r.Scheduled, r.Sent, r.Unsent, r.Skipped)
+	}
+	marks := map[Mark]bool{}
+	for _, m := range r.Marks {
+		marks[m.Mark] = true
+	}
+	if !marks[Blocked] || !marks[Unsent] {
+		t.Errorf("marks %v", r.Marks)
+	}
+}
+
+// Ids that were given out and not sent are the next to be sent: a receiver would take them for lost.
+func TestSenderKeepsIDsThatItDidNotSend(t *testing.T) {
+	clock, sink := newFakes()
+	sink.do = func(n int) (int, error) {
+		if len(sink.taken)+n > 100 {
+			return 3, ErrClosed
+		}
+		return n, nil
+	}
+	o := SenderOptions{Schedule: mustSchedule(t, "burst:8/10msx1s"), Batch: 8, Clock: clock, IDs: testIDs, Tuples: testTuples(t), Connect: func(int) (Sink, error) { return sink, nil }}
+	s, err := NewSender(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Run(t.Context())
+	if !errors.Is(err, ErrClosed) || r.Sent != 96 || r.Scheduled != r.Sent+r.Unsent {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	spare := s.threads[0].spare
+	if len(spare) != 8 || spare[0] != r.Ends[0].First+96 || spare[7] != spare[0]+7 {
+		t.Errorf("spare ids %d after %d sent from %d on", spare, r.Sent, r.Ends[0].First)
+	}
+}
+
+func TestSenderEndsWithItsSink(t *testing.T) {
+	for name, do := range map[string]func(int) (int, error){
+		"an error":       func(int) (int, error) { return 0, ErrClosed },
+		"takes too many": func(n int) (int, error) { return n + 1, nil },
+	} {
+		clock, sink := newFakes()
+		count := 0
+		sink.do = func(n int) (int, error) {
+			if count++; count > 5 {
+				k, err := do(n)
+				if k > n {
+					return k - 1, errors.New("as if it had taken more")
+				}
+				return k, err
+			}
+			return n, nil
+		}
+		r, err := SenderOptions{Schedule: mustSchedule(t, "constant:1000x1s"), Batch: 1}.run(t, clock, sink)
+		if err == nil || r.Sent != 5 || r.Scheduled != r.Sent+r.Skipped+r.Unsent {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+}
+
+func TestSenderSendsTogetherOnlyWhatIsDue(t *testing.T) {
+	clock, sink := newFakes()
+	r, err := SenderOptions{Schedule: mustSchedule(t, "burst:50/10msx100ms"), Batch: 16}.run(t, clock, sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts(t, r, sink)
+	if r.Sent != 500 || sink.most != 16 {
+		t.Errorf("sent %d, at most %d together, want 500 and 16", r.Sent, sink.most)
+	}
+	clock, sink = newFakes()
+	if _, err := (SenderOptions{Schedule: mustSchedule(t, "constant:1000x100ms"), Batch: 16}).run(t, clock, sink); err != nil || sink.most != 1 {
+		t.Errorf("%d together, %v: a tuple waited for others", sink.most, err)
+	}
+}
+
+func TestSenderIsInterrupted(t *testing.T) {
+	clock, sink := newFakes()
+	ctx, cancel := context.WithCancel(t.Context())
+	sent := make(chan struct{})
+	sink.do = func(n int) (int, error) {
+		if len(sink.taken) == 10 {
+			cancel()
+			close(sent)
+			time.Sleep(20 * time.Millisecond) // the word to stop comes from another goroutine
+		}
+		return n, nil
+	}
+	o := SenderOptions{Schedule: mustSchedule(t, "constant:1000x1h"), Clock: clock, IDs: testIDs, Tuples: testTuples(t), Connect: func(int) (Sink, error) { return sink, nil }}
+	s, err := NewSender(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Run(ctx)
+	<-sent
+	if err != nil || r.Sent < 10 || r.Sent == 3_600_000 || sink.end == nil {
+		t.Errorf("sent %d, %v", r.Sent, err)
+	}
+	accounts(t, r, sink)
+}
+
+// What the channels hold: when each tuple was due, and when it was sent.
+func TestSenderLogsIntendedAndActualTimes(t *testing.T) {
+	clock, sink := newFakes()
+	dir := t.TempDir()
+	start := clock.now + clock.step + uint64(leadTime_s*1e9)
+	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:100000x10ms"), Log: &handlers.Options{Dir: dir, Policy: "overwrite"}}.run(t, clock, sink)
+	if err != nil || r.Drops != "" {
+		t.Fatal(err, r.Drops)
+	}
+	files, err := ring.Files(dir)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("rings %v, %v", files, err)
+	}
+	for _, file := range files {
+		reader, err := ring.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reader.Close()
+		buffer := make([]ring.Record, reader.Header().Records)
+		_, n, _, err := reader.Copy(0, 0, buffer)
+		if err != nil || n != 1000 {
+			t.Fatalf("%s: %d records, %v", reader.Header().Name, n, err)
+		}
+		for k, record := range buffer[:n] {
+			due := start + uint64(k)*10_000
+			late := record.Counter - due
+			if record.ID != sink.taken[k].id || reader.Header().Name.String() == "generator#0/intended" && late != 0 || late > 100 {
+				t.Fatalf("%s: record %d is %+v, due at %d", reader.Header().Name, k, record, due)
+			}
+		}
+	}
+}
+
+func TestNewSenderRefuses(t *testing.T) {
+	good := SenderOptions{Schedule: mustSchedule(t, "constant:1x1s"), Tuples: testTuples(t), IDs: testIDs, Connect: func(int) (Sink, error) { return Discard{}, nil }}
+	for name, spoil := range map[string]func(*SenderOptions){
+		"no schedule": func(o *SenderOptions) { o.Schedule = nil }, "both": func(o *SenderOptions) { o.FlatOut = 1 },
+		"no tuples": func(o *SenderOptions) { o.Tuples = &Tuples{} }, "threads": func(o *SenderOptions) { o.Threads = 1000 },
+		"batch": func(o *SenderOptions) { o.Batch = -1 }, "catch up": func(o *SenderOptions) { o.CatchUp = 0.5 },
+		"nowhere": func(o *SenderOptions) { o.Connect = nil },
+		"connect": func(o *SenderOptions) { o.Connect = func(int) (Sink, error) { return nil, ErrClosed } },
+	} {
+		o := good
+		spoil(&o)
+		if _, err := NewSender(o); err == nil || !strings.HasPrefix(err.Error(), "send: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPoisonIsTheChannels(t *testing.T) {
+	if Poison != channel.Poison {
+		t.Errorf("poison %d, package channel's is %d", Poison, channel.Poison)
+	}
+	if id, err := channel.NewID(1, 1, channel.MaxCount); err != nil || id>>countBits != 1<<10|1 {
+		t.Errorf("id %x, %v: the count has %d bits", id, err, countBits)
+	}
+}

@@ -1,0 +1,181 @@
+package generator
+
+import "slices"
+
+// An id's upper bits say whose it is, its lower ones count: see FORMAT.md.
+const countBits = 40
+
+// maxGaps bounds what a sequence remembers of ids that it still waits for. Of more gaps than that the oldest is given up as lost.
+const maxGaps = 4096
+
+// A gap is a range of counts that did not come, from and below to.
+type gap struct{ from, to uint64 }
+
+// A sequence knows of every id of one source whether it came. In order, which is nearly always, an id costs a comparison. One
+// goroutine uses it.
+type sequence struct {
+	started    bool
+	first      uint64 // the smallest count seen
+	next       uint64 // one more than the largest
+	gaps       []gap  // in order, between first and next
+	forgotten  uint64 // counts in gaps that were given up
+	forgetting uint64 // where the last of those ended
+	received   uint64
+	duplicates uint64
+	reordered  uint64 // came after a later one
+	end        *End
+}
+
+func (s *sequence) see(count uint64) {
+	s.received++
+	if s.started && count == s.next {
+		s.next++
+		return
+	}
+	switch {
+	case !s.started:
+		s.started, s.first, s.next = true, count, count+1
+	case count > s.next:
+		s.gaps = append(s.gaps, gap{s.next, count})
+		s.next = count + 1
+	case count < s.first:
+		if count+1 < s.first {
+			s.gaps = slices.Insert(s.gaps, 0, gap{count + 1, s.first})
+		}
+		s.first = count
+		s.reordered++
+	default:
+		s.seeEarlier(count)
+	}
+	if len(s.gaps) > maxGaps {
+		oldest := s.gaps[0]
+		s.forgotten += oldest.to - oldest.from
+		s.forgetting = max(s.forgetting, oldest.to)
+		s.gaps = slices.Delete(s.gaps, 0, 1)
+	}
+}
+
+// seeEarlier takes a count below the next one: it fills a gap, or came before. Below what was forgotten nobody knows, and it is taken for a
+// late one that was counted as lost.
+func (s *sequence) seeEarlier(count uint64) {
+	i, _ := slices.BinarySearchFunc(s.gaps, count, func(g gap, c uint64) int {
+		if g.to <= c {
+			return -1
+		}
+		return 1
+	})
+	if i == len(s.gaps) || count < s.gaps[i].from {
+		if count < s.forgetting && s.forgotten > 0 {
+			s.forgotten--
+			s.reordered++
+			return
+		}
+		s.duplicates++
+		return
+	}
+	s.reordered++
+	switch g := s.gaps[i]; {
+	case g.from+1 == g.to:
+		s.gaps = slices.Delete(s.gaps, i, i+1)
+	case count == g.from:
+		s.gaps[i].from++
+	case count+1 == g.to:
+		s.gaps[i].to--
+	default:
+		s.gaps[i].to = count
+		s.gaps = slices.Insert(s.gaps, i+1, gap{count + 1, g.to})
+	}
+}
+
+// lost is how many ids are missing: between those that came, and where the source has said its end, before and after them.
+func (s *sequence) lost() uint64 {
+	n := s.forgotten
+	for _, g := range s.gaps {
+		n += g.to - g.from
+	}
+	if s.end == nil {
+		return n
+	}
+	if !s.started {
+		return s.end.Sent
+	}
+	first := s.end.First & (1<<countBits - 1)
+	if s.first > first {
+		n += s.first - first
+	}
+	if last := first + s.end.Sent; last > s.next {
+		n += last - s.next
+	}
+	return n
+}
+
+// A Check is what became of the tuples of some sources.
+type Check struct {
+	Received   uint64 `json:"received"`   // tuples that came, duplicates included
+	Lost       uint64 `json:"lost"`       // that did not come; before a source's end is known, only those that later ones prove
+	Duplicates uint64 `json:"duplicates"` // that came again
+	Reordered  uint64 `json:"reordered"`  // that came after a later one of the same source
+	Malformed  uint64 `json:"malformed"`  // messages, or tuples, that nothing could be made of
+	Sources    int    `json:"sources"`    // threads that sent
+	Ended      int    `json:"ended"`      // of these, how many said their end
+}
+
+// Whole says whether every tuple of every source came once.
+func (c Check) Whole() bool {
+	return c.Lost == 0 && c.Duplicates == 0 && c.Malformed == 0 && c.Ended == c.Sources
+}
+
+func (c Check) plus(o Check) Check {
+	return Check{c.Received + o.Received, c.Lost + o.Lost, c.Duplicates + o.Duplicates, c.Reordered + o.Reordered, c.Malformed + o.Malformed,
+		c.Sources + o.Sources, c.Ended + o.Ended}
+}
+
+// A checker checks the ids of several sources. One goroutine uses it.
+type checker struct {
+	sources   map[uint64]*sequence
+	last      *sequence // of lastOf: tuples of one source come together
+	lastOf    uint64
+	malformed uint64
+}
+
+func (c *checker) of(source uint64) *sequence {
+	if c.sources == nil {
+		c.sources = map[uint64]*sequence{}
+	}
+	s := c.sources[source]
+	if s == nil {
+		s = &sequence{}
+		c.sources[source] = s
+	}
+	return s
+}
+
+func (c *checker) see(id uint64) {
+	source := id >> countBits
+	if c.last == nil || c.lastOf != source {
+		c.last, c.lastOf = c.of(source), source
+	}
+	c.last.see(id & (1<<countBits - 1))
+}
+
+// ended notes a source's end. Of one that sent nothing there is nothing to know.
+func (c *checker) ended(e End) {
+	if e.Sent > 0 {
+		c.of(e.First >> countBits).end = &e
+	}
+}
+
+func (c *checker) check() Check {
+	sum := Check{Malformed: c.malformed}
+	for _, s := range c.sources {
+		sum.Sources++
+		if s.end != nil {
+			sum.Ended++
+		}
+		sum.Received += s.received
+		sum.Duplicates += s.duplicates
+		sum.Reordered += s.reordered
+		sum.Lost += s.lost()
+	}
+	return sum
+}

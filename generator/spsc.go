@@ -1,0 +1,143 @@
+package generator
+
+import (
+	"runtime"
+	"sync/atomic"
+)
+
+// A spsc is a bounded queue between one producer and one consumer, who each may wait. Both sides write only what is theirs; what they read of
+// each other they remember, so that a queue that is neither full nor empty moves no cache line but those of its values.
+type spsc[T any] struct {
+	slots []T
+	mask  uint64
+
+	_        [64]byte
+	head     atomic.Uint64 // the next to take: written by the consumer
+	tailSeen uint64        // the consumer's
+	_        [48]byte
+	tail     atomic.Uint64 // the next to put: written by the producer
+	headSeen uint64        // the producer's
+	_        [48]byte
+
+	full, empty sleeper
+	closed      atomic.Bool
+}
+
+// newSPSC makes a queue for at least capacity values.
+func newSPSC[T any](capacity int) *spsc[T] {
+	size := 1
+	for size < capacity {
+		size *= 2
+	}
+	q := &spsc[T]{slots: make([]T, size), mask: uint64(size - 1)}
+	q.full.bell, q.empty.bell = make(chan struct{}, 1), make(chan struct{}, 1)
+	return q
+}
+
+// put waits for room. It is false once the queue is closed. waited is true where there was no room at once.
+func (q *spsc[T]) put(v T) (waited, ok bool) {
+	tail := q.tail.Load()
+	for tail-q.headSeen > q.mask {
+		if q.headSeen = q.head.Load(); tail-q.headSeen <= q.mask {
+			break
+		}
+		waited = true
+		if q.closed.Load() {
+			return waited, false
+		}
+		q.full.sleep(func() bool { return tail-q.head.Load() <= q.mask || q.closed.Load() })
+	}
+	if q.closed.Load() {
+		return waited, false
+	}
+	q.slots[tail&q.mask] = v
+	q.tail.Store(tail + 1)
+	q.empty.wake()
+	return waited, true
+}
+
+// tryPut does not wait. It is false where there is no room.
+func (q *spsc[T]) tryPut(v T) bool {
+	tail := q.tail.Load()
+	if tail-q.headSeen > q.mask {
+		if q.headSeen = q.head.Load(); tail-q.headSeen > q.mask {
+			return false
+		}
+	}
+	q.slots[tail&q.mask] = v
+	q.tail.Store(tail + 1)
+	q.empty.wake()
+	return true
+}
+
+// take waits for a value. It is false once the queue is closed and empty.
+func (q *spsc[T]) take() (v T, ok bool) {
+	head := q.head.Load()
+	for head == q.tailSeen {
+		if q.tailSeen = q.tail.Load(); head != q.tailSeen {
+			break
+		}
+		if q.closed.Load() && q.tail.Load() == head {
+			return v, false
+		}
+		q.empty.sleep(func() bool { return q.tail.Load() != head || q.closed.Load() })
+	}
+	return q.takeAt(head), true
+}
+
+// tryTake does not wait.
+func (q *spsc[T]) tryTake() (v T, ok bool) {
+	head := q.head.Load()
+	if head == q.tailSeen {
+		if q.tailSeen = q.tail.Load(); head == q.tailSeen {
+			return v, false
+		}
+	}
+	return q.takeAt(head), true
+}
+
+func (q *spsc[T]) takeAt(head uint64) T {
+	var zero T
+	v := q.slots[head&q.mask]
+	q.slots[head&q.mask] = zero // the queue keeps nothing alive
+	q.head.Store(head + 1)
+	q.full.wake()
+	return v
+}
+
+// close ends both sides' waiting. What is in the queue may still be taken.
+func (q *spsc[T]) close() {
+	q.closed.Store(true)
+	q.full.wake()
+	q.empty.wake()
+}
+
+// A sleeper is where one side of a queue waits for the other: it looks a few times, then sleeps until the bell rings.
+type sleeper struct {
+	asleep atomic.Bool
+	bell   chan struct{}
+}
+
+func (s *sleeper) sleep(awake func() bool) {
+	for range 4 {
+		if awake() {
+			return
+		}
+		runtime.Gosched()
+	}
+	s.asleep.Store(true)
+	if awake() { // between the last look and the word that it sleeps the other side may have come by
+		s.asleep.Store(false)
+		return
+	}
+	<-s.bell
+}
+
+func (s *sleeper) wake() {
+	if s.asleep.Load() && s.asleep.CompareAndSwap(true, false) {
+		select {
+		case s.bell <- struct{}{}:
+		default:
+		}
+	}
+}

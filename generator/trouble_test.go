@@ -1,0 +1,333 @@
+package generator
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A wire is a TCP connection between a sender and a receiver that can be cut, healed and broken.
+type wire struct {
+	listener net.Listener
+	to       string
+	mu       sync.Mutex
+	conns    []net.Conn
+	cut      chan struct{} // closed while whole
+}
+
+func newWire(t *testing.T, endpoint string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{listener: l, to: strings.TrimPrefix(endpoint, "tcp://"), cut: make(chan struct{})}
+	close(w.cut)
+	t.Cleanup(func() { l.Close(); w.break_() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", w.to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			w.mu.Lock()
+			w.conns = append(w.conns, in, out)
+			w.mu.Unlock()
+			go w.copy(out, in)
+			go w.copy(in, out)
+		}
+	}()
+	return w
+}
+
+func (w *wire) endpoint() string { return "tcp://" + w.listener.Addr().String() }
+
+func (w *wire) copy(to, from net.Conn) {
+	defer to.Close()
+	buffer := make([]byte, 4096)
+	for {
+		n, err := from.Read(buffer)
+		w.mu.Lock()
+		cut := w.cut
+		w.mu.Unlock()
+		<-cut
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// cutFor lets nothing through until heal is called.
+func (w *wire) cutNow() (heal func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = make(chan struct{})
+	return func() { close(w.cut) }
+}
+
+// break_ resets the connections that stand.
+func (w *wire) break_() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		c.Close()
+	}
+	w.conns = nil
+}
+
+// noticed collects notices.
+type noticed struct {
+	mu   sync.Mutex
+	list []Notice
+	now  chan Notice
+}
+
+func newNoticed() *noticed { return &noticed{now: make(chan Notice, 100)} }
+
+func (n *noticed) say(notice Notice) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, notice)
+	n.now <- notice
+}
+
+// wait returns when a mark was said.
+func (n *noticed) wait(t *testing.T, mark Mark) Notice {
+	t.Helper()
+	for {
+		select {
+		case notice := <-n.now:
+			if notice.Mark == mark {
+				return notice
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("mark %s was not said; said were %v", mark, n.list)
+		}
+	}
+}
+
+func has(marks []Marked, mark Mark) bool {
+	for _, m := range marks {
+		if m.Mark == mark {
+			return true
+		}
+	}
+	return false
+}
+
+// start runs a sender over a wire to a receiver.
+func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOptions) (w *wire, sender *Sender, sent func() (SenderResult, error), received func() ReceiverResult) {
+	t.Helper()
+	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{HighWater: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ro.Sources = []Source{pull}
+	receiver, err := NewReceiver(ro)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotReceived := make(chan ReceiverResult, 1)
+	go func() {
+		r, err := receiver.Run(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		gotReceived <- r
+	}()
+	w = newWire(t, pull.Endpoint())
+	ready := make(chan struct{})
+	push.Peer = func(gone bool) {
+		<-ready
+		if gone {
+			sender.Mark(ReceiverGone, "the connection broke")
+		}
+	}
+	o.IDs, o.Tuples = testIDs, testTuples(t)
+	o.Connect = func(int) (Sink, error) { return NewPush(t.Context(), w.endpoint(), push) }
+	if sender, err = NewSender(o); err != nil {
+		t.Fatal(err)
+	}
+	close(ready)
+	type result struct {
+		r   SenderResult
+		err error
+	}
+	gotSent := make(chan result, 1)
+	go func() {
+		r, err := sender.Run(t.Context())
+		gotSent <- result{r, err}
+	}()
+	return w, sender, func() (SenderResult, error) { r := <-gotSent; return r.r, r.err }, func() ReceiverResult { return <-gotReceived }
+}
+
+// A network that is cut and healed costs time and no tuple, and both ends say so at once.
+func TestNetworkCutAndHealed(t *testing.T) {
+	senderSays, receiverSays := newNoticed(), newNoticed()
+	w, sender, sent, received := overWire(t, PushOptions{HighWater: 10},
+		SenderOptions{Schedule: mustSchedule(t, "constant:20000x2s"), GiveUp: 20 * time.Second, Notice: senderSays.say},
+		ReceiverOptions{Silence: 30 * time.Second, Notice: receiverSays.say})
+	for sender.Sent() < 1000 {
+		time.Sleep(time.Millisecond)
+	}
+	heal := w.cutNow()
+	blocked := senderSays.wait(t, Blocked)
+	silent := receiverSays.wait(t, SenderGone)
+	heal()
+	again := senderSays.wait(t, Blocked)
+	s, err := sent()
+	r := received()
+	if err != nil || s.Sent != 40_000 || s.Skipped+s.Unsent > 0 || !r.Whole() || r.Received != 40_000 {
+		t.Errorf("sent %d of %d, received %+v, %v", s.Sent, s.Scheduled, r.Check, err)
+	}
+	if !has(s.Marks, Blocked) || s.Blocked < 100*time.Millisecond || s.Lateness.Blocked == 0 {
+		t.Errorf("marks %v, blocked for %s, late %+v", s.Marks, s.Blocked, s.Lateness)
+	}
+	t.Logf("%v, %v, %v", blocked, silent, again)
+}
+
+// A receiver that goes away is said at once; what was on its way is lost, and counted at the other end.
+func TestConnectionBreaks(t *testing.T) {
+	says := newNoticed()
+	w, sender, sent, received := overWire(t, PushOptions{},
+		SenderOptions{Schedule: mustSchedule(t, "constant:20000x1s"), GiveUp: 20 * time.Second, Notice: says.say}, ReceiverOptions{Silence: 10 * time.Second})
+	for sender.Sent() < 1000 {
+		time.Sleep(time.Millisecond)
+	}
+	w.break_()
+	says.wait(t, ReceiverGone)
+	s, err := sent()
+	r := received()
+	if err != nil || !has(s.Marks, ReceiverGone) {
+		t.Errorf("marks %v, %v", s.Marks, err)
+	}
+	if r.Received+r.Lost != s.Sent || r.Ended != 1 {
+		t.Errorf("sent %d, but received %d and lost %d: %+v", s.Sent, r.Received, r.Lost, r.Check)
+	}
+	if r.Lost > 0 != has(r.Marks, Lost) {
+		t.Errorf("lost %d, marks %v", r.Lost, r.Marks)
+	}
+}
+
+// A receiver that is slow pushes back: the sender's schedule does not move, and the lateness is the receiver's.
+func TestSlowReceiver(t *testing.T) {
+	says := newNoticed()
+	buckets := 0
+	_, _, sent, received := overWire(t, PushOptions{HighWater: 10},
+		SenderOptions{Schedule: mustSchedule(t, "constant:100000x1s"), GiveUp: 300 * time.Millisecond, Notice: says.say},
+		ReceiverOptions{Bucket: 50, Handle: func(int, *Bucket) {
+			if buckets++; buckets < 200 { // 1 s and more, for a tenth of what is sent
+				time.Sleep(5 * time.Millisecond)
+			}
+		}})
+	s, err := sent()
+	r := received()
+	if err != nil || s.Scheduled != 100_000 || s.Skipped == 0 || s.BlockedSends == 0 || s.Lateness.Blocked < s.Late/2 {
+		t.Errorf("%d scheduled, %d sent, %d skipped, refused %d times, late %+v, %v", s.Scheduled, s.Sent, s.Skipped, s.BlockedSends, s.Lateness, err)
+	}
+	if !has(s.Marks, Behind) || r.Received != s.Sent || !r.Whole() {
+		t.Errorf("marks %v, received %+v", s.Marks, r.Check)
+	}
+}
+
+// A sender that dies without its poison pill is said, and nothing waits for ever.
+func TestSenderDies(t *testing.T) {
+	says := newNoticed()
+	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{pull}, Silence: 1200 * time.Millisecond, Notice: says.say})
+	if err != nil {
+		t.Fatal(err)
+	}
+	push, err := newRawPush(pull.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	push(appendTuple(appendHeader(nil, kindTuples, 1), Tuple{1<<countBits + 4, []byte("x")}))
+	push([]byte("no message of ours"))
+	push(appendTuple(appendHeader(nil, kindTuples, 1), Tuple{1<<countBits + 6, []byte("x")}))
+	r, err := receiver.Run(t.Context())
+	if want := (Check{Received: 2, Lost: 1, Malformed: 1, Sources: 1}); err != nil || r.Check != want {
+		t.Errorf("%+v, want %+v, %v", r.Check, want, err)
+	}
+	if !has(r.Marks, SenderGone) || !has(r.Marks, Malformed) || !has(r.Marks, Lost) {
+		t.Errorf("marks %v", r.Marks)
+	}
+	says.wait(t, Malformed)
+}
+
+// newRawPush sends messages as they are.
+func newRawPush(endpoint string) (send func([]byte), err error) {
+	p, err := NewPush(context.Background(), endpoint, PushOptions{Patience: time.Second})
+	if err != nil {
+		return nil, err
+	}
+	return func(message []byte) { p.socket.send(message, []uint32{uint32(len(message))}) }, nil
+}
+
+// What comes from strangers does not stop a receiver.
+func TestStrangersConnect(t *testing.T) {
+	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(pull.Endpoint(), "tcp://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(conn, "GET / HTTP/1.1\r\n\r\n")
+	conn.Close()
+	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{pull}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r ReceiverResult
+	var done atomic.Bool
+	ended := make(chan struct{})
+	go func() { r, err = receiver.Run(t.Context()); done.Store(true); close(ended) }()
+	push, pushErr := NewPush(t.Context(), pull.Endpoint(), PushOptions{})
+	if pushErr != nil {
+		t.Fatal(pushErr)
+	}
+	if n, err := push.Send([]Tuple{{1, []byte("x")}}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := push.Close(End{1, 1}); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if err != nil || !r.Whole() || r.Received != 1 {
+		t.Errorf("%+v, %v", r.Check, err)
+	}
+}
+
+func TestBigTuples(t *testing.T) {
+	var tuples Tuples
+	if err := tuples.LoadBytes(make([]byte, MaxTuple)); err != nil {
+		t.Fatal(err)
+	}
+	for _, batch := range []int{1, 20} {
+		sender, received := pair(t, 1, PushOptions{Batch: batch}, SenderOptions{FlatOut: time.Minute, Limit: 50, Batch: batch, Tuples: &tuples}, ReceiverOptions{})
+		if _, err := sender.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r := received(); !r.Whole() || r.Received != 50 {
+			t.Errorf("batch %d: %+v", batch, r.Check)
+		}
+	}
+}
