@@ -1,0 +1,112 @@
+package netns
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file is as much of rtnetlink(7) as a veth needs: requests of a fixed part and attributes, each answered by an
+// error number. All is in the machine's byte order.
+
+var native = binary.NativeEndian
+
+// attribute appends an attribute: its length and type, what it holds, and padding to four bytes.
+func attribute(b []byte, kind uint16, value []byte) []byte {
+	b = native.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value)))
+	b = native.AppendUint16(b, kind)
+	b = append(b, value...)
+	for len(b)%unix.NLMSG_ALIGNTO != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// linkPart is a struct ifinfomsg.
+func linkPart(index int, flags, change uint32) []byte {
+	b := []byte{unix.AF_UNSPEC, 0, 0, 0}
+	b = native.AppendUint32(b, uint32(index))
+	b = native.AppendUint32(b, flags)
+	return native.AppendUint32(b, change)
+}
+
+// addVeth makes a link whose other end is in another namespace.
+func addVeth(name, peer string, namespace int) error {
+	const vethInfoPeer = 1 // VETH_INFO_PEER of linux/veth.h
+	far := linkPart(0, 0, 0)
+	far = attribute(far, unix.IFLA_IFNAME, append([]byte(peer), 0))
+	far = attribute(far, unix.IFLA_NET_NS_FD, native.AppendUint32(nil, uint32(namespace)))
+	info := attribute(nil, unix.IFLA_INFO_KIND, []byte("veth"))
+	info = attribute(info, unix.IFLA_INFO_DATA, attribute(nil, vethInfoPeer, far))
+	request := linkPart(0, 0, 0)
+	request = attribute(request, unix.IFLA_IFNAME, append([]byte(name), 0))
+	request = attribute(request, unix.IFLA_LINKINFO, info)
+	return ask(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, request)
+}
+
+// addBridge makes a bridge.
+func addBridge(name string) error {
+	request := linkPart(0, 0, 0)
+	request = attribute(request, unix.IFLA_IFNAME, append([]byte(name), 0))
+	request = attribute(request, unix.IFLA_LINKINFO, attribute(nil, unix.IFLA_INFO_KIND, []byte("bridge")))
+	return ask(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, request)
+}
+
+// enslave makes a link a port of a bridge.
+func enslave(index, bridge int) error {
+	return ask(unix.RTM_NEWLINK, 0, attribute(linkPart(index, 0, 0), unix.IFLA_MASTER, native.AppendUint32(nil, uint32(bridge))))
+}
+
+func setDown(index int) error { return ask(unix.RTM_NEWLINK, 0, linkPart(index, 0, unix.IFF_UP)) }
+
+func setUp(index int) error {
+	return ask(unix.RTM_NEWLINK, 0, linkPart(index, unix.IFF_UP, unix.IFF_UP))
+}
+
+func addAddress(index int, p netip.Prefix) error {
+	family := byte(unix.AF_INET)
+	if p.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	// A struct ifaddrmsg. Nobody else can have the address: it need not be tried out, which takes a second.
+	request := []byte{family, byte(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
+	request = native.AppendUint32(request, uint32(index))
+	request = attribute(request, unix.IFA_LOCAL, p.Addr().AsSlice())
+	request = attribute(request, unix.IFA_ADDRESS, p.Addr().AsSlice())
+	return ask(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, request)
+}
+
+// ask sends one request and returns what the kernel says to it.
+func ask(kind, flags uint16, request []byte) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	b := native.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(request)))
+	b = native.AppendUint16(b, kind)
+	b = native.AppendUint16(b, flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	b = append(b, make([]byte, 8)...) // sequence number and sender: one request, one socket
+	if err := unix.Sendto(fd, append(b, request...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return os.NewSyscallError("sendto", err)
+	}
+	reply := make([]byte, 4096)
+	n := 0
+	for {
+		if n, _, err = unix.Recvfrom(fd, reply, 0); err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return os.NewSyscallError("recvfrom", err)
+	}
+	if n < unix.NLMSG_HDRLEN+4 {
+		return errShortReply
+	}
+	if code := int32(native.Uint32(reply[unix.NLMSG_HDRLEN:])); code != 0 {
+		return unix.Errno(-code)
+	}
+	return nil
+}

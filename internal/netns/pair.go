@@ -1,0 +1,121 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Pair is two namespaces and the link between them. Any goroutine may use it.
+type Pair struct {
+	ends [2]chan task
+}
+
+type task struct {
+	run  func() error
+	done chan error
+}
+
+const link = "link" // the name of its end in either namespace
+
+var (
+	addresses = [2]netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("192.0.2.2/24")}
+	ipv6      = [2]netip.Prefix{netip.MustParsePrefix("2001:db8::1/64"), netip.MustParsePrefix("2001:db8::2/64")}
+)
+
+// New makes a pair. It lasts until Close and until the last socket or process in it is gone.
+func New() (*Pair, error) {
+	p := new(Pair)
+	for i := range p.ends {
+		p.ends[i] = make(chan task)
+		go enter(p.ends[i])
+	}
+	if err := p.setUp(); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("make two network namespaces: %w", err)
+	}
+	return p, nil
+}
+
+// enter runs tasks on a thread of its own.
+func enter(tasks chan task) {
+	runtime.LockOSThread() // never unlocked: the thread, and its namespace, end with this goroutine
+	for t := range tasks {
+		t.done <- t.run()
+	}
+}
+
+func (p *Pair) setUp() error {
+	for i := range p.ends {
+		if err := p.Do(i, func() error { return os.NewSyscallError("unshare", unix.Unshare(unix.CLONE_NEWNET)) }); err != nil {
+			return err
+		}
+	}
+	var other *os.File
+	err := p.Do(1, func() (err error) {
+		other, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	if err := p.Do(0, func() error { return addVeth(link, link, int(other.Fd())) }); err != nil {
+		return fmt.Errorf("add veth: %w", err)
+	}
+	for i := range p.ends {
+		if err := p.Do(i, func() error { return bringUp(addresses[i], ipv6[i]) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bringUp gives this namespace's end of the link its addresses.
+func bringUp(addresses ...netip.Prefix) error {
+	for _, name := range []string{"lo", link} {
+		i, err := net.InterfaceByName(name)
+		if err != nil {
+			return err
+		}
+		if name == link {
+			for _, a := range addresses {
+				if err := addAddress(i.Index, a); err != nil {
+					return fmt.Errorf("add address %v: %w", a, err)
+				}
+			}
+		}
+		if err := setUp(i.Index); err != nil {
+			return fmt.Errorf("set %s up: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Do runs f on a thread in a namespace, 0 or 1, after what it runs there already. A socket that f opens, and a process that
+// it starts, stay in the namespace; a goroutine that it starts does not begin there.
+func (p *Pair) Do(end int, f func() error) error {
+	t := task{f, make(chan error, 1)}
+	p.ends[end] <- t
+	return <-t.done
+}
+
+// Addr returns the address of an end, 0 or 1.
+func (p *Pair) Addr(end int) netip.Addr { return addresses[end].Addr() }
+
+// Addr6 returns its IPv6 address.
+func (p *Pair) Addr6(end int) netip.Addr { return ipv6[end].Addr() }
+
+// Close lets go of the namespaces. It must not be called twice, nor before all Do have returned.
+func (p *Pair) Close() {
+	for _, tasks := range p.ends {
+		close(tasks)
+	}
+}
+
+var errShortReply = errors.New("netlink's reply is too short")

@@ -1,0 +1,145 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Star is namespaces that reach each other over a bridge, in a namespace of its own: the hub. Any goroutine may use it.
+type Star struct {
+	hub  chan task
+	ends []chan task
+}
+
+// Hub is the number of the hub among the ends.
+const Hub = -1
+
+const bridge = "bridge"
+
+// NewStar makes a star with so many ends, at most 100. It lasts as a Pair does.
+func NewStar(ends int) (*Star, error) {
+	s := &Star{hub: make(chan task), ends: make([]chan task, ends)}
+	go enter(s.hub)
+	for i := range s.ends {
+		s.ends[i] = make(chan task)
+		go enter(s.ends[i])
+	}
+	if err := s.setUp(); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("make %d network namespaces: %w", ends, err)
+	}
+	return s, nil
+}
+
+func (s *Star) setUp() error {
+	unshare := func() error { return os.NewSyscallError("unshare", unix.Unshare(unix.CLONE_NEWNET)) }
+	err := s.Do(Hub, func() error {
+		if err := unshare(); err != nil {
+			return err
+		}
+		if err := addBridge(bridge); err != nil {
+			return fmt.Errorf("add bridge: %w", err)
+		}
+		b, err := net.InterfaceByName(bridge)
+		if err != nil {
+			return err
+		}
+		if err := addAddress(b.Index, netip.PrefixFrom(s.Addr(Hub), 24)); err != nil {
+			return err
+		}
+		lo, err := net.InterfaceByName("lo") // the hub's own address is reached over it
+		if err != nil {
+			return err
+		}
+		return errors.Join(setUp(lo.Index), setUp(b.Index))
+	})
+	if err != nil {
+		return err
+	}
+	for i := range s.ends {
+		var end *os.File
+		err := s.Do(i, func() (err error) {
+			if err = unshare(); err == nil {
+				end, err = os.Open("/proc/thread-self/ns/net")
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		err = s.Do(Hub, func() error {
+			defer end.Close()
+			if err := addVeth(port(i), link, int(end.Fd())); err != nil {
+				return fmt.Errorf("add veth: %w", err)
+			}
+			b, err := net.InterfaceByName(bridge)
+			if err != nil {
+				return err
+			}
+			p, err := net.InterfaceByName(port(i))
+			if err != nil {
+				return err
+			}
+			if err := enslave(p.Index, b.Index); err != nil {
+				return fmt.Errorf("add port: %w", err)
+			}
+			return setUp(p.Index)
+		})
+		if err != nil {
+			return err
+		}
+		if err := s.Do(i, func() error { return bringUp(netip.PrefixFrom(s.Addr(i), 24)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// port is the name of the hub's end of a link.
+func port(end int) string { return fmt.Sprintf("port%d", end) }
+
+// Do runs f on a thread in the namespace of an end, or in that of the hub, as Pair.Do does.
+func (s *Star) Do(end int, f func() error) error {
+	tasks := s.hub
+	if end != Hub {
+		tasks = s.ends[end]
+	}
+	t := task{f, make(chan error, 1)}
+	tasks <- t
+	return <-t.done
+}
+
+// Addr returns the address of an end, or the hub's.
+func (s *Star) Addr(end int) netip.Addr {
+	if end == Hub {
+		return netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	}
+	return netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + end)})
+}
+
+// Cut takes an end's link away, or gives it back: its packets are lost on the way, and nobody is told.
+func (s *Star) Cut(end int, cut bool) error {
+	return s.Do(Hub, func() error {
+		p, err := net.InterfaceByName(port(end))
+		if err != nil {
+			return err
+		}
+		if cut {
+			return setDown(p.Index)
+		}
+		return setUp(p.Index)
+	})
+}
+
+// Close lets go of the namespaces, as Pair.Close does.
+func (s *Star) Close() {
+	close(s.hub)
+	for _, tasks := range s.ends {
+		close(tasks)
+	}
+}
