@@ -1,0 +1,30 @@
+package reexec
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// EmulatorVariable names the environment variable that holds the emulator's command line, if there is one.
+const EmulatorVariable = "CLOUDPROFILER_EMULATOR"
+
+// Argv is the command line that starts this program again.
+func Argv(args ...string) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	argv := append(strings.Fields(os.Getenv(EmulatorVariable)), self)
+	return append(argv, args...), nil
+}
+
+// Command is a process of this program that has not been started.
+func Command(args ...string) (*exec.Cmd, error) {
+	argv, err := Argv(args...)
+	if err != nil {
+		return nil, err
+	}
+	return exec.Command(argv[0], argv[1:]...), nil
+}
