@@ -1,0 +1,95 @@
+package vnode
+
+import (
+	"flag"
+	"math/rand/v2"
+)
+
+var (
+	configs = flag.Int("configs", 10_000, "random nodes whose two implementations are compared")
+	update  = flag.Bool("update", false, "write the golden files anew")
+)
+
+// pick draws a number of up to the given bits, small ones as often as large ones.
+func pick(r *rand.Rand, bits int) uint64 { return r.Uint64() >> (64 - 1 - r.IntN(bits)) }
+
+func either(r *rand.Rand, v int64) int64 {
+	if r.IntN(2) == 0 {
+		return -v
+	}
+	return v
+}
+
+// randomCounter draws from everything that a configuration may say, with the extremes among it.
+func randomCounter(r *rand.Rand) CounterConfig {
+	c := CounterConfig{Origin: r.Uint64() >> r.IntN(64), Start: r.Uint64() >> r.IntN(64), Quantum_cycles: 1 + pick(r, 12)}
+	switch r.IntN(4) {
+	case 0:
+		c.Quantum_cycles = 1
+	case 1:
+		c.Quantum_cycles = []uint64{26, 100, 1 << 32, 40}[r.IntN(4)]
+	}
+	c.Rate_2e40 = either(r, int64(pick(r, 39)))
+	switch r.IntN(8) {
+	case 0:
+		c.Rate_2e40 = leastRate_2e40
+	case 1:
+		c.Rate_2e40 = mostRate_2e40
+	case 2:
+		c.Rate_2e40 = 0
+	}
+	c.Wander = randomWander(r, 1+r.IntN(16))
+	if room := (^uint64(0) - c.Origin) >> c.Wander.SegmentLog2; uint64(c.Wander.Segments) > room {
+		c.Origin -= uint64(c.Wander.Segments) << c.Wander.SegmentLog2
+	}
+	halveLimit(&c)
+	at := c.Origin - pick(r, 30)
+	for range r.IntN(4) * r.IntN(2) {
+		c.Steps = append(c.Steps, Step{at, either(r, int64(pick(r, 63)))})
+		if at += 1 + pick(r, 34); at < c.Steps[len(c.Steps)-1].At {
+			break
+		}
+	}
+	return c
+}
+
+// halveLimit makes the wander smaller until the shape stays near its mean: within a short window a slow wave changes
+// little, and is large when it is scaled to the limit.
+func halveLimit(c *CounterConfig) {
+	for {
+		if _, err := knots(*c); err == nil {
+			return
+		}
+		c.Wander.Limit_2e40 /= 2
+	}
+}
+
+func randomWander(r *rand.Rand, segments int) WanderConfig {
+	w := WanderConfig{
+		Shape: []Shape{Steady, Sine, Walk, Temperature}[r.IntN(4)], SegmentLog2: leastSegment + r.IntN(mostSegment-leastSegment+1), Segments: segments,
+		Limit_2e40: int64(pick(r, 27)), Seed: r.Uint64(),
+	}
+	segment := uint64(1) << w.SegmentLog2
+	w.Window_cycles = 1 + r.Uint64N(segment*uint64(segments)*2)
+	w.Period_cycles = 2*segment + r.Uint64N(segment*uint64(segments)*2)
+	w.Settle_cycles = 1 + r.Uint64N(segment*uint64(segments))
+	return w
+}
+
+// near draws physical readings where something happens: knots, steps, the ends; and anywhere.
+func near(r *rand.Rand, c CounterConfig) uint64 {
+	jitter := uint64(either(r, int64(pick(r, 4))))
+	switch r.IntN(6) {
+	case 0:
+		if len(c.Steps) > 0 {
+			return c.Steps[r.IntN(len(c.Steps))].At + jitter
+		}
+	case 1:
+		return c.Origin + uint64(r.IntN(c.Wander.Segments+2))<<c.Wander.SegmentLog2 + jitter
+	case 2:
+		return r.Uint64()
+	case 3:
+		return jitter
+	}
+	return c.Origin + r.Uint64N(uint64(c.Wander.Segments+1)<<c.Wander.SegmentLog2)
+}

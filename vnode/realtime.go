@@ -1,0 +1,161 @@
+package vnode
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"sort"
+)
+
+// Units of a clock's rate: adjtimex(2) counts frequency in 2^-16 ppm, and a microsecond more a tick of 10,000 is 100 ppm.
+const (
+	freqOne     = 65_536 * 1_000_000 // a rate of 1
+	freqPPM     = 65_536
+	freqPerTick = 100 * freqPPM
+	nominalTick = 10_000
+	mostFreq    = 500 * freqPPM
+)
+
+// Realtime is a virtual REALTIME clock: the fast implementation. Immutable; safe for concurrent use.
+type Realtime struct {
+	config RealtimeConfig
+	pieces []piece
+}
+
+// A piece is a stretch of one rate: at its start the clock stands at whole + frac/freqOne.
+type piece struct {
+	start_ns int64
+	whole_ns int64
+	frac     uint64
+	rate     uint64 // units of 1/freqOne
+	freq     int64  // as set, without slews
+	tick_us  int64
+}
+
+// NewRealtime makes a clock. The error wraps ErrConfig.
+func NewRealtime(c RealtimeConfig) (*Realtime, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	type event struct {
+		at_ns int64
+		apply func(p *piece)
+	}
+	var events []event
+	slewing := int64(0)
+	for _, a := range c.Adjustments {
+		events = append(events, event{a.At_ns, func(p *piece) { p.freq, p.tick_us = a.Freq, a.Tick_us }})
+	}
+	for _, s := range c.Slews {
+		rate := s.Rate_ppm * freqPPM
+		if s.Offset_ns < 0 {
+			rate = -rate
+		}
+		if s.Offset_ns != 0 {
+			events = append(events, event{s.At_ns, func(*piece) { slewing += rate }}, event{s.At_ns + s.length_ns(), func(*piece) { slewing -= rate }})
+		}
+	}
+	for _, s := range c.Steps {
+		events = append(events, event{s.At_ns, func(p *piece) { p.whole_ns += s.By_ns }})
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at_ns, b.at_ns) })
+
+	p := piece{start_ns: c.Origin_ns, whole_ns: c.Origin_ns + c.Offset_ns, rate: freqOne, tick_us: nominalTick}
+	r := &Realtime{config: c}
+	for _, e := range events {
+		r.pieces = append(r.pieces, p) // of no length where two events fall together; then it is never found
+		p.whole_ns, p.frac = p.after(e.at_ns)
+		p.start_ns = e.at_ns
+		e.apply(&p)
+		p.rate = uint64(freqOne + p.freq + (p.tick_us-nominalTick)*freqPerTick + slewing)
+	}
+	r.pieces = append(r.pieces, p)
+	return r, nil
+}
+
+// after returns the clock at an instant of the piece, as whole and frac.
+func (p *piece) after(physical_ns int64) (int64, uint64) {
+	hi, lo := bits.Mul64(p.rate, uint64(physical_ns-p.start_ns))
+	lo, c := bits.Add64(lo, p.frac, 0)
+	q, frac := bits.Div64(hi+c, lo, freqOne)
+	return p.whole_ns + int64(q), frac
+}
+
+// find returns the piece that holds at an instant, nil before the origin.
+func (r *Realtime) find(physical_ns int64) *piece {
+	i := sort.Search(len(r.pieces), func(i int) bool { return r.pieces[i].start_ns > physical_ns })
+	if i == 0 {
+		return nil
+	}
+	return &r.pieces[i-1]
+}
+
+// Virtual returns what the virtual REALTIME shows when the physical one shows the given time.
+func (r *Realtime) Virtual(physical_ns int64) int64 {
+	p := r.find(physical_ns)
+	if p == nil {
+		return physical_ns + r.config.Offset_ns
+	}
+	v, _ := p.after(physical_ns)
+	return v
+}
+
+// Timex is the part of adjtimex(2)'s answer that says how a clock moves.
+type Timex struct {
+	Freq      int64 // 2^-16 ppm
+	Tick_us   int64
+	Offset_ns int64 // what is still to be slewed
+}
+
+// Timex returns what adjtimex says of the virtual clock, given what it says of the physical one at that instant.
+// Frequency is rounded to its unit, 1.5·10^-11, and may exceed the kernel's 500 ppm where both clocks are slewed hard.
+func (r *Realtime) Timex(physical_ns int64, physical Timex) Timex {
+	freq, tick_us := int64(0), int64(nominalTick)
+	if p := r.find(physical_ns); p != nil {
+		freq, tick_us = p.freq, p.tick_us
+	}
+	// The virtual clock moves by (1 + a) for every second of a clock that moves by (1 + b): a + b + ab.
+	a := freq + (tick_us-nominalTick)*freqPerTick
+	b := physical.Freq + (physical.Tick_us-nominalTick)*freqPerTick
+	out := Timex{Freq: freq + physical.Freq + roundedProduct(a, b), Tick_us: tick_us + physical.Tick_us - nominalTick, Offset_ns: physical.Offset_ns}
+	for _, s := range r.config.Slews {
+		if physical_ns >= s.At_ns {
+			out.Offset_ns += s.Offset_ns - s.done_ns(physical_ns)
+		}
+	}
+	return out
+}
+
+// done_ns is how much of the slew is done, rounded towards zero: what is left is never less than it is.
+func (s Slew) done_ns(physical_ns int64) int64 {
+	elapsed_ns := max(0, min(physical_ns-s.At_ns, s.length_ns()))
+	done_ns := elapsed_ns / (1_000_000 / s.Rate_ppm)
+	if s.Offset_ns < 0 {
+		return -done_ns
+	}
+	return done_ns
+}
+
+// roundedProduct is a·b/freqOne, rounded to the nearest.
+func roundedProduct(a, b int64) int64 {
+	negative := (a < 0) != (b < 0)
+	hi, lo := bits.Mul64(uint64(max(a, -a)), uint64(max(b, -b)))
+	lo, c := bits.Add64(lo, freqOne/2, 0)
+	q, _ := bits.Div64(hi+c, lo, freqOne)
+	if negative {
+		return -int64(q)
+	}
+	return int64(q)
+}
+
+// Stepped says how often the clock was set after one instant and until another: a timer with TFD_TIMER_CANCEL_ON_SET
+// that was armed at the first is cancelled by the second if it is not 0.
+func (r *Realtime) Stepped(after_ns, until_ns int64) int {
+	n := 0
+	for _, s := range r.config.Steps {
+		if after_ns < s.At_ns && s.At_ns <= until_ns {
+			n++
+		}
+	}
+	return n
+}
