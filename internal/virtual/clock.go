@@ -1,0 +1,62 @@
+package virtual
+
+import (
+	"math/bits"
+
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// Clock returns the clocks of a virtual node, as functions of the physical ones.
+func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
+	n, err := vnode.New(c)
+	if err != nil {
+		return minrtt.Clock{}, err
+	}
+	clock := minrtt.Clock{
+		Counter:        func() uint64 { return n.Counter.Virtual(physical.Counter()) },
+		Quantum_cycles: Quantum_cycles(c.Counter, physical.Quantum_cycles),
+	}
+	if physical.Realtime == nil || physical.Discipline == nil || physical.Steps == nil {
+		return clock, nil
+	}
+	clock.Realtime = func() int64 { return n.Realtime.Virtual(physical.Realtime()) }
+	if physical.Bracket != nil {
+		clock.Bracket = func() (before_cycles uint64, realtime_ns int64, after_cycles uint64) {
+			before_cycles, realtime_ns, after_cycles = physical.Bracket()
+			return n.Counter.Virtual(before_cycles), n.Realtime.Virtual(realtime_ns), n.Counter.Virtual(after_cycles)
+		}
+	}
+	// A physical reading may be late by its step, a virtual one by up to 1.11 ns for each of it, and it is rounded down.
+	clock.RealtimeStep_ns = max(physical.RealtimeStep_ns, 1)*10/9 + 2
+	clock.Discipline = func() (minrtt.Discipline, error) {
+		d, err := physical.Discipline()
+		if err != nil {
+			return d, err
+		}
+		x := n.Realtime.Timex(physical.Realtime(), vnode.Timex{Freq: d.Frequency_ppm16, Tick_us: d.Tick_us})
+		d.Frequency_ppm16, d.Tick_us = x.Freq, x.Tick_us
+		// A slew moves as adjtime does, at up to 500 ppm. What is left of it is rounded up to µs, so that it is seen.
+		switch left := x.Offset_ns; {
+		case left > 0:
+			d.Adjust_us += (left + 999) / 1000
+		case left < 0:
+			d.Adjust_us += (left - 999) / 1000
+		}
+		return d, nil
+	}
+	clock.Steps = func() (uint64, error) {
+		steps, err := physical.Steps()
+		return steps + uint64(n.Realtime.Stepped(0, physical.Realtime())), err
+	}
+	clock.KernelStamp = n.Realtime.Virtual
+	return clock, nil
+}
+
+// Quantum_cycles returns the step in which a virtual counter moves whose physical one moves in steps of the given length.
+func Quantum_cycles(c vnode.CounterConfig, physical_cycles uint64) uint64 {
+	physical_cycles = max(physical_cycles, 1)
+	hi, lo := bits.Mul64(physical_cycles, uint64(max(c.Rate_2e40, 0)))
+	// A hundredth for the wander, which moves the rate by less; one for what that rounds down, one for the reading.
+	return max(c.Quantum_cycles, physical_cycles+(hi<<24|lo>>40)+physical_cycles/100+2)
+}

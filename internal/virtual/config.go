@@ -1,0 +1,48 @@
+package virtual
+
+import (
+	"math/rand/v2"
+
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// Physical is what the virtual nodes of one machine are functions of.
+type Physical struct {
+	Counter     uint64 // now
+	Realtime_ns int64  // now
+	Hz          uint64 // of the counter, about
+}
+
+// Config returns a node like one that was just found: its counter began at a time of its own and runs at up to 50 ppm
+// beside the physical one, its REALTIME is off by up to a quarter of an hour, is steered by up to 100 ppm, and slews
+// a millisecond away in every ten seconds. For the next ten minutes.
+//
+// Its rate wanders, in windows of 20 s, by at most half of share_ppm: so the relative rate of two nodes that were made
+// with the same share stays within it.
+func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_ppm float64) vnode.Config {
+	const windowSeconds, runSeconds = 20, 600
+	c := vnode.DefaultConfig()
+	c.Name = name
+	c.Counter.Origin = now.Counter
+	c.Counter.Start = r.Uint64() >> 2 // so that it does not wrap while somebody watches
+	c.Counter.Rate_2e40 = vnode.PPM(r.Float64()*100 - 50)
+	w := &c.Counter.Wander
+	w.Shape, w.Limit_2e40 = shape, vnode.PPM(share_ppm/2)
+	if shape != vnode.Steady {
+		w.Limit_2e40 -= 2 // what two rates' second-order terms add is below one unit each
+	}
+	w.Window_cycles = windowSeconds * now.Hz
+	w.Segments = int(runSeconds*now.Hz>>w.SegmentLog2) + 1
+	w.Period_cycles = uint64((10 + 30*r.Float64()) * float64(now.Hz))
+	w.Settle_cycles = now.Hz * 3
+	w.Seed = r.Uint64()
+
+	rt := &c.Realtime
+	rt.Origin_ns = now.Realtime_ns
+	rt.Offset_ns = r.Int64N(1800e9) - 900e9
+	rt.Adjustments = []vnode.Adjustment{{At_ns: now.Realtime_ns, Freq: r.Int64N(200<<16) - 100<<16, Tick_us: 10_000}}
+	for at := int64(0); at < runSeconds; at += 10 {
+		rt.Slews = append(rt.Slews, vnode.Slew{At_ns: now.Realtime_ns + at*1e9 + r.Int64N(7e9), Offset_ns: []int64{-1e6, 1e6}[r.IntN(2)], Rate_ppm: 500})
+	}
+	return c
+}
