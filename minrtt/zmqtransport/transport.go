@@ -1,0 +1,187 @@
+package zmqtransport
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/pebbe/zmq4"
+
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+)
+
+// Transport is a minrtt.Transport on one REQ or REP socket. One goroutine at a time may use it; Close may be called from
+// any.
+type Transport struct {
+	counter func() uint64
+	peer    netip.AddrPort // all packets are from and to here; of a REP socket, nowhere: ZeroMQ does not say
+
+	answers bool // REP: it must send after each packet that it receives, and not before
+	owes    bool // an answer
+
+	closed atomic.Bool
+	use    sync.Mutex // held during calls on the socket
+	socket *zmq4.Socket
+	zmq    *zmq4.Context
+	wait   time.Duration // ZMQ_RCVTIMEO
+}
+
+var _ minrtt.Transport = (*Transport)(nil)
+
+const (
+	// patience is for how long a packet is waited for in one call. Close waits as long.
+	patience = 20 * time.Millisecond
+
+	// connecting is for how long a packet that is to be sent waits for the connection.
+	connecting = time.Second
+)
+
+// Listen opens a REP socket that answers on a local address; port 0 takes a free one.
+func Listen(local netip.AddrPort, counter func() uint64) (t *Transport, bound netip.AddrPort, err error) {
+	t, err = open(zmq4.REP, local, counter, func(s *zmq4.Socket) error {
+		if err := s.Bind(endpoint(local)); err != nil {
+			return err
+		}
+		at, err := s.GetLastEndpoint()
+		if err != nil {
+			return err
+		}
+		bound, err = netip.ParseAddrPort(strings.TrimPrefix(at, "tcp://"))
+		return err
+	})
+	if err != nil {
+		return nil, bound, fmt.Errorf("listen on ZeroMQ %v: %w", local, err)
+	}
+	t.answers = true
+	return t, bound, nil
+}
+
+// Dial opens a REQ socket to one remote address. The connection is made by a thread that this call starts, in the network
+// namespace of the calling thread.
+func Dial(remote netip.AddrPort, counter func() uint64) (*Transport, error) {
+	t, err := open(zmq4.REQ, remote, counter, func(s *zmq4.Socket) error {
+		// A request whose answer got lost does not keep the next from being sent, and a late answer is not taken for another.
+		return errors.Join(s.SetReqRelaxed(1), s.SetReqCorrelate(1), s.Connect(endpoint(remote)))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dial ZeroMQ %v: %w", remote, err)
+	}
+	t.peer = netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())
+	return t, nil
+}
+
+func endpoint(a netip.AddrPort) string { return "tcp://" + a.String() }
+
+func open(kind zmq4.Type, address netip.AddrPort, counter func() uint64, connect func(*zmq4.Socket) error) (*Transport, error) {
+	if counter == nil {
+		return nil, errors.New("no counter given")
+	}
+	// One context each: its threads begin where its first socket is made.
+	zmq, err := zmq4.NewContext()
+	if err != nil {
+		return nil, err
+	}
+	t := &Transport{counter: counter, zmq: zmq}
+	if t.socket, err = zmq.NewSocket(kind); err == nil {
+		err = errors.Join(t.socket.SetLinger(0), t.socket.SetIpv6(address.Addr().Unmap().Is6()), t.socket.SetSndtimeo(connecting), connect(t.socket))
+	}
+	if err != nil {
+		if t.socket != nil {
+			err = errors.Join(err, t.socket.Close())
+		}
+		return nil, errors.Join(err, zmq.Term())
+	}
+	return t, nil
+}
+
+// Send implements minrtt.Transport.
+func (t *Transport) Send(packet []byte, _ netip.AddrPort) (minrtt.Sent, error) {
+	t.use.Lock()
+	defer t.use.Unlock()
+	if t.closed.Load() {
+		return minrtt.Sent{}, minrtt.ErrClosed
+	}
+	for {
+		before := t.counter()
+		_, err := t.socket.SendBytes(packet, 0)
+		if errors.Is(err, zmq4.Errno(syscall.EINTR)) {
+			continue
+		}
+		if err != nil {
+			return minrtt.Sent{}, fmt.Errorf("send by ZeroMQ: %w", err)
+		}
+		t.owes = false
+		return minrtt.Sent{BeforeCycles: before}, nil
+	}
+}
+
+// Receive implements minrtt.Transport.
+func (t *Transport) Receive(b []byte, until time.Time) (minrtt.Received, error) {
+	for {
+		if r, done, err := t.receive(b, time.Until(until)); done {
+			return r, err
+		}
+	}
+}
+
+// receive waits for no longer than patience, so that Close gets its turn, and says whether there is a result.
+func (t *Transport) receive(b []byte, left time.Duration) (r minrtt.Received, done bool, err error) {
+	t.use.Lock()
+	defer t.use.Unlock()
+	if t.closed.Load() {
+		return r, true, minrtt.ErrClosed
+	}
+	if t.owes {
+		// What came last was not worth an answer. The socket wants one.
+		if _, err := t.socket.SendBytes(nil, 0); err != nil {
+			return r, true, fmt.Errorf("send by ZeroMQ: %w", err)
+		}
+		t.owes = false
+	}
+	if wait := max(min(left, patience), 0); wait != t.wait || t.wait == 0 {
+		if err := t.socket.SetRcvtimeo(wait); err != nil {
+			return r, true, fmt.Errorf("receive by ZeroMQ: %w", err)
+		}
+		t.wait = wait
+	}
+	packet, err := t.socket.RecvBytes(0)
+	r.AfterCycles = t.counter()
+	switch {
+	case err == nil:
+		t.owes = t.answers
+		copy(b, packet)
+		r.Length, r.From = len(packet), t.peer
+		return r, true, nil
+	case errors.Is(err, zmq4.Errno(syscall.EAGAIN)) && left <= patience:
+		return r, true, minrtt.ErrTimeout
+	case errors.Is(err, zmq4.Errno(syscall.EAGAIN)), errors.Is(err, zmq4.Errno(syscall.EINTR)):
+		return r, false, nil
+	}
+	return r, true, fmt.Errorf("receive by ZeroMQ: %w", err)
+}
+
+// SentStamps implements minrtt.Transport. There are none.
+func (t *Transport) SentStamps(func([]byte, int64)) {}
+
+// Sources implements minrtt.Transport: ZeroMQ hides its sockets from who would ask the kernel for stamps.
+func (t *Transport) Sources() (transmit, receive minrtt.Source) {
+	return minrtt.Unsupported, minrtt.Unsupported
+}
+
+// Now implements minrtt.Transport.
+func (t *Transport) Now() time.Time { return time.Now() }
+
+// Close ends the transport.
+func (t *Transport) Close() error {
+	if t.closed.Swap(true) {
+		return minrtt.ErrClosed
+	}
+	t.use.Lock()
+	defer t.use.Unlock()
+	return errors.Join(t.socket.Close(), t.zmq.Term())
+}
