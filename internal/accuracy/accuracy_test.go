@@ -1,0 +1,167 @@
+package accuracy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// TestMain lets this test's binary be the peer process.
+func TestMain(m *testing.M) {
+	if slices.Equal(os.Args[1:], PeerArguments) {
+		if err := Peer(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// quick is a session that is over soon: ten trains a second.
+var quick = Setting{Wander: 1 * tscratio.PPM, Shape: vnode.Sine, Exchanges: 3, PerSecond: 10}
+
+// thisMachine is examined once: it takes a second.
+var thisMachine = sync.OnceValues(examine)
+
+func machine(t *testing.T) Machine {
+	t.Helper()
+	m, err := thisMachine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func measure(t *testing.T, o Options) Result {
+	t.Helper()
+	o.Seed, o.Queries = seed.Of(t), 2000
+	result, err := probe(t.Context(), o, machine(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// checkRows wants every bound but the paper's to hold its truths.
+func checkRows(t *testing.T, rows []Row, sessions int) {
+	t.Helper()
+	if len(rows) != 8*sessions {
+		t.Errorf("%d rows, want 8 of each of %d sessions", len(rows), sessions)
+	}
+	for _, row := range rows {
+		if row.Queries == 0 || len(row.HalfWidths_us) != row.Queries {
+			t.Errorf("%s: %d queries, %d half-widths", row.Name(), row.Queries, len(row.HalfWidths_us))
+		}
+		if row.Bound != Paper && (row.Outside > 0 || row.Verdict != tscratio.Consistent) {
+			t.Errorf("%s, %v: %d of %d outside, %v", row.Name(), row.Setting, row.Outside, row.Queries, row.Verdict)
+		}
+		if row.TrueWander > row.Wander/2 {
+			t.Errorf("%s: the nodes wander by %v, more than half of %v", row.Name(), row.TrueWander, row.Wander)
+		}
+	}
+}
+
+func TestBoundsOverLoopback(t *testing.T) {
+	result := measure(t, Options{Loopback: true, Lasting: 1500 * time.Millisecond, Settings: []Setting{quick}, Repetitions: 1, WithPaper: !testing.Short()})
+	checkRows(t, result.Rows, 1)
+	for _, p := range result.Papers {
+		if p.OursBeyond > 0 || p.Outside > 0 || len(p.Ratios) != 1 {
+			t.Errorf("%s: %d outside of the paper's bound, %d outside of ours, ratios %v", p.Name(), p.Outside, p.OursBeyond, p.Ratios)
+		}
+	}
+	if trips := result.RoundTrips; trips.Absent == "" && (len(trips.Ratios) != 1 || trips.Smallest_us[0] <= 0 || trips.Smallest_us[0] > trips.Median_us[0]) {
+		t.Errorf("round trips %+v", trips)
+	}
+	if len(result.Costs) != 1 || result.Costs[0].Prober <= 0 || result.Costs[0].Answerer <= 0 {
+		t.Errorf("costs %+v", result.Costs)
+	}
+	if len(result.Series) != 2 || len(result.Series[0].Points) == 0 {
+		t.Errorf("%d series", len(result.Series))
+	}
+}
+
+func TestPrivilegedBoundsBetweenNamespaces(t *testing.T) {
+	privileged.Need(t)
+	settings := []Setting{quick, quick, quick}
+	settings[1].Load, settings[2].Spin = true, true
+	result := measure(t, Options{Lasting: 1500 * time.Millisecond, Settings: settings})
+	checkRows(t, result.Rows, 3)
+	for _, row := range result.Rows {
+		if row.Load != (row.LoadGbit > 0.01) {
+			t.Errorf("load %v: %.3f Gbit/s came through", row.Load, row.LoadGbit)
+		}
+	}
+}
+
+func TestLimitLeavesPartsOut(t *testing.T) {
+	result := measure(t, Options{Loopback: true, Lasting: time.Second, Limit: time.Nanosecond, Settings: []Setting{quick, quick}})
+	if len(result.Left) != 3 || len(result.Rows) != 0 {
+		t.Errorf("left %q, %d rows", result.Left, len(result.Rows))
+	}
+}
+
+func TestEndedByContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	o := Options{Loopback: true, Lasting: time.Hour, Settings: []Setting{quick}, Progress: func(_, _ int, _ string, elapsed time.Duration) {
+		if elapsed > 0 {
+			cancel()
+		}
+	}}
+	if _, err := probe(ctx, o, machine(t)); err == nil {
+		t.Error("an hour was over soon")
+	}
+}
+
+// Bounds from stamps that are wrong by more than their width are seen to be false.
+func TestFalseBoundsAreCounted(t *testing.T) {
+	l, err := newLab(machine(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	r := seed.Random(t)
+	s, err := l.run(t.Context(), r, quick, 1200*time.Millisecond, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range s.trains {
+		for j := range s.trains[i].Exchanges {
+			e := &s.trains[i].Exchanges[j]
+			for _, stamp := range []*tscratio.Interval{&e.User.Received, &e.User.Answered, &e.Best.Received, &e.Best.Answered} {
+				stamp.Lo += l.machine.Hz / 1000
+				stamp.Hi += l.machine.Hz / 1000
+			}
+		}
+		s.trains[i].Arrivals = nil
+		// The paper's anchors move with the stamps, and it is asked for nothing before them.
+		s.trains[i].after += l.machine.Hz / 500
+	}
+	rows, _, err := s.rows(r, 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if row.Outside != row.Queries {
+			t.Errorf("%s: node B's stamps are a millisecond late, and %d of %d truths are still in the bound", row.Name(), row.Queries-row.Outside, row.Queries)
+		}
+	}
+}
+
+func TestPeerRefuses(t *testing.T) {
+	for _, in := range []string{"", "{", `{"do":"nothing"}`} {
+		if err := Peer(t.Context(), strings.NewReader(in), os.Stdout); err == nil {
+			t.Errorf("%q is taken for an order", in)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package accuracy
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// Stamps says which stamps of a train are used.
+type Stamps string
+
+const (
+	User   Stamps = "user"   // the counter around the system calls
+	Kernel Stamps = "kernel" // the kernel's own where it gave them
+)
+
+// Bound says how a bound is come by.
+type Bound string
+
+const (
+	// Plain: at a train, from its exchange of smallest round trip alone: half of what that spent on its way.
+	Plain Bound = "plain"
+
+	// Intersected: at a train, from all of its packets, both directions on their own.
+	Intersected Bound = "intersected"
+
+	// Windowed: at any moment, from all trains within the window around it.
+	Windowed Bound = "windowed"
+
+	// Paper: at any moment, as the paper does it: a straight line through the exchanges of smallest round trip in the first and
+	// in the last ten trains, half of the larger round trip as the bound. It knows of no wander, quantum or slack.
+	Paper Bound = "paper"
+)
+
+// anchorTrains is how many trains the paper's method has at either end of a session.
+const anchorTrains = 10
+
+// Series is a session's bound over time, for plots.
+type Series struct {
+	Setting
+	Stamps Stamps
+	Points []Point
+}
+
+// Point is the windowed bound at a moment, and the paper's: ends relative to the truth, which is 0.
+type Point struct {
+	At_s                   float64
+	Lo_us, Hi_us           float64
+	PaperLo_us, PaperHi_us float64
+	HasPaper               bool
+}
+
+// Row is one bound under one setting. Its figures are of the two nodes' events: q and s of both are included.
+type Row struct {
+	Setting
+	Bound      Bound
+	Stamps     Stamps
+	Verdict    tscratio.Verdict
+	Least      tscratio.Wander // that the constraints allow
+	TrueWander tscratio.Wander // of the nodes, in windows of the declared length
+
+	HalfWidths_us []float64 // of every query, from the smallest on
+	Queries       int
+	Outside       int // queries whose truth was not in the bound
+
+	Trains, Failed int
+	LoadGbit       float64 // a second, that came through
+}
+
+// Name is the row's name: the bound and the stamps.
+func (r Row) Name() string { return string(r.Bound) + "-" + string(r.Stamps) }
+
+// pair puts a session's trains together.
+func (s *session) pair(stamps Stamps) (*tscratio.Pair, error) {
+	return s.pairUpTo(stamps, 16*max(s.Wander, tscratio.PPB))
+}
+
+// pairUpTo is pair, to be evaluated at wanders up to a given one.
+func (s *session) pairUpTo(stamps Stamps, most tscratio.Wander) (*tscratio.Pair, error) {
+	var nodes [2]tscratio.Node
+	for i, c := range s.nodes {
+		nodes[i] = tscratio.Node{
+			Name: c.Name, Epoch: "1", NominalHz: s.machine.Hz,
+			QuantumCycles:   virtual.Quantum_cycles(c.Counter, s.machine.Quantum_cycles),
+			CoreSlackCycles: s.machine.virtualSlack(),
+		}
+	}
+	declared := tscratio.DefaultAssumptions()
+	declared.Wander, declared.MaxWander = s.Wander, most
+	p, err := tscratio.NewPair(nodes[0], nodes[1], declared)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range s.trains {
+		if err := p.Add(train(t.Train, stamps)); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func train(t minrtt.Train, stamps Stamps) tscratio.Train {
+	if stamps == User {
+		return tscratio.Train{By: tscratio.StartedByA, Exchanges: t.User()}
+	}
+	out := tscratio.Train{By: tscratio.StartedByA, Exchanges: t.Best()}
+	for _, a := range t.Arrivals {
+		out.OneWay = append(out.OneWay, a.Constraint(tscratio.StartedByA))
+	}
+	return out
+}
+
+// rows evaluates a session, each row by about so many queries.
+func (s *session) rows(r *rand.Rand, queries int) (rows []Row, all []Series, err error) {
+	for _, stamps := range []Stamps{User, Kernel} {
+		p, err := s.pair(stamps)
+		if err != nil {
+			return nil, nil, err
+		}
+		var relations [2]*tscratio.Relation
+		for i, into := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
+			if relations[i], err = p.Relate(into, s.Wander); err != nil {
+				return nil, nil, fmt.Errorf("%s stamps: %w", stamps, err)
+			}
+		}
+		paper, err := s.paper(stamps)
+		if err != nil {
+			return nil, nil, err
+		}
+		series, err := s.series(stamps, relations[0], paper)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, series)
+		for _, b := range []Bound{Plain, Intersected, Windowed, Paper} {
+			row := Row{
+				Setting: s.Setting, Bound: b, Stamps: stamps,
+				Verdict: max(relations[0].Verdict, relations[1].Verdict), Least: max(relations[0].Least, relations[1].Least),
+				TrueWander: s.trueWander(), Trains: len(s.trains), Failed: s.failed, LoadGbit: s.loadBits / 1e9,
+			}
+			var ask query
+			switch b {
+			case Windowed:
+				ask = s.anywhere(relations)
+			case Paper:
+				ask = s.byPaper(paper)
+			default:
+				ask = s.atTrain(b, stamps, p, relations[0])
+			}
+			for range queries {
+				got, truth, err := ask(r)
+				if err != nil {
+					return nil, nil, err
+				}
+				row.Queries++
+				if !got.Contains(truth) {
+					row.Outside++
+				}
+				row.HalfWidths_us = append(row.HalfWidths_us, s.machine.Micros(float64(got.Width())/2))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows, all, nil
+}
+
+// paper relates a session by the paper's method.
+func (s *session) paper(stamps Stamps) (tscratio.PaperRelation, error) {
+	n := min(anchorTrains, len(s.trains)/3)
+	best := func(trains []timed) (es []tscratio.Exchange) {
+		for _, t := range trains {
+			es = append(es, train(t.Train, stamps).Exchanges...)
+		}
+		return es
+	}
+	return tscratio.PaperRelate(best(s.trains[:n]), best(s.trains[len(s.trains)-n:]))
+}
+
+// byPaper asks the paper's relation, which leads from B to A, between the trains that its anchors are from.
+func (s *session) byPaper(p tscratio.PaperRelation) query {
+	n := min(anchorTrains, len(s.trains)/3)
+	first, last := s.trains[n-1].after, s.trains[len(s.trains)-n].before
+	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
+		moment := s.machine.reading(first + r.Uint64N(last-first))
+		got, err := p.Translate(s.truths[1].Reading(moment))
+		return got, s.truths[0].Reading(moment), err
+	}
+}
+
+// series follows the bound over time.
+func (s *session) series(stamps Stamps, into *tscratio.Relation, paper tscratio.PaperRelation) (Series, error) {
+	const points = 2000
+	first, last := s.trains[0].after, s.trains[len(s.trains)-1].before
+	out := Series{Setting: s.Setting, Stamps: stamps}
+	for i := range uint64(points) {
+		moment := max(first, s.machine.reading(first+(last-first)/points*i))
+		y, truth := s.truths[1].Reading(moment), s.truths[0].Reading(moment)
+		got, err := into.Translate(y)
+		if err != nil {
+			return out, err
+		}
+		from := func(x uint64) float64 { return s.machine.Micros(float64(int64(x - truth))) }
+		p := Point{At_s: float64(moment-first) / float64(s.machine.Hz), Lo_us: from(got.Lo), Hi_us: from(got.Hi)}
+		if theirs, err := paper.Translate(y); err == nil {
+			p.HasPaper, p.PaperLo_us, p.PaperHi_us = true, from(theirs.Lo), from(theirs.Hi)
+		}
+		out.Points = append(out.Points, p)
+	}
+	return out, nil
+}
+
+// query makes a query: what is asked for, and the truth.
+type query func(r *rand.Rand) (got tscratio.Interval, truth uint64, err error)
+
+// anywhere asks a session's relations at moments between its first and its last train.
+func (s *session) anywhere(into [2]*tscratio.Relation) query {
+	first, last := s.trains[0].after, s.trains[len(s.trains)-1].before
+	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
+		moment := s.machine.reading(first + r.Uint64N(last-first))
+		to := r.IntN(2)
+		got, err := into[to].Translate(s.truths[1-to].Reading(moment))
+		return got, s.truths[to].Reading(moment), err
+	}
+}
+
+// mostDeclared is up to which wander declared evaluates a session.
+const mostDeclared = 16 * tscratio.PPM
+
+// declared evaluates a session at its wander and at multiples of it.
+func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
+	const queries = 1000
+	for _, stamps := range []Stamps{User, Kernel} {
+		p, err := s.pairUpTo(stamps, mostDeclared)
+		if err != nil {
+			return nil, err
+		}
+		d := Declared{Setting: s.Setting, Stamps: stamps}
+		for w := s.Wander; w <= mostDeclared; w *= 2 {
+			var into [2]*tscratio.Relation
+			for i, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
+				if into[i], err = p.Relate(side, w); err != nil {
+					return nil, fmt.Errorf("%s stamps: %w", stamps, err)
+				}
+			}
+			ask := s.anywhere(into)
+			var halves []float64
+			for range queries {
+				got, truth, err := ask(r)
+				if err != nil {
+					return nil, err
+				}
+				if !got.Contains(truth) {
+					return nil, fmt.Errorf("%s stamps, w = %v: truth %d is not in %v: this is a defect", stamps, w, truth, got)
+				}
+				halves = append(halves, s.machine.Micros(float64(got.Width())/2))
+			}
+			d.Wanders, d.HalfWidth_us = append(d.Wanders, w), append(d.HalfWidth_us, Median(halves))
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// reading is what the machine's counter shows when it stands at a count.
+func (m Machine) reading(count uint64) uint64 { return count - count%m.Quantum_cycles }
+
+// atTrain asks at moments within trains, by what that train alone proves. The rate, which moves readings by less than a
+// cycle within a train, is the windowed relation's.
+func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair, rates *tscratio.Relation) query {
+	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
+		t := s.trains[r.IntN(len(s.trains))]
+		moment := s.machine.reading(t.before + r.Uint64N(t.after-t.before))
+		y := s.truths[1].Reading(moment)
+		rate, err := rates.Rate(y)
+		if err != nil {
+			return tscratio.Interval{}, 0, err
+		}
+		v := view{y: y, rate: rate, a: p.A, b: p.B}
+		es := train(t.Train, stamps).Exchanges
+		got := tscratio.Interval{}
+		for i, e := range es {
+			lower, upper := e.Constraints(tscratio.StartedByA)
+			one := tscratio.Interval{Lo: v.lower(lower), Hi: v.upper(upper)}
+			switch {
+			case i == 0, b == Plain && one.Width() < got.Width():
+				got = one
+			case b == Intersected:
+				got = got.Intersect(one)
+			}
+		}
+		return got, s.truths[0].Reading(moment), nil
+	}
+}
+
+// view moves constraints to a reading y of B close by.
+type view struct {
+	y    uint64
+	rate tscratio.RateInterval
+	a, b tscratio.Node
+}
+
+// lower returns the least reading of A that a constraint allows at y; upper the greatest.
+func (v view) lower(c tscratio.Constraint) uint64 {
+	at := c.B + v.b.QuantumCycles + v.b.CoreSlackCycles
+	return c.A - v.a.CoreSlackCycles - v.a.QuantumCycles + uint64(int64(math.Floor(v.least(int64(v.y-at)))))
+}
+
+func (v view) upper(c tscratio.Constraint) uint64 {
+	at := c.B - v.b.CoreSlackCycles
+	return c.A + v.a.CoreSlackCycles + v.a.QuantumCycles + uint64(int64(math.Ceil(-v.least(-int64(v.y+v.b.QuantumCycles-at)))))
+}
+
+// least returns the smallest product of a distance within a train, below 2⁴⁰ cycles, and the rate.
+func (v view) least(d int64) float64 {
+	return min(float64(d)*v.rate.Lo.Float(), float64(d)*v.rate.Hi.Float())
+}
+
+// virtualSlack is the machine's core slack in a virtual node's cycles: 1 ‰ more, which no rate here exceeds, and one for
+// what is rounded.
+func (m Machine) virtualSlack() uint64 { return m.Slack_cycles + m.Slack_cycles/1000 + 1 }
+
+// trueWander is that of the nodes, rounded up.
+func (s *session) trueWander() tscratio.Wander {
+	// The relation's window is ±10 s of a counter that runs at up to 100 ppm beside the machine's.
+	w := vnode.PairWander_2e40(s.truths[0], s.truths[1], 20*s.machine.Hz/10_000*10_001)
+	return tscratio.Wander(math.Ceil(float64(w) / (1 << 40) * 1e12))
+}

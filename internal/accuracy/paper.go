@@ -1,0 +1,168 @@
+package accuracy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// PaperRow holds the paper's method against ours on the same exchanges: each node starts a hundred before and a hundred
+// after a pause. The nodes' rates do not wander, as the paper assumes; ours is evaluated at w = 0 too.
+type PaperRow struct {
+	Transport string // "udp" or "zmq"
+	Spin      bool
+	Load      bool
+
+	Paper_us   []float64 // half of the larger of the two smallest round trips; the better direction's; one a repetition
+	Ours_us    []float64 // half-width of ours, q and s included; the median query's
+	Ratios     []float64 // of these two
+	Queries    int
+	Outside    int // of them, of the paper's bound
+	OursBeyond int // of ours
+}
+
+// Name is the row's name. What the paper does is a plain bound over ZeroMQ.
+func (r PaperRow) Name() string {
+	if r.Transport == "zmq" {
+		return "plain-zmq"
+	}
+	return "plain-udp"
+}
+
+const (
+	paperExchanges = 100
+	paperPause     = 500 * time.Millisecond
+)
+
+// paper measures one row.
+func (l *lab) paper(ctx context.Context, r *rand.Rand, row *PaperRow, queries int) (err error) {
+	s := Setting{Shape: vnode.Steady, Spin: row.Spin, Load: row.Load, Exchanges: paperExchanges, PerSecond: 1}
+	nodes, err := l.configs(r, s)
+	if err != nil {
+		return err
+	}
+	var truths [2]*vnode.Truth
+	for i := range truths {
+		if truths[i], err = vnode.NewTruth(nodes[i].Counter); err != nil {
+			return err
+		}
+	}
+	var probers [2]*prober
+	defer func() {
+		for _, p := range probers {
+			if p != nil {
+				_, closeErr := p.close()
+				err = errors.Join(err, closeErr)
+			}
+		}
+	}()
+	for i := range probers {
+		if probers[i], err = l.prober(nodes, i, s, row.Transport == "zmq"); err != nil {
+			return err
+		}
+	}
+	if row.Load {
+		unload, err := l.load()
+		if err != nil {
+			return err
+		}
+		defer func() { _, _ = unload() }()
+	}
+	var periods [2][2]minrtt.Train // before and after, by who started them
+	var between [2]uint64
+	for i := range periods {
+		err := onThread(row.Spin, 0, func() (err error) {
+			for by, p := range probers {
+				if periods[i][by], err = p.insist(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			between[0] = asm.Counter()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(paperPause):
+			}
+			between[1] = asm.Counter()
+		}
+	}
+	return l.compare(r, row, queries, nodes, truths, periods, between)
+}
+
+// insist runs a train, and again if it came to nothing: on a busy machine an end may be away for longer than is waited for.
+func (p *prober) insist(ctx context.Context) (t minrtt.Train, err error) {
+	for range 5 {
+		if t, err = p.Train(ctx); err == nil || !errors.Is(err, minrtt.ErrNoAnswer) && !errors.Is(err, minrtt.ErrClockSet) {
+			break
+		}
+	}
+	return t, err
+}
+
+// compare evaluates both methods at moments of the pause.
+func (l *lab) compare(r *rand.Rand, row *PaperRow, queries int, nodes [2]vnode.Config, truths [2]*vnode.Truth, periods [2][2]minrtt.Train, between [2]uint64) error {
+	all := &session{machine: l.machine, nodes: nodes}
+	pair, err := all.pair(User)
+	if err != nil {
+		return err
+	}
+	var papers [2]tscratio.PaperRelation // by who started
+	for by := range papers {
+		before, after := periods[0][by].User(), periods[1][by].User()
+		if papers[by], err = tscratio.PaperRelate(before, after); err != nil {
+			return err
+		}
+		for _, es := range [][]tscratio.Exchange{before, after} {
+			if err := pair.Add(tscratio.Train{By: tscratio.Starter(by), Exchanges: es}); err != nil {
+				return err
+			}
+		}
+	}
+	var ours [2]*tscratio.Relation
+	for i, into := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
+		if ours[i], err = pair.Relate(into, 0); err != nil {
+			return fmt.Errorf("at w = 0: %w", err)
+		}
+	}
+	var widths []float64
+	for range queries {
+		moment := l.machine.reading(between[0] + r.Uint64N(between[1]-between[0]))
+		to := r.IntN(2)
+		y, truth := truths[1-to].Reading(moment), truths[to].Reading(moment)
+		mine, err := ours[to].Translate(y)
+		if err != nil {
+			return err
+		}
+		theirs, err := papers[to].Translate(y)
+		if err != nil {
+			return err
+		}
+		row.Queries++
+		if !theirs.Contains(truth) {
+			row.Outside++
+		}
+		if !mine.Contains(truth) {
+			row.OursBeyond++
+		}
+		widths = append(widths, l.machine.Micros(float64(mine.Width())/2))
+	}
+	e0, _ := papers[0].E().Float64()
+	e1, _ := papers[1].E().Float64()
+	paper_us, ours_us := l.machine.Micros(min(e0, e1)), Median(widths)
+	row.Paper_us, row.Ours_us = append(row.Paper_us, paper_us), append(row.Ours_us, ours_us)
+	row.Ratios = append(row.Ratios, paper_us/ours_us)
+	return nil
+}

@@ -1,0 +1,60 @@
+package accuracy
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/netip"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/host"
+)
+
+// running is a peer process.
+type running struct {
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	out     *json.Decoder
+	address netip.AddrPort // where it listens
+}
+
+// settle is for how long a process may take to end.
+const settle = 5 * time.Second
+
+// stop ends the process and returns what it reports.
+func (r *running) stop() (report, error) {
+	var got report
+	timer := time.AfterFunc(settle, func() { _ = r.cmd.Process.Kill() })
+	defer timer.Stop()
+	err := r.stdin.Close()
+	err = errors.Join(err, r.out.Decode(&got)) // before Wait, which closes what it is read from
+	return got, errors.Join(err, r.cmd.Wait())
+}
+
+// onThread runs f on one thread. Where it spins, that has a CPU of its own, the first or the second that this process may use:
+// two ends that spin on one CPU wait for each other.
+func onThread(spins bool, end int, f func() error) error {
+	if spins {
+		if cpus, err := host.AllowedCores(); err == nil && len(cpus) > end {
+			var failed error
+			err := host.OnCore(cpus[end], func() { failed = f() })
+			return errors.Join(failed, err)
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return f()
+}
+
+// threadTime is the processor time that the calling thread has used.
+func threadTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

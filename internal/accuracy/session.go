@@ -1,0 +1,213 @@
+package accuracy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// Setting is what one session is measured under.
+type Setting struct {
+	Wander    tscratio.Wander // declared; the nodes' relative rate wanders by half of it
+	Shape     vnode.Shape     // in which it does
+	Load      bool            // TCP saturates the link
+	Spin      bool            // both ends poll for packets instead of sleeping
+	Exchanges int             // of a train, after its warm-up
+	PerSecond int             // trains
+}
+
+const (
+	// spin is for how long an end polls after a packet: longer than any pause within a train.
+	spin = 2 * time.Millisecond
+
+	// patience is for how long an answer is waited for. Nothing gets lost here but under load.
+	patience = 100 * time.Millisecond
+)
+
+// session is what trains between two virtual nodes brought. Node A is the prober's.
+type session struct {
+	Setting
+	machine Machine
+	nodes   [2]vnode.Config
+	truths  [2]*vnode.Truth
+	trains  []timed
+	failed  int // trains that came to nothing
+
+	cpu      [2]time.Duration // of the prober's and the answerer's thread
+	lasted   time.Duration
+	loadBits float64 // a second
+}
+
+// timed is a train, and the machine's counter before and after it.
+type timed struct {
+	minrtt.Train
+	before, after uint64
+}
+
+// configs makes the two nodes of a session.
+func (l *lab) configs(r *rand.Rand, s Setting) (nodes [2]vnode.Config, err error) {
+	now := virtual.Physical{Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: l.machine.Hz}
+	for i, name := range []string{"a", "b"} {
+		nodes[i] = virtual.Config(r, name, now, s.Shape, s.Wander.PPM()/2)
+		if err := nodes[i].Validate(); err != nil {
+			return nodes, err
+		}
+	}
+	return nodes, nil
+}
+
+// prober is one end that starts trains, and the process that answers them.
+type prober struct {
+	*minrtt.Prober
+	transport minrtt.Transport
+	peer      *running
+}
+
+func (p *prober) close() (report, error) {
+	err := p.transport.Close()
+	r, stopErr := p.peer.stop()
+	return r, errors.Join(err, stopErr)
+}
+
+// prober starts the answerer at the end `to`, with the clocks of that node, and connects the other end with it.
+func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*prober, error) {
+	to := 1 - from
+	o := order{Do: answerProbes, At: netip.AddrPortFrom(l.addr(to), 0), Node: nodes[to], ZeroMQ: zeroMQ}
+	if s.Spin {
+		o.Spin = spin
+	}
+	peer, err := l.start(to, o)
+	if err != nil {
+		return nil, err
+	}
+	p := &prober{peer: peer}
+	fail := func(err error) (*prober, error) {
+		if p.transport != nil {
+			err = errors.Join(err, p.transport.Close())
+		}
+		_, stopErr := peer.stop()
+		return nil, errors.Join(err, stopErr)
+	}
+	clock, err := virtual.Clock(nodes[from], l.clock)
+	if err != nil {
+		return fail(err)
+	}
+	err = l.at(from, func() (err error) {
+		if zeroMQ {
+			p.transport, err = dialZeroMQ(peer.address, clock.Counter)
+			return err
+		}
+		p.transport, err = minrtt.DialUDP(peer.address, minrtt.UDPConfig{Counter: clock.Counter, Spin: o.Spin})
+		return err
+	})
+	if err != nil {
+		p.transport = nil
+		return fail(err)
+	}
+	config := minrtt.DefaultConfig()
+	config.Exchanges, config.Timeout = s.Exchanges, patience
+	// What one core's reading may be behind another's, and one's own by its quantum.
+	config.SlackCycles = 2 * (l.machine.virtualSlack() + max(l.quantum(nodes[0]), l.quantum(nodes[1])))
+	if p.Prober, err = minrtt.NewProber(p.transport, clock, peer.address, config); err != nil {
+		return fail(err)
+	}
+	return p, nil
+}
+
+func (l *lab) quantum(c vnode.Config) uint64 {
+	return virtual.Quantum_cycles(c.Counter, l.machine.Quantum_cycles)
+}
+
+// load saturates the link until the function that it returns is called, which says how many bits a second came through.
+func (l *lab) load() (stop func() (float64, error), err error) {
+	sink, err := l.start(1, order{Do: takeLoad, At: netip.AddrPortFrom(l.addr(1), 0)})
+	if err != nil {
+		return nil, err
+	}
+	source, err := l.start(0, order{Do: makeLoad, At: sink.address})
+	if err != nil {
+		_, stopErr := sink.stop()
+		return nil, errors.Join(err, stopErr)
+	}
+	begun := time.Now()
+	return func() (float64, error) {
+		lasted := time.Since(begun)
+		_, err := source.stop()
+		r, err2 := sink.stop()
+		return float64(r.Bytes) * 8 / lasted.Seconds(), errors.Join(err, err2)
+	}, nil
+}
+
+// run runs trains for a time.
+func (l *lab) run(ctx context.Context, r *rand.Rand, s Setting, lasting time.Duration, progress func(time.Duration)) (*session, error) {
+	result := &session{Setting: s, machine: l.machine}
+	var err error
+	if result.nodes, err = l.configs(r, s); err != nil {
+		return nil, err
+	}
+	for i := range result.truths {
+		if result.truths[i], err = vnode.NewTruth(result.nodes[i].Counter); err != nil {
+			return nil, err
+		}
+	}
+	p, err := l.prober(result.nodes, 0, s, false)
+	if err != nil {
+		return nil, err
+	}
+	unload := func() (float64, error) { return 0, nil }
+	if s.Load {
+		if unload, err = l.load(); err != nil {
+			_, closeErr := p.close()
+			return nil, errors.Join(err, closeErr)
+		}
+	}
+	trainErr := onThread(s.Spin, 0, func() error { return result.trainsAt(ctx, p, lasting, progress) })
+	bits, err := unload()
+	got, closeErr := p.close()
+	result.loadBits, result.cpu[1] = bits, got.CPU
+	return result, errors.Join(trainErr, err, closeErr)
+}
+
+// trainsAt runs trains at the session's pace.
+func (s *session) trainsAt(ctx context.Context, p *prober, lasting time.Duration, progress func(time.Duration)) error {
+	begunCPU := threadTime()
+	begun := time.Now()
+	every := time.Second / time.Duration(s.PerSecond)
+	var last error
+	for at := time.Duration(0); at < lasting; at += every {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Until(begun.Add(at))):
+		}
+		before := asm.Counter()
+		train, err := p.Train(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			s.failed++
+			last = err
+		default:
+			s.trains = append(s.trains, timed{train, before, asm.Counter()})
+		}
+		if progress != nil {
+			progress(time.Since(begun))
+		}
+	}
+	s.lasted = time.Since(begun)
+	s.cpu[0] = threadTime() - begunCPU
+	if len(s.trains) < 2 {
+		return fmt.Errorf("%d trains, of which %d came to nothing: %w", len(s.trains)+s.failed, s.failed, last)
+	}
+	return nil
+}

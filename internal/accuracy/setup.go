@@ -1,0 +1,99 @@
+package accuracy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/host"
+	"github.com/cloudprofiler/cloudprofiler/internal/netns"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+)
+
+// Machine is what was found out about this machine's counter before anything else.
+type Machine struct {
+	Hz             uint64 // cycles a second, for windows and for the display
+	Quantum_cycles uint64
+	Slack_cycles   uint64 // how far two cores may disagree
+}
+
+// Micros returns cycles as microseconds.
+func (m Machine) Micros(cycles float64) float64 { return cycles / float64(m.Hz) * 1e6 }
+
+// slackTime is for how long core slack is measured at most. On a quiet machine half a second shows all there is to show; on a
+// busy one the two ends seldom run at the same time, and every bound is widened by what was not shown.
+const slackTime = 5 * time.Second
+
+// examine measures the machine's counter, for about a second where nothing else runs.
+func examine() (Machine, error) {
+	r := host.Examine(host.SystemOptions())
+	switch {
+	case r.Quantum == nil || r.Slack == nil || r.Frequency == nil:
+		return Machine{}, errors.New("examine this machine's counter: not everything could be found out: see cprof doctor")
+	case len(r.Slack.Unmeasured) > 0:
+		return Machine{}, fmt.Errorf("examine this machine's counter: nothing is known of cores %v: see cprof doctor", r.Slack.Unmeasured)
+	}
+	slack, err := host.MeasureSlack(host.SlackOptions{Quantum_cycles: r.Quantum.Step_cycles, Budget: slackTime})
+	if err != nil {
+		return Machine{}, err
+	}
+	if len(slack.Unmeasured) > 0 {
+		slack = *r.Slack
+	}
+	return Machine{
+		Hz:             (r.Frequency.Lo_millihz/2 + r.Frequency.Hi_millihz/2) / 1000,
+		Quantum_cycles: max(r.Quantum.Step_cycles, 1),
+		Slack_cycles:   min(r.Slack.Slack_cycles, slack.Slack_cycles), // both are proven
+	}, nil
+}
+
+// lab is the two ends and what both share. One goroutine may use it.
+type lab struct {
+	machine Machine
+	pair    *netns.Pair // nil: both ends on the loopback interface
+	clock   minrtt.Clock
+	done    func() error
+}
+
+// newLab makes two namespaces, or, if it may not, uses the loopback interface.
+func newLab(machine Machine, loopback bool) (*lab, error) {
+	l := &lab{machine: machine}
+	var err error
+	notice, err := minrtt.OpenStepNotice()
+	if err != nil {
+		return nil, err
+	}
+	l.done = notice.Close
+	l.clock = minrtt.SystemClock(asm.Counter, notice)
+	l.clock.Quantum_cycles = l.machine.Quantum_cycles
+	if !loopback {
+		if l.pair, err = netns.New(); err != nil {
+			return nil, errors.Join(err, l.done())
+		}
+	}
+	return l, nil
+}
+
+func (l *lab) close() error {
+	if l.pair != nil {
+		l.pair.Close()
+	}
+	return l.done()
+}
+
+// at runs f at an end, 0 or 1.
+func (l *lab) at(end int, f func() error) error {
+	if l.pair == nil {
+		return f()
+	}
+	return l.pair.Do(end, f)
+}
+
+func (l *lab) addr(end int) netip.Addr {
+	if l.pair == nil {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return l.pair.Addr(end)
+}
