@@ -1,0 +1,464 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// AgentOptions say how long to measure an agent.
+type AgentOptions struct {
+	Duration time.Duration // of each row
+	Command  []string      // that runs AgentProcess
+	Dir      string        // where rings are made, in a directory of their own; "": in shared memory
+	Logs     string        // where logs are written, in a directory of their own; "": the system's temporary directory
+	Rows     []string      // nil: all of AgentRows
+
+	Progress func(row, step string) // may be nil
+}
+
+// AgentRow is what an agent took, and gave.
+type AgentRow struct {
+	Name           string
+	Seconds        float64
+	RatioToCounter float64 // of a log call, everything that it waited included, in the turns that count; 0: not measured
+	Turns          int     // of logging, that count
+	Disturbed      int     // turns in which other processes took a tenth of a core; they count only where there are too few others
+	Counter_ns     float64
+	Events         uint64
+	Lost           uint64 // that are not in the log with the id that they were logged with, dropped ones included
+	AgentCores     float64
+	AgentPrivateMB float64 // the most that was seen
+	LogBytes       int64
+}
+
+// AgentRows names the rows.
+func AgentRows() []string { return []string{"one-producer", "200-channels", "idle"} }
+
+const (
+	manyChannels   = 200
+	eventsASecond  = 50_000 // on each of them
+	idleChannels   = 6
+	comesToRest    = 3 * time.Second
+	producerTurn   = 250 * time.Millisecond
+	producerBuffer = "8MiB"
+)
+
+// Agent measures agents, each a process of its own.
+func Agent(ctx context.Context, o AgentOptions) ([]AgentRow, error) {
+	if o.Rows == nil {
+		o.Rows = AgentRows()
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, string) {}
+	}
+	var rows []AgentRow
+	for _, name := range o.Rows {
+		row, err := agentRow(ctx, o, name)
+		if err != nil {
+			return rows, fmt.Errorf("measure %s: %w", name, err)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func agentRow(ctx context.Context, o AgentOptions, name string) (row AgentRow, err error) {
+	produce, known := map[string]func(context.Context, AgentOptions, string, int, *AgentRow) (map[string]uint64, error){
+		"one-producer": oneProducer, "200-channels": manyProducers, "idle": noProducer,
+	}[name]
+	if !known {
+		return row, fmt.Errorf("no such row: use one of %s", strings.Join(AgentRows(), ", "))
+	}
+	rings, err := os.MkdirTemp(ringParent(o.Dir), "cloudprofiler-bench")
+	if err != nil {
+		return row, err
+	}
+	defer os.RemoveAll(rings)
+	state, err := os.MkdirTemp(o.Logs, "cloudprofiler-bench")
+	if err != nil {
+		return row, err
+	}
+	defer os.RemoveAll(state)
+	p, err := startAgent(o.Command, rings, state)
+	if err != nil {
+		return row, err
+	}
+	defer p.kill()
+
+	o.Progress(name, "logging")
+	row.Name = name
+	watch, stop := context.WithCancel(ctx)
+	peak := make(chan float64)
+	go func() { peak <- p.watchMemory(watch) }()
+	logged, err := func() (map[string]uint64, error) {
+		defer stop()
+		before, err := threadsTime(p.cmd.Process.Pid)
+		if err != nil {
+			return nil, err
+		}
+		begin := time.Now()
+		logged, err := produce(ctx, o, rings, p.cmd.Process.Pid, &row)
+		if err != nil {
+			return nil, err
+		}
+		after, err := threadsTime(p.cmd.Process.Pid)
+		row.Seconds = time.Since(begin).Seconds()
+		if row.AgentCores == 0 {
+			row.AgentCores = (after - before).Seconds() / row.Seconds
+		}
+		return logged, err
+	}()
+	row.AgentPrivateMB = <-peak
+	if err != nil {
+		return row, err
+	}
+	if err := p.end(); err != nil {
+		return row, err
+	}
+	o.Progress(name, "reading the logs")
+	for _, n := range logged {
+		row.Events += n
+	}
+	row.Lost, row.LogBytes, err = lost(ctx, filepath.Join(state, "logs", "000000"), logged)
+	return row, err
+}
+
+func ringParent(dir string) string {
+	if dir != "" {
+		return dir
+	}
+	if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() {
+		return "/dev/shm"
+	}
+	return ""
+}
+
+// loggingTurn is a while of logging.
+type loggingTurn struct {
+	spent time.Duration
+	calls uint64
+}
+
+// fewestTurns is how many must have been undisturbed.
+const fewestTurns = 4
+
+// oneProducer logs at full speed on one channel that blocks, and reads the bare counter between turns.
+func oneProducer(ctx context.Context, o AgentOptions, rings string, pid int, row *AgentRow) (map[string]uint64, error) {
+	own, err := cores()
+	if err != nil {
+		return nil, err
+	}
+	unpin, err := pin(own[len(own)-1])
+	if err != nil {
+		return nil, err
+	}
+	defer unpin()
+	c, err := handlers.Open("bench#0/one", handlers.Options{Dir: rings, Buffer: producerBuffer})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var bare base
+	var turns, disturbed []loggingTurn
+	id := uint64(0)
+	for begin := time.Now(); time.Since(begin) < o.Duration; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		bare.measure("rdtscp")
+		before, err := readUsage()
+		if err != nil {
+			return nil, err
+		}
+		agentBefore, err := threadsTime(pid)
+		if err != nil {
+			return nil, err
+		}
+		from, start := id, time.Now()
+		for time.Since(start) < producerTurn {
+			for range 10_000 {
+				c.Log(id)
+				id++
+			}
+		}
+		one := loggingTurn{time.Since(start), id - from}
+		agentAfter, err := threadsTime(pid)
+		if err != nil {
+			return nil, err
+		}
+		after, err := readUsage()
+		if err != nil {
+			return nil, err
+		}
+		if others := after.othersSince(before) - float64(agentAfter-agentBefore)/float64(one.spent); others <= disturbedShare {
+			turns = append(turns, one)
+		} else {
+			disturbed = append(disturbed, one)
+		}
+	}
+	bare.endRepetition(true)
+	row.Counter_ns, row.Turns, row.Disturbed = bare.ordered_ns.figure(), len(turns), len(disturbed)
+	if len(turns) < fewestTurns {
+		turns = append(turns, disturbed...)
+	}
+	var spent time.Duration
+	var calls uint64
+	for _, one := range turns {
+		spent, calls = spent+one.spent, calls+one.calls
+	}
+	row.RatioToCounter = float64(spent) / float64(calls) / row.Counter_ns
+	return map[string]uint64{"bench#0/one": id}, nil
+}
+
+// manyProducers logs at a steady pace on many channels.
+func manyProducers(ctx context.Context, o AgentOptions, rings string, _ int, _ *AgentRow) (map[string]uint64, error) {
+	logged := map[string]uint64{}
+	var channels []*handlers.Channel
+	for i := range manyChannels {
+		c, err := handlers.Open(fmt.Sprintf("bench#%d/many", i), handlers.Options{Dir: rings})
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		channels = append(channels, c)
+	}
+	var id uint64
+	begin := time.Now()
+	for {
+		at := time.Since(begin)
+		if at >= o.Duration || ctx.Err() != nil {
+			break
+		}
+		// What is due by now, on every channel: a millisecond's worth, and what was held up.
+		for due := uint64(at.Seconds() * eventsASecond); id < due; id++ {
+			for _, c := range channels {
+				c.Log(id)
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for _, c := range channels {
+		logged[c.Name().String()] = id
+	}
+	return logged, ctx.Err()
+}
+
+// noProducer has channels open on which nothing happens. What counts is the median second: others on the machine make some longer.
+func noProducer(ctx context.Context, o AgentOptions, rings string, pid int, row *AgentRow) (map[string]uint64, error) {
+	for i := range idleChannels {
+		c, err := handlers.Open(fmt.Sprintf("bench#%d/idle", i), handlers.Options{Dir: rings})
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+	}
+	wait := func(d time.Duration) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+			return nil
+		}
+	}
+	if err := wait(comesToRest); err != nil { // it finds them
+		return nil, err
+	}
+	var shares []float64
+	for begin := time.Now(); time.Since(begin) < o.Duration; {
+		second := time.Now()
+		before, err := threadsTime(pid)
+		if err == nil {
+			err = wait(time.Second)
+		}
+		if err != nil {
+			return nil, err
+		}
+		after, err := threadsTime(pid)
+		if err != nil {
+			return nil, err
+		}
+		shares = append(shares, float64(after-before)/float64(time.Since(second)))
+	}
+	row.AgentCores = median(shares)
+	return nil, nil
+}
+
+// lost reads all logs: every channel must have its ids from 0 on, in their order.
+func lost(ctx context.Context, dir string, logged map[string]uint64) (n uint64, bytes int64, err error) {
+	segments, err := logstore.Segments(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	seen := map[string]uint64{}
+	for len(segments) > 0 {
+		k := 1
+		for k < len(segments) && segments[k].Incarnation == segments[0].Incarnation {
+			k++
+		}
+		name := segments[0].Channel.String()
+		for _, s := range segments[:k] {
+			if st, err := os.Stat(s.Path); err == nil {
+				bytes += st.Size()
+			}
+		}
+		good, err := inOrder(ctx, segments[:k], logged[name])
+		if err != nil {
+			return 0, bytes, err
+		}
+		seen[name] += good
+		segments = segments[k:]
+	}
+	for name, want := range logged {
+		n += want - min(want, seen[name])
+	}
+	return n, bytes, nil
+}
+
+// inOrder counts the events of a log that have the id which follows from those before.
+func inOrder(ctx context.Context, segments []logstore.Segment, want uint64) (good uint64, err error) {
+	r := logstore.ReadLog(segments)
+	defer r.Close()
+	var next uint64
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		b, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return good, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		for i := range b.Events {
+			id := b.Events[i].ID
+			if id >= next && id < want {
+				good++
+				next = id + 1
+			}
+		}
+	}
+}
+
+// agentProcess is a running agent.
+type agentProcess struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+}
+
+// startAgent starts an agent and waits until it drains.
+func startAgent(command []string, rings, state string) (*agentProcess, error) {
+	if len(command) == 0 {
+		return nil, errors.New("no command that runs an agent")
+	}
+	p := &agentProcess{cmd: exec.Command(command[0], append(command[1:len(command):len(command)], rings, state)...)}
+	p.cmd.Stderr = os.Stderr
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		p.kill()
+		return nil, fmt.Errorf("start an agent: it said nothing: %w", err)
+	}
+	return p, nil
+}
+
+// end has the agent write down everything.
+func (p *agentProcess) end() error {
+	p.in.Close()
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("end the agent: %w", err)
+	}
+	return nil
+}
+
+func (p *agentProcess) kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+}
+
+// threadsTime adds up the threads of a process, to the nanosecond: /proc/PID/stat counts in hundredths of a second.
+func threadsTime(pid int) (sum time.Duration, err error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil {
+		return 0, err
+	}
+	if len(files) == 0 {
+		return 0, fmt.Errorf("read the processor time of process %d: it has ended", pid)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // a thread that ended
+		}
+		word, _, _ := strings.Cut(string(text), " ")
+		ns, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read %q: %w", file, err)
+		}
+		sum += time.Duration(ns)
+	}
+	return sum, nil
+}
+
+// watchMemory returns the most private memory that the process had, in MB, until ctx ends.
+func (p *agentProcess) watchMemory(ctx context.Context) (peak float64) {
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		peak = max(peak, privateMB(p.cmd.Process.Pid))
+		select {
+		case <-ctx.Done():
+			return max(peak, privateMB(p.cmd.Process.Pid))
+		case <-ticker.C:
+		}
+	}
+}
+
+// privateMB is what a process alone has in memory. Rings are shared with the programs and do not count.
+func privateMB(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		var kb float64
+		if n, _ := fmt.Sscanf(line, "RssAnon: %f kB", &kb); n == 1 {
+			return kb * 1024 / 1e6
+		}
+	}
+	return 0
+}
+
+// AgentProcess is an agent that drains rings into state until its input ends, for Agent to start.
+func AgentProcess(rings, state string, in io.Reader, out io.Writer) error {
+	agent.LimitMemory()
+	a, err := agent.Start(agent.Config{Node: "bench", Rings: rings, State: state, Notify: func(err error) { fmt.Fprintln(os.Stderr, err) }})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "draining")
+	io.Copy(io.Discard, in)
+	return a.Close()
+}

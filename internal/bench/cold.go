@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+// ColdRow is the cost of a call that comes every 10 µs, between which the program uses the caches for something else.
+type ColdRow struct {
+	Name   string
+	P50_ns float64
+	P99_ns float64
+	Calls  int
+}
+
+const (
+	coldCalls     = 20_000
+	coldGap       = 10 * time.Microsecond
+	coldWorkBytes = 64 << 20 // more than a core's caches hold
+)
+
+// cold measures the identity handler and, beside it, the bare counter in the same place.
+func cold(ctx context.Context, dir string) ([]ColdRow, error) {
+	c, err := handlers.Open("bench#0/cold", handlers.Options{Handler: "id", Policy: "overwrite", Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(c.Path())
+	defer c.Close()
+	work := make([]byte, coldWorkBytes)
+	for i := range work {
+		work[i] = byte(i)
+	}
+	startTime, startCounter := time.Now(), asm.Counter()
+	calls := []struct {
+		name string
+		call func(id uint64)
+	}{
+		{"nothing", func(uint64) {}},
+		{"rdtscp-cold", func(uint64) { asm.Counter() }},
+		{"id-cold", c.Log},
+	}
+	cycles := make([][]uint64, len(calls))
+	at := 0
+	for id := range uint64(coldCalls) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for k, row := range calls {
+			// What a program does between two events: it walks through memory of its own.
+			var sum byte
+			for end := time.Now().Add(coldGap); time.Now().Before(end); at = (at + 4096) % len(work) {
+				for i := 0; i < 4096; i += 64 {
+					sum += work[at+i]
+				}
+			}
+			work[at] = sum
+			asm.EdgeClose() // waits for that store, which is not the call's
+			open := asm.EdgeOpen()
+			row.call(id)
+			cycles[k] = append(cycles[k], asm.EdgeClose()-open)
+		}
+	}
+	nsPerCycle := float64(time.Since(startTime)) / float64(asm.Counter()-startCounter)
+	for _, c := range cycles {
+		slices.Sort(c)
+	}
+	empty := float64(cycles[0][coldCalls/2]) // what the two readings around a call cost themselves
+	var rows []ColdRow
+	for k, row := range calls[1:] {
+		sorted := cycles[k+1]
+		ns := func(percent int) float64 { return (float64(sorted[coldCalls*percent/100]) - empty) * nsPerCycle }
+		rows = append(rows, ColdRow{Name: row.name, P50_ns: ns(50), P99_ns: ns(99), Calls: coldCalls})
+	}
+	return rows, nil
+}

@@ -1,0 +1,375 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// LogOptions say how long to measure log calls.
+type LogOptions struct {
+	Repetitions int           // that count; at least 1
+	Limit       time.Duration // after which no further repetition is begun
+	Dir         string        // where the rings are made; "" as in handlers.Options
+
+	// Progress is called before each repetition and may be nil.
+	Progress func(counted, disturbed int)
+}
+
+// LogResult is what log calls cost.
+type LogResult struct {
+	Counter_ns          float64 // bare RDTSCP, the base
+	CounterUnordered_ns float64 // bare RDTSC, the base of the rows with that stamp
+	Counted, Disturbed  int     // repetitions
+	Rows                []LogRow
+	Cold                []ColdRow
+}
+
+// LogRow is the cost of one kind of log call.
+type LogRow struct {
+	Name    string
+	Base    string    // rdtscp or rdtsc
+	Ratios  []float64 // to the base, one for each counted repetition
+	NS      []float64 // of one call
+	Writers int
+	Dropped uint64
+	Absent  string // why it was not measured
+}
+
+// logCase is a row to be measured.
+type logCase struct {
+	name    string
+	options handlers.Options
+	shared  bool
+	writers int
+	calls   uint64 // of each writer in a turn: a few milliseconds
+}
+
+// Turns in a repetition. A turn measures the base and every row once.
+const turns = 8
+
+var logCases = []logCase{
+	{name: "null", options: handlers.Options{Handler: "null"}, calls: 2_000_000},
+	{name: "counter", options: handlers.Options{Handler: "counter"}, calls: 1_000_000},
+	{name: "counter-multi", options: handlers.Options{Handler: "counter"}, shared: true, calls: 600_000},
+	{name: "xoy-2-of-1024", options: handlers.Options{Handler: "xoy", Params: channel.Params{"x": 2, "y": 1024}}, calls: 1_000_000},
+	{name: "downsample-1-of-1000", options: handlers.Options{Handler: "downsample", Params: channel.Params{"n": 1000}}, calls: 1_000_000},
+	{name: "id", options: handlers.Options{Handler: "id"}, calls: 200_000},
+	{name: "buffered", options: handlers.Options{Handler: "buffered"}, calls: 200_000},
+	{name: "first-last", options: handlers.Options{Handler: "first-last"}, calls: 200_000},
+	{name: "id-rdtsc", options: handlers.Options{Handler: "id", Stamp: "rdtsc"}, calls: 300_000},
+	{name: "buffered-rdtsc", options: handlers.Options{Handler: "buffered", Stamp: "rdtsc"}, calls: 300_000},
+	{name: "shared-1", options: handlers.Options{Handler: "id"}, shared: true, writers: 1, calls: 100_000},
+	{name: "shared-2", options: handlers.Options{Handler: "id"}, shared: true, writers: 2, calls: 100_000},
+}
+
+// Log measures every kind of log call against bare readings of the counter. It pins itself to one core.
+func Log(ctx context.Context, o LogOptions) (LogResult, error) {
+	own, err := cores()
+	if err != nil {
+		return LogResult{}, err
+	}
+	home := own[len(own)-1]
+	unpin, err := pin(home)
+	if err != nil {
+		return LogResult{}, err
+	}
+	defer unpin()
+	if o.Dir == "" {
+		o.Dir = ring.DefaultDirectory()
+	}
+
+	var result LogResult
+	var rows []*logRun
+	for _, c := range logCases {
+		run, err := newLogRun(c, o.Dir, own)
+		if err != nil {
+			return result, fmt.Errorf("measure %s: %w", c.name, err)
+		}
+		defer run.close()
+		rows = append(rows, run)
+	}
+	var base base
+	deadline := time.Now().Add(o.Limit)
+	for result.Counted < o.Repetitions && (result.Counted+result.Disturbed == 0 || time.Now().Before(deadline)) {
+		if o.Progress != nil {
+			o.Progress(result.Counted, result.Disturbed)
+		}
+		before, err := readUsage()
+		if err != nil {
+			return result, err
+		}
+		for range turns {
+			if err := ctx.Err(); err != nil {
+				return result, err
+			}
+			for _, row := range rows {
+				if err := row.turn(&base); err != nil {
+					return result, fmt.Errorf("measure %s: %w", row.Name, err)
+				}
+			}
+		}
+		after, err := readUsage()
+		if err != nil {
+			return result, err
+		}
+		counts := after.othersSince(before) <= disturbedShare
+		if counts {
+			result.Counted++
+		} else {
+			result.Disturbed++
+		}
+		base.endRepetition(counts)
+		for _, row := range rows {
+			row.endRepetition(counts)
+		}
+	}
+	result.Counter_ns, result.CounterUnordered_ns = base.ordered_ns.figure(), base.unordered_ns.figure()
+	for _, row := range rows {
+		if err := row.finish(); err != nil {
+			return result, fmt.Errorf("measure %s: %w", row.Name, err)
+		}
+		result.Rows = append(result.Rows, row.LogRow)
+	}
+	if result.Cold, err = cold(ctx, o.Dir); err != nil {
+		return result, fmt.Errorf("measure cold calls: %w", err)
+	}
+	return result, nil
+}
+
+// samples collects one figure: from the turns of a repetition their median, which counts or not.
+type samples struct {
+	turns   []float64
+	counted []float64
+}
+
+func (s *samples) add(v float64) { s.turns = append(s.turns, v) }
+
+func (s *samples) endRepetition(counts bool) {
+	if counts && len(s.turns) > 0 {
+		s.counted = append(s.counted, median(s.turns))
+	}
+	s.turns = s.turns[:0]
+}
+
+// figure is the median of the repetitions that counted, 0 if none did.
+func (s *samples) figure() float64 { return median(s.counted) }
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(v))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// base is the bare reading of the counter.
+type base struct {
+	ordered_ns, unordered_ns samples
+}
+
+// nsPerCall times n of something.
+func nsPerCall(n uint64, do func(n uint64)) float64 {
+	start := time.Now()
+	do(n)
+	return float64(time.Since(start)) / float64(n)
+}
+
+// measure times the base of a stamp: about two milliseconds.
+func (b *base) measure(stamp string) float64 {
+	if stamp == channel.Unordered.String() {
+		ns := nsPerCall(200_000, func(n uint64) { asm.LoopCounterUnordered(n) })
+		b.unordered_ns.add(ns)
+		return ns
+	}
+	ns := nsPerCall(100_000, func(n uint64) { asm.LoopCounter(n) })
+	b.ordered_ns.add(ns)
+	return ns
+}
+
+func (b *base) endRepetition(counts bool) {
+	b.ordered_ns.endRepetition(counts)
+	b.unordered_ns.endRepetition(counts)
+}
+
+// logRun is a row while it is measured.
+type logRun struct {
+	LogRow
+	logCase
+	ratio, ns samples
+	channel   *handlers.Channel
+	consumer  *ring.Consumer
+	other     *otherWriter
+	next      uint64
+}
+
+func newLogRun(c logCase, dir string, own []int) (*logRun, error) {
+	r := &logRun{logCase: c}
+	r.Name, r.Base, r.Writers = c.name, channel.Ordered.String(), max(1, c.writers)
+	if c.options.Stamp != "" {
+		r.Base = c.options.Stamp
+	}
+	if c.writers > len(own) {
+		r.Absent = fmt.Sprintf("this process may use %d core", len(own))
+		return r, nil
+	}
+	o, open := c.options, handlers.Open
+	o.Dir, o.Policy = dir, channel.Overwrite.String()
+	if c.shared {
+		// Room for all that a core logs in a turn, on each of the shards.
+		open, o.Policy, o.Buffer = handlers.OpenShared, channel.Drop.String(), "32MiB"
+	}
+	var err error
+	if r.channel, err = open("bench#0/"+c.name, o); err != nil {
+		return nil, err
+	}
+	if r.consumer, err = ring.OpenConsumer(r.channel.Path()); err != nil {
+		r.close()
+		return nil, err
+	}
+	if c.writers > 1 {
+		if r.other, err = newOtherWriter(r.channel, own[0]); err != nil {
+			r.close()
+			return nil, err
+		}
+	}
+	r.log(c.calls) // touch everything once
+	return r, r.drain()
+}
+
+// log makes n calls on each writer.
+func (r *logRun) log(n uint64) {
+	if r.other != nil {
+		r.other.start(n)
+	}
+	c, id := r.channel, r.next
+	for range n {
+		c.Log(id)
+		id++
+	}
+	if r.other != nil {
+		r.other.wait()
+	}
+	r.next = id
+}
+
+// turn measures the row between two measurements of its base.
+func (r *logRun) turn(b *base) error {
+	if r.Absent != "" {
+		return nil
+	}
+	before := b.measure(r.Base)
+	ns := nsPerCall(r.calls, r.log)
+	after := b.measure(r.Base)
+	r.ns.add(ns)
+	r.ratio.add(ns / ((before + after) / 2))
+	return r.drain()
+}
+
+// drain makes room in a ring that does not overwrite.
+func (r *logRun) drain() error {
+	if !r.shared {
+		return nil
+	}
+	for i := range r.consumer.Header().Shards {
+		s, err := r.consumer.State(i)
+		if err != nil {
+			return err
+		}
+		if err := r.consumer.Release(i, s.Tail, 0, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *logRun) endRepetition(counts bool) {
+	r.ratio.endRepetition(counts)
+	r.ns.endRepetition(counts)
+}
+
+func (r *logRun) finish() error {
+	r.Ratios, r.NS = r.ratio.counted, r.ns.counted
+	if r.Absent != "" {
+		return nil
+	}
+	for i := range r.consumer.Header().Shards {
+		s, err := r.consumer.State(i)
+		if err != nil {
+			return err
+		}
+		r.Dropped += s.Dropped
+	}
+	return nil
+}
+
+// close gives back what the row holds, and removes its ring.
+func (r *logRun) close() {
+	if r.other != nil {
+		r.other.stop()
+	}
+	if r.channel != nil {
+		path := r.channel.Path()
+		r.channel.Close()
+		os.Remove(path)
+	}
+	if r.consumer != nil {
+		r.consumer.Close()
+	}
+}
+
+// otherWriter is a second writer on a core of its own, which spins while it waits.
+type otherWriter struct {
+	todo    atomic.Uint64
+	ended   atomic.Bool
+	stopped sync.WaitGroup
+}
+
+func newOtherWriter(c *handlers.Channel, core int) (*otherWriter, error) {
+	w := &otherWriter{}
+	ready := make(chan error)
+	w.stopped.Add(1)
+	go func() {
+		defer w.stopped.Done()
+		unpin, err := pin(core)
+		ready <- err
+		if err != nil {
+			return
+		}
+		defer unpin()
+		for !w.ended.Load() {
+			n := w.todo.Load()
+			if n == 0 {
+				// Idle, it must not take the core from what else is measured.
+				time.Sleep(50 * time.Microsecond)
+				continue
+			}
+			for id := range n {
+				c.Log(id)
+			}
+			w.todo.Store(0)
+		}
+	}()
+	return w, <-ready
+}
+
+func (w *otherWriter) start(n uint64) { w.todo.Store(n) }
+
+func (w *otherWriter) wait() {
+	for w.todo.Load() != 0 {
+	}
+}
+
+func (w *otherWriter) stop() {
+	w.ended.Store(true)
+	w.stopped.Wait()
+}

@@ -1,0 +1,44 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// cores lists the cores that this process may use.
+func cores() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("read the cores of this process: %w", err)
+	}
+	var list []int
+	for i := range len(set) * 64 {
+		if set.IsSet(i) {
+			list = append(list, i)
+		}
+	}
+	return list, nil
+}
+
+// pin keeps this goroutine on one core until the returned function is called.
+func pin(core int) (unpin func(), err error) {
+	runtime.LockOSThread()
+	var before, set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("pin to core %d: %w", core, err)
+	}
+	set.Set(core)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("pin to core %d: %w", core, err)
+	}
+	return func() {
+		// A thread that cannot be given back ends with its goroutine.
+		if unix.SchedSetaffinity(0, &before) == nil {
+			runtime.UnlockOSThread()
+		}
+	}, nil
+}

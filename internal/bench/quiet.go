@@ -1,0 +1,74 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// disturbedShare is the share of a core that other processes may take during a repetition that counts.
+const disturbedShare = 0.1
+
+// usage is the processor time spent up to some moment.
+type usage struct {
+	at   time.Time
+	busy time.Duration // by everybody on this machine, and taken by its hypervisor
+	own  time.Duration // by this process, and by those that it started and that have ended
+}
+
+// tick is the kernel's unit in /proc/stat, the same on every Linux that Go runs on.
+const tick = 10 * time.Millisecond
+
+func readUsage() (usage, error) {
+	u := usage{at: time.Now()}
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return u, fmt.Errorf("read processor time: %w", err)
+	}
+	if u.busy, err = busyTime(text); err != nil {
+		return u, err
+	}
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var r unix.Rusage
+		if err := unix.Getrusage(who, &r); err != nil {
+			return u, fmt.Errorf("read own processor time: %w", err)
+		}
+		u.own += time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	}
+	return u, nil
+}
+
+// busyTime adds up the first line of /proc/stat but for idle and iowait (the 4th and 5th number) and for guest time, which
+// is in user time already (the 9th and 10th).
+func busyTime(stat []byte) (time.Duration, error) {
+	line, _, _ := bytes.Cut(stat, []byte("\n"))
+	fields := bytes.Fields(line)
+	if len(fields) < 9 || string(fields[0]) != "cpu" {
+		return 0, fmt.Errorf("read processor time: /proc/stat begins with %.60q", line)
+	}
+	var ticks uint64
+	for i, field := range fields[1:9] {
+		n, err := strconv.ParseUint(string(field), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read processor time: /proc/stat begins with %.60q", line)
+		}
+		if i != 3 && i != 4 {
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * tick, nil
+}
+
+// othersSince is the share of one core that was not this process's.
+func (u usage) othersSince(before usage) float64 {
+	elapsed := u.at.Sub(before.at)
+	if elapsed <= 0 {
+		return 0
+	}
+	others := (u.busy - before.busy) - (u.own - before.own)
+	return max(0, float64(others)/float64(elapsed))
+}

@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/generator"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+func TestParseServer(t *testing.T) {
+	s, err := ParseServer("bucket:100000,stall:50ms/1s")
+	if err != nil || s.Limit() != 95_000 || s.Stall != 50*time.Millisecond {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if s, err := ParseServer("bucket:2.5"); err != nil || s.Limit() != 2.5 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, bad := range []string{"", "bucket", "bucket:", "bucket:0", "bucket:x", "bucket:1,", "bucket:1,stall", "bucket:1,stall:1s/1s", "bucket:1,stall:0s/1s", "nats"} {
+		if s, err := ParseServer(bad); err == nil {
+			t.Errorf("%q: %+v", bad, s)
+		}
+	}
+}
+
+func TestServerIsOpenOutsideOfStalls(t *testing.T) {
+	s := Server{Rate: 1, Stall: 50 * time.Millisecond, Period: time.Second}
+	for _, test := range []struct{ from, to, want time.Duration }{
+		{0, 50 * time.Millisecond, 0}, {0, 60 * time.Millisecond, 10 * time.Millisecond}, {500 * time.Millisecond, 1500 * time.Millisecond, 950 * time.Millisecond},
+		{1020 * time.Millisecond, 1030 * time.Millisecond, 0}, {0, 10 * time.Second, 9500 * time.Millisecond},
+	} {
+		if got := s.open(test.from, test.to); got != test.want {
+			t.Errorf("open from %s to %s: %s, want %s", test.from, test.to, got, test.want)
+		}
+	}
+}
+
+// The search's bar: the limits of servers that are known, in real time, with the same search that users have.
+func TestBarSearch(t *testing.T) {
+	size := proof.Begin(t)
+	for _, text := range []string{"bucket:100000", "bucket:100000,stall:50ms/1s"} {
+		server, err := ParseServer(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := generator.SearchOptions{Connect: server.Connect, Start: 50_000, Confirm: 1, Trial: 3100 * time.Millisecond, WarmUp: 300 * time.Millisecond}
+		if size == proof.Full {
+			o.Start, o.Confirm, o.Trial, o.WarmUp = 0, 3, 5*time.Second, time.Second
+		}
+		if o.Tuples, err = generator.Advertisements(1000, tupleBody, 1); err != nil {
+			t.Fatal(err)
+		}
+		search, err := generator.NewSearch(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := server.Start(search.Done)
+		r, err := search.Run(t.Context())
+		stop()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d trials\n%s", text, len(r.Trials), r.Answer())
+		for _, trial := range r.Trials {
+			t.Logf("%+v", trial)
+		}
+		off := proof.Bar{Name: "search: " + text, Figure: 100 * math.Abs(r.Sustained-server.Limit()) / server.Limit(), Limit: 3, Unit: "% off the limit"}
+		if r.LimitedBy != generator.ByEngine {
+			off.Figure = 100
+		}
+		bars := []proof.Bar{off}
+		if server.Stall > 0 {
+			named := func(what string, got, want time.Duration) proof.Bar {
+				return proof.Bar{Name: "search: " + text + ": " + what, Figure: 100 * math.Abs(float64(got-want)) / float64(want), Limit: 10, Unit: "% off the truth"}
+			}
+			bars = append(bars, named("length of the stalls", r.Stalls.Typical, server.Stall), named("time between stalls", r.Stalls.Every, server.Period))
+		}
+		proof.Check(t, bars...)
+	}
+}
