@@ -1,0 +1,94 @@
+package doctor
+
+import (
+	"io/fs"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/host"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// Machine is what is looked at.
+type Machine struct {
+	Root fs.FS // of the file system
+
+	Rings       string // the directory of the node's rings
+	CheckRings  func(dir string) error
+	Filesystem  func(path string) (Filesystem, error)
+	Interfaces  func() ([]net.Interface, error)
+	Stamps      func(interfaceName string) (StampKinds, error)
+	Discipline  func() (minrtt.Discipline, error)
+	ClockStatus func() (unix.Timex, error)
+	Limit       func(resource int) (unix.Rlimit, error)
+}
+
+// Filesystem is what holds a directory.
+type Filesystem struct {
+	Memory      bool // it is in memory
+	Bytes, Free uint64
+}
+
+// StampKinds says which packets an interface's driver lets the kernel stamp.
+type StampKinds struct{ Transmit, Receive bool }
+
+// System returns this machine.
+func System() Machine {
+	return Machine{
+		Root:       os.DirFS("/"),
+		Rings:      ring.DefaultDirectory(),
+		CheckRings: ring.CheckDirectory,
+		Filesystem: filesystem,
+		Interfaces: net.Interfaces,
+		Stamps:     stampKinds,
+		Discipline: minrtt.ReadDiscipline,
+		ClockStatus: func() (t unix.Timex, err error) {
+			_, err = unix.Adjtimex(&t)
+			return t, os.NewSyscallError("adjtimex", err)
+		},
+		Limit: func(resource int) (l unix.Rlimit, err error) {
+			err = unix.Getrlimit(resource, &l)
+			return l, os.NewSyscallError("getrlimit", err)
+		},
+	}
+}
+
+// Examine returns the findings.
+func Examine(m Machine) []host.Finding {
+	findings := []host.Finding{m.ringDirectory(), m.sharedMemory()}
+	findings = append(findings, m.stamps()...)
+	return append(findings, m.realtime(), m.sleep(), m.files(), m.processors())
+}
+
+func filesystem(path string) (Filesystem, error) {
+	memory, err := ring.InSharedMemory(path)
+	if err != nil {
+		return Filesystem{}, err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return Filesystem{}, os.NewSyscallError("statfs", err)
+	}
+	unit := uint64(st.Bsize)
+	return Filesystem{Memory: memory, Bytes: st.Blocks * unit, Free: st.Bavail * unit}, nil
+}
+
+func stampKinds(name string) (StampKinds, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return StampKinds{}, os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	info, err := unix.IoctlGetEthtoolTsInfo(fd, name)
+	if err != nil {
+		return StampKinds{}, os.NewSyscallError("ethtool", err)
+	}
+	const software = unix.SOF_TIMESTAMPING_SOFTWARE
+	can := func(flag uint32) bool {
+		return info.So_timestamping&software != 0 && info.So_timestamping&flag != 0
+	}
+	return StampKinds{Transmit: can(unix.SOF_TIMESTAMPING_TX_SOFTWARE), Receive: can(unix.SOF_TIMESTAMPING_RX_SOFTWARE)}, nil
+}

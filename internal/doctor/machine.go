@@ -1,0 +1,158 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/host"
+)
+
+// stamps says of each interface that is up whether the kernel stamps what passes it.
+func (m Machine) stamps() []host.Finding {
+	unknown := func(err error) []host.Finding {
+		return []host.Finding{{Name: "kernel stamps", Verdict: host.Unknown, Detail: "list interfaces: " + err.Error()}}
+	}
+	interfaces, err := m.Interfaces()
+	if err != nil {
+		return unknown(err)
+	}
+	var able, unable, unasked []string
+	for _, i := range interfaces {
+		if i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		kinds, err := m.Stamps(i.Name)
+		switch {
+		case err != nil:
+			unasked = append(unasked, fmt.Sprintf("%s (%v)", i.Name, err))
+		case kinds.Transmit && kinds.Receive:
+			able = append(able, i.Name)
+		case kinds.Receive:
+			unable = append(unable, i.Name+" (arriving packets only)")
+		default:
+			unable = append(unable, i.Name)
+		}
+	}
+	var findings []host.Finding
+	if len(able) > 0 {
+		findings = append(findings, host.Finding{Name: "kernel stamps", Verdict: host.Fit, Detail: "in both directions: " + strings.Join(able, ", ")})
+	}
+	if len(unable) > 0 {
+		findings = append(findings, host.Finding{
+			Name: "kernel stamps", Verdict: host.Warning,
+			Detail: "the driver stamps no packets that leave: " + strings.Join(unable, ", ") + ": bounds between nodes over it are wider by what a system call takes",
+			Remedy: "probe over another interface, or use a driver that calls skb_tx_timestamp; ethtool -T shows what a driver does",
+		})
+	}
+	if len(unasked) > 0 {
+		findings = append(findings, host.Finding{
+			Name: "kernel stamps", Verdict: host.Unknown, Detail: "the kernel does not say: " + strings.Join(unasked, ", "),
+			Remedy: "relate two nodes over it: cprof relation show says which stamps were used",
+		})
+	}
+	if len(findings) == 0 {
+		return unknown(fmt.Errorf("none is up"))
+	}
+	return findings
+}
+
+// realtime says what steers the clock that kernel stamps are of.
+func (m Machine) realtime() host.Finding {
+	f := host.Finding{Name: "realtime"}
+	d, err := m.Discipline()
+	if err != nil {
+		f.Verdict, f.Detail, f.Remedy = host.Unknown, err.Error(), "without adjtimex kernel stamps are not used: allow it in the container's seccomp profile"
+		return f
+	}
+	t, err := m.ClockStatus()
+	if err != nil {
+		f.Verdict, f.Detail = host.Unknown, err.Error()
+		return f
+	}
+	f.Detail = fmt.Sprintf("steered by %+.3f ppm", float64(d.Frequency_ppm16)/65536+float64(d.Tick_us-10_000)*100)
+	if d.Adjust_us != 0 || d.Offset_ns != 0 {
+		f.Detail += fmt.Sprintf(", being slewed by %+d µs", d.Adjust_us+d.Offset_ns/1000)
+	}
+	switch {
+	case d.PulsePerSecond:
+		f.Verdict = host.Warning
+		f.Detail += "; a pulse-per-second signal steers it, so that nothing is known about the next second: kernel stamps are not used"
+		f.Remedy = "steer the clock with a daemon and not with the kernel's own loop"
+	case t.Status&unix.STA_UNSYNC != 0:
+		f.Verdict = host.Warning
+		f.Detail += "; no daemon vouches for it. Bounds between nodes do not need one; UTC in reports is as wrong as this clock is"
+		f.Remedy = "run chronyd if UTC matters"
+	default:
+		f.Verdict = host.Fit
+		f.Detail += fmt.Sprintf("; the daemon that steers it claims to be within %.3f ms of UTC", float64(t.Maxerror)/1000)
+	}
+	return f
+}
+
+// sleep says whether the machine may be suspended while it measures, which ends an epoch.
+func (m Machine) sleep() host.Finding {
+	f := host.Finding{Name: "sleep", Verdict: host.Fit}
+	states, err := fs.ReadFile(m.Root, "sys/power/state")
+	switch words := strings.Fields(string(states)); {
+	case err != nil || len(words) == 0:
+		f.Detail = "this kernel cannot suspend"
+	case slices.Contains(words, "mem") || slices.Contains(words, "freeze") || slices.Contains(words, "disk"):
+		f.Verdict, f.Detail = host.Warning, "this machine can be suspended ("+strings.Join(words, ", ")+"): that ends the epoch, and a run with it"
+		f.Remedy = "during a run: systemd-inhibit --what=sleep cprof run …"
+	default:
+		f.Detail = "of the states of sleep it knows " + strings.Join(words, ", ")
+	}
+	return f
+}
+
+// enoughFiles is a file for each of some thousand rings, and the rest.
+const enoughFiles = 4096
+
+// files says how many rings an agent can hold open.
+func (m Machine) files() host.Finding {
+	f := host.Finding{Name: "open files", Verdict: host.Fit}
+	l, err := m.Limit(unix.RLIMIT_NOFILE)
+	switch {
+	case err != nil:
+		f.Verdict, f.Detail = host.Unknown, err.Error()
+	case l.Max < enoughFiles:
+		f.Verdict, f.Detail = host.Warning, fmt.Sprintf("a process may open %d: an agent holds one for every ring", l.Max)
+		f.Remedy = "raise it: LimitNOFILE= in the unit, --ulimit nofile= for a container"
+	default:
+		f.Detail = fmt.Sprintf("a process may open %d, of which an agent holds one for every ring", l.Max)
+	}
+	return f
+}
+
+// processors says whether cores slow down or sleep deeply: bounds stay true, and get wider.
+func (m Machine) processors() host.Finding {
+	f := host.Finding{Name: "frequency scaling", Verdict: host.Fit}
+	governors := map[string]int{}
+	files, _ := fs.Glob(m.Root, "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
+	for _, name := range files {
+		if text, err := fs.ReadFile(m.Root, name); err == nil {
+			governors[strings.TrimSpace(string(text))]++
+		}
+	}
+	if len(governors) == 0 {
+		f.Detail = "the kernel does not scale the cores' frequency here; the counter does not follow it in any case"
+		return f
+	}
+	var parts []string
+	for name, cores := range governors {
+		parts = append(parts, fmt.Sprintf("%s on %d", name, cores))
+	}
+	slices.Sort(parts)
+	f.Detail = fmt.Sprintf("governor %s %s", strings.Join(parts, ", "), map[bool]string{true: "core", false: "cores"}[len(files) == 1])
+	if governors["performance"] < len(files) {
+		f.Verdict = host.Warning
+		f.Detail += ": a core that wakes slowly answers probes late, and what the program does takes longer at times"
+		f.Remedy = "for a run: cpupower frequency-set -g performance"
+	}
+	return f
+}
