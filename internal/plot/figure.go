@@ -1,0 +1,167 @@
+package plot
+
+import "math"
+
+// A Figure is one image: panels below each other.
+type Figure struct {
+	Title    string
+	Subtitle string
+	Panels   []Panel
+	Notes    []string // printed below the panels, one a line
+}
+
+// A Panel is a pair of axes and what is drawn over them, in the order of Series. Of panels above each other each has
+// axes of its own; give them the same X.From and X.To to line them up.
+type Panel struct {
+	Title  string
+	X, Y   Axis
+	Series []Series
+}
+
+// An Axis says what a panel's values are. Unless From and To say otherwise it spans what is drawn.
+type Axis struct {
+	Label string
+	Unit  string // "" for a number
+	Log   bool   // logarithmic, in decades
+	Zero  bool   // the axis begins at zero, or contains it
+	Whole bool   // values are counts: no tick lies between two of them
+
+	// From and To fix the axis where From < To. What lies beyond is left out.
+	From, To float64
+}
+
+// A Kind says how a series is drawn.
+type Kind uint8
+
+const (
+	Line   Kind = iota + 1 // Y over X, joined
+	Band                   // from Lo to Hi over X
+	Points                 // Y over X, a marker each
+	Rule                   // a line across the panel at each X
+)
+
+// A Series is one thing that a panel shows. The slices that its kind uses have the same length; what one has more than
+// another is not drawn.
+type Series struct {
+	Name   string // in the legend; "" for none
+	Kind   Kind
+	X      []float64
+	Y      []float64
+	Lo, Hi []float64
+	Color  Color
+}
+
+// A Color is a place in the palette. Zero is the next one that the panel has not used.
+type Color uint8
+
+const (
+	Blue Color = iota + 1
+	Orange
+	Green
+	Purple
+	Sky
+	Red
+	Grey
+)
+
+const colors = int(Grey)
+
+// length is how many values of a series can be drawn.
+func (s Series) length() int {
+	switch s.Kind {
+	case Line, Points:
+		return min(len(s.X), len(s.Y))
+	case Band:
+		return min(len(s.X), len(s.Lo), len(s.Hi))
+	case Rule:
+		return len(s.X)
+	}
+	return 0
+}
+
+// colored returns the panel's series with a colour each.
+func (p Panel) colored() []Series {
+	used := make([]bool, colors+1)
+	for _, s := range p.Series {
+		used[min(int(s.Color), colors)] = true
+	}
+	next := 1
+	series := make([]Series, len(p.Series))
+	for i, s := range p.Series {
+		if s.Color == 0 || int(s.Color) > colors {
+			for next < colors && used[next] {
+				next++
+			}
+			s.Color = Color(next)
+			used[next] = true
+		}
+		series[i] = s
+	}
+	return series
+}
+
+// axes returns the panel's scales; ok is false if there is nothing to draw.
+func (p Panel) axes(xTicks, yTicks int) (x, y scale, ok bool) {
+	var xs, ys span
+	for _, s := range p.Series {
+		for i := range s.length() {
+			if !p.X.takes(s.X[i]) {
+				continue
+			}
+			xs.add(s.X[i])
+			switch s.Kind {
+			case Line, Points:
+				ys.addIf(p.Y, s.Y[i])
+			case Band:
+				ys.addIf(p.Y, s.Lo[i])
+				ys.addIf(p.Y, s.Hi[i])
+			}
+		}
+	}
+	if !xs.any && p.X.fixed() {
+		xs.add(p.X.From)
+	}
+	if !xs.any || !ys.any && !p.Y.fixed() {
+		return scale{}, scale{}, false
+	}
+	if !ys.any {
+		ys.add(p.Y.From)
+	}
+	return newScale(p.X, xs, xTicks, false), newScale(p.Y, ys, yTicks, true), true
+}
+
+// takes says whether an axis can show a value.
+func (a Axis) takes(v float64) bool {
+	if !(math.Abs(v) <= most) || a.Log && v < least {
+		return false
+	}
+	return !a.fixed() || a.From <= v && v <= a.To
+}
+
+// Values beyond most are gaps, and differences below least do not show: arithmetic on them stays finite.
+const most, least = 1e30, 1e-30
+
+// fixed says whether From and To hold.
+func (a Axis) fixed() bool {
+	return math.Abs(a.From) <= most && math.Abs(a.To) <= most && a.To-a.From >= least && !(a.Log && a.From < least)
+}
+
+// A span is the smallest interval that holds what was added.
+type span struct {
+	lo, hi float64
+	any    bool
+}
+
+func (s *span) add(v float64) {
+	if !s.any {
+		*s = span{v, v, true}
+		return
+	}
+	s.lo, s.hi = min(s.lo, v), max(s.hi, v)
+}
+
+func (s *span) addIf(a Axis, v float64) {
+	if a.takes(v) {
+		s.add(v)
+	}
+}
