@@ -1,0 +1,105 @@
+package proof
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// A Bar is one figure that the product must reach, and what it did reach.
+type Bar struct {
+	Name    string     `json:"name"`               // what was measured; unique within its command
+	Figure  float64    `json:"figure"`             // the median, where there were repetitions
+	Limit   float64    `json:"limit"`              //
+	AtLeast bool       `json:"at_least,omitempty"` // the figure may not be below the limit; unset: not above it
+	Unit    string     `json:"unit"`               // of figure and limit, as in "× rdtscp" or "GB/s"
+	Reps    int        `json:"reps,omitempty"`     // repetitions that counted; 0: a single figure
+	Spread  [2]float64 `json:"spread"`             // smallest and largest repetition
+	Absent  string     `json:"absent,omitempty"`   // why there is no figure: a lacking privilege, too much noise
+}
+
+// From returns b with the median and the spread of the repetitions that counted; without any, b is absent.
+func (b Bar) From(repetitions []float64) Bar {
+	b.Reps = len(repetitions)
+	if b.Reps == 0 {
+		b.Absent = "no repetition counted"
+		return b
+	}
+	sorted := slices.Sorted(slices.Values(repetitions))
+	middle := b.Reps / 2
+	b.Figure = sorted[middle]
+	if b.Reps%2 == 0 {
+		b.Figure = sorted[middle-1]/2 + sorted[middle]/2
+	}
+	b.Spread = [2]float64{sorted[0], sorted[b.Reps-1]}
+	return b
+}
+
+// A Verdict says whether a figure reached its limit.
+type Verdict string
+
+const (
+	Reached Verdict = "reached"
+	Missed  Verdict = "MISSED"
+	Absent  Verdict = "absent"
+)
+
+// Verdict holds the figure against the limit. What is no number has not reached it.
+func (b Bar) Verdict() Verdict {
+	switch {
+	case b.Absent != "":
+		return Absent
+	case b.AtLeast && b.Figure >= b.Limit, !b.AtLeast && b.Figure <= b.Limit:
+		return Reached
+	default:
+		return Missed
+	}
+}
+
+func (b Bar) String() string {
+	if b.Absent != "" {
+		return fmt.Sprintf("%s: absent: %s (%s)", b.Name, b.Absent, b.limit())
+	}
+	return fmt.Sprintf("%s: %s: %s %s (%s%s)", b.Name, b.Verdict(), number(b.Figure), b.Unit, b.limit(), b.repetitions())
+}
+
+func (b Bar) limit() string {
+	if b.AtLeast {
+		return "≥ " + number(b.Limit)
+	}
+	return "≤ " + number(b.Limit)
+}
+
+func (b Bar) repetitions() string {
+	if b.Reps == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s to %s in %d", number(b.Spread[0]), number(b.Spread[1]), b.Reps)
+}
+
+// number prints four significant digits, and whole numbers whole: what more there is, is noise.
+func number(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
+// validate refuses a bar that cannot have been measured as it says.
+func (b Bar) validate() error {
+	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+	switch {
+	case b.Name == "":
+		return errors.New("bar has no name")
+	case b.Reps < 0:
+		return fmt.Errorf("bar %q: %d repetitions", b.Name, b.Reps)
+	case b.Absent != "":
+		return nil
+	case !finite(b.Figure) || !finite(b.Limit) || !finite(b.Spread[0]) || !finite(b.Spread[1]):
+		return fmt.Errorf("bar %q: a figure is not a number: say why it is absent", b.Name)
+	case b.Reps > 0 && (b.Figure < b.Spread[0] || b.Figure > b.Spread[1]):
+		return fmt.Errorf("bar %q: figure %v outside its spread %v", b.Name, b.Figure, b.Spread)
+	}
+	return nil
+}

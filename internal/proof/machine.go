@@ -1,0 +1,54 @@
+package proof
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// A Machine is what a figure depends on and a reader should know.
+type Machine struct {
+	CPU    string
+	Cores  int // that this process may use
+	Kernel string
+	System string // operating system's name
+	Go     string
+}
+
+// ThisMachine reads the facts of the machine it runs on. What cannot be read is "unknown".
+func ThisMachine() Machine {
+	return Machine{
+		CPU:    field("/proc/cpuinfo", "model name", ":"),
+		Cores:  runtime.NumCPU(),
+		Kernel: line("/proc/sys/kernel/osrelease"),
+		System: strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`),
+		Go:     runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+const unknown = "unknown"
+
+// field is the value of the first line "key separator value" in a file.
+func field(name, key, separator string) string {
+	file, err := os.Open(name)
+	if err != nil {
+		return unknown
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		k, v, ok := strings.Cut(lines.Text(), separator)
+		if ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return unknown
+}
+
+func line(name string) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return unknown
+	}
+	return strings.TrimSpace(string(text))
+}

@@ -1,0 +1,141 @@
+package proof
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A Record is one run of all proofs on one machine.
+type Record struct {
+	Begun   time.Time
+	Size    Size
+	Commit  string
+	Machine Machine
+	Results []Result
+}
+
+// A Result is what one command proved.
+type Result struct {
+	Name    string
+	Command string // as a user would type it
+	Took    time.Duration
+	Err     error // the command's own failure; a missed bar may be one
+	Bars    []Bar
+}
+
+// Count counts the verdicts. A command that failed, or reported nothing, without a missed bar to show for it counts as
+// missed: silence proves nothing.
+func (r Record) Count() (reached, missed, absent int) {
+	for _, result := range r.Results {
+		missedHere := 0
+		for _, bar := range result.Bars {
+			switch bar.Verdict() {
+			case Reached:
+				reached++
+			case Missed:
+				missedHere++
+			case Absent:
+				absent++
+			}
+		}
+		if missedHere == 0 && (result.Err != nil || len(result.Bars) == 0) {
+			missedHere = 1
+		}
+		missed += missedHere
+	}
+	return reached, missed, absent
+}
+
+// Markdown is the record as a page.
+func (r Record) Markdown() string {
+	var page strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&page, format+"\n", args...) }
+	reached, missed, absent := r.Count()
+
+	line("# Proofs of %s", r.Begun.UTC().Format(time.DateOnly))
+	line("")
+	line("%d reached, %d missed, %d absent. Size: %s. Begun %s.", reached, missed, absent, r.Size,
+		r.Begun.UTC().Format("2006-01-02 15:04 UTC"))
+	line("")
+	line("| | |")
+	line("|---|---|")
+	line("| commit | %s |", r.Commit)
+	line("| CPU | %s, %d cores |", cell(r.Machine.CPU), r.Machine.Cores)
+	line("| system | %s, Linux %s |", cell(r.Machine.System), cell(r.Machine.Kernel))
+	line("| Go | %s |", r.Machine.Go)
+	line("")
+	line("A figure is the median of the repetitions that counted; the spread is their smallest and largest.")
+	for _, result := range r.Results {
+		line("")
+		line("## %s", result.Name)
+		line("")
+		line("`%s`, %s", result.Command, result.Took.Round(100*time.Millisecond))
+		line("")
+		if result.Err != nil {
+			line("The command failed: %s", result.Err)
+			line("")
+		}
+		if len(result.Bars) == 0 {
+			line("No bar was reported: nothing is proven.")
+			continue
+		}
+		line("| bar | figure | limit | unit | spread | repetitions | |")
+		line("|---|---|---|---|---|---|---|")
+		for _, bar := range result.Bars {
+			line("| %s |", strings.Join(bar.cells(), " | "))
+		}
+	}
+	return page.String()
+}
+
+func (b Bar) cells() []string {
+	figure, spread, reps, verdict := number(b.Figure), "", "", string(b.Verdict())
+	if b.Reps > 0 {
+		spread, reps = number(b.Spread[0])+" to "+number(b.Spread[1]), fmt.Sprint(b.Reps)
+	}
+	if b.Absent != "" {
+		figure, spread, verdict = "", "", "absent: "+b.Absent
+	}
+	cells := []string{b.Name, figure, b.limit(), b.Unit, spread, reps, verdict}
+	for i := range cells {
+		cells[i] = cell(cells[i])
+	}
+	return cells
+}
+
+// cell keeps a text in its cell.
+func cell(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "\r", " ").Replace(text)
+}
+
+// Save writes the record into dir as DATE.md and returns the path. A later run of the same day becomes DATE-2.md: a
+// record is never written over, least of all by a better one.
+func (r Record) Save(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("save record: %w", err)
+	}
+	date := r.Begun.UTC().Format(time.DateOnly)
+	for n := 1; ; n++ {
+		name := filepath.Join(dir, date+".md")
+		if n > 1 {
+			name = filepath.Join(dir, fmt.Sprintf("%s-%d.md", date, n))
+		}
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("save record: %w", err)
+		}
+		if _, err := file.WriteString(r.Markdown()); err != nil {
+			file.Close()
+			return "", fmt.Errorf("save record: %w", err)
+		}
+		return name, file.Close()
+	}
+}

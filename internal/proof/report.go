@@ -1,0 +1,124 @@
+package proof
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+)
+
+// A Size is how much is measured. The limits do not depend on it.
+type Size string
+
+const (
+	None  Size = ""      // nobody asked for bars
+	Small Size = "small" // seconds a bar: make test
+	Full  Size = "full"  // what the bar says: make prove
+)
+
+// The environment through which command prove talks to what it starts.
+const (
+	sizeVariable = "CLOUDPROFILER_PROOF"      // a Size
+	fileVariable = "CLOUDPROFILER_PROOF_FILE" // where Report appends
+)
+
+// Wanted is the size that was asked for.
+func Wanted() (Size, error) {
+	switch size := Size(os.Getenv(sizeVariable)); size {
+	case None, Small, Full:
+		return size, nil
+	default:
+		return None, fmt.Errorf("read %s: %q is neither %q nor %q", sizeVariable, size, Small, Full)
+	}
+}
+
+// Report hands bars to whoever runs the proofs. Without one it does nothing.
+func Report(bars ...Bar) error {
+	name := os.Getenv(fileVariable)
+	if name == "" {
+		return nil
+	}
+	var lines bytes.Buffer
+	for _, bar := range bars {
+		if err := bar.validate(); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+		if err := json.NewEncoder(&lines).Encode(bar); err != nil {
+			return fmt.Errorf("report bar %q: %w", bar.Name, err)
+		}
+	}
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if _, err := file.Write(lines.Bytes()); err != nil {
+		file.Close()
+		return fmt.Errorf("report: %w", err)
+	}
+	return file.Close()
+}
+
+// Read reads what Report wrote.
+func Read(r io.Reader) ([]Bar, error) {
+	var bars []Bar
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		var bar Bar
+		decoder := json.NewDecoder(bytes.NewReader(lines.Bytes()))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&bar); err != nil {
+			return nil, fmt.Errorf("read bars: line %d: %w", n, err)
+		}
+		if _, err := decoder.Token(); err != io.EOF {
+			return nil, fmt.Errorf("read bars: line %d: more than one object", n)
+		}
+		if err := bar.validate(); err != nil {
+			return nil, fmt.Errorf("read bars: line %d: %w", n, err)
+		}
+		bars = append(bars, bar)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read bars: %w", err)
+	}
+	return bars, nil
+}
+
+// A T is a *testing.T. This package is linked into cprof, which has no business with package testing.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+	Skip(args ...any)
+	Error(args ...any)
+	Log(args ...any)
+}
+
+// Begin skips a test of bars unless bars were asked for: a plain "go test" shares the machine with other tests, and
+// times nothing.
+func Begin(t T) Size {
+	t.Helper()
+	size, err := Wanted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size == None {
+		t.Skip("bars are measured by: make bars (small), make prove (full)")
+	}
+	return size
+}
+
+// Check reports bars, and fails the test for each that was missed. An absent one is left to whoever runs the proofs.
+func Check(t T, bars ...Bar) {
+	t.Helper()
+	if err := Report(bars...); err != nil {
+		t.Fatal(err)
+	}
+	for _, bar := range bars {
+		if bar.Verdict() == Missed {
+			t.Error(bar)
+		} else {
+			t.Log(bar)
+		}
+	}
+}
