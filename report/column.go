@@ -1,0 +1,47 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// None is the value of a bucket for which there is none: null in JSON.
+const None = math.MinInt64
+
+// Column is a value for each bucket of the timeline.
+type Column []int64
+
+// MarshalJSON writes None as null.
+func (c Column) MarshalJSON() ([]byte, error) {
+	text := make([]byte, 0, 8*len(c)+2)
+	text = append(text, '[')
+	for i, v := range c {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if v == None {
+			text = append(text, "null"...)
+		} else {
+			text = strconv.AppendInt(text, v, 10)
+		}
+	}
+	return append(text, ']'), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (c *Column) UnmarshalJSON(text []byte) error {
+	var values []*int64
+	if err := json.Unmarshal(text, &values); err != nil {
+		return fmt.Errorf("read column: %w", err)
+	}
+	*c = make(Column, len(values))
+	for i, v := range values {
+		(*c)[i] = None
+		if v != nil {
+			(*c)[i] = *v
+		}
+	}
+	return nil
+}

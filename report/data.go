@@ -1,0 +1,324 @@
+package report
+
+// Version is the version of Data that this package writes. A page shows no other one.
+const Version = 1
+
+// MaxBytes is how large a page may be.
+const MaxBytes = 3 << 20
+
+// Data is what one page shows. Where a part is empty, Absent says why. FORMAT.md has the units and the meaning of each field.
+//
+// Durations and moments are in cycles of the reference node. A moment is counted from the beginning of the run, Timeline.Start, so
+// that it stays within what JSON's numbers hold; 64-bit counters and ids are decimal strings.
+type Data struct {
+	Version int `json:"version"`
+
+	Run         Run          `json:"run"`
+	Reference   Reference    `json:"reference"`
+	Verdict     Verdict      `json:"verdict"` // of all that is shown: suspect if any part is
+	Timeline    Timeline     `json:"timeline"`
+	Totals      Totals       `json:"totals"`
+	Actors      []Actor      `json:"actors"`
+	Stretches   []Stretch    `json:"stretches"`
+	Throughput  []Throughput `json:"throughput"`
+	Comparisons []Comparison `json:"comparisons"`
+	Tuples      []Tuple      `json:"tuples"`
+	Nodes       []Node       `json:"nodes"`
+	Pairs       []Pair       `json:"pairs"`
+	Assumptions []Assumption `json:"assumptions"`
+	Findings    []Finding    `json:"findings"`
+	Remarks     []Remark     `json:"remarks"`
+	Missing     []Missing    `json:"missing"`
+	Undecided   []string     `json:"undecided"` // what the run cannot decide, a sentence each
+	Absent      []Absent     `json:"absent"`
+}
+
+// Verdict says what the data make of the assumptions that a value rests on.
+type Verdict string
+
+const (
+	Consistent Verdict = "consistent" // they do not refute them
+	Suspect    Verdict = "suspect"    // they do, or nearly: the value is an estimate and no bound
+)
+
+// Run is what was measured.
+type Run struct {
+	Name    string `json:"name"`
+	Note    string `json:"note"`
+	Begun   UTC    `json:"begun"`
+	Ended   UTC    `json:"ended"`   // zero: not known
+	Program string `json:"program"` // what made the page
+}
+
+// UTC is an instant that lies between two, in ns since 1970.
+type UTC struct {
+	Lo_ns int64 `json:"lo_ns,string"`
+	Hi_ns int64 `json:"hi_ns,string"`
+}
+
+// Reference is the node in whose cycles everything is given, and what turns them into seconds for display.
+type Reference struct {
+	Node           string  `json:"node"`
+	Why            string  `json:"why"`   // it is the reference
+	Lo_hz          float64 `json:"lo_hz"` // frequency; 0: not known, and the page shows cycles alone
+	Hi_hz          float64 `json:"hi_hz"`
+	Hz_source      string  `json:"hz_source"`
+	Wander_ppb     float64 `json:"wander_ppb"` // declared
+	Window_ns      int64   `json:"window_ns"`
+	Length         Span    `json:"length"` // of the run, from the first event to the last
+	Length_verdict Verdict `json:"length_verdict"`
+	Length_means   string  `json:"length_means"` // how the two ends were found
+}
+
+// Timeline is how time is cut into equal buckets. All series have one value for each of them.
+type Timeline struct {
+	Start         uint64 `json:"start,string"` // the reference counter at the beginning
+	Bucket_cycles int64  `json:"bucket_cycles"`
+	Buckets       int    `json:"buckets"`
+}
+
+// Totals counts what was read.
+type Totals struct {
+	Events   int64 `json:"events"`
+	Tuples   int64 `json:"tuples"`   // ids seen
+	Complete int64 `json:"complete"` // of them, those that went the whole way
+	Channels int64 `json:"channels"`
+}
+
+// Span is a duration, or a moment since the beginning of the run, that lies between two.
+type Span struct {
+	Lo_cycles int64 `json:"lo_cycles"`
+	Hi_cycles int64 `json:"hi_cycles"`
+}
+
+// Actor is a box of the graph: one name, any number of instances.
+type Actor struct {
+	Name   string   `json:"name"`
+	Nodes  []string `json:"nodes"`
+	Events int64    `json:"events"`
+}
+
+// Kind says what a stretch of a tuple's way is.
+type Kind string
+
+const (
+	Computation Kind = "computation" // within one actor
+	Transfer    Kind = "transfer"    // from one actor to the next
+	EndToEnd    Kind = "end_to_end"  // from the first to the last
+)
+
+// Place says whether the ends of a stretch lie on one node.
+type Place string
+
+const (
+	Local  Place = "local"
+	Remote Place = "remote"
+)
+
+// Stretch is one stretch of the tuples' way, its durations and their bounds. A stretch that some tuples take within a node and others
+// between nodes is two.
+type Stretch struct {
+	ID        string          `json:"id"` // unique in the page
+	Name      string          `json:"name"`
+	Kind      Kind            `json:"kind"`
+	Place     Place           `json:"place"`
+	From      string          `json:"from"`   // actor
+	To        string          `json:"to"`     // actor; the same for a computation
+	Points    string          `json:"points"` // where it begins and ends, as "from → to"
+	Nodes     []string        `json:"nodes"`  // of its ends: one if all are on it, else as "a → b"
+	Scenarios []ScenarioCount `json:"scenarios"`
+	Verdict   Verdict         `json:"verdict"`
+	Count     int64           `json:"count"`
+	Suspect   int64           `json:"suspect"` // of Count: they are estimates
+
+	Percentiles []Percentile `json:"percentiles"` // 0, 25, 50, 75 and 100 are among them, if any are
+	Mean        Span         `json:"mean"`
+	Whiskers    [2]Span      `json:"whiskers"` // outermost durations within 1.5 interquartile ranges of the box
+	Outliers    int64        `json:"outliers"` // durations beyond them
+	Density     Density      `json:"density"`  // of the middles of the durations
+
+	Bounds       []Bound `json:"bounds"`        // percentiles of the half-widths; none: they are all alike and Bound
+	BoundDensity Density `json:"bound_density"` // of the half-widths
+
+	Over      []Over `json:"over"`      // the timeline
+	Over_same string `json:"over_same"` // id of the stretch whose Over this one shares: it was kept for all nodes together
+}
+
+// ScenarioCount is how many durations were computed in which way.
+type ScenarioCount struct {
+	Scenario string `json:"scenario"`
+	Count    int64  `json:"count"`
+}
+
+// Percentile is an interval: the percentile of all low ends, and that of all high ends.
+type Percentile struct {
+	P         float64 `json:"p"` // of 100
+	Lo_cycles int64   `json:"lo_cycles"`
+	Hi_cycles int64   `json:"hi_cycles"`
+}
+
+// Bound is a percentile of half-widths.
+type Bound struct {
+	P      float64 `json:"p"`
+	Cycles int64   `json:"cycles"`
+}
+
+// Density is how values are spread: shares of them in bins that are equally wide on a logarithmic axis. Values below 1 cycle are in
+// the first bin.
+type Density struct {
+	From_cycles float64   `json:"from_cycles"`
+	To_cycles   float64   `json:"to_cycles"`
+	Shares      []float64 `json:"shares"` // sum 1; none: nothing is known
+}
+
+// Over is one percentile of a stretch over the timeline, by the moment at which tuples began the stretch.
+type Over struct {
+	P         float64 `json:"p"`
+	Lo_cycles Column  `json:"lo_cycles"`
+	Hi_cycles Column  `json:"hi_cycles"`
+}
+
+// Throughput is what passed one place over the timeline.
+type Throughput struct {
+	Name   string `json:"name"`
+	Source string `json:"source"` // what was counted: joined events, or a periodic counter
+	Count  Column `json:"count"`  // in each bucket
+}
+
+// Comparison is how far each method was sure of one pair of nodes, over the timeline.
+type Comparison struct {
+	A       string   `json:"a"`
+	B       string   `json:"b"`
+	Verdict Verdict  `json:"verdict"`
+	Methods []Method `json:"methods"`
+}
+
+// The names of methods. A comparison has at most one of each.
+const (
+	Ours   = "cloudprofiler"
+	MinRTT = "minrtt" // the paper's: half of the smallest round trip, which assumes that counters do not wander
+	ReT    = "ret"    // the return trip of a tuple's acknowledgement
+	NTP    = "ntp"    // |offset| + dispersion + delay/2 of both nodes
+)
+
+// Method is one method's bound: what it may be off by, up or down.
+type Method struct {
+	Name   string `json:"name"`
+	Proven bool   `json:"proven"` // under the assumptions that the page lists; else it is a claim
+	Bound  Column `json:"bound_cycles"`
+	Absent string `json:"absent"` // why there is no value at all
+}
+
+// Tuple is one tuple's whole way.
+type Tuple struct {
+	ID      uint64  `json:"id,string"`
+	Why     string  `json:"why"` // it is shown
+	Total   Span    `json:"total"`
+	Verdict Verdict `json:"verdict"`
+	Steps   []Step  `json:"steps"` // in the order of the way
+}
+
+// Step is one stretch of one tuple's way. Start and End are since the tuple's first event.
+type Step struct {
+	Name      string  `json:"name"`
+	Kind      Kind    `json:"kind"`
+	From      string  `json:"from"` // node
+	To        string  `json:"to"`   // node
+	Start     Span    `json:"start"`
+	End       Span    `json:"end"`
+	Duration  Span    `json:"duration"` // often narrower than End − Start: their errors are not independent
+	Scenario  string  `json:"scenario"`
+	Verdict   Verdict `json:"verdict"`
+	Undecided bool    `json:"undecided"` // whether its end came after its start
+}
+
+// Node is one machine.
+type Node struct {
+	Name    string `json:"name"`
+	Epoch   string `json:"epoch"`
+	Virtual bool   `json:"virtual"`
+	Left    string `json:"left"` // why it was not there to the end; empty: it was
+	Facts   []Fact `json:"facts"`
+}
+
+// Fact is one thing known about a node.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Pair is the relation of two nodes, or that there is none.
+type Pair struct {
+	A            string  `json:"a"`
+	B            string  `json:"b"`
+	Verdict      Verdict `json:"verdict"`      // empty: not related
+	Reason       string  `json:"reason"`       // for a verdict that is not consistent
+	Bound_cycles int64   `json:"bound_cycles"` // median over the run
+	Worst_cycles int64   `json:"worst_cycles"`
+	Rate         float64 `json:"rate"`       // A's cycles in one of B's, the middle of its interval; 0: not known
+	Wander_ppb   float64 `json:"wander_ppb"` // that the bound is computed with
+	Least_ppb    float64 `json:"least_ppb"`  // below which the data refute it
+	Exchanges    int64   `json:"exchanges"`
+	Trains       int64   `json:"trains"`
+	Paths        string  `json:"paths"` // how the bound came about: direct, or over which nodes
+}
+
+// Assumption is something that the bounds rest on.
+type Assumption struct {
+	Name    string  `json:"name"`
+	Value   string  `json:"value"`
+	Means   string  `json:"means"`
+	Verdict Verdict `json:"verdict"` // empty: this run cannot test it
+}
+
+// Weight says how much a finding matters.
+type Weight string
+
+const (
+	Good  Weight = "good"  // as it should be
+	Note  Weight = "note"  // worth knowing
+	Wrong Weight = "wrong" // something is broken: an assumption, a log, a program
+)
+
+// Finding is something that was counted.
+type Finding struct {
+	Name   string `json:"name"`
+	Count  int64  `json:"count"`
+	Of     int64  `json:"of"` // 0: not of a number
+	Weight Weight `json:"weight"`
+	Means  string `json:"means"`
+}
+
+// ReceivedBeforeSent is the name of the finding that must be zero, and that the page shows first.
+const ReceivedBeforeSent = "received before sent"
+
+// Remark is something that whoever reads the answer must know and that is no count.
+type Remark struct {
+	Weight Weight `json:"weight"`
+	Text   string `json:"text"`
+}
+
+// Missing is a part of the run that is not there, or not whole.
+type Missing struct {
+	Part   string `json:"part"`
+	Reason string `json:"reason"`
+}
+
+// The parts that may be absent.
+const (
+	PartGraph      = "graph"
+	PartStretches  = "stretches"
+	PartLatency    = "latency"
+	PartThroughput = "throughput"
+	PartBounds     = "bounds"
+	PartTuples     = "tuples"
+	PartNodes      = "nodes"
+	PartFacts      = "facts"
+	PartSeconds    = "seconds"
+)
+
+// Absent is a part that the page does not show, and why. A part may be named more than once.
+type Absent struct {
+	Part   string `json:"part"`
+	Reason string `json:"reason"`
+}

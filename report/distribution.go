@@ -1,0 +1,264 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+)
+
+func (f *from) stretches() {
+	var left, empty int
+	for _, legs := range [][]analysis.Leg{f.a.EndToEnd, f.a.Legs} {
+		for _, l := range legs {
+			if l.All.Count == 0 {
+				empty++
+				continue
+			}
+			parts := f.parts(&l)
+			if len(f.Stretches)+len(parts) > maxStretches {
+				left += len(parts)
+				continue
+			}
+			f.Stretches = append(f.Stretches, parts...)
+		}
+	}
+	for i, s := range f.Stretches {
+		// Two stretches between the same actors are told apart by their points.
+		if s.Kind != EndToEnd && slices.ContainsFunc(f.Stretches, func(o Stretch) bool {
+			return o.From == s.From && o.To == s.To && o.Kind == s.Kind && o.Points != s.Points
+		}) {
+			f.Stretches[i].Name = s.Points
+		}
+		if s.Suspect > 0 {
+			f.Verdict = Suspect
+		}
+	}
+	if left > 0 {
+		f.absent(PartStretches, "%d more stretches are not shown: all are in what cprof analyze --csv prints", left)
+	}
+	if empty > 0 {
+		f.absent(PartStretches, "%d stretches have no duration that could be computed", empty)
+	}
+	if len(f.Stretches) == 0 {
+		f.absent(PartStretches, "no tuple was seen at two places")
+		f.absent(PartLatency, "no tuple was seen at two places")
+	}
+}
+
+// parts are the stretches that one leg is shown as: one for each pair of nodes, or within and between nodes where these are many.
+func (f *from) parts(l *analysis.Leg) []Stretch {
+	x := Stretch{Kind: Transfer, From: f.actorOf(l.From), To: f.actorOf(l.To), Points: l.From + " → " + l.To}
+	switch l.Kind {
+	case "end-to-end":
+		x.Kind, x.Name = EndToEnd, "end to end"
+		if len(f.a.EndToEnd) > 1 {
+			x.Name = x.Points
+		}
+	case "computation", "inside":
+		x.Kind, x.Name = Computation, x.From
+	default:
+		x.Name = x.From + " → " + x.To
+	}
+	if l.Origin != "" {
+		x.Name += ", from the " + l.Origin + " of what it was made of"
+	}
+	var parts []Stretch
+	add := func(place Place, nodes []string, d *analysis.Durations) {
+		if d != nil && d.Count > 0 {
+			s := x
+			s.Place, s.Nodes = place, nodes
+			parts = append(parts, f.filled(s, d))
+		}
+	}
+	if len(l.Pairs) <= maxSplit {
+		for i, p := range l.Pairs {
+			place, nodes := Remote, []string{p.From, p.To}
+			if p.From == p.To {
+				place, nodes = Local, []string{p.From}
+			}
+			add(place, nodes, &l.Pairs[i].Durations)
+		}
+	} else {
+		many := func(local bool) []string {
+			var nodes [2][]string
+			for _, p := range l.Pairs {
+				if (p.From == p.To) == local {
+					nodes[0], nodes[1] = append(nodes[0], p.From), append(nodes[1], p.To)
+				}
+			}
+			for i := range nodes {
+				slices.Sort(nodes[i])
+				nodes[i] = []string{strings.Join(slices.Compact(nodes[i]), ", ")}
+			}
+			if local {
+				return nodes[0]
+			}
+			return []string{nodes[0][0], nodes[1][0]}
+		}
+		if l.Local != nil {
+			add(Local, many(true), l.Local)
+		}
+		if l.Remote != nil {
+			add(Remote, many(false), l.Remote)
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b Stretch) int { return int(b.Count - a.Count) })
+	first := len(f.Stretches)
+	for i := range parts {
+		parts[i].ID = stretchID(first + i)
+		if i > 0 {
+			parts[i].Over_same = parts[0].ID
+		}
+	}
+	if len(parts) > 0 {
+		parts[0].Over = f.over(l.OverTime)
+	}
+	return parts
+}
+
+func stretchID(i int) string { return "s" + strconv.Itoa(i) }
+
+func (f *from) filled(s Stretch, d *analysis.Durations) Stretch {
+	s.Count, s.Suspect, s.Verdict, s.Mean = count(d.Count), count(d.Suspect), Consistent, span(d.Mean)
+	if d.Suspect > 0 {
+		s.Verdict = Suspect
+	}
+	s.Percentiles = append(s.Percentiles, Percentile{0, d.Min.Lo_cycles, d.Min.Hi_cycles})
+	for _, p := range d.Percentiles {
+		s.Percentiles = append(s.Percentiles, Percentile{p.Percent, p.Lo_cycles, p.Hi_cycles})
+	}
+	s.Percentiles = append(s.Percentiles, Percentile{100, d.Max.Lo_cycles, d.Max.Hi_cycles})
+	for _, b := range d.Bounds {
+		s.Bounds = append(s.Bounds, Bound{b.Percent, count(b.Bound_cycles)})
+	}
+	if n := len(d.Widths); n > 0 {
+		s.Bounds = append(s.Bounds, Bound{100, d.Widths[n-1].Hi_cycles})
+	}
+	var scenarios []string
+	for name := range d.Scenarios {
+		scenarios = append(scenarios, name)
+	}
+	slices.Sort(scenarios)
+	for _, name := range scenarios {
+		s.Scenarios = append(s.Scenarios, ScenarioCount{name, count(d.Scenarios[name])})
+	}
+	s.Density = densityOf(d.Lows, d.Highs)
+	s.BoundDensity = densityOf(d.Widths)
+	whiskers(&s, d)
+	return s
+}
+
+// whiskers are the outermost durations within 1.5 interquartile ranges of the box, to a bin.
+func whiskers(s *Stretch, d *analysis.Durations) {
+	s.Whiskers = [2]Span{span(d.Min), span(d.Max)}
+	q := func(percent float64) float64 {
+		for _, p := range d.Percentiles {
+			if p.Percent == percent {
+				return float64(p.Lo_cycles)/2 + float64(p.Hi_cycles)/2
+			}
+		}
+		return math.NaN()
+	}
+	q1, q3 := q(25), q(75)
+	if math.IsNaN(q1) || math.IsNaN(q3) {
+		return
+	}
+	low, high := q1-1.5*(q3-q1), q3+1.5*(q3-q1)
+	below := func(bins []analysis.Bin) (n uint64, lo, hi int64, ok bool) {
+		for _, b := range bins {
+			if float64(b.Hi_cycles) >= low {
+				return n, b.Lo_cycles, b.Hi_cycles, true
+			}
+			n += b.Count
+		}
+		return n, 0, 0, false
+	}
+	above := func(bins []analysis.Bin) (n uint64, lo, hi int64, ok bool) {
+		for _, b := range slices.Backward(bins) {
+			if float64(b.Lo_cycles) <= high {
+				return n, b.Lo_cycles, b.Hi_cycles, true
+			}
+			n += b.Count
+		}
+		return n, 0, 0, false
+	}
+	nl, lo, _, ok1 := below(d.Lows)
+	nh, _, hi, ok2 := below(d.Highs)
+	if ok1 && ok2 {
+		s.Whiskers[0] = Span{max(lo, d.Min.Lo_cycles), max(hi, lo, d.Min.Hi_cycles)}
+	}
+	s.Outliers = count((nl + nh) / 2)
+	nl, lo, _, ok1 = above(d.Lows)
+	nh, _, hi, ok2 = above(d.Highs)
+	if ok1 && ok2 {
+		s.Whiskers[1] = Span{min(lo, d.Max.Lo_cycles), max(min(hi, d.Max.Hi_cycles), min(lo, d.Max.Lo_cycles))}
+	}
+	s.Outliers += count((nl + nh) / 2)
+}
+
+// densityOf puts bins into others that are equally wide on a logarithmic axis. Of several lists each counts alike: of low and high ends
+// that is about how the middles are spread.
+func densityOf(lists ...[]analysis.Bin) Density {
+	first, last := math.Inf(1), 1.0
+	var total float64
+	for _, bins := range lists {
+		for _, b := range bins {
+			first, last = min(first, max(1, float64(b.Lo_cycles))), max(last, float64(b.Hi_cycles)+1)
+			total += float64(b.Count)
+		}
+	}
+	if total == 0 {
+		return Density{}
+	}
+	last = max(last, first*1.01)
+	d := Density{first, last, make([]float64, densityBins)}
+	place := func(cycles float64) float64 {
+		return math.Log(max(cycles, first)/first) / math.Log(last/first) * densityBins
+	}
+	for _, bins := range lists {
+		for _, b := range bins {
+			share := float64(b.Count) / total
+			from, to := place(float64(b.Lo_cycles)), place(float64(b.Hi_cycles)+1)
+			if to-from < 1e-9 { // below one cycle
+				d.Shares[min(int(from), densityBins-1)] += share
+				continue
+			}
+			for i := int(from); i < densityBins && float64(i) < to; i++ {
+				d.Shares[i] += share * (min(to, float64(i+1)) - max(from, float64(i))) / (to - from)
+			}
+		}
+	}
+	for i, s := range d.Shares { // more digits show nothing
+		d.Shares[i] = math.Round(s*1e6) / 1e6
+	}
+	return d
+}
+
+func (f *from) over(bins []analysis.BinDurations) []Over {
+	if len(bins) == 0 || f.Timeline.Buckets == 0 {
+		return nil
+	}
+	over := []Over{{P: 50}, {P: 99}}
+	for i := range over {
+		over[i].Lo_cycles, over[i].Hi_cycles = none(f.Timeline.Buckets), none(f.Timeline.Buckets)
+	}
+	for _, b := range bins {
+		if b.Bin < 0 || b.Bin >= f.Timeline.Buckets || b.Count == 0 {
+			continue
+		}
+		over[0].Lo_cycles[b.Bin], over[0].Hi_cycles[b.Bin] = b.P50.Lo_cycles, b.P50.Hi_cycles
+		over[1].Lo_cycles[b.Bin], over[1].Hi_cycles[b.Bin] = b.P99.Lo_cycles, b.P99.Hi_cycles
+	}
+	return over
+}
+
+func none(n int) Column {
+	c := make(Column, n)
+	for i := range c {
+		c[i] = None
+	}
+	return c
+}

@@ -1,0 +1,342 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// How much of a run a page shows. What is beyond is named in Absent.
+const (
+	maxStretches   = 120
+	maxSplit       = 4 // pairs of nodes of one leg that are shown each on its own
+	maxThroughputs = 12
+	maxNodes       = 60
+	maxComparisons = 60
+	maxRemarks     = 60
+	densityBins    = 60
+)
+
+// From makes of an answer what a page shows. What the answer leaves to the run, when it was and its relations, comes from the run.
+func From(a *analysis.Answer, run *runs.Directory, program string) *Data {
+	d := &Data{Version: Version, Verdict: Consistent}
+	d.Run = Run{Name: a.Run, Note: a.Note, Program: program, Begun: UTC(run.Run.Begun), Ended: UTC(run.Run.Ended)}
+	d.Timeline = Timeline{Start: uint64(a.Bins.From_cycles), Bucket_cycles: int64(a.Bins.Width_cycles), Buckets: a.Bins.Count}
+	f := &from{d, a}
+	f.reference()
+	f.nodes()
+	f.actors()
+	f.stretches()
+	f.throughput()
+	f.tuples()
+	f.assumptions()
+	f.findings()
+	f.compare(run)
+	for _, p := range d.Pairs {
+		if p.Verdict == Suspect {
+			d.Verdict = Suspect
+		}
+	}
+	return d
+}
+
+type from struct {
+	*Data
+	a *analysis.Answer
+}
+
+func (f *from) absent(part, format string, args ...any) {
+	f.Absent = append(f.Absent, Absent{part, fmt.Sprintf(format, args...)})
+}
+
+func span(i analysis.Interval) Span { return Span(i) }
+
+func count(n uint64) int64 { return int64(min(n, exact)) }
+
+// verdict is that of a text; what is not known to be consistent is not called so.
+func verdict(text string) Verdict {
+	if text == string(Consistent) {
+		return Consistent
+	}
+	return Suspect
+}
+
+func (f *from) reference() {
+	r := f.a.Reference
+	f.Reference = Reference{Node: r.Node, Why: "as it was asked for", Lo_hz: r.FrequencyLo_hz, Hi_hz: r.FrequencyHi_hz, Hz_source: r.Source}
+	if r.Chosen {
+		f.Reference.Why = "chosen for its small bounds to the others"
+	}
+	if !(r.FrequencyLo_hz > 0) {
+		f.absent(PartSeconds, "the run does not say how fast the counter of %s runs", r.Node)
+	}
+	for _, p := range f.a.Pairs {
+		f.Reference.Wander_ppb = max(f.Reference.Wander_ppb, p.Declared_ppm*1000)
+		f.Reference.Window_ns = int64(p.Window_s * 1e9)
+	}
+	if l := f.a.Length; l != nil {
+		f.Reference.Length, f.Reference.Length_verdict = span(l.Interval), verdict(l.Verdict)
+		end := "the last tuple of " + l.To
+		if l.Poison {
+			end = "the first poison at " + l.To
+		}
+		f.Reference.Length_means = "from the first tuple of " + l.From + " to " + end
+	}
+}
+
+// inReference is some cycles of a node in cycles of the reference, rounded up: by the rate of their relation, else by what is said of
+// their frequencies.
+func (f *from) inReference(node string, cycles uint64) int64 {
+	rate := 1.0
+	if node != f.Reference.Node {
+		for _, n := range f.a.Nodes {
+			if n.Name == node && n.FrequencyLo_hz > 0 && f.Reference.Hi_hz > 0 {
+				rate = f.Reference.Hi_hz / n.FrequencyLo_hz
+			}
+		}
+		for _, p := range f.a.Pairs {
+			switch {
+			case p.Rate <= 0:
+			case p.A == f.Reference.Node && p.B == node:
+				rate = p.Rate
+			case p.B == f.Reference.Node && p.A == node:
+				rate = 1 / p.Rate
+			}
+		}
+	}
+	return int64(min(math.Ceil(float64(cycles)*rate*(1+1e-6)), exact))
+}
+
+func (f *from) nodes() {
+	if n := len(f.a.Nodes); n > maxNodes {
+		f.absent(PartNodes, "%d of %d nodes are not shown", n-maxNodes, n)
+	}
+	shown := f.a.Nodes[:min(len(f.a.Nodes), maxNodes)]
+	for _, n := range shown {
+		node := Node{Name: n.Name, Epoch: n.Epoch, Virtual: n.Virtual, Left: n.Left}
+		if n.FrequencyHi_hz > 0 {
+			node.Facts = append(node.Facts, Fact{"frequency", fmt.Sprintf("%.6g ± %.2g MHz", (n.FrequencyLo_hz+n.FrequencyHi_hz)/2e6, (n.FrequencyHi_hz-n.FrequencyLo_hz)/2e6)})
+		}
+		node.Facts = append(node.Facts, Fact{"quantum", cycles(n.Quantum_cycles)}, Fact{"core slack", cycles(n.CoreSlack_cycles)})
+		var names []string
+		for name := range n.Facts {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			node.Facts = append(node.Facts, Fact{name, n.Facts[name]})
+		}
+		f.Nodes = append(f.Nodes, node)
+	}
+	if len(shown) < 2 {
+		f.absent(PartNodes, "the run has one node: nothing crosses")
+	}
+	for i, x := range shown {
+		for _, y := range shown[i+1:] {
+			f.Pairs = append(f.Pairs, f.pair(x.Name, y.Name))
+		}
+	}
+}
+
+func cycles(n uint64) string {
+	if n == 1 {
+		return "1 cycle"
+	}
+	return fmt.Sprintf("%d cycles", n)
+}
+
+func (f *from) pair(x, y string) Pair {
+	for _, p := range f.a.Pairs {
+		if p.A != x && p.A != y || p.B != x && p.B != y {
+			continue
+		}
+		pair := Pair{A: p.A, B: p.B, Verdict: verdict(p.Verdict), Bound_cycles: f.inReference(p.A, p.Bound_cycles), Worst_cycles: f.inReference(p.A, p.Worst_cycles),
+			Rate: p.Rate, Wander_ppb: p.Wander_ppm * 1000, Least_ppb: p.LeastWander_ppm * 1000}
+		if pair.Verdict == Suspect {
+			pair.Reason = fmt.Sprintf("the data allow no wander below %.4g ppm, and %.4g ppm was declared: the bound is computed with %.4g ppm", p.LeastWander_ppm, p.Declared_ppm, p.Wander_ppm)
+		}
+		return pair
+	}
+	reason := "no relation of the two was kept"
+	for _, m := range f.a.Missing {
+		if m.Part == runs.RelationPath(x, y) || m.Part == runs.RelationPath(y, x) {
+			reason = m.Reason
+		}
+	}
+	return Pair{A: x, B: y, Reason: reason}
+}
+
+func (f *from) actors() {
+	for _, p := range f.a.Points {
+		i := slices.IndexFunc(f.Actors, func(a Actor) bool { return a.Name == p.Actor })
+		if i < 0 {
+			i = len(f.Actors)
+			f.Actors = append(f.Actors, Actor{Name: p.Actor})
+		}
+		actor := &f.Actors[i]
+		actor.Events += count(p.Events)
+		for _, n := range p.Nodes {
+			if !slices.Contains(actor.Nodes, n) {
+				actor.Nodes = append(actor.Nodes, n)
+			}
+		}
+		slices.Sort(actor.Nodes)
+	}
+	if len(f.Actors) == 0 {
+		f.absent(PartGraph, "no event was found in the run's logs")
+	}
+}
+
+// actorOf is the actor of a point, which is called actor/point.
+func (f *from) actorOf(point string) string {
+	for _, p := range f.a.Points {
+		if p.Name == point {
+			return p.Actor
+		}
+	}
+	actor, _, _ := strings.Cut(point, "/")
+	return actor
+}
+
+// pointOf is what a point is called within its actor.
+func pointOf(point string) string {
+	_, name, _ := strings.Cut(point, "/")
+	return name
+}
+
+func (f *from) throughput() {
+	if f.Timeline.Buckets == 0 {
+		f.absent(PartThroughput, "the run has no events, so no time")
+		return
+	}
+	// What enters and leaves the job says most.
+	points := slices.Clone(f.a.Points)
+	slices.SortStableFunc(points, func(x, y analysis.Point) int {
+		order := func(p analysis.Point) int {
+			switch {
+			case p.Source:
+				return 0
+			case p.Sink:
+				return 1
+			}
+			return 2
+		}
+		return cmp.Compare(order(x), order(y))
+	})
+	var left int
+	add := func(t Throughput) {
+		if len(f.Throughput) < maxThroughputs {
+			f.Throughput = append(f.Throughput, t)
+		} else {
+			left++
+		}
+	}
+	for _, c := range f.a.Counters {
+		add(Throughput{c.Channel + " on " + c.Node, "the counter of this channel, spread evenly between its samples", f.spread(c.Periods)})
+	}
+	for _, p := range points {
+		if len(p.PerBin) == 0 {
+			continue
+		}
+		column := make(Column, f.Timeline.Buckets)
+		for i := range column {
+			if i < len(p.PerBin) {
+				column[i] = count(p.PerBin[i])
+			}
+		}
+		if n := len(column); n > 1 {
+			column[n-1] = None // the run ends somewhere in it
+		}
+		add(Throughput{p.Name, "events in the logs of " + strings.Join(p.Nodes, ", "), column})
+	}
+	if left > 0 {
+		f.absent(PartThroughput, "%d more places are not shown", left)
+	}
+	if len(f.Throughput) == 0 {
+		f.absent(PartThroughput, "no channel of the run tells it")
+	}
+}
+
+// spread puts what a counter counted between two samples into the buckets between them. Sums are kept.
+func (f *from) spread(periods []analysis.Period) Column {
+	shares := make([]float64, f.Timeline.Buckets)
+	seen := make([]bool, f.Timeline.Buckets)
+	width := float64(f.Timeline.Bucket_cycles)
+	for _, p := range periods {
+		begin := float64(int64(uint64(p.From_cycles)-f.Timeline.Start)) / width
+		length := max((float64(p.Length.Lo_cycles)/2+float64(p.Length.Hi_cycles)/2)/width, 1e-9)
+		for i := max(0, int(begin)); i < len(shares) && float64(i) < begin+length; i++ {
+			shares[i] += float64(p.Count) * (min(begin+length, float64(i+1)) - max(begin, float64(i))) / length
+			seen[i] = true
+		}
+	}
+	column := make(Column, len(shares))
+	var sum, told float64
+	for i, s := range shares {
+		column[i] = None
+		if seen[i] {
+			sum += s
+			column[i] = int64(math.Round(sum - told))
+			told += float64(column[i])
+		}
+	}
+	return column
+}
+
+var ordinals = []string{"slowest", "2nd slowest", "3rd slowest"}
+
+func (f *from) tuples() {
+	// What is printed is the middle, so that is what they are put in order by.
+	slowest := slices.Clone(f.a.Slowest)
+	slices.SortStableFunc(slowest, func(x, y analysis.Way) int {
+		return cmp.Compare(y.Total.Lo_cycles/2+y.Total.Hi_cycles/2, x.Total.Lo_cycles/2+x.Total.Hi_cycles/2)
+	})
+	for i, w := range slowest {
+		t := Tuple{ID: uint64(w.ID), Why: fmt.Sprintf("%dth slowest", i+1), Total: span(w.Total), Verdict: Consistent}
+		if i < len(ordinals) {
+			t.Why = ordinals[i]
+		}
+		within := map[string]int{} // steps of an actor
+		for j := 1; j < len(w.Passed); j++ {
+			if x := f.actorOf(w.Passed[j].Point); x == f.actorOf(w.Passed[j-1].Point) {
+				within[x]++
+			}
+		}
+		for j, p := range w.Passed {
+			if verdict(p.Verdict) == Suspect {
+				t.Verdict = Suspect
+			}
+			if j == 0 {
+				continue
+			}
+			before := w.Passed[j-1]
+			x, y := f.actorOf(before.Point), f.actorOf(p.Point)
+			s := Step{Name: x + " → " + y, Kind: Transfer, From: before.Node, To: p.Node, Start: span(before.At), End: span(p.At), Verdict: Consistent}
+			if x == y {
+				s.Kind, s.Name = Computation, x
+				if within[x] > 1 {
+					s.Name += ": " + pointOf(before.Point) + " → " + pointOf(p.Point)
+				}
+			}
+			if verdict(before.Verdict) == Suspect && j > 1 || verdict(p.Verdict) == Suspect {
+				s.Verdict = Suspect
+			}
+			if p.Since == nil {
+				s.Scenario, s.Undecided, s.Verdict = "the nodes are not related", true, Suspect
+			} else {
+				s.Duration = span(*p.Since)
+				s.Undecided = p.Since.Lo_cycles <= 0 && p.Since.Hi_cycles >= 0
+			}
+			t.Steps = append(t.Steps, s)
+		}
+		f.Tuples = append(f.Tuples, t)
+	}
+	if len(f.Tuples) == 0 {
+		f.absent(PartTuples, "no tuple went the whole way, or none was asked for")
+	}
+}

@@ -1,0 +1,437 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// chain is a run that never happened, and the answer to it.
+func chain(t *testing.T) (*analysis.Answer, *runs.Directory) {
+	t.Helper()
+	parent := t.TempDir()
+	if err := simrun.Chain(7, parent, "chain", 3, 20000, 10000); err != nil {
+		t.Fatal(err)
+	}
+	run, err := runs.Open(filepath.Join(parent, "chain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { run.Close() })
+	answer, err := analysis.Run(context.Background(), run, analysis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer, run
+}
+
+func TestFromShowsTheAnswer(t *testing.T) {
+	a, run := chain(t)
+	d := From(a, run, "a test")
+	page := written(t, d)
+	if again := written(t, From(a, run, "a test")); again != page {
+		t.Error("one answer gave two pages")
+	}
+	if len(d.Absent) > 0 || d.Verdict != Consistent {
+		t.Errorf("verdict %s, absent %v: want all of it, consistent", d.Verdict, d.Absent)
+	}
+	if len(d.Actors) != 3 || len(d.Pairs) != 3 || len(d.Comparisons) != 3 || len(d.Nodes) != 3 || len(d.Tuples) != len(a.Slowest) {
+		t.Errorf("%d actors, %d pairs, %d comparisons, %d nodes, %d tuples", len(d.Actors), len(d.Pairs), len(d.Comparisons), len(d.Nodes), len(d.Tuples))
+	}
+	legs := append(slices.Clone(a.EndToEnd), a.Legs...)
+	if len(d.Stretches) != len(legs) { // one pair of nodes each
+		t.Fatalf("%d stretches of %d legs", len(d.Stretches), len(legs))
+	}
+	for i, s := range d.Stretches {
+		l := legs[i].Pairs[0]
+		if s.Count != int64(l.Count) || s.Points != legs[i].From+" → "+legs[i].To || s.Place != Remote {
+			t.Errorf("stretch %d is %q with %d durations, %s; the leg has %d", i, s.Points, s.Count, s.Place, l.Count)
+		}
+		for _, p := range l.Percentiles {
+			if !slices.Contains(s.Percentiles, Percentile{p.Percent, p.Lo_cycles, p.Hi_cycles}) {
+				t.Errorf("stretch %d has no percentile %v", i, p)
+			}
+		}
+		for _, p := range []float64{0, 25, 50, 75, 100} {
+			if !slices.ContainsFunc(s.Percentiles, func(q Percentile) bool { return q.P == p }) {
+				t.Errorf("stretch %d has no percentile %v, which boxes are drawn from", i, p)
+			}
+		}
+	}
+	var counted int64
+	for _, c := range d.Throughput[0].Count {
+		counted += max(c, 0)
+	}
+	if tuples := int64(a.Work.Tuples); counted < tuples*9/10 || counted > tuples {
+		t.Errorf("%d events over time, and %d tuples", counted, tuples)
+	}
+	for _, f := range d.Findings {
+		if f.Name == ReceivedBeforeSent && (f.Count != 0 || f.Weight != Good) {
+			t.Errorf("%d received before sent, weight %s", f.Count, f.Weight)
+		}
+	}
+}
+
+// Bounds over time come from the same relations as the answer's, so their medians are near each other; and where the paper's method has an
+// exchange to take, its bound is there.
+func TestFromComparesBounds(t *testing.T) {
+	a, run := chain(t)
+	d := From(a, run, "a test")
+	for _, c := range d.Comparisons {
+		i := slices.IndexFunc(d.Pairs, func(p Pair) bool { return p.A == c.A && p.B == c.B })
+		if i < 0 {
+			t.Fatalf("%s and %s are compared and are no pair", c.A, c.B)
+		}
+		for _, m := range c.Methods {
+			var got []int64
+			for _, v := range m.Bound {
+				if v != None {
+					got = append(got, v)
+				}
+			}
+			switch m.Name {
+			case Ours:
+				slices.Sort(got)
+				if len(got) != d.Timeline.Buckets {
+					t.Fatalf("%s and %s: %d bounds in %d buckets", c.A, c.B, len(got), d.Timeline.Buckets)
+				}
+				if ratio := float64(got[len(got)/2]) / float64(d.Pairs[i].Bound_cycles); ratio < 0.7 || ratio > 1.4 {
+					t.Errorf("%s and %s: median bound over time %d, the answer's %d", c.A, c.B, got[len(got)/2], d.Pairs[i].Bound_cycles)
+				}
+			case MinRTT:
+				if len(got) != d.Timeline.Buckets || got[0] <= 0 {
+					t.Errorf("%s and %s: no bound by MinRTT: %s", c.A, c.B, m.Absent)
+				}
+			default:
+				if len(got) > 0 || m.Absent == "" {
+					t.Errorf("%s and %s: %s has %d bounds, and no reason", c.A, c.B, m.Name, len(got))
+				}
+			}
+		}
+	}
+}
+
+func TestFromMarksEstimates(t *testing.T) {
+	a, run := chain(t)
+	a.Pairs[0].Verdict, a.Pairs[0].LeastWander_ppm, a.Pairs[0].Wander_ppm = "suspect", 0.8, 1.6
+	a.Legs[0].Pairs[0].Suspect = 5
+	a.Slowest[0].Passed[1].Verdict = "suspect"
+	d := From(a, run, "a test")
+	if d.Verdict != Suspect {
+		t.Error("the page is not marked")
+	}
+	suspect := 0
+	for _, p := range d.Pairs {
+		if p.Verdict == Suspect {
+			suspect++
+			if !strings.Contains(p.Reason, "0.8 ppm") {
+				t.Errorf("reason %q", p.Reason)
+			}
+		}
+	}
+	if suspect != 1 {
+		t.Errorf("%d pairs are marked, want 1", suspect)
+	}
+	for _, s := range d.Stretches {
+		if want := s.Points == a.Legs[0].From+" → "+a.Legs[0].To; (s.Verdict == Suspect) != want || (s.Suspect == 5) != want {
+			t.Errorf("stretch %q: %s, %d estimates", s.Points, s.Verdict, s.Suspect)
+		}
+	}
+	marked := slices.IndexFunc(d.Tuples, func(x Tuple) bool { return x.ID == uint64(a.Slowest[0].ID) })
+	if x := d.Tuples[marked]; x.Verdict != Suspect || x.Steps[0].Verdict != Suspect {
+		t.Errorf("tuple: %s, its first step: %s", x.Verdict, x.Steps[0].Verdict)
+	}
+	if d.Assumptions[0].Verdict != Suspect {
+		t.Errorf("assumption %q: %s", d.Assumptions[0].Name, d.Assumptions[0].Verdict)
+	}
+}
+
+func TestFromReportsWhatIsWrong(t *testing.T) {
+	a, run := chain(t)
+	a.Legs[0].All.After = 3
+	a.Legs[0].All.Unplaced = 9
+	a.Channels[0].Unaccounted = 2
+	a.Complete = false
+	a.Findings = []analysis.Finding{{Kind: analysis.FindImpossible, Text: "x"}, {Kind: analysis.FindUndecided, Text: "y"}, {Kind: analysis.FindNote, Text: "z"}}
+	a.Missing = []analysis.Missing{{Part: runs.RelationPath("A", "B"), Reason: "torn"}}
+	a.Pairs = a.Pairs[1:] // A and B
+	d := From(a, run, "a test")
+	wrong := map[string]int64{}
+	for _, f := range d.Findings {
+		if f.Weight == Wrong {
+			wrong[f.Name] = f.Count
+		}
+	}
+	if wrong[ReceivedBeforeSent] != 3 || wrong["not computed"] != 9 || wrong["unaccounted"] != 2 || len(wrong) != 3 {
+		t.Errorf("wrong: %v", wrong)
+	}
+	if !slices.Contains(d.Remarks, Remark{Wrong, "x"}) || !slices.Contains(d.Undecided, "y") || !slices.Contains(d.Remarks, Remark{Note, "z"}) {
+		t.Errorf("remarks %v, undecided %v", d.Remarks, d.Undecided)
+	}
+	if !slices.ContainsFunc(d.Remarks, func(r Remark) bool { return strings.Contains(r.Text, "was not ended") }) {
+		t.Errorf("remarks %v: nothing of the end", d.Remarks)
+	}
+	if !slices.ContainsFunc(d.Pairs, func(p Pair) bool { return p.A == "A" && p.B == "B" && p.Verdict == "" && p.Reason == "torn" }) {
+		t.Errorf("pairs %v: A and B are not related", d.Pairs)
+	}
+}
+
+func TestFromOfNothing(t *testing.T) {
+	_, run := chain(t)
+	d := From(&analysis.Answer{Run: "nothing"}, run, "a test")
+	written(t, d)
+	for _, part := range []string{PartGraph, PartStretches, PartLatency, PartThroughput, PartBounds, PartTuples, PartNodes, PartSeconds} {
+		if !slices.ContainsFunc(d.Absent, func(a Absent) bool { return a.Part == part && a.Reason != "" }) {
+			t.Errorf("nothing says why %s is absent", part)
+		}
+	}
+}
+
+// However many nodes, legs and pairs a run has, its page stays within its size and says what it leaves out.
+func TestFromLargeRun(t *testing.T) {
+	a, run := chain(t)
+	leg := a.Legs[0]
+	for i := range 300 {
+		leg.From, leg.To = fmt.Sprintf("actor%d/send", i), fmt.Sprintf("actor%d/recv", i+1)
+		a.Legs = append(a.Legs, leg)
+		a.Points = append(a.Points, analysis.Point{Name: leg.From, Actor: fmt.Sprintf("actor%d", i), Nodes: []string{"A"}, PerBin: a.Points[0].PerBin})
+		a.Missing = append(a.Missing, analysis.Missing{Part: fmt.Sprint(i), Reason: "gone"})
+	}
+	for i := range 200 {
+		a.Nodes = append(a.Nodes, analysis.Node{Name: fmt.Sprintf("node-%03d", i), Facts: map[string]string{"kernel": "Linux 6.18.5", "processor": "one of many"}})
+	}
+	d := From(a, run, "a test")
+	t.Logf("%d bytes", len(written(t, d))) // at most MaxBytes, else Write fails
+	for _, part := range []string{PartStretches, PartThroughput, PartNodes} {
+		if !slices.ContainsFunc(d.Absent, func(a Absent) bool { return a.Part == part }) {
+			t.Errorf("nothing says what was left out of %s", part)
+		}
+	}
+}
+
+// Where many pairs of nodes share a leg, it is two stretches and not one for each pair.
+func TestFromManyPairs(t *testing.T) {
+	a, run := chain(t)
+	l := &a.Legs[0]
+	l.Local = l.Remote
+	for i := range 10 {
+		p := l.Pairs[0]
+		p.From, p.To = fmt.Sprintf("n%d", i), fmt.Sprintf("n%d", i/2)
+		l.Pairs = append(l.Pairs, p)
+	}
+	d := From(a, run, "a test")
+	var places []Place
+	for _, s := range d.Stretches {
+		if s.Points == l.From+" → "+l.To {
+			places = append(places, s.Place)
+			if s.Place == Local && !slices.Equal(s.Nodes, []string{"n0"}) {
+				t.Errorf("local nodes %q", s.Nodes)
+			}
+		}
+	}
+	if !slices.Equal(places, []Place{Local, Remote}) {
+		t.Errorf("stretches of the leg: %v", places)
+	}
+}
+
+func TestSpreadKeepsTheSum(t *testing.T) {
+	random := seed.Random(t)
+	for range 200 {
+		f := &from{Data: &Data{Timeline: Timeline{Start: 1000, Bucket_cycles: 1 + random.Int64N(500), Buckets: 50}}}
+		var periods []analysis.Period
+		var sum, at uint64
+		for at < 49*uint64(f.Timeline.Bucket_cycles) {
+			length := 1 + random.Int64N(2*f.Timeline.Bucket_cycles)
+			if at+uint64(length) > 50*uint64(f.Timeline.Bucket_cycles) {
+				break
+			}
+			n := random.Uint64N(10000)
+			periods = append(periods, analysis.Period{From_cycles: analysis.Reading(1000 + at), Length: analysis.Interval{Lo_cycles: length, Hi_cycles: length}, Count: n})
+			sum, at = sum+n, at+uint64(length)
+		}
+		var got int64
+		for _, c := range f.spread(periods) {
+			if c != None {
+				got += c
+			}
+		}
+		if diff := got - int64(sum); diff < -1 || diff > 1 { // lengths are halved and added
+			t.Fatalf("%d counted, %d shown", sum, got)
+		}
+	}
+}
+
+func TestDensityHoldsAll(t *testing.T) {
+	random := seed.Random(t)
+	for range 500 {
+		bins := randomBins(random)
+		d := densityOf(bins)
+		var sum float64
+		for _, s := range d.Shares {
+			if s < 0 {
+				t.Fatalf("a share of %v", s)
+			}
+			sum += s
+		}
+		if math.Abs(sum-1) > 1e-4 {
+			t.Fatalf("shares of %v sum up to %v", bins, sum)
+		}
+		if last := bins[len(bins)-1]; d.From_cycles > max(1, float64(bins[0].Lo_cycles)) || d.To_cycles < float64(last.Hi_cycles) {
+			t.Fatalf("density from %v to %v of bins %v", d.From_cycles, d.To_cycles, bins)
+		}
+	}
+	if d := densityOf(nil); len(d.Shares) > 0 {
+		t.Errorf("a density of nothing: %v", d)
+	}
+}
+
+// randomBins are bins in order, as a distribution's; the first may be of negative ends.
+func randomBins(random *rand.Rand) []analysis.Bin {
+	var bins []analysis.Bin
+	at := random.Int64N(1<<random.UintN(40)) - 100
+	for range 1 + random.IntN(30) {
+		width := 1 + random.Int64N(1+max(at, 1)/16)
+		bins = append(bins, analysis.Bin{Lo_cycles: at, Hi_cycles: at + width - 1, Count: 1 + random.Uint64N(1000)})
+		at += width + random.Int64N(10)
+	}
+	return bins
+}
+
+// Whiskers lie around the box and within all durations, and only what is beyond them counts as outlier.
+func TestWhiskers(t *testing.T) {
+	bin := func(at int64, n uint64) analysis.Bin { return analysis.Bin{Lo_cycles: at, Hi_cycles: at, Count: n} }
+	durations := func(bins ...analysis.Bin) *analysis.Durations {
+		d := &analysis.Durations{Lows: bins}
+		for _, b := range bins {
+			d.Highs = append(d.Highs, bin(b.Lo_cycles+2, b.Count))
+		}
+		d.Min = analysis.Interval{Lo_cycles: d.Lows[0].Lo_cycles, Hi_cycles: d.Highs[0].Hi_cycles}
+		last := len(bins) - 1
+		d.Max = analysis.Interval{Lo_cycles: d.Lows[last].Lo_cycles, Hi_cycles: d.Highs[last].Hi_cycles}
+		d.Percentiles = []analysis.Percentile{
+			{Percent: 25, Interval: analysis.Interval{Lo_cycles: 100, Hi_cycles: 102}}, {Percent: 75, Interval: analysis.Interval{Lo_cycles: 200, Hi_cycles: 202}}}
+		return d
+	}
+	for name, c := range map[string]struct {
+		durations *analysis.Durations
+		want      [2]Span
+		outliers  int64
+	}{
+		"all within":   {durations(bin(90, 1), bin(100, 5), bin(200, 5), bin(300, 1)), [2]Span{{90, 92}, {300, 302}}, 0},
+		"some beyond":  {durations(bin(-80, 4), bin(90, 1), bin(100, 5), bin(300, 1), bin(900, 3)), [2]Span{{90, 92}, {300, 302}}, 7},
+		"at the fence": {durations(bin(-49, 1), bin(349, 1)), [2]Span{{-49, -47}, {349, 351}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s Stretch
+			whiskers(&s, c.durations)
+			if s.Whiskers != c.want || s.Outliers != c.outliers {
+				t.Errorf("whiskers %v with %d beyond, want %v with %d", s.Whiskers, s.Outliers, c.want, c.outliers)
+			}
+		})
+	}
+}
+
+// What both nodes' daemons claimed is added up, from when it was claimed until it is too old, or nothing is claimed any more.
+func TestFromAddsClaims(t *testing.T) {
+	parent := t.TempDir()
+	if err := simrun.Chain(7, parent, "chain", 2, 20000, 10000); err != nil {
+		t.Fatal(err)
+	}
+	run, err := runs.Open(filepath.Join(parent, "chain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	a, err := analysis.Run(context.Background(), run, analysis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	method := func() Method {
+		d := From(a, run, "a test")
+		return d.Comparisons[0].Methods[3]
+	}
+	if m := method(); m.Name != NTP || len(m.Bound) > 0 || !strings.Contains(m.Absent, "not kept") {
+		t.Errorf("nothing was kept: %v", m)
+	}
+	// Each node claims from the middle of the run's own time on: its counter is what the run relates.
+	pairs, _ := run.Relations()
+	toB, err := pairs[0].Relate(tscratio.SideB, pairs[0].Declared.Wander)
+	if err != nil {
+		t.Fatal(err)
+	}
+	toA, err := pairs[0].Relate(tscratio.SideA, pairs[0].Declared.Wander)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := uint64(a.Bins.From_cycles) + a.Bins.Width_cycles*uint64(a.Bins.Count)/2
+	for node, offset := range map[string]int64{"A": 1000, "B": -500} {
+		relation := toB
+		if node == "A" {
+			relation = toA
+		}
+		at := half
+		if node != a.Reference.Node {
+			i, err := relation.Translate(half)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = i.Mid()
+		}
+		keepClaim(t, run, node, logstore.NTP{CounterLo: at, CounterHi: at, Offset_ns: offset, RootDispersion_ns: 30, RootDelay_ns: 20, Stratum: 2})
+	}
+	m := method()
+	if len(m.Bound) != a.Bins.Count {
+		t.Fatalf("%d bounds in %d buckets: %s", len(m.Bound), a.Bins.Count, m.Absent)
+	}
+	// 1000 + 30 + 10 and 500 + 30 + 10 ns, each rounded up to cycles of the reference.
+	want := int64(math.Ceil(1040*a.Reference.FrequencyHi_hz/1e9) + math.Ceil(540*a.Reference.FrequencyHi_hz/1e9))
+	for b, v := range m.Bound {
+		switch {
+		case b < a.Bins.Count/2-1 && v != None:
+			t.Errorf("bucket %d: %d, before anything was claimed", b, v)
+		case b > a.Bins.Count/2 && v != want:
+			t.Errorf("bucket %d: %d, want %d", b, v, want)
+		}
+	}
+}
+
+func keepClaim(t *testing.T, run *runs.Directory, node string, claim logstore.NTP) {
+	t.Helper()
+	known, _ := run.Run.Node(node)
+	name, err := channel.ParseName("ntp/claims")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := channel.NewSettings("buffered", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch := t.TempDir()
+	h := logstore.Header{Node: node, Epoch: known.Epoch, Channel: name, Settings: settings, Quantum_cycles: 1, UTCHi_ns: 1, Incarnation: logstore.Incarnation{1}}
+	log, _, err := logstore.OpenLog(nil, scratch, h, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(log.Append(&logstore.Block{Incarnation: h.Incarnation, NTPs: []logstore.NTP{claim}}), log.Seal()); err != nil {
+		t.Fatal(err)
+	}
+	written, _ := filepath.Glob(filepath.Join(scratch, "*"))
+	if err := os.Rename(written[0], filepath.Join(run.Path, filepath.FromSlash(runs.BaselinePath(node)))); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,213 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+var (
+	update = flag.Bool("update", false, "write the golden files anew, and the types for TypeScript")
+	pages  = flag.String("pages", "", "write sample pages into this directory, for the browser's tests")
+)
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what the code writes; see whether that is right and run: go test ./report -update\n%s", name, cmp.Diff(string(want), string(got)))
+	}
+}
+
+func written(t *testing.T, d *Data) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Write(&out, d); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+var element = regexp.MustCompile(`(?s)<script id="data" type="application/json">(.*?)</script>`)
+
+// embedded is what a browser takes for the data: up to the first end of the element.
+func embedded(t *testing.T, page string) []byte {
+	t.Helper()
+	found := element.FindStringSubmatch(page)
+	if found == nil {
+		t.Fatal("the page has no data element")
+	}
+	return []byte(found[1])
+}
+
+func TestSampleIsGolden(t *testing.T) {
+	d := sampleData(sampleSeed)
+	fill(reflect.ValueOf(d).Elem())
+	text, err := json.MarshalIndent(d, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One number a line would make it long to read: lists of numbers stand in one.
+	text = regexp.MustCompile(`\n +(-?[\d.e-]+|null)(,?)`).ReplaceAll(text, []byte("$1$2"))
+	golden(t, "testdata/sample.json", append(text, '\n'))
+}
+
+func TestPageIsDeterministic(t *testing.T) {
+	first, second := written(t, sampleData(sampleSeed)), written(t, sampleData(sampleSeed))
+	if first != second {
+		t.Error("the same data gave two pages")
+	}
+}
+
+func TestPageCarriesItsData(t *testing.T) {
+	d := sampleData(seed.Of(t))
+	var got Data
+	if err := json.Unmarshal(embedded(t, written(t, d)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(d, &got); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+}
+
+func TestPageIsSmall(t *testing.T) {
+	if size := len(written(t, largeData(sampleSeed))); size > MaxBytes {
+		t.Errorf("a large run's page has %d bytes, more than %d", size, MaxBytes)
+	} else {
+		t.Logf("large run: %d bytes, sample: %d, without data: %d", size, len(written(t, sampleData(sampleSeed))), len(page))
+	}
+	d := sampleData(sampleSeed)
+	d.Run.Note = strings.Repeat("x", MaxBytes)
+	if err := Write(new(bytes.Buffer), d); !errors.Is(err, ErrData) {
+		t.Errorf("a page above the limit: error %v, want ErrData", err)
+	}
+}
+
+// No text from a run can leave the element that holds the data. What the page then does with it is tested in a browser.
+func TestHostileNamesStayData(t *testing.T) {
+	d := hostileData(sampleSeed)
+	page := written(t, d)
+	var got Data
+	if err := json.Unmarshal(embedded(t, page), &got); err != nil {
+		t.Fatalf("the data element ends early: %v", err)
+	}
+	if got.Run.Name != d.Run.Name {
+		t.Errorf("name %q came back as %q", d.Run.Name, got.Run.Name)
+	}
+	harmless := written(t, sampleData(sampleSeed))
+	for _, mark := range []string{"<script", "</script", "<!--", "<img"} {
+		if n, want := strings.Count(page, mark), strings.Count(harmless, mark); n != want {
+			t.Errorf("%q stands %d times in the page, %d times in one with harmless names", mark, n, want)
+		}
+	}
+}
+
+// The page fetches nothing: no address is in it but XML's names, and its policy forbids every request.
+func TestPageAsksNoNetwork(t *testing.T) {
+	text := string(page)
+	if !strings.Contains(text, `default-src 'none'`) {
+		t.Error("no content security policy that forbids requests")
+	}
+	for _, address := range regexp.MustCompile(`(https?:)?//[a-z0-9-]+\.[a-z0-9.-]+`).FindAllString(text, -1) {
+		if !strings.Contains(address, "www.w3.org") {
+			t.Errorf("the page names the address %q", address)
+		}
+	}
+	for _, call := range []string{"fetch(", "XMLHttpRequest", "WebSocket", "sendBeacon", "import("} {
+		if strings.Contains(text, call) {
+			t.Errorf("the page can call %s", call)
+		}
+	}
+}
+
+var fingerprint = regexp.MustCompile(`Source sha256: ([0-9a-f]{64})`)
+
+// The embedded page is what was built from the source beside it: whoever changes web/ runs make web. That the build itself gives
+// these bytes is what make test-web looks at.
+func TestPageIsBuiltFromItsSource(t *testing.T) {
+	const web = "../web"
+	sources, err := filepath.Glob(web + "/src/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"build.mjs", "package-lock.json"}
+	for _, s := range sources {
+		names = append(names, "src/"+filepath.Base(s))
+	}
+	slices.Sort(names)
+	hash := sha256.New()
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(web, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(hash, "%s\n%s\n", name, text)
+	}
+	found := fingerprint.FindSubmatch(page)
+	if found == nil {
+		t.Fatal("the page does not say what it was built from: run make web")
+	}
+	if want := hex.EncodeToString(hash.Sum(nil)); string(found[1]) != want {
+		t.Errorf("report/page.html was built from the source with sha256 %s, and web/ has %s: run make web", found[1], want)
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	for name, spoil := range map[string]func(*Data){
+		"another version":    func(d *Data) { d.Version++ },
+		"a span turned over": func(d *Data) { d.Stretches[0].Mean = Span{2, 1} },
+		"a percentile too":   func(d *Data) { d.Stretches[0].Percentiles[0] = Percentile{0, 2, 1} },
+		"a short column":     func(d *Data) { d.Throughput[0].Count = d.Throughput[0].Count[1:] },
+		"a number too large": func(d *Data) { d.Stretches[0].Mean = Span{0, 1 << 53} },
+		"no number":          func(d *Data) { d.Reference.Lo_hz /= 0 * d.Reference.Hi_hz },
+		"buckets of nothing": func(d *Data) { d.Timeline.Bucket_cycles = 0 },
+		"one id twice":       func(d *Data) { d.Stretches[1].ID = d.Stretches[0].ID },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sampleData(sampleSeed)
+			spoil(d)
+			if err := d.Check(); !errors.Is(err, ErrData) {
+				t.Errorf("error %v, want ErrData", err)
+			}
+		})
+	}
+	if err := sampleData(seed.Of(t)).Check(); err != nil {
+		t.Errorf("the sample: %v", err)
+	}
+}
+
+func TestWriteSamplePages(t *testing.T) {
+	if *pages == "" {
+		t.Skip("for the browser's tests: name a directory with -pages")
+	}
+	for name, d := range map[string]*Data{
+		"sample": sampleData(sampleSeed), "empty": emptyData(), "hostile": hostileData(sampleSeed), "large": largeData(sampleSeed),
+	} {
+		if err := os.WriteFile(filepath.Join(*pages, name+".html"), []byte(written(t, d)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
