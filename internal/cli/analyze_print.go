@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+)
+
+// halves are the middle of an interval and its bound.
+func halves(i analysis.Interval) (middle int64, bound uint64) {
+	width := uint64(i.Hi_cycles) - uint64(i.Lo_cycles)
+	return i.Lo_cycles + int64(width/2), width/2 + width&1
+}
+
+func cyclesText(i analysis.Interval) string {
+	middle, bound := halves(i)
+	return fmt.Sprintf("%d ± %d", middle, bound)
+}
+
+// secondsText is an interval of cycles in seconds, with what is not known of the frequency in its bound; empty where nothing is.
+func secondsText(i analysis.Interval, r analysis.Reference) string {
+	if r.FrequencyLo_hz <= 0 {
+		return ""
+	}
+	lo := min(float64(i.Lo_cycles)/r.FrequencyLo_hz, float64(i.Lo_cycles)/r.FrequencyHi_hz)
+	hi := max(float64(i.Hi_cycles)/r.FrequencyLo_hz, float64(i.Hi_cycles)/r.FrequencyHi_hz)
+	middle, bound := (lo+hi)/2, (hi-lo)/2
+	unit, scale := "s", 1.0
+	for _, u := range []struct {
+		name  string
+		scale float64
+	}{{"s", 1}, {"ms", 1e3}, {"µs", 1e6}, {"ns", 1e9}} {
+		unit, scale = u.name, u.scale
+		if math.Abs(middle)*scale >= 1 || bound*scale >= 10 {
+			break
+		}
+	}
+	digits := 2 // of the bound; more say nothing
+	if bound > 0 {
+		digits = min(max(2-int(math.Ceil(math.Log10(bound*scale))), 0), 4)
+	}
+	// Outward: what is cut off the bound is added again.
+	step := math.Pow(10, -float64(digits))
+	shown := math.Ceil((bound*scale+step/2)/step) * step
+	return fmt.Sprintf("%.*f ± %.*f %s", digits, middle*scale, digits, shown, unit)
+}
+
+func percentileOf(d *analysis.Durations, percent float64) (analysis.Interval, bool) {
+	for _, p := range d.Percentiles {
+		if p.Percent == percent {
+			return p.Interval, true
+		}
+	}
+	return analysis.Interval{}, false
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// printAnswer prints an answer on one screen.
+func printAnswer(w io.Writer, a *analysis.Answer) error {
+	out := &strings.Builder{}
+	fmt.Fprintf(out, "run %s: %s, %s, %d tuples\n", a.Run, plural(len(a.Nodes), "node"), plural(len(a.Channels), "channel"), a.Work.Tuples)
+	chosen := "asked for"
+	if a.Reference.Chosen {
+		chosen = "chosen for the smallest bounds"
+	}
+	fmt.Fprintf(out, "cycles are those of node %s (%s)", a.Reference.Node, chosen)
+	if r := a.Reference; r.FrequencyLo_hz > 0 {
+		fmt.Fprintf(out, ", %.6f ± %.6f GHz by %s", (r.FrequencyLo_hz+r.FrequencyHi_hz)/2e9, math.Ceil((r.FrequencyHi_hz-r.FrequencyLo_hz)/2e3)/1e6, r.Source)
+	}
+	fmt.Fprintln(out)
+	printRelations(out, a)
+
+	fmt.Fprintln(out)
+	if len(a.Legs)+len(a.EndToEnd) == 0 {
+		fmt.Fprintln(out, "no tuple was seen at two points: there are no durations")
+	} else {
+		printLegs(out, a)
+	}
+	printPoints(out, a)
+	if l := a.Length; l != nil {
+		until := "the last tuple"
+		if l.Poison {
+			until = "the last poison"
+		}
+		fmt.Fprintf(out, "\nrun length, from the first tuple (%s) to %s (%s): %s cycles", l.From, until, l.To, cyclesText(l.Interval))
+		if s := secondsText(l.Interval, a.Reference); s != "" {
+			fmt.Fprintf(out, ", %s", s)
+		}
+		fmt.Fprintf(out, "; %d tuples\n", l.Tuples)
+	}
+	printCounters(out, a)
+	printSlowest(out, a)
+	if len(a.Missing) > 0 {
+		fmt.Fprintln(out, "\nmissing")
+		for _, m := range a.Missing {
+			fmt.Fprintf(out, "  %s: %s\n", m.Part, m.Reason)
+		}
+	}
+	if len(a.Findings) > 0 {
+		fmt.Fprintln(out, "\nfindings")
+		for _, f := range a.Findings {
+			fmt.Fprintf(out, "  %s: %s\n", f.Kind, f.Text)
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// printRelations says what bounds rest on.
+func printRelations(out io.Writer, a *analysis.Answer) {
+	if len(a.Pairs) == 0 {
+		return
+	}
+	suspect := 0
+	var declared float64
+	best, worst := &a.Pairs[0], &a.Pairs[0]
+	for i := range a.Pairs {
+		p := &a.Pairs[i]
+		if p.Verdict != "consistent" {
+			suspect++
+		}
+		if p.Bound_cycles < best.Bound_cycles {
+			best = p
+		}
+		if p.Bound_cycles > worst.Bound_cycles {
+			worst = p
+		}
+		declared = max(declared, p.Declared_ppm)
+	}
+	fmt.Fprintf(out, "%s of nodes related, median bound from %d cycles (%s, %s) to %d (%s, %s), if rates wander by %g ppm at most within ±%g s: ",
+		plural(len(a.Pairs), "pair"), best.Bound_cycles, best.A, best.B, worst.Bound_cycles, worst.A, worst.B, declared, a.Pairs[0].Window_s)
+	if suspect == 0 {
+		fmt.Fprintln(out, "the data agree")
+	} else {
+		fmt.Fprintf(out, "the data speak against it for %s\n", plural(suspect, "pair"))
+	}
+}
+
+func printLegs(out io.Writer, a *analysis.Answer) {
+	var width int
+	name := func(l *analysis.Leg) string {
+		text := l.From + " → " + l.To
+		if l.Origin != "" {
+			text += ", " + l.Origin + " origin"
+		}
+		return text
+	}
+	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
+		for i := range legs {
+			width = max(width, len([]rune(name(&legs[i]))))
+		}
+	}
+	fmt.Fprintf(out, "%-*s  %-11s %-7s %9s  %24s %20s %20s  %s\n", width, "from → to", "kind", "where", "tuples", "p50, cycles", "p50", "p99", "verdict")
+	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
+		for i := range legs {
+			l := &legs[i]
+			for _, group := range []struct {
+				where string
+				d     *analysis.Durations
+			}{{"local", l.Local}, {"remote", l.Remote}} {
+				if group.d == nil {
+					continue
+				}
+				p50, ok := percentileOf(group.d, 50)
+				p99, _ := percentileOf(group.d, 99)
+				if !ok {
+					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %20s %20s  %s\n", width, name(l), l.Kind, group.where, 0, "-", "", "", verdictOf(group.d))
+					continue
+				}
+				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %20s %20s  %s\n", width, name(l), l.Kind, group.where, group.d.Count, cyclesText(p50), secondsText(p50, a.Reference), secondsText(p99, a.Reference), verdictOf(group.d))
+			}
+		}
+	}
+}
+
+// verdictOf says in a few words how sure durations are.
+func verdictOf(d *analysis.Durations) string {
+	var words []string
+	if d.After > 0 {
+		words = append(words, fmt.Sprintf("%d RECEIVED BEFORE SENT", d.After))
+	}
+	if d.Suspect > 0 {
+		words = append(words, "suspect")
+	}
+	if d.Unplaced > 0 {
+		words = append(words, fmt.Sprintf("%d not related", d.Unplaced))
+	}
+	if d.Undecided > 0 {
+		words = append(words, fmt.Sprintf("order of %d undecided", d.Undecided))
+	}
+	if len(words) == 0 {
+		return "ok"
+	}
+	return strings.Join(words, ", ")
+}
+
+// printPoints lists points at which something is to be said.
+func printPoints(out io.Writer, a *analysis.Answer) {
+	head := false
+	for i := range a.Points {
+		p := &a.Points[i]
+		if p.Lost+p.InFlight+p.Duplicates+p.Appeared+p.Disordered == 0 {
+			continue
+		}
+		if !head {
+			fmt.Fprintf(out, "\n%-24s %10s %10s %10s %10s %10s %10s\n", "point", "tuples", "lost", "in flight", "duplicate", "appeared", "late")
+			head = true
+		}
+		fmt.Fprintf(out, "%-24s %10d %10d %10d %10d %10d %10d", p.Name, p.Tuples, p.Lost, p.InFlight, p.Duplicates, p.Appeared, p.Disordered)
+		if p.Undecided != "" && p.Lost+p.InFlight > 0 {
+			fmt.Fprintf(out, "  lost or not logged: %s", p.Undecided)
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+func printCounters(out io.Writer, a *analysis.Answer) {
+	for i := range a.Counters {
+		c := &a.Counters[i]
+		if i == 0 {
+			fmt.Fprintf(out, "\n%-32s %-12s %12s %10s\n", "counted", "node", "total", "a second")
+		}
+		var lo, hi int64
+		var n uint64
+		for _, p := range c.Periods {
+			lo, hi, n = lo+p.Length.Lo_cycles, hi+p.Length.Hi_cycles, n+p.Count
+		}
+		rate := "-"
+		if hz := a.Reference.FrequencyLo_hz; hz > 0 && lo > 0 {
+			rate = fmt.Sprintf("%.0f", float64(n)/((float64(lo)/2+float64(hi)/2)/hz))
+		}
+		fmt.Fprintf(out, "%-32s %-12s %12d %10s\n", c.Channel, c.Node, c.Total, rate)
+	}
+}
+
+func printSlowest(out io.Writer, a *analysis.Answer) {
+	for i, way := range a.Slowest {
+		if i == 0 {
+			fmt.Fprintln(out, "\nslowest tuples, with the cycles since the event before")
+		}
+		fmt.Fprintf(out, "  %d: %s cycles", way.ID, cyclesText(way.Total))
+		if s := secondsText(way.Total, a.Reference); s != "" {
+			fmt.Fprintf(out, ", %s", s)
+		}
+		fmt.Fprint(out, "\n   ")
+		for k, p := range way.Passed {
+			if k > 0 {
+				since := "?"
+				if p.Since != nil {
+					since = cyclesText(*p.Since)
+				}
+				fmt.Fprintf(out, " → (%s) ", since)
+			}
+			fmt.Fprintf(out, " %s on %s", p.Channel, p.Node)
+		}
+		fmt.Fprintln(out)
+	}
+}

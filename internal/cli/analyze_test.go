@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+)
+
+// aRun makes a run of 2,000 tuples over two nodes, one of which goes out and comes back.
+func aRun(t *testing.T, name string) string {
+	t.Helper()
+	rng := seed.Random(t)
+	nodes := simrun.Nodes(rng, 2)
+	var channels []simrun.Channel
+	for i, name := range []string{"source#0/send", "worker#0/recv", "worker#0/send", "sink#0/recv"} {
+		channels = append(channels, simrun.Channel{Node: []int{0, 1, 1, 0}[i], Name: name})
+	}
+	for id := range uint64(2000) {
+		at := simrun.Hz + id*100_000
+		for i := range channels {
+			channels[i].Records = append(channels[i].Records, simrun.Record{Time: at, ID: id})
+			at += 20_000 + rng.Uint64N(40_000)
+			if id%500 == 7 && i == 1 {
+				break // dropped by the worker
+			}
+		}
+	}
+	for i := range channels {
+		simrun.InOrder(channels[i].Records)
+	}
+	parent := t.TempDir()
+	if err := simrun.Write(rng, parent, name, nodes, channels); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(parent, name)
+}
+
+func TestAnalyze(t *testing.T) {
+	run := aRun(t, "small")
+	code, out, stderr := cprof("analyze", run)
+	if code != 0 || stderr != "" {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	for _, say := range []string{
+		"run small: 2 nodes, 4 channels, 2000 tuples", "cycles are those of node ", "the data agree", "source/send → worker/recv", "worker/recv → worker/send  computation local", "end-to-end",
+		" ± ", "lost", "slowest tuples",
+	} {
+		if !strings.Contains(out, say) {
+			t.Errorf("%q is not in\n%s", say, out)
+		}
+	}
+	code, out, _ = cprof("analyze", run, "--json", "--reference", "B", "--slowest", "0")
+	var a analysis.Answer
+	if err := json.Unmarshal([]byte(out), &a); err != nil || code != 0 || a.Reference.Node != "B" || a.Reference.Chosen || len(a.Slowest) > 0 || len(a.Legs) != 3 {
+		t.Errorf("exit code %d, %v, reference %+v, %d slowest, %d legs", code, err, a.Reference, len(a.Slowest), len(a.Legs))
+	}
+	if p := a.Points[1]; p.Name != "worker/recv" || p.Lost != 4 {
+		t.Errorf("%+v", p)
+	}
+	_, out, _ = cprof("analyze", run, "--csv")
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	if want := 1 + 4*2*12; err != nil || len(rows) != want { // four legs, each as a whole and for its pair of nodes
+		t.Errorf("%d rows of CSV, want %d, %v", len(rows), want, err)
+	}
+}
+
+func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
+	run := aRun(t, "broken")
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		say  string
+	}{
+		"no run":        {[]string{t.TempDir()}, 1, "no run.yaml"},
+		"nothing there": {[]string{"/nothing/there"}, 1, "/nothing/there"},
+		"no node":       {[]string{run, "--reference", "Z"}, 1, "use one of A, B"},
+		"both":          {[]string{run, "--json", "--csv"}, 2, "choose one"},
+		"memory":        {[]string{run, "--memory", "lots"}, 2, "512MiB"},
+		"edge":          {[]string{run, "--edge", "a"}, 2, "source/send:worker/recv"},
+		"id":            {[]string{run, "--id", "x"}, 2, "100-200"},
+		"time":          {[]string{run, "--from", "yesterday"}, 2, "2026-11-20T14:00:00Z"},
+		"times":         {[]string{run, "--from", "5", "--to", "2026-11-20T14:00:00Z"}, 2, "both"},
+		"wander":        {[]string{run, "--wander", "-1"}, 2, "parts per million"},
+		"nobody":        {nil, 2, ""},
+	} {
+		if code, _, stderr := cprof(append([]string{"analyze"}, test.args...)...); code != test.code || !strings.Contains(stderr, test.say) {
+			t.Errorf("%s: exit code %d, want %d: %s", name, code, test.code, stderr)
+		}
+	}
+	if err := os.Remove(filepath.Join(run, "relations", "A--B.rel")); err != nil {
+		t.Fatal(err)
+	}
+	code, out, stderr := cprof("analyze", run)
+	if code != 3 || !strings.Contains(stderr, "suspect, missing or undecided") || !strings.Contains(out, "missing\n  relations/A--B.rel: ") || !strings.Contains(out, "worker/recv → worker/send") && !strings.Contains(out, "source/send → sink/recv") {
+		t.Errorf("without its relation: exit code %d, %s\n%s", code, stderr, out)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	before, after := aRun(t, "before"), aRun(t, "after")
+	code, out, stderr := cprof("diff", before, after)
+	if code != 0 || !strings.Contains(out, "before: run before, 2000 tuples; after: run after") || strings.Count(out, " → ") != 1+4*2 {
+		t.Errorf("exit code %d, %s\n%s", code, stderr, out)
+	}
+	code, out, _ = cprof("diff", before, after, "--json")
+	if code != 0 || strings.Count(out, `"verdict"`) != 4*2 {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if code, _, _ := cprof("diff", before); code != 2 {
+		t.Errorf("of one run: exit code %d", code)
+	}
+}
+
+func TestExport(t *testing.T) {
+	run := aRun(t, "exported")
+	code, out, stderr := cprof("export", run, "--as", "parquet,csv,perfetto")
+	if code != 0 || !strings.Contains(out, "7992 events of 2000 tuples") {
+		t.Errorf("exit code %d, %s\n%s", code, stderr, out)
+	}
+	for _, name := range []string{"events.parquet", "durations.parquet", "join.sql", "percentiles.sql", "events.csv", "durations.csv", "trace.perfetto-trace"} {
+		if info, err := os.Stat(filepath.Join(run, "exports", name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(out, name) {
+			t.Errorf("%s is not listed", name)
+		}
+	}
+	if code, _, _ := cprof("export", run, "--as", "excel"); code != 2 {
+		t.Errorf("as excel: exit code %d", code)
+	}
+}
+
+func TestSecondsAreOutward(t *testing.T) {
+	r := analysis.Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9}
+	for _, test := range []struct {
+		lo, hi int64
+		want   string
+	}{
+		{1000, 1000, "1.00 ± 0.01 µs"}, {1000, 1004, "1.0020 ± 0.0021 µs"}, {-5000, 5000, "0 ± 5001 ns"}, {2_500_000, 2_500_001, "2.5000 ± 0.0001 ms"},
+	} {
+		if got := secondsText(analysis.Interval{Lo_cycles: test.lo, Hi_cycles: test.hi}, r); got != test.want {
+			t.Errorf("%d to %d ns: %q, want %q", test.lo, test.hi, got, test.want)
+		}
+	}
+	if got := secondsText(analysis.Interval{}, analysis.Reference{}); got != "" {
+		t.Errorf("of an unknown frequency: %q", got)
+	}
+}

@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/generator"
+	"github.com/cloudprofiler/cloudprofiler/internal/bench"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+type benchGenFlags struct {
+	json        bool
+	repetitions int
+	limit       time.Duration
+	tuples      int
+	rows        []string
+}
+
+func newBenchGen() *cobra.Command {
+	var flags benchGenFlags
+	cmd := &cobra.Command{
+		Use:   "gen",
+		Short: "Measure the load generator and the object factory",
+		Long: `Measure the load generator and the object factory, both ends on this machine, tuples of 277 bytes over one ZeroMQ connection.
+
+single    one message a tuple, every id checked, as a ratio to a bare C loop on libzmq that is compiled and run beside it
+batched   256 tuples a message, every id checked, in millions a second
+schedule  tuples sent within 10 µs of when they were due, in percent, at half the rate of single; the sender has a core for
+          itself. Every later one has its cause: the engine refused, the thread was not running, or it was busy
+factory   processor time of the consumer's thread for a JSON tuple that it takes from the object factory, as a ratio to
+          decoding it
+
+A repetition in which other processes took more than a tenth of a core is marked and does not count; nor, for schedule, one
+beside which a loop that only looks at the counter was kept from it, for more than 10 µs at a time, for 0.3 % of the time. A figure is the median
+of those that count.
+
+Exit code 3: fewer than 5 repetitions counted, or a row could not be measured here.`,
+		Example: `  cprof bench gen
+  cprof bench gen --rows schedule --repetitions 15
+  cprof bench gen --json | jq -r '[.name, .figure] | @tsv'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runBenchGen(cmd.Context(), flags, cmd.Flags().Changed, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
+	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 7, "repetitions that must count, about a second each")
+	cmd.Flags().DurationVar(&flags.limit, "limit", 20*time.Second, "begin no repetition of a row after this time")
+	cmd.Flags().IntVar(&flags.tuples, "tuples", 500_000, "tuples in a repetition of single")
+	cmd.Flags().StringSliceVar(&flags.rows, "rows", nil, "rows to measure (default all)")
+	return cmd
+}
+
+func runBenchGen(ctx context.Context, flags benchGenFlags, given func(string) bool, stdout, stderr io.Writer) error {
+	if flags.repetitions < minCounted {
+		return usagef("--repetitions %d: a figure needs %d or more", flags.repetitions, minCounted)
+	}
+	if flags.tuples < 10_000 || flags.tuples > 100_000_000 {
+		return usagef("--tuples %d: give 10000 to 100000000", flags.tuples)
+	}
+	for _, row := range flags.rows {
+		if !slices.Contains(bench.GenRows, row) {
+			return usagef("--rows %q: want one or more of %q", row, bench.GenRows)
+		}
+	}
+	size, err := proof.Wanted()
+	if err != nil {
+		return err
+	}
+	switch {
+	case size == proof.Full && !given("repetitions"):
+		flags.repetitions, flags.tuples = 15, 2_000_000
+		if !given("limit") {
+			flags.limit = 2 * time.Minute
+		}
+	case size == proof.Small && !given("repetitions"):
+		flags.repetitions = minCounted
+		if !given("rows") { // schedule wants a machine that is idle for minutes
+			flags.rows = []string{"single", "batched", "factory"}
+		}
+	}
+	line := newProgress(stderr)
+	rows, err := bench.Gen(ctx, bench.GenOptions{
+		Repetitions: flags.repetitions, Limit: flags.limit, Tuples: flags.tuples, Rows: flags.rows,
+		Progress: func(row string, counted, disturbed int) {
+			line.show("%s: %d counted, %d disturbed by other processes", row, counted, disturbed)
+		},
+	})
+	line.done()
+	if err != nil {
+		return err
+	}
+	bars := genBars(rows)
+	if err := proof.Report(bars...); err != nil {
+		return err
+	}
+	if flags.json {
+		err = printGenJSON(stdout, rows)
+	} else {
+		err = printGenTable(stdout, rows, bars)
+	}
+	if err != nil {
+		return err
+	}
+	for _, bar := range bars {
+		if bar.Absent != "" {
+			return fmt.Errorf("%s was not measured: %s: %w", bar.Name, bar.Absent, errPartial)
+		}
+	}
+	return nil
+}
+
+// genLimits are the bars.
+var genLimits = map[string]proof.Bar{
+	"single":   {Limit: 0.7, AtLeast: true, Unit: "× a C loop"},
+	"batched":  {Limit: 4, AtLeast: true, Unit: "million tuples/s"},
+	"schedule": {Limit: 99, AtLeast: true, Unit: "% within 10 µs"},
+	"factory":  {Limit: 0.2, Unit: "× decoding inline"},
+}
+
+func genBars(rows []bench.GenRow) []proof.Bar {
+	var bars []proof.Bar
+	for _, row := range rows {
+		bar := genLimits[row.Name]
+		bar.Name = row.Name
+		switch {
+		case row.Absent != "":
+			bar.Absent = row.Absent
+		case len(row.Figures) < minCounted:
+			bar.Absent = fmt.Sprintf("%d of %d repetitions counted, %d needed", len(row.Figures), len(row.Figures)+row.Disturbed, minCounted)
+		default:
+			bar = bar.From(row.Figures)
+		}
+		bars = append(bars, bar)
+		if row.Absent != "" {
+			continue
+		}
+		bars = append(bars, proof.Bar{Name: row.Name + " lost, doubled or out of order", Figure: float64(row.Wrong), Unit: "tuples"})
+		if row.Name == "schedule" {
+			bars = append(bars, proof.Bar{Name: "schedule not accounted for", Figure: float64(row.Unaccount), Unit: "tuples"})
+		}
+	}
+	return bars
+}
+
+func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
+	machine := proof.ThisMachine()
+	fmt.Fprintf(w, "%s, %d cores, Linux %s, %s\n\n", machine.CPU, machine.Cores, machine.Kernel, machine.Go)
+	byName := map[string]proof.Bar{}
+	for _, bar := range bars {
+		byName[bar.Name] = bar
+	}
+	fmt.Fprintf(w, "%-9s %8s  %-17s %-18s %11s %6s %10s  %s\n", "row", "figure", "from – to", "", "tuples/s", "wrong", "disturbed", "limit")
+	for _, row := range rows {
+		bar := byName[row.Name]
+		if bar.Absent != "" {
+			fmt.Fprintf(w, "%-9s %8s  not measured: %s\n", row.Name, "–", bar.Absent)
+			continue
+		}
+		sign := "≤"
+		if bar.AtLeast {
+			sign = "≥"
+		}
+		fmt.Fprintf(w, "%-9s %8.3f  %7.3f – %-7.3f %-18s %11.0f %6d %10d  %s %-4g %s\n", row.Name, bar.Figure, bar.Spread[0], bar.Spread[1], bar.Unit, median(row.Rates), row.Wrong, row.Disturbed, sign, bar.Limit, bar.Verdict())
+	}
+	for _, row := range rows {
+		switch {
+		case len(row.Figures) == 0:
+		case row.Name == "single":
+			_, _ = fmt.Fprintf(w, "\nsingle: the C loop sends %.0f a second\n", median(row.Base))
+		case row.Name == "schedule":
+			fmt.Fprintf(w, "schedule: %d of %d tuples later than 10 µs: %s; %d not accounted for; p99 at most %.1f µs; a bare loop was paused for %.2f %%\n",
+				row.Late.Late, row.Sent, lateText(row.Late), row.Unaccount, row.P99_ns/1e3, 100*median(row.Paused))
+		case row.Name == "factory":
+			fmt.Fprintf(w, "factory: decoding takes %.0f ns a tuple, the consumer %.0f ns\n", median(row.Base), median(row.Base)*median(row.Figures))
+		}
+	}
+	return nil
+}
+
+func lateText(l generator.Lateness) string {
+	return fmt.Sprintf("%d refused by the engine, %d not running, %d busy", l.Blocked, l.Stalled, l.Busy)
+}
+
+// genLine is a row of "cprof bench gen --json". Scripts read it: append only.
+type genLine struct {
+	Name        string              `json:"name"`
+	Figure      *float64            `json:"figure,omitempty"`
+	Low         *float64            `json:"low,omitempty"`
+	High        *float64            `json:"high,omitempty"`
+	Unit        string              `json:"unit"`
+	Limit       float64             `json:"limit"`
+	TuplesPerS  *float64            `json:"tuples_per_s,omitempty"`
+	Base        *float64            `json:"base,omitempty"`
+	Wrong       uint64              `json:"wrong"`
+	Late        *generator.Lateness `json:"late,omitempty"`
+	Unaccounted *uint64             `json:"unaccounted,omitempty"`
+	Reps        int                 `json:"reps"`
+	Disturbed   int                 `json:"disturbed"`
+	Absent      string              `json:"absent,omitempty"`
+}
+
+func printGenJSON(w io.Writer, rows []bench.GenRow) error {
+	encoder := json.NewEncoder(w)
+	for _, row := range rows {
+		limit := genLimits[row.Name]
+		line := genLine{Name: row.Name, Unit: limit.Unit, Limit: limit.Limit, Wrong: row.Wrong, Reps: len(row.Figures), Disturbed: row.Disturbed, Absent: row.Absent}
+		if len(row.Figures) > 0 {
+			figure, low, high, rate := median(row.Figures), slices.Min(row.Figures), slices.Max(row.Figures), median(row.Rates)
+			line.Figure, line.Low, line.High, line.TuplesPerS = &figure, &low, &high, &rate
+			if len(row.Base) > 0 {
+				base := median(row.Base)
+				line.Base = &base
+			}
+		}
+		if row.Name == "schedule" {
+			line.Late, line.Unaccounted = &row.Late, &row.Unaccount
+		}
+		if err := encoder.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

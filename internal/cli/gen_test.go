@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/generator"
+	"github.com/cloudprofiler/cloudprofiler/internal/bench"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+func TestGenRefusesWrongUsage(t *testing.T) {
+	for _, test := range []struct{ line, says string }{
+		{"gen send", "--to is missing"},
+		{"gen send --to host:5555 --rate 1", "tcp://192.0.2.7:5555"},
+		{"gen send --to tcp://127.0.0.1:1", "--rate or --schedule"},
+		{"gen send --to tcp://127.0.0.1:1 --rate 1 --schedule poisson:1x1s", "--rate or --schedule"},
+		{"gen send --to tcp://127.0.0.1:1 --rate -5", "--rate"},
+		{"gen send --to tcp://127.0.0.1:1 --rate 1e12", "--rate"},
+		{"gen send --to tcp://127.0.0.1:1 --schedule sine:1x1s", "sine"},
+		{"gen send --to tcp://127.0.0.1:1 --rate 1 --size 5", "--size"},
+		{"gen send --to tcp://127.0.0.1:1 --rate 1 --format xml", "--format"},
+		{"gen send --to tcp://127.0.0.1:1 --rate 1 --catch-up 0.5", "CatchUp"},
+		{"gen receive --at nowhere", "--at"},
+		{"gen receive --at tcp://*:5555 --connections 0", "--connections"},
+		{"gen receive --at ipc:///tmp/x --connections 2", "port number"},
+		{"gen receive --decode xml", "--decode"},
+		{"gen search", "--target"},
+		{"gen search --to tcp://127.0.0.1:1", "--back"},
+		{"gen search --target bucket:x", "bucket:RATE"},
+		{"gen search --target bucket:5 --trial 1ms", "Trial"},
+		{"bench gen --repetitions 1", "needs 5"},
+		{"bench gen --rows nosuch", "nosuch"},
+		{"bench gen --tuples 1", "--tuples"},
+	} {
+		if code, _, errs := cprof(strings.Fields(test.line)...); code != exitUsage || !strings.Contains(errs, test.says) {
+			t.Errorf("cprof %s: code %d, says %q, want %d and %q", test.line, code, errs, exitUsage, test.says)
+		}
+	}
+}
+
+func TestGenSendSaysThatNobodyIsThere(t *testing.T) {
+	code, _, errs := cprof("gen", "send", "--to", "tcp://127.0.0.1:1", "--rate", "1", "--patience", "50ms", "--dir", t.TempDir())
+	if code != exitFailed || !strings.Contains(errs, "start the receiver first") {
+		t.Errorf("%d %s", code, errs)
+	}
+}
+
+func TestGenSendAndReceive(t *testing.T) {
+	address := "ipc://" + filepath.Join(t.TempDir(), "socket")
+	type answer struct {
+		code      int
+		out, errs string
+	}
+	received := make(chan answer)
+	go func() {
+		code, out, errs := cprof("gen", "receive", "--at", address, "--decode", "json", "--workers", "2", "--json", "--dir", t.TempDir(), "--patience", "20s")
+		received <- answer{code, out, errs}
+	}()
+	code, out, errs := cprof("gen", "send", "--to", address, "--schedule", "burst:50/10msx200ms", "--json", "--dir", t.TempDir())
+	var sent sendLine
+	if err := json.Unmarshal([]byte(out), &sent); err != nil || code != exitAnswered && code != exitPartial {
+		t.Fatalf("%d %s: %v", code, errs, err)
+	}
+	if sent.Scheduled != 1000 || sent.Sent != 1000 || sent.NotLogged != "" {
+		t.Errorf("%+v", sent)
+	}
+	r := <-received
+	var got receiveLine
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != exitAnswered {
+		t.Fatalf("%d %s: %v", r.code, r.errs, err)
+	}
+	if got.Received != 1000 || got.Objects != 1000 || !got.Whole() {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A rate that no machine reaches is said, and the run ends all the same, with its numbers marked.
+func TestGenSendSaysThatARateCannotBeReached(t *testing.T) {
+	pull, err := generator.NewPull("tcp://127.0.0.1:*", generator.PullOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receiver, err := generator.NewReceiver(generator.ReceiverOptions{Sources: []generator.Source{pull}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan generator.ReceiverResult)
+	go func() {
+		r, _ := receiver.Run(t.Context())
+		got <- r
+	}()
+	code, out, errs := cprof("gen", "send", "--to", pull.Endpoint(), "--rate", "1e9", "--duration", "10ms", "--give-up", "100ms", "--json", "--no-log")
+	if code != exitPartial || !strings.Contains(errs, "will not reach the rate") {
+		t.Errorf("%d %s", code, errs)
+	}
+	var sent sendLine
+	if err := json.Unmarshal([]byte(out), &sent); err != nil || sent.Scheduled != 10_000_000 || sent.Skipped == 0 || sent.Scheduled != sent.Sent+sent.Skipped+sent.Unsent {
+		t.Errorf("%+v, %v", sent, err)
+	}
+	if r := <-got; r.Received != sent.Sent || !r.Whole() {
+		t.Errorf("sent %d, received %+v", sent.Sent, r.Check)
+	}
+}
+
+func TestMarkedNumbersEndWithThree(t *testing.T) {
+	err := marked([]generator.Marked{{Mark: generator.Lost, Count: 7, Text: "7 tuples did not arrive"}})
+	if err == nil || !strings.Contains(err.Error(), "lost (7)") {
+		t.Errorf("%v", err)
+	}
+	if marked(nil) != nil {
+		t.Error("clean numbers are marked")
+	}
+}
+
+var sampleSearch = generator.SearchResult{
+	Sustained: 95_000, Failed: 95_900, LimitedBy: generator.ByEngine, Why: []generator.Reason{generator.BacklogGrows}, Ceiling: 8e6, Confirmed: 3, Wanted: 3,
+	Stalls: generator.Stalls{Count: 5, Typical: 50 * time.Millisecond, Every: time.Second},
+	Trials: []generator.Trial{
+		{Phase: "bracket", Rate: 160_000, Verdict: generator.Verdict{Reasons: []generator.Reason{generator.BacklogGrows}, Delivered: 95_100}, P99: 400 * time.Millisecond, Cut: true},
+		{Phase: "bracket", Rate: 40_000, Verdict: generator.Verdict{Delivered: 40_000}, Sustained: true, P50: time.Millisecond, P99: 50 * time.Millisecond, Max: 60 * time.Millisecond},
+		{Phase: "confirm", Rate: 95_000, Verdict: generator.Verdict{Delivered: 95_000}, Sustained: true, P50: 2 * time.Millisecond, P99: 55 * time.Millisecond, Max: 60 * time.Millisecond},
+	},
+}
+
+func TestGenPlotDrawsWhatSearchPrints(t *testing.T) {
+	text, err := json.Marshal(sampleSearch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "search.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := cprof("gen", "plot", "--svg", file)
+	for _, want := range []string{"<svg", "sustained: 95000 tuples a second", "stalls for 50ms every 1s", "p99"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in the drawing: %d %s", want, code, errs)
+		}
+	}
+	if code, out, _ := cprof("gen", "plot", file); code != exitAnswered || !strings.Contains(out, "Latency over load") {
+		t.Errorf("%d %s", code, out)
+	}
+	for _, bad := range []string{"", "{}", "[1]"} {
+		if err := plotSearch(&bytes.Buffer{}, strings.NewReader(bad), true); err == nil {
+			t.Errorf("%q was drawn", bad)
+		}
+	}
+}
+
+func TestSearchReportIsInTheOrderOfRates(t *testing.T) {
+	var out bytes.Buffer
+	if err := sampleSearch.WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	a, b, c := strings.Index(text, "\n       40000"), strings.Index(text, "\n       95000"), strings.Index(text, "\n      160000")
+	if a < 0 || b < a || c < b || !strings.Contains(text, "the backlog grows (cut)") {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestGenBarsJudge(t *testing.T) {
+	rows := []bench.GenRow{
+		{Name: "single", Figures: []float64{0.8, 0.75, 0.9, 0.8, 0.8}, Rates: []float64{1, 1, 1, 1, 1}, Base: []float64{1, 1, 1, 1, 1}},
+		{Name: "batched", Figures: []float64{3, 3, 3, 3, 3}, Rates: []float64{3e6}, Wrong: 2},
+		{Name: "schedule", Figures: []float64{99.5, 99.2, 99.9, 99.5, 99.5}, Rates: []float64{1}, Paused: []float64{0}},
+		{Name: "factory", Absent: "no reason"},
+	}
+	want := map[string]proof.Verdict{"single": proof.Reached, "batched": proof.Missed, "schedule": proof.Reached, "factory": proof.Absent,
+		"single lost, doubled or out of order": proof.Reached, "batched lost, doubled or out of order": proof.Missed,
+		"schedule lost, doubled or out of order": proof.Reached, "schedule not accounted for": proof.Reached}
+	bars := genBars(rows)
+	for _, bar := range bars {
+		if got := bar.Verdict(); got != want[bar.Name] {
+			t.Errorf("%s: %s, want %q", bar.Name, got, want[bar.Name])
+		}
+		delete(want, bar.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("no bar for %v", want)
+	}
+	var out bytes.Buffer
+	if err := printGenTable(&out, rows, bars); err != nil || !strings.Contains(out.String(), "not measured: no reason") || !strings.Contains(out.String(), "MISSED") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	out.Reset()
+	if err := printGenJSON(&out, rows); err != nil {
+		t.Fatal(err)
+	}
+	var first map[string]any
+	if err := json.Unmarshal(out.Bytes()[:bytes.IndexByte(out.Bytes(), '\n')], &first); err != nil || first["name"] != "single" || first["figure"] != 0.8 || first["reps"] != 5.0 {
+		t.Errorf("%v, %v", first, err)
+	}
+}

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+func newLogCheck() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check PATH...",
+		Short: "Say whether everything that was ever written to a log is there",
+		Long: `Say whether everything that was ever written to a log is there, and if not, what is missing and where the damage is. Every block is
+decoded and every checksum compared.
+
+A log is whole if each row that was written is in it or accounted for as dropped.
+
+Exit code 1: a file is no log, or cannot be read. Exit code 3: a log is damaged or lacks rows.`,
+		Example: "  cprof log check ./logs\n  cprof log check --json ./logs/*.cplog",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return checkLogs(cmd.OutOrStdout(), args, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return cmd
+}
+
+// checkLine is a line of "cprof log check --json". Scripts read it: append only.
+type checkLine struct {
+	Log       string   `json:"log"`
+	Files     []string `json:"files"`
+	Whole     bool     `json:"whole"`
+	Sealed    bool     `json:"sealed"`
+	Rows      uint64   `json:"rows"`
+	Missing   uint64   `json:"missing_rows"`
+	Dropped   uint64   `json:"dropped_rows"`
+	Damage    []string `json:"damage,omitempty"`
+	Unread    string   `json:"unread,omitempty"` // why it could not be read at all
+	Duplicate int      `json:"duplicate_blocks"`
+	Foreign   int      `json:"foreign_blocks"`
+}
+
+func checkLogs(w io.Writer, paths []string, asJSON bool) error {
+	logs, err := findLogs(paths)
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(w)
+	var unread, bad int
+	for _, l := range logs {
+		line := checkLine{Log: l.name, Files: l.files}
+		report, err := checkLog(l)
+		switch {
+		case err != nil:
+			unread++
+			line.Unread = err.Error()
+		case !report.Whole():
+			bad++
+		}
+		if asJSON {
+			line.fill(report)
+			if err := encoder.Encode(line); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			fmt.Fprintf(w, "%s\n  cannot be read: %v\n  try: cprof log salvage\n", l.name, err)
+			continue
+		}
+		printCheck(w, l, report)
+	}
+	switch {
+	case unread > 0:
+		return fmt.Errorf("%d of %d logs cannot be read", unread, len(logs))
+	case bad > 0:
+		return fmt.Errorf("%d of %d logs are damaged or lack rows: %w", bad, len(logs), errPartial)
+	}
+	return nil
+}
+
+func checkLog(l aLog) (logstore.Report, error) {
+	r, closer, err := l.open()
+	if err != nil {
+		return logstore.Report{}, err
+	}
+	defer closer.Close()
+	if err := eachBlock(r, func(*logstore.Block) error { return nil }); err != nil {
+		return logstore.Report{}, err
+	}
+	return r.Report(), nil
+}
+
+func (c *checkLine) fill(r logstore.Report) {
+	c.Whole, c.Sealed, c.Duplicate, c.Foreign = r.Whole() && c.Unread == "", r.Sealed, r.Duplicates, r.Foreign
+	for i := range r.Rows {
+		c.Rows += r.Rows[i].Rows
+		c.Missing += r.Rows[i].MissingRows()
+		for _, n := range r.Rows[i].Dropped {
+			c.Dropped += n
+		}
+	}
+	for _, d := range r.Damage {
+		c.Damage = append(c.Damage, d.Error())
+	}
+}
+
+func printCheck(w io.Writer, l aLog, r logstore.Report) {
+	state := "not sealed: it is being written, or its writer died"
+	if r.Sealed {
+		state = "sealed"
+	}
+	verdict := "whole"
+	if !r.Whole() {
+		verdict = "NOT WHOLE"
+	}
+	fmt.Fprintf(w, "%s\n  %s; %d files, %d blocks, %s\n", l.name, verdict, len(l.files), r.Blocks, state)
+	for i := range r.Rows {
+		fmt.Fprintf(w, "  %s\n", &r.Rows[i])
+	}
+	printDamage(w, "  ", r)
+}
+
+// printDamage lists what is damaged, missing or in a log's way.
+func printDamage(w io.Writer, indent string, r logstore.Report) {
+	for _, d := range r.Damage {
+		fmt.Fprintf(w, "%sdamage: %v\n", indent, d)
+	}
+	if r.MoreDamage > 0 {
+		fmt.Fprintf(w, "%sdamage: %d more places\n", indent, r.MoreDamage)
+	}
+	for i := range r.Rows {
+		for _, m := range r.Rows[i].Missing {
+			fmt.Fprintf(w, "%smissing: %s of shard %d, sequences %d to %d\n", indent, r.Rows[i].Kind, r.Rows[i].Shard, m.From, m.To-1)
+		}
+	}
+	if r.Duplicates > 0 {
+		fmt.Fprintf(w, "%s%d blocks repeat others and were left out\n", indent, r.Duplicates)
+	}
+	if r.Overlaps > 0 {
+		fmt.Fprintf(w, "%s%d blocks repeat rows of others, which were left out\n", indent, r.Overlaps)
+	}
+	if r.Foreign > 0 {
+		fmt.Fprintf(w, "%s%d blocks are of another ring and were left out\n", indent, r.Foreign)
+	}
+}

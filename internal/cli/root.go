@@ -1,0 +1,48 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "cprof",
+		Short: "Measure durations between machines in CPU cycles, with a bound",
+		Long: `cprof measures durations that start on one machine and end on another, in CPU cycles,
+and prints a bound beside every one of them.
+
+Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or missing parts.`,
+		Example: `  cprof demo
+  cprof doctor
+  cprof nodes
+  cprof run start tuesday
+  cprof analyze runs/tuesday
+  cprof report runs/tuesday
+  cprof bench log
+  cprof version
+  cprof help version`,
+	}
+	root.AddCommand(
+		newAgent(),
+		newAnalyze(),
+		newBench(),
+		newBenchAgentProcess(),
+		newBenchSweepProcess(),
+		newConfig(),
+		newDemo(),
+		newDemoNode(),
+		newDiff(),
+		newDoctor(),
+		newExport(),
+		newGen(),
+		newKeys(),
+		newLog(),
+		newNodes(),
+		newRelate(),
+		newRelation(),
+		newReport(),
+		newRing(),
+		newRun(),
+		newSnapshot(),
+		newVersion(),
+	)
+	return root
+}

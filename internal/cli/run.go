@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of every subcommand.
+const (
+	exitAnswered = 0 // the question was answered
+	exitFailed   = 1 // it was not
+	exitUsage    = 2 // the command line is wrong, nothing was done
+	exitPartial  = 3 // it was answered, with suspect or missing parts
+)
+
+// errPartial is returned (wrapped) by a subcommand that has printed its answer, where parts of the answer are suspect
+// or missing. Its text is printed after the answer and names the parts.
+var errPartial = errors.New("answered with suspect or missing parts")
+
+// A usageError is a command line that is wrong in a way that flags and argument counts do not show, for example two
+// flags that exclude each other. What cobra finds on its own needs no wrapping.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// Run runs cprof with args, the command line without the program's name, and returns the exit code: 0 answered,
+// 1 failed, 2 wrong usage, 3 answered with suspect or missing parts. Cancelling ctx ends the subcommand early, as failed.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return run(ctx, newRoot(), args, stdout, stderr)
+}
+
+func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetOut(stdout) // before prepare: cobra's completion commands keep the writer that they find
+	root.SetErr(stderr)
+	begun := prepare(root)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitAnswered
+	}
+	fmt.Fprintf(stderr, "cprof: %v\n", err)
+	var usage usageError
+	switch {
+	case !*begun, errors.As(err, &usage):
+		fmt.Fprintf(stderr, "see %q\n", cmd.CommandPath()+" --help")
+		return exitUsage
+	case errors.Is(err, errPartial):
+		return exitPartial
+	default:
+		return exitFailed
+	}
+}
+
+// prepare gives all commands under root what they have in common. The result becomes true when a subcommand's own code
+// begins to run: every error before that is a wrong command line.
+func prepare(root *cobra.Command) (begun *bool) {
+	root.SilenceErrors = true
+	root.SilenceUsage = true
+	root.InitDefaultHelpFlag()
+	root.InitDefaultCompletionCmd()
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultHelpCmd()
+
+	begun = new(bool)
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.HasSubCommands() {
+			makeGroup(cmd)
+			return
+		}
+		if own := cmd.RunE; own != nil {
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				*begun = true
+				return own(cmd, args)
+			}
+		}
+	}
+	walk(root)
+	return begun
+}
+
+// makeGroup lets a command that only holds others answer a wrong word with the nearest right one. Left alone, cobra
+// prints the help of "cprof bench" for "cprof bench nosuch", and succeeds.
+func makeGroup(cmd *cobra.Command) {
+	unknown := func(cmd *cobra.Command, word string) error {
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(word); len(near) > 0 {
+			return fmt.Errorf("unknown command %q, did you mean %q?", word, near[0])
+		}
+		return fmt.Errorf("unknown command %q", word)
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknown(cmd, args[0])
+		}
+		cmd.SetOut(cmd.ErrOrStderr())
+		if err := cmd.Help(); err != nil {
+			return err
+		}
+		return errors.New("a command is missing")
+	}
+	// Flags are parsed before the word is looked at: "cprof bench lgo --json" is about "lgo", not about "--json".
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if word := cmd.Flags().Arg(0); word != "" && cmd.HasSubCommands() {
+			return unknown(cmd, word)
+		}
+		return err
+	})
+}
+
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Explain a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("no help on %q", args)
+			}
+			return about.Help()
+		},
+	}
+}
