@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+func load(t *testing.T, args ...string) (config, error) {
+	t.Helper()
+	cmd := newCommand(os.Stderr)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	file, err := cmd.Flags().GetString("config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readConfig(file, cmd)
+}
+
+// The example says what the defaults are, and names every key.
+func TestExampleConfigurationIsTheDefault(t *testing.T) {
+	example, err := load(t, "--config", "../../configs/tsc-client.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults, err := load(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if example != defaults {
+		t.Errorf("the example is %+v\nthe default %+v", example, defaults)
+	}
+	text, err := os.ReadFile("../../configs/tsc-client.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys() {
+		if key != virtualFlag && !strings.Contains(string(text), "\n"+key+":") && !strings.Contains(string(text), "\n# "+key+":") {
+			t.Errorf("the example does not explain %q", key)
+		}
+	}
+}
+
+func TestFlagsCountMoreThanTheEnvironmentAndThatMoreThanTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("name: from-file\ncommand: 127.0.0.1:1\ntrains_per_second: 7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TSC_CLIENT_COMMAND", "127.0.0.1:2")
+	t.Setenv("TSC_CLIENT_TRAINS_PER_SECOND", "8")
+	c, err := load(t, "--config", file, "--trains-per-second", "9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Name != "from-file" || c.Command != "127.0.0.1:2" || c.TrainsPerSecond != 9 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestConfigurationIsRefusedByName(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	key, err := control.NewKey("n", control.RoleNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(dir, "n.secret")
+	if err := key.Write(secret); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"no such file":              {"--config", filepath.Join(dir, "none")},
+		"invalid keys: nonsense":    {"--config", write("a", "nonsense: 1\n")},
+		"yaml":                      {"--config", write("b", "name: [\n")},
+		"listen":                    {"--listen", "here"},
+		"command":                   {"--command", "7340"},
+		"name":                      {"--name", "a b"},
+		"window":                    {"--window", "0s"},
+		"wander":                    {"--wander-ppm", "-1"},
+		"budget":                    {"--cpu-share", "2"},
+		"pace":                      {"--target", "0s"},
+		"spin":                      {"--spin", "1h"},
+		"command_client_keys":       {"--command-key", secret},
+		"server_key":                {"--server", "x:1", "--key", secret},
+		"no such file or directory": {"--command-key", secret, "--command-client-keys", "/nonexistent"},
+		"advertise":                 {"--server", "x:1", "--advertise", "x"},
+		"virtual":                   {"--virtual", write("v", "{}")},
+	} {
+		if c, err := load(t, args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q; %+v", args, err, want, c)
+		}
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--help"}, 0, "tsc-client --config"},
+		{[]string{"--check"}, 0, "can be used"},
+		{[]string{"--check", "--listen", "x"}, 2, "want an IP address and a port"},
+		{[]string{"--nonsense"}, 2, "unknown flag"},
+		{[]string{"argument"}, 2, "unknown command"},
+		{[]string{"--command", "192.0.2.9:1"}, 1, "without keys"},
+	} {
+		var out bytes.Buffer
+		if code := run(t.Context(), tc.args, &out, &out); code != tc.code || !strings.Contains(out.String(), tc.want) {
+			t.Errorf("%v: exit code %d, want %d: %s", tc.args, code, tc.code, out.String())
+		}
+	}
+	if !reflect.DeepEqual(keys()[:2], []string{"name", "listen"}) {
+		t.Errorf("keys %v", keys())
+	}
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli"
+	"github.com/cloudprofiler/cloudprofiler/internal/netns"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// asVariable says as which command the test's program runs.
+const asVariable = "CLOUDPROFILER_TEST_AS"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(asVariable) {
+	case "tsc-client":
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	case "cprof":
+		os.Exit(cli.Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// A process is a command in a namespace.
+type process struct {
+	*exec.Cmd
+	stdout, stderr bytes.Buffer
+}
+
+// start starts the test's program as a command in a namespace. It dies with the namespace's thread.
+func start(t *testing.T, pair *netns.Pair, end int, as string, args ...string) *process {
+	t.Helper()
+	cmd, err := reexec.Command(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: cmd}
+	cmd.Env = append(os.Environ(), asVariable+"="+as)
+	cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := pair.Do(end, cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	return p
+}
+
+// end waits for a command, for a while, and returns its exit code.
+func (p *process) end(t *testing.T, limit time.Duration) int {
+	t.Helper()
+	timer := time.AfterFunc(limit, func() { _ = p.Process.Kill() })
+	_ = p.Wait()
+	if !timer.Stop() {
+		t.Fatalf("it hangs: %v\n%s", p.Args, p.stderr.String())
+	}
+	return p.ProcessState.ExitCode()
+}
+
+// Two tsc-clients in two namespaces, each a virtual node whose rate wanders by half of what is assumed, are related by hand, with keys.
+// Every reading's interval holds the truth. Then one is stopped, then killed: each time it is named, and nothing hangs.
+func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
+	privileged.Need(t)
+	pair, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pair.Close()
+	dir := t.TempDir()
+	secret, public, me, clients := makeKeys(t, dir)
+
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	now := virtual.Physical{Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: 2_600_000_000}
+	var truth [2]*vnode.Truth
+	var processes [2]*process
+	where := [2]string{pair.Addr(0).String() + ":7340", pair.Addr(1).String() + ":7340"}
+	startNode := func(i int, config string) *process {
+		return start(t, pair, i, "tsc-client", "--listen", pair.Addr(i).String()+":7341", "--command", where[i],
+			"--command-key", secret, "--command-client-keys", clients, "--virtual", config)
+	}
+	for i, name := range []string{"north", "south"} {
+		v := virtual.Config(r, name, now, []vnode.Shape{vnode.Sine, vnode.Walk}[i], 1)
+		text, err := v.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := filepath.Join(dir, name+".json")
+		if err := os.WriteFile(config, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if truth[i], err = vnode.NewTruth(v.Counter); err != nil {
+			t.Fatal(err)
+		}
+		processes[i] = startNode(i, config)
+	}
+	relate := func(args ...string) *process {
+		return start(t, pair, 0, "cprof", append([]string{"relate", where[0], where[1], "--key", me, "--node-key", public}, args...)...)
+	}
+	file := filepath.Join(dir, "north--south.rel")
+	before := asm.Counter()
+	// The clients measure themselves for a second or two before they answer; relate waits for three.
+	var relating *process
+	code := -1
+	for try := 0; try < 3 && code != 0; try++ {
+		_ = os.Remove(file) // of a try that ended early
+		relating = relate("--seconds", "5", "-o", file)
+		code = relating.end(t, time.Minute)
+	}
+	after := asm.Counter()
+	t.Logf("\n%s", relating.stdout.String())
+	if code != 0 {
+		t.Fatalf("exit code %d: %s\n%s\n%s", code, relating.stderr.String(), processes[0].stderr.String(), processes[1].stderr.String())
+	}
+	holdsTruth(t, file, truth, before, after)
+
+	// Stopped: it answers neither probes nor commands, and its sockets stay open.
+	relating = relate("--seconds", "60")
+	time.Sleep(time.Second) // in the middle; anywhere else it must end as well
+	if err := processes[1].Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	named(t, relating, `"south" at `+where[1])
+	if err := processes[1].Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	// Killed.
+	relating = relate("--seconds", "60")
+	time.Sleep(time.Second)
+	if err := processes[0].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	named(t, relating, `"north`)
+}
+
+// named expects that a relate ends soon and says who is to blame.
+func named(t *testing.T, relating *process, who string) {
+	t.Helper()
+	begin := time.Now()
+	code := relating.end(t, 30*time.Second)
+	if code != 3 && code != 1 || !strings.Contains(relating.stderr.String(), who) {
+		t.Errorf("exit code %d after %v, want %s named in: %s", code, time.Since(begin).Round(time.Millisecond), who, relating.stderr.String())
+	}
+	t.Logf("named after %v: %s", time.Since(begin).Round(time.Millisecond), relating.stderr.String())
+}
+
+func makeKeys(t *testing.T, dir string) (secret, public, me, clients string) {
+	t.Helper()
+	clients = filepath.Join(dir, "clients")
+	if err := os.Mkdir(clients, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	command, err := control.NewKey("command", control.RoleServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := control.NewKey("me", control.RoleAdmin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, public, me = filepath.Join(dir, "command.secret"), filepath.Join(dir, "command.public"), filepath.Join(dir, "me.secret")
+	for path, key := range map[string]control.Key{secret: command, public: command.Halved(), me: admin, filepath.Join(clients, "me.public"): admin.Halved()} {
+		if err := key.Write(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return secret, public, me, clients
+}
+
+// holdsTruth asks a stored relation for many readings in both directions.
+func holdsTruth(t *testing.T, file string, truth [2]*vnode.Truth, before, after uint64) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tscratio.DecodePair(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pair.A.Name != "north" || pair.B.Name != "south" {
+		t.Fatalf("a relation of %q with %q", pair.A.Name, pair.B.Name)
+	}
+	const queries = 20_000
+	for _, into := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
+		relation, err := pair.Relate(into, pair.Declared.Wander)
+		if err != nil || relation.Verdict != tscratio.Consistent {
+			t.Fatalf("%+v, %v", relation, err)
+		}
+		from, to := truth[1], truth[0]
+		if into == tscratio.SideB {
+			from, to = to, from
+		}
+		outside := 0
+		for i := range uint64(queries) {
+			p := before + (after-before)/queries*i
+			y, want := from.Reading(p), to.Reading(p)
+			if at, err := relation.Translate(y); err != nil || !at.Contains(want) {
+				if outside++; outside == 1 {
+					t.Errorf("reading %d of %q is in %v, in truth %d: %v", y, relation.From.Name, at, want, err)
+				}
+			}
+		}
+		if outside > 0 {
+			t.Errorf("%s: %d of %d outside", fmt.Sprint(relation.Into.Name), outside, queries)
+		}
+	}
+}
