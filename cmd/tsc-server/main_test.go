@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+func check(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), append(args, "--check"), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestExampleConfigurationIsRead(t *testing.T) {
+	dir := t.TempDir()
+	key, err := control.NewKey("server", control.RoleServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(dir, "server.secret")
+	if err := key.Write(secret); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := check(t, "--config", "../../configs/tsc-server.yaml", "--key", secret, "--client-keys", dir)
+	if code != 0 || !strings.Contains(out, "can be used") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+}
+
+func TestExampleConfigurationNamesEveryKey(t *testing.T) {
+	text, err := os.ReadFile("../../configs/tsc-server.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"listen", "key", "client_keys", "state", "runs", "metrics", "sweep_every", "sweep_trains", "sweep_exchanges", "width",
+		"quiet_limit", "quiet_busy", "quiet_bytes", "budget", "wander_ppm", "window", "heartbeat", "dead"} {
+		if !strings.Contains(string(text), "\n"+key+":") && !strings.Contains(string(text), "\n# "+key+":") {
+			t.Errorf("key %q is not in the example", key)
+		}
+	}
+}
+
+func TestBadConfigurationIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(bad, []byte("lisen: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"lisen":        {"--config", bad},
+		"nosuch":       {"--config", "nosuch.yaml"},
+		"budget":       {"--budget", "0"},
+		"dead":         {"--dead", "1ms"},
+		"wander_ppm":   {"--wander-ppm", "-1"},
+		"quiet_busy":   {"--quiet-busy", "2"},
+		"key":          {"--key", "nosuch.secret"},
+		"unknown flag": {"--nosuch"},
+	} {
+		if code, _, errs := check(t, args...); code != 2 || !strings.Contains(errs, want) {
+			t.Errorf("%q: exit code %d, %s", args, code, errs)
+		}
+	}
+}
