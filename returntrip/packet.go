@@ -1,0 +1,60 @@
+package returntrip
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// This file is the packet of FORMAT.md. Numbers are append-only.
+
+const (
+	magic      = "RETP"
+	version    = 1
+	packetSize = 24
+)
+
+type kind uint8
+
+const (
+	kindAcknowledgement kind = 1
+	kindEcho            kind = 2
+)
+
+// Errors that say why a packet was not taken.
+var (
+	errSize    = errors.New("packet is not as long as it should be")
+	errForeign = errors.New("packet does not start with the magic")
+	errVersion = errors.New("packet is of another version")
+	errKind    = errors.New("packet is of another kind")
+	errStream  = errors.New("packet is of another stream")
+)
+
+type packet struct {
+	kind   kind
+	stream uint64
+	id     uint64
+}
+
+func (p packet) put(b *[packetSize]byte) {
+	copy(b[:], magic)
+	b[4], b[5], b[6], b[7] = version, byte(p.kind), 0, 0
+	binary.BigEndian.PutUint64(b[8:], p.stream)
+	binary.BigEndian.PutUint64(b[16:], p.id)
+}
+
+// parse takes a packet that is of the kind and stream expected, and of no other.
+func parse(b []byte, k kind, stream uint64) (id uint64, err error) {
+	switch {
+	case len(b) != packetSize:
+		return 0, errSize
+	case string(b[:4]) != magic:
+		return 0, errForeign
+	case b[4] != version:
+		return 0, errVersion
+	case kind(b[5]) != k:
+		return 0, errKind
+	case binary.BigEndian.Uint64(b[8:]) != stream:
+		return 0, errStream
+	}
+	return binary.BigEndian.Uint64(b[16:]), nil
+}

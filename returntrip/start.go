@@ -1,0 +1,61 @@
+package returntrip
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+// Start is where tuples begin. Log belongs to one goroutine at a time, the other methods to any.
+type Start struct {
+	sent, acknowledged *handlers.Channel
+	conn               net.PacketConn
+	counts             counters
+	done               chan struct{} // closed when the receiver has ended
+	err                error         // why, if not because of Close; read after done
+}
+
+// NewStart opens the channels ACTOR/ret-sent and ACTOR/ret-acknowledged, and answers the acknowledgements that come to conn, which is
+// the Start's from now on. With an error conn is as it was.
+func NewStart(conn net.PacketConn, actor string, o Options) (*Start, error) {
+	s := &Start{conn: conn, done: make(chan struct{})}
+	var err error
+	if s.sent, s.acknowledged, err = openTwo(actor, PointSent, PointAcknowledged, o.Channels); err != nil {
+		return nil, fmt.Errorf("start return trips: %w", err)
+	}
+	go func() {
+		defer close(s.done)
+		var b [packetSize]byte
+		s.err = s.counts.receive(conn, kindAcknowledgement, o.Stream, func(id uint64, from net.Addr) {
+			s.acknowledged.Log(id)
+			packet{kindEcho, o.Stream, id}.put(&b)
+			s.counts.post(conn, b[:], from)
+		})
+	}()
+	return s, nil
+}
+
+// Log says that a tuple leaves now. It costs a log call. A nil Start does nothing.
+func (s *Start) Log(id uint64) {
+	if s != nil {
+		s.sent.Log(id)
+	}
+}
+
+// Counts are of echoes sent and acknowledgements received.
+func (s *Start) Counts() Counts { return s.counts.read() }
+
+// Close ends the answers and gives the channels to the drainer. Ends must have settled before. A nil Start does nothing.
+func (s *Start) Close() error {
+	if s == nil {
+		return nil
+	}
+	err := s.conn.Close()
+	<-s.done
+	if s.err != nil {
+		err = errors.Join(err, fmt.Errorf("receive acknowledgements: %w", s.err))
+	}
+	return errors.Join(err, s.sent.Close(), s.acknowledged.Close())
+}
