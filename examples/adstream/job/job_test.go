@@ -1,0 +1,274 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// testPlacement is three nodes with each hop between them in some instance, and stages of one and of more instances.
+const testPlacement = `
+version: 1
+nodes:
+  - {name: a, address: 127.0.0.1}
+  - {name: b, address: 127.0.0.1}
+  - {name: c, address: 127.0.0.1}
+actors:
+  source: [a, b]
+  deserialise: [b, c, a]
+  filter: [c, a]
+  project: [b]
+  join: [a, c]
+  count: [b, c]
+  store: [a]
+stream:
+  tuples: 3000
+  per_second: 0
+  campaigns: 7
+  ads_per_campaign: 3
+  window: 20ms
+  in_flight: 32
+  begin_us: 1234567890123
+`
+
+func place(t *testing.T, text string) *Placement {
+	t.Helper()
+	p, err := ParsePlacement([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.OnLoopback()
+	return p
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// logged is what a channel's log holds.
+type logged struct {
+	events []logstore.Event
+	links  []logstore.Link
+	whole  bool
+}
+
+func readLogs(t *testing.T, dir string) map[string]*logged {
+	t.Helper()
+	logs := map[string]*logged{}
+	nodes, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		segments, err := logstore.Segments(filepath.Join(dir, node.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range segments {
+			l := &logged{}
+			r := logstore.ReadLog([]logstore.Segment{s})
+			for {
+				b, err := r.Next()
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.events = append(l.events, b.Events...)
+				l.links = append(l.links, b.Links...)
+			}
+			report := r.Report()
+			l.whole = report.Whole()
+			r.Close()
+			logs[s.Channel.String()] = l
+		}
+	}
+	return logs
+}
+
+// The job counts what a loop over the stream counts; every event is in the logs; each view leads by its link to the window that the
+// store stored; nothing is left behind.
+func TestCountsAreRight(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Setenv("TMPDIR", t.TempDir())
+	p := place(t, testPlacement)
+	p.Stream.Seed = seed.Of(t)
+	ctx := within(t, 2*time.Minute)
+	cluster, err := StartCluster(p, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
+	result, err := cluster.Run(ctx, Options{Rings: rings, Logs: logs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := p.Stream.Expect(p.Stream.Begin_us)
+	got, err := cluster.Counted(ctx, "ads")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("counts differ, -want +got:\n%s", diff)
+	}
+	if result.Dropped != 0 {
+		t.Errorf("%d events dropped", result.Dropped)
+	}
+	if err := cluster.Close(); err != nil {
+		t.Error(err)
+	}
+	checkLogs(t, readLogs(t, logs), p, result, want)
+
+	for _, node := range p.Nodes {
+		left, err := filepath.Glob(filepath.Join(rings, node.Name, "*.ring*"))
+		if err != nil || len(left) != 0 {
+			t.Errorf("rings left: %v, %v", left, err)
+		}
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
+		t.Errorf("left in %s: %v, %v", os.TempDir(), left, err)
+	}
+	noneMore(t, before)
+}
+
+// noneMore waits until there are no more goroutines than before. What the NATS client and server have started ends a while after they
+// say that they are closed.
+func noneMore(t *testing.T, before int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
+
+func checkLogs(t *testing.T, logs map[string]*logged, p *Placement, result Result, want map[Window]int) {
+	t.Helper()
+	views := 0
+	for _, n := range want {
+		views += n
+	}
+	expected := map[string]int{
+		"source": p.Stream.Tuples, "deserialise": p.Stream.Tuples, "filter": p.Stream.Tuples,
+		"project": views, "join": views, "count": views, "window": len(want), "store": len(want),
+	}
+	ids := map[string]map[uint64]int{} // by stage and point
+	for name, l := range logs {
+		if !l.whole {
+			t.Errorf("log of %s lacks rows", name)
+		}
+		stage, _, _ := strings.Cut(name, "#")
+		_, point, _ := strings.Cut(name, "/")
+		if point == "link" {
+			continue
+		}
+		of := stage + "/" + point
+		if ids[of] == nil {
+			ids[of] = map[uint64]int{}
+		}
+		if n := len(l.events); n == 0 || l.events[n-1].ID != channel.Poison {
+			t.Errorf("%s does not end with the poison", name)
+		}
+		for _, e := range l.events {
+			if e.ID != channel.Poison {
+				ids[of][e.ID]++
+			}
+		}
+	}
+	for stage, n := range expected {
+		for _, point := range []string{"start", "end"} {
+			of := ids[stage+"/"+point]
+			if len(of) != n {
+				t.Errorf("%s/%s has %d ids, want %d", stage, point, len(of), n)
+			}
+			for id, times := range of {
+				if times != 1 {
+					t.Fatalf("%s/%s has tuple %d %d times", stage, point, id, times)
+				}
+			}
+		}
+	}
+	linked := map[uint64]int{}
+	links := 0
+	for name, l := range logs {
+		if !strings.HasSuffix(name, "/link") {
+			continue
+		}
+		for _, link := range l.links {
+			links++
+			linked[link.Child]++
+			if ids["count/start"][link.Parent] != 1 || ids["source/end"][link.Parent] != 1 {
+				t.Fatalf("link from tuple %d, which is none of count's and the source's", link.Parent)
+			}
+			if ids["store/end"][link.Child] != 1 {
+				t.Fatalf("link to window %d, which the store has not", link.Child)
+			}
+		}
+	}
+	if links != views || len(linked) != len(want) {
+		t.Errorf("%d links to %d windows, want %d to %d", links, len(linked), views, len(want))
+	}
+	sizes := func(n map[uint64]int) (sum int) {
+		for _, v := range n {
+			sum += v * v
+		}
+		return sum
+	}
+	wanted := 0
+	for _, n := range want {
+		wanted += n * n
+	}
+	if sizes(linked) != wanted {
+		t.Errorf("windows have other numbers of links than counts")
+	}
+	if got := result.Actors["project#0"]; got != (Counts{Taken: uint64(views), Sent: uint64(views)}) {
+		t.Errorf("project#0 counts %+v, want %d", got, views)
+	}
+}
+
+func TestInterruptedJobLeavesNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Setenv("TMPDIR", t.TempDir())
+	p := place(t, testPlacement)
+	p.Stream.Tuples, p.Stream.PerSecond = 1_000_000, 1000
+	cluster, err := StartCluster(p, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(within(t, 2*time.Minute))
+	why := errors.New("enough")
+	rings := filepath.Join(t.TempDir(), "rings")
+	_, err = cluster.Run(ctx, Options{Rings: rings, Logs: filepath.Join(t.TempDir(), "logs"), Begin: func() { cancel(why) }})
+	if !errors.Is(err, why) {
+		t.Errorf("interrupted job ended with %v", err)
+	}
+	if err := cluster.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, node := range p.Nodes {
+		if left, _ := filepath.Glob(filepath.Join(rings, node.Name, "*.ring*")); len(left) != 0 {
+			t.Errorf("rings left: %v", left)
+		}
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
+		t.Errorf("left in %s: %v, %v", os.TempDir(), left, err)
+	}
+	noneMore(t, before)
+}

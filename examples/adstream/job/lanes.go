@@ -1,0 +1,200 @@
+package job
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// subject is where an instance takes its tuples from, and acks where it is told how far the next ones are.
+func (j *runner) subject(stage string, instance int) string {
+	return fmt.Sprintf("%s.%s.%d", j.name, stage, instance)
+}
+
+func (j *runner) acks(stage string, instance int) string {
+	return fmt.Sprintf("%s.%s.%d.acks", j.name, stage, instance)
+}
+
+// sender sends an instance's tuples to the instances of the next stage. It belongs to the actor's goroutine; acknowledgements come in on
+// another one.
+type sender struct {
+	conn     *nats.Conn
+	from     int
+	lanes    []lane
+	inFlight uint64
+	buffer   []byte
+}
+
+// lane leads to one receiver.
+type lane struct {
+	subject string
+	sent    uint64
+	acked   atomic.Uint64 // of those sent
+	news    chan struct{} // holds one if acked grew since the sender looked
+}
+
+const ackSize = 10 // receiver's instance, 2 bytes; how many of the sender's tuples it has taken, 8 bytes
+
+// newSender listens for acknowledgements. The subscription ends with the connection.
+func (j *runner) newSender(conn *nats.Conn, stage int, from int) (*sender, error) {
+	next := Stages[stage+1]
+	s := &sender{conn: conn, from: from, lanes: make([]lane, len(j.Actors[next])), inFlight: uint64(j.Stream.InFlight)}
+	for i := range s.lanes {
+		s.lanes[i].subject, s.lanes[i].news = j.subject(next, i), make(chan struct{}, 1)
+	}
+	_, err := conn.Subscribe(j.acks(Stages[stage], from), func(m *nats.Msg) {
+		if len(m.Data) != ackSize {
+			return
+		}
+		i := int(binary.BigEndian.Uint16(m.Data))
+		if i >= len(s.lanes) {
+			return
+		}
+		s.lanes[i].acked.Store(binary.BigEndian.Uint64(m.Data[2:]))
+		select {
+		case s.lanes[i].news <- struct{}{}:
+		default:
+		}
+	})
+	return s, err
+}
+
+// greet waits until every receiver is ready, and so are those behind it. An answer proves that the way there and back works: servers tell
+// each other of subscriptions in the order in which these were made, the one for acknowledgements before that for answers.
+func (s *sender) greet(ctx context.Context) error {
+	hello := (&message{kind: kindHello, from: s.from}).append(nil)
+	for i := range s.lanes {
+		for {
+			attempt, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			_, err := s.conn.RequestWithContext(attempt, s.lanes[i].subject, hello)
+			cancel()
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("wait for %s: %w", s.lanes[i].subject, context.Cause(ctx))
+			}
+			if errors.Is(err, nats.ErrNoResponders) { // at once: it is not there yet
+				select {
+				case <-ctx.Done():
+				case <-time.After(20 * time.Millisecond):
+				}
+			} else if !errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("wait for %s: %w", s.lanes[i].subject, err)
+			}
+		}
+	}
+	return nil
+}
+
+// send sends a tuple to the receiver that its key leads to, and waits while that is too far behind.
+func (s *sender) send(ctx context.Context, m *message, key uint64) error {
+	l := &s.lanes[key%uint64(len(s.lanes))]
+	for l.sent-l.acked.Load() >= s.inFlight {
+		select {
+		case <-l.news:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	l.sent++
+	return s.publish(l, m)
+}
+
+// publish leaves the message as it is: it may be one that an actor received and has not done with.
+func (s *sender) publish(l *lane, m *message) error {
+	s.buffer = m.append(s.buffer[:0])
+	if err := s.conn.Publish(l.subject, s.buffer); err != nil { // copies the buffer
+		return fmt.Errorf("send to %s: %w", l.subject, err)
+	}
+	return nil
+}
+
+// end sends each receiver its poison.
+func (s *sender) end() error {
+	for i := range s.lanes {
+		l := &s.lanes[i]
+		if err := s.publish(l, &message{kind: kindPoison, from: s.from, id: l.sent, watermark_us: maxWatermark_us}); err != nil {
+			return err
+		}
+	}
+	return s.conn.Flush()
+}
+
+// receiver is what an instance knows of the senders of the stage before. It belongs to the actor's goroutine.
+type receiver struct {
+	conn      *nats.Conn
+	in        chan *nats.Msg
+	instance  int
+	ackEvery  uint64
+	senders   []upstream
+	watermark int64 // the least of the senders'
+	open      int   // senders that have not ended
+}
+
+type upstream struct {
+	acks         string
+	taken        uint64
+	watermark_us int64
+	ended        bool
+}
+
+func (j *runner) newReceiver(conn *nats.Conn, stage, instance int) (*receiver, error) {
+	before := Stages[stage-1]
+	r := &receiver{
+		conn: conn, instance: instance, ackEvery: max(uint64(j.Stream.InFlight)/4, 1),
+		senders: make([]upstream, len(j.Actors[before])),
+	}
+	for i := range r.senders {
+		r.senders[i].acks = j.acks(before, i)
+	}
+	r.open = len(r.senders)
+	// All that can be in flight has room, and repeated hellos too: the client drops what has none.
+	r.in = make(chan *nats.Msg, len(r.senders)*(j.Stream.InFlight+64)+64)
+	_, err := conn.ChanSubscribe(j.subject(Stages[stage], instance), r.in)
+	return r, err
+}
+
+// taken counts a tuple that was taken, and tells its sender now and then.
+func (r *receiver) taken(m *message) error {
+	u := &r.senders[m.from]
+	u.taken++
+	if u.taken%r.ackEvery != 0 {
+		return nil
+	}
+	var b [ackSize]byte
+	binary.BigEndian.PutUint16(b[:], uint16(r.instance))
+	binary.BigEndian.PutUint64(b[2:], u.taken)
+	return r.conn.Publish(u.acks, b[:])
+}
+
+// ended notes a sender's poison. The error says how many of its tuples are missing.
+func (r *receiver) ended(m *message) error {
+	u := &r.senders[m.from]
+	if u.ended {
+		return fmt.Errorf("sender %d ended twice", m.from)
+	}
+	u.ended = true
+	r.open--
+	if u.taken != m.id {
+		return fmt.Errorf("%d of %d tuples of sender %d came", u.taken, m.id, m.from)
+	}
+	return nil
+}
+
+// advance notes a sender's watermark, and says whether the least of all has grown.
+func (r *receiver) advance(m *message) bool {
+	r.senders[m.from].watermark_us = m.watermark_us
+	least := r.senders[0].watermark_us
+	for _, u := range r.senders[1:] {
+		least = min(least, u.watermark_us)
+	}
+	grown := least > r.watermark
+	r.watermark = least
+	return grown
+}

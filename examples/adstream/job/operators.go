@@ -1,0 +1,208 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// passive is what most operators do where nothing is to be done.
+type passive struct{}
+
+func (passive) prepare(context.Context) error                             { return nil }
+func (passive) advance(int64, func(out *message, key uint64) error) error { return nil }
+
+// Fields of a tuple, in their order: from deserialise on, from project on, from join on, from count on.
+const (
+	fieldAd, fieldEventType, fieldEventTime = 2, 4, 5
+	projectedAd, projectedTime              = 0, 1
+	joinedCampaign, joinedTime              = 0, 1
+	countedCampaign, countedBegin           = 0, 1
+	countedCount                            = 2
+)
+
+var errTuple = errors.New("tuple is not what this actor expects")
+
+// expect refuses a tuple with another number of fields.
+func expect(in *message, fields int) error {
+	if len(in.fields) != fields {
+		return fmt.Errorf("%d fields, want %d: %w", len(in.fields), fields, errTuple)
+	}
+	return nil
+}
+
+// deserialise makes fields of the event's JSON.
+type deserialise struct {
+	passive
+	out message
+}
+
+func (d *deserialise) work(_ context.Context, in *message) (*message, uint64, error) {
+	if err := expect(in, 1); err != nil {
+		return nil, 0, err
+	}
+	var e struct {
+		User    string `json:"user_id"`
+		Page    string `json:"page_id"`
+		Ad      string `json:"ad_id"`
+		AdType  string `json:"ad_type"`
+		Type    string `json:"event_type"`
+		Time    string `json:"event_time"`
+		Address string `json:"ip_address"`
+	}
+	if err := json.Unmarshal([]byte(in.fields[0]), &e); err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", errTuple, err)
+	}
+	d.out.id, d.out.fields = in.id, append(d.out.fields[:0], e.User, e.Page, e.Ad, e.AdType, e.Type, e.Time, e.Address)
+	return &d.out, in.id, nil
+}
+
+// filter lets views pass.
+type filter struct{ passive }
+
+func (filter) work(_ context.Context, in *message) (*message, uint64, error) {
+	if err := expect(in, 7); err != nil {
+		return nil, 0, err
+	}
+	if in.fields[fieldEventType] != eventTypes[0] {
+		return nil, 0, nil
+	}
+	return in, in.id, nil
+}
+
+// project keeps the fields that are needed from here on.
+type project struct {
+	passive
+	out message
+}
+
+func (p *project) work(_ context.Context, in *message) (*message, uint64, error) {
+	if err := expect(in, 7); err != nil {
+		return nil, 0, err
+	}
+	p.out.id, p.out.fields = in.id, append(p.out.fields[:0], in.fields[fieldAd], in.fields[fieldEventTime])
+	return &p.out, in.id, nil
+}
+
+// join finds the ad's campaign: in its own memory, or at first sight in the cluster's key-value store.
+type join struct {
+	passive
+	stream *Stream
+	table  func(ctx context.Context) (jetstream.KeyValue, error)
+	loads  bool // this instance fills the table
+
+	kv        jetstream.KeyValue
+	campaigns map[string]string // by ad
+	out       message
+}
+
+// tableName is the bucket with the campaign of each ad.
+const tableName = "campaigns"
+
+// loadedKey is in the table once all else is.
+const loadedKey = "loaded"
+
+func (j *join) prepare(ctx context.Context) (err error) {
+	j.campaigns = map[string]string{}
+	if j.kv, err = j.table(ctx); err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%d ads each of %d campaigns", j.stream.AdsPerCampaign, j.stream.Campaigns)
+	for {
+		entry, err := j.kv.Get(ctx, loadedKey)
+		if err == nil && string(entry.Value()) == what {
+			return nil
+		}
+		if j.loads {
+			return j.load(ctx, what)
+		}
+		select { // until another instance has filled it
+		case <-ctx.Done():
+			return fmt.Errorf("wait for table %q: %w", tableName, context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// load fills the table, some entries at a time: each is agreed on by the cluster.
+func (j *join) load(ctx context.Context, what string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ads := make(chan int)
+	var loaders sync.WaitGroup
+	for range 16 {
+		loaders.Go(func() {
+			for ad := range ads {
+				if _, err := j.kv.PutString(ctx, adName(ad), j.stream.campaign(ad)); err != nil {
+					cancel(fmt.Errorf("fill table %q: %w", tableName, err))
+				}
+			}
+		})
+	}
+	for ad := 0; ad < j.stream.Campaigns*j.stream.AdsPerCampaign && ctx.Err() == nil; ad++ {
+		ads <- ad
+	}
+	close(ads)
+	loaders.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if _, err := j.kv.PutString(ctx, loadedKey, what); err != nil {
+		return fmt.Errorf("fill table %q: %w", tableName, err)
+	}
+	return nil
+}
+
+func (j *join) work(ctx context.Context, in *message) (*message, uint64, error) {
+	if err := expect(in, 2); err != nil {
+		return nil, 0, err
+	}
+	ad := in.fields[projectedAd]
+	campaign, known := j.campaigns[ad]
+	if !known {
+		entry, err := j.kv.Get(ctx, ad)
+		if err != nil {
+			return nil, 0, fmt.Errorf("look up ad %q: %w", ad, err)
+		}
+		campaign = string(entry.Value())
+		j.campaigns[ad] = campaign
+	}
+	j.out.id, j.out.fields = in.id, append(j.out.fields[:0], campaign, in.fields[projectedTime])
+	hash := fnv.New64a()
+	hash.Write([]byte(campaign))
+	return &j.out, hash.Sum64(), nil
+}
+
+// store writes counts into the key-value store.
+type store struct {
+	passive
+	table func(ctx context.Context) (jetstream.KeyValue, error)
+	kv    jetstream.KeyValue
+}
+
+func (s *store) prepare(ctx context.Context) (err error) {
+	s.kv, err = s.table(ctx)
+	return err
+}
+
+func (s *store) work(ctx context.Context, in *message) (*message, uint64, error) {
+	if err := expect(in, 3); err != nil {
+		return nil, 0, err
+	}
+	if _, err := strconv.Atoi(in.fields[countedCount]); err != nil {
+		return nil, 0, fmt.Errorf("count %q: %w", in.fields[countedCount], errTuple)
+	}
+	// Create, not Put: a window that is counted twice is an error.
+	key := in.fields[countedCampaign] + "." + in.fields[countedBegin]
+	if _, err := s.kv.Create(ctx, key, []byte(in.fields[countedCount])); err != nil {
+		return nil, 0, fmt.Errorf("store count %q: %w", key, err)
+	}
+	return nil, 0, nil
+}

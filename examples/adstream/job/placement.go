@@ -1,0 +1,220 @@
+package job
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// ErrPlacement is returned for a placement that cannot be used.
+var ErrPlacement = errors.New("bad placement")
+
+// Stages are the actors in the order in which tuples pass them.
+var Stages = []string{"source", "deserialise", "filter", "project", "join", "count", "store"}
+
+// Placement is a placement file: which nodes there are, which actors run where, and what stream they work on. FORMAT.md describes it.
+type Placement struct {
+	Version int                 `yaml:"version"`
+	Nodes   []Node              `yaml:"nodes"`
+	Actors  map[string][]string `yaml:"actors"` // the nodes of a stage's instances, in their order
+	Stream  Stream              `yaml:"stream"`
+
+	// ReturnTrip has the arrival of tuples at count acknowledged to source#0, for the baseline of that name.
+	ReturnTrip bool `yaml:"return_trip"`
+}
+
+// Node is one of the cluster.
+type Node struct {
+	Name           string `yaml:"name"`
+	Number         int    `yaml:"number"` // in the ids of tuples; 0: its place in the list, from 1
+	Address        string `yaml:"address"`
+	ClientPort     int    `yaml:"client_port"`      // 0: 4222
+	ClusterPort    int    `yaml:"cluster_port"`     // 0: 6222
+	ReturnTripPort int    `yaml:"return_trip_port"` // 0: 7222
+}
+
+func (n *Node) client() string  { return net.JoinHostPort(n.Address, strconv.Itoa(n.ClientPort)) }
+func (n *Node) cluster() string { return net.JoinHostPort(n.Address, strconv.Itoa(n.ClusterPort)) }
+func (n *Node) returnTrip() string {
+	return net.JoinHostPort(n.Address, strconv.Itoa(n.ReturnTripPort))
+}
+
+// Stream is the load: the same seed makes the same events.
+type Stream struct {
+	Tuples         int           `yaml:"tuples"`           // of all sources
+	PerSecond      float64       `yaml:"per_second"`       // of all sources, by an absolute schedule; 0: as fast as actors take them
+	Seed           uint64        `yaml:"seed"`             //
+	Campaigns      int           `yaml:"campaigns"`        // 0: 100, as in the benchmark
+	AdsPerCampaign int           `yaml:"ads_per_campaign"` // 0: 10
+	Window         time.Duration `yaml:"window"`           // of event time; 0: 10s
+	InFlight       int           `yaml:"in_flight"`        // tuples that one instance may be ahead of the next; 0: 512
+
+	// Begin_us is the event time of the first tuple, in µs since 1970. 0: when the source starts, and event times are the moments at
+	// which the tuples were due.
+	Begin_us int64 `yaml:"begin_us"`
+}
+
+// limits keep a file's numbers where sums of them cannot run over.
+const (
+	maxNodes     = 100
+	maxTuples    = 1 << 32
+	maxInstances = 64
+	maxAds       = 1_000_000
+	maxFileBytes = 1 << 20
+)
+
+// ReadPlacement reads a placement file. Errors of its content wrap ErrPlacement.
+func ReadPlacement(path string) (*Placement, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read placement: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read placement: %w", err)
+	}
+	p, err := ParsePlacement(text)
+	if err != nil {
+		return nil, fmt.Errorf("read placement %q: %w", path, err)
+	}
+	return p, nil
+}
+
+// ParsePlacement reads a placement, fills in what it leaves out and checks all of it. Errors wrap ErrPlacement.
+func ParsePlacement(text []byte) (*Placement, error) {
+	if len(text) > maxFileBytes {
+		return nil, fmt.Errorf("more than %d bytes: %w", maxFileBytes, ErrPlacement)
+	}
+	var p Placement
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&p); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, ErrPlacement)
+	}
+	if p.Version != 1 {
+		return nil, fmt.Errorf("version %d: this program knows version 1: %w", p.Version, ErrPlacement)
+	}
+	p.fill()
+	return &p, p.Validate()
+}
+
+func (p *Placement) fill() {
+	or := func(v *int, fallback int) {
+		if *v == 0 {
+			*v = fallback
+		}
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		or(&n.Number, i+1)
+		or(&n.ClientPort, 4222)
+		or(&n.ClusterPort, 6222)
+		or(&n.ReturnTripPort, 7222)
+	}
+	or(&p.Stream.Campaigns, 100)
+	or(&p.Stream.AdsPerCampaign, 10)
+	or(&p.Stream.InFlight, 512)
+	if p.Stream.Window == 0 {
+		p.Stream.Window = 10 * time.Second
+	}
+}
+
+// Validate says what is wrong, all of it. The error wraps ErrPlacement.
+func (p *Placement) Validate() error {
+	var found []error
+	bad := func(format string, args ...any) {
+		found = append(found, fmt.Errorf(format+": %w", append(args, ErrPlacement)...))
+	}
+	if len(p.Nodes) == 0 || len(p.Nodes) > maxNodes {
+		bad("%d nodes: use 1 to %d", len(p.Nodes), maxNodes)
+	}
+	names := map[string]bool{}
+	for _, n := range p.Nodes {
+		if strings.Trim(n.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" || n.Name == "" || names[n.Name] {
+			bad("node name %q: use letters, digits, '-' and '_', and each name once", n.Name)
+		}
+		names[n.Name] = true
+		if _, err := netip.ParseAddr(n.Address); err != nil {
+			bad("address %q of node %q: use an IP address", n.Address, n.Name)
+		}
+		for _, port := range []int{n.ClientPort, n.ClusterPort, n.ReturnTripPort} {
+			if port < 1 || port > 65535 {
+				bad("port %d of node %q: use 1 to 65535", port, n.Name)
+			}
+		}
+		if n.Number < 0 || n.Number > channel.MaxNode {
+			bad("number %d of node %q: use 0 to %d", n.Number, n.Name, channel.MaxNode)
+		}
+	}
+	for stage, nodes := range p.Actors {
+		if !slices.Contains(Stages, stage) {
+			bad("actor %q: use one of %s", stage, strings.Join(Stages, ", "))
+		}
+		for _, n := range nodes {
+			if !names[n] {
+				bad("actor %q is on node %q, which is not in the list of nodes", stage, n)
+			}
+		}
+	}
+	for _, stage := range Stages {
+		if n := len(p.Actors[stage]); n < 1 || n > maxInstances {
+			bad("actor %q has %d instances: name the nodes of 1 to %d", stage, n, maxInstances)
+		}
+	}
+	s := &p.Stream
+	if s.Tuples < 0 || s.Tuples > maxTuples {
+		bad("tuples %d: use 0 to %d", s.Tuples, maxTuples)
+	}
+	if !(s.PerSecond >= 0 && s.PerSecond <= 1e9) {
+		bad("per_second %v: use 0 to 1e9", s.PerSecond)
+	}
+	if s.Campaigns < 1 || s.AdsPerCampaign < 1 || s.Campaigns > maxAds || s.AdsPerCampaign > maxAds/s.Campaigns {
+		bad("campaigns %d with ads_per_campaign %d: use 1 or more, and no more than %d ads", s.Campaigns, s.AdsPerCampaign, maxAds)
+	}
+	if s.Window < time.Millisecond || s.Window%time.Microsecond != 0 {
+		bad("window %s: use 1ms or more, in whole microseconds", s.Window)
+	}
+	if s.InFlight < 4 || s.InFlight > 1<<16 {
+		bad("in_flight %d: use 4 to %d", s.InFlight, 1<<16)
+	}
+	if s.Begin_us < 0 || s.Begin_us > 1<<61 {
+		bad("begin_us %d: use a moment since 1970", s.Begin_us)
+	}
+	if p.ReturnTrip && len(p.Actors["source"]) > 1 {
+		bad("return_trip with %d sources: a return trip begins at one", len(p.Actors["source"]))
+	}
+	return errors.Join(found...)
+}
+
+// node finds a node by its name.
+func (p *Placement) node(name string) *Node {
+	for i := range p.Nodes {
+		if p.Nodes[i].Name == name {
+			return &p.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// OnLoopback gives each node an address of its own on this machine's loopback interface, so that several such clusters do not meet.
+func (p *Placement) OnLoopback() {
+	address := [4]byte{127, byte(1 + rand.IntN(254)), byte(rand.IntN(256)), 0}
+	for i := range p.Nodes {
+		address[3] = byte(1 + i)
+		p.Nodes[i].Address = netip.AddrFrom4(address).String()
+	}
+}

@@ -1,0 +1,420 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/returntrip"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// Options say how to run a job. The zero value is instrumented in full, for an agent to drain.
+type Options struct {
+	// Name is the job's, in subjects and tables: letters, digits, '-' and '_'. Each job on a cluster needs its own. "" is "ads".
+	Name string
+
+	// Instrumentation is Full where it is "".
+	Instrumentation Instrumentation
+
+	// Switch, if it is not nil, changes the instrumentation while the job runs.
+	Switch *Switch
+
+	// Channels is how channels are opened, but for their handlers.
+	Channels handlers.Options
+
+	// Rings is a directory with a ring directory for each node, Rings/NODE. "" is Channels.Dir for all, which may be "" as well: where the
+	// node's agent drains.
+	Rings string
+
+	// Logs has this process drain the rings of its nodes into Logs/NODE. It needs Rings. "": an agent drains.
+	Logs string
+
+	// Latencies has the result hold the time from the moment at which each view was due until it was counted. All nodes must have
+	// the same clock, so be one machine.
+	Latencies bool
+
+	// Begin is called in the moment before the first tuple of this process's sources, and End when the last tuple was stored and, with
+	// Logs, everything is drained. Both may be nil. End is not called where the job fails.
+	Begin, End func()
+}
+
+// Counts are of one instance.
+type Counts struct {
+	Taken uint64 `json:"taken"`
+	Sent  uint64 `json:"sent"`
+}
+
+// Result is what happened on the nodes of this process.
+type Result struct {
+	Actors      map[string]Counts            `json:"actors"` // by actor#inst
+	ReturnTrips map[string]returntrip.Counts `json:"return_trips,omitempty"`
+	Dropped     uint64                       `json:"dropped"`  // events that channels dropped; not known without Logs
+	Events      uint64                       `json:"events"`   // that were drained; not known without Logs
+	Begin_us    int64                        `json:"begin_us"` // event time of the first tuple; 0 where no source is
+	Elapsed     time.Duration                `json:"elapsed_ns"`
+	Latencies   []time.Duration              `json:"-"` // in the order in which instances of count took the views
+}
+
+// settleFor is how long return trips are waited for at the end.
+const settleFor = 2 * time.Second
+
+// runner is a job that runs: what belongs to the nodes of this process.
+type runner struct {
+	*Placement
+	cluster *Cluster
+	options Options
+	name    string
+
+	drainers []*drain.Drainer
+	ids      map[string]*handlers.IDs // by node
+	sources  []*source
+	actors   []*actor
+	conns    []*nats.Conn // of the job itself, one for each node
+	counts   []*count
+}
+
+// Run runs the job on the cluster to its end, or until ctx ends. The same placement and name must run on all of its nodes.
+func (c *Cluster) Run(ctx context.Context, o Options) (result Result, err error) {
+	if o.Name == "" {
+		o.Name = "ads"
+	}
+	if o.Instrumentation == "" {
+		o.Instrumentation = Full
+	}
+	if o.Logs != "" && o.Rings == "" {
+		return result, fmt.Errorf("run job %q: logs without a directory for rings", o.Name)
+	}
+	j := &runner{Placement: c.placement, cluster: c, options: o, name: o.Name, ids: map[string]*handlers.IDs{}}
+	defer func() {
+		if closeErr := j.close(&result); err == nil {
+			err = closeErr
+		}
+	}()
+	if err := j.open(ctx); err != nil {
+		return result, fmt.Errorf("run job %q: %w", o.Name, err)
+	}
+	begun, err := j.work(ctx)
+	j.count(&result)
+	if err != nil {
+		return result, fmt.Errorf("run job %q: %w", o.Name, err)
+	}
+	for _, d := range j.drainers {
+		if err := d.Flush(); err != nil {
+			return result, fmt.Errorf("run job %q: %w", o.Name, err)
+		}
+	}
+	if o.End != nil {
+		o.End()
+	}
+	result.Elapsed = time.Since(begun)
+	if len(j.sources) > 0 {
+		result.Begin_us = j.Stream.begin_us(begun)
+	}
+	return result, nil
+}
+
+// open makes all that the job's parts need, on this process's nodes. Later stages come first: nobody sends into the void.
+func (j *runner) open(ctx context.Context) error {
+	for _, n := range j.cluster.nodes {
+		conn, err := j.cluster.connect(n, "job")
+		if err != nil {
+			return err
+		}
+		j.conns = append(j.conns, conn)
+		rings := j.options.Channels.Dir
+		if j.options.Rings != "" {
+			rings = filepath.Join(j.options.Rings, n.Name)
+			if err := ring.MakeDirectory(rings); err != nil {
+				return err
+			}
+			if err := ring.SetNodeNumber(rings, n.Number); err != nil {
+				return err
+			}
+		}
+		if j.ids[n.Name], err = handlers.OpenIDs(rings, handlers.AnyInstance); err != nil {
+			return err
+		}
+		if j.options.Logs != "" {
+			d, err := drain.Start(rings, drain.Options{Logs: filepath.Join(j.options.Logs, n.Name), Node: n.Name})
+			if err != nil {
+				return err
+			}
+			j.drainers = append(j.drainers, d)
+		}
+	}
+	for stage := len(Stages) - 1; stage >= 0; stage-- {
+		for instance, name := range j.Actors[Stages[stage]] {
+			i := slices.IndexFunc(j.cluster.nodes, func(n *Node) bool { return n.Name == name })
+			if i < 0 {
+				continue // another process's
+			}
+			err := j.openActor(ctx, stage, instance, j.cluster.nodes[i])
+			if err != nil {
+				return fmt.Errorf("%s#%d on node %s: %w", Stages[stage], instance, name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (j *runner) openActor(ctx context.Context, stage, instance int, n *Node) (err error) {
+	name := Stages[stage]
+	full := name + "#" + strconv.Itoa(instance)
+	cs := &channels{instrumentation: j.options.Instrumentation, options: j.options.Channels, actor: full}
+	if j.options.Rings != "" {
+		cs.options.Dir = filepath.Join(j.options.Rings, n.Name)
+	}
+	if stage == 0 {
+		s := &source{stream: &j.Stream, instance: instance, of: len(j.Actors[name]), ids: j.ids[n.Name], channels: cs}
+		j.sources = append(j.sources, s)
+		if s.conn, err = j.cluster.connect(n, full); err != nil {
+			return err
+		}
+		if s.probes, s.switched, err = j.openProbes(cs, name); err != nil {
+			return err
+		}
+		if s.leaves, err = j.returnStart(n, cs); err != nil {
+			return err
+		}
+		s.sender, err = j.newSender(s.conn, stage, instance)
+		return err
+	}
+	a := &actor{stage: name, instance: instance, channels: cs}
+	j.actors = append(j.actors, a)
+	if a.conn, err = j.cluster.connect(n, full); err != nil {
+		return err
+	}
+	if a.probes, a.switched, err = j.openProbes(cs, name); err != nil {
+		return err
+	}
+	if j.options.Switch != nil {
+		j.options.Switch.conns = append(j.options.Switch.conns, a.conn)
+	}
+	a.operator = j.operator(a, n)
+	if name == "count" {
+		if a.arrived, err = j.returnEnd(n, cs); err != nil {
+			return err
+		}
+	}
+	if stage < len(Stages)-1 {
+		if a.sender, err = j.newSender(a.conn, stage, instance); err != nil {
+			return err
+		}
+	}
+	a.receiver, err = j.newReceiver(a.conn, stage, instance)
+	return err
+}
+
+// operator makes what an actor does.
+func (j *runner) operator(a *actor, n *Node) operator {
+	// The first instance of those that use a table makes it.
+	table := func(bucket string) func(context.Context) (jetstream.KeyValue, error) {
+		return func(ctx context.Context) (jetstream.KeyValue, error) {
+			return j.cluster.table(ctx, a.conn, bucket, a.instance == 0)
+		}
+	}
+	switch a.stage {
+	case "deserialise":
+		return &deserialise{}
+	case "filter":
+		return filter{}
+	case "project":
+		return &project{}
+	case "join":
+		return &join{stream: &j.Stream, table: table(tableName), loads: a.instance == 0}
+	case "count":
+		c := &count{stream: &j.Stream, ids: j.ids[n.Name], probes: &a.probes, open: map[Window]*counted{}, late: j.options.Latencies}
+		j.counts = append(j.counts, c)
+		return c
+	case "store":
+		return &store{table: table(countsName(j.name))}
+	}
+	panic("no operator for stage " + a.stage)
+}
+
+// work runs all actors to their end, and says when the first tuple was due.
+func (j *runner) work(ctx context.Context) (begun time.Time, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	peers, err := j.watchPeers(ctx, cancel)
+	if err != nil {
+		return begun, err
+	}
+	var running, ready sync.WaitGroup
+	ready.Add(len(j.sources))
+	begin := sync.OnceValue(func() time.Time {
+		if j.options.Begin != nil {
+			j.options.Begin()
+		}
+		begun = time.Now()
+		return begun
+	})
+	start := func(run func() error) {
+		running.Go(func() {
+			if err := run(); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	for _, a := range j.actors {
+		start(func() error { return a.run(ctx) })
+	}
+	for _, s := range j.sources {
+		start(func() error {
+			greeted := sync.OnceFunc(ready.Done)
+			defer greeted() // a source that fails keeps no other waiting
+			return s.run(ctx, func() time.Time {
+				greeted()
+				ready.Wait()
+				return begin()
+			})
+		})
+	}
+	running.Wait()
+	if begun.IsZero() {
+		begun = time.Now() // no source is here
+	}
+	return begun, peers.part(ctx)
+}
+
+// count sums up.
+func (j *runner) count(result *Result) {
+	result.Actors = map[string]Counts{}
+	for _, s := range j.sources {
+		result.Actors["source#"+strconv.Itoa(s.instance)] = s.counts
+	}
+	for _, a := range j.actors {
+		result.Actors[a.stage+"#"+strconv.Itoa(a.instance)] = a.counts
+	}
+	for _, c := range j.counts {
+		result.Latencies = append(result.Latencies, c.lates...)
+	}
+	if !j.ReturnTrip {
+		return
+	}
+	result.ReturnTrips = map[string]returntrip.Counts{}
+	for _, s := range j.sources {
+		result.ReturnTrips["source#"+strconv.Itoa(s.instance)] = s.leaves.Counts()
+	}
+	for _, a := range j.actors {
+		if a.arrived != nil {
+			result.ReturnTrips[a.stage+"#"+strconv.Itoa(a.instance)] = a.arrived.Counts()
+		}
+	}
+}
+
+// close gives back whatever was opened.
+func (j *runner) close(result *Result) error {
+	var errs []error
+	for _, a := range j.actors {
+		errs = append(errs, a.close())
+	}
+	for _, s := range j.sources {
+		errs = append(errs, s.close())
+	}
+	for _, ids := range j.ids {
+		if ids != nil {
+			errs = append(errs, ids.Close())
+		}
+	}
+	for _, d := range j.drainers {
+		errs = append(errs, d.Flush()) // what is drained to its end is removed
+		total := d.Stats().Total
+		result.Dropped += total.Dropped
+		result.Events += total.Events
+		errs = append(errs, d.Close())
+	}
+	for _, conn := range j.conns {
+		conn.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// returnStart begins return trips on a source's node, if the placement wants some.
+func (j *runner) returnStart(n *Node, cs *channels) (*returntrip.Start, error) {
+	if !j.ReturnTrip || cs.instrumentation != Full {
+		return nil, nil
+	}
+	conn, err := net.ListenPacket("udp", n.returnTrip())
+	if err != nil {
+		return nil, fmt.Errorf("return trips: %w", err)
+	}
+	s, err := returntrip.NewStart(conn, cs.actor, returntrip.Options{Stream: j.Stream.Seed, Channels: cs.options})
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (j *runner) returnEnd(n *Node, cs *channels) (*returntrip.End, error) {
+	if !j.ReturnTrip || cs.instrumentation != Full {
+		return nil, nil
+	}
+	start, err := net.ResolveUDPAddr("udp", j.node(j.Actors["source"][0]).returnTrip())
+	if err != nil {
+		return nil, fmt.Errorf("return trips: %w", err)
+	}
+	conn, err := net.ListenPacket("udp", net.JoinHostPort(n.Address, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("return trips: %w", err)
+	}
+	e, err := returntrip.NewEnd(conn, start, cs.actor, returntrip.Options{Stream: j.Stream.Seed, Channels: cs.options})
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func countsName(job string) string { return "counts-" + job }
+
+// Counted reads from the cluster what a job counted.
+func (c *Cluster) Counted(ctx context.Context, job string) (map[Window]int, error) {
+	conn, err := c.connect(c.nodes[0], "reader")
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	kv, err := c.table(ctx, conn, countsName(job), false)
+	if err != nil {
+		return nil, err
+	}
+	all, err := kv.WatchAll(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read counts: %w", err)
+	}
+	defer all.Stop()
+	counts := map[Window]int{}
+	for {
+		var entry jetstream.KeyValueEntry
+		select {
+		case entry = <-all.Updates():
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read counts: %w", context.Cause(ctx))
+		}
+		if entry == nil { // that was all
+			return counts, nil
+		}
+		campaign, begin, _ := strings.Cut(entry.Key(), ".")
+		begin_us, err1 := strconv.ParseInt(begin, 10, 64)
+		n, err2 := strconv.Atoi(string(entry.Value()))
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, fmt.Errorf("read count %q: %w", entry.Key(), err)
+		}
+		counts[Window{campaign, begin_us}] = n
+	}
+}

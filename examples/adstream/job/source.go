@@ -1,0 +1,77 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/returntrip"
+)
+
+// source makes every n-th tuple of the stream, n being the number of sources, and sends each when it is due.
+type source struct {
+	stream   *Stream
+	instance int
+	of       int
+	ids      *handlers.IDs
+	conn     *nats.Conn
+	sender   *sender
+	channels *channels
+	probes   probes
+	switched switched
+	leaves   *returntrip.Start // nil: none
+	counts   Counts
+}
+
+// run sends the tuples. begin is called when all that follows is ready, and returns when the first tuple is due.
+func (s *source) run(ctx context.Context, begin func() time.Time) error {
+	if err := s.sender.greet(ctx); err != nil {
+		return s.failed(err)
+	}
+	epoch := begin()
+	begin_us := s.stream.begin_us(epoch)
+	var text []byte
+	m := message{kind: kindTuple, from: s.instance, fields: make([]string, 1)}
+	for i := s.instance; i < s.stream.Tuples; i += s.of {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if s.stream.PerSecond > 0 {
+			// An absolute schedule: who is late does not shift what follows. The event time is when the tuple was due.
+			time.Sleep(time.Until(epoch.Add(s.stream.due(i))))
+		}
+		s.switched.follow(&s.probes)
+		id, ok := s.ids.Next()
+		if !ok {
+			return s.failed(errors.New("no ids left"))
+		}
+		s.probes.start.Log(id)
+		e := s.stream.event(i, begin_us)
+		text = e.json(text[:0])
+		m.id, m.watermark_us, m.fields[0] = id, e.time_us, string(text)
+		s.probes.end.Log(id)
+		s.leaves.Log(id)
+		if err := s.sender.send(ctx, &m, uint64(i/s.of)); err != nil {
+			return s.failed(err)
+		}
+		s.counts.Sent++
+	}
+	s.probes.poison()
+	if err := s.sender.end(); err != nil {
+		return s.failed(err)
+	}
+	return nil
+}
+
+func (s *source) failed(err error) error { return fmt.Errorf("source#%d: %w", s.instance, err) }
+
+func (s *source) close() error {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	return errors.Join(s.leaves.Close(), s.channels.close())
+}

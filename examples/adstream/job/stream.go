@@ -1,0 +1,100 @@
+package job
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"time"
+)
+
+// The event types of the benchmark. Only views are counted.
+var eventTypes = []string{"view", "click", "purchase"}
+
+var adTypes = []string{"banner", "modal", "sponsored-search", "mail", "mobile"}
+
+// event is one of the benchmark's advertising events.
+type event struct {
+	user, page, ad string
+	adType         string
+	eventType      string
+	time_us        int64
+	address        string
+}
+
+// random numbers of an event depend on the seed and its place in the stream alone, so that sources share a stream without talking.
+func (s *Stream) random(index int) *rand.Rand { return rand.New(rand.NewPCG(s.Seed, uint64(index))) }
+
+// event makes the event at a place in the stream.
+func (s *Stream) event(index int, begin_us int64) event {
+	r := s.random(index)
+	return event{
+		user: "user-" + strconv.FormatUint(r.Uint64N(100_000), 10), page: "page-" + strconv.FormatUint(r.Uint64N(100), 10),
+		ad:     adName(r.IntN(s.Campaigns * s.AdsPerCampaign)),
+		adType: adTypes[r.IntN(len(adTypes))], eventType: eventTypes[r.IntN(len(eventTypes))],
+		time_us: begin_us + s.due(index).Microseconds(), address: "10.1.2." + strconv.Itoa(r.IntN(256)),
+	}
+}
+
+// begin_us is the event time of the first tuple, for a stream that begins now.
+func (s *Stream) begin_us(now time.Time) int64 {
+	if s.Begin_us != 0 {
+		return s.Begin_us
+	}
+	return now.UnixMicro()
+}
+
+// due is when the tuple at a place in the stream is to be sent, after the first.
+func (s *Stream) due(index int) time.Duration {
+	perSecond := s.PerSecond
+	if perSecond == 0 {
+		perSecond = 10_000 // for the sake of event times
+	}
+	seconds := float64(index) / perSecond
+	return time.Duration(seconds * float64(time.Second))
+}
+
+func adName(ad int) string             { return "ad-" + strconv.Itoa(ad) }
+func campaignName(campaign int) string { return "campaign-" + strconv.Itoa(campaign) }
+
+// campaign is whose an ad is. The job learns it from the key-value store.
+func (s *Stream) campaign(ad int) string { return campaignName(ad / s.AdsPerCampaign) }
+
+// window is when the window of an event time begins.
+func (s *Stream) window(time_us int64) int64 { return time_us - time_us%s.Window.Microseconds() }
+
+// json writes the event as the benchmark's producer does.
+func (e *event) json(b []byte) []byte {
+	field := func(name, value string) {
+		b = append(append(append(append(b, '"'), name...), `":"`...), value...)
+		b = append(b, `",`...)
+	}
+	b = append(b, '{')
+	field("user_id", e.user)
+	field("page_id", e.page)
+	field("ad_id", e.ad)
+	field("ad_type", e.adType)
+	field("event_type", e.eventType)
+	field("event_time", strconv.FormatInt(e.time_us, 10))
+	field("ip_address", e.address)
+	b[len(b)-1] = '}'
+	return b
+}
+
+// Window is the count of one campaign in one window.
+type Window struct {
+	Campaign string
+	Begin_us int64
+}
+
+// Expect counts what the job must count, without a job: for the sake of its tests.
+func (s *Stream) Expect(begin_us int64) map[Window]int {
+	counts := map[Window]int{}
+	for i := range s.Tuples {
+		e := s.event(i, begin_us)
+		if e.eventType != eventTypes[0] {
+			continue
+		}
+		ad, _ := strconv.Atoi(e.ad[len("ad-"):])
+		counts[Window{s.campaign(ad), s.window(e.time_us)}]++
+	}
+	return counts
+}
