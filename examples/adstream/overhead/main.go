@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
+)
+
+// placement is the job that is measured: one instance of each actor, on three nodes, every hop between nodes. No window ends while it is
+// measured: what the store does then, all at once, would be in some stretches and not in those beside them.
+const placement = `
+version: 1
+nodes:
+  - {name: a, address: 127.0.0.1}
+  - {name: b, address: 127.0.0.1}
+  - {name: c, address: 127.0.0.1}
+actors:
+  source: [a]
+  deserialise: [b]
+  filter: [c]
+  project: [a]
+  join: [b]
+  count: [c]
+  store: [a]
+stream: {seed: 1, window: 1h}
+`
+
+// limit_percent is the bar: what the upper end of the interval may be.
+const limit_percent = 3
+
+// minPairs have an interval.
+const minPairs = 6
+
+// minStretch is long beside the runtime's time slices.
+const minStretch = 20 * time.Millisecond
+
+// drainerWord is the first argument of the process that drains.
+const drainerWord = "drain-for-overhead"
+
+func main() {
+	if len(os.Args) == 4 && os.Args[1] == drainerWord {
+		signal.Ignore(syscall.SIGINT) // of the terminal: its parent ends it
+		if err := beDrainer(os.Args[2], os.Args[3], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "overhead: drain:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if errors.Is(err, errUsage) || errors.Is(err, flag.ErrHelp) {
+			os.Exit(2)
+		}
+		fmt.Fprintln(os.Stderr, "overhead:", err)
+		os.Exit(1)
+	}
+}
+
+var errUsage = errors.New("see above")
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	what := plan{Drainer: []string{self, drainerWord}}
+	var asJSON bool
+	flags := flag.NewFlagSet("overhead", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&what.Pairs, "pairs", 300, "how `many` pairs of stretches, with channels and without, of each kind")
+	flags.DurationVar(&what.Stretch, "stretch", 50*time.Millisecond, "how `long` a stretch is, in processor time")
+	flags.Float64Var(&what.Rate, "rate", 0, "`tuples` a second; 0: as fast as the job takes them")
+	flags.IntVar(&what.Processors, "procs", 0, "how `many` processors the job may use; 0: all")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return errUsage
+	}
+	if what.Pairs < minPairs || what.Stretch < minStretch || what.Processors < 0 || flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "overhead: %d pairs of %s, arguments %q: use %d or more of %s or more, and no arguments\n",
+			what.Pairs, what.Stretch, flags.Args(), minPairs, minStretch)
+		return errUsage
+	}
+	if what.Processors > 0 {
+		runtime.GOMAXPROCS(what.Processors)
+	}
+	p, err := job.ParsePlacement([]byte(placement))
+	if err != nil {
+		return err
+	}
+	f, err := measure(ctx, p, what, func(done, of int) { fmt.Fprintf(stderr, "\r%d of %d pairs", done, of) })
+	fmt.Fprintln(stderr)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	if asJSON {
+		return json.NewEncoder(stdout).Encode(f)
+	}
+	return f.print(stdout)
+}
+
+func (f *figures) print(w io.Writer) error {
+	pace := "as fast as the job takes them"
+	if f.Plan.Rate > 0 {
+		pace = fmt.Sprintf("%.0f a second", f.Plan.Rate)
+	}
+	share := func(i interval) string { return fmt.Sprintf("%+.2f %% [%+.2f, %+.2f]", i.Median, i.Lo, i.Hi) }
+	_, err := fmt.Fprintf(w, `%d pairs of stretches of %s of each kind, tuples %s, on %d processors
+more than without channels, median of the pairs and its 95 %% interval:
+
+        CPU time for the same work   time for the same work
+full    %-28s %s
+null    %-28s %s
+
+off: %.2f µs CPU a tuple, %.0f tuples a second; it is not nothing: a call of a nil channel takes %.2f ns
+computed for full: %.2f log calls a tuple × %.1f ns = %.2f %% of the CPU time
+drainer of full, another process: %.2f %% of the job's CPU time
+bar: upper end of full's CPU time %+.2f %%, limit %d %%
+`, f.Plan.Pairs, f.Plan.Stretch, pace, runtime.GOMAXPROCS(0),
+		share(f.Full.CPU), share(f.Full.Wall), share(f.Null.CPU), share(f.Null.Wall),
+		f.OffCPU_us, f.OffPerSecond, f.NilCall_ns, f.EventsPerTuple, f.Call_ns, f.Computed, f.Drainer, f.Full.CPU.Hi, limit_percent)
+	return err
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// plan says how much is measured.
+type plan struct {
+	Pairs   int           `json:"pairs"`      // of stretches with channels and without: of each kind
+	Stretch time.Duration `json:"stretch_ns"` // how long a stretch is, in processor time: on a busy machine all stretches are as good
+	Rate    float64       `json:"rate"`       // tuples a second; 0: as fast as the job takes them
+
+	Processors int `json:"processors"` // 0: as Go chooses
+
+	Drainer []string `json:"-"` // command line of a process that drains, to which the directories of rings and logs are added
+}
+
+// stretch is what the process did while instrumentation was one way.
+type stretch struct {
+	cpu, wall time.Duration
+	messages  uint64 // that actors received: the work that was done
+}
+
+// figures are what all stretches say.
+type figures struct {
+	Plan plan     `json:"plan"`
+	Full compared `json:"full"` // every event is kept, and drained by another process
+	Null compared `json:"null"` // the handler discards
+
+	OffCPU_us    float64 `json:"off_cpu_us"` // a tuple, median
+	OffPerSecond float64 `json:"off_per_second"`
+
+	Tuples         uint64  `json:"tuples"`
+	EventsPerTuple float64 `json:"events_per_tuple"` // log calls a tuple
+	Call_ns        float64 `json:"call_ns"`          // a log call, in a loop
+	NilCall_ns     float64 `json:"nil_call_ns"`      // of a nil Channel, in a loop: what off pays
+	Computed       float64 `json:"computed_percent"` // the calls' share: call_ns × events, of CPU a tuple
+	Drainer        float64 `json:"drainer_percent"`  // processor time of the drainer, of the job's
+}
+
+// compared is how much more than off, in percent: pair by pair.
+type compared struct {
+	CPU  interval `json:"cpu_percent"`  // CPU time for the same work
+	Wall interval `json:"wall_percent"` // time for the same work, which is what throughput loses
+}
+
+// measurement is what the two jobs share.
+type measurement struct {
+	plan
+	cluster   *job.Cluster
+	placement *job.Placement
+	dir       string
+	progress  func(done, of int)
+	done      int
+}
+
+// measure runs the job twice, with channels that keep and with channels that discard, and takes both away and back all the while.
+func measure(ctx context.Context, p *job.Placement, what plan, progress func(done, of int)) (f figures, err error) {
+	f.Plan = what
+	p.OnLoopback()
+	p.Stream.Tuples, p.Stream.PerSecond = 1<<32, what.Rate
+	m := measurement{plan: what, placement: p, progress: progress}
+	if m.dir, err = os.MkdirTemp(filepath.Dir(ring.DefaultDirectory()), "adstream-overhead-"); err != nil {
+		return f, fmt.Errorf("measure overhead: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(m.dir)) }()
+	if m.cluster, err = job.StartCluster(p, ""); err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, m.cluster.Close()) }()
+	full, err := m.run(ctx, job.Full)
+	if err != nil {
+		return f, err
+	}
+	null, err := m.run(ctx, job.Null)
+	if err != nil {
+		return f, err
+	}
+	progress(2*what.Pairs, 2*what.Pairs)
+	f.Full, f.Null = compare(full.with, full.without), compare(null.with, null.without)
+	f.Tuples, f.EventsPerTuple, f.Drainer = full.tuples, full.eventsPerTuple, full.drainer
+	var cpu, perSecond []float64
+	for _, s := range full.without {
+		tuples := float64(s.messages) / full.messagesPerTuple
+		cpu = append(cpu, float64(s.cpu.Nanoseconds())/1e3/tuples)
+		perSecond = append(perSecond, tuples/s.wall.Seconds())
+	}
+	f.OffCPU_us, f.OffPerSecond = median(cpu), median(perSecond)
+	return f, f.calls(m.dir)
+}
+
+// taken is what one job gave.
+type taken struct {
+	with, without    []stretch
+	tuples           uint64
+	messagesPerTuple float64
+	eventsPerTuple   float64
+	drainer          float64
+}
+
+var errMeasured = errors.New("measured")
+
+// warmUp is for caches and connections.
+const warmUp = time.Second
+
+func (m *measurement) run(ctx context.Context, how job.Instrumentation) (t taken, err error) {
+	rings := filepath.Join(m.dir, string(how), "rings")
+	d, err := startDrainer(m.Drainer, rings, filepath.Join(m.dir, string(how), "logs"))
+	if err != nil {
+		return t, err
+	}
+	defer d.kill()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var by job.Switch
+	begun, measured := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(measured)
+		select {
+		case <-begun:
+		case <-ctx.Done():
+			return
+		}
+		err := pause(ctx, warmUp)
+		if err == nil {
+			err = m.takePairs(ctx, &by, &t)
+		}
+		if err == nil {
+			by.Set(true)
+			t.drainer, err = drainerShare(ctx, d)
+		}
+		if err == nil {
+			err = errMeasured
+		}
+		cancel(err)
+	}()
+	o := job.Options{Name: "overhead-" + string(how), Instrumentation: how, Switch: &by, Begin: func() { close(begun) }}
+	o.Channels.Dir = rings
+	result, err := m.cluster.Run(ctx, o)
+	cancel(err)
+	<-measured
+	if !errors.Is(err, errMeasured) {
+		return t, err
+	}
+	t.tuples = result.Actors["deserialise#0"].Taken
+	t.messagesPerTuple = float64(by.Messages()) / float64(t.tuples)
+	t.eventsPerTuple = float64(eventsOf(result.Actors)) / float64(t.tuples)
+	drained, err := d.stop()
+	if err == nil && (drained.Dropped > 0 || drained.Events == 0 && how == job.Full) {
+		err = fmt.Errorf("measure overhead: %d events were kept and %d dropped: nothing can be said of what keeping them costs", drained.Events, drained.Dropped)
+	}
+	return t, err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// spend waits until this process has taken so much processor time.
+func spend(ctx context.Context, cpu time.Duration) error {
+	for end := ownTime() + cpu; ownTime() < end; {
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takePairs takes the channels away and gives them back, from stretch to stretch. Who comes first changes from pair to pair: what
+// drifts, drifts for both.
+func (m *measurement) takePairs(ctx context.Context, by *job.Switch, t *taken) error {
+	for i := range m.Pairs {
+		m.progress(m.done, 2*m.Pairs)
+		m.done++
+		for _, on := range []bool{i%2 == 0, i%2 != 0} {
+			by.Set(on)
+			// Each actor has followed by its next message.
+			if err := spend(ctx, m.Stretch/20); err != nil {
+				return err
+			}
+			wall, cpu, messages := time.Now(), ownTime(), by.Messages()
+			if err := spend(ctx, m.Stretch); err != nil {
+				return err
+			}
+			s := stretch{ownTime() - cpu, time.Since(wall), by.Messages() - messages}
+			if s.messages == 0 {
+				return errors.New("measure overhead: the job stood still for a whole stretch: use longer ones")
+			}
+			if on {
+				t.with = append(t.with, s)
+			} else {
+				t.without = append(t.without, s)
+			}
+		}
+	}
+	return nil
+}
+
+// drainerShare measures what the drainer takes while every event is kept, in percent of what the job takes: for so long that what waits at
+// the beginning and at the end does not matter.
+func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) {
+	if err := pause(ctx, 1500*time.Millisecond); err != nil { // blocks gather for a second
+		return 0, err
+	}
+	before, err := d.cpu()
+	if err != nil {
+		return 0, err
+	}
+	own := ownTime()
+	if err := pause(ctx, 4*time.Second); err != nil {
+		return 0, err
+	}
+	after, err := d.cpu()
+	return 100 * float64(after-before) / float64(ownTime()-own), err
+}
+
+// eventsOf is how many log calls there were in all actors, whatever became of them: two for each tuple that is sent or taken, a link for
+// each view that is counted, two for each window.
+func eventsOf(actors map[string]job.Counts) uint64 {
+	sum := 2 * actors["source#0"].Sent
+	for name, c := range actors {
+		sum += 2 * c.Taken
+		if strings.HasPrefix(name, "count#") {
+			sum += c.Taken + 2*c.Sent
+		}
+	}
+	return sum
+}
+
+func compare(with, without []stretch) compared {
+	var cpu, wall []float64
+	for i, w := range with {
+		o := without[i]
+		work := float64(o.messages) / float64(w.messages)
+		cpu = append(cpu, 100*(float64(w.cpu)/float64(o.cpu)*work-1))
+		wall = append(wall, 100*(float64(w.wall)/float64(o.wall)*work-1))
+	}
+	return compared{intervalOf(cpu), intervalOf(wall)}
+}
+
+// ownTime is the processor time of this process: actors, servers, garbage collection.
+func ownTime() time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		panic(err) // it has no way to fail
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// calls measures a log call by itself: in a loop, so at its cheapest.
+func (f *figures) calls(dir string) error {
+	ch, err := handlers.Open("call#0/start", handlers.Options{Dir: filepath.Join(dir, "calls"), Policy: channel.Overwrite.String()})
+	if err != nil {
+		return fmt.Errorf("measure overhead: %w", err)
+	}
+	defer ch.Close()
+	var kept, empty []float64
+	for range 99 {
+		kept = append(kept, perCall(ch))
+		empty = append(empty, perCall(nil))
+	}
+	f.Call_ns, f.NilCall_ns = median(kept), median(empty)
+	f.Computed = 100 * f.EventsPerTuple * f.Call_ns / 1e3 / f.OffCPU_us
+	return nil
+}
+
+// perCall is short, so that most repetitions are not interrupted.
+func perCall(ch *handlers.Channel) float64 {
+	const many = 10_000
+	begin := time.Now()
+	for i := range uint64(many) {
+		ch.Log(i)
+	}
+	return float64(time.Since(begin).Nanoseconds()) / many
+}
