@@ -1,0 +1,540 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// scene is a writer, a drainer and their directories.
+type scene struct {
+	*writer
+	rings, logs string
+	drainer     *drain.Drainer
+	began       uint64 // the counter
+}
+
+func newScene(t testing.TB, language string) *scene {
+	t.Helper()
+	rings, err := os.MkdirTemp("/dev/shm", "cloudprofiler-conformance")
+	if err != nil {
+		rings = t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(rings) })
+	if err := ring.SetNodeNumber(rings, 77); err != nil {
+		t.Fatal(err)
+	}
+	return &scene{writer: startWriter(t, language, rings), rings: rings, logs: filepath.Join(t.TempDir(), "logs"), began: asm.Counter()}
+}
+
+func (s *scene) drain() {
+	s.t.Helper()
+	var err error
+	if s.drainer, err = drain.Start(s.rings, drain.Options{Logs: s.logs, Node: "node-1"}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { s.drainer.Close() })
+}
+
+// setHandler changes the settings of all channels.
+func (s *scene) setHandler(handler string, params channel.Params) {
+	s.t.Helper()
+	settings, err := channel.NewSettings(handler, params)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.drainer.SetTable(&handlertable.Table{Rules: []handlertable.Rule{{Channel: "*", Settings: settings}}}); err != nil {
+		s.t.Fatal(err)
+	}
+	waitFor(s.t, "the new handler", func() bool {
+		rings := s.drainer.Stats().Rings
+		return len(rings) == 1 && rings[0].Settings == settings
+	})
+}
+
+func waitFor(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+// kept is what a log says, without what differs from run to run.
+type kept struct {
+	Header      header
+	IDs         []uint64 // of events, in order; of many shards sorted
+	Links       [][2]uint64
+	Drops       []drop
+	Transitions []transition
+	Counted     uint64
+	FirstLast   [3]uint64 // count, first id, last id
+	Poisoned    bool
+}
+
+type header struct {
+	Settings   channel.Settings
+	Policy     channel.Policy
+	Stamp      channel.Stamp
+	NodeNumber int
+}
+
+type drop struct {
+	At, Count uint64
+	Reason    logstore.Reason
+}
+
+type transition struct {
+	From       uint64
+	Generation uint64
+	Handler    channel.Kind
+	A, B       uint64
+}
+
+// end has the drainer finish, and reads the only log.
+func (s *scene) end() kept {
+	s.t.Helper()
+	waitFor(s.t, "the rings to be gone", func() bool {
+		files, err := ring.Files(s.rings)
+		return err == nil && len(files) == 0
+	})
+	if err := s.drainer.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := asm.Counter()
+	segments, err := logstore.Segments(s.logs)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := logstore.ReadLog(segments)
+	defer r.Close()
+	var k kept
+	last := map[int]uint64{}
+	shards := map[int]bool{}
+	stamp := func(shard int, counter uint64, rises bool) {
+		if counter < s.began || counter > ended {
+			s.t.Errorf("counter %d is not of this test: %d to %d", counter, s.began, ended)
+		}
+		if rises && counter < last[shard] {
+			s.t.Errorf("counter %d follows %d", counter, last[shard])
+		}
+		if rises {
+			last[shard] = counter
+		}
+	}
+	for {
+		b, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		h := r.Header()
+		k.Header = header{h.Settings, h.Policy, h.Stamp, h.NodeNumber}
+		stamp(-1, h.Counter, false)
+		for _, e := range b.Events {
+			stamp(b.Shard, e.Counter, true)
+			k.IDs = append(k.IDs, e.ID)
+			shards[b.Shard] = true
+		}
+		for _, l := range b.Links {
+			k.Links = append(k.Links, [2]uint64{l.Parent, l.Child})
+		}
+		for _, d := range b.Drops {
+			k.Drops = append(k.Drops, drop{d.At, d.Count, logstore.Reason(d.Reason)})
+			if logstore.Reason(d.Reason) == logstore.RingFull {
+				stamp(-1, d.FirstCounter, false)
+				stamp(-1, d.LastCounter, false)
+			}
+		}
+		for _, c := range b.Transitions {
+			stamp(-1, c.Counter, false)
+			if b.Shard == 0 {
+				k.Transitions = append(k.Transitions, transition{c.From, c.Generation, channel.Kind(c.Handler), c.A, c.B})
+			}
+		}
+		for _, c := range b.Samples {
+			k.Counted = c.Count
+		}
+		for _, f := range b.FirstLasts {
+			stamp(-1, f.FirstCounter, false)
+			stamp(-1, f.LastCounter, false)
+			k.FirstLast, k.Poisoned = [3]uint64{f.Count, f.FirstID, f.LastID}, f.Poison != 0
+		}
+	}
+	if report := r.Report(); !report.Whole() || !report.Sealed || report.Duplicates+report.Overlaps+report.Foreign > 0 {
+		s.t.Errorf("the log is not whole: %+v", report)
+	}
+	if len(shards) > 1 {
+		slices.Sort(k.IDs)
+	}
+	return k
+}
+
+// ids are count ids from first on, every step-th.
+func ids(first, count, step uint64) (all []uint64) {
+	for i := range count {
+		all = append(all, first+i*step)
+	}
+	return all
+}
+
+func settings(t testing.TB, handler string, params channel.Params) channel.Settings {
+	t.Helper()
+	s, err := channel.NewSettings(handler, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// opened is the first transition.
+func opened(s channel.Settings) transition { return transition{0, 1, s.Kind, s.A, s.B} }
+
+// cases are what a program does, and what its log then says.
+var cases = map[string]struct {
+	run  func(s *scene)
+	want func(t testing.TB) kept
+}{
+	"id": {
+		func(s *scene) {
+			s.drain()
+			s.do("open one a/x id 0 0 0 0 - - 0")
+			s.do("log 5 1000")
+			s.do("close")
+		},
+		func(t testing.TB) kept {
+			id := settings(t, "id", nil)
+			return kept{Header: header{Settings: id, NodeNumber: 77}, IDs: ids(5, 1000, 1), Transitions: []transition{opened(id)}}
+		},
+	},
+	"defaults, killed": {
+		func(s *scene) {
+			s.do("open one actor#3/point - 0 0 0 0 - - 0")
+			s.do("log 0 30000")
+			s.kill()
+			s.drain()
+		},
+		func(t testing.TB) kept {
+			buffered := settings(t, "buffered", nil)
+			return kept{Header: header{Settings: buffered, NodeNumber: 77}, IDs: ids(0, 30000, 1), Transitions: []transition{opened(buffered)}}
+		},
+	},
+	"laps of a small ring that blocks": {
+		func(s *scene) {
+			s.drain()
+			s.do("open one a/x id 0 0 0 0 block rdtsc 1000")
+			s.do("log 0 5000")
+			s.do("close")
+		},
+		func(t testing.TB) kept {
+			id := settings(t, "id", nil)
+			return kept{Header: header{Settings: id, Stamp: channel.Unordered, NodeNumber: 77}, IDs: ids(0, 5000, 1), Transitions: []transition{opened(id)}}
+		},
+	},
+	"drop": {
+		func(s *scene) {
+			s.do("open one a/x id 0 0 0 0 drop - 256")
+			s.do("log 0 100")
+			s.do("close")
+			s.drain()
+		},
+		func(t testing.TB) kept {
+			id := settings(t, "id", nil)
+			return kept{Header: header{Settings: id, Policy: channel.Drop, NodeNumber: 77}, IDs: ids(0, 16, 1), Drops: []drop{{16, 84, logstore.RingFull}},
+				Transitions: []transition{opened(id)}}
+		},
+	},
+	"flight recorder": {
+		func(s *scene) {
+			s.do("open one a/x id 0 0 0 0 overwrite - 256")
+			s.do("log 0 1000")
+			s.do("close")
+			s.drain()
+		},
+		func(t testing.TB) kept {
+			id := settings(t, "id", nil)
+			return kept{Header: header{Settings: id, Policy: channel.Overwrite, NodeNumber: 77}, IDs: ids(985, 15, 1),
+				Drops: []drop{{0, 985, logstore.Overwritten}}, Transitions: []transition{opened(id)}}
+		},
+	},
+	"snapshot while it runs": {
+		func(s *scene) {
+			s.drain()
+			s.do("open one a/x id 0 0 0 0 overwrite - 256")
+			s.do("log 0 1000")
+			s.do("snapshot")
+			waitFor(s.t, "the snapshot", func() bool { return s.drainer.Stats().Total.Rows > 15 })
+			s.do("log 1000 5")
+			s.do("close")
+		},
+		func(t testing.TB) kept {
+			id := settings(t, "id", nil)
+			return kept{Header: header{Settings: id, Policy: channel.Overwrite, NodeNumber: 77}, IDs: ids(985, 20, 1),
+				Drops: []drop{{0, 985, logstore.Overwritten}}, Transitions: []transition{opened(id)}}
+		},
+	},
+	"counter": {
+		func(s *scene) {
+			s.drain()
+			s.do("open one a/x counter 0 0 0 5000000 - - 0")
+			s.do("log 0 12345")
+			s.do("close")
+		},
+		func(t testing.TB) kept {
+			c := settings(t, "counter", channel.Params{"period": "5ms"})
+			return kept{Header: header{Settings: c, NodeNumber: 77}, Counted: 12345, Transitions: []transition{opened(c)}}
+		},
+	},
+	"downsample": {
+		func(s *scene) {
+			s.drain()
+			s.do("open one a/x downsample 7 0 0 0 - - 0")
+			s.do("log 100 1000")
+			s.do("close")
+		},
+		func(t testing.TB) kept {
+			d := settings(t, "downsample", channel.Params{"n": 7})
+			return kept{Header: header{Settings: d, NodeNumber: 77}, IDs: ids(100, 143, 7), Transitions: []transition{opened(d)}}
+		},
+	},
+	"xoy": {
+		func(s *scene) {
+			s.drain()
+			s.do("open one a/x xoy 0 2 10 0 - - 0")
+			s.do("log 18446744073709551600 10")
+			s.do("log 7 100")
+			s.do("close")
+		},
+		func(t testing.TB) kept {
+			x := settings(t, "xoy", channel.Params{"x": 2, "y": 10})
+			k := kept{Header: header{Settings: x, NodeNumber: 77}, Transitions: []transition{opened(x)}}
+			for _, id := range append(ids(1<<64-16, 10, 1), ids(7, 100, 1)...) {
+				if id%10 < 2 {
+					k.IDs = append(k.IDs, id)
+				}
+			}
+			return k
+		},
+	},
+	"first and last": {
+		func(s *scene) {
+			s.drain()
+			s.do("open one a/x first-last 0 0 0 0 - - 0")
+			s.do("log 40 100")
+			s.do("log %d 1", channel.Poison)
+			s.do("close")
+		},
+		func(t testing.TB) kept {
+			f := settings(t, "first-last", nil)
+			return kept{Header: header{Settings: f, NodeNumber: 77}, FirstLast: [3]uint64{100, 40, 139}, Poisoned: true, Transitions: []transition{opened(f)}}
+		},
+	},
+	"links": {
+		func(s *scene) {
+			s.drain()
+			s.do("open one a/x link 0 0 0 0 - - 0")
+			s.do("link 1 10")
+			s.do("log 5 1") // misuse: keeps nothing
+			s.do("link 1 11")
+			s.do("close")
+		},
+		func(t testing.TB) kept {
+			l := settings(t, "link", nil)
+			return kept{Header: header{Settings: l, NodeNumber: 77}, Links: [][2]uint64{{1, 10}, {1, 11}}, Transitions: []transition{opened(l)}}
+		},
+	},
+	"links, shared": {
+		func(s *scene) {
+			s.drain()
+			s.do("open shared a/x link 0 0 0 0 - - 0")
+			s.do("link 1 10")
+			s.do("close")
+		},
+		func(t testing.TB) kept {
+			l := settings(t, "link", nil)
+			return kept{Header: header{Settings: l, NodeNumber: 77}, Links: [][2]uint64{{1, 10}}, Transitions: []transition{opened(l)}}
+		},
+	},
+	"shared": {
+		func(s *scene) {
+			s.drain()
+			s.do("open shared a/x id 0 0 0 0 - - 65536")
+			s.do("log 0 20000")
+			s.kill()
+		},
+		func(t testing.TB) kept {
+			id := settings(t, "id", nil)
+			return kept{Header: header{Settings: id, NodeNumber: 77}, IDs: ids(0, 20000, 1), Transitions: []transition{opened(id)}}
+		},
+	},
+	"the handler changes": {
+		func(s *scene) {
+			s.drain()
+			s.do("open one a/x - 0 0 0 0 - - 0")
+			s.do("log 0 10")
+			s.setHandler("xoy", channel.Params{"x": 1, "y": 5})
+			s.do("log 0 10")
+			s.setHandler("null", nil)
+			s.do("log 0 10")
+			s.setHandler("downsample", channel.Params{"n": 4})
+			s.do("log 0 10")
+			s.setHandler("id", nil)
+			s.do("log 50 2")
+			s.setHandler("downsample", channel.Params{"n": 3}) // which counts anew
+			s.do("log 60 4")
+			s.do("close")
+		},
+		func(t testing.TB) kept {
+			buffered := settings(t, "buffered", nil)
+			return kept{Header: header{Settings: settings(t, "id", nil), NodeNumber: 77},
+				IDs: slices.Concat(ids(0, 10, 1), ids(0, 2, 5), ids(0, 3, 4), ids(50, 2, 1), ids(60, 2, 3)),
+				Transitions: []transition{opened(buffered), {10, 2, channel.XoY, 1, 5}, {12, 3, channel.Null, 0, 0},
+					{12, 4, channel.Downsample, 4, 0}, {15, 5, channel.Identity, 0, 0},
+					{17, 6, channel.Downsample, 3, 0}}}
+		},
+	},
+}
+
+func TestLanguagesSayTheSame(t *testing.T) {
+	for _, language := range slices.Sorted(maps.Keys(writers)) {
+		t.Run(language, func(t *testing.T) {
+			for _, name := range slices.Sorted(maps.Keys(cases)) {
+				t.Run(name, func(t *testing.T) {
+					s := newScene(t, language)
+					cases[name].run(s)
+					got, want := s.end(), cases[name].want(t)
+					got.Header.Settings, want.Header.Settings = channel.Settings{}, channel.Settings{} // of the last segment's begin
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Error(diff)
+					}
+				})
+			}
+		})
+	}
+}
+
+// What one library refuses, the other does.
+func TestLanguagesRefuseTheSame(t *testing.T) {
+	for _, order := range []string{
+		"open one nopoint id 0 0 0 0 - - 0",
+		"open one a#1024/x id 0 0 0 0 - - 0",
+		"open one a/x ids 0 0 0 0 - - 0",
+		"open one a/x downsample 0 0 0 0 - - 0",
+		"open one a/x xoy 0 3 2 0 - - 0",
+		"open one a/x xoy 0 0 0 0 - - 0",
+		"open one a/x counter 0 0 0 999999 - - 0",
+		"open one a/x id 0 0 0 0 wait - 0",
+		"open one a/x id 0 0 0 0 - tsc 0",
+		"open one a/x id 0 0 0 0 - - 8",
+		"open shared a/x id 0 0 0 0 overwrite - 0",
+		"open shared a/x id 0 0 0 0 - rdtsc 0",
+	} {
+		for language := range writers {
+			s := newScene(t, language)
+			if answer := s.ask("%s", order); answer == "ok" {
+				t.Errorf("%s: %q was accepted", language, order)
+			}
+			if files, _ := ring.Files(s.rings); len(files) > 0 {
+				t.Errorf("%s: %q left %v", language, order, files)
+			}
+		}
+	}
+}
+
+// Without a drainer a program waits for a second in all, whatever number of channels it has.
+func TestLanguagesWaitASecondInAll(t *testing.T) {
+	for language := range writers {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, language)
+			begin := time.Now()
+			for i := range 3 {
+				s.do("open one a#%d/x id 0 0 0 0 block - 256", i)
+				s.do("log 0 100")
+			}
+			if waited := time.Since(begin); waited < time.Second || waited > 1500*time.Millisecond {
+				t.Errorf("waited %s in all, want a second", waited)
+			}
+		})
+	}
+}
+
+// A child of a C program keeps nothing, and does not keep the ring alive.
+func TestForkInC(t *testing.T) {
+	s := newScene(t, "c")
+	s.do("open one a/x id 0 0 0 0 - - 0")
+	s.do("log 0 10")
+	s.do("fork 100")
+	s.do("log 10 10")
+	// The child outlives it: it has the other end of the orders, which the test keeps.
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.cmd.Process.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	s.drain()
+	if got := s.end(); !slices.Equal(got.IDs, ids(0, 20, 1)) {
+		t.Errorf("ids %d", got.IDs)
+	}
+}
+
+// An agent finds in a ring what the other language's library wrote: the bytes of the two headers differ where rings do.
+func TestLanguagesMakeTheSameFile(t *testing.T) {
+	images := map[string][]byte{}
+	for language := range writers {
+		s := newScene(t, language)
+		s.do("open one a#7/x xoy 0 3 9 0 drop - 256")
+		s.do("log 0 400")
+		files, err := ring.Files(s.rings)
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		if images[language], err = os.ReadFile(files[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	differ := map[string][2]int{ // what is of one ring alone: from, to
+		"incarnation": {32, 48}, "counter, UTC and process": {64, 92}, "checksum": {248, 252},
+		"journal's counter": {4096 + 512 + 40, 4096 + 512 + 48}, "drops' counters": {4096 + 1536 + 16, 4096 + 1536 + 32},
+	}
+	for i := 8192; i < len(images["go"]); i += ring.RecordBytes {
+		differ[fmt.Sprint("counter of record ", i)] = [2]int{i, i + 8}
+	}
+	for _, b := range images {
+		for _, span := range differ {
+			clear(b[span[0]:min(span[1], len(b))])
+		}
+	}
+	for language, b := range images {
+		if len(b) != len(images["go"]) {
+			t.Fatalf("%s: %d bytes", language, len(b))
+		}
+		for i := range b {
+			if b[i] != images["go"][i] {
+				t.Errorf("%s: byte %d is %#x, in Go %#x", language, i, b[i], images["go"][i])
+			}
+		}
+	}
+	if len(images) < 2 {
+		t.Fatal(errors.New("nothing was compared"))
+	}
+}

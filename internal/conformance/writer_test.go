@@ -1,0 +1,206 @@
+package conformance
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+const writerVariable = "CLOUDPROFILER_CONFORMANCE_WRITER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(writerVariable) != "" {
+		beWriter(os.Stdin, os.Stdout)
+		return
+	}
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
+
+// beWriter is the twin of sdk/c/test/writer.c, which says what it is told.
+func beWriter(orders io.Reader, answers io.Writer) {
+	var c *handlers.Channel
+	obey := func(words []string) (err error) {
+		number := func(i int) (n uint64) {
+			if _, scanErr := fmt.Sscan(words[i], &n); scanErr != nil && err == nil {
+				err = scanErr
+			}
+			return n
+		}
+		switch words[0] {
+		case "open":
+			o := handlers.Options{Handler: given(words[3]), Policy: given(words[8]), Stamp: given(words[9]), Params: channel.Params{}}
+			for i, name := range []string{"n", "x", "y"} {
+				if v := number(4 + i); v != 0 {
+					o.Params[name] = v
+				}
+			}
+			if v := number(7); v != 0 {
+				o.Params["period"] = time.Duration(v).String()
+			}
+			if words[10] != "0" {
+				o.Buffer = words[10]
+			}
+			open := handlers.Open
+			if words[1] == "shared" {
+				open = handlers.OpenShared
+			}
+			var openErr error
+			if c, openErr = open(words[2], o); openErr != nil {
+				return openErr
+			}
+		case "log":
+			for i, first := uint64(0), number(1); i < number(2); i++ {
+				c.Log(first + i)
+			}
+		case "link":
+			c.Link(number(1), number(2))
+		case "snapshot":
+			c.Snapshot()
+		case "close":
+			err = c.Close()
+		default:
+			err = fmt.Errorf("unknown order")
+		}
+		return err
+	}
+	for lines := bufio.NewScanner(orders); lines.Scan(); {
+		answer := "ok"
+		if err := obey(strings.Fields(lines.Text())); err != nil {
+			answer = err.Error()
+		}
+		fmt.Fprintln(answers, answer)
+	}
+}
+
+func given(word string) string {
+	if word == "-" {
+		return ""
+	}
+	return word
+}
+
+// writers are the languages.
+var writers = map[string]func(t testing.TB) *exec.Cmd{
+	"go": func(t testing.TB) *exec.Cmd {
+		cmd, err := reexec.Command()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Env = append(os.Environ(), writerVariable+"=1")
+		return cmd
+	},
+	"c": func(t testing.TB) *exec.Cmd {
+		cmd := exec.Command(filepath.Join(buildC(t), "writer"))
+		cmd.Env = os.Environ()
+		return cmd
+	},
+}
+
+// built is where the C library and its programs were built, once.
+var built string
+
+func buildC(t testing.TB) string {
+	t.Helper()
+	if built != "" {
+		return built
+	}
+	for _, tool := range []string{"make", "gcc"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatal(err)
+			}
+			t.Skipf("the C library cannot be built here: %v", err)
+		}
+	}
+	// The go command takes an old result where the files that a test has read are as they were: so it reads the sources.
+	err := filepath.WalkDir("../../sdk/c", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			_, err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "cloudprofiler-c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("make", "-C", "../../sdk/c", "programs", "CC=gcc", "BUILD="+dir).CombinedOutput(); err != nil {
+		os.RemoveAll(dir)
+		t.Fatalf("build the C library: %v\n%s", err, out)
+	}
+	built = dir
+	return dir
+}
+
+// writer is a program that does what it is told.
+type writer struct {
+	t       testing.TB
+	cmd     *exec.Cmd
+	orders  io.WriteCloser
+	answers *bufio.Scanner
+}
+
+func startWriter(t testing.TB, language, rings string) *writer {
+	t.Helper()
+	cmd := writers[language](t)
+	cmd.Env = append(cmd.Env, ring.DirectoryVariable+"="+rings)
+	cmd.Stderr = os.Stderr
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{t: t, cmd: cmd, orders: orders, answers: bufio.NewScanner(answers)}
+	t.Cleanup(w.kill)
+	return w
+}
+
+// ask gives an order and returns the answer.
+func (w *writer) ask(format string, args ...any) string {
+	w.t.Helper()
+	if _, err := fmt.Fprintf(w.orders, format+"\n", args...); err != nil {
+		w.t.Fatal(err)
+	}
+	if !w.answers.Scan() {
+		w.t.Fatalf("no answer to %q: %v", fmt.Sprintf(format, args...), w.answers.Err())
+	}
+	return w.answers.Text()
+}
+
+// do gives an order that must work.
+func (w *writer) do(format string, args ...any) {
+	w.t.Helper()
+	if answer := w.ask(format, args...); answer != "ok" {
+		w.t.Fatalf("%q: %s", fmt.Sprintf(format, args...), answer)
+	}
+}
+
+// kill ends the program as the kernel does.
+func (w *writer) kill() {
+	w.cmd.Process.Kill()
+	w.cmd.Wait()
+}
