@@ -1,0 +1,238 @@
+package house
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/cli"
+)
+
+// linksResolve is the rule that what a Markdown page points at inside the repository is there: file, folder, heading.
+func linksResolve(_ *testing.T, files []file) []finding {
+	var found []finding
+	for _, f := range files {
+		if path.Ext(f.path) != ".md" {
+			continue
+		}
+		for _, target := range linksOf(string(f.text)) {
+			if reason := unresolved(files, f, target); reason != "" {
+				found = append(found, finding{f.path, fmt.Sprintf("link to %q: %s", target, reason)})
+			}
+		}
+	}
+	return found
+}
+
+func unresolved(files []file, from file, target string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return err.Error()
+	}
+	if u.Scheme != "" || u.Host != "" {
+		return "" // elsewhere: not looked up
+	}
+	page := from
+	if u.Path != "" {
+		to := path.Join(path.Dir(from.path), u.Path)
+		if strings.HasPrefix(u.Path, "/") {
+			return "absolute: it works on no checkout"
+		}
+		isDir := slices.ContainsFunc(files, func(f file) bool { return to == "." || strings.HasPrefix(f.path, to+"/") })
+		var isFile bool
+		page, isFile = find(files, to)
+		if !isDir && !isFile {
+			return "no such file or folder"
+		}
+	}
+	if u.Fragment != "" && path.Ext(page.path) == ".md" && !slices.Contains(anchorsOf(string(page.text)), u.Fragment) {
+		return "no such heading"
+	}
+	return ""
+}
+
+var (
+	inlineLink    = regexp.MustCompile(`\]\(\s*<?([^()\s<>]+(?:\([^()\s]*\))?)>?(?:\s+"[^"]*")?\s*\)`)
+	referenceLink = regexp.MustCompile(`^ {0,3}\[[^\]]+\]:\s+<?([^\s<>]+)`)
+	codeSpan      = regexp.MustCompile("`[^`]*`")
+)
+
+func linksOf(text string) []string {
+	var targets []string
+	for _, line := range linesOf(text) {
+		if line.inFence {
+			continue
+		}
+		prose := codeSpan.ReplaceAllString(line.text, "")
+		for _, match := range inlineLink.FindAllStringSubmatch(prose, -1) {
+			targets = append(targets, match[1])
+		}
+		if match := referenceLink.FindStringSubmatch(prose); match != nil {
+			targets = append(targets, match[1])
+		}
+	}
+	return targets
+}
+
+// anchorsOf gives a page's headings as the fragments that point at them.
+func anchorsOf(text string) []string {
+	var anchors []string
+	for _, line := range linesOf(text) {
+		title := strings.TrimLeft(line.text, "#")
+		if line.inFence || title == line.text || !strings.HasPrefix(title, " ") {
+			continue
+		}
+		var anchor strings.Builder
+		for _, r := range strings.ToLower(strings.TrimSpace(title)) {
+			switch {
+			case r == ' ':
+				anchor.WriteByte('-')
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				anchor.WriteRune(r)
+			}
+		}
+		anchors = append(anchors, anchor.String())
+	}
+	return anchors
+}
+
+// A markdownLine knows whether it is prose or stands in a fenced block, and in which language's.
+type markdownLine struct {
+	text    string
+	inFence bool // the fences themselves included
+	lang    string
+}
+
+func linesOf(text string) []markdownLine {
+	var lines []markdownLine
+	fence, lang := "", ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case fence == "" && (strings.HasPrefix(trimmed, "```") || strings.HasPrefix(trimmed, "~~~")):
+			fence, lang = trimmed[:3], strings.TrimSpace(trimmed[3:])
+			lines = append(lines, markdownLine{line, true, ""})
+		case fence != "" && strings.HasPrefix(trimmed, fence):
+			fence, lang = "", ""
+			lines = append(lines, markdownLine{line, true, ""})
+		default:
+			lines = append(lines, markdownLine{line, fence != "", lang})
+		}
+	}
+	return lines
+}
+
+var (
+	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
+	plainWord  = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+)
+
+// commandsExist is the rule that in a page's sh blocks every "make TARGET" and "cprof COMMAND" is there. Other programs
+// are the reader's own.
+func commandsExist(t *testing.T, files []file) []finding {
+	makefile, _ := find(files, "Makefile")
+	var targets []string
+	for _, match := range makeTarget.FindAllSubmatch(makefile.text, -1) {
+		targets = append(targets, string(match[1]))
+	}
+	var found []finding
+	for _, f := range files {
+		if path.Ext(f.path) != ".md" {
+			continue
+		}
+		for _, line := range linesOf(string(f.text)) {
+			command, _, _ := strings.Cut(line.text, "#")
+			words := strings.Fields(command)
+			if len(words) > 1 && (words[0] == "$" || words[0] == "sudo") {
+				words = words[1:]
+			}
+			if line.lang != "sh" || len(words) == 0 {
+				continue
+			}
+			exists := true
+			switch strings.TrimPrefix(words[0], "bin/") {
+			case "make":
+				exists = len(words) == 1 || slices.Contains(targets, words[1])
+			case "cprof":
+				exists = isCommand(t, words[1:])
+			}
+			if !exists {
+				found = append(found, finding{f.path, fmt.Sprintf("no such command: %q", strings.Join(words, " "))})
+			}
+		}
+	}
+	return found
+}
+
+// isCommand asks cprof itself: the words up to the first that is a flag or an argument must have help, as a command
+// that runs and not as a group of others.
+func isCommand(t *testing.T, words []string) bool {
+	last := slices.IndexFunc(words, func(w string) bool { return !plainWord.MatchString(w) })
+	if last < 0 {
+		last = len(words)
+	}
+	for ; last > 0; last-- { // a plain word at the end may be an argument: try without it
+		var help strings.Builder
+		code := cli.Run(t.Context(), append(words[:last:last], "--help"), &help, io.Discard)
+		if code == 0 && strings.Contains(help.String(), "cprof "+strings.Join(words[:last], " ")) {
+			return !strings.Contains(help.String(), "Available Commands:")
+		}
+	}
+	return false
+}
+
+func TestLinksResolve(t *testing.T)  { check(t, linksResolve) }
+func TestCommandsExist(t *testing.T) { check(t, commandsExist) }
+
+func TestLinkRuleFinds(t *testing.T) {
+	page := "# The first\n\n## A bound, w = 1\n"
+	runRule(t, linksResolve, map[string]ruleTest{
+		"all kinds of good ones": {tree{
+			"README.md":    "# Top\n[a](docs/a.md) [b](docs) [c](docs/a.md#a-bound-w--1) [d](#top) ![e](x.png \"E\") [f]\n\n[f]: docs/a.md\n",
+			"docs/a.md":    "# The first\n\n## A bound, w = 1\n[up](../README.md#top)\n",
+			"x.png":        "picture",
+			"docs/deep.md": "[root](..)",
+		}, nil},
+		"elsewhere":             {tree{"README.md": "[a](https://example.org/x.md) [b](mailto:x@example.org)"}, nil},
+		"no such file":          {tree{"README.md": "[a](docs/b.md)", "docs/a.md": page}, of("README.md")},
+		"right from the root":   {tree{"docs/a.md": "[a](docs/b.md)", "docs/b.md": page}, of("docs/a.md")},
+		"no such heading":       {tree{"README.md": "[a](docs/a.md#second)", "docs/a.md": page}, of("README.md")},
+		"no such heading here":  {tree{"README.md": "# Top\n[a](#bottom)"}, of("README.md")},
+		"a heading in a fence":  {tree{"README.md": "[a](#top)\n```\n# Top\n```\n"}, of("README.md")},
+		"by reference":          {tree{"README.md": "[a]\n\n[a]: docs/a.md\n"}, of("README.md")},
+		"no such picture":       {tree{"README.md": "![a](a.png)"}, of("README.md")},
+		"a picture":             {tree{"README.md": "![a](a.png)", "a.png": "\x89PNG\x00"}, nil},
+		"absolute":              {tree{"README.md": "[a](/docs/a.md)", "docs/a.md": page}, of("README.md")},
+		"out of the repository": {tree{"README.md": "[a](../x.md)"}, of("README.md")},
+		"code is no link":       {tree{"README.md": "`[a](b.md)`\n```go\n[a](b.md)\n```\n"}, nil},
+		"not Markdown":          {tree{"a.txt": "[a](b.md)"}, nil},
+	})
+}
+
+func TestCommandRuleFinds(t *testing.T) {
+	block := func(line string) tree {
+		return tree{"Makefile": "demo: build\n\ttrue\n", "README.md": "Do\n\n```sh\n" + line + "\n```\n"}
+	}
+	runRule(t, commandsExist, map[string]ruleTest{
+		"a target":              {block("make demo"), nil},
+		"the default target":    {block("make   # list"), nil},
+		"no such target":        {block("make dmeo"), of("README.md")},
+		"a variable, no target": {block("make CC=x"), of("README.md")},
+		"a command":             {block("cprof version"), nil},
+		"the built command":     {block("bin/cprof version --json   # which build"), nil},
+		"an argument":           {block("$ cprof help version"), nil},
+		"no such command":       {block("cprof vresion"), of("README.md")},
+		"no such in a group":    {block("cprof completion bsh"), of("README.md")},
+		"in a group":            {block("cprof completion bash"), nil},
+		"nothing":               {block("cprof"), of("README.md")},
+		"another program":       {block("# look\ngit log"), nil},
+		"another language":      {tree{"README.md": "```\nmake nosuch\n```\n"}, nil},
+	})
+}

@@ -1,0 +1,64 @@
+package house
+
+// A room is one package and what it may import. No room imports one on its own floor or above.
+type room struct {
+	floor   int
+	imports []string // packages of this module; nil: none
+	modules []string // third-party modules; nil: none
+}
+
+const (
+	sys        = "golang.org/x/sys"
+	zmq4       = "github.com/pebbe/zmq4"
+	zstd       = "github.com/klauspost/compress"
+	yaml       = "go.yaml.in/yaml/v3"
+	viper      = "github.com/spf13/viper"
+	cobra      = "github.com/spf13/cobra"
+	prometheus = "github.com/prometheus/client_golang"
+	parquet    = "github.com/apache/arrow-go/v18"
+	hdr        = "github.com/HdrHistogram/hdrhistogram-go"
+	protobuf   = "google.golang.org/protobuf"
+	nats       = "github.com/nats-io/nats-server/v2"
+	natsClient = "github.com/nats-io/nats.go"
+)
+
+// table is the house. A package that is not in it fails the test: its line here is the place to say what it rests on.
+// Programs embed asm, channel, ring and handlers, so these have no dependency but x/sys; tscratio and vnode are pure.
+var table = map[string]room{
+	"asm":      {0, nil, of(sys)},
+	"channel":  {0, nil, of(sys)},
+	"tscratio": {0, nil, nil},
+	"ntp":      {0, nil, nil},
+
+	"ring":         {1, of("asm", "channel"), of(sys)},
+	"logstore":     {1, of("channel"), of(sys, zstd)},
+	"handlertable": {1, of("channel"), of(sys, yaml)},
+	"host":         {1, of("asm"), of(sys)},
+	"vnode":        {1, of("asm"), nil},
+	"minrtt":       {1, of("asm", "tscratio"), of(sys)},
+	"control":      {1, nil, of(sys, zmq4)},
+
+	"minrtt/zmqtransport": {2, of("minrtt"), of(sys, zmq4)},
+	"handlers":            {2, of("asm", "ring", "channel"), of(sys)},
+	"drain":               {2, of("ring", "logstore", "channel", "handlertable"), of(sys)},
+	"runs":                {2, of("logstore", "tscratio"), of(sys, yaml)},
+	"tscclient":           {2, of("asm", "minrtt", "tscratio", "control", "host"), of(sys)},
+
+	"returntrip":  {3, of("asm", "handlers"), of(sys)},
+	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host"), of(sys, prometheus)},
+	"analysis":    {3, of("logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
+	"agent": {3, of("asm", "channel", "ring", "logstore", "drain", "tscclient", "control", "handlertable", "ntp", "runs", "host"),
+		of(sys, prometheus)},
+	"generator": {3, of("asm", "handlers"), of(sys, zmq4, hdr, protobuf)},
+
+	"report":        {4, of("analysis", "tscratio", "runs"), of(sys)},
+	"report/export": {4, of("analysis", "tscratio", "runs"), of(sys, parquet)},
+
+	// The top floor: commands, what only they use, and programs to copy. A name that ends in "/..." is every package
+	// below it. Commands may import whatever is in the house; examples only what users can.
+	"cmd/...":      {5, of("..."), of(sys, viper, cobra, prometheus)},
+	"internal/...": {5, of("..."), of(sys, viper, cobra, yaml, hdr, nats, natsClient)},
+	"examples/...": {5, of("...", "!internal/..."), of(sys, yaml, nats, natsClient)},
+}
+
+func of(names ...string) []string { return names }
