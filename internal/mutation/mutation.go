@@ -1,0 +1,144 @@
+package mutation
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+var mutate = flag.Bool("mutate", false, "apply every mutation of the list and want the package's tests to notice (minutes)")
+
+// A mutation is one way to break a package: in a file, one text in the place of another. If run is not empty, it is a pattern
+// of the tests that are to notice; otherwise it is all of the package's.
+type mutation struct{ name, file, old, new, run string }
+
+// parse reads a list: mutations of four lines, or five, with an empty line between. A block that starts with # is a comment.
+func parse(text string) ([]mutation, error) {
+	var list []mutation
+	for _, block := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		lines := strings.Split(strings.Trim(block, "\n"), "\n")
+		if strings.HasPrefix(lines[0], "#") {
+			continue
+		}
+		if len(lines) < 4 || len(lines) > 5 {
+			return nil, fmt.Errorf("parse mutations: %d lines, want name, file, old, new and maybe a pattern of tests:\n%s", len(lines), block)
+		}
+		m := mutation{name: lines[0], file: lines[1], old: lines[2], new: lines[3]}
+		if len(lines) == 5 {
+			m.run = lines[4]
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// smallTime is for how long mutations are begun where bars are measured small.
+const smallTime = 3 * time.Second
+
+// Test checks that each mutation of a list applies to the package in the working directory. With -mutate, or where bars are
+// measured at full size, it applies each in turn and runs the package's tests; where they are measured small, the first few.
+func Test(t *testing.T, list string) {
+	t.Helper()
+	text, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := parse(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := proof.Wanted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *mutate {
+		size = proof.Full
+	}
+	begun := time.Now()
+	applied, unnoticed := 0, 0
+	for _, m := range all {
+		t.Run(m.name, func(t *testing.T) {
+			source, err := os.ReadFile(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(source), m.old) {
+				t.Fatalf("%q does not occur in %s", m.old, m.file)
+			}
+			if size == proof.None || size == proof.Small && time.Since(begun) > smallTime {
+				return
+			}
+			applied++
+			noticed, output, err := run(t, m, strings.ReplaceAll(string(source), m.old, m.new))
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case !noticed:
+				unnoticed++
+				t.Error("no test noticed")
+			default:
+				for line := range strings.Lines(output) {
+					if strings.HasPrefix(line, "--- FAIL") || strings.HasPrefix(line, "panic:") {
+						t.Log(strings.TrimSpace(line))
+					}
+				}
+			}
+		})
+	}
+	if size != proof.None && !*mutate {
+		proof.Check(t, proof.Bar{Name: fmt.Sprintf("mutations of %s that no test notices", filepath.Base(dir(t))), Figure: float64(unnoticed), Unit: fmt.Sprintf("of %d applied", applied)})
+	}
+}
+
+func dir(t *testing.T) string {
+	d, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// run runs the package's tests with other text in the place of a file's.
+func run(t *testing.T, m mutation, mutated string) (noticed bool, output string, err error) {
+	temporary := t.TempDir()
+	replacement := filepath.Join(temporary, "mutated.go")
+	if strings.HasSuffix(m.file, ".s") {
+		replacement = filepath.Join(temporary, "mutated.s")
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(dir(t), m.file): replacement}})
+	if err != nil {
+		return false, "", err
+	}
+	overlayFile := filepath.Join(temporary, "overlay.json")
+	for name, text := range map[string]string{replacement: mutated, overlayFile: string(overlay)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			return false, "", err
+		}
+	}
+	args := []string{"test", "-overlay", overlayFile, "-failfast", "-count=1", "-timeout=2m", "-skip=^TestMutations$", "."}
+	if m.run != "" {
+		args = append(args, "-run", m.run)
+	}
+	cmd := exec.Command("go", args...)
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "CLOUDPROFILER_PROOF") { // bars are not what is to notice
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case strings.Contains(string(out), "[build failed]") || strings.Contains(string(out), "[setup failed]"):
+		return false, "", fmt.Errorf("it does not build: %s", out)
+	case strings.Contains(string(out), "no tests to run"):
+		return false, "", fmt.Errorf("no test is named %s", m.run)
+	}
+	return err != nil, string(out), nil
+}
