@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], proofs, os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("prove", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	size := flags.String("size", string(proof.Small), `how much to measure, "small" or "full"`)
+	dir := flags.String("record", "", "write a dated record into this `directory`")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if *size != string(proof.Small) && *size != string(proof.Full) || flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "prove: size %q, arguments %q: want -size small or full and no arguments\n", *size, flags.Args())
+		return 2
+	}
+	record := proof.Record{Begun: time.Now(), Size: proof.Size(*size), Commit: commit(ctx), Machine: proof.ThisMachine()}
+	for _, p := range list {
+		fmt.Fprintf(stdout, "%s: %s\n", p.name, strings.Join(p.command, " "))
+		result := prove(ctx, p, record.Size, stderr)
+		for _, bar := range result.Bars {
+			fmt.Fprintf(stdout, "  %s\n", bar)
+		}
+		if result.Err != nil {
+			fmt.Fprintf(stdout, "  failed: %v\n", result.Err)
+		} else if len(result.Bars) == 0 {
+			fmt.Fprintf(stdout, "  reported no bar: nothing is proven\n")
+		}
+		record.Results = append(record.Results, result)
+	}
+	if ctx.Err() != nil {
+		fmt.Fprintln(stderr, "prove: interrupted, no record written")
+		return 1
+	}
+	reached, missed, absent := record.Count()
+	fmt.Fprintf(stdout, "%d reached, %d missed, %d absent\n", reached, missed, absent)
+	if *dir != "" {
+		name, err := record.Save(*dir)
+		if err != nil {
+			fmt.Fprintf(stderr, "prove: %v\n", err)
+			return 1
+		}
+		fmt.Fprintf(stdout, "record: %s\n", name)
+	}
+	switch {
+	case missed > 0 || reached+absent == 0:
+		return 1
+	case absent > 0:
+		return 3
+	default:
+		return 0
+	}
+}
+
+// prove runs one command and collects the bars that it reports.
+func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) proof.Result {
+	result := proof.Result{Name: p.name, Command: fmt.Sprintf("CLOUDPROFILER_PROOF=%s %s", size, strings.Join(p.command, " "))}
+	dir, err := os.MkdirTemp("", "prove")
+	if err != nil {
+		result.Err = err
+		return result
+	}
+	defer os.RemoveAll(dir)
+	name := filepath.Join(dir, "bars")
+
+	begun := time.Now()
+	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
+	cmd.Env = append(os.Environ(), "CLOUDPROFILER_PROOF="+string(size), "CLOUDPROFILER_PROOF_FILE="+name)
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // let it clean up
+	cmd.WaitDelay = 30 * time.Second
+	result.Err = cmd.Run()
+	result.Took = time.Since(begun)
+
+	file, err := os.Open(name)
+	if err != nil {
+		return result // it reported nothing, which counts against it
+	}
+	defer file.Close()
+	bars, err := proof.Read(file)
+	if err != nil && result.Err == nil {
+		result.Err = err
+	}
+	result.Bars = bars
+	return result
+}
+
+// commit is the state of the source that the proofs are about.
+func commit(ctx context.Context) string {
+	git := func(args ...string) string {
+		out, err := exec.CommandContext(ctx, "git", args...).Output()
+		if err != nil {
+			return "unknown"
+		}
+		return strings.TrimSpace(string(out))
+	}
+	revision := git("rev-parse", "--short=12", "HEAD")
+	if git("status", "--porcelain") != "" {
+		revision += " and changes"
+	}
+	return revision
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+// TestMain lets this test's binary be the command that is listed: with bars, failing, or silent.
+func TestMain(m *testing.M) {
+	switch play := os.Getenv("PROVE_TEST_PLAY"); play {
+	case "":
+		os.Exit(m.Run())
+	case "fail":
+		os.Exit(1)
+	case "silent":
+		os.Exit(0)
+	default:
+		size, err := proof.Wanted()
+		if err == nil {
+			bar := proof.Bar{Name: "played at " + string(size), Figure: 1, Limit: 2, Unit: "x"}
+			if play == "miss" {
+				bar.Figure = 3
+			}
+			if play == "absent" {
+				bar.Absent = "needs root"
+			}
+			err = proof.Report(bar)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+func TestRun(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		play string
+		args []string
+		code int
+		out  string
+	}{
+		"reached":        {"reach", nil, 0, "played at small: reached"},
+		"at full size":   {"reach", []string{"-size", "full"}, 0, "played at full: reached"},
+		"missed":         {"miss", nil, 1, "0 reached, 1 missed, 0 absent"},
+		"absent":         {"absent", nil, 3, "absent: needs root"},
+		"failed":         {"fail", nil, 1, "failed: exit status 1"},
+		"silent":         {"silent", nil, 1, "reported no bar"},
+		"an odd size":    {"reach", []string{"-size", "huge"}, 2, ""},
+		"an argument":    {"reach", []string{"log"}, 2, ""},
+		"an odd flag":    {"reach", []string{"-nosuch"}, 2, ""},
+		"nothing listed": {"", nil, 1, "0 reached"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PROVE_TEST_PLAY", test.play)
+			var list []listed
+			if test.play != "" {
+				list = []listed{{"play", []string{self}}}
+			}
+			var out, log strings.Builder
+			code := run(t.Context(), test.args, list, &out, &log)
+			if code != test.code || !strings.Contains(out.String(), test.out) {
+				t.Errorf("exit code = %d, want %d; output %q, want %q in it; %s", code, test.code, &out, test.out, &log)
+			}
+		})
+	}
+}
+
+func TestRecordIsKeptAlsoOfAMiss(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PROVE_TEST_PLAY", "miss")
+	dir := t.TempDir()
+	var out strings.Builder
+	if code := run(t.Context(), []string{"-record", dir}, []listed{{"play", []string{self}}}, &out, &out); code != 1 {
+		t.Errorf("exit code = %d, want 1; %s", code, &out)
+	}
+	names, err := filepath.Glob(dir + "/*.md")
+	if err != nil || len(names) != 1 {
+		t.Fatalf("records = %q, %v", names, err)
+	}
+	if text, err := os.ReadFile(names[0]); err != nil || !strings.Contains(string(text), "MISSED") {
+		t.Errorf("record = %s, %v", text, err)
+	}
+}
+
+func TestListIsWellFormed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range proofs {
+		if p.name == "" || len(p.command) == 0 || seen[p.name] {
+			t.Errorf("proof %+v: want a name of its own and a command", p)
+		}
+		seen[p.name] = true
+		if p.command[0] == "go" && !strings.Contains(strings.Join(p.command, " "), "-count=1") {
+			t.Errorf("proof %q would answer from the test cache", p.name)
+		}
+	}
+}
