@@ -1,0 +1,66 @@
+package seed
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Variable is the environment variable that a seed is taken from.
+const Variable = "CLOUDPROFILER_SEED"
+
+func fromEnvironment(t testing.TB) (n uint64, given bool) {
+	t.Helper()
+	text := os.Getenv(Variable)
+	if text == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("read %s: %q is not a whole number: %v", Variable, text, err)
+	}
+	return n, true
+}
+
+// Of returns the seed of a test, and says how to have the same one again.
+func Of(t testing.TB) uint64 {
+	t.Helper()
+	n, given := fromEnvironment(t)
+	if !given {
+		n = rand.Uint64()
+	}
+	t.Logf("again with %s=%d", Variable, n)
+	return n
+}
+
+// Random returns a source with the seed of a test.
+func Random(t testing.TB) *rand.Rand {
+	t.Helper()
+	return rand.New(rand.NewPCG(Of(t), 0))
+}
+
+// Numbers returns the seeds 1 to n, or that of the environment alone. They are for tests that must go the same way each
+// time.
+func Numbers(t testing.TB, n int) []uint64 {
+	t.Helper()
+	if given, ok := fromEnvironment(t); ok {
+		return []uint64{given}
+	}
+	seeds := make([]uint64, n)
+	for i := range seeds {
+		seeds[i] = uint64(i) + 1
+	}
+	return seeds
+}
+
+// For runs f for each of Numbers, as a test of its own.
+func For(t *testing.T, n int, f func(t *testing.T, r *rand.Rand)) {
+	t.Helper()
+	for _, seed := range Numbers(t, n) {
+		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, 0))) }) {
+			t.Errorf("again with %s=%d", Variable, seed)
+		}
+	}
+}
