@@ -1,0 +1,109 @@
+/* Settings: checked as input from a stranger, prepared so that no log call divides, and noted in the journal. */
+#include "channel.h"
+
+bool cp_valid_settings(struct settings s)
+{
+	switch (s.kind) {
+	case CP_NULL:
+	case CP_ID:
+	case CP_BUFFERED:
+	case CP_FIRST_LAST:
+	case CP_LINK:
+		return s.a == 0 && s.b == 0;
+	case CP_COUNTER:
+		return s.a >= 1000000 && s.a <= UINT64_C(1) << 62 && s.b == 0;
+	case CP_DOWNSAMPLE:
+		return s.a >= 1 && s.b == 0;
+	case CP_XOY:
+		return s.b >= 1 && s.a <= s.b;
+	}
+	return false;
+}
+
+/* load reads the settings that the switching word points to. Those that no check passes come of a word that contradicts its slot. */
+static struct settings load(struct control *control, uint64_t *word)
+{
+	struct settings s = {.kind = CP_KINDS, .a = 0, .b = 0};
+
+	*word = 0;
+	for (int patience = 10000; patience > 0; patience--) {
+		uint64_t w = LOAD(&control->word);
+		struct slot *slot = &control->slot[w % CP_SLOTS];
+		s.kind = LOAD(&slot->kind);
+		s.a = LOAD(&slot->a);
+		s.b = LOAD(&slot->b);
+		*word = w;
+		/* A slot is written again only when no word points to it: if the word still stands, so did the slot. */
+		if (LOAD(&control->word) != w)
+			continue;
+		if (s.kind != (w >> 8 & 0xFF) || (w & 0xFF) >= CP_SLOTS)
+			s.kind = CP_KINDS;
+		return s;
+	}
+	s.kind = CP_KINDS;
+	return s;
+}
+
+static void thin_out(struct adopted *set, uint64_t below, uint64_t modulus)
+{
+	set->below = below;
+	set->modulus = modulus;
+	set->reciprocal = UINT64_MAX / modulus;
+}
+
+static struct adopted prepare(struct settings s, uint64_t word)
+{
+	struct adopted set = {.seq = 0, .word = word, .kind = s.kind, .reciprocal = 0, .modulus = 1, .below = 0};
+
+	if (s.kind == CP_DOWNSAMPLE)
+		thin_out(&set, 1, s.a);
+	else if (s.kind == CP_XOY)
+		thin_out(&set, s.a, s.b);
+	return set;
+}
+
+struct adopted cp_adopt(struct channel *c)
+{
+	uint64_t word;
+
+	pthread_mutex_lock(&c->changes);
+	struct settings s = load(&c->header->control, &word);
+	struct adopted set = c->set;
+	if (set.word == word) { /* another thread was here first */
+		pthread_mutex_unlock(&c->changes);
+		return set;
+	}
+	if (!cp_valid_settings(s) || (s.kind != CP_NULL && (s.kind == CP_LINK) != c->links)) {
+		cp_raise(c, CP_BAD_SETTINGS);
+		s = (struct settings){CP_NULL, 0, 0};
+	}
+	set = prepare(s, word);
+	uint64_t now = cp_counter();
+	/* Who zeroed the word must not damage the journal, where an entry without a word is none. */
+	for (unsigned i = 0; i < c->shard_count; i++)
+		cp_journal(&c->shards[i], word != 0 ? word : 1, s, now);
+
+	/* No word holds while the settings change: calls come here and wait, or read the old settings whole. */
+	POKE(&c->hot.plain, cp_never_word);
+	POKE(&c->recording, cp_never_word);
+	POKE(&c->hot.idle, cp_never_word);
+	uint64_t seq = PEEK(&c->set.seq);
+	POKE(&c->set.seq, seq + 1);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	POKE(&c->set.word, set.word);
+	POKE(&c->set.kind, set.kind);
+	POKE(&c->set.reciprocal, set.reciprocal);
+	POKE(&c->set.modulus, set.modulus);
+	POKE(&c->set.below, set.below);
+	STORE(&c->set.seq, seq + 2);
+	POKE(&c->calls, 0);
+	if (s.kind == CP_NULL) {
+		POKE(&c->hot.idle, word);
+	} else if (s.kind == CP_ID || s.kind == CP_BUFFERED) {
+		POKE(&c->recording, word);
+		if (!c->many && !c->unordered)
+			POKE(&c->hot.plain, word);
+	}
+	pthread_mutex_unlock(&c->changes);
+	return set;
+}

@@ -1,0 +1,241 @@
+/* The log call, but for what is inline: other settings, other handlers, many writers. */
+#include <sched.h>
+
+#include "channel.h"
+
+static uint64_t stamp(const struct channel *c)
+{
+	if (!c->unordered)
+		return cp_counter();
+#if defined(__x86_64__)
+	uint32_t low, high;
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high) : : "memory");
+	return (uint64_t)high << 32 | low;
+#else
+	uint64_t counter;
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(counter) : : "memory");
+	return counter;
+#endif
+}
+
+/* counter_core reads the counter and the core that it was read on, in one instant. */
+static uint64_t counter_core(unsigned *core)
+{
+#if defined(__x86_64__)
+	uint32_t low, high, aux;
+	__asm__ volatile("rdtscp" : "=a"(low), "=d"(high), "=c"(aux) : : "memory");
+	*core = aux & 0xFFF;
+	return (uint64_t)high << 32 | low;
+#else
+	*core = 0;
+	return cp_counter();
+#endif
+}
+
+/* finished is the counter word of a finished record of a ring with many writers. */
+static uint64_t finished(const struct shard *s, uint64_t counter, uint64_t seq)
+{
+	counter &= CP_LAP_BIT - 1;
+	return (seq & (s->hot.mask + 1)) == 0 ? counter | CP_LAP_BIT : counter;
+}
+
+static void write_one(struct channel *c, const uint64_t *ids, uint64_t n, uint64_t counter)
+{
+	struct shard *s = &c->shards[0];
+	uint64_t tail = *s->hot.tail;
+
+	if (tail + n > s->hot.limit && !cp_room(c, s, n, counter))
+		return;
+	for (uint64_t i = 0; i < n; i++) {
+		struct cp_record *r = &s->hot.records[(tail + i) & s->hot.mask];
+		POKE(&r->counter, counter);
+		POKE(&r->id, ids[i]);
+	}
+	STORE(s->hot.tail, tail + n);
+}
+
+/*
+ * Places are reserved on the shard of this core, then filled: the id first, and last the counter word with the lap's mark, which says that
+ * the record is whole. It fills from the end, so that a pair is whole as soon as its first record is.
+ */
+static void write_many(struct channel *c, const uint64_t *ids, uint64_t n)
+{
+	unsigned core;
+	uint64_t counter = counter_core(&core);
+	struct shard *s = &c->shards[core & (c->shard_count - 1)];
+	uint64_t tail = LOAD(s->hot.tail);
+
+	for (;;) {
+		if (tail + n > LOAD(&s->hot.limit)) {
+			if (!cp_room(c, s, n, counter))
+				return;
+			tail = LOAD(s->hot.tail);
+			continue;
+		}
+		if (__atomic_compare_exchange_n(s->hot.tail, &tail, tail + n, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+			break;
+	}
+	while (n-- > 0) {
+		struct cp_record *r = &s->hot.records[(tail + n) & s->hot.mask];
+		POKE(&r->id, ids[n]);
+		STORE(&r->counter, finished(s, counter, tail + n));
+	}
+}
+
+static void record(struct channel *c, const uint64_t *ids, uint64_t n)
+{
+	if (c->many)
+		write_many(c, ids, n);
+	else
+		write_one(c, ids, n, stamp(c));
+}
+
+void cp_log_full(cp_channel *hot, uint64_t id, uint64_t counter)
+{
+	write_one((struct channel *)hot, &id, 1, counter);
+}
+
+/*
+ * keeps reports whether v mod modulus is below what is kept, without a division by what somebody wrote. The reciprocal is
+ * floor((2^64 - 1) / modulus), so that the quotient is right or one too small.
+ */
+static bool keeps(const struct adopted *set, uint64_t v)
+{
+	uint64_t quotient = (uint64_t)(__extension__((unsigned __int128)v * set->reciprocal) >> 64);
+	uint64_t rest = v - quotient * set->modulus;
+
+	if (rest >= set->modulus)
+		rest -= set->modulus;
+	return rest < set->below;
+}
+
+static bool keeps_call(struct channel *c, const struct adopted *set)
+{
+	if (c->many)
+		return keeps(set, __atomic_fetch_add(&c->calls, 1, __ATOMIC_RELAXED));
+	uint64_t call = PEEK(&c->calls);
+	POKE(&c->calls, call + 1);
+	return keeps(set, call);
+}
+
+static void put_first_last(struct first_last *f, uint64_t counter, uint64_t id)
+{
+	if (id == CP_POISON) {
+		if (PEEK(&f->poison) == 0)
+			STORE(&f->poison, counter);
+		return;
+	}
+	uint64_t n = PEEK(&f->count);
+	if (n == 0) {
+		POKE(&f->first.counter, counter);
+		POKE(&f->first.id, id);
+	}
+	POKE(&f->last[(n + 1) & 1].counter, counter);
+	POKE(&f->last[(n + 1) & 1].id, id);
+	STORE(&f->count, n + 1); /* until then the record before it is the last one */
+}
+
+/*
+ * Each shard has a cell. A thread that lost its core while it held one is not waited for: the next cell is taken, and the reader merges
+ * them. The stamp is read while the cell is held, so that the stamps in a cell rise.
+ */
+static void first_last(struct channel *c, uint64_t id)
+{
+	if (!c->many) {
+		put_first_last(&c->shards[0].page->cells.first_last, stamp(c), id);
+		return;
+	}
+	unsigned core;
+	counter_core(&core);
+	for (unsigned i = core;; i++) {
+		struct shard *s = &c->shards[i & (c->shard_count - 1)];
+		if (!__atomic_test_and_set(&s->claimed, __ATOMIC_ACQUIRE)) {
+			put_first_last(&s->page->cells.first_last, cp_counter(), id);
+			__atomic_clear(&s->claimed, __ATOMIC_RELEASE);
+			return;
+		}
+		if ((i & (c->shard_count - 1)) == c->shard_count - 1)
+			sched_yield();
+	}
+}
+
+/* current returns the settings that hold, adopted now if they are new. */
+static struct adopted current(struct channel *c)
+{
+	struct adopted set;
+	uint64_t seq;
+
+	do {
+		while ((seq = LOAD(&c->set.seq)) & 1)
+			sched_yield();
+		set.word = PEEK(&c->set.word);
+		set.kind = PEEK(&c->set.kind);
+		set.reciprocal = PEEK(&c->set.reciprocal);
+		set.modulus = PEEK(&c->set.modulus);
+		set.below = PEEK(&c->set.below);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	} while (PEEK(&c->set.seq) != seq);
+	if (LOAD(c->hot.word) != set.word)
+		set = cp_adopt(c);
+	return set;
+}
+
+void cp_log_other(cp_channel *hot, uint64_t id)
+{
+	struct channel *c = (struct channel *)hot;
+
+	if (LOAD(c->hot.word) == PEEK(&c->recording)) {
+		record(c, &id, 1);
+		return;
+	}
+	struct adopted set = current(c);
+	switch ((enum cp_kind)set.kind) {
+	case CP_ID:
+	case CP_BUFFERED:
+		record(c, &id, 1);
+		break;
+	case CP_COUNTER: {
+		uint64_t *cell = &c->shards[0].page->cells.counter;
+		if (c->many)
+			__atomic_fetch_add(cell, 1, __ATOMIC_RELAXED);
+		else
+			STORE(cell, PEEK(cell) + 1);
+		break;
+	}
+	case CP_DOWNSAMPLE:
+		if (keeps_call(c, &set))
+			record(c, &id, 1);
+		break;
+	case CP_XOY:
+		if (keeps(&set, id))
+			record(c, &id, 1);
+		break;
+	case CP_FIRST_LAST:
+		first_last(c, id);
+		break;
+	case CP_LINK:
+		cp_raise(c, CP_MISUSE);
+		break;
+	case CP_NULL:
+	case CP_KINDS:
+		break;
+	}
+}
+
+void cp_link(cp_channel *hot, uint64_t parent, uint64_t child)
+{
+	struct channel *c = (struct channel *)hot;
+
+	if (c == NULL || LOAD(c->hot.word) == PEEK(&c->hot.idle))
+		return;
+	struct adopted set = current(c);
+	switch ((enum cp_kind)set.kind) {
+	case CP_NULL:
+		break;
+	case CP_LINK:
+		record(c, (uint64_t[]){parent, child}, 2);
+		break;
+	default:
+		cp_raise(c, CP_MISUSE);
+	}
+}

@@ -1,0 +1,232 @@
+/* What needs no drainer: names, errors, no-ops, forks, threads. The rest is in the conformance test, which drives writer.c. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "channel.h"
+#include "name.h"
+
+static int failures;
+static char dir[] = "/tmp/cloudprofiler-c-test-XXXXXX";
+
+#define CHECK(condition)                                                              \
+	do {                                                                          \
+		if (!(condition)) {                                                   \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+			failures++;                                                   \
+		}                                                                     \
+	} while (0)
+
+static void test_names(void)
+{
+	static const char *const good[] = {"a/b", "parser#0/start", "parser#1023/start", "A-b_c.d/e.f", "a#7/x"};
+	static const char *const bad[] = {"", "a", "/b", "a/", "#1/b", "a#/b", "a#01/b", "a#1024/b", "a#x/b", "a#-1/b", ".a/b", "a/.b", "a b/c", "a/b/c", "a/b#1", "\xc3\xa4/b"};
+	struct cp_name name;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		CHECK(cp_parse_name(good[i], &name) == NULL);
+		CHECK(strcmp(name.text, good[i]) == 0);
+		CHECK(strchr(name.stem, '/') == NULL && strchr(name.stem, '~') != NULL);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		CHECK(cp_parse_name(bad[i], &name) != NULL);
+	char longest[140];
+	memset(longest, 'a', sizeof(longest));
+	memcpy(longest + 126, "/b", 3);
+	CHECK(cp_parse_name(longest, &name) == NULL);
+	memcpy(longest + 127, "/b", 3);
+	CHECK(cp_parse_name(longest, &name) != NULL);
+}
+
+/* A channel that does not open says why, keeps nothing and harms nothing. */
+static void refused(const char *name, cp_options o, bool many, const char *says)
+{
+	if (o.dir == NULL)
+		o.dir = dir;
+	cp_channel *c = many ? cp_open_shared(name, &o) : cp_open(name, &o);
+	CHECK(cp_error(c) != NULL);
+	if (cp_error(c) != NULL && strstr(cp_error(c), says) == NULL) {
+		fprintf(stderr, "error \"%s\" does not say \"%s\"\n", cp_error(c), says);
+		failures++;
+	}
+	CHECK(strcmp(cp_path(c), "") == 0);
+	cp_log(c, 1);
+	cp_link(c, 1, 2);
+	cp_snapshot(c);
+	cp_close(c);
+}
+
+static void test_errors(void)
+{
+	char open_to_all[64], link[64], file[64];
+
+	refused("nopoint", (cp_options){0}, false, "no point");
+	refused(NULL, (cp_options){0}, false, "NULL");
+	refused("a/b", (cp_options){.handler = "ids"}, false, "use one of null, id");
+	refused("a/b", (cp_options){.policy = "wait"}, false, "block, drop, overwrite");
+	refused("a/b", (cp_options){.stamp = "tsc"}, false, "rdtscp, rdtsc");
+	refused("a/b", (cp_options){.handler = "downsample"}, false, "n of 1 or more");
+	refused("a/b", (cp_options){.handler = "xoy", .x = 3, .y = 2}, false, "x of at most y");
+	refused("a/b", (cp_options){.handler = "counter", .period_ns = 10}, false, "period_ns");
+	refused("a/b", (cp_options){.buffer_bytes = 15}, false, "16 bytes");
+	refused("a/b", (cp_options){.buffer_bytes = (size_t)5 << 30}, false, "4 GiB");
+	refused("a/b", (cp_options){.policy = "overwrite"}, true, "one writer");
+	refused("a/b", (cp_options){.stamp = "rdtsc"}, true, "one writer");
+	refused("a/b", (cp_options){.dir = "/proc/none"}, false, "CLOUDPROFILER_DIR");
+	snprintf(open_to_all, sizeof(open_to_all), "%s/open", dir);
+	CHECK(mkdir(open_to_all, 0700) == 0 && chmod(open_to_all, 0777) == 0);
+	refused("a/b", (cp_options){.dir = open_to_all}, false, "others may write");
+	snprintf(link, sizeof(link), "%s/link", dir);
+	CHECK(symlink(dir, link) == 0);
+	refused("a/b", (cp_options){.dir = link}, false, "symbolic link");
+	unlink(link);
+	rmdir(open_to_all);
+	snprintf(file, sizeof(file), "%s/node", dir);
+	FILE *f = fopen(file, "w");
+	CHECK(f != NULL && fputs("many", f) >= 0 && fclose(f) == 0);
+	refused("a/b", (cp_options){0}, false, "number");
+	unlink(file);
+	cp_channel *other = cp_open_abi(CP_ABI + 1, "a/b", NULL, 0);
+	CHECK(cp_error(other) != NULL);
+	cp_close(other);
+	CHECK(cp_error(NULL) != NULL);
+	cp_log(NULL, 1);
+	cp_link(NULL, 1, 2);
+	cp_snapshot(NULL);
+	cp_close(NULL);
+}
+
+/* A child that is forked has no-ops: it neither writes into its parent's ring nor keeps it alive. */
+static void test_fork(void)
+{
+	cp_channel *c = cp_open("fork/x", &(cp_options){.dir = dir});
+	cp_channel *shared = cp_open_shared("fork/y", &(cp_options){.dir = dir});
+	int status = -1;
+
+	CHECK(cp_error(c) == NULL && cp_error(shared) == NULL);
+	cp_log(c, 1);
+	cp_log(shared, 1);
+	int fd = ((struct channel *)c)->fd;
+	pid_t child = fork();
+	if (child == 0) {
+		for (uint64_t id = 0; id < 1000; id++) {
+			cp_log(c, id);
+			cp_log(shared, id);
+			cp_link(c, id, id);
+		}
+		cp_snapshot(c);
+		bool closed = write(fd, "x", 1) < 0;
+		cp_close(c);
+		/* It may have channels of its own. */
+		cp_channel *own = cp_open("fork/z", &(cp_options){.dir = dir});
+		cp_log(own, 1);
+		bool works = cp_error(own) == NULL && *own->shard->tail == 1;
+		unlink(cp_path(own));
+		_exit(closed && works ? 0 : 1);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	cp_log(c, 2);
+	CHECK(*c->shard->tail == 2);
+	unlink(cp_path(c));
+	unlink(cp_path(shared));
+	cp_close(c);
+	cp_close(shared);
+}
+
+enum { THREADS = 4, EVENTS = 20000 };
+
+static void *log_many(void *c)
+{
+	for (uint64_t id = 0; id < EVENTS; id++)
+		cp_log(c, id);
+	return NULL;
+}
+
+/* Each event of many threads is a record or counted as dropped, whatever the handler is changed to meanwhile. */
+static void test_threads(void)
+{
+	cp_channel *hot = cp_open_shared("threads/x", &(cp_options){.dir = dir, .policy = "drop", .handler = "id", .buffer_bytes = 1 << 16});
+	struct channel *c = (struct channel *)hot;
+	pthread_t threads[THREADS];
+	uint64_t kept = 0;
+
+	CHECK(cp_error(hot) == NULL);
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, log_many, hot) == 0);
+	for (uint64_t generation = 2; generation < 50; generation++) {
+		/* As a drainer does: xoy 1 of 1 keeps all, as id does. */
+		uint64_t slot = generation % CP_SLOTS, kind = generation % 2 ? CP_XOY : CP_BUFFERED;
+		POKE(&c->header->control.slot[slot].kind, kind);
+		POKE(&c->header->control.slot[slot].a, kind == CP_XOY);
+		POKE(&c->header->control.slot[slot].b, kind == CP_XOY);
+		STORE(&c->header->control.word, generation << 16 | kind << 8 | slot);
+		usleep(50);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	for (unsigned i = 0; i < c->shard_count; i++)
+		kept += *c->shards[i].hot.tail + c->shards[i].page->producer.dropped;
+	if (kept != THREADS * EVENTS) {
+		fprintf(stderr, "%llu events kept or dropped of %d\n", (unsigned long long)kept, THREADS * EVENTS);
+		failures++;
+	}
+	unlink(cp_path(hot));
+	cp_close(hot);
+}
+
+/* What comes through the ring is input from a stranger: the channel goes on null and says so. */
+static void test_strange_settings(void)
+{
+	static const struct {
+		uint64_t word, kind, a, b;
+	} strange[] = {
+		{2 << 16 | CP_XOY << 8 | 1, CP_XOY, 0, 0},          /* y = 0: a division that must not come */
+		{2 << 16 | CP_XOY << 8 | 1, CP_ID, 0, 0},           /* word and slot differ */
+		{2 << 16 | 9 << 8 | 1, 9, 0, 0},                    /* no such handler */
+		{2 << 16 | CP_ID << 8 | 9, CP_ID, 0, 0},            /* no such slot */
+		{2 << 16 | CP_LINK << 8 | 1, CP_LINK, 0, 0},        /* not a link channel */
+		{2 << 16 | CP_DOWNSAMPLE << 8 | 1, CP_DOWNSAMPLE, 0, 0},
+		{0, CP_ID, 0, 0},
+	};
+	for (size_t i = 0; i < sizeof(strange) / sizeof(*strange); i++) {
+		cp_channel *hot = cp_open("strange/x", &(cp_options){.dir = dir, .handler = "id"});
+		struct channel *c = (struct channel *)hot;
+		CHECK(cp_error(hot) == NULL);
+		cp_log(hot, 1);
+		c->header->control.slot[1] = (struct slot){strange[i].kind, strange[i].a, strange[i].b, 0};
+		STORE(&c->header->control.word, strange[i].word);
+		for (uint64_t id = 0; id < 10; id++)
+			cp_log(hot, id);
+		/* A word of zero points to slot 0, which says id: its kind is not the slot's. */
+		CHECK(*hot->shard->tail == 1);
+		CHECK(c->shards[0].page->producer.flags & CP_BAD_SETTINGS);
+		CHECK(c->shards[0].page->producer.journal == 2);
+		unlink(cp_path(hot));
+		cp_close(hot);
+	}
+}
+
+int main(void)
+{
+	if (mkdtemp(dir) == NULL) {
+		perror("make directory");
+		return 1;
+	}
+	test_names();
+	test_errors();
+	test_fork();
+	test_threads();
+	test_strange_settings();
+	if (rmdir(dir) != 0) {
+		perror("something was left in the directory");
+		failures++;
+	}
+	if (failures == 0)
+		puts("ok");
+	return failures != 0;
+}
