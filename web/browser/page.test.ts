@@ -1,0 +1,243 @@
+// The page in a browser: what is clicked, what is then shown, and that nothing complains. Pages come from go test ./report -pages.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { chromium, type Browser, type Page } from "playwright-core";
+
+const pages = process.env.PAGES!, executablePath = process.env.CHROMIUM!;
+let browser: Browser;
+before(async () => { browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] }); });
+after(async () => { await browser.close(); });
+
+/** open opens a sample page, and says at the end what it complained about and asked for. */
+async function open(name: string, use: (page: Page) => Promise<void>, options: { width?: number; height?: number; dark?: boolean } = {}): Promise<void> {
+  const page = await browser.newPage({ viewport: { width: options.width ?? 1366, height: options.height ?? 768 }, colorScheme: options.dark ? "dark" : "light" });
+  const complaints: string[] = [], requests: string[] = [];
+  page.on("console", (m) => { if (m.type() !== "log") complaints.push(`${m.type()}: ${m.text()}`); });
+  page.on("pageerror", (e) => complaints.push(String(e)));
+  page.on("dialog", (d) => { complaints.push(`dialog ${d.message()}`); void d.dismiss(); });
+  page.on("request", (r) => requests.push(r.url()));
+  try {
+    await page.goto(`file://${pages}/${name}.html`);
+    await use(page);
+    assert.deepEqual(complaints, []);
+    assert.deepEqual(requests, [`file://${pages}/${name}.html`], "the page asked for more than itself");
+  } finally {
+    await page.close();
+  }
+}
+
+const text = (page: Page, selector: string) => page.locator(selector).first().innerText();
+
+test("shows every part, and the answer first", () => open("sample", async (page) => {
+  assert.equal(await page.title(), "tuesday-rate-110k – Cloudprofiler report");
+  assert.equal(await page.locator("main section").count(), 11);
+  assert.match(await text(page, ".tiles"), /end to end, median\s+186\.\d+ ± 0\.\d+ µs/);
+  assert.match(await text(page, ".tiles"), /received before sent\s+0\s+as it must be/);
+  for (const part of ["graph", "stretches", "latency", "throughput", "bounds", "tuples", "nodes"]) {
+    assert.equal(await page.locator(`#${part} .absent`).count(), 0, `${part} is absent`);
+  }
+  assert.match(await text(page, "#undecided"), /overtook each other[^]*Missing from the run[^]*41 records were salvaged/);
+  assert.match(await text(page, "#findings"), /received before sent of[^]*is suspect: the data allow no wander below 1\.56 ppm/);
+}));
+
+test("marks estimates wherever they are", () => open("sample", async (page) => {
+  assert.match(await text(page, ".banner"), /Partly an estimate.*2 of 3 pairs/s);
+  const suspect = page.locator("#stretches tbody tr", { has: page.locator("abbr.estimate") });
+  assert.equal(await suspect.count(), 3);
+  assert.equal(await suspect.locator("td.plot:nth-of-type(3) rect[fill='url(#hatch)']").count(), 3);
+  assert.equal(await page.locator("#graph .is-estimate").count(), 3); // two labels and a box
+  assert.match(await page.locator("#graph [aria-label*='core-2 to edge'] text").textContent() ?? "", /est\.$/);
+  assert.equal(await page.locator("#nodes .cell.suspect abbr.estimate").count(), 4);
+  await page.locator("#nodes [data-key=cell-0-2]").click();
+  assert.equal(await page.locator("#bounds .row abbr.estimate").count(), 1);
+  assert.match(await text(page, "#bounds tbody tr"), /estimate/);
+  assert.equal(await page.locator("#bounds .line.dashed").count(), 1);
+}));
+
+test("a stretch that is chosen in the table is shown over time", () => open("sample", async (page) => {
+  const label = () => page.locator("#latency svg[role=img]").getAttribute("aria-label");
+  assert.equal(await label(), "Latency of end to end over time");
+  await page.locator("#stretches button.pick", { hasText: "parse → enrich" }).click();
+  assert.equal(await label(), "Latency of parse → enrich over time");
+  assert.equal(await page.locator("#stretches tr.chosen").count(), 1);
+  assert.match(await page.locator("#stretches tr.chosen").innerText(), /parse → enrich/);
+  await page.locator("#latency select").selectOption({ index: 0 });
+  assert.equal(await label(), "Latency of parse over time");
+}));
+
+test("an arrow is chosen by keyboard and keeps the focus", () => open("sample", async (page) => {
+  const edge = page.locator("#graph [aria-label^='source → parse']");
+  await edge.focus();
+  await page.keyboard.press("Enter");
+  assert.equal(await page.locator("#latency svg[role=img]").getAttribute("aria-label"), "Latency of source → parse over time");
+  assert.equal(await edge.getAttribute("aria-pressed"), "true");
+  assert.ok(await edge.evaluate((e) => e === document.activeElement));
+}));
+
+test("cycles and seconds", () => open("sample", async (page) => {
+  await page.getByText("cycles", { exact: true }).click();
+  assert.match(await text(page, ".tiles"), /48\d\u2009\d{3} ± \d+ cycles/);
+  assert.doesNotMatch(await text(page, "#stretches"), /µs/);
+  await page.getByText("seconds", { exact: true }).click();
+  assert.match(await text(page, "#stretches"), /µs/);
+}));
+
+test("a linear axis begins at zero", () => open("sample", async (page) => {
+  const ticks = () => page.locator("#bounds .axis").first().locator("text").allTextContents();
+  assert.ok(!(await ticks()).includes("0"));
+  await page.getByText("linear", { exact: true }).click();
+  assert.ok((await ticks()).includes("0"));
+}));
+
+test("values over time are read and zoomed by keyboard", () => open("sample", async (page) => {
+  const chart = page.locator("[data-key=time-latency]");
+  await chart.focus();
+  await page.keyboard.press("Home");
+  const readout = page.locator("#latency output");
+  assert.match(await readout.innerText(), /^0\.25 s\s*median \d+\.\d+ ± .* µs\s*99 % .*slowest/s);
+  const first = await readout.innerText();
+  await page.keyboard.press("ArrowRight");
+  assert.notEqual(await readout.innerText(), first);
+  await page.keyboard.press("+");
+  assert.ok(await chart.evaluate((e) => e === document.activeElement), "the focus was lost");
+  assert.match(await readout.innerText(), /A part of the run/);
+  for (const part of ["throughput", "bounds"]) assert.match(await page.locator(`#${part} output`).innerText(), /A part of the run/);
+  await page.keyboard.press("0");
+  assert.match(await readout.innerText(), /Arrow keys/);
+}));
+
+test("dragging shows a part of the run", () => open("sample", async (page) => {
+  const chart = page.locator("#throughput svg[role=img]");
+  await chart.scrollIntoViewIfNeeded();
+  const box = (await chart.boundingBox())!;
+  await page.mouse.move(box.x + 300, box.y + 80);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 420, box.y + 90, { steps: 5 });
+  await page.mouse.up();
+  assert.match(await page.locator("#latency output").innerText(), /A part of the run/);
+  await chart.dblclick({ position: { x: 300, y: 80 } });
+  assert.match(await page.locator("#latency output").innerText(), /Arrow keys/);
+}));
+
+test("a tuple's whole way", () => open("sample", async (page) => {
+  const second = page.locator("#tuples button.tuple").nth(1);
+  const id = await second.locator(".tuple-id").innerText();
+  await second.click();
+  assert.equal(await page.locator("#tuples figcaption code").innerText(), id);
+  assert.equal(await page.locator("#tuples figure .bar").count(), 7);
+  assert.equal(await page.locator("#tuples figure .error").count(), 14);
+  assert.match(await page.locator("#tuples figure svg").textContent() ?? "", /order undecided/);
+  assert.ok(await second.evaluate((e) => e === document.activeElement), "the focus was lost");
+  await page.locator("#tuples button.tuple").first().click();
+  assert.doesNotMatch(await page.locator("#tuples figure svg").textContent() ?? "", /order undecided/);
+}));
+
+test("pairs are chosen with the arrow keys", () => open("sample", async (page) => {
+  await page.locator("[data-key=cell-0-1]").focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  assert.match(await text(page, ".pair-detail h3"), /core-1 and core-2/);
+  assert.match(await text(page, ".pair-detail"), /the rate moved/);
+  assert.match(await text(page, "#bounds"), /no tuple's acknowledgement crosses this pair/);
+}));
+
+test("dark and light", async () => {
+  const background = (page: Page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await open("sample", async (page) => {
+    assert.equal(await background(page), "rgb(20, 24, 27)");
+    await page.getByText("light", { exact: true }).click();
+    assert.equal(await background(page), "rgb(251, 251, 249)");
+  }, { dark: true });
+  await open("sample", async (page) => {
+    await page.getByText("dark", { exact: true }).click();
+    assert.equal(await background(page), "rgb(20, 24, 27)");
+  });
+});
+
+test("what can be used has a name, and a picture says what it shows", () => open("sample", async (page) => {
+  const nameless = await page.evaluate(() => [...document.querySelectorAll("button, select, input, a, summary, [tabindex='0'], svg[role=img], svg[role=group]")].filter((e) => {
+    const label = (e as HTMLInputElement).labels?.[0]?.textContent;
+    return !(e.getAttribute("aria-label") || e.textContent?.trim() || label?.trim());
+  }).map((e) => e.outerHTML.slice(0, 120)));
+  assert.deepEqual(nameless, []);
+}));
+
+test("text stands out from what is behind it", async () => {
+  for (const dark of [false, true]) {
+    await open("sample", async (page) => {
+      // WCAG AA: 4.5 to 1. Of every text, against the page, which all sheets here are close to.
+      const dim = await page.evaluate(() => {
+        const numbers = (c: string) => (c.match(/[\d.]+/g) ?? []).map(Number);
+        const luminance = (c: string) => { const [r = 0, g = 0, b = 0] = numbers(c).map((v) => { const x = v / 255; return x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+        const paper = luminance(getComputedStyle(document.body).backgroundColor);
+        return [...document.querySelectorAll("main *:not(title, option)")].filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent!.trim())).flatMap((e) => {
+          const style = getComputedStyle(e), own = luminance(e instanceof SVGElement ? style.fill : style.color);
+          const ratio = (Math.max(own, paper) + 0.05) / (Math.min(own, paper) + 0.05);
+          return ratio < 4.5 ? [`${e.tagName}.${e.getAttribute("class")} ${ratio.toFixed(2)} "${e.textContent!.slice(0, 20)}"`] : [];
+        });
+      });
+      assert.deepEqual([...new Set(dim)], []);
+    }, { dark });
+  }
+});
+
+test("fits where it is read", async () => {
+  for (const name of ["sample", "large", "hostile", "empty"]) {
+    await open(name, async (page) => {
+      for (const width of [400, 768, 1366, 1920]) {
+        await page.setViewportSize({ width, height: 768 });
+        await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(over <= 0, `${name} at ${width}: ${over} pixels too wide`);
+        const inner = await page.evaluate(() => Math.max(0, ...[...document.querySelectorAll(".chart.time svg")].map((e) => e.clientWidth)));
+        assert.ok(inner <= width, `${name} at ${width}: drawn for another width`);
+      }
+    });
+  }
+});
+
+test("on paper", () => open("sample", async (page) => {
+  await page.locator("text=dark").first().click();
+  const pdf = await page.pdf({ preferCSSPageSize: true, printBackground: true });
+  const sheets = pdf.toString("latin1").match(/\/Type \/Page\b/g)?.length ?? 0;
+  assert.ok(sheets >= 4 && sheets <= 9, `${sheets} sheets`);
+  await page.emulateMedia({ media: "print" });
+  assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(255, 255, 255)");
+  assert.equal(await page.locator(".controls").isVisible(), false);
+}));
+
+test("hostile names are text", () => open("hostile", async (page) => {
+  assert.match(await page.title(), /^<\/script><script>document\.title="owned"/);
+  assert.equal(await page.locator("img").count(), 0);
+  assert.equal(await page.locator("script").count(), 2);
+  for (const control of ["cycles", "linear"]) await page.getByText(control, { exact: true }).click();
+  await page.locator("#tuples button.tuple").nth(2).click();
+  await page.locator("#nodes [data-key=cell-0-1]").click();
+  assert.match(await text(page, ".pair-detail h3"), /<img src=x/);
+  assert.notEqual(await page.title(), "owned");
+  assert.equal(await page.locator("img").count(), 0);
+}));
+
+test("a run of nothing says why", () => open("empty", async (page) => {
+  for (const part of ["graph", "stretches", "latency", "throughput", "bounds", "tuples", "nodes", "machines"]) {
+    assert.match(await text(page, `#${part} .absent`), /Not shown\. no log of any node was collected/);
+  }
+  assert.equal(await page.locator("fieldset[disabled]").count(), 1);
+}));
+
+test("a large run opens at once and stays fluid", () => open("large", async (page) => {
+  const opened = await page.evaluate(() => performance.now()); // since the navigation began
+  assert.equal(await page.locator("main section").count(), 11);
+  const took = async (act: string) => page.evaluate((selector) => {
+    const begun = performance.now();
+    document.querySelector<HTMLElement>(selector)!.click();
+    document.body.getBoundingClientRect(); // lay it out
+    return performance.now() - begun;
+  }, act);
+  const unit = await took("input[value=cycles]"), stretch = await took("#stretches tbody tr:nth-child(9) button"), pair = await took("[data-key=cell-3-9]");
+  console.log(`# opened in ${opened.toFixed(0)} ms; drawn again for a unit ${unit.toFixed(0)} ms, a stretch ${stretch.toFixed(0)} ms, a pair ${pair.toFixed(0)} ms`);
+  assert.ok(opened < 3000, `opened in ${opened} ms`);
+  assert.ok(Math.max(unit, stretch, pair) < 1000, "slow to draw again");
+}));

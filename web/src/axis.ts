@@ -1,0 +1,73 @@
+// Scales and axes that the charts share.
+
+import { scaleLinear, scaleLog } from "d3-scale";
+import { svg } from "./dom.ts";
+
+export interface Scale {
+  (x: number): number;
+  ticks: number[];
+  lo: number;
+  hi: number;
+}
+
+/** logTicks are round values of a logarithmic axis, at most so many. */
+export function logTicks(lo: number, hi: number, count: number): number[] {
+  const first = Math.floor(Math.log10(lo)), last = Math.ceil(Math.log10(hi));
+  let found: number[] = [];
+  for (const [digits, step] of [[[1, 2, 5], 1], [[1, 3], 1], [[1], 1], [[1], 2], [[1], 3], [[1], 6]] as [number[], number][]) {
+    found = [];
+    for (let e = first; e <= last; e++) {
+      if (e % step === 0) found.push(...digits.map((d) => Number(`${d}e${e}`)).filter((t) => t >= lo && t <= hi));
+    }
+    if (found.length <= count) break;
+  }
+  return found;
+}
+
+/** valueScale covers lo to hi, on a logarithmic axis if log is set and all of it is above 0. */
+export function valueScale(lo: number, hi: number, range: [number, number], log: boolean, count = 5, nice = true): Scale {
+  if (!(hi > lo)) { lo = lo > 0 ? lo / 2 : lo - 1; hi = hi > 0 ? hi * 2 : hi + 1; }
+  if (log && lo > 0) {
+    const s = scaleLog().domain([lo, hi]).range(range);
+    let ticks = logTicks(lo, hi, count);
+    if (ticks.length < 2) ticks = scaleLinear().domain([lo, hi]).ticks(3).filter((t) => t > 0);
+    return Object.assign((x: number) => s(Math.max(x, lo)), { ticks, lo, hi });
+  }
+  const s = scaleLinear().domain([lo, hi]).range(range);
+  if (nice) s.nice(count);
+  const [a = lo, b = hi] = s.domain();
+  return Object.assign((x: number) => s(x), { ticks: s.ticks(count), lo: a, hi: b });
+}
+
+/** xAxis is ticks with their labels along the bottom, and lines up through the plot. */
+export function xAxis(scale: Scale, y: number, up: number, label: (x: number) => string): SVGElement {
+  return svg("g", { class: "axis", "aria-hidden": "true" }, ...scale.ticks.flatMap((t) => [
+    svg("line", { x1: scale(t), x2: scale(t), y1: y, y2: y - up }),
+    svg("text", { x: scale(t), y: y + 16, "text-anchor": "middle" }, label(t)),
+  ]));
+}
+
+export function yAxis(scale: Scale, x: number, across: number, label: (x: number) => string): SVGElement {
+  return svg("g", { class: "axis", "aria-hidden": "true" }, ...scale.ticks.flatMap((t) => [
+    svg("line", { x1: x, x2: x + across, y1: scale(t), y2: scale(t) }),
+    svg("text", { x: x - 8, y: scale(t) + 4, "text-anchor": "end" }, label(t)),
+  ]));
+}
+
+/** hatch is the pattern of everything that is an estimate. */
+export function hatch(): SVGElement {
+  return svg("defs", {},
+    svg("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+      svg("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "hatch-line" })));
+}
+
+/** apart moves labels of one column so that none covers another, each as near to its place as that allows. */
+export function apart(wanted: number[], gap: number, lo: number, hi: number): number[] {
+  const order = wanted.map((_, i) => i).sort((a, b) => wanted[a]! - wanted[b]!);
+  const placed = [...wanted];
+  let last = lo - gap;
+  for (const i of order) last = placed[i] = Math.max(wanted[i]!, last + gap);
+  let next = hi + gap;
+  for (const i of [...order].reverse()) next = placed[i] = Math.min(placed[i]!, next - gap);
+  return placed;
+}

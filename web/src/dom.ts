@@ -1,0 +1,50 @@
+// Elements, made so that text stays text: nothing in this page parses markup from data.
+
+type Child = Node | string | null | undefined | false;
+type Attributes = Record<string, string | number | boolean | null | undefined | ((event: any) => void)>;
+
+function fillElement<E extends Element>(element: E, attributes: Attributes, children: Child[]): E {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children) {
+    if (child || child === "") element.append(child);
+  }
+  return element;
+}
+
+export function html(tag: string, attributes: Attributes = {}, ...children: Child[]): HTMLElement {
+  return fillElement(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag: string, attributes: Attributes = {}, ...children: Child[]): SVGElement {
+  return fillElement(document.createElementNS("http://www.w3.org/2000/svg", tag) as SVGElement, attributes, children);
+}
+
+/** picture is an SVG of so many CSS pixels: text in it has the page's sizes. */
+export function picture(width: number, height: number, label: string, ...children: Child[]): SVGElement {
+  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...children);
+}
+
+/** replace puts new content in an element, and the focus back on what had it, by data-key. */
+export function replace(element: Element, ...children: Child[]): void {
+  const key = element.contains(document.activeElement) ? document.activeElement?.getAttribute("data-key") : null;
+  element.replaceChildren(...children.filter((c): c is Node | string => Boolean(c)));
+  if (key) {
+    for (const candidate of element.querySelectorAll<HTMLElement>("[data-key]")) {
+      if (candidate.getAttribute("data-key") === key) candidate.focus({ preventScroll: true });
+    }
+  }
+}
+
+/** textWidth is about how wide a text is in the page's font; exact enough to keep labels apart. */
+export function textWidth(text: string, size = 12): number {
+  return text.length * size * 0.54;
+}
+
+/** shorten keeps names that somebody else chose from running over what is beside them. */
+export function shorten(text: string, most: number): string {
+  return text.length <= most ? text : text.slice(0, Math.max(1, most - 1)) + "…";
+}

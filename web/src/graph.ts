@@ -1,0 +1,98 @@
+// The actors as boxes and the transfers between them as arrows, each with its median and its bound.
+
+import { absent } from "./marks.ts";
+import { html, picture, shorten, svg, textWidth } from "./dom.ts";
+import type { Stretch } from "./data.ts";
+import { place } from "./layout.ts";
+import { compact, interval } from "./number.ts";
+import type { State } from "./state.ts";
+import { at, style } from "./stretches.ts";
+
+export function graph(state: State): HTMLElement {
+  const { data, format } = state;
+  if (data.actors.length === 0) return absent(state.absent("graph"));
+  const transfers = data.stretches.filter((s) => s.kind === "transfer");
+  const edges = new Map<string, { from: string; to: string; stretches: Stretch[] }>();
+  for (const s of transfers) {
+    const key = JSON.stringify([s.from, s.to]);
+    const edge = edges.get(key) ?? { from: s.from, to: s.to, stretches: [] };
+    edge.stretches.push(s);
+    edges.set(key, edge);
+  }
+  const names = data.actors.map((a) => a.name);
+  const places = place(names, [...edges.values()]);
+  const layers = 1 + Math.max(...[...places.values()].map((p) => p.layer));
+  const slots = Math.max(...[...places.values()].map((p) => p.slots));
+  const median = (s: Stretch) => { const p = at(s, 50); return p ? format.text(interval(p), s.verdict) : "–"; };
+  const own = (name: string) => data.stretches.filter((s) => s.kind === "computation" && s.from === name);
+  const boxWidth = Math.min(170, Math.max(104, ...data.actors.map((a) => Math.max(textWidth(shorten(a.name, 18), 13), ...own(a.name).slice(0, 1).map((s) => textWidth(median(s) + " …", 11))) + 12)));
+  const boxHeight = 52;
+  // Across if each arrow has room for its label, else down; wider than the page if neither fits.
+  const label = Math.max(70, ...transfers.map((s) => textWidth(median(s))));
+  const acrossWidth = layers * boxWidth + (layers - 1) * label + 4, downWidth = slots * (boxWidth + 16) + (slots > 1 ? label * 0.5 : 0);
+  const across = acrossWidth <= Math.max(state.width, downWidth);
+  const width = Math.max(state.width, across ? acrossWidth : downWidth);
+  const height = across ? Math.max(112, slots * 112) : layers * boxHeight + (layers - 1) * 46 + 16;
+  const centre = (name: string): [number, number] => {
+    const p = places.get(name)!;
+    const along = layers === 1 ? 0.5 : p.layer / (layers - 1), aside = (p.slot + 0.5) / p.slots;
+    return across
+      ? [boxWidth / 2 + 2 + along * (width - boxWidth - 4), aside * height]
+      : [aside * Math.max(width, 1), boxHeight / 2 + 8 + along * (height - boxHeight - 16)];
+  };
+
+  const pick = (s: Stretch) => ({
+    tabindex: 0, role: "button", "data-key": `edge-${s.id}`, "aria-pressed": s.id === state.stretch ? "true" : "false",
+    click: () => state.set({ stretch: s.id }),
+    keydown: (event: KeyboardEvent) => {
+      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); state.set({ stretch: s.id }); }
+    },
+  });
+  const arrows = [...edges.values()].map((e) => {
+    if (!places.has(e.from) || !places.has(e.to)) return null;
+    const [x1, y1] = centre(e.from), [x2, y2] = centre(e.to);
+    const [a, b] = across ? [[x1 + boxWidth / 2, y1], [x2 - boxWidth / 2 - 7, y2]] as const : [[x1, y1 + boxHeight / 2], [x2, y2 - boxHeight / 2 - 7]] as const;
+    const bend = across ? (b[0] - a[0]) / 2 : (b[1] - a[1]) / 2;
+    const path = across
+      ? `M${a[0]},${a[1]}C${a[0] + bend},${a[1]} ${b[0] - bend},${b[1]} ${b[0]},${b[1]}`
+      : `M${a[0]},${a[1]}C${a[0]},${a[1] + bend} ${b[0]},${b[1] - bend} ${b[0]},${b[1]}`;
+    const mid: [number, number] = [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
+    const shown = e.stretches.slice(0, 3);
+    const left = e.stretches.length - shown.length;
+    const lines = shown.map((s, i) => {
+      const text = median(s);
+      const straight = across && Math.abs(a[1] - b[1]) < 8;
+      const y = straight ? mid[1] - 9 - (shown.length - 1 - i) * 16 : mid[1] + 4 + (i - (shown.length - 1) / 2) * 16;
+      // Beside an arrow that goes straight down, else on it.
+      const centred = across || Math.abs(a[0] - b[0]) > 40;
+      const x = centred ? mid[0] : mid[0] + 12;
+      return svg("g", { class: "edge-label", ...pick(s), "aria-label": `${s.name}, ${s.place}, ${s.nodes.join(" to ")}: median ${text}` },
+        svg("title", {}, `${s.name}, ${s.place}, ${s.nodes.join(" → ")}: ${compact(s.count)} tuples`),
+        svg("rect", { x: centred ? x - textWidth(text) / 2 - 3 : x - 3, y: y - 12, width: textWidth(text) + 6, height: 16, rx: 3, class: "target" }),
+        svg("text", { x, y, class: `on-edge ${style(s)}${s.verdict === "suspect" ? " is-estimate" : ""}`, "text-anchor": centred ? "middle" : "start" }, text));
+    });
+    const most = Math.max(...e.stretches.map((s) => s.count)), all = Math.max(1, ...transfers.map((s) => s.count));
+    const remote = e.stretches.some((s) => s.place === "remote");
+    return svg("g", {},
+      svg("path", { d: path, class: `arrow ${remote ? "remote" : "local"}`, "stroke-width": 1.2 + 2.2 * Math.sqrt(most / all), "marker-end": `url(#tip-${remote ? "remote" : "local"})` }),
+      ...lines,
+      left > 0 ? svg("text", { x: across ? mid[0] : mid[0] + 12, y: across ? mid[1] + 16 : mid[1] + 36, "text-anchor": across ? "middle" : "start", class: "more" }, `and ${left} more below`) : null);
+  });
+  const boxes = data.actors.map((actor) => {
+    const [x, y] = centre(actor.name);
+    const computations = own(actor.name);
+    const text = computations[0] ? median(computations[0]) : `${compact(actor.events)} events`;
+    return svg("g", {},
+      svg("title", {}, `${actor.name} on ${actor.nodes.join(", ")}: ${compact(actor.events)} events`),
+      svg("rect", { x: x - boxWidth / 2, y: y - boxHeight / 2, width: boxWidth, height: boxHeight, rx: 7, class: computations.some((s) => s.verdict === "suspect") ? "actor is-estimate" : "actor" }),
+      svg("text", { x, y: y - 10, "text-anchor": "middle", class: "actor-name" }, shorten(actor.name, 18)),
+      svg("text", { x, y: y + 5, "text-anchor": "middle", class: "actor-time" }, shorten(text, 28) + (computations.length > 1 ? " …" : "")),
+      svg("text", { x, y: y + 19, "text-anchor": "middle", class: "actor-nodes" }, shorten(actor.nodes.join(", "), 20)));
+  });
+  const tip = (name: string) => svg("marker", { id: `tip-${name}`, viewBox: "0 0 8 8", refX: 1, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" },
+    svg("path", { d: "M0,0L8,4L0,8z", class: `tip ${name}` }));
+  const drawing = picture(width, height, `${data.actors.length} actors and ${edges.size} transfers between them`,
+    svg("defs", {}, tip("remote"), tip("local")), ...arrows, ...boxes);
+  drawing.setAttribute("role", "group");
+  return html("div", { class: "chart scroll" }, drawing);
+}

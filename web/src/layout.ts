@@ -1,0 +1,63 @@
+// Where the boxes of the actor graph go: layers from the sources to the sinks, and an order in each that crosses few edges.
+
+export interface Edge { from: string; to: string }
+export interface Place { layer: number; slot: number; slots: number }
+
+/** layers gives every actor its layer: the longest way from a source. Edges that close a circle count for nothing. */
+export function layers(names: string[], edges: Edge[]): Map<string, number> {
+  const known = new Set(names);
+  const out = new Map<string, string[]>(names.map((n) => [n, []]));
+  for (const e of edges) {
+    if (e.from !== e.to && known.has(e.from) && known.has(e.to)) out.get(e.from)!.push(e.to);
+  }
+  // An order in which every edge leads on, but for those that lead back to where the search is.
+  const order: string[] = [];
+  const state = new Map<string, "open" | "done">();
+  const back = new Set<string>();
+  const visit = (name: string) => {
+    state.set(name, "open");
+    for (const to of out.get(name)!) {
+      if (state.get(to) === "open") back.add(JSON.stringify([name, to]));
+      else if (!state.has(to)) visit(to);
+    }
+    state.set(name, "done");
+    order.unshift(name);
+  };
+  const entered = new Set([...out.values()].flat());
+  for (const name of [...names.filter((n) => !entered.has(n)), ...names]) {
+    if (!state.has(name)) visit(name);
+  }
+  const layer = new Map<string, number>(names.map((n) => [n, 0]));
+  for (const name of order) {
+    for (const to of out.get(name)!) {
+      if (!back.has(JSON.stringify([name, to]))) layer.set(to, Math.max(layer.get(to)!, layer.get(name)! + 1));
+    }
+  }
+  return layer;
+}
+
+/** place orders each layer by where the neighbours are, a few times over. */
+export function place(names: string[], edges: Edge[]): Map<string, Place> {
+  const layer = layers(names, edges);
+  const rows: string[][] = [];
+  for (const name of names) (rows[layer.get(name)!] ??= []).push(name);
+  const at = new Map<string, number>();
+  const note = () => rows.forEach((row) => row.forEach((name, i) => at.set(name, (i + 0.5) / row.length)));
+  note();
+  for (let round = 0; round < 4; round++) {
+    const sweep = round % 2 === 0 ? rows : [...rows].reverse();
+    for (const row of sweep) {
+      const centre = new Map(row.map((name) => {
+        const near = edges.filter((e) => e.from === name || e.to === name)
+          .map((e) => (e.from === name ? e.to : e.from))
+          .filter((other) => layer.has(other) && layer.get(other) !== layer.get(name)).map((other) => at.get(other)!);
+        return [name, near.length ? near.reduce((a, b) => a + b, 0) / near.length : at.get(name)!];
+      }));
+      row.sort((a, b) => centre.get(a)! - centre.get(b)!);
+      note();
+    }
+  }
+  const places = new Map<string, Place>();
+  rows.forEach((row, i) => row.forEach((name, slot) => places.set(name, { layer: i, slot, slots: row.length })));
+  return places;
+}

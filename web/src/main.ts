@@ -1,0 +1,129 @@
+// The page: reads the data that stand in it, draws its parts, and draws again what the reader's choices change.
+
+import { version, type Data } from "./data.ts";
+import { html, replace } from "./dom.ts";
+import { graph } from "./graph.ts";
+import { absent } from "./marks.ts";
+import { machines, matrix } from "./nodes.ts";
+import { bounds, latency, throughput } from "./overtime.ts";
+import { State } from "./state.ts";
+import { stretches } from "./stretches.ts";
+import { assumptions, findings, heading, tiles, undecided } from "./summary.ts";
+import { waterfalls } from "./waterfall.ts";
+
+interface Part {
+  id: string;
+  title: string;
+  lead: string; // how to read it
+  draw: (state: State) => HTMLElement;
+  depends: (keyof State)[]; // what makes it be drawn again, beside unit, scale and width
+  name?: string; // in the bar at the top; left out: not there
+}
+
+const parts: Part[] = [
+  { id: "graph", title: "The way of the tuples", name: "Graph", draw: graph, depends: ["stretch"],
+    lead: "Boxes are actors, with the median of their own computation. Arrows are transfers, with their median and its bound; an arrow between machines is plum, one within a machine green. Choose a value to see it over time." },
+  { id: "stretches", title: "Where the time went", name: "Stretches", depends: ["stretch"],
+    lead: "A box spans the middle half of the durations around their median, whiskers reach 1.5 times as far, a dot is the mean, the pale shape how they are spread. The shade behind each line is as wide as the line is uncertain. On the right, how the bounds of the same durations are spread, on an axis of their own.",
+    draw: (state) => state.data.stretches.length === 0 ? absent(state.absent("stretches")) : stretches(state) },
+  { id: "latency", title: "Latency over time", name: "Over time", draw: latency, depends: ["stretch", "from", "to"],
+    lead: "Percentiles of the tuples that began the stretch at that moment; bands are what the bounds leave open." },
+  { id: "throughput", title: "Throughput over time", draw: throughput, depends: ["from", "to"], lead: "What passed each place, counted in equal spans of the reference counter." },
+  { id: "bounds", title: "How sure that is, and how sure others would be", name: "Bounds", draw: bounds, depends: ["pair", "from", "to"],
+    lead: "What a duration between two nodes may be off by, up or down, by each method and at the same moments of the same run." },
+  { id: "tuples", title: "Single tuples", name: "Tuples", draw: waterfalls, depends: ["tuple"],
+    lead: "The whole way of the slowest tuples. Whiskers at both ends of a bar are the moments at which it can have begun and ended; the duration on the right is often known better than that, because both ends share an error." },
+  { id: "findings", title: "What was found", name: "Findings", draw: findings, depends: [], lead: "" },
+  { id: "undecided", title: "What this run cannot decide", draw: undecided, depends: [], lead: "" },
+  { id: "nodes", title: "The nodes against each other", name: "Nodes", draw: matrix, depends: ["pair"],
+    lead: "Above the diagonal the bound of a pair of counters, median over the run: the darker, the wider. Below it, about how much faster the one counter runs than the other. Choose a pair to see it in full, and above." },
+  { id: "assumptions", title: "What the bounds rest on", name: "Assumptions", draw: assumptions, depends: [],
+    lead: "Under these a bound is a theorem. Data can refute an assumption and never confirm it." },
+  { id: "machines", title: "The machines", name: "Machines", draw: machines, depends: [], lead: "" },
+];
+
+function controls(state: State): HTMLElement {
+  const choice = (name: string, options: [string, string, boolean][], choose: (value: string) => void, disabled = "") =>
+    html("fieldset", { class: "choice", title: disabled || null, disabled: disabled !== "" }, html("legend", {}, name), ...options.map(([value, text, checked]) =>
+      html("label", {}, html("input", { type: "radio", name, value, checked, change: () => choose(value) }), html("span", {}, text))));
+  const root = document.documentElement;
+  return html("div", { class: "controls" },
+    choice("Unit", [["seconds", "seconds", state.unit === "seconds"], ["cycles", "cycles", state.unit === "cycles"]],
+      (v) => state.set({ unit: v as "seconds" | "cycles" }), state.data.reference.lo_hz > 0 ? "" : state.absent("seconds")[0] ?? "the counter's frequency is not known"),
+    choice("Scale", [["log", "log", true], ["linear", "linear", false]], (v) => state.set({ log: v === "log" })),
+    choice("Theme", [["auto", "auto", true], ["light", "light", false], ["dark", "dark", false]], (v) => {
+      if (v === "auto") root.removeAttribute("data-theme");
+      else root.setAttribute("data-theme", v);
+    }));
+}
+
+function columnWidth(main: Element): number {
+  const style = getComputedStyle(main);
+  return Math.max(280, Math.floor(main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)));
+}
+
+/** show puts a page in place of what is there, but leaves the data and this script, so that a saved page is whole. */
+function show(...elements: HTMLElement[]): void {
+  document.body.querySelectorAll(":scope > :not(script)").forEach((e) => e.remove());
+  document.body.prepend(...elements);
+}
+
+function start(data: Data): void {
+  document.title = `${data.run.name} – Cloudprofiler report`;
+  const main = html("main", { id: "main" });
+  const state = new State(data);
+  const top = html("div", { class: "top" },
+    html("nav", { "aria-label": "Parts of the report" }, ...parts.filter((p) => p.name).map((p) => html("a", { href: `#${p.id}` }, p.name!))), controls(state));
+  show(html("a", { class: "skip", href: "#main" }, "Skip to the report"), top, main);
+  state.width = columnWidth(main);
+
+  const intro = html("div", {});
+  const drawIntro = () => replace(intro, heading(state), tiles(state));
+  drawIntro();
+  main.append(intro);
+  const sections = parts.map((part) => {
+    const content = html("div", { class: "content" });
+    const lead = part.lead ? html("p", { class: "lead" }, part.lead) : null;
+    main.append(html("section", { id: part.id, "aria-labelledby": `${part.id}-title` }, html("h2", { id: `${part.id}-title` }, part.title), lead, content));
+    return { part, content, lead };
+  });
+  main.append(html("footer", {}, `${data.run.program || "cprof"}, report data version ${data.version}. This page asks no network for anything.`));
+
+  let drawn: Record<string, unknown> = {};
+  const draw = () => {
+    const now: Record<string, unknown> = { ...state };
+    const changed = (key: string) => drawn[key] !== now[key];
+    const all = ["unit", "log", "width"].some(changed);
+    if (all && drawn["unit"] !== undefined) drawIntro();
+    for (const { part, content, lead } of sections) {
+      if (!all && !part.depends.some((key) => changed(key))) continue;
+      replace(content, part.draw(state));
+      // How to read a part is of no use where there is none.
+      if (lead) lead.hidden = content.firstElementChild?.classList.contains("absent") ?? false;
+    }
+    drawn = now;
+  };
+  state.onChange(draw);
+  draw();
+
+  let pending = 0;
+  new ResizeObserver(() => {
+    cancelAnimationFrame(pending);
+    pending = requestAnimationFrame(() => {
+      const width = columnWidth(main);
+      if (width !== state.width && !matchMedia("print").matches) state.set({ width });
+    });
+  }).observe(main);
+  // On paper the column is as wide as A4 lets it be, and nothing can be opened.
+  addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((d) => d.setAttribute("open", "")); state.set({ width: 690 }); });
+  addEventListener("afterprint", () => state.set({ width: columnWidth(main) }));
+}
+
+const text = document.getElementById("data")?.textContent ?? "";
+try {
+  const data = JSON.parse(text) as Data;
+  if (data.version !== version) throw new Error(`the data have version ${data.version}, this page shows ${version}`);
+  start(data);
+} catch (error) {
+  show(html("main", {}, html("h1", {}, "This report cannot be shown"), html("p", {}, String(error))));
+}

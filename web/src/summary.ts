@@ -1,0 +1,77 @@
+// What a reader wants first, and what a careful one reads last: the answer, the findings, the assumptions.
+
+import { html } from "./dom.ts";
+import { absent, estimate, estimateMeans, value } from "./marks.ts";
+import { compact, utc, whole } from "./number.ts";
+import type { State } from "./state.ts";
+import type { Data } from "./data.ts";
+import { at } from "./stretches.ts";
+
+export function heading(state: State): HTMLElement {
+  const { run, reference, pairs, verdict } = state.data;
+  const begun = utc(run.begun);
+  const suspect = pairs.filter((p) => p.verdict === "suspect").length;
+  return html("header", { class: "heading" },
+    html("p", { class: "product" }, "Cloudprofiler report"),
+    html("h1", {}, run.name),
+    run.note ? html("p", { class: "about" }, run.note) : null,
+    html("p", { class: "when" }, begun ? `Began ${begun}. ` : null,
+      reference.length.hi_cycles > 0 ? html("span", {}, "Ran ", value(state.format, reference.length, reference.length_verdict), reference.length_means ? `, ${reference.length_means}` : "", ". ") : null,
+      reference.node ? html("span", {}, "In cycles of ", html("b", {}, reference.node), reference.why ? ` (${reference.why})` : "", ". ") : null),
+    verdict === "suspect"
+      ? html("p", { class: "banner suspect" }, html("b", {}, "Partly an estimate. "),
+        suspect > 0 ? `The data refute, or nearly refute, what is assumed of ${suspect === 1 ? "one pair" : `${suspect} of ${pairs.length} pairs`} of nodes. ` : "",
+        "Everything that rests on that is hatched and marked ", estimate("suspect"), ".")
+      : pairs.length > 0 ? html("p", { class: "banner good" }, html("b", {}, "Consistent. "), "The data do not refute what the bounds assume. They cannot confirm it.") : null);
+}
+
+export function tiles(state: State): HTMLElement {
+  const { data, format } = state;
+  const whole_way = data.stretches.find((s) => s.kind === "end_to_end");
+  const tile = (name: string, content: Node | string, below: Node | string | null = null, kind = "") =>
+    html("div", { class: `tile ${kind}` }, html("dt", {}, name), html("dd", {}, content, below ? html("small", {}, below) : null));
+  const early = data.findings.find((f) => f.name === "received before sent");
+  const rate = data.throughput.length ? data.throughput[data.throughput.length - 1]! : undefined;
+  const counted = rate?.count.reduce<number>((sum, c) => sum + (c ?? 0), 0) ?? 0;
+  const length = format.draw(data.timeline.bucket_cycles) * (rate?.count.filter((c) => c !== null).length ?? 0);
+  return html("dl", { class: "tiles" },
+    whole_way ? tile("end to end, median", value(format, at(whole_way, 50), whole_way.verdict), whole_way.nodes.join(" → ")) : null,
+    whole_way ? tile("end to end, 99 %", value(format, at(whole_way, 99), whole_way.verdict), `${compact(whole_way.count)} tuples`) : null,
+    rate && length > 0 && format.unit === "seconds" ? tile("throughput, mean", `${compact(counted / length)}/s`, rate.name) : null,
+    tile("tuples", compact(data.totals.tuples), `${whole(data.totals.complete)} went the whole way`),
+    early ? tile("received before sent", whole(early.count), early.count === 0 ? "as it must be" : "an assumption is wrong", early.count === 0 ? "good" : "wrong") : null);
+}
+
+const weights = { good: ["✓", "as it should be"], note: ["•", "worth knowing"], wrong: ["✕", "something is broken"] } as const;
+
+export function findings(state: State): HTMLElement {
+  const { findings } = state.data;
+  const { remarks } = state.data;
+  if (findings.length + remarks.length === 0) return absent([]);
+  return html("ul", { class: "findings" }, ...remarks.filter((r) => r.weight === "wrong").map(remark), ...findings.map((f) => html("li", { class: f.weight },
+    html("span", { class: "mark", role: "img", "aria-label": weights[f.weight][1] }, weights[f.weight][0]),
+    html("span", { class: "count" }, whole(f.count)),
+    html("span", {}, html("b", {}, f.name), f.of > 0 ? html("span", { class: "of" }, ` of ${whole(f.of)}`) : null, html("small", {}, f.means)))), ...remarks.filter((r) => r.weight !== "wrong").map(remark));
+}
+
+function remark(r: Data["remarks"][number]): HTMLElement {
+  return html("li", { class: r.weight }, html("span", { class: "mark", role: "img", "aria-label": weights[r.weight][1] }, weights[r.weight][0]), html("span", { class: "remark" }, r.text));
+}
+
+export function undecided(state: State): HTMLElement {
+  const { undecided, missing } = state.data;
+  const list = undecided.length === 0 ? html("p", {}, state.data.totals.tuples === 0 ? "Anything: it has no tuples." : "Nothing of this kind was met.") : html("ul", { class: "plain" }, ...undecided.map((u) => html("li", {}, u)));
+  return html("div", {}, list, missing.length === 0 ? null : html("div", {}, html("h3", {}, "Missing from the run"),
+    html("ul", { class: "plain" }, ...missing.map((m) => html("li", {}, html("code", {}, m.part), `: ${m.reason}`)))));
+}
+
+export function assumptions(state: State): HTMLElement {
+  const { assumptions } = state.data;
+  if (assumptions.length === 0) return absent(["Nothing was related, so nothing was assumed."]);
+  return html("div", { class: "scroll" }, html("table", { class: "assumptions" },
+    html("thead", {}, html("tr", {}, ...["assumption", "value", "verdict of the data", "what it means"].map((t) => html("th", { scope: "col" }, t)))),
+    html("tbody", {}, ...assumptions.map((a) => html("tr", {},
+      html("th", { scope: "row" }, a.name), html("td", {}, a.value),
+      html("td", { title: a.verdict === "suspect" ? estimateMeans : "" }, a.verdict === "suspect" ? html("b", { class: "suspect-text" }, "suspect") : a.verdict === "consistent" ? "consistent" : "not tested by this run"),
+      html("td", { class: "means" }, a.means))))));
+}

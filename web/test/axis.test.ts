@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { apart, logTicks, valueScale } from "../src/axis.ts";
+import { median } from "../src/overtime.ts";
+import { pieces } from "../src/timechart.ts";
+
+test("logarithmic ticks are round and few", () => {
+  assert.deepEqual(logTicks(0.9, 11, 6), [1, 2, 5, 10]);
+  assert.deepEqual(logTicks(3e-8, 4e-6, 2), [1e-7, 1e-6]);
+  assert.ok(logTicks(1, 1e15, 4).length <= 4);
+});
+
+test("a scale of one value is a scale", () => {
+  for (const log of [true, false]) {
+    const s = valueScale(5, 5, [0, 100], log);
+    assert.ok(Number.isFinite(s(5)) && s(5) > 0 && s(5) < 100);
+  }
+});
+
+test("a logarithmic scale holds what is not above 0 at its end", () => {
+  const s = valueScale(1, 100, [0, 100], true);
+  assert.equal(s(-3), 0);
+  assert.equal(s(10), 50);
+});
+
+test("labels keep their distance and their order", () => {
+  const got = apart([50, 52, 51, 10], 15, 0, 100);
+  assert.equal(got[3], 10);
+  const order = [got[0]!, got[2]!, got[1]!];
+  assert.ok(order[1]! - order[0]! >= 15 && order[2]! - order[1]! >= 15);
+});
+
+test("a line breaks where values are missing for long", () => {
+  const c = [1, null, 2, null, null, null, null, null, 3];
+  assert.deepEqual(pieces({ lo: c, hi: c }, 0, c.length).map((p) => p.map((x) => x.at)), [[0, 2], [8]]);
+  assert.deepEqual(pieces({ lo: [], hi: [] }, 0, 3), []);
+});
+
+test("a median leaves out what is not there", () => {
+  assert.equal(median([null, 3, 1, null, 2]), 2);
+  assert.equal(median([null]), null);
+});

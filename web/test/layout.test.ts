@@ -1,0 +1,26 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { layers, place } from "../src/layout.ts";
+
+const edges = (...pairs: string[]) => pairs.map((p) => ({ from: p.split(">")[0]!, to: p.split(">")[1]! }));
+
+test("a layer is the longest way from a source", () => {
+  const got = layers(["sink", "a", "b", "source"], edges("source>a", "a>b", "b>sink", "source>sink"));
+  assert.deepEqual(Object.fromEntries(got), { source: 0, a: 1, b: 2, sink: 3 });
+});
+
+test("a circle ends", () => {
+  const got = layers(["a", "b", "c"], edges("a>b", "b>c", "c>a", "b>b"));
+  assert.deepEqual(Object.fromEntries(got), { a: 0, b: 1, c: 2 });
+});
+
+test("edges to actors that there are not change nothing", () => {
+  assert.deepEqual(Object.fromEntries(layers(["a"], edges("a>ghost", "ghost>a"))), { a: 0 });
+});
+
+test("neighbours stand beside each other", () => {
+  const got = place(["s1", "s2", "x2", "x1"], edges("s1>x1", "s2>x2"));
+  assert.equal(got.get("x1")!.slot, got.get("s1")!.slot);
+  assert.equal(got.get("x2")!.slot, got.get("s2")!.slot);
+  assert.equal(got.get("x1")!.slots, 2);
+});
