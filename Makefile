@@ -1,0 +1,93 @@
+# Every target can be typed on its own; make test runs those of TEST_PARTS and sums up.
+# The logic is in scripts/, which install what they need and say so where they cannot.
+
+SHELL := bash
+TEST_PARTS := lint unit c-sdk race test-arm64 fuzz-smoke test-export test-privileged test-web demo bars
+PKG ?= ./...
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the commands into bin/
+	@scripts/install build
+	go build -o bin/ ./cmd/...
+
+.PHONY: dist
+dist: ## pack an archive for this platform into dist/
+	@scripts/dist
+
+.PHONY: demo
+demo: build ## run the product on this machine and print a result
+	bin/cprof demo
+
+.PHONY: test
+test: ## install what is needed and run every check
+	@scripts/test $(TEST_PARTS)
+
+.PHONY: prove
+prove: build ## measure every bar at full size, into a dated record under docs/proofs
+	@scripts/prove
+
+.PHONY: lint
+lint: ## read the source: gofmt, vet, staticcheck, shellcheck
+	@scripts/lint
+
+.PHONY: unit
+unit: ## run the tests that need neither root nor network
+	@scripts/install build
+	go test ./...
+
+.PHONY: c-sdk
+c-sdk: ## build the C library and its example into bin/c, and run its tests
+	@scripts/install c
+	$(MAKE) --no-print-directory -C sdk/c all programs BUILD=$(CURDIR)/bin/c
+	$(MAKE) --no-print-directory -C sdk/c check BUILD=$(CURDIR)/bin/c-check
+
+.PHONY: race
+race: ## run them with the race detector
+	@scripts/install build race
+	CGO_ENABLED=1 go test -race ./...
+
+.PHONY: test-arm64
+test-arm64: ## run the library packages' tests for arm64, emulated
+	@scripts/test-arm64
+
+.PHONY: fuzz-smoke
+fuzz-smoke: ## run every fuzz target for FUZZTIME (5s)
+	@scripts/fuzz-smoke
+
+.PHONY: test-export
+test-export: ## run the SQL that comes with exports, on DuckDB
+	@scripts/test-export
+
+.PHONY: test-privileged
+test-privileged: ## run the tests that need root
+	@scripts/test-privileged
+
+.PHONY: web
+web: ## build the report's page from web/ into report/
+	@scripts/test-web build
+
+.PHONY: test-web
+test-web: ## test the report's page in node and in a browser
+	@scripts/test-web
+
+.PHONY: bars
+bars: build ## measure every bar, small
+	@scripts/bars
+
+.PHONY: mutations
+mutations: ## break each rule of the mathematics and the stamps, and want a test to notice (10 minutes)
+	@scripts/install build
+	go test -count=1 -p 1 -timeout 60m -run '^TestMutations$$' -v ./tscratio ./minrtt ./vnode ./internal/virtual -args -mutate
+
+.PHONY: bench
+bench: ## run the Go benchmarks of PKG (./...) six times
+	go test -run '^$$' -bench . -benchmem -count 6 $(PKG)
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin dist

@@ -1,0 +1,50 @@
+# Read by the other scripts, from the repository's root: source scripts/lib.sh
+# shellcheck shell=bash
+
+export LC_ALL=C
+
+# cannot_run REASON: this part cannot run on this machine. scripts/test reads the reason from the file.
+cannot_run() {
+    echo "cannot run: $*" >&2
+    if [[ -n ${CANNOT_RUN_FILE:-} ]]; then
+        echo "$*" >"$CANNOT_RUN_FILE"
+    fi
+    exit 77
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# tests_matching REGEX: a line "package name" for every test, benchmark or fuzz target whose name matches.
+# go test lists names first and then says which package they were in.
+tests_matching() {
+    go test -list "$1" ./... | awk '
+        $1 == "ok" { for (i = 0; i < n; i++) print $2, names[i]; n = 0; next }
+        $1 == "?"  { next }
+        NF == 1    { names[n++] = $1 }'
+}
+
+# packages_without_cgo: the packages that do not reach ZeroMQ, the only thing here that needs a C compiler, themselves or by their tests.
+packages_without_cgo() {
+    CGO_ENABLED=1 go list -test -f '{{or .ForTest .ImportPath}} {{join .Deps " "}}' ./... | awk '
+        $1 ~ /\.test$/ { next }
+        { seen[$1] = 1 }
+        /github.com\/pebbe\/zmq4/ { reaches[$1] = 1 }
+        END { for (p in seen) if (!reaches[p]) print p }' | sort
+}
+
+# find_duckdb: sets CLOUDPROFILER_PYTHON to a Python that has the package duckdb, installing it from the Python package index into
+# a cache of this user's where there is none. Where it cannot be had, it says why and returns 1.
+find_duckdb() {
+    local python=${CLOUDPROFILER_PYTHON:-python3} environment=${XDG_CACHE_HOME:-$HOME/.cache}/cloudprofiler/duckdb
+    CANNOT_RUN_FILE='' scripts/install python || return 1 # the caller says what cannot run
+    if ! "$python" -c "import duckdb" 2>/dev/null; then
+        if ! [[ -x $environment/bin/python ]] || ! "$environment/bin/python" -c "import duckdb" 2>/dev/null; then
+            if ! "$python" -m venv "$environment" || ! "$environment/bin/pip" install --quiet --disable-pip-version-check duckdb; then
+                echo "needs the Python package duckdb, and it could not be installed into $environment: pip install duckdb, or name a Python that has it in CLOUDPROFILER_PYTHON" >&2
+                return 1
+            fi
+        fi
+        python=$environment/bin/python
+    fi
+    export CLOUDPROFILER_PYTHON=$python
+}
