@@ -5,5 +5,7 @@
 // limit runs small in "make test" and at full size in "make prove"; only repetitions and durations differ, by [Size].
 // The commands that do so are listed in command prove, below this package.
 //
-// This package measures nothing itself and repeats nothing until it fits: a bar that is missed is recorded as missed.
+// This package measures nothing itself and repeats nothing until it fits: a bar that is missed at full size is recorded as missed. The
+// small run, which judges changes on machines that others use as well, measures a cost or a speed that was missed once more, and
+// shows both.
 package proof

@@ -26,6 +26,23 @@ type Result struct {
 	Took    time.Duration
 	Err     error // the command's own failure; a missed bar may be one
 	Bars    []Bar
+
+	Before []Bar // what was measured first, where this is the second time
+}
+
+// Excusable says whether other load on the machine may be all that is wrong: bars were missed, and each of them is a cost or a speed. A
+// limit of zero is a promise, which nothing excuses.
+func (r Result) Excusable() bool {
+	missed := 0
+	for _, bar := range r.Bars {
+		if bar.Verdict() == Missed {
+			if bar.Limit == 0 {
+				return false
+			}
+			missed++
+		}
+	}
+	return missed > 0
 }
 
 // Count counts the verdicts. A command that failed, or reported nothing, without a missed bar to show for it counts as
@@ -79,6 +96,12 @@ func (r Record) Markdown() string {
 		if result.Err != nil {
 			line("The command failed: %s", result.Err)
 			line("")
+		}
+		for _, bar := range result.Before {
+			if bar.Verdict() == Missed {
+				line("Measured twice. The first time: %s", cell(bar.String()))
+				line("")
+			}
 		}
 		if len(result.Bars) == 0 {
 			line("No bar was reported: nothing is proven.")

@@ -38,8 +38,13 @@ func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Wr
 	for _, p := range list {
 		fmt.Fprintf(stdout, "%s: %s\n", p.name, strings.Join(p.command, " "))
 		result := prove(ctx, p, record.Size, stderr)
-		for _, bar := range result.Bars {
-			fmt.Fprintf(stdout, "  %s\n", bar)
+		show(stdout, result)
+		if record.Size == proof.Small && result.Excusable() {
+			fmt.Fprintf(stdout, "  measured once more, as other load worsens such figures:\n")
+			before := result.Bars
+			result = prove(ctx, p, record.Size, stderr)
+			result.Before = before
+			show(stdout, result)
 		}
 		if result.Err != nil {
 			fmt.Fprintf(stdout, "  failed: %v\n", result.Err)
@@ -69,6 +74,12 @@ func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Wr
 		return 3
 	default:
 		return 0
+	}
+}
+
+func show(w io.Writer, result proof.Result) {
+	for _, bar := range result.Bars {
+		fmt.Fprintf(w, "  %s\n", bar)
 	}
 }
 

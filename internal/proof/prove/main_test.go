@@ -23,8 +23,12 @@ func TestMain(m *testing.M) {
 		size, err := proof.Wanted()
 		if err == nil {
 			bar := proof.Bar{Name: "played at " + string(size), Figure: 1, Limit: 2, Unit: "x"}
-			if play == "miss" {
+			first := !played()
+			if play == "miss" || play == "miss first" && first {
 				bar.Figure = 3
+			}
+			if play == "break first" && first {
+				bar.Figure, bar.Limit = 3, 0
 			}
 			if play == "absent" {
 				bar.Absent = "needs root"
@@ -39,6 +43,16 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// played says whether this is not the first play since PROVE_TEST_PLAYED was named.
+func played() bool {
+	file, err := os.OpenFile(os.Getenv("PROVE_TEST_PLAYED"), os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return true
+	}
+	file.Close()
+	return false
+}
+
 func TestRun(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -50,20 +64,24 @@ func TestRun(t *testing.T) {
 		code int
 		out  string
 	}{
-		"reached":        {"reach", nil, 0, "played at small: reached"},
-		"at full size":   {"reach", []string{"-size", "full"}, 0, "played at full: reached"},
-		"missed":         {"miss", nil, 1, "0 reached, 1 missed, 0 absent"},
-		"absent":         {"absent", nil, 3, "absent: needs root"},
-		"failed":         {"fail", nil, 1, "failed: exit status 1"},
-		"silent":         {"silent", nil, 1, "reported no bar"},
-		"an odd size":    {"reach", []string{"-size", "huge"}, 2, ""},
-		"an argument":    {"reach", []string{"log"}, 2, ""},
-		"an odd flag":    {"reach", []string{"-nosuch"}, 2, ""},
-		"nothing listed": {"", nil, 1, "0 reached"},
+		"reached":                            {"reach", nil, 0, "played at small: reached"},
+		"at full size":                       {"reach", []string{"-size", "full"}, 0, "played at full: reached"},
+		"missed":                             {"miss", nil, 1, "0 reached, 1 missed, 0 absent"},
+		"missed once":                        {"miss first", nil, 0, "measured once more"},
+		"at full size once is enough":        {"miss first", []string{"-size", "full"}, 1, "0 reached, 1 missed"},
+		"what may never happen happens once": {"break first", nil, 1, "0 reached, 1 missed"},
+		"absent":                             {"absent", nil, 3, "absent: needs root"},
+		"failed":                             {"fail", nil, 1, "failed: exit status 1"},
+		"silent":                             {"silent", nil, 1, "reported no bar"},
+		"an odd size":                        {"reach", []string{"-size", "huge"}, 2, ""},
+		"an argument":                        {"reach", []string{"log"}, 2, ""},
+		"an odd flag":                        {"reach", []string{"-nosuch"}, 2, ""},
+		"nothing listed":                     {"", nil, 1, "0 reached"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PROVE_TEST_PLAY", test.play)
+			t.Setenv("PROVE_TEST_PLAYED", filepath.Join(t.TempDir(), "played"))
 			var list []listed
 			if test.play != "" {
 				list = []listed{{"play", []string{self}}}
