@@ -28,6 +28,9 @@ type plan struct {
 	Drainer []string `json:"-"` // command line of a process that drains, to which the directories of rings and logs are added
 }
 
+// stillFor is how long the job may do nothing at all, in a stretch that goes on until it did something.
+const stillFor = 10 * time.Second
+
 // stretch is what the process did while instrumentation was one way.
 type stretch struct {
 	cpu, wall time.Duration
@@ -197,12 +200,15 @@ func (m *measurement) takePairs(ctx context.Context, by *job.Switch, t *taken) e
 				return err
 			}
 			wall, cpu, messages := time.Now(), ownTime(), by.Messages()
-			if err := spend(ctx, m.Stretch); err != nil {
-				return err
-			}
-			s := stretch{ownTime() - cpu, time.Since(wall), by.Messages() - messages}
-			if s.messages == 0 {
-				return errors.New("measure overhead: the job stood still for a whole stretch: use longer ones")
+			var s stretch
+			for s.messages == 0 { // others may have the machine for a whole stretch
+				if s.wall > stillFor {
+					return fmt.Errorf("measure overhead: the job has stood still for %s: is the machine overloaded?", stillFor)
+				}
+				if err := spend(ctx, m.Stretch); err != nil {
+					return err
+				}
+				s = stretch{ownTime() - cpu, time.Since(wall), by.Messages() - messages}
 			}
 			if on {
 				t.with = append(t.with, s)
