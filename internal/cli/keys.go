@@ -109,7 +109,7 @@ func newKeysClient() *cobra.Command {
 			if admin {
 				fmt.Fprintf(cmd.OutOrStdout(), "Ask the server with it:\n  cprof nodes --server SERVER:7330 --key %s.secret --server-public server.public\n", name)
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "Start the node with it:\n  tsc-client --server SERVER:7330 --server-key %s.secret --server-public server.public --listen 0.0.0.0:7341\n", name)
+				fmt.Fprintf(cmd.OutOrStdout(), "Start the node with it:\n  tsc-client --server SERVER:7330 --key %s.secret --server-key server.public --listen 0.0.0.0:7341\n", name)
 			}
 			return nil
 		},

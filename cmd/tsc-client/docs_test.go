@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/cli"
+)
+
+// What "cprof keys" tells to type, and what the page on fleets tells to write, is a configuration that works with the keys that were made.
+func TestKeysGoWhereItIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	said := func(args ...string) string {
+		var out bytes.Buffer
+		if code := cli.Run(t.Context(), append(args, "--dir", dir), &out, &out); code != 0 {
+			t.Fatalf("cprof %v: exit code %d: %s", args, code, out.String())
+		}
+		return out.String()
+	}
+	said("keys", "server")
+	usable := func(what string, args ...string) {
+		var out bytes.Buffer
+		if code := run(t.Context(), append(args, "--check"), &out, &out); code != 0 {
+			t.Errorf("%s: tsc-client %v: exit code %d: %s", what, args, code, out.String())
+		}
+	}
+
+	_, command, found := strings.Cut(said("keys", "client", "beta"), "\n  tsc-client ")
+	if !found {
+		t.Fatal("cprof keys client names no command")
+	}
+	command = strings.NewReplacer("SERVER", "192.0.2.1", "beta.secret", filepath.Join(dir, "beta.secret"),
+		"server.public", filepath.Join(dir, "server.public")).Replace(command)
+	usable("cprof keys client", strings.Fields(command)...)
+
+	page, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(page), "tsc-client.yaml <<'END'\n")
+	text, _, ended := strings.Cut(text, "\nEND\n")
+	if !found || !ended {
+		t.Fatal("docs/operating.md has no configuration of a tsc-client")
+	}
+	file := filepath.Join(t.TempDir(), "tsc-client.yaml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "/etc/cloudprofiler", dir)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	usable("docs/operating.md", "--config", file)
+}
