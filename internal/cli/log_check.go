@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -71,7 +72,10 @@ func checkLogs(w io.Writer, paths []string, asJSON bool) error {
 			continue
 		}
 		if err != nil {
-			fmt.Fprintf(w, "%s\n  cannot be read: %v\n  try: cprof log salvage\n", l.name, err)
+			fmt.Fprintf(w, "%s\n  cannot be read: %v\n", l.name, err)
+			if advice := unreadAdvice(l, err); advice != "" {
+				fmt.Fprintf(w, "  %s\n", advice)
+			}
 			continue
 		}
 		printCheck(w, l, report)
@@ -83,6 +87,21 @@ func checkLogs(w io.Writer, paths []string, asJSON bool) error {
 		return fmt.Errorf("%d of %d logs are damaged or lack rows: %w", bad, len(logs), errPartial)
 	}
 	return nil
+}
+
+// unreadAdvice says what to do about a log of which nothing could be read, "" if the error says it.
+func unreadAdvice(l aLog, err error) string {
+	switch {
+	case errors.Is(err, logstore.ErrVersion):
+		return "it is whole: read it with the cprof that belongs to its writer, or a later one"
+	case errors.Is(err, logstore.ErrHeader):
+		return "what is behind the header may be whole: cprof log salvage FILE NEWFILE"
+	case errors.Is(err, logstore.ErrNotLog) && l.bytes() == 0:
+		return "nothing was ever written to it, or all of it is lost: see what the disk says"
+	case errors.Is(err, logstore.ErrNotLog):
+		return "if it was a log that lost its beginning: cprof log salvage FILE NEWFILE"
+	}
+	return ""
 }
 
 func checkLog(l aLog) (logstore.Report, error) {

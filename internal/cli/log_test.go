@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +33,18 @@ func damaged(t *testing.T, b []byte) string {
 	return path
 }
 
+// ofVersion9 is a log with a whole header of a version that is yet to come.
+func ofVersion9(t *testing.T, log []byte) []byte {
+	t.Helper()
+	head, rest, found := bytes.Cut(log, []byte("crc32c "))
+	if !found || !bytes.HasPrefix(head, []byte("cloudprofiler-log 1 ")) {
+		t.Fatalf("not a log of version 1: %.40q", log)
+	}
+	head = bytes.Replace(head, []byte("cloudprofiler-log 1 "), []byte("cloudprofiler-log 9 "), 1)
+	sum := crc32.Checksum(head, crc32.MakeTable(crc32.Castagnoli))
+	return fmt.Appendf(head, "crc32c %08x%s", sum, rest[8:])
+}
+
 func TestLogCheckSaysWhatIsWrong(t *testing.T) {
 	sample := sampleBytes(t)
 	flip := func(at int) []byte {
@@ -46,11 +61,11 @@ func TestLogCheckSaysWhatIsWrong(t *testing.T) {
 		"torn":              {sample[:len(sample)*2/3], 3, []string{"NOT WHOLE", "damage: ", "torn", "not sealed"}},
 		"a flipped bit":     {flip(len(sample) / 2), 3, []string{"NOT WHOLE", "damage: ", "checksum", "missing: "}},
 		"a damaged header":  {flip(40), 1, []string{"cannot be read", "cprof log salvage"}},
-		"empty":             {nil, 1, []string{"cannot be read", "not a log"}},
+		"empty":             {nil, 1, []string{"cannot be read", "not a log", "nothing was ever written"}},
 		"one byte":          {sample[:1], 1, []string{"cannot be read"}},
-		"all zero":          {make([]byte, 4096), 1, []string{"cannot be read", "not a log"}},
+		"all zero":          {make([]byte, 4096), 1, []string{"cannot be read", "not a log", "lost its beginning"}},
 		"another file":      {[]byte("#!/bin/sh\necho hello\n"), 1, []string{"cannot be read", "not a log"}},
-		"of a later time":   {slices.Concat([]byte("cloudprofiler-log 9 compressed\n"), sample[31:]), 1, []string{"cannot be read"}},
+		"of a later time":   {ofVersion9(t, sample), 1, []string{"cannot be read", "unknown log version", "9", "it is whole"}},
 		"a block repeated":  {slices.Concat(sample, sample[len(sample)/2:]), 3, []string{"damage: "}},
 		"junk in the midst": {slices.Concat(sample[:len(sample)/2], []byte("junk"), sample[len(sample)/2:]), 3, []string{"damage: "}},
 	}

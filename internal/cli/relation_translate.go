@@ -29,7 +29,7 @@ one a line. Each answer is an interval: the other counter stood in it, if what t
 Exit code 1: no reading could be translated. Exit code 3: some could not, or the relation is suspect.`,
 		Example: `  cprof relation translate a--b.rel 90872340987234
   cprof relation translate a--b.rel --from a 3452345 3462345 --json
-  cprof log dump log.cplog | awk '{print $1}' | cprof relation translate a--b.rel --from b`,
+  cprof log dump --json b.cplog | jq -r 'select(.kind == "events") | .counter' | cprof relation translate a--b.rel --from b`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pair, err := readPair(args[0], flags.with)

@@ -23,7 +23,7 @@ Exit code 3: there are files among them that cannot be read as rings.`,
 		Example: "  cprof ring list\n  cprof ring list --json | jq 'select(.state == \"orphan\") | .path'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listRings(cmd.OutOrStdout(), dir, asJSON, time.Now())
+			return listRings(cmd.OutOrStdout(), cmd.ErrOrStderr(), dir, asJSON, time.Now())
 		},
 	}
 	addDirFlag(cmd, &dir)
@@ -31,7 +31,7 @@ Exit code 3: there are files among them that cannot be read as rings.`,
 	return cmd
 }
 
-func listRings(w io.Writer, dir string, asJSON bool, now time.Time) error {
+func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error {
 	files, err := ringFiles(&dir)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func listRings(w io.Writer, dir string, asJSON bool, now time.Time) error {
 		}
 	}
 	for _, err := range broken {
-		fmt.Fprintf(w, "cannot read: %v\n", err)
+		fmt.Fprintf(errs, "cannot read: %v\n", err)
 	}
 	if len(broken) > 0 {
 		return fmt.Errorf("%d of %d files cannot be read as rings: %w", len(broken), len(files), errPartial)

@@ -89,8 +89,17 @@ func TestRingList(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := cprof("ring", "list", "--dir", dir)
-	if code != 3 || !strings.Contains(out, "orphan#7/end") || !strings.Contains(out, "cannot read: open ring") || !strings.Contains(errs, "1 of 4 files") {
+	if code != 3 || !strings.Contains(out, "orphan#7/end") || !strings.Contains(errs, "cannot read: open ring") || !strings.Contains(errs, "1 of 4 files") {
 		t.Errorf("with a broken file: %d\n%s\n%s", code, out, errs)
+	}
+	code, out, errs = cprof("ring", "list", "--dir", dir, "--json")
+	if code != 3 || strings.Count(out, "\n") != 3 || !strings.Contains(errs, "cannot read: open ring") {
+		t.Errorf("with a broken file, as JSON: %d\n%s\n%s", code, out, errs)
+	}
+	for line := range strings.Lines(out) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("no JSON: %s", line)
+		}
 	}
 }
 
