@@ -34,13 +34,17 @@ Exit code 3: something is damaged or missing.`,
   cprof log dump --json ./logs | jq 'select(.kind == "events") | .id'`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if flags.from > flags.to {
+				return usagef("--from %d is above --to %d: no counter is between them", flags.from, flags.to)
+			}
 			return dumpLogs(cmd.OutOrStdout(), args, flags)
 		},
 	}
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
-	cmd.Flags().Uint64Var(&flags.limit, "limit", math.MaxUint64, "print at most this many rows of each log")
-	cmd.Flags().Uint64Var(&flags.from, "from", 0, "print no rows with a counter below this")
-	cmd.Flags().Uint64Var(&flags.to, "to", math.MaxUint64, "print no rows with a counter above this")
+	cmd.Flags().Uint64Var(&flags.limit, "limit", math.MaxUint64, "print at most this many `rows` of each log")
+	cmd.Flags().Uint64Var(&flags.from, "from", 0, "print no rows with a counter below this `count`")
+	cmd.Flags().Uint64Var(&flags.to, "to", math.MaxUint64, "print no rows with a counter above this `count`")
+	cmd.Flags().Lookup("limit").DefValue, cmd.Flags().Lookup("to").DefValue = "all", "the largest" // for --help
 	return cmd
 }
 

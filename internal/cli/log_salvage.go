@@ -18,7 +18,7 @@ func newLogSalvage() *cobra.Command {
 		Long: `Write what is whole of a damaged log file to a new one, which is whole: rows that are gone are accounted for there as damaged. A header that is
 damaged is made up as far as the blocks tell. NEWFILE must not exist; FILE is not changed.
 
-Exit code 3: rows are gone.`,
+Exit code 3: rows are gone, or there was damage.`,
 		Example: "  cprof log salvage torn.cplog whole.cplog",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,8 +47,11 @@ func salvageLog(w io.Writer, from, to string) error {
 	}
 	fmt.Fprintf(w, "%s rows to %s\n", thousands(rows), to)
 	printDamage(w, "  ", report)
-	if missing > 0 || !report.Whole() {
+	switch {
+	case missing > 0:
 		return fmt.Errorf("%s rows are gone for good: %w", thousands(missing), errPartial)
+	case !report.Whole():
+		return fmt.Errorf("%q is damaged, and no row of its blocks is known to be gone: %w", from, errPartial)
 	}
 	return nil
 }

@@ -13,9 +13,11 @@ import (
 func newLogStat() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "stat PATH...",
-		Short:   "Say how much a log holds, and how small it is",
-		Long:    "Say how much a log holds, over how many cycles, how small it is, and how it was configured.",
+		Use:   "stat PATH...",
+		Short: "Say how much a log holds, and how small it is",
+		Long: `Say how much a log holds, over how many cycles, how small it is, and how it was configured.
+
+Exit code 3: a log is damaged or lacks rows; the figures are of what is whole.`,
 		Example: "  cprof log stat ./logs\n  cprof log stat --json ./logs | jq -r '[.channel, .events, .bytes_per_row] | @tsv'",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,6 +44,8 @@ type statLine struct {
 	FirstCounter uint64  `json:"first_counter,string"`
 	LastCounter  uint64  `json:"last_counter,string"`
 	CyclesPerRow float64 `json:"cycles_per_event"`
+	Whole        bool    `json:"whole"`
+	Missing      uint64  `json:"missing_rows"`
 }
 
 func statLogs(w io.Writer, paths []string, asJSON bool) error {
@@ -53,19 +57,29 @@ func statLogs(w io.Writer, paths []string, asJSON bool) error {
 	if !asJSON {
 		fmt.Fprintf(w, "%-32s %-18s %6s %14s %14s %10s %10s %14s\n", "log", "handler", "files", "bytes", "events", "dropped", "bytes/row", "cycles/event")
 	}
+	bad := 0
 	for _, l := range logs {
 		s, err := statLog(l)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", l.name, err)
 		}
+		if !s.Whole {
+			bad++
+		}
 		if asJSON {
 			err = encoder.Encode(s)
 		} else {
 			_, err = fmt.Fprintf(w, "%-32s %-18s %6d %14s %14s %10d %10.2f %14.1f\n", s.Log, s.Handler, s.Files, thousands(uint64(s.Bytes)), thousands(s.Events), s.Dropped, s.BytesPerRow, s.CyclesPerRow)
+			if err == nil && !s.Whole {
+				_, err = fmt.Fprintf(w, "  NOT WHOLE: %s rows missing, and not counted above\n", thousands(s.Missing))
+			}
 		}
 		if err != nil {
 			return err
 		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d logs are damaged or lack rows, see cprof log check: %w", bad, len(logs), errPartial)
 	}
 	return nil
 }
@@ -90,7 +104,9 @@ func statLog(l aLog) (statLine, error) {
 	}
 	h, report := r.Header(), r.Report()
 	s.Channel, s.Handler, s.Node, s.Blocks = h.Channel.String(), h.Settings.String(), h.Node, report.Blocks
+	s.Whole = report.Whole()
 	for i := range report.Rows {
+		s.Missing += report.Rows[i].MissingRows()
 		for _, n := range report.Rows[i].Dropped {
 			s.Dropped += n
 		}

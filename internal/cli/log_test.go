@@ -115,6 +115,9 @@ func TestLogDump(t *testing.T) {
 	if code, _, errs := cprof("log", "dump", damaged(t, sampleBytes(t)[:9000])); code != 3 || !strings.Contains(errs, "cprof log check") {
 		t.Errorf("torn: %d %s", code, errs)
 	}
+	if code, out, errs := cprof("log", "dump", "--from", "2", "--to", "1", sampleLogFile); code != 2 || out != "" || !strings.Contains(errs, "above") {
+		t.Errorf("--from above --to: %d %.100s %s", code, out, errs)
+	}
 	if code, _, errs := cprof("log", "dump", t.TempDir()); code != 1 || !strings.Contains(errs, "no file ends in .cplog") {
 		t.Errorf("an empty directory: %d %s", code, errs)
 	}
@@ -156,6 +159,11 @@ func TestLogSalvage(t *testing.T) {
 	if code, _, errs := cprof("log", "salvage", damaged(t, []byte("hello")), to+"2"); code != 1 || !strings.Contains(errs, "not a log") {
 		t.Errorf("no log: %d %s", code, errs)
 	}
+	headless := sampleBytes(t)
+	headless[40] ^= 0x10
+	if code, out, errs := cprof("log", "salvage", damaged(t, headless), to+"3"); code != 3 || !strings.Contains(out, "3,617 rows") || !strings.Contains(errs, "no row of its blocks") {
+		t.Errorf("a damaged header: %d %s%s", code, out, errs)
+	}
 }
 
 func TestLogStat(t *testing.T) {
@@ -166,6 +174,16 @@ func TestLogStat(t *testing.T) {
 	}
 	if code, out, _ := cprof("log", "stat", sampleLogFile); code != 0 || !strings.Contains(out, "3,600") {
 		t.Errorf("%d %s", code, out)
+	}
+	torn := damaged(t, sampleBytes(t)[:9000])
+	code, out, errs := cprof("log", "stat", torn)
+	if code != 3 || !strings.Contains(out, "NOT WHOLE: 700 rows missing") || !strings.Contains(errs, "cprof log check") {
+		t.Errorf("torn: %d %s%s", code, out, errs)
+	}
+	code, out, _ = cprof("log", "stat", "--json", torn)
+	s = statLine{}
+	if err := json.Unmarshal([]byte(out), &s); code != 3 || err != nil || s.Whole || s.Missing != 700 {
+		t.Errorf("torn, as JSON: %d %v %+v", code, err, s)
 	}
 }
 
