@@ -17,6 +17,7 @@ var proofs = []listed{
 	{"The log call under kills", []string{"go", "test", "-count=1", "-run", "^TestBarKill", "./handlers"}},
 	{"A log call in C", []string{"go", "test", "-count=1", "-run", "^TestBar", "./internal/conformance"}},
 	{"Logs, and logging that never pauses", []string{"bin/cprof", "bench", "store", "--limit", "5m"}},
+	{"A part of a long log", []string{"go", "test", "-count=1", "-run", "^TestBar", "./logstore"}},
 	{"An agent: at full speed, on many channels, idle", []string{"bin/cprof", "bench", "agent"}},
 	{"The agent under kills", []string{"go", "test", "-count=1", "-run", "^TestBar", "./agent"}},
 	{"Load, on schedule and checked", []string{"bin/cprof", "bench", "gen"}},
