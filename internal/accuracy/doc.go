@@ -11,7 +11,8 @@
 //	bounds.go     plain, intersected and windowed bounds of a session, held against the truth
 //	paper.go      the paper's method on the same exchanges
 //	roundtrip.go  the smallest round trip, against a bare ping-pong
-//	cost.go       what a train costs in processor time
+//	process.go    how processes are started, pinned and ended, and their processor time
+//	zeromq.go     the paper's transport
 //
 // It judges nothing and prints nothing: tables and limits are in package cli.
 package accuracy
