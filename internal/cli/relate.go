@@ -67,7 +67,7 @@ Exit code 1: nothing was measured, or the data refute every bound. Exit code 3: 
 	cmd.Flags().StringVar(&flags.key, "key", "", "your secret key `file`, of role admin")
 	cmd.Flags().StringArrayVar(&flags.public, "node-key", nil, "the nodes' public key `file`")
 	cmd.Flags().Var(&flags.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default 1ppm); \"cprof doctor --wander\" measures what is justified")
-	cmd.Flags().BoolVar(&flags.userOnly, "user-stamps", false, "leave the kernel's stamps off")
+	cmd.Flags().BoolVar(&flags.userOnly, "user-stamps", false, "leave the kernel's stamps off where a train begins; those of its answers are as the answering tsc-client's own --user-stamps says")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object")
 	return cmd
 }

@@ -86,7 +86,11 @@ func parseWander(text string) (tscratio.Wander, error) {
 	if err != nil || !(v >= 0) || v*float64(unit) > float64(1e6*tscratio.PPM) {
 		return 0, fmt.Errorf("%q is no wander: give a fraction as 1ppm, 0.2ppm or 50ppb", text)
 	}
-	return tscratio.Wander(v*float64(unit) + 0.5), nil
+	w := tscratio.Wander(v*float64(unit) + 0.5)
+	if w == 0 {
+		return 0, fmt.Errorf("%q is no wander of two counters: none keep the same rate, and bounds that assume it are false before the data refute it: give more than 0", text)
+	}
+	return w, nil
 }
 
 // maxRelationBytes is far above what a run of days comes to.

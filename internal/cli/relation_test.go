@@ -214,13 +214,13 @@ func TestRelationRefuses(t *testing.T) {
 func TestParseWander(t *testing.T) {
 	for text, want := range map[string]tscratio.Wander{
 		"1ppm": tscratio.PPM, "0.2 ppm": 200 * tscratio.PPB, "50ppb": 50 * tscratio.PPB, "3": 3 * tscratio.PPM, "1PPB": tscratio.PPB,
-		"0": 0, "7ppt": 7,
+		"7ppt": 7,
 	} {
 		if got, err := parseWander(text); got != want || err != nil {
 			t.Errorf("parseWander(%q) = %v, %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "ppm", "-1ppm", "nan", "inf", "1e30", "1 ms"} {
+	for _, text := range []string{"", "ppm", "-1ppm", "nan", "inf", "1e30", "1 ms", "0", "0ppm", "0.1ppt"} {
 		if got, err := parseWander(text); err == nil {
 			t.Errorf("parseWander(%q) = %v, want an error", text, got)
 		}
