@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
@@ -25,25 +26,26 @@ func TestBarVirtualRealtime(t *testing.T) {
 	var mu sync.Mutex
 	var total simulated
 	var halves []float64
+	numbers := seed.Numbers(t, seeds)
 	work := make(chan uint64)
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
-			for seed := range work {
-				s := simulateNodes(t, rand.New(rand.NewPCG(seed, 5)), queries)
+			for number := range work {
+				s := simulateNodes(t, rand.New(rand.NewPCG(number, 5)), queries)
 				mu.Lock()
 				total.asked, total.outside = total.asked+s.asked, total.outside+s.outside
 				total.trains, total.set, total.kernel = total.trains+s.trains, total.set+s.set, total.kernel+s.kernel
 				halves = append(halves, s.half_us)
 				mu.Unlock()
 				if s.outside > 0 || s.asked < queries {
-					t.Errorf("seed %d: %d of %d outside, %d wanted", seed, s.outside, s.asked, queries)
+					t.Errorf("%d of %d outside, %d wanted: again with %s=%d", s.outside, s.asked, queries, seed.Variable, number)
 				}
 			}
 		})
 	}
-	for seed := range uint64(seeds) {
-		work <- seed
+	for _, number := range numbers {
+		work <- number
 	}
 	close(work)
 	all.Wait()
