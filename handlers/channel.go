@@ -37,11 +37,9 @@ type Options struct {
 	Dir string
 }
 
-// config checks the options against the name.
-func (o Options) config(name string, many bool) (c ring.Config, err error) {
-	if c.Name, err = channel.ParseName(name); err != nil {
-		return c, err
-	}
+// config checks the options.
+func (o Options) config(name channel.Name, many bool) (c ring.Config, err error) {
+	c.Name = name
 	if o.Handler == "" {
 		o.Handler = channel.Buffered.String()
 	}
@@ -131,9 +129,13 @@ func Open(name string, o Options) (*Channel, error) { return open(name, o, false
 func OpenShared(name string, o Options) (*Channel, error) { return open(name, o, true) }
 
 func open(name string, o Options, many bool) (*Channel, error) {
-	config, err := o.config(name, many)
+	parsed, err := channel.ParseName(name)
 	if err != nil {
 		return noop(), fmt.Errorf("open channel: %w", err)
+	}
+	config, err := o.config(parsed, many)
+	if err != nil {
+		return noop(), fmt.Errorf("open channel %s: %w", name, err)
 	}
 	if err := cpu().Check(); err != nil {
 		return noop(), fmt.Errorf("open channel %s: %w", name, err)

@@ -128,7 +128,7 @@ func (p *play) open(handler string, params channel.Params, many bool, stamp, pol
 	p.t.Helper()
 	o := Options{Handler: handler, Params: params, Stamp: stamp, Policy: policy, Buffer: "256", Dir: p.t.TempDir()}
 	p.path = p.program.open(many, o)
-	config, err := o.config("stepped/start", many)
+	config, err := o.config(channel.Name{Actor: "stepped", Point: "start"}, many)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -101,6 +101,9 @@ func TestOpenRefuses(t *testing.T) {
 			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.says) || !strings.HasPrefix(err.Error(), "open channel") {
 				t.Errorf("error %q, want %q in it and to wrap %q", err, test.says, test.is)
 			}
+			if test.is != channel.ErrName && !strings.HasPrefix(err.Error(), "open channel "+test.name+": ") {
+				t.Errorf("error %q does not say which channel", err)
+			}
 			isNoOp(t, c)
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
 				t.Errorf("%s was left behind", left[0].Name())

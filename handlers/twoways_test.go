@@ -164,7 +164,7 @@ func twoWays(t *testing.T, draw *rand.Rand, many bool, o Options) error {
 	if err != nil {
 		return err
 	}
-	config, _ := o.config("actor/start", many)
+	config, _ := o.config(channel.Name{Actor: "actor", Point: "start"}, many)
 	m := model{capacity: consumers[0].Header().Records, policy: config.Policy, links: o.Handler == "link", settings: config.Settings, last: first}
 	everyStamp := bracket{0, 1<<64 - 1}
 	for range 200 {
