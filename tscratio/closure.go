@@ -15,6 +15,10 @@ var ErrNoPath = errors.New("no relation")
 // well as a direct relation does, and what all allow is tighter than each. It is immutable and any number
 // of goroutines may use it.
 //
+// A chain is as true as what the nodes on it reported. One that reported other readings than its counter's can narrow what
+// is known of two others to something false, unseen while the lie is smaller than their own bound: leave out relations
+// of nodes that are not trusted.
+//
 // A consistent chain is one whose relations all are. Others are used only where there is none, and what
 // comes of them is marked suspect.
 type Closure struct {
