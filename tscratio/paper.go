@@ -177,6 +177,22 @@ func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
 	return PaperValue{Centre: p.mid(b), Paper: bound}.Interval()
 }
 
+// WanderedBound is e made true for rates that wander by w: at reading y, e and what the rate can have moved the line away from the nearer
+// anchor since, in A cycles. It is e + w·T/2 at most, in the middle of the T between the anchors. Outside of them it returns ErrExtrapolated.
+func (p PaperRelation) WanderedBound(y uint64, w Wander) (*big.Rat, error) {
+	v, err := p.Value(y)
+	if err != nil {
+		return nil, err
+	}
+	since, until := new(big.Rat).Sub(integer(y), p.j), new(big.Rat).Sub(p.m, integer(y))
+	if since.Cmp(until) > 0 {
+		since = until
+	}
+	rate := new(big.Rat).Add(p.Ratio(), p.slopeError())
+	moved := since.Mul(since.Abs(since), rate.Mul(rate, big.NewRat(int64(w), 1_000_000_000_000)))
+	return moved.Add(moved, v.Paper), nil
+}
+
 // span returns the distance of the anchors in B cycles.
 func (p PaperRelation) span() *big.Rat { return new(big.Rat).Sub(p.m, p.j) }
 

@@ -130,6 +130,28 @@ func TestPaperRefusesToExtrapolate(t *testing.T) {
 	}
 }
 
+// With wander the bound is e at the anchors, and grows with the distance from the nearer one.
+func TestPaperWanderedBound(t *testing.T) {
+	p := vectorRelation(t)
+	for _, c := range []struct {
+		y    uint64
+		want string
+	}{
+		{50_000_000, "100000.00000"},
+		{100_000_000, "100050.03500"}, // 5e7·1e-6·(199.98e6 + 0.18e6)/200.02e6
+		{200_020_000, "100050.03500"},
+		{150_010_000, "100100.08000"}, // half of the way: the most
+	} {
+		wantDecimal(t, "wandered bound", must(p.WanderedBound(c.y, PPM))(t), 5, c.want)
+		if b := must(p.WanderedBound(c.y, 0))(t); b.Cmp(p.E()) != 0 {
+			t.Errorf("without wander the bound at %d is %s, want e", c.y, b.FloatString(3))
+		}
+	}
+	if _, err := p.WanderedBound(49_999_999, PPM); !errors.Is(err, ErrExtrapolated) {
+		t.Errorf("before the first anchor: error %v, want ErrExtrapolated", err)
+	}
+}
+
 func TestPaperRelateRefuses(t *testing.T) {
 	backwards := vectorBefore
 	backwards.Returned = At(999_999)
