@@ -39,6 +39,9 @@ type Answer struct {
 	// Bins is the time axis of everything over time.
 	Bins Bins `json:"bins"`
 
+	// Comparisons put our bound beside what others would have said, for each pair of nodes that is related.
+	Comparisons []Comparison `json:"comparisons,omitempty"`
+
 	Slowest  []Way     `json:"slowest,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 	Missing  []Missing `json:"missing,omitempty"`

@@ -21,6 +21,7 @@ type clocks struct {
 }
 
 type pairClock struct {
+	pair         *tscratio.Pair
 	a, b         string
 	intoA, intoB *tscratio.Relation
 }
@@ -133,18 +134,7 @@ func newTimer(in *input) *timer {
 
 // inReference is some cycles of a node in cycles of the reference, generously: for what need not be exact but enough.
 func (in *input) inReference(node int, cycles int64) int64 {
-	ratio := 1.0
-	for _, p := range in.clocks.pairs {
-		from, into := in.nodes[node].Name, in.nodes[in.clocks.reference].Name
-		for _, r := range []*tscratio.Relation{p.intoA, p.intoB} {
-			if r.From.Name == from && r.Into.Name == into {
-				if rate, err := r.Rate(r.Limits().Mid()); err == nil {
-					ratio = rate.Hi.Float()
-				}
-			}
-		}
-	}
-	return int64(math.Ceil(float64(cycles)*ratio*1.01)) + 1
+	return int64(math.Ceil(float64(cycles)*in.rateOf(in.nodes[node].Name)*1.01)) + 1
 }
 
 var errUnrelated = errors.New("the nodes are not related")

@@ -170,6 +170,7 @@ func (a *assembler) answer() *Answer {
 	a.legs(out)
 	out.Length = a.length()
 	a.counters(out)
+	out.Comparisons = in.compare(a.bins)
 	for _, s := range a.found.slowest {
 		out.Slowest = append(out.Slowest, a.way(s))
 	}

@@ -116,7 +116,7 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		if len(both) == 2 {
 			relations = append(relations, both...)
 			described[p.A.Name], described[p.B.Name] = p.A, p.B
-			in.clocks.pairs = append(in.clocks.pairs, pairClock{p.A.Name, p.B.Name, both[0], both[1]})
+			in.clocks.pairs = append(in.clocks.pairs, pairClock{p, p.A.Name, p.B.Name, both[0], both[1]})
 		}
 	}
 	legs := 2

@@ -1,5 +1,7 @@
 package report
 
+import "github.com/cloudprofiler/cloudprofiler/analysis"
+
 // Version is the version of Data that this package writes. A page shows no other one.
 const Version = 1
 
@@ -195,10 +197,10 @@ type Comparison struct {
 
 // The names of methods. A comparison has at most one of each.
 const (
-	Ours   = "cloudprofiler"
-	MinRTT = "minrtt" // the paper's: half of the smallest round trip, which assumes that counters do not wander
-	ReT    = "ret"    // the return trip of a tuple's acknowledgement
-	NTP    = "ntp"    // |offset| + dispersion + delay/2 of both nodes
+	Ours   = analysis.Ours
+	MinRTT = analysis.MinRTT
+	ReT    = analysis.ReT
+	NTP    = analysis.NTP
 )
 
 // Method is one method's bound: what it may be off by, up or down.

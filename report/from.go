@@ -22,7 +22,7 @@ const (
 	densityBins    = 60
 )
 
-// From makes of an answer what a page shows. What the answer leaves to the run, when it was and its relations, comes from the run.
+// From makes of an answer what a page shows. When it was comes from the run.
 func From(a *analysis.Answer, run *runs.Directory, program string) *Data {
 	d := &Data{Version: Version, Verdict: Consistent}
 	d.Run = Run{Name: a.Run, Note: a.Note, Program: program, Begun: UTC(run.Run.Begun), Ended: UTC(run.Run.Ended)}
@@ -36,7 +36,7 @@ func From(a *analysis.Answer, run *runs.Directory, program string) *Data {
 	f.tuples()
 	f.assumptions()
 	f.findings()
-	f.compare(run)
+	f.compare()
 	for _, p := range d.Pairs {
 		if p.Verdict == Suspect {
 			d.Verdict = Suspect

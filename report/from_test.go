@@ -2,23 +2,18 @@ package report
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
-	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
-	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/runs"
-	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // chain is a run that never happened, and the answer to it.
@@ -343,95 +338,5 @@ func TestWhiskers(t *testing.T) {
 				t.Errorf("whiskers %v with %d beyond, want %v with %d", s.Whiskers, s.Outliers, c.want, c.outliers)
 			}
 		})
-	}
-}
-
-// What both nodes' daemons claimed is added up, from when it was claimed until it is too old, or nothing is claimed any more.
-func TestFromAddsClaims(t *testing.T) {
-	parent := t.TempDir()
-	if err := simrun.Chain(7, parent, "chain", 2, 20000, 10000); err != nil {
-		t.Fatal(err)
-	}
-	run, err := runs.Open(filepath.Join(parent, "chain"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.Close()
-	a, err := analysis.Run(context.Background(), run, analysis.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	method := func() Method {
-		d := From(a, run, "a test")
-		return d.Comparisons[0].Methods[3]
-	}
-	if m := method(); m.Name != NTP || len(m.Bound) > 0 || !strings.Contains(m.Absent, "not kept") {
-		t.Errorf("nothing was kept: %v", m)
-	}
-	// Each node claims from the middle of the run's own time on: its counter is what the run relates.
-	pairs, _ := run.Relations()
-	toB, err := pairs[0].Relate(tscratio.SideB, pairs[0].Declared.Wander)
-	if err != nil {
-		t.Fatal(err)
-	}
-	toA, err := pairs[0].Relate(tscratio.SideA, pairs[0].Declared.Wander)
-	if err != nil {
-		t.Fatal(err)
-	}
-	half := uint64(a.Bins.From_cycles) + a.Bins.Width_cycles*uint64(a.Bins.Count)/2
-	for node, offset := range map[string]int64{"A": 1000, "B": -500} {
-		relation := toB
-		if node == "A" {
-			relation = toA
-		}
-		at := half
-		if node != a.Reference.Node {
-			i, err := relation.Translate(half)
-			if err != nil {
-				t.Fatal(err)
-			}
-			at = i.Mid()
-		}
-		keepClaim(t, run, node, logstore.NTP{CounterLo: at, CounterHi: at, Offset_ns: offset, RootDispersion_ns: 30, RootDelay_ns: 20, Stratum: 2})
-	}
-	m := method()
-	if len(m.Bound) != a.Bins.Count {
-		t.Fatalf("%d bounds in %d buckets: %s", len(m.Bound), a.Bins.Count, m.Absent)
-	}
-	// 1000 + 30 + 10 and 500 + 30 + 10 ns, each rounded up to cycles of the reference.
-	want := int64(math.Ceil(1040*a.Reference.FrequencyHi_hz/1e9) + math.Ceil(540*a.Reference.FrequencyHi_hz/1e9))
-	for b, v := range m.Bound {
-		switch {
-		case b < a.Bins.Count/2-1 && v != None:
-			t.Errorf("bucket %d: %d, before anything was claimed", b, v)
-		case b > a.Bins.Count/2 && v != want:
-			t.Errorf("bucket %d: %d, want %d", b, v, want)
-		}
-	}
-}
-
-func keepClaim(t *testing.T, run *runs.Directory, node string, claim logstore.NTP) {
-	t.Helper()
-	known, _ := run.Run.Node(node)
-	name, err := channel.ParseName("ntp/claims")
-	if err != nil {
-		t.Fatal(err)
-	}
-	settings, err := channel.NewSettings("buffered", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scratch := t.TempDir()
-	h := logstore.Header{Node: node, Epoch: known.Epoch, Channel: name, Settings: settings, Quantum_cycles: 1, UTCHi_ns: 1, Incarnation: logstore.Incarnation{1}}
-	log, _, err := logstore.OpenLog(nil, scratch, h, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(log.Append(&logstore.Block{Incarnation: h.Incarnation, NTPs: []logstore.NTP{claim}}), log.Seal()); err != nil {
-		t.Fatal(err)
-	}
-	written, _ := filepath.Glob(filepath.Join(scratch, "*"))
-	if err := os.Rename(written[0], filepath.Join(run.Path, filepath.FromSlash(runs.BaselinePath(node)))); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
@@ -98,6 +99,7 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 		fmt.Fprintf(out, "; %d tuples\n", l.Tuples)
 	}
 	printCounters(out, a)
+	printComparisons(out, a)
 	printSlowest(out, a)
 	if len(a.Missing) > 0 {
 		fmt.Fprintln(out, "\nmissing")
@@ -239,6 +241,59 @@ func printCounters(out io.Writer, a *analysis.Answer) {
 			rate = fmt.Sprintf("%.0f", float64(n)/((float64(lo)/2+float64(hi)/2)/hz))
 		}
 		fmt.Fprintf(out, "%-32s %-12s %12d %10s\n", c.Channel, c.Node, c.Total, rate)
+	}
+}
+
+// comparedPairs is how many pairs of nodes are compared on a screen.
+const comparedPairs = 8
+
+// printComparisons puts our bound beside what others would have said.
+func printComparisons(out io.Writer, a *analysis.Answer) {
+	if len(a.Comparisons) == 0 {
+		return
+	}
+	all := slices.Clone(a.Comparisons)
+	foreign := func(c analysis.Comparison) int {
+		if c.A == a.Reference.Node || c.B == a.Reference.Node {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(all, func(x, y analysis.Comparison) int { return foreign(x) - foreign(y) })
+	fmt.Fprintf(out, "\n%-24s", "± cycles, median")
+	for _, m := range all[0].Methods {
+		fmt.Fprintf(out, " %22s", m.Name)
+	}
+	fmt.Fprintln(out)
+	var why []string
+	for _, c := range all[:min(len(all), comparedPairs)] {
+		fmt.Fprintf(out, "%-24s", c.A+", "+c.B)
+		for _, m := range c.Methods {
+			text := "-"
+			if m.Absent == "" {
+				text = fmt.Sprint(m.Median_cycles)
+				if hz := a.Reference.FrequencyLo_hz; hz > 0 {
+					text += fmt.Sprintf(" (%.3g µs)", float64(m.Median_cycles)/hz*1e6)
+				}
+			} else if reason := m.Name + ": " + m.Absent; !slices.Contains(why, reason) {
+				why = append(why, reason)
+			}
+			fmt.Fprintf(out, " %22s", text)
+		}
+		if c.Verdict != "consistent" {
+			fmt.Fprint(out, "  suspect")
+		}
+		fmt.Fprintln(out)
+	}
+	if n := len(all) - comparedPairs; n > 0 {
+		fmt.Fprintf(out, "  and %s: --json has them\n", plural(n, "more pair"))
+	}
+	for i, reason := range why {
+		if i == 3 {
+			fmt.Fprintf(out, "  - %d more reasons: --json has them\n", len(why)-i)
+			break
+		}
+		fmt.Fprintf(out, "  - %s\n", reason)
 	}
 }
 

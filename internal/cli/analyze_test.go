@@ -50,7 +50,7 @@ func TestAnalyze(t *testing.T) {
 	}
 	for _, say := range []string{
 		"run small: 2 nodes, 4 channels, 2000 tuples", "cycles are those of node ", "the data agree", "source/send → worker/recv", "worker/recv → worker/send  computation local", "end-to-end",
-		" ± ", "lost", "slowest tuples",
+		" ± ", "lost", "slowest tuples", "± cycles, median", "A, B ", "- ret: no return trips", "- ntp: what the NTP daemon of node A",
 	} {
 		if !strings.Contains(out, say) {
 			t.Errorf("%q is not in\n%s", say, out)

@@ -49,8 +49,8 @@ export function throughput(state: State): HTMLElement {
 
 const methods: Record<string, [string, string]> = {
   cloudprofiler: ["Cloudprofiler", "proven under the assumptions below"],
-  minrtt: ["plain MinRTT", "half of the smallest round trip; assumes that counters do not wander"],
-  ret: ["return trip (ReT)", "what the tuple's acknowledgement took"],
+  minrtt: ["plain MinRTT", "half of the smallest round trips before and after, and the wander since"],
+  ret: ["return trip (ReT)", "half of the round trip of a tuple's acknowledgement, median"],
   ntp: ["NTP", "|offset| + dispersion + delay/2 of both nodes, as chrony claims"],
 };
 

@@ -1,0 +1,65 @@
+package analysis
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// None is the value of a bin for which there is none: null in JSON.
+const None = math.MinInt64
+
+// Column is a value for each bin of the time axis.
+type Column []int64
+
+// MarshalJSON writes None as null.
+func (c Column) MarshalJSON() ([]byte, error) {
+	text := make([]byte, 0, 8*len(c)+2)
+	text = append(text, '[')
+	for i, v := range c {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if v == None {
+			text = append(text, "null"...)
+		} else {
+			text = strconv.AppendInt(text, v, 10)
+		}
+	}
+	return append(text, ']'), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (c *Column) UnmarshalJSON(text []byte) error {
+	var values []*int64
+	if err := json.Unmarshal(text, &values); err != nil {
+		return fmt.Errorf("read column: %w", err)
+	}
+	*c = make(Column, len(values))
+	for i, v := range values {
+		(*c)[i] = None
+		if v != nil {
+			(*c)[i] = *v
+		}
+	}
+	return nil
+}
+
+// present are the column's values in order of size.
+func (c Column) present() []int64 {
+	values := slices.Clone(c)
+	values = slices.DeleteFunc(values, func(v int64) bool { return v == None })
+	slices.Sort(values)
+	return values
+}
+
+// empty is a column without a value.
+func empty(bins int) Column {
+	c := make(Column, bins)
+	for i := range c {
+		c[i] = None
+	}
+	return c
+}

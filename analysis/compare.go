@@ -1,0 +1,286 @@
+package analysis
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"math/big"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Comparison is how far each method is sure of a duration from one node to another, over the time axis.
+type Comparison struct {
+	A       string   `json:"a"`
+	B       string   `json:"b"`
+	Verdict string   `json:"verdict"` // of our own bound: consistent, suspect
+	Methods []Method `json:"methods"` // one of each name below, in their order
+}
+
+// The names of methods.
+const (
+	Ours   = "cloudprofiler"
+	MinRTT = "minrtt" // the paper's: two anchors, half of the larger of their round trips; and what rates may have wandered since the nearer one
+	ReT    = "ret"    // return trips: half of the round trip of a tuple's acknowledgement, the median of a bin
+	NTP    = "ntp"    // |offset| + dispersion + delay/2 of both nodes
+)
+
+// Method is one method's bound: what it may be off by, up or down.
+type Method struct {
+	Name   string `json:"name"`
+	Proven bool   `json:"proven"`           // under the assumptions that the answer names; else it is a claim
+	Absent string `json:"absent,omitempty"` // why there is no value at all
+
+	Bounds_cycles Column `json:"bounds_cycles"` // in each bin
+
+	// Of the bins that have a value.
+	Least_cycles  int64 `json:"least_cycles"`
+	Median_cycles int64 `json:"median_cycles"`
+	Worst_cycles  int64 `json:"worst_cycles"`
+}
+
+// comparisonSamples is at how many moments of the run a bound is computed, and then held until the next.
+const comparisonSamples = 90
+
+// comparer puts our bound of each pair beside what others would have said of it.
+type comparer struct {
+	in     *input
+	bins   Bins
+	hz     float64 // the most that the reference's frequency may be; 0: not known
+	views  map[[2]string]*tscratio.View
+	claims map[string]claimed
+}
+
+// claimed is what a node's daemon claimed over time, or the reason why that is not known.
+type claimed struct {
+	bounds Column
+	absent string
+}
+
+func (in *input) compare(bins Bins) []Comparison {
+	if bins.Count == 0 {
+		return nil
+	}
+	c := &comparer{in: in, bins: bins, hz: in.nodes[in.clocks.reference].FrequencyHi_hz, views: map[[2]string]*tscratio.View{}, claims: map[string]claimed{}}
+	var all []Comparison
+	for _, p := range in.clocks.pairs {
+		ours, verdict := c.ours(&p)
+		comparison := Comparison{A: p.a, B: p.b, Verdict: verdict.String(), Methods: []Method{ours, c.minRTT(&p), {Name: ReT, Absent: "no return trips were logged between the two nodes"}, c.ntp(p.a, p.b)}}
+		for i := range comparison.Methods {
+			comparison.Methods[i].sum()
+		}
+		all = append(all, comparison)
+	}
+	return all
+}
+
+// sum says how large the bounds are in all.
+func (m *Method) sum() {
+	values := m.Bounds_cycles.present()
+	if len(values) == 0 {
+		m.Bounds_cycles = Column{}
+		return
+	}
+	m.Absent = ""
+	m.Least_cycles, m.Median_cycles, m.Worst_cycles = values[0], values[(len(values)-1)/2], values[len(values)-1]
+}
+
+// at is a reading of the reference in another node's cycles.
+func (c *comparer) at(node string, reading uint64) (uint64, bool) {
+	reference := c.in.nodes[c.in.clocks.reference].Name
+	if node == reference {
+		return reading, true
+	}
+	i, ok := c.translate(reference, node, reading)
+	return i.Mid(), ok
+}
+
+func (c *comparer) translate(from, into string, reading uint64) (tscratio.Interval, bool) {
+	v, known := c.views[[2]string{from, into}]
+	if !known {
+		v, _ = c.in.clocks.closure.View(from, into) // nil: not related
+		c.views[[2]string{from, into}] = v
+	}
+	if v == nil {
+		return tscratio.Interval{}, false
+	}
+	i, _, err := v.Translate(reading)
+	return i, err == nil
+}
+
+// sampled asks for a bound at moments of the run, which are given as readings of a node. It holds from one moment to the next.
+func (c *comparer) sampled(node string, bound func(reading uint64) (int64, bool)) Column {
+	column := empty(c.bins.Count)
+	step := max(1, c.bins.Count/comparisonSamples)
+	for i := 0; i < len(column); i += step {
+		reading, ok := c.at(node, uint64(c.bins.From_cycles)+c.bins.Width_cycles*uint64(2*i+step)/2)
+		if !ok {
+			continue
+		}
+		b, ok := bound(reading)
+		for j := i; ok && j < min(i+step, len(column)); j++ {
+			column[j] = b
+		}
+	}
+	return column
+}
+
+// ours is half of how wide B's readings are in A's cycles.
+func (c *comparer) ours(p *pairClock) (Method, tscratio.Verdict) {
+	verdict := max(p.intoA.Verdict, p.intoB.Verdict)
+	scale := c.in.rateOf(p.a)
+	column := c.sampled(p.b, func(reading uint64) (int64, bool) {
+		at, ok := c.translate(p.b, p.a, reading)
+		return scaled(float64(at.HalfWidth()), scale), ok
+	})
+	return Method{Name: Ours, Proven: verdict == tscratio.Consistent, Bounds_cycles: column, Absent: "the run's time lies too far from the exchanges of the two nodes"}, verdict
+}
+
+// minRTT is the paper's bound, by anchors around the run. Either node may have started them: the smaller e wins.
+func (c *comparer) minRTT(p *pairClock) Method {
+	m := Method{Name: MinRTT, Absent: "neither node started exchanges before and after the run"}
+	var best *big.Rat
+	for _, side := range []struct {
+		by                tscratio.Starter
+		starter, answerer string
+	}{{tscratio.StartedByA, p.a, p.b}, {tscratio.StartedByB, p.b, p.a}} {
+		relation, err := c.anchored(p.pair.Best(side.by), side.answerer)
+		if err != nil || best != nil && relation.E().Cmp(best) >= 0 {
+			continue
+		}
+		best = relation.E()
+		scale := c.in.rateOf(side.starter)
+		m.Bounds_cycles = c.sampled(side.answerer, func(reading uint64) (int64, bool) {
+			b, err := relation.WanderedBound(reading, p.intoA.Wander)
+			if err != nil {
+				return 0, false
+			}
+			cycles, _ := b.Float64()
+			return scaled(cycles, scale), true
+		})
+	}
+	return m
+}
+
+// anchored takes for the paper's anchors the best exchanges before and after what is looked at; where there are none, the first or the last.
+func (c *comparer) anchored(exchanges []tscratio.Exchange, answerer string) (tscratio.PaperRelation, error) {
+	begin, ok := c.at(answerer, uint64(c.bins.From_cycles))
+	end, ok2 := c.at(answerer, uint64(c.bins.From_cycles)+c.bins.Width_cycles*uint64(c.bins.Count))
+	if !ok || !ok2 || len(exchanges) < 2 {
+		return tscratio.PaperRelation{}, errUnrelated
+	}
+	slices.SortFunc(exchanges, func(x, y tscratio.Exchange) int { return cmp.Compare(x.Answered.Lo, y.Answered.Lo) })
+	from := func(reading uint64) int {
+		i, _ := slices.BinarySearchFunc(exchanges, reading, func(e tscratio.Exchange, r uint64) int { return cmp.Compare(e.Answered.Lo, r) })
+		return i
+	}
+	return tscratio.PaperRelate(exchanges[:max(from(begin), 1)], exchanges[min(from(end), len(exchanges)-1):])
+}
+
+// claimHolds_s is for how long after a daemon's claim nothing else is said of it: it is asked every second during a run.
+const claimHolds_s = 10
+
+// ntp is what both nodes' daemons claimed, added up: the error of a duration from one clock to the other.
+func (c *comparer) ntp(a, b string) Method {
+	m := Method{Name: NTP}
+	x, y := c.claimsOf(a), c.claimsOf(b)
+	if m.Absent = cmp.Or(x.absent, y.absent); m.Absent != "" {
+		return m
+	}
+	m.Absent = "the daemons of the two nodes claimed nothing at the same time"
+	m.Bounds_cycles = empty(c.bins.Count)
+	for i := range m.Bounds_cycles {
+		if x.bounds[i] != None && y.bounds[i] != None {
+			m.Bounds_cycles[i] = x.bounds[i] + y.bounds[i]
+		}
+	}
+	return m
+}
+
+// claimsOf are a node's. A claim holds until the next.
+func (c *comparer) claimsOf(node string) claimed {
+	if known, ok := c.claims[node]; ok {
+		return known
+	}
+	bounds, err := c.readClaims(node)
+	known := claimed{bounds: bounds}
+	if err != nil {
+		known.absent = err.Error()
+	}
+	c.claims[node] = known
+	return known
+}
+
+func (c *comparer) readClaims(node string) (Column, error) {
+	if !(c.hz > 0) {
+		return nil, errors.New("it is in ns, and the frequency of the reference is not known")
+	}
+	claims, err := Claims(c.in.run, node)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("what the NTP daemon of node %s claimed was not kept", node)
+	case err != nil:
+		c.in.miss(runs.Missing{Part: runs.BaselinePath(node), Reason: err.Error()})
+		if len(claims) == 0 {
+			return nil, err
+		}
+	}
+	reference := c.in.nodes[c.in.clocks.reference].Name
+	column := empty(c.bins.Count)
+	hold := 1 + int64(claimHolds_s*c.hz/float64(c.bins.Width_cycles))
+	for _, claim := range claims {
+		at := claim.CounterLo + (claim.CounterHi-claim.CounterLo)/2
+		if node != reference {
+			i, ok := c.translate(node, reference, at)
+			if !ok {
+				continue
+			}
+			at = i.Mid()
+		}
+		bound := int64(None)
+		if claim.Synchronised {
+			bound = scaled(float64(claim.Bound_ns), c.hz/1e9)
+		}
+		first := int64(at-uint64(c.bins.From_cycles)) / int64(c.bins.Width_cycles)
+		for b := max(first, 0); b < min(first+hold, int64(len(column))); b++ {
+			column[b] = bound
+		}
+	}
+	return column, nil
+}
+
+// rateOf is how many cycles of the reference there are in one of a node: by the rate of their relation, else by what is said of their
+// frequencies.
+func (in *input) rateOf(node string) float64 {
+	reference := in.nodes[in.clocks.reference]
+	if node == reference.Name {
+		return 1
+	}
+	for _, p := range in.clocks.pairs {
+		for _, r := range []*tscratio.Relation{p.intoA, p.intoB} {
+			if r.From.Name == node && r.Into.Name == reference.Name {
+				if rate, err := r.Rate(r.Limits().Mid()); err == nil {
+					return rate.Hi.Float()
+				}
+			}
+		}
+	}
+	for _, n := range in.nodes {
+		if n.Name == node && n.FrequencyLo_hz > 0 && reference.FrequencyHi_hz > 0 {
+			return reference.FrequencyHi_hz / n.FrequencyLo_hz
+		}
+	}
+	return 1
+}
+
+// most is the largest bound that is told: every reader of JSON holds it, and the sum of two.
+const most = 1 << 52
+
+// scaled is a number of cycles in others, rounded up; the last part covers what a float64 may lack.
+func scaled(cycles, scale float64) int64 {
+	return int64(min(math.Ceil(cycles*scale*(1+1e-12)), most))
+}

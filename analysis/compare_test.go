@@ -1,0 +1,116 @@
+package analysis
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// methodsOf are the methods of a run's only pair.
+func methodsOf(t *testing.T, a *Answer) map[string]Method {
+	t.Helper()
+	if len(a.Comparisons) != 1 || len(a.Comparisons[0].Methods) != 4 {
+		t.Fatalf("%d comparisons, want one of four methods: %v", len(a.Comparisons), a.Comparisons)
+	}
+	methods := map[string]Method{}
+	for _, m := range a.Comparisons[0].Methods {
+		methods[m.Name] = m
+		if (len(m.Bounds_cycles) == 0) == (m.Absent == "") || len(m.Bounds_cycles) > 0 && len(m.Bounds_cycles) != a.Bins.Count {
+			t.Errorf("%s has %d bounds in %d bins, absent for %q", m.Name, len(m.Bounds_cycles), a.Bins.Count, m.Absent)
+		}
+		if values := m.Bounds_cycles.present(); len(values) > 0 && (values[0] != m.Least_cycles || values[len(values)-1] != m.Worst_cycles || m.Median_cycles < m.Least_cycles || m.Median_cycles > m.Worst_cycles) {
+			t.Errorf("%s: %d, %d, %d of %v", m.Name, m.Least_cycles, m.Median_cycles, m.Worst_cycles, values)
+		}
+	}
+	return methods
+}
+
+// The paper's bound is what its anchors around the run say, and grows with the wander since the nearer of them. Ours is below.
+func TestComparesWithAnchors(t *testing.T) {
+	parent := t.TempDir()
+	if err := simrun.Chain(3, parent, "chain", 2, 30_000, 10_000); err != nil {
+		t.Fatal(err)
+	}
+	dir := openRun(t, parent, "chain")
+	a := analyze(t, dir, Options{})
+	methods := methodsOf(t, a)
+	ours, paper := methods[Ours], methods[MinRTT]
+	if !ours.Proven || paper.Proven {
+		t.Errorf("proven: ours %v, the paper's %v", ours.Proven, paper.Proven)
+	}
+	if ours.Worst_cycles >= paper.Least_cycles {
+		t.Errorf("ours is %d at worst, the paper's %d at best", ours.Worst_cycles, paper.Least_cycles)
+	}
+	// It grows by the wander in each bin until the middle between the anchors is passed.
+	got := float64(paper.Bounds_cycles[a.Bins.Count/4] - paper.Bounds_cycles[0])
+	if want := float64(a.Bins.Width_cycles) * float64(a.Bins.Count/4) * 1e-6; math.Abs(got-want) > want/10 {
+		t.Errorf("it grows by %g cycles in a quarter of the run, want %g", got, want)
+	}
+	if last := len(paper.Bounds_cycles) - 1; paper.Bounds_cycles[last] >= paper.Worst_cycles {
+		t.Error("it does not shrink towards the second anchor")
+	}
+	if wider := methodsOf(t, analyze(t, dir, Options{Wander: 2 * tscratio.PPM}))[MinRTT]; wider.Median_cycles < paper.Median_cycles+simrun.Hz/2*1e-6 {
+		t.Errorf("with twice the wander %d cycles, with once %d", wider.Median_cycles, paper.Median_cycles)
+	}
+}
+
+// What both nodes' daemons claimed is added up, from when it was claimed until it is too old, or nothing is claimed any more.
+func TestComparesWithClaims(t *testing.T) {
+	parent := t.TempDir()
+	if err := simrun.Chain(7, parent, "chain", 2, 20_000, 10_000); err != nil {
+		t.Fatal(err)
+	}
+	dir := openRun(t, parent, "chain")
+	a := analyze(t, dir, Options{})
+	if m := methodsOf(t, a)[NTP]; !strings.Contains(m.Absent, "not kept") {
+		t.Errorf("nothing was kept: %v", m)
+	}
+	// Each node claims from the middle of the run's own time on.
+	half := uint64(a.Bins.From_cycles) + a.Bins.Width_cycles*uint64(a.Bins.Count)/2
+	pairs, _ := dir.Relations()
+	for node, offset := range map[string]int64{"A": 1000, "B": -500} {
+		at := half
+		if node != a.Reference.Node {
+			side := tscratio.SideA
+			if node == "B" {
+				side = tscratio.SideB
+			}
+			relation, err := pairs[0].Relate(side, pairs[0].Declared.Wander)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i, err := relation.Translate(half)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = i.Mid()
+		}
+		keepClaims(t, dir.Path, node, "epoch-"+node, []logstore.NTP{{CounterLo: at, CounterHi: at, Offset_ns: offset, RootDispersion_ns: 30, RootDelay_ns: 20, Stratum: 2}}, 1)
+	}
+	m := methodsOf(t, analyze(t, dir, Options{}))[NTP]
+	if m.Proven || m.Absent != "" {
+		t.Fatalf("%+v", m)
+	}
+	// 1000 + 30 + 10 and 500 + 30 + 10 ns, each rounded up to cycles of the reference.
+	want := int64(math.Ceil(1040*a.Reference.FrequencyHi_hz/1e9) + math.Ceil(540*a.Reference.FrequencyHi_hz/1e9))
+	for b, v := range m.Bounds_cycles {
+		switch {
+		case b < a.Bins.Count/2-1 && v != None:
+			t.Errorf("bin %d: %d, before anything was claimed", b, v)
+		case b > a.Bins.Count/2 && v != want:
+			t.Errorf("bin %d: %d, want %d", b, v, want)
+		}
+	}
+	if m.Median_cycles != want {
+		t.Errorf("median %d, want %d", m.Median_cycles, want)
+	}
+	keepClaims(t, dir.Path, "B", "an older one", []logstore.NTP{{Stratum: 1}}, 1)
+	a = analyze(t, dir, Options{})
+	if m := methodsOf(t, a)[NTP]; !strings.Contains(m.Absent, "epoch") || !a.Partial {
+		t.Errorf("claims of another epoch: %q, and the answer is partial: %v", m.Absent, a.Partial)
+	}
+}
