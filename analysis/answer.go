@@ -42,6 +42,8 @@ type Answer struct {
 	// Comparisons put our bound beside what others would have said, for each pair of nodes that is related.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 
+	ReturnTrips []ReturnTrips `json:"return_trips,omitempty"`
+
 	Slowest  []Way     `json:"slowest,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 	Missing  []Missing `json:"missing,omitempty"`

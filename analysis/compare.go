@@ -61,7 +61,7 @@ type claimed struct {
 	absent string
 }
 
-func (in *input) compare(bins Bins) []Comparison {
+func (in *input) compare(bins Bins, trips *returns) []Comparison {
 	if bins.Count == 0 {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (in *input) compare(bins Bins) []Comparison {
 	var all []Comparison
 	for _, p := range in.clocks.pairs {
 		ours, verdict := c.ours(&p)
-		comparison := Comparison{A: p.a, B: p.b, Verdict: verdict.String(), Methods: []Method{ours, c.minRTT(&p), {Name: ReT, Absent: "no return trips were logged between the two nodes"}, c.ntp(p.a, p.b)}}
+		comparison := Comparison{A: p.a, B: p.b, Verdict: verdict.String(), Methods: []Method{ours, c.minRTT(&p), {Name: ReT, Bounds_cycles: trips.bounds(in, p.a, p.b, bins.Count), Absent: "no return trips were logged between the two nodes"}, c.ntp(p.a, p.b)}}
 		for i := range comparison.Methods {
 			comparison.Methods[i].sum()
 		}
@@ -277,10 +277,10 @@ func (in *input) rateOf(node string) float64 {
 	return 1
 }
 
-// most is the largest bound that is told: every reader of JSON holds it, and the sum of two.
-const most = 1 << 52
+// mostBound_cycles is the largest bound that is told: every reader of JSON holds it, and the sum of two.
+const mostBound_cycles = 1 << 52
 
 // scaled is a number of cycles in others, rounded up; the last part covers what a float64 may lack.
 func scaled(cycles, scale float64) int64 {
-	return int64(min(math.Ceil(cycles*scale*(1+1e-12)), most))
+	return int64(min(math.Ceil(cycles*scale*(1+1e-12)), mostBound_cycles))
 }

@@ -13,6 +13,9 @@
 // tscratio.Ways. Distributions keep what these were (distribution.go). Ids that were made of others are led back to their origins in
 // rounds, each a join of the same kind (lineage.go).
 //
+// Return trips are joined on their own (returns.go): their channels are no points of the program. What they, the paper's method and NTP
+// would have said is put beside our bound (compare.go).
+//
 // Nothing depends on the order in which files are read or on how many workers there are: the answer is the same.
 //
 // # What is assumed

@@ -75,12 +75,18 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 			in.find(FindUndecided, "%d tuples that were made of others came to the end, and where those began is not known", w.orphans)
 		}
 	}
+	trips, err := in.returnTrips(ctx, all, g, axes)
+	if err != nil {
+		return fail(err)
+	}
 	in.progress(1, "done")
-	a := &assembler{in: in, graph: g, found: f, told: all.told, timer: t, bins: bins}
+	a := &assembler{in: in, graph: g, found: f, told: all.told, timer: t, bins: bins, returns: trips}
 	answer = a.answer()
 	answer.Work = Work{Tuples: f.tuples, Seconds: time.Since(began).Seconds(), Scratch_bytes: s.used.Load()}
 	for i := range all.told {
-		answer.Work.Events += all.told[i].events
+		if in.sources[i].trip == noTrip {
+			answer.Work.Events += all.told[i].events
+		}
 	}
 	return answer, nil
 }
@@ -145,6 +151,8 @@ type assembler struct {
 	told  []told
 	timer *timer
 	bins  Bins
+
+	returns *returns
 }
 
 func (a *assembler) answer() *Answer {
@@ -170,7 +178,8 @@ func (a *assembler) answer() *Answer {
 	a.legs(out)
 	out.Length = a.length()
 	a.counters(out)
-	out.Comparisons = in.compare(a.bins)
+	out.ReturnTrips = a.returns.answer(in)
+	out.Comparisons = in.compare(a.bins, a.returns)
 	for _, s := range a.found.slowest {
 		out.Slowest = append(out.Slowest, a.way(s))
 	}
@@ -292,7 +301,7 @@ func (a *assembler) undecided(r int) string {
 	var why []string
 	for i := range a.told {
 		s, t := &a.in.sources[i], &a.told[i]
-		if a.graph.after[r]>>a.graph.rank[s.point]&1 == 0 {
+		if s.point < 0 || a.graph.after[r]>>a.graph.rank[s.point]&1 == 0 {
 			continue
 		}
 		switch {
@@ -315,7 +324,7 @@ func (a *assembler) undecided(r int) string {
 
 func (a *assembler) thinsAt(r int) string {
 	for i := range a.told {
-		if a.graph.rank[a.in.sources[i].point] == r {
+		if a.graph.rankOf(&a.in.sources[i]) == r {
 			return a.told[i].thins
 		}
 	}
@@ -524,11 +533,11 @@ func (a *assembler) length() *RunLength {
 	last := -1
 	for i := range a.told {
 		if a.told[i].firstLast.Count > 0 {
-			last = max(last, a.graph.rank[a.in.sources[i].point])
+			last = max(last, a.graph.rankOf(&a.in.sources[i]))
 		}
 	}
 	for i := range a.told {
-		if a.graph.rank[a.in.sources[i].point] == last {
+		if a.graph.rankOf(&a.in.sources[i]) == last {
 			out.Tuples += a.told[i].firstLast.Count
 		}
 	}

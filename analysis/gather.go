@@ -114,7 +114,7 @@ func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 	for i := range in.sources {
 		rank := 0
 		if len(g.rank) > 0 {
-			rank = g.rank[in.sources[i].point]
+			rank = max(g.rankOf(&in.sources[i]), 0)
 		}
 		w.rankOf, w.nodeOf = append(w.rankOf, uint8(rank)), append(w.nodeOf, int32(in.sources[i].node))
 	}

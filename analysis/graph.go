@@ -17,6 +17,14 @@ type graph struct {
 	after  []uint64
 }
 
+// rankOf is where a source's events stand; -1: nowhere.
+func (g *graph) rankOf(s *source) int {
+	if s.point < 0 {
+		return -1
+	}
+	return g.rank[s.point]
+}
+
 // evidence is what a sample of tuples says of the order of points.
 type evidence struct {
 	points int

@@ -44,7 +44,8 @@ type nodeInput struct {
 // source is the log of one ring: events of one channel from one open of it.
 type source struct {
 	node     int
-	point    int
+	point    int       // -1: of a return trip, which is joined on its own
+	trip     tripEvent // noTrip: of no return trip
 	segments []logstore.Segment
 	header   logstore.Header
 	events   uint64 // about how many, for the sizes of things
@@ -172,7 +173,11 @@ func (in *input) list(logs []runs.NodeLogs) error {
 		rank[p] = i
 	}
 	for i := range in.sources {
-		in.sources[i].point = rank[pointOf(in.sources[i].segments[0])]
+		s := &in.sources[i]
+		s.point = -1
+		if s.trip == noTrip {
+			s.point = rank[pointOf(s.segments[0])]
+		}
 	}
 	return nil
 }
@@ -186,7 +191,7 @@ func (in *input) addSource(nodeName string, node int, ring []logstore.Segment, r
 		return
 	}
 	part := runs.LogsPath(nodeName) + "/" + name
-	s := source{node: node, segments: ring, name: name, lo: ^uint64(0)}
+	s := source{node: node, segments: ring, name: name, trip: tripPoints[ring[0].Channel.Point], lo: ^uint64(0)}
 	readable := 0
 	for _, segment := range ring {
 		f, err := logstore.OpenFile(segment.Path)
@@ -220,6 +225,8 @@ func (in *input) addSource(nodeName string, node int, ring []logstore.Segment, r
 	if readable == 0 {
 		return
 	}
-	rank[pointOf(ring[0])] = 0
+	if s.trip == noTrip {
+		rank[pointOf(ring[0])] = 0
+	}
 	in.sources = append(in.sources, s)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/returntrip"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -418,6 +419,11 @@ func TestPointsAreThoseOfChannels(t *testing.T) {
 	}
 	if len(pointOrder) != 4 || poison != channel.Poison {
 		t.Error("the analysis has points, or a poison, of its own")
+	}
+	for e, p := range []string{sent: returntrip.PointSent, arrived: returntrip.PointArrived, acknowledged: returntrip.PointAcknowledged, echoed: returntrip.PointEchoed} {
+		if tripPoints[p] != tripEvent(e) {
+			t.Errorf("return trips have a point %q", p)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -35,11 +36,12 @@ type told struct {
 
 // scattered is everything that was read.
 type scattered struct {
-	events *store[logstore.Event]
-	byPar  *store[logstore.Link] // links, by parent
-	byKid  *store[logstore.Link] // links, by child
-	told   []told
-	links  uint64
+	events  *store[logstore.Event]
+	returns *store[logstore.Event] // events of return trips; nil: there are none
+	byPar   *store[logstore.Link]  // links, by parent
+	byKid   *store[logstore.Link]  // links, by child
+	told    []told
+	links   uint64
 }
 
 // axis turns a node's readings into bins: about, which is enough for what is drawn over time.
@@ -139,12 +141,19 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	out := &scattered{events: newStore[logstore.Event](s, bitsOf, chunkRows), told: make([]told, len(in.sources))}
 	out.byPar, out.byKid = newStore[logstore.Link](s, bitsOf, min(chunkRows, 256)), newStore[logstore.Link](s, bitsOf, min(chunkRows, 256))
 
+	if slices.ContainsFunc(in.sources, func(s source) bool { return s.trip != noTrip }) {
+		out.returns = newStore[logstore.Event](s, bitsOf, min(chunkRows, 256))
+	}
+
 	var next, done atomic.Int64
 	var group sync.WaitGroup
 	failed := make([]error, workers)
 	for w := range workers {
 		group.Go(func() {
 			r := &reader{in: in, out: out, axes: axes, events: out.events.appender(), byPar: out.byPar.appender(), byKid: out.byKid.appender()}
+			if out.returns != nil {
+				r.returns = out.returns.appender()
+			}
 			for failed[w] == nil {
 				i := int(next.Add(1) - 1)
 				if i >= len(in.sources) {
@@ -156,6 +165,9 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 				failed[w] = r.source(ctx, i)
 			}
 			failed[w] = errors.Join(failed[w], r.events.flush(), r.byPar.flush(), r.byKid.flush())
+			if r.returns != nil {
+				failed[w] = errors.Join(failed[w], r.returns.flush())
+			}
 		})
 	}
 	group.Wait()
@@ -167,13 +179,14 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 
 // reader reads logs, one after another. One goroutine has it.
 type reader struct {
-	in     *input
-	out    *scattered
-	axes   []axis
-	events *appender[logstore.Event]
-	byPar  *appender[logstore.Link]
-	byKid  *appender[logstore.Link]
-	report func(rows int)
+	in      *input
+	out     *scattered
+	axes    []axis
+	events  *appender[logstore.Event]
+	returns *appender[logstore.Event] // nil: there are none
+	byPar   *appender[logstore.Link]
+	byKid   *appender[logstore.Link]
+	report  func(rows int)
 }
 
 func (r *reader) source(ctx context.Context, i int) error {
@@ -228,10 +241,17 @@ func (r *reader) source(ctx context.Context, i int) error {
 				t.noteHandler(set.Kind.String(), set.String())
 			}
 		}
-		if err := errors.Join(r.events.err, r.byPar.err, r.byKid.err); err != nil {
+		if err := r.written(); err != nil {
 			return fmt.Errorf("analyze %q of node %q: %w", s.name, r.in.nodes[s.node].Name, err)
 		}
 	}
+}
+
+func (r *reader) written() error {
+	if r.returns != nil && r.returns.err != nil {
+		return r.returns.err
+	}
+	return errors.Join(r.events.err, r.byPar.err, r.byKid.err)
 }
 
 func (t *told) noteHandler(kind, settings string) {
@@ -246,6 +266,9 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 	limited := len(filter.IDs) > 0
 	page, p := ^uint64(0), -1
 	a := r.events
+	if r.in.sources[source].trip != noTrip {
+		a = r.returns
+	}
 	var c *openChunk[logstore.Event]
 	var rows []logstore.Event // of c
 	// What the loop changes is in local variables: stores to memory that the next turn reads are what such a loop waits for.

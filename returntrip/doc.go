@@ -21,5 +21,5 @@
 // its later events, and packets that come twice log one twice. FORMAT.md describes the packets. They are not authenticated: whoever can
 // send to the sockets and knows the stream's number can put events into the two channels that packets feed.
 //
-// The package joins nothing and draws no conclusion: that is for whoever reads the logs.
+// The package joins nothing and draws no conclusion: package analysis reads the logs.
 package returntrip

@@ -100,6 +100,7 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 	}
 	printCounters(out, a)
 	printComparisons(out, a)
+	printReturnTrips(out, a)
 	printSlowest(out, a)
 	if len(a.Missing) > 0 {
 		fmt.Fprintln(out, "\nmissing")
@@ -294,6 +295,27 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 			break
 		}
 		fmt.Fprintf(out, "  - %s\n", reason)
+	}
+}
+
+// printReturnTrips puts what return trips say of tuples beside what the related counters say of the same.
+func printReturnTrips(out io.Writer, a *analysis.Answer) {
+	for i := range a.ReturnTrips {
+		r := &a.ReturnTrips[i]
+		if i == 0 {
+			fmt.Fprintf(out, "\n%-40s %9s %10s  %24s %24s\n", "return trips, p50 in cycles", "tuples", "unanswered", "by return trip", "by related counters")
+		}
+		text := func(d *analysis.Durations) string {
+			if p50, ok := percentileOf(d, 50); ok {
+				return cyclesText(p50)
+			}
+			return "-"
+		}
+		fmt.Fprintf(out, "%-40s %9d %10d  %24s %24s", fmt.Sprintf("%s on %s → %s on %s", r.From, r.FromNode, r.To, r.ToNode), r.ByReturnTrip.Count, r.Unanswered, text(&r.ByReturnTrip), text(&r.ByCounters))
+		if r.Disagree > 0 {
+			fmt.Fprintf(out, "  %d DISAGREE", r.Disagree)
+		}
+		fmt.Fprintln(out)
 	}
 }
 

@@ -13,7 +13,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// aRun makes a run of 2,000 tuples over two nodes, one of which goes out and comes back.
+// returnPoints are the channels of return trips, in the order in which a tuple passes them, on one node and the other in turns.
+var returnPoints = []string{"source#0/ret-sent", "worker#0/ret-arrived", "source#0/ret-acknowledged", "worker#0/ret-echoed"}
+
+// aRun makes a run of 2,000 tuples over two nodes, one of which goes out and comes back, with return trips.
 func aRun(t *testing.T, name string) string {
 	t.Helper()
 	rng := seed.Random(t)
@@ -22,9 +25,15 @@ func aRun(t *testing.T, name string) string {
 	for i, name := range []string{"source#0/send", "worker#0/recv", "worker#0/send", "sink#0/recv"} {
 		channels = append(channels, simrun.Channel{Node: []int{0, 1, 1, 0}[i], Name: name})
 	}
+	for i, name := range returnPoints {
+		channels = append(channels, simrun.Channel{Node: i % 2, Name: name})
+	}
 	for id := range uint64(2000) {
 		at := simrun.Hz + id*100_000
-		for i := range channels {
+		for i := range returnPoints {
+			channels[4+i].Records = append(channels[4+i].Records, simrun.Record{Time: at + uint64(i)*15_000, ID: id})
+		}
+		for i := range 4 {
 			channels[i].Records = append(channels[i].Records, simrun.Record{Time: at, ID: id})
 			at += 20_000 + rng.Uint64N(40_000)
 			if id%500 == 7 && i == 1 {
@@ -49,8 +58,8 @@ func TestAnalyze(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	for _, say := range []string{
-		"run small: 2 nodes, 4 channels, 2000 tuples", "cycles are those of node ", "the data agree", "source/send → worker/recv", "worker/recv → worker/send  computation local", "end-to-end",
-		" ± ", "lost", "slowest tuples", "± cycles, median", "A, B ", "- ret: no return trips", "- ntp: what the NTP daemon of node A",
+		"run small: 2 nodes, 8 channels, 2000 tuples", "cycles are those of node ", "the data agree", "source/send → worker/recv", "worker/recv → worker/send  computation local", "end-to-end",
+		" ± ", "lost", "slowest tuples", "± cycles, median", "A, B ", "source on A → worker on B", " ± 1500", "- ntp: what the NTP daemon of node A",
 	} {
 		if !strings.Contains(out, say) {
 			t.Errorf("%q is not in\n%s", say, out)

@@ -1,0 +1,257 @@
+package analysis
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// ReturnTrips are durations from one node to another, each found twice: by the acknowledgement that came back over the network (ReT), and by
+// the related counters. Package returntrip logs them.
+type ReturnTrips struct {
+	From     string `json:"from"` // actor where tuples leave
+	To       string `json:"to"`   // actor where they arrive
+	FromNode string `json:"from_node"`
+	ToNode   string `json:"to_node"`
+
+	Unanswered uint64 `json:"unanswered"` // tuples that left and arrived, and whose acknowledgement or echo was lost
+	Disagree   uint64 `json:"disagree"`   // whose two intervals have nothing in common: must be 0
+
+	// With start and end the round trips that were measured there, the tuple took from start − end to start: so its bounds are what ReT
+	// claims, half of the round trip at the end.
+	ByReturnTrip Durations `json:"by_return_trip"`
+	ByCounters   Durations `json:"by_counters"`
+
+	OverTime []BinTrips `json:"over_time"` // by when the tuple left
+}
+
+// BinTrips is what fell into one bin, to 1/16: medians.
+type BinTrips struct {
+	Bin                      int      `json:"bin"`
+	Count                    uint64   `json:"count"`
+	ByReturnTrip             Interval `json:"by_return_trip"`
+	ByCounters               Interval `json:"by_counters"`
+	BoundByReturnTrip_cycles int64    `json:"bound_by_return_trip_cycles"`
+	BoundByCounters_cycles   int64    `json:"bound_by_counters_cycles"`
+}
+
+// tripEvent is which of the four moments of a return trip an event is.
+type tripEvent uint8
+
+const (
+	noTrip tripEvent = iota
+	sent
+	arrived
+	acknowledged
+	echoed
+	tripEvents
+)
+
+// The points that package returntrip opens its channels at. TestPointsAreThoseOfChannels holds them together.
+var tripPoints = map[string]tripEvent{"ret-sent": sent, "ret-arrived": arrived, "ret-acknowledged": acknowledged, "ret-echoed": echoed}
+
+type tripKey struct {
+	from, to         string // actors
+	fromNode, toNode int
+}
+
+func (k tripKey) compare(l tripKey) int {
+	return cmp.Or(cmp.Compare(k.from, l.from), cmp.Compare(k.to, l.to), cmp.Compare(k.fromNode, l.fromNode), cmp.Compare(k.toNode, l.toNode))
+}
+
+// tripGroup is what the return trips of one key said.
+type tripGroup struct {
+	unanswered, disagree uint64
+
+	trips, counters tripSide
+	id              uint64 // of the first that disagrees, and what it says
+	says            [2]tscratio.Span
+}
+
+// tripSide are durations that were found in one way.
+type tripSide struct {
+	part   *legPart
+	leg    leg // over time
+	widths leg // half-widths over time
+}
+
+func (s *tripSide) add(d *tscratio.Duration, x uint64, axis *axis) {
+	s.leg.add(s.part, []tscratio.Span{d.Span}, d, []uint64{x}, axis)
+	width := int64(halfWidth(d.Span))
+	b := s.widths.binned(axis.bin(x))
+	b.n++
+	b.lo[coarse(width)]++
+	b.hi[coarse(width)]++
+}
+
+// returns joins return trips, and keeps what they say by key. One goroutine has it.
+type returns struct {
+	w         *gatherer
+	groups    map[tripKey]*tripGroup
+	unsent    uint64 // tuples that arrived, and nobody knows from where
+	ambiguous uint64 // tuples whose id left twice, or was at several nodes where it can be at one
+}
+
+// returnTrips joins the events of return trips.
+func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph, axes []axis) (*returns, error) {
+	r := &returns{groups: map[tripKey]*tripGroup{}}
+	if s.returns == nil {
+		return r, nil
+	}
+	r.w = in.newGatherer(g, axes)
+	events := &scattered{events: s.returns}
+	for p := range s.returns.partitions() {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err := r.w.load(events, p, false); err != nil {
+			return nil, err
+		}
+		r.w.each(r.tuple)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(r.groups), tripKey.compare) {
+		if g := r.groups[k]; g.disagree > 0 {
+			in.find(FindImpossible, "of %d tuples from %s on %s to %s on %s the return trip and the related counters say what cannot both be, as of tuple %d, %v and %v cycles: an assumption is broken, or an id is not its own",
+				g.disagree, k.from, in.nodes[k.fromNode].Name, k.to, in.nodes[k.toNode].Name, g.id, g.says[0], g.says[1])
+		}
+	}
+	if r.unsent > 0 {
+		in.find(FindNote, "the arrival of %d tuples was acknowledged, and no log says that they left", r.unsent)
+	}
+	if r.ambiguous > 0 {
+		in.find(FindNote, "the return trips of %d tuples are not counted: their ids left twice, or arrived at several nodes", r.ambiguous)
+	}
+	return r, nil
+}
+
+// tuple takes all events of an id. Where packets, or the tuple on one node, came more than once, the earliest count: an acknowledgement
+// cannot come before the first arrival, nor an echo before the first acknowledgement.
+func (r *returns) tuple(id uint64, events []passage) {
+	var first [tripEvents]passage
+	var times [tripEvents]int
+	ambiguous := false
+	for _, e := range events {
+		k := r.w.in.sources[e.source].trip
+		if times[k]++; times[k] == 1 {
+			first[k] = e
+			continue
+		}
+		ambiguous = ambiguous || k == sent || r.node(e) != r.node(first[k])
+		if e.reading < first[k].reading {
+			first[k] = e
+		}
+	}
+	if times[sent] == 0 || times[arrived] == 0 { // one that does not arrive may have been filtered
+		if times[arrived] > 0 {
+			r.unsent++
+		}
+		return
+	}
+	if f := &r.w.in.options.Filter; f.To_cycles != 0 && !r.w.begins(first[sent]) {
+		return
+	}
+	whole := times[acknowledged] > 0 && times[echoed] > 0
+	if ambiguous || whole && (r.node(first[acknowledged]) != r.node(first[sent]) || r.node(first[echoed]) != r.node(first[arrived])) {
+		r.ambiguous++
+		return
+	}
+	g := r.group(first[sent], first[arrived])
+	if !whole {
+		g.unanswered++
+		return
+	}
+	r.measure(g, id, &first)
+}
+
+func (r *returns) node(e passage) int { return r.w.in.sources[e.source].node }
+
+func (r *returns) group(from, to passage) *tripGroup {
+	actor := func(e passage) string { return r.w.in.sources[e.source].segments[0].Channel.Actor }
+	k := tripKey{actor(from), actor(to), r.node(from), r.node(to)}
+	g := r.groups[k]
+	if g == nil {
+		most := r.w.in.options.exactValues
+		g = &tripGroup{trips: tripSide{part: newLegPart(most)}, counters: tripSide{part: newLegPart(most)}}
+		r.groups[k] = g
+	}
+	return g
+}
+
+// measure finds a duration in both ways.
+func (r *returns) measure(g *tripGroup, id uint64, e *[tripEvents]passage) {
+	between := func(x, y tripEvent) (tscratio.Duration, error) {
+		return r.w.timer.between(int(e[x].source), int(e[y].source), e[x].reading, e[y].reading)
+	}
+	trip, err := between(sent, acknowledged)
+	back, err2 := between(arrived, echoed)
+	counters, err3 := between(sent, arrived)
+	axis := &r.w.axes[r.node(e[sent])]
+	if err != nil || err2 != nil {
+		g.trips.part.unplaced++
+	} else {
+		trip.Lo -= back.Hi
+		trip.Verdict = max(trip.Verdict, back.Verdict)
+		if back.Hi >= 0 {
+			g.trips.add(&trip, e[sent].reading, axis)
+		}
+	}
+	if err3 != nil {
+		g.counters.part.unplaced++
+	} else {
+		g.counters.add(&counters, e[sent].reading, axis)
+	}
+	if err == nil && err2 == nil && (back.Hi < 0 || err3 == nil && (trip.Hi < counters.Lo || counters.Hi < trip.Lo)) {
+		if g.disagree++; g.disagree == 1 {
+			g.id, g.says = id, [2]tscratio.Span{trip.Span, counters.Span}
+		}
+	}
+}
+
+// answer is what the return trips say.
+func (r *returns) answer(in *input) []ReturnTrips {
+	var all []ReturnTrips
+	for _, k := range slices.SortedFunc(maps.Keys(r.groups), tripKey.compare) {
+		g := r.groups[k]
+		t := ReturnTrips{
+			From: k.from, To: k.to, FromNode: in.nodes[k.fromNode].Name, ToNode: in.nodes[k.toNode].Name, Unanswered: g.unanswered,
+			Disagree: g.disagree, ByReturnTrip: durations(g.trips.part), ByCounters: durations(g.counters.part), OverTime: []BinTrips{},
+		}
+		for i, b := range g.trips.leg.bins {
+			if b == nil {
+				continue
+			}
+			bin := BinTrips{Bin: i, Count: b.n, ByReturnTrip: intervalOf(b.percentile(50_000)), BoundByReturnTrip_cycles: g.trips.widths.bins[i].percentile(50_000).Hi}
+			if i < len(g.counters.leg.bins) && g.counters.leg.bins[i] != nil {
+				bin.ByCounters = intervalOf(g.counters.leg.bins[i].percentile(50_000))
+				bin.BoundByCounters_cycles = g.counters.widths.bins[i].percentile(50_000).Hi
+			}
+			t.OverTime = append(t.OverTime, bin)
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// bounds are the medians over time of what return trips between two nodes, either way, claim.
+func (r *returns) bounds(in *input, a, b string, bins int) Column {
+	var widths leg
+	for k, g := range r.groups {
+		if x, y := in.nodes[k.fromNode].Name, in.nodes[k.toNode].Name; x == a && y == b || x == b && y == a {
+			for i, bin := range g.trips.widths.bins {
+				if bin != nil {
+					widths.binned(i).merge(bin)
+				}
+			}
+		}
+	}
+	column := empty(bins)
+	for i, b := range widths.bins {
+		if b != nil && i < bins {
+			column[i] = min(b.percentile(50_000).Hi, mostBound_cycles)
+		}
+	}
+	return column
+}
