@@ -60,7 +60,7 @@ fuzz-smoke: ## run every fuzz target for FUZZTIME (5s)
 	@scripts/fuzz-smoke
 
 .PHONY: test-export
-test-export: ## run the SQL that comes with exports, on DuckDB
+test-export: ## hold exports against DuckDB and Perfetto's schema
 	@scripts/test-export
 
 .PHONY: test-privileged

@@ -32,15 +32,16 @@ packages_without_cgo() {
         END { for (p in seen) if (!reaches[p]) print p }' | sort
 }
 
-# find_duckdb: sets CLOUDPROFILER_PYTHON to a Python that has the package duckdb, installing it from the Python package index into
-# a cache of this user's where there is none. Where it cannot be had, it says why and returns 1.
-find_duckdb() {
-    local python=${CLOUDPROFILER_PYTHON:-python3} environment=${XDG_CACHE_HOME:-$HOME/.cache}/cloudprofiler/duckdb
+# find_python MODULE...: sets CLOUDPROFILER_PYTHON to a Python that has these modules, installing the packages of the same names from the
+# Python package index into a cache of this user's where there is none. Where they cannot be had, it says why and returns 1.
+find_python() {
+    local python=${CLOUDPROFILER_PYTHON:-python3} environment=${XDG_CACHE_HOME:-$HOME/.cache}/cloudprofiler/python import
+    import="import $(IFS=,; echo "$*")"
     CANNOT_RUN_FILE='' scripts/install python || return 1 # the caller says what cannot run
-    if ! "$python" -c "import duckdb" 2>/dev/null; then
-        if ! [[ -x $environment/bin/python ]] || ! "$environment/bin/python" -c "import duckdb" 2>/dev/null; then
-            if ! "$python" -m venv "$environment" || ! "$environment/bin/pip" install --quiet --disable-pip-version-check duckdb; then
-                echo "needs the Python package duckdb, and it could not be installed into $environment: pip install duckdb, or name a Python that has it in CLOUDPROFILER_PYTHON" >&2
+    if ! "$python" -c "$import" 2>/dev/null; then
+        if ! [[ -x $environment/bin/python ]] || ! "$environment/bin/python" -c "$import" 2>/dev/null; then
+            if ! "$python" -m venv "$environment" || ! "$environment/bin/pip" install --quiet --disable-pip-version-check "$@"; then
+                echo "needs the Python packages $*, and they could not be installed into $environment: pip install $*, or name a Python that has them in CLOUDPROFILER_PYTHON" >&2
                 return 1
             fi
         fi

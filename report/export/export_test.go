@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/csv"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,7 +98,7 @@ func TestTrace(t *testing.T) {
 	depth := map[uint64]int{}
 	last := map[uint64]uint64{}
 	tracks := map[uint64]bool{}
-	slices := 0
+	begun := 0
 	for _, packet := range fields(t, text)[tracePacket] {
 		p := fields(t, packet.bytes)
 		if len(p[packetSequence]) != 1 {
@@ -116,7 +118,7 @@ func TestTrace(t *testing.T) {
 			switch e[eventType][0].number {
 			case sliceBegin:
 				depth[track]++
-				slices++
+				begun++
 				if len(e[eventName]) != 1 || len(e[eventAnnotation]) != 6 {
 					t.Fatalf("slice %v", e)
 				}
@@ -132,8 +134,8 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%d slices of track %d do not end", n, track)
 		}
 	}
-	if uint64(slices) != durationsOf(answer) {
-		t.Errorf("%d slices, %d durations", slices, durationsOf(answer))
+	if uint64(begun) != durationsOf(answer) {
+		t.Errorf("%d slices, %d durations", begun, durationsOf(answer))
 	}
 }
 
@@ -173,36 +175,97 @@ func fields(t *testing.T, b []byte) map[int][]field {
 	return found
 }
 
-// duck runs SQL in a directory and returns the rows of its last statement. It needs Python with the package duckdb: scripts/install export.
-func duck(t *testing.T, dir, sql string) []map[string]any {
+// python runs a program in a directory and reads the JSON that it prints. It needs Python with a module: make test-export installs it.
+func python(t *testing.T, dir, module, program, stdin string, out any) {
 	t.Helper()
-	python := os.Getenv("CLOUDPROFILER_PYTHON")
-	if python == "" {
-		python = "python3"
+	command := cmp.Or(os.Getenv("CLOUDPROFILER_PYTHON"), "python3")
+	if err := exec.Command(command, "-c", "import "+module).Run(); err != nil {
+		t.Skipf("%s has no module %s: pip install %[2]s, or name another Python in CLOUDPROFILER_PYTHON", command, module)
 	}
-	if err := exec.Command(python, "-c", "import duckdb").Run(); err != nil {
-		t.Skipf("%s has no package duckdb: pip install duckdb, or name another Python in CLOUDPROFILER_PYTHON", python)
+	cmd := exec.Command(command, "-c", program)
+	cmd.Dir, cmd.Stdin, cmd.Stderr = dir, strings.NewReader(stdin), os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stdin)
 	}
-	const program = `
+	if err := json.Unmarshal(text, out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// duck runs SQL in a directory and returns the rows of its last statement.
+func duck(t *testing.T, dir, sql string) (rows []map[string]any) {
+	t.Helper()
+	python(t, dir, "duckdb", `
 import duckdb, json, sys
 c = duckdb.connect()
+c.execute("SET enable_progress_bar = false")  # it would go to stdout, where a query takes 2 s
 r = c.execute(sys.stdin.read())
 names = [d[0] for d in r.description]
 print(json.dumps([{n: str(v) for n, v in zip(names, row)} for row in r.fetchall()]))
-`
-	cmd := exec.Command(python, "-c", program)
-	cmd.Dir = dir
-	cmd.Stdin = strings.NewReader(sql)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, sql)
+`, sql, &rows)
+	return rows
+}
+
+// Perfetto's own schema knows every field of a trace, and reads of it the same durations as the table has.
+func TestPerfettoReadsTrace(t *testing.T) {
+	dir, answer := exported(t, seed.Random(t), 300)
+	var trace struct {
+		Unknown []string // fields that the schema does not have
+		Types   map[string]int
+		Slices  []string
 	}
-	var rows []map[string]any
-	if err := json.Unmarshal(out, &rows); err != nil {
+	python(t, dir, "perfetto", `
+import json
+from google.protobuf.unknown_fields import UnknownFieldSet
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
+unknown, types, slices, tracks = [], {}, [], {}
+def check(m):
+    unknown.extend("%s %d" % (m.DESCRIPTOR.full_name, u.field_number) for u in UnknownFieldSet(m))
+    for f, v in m.ListFields():
+        if f.type == f.TYPE_MESSAGE:
+            for inner in ([v] if hasattr(v, "DESCRIPTOR") else v):
+                check(inner)
+trace = pb.Trace()
+with open("trace.perfetto-trace", "rb") as f:
+    trace.ParseFromString(f.read())
+check(trace)
+for p in trace.packet:
+    if p.HasField("track_descriptor"):
+        tracks[p.track_descriptor.uuid] = p.track_descriptor.name
+    if p.HasField("track_event"):
+        e = p.track_event
+        name = pb.TrackEvent.Type.Name(e.type)
+        types[name] = types.get(name, 0) + 1
+        if name == "TYPE_SLICE_BEGIN":
+            a = {d.name: (d.int_value if d.HasField("int_value") else d.string_value) for d in e.debug_annotations}
+            slices.append(" ".join(str(x) for x in (tracks[e.track_uuid], e.name, a["from_node"], a["to_node"], a["lo_cycles"], a["hi_cycles"], a["scenario"], a["verdict"])))
+print(json.dumps({"Unknown": unknown, "Types": types, "Slices": slices}))
+`, "", &trace)
+	if len(trace.Unknown) > 0 {
+		t.Errorf("the schema does not know %q", trace.Unknown)
+	}
+	if n := int(durationsOf(answer)); len(trace.Types) != 2 || trace.Types["TYPE_SLICE_BEGIN"] != n || trace.Types["TYPE_SLICE_END"] != n {
+		t.Errorf("events %v, want %d slices", trace.Types, n)
+	}
+	f, err := os.Open(filepath.Join(dir, "durations.csv"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return rows
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, r := range rows[1:] { // tuple_id, way, from and to point, from and to node, kind, lo, hi, scenario, verdict
+		want = append(want, strings.Join([]string{"tuple " + r[0], r[2] + " → " + r[3], r[4], r[5], r[7], r[8], r[9], r[10]}, " "))
+	}
+	slices.Sort(want)
+	slices.Sort(trace.Slices)
+	if !slices.Equal(want, trace.Slices) {
+		t.Errorf("of %d slices and %d durations not all are the same, first %q and %q", len(trace.Slices), len(want), trace.Slices[0], want[0])
+	}
 }
 
 // The ready SQL finds over events the same pairs, each in an interval that contains the native one, and over durations the same percentiles.
