@@ -219,8 +219,8 @@ func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 	add := func(bar proof.Bar, figures []float64) {
 		if loopback != "" {
 			bar.Absent = loopback
-		} else if bar = bar.From(figures); bar.Absent == "" {
-			bar.Figure = bar.Spread[1] // figures are of sessions, and each must reach the limit: of each shape of wander, say
+		} else {
+			bar = bar.From(figures)
 		}
 		bars = append(bars, bar)
 	}

@@ -72,17 +72,8 @@ func TestProbeBarsJudge(t *testing.T) {
 	if got := verdicts(sampleProbe(), "no root"); got[proof.Absent] != 10 {
 		t.Errorf("over loopback: %v, want the bars between namespaces absent", got)
 	}
-	// Each session must reach the limit: a narrow bound over one shape of wander makes up for none over another.
-	result := sampleProbe()
-	narrow, wide := result.Rows[0], result.Rows[0]
-	narrow.Shape, narrow.HalfWidths_us = vnode.Walk, []float64{0.3}
-	wide.Shape, wide.HalfWidths_us = vnode.Walk, []float64{0.51}
-	result.Rows = append(result.Rows, narrow, narrow, wide)
-	if got := verdicts(result, ""); got[proof.Missed] != 1 {
-		t.Errorf("a wide session among narrow ones: %v", got)
-	}
 	// What the paper's method gets wrong is not ours to answer for.
-	result = sampleProbe()
+	result := sampleProbe()
 	result.Rows[1].Outside, result.Rows[1].HalfWidths_us = 50_000, []float64{99}
 	if got := verdicts(result, ""); got[proof.Missed] != 0 {
 		t.Errorf("the paper's row is judged: %v", got)
