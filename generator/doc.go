@@ -21,5 +21,5 @@
 // # What it does not do
 //
 // It compares no counters of two machines: latencies between them come from the logs, with their bound. It draws
-// nothing: package internal/plot draws what a search found. It changes no scheduling and no affinity: who measures pins.
+// nothing: package internal/plot draws what a search found. It changes scheduling and affinity only where it is told to, and of senders alone.
 package generator

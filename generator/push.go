@@ -127,14 +127,17 @@ func (p *Push) encode(tuples []Tuple, batch int) error {
 }
 
 // paces says whether sendAt may be used: not for messages of several tuples, whose times differ.
-func (p *Push) paces() bool { return p.o.Batch == 1 }
+func (p *Push) paces(c Clock) bool {
+	_, real := c.(*counterClock)
+	return real && p.o.Batch == 1
+}
 
 // sendAt is Send with a time for each tuple: it waits for it, in C, where Go's scheduler and collector do not come in between.
-func (p *Push) sendAt(tuples []Tuple, due, sent []uint64) (int, error) {
+func (p *Push) sendAt(tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64) (int, error) {
 	if err := p.encode(tuples, 1); err != nil {
 		return 0, err
 	}
-	n, err := p.socket.pace(p.scratch, p.sizes, due, sent)
+	n, err := p.socket.pace(p.scratch, p.sizes, lateAfter, hz, due, noted)
 	if err != nil {
 		return 0, fmt.Errorf("push: %w", err)
 	}

@@ -37,9 +37,10 @@ type SenderOptions struct {
 	// already go together.
 	Batch int
 
-	// Begin is called by each thread before its first tuple, on the operating system's thread that it has for itself: the
-	// place to pin it. May be nil.
-	Begin func(thread int)
+	// Cores keeps each thread on one core, taking these in turn; it should have that core for itself. Empty leaves it to the kernel.
+	Cores []int
+	// Realtime has the threads run before all others that want their cores, as SCHED_FIFO. It needs root or CAP_SYS_NICE.
+	Realtime bool
 
 	// LateAfter is how long after it was due a tuple counts as late. 0 is 10 µs.
 	LateAfter time.Duration
@@ -63,13 +64,23 @@ type SenderOptions struct {
 	due func(thread int, id, due_counter uint64)
 }
 
-// Lateness is why tuples were late. Each late tuple has one cause: what put the thread behind its schedule. That is the cause as well of those that
-// were due while it caught up.
+// Lateness is why tuples were late. Each late tuple has one cause, what put the thread behind its schedule: Late = Blocked + Stalled + Busy.
 type Lateness struct {
 	Late    uint64 `json:"late"`    // sent more than LateAfter after they were due
 	Blocked uint64 `json:"blocked"` // of these: the engine took nothing when they were due
 	Stalled uint64 `json:"stalled"` // of these: this thread was not running, for the kernel, the hypervisor or the garbage collector took the processor
 	Busy    uint64 `json:"busy"`    // of these: the thread was still sending earlier ones
+
+	// CatchingUp is how many of all these were due only when their cause was over, and were late because the thread still caught up.
+	CatchingUp uint64 `json:"catching_up"`
+}
+
+func (l *Lateness) add(o Lateness) {
+	l.Late += o.Late
+	l.Blocked += o.Blocked
+	l.Stalled += o.Stalled
+	l.Busy += o.Busy
+	l.CatchingUp += o.CatchingUp
 }
 
 // SenderResult is what became of a schedule. Scheduled = Sent + Skipped + Unsent.
@@ -138,6 +149,9 @@ func NewSender(o SenderOptions) (*Sender, error) {
 		return bad("no Tuples are loaded")
 	case o.Connect == nil:
 		return bad("no Connect is given")
+	}
+	if err := o.favourable(); err != nil {
+		return nil, fmt.Errorf("send: %w", err)
 	}
 	s := &Sender{o: o, clock: o.Clock}
 	s.marks.notice = o.Notice
@@ -215,10 +229,7 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 		r.Skipped += t.skipped
 		s.marks.make(Behind, t.skipped-min(t.skipped, 1), "tuples were skipped") // the first one was said
 		r.Unsent += t.unsent
-		r.Late += t.late.Late
-		r.Lateness.Blocked += t.late.Blocked
-		r.Stalled += t.late.Stalled
-		r.Busy += t.late.Busy
+		r.Lateness.add(t.late)
 		r.BlockedSends += t.blockedSends
 		r.Blocked += time.Duration(float64(t.blocked) / hz * 1e9)
 		r.SendLag.Merge(t.lag)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 	"github.com/cloudprofiler/cloudprofiler/ring"
@@ -80,7 +82,7 @@ func accounts(t *testing.T, r SenderResult, sink *fakeSink) {
 	if r.Scheduled != r.Sent+r.Skipped+r.Unsent {
 		t.Errorf("scheduled %d, but sent %d, skipped %d, unsent %d", r.Scheduled, r.Sent, r.Skipped, r.Unsent)
 	}
-	if l := r.Lateness; l.Late != l.Blocked+l.Stalled+l.Busy {
+	if l := r.Lateness; l.Late != l.Blocked+l.Stalled+l.Busy || l.CatchingUp > l.Late {
 		t.Errorf("late tuples without one cause: %+v", l)
 	}
 	if r.Sent != uint64(len(sink.taken)) || sink.end == nil || sink.end.Sent != r.Sent {
@@ -142,15 +144,7 @@ func TestSenderCatchesUpWithinBounds(t *testing.T) {
 	if r.Late < 35_000 || r.Late > 40_000 || r.Lateness.Blocked > 0 {
 		t.Errorf("late %+v, want about 38,000, none blocked", r.Lateness)
 	}
-	const window = 5_000_000 // ns
-	for i, j := 0, 0; i < len(sink.taken); i++ {
-		for sink.taken[i].at-sink.taken[j].at > window {
-			j++
-		}
-		if n := i - j; n > 2*window/1000+2100 {
-			t.Fatalf("%d tuples within %d ns at %d ns: more than twice the rate", n, window, sink.taken[i].at-start)
-		}
-	}
+	boundedCatchUp(t, sink, 1000, 2)
 	if last := sink.taken[len(sink.taken)-1].at - start; last > 100e6+200 {
 		t.Errorf("the last tuple was sent %d ns after the start: it did not catch up", last)
 	}
@@ -186,6 +180,140 @@ func TestSenderCountsWhatTheEngineRefuses(t *testing.T) {
 	}
 	if len(notices) != 2 || notices[0].Mark != Blocked || len(r.Marks) != 1 || r.Marks[0].Mark != Late && r.Marks[0].Mark != Blocked {
 		t.Errorf("notices %v, marks %v", notices, r.Marks)
+	}
+}
+
+// fakePacer is a fakeSink that waits itself. takes says what sending tuple number n takes, and what a pacer notes of that.
+type fakePacer struct {
+	*fakeSink
+	takes func(n int) (ns uint64, before uint64)
+	next  uint64 // what to note with the next one
+}
+
+func (p *fakePacer) paces(Clock) bool { return true }
+
+func (p *fakePacer) sendAt(tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64) (int, error) {
+	for i, tuple := range tuples {
+		noted[i].before = p.next
+		if p.clock.now < due[i] {
+			p.clock.now, noted[i].before = due[i], waited
+		}
+		noted[i].sent = p.clock.now
+		p.taken = append(p.taken, takenTuple{p.clock.now, tuple.ID})
+		var ns uint64
+		ns, p.next = p.takes(len(p.taken))
+		p.clock.now += ns
+	}
+	noted[len(tuples)] = paced{p.clock.now, p.next}
+	p.next = 0
+	return len(tuples), nil
+}
+
+// What a pacer notes is what late tuples are late for, and the tuples that are due while it catches up have that cause, too.
+func TestSenderAccountsForWhatAPacerNotes(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes  uint64
+		before uint64
+		want   Lateness
+	}{
+		"paused":     {40_000, paused, Lateness{Late: 66, Stalled: 66, CatchingUp: 26}}, // due in its 40 µs, and in 26 after it, as a tuple takes half a µs and a few looks at the clock
+		"slow":       {40_000, slow, Lateness{Late: 66, Busy: 66, CatchingUp: 26}},
+		"not so bad": {9_000, 0, Lateness{}},
+	} {
+		clock, sink := newFakes()
+		p := &fakePacer{fakeSink: sink, takes: func(n int) (uint64, uint64) {
+			if n%1000 == 500 {
+				return test.takes, test.before
+			}
+			return 500, 0
+		}}
+		sink.do = func(n int) (int, error) { clock.now += 500; return n, nil }
+		r, err := SenderOptions{Schedule: mustSchedule(t, "constant:1000000x10ms")}.run(t, clock, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accounts(t, r, sink)
+		if got, want := r.Lateness, test.want; r.Sent != 10_000 || got.Stalled > 0 != (want.Stalled > 0) || got.Busy > 0 != (want.Busy > 0) ||
+			got.Late < 9*want.Late || got.Late > 11*want.Late || got.CatchingUp < 8*want.CatchingUp || got.CatchingUp > 12*want.CatchingUp {
+			t.Errorf("%s: sent %d, late %+v, want ten times %+v", name, r.Sent, got, want)
+		}
+	}
+}
+
+// A pause within the pacer is made good no faster than one without.
+func TestPacerCatchesUpWithinBounds(t *testing.T) {
+	clock, sink := newFakes()
+	p := &fakePacer{fakeSink: sink, takes: func(n int) (uint64, uint64) {
+		if n == 1000 {
+			return 20e6, paused
+		}
+		return 50, 0
+	}}
+	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:1000000x100ms"), CatchUp: 2}.run(t, clock, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts(t, r, sink)
+	if r.Sent != 100_000 || r.Late < 35_000 || r.Late > 40_000 || r.Stalled != r.Late || r.CatchingUp < 15_000 || r.CatchingUp > 20_000 {
+		t.Errorf("sent %d, late %+v, want 38,000 that were not running, 18,000 of them later", r.Sent, r.Lateness)
+	}
+	boundedCatchUp(t, sink, 1000, 2)
+}
+
+// boundedCatchUp holds that in no 5 ms more was sent than a rate of one tuple a step allows, so many times, and as many milliseconds' worth at once.
+func boundedCatchUp(t *testing.T, sink *fakeSink, step_ns, times int) {
+	t.Helper()
+	const window = 5_000_000 // ns
+	for i, j := 0, 0; i < len(sink.taken); i++ {
+		for sink.taken[i].at-sink.taken[j].at > window {
+			j++
+		}
+		if n := i - j; n > times*window/step_ns+times*1_000_000/step_ns+100 {
+			t.Fatalf("%d tuples within %d ns up to tuple %d: more than %d times the rate", n, window, i, times)
+		}
+	}
+}
+
+// Where and how a thread runs is as it was asked for, and it is refused before anything is sent.
+func TestSenderKeepsToItsCore(t *testing.T) {
+	var may unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		t.Fatal(err)
+	}
+	core := 0
+	for !may.IsSet(core) {
+		core++
+	}
+	o := SenderOptions{FlatOut: time.Minute, Limit: 10, IDs: testIDs, Tuples: testTuples(t), Cores: []int{core}, Realtime: true}
+	var on unix.CPUSet
+	var attr *unix.SchedAttr
+	var errs error
+	o.Connect = func(int) (Sink, error) {
+		return SinkFunc(func(tuples []Tuple) (int, error) {
+			var err error
+			attr, err = unix.SchedGetAttr(0, 0)
+			errs = errors.Join(errs, err, unix.SchedGetaffinity(0, &on))
+			return len(tuples), nil
+		}), nil
+	}
+	s, err := NewSender(o)
+	if errors.Is(err, unix.EPERM) { // who may not is told so; the rest goes without
+		o.Realtime = false
+		s, err = NewSender(o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Run(t.Context())
+	if err = errors.Join(err, errs); err != nil || r.Sent != 10 {
+		t.Fatal(r.Sent, err)
+	}
+	if on.Count() != 1 || !on.IsSet(core) || (attr.Policy == unix.SCHED_FIFO) != o.Realtime {
+		t.Errorf("on %d cores, with policy %d; want core %d, real time: %v", on.Count(), attr.Policy, core, o.Realtime)
+	}
+	o.Cores = []int{core, 1 << 20}
+	if _, err := NewSender(o); !errors.Is(err, ErrOptions) {
+		t.Errorf("core %d: %v", 1<<20, err)
 	}
 }
 

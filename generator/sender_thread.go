@@ -35,12 +35,13 @@ type sendThread struct {
 
 	// Why the thread is behind its schedule, as long as it is: of tuples that were due while it caught up, too.
 	cause *uint64 // a count of late, nil while it is not behind
+	over  uint64  // counter when that was over: what is due later and late all the same is late for what is behind
 
-	spare  []uint64 // ids that were not sent after all: nothing is missing between those that are
-	batch  []Tuple
-	due    []uint64 // of the batch, counter
-	sentAt []uint64 // as a pacer noted
-	place  int      // in the tuples
+	spare []uint64 // ids that were not sent after all: nothing is missing between those that are
+	batch []Tuple
+	due   []uint64 // of the batch, counter
+	noted []paced
+	place int // in the tuples
 }
 
 func newSendThread(s *Sender, number int) (*sendThread, error) {
@@ -72,10 +73,8 @@ func newSendThread(s *Sender, number int) (*sendThread, error) {
 		return nil, err
 	}
 	t.room, _ = t.sink.(RoomWaiter)
-	if p, ok := t.sink.(pacer); ok && p.paces() {
-		if _, real := s.clock.(*counterClock); real {
-			t.pacer = p // it knows no other clock
-		}
+	if p, ok := t.sink.(pacer); ok && p.paces(s.clock) {
+		t.pacer = p
 	}
 	return t, nil
 }
@@ -103,16 +102,18 @@ func (t *sendThread) end() End { return End{First: t.firstID, Sent: t.sent.Load(
 // run sends until the schedule ends, says the end and closes the sink.
 func (t *sendThread) run(start uint64) error {
 	release := sharpTimers()
-	defer release()
 	defer t.release()
-	if t.sender.o.Begin != nil {
-		t.sender.o.Begin(t.number)
-	}
-	var err error
-	if t.sender.o.Schedule != nil {
+	err := t.sender.o.favour(t.number)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("send: thread %d: %w", t.number, err)
+	case t.sender.o.Schedule != nil:
 		err = t.follow(start)
-	} else {
+	default:
 		err = t.flatOut(start)
+	}
+	if len(t.sender.o.Cores) == 0 && !t.sender.o.Realtime {
+		release() // any other thread ends with this goroutine: it is of no use to others
 	}
 	if closing := t.sink.Close(t.end()); err == nil && closing != nil {
 		err = fmt.Errorf("send: thread %d: end: %w", t.number, closing)
@@ -158,7 +159,7 @@ func (t *sendThread) follow(start uint64) error {
 		now := clock.Now()
 		elapsed := now - looked
 		if elapsed > lateAfter {
-			t.blame(&t.late.Stalled) // a look at the clock takes nanoseconds: something else took the processor
+			t.blame(&t.late.Stalled, now) // a look at the clock takes nanoseconds: something else took the processor
 		}
 		looked = now
 		allowed = min(now, allowed+uint64(o.CatchUp*float64(min(elapsed, maxCredit))))
@@ -166,27 +167,23 @@ func (t *sendThread) follow(start uint64) error {
 			if due > now {
 				t.cause = nil // nothing else waits to be sent
 				if t.pacer != nil && due-now < ahead {
-					if due, more, err = t.pace(now+ahead, due, next, lateAfter, deadline); err != nil {
+					if due, more, err = t.pace(now, now+ahead, due, next, lateAfter, deadline); err != nil {
 						return err
 					}
 					looked = clock.Now()
-					allowed = looked
+					allowed = min(looked, now+uint64(o.CatchUp*float64(min(looked-now, maxCredit))))
 					continue
 				}
+				until := due
 				if t.pacer != nil {
-					clock.Wait(due - ahead/2)
-					if looked = clock.Now(); looked > due-ahead/2+lateAfter {
-						t.blame(&t.late.Stalled) // woken up late
-					}
-					allowed = looked
-					continue
+					until -= ahead / 2 // the pacer waits for the rest
 				}
-				clock.Wait(due)
+				clock.Wait(until)
 				looked = clock.Now()
-				if looked > due+lateAfter {
-					t.blame(&t.late.Stalled) // woken up late
+				if looked > until+lateAfter {
+					t.blame(&t.late.Stalled, looked) // woken up late
 				}
-				allowed = min(looked, due+maxCredit)
+				allowed = min(looked, until+maxCredit)
 			}
 			continue
 		}
@@ -218,14 +215,15 @@ func (t *sendThread) follow(start uint64) error {
 	return nil
 }
 
-// ahead_s is how far ahead a pacer is given tuples, and maxAhead how many: making its messages must not take as long as a tuple may be late.
+// ahead_s is how far ahead a pacer is given tuples, and maxAhead how many: making its messages, and booking them, must not take as long as
+// a tuple may be late. It takes 0.1 to 0.2 µs for each.
 const (
 	ahead_s  = 500e-6
-	maxAhead = 64
+	maxAhead = 16
 )
 
 // pace has the pacer send what is due until a time. It returns the first tuple that is not.
-func (t *sendThread) pace(until, due uint64, next func() (uint64, bool), lateAfter, deadline uint64) (uint64, bool, error) {
+func (t *sendThread) pace(now, until, due uint64, next func() (uint64, bool), lateAfter, deadline uint64) (uint64, bool, error) {
 	t.batch, t.due = t.batch[:0], t.due[:0]
 	more := true
 	for more && due < until && len(t.batch) < maxAhead {
@@ -235,22 +233,24 @@ func (t *sendThread) pace(until, due uint64, next func() (uint64, bool), lateAft
 		}
 		due, more = next()
 	}
-	if cap(t.sentAt) < maxAhead {
-		t.sentAt = make([]uint64, maxAhead)
+	if t.noted == nil {
+		t.noted = make([]paced, maxAhead+1)
 	}
-	taken, err := t.pacer.sendAt(t.batch, t.due, t.sentAt[:len(t.batch)])
+	hz := t.sender.clock.Frequency_hz()
+	taken, err := t.pacer.sendAt(t.batch, t.due, t.noted[:len(t.batch)+1], lateAfter, hz)
 	if err == nil {
-		nsPerCycle := 1e9 / t.sender.clock.Frequency_hz()
-		for i, at := range t.sentAt[:taken] {
-			if at-t.lastSent > lateAfter && at > t.due[i]+lateAfter {
-				t.blame(&t.late.Stalled) // sending one takes less
+		for i, n := range t.noted[:taken] {
+			if i == 0 && n.before&waited == 0 && n.sent-now > lateAfter {
+				n.before |= paused // making the messages takes less
 			}
-			t.send.LogAt(at, t.batch[i].ID)
-			t.book(at, t.due[i], lateAfter, nsPerCycle)
-			t.lastSent = at
+			t.learn(n, n.sent > t.due[i]+lateAfter)
+			t.send.LogAt(n.sent, t.batch[i].ID)
+			t.book(n.sent, t.due[i], lateAfter, 1e9/hz)
+			t.lastSent = n.sent
 		}
 		t.sent.Add(uint64(taken))
 		if taken == len(t.batch) {
+			t.learn(t.noted[taken], false)
 			return due, more, nil
 		}
 		t.batch, t.due = t.batch[taken:], t.due[taken:]
@@ -263,6 +263,19 @@ func (t *sendThread) pace(until, due uint64, next func() (uint64, bool), lateAft
 		t.unsent++
 	}
 	return due, more, err
+}
+
+// learn takes from a pacer's note why the thread is behind, or that it is not any more. What was before a wait matters only if it was the end of it.
+func (t *sendThread) learn(n paced, late bool) {
+	if n.before&waited != 0 {
+		t.cause = nil
+	}
+	switch behind := late || n.before&waited == 0; {
+	case behind && n.before&paused != 0:
+		t.blame(&t.late.Stalled, n.sent)
+	case behind && n.before&slow != 0:
+		t.blame(&t.late.Busy, n.sent)
+	}
 }
 
 // take adds the next tuple to the batch.
@@ -311,7 +324,7 @@ func (t *sendThread) offer(lateAfter, deadline uint64) error {
 		}
 		if taken > 0 && refusedAt != 0 {
 			t.blocked += now - refusedAt
-			t.cause = &t.late.Blocked
+			t.cause, t.over = &t.late.Blocked, now
 			if said {
 				t.sender.marks.say(Blocked, "thread %d: the engine takes tuples again, after %.3f s", t.number, float64(now-refusedAt)*nsPerCycle/1e9)
 			}
@@ -342,7 +355,6 @@ func (t *sendThread) offer(lateAfter, deadline uint64) error {
 		}
 		if now > deadline || t.stopped.Load() {
 			t.blocked += now - refusedAt
-			t.cause = &t.late.Blocked
 			t.giveBack(rest)
 			return nil
 		}
@@ -382,15 +394,18 @@ func (t *sendThread) book(now, due, lateAfter uint64, nsPerCycle float64) {
 	}
 	t.late.Late++
 	if t.cause == nil {
-		t.cause = &t.late.Busy
+		t.cause, t.over = &t.late.Busy, math.MaxUint64 // it goes on
 	}
 	*t.cause++
+	if due > t.over {
+		t.late.CatchingUp++
+	}
 }
 
-// blame notes why the thread is behind from here on, if it was not before.
-func (t *sendThread) blame(cause *uint64) {
+// blame notes why the thread is behind from here on, if it was not before, and when that was over.
+func (t *sendThread) blame(cause *uint64, over uint64) {
 	if t.cause == nil {
-		t.cause = cause
+		t.cause, t.over = cause, over
 	}
 }
 

@@ -23,10 +23,25 @@ type RoomWaiter interface {
 
 // A pacer is a sink that keeps to times better than a sender can that is written in Go.
 type pacer interface {
-	paces() bool
-	// sendAt sends each tuple when it is due, and notes when it did. Due times lie ahead by a millisecond at most.
-	sendAt(tuples []Tuple, due, sent []uint64) (taken int, err error)
+	// paces says whether sendAt may be used, for it may know no other clock than the machine's.
+	paces(Clock) bool
+	// sendAt sends each tuple when it is due, and notes when it did. Due times lie ahead by a millisecond at most. What takes longer than
+	// lateAfter is noted as well, in steps of a counter of hz; noted has room for one more, for what was after the last, if all were taken.
+	sendAt(tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64) (taken int, err error)
 }
+
+// A paced is when a pacer sent a tuple, and what it saw since the one before.
+type paced struct {
+	sent   uint64 // counter
+	before uint64 // bits
+}
+
+// The bits of paced.before.
+const (
+	waited = 1 << iota // there was time to wait: what came before is made good
+	paused             // the thread was kept from looking at the counter
+	slow               // the tuple before took long to send, and the thread was running
+)
 
 // ErrClosed is returned by a sink whose engine takes nothing any more.
 var ErrClosed = errors.New("engine is closed")

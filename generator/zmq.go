@@ -3,16 +3,72 @@ package generator
 /*
 #cgo pkg-config: libzmq
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <zmq.h>
+
+enum {
+	CP_SLOTS = 4096,
+	CP_SLOT_BYTES = 508, // with its flag eight cache lines
+	CP_WAITED = 1,       // there was time to wait: what came before is made good
+	CP_PAUSED = 2,       // the thread was kept from looking at the counter, for longer than a tuple may be late
+	CP_SLOW = 4,         // the message before took that long to send, and the thread was on a processor
+};
+
+// A cp_slot holds a message while libzmq has it.
+typedef struct {
+	_Alignas(64) _Atomic uint32_t busy; // set by the sender, cleared by whichever thread of libzmq is done with the message
+	char bytes[CP_SLOT_BYTES];
+} cp_slot;
+
+// A cp_pool is where messages lie until they are sent. Without it libzmq takes memory for each one, which its I/O thread gives back: both then wait
+// for the allocator's lock, and so for each other. What is longer than a slot, or more than all slots, goes that way still.
+typedef struct {
+	cp_slot *slots;
+	uint32_t next;
+} cp_pool;
+
+static int cp_pool_make(cp_pool *p) {
+	p->slots = aligned_alloc(64, CP_SLOTS * sizeof(cp_slot));
+	if (!p->slots)
+		return -1;
+	memset(p->slots, 0, CP_SLOTS * sizeof(cp_slot)); // no page of it is missing later
+	return 0;
+}
+
+static void cp_slot_free(void *bytes, void *slot) {
+	(void)bytes;
+	atomic_store_explicit(&((cp_slot *)slot)->busy, 0, memory_order_release);
+}
+
+// cp_one sends a message, or returns -1 and errno.
+static int cp_one(void *socket, cp_pool *p, const char *message, uint32_t size) {
+	cp_slot *slot = p->slots + p->next;
+	zmq_msg_t msg;
+	if (size > CP_SLOT_BYTES || atomic_load_explicit(&slot->busy, memory_order_acquire))
+		return zmq_send(socket, message, size, ZMQ_DONTWAIT);
+	memcpy(slot->bytes, message, size);
+	if (zmq_msg_init_data(&msg, slot->bytes, size, cp_slot_free, slot) != 0)
+		return -1;
+	atomic_store_explicit(&slot->busy, 1, memory_order_relaxed);
+	if (zmq_msg_send(&msg, socket, ZMQ_DONTWAIT) < 0) {
+		int error = errno;
+		zmq_msg_close(&msg); // and so frees the slot
+		errno = error;
+		return -1;
+	}
+	p->next = (p->next + 1) % CP_SLOTS;
+	return 0;
+}
 
 // cp_send sends the first of n messages that lie one after the other in buf, until one does not fit, and returns how many
 // it sent, or -1 and errno.
-static int cp_send(void *socket, const char *buf, const uint32_t *sizes, int n) {
+static int cp_send(void *socket, cp_pool *p, const char *buf, const uint32_t *sizes, int n) {
 	for (int i = 0; i < n; i++) {
-		if (zmq_send(socket, buf, sizes[i], ZMQ_DONTWAIT) < 0) {
+		if (cp_one(socket, p, buf, sizes[i]) < 0) {
 			if (errno == EINTR) {
 				i--;
 				continue;
@@ -41,20 +97,64 @@ static inline uint64_t cp_counter(void) {
 #endif
 }
 
-// cp_pace is cp_send with a time for each message: it waits for it, spinning, and notes when it sent.
-static int cp_pace(void *socket, const char *buf, const uint32_t *sizes, const uint64_t *due, uint64_t *sent, int n) {
-	for (int i = 0; i < n; i++) {
-		do
-			sent[i] = cp_counter();
-		while ((int64_t)(due[i] - sent[i]) > 0);
-		int taken = cp_send(socket, buf, sizes + i, 1);
+static uint64_t cp_cpu_ns(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+// A cp_pacing is what cp_pace goes by, and a thread's processor time at some moment.
+typedef struct {
+	uint64_t late; // counter steps
+	double ns;     // of a step
+	uint64_t counter, cpu_ns;
+} cp_pacing;
+
+typedef struct {
+	uint64_t sent, before; // before: bits of CP_WAITED, CP_PAUSED and CP_SLOW
+} cp_paced;
+
+// cp_cpu_age_ns is how old the processor time may be that a pause is told by: a thread that sleeps does so for longer, between two calls.
+static const double cp_cpu_age_ns = 50e3;
+
+// cp_ran says whether a thread was on a processor for most of the last steps.
+static int cp_ran(const cp_pacing *p, uint64_t now, uint64_t steps) {
+	double away_ns = (double)(now - p->counter) * p->ns - (double)(cp_cpu_ns() - p->cpu_ns);
+	return away_ns < (double)steps * p->ns / 2;
+}
+
+// cp_pace is cp_send with a time for each message: it waits for it, spinning, and notes when it sent, and what was before. What was
+// after the last one is in noted[n].
+static int cp_pace(void *socket, cp_pool *pool, cp_pacing *p, const char *buf, const uint32_t *sizes, const uint64_t *due, cp_paced *noted, int n) {
+	uint64_t last = cp_counter();
+	if ((double)(last - p->counter) * p->ns > cp_cpu_age_ns) {
+		p->cpu_ns = cp_cpu_ns();
+		p->counter = last = cp_counter();
+	}
+	for (int i = 0;; i++) {
+		noted[i].before = 0;
+		if (i > 0) {
+			uint64_t begun = last;
+			last = cp_counter();
+			if (last - begun > p->late)
+				noted[i].before = cp_ran(p, last, last - begun) ? CP_SLOW : CP_PAUSED;
+		}
+		noted[i].sent = last;
+		if (i == n)
+			return n;
+		while ((int64_t)(due[i] - last) > 0) {
+			uint64_t now = cp_counter();
+			noted[i].before |= now - last > p->late ? CP_PAUSED : CP_WAITED;
+			last = now;
+		}
+		noted[i].sent = last;
+		int taken = cp_send(socket, pool, buf, sizes + i, 1);
 		if (taken < 0)
 			return -1;
 		if (taken == 0)
 			return i;
 		buf += sizes[i];
 	}
-	return n;
 }
 
 // cp_wait waits until the socket takes a message, for some milliseconds at most.
@@ -164,6 +264,8 @@ type socket struct {
 	broken          atomic.Int64 // connections that ended
 	events          sync.WaitGroup
 	closed          bool
+	pool            C.cp_pool   // of a PUSH socket
+	pacing          C.cp_pacing // of the thread that sends
 }
 
 // onPeers is called from the monitor's goroutine when a connection comes (gone is false) or ends.
@@ -178,6 +280,10 @@ func newSocket(kind zmq4.Type, notify onPeers) (*socket, error) {
 	if s.socket, err = C.zmq_socket(s.context, C.int(kind)); s.socket == nil {
 		C.zmq_ctx_term(s.context)
 		return nil, fmt.Errorf("make a ZeroMQ socket: %w", zmqError(err))
+	}
+	if kind == zmq4.PUSH && C.cp_pool_make(&s.pool) != 0 {
+		s.close()
+		return nil, errors.New("make a ZeroMQ socket: no memory for its messages")
 	}
 	if err := s.monitor(notify); err != nil {
 		s.close()
@@ -265,17 +371,18 @@ func (s *socket) bind(endpoint string) (string, error) {
 
 // send sends the messages that lie one after the other in b and returns how many the socket took.
 func (s *socket) send(b []byte, sizes []uint32) (int, error) {
-	n, err := C.cp_send(s.socket, (*C.char)(unsafe.Pointer(unsafe.SliceData(b))), (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))), C.int(len(sizes)))
+	n, err := C.cp_send(s.socket, &s.pool, (*C.char)(unsafe.Pointer(unsafe.SliceData(b))), (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))), C.int(len(sizes)))
 	if n < 0 {
 		return 0, zmqError(err)
 	}
 	return int(n), nil
 }
 
-// pace sends each message at its time, and notes when it did.
-func (s *socket) pace(b []byte, sizes []uint32, due, sent []uint64) (int, error) {
-	n, err := C.cp_pace(s.socket, (*C.char)(unsafe.Pointer(unsafe.SliceData(b))), (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))),
-		(*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(due))), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(sent))), C.int(len(sizes)))
+// pace sends each message at its time, and notes when it did and what was before, once more than there are messages. What is late is later than lateAfter, in steps of hz a second.
+func (s *socket) pace(b []byte, sizes []uint32, lateAfter uint64, hz float64, due []uint64, noted []paced) (int, error) {
+	s.pacing.late, s.pacing.ns = C.uint64_t(lateAfter), C.double(1e9/hz)
+	n, err := C.cp_pace(s.socket, &s.pool, &s.pacing, (*C.char)(unsafe.Pointer(unsafe.SliceData(b))), (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))),
+		(*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(due))), (*C.cp_paced)(unsafe.Pointer(unsafe.SliceData(noted))), C.int(len(sizes)))
 	if n < 0 {
 		return 0, zmqError(err)
 	}
@@ -295,7 +402,17 @@ func (s *socket) close() {
 	C.zmq_close(s.socket)
 	s.events.Wait()
 	C.zmq_ctx_term(s.context)
+	C.free(unsafe.Pointer(s.pool.slots)) // nobody has any of them now
 }
+
+// What C notes is what Go reads.
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(paced{})-unsafe.Sizeof(C.cp_paced{})]
+	_ = [1]struct{}{}[unsafe.Offsetof(paced{}.before)-unsafe.Offsetof(C.cp_paced{}.before)]
+	_ = [1]struct{}{}[waited-C.CP_WAITED]
+	_ = [1]struct{}{}[paused-C.CP_PAUSED]
+	_ = [1]struct{}{}[slow-C.CP_SLOW]
+)
 
 func zmqError(err error) error {
 	if number, ok := err.(syscall.Errno); ok {

@@ -2,6 +2,8 @@ package generator
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,4 +98,42 @@ func TestPushSaysThatNobodyIsThere(t *testing.T) {
 		t.Fatal("connected to nobody")
 	}
 	t.Log(err)
+}
+
+// What waits in a Push is what was sent, also when more waits than it has places for.
+func TestPushKeepsWhatWaits(t *testing.T) {
+	const n = 60_000 // of 400 bytes: more than the kernel's buffers and all places hold
+	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{HighWater: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	push, err := NewPush(t.Context(), pull.Endpoint(), PushOptions{HighWater: n, Patience: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := make([]byte, 400)
+	for i := range uint64(n) {
+		binary.LittleEndian.PutUint64(body[392:], i)
+		if taken, err := push.Send([]Tuple{{1 + i, body}}); taken != 1 || err != nil {
+			t.Fatalf("tuple %d: %d taken, %v", i, taken, err)
+		}
+	}
+	closed := make(chan error)
+	go func() { closed <- push.Close(End{1, n}) }()
+	next := uint64(0)
+	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{pull}, Silence: 20 * time.Second, Handle: func(_ int, b *Bucket) {
+		for _, tuple := range b.Tuples {
+			if got := binary.LittleEndian.Uint64(tuple.Body[392:]); got != next || tuple.ID != next+1 {
+				t.Errorf("tuple %d came with id %d and number %d", next, tuple.ID, got)
+			}
+			next++
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := receiver.Run(t.Context())
+	if err = errors.Join(err, <-closed); err != nil || !r.Whole() || next != n {
+		t.Errorf("%d of %d: %+v, %v", next, n, r.Check, err)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -16,8 +17,9 @@ import (
 // scheduleQueue is how many messages may wait at each end: the receiver may pause for some milliseconds without the sender being refused.
 const scheduleQueue = 50_000
 
-// onSchedule sends at a rate from a core that the sender has for itself; everything else in this process keeps to the other ones.
-func onSchedule(ctx context.Context, r *GenRow, rate float64, tuples int, own []int) error {
+// onSchedule sends from a core that the sender has for itself, where it may before everything else there; everything else in this process
+// keeps to the other cores. The rate is half of what the same setup takes flat out.
+func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 	// A thread in C gives its place in the Go runtime away, and must find another when it is back.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * len(own)))
 	senders := own[len(own)-1:]
@@ -26,25 +28,27 @@ func onSchedule(ctx context.Context, r *GenRow, rate float64, tuples int, own []
 		return err
 	}
 	defer restore()
-	before, err := pausedShare(senders)
+	o := generator.SenderOptions{Batch: singleBatch, Cores: senders, Realtime: mayRealtime()}
+	flat := o
+	flat.FlatOut, flat.Limit = time.Minute, uint64(tuples)
+	most, err := overZeroMQ(ctx, flat, generator.PushOptions{HighWater: scheduleQueue})
+	if err != nil {
+		return err
+	}
+	rate := most.received.Rate / 2
+	before, err := pausedShare(senders, o.Realtime)
 	if err != nil {
 		return err
 	}
 	span := time.Duration(float64(tuples) / rate * 1e9)
-	schedule, err := generator.Constant(rate, span)
+	if o.Schedule, err = generator.Constant(rate, span); err != nil {
+		return err
+	}
+	run, err := overZeroMQ(ctx, o, generator.PushOptions{HighWater: scheduleQueue})
 	if err != nil {
 		return err
 	}
-	var pinned error
-	run, err := overZeroMQ(ctx, generator.SenderOptions{Schedule: schedule, Batch: singleBatch, Begin: func(int) { pinned = pinThread(0, senders) }},
-		generator.PushOptions{HighWater: scheduleQueue})
-	if err == nil {
-		err = pinned
-	}
-	if err != nil {
-		return err
-	}
-	after, err := pausedShare(senders)
+	after, err := pausedShare(senders, o.Realtime)
 	if err != nil {
 		return err
 	}
@@ -61,6 +65,7 @@ func onSchedule(ctx context.Context, r *GenRow, rate float64, tuples int, own []
 	r.Late.Blocked += s.Lateness.Blocked
 	r.Late.Stalled += s.Stalled
 	r.Late.Busy += s.Busy
+	r.Late.CatchingUp += s.CatchingUp
 	r.Unaccount += s.Late - s.Lateness.Blocked - s.Stalled - s.Busy + s.Scheduled - s.Sent - s.Skipped - s.Unsent
 	r.P99_ns = max(r.P99_ns, float64(s.SendLag.ValueAtQuantile(99)))
 	r.Wrong += run.wrong()
@@ -71,14 +76,35 @@ func onSchedule(ctx context.Context, r *GenRow, rate float64, tuples int, own []
 // is kept from it for longer than 10 µs at a time is not idle, and no sender can be on time there.
 const maxPaused = 0.003
 
-// pausedShare looks at the counter on a core, again and again, and returns the share of the time that passed in pauses of more than 10 µs.
-func pausedShare(core []int) (share float64, err error) {
-	done := make(chan struct{})
-	go func() { // its thread is pinned, and ends with it
-		defer close(done)
+// mayRealtime says whether this process may have threads run before all others.
+func mayRealtime() bool { return onOwnThread(func() error { return realtime(0) }) == nil }
+
+// realtime has a thread run before all others, as a sender does that is told to.
+func realtime(thread int) error {
+	attr := unix.SchedAttr{Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	return unix.SchedSetAttr(thread, &attr, 0)
+}
+
+// onOwnThread calls a function on a thread that ends with it.
+func onOwnThread(f func() error) error {
+	done := make(chan error)
+	go func() {
 		runtime.LockOSThread()
-		if err = pinThread(0, core); err != nil {
-			return
+		done <- f()
+	}()
+	return <-done
+}
+
+// pausedShare looks at the counter on a core, again and again, and returns the share of the time that passed in pauses of more than 10 µs.
+func pausedShare(core []int, first bool) (share float64, err error) {
+	err = onOwnThread(func() error {
+		if err := pinThread(0, core); err != nil {
+			return err
+		}
+		if first {
+			if err := realtime(0); err != nil {
+				return err
+			}
 		}
 		var all, lost time.Duration
 		for range 40 {
@@ -96,8 +122,8 @@ func pausedShare(core []int) (share float64, err error) {
 			runtime.Gosched()
 		}
 		share = float64(lost) / float64(all)
-	}()
-	<-done
+		return nil
+	})
 	return share, err
 }
 

@@ -32,8 +32,9 @@ func newBenchGen() *cobra.Command {
 
 single    one message a tuple, every id checked, as a ratio to a bare C loop on libzmq that is compiled and run beside it
 batched   256 tuples a message, every id checked, in millions a second
-schedule  tuples sent within 10 µs of when they were due, in percent, at half the rate of single; the sender has a core for
-          itself. Every later one has its cause: the engine refused, the thread was not running, or it was busy
+schedule  tuples sent within 10 µs of when they were due, in percent, at half of what the same setup takes flat out; the sender has a
+          core for itself and, as root, comes first there. Every later one has its cause: the engine refused, the thread was not
+          running, or it was busy
 factory   processor time of the consumer's thread for a JSON tuple that it takes from the object factory, as a ratio to
           decoding it
 
@@ -186,7 +187,7 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 }
 
 func lateText(l generator.Lateness) string {
-	return fmt.Sprintf("%d refused by the engine, %d not running, %d busy", l.Blocked, l.Stalled, l.Busy)
+	return fmt.Sprintf("%d refused by the engine, %d not running, %d busy; %d of them caught up", l.Blocked, l.Stalled, l.Busy, l.CatchingUp)
 }
 
 // genLine is a row of "cprof bench gen --json". Scripts read it: append only.

@@ -27,6 +27,8 @@ type genSendFlags struct {
 	catchUp  float64
 	giveUp   time.Duration
 	patience time.Duration
+	cores    []int
+	realtime bool
 	json     bool
 }
 
@@ -47,13 +49,15 @@ func newGenSend() *cobra.Command {
 
 Times are never moved. A tuple that is late is sent late, no faster than --catch-up times the schedule; one that is later than
 --give-up is skipped. Each late tuple is counted with its cause: the engine refused it, this thread was not running, or it was
-busy with earlier ones. When a tuple was due and when it was sent is logged to the channels generator#T/intended and
+busy with earlier ones; and whether that was still so when it was due, or the thread caught up. --core and --realtime give a thread
+a core for itself, which is what keeps it running. When a tuple was due and when it was sent is logged to the channels generator#T/intended and
 generator#T/send, where T is the thread: a latency from the former is safe from coordinated omission.
 
 Exit code 3: the numbers are marked. The receiver went away or was slow, tuples were skipped, or this machine was.`,
 		Example: `  cprof gen send --to tcp://127.0.0.1:5555 --rate 100000 --duration 10s
   cprof gen send --to tcp://10.0.0.7:5555,tcp://10.0.0.7:5556 --rate 4e6 --duration 1m --batch 256
   cprof gen send --to tcp://127.0.0.1:5555 --schedule poisson:50000x10s --tuples events.json
+  sudo cprof gen send --to tcp://127.0.0.1:5555 --rate 500000 --duration 10s --core 1 --realtime
   cprof gen send --to tcp://127.0.0.1:5555 --rate 1000 --duration 5s --json | jq .late`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,6 +75,8 @@ Exit code 3: the numbers are marked. The receiver went away or was slow, tuples 
 	cmd.Flags().Float64Var(&flags.catchUp, "catch-up", 4, "how many times as fast as scheduled late tuples may be sent, after as many milliseconds' worth at once")
 	cmd.Flags().DurationVar(&flags.giveUp, "give-up", time.Second, "how late a tuple may be and still be sent")
 	cmd.Flags().DurationVar(&flags.patience, "patience", 5*time.Second, "how long to wait for the receiver to be there, and to take the end")
+	cmd.Flags().IntSliceVar(&flags.cores, "core", nil, "cores to keep the threads on, one each in turn; leave the others to the rest of the program")
+	cmd.Flags().BoolVar(&flags.realtime, "realtime", false, "run the threads before all others on their cores (SCHED_FIFO; needs root or CAP_SYS_NICE)")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object")
 	flags.tuples.add(cmd)
 	flags.channels.add(cmd)
@@ -139,7 +145,7 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 	}
 	sender, err = generator.NewSender(generator.SenderOptions{
 		Schedule: schedule, Tuples: tuples, Threads: flags.threads, Connect: connect, Batch: flags.batch, LateAfter: flags.late,
-		CatchUp: flags.catchUp, GiveUp: flags.giveUp, Log: flags.channels.options(), Notice: notices.say,
+		CatchUp: flags.catchUp, GiveUp: flags.giveUp, Cores: flags.cores, Realtime: flags.realtime, Log: flags.channels.options(), Notice: notices.say,
 	})
 	close(ready)
 	if err != nil {

@@ -26,6 +26,7 @@ func TestGenRefusesWrongUsage(t *testing.T) {
 		{"gen send --to tcp://127.0.0.1:1 --rate 1 --size 5", "--size"},
 		{"gen send --to tcp://127.0.0.1:1 --rate 1 --format xml", "--format"},
 		{"gen send --to tcp://127.0.0.1:1 --rate 1 --catch-up 0.5", "CatchUp"},
+		{"gen send --to tcp://127.0.0.1:1 --rate 1 --core 1000", "core 1000"},
 		{"gen receive --at nowhere", "--at"},
 		{"gen receive --at tcp://*:5555 --connections 0", "--connections"},
 		{"gen receive --at ipc:///tmp/x --connections 2", "port number"},
