@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -240,6 +241,51 @@ func checkLogs(t *testing.T, logs map[string]*logged, p *Placement, result Resul
 	}
 	if got := result.Actors["project#0"]; got != (Counts{Taken: uint64(views), Sent: uint64(views)}) {
 		t.Errorf("project#0 counts %+v, want %d", got, views)
+	}
+}
+
+// A source that cannot keep its rate logs when tuples were due all the same: evenly, and before they were sent.
+func TestSourceLogsWhenTuplesWereDue(t *testing.T) {
+	p := place(t, testPlacement)
+	p.Actors["source"] = []string{"a"}
+	p.Stream.PerSecond = 1e6 // beyond any machine
+	ctx := within(t, 2*time.Minute)
+	cluster, err := StartCluster(p, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	dir := t.TempDir()
+	if _, err := cluster.Run(ctx, Options{Rings: filepath.Join(dir, "rings"), Logs: filepath.Join(dir, "logs")}); err != nil {
+		t.Fatal(err)
+	}
+	logs := readLogs(t, filepath.Join(dir, "logs"))
+	intended, start := logs["source#0/intended"], logs["source#0/start"]
+	n := p.Stream.Tuples
+	if intended == nil || len(intended.events) != n+1 || len(start.events) != n+1 {
+		t.Fatalf("%+v: want %d tuples and the poison", intended, n)
+	}
+	span := func(l *logged) float64 { return float64(l.events[n-1].Counter - l.events[0].Counter) }
+	step := span(intended) / float64(n-1)
+	for i, e := range intended.events[:n] {
+		if e.ID != start.events[i].ID || e.Counter > start.events[i].Counter {
+			t.Fatalf("tuple %d was due at %d and sent at %d, under id %d", e.ID, e.Counter, start.events[i].Counter, start.events[i].ID)
+		}
+		if off := float64(e.Counter-intended.events[0].Counter) - float64(i)*step; math.Abs(off) > span(intended)/3 {
+			t.Errorf("tuple %d is due %.0f counter steps from where it is in an even schedule", i, off)
+		}
+	}
+	if 2*span(intended) > span(start) {
+		t.Errorf("3000 tuples were due within %.0f counter steps and sent within %.0f: due times follow the sender", span(intended), span(start))
+	}
+}
+
+func TestCounterAtGoesBackAtTheCountersRate(t *testing.T) {
+	begun := time.Now()
+	m := moment{1000, begun}
+	at := moment{1000 + 2_500_000_000, begun.Add(time.Second)}
+	if got := m.counterAt(begun.Add(900*time.Millisecond), at); got != at.counter-250_000_000 {
+		t.Errorf("100 ms before %d the counter is said to have been %d", at.counter, got)
 	}
 }
 

@@ -35,6 +35,7 @@ type channels struct {
 	instrumentation Instrumentation
 	options         handlers.Options
 	actor           string // with the instance: actor#inst
+	scheduled       bool   // a source's: tuples are due at times of their own
 	open            []*handlers.Channel
 }
 
@@ -67,6 +68,7 @@ func (c *channels) close() error {
 // probes are the channels of an actor. The zero value has none, and log calls to it do nothing.
 type probes struct {
 	start, end *handlers.Channel // around the work on a tuple
+	intended   *handlers.Channel // of a source that has a schedule: when a tuple was due
 
 	// Of count alone: around the life of a window, and from each view to its window.
 	windowStart, windowEnd, link *handlers.Channel
@@ -81,6 +83,9 @@ func (c *channels) probes(stage string) (p probes, err error) {
 	}
 	open(&p.start, c.actor, channel.PointStart, "")
 	open(&p.end, c.actor, channel.PointEnd, "")
+	if c.scheduled {
+		open(&p.intended, c.actor, "intended", "")
+	}
 	if stage == "count" {
 		window := strings.Replace(c.actor, "count", "window", 1)
 		open(&p.windowStart, window, channel.PointStart, "")
@@ -92,7 +97,7 @@ func (c *channels) probes(stage string) (p probes, err error) {
 
 // poison ends the stream in all of them but the links.
 func (p *probes) poison() {
-	for _, ch := range []*handlers.Channel{p.start, p.end, p.windowStart, p.windowEnd} {
+	for _, ch := range []*handlers.Channel{p.intended, p.start, p.end, p.windowStart, p.windowEnd} {
 		ch.Log(channel.Poison)
 	}
 }

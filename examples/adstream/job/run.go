@@ -178,7 +178,8 @@ func (j *runner) openActor(ctx context.Context, stage, instance int, n *Node) (e
 		cs.options.Dir = filepath.Join(j.options.Rings, n.Name)
 	}
 	if stage == 0 {
-		s := &source{stream: &j.Stream, instance: instance, of: len(j.Actors[name]), ids: j.ids[n.Name], channels: cs}
+		s := &source{stream: &j.Stream, instance: instance, of: len(j.Actors[name]), ids: j.ids[n.Name], channels: cs, opened: now()}
+		cs.scheduled = j.Stream.PerSecond > 0
 		j.sources = append(j.sources, s)
 		if s.conn, err = j.cluster.connect(n, full); err != nil {
 			return err

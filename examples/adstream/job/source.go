@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 	"github.com/cloudprofiler/cloudprofiler/returntrip"
 )
@@ -25,6 +26,7 @@ type source struct {
 	switched switched
 	leaves   *returntrip.Start // nil: none
 	counts   Counts
+	opened   moment
 }
 
 // run sends the tuples. begin is called when all that follows is ready, and returns when the first tuple is due.
@@ -40,14 +42,19 @@ func (s *source) run(ctx context.Context, begin func() time.Time) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		due := epoch.Add(s.stream.due(i))
 		if s.stream.PerSecond > 0 {
 			// An absolute schedule: who is late does not shift what follows. The event time is when the tuple was due.
-			time.Sleep(time.Until(epoch.Add(s.stream.due(i))))
+			time.Sleep(time.Until(due))
 		}
 		s.switched.follow(&s.probes)
 		id, ok := s.ids.Next()
 		if !ok {
 			return s.failed(errors.New("no ids left"))
+		}
+		if s.probes.intended != nil {
+			// A latency from here holds what a source that is late has a tuple wait.
+			s.probes.intended.LogAt(s.opened.counterAt(due, now()), id)
 		}
 		s.probes.start.Log(id)
 		e := s.stream.event(i, begin_us)
@@ -65,6 +72,31 @@ func (s *source) run(ctx context.Context, begin func() time.Time) error {
 		return s.failed(err)
 	}
 	return nil
+}
+
+// moment is a reading of the counter and one of the clock that belong together.
+type moment struct {
+	counter uint64
+	at      time.Time
+}
+
+// now takes the narrowest of some readings: none in which this thread was held up between the two.
+func now() (m moment) {
+	for narrow := uint64(1<<64 - 1); ; {
+		before := asm.Counter()
+		at := time.Now()
+		if took := asm.Counter() - before; took < narrow {
+			narrow, m = took, moment{before + took/2, at}
+			continue
+		}
+		return m
+	}
+}
+
+// counterAt is what the counter was at a moment shortly before now, by the rate at which it has gone since m.
+func (m moment) counterAt(due time.Time, now moment) uint64 {
+	rate := float64(now.counter-m.counter) / float64(now.at.Sub(m.at))
+	return now.counter - uint64(max(0, float64(now.at.Sub(due))*rate))
 }
 
 func (s *source) failed(err error) error { return fmt.Errorf("source#%d: %w", s.instance, err) }

@@ -160,7 +160,7 @@ func (m *measurement) run(ctx context.Context, how job.Instrumentation) (t taken
 	}
 	t.tuples = result.Actors["deserialise#0"].Taken
 	t.messagesPerTuple = float64(by.Messages()) / float64(t.tuples)
-	t.eventsPerTuple = float64(eventsOf(result.Actors)) / float64(t.tuples)
+	t.eventsPerTuple = float64(eventsOf(result.Actors, m.Rate > 0)) / float64(t.tuples)
 	drained, err := d.stop()
 	if err == nil && (drained.Dropped > 0 || drained.Events == 0 && how == job.Full) {
 		err = fmt.Errorf("measure overhead: %d events were kept and %d dropped: nothing can be said of what keeping them costs", drained.Events, drained.Dropped)
@@ -238,10 +238,13 @@ func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) 
 	return 100 * float64(after-before) / float64(ownTime()-own), err
 }
 
-// eventsOf is how many log calls there were in all actors, whatever became of them: two for each tuple that is sent or taken, a link for
-// each view that is counted, two for each window.
-func eventsOf(actors map[string]job.Counts) uint64 {
+// eventsOf is how many log calls there were in all actors, whatever became of them: two for each tuple that is sent or taken, one more where it
+// was due at a time, a link for each view that is counted, two for each window.
+func eventsOf(actors map[string]job.Counts, scheduled bool) uint64 {
 	sum := 2 * actors["source#0"].Sent
+	if scheduled {
+		sum += actors["source#0"].Sent
+	}
 	for name, c := range actors {
 		sum += 2 * c.Taken
 		if strings.HasPrefix(name, "count#") {
