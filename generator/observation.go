@@ -193,20 +193,28 @@ func findStalls(samples []Sample) []Stall {
 	return found
 }
 
-// sumUp names the beat of stalls that keep one: of three or more, when most gaps are within a fifth of their median.
+// sumUp names the beat of stalls that keep one: of three or more, when most gaps are within a fifth of their median. Stalls of less than half the
+// typical length are between beats: on a busy machine any engine has such.
 func sumUp(found []Stall) Stalls {
 	if len(found) == 0 {
 		return Stalls{}
 	}
 	var lengths, gaps []time.Duration
-	for i, s := range found {
+	for _, s := range found {
 		lengths = append(lengths, s.For)
-		if i > 0 {
-			gaps = append(gaps, s.At-found[i-1].At)
-		}
 	}
 	slices.Sort(lengths)
 	sum := Stalls{Count: len(found), Typical: lengths[len(lengths)/2]}
+	last := time.Duration(-1)
+	for _, s := range found {
+		if s.For < sum.Typical/2 {
+			continue
+		}
+		if last >= 0 {
+			gaps = append(gaps, s.At-last)
+		}
+		last = s.At
+	}
 	if len(gaps) < 2 {
 		return sum
 	}

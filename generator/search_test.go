@@ -235,6 +235,30 @@ func TestStallsAreTheEnginesOnly(t *testing.T) {
 	}
 }
 
+func TestStallsKeepABeat(t *testing.T) {
+	beat := func(more ...Stall) Stalls {
+		var list []Stall
+		for i := range time.Duration(5) {
+			list = append(list, Stall{i * time.Second, 40 * time.Millisecond})
+		}
+		list = append(list, more...)
+		slices.SortFunc(list, func(a, b Stall) int { return int(a.At - b.At) })
+		return sumUp(list)
+	}
+	for name, test := range map[string]struct {
+		got  Stalls
+		want time.Duration
+	}{
+		"alone":                     {beat(), time.Second},
+		"with short ones between":   {beat(Stall{1300 * time.Millisecond, 6 * time.Millisecond}, Stall{2700 * time.Millisecond, 19 * time.Millisecond}), time.Second},
+		"with as long ones between": {beat(Stall{1300 * time.Millisecond, 38 * time.Millisecond}, Stall{2700 * time.Millisecond, 44 * time.Millisecond}), 0},
+	} {
+		if test.got.Every != test.want || test.got.Typical != 40*time.Millisecond && test.want > 0 {
+			t.Errorf("%s: %+v, want one each %s", name, test.got, test.want)
+		}
+	}
+}
+
 func TestJudgeHoldsLatencyAgainstItsLimit(t *testing.T) {
 	o, _ := simulated{serve: constantly(1e9)}.observe(t.Context(), 1000, time.Second, 3*time.Second)
 	o.Latency.RecordValue(int64(30 * time.Millisecond))
