@@ -4,18 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/viper"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
-// config is what the file and the flags say. configs/cp-agent.yaml explains each key.
+// config is what the file, the environment and the flags say. configs/cp-agent.yaml explains each key.
 type config struct {
 	Node            string `mapstructure:"node"`
 	User            string `mapstructure:"user"`
@@ -61,36 +60,10 @@ func addFlags(cmd *cobra.Command) {
 	flags.String("advertise", "", "address:port where others reach that (default: where it listens)")
 }
 
-// readConfig reads the file, if there is one, and puts the flags that were given over it.
-func readConfig(path string, cmd *cobra.Command) (config, error) {
-	var c config
-	v := viper.New()
-	for _, key := range keys() {
-		if err := v.BindPFlag(key, cmd.Flags().Lookup(strings.ReplaceAll(key, "_", "-"))); err != nil {
-			return c, err
-		}
-	}
-	if path != "" {
-		v.SetConfigFile(path)
-		v.SetConfigType("yaml")
-		if err := v.ReadInConfig(); err != nil {
-			return c, fmt.Errorf("read configuration: %w", err)
-		}
-	}
-	if err := v.UnmarshalExact(&c); err != nil {
-		return c, fmt.Errorf("read configuration %q: %w", path, err)
-	}
+// check says what is wrong.
+func (c *config) check() error {
 	_, err := c.agent()
-	return c, err
-}
-
-// keys are those of the configuration, as its file has them.
-func keys() (all []string) {
-	t := reflect.TypeFor[config]()
-	for i := range t.NumField() {
-		all = append(all, t.Field(i).Tag.Get("mapstructure"))
-	}
-	return all
+	return err
 }
 
 // agent is the configuration as package agent has it.
@@ -119,8 +92,12 @@ func (c config) agent() (agent.Config, error) {
 		}
 	}
 	if c.Server != "" {
-		_, linkErr := linkConfig(c)
+		_, linkErr := daemon.Link(c.Server, c.Key, c.ServerKey, c.Advertise)
 		err = errors.Join(err, linkErr)
+	}
+	if c.Probes != "" {
+		_, probesErr := daemon.Address("probes", c.Probes)
+		err = errors.Join(err, probesErr)
 	}
 	if c.HandlerTable != "" {
 		if _, statErr := os.Stat(c.HandlerTable); statErr != nil {

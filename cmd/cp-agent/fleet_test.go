@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,7 +56,7 @@ func TestSnapshotOfAFleet(t *testing.T) {
 		rings := filepath.Join(dir, node, "rings")
 		var stdout, stderr output
 		go func() {
-			code <- run(ctx, make(chan os.Signal), []string{"--node", node, "--rings", rings, "--state", filepath.Join(dir, node, "state"), "--chrony", "off", "--server", address}, &stdout, &stderr)
+			code <- program(nil).Run(ctx, []string{"--node", node, "--rings", rings, "--state", filepath.Join(dir, node, "state"), "--chrony", "off", "--server", address}, &stdout, &stderr)
 		}()
 		waitFor(t, "agent "+node, func() bool { return strings.Contains(stderr.String(), "registered") })
 		var err error

@@ -4,32 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// The first signal asks it to write everything down and end. From then on signals act as usual: a second one kills.
-	context.AfterFunc(ctx, stop)
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
-	os.Exit(run(ctx, reload, os.Args[1:], os.Stdout, os.Stderr))
+	daemon.Main(program(reload))
 }
 
-// run is the command, and returns its exit code: 0 it ended as it was asked to, 1 it failed, 2 the command line or the configuration is wrong.
-func run(ctx context.Context, reload <-chan os.Signal, args []string, stdout, stderr io.Writer) int {
-	var path string
-	var check bool
-	cmd := &cobra.Command{
-		Use:   "cp-agent",
+func program(reload <-chan os.Signal) daemon.Daemon[config] {
+	return daemon.Daemon[config]{
+		Name:  "cp-agent",
 		Short: "Keep what this node's programs log",
 		Long: `Keep what this node's programs log.
 
@@ -45,48 +36,21 @@ Started by root it gives up root's capabilities, or becomes the configured user.
   cp-agent --handler-table handlers.yaml --listen 127.0.0.1:9464
   cp-agent --config /etc/cloudprofiler/cp-agent.yaml
   cp-agent --config /etc/cloudprofiler/cp-agent.yaml --check`,
-		Args:          cobra.NoArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Flags: addFlags,
+		Check: (*config).check,
+		Serve: func(ctx context.Context, s daemon.Start[config]) error {
+			if err := drop(s.Config); err != nil {
+				return err
+			}
+			return serve(ctx, s, reload)
+		},
 	}
-	cmd.Flags().StringVar(&path, "config", "", "configuration file; flags that are given hold over it")
-	cmd.Flags().BoolVar(&check, "check", false, "read the configuration, say what is wrong with it, and end")
-	addFlags(cmd)
-	usage := true
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		read := func() (config, error) { return readConfig(path, cmd) }
-		c, err := read()
-		if err != nil {
-			return err
-		}
-		if check {
-			fmt.Fprintln(stdout, "the configuration can be used")
-			return nil
-		}
-		usage = false
-		if err := drop(c); err != nil {
-			return err
-		}
-		return serve(cmd.Context(), reload, read, c, slog.New(slog.NewTextHandler(stderr, nil)))
-	}
-	cmd.SetArgs(args)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
-	err := cmd.ExecuteContext(ctx)
-	if err == nil {
-		return 0
-	}
-	fmt.Fprintf(stderr, "cp-agent: %v\n", err)
-	if usage {
-		fmt.Fprintln(stderr, `see "cp-agent --help"`)
-		return 2
-	}
-	return 1
 }
 
 // serve runs the agent until ctx ends.
-func serve(ctx context.Context, reload <-chan os.Signal, read func() (config, error), c config, log *slog.Logger) error {
+func serve(ctx context.Context, s daemon.Start[config], reload <-chan os.Signal) error {
 	agent.LimitMemory()
+	c, log := s.Config, s.Log
 	if left := os.Getenv(droppedVariable); left != "" {
 		log.Warn("some privileges could not be given up", "reason", left)
 	}
@@ -95,10 +59,10 @@ func serve(ctx context.Context, reload <-chan os.Signal, read func() (config, er
 		return err
 	}
 	a.Notify = func(err error) { log.Warn(err.Error()) }
-	m, err := startClient(c, &a, log)
+	node, err := startClient(s, &a)
 	switch {
 	case err == nil:
-		defer m.close()
+		defer node.Close()
 	case c.Server != "":
 		return err
 	default:
@@ -122,7 +86,7 @@ func serve(ctx context.Context, reload <-chan os.Signal, read func() (config, er
 			}
 			return nil
 		case <-reload:
-			next, err := read()
+			next, err := s.Again()
 			if err == nil {
 				err = apply(running, c, next)
 			}

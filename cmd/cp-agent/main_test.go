@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/user"
@@ -16,10 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -62,20 +62,25 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
+// read returns the configuration that the agent would serve with.
+func read(t *testing.T, args ...string) (got config) {
+	t.Helper()
+	d := program(nil)
+	d.Serve = func(_ context.Context, s daemon.Start[config]) error {
+		got = s.Config
+		return nil
+	}
+	var stderr output
+	if d.Run(t.Context(), args, io.Discard, &stderr) != 0 {
+		t.Fatal(stderr.String())
+	}
+	return got
+}
+
 const example = "../../configs/cp-agent.yaml"
 
 // The example says what the defaults are, and has each key.
 func TestExampleIsTheDefault(t *testing.T) {
-	read := func(path string) config {
-		t.Helper()
-		cmd := &cobra.Command{}
-		addFlags(cmd)
-		c, err := readConfig(path, cmd)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
 	agentOf := func(c config) agent.Config {
 		t.Helper()
 		a, err := c.agent()
@@ -84,7 +89,7 @@ func TestExampleIsTheDefault(t *testing.T) {
 		}
 		return a
 	}
-	file, none := agentOf(read(example)), agentOf(read(""))
+	file, none := agentOf(read(t, "--config", example)), agentOf(read(t))
 	if file.Chrony != "127.0.0.1:323" {
 		t.Errorf("chrony %q", file.Chrony)
 	}
@@ -100,7 +105,7 @@ func TestExampleIsTheDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range keys() {
+	for _, key := range daemon.Keys[config]() {
 		if !regexp.MustCompile(`(?m)^(# )?` + key + `: `).Match(text) {
 			t.Errorf("the example has no key %q", key)
 		}
@@ -112,16 +117,7 @@ func TestFlagsHoldOverTheFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("node: from-file\nworkers: 3\nmin_free: 10%\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := &cobra.Command{}
-	addFlags(cmd)
-	if err := cmd.ParseFlags([]string{"--node", "from-flag", "--max-run-bytes", "1GiB"}); err != nil {
-		t.Fatal(err)
-	}
-	c, err := readConfig(path, cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := c.agent()
+	a, err := read(t, "--config", path, "--node", "from-flag", "--max-run-bytes", "1GiB").agent()
 	if err != nil || a.Node != "from-flag" || a.Workers != 3 || a.MinFree != 0.1 || a.MaxRunBytes != 1<<30 {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -137,6 +133,7 @@ func TestBadConfigurations(t *testing.T) {
 		"another share":       {"min_free: NaN\n", "", "min_free"},
 		"a number below zero": {"workers: -1\n", "", "workers"},
 		"no such table":       {"handler_table: /none.yaml\n", "", "handler_table"},
+		"an address":          {"probes: here\n", "", "probes"},
 		"one key of two":      {"server: 127.0.0.1:1\nkey: /none\n", "", "server_key"},
 		"no such flag":        {"", "--nodes=a", "nodes"},
 	} {
@@ -149,12 +146,12 @@ func TestBadConfigurations(t *testing.T) {
 			args = append(args, test.flag)
 		}
 		var stdout, stderr output
-		if code := run(t.Context(), nil, args, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), test.says) {
+		if code := program(nil).Run(t.Context(), args, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), test.says) {
 			t.Errorf("%s: exit code %d, %s", name, code, stderr.String())
 		}
 	}
 	var stdout, stderr output
-	if code := run(t.Context(), nil, []string{"--config", example, "--check"}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "can be used") {
+	if code := program(nil).Run(t.Context(), []string{"--config", example, "--check"}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "can be used") {
 		t.Errorf("exit code %d, %s", code, stderr.String())
 	}
 }
@@ -177,7 +174,7 @@ func TestServe(t *testing.T) {
 	var stdout, stderr output
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, reload, []string{"--config", path, "--rings", rings, "--state", state, "--chrony", "off", "--node", "n"}, &stdout, &stderr)
+		code <- program(reload).Run(ctx, []string{"--config", path, "--rings", rings, "--state", state, "--chrony", "off", "--node", "n"}, &stdout, &stderr)
 	}()
 	waitFor(t, "the agent", func() bool { return strings.Contains(stderr.String(), "draining") })
 	c, err := handlers.Open("a/x", handlers.Options{Dir: rings, Handler: "id"})

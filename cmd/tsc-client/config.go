@@ -1,19 +1,15 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
-	"reflect"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/viper"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
@@ -76,38 +72,10 @@ func addFlags(cmd *cobra.Command) {
 	_ = f.MarkHidden(virtualFlag) // it is there
 }
 
-// readConfig reads the file, if there is one, and puts the environment and the flags over it.
-func readConfig(path string, cmd *cobra.Command) (config, error) {
-	var c config
-	v := viper.New()
-	v.SetEnvPrefix("TSC_CLIENT")
-	for _, key := range keys() {
-		err := errors.Join(v.BindPFlag(key, cmd.Flags().Lookup(strings.ReplaceAll(key, "_", "-"))), v.BindEnv(key))
-		if err != nil {
-			return c, err
-		}
-	}
-	if path != "" {
-		v.SetConfigFile(path)
-		v.SetConfigType("yaml")
-		if err := v.ReadInConfig(); err != nil {
-			return c, fmt.Errorf("read configuration: %w", err)
-		}
-	}
-	if err := v.UnmarshalExact(&c); err != nil {
-		return c, fmt.Errorf("read configuration %q: %w", path, err)
-	}
+// check says what is wrong.
+func (c *config) check() error {
 	_, err := c.plan()
-	return c, err
-}
-
-// keys are those of the configuration, as its file has them.
-func keys() (all []string) {
-	t := reflect.TypeFor[config]()
-	for i := range t.NumField() {
-		all = append(all, t.Field(i).Tag.Get("mapstructure"))
-	}
-	return all
+	return err
 }
 
 // A plan is a configuration that was looked at.
@@ -120,7 +88,7 @@ type plan struct {
 
 func (c config) plan() (p plan, err error) {
 	p.client = tscclient.DefaultConfig()
-	if p.client.Listen, err = address("listen", c.Listen); err != nil {
+	if p.client.Listen, err = daemon.Address("listen", c.Listen); err != nil {
 		return p, err
 	}
 	if c.Name != "" {
@@ -142,14 +110,22 @@ func (c config) plan() (p plan, err error) {
 		return p, err
 	}
 	if c.Command != "" {
-		if p.commands, err = c.commandServer(); err != nil {
+		if _, _, err := net.SplitHostPort(c.Command); err != nil {
+			return p, fmt.Errorf("command %q: want address:port: %w", c.Command, err)
+		}
+		commands, err := daemon.Listen(c.Command, daemon.Setting{Key: "command_key", Value: c.CommandKey},
+			daemon.Setting{Key: "command_client_keys", Value: c.CommandClientKeys})
+		if err != nil {
 			return p, err
 		}
+		p.commands = &commands
 	}
 	if c.Server != "" {
-		if p.link, err = c.serverLink(); err != nil {
+		link, err := daemon.Link(c.Server, c.Key, c.ServerKey, c.Advertise)
+		if err != nil {
 			return p, err
 		}
+		p.link = &link
 	}
 	if c.Virtual != "" {
 		text, err := os.ReadFile(c.Virtual)
@@ -163,60 +139,4 @@ func (c config) plan() (p plan, err error) {
 		p.virtual = &v
 	}
 	return p, nil
-}
-
-func address(key, text string) (netip.AddrPort, error) {
-	a, err := netip.ParseAddrPort(text)
-	if err != nil {
-		return a, fmt.Errorf("%s %q: want an IP address and a port, as 127.0.0.1:7341 or 0.0.0.0:7341", key, text)
-	}
-	return a, nil
-}
-
-func (c config) commandServer() (*control.ServerConfig, error) {
-	if _, _, err := net.SplitHostPort(c.Command); err != nil {
-		return nil, fmt.Errorf("command %q: want address:port: %w", c.Command, err)
-	}
-	s := &control.ServerConfig{Address: c.Command}
-	if (c.CommandKey == "") != (c.CommandClientKeys == "") {
-		return nil, errors.New("command_key and command_client_keys: give both, or neither: the one says who this node is, the other who may command it")
-	}
-	if c.CommandKey == "" {
-		return s, nil
-	}
-	key, err := control.ReadKey(c.CommandKey)
-	if err != nil {
-		return nil, fmt.Errorf("command_key: %w", err)
-	}
-	if _, err := os.Stat(c.CommandClientKeys); err != nil {
-		return nil, fmt.Errorf("command_client_keys: %w", err)
-	}
-	s.Key, s.Clients = &key, func() ([]control.Key, error) { return control.ReadClientKeys(c.CommandClientKeys) }
-	return s, nil
-}
-
-func (c config) serverLink() (*tscclient.LinkConfig, error) {
-	l := &tscclient.LinkConfig{Server: control.ClientConfig{Server: c.Server}}
-	if c.Advertise != "" {
-		var err error
-		if l.Advertise, err = address("advertise", c.Advertise); err != nil {
-			return nil, err
-		}
-	}
-	if (c.Key == "") != (c.ServerKey == "") {
-		return nil, errors.New("key and server_key: give both, or neither: the one says who this node is, the other who the server is")
-	}
-	if c.Key == "" {
-		return l, nil
-	}
-	own, err := control.ReadKey(c.Key)
-	if err != nil {
-		return nil, fmt.Errorf("key: %w", err)
-	}
-	server, err := control.ReadKey(c.ServerKey)
-	if err != nil {
-		return nil, fmt.Errorf("server_key: %w", err)
-	}
-	l.Server.Key, l.Server.Public = &own, server.Public
-	return l, nil
 }

@@ -2,26 +2,31 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
-func load(t *testing.T, args ...string) (config, error) {
+// load returns the configuration that tsc-client would serve with, or what it says is wrong.
+func load(t *testing.T, args ...string) (got config, err error) {
 	t.Helper()
-	cmd := newCommand(os.Stderr)
-	if err := cmd.ParseFlags(args); err != nil {
-		t.Fatal(err)
+	d := program
+	d.Serve = func(_ context.Context, s daemon.Start[config]) error {
+		got = s.Config
+		return nil
 	}
-	file, err := cmd.Flags().GetString("config")
-	if err != nil {
-		t.Fatal(err)
+	var stderr bytes.Buffer
+	if d.Run(t.Context(), args, io.Discard, &stderr) != 0 {
+		err = errors.New(stderr.String())
 	}
-	return readConfig(file, cmd)
+	return got, err
 }
 
 // The example says what the defaults are, and names every key.
@@ -41,26 +46,10 @@ func TestExampleConfigurationIsTheDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range keys() {
+	for _, key := range daemon.Keys[config]() {
 		if key != virtualFlag && !strings.Contains(string(text), "\n"+key+":") && !strings.Contains(string(text), "\n# "+key+":") {
 			t.Errorf("the example does not explain %q", key)
 		}
-	}
-}
-
-func TestFlagsCountMoreThanTheEnvironmentAndThatMoreThanTheFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(file, []byte("name: from-file\ncommand: 127.0.0.1:1\ntrains_per_second: 7\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("TSC_CLIENT_COMMAND", "127.0.0.1:2")
-	t.Setenv("TSC_CLIENT_TRAINS_PER_SECOND", "8")
-	c, err := load(t, "--config", file, "--trains-per-second", "9")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Name != "from-file" || c.Command != "127.0.0.1:2" || c.TrainsPerSecond != 9 {
-		t.Errorf("%+v", c)
 	}
 }
 
@@ -119,11 +108,8 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--command", "192.0.2.9:1"}, 1, "without keys"},
 	} {
 		var out bytes.Buffer
-		if code := run(t.Context(), tc.args, &out, &out); code != tc.code || !strings.Contains(out.String(), tc.want) {
+		if code := program.Run(t.Context(), tc.args, &out, &out); code != tc.code || !strings.Contains(out.String(), tc.want) {
 			t.Errorf("%v: exit code %d, want %d: %s", tc.args, code, tc.code, out.String())
 		}
-	}
-	if !reflect.DeepEqual(keys()[:2], []string{"name", "listen"}) {
-		t.Errorf("keys %v", keys())
 	}
 }

@@ -23,7 +23,7 @@ func TestKeysGoWhereItIsSaid(t *testing.T) {
 	said("keys", "server")
 	usable := func(what string, args ...string) {
 		var out bytes.Buffer
-		if code := run(t.Context(), append(args, "--check"), &out, &out); code != 0 {
+		if code := program.Run(t.Context(), append(args, "--check"), &out, &out); code != 0 {
 			t.Errorf("%s: tsc-client %v: exit code %d: %s", what, args, code, out.String())
 		}
 	}

@@ -30,7 +30,7 @@ const asVariable = "CLOUDPROFILER_TEST_AS"
 func TestMain(m *testing.M) {
 	switch os.Getenv(asVariable) {
 	case "tsc-client":
-		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+		main()
 	case "cprof":
 		os.Exit(cli.Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}

@@ -2,48 +2,31 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"fmt"
-	"log/slog"
-	"runtime"
-	"runtime/debug"
 
-	"github.com/cloudprofiler/cloudprofiler/asm"
-	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
-	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
 // serve is a node's part in measuring until the context ends.
-func serve(ctx context.Context, c config, log *slog.Logger) error {
+func serve(ctx context.Context, s daemon.Start[config]) error {
+	c, log := s.Config, s.Log
 	p, err := c.plan()
 	if err != nil {
 		return err
 	}
-	id, err := tscclient.Identify(c.Name)
+	node, err := daemon.OpenNode(c.Name, &p.client)
 	if err != nil {
 		return err
 	}
-	defer id.Close()
-	notice, err := minrtt.OpenStepNotice()
-	if err != nil {
-		return err
-	}
-	defer notice.Close()
-	p.client.Node, p.client.Epoch = id.Node, id.Epoch
-	p.client.Clock = minrtt.SystemClock(asm.Counter, notice)
-	p.client.Clock.Quantum_cycles = id.Node.QuantumCycles
+	defer node.Close()
 	if p.virtual != nil {
 		if err := becomeVirtual(&p.client, *p.virtual); err != nil {
 			return err
 		}
 	}
-	p.client.Key = make([]byte, 32)
-	_, _ = rand.Read(p.client.Key) // never fails; who commands this node learns it
-
 	client, err := tscclient.Start(p.client)
 	if err != nil {
 		return err
@@ -52,7 +35,7 @@ func serve(ctx context.Context, c config, log *slog.Logger) error {
 	log.Info("answering probes", "node", p.client.Node.Name, "address", client.Address(), "epoch", client.Node().Epoch)
 	if p.commands != nil {
 		p.commands.Log = log
-		commands, err := tscclient.ServeCommands(client, *p.commands, software())
+		commands, err := tscclient.ServeCommands(client, *p.commands, daemon.Release("tsc-client"))
 		if err != nil {
 			return fmt.Errorf("take commands: %w", err)
 		}
@@ -64,15 +47,11 @@ func serve(ctx context.Context, c config, log *slog.Logger) error {
 		log.Info("taking commands", "address", commands.Address(), "security", keys)
 	}
 	if p.link != nil {
-		facts, err := json.Marshal(id.Report.Facts)
-		if err != nil {
+		p.link.Log = log
+		if p.link.Register, err = node.Register("tsc-client"); err != nil {
 			return err
 		}
-		p.link.Log = log
-		p.link.Register = control.Register{
-			Machine: id.Report.Facts.MachineID, Cores: max(1, len(id.Report.Facts.Cores.Allowed)),
-			Virtual: p.virtual != nil, Software: software(), Facts: facts,
-		}
+		p.link.Register.Virtual = p.virtual != nil
 		link, err := tscclient.Connect(client, *p.link)
 		if err != nil {
 			return err
@@ -80,8 +59,8 @@ func serve(ctx context.Context, c config, log *slog.Logger) error {
 		defer link.Close()
 	}
 	<-ctx.Done()
-	s := client.Stats()
-	log.Info("ending", "trains", s.Trains, "failed", s.Failed, "probes answered", s.Answers.Sent)
+	stats := client.Stats()
+	log.Info("ending", "trains", stats.Trains, "failed", stats.Failed, "probes answered", stats.Answers.Sent)
 	return nil
 }
 
@@ -100,13 +79,4 @@ func becomeVirtual(c *tscclient.Config, v vnode.Config) error {
 	c.Node.QuantumCycles = clock.Quantum_cycles
 	c.Node.CoreSlackCycles = faster(c.Node.CoreSlackCycles)
 	return nil
-}
-
-// software says which build this is.
-func software() string {
-	version := "devel"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		version = info.Main.Version
-	}
-	return "tsc-client " + version + " " + runtime.GOARCH
 }

@@ -4,19 +4,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/viper"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// config is what the file and the flags say. configs/tsc-server.yaml explains each key.
+// config is what the file, the environment and the flags say. configs/tsc-server.yaml explains each key.
 type config struct {
 	Listen         string        `mapstructure:"listen"`
 	Key            string        `mapstructure:"key"`
@@ -40,8 +38,8 @@ type config struct {
 
 // addFlags gives each key a flag of its name, with '-' for '_'.
 func addFlags(cmd *cobra.Command) {
-	d := coordinator.DefaultConfig()
 	f := cmd.Flags()
+	d := coordinator.DefaultConfig()
 	f.String("listen", "127.0.0.1:7330", "address:port for clients; beyond this machine it needs keys")
 	f.String("key", "", "file of the server's secret key")
 	f.String("client-keys", "", "directory of the public keys (*.public) of those who are let in; looked at again as they come")
@@ -62,27 +60,8 @@ func addFlags(cmd *cobra.Command) {
 	f.Duration("dead", d.Dead, "how long a silence ends a registration")
 }
 
-// readConfig reads the file, if there is one, and puts the flags that were given over it.
-func readConfig(path string, cmd *cobra.Command) (config, error) {
-	var c config
-	v := viper.New()
-	t := reflect.TypeFor[config]()
-	for i := range t.NumField() {
-		key := t.Field(i).Tag.Get("mapstructure")
-		if err := v.BindPFlag(key, cmd.Flags().Lookup(strings.ReplaceAll(key, "_", "-"))); err != nil {
-			return c, err
-		}
-	}
-	if path != "" {
-		v.SetConfigFile(path)
-		v.SetConfigType("yaml")
-		if err := v.ReadInConfig(); err != nil {
-			return c, fmt.Errorf("read configuration: %w", err)
-		}
-	}
-	if err := v.UnmarshalExact(&c); err != nil {
-		return c, fmt.Errorf("read configuration %q: %w", path, err)
-	}
+// check fills in where things are kept, and says what is wrong.
+func (c *config) check() error {
 	if c.State == "" {
 		c.State = defaultState()
 	}
@@ -90,12 +69,16 @@ func readConfig(path string, cmd *cobra.Command) (config, error) {
 		c.Runs = filepath.Join(c.State, "runs")
 	}
 	if c.WanderPPM < 0 || c.WanderPPM > 1000 {
-		return c, fmt.Errorf("wander_ppm %v: want 0 to 1000", c.WanderPPM)
+		return fmt.Errorf("wander_ppm %v: want 0 to 1000", c.WanderPPM)
 	}
 	if c.QuietBusy < 0 || c.QuietBusy > 1 {
-		return c, fmt.Errorf("quiet_busy %v: want a part between 0 and 1", c.QuietBusy)
+		return fmt.Errorf("quiet_busy %v: want a part between 0 and 1", c.QuietBusy)
 	}
-	return c, c.coordinator().Validate()
+	if err := c.coordinator().Validate(); err != nil {
+		return err
+	}
+	_, err := c.link()
+	return err
 }
 
 func defaultState() string {
@@ -125,21 +108,5 @@ func (c config) coordinator() coordinator.Config {
 
 // link is the configuration as package control has it. It reads the keys.
 func (c config) link() (control.ServerConfig, error) {
-	l := control.ServerConfig{Address: c.Listen}
-	if c.Key == "" {
-		return l, nil
-	}
-	key, err := control.ReadKey(c.Key)
-	if err != nil {
-		return l, err
-	}
-	if c.ClientKeys == "" {
-		return l, fmt.Errorf("key %q is given without client_keys: nobody could come in", c.Key)
-	}
-	if _, err := os.Stat(c.ClientKeys); err != nil {
-		return l, fmt.Errorf("client_keys: %w", err)
-	}
-	l.Key = &key
-	l.Clients = func() ([]control.Key, error) { return control.ReadClientKeys(c.ClientKeys) }
-	return l, nil
+	return daemon.Listen(c.Listen, daemon.Setting{Key: "key", Value: c.Key}, daemon.Setting{Key: "client_keys", Value: c.ClientKeys})
 }

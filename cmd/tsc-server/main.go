@@ -4,40 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// The first signal asks it to write everything down and end. From then on signals act as usual: a second one kills.
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { daemon.Main(program) }
 
-// run is the command, and returns its exit code: 0 it ended as it was asked to, 1 it failed, 2 the command line or the configuration is
-// wrong.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var path string
-	var check bool
-	cmd := &cobra.Command{
-		Use:   "tsc-server",
-		Short: "Coordinate the measuring of a fleet's counters",
-		Long: `Coordinate the measuring of a fleet's counters.
+var program = daemon.Daemon[config]{
+	Name:  "tsc-server",
+	Short: "Coordinate the measuring of a fleet's counters",
+	Long: `Coordinate the measuring of a fleet's counters.
 
 Every node runs tsc-client, or cp-agent, which registers here. The server has all pairs measured, both ways, when nodes come, every
 minute, and before, during and after runs. "cprof nodes" shows what came of it, "cprof run" makes runs, "cprof config" changes the
@@ -46,50 +32,21 @@ handler table.
 Without keys it listens on this machine alone. Make keys with "cprof keys" to let other machines in.
 
 It keeps what it knows in --state: killed and started again, it goes on where it was. SIGTERM writes everything down and ends.`,
-		Example: `  tsc-server
+	Example: `  tsc-server
   tsc-server --config /etc/cloudprofiler/tsc-server.yaml
   tsc-server --listen 0.0.0.0:7330 --key server.secret --client-keys clients/
   tsc-server --config /etc/cloudprofiler/tsc-server.yaml --check`,
-		Args:          cobra.NoArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-	}
-	cmd.Flags().StringVar(&path, "config", "", "configuration file; flags that are given hold over it")
-	cmd.Flags().BoolVar(&check, "check", false, "read configuration and keys, say what is wrong with them, and end")
-	addFlags(cmd)
-	usage := true
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := readConfig(path, cmd)
-		if err != nil {
-			return err
-		}
-		link, err := c.link()
-		if err != nil {
-			return err
-		}
-		if check {
-			fmt.Fprintln(stdout, "the configuration can be used")
-			return nil
-		}
-		usage = false
-		return serve(cmd.Context(), c, link, slog.New(slog.NewTextHandler(stderr, nil)))
-	}
-	cmd.SetArgs(args)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
-	err := cmd.ExecuteContext(ctx)
-	if err == nil {
-		return 0
-	}
-	fmt.Fprintf(stderr, "tsc-server: %v\n", err)
-	if usage {
-		fmt.Fprintln(stderr, `see "tsc-server --help"`)
-		return 2
-	}
-	return 1
+	Flags: addFlags,
+	Check: (*config).check,
+	Serve: serve,
 }
 
-func serve(ctx context.Context, c config, linkConfig control.ServerConfig, log *slog.Logger) error {
+func serve(ctx context.Context, s daemon.Start[config]) error {
+	c, log := s.Config, s.Log
+	linkConfig, err := c.link()
+	if err != nil {
+		return err
+	}
 	store, err := coordinator.OpenStore(c.State, c.Runs)
 	if err != nil {
 		return err

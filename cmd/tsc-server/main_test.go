@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
 func check(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), append(args, "--check"), &out, &errs)
+	code = program.Run(t.Context(), append(args, "--check"), &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -38,8 +39,7 @@ func TestExampleConfigurationNamesEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"listen", "key", "client_keys", "state", "runs", "metrics", "sweep_every", "sweep_trains", "sweep_exchanges", "width",
-		"quiet_limit", "quiet_busy", "quiet_bytes", "budget", "wander_ppm", "window", "heartbeat", "dead"} {
+	for _, key := range daemon.Keys[config]() {
 		if !strings.Contains(string(text), "\n"+key+":") && !strings.Contains(string(text), "\n# "+key+":") {
 			t.Errorf("key %q is not in the example", key)
 		}

@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+type settings struct {
+	Name   string        `mapstructure:"name"`
+	ATime  time.Duration `mapstructure:"a_time"`
+	Number int           `mapstructure:"number"`
+	Other  string        `mapstructure:"other"`
+}
+
+// example is a daemon that tells the test what it has to start with.
+func example(serve func(context.Context, Start[settings]) error) Daemon[settings] {
+	return Daemon[settings]{
+		Name:  "an-example",
+		Short: "Be an example",
+		Long:  "Be an example.",
+		Flags: func(cmd *cobra.Command) {
+			f := cmd.Flags()
+			f.String("name", "", "")
+			f.Duration("a-time", time.Second, "")
+			f.Int("number", 1, "")
+			f.String("other", "default", "")
+		},
+		Check: func(s *settings) error {
+			if s.Number == 13 {
+				return errors.New("number 13: want another")
+			}
+			if s.Name == "" {
+				s.Name = "filled in"
+			}
+			return nil
+		},
+		Serve: serve,
+	}
+}
+
+func write(t *testing.T, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagsCountMoreThanTheEnvironmentAndThatMoreThanTheFile(t *testing.T) {
+	path := write(t, "a_time: 2s\nnumber: 2\nother: file\n")
+	t.Setenv("AN_EXAMPLE_A_TIME", "3s")
+	t.Setenv("AN_EXAMPLE_NUMBER", "3")
+	t.Setenv("AN_EXAMPLE_OTHER", "") // as if it were not there
+	var first, second settings
+	d := example(func(_ context.Context, s Start[settings]) (err error) {
+		first = s.Config
+		if err := os.WriteFile(path, []byte("other: changed\n"), 0o600); err != nil {
+			return err
+		}
+		second, err = s.Again()
+		return err
+	})
+	var out, errs bytes.Buffer
+	if code := d.Run(t.Context(), []string{"--config", path, "--number", "4"}, &out, &errs); code != exitEnded {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	if want := (settings{"filled in", 3 * time.Second, 4, "file"}); first != want {
+		t.Errorf("starts with %+v, want %+v", first, want)
+	}
+	if want := (settings{"filled in", 3 * time.Second, 4, "changed"}); second != want {
+		t.Errorf("reads again %+v, want %+v", second, want)
+	}
+}
+
+func TestEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		file, says string
+		args       []string
+		code       int
+		serves     bool
+	}{
+		"as it was asked to":     {code: exitEnded, serves: true},
+		"help":                   {args: []string{"--help"}, says: "AN_EXAMPLE_NAME for --name", code: exitEnded},
+		"the version":            {args: []string{"--version"}, says: "an-example devel", code: exitEnded},
+		"a check":                {args: []string{"--check"}, says: "the configuration can be used", code: exitEnded},
+		"a check that finds":     {args: []string{"--check", "--number", "13"}, says: "an-example: number 13: want another\nsee \"an-example --help\"\n", code: exitUsage},
+		"a wrong configuration":  {file: "number: 13\n", says: "number 13", code: exitUsage},
+		"an unknown key":         {file: "numbers: 1\n", says: "numbers", code: exitUsage},
+		"no YAML":                {file: "\tnumber", says: "yaml", code: exitUsage},
+		"no file":                {args: []string{"--config", "/nonexistent.yaml"}, says: "nonexistent.yaml", code: exitUsage},
+		"an unknown flag":        {args: []string{"--nonsense"}, says: "unknown flag", code: exitUsage},
+		"an argument":            {args: []string{"nonsense"}, says: "unknown command", code: exitUsage},
+		"a daemon that does not": {args: []string{"--other", "fail"}, says: "an-example: it failed\n", code: exitFailed, serves: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := test.args
+			if test.file != "" {
+				args = append(args, "--config", write(t, test.file))
+			}
+			served := false
+			d := example(func(_ context.Context, s Start[settings]) error {
+				served = true
+				if s.Config.Other == "fail" {
+					return errors.New("it failed")
+				}
+				return nil
+			})
+			var out bytes.Buffer
+			if code := d.Run(t.Context(), args, &out, &out); code != test.code || served != test.serves || !strings.Contains(out.String(), test.says) {
+				t.Errorf("exit code %d, served %v: %s", code, served, out.String())
+			}
+		})
+	}
+}
+
+// writeKey makes a key, and returns the files of its halves.
+func writeKey(t *testing.T, dir, name string, role control.Role) (secret, public string) {
+	t.Helper()
+	key, err := control.NewKey(name, role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, public = filepath.Join(dir, name+".secret"), filepath.Join(dir, name+".public")
+	if err := errors.Join(key.Write(secret), key.Halved().Write(public)); err != nil {
+		t.Fatal(err)
+	}
+	return secret, public
+}
+
+func TestLink(t *testing.T) {
+	dir := t.TempDir()
+	secret, public := writeKey(t, dir, "beta", control.RoleNode)
+	_, server := writeKey(t, dir, "server", control.RoleServer)
+	l, err := Link("192.0.2.1:7330", secret, server, "192.0.2.2:7341")
+	if err != nil || l.Server.Server != "192.0.2.1:7330" || l.Server.Key.Name != "beta" || l.Server.Public == "" || l.Advertise.Port() != 7341 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if l, err := Link("127.0.0.1:7330", "", "", ""); err != nil || l.Server.Key != nil || l.Advertise.IsValid() {
+		t.Errorf("without keys: %+v, %v", l, err)
+	}
+	for name, test := range map[string]struct{ key, serverKey, advertise, says string }{
+		"one of two":             {secret, "", "", "key and server_key"},
+		"the other":              {"", server, "", "key and server_key"},
+		"no such key":            {"/nonexistent", server, "", "key: "},
+		"no such server's key":   {secret, "/nonexistent", "", "server_key: "},
+		"a node's as a server's": {secret, public, "", `key of node "beta": use server.public`},
+		"no address":             {secret, server, "here", "advertise"},
+	} {
+		if _, err := Link("192.0.2.1:7330", test.key, test.serverKey, test.advertise); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestListen(t *testing.T) {
+	dir := t.TempDir()
+	secret, _ := writeKey(t, t.TempDir(), "server", control.RoleServer)
+	writeKey(t, dir, "beta", control.RoleNode)
+	c, err := Listen("0.0.0.0:1", Setting{"key", secret}, Setting{"client_keys", dir})
+	if err != nil || c.Key == nil {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if clients, err := c.Clients(); err != nil || len(clients) != 1 {
+		t.Errorf("%d are let in, %v", len(clients), err)
+	}
+	for says, test := range map[string][2]string{
+		"key and client_keys":      {secret, ""},
+		"key: ":                    {"/nonexistent", dir},
+		"client_keys: stat /nonex": {secret, "/nonexistent"},
+	} {
+		if _, err := Listen("0.0.0.0:1", Setting{"key", test[0]}, Setting{"client_keys", test[1]}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", test, err)
+		}
+	}
+}

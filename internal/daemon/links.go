@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
+)
+
+// A Setting is a key of a configuration, and what it says.
+type Setting struct{ Key, Value string }
+
+// Link says how a node reaches its server: with its own secret key and the server's public one, or with none. An empty advertise leaves it
+// to be found out.
+func Link(server, key, serverKey, advertise string) (l tscclient.LinkConfig, err error) {
+	l.Server.Server = server
+	if advertise != "" {
+		if l.Advertise, err = Address("advertise", advertise); err != nil {
+			return l, err
+		}
+	}
+	if (key == "") != (serverKey == "") {
+		return l, errors.New("key and server_key: give both, or neither where the server is on this machine: the one says who this node is, the other who the server is")
+	}
+	if key == "" {
+		return l, nil
+	}
+	own, err := control.ReadKey(key)
+	if err != nil {
+		return l, fmt.Errorf("key: %w", err)
+	}
+	public, err := control.ReadKey(serverKey)
+	if err != nil {
+		return l, fmt.Errorf("server_key: %w", err)
+	}
+	if public.Role != control.RoleServer {
+		return l, fmt.Errorf("server_key %q: it is the key of %s %q: use server.public", serverKey, public.Role, public.Name)
+	}
+	l.Server.Key, l.Server.Public = &own, public.Public
+	return l, nil
+}
+
+// Listen says where others come in, and with which keys: the own secret one, and those of a directory. Without keys nobody can from another machine.
+func Listen(address string, key, clients Setting) (control.ServerConfig, error) {
+	c := control.ServerConfig{Address: address}
+	if (key.Value == "") != (clients.Value == "") {
+		return c, fmt.Errorf("%s and %s: give both, or neither: the one says who this is, the other who is let in", key.Key, clients.Key)
+	}
+	if key.Value == "" {
+		return c, nil
+	}
+	own, err := control.ReadKey(key.Value)
+	if err != nil {
+		return c, fmt.Errorf("%s: %w", key.Key, err)
+	}
+	if _, err := os.Stat(clients.Value); err != nil {
+		return c, fmt.Errorf("%s: %w", clients.Key, err)
+	}
+	c.Key, c.Clients = &own, func() ([]control.Key, error) { return control.ReadClientKeys(clients.Value) }
+	return c, nil
+}
+
+// Address reads the IP address and port that a key says.
+func Address(key, text string) (netip.AddrPort, error) {
+	a, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return a, fmt.Errorf("%s %q: want an IP address and a port, as 127.0.0.1:7341 or 0.0.0.0:7341", key, text)
+	}
+	return a, nil
+}

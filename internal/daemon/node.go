@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/host"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
+)
+
+// A Node is what this machine is to a client of package tscclient. Close it after the client.
+type Node struct {
+	Facts host.Facts
+
+	identity *tscclient.Identity
+	notice   *minrtt.StepNotice
+}
+
+// OpenNode finds out what this machine's node is, which takes about a second, and puts it into a client's configuration: node, epoch and
+// clock, and a new key for probes, which others get from whoever commands the node. An empty name is the host's.
+func OpenNode(name string, c *tscclient.Config) (*Node, error) {
+	identity, err := tscclient.Identify(name)
+	if err != nil {
+		return nil, err
+	}
+	notice, err := minrtt.OpenStepNotice()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watch the clock for steps: %w", err), identity.Close())
+	}
+	c.Node, c.Epoch, c.Clock = identity.Node, identity.Epoch, minrtt.SystemClock(identity.Counter, notice)
+	c.Clock.Quantum_cycles = identity.Node.QuantumCycles
+	c.Key = make([]byte, 32)
+	_, _ = rand.Read(c.Key) // never fails
+	return &Node{identity.Report.Facts, identity, notice}, nil
+}
+
+// Register is what the node says of its machine to a server.
+func (n *Node) Register(program string) (control.Register, error) {
+	facts, err := json.Marshal(n.Facts)
+	if err != nil {
+		return control.Register{}, fmt.Errorf("tell the server about this machine: %w", err)
+	}
+	return control.Register{Machine: n.Facts.MachineID, Cores: max(1, len(n.Facts.Cores.Allowed)), Software: Release(program), Facts: facts}, nil
+}
+
+// Close ends what watches the machine.
+func (n *Node) Close() error { return errors.Join(n.identity.Close(), n.notice.Close()) }

@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// Version says in one line which build of a program runs.
+func Version(program string) string { return version(program, buildInfo()) }
+
+// Release is Version without what only whoever built it wants to know.
+func Release(program string) string { return program + " " + number(buildInfo()) }
+
+func buildInfo() *debug.BuildInfo {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info
+	}
+	return &debug.BuildInfo{GoVersion: runtime.Version()}
+}
+
+func number(info *debug.BuildInfo) string {
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	return "devel"
+}
+
+// version says in one line what info knows. A build from a checkout has a commit only if the go command was let to ask
+// git (-buildvcs), a build from the module cache has a version and no commit.
+func version(program string, info *debug.BuildInfo) string {
+	words := []string{program, number(info)}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	if commit := settings["vcs.revision"]; commit != "" {
+		commit = "commit " + commit[:min(12, len(commit))]
+		if settings["vcs.modified"] == "true" {
+			commit += " and changes"
+		}
+		words = append(words, commit)
+	}
+	words = append(words, info.GoVersion)
+	if os, arch := settings["GOOS"], settings["GOARCH"]; os != "" && arch != "" {
+		words = append(words, os+"/"+arch)
+	}
+	return strings.Join(words, " ")
+}
