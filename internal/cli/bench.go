@@ -1,6 +1,12 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
 
 func newBench() *cobra.Command {
 	bench := &cobra.Command{
@@ -18,3 +24,43 @@ Figures are ratios to a base that is measured beside them, in turns: the machine
 	bench.AddCommand(newBenchLog(), newBenchStore(), newBenchProbe(), newBenchProbePeer(), newBenchSweep(), newBenchAnalyze(), newBenchAgent(), newBenchGen())
 	return bench
 }
+
+// minCounted is the fewest repetitions that a bar is judged by.
+const minCounted = 5
+
+// counted puts a row's repetitions into its bar, or says why there is no figure.
+func counted(bar proof.Bar, repetitions []float64, disturbed int, absent string) proof.Bar {
+	switch {
+	case absent != "":
+		bar.Absent = absent
+	case len(repetitions) < minCounted:
+		bar.Absent = fmt.Sprintf("%d of %d repetitions counted, %d needed", len(repetitions), len(repetitions)+disturbed, minCounted)
+	default:
+		bar = bar.From(repetitions)
+	}
+	return bar
+}
+
+// answer records the bars of a benchmark, prints its rows, and then names what was not measured.
+func answer(bars []proof.Bar, print func() error) error {
+	if err := proof.Report(bars...); err != nil {
+		return err
+	}
+	if err := print(); err != nil {
+		return err
+	}
+	for _, bar := range bars {
+		if bar.Absent != "" {
+			return fmt.Errorf("%s was not measured: %s: %w", bar.Name, bar.Absent, errPartial)
+		}
+	}
+	return nil
+}
+
+// thisMachine is the line above a benchmark's table.
+func thisMachine() string {
+	m := proof.ThisMachine()
+	return fmt.Sprintf("%s, %d cores, Linux %s, %s", m.CPU, m.Cores, m.Kernel, m.Go)
+}
+
+func median(v []float64) float64 { return proof.Bar{}.From(v).Figure }

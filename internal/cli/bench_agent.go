@@ -186,8 +186,7 @@ func printAgentJSON(w io.Writer, rows []bench.AgentRow) error {
 }
 
 func printAgentTable(w io.Writer, rows []bench.AgentRow) error {
-	machine := proof.ThisMachine()
-	fmt.Fprintf(w, "%s, %d cores, Linux %s, %s\n\n", machine.CPU, machine.Cores, machine.Kernel, machine.Go)
+	fmt.Fprintf(w, "%s\n\n", thisMachine())
 	fmt.Fprintf(w, "%-14s %8s %16s %10s %8s %12s %12s %12s\n", "row", "seconds", "events", "lost", "ratio", "agent cores", "agent MB", "log bytes")
 	for _, r := range rows {
 		ratio := "–"

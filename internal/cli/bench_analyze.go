@@ -114,8 +114,7 @@ func runBenchAnalyze(ctx context.Context, flags benchAnalyzeFlags, given func(st
 		}
 		return json.NewEncoder(stdout).Encode(l)
 	}
-	machine := proof.ThisMachine()
-	fmt.Fprintf(stdout, "%s, %d cores, Linux %s, %s\n\n", machine.CPU, machine.Cores, machine.Kernel, machine.Go)
+	fmt.Fprintf(stdout, "%s\n\n", thisMachine())
 	for _, bar := range bars {
 		fmt.Fprintln(stdout, bar)
 	}

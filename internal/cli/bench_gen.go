@@ -99,23 +99,12 @@ func runBenchGen(ctx context.Context, flags benchGenFlags, given func(string) bo
 		return err
 	}
 	bars := genBars(rows)
-	if err := proof.Report(bars...); err != nil {
-		return err
-	}
-	if flags.json {
-		err = printGenJSON(stdout, rows)
-	} else {
-		err = printGenTable(stdout, rows, bars)
-	}
-	if err != nil {
-		return err
-	}
-	for _, bar := range bars {
-		if bar.Absent != "" {
-			return fmt.Errorf("%s was not measured: %s: %w", bar.Name, bar.Absent, errPartial)
+	return answer(bars, func() error {
+		if flags.json {
+			return printGenJSON(stdout, rows)
 		}
-	}
-	return nil
+		return printGenTable(stdout, rows, bars)
+	})
 }
 
 // genLimits are the bars.
@@ -131,15 +120,7 @@ func genBars(rows []bench.GenRow) []proof.Bar {
 	for _, row := range rows {
 		bar := genLimits[row.Name]
 		bar.Name = row.Name
-		switch {
-		case row.Absent != "":
-			bar.Absent = row.Absent
-		case len(row.Figures) < minCounted:
-			bar.Absent = fmt.Sprintf("%d of %d repetitions counted, %d needed", len(row.Figures), len(row.Figures)+row.Disturbed, minCounted)
-		default:
-			bar = bar.From(row.Figures)
-		}
-		bars = append(bars, bar)
+		bars = append(bars, counted(bar, row.Figures, row.Disturbed, row.Absent))
 		if row.Absent != "" {
 			continue
 		}
@@ -152,8 +133,7 @@ func genBars(rows []bench.GenRow) []proof.Bar {
 }
 
 func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
-	machine := proof.ThisMachine()
-	fmt.Fprintf(w, "%s, %d cores, Linux %s, %s\n\n", machine.CPU, machine.Cores, machine.Kernel, machine.Go)
+	fmt.Fprintf(w, "%s\n\n", thisMachine())
 	byName := map[string]proof.Bar{}
 	for _, bar := range bars {
 		byName[bar.Name] = bar

@@ -21,9 +21,6 @@ var logLimits = map[string]float64{
 	"shared-1": 1.5, "shared-2": 3,
 }
 
-// minCounted is the fewest repetitions that a bar is judged by.
-const minCounted = 5
-
 type benchLogFlags struct {
 	json        bool
 	repetitions int
@@ -85,41 +82,19 @@ func runBenchLog(ctx context.Context, flags benchLogFlags, repetitionsGiven bool
 		return err
 	}
 	bars := logBars(result)
-	if err := proof.Report(bars...); err != nil {
-		return err
-	}
-	if flags.json {
-		err = printLogJSON(stdout, result)
-	} else {
-		err = printLogTable(stdout, result, bars)
-	}
-	if err != nil {
-		return err
-	}
-	for _, row := range result.Rows {
-		if row.Absent != "" {
-			return fmt.Errorf("row %s was not measured: %s: %w", row.Name, row.Absent, errPartial)
+	return answer(bars, func() error {
+		if flags.json {
+			return printLogJSON(stdout, result)
 		}
-	}
-	if result.Counted < minCounted {
-		return fmt.Errorf("%d of %d repetitions counted, other processes disturbed the rest, and a figure needs %d: %w", result.Counted, result.Counted+result.Disturbed, minCounted, errPartial)
-	}
-	return nil
+		return printLogTable(stdout, result, bars)
+	})
 }
 
 func logBars(result bench.LogResult) []proof.Bar {
 	var bars []proof.Bar
 	for _, row := range result.Rows {
 		bar := proof.Bar{Name: row.Name, Limit: logLimits[row.Name], Unit: "× bare " + row.Base}
-		switch {
-		case row.Absent != "":
-			bar.Absent = row.Absent
-		case len(row.Ratios) < minCounted:
-			bar.Absent = fmt.Sprintf("%d of %d repetitions counted, %d needed", len(row.Ratios), result.Counted+result.Disturbed, minCounted)
-		default:
-			bar = bar.From(row.Ratios)
-		}
-		bars = append(bars, bar)
+		bars = append(bars, counted(bar, row.Ratios, result.Disturbed, row.Absent))
 		if row.Dropped > 0 {
 			bars = append(bars, proof.Bar{Name: row.Name + " dropped", Figure: float64(row.Dropped), Limit: 0, Unit: "events"})
 		}
@@ -128,8 +103,7 @@ func logBars(result bench.LogResult) []proof.Bar {
 }
 
 func printLogTable(w io.Writer, result bench.LogResult, bars []proof.Bar) error {
-	machine := proof.ThisMachine()
-	fmt.Fprintf(w, "%s, %d cores, Linux %s, %s\n", machine.CPU, machine.Cores, machine.Kernel, machine.Go)
+	fmt.Fprintln(w, thisMachine())
 	fmt.Fprintf(w, "bare rdtscp %.1f ns, bare rdtsc %.1f ns; medians of %d repetitions, %d disturbed ones left out\n\n", result.Counter_ns, result.CounterUnordered_ns, result.Counted, result.Disturbed)
 	byName := map[string]proof.Bar{}
 	for _, bar := range bars {
@@ -193,5 +167,3 @@ func printLogJSON(w io.Writer, result bench.LogResult) error {
 	}
 	return nil
 }
-
-func median(v []float64) float64 { return proof.Bar{}.From(v).Figure }

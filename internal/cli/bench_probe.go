@@ -265,12 +265,11 @@ func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 }
 
 func printProbeTable(w io.Writer, result accuracy.Result, bars []proof.Bar, flags benchProbeFlags) error {
-	machine := proof.ThisMachine()
 	where := "two network namespaces"
 	if result.Loopback {
 		where = "the loopback interface"
 	}
-	fmt.Fprintf(w, "%s, %d cores, Linux %s, %s; two virtual nodes on %s\n", machine.CPU, machine.Cores, machine.Kernel, machine.Go, where)
+	fmt.Fprintf(w, "%s; two virtual nodes on %s\n", thisMachine(), where)
 	fmt.Fprintf(w, "counter of %.0f MHz in steps of %d cycles, cores within %d cycles (%.0f ns); sessions of %d s; --seed %d\n",
 		float64(result.Machine.Hz)/1e6, result.Machine.Quantum_cycles, result.Machine.Slack_cycles,
 		1000*result.Machine.Micros(float64(result.Machine.Slack_cycles)), flags.seconds, flags.seed)

@@ -89,23 +89,12 @@ func runBenchStore(ctx context.Context, flags benchStoreFlags, given func(string
 		return err
 	}
 	bars := storeBars(result, flags.sustained != 0)
-	if err := proof.Report(bars...); err != nil {
-		return err
-	}
-	if flags.json {
-		err = printStoreJSON(stdout, result, flags.sustained != 0)
-	} else {
-		err = printStoreTable(stdout, result, bars, flags.sustained != 0)
-	}
-	if err != nil {
-		return err
-	}
-	for _, bar := range bars {
-		if bar.Absent != "" {
-			return fmt.Errorf("%s was not measured: %s: %w", bar.Name, bar.Absent, errPartial)
+	return answer(bars, func() error {
+		if flags.json {
+			return printStoreJSON(stdout, result, flags.sustained != 0)
 		}
-	}
-	return nil
+		return printStoreTable(stdout, result, bars, flags.sustained != 0)
+	})
 }
 
 // The limits of the rows. A set without a limit of speed is measured all the same.
@@ -130,26 +119,19 @@ func speedLimit(name string) float64 {
 
 func storeBars(result bench.StoreResult, withSustained bool) []proof.Bar {
 	var bars []proof.Bar
-	counted := func(bar proof.Bar, repetitions []float64, disturbed int) proof.Bar {
-		if len(repetitions) < minCounted {
-			bar.Absent = fmt.Sprintf("%d of %d repetitions counted, %d needed", len(repetitions), len(repetitions)+disturbed, minCounted)
-			return bar
-		}
-		return bar.From(repetitions)
-	}
 	for _, row := range result.Rows {
 		bars = append(bars, proof.Bar{Name: row.Name + " size", Figure: row.BytesPerEvent, Limit: sizeFactor*row.EntropyBytes + sizeSlack, Unit: "bytes an event"})
 		if limit := speedLimit(row.Name); limit > 0 {
 			bars = append(bars,
-				counted(proof.Bar{Name: row.Name + " encode", Limit: limit, AtLeast: true, Unit: "GB/s"}, row.Encode, 0),
-				counted(proof.Bar{Name: row.Name + " decode", Limit: limit, AtLeast: true, Unit: "GB/s"}, row.Decode, 0))
+				counted(proof.Bar{Name: row.Name + " encode", Limit: limit, AtLeast: true, Unit: "GB/s"}, row.Encode, 0, ""),
+				counted(proof.Bar{Name: row.Name + " decode", Limit: limit, AtLeast: true, Unit: "GB/s"}, row.Decode, 0, ""))
 		}
 	}
 	if !withSustained {
 		return bars
 	}
 	s := result.Sustained
-	bar := counted(proof.Bar{Name: "sustained", Limit: sustainedLimit, Unit: "× bare rdtscp"}, s.Ratios, s.Disturbed)
+	bar := counted(proof.Bar{Name: "sustained", Limit: sustainedLimit, Unit: "× bare rdtscp"}, s.Ratios, s.Disturbed, "")
 	if s.Events == 0 {
 		bar.Absent = "this process may use 1 core"
 		return append(bars, bar)
@@ -159,9 +141,7 @@ func storeBars(result bench.StoreResult, withSustained bool) []proof.Bar {
 }
 
 func printStoreTable(w io.Writer, result bench.StoreResult, bars []proof.Bar, withSustained bool) error {
-	machine := proof.ThisMachine()
-	fmt.Fprintf(w, "%s, %d cores, Linux %s, %s\n", machine.CPU, machine.Cores, machine.Kernel, machine.Go)
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "%s\n\n", thisMachine())
 	verdicts := map[string]proof.Verdict{}
 	for _, bar := range bars {
 		verdicts[bar.Name] = bar.Verdict()
