@@ -453,28 +453,43 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-func TestVersionsOneMinorApartWork(t *testing.T) {
+// Whichever end is the newer one: neighbouring versions work together, and those further apart refuse each other by name.
+func TestVersionsSideBySide(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "a")
-	f.welcomes()
-	newer := must(Dial(ClientConfig{Server: f.server.Address(), Key: &f.clients[0], Public: f.key.Public,
-		speaks: Version{Current.Major, Current.Minor + 1}}))(t)
-	defer newer.Close()
-	must(newer.Register(within(t), node("a")))(t)
-	f.wantWell(newer)
-
-	apart := must(Dial(ClientConfig{Server: f.server.Address(), Key: &f.clients[0], Public: f.key.Public,
-		speaks: Version{Current.Major, Current.Minor + 2}}))(t)
-	defer apart.Close()
-	_, err := apart.Register(within(t), node("a"))
-	var refused *RefusedError
-	if !errors.As(err, &refused) || refused.Code != WrongVersion {
-		t.Fatalf("two minor versions apart: %v", err)
-	}
-	for _, name := range []string{Current.String(), apart.speaks.String()} {
-		if !strings.Contains(err.Error(), name) {
-			t.Errorf("%q does not name version %s", err, name)
-		}
+	minor := func(n uint8) Version { return Version{Current.Major, n} }
+	for _, test := range []struct {
+		server, client Version
+		works          bool
+	}{
+		{minor(1), minor(1), true}, {minor(1), minor(2), true}, {minor(2), minor(1), true},
+		{minor(1), minor(3), false}, {minor(3), minor(1), false}, {minor(1), Version{Current.Major + 1, 1}, false},
+	} {
+		t.Run(fmt.Sprintf("server %s, client %s", test.server, test.client), func(t *testing.T) {
+			f := newFleet(t, "a")
+			f.server.Close()
+			f.server = must(Listen(ServerConfig{Address: "127.0.0.1:0", Key: &f.key, Clients: func() ([]Key, error) { return f.listed, nil }, speaks: test.server}))(t)
+			f.welcomes()
+			c := must(Dial(ClientConfig{Server: f.server.Address(), Key: &f.clients[0], Public: f.key.Public, speaks: test.client}))(t)
+			defer c.Close()
+			_, err := c.Register(within(t), node("a"))
+			if test.works {
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.wantWell(c)
+				return
+			}
+			var refused *RefusedError
+			if !errors.As(err, &refused) || refused.Code != WrongVersion {
+				t.Fatalf("too far apart: %v", err)
+			}
+			for _, name := range []string{test.server.String(), test.client.String()} {
+				if !strings.Contains(err.Error(), name) {
+					t.Errorf("%q does not name version %s", err, name)
+				}
+			}
+			f.wantRefused(ReasonVersion)
+		})
 	}
 }
 

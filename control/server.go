@@ -29,6 +29,8 @@ type ServerConfig struct {
 	Clients func() ([]Key, error)
 
 	Log *slog.Logger // nil: silent
+
+	speaks Version // Current, but in tests
 }
 
 // Incoming is a message that came in.
@@ -41,6 +43,7 @@ type Incoming struct {
 
 // Server is the server's end of the link. Any goroutine may use it.
 type Server struct {
+	speaks   Version
 	address  string
 	refused  *refusals
 	incoming chan Incoming
@@ -63,7 +66,11 @@ func Listen(c ServerConfig) (*Server, error) {
 	if c.Key != nil && (c.Key.Role != RoleServer || c.Key.Secret == "") {
 		return nil, fmt.Errorf("listen on %q: key %q is not a server's secret key", c.Address, c.Key.Name)
 	}
+	if c.speaks == (Version{}) {
+		c.speaks = Current
+	}
 	s := &Server{
+		speaks:     c.speaks,
 		refused:    newRefusals(c.Log),
 		incoming:   make(chan Incoming, 256),
 		done:       make(chan struct{}),
@@ -169,7 +176,7 @@ func (s *Server) Receive(ctx context.Context) (Incoming, error) {
 // Send queues a message to a peer and does not wait. An error means that it was not queued; a peer that turns out to be gone is told
 // by an Incoming without a message.
 func (s *Server) Send(to Peer, request uint64, m Message) error {
-	frames, err := Encode(m, request)
+	frames, err := encode(m, request, s.speaks)
 	if err != nil {
 		return err
 	}
@@ -276,7 +283,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 	}
 	refuse := func(request uint64, reason Reason, code Code, text string) {
 		s.refused.add(reason, "message refused", "peer", peer, "address", properties["Peer-Address"], "key", key.Name, "why", text)
-		if encoded, err := Encode(&Refusal{code, text[:min(len(text), MaxTextBytes)]}, request); err == nil {
+		if encoded, err := encode(&Refusal{code, text[:min(len(text), MaxTextBytes)]}, request, s.speaks); err == nil {
 			s.put(outgoing{peer: peer, frames: encoded, request: request})
 		}
 	}
@@ -284,7 +291,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		refuse(0, ReasonConnections, Malformed, "a client must not choose its routing id")
 		return
 	}
-	m, request, err := Decode(frames)
+	m, request, err := decode(frames, s.speaks)
 	if err != nil {
 		reason, code := reasonOf(err)
 		refuse(request, reason, code, err.Error())
@@ -295,7 +302,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 	s.mu.Unlock()
 	switch m := m.(type) {
 	case *Hello:
-		if encoded, err := Encode(&Challenge{g.challenge(peer)}, request); err == nil {
+		if encoded, err := encode(&Challenge{g.challenge(peer)}, request, s.speaks); err == nil {
 			s.put(outgoing{peer: peer, frames: encoded, request: request})
 		}
 		return
