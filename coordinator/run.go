@@ -101,7 +101,8 @@ func (c *Core) StartRun(r RunRequest) error {
 func runNode(n *node) runs.Node {
 	r := n.registered
 	out := runs.Node{ID: r.Machine, Name: r.Name, Number: r.Number, Epoch: r.Epoch, Quantum_cycles: r.QuantumCycles, CoreSlack_cycles: r.CoreSlackCycles,
-		FrequencyLo_hz: float64(r.NominalHz), FrequencyHi_hz: float64(r.NominalHz), FrequencySource: "nominal", Virtual: r.Virtual}
+		FrequencyLo_hz: float64(r.NominalHz), FrequencyHi_hz: float64(r.NominalHz), FrequencySource: "nominal", Virtual: r.Virtual,
+		NoLogs: !n.can(control.CanFiles)}
 	var facts map[string]any
 	if json.Unmarshal(r.Facts, &facts) == nil {
 		out.Facts = map[string]string{}
@@ -341,7 +342,10 @@ func (c *Core) completeRun() {
 	})
 	missing, completed := r.draft.Complete()
 	status := c.runStatus()
-	status.Phase, status.Missing = PhaseComplete, append(r.missing, missing...)
+	status.Phase = PhaseComplete
+	if completed == nil {
+		status.Missing = missing // with what the run itself lacked
+	}
 	if err = errors.Join(err, completed); err != nil {
 		status.Problem = err.Error()
 		c.log.Error("run is not complete", "run", status.Name, "error", err)

@@ -263,7 +263,7 @@ func (d *Directory) CreateReport() (*os.File, error) {
 	return f, nil
 }
 
-// Lacks names what the run should have and has not: logs of each node, a relation of each pair, an end.
+// Lacks names what the run should have and has not: logs of each node that keeps some, a relation of each pair, an end.
 func (d *Directory) Lacks() []Missing {
 	pairs, missing := d.Relations()
 	logs, unlisted := d.Logs()
@@ -273,7 +273,7 @@ func (d *Directory) Lacks() []Missing {
 	}
 	for i, a := range d.Run.Nodes {
 		has := slices.ContainsFunc(logs, func(l NodeLogs) bool { return l.Node == a.Name && len(l.Segments) > 0 })
-		if !has && !named(LogsPath(a.Name)) {
+		if !has && !a.NoLogs && !named(LogsPath(a.Name)) {
 			reason := "no log of this node was collected"
 			if a.Left != "" {
 				reason += ": " + a.Left

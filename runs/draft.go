@@ -98,7 +98,11 @@ func Resume(parent, name string) (*Draft, error) {
 }
 
 // Path is the directory, which Complete renames.
-func (d *Draft) Path() string { return d.path }
+func (d *Draft) Path() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.path
+}
 
 // Run is a copy of what run.yaml says.
 func (d *Draft) Run() Run {
@@ -317,9 +321,11 @@ func (d *Draft) Complete() ([]Missing, error) {
 	if err := d.save(); err != nil {
 		return fail(err)
 	}
-	if err := renameNew(d.path, filepath.Join(d.parent, d.run.Name)); err != nil {
+	to := filepath.Join(d.parent, d.run.Name)
+	if err := renameNew(d.path, to); err != nil {
 		return fail(err)
 	}
+	d.path = to
 	return slices.Clone(d.run.Missing), nil
 }
 

@@ -71,9 +71,10 @@ type Node struct {
 	FrequencyHi_hz  float64 `yaml:"frequency_hi_hz,omitempty"`
 	FrequencySource string  `yaml:"frequency_source,omitempty"`
 
-	Virtual bool              `yaml:"virtual"`         // its counter is a function of another's, which truth/ tells
-	Facts   map[string]string `yaml:"facts,omitempty"` // about the host, by name
-	Left    string            `yaml:"left,omitempty"`  // why it was not there to the end
+	Virtual bool              `yaml:"virtual"`           // its counter is a function of another's, which truth/ tells
+	Facts   map[string]string `yaml:"facts,omitempty"`   // about the host, by name
+	NoLogs  bool              `yaml:"no_logs,omitempty"` // it takes part in measuring alone
+	Left    string            `yaml:"left,omitempty"`    // why it was not there to the end
 }
 
 // Missing is a part that should be there and is not, or is not whole.

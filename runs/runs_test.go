@@ -348,8 +348,32 @@ func TestOpenOfAnUnfinishedRunSaysSo(t *testing.T) {
 	}
 }
 
+func TestNodeWithoutLogsLacksNone(t *testing.T) {
+	r := exampleRun()
+	r.Missing = nil
+	for i := range r.Nodes {
+		r.Nodes[i].NoLogs = i == 1
+	}
+	d, err := Create(t.TempDir(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.PutRelation(pairOf(t, r)); err != nil {
+		t.Fatal(err)
+	}
+	missing, err := d.Complete()
+	if diff := cmp.Diff([]Missing{{"logs/A", "no log of this node was collected"}}, missing); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if _, err := os.Stat(filepath.Join(d.Path(), "run.yaml")); err != nil {
+		t.Error("the complete run's path:", err)
+	}
+}
+
 func TestRunYAML(t *testing.T) {
-	text, err := exampleRun().Encode()
+	r := exampleRun()
+	r.Nodes[1].NoLogs = true
+	text, err := r.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,6 +409,7 @@ nodes:
     quantum_cycles: 0
     core_slack_cycles: 0
     virtual: true
+    no_logs: true
     left: killed
 missing:
   - part: relations/A--B.b_2.rel
