@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// aFleet is a server with keys, on this machine, and its state.
+type aFleet struct {
+	t       *testing.T
+	address string
+	keys    string // directory
+	runs    string // directory
+}
+
+// startAFleet makes keys as a user does, and starts a server with them.
+func startAFleet(t *testing.T, names ...string) *aFleet {
+	t.Helper()
+	dir := t.TempDir()
+	f := &aFleet{t: t, keys: filepath.Join(dir, "keys"), runs: filepath.Join(dir, "runs")}
+	f.want(exitAnswered, "server.public", "keys", "server", "--dir", f.keys)
+	for _, name := range names {
+		f.want(exitAnswered, "tsc-client --server", "keys", "client", name, "--dir", f.keys)
+	}
+	f.want(exitAnswered, "cprof nodes --server", "keys", "client", "you", "--admin", "--dir", f.keys)
+
+	config, err := daemon.Listen("127.0.0.1:0", daemon.Setting{Key: "key", Value: f.key("server.secret")}, daemon.Setting{Key: "client_keys", Value: f.key("clients")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := control.Listen(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { link.Close() })
+	store, err := coordinator.OpenStore(filepath.Join(dir, "state"), f.runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	c := coordinator.DefaultConfig()
+	c.SweepEvery, c.Sweep.Trains, c.Sweep.Exchanges = 0, 2, 5
+	c.Sweep.Quiet = coordinator.Quiet{} // other tests run beside this one
+	server, err := coordinator.NewServer(link, c, store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	f.address = link.Address()
+	t.Setenv("CLOUDPROFILER_SERVER", f.address)
+	t.Setenv("CLOUDPROFILER_KEY", f.key("you.secret"))
+	t.Setenv("CLOUDPROFILER_SERVER_PUBLIC", f.key("server.public"))
+	return f
+}
+
+func (f *aFleet) key(name string) string { return filepath.Join(f.keys, name) }
+
+// join registers a node that can probe, as a tsc-client can, or says that it can more. What it returns takes the node away.
+func (f *aFleet) join(name string, more ...string) (leave func()) {
+	f.t.Helper()
+	config := tscclient.DefaultConfig()
+	config.Node = tscratio.Node{Name: name, Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 30, CoreSlackCycles: 2000}
+	offset := uint64(name[0]) << 50
+	config.Clock = minrtt.Clock{Counter: func() uint64 { return asm.Counter() + offset }}
+	config.Key = []byte(name)
+	client, err := tscclient.Start(config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { client.Close() })
+	l, err := daemon.Link(f.address, f.key(name+".secret"), f.key("server.public"), "")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	l.Register = control.Register{Machine: "machine-" + name, Cores: 2, Software: "tsc-client devel", Capabilities: more}
+	link, err := tscclient.Connect(client, l)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { link.Close() })
+	for end := time.Now().Add(30 * time.Second); !link.State().Registered; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			f.t.Fatalf("node %s does not register: %+v", name, link.State())
+		}
+	}
+	return func() { link.Close() }
+}
+
+// want runs cprof and wants an exit code and a text. It returns what was printed.
+func (f *aFleet) want(code int, text string, args ...string) string {
+	f.t.Helper()
+	got, stdout, stderr := cprof(args...)
+	if got != code || !strings.Contains(stdout+stderr, text) {
+		f.t.Errorf("cprof %s: exit code %d, want %d and %q:\n%s%s", strings.Join(args, " "), got, code, text, stdout, stderr)
+	}
+	return stdout
+}
+
+func TestNodesOfAFleet(t *testing.T) {
+	f := startAFleet(t, "alpha", "beta")
+	f.want(exitAnswered, "no node has registered", "nodes")
+	f.join("alpha")
+	leave := f.join("beta")
+	for _, text := range []string{"alpha  here", "beta   here", "1 of 1 pairs complete", "healthy", "bound of the row's readings"} {
+		f.want(exitAnswered, text, "nodes", "--sweep")
+	}
+	f.want(exitAnswered, "consistent", "nodes", "--pairs")
+	svg := filepath.Join(t.TempDir(), "matrix.svg")
+	var m coordinator.Matrix
+	if err := json.Unmarshal([]byte(f.want(exitAnswered, `"pairs"`, "nodes", "--json", "--svg", svg)), &m); err != nil || len(m.Pairs) != 2 || m.Pairs[0].Bound_ns <= 0 {
+		t.Errorf("%+v, %v", m.Pairs, err)
+	}
+	if drawn, err := os.ReadFile(svg); err != nil || !strings.Contains(string(drawn), "beta") {
+		t.Errorf("%.100s, %v", drawn, err)
+	}
+
+	f.want(exitFailed, "role", "nodes", "--key", f.key("beta.secret"))
+	f.want(exitUsage, "belong together", "nodes", "--key", "")
+	f.want(exitUsage, "not of a server", "nodes", "--server-public", f.key("beta.secret"))
+
+	leave()
+	f.want(exitPartial, "beta is gone", "nodes")
+}
+
+func TestRunOfAFleet(t *testing.T) {
+	f := startAFleet(t, "alpha", "beta", "gamma")
+	f.join("alpha")
+	f.join("beta")
+	f.want(exitAnswered, "there was no run", "run", "status")
+	f.want(exitFailed, "no run is under way", "run", "stop")
+	f.want(exitFailed, "gamma", "run", "start", "tuesday", "--reference", "gamma")
+	f.want(exitAnswered, "run tuesday: open", "run", "start", "tuesday", "--reference", "alpha", "--note", "as a test")
+	f.want(exitFailed, "stop it first", "run", "start", "wednesday")
+	f.want(exitAnswered, "open", "run", "status", "--json")
+	// Nodes that can only probe have no logs, and so lack none.
+	f.want(exitAnswered, "run tuesday: complete, 1 pairs", "run", "stop")
+	f.want(exitAnswered, filepath.Join(f.runs, "tuesday")+"\n", "run", "status")
+	f.want(exitAnswered, "complete", "run", "status")
+
+	run, err := runs.Open(filepath.Join(f.runs, "tuesday"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if r := run.Run; r.Reference != "alpha" || r.Note != "as a test" || len(r.Nodes) != 2 || len(r.Missing) > 0 {
+		t.Errorf("%+v", r)
+	}
+	if pairs, errs := run.Relations(); len(pairs) != 1 || pairs[0].Trains() < 4 {
+		t.Errorf("%d pairs, %v", len(pairs), errs)
+	}
+
+	f.join("gamma", control.CanRun, control.CanFiles) // it says so, and does not
+	f.want(exitPartial, "missing: node gamma", "run", "start", "friday")
+	said := f.want(exitPartial, "missing: logs/gamma", "run", "stop")
+	if strings.Count(said, "missing: node gamma") != 1 || strings.Contains(said, "missing: logs/alpha") {
+		t.Errorf("what is missing is not said once:\n%s", said)
+	}
+
+	f.want(exitAnswered, "as a test", "run", "list")
+	f.want(exitAnswered, "removed tuesday", "run", "rm", "tuesday")
+	if _, err := os.Stat(filepath.Join(f.runs, "tuesday")); !os.IsNotExist(err) {
+		t.Errorf("the run is there: %v", err)
+	}
+	f.want(exitFailed, "tuesday", "run", "rm", "tuesday")
+}
+
+func TestConfigOfAFleet(t *testing.T) {
+	f := startAFleet(t)
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "handlers.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const table = "# by hand\nversion: 1\nrules:\n  - channel: \"parser/*\"\n    handler: id\n"
+	f.want(exitFailed, "no table yet", "config", "get")
+	f.want(exitFailed, "bad handler table", "config", "apply", file("version: 1\nrules: [nonsense]\n"))
+	f.want(exitAnswered, "generation 1 is served", "config", "apply", file(table))
+	if got := f.want(exitAnswered, "", "config", "get"); got != table {
+		t.Errorf("the server has\n%s, want\n%s", got, table)
+	}
+	f.want(exitAnswered, "handler: id", "config", "diff", file(table))
+	f.want(exitPartial, "+    handler: counter", "config", "diff", file(strings.Replace(table, "handler: id", "handler: counter", 1)))
+	f.want(exitUsage, "nonsense", "config", "set", "join/*", "nonsense")
+	f.want(exitAnswered, "generation 2", "config", "set", "join/*", "xoy", "--params", "{x: 2, y: 1Ki}", "--node", "canary-*")
+	f.want(exitAnswered, "generation 3", "config", "set", "parser/*", "counter")
+	got := f.want(exitAnswered, "canary-*", "config", "get")
+	if strings.Contains(got, "handler: id") || strings.Index(got, "parser/*") > strings.Index(got, "join/*") {
+		t.Errorf("the new rule is not before the others, or the old one is still there:\n%s", got)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	dir := t.TempDir()
+	f := &aFleet{t: t}
+	f.want(exitFailed, `make the server's key first`, "keys", "client", "beta", "--dir", dir)
+	f.want(exitAnswered, "server.secret", "keys", "server", "--dir", dir)
+	f.want(exitFailed, "server.secret", "keys", "server", "--dir", dir) // it would lock everybody out
+	f.want(exitUsage, "choose another", "keys", "client", "server", "--dir", dir)
+	f.want(exitUsage, "name", "keys", "client", "a b", "--dir", dir)
+	f.want(exitAnswered, `lets node "beta" in`, "keys", "client", "beta", "--dir", dir)
+	f.want(exitFailed, "beta.secret", "keys", "client", "beta", "--dir", dir)
+	f.want(exitAnswered, `lets admin "you" in`, "keys", "client", "you", "--admin", "--dir", dir)
+	for name, role := range map[string]control.Role{"server": control.RoleServer, "beta": control.RoleNode, "you": control.RoleAdmin} {
+		path := filepath.Join(dir, name+".secret")
+		key, err := control.ReadKey(path)
+		if err != nil || key.Name != name || key.Role != role || key.Secret == "" {
+			t.Errorf("%s: %+v, %v", path, key.Halved(), err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", path, info, err)
+		}
+	}
+	if clients, err := control.ReadClientKeys(filepath.Join(dir, "clients")); err != nil || len(clients) != 2 {
+		t.Errorf("%d clients are let in, %v", len(clients), err)
+	}
+}
