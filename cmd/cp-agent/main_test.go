@@ -19,6 +19,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
@@ -109,6 +110,28 @@ func TestExampleIsTheDefault(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^(# )?` + key + `: `).Match(text) {
 			t.Errorf("the example has no key %q", key)
 		}
+	}
+}
+
+// The file that docs/operating.md has users write can be used.
+func TestFileOfTheOperatingPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "cat >/etc/cloudprofiler/cp-agent.yaml <<'END'\n")
+	text, _, _ = strings.Cut(text, "\nEND\n")
+	t.Chdir(t.TempDir())
+	for _, args := range []string{"keys server", "keys client beta"} {
+		if code := cli.Run(t.Context(), strings.Fields(args), io.Discard, os.Stderr); code != 0 {
+			t.Fatalf("cprof %s: exit code %d", args, code)
+		}
+	}
+	if err := os.WriteFile("c.yaml", []byte(strings.ReplaceAll(text, "/etc/cloudprofiler/", "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c := read(t, "--config", "c.yaml"); c.Node != "beta" || c.Server == "" || c.Key != "beta.secret" || c.User == "" {
+		t.Errorf("the page's file\n%s\nis %+v", text, c)
 	}
 }
 
