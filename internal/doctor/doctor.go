@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"io/fs"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/ntp"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -23,6 +25,7 @@ type Machine struct {
 	Stamps      func(interfaceName string) (StampKinds, error)
 	Discipline  func() (minrtt.Discipline, error)
 	ClockStatus func() (unix.Timex, error)
+	Chrony      func() (ntp.Claim, error)
 	Limit       func(resource int) (unix.Rlimit, error)
 }
 
@@ -49,6 +52,7 @@ func System() Machine {
 			_, err = unix.Adjtimex(&t)
 			return t, os.NewSyscallError("adjtimex", err)
 		},
+		Chrony: func() (ntp.Claim, error) { return ntp.Ask(context.Background(), ntp.DefaultAddress) },
 		Limit: func(resource int) (l unix.Rlimit, err error) {
 			err = unix.Getrlimit(resource, &l)
 			return l, os.NewSyscallError("getrlimit", err)
@@ -60,7 +64,7 @@ func System() Machine {
 func Examine(m Machine) []host.Finding {
 	findings := []host.Finding{m.ringDirectory(), m.sharedMemory()}
 	findings = append(findings, m.stamps()...)
-	return append(findings, m.realtime(), m.sleep(), m.files(), m.processors())
+	return append(findings, m.realtime(), m.chrony(), m.sleep(), m.files(), m.processors())
 }
 
 func filesystem(path string) (Filesystem, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/ntp"
 )
 
 // fit is a machine with which nothing is wrong.
@@ -33,7 +35,10 @@ func fit() Machine {
 			return minrtt.Discipline{Tick_us: 10_000, Frequency_ppm16: -65536}, nil
 		},
 		ClockStatus: func() (unix.Timex, error) { return unix.Timex{Maxerror: 1500}, nil },
-		Limit:       func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 1024, Max: 1 << 20}, nil },
+		Chrony: func() (ntp.Claim, error) {
+			return ntp.Claim{Stratum: 3, RootDelay_ns: 2_000_001, RootDispersion_ns: 500_000, Source: netip.MustParseAddr("192.0.2.9")}, nil
+		},
+		Limit: func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 1024, Max: 1 << 20}, nil },
 	}
 }
 
@@ -73,6 +78,12 @@ func TestExamine(t *testing.T) {
 		{"nobody steers", func(m *Machine) {
 			m.ClockStatus = func() (unix.Timex, error) { return unix.Timex{Status: unix.STA_UNSYNC}, nil }
 		}, "realtime", host.Warning, "steered by -1.000 ppm; no daemon"},
+		{"no chrony", func(m *Machine) {
+			m.Chrony = func() (ntp.Claim, error) { return ntp.Claim{}, ntp.ErrNoDaemon }
+		}, "chrony", host.Warning, "no chrony daemon answers"},
+		{"a chrony without sources", func(m *Machine) {
+			m.Chrony = func() (ntp.Claim, error) { return ntp.Claim{Leap: ntp.LeapUnsynchronised}, nil }
+		}, "chrony", host.Warning, "follows no source"},
 		{"a laptop", func(m *Machine) { m.Root.(fstest.MapFS)["sys/power/state"].Data = []byte("freeze mem disk\n") }, "sleep", host.Warning, "freeze, mem, disk"},
 		{"few files", func(m *Machine) {
 			m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 256, Max: 1024}, nil }
@@ -129,7 +140,14 @@ func TestSystem(t *testing.T) {
 		}
 		names[f.Name] = true
 	}
-	if len(names) != 7 {
-		t.Errorf("findings %v, want seven names", names)
+	if len(names) != 8 {
+		t.Errorf("findings %v, want eight names", names)
+	}
+}
+
+func TestChronyClaims(t *testing.T) {
+	const want = "claims to be within 1.501 ms of UTC, at stratum 3, following 192.0.2.9"
+	if f := fit().chrony(); f.Verdict != host.Fit || f.Detail != want {
+		t.Errorf("%+v, want %q", f, want)
 	}
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -90,6 +91,29 @@ func (m Machine) realtime() host.Finding {
 	default:
 		f.Verdict = host.Fit
 		f.Detail += fmt.Sprintf("; the daemon that steers it claims to be within %.3f ms of UTC", float64(t.Maxerror)/1000)
+	}
+	return f
+}
+
+// chrony says what the NTP daemon claims, which an agent keeps with each run. No bound rests on it.
+func (m Machine) chrony() host.Finding {
+	f := host.Finding{Name: "chrony", Verdict: host.Warning}
+	claim, err := m.Chrony()
+	if err != nil {
+		f.Detail = err.Error() + ": runs have nothing of NTP's to compare with; bounds between nodes do not need it"
+		f.Remedy = "run chronyd if you want to compare, or set chrony in cp-agent's configuration to where it answers"
+		return f
+	}
+	bound_ns, ok := claim.Bound_ns()
+	if !ok {
+		f.Detail = "chronyd answers and follows no source"
+		f.Remedy = "chronyc sources says why"
+		return f
+	}
+	f.Verdict = host.Fit
+	f.Detail = fmt.Sprintf("claims to be within %.3f ms of UTC, at stratum %d", math.Ceil(float64(bound_ns)/1e3)/1e3, claim.Stratum)
+	if claim.Source.IsValid() {
+		f.Detail += ", following " + claim.Source.String()
 	}
 	return f
 }
