@@ -1,42 +1,48 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 // A collection is a node's files on their way into the run, one after another. What has come of a file waits beside the server's state
-// until it is whole: a node that comes back goes on where it was.
+// until it is whole: a node that comes back, and a server that is started again, go on where it was.
 type collection struct {
-	node  string
-	files []control.File
-	at    int // of files
-	got   int64
-	of    int64
-	tries int
+	node    string
+	files   []control.File
+	at      int             // of files
+	resumed bool            // what there is of the file came at another time
+	done    map[string]bool // paths that need nothing more
+	got     int64
+	of      int64
+	tries   int
+	until   time.Time   // the node is gone, and waited for until then; zero: it is not
+	over    func(error) // called once
 }
 
 const collectTries = 5
+
+// errFetchAgain is returned for a file that came in parts at several times and is damaged: one of them may have been so here.
+var errFetchAgain = errors.New("a part that had come before is damaged")
 
 // collectAll fetches the files of all nodes that have the run, side by side, and then completes the run.
 func (c *Core) collectAll() {
 	r := c.run
 	var nodes []*node
 	for _, n := range c.sorted() {
-		if !r.opened[n.name()] || !n.can(control.CanFiles) {
-			continue
+		if r.opened[n.name()] && n.can(control.CanFiles) {
+			nodes = append(nodes, n)
 		}
-		if !n.alive() {
-			r.lacks("node "+n.name(), "its logs were not fetched: it is gone: "+n.left)
-			continue
-		}
-		nodes = append(nodes, n)
 	}
 	r.waiting = len(nodes) + 1
 	over := func() {
@@ -45,61 +51,111 @@ func (c *Core) collectAll() {
 		}
 	}
 	for _, n := range nodes {
-		k := &collection{node: n.name()}
-		r.collect = append(r.collect, k)
-		c.list(k, func(err error) {
+		k := &collection{node: n.name(), done: map[string]bool{}}
+		k.over = func(err error) {
 			if err != nil {
 				r.lacks("node "+k.node, "its logs were not fetched: "+err.Error())
 			}
 			over()
-		})
+		}
+		r.collect = append(r.collect, k)
+		c.list(k)
 	}
 	over()
 }
 
-func (c *Core) list(k *collection, done func(error)) {
-	c.ask(c.nodes[k.node], &control.ListFiles{Run: c.run.name()}, c.config.AnswerLimit, "a list of its files", func(m control.Message, err error) {
+// collectFailed goes on with a node that is gone once it is back, and gives up on others.
+func (c *Core) collectFailed(k *collection, why error) {
+	n := c.nodes[k.node]
+	if until := n.heard.Add(c.config.Return); !n.alive() && c.now().Before(until) {
+		c.log.Warn("node is waited for: its logs are not all here", "node", k.node, "until", until)
+		k.until = until
+		return
+	}
+	k.over(why)
+}
+
+// stepCollect gives up on nodes that do not come back.
+func (c *Core) stepCollect() {
+	if c.run == nil {
+		return
+	}
+	for _, k := range c.run.collect {
+		if !k.until.IsZero() && !c.now().Before(k.until) {
+			k.until = time.Time{}
+			n := c.nodes[k.node]
+			k.over(fmt.Errorf("it is gone: %s, and was not back within %v", n.left, c.config.Return))
+		}
+	}
+}
+
+// collectOn goes on with a node that was waited for. It may have missed that the run is closed.
+func (c *Core) collectOn(n *node) {
+	for _, k := range c.run.collect {
+		if k.node == n.name() && !k.until.IsZero() {
+			k.until = time.Time{}
+			c.tellOne(n, true, func() { c.list(k) })
+		}
+	}
+}
+
+func (c *Core) list(k *collection) {
+	r := c.run
+	c.ask(c.nodes[k.node], &control.ListFiles{Run: r.name()}, c.config.AnswerLimit, "a list of its files", func(m control.Message, err error) {
 		files, ok := m.(*control.Files)
 		if err == nil && !ok {
 			err = fmt.Errorf("node %q answers a list of files with %s", k.node, m.Kind())
 		}
 		if err != nil {
-			done(err)
+			c.collectFailed(k, err)
 			return
 		}
-		k.files = files.Files
+		k.files, k.at, k.of = files.Files, 0, 0
 		for _, f := range k.files {
 			k.of += f.Bytes
 		}
 		if files.More {
-			c.run.lacks("node "+k.node, "it was still writing when its files were fetched")
+			r.lacks("node "+k.node, "it was still writing when its files were fetched")
 		}
-		c.fetch(k, done)
+		c.nextFile(k)
 	})
 }
 
-// fetch fetches the next part of a file.
-func (c *Core) fetch(k *collection, done func(error)) {
+// nextFile begins with the file that it is the turn of, or goes on with it.
+func (c *Core) nextFile(k *collection) {
+	r := c.run
+	for k.at < len(k.files) && (k.done[k.files[k.at].Path] || r.has(k.node, k.files[k.at])) {
+		k.at++
+	}
+	k.got = 0
+	for _, f := range k.files[:k.at] {
+		k.got += f.Bytes
+	}
 	if k.at == len(k.files) {
-		done(nil)
+		k.over(nil)
 		return
 	}
+	size, err := partSize(c.store.partPath(r.name(), k.node, k.files[k.at].Path))
+	if err != nil {
+		k.over(err)
+		return
+	}
+	k.resumed = size > 0
+	k.got += size
+	c.fetch(k)
+}
+
+// fetch fetches the next part of a file.
+func (c *Core) fetch(k *collection) {
 	f := k.files[k.at]
-	part := c.store.partPath(k.node, f.Path)
-	offset := int64(0)
-	if info, err := os.Stat(part); err == nil {
-		offset = info.Size()
+	part := c.store.partPath(c.run.name(), k.node, f.Path)
+	offset, err := partSize(part)
+	if err != nil {
+		k.over(err)
+		return
 	}
 	if offset >= f.Bytes {
-		draft := c.run.draft
-		c.background(func() error { return keep(draft, k.node, f, part) }, func(err error) {
-			if err != nil {
-				c.run.lacks("node "+k.node, fmt.Sprintf("file %q: %v", f.Path, err))
-			}
-			os.Remove(part)
-			k.at++
-			c.fetch(k, done)
-		})
+		c.keepFile(k, f, part)
 		return
 	}
 	ask := &control.ReadFile{Run: c.run.name(), Path: f.Path, Offset: offset, Bytes: min(control.MaxChunkBytes, f.Bytes-offset)}
@@ -118,16 +174,69 @@ func (c *Core) fetch(k *collection, done func(error)) {
 		}
 		if err != nil {
 			if k.tries++; k.tries >= collectTries || !c.nodes[k.node].alive() {
-				done(err)
+				k.tries = 0
+				c.collectFailed(k, fmt.Errorf("file %q at byte %d: %w", f.Path, offset, err))
 				return
 			}
 		}
-		c.fetch(k, done)
+		c.fetch(k)
 	})
 }
 
-// keep puts a whole file into the run.
-func keep(draft *runs.Draft, node string, f control.File, part string) error {
+// keepFile puts a file that is here into the run. One that is damaged and came at several times is fetched once more.
+func (c *Core) keepFile(k *collection, f control.File, part string) {
+	draft := c.run.draft
+	c.background(func() error { return keep(draft, k.node, f, part, k.resumed) }, func(err error) {
+		os.Remove(part)
+		switch {
+		case errors.Is(err, errFetchAgain):
+			c.log.Warn("file is fetched once more", "node", k.node, "file", f.Path, "error", err)
+		default:
+			k.done[f.Path] = true
+			if err != nil {
+				c.run.lacks("node "+k.node, fmt.Sprintf("file %q: %v", f.Path, err))
+			}
+		}
+		c.nextFile(k)
+	})
+}
+
+func partSize(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// place is where a node's file is in a run; "": such a file has no place.
+func place(node, file string) string {
+	switch base := path.Base(file); {
+	case strings.HasSuffix(base, ".cplog"):
+		return path.Join(runs.LogsPath(node), base)
+	case strings.HasSuffix(base, ".ntp"):
+		return runs.BaselinePath(node)
+	case base == "truth.json":
+		return runs.TruthPath(node)
+	}
+	return ""
+}
+
+// has says whether a file is in the run already, from before the server was started again. Files of a run that is closed do not change.
+func (r *run) has(node string, f control.File) bool {
+	to := place(node, f.Path)
+	if to == "" {
+		return false
+	}
+	info, err := os.Stat(filepath.Join(r.draft.Path(), filepath.FromSlash(to)))
+	return err == nil && info.Size() == f.Bytes
+}
+
+// keep puts a whole file into the run. A log that is damaged is kept for what is whole in it; the error says where it is not.
+func keep(draft *runs.Draft, node string, f control.File, part string, resumed bool) error {
 	if err := appendTo(part, nil); err != nil { // an empty one has not come to be
 		return err
 	}
@@ -136,19 +245,29 @@ func keep(draft *runs.Draft, node string, f control.File, part string) error {
 		return err
 	}
 	defer from.Close()
-	switch base := path.Base(f.Path); {
-	case strings.HasSuffix(base, ".cplog"):
-		return draft.AddLog(node, base, from)
-	case strings.HasSuffix(base, ".ntp"):
-		return draft.AddBaseline(node, from)
-	case base == "truth.json":
-		text, err := os.ReadFile(part)
-		if err != nil {
+	var damage error
+	if base := path.Base(f.Path); base != "truth.json" {
+		if damage = runs.CheckLog(from, base); damage != nil && resumed {
+			return fmt.Errorf("%w: %w", errFetchAgain, damage)
+		}
+		if _, err := from.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		return draft.PutTruth(node, text)
 	}
-	return fmt.Errorf("is neither a log (.cplog), a baseline (.ntp) nor a truth (truth.json)")
+	switch base := path.Base(f.Path); {
+	case strings.HasSuffix(base, ".cplog"):
+		err = draft.AddLog(node, base, from)
+	case strings.HasSuffix(base, ".ntp"):
+		err = draft.AddBaseline(node, from)
+	case base == "truth.json":
+		var text []byte
+		if text, err = os.ReadFile(part); err == nil {
+			err = draft.PutTruth(node, text)
+		}
+	default:
+		return fmt.Errorf("is neither a log (.cplog), a baseline (.ntp) nor a truth (truth.json)")
+	}
+	return errors.Join(err, damage)
 }
 
 func appendTo(path string, data []byte) error {

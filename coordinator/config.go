@@ -22,6 +22,7 @@ type Config struct {
 	TrainExchanges int // of the trains that these are spent in
 
 	AnswerLimit time.Duration // for what takes a node no time: runs, tables, lists of files
+	Return      time.Duration // how long a node whose files are to be fetched may be silent before the run does without them
 
 	Assumptions tscratio.Assumptions // of every pair
 	LiveTrains  int                  // kept of a pair between runs
@@ -65,6 +66,7 @@ func DefaultConfig() Config {
 		Budget:         2000,
 		TrainExchanges: 5,
 		AnswerLimit:    5 * time.Second,
+		Return:         30 * time.Second,
 		Assumptions:    tscratio.DefaultAssumptions(),
 		LiveTrains:     64,
 		FlushEvery:     2 * time.Second,
@@ -90,8 +92,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("budget %d: want 1 to 1,000,000 exchanges a second", c.Budget)
 	case c.TrainExchanges < 1 || c.TrainExchanges > control.MaxExchanges:
 		return fmt.Errorf("train_exchanges %d: want 1 to %d", c.TrainExchanges, control.MaxExchanges)
-	case c.AnswerLimit <= 0 || c.FlushEvery <= 0:
-		return fmt.Errorf("answer_limit %v, flush_every %v: want more than 0", c.AnswerLimit, c.FlushEvery)
+	case c.AnswerLimit <= 0 || c.FlushEvery <= 0 || c.Return < 0:
+		return fmt.Errorf("answer_limit %v, flush_every %v, return %v: want more than 0", c.AnswerLimit, c.FlushEvery, c.Return)
 	case c.LiveTrains < 4:
 		return fmt.Errorf("live_trains %d: want at least 4", c.LiveTrains)
 	}

@@ -189,6 +189,7 @@ func (c *Core) Tick() {
 	}
 	c.stepSweep()
 	c.stepRun()
+	c.stepCollect()
 	if now.Sub(c.flushed) >= c.config.FlushEvery {
 		c.Flush()
 	}
@@ -208,6 +209,11 @@ func (c *Core) Next() time.Time {
 	for _, n := range c.nodes {
 		if n.alive() {
 			earlier(n.heard.Add(c.config.Dead))
+		}
+	}
+	if c.run != nil {
+		for _, k := range c.run.collect {
+			earlier(k.until)
 		}
 	}
 	if c.sweep == nil {

@@ -284,8 +284,6 @@ func (f *fleet) phase() Phase {
 func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
-	f.clients["n01"].files["baseline.ntp"] = make([]byte, 0)
-	delete(f.clients["n01"].files, "baseline.ntp")
 	status := answered[RunStatus](t, f.ask(AskStartRun, RunRequest{Name: "tuesday", Reference: "n00"}))
 	if status.Phase != PhaseBefore {
 		t.Errorf("%+v", status)

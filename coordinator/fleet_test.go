@@ -188,6 +188,7 @@ type fakeClient struct {
 	opened   []control.Run
 	tables   []uint64
 	files    map[string][]byte
+	sent     int // bytes of files
 	heard    time.Duration
 	busy     int64 // ppm
 	life     int   // events of an earlier one do nothing
@@ -313,6 +314,8 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		c.send(request, files)
 	case *control.ReadFile:
 		data := c.files[m.Path]
+		m.Bytes = min(m.Bytes, 1000) // so that a file comes in many parts
+		c.sent += int(min(m.Bytes, int64(len(data))-m.Offset))
 		c.send(request, &control.Chunk{Path: m.Path, Offset: m.Offset, Size: int64(len(data)), Data: data[m.Offset:min(m.Offset+m.Bytes, int64(len(data)))]})
 	}
 }

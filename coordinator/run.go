@@ -83,6 +83,9 @@ func (c *Core) StartRun(r RunRequest) error {
 			about.Nodes = append(about.Nodes, runNode(n))
 		}
 	}
+	if err := c.store.removeParts(); err != nil { // of a run of that name that could not go on
+		return err
+	}
 	draft, err := runs.Create(c.store.runs, about)
 	if err != nil {
 		return err
@@ -257,8 +260,11 @@ func (c *Core) joinRun(n *node) {
 	if err != nil {
 		c.log.Error("node is not noted in the run", "node", about.Name, "error", err)
 	}
-	if r.phase == PhaseOpen && n.can(control.CanRun) {
+	switch {
+	case r.phase == PhaseOpen && n.can(control.CanRun):
 		c.tellOne(n, false, func() {})
+	case r.phase == PhaseCollecting:
+		c.collectOn(n)
 	}
 }
 
@@ -356,7 +362,7 @@ func (c *Core) completeRun() {
 	for _, key := range keys {
 		c.pairs[key].run = nil
 	}
-	if err := c.store.putRun(nil); err != nil {
+	if err := errors.Join(c.store.putRun(nil), c.store.removeParts()); err != nil {
 		c.log.Error("run's end is not noted", "error", err)
 	}
 }

@@ -108,10 +108,13 @@ func (s *Store) putRun(r *run) error {
 }
 
 // partPath is where a file that is being fetched waits. Names in it are the store's own.
-func (s *Store) partPath(node, path string) string {
-	sum := sha256.Sum256([]byte(node + "\x00" + path))
+func (s *Store) partPath(run, node, path string) string {
+	sum := sha256.Sum256([]byte(run + "\x00" + node + "\x00" + path))
 	return filepath.Join(s.dir, "parts", hex.EncodeToString(sum[:12]))
 }
+
+// removeParts forgets what had come of files: their run is over.
+func (s *Store) removeParts() error { return os.RemoveAll(filepath.Join(s.dir, "parts")) }
 
 // notedNode is a node as it is written down.
 type notedNode struct {

@@ -259,6 +259,15 @@ func (d *Draft) AddLog(node, name string, from io.Reader) error {
 	return nil
 }
 
+// CheckLog holds a segment of a log, or a baseline, against its checksums. The error says where it is damaged, and wraps logstore's.
+func CheckLog(from io.Reader, name string) error {
+	report, err := logstore.Check(from, name)
+	if err == nil && len(report.Damage) > 0 {
+		err = fmt.Errorf("%d places are damaged, the first: %w", len(report.Damage)+report.MoreDamage, report.Damage[0])
+	}
+	return err
+}
+
 // BaselinePath is where the NTP blocks of a node are to be written on this machine.
 func (d *Draft) BaselinePath(node string) (string, error) {
 	d.mu.Lock()
