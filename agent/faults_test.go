@@ -61,7 +61,8 @@ func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// However an agent goes, a program with channels that block waits for a second in all.
+// However an agent goes, a program with channels that block waits for a second in all. The exact second is held in package ring, with a clock of its own; here
+// a machine that has other things to do may make more of it, but never a second for each channel.
 func TestProgramsWaitASecondInAll(t *testing.T) {
 	drains := func(s *scene) func() bool {
 		return func() bool {
@@ -70,7 +71,7 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 				return false
 			}
 			status, err := local.Status(t.Context())
-			return err == nil && len(status.Channels) == 2
+			return err == nil && len(status.Channels) == blockers
 		}
 	}
 	for name, test := range map[string]func(t *testing.T, s *scene) time.Duration{
@@ -95,8 +96,8 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if waited := test(t, newScene(t)); waited < 900*time.Millisecond || waited > 1500*time.Millisecond {
-				t.Errorf("it waited for %s, want a second", waited)
+			if waited := test(t, newScene(t)); waited < 900*time.Millisecond || waited > blockers*time.Second/2 {
+				t.Errorf("it waited for %s, want a second in all for %d channels", waited, blockers)
 			}
 		})
 	}

@@ -290,12 +290,14 @@ func (s *scene) end() (records uint64, wrong []error) {
 	return records, wrong
 }
 
-// beBlocker fills two channels that block, and says how long it was held up in all, in milliseconds.
+const blockers = 8
+
+// beBlocker fills channels that block, and says how long it was held up in all, in milliseconds.
 func beBlocker(rings, events string) {
 	n, err := strconv.Atoi(events)
 	must(err)
 	var channels []*handlers.Channel
-	for i := range 2 {
+	for i := range blockers {
 		c, err := handlers.Open(fmt.Sprintf("blocker#%d/x", i), handlers.Options{Dir: rings, Buffer: "64KiB"})
 		must(err)
 		channels = append(channels, c)
