@@ -32,6 +32,7 @@ var nodeMetrics = []metric{
 	newMetric("events_total", "Events that programs logged, as seen by this agent.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Events) }),
 	newMetric("dropped_total", "Events that programs dropped because their rings were full.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Dropped) }),
 	newMetric("not_stored_total", "Records that were taken and not stored because a limit was reached.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.NotStored) }),
+	newMetric("over_rate_total", "Records that were taken and not stored because they were more than the handler table's rate.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.OverRate) }),
 	newMetric("missing_total", "Records that were taken once and are in no log.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Missing) }),
 	newMetric("unread_total", "Records in rings that were set aside.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Unread) }),
 	newMetric("rows_total", "Rows written to logs.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Rows) }),

@@ -36,8 +36,8 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } .bad { colo
 </table>
 <h2>Events since the start</h2>
 <table>
-<tr><th class="n">came<th class="n">dropped by programs<th class="n">not stored<th class="n">missing<th class="n">in rings set aside<th class="n">log rows<th class="n">log size
-{{with .Total}}<tr><td class="n">{{.Events}}<td class="n">{{.Dropped}}<td class="n">{{.NotStored}}<td class="n">{{.Missing}}<td class="n">{{.Unread}}<td class="n">{{.Rows}}<td class="n">{{bytes .LogBytes}}{{end}}
+<tr><th class="n">came<th class="n">dropped by programs<th class="n">not stored<th class="n">over their rate<th class="n">missing<th class="n">in rings set aside<th class="n">log rows<th class="n">log size
+{{with .Total}}<tr><td class="n">{{.Events}}<td class="n">{{.Dropped}}<td class="n">{{.NotStored}}<td class="n">{{.OverRate}}<td class="n">{{.Missing}}<td class="n">{{.Unread}}<td class="n">{{.Rows}}<td class="n">{{bytes .LogBytes}}{{end}}
 </table>
 <h2>Channels</h2>
 {{if .Channels}}<div class="wide"><table>

@@ -34,6 +34,7 @@ type Counts struct {
 	Events    uint64 `json:"events,string"`     // that came
 	Dropped   uint64 `json:"dropped,string"`    // by programs, whose rings were full
 	NotStored uint64 `json:"not_stored,string"` // taken while a limit was reached
+	OverRate  uint64 `json:"over_rate,string"`  // taken, and more than the handler table's rate
 	Missing   uint64 `json:"missing,string"`    // taken once, and in no log
 	Unread    uint64 `json:"unread,string"`     // in rings that were set aside
 	Holes     uint64 `json:"holes,string"`      // reserved by programs that died, and never written
@@ -73,7 +74,7 @@ func (a *Agent) Status() Status {
 	a.mu.Unlock()
 	s.Logs, s.Finished, s.Chrony = a.drainer.Logs(), stats.Finished, a.chrony.Status()
 	t := stats.Total
-	s.Total = Counts{t.Events, t.Dropped, t.NotStored, t.Missing, t.Unread, t.Holes, t.Rows, t.LogBytes, t.Failures}
+	s.Total = Counts{t.Events, t.Dropped, t.NotStored, t.OverRate, t.Missing, t.Unread, t.Holes, t.Rows, t.LogBytes, t.Failures}
 	if stats.Table != nil {
 		s.Table.Error = stats.Table.Error()
 	}
@@ -95,7 +96,7 @@ func ringStatus(r drain.RingStats) RingStatus {
 	one := RingStatus{
 		Channel: r.Channel.String(), Incarnation: fmt.Sprintf("%x", r.Incarnation), ProcessID: r.ProcessID, Handler: r.Settings.String(), Policy: r.Policy.String(),
 		Alive: r.Alive, Waiting: r.Waiting, RingBytes: r.RingBytes,
-		Counts: Counts{r.Events, r.Dropped, r.NotStored, r.Missing, r.Unread, r.Holes, r.Rows, r.LogBytes, r.Failures},
+		Counts: Counts{r.Events, r.Dropped, r.NotStored, r.OverRate, r.Missing, r.Unread, r.Holes, r.Rows, r.LogBytes, r.Failures},
 	}
 	if r.Channel == (channel.Name{}) {
 		one.Channel = r.Path // it could not be opened

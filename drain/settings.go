@@ -18,11 +18,13 @@ func (s *source) apply() error {
 	if table == nil || table == s.table {
 		return nil
 	}
-	want, ok := table.For(s.d.o.Node, s.header.Name)
+	rule, ok := table.For(s.d.o.Node, s.header.Name)
 	if !ok && s.own == nil {
 		s.table = table
+		s.rate.set(0)
 		return nil
 	}
+	want := rule.Settings
 	if !ok {
 		want = *s.own
 	}
@@ -49,6 +51,7 @@ func (s *source) apply() error {
 		}
 	}
 	s.table = table
+	s.rate.set(rule.Rate_hz)
 	s.count(func(c *RingStats) { c.Refused = nil })
 	return s.readSettings()
 }

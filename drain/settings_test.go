@@ -227,7 +227,7 @@ func TestTableChangesUnderLoad(t *testing.T) {
 		want, _ := tables[i%4].For("node-1", name(t, "a/x"))
 		for {
 			stats := d.Stats().Rings
-			if len(stats) == 1 && stats[0].Settings == want {
+			if len(stats) == 1 && stats[0].Settings == want.Settings {
 				break
 			}
 			if time.Since(changed) > 10*time.Second {

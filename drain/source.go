@@ -43,6 +43,7 @@ type source struct {
 	firstLast ring.FirstAndLast // as in the log
 	counted   uint64            // as in the log
 	sampling  *sampling         // while the handler is counter
+	rate      rate              // that the handler table bounds the log to
 	asked     uint64            // snapshots that the program asked for before the one that is being taken
 
 	mu    sync.Mutex // guards stats
@@ -519,12 +520,23 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, all bool) error {
 			}
 			continue
 		}
-		if err := s.store(w, i, rows); err != nil {
-			return err
+		kept := rows
+		if s.d.limits.reached(w.now) == nil { // else nothing is kept, and not even what is over the rate is told one by one
+			kept = s.rate.take(w.now, rows)
 		}
-		p.head += rows * s.per
-		if err := s.release(i); err != nil {
-			return err
+		if kept > 0 {
+			if err := s.store(w, i, kept); err != nil {
+				return err
+			}
+			p.head += kept * s.per
+			if err := s.release(i); err != nil {
+				return err
+			}
+		}
+		if kept < rows {
+			if err := s.takeOverRate(w, i, kept, rows); err != nil {
+				return err
+			}
 		}
 	}
 	if all || p.skipped > 0 && w.now-p.skippedSince >= blockHold {

@@ -33,6 +33,7 @@ type RingStats struct {
 	Missing   uint64 // rows that were taken from the ring once and are in no log here
 	Unread    uint64 // rows that were in a ring when it was set aside
 	NotStored uint64 // rows that were taken from the ring while a limit was reached
+	OverRate  uint64 // rows that were taken from the ring and are more than the handler table's rate
 	Removed   int    // log files that went away while they were written
 
 	Failures uint64 // of writing the log
@@ -58,8 +59,8 @@ type Stats struct {
 
 // Totals are sums over rings.
 type Totals struct {
-	Events, Dropped, Rows, Blocks, LogBytes, Holes, Missing, Unread, NotStored, Failures uint64
-	Removed                                                                              int
+	Events, Dropped, Rows, Blocks, LogBytes, Holes, Missing, Unread, NotStored, OverRate, Failures uint64
+	Removed                                                                                        int
 }
 
 func (t *Totals) add(c *RingStats) {
@@ -72,6 +73,7 @@ func (t *Totals) add(c *RingStats) {
 	t.Missing += c.Missing
 	t.Unread += c.Unread
 	t.NotStored += c.NotStored
+	t.OverRate += c.OverRate
 	t.Failures += c.Failures
 	t.Removed += c.Removed
 }

@@ -13,6 +13,7 @@ type Rule struct {
 	Node     string // pattern on the node's name; "" takes all
 	Channel  string // pattern on the channel's name
 	Settings channel.Settings
+	Rate_hz  uint64 // rows a second that are kept of what the handler keeps, at most; 0: all
 }
 
 // Table is rules in their order: the first that takes a channel decides. A channel that none takes keeps the settings that
@@ -26,21 +27,22 @@ type Table struct {
 const (
 	MaxRules        = 10_000
 	MaxPatternBytes = 256
+	MaxRate_hz      = 1 << 40 // beyond what any machine logs
 	maxFileBytes    = 1 << 20
 )
 
-// For returns the settings for a channel on a node; ok is false where no rule takes it.
-func (t *Table) For(node string, name channel.Name) (settings channel.Settings, ok bool) {
+// For returns the rule for a channel on a node; ok is false where none takes it.
+func (t *Table) For(node string, name channel.Name) (rule Rule, ok bool) {
 	if t == nil {
-		return channel.Settings{}, false
+		return Rule{}, false
 	}
 	full := name.String()
 	for i := range t.Rules {
 		if r := &t.Rules[i]; r.takes(node, name, full) {
-			return r.Settings, true
+			return *r, true
 		}
 	}
-	return channel.Settings{}, false
+	return Rule{}, false
 }
 
 func (r *Rule) takes(node string, name channel.Name, full string) bool {
@@ -102,7 +104,19 @@ func (r *Rule) validate() error {
 	if i := strings.IndexFunc(r.Channel, notInChannelPattern); i >= 0 {
 		return fmt.Errorf("channel %q: no channel's name has %q: use letters, digits, '-', '_', '.', '#', '/' and the wildcards * and ?", r.Channel, r.Channel[i:i+1])
 	}
-	return r.Settings.Validate()
+	if err := r.Settings.Validate(); err != nil {
+		return err
+	}
+	switch r.Settings.Kind {
+	case channel.Null, channel.Counter, channel.FirstLast:
+		if r.Rate_hz > 0 {
+			return fmt.Errorf("rate %d with handler %s, which keeps no single events: leave it out", r.Rate_hz, r.Settings.Kind)
+		}
+	}
+	if r.Rate_hz > MaxRate_hz {
+		return fmt.Errorf("rate %d: at most %d a second: leave it out for all", r.Rate_hz, uint64(MaxRate_hz))
+	}
+	return nil
 }
 
 func checkPattern(what, pattern string) error {

@@ -47,8 +47,8 @@ rules:
 		{"", "join/start", ""},
 		{"b1", "my/starts", ""},
 	} {
-		settings, ok := table.For(test.node, name(t, test.channel))
-		got := settings.String()
+		rule, ok := table.For(test.node, name(t, test.channel))
+		got := rule.Settings.String()
 		if !ok {
 			got = ""
 		}
@@ -114,7 +114,15 @@ func TestParseRefuses(t *testing.T) {
 		{"a key twice", "version: 1\nrules: []\nrules: []\n", 3, `"rules" twice`},
 		{"unknown key", "version: 1\nrules: []\nrule: []\n", 3, `unknown key "rule": it takes version, rules`},
 		{"rule is a word", rule("id"), 3, "it takes node, channel, handler, params"},
-		{"unknown key of a rule", rule(`{channel: "*", handler: id, rate: 3}`), 3, `unknown key "rate"`},
+		{"unknown key of a rule", rule(`{channel: "*", handler: id, speed: 3}`), 3, `unknown key "speed"`},
+		{"no rate", rule(`{channel: "*", handler: id, rate: 0}`), 3, `write "handler: null"`},
+		{"negative rate", rule(`{channel: "*", handler: id, rate: -3}`), 3, `rate is "-3"`},
+		{"rate in words", rule(`{channel: "*", handler: id, rate: fast}`), 3, `rate is "fast"`},
+		{"list of rates", rule(`{channel: "*", handler: id, rate: [3]}`), 3, "write a whole number of rows"},
+		{"fraction as rate", rule(`{channel: "*", handler: id, rate: 0.5}`), 3, `rate is "0.5"`},
+		{"rate beyond all", rule(`{channel: "*", handler: id, rate: 2000000000000}`), 3, "at most 1099511627776"},
+		{"rate of a counter", rule(`{channel: "*", handler: counter, rate: 3}`), 3, "keeps no single events"},
+		{"rate of nothing", rule(`{channel: "*", handler: null, rate: 3}`), 3, "keeps no single events"},
 		{"no channel", rule("{handler: id}"), 3, "rule has no channel"},
 		{"no handler", rule(`{channel: "*"}`), 3, "rule has no handler"},
 		{"no word", rule(`{channel: "*", handler: ~}`), 3, "not a single word"},
@@ -202,8 +210,8 @@ func TestExampleIsATable(t *testing.T) {
 		{"worker-3", "sink#0/recv", "counter period=100ms"},
 		{"worker-3", "experiment#2/x", "null"},
 	} {
-		if got, ok := table.For(test.node, name(t, test.channel)); !ok || got.String() != test.want {
-			t.Errorf("on %s, %s: %s, %v, want %s", test.node, test.channel, got, ok, test.want)
+		if got, ok := table.For(test.node, name(t, test.channel)); !ok || got.Settings.String() != test.want {
+			t.Errorf("on %s, %s: %s, %v, want %s", test.node, test.channel, got.Settings, ok, test.want)
 		}
 	}
 	if _, ok := table.For("worker-3", name(t, "source/start")); ok {
@@ -220,6 +228,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(string(example))
 	f.Add("version: 1\nrules: []\n")
 	f.Add("version: 1\nrules:\n- {channel: \"a?b*#1/*\", handler: counter, params: {period: 1000000}}\n")
+	f.Add("version: 1\nrules:\n- {channel: \"*\", handler: id, rate: 10K}\n- {channel: \"*\", handler: downsample, params: {n: 3}, rate: 0x10}\n")
 	f.Add("version: 0x1\nrules:\n- {node: '*', channel: a/b, handler: downsample, params: {n: 0x10}}\n")
 	names := []channel.Name{name(f, "a/b"), name(f, "parser#1/start"), name(f, "sink/recv"), name(f, "sink#0/recv")}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -258,7 +267,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // firstOf is Table.For as its documentation says it, by regular expressions.
-func firstOf(rules []Rule, node string, name channel.Name) (channel.Settings, bool) {
+func firstOf(rules []Rule, node string, name channel.Name) (Rule, bool) {
 	takes := func(pattern, text string) bool {
 		quoted := regexp.QuoteMeta(pattern)
 		return regexp.MustCompile("^(?s:" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(quoted) + ")$").MatchString(text)
@@ -269,8 +278,8 @@ func firstOf(rules []Rule, node string, name channel.Name) (channel.Settings, bo
 			text = name.Actor + "/" + name.Point
 		}
 		if (r.Node == "" || takes(r.Node, node)) && takes(r.Channel, text) {
-			return r.Settings, true
+			return r, true
 		}
 	}
-	return channel.Settings{}, false
+	return Rule{}, false
 }

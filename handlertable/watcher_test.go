@@ -46,8 +46,8 @@ func TestWatcherKeepsTheLastGood(t *testing.T) {
 		if changed != step.changed || (err != nil) != (step.say != "") || err != nil && !strings.Contains(err.Error(), step.say) {
 			t.Errorf("step %d: changed %v, %v, want %v, %q", i, changed, err, step.changed, step.say)
 		}
-		settings, ok := w.Table().For("n", name(t, "a/b"))
-		if got := settings.Kind.String(); ok && got != step.handler || ok != (step.handler != "") {
+		rule, ok := w.Table().For("n", name(t, "a/b"))
+		if got := rule.Settings.Kind.String(); ok && got != step.handler || ok != (step.handler != "") {
 			t.Errorf("step %d: handler %s, %v, want %q", i, got, ok, step.handler)
 		}
 	}

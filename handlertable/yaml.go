@@ -149,7 +149,7 @@ func lineOf(err error) int {
 func (p *parser) rule(node *yaml.Node) Rule {
 	var r Rule
 	before := p.findings
-	fields := p.mapping(node, "a rule", "node", "channel", "handler", "params")
+	fields := p.mapping(node, "a rule", "node", "channel", "handler", "params", "rate")
 	if fields == nil {
 		return r
 	}
@@ -166,6 +166,9 @@ func (p *parser) rule(node *yaml.Node) Rule {
 	}
 	handler := p.word(fields["handler"], "handler")
 	params := p.params(fields["params"])
+	if rate := fields["rate"]; rate != nil {
+		r.Rate_hz = p.rate(rate)
+	}
 	if p.findings > before {
 		return r
 	}
@@ -238,6 +241,21 @@ func (p *parser) params(node *yaml.Node) channel.Params {
 	return params
 }
 
+// rate reads how many rows a second are kept.
+func (p *parser) rate(node *yaml.Node) uint64 {
+	n, err := uint64(0), error(channel.ErrParameter)
+	if node.Kind == yaml.ScalarNode && (node.ShortTag() == "!!str" || node.ShortTag() == "!!int") {
+		n, err = channel.ParseCount(node.Value)
+	}
+	switch {
+	case err != nil:
+		p.fail(node.Line, "rate is %.40q: write a whole number of rows a second, such as 5000 or 10K", node.Value)
+	case n == 0:
+		p.fail(node.Line, "rate 0 keeps nothing: write %q, or leave rate out for all", "handler: null")
+	}
+	return n
+}
+
 // Text writes the table as Parse reads it, without the comments that it had.
 func (t *Table) Text() []byte {
 	var b bytes.Buffer
@@ -259,6 +277,9 @@ func (t *Table) Text() []byte {
 			for _, param := range params {
 				fmt.Fprintf(&b, "      %s: %s\n", param.Name, param.Text)
 			}
+		}
+		if r.Rate_hz > 0 {
+			fmt.Fprintf(&b, "    rate: %d\n", r.Rate_hz)
 		}
 	}
 	return b.Bytes()

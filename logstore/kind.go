@@ -80,10 +80,11 @@ const (
 	NotStored    Reason = 4 // taken from the ring, but the disk was full or its limit reached: the same
 	Damaged      Reason = 5 // were in a log that was damaged since: the same
 	Unread       Reason = 6 // in a ring that was damaged before they were taken from it: the same
+	OverRate     Reason = 7 // more than the handler table's rate: the same
 )
 
 var reasonNames = map[Reason]string{
-	RingFull: "ring full", NeverWritten: "reserved, never written", Overwritten: "overwritten", NotStored: "not stored", Damaged: "damaged", Unread: "unread",
+	RingFull: "ring full", NeverWritten: "reserved, never written", Overwritten: "overwritten", NotStored: "not stored", Damaged: "damaged", Unread: "unread", OverRate: "over rate",
 }
 
 func (r Reason) String() string {

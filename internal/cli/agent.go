@@ -86,7 +86,7 @@ func printAgent(w io.Writer, s agent.Status) error {
 	fmt.Fprintf(w, "node           %s, process %d, running for %s\n", s.Node, s.ProcessID, time.Since(s.Started).Round(time.Second))
 	fmt.Fprintf(w, "run            %s\nlogs           %s\nhandler table  %s\nserver         %s\nchrony         %s\n", run, s.Logs, table, server, chrony)
 	fmt.Fprintf(w, "events         %s came, %s rows in %s bytes of logs; %d rings ended and are in their logs\n", thousands(s.Total.Events), thousands(s.Total.Rows), thousands(s.Total.LogBytes), s.Finished)
-	fmt.Fprintf(w, "not in a log   %d dropped by programs, %d not stored at a limit, %d missing, %d in rings set aside\n\n", s.Total.Dropped, s.Total.NotStored, s.Total.Missing, s.Total.Unread)
+	fmt.Fprintf(w, "not in a log   %d dropped by programs, %d not stored at a limit, %d over their rate, %d missing, %d in rings set aside\n\n", s.Total.Dropped, s.Total.NotStored, s.Total.OverRate, s.Total.Missing, s.Total.Unread)
 	if len(s.Channels) == 0 {
 		fmt.Fprintln(w, "no program has a channel open")
 	} else {
