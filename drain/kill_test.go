@@ -390,6 +390,7 @@ func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64
 	t.Helper()
 	s := newScene(t)
 	program := s.startProgram()
+	s.waitForCalls() // or a slow machine kills it before it has a ring
 	deaths := 0
 	for n := 1; n < 30; n += 1 + n/2 {
 		drainer := s.startDrainer(string(point), n)
@@ -400,10 +401,14 @@ func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64
 			s.kill(program)
 			program = s.startProgram()
 		}
+		patience := 400 * time.Millisecond // it may not come to the point so often
+		if deaths == 0 {
+			patience = 30 * time.Second // but once, on however slow a machine
+		}
 		select {
 		case <-dead:
 			deaths++
-		case <-time.After(400 * time.Millisecond):
+		case <-time.After(patience):
 			drainer.Process.Kill()
 			<-dead
 		}
