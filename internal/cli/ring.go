@@ -20,7 +20,7 @@ func newRing() *cobra.Command {
 		Long: `Look at the rings in shared memory, and rescue orphans.
 
 A ring is the shared memory of one channel of one program. It is live while the program has it open, and an orphan when the
-program has ended, however it did. What an orphan holds is whole: list and dump read it, salvage moves it into a file. None
+program has ended, however it did. What an orphan holds is whole: list and dump read it, salvage moves it into a log. None
 of them needs an agent.`,
 		Example: `  cprof ring list
   cprof ring dump parser

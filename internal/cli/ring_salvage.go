@@ -1,42 +1,41 @@
 package cli
 
 import (
-	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cloudprofiler/cloudprofiler/ring"
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
 func newRingSalvage() *cobra.Command {
-	var dir, to string
-	var keep bool
+	var dir, to, node string
 	cmd := &cobra.Command{
 		Use:   "salvage [RING...]",
-		Short: "Move what dead programs left in rings into files",
-		Long: `Move what dead programs left in rings into files, one for each ring, as "cprof ring dump" prints it. A ring is removed once
-its file is safe on disk. Live rings are left alone, and nothing is done while an agent drains the directory: it does
-the same.
+		Short: "Move what dead programs left in rings into logs",
+		Long: `Move what dead programs left in rings into logs, as the agent would, and remove the rings. A log that was begun in the directory is
+gone on with: give that of the agent, or of a run (RUN/logs/NODE), and what was in the ring joins what came before. Live rings are
+left alone, and nothing is done while an agent drains the directory: it does the same.
 
-Without RING every orphan is taken. RING is a file, or the start of a channel's name or of an incarnation.
+Without RING every orphan is taken. RING is a file, or the start of a channel's name or of an incarnation. To look at a ring and
+leave it, use "cprof ring dump".
 Exit code 3: some ring could not be rescued; the others were.`,
-		Example: "  cprof ring salvage --to ./rescued\n  cprof ring salvage parser --keep",
+		Example: "  cprof ring salvage --to ./rescued\n  cprof ring salvage parser --to runs/tuesday/logs/worker-1 --node worker-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return salvageRings(cmd.OutOrStdout(), dir, to, keep, args)
+			return salvageRings(cmd.OutOrStdout(), dir, drain.Options{Logs: to, Node: node}, args)
 		},
 	}
 	addDirFlag(cmd, &dir)
-	cmd.Flags().StringVar(&to, "to", ".", "directory for the files")
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave the rings where they are")
+	cmd.Flags().StringVar(&to, "to", drain.DefaultLogs, "directory for the logs")
+	cmd.Flags().StringVar(&node, "node", "", "the node's name in the logs (default: the host's)")
 	return cmd
 }
 
-func salvageRings(w io.Writer, dir, to string, keep bool, words []string) error {
+func salvageRings(w io.Writer, dir string, o drain.Options, words []string) error {
 	files, err := ringFiles(&dir)
 	if err != nil {
 		return err
@@ -55,25 +54,25 @@ func salvageRings(w io.Writer, dir, to string, keep bool, words []string) error 
 		fmt.Fprintf(w, "no rings in %s\n", dir)
 		return nil
 	}
-	lock, err := ring.LockDirectory(dir)
+	o.Epoch = onlyEpoch()
+	all, err := drain.Salvage(dir, files, o)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	if err := os.MkdirAll(to, 0o700); err != nil {
-		return fmt.Errorf("salvage rings to %q: %w", to, err)
-	}
 	var failed, live int
-	for _, file := range files {
-		saved, events, err := salvageRing(file, to, keep)
+	for _, one := range all {
 		switch {
-		case err != nil:
-			failed++
-			fmt.Fprintf(w, "cannot rescue: %v\n", err)
-		case saved == "":
+		case errors.Is(one.Err, drain.ErrAlive):
 			live++
+		case one.Err != nil:
+			failed++
+			fmt.Fprintf(w, "cannot rescue: %v\n", one.Err)
 		default:
-			fmt.Fprintf(w, "%d events to %s\n", events, saved)
+			fmt.Fprintf(w, "%s: %d events to %s", one.Stats.Channel, one.Stats.Events, o.Logs)
+			if n := one.Stats.Missing; n > 0 {
+				fmt.Fprintf(w, "; %d before them are in no log there", n)
+			}
+			fmt.Fprintln(w)
 		}
 	}
 	if live > 0 {
@@ -85,43 +84,12 @@ func salvageRings(w io.Writer, dir, to string, keep bool, words []string) error 
 	return nil
 }
 
-// salvageRing moves a dead ring into a file. For a live one it returns "".
-func salvageRing(file, to string, keep bool) (saved string, events uint64, err error) {
-	r, err := ring.OpenConsumer(file)
-	if err != nil {
-		return "", 0, err
+// onlyEpoch names this boot's epoch as the agent does, where there has been no other that a ring may be of; else "".
+func onlyEpoch() string {
+	observe := host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}.Observe
+	watch, err := host.NewWatch(host.WatchOptions{Observe: observe})
+	if err != nil || watch.Epoch().Sleep != 0 {
+		return ""
 	}
-	defer r.Close()
-	if alive, err := r.Alive(); err != nil || alive {
-		return "", 0, err
-	}
-	saved = filepath.Join(to, strings.TrimSuffix(filepath.Base(file), ".ring")+".txt")
-	out, err := os.OpenFile(saved, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", 0, fmt.Errorf("salvage ring %q: %w", file, err)
-	}
-	events, err = writeSynced(out, &r.Reader)
-	if err != nil {
-		os.Remove(saved)
-		return "", 0, fmt.Errorf("salvage ring %q to %q: %w", file, saved, err)
-	}
-	if keep {
-		return saved, events, nil
-	}
-	return saved, events, r.Remove()
-}
-
-func writeSynced(f *os.File, r *ring.Reader) (events uint64, err error) {
-	out := bufio.NewWriter(f)
-	events, err = writeRing(out, r)
-	if err == nil {
-		err = out.Flush()
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	return events, err
+	return watch.Epoch().String()
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
 // cprof runs a command line and returns what it printed.
@@ -138,18 +140,17 @@ func TestRingSalvage(t *testing.T) {
 	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "rescued")
 	live := openChannel(t, dir, "live/start", handlers.Options{})
 	live.Log(1)
-	path := orphan(t, dir, "dead/start", handlers.Options{}, func(c *handlers.Channel) { c.Log(42); c.Log(43) })
-	code, out, errs := cprof("ring", "salvage", "--dir", dir, "--to", to, "--keep")
-	if _, err := os.Stat(path); code != 0 || err != nil {
-		t.Fatalf("keep: %d %v\n%s%s", code, err, out, errs)
+	path := orphan(t, dir, "dead/start", handlers.Options{Policy: "drop", Buffer: "256"}, func(c *handlers.Channel) {
+		for id := range uint64(20) {
+			c.Log(40 + id)
+		}
+	})
+	orphan(t, dir, "dead/count", handlers.Options{Handler: "counter"}, func(c *handlers.Channel) { c.Log(1); c.Log(1) })
+	if err := os.WriteFile(filepath.Join(dir, "x~start.00.ring"), []byte("no ring"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	// The file is there already: nothing of it is overwritten and the ring stays.
-	if code, out, _ := cprof("ring", "salvage", "--dir", dir, "--to", to); code != 3 || !strings.Contains(out, "file exists") {
-		t.Errorf("file exists: %d %s", code, out)
-	}
-	to += "2"
-	code, out, errs = cprof("ring", "salvage", "--dir", dir, "--to", to)
-	if code != 0 || !strings.Contains(out, "2 events to") || !strings.Contains(out, "1 live rings left alone") {
+	code, out, errs := cprof("ring", "salvage", "--dir", dir, "--to", to, "--node", "node-7")
+	if code != 3 || !strings.Contains(out, "dead/start: 16 events to "+to+"\n") || !strings.Contains(out, "1 live rings left alone") || !strings.Contains(errs, "1 of 4 rings") {
 		t.Errorf("salvage: %d\n%s%s", code, out, errs)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
@@ -158,12 +159,29 @@ func TestRingSalvage(t *testing.T) {
 	if _, err := os.Stat(live.Path()); err != nil {
 		t.Errorf("the live ring is gone: %v", err)
 	}
-	files, _ := filepath.Glob(to + "/dead~start.*.txt")
-	if len(files) != 1 {
-		t.Fatalf("files: %v", files)
+	logs, err := filepath.Glob(filepath.Join(to, "*.cplog"))
+	if err != nil || len(logs) != 2 {
+		t.Fatal(logs, err)
 	}
-	text, _ := os.ReadFile(files[0])
-	if !strings.Contains(string(text), " 42\n0 1 ") || !strings.Contains(string(text), "orphan, handler buffered") {
-		t.Errorf("rescued:\n%s", text)
+	if code, out, errs := cprof("log", "check", to); code != 0 {
+		t.Errorf("check: %d\n%s%s", code, out, errs)
+	}
+	code, out, errs = cprof("log", "dump", logs[1])
+	if code != 0 || !strings.Contains(out, "node-7") || !strings.Contains(out, "ring full") {
+		t.Errorf("dump: %d\n%s%s", code, out, errs)
+	}
+	for id := 40; id < 56; id++ {
+		if !strings.Contains(out, fmt.Sprint(id)) {
+			t.Errorf("no event %d in\n%s", id, out)
+		}
+	}
+	// While somebody drains the directory, nothing is done.
+	lock, err := ring.LockDirectory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if code, _, errs := cprof("ring", "salvage", "--dir", dir, "--to", to); code != 1 || !strings.Contains(errs, "drain") {
+		t.Errorf("beside a drainer: %d %s", code, errs)
 	}
 }

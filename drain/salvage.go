@@ -1,0 +1,78 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// ErrAlive is returned for a ring that a program has open.
+var ErrAlive = errors.New("ring is in use")
+
+// Salvaged is what became of a ring.
+type Salvaged struct {
+	Path  string
+	Stats RingStats
+	Err   error // it stays where it is
+}
+
+// Salvage does once, for some rings of a directory, what a Drainer does all the time for those whose programs are dead: moves what they hold into logs in Options.Logs,
+// and removes them. A log that was begun there is gone on with; one that begins there says of what had been taken from the ring before that it is missing.
+// Rings of living programs are left alone, with ErrAlive. The error wraps ring.ErrLocked where somebody drains the directory.
+func Salvage(dir string, paths []string, o Options) ([]Salvaged, error) {
+	begin := time.Now()
+	o.Workers = 1
+	d, err := newDrainer(dir, o, func() time.Duration { return time.Since(begin) })
+	if err != nil {
+		return nil, fmt.Errorf("salvage rings: %w", err)
+	}
+	defer d.lock.Close()
+	logs, err := d.listLogs()
+	if err != nil {
+		return nil, fmt.Errorf("salvage rings: %w", err)
+	}
+	var all []Salvaged
+	for _, path := range paths {
+		one := Salvaged{Path: path}
+		if one.Stats, one.Err = d.salvage(path, logs); one.Err != nil {
+			one.Err = fmt.Errorf("salvage ring %q: %w", path, one.Err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func (d *Drainer) salvage(path string, logs begun) (RingStats, error) {
+	if err := checkDead(path); err != nil {
+		return RingStats{}, err
+	}
+	s, err := d.open(path, logs)
+	if err != nil {
+		return RingStats{}, err
+	}
+	w := d.workers[0]
+	w.now = d.now()
+	_, err = s.drain(w, true) // which leaves it when it is through
+	var failure logFailure
+	switch {
+	case errors.As(err, &failure):
+		s.leave(w)
+	case err != nil:
+		s.setAside(w, err)
+	}
+	return s.snapshot(), err
+}
+
+func checkDead(path string) error {
+	r, err := ring.Open(path)
+	if err != nil {
+		return err
+	}
+	alive, err := r.Alive()
+	if err == nil && alive {
+		err = ErrAlive
+	}
+	return errors.Join(err, r.Close())
+}

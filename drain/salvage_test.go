@@ -1,0 +1,84 @@
+package drain
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// What is left in the rings of the dead joins what a drainer that died had written, each record once; in another directory the log says what it lacks.
+func TestSalvageGoesOnWithTheLog(t *testing.T) {
+	for name, same := range map[string]bool{"where the log was begun": true, "elsewhere": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Options{})
+			c := r.open("a/x", handlers.Options{Handler: "id"})
+			alive := r.open("b/x", handlers.Options{Handler: "id"})
+			logMany(c, 0, 100)
+			alive.Log(7)
+			r.run(time.Second)
+			r.kill()
+			logMany(c, 100, 150)
+			path := c.Path()
+			c.Close()
+			to := r.logs
+			if !same {
+				to = filepath.Join(t.TempDir(), "logs")
+			}
+			got, err := Salvage(r.rings, []string{path, alive.Path()}, Options{Logs: to, Node: "node-1"})
+			if err != nil || len(got) != 2 || got[0].Err != nil || got[0].Stats.Events != 50 || !errors.Is(got[1].Err, ErrAlive) {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			if _, err := os.Stat(path); !os.IsNotExist(err) {
+				t.Error("the ring is still there:", err)
+			}
+			if _, err := os.Stat(alive.Path()); err != nil {
+				t.Error(err)
+			}
+			k := readLogs(t, to)["a/x"]
+			if !k.report.Sealed || !k.report.Whole() {
+				t.Errorf("%+v", k.report)
+			}
+			from, missing := uint64(0), uint64(0)
+			if !same {
+				from, missing = 100, 100
+			}
+			ids := k.ids()
+			if uint64(len(ids)) != 150-from || ids[0] != from || k.dropped(logstore.Damaged) != missing || got[0].Stats.Missing != missing {
+				t.Errorf("%d events from %d on, %d said to be missing", len(ids), ids[0], k.dropped(logstore.Damaged))
+			}
+			if _, err := Salvage(r.rings, []string{alive.Path()}, Options{Logs: to}); err != nil {
+				t.Errorf("the directory is still locked: %v", err)
+			}
+		})
+	}
+}
+
+// A ring whose log cannot be written stays as it was.
+func TestSalvageWithoutADisk(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/x", handlers.Options{Handler: "id"})
+	logMany(c, 0, 100)
+	path := c.Path()
+	c.Close()
+	if _, err := Salvage(r.rings, []string{path}, Options{Logs: r.logs}); !errors.Is(err, ring.ErrLocked) {
+		t.Errorf("beside a drainer: %v", err)
+	}
+	r.kill()
+	got, err := Salvage(r.rings, []string{path}, Options{Logs: r.logs, FileSystem: &fullDisk{logstore.OS{}, 100}})
+	if err != nil || len(got) != 1 || got[0].Err == nil {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	got, err = Salvage(r.rings, []string{path}, Options{Logs: r.logs})
+	if err != nil || got[0].Err != nil {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if n := readLogs(t, r.logs)["a/x"].all(); n != 100 {
+		t.Errorf("%d events", n)
+	}
+}
