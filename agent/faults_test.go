@@ -27,7 +27,7 @@ import (
 // long its calls took.
 func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	t.Helper()
-	cmd, err := reexec.Command(s.rings, "20000")
+	cmd, err := reexec.Command(s.rings, "1000")
 	if err != nil {
 		t.Fatal(err)
 	}

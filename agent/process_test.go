@@ -298,7 +298,7 @@ func beBlocker(rings, events string) {
 	must(err)
 	var channels []*handlers.Channel
 	for i := range blockers {
-		c, err := handlers.Open(fmt.Sprintf("blocker#%d/x", i), handlers.Options{Dir: rings, Buffer: "64KiB"})
+		c, err := handlers.Open(fmt.Sprintf("blocker#%d/x", i), handlers.Options{Dir: rings, Buffer: "4KiB"})
 		must(err)
 		channels = append(channels, c)
 	}
