@@ -83,13 +83,13 @@ func start(c Config) (a *Agent, err error) {
 		return nil, err
 	}
 	o := drain.Options{
-		Logs: filepath.Join(c.State, a.state.Logs), Node: c.Node, Epoch: c.Epoch, Quantum_cycles: c.Quantum_cycles, CoreSlack_cycles: c.CoreSlack_cycles,
+		Logs: filepath.Join(c.State, a.state.Logs), Node: c.Node, Epoch: a.epoch(), Quantum_cycles: c.Quantum_cycles, CoreSlack_cycles: c.CoreSlack_cycles,
 		Workers: c.Workers, MaxBytes: c.MaxRunBytes, MinFree: c.MinFree, MaxProcessRings: c.MaxProcessRings, MaxProcessBytes: c.MaxProcessBytes,
 		Notify: c.Notify, Asked: a.asked, Fault: c.Fault,
 	}
 	if c.Client != nil {
 		node := c.Client.Node()
-		o.Epoch, o.Quantum_cycles, o.CoreSlack_cycles = node.Epoch, node.QuantumCycles, node.CoreSlackCycles
+		o.Quantum_cycles, o.CoreSlack_cycles = node.QuantumCycles, node.CoreSlackCycles
 	}
 	for _, before := range a.state.Before {
 		o.Before = append(o.Before, filepath.Join(c.State, before))
@@ -102,7 +102,7 @@ func start(c Config) (a *Agent, err error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop
-	a.chrony = newPoller(c.Chrony, c.Node, a.notify)
+	a.chrony = newPoller(c.Chrony, c.Node, a.epoch, a.notify)
 	if a.state.Run != "" {
 		a.chrony.open(a.baselinePath(a.state.Run))
 	}
@@ -140,6 +140,17 @@ func (a *Agent) chooseTable(o *drain.Options) error {
 		return err
 	}
 	return nil
+}
+
+// epoch names the span in which the node's counter is, as the server and the headers of logs have it.
+func (a *Agent) epoch() string {
+	switch {
+	case a.c.Client != nil:
+		return a.c.Client.Node().Epoch
+	case a.c.Epoch != "":
+		return a.c.Epoch
+	}
+	return drain.BootEpoch()
 }
 
 func (a *Agent) notify(err error) {

@@ -34,6 +34,7 @@ const claimsHeld = 10
 type poller struct {
 	address string
 	node    string
+	epoch   func() string // that the counter is in
 	notify  func(error)
 	ask     func(context.Context, string) (ntp.Claim, error)
 	changed chan struct{} // a run was opened
@@ -46,8 +47,8 @@ type poller struct {
 	rows   []logstore.NTP
 }
 
-func newPoller(address, node string, notify func(error)) *poller {
-	return &poller{address: address, node: node, notify: notify, ask: ntp.Ask, changed: make(chan struct{}, 1)}
+func newPoller(address, node string, epoch func() string, notify func(error)) *poller {
+	return &poller{address: address, node: node, epoch: epoch, notify: notify, ask: ntp.Ask, changed: make(chan struct{}, 1)}
 }
 
 // run asks until the context ends: often during a run, seldom else.
@@ -157,9 +158,8 @@ func (p *poller) tryOpen(path string) error {
 		}
 		rand.Read(p.id[:])
 		now := ring.Now()
-		boot := ring.Boot()
 		w, err = logstore.Create(nil, path, logstore.Header{
-			Format: logstore.Compressed, Node: p.node, NodeNumber: channel.MaxNode + 1, Epoch: fmt.Sprintf("boot %x", boot), Channel: name,
+			Format: logstore.Compressed, Node: p.node, NodeNumber: channel.MaxNode + 1, Epoch: p.epoch(), Channel: name,
 			Settings: channel.Settings{Kind: channel.Identity}, Incarnation: p.id, ProcessID: os.Getpid(),
 			Counter: now.Counter, UTCLo_ns: now.Earliest.UnixNano(), UTCHi_ns: now.Latest.UnixNano(),
 		})

@@ -121,7 +121,7 @@ func (o Options) normalise() (Options, error) {
 		o.Node = name
 	}
 	if o.Epoch == "" {
-		o.Epoch = epochOf(ring.Boot())
+		o.Epoch = BootEpoch()
 	}
 	if o.Table != nil && o.TableFile != "" {
 		return o, fmt.Errorf("both a handler table and the file %q of one are given: set one", o.TableFile)
@@ -154,6 +154,9 @@ func (o Options) normalise() (Options, error) {
 	}
 	return o, nil
 }
+
+// BootEpoch names the epoch where only boots can be told apart: by the kernel's boot id.
+func BootEpoch() string { return epochOf(ring.Boot()) }
 
 func epochOf(boot [16]byte) string { return "boot " + hex.EncodeToString(boot[:]) }
 
