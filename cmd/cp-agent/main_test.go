@@ -28,8 +28,16 @@ import (
 
 const roleVariable = "CLOUDPROFILER_CP_AGENT_TEST"
 
+// roles are what this binary is as another process, beside the agent.
+var roles = map[string]func(){}
+
 func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) != "" {
+	switch role := os.Getenv(roleVariable); {
+	case role == "":
+	case roles[role] != nil:
+		roles[role]()
+		return
+	default:
 		main()
 		return
 	}
