@@ -65,7 +65,10 @@ func setUp(index int) error {
 	return ask(unix.RTM_NEWLINK, 0, linkPart(index, unix.IFF_UP, unix.IFF_UP))
 }
 
-func addAddress(index int, p netip.Prefix) error {
+func addAddress(index int, p netip.Prefix) error { return addAddressTo(index, p, p.Addr()) }
+
+// addAddressTo is addAddress for a link to one other address, or with p's own one to all of p.
+func addAddressTo(index int, p netip.Prefix, to netip.Addr) error {
 	family := byte(unix.AF_INET)
 	if p.Addr().Is6() {
 		family = unix.AF_INET6
@@ -74,7 +77,7 @@ func addAddress(index int, p netip.Prefix) error {
 	request := []byte{family, byte(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
 	request = native.AppendUint32(request, uint32(index))
 	request = attribute(request, unix.IFA_LOCAL, p.Addr().AsSlice())
-	request = attribute(request, unix.IFA_ADDRESS, p.Addr().AsSlice())
+	request = attribute(request, unix.IFA_ADDRESS, to.AsSlice())
 	return ask(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, request)
 }
 

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Star is namespaces that reach each other over a bridge, in a namespace of its own: the hub. Any goroutine may use it.
+// Star is namespaces that reach each other over a bridge, in a namespace of its own: the hub; of NewMesh, each other directly, and the hub
+// over the bridge. Any goroutine may use it.
 type Star struct {
 	hub  chan task
 	ends []chan task
@@ -34,6 +35,57 @@ func NewStar(ends int) (*Star, error) {
 		return nil, fmt.Errorf("make %d network namespaces: %w", ends, err)
 	}
 	return s, nil
+}
+
+// NewMesh makes a star in which every two ends have a link of their own as well, which their packets take: between them is one veth and no
+// bridge. Cut leaves these links as they are.
+func NewMesh(ends int) (*Star, error) {
+	s, err := NewStar(ends)
+	if err != nil {
+		return nil, err
+	}
+	for i := range ends {
+		for j := range i {
+			if err := s.connect(i, j); err != nil {
+				s.Close()
+				return nil, fmt.Errorf("connect two of %d network namespaces: %w", ends, err)
+			}
+		}
+	}
+	return s, nil
+}
+
+// connect gives two ends a link.
+func (s *Star) connect(a, b int) error {
+	var namespace *os.File
+	if err := s.Do(b, func() (err error) {
+		namespace, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	}); err != nil {
+		return err
+	}
+	defer namespace.Close()
+	name := func(far int) string { return fmt.Sprintf("to%d", far) }
+	if err := s.Do(a, func() error { return addVeth(name(b), name(a), int(namespace.Fd())) }); err != nil {
+		return fmt.Errorf("add veth: %w", err)
+	}
+	for _, way := range [][2]int{{a, b}, {b, a}} {
+		near, far := way[0], way[1]
+		if err := s.Do(near, func() error {
+			i, err := net.InterfaceByName(name(far))
+			if err != nil {
+				return err
+			}
+			// One host behind the link: the kernel prefers it to the bridge, behind which all are.
+			if err := addAddressTo(i.Index, netip.PrefixFrom(s.Addr(near), 32), s.Addr(far)); err != nil {
+				return fmt.Errorf("add address: %w", err)
+			}
+			return setUp(i.Index)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Star) setUp() error {

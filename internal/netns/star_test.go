@@ -8,13 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-func TestPrivilegedStar(t *testing.T) {
-	privileged.Need(t)
-	s, err := NewStar(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+// arrivals says whether a packet comes from an end to end 2.
+func arrivals(t *testing.T, s *Star) (arrives func(from int, limit time.Duration) bool) {
+	t.Helper()
 	var listener net.PacketConn
 	if err := s.Do(2, func() (err error) {
 		listener, err = net.ListenPacket("udp", net.JoinHostPort(s.Addr(2).String(), "4000"))
@@ -22,8 +18,8 @@ func TestPrivilegedStar(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	arrives := func(from int, limit time.Duration) bool {
+	t.Cleanup(func() { listener.Close() })
+	return func(from int, limit time.Duration) bool {
 		t.Helper()
 		if err := s.Do(from, func() error {
 			c, err := net.Dial("udp", listener.LocalAddr().String())
@@ -40,6 +36,43 @@ func TestPrivilegedStar(t *testing.T) {
 		_, _, err := listener.ReadFrom(make([]byte, 10))
 		return err == nil
 	}
+}
+
+// Ends of a mesh reach each other without the bridge, and the hub over it.
+func TestPrivilegedMesh(t *testing.T) {
+	privileged.Need(t)
+	s, err := NewMesh(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	arrives := arrivals(t, s)
+	for _, from := range []int{Hub, 0, 1, 3} {
+		if !arrives(from, 5*time.Second) {
+			t.Errorf("nothing comes from %d", from)
+		}
+	}
+	if err := s.Cut(2, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []int{0, 1, 3} {
+		if !arrives(from, 5*time.Second) {
+			t.Errorf("without the bridge nothing comes from %d", from)
+		}
+	}
+	if arrives(Hub, 100*time.Millisecond) {
+		t.Error("the hub reaches an end that is cut off from it")
+	}
+}
+
+func TestPrivilegedStar(t *testing.T) {
+	privileged.Need(t)
+	s, err := NewStar(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	arrives := arrivals(t, s)
 	for _, from := range []int{Hub, 0, 1} {
 		if !arrives(from, 5*time.Second) {
 			t.Errorf("nothing comes from %d", from)
