@@ -20,8 +20,9 @@ dist: ## pack an archive for this platform into dist/
 	@scripts/dist
 
 .PHONY: demo
-demo: build ## run the product on this machine and print a result
-	bin/cprof demo
+demo: build ## run the product on this machine: a result, and its page in bin/demo
+	rm -rf bin/demo
+	bin/cprof demo --keep bin/demo
 
 .PHONY: test
 test: ## install what is needed and run every check

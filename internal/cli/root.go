@@ -28,7 +28,7 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
 		newBenchSweepProcess(),
 		newConfig(),
 		newDemo(),
-		newDemoNode(),
+		newDemoProcess(),
 		newDiff(),
 		newDoctor(),
 		newExport(),

@@ -1,23 +1,28 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"math/big"
 	mathrand "math/rand/v2"
+	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 	"github.com/cloudprofiler/cloudprofiler/host"
+	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
-	"github.com/cloudprofiler/cloudprofiler/logstore"
+	webpage "github.com/cloudprofiler/cloudprofiler/report"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
@@ -26,55 +31,72 @@ import (
 type Options struct {
 	Tuples    int
 	PerSecond int
-	Exchanges int // before the job, and again after it
+	Exchanges int // of the paper's method, each way before the job, and again after it
 
-	// NodeCommand starts the process of a node: this program, with what makes it call Node.
-	NodeCommand []string
+	// LoadBytes is what one node sends another in a second beside the job; 0: nothing.
+	LoadBytes int
+
+	// Loopback has all processes on the loopback interface. Else each node is in a network namespace of its own, where this process may make
+	// some: as a rule that needs root.
+	Loopback bool
+
+	// Command starts a process: this program, with what makes it call Process.
+	Command []string
+
+	// Keep is a directory that is to be made and to hold the run, with its page. "": nothing is kept.
+	Keep string
+
+	// Program is what the page says that it was made by.
+	Program string
 
 	// Progress is told what is being done, and may be nil.
 	Progress func(step string)
+
+	// For tests.
+	brief   bool          // short sweeps
+	machine *machine      // that was examined before; nil: it is examined now
+	spoil   func(*Result) // is called before the logs are translated
 }
 
-// wander_ppm is what the nodes' relative rate wanders by at most within ±10 s. Half of what is assumed: the relation of
+// LastPoint is where a tuple ends: a window that counted it goes on.
+const LastPoint = "count/end"
+
+// wander_ppm is what the relative rate of two nodes wanders by at most within ±10 s. Half of what is assumed: the relation of
 // nodes whose owner knows them is consistent.
 const wander_ppm = 0.5
 
-// trainsPerSecond is how often the nodes exchange packets during the job.
-const trainsPerSecond = 4
-
-// around is for how long they do so before the job and after it: at the end of what is known a bound is wider.
+// around is for how long trains go on before the job and after it: at the end of what is known a bound is wider.
 const around = 500 * time.Millisecond
 
 // Result is what the demonstration found.
 type Result struct {
-	Nodes      [2]NodeFacts
-	Relation   *tscratio.Relation // from B into A, within windows
-	Trains     int
-	Exchanges  int // in these trains
-	Unanswered int
-	Stamps     int // in these exchanges
-	Kernel     int // of them the kernel's
-	Hops       []Hop
-	Tuples     int
-	Lost       int // tuples that did not come to the end of the way, or that a ring dropped
+	Nodes       []NodeFacts
+	Namespaces  bool             // each node had one of its own
+	WhyLoopback error            // why they had not, though they were to; nil: it was as asked for
+	Answer      *analysis.Answer // what "cprof analyze" says of the run
+	Hops        []*Hop           // in the order in which tuples pass them
+	Wander      tscratio.Wander  // that is assumed of each pair
+
+	Trains    int
+	Exchanges int // in all trains that nodes started
+	Stamps    int // in these exchanges
+	Kernel    int // of them the kernel's
+	Tuples    int
+	Lost      int // tuples that did not arrive, and events that are in no log
 
 	Paper Paper
 
 	CyclesPerSecond float64 // of A, for display: measured against this machine's clock
 }
 
-// Paper is what the paper's method says of the same nodes: two anchors, no wander.
-type Paper struct {
-	Exchanges    int
-	RoundTrip    uint64   // smallest, in cycles of A
-	E            *big.Rat // its bound, in cycles of A
-	Apart_cycles uint64   // from anchor to anchor, in cycles of A
-}
-
-// HalfWidth_cycles is the paper's bound, made true for a wander of w: e + w·T/2.
-func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
-	e, _ := p.E.Float64()
-	return e + w.PPM()/1e6*float64(p.Apart_cycles)/2
+// Consistent says whether every relation is.
+func (r *Result) Consistent() bool {
+	for _, p := range r.Answer.Pairs {
+		if p.Verdict != tscratio.Consistent.String() {
+			return false
+		}
+	}
+	return len(r.Answer.Pairs) == len(r.Nodes)*(len(r.Nodes)-1)/2
 }
 
 // NodeFacts is a virtual node.
@@ -83,93 +105,344 @@ type NodeFacts struct {
 	Start  uint64        // its counter when the demonstration began
 	Rate   float64       // of its counter, relative to the physical one, in parts per million off
 	Shape  vnode.Shape   // of its wander
-	Node   tscratio.Node // what the relation takes it for
+	Node   tscratio.Node // what the relations take it for
 	Clocks vnode.Config
 }
 
-// Run runs the demonstration. Everything that it makes is gone when it returns.
-func Run(ctx context.Context, o Options) (result Result, err error) {
-	progress := o.Progress
-	if progress == nil {
-		progress = func(string) {}
+// demonstration is one that is under way.
+type demonstration struct {
+	o Options
+	Result
+	dir    string
+	place  *place
+	server *process
+	nodes  []*process
+	setups []nodeSetup
+}
+
+// Run runs the demonstration. Everything that it makes is gone when it returns, but for Options.Keep.
+func Run(ctx context.Context, o Options) (result *Result, err error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
 	}
-	dir, err := makeDirectory()
-	if err != nil {
-		return result, err
+	d := &demonstration{o: o}
+	if d.dir, err = makeDirectory(); err != nil {
+		return nil, err
 	}
 	defer func() {
-		if ctx.Err() != nil { // what the nodes say of it is noise
+		d.stop()
+		if ctx.Err() != nil { // what the processes say of it is noise
 			err = context.Cause(ctx)
 		}
-		err = errors.Join(err, os.RemoveAll(dir))
+		err = errors.Join(err, os.RemoveAll(d.dir))
 	}()
+	if err := d.run(ctx); err != nil {
+		return nil, err
+	}
+	return &d.Result, nil
+}
 
-	progress("examining this machine's counter")
-	physical, err := examine()
-	if err != nil {
-		return result, err
+func (d *demonstration) stop() {
+	// Nodes first, side by side: each says farewell to the coordinator.
+	done := make(chan struct{})
+	for _, n := range d.nodes {
+		go func() {
+			n.stop()
+			done <- struct{}{}
+		}()
+	}
+	for range d.nodes {
+		<-done
+	}
+	if d.server != nil {
+		d.server.stop()
+	}
+	if d.place != nil {
+		d.place.close()
+	}
+}
+
+func (d *demonstration) run(ctx context.Context) error {
+	d.o.Progress("examining this machine's counter")
+	physical := d.o.machine
+	if physical == nil {
+		m, err := examine()
+		if err != nil {
+			return err
+		}
+		physical = &m
 	}
 	startTime, startCounter := time.Now(), asm.Counter()
-	result.Nodes = virtualNodes(physical)
-	var nodes [2]*node
-	for i, facts := range result.Nodes {
-		progress(fmt.Sprintf("starting node %s", facts.Name))
-		nodes[i], err = startNode(ctx, o.NodeCommand, setup{
-			Clocks: facts.Clocks, Node: facts.Node, PhysicalQuantum_cycles: physical.Quantum_cycles,
-			Rings: filepath.Join(dir, facts.Name, "rings"), State: filepath.Join(dir, facts.Name, "state"),
-		})
-		if err != nil {
-			return result, fmt.Errorf("start node %s: %w", facts.Name, err)
-		}
-		defer nodes[i].stop()
+	if err := d.start(ctx, *physical); err != nil {
+		return err
 	}
-	a, b := nodes[0], nodes[1]
-
-	progress("exchanges before the job")
-	before, err := a.link.ask(order{Do: orderProbe, Peer: b.Probes, Count: o.Exchanges})
-	if err != nil {
-		return result, err
-	}
-	if _, err := a.link.ask(order{Do: orderStart, Peer: b.Probes, PerSecond: trainsPerSecond}); err != nil {
-		return result, err
-	}
-	if err := pause(ctx, around); err != nil {
-		return result, err
-	}
-	progress(fmt.Sprintf("%d tuples from A to B and back", o.Tuples))
-	if err := runJob(a, b, o); err != nil {
-		return result, err
-	}
-	progress("exchanges after the job")
-	if err := pause(ctx, around); err != nil {
-		return result, err
-	}
-	during, err := a.link.ask(order{Do: orderStop})
-	if err != nil {
-		return result, err
-	}
-	after, err := a.link.ask(order{Do: orderProbe, Peer: b.Probes, Count: o.Exchanges})
-	if err != nil {
-		return result, err
+	if err := d.measure(ctx); err != nil {
+		return err
 	}
 	passed := asm.Counter() - startCounter
 	perSecond := float64(passed) / time.Since(startTime).Seconds()
-	result.CyclesPerSecond = perSecond * (1 + result.Nodes[0].Rate/1e6)
+	d.CyclesPerSecond = perSecond * (1 + d.Nodes[0].Rate/1e6)
+	return d.answer(ctx, filepath.Join(d.runs(), runName))
+}
 
-	progress("relating the counters, joining tuples")
-	if err := result.relate(before.Trains[0], during.Trains, after.Trains[0]); err != nil {
-		return result, err
-	}
-	events, dropped, err := readLogs(a.logs, b.logs)
+// runs is where the coordinator keeps runs.
+func (d *demonstration) runs() string { return filepath.Join(d.dir, "runs") }
+
+//go:embed placement.yaml
+var placementText []byte
+
+// start starts the coordinator and the nodes.
+func (d *demonstration) start(ctx context.Context, physical machine) (err error) {
+	placement, err := job.ParsePlacement(placementText)
 	if err != nil {
-		return result, err
+		return err
 	}
-	result.Tuples = o.Tuples
-	if err := result.join(events); err != nil {
-		return result, err
+	placement.Stream.Tuples, placement.Stream.PerSecond = d.o.Tuples, float64(d.o.PerSecond)
+	placement.OnLoopback()
+	d.place, d.WhyLoopback = newPlace(len(placement.Nodes), d.o.Loopback)
+	d.Namespaces = d.place.star != nil
+	temporary := filepath.Join(d.dir, "tmp")
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		return fmt.Errorf("make a directory for temporary files: %w", err)
 	}
-	result.Lost += dropped
-	return result, nil
+	newKey := func(name string, role control.Role) (k control.Key) {
+		if err == nil {
+			k, err = control.NewKey(name, role)
+		}
+		return k
+	}
+	s := &serverSetup{
+		Address: netip.AddrPortFrom(d.place.address(netns.Hub, netip.AddrFrom4([4]byte{127, 0, 0, 1})), 0).String(),
+		State:   filepath.Join(d.dir, "server"), Runs: d.runs(),
+		Key: newKey("server", control.RoleServer), Admin: newKey("admin", control.RoleAdmin), Brief: d.o.brief,
+	}
+	s.Clients = append(s.Clients, s.Admin.Halved())
+	d.Nodes = virtualNodes(physical, placement)
+	for i, facts := range d.Nodes {
+		at := &placement.Nodes[i]
+		onLoopback, parseErr := netip.ParseAddr(at.Address)
+		if parseErr != nil {
+			return parseErr
+		}
+		address := d.place.address(i, onLoopback)
+		at.Address = address.String()
+		n := nodeSetup{
+			Clocks: facts.Clocks, Node: facts.Node, PhysicalQuantum_cycles: physical.Quantum_cycles, Address: address, Number: at.Number,
+			Rings: filepath.Join(d.dir, "rings"), State: filepath.Join(d.dir, "state", facts.Name),
+			ServerPublic: s.Key.Public, Key: newKey(facts.Name, control.RoleNode), Placement: placement,
+		}
+		s.Clients = append(s.Clients, n.Key.Halved())
+		d.setups = append(d.setups, n)
+	}
+	if err != nil {
+		return err
+	}
+	d.o.Progress("starting the coordinator")
+	if d.server, err = d.place.start(ctx, netns.Hub, d.o.Command, temporary, setup{Server: s}); err != nil {
+		return fmt.Errorf("start the coordinator: %w", err)
+	}
+	for i := range d.setups {
+		n := &d.setups[i]
+		n.Server = d.server.Server
+		d.o.Progress("starting node " + n.Node.Name)
+		process, err := d.place.start(ctx, i, d.o.Command, temporary, setup{Node: n})
+		if err != nil {
+			return fmt.Errorf("start node %s: %w", n.Node.Name, err)
+		}
+		d.nodes = append(d.nodes, process)
+	}
+	return nil
+}
+
+// measure runs the job within a run.
+func (d *demonstration) measure(ctx context.Context) error {
+	d.o.Progress("anchors before the job: every pair of nodes exchanges packets")
+	if _, err := d.server.link.ask(order{Do: orderStartRun, Count: len(d.nodes)}); err != nil {
+		return err
+	}
+	before, err := d.paperExchanges("before")
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, around); err != nil {
+		return err
+	}
+	if d.o.LoadBytes > 0 {
+		if err := d.load(d.o.LoadBytes); err != nil {
+			return err
+		}
+	}
+	d.o.Progress(fmt.Sprintf("%d tuples in %v, from node to node", d.o.Tuples, (time.Duration(d.o.Tuples) * time.Second / time.Duration(d.o.PerSecond)).Round(time.Second)))
+	if err := d.runJob(); err != nil {
+		return err
+	}
+	if d.o.LoadBytes > 0 {
+		if err := d.load(0); err != nil {
+			return err
+		}
+	}
+	if err := pause(ctx, around); err != nil {
+		return err
+	}
+	after, err := d.paperExchanges("after")
+	if err != nil {
+		return err
+	}
+	for i := range before {
+		if err := d.Paper.add(before[i], after[i]); err != nil {
+			return err
+		}
+	}
+	d.o.Progress("anchors after the job, then the logs of all nodes come together")
+	r, err := d.server.link.ask(order{Do: orderStopRun})
+	if err != nil {
+		return err
+	}
+	d.Trains = r.Trains
+	for _, n := range d.nodes {
+		s, err := n.link.ask(order{Do: orderStamps})
+		if err != nil {
+			return err
+		}
+		d.Exchanges += int(s.Stamps.Exchanges)
+		d.Kernel += int(s.Stamps.Kernel)
+		d.Stamps += int(s.Stamps.Kernel + s.Stamps.User)
+	}
+	return nil
+}
+
+// load has the second node send the third so much, beside the job.
+func (d *demonstration) load(bytesPerSecond int) error {
+	_, err := d.nodes[1].link.ask(order{Do: orderLoad, Peer: d.nodes[2].Load, BytesPerSecond: bytesPerSecond})
+	return err
+}
+
+// paperExchanges are those of each pair, by who starts them.
+func (d *demonstration) paperExchanges(when string) (pairs [][2][]tscratio.Exchange, err error) {
+	d.o.Progress("the paper's exchanges over ZeroMQ " + when + " the job")
+	for i := range d.nodes {
+		for j := range i {
+			var both [2][]tscratio.Exchange
+			for by, way := range [2][2]int{{i, j}, {j, i}} {
+				r, err := d.nodes[way[0]].link.ask(order{Do: orderPaper, Peer: d.nodes[way[1]].Paper.String(), Count: d.o.Exchanges})
+				if err != nil {
+					return nil, err
+				}
+				both[by] = r.Exchanges
+			}
+			pairs = append(pairs, both)
+		}
+	}
+	return pairs, nil
+}
+
+// runJob has all nodes run their part.
+func (d *demonstration) runJob() error {
+	type ended struct {
+		report
+		err error
+	}
+	all := make(chan ended)
+	for _, n := range d.nodes {
+		go func() {
+			r, err := n.link.ask(order{Do: orderWork})
+			all <- ended{r, err}
+		}()
+	}
+	var errs []error
+	taken := map[string]uint64{}
+	for range d.nodes {
+		e := <-all
+		if e.err != nil {
+			errs = append(errs, e.err)
+			continue
+		}
+		for actor, n := range e.Job.Actors {
+			stage, _, _ := bytes.Cut([]byte(actor), []byte("#"))
+			taken[string(stage)] += n.Taken
+		}
+	}
+	d.Result.Tuples = d.o.Tuples
+	d.Lost = d.o.Tuples - int(taken["deserialise"])
+	return errors.Join(errs...)
+}
+
+// answer makes of the collected run what "cprof report" would, and holds it against the truth.
+func (d *demonstration) answer(ctx context.Context, path string) error {
+	d.o.Progress("reading what the nodes logged")
+	if d.o.spoil != nil {
+		d.o.spoil(&d.Result)
+	}
+	var logs []string
+	for i, n := range d.setups {
+		logs = append(logs, n.logs())
+		counter, err := vnode.NewCounter(d.Nodes[i].Clocks.Counter)
+		if err != nil {
+			return err
+		}
+		if err := translateLogs(filepath.Join(path, filepath.FromSlash(runs.LogsPath(n.Node.Name))), counter); err != nil {
+			return err
+		}
+	}
+	physical, err := readPhysicals(logs...)
+	if err != nil {
+		return err
+	}
+	run, err := runs.Open(path)
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	if err := d.analyse(ctx, run, physical); err != nil {
+		return err
+	}
+	for _, c := range d.Answer.Channels {
+		d.Lost += int(c.Dropped + c.Unaccounted)
+	}
+	if d.o.Keep == "" {
+		return nil
+	}
+	d.o.Progress("writing the page")
+	page, err := run.CreateReport()
+	if err != nil {
+		return err
+	}
+	err = webpage.Write(page, webpage.From(d.Answer, run, d.o.Program))
+	if err = errors.Join(err, page.Close()); err != nil {
+		return err
+	}
+	if err := os.CopyFS(d.o.Keep, os.DirFS(path)); err != nil {
+		return errors.Join(fmt.Errorf("keep the run: %w", err), os.RemoveAll(d.o.Keep))
+	}
+	return nil
+}
+
+// analyse analyses the run twice: as anybody would, and for how long after it began each tuple was where.
+func (d *demonstration) analyse(ctx context.Context, run *runs.Directory, physical physicals) error {
+	d.Wander = run.Run.Assumptions().Wander
+	first := job.Stages[0] + "/start"
+	var since [][2]string
+	for _, stage := range job.Stages[1 : len(job.Stages)-1] {
+		for _, point := range []string{"start", "end"} {
+			since = append(since, [2]string{first, stage + "/" + point})
+		}
+	}
+	for _, edges := range [][][2]string{nil, since} {
+		d.o.Progress("joining tuples, holding their durations against the truth")
+		check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, edges != nil)
+		if err != nil {
+			return err
+		}
+		answer, err := analysis.Run(ctx, run, analysis.Options{Edges: edges, Durations: check.duration, Scratch: d.dir})
+		if err != nil {
+			return err
+		}
+		if d.Answer == nil {
+			d.Answer = answer
+		}
+		d.Hops = append(d.Hops, check.order...)
+	}
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -203,57 +476,28 @@ func examine() (machine, error) {
 	}, nil
 }
 
-// virtualNodes are A, the reference, and B: two counters that began at different times and run at rates of their own,
+// virtualNodes are A, the reference, and others: counters that began at different times and run at rates of their own,
 // beside clocks that are off and slewed.
-func virtualNodes(physical machine) [2]NodeFacts {
+func virtualNodes(physical machine, placement *job.Placement) (nodes []NodeFacts) {
 	var seed [16]byte
 	rand.Read(seed[:])
 	r := mathrand.New(mathrand.NewPCG(binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:])))
-	var nodes [2]NodeFacts
-	for i, shape := range []vnode.Shape{vnode.Sine, vnode.Walk} {
-		name := string(rune('A' + i))
+	shapes := []vnode.Shape{vnode.Sine, vnode.Walk, vnode.Temperature}
+	for i := range placement.Nodes {
+		name, shape := placement.Nodes[i].Name, shapes[i%len(shapes)]
 		c := virtual.Config(r, name, physical.Physical, shape, wander_ppm)
-		nodes[i] = NodeFacts{
-			Name: name, Start: c.Counter.Start, Rate: float64(c.Counter.Rate_2e40) / (1 << 40) * 1e6, Shape: shape, Clocks: c,
+		rate := float64(c.Counter.Rate_2e40) / (1 << 40)
+		nodes = append(nodes, NodeFacts{
+			Name: name, Start: c.Counter.Start, Rate: rate * 1e6, Shape: shape, Clocks: c,
 			Node: tscratio.Node{
-				Name: name, Epoch: "demo", NominalHz: physical.Hz,
+				Name: name, Epoch: "demo", NominalHz: uint64(float64(physical.Hz) * (1 + rate)),
 				QuantumCycles: virtual.Quantum_cycles(c.Counter, physical.Quantum_cycles),
 				// A distance on the physical counter is one on the virtual counter as a step is.
 				CoreSlackCycles: virtual.Quantum_cycles(c.Counter, physical.CoreSlack_cycles),
 			},
-		}
+		})
 	}
 	return nodes
-}
-
-// relate makes of the trains what is known of the two counters.
-func (r *Result) relate(before train, during []train, after train) error {
-	pair, err := tscratio.NewPair(r.Nodes[0].Node, r.Nodes[1].Node, tscratio.DefaultAssumptions())
-	if err != nil {
-		return err
-	}
-	for _, t := range append([]train{before, after}, during...) {
-		if err := pair.Add(t.Best); err != nil {
-			return err
-		}
-		r.Trains++
-		r.Exchanges += len(t.User)
-		r.Unanswered += t.Lost
-		r.Stamps += t.Stamps
-		r.Kernel += t.KernelStamps
-	}
-	if r.Relation, err = pair.Relate(tscratio.SideA, pair.Declared.Wander); err != nil {
-		return err
-	}
-	paper, err := tscratio.PaperRelate(before.User, after.User)
-	if err != nil {
-		return err
-	}
-	r.Paper = Paper{
-		Exchanges: len(before.User) + len(after.User), RoundTrip: smallestRoundTrip(before.User, after.User), E: paper.E(),
-		Apart_cycles: after.User[0].Sent.Hi - before.User[0].Sent.Lo,
-	}
-	return nil
 }
 
 // makeDirectory makes a private directory, in shared memory where there is some.
@@ -267,122 +511,4 @@ func makeDirectory() (string, error) {
 		return "", fmt.Errorf("make a directory for the demonstration: %w", err)
 	}
 	return dir, nil
-}
-
-// node is the process of a virtual node, seen from its parent.
-type node struct {
-	ready
-	logs  string
-	link  *link
-	cmd   *exec.Cmd
-	input interface{ Close() error }
-}
-
-func startNode(ctx context.Context, command []string, s setup) (*node, error) {
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Stderr = os.Stderr
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	n := &node{logs: s.logs(), link: newLink(output, input), cmd: cmd, input: input}
-	if err := n.link.send(s); err != nil {
-		n.stop()
-		return nil, err
-	}
-	if err := n.link.in.Decode(&n.ready); err != nil {
-		n.stop()
-		return nil, fmt.Errorf("wait until it is ready: %w", err)
-	}
-	return n, nil
-}
-
-// stop ends the node, which ends by itself when its input does.
-func (n *node) stop() {
-	n.input.Close()
-	n.cmd.Wait()
-}
-
-// runJob has the worker wait on B, then the source send on A.
-func runJob(a, b *node, o Options) error {
-	worker := make(chan error, 1)
-	go func() {
-		_, err := b.link.ask(order{Do: orderWork, Count: o.Tuples})
-		worker <- err
-	}()
-	if _, err := a.link.ask(order{Do: orderSource, Peer: b.Tuples, Count: o.Tuples, PerSecond: o.PerSecond}); err != nil {
-		b.stop()
-		return errors.Join(err, <-worker)
-	}
-	return <-worker
-}
-
-func smallestRoundTrip(sets ...[]tscratio.Exchange) uint64 {
-	least := uint64(1<<64 - 1)
-	for _, set := range sets {
-		for _, e := range set {
-			least = min(least, e.RoundTripCycles())
-		}
-	}
-	return least
-}
-
-// event is a record of a log: the physical counter is what is logged beside, for the truth alone.
-type event struct {
-	id, physical uint64
-}
-
-// readLogs reads the logs of all nodes, by channel, and counts the events that the logs say were dropped.
-func readLogs(dirs ...string) (events map[string][]event, dropped int, err error) {
-	events = map[string][]event{}
-	for _, dir := range dirs {
-		segments, err := logstore.Segments(dir)
-		if err != nil {
-			return nil, 0, err
-		}
-		// A log of this job is one segment: it is far from the length at which another is begun.
-		for _, s := range segments {
-			n, err := readLog(s, events)
-			if err != nil {
-				return nil, 0, fmt.Errorf("read log %q: %w", s.Path, err)
-			}
-			dropped += n
-		}
-	}
-	return events, dropped, nil
-}
-
-func readLog(s logstore.Segment, events map[string][]event) (dropped int, err error) {
-	r := logstore.ReadLog([]logstore.Segment{s})
-	defer r.Close()
-	name := s.Channel.String()
-	for {
-		b, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return 0, err
-		}
-		for _, e := range b.Events {
-			events[name] = append(events[name], event{id: e.ID, physical: e.Counter})
-		}
-	}
-	report := r.Report()
-	if !report.Whole() {
-		return 0, errors.New("the log lacks rows")
-	}
-	for i := range report.Rows {
-		for _, n := range report.Rows[i].Dropped {
-			dropped += int(n)
-		}
-	}
-	return dropped, nil
 }

@@ -6,177 +6,204 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
-	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
-	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// The test binary is the process of a node as well.
-const nodeVariable = "CLOUDPROFILER_DEMO_NODE"
+// The test binary is the demonstration's processes as well.
+const processVariable = "CLOUDPROFILER_DEMO_PROCESS"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(nodeVariable) != "" {
-		if err := Node(context.Background(), os.Stdin, os.Stdout); err != nil {
+	if os.Getenv(processVariable) != "" {
+		if err := Process(context.Background(), os.Stdin, os.Stdout); err != nil {
 			os.Stderr.WriteString(err.Error() + "\n")
 			os.Exit(1)
 		}
 		return
 	}
+	os.Setenv(processVariable, "1")
 	os.Exit(m.Run())
 }
+
+var examined = sync.OnceValues(examine)
 
 func options(t *testing.T) Options {
 	self, err := reexec.Argv()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(nodeVariable, "1")
-	return Options{Tuples: 500, PerSecond: 5000, Exchanges: 20, NodeCommand: self}
-}
-
-func leftovers(t *testing.T) []string {
-	t.Helper()
-	left, err := filepath.Glob("/dev/shm/cloudprofiler-demo-*")
+	m, err := examined()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return left
+	return Options{Tuples: 1000, PerSecond: 1000, Exchanges: 20, LoadBytes: 1e6, Loopback: true, Command: self, brief: true, machine: &m}
+}
+
+// nothingLeft wants everything gone that was not there before.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	left := func() []string {
+		t.Helper()
+		found, err := filepath.Glob("/dev/shm/cloudprofiler-demo-*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	before := left()
+	t.Cleanup(func() {
+		if after := left(); !slices.Equal(before, after) {
+			t.Errorf("left behind: %v", after)
+		}
+	})
+}
+
+// check wants all of a run, and every duration right.
+func check(t *testing.T, r *Result) {
+	t.Helper()
+	checked, between, outside := r.Checked()
+	if checked < 10*r.Tuples || between < checked/2 || outside != 0 || r.Lost != 0 || r.Tuples != 1000 {
+		t.Errorf("%d durations checked, %d between nodes, %d outside; %d tuples, %d lost", checked, between, outside, r.Tuples, r.Lost)
+	}
+	if !r.Consistent() || r.Trains < 12 || r.Exchanges < 12*10 || r.Kernel < r.Stamps*9/10 {
+		t.Errorf("consistent %v, %d trains, %d exchanges, %d of %d stamps by the kernel", r.Consistent(), r.Trains, r.Exchanges, r.Kernel, r.Stamps)
+	}
+	if len(r.Paper.Anchors) != 6 || r.Paper.Exchanges < 6*4*20 || r.Paper.RoundTrip == 0 {
+		t.Errorf("the paper's method: %+v", r.Paper)
+	}
+	if half, paper := r.HalfWidth_cycles(), r.Paper.HalfWidth_cycles(r.Wander); half <= 0 || half > paper {
+		t.Errorf("the bound is %g cycles, by the paper's method %g", half, paper)
+	}
+	var whole *Hop
+	for _, h := range r.Hops {
+		if h.TruePercentile(0) < 0 {
+			t.Errorf("%s to %s: the truth is %d cycles: a tuple arrived before it left", h.From, h.To, h.TruePercentile(0))
+		}
+		if transfer := strings.HasSuffix(h.From, "/end") && !h.Since; (h.Crosses == len(h.Durations)) != transfer && !h.Since {
+			t.Errorf("%s to %s: %d of %d are between nodes", h.From, h.To, h.Crosses, len(h.Durations))
+		}
+		if h.Since && h.To == LastPoint {
+			whole = h
+		}
+	}
+	if whole == nil || len(whole.Durations) < 1000/4 || len(whole.Durations) > 1000/2 {
+		t.Errorf("to the end came %+v: want a third of all tuples", whole)
+	}
 }
 
 func TestDemo(t *testing.T) {
-	before := leftovers(t)
-	r, err := Run(context.Background(), options(t))
+	nothingLeft(t)
+	o := options(t)
+	o.Keep = filepath.Join(t.TempDir(), "kept")
+	r, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if checked, outside := r.Checked(); checked != 4*500 || outside != 0 || r.Lost != 0 {
-		t.Errorf("%d durations checked, %d outside, %d lost, want 2000, 0, 0", checked, outside, r.Lost)
+	check(t, r)
+	// What is kept is a run like any other, of virtual nodes.
+	run, err := runs.Open(o.Keep)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if r.Trains < 5 || r.Exchanges < 40+5*(r.Trains-2) || r.Relation.Verdict != tscratio.Consistent {
-		t.Errorf("%d trains, %d exchanges, %v", r.Trains, r.Exchanges, r.Relation.Verdict)
+	defer run.Close()
+	if lacks := run.Lacks(); len(lacks) > 0 || len(run.Run.Nodes) != 4 {
+		t.Errorf("the run lacks %v of %d nodes", lacks, len(run.Run.Nodes))
 	}
-	if r.Kernel < r.Stamps*9/10 {
-		t.Errorf("%d of %d stamps are the kernel's, want nearly all", r.Kernel, r.Stamps)
-	}
-	if r.Paper.Exchanges < 40 || r.Paper.E.Sign() <= 0 || r.Paper.RoundTrip == 0 || r.Paper.Apart_cycles < 1e9 {
-		t.Errorf("the paper's method: %+v", r.Paper)
-	}
-	if half, paper := r.HalfWidth_cycles(), r.Paper.HalfWidth_cycles(r.Relation.Wander); half <= 0 || half > paper {
-		t.Errorf("the bound is %g cycles, by the paper's method %g", half, paper)
-	}
-	for _, hop := range r.Hops {
-		if hop.TruePercentile(50) <= 0 {
-			t.Errorf("%s: the truth is %d cycles: a tuple arrived before it left", hop.Name, hop.TruePercentile(50))
+	for i, n := range run.Run.Nodes {
+		text, err := run.Truth(n.Name)
+		if err != nil {
+			t.Fatal(err)
 		}
-		// On one node a bound is what its readings are: twice quantum and core slack.
-		a := r.Nodes[0].Node
-		if width, least := hop.Percentile(50).Width(), 2*(a.QuantumCycles+a.CoreSlackCycles); hop.Crosses != (width > least+20) {
-			t.Errorf("%s: crosses %v, median is known to %d cycles, quantum and core slack are %d", hop.Name, hop.Crosses, width, least)
+		config, err := vnode.ParseConfig(text)
+		if err != nil || !n.Virtual || config.Counter.Start != r.Nodes[i].Start {
+			t.Errorf("node %s: virtual %v, its truth begins at %d, want %d: %v", n.Name, n.Virtual, config.Counter.Start, r.Nodes[i].Start, err)
 		}
 	}
-	if after := leftovers(t); !slices.Equal(before, after) {
-		t.Errorf("left behind: %v", after)
+	if page, err := os.Stat(filepath.Join(o.Keep, "report.html")); err != nil || page.Size() < 10_000 {
+		t.Errorf("page: %v", err)
+	}
+}
+
+func TestPrivilegedDemo(t *testing.T) {
+	privileged.Need(t)
+	nothingLeft(t)
+	o := options(t)
+	o.Loopback = false
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Namespaces || r.WhyLoopback != nil {
+		t.Errorf("namespaces %v, %v", r.Namespaces, r.WhyLoopback)
+	}
+	check(t, r)
+}
+
+// The check against the truth is one that fails: counters that are not those that the exchanges saw are found out.
+func TestWrongCountersAreFoundOut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds")
+	}
+	o := options(t)
+	o.Tuples = 300
+	o.spoil = func(r *Result) { r.Nodes[1].Clocks.Counter.Start += r.Nodes[1].Node.NominalHz / 100 }
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range r.Hops {
+		onB := strings.HasPrefix(h.From, "project/") != strings.HasPrefix(h.To, "project/")
+		if onB != (h.Outside == len(h.Durations)) && !strings.HasPrefix(h.From+h.To, "deserialise/") && !h.Since && h.From[:6] != "window" && h.From[:5] != "store" {
+			t.Errorf("%s to %s: %d of %d are outside", h.From, h.To, h.Outside, len(h.Durations))
+		}
+	}
+	if checked, _, outside := r.Checked(); outside < checked/10 {
+		t.Errorf("%d of %d are outside", outside, checked)
 	}
 }
 
 // Interrupted at any moment, it leaves nothing behind and says that it was interrupted.
 func TestDemoInterrupted(t *testing.T) {
-	before := leftovers(t)
+	nothingLeft(t)
 	o := options(t)
-	for step := range 7 {
-		if o.PerSecond = 5000; step == 4 {
-			o.PerSecond = 50 // the job would take ten seconds
+	for _, at := range []string{"starting node C", "anchors before", "tuples in", "anchors after", "joining"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			interrupt(t, o, at)
+		})
+	}
+}
+
+func interrupt(t *testing.T, o Options, at string) {
+	o.Tuples = 200
+	if at == "tuples in" {
+		o.Tuples = 100_000 // they would take long
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var once sync.Once
+	o.Progress = func(step string) {
+		if !strings.Contains(step, at) {
+			return
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		steps := 0
-		o.Progress = func(string) {
-			if steps == step {
-				cancel()
+		once.Do(func() {
+			if at == "tuples in" {
+				time.AfterFunc(time.Second, cancel) // in the middle; anywhere else it must end as well
+				return
 			}
-			steps++
-		}
-		if _, err := Run(ctx, o); !errors.Is(err, context.Canceled) {
-			t.Errorf("interrupted at step %d: %v", step, err)
-		}
-		cancel()
+			cancel()
+		})
 	}
-	if after := leftovers(t); !slices.Equal(before, after) {
-		t.Errorf("left behind: %v", after)
-	}
-}
-
-// made is a run that never was: exchanges and events on physical counters.
-func made(t *testing.T) (r Result, events map[string][]event) {
-	const second, slack = 2_600_000_000, 0
-	r.Nodes = virtualNodes(machine{virtual.Physical{Counter: 1 << 50, Realtime_ns: 1_700_000_000e9, Hz: second}, 1, slack})
-	var clocks [2]*vnode.Counter
-	for i, n := range r.Nodes {
-		var err error
-		if clocks[i], err = vnode.NewCounter(n.Clocks.Counter); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exchange := func(at uint64) train {
-		p := 1<<50 + at
-		e := tscratio.Exchange{
-			Sent: tscratio.At(clocks[0].Virtual(p)), Received: tscratio.At(clocks[1].Virtual(p + 10_000)),
-			Answered: tscratio.At(clocks[1].Virtual(p + 10_500)), Returned: tscratio.At(clocks[0].Virtual(p + 30_000)),
-		}
-		return train{User: []tscratio.Exchange{e}, Best: tscratio.Train{By: tscratio.StartedByA, Exchanges: []tscratio.Exchange{e}}}
-	}
-	var during []train
-	for i := range uint64(19) {
-		during = append(during, exchange((i+1)*second/2))
-	}
-	if err := r.relate(exchange(0), during, exchange(10*second)); err != nil {
-		t.Fatal(err)
-	}
-	r.Tuples = 100
-	events = map[string][]event{}
-	for id := range uint64(100) {
-		p := 1<<50 + second + id*80_000_000
-		events[sourceSend] = append(events[sourceSend], event{id, p})
-		events[workerRecv] = append(events[workerRecv], event{id, p + 50_000})
-		events[workerSend] = append(events[workerSend], event{id, p + 60_000})
-		events[sinkRecv] = append(events[sinkRecv], event{id, p + 90_000})
-	}
-	return r, events
-}
-
-func TestJoinHoldsTheTruth(t *testing.T) {
-	r, events := made(t)
-	if err := r.join(events); err != nil {
-		t.Fatal(err)
-	}
-	if checked, outside := r.Checked(); checked != 400 || outside != 0 || r.Lost != 0 {
-		t.Errorf("%d checked, %d outside, %d lost", checked, outside, r.Lost)
-	}
-}
-
-// The check against the truth is one that fails: a relation that is off by more than its bound is found out.
-func TestJoinFindsAWrongRelation(t *testing.T) {
-	r, events := made(t)
-	r.Nodes[1].Clocks.Counter.Start += 100_000 // B's counter is not the one that the exchanges saw
-	if err := r.join(events); err != nil {
-		t.Fatal(err)
-	}
-	if _, outside := r.Checked(); outside != 200 {
-		t.Errorf("%d durations outside, want all 200 that cross", outside)
-	}
-}
-
-func TestJoinCountsLostTuples(t *testing.T) {
-	r, events := made(t)
-	events[sinkRecv] = events[sinkRecv][:97]
-	if err := r.join(events); err != nil {
-		t.Fatal(err)
-	}
-	if r.Lost != 3 {
-		t.Errorf("%d lost, want 3", r.Lost)
+	if _, err := Run(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted at %q: %v", at, err)
 	}
 }
 
@@ -189,28 +216,52 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// A node whose parent dies ends, because its input does.
-func TestNodeEndsWithItsInput(t *testing.T) {
+// A process whose parent dies ends, because its input does.
+func TestProcessEndsWithItsInput(t *testing.T) {
 	in, parent, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	out, says, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- Node(context.Background(), in, out) }()
-	if err := newLink(nil, parent).send(setup{Clocks: vnode.DefaultConfig(), Rings: t.TempDir(), State: t.TempDir()}); err != nil {
+	go func() { ended <- Process(t.Context(), in, says) }()
+	dir := t.TempDir()
+	s := serverSetup{Address: "127.0.0.1:0", State: filepath.Join(dir, "state"), Runs: filepath.Join(dir, "runs")}
+	for role, key := range map[control.Role]*control.Key{control.RoleServer: &s.Key, control.RoleAdmin: &s.Admin} {
+		if *key, err = control.NewKey(string(role), role); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Clients = append(s.Clients, s.Admin.Halved())
+	l := newLink(out, parent)
+	if err := l.send(setup{Server: &s}); err != nil {
+		t.Fatal(err)
+	}
+	var r ready
+	if err := l.in.Decode(&r); err != nil || r.Server == "" {
+		t.Fatalf("ready %+v, %v", r, err)
+	}
+	if err := l.send(order{Do: orderStartRun, Count: 1}); err != nil { // which waits for a node that never comes
 		t.Fatal(err)
 	}
 	parent.Close()
 	select {
 	case err := <-ended:
 		if err != nil {
-			t.Errorf("Node = %v", err)
+			t.Errorf("Process = %v", err)
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatal("the node lives on without a parent")
+		t.Fatal("the process lives on without a parent")
+	}
+}
+
+func TestProcessRefuses(t *testing.T) {
+	for _, text := range []string{"", "{", "{}"} {
+		if err := Process(t.Context(), strings.NewReader(text), os.Stdout); err == nil {
+			t.Errorf("%q is taken for a setup", text)
+		}
 	}
 }

@@ -1,10 +1,12 @@
-// Package demo is the whole way of the product on one machine, with nothing to configure: two processes that are two
-// virtual nodes with counters of their own, a small job whose tuples cross between them, exchanges before and after
-// it, and the latencies of the tuples with their bound, held against the truth that only virtual nodes know.
+// Package demo is the whole product on one machine, with nothing to configure: a coordinator, four virtual nodes with an agent each, and the
+// job of examples/adstream across them, in processes and network namespaces of their own. A run with anchors before and after and trains
+// during the job is collected and analysed as any other, and every duration is held against the truth that only virtual nodes know.
 //
-// The nodes' counters are known functions of the one physical counter. They are put in where another machine's would
-// be: before minrtt sees a stamp, and where records leave the log. The product's code knows nothing of them.
+// The nodes' counters are known functions of the one physical counter. They are put in where another machine's would be: before minrtt
+// sees a stamp, and in the logs once they are collected, for programs read the counter that the machine has. The product's code knows
+// nothing of them. The agents' own copies of the logs keep the physical readings: the truth is computed from these, by package vnode's second
+// implementation.
 //
-// The relation is the product's, within windows; what the paper's method says of the same nodes stands beside it. The
-// join is made in memory. Nothing here is for use outside of the demonstration.
+// What the paper's method says of the same nodes stands beside it, from exchanges over ZeroMQ around the job. Nothing here is for use outside
+// of the demonstration.
 package demo

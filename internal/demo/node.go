@@ -2,94 +2,194 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"os"
 	"path/filepath"
+	"runtime"
+	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
+	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// Node is the process of one virtual node. It does what its parent orders until its input ends.
-func Node(ctx context.Context, in io.Reader, out io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	parent := newLink(in, out)
-	var s setup
-	if err := parent.in.Decode(&s); err != nil {
-		return fmt.Errorf("read setup: %w", err)
-	}
-	prober, err := startProber(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer prober.close()
-	tuples, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return fmt.Errorf("listen for tuples: %w", err)
-	}
-	defer tuples.Close()
-	if err := parent.send(ready{Probes: prober.address, Tuples: tuples.Addr().String()}); err != nil {
-		return err
-	}
-	for {
-		var o order
-		if err := parent.in.Decode(&o); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read order: %w", err)
-		}
-		r, err := obey(ctx, o, s, prober, tuples)
-		if err != nil {
-			r.Error = err.Error()
-		}
-		if err := parent.send(r); err != nil {
-			return err
-		}
-	}
+// node is the process of a virtual node: what cp-agent is, with the virtual clocks in the place of the machine's, and the
+// node's part of the job.
+type node struct {
+	setup  nodeSetup
+	clock  minrtt.Clock
+	notice *minrtt.StepNotice
+	client *tscclient.Client
+	agent  *agent.Agent
+	paper  *paperAnswerer
+	sink   net.Listener       // of the network's load
+	unload context.CancelFunc // ends what this node sends; nil: it sends nothing
 }
 
-func obey(ctx context.Context, o order, s setup, p *prober, tuples *net.TCPListener) (r report, err error) {
+func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error) {
+	n := &node{setup: s}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}()
+	if n.notice, err = minrtt.OpenStepNotice(); err != nil {
+		return nil, says, err
+	}
+	physical := minrtt.SystemClock(asm.Counter, n.notice)
+	physical.Quantum_cycles = s.PhysicalQuantum_cycles
+	if n.clock, err = virtual.Clock(s.Clocks, physical); err != nil {
+		return nil, says, err
+	}
+	config := tscclient.DefaultConfig()
+	config.Node, config.Clock, config.Listen, config.Key = s.Node, n.clock, netip.AddrPortFrom(s.Address, 0), make([]byte, 32)
+	rand.Read(config.Key)
+	// More than a fleet wants to spend: the job is short.
+	config.Budget = tscclient.Budget{TrainsPerSecond: 15, CPUShare: 0.05}
+	config.Pace = tscclient.Pace{Target: 100 * time.Nanosecond, Fastest: 100 * time.Millisecond, Slowest: 500 * time.Millisecond}
+	client, err := tscclient.Start(config)
+	if err != nil {
+		return nil, says, err
+	}
+	n.client = client
+	n.agent, err = agent.Start(agent.Config{
+		Node: s.Node.Name, Rings: filepath.Join(s.Rings, s.Node.Name), State: s.State, Chrony: agent.ChronyOff, Client: client,
+		Server: &tscclient.LinkConfig{
+			Server: control.ClientConfig{Server: s.Server, Key: &s.Key, Public: s.ServerPublic},
+			Register: control.Register{
+				Number: s.Number, Virtual: true, Machine: "this", Cores: runtime.NumCPU(), Software: "cprof demo",
+			},
+		},
+	})
+	if err != nil {
+		return nil, says, errors.Join(err, client.Close())
+	}
+	if n.paper, err = answerPaper(ctx, netip.AddrPortFrom(s.Address, 0), n.clock); err != nil {
+		return nil, says, err
+	}
+	if n.sink, err = net.Listen("tcp", netip.AddrPortFrom(s.Address, 0).String()); err != nil {
+		return nil, says, fmt.Errorf("listen for load: %w", err)
+	}
+	go swallow(n.sink)
+	return n, ready{Paper: n.paper.address, Load: n.sink.Addr().String()}, nil
+}
+
+func (n *node) close() error {
+	var errs []error
+	if n.unload != nil {
+		n.unload()
+	}
+	if n.sink != nil {
+		errs = append(errs, n.sink.Close())
+	}
+	if n.paper != nil {
+		n.paper.close()
+	}
+	if n.agent != nil {
+		errs = append(errs, n.agent.Close()) // the client as well
+	}
+	if n.notice != nil {
+		errs = append(errs, n.notice.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (n *node) obey(ctx context.Context, o order) (r report, err error) {
 	switch o.Do {
-	case orderProbe:
-		r.Trains = make([]train, 1)
-		r.Trains[0], err = p.train(ctx, o.Peer, o.Count)
-	case orderStart:
-		p.start(ctx, o.Peer, o.PerSecond)
-	case orderStop:
-		r.Trains, err = p.stop()
+	case orderPaper:
+		r.Exchanges, err = probePaper(ctx, o.Peer, n.clock, o.Count)
 	case orderWork:
-		err = drained(s, func() error { return work(ctx, tuples, s.Rings, o.Count) })
-	case orderSource:
-		err = drained(s, func() error { return source(ctx, o.Peer, s.Rings, o.Count, o.PerSecond) })
+		r.Job, err = n.work(ctx)
+	case orderLoad:
+		if n.unload != nil {
+			n.unload()
+			n.unload = nil
+		}
+		if o.BytesPerSecond > 0 {
+			n.unload, err = load(ctx, o.Peer, o.BytesPerSecond)
+		}
+	case orderStamps:
+		s := n.client.Stats()
+		r.Stamps = &stamps{Exchanges: s.Exchanges, Kernel: s.KernelStamps, User: s.UserStamps}
 	default:
 		err = fmt.Errorf("unknown order %q", o.Do)
 	}
 	return r, err
 }
 
-// drained runs a job while the node's agent keeps what it logs, as a run.
-func drained(s setup, job func() error) error {
-	a, err := agent.Start(agent.Config{
-		Node: s.Clocks.Name, Rings: s.Rings, State: s.State, Chrony: agent.ChronyOff, Quantum_cycles: s.PhysicalQuantum_cycles,
-	})
+// work runs the node's part of the job, which the node's agent drains. The truth about its clocks goes into its part of the run, as an
+// ordinary file of it.
+func (n *node) work(ctx context.Context) (*job.Result, error) {
+	text, err := n.setup.Clocks.Encode()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := a.OpenRun(runName); err != nil {
-		return errors.Join(err, a.Close())
+	if err := os.WriteFile(filepath.Join(n.setup.State, "runs", runName, "truth.json"), text, 0o600); err != nil {
+		return nil, fmt.Errorf("keep the truth about the node's clocks: %w", err)
 	}
-	err = job()
-	_, closeErr := a.CloseRun(runName)
-	return errors.Join(err, closeErr, a.Close())
+	cluster, err := job.StartCluster(n.setup.Placement, n.setup.Node.Name)
+	if err != nil {
+		return nil, err
+	}
+	options := job.Options{Name: runName, Rings: n.setup.Rings}
+	options.Channels.Policy = "block"
+	result, err := cluster.Run(ctx, options)
+	return &result, errors.Join(err, cluster.Close())
 }
 
-// runName is what the agents call the demonstration.
-const runName = "demo"
+// logs is where the node's agent keeps what it drained: with the physical readings.
+func (s nodeSetup) logs() string {
+	return filepath.Join(s.State, "runs", runName, filepath.FromSlash(runs.LogsPath(s.Node.Name)))
+}
 
-// logs is where the agent of a node keeps the demonstration's.
-func (s setup) logs() string {
-	return filepath.Join(s.State, "runs", runName, runs.LogsPath(s.Clocks.Name))
+// load sends bytes to an address at a steady rate, until it is cancelled.
+func load(ctx context.Context, to string, perSecond int) (context.CancelFunc, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", to)
+	if err != nil {
+		return nil, fmt.Errorf("load the network: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(ctx, func() { conn.Close() })
+	go func() {
+		const period = 5 * time.Millisecond
+		b := make([]byte, perSecond/int(time.Second/period))
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if _, err := conn.Write(b); err != nil { // cancelled, or the other end has gone: nobody is harmed
+					return
+				}
+			}
+		}
+	}()
+	return cancel, nil
+}
+
+// swallow takes load until the listener is closed.
+func swallow(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			io.Copy(io.Discard, conn)
+		}()
+	}
 }

@@ -4,59 +4,87 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// The parent and its two nodes talk in JSON, a message a line, over the node's standard input and output. A node that
+// The parent and its processes talk in JSON, a message a line, over a process's standard input and output. A process that
 // finds its input at an end has lost its parent and ends.
 
-// setup is the parent's first message.
+// setup is the parent's first message. One of the two is there.
 type setup struct {
-	Clocks                 vnode.Config  `json:"clocks"`
-	Node                   tscratio.Node `json:"node"` // what its counter is to the relation
-	PhysicalQuantum_cycles uint64        `json:"physical_quantum_cycles,string"`
-	Rings                  string        `json:"rings"` // directory of the node's rings
-	State                  string        `json:"state"` // directory of the node's agent
+	Server *serverSetup `json:"server,omitempty"`
+	Node   *nodeSetup   `json:"node,omitempty"`
 }
 
-// ready is the node's answer: where it answers probes, and where its actors take tuples.
+// serverSetup is the coordinator's.
+type serverSetup struct {
+	Address string        `json:"address"` // where it listens
+	State   string        `json:"state"`   // directory
+	Runs    string        `json:"runs"`    // directory
+	Key     control.Key   `json:"key"`
+	Admin   control.Key   `json:"admin"`
+	Clients []control.Key `json:"clients"` // the public halves of who is let in
+	Brief   bool          `json:"brief"`   // sweeps of a few exchanges: for tests
+}
+
+// nodeSetup is a virtual node's.
+type nodeSetup struct {
+	Clocks                 vnode.Config   `json:"clocks"`
+	Node                   tscratio.Node  `json:"node"` // what its counter is to a relation
+	PhysicalQuantum_cycles uint64         `json:"physical_quantum_cycles,string"`
+	Address                netip.Addr     `json:"address"`
+	Number                 int            `json:"number"` // in the ids of tuples
+	Rings                  string         `json:"rings"`  // directory of all nodes' rings
+	State                  string         `json:"state"`  // directory of the node's agent
+	Server                 string         `json:"server"` // address of the coordinator
+	ServerPublic           string         `json:"server_public"`
+	Key                    control.Key    `json:"key"`
+	Placement              *job.Placement `json:"placement"`
+}
+
+// ready is a process's answer: where others reach it.
 type ready struct {
-	Probes string `json:"probes"`
-	Tuples string `json:"tuples"`
+	Server string `json:"server,omitempty"`
+
+	// Of a node: where it answers the paper's probes, and where it takes the load of the network.
+	Paper netip.AddrPort `json:"paper,omitzero"`
+	Load  string         `json:"load,omitempty"`
 }
 
 // Orders of the parent.
 const (
-	orderProbe  = "probe"  // run a train of Count exchanges with Peer, answer report.Trains
-	orderStart  = "start"  // run PerSecond trains a second with Peer, until
-	orderStop   = "stop"   // no more: answer report.Trains
-	orderWork   = "work"   // the worker: take Count tuples, send them back
-	orderSource = "source" // the source and the sink: send Count tuples to Peer, PerSecond, take them back
+	orderStartRun = "start-run" // the coordinator: wait for Count nodes, open a run
+	orderStopRun  = "stop-run"  // the coordinator: close and collect it, answer report.Trains
+	orderPaper    = "paper"     // a node: exchange Count packets with Peer over ZeroMQ, answer report.Exchanges
+	orderWork     = "work"      // a node: run its part of the job, answer report.Job
+	orderLoad     = "load"      // a node: send BytesPerSecond to Peer until the next orderLoad, which may be of 0
+	orderStamps   = "stamps"    // a node: answer report.Stamps
 )
 
 type order struct {
-	Do        string `json:"do"`
-	Peer      string `json:"peer,omitempty"`
-	Count     int    `json:"count,omitempty"`
-	PerSecond int    `json:"per_second,omitempty"`
+	Do             string `json:"do"`
+	Peer           string `json:"peer,omitempty"`
+	Count          int    `json:"count,omitempty"`
+	BytesPerSecond int    `json:"bytes_per_second,omitempty"`
 }
 
 // report answers an order.
 type report struct {
-	Error  string  `json:"error,omitempty"`
-	Trains []train `json:"trains,omitempty"`
+	Error     string              `json:"error,omitempty"`
+	Trains    int                 `json:"trains,omitempty"` // of the run
+	Exchanges []tscratio.Exchange `json:"exchanges,omitempty"`
+	Job       *job.Result         `json:"job,omitempty"`
+	Stamps    *stamps             `json:"stamps,omitempty"`
 }
 
-// train is what one train brought.
-type train struct {
-	User []tscratio.Exchange `json:"user"` // by the counter readings around the system calls alone
-
-	// What tscratio is given: kernel stamps where there were any, and the packets that lack another half.
-	Best tscratio.Train `json:"best"`
-
-	Stamps, KernelStamps, Lost int
+// stamps counts what the trains that a node started have brought.
+type stamps struct {
+	Exchanges, Kernel, User uint64
 }
 
 // link is one end of the conversation.

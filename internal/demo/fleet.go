@@ -1,0 +1,99 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/netns"
+)
+
+// place is where the processes live: each node in a network namespace of its own, with links to all others and to the coordinator's, or all of them on the
+// loopback interface.
+type place struct {
+	star *netns.Star // nil: the loopback interface
+}
+
+// newPlace makes namespaces where it may: without root, and in many containers, it may not, and says why.
+func newPlace(nodes int, loopback bool) (_ *place, whyNot error) {
+	if loopback {
+		return &place{}, nil
+	}
+	star, err := netns.NewMesh(nodes)
+	if err != nil {
+		return &place{}, err
+	}
+	return &place{star}, nil
+}
+
+func (p *place) close() {
+	if p.star != nil {
+		p.star.Close()
+	}
+}
+
+// address is that of a node, or of netns.Hub. What the job's placement says for nodes on the loopback interface is given.
+func (p *place) address(end int, onLoopback netip.Addr) netip.Addr {
+	if p.star == nil {
+		return onLoopback
+	}
+	return p.star.Addr(end)
+}
+
+// process is one of the demonstration's, seen from its parent.
+type process struct {
+	ready
+	link  *link
+	cmd   *exec.Cmd
+	input io.Closer
+}
+
+// start starts a process and waits until it is ready.
+func (p *place) start(ctx context.Context, end int, command []string, temporary string, s setup) (*process, error) {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)   // what it leaves there, should it be killed, goes with the rest
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is its parent's to answer
+	cmd.WaitDelay = 10 * time.Second
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	begin := cmd.Start
+	if p.star != nil {
+		begin = func() error { return p.star.Do(end, cmd.Start) }
+	}
+	if err := begin(); err != nil {
+		return nil, err
+	}
+	n := &process{link: newLink(output, input), cmd: cmd, input: input}
+	if err := n.link.send(s); err != nil {
+		n.stop()
+		return nil, err
+	}
+	if err := n.link.in.Decode(&n.ready); err != nil {
+		n.stop()
+		return nil, fmt.Errorf("wait until it is ready: %w", err)
+	}
+	return n, nil
+}
+
+// endLimit is how long a process may take to end.
+const endLimit = 20 * time.Second
+
+// stop ends the process, which ends by itself when its input does.
+func (n *process) stop() {
+	n.input.Close()
+	timer := time.AfterFunc(endLimit, func() { n.cmd.Process.Kill() })
+	defer timer.Stop()
+	n.cmd.Wait()
+}

@@ -1,0 +1,128 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/minrtt/zmqtransport"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Paper is what the paper's method says of the same nodes: exchanges over ZeroMQ before and after the job, and no wander.
+type Paper struct {
+	Exchanges int       // of all pairs
+	RoundTrip uint64    // smallest, in cycles of who started it
+	Anchors   []anchors // of each pair, those of the smaller bound
+}
+
+// anchors are a pair's.
+type anchors struct {
+	E            *big.Rat // its bound, in cycles of who started
+	Apart_cycles uint64   // from anchor to anchor
+}
+
+// HalfWidth_cycles is the paper's bound, made true for a wander of w: e + w·T/2. The median pair's.
+func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
+	if len(p.Anchors) == 0 {
+		return 0
+	}
+	var all []float64
+	for _, a := range p.Anchors {
+		e, _ := a.E.Float64()
+		all = append(all, e+w.PPM()/1e6*float64(a.Apart_cycles)/2)
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// add takes the exchanges of one pair, by who started them.
+func (p *Paper) add(before, after [2][]tscratio.Exchange) error {
+	var best *anchors
+	for i := range before {
+		relation, err := tscratio.PaperRelate(before[i], after[i])
+		if err != nil {
+			return err
+		}
+		a := anchors{E: relation.E(), Apart_cycles: after[i][0].Sent.Hi - before[i][0].Sent.Lo}
+		if best == nil || a.E.Cmp(best.E) < 0 {
+			best = &a
+		}
+		for _, set := range [][]tscratio.Exchange{before[i], after[i]} {
+			p.Exchanges += len(set)
+			for _, e := range set {
+				if trip := e.RoundTripCycles(); p.RoundTrip == 0 || trip < p.RoundTrip {
+					p.RoundTrip = trip
+				}
+			}
+		}
+	}
+	p.Anchors = append(p.Anchors, *best)
+	return nil
+}
+
+// paperAnswerer answers what probePaper sends.
+type paperAnswerer struct {
+	address   netip.AddrPort
+	transport *zmqtransport.Transport
+	stop      context.CancelFunc
+	served    chan struct{}
+}
+
+// counterAlone is a clock without kernel stamps: ZeroMQ has none.
+func counterAlone(c minrtt.Clock) minrtt.Clock {
+	return minrtt.Clock{Counter: c.Counter, Quantum_cycles: c.Quantum_cycles}
+}
+
+func answerPaper(ctx context.Context, at netip.AddrPort, clock minrtt.Clock) (*paperAnswerer, error) {
+	p := &paperAnswerer{served: make(chan struct{})}
+	var err error
+	if p.transport, p.address, err = zmqtransport.Listen(at, clock.Counter); err != nil {
+		return nil, fmt.Errorf("answer probes over ZeroMQ: %w", err)
+	}
+	answerer, err := minrtt.NewAnswerer(p.transport, counterAlone(clock), nil)
+	if err != nil {
+		return nil, errors.Join(err, p.transport.Close())
+	}
+	ctx, p.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(p.served)
+		answerer.Serve(ctx) // ends with the context or the socket: there is nobody to tell
+	}()
+	return p, nil
+}
+
+func (p *paperAnswerer) close() {
+	p.stop()
+	<-p.served
+	p.transport.Close()
+}
+
+// probePaper runs one train over ZeroMQ.
+func probePaper(ctx context.Context, peer string, clock minrtt.Clock, exchanges int) ([]tscratio.Exchange, error) {
+	to, err := netip.ParseAddrPort(peer)
+	if err != nil {
+		return nil, fmt.Errorf("probe %q: %w", peer, err)
+	}
+	transport, err := zmqtransport.Dial(to, clock.Counter)
+	if err != nil {
+		return nil, fmt.Errorf("probe %q: %w", peer, err)
+	}
+	defer transport.Close()
+	config := minrtt.DefaultConfig()
+	config.Exchanges, config.Timeout = exchanges, time.Second
+	prober, err := minrtt.NewProber(transport, counterAlone(clock), to, config)
+	if err != nil {
+		return nil, err
+	}
+	t, err := prober.Train(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("probe %q over ZeroMQ: %w", peer, err)
+	}
+	return t.User(), nil
+}

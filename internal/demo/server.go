@@ -1,0 +1,166 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+)
+
+// server is the coordinator's process: what tsc-server is, and what "cprof run" asks of it.
+type server struct {
+	store *coordinator.Store
+	link  *control.Server
+	admin *control.Client
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func startServer(ctx context.Context, s serverSetup) (_ role, says ready, err error) {
+	v := &server{ended: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, v.close())
+		}
+	}()
+	if v.store, err = coordinator.OpenStore(s.State, s.Runs); err != nil {
+		return nil, says, err
+	}
+	v.link, err = control.Listen(control.ServerConfig{
+		Address: s.Address, Key: &s.Key, Clients: func() ([]control.Key, error) { return s.Clients, nil },
+	})
+	if err != nil {
+		return nil, says, err
+	}
+	config := coordinator.DefaultConfig()
+	config.SweepEvery, config.Settle = 0, time.Hour // there are sweeps around the run, and no others
+	if s.Brief {
+		config.Sweep.Trains, config.Sweep.Exchanges, config.Sweep.Quiet = 1, 10, coordinator.Quiet{}
+	}
+	core, err := coordinator.NewServer(v.link, config, v.store, nil)
+	if err != nil {
+		return nil, says, err
+	}
+	ctx, v.stop = context.WithCancel(ctx)
+	go func() { v.ended <- core.Run(ctx) }()
+	v.admin, err = control.Dial(control.ClientConfig{Server: v.link.Address(), Key: &s.Admin, Public: s.Key.Public})
+	return v, ready{Server: v.link.Address()}, err
+}
+
+func (v *server) close() error {
+	var errs []error
+	if v.admin != nil {
+		errs = append(errs, v.admin.Close())
+	}
+	if v.stop != nil {
+		v.stop()
+		errs = append(errs, <-v.ended)
+	}
+	if v.link != nil {
+		errs = append(errs, v.link.Close())
+	}
+	if v.store != nil {
+		errs = append(errs, v.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// runName is what the run is called, and nodeA the node in whose cycles it is answered.
+const (
+	runName = "demo"
+	nodeA   = "A"
+)
+
+func (v *server) obey(ctx context.Context, o order) (r report, err error) {
+	switch o.Do {
+	case orderStartRun:
+		err = v.until(ctx, coordinator.AskRegistered, func(answer []byte) (bool, error) {
+			var names []string
+			err := json.Unmarshal(answer, &names)
+			return len(names) == o.Count, err
+		})
+		if err != nil {
+			return r, fmt.Errorf("wait until %d nodes are registered: %w", o.Count, err)
+		}
+		if _, err := v.ask(ctx, coordinator.AskStartRun, coordinator.RunRequest{Name: runName, Reference: nodeA, Note: "a demonstration, on virtual nodes"}); err != nil {
+			return r, err
+		}
+		_, err = v.phase(ctx, coordinator.PhaseOpen)
+	case orderStopRun:
+		if _, err := v.ask(ctx, coordinator.AskStopRun, nil); err != nil {
+			return r, err
+		}
+		status, err := v.phase(ctx, coordinator.PhaseComplete)
+		if err != nil {
+			return r, err
+		}
+		r.Trains = status.Trains
+	default:
+		err = fmt.Errorf("unknown order %q", o.Do)
+	}
+	return r, err
+}
+
+// patience is for how long a run may be between two phases.
+const patience = time.Minute
+
+// until asks the same thing again and again until the answer will do.
+func (v *server) until(ctx context.Context, what string, enough func(answer []byte) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		answer, err := v.ask(ctx, what, nil)
+		if err != nil {
+			return err
+		}
+		if done, err := enough(answer); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// phase waits until the run has come to a phase.
+func (v *server) phase(ctx context.Context, p coordinator.Phase) (status coordinator.RunStatus, err error) {
+	err = v.until(ctx, coordinator.AskRun, func(answer []byte) (bool, error) {
+		if err := json.Unmarshal(answer, &status); err != nil {
+			return false, err
+		}
+		if status.Problem != "" {
+			return false, errors.New(status.Problem)
+		}
+		return status.Phase == p, nil
+	})
+	if err != nil {
+		err = fmt.Errorf("wait until the run is %s, it is %s: %w", p, status.Phase, err)
+	}
+	return status, err
+}
+
+// ask asks the coordinator one question.
+func (v *server) ask(ctx context.Context, what string, argument any) ([]byte, error) {
+	m := &control.Ask{What: what}
+	if argument != nil {
+		var err error
+		if m.Argument, err = json.Marshal(argument); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := v.admin.Call(ctx, m)
+	if err != nil {
+		return nil, fmt.Errorf("ask %q: %w", what, err)
+	}
+	a, ok := answer.(*control.Answer)
+	if !ok {
+		return nil, fmt.Errorf("ask %q: the coordinator answers with %s", what, answer.Kind())
+	}
+	return a.Result, nil
+}

@@ -1,0 +1,186 @@
+package demo
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// Hop is one stretch of the tuples' way.
+type Hop struct {
+	From, To  string          // points
+	Since     bool            // it begins where the tuple did, and other hops lie between
+	Crosses   int             // durations from one node to another
+	Durations []tscratio.Span // in cycles of A, as they were measured
+	Truth     []int64         // in cycles of A, as the virtual nodes know them
+	Outside   int             // durations that did not contain the truth: must be 0
+
+	widths []int64 // of the durations from one node to another
+}
+
+// Percentile is the interval of a percentile: that of all low ends, and that of all high ends.
+func (h *Hop) Percentile(p float64) tscratio.Span {
+	los, his := make([]int64, len(h.Durations)), make([]int64, len(h.Durations))
+	for i, d := range h.Durations {
+		los[i], his[i] = d.Lo, d.Hi
+	}
+	return tscratio.Span{Lo: percentile(los, p), Hi: percentile(his, p)}
+}
+
+// TruePercentile is the percentile of the truth.
+func (h *Hop) TruePercentile(p float64) int64 { return percentile(slices.Clone(h.Truth), p) }
+
+// percentile is the smallest value that at least p of 100 are not above. It sorts its argument.
+func percentile(v []int64, p float64) int64 {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	rank := int(p/100*float64(len(v))+0.999999999) - 1
+	return v[min(max(rank, 0), len(v)-1)]
+}
+
+// event is a record of a log with its physical reading.
+type event struct {
+	id, physical uint64
+}
+
+// physicals are the events of each point, by id.
+type physicals map[string][]event
+
+// readPhysicals reads the logs that the nodes' agents kept.
+func readPhysicals(dirs ...string) (physicals, error) {
+	all := physicals{}
+	for _, dir := range dirs {
+		segments, err := logstore.Segments(dir)
+		if err != nil {
+			return nil, err
+		}
+		for len(segments) > 0 {
+			ring := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
+			if err := all.read(ring); err != nil {
+				return nil, fmt.Errorf("read log %q: %w", ring[0].Path, err)
+			}
+			segments = segments[len(ring):]
+		}
+	}
+	for point, events := range all {
+		slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.id, b.id) })
+		for i := range events[:max(len(events)-1, 0)] {
+			if events[i].id == events[i+1].id {
+				return nil, fmt.Errorf("read logs: tuple %d is twice at %s", events[i].id, point)
+			}
+		}
+	}
+	return all, nil
+}
+
+func (p physicals) read(ring []logstore.Segment) error {
+	r := logstore.ReadLog(ring)
+	defer r.Close()
+	point := ring[0].Channel.Actor + "/" + ring[0].Channel.Point
+	for {
+		b, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range b.Events {
+			if e.ID != channel.Poison {
+				p[point] = append(p[point], event{e.ID, e.Counter})
+			}
+		}
+	}
+	if report := r.Report(); !report.Whole() {
+		return errors.New("the log lacks rows")
+	}
+	return nil
+}
+
+func (p physicals) at(point string, id uint64) (uint64, error) {
+	events := p[point]
+	i, ok := slices.BinarySearchFunc(events, id, func(e event, id uint64) int { return cmp.Compare(e.id, id) })
+	if !ok {
+		return 0, fmt.Errorf("hold tuple %d against the truth: no log has it at %s", id, point)
+	}
+	return events[i].physical, nil
+}
+
+// checker holds durations against the truth.
+type checker struct {
+	physical  physicals
+	reference *vnode.Truth
+	since     bool
+	hops      map[[2]string]*Hop
+	order     []*Hop
+}
+
+func newChecker(physical physicals, reference vnode.CounterConfig, since bool) (*checker, error) {
+	truth, err := vnode.NewTruth(reference)
+	return &checker{physical: physical, reference: truth, since: since, hops: map[[2]string]*Hop{}}, err
+}
+
+// duration is analysis.Options.Durations.
+func (c *checker) duration(d analysis.DurationRow) error {
+	if strings.Contains(d.Kind, ",") {
+		// It begins with the first or the last of the tuples of which a window was made: which of them that truly was, the events of this
+		// tuple do not say.
+		return nil
+	}
+	first, err := c.physical.at(d.From, d.ID)
+	if err != nil {
+		return err
+	}
+	second, err := c.physical.at(d.To, d.ID)
+	if err != nil {
+		return err
+	}
+	key := [2]string{d.From, d.To}
+	hop := c.hops[key]
+	if hop == nil {
+		hop = &Hop{From: d.From, To: d.To, Since: c.since}
+		c.hops[key] = hop
+		c.order = append(c.order, hop)
+	}
+	truth := int64(c.reference.Reading(second) - c.reference.Reading(first))
+	hop.Durations, hop.Truth = append(hop.Durations, d.Span), append(hop.Truth, truth)
+	if d.FromNode != d.ToNode {
+		hop.Crosses++
+		hop.widths = append(hop.widths, d.Hi-d.Lo)
+	}
+	if !d.Contains(truth) {
+		hop.Outside++
+	}
+	return nil
+}
+
+// Checked is how many durations were held against the truth, how many of these were from one node to another, and Outside how many did
+// not contain it.
+func (r *Result) Checked() (durations, between, outside int) {
+	for _, hop := range r.Hops {
+		durations += len(hop.Durations)
+		between += hop.Crosses
+		outside += hop.Outside
+	}
+	return durations, between, outside
+}
+
+// HalfWidth_cycles is the median bound of the durations from one node to another.
+func (r *Result) HalfWidth_cycles() float64 {
+	var widths []int64
+	for _, hop := range r.Hops {
+		widths = append(widths, hop.widths...)
+	}
+	return float64(percentile(widths, 50)) / 2
+}
