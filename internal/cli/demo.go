@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/internal/demo"
 )
 
@@ -28,7 +29,7 @@ agent on each node run an experiment as they do on a fleet: anchors before, then
 every actor instrumented, another load on the network and trains of packets beside it, anchors after, and all logs in one run directory.
 That is analysed as any run.
 
-Because the nodes are virtual, the truth is known: the last column counts the durations that contain it. All must.
+Because the nodes are virtual, the truth is known: the last column says whether every duration contains it. All must.
 
 It takes about a minute and leaves nothing behind. With --keep DIR the run is kept, with its page DIR/report.html; "cprof analyze DIR" says
 more about it.
@@ -153,15 +154,31 @@ func printDemo(w io.Writer, r *demo.Result, o demo.Options) error {
 	fmt.Fprintf(w, "  bound       ± %.0f cycles of A (± %.2f µs), median of the durations between nodes\n", half, us(half))
 	fmt.Fprintf(w, "  the paper's ± %.0f cycles of A (± %.2f µs), %.1f times as wide: half of the smallest of %d round trips over ZeroMQ, and the wander in between\n",
 		paper, us(paper), paper/half, r.Paper.Exchanges/max(len(r.Paper.Anchors), 1))
-	fmt.Fprintf(w, "\nlatencies in µs, by the cycles of node A at %.6f GHz\n\n", r.CyclesPerSecond/1e9)
-	fmt.Fprintf(w, "%-35s %7s %7s  %20s  %20s  %16s\n", "from → to", "tuples", "crossed", "p50", "p99", "truth inside")
+	methods := []string{analysis.MinRTT, analysis.ReT, analysis.NTP}
+	fmt.Fprintf(w, "\nlatencies in µs, by the cycles of node A at %.6f GHz; behind them the bounds that other methods would have claimed between nodes\n\n", r.CyclesPerSecond/1e9)
+	fmt.Fprintf(w, "%-35s %7s %7s  %19s  %19s", "from → to", "tuples", "crossed", "p50", "p99")
+	for _, method := range methods {
+		fmt.Fprintf(w, " %9s", "± "+method)
+	}
+	fmt.Fprintf(w, "  %s\n", "truth")
 	row := func(name string, h *demo.Hop) {
 		text := func(p float64) string {
 			span := h.Percentile(p)
 			return fmt.Sprintf("%.2f ± %.3f", us(float64(span.Lo)/2+float64(span.Hi)/2), us(float64(span.Hi-span.Lo)/2))
 		}
-		n := len(h.Durations)
-		fmt.Fprintf(w, "%-35s %7d %7d  %20s  %20s  %16s\n", name, n, h.Crosses, text(50), text(99), fmt.Sprintf("%d of %d", n-h.Outside, n))
+		fmt.Fprintf(w, "%-35s %7d %7d  %19s  %19s", name, len(h.Durations), h.Crosses, text(50), text(99))
+		for _, method := range methods {
+			claimed := "-"
+			if bound, ok := r.Claimed_cycles(h, method); ok {
+				claimed = fmt.Sprintf("%.1f", us(float64(bound)))
+			}
+			fmt.Fprintf(w, " %9s", claimed)
+		}
+		truth := "all inside"
+		if h.Outside > 0 {
+			truth = fmt.Sprintf("%d OUTSIDE", h.Outside)
+		}
+		fmt.Fprintf(w, "  %s\n", truth)
 	}
 	for _, h := range r.Hops {
 		switch {
@@ -170,6 +187,17 @@ func printDemo(w io.Writer, r *demo.Result, o demo.Options) error {
 		case h.To == demo.LastPoint:
 			row("all the way, to "+h.To, h)
 		}
+	}
+	fmt.Fprintln(w, "\nminrtt is the paper's method on our own exchanges, with the wander since its anchors; ret the way of a tuple by its acknowledgement's return trip")
+	switch {
+	case r.WhyNoNTP != nil:
+		fmt.Fprintf(w, "ntp: %v\n", r.WhyNoNTP)
+	case r.NTP:
+		fmt.Fprintln(w, "ntp is what chronyd claims of this machine's one REALTIME, which all nodes share; in truth their clocks do not differ there")
+	case r.Namespaces:
+		fmt.Fprintln(w, "ntp: chronyd is not installed")
+	default:
+		fmt.Fprintln(w, "ntp: chronyd needs a namespace for each node")
 	}
 	checked, between, outside := r.Checked()
 	_, err := fmt.Fprintf(w, "\n%d durations held against the truth, %d of them between nodes: %d outside of their bound; %d tuples, %d lost\n",

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/control"
@@ -21,6 +22,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
+	"github.com/cloudprofiler/cloudprofiler/ntp"
 	webpage "github.com/cloudprofiler/cloudprofiler/report"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -73,6 +75,8 @@ type Result struct {
 	Nodes       []NodeFacts
 	Namespaces  bool             // each node had one of its own
 	WhyLoopback error            // why they had not, though they were to; nil: it was as asked for
+	NTP         bool             // chronyd was asked what it claims
+	WhyNoNTP    error            // why there are no claims of chronyd, though it is installed; nil: it is not, or there are
 	Answer      *analysis.Answer // what "cprof analyze" says of the run
 	Hops        []*Hop           // in the order in which tuples pass them
 	Wander      tscratio.Wander  // that is assumed of each pair
@@ -117,6 +121,7 @@ type demonstration struct {
 	place  *place
 	server *process
 	nodes  []*process
+	chrony []*chronyDaemon // the hub's and the nodes'; none where it is not installed
 	setups []nodeSetup
 }
 
@@ -156,6 +161,9 @@ func (d *demonstration) stop() {
 	}
 	if d.server != nil {
 		d.server.stop()
+	}
+	for _, c := range d.chrony {
+		c.stop()
 	}
 	if d.place != nil {
 		d.place.close()
@@ -237,13 +245,17 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 	if err != nil {
 		return err
 	}
+	chrony, err := d.startChrony(ctx, temporary)
+	if err != nil {
+		return err
+	}
 	d.o.Progress("starting the coordinator")
 	if d.server, err = d.place.start(ctx, netns.Hub, d.o.Command, temporary, setup{Server: s}); err != nil {
 		return fmt.Errorf("start the coordinator: %w", err)
 	}
 	for i := range d.setups {
 		n := &d.setups[i]
-		n.Server = d.server.Server
+		n.Server, n.Chrony = d.server.Server, chrony
 		d.o.Progress("starting node " + n.Node.Name)
 		process, err := d.place.start(ctx, i, d.o.Command, temporary, setup{Node: n})
 		if err != nil {
@@ -254,8 +266,39 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 	return nil
 }
 
+// startChrony starts chronyd for the hub and for each node, where it is installed and each has an address of its own to be asked at. It returns where
+// agents ask theirs.
+func (d *demonstration) startChrony(ctx context.Context, temporary string) (address string, err error) {
+	path := findChrony()
+	if path == "" || !d.Namespaces {
+		return agent.ChronyOff, nil
+	}
+	for end := netns.Hub; end < len(d.setups); end++ {
+		c, err := d.place.startChrony(ctx, path, end, temporary)
+		if err != nil {
+			return "", fmt.Errorf("start chronyd: %w", err)
+		}
+		d.chrony = append(d.chrony, c)
+	}
+	d.NTP = true
+	return ntp.DefaultAddress, nil
+}
+
 // measure runs the job within a run.
 func (d *demonstration) measure(ctx context.Context) error {
+	for _, n := range d.nodes {
+		if len(d.chrony) == 0 {
+			break
+		}
+		d.o.Progress("waiting for chronyd")
+		if _, err := n.link.ask(order{Do: orderChrony}); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			d.WhyNoNTP = err // its column is empty, and the rest is as good
+			break
+		}
+	}
 	d.o.Progress("anchors before the job: every pair of nodes exchanges packets")
 	if _, err := d.server.link.ask(order{Do: orderStartRun, Count: len(d.nodes)}); err != nil {
 		return err
@@ -382,6 +425,11 @@ func (d *demonstration) answer(ctx context.Context, path string) error {
 		}
 		if err := translateLogs(filepath.Join(path, filepath.FromSlash(runs.LogsPath(n.Node.Name))), counter); err != nil {
 			return err
+		}
+		if len(d.chrony) > 0 {
+			if err := translateInPlace(filepath.Join(path, filepath.FromSlash(runs.BaselinePath(n.Node.Name))), counter); err != nil {
+				return err
+			}
 		}
 	}
 	physical, err := readPhysicals(logs...)

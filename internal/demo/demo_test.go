@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
@@ -82,6 +83,23 @@ func check(t *testing.T, r *Result) {
 	if half, paper := r.HalfWidth_cycles(), r.Paper.HalfWidth_cycles(r.Wander); half <= 0 || half > paper {
 		t.Errorf("the bound is %g cycles, by the paper's method %g", half, paper)
 	}
+	if len(r.Answer.Comparisons) != 6 {
+		t.Errorf("%d pairs are compared with what others would have said", len(r.Answer.Comparisons))
+	}
+	for _, c := range r.Answer.Comparisons {
+		for _, m := range c.Methods {
+			want := true
+			switch m.Name {
+			case analysis.ReT: // from source to count, on A and D
+				want = c.A == "A" && c.B == "D"
+			case analysis.NTP:
+				want = r.NTP
+			}
+			if (m.Absent == "") != want || want && m.Median_cycles == 0 {
+				t.Errorf("%s, %s by %s: %d cycles, absent %q", c.A, c.B, m.Name, m.Median_cycles, m.Absent)
+			}
+		}
+	}
 	var whole *Hop
 	for _, h := range r.Hops {
 		if h.TruePercentile(0) < 0 {
@@ -92,6 +110,16 @@ func check(t *testing.T, r *Result) {
 		}
 		if h.Since && h.To == LastPoint {
 			whole = h
+		}
+	}
+	for _, method := range []string{analysis.MinRTT, analysis.ReT} {
+		if bound, ok := r.Claimed_cycles(whole, method); !ok || bound == 0 {
+			t.Errorf("of the whole way %s claims %d cycles, %v", method, bound, ok)
+		}
+	}
+	if local := r.Hops[0]; local.Crosses == 0 {
+		if bound, ok := r.Claimed_cycles(local, analysis.MinRTT); ok {
+			t.Errorf("a bound between nodes of %d cycles is claimed on one", bound)
 		}
 	}
 	if whole == nil || len(whole.Durations) < 1000/4 || len(whole.Durations) > 1000/2 {
@@ -140,6 +168,9 @@ func TestPrivilegedDemo(t *testing.T) {
 	r, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if r.NTP != (findChrony() != "") || r.WhyNoNTP != nil {
+		t.Errorf("NTP %v, %v", r.NTP, r.WhyNoNTP)
 	}
 	if !r.Namespaces || r.WhyLoopback != nil {
 		t.Errorf("namespaces %v, %v", r.Namespaces, r.WhyLoopback)

@@ -7,6 +7,7 @@
 // nothing of them. The agents' own copies of the logs keep the physical readings: the truth is computed from these, by package vnode's second
 // implementation.
 //
-// What the paper's method says of the same nodes stands beside it, from exchanges over ZeroMQ around the job. Nothing here is for use outside
+// What the paper's method says of the same nodes stands beside it, from exchanges over ZeroMQ around the job, and what return trips and NTP would
+// have claimed. chronyd runs in the namespaces without setting the clock: nodes share one REALTIME, so its claim is about that one. Nothing here is for use outside
 // of the demonstration.
 package demo

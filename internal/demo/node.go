@@ -63,7 +63,7 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 	}
 	n.client = client
 	n.agent, err = agent.Start(agent.Config{
-		Node: s.Node.Name, Rings: filepath.Join(s.Rings, s.Node.Name), State: s.State, Chrony: agent.ChronyOff, Client: client,
+		Node: s.Node.Name, Rings: filepath.Join(s.Rings, s.Node.Name), State: s.State, Chrony: s.Chrony, Client: client,
 		Server: &tscclient.LinkConfig{
 			Server: control.ClientConfig{Server: s.Server, Key: &s.Key, Public: s.ServerPublic},
 			Register: control.Register{
@@ -118,6 +118,8 @@ func (n *node) obey(ctx context.Context, o order) (r report, err error) {
 		if o.BytesPerSecond > 0 {
 			n.unload, err = load(ctx, o.Peer, o.BytesPerSecond)
 		}
+	case orderChrony:
+		err = followed(ctx)
 	case orderStamps:
 		s := n.client.Stats()
 		r.Stamps = &stamps{Exchanges: s.Exchanges, Kernel: s.KernelStamps, User: s.UserStamps}

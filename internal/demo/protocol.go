@@ -41,6 +41,7 @@ type nodeSetup struct {
 	Number                 int            `json:"number"` // in the ids of tuples
 	Rings                  string         `json:"rings"`  // directory of all nodes' rings
 	State                  string         `json:"state"`  // directory of the node's agent
+	Chrony                 string         `json:"chrony"` // address of chronyd, or agent.ChronyOff
 	Server                 string         `json:"server"` // address of the coordinator
 	ServerPublic           string         `json:"server_public"`
 	Key                    control.Key    `json:"key"`
@@ -63,6 +64,7 @@ const (
 	orderPaper    = "paper"     // a node: exchange Count packets with Peer over ZeroMQ, answer report.Exchanges
 	orderWork     = "work"      // a node: run its part of the job, answer report.Job
 	orderLoad     = "load"      // a node: send BytesPerSecond to Peer until the next orderLoad, which may be of 0
+	orderChrony   = "chrony"    // a node: wait until its chronyd claims something
 	orderStamps   = "stamps"    // a node: answer report.Stamps
 )
 

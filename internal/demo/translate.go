@@ -33,6 +33,15 @@ func translateLogs(dir string, counter *vnode.Counter) error {
 	return os.Rename(translated, dir)
 }
 
+// translateInPlace is translateLog for a single file.
+func translateInPlace(path string, counter *vnode.Counter) error {
+	translated := path + ".virtual"
+	if err := translateLog(path, translated, counter); err != nil {
+		return fmt.Errorf("translate log %q: %w", path, err)
+	}
+	return os.Rename(translated, path)
+}
+
 func translateLog(from, to string, counter *vnode.Counter) (err error) {
 	file, err := os.Open(from)
 	if err != nil {

@@ -24,7 +24,8 @@ type Hop struct {
 	Truth     []int64         // in cycles of A, as the virtual nodes know them
 	Outside   int             // durations that did not contain the truth: must be 0
 
-	widths []int64 // of the durations from one node to another
+	widths []int64           // of the durations from one node to another
+	pairs  map[[2]string]int // how many these were, by the two nodes in the order of their names
 }
 
 // Percentile is the interval of a percentile: that of all low ends, and that of all high ends.
@@ -38,6 +39,24 @@ func (h *Hop) Percentile(p float64) tscratio.Span {
 
 // TruePercentile is the percentile of the truth.
 func (h *Hop) TruePercentile(p float64) int64 { return percentile(slices.Clone(h.Truth), p) }
+
+// Claimed_cycles is the bound that another method (analysis.MinRTT, …) would have claimed for most of the hop's durations between nodes: the median
+// of the pair of nodes that has most of these. ok is false where it would have claimed nothing. Return trips are from where tuples begin to LastPoint.
+func (r *Result) Claimed_cycles(h *Hop, method string) (bound int64, ok bool) {
+	if method == analysis.ReT && !(h.Since && h.To == LastPoint) {
+		return 0, false
+	}
+	most := 0
+	for _, c := range r.Answer.Comparisons {
+		n := h.pairs[[2]string{min(c.A, c.B), max(c.A, c.B)}]
+		for _, m := range c.Methods {
+			if n > most && m.Name == method && m.Absent == "" {
+				bound, ok, most = m.Median_cycles, true, n
+			}
+		}
+	}
+	return bound, ok
+}
 
 // percentile is the smallest value that at least p of 100 are not above. It sorts its argument.
 func percentile(v []int64, p float64) int64 {
@@ -73,13 +92,8 @@ func readPhysicals(dirs ...string) (physicals, error) {
 			segments = segments[len(ring):]
 		}
 	}
-	for point, events := range all {
+	for _, events := range all {
 		slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.id, b.id) })
-		for i := range events[:max(len(events)-1, 0)] {
-			if events[i].id == events[i+1].id {
-				return nil, fmt.Errorf("read logs: tuple %d is twice at %s", events[i].id, point)
-			}
-		}
 	}
 	return all, nil
 }
@@ -113,6 +127,9 @@ func (p physicals) at(point string, id uint64) (uint64, error) {
 	i, ok := slices.BinarySearchFunc(events, id, func(e event, id uint64) int { return cmp.Compare(e.id, id) })
 	if !ok {
 		return 0, fmt.Errorf("hold tuple %d against the truth: no log has it at %s", id, point)
+	}
+	if i+1 < len(events) && events[i+1].id == id {
+		return 0, fmt.Errorf("hold tuple %d against the truth: it is twice at %s", id, point)
 	}
 	return events[i].physical, nil
 }
@@ -149,7 +166,7 @@ func (c *checker) duration(d analysis.DurationRow) error {
 	key := [2]string{d.From, d.To}
 	hop := c.hops[key]
 	if hop == nil {
-		hop = &Hop{From: d.From, To: d.To, Since: c.since}
+		hop = &Hop{From: d.From, To: d.To, Since: c.since, pairs: map[[2]string]int{}}
 		c.hops[key] = hop
 		c.order = append(c.order, hop)
 	}
@@ -158,6 +175,7 @@ func (c *checker) duration(d analysis.DurationRow) error {
 	if d.FromNode != d.ToNode {
 		hop.Crosses++
 		hop.widths = append(hop.widths, d.Hi-d.Lo)
+		hop.pairs[[2]string{min(d.FromNode, d.ToNode), max(d.FromNode, d.ToNode)}]++
 	}
 	if !d.Contains(truth) {
 		hop.Outside++

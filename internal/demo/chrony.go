@@ -1,0 +1,77 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/netns"
+	"github.com/cloudprofiler/cloudprofiler/ntp"
+)
+
+// findChrony is chronyd's path; "" where it is not installed.
+func findChrony() string {
+	for _, name := range []string{"chronyd", "/usr/sbin/chronyd"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// chronyDaemon is a chronyd in a namespace. It sets no clock: all of them see the one REALTIME that the machine has, and what they claim is about
+// that one.
+type chronyDaemon struct {
+	cmd *exec.Cmd
+}
+
+// startChrony starts the hub's daemon, which gives the time, or that of a node, which asks the hub's. Where it fails the NTP column stays empty.
+func (p *place) startChrony(ctx context.Context, path string, end int, dir string) (*chronyDaemon, error) {
+	args := []string{"-d", "-x", "-u", "root", "-L", "2",
+		"pidfile " + filepath.Join(dir, fmt.Sprintf("chronyd%d.pid", end)), "bindcmdaddress 127.0.0.1", "bindcmdaddress /"}
+	if end == netns.Hub {
+		args = append(args, "local stratum 3", "allow", "cmdport 0")
+	} else {
+		// Four quick questions to begin with, then two a second.
+		args = append(args, "server "+p.star.Addr(netns.Hub).String()+" iburst minpoll -1 maxpoll -1 xleave", "port 0")
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	// It dies with the namespace's thread, so with this program, whatever ends that.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.star.Do(end, cmd.Start); err != nil {
+		return nil, err
+	}
+	return &chronyDaemon{cmd}, nil
+}
+
+func (c *chronyDaemon) stop() {
+	c.cmd.Process.Kill()
+	c.cmd.Wait()
+}
+
+// chronyPatience is for how long a node waits until its daemon follows the hub's.
+const chronyPatience = 10 * time.Second
+
+// followed waits until the daemon in this namespace claims something.
+func followed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, chronyPatience)
+	defer cancel()
+	for {
+		claim, err := ntp.Ask(ctx, ntp.DefaultAddress)
+		if err == nil {
+			if _, ok := claim.Bound_ns(); ok {
+				return nil
+			}
+			err = errors.New("it follows nobody")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for chronyd: %w", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
