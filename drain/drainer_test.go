@@ -542,6 +542,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Options{Workers: -1}, "use 1 or more"},
 		{Options{Poll: time.Second}, "use 1ms to 25ms"},
 		{Options{Poll: time.Microsecond}, "use 1ms to 25ms"},
+		{Options{SegmentBytes: -1}, "segments of -1 bytes"},
 		{Options{TableFile: broken}, "line 3"},
 		{Options{TableFile: broken + "x"}, "no such file"},
 	} {

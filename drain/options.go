@@ -143,6 +143,9 @@ func (o Options) normalise() (Options, error) {
 	if o.Poll < time.Millisecond || o.Poll > identityHold/2 {
 		return o, fmt.Errorf("poll interval %s: use %s to %s", o.Poll, time.Millisecond, identityHold/2)
 	}
+	if o.SegmentBytes < 0 {
+		return o, fmt.Errorf("segments of %d bytes: use 1 or more, or 0 for %d", o.SegmentBytes, logstore.SegmentLimit)
+	}
 	if o.MaxBytes < 0 || o.MinFree < 0 || o.MinFree >= 1 || o.MaxProcessRings < 0 || o.MaxProcessBytes < 0 {
 		return o, fmt.Errorf("limits of %d bytes, %g free, %d rings and %d bytes a process: use 0 or more, and less than 1 free", o.MaxBytes, o.MinFree, o.MaxProcessRings, o.MaxProcessBytes)
 	}
