@@ -21,8 +21,7 @@ dist: ## pack an archive for this platform into dist/
 
 .PHONY: demo
 demo: build ## run the product on this machine: a result, and its page in bin/demo
-	rm -rf bin/demo
-	bin/cprof demo --keep bin/demo
+	@scripts/demo
 
 .PHONY: test
 test: ## install what is needed and run every check

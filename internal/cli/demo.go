@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/internal/demo"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
 func newDemo() *cobra.Command {
@@ -110,6 +111,9 @@ func runDemo(ctx context.Context, o demo.Options, load_mbit int, asJSON bool, st
 	if err != nil {
 		return err
 	}
+	if err := proof.Report(demoBars(result)...); err != nil {
+		return err
+	}
 	if checked, _, outside := result.Checked(); outside > 0 {
 		return fmt.Errorf("%d of %d durations did not contain the truth: this is a defect", outside, checked)
 	}
@@ -120,6 +124,38 @@ func runDemo(ctx context.Context, o demo.Options, load_mbit int, asJSON bool, st
 		return fmt.Errorf("%d tuples or events of %d tuples were lost: %w", result.Lost, result.Tuples, errPartial)
 	}
 	return nil
+}
+
+// What the demonstration must show at its own size.
+const (
+	demoDurations    = 1_000_000
+	demoHalfWidth_us = 0.8
+	demoNarrower     = 10
+)
+
+// demoBars hold a demonstration against what it must show.
+func demoBars(r *demo.Result) []proof.Bar {
+	us := func(cycles float64) float64 { return cycles / r.CyclesPerSecond * 1e6 }
+	checked, between, outside := r.Checked()
+	suspect := 0
+	if !r.Consistent() {
+		suspect = 1
+	}
+	half := r.HalfWidth_cycles()
+	width := proof.Bar{Name: "median half-width between nodes", Figure: us(half), Limit: demoHalfWidth_us, Unit: "µs"}
+	narrower := proof.Bar{Name: "the paper's bound over ZeroMQ", Figure: r.Paper.HalfWidth_cycles(r.Wander) / half, Limit: demoNarrower, AtLeast: true, Unit: "× as wide"}
+	if !r.Namespaces {
+		width.Absent = fmt.Sprintf("no network namespaces: %v", r.WhyLoopback)
+		narrower.Absent = width.Absent
+	}
+	return []proof.Bar{
+		{Name: "durations held against the truth", Figure: float64(checked), Limit: demoDurations, AtLeast: true, Unit: "durations"},
+		{Name: "of them between nodes", Figure: 100 * float64(between) / float64(max(checked, 1)), Limit: 50, AtLeast: true, Unit: "%"},
+		{Name: "outside of their bound", Figure: float64(outside), Unit: "durations"},
+		{Name: "demonstrations with a relation that is not consistent", Figure: float64(suspect), Unit: "of one"},
+		{Name: "tuples and events lost", Figure: float64(r.Lost), Unit: "events"},
+		width, narrower,
+	}
 }
 
 // demoVerdict is that of the relations, and the largest of the smallest wanders that their exchanges allow.

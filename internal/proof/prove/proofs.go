@@ -28,5 +28,6 @@ var proofs = []listed{
 	{"A fleet's bounds", []string{"bin/cprof", "bench", "sweep", "--clients", "10", "--quality"}},
 	{"Closure, and a fleet with faults", []string{"go", "test", "-count=1", "-run", "^TestBar", "./coordinator"}},
 	{"The analysis of a run", []string{"bin/cprof", "bench", "analyze"}},
+	{"The whole product", []string{"bin/cprof", "demo"}},
 	{"A streaming job with all handlers", []string{"go", "test", "-count=1", "-run", "^TestBar", "./examples/adstream/overhead"}},
 }
