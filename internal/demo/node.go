@@ -55,7 +55,7 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 	config.Node, config.Clock, config.Listen, config.Key = s.Node, n.clock, netip.AddrPortFrom(s.Address, 0), make([]byte, 32)
 	rand.Read(config.Key)
 	// More than a fleet wants to spend: the job is short.
-	config.Budget = tscclient.Budget{TrainsPerSecond: 15, CPUShare: 0.05}
+	config.Budget = tscclient.Budget{TrainsPerSecond: 40, CPUShare: 0.1}
 	config.Pace = tscclient.Pace{Target: 100 * time.Nanosecond, Fastest: 100 * time.Millisecond, Slowest: 500 * time.Millisecond}
 	client, err := tscclient.Start(config)
 	if err != nil {
