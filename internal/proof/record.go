@@ -17,6 +17,7 @@ type Record struct {
 	Commit  string
 	Machine Machine
 	Results []Result
+	LeftOut int // proofs that were not asked for
 }
 
 // A Result is what one command proved.
@@ -78,6 +79,10 @@ func (r Record) Markdown() string {
 	line("")
 	line("%d reached, %d missed, %d absent. Size: %s. Begun %s.", reached, missed, absent, r.Size,
 		r.Begun.UTC().Format("2006-01-02 15:04 UTC"))
+	if r.LeftOut > 0 {
+		line("")
+		line("%d proofs were not asked for.", r.LeftOut)
+	}
 	line("")
 	line("| | |")
 	line("|---|---|")

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +29,7 @@ func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Wr
 	flags.SetOutput(stderr)
 	size := flags.String("size", string(proof.Small), `how much to measure, "small" or "full"`)
 	dir := flags.String("record", "", "write a dated record into this `directory`")
+	only := flags.String("only", "", "run the proofs whose names match this regular `expression`")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -34,8 +37,18 @@ func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Wr
 		fmt.Fprintf(stderr, "prove: size %q, arguments %q: want -size small or full and no arguments\n", *size, flags.Args())
 		return 2
 	}
-	record := proof.Record{Begun: time.Now(), Size: proof.Size(*size), Commit: commit(ctx), Machine: proof.ThisMachine()}
-	for _, p := range list {
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintf(stderr, "prove: -only %q: %v\n", *only, err)
+		return 2
+	}
+	wanted := slices.DeleteFunc(slices.Clone(list), func(p listed) bool { return !match.MatchString(p.name) })
+	if len(wanted) == 0 {
+		fmt.Fprintf(stderr, "prove: -only %q: no proof has such a name\n", *only)
+		return 2
+	}
+	record := proof.Record{LeftOut: len(list) - len(wanted), Begun: time.Now(), Size: proof.Size(*size), Commit: commit(ctx), Machine: proof.ThisMachine()}
+	for _, p := range wanted {
 		fmt.Fprintf(stdout, "%s: %s\n", p.name, strings.Join(p.command, " "))
 		result := prove(ctx, p, record.Size, stderr)
 		show(stdout, result)

@@ -76,7 +76,10 @@ func TestRun(t *testing.T) {
 		"an odd size":                        {"reach", []string{"-size", "huge"}, 2, ""},
 		"an argument":                        {"reach", []string{"log"}, 2, ""},
 		"an odd flag":                        {"reach", []string{"-nosuch"}, 2, ""},
-		"nothing listed":                     {"", nil, 1, "0 reached"},
+		"nothing listed":                     {"", nil, 2, ""},
+		"named":                              {"reach", []string{"-only", "^pl.y$"}, 0, "played at small: reached"},
+		"not named":                          {"reach", []string{"-only", "work"}, 2, ""},
+		"no expression":                      {"reach", []string{"-only", "("}, 2, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
