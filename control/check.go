@@ -107,6 +107,14 @@ func (m *Register) check() error {
 			return err
 		}
 	}
+	if f := m.Frequency; f != nil {
+		if err := first(checkRate(f.Lo_millihz/1000), checkRate(f.Hi_millihz/1000), checkText("clock", f.Clock)); err != nil {
+			return err
+		}
+		if f.Lo_millihz > f.Hi_millihz {
+			return fmt.Errorf("frequency from %d to %d mHz", f.Lo_millihz, f.Hi_millihz)
+		}
+	}
 	if m.ProbeAddress != "" {
 		if err := checkAddress(m.ProbeAddress); err != nil {
 			return err

@@ -21,7 +21,7 @@ var examples = []Message{
 	&Challenge{Nonce: "00ff"},
 	&Register{Nonce: "n", Name: "a", Instance: "i", Epoch: "e", NominalHz: 2_600_000_001, QuantumCycles: 26, CoreSlackCycles: 170, Number: 3, Virtual: true,
 		Machine: "m", Cores: 4, Capabilities: []string{CanProbe, CanRun}, ProbeAddress: "192.0.2.1:4000", ProbeKey: []byte{1, 2}, Software: "s",
-		Facts: json.RawMessage(`{"cpu":"x"}`)},
+		Facts: json.RawMessage(`{"cpu":"x"}`), Frequency: &Frequency{Lo_millihz: 2_600_000_000_000, Hi_millihz: 2_600_000_002_000, Clock: "c"}},
 	&Welcome{Server: "s", Heartbeat_ns: 1e9, Dead_ns: 4e9, Generation: 1<<63 + 1},
 	&Refusal{Code: NameTaken, Text: "no"},
 	&Ping{Counter_cycles: 1<<63 + 7},
@@ -183,33 +183,35 @@ func TestDecodeRefuses(t *testing.T) {
 		return f
 	}
 	probe := string(frames(examples[11])[1])
+	register := string(frames(examples[2])[1])
 	tests := map[string]struct {
 		frames [][]byte
 		want   error
 	}{
-		"nothing":                  {nil, ErrMessage},
-		"one frame":                {frames(&Pong{})[:1], ErrMessage},
-		"a short header":           {[][]byte{[]byte("CPCT"), []byte("{}")}, ErrMessage},
-		"a body that is a list":    {with(&Pong{}, 1, "[]"), ErrMessage},
-		"a body that is null":      {with(&Pong{}, 1, " null"), ErrMessage},
-		"two bodies":               {with(&Pong{}, 1, "{}{}"), ErrMessage},
-		"a body beyond UTF-8":      {with(&Leave{}, 1, "{\"why\":\"\xff\"}"), ErrMessage},
-		"a third frame that lacks": {frames(&Table{})[:2], ErrMessage},
-		"a checksum that differs":  {with(&Chunk{Path: "a", Data: []byte("x")}, 2, "y"), ErrMessage},
-		"an answer not compressed": {with(&Answer{Result: json.RawMessage("1")}, 2, "1"), ErrMessage},
-		"a name with a slash":      {with(&Run{Name: "x"}, 1, `{"name":"../x"}`), ErrMessage},
-		"a name with a newline":    {with(&Run{Name: "x"}, 1, `{"name":"a\nb"}`), ErrMessage},
-		"no name":                  {with(&Run{Name: "x"}, 1, `{}`), ErrMessage},
-		"a path that leaves":       {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"a/../../b","bytes":1}`), ErrMessage},
-		"an absolute path":         {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"/etc/passwd","bytes":1}`), ErrMessage},
-		"a negative offset":        {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"y","bytes":1,"offset":-1}`), ErrMessage},
-		"a million exchanges":      {with(examples[11], 1, strings.Replace(probe, `"exchanges":5`, `"exchanges":1000000`, 1)), ErrMessage},
-		"no exchanges":             {with(examples[11], 1, strings.Replace(probe, `"exchanges":5`, `"exchanges":0`, 1)), ErrMessage},
-		"a long key":               {with(examples[11], 1, strings.Replace(probe, `"CQ=="`, `"`+strings.Repeat("QUFB", 40)+`"`, 1)), ErrMessage},
-		"an address of nobody":     {with(examples[11], 1, strings.Replace(probe, `[2001:db8::1]:5`, `0.0.0.0:5`, 1)), ErrMessage},
-		"another version":          {[][]byte{header{Version{1, 2}, KindPong, 1}.encode(), []byte("{}")}, ErrVersion},
-		"an unknown kind":          {[][]byte{header{Current, 28, 1}.encode(), []byte("{}")}, ErrKind},
-		"too large":                {with(&Table{}, 2, strings.Repeat("x", MaxMessageBytes)), ErrTooLarge},
+		"nothing":                                {nil, ErrMessage},
+		"one frame":                              {frames(&Pong{})[:1], ErrMessage},
+		"a short header":                         {[][]byte{[]byte("CPCT"), []byte("{}")}, ErrMessage},
+		"a body that is a list":                  {with(&Pong{}, 1, "[]"), ErrMessage},
+		"a body that is null":                    {with(&Pong{}, 1, " null"), ErrMessage},
+		"two bodies":                             {with(&Pong{}, 1, "{}{}"), ErrMessage},
+		"a body beyond UTF-8":                    {with(&Leave{}, 1, "{\"why\":\"\xff\"}"), ErrMessage},
+		"a third frame that lacks":               {frames(&Table{})[:2], ErrMessage},
+		"a checksum that differs":                {with(&Chunk{Path: "a", Data: []byte("x")}, 2, "y"), ErrMessage},
+		"an answer not compressed":               {with(&Answer{Result: json.RawMessage("1")}, 2, "1"), ErrMessage},
+		"a frequency that ends before it begins": {with(examples[2], 1, strings.Replace(register, "2600000000000", "2600000003000", 1)), ErrMessage},
+		"a name with a slash":                    {with(&Run{Name: "x"}, 1, `{"name":"../x"}`), ErrMessage},
+		"a name with a newline":                  {with(&Run{Name: "x"}, 1, `{"name":"a\nb"}`), ErrMessage},
+		"no name":                                {with(&Run{Name: "x"}, 1, `{}`), ErrMessage},
+		"a path that leaves":                     {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"a/../../b","bytes":1}`), ErrMessage},
+		"an absolute path":                       {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"/etc/passwd","bytes":1}`), ErrMessage},
+		"a negative offset":                      {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"y","bytes":1,"offset":-1}`), ErrMessage},
+		"a million exchanges":                    {with(examples[11], 1, strings.Replace(probe, `"exchanges":5`, `"exchanges":1000000`, 1)), ErrMessage},
+		"no exchanges":                           {with(examples[11], 1, strings.Replace(probe, `"exchanges":5`, `"exchanges":0`, 1)), ErrMessage},
+		"a long key":                             {with(examples[11], 1, strings.Replace(probe, `"CQ=="`, `"`+strings.Repeat("QUFB", 40)+`"`, 1)), ErrMessage},
+		"an address of nobody":                   {with(examples[11], 1, strings.Replace(probe, `[2001:db8::1]:5`, `0.0.0.0:5`, 1)), ErrMessage},
+		"another version":                        {[][]byte{header{Version{1, 2}, KindPong, 1}.encode(), []byte("{}")}, ErrVersion},
+		"an unknown kind":                        {[][]byte{header{Current, 28, 1}.encode(), []byte("{}")}, ErrKind},
+		"too large":                              {with(&Table{}, 2, strings.Repeat("x", MaxMessageBytes)), ErrTooLarge},
 	}
 	for name, test := range tests {
 		if m, _, err := Decode(test.frames); !errors.Is(err, test.want) {

@@ -53,6 +53,15 @@ type Register struct {
 	ProbeKey        []byte          `json:"probe_key,omitempty"`     // the key that its answerer demands
 	Software        string          `json:"software"`
 	Facts           json.RawMessage `json:"facts,omitempty"` // of its host, for people
+
+	Frequency *Frequency `json:"frequency,omitempty"` // of its counter as measured, to show seconds by
+}
+
+// Frequency is the interval that a counter's mean rate was in, by a clock.
+type Frequency struct {
+	Lo_millihz uint64 `json:"lo_millihz,string"`
+	Hi_millihz uint64 `json:"hi_millihz,string"`
+	Clock      string `json:"clock"`
 }
 
 // Welcome tells a node that it is registered.

@@ -315,6 +315,9 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
+	if n := dir.Run.Nodes[0]; n.FrequencyLo_hz != 2.5999e9 || n.FrequencyHi_hz != 2.6001e9 || n.FrequencySource != "a sundial" {
+		t.Errorf("a node's frequency: %+v", n)
+	}
 	pairs, _ := dir.Relations()
 	if len(pairs) != 6 {
 		t.Fatalf("%d relations", len(pairs))

@@ -198,7 +198,8 @@ func (f *fleet) join(name string) *fakeClient {
 	c := &fakeClient{f: f, offset: f.r.Uint64() >> 4, rate: 2.6 * (1 + (f.r.Float64()-0.5)*1e-4), files: map[string][]byte{}}
 	c.register = control.Register{Name: name, Instance: fmt.Sprintf("i%d", f.r.Uint64()), Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 1, CoreSlackCycles: 50,
 		Machine: "m-" + name, Cores: 2, Capabilities: []string{control.CanProbe, control.CanRun, control.CanTable, control.CanFiles},
-		ProbeAddress: fmt.Sprintf("10.0.0.1:%d", 1000+len(f.clients)), Software: "fake"}
+		ProbeAddress: fmt.Sprintf("10.0.0.1:%d", 1000+len(f.clients)), Software: "fake",
+		Frequency: &control.Frequency{Lo_millihz: 2.5999e12, Hi_millihz: 2.6001e12, Clock: "a sundial"}}
 	f.clients[name] = c
 	c.connect()
 	return c

@@ -106,6 +106,9 @@ func runNode(n *node) runs.Node {
 	out := runs.Node{ID: r.Machine, Name: r.Name, Number: r.Number, Epoch: r.Epoch, Quantum_cycles: r.QuantumCycles, CoreSlack_cycles: r.CoreSlackCycles,
 		FrequencyLo_hz: float64(r.NominalHz), FrequencyHi_hz: float64(r.NominalHz), FrequencySource: "nominal", Virtual: r.Virtual,
 		NoLogs: !n.can(control.CanFiles)}
+	if f := r.Frequency; f != nil {
+		out.FrequencyLo_hz, out.FrequencyHi_hz, out.FrequencySource = float64(f.Lo_millihz)/1e3, float64(f.Hi_millihz)/1e3, f.Clock
+	}
 	var facts map[string]any
 	if json.Unmarshal(r.Facts, &facts) == nil {
 		out.Facts = map[string]string{}

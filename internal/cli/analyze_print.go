@@ -74,7 +74,9 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 		chosen = "chosen for the smallest bounds"
 	}
 	fmt.Fprintf(out, "cycles are those of node %s (%s)", a.Reference.Node, chosen)
-	if r := a.Reference; r.FrequencyLo_hz > 0 {
+	if r := a.Reference; r.FrequencyLo_hz > 0 && r.FrequencyLo_hz == r.FrequencyHi_hz {
+		fmt.Fprintf(out, ", %.6f GHz, %s", r.FrequencyLo_hz/1e9, r.Source) // nobody measured it
+	} else if r.FrequencyLo_hz > 0 {
 		fmt.Fprintf(out, ", %.6f ± %.6f GHz by %s", (r.FrequencyLo_hz+r.FrequencyHi_hz)/2e9, math.Ceil((r.FrequencyHi_hz-r.FrequencyLo_hz)/2e3)/1e6, r.Source)
 	}
 	fmt.Fprintln(out)

@@ -44,7 +44,11 @@ func (n *Node) Register(program string) (control.Register, error) {
 	if err != nil {
 		return control.Register{}, fmt.Errorf("tell the server about this machine: %w", err)
 	}
-	return control.Register{Machine: n.Facts.MachineID, Cores: max(1, len(n.Facts.Cores.Allowed)), Software: Release(program), Facts: facts}, nil
+	f := n.identity.Report.Frequency
+	return control.Register{
+		Machine: n.Facts.MachineID, Cores: max(1, len(n.Facts.Cores.Allowed)), Software: Release(program), Facts: facts,
+		Frequency: &control.Frequency{Lo_millihz: f.Lo_millihz, Hi_millihz: f.Hi_millihz, Clock: f.Clock},
+	}, nil
 }
 
 // Close ends what watches the machine.
