@@ -41,14 +41,14 @@ func Random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(Of(t), 0))
 }
 
-// Numbers returns the seeds 1 to n, or that of the environment alone. They are for tests that must go the same way each
-// time.
+// Numbers returns the seeds 1 to n, under the race detector a part of them, or that of the environment alone. They are for tests that must
+// go the same way each time.
 func Numbers(t testing.TB, n int) []uint64 {
 	t.Helper()
 	if given, ok := fromEnvironment(t); ok {
 		return []uint64{given}
 	}
-	seeds := make([]uint64, n)
+	seeds := make([]uint64, (n+share-1)/share)
 	for i := range seeds {
 		seeds[i] = uint64(i) + 1
 	}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package seed
+
+const share = 1
