@@ -120,6 +120,9 @@ func genBars(rows []bench.GenRow) []proof.Bar {
 	for _, row := range rows {
 		bar := genLimits[row.Name]
 		bar.Name = row.Name
+		if row.Name == "batched" {
+			bar = bar.AtPace()
+		}
 		bars = append(bars, counted(bar, row.Figures, row.Disturbed, row.Absent))
 		if row.Absent != "" {
 			continue

@@ -241,7 +241,7 @@ func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 					halves = append(halves, accuracy.Median(row.HalfWidths_us))
 				}
 			}
-			add(proof.Bar{Name: fmt.Sprintf("windowed-kernel half-width, w = %v, %s", w, load(loaded)), Limit: halfWidthLimits_us[w], Unit: "µs"}, halves)
+			add(proof.Bar{Name: fmt.Sprintf("windowed-kernel half-width, w = %v, %s", w, load(loaded)), Limit: halfWidthLimits_us[w], Unit: "µs"}.AtPace(), halves)
 		}
 		add(proof.Bar{Name: "queries between namespaces, " + load(loaded), Limit: queriesWanted, AtLeast: true, Unit: "queries"}, []float64{float64(queries)})
 		add(proof.Bar{Name: "truths outside of their bounds, " + load(loaded), Unit: "queries"}, []float64{float64(outside)})

@@ -123,8 +123,8 @@ func storeBars(result bench.StoreResult, withSustained bool) []proof.Bar {
 		bars = append(bars, proof.Bar{Name: row.Name + " size", Figure: row.BytesPerEvent, Limit: sizeFactor*row.EntropyBytes + sizeSlack, Unit: "bytes an event"})
 		if limit := speedLimit(row.Name); limit > 0 {
 			bars = append(bars,
-				counted(proof.Bar{Name: row.Name + " encode", Limit: limit, AtLeast: true, Unit: "GB/s"}, row.Encode, 0, ""),
-				counted(proof.Bar{Name: row.Name + " decode", Limit: limit, AtLeast: true, Unit: "GB/s"}, row.Decode, 0, ""))
+				counted(proof.Bar{Name: row.Name + " encode", Limit: limit, AtLeast: true, Unit: "GB/s"}.AtPace(), row.Encode, 0, ""),
+				counted(proof.Bar{Name: row.Name + " decode", Limit: limit, AtLeast: true, Unit: "GB/s"}.AtPace(), row.Decode, 0, ""))
 		}
 	}
 	if !withSustained {

@@ -57,7 +57,7 @@ var table = map[string]room{
 	// The top floor: commands, what only they use, and programs to copy. A name that ends in "/..." is every package
 	// below it. Commands may import whatever is in the house; examples only what users can.
 	"cmd/...":      {5, of("..."), of(sys, cobra, prometheus)},
-	"internal/...": {5, of("..."), of(sys, viper, cobra, yaml, hdr, nats, natsClient)},
+	"internal/...": {5, of("..."), of(sys, viper, cobra, yaml, hdr, nats, natsClient, zstd)},
 	"examples/...": {5, of("...", "!internal/..."), of(sys, yaml, nats, natsClient)},
 }
 

@@ -41,6 +41,26 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+func TestPace(t *testing.T) {
+	speed, cost := Bar{Name: "x", Figure: 1.1, Limit: 2, AtLeast: true}, Bar{Name: "y", Figure: 3.9, Limit: 2}
+	for pace, want := range map[string]Verdict{"": Missed, "1": Missed, "0.5": Reached, "0.9": Missed, "2": Missed, "-1": Missed, "slow": Missed} {
+		t.Setenv(paceVariable, pace)
+		for _, b := range []Bar{speed, cost} {
+			b = b.AtPace()
+			if got := b.Verdict(); got != want || b.validate() != nil {
+				t.Errorf("pace %q: %v, want %v; %v", pace, b, want, b.validate())
+			}
+		}
+	}
+	t.Setenv(paceVariable, "0.5")
+	if got, want := speed.AtPace().String(), "x: reached: 1.1  (≥ 2, at this machine's pace 1)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if pace, err := MeasurePace(); err != nil || pace < 0.02 || pace > 1 {
+		t.Errorf("of this machine: %v, %v", pace, err)
+	}
+}
+
 func TestFromRepetitions(t *testing.T) {
 	tests := map[string]struct {
 		repetitions []float64

@@ -90,6 +90,9 @@ func (r Record) Markdown() string {
 	line("| CPU | %s, %d cores |", cell(r.Machine.CPU), r.Machine.Cores)
 	line("| system | %s, Linux %s |", cell(r.Machine.System), cell(r.Machine.Kernel))
 	line("| Go | %s |", r.Machine.Go)
+	if r.Machine.Pace > 0 {
+		line("| pace | %.2f of that of the machine which limits were set for |", r.Machine.Pace)
+	}
 	line("")
 	line("A figure is the median of the repetitions that counted; the spread is their smallest and largest.")
 	for _, result := range r.Results {

@@ -48,14 +48,25 @@ func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Wr
 		return 2
 	}
 	record := proof.Record{LeftOut: len(list) - len(wanted), Begun: time.Now(), Size: proof.Size(*size), Commit: commit(ctx), Machine: proof.ThisMachine()}
+	pace, err := proof.MeasurePace()
+	if err != nil {
+		fmt.Fprintf(stderr, "prove: %v\n", err)
+		return 1
+	}
+	record.Machine.Pace = pace
+	if record.Size == proof.Full {
+		pace = 1 // limits as they stand
+	} else if pace < 1 {
+		fmt.Fprintf(stdout, "this machine runs code at %.2f of the pace that limits were set at: absolute times and speeds are held in proportion\n", pace)
+	}
 	for _, p := range wanted {
 		fmt.Fprintf(stdout, "%s: %s\n", p.name, strings.Join(p.command, " "))
-		result := prove(ctx, p, record.Size, stderr)
+		result := prove(ctx, p, record.Size, pace, stderr)
 		show(stdout, result)
 		if record.Size == proof.Small && result.Excusable() {
 			fmt.Fprintf(stdout, "  measured once more, as other load worsens such figures:\n")
 			before := result.Bars
-			result = prove(ctx, p, record.Size, stderr)
+			result = prove(ctx, p, record.Size, pace, stderr)
 			result.Before = before
 			show(stdout, result)
 		}
@@ -97,7 +108,7 @@ func show(w io.Writer, result proof.Result) {
 }
 
 // prove runs one command and collects the bars that it reports.
-func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) proof.Result {
+func prove(ctx context.Context, p listed, size proof.Size, pace float64, output io.Writer) proof.Result {
 	result := proof.Result{Name: p.name, Command: fmt.Sprintf("CLOUDPROFILER_PROOF=%s %s", size, strings.Join(p.command, " "))}
 	dir, err := os.MkdirTemp("", "prove")
 	if err != nil {
@@ -109,7 +120,7 @@ func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) pro
 
 	begun := time.Now()
 	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
-	cmd.Env = append(os.Environ(), "CLOUDPROFILER_PROOF="+string(size), "CLOUDPROFILER_PROOF_FILE="+name)
+	cmd.Env = append(os.Environ(), "CLOUDPROFILER_PROOF="+string(size), "CLOUDPROFILER_PROOF_FILE="+name, proof.PaceEnvironment(pace))
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // let it clean up
 	cmd.WaitDelay = 30 * time.Second

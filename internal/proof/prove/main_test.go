@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		size, err := proof.Wanted()
 		if err == nil {
 			bar := proof.Bar{Name: "played at " + string(size), Figure: 1, Limit: 2, Unit: "x"}
+			if play == "slow" { // as a machine of half the pace may be
+				bar.Figure = 3
+				bar = bar.AtPace()
+			}
 			first := !played()
 			if play == "miss" || play == "miss first" && first {
 				bar.Figure = 3
@@ -127,6 +131,20 @@ func TestListIsWellFormed(t *testing.T) {
 		seen[p.name] = true
 		if p.command[0] == "go" && !strings.Contains(strings.Join(p.command, " "), "-count=1") {
 			t.Errorf("proof %q would answer from the test cache", p.name)
+		}
+	}
+}
+
+func TestPaceIsHandedOn(t *testing.T) {
+	t.Setenv("PROVE_TEST_PLAY", "slow")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pace, want := range map[float64]proof.Verdict{0.5: proof.Reached, 1: proof.Missed} {
+		result := prove(t.Context(), listed{"play", []string{self}}, proof.Small, pace, os.Stderr)
+		if result.Err != nil || len(result.Bars) != 1 || result.Bars[0].Verdict() != want {
+			t.Errorf("pace %v: %+v, want %v", pace, result, want)
 		}
 	}
 }
