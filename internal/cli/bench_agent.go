@@ -146,10 +146,10 @@ func agentBars(rows []bench.AgentRow) []proof.Bar {
 			bars = append(bars, bar)
 		case "200-channels":
 			bars = append(bars,
-				proof.Bar{Name: "agent of 200 channels", Figure: r.AgentCores, Limit: maxAgentCores, Unit: "cores"},
+				proof.Bar{Name: "agent of 200 channels", Figure: r.AgentCores, Limit: maxAgentCores, Unit: "cores"}.AtPace(),
 				proof.Bar{Name: "agent of 200 channels, private memory", Figure: r.AgentPrivateMB, Limit: maxAgentPrivateMB, Unit: "MB"})
 		case "idle":
-			bars = append(bars, proof.Bar{Name: "idle agent", Figure: r.AgentCores, Limit: maxIdleAgentCores, Unit: "cores"})
+			bars = append(bars, proof.Bar{Name: "idle agent", Figure: r.AgentCores, Limit: maxIdleAgentCores, Unit: "cores"}.AtPace())
 			continue
 		}
 		bars = append(bars, proof.Bar{Name: r.Name + ", lost", Figure: float64(r.Lost), Limit: 0, Unit: "events"})

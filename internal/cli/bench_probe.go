@@ -259,8 +259,8 @@ func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 		}
 	}
 	bars = append(bars,
-		proof.Bar{Name: "two trains a second, prober", Limit: coreLimit, Unit: "% of a core"}.From(probers),
-		proof.Bar{Name: "two trains a second, answerer", Limit: coreLimit, Unit: "% of a core"}.From(answerers))
+		proof.Bar{Name: "two trains a second, prober", Limit: coreLimit, Unit: "% of a core"}.AtPace().From(probers),
+		proof.Bar{Name: "two trains a second, answerer", Limit: coreLimit, Unit: "% of a core"}.AtPace().From(answerers))
 	return bars
 }
 
