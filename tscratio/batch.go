@@ -155,7 +155,7 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 	if len(ys) == 0 {
 		return 0, Consistent
 	}
-	if v.paths == nil {
+	if v.same {
 		return len(points(ys, v.quantum, out)), Consistent
 	}
 	if ys[0] < v.base || ys[0] > v.last {

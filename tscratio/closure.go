@@ -1,8 +1,10 @@
 package tscratio
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -22,14 +24,17 @@ var ErrNoPath = errors.New("no relation")
 // A consistent chain is one whose relations all are. Others are used only where there is none, and what
 // comes of them is marked suspect.
 type Closure struct {
-	nodes map[string]Node
-	names []string // sorted
-	paths map[link][]path
+	nodes     map[string]Node
+	names     []string // sorted
+	relations map[link]*Relation
+	next      map[string][]*Relation // that lead away from a node
+	legs      int
 }
 
 type link struct{ from, into string }
 
-// path is a chain of relations. The first one's Into is the second one's From.
+// path is a chain of relations. The first one's Into is the second one's From. A closure finds its paths whenever it is asked: they are as
+// many as the cube of the nodes, a hundred times what the relations take in a fleet of a hundred.
 type path []*Relation
 
 func (p path) verdict() Verdict {
@@ -68,8 +73,7 @@ func (p Path) String() string { return strings.Join(p, " → ") }
 // NewClosure returns the closure over chains of at most so many relations; 2 is the direct relation and
 // every third node. A relation leads one way: give both directions of every pair.
 func NewClosure(relations []*Relation, legs int) (*Closure, error) {
-	c := &Closure{nodes: map[string]Node{}, paths: map[link][]path{}}
-	next := map[string][]*Relation{}
+	c := &Closure{nodes: map[string]Node{}, relations: map[link]*Relation{}, next: map[string][]*Relation{}, legs: legs}
 	for _, r := range relations {
 		for _, n := range []Node{r.From, r.Into} {
 			if known, ok := c.nodes[n.Name]; ok && known != n {
@@ -80,37 +84,45 @@ func NewClosure(relations []*Relation, legs int) (*Closure, error) {
 			}
 			c.nodes[n.Name] = n
 		}
-		for _, other := range next[r.From.Name] {
-			if other.Into.Name == r.Into.Name {
-				return nil, fmt.Errorf("close over %d relations: two lead from %q to %q: join them in one pair", len(relations), r.From.Name, r.Into.Name)
-			}
+		l := link{r.From.Name, r.Into.Name}
+		if c.relations[l] != nil {
+			return nil, fmt.Errorf("close over %d relations: two lead from %q to %q: join them in one pair", len(relations), r.From.Name, r.Into.Name)
 		}
-		next[r.From.Name] = append(next[r.From.Name], r)
+		c.relations[l] = r
+		c.next[l.from] = append(c.next[l.from], r)
 	}
 	c.names = slices.Sorted(maps.Keys(c.nodes))
-	for _, from := range c.names {
-		c.explore(next, from, nil, legs)
-	}
-	for _, ps := range c.paths {
-		slices.SortStableFunc(ps, func(x, y path) int { return len(x) - len(y) })
-	}
 	return c, nil
 }
 
-// explore adds all paths that go on from p, which began at a node and visits none twice.
-func (c *Closure) explore(next map[string][]*Relation, at string, p path, legs int) {
-	if len(p) == legs {
-		return
+// paths yields every path from one node to another, the short ones first. A path visits no node twice, and is good until the next one:
+// clone it to keep it.
+func (c *Closure) paths(from, into string) iter.Seq[path] {
+	return func(yield func(path) bool) {
+		for legs := range c.legs {
+			if !c.explore(make(path, 0, legs+1), from, into, legs+1, yield) {
+				return
+			}
+		}
 	}
-	for _, r := range next[at] {
-		if len(p) > 0 && slices.Contains(p.nodes(), r.Into.Name) {
+}
+
+// explore yields the paths of so many relations more that go on from p, which has come to a node.
+func (c *Closure) explore(p path, at, into string, legs int, yield func(path) bool) bool {
+	if legs == 1 {
+		last := c.relations[link{at, into}]
+		return last == nil || yield(append(p, last))
+	}
+	for _, r := range c.next[at] {
+		visited := func(earlier *Relation) bool { return earlier.From.Name == r.Into.Name }
+		if r.Into.Name == into || slices.ContainsFunc(p, visited) {
 			continue
 		}
-		longer := append(slices.Clone(p), r)
-		l := link{longer[0].From.Name, r.Into.Name}
-		c.paths[l] = append(c.paths[l], longer)
-		c.explore(next, r.Into.Name, longer, legs)
+		if !c.explore(append(p, r), r.Into.Name, into, legs-1, yield) {
+			return false
+		}
 	}
+	return true
 }
 
 // Nodes returns the names of the nodes, sorted.
@@ -168,7 +180,7 @@ func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	for _, verdict := range []Verdict{Consistent, Suspect} {
 		var lo, hi path
 		var closed Interval
-		for _, p := range c.paths[link{from, into}] {
+		for p := range c.paths(from, into) {
 			if p.verdict() != verdict {
 				continue
 			}
@@ -178,7 +190,8 @@ func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 				continue
 			}
 			if lo == nil {
-				lo, hi, closed = p, p, i
+				lo, closed = slices.Clone(p), i
+				hi = lo
 				continue
 			}
 			if i.Lo > closed.Hi {
@@ -188,10 +201,10 @@ func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 				return Closed{}, disagreement(y, start, lo, p)
 			}
 			if i.Lo > closed.Lo {
-				lo, closed.Lo = p, i.Lo
+				lo, closed.Lo = slices.Clone(p), i.Lo
 			}
 			if i.Hi < closed.Hi {
-				hi, closed.Hi = p, i.Hi
+				hi, closed.Hi = slices.Clone(p), i.Hi
 			}
 		}
 		if lo != nil {
@@ -221,18 +234,14 @@ type Audit struct {
 // spread evenly over what the direct relation translates.
 func (c *Closure) Audit(readings int) Audit {
 	var a Audit
-	for _, l := range slices.SortedFunc(maps.Keys(c.paths), func(x, y link) int {
-		return strings.Compare(x.from+"\x00"+x.into, y.from+"\x00"+y.into)
+	for _, l := range slices.SortedFunc(maps.Keys(c.relations), func(x, y link) int {
+		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.into, y.into))
 	}) {
-		ps := c.paths[l]
-		if len(ps[0]) != 1 {
-			continue
-		}
-		direct := ps[0]
+		direct := path{c.relations[l]}
 		limits := direct[0].limits
-		for _, p := range ps[1:] {
+		for p := range c.paths(l.from, l.into) {
 			if len(p) != 2 {
-				break
+				continue
 			}
 			for i := range readings {
 				y := limits.Lo + limits.Width()/uint64(readings+1)*uint64(i+1)
@@ -333,11 +342,9 @@ func (c *Closure) duration(reference string, first, second Event) (Duration, err
 			e := int64(n.QuantumCycles + n.CoreSlackCycles)
 			return Duration{Span{d - e, d + e}, Trivial, Consistent}, nil
 		}
-		for _, p := range c.paths[link{first.Node, reference}] {
-			if len(p) == 1 {
-				d, err := p[0].SameNode(first.Reading, second.Reading)
-				s.offer(d, SameNode, p[0].Verdict, err)
-			}
+		if r, err := c.direct(first.Node, reference); err == nil {
+			d, err := r.SameNode(first.Reading, second.Reading)
+			s.offer(d, SameNode, r.Verdict, err)
 		}
 		s.offer(c.on(reference, reference, first, second, ByClosure))
 		return s.result()
@@ -397,10 +404,8 @@ func (c *Closure) on(node, reference string, first, second Event, by Scenario) (
 }
 
 func (c *Closure) direct(from, into string) (*Relation, error) {
-	for _, p := range c.paths[link{from, into}] {
-		if len(p) == 1 {
-			return p[0], nil
-		}
+	if r := c.relations[link{from, into}]; r != nil {
+		return r, nil
 	}
 	return nil, fmt.Errorf("directly from %q to %q: %w", from, into, ErrNoPath)
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -238,6 +239,35 @@ func TestAuditAccusesLiar(t *testing.T) {
 	}
 	if _, err := c.Duration("a", f.event(1, 15*second), f.event(2, 15*second)); !errors.As(err, &broken) {
 		t.Errorf("Duration: %v", err)
+	}
+}
+
+// Every chain of at most so many relations is a path, the short ones first, and none goes through a node twice.
+func TestClosurePaths(t *testing.T) {
+	var rs []*Relation
+	for _, way := range []string{"ab", "ac", "ad", "ba", "bc", "cb", "cd", "da", "db"} { // b reaches d over others alone, and c does not reach a directly
+		rs = append(rs, &Relation{From: Node{Name: way[:1]}, Into: Node{Name: way[1:]}})
+	}
+	for _, test := range []struct {
+		from, into string
+		legs       int
+		want       []string
+	}{
+		{"a", "b", 1, []string{"ab"}},
+		{"a", "b", 2, []string{"ab", "acb", "adb"}},
+		{"a", "b", 3, []string{"ab", "acb", "adb", "acdb"}},
+		{"b", "d", 1, nil},
+		{"b", "d", 2, []string{"bad", "bcd"}},
+		{"b", "d", 4, []string{"bad", "bcd", "bacd"}},
+		{"c", "a", 3, []string{"cba", "cda", "cdba"}},
+	} {
+		var got []string
+		for p := range must(NewClosure(rs, test.legs))(t).paths(test.from, test.into) {
+			got = append(got, strings.Join(p.nodes(), ""))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("from %s into %s over %d relations: %q, want %q", test.from, test.into, test.legs, got, test.want)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ type View struct {
 	closure    *Closure
 	from, into Node
 	quantum    uint64 // of from
-	paths      []path
+	same       bool   // from is into
 	legs       map[*Relation]*leg
 	base, last uint64 // the readings that stretches cover
 	bits       uint
@@ -82,18 +82,18 @@ func (c *Closure) View(from, into string) (*View, error) {
 	}
 	v.quantum = v.from.QuantumCycles
 	if from == into {
+		v.same = true
 		return v, nil
 	}
-	v.paths = c.paths[link{from, into}]
-	if len(v.paths) == 0 {
-		return nil, fmt.Errorf("view readings of %q in %q: %w", from, into, ErrNoPath)
-	}
 	v.base = ^uint64(0)
-	for _, p := range v.paths {
+	for p := range c.paths(from, into) {
 		v.base, v.last = min(v.base, p[0].limits.Lo), max(v.last, p[0].limits.Hi)
 		for _, r := range p {
 			v.legs[r] = &leg{r: r, start: 1} // no reading is from 1 to before 0
 		}
+	}
+	if len(v.legs) == 0 {
+		return nil, fmt.Errorf("view readings of %q in %q: %w", from, into, ErrNoPath)
 	}
 	for v.bits = minStretchBits; (v.last-v.base)>>v.bits >= viewStretches; {
 		v.bits++
@@ -111,7 +111,7 @@ func (v *View) Translate(y uint64) (Interval, Verdict, error) {
 // count is Closure.count without the paths.
 func (v *View) count(y uint64) (Interval, Verdict, error) {
 	start := Interval{y, up(y, v.quantum)}
-	if v.paths == nil {
+	if v.same {
 		return start, Consistent, nil
 	}
 	if y >= v.base && y <= v.last {
