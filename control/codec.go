@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -171,9 +172,17 @@ func (m *Chunk) setBulk(b []byte) error {
 // MaxAnswerBytes is how long an Answer's result may be, before it is compressed.
 const MaxAnswerBytes = 64 << 20
 
+// compressors are kept because each takes a megabyte, of which most answers need a hundred bytes.
+var compressors = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
+	return w
+}}
+
 func (m *Answer) bulk() []byte {
-	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is a valid one, and a buffer takes everything
+	var b bytes.Buffer // takes everything
+	w := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(w)
+	w.Reset(&b)
 	w.Write(m.Result)
 	w.Close()
 	return b.Bytes()
