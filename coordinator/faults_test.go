@@ -284,8 +284,9 @@ func (f *realFleet) question(what string, argument, result any) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; {
-		ctx, cancel := context.WithTimeout(f.t.Context(), 3*time.Second)
+	limit := 3 * time.Second // of one try; a slow server needs longer, and one that was killed does not answer at all
+	for end := time.Now().Add(time.Minute); ; limit *= 2 {
+		ctx, cancel := context.WithTimeout(f.t.Context(), limit)
 		m, err := f.link.Call(ctx, &control.Ask{What: what, Argument: text})
 		cancel()
 		if a, ok := m.(*control.Answer); ok && err == nil {
