@@ -28,7 +28,7 @@ type config struct {
 	MaxProcessBytes string `mapstructure:"max_process_bytes"`
 	KeepRuns        int    `mapstructure:"keep_runs"`
 	Chrony          string `mapstructure:"chrony"`
-	Listen          string `mapstructure:"listen"`
+	Metrics         string `mapstructure:"metrics"`
 	Server          string `mapstructure:"server"`
 	ServerKey       string `mapstructure:"server_key"`
 	Key             string `mapstructure:"key"`
@@ -52,7 +52,7 @@ func addFlags(cmd *cobra.Command) {
 	flags.String("max-process-bytes", strconv.FormatInt(d.MaxProcessBytes, 10), "shared memory that the rings of one process may take; 0: no bound")
 	flags.Int("keep-runs", d.KeepRuns, "closed runs that are kept; 0: all")
 	flags.String("chrony", "", `address of chronyd, or "off" (default 127.0.0.1:323)`)
-	flags.String("listen", "", "address:port for /metrics and /status (default: none; a socket in the rings' directory has them)")
+	flags.String("metrics", "", "address:port for /metrics and /status (default: none; a socket in the rings' directory has them)")
 	flags.String("server", "", "host:port of the server that commands this agent (default: none)")
 	flags.String("server-key", "", "file with the server's public key")
 	flags.String("key", "", "file with this node's secret key")
@@ -70,7 +70,7 @@ func (c *config) check() error {
 func (c config) agent() (agent.Config, error) {
 	a := agent.Config{
 		Node: c.Node, Rings: c.Rings, State: c.State, Table: c.HandlerTable, Workers: c.Workers, MaxProcessRings: c.MaxProcessRings, KeepRuns: c.KeepRuns,
-		Chrony: c.Chrony, Listen: c.Listen,
+		Chrony: c.Chrony, Listen: c.Metrics,
 	}
 	var err error
 	size := func(key, text string) int64 {

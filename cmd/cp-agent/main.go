@@ -33,7 +33,7 @@ and "cprof agent begin" keeps the logs of an experiment apart.
 
 Started by root it gives up root's capabilities, or becomes the configured user. It drains the rings of the user that it runs as, and of no other.`,
 		Example: `  cp-agent
-  cp-agent --handler-table handlers.yaml --listen 127.0.0.1:9464
+  cp-agent --handler-table handlers.yaml --metrics 127.0.0.1:9464
   cp-agent --config /etc/cloudprofiler/cp-agent.yaml
   cp-agent --config /etc/cloudprofiler/cp-agent.yaml --check`,
 		Flags: addFlags,

@@ -132,7 +132,7 @@ func TestSystemCalls(t *testing.T) {
 	var said []*output
 	for _, node := range []string{"na", "nb"} {
 		cmd, out := start(filteredAgent, lists[2], "--node", node, "--rings", filepath.Join(dir, node, "rings"), "--state", filepath.Join(dir, node, "state"), "--chrony", "off",
-			"--listen", "127.0.0.1:0", "--server", address)
+			"--metrics", "127.0.0.1:0", "--server", address)
 		agents, said = append(agents, cmd), append(said, out)
 	}
 	t.Cleanup(func() {

@@ -17,8 +17,8 @@ import (
 
 // config is what the file, the environment and the flags say. configs/tsc-client.yaml explains each key.
 type config struct {
-	Name      string `mapstructure:"name"`
-	Listen    string `mapstructure:"listen"`
+	Node      string `mapstructure:"node"`
+	Probes    string `mapstructure:"probes"`
 	Advertise string `mapstructure:"advertise"`
 
 	Command           string `mapstructure:"command"`
@@ -50,8 +50,8 @@ const virtualFlag = "virtual"
 func addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	d := tscclient.DefaultConfig()
-	f.String("name", "", "the node's name (default: the host's)")
-	f.String("listen", d.Listen.String(), "`address:port` where probes are answered; port 0 takes a free one")
+	f.String("node", "", "the node's name (default: the host's)")
+	f.String("probes", d.Listen.String(), "`address:port` where probes are answered; port 0 takes a free one")
 	f.String("advertise", "", "`address:port` where others reach that (default: found out)")
 	f.String("command", "127.0.0.1:7340", "`address:port` for \"cprof relate\"; empty: none")
 	f.String("command-key", "", "secret key `file` of that port, of role server: with it, it may be on any address")
@@ -88,12 +88,12 @@ type plan struct {
 
 func (c config) plan() (p plan, err error) {
 	p.client = tscclient.DefaultConfig()
-	if p.client.Listen, err = daemon.Address("listen", c.Listen); err != nil {
+	if p.client.Listen, err = daemon.Address("probes", c.Probes); err != nil {
 		return p, err
 	}
-	if c.Name != "" {
-		if err := control.CheckName(c.Name); err != nil {
-			return p, err
+	if c.Node != "" {
+		if err := control.CheckName(c.Node); err != nil {
+			return p, fmt.Errorf("node: %w", err)
 		}
 	}
 	p.client.Budget = tscclient.Budget{TrainsPerSecond: c.TrainsPerSecond, CPUShare: c.CPUShare, BytesPerSecond: c.BytesPerSecond}

@@ -73,10 +73,10 @@ func TestConfigurationIsRefusedByName(t *testing.T) {
 	for want, args := range map[string][]string{
 		"no such file":              {"--config", filepath.Join(dir, "none")},
 		"invalid keys: nonsense":    {"--config", write("a", "nonsense: 1\n")},
-		"yaml":                      {"--config", write("b", "name: [\n")},
-		"listen":                    {"--listen", "here"},
+		"yaml":                      {"--config", write("b", "node: [\n")},
+		"probes":                    {"--probes", "here"},
 		"command":                   {"--command", "7340"},
-		"name":                      {"--name", "a b"},
+		"node":                      {"--node", "a b"},
 		"window":                    {"--window", "0s"},
 		"wander":                    {"--wander-ppm", "-1"},
 		"budget":                    {"--cpu-share", "2"},
@@ -102,7 +102,7 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{[]string{"--help"}, 0, "tsc-client --config"},
 		{[]string{"--check"}, 0, "can be used"},
-		{[]string{"--check", "--listen", "x"}, 2, "want an IP address and a port"},
+		{[]string{"--check", "--probes", "x"}, 2, "want an IP address and a port"},
 		{[]string{"--nonsense"}, 2, "unknown flag"},
 		{[]string{"argument"}, 2, "unknown command"},
 		{[]string{"--command", "192.0.2.9:1"}, 1, "without keys"},

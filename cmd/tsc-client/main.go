@@ -14,10 +14,10 @@ commands from this machine alone; "cprof keys" makes keys. A node that runs cp-a
 
 SIGTERM and SIGINT end it.`,
 	Example: `  tsc-client
-  tsc-client --command 127.0.0.1:7340 --listen 127.0.0.1:7341
+  tsc-client --command 127.0.0.1:7340 --probes 127.0.0.1:7341
   tsc-client --config /etc/cloudprofiler/tsc-client.yaml
   tsc-client --config tsc-client.yaml --check
-  tsc-client --server clocks.example:7330 --key node.secret --server-key server.public --listen 0.0.0.0:7341`,
+  tsc-client --server clocks.example:7330 --key node.secret --server-key server.public --probes 0.0.0.0:7341`,
 	Flags: addFlags,
 	Check: (*config).check,
 	Serve: serve,

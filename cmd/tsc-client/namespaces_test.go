@@ -96,7 +96,7 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	var processes [2]*process
 	where := [2]string{pair.Addr(0).String() + ":7340", pair.Addr(1).String() + ":7340"}
 	startNode := func(i int, config string) *process {
-		return start(t, pair, i, "tsc-client", "--listen", pair.Addr(i).String()+":7341", "--command", where[i],
+		return start(t, pair, i, "tsc-client", "--probes", pair.Addr(i).String()+":7341", "--command", where[i],
 			"--command-key", secret, "--command-client-keys", clients, "--virtual", config)
 	}
 	for i, name := range []string{"north", "south"} {

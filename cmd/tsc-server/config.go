@@ -25,7 +25,7 @@ type config struct {
 	SweepEvery     time.Duration `mapstructure:"sweep_every"`
 	SweepTrains    int           `mapstructure:"sweep_trains"`
 	SweepExchanges int           `mapstructure:"sweep_exchanges"`
-	Width          int           `mapstructure:"width"`
+	SweepWidth     int           `mapstructure:"sweep_width"`
 	QuietLimit     time.Duration `mapstructure:"quiet_limit"`
 	QuietBusy      float64       `mapstructure:"quiet_busy"`
 	QuietBytes     uint64        `mapstructure:"quiet_bytes"`
@@ -49,7 +49,7 @@ func addFlags(cmd *cobra.Command) {
 	f.Duration("sweep-every", d.SweepEvery, "how often all pairs are measured while no run is open; 0: only when nodes come")
 	f.Int("sweep-trains", d.Sweep.Trains, "trains of a sweep, in each direction of each pair")
 	f.Int("sweep-exchanges", d.Sweep.Exchanges, "exchanges of each such train")
-	f.Int("width", d.Sweep.Width, "pairs that are measured at one time; 0: as many as leave each node a core to itself")
+	f.Int("sweep-width", d.Sweep.Width, "pairs that are measured at one time; 0: as many as leave each node a core to itself")
 	f.Duration("quiet-limit", d.Sweep.Quiet.Limit, "how long a quiet moment is waited for before each round; 0: nobody looks")
 	f.Float64("quiet-busy", float64(d.Sweep.Quiet.Busy_ppm)/1e6, "part of its cores that a quiet node may use")
 	f.Uint64("quiet-bytes", d.Sweep.Quiet.BytesASecond, "bytes a second that a quiet node may send or receive")
@@ -95,7 +95,7 @@ func defaultState() string {
 func (c config) coordinator() coordinator.Config {
 	d := coordinator.DefaultConfig()
 	d.SweepEvery, d.Heartbeat, d.Dead, d.Budget = c.SweepEvery, c.Heartbeat, c.Dead, c.Budget
-	d.Sweep.Trains, d.Sweep.Exchanges, d.Sweep.Width = c.SweepTrains, c.SweepExchanges, c.Width
+	d.Sweep.Trains, d.Sweep.Exchanges, d.Sweep.Width = c.SweepTrains, c.SweepExchanges, c.SweepWidth
 	d.Sweep.Quiet.Limit, d.Sweep.Quiet.Busy_ppm, d.Sweep.Quiet.BytesASecond = c.QuietLimit, int64(c.QuietBusy*1e6), c.QuietBytes
 	if c.QuietLimit == 0 {
 		d.Sweep.Quiet.Over = 0

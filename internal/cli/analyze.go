@@ -16,13 +16,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/runs"
-	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // analyzeFlags are the flags of everything that analyses a run.
 type analyzeFlags struct {
 	reference string
-	wander    float64
+	wander    wanderFlag
 	memory    string
 	scratch   string
 	spill     string
@@ -37,7 +36,7 @@ type analyzeFlags struct {
 
 func (f *analyzeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.reference, "reference", "", "node in whose cycles to answer (default the run's, else the one with the smallest median bound to the others)")
-	cmd.Flags().Float64Var(&f.wander, "wander", 0, "assume that rates wander by so many ppm (default as stored with each relation)")
+	cmd.Flags().Var(&f.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default as stored with each relation)")
 	cmd.Flags().StringVar(&f.memory, "memory", "512MiB", "memory for events; what is beyond goes to a scratch file")
 	cmd.Flags().StringVar(&f.scratch, "scratch", "", "directory for the scratch file (default the system's for temporary files)")
 	cmd.Flags().StringVar(&f.spill, "scratch-limit", "64GiB", "longest that the scratch file may become")
@@ -57,10 +56,7 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 	if f.slowest == 0 {
 		o.Slowest = -1
 	}
-	if !(f.wander >= 0 && f.wander < 1e6) {
-		return o, usagef("--wander %v: give parts per million, from 0 up", f.wander)
-	}
-	o.Wander = tscratio.Wander(f.wander * float64(tscratio.PPM))
+	o.Wander = f.wander.value
 	for _, size := range []struct {
 		flag, text string
 		into       *int64

@@ -96,7 +96,7 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		"id":            {[]string{run, "--id", "x"}, 2, "100-200"},
 		"time":          {[]string{run, "--from", "yesterday"}, 2, "2026-11-20T14:00:00Z"},
 		"times":         {[]string{run, "--from", "5", "--to", "2026-11-20T14:00:00Z"}, 2, "both"},
-		"wander":        {[]string{run, "--wander", "-1"}, 2, "parts per million"},
+		"wander":        {[]string{run, "--wander", "-1"}, 2, "is no wander"},
 		"nobody":        {nil, 2, ""},
 	} {
 		if code, _, stderr := cprof(append([]string{"analyze"}, test.args...)...); code != test.code || !strings.Contains(stderr, test.say) {

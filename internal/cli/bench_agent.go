@@ -67,7 +67,7 @@ Exit code 3: other processes disturbed nearly all turns.`,
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
 	cmd.Flags().DurationVar(&flags.duration, "duration", benchAgentSeconds*time.Second, "how long to log for each row")
 	cmd.Flags().StringSliceVar(&flags.rows, "rows", bench.AgentRows(), "rows to measure")
-	cmd.Flags().StringVar(&flags.dir, "dir", "", "make a directory for the rings in this one (default /dev/shm)")
+	cmd.Flags().StringVar(&flags.dir, "rings", "", "make a directory for the rings in this one (default /dev/shm)")
 	cmd.Flags().StringVar(&flags.logs, "logs", "", "make a directory for the logs in this one (default: for temporary files)")
 	return cmd
 }

@@ -51,7 +51,7 @@ the analysis, both on all cores, both ending in the same percentiles.`,
 	cmd.Flags().IntVar(&flags.memoryTuples, "memory-tuples", 0, "tuples of the run whose memory is measured (default the same run)")
 	cmd.Flags().IntVar(&flags.duckTuples, "duckdb-tuples", 2_000_000, "tuples of the run that DuckDB joins as well; 0 leaves it out")
 	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 5, "repetitions that count")
-	cmd.Flags().StringVar(&flags.dir, "dir", "", "directory for the runs (default a temporary one)")
+	cmd.Flags().StringVar(&flags.dir, "runs", "", "directory for the runs (default a temporary one)")
 	return cmd
 }
 

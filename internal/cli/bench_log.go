@@ -55,7 +55,7 @@ Exit code 3: fewer than 5 repetitions counted, or a row could not be measured he
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
 	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 7, "repetitions that must count, about a second each")
 	cmd.Flags().DurationVar(&flags.limit, "limit", time.Minute, "begin no repetition after this time")
-	cmd.Flags().StringVar(&flags.dir, "dir", "", "directory for the rings (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
+	cmd.Flags().StringVar(&flags.dir, "rings", "", "directory for the rings (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
 	return cmd
 }
 

@@ -54,7 +54,7 @@ Exit code 3: fewer than 5 repetitions or seconds counted, or a row could not be 
 	cmd.Flags().DurationVar(&flags.limit, "limit", time.Minute, "begin no repetition, and no second of the last row, after this time")
 	cmd.Flags().DurationVar(&flags.sustained, "sustained", 10*time.Second, "seconds of the last row that must count; 0 leaves it out")
 	cmd.Flags().StringVar(&flags.buffer, "buffer", "", "memory of its channel, such as 16MiB (default as for any channel: 1MiB)")
-	cmd.Flags().StringVar(&flags.dir, "dir", "", "directory for rings and for logs in memory (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
+	cmd.Flags().StringVar(&flags.dir, "rings", "", "directory for rings and for logs in memory (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
 	cmd.Flags().StringVar(&flags.logs, "logs", "", "directory for the log of the last row (default a temporary one)")
 	cmd.Flags().StringSliceVar(&flags.sets, "sets", nil, "data sets to measure (default all)")
 	return cmd

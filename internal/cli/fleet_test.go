@@ -72,7 +72,7 @@ func startAFleet(t *testing.T, names ...string) *aFleet {
 	f.address = link.Address()
 	t.Setenv("CLOUDPROFILER_SERVER", f.address)
 	t.Setenv("CLOUDPROFILER_KEY", f.key("you.secret"))
-	t.Setenv("CLOUDPROFILER_SERVER_PUBLIC", f.key("server.public"))
+	t.Setenv("CLOUDPROFILER_SERVER_KEY", f.key("server.public"))
 	return f
 }
 
@@ -139,7 +139,7 @@ func TestNodesOfAFleet(t *testing.T) {
 
 	f.want(exitFailed, "role", "nodes", "--key", f.key("beta.secret"))
 	f.want(exitUsage, "belong together", "nodes", "--key", "")
-	f.want(exitUsage, "not of a server", "nodes", "--server-public", f.key("beta.secret"))
+	f.want(exitUsage, "not of a server", "nodes", "--server-key", f.key("beta.secret"))
 
 	leave()
 	f.want(exitPartial, "beta is gone", "nodes")

@@ -86,7 +86,7 @@ type channelFlags struct {
 
 func (f *channelFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.off, "no-log", false, "log no events to channels")
-	cmd.Flags().StringVar(&f.dir, "dir", "", "directory for the rings (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
+	cmd.Flags().StringVar(&f.dir, "rings", "", "directory for the rings (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
 }
 
 // options are nil where nothing is to be logged. A load test must not wait for a drainer: events that find no room are dropped, and counted

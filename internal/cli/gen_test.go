@@ -46,7 +46,7 @@ func TestGenRefusesWrongUsage(t *testing.T) {
 }
 
 func TestGenSendSaysThatNobodyIsThere(t *testing.T) {
-	code, _, errs := cprof("gen", "send", "--to", "tcp://127.0.0.1:1", "--rate", "1", "--patience", "50ms", "--dir", t.TempDir())
+	code, _, errs := cprof("gen", "send", "--to", "tcp://127.0.0.1:1", "--rate", "1", "--patience", "50ms", "--rings", t.TempDir())
 	if code != exitFailed || !strings.Contains(errs, "start the receiver first") {
 		t.Errorf("%d %s", code, errs)
 	}
@@ -60,10 +60,10 @@ func TestGenSendAndReceive(t *testing.T) {
 	}
 	received := make(chan answer)
 	go func() {
-		code, out, errs := cprof("gen", "receive", "--at", address, "--decode", "json", "--workers", "2", "--json", "--dir", t.TempDir(), "--patience", "20s")
+		code, out, errs := cprof("gen", "receive", "--at", address, "--decode", "json", "--workers", "2", "--json", "--rings", t.TempDir(), "--patience", "20s")
 		received <- answer{code, out, errs}
 	}()
-	code, out, errs := cprof("gen", "send", "--to", address, "--schedule", "burst:50/10msx200ms", "--json", "--dir", t.TempDir())
+	code, out, errs := cprof("gen", "send", "--to", address, "--schedule", "burst:50/10msx200ms", "--json", "--rings", t.TempDir())
 	var sent sendLine
 	if err := json.Unmarshal([]byte(out), &sent); err != nil || code != exitAnswered && code != exitPartial {
 		t.Fatalf("%d %s: %v", code, errs, err)

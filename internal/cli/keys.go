@@ -107,9 +107,9 @@ func newKeysClient() *cobra.Command {
 			fmt.Fprintf(cmd.OutOrStdout(), "made %s   lets %s %q in, from now on\nmade %s   move it to where it is used, with mode 0600, together with %s\n\n",
 				public, role, name, secret, filepath.Join(dir, "server.public"))
 			if admin {
-				fmt.Fprintf(cmd.OutOrStdout(), "Ask the server with it:\n  cprof nodes --server SERVER:7330 --key %s.secret --server-public server.public\n", name)
+				fmt.Fprintf(cmd.OutOrStdout(), "Ask the server with it:\n  cprof nodes --server SERVER:7330 --key %s.secret --server-key server.public\n", name)
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "Start the node with it:\n  tsc-client --server SERVER:7330 --key %s.secret --server-key server.public --listen 0.0.0.0:7341\n", name)
+				fmt.Fprintf(cmd.OutOrStdout(), "Start the node with it:\n  tsc-client --server SERVER:7330 --key %s.secret --server-key server.public --probes 0.0.0.0:7341\n", name)
 			}
 			return nil
 		},

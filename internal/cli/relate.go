@@ -50,8 +50,8 @@ A node that stops answering ends the measurement; what was measured until then c
 cannot be true is refused by name, and so are answers of an earlier time.
 
 Exit code 1: nothing was measured, or the data refute every bound. Exit code 3: the relation is suspect, or parts are missing.`,
-		Example: `  tsc-client --name a --command 127.0.0.1:7340 &
-  tsc-client --name b --command 127.0.0.1:7350 &
+		Example: `  tsc-client --node a --command 127.0.0.1:7340 &
+  tsc-client --node b --command 127.0.0.1:7350 &
   cprof relate 127.0.0.1:7340 127.0.0.1:7350
   cprof relate 127.0.0.1:7340 127.0.0.1:7350 --seconds 60 -o a--b.rel
   cprof relate node1:7340 node2:7340 --key me.secret --node-key server.public --json | jq .bound_us`,
@@ -148,7 +148,7 @@ func (n *relateNode) reach(ctx context.Context, other *relateNode) error {
 	case a.IsUnspecified():
 		n.address = netip.AddrPortFrom(own, n.address.Port())
 	case a.IsLoopback() && !(own.IsLoopback() && others.IsLoopback()):
-		return fmt.Errorf("node %v answers probes at %v, which only its own machine reaches: start its tsc-client with --listen 0.0.0.0:7341 or the like", n, n.address)
+		return fmt.Errorf("node %v answers probes at %v, which only its own machine reaches: start its tsc-client with --probes 0.0.0.0:7341 or the like", n, n.address)
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func meetBoth(ctx context.Context, flags relateFlags, where []string) ([2]*relat
 		}
 	}
 	if a, b := nodes[0], nodes[1]; a.answer.Name == b.answer.Name {
-		return nodes, fmt.Errorf("both nodes are named %q: start one tsc-client with another --name", a.answer.Name)
+		return nodes, fmt.Errorf("both nodes are named %q: start one tsc-client with another --node", a.answer.Name)
 	}
 	return nodes, errors.Join(nodes[0].reach(ctx, nodes[1]), nodes[1].reach(ctx, nodes[0]))
 }

@@ -26,7 +26,7 @@ func TestReport(t *testing.T) {
 		"into the run":       {[]string{run}, 0, filepath.Join(run, "report.html"), "report.html\n"},
 		"into another file":  {[]string{run, "--output", elsewhere}, 0, elsewhere, elsewhere + "\n"},
 		"onto the output":    {[]string{run, "--output", "-"}, 0, "", "</html>"},
-		"with an assumption": {[]string{run, "--wander", "0.5", "--output", "-"}, 0, "", `"wander_ppb":500`},
+		"with an assumption": {[]string{run, "--wander", "0.5ppm", "--output", "-"}, 0, "", `"wander_ppb":500`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer

@@ -31,7 +31,7 @@ of them needs an agent.`,
 }
 
 func addDirFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "dir", "", "directory of the rings (default $CLOUDPROFILER_DIR, else this user's in /dev/shm)")
+	cmd.Flags().StringVar(dir, "rings", "", "directory of the rings (default $CLOUDPROFILER_DIR, else this user's in /dev/shm)")
 }
 
 // ringFiles lists the rings of a directory, with its default.

@@ -50,7 +50,7 @@ func orphan(t *testing.T, dir, name string, o handlers.Options, log func(*handle
 
 func TestRingList(t *testing.T) {
 	dir := t.TempDir()
-	code, out, _ := cprof("ring", "list", "--dir", dir)
+	code, out, _ := cprof("ring", "list", "--rings", dir)
 	if code != 0 || out != "no rings in "+dir+"\n" {
 		t.Errorf("empty: %d %q", code, out)
 	}
@@ -65,7 +65,7 @@ func TestRingList(t *testing.T) {
 			c.Log(id)
 		}
 	})
-	code, out, _ = cprof("ring", "list", "--dir", dir, "--json")
+	code, out, _ = cprof("ring", "list", "--rings", dir, "--json")
 	if code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
@@ -90,11 +90,11 @@ func TestRingList(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x~start.00.ring"), []byte("no ring"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := cprof("ring", "list", "--dir", dir)
+	code, out, errs := cprof("ring", "list", "--rings", dir)
 	if code != 3 || !strings.Contains(out, "orphan#7/end") || !strings.Contains(errs, "cannot read: open ring") || !strings.Contains(errs, "1 of 4 files") {
 		t.Errorf("with a broken file: %d\n%s\n%s", code, out, errs)
 	}
-	code, out, errs = cprof("ring", "list", "--dir", dir, "--json")
+	code, out, errs = cprof("ring", "list", "--rings", dir, "--json")
 	if code != 3 || strings.Count(out, "\n") != 3 || !strings.Contains(errs, "cannot read: open ring") {
 		t.Errorf("with a broken file, as JSON: %d\n%s\n%s", code, out, errs)
 	}
@@ -112,7 +112,7 @@ func TestRingDump(t *testing.T) {
 	for id := range uint64(18) {
 		c.Log(1000 + id)
 	}
-	code, out, errs := cprof("ring", "dump", "--dir", dir, "parser#1")
+	code, out, errs := cprof("ring", "dump", "--rings", dir, "parser#1")
 	if code != 0 || !strings.Contains(out, "2 events dropped before sequence 16") || !strings.Contains(out, "handler buffered from sequence 0 on") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
@@ -125,10 +125,10 @@ func TestRingDump(t *testing.T) {
 	if len(events) != 16 || !strings.HasPrefix(events[0], "0 0 ") || !strings.HasSuffix(events[15], " 1015\n") {
 		t.Errorf("events:\n%s", strings.Join(events, ""))
 	}
-	if code, _, errs := cprof("ring", "dump", "--dir", dir, "parser"); code != 1 || !strings.Contains(errs, "could be any of 2") {
+	if code, _, errs := cprof("ring", "dump", "--rings", dir, "parser"); code != 1 || !strings.Contains(errs, "could be any of 2") {
 		t.Errorf("ambiguous: %d %s", code, errs)
 	}
-	if code, _, errs := cprof("ring", "dump", "--dir", dir, "joiner"); code != 1 || !strings.Contains(errs, "cprof ring list") {
+	if code, _, errs := cprof("ring", "dump", "--rings", dir, "joiner"); code != 1 || !strings.Contains(errs, "cprof ring list") {
 		t.Errorf("unknown: %d %s", code, errs)
 	}
 	if code, out, errs := cprof("ring", "dump", c.Path()); code != 0 || !strings.Contains(out, " 1000\n") {
@@ -149,7 +149,7 @@ func TestRingSalvage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x~start.00.ring"), []byte("no ring"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := cprof("ring", "salvage", "--dir", dir, "--to", to, "--node", "node-7")
+	code, out, errs := cprof("ring", "salvage", "--rings", dir, "--to", to, "--node", "node-7")
 	if code != 3 || !strings.Contains(out, "dead/start: 16 events to "+to+"\n") || !strings.Contains(out, "1 live rings left alone") || !strings.Contains(errs, "1 of 4 rings") {
 		t.Errorf("salvage: %d\n%s%s", code, out, errs)
 	}
@@ -181,7 +181,7 @@ func TestRingSalvage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if code, _, errs := cprof("ring", "salvage", "--dir", dir, "--to", to); code != 1 || !strings.Contains(errs, "drain") {
+	if code, _, errs := cprof("ring", "salvage", "--rings", dir, "--to", to); code != 1 || !strings.Contains(errs, "drain") {
 		t.Errorf("beside a drainer: %d %s", code, errs)
 	}
 }

@@ -17,7 +17,7 @@ import (
 const DefaultServer = "127.0.0.1:7330"
 
 // serverFlags are how a command finds the server, and what it shows there.
-type serverFlags struct{ address, key, serverPublic string }
+type serverFlags struct{ address, key, serverKey string }
 
 // environment gives a flag that was not given the value of a variable, and otherwise its default.
 func environment(variable, otherwise string) string {
@@ -31,26 +31,26 @@ func (s *serverFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.address, "server", environment("CLOUDPROFILER_SERVER", DefaultServer), "the server's address:port; $CLOUDPROFILER_SERVER")
 	f.StringVar(&s.key, "key", os.Getenv("CLOUDPROFILER_KEY"), "file of your secret key, of role admin; $CLOUDPROFILER_KEY")
-	f.StringVar(&s.serverPublic, "server-public", os.Getenv("CLOUDPROFILER_SERVER_PUBLIC"), "file of the server's public key; $CLOUDPROFILER_SERVER_PUBLIC")
+	f.StringVar(&s.serverKey, "server-key", os.Getenv("CLOUDPROFILER_SERVER_KEY"), "file of the server's public key; $CLOUDPROFILER_SERVER_KEY")
 }
 
 // dial opens a link to the server.
 func (s *serverFlags) dial() (*control.Client, error) {
 	c := control.ClientConfig{Server: s.address}
-	if (s.key == "") != (s.serverPublic == "") {
-		return nil, usagef("--key and --server-public belong together: give both, or neither for a server on this machine without keys")
+	if (s.key == "") != (s.serverKey == "") {
+		return nil, usagef("--key and --server-key belong together: give both, or neither for a server on this machine without keys")
 	}
 	if s.key != "" {
 		key, err := control.ReadKey(s.key)
 		if err != nil {
 			return nil, err
 		}
-		server, err := control.ReadKey(s.serverPublic)
+		server, err := control.ReadKey(s.serverKey)
 		if err != nil {
 			return nil, err
 		}
 		if server.Role != control.RoleServer {
-			return nil, usagef("--server-public %q is the key of %s %q, not of a server", s.serverPublic, server.Role, server.Name)
+			return nil, usagef("--server-key %q is the key of %s %q, not of a server", s.serverKey, server.Role, server.Name)
 		}
 		c.Key, c.Public = &key, server.Public
 	}

@@ -25,7 +25,7 @@ What was written down before is not written again. A program asks for the same w
 then passes it on to the other nodes, where it has a server.
 
 Exit code 3: there is no flight recorder that the pattern takes.`,
-		Example: "  cprof snapshot\n  cprof snapshot --channels 'parser*/start'\n  cprof snapshot --fleet\n  cprof snapshot --json",
+		Example: "  cprof snapshot\n  cprof snapshot --channel 'parser*/start'\n  cprof snapshot --fleet\n  cprof snapshot --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if fleet {
@@ -53,7 +53,7 @@ Exit code 3: there is no flight recorder that the pattern takes.`,
 	addDirFlag(cmd, &dir)
 	server.add(cmd)
 	cmd.Flags().BoolVar(&fleet, "fleet", false, "on every node, by way of the server")
-	cmd.Flags().StringVar(&channels, "channels", "", "pattern on the names of channels, as in the handler table (default: all)")
+	cmd.Flags().StringVar(&channels, "channel", "", "pattern on the names of channels, as in the handler table (default: all)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
