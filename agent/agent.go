@@ -26,6 +26,7 @@ type Agent struct {
 	lock    *os.File
 	drainer *drain.Drainer
 	chrony  *poller
+	epochs  *epochs
 	servers []*http.Server
 	address net.Addr // of Config.Listen
 	running sync.WaitGroup
@@ -66,7 +67,7 @@ func start(c Config) (a *Agent, err error) {
 	if err := makeState(c.State); err != nil {
 		return nil, err
 	}
-	a = &Agent{c: c, started: time.Now()}
+	a = &Agent{c: c, started: time.Now(), epochs: newEpochs(&c)}
 	if a.lock, err = ring.OpenLocked(filepath.Join(c.State, lockFile)); err != nil {
 		if errors.Is(err, ring.ErrLocked) {
 			err = fmt.Errorf("another agent keeps its logs in %q: stop it, or set state: %w", c.State, err)
@@ -83,7 +84,7 @@ func start(c Config) (a *Agent, err error) {
 		return nil, err
 	}
 	o := drain.Options{
-		Logs: filepath.Join(c.State, a.state.Logs), Node: c.Node, Epoch: a.epoch(), Quantum_cycles: c.Quantum_cycles, CoreSlack_cycles: c.CoreSlack_cycles,
+		Logs: filepath.Join(c.State, a.state.Logs), Node: c.Node, Epoch: a.epochs.epoch, Quantum_cycles: c.Quantum_cycles, CoreSlack_cycles: c.CoreSlack_cycles,
 		Workers: c.Workers, MaxBytes: c.MaxRunBytes, MinFree: c.MinFree, MaxProcessRings: c.MaxProcessRings, MaxProcessBytes: c.MaxProcessBytes,
 		Notify: c.Notify, Asked: a.asked, Fault: c.Fault,
 	}
@@ -102,7 +103,7 @@ func start(c Config) (a *Agent, err error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop
-	a.chrony = newPoller(c.Chrony, c.Node, a.epoch, a.notify)
+	a.chrony = newPoller(c.Chrony, c.Node, a.epochs.epoch, a.notify)
 	if a.state.Run != "" {
 		a.chrony.open(a.baselinePath(a.state.Run))
 	}
@@ -140,17 +141,6 @@ func (a *Agent) chooseTable(o *drain.Options) error {
 		return err
 	}
 	return nil
-}
-
-// epoch names the span in which the node's counter is, as the server and the headers of logs have it.
-func (a *Agent) epoch() string {
-	switch {
-	case a.c.Client != nil:
-		return a.c.Client.Node().Epoch
-	case a.c.Epoch != "":
-		return a.c.Epoch
-	}
-	return drain.BootEpoch()
 }
 
 func (a *Agent) notify(err error) {

@@ -95,6 +95,9 @@ func (p *poller) poll(ctx context.Context) {
 	if p.writer == nil {
 		return
 	}
+	if p.epoch() != p.writer.Header().Epoch {
+		return // readings of another counter: what is there already is of the epoch that the file names
+	}
 	p.rows = append(p.rows, logstore.NTP{
 		CounterLo: before, CounterHi: after, Offset_ns: claim.Offset_ns, RootDelay_ns: claim.RootDelay_ns, RootDispersion_ns: claim.RootDispersion_ns,
 		Frequency_ppt: claim.Frequency_ppt, Skew_ppt: claim.Skew_ppt, Stratum: claim.Stratum, Leap: uint64(claim.Leap), ReferenceID: claim.ReferenceID,

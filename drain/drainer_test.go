@@ -29,7 +29,7 @@ func wantIDs(t testing.TB, events []logstore.Event, n uint64) {
 }
 
 func TestEveryEventOfAProgramThatEnds(t *testing.T) {
-	r := newRig(t, Options{Quantum_cycles: 1, CoreSlack_cycles: 65, Epoch: "epoch-7"})
+	r := newRig(t, Options{Quantum_cycles: 1, CoreSlack_cycles: 65, Epoch: func() string { return "epoch-7" }})
 	const n = 150_000
 	c := r.open("parser#3/start", handlers.Options{Handler: "buffered"})
 	for i := range uint64(n) {

@@ -34,9 +34,10 @@ type Options struct {
 	// Node is the node's name, in the headers of logs and for the handler table. "" is the host's name.
 	Node string
 
-	// Epoch is the name of the span in which the counter ran unbroken, for the headers of logs. "" is the kernel's boot id,
+	// Epoch names the span in which the counter runs unbroken now, for the headers of logs. It is asked before each block is written, by several
+	// goroutines, so it should be quick: when it names another span, the log goes on in another segment. nil, and "", is the kernel's boot id,
 	// which tells boots apart and not suspends or migrations. Rings from before this boot get theirs in any case.
-	Epoch string
+	Epoch func() string
 
 	// What is known of the node's counter, for the headers of logs. 0: not known.
 	Quantum_cycles   uint64
@@ -120,8 +121,8 @@ func (o Options) normalise() (Options, error) {
 		}
 		o.Node = name
 	}
-	if o.Epoch == "" {
-		o.Epoch = BootEpoch()
+	if o.Epoch == nil {
+		o.Epoch = BootEpoch
 	}
 	if o.Table != nil && o.TableFile != "" {
 		return o, fmt.Errorf("both a handler table and the file %q of one are given: set one", o.TableFile)
@@ -163,12 +164,20 @@ func BootEpoch() string { return epochOf(ring.Boot()) }
 
 func epochOf(boot [16]byte) string { return "boot " + hex.EncodeToString(boot[:]) }
 
+// epochNow is the epoch that a ring's events are in when they are logged now.
+func (o *Options) epochNow(h ring.Header) string {
+	if h.Boot != ring.Boot() {
+		return epochOf(h.Boot) // nothing is logged any more
+	}
+	if epoch := o.Epoch(); epoch != "" {
+		return epoch
+	}
+	return BootEpoch()
+}
+
 // logHeader is the header of a ring's log.
 func (o *Options) logHeader(h ring.Header, settings channel.Settings) logstore.Header {
-	epoch := o.Epoch
-	if boot := ring.Boot(); h.Boot != boot {
-		epoch = epochOf(h.Boot)
-	}
+	epoch := o.epochNow(h)
 	return logstore.Header{
 		Format: logstore.Compressed, Node: o.Node, NodeNumber: h.NodeNumber, Epoch: epoch,
 		Channel: h.Name, Settings: settings, Policy: h.Policy, Stamp: h.Stamp, Incarnation: h.Incarnation, ProcessID: h.ProcessID,

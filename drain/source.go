@@ -25,6 +25,7 @@ type source struct {
 	per    uint64        // records that make a row
 	enough uint64        // records that are worth a block: a quarter of a shard, or a whole block
 
+	epoch    string // that is known to hold: of the log, unless breaks are under way
 	places   []place
 	synced   bool // ring and log agree on the places
 	settings channel.Settings
@@ -40,6 +41,8 @@ type source struct {
 	retryAt   time.Duration // after a failure of the log
 	retry     time.Duration // how long the next one waits
 
+	before    string            // the epoch that was the last to hold, while there are
+	breaks    []uint64          // tails of the shards when the log's epoch was seen to have ended; nil: it holds
 	firstLast ring.FirstAndLast // as in the log
 	counted   uint64            // as in the log
 	sampling  *sampling         // while the handler is counter
@@ -122,6 +125,9 @@ func (s *source) prepare(logs begun) error {
 	s.dir = dir
 	if s.log, _, err = logstore.OpenSegments(s.d.o.FileSystem, dir, segments, s.d.o.logHeader(s.header, begin), s.d.o.SegmentBytes); err != nil {
 		return logFailure{err}
+	}
+	if err := s.beginEpoch(); err != nil {
+		return err
 	}
 	if err := s.readLog(segments); err != nil {
 		return logFailure{err}
@@ -260,6 +266,9 @@ func (s *source) release(i int) error {
 func (s *source) append(b *logstore.Block, as logstore.Block) error {
 	*b = as
 	b.Incarnation = s.header.Incarnation
+	if err := s.holdEpoch(); err != nil {
+		return err
+	}
 	s.d.fault(BeforeWrite)
 	before := s.log.Size()
 	removed := s.log.Removed()
@@ -332,7 +341,8 @@ func (s *source) drain(w *worker, all bool) (done bool, err error) {
 	}
 	logs := s.d.Logs()
 	moving := s.dir != logs
-	all = all || moving
+	breaking := s.breaks != nil
+	all = all || moving || breaking && s.header.Policy != channel.Overwrite
 	ticks := all || w.now >= s.nextTick
 	if ticks {
 		s.nextTick = w.now + tick
@@ -347,6 +357,11 @@ func (s *source) drain(w *worker, all bool) (done bool, err error) {
 	}
 	if err := s.cells(w, all || !s.alive); err != nil {
 		return false, err
+	}
+	if breaking {
+		if err := s.enterEpoch(); err != nil {
+			return false, err
+		}
 	}
 	if !s.alive {
 		return true, s.finish(w)

@@ -33,6 +33,20 @@ func (c Clocks) Bracket() (Bracket, error) {
 	return narrowest, nil
 }
 
+// Slept_ns is how long the machine has slept since it was booted, to within what this takes: some hundred nanoseconds, and longer where the thread
+// is interrupted. It is for who must look often; a Watch looks at more.
+func (c Clocks) Slept_ns() (int64, error) {
+	awake_ns, err := c.Monotonic_ns()
+	if err != nil {
+		return 0, fmt.Errorf("read CLOCK_MONOTONIC: %w", err)
+	}
+	boot_ns, err := c.Boottime_ns()
+	if err != nil {
+		return 0, fmt.Errorf("read CLOCK_BOOTTIME: %w", err)
+	}
+	return boot_ns - awake_ns, nil
+}
+
 // suspended returns the narrowest span that CLOCK_BOOTTIME less CLOCK_MONOTONIC lies in: the time that the machine has slept.
 func (c Clocks) suspended() (lo_ns, hi_ns int64, err error) {
 	for try := range bracketTries {

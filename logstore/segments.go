@@ -117,7 +117,7 @@ type Log struct {
 	removed int
 }
 
-// OpenLog begins the log of a ring, or goes on with it where its last segment ends. The header's Segment and Continues are set by the Log. A limit
+// OpenLog begins the log of a ring, or goes on with it where its last segment ends, and in its epoch. The header's Segment and Continues are set by the Log. A limit
 // of 0 is SegmentLimit, a nil file system the operating system's. The report is the account of the last segment if it was resumed.
 func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, Report, error) {
 	segments, err := Segments(dir)
@@ -151,29 +151,39 @@ func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header, lim
 	case err == nil:
 		l.writer = w
 		l.places = w.Continues()
+		l.header.goOn(&w.header)
 		return l, report, nil
 	case errors.Is(err, ErrSealed), errors.Is(err, ErrHeader), errors.Is(err, ErrNotLog):
 		l.header.Segment++
-		l.places, err = continues(segments)
+		var before *Header
+		if before, l.places, err = continues(segments); before != nil {
+			l.header.goOn(before)
+		}
 	}
 	return l, report, err
 }
 
-// continues lists how far a log has come at the end of segments none of which can be written on. What a damaged one had is not counted:
-// it is missing where the next one begins.
-func continues(segments []Segment) ([]Place, error) {
+// goOn takes over from the segment before what is known of the counter: that it is in another epoch by now, only who writes can know.
+func (h *Header) goOn(before *Header) {
+	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = before.Epoch, before.Counter, before.UTCLo_ns, before.UTCHi_ns
+}
+
+// continues says where a log ends in segments none of which can be written on: what its last header says, and how far it has come. What a damaged
+// one had is not counted: it is missing where the next one begins.
+func continues(segments []Segment) (*Header, []Place, error) {
 	for i := len(segments) - 1; i >= 0; i-- {
 		f, err := OpenFile(segments[i].Path)
 		if errors.Is(err, ErrHeader) || errors.Is(err, ErrNotLog) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		defer f.Close()
-		return f.Continues()
+		places, err := f.Continues()
+		return &f.header, places, err
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
 // Next is the sequence of the next row of a kind in a shard.
@@ -265,6 +275,24 @@ func (l *Log) Change(settings channel.Settings, counter uint64, utcLo_ns, utcHi_
 	if err := h.check(); err != nil {
 		return fmt.Errorf("change header of log in %q: %w", l.dir, err)
 	}
+	l.header = h
+	return nil
+}
+
+// Epoch is that of the segment that the next block goes to.
+func (l *Log) Epoch() string { return l.header.Epoch }
+
+// Enter has rows go to a segment of another epoch from the next block on, with how counter and UTC relate in it. The current segment is sealed.
+func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) error {
+	h := l.header
+	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = epoch, counter, utcLo_ns, utcHi_ns
+	if err := h.check(); err != nil {
+		return fmt.Errorf("enter epoch %q in log in %q: %w", epoch, l.dir, err)
+	}
+	if err := l.Seal(); err != nil && !errors.Is(err, ErrRemoved) {
+		return err
+	}
+	h.Segment = l.header.Segment // which sealing moved on
 	l.header = h
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +55,7 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 		fmt.Fprintf(w, "no rings in %s\n", dir)
 		return nil
 	}
-	o.Epoch = onlyEpoch()
+	o.Epoch = sync.OnceValue(onlyEpoch)
 	all, err := drain.Salvage(dir, files, o)
 	if err != nil {
 		return err

@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/host"
+)
+
+// Looking at everything that tells whether the counter ran on takes a tenth of a millisecond, which is too long before each block of a log. So
+// that is done epochEvery, and in between only when the machine has slept. A suspend is seen at once; another break, as a migration, may leave
+// what was logged in so long a time in the epoch before it.
+const (
+	epochEvery    = 200 * time.Millisecond
+	sleepLeast_ns = 8_000_000 // half of the step in which an epoch's name counts it
+)
+
+// epochs follows the node's epoch. Any goroutine may use it.
+type epochs struct {
+	look  func() string         // at everything
+	slept func() (int64, error) // quickly
+
+	mu       sync.Mutex // guards all below
+	now      string
+	seen     time.Time // when that was
+	sleep_ns int64     // that there had been by then
+}
+
+func newEpochs(c *Config) *epochs {
+	e := &epochs{look: drain.BootEpoch, slept: host.SystemClocks().Slept_ns}
+	switch {
+	case c.Client != nil:
+		e.look = func() string {
+			if epoch, err := c.Client.Check(); err == nil {
+				return epoch
+			}
+			return c.Client.Node().Epoch // nothing is known of a break
+		}
+	case c.Epoch != "":
+		e.look = func() string { return c.Epoch }
+	}
+	return e
+}
+
+// epoch names the span in which the node's counter is, as the server and the headers of logs have it.
+func (e *epochs) epoch() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	sleep_ns, err := e.slept()
+	moved_ns := sleep_ns - e.sleep_ns
+	if e.now == "" || err != nil || moved_ns >= sleepLeast_ns || moved_ns <= -sleepLeast_ns || time.Since(e.seen) >= epochEvery {
+		e.now, e.seen, e.sleep_ns = e.look(), time.Now(), sleep_ns
+	}
+	return e.now
+}

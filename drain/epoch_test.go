@@ -1,0 +1,155 @@
+package drain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// idsByEpoch reads what each segment holds, each of which must say that it goes on where the one before it ended.
+func idsByEpoch(t *testing.T, dir string) map[uint64]string {
+	t.Helper()
+	segments, err := logstore.Segments(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epochs := map[uint64]string{}
+	for _, segment := range segments {
+		f, err := logstore.OpenFile(segment.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for cursor := f.Of(logstore.Events); ; {
+			b, err := cursor.Next()
+			if err != nil {
+				break
+			}
+			for _, e := range b.Events {
+				if other, twice := epochs[e.ID]; twice {
+					t.Errorf("event %d is in %q and in %q", e.ID, other, f.Header().Epoch)
+				}
+				epochs[e.ID] = f.Header().Epoch
+			}
+		}
+	}
+	return epochs
+}
+
+// A segment that names an epoch has what was logged in that one, whenever the epoch changes and the drainer dies; and it is between two of them alone that
+// nothing is claimed.
+func TestSegmentsAreOfOneEpoch(t *testing.T) {
+	rng := seed.Random(t)
+	for round := range 12 {
+		number := 1
+		name := func() string { return fmt.Sprintf("epoch-%d", number) }
+		asked := func() {}
+		o := Options{Epoch: func() string { asked(); return name() }, SegmentBytes: 1 << 12}
+		r := newRig(t, o)
+		policy := channel.Block
+		if round%3 == 2 {
+			policy = channel.Overwrite
+		}
+		c := r.open("a/b", handlers.Options{Handler: "id", Policy: policy.String(), Buffer: "64KiB"})
+		r.advance(DefaultPoll)
+		truth := map[uint64]string{}
+		log := func(n int) {
+			for range n {
+				id := uint64(len(truth) + 1)
+				c.Log(id)
+				truth[id] = name()
+			}
+		}
+		dump := func() {
+			for _, w := range r.d.workers {
+				for _, s := range w.sources {
+					if policy != channel.Overwrite {
+						continue
+					}
+					if err := s.dump(w); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		log(1)
+		dump()
+		r.run(blockHold)
+		certain := map[uint64]bool{} // logged when the log had come to the epoch
+		for range 40 {
+			asked = func() {
+				if rng.IntN(4) == 0 { // the program and the machine do not wait while a block is written
+					log(rng.IntN(5))
+					number++
+					log(rng.IntN(5))
+				}
+			}
+			switch rng.IntN(6) {
+			case 0, 1:
+				log(rng.IntN(300))
+			case 2, 3:
+				dump()
+				r.run(4 * DefaultPoll)
+			case 4:
+				number++
+			case 5:
+				r.kill()
+				if rng.IntN(2) == 0 {
+					log(rng.IntN(100))
+					number += rng.IntN(2)
+				}
+				r.start(o)
+				r.advance(DefaultPoll)
+			}
+			asked = func() {}
+			if rng.IntN(8) == 0 { // first what may be older goes, then what is new comes
+				for range 2 {
+					log(1)
+					r.run(2 * blockHold)
+					dump()
+					r.run(2 * blockHold)
+				}
+				from := len(truth)
+				log(20)
+				r.run(2 * blockHold)
+				dump()
+				for id := from + 1; id <= len(truth); id++ {
+					certain[uint64(id)] = true
+				}
+			}
+		}
+		c.Close()
+		r.run(3 * blockHold)
+		told := idsByEpoch(t, r.logs)
+		maybe := func(between string, truth string) bool {
+			var from, to, is int
+			fmt.Sscanf(between, "between epoch-%d and epoch-%d", &from, &to)
+			fmt.Sscanf(truth, "epoch-%d", &is)
+			return from <= is && is <= to
+		}
+		for id, want := range truth {
+			got, there := told[id]
+			switch {
+			case !there && policy == channel.Block:
+				t.Errorf("event %d is in no log", id)
+			case there && got != want && (!strings.HasPrefix(got, between) || certain[id]):
+				t.Errorf("event %d of %s is in a segment of %q", id, want, got)
+			case there && strings.HasPrefix(got, between) && !maybe(got, want):
+				t.Errorf("event %d of %s is in a segment of %q", id, want, got)
+			}
+		}
+		if policy == channel.Block {
+			for _, k := range readLogs(t, r.logs) {
+				k.check(t)
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("round %d", round)
+		}
+	}
+}
