@@ -44,6 +44,9 @@ type Answer struct {
 
 	ReturnTrips []ReturnTrips `json:"return_trips,omitempty"`
 
+	// Held is how all durations of Legs and EndToEnd went that were held against the truth; absent where that is not known.
+	Held *Held `json:"held,omitempty"`
+
 	Slowest  []Way     `json:"slowest,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 	Missing  []Missing `json:"missing,omitempty"`
@@ -176,6 +179,8 @@ type Durations struct {
 	Before    uint64 `json:"before"`    // From surely came first
 	Undecided uint64 `json:"undecided"` // the bound does not tell
 	After     uint64 `json:"after"`     // To surely came first: received before sent, must be 0
+
+	Held *Held `json:"held,omitempty"` // against the truth; absent where that is not known
 
 	// How many los, his and half-widths fell where, in at most 16 steps for each power of two: for plots.
 	Lows   []Bin `json:"lows"`

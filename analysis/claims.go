@@ -11,10 +11,11 @@ import (
 )
 
 // Claim is what a node's NTP daemon claimed between two readings of the node's counter: that its clock is off UTC by Bound_ns at the
-// most. It is a baseline to compare with, and nothing here rests on it.
+// most; or, which is the same claim, by Offset_ns, with an error of the rest. It is a baseline to compare with, and nothing here rests on it.
 type Claim struct {
 	CounterLo, CounterHi uint64
 	Bound_ns             uint64
+	Offset_ns            int64
 	Synchronised         bool // else it claimed nothing
 }
 
@@ -53,7 +54,7 @@ func Claims(dir *runs.Directory, node string) ([]Claim, error) {
 			return claims, fail(err)
 		}
 		for _, row := range block.NTPs {
-			c := Claim{CounterLo: row.CounterLo, CounterHi: row.CounterHi}
+			c := Claim{CounterLo: row.CounterLo, CounterHi: row.CounterHi, Offset_ns: row.Offset_ns}
 			c.Bound_ns, c.Synchronised = ntp.Claim{Offset_ns: row.Offset_ns, RootDelay_ns: row.RootDelay_ns, RootDispersion_ns: row.RootDispersion_ns,
 				Stratum: row.Stratum, Leap: ntp.Leap(row.Leap)}.Bound_ns()
 			claims = append(claims, c)

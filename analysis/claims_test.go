@@ -72,7 +72,7 @@ func TestClaims(t *testing.T) {
 		{CounterLo: 20, CounterHi: 22, Offset_ns: 1, Stratum: 0},
 		{CounterLo: 30, CounterHi: 32, Offset_ns: 5, RootDelay_ns: 2, RootDispersion_ns: 1, Stratum: 3, Leap: 3},
 	}, 1)
-	want := []Claim{{10, 12, 328, true}, {20, 22, 0, false}, {30, 32, 0, false}}
+	want := []Claim{{10, 12, 328, -300, true}, {20, 22, 0, 1, false}, {30, 32, 0, 5, false}}
 	got, err := Claims(dir, "A")
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v, claims (-want +got):\n%s", err, diff)

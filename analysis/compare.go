@@ -34,6 +34,11 @@ type Method struct {
 	Name   string `json:"name"`
 	Proven bool   `json:"proven"`           // under the assumptions that the answer names; else it is a claim
 	Absent string `json:"absent,omitempty"` // why there is no value at all
+	About  string `json:"about,omitempty"`  // what it is about, where that is not what the others are about
+
+	// Held is how the method's values went against the truth, absent where that is not known: of ours and minrtt at moments of the run what one
+	// counter reads while the other reads so, of ret durations of tuples, of ntp what the two daemons at a time say of how far their clocks differ.
+	Held *Held `json:"held,omitempty"`
 
 	Bounds_cycles Column `json:"bounds_cycles"` // in each bin
 
@@ -58,6 +63,7 @@ type comparer struct {
 // claimed is what a node's daemon claimed over time, or the reason why that is not known.
 type claimed struct {
 	bounds Column
+	claims []*Claim // that holds in each bin; nil: none
 	absent string
 }
 
@@ -69,7 +75,7 @@ func (in *input) compare(bins Bins, trips *returns) []Comparison {
 	var all []Comparison
 	for _, p := range in.clocks.pairs {
 		ours, verdict := c.ours(&p)
-		comparison := Comparison{A: p.a, B: p.b, Verdict: verdict.String(), Methods: []Method{ours, c.minRTT(&p), {Name: ReT, Bounds_cycles: trips.bounds(in, p.a, p.b, bins.Count), Absent: "no return trips were logged between the two nodes"}, c.ntp(p.a, p.b)}}
+		comparison := Comparison{A: p.a, B: p.b, Verdict: verdict.String(), Methods: []Method{ours, c.minRTT(&p), {Name: ReT, Bounds_cycles: trips.bounds(in, p.a, p.b, bins.Count), Held: trips.held(in, p.a, p.b), Absent: "no return trips were logged between the two nodes"}, c.ntp(p.a, p.b)}}
 		for i := range comparison.Methods {
 			comparison.Methods[i].sum()
 		}
@@ -133,11 +139,15 @@ func (c *comparer) sampled(node string, bound func(reading uint64) (int64, bool)
 func (c *comparer) ours(p *pairClock) (Method, tscratio.Verdict) {
 	verdict := max(p.intoA.Verdict, p.intoB.Verdict)
 	scale := c.in.rateOf(p.a)
-	column := c.sampled(p.b, func(reading uint64) (int64, bool) {
+	m := Method{Name: Ours, Proven: verdict == tscratio.Consistent, Absent: "the run's time lies too far from the exchanges of the two nodes"}
+	m.Bounds_cycles = c.sampled(p.b, func(reading uint64) (int64, bool) {
 		at, ok := c.translate(p.b, p.a, reading)
+		if ok {
+			m.Held = c.hold(m.Held, p.b, reading, p.a, at)
+		}
 		return scaled(float64(at.HalfWidth()), scale), ok
 	})
-	return Method{Name: Ours, Proven: verdict == tscratio.Consistent, Bounds_cycles: column, Absent: "the run's time lies too far from the exchanges of the two nodes"}, verdict
+	return m, verdict
 }
 
 // minRTT is the paper's bound, by anchors around the run. Either node may have started them: the smaller e wins.
@@ -154,16 +164,40 @@ func (c *comparer) minRTT(p *pairClock) Method {
 		}
 		best = relation.E()
 		scale := c.in.rateOf(side.starter)
+		m.Held = nil
 		m.Bounds_cycles = c.sampled(side.answerer, func(reading uint64) (int64, bool) {
 			b, err := relation.WanderedBound(reading, p.intoA.Wander)
 			if err != nil {
 				return 0, false
+			}
+			if v, err := relation.Value(reading); err == nil {
+				v.Paper = b
+				if at, err := v.Interval(); err == nil {
+					m.Held = c.hold(m.Held, side.answerer, reading, side.starter, at)
+				}
 			}
 			cycles, _ := b.Float64()
 			return scaled(cycles, scale), true
 		})
 	}
 	return m
+}
+
+// hold holds an interval of what a counter reads while another reads so against the truth, where that is known.
+func (c *comparer) hold(h *Held, node string, reading uint64, into string, at tscratio.Interval) *Held {
+	if c.in.options.Truth == nil {
+		return h
+	}
+	truth, ok := c.in.options.Truth(node, reading, into)
+	if !ok {
+		return h
+	}
+	if h == nil {
+		h = new(Held)
+	}
+	from := at.Lo // what lies far from 0 does not matter
+	h.hold(tscratio.Span{Hi: int64(at.Hi - from)}, tscratio.Span{Lo: int64(truth.Lo - from), Hi: int64(truth.Hi - from)})
+	return h
 }
 
 // anchored takes for the paper's anchors the best exchanges before and after what is looked at; where there are none, the first or the last.
@@ -198,16 +232,50 @@ func (c *comparer) ntp(a, b string) Method {
 			m.Bounds_cycles[i] = x.bounds[i] + y.bounds[i]
 		}
 	}
+	c.holdClaims(&m, a, b, x.claims, y.claims)
 	return m
 }
+
+// sharedClock is what chrony claims something about on virtual nodes.
+const sharedClock = "the one REALTIME of the machine that the virtual nodes are on, in which they truly do not differ; their own clocks chrony does not see"
+
+// holdClaims holds what the daemons of two virtual nodes say of their clocks against the truth. Both claim about the same clock, that of
+// their machine: by how far their offsets differ, they are wrong.
+func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
+	if c.in.options.Truth == nil {
+		return
+	}
+	var before [2]*Claim
+	for i := range x {
+		now := [2]*Claim{x[i], y[i]}
+		if now[0] == nil || now[1] == nil || now == before || max(now[0].Bound_ns, now[1].Bound_ns) > mostBound_cycles {
+			continue
+		}
+		before = now
+		if _, ok := c.in.options.Truth(a, now[0].CounterLo, b); !ok {
+			continue // not on one machine
+		}
+		m.About = sharedClock
+		if m.Held == nil {
+			m.Held = new(Held)
+		}
+		off, rest := int64(0), int64(0)
+		for k, claim := range now {
+			off += claim.Offset_ns * int64(1-2*k)
+			rest += int64(claim.Bound_ns) - abs(claim.Offset_ns)
+		}
+		m.Held.hold(tscratio.Span{Lo: off - rest, Hi: off + rest}, tscratio.Span{})
+	}
+}
+
+func abs(v int64) int64 { return max(v, -v) }
 
 // claimsOf are a node's. A claim holds until the next.
 func (c *comparer) claimsOf(node string) claimed {
 	if known, ok := c.claims[node]; ok {
 		return known
 	}
-	bounds, err := c.readClaims(node)
-	known := claimed{bounds: bounds}
+	known, err := c.readClaims(node)
 	if err != nil {
 		known.absent = err.Error()
 	}
@@ -215,24 +283,25 @@ func (c *comparer) claimsOf(node string) claimed {
 	return known
 }
 
-func (c *comparer) readClaims(node string) (Column, error) {
+func (c *comparer) readClaims(node string) (claimed, error) {
 	if !(c.hz > 0) {
-		return nil, errors.New("it is in ns, and the frequency of the reference is not known")
+		return claimed{}, errors.New("it is in ns, and the frequency of the reference is not known")
 	}
 	claims, err := Claims(c.in.run, node)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("what the NTP daemon of node %s claimed was not kept", node)
+		return claimed{}, fmt.Errorf("what the NTP daemon of node %s claimed was not kept", node)
 	case err != nil:
 		c.in.miss(runs.Missing{Part: runs.BaselinePath(node), Reason: err.Error()})
 		if len(claims) == 0 {
-			return nil, err
+			return claimed{}, err
 		}
 	}
 	reference := c.in.nodes[c.in.clocks.reference].Name
-	column := empty(c.bins.Count)
+	known := claimed{bounds: empty(c.bins.Count), claims: make([]*Claim, c.bins.Count)}
 	hold := 1 + int64(claimHolds_s*c.hz/float64(c.bins.Width_cycles))
-	for _, claim := range claims {
+	for i := range claims {
+		claim := &claims[i]
 		at := claim.CounterLo + (claim.CounterHi-claim.CounterLo)/2
 		if node != reference {
 			i, ok := c.translate(node, reference, at)
@@ -241,16 +310,17 @@ func (c *comparer) readClaims(node string) (Column, error) {
 			}
 			at = i.Mid()
 		}
-		bound := int64(None)
+		bound, holds := int64(None), (*Claim)(nil)
 		if claim.Synchronised {
+			holds = claim
 			bound = scaled(float64(claim.Bound_ns), c.hz/1e9)
 		}
 		first := int64(at-uint64(c.bins.From_cycles)) / int64(c.bins.Width_cycles)
-		for b := max(first, 0); b < min(first+hold, int64(len(column))); b++ {
-			column[b] = bound
+		for b := max(first, 0); b < min(first+hold, int64(c.bins.Count)); b++ {
+			known.bounds[b], known.claims[b] = bound, holds
 		}
 	}
-	return column, nil
+	return known, nil
 }
 
 // rateOf is how many cycles of the reference there are in one of a node: by the rate of their relation, else by what is said of their

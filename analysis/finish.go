@@ -176,6 +176,7 @@ func (a *assembler) answer() *Answer {
 	a.channels(out)
 	a.points(out)
 	a.legs(out)
+	out.Held = in.heldInAll(out)
 	out.Length = a.length()
 	a.counters(out)
 	out.ReturnTrips = a.returns.answer(in)
@@ -415,7 +416,7 @@ func kindOf(k legKind, p, q point) string {
 func durations(p *legPart) Durations {
 	d := Durations{
 		Count: p.n, Percentiles: []Percentile{}, Bounds: []BoundPercentile{}, Scenarios: map[string]uint64{}, Lows: []Bin{}, Highs: []Bin{}, Widths: []Bin{},
-		Suspect: p.suspect, Unplaced: p.unplaced, After: p.orders[0], Undecided: p.orders[1], Before: p.orders[2],
+		Suspect: p.suspect, Unplaced: p.unplaced, After: p.orders[0], Undecided: p.orders[1], Before: p.orders[2], Held: p.held.held(),
 	}
 	for s, n := range p.scenarios {
 		if n > 0 {

@@ -476,6 +476,7 @@ func (w *gatherer) alone(l *leg, part *legPart, id uint64, from, to *passage) {
 		return
 	}
 	l.add(part, []tscratio.Span{d.Span}, &d, []uint64{from.reading}, &w.axes[part.a])
+	w.in.hold(part, part.a, part.b, []tscratio.Span{d.Span}, []uint64{from.reading}, []uint64{to.reading})
 	if d.Hi < 0 {
 		w.found.backwards(backwards{id, l.key, part.a, part.b, d.Span})
 	}
@@ -505,6 +506,7 @@ func (w *gatherer) settlePart(l *leg, p *legPart) {
 		}
 		spans := w.spans[:n]
 		l.add(p, spans, &d, f.xs[i:], &w.axes[p.a])
+		w.in.hold(p, p.a, p.b, spans, f.xs[i:], f.ys[i:])
 		for k, s := range spans {
 			if s.Hi < 0 {
 				w.found.backwards(backwards{f.ids[i+k], l.key, p.a, p.b, s})

@@ -50,6 +50,7 @@ type legPart struct {
 	distribution
 	a, b      int // nodes
 	fresh     *fresh
+	held      *heldPart // nil: no truth is known
 	unplaced  uint64
 	suspect   uint64
 	orders    [3]uint64 // after, undecided, before
@@ -104,6 +105,12 @@ func newLegPart(most int) *legPart {
 
 func (p *legPart) merge(q *legPart) {
 	p.distribution.merge(&q.distribution)
+	if q.held != nil {
+		if p.held == nil {
+			p.held = &heldPart{truths: distribution{most: p.most}}
+		}
+		p.held.merge(q.held)
+	}
 	p.unplaced += q.unplaced
 	p.suspect += q.suspect
 	for i := range p.orders {

@@ -35,6 +35,10 @@ type Options struct {
 
 	Filter Filter
 
+	// Truth says what another node's counter truly read, at the least and at the most, while a node's read so; ok is false where that is not known.
+	// Only of virtual nodes is it (internal/truth): then all that is answered is held against it. It is called by many goroutines. nil: nobody knows.
+	Truth func(node string, reading uint64, other string) (read tscratio.Interval, ok bool)
+
 	// Progress is told how much of the work is done, from 0 to 1, and what is being done. It may be nil.
 	Progress func(done float64, what string)
 

@@ -196,18 +196,38 @@ func (r *returns) measure(g *tripGroup, id uint64, e *[tripEvents]passage) {
 		trip.Verdict = max(trip.Verdict, back.Verdict)
 		if back.Hi >= 0 {
 			g.trips.add(&trip, e[sent].reading, axis)
+			r.hold(g.trips.part, trip.Span, e)
 		}
 	}
 	if err3 != nil {
 		g.counters.part.unplaced++
 	} else {
 		g.counters.add(&counters, e[sent].reading, axis)
+		r.hold(g.counters.part, counters.Span, e)
 	}
 	if err == nil && err2 == nil && (back.Hi < 0 || err3 == nil && (trip.Hi < counters.Lo || counters.Hi < trip.Lo)) {
 		if g.disagree++; g.disagree == 1 {
 			g.id, g.says = id, [2]tscratio.Span{trip.Span, counters.Span}
 		}
 	}
+}
+
+// hold holds what a return trip says against the truth.
+func (r *returns) hold(p *legPart, s tscratio.Span, e *[tripEvents]passage) {
+	r.w.in.hold(p, r.node(e[sent]), r.node(e[arrived]), []tscratio.Span{s}, []uint64{e[sent].reading}, []uint64{e[arrived].reading})
+}
+
+// held is how the claims of return trips between two nodes, either way, went; nil: no truth is known.
+func (r *returns) held(in *input, a, b string) (h *Held) {
+	for k, g := range r.groups {
+		if x, y := in.nodes[k.fromNode].Name, in.nodes[k.toNode].Name; (x == a && y == b || x == b && y == a) && g.trips.part.held != nil {
+			if h == nil {
+				h = new(Held)
+			}
+			h.Merge(&g.trips.part.held.Held)
+		}
+	}
+	return h
 }
 
 // answer is what the return trips say.

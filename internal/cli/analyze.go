@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/truth"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
@@ -136,6 +137,16 @@ func analyzeRun(ctx context.Context, path string, o analysis.Options, stderr io.
 		return nil, err
 	}
 	defer dir.Close()
+	return analyzeOpen(ctx, dir, o, stderr)
+}
+
+// analyzeOpen analyses a run that is open. Where it keeps the truth, as runs of virtual nodes do, all is held against that.
+func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options, stderr io.Writer) (*analysis.Answer, error) {
+	counters, missing := truth.Of(dir)
+	if counters != nil {
+		o.Truth = counters.Truth
+	}
+	dir.Run.Missing = append(dir.Run.Missing, missing...)
 	line := newProgress(stderr)
 	o.Progress = analyzeProgress(line)
 	answer, err := analysis.Run(ctx, dir, o)
@@ -171,7 +182,8 @@ func newAnalyze() *cobra.Command {
 
 Events of all channels are joined on tuple id. Each duration is an interval in cycles of one node, the reference: value ± bound. It
 holds the truth if rates wander no more than is assumed. What rests on a relation that the data speak against is marked suspect: an
-estimate. What the run cannot decide is listed below the answer.
+estimate. What the run cannot decide is listed below the answer. A run of virtual nodes knows the truth (cprof demo): there every duration is
+held against it.
 
 Runs may be larger than memory: see --memory.
 

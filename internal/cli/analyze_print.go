@@ -62,7 +62,16 @@ func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %s", n, pluralOf(what))
+}
+
+// pluralOf makes a word plural, or the first of some as "pair of claims".
+func pluralOf(what string) string {
+	first, rest, found := strings.Cut(what, " of ")
+	if !found {
+		return what + "s"
+	}
+	return first + "s of " + rest
 }
 
 // printAnswer prints an answer on one screen.
@@ -88,6 +97,7 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 	} else {
 		printLegs(out, a)
 	}
+	printTruth(out, a)
 	printPoints(out, a)
 	if l := a.Length; l != nil {
 		until := "the last tuple"
@@ -151,19 +161,7 @@ func printRelations(out io.Writer, a *analysis.Answer) {
 }
 
 func printLegs(out io.Writer, a *analysis.Answer) {
-	var width int
-	name := func(l *analysis.Leg) string {
-		text := l.From + " → " + l.To
-		if l.Origin != "" {
-			text += ", " + l.Origin + " origin"
-		}
-		return text
-	}
-	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
-		for i := range legs {
-			width = max(width, len([]rune(name(&legs[i]))))
-		}
-	}
+	width := legsWidth(a)
 	fmt.Fprintf(out, "%-*s  %-11s %-7s %9s  %24s %20s %20s  %s\n", width, "from → to", "kind", "where", "tuples", "p50, cycles", "p50", "p99", "verdict")
 	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
 		for i := range legs {
@@ -178,13 +176,80 @@ func printLegs(out io.Writer, a *analysis.Answer) {
 				p50, ok := percentileOf(group.d, 50)
 				p99, _ := percentileOf(group.d, 99)
 				if !ok {
-					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %20s %20s  %s\n", width, name(l), l.Kind, group.where, 0, "-", "", "", verdictOf(group.d))
+					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %20s %20s  %s\n", width, legName(l), l.Kind, group.where, 0, "-", "", "", verdictOf(group.d))
 					continue
 				}
-				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %20s %20s  %s\n", width, name(l), l.Kind, group.where, group.d.Count, cyclesText(p50), secondsText(p50, a.Reference), secondsText(p99, a.Reference), verdictOf(group.d))
+				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %20s %20s  %s\n", width, legName(l), l.Kind, group.where, group.d.Count, cyclesText(p50), secondsText(p50, a.Reference), secondsText(p99, a.Reference), verdictOf(group.d))
 			}
 		}
 	}
+}
+
+// legName is what a leg is called in a table.
+func legName(l *analysis.Leg) string {
+	text := l.From + " → " + l.To
+	if l.Origin != "" {
+		text += ", " + l.Origin + " origin"
+	}
+	return text
+}
+
+// legsWidth is that of the longest name.
+func legsWidth(a *analysis.Answer) (width int) {
+	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
+		for i := range legs {
+			width = max(width, len([]rune(legName(&legs[i]))))
+		}
+	}
+	return width
+}
+
+// printTruth says how the durations went that were held against the truth.
+func printTruth(out io.Writer, a *analysis.Answer) {
+	if a.Held == nil || a.Held.Count == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\nheld against the truth, which only virtual nodes know: %s\n", heldText(a.Held, "duration"))
+	width := legsWidth(a)
+	fmt.Fprintf(out, "%-*s  %-7s %9s %9s  %18s %18s  %s\n", width, "from → to", "where", "held", "outside", "p50", "true p50", "of the bound used by 50, 99, 100 %")
+	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
+		for i := range legs {
+			for _, group := range []struct {
+				where string
+				d     *analysis.Durations
+			}{{"local", legs[i].Local}, {"remote", legs[i].Remote}} {
+				if group.d == nil || group.d.Held == nil {
+					continue
+				}
+				h := group.d.Held
+				p50, _ := percentileOf(group.d, 50)
+				fmt.Fprintf(out, "%-*s  %-7s %9d %9d  %18s %18s  %3.0f, %3.0f, %3.0f %%\n", width, legName(&legs[i]), group.where, h.Count, h.Outside,
+					cyclesText(p50), trueText(h.True), h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100))
+			}
+		}
+	}
+}
+
+// trueText is the median of true durations: a number, or the few cycles within which it lies.
+func trueText(all []analysis.Percentile) string {
+	for _, p := range all {
+		if p.Percent == 50 && p.Lo_cycles == p.Hi_cycles {
+			return fmt.Sprint(p.Lo_cycles)
+		} else if p.Percent == 50 {
+			return cyclesText(p.Interval)
+		}
+	}
+	return "-"
+}
+
+// heldText says in a line how values went that were held against the truth.
+func heldText(h *analysis.Held, what string) string {
+	outside := "all inside"
+	if h.Outside > 0 {
+		outside = fmt.Sprintf("%d OUTSIDE", h.Outside)
+	}
+	return fmt.Sprintf("%s, %s; half of them used at most %.0f %% of their bound, 99 %% of them %.0f %%, one %.0f %%", plural(int(h.Count), what), outside,
+		h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100))
 }
 
 // verdictOf says in a few words how sure durations are.
@@ -297,6 +362,44 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 			break
 		}
 		fmt.Fprintf(out, "  - %s\n", reason)
+	}
+	printMethodsTruth(out, a)
+}
+
+// heldMethods are how the claims of each method went, of all pairs together, in the order of methods. about is what one is about that is not
+// what the others are about.
+func heldMethods(a *analysis.Answer) (names []string, held, about map[string]string) {
+	what := map[string]string{analysis.Ours: "moment", analysis.MinRTT: "moment", analysis.ReT: "tuple", analysis.NTP: "pair of claims"}
+	held, about = map[string]string{}, map[string]string{}
+	for i, m := range a.Comparisons[0].Methods {
+		sum := new(analysis.Held)
+		for _, c := range a.Comparisons {
+			if h := c.Methods[i].Held; h != nil {
+				sum.Merge(h)
+			}
+			if c.Methods[i].About != "" {
+				about[m.Name] = c.Methods[i].About
+			}
+		}
+		if sum.Count > 0 {
+			names, held[m.Name] = append(names, m.Name), heldText(sum, what[m.Name])
+		}
+	}
+	return names, held, about
+}
+
+func printMethodsTruth(out io.Writer, a *analysis.Answer) {
+	names, held, about := heldMethods(a)
+	if len(names) > 0 {
+		fmt.Fprintln(out, "  what each said of all pairs, held against the truth:")
+	}
+	for _, name := range names {
+		fmt.Fprintf(out, "  %-14s %s\n", name, held[name])
+	}
+	for _, name := range names {
+		if about[name] != "" {
+			fmt.Fprintf(out, "  %s is about %s\n", name, about[name])
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/report"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
@@ -42,10 +41,7 @@ Exit code 1: nothing could be answered. Exit code 3: the page was written, and p
 				return err
 			}
 			defer run.Close()
-			line := newProgress(cmd.ErrOrStderr())
-			o.Progress = analyzeProgress(line)
-			answer, err := analysis.Run(cmd.Context(), run, o)
-			line.done()
+			answer, err := analyzeOpen(cmd.Context(), run, o, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
