@@ -5,34 +5,66 @@ import (
 	"slices"
 )
 
-// interval is a median and its two-sided 95 % confidence interval. It is that of order statistics, which assumes nothing of how the values are
-// distributed, and which a few runs that something else disturbed do not move.
+// interval is what pairs say of an effect: the estimate of Hodges and Lehmann with its two-sided 95 % confidence interval, which is Wilcoxon's. It
+// assumes that values lie around the effect as often and as far above as below, and nothing else of how they are distributed. Logarithms of
+// ratios do by construction, where who comes first changes from pair to pair: what a machine does to the second of a pair is for the effect
+// in one and against it in the next. A few pairs that something else disturbed do not move it, and where there are none it is a fifth narrower than
+// that of the median.
 type interval struct {
-	Median float64 `json:"median"`
-	Lo     float64 `json:"lo"`
-	Hi     float64 `json:"hi"`
+	Estimate float64 `json:"estimate"`
+	Lo       float64 `json:"lo"`
+	Hi       float64 `json:"hi"`
 }
 
 // intervalOf needs six values or more: below, not even all of them make 95 %, and the interval has no ends.
 func intervalOf(values []float64) interval {
-	sorted := slices.Sorted(slices.Values(values))
-	i := interval{median(sorted), math.Inf(-1), math.Inf(1)}
-	if k := outside(len(sorted)); k > 0 {
-		i.Lo, i.Hi = sorted[k-1], sorted[len(sorted)-k]
+	n := len(values)
+	means := make([]float64, 0, n*(n+1)/2) // of every two values, and of each with itself
+	for i, v := range values {
+		for _, w := range values[i:] {
+			means = append(means, (v+w)/2)
+		}
+	}
+	slices.Sort(means)
+	i := interval{median(means), math.Inf(-1), math.Inf(1)}
+	if k := outside(n); k > 0 {
+		i.Lo, i.Hi = means[k-1], means[len(means)-k]
 	}
 	return i
 }
 
-// outside is the largest k for which the k-th smallest and the k-th largest of n values lie around the median of what they are drawn
-// from with 95 % or more: fewer than k of n fair coins show heads with 2.5 % at the most.
+// mapped has an increasing function done to all of it.
+func (i interval) mapped(f func(float64) float64) interval {
+	return interval{f(i.Estimate), f(i.Lo), f(i.Hi)}
+}
+
+// exactRanks is for how many values the distribution of the sum of ranks is counted. Beyond, it is normal to less than a rank in a thousand.
+const exactRanks = 60
+
+// outside is the largest k for which the k-th smallest and the k-th largest of the means of n values lie around what these lie around with 95 %
+// or more: a sum of the ranks of n values, each of which counts or not as a coin falls, is below k with 2.5 % at the most.
 func outside(n int) int {
-	probability, below := math.Pow(0.5, float64(n)), 0.0
+	most := n * (n + 1) / 2
+	if n > exactRanks {
+		mean, deviation := float64(most)/2, math.Sqrt(float64(n)*float64(n+1)*float64(2*n+1)/24)
+		return int(mean + 0.5 - 1.959964*deviation)
+	}
+	probability := make([]float64, most+1) // of each sum
+	probability[0] = 1
+	for rank := 1; rank <= n; rank++ {
+		for sum := most; sum >= 0; sum-- {
+			probability[sum] /= 2
+			if sum >= rank {
+				probability[sum] += probability[sum-rank] / 2
+			}
+		}
+	}
+	below := 0.0
 	for k := 0; ; k++ {
-		below += probability
+		below += probability[k]
 		if below > 0.025 {
 			return k
 		}
-		probability *= float64(n-k) / float64(k+1)
 	}
 }
 

@@ -120,9 +120,9 @@ func (f *figures) print(w io.Writer) error {
 	if f.Plan.Rate > 0 {
 		pace = fmt.Sprintf("%.0f a second", f.Plan.Rate)
 	}
-	share := func(i interval) string { return fmt.Sprintf("%+.2f %% [%+.2f, %+.2f]", i.Median, i.Lo, i.Hi) }
+	share := func(i interval) string { return fmt.Sprintf("%+.2f %% [%+.2f, %+.2f]", i.Estimate, i.Lo, i.Hi) }
 	_, err := fmt.Fprintf(w, `%d pairs of stretches of %s of each kind, tuples %s, on %d processors
-more than without channels, median of the pairs and its 95 %% interval:
+more than without channels, from the pairs' ratios, with a 95 %% interval:
 
         CPU time for the same work   time for the same work
 full    %-28s %s

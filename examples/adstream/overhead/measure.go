@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -259,10 +260,11 @@ func compare(with, without []stretch) compared {
 	for i, w := range with {
 		o := without[i]
 		work := float64(o.messages) / float64(w.messages)
-		cpu = append(cpu, 100*(float64(w.cpu)/float64(o.cpu)*work-1))
-		wall = append(wall, 100*(float64(w.wall)/float64(o.wall)*work-1))
+		cpu = append(cpu, math.Log(float64(w.cpu)/float64(o.cpu)*work))
+		wall = append(wall, math.Log(float64(w.wall)/float64(o.wall)*work))
 	}
-	return compared{intervalOf(cpu), intervalOf(wall)}
+	percent := func(log float64) float64 { return 100 * math.Expm1(log) }
+	return compared{intervalOf(cpu).mapped(percent), intervalOf(wall).mapped(percent)}
 }
 
 // ownTime is the processor time of this process: actors, servers, garbage collection.
