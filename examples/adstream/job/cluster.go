@@ -89,9 +89,9 @@ func (c *Cluster) connect(n *Node, name string) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// table opens a bucket of the key-value store, and makes it where that is this caller's part. It tries until ctx ends: a cluster that starts
+// table opens a bucket of the key-value store, and makes it where that is this caller's part; entries stay in it for keep, 0 for ever. It tries until ctx ends: a cluster that starts
 // takes some seconds to agree on who leads.
-func (c *Cluster) table(ctx context.Context, conn *nats.Conn, bucket string, make bool) (jetstream.KeyValue, error) {
+func (c *Cluster) table(ctx context.Context, conn *nats.Conn, bucket string, make bool, keep time.Duration) (jetstream.KeyValue, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, fmt.Errorf("open table %q: %w", bucket, err)
@@ -101,7 +101,7 @@ func (c *Cluster) table(ctx context.Context, conn *nats.Conn, bucket string, mak
 		var kv jetstream.KeyValue
 		if make {
 			kv, err = js.CreateKeyValue(attempt, jetstream.KeyValueConfig{
-				Bucket: bucket, Storage: jetstream.MemoryStorage, Replicas: c.replicas(),
+				Bucket: bucket, Storage: jetstream.MemoryStorage, Replicas: c.replicas(), TTL: keep,
 			})
 		} else {
 			kv, err = js.KeyValue(attempt, bucket)

@@ -60,6 +60,7 @@ type Stream struct {
 	Campaigns      int           `yaml:"campaigns"`        // 0: 100, as in the benchmark
 	AdsPerCampaign int           `yaml:"ads_per_campaign"` // 0: 10
 	Window         time.Duration `yaml:"window"`           // of event time; 0: 10s
+	Keep           time.Duration `yaml:"keep"`             // how long counts stay in the key-value store; 0: as long as the cluster runs
 	InFlight       int           `yaml:"in_flight"`        // tuples that one instance may be ahead of the next; 0: 512
 
 	// Begin_us is the event time of the first tuple, in µs since 1970. 0: when the source starts, and event times are the moments at
@@ -187,6 +188,9 @@ func (p *Placement) Validate() error {
 	}
 	if s.Window < time.Millisecond || s.Window%time.Microsecond != 0 {
 		bad("window %s: use 1ms or more, in whole microseconds", s.Window)
+	}
+	if s.Keep < 0 || s.Keep > 0 && s.Keep < time.Second {
+		bad("keep %s: use 1s or more, or 0", s.Keep)
 	}
 	if s.InFlight < 4 || s.InFlight > 1<<16 {
 		bad("in_flight %d: use 4 to %d", s.InFlight, 1<<16)

@@ -48,6 +48,7 @@ func TestPlacementRefuses(t *testing.T) {
 		"no rate at all":      {"per_second: 5000", "per_second: .nan", "NaN"},
 		"too many ads":        {"seed: 1", "campaigns: 1000000, ads_per_campaign: 2", ""},
 		"a window of nothing": {"window: 1s", "window: 1ns", "1ns"},
+		"counts kept briefly": {"window: 1s", "window: 1s\n  keep: 1ms", "keep 1ms"},
 		"not YAML":            {"nodes:", "nodes: {", ""},
 	} {
 		text := strings.Replace(string(good), change[0], change[1], 1)

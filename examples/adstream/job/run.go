@@ -222,9 +222,9 @@ func (j *runner) openActor(ctx context.Context, stage, instance int, n *Node) (e
 // operator makes what an actor does.
 func (j *runner) operator(a *actor, n *Node) operator {
 	// The first instance of those that use a table makes it.
-	table := func(bucket string) func(context.Context) (jetstream.KeyValue, error) {
+	table := func(bucket string, keep time.Duration) func(context.Context) (jetstream.KeyValue, error) {
 		return func(ctx context.Context) (jetstream.KeyValue, error) {
-			return j.cluster.table(ctx, a.conn, bucket, a.instance == 0)
+			return j.cluster.table(ctx, a.conn, bucket, a.instance == 0, keep)
 		}
 	}
 	switch a.stage {
@@ -235,13 +235,13 @@ func (j *runner) operator(a *actor, n *Node) operator {
 	case "project":
 		return &project{}
 	case "join":
-		return &join{stream: &j.Stream, table: table(tableName), loads: a.instance == 0}
+		return &join{stream: &j.Stream, table: table(tableName, 0), loads: a.instance == 0}
 	case "count":
 		c := &count{stream: &j.Stream, ids: j.ids[n.Name], probes: &a.probes, open: map[Window]*counted{}, late: j.options.Latencies}
 		j.counts = append(j.counts, c)
 		return c
 	case "store":
-		return &store{table: table(countsName(j.name))}
+		return &store{table: table(countsName(j.name), j.Stream.Keep)}
 	}
 	panic("no operator for stage " + a.stage)
 }
@@ -390,7 +390,7 @@ func (c *Cluster) Counted(ctx context.Context, job string) (map[Window]int, erro
 		return nil, err
 	}
 	defer conn.Close()
-	kv, err := c.table(ctx, conn, countsName(job), false)
+	kv, err := c.table(ctx, conn, countsName(job), false, 0)
 	if err != nil {
 		return nil, err
 	}
