@@ -184,7 +184,7 @@ func newRealFleet(t *testing.T, r *rand.Rand, nodes int) *realFleet {
 		name := fmt.Sprintf("n%02d", i)
 		makeKey(name, control.RoleNode)
 		shape := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}[r.IntN(4)]
-		clocks := virtual.Config(r, name, physical, shape, 0.5)
+		clocks := virtual.Config(r, name, physical, shape, 0.5, 10*time.Minute)
 		truth, err := vnode.NewTruth(clocks.Counter)
 		if err != nil {
 			t.Fatal(err)

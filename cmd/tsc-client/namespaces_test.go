@@ -100,7 +100,7 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 			"--command-key", secret, "--command-client-keys", clients, "--virtual", config)
 	}
 	for i, name := range []string{"north", "south"} {
-		v := virtual.Config(r, name, now, []vnode.Shape{vnode.Sine, vnode.Walk}[i], 1)
+		v := virtual.Config(r, name, now, []vnode.Shape{vnode.Sine, vnode.Walk}[i], 1, 10*time.Minute)
 		text, err := v.Encode()
 		if err != nil {
 			t.Fatal(err)

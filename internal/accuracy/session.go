@@ -57,7 +57,7 @@ type timed struct {
 func (l *lab) configs(r *rand.Rand, s Setting) (nodes [2]vnode.Config, err error) {
 	now := virtual.Physical{Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: l.machine.Hz}
 	for i, name := range []string{"a", "b"} {
-		nodes[i] = virtual.Config(r, name, now, s.Shape, s.Wander.PPM()/2)
+		nodes[i] = virtual.Config(r, name, now, s.Shape, s.Wander.PPM()/2, 10*time.Minute)
 		if err := nodes[i].Validate(); err != nil {
 			return nodes, err
 		}

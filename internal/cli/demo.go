@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,6 +55,15 @@ Exit code 1: a duration did not contain the truth. Exit code 3: tuples were lost
 	return cmd
 }
 
+// untilClean ends with ctx and at a signal. From then on it passes further signals over until release is called: what was begun is being taken
+// away, in some seconds at the most, and a second signal would leave it.
+func untilClean(ctx context.Context) (_ context.Context, release func()) {
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// demoCommand starts one of the processes of "cprof demo".
+func demoCommand(self string) []string { return []string{self, "demo-process"} }
+
 // newDemoProcess is one of the processes that "cprof demo" starts.
 func newDemoProcess() *cobra.Command {
 	return &cobra.Command{
@@ -95,7 +106,9 @@ func runDemo(ctx context.Context, o demo.Options, load_mbit int, asJSON bool, st
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	o.Command, o.Program = []string{self, "demo-process"}, thisVersion()
+	o.Command, o.Program = demoCommand(self), thisVersion()
+	ctx, release := untilClean(ctx)
+	defer release()
 	line := newProgress(stderr)
 	o.Progress = func(step string) { line.show("%s …", step) }
 	result, err := demo.Run(ctx, o)

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -12,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
@@ -48,6 +50,9 @@ type Options struct {
 	// Keep is a directory that is to be made and to hold the run, with its page. "": nothing is kept.
 	Keep string
 
+	// Scratch is a directory in which logs and the run are while it goes on. "": beside the rings, in shared memory.
+	Scratch string
+
 	// Program is what the page says that it was made by.
 	Program string
 
@@ -58,6 +63,7 @@ type Options struct {
 	brief   bool          // short sweeps
 	machine *machine      // that was examined before; nil: it is examined now
 	spoil   func(*Result) // is called before the logs are translated
+	shared  string        // shared memory; "": the machine's
 }
 
 // LastPoint is where a tuple ends: a window that counted it goes on.
@@ -117,12 +123,15 @@ type NodeFacts struct {
 type demonstration struct {
 	o Options
 	Result
-	dir    string
-	place  *place
-	server *process
-	nodes  []*process
-	chrony []*chronyDaemon // the hub's and the nodes'; none where it is not installed
-	setups []nodeSetup
+	dir      string // of the rings
+	scratch  string // of all else; may be dir
+	place    *place
+	server   *process
+	nodes    []*process // agents
+	programs []*process
+	chrony   []*chronyDaemon // the hub's and the nodes'; none where it is not installed
+	setups   []nodeSetup
+	soak     *Soak // nil: a demonstration
 }
 
 // Run runs the demonstration. Everything that it makes is gone when it returns, but for Options.Keep.
@@ -131,33 +140,45 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 		o.Progress = func(string) {}
 	}
 	d := &demonstration{o: o}
-	if d.dir, err = makeDirectory(); err != nil {
+	if err := d.within(ctx, d.run); err != nil {
 		return nil, err
+	}
+	return &d.Result, nil
+}
+
+// within calls run with directories for it, and takes everything away that it leaves.
+func (d *demonstration) within(ctx context.Context, run func(context.Context) error) (err error) {
+	shared, err := makeDirectory(cmp.Or(d.o.shared, sharedMemory()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, shared.remove()) }()
+	d.dir, d.scratch = shared.path, shared.path
+	if d.o.Scratch != "" {
+		scratch, err := makeDirectory(d.o.Scratch)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, scratch.remove()) }()
+		d.scratch = scratch.path
 	}
 	defer func() {
 		d.stop()
 		if ctx.Err() != nil { // what the processes say of it is noise
 			err = context.Cause(ctx)
 		}
-		err = errors.Join(err, os.RemoveAll(d.dir))
 	}()
-	if err := d.run(ctx); err != nil {
-		return nil, err
-	}
-	return &d.Result, nil
+	return run(ctx)
 }
 
 func (d *demonstration) stop() {
-	// Nodes first, side by side: each says farewell to the coordinator.
-	done := make(chan struct{})
-	for _, n := range d.nodes {
-		go func() {
-			n.stop()
-			done <- struct{}{}
-		}()
-	}
-	for range d.nodes {
-		<-done
+	// Programs first, as the agents drain them, and the nodes before the coordinator, to which each says farewell.
+	for _, some := range [][]*process{d.programs, d.nodes} {
+		var stopping sync.WaitGroup
+		for _, p := range some {
+			stopping.Go(p.stop)
+		}
+		stopping.Wait()
 	}
 	if d.server != nil {
 		d.server.stop()
@@ -190,11 +211,28 @@ func (d *demonstration) run(ctx context.Context) error {
 	passed := asm.Counter() - startCounter
 	perSecond := float64(passed) / time.Since(startTime).Seconds()
 	d.CyclesPerSecond = perSecond * (1 + d.Nodes[0].Rate/1e6)
-	return d.answer(ctx, filepath.Join(d.runs(), runName))
+	d.o.Progress("reading what the nodes logged")
+	if d.o.spoil != nil {
+		d.o.spoil(&d.Result)
+	}
+	if err := d.translate(); err != nil {
+		return err
+	}
+	run, err := runs.Open(d.runPath())
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	if d.soak != nil {
+		return d.answerSoak(ctx, run)
+	}
+	return d.answer(ctx, run)
 }
 
 // runs is where the coordinator keeps runs.
-func (d *demonstration) runs() string { return filepath.Join(d.dir, "runs") }
+func (d *demonstration) runs() string { return filepath.Join(d.scratch, "runs") }
+
+func (d *demonstration) runPath() string { return filepath.Join(d.runs(), runName) }
 
 //go:embed placement.yaml
 var placementText []byte
@@ -206,10 +244,13 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		return err
 	}
 	placement.Stream.Tuples, placement.Stream.PerSecond = d.o.Tuples, float64(d.o.PerSecond)
+	if d.soak != nil { // the benchmark's own window, and what is stored does not fill memory
+		placement.Stream.Window, placement.Stream.Keep = 10*time.Second, time.Minute
+	}
 	placement.OnLoopback()
 	d.place, d.WhyLoopback = newPlace(len(placement.Nodes), d.o.Loopback)
 	d.Namespaces = d.place.star != nil
-	temporary := filepath.Join(d.dir, "tmp")
+	temporary := filepath.Join(d.scratch, "tmp")
 	if err := os.Mkdir(temporary, 0o700); err != nil {
 		return fmt.Errorf("make a directory for temporary files: %w", err)
 	}
@@ -225,7 +266,8 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		Key: newKey("server", control.RoleServer), Admin: newKey("admin", control.RoleAdmin), Brief: d.o.brief,
 	}
 	s.Clients = append(s.Clients, s.Admin.Halved())
-	d.Nodes = virtualNodes(physical, placement)
+	rings := filepath.Join(d.dir, "rings")
+	d.Nodes = virtualNodes(physical, placement, d.jobLasts()+clocksBeyond)
 	for i, facts := range d.Nodes {
 		at := &placement.Nodes[i]
 		onLoopback, parseErr := netip.ParseAddr(at.Address)
@@ -236,8 +278,8 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		at.Address = address.String()
 		n := nodeSetup{
 			Clocks: facts.Clocks, Node: facts.Node, PhysicalQuantum_cycles: physical.Quantum_cycles, Address: address, Number: at.Number,
-			Rings: filepath.Join(d.dir, "rings"), State: filepath.Join(d.dir, "state", facts.Name),
-			ServerPublic: s.Key.Public, Key: newKey(facts.Name, control.RoleNode), Placement: placement,
+			Rings: filepath.Join(rings, facts.Name), State: filepath.Join(d.scratch, "state", facts.Name),
+			ServerPublic: s.Key.Public, Key: newKey(facts.Name, control.RoleNode), Often: d.soak == nil,
 		}
 		s.Clients = append(s.Clients, n.Key.Halved())
 		d.setups = append(d.setups, n)
@@ -262,6 +304,12 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 			return fmt.Errorf("start node %s: %w", n.Node.Name, err)
 		}
 		d.nodes = append(d.nodes, process)
+		name := n.Node.Name
+		process, err = d.place.start(ctx, i, d.o.Command, temporary, setup{Program: &programSetup{Node: name, Rings: rings, Placement: placement}})
+		if err != nil {
+			return fmt.Errorf("start node %s's part of the job: %w", name, err)
+		}
+		d.programs = append(d.programs, process)
 	}
 	return nil
 }
@@ -303,6 +351,9 @@ func (d *demonstration) measure(ctx context.Context) error {
 	if _, err := d.server.link.ask(order{Do: orderStartRun, Count: len(d.nodes)}); err != nil {
 		return err
 	}
+	if err := d.keepTruth(); err != nil {
+		return err
+	}
 	before, err := d.paperExchanges("before")
 	if err != nil {
 		return err
@@ -315,8 +366,8 @@ func (d *demonstration) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	d.o.Progress(fmt.Sprintf("%d tuples in %v, from node to node", d.o.Tuples, (time.Duration(d.o.Tuples) * time.Second / time.Duration(d.o.PerSecond)).Round(time.Second)))
-	if err := d.runJob(); err != nil {
+	d.o.Progress(fmt.Sprintf("%d tuples in %v, from node to node", d.o.Tuples, d.jobLasts().Round(time.Second)))
+	if err := d.watched(d.runJob); err != nil {
 		return err
 	}
 	if d.o.LoadBytes > 0 {
@@ -360,8 +411,11 @@ func (d *demonstration) load(bytesPerSecond int) error {
 	return err
 }
 
-// paperExchanges are those of each pair, by who starts them.
+// paperExchanges are those of each pair, by who starts them. A soak has none: over an hour the wander alone is all of the paper's bound.
 func (d *demonstration) paperExchanges(when string) (pairs [][2][]tscratio.Exchange, err error) {
+	if d.soak != nil {
+		return nil, nil
+	}
 	d.o.Progress("the paper's exchanges over ZeroMQ " + when + " the job")
 	for i := range d.nodes {
 		for j := range i {
@@ -386,15 +440,15 @@ func (d *demonstration) runJob() error {
 		err error
 	}
 	all := make(chan ended)
-	for _, n := range d.nodes {
+	for _, p := range d.programs {
 		go func() {
-			r, err := n.link.ask(order{Do: orderWork})
+			r, err := p.link.ask(order{Do: orderWork})
 			all <- ended{r, err}
 		}()
 	}
 	var errs []error
 	taken := map[string]uint64{}
-	for range d.nodes {
+	for range d.programs {
 		e := <-all
 		if e.err != nil {
 			errs = append(errs, e.err)
@@ -410,15 +464,32 @@ func (d *demonstration) runJob() error {
 	return errors.Join(errs...)
 }
 
-// answer makes of the collected run what "cprof report" would, and holds it against the truth.
-func (d *demonstration) answer(ctx context.Context, path string) error {
-	d.o.Progress("reading what the nodes logged")
-	if d.o.spoil != nil {
-		d.o.spoil(&d.Result)
+// jobLasts is how long the sources send.
+func (d *demonstration) jobLasts() time.Duration {
+	return time.Duration(float64(d.o.Tuples) / float64(d.o.PerSecond) * float64(time.Second))
+}
+
+// clocksBeyond is for how long the nodes' clocks are made beside the time of the job.
+const clocksBeyond = 5 * time.Minute
+
+// keepTruth puts what is true of each node's clocks into its part of the run, as an ordinary file of it.
+func (d *demonstration) keepTruth() error {
+	for _, n := range d.setups {
+		text, err := n.Clocks.Encode()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(n.part(), "truth.json"), text, 0o600); err != nil {
+			return fmt.Errorf("keep the truth about the node's clocks: %w", err)
+		}
 	}
-	var logs []string
+	return nil
+}
+
+// translate gives the collected run the readings of the virtual counters.
+func (d *demonstration) translate() error {
+	path := d.runPath()
 	for i, n := range d.setups {
-		logs = append(logs, n.logs())
 		counter, err := vnode.NewCounter(d.Nodes[i].Clocks.Counter)
 		if err != nil {
 			return err
@@ -432,21 +503,27 @@ func (d *demonstration) answer(ctx context.Context, path string) error {
 			}
 		}
 	}
-	physical, err := readPhysicals(logs...)
+	return nil
+}
+
+// logs are the directories of the logs that the nodes' agents kept.
+func (d *demonstration) logs() (dirs []string) {
+	for _, n := range d.setups {
+		dirs = append(dirs, n.logs())
+	}
+	return dirs
+}
+
+// answer makes of the collected run what "cprof report" would, and holds it against the truth.
+func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
+	physical, err := readPhysicals(nil, d.logs()...)
 	if err != nil {
 		return err
 	}
-	run, err := runs.Open(path)
-	if err != nil {
-		return err
-	}
-	defer run.Close()
 	if err := d.analyse(ctx, run, physical); err != nil {
 		return err
 	}
-	for _, c := range d.Answer.Channels {
-		d.Lost += int(c.Dropped + c.Unaccounted)
-	}
+	d.countLost()
 	if d.o.Keep == "" {
 		return nil
 	}
@@ -459,38 +536,49 @@ func (d *demonstration) answer(ctx context.Context, path string) error {
 	if err = errors.Join(err, page.Close()); err != nil {
 		return err
 	}
-	if err := os.CopyFS(d.o.Keep, os.DirFS(path)); err != nil {
+	if err := os.CopyFS(d.o.Keep, os.DirFS(d.runPath())); err != nil {
 		return errors.Join(fmt.Errorf("keep the run: %w", err), os.RemoveAll(d.o.Keep))
 	}
 	return nil
 }
 
+// countLost adds the events that are in no log.
+func (d *demonstration) countLost() {
+	for _, c := range d.Answer.Channels {
+		d.Lost += int(c.Dropped + c.Unaccounted)
+	}
+}
+
 // analyse analyses the run twice: as anybody would, and for how long after it began each tuple was where.
 func (d *demonstration) analyse(ctx context.Context, run *runs.Directory, physical physicals) error {
 	d.Wander = run.Run.Assumptions().Wander
-	first := job.Stages[0] + "/start"
-	var since [][2]string
-	for _, stage := range job.Stages[1 : len(job.Stages)-1] {
-		for _, point := range []string{"start", "end"} {
-			since = append(since, [2]string{first, stage + "/" + point})
-		}
-	}
-	for _, edges := range [][][2]string{nil, since} {
+	for _, edges := range [][][2]string{nil, sinceStart()} {
 		d.o.Progress("joining tuples, holding their durations against the truth")
-		check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, edges != nil)
+		hops := newHops(edges != nil)
+		check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, hops.take)
 		if err != nil {
 			return err
 		}
-		answer, err := analysis.Run(ctx, run, analysis.Options{Edges: edges, Durations: check.duration, Scratch: d.dir})
+		answer, err := analysis.Run(ctx, run, analysis.Options{Edges: edges, Durations: check.duration, Scratch: d.scratch})
 		if err != nil {
 			return err
 		}
 		if d.Answer == nil {
 			d.Answer = answer
 		}
-		d.Hops = append(d.Hops, check.order...)
+		d.Hops = append(d.Hops, hops.order...)
 	}
 	return nil
+}
+
+// sinceStart are the edges from where tuples begin to each point that they pass later.
+func sinceStart() (edges [][2]string) {
+	for _, stage := range job.Stages[1 : len(job.Stages)-1] {
+		for _, point := range []string{"start", "end"} {
+			edges = append(edges, [2]string{job.Stages[0] + "/start", stage + "/" + point})
+		}
+	}
+	return edges
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -509,31 +597,42 @@ type machine struct {
 	CoreSlack_cycles uint64
 }
 
-// examine measures what is to be known of the physical counter.
+// examine measures what is to be known of the physical counter. Where other load disturbed it, it measures again.
 func examine() (machine, error) {
-	report := host.Examine(host.SystemOptions())
-	if report.Verdict() == host.Unfit || report.Quantum == nil || report.Slack == nil || report.Frequency == nil {
-		return machine{}, errors.New("examine this machine's counter: it is not fit to measure with, or not quiet enough: cprof doctor says why")
+	const attempts = 5
+	for range attempts {
+		report := host.Examine(host.SystemOptions())
+		if report.Verdict() == host.Unfit {
+			break
+		}
+		if report.Quantum == nil || report.Slack == nil || report.Frequency == nil || report.Frequency.Uncertainty_ppb() > mostUncertain_ppb {
+			continue
+		}
+		return machine{
+			Physical: virtual.Physical{
+				Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: report.Frequency.Lo_millihz / 1000,
+			},
+			Quantum_cycles:   report.Quantum.Step_cycles,
+			CoreSlack_cycles: report.Slack.Slack_cycles,
+		}, nil
 	}
-	return machine{
-		Physical: virtual.Physical{
-			Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: report.Frequency.Lo_millihz / 1000,
-		},
-		Quantum_cycles:   report.Quantum.Step_cycles,
-		CoreSlack_cycles: report.Slack.Slack_cycles,
-	}, nil
+	return machine{}, errors.New("examine this machine's counter: it is not fit to measure with, or not quiet enough: cprof doctor says why")
 }
+
+// mostUncertain_ppb is a frequency from which virtual nodes can be made. Over the time of an examination it is some hundred µs, by which a core that
+// others had would be taken to be off.
+const mostUncertain_ppb = 1e6
 
 // virtualNodes are A, the reference, and others: counters that began at different times and run at rates of their own,
 // beside clocks that are off and slewed.
-func virtualNodes(physical machine, placement *job.Placement) (nodes []NodeFacts) {
+func virtualNodes(physical machine, placement *job.Placement, last time.Duration) (nodes []NodeFacts) {
 	var seed [16]byte
 	rand.Read(seed[:])
 	r := mathrand.New(mathrand.NewPCG(binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:])))
 	shapes := []vnode.Shape{vnode.Sine, vnode.Walk, vnode.Temperature}
 	for i := range placement.Nodes {
 		name, shape := placement.Nodes[i].Name, shapes[i%len(shapes)]
-		c := virtual.Config(r, name, physical.Physical, shape, wander_ppm)
+		c := virtual.Config(r, name, physical.Physical, shape, wander_ppm, last)
 		rate := float64(c.Counter.Rate_2e40) / (1 << 40)
 		nodes = append(nodes, NodeFacts{
 			Name: name, Start: c.Counter.Start, Rate: rate * 1e6, Shape: shape, Clocks: c,
@@ -546,17 +645,4 @@ func virtualNodes(physical machine, placement *job.Placement) (nodes []NodeFacts
 		})
 	}
 	return nodes
-}
-
-// makeDirectory makes a private directory, in shared memory where there is some.
-func makeDirectory() (string, error) {
-	parent := "/dev/shm"
-	if _, err := os.Stat(parent); err != nil {
-		parent = ""
-	}
-	dir, err := os.MkdirTemp(parent, "cloudprofiler-demo-")
-	if err != nil {
-		return "", fmt.Errorf("make a directory for the demonstration: %w", err)
-	}
-	return dir, nil
 }

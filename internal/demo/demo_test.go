@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +23,16 @@ import (
 // The test binary is the demonstration's processes as well.
 const processVariable = "CLOUDPROFILER_DEMO_PROCESS"
 
+// abandonVariable has it make a directory in the one that is named, and be killed.
+const abandonVariable = "CLOUDPROFILER_DEMO_ABANDON"
+
 func TestMain(m *testing.M) {
+	if parent := os.Getenv(abandonVariable); parent != "" {
+		if _, err := makeDirectory(parent); err == nil {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		return
+	}
 	if os.Getenv(processVariable) != "" {
 		if err := Process(context.Background(), os.Stdin, os.Stdout); err != nil {
 			os.Stderr.WriteString(err.Error() + "\n")
@@ -36,7 +46,9 @@ func TestMain(m *testing.M) {
 
 var examined = sync.OnceValues(examine)
 
+// options are of a small demonstration, which must leave nothing behind.
 func options(t *testing.T) Options {
+	t.Helper()
 	self, err := reexec.Argv()
 	if err != nil {
 		t.Fatal(err)
@@ -45,26 +57,18 @@ func options(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Tuples: 1000, PerSecond: 1000, Exchanges: 20, LoadBytes: 1e6, Loopback: true, Command: self, brief: true, machine: &m}
-}
-
-// nothingLeft wants everything gone that was not there before.
-func nothingLeft(t *testing.T) {
-	t.Helper()
-	left := func() []string {
-		t.Helper()
-		found, err := filepath.Glob("/dev/shm/cloudprofiler-demo-*")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found
+	shared, err := os.MkdirTemp(sharedMemory(), "cloudprofiler-demo.test-")
+	if err != nil {
+		t.Fatal(err)
 	}
-	before := left()
 	t.Cleanup(func() {
-		if after := left(); !slices.Equal(before, after) {
-			t.Errorf("left behind: %v", after)
+		if err := os.Remove(shared); err != nil {
+			left, _ := filepath.Glob(filepath.Join(shared, "*"))
+			t.Errorf("left behind: %q: %v", left, err)
+			os.RemoveAll(shared)
 		}
 	})
+	return Options{Tuples: 1000, PerSecond: 1000, Exchanges: 20, LoadBytes: 1e6, Loopback: true, Command: self, brief: true, machine: &m, shared: shared}
 }
 
 // check wants all of a run, and every duration right.
@@ -128,7 +132,6 @@ func check(t *testing.T, r *Result) {
 }
 
 func TestDemo(t *testing.T) {
-	nothingLeft(t)
 	o := options(t)
 	o.Keep = filepath.Join(t.TempDir(), "kept")
 	r, err := Run(t.Context(), o)
@@ -162,7 +165,6 @@ func TestDemo(t *testing.T) {
 
 func TestPrivilegedDemo(t *testing.T) {
 	privileged.Need(t)
-	nothingLeft(t)
 	o := options(t)
 	o.Loopback = false
 	r, err := Run(t.Context(), o)
@@ -203,7 +205,6 @@ func TestWrongCountersAreFoundOut(t *testing.T) {
 
 // Interrupted at any moment, it leaves nothing behind and says that it was interrupted.
 func TestDemoInterrupted(t *testing.T) {
-	nothingLeft(t)
 	o := options(t)
 	for _, at := range []string{"starting node C", "anchors before", "tuples in", "anchors after", "joining"} {
 		t.Run(at, func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -16,15 +15,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/control"
-	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// node is the process of a virtual node: what cp-agent is, with the virtual clocks in the place of the machine's, and the
-// node's part of the job.
+// node is the process of a virtual node: what cp-agent is, with the virtual clocks in the place of the machine's.
 type node struct {
 	setup  nodeSetup
 	clock  minrtt.Clock
@@ -54,16 +51,17 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 	config := tscclient.DefaultConfig()
 	config.Node, config.Clock, config.Listen, config.Key = s.Node, n.clock, netip.AddrPortFrom(s.Address, 0), make([]byte, 32)
 	rand.Read(config.Key)
-	// More than a fleet wants to spend: the job is short.
-	config.Budget = tscclient.Budget{TrainsPerSecond: 40, CPUShare: 0.1}
-	config.Pace = tscclient.Pace{Target: 100 * time.Nanosecond, Fastest: 100 * time.Millisecond, Slowest: 500 * time.Millisecond}
+	if s.Often {
+		config.Budget = tscclient.Budget{TrainsPerSecond: 40, CPUShare: 0.1}
+		config.Pace = tscclient.Pace{Target: 100 * time.Nanosecond, Fastest: 100 * time.Millisecond, Slowest: 500 * time.Millisecond}
+	}
 	client, err := tscclient.Start(config)
 	if err != nil {
 		return nil, says, err
 	}
 	n.client = client
 	n.agent, err = agent.Start(agent.Config{
-		Node: s.Node.Name, Rings: filepath.Join(s.Rings, s.Node.Name), State: s.State, Chrony: s.Chrony, Client: client,
+		Node: s.Node.Name, Rings: s.Rings, State: s.State, Chrony: s.Chrony, Client: client,
 		Server: &tscclient.LinkConfig{
 			Server: control.ClientConfig{Server: s.Server, Key: &s.Key, Public: s.ServerPublic},
 			Register: control.Register{
@@ -108,8 +106,6 @@ func (n *node) obey(ctx context.Context, o order) (r report, err error) {
 	switch o.Do {
 	case orderPaper:
 		r.Exchanges, err = probePaper(ctx, o.Peer, n.clock, o.Count)
-	case orderWork:
-		r.Job, err = n.work(ctx)
 	case orderLoad:
 		if n.unload != nil {
 			n.unload()
@@ -129,29 +125,12 @@ func (n *node) obey(ctx context.Context, o order) (r report, err error) {
 	return r, err
 }
 
-// work runs the node's part of the job, which the node's agent drains. The truth about its clocks goes into its part of the run, as an
-// ordinary file of it.
-func (n *node) work(ctx context.Context) (*job.Result, error) {
-	text, err := n.setup.Clocks.Encode()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(n.setup.State, "runs", runName, "truth.json"), text, 0o600); err != nil {
-		return nil, fmt.Errorf("keep the truth about the node's clocks: %w", err)
-	}
-	cluster, err := job.StartCluster(n.setup.Placement, n.setup.Node.Name)
-	if err != nil {
-		return nil, err
-	}
-	options := job.Options{Name: runName, Rings: n.setup.Rings}
-	options.Channels.Policy = "block"
-	result, err := cluster.Run(ctx, options)
-	return &result, errors.Join(err, cluster.Close())
-}
+// part is where the node's agent keeps its part of the run.
+func (s nodeSetup) part() string { return filepath.Join(s.State, "runs", runName) }
 
-// logs is where the node's agent keeps what it drained: with the physical readings.
+// logs is where it keeps what it drained: with the physical readings.
 func (s nodeSetup) logs() string {
-	return filepath.Join(s.State, "runs", runName, filepath.FromSlash(runs.LogsPath(s.Node.Name)))
+	return filepath.Join(s.part(), filepath.FromSlash(runs.LogsPath(s.Node.Name)))
 }
 
 // load sends bytes to an address at a steady rate, until it is cancelled.

@@ -13,7 +13,7 @@ type role interface {
 	close() error
 }
 
-// Process is one of the demonstration's processes: the coordinator's, or a virtual node's. It does what its parent orders until its
+// Process is one of the demonstration's processes: the coordinator's, a virtual node's agent's or its part of the job's. It does what its parent orders until its
 // input ends, whatever it is doing then.
 func Process(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -30,6 +30,8 @@ func Process(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 		does, says, err = startServer(ctx, *s.Server)
 	case s.Node != nil:
 		does, says, err = startNode(ctx, *s.Node)
+	case s.Program != nil:
+		does = program{*s.Program}
 	default:
 		err = errors.New("setup is of nothing")
 	}

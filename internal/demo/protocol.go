@@ -15,10 +15,11 @@ import (
 // The parent and its processes talk in JSON, a message a line, over a process's standard input and output. A process that
 // finds its input at an end has lost its parent and ends.
 
-// setup is the parent's first message. One of the two is there.
+// setup is the parent's first message. One of them is there.
 type setup struct {
-	Server *serverSetup `json:"server,omitempty"`
-	Node   *nodeSetup   `json:"node,omitempty"`
+	Server  *serverSetup  `json:"server,omitempty"`
+	Node    *nodeSetup    `json:"node,omitempty"`
+	Program *programSetup `json:"program,omitempty"`
 }
 
 // serverSetup is the coordinator's.
@@ -32,20 +33,27 @@ type serverSetup struct {
 	Brief   bool          `json:"brief"`   // sweeps of a few exchanges: for tests
 }
 
-// nodeSetup is a virtual node's.
+// nodeSetup is a virtual node's agent's.
 type nodeSetup struct {
-	Clocks                 vnode.Config   `json:"clocks"`
-	Node                   tscratio.Node  `json:"node"` // what its counter is to a relation
-	PhysicalQuantum_cycles uint64         `json:"physical_quantum_cycles,string"`
-	Address                netip.Addr     `json:"address"`
-	Number                 int            `json:"number"` // in the ids of tuples
-	Rings                  string         `json:"rings"`  // directory of all nodes' rings
-	State                  string         `json:"state"`  // directory of the node's agent
-	Chrony                 string         `json:"chrony"` // address of chronyd, or agent.ChronyOff
-	Server                 string         `json:"server"` // address of the coordinator
-	ServerPublic           string         `json:"server_public"`
-	Key                    control.Key    `json:"key"`
-	Placement              *job.Placement `json:"placement"`
+	Clocks                 vnode.Config  `json:"clocks"`
+	Node                   tscratio.Node `json:"node"` // what its counter is to a relation
+	PhysicalQuantum_cycles uint64        `json:"physical_quantum_cycles,string"`
+	Address                netip.Addr    `json:"address"`
+	Number                 int           `json:"number"` // in the ids of tuples
+	Rings                  string        `json:"rings"`  // directory of the node's rings
+	State                  string        `json:"state"`  // directory of the node's agent
+	Chrony                 string        `json:"chrony"` // address of chronyd, or agent.ChronyOff
+	Server                 string        `json:"server"` // address of the coordinator
+	ServerPublic           string        `json:"server_public"`
+	Key                    control.Key   `json:"key"`
+	Often                  bool          `json:"often"` // more trains than a fleet wants to spend: the run is short
+}
+
+// programSetup is that of a node's part of the job.
+type programSetup struct {
+	Node      string         `json:"node"`
+	Rings     string         `json:"rings"` // directory of all nodes' rings
+	Placement *job.Placement `json:"placement"`
 }
 
 // ready is a process's answer: where others reach it.
@@ -62,7 +70,7 @@ const (
 	orderStartRun = "start-run" // the coordinator: wait for Count nodes, open a run
 	orderStopRun  = "stop-run"  // the coordinator: close and collect it, answer report.Trains
 	orderPaper    = "paper"     // a node: exchange Count packets with Peer over ZeroMQ, answer report.Exchanges
-	orderWork     = "work"      // a node: run its part of the job, answer report.Job
+	orderWork     = "work"      // a program: run its part of the job, answer report.Job
 	orderLoad     = "load"      // a node: send BytesPerSecond to Peer until the next orderLoad, which may be of 0
 	orderChrony   = "chrony"    // a node: wait until its chronyd claims something
 	orderStamps   = "stamps"    // a node: answer report.Stamps

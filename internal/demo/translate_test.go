@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,7 +21,7 @@ import (
 // Every reading of every kind of row becomes the virtual one, and nothing else changes.
 func TestTranslateLogs(t *testing.T) {
 	r := seed.Random(t)
-	config := virtual.Config(r, "n", virtual.Physical{Counter: 1 << 50, Realtime_ns: 1_700_000_000e9, Hz: 2_600_000_000}, vnode.Walk, 0.5).Counter
+	config := virtual.Config(r, "n", virtual.Physical{Counter: 1 << 50, Realtime_ns: 1_700_000_000e9, Hz: 2_600_000_000}, vnode.Walk, 0.5, 10*time.Minute).Counter
 	counter, err := vnode.NewCounter(config)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +132,8 @@ func TestChecker(t *testing.T) {
 		"below":     {tscratio.Span{Lo: 501, Hi: 900}, 1},
 		"above":     {tscratio.Span{Lo: -5, Hi: 499}, 1},
 	} {
-		k, err := newChecker(physicals{"a/end": {{1, 1000}, {7, 2000}}, "b/start": {{7, 2500}}}, c, false)
+		hops := newHops(false)
+		k, err := newChecker(physicals{"a/end": {{1, 1000}, {7, 2000}}, "b/start": {{7, 2500}}}, c, hops.take)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +141,7 @@ func TestChecker(t *testing.T) {
 		if err := k.duration(row); err != nil {
 			t.Fatal(err)
 		}
-		if h := k.order[0]; h.Outside != test.outside || h.Crosses != 1 || h.Truth[0] != 500 {
+		if h := hops.order[0]; h.Outside != test.outside || h.Crosses != 1 || h.Truth[0] != 500 {
 			t.Errorf("%s: %+v", name, h)
 		}
 		if row.ID = 1; k.duration(row) == nil {

@@ -76,21 +76,19 @@ type event struct {
 // physicals are the events of each point, by id.
 type physicals map[string][]event
 
-// readPhysicals reads the logs that the nodes' agents kept.
-func readPhysicals(dirs ...string) (physicals, error) {
+// readPhysicals reads the logs that the nodes' agents kept: the events of ids that are wanted, of all where want is nil.
+func readPhysicals(want func(id uint64) bool, dirs ...string) (physicals, error) {
 	all := physicals{}
-	for _, dir := range dirs {
-		segments, err := logstore.Segments(dir)
-		if err != nil {
-			return nil, err
+	if want == nil {
+		want = func(uint64) bool { return true }
+	}
+	err := readEvents(func(point string, e logstore.Event) {
+		if want(e.ID) {
+			all[point] = append(all[point], event{e.ID, e.Counter})
 		}
-		for len(segments) > 0 {
-			ring := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
-			if err := all.read(ring); err != nil {
-				return nil, fmt.Errorf("read log %q: %w", ring[0].Path, err)
-			}
-			segments = segments[len(ring):]
-		}
+	}, dirs...)
+	if err != nil {
+		return nil, err
 	}
 	for _, events := range all {
 		slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.id, b.id) })
@@ -98,7 +96,25 @@ func readPhysicals(dirs ...string) (physicals, error) {
 	return all, nil
 }
 
-func (p physicals) read(ring []logstore.Segment) error {
+// readEvents reads all events of tuples from the logs in some directories.
+func readEvents(take func(point string, e logstore.Event), dirs ...string) error {
+	for _, dir := range dirs {
+		segments, err := logstore.Segments(dir)
+		if err != nil {
+			return err
+		}
+		for len(segments) > 0 {
+			ring := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
+			if err := readLog(ring, take); err != nil {
+				return fmt.Errorf("read log %q: %w", ring[0].Path, err)
+			}
+			segments = segments[len(ring):]
+		}
+	}
+	return nil
+}
+
+func readLog(ring []logstore.Segment, take func(point string, e logstore.Event)) error {
 	r := logstore.ReadLog(ring)
 	defer r.Close()
 	point := ring[0].Channel.Actor + "/" + ring[0].Channel.Point
@@ -112,7 +128,7 @@ func (p physicals) read(ring []logstore.Segment) error {
 		}
 		for _, e := range b.Events {
 			if e.ID != channel.Poison {
-				p[point] = append(p[point], event{e.ID, e.Counter})
+				take(point, e)
 			}
 		}
 	}
@@ -138,14 +154,12 @@ func (p physicals) at(point string, id uint64) (uint64, error) {
 type checker struct {
 	physical  physicals
 	reference *vnode.Truth
-	since     bool
-	hops      map[[2]string]*Hop
-	order     []*Hop
+	take      func(d analysis.DurationRow, truth int64) // is told both
 }
 
-func newChecker(physical physicals, reference vnode.CounterConfig, since bool) (*checker, error) {
+func newChecker(physical physicals, reference vnode.CounterConfig, take func(d analysis.DurationRow, truth int64)) (*checker, error) {
 	truth, err := vnode.NewTruth(reference)
-	return &checker{physical: physical, reference: truth, since: since, hops: map[[2]string]*Hop{}}, err
+	return &checker{physical, truth, take}, err
 }
 
 // duration is analysis.Options.Durations.
@@ -163,14 +177,27 @@ func (c *checker) duration(d analysis.DurationRow) error {
 	if err != nil {
 		return err
 	}
+	c.take(d, int64(c.reference.Reading(second)-c.reference.Reading(first)))
+	return nil
+}
+
+// hops gathers durations by stretch.
+type hops struct {
+	since  bool
+	byEnds map[[2]string]*Hop
+	order  []*Hop
+}
+
+func newHops(since bool) *hops { return &hops{since: since, byEnds: map[[2]string]*Hop{}} }
+
+func (h *hops) take(d analysis.DurationRow, truth int64) {
 	key := [2]string{d.From, d.To}
-	hop := c.hops[key]
+	hop := h.byEnds[key]
 	if hop == nil {
-		hop = &Hop{From: d.From, To: d.To, Since: c.since, pairs: map[[2]string]int{}}
-		c.hops[key] = hop
-		c.order = append(c.order, hop)
+		hop = &Hop{From: d.From, To: d.To, Since: h.since, pairs: map[[2]string]int{}}
+		h.byEnds[key] = hop
+		h.order = append(h.order, hop)
 	}
-	truth := int64(c.reference.Reading(second) - c.reference.Reading(first))
 	hop.Durations, hop.Truth = append(hop.Durations, d.Span), append(hop.Truth, truth)
 	if d.FromNode != d.ToNode {
 		hop.Crosses++
@@ -180,7 +207,6 @@ func (c *checker) duration(d analysis.DurationRow) error {
 	if !d.Contains(truth) {
 		hop.Outside++
 	}
-	return nil
 }
 
 // Checked is how many durations were held against the truth, how many of these were from one node to another, and Outside how many did

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"math/rand/v2"
+	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
@@ -15,12 +16,13 @@ type Physical struct {
 
 // Config returns a node like one that was just found: its counter began at a time of its own and runs at up to 50 ppm
 // beside the physical one, its REALTIME is off by up to a quarter of an hour, is steered by up to 100 ppm, and slews
-// a millisecond away in every ten seconds. For the next ten minutes.
+// a millisecond away in every ten seconds, or sixty times where it is for long.
 //
 // Its rate wanders, in windows of 20 s, by at most half of share_ppm: so the relative rate of two nodes that were made
 // with the same share stays within it.
-func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_ppm float64) vnode.Config {
-	const windowSeconds, runSeconds = 20, 600
+func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_ppm float64, lasts time.Duration) vnode.Config {
+	const windowSeconds = 20
+	runSeconds := uint64(lasts.Seconds()) + 1
 	c := vnode.DefaultConfig()
 	c.Name = name
 	c.Counter.Origin = now.Counter
@@ -41,7 +43,7 @@ func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_pp
 	rt.Origin_ns = now.Realtime_ns
 	rt.Offset_ns = r.Int64N(1800e9) - 900e9
 	rt.Adjustments = []vnode.Adjustment{{At_ns: now.Realtime_ns, Freq: r.Int64N(200<<16) - 100<<16, Tick_us: 10_000}}
-	for at := int64(0); at < runSeconds; at += 10 {
+	for at := int64(0); at < int64(runSeconds); at += max(10, int64(runSeconds)/60+1) {
 		rt.Slews = append(rt.Slews, vnode.Slew{At_ns: now.Realtime_ns + at*1e9 + r.Int64N(7e9), Offset_ns: []int64{-1e6, 1e6}[r.IntN(2)], Rate_ppm: 500})
 	}
 	return c

@@ -3,6 +3,7 @@ package virtual
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
@@ -19,7 +20,7 @@ func TestPairsWanderByTheirShare(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var truths [2]*vnode.Truth
 		for i := range truths {
-			c := Config(r, "n", now, shapes[r.IntN(len(shapes))], share_ppm)
+			c := Config(r, "n", now, shapes[r.IntN(len(shapes))], share_ppm, 10*time.Minute)
 			if err := c.Validate(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -43,7 +44,7 @@ func TestPairsWanderByTheirShare(t *testing.T) {
 // Every clock of the node is its own, and adjtime says so while a slew is under way.
 func TestClock(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	c := Config(r, "n", now, vnode.Sine, 1)
+	c := Config(r, "n", now, vnode.Sine, 1, 10*time.Minute)
 	c.Realtime.Steps = []vnode.RealtimeStep{{At_ns: now.Realtime_ns + 9e9, By_ns: -1e9}}
 	at := now.Realtime_ns
 	clock, err := Clock(c, minrtt.Clock{
@@ -112,7 +113,7 @@ func TestClockOfACounterAlone(t *testing.T) {
 func TestQuantum(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	for _, step_cycles := range []uint64{1, 26, 1000, 1 << 20} {
-		c := Config(r, "n", now, vnode.Walk, 1)
+		c := Config(r, "n", now, vnode.Walk, 1, 10*time.Minute)
 		n, err := vnode.New(c)
 		if err != nil {
 			t.Fatal(err)

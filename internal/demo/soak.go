@@ -1,0 +1,270 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// Soak is a demonstration that went on for long at a moderate rate, and what it took meanwhile. Its nodes exchange as many trains as a fleet's do, its
+// hops and the paper's bound are not there, and its durations are held against the truth some periods at a time, so that no more of them is in
+// memory than of a demonstration.
+type Soak struct {
+	Result
+	Every     time.Duration // the length of a period
+	Processes []string      // that were watched
+	Samples   []Sample      // at the end of each period while the job ran
+	Periods   []Period      // of the tuples, by when they were made
+}
+
+// Sample is what the processes held in a period.
+type Sample struct {
+	Private_bytes []int64 // median, of each of Soak.Processes
+	Disk_bytes    int64   // at its end
+}
+
+// Period is what was found of the tuples of one period.
+type Period struct {
+	Durations, Between, Outside int
+	HalfWidth_cycles            float64 // median bound of the durations between nodes
+
+	widths []int64
+}
+
+// RunSoak runs a demonstration in so many periods as its tuples last. Options.Exchanges and Options.Keep are not used.
+func RunSoak(ctx context.Context, o Options, every time.Duration) (*Soak, error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	d := &demonstration{o: o, soak: &Soak{Every: every}}
+	if err := d.within(ctx, d.run); err != nil {
+		return nil, err
+	}
+	d.soak.Result = d.Result
+	return d.soak, nil
+}
+
+// samplesAPeriod have a median: a garbage collection at the wrong moment is no growth.
+const samplesAPeriod = 6
+
+// watched runs the job, and of a soak samples what its processes hold meanwhile.
+func (d *demonstration) watched(job func() error) error {
+	if d.soak == nil {
+		return job()
+	}
+	var pids []int
+	watch := func(name string, p *process) {
+		d.soak.Processes, pids = append(d.soak.Processes, name), append(pids, p.cmd.Process.Pid)
+	}
+	watch("coordinator", d.server)
+	for i := range d.nodes {
+		watch("agent "+d.Nodes[i].Name, d.nodes[i])
+		watch("job "+d.Nodes[i].Name, d.programs[i])
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- job() }()
+	ticker := time.NewTicker(d.soak.Every / samplesAPeriod)
+	defer ticker.Stop()
+	begun := time.Now()
+	read := make([][]int64, len(pids))
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-ticker.C:
+		}
+		for i, pid := range pids {
+			bytes, err := private_bytes(pid)
+			if err != nil {
+				return errors.Join(err, <-ended) // whoever it was is missed there as well
+			}
+			read[i] = append(read[i], bytes)
+		}
+		if len(read[0]) < samplesAPeriod {
+			continue
+		}
+		s := Sample{Disk_bytes: disk_bytes(d.scratch)}
+		for i := range read {
+			s.Private_bytes = append(s.Private_bytes, percentile(read[i], 50))
+			read[i] = read[i][:0]
+		}
+		d.soak.Samples = append(d.soak.Samples, s)
+		d.o.Progress(fmt.Sprintf("%v of %v: %d MB in memory, %d MB on disk", time.Since(begun).Round(time.Second), d.jobLasts().Round(time.Second),
+			sum(s.Private_bytes)>>20, s.Disk_bytes>>20))
+	}
+}
+
+func sum(v []int64) (s int64) {
+	for _, one := range v {
+		s += one
+	}
+	return s
+}
+
+// Growth_bytes is by how much a process grew in the second half of the samples: the median of the slopes of every two of them (Theil and
+// Sen), which some that are far off do not move, over the time of that half. ok is false where there are too few to say.
+func (s *Soak) Growth_bytes(process int) (bytes float64, ok bool) {
+	half := s.Samples[len(s.Samples)/2:]
+	if len(half) < fewestSamples {
+		return 0, false
+	}
+	var slopes []float64
+	for i := range half {
+		for j := range i {
+			slopes = append(slopes, float64(half[i].Private_bytes[process]-half[j].Private_bytes[process])/float64(i-j))
+		}
+	}
+	slices.Sort(slopes)
+	return slopes[len(slopes)/2] * float64(len(half)), true
+}
+
+// fewestSamples in the second half say something of growth.
+const fewestSamples = 10
+
+// SecondHalfTuples are those that were sent in the time that Growth_bytes is about.
+func (s *Soak) SecondHalfTuples() int {
+	if len(s.Samples) == 0 {
+		return 0
+	}
+	return s.Tuples * (len(s.Samples) - len(s.Samples)/2) / len(s.Samples)
+}
+
+// Spread says how steady the bound was: the largest period's median beside the median period's, and the median of the second half of the
+// periods beside that of the first.
+func (s *Soak) Spread() (worst, drift float64) {
+	median := func(some []Period) float64 {
+		var v []float64
+		for _, p := range some {
+			v = append(v, p.HalfWidth_cycles)
+		}
+		slices.Sort(v)
+		return v[len(v)/2]
+	}
+	if len(s.Periods) < 2 {
+		return math.NaN(), math.NaN()
+	}
+	for _, p := range s.Periods {
+		worst = max(worst, p.HalfWidth_cycles)
+	}
+	half := len(s.Periods) / 2
+	return worst / median(s.Periods), median(s.Periods[half:]) / median(s.Periods[:half])
+}
+
+// Checked is Result.Checked.
+func (s *Soak) Checked() (durations, between, outside int) {
+	for _, p := range s.Periods {
+		durations, between, outside = durations+p.Durations, between+p.Between, outside+p.Outside
+	}
+	return durations, between, outside
+}
+
+// idRange are the ids that one program on one node made: their counts.
+type idRange struct{ first, last uint64 }
+
+// idPeriods says in which of some periods an id was made. Programs make ids at a steady rate, in the order of time.
+type idPeriods struct {
+	ranges  map[uint64]*idRange // by the id without its count
+	periods uint64
+}
+
+func (p *idPeriods) add(id uint64) {
+	prefix, count := id&^channel.MaxCount, id&channel.MaxCount
+	r := p.ranges[prefix]
+	if r == nil {
+		r = &idRange{count, count}
+		p.ranges[prefix] = r
+	}
+	r.first, r.last = min(r.first, count), max(r.last, count)
+}
+
+// of is the period of an id that was added.
+func (p *idPeriods) of(id uint64) int {
+	r := p.ranges[id&^channel.MaxCount]
+	return int((id&channel.MaxCount - r.first) * p.periods / (r.last - r.first + 1))
+}
+
+// within are the ids from one period to before another.
+func (p *idPeriods) within(from, to int) (ids [][2]uint64) {
+	for prefix, r := range p.ranges {
+		begin := func(period int) uint64 { // the least count of the period
+			n := r.last - r.first + 1
+			return r.first + (uint64(period)*n+p.periods-1)/p.periods
+		}
+		if first, next := begin(from), begin(to); first < next {
+			ids = append(ids, [2]uint64{prefix | first, prefix | (next - 1)})
+		}
+	}
+	return ids
+}
+
+// tuplesAtOnce are held against the truth in memory: some more than a demonstration has.
+const tuplesAtOnce = 300_000
+
+// answerSoak says of the collected run what "cprof analyze" would, and holds its durations against the truth, some periods at a time.
+func (d *demonstration) answerSoak(ctx context.Context, run *runs.Directory) (err error) {
+	d.Wander = run.Run.Assumptions().Wander
+	d.o.Progress("joining tuples")
+	if d.Answer, err = analysis.Run(ctx, run, analysis.Options{Scratch: d.scratch}); err != nil {
+		return err
+	}
+	d.countLost()
+	ids := idPeriods{map[uint64]*idRange{}, uint64(max(1, d.jobLasts()/d.soak.Every))}
+	if err := readEvents(func(_ string, e logstore.Event) { ids.add(e.ID) }, d.logs()...); err != nil {
+		return err
+	}
+	count := int(ids.periods)
+	d.soak.Periods = make([]Period, count)
+	atOnce := max(1, tuplesAtOnce*count/d.o.Tuples)
+	for from := 0; from < count; from += atOnce {
+		to := min(from+atOnce, count)
+		d.o.Progress(fmt.Sprintf("holding durations against the truth, periods %d to %d of %d", from+1, to, count))
+		if err := d.holdPeriods(ctx, run, &ids, from, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demonstration) holdPeriods(ctx context.Context, run *runs.Directory, ids *idPeriods, from, to int) error {
+	within := func(id uint64) bool { period := ids.of(id); return from <= period && period < to }
+	physical, err := readPhysicals(within, d.logs()...)
+	if err != nil {
+		return err
+	}
+	check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, func(r analysis.DurationRow, truth int64) {
+		p := &d.soak.Periods[ids.of(r.ID)]
+		p.Durations++
+		if r.FromNode != r.ToNode {
+			p.Between++
+			p.widths = append(p.widths, r.Hi-r.Lo)
+		}
+		if !r.Contains(truth) {
+			p.Outside++
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, edges := range [][][2]string{nil, sinceStart()} {
+		_, err := analysis.Run(ctx, run, analysis.Options{
+			Edges: edges, Durations: check.duration, Scratch: d.scratch, Filter: analysis.Filter{IDs: ids.within(from, to)}, Slowest: -1,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := from; i < to; i++ {
+		p := &d.soak.Periods[i]
+		p.HalfWidth_cycles = float64(percentile(p.widths, 50)) / 2
+		p.widths = nil
+	}
+	return nil
+}

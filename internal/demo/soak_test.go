@@ -1,0 +1,129 @@
+package demo
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds")
+	}
+	o := options(t)
+	o.Scratch = t.TempDir()
+	o.Tuples, o.PerSecond = 2000, 1000
+	s, err := RunSoak(t.Context(), o, 250*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked, between, outside := s.Checked()
+	if checked < 10*s.Tuples || between < checked/2 || outside != 0 || s.Lost != 0 || s.Tuples != 2000 || !s.Consistent() {
+		t.Errorf("%d durations checked, %d between nodes, %d outside; %d tuples, %d lost; consistent %v", checked, between, outside, s.Tuples, s.Lost, s.Consistent())
+	}
+	if len(s.Periods) != 8 || len(s.Processes) != 9 || len(s.Samples) < 7 { // the job takes a little longer than its tuples
+		t.Fatalf("%d periods, %d samples of %q", len(s.Periods), len(s.Samples), s.Processes)
+	}
+	for i, p := range s.Periods {
+		if p.Durations < checked/8/2 || p.Outside != 0 || p.HalfWidth_cycles <= 0 || p.widths != nil {
+			t.Errorf("period %d: %+v", i, p)
+		}
+	}
+	for _, sample := range s.Samples {
+		for i, bytes := range sample.Private_bytes {
+			if bytes < 1<<20 {
+				t.Errorf("%s has %d bytes", s.Processes[i], bytes)
+			}
+		}
+	}
+	if last := s.Samples[len(s.Samples)-1]; last.Disk_bytes < 1000 {
+		t.Errorf("%d bytes on disk", last.Disk_bytes)
+	}
+}
+
+// Each id is in one period, the ranges of some periods hold the ids of these and no others, and a period is in order of time.
+func TestIDPeriods(t *testing.T) {
+	r := seed.Random(t)
+	for range 200 {
+		p := idPeriods{map[uint64]*idRange{}, 1 + r.Uint64N(9)}
+		var ids []uint64
+		for node := range 1 + r.IntN(3) {
+			first, n := r.Uint64N(channel.MaxCount-1000), 1+r.IntN(300)
+			for i := range n {
+				id, err := channel.NewID(node, 3, first+uint64(i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.add(id)
+				ids = append(ids, id)
+			}
+		}
+		from := r.IntN(int(p.periods))
+		to := from + 1 + r.IntN(int(p.periods)-from)
+		last := map[uint64]int{}
+		for _, id := range ids {
+			inside := 0
+			for _, some := range p.within(from, to) {
+				if some[0] <= id && id <= some[1] {
+					inside++
+				}
+			}
+			period, node := p.of(id), id&^channel.MaxCount
+			if want := from <= period && period < to; (inside == 1) != want || inside > 1 || period < last[node] || period >= int(p.periods) {
+				t.Fatalf("%d is in period %d of %d, in %d ranges of periods %d to %d", id, period, p.periods, inside, from, to)
+			}
+			last[node] = period
+		}
+	}
+}
+
+func TestGrowth(t *testing.T) {
+	s := &Soak{}
+	s.Tuples = 2000
+	for i := range 40 {
+		bytes := int64(10e6)
+		if i < 20 {
+			bytes += int64(i) * 1e6 // as it starts
+		} else {
+			bytes += 20e6 + int64(i)*500
+		}
+		if i%7 == 0 {
+			bytes += 50e6 // a collection is due
+		}
+		s.Samples = append(s.Samples, Sample{Private_bytes: []int64{5e6, bytes}})
+	}
+	if grown, ok := s.Growth_bytes(0); !ok || grown != 0 {
+		t.Errorf("of what stays: %v, %v", grown, ok)
+	}
+	if grown, ok := s.Growth_bytes(1); !ok || math.Abs(grown-10_000) > 1 {
+		t.Errorf("20 times 500 bytes: %v, %v", grown, ok)
+	}
+	if n := s.SecondHalfTuples(); n != 1000 {
+		t.Errorf("in the second half were %d tuples, want 1000", n)
+	}
+	s.Samples = s.Samples[:2*fewestSamples-2]
+	if _, ok := s.Growth_bytes(0); ok {
+		t.Error("few samples say something")
+	}
+}
+
+func TestSpread(t *testing.T) {
+	s := &Soak{Periods: []Period{{HalfWidth_cycles: 100}, {HalfWidth_cycles: 100}, {HalfWidth_cycles: 150}, {HalfWidth_cycles: 120}}}
+	if worst, drift := s.Spread(); worst != 1.25 || drift != 1.5 {
+		t.Errorf("worst %v, drift %v", worst, drift)
+	}
+	s.Periods = s.Periods[:1]
+	if worst, _ := s.Spread(); !math.IsNaN(worst) {
+		t.Errorf("one period is steady: %v", worst)
+	}
+}
+
+func TestPrivateBytesOfNobody(t *testing.T) {
+	if _, err := private_bytes(1 << 30); err == nil || !strings.HasPrefix(err.Error(), "read memory") {
+		t.Errorf("error %v", err)
+	}
+}
