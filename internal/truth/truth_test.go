@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
@@ -48,8 +49,8 @@ func TestTruthIsTheExactInverse(t *testing.T) {
 	shapes := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}
 	for i := range 12 {
 		physical := virtual.Physical{Counter: 1 << 50, Realtime_ns: 1_700_000_000e9, Hz: 2_600_000_000}
-		a := virtual.Config(r, "A", physical, shapes[r.IntN(len(shapes))], 0.5)
-		b := virtual.Config(r, "B", physical, shapes[r.IntN(len(shapes))], 0.5)
+		a := virtual.Config(r, "A", physical, shapes[r.IntN(len(shapes))], 0.5, 10*time.Minute)
+		b := virtual.Config(r, "B", physical, shapes[r.IntN(len(shapes))], 0.5, 10*time.Minute)
 		if i%3 == 1 {
 			b.Counter.Quantum_cycles, b.Counter.Start = 26, b.Counter.Start-b.Counter.Start%26
 		}
@@ -88,7 +89,7 @@ func TestTruthIsTheExactInverse(t *testing.T) {
 func TestTruthIsNotKnown(t *testing.T) {
 	r := seed.Random(t)
 	physical := virtual.Physical{Counter: 1 << 50, Realtime_ns: 1_700_000_000e9, Hz: 2_600_000_000}
-	config := func(name string) vnode.Config { return virtual.Config(r, name, physical, vnode.Sine, 0.5) }
+	config := func(name string) vnode.Config { return virtual.Config(r, name, physical, vnode.Sine, 0.5, 10*time.Minute) }
 	if c, missing := Of(run(t, nil)); c != nil || len(missing) > 0 {
 		t.Errorf("of real nodes: %v, missing %v", c, missing)
 	}
@@ -124,7 +125,7 @@ func BenchmarkTruth(b *testing.B) {
 	r := seed.Random(b)
 	c := &Counters{nodes: map[string]*counter{}}
 	for _, name := range []string{"A", "B"} {
-		text, err := virtual.Config(r, name, physical, vnode.Walk, 0.5).Encode()
+		text, err := virtual.Config(r, name, physical, vnode.Walk, 0.5, 10*time.Minute).Encode()
 		if err != nil {
 			b.Fatal(err)
 		}
