@@ -2,7 +2,7 @@
 # The logic is in scripts/, which install what they need and say so where they cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit c-sdk race test-arm64 fuzz-smoke test-export test-privileged test-web demo bars
+TEST_PARTS := lint unit c-sdk race test-arm64 fuzz-smoke test-export test-dist test-privileged test-web demo bars
 PKG ?= ./...
 
 .DEFAULT_GOAL := help
@@ -62,6 +62,10 @@ fuzz-smoke: ## run every fuzz target for FUZZTIME (10000x)
 .PHONY: test-export
 test-export: ## hold exports against DuckDB and Perfetto's schema
 	@scripts/test-export
+
+.PHONY: test-dist
+test-dist: ## pack the archive and hold it against what the documents do with it
+	@scripts/test-dist
 
 .PHONY: test-privileged
 test-privileged: ## run the tests that need root

@@ -4,8 +4,9 @@ import "github.com/spf13/cobra"
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "cprof",
-		Short: "Measure durations between machines in CPU cycles, with a bound",
+		Use:     "cprof",
+		Short:   "Measure durations between machines in CPU cycles, with a bound",
+		Version: thisVersion(),
 		Long: `cprof measures durations that start on one machine and end on another, in CPU cycles,
 and prints a bound beside every one of them.
 
@@ -20,6 +21,7 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
   cprof version
   cprof help version`,
 	}
+	root.SetVersionTemplate("{{.Version}}\n") // as "cprof version", and as all daemons
 	root.AddCommand(
 		newAgent(),
 		newAnalyze(),

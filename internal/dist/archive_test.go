@@ -1,0 +1,243 @@
+package dist
+
+import (
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// archive is the directory of an unpacked archive.
+func archive(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("CLOUDPROFILER_ARCHIVE")
+	if dir == "" {
+		t.Skip("no archive given: make test-dist packs one")
+	}
+	return dir
+}
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func exists(path ...string) bool {
+	_, err := os.Stat(filepath.Join(path...))
+	return err == nil
+}
+
+func names(t *testing.T, path ...string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+// run is what a command of the archive says. It has no environment of the reader's.
+func run(t *testing.T, dir, command string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(dir, "bin", command), args...)
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %v: %v: %s", command, args, err, out)
+	}
+	return string(out)
+}
+
+// flagIn says whether a help text explains a flag.
+func flagIn(help, flag string) bool {
+	return regexp.MustCompile(`(?m)^ +(-\w, )?` + regexp.QuoteMeta(flag) + `( |$)`).MatchString(help)
+}
+
+func TestCommandsRun(t *testing.T) {
+	dir := archive(t)
+	commands := names(t, dir, "bin")
+	if want := names(t, "../../cmd"); !slices.Equal(commands, want) {
+		t.Fatalf("commands %v, want %v", commands, want)
+	}
+	for _, c := range commands {
+		if said := run(t, dir, c, "--version"); !strings.HasPrefix(said, c+" ") || strings.Count(said, "\n") != 1 {
+			t.Errorf("%s --version says %q", c, said)
+		}
+		if help := run(t, dir, c, "--help"); !strings.Contains(help, "Usage:") || !flagIn(help, "--help") {
+			t.Errorf("%s --help says %q", c, help)
+		}
+	}
+}
+
+// A machine that gets the archive has a C library, and is told to install one package.
+func TestCommandsNeedOnePackage(t *testing.T) {
+	dir := archive(t)
+	for _, c := range names(t, dir, "bin") {
+		f, err := elf.Open(filepath.Join(dir, "bin", c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		libraries, err := f.ImportedLibraries()
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range libraries {
+			if l != "libzmq.so.5" && !strings.HasPrefix(l, "libc.so.") && !strings.HasPrefix(l, "ld-linux") {
+				t.Errorf("%s needs %s", c, l)
+			}
+		}
+	}
+	for _, page := range []string{"docs/operating.md", "Containerfile"} {
+		if !strings.Contains(read(t, dir, page), "libzmq5") {
+			t.Errorf("%s does not install libzmq5", page)
+		}
+	}
+}
+
+// Shells look for a completion by the command's name, and ask the command itself for the words.
+func TestCompletions(t *testing.T) {
+	dir := archive(t)
+	for _, c := range names(t, dir, "bin") {
+		for shell, file := range map[string]string{"bash": c, "zsh": "_" + c, "fish": c + ".fish"} {
+			text := read(t, dir, "completions", shell, file)
+			if !strings.Contains(text, c) || !strings.Contains(text, "__complete") {
+				t.Errorf("completions/%s/%s does not complete %s", shell, file, c)
+			}
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				continue // read as text, and not by its shell
+			}
+			if out, err := exec.Command(path, "-n", filepath.Join(dir, "completions", shell, file)).CombinedOutput(); err != nil {
+				t.Errorf("%s refuses completions/%s/%s: %v: %s", shell, shell, file, err, out)
+			}
+		}
+	}
+	if words := run(t, dir, "cprof", "__complete", "nodes", "--sw"); !strings.Contains(words, "--sweep") {
+		t.Errorf("cprof nodes --sw is completed to %q", words)
+	}
+	if words := run(t, dir, "tsc-server", "__complete", "--client"); !strings.Contains(words, "--client-keys") {
+		t.Errorf("tsc-server --client is completed to %q", words)
+	}
+}
+
+const installed = "/usr/local/bin/"
+
+func TestUnitsStartWhatIsThere(t *testing.T) {
+	dir := archive(t)
+	started := map[string]bool{}
+	var units []string
+	for _, unit := range names(t, dir, "systemd") {
+		text := read(t, dir, "systemd", unit)
+		line, _, _ := strings.Cut(text[strings.Index(text, "\nExecStart=")+1:], "\n")
+		words := strings.Fields(strings.TrimPrefix(line, "ExecStart="))
+		command, found := strings.CutPrefix(words[0], installed)
+		if !found || unit != command+".service" {
+			t.Errorf("%s: %q: want %s and the unit's name", unit, line, installed)
+			continue
+		}
+		started[command] = true
+		help := run(t, dir, command, "--help")
+		for i, w := range words[1:] {
+			switch {
+			case strings.HasPrefix(w, "-"):
+				if !flagIn(help, w) {
+					t.Errorf("%s: %s has no flag %s", unit, command, w)
+				}
+			case words[i] == "--config":
+				if name := filepath.Base(w); !exists(dir, "configs", name) {
+					t.Errorf("%s: there is no example of %s", unit, w)
+				}
+			}
+		}
+		// systemd itself reads it, with the command where it is here.
+		copied := filepath.Join(t.TempDir(), unit)
+		if err := os.WriteFile(copied, []byte(strings.ReplaceAll(text, installed, filepath.Join(dir, "bin")+"/")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		units = append(units, copied)
+	}
+	for _, daemon := range names(t, "../../cmd") {
+		if daemon != "cprof" && !started[daemon] {
+			t.Errorf("no unit starts %s", daemon)
+		}
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Log("no systemd-analyze here: only the commands of units were looked at")
+		return
+	}
+	if out, err := exec.Command(analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"}, units...)...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v: %s", err, out)
+	}
+}
+
+func TestContainerFileCopiesWhatIsThere(t *testing.T) {
+	dir := archive(t)
+	copies, entry := 0, false
+	for line := range strings.Lines(read(t, dir, "Containerfile")) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		switch words[0] {
+		case "COPY":
+			for _, source := range words[1 : len(words)-1] {
+				copies++
+				if !exists(dir, source) {
+					t.Errorf("%q: not in the archive", strings.TrimSpace(line))
+				}
+			}
+		case "CMD", "ENTRYPOINT":
+			entry = true
+			command := strings.Trim(words[1], `[",]`)
+			if !exists(dir, "bin", command) {
+				t.Errorf("%q: no such command", strings.TrimSpace(line))
+			}
+		}
+	}
+	if copies == 0 || !entry {
+		t.Errorf("Containerfile copies %d things, entry %v: the test does not understand it", copies, entry)
+	}
+}
+
+var (
+	link     = regexp.MustCompile(`\]\(([^)#: ]+)[^)]*\)`)
+	fileWord = regexp.MustCompile(`(?:^|[\s\x60])((?:configs|systemd|bin|completions)/\S*|Containerfile)`)
+)
+
+// What the pages name is in the archive: all that operating.md types, and whatever page or format any page links to. Source is in the repository.
+func TestDocumentsPointAtWhatIsThere(t *testing.T) {
+	dir := archive(t)
+	for _, match := range fileWord.FindAllStringSubmatch(read(t, dir, "docs/operating.md"), -1) {
+		pattern := strings.Trim(match[1], "`,.;)")
+		if found, err := filepath.Glob(filepath.Join(dir, pattern)); err != nil || len(found) == 0 {
+			t.Errorf("docs/operating.md names %s, which is not there", pattern)
+		}
+	}
+	pages, err := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	for _, page := range pages {
+		for _, match := range link.FindAllStringSubmatch(read(t, page), -1) {
+			switch filepath.Ext(match[1]) {
+			case ".md", ".yaml", ".svg", ".png":
+				if !strings.Contains(match[1], "examples/") && !exists(dir, "docs", match[1]) {
+					t.Errorf("docs/%s points at %s, which is not there", filepath.Base(page), match[1])
+				}
+			}
+		}
+	}
+}
