@@ -2,4 +2,4 @@
 
 package seed
 
-const share = 1
+const raceBuild = false

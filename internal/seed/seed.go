@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
 // Variable is the environment variable that a seed is taken from.
@@ -41,14 +43,23 @@ func Random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(Of(t), 0))
 }
 
-// Numbers returns the seeds 1 to n, under the race detector a part of them, or that of the environment alone. They are for tests that must
-// go the same way each time.
+// Share is how many times less of the same a test of numbers does here: more than 1 under the race detector and under an emulator, where code
+// is ten times slower, and the numbers are those of the ordinary run. It is not for tests that threads or processes race in.
+func Share() int {
+	if raceBuild || os.Getenv(reexec.EmulatorVariable) != "" {
+		return 5
+	}
+	return 1
+}
+
+// Numbers returns the seeds 1 to n, fewer by Share, or that of the environment alone. They are for tests that must go the
+// same way each time.
 func Numbers(t testing.TB, n int) []uint64 {
 	t.Helper()
 	if given, ok := fromEnvironment(t); ok {
 		return []uint64{given}
 	}
-	seeds := make([]uint64, (n+share-1)/share)
+	seeds := make([]uint64, (n+Share()-1)/Share())
 	for i := range seeds {
 		seeds[i] = uint64(i) + 1
 	}

@@ -21,7 +21,7 @@ func TestTakenBack(t *testing.T) {
 
 func TestFor(t *testing.T) {
 	numbers := func() (all []uint64) {
-		For(t, 3*share, func(_ *testing.T, r *rand.Rand) { all = append(all, r.Uint64()) })
+		For(t, 3*Share(), func(_ *testing.T, r *rand.Rand) { all = append(all, r.Uint64()) })
 		return all
 	}
 	t.Setenv(Variable, "")
