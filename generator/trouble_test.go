@@ -128,13 +128,21 @@ func has(marks []Marked, mark Mark) bool {
 	return false
 }
 
-// start runs a sender over a wire to a receiver.
+// overWire runs a sender over a wire to a receiver.
 func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOptions) (w *wire, sender *Sender, sent func() (SenderResult, error), received func() ReceiverResult) {
 	t.Helper()
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{HighWater: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
+	w = newWire(t, pull.Endpoint())
+	sender, sent, received = between(t, pull, push, o, ro, func(push PushOptions) (Sink, error) { return NewPush(t.Context(), w.endpoint(), push) })
+	return w, sender, sent, received
+}
+
+// between runs a sender, whose way out connect makes, and a receiver.
+func between(t *testing.T, pull *Pull, push PushOptions, o SenderOptions, ro ReceiverOptions, connect func(PushOptions) (Sink, error)) (sender *Sender, sent func() (SenderResult, error), received func() ReceiverResult) {
+	t.Helper()
 	ro.Sources = []Source{pull}
 	receiver, err := NewReceiver(ro)
 	if err != nil {
@@ -148,7 +156,6 @@ func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOption
 		}
 		gotReceived <- r
 	}()
-	w = newWire(t, pull.Endpoint())
 	ready := make(chan struct{})
 	push.Peer = func(gone bool) {
 		<-ready
@@ -157,7 +164,7 @@ func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOption
 		}
 	}
 	o.IDs, o.Tuples = testIDs, testTuples(t)
-	o.Connect = func(int) (Sink, error) { return NewPush(t.Context(), w.endpoint(), push) }
+	o.Connect = func(int) (Sink, error) { return connect(push) }
 	if sender, err = NewSender(o); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +178,7 @@ func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOption
 		r, err := sender.Run(t.Context())
 		gotSent <- result{r, err}
 	}()
-	return w, sender, func() (SenderResult, error) { r := <-gotSent; return r.r, r.err }, func() ReceiverResult { return <-gotReceived }
+	return sender, func() (SenderResult, error) { r := <-gotSent; return r.r, r.err }, func() ReceiverResult { return <-gotReceived }
 }
 
 // A network that is cut and healed costs time and no tuple, and both ends say so at once.
