@@ -40,9 +40,16 @@ type GenRow struct {
 	P99_ns    float64
 	Disturbed int
 	Paused    []float64 // schedule: share of the time in which the sender's core ran nothing of ours, for more than 10 µs at a time
+	Beside    []Beside  // schedule: of every repetition, also of those that do not count
 	Absent    string    // why it was not measured
 
 	paused float64 // the last of Paused
+}
+
+// Beside is how much was late in a repetition of schedule, and how much a loop would have had late on the same core right before and after,
+// that sends nothing: what the machine itself does to a schedule.
+type Beside struct {
+	Late_percent, Loop_percent float64
 }
 
 // GenRows are the rows: single is the rate over one ZeroMQ connection, one message a tuple, as a ratio to the C loop; batched is the rate with
@@ -103,9 +110,9 @@ func (r *GenRow) repeat(ctx context.Context, measure genMeasure, tuples int) err
 		return err
 	}
 	if after.othersSince(before) > disturbedShare || r.paused > maxPaused {
-		wrong, unaccounted := r.Wrong, r.Unaccount
+		wrong, unaccounted, beside := r.Wrong, r.Unaccount, r.Beside
 		*r = kept
-		r.Wrong, r.Unaccount = wrong, unaccounted
+		r.Wrong, r.Unaccount, r.Beside = wrong, unaccounted, beside
 		r.Disturbed++
 	}
 	return nil

@@ -36,7 +36,7 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 		return err
 	}
 	rate := most.received.Rate / 2
-	before, err := pausedShare(senders, o.Realtime)
+	before, err := watchPauses(senders, o.Realtime)
 	if err != nil {
 		return err
 	}
@@ -48,17 +48,18 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 	if err != nil {
 		return err
 	}
-	after, err := pausedShare(senders, o.Realtime)
+	after, err := watchPauses(senders, o.Realtime)
 	if err != nil {
 		return err
 	}
-	r.paused = (before + after) / 2
+	r.paused = (before.paused + after.paused) / 2
 	r.Paused = append(r.Paused, r.paused)
 	s := run.sent
 	if s.Sent == 0 {
 		return fmt.Errorf("nothing was sent at %.0f tuples a second", rate)
 	}
 	r.Figures = append(r.Figures, 100*float64(s.Sent-s.Late)/float64(s.Scheduled))
+	r.Beside = append(r.Beside, Beside{100 * float64(s.Scheduled-s.Sent+s.Late) / float64(s.Scheduled), 50 * (before.late + after.late)})
 	r.Rates = append(r.Rates, rate)
 	r.Sent += s.Sent
 	r.Late.Late += s.Late
@@ -95,8 +96,25 @@ func onOwnThread(f func() error) error {
 	return <-done
 }
 
-// pausedShare looks at the counter on a core, again and again, and returns the share of the time that passed in pauses of more than 10 µs.
-func pausedShare(core []int, first bool) (share float64, err error) {
+// lateAfter is how late a tuple may be sent.
+const lateAfter = 10 * time.Microsecond
+
+// pauses are what keeps a core from a loop, as shares of the time.
+type pauses struct {
+	paused float64 // in pauses of more than lateAfter
+	late   float64 // of these, more than lateAfter before the end: what is due then is late, whoever sends it
+}
+
+// add takes a pause into two sums of time.
+func (p *pauses) add(pause time.Duration) {
+	if pause > lateAfter {
+		p.paused += pause.Seconds()
+		p.late += (pause - lateAfter).Seconds()
+	}
+}
+
+// watchPauses looks at the counter on a core, again and again, for 0.2 s.
+func watchPauses(core []int, first bool) (p pauses, err error) {
 	err = onOwnThread(func() error {
 		if err := pinThread(0, core); err != nil {
 			return err
@@ -106,14 +124,12 @@ func pausedShare(core []int, first bool) (share float64, err error) {
 				return err
 			}
 		}
-		var all, lost time.Duration
+		var all time.Duration
 		for range 40 {
 			// Shorter than the time after which Go's scheduler would take the thread away.
 			for begun, last := time.Now(), time.Now(); ; {
 				now := time.Now()
-				if pause := now.Sub(last); pause > 10*time.Microsecond {
-					lost += pause
-				}
+				p.add(now.Sub(last))
 				if last = now; now.Sub(begun) > 5*time.Millisecond {
 					all += now.Sub(begun)
 					break
@@ -121,10 +137,10 @@ func pausedShare(core []int, first bool) (share float64, err error) {
 			}
 			runtime.Gosched()
 		}
-		share = float64(lost) / float64(all)
+		p.paused, p.late = p.paused/all.Seconds(), p.late/all.Seconds()
 		return nil
 	})
-	return share, err
+	return p, err
 }
 
 func pinThread(thread int, to []int) error {

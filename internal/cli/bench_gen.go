@@ -40,7 +40,8 @@ factory   processor time of the consumer's thread for a JSON tuple that it takes
 
 A repetition in which other processes took more than a tenth of a core is marked and does not count; nor, for schedule, one
 beside which a loop that only looks at the counter was kept from it, for more than 10 µs at a time, for 0.3 % of the time. A figure is the median
-of those that count.
+of those that count. Of all, counted or not, schedule also prints how much was late, and how much
+that loop would have had late beside them: so much the machine takes, whoever sends.
 
 Exit code 3: fewer than 5 repetitions counted, or a row could not be measured here.`,
 		Example: `  cprof bench gen
@@ -155,6 +156,9 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 		fmt.Fprintf(w, "%-9s %8.3f  %7.3f – %-7.3f %-18s %11.0f %6d %10d  %s %-4g %s\n", row.Name, bar.Figure, bar.Spread[0], bar.Spread[1], bar.Unit, median(row.Rates), row.Wrong, row.Disturbed, sign, bar.Limit, bar.Verdict())
 	}
 	for _, row := range rows {
+		if late, loop := beside(row); len(row.Beside) > 0 {
+			fmt.Fprintf(w, "\nschedule: in all %d repetitions, counted or not: %.2f %% late or not sent; a loop that sends nothing would have been late for %.2f %% on the same core beside them\n", len(row.Beside), late, loop)
+		}
 		switch {
 		case len(row.Figures) == 0:
 		case row.Name == "single":
@@ -167,6 +171,18 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 		}
 	}
 	return nil
+}
+
+// beside is how much was late in all repetitions, and how much a loop's would have been: medians, in percent.
+func beside(row bench.GenRow) (late, loop float64) {
+	var lates, loops []float64
+	for _, b := range row.Beside {
+		lates, loops = append(lates, b.Late_percent), append(loops, b.Loop_percent)
+	}
+	if len(lates) == 0 {
+		return 0, 0
+	}
+	return median(lates), median(loops)
 }
 
 func lateText(l generator.Lateness) string {
@@ -189,6 +205,8 @@ type genLine struct {
 	Reps        int                 `json:"reps"`
 	Disturbed   int                 `json:"disturbed"`
 	Absent      string              `json:"absent,omitempty"`
+	AllLate     *float64            `json:"all_late_percent,omitempty"`  // schedule: late or not sent, median of all repetitions, counted or not
+	LoopLate    *float64            `json:"loop_late_percent,omitempty"` // schedule: of a loop that sends nothing, on the same core beside them
 }
 
 func printGenJSON(w io.Writer, rows []bench.GenRow) error {
@@ -196,6 +214,9 @@ func printGenJSON(w io.Writer, rows []bench.GenRow) error {
 	for _, row := range rows {
 		limit := genLimits[row.Name]
 		line := genLine{Name: row.Name, Unit: limit.Unit, Limit: limit.Limit, Wrong: row.Wrong, Reps: len(row.Figures), Disturbed: row.Disturbed, Absent: row.Absent}
+		if late, loop := beside(row); len(row.Beside) > 0 {
+			line.AllLate, line.LoopLate = &late, &loop
+		}
 		if len(row.Figures) > 0 {
 			figure, low, high, rate := median(row.Figures), slices.Min(row.Figures), slices.Max(row.Figures), median(row.Rates)
 			line.Figure, line.Low, line.High, line.TuplesPerS = &figure, &low, &high, &rate
