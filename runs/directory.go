@@ -119,7 +119,7 @@ func (d *Directory) Relations() ([]*tscratio.Pair, []Missing) {
 	}
 	var pairs []*tscratio.Pair
 	var missing []Missing
-	seen := map[[2]string]string{}
+	seen := map[[2]tscratio.Node]string{}
 	for _, e := range entries {
 		name := path.Join(relationsDir, e.Name())
 		if !strings.HasSuffix(name, relationSuffix) {
@@ -127,7 +127,11 @@ func (d *Directory) Relations() ([]*tscratio.Pair, []Missing) {
 		}
 		pair, err := d.readRelation(name)
 		if err == nil {
-			nodes := [2]string{min(pair.A.Name, pair.B.Name), max(pair.A.Name, pair.B.Name)}
+			counter := func(n tscratio.Node) tscratio.Node { return tscratio.Node{Name: n.Name, Epoch: n.Epoch} }
+			nodes := [2]tscratio.Node{counter(pair.A), counter(pair.B)}
+			if pair.A.Name > pair.B.Name {
+				nodes[0], nodes[1] = nodes[1], nodes[0]
+			}
 			if other := seen[nodes]; other != "" {
 				err = fmt.Errorf("it is of the same nodes as %q", other)
 			}
@@ -151,17 +155,17 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	if want := RelationPath(pair.A.Name, pair.B.Name); want != name {
-		return nil, fmt.Errorf("what it holds belongs in %q", want)
-	}
 	for _, n := range []tscratio.Node{pair.A, pair.B} {
 		node, ok := d.Run.Node(n.Name)
 		if !ok {
 			return nil, fmt.Errorf("node %q is not one of the run's", n.Name)
 		}
-		if node.Epoch != n.Epoch {
+		if node.epochNumber(n.Epoch) == 0 {
 			return nil, fmt.Errorf("it is of epoch %q of node %q, and the run of %q", n.Epoch, n.Name, node.Epoch)
 		}
+	}
+	if want := d.Run.PairPath(pair.A, pair.B); want != name {
+		return nil, fmt.Errorf("what it holds belongs in %q", want)
 	}
 	return pair, nil
 }

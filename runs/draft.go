@@ -184,11 +184,9 @@ func (b *begun) abandon() error { return errors.Join(b.Close(), b.root.Remove(b.
 func (d *Draft) PutRelation(pair *tscratio.Pair) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	name := RelationPath(pair.A.Name, pair.B.Name)
-	for _, node := range []string{pair.A.Name, pair.B.Name} {
-		if err := checkNode(&d.run, node); err != nil {
-			return fmt.Errorf("put relation %q: %w", name, err)
-		}
+	name := d.run.PairPath(pair.A, pair.B)
+	if name == "" {
+		return fmt.Errorf("put relation of %q and %q: epochs %q and %q are not both of the run's: add them to its nodes first", pair.A.Name, pair.B.Name, pair.A.Epoch, pair.B.Epoch)
 	}
 	if err := d.put(name, pair.Encode()); err != nil {
 		return fmt.Errorf("put relation: %w", err)

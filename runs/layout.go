@@ -3,6 +3,8 @@ package runs
 import (
 	"fmt"
 	"path"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // What lies where in a run directory. Paths use '/'.
@@ -30,6 +32,24 @@ const (
 
 // RelationPath is where the stored pair of two nodes lies in a run.
 func RelationPath(a, b string) string { return path.Join(relationsDir, a+"--"+b+relationSuffix) }
+
+// PairPath is where a pair lies in the run: at RelationPath where it is of the first epoch of both nodes. "": one of them is not of the run.
+func (r *Run) PairPath(a, b tscratio.Node) string {
+	var epochs [2]int
+	for i, n := range []tscratio.Node{a, b} {
+		node, _ := r.Node(n.Name)
+		epochs[i] = node.epochNumber(n.Epoch)
+	}
+	switch epochs {
+	case [2]int{1, 1}:
+		return RelationPath(a.Name, b.Name)
+	default:
+		if epochs[0] == 0 || epochs[1] == 0 {
+			return ""
+		}
+		return path.Join(relationsDir, fmt.Sprintf("%s--%s@%d-%d%s", a.Name, b.Name, epochs[0], epochs[1], relationSuffix))
+	}
+}
 
 // LogsPath is where the logs of a node lie in a run.
 func LogsPath(node string) string { return path.Join(logsDir, node) }

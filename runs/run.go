@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -57,7 +58,14 @@ func UTCOf(t time.Time, slack time.Duration) UTC {
 	return UTC{Lo_ns: t.UnixNano() - int64(slack), Hi_ns: t.UnixNano() + int64(slack)}
 }
 
-// Node is a node of a run: one counter in one epoch.
+// Epoch is a span of the run in which a node's counter ran unbroken.
+type Epoch struct {
+	Epoch            string `yaml:"epoch"`
+	Quantum_cycles   uint64 `yaml:"quantum_cycles"`
+	CoreSlack_cycles uint64 `yaml:"core_slack_cycles"`
+}
+
+// Node is a node of a run: one counter, in the epoch in which the run left it.
 type Node struct {
 	ID               string `yaml:"id,omitempty"` // of the machine, across its names
 	Name             string `yaml:"name"`
@@ -65,6 +73,9 @@ type Node struct {
 	Epoch            string `yaml:"epoch"`
 	Quantum_cycles   uint64 `yaml:"quantum_cycles"`
 	CoreSlack_cycles uint64 `yaml:"core_slack_cycles"`
+
+	// Earlier are the epochs that ended during the run, in their order.
+	Earlier []Epoch `yaml:"earlier,omitempty"`
 
 	// The counter's frequency as an interval, for display alone, and what it was measured against. 0: not known.
 	FrequencyLo_hz  float64 `yaml:"frequency_lo_hz,omitempty"`
@@ -106,6 +117,30 @@ func (r *Run) Node(name string) (Node, bool) {
 		}
 	}
 	return Node{}, false
+}
+
+// Epochs are all epochs of the node in the run, in their order: one, unless its counter was interrupted.
+func (n *Node) Epochs() []Epoch {
+	return append(slices.Clone(n.Earlier), Epoch{n.Epoch, n.Quantum_cycles, n.CoreSlack_cycles})
+}
+
+// epochNumber is the place of an epoch among those of the node, from 1 on; 0: it is none of them.
+func (n *Node) epochNumber(epoch string) int {
+	return 1 + slices.IndexFunc(n.Epochs(), func(e Epoch) bool { return e.Epoch == epoch })
+}
+
+// Enter notes what a node is from now on. The epoch that it had, if that is another one, becomes an earlier one. changed says so.
+func (r *Run) Enter(now Node) (changed bool) {
+	i := slices.IndexFunc(r.Nodes, func(n Node) bool { return n.Name == now.Name })
+	if i < 0 {
+		r.Nodes = append(r.Nodes, now)
+		return false
+	}
+	epochs := r.Nodes[i].Epochs()
+	changed = r.Nodes[i].Epoch != now.Epoch
+	now.Earlier = slices.DeleteFunc(epochs, func(e Epoch) bool { return e.Epoch == now.Epoch })
+	r.Nodes[i] = now
+	return changed
 }
 
 // ParseRun reads a run.yaml and checks it; the name is for errors. Errors wrap ErrRun.
@@ -196,9 +231,17 @@ func (n *Node) validate() error {
 	}
 	// A counter that moves in steps of seconds, or whose cores disagree by that, serves nobody; sums of these must not overflow.
 	const most = 1 << 40
+	known := map[string]bool{}
+	for _, e := range n.Epochs() {
+		switch {
+		case e.Quantum_cycles > most || e.CoreSlack_cycles > most:
+			return fmt.Errorf("quantum_cycles %d, core_slack_cycles %d: at most %d: %w", e.Quantum_cycles, e.CoreSlack_cycles, uint64(most), ErrRun)
+		case known[e.Epoch]:
+			return fmt.Errorf("earlier: epoch %q is listed twice: %w", e.Epoch, ErrRun)
+		}
+		known[e.Epoch] = true
+	}
 	switch {
-	case n.Quantum_cycles > most || n.CoreSlack_cycles > most:
-		return fmt.Errorf("quantum_cycles %d, core_slack_cycles %d: at most %d: %w", n.Quantum_cycles, n.CoreSlack_cycles, uint64(most), ErrRun)
 	case !(n.FrequencyLo_hz >= 0 && n.FrequencyLo_hz <= n.FrequencyHi_hz && n.FrequencyHi_hz < 1e15): // so that NaN is refused
 		return fmt.Errorf("frequency from %v to %v Hz: %w", n.FrequencyLo_hz, n.FrequencyHi_hz, ErrRun)
 	case n.Number < 0:
