@@ -504,3 +504,46 @@ func TestRandomFaults(t *testing.T) {
 	}
 	f.wantTrue()
 }
+
+// A node that is suspended while a run is open has two epochs in it, each with its relations.
+func TestRunKeepsBothEpochs(t *testing.T) {
+	f := newFleet(t, testConfig(), names(3)...)
+	f.wantSweep(time.Minute)
+	answered[RunStatus](t, f.ask(AskStartRun, RunRequest{Name: "tuesday"}))
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		t.Fatalf("run is %s", f.phase())
+	}
+	f.run(5*time.Second, nil)
+	c := f.clients["n01"]
+	c.offset += 1 << 40
+	c.register.Epoch = "e2"
+	c.state = killed
+	f.run(5*time.Second, nil)
+	c.state = running
+	c.connect()
+	f.restart() // in the middle
+	f.run(20*time.Second, nil)
+	answered[RunStatus](t, f.ask(AskStopRun, nil))
+	if !f.run(time.Minute, func() bool { return f.core.run == nil }) {
+		t.Fatalf("run is %s", f.phase())
+	}
+	dir, err := runs.Open(answered[RunStatus](t, f.ask(AskRun, nil)).Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	n, _ := dir.Run.Node("n01")
+	if n.Epoch != "e2" || len(n.Earlier) != 1 || n.Earlier[0].Quantum_cycles != n.Quantum_cycles {
+		t.Errorf("node %+v", n)
+	}
+	pairs, missing := dir.Relations()
+	of := map[string]int{}
+	for _, p := range pairs {
+		for _, n := range []string{p.A.Epoch, p.B.Epoch} {
+			of[n]++
+		}
+	}
+	if len(pairs) != 5 || len(missing) > 0 || of["e2"] != 2 {
+		t.Errorf("%d relations of epochs %v, missing %v", len(pairs), of, missing)
+	}
+}

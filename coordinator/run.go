@@ -249,16 +249,9 @@ func (c *Core) joinRun(n *node) {
 	}
 	about := runNode(n)
 	err := r.draft.Update(func(run *runs.Run) {
-		for i := range run.Nodes {
-			if run.Nodes[i].Name == about.Name {
-				if run.Nodes[i].Epoch != about.Epoch {
-					r.lacks("node "+about.Name, fmt.Sprintf("its counter's epoch changed from %q to %q", run.Nodes[i].Epoch, about.Epoch))
-				}
-				run.Nodes[i] = about
-				return
-			}
+		if run.Enter(about) {
+			c.log.Warn("node's counter was interrupted", "node", about.Name, "epoch", about.Epoch)
 		}
-		run.Nodes = append(run.Nodes, about)
 	})
 	if err != nil {
 		c.log.Error("node is not noted in the run", "node", about.Name, "error", err)
@@ -322,20 +315,11 @@ func (c *Core) targetsChanged() {
 func (c *Core) completeRun() {
 	r := c.run
 	keys := c.sortedPairs()
-	kept := map[[2]string]int{}
-	for _, key := range keys { // of two epochs of a pair the one with more trains is kept
+	for _, key := range keys {
 		p := c.pairs[key]
 		if p.run == nil || p.run.Trains() == 0 {
 			continue
 		}
-		names := [2]string{key.a, key.b}
-		if other, ok := kept[names]; ok {
-			r.lacks(runs.RelationPath(key.a, key.b), "a counter's epoch changed: only the trains of the longer epoch are kept")
-			if p.run.Trains() <= other {
-				continue
-			}
-		}
-		kept[names] = p.run.Trains()
 		p.run.Prune()
 		if err := r.draft.PutRelation(p.run); err != nil {
 			r.lacks(runs.RelationPath(key.a, key.b), err.Error())
