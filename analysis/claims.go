@@ -19,9 +19,9 @@ type Claim struct {
 	Synchronised         bool // else it claimed nothing
 }
 
-// Claims reads what a node's NTP daemon claimed during a run, in the order in which it did. The error wraps fs.ErrNotExist where nothing was
+// Claims reads what a node's NTP daemon claimed during an epoch of a run, in the order in which it did. The error wraps fs.ErrNotExist where nothing was
 // kept. What can be read of a damaged file comes with an error that wraps *logstore.CorruptionError.
-func Claims(dir *runs.Directory, node string) ([]Claim, error) {
+func Claims(dir *runs.Directory, node, epoch string) ([]Claim, error) {
 	file, err := dir.OpenBaseline(node)
 	if err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func Claims(dir *runs.Directory, node string) ([]Claim, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	if known, ok := dir.Run.Node(node); ok && reader.Header().Epoch != known.Epoch {
-		return nil, fail(fmt.Errorf("it is of epoch %q of the node, and the run of %q", reader.Header().Epoch, known.Epoch))
+	if reader.Header().Epoch != epoch {
+		return nil, fail(fmt.Errorf("it is of epoch %q of the node, and what is compared of %q", reader.Header().Epoch, epoch))
 	}
 	var claims []Claim
 	var damage *logstore.CorruptionError

@@ -64,7 +64,7 @@ func TestClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := openRun(t, parent, "chain")
-	if _, err := Claims(dir, "A"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Claims(dir, "A", "epoch-A"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing was kept: error %v, want fs.ErrNotExist", err)
 	}
 	path := keepClaims(t, dir.Path, "A", "epoch-A", []logstore.NTP{
@@ -73,16 +73,16 @@ func TestClaims(t *testing.T) {
 		{CounterLo: 30, CounterHi: 32, Offset_ns: 5, RootDelay_ns: 2, RootDispersion_ns: 1, Stratum: 3, Leap: 3},
 	}, 1)
 	want := []Claim{{10, 12, 328, -300, true}, {20, 22, 0, 1, false}, {30, 32, 0, 5, false}}
-	got, err := Claims(dir, "A")
+	got, err := Claims(dir, "A", "epoch-A")
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v, claims (-want +got):\n%s", err, diff)
 	}
-	if _, err := Claims(dir, "B"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Claims(dir, "B", "epoch-B"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of B nothing was kept: error %v", err)
 	}
 
 	keepClaims(t, dir.Path, "B", "an older one", []logstore.NTP{{Stratum: 1}}, 1)
-	if got, err := Claims(dir, "B"); err == nil || !strings.Contains(err.Error(), "epoch") {
+	if got, err := Claims(dir, "B", "epoch-B"); err == nil || !strings.Contains(err.Error(), "epoch") {
 		t.Errorf("claims of another epoch: %v, %v", got, err)
 	}
 
@@ -94,7 +94,7 @@ func TestClaims(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err = Claims(dir, "A")
+	got, err = Claims(dir, "A", "epoch-A")
 	var damage *logstore.CorruptionError
 	if !errors.As(err, &damage) {
 		t.Errorf("a damaged file: error %v, want a CorruptionError", err)

@@ -66,22 +66,22 @@ func (c *clocks) boundsTo(from, into string) []uint64 {
 // chooseReference takes the node that was asked for, or the one with the smallest median bound to the others.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
-	if wanted != "" {
-		i := slices.IndexFunc(in.nodes, func(n nodeInput) bool { return n.Name == wanted })
-		if i < 0 {
-			var names []string
-			for _, n := range in.nodes {
-				names = append(names, n.Name)
-			}
-			return fmt.Errorf("reference node %q is not one of the run's: use one of %s", wanted, strings.Join(names, ", "))
+	// Of a node that is several, the best is taken unless it is named with its epoch.
+	candidate := func(n nodeInput) bool { return wanted == "" || n.Name == wanted || n.node == wanted }
+	if !slices.ContainsFunc(in.nodes, candidate) {
+		var names []string
+		for _, n := range in.nodes {
+			names = append(names, n.Name)
 		}
-		in.clocks.reference = i
-		return nil
+		return fmt.Errorf("reference node %q is not one of the run's: use one of %s", wanted, strings.Join(names, ", "))
 	}
 	best := uint64(math.MaxUint64)
 	related := -1
 	in.clocks.reference = -1
 	for i, n := range in.nodes {
+		if !candidate(n) {
+			continue
+		}
 		var bounds []uint64
 		for _, other := range in.nodes {
 			if other.Name == n.Name {
@@ -101,7 +101,7 @@ func (in *input) chooseReference() error {
 			in.clocks.reference, related, best = i, len(bounds), median
 		}
 	}
-	if related == 0 { // nothing is related: at least what happened on a node with logs can be told
+	if related == 0 && wanted == "" { // nothing is related: at least what happened on a node with logs can be told
 		for _, s := range in.sources {
 			in.clocks.reference = s.node
 			break

@@ -287,12 +287,13 @@ func (c *comparer) readClaims(node string) (claimed, error) {
 	if !(c.hz > 0) {
 		return claimed{}, errors.New("it is in ns, and the frequency of the reference is not known")
 	}
-	claims, err := Claims(c.in.run, node)
+	of := c.in.nodes[slices.IndexFunc(c.in.nodes, func(n nodeInput) bool { return n.Name == node })]
+	claims, err := Claims(c.in.run, of.node, of.Epoch)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return claimed{}, fmt.Errorf("what the NTP daemon of node %s claimed was not kept", node)
 	case err != nil:
-		c.in.miss(runs.Missing{Part: runs.BaselinePath(node), Reason: err.Error()})
+		c.in.miss(runs.Missing{Part: runs.BaselinePath(of.node), Reason: err.Error()})
 		if len(claims) == 0 {
 			return claimed{}, err
 		}

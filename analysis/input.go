@@ -36,9 +36,25 @@ type input struct {
 	findings []Finding
 }
 
+// nodeInput is a node in one epoch. A node whose counter was interrupted is as many as it has epochs, each with a name of its own: their
+// readings have nothing to do with each other.
 type nodeInput struct {
 	runs.Node
+	node      string // what the run calls it
 	described tscratio.Node
+}
+
+// epochName is what a node is called in one of its epochs, counted from 0 on.
+func epochName(n *runs.Node, epoch int) string {
+	if len(n.Earlier) == 0 {
+		return n.Name
+	}
+	return fmt.Sprintf("%s (epoch %d)", n.Name, epoch+1)
+}
+
+// nodeOf is the index of a node in an epoch; -1: the run has none such.
+func (in *input) nodeOf(node, epoch string) int {
+	return slices.IndexFunc(in.nodes, func(n nodeInput) bool { return n.node == node && n.Epoch == epoch })
 }
 
 // source is the log of one ring: events of one channel from one open of it.
@@ -87,10 +103,25 @@ func (in *input) find(kind FindingKind, format string, args ...any) {
 
 // relate evaluates the pairs and makes the closure.
 func (in *input) relate(pairs []*tscratio.Pair) error {
+	for _, n := range in.run.Run.Nodes {
+		for i, e := range n.Epochs() {
+			of := n
+			of.Name, of.Epoch, of.Quantum_cycles, of.CoreSlack_cycles = epochName(&n, i), e.Epoch, e.Quantum_cycles, e.CoreSlack_cycles
+			in.nodes = append(in.nodes, nodeInput{Node: of, node: n.Name})
+		}
+		if len(n.Earlier) > 0 {
+			in.find(FindUndecided, "the counter of node %s was interrupted during the run: each of its %d epochs is a node of its own here, and between them nothing is known of it",
+				n.Name, len(n.Earlier)+1)
+		}
+	}
+	slices.SortStableFunc(in.nodes, func(a, b nodeInput) int { return cmpStrings(a.node, b.node) })
 	described := map[string]tscratio.Node{}
 	var relations []*tscratio.Relation
 	for _, p := range pairs {
-		part := runs.RelationPath(p.A.Name, p.B.Name)
+		part := in.run.Run.PairPath(p.A, p.B)
+		for _, n := range []*tscratio.Node{&p.A, &p.B} {
+			n.Name = in.nodes[in.nodeOf(n.Name, n.Epoch)].Name // which readRelation has found in the run
+		}
 		conflict := ""
 		for _, n := range []tscratio.Node{p.A, p.B} {
 			if known, ok := described[n.Name]; ok && known != n {
@@ -128,14 +159,13 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 	if in.clocks.closure, err = tscratio.NewClosure(relations, legs); err != nil {
 		return err
 	}
-	for _, n := range in.run.Run.Nodes {
-		d, ok := described[n.Name]
-		if !ok {
-			d = tscratio.Node{Name: n.Name, Epoch: n.Epoch, QuantumCycles: max(n.Quantum_cycles, 1), CoreSlackCycles: n.CoreSlack_cycles}
+	for i := range in.nodes {
+		n := &in.nodes[i]
+		var ok bool
+		if n.described, ok = described[n.Name]; !ok {
+			n.described = tscratio.Node{Name: n.Name, Epoch: n.Epoch, QuantumCycles: max(n.Quantum_cycles, 1), CoreSlackCycles: n.CoreSlack_cycles}
 		}
-		in.nodes = append(in.nodes, nodeInput{n, d})
 	}
-	slices.SortFunc(in.nodes, func(a, b nodeInput) int { return cmpStrings(a.Name, b.Name) })
 	return nil
 }
 
@@ -143,15 +173,14 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 func (in *input) list(logs []runs.NodeLogs) error {
 	rank := map[point]int{}
 	for _, l := range logs {
-		node := slices.IndexFunc(in.nodes, func(n nodeInput) bool { return n.Name == l.Node })
-		if node < 0 {
+		if _, known := in.run.Run.Node(l.Node); !known {
 			in.miss(runs.Missing{Part: runs.LogsPath(l.Node), Reason: "the run does not say what node this is"})
 			continue
 		}
 		for rest := l.Segments; len(rest) > 0; {
 			ring := logstore.SegmentsOf(rest, rest[0].Channel, rest[0].Incarnation)
 			rest = rest[len(ring):]
-			in.addSource(l.Node, node, ring, rank)
+			in.addSources(l.Node, ring, rank)
 		}
 	}
 	if len(in.sources) > maxSources {
@@ -184,33 +213,50 @@ func (in *input) list(logs []runs.NodeLogs) error {
 
 func pointOf(s logstore.Segment) point { return point{s.Channel.Actor, s.Channel.Point} }
 
-// addSource looks at the log of one ring.
-func (in *input) addSource(nodeName string, node int, ring []logstore.Segment, rank map[point]int) {
+// addSources looks at the log of one ring, and makes a source of what it has of each epoch.
+func (in *input) addSources(node string, ring []logstore.Segment, rank map[point]int) {
 	name := ring[0].Channel.String()
-	if !in.options.Filter.channel(nodeName, name) {
+	if !in.options.Filter.channel(node, name) {
 		return
 	}
-	part := runs.LogsPath(nodeName) + "/" + name
-	s := source{node: node, segments: ring, name: name, trip: tripPoints[ring[0].Channel.Point], lo: ^uint64(0)}
-	readable := 0
-	for _, segment := range ring {
+	part := runs.LogsPath(node) + "/" + name
+	miss := func(format string, args ...any) {
+		in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf(format, args...)})
+	}
+	var s *source           // that the segments before were of
+	from := len(in.sources) // those of this ring
+	begin := 0              // of the segments that belong to the next source
+	for i, segment := range ring {
 		f, err := logstore.OpenFile(segment.Path)
 		if err != nil {
-			in.miss(runs.Missing{Part: part, Reason: err.Error()})
+			miss("%v", err)
+			if s != nil {
+				s.segments = ring[begin : i+1] // its reader says what is missing
+			}
 			continue
 		}
-		if readable == 0 {
-			s.header = f.Header()
-		}
-		if e := f.Header().Epoch; e != in.nodes[node].Epoch {
-			in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf("it is of epoch %q, and the run of epoch %q of the node", e, in.nodes[node].Epoch)})
+		header := f.Header()
+		of := in.nodeOf(node, header.Epoch)
+		if of < 0 {
+			if f.Blocks() > 0 {
+				n, _ := in.run.Run.Node(node)
+				miss("it is of epoch %q, and the run of epoch %q of the node", header.Epoch, n.Epoch)
+			}
 			f.Close()
-			return
+			s, begin = nil, i+1
+			continue
 		}
+		if s == nil || s.node != of {
+			if s != nil {
+				begin = i
+			}
+			in.sources = append(in.sources, source{node: of, header: header, name: name, trip: tripPoints[segment.Channel.Point], lo: ^uint64(0)})
+			s = &in.sources[len(in.sources)-1]
+		}
+		s.segments = ring[begin : i+1]
 		if lo, hi, ok := f.CounterRange(); ok {
 			s.lo, s.hi = min(s.lo, lo), max(s.hi, hi)
 		}
-		readable++
 		if places, err := f.Continues(); err == nil {
 			var rows uint64 // since the ring's first
 			for _, p := range places {
@@ -222,11 +268,7 @@ func (in *input) addSource(nodeName string, node int, ring []logstore.Segment, r
 		}
 		f.Close()
 	}
-	if readable == 0 {
-		return
-	}
-	if s.trip == noTrip {
+	if len(in.sources) > from && in.sources[from].trip == noTrip {
 		rank[pointOf(ring[0])] = 0
 	}
-	in.sources = append(in.sources, s)
 }

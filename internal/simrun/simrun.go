@@ -180,6 +180,15 @@ func (l *Log) Link(parent, child uint64) error {
 	return nil
 }
 
+// Enter has what comes be logged by another counter: the node's in another epoch.
+func (l *Log) Enter(node *Node) error {
+	if err := l.flush(); err != nil {
+		return err
+	}
+	l.node = node
+	return l.log.Enter(node.epoch(), node.Reading(0), 0, 1)
+}
+
 // Append adds a block of another kind.
 func (l *Log) Append(b logstore.Block) error {
 	if err := l.flush(); err != nil {
