@@ -31,6 +31,10 @@ test: ## install what is needed and run every check
 prove: build ## measure every bar at full size, into a dated record under docs/proofs
 	@scripts/prove
 
+.PHONY: soak
+soak: build ## run the whole product for an hour, into a dated record under docs/proofs: not a part of make prove
+	@scripts/prove -only soak
+
 .PHONY: lint
 lint: ## read the source: gofmt, vet, staticcheck, shellcheck
 	@scripts/lint

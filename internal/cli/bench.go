@@ -19,9 +19,10 @@ Figures are ratios to a base that is measured beside them, in turns: the machine
   cprof bench log --json
   sudo cprof bench probe
   cprof bench sweep --clients 30 --exchanges 100
-  cprof bench gen`,
+  cprof bench gen
+  cprof bench soak --duration 5m`,
 	}
-	bench.AddCommand(newBenchLog(), newBenchStore(), newBenchProbe(), newBenchProbePeer(), newBenchSweep(), newBenchAnalyze(), newBenchAgent(), newBenchGen())
+	bench.AddCommand(newBenchLog(), newBenchStore(), newBenchProbe(), newBenchProbePeer(), newBenchSweep(), newBenchAnalyze(), newBenchAgent(), newBenchGen(), newBenchSoak())
 	return bench
 }
 

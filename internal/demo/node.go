@@ -34,6 +34,7 @@ type node struct {
 }
 
 func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error) {
+	agent.LimitMemory()
 	n := &node{setup: s}
 	defer func() {
 		if err != nil {

@@ -104,6 +104,9 @@ func TestReportIsReadBack(t *testing.T) {
 	if err := Report(want[0]); err != nil {
 		t.Fatal(err)
 	}
+	if err := Describe("| table |\n"); err != nil {
+		t.Fatal(err)
+	}
 	if err := Report(want[1:]...); err != nil {
 		t.Fatal(err)
 	}
@@ -111,9 +114,9 @@ func TestReportIsReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Read(bytes.NewReader(text))
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("Read = %+v, %v, want %+v", got, err, want)
+	got, described, err := Read(bytes.NewReader(text))
+	if err != nil || !reflect.DeepEqual(got, want) || described != "| table |\n" {
+		t.Errorf("Read = %+v, %q, %v, want %+v", got, described, err, want)
 	}
 	for _, bad := range []Bar{{}, {Name: "x", Figure: math.NaN()}, {Name: "x", Limit: math.Inf(1)}} {
 		if err := Report(bad); err == nil {
@@ -132,12 +135,13 @@ var refused = map[string]string{
 	"an empty line":         "{\"name\":\"x\"}\n\n",
 	"a number out of range": `{"name":"x","figure":1e999}`,
 	"torn":                  `{"name":"x","fig`,
+	"a bar with a text":     `{"name":"x","text":"y"}`,
 }
 
 func TestReadRefuses(t *testing.T) {
 	for name, text := range refused {
 		t.Run(name, func(t *testing.T) {
-			bars, err := Read(strings.NewReader(text))
+			bars, _, err := Read(strings.NewReader(text))
 			if err == nil {
 				t.Fatalf("Read(%q) = %+v", text, bars)
 			}
@@ -153,9 +157,10 @@ func FuzzRead(f *testing.F) {
 	for _, text := range refused {
 		f.Add([]byte(text))
 	}
+	f.Add([]byte(`{"text":"| a |\n"}`))
 	f.Add([]byte(`{"name":"x","figure":2,"limit":3,"unit":"µs","reps":2,"spread":[1,3]}` + "\n" + `{"name":"y","absent":"no | root"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		bars, err := Read(bytes.NewReader(text))
+		bars, said, err := Read(bytes.NewReader(text))
 		if err != nil {
 			return
 		}
@@ -164,13 +169,18 @@ func FuzzRead(f *testing.F) {
 		if err := Report(bars...); err != nil {
 			t.Fatalf("Report refuses what Read took: %v", err)
 		}
+		if said != "" {
+			if err := Describe(said); err != nil {
+				t.Fatal(err)
+			}
+		}
 		file, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := Read(bytes.NewReader(file))
-		if err != nil || !reflect.DeepEqual(again, bars) {
-			t.Fatalf("read %+v, then %+v, %v", bars, again, err)
+		again, saidAgain, err := Read(bytes.NewReader(file))
+		if err != nil || !reflect.DeepEqual(again, bars) || saidAgain != said {
+			t.Fatalf("read %+v, %q, then %+v, %q, %v", bars, said, again, saidAgain, err)
 		}
 		record := Record{Results: []Result{{Name: "fuzz", Bars: bars}}}
 		rows := 0

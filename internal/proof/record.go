@@ -27,6 +27,7 @@ type Result struct {
 	Took    time.Duration
 	Err     error // the command's own failure; a missed bar may be one
 	Bars    []Bar
+	Text    string // that the command has for the record, as Markdown
 
 	Before []Bar // what was measured first, where this is the second time
 }
@@ -110,6 +111,9 @@ func (r Record) Markdown() string {
 				line("Measured twice. The first time: %s", cell(bar.String()))
 				line("")
 			}
+		}
+		if result.Text != "" {
+			line("%s", result.Text)
 		}
 		if len(result.Bars) == 0 {
 			line("No bar was reported: nothing is proven.")

@@ -34,19 +34,39 @@ func Wanted() (Size, error) {
 	}
 }
 
+// entry is what is handed over in one: a bar, or a text in its place.
+type entry struct {
+	*Bar
+	Text string `json:"text,omitempty"`
+}
+
 // Report hands bars to whoever runs the proofs. Without one it does nothing.
 func Report(bars ...Bar) error {
+	if os.Getenv(fileVariable) == "" {
+		return nil
+	}
+	var lines []entry
+	for _, bar := range bars {
+		if err := bar.validate(); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+		lines = append(lines, entry{Bar: &bar})
+	}
+	return report(lines)
+}
+
+// Describe hands over what the record is to say before the table of bars, as Markdown. Without anybody who runs the proofs it does nothing.
+func Describe(markdown string) error { return report([]entry{{Text: markdown}}) }
+
+func report(all []entry) error {
 	name := os.Getenv(fileVariable)
 	if name == "" {
 		return nil
 	}
 	var lines bytes.Buffer
-	for _, bar := range bars {
-		if err := bar.validate(); err != nil {
+	for _, one := range all {
+		if err := json.NewEncoder(&lines).Encode(one); err != nil {
 			return fmt.Errorf("report: %w", err)
-		}
-		if err := json.NewEncoder(&lines).Encode(bar); err != nil {
-			return fmt.Errorf("report bar %q: %w", bar.Name, err)
 		}
 	}
 	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -60,29 +80,36 @@ func Report(bars ...Bar) error {
 	return file.Close()
 }
 
-// Read reads what Report wrote.
-func Read(r io.Reader) ([]Bar, error) {
-	var bars []Bar
+// Read reads what Report and Describe wrote.
+func Read(r io.Reader) (bars []Bar, text string, err error) {
 	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
-		var bar Bar
+		one := entry{Bar: &Bar{}}
 		decoder := json.NewDecoder(bytes.NewReader(lines.Bytes()))
 		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&bar); err != nil {
-			return nil, fmt.Errorf("read bars: line %d: %w", n, err)
+		if err := decoder.Decode(&one); err != nil {
+			return nil, "", fmt.Errorf("read bars: line %d: %w", n, err)
 		}
 		if _, err := decoder.Token(); err != io.EOF {
-			return nil, fmt.Errorf("read bars: line %d: more than one object", n)
+			return nil, "", fmt.Errorf("read bars: line %d: more than one object", n)
 		}
-		if err := bar.validate(); err != nil {
-			return nil, fmt.Errorf("read bars: line %d: %w", n, err)
+		if one.Text != "" && *one.Bar != (Bar{}) {
+			return nil, "", fmt.Errorf("read bars: line %d: a bar and a text", n)
 		}
-		bars = append(bars, bar)
+		if one.Text != "" {
+			text += one.Text
+			continue
+		}
+		if err := one.validate(); err != nil {
+			return nil, "", fmt.Errorf("read bars: line %d: %w", n, err)
+		}
+		bars = append(bars, *one.Bar)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read bars: %w", err)
+		return nil, "", fmt.Errorf("read bars: %w", err)
 	}
-	return bars, nil
+	return bars, text, nil
 }
 
 // A T is a *testing.T. This package is linked into cprof, which has no business with package testing.

@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 			t.Setenv("PROVE_TEST_PLAYED", filepath.Join(t.TempDir(), "played"))
 			var list []listed
 			if test.play != "" {
-				list = []listed{{"play", []string{self}}}
+				list = []listed{{name: "play", command: []string{self}}}
 			}
 			var out, log strings.Builder
 			code := run(t.Context(), test.args, list, fullPace, &out, &log)
@@ -102,6 +102,25 @@ func TestRun(t *testing.T) {
 				t.Errorf("exit code = %d, want %d; output %q, want %q in it; %s", code, test.code, &out, test.out, &log)
 			}
 		})
+	}
+}
+
+// A proof that takes an hour runs where it is named, and nowhere else.
+func TestLongProofsAreNamed(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PROVE_TEST_PLAY", "reach")
+	list := []listed{{name: "short", command: []string{self}}, {name: "long", command: []string{self}, byName: true}}
+	for _, test := range []struct {
+		args []string
+		want bool
+	}{{nil, false}, {[]string{"-only", "long"}, true}, {[]string{"-only", "short"}, false}, {[]string{"-only", "."}, true}} {
+		var out strings.Builder
+		if code := run(t.Context(), test.args, list, fullPace, &out, &out); code != 0 || strings.Contains(out.String(), "long:") != test.want {
+			t.Errorf("%q: exit code %d, want it run %v: %s", test.args, code, test.want, &out)
+		}
 	}
 }
 
@@ -113,7 +132,7 @@ func TestRecordIsKeptAlsoOfAMiss(t *testing.T) {
 	t.Setenv("PROVE_TEST_PLAY", "miss")
 	dir := t.TempDir()
 	var out strings.Builder
-	if code := run(t.Context(), []string{"-record", dir}, []listed{{"play", []string{self}}}, fullPace, &out, &out); code != 1 {
+	if code := run(t.Context(), []string{"-record", dir}, []listed{{name: "play", command: []string{self}}}, fullPace, &out, &out); code != 1 {
 		t.Errorf("exit code = %d, want 1; %s", code, &out)
 	}
 	names, err := filepath.Glob(dir + "/*.md")
@@ -145,7 +164,7 @@ func TestPaceIsHandedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pace, want := range map[float64]proof.Verdict{0.5: proof.Reached, 1: proof.Missed} {
-		result := prove(t.Context(), listed{"play", []string{self}}, proof.Small, pace, os.Stderr)
+		result := prove(t.Context(), listed{name: "play", command: []string{self}}, proof.Small, pace, os.Stderr)
 		if result.Err != nil || len(result.Bars) != 1 || result.Bars[0].Verdict() != want {
 			t.Errorf("pace %v: %+v, want %v", pace, result, want)
 		}
