@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -246,6 +247,11 @@ func printDemo(w io.Writer, r *demo.Result, o demo.Options) error {
 			row("all the way, to "+h.To, h)
 		}
 	}
+	if h := slowestHop(r); h != nil {
+		p50 := h.Percentile(50)
+		fmt.Fprintf(w, "\nslowest: %s → %s: half of its tuples took up to %.2f µs, and that is sure to ± %.3f µs (windows wait on purpose)\n",
+			h.From, h.To, us(float64(p50.Lo)/2+float64(p50.Hi)/2), us(float64(p50.Hi-p50.Lo)/2))
+	}
 	fmt.Fprintln(w, "\nminrtt is the paper's method on our own exchanges, with the wander since its anchors; ret the way of a tuple by its acknowledgement's return trip")
 	switch {
 	case r.WhyNoNTP != nil:
@@ -264,6 +270,20 @@ func printDemo(w io.Writer, r *demo.Result, o demo.Options) error {
 		_, err = fmt.Fprintf(w, "the run is in %s: open %s/report.html\n", o.Keep, o.Keep)
 	}
 	return err
+}
+
+// slowestHop is the one whose median is largest, but for those of windows, which wait until they are full.
+func slowestHop(r *demo.Result) (slowest *demo.Hop) {
+	most := int64(0)
+	for _, h := range r.Hops {
+		if h.Since || strings.HasPrefix(h.From, "window/") {
+			continue
+		}
+		if p50 := h.Percentile(50); slowest == nil || p50.Lo > most {
+			slowest, most = h, p50.Lo
+		}
+	}
+	return slowest
 }
 
 // demoLine is what "cprof demo --json" prints. Scripts read it: append only.
