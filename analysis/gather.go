@@ -358,6 +358,9 @@ func (w *gatherer) way(id, mask uint64, way *[maxPoints]passage) {
 	if p.whole != nil && !child && !parent {
 		w.whole(p.whole, id, mask, way)
 	}
+	if p.whole != nil && !child && parent && w.in.options.Slowest > 0 {
+		w.ownWay(p.whole, id, mask, way)
+	}
 	if len(p.ends) > 0 && !parent {
 		for _, r := range p.ends {
 			w.end(r, &way[r])
@@ -455,10 +458,7 @@ func (w *gatherer) measure(l *leg, part *legPart, id uint64, from, to *passage) 
 func (w *gatherer) whole(p *planned, id, mask uint64, way *[maxPoints]passage) {
 	part := w.partOf(p, &way[p.from], &way[p.to])
 	if w.in.options.Slowest > 0 {
-		w.passing = w.passing[:0]
-		for rest := mask; rest != 0; rest &= rest - 1 {
-			w.passing = append(w.passing, way[bits.TrailingZeros64(rest)])
-		}
+		w.pass(mask, way)
 		if !w.single {
 			f := part.fresh
 			f.from = append(f.from, int32(len(f.ways)))
@@ -466,6 +466,25 @@ func (w *gatherer) whole(p *planned, id, mask uint64, way *[maxPoints]passage) {
 		}
 	}
 	w.measure(p.leg, part, id, &way[p.from], &way[p.to])
+}
+
+// pass collects a tuple's whole way.
+func (w *gatherer) pass(mask uint64, way *[maxPoints]passage) {
+	w.passing = w.passing[:0]
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		w.passing = append(w.passing, way[bits.TrailingZeros64(rest)])
+	}
+}
+
+// ownWay puts a tuple of which others were made among the slowest, as far as it went under its own id. That is no leg: from end to end it is
+// measured through what was made of it (lineage.go).
+func (w *gatherer) ownWay(p *planned, id, mask uint64, way *[maxPoints]passage) {
+	from, to := &way[p.from], &way[p.to]
+	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
+	if err == nil && (d.Lo >= w.found.least || len(w.found.slowest) < w.in.options.Slowest) {
+		w.pass(mask, way)
+		w.found.slow(d.Span, id, w.passing, w.in.options.Slowest)
+	}
 }
 
 // alone measures a duration at once: where stamps have a slack of their own, or somebody wants to be told each.

@@ -27,7 +27,8 @@ type Options struct {
 	// Workers is how many cores are used; 0: all.
 	Workers int
 
-	// Slowest is how many of the slowest tuples are kept with their whole way; 0 is 10, negative none.
+	// Slowest is how many of the slowest tuples are kept with their whole way, of those that others were made of the way under their own id; 0 is
+	// 10, negative none.
 	Slowest int
 
 	// Edges declare which points follow which, each actor/point, in place of what is found in the data.

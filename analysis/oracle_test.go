@@ -154,7 +154,10 @@ func (o *oracle) answer() *oracleAnswer {
 					ends = append(ends, end{q, way[q]})
 				}
 			}
-			if len(o.before[first]) == 0 && !o.follows(last) && o.precedes(first, last) && !children[id] && !isParent[id] {
+			switch whole := len(o.before[first]) == 0 && !o.follows(last) && o.precedes(first, last) && !children[id]; {
+			case whole && isParent[id]: // others were made of it: it is as slow as it was itself
+				a.slowest = append(a.slowest, o.duration(way[first], way[last]).Span)
+			case whole:
 				a.slowest = append(a.slowest, o.leg(a, oracleLeg{first, last, "whole"}, way[first], way[last]).Span)
 			}
 			if isParent[id] && !children[id] {
