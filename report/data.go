@@ -24,6 +24,7 @@ type Data struct {
 	Stretches   []Stretch    `json:"stretches"`
 	Throughput  []Throughput `json:"throughput"`
 	Comparisons []Comparison `json:"comparisons"`
+	Truth       Truth        `json:"truth"`
 	Tuples      []Tuple      `json:"tuples"`
 	Nodes       []Node       `json:"nodes"`
 	Pairs       []Pair       `json:"pairs"`
@@ -211,6 +212,46 @@ type Method struct {
 	Absent string `json:"absent"` // why there is no value at all
 }
 
+// Truth is how everything went that was held against what only virtual nodes know. Durations.Held is 0 where nobody knows it.
+type Truth struct {
+	Durations Held         `json:"durations"` // all that the page is about
+	Remote    Held         `json:"remote"`    // those of them from one node to another
+	Stretches []TrueLeg    `json:"stretches"`
+	Methods   []TrueMethod `json:"methods"`
+}
+
+// Held is how values went that were held against the truth.
+type Held struct {
+	Held    int64 `json:"held"`    // values
+	Outside int64 `json:"outside"` // whose interval does not hold the truth: must be 0 of what is proven
+
+	// Of the others, what share of their bound the error took: shares of them in equal steps from 0 to 1, sum 1, and the largest in all,
+	// above 1 where one is outside.
+	Shares  []float64 `json:"shares"`
+	Used_50 float64   `json:"used_50"` // half of them at the most, rounded up to a step
+	Used_99 float64   `json:"used_99"`
+	Largest float64   `json:"largest"`
+}
+
+// TrueLeg is how the durations of a stretch went, within nodes or between them.
+type TrueLeg struct {
+	Name   string `json:"name"`
+	Points string `json:"points"`
+	Kind   Kind   `json:"kind"`
+	Place  Place  `json:"place"`
+	Median Span   `json:"median"`
+	True   Span   `json:"true_median"` // known to a few cycles: other virtual counters move in cycles of their own
+	Held   Held   `json:"held"`
+}
+
+// TrueMethod is how what a method said of all pairs of nodes went.
+type TrueMethod struct {
+	Name  string `json:"name"`
+	What  string `json:"what"`  // was held: moments, tuples, pairs of claims
+	About string `json:"about"` // what it says something about, where that is not what the others do
+	Held  Held   `json:"held"`
+}
+
 // Tuple is one tuple's whole way.
 type Tuple struct {
 	ID      uint64  `json:"id,string"`
@@ -313,6 +354,7 @@ const (
 	PartLatency    = "latency"
 	PartThroughput = "throughput"
 	PartBounds     = "bounds"
+	PartTruth      = "truth"
 	PartTuples     = "tuples"
 	PartNodes      = "nodes"
 	PartFacts      = "facts"

@@ -25,13 +25,7 @@ func (f *from) stretches() {
 			f.Stretches = append(f.Stretches, parts...)
 		}
 	}
-	for i, s := range f.Stretches {
-		// Two stretches between the same actors are told apart by their points.
-		if s.Kind != EndToEnd && slices.ContainsFunc(f.Stretches, func(o Stretch) bool {
-			return o.From == s.From && o.To == s.To && o.Kind == s.Kind && o.Points != s.Points
-		}) {
-			f.Stretches[i].Name = s.Points
-		}
+	for _, s := range f.Stretches {
 		if s.Suspect > 0 {
 			f.Verdict = Suspect
 		}
@@ -48,8 +42,8 @@ func (f *from) stretches() {
 	}
 }
 
-// parts are the stretches that one leg is shown as: one for each pair of nodes, or within and between nodes where these are many.
-func (f *from) parts(l *analysis.Leg) []Stretch {
+// stretchOf is what a leg is called, and what it is.
+func (f *from) stretchOf(l *analysis.Leg) Stretch {
 	x := Stretch{Kind: Transfer, From: f.actorOf(l.From), To: f.actorOf(l.To), Points: l.From + " → " + l.To}
 	switch l.Kind {
 	case "end-to-end":
@@ -62,9 +56,21 @@ func (f *from) parts(l *analysis.Leg) []Stretch {
 	default:
 		x.Name = x.From + " → " + x.To
 	}
-	if l.Origin != "" {
-		x.Name += ", from the " + l.Origin + " of what it was made of"
+	// Two stretches between the same actors are told apart by their points.
+	if x.Kind != EndToEnd && slices.ContainsFunc(f.a.Legs, func(o analysis.Leg) bool {
+		return f.actorOf(o.From) == x.From && f.actorOf(o.To) == x.To && o.Kind != "end-to-end" && (o.From != l.From || o.To != l.To)
+	}) {
+		x.Name = x.Points
 	}
+	if l.Origin != "" {
+		x.Name += ", " + l.Origin + " origin"
+	}
+	return x
+}
+
+// parts are the stretches that one leg is shown as: one for each pair of nodes, or within and between nodes where these are many.
+func (f *from) parts(l *analysis.Leg) []Stretch {
+	x := f.stretchOf(l)
 	var parts []Stretch
 	add := func(place Place, nodes []string, d *analysis.Durations) {
 		if d != nil && d.Count > 0 {

@@ -15,7 +15,7 @@ import (
 const (
 	maxStretches   = 120
 	maxSplit       = 4 // pairs of nodes of one leg that are shown each on its own
-	maxThroughputs = 12
+	maxThroughputs = 6 // as many as there are colours
 	maxNodes       = 60
 	maxComparisons = 60
 	maxRemarks     = 60
@@ -37,6 +37,7 @@ func From(a *analysis.Answer, run *runs.Directory, program string) *Data {
 	f.assumptions()
 	f.findings()
 	f.compare()
+	f.truth()
 	for _, p := range d.Pairs {
 		if p.Verdict == Suspect {
 			d.Verdict = Suspect
@@ -119,7 +120,9 @@ func (f *from) nodes() {
 	shown := f.a.Nodes[:min(len(f.a.Nodes), maxNodes)]
 	for _, n := range shown {
 		node := Node{Name: n.Name, Epoch: n.Epoch, Virtual: n.Virtual, Left: n.Left}
-		if n.FrequencyHi_hz > 0 {
+		if n.FrequencyHi_hz > 0 && n.FrequencyLo_hz == n.FrequencyHi_hz {
+			node.Facts = append(node.Facts, Fact{"frequency", fmt.Sprintf("%.6f MHz, nominal", n.FrequencyHi_hz/1e6)})
+		} else if n.FrequencyHi_hz > 0 {
 			node.Facts = append(node.Facts, Fact{"frequency", fmt.Sprintf("%.6g ± %.2g MHz", (n.FrequencyLo_hz+n.FrequencyHi_hz)/2e6, (n.FrequencyHi_hz-n.FrequencyLo_hz)/2e6)})
 		}
 		node.Facts = append(node.Facts, Fact{"quantum", cycles(n.Quantum_cycles)}, Fact{"core slack", cycles(n.CoreSlack_cycles)})
@@ -240,8 +243,8 @@ func (f *from) throughput() {
 		add(Throughput{c.Channel + " on " + c.Node, "the counter of this channel, spread evenly between its samples", f.spread(c.Periods)})
 	}
 	for _, p := range points {
-		if len(p.PerBin) == 0 {
-			continue
+		if !slices.ContainsFunc(p.PerBin, func(n uint64) bool { return n > 0 }) {
+			continue // links have no time of their own
 		}
 		column := make(Column, f.Timeline.Buckets)
 		for i := range column {

@@ -42,7 +42,7 @@ func TestFromShowsTheAnswer(t *testing.T) {
 	if again := written(t, From(a, run, "a test")); again != page {
 		t.Error("one answer gave two pages")
 	}
-	if len(d.Absent) > 0 || d.Verdict != Consistent {
+	if len(d.Absent) != 1 || d.Absent[0].Part != PartTruth || d.Verdict != Consistent { // no real run knows the truth
 		t.Errorf("verdict %s, absent %v: want all of it, consistent", d.Verdict, d.Absent)
 	}
 	if len(d.Actors) != 3 || len(d.Pairs) != 3 || len(d.Comparisons) != 3 || len(d.Nodes) != 3 || len(d.Tuples) != len(a.Slowest) {
@@ -338,5 +338,46 @@ func TestWhiskers(t *testing.T) {
 				t.Errorf("whiskers %v with %d beyond, want %v with %d", s.Whiskers, s.Outliers, c.want, c.outliers)
 			}
 		})
+	}
+}
+
+// What was held against the truth is shown: of each stretch, between nodes in all, and of each method over all pairs.
+func TestFromShowsTheTruth(t *testing.T) {
+	a, run := chain(t)
+	legs := append(slices.Clone(a.EndToEnd), a.Legs...)
+	wrong := 0
+	a.Held = new(analysis.Held)
+	for i := range legs {
+		h := &analysis.Held{Count: 100, Outside: uint64(i), MostUsed: 0.5, True: []analysis.Percentile{{Percent: 50, Interval: analysis.Interval{Lo_cycles: 7, Hi_cycles: 8}}}}
+		h.Used[3] = 100 - uint64(i)
+		wrong += i
+		a.Held.Merge(h)
+		legs[i].Remote.Held = h // the pointer is the answer's own
+	}
+	for i := range a.Comparisons {
+		ntp := &a.Comparisons[i].Methods[3]
+		ntp.Held, ntp.About = &analysis.Held{Count: 4, MostUsed: 0.25}, "another clock"
+		ntp.Held.Used[0] = 4
+	}
+	d := From(a, run, "a test")
+	written(t, d)
+	if n := int64(100 * len(legs)); d.Truth.Durations.Held != n || d.Truth.Remote.Held != n || d.Truth.Durations.Outside != int64(wrong) || len(d.Absent) > 0 {
+		t.Errorf("%+v, absent %v", d.Truth, d.Absent)
+	}
+	if len(d.Truth.Stretches) != len(legs) {
+		t.Fatalf("%d stretches of %d", len(d.Truth.Stretches), len(legs))
+	}
+	for i, s := range d.Truth.Stretches {
+		h := s.Held
+		if s.Name == "" || s.Place != Remote || s.True != (Span{7, 8}) || s.Median.Hi_cycles == 0 || h.Outside != int64(i) || h.Used_50 != 0.2 || h.Largest != 0.5 || math.Abs(h.Shares[3]-1) > 1e-9 {
+			t.Errorf("stretch %d: %+v", i, s)
+		}
+	}
+	if m := d.Truth.Methods; len(m) != 1 || m[0].Name != NTP || m[0].Held.Held != int64(4*len(a.Comparisons)) || m[0].About != "another clock" || m[0].What != "pairs of claims" {
+		t.Errorf("methods %+v", m)
+	}
+	a.Held = &analysis.Held{}
+	if d := From(a, run, "a test"); d.Truth.Durations.Held != 0 || len(d.Absent) != 1 || strings.Contains(d.Absent[0].Reason, "real machines") {
+		t.Errorf("nothing was held: %v", d.Absent)
 	}
 }

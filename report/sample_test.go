@@ -91,6 +91,7 @@ func drawSample(seed uint64) *Data {
 	}
 	s.throughput()
 	s.comparisons(cycles)
+	s.truth()
 	s.tuples(cycles)
 	s.nodes()
 	d.Undecided = []string{
@@ -228,6 +229,38 @@ func (s *sample) throughput() {
 		}
 		s.data.Throughput = append(s.data.Throughput, x)
 	}
+}
+
+// truth has what virtual nodes would know of the sample: errors of a third of the bound at the most, as those of related counters are, and of
+// all of it, as those of return trips are.
+func (s *sample) truth() {
+	held := func(n int64, largest float64) Held {
+		h := Held{Held: n, Shares: make([]float64, 20), Largest: largest, Used_50: .05, Used_99: largest}
+		steps := int(math.Ceil(largest * 20))
+		for i := range steps {
+			h.Shares[i] = math.Round(2*(float64(steps-i)-.5)/float64(steps*steps)*1e5) / 1e5
+		}
+		return h
+	}
+	var all, remote int64
+	for _, x := range s.data.Stretches {
+		all += x.Count
+		if x.Place == Remote {
+			remote += x.Count
+		}
+		leg := TrueLeg{Name: x.Name, Points: x.Points, Kind: x.Kind, Place: x.Place, Held: held(x.Count, .3)}
+		for _, p := range x.Percentiles {
+			if p.P == 50 {
+				leg.Median = Span{p.Lo_cycles, p.Hi_cycles}
+				middle := (p.Lo_cycles + p.Hi_cycles) / 2
+				leg.True = Span{middle + 11, middle + 12}
+			}
+		}
+		s.data.Truth.Stretches = append(s.data.Truth.Stretches, leg)
+	}
+	s.data.Truth.Durations, s.data.Truth.Remote = held(all, .3), held(remote, .3)
+	s.data.Truth.Methods = []TrueMethod{{Name: Ours, What: "moments", Held: held(270, .2)}, {Name: ReT, What: "tuples", Held: held(sampleTuples, 1)},
+		{Name: NTP, What: "pairs of claims", About: "the one REALTIME that the nodes share", Held: held(81, .4)}}
 }
 
 func (s *sample) comparisons(cycles func(float64) float64) {

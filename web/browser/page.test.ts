@@ -31,14 +31,30 @@ const text = (page: Page, selector: string) => page.locator(selector).first().in
 
 test("shows every part, and the answer first", () => open("sample", async (page) => {
   assert.equal(await page.title(), "tuesday-rate-110k – Cloudprofiler report");
-  assert.equal(await page.locator("main section").count(), 11);
+  assert.equal(await page.locator("main section").count(), 12);
   assert.match(await text(page, ".tiles"), /end to end, median\s+186\.\d+ ± 0\.\d+ µs/);
   assert.match(await text(page, ".tiles"), /received before sent\s+0\s+as it must be/);
-  for (const part of ["graph", "stretches", "latency", "throughput", "bounds", "tuples", "nodes"]) {
+  for (const part of ["graph", "stretches", "latency", "throughput", "bounds", "truth", "tuples", "nodes"]) {
     assert.equal(await page.locator(`#${part} .absent`).count(), 0, `${part} is absent`);
   }
   assert.match(await text(page, "#undecided"), /overtook each other[^]*Missing from the run[^]*41 records were salvaged/);
   assert.match(await text(page, "#findings"), /received before sent of[^]*is suspect: the data allow no wander below 1\.56 ppm/);
+}));
+
+test("says how everything went that was held against the truth", () => open("sample", async (page) => {
+  assert.match(await text(page, ".tiles"), /held against the truth\s+all true\s+[\d\u2009]+ durations/);
+  assert.match(await text(page, "#truth .banner"), /All true[^]*took at most 30 % of the bound/);
+  const rows = page.locator("#truth table").first().locator("tbody tr");
+  assert.equal(await rows.count(), 12);
+  assert.match(await rows.first().innerText(), /none[^]*off by ≤ \d+(\.\d+)? ns[^]*5 %\s+30 %\s+30 %/);
+  assert.equal(await rows.first().locator("rect.bar").count(), 6);
+  assert.match(await page.locator("#truth table").nth(1).innerText(), /return trip[^]*100 %[^]*NTP\s+about the one REALTIME that the nodes share[^]*pairs of claims/);
+  assert.equal(await page.locator("nav a", { hasText: "Truth" }).count(), 1);
+}));
+
+test("where nobody knows the truth it says so", () => open("empty", async (page) => {
+  assert.match(await text(page, "#truth .absent"), /Not shown/);
+  assert.equal(await page.locator("nav a", { hasText: "Truth" }).count(), 0);
 }));
 
 test("marks estimates wherever they are", () => open("sample", async (page) => {
@@ -222,14 +238,14 @@ test("hostile names are text", () => open("hostile", async (page) => {
 
 test("a run of nothing says why", () => open("empty", async (page) => {
   for (const part of ["graph", "stretches", "latency", "throughput", "bounds", "tuples", "nodes", "machines"]) {
-    assert.match(await text(page, `#${part} .absent`), /Not shown\. no log of any node was collected/);
+    assert.match(await text(page, `#${part} .absent`), /Not shown: no log of any node was collected/);
   }
   assert.equal(await page.locator("fieldset[disabled]").count(), 1);
 }));
 
 test("a large run opens at once and stays fluid", () => open("large", async (page) => {
   const opened = await page.evaluate(() => performance.now()); // since the navigation began
-  assert.equal(await page.locator("main section").count(), 11);
+  assert.equal(await page.locator("main section").count(), 12);
   const took = async (act: string) => page.evaluate((selector) => {
     const begun = performance.now();
     document.querySelector<HTMLElement>(selector)!.click();

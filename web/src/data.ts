@@ -20,6 +20,7 @@ export interface Data {
   stretches: Stretch[];
   throughput: Throughput[];
   comparisons: Comparison[];
+  truth: Truth;
   tuples: Tuple[];
   nodes: Node[];
   pairs: Pair[];
@@ -151,6 +152,39 @@ export interface Method {
   proven: boolean;
   bound_cycles: Column;
   absent: string;
+}
+
+export interface Truth {
+  durations: Held;
+  remote: Held;
+  stretches: TrueLeg[];
+  methods: TrueMethod[];
+}
+
+export interface Held {
+  held: number;
+  outside: number;
+  shares: number[];
+  used_50: number;
+  used_99: number;
+  largest: number;
+}
+
+export interface TrueLeg {
+  name: string;
+  points: string;
+  kind: Kind;
+  place: Place;
+  median: Span;
+  true_median: Span;
+  held: Held;
+}
+
+export interface TrueMethod {
+  name: string;
+  what: string;
+  about: string;
+  held: Held;
 }
 
 export interface Tuple {

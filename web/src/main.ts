@@ -7,6 +7,7 @@ import { absent } from "./marks.ts";
 import { machines, matrix } from "./nodes.ts";
 import { bounds, latency, throughput } from "./overtime.ts";
 import { State } from "./state.ts";
+import { truth } from "./truth.ts";
 import { stretches } from "./stretches.ts";
 import { assumptions, findings, heading, tiles, undecided } from "./summary.ts";
 import { waterfalls } from "./waterfall.ts";
@@ -31,6 +32,8 @@ const parts: Part[] = [
   { id: "throughput", title: "Throughput over time", draw: throughput, depends: ["from", "to"], lead: "What passed each place, counted in equal spans of the reference counter." },
   { id: "bounds", title: "How sure that is, and how sure others would be", name: "Bounds", draw: bounds, depends: ["pair", "from", "to"],
     lead: "What a duration between two nodes may be off by, up or down, by each method and at the same moments of the same run." },
+  { id: "truth", title: "Held against the truth", name: "Truth", draw: truth, depends: [],
+    lead: "Only virtual nodes know this: their counters are known functions of one that all of them share, so what truly passed is known to the cycle. Nothing on the rest of this page has made use of it. An error is from the middle of an interval to the truth; at 100 % of its bound it would be at the interval's end." },
   { id: "tuples", title: "Single tuples", name: "Tuples", draw: waterfalls, depends: ["tuple"],
     lead: "The whole way of the slowest tuples. Whiskers at both ends of a bar are the moments at which it can have begun and ended; the duration on the right is often known better than that, because both ends share an error." },
   { id: "findings", title: "What was found", name: "Findings", draw: findings, depends: [], lead: "" },
@@ -73,7 +76,7 @@ function start(data: Data): void {
   const main = html("main", { id: "main" });
   const state = new State(data);
   const top = html("div", { class: "top" },
-    html("nav", { "aria-label": "Parts of the report" }, ...parts.filter((p) => p.name).map((p) => html("a", { href: `#${p.id}` }, p.name!))), controls(state));
+    html("nav", { "aria-label": "Parts of the report" }, ...parts.filter((p) => p.name && (p.id !== "truth" || data.truth.durations.held > 0)).map((p) => html("a", { href: `#${p.id}` }, p.name!))), controls(state));
   show(html("a", { class: "skip", href: "#main" }, "Skip to the report"), top, main);
   state.width = columnWidth(main);
 

@@ -18,6 +18,6 @@ export function value(format: Format, x: { lo_cycles: number; hi_cycles: number 
 }
 
 export function absent(reasons: string[]): HTMLElement {
-  return html("div", { class: "absent" }, html("b", {}, "Not shown. "),
+  return html("div", { class: "absent" }, html("b", {}, "Not shown: "),
     reasons.length === 0 ? "The run has no data for this." : reasons.length === 1 ? reasons[0]! : html("ul", {}, ...reasons.map((r) => html("li", {}, r))));
 }

@@ -81,6 +81,12 @@ export class Format {
     return `± ${bound} ${unit}${verdict === "suspect" ? " est." : ""}`;
   }
 
+  /** most is a distance that is not exceeded. */
+  most(cycles: number): string {
+    const { bound, unit } = this.halfWidth(cycles);
+    return `≤ ${bound} ${unit}`;
+  }
+
   private halfWidth(cycles: number): { bound: string; unit: string } {
     if (this.unit === "cycles") return { bound: group(Math.ceil(cycles).toFixed(0)), unit: "cycles" };
     const s = cycles / this.reference.lo_hz;

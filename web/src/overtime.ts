@@ -47,7 +47,7 @@ export function throughput(state: State): HTMLElement {
     html("details", {}, html("summary", {}, "What was counted"), html("ul", {}, ...throughput.map((t) => html("li", {}, html("b", {}, t.name), `: ${t.source}`)))));
 }
 
-const methods: Record<string, [string, string]> = {
+export const methods: Record<string, [string, string]> = {
   cloudprofiler: ["Cloudprofiler", "proven under the assumptions below"],
   minrtt: ["plain MinRTT", "half of the smallest round trips before and after, and the wander since"],
   ret: ["return trip (ReT)", "half of the round trip of a tuple's acknowledgement, median"],

@@ -3,6 +3,13 @@
 import type { Data, Stretch } from "./data.ts";
 import { Format, type Unit } from "./number.ts";
 
+/** first is the stretch that is shown first: the whole way, unless most of the time nothing went it, as where windows are emitted once a second. */
+function first(data: Data): Stretch | undefined {
+  const dense = (s: Stretch) => (s.over[0]?.lo_cycles ?? []).filter((v) => v !== null).length * 2 > data.timeline.buckets;
+  const order = (["end_to_end", "transfer", "computation"] as const).flatMap((kind) => data.stretches.filter((s) => s.kind === kind));
+  return order.find(dense) ?? order[0];
+}
+
 export class State {
   unit: Unit;
   log = true;
@@ -18,8 +25,11 @@ export class State {
   constructor(readonly data: Data) {
     this.unit = data.reference.lo_hz > 0 ? "seconds" : "cycles";
     this.to = data.timeline.buckets;
-    const first = data.stretches.find((s) => s.kind === "end_to_end") ?? data.stretches[0];
-    this.stretch = first?.id ?? "";
+    this.stretch = first(data)?.id ?? "";
+    // The pair of which the most methods say something.
+    const said = (c: Data["comparisons"][number]) => c.methods.filter((m) => m.bound_cycles.some((v) => v !== null)).length;
+    const most = data.comparisons.reduce<Data["comparisons"][number] | undefined>((best, c) => (best && said(best) >= said(c) ? best : c), undefined);
+    this.pair = Math.max(0, data.pairs.findIndex((p) => most && ((p.a === most.a && p.b === most.b) || (p.a === most.b && p.b === most.a))));
   }
 
   get format(): Format { return new Format(this.unit, this.data.reference); }

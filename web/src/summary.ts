@@ -31,7 +31,8 @@ export function tiles(state: State): HTMLElement {
   const tile = (name: string, content: Node | string, below: Node | string | null = null, kind = "") =>
     html("div", { class: `tile ${kind}` }, html("dt", {}, name), html("dd", {}, content, below ? html("small", {}, below) : null));
   const early = data.findings.find((f) => f.name === "received before sent");
-  const rate = data.throughput.length ? data.throughput[data.throughput.length - 1]! : undefined;
+  // What comes in, if the page knows that; else what was counted last.
+  const rate = data.throughput.find((t) => whole_way?.points.startsWith(`${t.name} → `)) ?? data.throughput[data.throughput.length - 1];
   const counted = rate?.count.reduce<number>((sum, c) => sum + (c ?? 0), 0) ?? 0;
   const length = format.draw(data.timeline.bucket_cycles) * (rate?.count.filter((c) => c !== null).length ?? 0);
   return html("dl", { class: "tiles" },
@@ -39,6 +40,8 @@ export function tiles(state: State): HTMLElement {
     whole_way ? tile("end to end, 99 %", value(format, at(whole_way, 99), whole_way.verdict), `${compact(whole_way.count)} tuples`) : null,
     rate && length > 0 && format.unit === "seconds" ? tile("throughput, mean", `${compact(counted / length)}/s`, rate.name) : null,
     tile("tuples", compact(data.totals.tuples), `${whole(data.totals.complete)} went the whole way`),
+    data.truth.durations.held > 0 ? tile("held against the truth", data.truth.durations.outside === 0 ? "all true" : `${whole(data.truth.durations.outside)} are not`,
+      `${whole(data.truth.durations.held)} durations`, data.truth.durations.outside === 0 ? "good" : "wrong") : null,
     early ? tile("received before sent", whole(early.count), early.count === 0 ? "as it must be" : "an assumption is wrong", early.count === 0 ? "good" : "wrong") : null);
 }
 

@@ -18,7 +18,7 @@ export function waterfalls(state: State): HTMLElement {
       html("span", { class: "tuple-row" }, html("span", { class: "tuple-id" }, t.id), estimate(t.verdict)))));
   const chosen = tuples[Math.min(state.tuple, tuples.length - 1)]!;
   const panel = html("div", { class: "tuple-panel" });
-  replace(panel, waterfall(state, chosen, state.width >= 820 ? state.width - 288 : state.width));
+  replace(panel, waterfall(state, chosen, state.width >= 820 ? state.width - 324 : state.width));
   return html("div", { class: "tuples" }, list, panel);
 }
 

@@ -1,0 +1,82 @@
+package report
+
+import "github.com/cloudprofiler/cloudprofiler/analysis"
+
+// truth shows how everything went that was held against the truth.
+func (f *from) truth() {
+	switch {
+	case f.a.Held == nil:
+		f.absent(PartTruth, "only a run of virtual nodes knows the truth, as that of cprof demo: between real machines nobody does")
+		return
+	case f.a.Held.Count == 0:
+		f.absent(PartTruth, "the run knows the truth, and there is no duration to hold against it")
+		return
+	}
+	f.Truth.Durations = held(f.a.Held)
+	var remote analysis.Held
+	for _, legs := range [][]analysis.Leg{f.a.EndToEnd, f.a.Legs} {
+		for i := range legs {
+			l := &legs[i]
+			if l.Remote != nil && l.Remote.Held != nil {
+				remote.Merge(l.Remote.Held)
+			}
+			f.trueLeg(l, Local, l.Local)
+			f.trueLeg(l, Remote, l.Remote)
+		}
+	}
+	f.Truth.Remote = held(&remote)
+	if n := len(f.Truth.Stretches); n > maxStretches {
+		f.Truth.Stretches = f.Truth.Stretches[:maxStretches]
+		f.absent(PartTruth, "%d more stretches are not shown", n-maxStretches)
+	}
+	if len(f.a.Comparisons) == 0 {
+		return
+	}
+	for i, m := range f.a.Comparisons[0].Methods {
+		shown := TrueMethod{Name: m.Name, What: heldOf[m.Name]}
+		var all analysis.Held
+		for _, c := range f.a.Comparisons {
+			if h := c.Methods[i].Held; h != nil {
+				all.Merge(h)
+			}
+			if about := c.Methods[i].About; about != "" {
+				shown.About = about
+			}
+		}
+		if shown.Held = held(&all); all.Count > 0 {
+			f.Truth.Methods = append(f.Truth.Methods, shown)
+		}
+	}
+}
+
+// heldOf is what of a method was held against the truth.
+var heldOf = map[string]string{Ours: "moments", MinRTT: "moments", ReT: "tuples", NTP: "pairs of claims"}
+
+func (f *from) trueLeg(l *analysis.Leg, place Place, d *analysis.Durations) {
+	if d == nil || d.Held == nil {
+		return
+	}
+	s := f.stretchOf(l)
+	row := TrueLeg{Name: s.Name, Points: s.Points, Kind: s.Kind, Place: place, Held: held(d.Held)}
+	for _, p := range d.Percentiles {
+		if p.Percent == 50 {
+			row.Median = span(p.Interval)
+		}
+	}
+	for _, p := range d.Held.True {
+		if p.Percent == 50 {
+			row.True = span(p.Interval)
+		}
+	}
+	f.Truth.Stretches = append(f.Truth.Stretches, row)
+}
+
+func held(h *analysis.Held) Held {
+	out := Held{Held: count(h.Count), Outside: count(h.Outside), Used_50: h.UsedPercentile(50), Used_99: h.UsedPercentile(99), Largest: h.MostUsed}
+	if inside := h.Count - h.Outside; inside > 0 {
+		for _, n := range h.Used {
+			out.Shares = append(out.Shares, float64(n)/float64(inside))
+		}
+	}
+	return out
+}
