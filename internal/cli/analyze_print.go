@@ -371,6 +371,9 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 func heldMethods(a *analysis.Answer) (names []string, held, about map[string]string) {
 	what := map[string]string{analysis.Ours: "moment", analysis.MinRTT: "moment", analysis.ReT: "tuple", analysis.NTP: "pair of claims"}
 	held, about = map[string]string{}, map[string]string{}
+	if len(a.Comparisons) == 0 {
+		return nil, held, about
+	}
 	for i, m := range a.Comparisons[0].Methods {
 		sum := new(analysis.Held)
 		for _, c := range a.Comparisons {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -257,17 +258,23 @@ func printDemo(w io.Writer, r *demo.Result, o demo.Options) error {
 	case r.WhyNoNTP != nil:
 		fmt.Fprintf(w, "ntp: %v\n", r.WhyNoNTP)
 	case r.NTP:
-		fmt.Fprintln(w, "ntp is what chronyd claims of this machine's one REALTIME, which all nodes share; in truth their clocks do not differ there")
+		fmt.Fprintln(w, "ntp is what chronyd claims, from physical stamps, of this machine's one REALTIME, which all nodes share: in truth they do not differ there")
 	case r.Namespaces:
 		fmt.Fprintln(w, "ntp: chronyd is not installed")
 	default:
 		fmt.Fprintln(w, "ntp: chronyd needs a namespace for each node")
 	}
+	if names, held, _ := heldMethods(r.Answer); len(names) > 0 {
+		fmt.Fprintln(w, "\nwhat each said of all pairs, held against the truth as well:")
+		for _, name := range names {
+			fmt.Fprintf(w, "  %-14s %s\n", name, held[name])
+		}
+	}
 	checked, between, outside := r.Checked()
 	_, err := fmt.Fprintf(w, "\n%d durations held against the truth, %d of them between nodes: %d outside of their bound; %d tuples, %d lost\n",
 		checked, between, outside, r.Tuples, r.Lost)
 	if o.Keep != "" && err == nil {
-		_, err = fmt.Fprintf(w, "the run is in %s: open %s/report.html\n", o.Keep, o.Keep)
+		_, err = fmt.Fprintf(w, "the run is in %s: open %s/report.html, which holds %d against it by the logs alone, between neighbouring points and through windows\n", o.Keep, o.Keep, r.Answer.Held.Count)
 	}
 	return err
 }
@@ -302,6 +309,45 @@ type demoLine struct {
 	BetweenNodes        int     `json:"between_nodes"` // of the durations
 	Nodes               int     `json:"nodes"`
 	Namespaces          bool    `json:"namespaces"`
+
+	// What the run's own answer, and its page, hold against the truth by the logs alone; and how the methods went, by their names.
+	PageDurations int                   `json:"page_durations"`
+	BoundUsedMost float64               `json:"bound_used_most"` // of 1
+	Methods       map[string]demoMethod `json:"methods"`
+}
+
+// demoMethod is how what a method said of all pairs of nodes went.
+type demoMethod struct {
+	BoundUSMed float64 `json:"bound_us_median"` // of the pairs' medians
+	Held       uint64  `json:"held"`            // against the truth
+	Outside    uint64  `json:"outside"`
+	UsedMost   float64 `json:"used_most"` // of the bound, of 1
+}
+
+func demoMethods(a *analysis.Answer, cyclesPerSecond float64) map[string]demoMethod {
+	bounds := map[string][]int64{}
+	sums := map[string]*analysis.Held{}
+	for _, c := range a.Comparisons {
+		for _, m := range c.Methods {
+			if m.Absent != "" {
+				continue
+			}
+			bounds[m.Name] = append(bounds[m.Name], m.Median_cycles)
+			if sums[m.Name] == nil {
+				sums[m.Name] = new(analysis.Held)
+			}
+			if m.Held != nil {
+				sums[m.Name].Merge(m.Held)
+			}
+		}
+	}
+	out := map[string]demoMethod{}
+	for name, medians := range bounds {
+		slices.Sort(medians)
+		h := sums[name]
+		out[name] = demoMethod{float64(medians[(len(medians)-1)/2]) / cyclesPerSecond * 1e6, h.Count, h.Outside, h.MostUsed}
+	}
+	return out
 }
 
 func printDemoJSON(w io.Writer, r *demo.Result) error {
@@ -313,5 +359,6 @@ func printDemoJSON(w io.Writer, r *demo.Result) error {
 		Tuples: r.Tuples, Lost: r.Lost, SmallestRoundTrip: us(float64(r.Paper.RoundTrip)), HalfWidthUSMed: us(r.HalfWidth_cycles()),
 		WanderPPM: r.Wander.PPM(), Verdict: verdict, KernelStamps: r.Kernel, Stamps: r.Stamps,
 		BetweenNodes: between, Nodes: len(r.Nodes), Namespaces: r.Namespaces,
+		PageDurations: int(r.Answer.Held.Count), BoundUsedMost: r.Answer.Held.MostUsed, Methods: demoMethods(r.Answer, r.CyclesPerSecond),
 	})
 }

@@ -87,6 +87,26 @@ func check(t *testing.T, r *Result) {
 	if half, paper := r.HalfWidth_cycles(), r.Paper.HalfWidth_cycles(r.Wander); half <= 0 || half > paper {
 		t.Errorf("the bound is %g cycles, by the paper's method %g", half, paper)
 	}
+	// The answer holds itself against the truth, by the logs alone: the same durations, and those through windows.
+	var direct int
+	for _, h := range r.Hops {
+		if !h.Since {
+			direct += len(h.Durations)
+		}
+	}
+	if h := r.Answer.Held; h == nil || int(h.Count) < direct || h.Outside != 0 || !(h.MostUsed > 0) || h.MostUsed > 1 {
+		t.Errorf("the answer held against the truth: %+v; %d durations are no window's", h, direct)
+	}
+	for _, h := range r.Hops {
+		i := slices.IndexFunc(r.Answer.Legs, func(l analysis.Leg) bool { return l.From == h.From && l.To == h.To })
+		if h.Since || i < 0 {
+			continue
+		}
+		l := r.Answer.Legs[i].All
+		if p := l.Held.True[4]; l.Held.Count != uint64(len(h.Durations)) || p.Lo_cycles > h.TruePercentile(50) || h.TruePercentile(50) > p.Hi_cycles {
+			t.Errorf("%s to %s: by the logs alone the true median of %d is %v, by the physical stamps of %d it is %d", h.From, h.To, l.Held.Count, p, len(h.Durations), h.TruePercentile(50))
+		}
+	}
 	if len(r.Answer.Comparisons) != 6 {
 		t.Errorf("%d pairs are compared with what others would have said", len(r.Answer.Comparisons))
 	}
@@ -98,6 +118,12 @@ func check(t *testing.T, r *Result) {
 				want = c.A == "A" && c.B == "D"
 			case analysis.NTP:
 				want = r.NTP
+			}
+			if want && (m.Held == nil || m.Held.Outside != 0 || m.Held.Count == 0) {
+				t.Errorf("%s, %s by %s, held against the truth: %+v", c.A, c.B, m.Name, m.Held)
+			}
+			if m.Name == analysis.NTP && want && !strings.Contains(m.About, "REALTIME") {
+				t.Errorf("%s, %s: NTP does not say which clock it is about: %q", c.A, c.B, m.About)
 			}
 			if (m.Absent == "") != want || want && m.Median_cycles == 0 {
 				t.Errorf("%s, %s by %s: %d cycles, absent %q", c.A, c.B, m.Name, m.Median_cycles, m.Absent)
