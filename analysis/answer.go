@@ -29,6 +29,9 @@ type Answer struct {
 	Nodes     []Node    `json:"nodes"`
 	Pairs     []Pair    `json:"pairs"`
 
+	// ThirdNodes says how far other nodes narrow what is known of two: agreed, any, none.
+	ThirdNodes tscratio.ThirdNodes `json:"third_nodes"`
+
 	Points   []Point    `json:"points"` // in the order in which tuples pass them
 	Channels []Channel  `json:"channels"`
 	Legs     []Leg      `json:"legs"`       // between points that follow each other: the graph's edges
@@ -82,7 +85,7 @@ type Node struct {
 type Pair struct {
 	A               string  `json:"a"`
 	B               string  `json:"b"`
-	Bound_cycles    uint64  `json:"bound_cycles"` // median half-width of B's readings, in A's cycles, by the direct relation and all third nodes
+	Bound_cycles    uint64  `json:"bound_cycles"` // median half-width of B's readings, in A's cycles, by the direct relation and third nodes
 	Worst_cycles    uint64  `json:"worst_cycles"`
 	Best_cycles     uint64  `json:"best_cycles"`
 	Wander_ppm      float64 `json:"wander_ppm"`     // computed with

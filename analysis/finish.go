@@ -164,7 +164,7 @@ func (a *assembler) answer() *Answer {
 			Node: r.Name, Chosen: in.options.Reference == "" && in.run.Run.Reference == "",
 			FrequencyLo_hz: r.FrequencyLo_hz, FrequencyHi_hz: r.FrequencyHi_hz, Source: r.FrequencySource,
 		},
-		Nodes: []Node{}, Pairs: []Pair{}, Points: []Point{}, Channels: []Channel{}, Legs: []Leg{}, EndToEnd: []Leg{},
+		Nodes: []Node{}, Pairs: []Pair{}, ThirdNodes: in.options.ThirdNodes, Points: []Point{}, Channels: []Channel{}, Legs: []Leg{}, EndToEnd: []Leg{},
 	}
 	for _, n := range in.nodes {
 		out.Nodes = append(out.Nodes, Node{
@@ -217,9 +217,21 @@ func (a *assembler) pairs(out *Answer) {
 		}
 		out.Pairs = append(out.Pairs, pair)
 	}
-	for _, d := range a.in.clocks.closure.Audit(16).Disagreements {
+	audit := a.in.clocks.closure.Audit(auditReadings(len(a.in.nodes)))
+	for _, d := range audit.Disagreements {
 		a.in.find(FindImpossible, "%v", d)
 	}
+	if len(audit.Disagreements) > 1 && len(audit.Accused) > 0 {
+		a.in.find(FindImpossible, "in all disagreements between paths is %s: its counter, or what it reported, is wrong", strings.Join(audit.Accused, " and "))
+	}
+}
+
+// auditReadings is at how many readings third nodes are held against each relation: few of many nodes.
+func auditReadings(nodes int) int {
+	if nodes > maxClosed {
+		return 1
+	}
+	return 16
 }
 
 func (a *assembler) channels(out *Answer) {

@@ -15,6 +15,7 @@ import (
 const (
 	maxPoints  = 64
 	maxSources = 1<<16 - 1
+	maxClosed  = 32 // nodes of which third ones are looked at: paths grow with the cube of the nodes
 )
 
 var (
@@ -151,12 +152,11 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 			in.clocks.pairs = append(in.clocks.pairs, pairClock{p, p.A.Name, p.B.Name, both[0], both[1]})
 		}
 	}
-	legs := 2
-	if len(described) > 32 { // paths grow with the cube of the nodes
-		legs = 1
+	if len(described) > maxClosed {
+		in.options.ThirdNodes = tscratio.ThirdNone
 	}
 	var err error
-	if in.clocks.closure, err = tscratio.NewClosure(relations, legs); err != nil {
+	if in.clocks.closure, err = tscratio.NewClosure(relations, in.options.ThirdNodes); err != nil {
 		return err
 	}
 	for i := range in.nodes {
@@ -164,6 +164,18 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		var ok bool
 		if n.described, ok = described[n.Name]; !ok {
 			n.described = tscratio.Node{Name: n.Name, Epoch: n.Epoch, QuantumCycles: max(n.Quantum_cycles, 1), CoreSlackCycles: n.CoreSlack_cycles}
+		}
+	}
+	for i, a := range in.nodes {
+		for _, b := range in.nodes[i+1:] {
+			_, knownA := described[a.Name]
+			_, knownB := described[b.Name]
+			if !knownA || !knownB || a.node == b.node { // these are said elsewhere
+				continue
+			}
+			if err := in.clocks.closure.Related(a.Name, b.Name); err != nil {
+				in.find(FindUndecided, "what is between %s and %s is not known: %v", a.Name, b.Name, err)
+			}
 		}
 	}
 	return nil

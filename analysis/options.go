@@ -18,6 +18,9 @@ type Options struct {
 	// Wander is assumed of each pair in place of what is stored with it; 0: as stored.
 	Wander tscratio.Wander
 
+	// ThirdNodes says how far other nodes may narrow what is known of two. Of more than 32 nodes none may.
+	ThirdNodes tscratio.ThirdNodes
+
 	// Memory_bytes is how much events may take in memory, 0 is 512 MiB; what is beyond goes to a scratch file in Scratch, or the system's
 	// directory for temporary files, of at most Scratch_bytes, 0 is 64 GiB.
 	Memory_bytes  int64

@@ -454,7 +454,7 @@ func oracleOf(t *testing.T, dir *runs.Directory, reference string, edges [][2]st
 		o.nodes[p.A.Name], o.nodes[p.B.Name] = p.A, p.B
 	}
 	var err error
-	if o.closure, err = tscratio.NewClosure(relations, 2); err != nil {
+	if o.closure, err = tscratio.NewClosure(relations, tscratio.ThirdAgreed); err != nil {
 		t.Fatal(err)
 	}
 	logs, _ := dir.Logs()

@@ -25,6 +25,7 @@ type Config struct {
 	Return      time.Duration // how long a node whose files are to be fetched may be silent before the run does without them
 
 	Assumptions tscratio.Assumptions // of every pair
+	ThirdNodes  tscratio.ThirdNodes  // how far other nodes may narrow a pair's bound in the matrix
 	LiveTrains  int                  // kept of a pair between runs
 	FlushEvery  time.Duration        // how often what was measured is written down
 }

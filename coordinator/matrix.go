@@ -22,6 +22,7 @@ type Matrix struct {
 	Unhealthy []string     `json:"unhealthy"` // in words, the worst first
 
 	Generation uint64                    `json:"table_generation,string"`
+	ThirdNodes tscratio.ThirdNodes       `json:"third_nodes"` // how far they narrow bounds: agreed, any, none
 	Refused    map[control.Reason]uint64 `json:"refused,omitempty"`
 }
 
@@ -112,6 +113,7 @@ func (p PairStatus) Path() string {
 type snapshot struct {
 	matrix Matrix
 	pairs  []pairCopy
+	third  tscratio.ThirdNodes
 	dead   time.Duration
 	every  time.Duration
 }
@@ -127,8 +129,8 @@ type pairCopy struct {
 // Snapshot copies what a Matrix is made of. Matrix may then be called on another goroutine.
 func (c *Core) Snapshot() func() *Matrix {
 	now := c.now()
-	s := &snapshot{dead: c.config.Dead, every: c.config.SweepEvery}
-	s.matrix = Matrix{At: now, Server: c.instance, Sweep: c.Sweep(), Run: c.runStatus(), Generation: c.table.Generation}
+	s := &snapshot{third: c.config.ThirdNodes, dead: c.config.Dead, every: c.config.SweepEvery}
+	s.matrix = Matrix{At: now, Server: c.instance, Sweep: c.Sweep(), Run: c.runStatus(), Generation: c.table.Generation, ThirdNodes: c.config.ThirdNodes}
 	for _, n := range c.sorted() {
 		r := n.registered
 		status := NodeStatus{Name: r.Name, Epoch: r.Epoch, Alive: n.alive(), Left: n.left, Heard_ns: int64(now.Sub(n.heard)), Virtual: r.Virtual, Machine: r.Machine,
@@ -220,7 +222,7 @@ func (s *snapshot) evaluate() *Matrix {
 	var closure *tscratio.Closure
 	if len(all) > 0 {
 		var err error
-		if closure, err = tscratio.NewClosure(all, 2); err != nil {
+		if closure, err = tscratio.NewClosure(all, s.third); err != nil {
 			m.Unhealthy = append(m.Unhealthy, fmt.Sprintf("fleet cannot be closed over: %v", err))
 		} else {
 			s.audit(closure)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -13,56 +14,92 @@ import (
 // ErrNoPath is returned when no chain of relations leads from one node to another.
 var ErrNoPath = errors.New("no relation")
 
-// Closure relates the nodes of a fleet over every chain of relations between them: φ_AC ∘ φ_CB bounds φ_AB as
-// well as a direct relation does, and what all allow is tighter than each. It is immutable and any number
-// of goroutines may use it.
-//
-// A chain is as true as what the nodes on it reported. One that reported other readings than its counter's can narrow what
-// is known of two others to something false, unseen while the lie is smaller than their own bound: leave out relations
-// of nodes that are not trusted.
-//
-// A consistent chain is one whose relations all are. Others are used only where there is none, and what
-// comes of them is marked suspect.
-type Closure struct {
-	nodes     map[string]Node
-	names     []string // sorted
-	relations map[link]*Relation
-	next      map[string][]*Relation // that lead away from a node
-	legs      int
+// ThirdNodes says how far other nodes may narrow what is known of two. A value that goes over a third node is as true as what that node
+// reported: a lie of its, smaller than the bounds on its way, cannot be seen.
+type ThirdNodes uint8
+
+const (
+	// ThirdAgreed: as far as two of them agree, each end on its own. If no more than one node lies, in whatever way, it moves relations with
+	// itself and no other. The default.
+	ThirdAgreed ThirdNodes = iota
+
+	// ThirdAny: as far as any of them does. Nothing is tighter, and everything rests on every node.
+	ThirdAny
+
+	// ThirdNone: not at all. However many nodes lie, each moves relations with itself and no other.
+	ThirdNone
+)
+
+var thirdNodes = [...]string{"agreed", "any", "none"}
+
+func (t ThirdNodes) String() string {
+	if int(t) < len(thirdNodes) {
+		return thirdNodes[t]
+	}
+	return fmt.Sprintf("third nodes %d", uint8(t))
 }
 
-type link struct{ from, into string }
+// MarshalText returns agreed, any or none.
+func (t ThirdNodes) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// path is a chain of relations. The first one's Into is the second one's From. A closure finds its paths whenever it is asked: they are as
-// many as the cube of the nodes, a hundred times what the relations take in a fleet of a hundred.
-type path []*Relation
+// UnmarshalText takes agreed, any or none.
+func (t *ThirdNodes) UnmarshalText(text []byte) error {
+	i := slices.Index(thirdNodes[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("third nodes %q: want one of %s", text, strings.Join(thirdNodes[:], ", "))
+	}
+	*t = ThirdNodes(i)
+	return nil
+}
+
+// needed is how many of them have to agree.
+func (t ThirdNodes) needed() int {
+	switch t {
+	case ThirdAny:
+		return 1
+	case ThirdAgreed:
+		return 2
+	}
+	return math.MaxInt
+}
+
+// Closure relates the nodes of a fleet over every third one: φ_AC ∘ φ_CB bounds φ_AB as well as a direct relation does, and what
+// all allow is tighter than each. ThirdNodes says whose word is taken for it. It is immutable and any number of goroutines may use it.
+//
+// A consistent path is one whose relations all are. Others are used only where consistent ones are not enough, and what
+// comes of them is marked suspect.
+type Closure struct {
+	third     ThirdNodes
+	names     []string // sorted
+	nodes     []Node   // by name
+	relations [][]*Relation
+}
+
+// path is the direct relation of two nodes, or one into a third and one from there.
+type path struct{ first, second *Relation }
 
 func (p path) verdict() Verdict {
-	for _, r := range p {
-		if r.Verdict == Suspect {
-			return Suspect
-		}
+	if p.second != nil && p.second.Verdict == Suspect {
+		return Suspect
 	}
-	return Consistent
+	return p.first.Verdict
 }
 
 func (p path) nodes() Path {
-	names := Path{p[0].From.Name}
-	for _, r := range p {
-		names = append(names, r.Into.Name)
+	names := Path{p.first.From.Name, p.first.Into.Name}
+	if p.second != nil {
+		names = append(names, p.second.Into.Name)
 	}
 	return names
 }
 
 // count carries an interval of the first node's count along the path.
 func (p path) count(c Interval) (Interval, error) {
-	for _, r := range p {
-		var err error
-		if c, err = r.count(c); err != nil {
-			return Interval{}, err
-		}
+	c, err := p.first.count(c)
+	if err != nil || p.second == nil {
+		return c, err
 	}
-	return c, nil
+	return p.second.count(c)
 }
 
 // Path names the nodes that a value went over, from its own to the one in whose cycles it is given.
@@ -70,59 +107,88 @@ type Path []string
 
 func (p Path) String() string { return strings.Join(p, " → ") }
 
-// NewClosure returns the closure over chains of at most so many relations; 2 is the direct relation and
-// every third node. A relation leads one way: give both directions of every pair.
-func NewClosure(relations []*Relation, legs int) (*Closure, error) {
-	c := &Closure{nodes: map[string]Node{}, relations: map[link]*Relation{}, next: map[string][]*Relation{}, legs: legs}
+// NewClosure returns the closure of some relations. A relation leads one way: give both directions of every pair.
+func NewClosure(relations []*Relation, third ThirdNodes) (*Closure, error) {
+	nodes := map[string]Node{}
 	for _, r := range relations {
 		for _, n := range []Node{r.From, r.Into} {
-			if known, ok := c.nodes[n.Name]; ok && known != n {
+			if known, ok := nodes[n.Name]; ok && known != n {
 				if known.Epoch != n.Epoch {
 					return nil, fmt.Errorf("close over %d relations: node %q has epochs %q and %q: %w", len(relations), n.Name, known.Epoch, n.Epoch, ErrEpoch)
 				}
 				return nil, fmt.Errorf("close over %d relations: node %q is described as %+v and as %+v: %w", len(relations), n.Name, known, n, ErrAssumption)
 			}
-			c.nodes[n.Name] = n
+			nodes[n.Name] = n
 		}
-		l := link{r.From.Name, r.Into.Name}
-		if c.relations[l] != nil {
+	}
+	c := &Closure{third: third, names: slices.Sorted(maps.Keys(nodes))}
+	for _, name := range c.names {
+		c.nodes = append(c.nodes, nodes[name])
+		c.relations = append(c.relations, make([]*Relation, len(c.names)))
+	}
+	for _, r := range relations {
+		at := &c.relations[c.index(r.From.Name)][c.index(r.Into.Name)]
+		if *at != nil {
 			return nil, fmt.Errorf("close over %d relations: two lead from %q to %q: join them in one pair", len(relations), r.From.Name, r.Into.Name)
 		}
-		c.relations[l] = r
-		c.next[l.from] = append(c.next[l.from], r)
+		*at = r
 	}
-	c.names = slices.Sorted(maps.Keys(c.nodes))
 	return c, nil
 }
 
-// paths yields every path from one node to another, the short ones first. A path visits no node twice, and is good until the next one:
-// clone it to keep it.
-func (c *Closure) paths(from, into string) iter.Seq[path] {
+// index is that of a node; -1 if there is none of that name.
+func (c *Closure) index(name string) int {
+	if i, ok := slices.BinarySearch(c.names, name); ok {
+		return i
+	}
+	return -1
+}
+
+// over yields the paths between two nodes over a third.
+func (c *Closure) over(from, into int) iter.Seq[path] {
 	return func(yield func(path) bool) {
-		for legs := range c.legs {
-			if !c.explore(make(path, 0, legs+1), from, into, legs+1, yield) {
+		for via, first := range c.relations[from] {
+			if first == nil || via == into {
+				continue
+			}
+			if second := c.relations[via][into]; second != nil && !yield(path{first, second}) {
 				return
 			}
 		}
 	}
 }
 
-// explore yields the paths of so many relations more that go on from p, which has come to a node.
-func (c *Closure) explore(p path, at, into string, legs int, yield func(path) bool) bool {
-	if legs == 1 {
-		last := c.relations[link{at, into}]
-		return last == nil || yield(append(p, last))
+// paths are all that may be used from one node to another, the direct relation first. The error says why there are not enough.
+func (c *Closure) paths(from, into int) ([]path, error) {
+	var ps []path
+	direct := c.relations[from][into]
+	if direct != nil {
+		ps = append(ps, path{first: direct})
 	}
-	for _, r := range c.next[at] {
-		visited := func(earlier *Relation) bool { return earlier.From.Name == r.Into.Name }
-		if r.Into.Name == into || slices.ContainsFunc(p, visited) {
-			continue
-		}
-		if !c.explore(append(p, r), r.Into.Name, into, legs-1, yield) {
-			return false
-		}
+	thirds := slices.Collect(c.over(from, into))
+	if n := c.third.needed(); len(thirds) >= n {
+		ps = append(ps, thirds...)
+	} else if direct == nil && len(thirds) > 0 {
+		return nil, fmt.Errorf("%q and %q were not measured with each other, and what %d other nodes say of both does not count with third nodes %v: %w",
+			c.names[from], c.names[into], len(thirds), c.third, ErrNoPath)
 	}
-	return true
+	if len(ps) == 0 {
+		return nil, ErrNoPath
+	}
+	return ps, nil
+}
+
+// Related returns why readings of one node cannot be translated to another, in an error that wraps ErrNoPath; nil if some can.
+func (c *Closure) Related(from, into string) error {
+	i, j := c.index(from), c.index(into)
+	if i < 0 || j < 0 {
+		return fmt.Errorf("relate %q with %q: one of them is unknown: %w", from, into, ErrNoPath)
+	}
+	if i == j {
+		return nil
+	}
+	_, err := c.paths(i, j)
+	return err
 }
 
 // Nodes returns the names of the nodes, sorted.
@@ -162,107 +228,94 @@ func (c *Closure) Translate(from, into string, y uint64) (Closed, error) {
 	if err != nil {
 		return Closed{}, fmt.Errorf("translate %d of %q to %q: %w", y, from, into, err)
 	}
-	closed.Interval = c.nodes[into].readings(closed.Interval)
+	n := c.nodes[c.index(into)]
+	closed.Interval = n.readings(closed.Interval)
+	if from == into {
+		closed.Interval = n.otherCore(closed.Interval)
+	}
 	return closed, nil
 }
 
 // count returns into's count when a program read y on from.
 func (c *Closure) count(from, into string, y uint64) (Closed, error) {
-	n, ok := c.nodes[from]
-	if !ok {
+	i, j := c.index(from), c.index(into)
+	if i < 0 {
 		return Closed{}, fmt.Errorf("node %q: %w", from, ErrNoPath)
 	}
+	n := c.nodes[i]
 	start := n.counts(At(y))
 	if from == into {
 		return Closed{Interval: start, LoPath: Path{from}, HiPath: Path{from}}, nil
 	}
-	var failed error = ErrNoPath
+	if j < 0 {
+		return Closed{}, fmt.Errorf("node %q: %w", into, ErrNoPath)
+	}
+	paths, err := c.paths(i, j)
+	if err != nil {
+		return Closed{}, err
+	}
+	s, err := c.settle(paths, start)
+	if err != nil {
+		return Closed{}, err
+	}
+	lo, hi := s.lo[len(s.lo)-1], s.hi[len(s.hi)-1]
+	closed := Closed{Interval{lo.at.Lo, hi.at.Hi}, lo.nodes(), hi.nodes(), s.verdict}
+	if !closed.Valid() {
+		return Closed{}, &DisagreementError{y, [2]Path{closed.LoPath, closed.HiPath}, [2]Interval{lo.at, hi.at}}
+	}
+	return closed, nil
+}
+
+// told is what a path says.
+type told struct {
+	path
+	at Interval
+}
+
+// settled is what the ends of a value rest on: each on the direct relation, or on as many third nodes as are needed. Of these the last
+// allows the most, and gives the end.
+type settled struct {
+	lo, hi  []told
+	verdict Verdict
+}
+
+// settle carries a count over all paths and takes those on which the tightest ends rest that may be used.
+func (c *Closure) settle(paths []path, start Interval) (settled, error) {
+	var failed error
 	for _, verdict := range []Verdict{Consistent, Suspect} {
-		var lo, hi path
-		var closed Interval
-		for p := range c.paths(from, into) {
+		var direct, los []told
+		for _, p := range paths {
 			if p.verdict() != verdict {
 				continue
 			}
-			i, err := p.count(start)
+			at, err := p.count(start)
 			if err != nil {
-				failed = err
+				failed = cmp.Or(failed, err)
 				continue
 			}
-			if lo == nil {
-				lo, closed = slices.Clone(p), i
-				hi = lo
-				continue
-			}
-			if i.Lo > closed.Hi {
-				return Closed{}, disagreement(y, start, hi, p)
-			}
-			if i.Hi < closed.Lo {
-				return Closed{}, disagreement(y, start, lo, p)
-			}
-			if i.Lo > closed.Lo {
-				lo, closed.Lo = slices.Clone(p), i.Lo
-			}
-			if i.Hi < closed.Hi {
-				hi, closed.Hi = slices.Clone(p), i.Hi
+			if p.second == nil {
+				direct = []told{{p, at}}
+			} else {
+				los = append(los, told{p, at})
 			}
 		}
-		if lo != nil {
-			return Closed{closed, lo.nodes(), hi.nodes(), verdict}, nil
+		s := settled{direct, direct, verdict}
+		if n := c.third.needed(); len(los) >= n {
+			his := slices.Clone(los)
+			slices.SortStableFunc(los, func(x, y told) int { return cmp.Compare(y.at.Lo, x.at.Lo) })
+			slices.SortStableFunc(his, func(x, y told) int { return cmp.Compare(x.at.Hi, y.at.Hi) })
+			if direct == nil || los[n-1].at.Lo > direct[0].at.Lo {
+				s.lo = los[:n]
+			}
+			if direct == nil || his[n-1].at.Hi < direct[0].at.Hi {
+				s.hi = his[:n]
+			}
 		}
-	}
-	return Closed{}, failed
-}
-
-func disagreement(y uint64, start Interval, p, q path) *DisagreementError {
-	e := &DisagreementError{Reading: y, Paths: [2]Path{p.nodes(), q.nodes()}}
-	e.Counts[0], _ = p.count(start)
-	e.Counts[1], _ = q.count(start)
-	return e
-}
-
-// Audit holds every third node against every relation.
-type Audit struct {
-	Disagreements []*DisagreementError // at most one a triangle
-
-	// Accused are the nodes that all disagreements have in common. With one disagreement these are all of its
-	// nodes; with more, the one that is wrong remains.
-	Accused []string
-}
-
-// Audit compares, for every three nodes, the direct relation with the way over the third, at so many readings
-// spread evenly over what the direct relation translates.
-func (c *Closure) Audit(readings int) Audit {
-	var a Audit
-	for _, l := range slices.SortedFunc(maps.Keys(c.relations), func(x, y link) int {
-		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.into, y.into))
-	}) {
-		direct := path{c.relations[l]}
-		limits := direct[0].limits
-		for p := range c.paths(l.from, l.into) {
-			if len(p) != 2 {
-				continue
-			}
-			for i := range readings {
-				y := limits.Lo + limits.Width()/uint64(readings+1)*uint64(i+1)
-				x, errX := direct.count(At(y))
-				z, errZ := p.count(At(y))
-				if errX == nil && errZ == nil && !x.Intersect(z).Valid() {
-					a.Disagreements = append(a.Disagreements, disagreement(y, At(y), direct, p))
-					break
-				}
-			}
+		if s.lo != nil {
+			return s, nil
 		}
 	}
-	for i, d := range a.Disagreements {
-		if i == 0 {
-			a.Accused = d.Nodes()
-			continue
-		}
-		nodes := d.Nodes()
-		a.Accused = slices.DeleteFunc(a.Accused, func(n string) bool { return !slices.Contains(nodes, n) })
-	}
-	return a
+	return settled{}, cmp.Or(failed, fmt.Errorf("with third nodes %v, too few relations are consistent: %w", c.third, ErrNoPath))
 }
 
 // Event is a reading of a node's counter.
@@ -285,10 +338,11 @@ const (
 	// counter is the reference, scaled to it by a rate. The paper's Scenarios 2 and 3.
 	Direct
 
-	// ThroughReference: on two nodes; each translated to the reference on its own. The paper's baseline.
+	// ThroughReference: on two nodes; each translated to the reference on its own. The paper's baseline. The reference then is a third
+	// node, on whose word alone the duration rests: this is a way with ThirdAny only.
 	ThroughReference
 
-	// ByClosure: as Direct or ThroughReference, over all paths.
+	// ByClosure: as Direct or ThroughReference, over third nodes too.
 	ByClosure
 )
 
@@ -327,14 +381,14 @@ func (c *Closure) Duration(reference string, first, second Event) (Duration, err
 
 func (c *Closure) duration(reference string, first, second Event) (Duration, error) {
 	for _, n := range []string{reference, first.Node, second.Node} {
-		if _, ok := c.nodes[n]; !ok {
+		if c.index(n) < 0 {
 			return Duration{}, fmt.Errorf("node %q: %w", n, ErrNoPath)
 		}
 	}
 	var s search
 	if first.Node == second.Node {
 		if first.Node == reference {
-			n := c.nodes[reference]
+			n := c.nodes[c.index(reference)]
 			d, ok := difference(second.Reading, first.Reading)
 			if !ok {
 				return Duration{}, ErrOutOfRange
@@ -353,11 +407,16 @@ func (c *Closure) duration(reference string, first, second Event) (Duration, err
 		s.offer(c.on(on, reference, first, second, Direct))
 		s.offer(c.on(on, reference, first, second, ByClosure))
 	}
-	if reference != first.Node && reference != second.Node {
+	if c.overReference(reference, first.Node, second.Node) {
 		s.offer(c.on(reference, reference, first, second, ThroughReference))
 		s.offer(c.on(reference, reference, first, second, ByClosure))
 	}
 	return s.result()
+}
+
+// overReference tells whether events of two nodes may both be translated to the reference: it then is a third node like others.
+func (c *Closure) overReference(reference, first, second string) bool {
+	return c.third == ThirdAny && reference != first && reference != second
 }
 
 // on finds the duration by putting both events on one node's counter and scaling it to the reference.
@@ -404,7 +463,7 @@ func (c *Closure) on(node, reference string, first, second Event, by Scenario) (
 }
 
 func (c *Closure) direct(from, into string) (*Relation, error) {
-	if r := c.relations[link{from, into}]; r != nil {
+	if r := c.relations[c.index(from)][c.index(into)]; r != nil {
 		return r, nil
 	}
 	return nil, fmt.Errorf("directly from %q to %q: %w", from, into, ErrNoPath)

@@ -19,10 +19,13 @@ type fleet struct {
 	rng    *rand.Rand
 	w      Wander
 	pairs  map[[2]int]*Pair
+
+	// lies is how far, in its own cycles, the stamps are off that a node, the first, tells another; none: it tells the truth.
+	lies map[[2]int]int64
 }
 
 func newFleet(rng *rand.Rand, nodes, seconds int, w Wander, quantum, slack uint64) *fleet {
-	f := &fleet{rng: rng, w: w, pairs: map[[2]int]*Pair{}}
+	f := &fleet{rng: rng, w: w, pairs: map[[2]int]*Pair{}, lies: map[[2]int]int64{}}
 	for i := range nodes {
 		hz := 2e9 + rng.Float64()*1.5e9
 		n := Node{Name: string(rune('a' + i)), Epoch: fmt.Sprint(i), NominalHz: uint64(hz), QuantumCycles: max(1, quantum), CoreSlackCycles: slack}
@@ -39,6 +42,11 @@ func newFleet(rng *rand.Rand, nodes, seconds int, w Wander, quantum, slack uint6
 func (f *fleet) measure(t *testing.T, a, b int, net network, from, to float64) {
 	t.Helper()
 	x := &world{a: f.clocks[a], b: f.clocks[b], rng: f.rng, net: net}
+	if off, ok := f.lies[[2]int{a, b}]; ok {
+		x.lie = func(e *Exchange, by Starter) { e.lie(by == StartedByA, off) }
+	} else if off, ok := f.lies[[2]int{b, a}]; ok {
+		x.lie = func(e *Exchange, by Starter) { e.lie(by == StartedByB, off) }
+	}
 	p := f.pairs[[2]int{a, b}]
 	if p == nil {
 		p = must(NewPair(x.a.node, x.b.node, declared(f.w)))(t)
@@ -49,8 +57,18 @@ func (f *fleet) measure(t *testing.T, a, b int, net network, from, to float64) {
 	}
 }
 
+// measureAll runs trains between every two nodes.
+func (f *fleet) measureAll(t *testing.T, net network, from, to float64) {
+	t.Helper()
+	for i := range f.clocks {
+		for j := range i {
+			f.measure(t, j, i, net, from, to)
+		}
+	}
+}
+
 // closure relates all that was measured, both ways.
-func (f *fleet) closure(t *testing.T, legs int) *Closure {
+func (f *fleet) closure(t *testing.T, third ThirdNodes) *Closure {
 	t.Helper()
 	var rs []*Relation
 	for _, p := range f.pairs {
@@ -58,7 +76,7 @@ func (f *fleet) closure(t *testing.T, legs int) *Closure {
 			rs = append(rs, must(p.Relate(into, f.w))(t))
 		}
 	}
-	return must(NewClosure(rs, legs))(t)
+	return must(NewClosure(rs, third))(t)
 }
 
 // event returns a reading of some core of a node at a moment.
@@ -74,7 +92,7 @@ func TestClosureHoldsTruth(t *testing.T) {
 		f.measure(t, 0, 2, near, 0.5, 39)
 		f.measure(t, 1, 2, near, 0.5, 39)
 		f.measure(t, 2, 3, near, 0.5, 39) // a–d and b–d only over c
-		c := f.closure(t, 2)
+		c := f.closure(t, ThirdAny)
 		direct := must(f.pairs[[2]int{0, 1}].Relate(SideA, f.w))(t)
 		narrower := 0
 		for range 300 {
@@ -123,7 +141,7 @@ func TestDurationsHoldTruth(t *testing.T) {
 		for _, p := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
 			f.measure(t, p[0], p[1], network{base: 3, asymmetry: rng.Float64() * 20, jitter: 1}, 0.5, 59)
 		}
-		c := f.closure(t, 2)
+		c := f.closure(t, ThirdAny)
 		seen := map[Scenario]int{}
 		for range 600 {
 			u := uint64((2 + rng.Float64()*55) * second)
@@ -159,7 +177,7 @@ func TestSameNodeCountsQuantumAndSlack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
 	f := newFleet(rng, 2, 30, 100*PPB, 1000, 3000)
 	f.measure(t, 0, 1, network{base: 3, jitter: 1}, 0.5, 29)
-	c := f.closure(t, 1)
+	c := f.closure(t, ThirdNone)
 	for range 3000 {
 		u := uint64((5 + rng.Float64()*20) * second)
 		v := u + rng.Uint64N(10_000)
@@ -185,7 +203,7 @@ func TestPapersScenariosAreNotTighter(t *testing.T) {
 		best := f.pairs[p].Best(StartedByA)
 		paper[p] = must(PaperRelate(best[:10], best[len(best)-10:]))(t)
 	}
-	c := f.closure(t, 2)
+	c := f.closure(t, ThirdAny)
 	for range 500 {
 		u := uint64((10 + rng.Float64()*20) * second)
 		v := u + rng.Uint64N(second)
@@ -227,7 +245,7 @@ func TestAuditAccusesLiar(t *testing.T) {
 			}
 		}
 	}
-	c := f.closure(t, 2)
+	c := f.closure(t, ThirdAny)
 	e := f.event(2, 15*second)
 	_, err := c.Translate("c", "b", e.Reading)
 	var broken *DisagreementError
@@ -242,7 +260,7 @@ func TestAuditAccusesLiar(t *testing.T) {
 	}
 }
 
-// Every chain of at most so many relations is a path, the short ones first, and none goes through a node twice.
+// The direct relation and each way over a third node are paths, as far as third nodes are believed.
 func TestClosurePaths(t *testing.T) {
 	var rs []*Relation
 	for _, way := range []string{"ab", "ac", "ad", "ba", "bc", "cb", "cd", "da", "db"} { // b reaches d over others alone, and c does not reach a directly
@@ -250,23 +268,25 @@ func TestClosurePaths(t *testing.T) {
 	}
 	for _, test := range []struct {
 		from, into string
-		legs       int
+		third      ThirdNodes
 		want       []string
 	}{
-		{"a", "b", 1, []string{"ab"}},
-		{"a", "b", 2, []string{"ab", "acb", "adb"}},
-		{"a", "b", 3, []string{"ab", "acb", "adb", "acdb"}},
-		{"b", "d", 1, nil},
-		{"b", "d", 2, []string{"bad", "bcd"}},
-		{"b", "d", 4, []string{"bad", "bcd", "bacd"}},
-		{"c", "a", 3, []string{"cba", "cda", "cdba"}},
+		{"a", "b", ThirdNone, []string{"ab"}},
+		{"a", "b", ThirdAny, []string{"ab", "acb", "adb"}},
+		{"a", "b", ThirdAgreed, []string{"ab", "acb", "adb"}},
+		{"b", "d", ThirdNone, nil},
+		{"b", "d", ThirdAny, []string{"bad", "bcd"}},
+		{"a", "c", ThirdAgreed, []string{"ac"}},
+		{"a", "c", ThirdAny, []string{"ac", "abc"}},
 	} {
+		c := must(NewClosure(rs, test.third))(t)
+		paths, _ := c.paths(c.index(test.from), c.index(test.into))
 		var got []string
-		for p := range must(NewClosure(rs, test.legs))(t).paths(test.from, test.into) {
+		for _, p := range paths {
 			got = append(got, strings.Join(p.nodes(), ""))
 		}
 		if !slices.Equal(got, test.want) {
-			t.Errorf("from %s into %s over %d relations: %q, want %q", test.from, test.into, test.legs, got, test.want)
+			t.Errorf("from %s into %s, third nodes %v: %q, want %q", test.from, test.into, test.third, got, test.want)
 		}
 	}
 }
@@ -277,7 +297,7 @@ func TestClosureRefuses(t *testing.T) {
 	f.measure(t, 0, 1, network{base: 3, jitter: 1}, 0.5, 19)
 	p := f.pairs[[2]int{0, 1}]
 	r := must(p.Relate(SideA, f.w))(t)
-	c := must(NewClosure([]*Relation{r}, 2))(t)
+	c := must(NewClosure([]*Relation{r}, ThirdAny))(t)
 	if _, err := c.Translate("a", "b", 1); !errors.Is(err, ErrNoPath) {
 		t.Errorf("against the relation's direction: %v", err)
 	}
@@ -287,12 +307,12 @@ func TestClosureRefuses(t *testing.T) {
 	if _, err := c.Translate("b", "a", 1); !errors.Is(err, ErrBeyondLimit) {
 		t.Errorf("long before the first constraint: %v", err)
 	}
-	if _, err := NewClosure([]*Relation{r, r}, 2); err == nil {
+	if _, err := NewClosure([]*Relation{r, r}, ThirdAny); err == nil {
 		t.Errorf("accepts two relations for one way")
 	}
 	other := *r
 	other.From.Name, other.Into.Epoch = "c", "rebooted"
-	if _, err := NewClosure([]*Relation{r, &other}, 2); !errors.Is(err, ErrEpoch) {
+	if _, err := NewClosure([]*Relation{r, &other}, ThirdAny); !errors.Is(err, ErrEpoch) {
 		t.Errorf("two epochs of a node: %v", err)
 	}
 }
@@ -309,16 +329,35 @@ func TestClosurePrefersConsistent(t *testing.T) {
 		rs = append(rs, must(p.Relate(SideA, f.w))(t), must(p.Relate(SideB, f.w))(t))
 	}
 	e := f.event(1, 10*second)
-	before := must(must(NewClosure(rs, 2))(t).Translate("b", "a", e.Reading))(t)
+	before := must(must(NewClosure(rs, ThirdAny))(t).Translate("b", "a", e.Reading))(t)
 	for _, r := range rs {
 		if r.From.Name == "c" || r.Into.Name == "c" {
 			r.Verdict = Suspect
 		}
 	}
-	c := must(NewClosure(rs, 2))(t)
+	c := must(NewClosure(rs, ThirdAny))(t)
 	after := must(c.Translate("b", "a", e.Reading))(t)
 	if after.Verdict != Consistent || after.LoPath.String() != "b → a" || after.HiPath.String() != "b → a" || after.Width() < before.Width() {
 		t.Errorf("%+v with suspect paths, %+v without", after, before)
+	}
+	// One third node alone does not count, not even against an estimate.
+	for _, r := range rs {
+		r.Verdict = Consistent
+		if r.From.Name != "c" && r.Into.Name != "c" {
+			r.Verdict = Suspect
+		}
+	}
+	for third, want := range map[ThirdNodes]Verdict{ThirdAny: Consistent, ThirdAgreed: Suspect, ThirdNone: Suspect} {
+		got := must(must(NewClosure(rs, third))(t).Translate("b", "a", e.Reading))(t)
+		if got.Verdict != want || (len(got.LoPath) == 2) != (want == Suspect) {
+			t.Errorf("third nodes %v: %+v where only third nodes are consistent", third, got)
+		}
+	}
+	for _, r := range rs {
+		r.Verdict = Consistent
+		if r.From.Name == "c" || r.Into.Name == "c" {
+			r.Verdict = Suspect
+		}
 	}
 	if over := must(c.Translate("c", "a", f.event(2, 10*second).Reading))(t); over.Verdict != Suspect {
 		t.Errorf("verdict %v where all paths are suspect", over.Verdict)

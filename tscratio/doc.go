@@ -14,7 +14,7 @@
 //	Exchange      four stamps → two Constraints
 //	Pair          constraints of two nodes and what is assumed of them; Add, Check, Prune, Encode
 //	Relation      what Pair.Relate derives for a wander and a direction; Translate, SameNode, Rate
-//	Closure       relations of a fleet, over all paths; Translate, Duration, Audit
+//	Closure       relations of a fleet, over third nodes too; Translate, Duration, Audit
 //	PaperRelate   the method that all this is compared with
 //
 // # What is assumed
@@ -26,6 +26,9 @@
 //   - readings that two cores of a node give at one moment differ by at most its core slack;
 //   - a counter that reads c has counted at least c and at most c + its quantum;
 //   - each stamp's interval holds the true reading, and no epoch is broken.
+//
+// Of a value that goes over third nodes this holds for them as well, but for one of them that may report whatever it likes, unless
+// ThirdNodes says otherwise.
 //
 // Constraints can refute the first and never confirm it. Relation.Least is the wander below which they do;
 // a relation whose declared wander is less than twice that is Suspect, and its bounds are estimates.

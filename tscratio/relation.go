@@ -408,6 +408,11 @@ func (n Node) counts(c Interval) Interval { return Interval{c.Lo, up(c.Hi, n.Qua
 // readings returns what a program can have read on a core whose count was in c.
 func (n Node) readings(c Interval) Interval { return Interval{down(c.Lo, n.QuantumCycles), c.Hi} }
 
+// otherCore returns what any core of the node may have shown when one showed c. Relations have it in them already.
+func (n Node) otherCore(c Interval) Interval {
+	return Interval{down(c.Lo, n.CoreSlackCycles), up(c.Hi, n.CoreSlackCycles)}
+}
+
 // stamps returns the interval of any core's count when a program read c on some core.
 func (n Node) stamps(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlackCycles), up(c.Hi, n.CoreSlackCycles+n.QuantumCycles)}

@@ -18,7 +18,7 @@ func TestSharpQuantumAndSlack(t *testing.T) {
 			x.net = instant
 			p := x.pair(t, declared(1*PPB), 12, 0.25)
 			f := &fleet{clocks: []*clock{x.a, x.b}, rng: rng, w: 1 * PPB, pairs: map[[2]int]*Pair{{0, 1}: p}}
-			c := f.closure(t, 1)
+			c := f.closure(t, ThirdNone)
 			for _, into := range []Side{SideA, SideB} {
 				r := must(p.Relate(into, 1*PPB))(t)
 				if bad := x.outside(t, r, 20_000, 1, 39); bad > 0 {

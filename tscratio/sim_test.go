@@ -78,6 +78,7 @@ type world struct {
 	rng     *rand.Rand
 	net     network
 	seconds int
+	lie     func(e *Exchange, by Starter) // changes what one of them reports; nil: nobody lies
 }
 
 // network is how long a packet takes and how often it does not arrive.
@@ -265,6 +266,9 @@ func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starte
 		}
 		at += d
 		e.Returned = x.stamp(starter, at)
+		if x.lie != nil {
+			x.lie(&e, by)
+		}
 		at += uint64((1 + x.rng.Float64()*5) * microsecond)
 		tr.Exchanges = append(tr.Exchanges, e)
 	}

@@ -16,6 +16,7 @@ type View struct {
 	from, into Node
 	quantum    uint64 // of from
 	same       bool   // from is into
+	paths      []path
 	legs       map[*Relation]*leg
 	base, last uint64 // the readings that stretches cover
 	bits       uint
@@ -24,10 +25,9 @@ type View struct {
 
 type viewStretch struct {
 	state   stretchState
-	direct  bool // both paths are one relation
 	verdict Verdict
-	one     *leg   // the relation of both paths, where it is one
-	lo, hi  []*leg // the paths
+	one     *leg // both ends rest on the direct relation
+	lo, hi  []legs
 }
 
 type stretchState uint8
@@ -67,33 +67,42 @@ func (l *leg) count(c Interval) (Interval, bool) {
 	return Interval{p.lo + scaleDown(c.Lo-l.start, p.slopeLo, slopeBits), p.hi + scaleUp(c.Hi-l.start, p.slopeHi, slopeBits)}, true
 }
 
+// legs are a path.
+type legs struct{ first, second *leg }
+
+func (l legs) count(c Interval) (Interval, bool) {
+	c, ok := l.first.count(c)
+	if !ok || l.second == nil {
+		return c, ok
+	}
+	return l.second.count(c)
+}
+
 // View returns a view of one node's readings in another's counts. The error wraps ErrNoPath.
 func (c *Closure) View(from, into string) (*View, error) {
 	v := &View{closure: c, legs: map[*Relation]*leg{}}
-	for _, n := range []struct {
-		name string
-		node *Node
-	}{{from, &v.from}, {into, &v.into}} {
-		node, ok := c.nodes[n.name]
-		if !ok {
-			return nil, fmt.Errorf("view readings of %q in %q: node %q: %w", from, into, n.name, ErrNoPath)
-		}
-		*n.node = node
+	i, j := c.index(from), c.index(into)
+	if i < 0 || j < 0 {
+		return nil, fmt.Errorf("view readings of %q in %q: one of them is unknown: %w", from, into, ErrNoPath)
 	}
+	v.from, v.into = c.nodes[i], c.nodes[j]
 	v.quantum = v.from.QuantumCycles
 	if from == into {
 		v.same = true
 		return v, nil
 	}
-	v.base = ^uint64(0)
-	for p := range c.paths(from, into) {
-		v.base, v.last = min(v.base, p[0].limits.Lo), max(v.last, p[0].limits.Hi)
-		for _, r := range p {
-			v.legs[r] = &leg{r: r, start: 1} // no reading is from 1 to before 0
-		}
+	var err error
+	if v.paths, err = c.paths(i, j); err != nil {
+		return nil, fmt.Errorf("view readings of %q in %q: %w", from, into, err)
 	}
-	if len(v.legs) == 0 {
-		return nil, fmt.Errorf("view readings of %q in %q: %w", from, into, ErrNoPath)
+	v.base = ^uint64(0)
+	for _, p := range v.paths {
+		v.base, v.last = min(v.base, p.first.limits.Lo), max(v.last, p.first.limits.Hi)
+		for _, r := range []*Relation{p.first, p.second} {
+			if r != nil {
+				v.legs[r] = &leg{r: r, start: 1} // no reading is from 1 to before 0
+			}
+		}
 	}
 	for v.bits = minStretchBits; (v.last-v.base)>>v.bits >= viewStretches; {
 		v.bits++
@@ -105,7 +114,11 @@ func (c *Closure) View(from, into string) (*View, error) {
 // Translate is Closure.Translate without the paths.
 func (v *View) Translate(y uint64) (Interval, Verdict, error) {
 	i, verdict, err := v.count(y)
-	return v.into.readings(i), verdict, err
+	i = v.into.readings(i)
+	if v.same {
+		i = v.into.otherCore(i)
+	}
+	return i, verdict, err
 }
 
 // count is Closure.count without the paths.
@@ -133,23 +146,23 @@ func (s *viewStretch) count(start Interval) (Interval, bool) {
 	if s.one != nil {
 		return s.one.count(start)
 	}
-	lo, ok := along(s.lo, start)
+	lo, ok := allow(s.lo, start)
 	if !ok {
 		return lo, false
 	}
-	hi, ok := along(s.hi, start)
+	hi, ok := allow(s.hi, start)
 	i := lo.Intersect(hi)
 	return i, ok && i.Valid()
 }
 
-func along(legs []*leg, c Interval) (Interval, bool) {
-	for _, l := range legs {
-		var ok bool
-		if c, ok = l.count(c); !ok {
-			return c, false
-		}
+// allow is all that some paths allow: one of as many as are needed says what is true, and not always the same.
+func allow(paths []legs, c Interval) (Interval, bool) {
+	all, ok := paths[0].count(c)
+	for _, p := range paths[1:] {
+		i, also := p.count(c)
+		all, ok = Interval{min(all.Lo, i.Lo), max(all.Hi, i.Hi)}, ok && also
 	}
-	return c, true
+	return all, ok
 }
 
 // stretch is that of a reading from base to last.
@@ -159,26 +172,23 @@ func (v *View) stretch(y uint64) *viewStretch {
 	if s.state == unknown {
 		middle := v.base + j<<v.bits + 1<<(v.bits-1)
 		s.state = slow
-		closed, err := v.closure.count(v.from.Name, v.into.Name, min(middle, v.last))
-		if err == nil {
-			s.state, s.verdict = fast, closed.Verdict
-			s.lo, s.hi = v.legsOf(closed.LoPath), v.legsOf(closed.HiPath)
-			s.direct = len(s.lo) == 1 && len(s.hi) == 1
-			if s.direct {
-				s.one = s.lo[0]
+		if on, err := v.closure.settle(v.paths, v.from.counts(At(min(middle, v.last)))); err == nil {
+			s.state, s.verdict = fast, on.verdict
+			s.lo, s.hi = v.legsOf(on.lo), v.legsOf(on.hi)
+			if s.lo[0].second == nil && s.hi[0].second == nil {
+				s.one = s.lo[0].first
 			}
 		}
 	}
 	return s
 }
 
-func (v *View) legsOf(p Path) []*leg {
-	var legs []*leg
-	for i := range len(p) - 1 {
-		r, _ := v.closure.direct(p[i], p[i+1])
-		legs = append(legs, v.legs[r])
+func (v *View) legsOf(paths []told) []legs {
+	all := make([]legs, 0, len(paths))
+	for _, p := range paths {
+		all = append(all, legs{v.legs[p.first], v.legs[p.second]})
 	}
-	return legs
+	return all
 }
 
 // Ways finds durations between events of two nodes, or of one. It keeps what it found, so one goroutine may use it.
@@ -228,11 +238,11 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 		name string
 		node *Node
 	}{{reference, &w.reference}, {first, &w.first}, {second, &w.second}} {
-		node, ok := c.nodes[n.name]
-		if !ok {
+		i := c.index(n.name)
+		if i < 0 {
 			return nil, fmt.Errorf("find ways from %q to %q in cycles of %q: node %q: %w", first, second, reference, n.name, ErrNoPath)
 		}
-		*n.node = node
+		*n.node = c.nodes[i]
 	}
 	w.same, w.trivial = first == second, first == second && first == reference
 	w.quanta = [2]uint64{w.first.QuantumCycles, w.second.QuantumCycles}
@@ -243,8 +253,10 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 		w.firstOnSecond, _ = c.View(first, second)
 		covers = w.firstOnSecond
 	}
-	w.firstOnRef, _ = c.View(first, reference)
-	w.secondOnRef, _ = c.View(second, reference)
+	if w.same || first == reference || second == reference || c.overReference(reference, first, second) {
+		w.firstOnRef, _ = c.View(first, reference)
+		w.secondOnRef, _ = c.View(second, reference)
+	}
 	if first != reference {
 		w.firstRate, _ = c.direct(first, reference)
 		if covers == nil {
@@ -289,8 +301,8 @@ func (w *Ways) ask(x, y uint64) (Duration, error) {
 	return w.closure.Duration(w.reference.Name, Event{w.first.Name, x}, Event{w.second.Name, y})
 }
 
-// by goes the way that was chosen for a stretch, and allows no more than what both events on the reference do: so a duration always lies within the
-// difference of what its events are translated to.
+// by goes the way that was chosen for a stretch, and where the reference is no third node, or may be one, allows no more than what both events
+// on it do: so a duration lies within the difference of what its events are translated to.
 func (w *Ways) by(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
 	d, verdict, ok := w.along(s, x, y)
 	if !ok || !w.narrows(s, y-x) {
@@ -456,7 +468,7 @@ func (w *Ways) choose(s *wayStretch, x uint64) {
 			if v.from.Name == w.second.Name {
 				reading = y
 			}
-			if reading >= v.base && reading <= v.last && !v.stretch(reading).direct {
+			if reading >= v.base && reading <= v.last && v.stretch(reading).one == nil {
 				t.scenario = ByClosure
 			}
 		}

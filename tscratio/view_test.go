@@ -17,7 +17,13 @@ func TestWaysHoldTruth(t *testing.T) {
 		for p, net := range map[[2]int]network{{0, 1}: far, {0, 2}: near, {1, 2}: near, {2, 3}: near} {
 			f.measure(t, p[0], p[1], net, 0.5, 59)
 		}
-		c := f.closure(t, 2)
+		third := ThirdAny
+		if rng.IntN(2) == 0 { // two others narrow what is between a and b, and all are related
+			third = ThirdAgreed
+			f.measure(t, 0, 3, near, 0.5, 59)
+			f.measure(t, 1, 3, near, 0.5, 59)
+		}
+		c := f.closure(t, third)
 		ways := map[[3]int]*Ways{}
 		views := map[[2]int]*View{}
 		var wider, all, undecided int
@@ -76,7 +82,13 @@ func TestBatchesEqualSingleDurations(t *testing.T) {
 		for p, net := range map[[2]int]network{{0, 1}: far, {0, 2}: near, {1, 2}: near, {2, 3}: near} {
 			f.measure(t, p[0], p[1], net, 0.5, 29)
 		}
-		c := f.closure(t, 2)
+		third := ThirdAny
+		if rng.IntN(2) == 0 {
+			third = ThirdAgreed
+			f.measure(t, 0, 3, near, 0.5, 29)
+			f.measure(t, 1, 3, near, 0.5, 29)
+		}
+		c := f.closure(t, third)
 		for range 40 {
 			on, to, ref := rng.IntN(4), rng.IntN(4), rng.IntN(4)
 			names := [3]string{f.clocks[ref].node.Name, f.clocks[on].node.Name, f.clocks[to].node.Name}
@@ -114,7 +126,7 @@ func TestWaysOfNothing(t *testing.T) {
 	seed.For(t, 1, func(t *testing.T, rng *rand.Rand) {
 		f := newFleet(rng, 3, 10, 1*PPM, 1, 0)
 		f.measure(t, 0, 1, network{base: 3, jitter: 1}, 0.5, 9)
-		c := f.closure(t, 2)
+		c := f.closure(t, ThirdAny)
 		if _, err := c.Ways("a", "a", "nobody"); !errors.Is(err, ErrNoPath) {
 			t.Error(err)
 		}
@@ -137,7 +149,7 @@ func BenchmarkWays(b *testing.B) {
 	for _, p := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
 		f.measure(t, p[0], p[1], network{base: 3, jitter: 1}, 0.5, 59)
 	}
-	c := f.closure(t, 2)
+	c := f.closure(t, ThirdAny)
 	for name, n := range map[string][3]int{"trivial": {0, 0, 0}, "same": {0, 1, 1}, "two": {0, 0, 1}, "three": {0, 1, 2}} {
 		b.Run(name, func(b *testing.B) {
 			w, err := c.Ways(f.clocks[n[0]].node.Name, f.clocks[n[1]].node.Name, f.clocks[n[2]].node.Name)

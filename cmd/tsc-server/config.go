@@ -32,6 +32,7 @@ type config struct {
 	Budget         int           `mapstructure:"budget"`
 	WanderPPM      float64       `mapstructure:"wander_ppm"`
 	Window         time.Duration `mapstructure:"window"`
+	ThirdNodes     string        `mapstructure:"third_nodes"`
 	Heartbeat      time.Duration `mapstructure:"heartbeat"`
 	Dead           time.Duration `mapstructure:"dead"`
 }
@@ -56,6 +57,7 @@ func addFlags(cmd *cobra.Command) {
 	f.Int("budget", d.Budget, "exchanges a second of the whole fleet while a run is open")
 	f.Float64("wander-ppm", float64(d.Assumptions.Wander)/float64(tscratio.PPM), "how far the rate of two counters is assumed to move within the window, in 10⁻⁶")
 	f.Duration("window", d.Assumptions.Window, "half of the window's length")
+	f.String("third-nodes", d.ThirdNodes.String(), "let other nodes narrow the bound of two: agreed (as far as two others agree), any or none")
 	f.Duration("heartbeat", d.Heartbeat, "how often clients show a sign of life")
 	f.Duration("dead", d.Dead, "how long a silence ends a registration")
 }
@@ -70,6 +72,10 @@ func (c *config) check() error {
 	}
 	if c.WanderPPM < 0 || c.WanderPPM > 1000 {
 		return fmt.Errorf("wander_ppm %v: want 0 to 1000", c.WanderPPM)
+	}
+	var third tscratio.ThirdNodes
+	if err := third.UnmarshalText([]byte(c.ThirdNodes)); err != nil {
+		return fmt.Errorf("third_nodes: %w", err)
 	}
 	if c.QuietBusy < 0 || c.QuietBusy > 1 {
 		return fmt.Errorf("quiet_busy %v: want a part between 0 and 1", c.QuietBusy)
@@ -103,6 +109,7 @@ func (c config) coordinator() coordinator.Config {
 	d.Assumptions.Wander = tscratio.Wander(c.WanderPPM * float64(tscratio.PPM))
 	d.Assumptions.MaxWander = 16 * d.Assumptions.Wander
 	d.Assumptions.Window = c.Window
+	_ = d.ThirdNodes.UnmarshalText([]byte(c.ThirdNodes)) // check has
 	return d
 }
 

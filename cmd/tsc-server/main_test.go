@@ -58,6 +58,7 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		"budget":       {"--budget", "0"},
 		"dead":         {"--dead", "1ms"},
 		"wander_ppm":   {"--wander-ppm", "-1"},
+		"third_nodes":  {"--third-nodes", "all"},
 		"quiet_busy":   {"--quiet-busy", "2"},
 		"key":          {"--key", "nosuch.secret"},
 		"unknown flag": {"--nosuch"},

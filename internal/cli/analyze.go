@@ -17,12 +17,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/internal/truth"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // analyzeFlags are the flags of everything that analyses a run.
 type analyzeFlags struct {
 	reference string
 	wander    wanderFlag
+	third     tscratio.ThirdNodes
 	memory    string
 	scratch   string
 	spill     string
@@ -38,6 +40,7 @@ type analyzeFlags struct {
 func (f *analyzeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.reference, "reference", "", "node in whose cycles to answer (default the run's, else the one with the smallest median bound to the others)")
 	cmd.Flags().Var(&f.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default as stored with each relation)")
+	cmd.Flags().TextVar(&f.third, "third-nodes", tscratio.ThirdAgreed, "let other nodes narrow what is known of two: agreed (as far as two others agree), any or none")
 	cmd.Flags().StringVar(&f.memory, "memory", "512MiB", "memory for events; what is beyond goes to a scratch file")
 	cmd.Flags().StringVar(&f.scratch, "scratch", "", "directory for the scratch file (default the system's for temporary files)")
 	cmd.Flags().StringVar(&f.spill, "scratch-limit", "64GiB", "longest that the scratch file may become")
@@ -53,7 +56,7 @@ func (f *analyzeFlags) add(cmd *cobra.Command) {
 
 // options turns flags into options. Errors are of usage.
 func (f *analyzeFlags) options() (analysis.Options, error) {
-	o := analysis.Options{Reference: f.reference, Workers: f.workers, Slowest: f.slowest, Scratch: f.scratch}
+	o := analysis.Options{Reference: f.reference, ThirdNodes: f.third, Workers: f.workers, Slowest: f.slowest, Scratch: f.scratch}
 	if f.slowest == 0 {
 		o.Slowest = -1
 	}
@@ -184,6 +187,10 @@ Events of all channels are joined on tuple id. Each duration is an interval in c
 holds the truth if rates wander no more than is assumed. What rests on a relation that the data speak against is marked suspect: an
 estimate. What the run cannot decide is listed below the answer. A run of virtual nodes knows the truth (cprof demo): there every duration is
 held against it.
+
+What two nodes measured with each other is narrowed by what others measured with both, as far as two others agree: so a
+node whose counter or whose stamps are wrong, and just so that nothing shows it, moves nothing but what is said of itself. With
+--third-nodes any each other node narrows: tightest, and as true as all of them. With --third-nodes none, no other does.
 
 Runs may be larger than memory: see --memory.
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // halves are the middle of an interval and its bound.
@@ -157,6 +158,9 @@ func printRelations(out io.Writer, a *analysis.Answer) {
 		fmt.Fprintln(out, "the data agree")
 	} else {
 		fmt.Fprintf(out, "the data speak against it for %s\n", plural(suspect, "pair"))
+	}
+	if a.ThirdNodes == tscratio.ThirdAny {
+		fmt.Fprintln(out, "bounds of two nodes are narrowed by what any other says of both: they rest on every node of the run")
 	}
 }
 

@@ -97,6 +97,7 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		"time":          {[]string{run, "--from", "yesterday"}, 2, "2026-11-20T14:00:00Z"},
 		"times":         {[]string{run, "--from", "5", "--to", "2026-11-20T14:00:00Z"}, 2, "both"},
 		"wander":        {[]string{run, "--wander", "-1"}, 2, "is no wander"},
+		"third nodes":   {[]string{run, "--third-nodes", "all"}, 2, "agreed, any, none"},
 		"nobody":        {nil, 2, ""},
 	} {
 		if code, _, stderr := cprof(append([]string{"analyze"}, test.args...)...); code != test.code || !strings.Contains(stderr, test.say) {

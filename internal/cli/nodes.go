@@ -25,7 +25,7 @@ func newNodes() *cobra.Command {
 
 The matrix holds, for a reading of the row's counter, the bound of its translation into the column's: half of the interval, in µs, in the
 middle of the newest train. Marks: ! suspect (an estimate: the data contradict the declared wander), ? none yet,
-* over a third node, ~ old (a node is gone, or another epoch). --pairs lists every pair with all that is known of it.
+* narrowed by other nodes (as the server's third_nodes lets them), ~ old (a node is gone, or another epoch). --pairs lists every pair with all that is known of it.
 
 Exit code 3: something is unhealthy; it is listed last.`,
 		Example: `  cprof nodes
