@@ -94,9 +94,14 @@ func TestRelateTwoClients(t *testing.T) {
 
 // Whoever is the reason for which it ends is named, soon, and what was measured until then counts.
 func TestRelateNamesWhoFails(t *testing.T) {
-	during := func(args []string, after time.Duration, what func()) (int, string, string) {
-		time.AfterFunc(after, what) // the measurement takes far longer
-		return cprof(append([]string{"relate", "--seconds", "30", "--trains", "300"}, args...)...)
+	during := func(a, b *aNode, what func()) (int, string, string) {
+		go func() { // once there is enough for a relation; the measurement takes far longer
+			for a.client.Stats().Trains+b.client.Stats().Trains < 6 && t.Context().Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			what()
+		}()
+		return cprof("relate", "--seconds", "30", "--trains", "300", a.commands.Address(), b.commands.Address())
 	}
 	for name, tc := range map[string]struct {
 		what func(a, b *aNode)
@@ -112,7 +117,7 @@ func TestRelateNamesWhoFails(t *testing.T) {
 			t.Parallel()
 			a, b := startANode(t, "a", control.ServerConfig{}), startANode(t, "b", control.ServerConfig{})
 			begin := time.Now()
-			code, _, stderr := during([]string{a.commands.Address(), b.commands.Address()}, 700*time.Millisecond, func() { tc.what(a, b) })
+			code, _, stderr := during(a, b, func() { tc.what(a, b) })
 			if code != tc.code {
 				t.Errorf("exit code %d, want %d: %s", code, tc.code, stderr)
 			}
