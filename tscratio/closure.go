@@ -191,9 +191,6 @@ func (c *Closure) Related(from, into string) error {
 	return err
 }
 
-// Nodes returns the names of the nodes, sorted.
-func (c *Closure) Nodes() []string { return slices.Clone(c.names) }
-
 // Closed is a translated reading and the paths that gave its ends.
 type Closed struct {
 	Interval

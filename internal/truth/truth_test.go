@@ -89,7 +89,9 @@ func TestTruthIsTheExactInverse(t *testing.T) {
 func TestTruthIsNotKnown(t *testing.T) {
 	r := seed.Random(t)
 	physical := virtual.Physical{Counter: 1 << 50, Realtime_ns: 1_700_000_000e9, Hz: 2_600_000_000}
-	config := func(name string) vnode.Config { return virtual.Config(r, name, physical, vnode.Sine, 0.5, 10*time.Minute) }
+	config := func(name string) vnode.Config {
+		return virtual.Config(r, name, physical, vnode.Sine, 0.5, 10*time.Minute)
+	}
 	if c, missing := Of(run(t, nil)); c != nil || len(missing) > 0 {
 		t.Errorf("of real nodes: %v, missing %v", c, missing)
 	}
