@@ -101,10 +101,10 @@ func (c Config) normalise() (Config, error) {
 	return c, nil
 }
 
-// DefaultState is where an agent of this user keeps things: /var/lib/cloudprofiler for root, $XDG_STATE_HOME or ~/.local/state for others.
+// DefaultState is where an agent of this user keeps things: below /var/lib/cloudprofiler for root, below $XDG_STATE_HOME or ~/.local/state for others.
 func DefaultState() (string, error) {
 	if os.Geteuid() == 0 {
-		return "/var/lib/cloudprofiler", nil
+		return "/var/lib/cloudprofiler/agent", nil
 	}
 	base := os.Getenv("XDG_STATE_HOME")
 	if base == "" {
@@ -114,5 +114,5 @@ func DefaultState() (string, error) {
 		}
 		base = filepath.Join(home, ".local", "state")
 	}
-	return filepath.Join(base, "cloudprofiler"), nil
+	return filepath.Join(base, "cloudprofiler", "agent"), nil
 }

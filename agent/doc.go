@@ -1,7 +1,7 @@
 // Package agent is the daemon of a node: it drains the rings of this user's programs into logs, keeps the logs of a run together, asks
 // chrony what it claims, and says how all of that goes.
 //
-//	a, err := agent.Start(agent.Config{State: "/var/lib/cloudprofiler"})
+//	a, err := agent.Start(agent.Config{State: "/var/lib/cloudprofiler/agent"})
 //	…
 //	err = a.Close() // everything that was logged is in the logs
 //

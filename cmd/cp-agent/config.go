@@ -43,7 +43,7 @@ func addFlags(cmd *cobra.Command) {
 	flags.String("node", "", "the node's name, as results call it (default: the host's)")
 	flags.String("user", "", "run as this user, if started by root")
 	flags.String("rings", "", "directory of the rings (default: $CLOUDPROFILER_DIR, else this user's in /dev/shm)")
-	flags.String("state", "", "directory of logs and runs (default: /var/lib/cloudprofiler, or ~/.local/state/cloudprofiler)")
+	flags.String("state", "", "directory of logs and runs (default: /var/lib/cloudprofiler/agent, or ~/.local/state/cloudprofiler/agent)")
 	flags.String("handler-table", "", "file that says which handler each channel gets; read again when it changes")
 	flags.Int("workers", 0, "rings that are drained at once (default: one for every four cores)")
 	flags.String("max-run-bytes", strconv.FormatInt(d.MaxRunBytes, 10), "what the logs of a run may take; 0: no bound")

@@ -261,7 +261,7 @@ func TestPrivilegedDrop(t *testing.T) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		rings, state := filepath.Join(dir, "rings"), filepath.Join(dir, "state")
+		rings, state := filepath.Join(dir, "rings"), filepath.Join(dir, "var", "state")
 		if err := os.Mkdir(rings, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -317,5 +317,21 @@ func TestPrivilegedDrop(t *testing.T) {
 		if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("user %s: %v, %v", name, info, err)
 		}
+	}
+}
+
+// Directories of logs that others own stay theirs, and the agent says what to do.
+func TestPrivilegedStateIsNotTaken(t *testing.T) {
+	privileged.Need(t)
+	const somebody = 12345
+	state := filepath.Join(t.TempDir(), "new", "state")
+	for range 2 { // the second time it is there already
+		if err := giveState(state, somebody, somebody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := giveState(state, somebody+1, somebody)
+	if err == nil || !strings.Contains(err.Error(), "belongs to user 12345: give it away with chown -R 12346") {
+		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"runtime"
 	"strconv"
 
@@ -86,6 +87,29 @@ func dropCapabilities(bounding bool) error {
 	return errors.Join(errs...)
 }
 
+// giveState makes the directory of logs the user's. One that is there and somebody else's is not taken from its owner.
+func giveState(state string, uid, gid int) error {
+	if err := os.MkdirAll(filepath.Dir(state), 0o755); err != nil {
+		return fmt.Errorf("make a place for logs: %w", err)
+	}
+	if err := os.Mkdir(state, 0o700); err == nil {
+		if err := os.Lchown(state, uid, gid); err != nil {
+			return fmt.Errorf("give it the directory of logs: %w", err)
+		}
+		return nil
+	} else if !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("make the directory of logs: %w", err)
+	}
+	var s unix.Stat_t
+	if err := unix.Stat(state, &s); err != nil {
+		return fmt.Errorf("look at directory of logs %q: %w", state, err)
+	}
+	if int(s.Uid) != uid {
+		return fmt.Errorf("directory of logs %q belongs to user %d: give it away with chown -R %d, or set another state", state, s.Uid, uid)
+	}
+	return nil
+}
+
 // becomeUser makes this thread the user's. The directory of logs is made before, because only root can make it where it usually is.
 func becomeUser(c config) error {
 	u, err := user.Lookup(c.User)
@@ -106,12 +130,8 @@ func becomeUser(c config) error {
 		}
 		os.Args = append(os.Args, "--state", state) // as that user it would be another
 	}
-	if err := os.Mkdir(state, 0o700); err == nil {
-		if err := os.Lchown(state, uid, gid); err != nil {
-			return fmt.Errorf("become user %q: give it the directory of logs: %w", c.User, err)
-		}
-	} else if !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("become user %q: make the directory of logs: %w", c.User, err)
+	if err := giveState(state, uid, gid); err != nil {
+		return fmt.Errorf("become user %q: %w", c.User, err)
 	}
 	// Only this thread changes, and then executes: the package syscall would change all.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
