@@ -216,13 +216,14 @@ func (c *Core) Next() time.Time {
 			earlier(k.until)
 		}
 	}
-	if c.sweep == nil {
+	switch {
+	case c.sweep != nil:
+		earlier(c.sweep.wake)
+	case c.run == nil: // sweeps that are due wait for its end
 		earlier(c.sweepBy)
 		if c.config.SweepEvery > 0 {
 			earlier(c.swept.Add(c.config.SweepEvery))
 		}
-	} else {
-		earlier(c.sweep.wake)
 	}
 	return next
 }

@@ -547,3 +547,27 @@ func TestRunKeepsBothEpochs(t *testing.T) {
 		t.Errorf("%d relations of epochs %v, missing %v", len(pairs), of, missing)
 	}
 }
+
+// Sweeps that are due wait for a run's end; nobody looks again and again whether it has come.
+func TestRunLongerThanTheTimeBetweenSweeps(t *testing.T) {
+	config := testConfig()
+	config.SweepEvery, config.Budget = 30*time.Second, 20
+	f := newFleet(t, config, names(2)...)
+	f.wantSweep(time.Minute)
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		t.Fatal(f.phase())
+	}
+	for range 60 {
+		f.run(time.Second, nil)
+		if next := f.core.Next(); next.Before(f.now()) {
+			t.Fatalf("the next thing to do was due %v ago", f.now().Sub(next))
+		}
+	}
+	number := f.core.last.Number
+	f.ask(AskStopRun, nil)
+	f.complete()
+	if !f.run(time.Minute, func() bool { return f.core.last.Number >= number+2 }) { // that after the run, and the next that is due
+		t.Error("no sweep after the run")
+	}
+}

@@ -120,12 +120,13 @@ func (c *Core) stepSweep() {
 		}
 		return
 	}
-	if c.run != nil && !c.run.gathers() {
-		return // a run is about to sweep, or has
+	if c.run != nil { // a sweep would disturb what is measured, and its own anchors do
+		if c.run.gathers() {
+			c.sweepBy = time.Time{}
+		}
+		return
 	}
 	switch {
-	case c.run != nil: // its own anchors do; and a sweep would disturb what is measured
-		c.sweepBy = time.Time{}
 	case !c.sweepBy.IsZero() && !now.Before(c.sweepBy):
 		c.StartSweep("nodes joined", c.config.Sweep, nil)
 	case c.config.SweepEvery > 0 && now.Sub(c.swept) >= c.config.SweepEvery:
