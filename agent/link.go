@@ -29,7 +29,7 @@ func (a *Agent) connect() error {
 		return nil
 	}
 	config := *a.c.Server
-	config.Handle = a.Handle
+	config.Handle, config.OpenRun = a.Handle, a.run
 	config.Register.Capabilities = slices.Clone(capabilities)
 	link, err := tscclient.Connect(a.c.Client, config)
 	if err != nil {

@@ -55,6 +55,7 @@ type Register struct {
 	Facts           json.RawMessage `json:"facts,omitempty"` // of its host, for people
 
 	Frequency *Frequency `json:"frequency,omitempty"` // of its counter as measured, to show seconds by
+	OpenRun   string     `json:"open_run,omitempty"`  // that it keeps logs for at this moment; it may have ended meanwhile
 }
 
 // Frequency is the interval that a counter's mean rate was in, by a clock.

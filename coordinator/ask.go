@@ -21,6 +21,7 @@ const (
 	AskSetTable    = "set-table"    // TableRequest → TableRequest
 	AskStartRun    = "start-run"    // RunRequest → RunStatus
 	AskStopRun     = "stop-run"     // → RunStatus
+	AskCollectRun  = "collect-run"  // RunRequest → RunStatus
 	AskRun         = "run"          // → RunStatus of the run that is under way, or of the last one; or null
 	AskRuns        = "runs"         // → []RunEntry
 	AskRemoveRun   = "remove-run"   // RunRequest → nothing
@@ -150,6 +151,20 @@ func (c *Core) answer(in control.Incoming, ask *control.Ask) {
 			return
 		}
 		reply(c.runStatus())
+	case AskCollectRun:
+		var r RunRequest
+		if !argument(&r) {
+			return
+		}
+		switch err := c.CollectRun(r.Name); {
+		case errors.Is(err, fs.ErrNotExist):
+			refuse(control.NotFound, fmt.Errorf("no complete run %q is there: %q lists what is", r.Name, "cprof run list"))
+		case err != nil:
+			refuse(control.NotNow, err)
+		default:
+			reply(c.runStatus())
+			c.stepRun()
+		}
 	case AskRun:
 		reply(c.runStatus())
 	case AskRuns:

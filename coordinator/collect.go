@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,11 +55,15 @@ func (c *Core) collectAll() {
 		k := &collection{node: n.name(), done: map[string]bool{}}
 		k.over = func(err error) {
 			if err != nil {
-				r.lacks("node "+k.node, "its logs were not fetched: "+err.Error())
+				r.lacks("node "+k.node, notFetched+": "+err.Error())
 			}
 			over()
 		}
 		r.collect = append(r.collect, k)
+		if r.again { // it may never have heard that the run ended
+			c.tellOne(n, true, func() { c.list(k) })
+			continue
+		}
 		c.list(k)
 	}
 	over()
@@ -115,7 +120,7 @@ func (c *Core) list(k *collection) {
 			k.of += f.Bytes
 		}
 		if files.More {
-			r.lacks("node "+k.node, "it was still writing when its files were fetched")
+			r.lacks("node "+k.node, notFetched+" whole: it was still writing")
 		}
 		c.nextFile(k)
 	})
@@ -193,8 +198,9 @@ func (c *Core) keepFile(k *collection, f control.File, part string) {
 			c.log.Warn("file is fetched once more", "node", k.node, "file", f.Path, "error", err)
 		default:
 			k.done[f.Path] = true
+			c.run.missing = slices.DeleteFunc(c.run.missing, func(m runs.Missing) bool { return isOf(m, k.node, f) })
 			if err != nil {
-				c.run.lacks("node "+k.node, fmt.Sprintf("file %q: %v", f.Path, err))
+				c.run.lacks("node "+k.node, fmt.Sprintf("%s%q: %v", notWhole, f.Path, err))
 			}
 		}
 		c.nextFile(k)
@@ -225,10 +231,18 @@ func place(node, file string) string {
 	return ""
 }
 
+// isOf says whether it is this file that the run lacks, or has with damage.
+func isOf(m runs.Missing, node string, f control.File) bool {
+	return m.Part == "node "+node && strings.HasPrefix(m.Reason, fmt.Sprintf("%s%q: ", notWhole, f.Path))
+}
+
 // has says whether a file is in the run already, from before the server was started again. Files of a run that is closed do not change.
 func (r *run) has(node string, f control.File) bool {
 	to := place(node, f.Path)
 	if to == "" {
+		return false
+	}
+	if slices.ContainsFunc(r.missing, func(m runs.Missing) bool { return isOf(m, node, f) }) {
 		return false
 	}
 	info, err := os.Stat(filepath.Join(r.draft.Path(), filepath.FromSlash(to)))

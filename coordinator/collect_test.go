@@ -3,13 +3,16 @@ package coordinator
 import (
 	"bytes"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
@@ -226,5 +229,225 @@ func TestPartsOfAnotherRun(t *testing.T) {
 	f.ask(AskStopRun, nil)
 	if missing, whole := f.complete(); whole != 1 || len(missing) != 1 || missing[0].Part != "logs/n01" {
 		t.Errorf("%d files are whole, missing: %v", whole, missing)
+	}
+}
+
+// away is a fleet whose run of three nodes was completed while n00 was not there.
+func away(t *testing.T) (f *fleet, of *fakeClient) {
+	t.Helper()
+	f = newFleet(t, testConfig(), names(3)...)
+	f.wantSweep(time.Minute)
+	for _, name := range names(3) {
+		for _, ch := range []string{"a/x", "b/x"} {
+			file, content := logFile(t, f, name, ch)
+			f.clients[name].files["logs/"+name+"/"+file] = content
+		}
+	}
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		t.Fatal(f.phase())
+	}
+	of = f.clients["n00"]
+	of.state = killed
+	of.life++
+	f.run(10*time.Second, nil)
+	f.ask(AskStopRun, nil)
+	if missing, whole := f.complete(); whole != 4 || len(missing) == 0 || of.register.OpenRun != "r" {
+		t.Fatalf("%d files are whole, missing: %v", whole, missing)
+	}
+	return f, of
+}
+
+func (c *fakeClient) comeBack() {
+	c.state = running
+	c.register.Instance += "'"
+	c.connect()
+	c.f.run(3*time.Second, nil)
+}
+
+func relationsOf(t *testing.T, f *fleet) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	paths, err := filepath.Glob(filepath.Join(f.store.runs, "r*", "relations", "*"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.Base(p)] = string(b)
+	}
+	return all
+}
+
+// A node that was away while its run ended closes it when it is back, and its logs can then be fetched; also over the server's own restart.
+func TestCollectOnceMore(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		f, c := away(t)
+		relations := relationsOf(t, f)
+		c.comeBack()
+		if last := c.opened[len(c.opened)-1]; last.Name != "r" || !last.Close || c.register.OpenRun != "" {
+			t.Fatalf("it was told %+v", c.opened)
+		}
+		if _, ok := f.ask(AskCollectRun, RunRequest{Name: "r"}).(*control.Answer); !ok {
+			t.Fatal("no answer")
+		}
+		if restart {
+			if !f.run(time.Minute, func() bool { return c.sent > 5000 }) || f.core.run == nil {
+				t.Fatalf("%d bytes came", c.sent)
+			}
+			f.restart()
+		}
+		sweeps := f.core.last
+		missing, whole := f.complete()
+		if whole != 6 || len(missing) > 0 {
+			t.Errorf("restart %v: %d of 6 files are whole, missing: %v", restart, whole, missing)
+		}
+		if f.core.last != sweeps || !maps.Equal(relations, relationsOf(t, f)) {
+			t.Errorf("restart %v: what was measured is another now", restart)
+		}
+	}
+}
+
+func TestCollectOnceMoreFromNobody(t *testing.T) {
+	f, _ := away(t)
+	before := f.core.lastRun.Missing
+	f.ask(AskCollectRun, RunRequest{Name: "r"})
+	missing, whole := f.complete()
+	about := func(all []runs.Missing, text string) int {
+		n := 0
+		for _, m := range all {
+			if strings.Contains(m.Reason, text) {
+				n++
+			}
+		}
+		return n
+	}
+	if whole != 4 || about(missing, notFetched) != 1 || about(missing, "no log of this node") != about(before, "no log of this node") {
+		t.Errorf("%d files are whole, missing before: %v, missing: %v", whole, before, missing)
+	}
+	for name, want := range map[string]string{"nobody": "no complete run", "": "is empty", "../r": "name"} {
+		if m, ok := f.ask(AskCollectRun, RunRequest{Name: name}).(*control.Refusal); !ok || !strings.Contains(m.Text, want) {
+			t.Errorf("run %q: %+v", name, m)
+		}
+	}
+	f.ask(AskStartRun, RunRequest{Name: "next"})
+	if m, ok := f.ask(AskCollectRun, RunRequest{Name: "r"}).(*control.Refusal); !ok || m.Code != control.NotNow {
+		t.Errorf("while another run is under way: %+v", m)
+	}
+}
+
+// One that is back before the anchors after are measured is told then.
+func TestANodeThatIsBackInTimeClosesTheRun(t *testing.T) {
+	f := newFleet(t, testConfig(), names(3)...)
+	f.wantSweep(time.Minute)
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
+	c := f.clients["n00"]
+	c.state = killed
+	c.life++
+	f.run(10*time.Second, nil)
+	f.ask(AskStopRun, nil)
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseAfter }) {
+		t.Fatal(f.phase())
+	}
+	c.comeBack()
+	if last := c.opened[len(c.opened)-1]; !last.Close {
+		t.Errorf("it was told %+v", c.opened)
+	}
+}
+
+// One that is back while the run is collected once more is told as well, and gives what it has.
+func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
+	f, c := away(t)
+	d := f.clients["n01"]
+	relations := relationsOf(t, f)
+	if err := os.RemoveAll(filepath.Join(f.store.runs, "r", "logs", "n01")); err != nil { // so that it takes a while
+		t.Fatal(err)
+	}
+	f.ask(AskCollectRun, RunRequest{Name: "r"})
+	f.run(time.Millisecond, nil)
+	d.cut = true // and it is waited for
+	f.run(10*time.Second, nil)
+	if f.phase() != PhaseCollecting {
+		t.Fatal(f.phase())
+	}
+	c.comeBack()
+	if last := c.opened[len(c.opened)-1]; !last.Close {
+		t.Errorf("it was told %+v", c.opened)
+	}
+	// What is measured meanwhile is none of the run's.
+	train, _ := c.train(f.clients["n02"], 3)
+	c.send(0, &control.Trains{Report: c.report + 1, Peer: "n02", PeerEpoch: "e1", Epoch: "e1", Trains: []control.Train{train}})
+	f.run(time.Second, nil)
+	d.cut = false
+	d.register.Instance += "'"
+	d.connect()
+	if _, whole := f.complete(); whole != 4 { // n00 was given up before
+		t.Errorf("%d of 4 files are whole", whole)
+	}
+	if !maps.Equal(relations, relationsOf(t, f)) {
+		t.Error("what was measured is another now")
+	}
+}
+
+// One that is cut off just while others are told that the run ends hears of it when the run is collected from once more.
+func TestANodeThatMissedTheEnd(t *testing.T) {
+	f := newFleet(t, testConfig(), names(2)...)
+	f.wantSweep(time.Minute)
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
+	c := f.clients["n00"]
+	c.cut = true
+	f.ask(AskStopRun, nil)
+	f.run(2*time.Second, nil)
+	c.cut = false
+	if missing, _ := f.complete(); c.register.OpenRun != "r" || !slices.ContainsFunc(missing, func(m runs.Missing) bool { return strings.HasPrefix(m.Reason, closingRun) }) {
+		t.Fatalf("open: %q; missing: %v", c.register.OpenRun, missing)
+	}
+	f.ask(AskCollectRun, RunRequest{Name: "r"})
+	if missing, _ := f.complete(); c.register.OpenRun != "" || slices.ContainsFunc(missing, func(m runs.Missing) bool { return strings.HasPrefix(m.Reason, closingRun) }) {
+		t.Errorf("open: %q; missing: %v", c.register.OpenRun, missing)
+	}
+}
+
+// A run that is none of the server's stays open.
+func TestRunsOfOthersStayOpen(t *testing.T) {
+	f, c := away(t)
+	for _, run := range []string{"local", "../r"} {
+		c.register.OpenRun = run
+		told := len(c.opened)
+		c.comeBack()
+		if len(c.opened) != told {
+			t.Errorf("it was told %+v", c.opened[told:])
+		}
+		c.state = killed
+		c.life++
+		f.run(10*time.Second, nil)
+	}
+}
+
+// What was damaged on its way, or on its node, and is whole there now, is fetched.
+func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
+	f, c := away(t)
+	c.comeBack()
+	var of []byte
+	for name, b := range c.files {
+		if strings.Contains(name, "a~x") {
+			of = b
+		}
+	}
+	of[len(of)/2] ^= 1
+	for i := range 3 {
+		f.ask(AskCollectRun, RunRequest{Name: "r"})
+		missing, whole := f.complete()
+		if damaged := i < 2; whole != 6 || len(missing) != map[bool]int{true: 1}[damaged] || damaged && !strings.HasPrefix(missing[0].Reason, notWhole) {
+			t.Errorf("%d: %d of 6 files are as on the nodes, missing: %v", i, whole, missing)
+		}
+		if i == 1 {
+			of[len(of)/2] ^= 1
+		}
 	}
 }

@@ -303,6 +303,9 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		c.unacked = slices.DeleteFunc(c.unacked, func(t *control.Trains) bool { return t.Report <= m.Report })
 	case *control.Run:
 		c.opened = append(c.opened, *m)
+		if c.register.OpenRun = m.Name; m.Close {
+			c.register.OpenRun = ""
+		}
 		c.send(request, &control.RunState{Name: m.Name, Closed: m.Close})
 	case *control.Table:
 		c.tables = append(c.tables, m.Generation)

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
@@ -35,6 +38,7 @@ type run struct {
 	missing []runs.Missing
 	collect []*collection
 	stop    bool // as soon as it is open
+	again   bool // it was complete, and is only collected from once more
 }
 
 // RunStatus is how a run goes.
@@ -54,7 +58,7 @@ type RunStatus struct {
 }
 
 // gathers says whether trains belong to the run.
-func (r *run) gathers() bool { return r.phase != PhaseComplete }
+func (r *run) gathers() bool { return r.phase != PhaseComplete && !r.again }
 
 func (r *run) name() string { return r.draft.Run().Name }
 
@@ -152,6 +156,10 @@ func (c *Core) stepRun() {
 		if _, err := c.StartSweep("before run "+r.name(), c.config.Sweep, func(s *SweepStatus) { c.runSwept(r, s) }); err != nil {
 			c.log.Error("sweep does not start", "error", err)
 		}
+	case PhaseCollecting:
+		if r.again && r.collect == nil {
+			c.collectAll()
+		}
 	case PhaseAfter:
 		if _, err := c.StartSweep("after run "+r.name(), c.config.Sweep, func(s *SweepStatus) { c.runSwept(r, s) }); err != nil {
 			c.log.Error("sweep does not start", "error", err)
@@ -198,6 +206,14 @@ func (r *run) lacks(part, reason string) {
 	}
 }
 
+// How what runs lack of a node begins, if the node may still give it.
+const (
+	openingRun = "opening the run"
+	closingRun = "closing the run"
+	notFetched = "its logs were not fetched"
+	notWhole   = "file is not whole: "
+)
+
 // tell tells all nodes to open or close the run.
 func (c *Core) tell(closing bool, then func()) {
 	r := c.run
@@ -224,9 +240,9 @@ func (c *Core) tell(closing bool, then func()) {
 func (c *Core) tellOne(n *node, closing bool, then func()) {
 	r := c.run
 	name := n.name()
-	what := "opening the run"
+	what := openingRun
 	if closing {
-		what = "closing the run"
+		what = closingRun
 	}
 	c.ask(n, &control.Run{Name: r.name(), Close: closing}, c.config.AnswerLimit, what, func(m control.Message, err error) {
 		if state, ok := m.(*control.RunState); ok && err == nil {
@@ -235,7 +251,7 @@ func (c *Core) tellOne(n *node, closing bool, then func()) {
 				r.lacks("node "+name, missing)
 			}
 		} else if err != nil {
-			r.lacks("node "+name, err.Error())
+			r.lacks("node "+name, what+": "+err.Error())
 		}
 		then()
 	})
@@ -243,8 +259,13 @@ func (c *Core) tellOne(n *node, closing bool, then func()) {
 
 // joinRun tells a node that comes, or comes back, of the run that is open.
 func (c *Core) joinRun(n *node) {
+	c.closeEnded(n)
 	r := c.run
 	if r == nil {
+		return
+	}
+	if r.again {
+		c.collectOn(n)
 		return
 	}
 	about := runNode(n)
@@ -259,9 +280,75 @@ func (c *Core) joinRun(n *node) {
 	switch {
 	case r.phase == PhaseOpen && n.can(control.CanRun):
 		c.tellOne(n, false, func() {})
+	case (r.phase == PhaseClosing || r.phase == PhaseAfter) && n.registered.OpenRun == r.name():
+		c.tellOne(n, true, func() {}) // it was away when the others were told
 	case r.phase == PhaseCollecting:
 		c.collectOn(n)
 	}
+}
+
+// closeEnded has a node close a run that ended while the node was away. A run that is none of this server's is left alone.
+func (c *Core) closeEnded(n *node) {
+	name := n.registered.OpenRun
+	if name == "" || !c.hasEnded(name, n.name()) {
+		return
+	}
+	c.ask(n, &control.Run{Name: name, Close: true}, c.config.AnswerLimit, "closing the run", func(_ control.Message, err error) {
+		if err != nil {
+			c.log.Error("node does not close a run that is over", "node", n.name(), "run", name, "error", err)
+			return
+		}
+		c.log.Warn("node was away when its run ended: cprof run collect fetches its logs", "node", n.name(), "run", name)
+	})
+}
+
+// hasEnded says whether a run is over and has the node.
+func (c *Core) hasEnded(name, node string) bool {
+	if c.run != nil && c.run.name() == name {
+		return c.run.again
+	}
+	if runs.CheckName(name) != nil {
+		return false
+	}
+	dir, err := runs.Open(filepath.Join(c.store.runs, name))
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	return slices.ContainsFunc(dir.Run.Nodes, func(n runs.Node) bool { return n.Name == node })
+}
+
+// CollectRun fetches once more what a complete run lacks of its nodes' files: they may be back, or whole now.
+func (c *Core) CollectRun(name string) error {
+	if c.run != nil {
+		return fmt.Errorf("run %q is %s: wait until it is complete", c.run.name(), c.run.phase)
+	}
+	draft, err := runs.Reopen(c.store.runs, name)
+	if err != nil {
+		return err
+	}
+	r := &run{draft: draft, phase: PhaseCollecting, begun: c.now(), opened: map[string]bool{}, again: true}
+	of := draft.Run()
+	for _, n := range of.Nodes {
+		if known := c.nodes[n.Name]; known != nil && !n.NoLogs {
+			r.opened[n.Name] = true
+		}
+	}
+	for _, m := range of.Missing {
+		if node, ok := strings.CutPrefix(m.Part, "node "); ok && r.opened[node] && (strings.HasPrefix(m.Reason, notFetched) || strings.HasPrefix(m.Reason, closingRun)) {
+			continue // it is found again, if it is still so
+		}
+		if node := path.Base(m.Part); m.Part == runs.LogsPath(node) && r.opened[node] {
+			continue
+		}
+		r.missing = append(r.missing, m)
+	}
+	if err := draft.Update(func(run *runs.Run) { run.Missing = nil }); err != nil {
+		return errors.Join(err, draft.Close())
+	}
+	c.run = r
+	c.log.Info("run is collected once more", "run", name)
+	return c.store.putRun(r)
 }
 
 func (c *Core) closeRun() {
@@ -386,7 +473,7 @@ func (c *Core) resumeRun(noted *notedRun) error {
 	if err != nil {
 		return err
 	}
-	r := &run{draft: draft, phase: noted.Phase, begun: noted.Begun, opened: map[string]bool{}, missing: noted.Missing}
+	r := &run{draft: draft, phase: noted.Phase, begun: noted.Begun, opened: map[string]bool{}, missing: noted.Missing, again: noted.Again}
 	for _, name := range noted.Opened {
 		r.opened[name] = true
 	}
@@ -395,7 +482,9 @@ func (c *Core) resumeRun(noted *notedRun) error {
 	case PhaseOpening:
 		r.phase = PhaseOpen
 	case PhaseClosing, PhaseCollecting:
-		r.phase = PhaseAfter
+		if !noted.Again {
+			r.phase = PhaseAfter
+		}
 	}
 	c.run = r
 	dir, err := runs.Open(draft.Path())

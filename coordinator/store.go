@@ -90,6 +90,7 @@ type notedRun struct {
 	Begun   time.Time      `json:"begun"`
 	Opened  []string       `json:"opened"`
 	Missing []runs.Missing `json:"missing,omitempty"`
+	Again   bool           `json:"again,omitempty"`
 }
 
 func (s *Store) putRun(r *run) error {
@@ -100,7 +101,7 @@ func (s *Store) putRun(r *run) error {
 		}
 		return err
 	}
-	n := notedRun{Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: r.missing}
+	n := notedRun{Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: r.missing, Again: r.again}
 	for name := range r.opened {
 		n.Opened = append(n.Opened, name)
 	}

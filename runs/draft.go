@@ -97,6 +97,23 @@ func Resume(parent, name string) (*Draft, error) {
 	return d, nil
 }
 
+// Reopen goes on with a run that is complete, to add what it lacks. Until it is completed again, it bears the name of one that is not.
+func Reopen(parent, name string) (*Draft, error) {
+	fail := func(err error) (*Draft, error) { return nil, fmt.Errorf("open run %q again: %w", name, err) }
+	if err := CheckName(name); err != nil {
+		return fail(err)
+	}
+	whole := filepath.Join(parent, name)
+	if err := renameNew(whole, whole+part); err != nil {
+		return fail(err)
+	}
+	d, err := Resume(parent, name)
+	if err != nil {
+		return fail(errors.Join(err, renameNew(whole+part, whole)))
+	}
+	return d, nil
+}
+
 // Path is the directory, which Complete renames.
 func (d *Draft) Path() string {
 	d.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -487,5 +488,41 @@ func TestTableYAML(t *testing.T) {
 		if _, err := ParseTable([]byte(text), "t"); (err == nil) != good || err != nil && !errors.Is(err, ErrRun) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// A complete run can be gone on with, and is complete again.
+func TestReopen(t *testing.T) {
+	parent := t.TempDir()
+	d, err := Create(parent, exampleRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := d.Run().Name
+	if _, err := Reopen(parent, name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("one that is not complete: %v", err)
+	}
+	before, err := d.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err = Reopen(parent, name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(parent, name)); err == nil {
+		t.Error("it has its name while it is gone on with")
+	}
+	after, err := d.Complete()
+	if err != nil || !slices.Equal(before, after) {
+		t.Errorf("missing %v, then %v, %v", before, after, err)
+	}
+	if err := os.WriteFile(filepath.Join(parent, name, "run.yaml"), []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Reopen(parent, name); !errors.Is(err, ErrRun) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(parent, name)); err != nil {
+		t.Errorf("one that cannot be gone on with has lost its name: %v", err)
 	}
 }

@@ -32,6 +32,9 @@ type LinkConfig struct {
 	// refused as unknown. It is called from several goroutines; its context ends with the link.
 	Handle func(ctx context.Context, m control.Message) (control.Message, error)
 
+	// OpenRun says which run the node has open, "" for none. Nil: it keeps none.
+	OpenRun func() string
+
 	Log *slog.Logger // nil: silent
 }
 
@@ -215,6 +218,9 @@ func (l *Link) register() (*control.Welcome, error) {
 	r.ProbeAddress, r.ProbeKey = l.config.Advertise.String(), l.client.Key()
 	if !r.Can(control.CanProbe) {
 		r.Capabilities = append([]string{control.CanProbe}, r.Capabilities...)
+	}
+	if l.config.OpenRun != nil {
+		r.OpenRun = l.config.OpenRun()
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, registerTimeout)
 	defer cancel()

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,10 +16,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// startServer runs a server until the test ends, and returns its address.
-func startServer(t *testing.T) string {
+// startServer runs a server until the test ends. It returns its address and where its runs are.
+func startServer(t *testing.T, config coordinator.Config) (address, runs string) {
 	t.Helper()
 	dir := t.TempDir()
 	store, err := coordinator.OpenStore(filepath.Join(dir, "state"), filepath.Join(dir, "runs"))
@@ -27,7 +32,7 @@ func startServer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := coordinator.NewServer(link, coordinator.DefaultConfig(), store, slog.New(slog.DiscardHandler))
+	server, err := coordinator.NewServer(link, config, store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +45,13 @@ func startServer(t *testing.T) string {
 		link.Close()
 		store.Close()
 	})
-	return link.Address()
+	return link.Address(), filepath.Join(dir, "runs")
 }
 
 // A program on one node asks, and the flight recorders of both are written down.
 func TestSnapshotOfAFleet(t *testing.T) {
 	t.Setenv(droppedVariable, "")
-	address := startServer(t)
+	address, _ := startServer(t, coordinator.DefaultConfig())
 	ctx, stop := context.WithCancel(t.Context())
 	dir := t.TempDir()
 	code := make(chan int, 2)
@@ -92,5 +97,109 @@ func TestSnapshotOfAFleet(t *testing.T) {
 		if c := <-code; c != 0 {
 			t.Errorf("exit code %d", c)
 		}
+	}
+}
+
+// An agent that is killed while a run is open, and started again when it is over, closes it, and its logs can be fetched then.
+func TestRunThatEndedMeanwhile(t *testing.T) {
+	config := coordinator.DefaultConfig()
+	config.Heartbeat, config.Dead, config.Return = 100*time.Millisecond, time.Second, time.Second
+	address, kept := startServer(t, config)
+	link, err := control.Dial(control.ClientConfig{Server: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	ask := func(what string, argument any) *coordinator.RunStatus {
+		t.Helper()
+		text, err := json.Marshal(argument)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := link.Call(t.Context(), &control.Ask{What: what, Argument: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, ok := m.(*control.Answer)
+		if !ok {
+			t.Fatalf("%s: %+v", what, m)
+		}
+		var status *coordinator.RunStatus
+		if err := json.Unmarshal(answer.Result, &status); err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+	come := func(phase coordinator.Phase) *coordinator.RunStatus {
+		t.Helper()
+		var status *coordinator.RunStatus
+		waitFor(t, "the run to be "+string(phase), func() bool {
+			status = ask(coordinator.AskRun, nil)
+			return status != nil && status.Phase == phase
+		})
+		return status
+	}
+
+	dir := t.TempDir()
+	rings, state := filepath.Join(dir, "rings"), filepath.Join(dir, "state")
+	start := func() (kill func()) {
+		cmd, err := reexec.Command("--node", "na", "--rings", rings, "--state", state, "--chrony", "off", "--server", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stderr output
+		cmd.Stderr, cmd.Env = &stderr, append(os.Environ(), roleVariable+"=1", droppedVariable+"=")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kill = sync.OnceFunc(func() {
+			cmd.Process.Kill()
+			cmd.Wait()
+		})
+		t.Cleanup(kill)
+		waitFor(t, "the agent", func() bool { return strings.Contains(stderr.String(), "registered") })
+		return kill
+	}
+	kill := start()
+	ask(coordinator.AskStartRun, coordinator.RunRequest{Name: "tuesday"})
+	come(coordinator.PhaseOpen)
+	ch, err := handlers.Open("actor/x", handlers.Options{Dir: rings, Policy: "overwrite", Handler: "id"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ch.Close()
+	for id := range uint64(100) {
+		ch.Log(id)
+	}
+	logs := filepath.Join(state, "runs", "tuesday", "logs", "na")
+	waitFor(t, "the log", func() bool {
+		entries, err := os.ReadDir(logs)
+		return err == nil && len(entries) > 0
+	})
+	kill()
+	ask(coordinator.AskStopRun, nil)
+	if status := come(coordinator.PhaseComplete); len(status.Missing) == 0 {
+		t.Fatal("nothing is missing")
+	}
+
+	start()
+	local, err := agent.Connect(rings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the agent to close the run", func() bool {
+		s, err := local.Status(t.Context())
+		return err == nil && s.Run == ""
+	})
+	ask(coordinator.AskCollectRun, coordinator.RunRequest{Name: "tuesday"})
+	come(coordinator.PhaseComplete)
+	run, err := runs.Open(filepath.Join(kept, "tuesday"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	all, missing := run.Logs()
+	if len(missing) > 0 || len(all) != 1 || len(all[0].Segments) == 0 || len(run.Run.Missing) > 0 {
+		t.Errorf("logs %v, missing %v and %v", all, missing, run.Run.Missing)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
@@ -111,7 +112,7 @@ func allowed(t *testing.T) (lists [3][]string) {
 // Agents, with a server that has them measure, and programs live with the system calls that docs/containers.md lists, and no other.
 func TestSystemCalls(t *testing.T) {
 	lists := allowed(t)
-	address := startServer(t)
+	address, _ := startServer(t, coordinator.DefaultConfig())
 	dir := t.TempDir()
 	start := func(role string, allow []string, args ...string) (*exec.Cmd, *output) {
 		t.Helper()

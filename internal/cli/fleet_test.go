@@ -179,6 +179,9 @@ func TestRunOfAFleet(t *testing.T) {
 		t.Errorf("what is missing is not said once:\n%s", said)
 	}
 
+	f.want(exitPartial, "missing: logs/gamma", "run", "collect", "friday")
+	f.want(exitAnswered, "run tuesday: complete", "run", "collect", "tuesday")
+	f.want(exitFailed, "no complete run \"nobody\"", "run", "collect", "nobody")
 	f.want(exitAnswered, "as a test", "run", "list")
 	f.want(exitAnswered, "removed tuesday", "run", "rm", "tuesday")
 	if _, err := os.Stat(filepath.Join(f.runs, "tuesday")); !os.IsNotExist(err) {

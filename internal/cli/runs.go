@@ -27,7 +27,7 @@ missing.`,
   cprof run stop
   cprof run list`,
 	}
-	run.AddCommand(newRunStart(), newRunStatus(), newRunStop(), newRunList(), newRunRm())
+	run.AddCommand(newRunStart(), newRunStatus(), newRunStop(), newRunCollect(), newRunList(), newRunRm())
 	return run
 }
 
@@ -111,19 +111,55 @@ func newRunStop() *cobra.Command {
 			if err := ask(cmd.Context(), link, coordinator.AskStopRun, nil, &status); err != nil {
 				return err
 			}
-			if !noWait {
-				status, err = waitForRun(cmd, link, status.Name, func(s *coordinator.RunStatus) bool { return s.Phase == coordinator.PhaseComplete })
-				if err != nil {
-					return err
-				}
-			}
-			return printRun(cmd, status, asJSON)
+			return finishRun(cmd, link, status, noWait, asJSON)
 		},
 	}
 	server.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as it is ending")
 	return cmd
+}
+
+func newRunCollect() *cobra.Command {
+	var server serverFlags
+	var asJSON, noWait bool
+	cmd := &cobra.Command{
+		Use:   "collect NAME",
+		Short: "Fetch what a complete run lacks of its nodes' logs",
+		Long: `Fetch what a complete run lacks of its nodes' logs: of nodes that were away when it ended, or whose files came damaged. What is in the
+run already stays as it is, also what was measured. Until it is complete again the run's directory is called NAME.part.
+
+Exit code 3: something is missing still; it is listed.`,
+		Example: "  cprof run collect tuesday",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			link, err := server.dial()
+			if err != nil {
+				return err
+			}
+			defer link.Close()
+			var status *coordinator.RunStatus
+			if err := ask(cmd.Context(), link, coordinator.AskCollectRun, coordinator.RunRequest{Name: args[0]}, &status); err != nil {
+				return err
+			}
+			return finishRun(cmd, link, status, noWait, asJSON)
+		},
+	}
+	server.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as it is fetching")
+	return cmd
+}
+
+// finishRun waits until a run that is ending is complete, unless that is not wanted, and prints it.
+func finishRun(cmd *cobra.Command, link *control.Client, status *coordinator.RunStatus, noWait, asJSON bool) (err error) {
+	if !noWait {
+		status, err = waitForRun(cmd, link, status.Name, func(s *coordinator.RunStatus) bool { return s.Phase == coordinator.PhaseComplete })
+		if err != nil {
+			return err
+		}
+	}
+	return printRun(cmd, status, asJSON)
 }
 
 func newRunList() *cobra.Command {
