@@ -49,8 +49,8 @@ func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 	err = guard(func() {
 		page := c.shards[i]
 		line := &page.consumer
-		dropsTaken, dropsBegun := atomic.LoadUint64(&line.drops), atomic.LoadUint64(&page.producer.drops)
-		journalTaken, journalWritten := atomic.LoadUint64(&line.journal), atomic.LoadUint64(&page.producer.journal)
+		dropsTaken, dropsBegun := load(&line.drops), load(&page.producer.drops)
+		journalTaken, journalWritten := load(&line.journal), load(&page.producer.journal)
 		switch {
 		case head < s.Head || head > s.Tail:
 			refused = fmt.Errorf("release ring %q to sequence %d: it is not between head %d and tail %d", c.path, head, s.Head, s.Tail)
@@ -108,8 +108,8 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 // Asked returns how many snapshots the program has asked for, and whether some of them were not answered yet.
 func (c *Consumer) Asked() (n uint64, open bool, err error) {
 	err = guard(func() {
-		n = atomic.LoadUint64(&c.shards[0].producer.asked)
-		open = n != atomic.LoadUint64(&c.shards[0].consumer.asked)
+		n = load(&c.shards[0].producer.asked)
+		open = n != load(&c.shards[0].consumer.asked)
 	})
 	if err != nil {
 		return 0, false, c.failed(err)

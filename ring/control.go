@@ -1,8 +1,6 @@
 package ring
 
 import (
-	"sync/atomic"
-
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
@@ -17,11 +15,11 @@ const patience = 10_000
 func (c *control) load() (channel.Settings, Word) {
 	var w Word
 	for range patience {
-		w = Word(atomic.LoadUint64(&c.word))
+		w = Word(load(&c.word))
 		s := &c.slot[w.slot()%slots]
-		kind, a, b := atomic.LoadUint64(&s.kind), atomic.LoadUint64(&s.a), atomic.LoadUint64(&s.b)
+		kind, a, b := load(&s.kind), load(&s.a), load(&s.b)
 		// A slot is written again only when no word points to it: if the word still stands, so did the slot.
-		if Word(atomic.LoadUint64(&c.word)) != w {
+		if Word(load(&c.word)) != w {
 			continue
 		}
 		settings := channel.Settings{Kind: channel.Kind(kind), A: a, B: b}

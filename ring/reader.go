@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -236,14 +235,14 @@ func (r *Reader) State(i int) (State, error) {
 		for range patience {
 			// The head first: the tail is then at or past it. If the head moved meanwhile, the two may be
 			// further apart than the ring is long.
-			s.Head = atomic.LoadUint64(&page.consumer.head)
-			s.Tail = atomic.LoadUint64(&page.producer.tail)
-			if still = atomic.LoadUint64(&page.consumer.head) == s.Head; still {
+			s.Head = load(&page.consumer.head)
+			s.Tail = load(&page.producer.tail)
+			if still = load(&page.consumer.head) == s.Head; still {
 				break
 			}
 		}
-		s.Dropped = atomic.LoadUint64(&page.producer.dropped)
-		s.Flags = atomic.LoadUint64(&page.producer.flags)
+		s.Dropped = load(&page.producer.dropped)
+		s.Flags = load(&page.producer.flags)
 	})
 	switch {
 	case err != nil:
@@ -321,11 +320,11 @@ func (r *Reader) copyOut(i int, first uint64, into []Record) int {
 	for k := range into {
 		seq := first + uint64(k)
 		from := &records[seq&(n-1)]
-		counter := atomic.LoadUint64(&from.Counter)
+		counter := load(&from.Counter)
 		if r.header.ManyWriters && counter&lapBit != lapMark(seq, n) {
 			return k
 		}
-		into[k] = Record{Counter: counter & counterMask, ID: atomic.LoadUint64(&from.ID)}
+		into[k] = Record{Counter: counter & counterMask, ID: load(&from.ID)}
 	}
 	return len(into)
 }
@@ -349,14 +348,14 @@ func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 		for range patience {
 			// A range is begun before its first event is counted, and total is read last: no count can be negative.
 			// If another range was begun meanwhile, total may count its events.
-			taken = atomic.LoadUint64(&page.consumer.drops)
-			begun = atomic.LoadUint64(&page.producer.drops)
+			taken = load(&page.consumer.drops)
+			begun = load(&page.producer.drops)
 			for k := range table {
 				table[k] = page.drops[k].load()
 			}
-			total = atomic.LoadUint64(&page.producer.dropped)
-			tail = atomic.LoadUint64(&page.producer.tail)
-			if still = begun == atomic.LoadUint64(&page.producer.drops) && taken == atomic.LoadUint64(&page.consumer.drops); still {
+			total = load(&page.producer.dropped)
+			tail = load(&page.producer.tail)
+			if still = begun == load(&page.producer.drops) && taken == load(&page.consumer.drops); still {
 				break
 			}
 		}
@@ -392,7 +391,7 @@ func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 }
 
 func (d *dropRange) load() dropRange {
-	return dropRange{at: atomic.LoadUint64(&d.at), before: atomic.LoadUint64(&d.before), first: atomic.LoadUint64(&d.first), last: atomic.LoadUint64(&d.last)}
+	return dropRange{at: load(&d.at), before: load(&d.before), first: load(&d.first), last: load(&d.last)}
 }
 
 // JournalEntry says from which record on settings hold.
@@ -414,17 +413,17 @@ func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err erro
 	still := false
 	err = guard(func() {
 		for range patience {
-			taken = atomic.LoadUint64(&page.consumer.journal)
-			written = atomic.LoadUint64(&page.producer.journal)
+			taken = load(&page.consumer.journal)
+			written = load(&page.producer.journal)
 			whole := true
 			for k := range table {
 				var ok bool
 				table[k], ok = page.journal[k].load()
 				whole = whole && ok
 			}
-			tail = atomic.LoadUint64(&page.producer.tail)
+			tail = load(&page.producer.tail)
 			// What the drainer has taken meanwhile may be another entry by now.
-			if still = whole && taken == atomic.LoadUint64(&page.consumer.journal); still {
+			if still = whole && taken == load(&page.consumer.journal); still {
 				break
 			}
 		}
@@ -463,16 +462,16 @@ func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err erro
 
 // load returns false where the entry was written meanwhile.
 func (e *journalEntry) load() (journalEntry, bool) {
-	word := atomic.LoadUint64(&e.word)
-	got := journalEntry{word: word, kind: atomic.LoadUint64(&e.kind), a: atomic.LoadUint64(&e.a), b: atomic.LoadUint64(&e.b),
-		from: atomic.LoadUint64(&e.from), counter: atomic.LoadUint64(&e.counter), dropped: atomic.LoadUint64(&e.dropped), skipped: atomic.LoadUint64(&e.skipped)}
-	return got, atomic.LoadUint64(&e.word) == word
+	word := load(&e.word)
+	got := journalEntry{word: word, kind: load(&e.kind), a: load(&e.a), b: load(&e.b),
+		from: load(&e.from), counter: load(&e.counter), dropped: load(&e.dropped), skipped: load(&e.skipped)}
+	return got, load(&e.word) == word
 }
 
 // Counted is how many events the counting handler has counted since the open.
 func (r *Reader) Counted() (uint64, error) {
 	var n uint64
-	if err := guard(func() { n = atomic.LoadUint64(&r.shards[0].cells.counter) }); err != nil {
+	if err := guard(func() { n = load(&r.shards[0].cells.counter) }); err != nil {
 		return 0, r.failed(err)
 	}
 	return n, nil
@@ -526,13 +525,13 @@ func (f *FirstLast) load() (got FirstAndLast, still bool) {
 	for range patience {
 		// Count and last record are on one cache line and are read in one breath: a writer at full speed leaves no
 		// more time. The first record does not change once there is one.
-		got.Count = atomic.LoadUint64(&f.count)
+		got.Count = load(&f.count)
 		got.Last = f.last[got.Count&1].load()
-		if still = atomic.LoadUint64(&f.count) == got.Count; still {
+		if still = load(&f.count) == got.Count; still {
 			break
 		}
 	}
-	got.PoisonCounter = atomic.LoadUint64(&f.poison)
+	got.PoisonCounter = load(&f.poison)
 	if got.Count == 0 {
 		got.Last = Record{}
 	} else {
