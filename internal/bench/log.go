@@ -100,7 +100,7 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 	}
 	var base base
 	deadline := time.Now().Add(o.Limit)
-	for result.Counted < o.Repetitions && (result.Counted+result.Disturbed == 0 || time.Now().Before(deadline)) {
+	for all := 0; result.Counted < o.Repetitions && (all == 0 || time.Now().Before(deadline)); {
 		if o.Progress != nil {
 			o.Progress(result.Counted, result.Disturbed)
 		}
@@ -123,15 +123,13 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 			return result, err
 		}
 		counts := after.othersSince(before) <= disturbedShare
-		if counts {
-			result.Counted++
-		} else {
-			result.Disturbed++
-		}
 		base.endRepetition(counts)
 		for _, row := range rows {
 			row.endRepetition(counts)
 		}
+		all++
+		result.Counted = judge(rows)
+		result.Disturbed = all - result.Counted
 	}
 	result.Counter_ns, result.CounterUnordered_ns = base.ordered_ns.figure(), base.unordered_ns.figure()
 	for _, row := range rows {
@@ -144,6 +142,26 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 		return result, fmt.Errorf("measure cold calls: %w", err)
 	}
 	return result, nil
+}
+
+// judge gives each row the repetitions that count, and returns how many all rows have.
+func judge(rows []*logRun) int {
+	byBase := map[string][]turn{}
+	for _, r := range rows {
+		byBase[r.Base] = append(byBase[r.Base], r.all...)
+	}
+	quiet := map[string]float64{}
+	for base, all := range byBase {
+		quiet[base] = quietest(all)
+	}
+	counted := -1
+	for _, r := range rows {
+		r.Ratios, r.NS = repetitions(r.all, quiet[r.Base])
+		if n := len(r.Ratios); r.Absent == "" && (counted < 0 || n < counted) {
+			counted = n
+		}
+	}
+	return max(0, counted)
 }
 
 // samples collects one figure: from the turns of a repetition their median, which counts or not.
@@ -205,11 +223,11 @@ func (b *base) endRepetition(counts bool) {
 type logRun struct {
 	LogRow
 	logCase
-	ratio, ns samples
-	channel   *handlers.Channel
-	consumer  *ring.Consumer
-	other     *otherWriter
-	next      uint64
+	now, all []turn // of this repetition; of all that were not disturbed
+	channel  *handlers.Channel
+	consumer *ring.Consumer
+	other    *otherWriter
+	next     uint64
 }
 
 func newLogRun(c logCase, dir string, own []int) (*logRun, error) {
@@ -267,11 +285,13 @@ func (r *logRun) turn(b *base) error {
 	if r.Absent != "" {
 		return nil
 	}
+	crowd := nsPerCall(crowdAdditions, additions)
 	before := b.measure(r.Base)
 	ns := nsPerCall(r.calls, r.log)
 	after := b.measure(r.Base)
-	r.ns.add(ns)
-	r.ratio.add(ns / ((before + after) / 2))
+	crowd = max(crowd, nsPerCall(crowdAdditions, additions))
+	reading := (before + after) / 2
+	r.now = append(r.now, turn{ratio: ns / reading, ns: ns, crowd: crowd / reading})
 	return r.drain()
 }
 
@@ -293,12 +313,13 @@ func (r *logRun) drain() error {
 }
 
 func (r *logRun) endRepetition(counts bool) {
-	r.ratio.endRepetition(counts)
-	r.ns.endRepetition(counts)
+	if counts {
+		r.all = append(r.all, r.now...)
+	}
+	r.now = r.now[:0]
 }
 
 func (r *logRun) finish() error {
-	r.Ratios, r.NS = r.ratio.counted, r.ns.counted
 	if r.Absent != "" {
 		return nil
 	}

@@ -38,7 +38,8 @@ func newBenchLog() *cobra.Command {
 Each row is one handler. The base is the bare instruction in one loop without calls: rdtscp, or rdtsc for the rows with
 that stamp. Nobody drains the rings: one writer overwrites, many writers stay below the ring's size. Rows and base take
 turns every few milliseconds; a repetition is many turns and gives their median. A repetition in which other processes took
-more than a tenth of a core is marked and does not count. A figure is the median of those that count.
+more than a tenth of a core is marked and does not count; nor does a turn during which additions took a quarter longer than
+in the quietest ones: there a hypervisor lets somebody else execute on the same core. A figure is the median of those that count.
 
 The rows at the end have no base: one call every 10 µs, with caches that the program has used for something else. That is
 what users pay.

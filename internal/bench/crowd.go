@@ -1,0 +1,69 @@
+package bench
+
+import "slices"
+
+// A core may be one of two that share what executes instructions, and on the other of which the hypervisor runs somebody else: then
+// what needs execution takes up to twice as long, while a reading of the counter, which waits for itself, takes hardly longer. The
+// kernel does not know. Additions that wait for nothing tell it: two kinds of turns, a factor of about 1.8 apart.
+
+// crowdedBy is how much longer than in the quietest turns additions may take, in readings of the counter, in a turn that counts.
+const crowdedBy = 1.25
+
+// crowdAdditions take about two tenths of a millisecond.
+const crowdAdditions = 200_000
+
+var additionsSink uint64
+
+// additions adds and subtracts in six independent chains.
+//
+//go:noinline
+func additions(n uint64) {
+	var a, b, c, d, e, f uint64
+	for i := range n {
+		a += i
+		b ^= i
+		c -= i
+		d += i ^ 5
+		e ^= i + 3
+		f += i
+	}
+	additionsSink = a + b + c + d + e + f
+}
+
+// turn is one measurement of a row.
+type turn struct {
+	ratio float64 // to the base
+	ns    float64 // of one call
+	crowd float64 // one round of additions beside it, in readings of its base
+}
+
+// quietest is how long additions take in the quietest turns: what a twentieth of all is below, as an interruption of the base
+// makes a few look quieter than any is.
+func quietest(all []turn) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	crowds := make([]float64, len(all))
+	for i, t := range all {
+		crowds[i] = t.crowd
+	}
+	slices.Sort(crowds)
+	return crowds[len(crowds)/20]
+}
+
+// repetitions are the medians of as many turns after another as a repetition has, of those that were not crowded.
+func repetitions(all []turn, quiet float64) (ratios, ns []float64) {
+	var ratio, took samples
+	for _, t := range all {
+		if t.crowd > crowdedBy*quiet {
+			continue
+		}
+		ratio.add(t.ratio)
+		took.add(t.ns)
+		if len(ratio.turns) == turns {
+			ratio.endRepetition(true)
+			took.endRepetition(true)
+		}
+	}
+	return ratio.counted, took.counted
+}
