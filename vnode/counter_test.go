@@ -91,7 +91,7 @@ func TestOneSegmentByHand(t *testing.T) {
 func TestTheTwoImplementationsAgree(t *testing.T) {
 	r := seed.Random(t)
 	const queries = 25
-	for range *configs {
+	for range *configs / seed.Share() {
 		c := randomCounter(r)
 		fast, truth := both(t, c)
 		for range queries {
@@ -105,7 +105,7 @@ func TestTheTwoImplementationsAgree(t *testing.T) {
 
 func TestACounterGoesBackAtNegativeStepsAlone(t *testing.T) {
 	r := seed.Random(t)
-	for range 2000 {
+	for range 2000 / seed.Share() {
 		c := randomCounter(r)
 		c.Start, c.Origin = 1<<62, 1<<50+c.Origin>>16
 		for i := range c.Steps {
@@ -130,7 +130,7 @@ func TestACounterGoesBackAtNegativeStepsAlone(t *testing.T) {
 
 func TestInstantsAreAllAndOnlyThoseThatReadSo(t *testing.T) {
 	r := seed.Random(t)
-	for range 300 {
+	for range 300 / seed.Share() {
 		c := randomCounter(r)
 		c.Quantum_cycles = 1 + r.Uint64N(60)
 		c.Start = uint64(r.IntN(3000)) - 1500 // wraps in sight
@@ -192,7 +192,7 @@ func TestInstantsAroundSteps(t *testing.T) {
 
 func TestInstantsFarOut(t *testing.T) {
 	r := seed.Random(t)
-	for range 3000 {
+	for range 3000 / seed.Share() {
 		c := randomCounter(r)
 		_, truth := both(t, c)
 		p := near(r, c)
@@ -215,7 +215,7 @@ func TestInstantsFarOut(t *testing.T) {
 
 func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 	r := seed.Random(t)
-	for range 2000 {
+	for range 2000 / seed.Share() {
 		a, b := randomCounter(r), randomCounter(r)
 		b.Origin = a.Origin
 		if room := (^uint64(0) - b.Origin) >> b.Wander.SegmentLog2; uint64(b.Wander.Segments) > room {
@@ -262,7 +262,7 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 // bruteWander looks at windows of one length that begin anywhere, with many instants in each.
 func bruteWander(r *rand.Rand, rate func(p uint64) (lo, hi float64), from, until, window uint64) float64 {
 	most := 0.0
-	for range 300 {
+	for range 300 / seed.Share() {
 		start := from + r.Uint64N(until-from)
 		least, greatest := math.Inf(1), 0.0
 		for i := range uint64(200) {
@@ -279,7 +279,7 @@ func bruteWander(r *rand.Rand, rate func(p uint64) (lo, hi float64), from, until
 func TestTrueWanderNeverExceedsTheDeclared(t *testing.T) {
 	r := seed.Random(t)
 	reached := map[Shape]bool{}
-	for range 1500 {
+	for range 1500 / seed.Share() {
 		c := randomCounter(r)
 		c.Steps = nil
 		c.Origin >>= 8
@@ -320,7 +320,7 @@ func TestTrueWanderNeverExceedsTheDeclared(t *testing.T) {
 
 func TestWandersOfTwoNodesAdd(t *testing.T) {
 	r := seed.Random(t)
-	for range 400 {
+	for range 400 / seed.Share() {
 		window := uint64(1)<<24 + r.Uint64N(1<<26)
 		random := func() CounterConfig {
 			c := randomCounter(r)

@@ -103,7 +103,7 @@ func nearTime(r *rand.Rand, c RealtimeConfig) int64 {
 
 func TestTheTwoClocksAgree(t *testing.T) {
 	r := seed.Random(t)
-	for range *configs / 2 {
+	for range *configs / 2 / seed.Share() {
 		c := randomRealtime(r)
 		fast, truth := bothClocks(t, c)
 		for range 25 {
@@ -117,7 +117,7 @@ func TestTheTwoClocksAgree(t *testing.T) {
 
 func TestInstantsOfTheClock(t *testing.T) {
 	r := seed.Random(t)
-	for range 300 {
+	for range 300 / seed.Share() {
 		c := randomRealtime(r)
 		c.Steps = nil
 		for at := c.Origin_ns + 3; len(c.Steps) < r.IntN(4); at += 1 + r.Int64N(300) {
@@ -211,7 +211,7 @@ func TestWhatAdjtimexSays(t *testing.T) {
 // What adjtimex says must be how the clock moves: that is what stamps are converted by.
 func TestTheClockMovesAsAdjtimexSays(t *testing.T) {
 	r := seed.Random(t)
-	for range 2000 {
+	for range 2000 / seed.Share() {
 		c := randomRealtime(r)
 		c.Slews, c.Steps = nil, nil
 		fast, _ := bothClocks(t, c)
