@@ -115,6 +115,11 @@ func (m *Register) check() error {
 			return fmt.Errorf("frequency from %d to %d mHz", f.Lo_millihz, f.Hi_millihz)
 		}
 	}
+	if m.OpenRun != "" {
+		if err := checkName("open run", m.OpenRun); err != nil {
+			return err
+		}
+	}
 	if m.ProbeAddress != "" {
 		if err := checkAddress(m.ProbeAddress); err != nil {
 			return err

@@ -416,7 +416,7 @@ func TestANodeThatMissedTheEnd(t *testing.T) {
 // A run that is none of the server's stays open.
 func TestRunsOfOthersStayOpen(t *testing.T) {
 	f, c := away(t)
-	for _, run := range []string{"local", "../r"} {
+	for _, run := range []string{"local", "another"} {
 		c.register.OpenRun = run
 		told := len(c.opened)
 		c.comeBack()
