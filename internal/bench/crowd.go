@@ -1,6 +1,9 @@
 package bench
 
-import "slices"
+import (
+	"runtime"
+	"slices"
+)
 
 // A core may be one of two that share what executes instructions, and on the other of which the hypervisor runs somebody else: then
 // what needs execution takes up to twice as long, while a reading of the counter, which waits for itself, takes hardly longer. The
@@ -12,12 +15,10 @@ const crowdedBy = 1.25
 // crowdAdditions take about two tenths of a millisecond.
 const crowdAdditions = 200_000
 
-var additionsSink uint64
-
 // additions adds and subtracts in six independent chains.
 //
 //go:noinline
-func additions(n uint64) {
+func additions(n uint64) uint64 {
 	var a, b, c, d, e, f uint64
 	for i := range n {
 		a += i
@@ -27,7 +28,12 @@ func additions(n uint64) {
 		e ^= i + 3
 		f += i
 	}
-	additionsSink = a + b + c + d + e + f
+	return a + b + c + d + e + f
+}
+
+// measureCrowd times one round of additions.
+func measureCrowd() float64 {
+	return nsPerCall(crowdAdditions, func(n uint64) { runtime.KeepAlive(additions(n)) })
 }
 
 // turn is one measurement of a row.

@@ -285,11 +285,11 @@ func (r *logRun) turn(b *base) error {
 	if r.Absent != "" {
 		return nil
 	}
-	crowd := nsPerCall(crowdAdditions, additions)
+	crowd := measureCrowd()
 	before := b.measure(r.Base)
 	ns := nsPerCall(r.calls, r.log)
 	after := b.measure(r.Base)
-	crowd = max(crowd, nsPerCall(crowdAdditions, additions))
+	crowd = max(crowd, measureCrowd())
 	reading := (before + after) / 2
 	r.now = append(r.now, turn{ratio: ns / reading, ns: ns, crowd: crowd / reading})
 	return r.drain()
