@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
 // Snapshot writes down what flight recorders hold: the last records of channels with policy overwrite. match chooses
@@ -73,4 +75,52 @@ func (s *source) wantsSnapshot() error {
 		}
 	}
 	return err
+}
+
+// dump writes what a flight recorder holds and the log does not have.
+func (s *source) dump(w *worker) error {
+	const shard = 0 // a flight recorder has one writer
+	p := &s.places[shard]
+	state, err := s.ring.State(shard)
+	if err != nil {
+		return err
+	}
+	size := min(s.header.Records, dumpRecords)
+	from := p.head
+	if state.Tail > size {
+		from = max(from, state.Tail-size)
+	}
+	if from >= state.Tail {
+		return nil
+	}
+	buffer := make([]ring.Record, min(size, state.Tail-from))
+	first, n, _, err := s.ring.Copy(shard, from, buffer)
+	if err != nil {
+		return err
+	}
+	buffer = buffer[:n]
+	if first > p.head {
+		gone := (first - p.head) / s.per
+		drop := logstore.Drop{Of: uint64(s.kind), Reason: uint64(logstore.Overwritten), At: p.head / s.per, Count: gone}
+		if err := s.append(&w.block, logstore.Block{First: s.log.Next(logstore.Drops, shard), Drops: append(w.drops[:0], drop)}); err != nil {
+			return err
+		}
+		p.head = first
+		if err := s.release(shard); err != nil {
+			return err
+		}
+	}
+	for len(buffer) >= int(s.per) {
+		n := copy(w.records, buffer)
+		rows := uint64(n) / s.per
+		if err := s.store(w, shard, rows); err != nil {
+			return err
+		}
+		buffer = buffer[rows*s.per:]
+		p.head += rows * s.per
+		if err := s.release(shard); err != nil {
+			return err
+		}
+	}
+	return s.takeSkipped(w, shard)
 }

@@ -1,0 +1,121 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// readLog finds in the end of the log what the ring may not yet know to be there: after each block the ring is told
+// before the next is written, so it is in the last block.
+func (s *source) readLog(segments []logstore.Segment) error {
+	for i, segment := range segments {
+		if i > 0 && i < len(segments)-1 {
+			continue
+		}
+		f, err := logstore.OpenFile(segment.Path)
+		if errors.Is(err, logstore.ErrHeader) || errors.Is(err, logstore.ErrNotLog) || errors.Is(err, fs.ErrNotExist) {
+			continue // a damaged one; what it had is missing in the log that goes on behind it
+		}
+		if err != nil {
+			return err
+		}
+		err = s.readSegment(f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *source) readSegment(f *logstore.File) error {
+	for _, kind := range []logstore.Kind{logstore.Transitions, logstore.Drops, logstore.Samples, logstore.FirstLasts} {
+		for cursor := f.Of(kind); ; {
+			b, err := cursor.Next()
+			var damage *logstore.CorruptionError
+			if err == io.EOF {
+				break
+			}
+			if errors.As(err, &damage) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if b.Shard >= len(s.places) {
+				continue
+			}
+			p := &s.places[b.Shard]
+			for _, t := range b.Transitions {
+				p.lastGen = max(p.lastGen, t.Generation)
+			}
+			for _, d := range b.Drops {
+				if logstore.Reason(d.Reason) == logstore.RingFull {
+					p.lastAt = max(p.lastAt, d.At*s.per+1)
+				}
+			}
+			for _, sample := range b.Samples {
+				s.counted = sample.Count
+			}
+			for _, fl := range b.FirstLasts {
+				s.firstLast = fromRow(fl)
+			}
+		}
+	}
+	return nil
+}
+
+// sync makes ring and log agree on what is in the log.
+func (s *source) sync(w *worker) error {
+	for i := range s.places {
+		p := &s.places[i]
+		state, err := s.ring.State(i)
+		if err != nil {
+			return err
+		}
+		next := s.log.Next(s.kind, i) * s.per
+		if next > state.Tail {
+			return fmt.Errorf("drain ring %q: shard %d ends at record %d, its log has come to %d: %w", s.ring.Path(), i, state.Tail, next, ring.ErrDamaged)
+		}
+		if next < state.Head {
+			// What the ring gave up as safe is in no log that is here.
+			lost := (state.Head - next + s.per - 1) / s.per
+			drop := logstore.Drop{Of: uint64(s.kind), Reason: uint64(logstore.Damaged), At: next / s.per, Count: lost}
+			if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: append(w.drops[:0], drop)}); err != nil {
+				return err
+			}
+			s.count(func(c *RingStats) { c.Missing += lost })
+			next = state.Head
+		}
+		ranges, drops, err := s.ring.Drops(i)
+		if err != nil {
+			return err
+		}
+		for _, r := range ranges {
+			if r.At < p.lastAt {
+				drops++
+			}
+		}
+		entries, journal, err := s.ring.Journal(i)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.Word.Generation() <= p.lastGen {
+				journal++
+			}
+		}
+		p.head, p.drops, p.journal = next, drops, journal
+		if err := s.release(i); err != nil {
+			return err
+		}
+		p.tail, p.looked, p.since = p.head, w.now, w.now
+	}
+	s.synced = true
+	return nil
+}

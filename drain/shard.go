@@ -1,0 +1,327 @@
+package drain
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// place is where a shard's draining stands. Numbers are of the ring: head and tail in records.
+type place struct {
+	head, drops, journal uint64 // that are safe in the log, as the ring has been told
+
+	tail       uint64        // as seen at the last look
+	looked     time.Duration // when that was
+	since      time.Duration // nothing has waited longer
+	dropped    uint64        // as seen when ranges of drops were taken last
+	rangesLeft bool          // a range was left, because it may grow
+	growing    uint64        // index of a range, plus 1, that may grow although another place has been reached
+	unfinished bool          // a record is reserved and not written
+
+	// Rows that were not stored because a limit was reached, and that the log does not account for yet.
+	skipped, skippedAt uint64
+	skippedSince       time.Duration
+
+	rate    float64 // of records, in a second: see pace
+	shown   shown   // as in the stats
+	lastGen uint64  // the last generation that the log has
+	lastAt  uint64  // the last place of a range of drops, plus 1, that it had then
+}
+
+// shard does what is due at one shard.
+func (s *source) shard(w *worker, i int, ticks, all bool) error {
+	p := &s.places[i]
+	state, err := s.ring.State(i)
+	if err != nil {
+		return err
+	}
+	if state.Tail%s.per != 0 {
+		return fmt.Errorf("drain ring %q: shard %d ends at record %d, in the middle of a pair: %w", s.ring.Path(), i, state.Tail, ring.ErrDamaged)
+	}
+	came := state.Tail - p.tail
+	err = s.take(w, i, state, ticks, all)
+	if err == nil && s.header.Policy != channel.Overwrite {
+		s.nextLook = min(s.nextLook, w.now+p.pace(state, w.now, s.header.Records))
+	}
+	if state.Flags&ring.FlagClosed != 0 && s.alive {
+		s.nextTick = w.now // its owner is about to let go of it
+		s.nextLook = min(s.nextLook, w.now+time.Millisecond)
+	}
+	p.tail, p.looked = state.Tail, w.now
+	if came > 0 {
+		w.moved = w.now
+	}
+	if now := (shown{state.Tail - p.head, state.Dropped, state.Flags}); came > 0 || now != p.shown {
+		p.shown = now
+		s.count(func(c *RingStats) {
+			c.Events += came / s.per
+			if c.shards == nil {
+				c.shards = make([]shown, len(s.places))
+			}
+			c.shards[i] = now
+		})
+	}
+	return err // what is shown of a ring moves on while its log cannot be written
+}
+
+// take writes what a shard has, as far as it is due, into the log.
+func (s *source) take(w *worker, i int, state ring.State, ticks, all bool) error {
+	p := &s.places[i]
+	if ticks {
+		if err := s.takeJournal(w, i); err != nil {
+			return err
+		}
+	}
+	if state.Dropped != p.dropped || p.rangesLeft && (ticks || all) {
+		if err := s.takeDrops(w, i, state); err != nil {
+			return err
+		}
+	}
+	if s.header.Policy == channel.Overwrite { // which is left until somebody wants it
+		return nil
+	}
+	return s.takeRecords(w, i, state.Tail, all)
+}
+
+// fastest is more records than a core logs in a second.
+const fastest = 1e8
+
+// pace says after what time to look again at a shard, so that no more than a quarter of it has filled by then; it is nothing where
+// that much waits.
+//
+// Programs log in bursts. So the rate that counts is the highest of late: it is halved at each look at which the program was
+// slower, and the time to the next look doubles. How fast a program would be that waited for room, nobody knows.
+func (p *place) pace(state ring.State, now time.Duration, records uint64) time.Duration {
+	const longest = time.Hour
+	came := state.Tail - p.tail
+	p.rate /= 2
+	switch over := now - p.looked; {
+	case state.Tail-state.Head >= records:
+		p.rate = fastest
+	case over > 0:
+		p.rate = max(p.rate, float64(came)/over.Seconds())
+	}
+	waiting := state.Tail - min(p.head, state.Tail)
+	switch {
+	case p.unfinished:
+		return time.Millisecond // it waits for a writer
+	case waiting >= records/4:
+		return 0
+	}
+	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
+	// Halving alone would look ever more often as the quarter comes near. Where there is time until the ring is full, a look can wait.
+	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
+	return time.Duration(min(seconds*1e9, float64(longest)))
+}
+
+// hold is how long events may gather.
+func (s *source) hold() time.Duration {
+	if s.settings.Kind == channel.Identity {
+		return identityHold
+	}
+	return blockHold
+}
+
+// takeRecords writes what waits in a shard below a tail, if it is due.
+func (s *source) takeRecords(w *worker, i int, tail uint64, all bool) error {
+	p := &s.places[i]
+	// The next look may come a poll later than now.
+	due := all || w.now+s.d.o.Poll-p.since >= s.hold()
+	p.unfinished = false
+	for p.head < tail && (due || tail-p.head >= s.enough) {
+		first, n, unfinished, err := s.ring.Copy(i, p.head, w.records[:min(uint64(len(w.records)), tail-p.head)])
+		if err != nil {
+			return err
+		}
+		if first != p.head {
+			return fmt.Errorf("drain ring %q: shard %d gave record %d for %d: %w", s.ring.Path(), i, first, p.head, ring.ErrDamaged)
+		}
+		rows := uint64(n) / s.per
+		if rows == 0 {
+			if s.alive {
+				// A writer is at it.
+				p.unfinished = unfinished
+				break
+			}
+			if err := s.takeHole(w, i, tail); err != nil {
+				return err
+			}
+			continue
+		}
+		kept := rows
+		if s.d.limits.reached(w.now) == nil { // else nothing is kept, and not even what is over the rate is told one by one
+			kept = s.rate.take(w.now, rows)
+		}
+		if kept > 0 {
+			if err := s.store(w, i, kept); err != nil {
+				return err
+			}
+			p.head += kept * s.per
+			if err := s.release(i); err != nil {
+				return err
+			}
+		}
+		if kept < rows {
+			if err := s.takeOverRate(w, i, kept, rows); err != nil {
+				return err
+			}
+		}
+	}
+	if all || p.skipped > 0 && w.now-p.skippedSince >= blockHold {
+		if err := s.takeSkipped(w, i); err != nil {
+			return err
+		}
+	}
+	switch {
+	case p.head == tail:
+		p.since = w.now
+	case p.head >= p.tail: // what waits came after the last look
+		p.since = max(p.since, p.looked)
+	}
+	return nil
+}
+
+// store writes the first rows in the worker's buffer, or takes note that there is no room for them.
+func (s *source) store(w *worker, i int, rows uint64) error {
+	if why := s.d.limits.reached(w.now); why != nil {
+		if s.places[i].skipped == 0 {
+			s.d.limitReached(why)
+		}
+		return s.skip(w, i, rows, why)
+	}
+	if err := s.takeSkipped(w, i); err != nil {
+		return err
+	}
+	return s.append(&w.block, s.rows(w, i, int(rows)))
+}
+
+// rows makes a block of the first n rows in the worker's buffer.
+func (s *source) rows(w *worker, i, n int) logstore.Block {
+	b := logstore.Block{Shard: i, First: s.places[i].head / s.per, Plain: s.settings.Kind == channel.Identity}
+	if s.kind == logstore.Links {
+		b.Links = w.links(n)
+	} else {
+		b.Events = w.events[:n]
+	}
+	return b
+}
+
+// takeHole accounts for records that a dead owner reserved and never wrote: the next ones.
+func (s *source) takeHole(w *worker, i int, tail uint64) error {
+	p := &s.places[i]
+	end := p.head + s.per
+	for end+s.per <= tail {
+		_, n, _, err := s.ring.Copy(i, end, w.records[:s.per])
+		if err != nil {
+			return err
+		}
+		if uint64(n) == s.per {
+			break
+		}
+		end += s.per
+	}
+	if err := s.takeSkipped(w, i); err != nil {
+		return err
+	}
+	rows := (end - p.head) / s.per
+	drop := logstore.Drop{Of: uint64(s.kind), Reason: uint64(logstore.NeverWritten), At: p.head / s.per, Count: rows}
+	if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: append(w.drops[:0], drop)}); err != nil {
+		return err
+	}
+	s.count(func(c *RingStats) { c.Holes += rows })
+	p.head = min(end, tail)
+	return s.release(i)
+}
+
+// takeJournal writes changes of settings.
+func (s *source) takeJournal(w *worker, i int) error {
+	p := &s.places[i]
+	if s.alive && p.lastGen == s.word.Generation() {
+		return nil // the program has nothing to note before it is given something
+	}
+	entries, _, err := s.ring.Journal(i)
+	if err != nil {
+		return err
+	}
+	n := len(entries)
+	// Where there was no room for more, the newest entry is written over by the next change: it is the last only where the
+	// program has adopted what we set last. apply keeps it from coming to this.
+	if n == ring.JournalSize && s.alive && entries[n-1].Word != s.word {
+		n--
+	}
+	if n == 0 {
+		return nil
+	}
+	rows := w.transitions[:0]
+	for _, e := range entries[:n] {
+		rows = append(rows, logstore.Transition{
+			From: e.From / s.per, Generation: e.Word.Generation(), Handler: uint64(e.Settings.Kind), A: e.Settings.A, B: e.Settings.B,
+			Counter: e.Counter, Dropped: e.Dropped, Skipped: e.Skipped,
+		})
+	}
+	if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Transitions, i), Transitions: rows}); err != nil {
+		return err
+	}
+	p.journal += uint64(n)
+	p.lastGen = entries[n-1].Word.Generation()
+	if err := s.release(i); err != nil {
+		return err
+	}
+	if i == 0 {
+		now := ring.Now()
+		if err := s.log.Change(entries[n-1].Settings, now.Counter, now.Earliest.UnixNano(), now.Latest.UnixNano()); err != nil {
+			return logFailure{err}
+		}
+	}
+	return nil
+}
+
+// dropRanges is how many ranges of drops a ring has room for.
+const dropRanges = 64
+
+// takeDrops writes ranges of dropped events that cannot grow any more. state was read before.
+func (s *source) takeDrops(w *worker, i int, state ring.State) error {
+	p := &s.places[i]
+	ranges, _, err := s.ring.Drops(i)
+	if err != nil {
+		return err
+	}
+	n := len(ranges)
+	if n == 0 {
+		p.dropped, p.rangesLeft = state.Dropped, false
+		return nil
+	}
+	if s.alive {
+		// The last range grows as long as its place is the tail. One writer that has moved on has left it for good; of many,
+		// one that saw the old tail may still be at it. Where there was no room for another range, it grows at any place.
+		last := p.drops + uint64(n)
+		if n == dropRanges {
+			p.growing = last
+		}
+		if s.header.ManyWriters || state.Tail <= ranges[n-1].At || p.growing == last {
+			n--
+		}
+	}
+	rows := w.drops[:0]
+	for _, r := range ranges[:n] {
+		if r.Count > 0 { // else the program died over it
+			rows = append(rows, logstore.Drop{
+				Of: uint64(s.kind), Reason: uint64(logstore.RingFull), At: r.At / s.per, Count: r.Count, FirstCounter: r.FirstCounter, LastCounter: r.LastCounter,
+			})
+		}
+	}
+	if len(rows) > 0 {
+		if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: rows}); err != nil {
+			return err
+		}
+	}
+	p.dropped, p.rangesLeft = state.Dropped, n < len(ranges)
+	if n == 0 {
+		return nil
+	}
+	p.drops += uint64(n)
+	return s.release(i)
+}
