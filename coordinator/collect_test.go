@@ -52,8 +52,8 @@ func logFile(t *testing.T, f *fleet, node, name string) (file string, content []
 	return filepath.Base(path), content
 }
 
-// collecting is a fleet of three whose run has come to fetching, n00 having sent about half of what it has.
-func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
+// opened is a fleet of three with logs, whose run is open. It returns the number of bytes of those of n00 as well.
+func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	t.Helper()
 	f = newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -70,8 +70,14 @@ func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
 		t.Fatal(f.phase())
 	}
+	return f, f.clients["n00"], size
+}
+
+// collecting is one whose run has come to fetching, n00 having sent about half of what it has.
+func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
+	t.Helper()
+	f, of, size = opened(t)
 	f.ask(AskStopRun, nil)
-	of = f.clients["n00"]
 	if !f.run(time.Minute, func() bool { return of.sent > size*3/4 }) {
 		t.Fatalf("%s, %d bytes came", f.phase(), of.sent)
 	}
@@ -232,22 +238,10 @@ func TestPartsOfAnotherRun(t *testing.T) {
 	}
 }
 
-// away is a fleet whose run of three nodes was completed while n00 was not there.
+// away is one whose run was completed while n00 was not there.
 func away(t *testing.T) (f *fleet, of *fakeClient) {
 	t.Helper()
-	f = newFleet(t, testConfig(), names(3)...)
-	f.wantSweep(time.Minute)
-	for _, name := range names(3) {
-		for _, ch := range []string{"a/x", "b/x"} {
-			file, content := logFile(t, f, name, ch)
-			f.clients[name].files["logs/"+name+"/"+file] = content
-		}
-	}
-	f.ask(AskStartRun, RunRequest{Name: "r"})
-	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
-		t.Fatal(f.phase())
-	}
-	of = f.clients["n00"]
+	f, of, _ = opened(t)
 	of.state = killed
 	of.life++
 	f.run(10*time.Second, nil)

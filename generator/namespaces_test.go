@@ -58,16 +58,7 @@ func TestPrivilegedLinkCutAndHealed(t *testing.T) {
 	cut(false)
 	again := senderSays.wait(t, Blocked)
 	s, err := sent()
-	r := received()
-	if err != nil || s.Sent != 40_000 || s.Skipped+s.Unsent > 0 || !r.Whole() || r.Received != 40_000 {
-		t.Errorf("sent %d of %d, received %+v, %v", s.Sent, s.Scheduled, r.Check, err)
-	}
-	if !has(s.Marks, Blocked) || s.Blocked < 100*time.Millisecond || s.Lateness.Blocked == 0 {
-		t.Errorf("marks %v, blocked for %s, late %+v", s.Marks, s.Blocked, s.Lateness)
-	}
-	if got := s.Lateness.Blocked + s.Stalled + s.Busy; got != s.Late {
-		t.Errorf("%d tuples were late, and %d have a cause: %+v", s.Late, got, s.Lateness)
-	}
+	wantHealed(t, s, err, received())
 	t.Logf("%v, %v, %v", blocked, silent, again)
 }
 
