@@ -161,7 +161,7 @@ func TestUnitsStartWhatIsThere(t *testing.T) {
 				}
 			}
 		}
-		// systemd itself reads it, with the command where it is here.
+		// systemd itself reads it below, with the command where it is here.
 		copied := filepath.Join(t.TempDir(), unit)
 		if err := os.WriteFile(copied, []byte(strings.ReplaceAll(text, installed, filepath.Join(dir, "bin")+"/")), 0o600); err != nil {
 			t.Fatal(err)
@@ -175,8 +175,7 @@ func TestUnitsStartWhatIsThere(t *testing.T) {
 	}
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Log("no systemd-analyze here: only the commands of units were looked at")
-		return
+		t.Fatalf("%v: it is of Debian's package systemd", err)
 	}
 	if out, err := exec.Command(analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"}, units...)...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v: %s", err, out)
