@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/memory"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
@@ -28,13 +29,9 @@ func beIdle(rings, logs, seconds string) {
 		time.Sleep(time.Second)
 		shares = append(shares, float64(ownTime()-before)/float64(time.Since(begin)))
 	}
-	private := 0
-	status, err := os.ReadFile("/proc/self/status")
+	private_bytes, err := memory.Private_bytes(os.Getpid())
 	must(err)
-	for _, line := range strings.Split(string(status), "\n") {
-		fmt.Sscanf(line, "RssAnon: %d kB", &private)
-	}
-	fmt.Println(float64(private) / 1e3)
+	fmt.Println(float64(private_bytes) / 1e6)
 	for _, share := range shares {
 		fmt.Println(share)
 	}

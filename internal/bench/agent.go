@@ -100,11 +100,8 @@ func agentRow(ctx context.Context, o AgentOptions, name string) (row AgentRow, e
 
 	o.Progress(name, "logging")
 	row.Name = name
-	watch, stop := context.WithCancel(ctx)
-	peak := make(chan float64)
-	go func() { peak <- p.watchMemory(watch) }()
+	peak := watchMemory(ctx, p.cmd.Process.Pid)
 	logged, err := func() (map[string]uint64, error) {
-		defer stop()
 		before, err := threadsTime(p.cmd.Process.Pid)
 		if err != nil {
 			return nil, err
@@ -121,10 +118,11 @@ func agentRow(ctx context.Context, o AgentOptions, name string) (row AgentRow, e
 		}
 		return logged, err
 	}()
-	row.AgentPrivateMB = <-peak
-	if err != nil {
+	private_bytes, watchErr := peak()
+	if err := errors.Join(err, watchErr); err != nil {
 		return row, err
 	}
+	row.AgentPrivateMB = float64(private_bytes) / 1e6
 	if err := p.end(); err != nil {
 		return row, err
 	}
@@ -420,35 +418,6 @@ func threadsTime(pid int) (sum time.Duration, err error) {
 		sum += time.Duration(ns)
 	}
 	return sum, nil
-}
-
-// watchMemory returns the most private memory that the process had, in MB, until ctx ends.
-func (p *agentProcess) watchMemory(ctx context.Context) (peak float64) {
-	ticker := time.NewTicker(500 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		peak = max(peak, privateMB(p.cmd.Process.Pid))
-		select {
-		case <-ctx.Done():
-			return max(peak, privateMB(p.cmd.Process.Pid))
-		case <-ticker.C:
-		}
-	}
-}
-
-// privateMB is what a process alone has in memory. Rings are shared with the programs and do not count.
-func privateMB(pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for _, line := range strings.Split(string(text), "\n") {
-		var kb float64
-		if n, _ := fmt.Sscanf(line, "RssAnon: %f kB", &kb); n == 1 {
-			return kb * 1024 / 1e6
-		}
-	}
-	return 0
 }
 
 // AgentProcess is an agent that drains rings into state until its input ends, for Agent to start.

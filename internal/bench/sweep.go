@@ -12,10 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
@@ -138,8 +136,8 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 			return r, err
 		}
 	}
-	var peak atomic.Int64
-	go watchPrivate(ctx, server.cmd.Process.Pid, &peak)
+	peak := watchMemory(ctx, server.cmd.Process.Pid)
+	defer peak()
 	trains := max(o.Trains, 1)
 	status, err := sweepOver(ctx, link, coordinator.SweepRequest{Trains: trains, Exchanges: (o.Exchanges + trains - 1) / trains, Width: o.Width,
 		NoQuiet: o.Width > 0, Nodes: fleet}, 5*time.Millisecond, progress)
@@ -179,8 +177,8 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	if pairs > 0 {
 		r.KernelStamps = kernel / float64(pairs)
 	}
-	r.ServerPrivate = max(peak.Load(), privateBytes(server.cmd.Process.Pid))
-	return r, nil
+	r.ServerPrivate, err = peak()
+	return r, err
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -229,27 +227,6 @@ func sweepOver(ctx context.Context, link *control.Client, r coordinator.SweepReq
 		every = min(every*2, 100*time.Millisecond)
 	}
 	return s, nil
-}
-
-// privateBytes is the memory of a process that it shares with nobody; 0 if it cannot be read.
-func privateBytes(pid int) (n int64) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && strings.HasPrefix(f[0], "Private_") {
-			kB, _ := strconv.ParseInt(f[1], 10, 64)
-			n += kB << 10
-		}
-	}
-	return n
-}
-
-func watchPrivate(ctx context.Context, pid int, peak *atomic.Int64) {
-	for pause(ctx, 500*time.Millisecond) == nil {
-		peak.Store(max(peak.Load(), privateBytes(pid)))
-	}
 }
 
 // worker is a process of this program that does a job until its input ends.

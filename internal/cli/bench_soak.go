@@ -57,9 +57,12 @@ It is the demonstration ("cprof demo") at a moderate rate and for an hour: four 
 streaming job across them, with as many trains as a fleet's nodes exchange. Once in a period it is noted how much memory each process has of its own,
 and how much the logs take. At the end all logs come together, every event is accounted for, and every duration is held against the truth.
 
-The bars: in the second half coordinator and agents grow by no more than 4 bytes a tuple, which is half of the smallest thing that can be kept of one,
-and 1,000 bytes a train, which they do keep; the job's processes, each with a NATS server, by no more than 16 bytes a tuple; nothing lost; nothing outside of its bound; no period's bound (the median of its durations between nodes) wider than 1.5 times that of the median period, and that of
-the second half not wider than 1.1 times that of the first.
+The bars:
+  memory   in the second half coordinator and agents grow by no more than 4 bytes a tuple, which is half of the smallest thing that can
+           be kept of one, and 1,000 bytes a train, which they do keep; the job's processes, each with a NATS server, by 16 bytes a tuple
+  loss     nothing is lost, and nothing is outside of its bound
+  bounds   no period's (the median of its durations between nodes) is wider than 1.5 times that of the median period, and that of the
+           second half not wider than 1.1 times that of the first
 
 Logs go to --dir and are removed at the end: some 300 MB for an hour.
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/memory"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
@@ -82,7 +83,7 @@ func (d *demonstration) watched(job func() error) error {
 		case <-ticker.C:
 		}
 		for i, pid := range pids {
-			bytes, err := private_bytes(pid)
+			bytes, err := memory.Private_bytes(pid)
 			if err != nil {
 				return errors.Join(err, <-ended) // whoever it was is missed there as well
 			}

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,9 +10,6 @@ import (
 )
 
 func TestSoak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("some seconds")
-	}
 	o := options(t)
 	o.Scratch = t.TempDir()
 	o.Tuples, o.PerSecond = 2000, 1000
@@ -119,11 +115,5 @@ func TestSpread(t *testing.T) {
 	s.Periods = s.Periods[:1]
 	if worst, _ := s.Spread(); !math.IsNaN(worst) {
 		t.Errorf("one period is steady: %v", worst)
-	}
-}
-
-func TestPrivateBytesOfNobody(t *testing.T) {
-	if _, err := private_bytes(1 << 30); err == nil || !strings.HasPrefix(err.Error(), "read memory") {
-		t.Errorf("error %v", err)
 	}
 }

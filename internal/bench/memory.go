@@ -1,0 +1,25 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/memory"
+)
+
+// watchMemory looks at a process from now on, and returns a function that ends it and says what the process had at most. That must be
+// called, and may be again.
+func watchMemory(ctx context.Context, pid int) func() (peak_bytes int64, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	var peak int64
+	var err error
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		peak, err = memory.Peak_bytes(ctx, pid)
+	}()
+	return func() (int64, error) {
+		stop()
+		<-over
+		return peak, err
+	}
+}

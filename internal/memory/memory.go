@@ -1,0 +1,51 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Private_bytes is what a process alone has in memory. Rings and files that are mapped are shared with others, or can be read again, and do
+// not count, not even while it is the only one that has them.
+func Private_bytes(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read memory of a process: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var kB int64
+		if n, _ := fmt.Sscanf(line, "RssAnon: %d kB", &kB); n == 1 {
+			return kB << 10, nil
+		}
+	}
+	return 0, fmt.Errorf("read memory of a process: %d has none: did it end?", pid)
+}
+
+const peakEvery = 500 * time.Millisecond
+
+// Peak_bytes is the most that a process has of its own until ctx ends, as far as looking twice a second shows. It is an error if nothing could
+// be seen.
+func Peak_bytes(ctx context.Context, pid int) (peak int64, err error) {
+	ticker := time.NewTicker(peakEvery)
+	defer ticker.Stop()
+	for {
+		var now int64
+		if now, err = Private_bytes(pid); err == nil {
+			peak = max(peak, now)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	if peak > 0 {
+		return peak, nil // it may have ended meanwhile
+	}
+	return 0, err
+}
