@@ -25,15 +25,16 @@ type peers struct {
 
 type peer struct {
 	node  string
-	gone  chan struct{}             // closed when it has ended, or nobody asks it any more
+	gone  chan struct{}             // closed when it has ended or is lost, or nobody asks it any more
+	lost  bool                      // it has not answered for too long; read once gone is closed
 	heard atomic.Pointer[time.Time] // its last answer; nil before the first
 }
 
-// heardSince says whether the peer has answered after that, or has ended.
+// heardSince says whether the peer has answered after that, or has said before that it ended.
 func (o *peer) heardSince(t time.Time) bool {
 	select {
 	case <-o.gone:
-		return true
+		return !o.lost
 	default:
 		heard := o.heard.Load()
 		return heard != nil && heard.After(t)
@@ -99,6 +100,7 @@ func (p *peers) watch(o *peer) {
 			last, patience = now, lostFor
 			o.heard.Store(&now)
 		case time.Since(last) > patience:
+			o.lost = true // which says so where the job has failed here meanwhile, and cancel comes too late
 			p.cancel(fmt.Errorf("%w: node %s has not answered for %s", errPeer, o.node, patience))
 			return
 		}

@@ -1,0 +1,33 @@
+package job
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What fails here for the loss of a node names it, however it was found to be lost; nodes that answer, or have ended, are not to blame.
+func TestBlame(t *testing.T) {
+	gone := make(chan struct{})
+	close(gone)
+	later := time.Now().Add(time.Hour)
+	answers := &peer{node: "answers", gone: make(chan struct{})}
+	answers.heard.Store(&later)
+	p := &peers{others: []*peer{
+		answers,
+		{node: "ended", gone: gone},
+		{node: "lost", gone: gone, lost: true},
+		{node: "silent", gone: make(chan struct{})},
+	}}
+	cause := errors.New("a look-up took too long")
+	err := p.blame(cause)
+	if !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+	for node, want := range map[string]bool{"answers": false, "ended": false, "lost": true, "silent": true} {
+		if strings.Contains(err.Error(), "node "+node+" does not answer") != want {
+			t.Errorf("node %s is to blame: %v, want %v; %v", node, !want, want, err)
+		}
+	}
+}
