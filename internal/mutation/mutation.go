@@ -139,6 +139,8 @@ func run(t *testing.T, m mutation, mutated string) (noticed bool, output string,
 		return false, "", fmt.Errorf("it does not build: %s", out)
 	case strings.Contains(string(out), "no tests to run"):
 		return false, "", fmt.Errorf("no test is named %s", m.run)
+	case err != nil && !strings.Contains(string(out), "--- FAIL") && !strings.Contains(string(out), "panic:"):
+		return false, "", fmt.Errorf("its tests ended without one that failed: %w\n%s", err, out) // killed, say, or out of space
 	}
 	return err != nil, string(out), nil
 }

@@ -19,23 +19,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A mutation of this very package, which the test above notices; one that changes nothing, which nothing notices; and one that
-// is no Go.
+// A mutation of this very package, which the test above notices; one that changes nothing, which nothing notices; one that
+// is no Go; and one under which no test can say anything.
 func TestRun(t *testing.T) {
 	source, err := os.ReadFile("mutation.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
-		name, old, new  string
-		noticed, builds bool
+		name, old, new   string
+		noticed, answers bool
 	}{
 		{"noticed", "len(lines) > 5", "len(lines) > 6", true, true},
 		{"unnoticed", "wants its", "wants its", false, true},
 		{"not Go", "func parse(", "func (", false, false},
+		{"no test that failed", "var mutate = ", "func init() { os.Exit(3) }\nvar mutate = ", false, false},
 	} {
 		noticed, out, err := run(t, mutation{file: "mutation.go", run: "^TestParse$"}, strings.ReplaceAll(string(source), tc.old, tc.new))
-		if noticed != tc.noticed || (err == nil) != tc.builds {
+		if noticed != tc.noticed || (err == nil) != tc.answers {
 			t.Errorf("%s: noticed %v, %v\n%s", tc.name, noticed, err, out)
 		}
 	}
