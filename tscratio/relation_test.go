@@ -176,7 +176,7 @@ func TestCursorEqualsTranslate(t *testing.T) {
 	r := must(x.pair(t, declared(2*PPM), 6, 0.5, [2]float64{20, 40}).Relate(SideA, 2*PPM))(t)
 	c := r.Cursor()
 	y := r.Limits().Lo
-	for range 20_000 {
+	for range 20_000 / seed.Share() {
 		switch rng.IntN(20) {
 		case 0:
 			y = r.Limits().Lo + rng.Uint64N(r.Limits().Width())

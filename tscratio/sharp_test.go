@@ -21,11 +21,11 @@ func TestSharpQuantumAndSlack(t *testing.T) {
 			c := f.closure(t, ThirdNone)
 			for _, into := range []Side{SideA, SideB} {
 				r := must(p.Relate(into, 1*PPB))(t)
-				if bad := x.outside(t, r, 20_000, 1, 39); bad > 0 {
-					t.Errorf("q = %d, s = %d, into %s: %d of 20000 outside", q.quantum, q.slack, r.Into.Name, bad)
+				if bad := x.outside(t, r, 20_000/seed.Share(), 1, 39); bad > 0 {
+					t.Errorf("q = %d, s = %d, into %s: %d outside", q.quantum, q.slack, r.Into.Name, bad)
 				}
 			}
-			for range 20_000 {
+			for range 20_000 / seed.Share() {
 				at := uint64((1 + rng.Float64()*38) * second)
 				e, truth := f.event(1, at), f.event(0, at)
 				if got := must(c.Translate("b", "a", e.Reading))(t); !got.Contains(truth.Reading) {
@@ -67,8 +67,8 @@ func TestSharpWander(t *testing.T) {
 			}
 			// As if twice w_min were not more than w, so that nothing is hidden behind the estimate.
 			r = proven(t, p, into, w)
-			if bad := x.outside(t, r, 20_000, 0, 120); bad > 0 {
-				t.Errorf("into %s: %d of 20000 outside", r.Into.Name, bad)
+			if bad := x.outside(t, r, 20_000/seed.Share(), 0, 120); bad > 0 {
+				t.Errorf("into %s: %d outside", r.Into.Name, bad)
 			}
 		}
 	})
@@ -96,8 +96,8 @@ func TestSharpDrift(t *testing.T) {
 		d.MaxWander = 10_000 * PPM
 		p := x.pair(t, d, 1, 0.5, [2]float64{0, 60}, [2]float64{90, 150}, [2]float64{180, 240})
 		r := proven(t, p, SideA, w)
-		if bad := x.outside(t, r, 20_000, 1, 238); bad > 0 {
-			t.Errorf("%d of 20000 outside", bad)
+		if bad := x.outside(t, r, 20_000/seed.Share(), 1, 238); bad > 0 {
+			t.Errorf("%d outside", bad)
 		}
 		for range 5000 {
 			u := uint64((1 + rng.Float64()*230) * second)

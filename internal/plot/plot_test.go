@@ -165,9 +165,13 @@ func TestAnyValuesGiveAnImage(t *testing.T) {
 func FuzzTexts(f *testing.F) {
 	f.Add("a < b & \"c\"", "\x00\x1b[31m\uFFFE")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		figure := sample()
-		figure.Title, figure.Subtitle, figure.Notes = a, b, []string{b}
-		figure.Panels[0].X.Label, figure.Panels[0].Series[0].Name = b, a
+		figure := Figure{ // with few points, so that there is time for many texts
+			Title: a, Subtitle: b, Notes: []string{b},
+			Panels: []Panel{{
+				Title: a, X: Axis{Label: b, Unit: "s"}, Y: Axis{Label: a, Unit: b},
+				Series: []Series{{Name: a, Kind: Line, X: []float64{0, 1}, Y: []float64{1, 3}}, {Name: b, Kind: Rule, X: []float64{0.5}}},
+			}},
+		}
 		svg, text := render(t, figure)
 		if err := checkSVG(svg); err != nil {
 			t.Fatal(err)

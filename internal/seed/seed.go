@@ -47,7 +47,7 @@ func Random(t testing.TB) *rand.Rand {
 // is ten times slower, and the numbers are those of the ordinary run. It is not for tests that threads or processes race in.
 func Share() int {
 	if raceBuild || os.Getenv(reexec.EmulatorVariable) != "" {
-		return 5
+		return 10
 	}
 	return 1
 }
