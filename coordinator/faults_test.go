@@ -20,6 +20,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
@@ -48,7 +49,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }
 
 // job is a server (Node is empty) or a client of a virtual node.

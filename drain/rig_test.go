@@ -27,7 +27,10 @@ func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	r := &rig{t: t, rings: t.TempDir(), logs: filepath.Join(t.TempDir(), "logs")}
 	r.start(o)
-	t.Cleanup(func() { r.d.Close() })
+	t.Cleanup(func() {
+		r.d.Close()
+		r.kill() // its workers are this rig, and nobody else gives their rings up
+	})
 	return r
 }
 

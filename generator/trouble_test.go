@@ -269,10 +269,7 @@ func TestSenderDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	push, err := newRawPush(pull.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
+	push := newRawPush(t, pull.Endpoint())
 	push(appendTuple(appendHeader(nil, kindTuples, 1), Tuple{1<<countBits + 4, []byte("x")}))
 	push([]byte("no message of ours"))
 	push(appendTuple(appendHeader(nil, kindTuples, 1), Tuple{1<<countBits + 6, []byte("x")}))
@@ -287,12 +284,14 @@ func TestSenderDies(t *testing.T) {
 }
 
 // newRawPush sends messages as they are.
-func newRawPush(endpoint string) (send func([]byte), err error) {
-	p, err := NewPush(context.Background(), endpoint, PushOptions{Patience: time.Second})
+func newRawPush(t *testing.T, endpoint string) (send func([]byte)) {
+	t.Helper()
+	p, err := NewPush(t.Context(), endpoint, PushOptions{Patience: time.Second})
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return func(message []byte) { p.socket.send(message, []uint32{uint32(len(message))}) }, nil
+	t.Cleanup(func() { p.Close(End{}) })
+	return func(message []byte) { p.socket.send(message, []uint32{uint32(len(message))}) }
 }
 
 // What comes from strangers does not stop a receiver.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
@@ -29,7 +30,7 @@ func init() {
 func TestMain(m *testing.M) {
 	name := os.Getenv(programVariable)
 	if name == "" {
-		os.Exit(m.Run())
+		os.Exit(leak.Main(m))
 	}
 	if err := programs[name](); err != nil {
 		fmt.Fprintf(os.Stderr, "program %s: %v\n", name, err)

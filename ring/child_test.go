@@ -6,11 +6,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
@@ -66,6 +69,29 @@ var children = map[string]func(dir string) error{
 		fmt.Println("ready")
 		return waitForEnd()
 	},
+	// A program that keeps no more of a ring than what it writes through, and nothing of its directory's lock.
+	"forgetful": func(dir string) error {
+		path, shard, err := func() (string, *Shard, error) {
+			p, err := Create(dir, testConfig())
+			if err != nil {
+				return "", nil, err
+			}
+			return p.Path, &p.Shards[0], nil
+		}()
+		if err != nil {
+			return err
+		}
+		if _, err := LockDirectory(dir); err != nil {
+			return err
+		}
+		for range 5 {
+			runtime.GC()
+			time.Sleep(time.Millisecond) // finalizers have a goroutine of their own
+		}
+		fmt.Println(path)
+		defer put(shard, 1, 1)
+		return waitForEnd()
+	},
 	// A program that may write no large files.
 	"small files": func(dir string) error {
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: 4096}); err != nil {
@@ -105,7 +131,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }
 
 // A child is one of the children at work.

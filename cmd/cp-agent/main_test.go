@@ -21,6 +21,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }
 
 // output may be written to and read at once.

@@ -16,6 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	case "cprof":
 		os.Exit(cli.Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }
 
 // A process is a command in a namespace.

@@ -9,7 +9,10 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 )
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 func check(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()

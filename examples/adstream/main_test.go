@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
@@ -24,7 +25,7 @@ const roleVariable = "CLOUDPROFILER_ADSTREAM_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) == "" {
-		os.Exit(m.Run())
+		os.Exit(leak.Main(m))
 	}
 	main()
 }

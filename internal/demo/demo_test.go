@@ -14,6 +14,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/runs"
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Setenv(processVariable, "1")
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }
 
 var examined = sync.OnceValues(examine)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }
 
 // The interval holds the effect in at least 95 of 100 cases, however skewed is what comes second in a pair suffers.

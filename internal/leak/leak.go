@@ -1,0 +1,104 @@
+package leak
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience is for how long goroutines may take to end. Only a leak is waited for that long.
+const patience = 10 * time.Second
+
+// Main runs the tests and returns what the process is to exit with: 1 also where they passed and left something behind.
+func Main(m *testing.M) int {
+	before := look()
+	code := m.Run()
+	if f := flag.Lookup("test.fuzz"); code != 0 || f != nil && f.Value.String() != "" {
+		return code // a test that failed need not have tidied up, and fuzzing ends in the midst of things
+	}
+	if err := before.left(patience); err != nil {
+		fmt.Fprintf(os.Stderr, "--- FAIL: tests left behind: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// A process is what this one had at a moment.
+type process struct {
+	descriptors []string // what they refer to, sorted
+	goroutines  goleak.Option
+}
+
+func look() process {
+	return process{descriptors: descriptors(), goroutines: goleak.IgnoreCurrent()}
+}
+
+// left waits until the process has no more than before, and says what it has.
+func (before process) left(wait time.Duration) error {
+	var err error
+	for end := time.Now().Add(wait); ; time.Sleep(10 * time.Millisecond) {
+		err = errors.Join(goleak.Find(before.goroutines), more("descriptors", before.descriptors, descriptors()), more("mappings", nil, mappings()))
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func more(what string, before, after []string) error {
+	for _, known := range before {
+		if i := slices.Index(after, known); i >= 0 {
+			after = slices.Delete(after, i, i+1)
+		}
+	}
+	if len(after) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d %s: %s", len(after), what, strings.Join(after, ", "))
+}
+
+// descriptors returns what this process has open, without what the runtime and libraries keep for themselves and any process may begin
+// to need: its poller, events, random numbers, and the limits of its group.
+func descriptors() []string {
+	const directory = "/proc/self/fd"
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return nil // no such thing here, or an emulator's
+	}
+	var open []string
+	for _, e := range entries {
+		target, err := os.Readlink(filepath.Join(directory, e.Name()))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // that of ReadDir itself
+		case strings.HasPrefix(target, "anon_inode:[event"), target == "/dev/null", target == "/dev/urandom", strings.HasPrefix(target, "/sys/fs/cgroup/"):
+		default:
+			open = append(open, target)
+		}
+	}
+	slices.Sort(open)
+	return open
+}
+
+// mappings returns the files mapped into this process that are not there any more. Tests' directories are removed after each.
+func mappings() []string {
+	text, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return nil
+	}
+	var files []string
+	for line := range bytes.Lines(text) {
+		if fields := bytes.Fields(line); len(fields) == 7 && string(fields[6]) == "(deleted)" {
+			files = append(files, string(fields[5]))
+		}
+	}
+	return files
+}
