@@ -16,8 +16,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is for how long goroutines may take to end. Only a leak is waited for that long.
-const patience = 10 * time.Second
+// patience is for how long goroutines may take to end: those of a NATS server do so a while after it says that it is closed. Only a leak
+// is waited for that long.
+const patience = 20 * time.Second
 
 // Main runs the tests and returns what the process is to exit with: 1 also where they passed and left something behind.
 func Main(m *testing.M) int {

