@@ -40,7 +40,7 @@ type analyzeFlags struct {
 func (f *analyzeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.reference, "reference", "", "node in whose cycles to answer (default the run's, else the one with the smallest median bound to the others)")
 	cmd.Flags().Var(&f.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default as stored with each relation)")
-	cmd.Flags().TextVar(&f.third, "third-nodes", tscratio.ThirdAgreed, "let other nodes narrow what is known of two: agreed (as far as two others agree), any or none")
+	cmd.Flags().TextVar(&f.third, "third-nodes", tscratio.ThirdAgreed, "`which` other nodes narrow what is known of two: agreed (as far as two others agree), any or none")
 	cmd.Flags().StringVar(&f.memory, "memory", "512MiB", "memory for events; what is beyond goes to a scratch file")
 	cmd.Flags().StringVar(&f.scratch, "scratch", "", "directory for the scratch file (default the system's for temporary files)")
 	cmd.Flags().StringVar(&f.spill, "scratch-limit", "64GiB", "longest that the scratch file may become")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -78,6 +79,14 @@ func prepare(root *cobra.Command) (begun *bool) {
 			makeGroup(cmd)
 			return
 		}
+		if own := cmd.Args; own != nil {
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				if err := own(cmd, args); err != nil {
+					return wrongArguments(cmd, args, err)
+				}
+				return nil
+			}
+		}
 		if own := cmd.RunE; own != nil {
 			cmd.RunE = func(cmd *cobra.Command, args []string) error {
 				*begun = true
@@ -87,6 +96,20 @@ func prepare(root *cobra.Command) (begun *bool) {
 	}
 	walk(root)
 	return begun
+}
+
+// wrongArguments says which argument is missing, or which is too much, by the words of the command's usage: cobra only counts them ("accepts 1
+// arg(s), received 0"), or takes what is too much for a command.
+func wrongArguments(cmd *cobra.Command, args []string, err error) error {
+	wanted := strings.Fields(cmd.Use)[1:]
+	switch {
+	case len(args) > len(wanted):
+		return fmt.Errorf("unexpected argument %q", args[len(wanted)])
+	case len(args) < len(wanted):
+		return fmt.Errorf("%s is missing", strings.TrimSuffix(wanted[len(args)], "..."))
+	default:
+		return err
+	}
 }
 
 // makeGroup lets a command that only holds others answer a wrong word with the nearest right one. Left alone, cobra

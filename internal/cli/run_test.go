@@ -23,8 +23,11 @@ func toyRoot() *cobra.Command {
 	root := &cobra.Command{Use: "cprof"}
 	bench := &cobra.Command{Use: "bench"}
 	bench.AddCommand(ending("log", func(context.Context) error { return nil }))
+	two := ending("two BEFORE AFTER...", func(context.Context) error { return nil })
+	two.Args = cobra.MinimumNArgs(2)
 	root.AddCommand(
 		bench,
+		two,
 		ending("answer", func(context.Context) error { return nil }),
 		ending("fail", func(context.Context) error { return errors.New("open ring \"x\": gone") }),
 		ending("misuse", func(context.Context) error { return usagef("--a and --b exclude each other") }),
@@ -48,7 +51,10 @@ func TestExitCodes(t *testing.T) {
 		"cancelled":                 {"wait", 1, "ran wait", "cprof: context canceled"},
 		"unknown flag":              {"answer --nosuch", 2, "", "unknown flag: --nosuch"},
 		"bad flag value":            {"answer --count=x", 2, "", `see "cprof answer --help"`},
-		"too many arguments":        {"answer more", 2, "", `"more"`},
+		"too many arguments":        {"answer more", 2, "", `cprof: unexpected argument "more"`},
+		"no argument":               {"two", 2, "", "cprof: BEFORE is missing\n"},
+		"too few arguments":         {"two one", 2, "", "cprof: AFTER is missing\n"},
+		"enough arguments":          {"two one two three", 0, "ran two", ""},
 		"unknown command":           {"anwser", 2, "", `unknown command "anwser", did you mean "answer"?`},
 		"unknown, nothing near":     {"zzzzzzzz", 2, "", `unknown command "zzzzzzzz"`},
 		"unknown with a flag":       {"anwser --json", 2, "", `did you mean "answer"?`},
