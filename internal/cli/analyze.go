@@ -45,13 +45,17 @@ func (f *analyzeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.scratch, "scratch", "", "directory for the scratch file (default the system's for temporary files)")
 	cmd.Flags().StringVar(&f.spill, "scratch-limit", "64GiB", "longest that the scratch file may become")
 	cmd.Flags().IntVar(&f.workers, "workers", 0, "cores to use (default all)")
-	cmd.Flags().IntVar(&f.slowest, "slowest", 3, "slowest tuples to show with their whole way")
 	cmd.Flags().StringSliceVar(&f.edges, "edge", nil, "say which point follows which, as source/send:worker/recv, in place of what the data show")
 	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "look at events on these nodes only")
 	cmd.Flags().StringSliceVar(&f.channels, "channel", nil, "look at these channels only, as parser*/start")
 	cmd.Flags().StringSliceVar(&f.ids, "id", nil, "look at tuples with these ids only, as 17 or 100-200")
 	cmd.Flags().StringVar(&f.from, "from", "", "look at tuples that began from here on: cycles of the reference node, or UTC as 2026-11-20T14:00:00Z")
 	cmd.Flags().StringVar(&f.to, "to", "", "look at tuples that began up to here")
+}
+
+// addSlowest is for what shows single tuples.
+func (f *analyzeFlags) addSlowest(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.slowest, "slowest", 3, "slowest tuples to show with their whole way")
 }
 
 // options turns flags into options. Errors are of usage.
@@ -229,6 +233,7 @@ Exit code 1: nothing could be answered. Exit code 3: parts are suspect, missing 
 		},
 	}
 	flags.add(cmd)
+	flags.addSlowest(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object")
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print one line for each leg, pair of nodes and percentile, with commas")
 	return cmd

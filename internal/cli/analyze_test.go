@@ -98,7 +98,7 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		"times":         {[]string{run, "--from", "5", "--to", "2026-11-20T14:00:00Z"}, 2, "both"},
 		"wander":        {[]string{run, "--wander", "-1"}, 2, "is no wander"},
 		"third nodes":   {[]string{run, "--third-nodes", "all"}, 2, "agreed, any, none"},
-		"nobody":        {nil, 2, ""},
+		"nobody":        {nil, 2, "RUN is missing"},
 	} {
 		if code, _, stderr := cprof(append([]string{"analyze"}, test.args...)...); code != test.code || !strings.Contains(stderr, test.say) {
 			t.Errorf("%s: exit code %d, want %d: %s", name, code, test.code, stderr)
@@ -122,6 +122,9 @@ func TestDiff(t *testing.T) {
 	code, out, _ = cprof("diff", before, after, "--json")
 	if code != 0 || strings.Count(out, `"verdict"`) != 4*2 {
 		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if code, _, stderr := cprof("diff", before, after, "--slowest", "3"); code != 2 { // it shows no single tuples
+		t.Errorf("--slowest: exit code %d, %s", code, stderr)
 	}
 	if code, _, _ := cprof("diff", before); code != 2 {
 		t.Errorf("of one run: exit code %d", code)

@@ -73,6 +73,7 @@ Exit code 1: nothing could be answered. Exit code 3: the page was written, and p
 		},
 	}
 	flags.add(cmd)
+	flags.addSlowest(cmd)
 	flags.slowest = 10 // a page has room for more than a screen
 	cmd.Flags().Lookup("slowest").DefValue = "10"
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write in place of report.html in the run's directory; - is the standard output")
