@@ -146,7 +146,7 @@ func (p *poller) tryOpen(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	w, _, err := logstore.Resume(logstore.OS{}, path)
+	w, err := logstore.Resume(logstore.OS{}, path)
 	if err == nil {
 		f, openErr := logstore.OpenFile(path)
 		if openErr != nil {

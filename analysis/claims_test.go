@@ -30,7 +30,7 @@ func keepClaims(t *testing.T, run, node, epoch string, claims []logstore.NTP, ea
 	}
 	scratch := t.TempDir()
 	h := logstore.Header{Node: node, Epoch: epoch, Channel: name, Settings: settings, Quantum_cycles: 1, UTCHi_ns: 1, Incarnation: logstore.Incarnation{1}}
-	log, _, err := logstore.OpenLog(nil, scratch, h, 0)
+	log, err := logstore.OpenLog(nil, scratch, h, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

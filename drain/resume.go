@@ -11,7 +11,7 @@ import (
 )
 
 // readLog finds in the end of the log what the ring may not yet know to be there: after each block the ring is told
-// before the next is written, so it is in the last block.
+// before the next is written, so it is in the last block, and what each kind had come to is in the last of that kind.
 func (s *source) readLog(segments []logstore.Segment) error {
 	for i, segment := range segments {
 		if i > 0 && i < len(segments)-1 {
@@ -35,7 +35,7 @@ func (s *source) readLog(segments []logstore.Segment) error {
 
 func (s *source) readSegment(f *logstore.File) error {
 	for _, kind := range []logstore.Kind{logstore.Transitions, logstore.Drops, logstore.Samples, logstore.FirstLasts} {
-		for cursor := f.Of(kind); ; {
+		for cursor := f.Last(kind); ; {
 			b, err := cursor.Next()
 			var damage *logstore.CorruptionError
 			if err == io.EOF {

@@ -99,7 +99,7 @@ func (s *source) prepare(logs begun) error {
 	s.places = make([]place, s.header.Shards)
 	dir, segments := logs.of(s.header.Name, s.header.Incarnation)
 	s.dir = dir
-	if s.log, _, err = logstore.OpenSegments(s.d.o.FileSystem, dir, segments, s.d.o.logHeader(s.header, begin), s.d.o.SegmentBytes); err != nil {
+	if s.log, err = logstore.OpenSegments(s.d.o.FileSystem, dir, segments, s.d.o.logHeader(s.header, begin), s.d.o.SegmentBytes); err != nil {
 		return logFailure{err}
 	}
 	if err := s.beginEpoch(); err != nil {

@@ -56,6 +56,19 @@ func OpenFile(path string) (*File, error) {
 
 // NewFile is OpenFile for a log that lies in the first size bytes of from.
 func NewFile(from io.ReaderAt, size int64, name string) (*File, error) {
+	f, err := newFile(from, size, name)
+	if err != nil {
+		return nil, err
+	}
+	if f.readIndex() {
+		f.sealed = true
+		return f, nil
+	}
+	return f, f.scan()
+}
+
+// newFile reads the header, and knows of no block.
+func newFile(from io.ReaderAt, size int64, name string) (*File, error) {
 	f := &File{name: name, from: from, size: size}
 	const usual = 4096 // as long as nearly all headers are
 	head := newReader(io.NewSectionReader(from, 0, min(size, usual)), name)
@@ -68,11 +81,7 @@ func NewFile(from io.ReaderAt, size int64, name string) (*File, error) {
 		return nil, err
 	}
 	f.header = head.header
-	if f.readIndex() {
-		f.sealed = true
-		return f, nil
-	}
-	return f, f.scan()
+	return f, nil
 }
 
 // Close closes the file that OpenFile opened.
@@ -180,11 +189,26 @@ func (f *File) search(offset int64) error {
 		switch {
 		case err == io.EOF:
 			f.places = t.places()
+			f.sealed = r.ended
 			return nil
 		case err != nil && !errors.As(err, &damage):
 			return err
 		}
 	}
+}
+
+// lastEntries are those of the last block of each kind in each shard, in the order of the file.
+func (f *File) lastEntries() []indexEntry {
+	var last []indexEntry
+	seen := map[stream]bool{}
+	for _, e := range slices.Backward(f.entries) {
+		if of := (stream{Kind(e.Kind), int(e.Shard)}); !seen[of] {
+			seen[of] = true
+			last = append(last, e)
+		}
+	}
+	slices.Reverse(last)
+	return last
 }
 
 // Between returns a cursor over the blocks that have, or whose kind cannot tell that it has not, rows with counters from lo to hi. Rows of
@@ -201,6 +225,13 @@ func (f *File) Of(kind Kind) *Cursor {
 	c := f.All()
 	c.kind = kind
 	return c
+}
+
+// Last returns a cursor over the last block of a kind in each shard.
+func (f *File) Last(kind Kind) *Cursor {
+	last := *f
+	last.entries, last.indexBy = f.lastEntries(), bySearch // damage in one of them is no reason to search for more
+	return last.Of(kind)
 }
 
 // CounterRange is the smallest and the largest counter of the file's rows; ok is false where it has none.
@@ -243,7 +274,7 @@ func (c *Cursor) Next() (*Block, error) {
 		switch {
 		case c.file.indexBy == byEnd && errors.Is(err, ErrIndex):
 			from = c.file.header.headerLength
-		case c.file.indexBy == byHeaders && err != nil:
+		case c.file.indexBy != bySearch && err != nil:
 			from = int64(e.Offset)
 		}
 		if from >= 0 {
@@ -262,47 +293,57 @@ func (c *Cursor) Next() (*Block, error) {
 
 // read reads the block that an entry speaks of. It returns neither a block nor an error where the rows were returned before.
 func (c *Cursor) read(e indexEntry) (*Block, error) {
-	size := int(e.Length)
-	damage := func(why error) error {
-		return &CorruptionError{File: c.file.name, Offset: int64(e.Offset), Length: int64(e.Length), Err: why}
+	h, payload, err := c.verify(e)
+	if err != nil {
+		return nil, err
 	}
+	if err := c.decoder.block(&c.block, &h, payload); err != nil {
+		return nil, c.damage(e, fmt.Errorf("%w: %w", ErrPayload, err))
+	}
+	fresh := c.tracker.accept(h.kind, h.shard, h.first, h.rows)
+	if fresh.From == fresh.To {
+		return nil, nil
+	}
+	c.block.keep(fresh)
+	return &c.block, nil
+}
+
+func (c *Cursor) damage(e indexEntry, why error) error {
+	return &CorruptionError{File: c.file.name, Offset: int64(e.Offset), Length: int64(e.Length), Err: why}
+}
+
+// verify reads the block that an entry speaks of and holds its payload against its checksum.
+func (c *Cursor) verify(e indexEntry) (h blockHeader, payload []byte, err error) {
+	size := int(e.Length)
 	if int64(e.Offset)+int64(size) > c.file.size {
-		return nil, damage(ErrTorn)
+		return h, nil, c.damage(e, ErrTorn)
 	}
 	// Lengths come from a file: the header is believed before memory is taken for the payload.
 	c.buffer = slices.Grow(c.buffer[:0], frameLimit)
 	head := c.buffer[:min(frameLimit, size)]
 	whole, err := c.readAt(head, int64(e.Offset))
 	if err != nil {
-		return nil, err
+		return h, nil, err
 	}
 	if !whole {
-		return nil, damage(ErrTorn)
+		return h, nil, c.damage(e, ErrTorn)
 	}
 	f := parseFrame(head, c.file.header.Format)
 	if !f.isBlock || entryOf(&f.block, int64(e.Offset), f.size+f.block.length) != e || f.block.incarnation != c.file.header.Incarnation {
-		return nil, damage(ErrIndex)
+		return h, nil, c.damage(e, ErrIndex)
 	}
 	c.buffer = slices.Grow(c.buffer[:len(head)], size-len(head))[:size]
 	if whole, err = c.readAt(c.buffer[len(head):], int64(e.Offset)+int64(len(head))); err != nil {
-		return nil, err
+		return h, nil, err
 	}
 	if !whole {
-		return nil, damage(ErrTorn)
+		return h, nil, c.damage(e, ErrTorn)
 	}
-	payload := c.buffer[f.size:]
+	payload = c.buffer[f.size:]
 	if checksum(payload) != f.block.checksum {
-		return nil, damage(ErrChecksum)
+		return h, nil, c.damage(e, ErrChecksum)
 	}
-	if err := c.decoder.block(&c.block, &f.block, payload); err != nil {
-		return nil, damage(fmt.Errorf("%w: %w", ErrPayload, err))
-	}
-	fresh := c.tracker.accept(f.block.kind, f.block.shard, f.block.first, f.block.rows)
-	if fresh.From == fresh.To {
-		return nil, nil
-	}
-	c.block.keep(fresh)
-	return &c.block, nil
+	return f.block, payload, nil
 }
 
 // readAt fills b. whole is false where the file has become shorter.

@@ -15,7 +15,7 @@ func TestDropsInSequenceMoveTheLogOn(t *testing.T) {
 	for _, again := range []string{"resume", "sealed", "rotated"} {
 		dir := t.TempDir()
 		open := func() *Log {
-			l, _, err := OpenLog(nil, dir, sampleHeader(t, Compressed), 0)
+			l, err := OpenLog(nil, dir, sampleHeader(t, Compressed), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,11 +187,18 @@ func TestCursorOfOneKind(t *testing.T) {
 	if n != 10 {
 		t.Errorf("%d transitions, want 10", n)
 	}
+	last := f.Last(Transitions)
+	if b, err := last.Next(); err != nil || b.First != 9 || len(b.Transitions) != 1 {
+		t.Errorf("the last is %+v, %v", b, err)
+	}
+	if b, err := last.Next(); err != io.EOF {
+		t.Errorf("behind the last is %+v, %v", b, err)
+	}
 }
 
 func TestRemovedSegmentsAreCounted(t *testing.T) {
 	dir := t.TempDir()
-	l, _, err := OpenLog(nil, dir, sampleHeader(t, Compressed), 1) // each block but the first begins a segment
+	l, err := OpenLog(nil, dir, sampleHeader(t, Compressed), 1) // each block but the first begins a segment
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,11 +26,8 @@ type Reader struct {
 	ended    bool         // the end of a sealed file was read
 	searched int64        // bytes of damaged payloads that were searched for blocks
 
-	// If not nil, rows are not wanted but for drops: it is told up to which row there are some.
-	note func(kind Kind, shard int, to uint64, drops []Drop)
-
 	indexOnly bool          // only the end of the file is read
-	entries   *[]indexEntry // if not nil: where to note the blocks
+	entries   *[]indexEntry // if not nil: where to note the blocks, whose rows are then not wanted but for drops
 }
 
 // NewReader reads the header of a log, and with Next its blocks. The name is for errors. Errors wrap ErrNotLog, ErrVersion, ErrHeader or what from
@@ -141,7 +138,7 @@ func (r *Reader) readBlock(f *frame) (*Block, error) {
 		r.report.Foreign++
 		return nil, r.damageAt(offset, int64(size), ErrForeign)
 	}
-	skim := r.note != nil && h.kind != index && h.kind != Drops
+	skim := r.entries != nil && h.kind != index && h.kind != Drops
 	if r.block.clear(); skim {
 		r.block.Incarnation, r.block.Shard, r.block.First = h.incarnation, h.shard, h.first
 	} else if err := r.decoder.block(&r.block, h, b[f.size:]); err != nil {
@@ -170,9 +167,6 @@ func (r *Reader) readBlock(f *frame) (*Block, error) {
 	}
 	if !skim {
 		r.block.keep(fresh)
-	}
-	if r.note != nil {
-		r.note(h.kind, h.shard, fresh.To, r.block.Drops)
 	}
 	r.report.Blocks++
 	r.tracker.account(h.shard, r.block.Drops)

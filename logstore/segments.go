@@ -118,17 +118,17 @@ type Log struct {
 }
 
 // OpenLog begins the log of a ring, or goes on with it where its last segment ends, and in its epoch. The header's Segment and Continues are set by the Log. A limit
-// of 0 is SegmentLimit, a nil file system the operating system's. The report is the account of the last segment if it was resumed.
-func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, Report, error) {
+// of 0 is SegmentLimit, a nil file system the operating system's.
+func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, error) {
 	segments, err := Segments(dir)
 	if err != nil {
-		return nil, Report{}, err
+		return nil, err
 	}
 	return OpenSegments(fsys, dir, segments, h, limit)
 }
 
 // OpenSegments is OpenLog where the segments in the directory have been listed, as for many logs at once.
-func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header, limit int64) (*Log, Report, error) {
+func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header, limit int64) (*Log, error) {
 	if fsys == nil {
 		fsys = OS{}
 	}
@@ -136,23 +136,23 @@ func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header, lim
 		limit = SegmentLimit
 	}
 	if err := h.check(); err != nil {
-		return nil, Report{}, fmt.Errorf("open log in %q: %w", dir, err)
+		return nil, fmt.Errorf("open log in %q: %w", dir, err)
 	}
 	h.Segment, h.Continues = 0, nil
 	l := &Log{fs: fsys, dir: dir, limit: limit, header: h}
 	segments = SegmentsOf(segments, h.Channel, h.Incarnation)
 	if len(segments) == 0 {
-		return l, Report{}, nil
+		return l, nil
 	}
 	last := segments[len(segments)-1]
 	l.header.Segment = last.Number
-	w, report, err := Resume(fsys, last.Path)
+	w, err := Resume(fsys, last.Path)
 	switch {
 	case err == nil:
 		l.writer = w
 		l.places = w.Continues()
 		l.header.goOn(&w.header)
-		return l, report, nil
+		return l, nil
 	case errors.Is(err, ErrSealed), errors.Is(err, ErrHeader), errors.Is(err, ErrNotLog):
 		l.header.Segment++
 		var before *Header
@@ -160,7 +160,7 @@ func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header, lim
 			l.header.goOn(before)
 		}
 	}
-	return l, report, err
+	return l, err
 }
 
 // goOn takes over from the segment before what is known of the counter: that it is in another epoch by now, only who writes can know.

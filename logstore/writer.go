@@ -104,60 +104,102 @@ func newWriter(fsys FileSystem, path string, file WriterFile, h Header) *Writer 
 }
 
 // Resume opens a log file that was not sealed, to append to it behind the last whole block. What follows that, the torn block of a writer that
-// died, is cut off; damage before it stays. The report is the account of the file as it was found.
-func Resume(fsys FileSystem, path string) (*Writer, Report, error) {
+// died, is cut off; damage before it stays, and is for readers to find.
+func Resume(fsys FileSystem, path string) (*Writer, error) {
 	if fsys == nil {
 		fsys = OS{}
 	}
 	file, err := fsys.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return nil, Report{}, fmt.Errorf("resume log: %w", err)
+		return nil, fmt.Errorf("resume log: %w", err)
 	}
-	w, report, err := resume(fsys, path, file)
+	w, err := resume(fsys, path, file)
 	if err != nil {
 		file.Close()
-		return nil, report, fmt.Errorf("resume log %q: %w", path, err)
+		return nil, fmt.Errorf("resume log %q: %w", path, err)
 	}
-	return w, report, nil
+	return w, nil
 }
 
-func resume(fsys FileSystem, path string, file WriterFile) (*Writer, Report, error) {
+func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 	st, err := file.Stat()
 	if err != nil {
-		return nil, Report{}, err
+		return nil, err
 	}
-	r, err := NewReader(io.NewSectionReader(file, 0, st.Size()), path)
+	f, err := newFile(file, st.Size(), path)
 	if err != nil {
-		return nil, Report{}, err
+		return nil, err
 	}
-	w := newWriter(fsys, path, file, r.header)
-	r.entries = &w.index
-	// Rows that were only announced, by a torn block's header, were never acknowledged: they will come again. Payloads are held against
-	// their checksums and not decoded: whoever waits for the writer waits no longer than it takes to read the file.
-	r.note = w.tracker.wrote
-	for {
-		_, err := r.Next()
-		var damage *CorruptionError
-		if err == io.EOF {
-			break
+	if err := f.scanToResume(); err != nil {
+		return nil, err
+	}
+	if f.sealed {
+		return nil, ErrSealed
+	}
+	w := newWriter(fsys, path, file, f.header)
+	w.index = f.entries
+	// Rows that were only announced, by a torn block's header, were never acknowledged: they will come again. So this goes by what is there.
+	c := f.All()
+	for _, e := range f.entries {
+		var drops []Drop
+		if Kind(e.Kind) == Drops {
+			b, err := c.read(e)
+			var damage *CorruptionError
+			if err != nil && !errors.As(err, &damage) {
+				return nil, err
+			}
+			if b != nil {
+				drops = b.Drops
+			}
 		}
-		if err != nil && !errors.As(err, &damage) {
-			return nil, r.Report(), err
-		}
-	}
-	report := r.Report()
-	if report.Sealed {
-		return nil, report, ErrSealed
-	}
-	if n := len(w.index); n > 0 {
-		w.offset = int64(w.index[n-1].Offset + w.index[n-1].Length)
+		w.tracker.wrote(Kind(e.Kind), int(e.Shard), e.First+e.Count, drops)
+		w.offset = int64(e.Offset + e.Length)
 	}
 	if w.offset < st.Size() {
 		if err := file.Truncate(w.offset); err != nil {
-			return nil, report, fmt.Errorf("cut off %d torn bytes: %w", st.Size()-w.offset, err)
+			return nil, fmt.Errorf("cut off %d torn bytes: %w", st.Size()-w.offset, err)
 		}
 	}
-	return w, report, nil
+	return w, nil
+}
+
+// scanToResume finds the blocks, and leaves out what is torn. It reads headers, and of the payloads the last of each kind in each shard:
+// programs wait for who resumes, and a segment has up to [SegmentLimit] bytes.
+//
+// That is as sure as reading all. A writer puts a block where the one before it ends, in one call, and only when the call for that one had returned
+// that it was written. So whatever process dies at whatever moment, a header behind a payload says that the payload is whole, and what is torn is the last
+// block, whether the file ends within it or older bytes lie behind it that could not be taken back. Where the log goes on depends on
+// the last blocks alone, so that damage by others than writers is noticed where it would lead to rows that are neither in the log nor
+// missed in it. Other damage stays where it is, as it always did, and the index leads readers to it.
+func (f *File) scanToResume() error {
+	if err := f.scan(); err != nil {
+		return err
+	}
+	c := f.All()
+	for verified := f.size; ; {
+		from := int64(-1)
+		for _, e := range f.lastEntries() {
+			if int64(e.Offset) >= verified {
+				break
+			}
+			_, _, err := c.verify(e)
+			var damage *CorruptionError
+			if errors.As(err, &damage) {
+				from = int64(e.Offset)
+				break
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if from < 0 {
+			return nil
+		}
+		if err := f.search(from); err != nil {
+			return err
+		}
+		verified = from
+	}
 }
 
 // Header is what the log says of itself.

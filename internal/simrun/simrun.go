@@ -154,7 +154,7 @@ func OpenLog(d *runs.Draft, node *Node, name, handler string, number int) (*Log,
 		return nil, err
 	}
 	l := &Log{node: node, inc: h.Incarnation}
-	l.log, _, err = logstore.OpenLog(nil, dir, h, 0)
+	l.log, err = logstore.OpenLog(nil, dir, h, 0)
 	return l, err
 }
 
