@@ -22,11 +22,18 @@ type Instant struct {
 	Earliest, Latest time.Time
 }
 
-// Now reads counter and clock.
-func Now() Instant {
-	before := time.Now()
-	counter := asm.Counter()
-	return Instant{Counter: counter, Earliest: before, Latest: time.Now()}
+// Now reads counter and clock. If the clock is set back in between, it reads them again: there is no such interval.
+func Now() Instant { return instant(time.Now) }
+
+func instant(clock func() time.Time) Instant {
+	for {
+		before := clock()
+		counter := asm.Counter()
+		after := clock()
+		if before.UnixNano() <= after.UnixNano() { // by the clock itself: Before goes by the monotonic one
+			return Instant{Counter: counter, Earliest: before, Latest: after}
+		}
+	}
 }
 
 // Boot is the kernel's random id of the time since it was booted, as in Header; zero: it tells none.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 )
 
 // A ring that cannot be read spoils its own count alone, and the counts are of an instant between two readings of the counter.
@@ -39,5 +40,18 @@ func TestSweep(t *testing.T) {
 	}
 	if first.Latest.Before(first.Earliest) || last.Earliest.Before(first.Latest) {
 		t.Errorf("%+v then %+v", first, last)
+	}
+}
+
+// A clock that is set back between its two readings leaves no interval that ends before it begins: a ring that said so would be damaged.
+func TestClockSetBackWhileItIsRead(t *testing.T) {
+	times := []int64{1_000_000, 400, 500, 600}
+	now := instant(func() time.Time {
+		at := times[0]
+		times = times[1:]
+		return time.Unix(0, at)
+	})
+	if now.Earliest.UnixNano() != 500 || now.Latest.UnixNano() != 600 {
+		t.Errorf("%+v", now)
 	}
 }

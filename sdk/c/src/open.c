@@ -358,9 +358,11 @@ static void identify(struct channel *c, const struct wanted *w, const uint8_t in
 	id->file_bytes = c->bytes;
 	memcpy(id->incarnation, incarnation, 16);
 	boot_id(id->boot);
-	id->opened_utc_lo_ns = utc_ns();
-	id->opened_counter = cp_counter();
-	id->opened_utc_hi_ns = utc_ns();
+	do { /* again if the clock was set back in between: no interval ends before it begins */
+		id->opened_utc_lo_ns = utc_ns();
+		id->opened_counter = cp_counter();
+		id->opened_utc_hi_ns = utc_ns();
+	} while (id->opened_utc_hi_ns < id->opened_utc_lo_ns);
 	id->pid = (uint32_t)getpid();
 	id->node_number = node;
 	id->many_writers = c->many;

@@ -1,0 +1,55 @@
+package drain
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+// The clock of the day is for display: whatever was set on it, since a ring was opened or meanwhile, rings are found and events are in logs.
+func TestClockThatIsSet(t *testing.T) {
+	const identity, atUTC = 248, 72 // in a ring's file: length but for the checksum behind, and place of the interval in which it was opened
+	r := newRig(t, Options{SegmentBytes: 1})
+	const day = 24 * time.Hour
+	for _, by := range []time.Duration{10_000 * day, -10_000 * day} {
+		name := map[bool]string{true: "back/x", false: "forth/x"}[by > 0]
+		c := r.open(name, handlers.Options{Handler: "buffered"})
+		b, err := os.ReadFile(c.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = b[:identity+4]
+		opened := time.Now().Add(by)
+		binary.LittleEndian.PutUint64(b[atUTC:], uint64(opened.UnixNano()))
+		binary.LittleEndian.PutUint64(b[atUTC+8:], uint64(opened.UnixNano()+100))
+		binary.LittleEndian.PutUint32(b[identity:], crc32.Checksum(b[:identity], crc32.MakeTable(crc32.Castagnoli)))
+		patch(t, c.Path(), 0, b)
+		// The directory's time, by which it is seen that something came, goes where the clock goes.
+		if err := os.Chtimes(r.rings, opened, opened); err != nil {
+			t.Fatal(err)
+		}
+		logMany(c, 0, 100)
+		r.advance(DefaultPoll)
+		apply(t, r, channel.Settings{Kind: channel.Identity}) // headers of segments begin to say what the clock says now
+		logMany(c, 100, 200)
+		r.run(time.Second)
+		logMany(c, 200, 300)
+		r.run(time.Second)
+		c.Close()
+		r.run(200 * time.Millisecond)
+		k := readLogs(t, r.logs)[name]
+		k.check(t)
+		checkIDs(t, name, k.ids(), 0, 300)
+		if at := time.Unix(0, k.header.UTCLo_ns); at.Sub(opened).Abs() < 9000*day {
+			t.Errorf("%s: the last header is of %s, the ring of %s", name, at, opened)
+		}
+	}
+	if len(r.noticed) > 0 {
+		t.Errorf("noticed %v", r.noticed)
+	}
+}
