@@ -46,10 +46,10 @@ func addFlags(cmd *cobra.Command) {
 	flags.String("state", "", "directory of logs and runs (default: /var/lib/cloudprofiler/agent, or ~/.local/state/cloudprofiler/agent)")
 	flags.String("handler-table", "", "file that says which handler each channel gets; read again when it changes")
 	flags.Int("workers", 0, "rings that are drained at once (default: one for every four cores)")
-	flags.String("max-run-bytes", strconv.FormatInt(d.MaxRunBytes, 10), "what the logs of a run may take; 0: no bound")
+	flags.String("max-run-bytes", "100GiB", "what the logs of a run may take; 0: no bound")
 	flags.String("min-free", "5%", "part of the file system that is to stay free")
 	flags.Int("max-process-rings", d.MaxProcessRings, "rings that one process may have; 0: no bound")
-	flags.String("max-process-bytes", strconv.FormatInt(d.MaxProcessBytes, 10), "shared memory that the rings of one process may take; 0: no bound")
+	flags.String("max-process-bytes", "16GiB", "shared memory that the rings of one process may take; 0: no bound")
 	flags.Int("keep-runs", d.KeepRuns, "closed runs that are kept; 0: all")
 	flags.String("chrony", "", `address of chronyd, or "off" (default 127.0.0.1:323)`)
 	flags.String("metrics", "", "address:port for /metrics and /status (default: none; a socket in the rings' directory has them)")
@@ -75,11 +75,8 @@ func (c config) agent() (agent.Config, error) {
 	var err error
 	size := func(key, text string) int64 {
 		n, parseErr := channel.ParseCount(text)
-		if parseErr == nil && n > 1<<62 {
-			parseErr = errors.New("too large")
-		}
-		if parseErr != nil {
-			err = errors.Join(err, fmt.Errorf("%s %q: use a size such as 100GiB, or 0 for no bound: %w", key, text, parseErr))
+		if parseErr != nil || n > 1<<62 {
+			err = errors.Join(err, fmt.Errorf("%s %q: use a size such as 100GiB, below 4EiB, or 0 for no bound", key, text))
 		}
 		return int64(n)
 	}
