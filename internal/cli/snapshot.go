@@ -45,7 +45,7 @@ Exit code 3: there is no flight recorder that the pattern takes.`,
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d flight recorders, %s rows written\n", s.Channels, thousands(s.Records))
 			}
 			if err == nil && s.Channels == 0 {
-				return fmt.Errorf("no channel has policy overwrite and a name that %q takes: %w", channels, errPartial)
+				return fmt.Errorf("no channel has policy overwrite%s: %w", named(channels), errPartial)
 			}
 			return err
 		},
@@ -88,7 +88,15 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 	case failed > 0:
 		return fmt.Errorf("%d of %d nodes did not do it: %w", failed, len(results), errPartial)
 	case total == 0:
-		return fmt.Errorf("no channel on %d nodes has policy overwrite and a name that %q takes: %w", len(results), channels, errPartial)
+		return fmt.Errorf("no channel on %d nodes has policy overwrite%s: %w", len(results), named(channels), errPartial)
 	}
 	return nil
+}
+
+// named says which names a pattern asks for; all of them go without saying.
+func named(pattern string) string {
+	if pattern == "" {
+		return ""
+	}
+	return fmt.Sprintf(" and a name that %q takes", pattern)
 }
