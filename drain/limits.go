@@ -51,7 +51,7 @@ func (l *limits) begin(dir string) {
 func (l *limits) set(max int64, minFree float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.max, l.minFree, l.next = max, minFree, 0
+	l.max, l.minFree, l.next, l.said = max, minFree, 0, false
 }
 
 func (l *limits) add(bytes int64) {
@@ -84,7 +84,7 @@ func (l *limits) reached(now time.Duration) error {
 	return l.over
 }
 
-// limitReached says so once, until there was room again.
+// limitReached says so once for a directory and its limits.
 func (d *Drainer) limitReached(why error) {
 	d.limits.mu.Lock()
 	said := d.limits.said

@@ -274,3 +274,21 @@ func TestProcessesAreCapped(t *testing.T) {
 		})
 	}
 }
+
+// Who sets another limit is told when that one is reached as well.
+func TestEachLimitIsSaid(t *testing.T) {
+	r := newRig(t, Options{MaxBytes: 1})
+	c := r.open("a/x", handlers.Options{Handler: "id"})
+	for want := 1; want <= 2; want++ {
+		for range 2 {
+			logMany(c, 0, 10)
+			r.run(2 * time.Second)
+		}
+		if len(r.noticed) != want {
+			t.Errorf("noticed %v, want %d", r.noticed, want)
+		}
+		if err := r.d.SetLimits(2, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
