@@ -81,6 +81,31 @@ func TestFactoryKeepsOrderOfEachConnection(t *testing.T) {
 	}
 }
 
+// Workers decode a connection's tuples at the same time, and not on the thread that receives: here each waits for the others.
+func TestFactoryDecodesInParallel(t *testing.T) {
+	const workers = 3
+	var together sync.WaitGroup
+	together.Add(workers)
+	o := FactoryOptions[uint64]{Workers: workers, Decode: func(body []byte) (uint64, error) {
+		if k, err := strconv.ParseUint(string(body), 10, 64); err != nil || k >= workers {
+			return k, err
+		}
+		together.Done()
+		together.Wait()
+		return 0, nil
+	}}
+	o.Receiver.Bucket = 1
+	o.Receiver.Sources = []Source{&madeSource{first: 1 << countBits, n: 10, body: numbers}}
+	f, err := NewFactory(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.Run(t.Context()) // the queues have room for all
+	if err != nil || r.Objects != 10 || !r.Whole() {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func TestFactoryCountsWhatCannotBeDecoded(t *testing.T) {
 	var notices []Notice
 	o := FactoryOptions[uint64]{Decode: JSON[uint64]()}
@@ -116,9 +141,13 @@ func TestFactoryCountsWhatCannotBeDecoded(t *testing.T) {
 	}
 }
 
-// A consumer that has gone must not keep a factory that is told to end, and what it did not take is counted.
+// A consumer that has gone must not keep a factory that is told to end, and what it did not take is counted. Until then the queues hold what they have
+// room for, and the connection waits.
 func TestFactoryEndsWithoutItsConsumer(t *testing.T) {
-	for _, workers := range []int{0, 2} {
+	for workers, buckets := range map[int]uint64{
+		0: 3, // two in the queue, one that finds no room
+		2: 7, // of each worker one in either queue and one that finds no room, and one that the receiving thread has
+	} {
 		source := &madeSource{first: 1 << countBits, n: 1 << 40, body: numbers}
 		o := FactoryOptions[uint64]{Decode: JSON[uint64](), Queue: 2, Workers: workers}
 		o.Receiver.Sources = []Source{source}
@@ -127,10 +156,21 @@ func TestFactoryEndsWithoutItsConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(20*time.Millisecond, cancel)
+		go func() {
+			for f.Received() < buckets*64 {
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+		}()
 		r, err := f.Run(ctx)
 		if err != nil || !source.closed || r.FullQueues == 0 || r.Abandoned == 0 || r.Objects+r.Abandoned+r.Undecodable != r.Received {
 			t.Errorf("%d workers: %+v, %v", workers, r, err)
+		}
+		if r.Received != buckets*64 {
+			t.Errorf("%d workers: %d tuples were received, and the queues have room for %d", workers, r.Received, buckets*64)
+		}
+		if !has(r.Marks, Interrupted) {
+			t.Errorf("marks %v", r.Marks)
 		}
 	}
 }

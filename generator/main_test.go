@@ -1,10 +1,24 @@
 package generator
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 )
 
-func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+// What takes ids takes them from a directory of the tests' own.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "generator-test")
+	if err == nil {
+		err = os.Setenv("CLOUDPROFILER_DIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := leak.Main(m)
+	os.RemoveAll(dir)
+	os.Exit(code)
+}

@@ -19,10 +19,26 @@ import (
 type fakeClock struct {
 	now  uint64
 	step uint64
+
+	oversleep uint64 // by how much the next wait is too long
+	pause     uint64 // how long the thread does not run, once it has looked at the clock after its next wait
+	waits     bool
 }
 
-func (c *fakeClock) Now() uint64           { c.now += c.step; return c.now }
-func (c *fakeClock) Wait(until uint64)     { c.now = max(c.now, until) }
+func (c *fakeClock) Now() uint64 {
+	c.now += c.step
+	now := c.now
+	if c.waits && c.pause > 0 {
+		c.now, c.pause = c.now+c.pause, 0
+	}
+	return now
+}
+
+func (c *fakeClock) Wait(until uint64) {
+	c.now = max(c.now, until) + c.oversleep
+	c.oversleep, c.waits = 0, true
+}
+
 func (c *fakeClock) Frequency_hz() float64 { return 1e9 }
 
 // A takenTuple is when a sink was given one.
@@ -147,6 +163,9 @@ func TestSenderCatchesUpWithinBounds(t *testing.T) {
 	boundedCatchUp(t, sink, 1000, 2)
 	if last := sink.taken[len(sink.taken)-1].at - start; last > 100e6+200 {
 		t.Errorf("the last tuple was sent %d ns after the start: it did not catch up", last)
+	}
+	if own := r.Stalled + r.Busy; len(r.Marks) != 1 || r.Marks[0].Mark != Late || r.Marks[0].Count != own {
+		t.Errorf("marks %v, want that %d were late by this machine's own doing", r.Marks, own)
 	}
 	if max := r.SendLag.Max(); max < 19.9e6 || max > 20.2e6 {
 		t.Errorf("longest lag %d ns, want 20 ms: lateness is from when a tuple was due", max)
@@ -332,6 +351,11 @@ func TestSenderSkipsWhatIsTooLate(t *testing.T) {
 	if len(notices) == 0 || notices[0].Mark != Behind {
 		t.Errorf("notices %v, want behind first", notices)
 	}
+	for _, m := range r.Marks {
+		if m.Mark == Behind && m.Count != r.Skipped {
+			t.Errorf("marked %d times, skipped %d", m.Count, r.Skipped)
+		}
+	}
 	if r.Busy == 0 || r.Stalled > r.Busy {
 		t.Errorf("late %+v, want the thread busy", r.Lateness)
 	}
@@ -352,6 +376,9 @@ func TestSenderGivesUpOnADeadEngine(t *testing.T) {
 	accounts(t, r, sink)
 	if r.Sent != 100 || r.Unsent == 0 || r.Scheduled != 1000 {
 		t.Errorf("scheduled %d, sent %d, unsent %d, skipped %d", r.Scheduled, r.Sent, r.Unsent, r.Skipped)
+	}
+	if r.Blocked < 1850*time.Millisecond || r.Blocked > 1950*time.Millisecond { // from 100 ms on until a second after the end
+		t.Errorf("blocked for %s, want 1.9 s", r.Blocked)
 	}
 	marks := map[Mark]bool{}
 	for _, m := range r.Marks {
@@ -445,25 +472,111 @@ func TestSenderIsInterrupted(t *testing.T) {
 	}
 	r, err := s.Run(ctx)
 	<-sent
-	if err != nil || r.Sent < 10 || r.Sent == 3_600_000 || sink.end == nil {
+	if err != nil || r.Sent < 10 || r.Sent == 3_600_000 || sink.end == nil || !has(r.Marks, Interrupted) {
 		t.Errorf("sent %d, %v", r.Sent, err)
 	}
 	accounts(t, r, sink)
 }
 
-// What the channels hold: when each tuple was due, and when it was sent.
+// What put a thread behind is told apart, also where one cause follows the other.
+func TestLateTuplesHaveTheirCause(t *testing.T) {
+	for name, test := range map[string]struct {
+		happens func(c *fakeClock)
+		want    Lateness
+	}{
+		"woken up late": {func(c *fakeClock) { c.oversleep = 100_000 }, Lateness{Late: 10, Stalled: 10}},
+		"not running":   {func(c *fakeClock) { c.waits, c.pause = false, 100_000 }, Lateness{Late: 10, Stalled: 10}},
+		"sending":       {func(c *fakeClock) { c.now += 100_000 }, Lateness{Late: 10, Busy: 10}},
+	} {
+		clock, sink := newFakes()
+		refused := false
+		sink.do = func(n int) (int, error) {
+			switch len(sink.taken) {
+			case 200:
+				if !refused {
+					refused, clock.now = true, clock.now+100_000
+					return 0, nil
+				}
+			case 600:
+				test.happens(clock)
+			}
+			return n, nil
+		}
+		r, err := SenderOptions{Schedule: mustSchedule(t, "constant:100000x10ms")}.run(t, clock, sink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accounts(t, r, sink)
+		got, want := r.Lateness, test.want
+		if got.Blocked < 8 || got.Blocked > 14 || got.Stalled+got.Busy < 8 || got.Stalled+got.Busy > 14 || got.Stalled > 0 != (want.Stalled > 0) || got.Busy > 0 != (want.Busy > 0) {
+			t.Errorf("%s: late %+v, want about ten blocked, and %+v", name, got, want)
+		}
+	}
+}
+
+// A slowSink takes long for one tuple, after it has it.
+type slowSink struct{ *fakeSink }
+
+func (s slowSink) Send(tuples []Tuple) (int, error) {
+	n, err := s.fakeSink.Send(tuples)
+	if len(s.taken) == 500 {
+		s.clock.now += 55_000
+	}
+	return n, err
+}
+
+// What the channels hold: when each tuple was due, and when it was sent. What is counted as late is what they show. With either way of sending.
 func TestSenderLogsIntendedAndActualTimes(t *testing.T) {
-	clock, sink := newFakes()
-	dir := t.TempDir()
-	start := clock.now + clock.step + uint64(leadTime_s*1e9)
-	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:100000x10ms"), Log: &handlers.Options{Dir: dir, Policy: "overwrite"}}.run(t, clock, sink)
-	if err != nil || r.Drops != "" {
-		t.Fatal(err, r.Drops)
+	for _, way := range []string{"sink", "pacer"} {
+		for _, lateAfter := range []time.Duration{10 * time.Microsecond, 30 * time.Microsecond} {
+			clock, sink := newFakes()
+			var to Sink = slowSink{sink}
+			if way == "pacer" {
+				to = &fakePacer{fakeSink: sink, takes: func(n int) (uint64, uint64) {
+					if n == 500 {
+						return 55_000, slow
+					}
+					return 500, 0
+				}}
+			}
+			dir := t.TempDir()
+			start := clock.now + clock.step + uint64(leadTime_s*1e9)
+			r, err := SenderOptions{Schedule: mustSchedule(t, "constant:100000x10ms"), LateAfter: lateAfter, Log: &handlers.Options{Dir: dir, Policy: "overwrite"}}.run(t, clock, to)
+			if err != nil || r.Drops != "" {
+				t.Fatal(err, r.Drops)
+			}
+			accounts(t, r, sink)
+			records := ringsIn(t, dir)
+			intended, sent := records["generator#0/intended"], records["generator#0/send"]
+			if len(intended) != 1000 || len(sent) != 1000 || len(records) != 2 {
+				t.Fatalf("%s: %d and %d records in %d channels, want 1000 each", way, len(intended), len(sent), len(records))
+			}
+			late, worst := uint64(0), uint64(0)
+			for k, taken := range sink.taken {
+				due := start + uint64(k)*10_000
+				if intended[k] != (ring.Record{Counter: due, ID: taken.id}) || sent[k] != (ring.Record{Counter: taken.at, ID: taken.id}) {
+					t.Fatalf("%s: tuple %d was due at %d and sent at %d as %d; the channels have %+v and %+v", way, k, due, taken.at, taken.id, intended[k], sent[k])
+				}
+				if lag := taken.at - min(taken.at, due); lag > uint64(lateAfter) {
+					late++
+					worst = max(worst, lag)
+				}
+			}
+			if r.Late != late || late < 2 || math.Abs(float64(r.SendLag.Max())-float64(worst)) > 100 {
+				t.Errorf("%s: %d late, at most by %d ns; the channels show %d later than %s, at most by %d", way, r.Late, r.SendLag.Max(), late, lateAfter, worst)
+			}
+		}
 	}
+}
+
+// ringsIn reads what channels without a drainer hold.
+func ringsIn(t *testing.T, dir string) map[string][]ring.Record {
+	t.Helper()
 	files, err := ring.Files(dir)
-	if err != nil || len(files) != 2 {
-		t.Fatalf("rings %v, %v", files, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	all := map[string][]ring.Record{}
 	for _, file := range files {
 		reader, err := ring.Open(file)
 		if err != nil {
@@ -472,17 +585,12 @@ func TestSenderLogsIntendedAndActualTimes(t *testing.T) {
 		defer reader.Close()
 		buffer := make([]ring.Record, reader.Header().Records)
 		_, n, _, err := reader.Copy(0, 0, buffer)
-		if err != nil || n != 1000 {
-			t.Fatalf("%s: %d records, %v", reader.Header().Name, n, err)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for k, record := range buffer[:n] {
-			due := start + uint64(k)*10_000
-			late := record.Counter - due
-			if record.ID != sink.taken[k].id || reader.Header().Name.String() == "generator#0/intended" && late != 0 || late > 100 {
-				t.Fatalf("%s: record %d is %+v, due at %d", reader.Header().Name, k, record, due)
-			}
-		}
+		all[reader.Header().Name.String()] = buffer[:n]
 	}
+	return all
 }
 
 func TestNewSenderRefuses(t *testing.T) {

@@ -1,0 +1,92 @@
+package generator
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+// A listedSource gives ids as they are listed, and then an end, or nothing for ever.
+type listedSource struct {
+	ids []uint64
+	end *End
+}
+
+func (s *listedSource) Receive(b *Bucket, max int) error {
+	b.Tuples, b.Ends, b.Malformed = b.Tuples[:0], b.Ends[:0], b.Malformed[:0]
+	switch n := min(max, len(s.ids)); {
+	case n > 0:
+		for _, id := range s.ids[:n] {
+			b.Tuples = append(b.Tuples, Tuple{id, []byte("x")})
+		}
+		s.ids = s.ids[n:]
+	case s.end != nil:
+		b.Ends, s.end = append(b.Ends, *s.end), nil
+	default:
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+func (s *listedSource) Close() error { return nil }
+
+// What did not come and what came twice is counted, and marked as often; what came is logged, in the order in which it came.
+func TestReceiverMarksAndLogsWhatItSees(t *testing.T) {
+	const first = 1 << countBits
+	ids := []uint64{first, first + 1, first + 1, first + 5, first + 4, first + 5}
+	dir := t.TempDir()
+	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{&listedSource{ids: ids, end: &End{first, 8}}}, Bucket: 2, Log: &handlers.Options{Dir: dir, Policy: "overwrite"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := receiver.Run(t.Context())
+	if want := (Check{Received: 6, Lost: 4, Duplicates: 2, Reordered: 1, Sources: 1, Ended: 1}); err != nil || r.Check != want || r.Drops != "" {
+		t.Errorf("%+v, want %+v, %v, %s", r.Check, want, err, r.Drops)
+	}
+	counts := map[Mark]uint64{}
+	for _, m := range r.Marks {
+		counts[m.Mark] = m.Count
+	}
+	if len(counts) != 2 || counts[Lost] != 4 || counts[Duplicated] != 2 {
+		t.Errorf("marks %v, want 4 lost and 2 twice", r.Marks)
+	}
+	var logged []uint64
+	for _, record := range ringsIn(t, dir)["receiver#0/recv"] {
+		logged = append(logged, record.ID)
+	}
+	if !slices.Equal(logged, ids) {
+		t.Errorf("the channel has %x, want %x", logged, ids)
+	}
+}
+
+// Who waits for a sender that never comes says so, and ends.
+func TestReceiverWaitsNoLongerThanItsPatience(t *testing.T) {
+	says := newNoticed()
+	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{&listedSource{}}, Patience: 20 * time.Millisecond, Notice: says.say})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := receiver.Run(t.Context())
+	if err != nil || r.Received > 0 || !has(r.Marks, SenderGone) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	says.wait(t, SenderGone)
+}
+
+// A run whose channels cannot be opened goes on, and says that it logs nothing.
+func TestLoadGoesOnWithoutItsChannels(t *testing.T) {
+	log := &handlers.Options{Dir: t.TempDir(), Policy: "nosuch"}
+	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{&listedSource{end: &End{}}}, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := receiver.Run(t.Context()); err != nil || r.Drops == "" {
+		t.Errorf("received: %+v, %v", r, err)
+	}
+	clock, sink := newFakes()
+	if r, err := (SenderOptions{Schedule: mustSchedule(t, "constant:1000x10ms"), Log: log}).run(t, clock, sink); err != nil || r.Sent != 10 || r.Drops == "" {
+		t.Errorf("sent: %d, %q, %v", r.Sent, r.Drops, err)
+	}
+}
