@@ -61,7 +61,11 @@ func reasons(list []Reason) string {
 // WriteText writes the answer, and below it the latency over the load: a line for each trial, by rate.
 func (r SearchResult) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n", r.Answer())
-	fmt.Fprintf(w, "the generator's own ceiling: %.0f tuples a second\n\n", r.Ceiling)
+	fmt.Fprintf(w, "the generator's own ceiling: %.0f tuples a second\n", r.Ceiling)
+	for _, m := range r.Marks {
+		fmt.Fprintf(w, "marked %s, %d times: %s\n", m.Mark, m.Count, m.Text)
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "%12s %12s %12s %10s %10s %10s %9s  %s\n", "tuples/s", "sent/s", "out/s", "p50 µs", "p99 µs", "max µs", "phase", "verdict")
 	for _, t := range r.ByRate() {
 		verdict := "sustained"

@@ -30,18 +30,19 @@ type SearchOptions struct {
 	Trial      time.Duration // that is judged; three times an engine's longest regular pause, or more; 0 is 5 s
 	Confirm    int           // how often the found rate is tried again; 0 is 3
 	Drain      time.Duration // how long an engine may take after a trial to let out what is left; 0 is 10 s
-	MaxTrials  int           // 0 is 50
+	MaxTrials  int           // 0 is 50; those for the curve come on top
+	NoCurve    bool          // leaves out the short trials below what was found, which fill the curve of latency over load
 
 	// IDs makes the ids of a thread. nil takes them from handlers.OpenIDs.
 	IDs func(thread int) (IDSource, error)
 
 	Progress func(phase string, rate float64, trials int) // before each trial; may be nil
-	Notice   func(Notice)                                 // may be nil
+	Notice   func(Notice)                                 // of trials, and of Search.Mark; may be nil
 }
 
 // A Trial is one rate, tried once.
 type Trial struct {
-	Phase string  `json:"phase"` // bracket, bisect or confirm
+	Phase string  `json:"phase"` // bracket, bisect, confirm or curve
 	Rate  float64 `json:"rate"`
 	Verdict
 	Sustained bool          `json:"sustained"`
@@ -68,15 +69,16 @@ const (
 
 // A SearchResult is what a search found.
 type SearchResult struct {
-	Sustained float64  `json:"sustained"`  // the highest rate that was sustained, tuples a second; 0: none
-	Failed    float64  `json:"failed"`     // the lowest above it that was not; 0: none was tried
-	LimitedBy string   `json:"limited_by"` // ByEngine and so on
-	Why       []Reason `json:"why"`        // what was wrong at Failed
-	Stalls    Stalls   `json:"stalls"`     // of the engine, at the sustained rate
-	Ceiling   float64  `json:"ceiling"`    // the generator's own, into nothing
-	Confirmed int      `json:"confirmed"`  // times in a row
-	Wanted    int      `json:"wanted"`     // times that it was to be confirmed
-	Trials    []Trial  `json:"trials"`     // in the order in which they were made
+	Sustained float64  `json:"sustained"`       // the highest rate that was sustained, tuples a second; 0: none
+	Failed    float64  `json:"failed"`          // the lowest above it that was not; 0: none was tried
+	LimitedBy string   `json:"limited_by"`      // ByEngine and so on
+	Why       []Reason `json:"why"`             // what was wrong at Failed
+	Stalls    Stalls   `json:"stalls"`          // of the engine, at the sustained rate
+	Ceiling   float64  `json:"ceiling"`         // the generator's own, into nothing
+	Confirmed int      `json:"confirmed"`       // times in a row
+	Wanted    int      `json:"wanted"`          // times that it was to be confirmed
+	Trials    []Trial  `json:"trials"`          // in the order in which they were made
+	Marks     []Marked `json:"marks,omitempty"` // of Search.Mark; those of a trial's sender are with the trial
 }
 
 // A Search finds the highest rate that an engine sustains. It is used once.
@@ -90,6 +92,7 @@ type Search struct {
 	sent    []End      // of each thread, in all trials
 	spare   [][]uint64 // of each thread, ids that a trial did not use
 	current atomic.Pointer[outlet]
+	marks   Marks
 	result  SearchResult
 
 	// measureCeiling and try are replaced by tests that simulate engines.
@@ -149,6 +152,7 @@ func NewSearch(o SearchOptions) (*Search, error) {
 	}
 	s := &Search{o: o}
 	s.result.Wanted = o.Confirm
+	s.marks.notice = o.Notice
 	s.measureCeiling, s.try = s.measureOwnCeiling, s.tryRate
 	return s, nil
 }
@@ -160,28 +164,55 @@ func (s *Search) Done(ids ...uint64) {
 	}
 }
 
-// Run measures the generator's ceiling, brackets the engine's limit, narrows it down, and confirms what it found. An error is one of the
-// generator or of a sink; with it comes what was found so far.
+// Mark has something noted with the search that a sink found out, or who calls Done: that a connection broke, or that what came back was malformed. Any
+// goroutine may call it.
+func (s *Search) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
+
+// Run measures the generator's ceiling, brackets the engine's limit, narrows it down, confirms what it found, and tries shares of it
+// for the curve. An error is one of the generator or of a sink; with it comes what was found so far.
 func (s *Search) Run(ctx context.Context) (SearchResult, error) {
 	defer s.close()
-	var err error
+	err := s.run(ctx)
+	s.result.Marks = s.marks.list()
+	if err != nil {
+		return s.result, fmt.Errorf("search: %w", err)
+	}
+	return s.result, nil
+}
+
+func (s *Search) run(ctx context.Context) (err error) {
 	if s.result.Ceiling, err = s.measureCeiling(ctx); err != nil {
-		return s.result, fmt.Errorf("search: measure the generator's own ceiling: %w", err)
+		return fmt.Errorf("measure the generator's own ceiling: %w", err)
 	}
 	top, by := s.o.Highest, ByHighest
 	if own := s.result.Ceiling * ceilingShare; own < top {
 		top, by = own, ByGenerator
 	}
 	if err := s.narrow(ctx, top, by); err != nil {
-		return s.result, fmt.Errorf("search: %w", err)
+		return err
 	}
-	return s.result, nil
+	for _, share := range curveShares {
+		rate := share * s.result.Sustained
+		if rate < leastRate || s.o.NoCurve {
+			break
+		}
+		if _, err := s.tryOnce(ctx, "curve", rate, s.o.WarmUp/2, s.quick(), quickGrowth); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// curveShares of what was found are tried once more, in short trials: a search itself climbs so fast that it sees little of how latency grows with load.
+var curveShares = []float64{0.9, 0.8, 0.65, 0.5, 0.35, 0.2}
+
+// quick is how long a trial is that decides nothing alone.
+func (s *Search) quick() time.Duration { return max(time.Second, s.o.Trial/3) }
 
 // A bracket is what a search knows: lo was sustained, hi was not; 0 and infinity stand for not known.
 type bracket struct {
 	lo, hi float64
-	hint   float64 // what came out when too much went in: the engine's limit, perhaps
+	hint   float64 // what came out when too much went in: the engine's limit, perhaps; 0 where nothing told
 	by     string  // what failed at hi
 	why    []Reason
 }
@@ -194,9 +225,8 @@ const quickGrowth = 0.05
 
 func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 	b := bracket{hi: math.Inf(1), by: topBy}
-	quick := max(time.Second, s.o.Trial/3)
 	for rate := min(s.o.Start, top); math.IsInf(b.hi, 1) || b.lo == 0; {
-		v, err := s.trial(ctx, "bracket", rate, s.o.WarmUp/2, quick, quickGrowth)
+		v, err := s.trial(ctx, "bracket", rate, s.o.WarmUp/2, s.quick(), quickGrowth)
 		if err != nil {
 			return err
 		}
@@ -219,7 +249,7 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 		if b.hi <= b.lo*(1+s.o.Resolution) {
 			phase, rate = "confirm", b.lo
 		} else {
-			rate = b.next(s.o.Resolution)
+			rate = b.next(s.o.Resolution, s.o.Growth)
 			confirmed = 0
 		}
 		v, err := s.trial(ctx, phase, rate, s.o.WarmUp, s.o.Trial, s.o.Growth)
@@ -280,20 +310,33 @@ func (b *bracket) learn(rate float64, v Verdict) {
 		if slices.Contains(v.Reasons, Generator) {
 			b.by = ByGenerator
 		}
-		if b.hint = v.Delivered; b.hint > rate*0.98 {
-			b.hint = 0 // it came out as fast as it went in: that is not the engine's limit
+		if v.Delivered < rate*0.98 { // what comes out as fast as it goes in tells nothing of the engine's limit
+			b.hint = v.Delivered
 		}
 	}
 }
 
-// next is the rate to try within the bracket: at either side of what came out under too much load, if that tells more than the middle.
-func (b *bracket) next(resolution float64) float64 {
-	for _, rate := range []float64{b.hint * (1 - resolution/2), b.hint * (1 + resolution/2)} {
+// next is the rate to try within the bracket. Where it is known what came out under too much load, that is near the limit: first the rates at either
+// side of it, so near that the search ends if the limit is between them; then away from it in steps that double; never beyond the middle. A rate above the limit
+// by less than growth still counts as sustained, so that the rates are at either side of that.
+func (b *bracket) next(resolution, growth float64) float64 {
+	middle := math.Sqrt(b.lo * b.hi)
+	if b.hint == 0 {
+		return middle
+	}
+	edge, apart := b.hint*(1+growth), 1+0.45*resolution
+	for _, rate := range []float64{edge / apart, edge * apart} {
 		if rate > b.lo*(1+resolution/2) && rate < b.hi/(1+resolution/2) {
 			return rate
 		}
 	}
-	return math.Sqrt(b.lo * b.hi)
+	switch {
+	case b.lo >= edge:
+		return min(middle, b.lo*(1+max(resolution, 2*(b.lo/edge-1))))
+	case b.hi <= edge:
+		return max(middle, b.hi/(1+max(resolution, 2*(edge/b.hi-1))))
+	}
+	return middle
 }
 
 // How often a rate is tried again. Where the generator itself fell behind, that says nothing about the engine. Where the engine did, while this

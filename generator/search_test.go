@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
 // A simulated engine is a queue that a server empties: what it does in a step of a millisecond.
@@ -144,7 +146,7 @@ func TestSearchTriesAgainWhatWasDisturbed(t *testing.T) {
 	for name, test := range map[string]struct {
 		marks []Marked
 		want  float64
-	}{"disturbed": {[]Marked{{Mark: Late}}, 100_000}, "not disturbed": {nil, 0}} {
+	}{"disturbed": {[]Marked{{Mark: Late}}, 100_000}, "not disturbed": {nil, 0}, "the generator's doing": {nil, 100_000}} {
 		engine := simulated{serve: constantly(100_000)}
 		s, err := NewSearch(SearchOptions{Connect: func(int) (Sink, error) { return Discard{}, nil }, Tuples: testTuples(t)})
 		if err != nil {
@@ -154,7 +156,10 @@ func TestSearchTriesAgainWhatWasDisturbed(t *testing.T) {
 		s.measureCeiling = func(context.Context) (float64, error) { return 10e6, nil }
 		s.try = func(ctx context.Context, rate float64, warmUp, length time.Duration) (Observation, error) {
 			o, err := engine.observe(ctx, rate, warmUp, length)
-			if tried[rate]++; rate > 50_000 && tried[rate] == 1 {
+			if tried[rate]++; rate > 50_000 && tried[rate] <= generatorRetries && name == "the generator's doing" {
+				return simulated{serve: constantly(100_000), capacity: rate / 2}.observe(ctx, rate, warmUp, length)
+			}
+			if rate > 50_000 && tried[rate] == 1 && name != "the generator's doing" {
 				o.Check.Duplicates, o.Sender.Marks = 1, test.marks // goes wrong the first time
 			}
 			return o, err
@@ -177,6 +182,218 @@ func TestJudgeTellsTheGeneratorFromTheEngine(t *testing.T) {
 	o.Sender.Blocked = 2 * time.Second // the engine refused
 	if v := judge(o, limits{growth: 0.005}); !slices.Equal(v.Reasons, []Reason{BacklogGrows}) {
 		t.Errorf("an engine that refuses: %v", v.Reasons)
+	}
+}
+
+// A generator that falls behind below the ceiling that was measured is the limit all the same, not the engine.
+func TestSearchNamesAGeneratorThatFallsBehind(t *testing.T) {
+	s, err := NewSearch(SearchOptions{Connect: func(int) (Sink, error) { return Discard{}, nil }, Tuples: testTuples(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.measureCeiling = func(context.Context) (float64, error) { return 10e6, nil }
+	s.try = simulated{serve: constantly(1e9), capacity: 50_000}.observe
+	r, err := s.Run(t.Context())
+	if err != nil || r.LimitedBy != ByGenerator || math.Abs(r.Sustained-50_000) > 600 || !slices.Contains(r.Why, Generator) {
+		t.Errorf("sustained %.0f, limited by %s, %v, %v", r.Sustained, r.LimitedBy, r.Why, err)
+	}
+}
+
+// Of a limit that shows at once a search needs few trials: three to bracket it, one at either side, and the confirmations. Then come those of the curve, at
+// rates below.
+func TestSearchNeedsFewTrials(t *testing.T) {
+	r := simulated{serve: constantly(100_000)}.search(t, SearchOptions{})
+	phases, rates := map[string]int{}, []float64{}
+	for _, trial := range r.Trials {
+		if phases[trial.Phase]++; trial.Phase == "curve" {
+			rates = append(rates, math.Round(100*trial.Rate/r.Sustained)/100)
+		}
+	}
+	if phases["bracket"] != 3 || phases["bisect"] != 2 || phases["confirm"] != 3 || !slices.Equal(rates, curveShares) {
+		t.Errorf("trials %v, the curve at %v", phases, rates)
+	}
+	if r := (simulated{serve: constantly(100_000)}).search(t, SearchOptions{NoCurve: true}); len(r.Trials) != 8 {
+		t.Errorf("%d trials without the curve, want 8", len(r.Trials))
+	}
+}
+
+// A limit on latency is held in every trial: this engine keeps up with any rate, and is slow above one.
+func TestSearchKeepsToALatency(t *testing.T) {
+	s, err := NewSearch(SearchOptions{Connect: func(int) (Sink, error) { return Discard{}, nil }, Tuples: testTuples(t), Latency: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.measureCeiling = func(context.Context) (float64, error) { return 10e6, nil }
+	lengths := map[[2]time.Duration]int{}
+	s.try = func(ctx context.Context, rate float64, warmUp, length time.Duration) (Observation, error) {
+		lengths[[2]time.Duration{warmUp, length}]++
+		o, err := simulated{serve: constantly(1e9)}.observe(ctx, rate, warmUp, length)
+		if rate > 70_000 {
+			o.Latency.RecordValue(int64(30 * time.Millisecond))
+		}
+		return o, err
+	}
+	r, err := s.Run(t.Context())
+	if err != nil || math.Abs(r.Sustained-70_000) > 710 || !slices.Contains(r.Why, LatencyTooHigh) {
+		t.Errorf("sustained %.0f, %v, %v", r.Sustained, r.Why, err)
+	}
+	// What is reported comes from trials of full length, after a full warm-up. Those that only look for where to begin, or fill the curve, are short.
+	full, short := lengths[[2]time.Duration{time.Second, 5 * time.Second}], lengths[[2]time.Duration{500 * time.Millisecond, 5 * time.Second / 3}]
+	if full < 5 || full+short != len(r.Trials) {
+		t.Errorf("warm-ups and lengths of %d trials: %v", len(r.Trials), lengths)
+	}
+}
+
+// An engine that is slow to begin is not judged by its beginning.
+func TestJudgeLeavesOutTheWarmUp(t *testing.T) {
+	cold := simulated{serve: func(at time.Duration, _, _ float64) float64 {
+		if at < 800*time.Millisecond {
+			return 0
+		}
+		return 1e9
+	}}
+	o, _ := cold.observe(t.Context(), 10_000, time.Second, 3*time.Second)
+	if v := judge(o, limits{growth: 0.005}); !v.kept() || v.Stalls.Count > 0 || v.Backlog > 20 || math.Abs(v.Delivered-10_000) > 20 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestOutletCountsTheLatencyOfWhatIsJudged(t *testing.T) {
+	ring, now := newDueRing(), asm.Counter()
+	out := &outlet{rings: map[uint64]*dueRing{}, first: map[uint64]uint64{}, hz: 1e9, latency: newLatencies(), start: now - 1000, from: now - 500}
+	out.begin(5, ring)
+	ring.put(5, now-600) // due in the warm-up
+	ring.put(6, now-400)
+	out.take([]uint64{5, 6, 4})
+	if n := out.latency.TotalCount(); n != 1 || out.done.Load() != 2 || out.stale != 1 {
+		t.Errorf("%d latencies, %d came out, %d are of an earlier trial; want 1, 2 and 1", n, out.done.Load(), out.stale)
+	}
+}
+
+// What a trial sees of an engine that takes what it is given, and then does as it likes.
+func TestTrialSeesWhatTheEngineDoes(t *testing.T) {
+	const n = 100
+	for name, test := range map[string]struct {
+		out  func(k int, id uint64) []uint64 // ids that come out when the k-th goes in
+		want Check
+	}{
+		"all": {func(_ int, id uint64) []uint64 { return []uint64{id} }, Check{Received: n, Sources: 1, Ended: 1}},
+		"not the last 5": {func(k int, id uint64) []uint64 {
+			if k >= n-5 {
+				return nil
+			}
+			return []uint64{id}
+		}, Check{Received: n - 5, Lost: 5, Sources: 1, Ended: 1}},
+		"one twice": {func(k int, id uint64) []uint64 {
+			if k == 7 {
+				return []uint64{id, id}
+			}
+			return []uint64{id}
+		}, Check{Received: n + 1, Duplicates: 1, Sources: 1, Ended: 1}},
+		"some of an earlier trial": {func(_ int, id uint64) []uint64 { return []uint64{id, id - 2*n} }, Check{Received: n, Sources: 1, Ended: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s *Search
+			k, refuse := 0, false
+			var taken []uint64
+			s, err := NewSearch(SearchOptions{Tuples: testTuples(t), IDs: testIDs, Drain: 20 * time.Millisecond, Connect: func(int) (Sink, error) {
+				return SinkFunc(func(tuples []Tuple) (int, error) {
+					if refuse && len(taken) >= 40 {
+						return 0, nil
+					}
+					for _, tuple := range tuples {
+						taken = append(taken, tuple.ID)
+						s.Done(test.out(k, tuple.ID)...)
+						k++
+					}
+					return len(tuples), nil
+				}), nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.connect(); err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			o, err := s.tryRate(t.Context(), 2000, 0, 50*time.Millisecond)
+			if err != nil || o.Sender.Sent != n || o.Check != test.want {
+				t.Errorf("sent %d: %+v, want %+v, %v", o.Sender.Sent, o.Check, test.want, err)
+			}
+			if name != "all" {
+				return
+			}
+			// The ids that a trial could not use are the first of the next.
+			refuse, taken = true, taken[:0]
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if o, err = s.tryRate(ctx, 2000, 0, 10*time.Second); err != nil || o.Sender.Unsent == 0 {
+				t.Fatalf("%+v, %v", o.Sender, err)
+			}
+			refuse = false
+			if _, err = s.tryRate(t.Context(), 2000, 0, 50*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			for i, id := range taken {
+				if id != taken[0]+uint64(i) {
+					t.Fatalf("tuple %d has id %d after %d", i, id, taken[i-1])
+				}
+			}
+		})
+	}
+}
+
+// A latency is from when a tuple was due, whatever kept it from being sent.
+func TestTrialCountsLatencyFromDue(t *testing.T) {
+	var s *Search
+	var begun time.Time
+	s, err := NewSearch(SearchOptions{Tuples: testTuples(t), IDs: testIDs, Connect: func(int) (Sink, error) {
+		return SinkFunc(func(tuples []Tuple) (int, error) {
+			if begun.IsZero() {
+				begun = time.Now()
+			}
+			if time.Since(begun) < 60*time.Millisecond {
+				return 0, nil
+			}
+			for _, tuple := range tuples {
+				s.Done(tuple.ID)
+			}
+			return len(tuples), nil
+		}), nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.connect(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	o, err := s.tryRate(t.Context(), 2000, 0, 100*time.Millisecond)
+	// Half of the tuples were due in the first 50 ms, and none came out in the first 60.
+	if most := time.Duration(o.Latency.ValueAtQuantile(55)); most < 9*time.Millisecond {
+		t.Errorf("45 of 100 tuples came out within %s, but half of them were refused for longer", most)
+	}
+	if err != nil || o.Latency.Max() < int64(59*time.Millisecond) || o.Latency.TotalCount() != int64(o.Check.Received) {
+		t.Errorf("largest latency %s of %d tuples, want 60 ms and more of %d, %v", time.Duration(o.Latency.Max()), o.Latency.TotalCount(), o.Check.Received, err)
+	}
+}
+
+// What a sink, or who brings back what came out, finds wrong is said at once and is with the result.
+func TestSearchIsMarked(t *testing.T) {
+	says := newNoticed()
+	s, err := NewSearch(SearchOptions{Connect: func(int) (Sink, error) { return Discard{}, nil }, Tuples: testTuples(t), Notice: says.say})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.measureCeiling = func(context.Context) (float64, error) { return 10e6, nil }
+	s.try = func(ctx context.Context, rate float64, warmUp, length time.Duration) (Observation, error) {
+		s.Mark(Malformed, "what came back is no tuple")
+		return simulated{serve: constantly(100_000)}.observe(ctx, rate, warmUp, length)
+	}
+	r, err := s.Run(t.Context())
+	says.wait(t, Malformed)
+	if err != nil || len(r.Marks) != 1 || r.Marks[0].Count != uint64(len(r.Trials)) {
+		t.Errorf("%d trials, marks %v, %v", len(r.Trials), r.Marks, err)
 	}
 }
 
@@ -306,7 +523,7 @@ func TestSearchOfARealEngine(t *testing.T) {
 	}
 	var s *Search
 	queue := make(chan uint64, 100)
-	o := SearchOptions{Start: 500, Trial: time.Second, WarmUp: 100 * time.Millisecond, Confirm: 1, Resolution: 0.2, Drain: time.Second, IDs: testIDs,
+	o := SearchOptions{Start: 500, NoCurve: true, Trial: time.Second, WarmUp: 100 * time.Millisecond, Confirm: 1, Resolution: 0.2, Drain: time.Second, IDs: testIDs,
 		Connect: func(int) (Sink, error) {
 			return SinkFunc(func(tuples []Tuple) (int, error) {
 				for i, tuple := range tuples {

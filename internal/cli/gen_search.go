@@ -43,7 +43,10 @@ generator/FORMAT.md. Or it is a server in this process whose limit is known, to 
   --target bucket:100000                a token bucket
   --target bucket:100000,stall:50ms/1s  one that stalls 50 ms in each second
 
-Exit code 3: no rate was sustained, the limit is not the engine's, or it was not confirmed.`,
+When the range is narrow the latency is seen at some lower rates as well: that is the curve, which --svg draws.
+
+Exit code 3: no rate was sustained, the limit is not the engine's, it was not confirmed, or the numbers are marked, as a connection
+broke or what came back was malformed.`,
 		Example: `  cprof gen search --target bucket:100000
   cprof gen search --to tcp://10.0.0.7:5555 --back tcp://*:5560 --latency 20ms
   cprof gen search --target bucket:100000,stall:50ms/1s --json > search.json
@@ -66,6 +69,7 @@ Exit code 3: no rate was sustained, the limit is not the engine's, or it was not
 	cmd.Flags().DurationVar(&o.WarmUp, "warm-up", time.Second, "beginning of each trial, which is not judged")
 	cmd.Flags().DurationVar(&o.Trial, "trial", 5*time.Second, "length of a trial after that")
 	cmd.Flags().IntVar(&o.Confirm, "confirm", 3, "how often the found rate is tried again")
+	cmd.Flags().BoolVar(&o.NoCurve, "no-curve", false, "leave out the trials below the found rate, which fill the curve")
 	cmd.Flags().DurationVar(&o.Drain, "drain", 10*time.Second, "how long the engine may take after a trial to finish what is left")
 	cmd.Flags().StringVar(&flags.svg, "svg", "", "file to draw the curve of latency over load into")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object, which cprof gen plot draws")
@@ -92,6 +96,13 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	o.Progress = func(phase string, rate float64, trials int) {
 		notices.show("trial %d, %s: %.0f tuples a second", trials+1, phase, rate)
 	}
+	// What a trial's sender has to say, such as that an engine refuses too much load, is what the search wants to know: it is in the verdict.
+	o.Notice = func(n generator.Notice) {
+		if n.Mark == generator.ReceiverGone || n.Mark == generator.SenderGone || n.Mark == generator.Malformed {
+			notices.say(n)
+		}
+	}
+	var search *generator.Search
 	var start func(done func(ids ...uint64)) (stop func(), err error)
 	if flags.target != "" {
 		server, err := bench.ParseServer(flags.target)
@@ -102,11 +113,18 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 		start = func(done func(ids ...uint64)) (func(), error) { return server.Start(done), nil }
 	} else {
 		o.Connect = func(thread int) (generator.Sink, error) {
-			return generator.NewPush(ctx, flags.to[thread%len(flags.to)], generator.PushOptions{Batch: o.Batch})
+			to := flags.to[thread%len(flags.to)]
+			return generator.NewPush(ctx, to, generator.PushOptions{Batch: o.Batch, Peer: func(gone bool) {
+				if gone {
+					search.Mark(generator.ReceiverGone, to+": the connection broke: what was on its way may be lost")
+				} else {
+					notices.say(generator.Notice{Mark: generator.ReceiverGone, Text: to + ": the connection is back"})
+				}
+			}})
 		}
-		start = func(done func(ids ...uint64)) (func(), error) { return listenBack(ctx, flags.back, done, notices) }
+		start = func(done func(ids ...uint64)) (func(), error) { return listenBack(ctx, flags.back, done, search.Mark) }
 	}
-	search, err := generator.NewSearch(o)
+	search, err = generator.NewSearch(o)
 	if err != nil {
 		return asUsage(err)
 	}
@@ -139,11 +157,11 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	case r.Confirmed < r.Wanted:
 		return fmt.Errorf("the rate was confirmed %d of %d times: %w", r.Confirmed, r.Wanted, errPartial)
 	}
-	return nil
+	return marked(r.Marks)
 }
 
 // listenBack tells the search what an engine sends back.
-func listenBack(ctx context.Context, at []string, done func(ids ...uint64), notices *noticeWriter) (stop func(), err error) {
+func listenBack(ctx context.Context, at []string, done func(ids ...uint64), mark func(generator.Mark, string)) (stop func(), err error) {
 	var pulls []*generator.Pull
 	for _, a := range at {
 		p, err := generator.NewPull(a, generator.PullOptions{})
@@ -162,16 +180,15 @@ func listenBack(ctx context.Context, at []string, done func(ids ...uint64), noti
 			defer p.Close()
 			var b generator.Bucket
 			var ids []uint64
-			said := false
 			for ctx.Err() == nil {
 				if err := p.Receive(&b, 64); err != nil {
-					notices.say(generator.Notice{Mark: generator.SenderGone, Text: err.Error()})
+					mark(generator.SenderGone, err.Error())
 					return
 				}
-				if ids = ids[:0]; len(b.Malformed) > 0 && !said {
-					said = true
-					notices.say(generator.Notice{Mark: generator.Malformed, Text: fmt.Sprintf("what the engine sends back: %v", b.Malformed[0])})
+				for _, err := range b.Malformed {
+					mark(generator.Malformed, fmt.Sprintf("what the engine sends back: %v", err))
 				}
+				ids = ids[:0]
 				for _, t := range b.Tuples {
 					ids = append(ids, t.ID)
 				}

@@ -199,3 +199,63 @@ func TestGenBarsJudge(t *testing.T) {
 		t.Errorf("%v, %v", first, err)
 	}
 }
+
+// A search of an engine at the other end of ZeroMQ, which sends back what it has finished, and a message that is nobody's tuple: that is said at once,
+// counted, and marks the result.
+func TestGenSearchOverZeroMQ(t *testing.T) {
+	dir := t.TempDir()
+	in, back := "ipc://"+filepath.Join(dir, "in"), "ipc://"+filepath.Join(dir, "back")
+	pull, err := generator.NewPull(in, generator.PullOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- echo(t, pull, back) }()
+	code, out, errs := cprof("gen", "search", "--to", in, "--back", back, "--start", "1000", "--highest", "1000", "--confirm", "1", "--trial", "1s", "--warm-up", "10ms", "--drain", "5s", "--no-curve", "--json")
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	var r generator.SearchResult
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitPartial || len(r.Trials) == 0 {
+		t.Fatalf("%d %s: %v", code, errs, err)
+	}
+	for _, trial := range r.Trials {
+		if trial.Check.Duplicates > 0 || !trial.Cut && (trial.Check.Received != trial.Sent || trial.Check.Lost > 0) {
+			t.Errorf("at %.0f: sent %d, %+v", trial.Rate, trial.Sent, trial.Check)
+		}
+	}
+	if len(r.Marks) != 1 || r.Marks[0].Mark != generator.Malformed || r.Marks[0].Count != 1 || !strings.Contains(errs, "malformed: what the engine sends back") {
+		t.Errorf("marks %v, said %s", r.Marks, errs)
+	}
+}
+
+// echo is an engine that does nothing: it sends back what it takes, until the end. Its first answer has an id that no tuple has.
+func echo(t *testing.T, pull *generator.Pull, back string) error {
+	defer pull.Close()
+	push, err := generator.NewPush(t.Context(), back, generator.PushOptions{Patience: 30 * time.Second})
+	if err != nil {
+		return err
+	}
+	var b generator.Bucket
+	var sent generator.End
+	for len(b.Ends) == 0 && t.Context().Err() == nil {
+		if err := pull.Receive(&b, 64); err != nil {
+			return err
+		}
+		if len(b.Tuples) > 0 && sent.Sent == 0 {
+			sent.First = b.Tuples[0].ID
+			b.Tuples = append([]generator.Tuple{{ID: generator.Poison, Body: []byte("no id")}}, b.Tuples...)
+		}
+		for rest := b.Tuples; len(rest) > 0; {
+			n, err := push.Send(rest)
+			if err != nil {
+				return err
+			}
+			sent.Sent += uint64(n)
+			if rest = rest[n:]; n == 0 {
+				push.WaitRoom(10 * time.Millisecond)
+			}
+		}
+	}
+	return push.Close(sent)
+}
