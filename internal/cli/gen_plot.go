@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -56,35 +57,83 @@ func plotSearch(w io.Writer, in io.Reader, svg bool) error {
 	return searchFigure(r).WriteText(w, 100)
 }
 
-// searchFigure is the latency over the load above, and what came out of the engine below.
+// beyond is how far over what is sustained the figure goes: a search begins with far more, which would leave no room for what matters.
+const beyond = 1.5
+
+// searchFigure is the latency over the load above, and what came out of the engine below. Of trials at one rate it draws the medians.
 func searchFigure(r generator.SearchResult) plot.Figure {
-	var load, p50, p99, worst, in, out []float64
-	var failed, failedP99 []float64
+	edge, out := math.Inf(1), 0
+	if r.Sustained > 0 {
+		edge = beyond * r.Sustained
+	}
+	ms := func(of func(generator.Trial) time.Duration) func(generator.Trial) float64 {
+		return func(t generator.Trial) float64 { return float64(of(t)) / 1e6 }
+	}
+	p99 := ms(func(t generator.Trial) time.Duration { return t.P99 })
+	var below, above, failed, all []generator.Trial
+	highest := 0.0
 	for _, t := range r.ByRate() {
-		in, out = append(in, t.Rate), append(out, t.Delivered)
-		ms := func(d time.Duration) float64 { return float64(d) / 1e6 }
-		if t.Sustained {
-			load, p50, p99, worst = append(load, t.Rate), append(p50, ms(t.P50)), append(p99, ms(t.P99)), append(worst, ms(t.Max))
-		} else if t.P99 > 0 {
-			failed, failedP99 = append(failed, t.Rate), append(failedP99, ms(t.P99))
+		if t.Rate > edge {
+			out++
+			continue
+		}
+		all, highest = append(all, t), t.Rate
+		switch {
+		case t.Sustained && t.Rate <= r.Sustained:
+			below = append(below, t)
+		case t.Sustained:
+			above = append(above, t)
+		case t.P99 > 0:
+			failed = append(failed, t)
 		}
 	}
-	x := plot.Axis{Label: "load, tuples a second", From: 0, To: in[len(in)-1] * 1.02}
+	x := plot.Axis{Label: "load, tuples a second", From: 0, To: highest * 1.02}
 	limit := plot.Series{Name: "sustained", Kind: plot.Rule, X: []float64{r.Sustained}, Color: plot.Grey}
 	f := plot.Figure{
 		Title:    "Latency over load",
 		Subtitle: strings.SplitN(r.Answer(), "\n", 2)[0],
 		Panels: []plot.Panel{
 			{Title: "from due to out", X: x, Y: plot.Axis{Label: "latency", Unit: "ms", Log: true}, Series: []plot.Series{
-				{Name: "p50", Kind: plot.Line, X: load, Y: p50}, {Name: "p99", Kind: plot.Line, X: load, Y: p99}, {Name: "largest", Kind: plot.Line, X: load, Y: worst},
-				{Name: "p99 where not sustained", Kind: plot.Points, X: failed, Y: failedP99, Color: plot.Red}, limit}},
-			{Title: "throughput", X: x, Y: plot.Axis{Label: "came out, tuples a second", Zero: true}, Series: []plot.Series{
-				{Name: "came out", Kind: plot.Line, X: in, Y: out}, limit}},
+				overLoad(below, "p50", ms(func(t generator.Trial) time.Duration { return t.P50 })), overLoad(below, "p99", p99),
+				overLoad(below, "largest", ms(func(t generator.Trial) time.Duration { return t.Max })),
+				points(failed, "p99 where not sustained", p99, plot.Red), limit}},
+			{Title: "throughput", X: x, Y: plot.Axis{Label: "tuples a second", Zero: true}, Series: []plot.Series{
+				{Name: "went in", Kind: plot.Line, X: []float64{0, highest}, Y: []float64{0, highest}, Color: plot.Grey},
+				overLoad(all, "came out", func(t generator.Trial) float64 { return t.Delivered }), limit}},
 		},
 		Notes: []string{fmt.Sprintf("the generator's own ceiling: %.0f tuples a second; latencies are from when a tuple was due until it came out", r.Ceiling)},
+	}
+	if len(above) > 0 {
+		latencies := &f.Panels[0].Series
+		*latencies = append(*latencies, points(above, "p99 where sustained, and not confirmed", p99, plot.Sky))
+	}
+	if out > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("not drawn: %d trials at more than %.1f times what is sustained", out, beyond))
 	}
 	if r.Stalls.Count > 0 {
 		f.Notes = append(f.Notes, r.Stalls.String())
 	}
 	return f
+}
+
+// overLoad is a line over the rates of trials, in their order, through the medians at each.
+func overLoad(trials []generator.Trial, name string, of func(generator.Trial) float64) plot.Series {
+	s := plot.Series{Name: name, Kind: plot.Line}
+	for i := 0; i < len(trials); {
+		var same []float64
+		rate := trials[i].Rate
+		for ; i < len(trials) && trials[i].Rate == rate; i++ {
+			same = append(same, of(trials[i]))
+		}
+		s.X, s.Y = append(s.X, rate), append(s.Y, median(same))
+	}
+	return s
+}
+
+func points(trials []generator.Trial, name string, of func(generator.Trial) float64, color plot.Color) plot.Series {
+	s := plot.Series{Name: name, Kind: plot.Points, Color: color}
+	for _, t := range trials {
+		s.X, s.Y = append(s.X, t.Rate), append(s.Y, of(t))
+	}
+	return s
 }

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/generator"
 	"github.com/cloudprofiler/cloudprofiler/internal/bench"
+	"github.com/cloudprofiler/cloudprofiler/internal/plot"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
@@ -258,4 +260,33 @@ func echo(t *testing.T, pull *generator.Pull, back string) error {
 		}
 	}
 	return push.Close(sent)
+}
+
+// A figure shows what matters: lines through the medians at each rate up to what is sustained, and points above. What lies far beyond is left out, and that is said.
+func TestSearchFigureEndsNotFarBeyondTheLimit(t *testing.T) {
+	r := sampleSearch
+	r.Trials = append([]generator.Trial{
+		{Rate: 95_000, Sustained: true, P99: 65 * time.Millisecond}, {Rate: 95_000, Sustained: true, P99: 75 * time.Millisecond},
+		{Rate: 96_000, Sustained: true, P99: 80 * time.Millisecond}, {Rate: 97_000, P99: 90 * time.Millisecond},
+	}, r.Trials...)
+	f := searchFigure(r)
+	series := map[string]plot.Series{}
+	for _, p := range f.Panels {
+		for _, s := range p.Series {
+			series[s.Name] = s
+		}
+		if p.X.To > 1.5*r.Sustained {
+			t.Errorf("the axis of %q goes to %g", p.Title, p.X.To)
+		}
+	}
+	for name, want := range map[string][2][]float64{
+		"p99": {{40_000, 95_000}, {50, 65}}, "p99 where not sustained": {{97_000}, {90}}, "p99 where sustained, and not confirmed": {{96_000}, {80}},
+	} {
+		if s := series[name]; !slices.Equal(s.X, want[0]) || !slices.Equal(s.Y, want[1]) {
+			t.Errorf("%s: %v over %v, want %v over %v", name, s.Y, s.X, want[1], want[0])
+		}
+	}
+	if !slices.ContainsFunc(f.Notes, func(n string) bool { return strings.HasPrefix(n, "not drawn: 1 trials") }) {
+		t.Errorf("notes %q", f.Notes)
+	}
 }
