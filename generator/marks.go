@@ -22,6 +22,7 @@ const (
 	Duplicated   Mark = "duplicated"    // tuples arrived twice
 	SenderGone   Mark = "sender-gone"   // a sender ended without its poison pill, or fell silent
 	Interrupted  Mark = "interrupted"   // the run was ended from outside
+	NotLogged    Mark = "not-logged"    // events found no room in their channels: the logs lack them, and say so
 )
 
 // A Notice says at once what a run's marks say in the end.
@@ -66,6 +67,11 @@ func (m *Marks) say(mark Mark, format string, args ...any) {
 	if m.notice != nil {
 		m.notice(Notice{mark, fmt.Sprintf(format, args...)})
 	}
+}
+
+// notLogged marks events that found no room in a channel.
+func (m *Marks) notLogged(events uint64) {
+	m.make(NotLogged, events, "%d events found no room in their channels, and are not in the logs: no agent drains them, or it is too slow", events)
 }
 
 // A Marked is a mark, how often it was made, and what was said the first time.

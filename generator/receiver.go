@@ -109,6 +109,7 @@ func (r *Receiver) Run(ctx context.Context) (ReceiverResult, error) {
 func (r *Receiver) run(ctx context.Context, t *receiveThread) error {
 	defer t.recv.Close()
 	defer t.source.Close()
+	defer func() { r.marks.notLogged(t.recv.Dropped()) }()
 	var b Bucket
 	begun, ended, quiet := time.Now(), 0, false
 	for ended < r.o.Senders && ctx.Err() == nil {

@@ -90,3 +90,24 @@ func TestLoadGoesOnWithoutItsChannels(t *testing.T) {
 		t.Errorf("sent: %d, %q, %v", r.Sent, r.Drops, err)
 	}
 }
+
+// Events that find no room are missing in the logs. Both ends say so, and how many.
+func TestLoadIsMarkedByWhatWasNotLogged(t *testing.T) {
+	log := &handlers.Options{Dir: t.TempDir(), Policy: "drop", Buffer: "64KiB"} // 4,096 events
+	var ids []uint64
+	for k := range uint64(5000) {
+		ids = append(ids, 1<<countBits+k)
+	}
+	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{&listedSource{ids: ids, end: &End{ids[0], 5000}}}, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := receiver.Run(t.Context()); err != nil || !r.Whole() || len(r.Marks) != 1 || r.Marks[0].Mark != NotLogged || r.Marks[0].Count != 5000-4096 {
+		t.Errorf("received: %+v, %v", r, err)
+	}
+	clock, sink := newFakes()
+	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:1000000x5ms"), Log: log}.run(t, clock, sink)
+	if err != nil || r.Sent != 5000 || len(r.Marks) != 1 || r.Marks[0].Mark != NotLogged || r.Marks[0].Count != 2*(5000-4096) {
+		t.Errorf("sent: %d, %v, %v", r.Sent, r.Marks, err)
+	}
+}

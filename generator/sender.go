@@ -235,6 +235,7 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 		r.SendLag.Merge(t.lag)
 		r.Ends = append(r.Ends, t.end())
 		last = max(last, t.lastSent)
+		s.marks.notLogged(t.notLogged)
 	}
 	r.Elapsed = time.Duration(float64(last-start) / hz * 1e9)
 	span := r.Elapsed

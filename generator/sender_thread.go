@@ -31,6 +31,7 @@ type sendThread struct {
 	late                       Lateness
 	blockedSends, blocked      uint64 // offers, counter steps
 	lag                        *hdrhistogram.Histogram
+	notLogged                  uint64 // events
 	firstID, lastSent          uint64
 
 	// Why the thread is behind its schedule, as long as it is: of tuples that were due while it caught up, too.
@@ -103,6 +104,7 @@ func (t *sendThread) end() End { return End{First: t.firstID, Sent: t.sent.Load(
 func (t *sendThread) run(start uint64) error {
 	release := sharpTimers()
 	defer t.release()
+	defer func() { t.notLogged = t.intended.Dropped() + t.send.Dropped() }()
 	err := t.sender.o.favour(t.number)
 	switch {
 	case err != nil:

@@ -208,6 +208,22 @@ func (c *Channel) Snapshot() {
 	}
 }
 
+// Dropped is how many events found no room since the open: what the log will say is missing. After Close it is 0. Any goroutine may ask.
+func (c *Channel) Dropped() (n uint64) {
+	if c == nil || c.ring == nil {
+		return 0
+	}
+	c.changes.Lock()
+	defer c.changes.Unlock()
+	if c.closed {
+		return 0
+	}
+	for i := range c.ring.Shards {
+		n += c.ring.Shards[i].Dropped()
+	}
+	return n
+}
+
 // Close gives the ring to the drainer. Log calls after it keep nothing. A second Close returns nil.
 func (c *Channel) Close() error {
 	if c == nil {

@@ -131,3 +131,25 @@ func scribble(path string, word ring.Word, slot int, s channel.Settings) error {
 	_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(word)), control)
 	return err
 }
+
+// What a channel has dropped it says itself, as long as it is open.
+func TestChannelCountsWhatItDropped(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		c := openTest(t, many, Options{Handler: "id", Policy: "drop", Buffer: "64KiB"})
+		room := len(c.ring.Shards) * 4096
+		for id := range uint64(room + 100) {
+			c.Log(id)
+		}
+		kept := 0
+		for _, shard := range records(t, c) {
+			kept += len(shard)
+		}
+		if got := int(c.Dropped()); got < 100 || kept+got != room+100 {
+			t.Errorf("many %t: %d dropped and %d kept of %d", many, got, kept, room+100)
+		}
+		c.Close()
+		if got := c.Dropped() + (*Channel)(nil).Dropped() + noop().Dropped(); got > 0 {
+			t.Errorf("many %t: %d dropped of channels that are not open", many, got)
+		}
+	}
+}

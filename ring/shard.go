@@ -166,6 +166,9 @@ func (s *Shard) drop(counter uint64) {
 	atomic.StoreUint64(&line.dropped, dropped+1)
 }
 
+// Dropped is how many events found no room since the open. Any goroutine may ask, while the ring is open.
+func (s *Shard) Dropped() uint64 { return atomic.LoadUint64(&s.page.producer.dropped) }
+
 // Journal notes that from the tail on the settings hold that came with the word.
 func (s *Shard) Journal(w Word, settings channel.Settings, counter uint64) {
 	line := &s.page.producer
