@@ -1,7 +1,10 @@
 package generator
 
 import (
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,5 +112,26 @@ func TestLoadIsMarkedByWhatWasNotLogged(t *testing.T) {
 	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:1000000x5ms"), Log: log}.run(t, clock, sink)
 	if err != nil || r.Sent != 5000 || len(r.Marks) != 1 || r.Marks[0].Mark != NotLogged || r.Marks[0].Count != 2*(5000-4096) {
 		t.Errorf("sent: %d, %v, %v", r.Sent, r.Marks, err)
+	}
+}
+
+// docs/load.md says what each mark means.
+func TestEveryMarkIsExplained(t *testing.T) {
+	page, err := os.ReadFile("../docs/load.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("marks.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	marks := regexp.MustCompile(`Mark = "([a-z-]+)"`).FindAllSubmatch(source, -1)
+	for _, m := range marks {
+		if !strings.Contains(string(page), "`"+string(m[1])+"`") {
+			t.Errorf("docs/load.md does not explain the mark %q", m[1])
+		}
+	}
+	if len(marks) < 11 {
+		t.Errorf("%d marks found in marks.go", len(marks))
 	}
 }
