@@ -11,7 +11,8 @@ import (
 )
 
 // A Server is an engine whose limit is known: a token bucket that lets a rate through, and that may stall for a time in every period, in which no tokens
-// come. Tuples wait in memory.
+// come. Tuples wait in memory. While some do, no time is lost to it: what it could have let out while this machine did not run it, it lets out
+// as soon as it runs, so that its limit is the same on a machine with other work.
 type Server struct {
 	Rate   float64       // tuples a second
 	Stall  time.Duration // 0: it does not stall
@@ -20,15 +21,17 @@ type Server struct {
 	done func(ids ...uint64)
 
 	mu      sync.Mutex // guards what follows
+	begun   time.Time
 	waiting []uint64
+	since   time.Duration // after begun: when the first of those that wait came
 	stopped bool
 }
 
 // maxWaiting is what a server lets wait: what comes beyond is refused.
 const maxWaiting = 4 << 20
 
-// tokenSpan is how many tokens the bucket holds, as time: enough to make good that this goroutine was not run at once.
-const tokenSpan = 20 * time.Millisecond
+// tokenSpan is how many tokens the bucket holds while nothing waits, as time. They hide as much overload from a trial: the fewer, the sharper the limit.
+const tokenSpan = time.Millisecond
 
 // ParseServer reads bucket:RATE or bucket:RATE,stall:DURATION/PERIOD.
 func ParseServer(text string) (*Server, error) {
@@ -66,6 +69,9 @@ func (s *Server) Connect(int) (generator.Sink, error) {
 	return generator.SinkFunc(func(tuples []generator.Tuple) (int, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if len(s.waiting) == 0 {
+			s.since = time.Since(s.begun)
+		}
 		n := min(len(tuples), maxWaiting-len(s.waiting))
 		for _, t := range tuples[:n] {
 			s.waiting = append(s.waiting, t.ID)
@@ -76,7 +82,7 @@ func (s *Server) Connect(int) (generator.Sink, error) {
 
 // Start lets it serve, and tell what comes out, until the returned function is called.
 func (s *Server) Start(done func(ids ...uint64)) (stop func()) {
-	s.done = done
+	s.done, s.begun = done, time.Now()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -91,18 +97,21 @@ func (s *Server) Start(done func(ids ...uint64)) (stop func()) {
 }
 
 func (s *Server) serve() {
-	begun := time.Now()
 	last, tokens := time.Duration(0), 0.0
 	var out []uint64
 	for {
-		now := time.Since(begun)
-		tokens = min(tokens+s.Rate*s.open(last, now).Seconds(), s.Rate*tokenSpan.Seconds())
-		last = now
 		s.mu.Lock()
 		if s.stopped {
 			s.mu.Unlock()
 			return
 		}
+		now := time.Since(s.begun)
+		busy := now
+		if len(s.waiting) > 0 {
+			busy = max(last, s.since)
+		}
+		tokens = s.fill(tokens, last, busy, now)
+		last = now
 		n := 0
 		if s.Stall == 0 || now%s.Period >= s.Stall {
 			n = min(len(s.waiting), int(tokens))
@@ -117,6 +126,14 @@ func (s *Server) serve() {
 		}
 		time.Sleep(200 * time.Microsecond)
 	}
+}
+
+// fill adds the tokens of a time in which nothing waited, of which the bucket holds only so many, and of the time after it in which something did.
+func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
+	if busy > last {
+		tokens = min(tokens+s.Rate*s.open(last, busy).Seconds(), s.Rate*tokenSpan.Seconds())
+	}
+	return tokens + s.Rate*s.open(busy, now).Seconds()
 }
 
 // open is how much of a time is outside of stalls, which come at the beginning of each period.
