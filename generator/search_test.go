@@ -397,6 +397,15 @@ func TestSearchIsMarked(t *testing.T) {
 	}
 }
 
+// A trial that was ended for the engine was far behind is not sustained, whatever its samples look like.
+func TestJudgeTakesNoCutTrialForSustained(t *testing.T) {
+	o, _ := simulated{serve: constantly(1e9)}.observe(t.Context(), 10_000, time.Second, 3*time.Second)
+	o.Cut = true
+	if v := judge(o, limits{growth: 0.005}); !slices.Equal(v.Reasons, []Reason{BacklogGrows}) {
+		t.Errorf("%v", v.Reasons)
+	}
+}
+
 // Where in a pause the judged time begins or ends must not matter: only the feet of the saw's teeth count.
 func TestJudgeLooksAtTheFeetOfTheSaw(t *testing.T) {
 	stalls := simulated{serve: func(at time.Duration, _, _ float64) float64 {
