@@ -37,6 +37,13 @@ func Identify(name string) (*Identity, error) {
 		}
 		return nil, fmt.Errorf("identify node %q: not everything could be measured: see \"cprof doctor\"", name)
 	}
+	if !report.Slack.Known() {
+		for _, f := range report.Findings {
+			if f.Name == host.CoreSlack {
+				return nil, fmt.Errorf("identify node %q: %s: %s: %s", name, f.Name, f.Detail, f.Remedy)
+			}
+		}
+	}
 	id := &Identity{Report: report, Node: tscratio.Node{
 		Name:            name,
 		NominalHz:       (report.Frequency.Lo_millihz/2 + report.Frequency.Hi_millihz/2) / 1000,

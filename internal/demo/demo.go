@@ -614,7 +614,7 @@ func examine() (machine, error) {
 		if report.Verdict() == host.Unfit {
 			break
 		}
-		if report.Quantum == nil || report.Slack == nil || report.Frequency == nil || report.Frequency.Uncertainty_ppb() > mostUncertain_ppb {
+		if report.Quantum == nil || report.Slack == nil || !report.Slack.Known() || report.Frequency == nil || report.Frequency.Uncertainty_ppb() > mostUncertain_ppb {
 			continue
 		}
 		return machine{
