@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 func (f *fleet) swept() bool { return f.core.sweep == nil && f.core.last != nil }
@@ -447,6 +449,76 @@ func closureBar(t *testing.T) (ratios []float64) {
 		}
 	}
 	return ratios
+}
+
+// A node whose stamps are wrong, and plausible to each peer, makes bounds with itself false and no others, whatever it tells whom. It is named once
+// it is off by more than the paths to others leave open. With "any" a smaller lie makes false what is said of two honest nodes on a bad link.
+func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
+	const liar = "n01"
+	const off, far, shorter = 60_000, 400_000, 10_000 // cycles: 23 µs, 154 µs and 4 µs, of a way of 10 to 30 µs
+	for name, test := range map[string]struct {
+		lies    map[string]int64 // by peer
+		matters bool             // to others, if each is believed
+		named   bool             // by the matrix
+	}{
+		"alike to all":         {map[string]int64{"n00": off, "n02": off, "n03": off, "n04": off}, false, false}, // to the others it is a counter like any
+		"a little to one only": {map[string]int64{"n00": off}, true, false},
+		"a lot to one only":    {map[string]int64{"n00": far}, false, true},
+		"another to each":      {map[string]int64{"n00": far, "n02": -far, "n03": 3 * far, "n04": -3 * far}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var others int
+			for _, third := range []tscratio.ThirdNodes{tscratio.ThirdAgreed, tscratio.ThirdAny} {
+				if third == tscratio.ThirdAny && !test.matters {
+					continue
+				}
+				config := testConfig()
+				config.ThirdNodes, config.Budget = third, 300
+				f := newFleet(t, config)
+				f.links[[2]string{"n00", "n02"}] = link{time.Millisecond, time.Millisecond}
+				f.links[[2]string{"n02", "n00"}] = link{time.Millisecond, time.Millisecond}
+				for _, name := range names(5) {
+					f.join(name)
+				}
+				f.clients[liar].lie = func(peer string) (int64, int64) { return test.lies[peer], shorter }
+				f.wantSweep(time.Minute)
+				f.ask(AskStartRun, RunRequest{Name: "r"})
+				f.run(8*time.Second, nil)
+				m := f.core.Snapshot()()
+				own := 0
+				others = 0
+				for _, p := range m.Pairs {
+					if p.Hi_cycles == 0 {
+						t.Fatalf("%s is not related to %s: %s", p.From, p.Into, p.Unhealthy)
+					}
+					if truth, ok := f.holds(p); ok {
+						continue
+					} else if p.From == liar || p.Into == liar {
+						own++
+					} else if others++; third == tscratio.ThirdAgreed {
+						t.Errorf("%s in cycles of %s is [%d, %d] %s, and %d in truth: neither of them lies", p.From, p.Into, p.Lo_cycles, p.Hi_cycles, p.Path(), truth)
+					}
+				}
+				if own == 0 {
+					t.Error("no bound of the liar's is false: it does not lie")
+				}
+				accused := slices.ContainsFunc(m.Unhealthy, func(s string) bool { return strings.HasPrefix(s, "node "+liar+" is in all disagreements") })
+				if accused != test.named || test.named && m.Healthy() {
+					t.Errorf("third nodes %v: named %v, want %v; healthy %v: %q", third, accused, test.named, m.Healthy(), m.Unhealthy)
+				}
+				if name == "another to each" {
+					for _, n := range m.Nodes {
+						if n.Accused && n.Name != liar {
+							t.Errorf("%s is accused, and does not lie", n.Name)
+						}
+					}
+				}
+			}
+			if test.matters && others == 0 {
+				t.Error("with any third node believed, no bound between honest nodes is false: the test can see nothing")
+			}
+		})
+	}
 }
 
 // Faults of all kinds at random moments: no bound is false, nothing hangs, and every loss is named.

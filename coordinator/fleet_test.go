@@ -192,6 +192,7 @@ type fakeClient struct {
 	heard    time.Duration
 	busy     int64 // ppm
 	life     int   // events of an earlier one do nothing
+	lie      func(peer string) (off, shorter int64)
 }
 
 func (f *fleet) join(name string) *fakeClient {
@@ -334,16 +335,27 @@ func (c *fakeClient) train(to *fakeClient, exchanges int) (t control.Train, took
 		}
 		return l.base + time.Duration(c.f.r.Int64N(int64(l.noise)+1))
 	}
-	stamp := func(of *fakeClient) control.Interval { n := of.counter(at); return control.Interval{Lo: n, Hi: n} }
+	// A liar's stamps are off, and shorten the way between them and its peer's.
+	stamp := func(of, peer *fakeClient, leaves bool) control.Interval {
+		n := of.counter(at)
+		if of.lie != nil {
+			off, shorter := of.lie(peer.register.Name)
+			if !leaves {
+				shorter = -shorter
+			}
+			n += uint64(off + shorter)
+		}
+		return control.Interval{Lo: n, Hi: n}
+	}
 	for range exchanges {
 		var e control.Exchange
-		e.Sent = stamp(c)
+		e.Sent = stamp(c, to, true)
 		at += way(c, to)
-		e.Received = stamp(to)
+		e.Received = stamp(to, c, false)
 		at += 2 * time.Microsecond
-		e.Answered = stamp(to)
+		e.Answered = stamp(to, c, true)
 		at += way(to, c)
-		e.Returned = stamp(c)
+		e.Returned = stamp(c, to, false)
 		at += 2 * time.Microsecond
 		t.Exchanges = append(t.Exchanges, e)
 	}
@@ -405,6 +417,14 @@ func (c *fakeClient) probeOn() {
 	c.later(c.period(), c.probeOn)
 }
 
+// holds says what a bound should hold, and whether it does.
+func (f *fleet) holds(p PairStatus) (truth uint64, ok bool) {
+	from, into := f.clients[p.From], f.clients[p.Into]
+	truth = into.counter(time.Duration(float64(p.Reading_cycles-from.offset) / from.rate))
+	const slop = 8 // the float64 between a count and a time
+	return truth, truth+slop >= p.Lo_cycles && truth <= p.Hi_cycles+slop
+}
+
 // wantTrue holds every bound of the matrix against the truth.
 func (f *fleet) wantTrue() *Matrix {
 	f.t.Helper()
@@ -413,10 +433,7 @@ func (f *fleet) wantTrue() *Matrix {
 		if p.Hi_cycles == 0 {
 			continue
 		}
-		from, into := f.clients[p.From], f.clients[p.Into]
-		at := time.Duration(float64(p.Reading_cycles-from.offset) / from.rate)
-		slop := uint64(8) // the float64 between a count and a time
-		if truth := into.counter(at); truth+slop < p.Lo_cycles || truth > p.Hi_cycles+slop {
+		if truth, ok := f.holds(p); !ok {
 			f.t.Errorf("%s in cycles of %s is [%d, %d], and %d in truth", p.From, p.Into, p.Lo_cycles, p.Hi_cycles, truth)
 		}
 	}
