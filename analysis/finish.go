@@ -83,6 +83,10 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	a := &assembler{in: in, graph: g, found: f, told: all.told, timer: t, bins: bins, returns: trips}
 	answer = a.answer()
 	answer.Work = Work{Tuples: f.tuples, Seconds: time.Since(began).Seconds(), Scratch_bytes: s.used.Load()}
+	if o.Filter.any() && f.tuples == 0 {
+		answer.Missing = append(answer.Missing, Missing{Part: "tuples", Reason: "none that the run has is among those that were chosen by time, node, channel or id: choose more"})
+		answer.Partial = true
+	}
 	for i := range all.told {
 		if in.sources[i].trip == noTrip {
 			answer.Work.Events += all.told[i].events
@@ -202,7 +206,7 @@ func (a *assembler) pairs(out *Answer) {
 		r := p.intoA
 		widths := a.in.clocks.boundsTo(p.b, p.a)
 		pair := Pair{
-			A: p.a, B: p.b, Wander_ppm: r.Wander.PPM(), Declared_ppm: r.Declared.Wander.PPM(), LeastWander_ppm: r.Least.PPM(), Window_s: r.Declared.Window.Seconds(),
+			A: p.a, B: p.b, Wander_ppm: r.Wander.PPM(), LeastWander_ppm: r.Least.PPM(), Window_s: r.Declared.Window.Seconds(),
 			Verdict: r.Verdict.String(), Bounds_cycles: slices.Clone(widths),
 		}
 		if rate, err := r.Rate(r.Limits().Mid()); err == nil {
@@ -212,8 +216,10 @@ func (a *assembler) pairs(out *Answer) {
 			slices.Sort(widths)
 			pair.Best_cycles, pair.Bound_cycles, pair.Worst_cycles = widths[0], widths[len(widths)/2], widths[len(widths)-1]
 		}
+		asked := cmp.Or(a.in.options.Wander, r.Declared.Wander)
+		pair.Declared_ppm = asked.PPM()
 		if r.Verdict == tscratio.Suspect || p.intoB.Verdict == tscratio.Suspect {
-			a.in.find(FindSuspect, "the relation of %s and %s is suspect: the data allow no wander below %v, and %v was declared: what rests on it is an estimate", p.a, p.b, r.Least, r.Declared.Wander)
+			a.in.find(FindSuspect, "the relation of %s and %s is suspect: the data allow no wander below %v, and %v was declared: what rests on it is an estimate", p.a, p.b, r.Least, asked)
 		}
 		out.Pairs = append(out.Pairs, pair)
 	}

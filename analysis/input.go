@@ -141,7 +141,7 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		for _, into := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
 			r, err := p.Relate(into, w)
 			if err != nil {
-				in.miss(runs.Missing{Part: part, Reason: err.Error()})
+				in.missing = append(in.missing, runs.Missing{Part: part, Reason: err.Error()}) // also where another of its parts is missing
 				break
 			}
 			both = append(both, r)
@@ -184,6 +184,7 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 // list makes a source of each ring's log.
 func (in *input) list(logs []runs.NodeLogs) error {
 	rank := map[point]int{}
+	in.miss(in.options.Filter.unmatched(named(in.run.Run.Nodes, logs))...)
 	for _, l := range logs {
 		if _, known := in.run.Run.Node(l.Node); !known {
 			in.miss(runs.Missing{Part: runs.LogsPath(l.Node), Reason: "the run does not say what node this is"})
@@ -221,6 +222,21 @@ func (in *input) list(logs []runs.NodeLogs) error {
 		}
 	}
 	return nil
+}
+
+// named are the names of nodes, and of channels that have a log, in order.
+func named(of []runs.Node, logs []runs.NodeLogs) (nodes, channels []string) {
+	for _, n := range of {
+		nodes = append(nodes, n.Name)
+	}
+	for _, l := range logs {
+		for _, s := range l.Segments {
+			channels = append(channels, s.Channel.String())
+		}
+	}
+	slices.Sort(nodes)
+	slices.Sort(channels)
+	return slices.Compact(nodes), slices.Compact(channels)
 }
 
 func pointOf(s logstore.Segment) point { return point{s.Channel.Actor, s.Channel.Point} }

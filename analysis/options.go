@@ -5,7 +5,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -89,7 +91,45 @@ type DurationRow struct {
 	tscratio.Duration
 }
 
+// Validate tells what no run could answer: values that are wrong by themselves.
+func (o *Options) Validate() error {
+	f := &o.Filter
+	switch {
+	case o.Memory_bytes != 0 && o.Memory_bytes < 1<<20:
+		return fmt.Errorf("analyze with %d bytes of memory: give 1 MiB or more", o.Memory_bytes)
+	case o.Workers < 0:
+		return fmt.Errorf("analyze with %d workers: give 1 or more, or 0 for all cores", o.Workers)
+	case f.To_cycles != 0 && f.From_cycles > f.To_cycles:
+		return fmt.Errorf("analyze tuples from %d to %d cycles: the first is after the second", f.From_cycles, f.To_cycles)
+	case f.To_utc_ns != 0 && f.From_utc_ns > f.To_utc_ns:
+		return fmt.Errorf("analyze tuples from %s to %s: the first is after the second", utcText(f.From_utc_ns), utcText(f.To_utc_ns))
+	}
+	for _, p := range f.Channels {
+		if _, err := path.Match(p, ""); err != nil {
+			return fmt.Errorf("analyze channels %q: %w: give names or patterns as parser*/start", p, err)
+		}
+	}
+	for _, r := range f.IDs {
+		if r[0] > r[1] {
+			return fmt.Errorf("analyze ids from %d to %d: the first is above the second", r[0], r[1])
+		}
+	}
+	for _, e := range o.Edges {
+		for _, p := range e {
+			if actor, name, found := strings.Cut(p, "/"); !found || actor == "" || name == "" || strings.Contains(actor, "#") {
+				return fmt.Errorf("analyze with edge %q to %q: a point is actor/point, without an instance", e[0], e[1])
+			}
+		}
+	}
+	return nil
+}
+
+func utcText(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
+
 func (o *Options) defaults() error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
 	if o.Memory_bytes == 0 {
 		o.Memory_bytes = 512 << 20
 	}
@@ -102,26 +142,6 @@ func (o *Options) defaults() error {
 	o.Slowest = max(o.Slowest, 0)
 	if o.exactValues == 0 {
 		o.exactValues = exactValues
-	}
-	if o.Memory_bytes < 1<<20 {
-		return fmt.Errorf("analyze with %d bytes of memory: give 1 MiB or more", o.Memory_bytes)
-	}
-	for _, p := range o.Filter.Channels {
-		if _, err := path.Match(p, ""); err != nil {
-			return fmt.Errorf("analyze channels %q: %w", p, err)
-		}
-	}
-	for _, r := range o.Filter.IDs {
-		if r[0] > r[1] {
-			return fmt.Errorf("analyze ids from %d to %d: the first is above the second", r[0], r[1])
-		}
-	}
-	for _, e := range o.Edges {
-		for _, p := range e {
-			if actor, name, found := strings.Cut(p, "/"); !found || actor == "" || name == "" || strings.Contains(actor, "#") {
-				return fmt.Errorf("analyze with edge %q to %q: a point is actor/point, without an instance", e[0], e[1])
-			}
-		}
 	}
 	return nil
 }
@@ -137,6 +157,39 @@ func (f *Filter) channel(node, name string) bool {
 		}
 	}
 	return len(f.Channels) == 0
+}
+
+// unmatched are the nodes and patterns that choose nothing of a run, with what there is. Two of which each chooses something, and nothing
+// together, are not among them.
+func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
+	for _, n := range f.Nodes {
+		if !slices.Contains(nodes, n) {
+			missing = append(missing, runs.Missing{Part: fmt.Sprintf("node %q", n), Reason: "it was chosen, and no node of the run is called so: use one of " + someOf(nodes)})
+		}
+	}
+	for _, p := range f.Channels {
+		if !slices.ContainsFunc(channels, func(name string) bool { ok, _ := path.Match(p, name); return ok }) {
+			missing = append(missing, runs.Missing{Part: fmt.Sprintf("channel %q", p), Reason: "it was chosen, and no channel with a log is called so: use some of " + someOf(channels)})
+		}
+	}
+	return missing
+}
+
+// someOf lists names, of many the first.
+func someOf(names []string) string {
+	const most = 12
+	switch {
+	case len(names) == 0:
+		return "none, as there are none"
+	case len(names) <= most:
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// any tells whether anything is left out.
+func (f *Filter) any() bool {
+	return len(f.Nodes)+len(f.Channels)+len(f.IDs) > 0 || f.To_cycles != 0 || f.To_utc_ns != 0
 }
 
 func (f *Filter) id(id uint64) bool {

@@ -95,7 +95,16 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 		}
 		o.Filter.IDs = append(o.Filter.IDs, [2]uint64{lo, hi})
 	}
-	return o, f.time(&o.Filter)
+	if f.slowest < 0 {
+		return o, usagef("--slowest %d: give 0 or more", f.slowest)
+	}
+	if err := f.time(&o.Filter); err != nil {
+		return o, err
+	}
+	if err := o.Validate(); err != nil {
+		return o, usageError{err}
+	}
+	return o, nil
 }
 
 func (f *analyzeFlags) time(filter *analysis.Filter) error {

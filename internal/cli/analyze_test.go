@@ -97,6 +97,13 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		"time":          {[]string{run, "--from", "yesterday"}, 2, "2026-11-20T14:00:00Z"},
 		"times":         {[]string{run, "--from", "5", "--to", "2026-11-20T14:00:00Z"}, 2, "both"},
 		"wander":        {[]string{run, "--wander", "-1"}, 2, "is no wander"},
+		"backwards":     {[]string{run, "--from", "7", "--to", "5"}, 2, "from 7 to 5 cycles: the first is after the second"},
+		"backwards UTC": {[]string{run, "--from", "2026-11-20T14:00:01Z", "--to", "2026-11-20T14:00:00Z"}, 2, "from 2026-11-20T14:00:01Z to 2026-11-20T14:00:00Z"},
+		"pattern":       {[]string{run, "--channel", "["}, 2, "syntax error in pattern"},
+		"point":         {[]string{run, "--edge", "a:b"}, 2, "a point is actor/point"},
+		"little memory": {[]string{run, "--memory", "1KiB"}, 2, "1 MiB or more"},
+		"workers":       {[]string{run, "--workers", "-1"}, 2, "-1 workers"},
+		"slowest":       {[]string{run, "--slowest", "-3"}, 2, "0 or more"},
 		"third nodes":   {[]string{run, "--third-nodes", "all"}, 2, "agreed, any, none"},
 		"nobody":        {nil, 2, "RUN is missing"},
 	} {
@@ -110,6 +117,50 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 	code, out, stderr := cprof("analyze", run)
 	if code != 3 || !strings.Contains(stderr, "suspect, missing or undecided") || !strings.Contains(out, "missing\n  relations/A--B.rel: ") || !strings.Contains(out, "worker/recv → worker/send") && !strings.Contains(out, "source/send → sink/recv") {
 		t.Errorf("without its relation: exit code %d, %s\n%s", code, stderr, out)
+	}
+}
+
+// What is chosen and is not there is named, and the rest is answered.
+func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
+	run := aRun(t, "chosen")
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		say  []string
+	}{
+		"one node":         {[]string{"--node", "A"}, 0, []string{"2000 tuples"}},
+		"no such node":     {[]string{"--node", "Z"}, 3, []string{" 0 tuples", `node "Z": it was chosen, and no node of the run is called so: use one of A, B`, "tuples: none"}},
+		"one of two":       {[]string{"--node", "A,B,Z"}, 3, []string{" 2000 tuples", "source/send → worker/recv", `node "Z": `}},
+		"no such channel":  {[]string{"--channel", "nothing*"}, 3, []string{`channel "nothing*": it was chosen`, "sink#0/recv"}},
+		"no such id":       {[]string{"--id", "999999"}, 3, []string{"no tuple was seen at two points", "tuples: none that the run has is among those that were chosen"}},
+		"another time":     {[]string{"--from", "2090-01-01T00:00:00Z"}, 3, []string{" 0 tuples", "tuples: none"}},
+		"wander asked for": {[]string{"--wander", "0.5ppm"}, 0, []string{"if rates wander by 0.5 ppm at most", "the data agree"}},
+		"wander above all": {[]string{"--wander", "900ppm"}, 3, []string{"relations/A--B.rel: ", "wander above w_max"}},
+	} {
+		code, out, stderr := cprof(append([]string{"analyze", run}, test.args...)...)
+		if code != test.code {
+			t.Errorf("%s: exit code %d, want %d: %s", name, code, test.code, stderr)
+		}
+		for _, say := range test.say {
+			if !strings.Contains(out, say) {
+				t.Errorf("%s: %q is not in\n%s", name, say, out)
+			}
+		}
+	}
+	// What was missing of a relation while it was measured does not hide why it is refused now.
+	file, err := os.OpenFile(filepath.Join(run, "run.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString("missing:\n  - part: relations/A--B.rel\n    reason: no answer in time\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	code, out, stderr := cprof("analyze", run, "--wander", "900ppm")
+	if code != 3 || !strings.Contains(out, "no answer in time") || !strings.Contains(out, "wander above w_max") {
+		t.Errorf("a relation refused of which a part is missing: exit code %d, %s\n%s", code, stderr, out)
 	}
 }
 
