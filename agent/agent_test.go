@@ -17,6 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/ntp"
 	"github.com/cloudprofiler/cloudprofiler/ring"
@@ -26,7 +27,7 @@ import (
 // testConfig is an agent with directories of its own.
 func testConfig(t testing.TB) Config {
 	t.Helper()
-	return Config{Node: "node-1", Rings: ringsIn(t), State: filepath.Join(t.TempDir(), "state"), Chrony: ChronyOff}
+	return Config{Node: "node-1", Rings: testimony.Rings(t), State: filepath.Join(t.TempDir(), "state"), Chrony: ChronyOff}
 }
 
 func startTest(t testing.TB, c Config) *Agent {
@@ -229,7 +230,7 @@ func TestServersTable(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
 	ch := open(t, c, "b/x", handlers.Options{})
-	waitFor(t, "the ring", func() bool { return len(a.Status().Channels) == 1 })
+	testimony.WaitFor(t, "the ring", func() bool { return len(a.Status().Channels) == 1 })
 	handler := func(a *Agent, want string) func() bool {
 		return func() bool { s := a.Status(); return len(s.Channels) == 1 && s.Channels[0].Handler == want }
 	}
@@ -238,7 +239,7 @@ func TestServersTable(t *testing.T) {
 	if n, err := a.SetTable(table.Text(), 7); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	waitFor(t, "the new handler", handler(a, "null"))
+	testimony.WaitFor(t, "the new handler", handler(a, "null"))
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -256,7 +257,7 @@ func TestServersTable(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	open(t, c, "b/x", handlers.Options{})
-	waitFor(t, "the kept handler", handler(a, "null"))
+	testimony.WaitFor(t, "the kept handler", handler(a, "null"))
 	a.Close()
 
 	// A file that was configured holds over it.
@@ -405,7 +406,7 @@ func TestSocketAndPages(t *testing.T) {
 	c.Listen = "127.0.0.1:0"
 	a := startTest(t, c)
 	logIDs(open(t, c, "a/x", handlers.Options{Policy: "overwrite"}), 0, 10)
-	waitFor(t, "the ring", func() bool { return len(a.Status().Channels) == 1 })
+	testimony.WaitFor(t, "the ring", func() bool { return len(a.Status().Channels) == 1 })
 
 	info, err := os.Stat(filepath.Join(c.Rings, SocketName))
 	if err != nil || info.Mode().Perm() != 0o600 {

@@ -20,6 +20,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -27,7 +28,7 @@ import (
 // long its calls took.
 func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	t.Helper()
-	cmd, err := reexec.Command(s.rings, "1000")
+	cmd, err := reexec.Command(s.Rings, "1000")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { kill(cmd) })
+	t.Cleanup(func() { testimony.Kill(cmd) })
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "open" {
 		t.Fatalf("the program said %q", lines.Text())
@@ -66,7 +67,7 @@ func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 func TestProgramsWaitASecondInAll(t *testing.T) {
 	drains := func(s *scene) func() bool {
 		return func() bool {
-			local, err := Connect(s.rings)
+			local, err := Connect(s.Rings)
 			if err != nil {
 				return false
 			}
@@ -78,12 +79,12 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 		"never started": func(t *testing.T, s *scene) time.Duration { return blockedFor(t, s, func() {}) },
 		"killed": func(t *testing.T, s *scene) time.Duration {
 			agent := s.startAgent("", 0)
-			return blockedFor(t, s, func() { waitFor(t, "the agent", drains(s)); kill(agent) })
+			return blockedFor(t, s, func() { testimony.WaitFor(t, "the agent", drains(s)); testimony.Kill(agent) })
 		},
 		"stopped": func(t *testing.T, s *scene) time.Duration {
 			agent := s.startAgent("", 0)
 			return blockedFor(t, s, func() {
-				waitFor(t, "the agent", drains(s))
+				testimony.WaitFor(t, "the agent", drains(s))
 				if err := agent.Process.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
@@ -91,7 +92,7 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 		},
 		"writes to a disk that hangs": func(t *testing.T, s *scene) time.Duration {
 			s.startAgent("hang", 0)
-			return blockedFor(t, s, func() { waitFor(t, "the agent", drains(s)) })
+			return blockedFor(t, s, func() { testimony.WaitFor(t, "the agent", drains(s)) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +201,7 @@ func TestHostileDirectory(t *testing.T) {
 		f.WriteAt(b[:], []int64{4096, 4096 + 128, 4096 + 8, 1024}[rng.IntN(4)])
 		time.Sleep(5 * time.Millisecond)
 	}
-	waitFor(t, "the ring that shrank", func() bool {
+	testimony.WaitFor(t, "the ring that shrank", func() bool {
 		return slices.ContainsFunc(a.Status().Warnings, func(w string) bool { return strings.Contains(w, "shrank") })
 	})
 	status := a.Status()
@@ -219,7 +220,7 @@ func TestHostileDirectory(t *testing.T) {
 		t.Errorf("%d rings were set aside, %d warnings", set, len(status.Warnings))
 	}
 	healthy.Close()
-	waitFor(t, "the healthy ring", func() bool { _, err := os.Stat(healthy.Path()); return err != nil })
+	testimony.WaitFor(t, "the healthy ring", func() bool { _, err := os.Stat(healthy.Path()); return err != nil })
 	checkRange(t, "the healthy channel", idsIn(t, filepath.Join(c.State, "logs", "000000"), "healthy/x"), 0, n)
 	// Nothing was written outside of the agent's directory, and nothing that is no ring was removed.
 	for _, i := range []int{1, 3, 4, 5, 6} {
@@ -261,14 +262,14 @@ func TestLogsThatGoAway(t *testing.T) {
 	}
 	logIDs(ch, 1100, 1200)
 	logIDs(other, 1100, 1200)
-	waitFor(t, "the directory to be there again", func() bool {
+	testimony.WaitFor(t, "the directory to be there again", func() bool {
 		a.Flush()
 		now, _ := filepath.Glob(filepath.Join(logs, "*.cplog"))
 		return len(now) == 2
 	})
 	ch.Close()
 	other.Close()
-	waitFor(t, "the rings to be gone", func() bool { files, err := ring.Files(c.Rings); return err == nil && len(files) == 0 })
+	testimony.WaitFor(t, "the rings to be gone", func() bool { files, err := ring.Files(c.Rings); return err == nil && len(files) == 0 })
 	if s := a.Status(); s.Total.Events != 2400 {
 		t.Errorf("%+v", s.Total)
 	}
@@ -366,15 +367,15 @@ func TestPrivilegedFullDisk(t *testing.T) {
 					t.Errorf("%+v, limit %q", s.Total, s.Limit)
 				}
 			} else {
-				waitFor(t, "the count of what was dropped", func() bool { s := a.Status(); return s.Total.Failures > 0 && s.Total.Dropped > 0 })
+				testimony.WaitFor(t, "the count of what was dropped", func() bool { s := a.Status(); return s.Total.Failures > 0 && s.Total.Dropped > 0 })
 			}
 			if err := unix.Mount("tmpfs", c.State, "tmpfs", unix.MS_REMOUNT, "size=200m,mode=700"); err != nil {
 				t.Fatal(err)
 			}
-			waitFor(t, "the disk", func() bool { return a.Flush() == nil && a.Status().Limit == "" })
+			testimony.WaitFor(t, "the disk", func() bool { return a.Flush() == nil && a.Status().Limit == "" })
 			logIDs(ch, 0, 100)
 			ch.Close()
-			waitFor(t, "the ring to be gone", func() bool { files, err := ring.Files(c.Rings); return err == nil && len(files) == 0 })
+			testimony.WaitFor(t, "the ring to be gone", func() bool { files, err := ring.Files(c.Rings); return err == nil && len(files) == 0 })
 			if err := a.Close(); err != nil {
 				t.Fatal(err)
 			}

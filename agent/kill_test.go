@@ -10,6 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 )
 
 // killAtRandom kills programs, the agent, or both, so many times, and starts them again, while the agent opens and closes runs.
@@ -17,23 +18,23 @@ func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (records uint64, wron
 	t.Helper()
 	s := newScene(t)
 	agent := s.startAgent("", 0)
-	programs := []*exec.Cmd{s.startProgram(), s.startProgram()}
-	s.waitForCalls() // or a slow machine kills them all before they begin
+	programs := []*exec.Cmd{s.StartProgram(), s.StartProgram()}
+	s.WaitForCalls() // or a slow machine kills them all before they begin
 	for range kills {
 		time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
 		what := rng.IntN(3)
 		if what != 0 {
 			i := rng.IntN(len(programs))
-			kill(programs[i])
-			programs[i] = s.startProgram()
+			testimony.Kill(programs[i])
+			programs[i] = s.StartProgram()
 		}
 		if what != 1 {
-			kill(agent)
+			testimony.Kill(agent)
 			agent = s.startAgent("", 0)
 		}
 	}
 	for _, p := range append(programs, agent) {
-		kill(p)
+		testimony.Kill(p)
 	}
 	return s.end()
 }
@@ -42,8 +43,8 @@ func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (records uint64, wron
 func killAtPoint(t testing.TB, rng *rand.Rand, point drain.FaultPoint) (records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
-	program := s.startProgram()
-	s.waitForCalls() // or a slow machine kills it before it has a ring
+	program := s.StartProgram()
+	s.WaitForCalls() // or a slow machine kills it before it has a ring
 	deaths := 0
 	for n := 1; n < 20; n += 1 + n {
 		agent := s.startAgent(string(point), n)
@@ -51,8 +52,8 @@ func killAtPoint(t testing.TB, rng *rand.Rand, point drain.FaultPoint) (records 
 		go func() { agent.Wait(); close(dead) }()
 		time.Sleep(time.Duration(rng.IntN(80)) * time.Millisecond)
 		if rng.IntN(2) == 0 || point == drain.BeforeSeal || point == drain.AfterSeal || point == drain.AfterRemove {
-			kill(program)
-			program = s.startProgram()
+			testimony.Kill(program)
+			program = s.StartProgram()
 		}
 		patience := 400 * time.Millisecond // it may not come to the point so often
 		if deaths == 0 {
@@ -66,7 +67,7 @@ func killAtPoint(t testing.TB, rng *rand.Rand, point drain.FaultPoint) (records 
 			<-dead
 		}
 	}
-	kill(program)
+	testimony.Kill(program)
 	records, wrong = s.end()
 	if deaths == 0 {
 		wrong = append(wrong, fmt.Errorf("no agent has come to %s", point))

@@ -8,18 +8,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
-	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -31,7 +28,7 @@ const roleVariable = "CLOUDPROFILER_AGENT_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "":
-		os.Exit(m.Run())
+		os.Exit(leak.Main(m))
 	case "program":
 		beProgram(os.Args[1], os.Args[2])
 	case "agent":
@@ -52,62 +49,19 @@ func must(err error) {
 
 const sharedWriters = 2
 
-// testimony is what a program leaves in a file about itself: how many calls of each writer have returned, and into which rings.
-type testimony struct {
-	returned [1 + sharedWriters]uint64 // of the channel of one writer, of the shared one
-	ready    uint64
-	paths    [2][256]byte
-}
-
-func mapTestimony(path string) (*testimony, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	size := int(unsafe.Sizeof(testimony{}))
-	if err := f.Truncate(int64(size)); err != nil {
-		return nil, err
-	}
-	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, err
-	}
-	return (*testimony)(unsafe.Pointer(&b[0])), nil
-}
-
-func (t *testimony) incarnation(i int) string {
-	part := strings.Split(filepath.Base(strings.TrimRight(string(t.paths[i][:]), "\x00")), ".")
-	return part[len(part)-2]
-}
-
-// beProgram logs until it is killed.
+// beProgram logs until it is killed. Of its testimony's writers the first is that of the channel with one, the others are those of the shared one.
 func beProgram(rings, file string) {
-	said, err := mapTestimony(file)
+	said, err := testimony.Open(file)
 	must(err)
 	one, err := handlers.Open("one/x", handlers.Options{Dir: rings, Policy: "drop", Buffer: "64KiB"})
 	must(err)
 	shared, err := handlers.OpenShared("shared/x", handlers.Options{Dir: rings, Handler: "id", Policy: "drop", Buffer: "128KiB"})
 	must(err)
-	copy(said.paths[0][:], one.Path())
-	copy(said.paths[1][:], shared.Path())
-	atomic.StoreUint64(&said.ready, 1)
-	for i := range uint64(sharedWriters) {
-		go burst(&said.returned[1+i], func(id uint64) { shared.Log(i<<48 | id) })
+	said.Begin(one.Path(), shared.Path())
+	for i := range sharedWriters {
+		go said.Burst(1+i, func(id uint64) { shared.Log(uint64(i)<<48 | id) })
 	}
-	burst(&said.returned[0], one.Log)
-}
-
-// burst calls with consecutive ids for ever, a few thousand at a time, and says which have returned.
-func burst(returned *uint64, call func(id uint64)) {
-	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))
-	for {
-		for range rng.IntN(3000) {
-			call(*returned)
-			atomic.StoreUint64(returned, *returned+1)
-		}
-		time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
-	}
+	said.Burst(0, one.Log)
 }
 
 // beAgent drains until it is killed, at the latest by itself when it comes to a point for the n-th time, and opens and closes runs all the while. At
@@ -151,74 +105,18 @@ func beAgent(rings, state, point, count string) {
 
 // scene is a directory with programs and agents in it.
 type scene struct {
-	t            testing.TB
-	rings, state string
-	testimonies  []string
+	*testimony.Stage
+	t     testing.TB
+	state string
 }
 
 func newScene(t testing.TB) *scene {
 	t.Helper()
-	return &scene{t: t, rings: ringsIn(t), state: filepath.Join(t.TempDir(), "state")}
-}
-
-// ringsIn makes a directory of rings in shared memory, as programs have them.
-func ringsIn(t testing.TB) string {
-	t.Helper()
-	rings, err := os.MkdirTemp("/dev/shm", "cloudprofiler-agent-test")
-	if err != nil {
-		rings = t.TempDir()
-	}
-	t.Cleanup(func() { os.RemoveAll(rings) })
-	return rings
-}
-
-func (s *scene) start(role string, args ...string) *exec.Cmd {
-	s.t.Helper()
-	cmd, err := reexec.Command(args...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	cmd.Env = append(os.Environ(), roleVariable+"="+role)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { kill(cmd) })
-	return cmd
-}
-
-func (s *scene) startProgram() *exec.Cmd {
-	file := filepath.Join(s.t.TempDir(), "testimony")
-	s.testimonies = append(s.testimonies, file)
-	return s.start("program", s.rings, file)
-}
-
-// waitForCalls returns when a call of the program that was started first has returned.
-func (s *scene) waitForCalls() {
-	s.t.Helper()
-	said, err := mapTestimony(s.testimonies[0])
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	waitFor(s.t, "a first call", func() bool { return atomic.LoadUint64(&said.returned[0]) > 0 })
+	return &scene{Stage: testimony.NewStage(t, roleVariable), t: t, state: filepath.Join(t.TempDir(), "state")}
 }
 
 func (s *scene) startAgent(point string, n int) *exec.Cmd {
-	return s.start("agent", s.rings, s.state, point, strconv.Itoa(n))
-}
-
-func kill(cmd *exec.Cmd) {
-	cmd.Process.Kill()
-	cmd.Wait()
-}
-
-func waitFor(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited too long for %s", what)
-		}
-	}
+	return s.Start("agent", s.Rings, s.state, point, strconv.Itoa(n))
 }
 
 // logsOf lists the segments of each ring, in their order, over all directories in which an agent keeps logs.
@@ -252,12 +150,12 @@ func logsOf(t testing.TB, state string) map[string][]logstore.Segment {
 // end drains what is left, and returns how many records are in the logs and what is wrong with them.
 func (s *scene) end() (records uint64, wrong []error) {
 	s.t.Helper()
-	a, err := Start(Config{Node: "node-1", Rings: s.rings, State: s.state, Chrony: ChronyOff})
+	a, err := Start(Config{Node: "node-1", Rings: s.Rings, State: s.state, Chrony: ChronyOff})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	waitFor(s.t, "the rings to be gone", func() bool {
-		files, _ := ring.Files(s.rings)
+	testimony.WaitFor(s.t, "the rings to be gone", func() bool {
+		files, _ := ring.Files(s.Rings)
 		return len(files) == 0
 	})
 	status := a.Status()
@@ -268,25 +166,18 @@ func (s *scene) end() (records uint64, wrong []error) {
 		wrong = append(wrong, fmt.Errorf("%+v", status.Total))
 	}
 	logs := logsOf(s.t, s.state)
-	for _, file := range s.testimonies {
-		said, err := mapTestimony(file)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if said.ready == 0 {
-			continue // killed before it began
-		}
-		for i, check := range []func(*testimony, account) error{checkOne, checkShared} {
-			k, err := read(logs[said.incarnation(i)])
+	s.Each(func(said *testimony.Testimony) {
+		for i, check := range []func(*testimony.Testimony, account) error{checkOne, checkShared} {
+			k, err := read(logs[said.Incarnation(i)])
 			if err == nil {
 				err = check(said, k)
 			}
 			if err != nil {
-				wrong = append(wrong, fmt.Errorf("log of ring %s: %w", said.incarnation(i), err))
+				wrong = append(wrong, fmt.Errorf("log of ring %s: %w", said.Incarnation(i), err))
 			}
 			records += k.events
 		}
-	}
+	})
 	return records, wrong
 }
 

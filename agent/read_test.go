@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
@@ -51,7 +52,7 @@ func read(segments []logstore.Segment) (account, error) {
 
 // checkOne holds a log of one writer against what it did: ids from 0 on, but for ranges of drops at their place. The call in which the program was
 // killed may be there.
-func checkOne(said *testimony, k account) error {
+func checkOne(said *testimony.Testimony, k account) error {
 	for reason, n := range k.drops {
 		if reason != logstore.RingFull {
 			return fmt.Errorf("%d rows are missing: %s", n, reason)
@@ -64,20 +65,20 @@ func checkOne(said *testimony, k account) error {
 		}
 		next++
 	}
-	if next += k.at[uint64(len(k.ids[0]))]; next != said.returned[0] && next != said.returned[0]+1 {
-		return fmt.Errorf("%d calls are in the log or dropped, %d have returned", next, said.returned[0])
+	if next += k.at[uint64(len(k.ids[0]))]; next != said.Returned[0] && next != said.Returned[0]+1 {
+		return fmt.Errorf("%d calls are in the log or dropped, %d have returned", next, said.Returned[0])
 	}
 	return nil
 }
 
 // checkShared holds a log of many writers against what they did: each id once, rising for each writer in each shard.
-func checkShared(said *testimony, k account) error {
+func checkShared(said *testimony.Testimony, k account) error {
 	seen := map[uint64]bool{}
 	for shard, ids := range k.ids {
 		var next [sharedWriters]uint64
 		for _, id := range ids {
 			writer, n := id>>48, id&(1<<48-1)
-			if writer >= sharedWriters || n > said.returned[1+writer] || n < next[writer] || seen[id] {
+			if writer >= sharedWriters || n > said.Returned[1+writer] || n < next[writer] || seen[id] {
 				return fmt.Errorf("shard %d: id %#x", shard, id)
 			}
 			next[writer] = n + 1
@@ -85,7 +86,7 @@ func checkShared(said *testimony, k account) error {
 		}
 	}
 	var returned uint64
-	for _, n := range said.returned[1:] {
+	for _, n := range said.Returned[1 : 1+sharedWriters] {
 		returned += n
 	}
 	kept := uint64(len(seen)) + k.drops[logstore.RingFull]

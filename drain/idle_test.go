@@ -51,7 +51,7 @@ func TestBarIdle(t *testing.T) {
 	}
 	s := newScene(t)
 	for _, handler := range []string{"buffered", "id", "counter", "first-last", "link", "xoy"} {
-		o := handlers.Options{Handler: handler, Dir: s.rings}
+		o := handlers.Options{Handler: handler, Dir: s.Rings}
 		if handler == "xoy" {
 			o.Params = map[string]any{"x": 1, "y": 2}
 		}
@@ -61,7 +61,7 @@ func TestBarIdle(t *testing.T) {
 		}
 		defer c.Close()
 	}
-	cmd, err := reexec.Command(s.rings, s.logs, strconv.Itoa(seconds))
+	cmd, err := reexec.Command(s.Rings, s.logs, strconv.Itoa(seconds))
 	if err != nil {
 		t.Fatal(err)
 	}

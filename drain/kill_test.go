@@ -8,19 +8,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
-	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -32,7 +29,7 @@ const roleVariable = "CLOUDPROFILER_DRAIN_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "":
-		os.Exit(m.Run())
+		os.Exit(leak.Main(m))
 	case "program":
 		beProgram(os.Args[1], os.Args[2])
 	case "idle":
@@ -45,64 +42,26 @@ func TestMain(m *testing.M) {
 // sharedWriters is how many goroutines log on the shared channel.
 const sharedWriters = 4
 
-// testimony is what a program leaves in a file about itself: how many calls of each writer have returned, and into which rings.
-type testimony struct {
-	returned [2 + sharedWriters]uint64 // of the channel of one writer, of links, of the shared one
-	ready    uint64
-	paths    [3][256]byte
-}
-
-func mapTestimony(path string) (*testimony, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	size := int(unsafe.Sizeof(testimony{}))
-	if err := f.Truncate(int64(size)); err != nil {
-		return nil, err
-	}
-	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, err
-	}
-	return (*testimony)(unsafe.Pointer(&b[0])), nil
-}
-
-func (t *testimony) path(i int) string { return strings.TrimRight(string(t.paths[i][:]), "\x00") }
-
-// beProgram logs until it is killed.
+// beProgram logs until it is killed. Of its testimony's writers the first is that of the channel with one, the second that of links, the others
+// are those of the shared channel.
 func beProgram(rings, file string) {
-	said, err := mapTestimony(file)
+	said, err := testimony.Open(file)
 	must(err)
-	open := func(i int, name string, o handlers.Options, open func(string, handlers.Options) (*handlers.Channel, error)) *handlers.Channel {
+	open := func(name string, o handlers.Options, open func(string, handlers.Options) (*handlers.Channel, error)) *handlers.Channel {
 		o.Dir = rings
 		c, err := open(name, o)
 		must(err)
-		copy(said.paths[i][:], c.Path())
 		return c
 	}
-	one := open(0, "one/x", handlers.Options{Policy: "drop", Buffer: "64KiB"}, handlers.Open)
-	links := open(1, "links/x", handlers.Options{Handler: "link", Buffer: "64KiB"}, handlers.Open)
-	shared := open(2, "shared/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "256KiB"}, handlers.OpenShared)
-	atomic.StoreUint64(&said.ready, 1)
-	for i := range uint64(sharedWriters) {
-		go burst(&said.returned[2+i], func(id uint64) { shared.Log(i<<48 | id) })
+	one := open("one/x", handlers.Options{Policy: "drop", Buffer: "64KiB"}, handlers.Open)
+	links := open("links/x", handlers.Options{Handler: "link", Buffer: "64KiB"}, handlers.Open)
+	shared := open("shared/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "256KiB"}, handlers.OpenShared)
+	said.Begin(one.Path(), links.Path(), shared.Path())
+	for i := range sharedWriters {
+		go said.Burst(2+i, func(id uint64) { shared.Log(uint64(i)<<48 | id) })
 	}
-	go burst(&said.returned[1], func(id uint64) { links.Link(id, id+1) })
-	burst(&said.returned[0], one.Log)
-}
-
-// burst calls with consecutive ids for ever, a few thousand at a time, and says which have returned.
-func burst(returned *uint64, call func(id uint64)) {
-	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))
-	for {
-		for range rng.IntN(5000) {
-			call(*returned)
-			atomic.StoreUint64(returned, *returned+1)
-		}
-		time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
-	}
+	go said.Burst(1, func(id uint64) { links.Link(id, id+1) })
+	said.Burst(0, one.Log)
 }
 
 // beDrainer drains until it is killed, at the latest by itself when it comes to a point for the n-th time.
@@ -133,73 +92,29 @@ func must(err error) {
 
 // scene is a directory with programs and drainers in it.
 type scene struct {
-	t           testing.TB
-	rings, logs string
-	testimonies []string
+	*testimony.Stage
+	t    testing.TB
+	logs string
 }
 
 func newScene(t testing.TB) *scene {
 	t.Helper()
-	s := &scene{t: t, logs: filepath.Join(t.TempDir(), "logs")}
-	// In shared memory, as programs have them.
-	rings, err := os.MkdirTemp("/dev/shm", "cloudprofiler-drain-test")
-	if err != nil {
-		rings = t.TempDir()
-	}
-	t.Cleanup(func() { os.RemoveAll(rings) })
-	s.rings = rings
-	return s
-}
-
-func (s *scene) start(role string, args ...string) *exec.Cmd {
-	s.t.Helper()
-	cmd, err := reexec.Command(args...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	cmd.Env = append(os.Environ(), roleVariable+"="+role)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { s.kill(cmd) })
-	return cmd
-}
-
-func (s *scene) startProgram() *exec.Cmd {
-	file := filepath.Join(s.t.TempDir(), "testimony")
-	s.testimonies = append(s.testimonies, file)
-	return s.start("program", s.rings, file)
-}
-
-// waitForCalls returns when a call of the program that was started first has returned.
-func (s *scene) waitForCalls() {
-	s.t.Helper()
-	said, err := mapTestimony(s.testimonies[0])
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	waitFor(s.t, func() bool { return atomic.LoadUint64(&said.returned[0]) > 0 })
+	return &scene{Stage: testimony.NewStage(t, roleVariable), t: t, logs: filepath.Join(t.TempDir(), "logs")}
 }
 
 func (s *scene) startDrainer(point string, n int) *exec.Cmd {
-	return s.start("drainer", s.rings, s.logs, point, strconv.Itoa(n))
-}
-
-func (s *scene) kill(cmd *exec.Cmd) {
-	cmd.Process.Kill()
-	cmd.Wait()
+	return s.Start("drainer", s.Rings, s.logs, point, strconv.Itoa(n))
 }
 
 // end drains what is left, and returns how many records are in the logs and how many errors of each kind there are in them.
 func (s *scene) end() (records uint64, wrong []error) {
 	s.t.Helper()
-	d, err := Start(s.rings, Options{Logs: s.logs, Node: "node-1"})
+	d, err := Start(s.Rings, Options{Logs: s.logs, Node: "node-1"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	waitFor(s.t, func() bool {
-		files, _ := ring.Files(s.rings)
+	testimony.WaitFor(s.t, "the rings to be gone", func() bool {
+		files, _ := ring.Files(s.Rings)
 		return len(files) == 0
 	})
 	if err := d.Close(); err != nil {
@@ -225,30 +140,23 @@ func (s *scene) end() (records uint64, wrong []error) {
 		logs[hex.EncodeToString(segments[0].Incarnation[:])] = k
 		segments = segments[n:]
 	}
-	for _, file := range s.testimonies {
-		said, err := mapTestimony(file)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if said.ready == 0 {
-			continue // killed before it began
-		}
-		for i, check := range []func(*testimony, *kept) error{checkOne, checkLinks, checkShared} {
-			part := strings.Split(filepath.Base(said.path(i)), ".")
-			k := logs[part[len(part)-2]]
+	s.Each(func(said *testimony.Testimony) {
+		for i, check := range []func(*testimony.Testimony, *kept) error{checkOne, checkLinks, checkShared} {
+			ring := said.Incarnation(i)
+			k := logs[ring]
 			if k == nil {
-				wrong = append(wrong, fmt.Errorf("no log of %s", said.path(i)))
+				wrong = append(wrong, fmt.Errorf("no log of ring %s", ring))
 				continue
 			}
 			if !k.report.Whole() || !k.report.Sealed || k.report.Duplicates+k.report.Overlaps+k.report.Foreign > 0 {
-				wrong = append(wrong, fmt.Errorf("log of %s: %+v", said.path(i), k.report))
+				wrong = append(wrong, fmt.Errorf("log of ring %s: %+v", ring, k.report))
 			}
 			if err := check(said, k); err != nil {
-				wrong = append(wrong, fmt.Errorf("log of %s: %w", said.path(i), err))
+				wrong = append(wrong, fmt.Errorf("log of ring %s: %w", ring, err))
 			}
 			records += uint64(k.all())
 		}
-	}
+	})
 	return records, wrong
 }
 
@@ -275,15 +183,15 @@ func inOrder(ids []uint64, drops []logstore.Drop, returned uint64) error {
 	return nil
 }
 
-func checkOne(said *testimony, k *kept) error {
+func checkOne(said *testimony.Testimony, k *kept) error {
 	var ids []uint64
 	for _, e := range k.events[0] {
 		ids = append(ids, e.ID)
 	}
-	return inOrder(ids, k.drops[0], said.returned[0])
+	return inOrder(ids, k.drops[0], said.Returned[0])
 }
 
-func checkLinks(said *testimony, k *kept) error {
+func checkLinks(said *testimony.Testimony, k *kept) error {
 	var ids []uint64
 	for _, l := range k.links[0] {
 		if l.Child != l.Parent+1 {
@@ -291,16 +199,16 @@ func checkLinks(said *testimony, k *kept) error {
 		}
 		ids = append(ids, l.Parent)
 	}
-	return inOrder(ids, k.drops[0], said.returned[1])
+	return inOrder(ids, k.drops[0], said.Returned[1])
 }
 
-func checkShared(said *testimony, k *kept) error {
+func checkShared(said *testimony.Testimony, k *kept) error {
 	seen := map[uint64]bool{}
 	for shard, events := range k.events {
 		var next [sharedWriters]uint64
 		for _, e := range events {
 			writer, id := e.ID>>48, e.ID&(1<<48-1)
-			if writer >= sharedWriters || id > said.returned[2+writer] || id < next[writer] || seen[e.ID] {
+			if writer >= sharedWriters || id > said.Returned[2+writer] || id < next[writer] || seen[e.ID] {
 				return fmt.Errorf("shard %d: id %#x", shard, e.ID)
 			}
 			next[writer] = id + 1
@@ -308,7 +216,7 @@ func checkShared(said *testimony, k *kept) error {
 		}
 	}
 	var returned uint64
-	for _, n := range said.returned[2:] {
+	for _, n := range said.Returned[2 : 2+sharedWriters] {
 		returned += n
 	}
 	kept := uint64(len(seen)) + k.dropped(logstore.RingFull)
@@ -323,24 +231,24 @@ func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (records uint64, wron
 	t.Helper()
 	s := newScene(t)
 	drainer := s.startDrainer("", 0)
-	programs := []*exec.Cmd{s.startProgram(), s.startProgram()}
-	s.waitForCalls() // or a slow machine kills them all before they begin
+	programs := []*exec.Cmd{s.StartProgram(), s.StartProgram()}
+	s.WaitForCalls() // or a slow machine kills them all before they begin
 	for range kills {
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
 		what := rng.IntN(3)
 		if what != 0 {
 			i := rng.IntN(len(programs))
-			s.kill(programs[i])
-			programs[i] = s.startProgram()
+			testimony.Kill(programs[i])
+			programs[i] = s.StartProgram()
 		}
 		if what != 1 {
-			s.kill(drainer)
+			testimony.Kill(drainer)
 			time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond)
 			drainer = s.startDrainer("", 0)
 		}
 	}
 	for _, p := range append(programs, drainer) {
-		s.kill(p)
+		testimony.Kill(p)
 	}
 	return s.end()
 }
@@ -389,8 +297,8 @@ func TestBarRecordsOnceAfterKills(t *testing.T) {
 func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
-	program := s.startProgram()
-	s.waitForCalls() // or a slow machine kills it before it has a ring
+	program := s.StartProgram()
+	s.WaitForCalls() // or a slow machine kills it before it has a ring
 	deaths := 0
 	for n := 1; n < 30; n += 1 + n/2 {
 		drainer := s.startDrainer(string(point), n)
@@ -398,8 +306,8 @@ func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64
 		go func() { drainer.Wait(); close(dead) }()
 		time.Sleep(time.Duration(rng.IntN(40)) * time.Millisecond)
 		if rng.IntN(2) == 0 || point == BeforeSeal || point == AfterSeal || point == AfterRemove {
-			s.kill(program)
-			program = s.startProgram()
+			testimony.Kill(program)
+			program = s.StartProgram()
 		}
 		patience := 400 * time.Millisecond // it may not come to the point so often
 		if deaths == 0 {
@@ -413,7 +321,7 @@ func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64
 			<-dead
 		}
 	}
-	s.kill(program)
+	testimony.Kill(program)
 	records, wrong = s.end()
 	if deaths == 0 {
 		wrong = append(wrong, fmt.Errorf("no drainer has come to %s", point))

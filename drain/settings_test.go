@@ -4,12 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
@@ -203,15 +205,17 @@ func TestTableChangesUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, done := make(chan bool), make(chan uint64)
+	stop, done := make(chan bool), make(chan bool)
+	var calls atomic.Uint64
 	go func() {
+		defer close(done)
 		for id := uint64(0); ; id++ {
 			select {
 			case <-stop:
-				done <- id
 				return
 			default:
 				c.Log(id)
+				calls.Store(id + 1)
 			}
 		}
 	}()
@@ -235,12 +239,13 @@ func TestTableChangesUnderLoad(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(30 * time.Millisecond) // under load
+		before := calls.Load() // the program notes the change in a call after it
+		testimony.WaitFor(t, "calls under the new table", func() bool { return calls.Load() > before+10_000 })
 	}
 	close(stop)
 	<-done
 	c.Close()
-	waitFor(t, func() bool { return d.Stats().Finished == 1 })
+	testimony.WaitFor(t, "the ring to be finished", func() bool { return d.Stats().Finished == 1 })
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -272,16 +277,5 @@ func TestTableChangesUnderLoad(t *testing.T) {
 			}
 		}
 		last = e.ID
-	}
-}
-
-// waitFor waits for something that another goroutine or process brings about.
-func waitFor(t testing.TB, so func() bool) {
-	t.Helper()
-	for begin := time.Now(); !so(); {
-		if time.Since(begin) > 60*time.Second {
-			t.Fatal("it did not come about within a minute")
-		}
-		time.Sleep(time.Millisecond)
 	}
 }

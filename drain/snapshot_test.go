@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -43,7 +44,7 @@ func TestProgramAsksForSnapshot(t *testing.T) {
 	}
 	for times := int64(1); times < 3; times++ {
 		plain.Snapshot()
-		waitFor(t, func() bool { return answered() && told.Load() == times })
+		testimony.WaitFor(t, "the answer", func() bool { return answered() && told.Load() == times })
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
