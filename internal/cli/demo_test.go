@@ -15,6 +15,11 @@ func TestSlowestHop(t *testing.T) {
 	if h := slowestHop(r); h == nil || h.From != "b/end" {
 		t.Errorf("slowest: %+v, want b's", h)
 	}
+	for from, want := range map[string]string{"source/intended": ": it is how late tuples left, so this machine is too slow for the load", "source/start": "", "b/end": ""} {
+		if got := whySlowest(hop(from, 1, false)); got != want {
+			t.Errorf("why %s is the slowest: %q, want %q", from, got, want)
+		}
+	}
 	if h := slowestHop(&demo.Result{}); h != nil {
 		t.Errorf("of none: %+v", h)
 	}
