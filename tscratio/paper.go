@@ -136,9 +136,6 @@ func (v PaperValue) TightInterval() (Interval, error) { return intervalOf(v.ends
 // Span returns Centre ± Paper as a duration, rounded outward.
 func (v PaperValue) Span() (Span, error) { return spanOf(v.ends(v.Paper)) }
 
-// TightSpan returns Centre ± Tight as a duration, rounded outward.
-func (v PaperValue) TightSpan() (Span, error) { return spanOf(v.ends(v.Tight)) }
-
 func (v PaperValue) ends(bound *big.Rat) (lo, hi *big.Rat) {
 	return new(big.Rat).Sub(v.Centre, bound), new(big.Rat).Add(v.Centre, bound)
 }

@@ -26,11 +26,6 @@ func product(x, y int64) wide {
 	return wide{int64(hi) - (x >> 63 & y) - (y >> 63 & x), lo}
 }
 
-func (v wide) plus(w wide) wide {
-	lo, carry := bits.Add64(v.lo, w.lo, 0)
-	return wide{v.hi + w.hi + int64(carry), lo}
-}
-
 func (v wide) minus(w wide) wide {
 	lo, borrow := bits.Sub64(v.lo, w.lo, 0)
 	return wide{v.hi - w.hi - int64(borrow), lo}
