@@ -5,7 +5,7 @@
 //	quantum       the step in which the counter really moves                       MeasureQuantum
 //	core slack    how far the cores of the node may disagree, as a proven interval  MeasureSlack
 //	epoch         whether the counter has run unbroken                              NewWatch, Watch.Check
-//	frequency     cycles a second, as an interval; for display only                 MeasureFrequency
+//	frequency     cycles a second, as an interval; for display only                 FrequencyBetween
 //	facts         name, CPU, hypervisor, clocksource, cores, container              ReadFacts
 //
 // Examine does all of it and returns a Report: findings with a verdict and a remedy each.

@@ -93,18 +93,3 @@ func ClockStep_ns(clocksource string) int64 {
 	}
 	return 10_000_001
 }
-
-// MeasureFrequency takes a bracket, waits, takes another and returns the rate between them. Two brackets 100 ms
-// apart leave a few ppm open; a Watch narrows that with its age.
-func (c Clocks) MeasureFrequency(wait func(time.Duration), span time.Duration, widen_cycles uint64, step_ns int64) (Frequency, error) {
-	first, err := c.Bracket()
-	if err != nil {
-		return Frequency{}, fmt.Errorf("measure frequency: %w", err)
-	}
-	wait(span)
-	last, err := c.Bracket()
-	if err != nil {
-		return Frequency{}, fmt.Errorf("measure frequency: %w", err)
-	}
-	return FrequencyBetween(first, last, widen_cycles, step_ns)
-}

@@ -76,9 +76,18 @@ func TestFrequencyInWords(t *testing.T) {
 	}
 }
 
-func TestMeasureFrequencyOfASyntheticNode(t *testing.T) {
+func TestFrequencyOfASyntheticNode(t *testing.T) {
 	n := newNode()
-	f, err := n.clocks().MeasureFrequency(n.wait, 100*time.Millisecond, n.quantum, 1)
+	first, err := n.clocks().Bracket()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.wait(100 * time.Millisecond)
+	last, err := n.clocks().Bracket()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := FrequencyBetween(first, last, n.quantum, 1)
 	if err != nil || !f.Contains(2_600_000_000_000) || f.Uncertainty_ppb() > 5000 {
 		t.Fatalf("frequency = %v, %v; want 2600 MHz within 5 ppm", f, err)
 	}
