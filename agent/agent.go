@@ -149,9 +149,6 @@ func (a *Agent) notify(err error) {
 	}
 }
 
-// Node is the node's name.
-func (a *Agent) Node() string { return a.c.Node }
-
 // SetTable puts a server's handler table in force on all channels, at once, and keeps it for when the server is away. The generation is the
 // server's, for display. The error wraps handlertable.ErrTable.
 func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err error) {

@@ -92,9 +92,6 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 // Received is how many tuples came so far. Any goroutine may ask.
 func (r *Receiver) Received() uint64 { return r.received.Load() }
 
-// Mark has something noted with the run that a source found out. Any goroutine may call it.
-func (r *Receiver) Mark(mark Mark, text string) { r.marks.make(mark, 1, "%s", text) }
-
 // Run receives until every connection has brought its ends, has fallen silent, or ctx is cancelled; then it closes the sources.
 func (r *Receiver) Run(ctx context.Context) (ReceiverResult, error) {
 	var wait sync.WaitGroup

@@ -62,17 +62,6 @@ func Ramp(from, to float64, d time.Duration) (Schedule, error) {
 	return Stretches("ramp:"+number(from)+"-"+number(to)+"x"+d.String(), Stretch{from, to, d})
 }
 
-// Step goes through rates, each for the same time or for its own: see Stretches.
-func Step(d time.Duration, rates ...float64) (Schedule, error) {
-	var parts []Stretch
-	var text []string
-	for _, r := range rates {
-		parts = append(parts, Stretch{r, r, d})
-		text = append(text, number(r)+"x"+d.String())
-	}
-	return Stretches("step:"+strings.Join(text, ","), parts...)
-}
-
 // Stretches puts a schedule together from parts. The text is what its String returns.
 func Stretches(text string, parts ...Stretch) (Schedule, error) {
 	s := &linear{text: text, stretch: parts, begin_ns: []float64{0}, before: []float64{0}}

@@ -27,11 +27,7 @@ func NewRealtimeTruth(c RealtimeConfig) (*RealtimeTruth, error) {
 	return &RealtimeTruth{c}, nil
 }
 
-// Exact returns the clock in nanoseconds before rounding.
-func (t *RealtimeTruth) Exact(physical_ns int64) *big.Rat {
-	return new(big.Rat).SetFrac(t.exact(physical_ns), big.NewInt(freqOne))
-}
-
+// exact returns the clock in parts of 1/freqOne ns, before rounding.
 func (t *RealtimeTruth) exact(physical_ns int64) *big.Int {
 	c := t.config
 	sum := big.NewInt(physical_ns)
