@@ -57,6 +57,31 @@ func unresolved(files []file, from file, target string) string {
 	return ""
 }
 
+// pagesAreReached is the rule that a reader of README.md gets to every page by links.
+func pagesAreReached(_ *testing.T, files []file) []finding {
+	reached := map[string]bool{"README.md": true}
+	for todo := []string{"README.md"}; len(todo) > 0; todo = todo[1:] {
+		page, _ := find(files, todo[0])
+		for _, target := range linksOf(string(page.text)) {
+			u, err := url.Parse(target)
+			if err != nil || u.Scheme != "" || u.Path == "" || path.Ext(u.Path) != ".md" {
+				continue
+			}
+			if to := path.Join(path.Dir(page.path), u.Path); !reached[to] {
+				reached[to] = true
+				todo = append(todo, to)
+			}
+		}
+	}
+	var found []finding
+	for _, f := range files {
+		if path.Ext(f.path) == ".md" && !reached[f.path] && !strings.Contains(f.path, "testdata/") {
+			found = append(found, finding{f.path, "no links lead here from README.md"})
+		}
+	}
+	return found
+}
+
 var (
 	inlineLink    = regexp.MustCompile(`\]\(\s*<?([^()\s<>]+(?:\([^()\s]*\))?)>?(?:\s+"[^"]*")?\s*\)`)
 	referenceLink = regexp.MustCompile(`^ {0,3}\[[^\]]+\]:\s+<?([^\s<>]+)`)
@@ -172,8 +197,11 @@ func commandsExist(t *testing.T, files []file) []finding {
 }
 
 // isCommand asks cprof itself: the words up to the first that is a flag or an argument must have help, as a command
-// that runs and not as a group of others.
+// that runs and not as a group of others, and its help must have the flags.
 func isCommand(t *testing.T, words []string) bool {
+	if end := slices.IndexFunc(words, func(w string) bool { return strings.ContainsAny(w, "|<>;&") }); end >= 0 {
+		words = words[:end] // what follows is the shell's
+	}
 	last := slices.IndexFunc(words, func(w string) bool { return !plainWord.MatchString(w) })
 	if last < 0 {
 		last = len(words)
@@ -182,14 +210,18 @@ func isCommand(t *testing.T, words []string) bool {
 		var help strings.Builder
 		code := cli.Run(t.Context(), append(words[:last:last], "--help"), &help, io.Discard)
 		if code == 0 && strings.Contains(help.String(), "cprof "+strings.Join(words[:last], " ")) {
-			return !strings.Contains(help.String(), "Available Commands:")
+			return !strings.Contains(help.String(), "Available Commands:") && !slices.ContainsFunc(words, func(w string) bool {
+				flag, _, _ := strings.Cut(w, "=")
+				return strings.HasPrefix(flag, "--") && !strings.Contains(help.String(), " "+flag+" ")
+			})
 		}
 	}
 	return false
 }
 
-func TestLinksResolve(t *testing.T)  { check(t, linksResolve) }
-func TestCommandsExist(t *testing.T) { check(t, commandsExist) }
+func TestLinksResolve(t *testing.T)    { check(t, linksResolve) }
+func TestPagesAreReached(t *testing.T) { check(t, pagesAreReached) }
+func TestCommandsExist(t *testing.T)   { check(t, commandsExist) }
 
 func TestLinkRuleFinds(t *testing.T) {
 	page := "# The first\n\n## A bound, w = 1\n"
@@ -216,6 +248,15 @@ func TestLinkRuleFinds(t *testing.T) {
 	})
 }
 
+func TestReachRuleFinds(t *testing.T) {
+	runRule(t, pagesAreReached, map[string]ruleTest{
+		"over others":    {tree{"README.md": "[a](docs/a.md#top)", "docs/a.md": "[b](../b.md)", "b.md": "[up](README.md)"}, nil},
+		"by none":        {tree{"README.md": "`docs/a.md` [b](b.md)", "docs/a.md": "[b](../b.md)", "b.md": ""}, of("docs/a.md")},
+		"by each other":  {tree{"README.md": "", "a.md": "[b](b.md)", "b.md": "[a](a.md)"}, of("a.md", "b.md")},
+		"what tests use": {tree{"README.md": "", "x/testdata/a.md": ""}, nil},
+	})
+}
+
 func TestCommandRuleFinds(t *testing.T) {
 	block := func(line string) tree {
 		return tree{"Makefile": "demo: build\n\ttrue\n", "README.md": "Do\n\n```sh\n" + line + "\n```\n"}
@@ -226,13 +267,16 @@ func TestCommandRuleFinds(t *testing.T) {
 		"no such target":        {block("make dmeo"), of("README.md")},
 		"a variable, no target": {block("make CC=x"), of("README.md")},
 		"a command":             {block("cprof version"), nil},
-		"the built command":     {block("bin/cprof version --json   # which build"), nil},
+		"the built command":     {block("bin/cprof nodes --json   # all pairs"), nil},
 		"an argument":           {block("$ cprof help version"), nil},
 		"no such command":       {block("cprof vresion"), of("README.md")},
 		"no such in a group":    {block("cprof completion bsh"), of("README.md")},
 		"in a group":            {block("cprof completion bash"), nil},
 		"nothing":               {block("cprof"), of("README.md")},
 		"another program":       {block("# look\ngit log"), nil},
+		"a flag":                {block("cprof nodes --json | jq -r '.go' --nosuch"), nil},
+		"no such flag":          {block("cprof analyze runs/x --chanel=y"), of("README.md")},
+		"a flag of another":     {block("cprof version --slowest 5"), of("README.md")},
 		"another language":      {tree{"README.md": "```\nmake nosuch\n```\n"}, nil},
 	})
 }
