@@ -32,9 +32,8 @@ missing.`,
 }
 
 func newRunStart() *cobra.Command {
-	var server serverFlags
+	var order runOrder
 	var request coordinator.RunRequest
-	var asJSON, noWait bool
 	cmd := &cobra.Command{
 		Use:   "start NAME",
 		Short: "Begin a run, and wait until it is open",
@@ -43,31 +42,14 @@ func newRunStart() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Name = args[0]
-			link, err := server.dial()
-			if err != nil {
-				return err
-			}
-			defer link.Close()
-			var status *coordinator.RunStatus
-			if err := ask(cmd.Context(), link, coordinator.AskStartRun, request, &status); err != nil {
-				return err
-			}
-			if !noWait {
-				status, err = waitForRun(cmd, link, request.Name, func(s *coordinator.RunStatus) bool {
-					return s.Phase != coordinator.PhaseBefore && s.Phase != coordinator.PhaseOpening
-				})
-				if err != nil {
-					return err
-				}
-			}
-			return printRun(cmd, status, asJSON)
+			return order.give(cmd, coordinator.AskStartRun, request, func(s *coordinator.RunStatus) bool {
+				return s.Phase != coordinator.PhaseBefore && s.Phase != coordinator.PhaseOpening
+			})
 		},
 	}
-	server.add(cmd)
+	order.add(cmd, "return as soon as it has begun")
 	cmd.Flags().StringVar(&request.Note, "note", "", "what you want to remember about it")
 	cmd.Flags().StringVar(&request.Reference, "reference", "", "node in whose cycles results are wanted (default: whoever reads the run chooses)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as it has begun")
 	return cmd
 }
 
@@ -93,8 +75,7 @@ func newRunStatus() *cobra.Command {
 }
 
 func newRunStop() *cobra.Command {
-	var server serverFlags
-	var asJSON, noWait bool
+	var order runOrder
 	cmd := &cobra.Command{
 		Use:     "stop",
 		Short:   "End the run, and wait until it is complete",
@@ -102,27 +83,15 @@ func newRunStop() *cobra.Command {
 		Example: "  cprof run stop\n  cprof run stop --no-wait",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			link, err := server.dial()
-			if err != nil {
-				return err
-			}
-			defer link.Close()
-			var status *coordinator.RunStatus
-			if err := ask(cmd.Context(), link, coordinator.AskStopRun, nil, &status); err != nil {
-				return err
-			}
-			return finishRun(cmd, link, status, noWait, asJSON)
+			return order.give(cmd, coordinator.AskStopRun, nil, isComplete)
 		},
 	}
-	server.add(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as it is ending")
+	order.add(cmd, "return as soon as it is ending")
 	return cmd
 }
 
 func newRunCollect() *cobra.Command {
-	var server serverFlags
-	var asJSON, noWait bool
+	var order runOrder
 	cmd := &cobra.Command{
 		Use:   "collect NAME",
 		Short: "Fetch what a complete run lacks of its nodes' logs",
@@ -133,33 +102,47 @@ Exit code 3: something is missing still; it is listed.`,
 		Example: "  cprof run collect tuesday",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			link, err := server.dial()
-			if err != nil {
-				return err
-			}
-			defer link.Close()
-			var status *coordinator.RunStatus
-			if err := ask(cmd.Context(), link, coordinator.AskCollectRun, coordinator.RunRequest{Name: args[0]}, &status); err != nil {
-				return err
-			}
-			return finishRun(cmd, link, status, noWait, asJSON)
+			return order.give(cmd, coordinator.AskCollectRun, coordinator.RunRequest{Name: args[0]}, isComplete)
 		},
 	}
-	server.add(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as it is fetching")
+	order.add(cmd, "return as soon as it is fetching")
 	return cmd
 }
 
-// finishRun waits until a run that is ending is complete, unless that is not wanted, and prints it.
-func finishRun(cmd *cobra.Command, link *control.Client, status *coordinator.RunStatus, noWait, asJSON bool) (err error) {
-	if !noWait {
-		status, err = waitForRun(cmd, link, status.Name, func(s *coordinator.RunStatus) bool { return s.Phase == coordinator.PhaseComplete })
-		if err != nil {
+func isComplete(s *coordinator.RunStatus) bool { return s.Phase == coordinator.PhaseComplete }
+
+// A runOrder is what the commands have in common that move a run on.
+type runOrder struct {
+	server         serverFlags
+	asJSON, noWait bool
+}
+
+func (o *runOrder) add(cmd *cobra.Command, noWait string) {
+	o.server.add(cmd)
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, noWait)
+}
+
+// give asks the server for what is to be done with a run, waits until the run has come so far, unless that is not wanted, and prints it.
+func (o *runOrder) give(cmd *cobra.Command, what string, argument any, done func(*coordinator.RunStatus) bool) error {
+	link, err := o.server.dial()
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	var status *coordinator.RunStatus
+	if err := ask(cmd.Context(), link, what, argument, &status); err != nil {
+		return err
+	}
+	if status == nil {
+		return fmt.Errorf("ask %q: the server answers with no run", what)
+	}
+	if !o.noWait {
+		if status, err = waitForRun(cmd, link, status.Name, done); err != nil {
 			return err
 		}
 	}
-	return printRun(cmd, status, asJSON)
+	return printRun(cmd, status, o.asJSON)
 }
 
 func newRunList() *cobra.Command {
