@@ -3,6 +3,8 @@ package tscclient
 import (
 	"context"
 	"errors"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -324,6 +326,9 @@ func TestLoadIsParsed(t *testing.T) {
 func TestIdentityOfThisMachine(t *testing.T) {
 	id, err := Identify("here")
 	if err != nil {
+		if os.Getenv("CI") == "true" && runtime.GOARCH == "amd64" { // emulated, no counter is fit
+			t.Fatalf("%v: CI must run where nodes can", err)
+		}
 		t.Skipf("this machine's counter is not fit: %v", err)
 	}
 	defer id.Close()
