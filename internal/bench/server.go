@@ -56,14 +56,6 @@ func ParseServer(text string) (*Server, error) {
 	return s, nil
 }
 
-// Limit is the rate that it sustains.
-func (s *Server) Limit() float64 {
-	if s.Stall == 0 {
-		return s.Rate
-	}
-	return s.Rate * (1 - float64(s.Stall)/float64(s.Period))
-}
-
 // Connect is the way in.
 func (s *Server) Connect(int) (generator.Sink, error) {
 	return generator.SinkFunc(func(tuples []generator.Tuple) (int, error) {

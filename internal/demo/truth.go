@@ -37,9 +37,6 @@ func (h *Hop) Percentile(p float64) tscratio.Span {
 	return tscratio.Span{Lo: percentile(los, p), Hi: percentile(his, p)}
 }
 
-// TruePercentile is the percentile of the truth.
-func (h *Hop) TruePercentile(p float64) int64 { return percentile(slices.Clone(h.Truth), p) }
-
 // Claimed_cycles is the bound that another method (analysis.MinRTT, …) would have claimed for most of the hop's durations between nodes: the median
 // of the pair of nodes that has most of these. ok is false where it would have claimed nothing. Return trips are from where tuples begin to LastPoint.
 func (r *Result) Claimed_cycles(h *Hop, method string) (bound int64, ok bool) {
