@@ -105,7 +105,8 @@ type Actor struct {
 type Kind string
 
 const (
-	Computation Kind = "computation" // within one actor
+	Computation Kind = "computation" // within one actor, from its start to its end
+	Inside      Kind = "inside"      // within one actor, between other points of it
 	Transfer    Kind = "transfer"    // from one actor to the next
 	EndToEnd    Kind = "end_to_end"  // from the first to the last
 )
@@ -128,6 +129,7 @@ type Stretch struct {
 	From      string          `json:"from"`   // actor
 	To        string          `json:"to"`     // actor; the same for a computation
 	Points    string          `json:"points"` // where it begins and ends, as "from → to"
+	Means     string          `json:"means"`  // what is waited for, where the points tell it
 	Nodes     []string        `json:"nodes"`  // of its ends: one if all are on it, else as "a → b"
 	Scenarios []ScenarioCount `json:"scenarios"`
 	Verdict   Verdict         `json:"verdict"`

@@ -51,14 +51,19 @@ func (f *from) stretchOf(l *analysis.Leg) Stretch {
 		if len(f.a.EndToEnd) > 1 {
 			x.Name = x.Points
 		}
-	case "computation", "inside":
+	case "computation":
 		x.Kind, x.Name = Computation, x.From
+	case "inside":
+		x.Kind, x.Name = Inside, x.Points
+		if pointOf(l.From) == "intended" { // what packages that make load call the moment at which a tuple was due
+			x.Means = "due, not yet begun: the load's own lateness"
+		}
 	default:
 		x.Name = x.From + " → " + x.To
 	}
-	// Two stretches between the same actors are told apart by their points.
+	// Two stretches of a kind between the same actors are told apart by their points.
 	if x.Kind != EndToEnd && slices.ContainsFunc(f.a.Legs, func(o analysis.Leg) bool {
-		return f.actorOf(o.From) == x.From && f.actorOf(o.To) == x.To && o.Kind != "end-to-end" && (o.From != l.From || o.To != l.To)
+		return f.actorOf(o.From) == x.From && f.actorOf(o.To) == x.To && o.Kind == l.Kind && (o.From != l.From || o.To != l.To)
 	}) {
 		x.Name = x.Points
 	}

@@ -291,6 +291,16 @@ func (f *from) spread(periods []analysis.Period) Column {
 	return column
 }
 
+// within is what a step between two points of one actor is: what the leg between them is, if there is one.
+func (f *from) within(before, after string) Kind {
+	for _, l := range f.a.Legs {
+		if l.From == before && l.To == after && l.Kind == "computation" {
+			return Computation
+		}
+	}
+	return Inside
+}
+
 var ordinals = []string{"slowest", "2nd slowest", "3rd slowest"}
 
 func (f *from) tuples() {
@@ -321,7 +331,7 @@ func (f *from) tuples() {
 			x, y := f.actorOf(before.Point), f.actorOf(p.Point)
 			s := Step{Name: x + " → " + y, Kind: Transfer, From: before.Node, To: p.Node, Start: span(before.At), End: span(p.At), Verdict: Consistent}
 			if x == y {
-				s.Kind, s.Name = Computation, x
+				s.Kind, s.Name = f.within(before.Point, p.Point), x
 				if within[x] > 1 {
 					s.Name += ": " + pointOf(before.Point) + " → " + pointOf(p.Point)
 				}

@@ -381,3 +381,42 @@ func TestFromShowsTheTruth(t *testing.T) {
 		t.Errorf("nothing was held: %v", d.Absent)
 	}
 }
+
+// What waits before an actor begins is no computation of it, in the stretches, the truth and the ways of single tuples.
+func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
+	a := &analysis.Answer{}
+	one := analysis.Durations{Count: 1}
+	for _, p := range []string{"source/intended", "source/start", "source/end", "parse/recv", "parse/decoded"} {
+		actor, _, _ := strings.Cut(p, "/")
+		a.Points = append(a.Points, analysis.Point{Name: p, Actor: actor})
+	}
+	for i, kind := range []string{"inside", "computation", "transfer", "inside"} {
+		a.Legs = append(a.Legs, analysis.Leg{From: a.Points[i].Name, To: a.Points[i+1].Name, Kind: kind, All: one,
+			Pairs: []analysis.NodePair{{From: "A", To: "A", Durations: one}}})
+	}
+	w := analysis.Way{}
+	for _, p := range a.Points {
+		w.Passed = append(w.Passed, analysis.Passed{Point: p.Name, Node: "A"})
+	}
+	a.Slowest = []analysis.Way{w}
+	f := &from{new(Data), a}
+	f.stretches()
+	f.tuples()
+	type row struct {
+		Name  string
+		Kind  Kind
+		Means bool
+	}
+	want := []row{{"source/intended → source/start", Inside, true}, {"source", Computation, false}, {"source → parse", Transfer, false}, {"parse/recv → parse/decoded", Inside, false}}
+	for i, s := range f.Stretches {
+		if got := (row{s.Name, s.Kind, s.Means != ""}); got != want[i] {
+			t.Errorf("stretch %d is %v, want %v", i, got, want[i])
+		}
+		if got := f.Tuples[0].Steps[i].Kind; got != want[i].Kind {
+			t.Errorf("step %d is %s, want %s", i, got, want[i].Kind)
+		}
+	}
+	if len(f.Stretches) != len(want) {
+		t.Errorf("%d stretches, want %d", len(f.Stretches), len(want))
+	}
+}

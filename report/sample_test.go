@@ -86,6 +86,7 @@ func drawSample(seed uint64) *Data {
 		{Transfer, Remote, "window", "sink", []string{"core-1", "edge"}, 38, .5, .66, .48, Consistent},
 		{Transfer, Remote, "window", "sink", []string{"core-2", "edge"}, 43, .5, 1.9, .52, Suspect},
 		{EndToEnd, Local, "source", "sink", []string{"edge"}, 178, .33, .05, 1, Consistent},
+		{Inside, Local, "source", "source", []string{"edge"}, 1.3, .9, .05, 1, Consistent},
 	} {
 		s.stretch(w.kind, w.place, w.from, w.to, w.nodes, cycles(w.us), w.spread, cycles(w.bound), w.share, w.verdict)
 	}
@@ -149,6 +150,10 @@ func (s *sample) stretch(kind Kind, place Place, from, to string, nodes []string
 		x.Name = "end to end"
 	}
 	x.Points = from + "/send → " + to + "/recv"
+	if kind == Inside {
+		x.Points = from + "/intended → " + to + "/send"
+		x.Name, x.Means = x.Points, "due, not yet begun: the load's own lateness"
+	}
 	scenario := map[bool]string{true: "on the reference node", false: "on another node"}[nodes[0] == "edge"]
 	if place == Remote {
 		scenario = "between two nodes"

@@ -10,13 +10,21 @@ before(async () => { browser = await chromium.launch({ executablePath, args: ["-
 after(async () => { await browser.close(); });
 
 /** open opens a sample page, and says at the end what it complained about and asked for. */
-async function open(name: string, use: (page: Page) => Promise<void>, options: { width?: number; height?: number; dark?: boolean } = {}): Promise<void> {
+async function open(name: string, use: (page: Page) => Promise<void>, options: { width?: number; height?: number; dark?: boolean; watch?: boolean } = {}): Promise<void> {
   const page = await browser.newPage({ viewport: { width: options.width ?? 1366, height: options.height ?? 768 }, colorScheme: options.dark ? "dark" : "light" });
   const complaints: string[] = [], requests: string[] = [];
   page.on("console", (m) => { if (m.type() !== "log") complaints.push(`${m.type()}: ${m.text()}`); });
   page.on("pageerror", (e) => complaints.push(String(e)));
   page.on("dialog", (d) => { complaints.push(`dialog ${d.message()}`); void d.dismiss(); });
   page.on("request", (r) => requests.push(r.url()));
+  // What listens for clicks and presses is noted as it begins to.
+  if (options.watch) await page.addInitScript(() => {
+    const clickable: EventTarget[] = (window as any).clickable = [], listen = EventTarget.prototype.addEventListener;
+    EventTarget.prototype.addEventListener = function (this: EventTarget, type: string, ...more: any[]) {
+      if (["click", "dblclick", "pointerdown", "change"].includes(type) && this instanceof Element) clickable.push(this);
+      return (listen as any).call(this, type, ...more);
+    };
+  });
   try {
     await page.goto(`file://${pages}/${name}.html`);
     await use(page);
@@ -45,7 +53,7 @@ test("says how everything went that was held against the truth", () => open("sam
   assert.match(await text(page, ".tiles"), /held against the truth\s+all true\s+[\d\u2009]+ durations/);
   assert.match(await text(page, "#truth .banner"), /All true[^]*took at most 30 % of the bound/);
   const rows = page.locator("#truth table").first().locator("tbody tr");
-  assert.equal(await rows.count(), 12);
+  assert.equal(await rows.count(), 13);
   assert.match(await rows.first().innerText(), /none[^]*off by ≤ \d+(\.\d+)? ns[^]*5 %\s+30 %\s+30 %/);
   assert.equal(await rows.first().locator("rect.bar").count(), 6);
   assert.match(await page.locator("#truth table").nth(1).innerText(), /return trip[^]*100 %[^]*NTP\s+about the one REALTIME that the nodes share[^]*pairs of claims/);
@@ -70,6 +78,61 @@ test("marks estimates wherever they are", () => open("sample", async (page) => {
   assert.match(await text(page, "#bounds tbody tr"), /estimate/);
   assert.equal(await page.locator("#bounds .line.dashed").count(), 1);
 }));
+
+test("the heading leads to what is missing, and the first tiles say of which way they are", () => open("sample", async (page) => {
+  assert.match(await text(page, ".banner"), /One part of the run is missing or not whole, and 3 things cannot be decided\./);
+  await page.locator(".banner a").first().focus();
+  await page.keyboard.press("Enter");
+  assert.match(page.url(), /#missing$/);
+  assert.ok(await page.locator("#missing").evaluate((e) => { const { top } = e.getBoundingClientRect(); return top >= document.querySelector(".top")!.getBoundingClientRect().bottom && top < innerHeight; }));
+  assert.match(await text(page, ".tiles"), /source\/send → sink\/recv/);
+}));
+
+test("waiting before work is no computation", () => open("sample", async (page) => {
+  const group = page.locator("#stretches tbody", { hasText: "before or beside its computation" });
+  assert.match(await group.innerText(), /source\/intended → source\/send\s+local, edge; due, not yet begun: the load's own lateness/);
+  assert.doesNotMatch(await page.locator("#stretches tbody", { hasText: "Computation, within" }).innerText(), /intended/);
+}));
+
+test("all that can be clicked is reached by keyboard, in order and seen", async () => {
+  for (const width of [1366, 600]) {
+    await open("sample", async (page) => {
+      const stops = await page.evaluate(() => document.querySelectorAll("main *, .top *").length);
+      const seen: string[] = [];
+      for (let i = 0; i < stops; i++) {
+        await page.keyboard.press("Tab");
+        const stop = await page.evaluate(() => {
+          const e = document.activeElement as HTMLElement;
+          if (e === document.body) return null;
+          const marked = [e, e.nextElementSibling, e.querySelector(".target")].some((x) => {
+            if (!x) return false;
+            const style = getComputedStyle(x);
+            return (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1) || (x.matches(".target") && style.stroke !== "none");
+          });
+          const box = e.getBoundingClientRect(), bar = document.querySelector(".top")!, sticky = getComputedStyle(bar).position === "sticky" && !bar.contains(e) && !e.matches(".skip");
+          const last = (window as any).last as Element | undefined;
+          (window as any).last = e;
+          e.setAttribute("data-reached", "");
+          // What is taller than the window shows what fits of it.
+          const hidden = box.bottom <= (sticky ? bar.getBoundingClientRect().bottom : 0) || box.top >= innerHeight;
+          return { name: `${e.tagName} ${e.getAttribute("data-key") ?? e.textContent?.trim().slice(0, 30)}`, marked, hidden,
+            back: last ? !(last.compareDocumentPosition(e) & Node.DOCUMENT_POSITION_FOLLOWING) : false };
+        });
+        if (!stop) break;
+        assert.deepEqual({ ...stop, name: "" }, { name: "", marked: true, hidden: false, back: false }, `${stop.name} at ${width}, after ${seen.at(-1)}`);
+        seen.push(stop.name);
+      }
+      // Of radio buttons and the matrix's cells one is a stop, and arrow keys reach the others.
+      const left = await page.evaluate(() => ((window as any).clickable as Element[]).filter((e) => e.isConnected && !e.matches("[data-reached], input[type=radio], .cell, .chart.time *"))
+        .map((e) => e.outerHTML.slice(0, 100)));
+      assert.deepEqual(left, [], "clicked and not reached");
+      assert.ok(seen.length > 30, `only ${seen.length} stops`);
+      const groups = await page.evaluate(() => [...new Set([...document.querySelectorAll<HTMLInputElement>("input[type=radio]")].map((e) => e.name))].filter((n) => !document.querySelector(`input[name="${n}"][data-reached]`)));
+      assert.deepEqual(groups, []);
+      assert.equal(await page.locator(".cell[data-reached]").count(), 1);
+    }, { width, watch: true });
+  }
+});
 
 test("a stretch that is chosen in the table is shown over time", () => open("sample", async (page) => {
   const label = () => page.locator("#latency svg[role=img]").getAttribute("aria-label");
@@ -214,6 +277,57 @@ test("fits where it is read", async () => {
   }
 });
 
+test("what is drawn has room", async () => {
+  const among = async (page: Page, where: string) => assert.deepEqual(await page.evaluate(() => {
+    const wrong: string[] = [];
+    const boxes = (elements: Element[]) => elements.map((e) => ({ text: e.textContent ?? "", box: e.getBoundingClientRect() }));
+    for (const axis of document.querySelectorAll("main svg")) {
+      const edge = axis.getBoundingClientRect(), labels = boxes([...axis.querySelectorAll(":scope > .axis > text[text-anchor=middle]")]);
+      labels.forEach(({ text, box }, i) => {
+        if (box.left < edge.left - 1 || box.right > edge.right + 1) wrong.push(`"${text}" is cut off`);
+        if (labels.slice(i + 1).some((other) => other.box.left < box.right && box.left < other.box.right)) wrong.push(`"${text}" is covered`);
+      });
+    }
+    const edge = document.querySelector("#graph svg")!.getBoundingClientRect();
+    for (const { text, box } of boxes([...document.querySelectorAll("#graph svg text")])) {
+      if (box.left < edge.left || box.right > edge.right) wrong.push(`"${text}" is cut off in the graph`);
+    }
+    for (const group of document.querySelectorAll("#graph g:has(> .actor)")) {
+      const frame = group.querySelector(".actor")!.getBoundingClientRect();
+      for (const { text, box } of boxes([...group.querySelectorAll("text")])) {
+        if (box.left < frame.left + 6 || box.right > frame.right - 6) wrong.push(`"${text}" fills its box`);
+      }
+    }
+    return [...new Set(wrong)];
+  }), [], where);
+  for (const name of ["sample", "large"]) {
+    await open(name, async (page) => {
+      for (const width of [600, 1366]) {
+        await page.setViewportSize({ width, height: 768 });
+        await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+        await among(page, `${name} at ${width}`);
+      }
+      await page.getByText("linear", { exact: true }).click();
+      await among(page, `${name}, linear`);
+    });
+  }
+});
+
+test("on paper nothing is wider than the sheet, and the plots are as wide", async () => {
+  for (const name of ["sample", "large"]) {
+    await open(name, async (page) => {
+      await page.emulateMedia({ media: "print" });
+      await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+      const main = await page.locator("main").evaluate((e) => e.getBoundingClientRect().right);
+      if (name === "sample") assert.ok(main <= 695, `${main} pixels, and A4 within its margins has 695`);
+      const right = await page.evaluate(() => Math.max(...[...document.querySelectorAll("#stretches td.plot:last-child svg")].map((e) => e.getBoundingClientRect().right)));
+      assert.ok(right > 0.96 * main && right <= main + 1, `${name}: the plots end at ${right} of ${main}`);
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(name !== "sample" || over <= 0, `${over} pixels too wide: all would be printed smaller`);
+    }, { width: 695, height: 1000 });
+  }
+});
+
 test("on paper", () => open("sample", async (page) => {
   await page.locator("text=dark").first().click();
   const pdf = await page.pdf({ preferCSSPageSize: true, printBackground: true });
@@ -253,6 +367,20 @@ test("a large run opens at once and stays fluid", () => open("large", async (pag
     return performance.now() - begun;
   }, act);
   const unit = await took("input[value=cycles]"), stretch = await took("#stretches tbody tr:nth-child(9) button"), pair = await took("[data-key=cell-3-9]");
+  // A pointer over a chart, and what it zooms: what a reader does for minutes.
+  const each = async (key: string, times: number) => page.evaluate(([key, times]) => {
+    const chart = document.querySelector<HTMLElement>("[data-key=time-latency]")!, begun = performance.now();
+    chart.focus();
+    for (let i = 0; i < times; i++) {
+      document.querySelector<HTMLElement>("[data-key=time-latency]")!.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      document.body.getBoundingClientRect();
+    }
+    return (performance.now() - begun) / times;
+  }, [key, times] as const);
+  const move = await each("ArrowRight", 50), zoom = await each("+", 3);
+  console.log(`# a value is read in ${move.toFixed(1)} ms, a part of the run drawn in ${zoom.toFixed(0)} ms`);
+  assert.ok(move < 50, `a value took ${move} ms to be read`);
+  assert.ok(zoom < 500, `a part of the run took ${zoom} ms to be drawn`);
   console.log(`# opened in ${opened.toFixed(0)} ms; drawn again for a unit ${unit.toFixed(0)} ms, a stretch ${stretch.toFixed(0)} ms, a pair ${pair.toFixed(0)} ms`);
   assert.ok(opened < 3000, `opened in ${opened} ms`);
   assert.ok(Math.max(unit, stretch, pair) < 1000, "slow to draw again");

@@ -1,7 +1,7 @@
 // Scales and axes that the charts share.
 
 import { scaleLinear, scaleLog } from "d3-scale";
-import { svg } from "./dom.ts";
+import { svg, textWidth } from "./dom.ts";
 
 export interface Scale {
   (x: number): number;
@@ -10,16 +10,18 @@ export interface Scale {
   hi: number;
 }
 
-/** logTicks are round values of a logarithmic axis, at most so many. */
+/** logTicks are round values of a logarithmic axis, at most so many, or the outermost two of the fewest that there are. */
 export function logTicks(lo: number, hi: number, count: number): number[] {
   const first = Math.floor(Math.log10(lo)), last = Math.ceil(Math.log10(hi));
-  let found: number[] = [];
+  let found: number[] = [], before: number[] = [];
   for (const [digits, step] of [[[1, 2, 5], 1], [[1, 3], 1], [[1], 1], [[1], 2], [[1], 3], [[1], 6]] as [number[], number][]) {
     found = [];
     for (let e = first; e <= last; e++) {
       if (e % step === 0) found.push(...digits.map((d) => Number(`${d}e${e}`)).filter((t) => t >= lo && t <= hi));
     }
+    if (found.length < 2 && before.length > 1) return [before[0]!, before[before.length - 1]!];
     if (found.length <= count) break;
+    before = found;
   }
   return found;
 }
@@ -39,11 +41,25 @@ export function valueScale(lo: number, hi: number, range: [number, number], log:
   return Object.assign((x: number) => s(x), { ticks: s.ticks(count), lo: a, hi: b });
 }
 
-/** xAxis is ticks with their labels along the bottom, and lines up through the plot. */
-export function xAxis(scale: Scale, y: number, up: number, label: (x: number) => string): SVGElement {
-  return svg("g", { class: "axis", "aria-hidden": "true" }, ...scale.ticks.flatMap((t) => [
+export interface Label { middle: number; width: number }
+
+/** besides are the middles of an axis' labels, in order and moved into 0 to across, with null for one that the label before it leaves no room. */
+export function besides(labels: Label[], across: number, gap = 7): (number | null)[] {
+  let free = -Infinity;
+  return labels.map(({ middle, width }) => {
+    const inside = Math.max(width / 2, Math.min(across - width / 2, middle));
+    if (inside - width / 2 < free) return null;
+    free = inside + width / 2 + gap;
+    return inside;
+  });
+}
+
+/** xAxis is ticks with their labels along the bottom of a picture that is so wide, and lines up through the plot. */
+export function xAxis(scale: Scale, across: number, y: number, up: number, label: (x: number) => string): SVGElement {
+  const middles = besides(scale.ticks.map((t) => ({ middle: scale(t), width: textWidth(label(t), 11.5) })), across);
+  return svg("g", { class: "axis", "aria-hidden": "true" }, ...scale.ticks.flatMap((t, i) => [
     svg("line", { x1: scale(t), x2: scale(t), y1: y, y2: y - up }),
-    svg("text", { x: scale(t), y: y + 16, "text-anchor": "middle" }, label(t)),
+    middles[i] === null ? null : svg("text", { x: middles[i], y: y + 16, "text-anchor": "middle" }, label(t)),
   ]));
 }
 

@@ -3,7 +3,7 @@
 
 export const version = 1;
 export type Verdict = "consistent" | "suspect" | "";
-export type Kind = "computation" | "transfer" | "end_to_end";
+export type Kind = "computation" | "inside" | "transfer" | "end_to_end";
 export type Place = "local" | "remote";
 export type Weight = "good" | "note" | "wrong";
 /** A value for each bucket of the timeline, null where there is none. */
@@ -90,6 +90,7 @@ export interface Stretch {
   from: string;
   to: string;
   points: string;
+  means: string;
   nodes: string[];
   scenarios: ScenarioCount[];
   verdict: Verdict;

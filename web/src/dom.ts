@@ -39,9 +39,17 @@ export function replace(element: Element, ...children: Child[]): void {
   }
 }
 
-/** textWidth is about how wide a text is in the page's font; exact enough to keep labels apart. */
-export function textWidth(text: string, size = 12): number {
-  return text.length * size * 0.54;
+let ruler: CanvasRenderingContext2D | null | undefined, family = "";
+
+/** textWidth is how wide a text is in the page's font. */
+export function textWidth(text: string, size = 12, weight = 400): number {
+  if (ruler === undefined) {
+    ruler = document.createElement("canvas").getContext("2d");
+    family = getComputedStyle(document.body).fontFamily;
+  }
+  if (!ruler) return text.length * size * 0.6;
+  ruler.font = `${weight} ${size}px ${family}`;
+  return ruler.measureText(text).width;
 }
 
 /** shorten keeps names that somebody else chose from running over what is beside them. */

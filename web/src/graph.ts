@@ -25,20 +25,27 @@ export function graph(state: State): HTMLElement {
   const slots = Math.max(...[...places.values()].map((p) => p.slots));
   const median = (s: Stretch) => { const p = at(s, 50); return p ? format.text(interval(p), s.verdict) : "–"; };
   const own = (name: string) => data.stretches.filter((s) => s.kind === "computation" && s.from === name);
-  const boxWidth = Math.min(170, Math.max(104, ...data.actors.map((a) => Math.max(textWidth(shorten(a.name, 18), 13), ...own(a.name).slice(0, 1).map((s) => textWidth(median(s) + " …", 11))) + 12)));
-  const boxHeight = 52;
+  const boxWidth = Math.min(240, Math.max(104, ...data.actors.map((a) => Math.max(textWidth(shorten(a.name, 18), 13, 600), ...own(a.name).slice(0, 1).map((s) => textWidth(median(s) + " …", 11))) + 28)));
+  const boxHeight = 52, lineHeight = 18;
   // Across if each arrow has room for its label, else down; wider than the page if neither fits.
-  const label = Math.max(70, ...transfers.map((s) => textWidth(median(s))));
-  const acrossWidth = layers * boxWidth + (layers - 1) * label + 4, downWidth = slots * (boxWidth + 16) + (slots > 1 ? label * 0.5 : 0);
+  const labelWidth = (text: string) => textWidth(text, 11, 600);
+  const label = Math.max(70, ...transfers.map((s) => labelWidth(median(s)) + 24));
+  // Downwards an arrow is as long as its labels are high together.
+  const tops = [8];
+  for (let layer = 0; layer < layers; layer++) {
+    const most = Math.max(1, ...[...edges.values()].filter((e) => places.get(e.from)?.layer === layer).map((e) => Math.min(4, e.stretches.length)));
+    tops.push(tops[layer]! + boxHeight + 30 + lineHeight * most);
+  }
+  const acrossWidth = layers * boxWidth + (layers - 1) * label + 4, over = Math.max(0, label - boxWidth / 2), downWidth = slots * (boxWidth + over + 12); // labels stand to the right
   const across = acrossWidth <= Math.max(state.width, downWidth);
   const width = Math.max(state.width, across ? acrossWidth : downWidth);
-  const height = across ? Math.max(112, slots * 112) : layers * boxHeight + (layers - 1) * 46 + 16;
+  const height = across ? Math.max(112, slots * 112) : tops[layers - 1]! + boxHeight + 8;
   const centre = (name: string): [number, number] => {
     const p = places.get(name)!;
     const along = layers === 1 ? 0.5 : p.layer / (layers - 1), aside = (p.slot + 0.5) / p.slots;
     return across
       ? [boxWidth / 2 + 2 + along * (width - boxWidth - 4), aside * height]
-      : [aside * Math.max(width, 1), boxHeight / 2 + 8 + along * (height - boxHeight - 16)];
+      : [aside * width - over / 2, tops[p.layer]! + boxHeight / 2];
   };
 
   const pick = (s: Stretch) => ({
@@ -62,19 +69,19 @@ export function graph(state: State): HTMLElement {
     const lines = shown.map((s, i) => {
       const text = median(s);
       const straight = across && Math.abs(a[1] - b[1]) < 8;
-      const y = straight ? mid[1] - 9 - (shown.length - 1 - i) * 16 : mid[1] + 4 + (i - (shown.length - 1) / 2) * 16;
+      const y = straight ? mid[1] - 12 - (shown.length - 1 - i) * lineHeight : mid[1] + 1 + (i - (shown.length - 1) / 2) * lineHeight;
       // Beside an arrow that goes straight down, else on it.
       const centred = across || Math.abs(a[0] - b[0]) > 40;
-      const x = centred ? mid[0] : mid[0] + 12;
+      const x = centred ? mid[0] : mid[0] + 18, half = labelWidth(text) / 2;
       return svg("g", { class: "edge-label", ...pick(s), "aria-label": `${s.name}, ${s.place}, ${s.nodes.join(" to ")}: median ${text}` },
         svg("title", {}, `${s.name}, ${s.place}, ${s.nodes.join(" → ")}: ${compact(s.count)} tuples`),
-        svg("rect", { x: centred ? x - textWidth(text) / 2 - 3 : x - 3, y: y - 12, width: textWidth(text) + 6, height: 16, rx: 3, class: "target" }),
+        svg("rect", { x: (centred ? x - half : x) - 8, y: y - 13, width: 2 * half + 16, height: lineHeight, class: "target" }),
         svg("text", { x, y, class: `on-edge ${style(s)}${s.verdict === "suspect" ? " is-estimate" : ""}`, "text-anchor": centred ? "middle" : "start" }, text));
     });
-    const most = Math.max(...e.stretches.map((s) => s.count)), all = Math.max(1, ...transfers.map((s) => s.count));
+    const count = Math.max(...e.stretches.map((s) => s.count)), all = Math.max(1, ...transfers.map((s) => s.count));
     const remote = e.stretches.some((s) => s.place === "remote");
     return svg("g", {},
-      svg("path", { d: path, class: `arrow ${remote ? "remote" : "local"}`, "stroke-width": 1.2 + 2.2 * Math.sqrt(most / all), "marker-end": `url(#tip-${remote ? "remote" : "local"})` }),
+      svg("path", { d: path, class: `arrow ${remote ? "remote" : "local"}`, "stroke-width": 1.2 + 2.2 * Math.sqrt(count / all), "marker-end": `url(#tip-${remote ? "remote" : "local"})` }),
       ...lines,
       left > 0 ? svg("text", { x: across ? mid[0] : mid[0] + 12, y: across ? mid[1] + 16 : mid[1] + 36, "text-anchor": across ? "middle" : "start", class: "more" }, `and ${left} more below`) : null);
   });

@@ -1,7 +1,8 @@
-// Where the boxes of the actor graph go: layers from the sources to the sinks, and an order in each that crosses few edges.
+// Where the boxes of the actor graph go: layers from the sources to the sinks, an order in each that crosses few edges, and what
+// nothing joins beside each other.
 
 export interface Edge { from: string; to: string }
-export interface Place { layer: number; slot: number; slots: number }
+export interface Place { layer: number; slot: number; slots: number } // slot: of so many, halves where a layer is not full
 
 /** layers gives every actor its layer: the longest way from a source. Edges that close a circle count for nothing. */
 export function layers(names: string[], edges: Edge[]): Map<string, number> {
@@ -36,8 +37,42 @@ export function layers(names: string[], edges: Edge[]): Map<string, number> {
   return layer;
 }
 
-/** place orders each layer by where the neighbours are, a few times over. */
+/** parts are the names that edges join, each list in the order of the names. */
+export function parts(names: string[], edges: Edge[]): string[][] {
+  const near = new Map<string, string[]>(names.map((n) => [n, []]));
+  for (const e of edges) {
+    if (near.has(e.from) && near.has(e.to)) { near.get(e.from)!.push(e.to); near.get(e.to)!.push(e.from); }
+  }
+  const part = new Map<string, number>();
+  let count = 0;
+  for (const name of names) {
+    if (part.has(name)) continue;
+    const open = [name];
+    part.set(name, count);
+    for (let next = open.pop(); next !== undefined; next = open.pop()) {
+      for (const other of near.get(next)!) if (!part.has(other)) { part.set(other, count); open.push(other); }
+    }
+    count++;
+  }
+  return Array.from({ length: count }, (_, i) => names.filter((n) => part.get(n) === i));
+}
+
+/** place gives each part of a graph a strip of its own, so that the arrows of one do not bend around another. */
 export function place(names: string[], edges: Edge[]): Map<string, Place> {
+  const strips = parts(names, edges).map((part) => placePart(part, edges.filter((e) => part.includes(e.from) && part.includes(e.to))));
+  const width = (strip: Map<string, Place>) => Math.max(...[...strip.values()].map((p) => p.slots));
+  const slots = strips.reduce((sum, s) => sum + width(s), 0);
+  const places = new Map<string, Place>();
+  let first = 0;
+  for (const strip of strips) {
+    for (const [name, p] of strip) places.set(name, { layer: p.layer, slot: first + ((p.slot + 0.5) / p.slots) * width(strip) - 0.5, slots });
+    first += width(strip);
+  }
+  return places;
+}
+
+/** placePart orders each layer by where the neighbours are, a few times over. */
+function placePart(names: string[], edges: Edge[]): Map<string, Place> {
   const layer = layers(names, edges);
   const rows: string[][] = [];
   for (const name of names) (rows[layer.get(name)!] ??= []).push(name);

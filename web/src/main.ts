@@ -117,8 +117,8 @@ function start(data: Data): void {
       if (width !== state.width && !matchMedia("print").matches) state.set({ width });
     });
   }).observe(main);
-  // On paper the column is as wide as A4 lets it be, and nothing can be opened.
-  addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((d) => d.setAttribute("open", "")); state.set({ width: 690 }); });
+  // On paper the column is as wide as A4 lets it be at the size that style.css prints in, and nothing can be opened.
+  addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((d) => d.setAttribute("open", "")); state.set({ width: 815 }); });
   addEventListener("afterprint", () => state.set({ width: columnWidth(main) }));
 }
 

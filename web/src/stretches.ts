@@ -8,7 +8,7 @@ import { estimate, value } from "./marks.ts";
 import { compact, interval, whole } from "./number.ts";
 import type { State } from "./state.ts";
 
-export const kinds: [Kind, string][] = [["end_to_end", "End to end"], ["transfer", "Transfer, from one actor to the next"], ["computation", "Computation, within an actor"]];
+export const kinds: [Kind, string][] = [["end_to_end", "End to end"], ["transfer", "Transfer, from one actor to the next"], ["computation", "Computation, within an actor"], ["inside", "Within an actor, before or beside its computation"]];
 
 /** style is the class that colours a stretch. */
 export function style(s: { kind: Kind; place?: string }): string {
@@ -24,7 +24,7 @@ export function stretches(state: State): HTMLElement {
   const wide = width >= 680;
   // The plots get what the texts leave: the columns' widths are fixed, so that a long name cannot push them off the page.
   const texts = data.stretches.flatMap((s) => [at(s, 50), at(s, 99)]).map((p) => (p ? textWidth(format.text(interval(p)), 13.5) : 0));
-  const nameWidth = 216, countWidth = width >= 860 ? 76 : 0, valueWidth = Math.ceil(Math.max(90, ...texts)) + 52;
+  const nameWidth = 216, countWidth = width >= 860 ? 76 : 0, valueWidth = Math.ceil(Math.max(90, ...texts)) + 40;
   const rest = wide ? width - nameWidth - countWidth - valueWidth - 28 : width - 14;
   const boxWidth = Math.floor(rest * (wide ? 0.7 : 0.62)), boundWidth = rest - boxWidth;
   const positive = (values: number[]) => values.filter((v) => v > 0);
@@ -37,7 +37,7 @@ export function stretches(state: State): HTMLElement {
   };
   const x = axis(ends.length ? ends : [1, 2], boxWidth, Math.floor(boxWidth / 56));
   const bx = axis(bounds.length ? bounds : [1, 2], boundWidth, Math.floor(boundWidth / 60));
-  const axisPicture = (scale: Scale, across: number) => picture(across, 22, "axis", xAxis(scale, 2, 2, (t) => format.tick(t)));
+  const axisPicture = (scale: Scale, across: number) => picture(across, 22, "axis", xAxis(scale, across, 2, 2, (t) => format.tick(t)));
 
   const row = (s: Stretch) => {
     const label = `${s.name}, ${s.place}, ${s.nodes.join(" to ")}`;
@@ -47,7 +47,7 @@ export function stretches(state: State): HTMLElement {
           class: "pick", "data-key": `stretch-${s.id}`, "aria-pressed": s.id === state.stretch ? "true" : "false",
           title: `${s.points}: show it over time`, click: () => state.set({ stretch: s.id }),
         }, html("i", { class: `swatch ${style(s)}` }), html("span", {}, s.name), estimate(s.verdict)),
-        html("small", {}, s.place, ", ", s.nodes.join(" → "),
+        html("small", {}, s.place, ", ", s.nodes.join(" → "), s.means ? `; ${s.means}` : null,
           s.suspect > 0 && s.suspect < s.count ? `; ${compact(s.suspect)} are estimates` : null)),
       countWidth ? html("td", { class: "number" }, compact(s.count)) : null,
       html("td", { class: "number" }, html("div", {}, value(format, at(s, 50), "")),
@@ -67,7 +67,7 @@ export function stretches(state: State): HTMLElement {
       ...kinds.flatMap(([kind, title]) => {
         const rows = data.stretches.filter((s) => s.kind === kind);
         return rows.length === 0 ? []
-          : [html("tbody", {}, html("tr", { class: "group" }, html("th", { colspan: 5, scope: "rowgroup" }, title)), ...rows.map(row))];
+          : [html("tbody", {}, html("tr", { class: "group" }, html("th", { colspan: countWidth ? 5 : 4, scope: "rowgroup" }, title)), ...rows.map(row))];
       })));
 }
 

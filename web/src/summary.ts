@@ -10,6 +10,7 @@ import { at } from "./stretches.ts";
 export function heading(state: State): HTMLElement {
   const { run, reference, pairs, verdict } = state.data;
   const begun = utc(run.begun);
+  const lacks = notWhole(state.data);
   const suspect = pairs.filter((p) => p.verdict === "suspect").length;
   return html("header", { class: "heading" },
     html("p", { class: "product" }, "Cloudprofiler report"),
@@ -21,13 +22,26 @@ export function heading(state: State): HTMLElement {
     verdict === "suspect"
       ? html("p", { class: "banner suspect" }, html("b", {}, "Partly an estimate. "),
         suspect > 0 ? `The data refute, or nearly refute, what is assumed of ${suspect === 1 ? "one pair" : `${suspect} of ${pairs.length} pairs`} of nodes. ` : "",
-        "Everything that rests on that is hatched and marked ", estimate("suspect"), ".")
-      : pairs.length > 0 ? html("p", { class: "banner good" }, html("b", {}, "Consistent. "), "The data do not refute what the bounds assume. They cannot confirm it.") : null);
+        "Everything that rests on that is hatched and marked ", estimate("suspect"), ".", lacks)
+      : pairs.length > 0 || lacks ? html("p", { class: lacks ? "banner partial" : "banner good" },
+        pairs.length > 0 ? html("span", {}, html("b", {}, lacks ? "Consistent, and not whole. " : "Consistent. "), "The data do not refute what the bounds assume. They cannot confirm it.") : html("b", {}, "Not whole."),
+        lacks) : null);
+}
+
+/** notWhole counts what is missing or cannot be decided, and leads to it. */
+function notWhole({ missing, undecided }: Data): HTMLElement | null {
+  const parts = missing.length === 1 ? "One part of the run is" : missing.length > 1 ? `${missing.length} parts of the run are` : "";
+  if (missing.length + undecided.length === 0) return null;
+  return html("span", { class: "lacks" }, " ",
+    parts && html("a", { href: "#missing" }, `${parts} missing or not whole`), parts && undecided.length > 0 ? ", and " : null,
+    undecided.length > 0 ? html("a", { href: "#undecided" }, undecided.length === 1 ? "one thing cannot be decided" : `${undecided.length} things cannot be decided`) : null, ".");
 }
 
 export function tiles(state: State): HTMLElement {
   const { data, format } = state;
   const whole_way = data.stretches.find((s) => s.kind === "end_to_end");
+  // A run may have several whole ways, as through windows and past them: which one this is must be said.
+  const way = whole_way && (whole_way.name.startsWith(whole_way.points) ? whole_way.name : whole_way.points);
   const tile = (name: string, content: Node | string, below: Node | string | null = null, kind = "") =>
     html("div", { class: `tile ${kind}` }, html("dt", {}, name), html("dd", {}, content, below ? html("small", {}, below) : null));
   const early = data.findings.find((f) => f.name === "received before sent");
@@ -36,8 +50,8 @@ export function tiles(state: State): HTMLElement {
   const counted = rate?.count.reduce<number>((sum, c) => sum + (c ?? 0), 0) ?? 0;
   const length = format.draw(data.timeline.bucket_cycles) * (rate?.count.filter((c) => c !== null).length ?? 0);
   return html("dl", { class: "tiles" },
-    whole_way ? tile("end to end, median", value(format, at(whole_way, 50), whole_way.verdict), whole_way.nodes.join(" → ")) : null,
-    whole_way ? tile("end to end, 99 %", value(format, at(whole_way, 99), whole_way.verdict), `${compact(whole_way.count)} tuples`) : null,
+    whole_way ? tile("end to end, median", value(format, at(whole_way, 50), whole_way.verdict), way) : null,
+    whole_way ? tile("end to end, 99 %", value(format, at(whole_way, 99), whole_way.verdict), `${compact(whole_way.count)} tuples that came this way, ${whole_way.nodes.join(" → ")}`) : null,
     rate && length > 0 && format.unit === "seconds" ? tile("throughput, mean", `${compact(counted / length)}/s`, rate.name) : null,
     tile("tuples", compact(data.totals.tuples), `${whole(data.totals.complete)} went the whole way`),
     data.truth.durations.held > 0 ? tile("held against the truth", data.truth.durations.outside === 0 ? "all true" : `${whole(data.truth.durations.outside)} are not`,
@@ -64,7 +78,7 @@ function remark(r: Data["remarks"][number]): HTMLElement {
 export function undecided(state: State): HTMLElement {
   const { undecided, missing } = state.data;
   const list = undecided.length === 0 ? html("p", {}, state.data.totals.tuples === 0 ? "Anything: it has no tuples." : "Nothing of this kind was met.") : html("ul", { class: "plain" }, ...undecided.map((u) => html("li", {}, u)));
-  return html("div", {}, list, missing.length === 0 ? null : html("div", {}, html("h3", {}, "Missing from the run"),
+  return html("div", {}, list, missing.length === 0 ? null : html("div", {}, html("h3", { id: "missing" }, "Missing from the run"),
     html("ul", { class: "plain" }, ...missing.map((m) => html("li", {}, html("code", {}, m.part), `: ${m.reason}`)))));
 }
 

@@ -144,7 +144,7 @@ export function timeChart(state: State, chart: TimeChart): HTMLElement {
   },
   picture(width, height, chart.label,
     yAxis(y, box.left, box.right - box.left, chart.tick),
-    xAxis(timeTicks, box.bottom, 5, (t) => state.format.unit === "seconds" ? `${Number(t.toPrecision(6))} s` : state.format.tick(t)),
+    xAxis(timeTicks, width, box.bottom, 5, (t) => state.format.unit === "seconds" ? `${Number(t.toPrecision(6))} s` : state.format.tick(t)),
     ...marks, ...names, chosen, cross));
   rest();
   const legend = width < 560 ? html("div", { class: "legend" }, ...chart.lines.map((l) => html("span", { class: `reading ${l.style}` }, l.name))) : null;

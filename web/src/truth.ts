@@ -24,9 +24,9 @@ export function truth(state: State): HTMLElement {
   const { truth } = state.data;
   if (truth.durations.held === 0) return absent(state.absent("truth"));
   const wide = state.width >= 760;
-  const plotWidth = wide ? Math.min(320, Math.floor(state.width * 0.3)) : 180;
+  const plotWidth = wide ? Math.min(320, Math.floor(state.width * 0.3)) : 132;
   const x = valueScale(0, 1, [16, plotWidth - 24], false, 4, false);
-  const axis = picture(plotWidth, 22, "axis", xAxis(x, 2, 2, (v) => `${Math.round(v * 100)} %`));
+  const axis = picture(plotWidth, 22, "axis", xAxis(x, plotWidth, 2, 2, (v) => `${Math.round(v * 100)} %`));
   const head = (first: string, held: string, ...more: string[]) => html("thead", {}, html("tr", {},
     html("th", { scope: "col" }, first), ...[held, "outside", ...more].map((t) => html("th", { scope: "col", class: "number" }, t)),
     html("th", { scope: "col", class: "plot" }, "used of the bound", axis.cloneNode(true)),

@@ -24,7 +24,7 @@ export function waterfalls(state: State): HTMLElement {
 
 function waterfall(state: State, t: Tuple, width: number): HTMLElement {
   const format = state.format, lane = 34, top = 8;
-  const names = width > 560 ? 156 : 96, numbers = width > 560 ? 168 : 118;
+  const names = width > 560 ? 176 : 96, numbers = width > 560 ? 168 : 118;
   const height = top + t.steps.length * lane + 30;
   const px0 = names + 8, px1 = width - numbers;
   const ends = t.steps.flatMap((s) => [s.start.lo_cycles, s.end.hi_cycles]);
@@ -51,12 +51,12 @@ function waterfall(state: State, t: Tuple, width: number): HTMLElement {
       svg("rect", { ...bar, class: `bar ${kind}` }),
       s.verdict === "suspect" ? svg("rect", { ...bar, fill: "url(#hatch)" }) : null,
       whisker(s.start), whisker(s.end),
-      svg("text", { x: width, y: y + 4, "text-anchor": "end", class: "step-time" }, text),
-      s.undecided ? svg("text", { x: width, y: y + 16, "text-anchor": "end", class: "step-undecided" }, "order undecided") : null);
+      svg("text", { x: width, y: s.undecided ? y - 1 : y + 4, "text-anchor": "end", class: "step-time" }, text),
+      s.undecided ? svg("text", { x: width, y: y + 12, "text-anchor": "end", class: "step-undecided" }, "order undecided") : null);
   });
   const steps = t.steps.map((s) => `${s.name} ${format.text(interval(s.duration), s.verdict)}`).join("; ");
   return html("figure", { class: "chart" },
     html("figcaption", {}, "Tuple ", html("code", {}, t.id), ", ", t.why, ": ", value(format, t.total, t.verdict), " in all"),
     picture(width, height, `Way of tuple ${t.id}: ${steps}`,
-      xAxis(x, height - 26, height - 26 - top, (v) => format.tick(v)), ...rows));
+      xAxis(x, width, height - 26, height - 26 - top, (v) => format.tick(v)), ...rows));
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { apart, logTicks, valueScale } from "../src/axis.ts";
+import { apart, besides, logTicks, valueScale } from "../src/axis.ts";
 import { median } from "../src/overtime.ts";
 import { pieces } from "../src/timechart.ts";
 
@@ -8,6 +8,7 @@ test("logarithmic ticks are round and few", () => {
   assert.deepEqual(logTicks(0.9, 11, 6), [1, 2, 5, 10]);
   assert.deepEqual(logTicks(3e-8, 4e-6, 2), [1e-7, 1e-6]);
   assert.ok(logTicks(1, 1e15, 4).length <= 4);
+  assert.deepEqual(logTicks(1.2e-7, 6e-6, 2), [3e-7, 3e-6]); // one alone would say nothing of the scale
 });
 
 test("a scale of one value is a scale", () => {
@@ -28,6 +29,12 @@ test("labels keep their distance and their order", () => {
   assert.equal(got[3], 10);
   const order = [got[0]!, got[2]!, got[1]!];
   assert.ok(order[1]! - order[0]! >= 15 && order[2]! - order[1]! >= 15);
+});
+
+test("labels beside each other stay in the picture and do not cover each other", () => {
+  const labels = [4, 30, 60, 97].map((middle) => ({ middle, width: 20 }));
+  assert.deepEqual(besides(labels, 100, 7), [10, null, 60, 90]);
+  assert.deepEqual(besides([], 100), []);
 });
 
 test("a line breaks where values are missing for long", () => {

@@ -24,3 +24,12 @@ test("neighbours stand beside each other", () => {
   assert.equal(got.get("x2")!.slot, got.get("s2")!.slot);
   assert.equal(got.get("x1")!.slots, 2);
 });
+
+test("what nothing joins stands in a strip of its own, and a chain straight in its one", () => {
+  const got = place(["a", "w", "b", "v", "c"], edges("a>b", "b>c", "w>v"));
+  assert.deepEqual(["a", "b", "c"].map((n) => got.get(n)!.slot), [0, 0, 0]);
+  assert.deepEqual(["w", "v"].map((n) => got.get(n)!.slot), [1, 1]);
+  const fork = place(["a", "b", "c", "d", "x"], edges("a>b", "a>c", "b>d", "c>d"));
+  assert.equal(fork.get("a")!.slot, 0.5);
+  assert.equal(fork.get("x")!.slot, 2);
+});
