@@ -203,8 +203,11 @@ func TestWriteSamplePages(t *testing.T) {
 	if *pages == "" {
 		t.Skip("for the browser's tests: name a directory with -pages")
 	}
+	partial := sampleData(sampleSeed) // nothing speaks against its bounds, and a part of it is missing
+	partial.Verdict, partial.Undecided = Consistent, nil
 	for name, d := range map[string]*Data{
-		"sample": sampleData(sampleSeed), "empty": emptyData(), "hostile": hostileData(sampleSeed), "large": largeData(sampleSeed),
+		"partial": partial,
+		"sample":  sampleData(sampleSeed), "empty": emptyData(), "hostile": hostileData(sampleSeed), "large": largeData(sampleSeed),
 	} {
 		if err := os.WriteFile(filepath.Join(*pages, name+".html"), []byte(written(t, d)), 0o644); err != nil {
 			t.Fatal(err)

@@ -88,6 +88,11 @@ test("the heading leads to what is missing, and the first tiles say of which way
   assert.match(await text(page, ".tiles"), /source\/send → sink\/recv/);
 }));
 
+test("a run that is consistent and not whole says both", () => open("partial", async (page) => {
+  assert.match(await text(page, ".banner"), /^Consistent, and not whole\. .*They cannot confirm it\. One part of the run is missing or not whole\.$/);
+  assert.equal(await page.locator(".banner.partial a[href='#missing']").count(), 1);
+}));
+
 test("waiting before work is no computation", () => open("sample", async (page) => {
   const group = page.locator("#stretches tbody", { hasText: "before or beside its computation" });
   assert.match(await group.innerText(), /source\/intended → source\/send\s+local, edge; due, not yet begun: the load's own lateness/);
@@ -309,6 +314,8 @@ test("what is drawn has room", async () => {
       }
       await page.getByText("linear", { exact: true }).click();
       await among(page, `${name}, linear`);
+      await page.getByText("cycles", { exact: true }).click(); // longer texts
+      await among(page, `${name}, cycles`);
     });
   }
 });

@@ -45,7 +45,7 @@ export function timeChart(state: State, chart: TimeChart): HTMLElement {
   const { width, data: { timeline } } = state;
   const { from, to } = state;
   const height = chart.height ?? 250;
-  const longest = Math.max(0, ...chart.lines.map((l) => textWidth(shorten(l.name, 26))));
+  const longest = Math.max(0, ...chart.lines.map((l) => textWidth(shorten(l.name, 26), 12, 600)));
   const box = { left: 64, right: width - (width < 560 ? 12 : Math.min(190, longest + 26)), top: 12, bottom: height - 30 };
   const seconds = (bucket: number) => state.format.draw(bucket * timeline.bucket_cycles);
 
