@@ -307,7 +307,7 @@ test("what is drawn has room", async () => {
   }), [], where);
   for (const name of ["sample", "large"]) {
     await open(name, async (page) => {
-      for (const width of [600, 1366]) {
+      for (const width of [1366, 600]) {
         await page.setViewportSize({ width, height: 768 });
         await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
         await among(page, `${name} at ${width}`);
