@@ -154,7 +154,7 @@ func newRealFleet(t *testing.T, r *rand.Rand, nodes int) *realFleet {
 	}
 	f := &realFleet{t: t, star: star, dir: t.TempDir()}
 	t.Cleanup(f.end)
-	id, err := tscclient.Identify("parent")
+	id, err := tscclient.Identify("parent", tscclient.Kept{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 // A program that relates its node's counter to another's, without a server.
 func Example() {
-	id, err := tscclient.Identify("parser-3") // takes about a second
+	id, err := tscclient.Identify("parser-3", tscclient.Kept{}) // takes about a second
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -324,7 +324,7 @@ func TestLoadIsParsed(t *testing.T) {
 }
 
 func TestIdentityOfThisMachine(t *testing.T) {
-	id, err := Identify("here")
+	id, err := Identify("here", Kept{})
 	if err != nil {
 		if os.Getenv("CI") == "true" && runtime.GOARCH == "amd64" { // emulated, no counter is fit
 			t.Fatalf("%v: CI must run where nodes can", err)

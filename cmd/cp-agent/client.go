@@ -13,7 +13,7 @@ import (
 func startClient(s daemon.Start[config], a *agent.Config) (*daemon.Node, error) {
 	c := s.Config
 	measuring := tscclient.DefaultConfig()
-	node, err := daemon.OpenNode(c.Node, &measuring)
+	node, err := daemon.OpenNode(c.Node, c.Rings, s.Log, &measuring)
 	if err != nil {
 		return nil, err
 	}

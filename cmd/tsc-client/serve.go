@@ -17,7 +17,7 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 	if err != nil {
 		return err
 	}
-	node, err := daemon.OpenNode(c.Node, &p.client)
+	node, err := daemon.OpenNode(c.Node, "", log, &p.client)
 	if err != nil {
 		return err
 	}

@@ -322,7 +322,7 @@ func SweepClients(_ context.Context, in io.Reader, out io.Writer) error {
 	if err := orders.Decode(&setup); err != nil {
 		return err
 	}
-	id, err := tscclient.Identify(setup.Names[0])
+	id, err := tscclient.Identify(setup.Names[0], tscclient.Kept{})
 	if err != nil {
 		return err
 	}

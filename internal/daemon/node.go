@@ -5,10 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/ring"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
@@ -21,9 +26,13 @@ type Node struct {
 }
 
 // OpenNode finds out what this machine's node is, which takes about a second, and puts it into a client's configuration: node, epoch and
-// clock, and a new key for probes, which others get from whoever commands the node. An empty name is the host's.
-func OpenNode(name string, c *tscclient.Config) (*Node, error) {
-	identity, err := tscclient.Identify(name)
+// clock, and a new key for probes, which others get from whoever commands the node. An empty name is the host's. A break of the counter that leaves no
+// mark of its own is kept in the directory of rings ("": the default one), which lasts as long as the boot does.
+func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node, error) {
+	if rings == "" {
+		rings = ring.DefaultDirectory()
+	}
+	identity, err := tscclient.Identify(name, keptEpoch(rings, log))
 	if err != nil {
 		return nil, err
 	}
@@ -36,6 +45,48 @@ func OpenNode(name string, c *tscclient.Config) (*Node, error) {
 	c.Key = make([]byte, 32)
 	_, _ = rand.Read(c.Key) // never fails
 	return &Node{identity.Report.Facts, identity, notice}, nil
+}
+
+// epochFile holds the epoch of a counter that broke off without a mark.
+const epochFile = "epoch"
+
+func keptEpoch(rings string, log *slog.Logger) tscclient.Kept {
+	path := filepath.Join(rings, epochFile)
+	return tscclient.Kept{
+		Read: func() ([]byte, error) {
+			err := ring.CheckDirectory(rings)
+			var text []byte
+			if err == nil {
+				text, err = os.ReadFile(path)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, nil
+			}
+			return text, err
+		},
+		Write: func(text []byte) {
+			if err := writeEpoch(rings, path, text); err != nil {
+				log.Error("the counter broke off, and who comes after this process will not know", "error", err)
+			}
+		},
+	}
+}
+
+func writeEpoch(rings, path string, text []byte) error {
+	if len(text) == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := ring.MakeDirectory(rings); err != nil {
+		return err
+	}
+	part := path + ".part"
+	if err := os.WriteFile(part, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
 }
 
 // Register is what the node says of its machine to a server.

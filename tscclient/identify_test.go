@@ -1,0 +1,75 @@
+package tscclient
+
+import (
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/host"
+)
+
+// A counter that jumped without a mark of its own has another epoch, also for the process that comes after the one that saw it.
+func TestTheNextProcessKnowsOfAJump(t *testing.T) {
+	now := host.Observation{Boot: "a boot", Clocksource: "hpet"} // a clock that does not jump with the counter
+	jump := uint64(0)
+	observe := func() (host.Observation, error) {
+		now.Bracket.Raw_ns += 1_500_000_000
+		now.Bracket.Open = uint64(now.Bracket.Raw_ns)*2 + jump
+		now.Bracket.Close = now.Bracket.Open + 100
+		return now, nil
+	}
+	var text []byte
+	writes := 0
+	kept := Kept{Read: func() ([]byte, error) { return text, nil }, Write: func(b []byte) { text, writes = b, writes+1 }}
+	start := func() *Identity {
+		t.Helper()
+		id := &Identity{kept: kept}
+		if err := id.begin(host.WatchOptions{Observe: observe}); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	look := func(id *Identity) string {
+		t.Helper()
+		epoch, err := id.Epoch()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return epoch
+	}
+
+	first := start()
+	before := first.Node.Epoch
+	for range 3 {
+		if epoch := look(first); epoch != before {
+			t.Fatalf("epoch %q became %q", before, epoch)
+		}
+	}
+	if len(text) != 0 {
+		t.Fatalf("an epoch that anybody can name is kept: %s", text)
+	}
+	jump = 1 << 40
+	after := look(first)
+	if after == before {
+		t.Fatal("the jump is not seen")
+	}
+	second := start()
+	if second.Node.Epoch != after || look(second) != after {
+		t.Errorf("the next process is in epoch %q, want %q", second.Node.Epoch, after)
+	}
+	jump = 1 << 41 // while none watches
+	third := start()
+	if third.Node.Epoch == after || third.Node.Epoch == before {
+		t.Errorf("a jump between two processes is not seen: epoch %q", third.Node.Epoch)
+	}
+	if writes > 5 {
+		t.Errorf("written %d times for two jumps", writes)
+	}
+	now.Boot = "another boot"
+	fourth := start()
+	if fourth.Node.Epoch == third.Node.Epoch || len(text) != 0 {
+		t.Errorf("after a boot: epoch %q, kept %q", fourth.Node.Epoch, text)
+	}
+	text = []byte("{")
+	if err := (&Identity{kept: kept}).begin(host.WatchOptions{Observe: observe}); err == nil {
+		t.Error("what is kept is damaged, and nobody is told")
+	}
+}
