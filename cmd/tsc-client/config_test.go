@@ -104,7 +104,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--check"}, 0, "can be used"},
 		{[]string{"--check", "--probes", "x"}, 2, "want an IP address and a port"},
 		{[]string{"--nonsense"}, 2, "unknown flag"},
-		{[]string{"argument"}, 2, "unknown command"},
+		{[]string{"argument"}, 2, `unexpected argument "argument"`},
 		{[]string{"--command", "192.0.2.9:1"}, 1, "without keys"},
 	} {
 		var out bytes.Buffer

@@ -70,9 +70,14 @@ func (d Daemon[C]) Run(ctx context.Context, args []string, stdout, stderr io.Wri
 The configuration is a YAML file, in which each key is named as its flag with '_' for '-'. Flags count more than environment variables
 (%s_%s for --%s), and these more than the file. Exit code 2: something is wrong with it, or with the command line.`,
 			variables, strings.ToUpper(Keys[C]()[0]), flagOf(Keys[C]()[0])),
-		Example:       d.Example,
-		Version:       Version(d.Name),
-		Args:          cobra.NoArgs,
+		Example: d.Example,
+		Version: Version(d.Name),
+		Args: func(_ *cobra.Command, args []string) error { // cobra.NoArgs would call it an unknown command
+			if len(args) > 0 {
+				return fmt.Errorf("unexpected argument %q", args[0])
+			}
+			return nil
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

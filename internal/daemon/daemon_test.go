@@ -100,7 +100,7 @@ func TestEnds(t *testing.T) {
 		"no YAML":                {file: "\tnumber", says: "yaml", code: exitUsage},
 		"no file":                {args: []string{"--config", "/nonexistent.yaml"}, says: "nonexistent.yaml", code: exitUsage},
 		"an unknown flag":        {args: []string{"--nonsense"}, says: "unknown flag", code: exitUsage},
-		"an argument":            {args: []string{"nonsense"}, says: "unknown command", code: exitUsage},
+		"an argument":            {args: []string{"nonsense"}, says: "an-example: unexpected argument \"nonsense\"\nsee", code: exitUsage},
 		"a daemon that does not": {args: []string{"--other", "fail"}, says: "an-example: it failed\n", code: exitFailed, serves: true},
 	} {
 		t.Run(name, func(t *testing.T) {
