@@ -19,7 +19,13 @@ func buildInfo() *debug.BuildInfo {
 	return &debug.BuildInfo{GoVersion: runtime.Version()}
 }
 
+// archive is the version in the name of the archive that this command comes from; "": from none. scripts/dist sets it.
+var archive string
+
 func number(info *debug.BuildInfo) string {
+	if archive != "" {
+		return archive
+	}
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
 	}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +77,20 @@ func TestCommandsRun(t *testing.T) {
 		}
 		if help := run(t, dir, c, "--help"); !strings.Contains(help, "Usage:") || !flagIn(help, "--help") {
 			t.Errorf("%s --help says %q", c, help)
+		}
+	}
+}
+
+// Whoever reports a defect can say of which archive it is.
+func TestCommandsTellTheirArchive(t *testing.T) {
+	dir := archive(t)
+	version := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(dir), "-"+runtime.GOOS+"-"+runtime.GOARCH), "cloudprofiler-")
+	if version == "unknown" {
+		t.Skip("the archive was packed from no checkout")
+	}
+	for _, c := range names(t, dir, "bin") {
+		if said := run(t, dir, c, "--version"); !strings.HasPrefix(said, c+" "+version+" ") {
+			t.Errorf("%s --version says %q, not %q", c, said, version)
 		}
 	}
 }
