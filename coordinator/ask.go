@@ -240,7 +240,13 @@ func (c *Core) removeRun(name string) error {
 	if c.run != nil && c.run.name() == name {
 		return fmt.Errorf("run %q is under way: stop it first", name)
 	}
-	return runs.Remove(c.store.runs, name)
+	if err := runs.Remove(c.store.runs, name); err != nil {
+		return err
+	}
+	if c.lastRun != nil && c.lastRun.Name == name {
+		c.lastRun = nil
+	}
+	return nil
 }
 
 // snapshots asks all nodes that can, but for one that has done it, for a dump, and replies when all have answered.

@@ -238,8 +238,23 @@ func TestSweepWaitsForAQuietMomentUpToALimit(t *testing.T) {
 	if took := f.time - began; took < time.Second || took > 2*time.Second {
 		t.Errorf("a node that stays busy is waited for %v", took)
 	}
-	if len(s.Noisy) != 1 || s.Noisy[0].Node != "n01" || !strings.Contains(s.Noisy[0].What, "90 %") || s.Complete != 1 {
+	if s.Quiet != "1 of 2 nodes were not quiet" || len(s.Noisy) != 1 || s.Noisy[0].Node != "n01" || !strings.Contains(s.Noisy[0].What, "90 %") || s.Complete != 1 {
 		t.Errorf("%+v", s)
+	}
+}
+
+func TestWhatIsNotQuiet(t *testing.T) {
+	q := Quiet{Busy_ppm: 500_000, BytesASecond: 1_000_000}
+	for want, load := range map[string]control.Load{
+		"":                   {Busy_ppm: 500_000, ReceivedBytes: 20_000, SentBytes: 20_000}, // just so
+		"51 % busy":          {Busy_ppm: 510_000},
+		"receives 1500 kB/s": {ReceivedBytes: 30_000},
+		"sends 1250 kB/s":    {SentBytes: 25_000},
+	} {
+		load.Over_ns = int64(20 * time.Millisecond)
+		if got := q.finds(&load); got != want {
+			t.Errorf("%+v: finds %q, want %q", load, got, want)
+		}
 	}
 }
 
@@ -293,6 +308,10 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
 		t.Fatalf("run is %s", f.phase())
 	}
+	const sweep = 24 // trains: six pairs, two directions, two in each
+	if before := f.core.runStatus().Trains; before < sweep || f.core.last.Why != "before run tuesday" {
+		t.Errorf("%d trains before the run, by %+v", before, f.core.last)
+	}
 	f.run(5*time.Second, nil)
 	f.restart() // in the middle
 	f.run(20*time.Second, nil)
@@ -301,6 +320,10 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	}
 	f.run(5*time.Second, nil)
 	answered[RunStatus](t, f.ask(AskStopRun, nil))
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseAfter }) {
+		t.Fatalf("run is %s", f.phase())
+	}
+	during := f.core.runStatus().Trains
 	if !f.run(time.Minute, func() bool { return f.core.run == nil }) {
 		t.Fatalf("run is %s", f.phase())
 	}
@@ -324,7 +347,9 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	if len(pairs) != 6 {
 		t.Fatalf("%d relations", len(pairs))
 	}
+	all := 0
 	for _, p := range pairs {
+		all += p.Trains()
 		// Two sweeps of four trains each, and 30 s of 2,000 exchanges a second among 12 directions, less what it took nodes to
 		// find the restarted server.
 		if p.Trains() < 300 {
@@ -333,6 +358,9 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 		if _, err := relations(p); err != nil {
 			t.Error(err)
 		}
+	}
+	if all < during+sweep || f.core.last.Why != "after run tuesday" {
+		t.Errorf("%d trains, %d before the run was over, and then by %+v", all, during, f.core.last)
 	}
 	for _, c := range f.clients {
 		if c.probing != nil {
@@ -347,6 +375,9 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	}
 	if entries := answered[[]RunEntry](t, f.ask(AskRuns, nil)); len(entries) != 0 {
 		t.Errorf("%+v", entries)
+	}
+	if status := answered[*RunStatus](t, f.ask(AskRun, nil)); status != nil {
+		t.Errorf("the run that was removed is %+v", status)
 	}
 }
 

@@ -151,6 +151,7 @@ func TestRunOfAFleet(t *testing.T) {
 	f.join("beta")
 	f.want(exitAnswered, "there was no run", "run", "status")
 	f.want(exitFailed, "no run is under way", "run", "stop")
+	f.want(exitUsage, `check run name "a/b": "/" is not a letter`, "run", "start", "a/b")
 	f.want(exitFailed, "gamma", "run", "start", "tuesday", "--reference", "gamma")
 	f.want(exitAnswered, "run tuesday: open", "run", "start", "tuesday", "--reference", "alpha", "--note", "as a test")
 	f.want(exitFailed, "stop it first", "run", "start", "wednesday")
@@ -188,6 +189,9 @@ func TestRunOfAFleet(t *testing.T) {
 		t.Errorf("the run is there: %v", err)
 	}
 	f.want(exitFailed, "tuesday", "run", "rm", "tuesday")
+	if said := f.want(exitAnswered, "healthy", "nodes"); strings.Contains(said, "tuesday") {
+		t.Errorf("the run that was removed is still there:\n%s", said)
+	}
 }
 
 func TestConfigOfAFleet(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 func newRun() *cobra.Command {
@@ -42,6 +43,9 @@ func newRunStart() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Name = args[0]
+			if err := runs.CheckName(request.Name); err != nil {
+				return usageError{err}
+			}
 			return order.give(cmd, coordinator.AskStartRun, request, func(s *coordinator.RunStatus) bool {
 				return s.Phase != coordinator.PhaseBefore && s.Phase != coordinator.PhaseOpening
 			})
