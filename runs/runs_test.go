@@ -481,6 +481,38 @@ func FuzzRunYAML(f *testing.F) {
 	})
 }
 
+// Changes that are read are read again, in their order, when they are written as they came: one after another.
+func FuzzTableYAML(f *testing.F) {
+	f.Add([]byte("- served_utc_ns: 1\n  by: me\n  table: |\n    version: 1\n- served_utc_ns: 2\n  table: \"\"\n"))
+	f.Add([]byte("- 5\n"))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		changes, err := ParseTable(text, "fuzz")
+		if err != nil {
+			if !errors.Is(err, ErrRun) {
+				t.Fatalf("%v does not wrap ErrRun", err)
+			}
+			return
+		}
+		var written []byte
+		for i := range changes {
+			item, err := changes[i].encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			written = append(written, item...)
+			changes[i].Table = strings.ReplaceAll(changes[i].Table, "\r\n", "\n") // as encode says
+		}
+		back, err := ParseTable(written, "again")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, written)
+		}
+		if diff := cmp.Diff(changes, back, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
 func TestTableYAML(t *testing.T) {
 	for text, good := range map[string]bool{
 		"": true, "- served_utc_ns: 1\n  table: x\n": true, "- 5\n": false, "served_utc_ns: 1\n": false, "- served_utc_ns: 1\n  colour: x\n": false, "[": false,
