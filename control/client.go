@@ -57,13 +57,21 @@ type Client struct {
 // clients is the one context of all clients of this process: it costs two threads.
 var clients = sync.OnceValues(zmq4.NewContext)
 
-// Dial opens a client. It does not wait for the server.
-func Dial(c ClientConfig) (*Client, error) {
+// Check says why Dial would not even try.
+func (c ClientConfig) Check() error {
 	if c.Key == nil && !onThisMachine(c.Server) {
-		return nil, fmt.Errorf("connect to %q: %w", c.Server, ErrNeedsKeys)
+		return fmt.Errorf("connect to %q: %w", c.Server, ErrNeedsKeys)
 	}
 	if c.Key != nil && c.Key.Secret == "" {
-		return nil, fmt.Errorf("connect to %q: key %q is not a secret key", c.Server, c.Key.Name)
+		return fmt.Errorf("connect to %q: key %q is not a secret key", c.Server, c.Key.Name)
+	}
+	return nil
+}
+
+// Dial opens a client. It does not wait for the server.
+func Dial(c ClientConfig) (*Client, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
 	}
 	if c.speaks == (Version{}) {
 		c.speaks = Current

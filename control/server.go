@@ -58,13 +58,21 @@ type Server struct {
 	registered map[Peer]bool
 }
 
-// Listen opens a server.
-func Listen(c ServerConfig) (*Server, error) {
+// Check says why Listen would not even try.
+func (c ServerConfig) Check() error {
 	if c.Key == nil && !onThisMachine(c.Address) {
-		return nil, fmt.Errorf("listen on %q: %w", c.Address, ErrNeedsKeys)
+		return fmt.Errorf("listen on %q: %w", c.Address, ErrNeedsKeys)
 	}
 	if c.Key != nil && (c.Key.Role != RoleServer || c.Key.Secret == "") {
-		return nil, fmt.Errorf("listen on %q: key %q is not a server's secret key", c.Address, c.Key.Name)
+		return fmt.Errorf("listen on %q: key %q is not a server's secret key", c.Address, c.Key.Name)
+	}
+	return nil
+}
+
+// Listen opens a server.
+func Listen(c ServerConfig) (*Server, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
 	}
 	if c.speaks == (Version{}) {
 		c.speaks = Current

@@ -57,7 +57,7 @@ func addFlags(cmd *cobra.Command) {
 	flags.String("server-key", "", "file with the server's public key")
 	flags.String("key", "", "file with this node's secret key")
 	flags.String("probes", "", "address:port where other nodes probe this one (default: on this machine, any port)")
-	flags.String("advertise", "", "address:port where others reach that (default: where it listens)")
+	flags.String("advertise", "", "address:port where others reach --probes (default: where it listens)")
 }
 
 // check says what is wrong.

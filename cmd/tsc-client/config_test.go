@@ -105,7 +105,8 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--check", "--probes", "x"}, 2, "want an IP address and a port"},
 		{[]string{"--nonsense"}, 2, "unknown flag"},
 		{[]string{"argument"}, 2, `unexpected argument "argument"`},
-		{[]string{"--command", "192.0.2.9:1"}, 1, "without keys"},
+		{[]string{"--check", "--command", "192.0.2.9:1"}, 2, "without keys"},
+		{[]string{"--check", "--server", "192.0.2.9:1"}, 2, "without keys"},
 	} {
 		var out bytes.Buffer
 		if code := program.Run(t.Context(), tc.args, &out, &out); code != tc.code || !strings.Contains(out.String(), tc.want) {

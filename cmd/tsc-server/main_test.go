@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,10 +67,33 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		"third_nodes":  {"--third-nodes", "all"},
 		"quiet_busy":   {"--quiet-busy", "2"},
 		"key":          {"--key", "nosuch.secret"},
+		"without keys": {"--listen", "0.0.0.0:7330"},
 		"unknown flag": {"--nosuch"},
 	} {
 		if code, _, errs := check(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%q: exit code %d, %s", args, code, errs)
 		}
+	}
+}
+
+// Without keys it serves this machine alone, and says so.
+func TestWithoutKeysItSaysSo(t *testing.T) {
+	said, log := io.Pipe()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() {
+		ended <- program.Run(ctx, []string{"--listen", "127.0.0.1:0", "--state", t.TempDir()}, io.Discard, log)
+		log.Close()
+	}()
+	warned := false
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		warned = warned || strings.Contains(lines.Text(), "level=WARN") && strings.Contains(lines.Text(), "no keys: only programs on this machine are let in")
+		if strings.Contains(lines.Text(), "msg=listening") {
+			stop()
+		}
+	}
+	stop()
+	if code := <-ended; code != 0 || !warned {
+		t.Errorf("exit code %d, warned %v", code, warned)
 	}
 }

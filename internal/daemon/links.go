@@ -26,7 +26,7 @@ func Link(server, key, serverKey, advertise string) (l tscclient.LinkConfig, err
 		return l, errors.New("key and server_key: give both, or neither where the server is on this machine: the one says who this node is, the other who the server is")
 	}
 	if key == "" {
-		return l, nil
+		return l, l.Server.Check()
 	}
 	own, err := control.ReadKey(key)
 	if err != nil {
@@ -40,7 +40,7 @@ func Link(server, key, serverKey, advertise string) (l tscclient.LinkConfig, err
 		return l, fmt.Errorf("server_key %q: it is the key of %s %q: use server.public", serverKey, public.Role, public.Name)
 	}
 	l.Server.Key, l.Server.Public = &own, public.Public
-	return l, nil
+	return l, l.Server.Check()
 }
 
 // Listen says where others come in, and with which keys: the own secret one, and those of a directory. Without keys nobody can from another machine.
@@ -50,7 +50,7 @@ func Listen(address string, key, clients Setting) (control.ServerConfig, error) 
 		return c, fmt.Errorf("%s and %s: give both, or neither: the one says who this is, the other who is let in", key.Key, clients.Key)
 	}
 	if key.Value == "" {
-		return c, nil
+		return c, c.Check()
 	}
 	own, err := control.ReadKey(key.Value)
 	if err != nil {
@@ -60,7 +60,7 @@ func Listen(address string, key, clients Setting) (control.ServerConfig, error) 
 		return c, fmt.Errorf("%s: %w", clients.Key, err)
 	}
 	c.Key, c.Clients = &own, func() ([]control.Key, error) { return control.ReadClientKeys(clients.Value) }
-	return c, nil
+	return c, c.Check()
 }
 
 // Address reads the IP address and port that a key says.
