@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,6 +19,9 @@ var (
 	// ErrUnreachable is returned when a message did not leave within its time: nobody answers at the server's address, or what
 	// answers has another key.
 	ErrUnreachable = errors.New("server cannot be reached")
+
+	// ErrKey is returned when the server does not let the client's key in. It wraps ErrUnreachable.
+	ErrKey = fmt.Errorf("%w: it does not let this key in", ErrUnreachable)
 )
 
 // RefusedError is the server's refusal.
@@ -47,15 +51,23 @@ type Client struct {
 	done     chan struct{}
 	config   ClientConfig
 	context  *zmq4.Context
-	dealer   *zmq4.Socket // the loop's
+	dealer   *zmq4.Socket // the loop's,
+	monitor  *zmq4.Socket // and the dealer's handshakes that were refused
 
 	mu      sync.Mutex
 	request uint64
 	asked   map[uint64]chan Incoming // has room for one
 }
 
-// clients is the one context of all clients of this process: it costs two threads.
-var clients = sync.OnceValues(zmq4.NewContext)
+// clients is the one context of all clients of this process: it costs two threads. Each has five sockets, and the thousand that ZeroMQ allows
+// would do for two hundred.
+var clients = sync.OnceValues(func() (*zmq4.Context, error) {
+	ctx, err := zmq4.NewContext()
+	if err == nil {
+		err = ctx.SetMaxSockets(10_000)
+	}
+	return ctx, err
+})
 
 // Check says why Dial would not even try.
 func (c ClientConfig) Check() error {
@@ -91,22 +103,27 @@ func (l *Client) open() error {
 		return err
 	}
 	l.context = ctx
-	if l.dealer, err = l.connect(ctx); err != nil {
+	if l.dealer, l.monitor, err = l.connect(ctx); err != nil {
 		return err
 	}
 	if l.loop, err = newLoop(ctx); err != nil {
 		l.dealer.Close()
+		l.monitor.Close()
 	}
 	return err
 }
 
-// connect opens a socket that connects, and connects again.
-func (l *Client) connect(ctx *zmq4.Context) (*zmq4.Socket, error) {
-	dealer, err := ctx.NewSocket(zmq4.DEALER)
-	if err != nil {
-		return nil, err
+// connect opens a socket that connects, and connects again, and one that tells of handshakes that are refused.
+func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err error) {
+	if dealer, err = ctx.NewSocket(zmq4.DEALER); err != nil {
+		return nil, nil, err
 	}
-	err = errors.Join(setCommon(dealer, l.server), dealer.SetImmediate(true),
+	if monitor, err = ctx.NewSocket(zmq4.PAIR); err != nil {
+		dealer.Close()
+		return nil, nil, err
+	}
+	name := fmt.Sprintf("inproc://handshakes-%d", handshakes.Add(1))
+	err = errors.Join(dealer.Monitor(name, zmq4.EVENT_HANDSHAKE_FAILED_AUTH), monitor.SetLinger(0), monitor.Connect(name), setCommon(dealer, l.server), dealer.SetImmediate(true),
 		dealer.SetReconnectIvl(100*time.Millisecond), dealer.SetReconnectIvlMax(2*time.Second))
 	if c := l.config; err == nil && c.Key != nil {
 		err = errors.Join(dealer.SetCurveServerkey(c.Public), dealer.SetCurvePublickey(c.Key.Public), dealer.SetCurveSecretkey(c.Key.Secret))
@@ -116,10 +133,13 @@ func (l *Client) connect(ctx *zmq4.Context) (*zmq4.Socket, error) {
 	}
 	if err != nil {
 		dealer.Close()
-		return nil, err
+		monitor.Close()
+		return nil, nil, err
 	}
-	return dealer, nil
+	return dealer, monitor, nil
 }
+
+var handshakes atomic.Int64 // names so far
 
 // stuckLimit is how long messages wait for a connection before it is begun anew. ZeroMQ gives a connection up for good whose handshake
 // was refused, but a key may be let in later.
@@ -232,9 +252,10 @@ func (l *Client) Close() error {
 // run is the only goroutine that touches the dealer.
 func (l *Client) run() {
 	id := l.loop.poller.Add(l.dealer, zmq4.POLLIN)
+	l.loop.poller.Add(l.monitor, zmq4.POLLIN)
 	var waiting []outgoing // that the dealer would not take yet
 	var stuck time.Time    // since when it takes none; zero: it does
-	for closed := false; !closed; {
+	for closed, refused := false, false; !closed; {
 		wait, events := time.Duration(-1), zmq4.POLLIN
 		if len(l.incoming) == cap(l.incoming) {
 			wait, events = time.Millisecond, 0
@@ -251,11 +272,22 @@ func (l *Client) run() {
 			if p.Socket == l.dealer && p.Events&zmq4.POLLIN != 0 {
 				l.drain()
 			}
+			if p.Socket == l.monitor {
+				if event, _, _, err := l.monitor.RecvEvent(zmq4.DONTWAIT); err == nil && event == zmq4.EVENT_HANDSHAKE_FAILED_AUTH {
+					refused = true
+				}
+			}
 		}
 		var queue []outgoing
 		queue, closed = l.loop.take()
 		before := len(waiting) + len(queue)
 		waiting = l.put(append(waiting, queue...))
+		if refused { // for good: what waits need not wait for its time
+			for _, o := range waiting {
+				o.sent <- fmt.Errorf("key %q: %w", l.config.Key.Name, ErrKey)
+			}
+			waiting, refused = nil, false
+		}
 		switch {
 		case len(waiting) == 0 || len(waiting) < before:
 			stuck = time.Time{}
@@ -263,10 +295,13 @@ func (l *Client) run() {
 			stuck = time.Now()
 		case time.Since(stuck) > stuckLimit:
 			stuck = time.Now()
-			if again, err := l.connect(l.context); err == nil {
-				l.loop.poller.RemoveBySocket(l.dealer)
-				l.dealer.Close()
-				l.dealer = again
+			if again, monitor, err := l.connect(l.context); err == nil {
+				for _, old := range []*zmq4.Socket{l.dealer, l.monitor} {
+					l.loop.poller.RemoveBySocket(old)
+					old.Close()
+				}
+				l.dealer, l.monitor = again, monitor
+				l.loop.poller.Add(l.monitor, zmq4.POLLIN)
 				id = l.loop.poller.Add(l.dealer, zmq4.POLLIN)
 			}
 		}
@@ -276,6 +311,7 @@ func (l *Client) run() {
 	}
 	l.loop.end()
 	l.dealer.Close()
+	l.monitor.Close()
 	close(l.done)
 }
 

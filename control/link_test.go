@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +24,26 @@ type fleet struct {
 	key     Key
 	clients []Key
 	listed  []Key
+	logged  *logged
 	t       *testing.T
+}
+
+// logged is what a server has logged.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
 }
 
 func within(t *testing.T) context.Context {
@@ -43,7 +64,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 func newFleet(t *testing.T, names ...string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, key: must(NewKey("server", RoleServer))(t)}
+	f := &fleet{t: t, key: must(NewKey("server", RoleServer))(t), logged: &logged{}}
 	for _, name := range names {
 		role := RoleNode
 		if strings.HasPrefix(name, "admin") {
@@ -52,9 +73,13 @@ func newFleet(t *testing.T, names ...string) *fleet {
 		f.clients = append(f.clients, must(NewKey(name, role))(t))
 		f.listed = append(f.listed, f.clients[len(f.clients)-1].Halved())
 	}
-	f.server = must(Listen(ServerConfig{Address: "127.0.0.1:0", Key: &f.key, Clients: func() ([]Key, error) { return f.listed, nil }}))(t)
+	f.server = must(Listen(f.config()))(t)
 	t.Cleanup(func() { f.server.Close() })
 	return f
+}
+
+func (f *fleet) config() ServerConfig {
+	return ServerConfig{Address: "127.0.0.1:0", Key: &f.key, Clients: func() ([]Key, error) { return f.listed, nil }, Log: slog.New(slog.NewTextHandler(f.logged, nil))}
 }
 
 func (f *fleet) dial(i int) *Client {
@@ -92,14 +117,16 @@ func node(name string) Register {
 		Capabilities: []string{CanProbe}, ProbeAddress: "127.0.0.1:4000", ProbeKey: []byte("key"), Software: "test"}
 }
 
+// wantRefused says that something was refused, counted and logged.
 func (f *fleet) wantRefused(reason Reason) {
 	f.t.Helper()
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if f.server.Refused()[reason] > 0 {
+		said := f.logged.has("reason=" + string(reason))
+		if said && f.server.Refused()[reason] > 0 {
 			return
 		}
 		if time.Now().After(end) {
-			f.t.Fatalf("nothing was refused for %q: %v", reason, f.server.Refused())
+			f.t.Fatalf("nothing was refused for %q: %v; or it was not logged: %v", reason, f.server.Refused(), said)
 		}
 	}
 }
@@ -217,9 +244,8 @@ func TestClientComesInOnceItsKeyIsListed(t *testing.T) {
 	f := &fleet{t: t, server: s, key: key, clients: []Key{own}}
 	f.welcomes()
 	c := f.dial(0)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := c.Register(ctx, node("a")); !errors.Is(err, ErrUnreachable) {
+	// It is told why, and long before its time is over.
+	if _, err := c.Register(within(t), node("a")); !errors.Is(err, ErrKey) || !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), `key "a"`) {
 		t.Fatalf("before: %v", err)
 	}
 	listed.Store(&[]Key{own.Halved()})
@@ -292,8 +318,10 @@ func wantCode(t *testing.T, m Message, code Code) {
 
 func TestReplayedRegistrationIsRefused(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "a", "b")
+	f := newFleet(t, "a", "b", "c")
 	f.welcomes()
+	c := f.dial(2)
+	must(c.Register(within(t), node("c")))(t)
 	s := f.raw(0)
 	f.connect(s)
 	hello := must(Encode(&Hello{Name: "a"}, 1))(t)
@@ -319,6 +347,8 @@ func TestReplayedRegistrationIsRefused(t *testing.T) {
 	if n := f.server.Refused()[ReasonReplayed]; n != 3 {
 		t.Errorf("%d replays counted, want 3", n)
 	}
+	f.wantRefused(ReasonReplayed)
+	f.wantWell(c)
 }
 
 func TestChallengesEnd(t *testing.T) {
@@ -334,6 +364,9 @@ func TestChallengesEnd(t *testing.T) {
 		t.Error("a challenge outlives a wrong answer")
 	}
 	nonce := g.challenge("a")
+	if g.challenge("b"); g.admit("b", nonce) {
+		t.Error("a challenge is answered by another connection")
+	}
 	now = now.Add(challengeLasts)
 	if g.admit("a", nonce) {
 		t.Error("a challenge outlives its time")
@@ -427,19 +460,22 @@ func TestServerCutsDrippingPeers(t *testing.T) {
 	greeting = append(greeting, make([]byte, 64-len(greeting))...)
 	for _, text := range [][]byte{nil, bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 100), greeting, append(greeting, 6, 0xff, 0, 0, 0, 0)} {
 		conn := must(net.Dial("tcp", f.server.Address()))(t)
-		began := time.Now()
-		for i := 0; time.Since(began) < 10*time.Second; i++ {
+		began, cut := time.Now(), false
+		for i := 0; !cut && time.Since(began) < 10*time.Second; i++ {
+			if i == 10 {
+				f.wantWell(a) // it drips, and is not cut off yet
+			}
 			if i < len(text) {
 				if _, err := conn.Write(text[i : i+1]); err != nil {
-					break
+					cut = true
 				}
 			}
 			conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 			if _, err := conn.Read(make([]byte, 1000)); err != nil && !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
-				break
+				cut = true
 			}
 		}
-		if took := time.Since(began); took > 2*handshakeLimit {
+		if took := time.Since(began); !cut || took > 2*handshakeLimit {
 			t.Errorf("a peer that drips %.20q is cut after %v", text, took)
 		}
 		conn.Close()
@@ -467,7 +503,9 @@ func TestVersionsSideBySide(t *testing.T) {
 		t.Run(fmt.Sprintf("server %s, client %s", test.server, test.client), func(t *testing.T) {
 			f := newFleet(t, "a")
 			f.server.Close()
-			f.server = must(Listen(ServerConfig{Address: "127.0.0.1:0", Key: &f.key, Clients: func() ([]Key, error) { return f.listed, nil }, speaks: test.server}))(t)
+			config := f.config()
+			config.speaks = test.server
+			f.server = must(Listen(config))(t)
 			f.welcomes()
 			c := must(Dial(ClientConfig{Server: f.server.Address(), Key: &f.clients[0], Public: f.key.Public, speaks: test.client}))(t)
 			defer c.Close()
@@ -532,7 +570,9 @@ func TestClientFindsARestartedServer(t *testing.T) {
 	if _, err := f.server.Receive(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("receive on a closed server: %v", err)
 	}
-	f.server = must(Listen(ServerConfig{Address: address, Key: &f.key, Clients: func() ([]Key, error) { return f.listed, nil }}))(t)
+	config := f.config()
+	config.Address = address
+	f.server = must(Listen(config))(t)
 	t.Cleanup(func() { f.server.Close() })
 	f.welcomes()
 	// Whatever was lost with the connection: a client that asks again is told to register, and is well when it did.

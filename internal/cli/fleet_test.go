@@ -138,6 +138,11 @@ func TestNodesOfAFleet(t *testing.T) {
 	}
 
 	f.want(exitFailed, "role", "nodes", "--key", f.key("beta.secret"))
+	f.want(exitAnswered, "stranger", "keys", "client", "stranger", "--admin", "--dir", f.keys)
+	if err := os.Remove(filepath.Join(f.keys, "clients", "stranger.public")); err != nil {
+		t.Fatal(err)
+	}
+	f.want(exitFailed, `key "stranger": server cannot be reached: it does not let this key in`, "nodes", "--key", f.key("stranger.secret"))
 	f.want(exitUsage, "belong together", "nodes", "--key", "")
 	f.want(exitUsage, "not of a server", "nodes", "--server-key", f.key("beta.secret"))
 

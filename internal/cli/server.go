@@ -77,6 +77,9 @@ func ask(ctx context.Context, link *control.Client, what string, argument, resul
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	answer, err := link.Call(ctx, m)
+	if errors.Is(err, control.ErrKey) {
+		return fmt.Errorf("%w: its public half has to be in the server's client_keys", err)
+	}
 	if errors.Is(err, control.ErrUnreachable) {
 		return fmt.Errorf("%w: is tsc-server running there, and are the keys right?", err)
 	}
