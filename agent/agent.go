@@ -117,7 +117,10 @@ func start(c Config) (a *Agent, err error) {
 
 // makeState makes the directory of logs, private to this user, and checks one that is there.
 func makeState(dir string) error {
-	if err := ring.MakeDirectory(dir); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory of logs and runs: set state to a place where this user may write: %w", err)
+	}
+	if err := ring.CheckDirectory(dir); err != nil {
 		return fmt.Errorf("directory of logs and runs (state): %w", err)
 	}
 	return nil

@@ -234,7 +234,23 @@ func TestServersTable(t *testing.T) {
 	handler := func(a *Agent, want string) func() bool {
 		return func() bool { s := a.Status(); return len(s.Channels) == 1 && s.Channels[0].Handler == want }
 	}
+	stale := func(a *Agent) bool {
+		families, err := a.registry().Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "cloudprofiler_agent_handler_table_stale" {
+				return f.GetMetric()[0].GetGauge().GetValue() == 1
+			}
+		}
+		t.Fatal("there is no metric for it")
+		return false
+	}
 	table := handlertable.Table{Rules: []handlertable.Rule{{Channel: "b/*"}}}
+	if stale(a) {
+		t.Error("no table, and it is stale")
+	}
 	begin := time.Now()
 	if n, err := a.SetTable(table.Text(), 7); err != nil || n != 1 {
 		t.Fatal(n, err)
@@ -243,18 +259,21 @@ func TestServersTable(t *testing.T) {
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("it took %s", took)
 	}
+	if stale(a) {
+		t.Error("the server's table is stale")
+	}
 	if _, err := a.SetTable([]byte("- nonsense"), 8); !errors.Is(err, handlertable.ErrTable) {
 		t.Error(err)
 	}
-	if s := a.Status().Table; s.Source != "server" || s.Generation != 7 || s.Error == "" {
-		t.Errorf("%+v", s)
+	if s := a.Status().Table; s.Source != "server" || s.Generation != 7 || s.Error == "" || !stale(a) {
+		t.Errorf("%+v, stale is %v", s, stale(a))
 	}
 	a.Close()
 	ch.Close()
 
 	a = startTest(t, c)
-	if s := a.Status().Table; s.Source != "last of the server" || s.Generation != 7 {
-		t.Errorf("%+v", s)
+	if s := a.Status().Table; s.Source != "last of the server" || s.Generation != 7 || !stale(a) {
+		t.Errorf("%+v, stale is %v", s, stale(a))
 	}
 	open(t, c, "b/x", handlers.Options{})
 	testimony.WaitFor(t, "the kept handler", handler(a, "null"))
@@ -267,8 +286,23 @@ func TestServersTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	a = startTest(t, c)
-	if s := a.Status().Table; s.Source != "file" || s.Generation != 0 {
-		t.Errorf("%+v", s)
+	if s := a.Status().Table; s.Source != "file" || s.Generation != 0 || stale(a) {
+		t.Errorf("%+v, stale is %v", s, stale(a))
+	}
+}
+
+func TestTableIsStaleWhileTheServerIsAway(t *testing.T) {
+	i := slices.IndexFunc(nodeMetrics, func(m metric) bool {
+		return strings.Contains(m.desc.String(), `"cloudprofiler_agent_handler_table_stale"`)
+	})
+	if i < 0 {
+		t.Fatal("there is no metric for it")
+	}
+	table := TableStatus{Source: "server", Generation: 7}
+	for s, want := range map[LinkStatus]float64{{}: 0, {Server: "alpha:1"}: 1, {Server: "alpha:1", Connected: true}: 0} {
+		if got := nodeMetrics[i].of(&Status{Table: table, Link: s}); got != want {
+			t.Errorf("%+v: %v, want %v", s, got, want)
+		}
 	}
 }
 
