@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -37,12 +38,31 @@ func TestMetricsAreGatheredFromARunningServer(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("registering metrics waits for a server that does not run yet")
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
+	client, err := control.Dial(control.ClientConfig{Server: link.Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Call(ctx, &control.Ping{}); !errors.Is(err, control.ErrRefused) {
+		t.Errorf("a ping before the registration: %v", err)
+	}
 	families, err := registry.Gather()
 	if err != nil || len(families) == 0 {
 		t.Errorf("%d metrics, %v", len(families), err)
+	}
+	refused := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() == "cloudprofiler_refused_total" {
+			for _, m := range f.GetMetric() {
+				refused[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	if len(refused) != len(control.Reasons) || refused[string(control.ReasonUnregistered)] != 1 || refused[string(control.ReasonKey)] != 0 {
+		t.Errorf("refused: %v", refused)
 	}
 	cancel()
 	if err := <-ended; err != nil {
