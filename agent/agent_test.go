@@ -231,8 +231,10 @@ func TestServersTable(t *testing.T) {
 	a := startTest(t, c)
 	ch := open(t, c, "b/x", handlers.Options{})
 	testimony.WaitFor(t, "the ring", func() bool { return len(a.Status().Channels) == 1 })
-	handler := func(a *Agent, want string) func() bool {
-		return func() bool { s := a.Status(); return len(s.Channels) == 1 && s.Channels[0].Handler == want }
+	handler := func(a *Agent, channel, want string) func() bool {
+		return func() bool {
+			return slices.ContainsFunc(a.Status().Channels, func(c RingStatus) bool { return c.Channel == channel && c.Handler == want })
+		}
 	}
 	stale := func(a *Agent) bool {
 		families, err := a.registry().Gather()
@@ -255,7 +257,7 @@ func TestServersTable(t *testing.T) {
 	if n, err := a.SetTable(table.Text(), 7); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	testimony.WaitFor(t, "the new handler", handler(a, "null"))
+	testimony.WaitFor(t, "the new handler", handler(a, "b/x", "null"))
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -275,8 +277,8 @@ func TestServersTable(t *testing.T) {
 	if s := a.Status().Table; s.Source != "last of the server" || s.Generation != 7 || !stale(a) {
 		t.Errorf("%+v, stale is %v", s, stale(a))
 	}
-	open(t, c, "b/x", handlers.Options{})
-	testimony.WaitFor(t, "the kept handler", handler(a, "null"))
+	open(t, c, "b/new", handlers.Options{})
+	testimony.WaitFor(t, "the kept handler", handler(a, "b/new", "null"))
 	a.Close()
 
 	// A file that was configured holds over it.

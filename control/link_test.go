@@ -577,14 +577,14 @@ func TestClientFindsARestartedServer(t *testing.T) {
 	f.welcomes()
 	// Whatever was lost with the connection: a client that asks again is told to register, and is well when it did.
 	var refused *RefusedError
-	for {
-		ctx, cancel := context.WithTimeout(within(t), time.Second)
+	for limit := within(t); ; {
+		ctx, cancel := context.WithTimeout(limit, time.Second)
 		_, err := a.Call(ctx, &Ping{})
 		cancel()
 		if errors.As(err, &refused) {
 			break
 		}
-		if within(t).Err() != nil {
+		if limit.Err() != nil {
 			t.Fatal(err)
 		}
 	}

@@ -216,6 +216,14 @@ func TestLinkComesBack(t *testing.T) {
 		t.Errorf("registers again with epoch %q", again.Epoch)
 	}
 
+	probed := func() int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.probing.peers)
+	}
+	if n := probed(); n != 1 {
+		t.Fatalf("%d peers are probed, want 1", n)
+	}
 	address := s.Address()
 	s.Close()
 	waitFor(t, func() bool { return !l.State().Registered })
@@ -223,13 +231,33 @@ func TestLinkComesBack(t *testing.T) {
 	defer s.Close()
 	s.welcome()
 	waitFor(t, func() bool { return l.State().Server == "server 2" })
-	trains := a.Stats().Trains
-	time.Sleep(50 * time.Millisecond) // several periods
-	if got := a.Stats().Trains; got > trains+1 {
-		t.Errorf("%d trains after the server that ordered them was gone", got-trains)
+	if n := probed(); n > 0 {
+		t.Errorf("%d peers are probed after the server that ordered it was gone", n)
 	}
 	l.Close()
 	expect[*control.Leave](s)
+}
+
+// A server that refuses is asked again after pauses that grow.
+func TestPausesGrow(t *testing.T) {
+	s := listen(t, "127.0.0.1:0", "server")
+	defer s.Close()
+	connect(t, startNode(t, "a", nil), s.Address(), nil)
+	var first time.Time
+	least := time.Duration(0)
+	for pause := firstPause; pause <= 8*firstPause; pause *= 2 {
+		_, request := expect[*control.Register](s)
+		if first.IsZero() {
+			first = time.Now()
+		}
+		s.Forget(s.peer)
+		s.order(request, &control.Refusal{Code: control.NameTaken, Text: "not now"})
+		least += pause
+	}
+	s.welcome()
+	if took := time.Since(first); took < least {
+		t.Errorf("it was refused four times within %v, want at least %v between the first and the last time", took, least)
+	}
 }
 
 func TestBatchIsGivenUpByName(t *testing.T) {
