@@ -141,28 +141,59 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 	checkRange(t, "after", idsIn(t, filepath.Join(c.State, "logs", "000001"), "a/x"), 40, 50)
 }
 
+// Runs that are too many go, the one that was begun first before others, whatever the clock said when they were written. Of those that no agent has
+// written down the clock decides, and they go first.
 func TestOldRunsAreRemoved(t *testing.T) {
-	c := testConfig(t)
-	c.KeepRuns = 2
-	a := startTest(t, c)
-	for i, name := range []string{"a", "b", "c", "d"} {
-		if _, err := a.OpenRun(name); err != nil {
-			t.Fatal(err)
+	for name, offset := range map[string]int64{"the clock goes on": 1, "it stands": 0, "it was set back": -1} {
+		c := testConfig(t)
+		c.KeepRuns = 2
+		a := startTest(t, c)
+		date := func(run string, seconds int64) {
+			t.Helper()
+			at := time.Unix(seconds, 0)
+			if err := os.Chtimes(filepath.Join(c.State, "runs", run), at, at); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if _, err := a.CloseRun(name); err != nil {
-			t.Fatal(err)
+		for i, before := range []string{"z", "y"} {
+			if err := os.MkdirAll(filepath.Join(c.State, "runs", before), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			date(before, 2000+int64(i))
 		}
-		at := time.Unix(int64(1000+i), 0)
-		if err := os.Chtimes(filepath.Join(c.State, "runs", name), at, at); err != nil {
-			t.Fatal(err)
+		for i, step := range []struct {
+			run  string
+			left []string // beside it, once it is open
+		}{{"b", []string{"y"}}, {"a", []string{"b"}}, {"d", []string{"a"}}, {"c", []string{"d"}}} {
+			if i == 2 { // another agent knows it as well
+				if err := a.Close(); err != nil {
+					t.Fatal(err)
+				}
+				a = startTest(t, c)
+			}
+			if _, err := a.OpenRun(step.run); err != nil {
+				t.Fatal(err)
+			}
+			want := slices.Sorted(slices.Values(append(step.left, step.run)))
+			var got []string
+			entries, err := os.ReadDir(filepath.Join(c.State, "runs"))
+			for _, e := range entries {
+				got = append(got, e.Name())
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: runs %q are left beside %q, want %q, %v", name, got, step.run, want, err)
+			}
+			if _, err := a.CloseRun(step.run); err != nil {
+				t.Fatal(err)
+			}
+			date(step.run, 1000+int64(i)*offset)
 		}
-	}
-	entries, err := os.ReadDir(filepath.Join(c.State, "runs"))
-	if err != nil || len(entries) != 2 || entries[0].Name() != "c" || entries[1].Name() != "d" {
-		t.Errorf("%v, %v", entries, err)
-	}
-	if _, err := os.Stat(filepath.Join(c.State, "logs", "000004")); err != nil {
-		t.Error(err) // the current one
+		if _, err := os.Stat(filepath.Join(c.State, "logs", "000004")); err != nil {
+			t.Error(err) // the current one
+		}
+		if n := len(a.now().Begun); n > 2*c.KeepRuns+2 {
+			t.Errorf("%d directories are written down: %q", n, a.now().Begun)
+		}
 	}
 }
 
@@ -600,13 +631,13 @@ func TestClaimsAreKept(t *testing.T) {
 func TestStateMovesOn(t *testing.T) {
 	s := state{Logs: "a"}
 	for _, to := range []string{"b", "c", "b", "b", "d"} {
-		s = s.to(to)
+		s = s.to(to, func(string) bool { return true })
 	}
 	if s.Logs != "d" || !slices.Equal(s.Before, []string{"b", "c", "a"}) {
 		t.Errorf("%+v", s)
 	}
 	for _, to := range strings.Split("efghijklmnop", "") {
-		s = s.to(to)
+		s = s.to(to, func(string) bool { return true })
 	}
 	if len(s.Before) != keptBefore || s.Before[0] != "o" {
 		t.Errorf("%+v", s)

@@ -105,7 +105,10 @@ func (a *Agent) moveLogs(run, logs string) error {
 		next.Spans++
 		logs = span(next.Spans)
 	}
-	next = next.to(logs)
+	next = next.to(logs, func(logs string) bool {
+		_, err := os.Lstat(filepath.Join(a.c.State, logs))
+		return !errors.Is(err, fs.ErrNotExist)
+	})
 	next.Run, next.Since = run, time.Now()
 	err := next.write(a.c.State)
 	if err == nil {
@@ -118,10 +121,11 @@ func (a *Agent) moveLogs(run, logs string) error {
 	return a.drainer.SetLogs(filepath.Join(a.c.State, logs))
 }
 
-func (a *Agent) currentLogs() string {
+// now is the state as it is.
+func (a *Agent) now() state {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.state.Logs
+	return a.state
 }
 
 // run is the name of the run that is open, or "".
@@ -170,29 +174,32 @@ func (a *Agent) missing() (all []string) {
 }
 
 // removeOld removes what is beyond the closed runs that are kept, or the spans between them, the oldest first. The server has collected runs, or nobody
-// will.
+// will. Their order is that in which they were begun; the clock tells only that of those which were there before an agent wrote it down.
 func (a *Agent) removeOld(folder string) error {
 	if a.c.KeepRuns == 0 {
 		return nil
 	}
 	parent := filepath.Join(a.c.State, folder)
-	current := filepath.Join(a.c.State, a.currentLogs())
+	state := a.now()
 	entries, err := os.ReadDir(parent)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove old runs: %w", err)
 	}
 	type old struct {
-		path string
-		time time.Time
+		path  string
+		begun int
+		time  time.Time
 	}
 	var all []old
 	for _, e := range entries {
 		info, err := e.Info()
-		if path := filepath.Join(parent, e.Name()); err == nil && e.IsDir() && path != current {
-			all = append(all, old{path, info.ModTime()})
+		if dir := filepath.Join(folder, e.Name()); err == nil && e.IsDir() && dir != state.Logs {
+			all = append(all, old{filepath.Join(parent, e.Name()), state.begun(dir), info.ModTime()})
 		}
 	}
-	slices.SortFunc(all, func(x, y old) int { return cmp.Or(x.time.Compare(y.time), cmp.Compare(x.path, y.path)) })
+	slices.SortFunc(all, func(x, y old) int {
+		return cmp.Or(cmp.Compare(x.begun, y.begun), x.time.Compare(y.time), cmp.Compare(x.path, y.path))
+	})
 	for len(all) >= a.c.KeepRuns {
 		if err := os.RemoveAll(all[0].path); err != nil {
 			return fmt.Errorf("remove old run: %w", err)

@@ -8,17 +8,24 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
 // state is what an agent must know of the one before it. All paths are below Config.State.
 type state struct {
-	Logs   string    `json:"logs"`   // where logs are written
-	Before []string  `json:"before"` // where logs may have been left that are to be gone on with, the latest first
-	Run    string    `json:"run"`    // that is open; "": none
-	Spans  int       `json:"spans"`  // times without a run, each with a directory below logs
+	Logs   string    `json:"logs"`            // where logs are written
+	Before []string  `json:"before"`          // where logs may have been left that are to be gone on with, the latest first
+	Run    string    `json:"run"`             // that is open; "": none
+	Spans  int       `json:"spans"`           // times without a run, each with a directory below logs
+	Begun  []string  `json:"begun,omitempty"` // directories that logs have gone to and that are still there, in that order: the clock may be set back
 	Since  time.Time `json:"since"`
 	Saw    uint64    `json:"table_generation"` // of the server's table in table.yaml
+}
+
+// begun says as the how manieth logs went to a directory, or into one below it; -1: before that was written down.
+func (s state) begun(dir string) int {
+	return slices.IndexFunc(s.Begun, func(logs string) bool { return logs == dir || strings.HasPrefix(logs, dir+string(filepath.Separator)) })
 }
 
 // keptBefore is how many directories of logs are looked through for where a ring's log was left. One does, unless disks failed.
@@ -72,11 +79,12 @@ func replaceFile(path string, content []byte) error {
 	return os.Rename(part, path)
 }
 
-// to is the state with logs going elsewhere.
-func (s state) to(logs string) state {
+// to is the state with logs going elsewhere. there says which of the directories of before are not removed meanwhile.
+func (s state) to(logs string, there func(logs string) bool) state {
 	if logs == s.Logs {
 		return s
 	}
+	s.Begun = append(slices.DeleteFunc(slices.Clone(s.Begun), func(d string) bool { return d == logs || !there(d) }), logs)
 	s.Before = append([]string{s.Logs}, slices.DeleteFunc(slices.Clone(s.Before), func(d string) bool { return d == s.Logs || d == logs })...)
 	s.Before = s.Before[:min(len(s.Before), keptBefore)]
 	s.Logs = logs
