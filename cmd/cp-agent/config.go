@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,16 @@ type config struct {
 	Key             string `mapstructure:"key"`
 	Probes          string `mapstructure:"probes"`
 	Advertise       string `mapstructure:"advertise"`
+}
+
+// changed are the keys in which two configurations differ.
+func changed(x, y config) (keys []string) {
+	for i, key := range daemon.Keys[config]() {
+		if !reflect.ValueOf(x).Field(i).Equal(reflect.ValueOf(y).Field(i)) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // addFlags gives each key a flag of its name, with '-' for '_'.

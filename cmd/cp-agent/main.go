@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
@@ -107,8 +108,8 @@ func apply(running *agent.Agent, old, next config) error {
 		return err
 	}
 	old.MaxRunBytes, old.MinFree = next.MaxRunBytes, next.MinFree
-	if old != next {
-		return errors.New("only max_run_bytes and min_free can change while it runs: start it again for the rest")
+	if keys := changed(old, next); len(keys) > 0 {
+		return fmt.Errorf("%s cannot change while it runs: start it again: only max_run_bytes and min_free can", strings.Join(keys, ", "))
 	}
 	return running.SetLimits(a.MaxRunBytes, a.MinFree)
 }

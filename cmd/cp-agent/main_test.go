@@ -217,9 +217,11 @@ func TestServe(t *testing.T) {
 	for id := range uint64(100) {
 		c.Log(id)
 	}
-	write("max_run_bytes: 1GiB\nworkers: 2\n")
+	write("max_run_bytes: 2GiB\nworkers: 2\nkeep_runs: 3\n")
 	reload <- syscall.SIGHUP
-	waitFor(t, "the refusal", func() bool { return strings.Contains(stderr.String(), "start it again for the rest") })
+	waitFor(t, "the refusal", func() bool {
+		return strings.Contains(stderr.String(), "workers, keep_runs cannot change while it runs")
+	})
 	write("max_run_bytes: 2GiB\nmin_free: 6%\n")
 	reload <- syscall.SIGHUP
 	waitFor(t, "the new limits", func() bool { return strings.Contains(stderr.String(), "read the configuration again") })
