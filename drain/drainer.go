@@ -82,6 +82,7 @@ func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, erro
 	}
 	d.table.Store(o.Table)
 	d.logs.Store(&o.Logs)
+	d.limits.free = freeShare
 	d.limits.set(o.MaxBytes, o.MinFree)
 	if o.TableFile != "" {
 		if d.watcher, err = handlertable.Watch(o.TableFile); err != nil {

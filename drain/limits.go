@@ -21,6 +21,7 @@ type limits struct {
 	mu      sync.Mutex // guards all below
 	max     int64      // of the directory; 0: none
 	minFree float64    // of the file system
+	free    func(dir string) (share float64, err error)
 	dir     string
 	used    int64
 	over    error
@@ -66,25 +67,31 @@ func (l *limits) reached(now time.Duration) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.max > 0 && l.used >= l.max:
-		return fmt.Errorf("%q holds %d bytes of at most %d: remove runs or raise the limit: %w", l.dir, l.used, l.max, ErrLimit)
+		return fmt.Errorf("%q holds %d bytes of at most %d: end the run or raise the limit: %w", l.dir, l.used, l.max, ErrLimit)
 	case l.minFree == 0:
 		return nil
 	case now < l.next:
 		return l.over
 	}
 	l.next, l.over = now+limitTick, nil
-	defer func() { l.said = l.said && l.over != nil }()
-	var st unix.Statfs_t
 	// Where it cannot be asked, writing will say what is wrong.
-	if err := unix.Statfs(l.dir, &st); err == nil && st.Blocks > 0 {
-		if free := float64(st.Bavail) / float64(st.Blocks); free < l.minFree {
-			l.over = fmt.Errorf("the file system of %q has %.1f %% free, %.1f %% are to stay so: make room: %w", l.dir, 100*free, 100*l.minFree, ErrLimit)
-		}
+	if free, err := l.free(l.dir); err == nil && free < l.minFree {
+		l.over = fmt.Errorf("the file system of %q has %.1f %% free, %.1f %% are to stay so: make room: %w", l.dir, 100*free, 100*l.minFree, ErrLimit)
 	}
+	l.said = l.said && l.over != nil
 	return l.over
 }
 
-// limitReached says so once for a directory and its limits.
+// freeShare is what part of a directory's file system is free to this user.
+func freeShare(dir string) (float64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Blocks == 0 {
+		return 1, err
+	}
+	return float64(st.Bavail) / float64(st.Blocks), nil
+}
+
+// limitReached says so once, until there was room again, or there are another directory or other limits.
 func (d *Drainer) limitReached(why error) {
 	d.limits.mu.Lock()
 	said := d.limits.said

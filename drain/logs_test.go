@@ -292,3 +292,34 @@ func TestEachLimitIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// A limit that comes and goes by itself is said each time that it comes.
+func TestALimitThatComesAndGoes(t *testing.T) {
+	r := newRig(t, Options{MinFree: 0.05})
+	free := 0.5
+	r.d.limits.free = func(string) (float64, error) { return free, nil }
+	c := r.open("a/x", handlers.Options{Handler: "id"})
+	logs := func() {
+		logMany(c, 0, 10)
+		r.run(2 * time.Second)
+	}
+	for want := range 3 {
+		free = 0.5
+		logs()
+		if err := r.d.Limit(); err != nil || len(r.noticed) != want {
+			t.Errorf("with room: %v, noticed %v, want %d", err, r.noticed, want)
+		}
+		free = 0.04
+		logs()
+		logs()
+		if err := r.d.Limit(); !errors.Is(err, ErrLimit) || len(r.noticed) != want+1 {
+			t.Errorf("without room: %v, noticed %v, want %d", err, r.noticed, want+1)
+		}
+	}
+	c.Close()
+	r.run(2 * time.Second)
+	k := readLogs(t, r.logs)["a/x"]
+	if gone := k.dropped(logstore.NotStored); k.all() < 30 || gone < 30 || uint64(k.all())+gone != 90 {
+		t.Errorf("%d events and %d not stored of 90", k.all(), gone)
+	}
+}
