@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "channel.h"
@@ -211,6 +213,37 @@ static void test_strange_settings(void)
 	}
 }
 
+/* The clock of this program, which the library reads as well: it says what a test wants, as far as it wants something. */
+static const int64_t *utc_says;
+static size_t utc_left;
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+	if (clock == CLOCK_REALTIME && utc_left > 0) {
+		utc_left--;
+		*t = (struct timespec){.tv_nsec = *utc_says++};
+		return 0;
+	}
+	return (int)syscall(SYS_clock_gettime, clock, t);
+}
+
+/* A clock that is set back between its two readings leaves no interval that ends before it begins: a ring that said so would be damaged. */
+static void test_clock_set_back(void)
+{
+	static const int64_t times[] = {1000000, 400, 500, 600};
+
+	utc_says = times;
+	utc_left = 4;
+	cp_channel *c = cp_open("clock/x", &(cp_options){.dir = dir});
+	CHECK(cp_error(c) == NULL);
+	CHECK(utc_left == 0);
+	utc_left = 0;
+	const struct identity *id = &((struct channel *)c)->header->identity;
+	CHECK(id->opened_utc_lo_ns == 500 && id->opened_utc_hi_ns == 600);
+	unlink(cp_path(c));
+	cp_close(c);
+}
+
 int main(void)
 {
 	if (mkdtemp(dir) == NULL) {
@@ -222,6 +255,7 @@ int main(void)
 	test_fork();
 	test_threads();
 	test_strange_settings();
+	test_clock_set_back();
 	if (rmdir(dir) != 0) {
 		perror("something was left in the directory");
 		failures++;
