@@ -2,7 +2,9 @@ package agent
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -21,6 +23,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -63,8 +66,9 @@ func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 }
 
 // However an agent goes, a program with channels that block waits for a second in all. The exact second is held in package ring, with a clock of its own; here
-// a machine that has other things to do may make more of it, but never a second for each channel.
+// a machine that has other things to do may make more of it once, and not each time.
 func TestProgramsWaitASecondInAll(t *testing.T) {
+	const limit = 1900 * time.Millisecond // below what two waits take
 	drains := func(s *scene) func() bool {
 		return func() bool {
 			local, err := Connect(s.Rings)
@@ -97,7 +101,12 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if waited := test(t, newScene(t)); waited < 900*time.Millisecond || waited > blockers*time.Second/2 {
+			waited := test(t, newScene(t))
+			for try := 1; waited > limit && try < 3; try++ {
+				t.Logf("it waited for %s", waited)
+				waited = test(t, newScene(t))
+			}
+			if waited < 900*time.Millisecond || waited > limit {
 				t.Errorf("it waited for %s, want a second in all for %d channels", waited, blockers)
 			}
 		})
@@ -257,6 +266,42 @@ func TestLogsThatGoAway(t *testing.T) {
 	logIDs(other, 1000, 1100)
 	flush()
 	checkRange(t, "the other channel", idsIn(t, logs, "other/x"), 0, 1100)
+	// The cut log says what is missing, and why.
+	said := func(prefix string) logstore.Report {
+		t.Helper()
+		segments, err := logstore.Segments(logs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := logstore.ReadLog(slices.DeleteFunc(segments, func(s logstore.Segment) bool { return !strings.HasPrefix(filepath.Base(s.Path), prefix) }))
+		defer r.Close()
+		for {
+			var damage *logstore.CorruptionError
+			if _, err := r.Next(); err == io.EOF {
+				return r.Report()
+			} else if err != nil && !errors.As(err, &damage) {
+				t.Fatal(err)
+			}
+		}
+	}
+	rows := func(r logstore.Report) (stored, missing, next uint64) {
+		for _, a := range r.Rows {
+			if a.Kind == logstore.Events {
+				stored, next = stored+a.Rows, a.Next
+				for _, m := range a.Missing {
+					missing += m.To - m.From
+				}
+				for _, n := range a.Dropped {
+					missing += n
+				}
+			}
+		}
+		return stored, missing, next
+	}
+	cut := said("a~x.")
+	if stored, missing, next := rows(cut); stored != 100 || missing != 1000 || next != 1100 || len(cut.Damage) != 1 || cut.Whole() {
+		t.Errorf("the cut log has %d events, says that %d are missing up to %d: %+v", stored, missing, next, cut)
+	}
 	if err := os.RemoveAll(logs); err != nil {
 		t.Fatal(err)
 	}
@@ -272,6 +317,13 @@ func TestLogsThatGoAway(t *testing.T) {
 	testimony.WaitFor(t, "the rings to be gone", func() bool { files, err := ring.Files(c.Rings); return err == nil && len(files) == 0 })
 	if s := a.Status(); s.Total.Events != 2400 {
 		t.Errorf("%+v", s.Total)
+	}
+	for _, prefix := range []string{"a~x.", "other~x."} { // a log that begins anew says at which row
+		if r := said(prefix); !r.Sealed || !r.Whole() {
+			t.Errorf("%s in the new directory: %+v", prefix, r)
+		} else if stored, missing, next := rows(r); stored != 100 || missing != 0 || next != 1200 {
+			t.Errorf("%s has %d events in the new directory, says that %d are missing up to %d", prefix, stored, missing, next)
+		}
 	}
 }
 
