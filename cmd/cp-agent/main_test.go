@@ -286,6 +286,7 @@ func TestPrivilegedDrop(t *testing.T) {
 		}
 		cmd := exec.Command(binary, argv[len(argv)-len(args)-6:]...)
 		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4}}} // root's groups may be none
 		var stderr output
 		cmd.Stderr, cmd.Env = &stderr, append(os.Environ(), roleVariable+"=1")
 		if err := cmd.Start(); err != nil {
@@ -305,7 +306,13 @@ func TestPrivilegedDrop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1", "Uid:\t" + name + "\t" + name + "\t" + name} {
+		wants := []string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapInh:\t0000000000000000", "NoNewPrivs:\t1", "\nUid:\t" + name + "\t" + name + "\t" + name}
+		if len(args) == 0 {
+			wants = append(wants, "CapBnd:\t0000000000000000") // nor what root's programs get by being root's
+		} else {
+			wants = append(wants, "\nGid:\t"+nobody.Gid+"\t"+nobody.Gid+"\t"+nobody.Gid, "\nGroups:\t \n") // nor root's groups
+		}
+		for _, want := range wants {
 			if !strings.Contains(string(status), want) {
 				t.Errorf("user %s: no %q in\n%s", name, want, status)
 			}
