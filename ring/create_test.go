@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"math/bits"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -239,6 +241,50 @@ func TestPrivilegedAnotherUsersFiles(t *testing.T) {
 	}
 	if _, err := LockDirectory(dir); !errors.Is(err, ErrDirectory) {
 		t.Errorf("lock: %v", err)
+	}
+}
+
+// Another user's program can neither read a ring nor write to it, nor put one beside it or take it away; and where the directory is open to look
+// into, the file itself is not.
+func TestPrivilegedAnotherUserStaysOut(t *testing.T) {
+	privileged.Need(t)
+	above, err := os.MkdirTemp("/tmp", "cloudprofiler-ring") // where that user may go
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(above) })
+	must(t, os.Chmod(above, 0o755))
+	dir := filepath.Join(above, "rings")
+	must(t, MakeDirectory(dir))
+	p := newRingIn(t, dir, 1)
+	try := func(command string) error {
+		cmd := exec.Command("/bin/sh", "-c", command, "sh", p.Path, dir)
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+		return cmd.Run()
+	}
+	must(t, try(`test -r /bin/sh && ! test -w /bin/sh && test "$(id -u)" = 12345`))
+	for _, mode := range []os.FileMode{0o700, 0o755} {
+		if mode != 0o700 {
+			must(t, os.Chmod(dir, mode))
+			must(t, try(`ls "$2"`))
+		}
+		for what, command := range map[string]string{
+			"read":   `head -c 1 "$1"`,
+			"write":  `printf x >>"$1"`,
+			"create": `: >"$2/mine.ring"`,
+			"remove": `rm -f "$1"`,
+			"rename": `mv "$1" "$2/other.ring"`,
+			"link":   `ln "$1" "$2/other.ring"`,
+		} {
+			if try(command) == nil {
+				t.Errorf("another user may %s in a directory of mode %o", what, mode)
+			}
+		}
+		if mode == 0o700 && try(`ls "$2"`) == nil {
+			t.Error("another user may look into the directory")
+		}
+	}
+	if got := names(t, dir); !slices.Contains(got, filepath.Base(p.Path)) || slices.Contains(got, "mine.ring") || slices.Contains(got, "other.ring") {
+		t.Errorf("the directory holds %q", got)
 	}
 }
 
