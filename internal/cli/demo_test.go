@@ -1,10 +1,19 @@
 package cli
 
 import (
+	"errors"
+	"math/big"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/internal/demo"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
 func TestSlowestHop(t *testing.T) {
@@ -22,5 +31,117 @@ func TestSlowestHop(t *testing.T) {
 	}
 	if h := slowestHop(&demo.Result{}); h != nil {
 		t.Errorf("of none: %+v", h)
+	}
+}
+
+// demoHop is a hop of 100 durations, from that many cycles on in equal steps, with a bound.
+func demoHop(from, to string, lo, step, bound int64, between ...string) *demo.Hop {
+	h := &demo.Hop{From: from, To: to, Pairs: map[[2]string]int{}}
+	for i := range int64(100) {
+		at := lo + i*step
+		h.Durations = append(h.Durations, tscratio.Span{Lo: at - bound, Hi: at + bound})
+		if len(between) == 2 {
+			h.Crosses++
+			h.Widths = append(h.Widths, 2*bound)
+			h.Pairs[[2]string{between[0], between[1]}]++
+		}
+	}
+	return h
+}
+
+// demoResult is a demonstration that was never run: as one that goes well.
+func demoResult() *demo.Result {
+	r := &demo.Result{
+		Nodes:      []demo.NodeFacts{{Name: "A", Start: 1 << 40, Rate: 0, Shape: vnode.Steady}, {Name: "B", Start: 18446744073709551000, Rate: -12.345, Shape: vnode.Sine}},
+		Namespaces: true, NTP: true, Wander: 1_000_000, Trains: 120, Exchanges: 1200, Stamps: 4800, Kernel: 4700, Tuples: 100, CyclesPerSecond: 2.5e9,
+		Paper: demo.Paper{Exchanges: 404, RoundTrip: 90_000, Anchors: []demo.Anchors{{E: big.NewRat(170_000, 1), Apart_cycles: 4_000_000_000}}},
+		Hops: []*demo.Hop{
+			demoHop("source/start", "source/end", 4_500, 1_000, 160),
+			demoHop("source/end", "deserialise/start", 1_800_000, 300_000, 1_900, "A", "B"),
+			demoHop("deserialise/start", "deserialise/end", 19_000, 6_400, 160),
+			demoHop("deserialise/end", "filter/start", 1_250_000, 330_000, 1_850, "A", "B"),
+			demoHop("project/end", "join/start", 1_300_000, 800_000, 1_770, "A", "B"),
+			demoHop("join/start", "join/end", 2_750, 30_000, 160),
+			demoHop("window/start", "window/end", 3_000_000_000, 1_000, 160),
+		},
+	}
+	early, whole := demoHop("source/start", "join/end", 9_000_000, 1_000_000, 1_040, "A", "B"), demoHop("source/start", demo.LastPoint, 9_750_000, 1_100_000, 1_040, "A", "B")
+	early.Since, whole.Since = true, true
+	r.Hops = append(r.Hops, early, whole)
+	held := func(n, most uint64) *analysis.Held {
+		h := &analysis.Held{Count: n, MostUsed: float64(most) / analysis.UsedSteps}
+		for i := range most {
+			h.Used[i] = n / most
+		}
+		return h
+	}
+	r.Answer = &analysis.Answer{
+		Pairs: []analysis.Pair{{A: "A", B: "B", Window_s: 10, LeastWander_ppm: 0.1437, Verdict: "consistent"}},
+		Comparisons: []analysis.Comparison{{A: "A", B: "B", Verdict: "consistent", Methods: []analysis.Method{
+			{Name: analysis.Ours, Median_cycles: 1_640, Held: held(128, 4)}, {Name: analysis.MinRTT, Median_cycles: 39_000, Held: held(128, 16)},
+			{Name: analysis.ReT, Median_cycles: 655_250, Held: held(50, 20)}, {Name: analysis.NTP, Median_cycles: 13_250, About: "another clock"},
+		}}},
+		Held: held(800, 4),
+	}
+	return r
+}
+
+func TestDemoOutput(t *testing.T) {
+	print := func(r *demo.Result, o demo.Options) string {
+		var out strings.Builder
+		if err := printDemo(&out, r, o); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	text := print(demoResult(), demo.Options{Keep: "tuesday"})
+	golden(t, "demo.txt", text)
+	readmeShows(t, text)
+
+	bad := demoResult()
+	bad.Namespaces, bad.WhyLoopback, bad.NTP, bad.Lost = false, errors.New("operation not permitted"), false, 3
+	bad.Hops[1].Outside = 2
+	bad.Answer.Pairs[0].Verdict = "suspect"
+	bad.Answer.Comparisons[0].Methods[0].Held.Outside = 1
+	for _, method := range bad.Answer.Comparisons[0].Methods[1:] {
+		method.Held = nil
+	}
+	golden(t, "demo-bad.txt", print(bad, demo.Options{}))
+}
+
+var numbers = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+
+// readmeShows holds the part of the demonstration's output that the README shows against what is printed: the header to the letter, and every
+// other line but for its numbers.
+func readmeShows(t *testing.T, printed string) {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, excerpt, found := strings.Cut(string(readme), "```text\n4 counters ")
+	excerpt, _, ended := strings.Cut(excerpt, "```")
+	if !found || !ended {
+		t.Fatal("README.md shows no output of cprof demo")
+	}
+	const header = "from → to "
+	table := func(line string) bool { return strings.Contains(line, "inside") || strings.HasPrefix(line, header) }
+	// The columns of a row are as wide as those of the header above it.
+	likeness := func(line string) string {
+		masked := strings.Join(strings.Fields(numbers.ReplaceAllString(line, "0")), " ")
+		if table(line) {
+			masked += " in " + strings.Repeat("=", utf8.RuneCountInString(line))
+		}
+		return masked
+	}
+	lines := strings.Split(printed, "\n")
+	var like []string
+	for _, line := range lines {
+		like = append(like, likeness(line))
+	}
+	for _, line := range strings.Split("4 counters "+excerpt, "\n") {
+		if strings.HasPrefix(line, header) && !slices.Contains(lines, line) || !slices.Contains(like, likeness(line)) {
+			t.Errorf("README.md shows a line that cprof demo does not print so: %q", line)
+		}
 	}
 }

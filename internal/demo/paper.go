@@ -18,11 +18,11 @@ import (
 type Paper struct {
 	Exchanges int       // of all pairs
 	RoundTrip uint64    // smallest, in cycles of who started it
-	Anchors   []anchors // of each pair, those of the smaller bound
+	Anchors   []Anchors // of each pair, those of the smaller bound
 }
 
-// anchors are a pair's.
-type anchors struct {
+// Anchors are a pair's.
+type Anchors struct {
 	E            *big.Rat // its bound, in cycles of who started
 	Apart_cycles uint64   // from anchor to anchor
 }
@@ -43,13 +43,13 @@ func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
 
 // add takes the exchanges of one pair, by who started them.
 func (p *Paper) add(before, after [2][]tscratio.Exchange) error {
-	var best *anchors
+	var best *Anchors
 	for i := range before {
 		relation, err := tscratio.PaperRelate(before[i], after[i])
 		if err != nil {
 			return err
 		}
-		a := anchors{E: relation.E(), Apart_cycles: after[i][0].Sent.Hi - before[i][0].Sent.Lo}
+		a := Anchors{E: relation.E(), Apart_cycles: after[i][0].Sent.Hi - before[i][0].Sent.Lo}
 		if best == nil || a.E.Cmp(best.E) < 0 {
 			best = &a
 		}

@@ -24,8 +24,8 @@ type Hop struct {
 	Truth     []int64         // in cycles of A, as the virtual nodes know them
 	Outside   int             // durations that did not contain the truth: must be 0
 
-	widths []int64           // of the durations from one node to another
-	pairs  map[[2]string]int // how many these were, by the two nodes in the order of their names
+	Widths []int64           // of the durations from one node to another
+	Pairs  map[[2]string]int // how many these were, by the two nodes in the order of their names
 }
 
 // Percentile is the interval of a percentile: that of all low ends, and that of all high ends.
@@ -45,7 +45,7 @@ func (r *Result) Claimed_cycles(h *Hop, method string) (bound int64, ok bool) {
 	}
 	most := 0
 	for _, c := range r.Answer.Comparisons {
-		n := h.pairs[[2]string{min(c.A, c.B), max(c.A, c.B)}]
+		n := h.Pairs[[2]string{min(c.A, c.B), max(c.A, c.B)}]
 		for _, m := range c.Methods {
 			if n > most && m.Name == method && m.Absent == "" {
 				bound, ok, most = m.Median_cycles, true, n
@@ -191,15 +191,15 @@ func (h *hops) take(d analysis.DurationRow, truth int64) {
 	key := [2]string{d.From, d.To}
 	hop := h.byEnds[key]
 	if hop == nil {
-		hop = &Hop{From: d.From, To: d.To, Since: h.since, pairs: map[[2]string]int{}}
+		hop = &Hop{From: d.From, To: d.To, Since: h.since, Pairs: map[[2]string]int{}}
 		h.byEnds[key] = hop
 		h.order = append(h.order, hop)
 	}
 	hop.Durations, hop.Truth = append(hop.Durations, d.Span), append(hop.Truth, truth)
 	if d.FromNode != d.ToNode {
 		hop.Crosses++
-		hop.widths = append(hop.widths, d.Hi-d.Lo)
-		hop.pairs[[2]string{min(d.FromNode, d.ToNode), max(d.FromNode, d.ToNode)}]++
+		hop.Widths = append(hop.Widths, d.Hi-d.Lo)
+		hop.Pairs[[2]string{min(d.FromNode, d.ToNode), max(d.FromNode, d.ToNode)}]++
 	}
 	if !d.Contains(truth) {
 		hop.Outside++
@@ -221,7 +221,7 @@ func (r *Result) Checked() (durations, between, outside int) {
 func (r *Result) HalfWidth_cycles() float64 {
 	var widths []int64
 	for _, hop := range r.Hops {
-		widths = append(widths, hop.widths...)
+		widths = append(widths, hop.Widths...)
 	}
 	return float64(percentile(widths, 50)) / 2
 }
