@@ -556,8 +556,8 @@ func TestSocketAndPages(t *testing.T) {
 	if _, err := local.Status(ctx); !errors.Is(err, ErrNoAgent) {
 		t.Error(err)
 	}
-	if _, err := Connect(filepath.Join(c.Rings, "none")); err == nil {
-		t.Error("a directory that is none was taken")
+	if _, err := Connect(filepath.Join(c.Rings, "none")); !errors.Is(err, ErrNoAgent) || !strings.Contains(err.Error(), "start cp-agent, or name") {
+		t.Errorf("a directory that is none: %v", err)
 	}
 }
 

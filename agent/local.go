@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -25,12 +26,14 @@ type Local struct {
 }
 
 // Connect finds the agent of a directory of rings, "" is the default one. It asks nothing yet. The error wraps ring.ErrDirectory where the directory
-// cannot be trusted.
+// cannot be trusted, ErrNoAgent where there is none.
 func Connect(rings string) (*Local, error) {
 	if rings == "" {
 		rings = ring.DefaultDirectory()
 	}
-	if err := ring.CheckDirectory(rings); err != nil {
+	if err := ring.CheckDirectory(rings); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("find the agent: there is no directory of rings %q: start cp-agent, or name the directory that it has: %w", rings, ErrNoAgent)
+	} else if err != nil {
 		return nil, fmt.Errorf("find the agent: %w", err)
 	}
 	l := &Local{path: filepath.Join(rings, SocketName)}

@@ -35,6 +35,7 @@ func Open(dir string) (*Directory, error) {
 		if _, unfinished := os.Stat(filepath.Clean(dir) + part); unfinished == nil {
 			return fail(fmt.Errorf("it is not complete: stop the run, or open %q: %w", filepath.Clean(dir)+part, err))
 		}
+		err = fmt.Errorf("%w: give the directory of one run, as \"cprof run list\" names it", err)
 	}
 	if err != nil {
 		return fail(err)
@@ -63,6 +64,10 @@ func Open(dir string) (*Directory, error) {
 // openRoot opens a directory that no name leads out of.
 func openRoot(dir string) (*os.Root, error) {
 	info, err := os.Stat(dir)
+	var named *fs.PathError
+	if errors.As(err, &named) {
+		return nil, named.Err // who asks names the path
+	}
 	if err != nil {
 		return nil, err
 	}
