@@ -83,7 +83,8 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	a := &assembler{in: in, graph: g, found: f, told: all.told, timer: t, bins: bins, returns: trips}
 	answer = a.answer()
 	answer.Work = Work{Tuples: f.tuples, Seconds: time.Since(began).Seconds(), Scratch_bytes: s.used.Load()}
-	if o.Filter.any() && f.tuples == 0 {
+	if o.Filter.any() && f.tuples == 0 && answer.Length == nil && len(answer.Counters) == 0 {
+		answer.Comparisons = nil // they are about the time of tuples
 		answer.Missing = append(answer.Missing, Missing{Part: "tuples", Reason: "none that the run has is among those that were chosen by time, node, channel or id: choose more"})
 		answer.Partial = true
 	}
@@ -258,7 +259,11 @@ func (a *assembler) channels(out *Answer) {
 			a.in.find(FindDamage, "the log of %s cannot be read to its end: %v", what, t.err)
 		}
 		if c.Damage > 0 {
-			a.in.find(FindDamage, "the log of %s is damaged in %d places, first: %v", what, c.Damage, first(t.report.Damage))
+			places := "1 place"
+			if c.Damage > 1 {
+				places = fmt.Sprintf("%d places, first", c.Damage)
+			}
+			a.in.find(FindDamage, "the log of %s is damaged in %s: %v", what, places, first(t.report.Damage))
 		}
 		if c.Unaccounted > 0 {
 			a.in.find(FindDamage, "the log of %s lacks %d rows that were written once", what, c.Unaccounted)
@@ -360,19 +365,31 @@ func (a *assembler) legs(out *Answer) {
 	slices.SortFunc(keys, func(x, y legKey) int {
 		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to), cmp.Compare(x.kind, y.kind))
 	})
+	var unplaced, most uint64 // legs with durations that could not be computed, and how many those of one are
+	var mostOf string
 	for _, k := range keys {
 		leg := a.leg(a.found.legs[k])
 		if leg.All.After > 0 {
 			a.in.find(FindImpossible, "%d tuples were surely at %s before they were at %s", leg.All.After, leg.To, leg.From)
 		}
 		if leg.All.Unplaced > 0 {
-			a.in.find(FindUndecided, "%d durations from %s to %s could not be computed: their nodes are not related at that time", leg.All.Unplaced, leg.From, leg.To)
+			unplaced++
+			if n := leg.All.Unplaced; n > most {
+				most, mostOf = n, leg.From+" to "+leg.To
+			}
 		}
 		if k.kind == between {
 			out.Legs = append(out.Legs, leg)
 		} else {
 			out.EndToEnd = append(out.EndToEnd, leg)
 		}
+	}
+	switch unplaced {
+	case 0:
+	case 1:
+		a.in.find(FindUndecided, "%d durations from %s could not be computed: their nodes are not related at that time", most, mostOf)
+	default:
+		a.in.find(FindUndecided, "durations of %d stretches could not be computed, such as %d from %s: their nodes are not related at that time", unplaced, most, mostOf)
 	}
 }
 

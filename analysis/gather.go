@@ -656,10 +656,10 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 		})
 	}
 	group.Wait()
-	var err error
+	var failed []error
 	all := &gatherers[0].found
 	for i, w := range gatherers {
-		err = errors.Join(err, w.err)
+		failed = append(failed, w.err)
 		w.settle()
 		if i > 0 {
 			all.merge(&w.found, in.options.Slowest)
@@ -670,7 +670,7 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 			all.points[i].settle(node)
 		}
 	}
-	return all, err
+	return all, together(failed)
 }
 
 // settle brings what is collected to its place.

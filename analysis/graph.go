@@ -97,10 +97,11 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 // graphOf orders the points by what was found.
 func (in *input) graphOf(e *evidence) *graph {
 	n := len(in.points)
+	var unrelated [][2]point
 	for p := range n {
 		for q := range p {
 			if e.both[p][q] > 0 && e.middle[p][q]+e.middle[q][p] == 0 {
-				in.find(FindUndecided, "tuples pass %s and %s, and the nodes of these are not related: how long that took is not known", in.points[q], in.points[p])
+				unrelated = append(unrelated, [2]point{in.points[q], in.points[p]})
 			}
 		}
 		alone := n > 1 && e.tuples > 0
@@ -110,6 +111,14 @@ func (in *input) graphOf(e *evidence) *graph {
 		if alone && in.hasEvents(p) {
 			in.find(FindUndecided, "no tuple at %s is seen anywhere else: its ids match those of no other point", in.points[p])
 		}
+	}
+	switch len(unrelated) { // of many nodes they would hide what else was found
+	case 0:
+	case 1:
+		in.find(FindUndecided, "tuples pass %s and %s, and the nodes of these are not related: how long that took is not known", unrelated[0][0], unrelated[0][1])
+	default:
+		in.find(FindUndecided, "tuples pass %d pairs of points whose nodes are not related, such as %s and %s: how long that took is not known",
+			len(unrelated), unrelated[0][0], unrelated[0][1])
 	}
 	precedes := make([][]bool, n)
 	for p := range precedes {
@@ -172,6 +181,7 @@ func (in *input) sorted(precedes [][]bool, what string) *graph {
 	n := len(in.points)
 	g := &graph{rank: make([]int, n), before: make([]uint64, n), after: make([]uint64, n)}
 	taken := make([]bool, n)
+	circles := 0
 	for len(g.order) < n {
 		best, least := -1, n+1
 		for q := range n {
@@ -189,6 +199,9 @@ func (in *input) sorted(precedes [][]bool, what string) *graph {
 			}
 		}
 		if least > 0 {
+			circles++ // those that are left once it is cut are within it
+		}
+		if least > 0 && circles == 1 {
 			var circle []string
 			for p := range n {
 				if !taken[p] {

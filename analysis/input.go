@@ -34,6 +34,7 @@ type input struct {
 	points   []point // by actor and then as tuples pass them
 	clocks   clocks
 	missing  []runs.Missing
+	recorded int // of missing: what was missing when the run was made
 	findings []Finding
 }
 
@@ -74,6 +75,7 @@ type source struct {
 func openInput(dir *runs.Directory, o Options) (*input, error) {
 	in := &input{run: dir, options: o}
 	in.missing = append(in.missing, dir.Run.Missing...)
+	in.recorded = len(in.missing)
 	pairs, missing := dir.Relations()
 	in.miss(missing...)
 	logs, missing := dir.Logs()
@@ -88,10 +90,11 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	return in, in.chooseReference()
 }
 
-// miss notes missing parts, each once.
+// miss notes missing parts, each once. What was missing of one when the run was made does not hide what is wrong with it now.
 func (in *input) miss(missing ...runs.Missing) {
 	for _, m := range missing {
-		if !slices.ContainsFunc(in.missing, func(known runs.Missing) bool { return known.Part == m.Part }) {
+		known := slices.Contains(in.missing[:in.recorded], m)
+		if !known && !slices.ContainsFunc(in.missing[in.recorded:], func(known runs.Missing) bool { return known.Part == m.Part }) {
 			in.missing = append(in.missing, m)
 		}
 	}
@@ -141,7 +144,7 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		for _, into := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
 			r, err := p.Relate(into, w)
 			if err != nil {
-				in.missing = append(in.missing, runs.Missing{Part: part, Reason: err.Error()}) // also where another of its parts is missing
+				in.miss(runs.Missing{Part: part, Reason: err.Error()})
 				break
 			}
 			both = append(both, r)

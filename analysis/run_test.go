@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,7 +140,7 @@ func TestBadInput(t *testing.T) {
 			if err := os.Truncate(file, info.Size()-200); err != nil {
 				t.Fatal(err)
 			}
-		}, "is damaged", -1},
+		}, "is damaged in 1 place: ", -1},
 		"no_log_but_a_text": {func(t *testing.T, dir string) {
 			if err := os.WriteFile(glob(t, dir+"/logs/B/*"), []byte("hello"), 0o600); err != nil {
 				t.Fatal(err)
@@ -184,6 +185,25 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%d events at %s", a.Points[0].Events, a.Points[0].Name)
 			}
 		})
+	}
+}
+
+// Points that the tuples put in a circle are told once, not again for each circle within it, and each has its place.
+func TestCircle(t *testing.T) {
+	in := &input{points: []point{{"a", "recv"}, {"b", "recv"}, {"c", "recv"}, {"d", "recv"}}}
+	precedes := make([][]bool, 4)
+	for p := range precedes {
+		precedes[p] = make([]bool, 4)
+		for q := range precedes[p] {
+			precedes[p][q] = p != q
+		}
+	}
+	g := in.sorted(precedes, "tuples")
+	if len(in.findings) != 1 || !strings.Contains(in.findings[0].Text, "put a/recv, b/recv, c/recv, d/recv in a circle: what is measured between them begins at a/recv") {
+		t.Errorf("found %v", in.findings)
+	}
+	if !slices.Equal(g.order, []int{0, 1, 2, 3}) {
+		t.Errorf("in order %v", g.order)
 	}
 }
 
@@ -297,9 +317,11 @@ func TestScratchIsBounded(t *testing.T) {
 	if left, _ := os.ReadDir(scratch); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	cancelled, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := Run(cancelled, dir, Options{}); !errors.Is(err, context.Canceled) {
+	stopped := errors.New("stopped by a signal")
+	cancelled, cancel := context.WithCancelCause(context.Background())
+	cancel(stopped)
+	// However many workers it ended, it is said once.
+	if _, err := Run(cancelled, dir, Options{Workers: 2}); !errors.Is(err, stopped) || strings.Count(err.Error(), stopped.Error()) != 1 {
 		t.Error(err)
 	}
 }

@@ -174,7 +174,18 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	for i := range out.told {
 		out.links += out.told[i].links
 	}
-	return out, errors.Join(failed...)
+	return out, together(failed)
+}
+
+// together joins what workers ended with, and says once what ended several of them, as a signal does.
+func together(failed []error) error {
+	var told []error
+	for _, err := range failed {
+		if err != nil && !slices.ContainsFunc(told, func(t error) bool { return t.Error() == err.Error() }) {
+			told = append(told, err)
+		}
+	}
+	return errors.Join(told...)
 }
 
 // reader reads logs, one after another. One goroutine has it.

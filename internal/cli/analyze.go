@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 // analyzeFlags are the flags of everything that analyses a run.
 type analyzeFlags struct {
+	given     func(flag string) bool
 	reference string
 	wander    wanderFlag
 	third     tscratio.ThirdNodes
@@ -38,6 +40,7 @@ type analyzeFlags struct {
 }
 
 func (f *analyzeFlags) add(cmd *cobra.Command) {
+	f.given = cmd.Flags().Changed
 	cmd.Flags().StringVar(&f.reference, "reference", "", "node in whose cycles to answer (default the run's, else the one with the smallest median bound to the others)")
 	cmd.Flags().Var(&f.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default as stored with each relation)")
 	cmd.Flags().TextVar(&f.third, "third-nodes", tscratio.ThirdAgreed, "`which` other nodes narrow what is known of two: agreed (as far as two others agree), any or none")
@@ -65,6 +68,15 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 		o.Slowest = -1
 	}
 	o.Wander = f.wander.value
+	for _, chosen := range []struct {
+		flag string
+		all  []string
+	}{{"reference", []string{f.reference}}, {"edge", f.edges}, {"node", f.nodes}, {"channel", f.channels}, {"id", f.ids}, {"from", []string{f.from}}, {"to", []string{f.to}}} {
+		// As of a variable that a script did not set: an answer about everything is not the one that was asked for.
+		if f.given(chosen.flag) && (len(chosen.all) == 0 || slices.Contains(chosen.all, "")) {
+			return o, usagef("--%s %q: it is empty: give what to choose, or leave the flag out", chosen.flag, strings.Join(chosen.all, ","))
+		}
+	}
 	for _, size := range []struct {
 		flag, text string
 		into       *int64
@@ -259,7 +271,11 @@ func partial(a *analysis.Answer) error {
 			n++
 		}
 	}
-	return fmt.Errorf("%d parts of run %q are suspect, missing or undecided: %w", n, a.Run, errPartial)
+	are := "are"
+	if n == 1 {
+		are = "is"
+	}
+	return fmt.Errorf("%s of run %q %s suspect, missing or undecided: %w", plural(n, "part"), a.Run, are, errPartial)
 }
 
 // printAnswerCSV prints percentiles, for spreadsheets. Columns are only ever added, at the end.

@@ -362,7 +362,7 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 	}
 	for i, reason := range why {
 		if i == 3 {
-			fmt.Fprintf(out, "  - %d more reasons: --json has them\n", len(why)-i)
+			fmt.Fprintf(out, "  - %s: --json has them\n", plural(len(why)-i, "more reason"))
 			break
 		}
 		fmt.Fprintf(out, "  - %s\n", reason)

@@ -88,7 +88,7 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		say  string
 	}{
 		"no run":        {[]string{t.TempDir()}, 1, "no run.yaml"},
-		"nothing there": {[]string{"/nothing/there"}, 1, "/nothing/there"},
+		"nothing there": {[]string{"/nothing/there"}, 1, `cprof: open run "/nothing/there": no such file or directory: give the directory of one run`},
 		"no node":       {[]string{run, "--reference", "Z"}, 1, "use one of A, B"},
 		"both":          {[]string{run, "--json", "--csv"}, 2, "choose one"},
 		"memory":        {[]string{run, "--memory", "lots"}, 2, "512MiB"},
@@ -106,6 +106,15 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		"slowest":       {[]string{run, "--slowest", "-3"}, 2, "0 or more"},
 		"third nodes":   {[]string{run, "--third-nodes", "all"}, 2, "agreed, any, none"},
 		"nobody":        {nil, 2, "RUN is missing"},
+
+		// As of variables that a script did not set.
+		"empty node":      {[]string{run, "--node", ""}, 2, `--node "": it is empty`},
+		"empty nodes":     {[]string{run, "--node", "A,"}, 2, `--node "A,": it is empty`},
+		"empty channel":   {[]string{run, "--channel", ""}, 2, `--channel "": it is empty`},
+		"empty id":        {[]string{run, "--id="}, 2, `--id "": it is empty`},
+		"empty edge":      {[]string{run, "--edge", ""}, 2, `--edge "": it is empty`},
+		"empty time":      {[]string{run, "--from", "5", "--to", ""}, 2, `--to "": it is empty`},
+		"empty reference": {[]string{run, "--reference", ""}, 2, `--reference "": it is empty`},
 	} {
 		if code, _, stderr := cprof(append([]string{"analyze"}, test.args...)...); code != test.code || !strings.Contains(stderr, test.say) {
 			t.Errorf("%s: exit code %d, want %d: %s", name, code, test.code, stderr)
@@ -147,7 +156,18 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 			}
 		}
 	}
-	// What was missing of a relation while it was measured does not hide why it is refused now.
+	// Where nothing was chosen there is no time to compare bounds over; else there is.
+	for id, say := range map[string]bool{"999999": false, "5": true} {
+		if _, out, _ := cprof("analyze", run, "--id", id); strings.Contains(out, "± cycles, median") != say {
+			t.Errorf("--id %s: bounds are compared: %v, want %v\n%s", id, !say, say, out)
+		}
+	}
+	// What rests on one reason is said once, with an example.
+	if _, out, _ := cprof("analyze", run, "--wander", "900ppm"); strings.Count(out, "how long that took is not known") != 1 || !strings.Contains(out, "tuples pass 5 pairs of points whose nodes are not related, such as sink/recv and worker/recv") ||
+		strings.Count(out, "at that time") != 1 {
+		t.Errorf("with no relation:\n%s", out)
+	}
+	// What was missing of a relation while it was measured does not hide why it is refused now, or that it is gone.
 	file, err := os.OpenFile(filepath.Join(run, "run.yaml"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +181,12 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 	code, out, stderr := cprof("analyze", run, "--wander", "900ppm")
 	if code != 3 || !strings.Contains(out, "no answer in time") || !strings.Contains(out, "wander above w_max") {
 		t.Errorf("a relation refused of which a part is missing: exit code %d, %s\n%s", code, stderr, out)
+	}
+	if err := os.Remove(filepath.Join(run, "relations", "A--B.rel")); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, stderr := cprof("analyze", run); code != 3 || !strings.Contains(out, "no answer in time") || strings.Count(out, "relations/A--B.rel: the two nodes were not related") != 1 {
+		t.Errorf("a relation that is gone of which a part was missing before: exit code %d, %s\n%s", code, stderr, out)
 	}
 }
 
@@ -196,8 +222,10 @@ func TestExport(t *testing.T) {
 			t.Errorf("%s is not listed", name)
 		}
 	}
-	if code, _, _ := cprof("export", run, "--as", "excel"); code != 2 {
-		t.Errorf("as excel: exit code %d", code)
+	for _, as := range []string{"excel", ""} {
+		if code, _, stderr := cprof("export", run, "--as", as); code != 2 || !strings.Contains(stderr, "use parquet, csv or perfetto") {
+			t.Errorf("as %q: exit code %d, %s", as, code, stderr)
+		}
 	}
 }
 

@@ -50,6 +50,9 @@ func runExport(ctx context.Context, path string, flags analyzeFlags, kinds []str
 		}
 		wanted |= kind
 	}
+	if wanted == 0 {
+		return usagef("--as %q: it is empty: use parquet, csv or perfetto", "")
+	}
 	o, err := flags.options()
 	if err != nil {
 		return err
