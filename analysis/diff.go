@@ -24,6 +24,9 @@ type Change struct {
 	// confidence interval, by ranks.
 	Noise_ns float64 `json:"noise_ns"`
 
+	// Suspect tells that durations of either run rest on a suspect relation: what is said of them is an estimate.
+	Suspect bool `json:"suspect"`
+
 	Verdict Verdict `json:"verdict"`
 }
 
@@ -85,7 +88,7 @@ func Diff(before, after *Answer) ([]Change, error) {
 }
 
 func change(l, m *Leg, percent float64, before, after Reference) (Change, bool) {
-	c := Change{From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Percent: percent}
+	c := Change{From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Percent: percent, Suspect: l.All.Suspect+m.All.Suspect > 0}
 	x, ok := l.All.percentile(percent)
 	y, ok2 := m.All.percentile(percent)
 	if !ok || !ok2 {

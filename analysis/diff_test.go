@@ -3,6 +3,7 @@ package analysis
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
@@ -47,7 +48,7 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 			t.Fatalf("%d changes, %v", len(changes), err)
 		}
 		for _, c := range changes {
-			if !test.want[c.Verdict] {
+			if !test.want[c.Verdict] || c.Suspect {
 				t.Errorf("%s to %s: %+v", test.before.Run, test.after.Run, c)
 			}
 		}
@@ -59,6 +60,15 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	}
 	if changes, _ := Diff(&gone, base); changes[len(changes)-1].Verdict != New {
 		t.Errorf("%+v", changes)
+	}
+	// What rests on a suspect relation in either run is an estimate.
+	suspect := *base
+	suspect.Legs = slices.Clone(base.Legs)
+	suspect.Legs[0].All.Suspect = 1
+	for _, pair := range [][2]*Answer{{base, &suspect}, {&suspect, base}} {
+		if changes, err := Diff(pair[0], pair[1]); err != nil || !changes[0].Suspect || changes[len(changes)-1].Suspect {
+			t.Errorf("%+v, %v", changes, err)
+		}
 	}
 	unknown := *base
 	unknown.Reference.FrequencyLo_hz = 0

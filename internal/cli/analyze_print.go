@@ -109,7 +109,7 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 		if s := secondsText(l.Interval, a.Reference); s != "" {
 			fmt.Fprintf(out, ", %s", s)
 		}
-		fmt.Fprintf(out, "; %d tuples\n", l.Tuples)
+		fmt.Fprintf(out, "; %d tuples%s\n", l.Tuples, suspectText(l.Verdict == tscratio.Suspect.String()))
 	}
 	printCounters(out, a)
 	printComparisons(out, a)
@@ -227,8 +227,8 @@ func printTruth(out io.Writer, a *analysis.Answer) {
 				}
 				h := group.d.Held
 				p50, _ := percentileOf(group.d, 50)
-				fmt.Fprintf(out, "%-*s  %-7s %9d %9d  %18s %18s  %3.0f, %3.0f, %3.0f %%\n", width, legName(&legs[i]), group.where, h.Count, h.Outside,
-					cyclesText(p50), trueText(h.True), h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100))
+				fmt.Fprintf(out, "%-*s  %-7s %9d %9d  %18s %18s  %3.0f, %3.0f, %3.0f %%%s\n", width, legName(&legs[i]), group.where, h.Count, h.Outside,
+					cyclesText(p50), trueText(h.True), h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100), suspectText(group.d.Suspect > 0))
 			}
 		}
 	}
@@ -275,6 +275,14 @@ func verdictOf(d *analysis.Durations) string {
 		return "ok"
 	}
 	return strings.Join(words, ", ")
+}
+
+// suspectText marks an estimate.
+func suspectText(suspect bool) string {
+	if suspect {
+		return "  suspect"
+	}
+	return ""
 }
 
 // printPoints lists points at which something is to be said.
@@ -427,6 +435,7 @@ func printReturnTrips(out io.Writer, a *analysis.Answer) {
 		if r.Disagree > 0 {
 			fmt.Fprintf(out, "  %d DISAGREE", r.Disagree)
 		}
+		fmt.Fprint(out, suspectText(r.ByReturnTrip.Suspect+r.ByCounters.Suspect > 0))
 		fmt.Fprintln(out)
 	}
 }
@@ -440,7 +449,7 @@ func printSlowest(out io.Writer, a *analysis.Answer) {
 		if s := secondsText(way.Total, a.Reference); s != "" {
 			fmt.Fprintf(out, ", %s", s)
 		}
-		fmt.Fprint(out, "\n   ")
+		fmt.Fprint(out, suspectText(slices.ContainsFunc(way.Passed, func(p analysis.Passed) bool { return p.Verdict == tscratio.Suspect.String() })), "\n   ")
 		for k, p := range way.Passed {
 			if k > 0 {
 				since := "?"

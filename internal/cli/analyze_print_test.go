@@ -49,7 +49,7 @@ func printedAnswer() *analysis.Answer {
 	a.EndToEnd = []analysis.Leg{{From: "source/send", To: "sink/recv", Kind: "end-to-end", Origin: "earliest", Remote: windows}}
 	a.Held = held(40_008, 2, 3, 1.25)
 	a.Points = []analysis.Point{{Name: "source/send", Tuples: 40_000}, {Name: "worker/recv", Tuples: 39_990, Lost: 8, InFlight: 2, Duplicates: 1, Disordered: 4, Undecided: "the log of worker#0/send is not whole"}}
-	a.Length = &analysis.RunLength{Interval: analysis.Interval{Lo_cycles: 75_000_000_000, Hi_cycles: 75_000_004_000}, From: "source#0/sent on A", To: "sink#0/came on B", Poison: true, Tuples: 40_000}
+	a.Length = &analysis.RunLength{Interval: analysis.Interval{Lo_cycles: 75_000_000_000, Hi_cycles: 75_000_004_000}, From: "source#0/sent on A", To: "sink#0/came on B", Poison: true, Tuples: 40_000, Verdict: "suspect"}
 	a.Counters = []analysis.Counter{{Channel: "source#0/count", Node: "A", Total: 40_000, Periods: []analysis.Period{{Length: analysis.Interval{Lo_cycles: 2_499_000_000, Hi_cycles: 2_501_000_000}, Count: 4_000}}}}
 	methods := func(absent ...string) (all []analysis.Method) {
 		for i, name := range []string{analysis.Ours, analysis.MinRTT, analysis.ReT, analysis.NTP} {
@@ -68,9 +68,10 @@ func printedAnswer() *analysis.Answer {
 		{A: "A", B: "B", Verdict: "consistent", Methods: methods("the claims of node A were not kept")},
 	}
 	a.ReturnTrips = []analysis.ReturnTrips{{From: "source", FromNode: "A", To: "worker", ToNode: "B", ByReturnTrip: *durations(500, 400_000, 500_000, 39_000), ByCounters: *durations(500, 410_000, 510_000, 2_000), Unanswered: 3, Disagree: 1}}
+	a.ReturnTrips[0].ByCounters.Suspect = 500
 	since := analysis.Interval{Lo_cycles: 999, Hi_cycles: 1_001}
 	a.Slowest = []analysis.Way{{ID: 1<<64 - 1, Total: analysis.Interval{Lo_cycles: 1_999, Hi_cycles: 2_001}, Passed: []analysis.Passed{
-		{Channel: "source#0/send", Node: "A"}, {Channel: "worker#0/recv", Node: "B", Since: &since}, {Channel: "sink#0/recv", Node: "C"},
+		{Channel: "source#0/send", Node: "A"}, {Channel: "worker#0/recv", Node: "B", Since: &since}, {Channel: "sink#0/recv", Node: "C", Verdict: "suspect"},
 	}}}
 	a.Missing = []analysis.Missing{{Part: "logs/C", Reason: "no log of this node was collected"}}
 	a.Findings = []analysis.Finding{{Kind: analysis.FindSuspect, Text: "the relation of A and C is suspect"}, {Kind: analysis.FindNote, Text: "good to know"}}
@@ -83,6 +84,20 @@ func TestAnswerOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "analyze.txt", out.String())
+}
+
+func TestDiffOutput(t *testing.T) {
+	before, after := &analysis.Answer{Run: "monday"}, &analysis.Answer{Run: "tuesday"}
+	before.Work.Tuples, after.Work.Tuples = 40_000, 39_000
+	var out strings.Builder
+	if err := printChanges(&out, [2]*analysis.Answer{before, after}, []analysis.Change{
+		{From: "source/send", To: "worker/recv", Percent: 50, BeforeLo_ns: 1_000, BeforeHi_ns: 1_400, AfterLo_ns: 2_000, AfterHi_ns: 2_400, Noise_ns: 75, Verdict: analysis.Slower},
+		{From: "source/send", To: "worker/recv", Percent: 99, BeforeLo_ns: 8_000, BeforeHi_ns: 9_000, AfterLo_ns: 8_100, AfterHi_ns: 9_100, Noise_ns: 300, Suspect: true, Verdict: analysis.Undecided},
+		{From: "source/send", To: "sink/recv", Origin: "latest", Verdict: analysis.Gone},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "diff.txt", out.String())
 }
 
 // A part that is alone is one, in the singular.

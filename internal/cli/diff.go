@@ -79,7 +79,7 @@ func printChanges(w io.Writer, answers [2]*analysis.Answer, changes []analysis.C
 			fmt.Fprintf(w, "%-44s %5s  %22s %22s %10s  %s\n", name, "", "", "", "", c.Verdict)
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%-44s p%-4v  %22s %22s %10.3f  %s\n", name, c.Percent, us(c.BeforeLo_ns, c.BeforeHi_ns), us(c.AfterLo_ns, c.AfterHi_ns), c.Noise_ns/1000, c.Verdict); err != nil {
+		if _, err := fmt.Fprintf(w, "%-44s p%-4v  %22s %22s %10.3f  %s%s\n", name, c.Percent, us(c.BeforeLo_ns, c.BeforeHi_ns), us(c.AfterLo_ns, c.AfterHi_ns), c.Noise_ns/1000, c.Verdict, suspectText(c.Suspect)); err != nil {
 			return err
 		}
 	}
