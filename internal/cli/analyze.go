@@ -278,6 +278,15 @@ func partial(a *analysis.Answer) error {
 	return fmt.Errorf("%s of run %q %s suspect, missing or undecided: %w", plural(n, "part"), a.Run, are, errPartial)
 }
 
+// partialOf is partial for what prints no list of the parts.
+func partialOf(a *analysis.Answer, path string) error {
+	err := partial(a)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: \"cprof analyze %s\" with the same flags names them", err, path)
+}
+
 // printAnswerCSV prints percentiles, for spreadsheets. Columns are only ever added, at the end.
 func printAnswerCSV(w io.Writer, a *analysis.Answer) error {
 	out := csv.NewWriter(w)

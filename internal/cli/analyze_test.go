@@ -200,6 +200,13 @@ func TestDiff(t *testing.T) {
 	if code != 0 || strings.Count(out, `"verdict"`) != 4*2 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
+	// They print no list of what is missing, and say what does.
+	for _, args := range [][]string{{"diff", before, after}, {"export", after}} {
+		code, _, stderr := cprof(append(args, "--id", "999999")...)
+		if code != 3 || !strings.Contains(stderr, `"cprof analyze `+after+`" with the same flags names them`) {
+			t.Errorf("%s of no tuple: exit code %d, %s", args[0], code, stderr)
+		}
+	}
 	if code, _, stderr := cprof("diff", before, after, "--slowest", "3"); code != 2 { // it shows no single tuples
 		t.Errorf("--slowest: exit code %d, %s", code, stderr)
 	}

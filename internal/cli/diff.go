@@ -63,7 +63,7 @@ func runDiff(ctx context.Context, before, after string, flags analyzeFlags, asJS
 	} else if err := printChanges(stdout, answers, changes); err != nil {
 		return err
 	}
-	return errors.Join(partial(answers[0]), partial(answers[1]))
+	return errors.Join(partialOf(answers[0], before), partialOf(answers[1], after))
 }
 
 func printChanges(w io.Writer, answers [2]*analysis.Answer, changes []analysis.Change) error {

@@ -73,5 +73,5 @@ func runExport(ctx context.Context, path string, flags analyzeFlags, kinds []str
 	for _, f := range files {
 		fmt.Fprintln(stdout, filepath.Join(path, "exports", f))
 	}
-	return partial(answer)
+	return partialOf(answer, path)
 }
