@@ -3,8 +3,10 @@ package cli
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -250,5 +252,85 @@ func TestSecondsAreOutward(t *testing.T) {
 	}
 	if got := secondsText(analysis.Interval{}, analysis.Reference{}); got != "" {
 		t.Errorf("of an unknown frequency: %q", got)
+	}
+}
+
+// aSuspectRun makes a run of 100 tuples over two nodes, one of which goes faster later than is assumed.
+func aSuspectRun(t *testing.T) string {
+	t.Helper()
+	rng := seed.Random(t)
+	nodes := simrun.Nodes(rng, 2)
+	parent := t.TempDir()
+	d, err := simrun.Begin(rng, parent, "suspect", nodes, simrun.Hz, 20*simrun.Hz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	faster := nodes[1]
+	faster.Rate += 6000 // ppb: more than is assumed, and not so much that it is refused
+	faster.Start += nodes[1].Reading(20*simrun.Hz) - faster.Reading(20*simrun.Hz)
+	pair, err := simrun.Relate(rng, &nodes[0], &nodes[1], simrun.Hz, 20*simrun.Hz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(simrun.Measure(rng, pair, &nodes[0], &faster, 21*simrun.Hz, 40*simrun.Hz), d.PutRelation(pair)); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"a/send", "b/recv"} {
+		l, err := simrun.OpenLog(d, &nodes[i], name, "", i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range uint64(100) {
+			if err := l.Event(10*simrun.Hz+id*1000+uint64(i)*100_000, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Seal(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(parent, "suspect")
+}
+
+// What rests on a relation that the data speak against is an estimate, and each file and output says so.
+func TestAnEstimateIsMarkedEverywhere(t *testing.T) {
+	run := aSuspectRun(t)
+	column := func(text, name string) (values map[string]bool) {
+		rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+		if err != nil || len(rows) < 2 {
+			t.Fatalf("%d rows, %v", len(rows), err)
+		}
+		values = map[string]bool{}
+		for _, row := range rows[1:] {
+			values[row[slices.Index(rows[0], name)]] = true
+		}
+		return values
+	}
+	code, out, stderr := cprof("analyze", run)
+	if code != 3 || !strings.Contains(out, "suspect: the relation of A and B is suspect") || !strings.Contains(out, "suspect\n") {
+		t.Errorf("exit code %d, %s\n%s", code, stderr, out)
+	}
+	code, out, _ = cprof("analyze", run, "--csv")
+	if suspect := column(out, "suspect"); code != 3 || !suspect["100"] {
+		t.Errorf("as CSV: exit code %d, suspect %v", code, suspect)
+	}
+	if code, out, stderr := cprof("export", run, "--as", "csv"); code != 3 {
+		t.Errorf("export: exit code %d, %s, %s", code, out, stderr)
+	}
+	for _, name := range []string{"events.csv", "durations.csv"} {
+		text, err := os.ReadFile(filepath.Join(run, "exports", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if verdicts := column(string(text), "verdict"); !verdicts["suspect"] {
+			t.Errorf("%s: verdicts %v", name, verdicts)
+		}
+	}
+	// And the third nodes that were asked for are those that were taken.
+	if _, out, _ := cprof("analyze", run, "--json", "--third-nodes", "none"); !strings.Contains(out, `"third_nodes": "none"`) {
+		t.Errorf("third nodes are not none in\n%.600s", out)
 	}
 }
