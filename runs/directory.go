@@ -263,13 +263,12 @@ func (d *Directory) CreateExport(name string) (*os.File, error) {
 	return f, nil
 }
 
-// CreateReport opens report.html for writing, in place of one that was there. Close it.
-func (d *Directory) CreateReport() (*os.File, error) {
-	f, err := d.root.OpenFile(reportFile, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
-	if err != nil {
-		return nil, fmt.Errorf("create report: %w", err)
+// WriteReport writes report.html, in place of one that was there, which stays if this fails.
+func (d *Directory) WriteReport(page []byte) error {
+	if err := put(d.root, reportFile, page); err != nil {
+		return fmt.Errorf("write report: %w", err)
 	}
-	return f, nil
+	return nil
 }
 
 // Lacks names what the run should have and has not: logs of each node that keeps some, a relation of each pair, an end.

@@ -158,8 +158,10 @@ func (d *Draft) save() error {
 }
 
 // put writes a file that appears as a whole.
-func (d *Draft) put(name string, data []byte) error {
-	f, err := d.begin(name)
+func (d *Draft) put(name string, data []byte) error { return put(d.root, name, data) }
+
+func put(root *os.Root, name string, data []byte) error {
+	f, err := begin(root, name)
 	if err != nil {
 		return err
 	}
@@ -176,16 +178,16 @@ type begun struct {
 	name, temp string
 }
 
-func (d *Draft) begin(name string) (*begun, error) {
+func begin(root *os.Root, name string) (*begun, error) {
 	temp := name + part
-	if err := d.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	f, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return nil, err
 	}
-	return &begun{f, d.root, name, temp}, nil
+	return &begun{f, root, name, temp}, nil
 }
 
 func (b *begun) finish() error {
@@ -261,7 +263,7 @@ func (d *Draft) AddLog(node, name string, from io.Reader) error {
 	if err != nil {
 		return fail(err)
 	}
-	f, err := d.begin(path.Join(LogsPath(node), name))
+	f, err := begin(d.root, path.Join(LogsPath(node), name))
 	if err != nil {
 		return fail(err)
 	}
@@ -299,7 +301,7 @@ func (d *Draft) AddBaseline(node string, from io.Reader) error {
 	if _, err := d.BaselinePath(node); err != nil {
 		return fail(err)
 	}
-	f, err := d.begin(BaselinePath(node))
+	f, err := begin(d.root, BaselinePath(node))
 	if err != nil {
 		return fail(err)
 	}

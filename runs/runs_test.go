@@ -371,6 +371,42 @@ func TestNodeWithoutLogsLacksNone(t *testing.T) {
 	}
 }
 
+// A page that cannot be written leaves the one before as it was.
+func TestReportIsWrittenWhole(t *testing.T) {
+	draft, err := Create(t.TempDir(), exampleRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := draft.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open(draft.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	path := filepath.Join(draft.Path(), "report.html")
+	holds := func(want string) {
+		t.Helper()
+		if page, err := os.ReadFile(path); err != nil || string(page) != want {
+			t.Errorf("it holds %q, want %q, %v", page, want, err)
+		}
+	}
+	for _, page := range []string{"first", "second"} {
+		if err := d.WriteReport([]byte(page)); err != nil {
+			t.Fatal(err)
+		}
+		holds(page)
+	}
+	if err := os.MkdirAll(filepath.Join(path+".part", "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.WriteReport([]byte("third")); err == nil {
+		t.Error("nothing was in the way")
+	}
+	holds("second")
+}
+
 func TestRunYAML(t *testing.T) {
 	r := exampleRun()
 	r.Nodes[1].NoLogs = true

@@ -53,19 +53,12 @@ Exit code 1: nothing could be answered. Exit code 3: the page was written, and p
 				_, err = page.WriteTo(cmd.OutOrStdout())
 				return errors.Join(err, partial(answer))
 			}
-			var file *os.File
 			if output == "" {
-				file, err = run.CreateReport()
+				err = run.WriteReport(page.Bytes())
 			} else {
-				file, err = os.Create(output)
+				err = os.WriteFile(output, page.Bytes(), 0o644)
 			}
 			if err != nil {
-				return err
-			}
-			if _, err := page.WriteTo(file); err != nil {
-				return errors.Join(err, file.Close())
-			}
-			if err := file.Close(); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(output, filepath.Join(args[0], "report.html")))

@@ -529,12 +529,11 @@ func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
 		return nil
 	}
 	d.o.Progress("writing the page")
-	page, err := run.CreateReport()
-	if err != nil {
+	var page bytes.Buffer
+	if err := webpage.Write(&page, webpage.From(d.Answer, run, d.o.Program)); err != nil {
 		return err
 	}
-	err = webpage.Write(page, webpage.From(d.Answer, run, d.o.Program))
-	if err = errors.Join(err, page.Close()); err != nil {
+	if err := run.WriteReport(page.Bytes()); err != nil {
 		return err
 	}
 	if err := os.CopyFS(d.o.Keep, os.DirFS(d.runPath())); err != nil {
