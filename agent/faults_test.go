@@ -312,10 +312,13 @@ func TestLogsThatGoAway(t *testing.T) {
 		now, _ := filepath.Glob(filepath.Join(logs, "*.cplog"))
 		return len(now) == 2
 	})
+	if lacks := strings.Join(a.missing(), "; "); strings.Count(lacks, "went away") != 2 {
+		t.Errorf("a run that ends now lacks: %s", lacks)
+	}
 	ch.Close()
 	other.Close()
 	testimony.WaitFor(t, "the rings to be gone", func() bool { files, err := ring.Files(c.Rings); return err == nil && len(files) == 0 })
-	if s := a.Status(); s.Total.Events != 2400 {
+	if s := a.Status(); s.Total.Events != 2400 || s.Total.Removed != 2 {
 		t.Errorf("%+v", s.Total)
 	}
 	for _, prefix := range []string{"a~x.", "other~x."} { // a log that begins anew says at which row

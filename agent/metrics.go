@@ -38,6 +38,7 @@ var nodeMetrics = []metric{
 	newMetric("rows_total", "Rows written to logs.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Rows) }),
 	newMetric("log_bytes_total", "Bytes written to logs.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.LogBytes) }),
 	newMetric("log_failures_total", "Attempts to write a log that failed.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Failures) }),
+	newMetric("removed_files_total", "Log files that went away while they were written, with what was in them.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Removed) }),
 	newMetric("finished_rings_total", "Rings that were drained to their end.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Finished) }),
 	newMetric("rings", "Rings that are there.", prometheus.GaugeValue, func(s *Status) float64 { return float64(len(s.Channels)) }),
 	newMetric("ring_bytes", "Shared memory that rings take.", prometheus.GaugeValue, func(s *Status) (sum float64) {

@@ -40,7 +40,8 @@ type Counts struct {
 	Holes     uint64 `json:"holes,string"`      // reserved by programs that died, and never written
 	Rows      uint64 `json:"rows,string"`       // in logs
 	LogBytes  uint64 `json:"log_bytes,string"`
-	Failures  uint64 `json:"failures,string"` // of writing logs
+	Failures  uint64 `json:"failures,string"`      // of writing logs
+	Removed   uint64 `json:"removed_files,string"` // log files that went away while they were written
 }
 
 // RingStatus is one channel of one program.
@@ -74,7 +75,7 @@ func (a *Agent) Status() Status {
 	a.mu.Unlock()
 	s.Logs, s.Finished, s.Chrony = a.drainer.Logs(), stats.Finished, a.chrony.Status()
 	t := stats.Total
-	s.Total = Counts{t.Events, t.Dropped, t.NotStored, t.OverRate, t.Missing, t.Unread, t.Holes, t.Rows, t.LogBytes, t.Failures}
+	s.Total = Counts{t.Events, t.Dropped, t.NotStored, t.OverRate, t.Missing, t.Unread, t.Holes, t.Rows, t.LogBytes, t.Failures, uint64(t.Removed)}
 	if stats.Table != nil {
 		s.Table.Error = stats.Table.Error()
 	}
@@ -96,7 +97,7 @@ func ringStatus(r drain.RingStats) RingStatus {
 	one := RingStatus{
 		Channel: r.Channel.String(), Incarnation: fmt.Sprintf("%x", r.Incarnation), ProcessID: r.ProcessID, Handler: r.Settings.String(), Policy: r.Policy.String(),
 		Alive: r.Alive, Waiting: r.Waiting, RingBytes: r.RingBytes,
-		Counts: Counts{r.Events, r.Dropped, r.NotStored, r.OverRate, r.Missing, r.Unread, r.Holes, r.Rows, r.LogBytes, r.Failures},
+		Counts: Counts{r.Events, r.Dropped, r.NotStored, r.OverRate, r.Missing, r.Unread, r.Holes, r.Rows, r.LogBytes, r.Failures, uint64(r.Removed)},
 	}
 	if r.Channel == (channel.Name{}) {
 		one.Channel = r.Path // it could not be opened
