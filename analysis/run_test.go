@@ -388,39 +388,8 @@ func TestRunLengthAndCounters(t *testing.T) {
 }
 
 func TestASuspectRelationIsMarked(t *testing.T) {
-	rng := seed.Random(t)
-	nodes := simrun.Nodes(rng, 2)
 	parent := t.TempDir()
-	d, err := simrun.Begin(rng, parent, "suspect", nodes, simrun.Hz, 20*simrun.Hz)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// From 20 s on, B is faster by 6 ppm: more than was declared, and not so much that it is refused.
-	faster := nodes[1]
-	faster.Rate += 6000
-	faster.Start += nodes[1].Reading(20*simrun.Hz) - faster.Reading(20*simrun.Hz)
-	pair, err := simrun.Relate(rng, &nodes[0], &nodes[1], simrun.Hz, 20*simrun.Hz)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(simrun.Measure(rng, pair, &nodes[0], &faster, 21*simrun.Hz, 40*simrun.Hz), d.PutRelation(pair)); err != nil {
-		t.Fatal(err)
-	}
-	for i, name := range []string{"a/send", "b/recv"} {
-		l, err := simrun.OpenLog(d, &nodes[i], name, "", i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for id := range uint64(100) {
-			if err := l.Event(10*simrun.Hz+id*1000+uint64(i)*100_000, id); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := l.Seal(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := d.Complete(); err != nil {
+	if err := simrun.Suspect(seed.Random(t), parent, "suspect"); err != nil {
 		t.Fatal(err)
 	}
 	dir := openRun(t, parent, "suspect")

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -255,49 +254,13 @@ func TestSecondsAreOutward(t *testing.T) {
 	}
 }
 
-// aSuspectRun makes a run of 100 tuples over two nodes, one of which goes faster later than is assumed.
-func aSuspectRun(t *testing.T) string {
-	t.Helper()
-	rng := seed.Random(t)
-	nodes := simrun.Nodes(rng, 2)
-	parent := t.TempDir()
-	d, err := simrun.Begin(rng, parent, "suspect", nodes, simrun.Hz, 20*simrun.Hz)
-	if err != nil {
-		t.Fatal(err)
-	}
-	faster := nodes[1]
-	faster.Rate += 6000 // ppb: more than is assumed, and not so much that it is refused
-	faster.Start += nodes[1].Reading(20*simrun.Hz) - faster.Reading(20*simrun.Hz)
-	pair, err := simrun.Relate(rng, &nodes[0], &nodes[1], simrun.Hz, 20*simrun.Hz)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(simrun.Measure(rng, pair, &nodes[0], &faster, 21*simrun.Hz, 40*simrun.Hz), d.PutRelation(pair)); err != nil {
-		t.Fatal(err)
-	}
-	for i, name := range []string{"a/send", "b/recv"} {
-		l, err := simrun.OpenLog(d, &nodes[i], name, "", i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for id := range uint64(100) {
-			if err := l.Event(10*simrun.Hz+id*1000+uint64(i)*100_000, id); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := l.Seal(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := d.Complete(); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(parent, "suspect")
-}
-
 // What rests on a relation that the data speak against is an estimate, and each file and output says so.
 func TestAnEstimateIsMarkedEverywhere(t *testing.T) {
-	run := aSuspectRun(t)
+	parent := t.TempDir()
+	if err := simrun.Suspect(seed.Random(t), parent, "suspect"); err != nil {
+		t.Fatal(err)
+	}
+	run := filepath.Join(parent, "suspect")
 	column := func(text, name string) (values map[string]bool) {
 		rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 		if err != nil || len(rows) < 2 {

@@ -1,0 +1,42 @@
+package simrun
+
+import (
+	"errors"
+	"math/rand/v2"
+)
+
+// Suspect makes a run of 100 tuples over two nodes, A and B, of which B goes faster by 6 ppm from 20 s on: more than is declared, and not so much that
+// their relation is refused.
+func Suspect(rng *rand.Rand, parent, name string) error {
+	nodes := Nodes(rng, 2)
+	d, err := Begin(rng, parent, name, nodes, Hz, 20*Hz)
+	if err != nil {
+		return err
+	}
+	faster := nodes[1]
+	faster.Rate += 6000 // ppb
+	faster.Start += nodes[1].Reading(20*Hz) - faster.Reading(20*Hz)
+	pair, err := Relate(rng, &nodes[0], &nodes[1], Hz, 20*Hz)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(Measure(rng, pair, &nodes[0], &faster, 21*Hz, 40*Hz), d.PutRelation(pair)); err != nil {
+		return err
+	}
+	for i, name := range []string{"a/send", "b/recv"} {
+		l, err := OpenLog(d, &nodes[i], name, "", i)
+		if err != nil {
+			return err
+		}
+		for id := range uint64(100) {
+			if err := l.Event(10*Hz+id*1000+uint64(i)*100_000, id); err != nil {
+				return err
+			}
+		}
+		if err := l.Seal(); err != nil {
+			return err
+		}
+	}
+	_, err = d.Complete()
+	return err
+}
