@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/memory"
 )
 
 // ErrConfig is returned when a ring is asked for that cannot be.
@@ -114,7 +115,7 @@ type Producer struct {
 }
 
 // Create makes the ring file in a directory that MakeDirectory has passed, locks it and maps it. All its memory is
-// allocated and touched, so that a full file system is an error here and no fault later.
+// allocated and touched, so that a full file system, or a control group's limit, is an error here and no fault later.
 func Create(dir string, c Config) (*Producer, error) { return create(dir, c, shardCores()) }
 
 func create(dir string, c Config, cores int) (*Producer, error) {
@@ -151,6 +152,11 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 	// The lock comes before the name: whoever finds the file under its name finds it locked or abandoned.
 	if err := lock(p.file); err != nil {
 		return err
+	}
+	if memory.Keeps(p.file) {
+		if err := memory.CheckLeft(os.DirFS("/"), int64(size)); err != nil {
+			return err
+		}
 	}
 	if err := allocate(p.file, int64(size)); err != nil {
 		return fmt.Errorf("allocate %d bytes: %s: %w", size, roomAdvice(err), err)

@@ -210,6 +210,7 @@ var systemCalls = map[string]uintptr{
 	"fchmodat":           unix.SYS_FCHMODAT,
 	"fcntl":              unix.SYS_FCNTL,
 	"fstat":              unix.SYS_FSTAT,
+	"fstatfs":            unix.SYS_FSTATFS,
 	"ftruncate":          unix.SYS_FTRUNCATE,
 	"futex":              unix.SYS_FUTEX,
 	"getdents64":         unix.SYS_GETDENTS64,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/memory"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -74,6 +75,8 @@ func beWriter(orders io.Reader, answers io.Writer) {
 			c.Snapshot()
 		case "close":
 			err = c.Close()
+		case "memory":
+			err = memory.CheckLeft(os.DirFS(words[1]), int64(number(2)))
 		default:
 			err = fmt.Errorf("unknown order")
 		}

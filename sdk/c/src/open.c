@@ -16,6 +16,7 @@
 #endif
 
 #include "channel.h"
+#include "memory.h"
 #include "name.h"
 
 #define DEFAULT_RECORDS (1 << 16)
@@ -374,15 +375,20 @@ static void identify(struct channel *c, const struct wanted *w, const uint8_t in
 	id->checksum = crc32c(id, offsetof(struct identity, checksum));
 }
 
-/* map gives the file its blocks and maps it; every page is touched, so that a full file system is an error here and no signal later. */
+/* map gives the file its blocks and maps it; every page is touched, so that a full file system, or a control group's limit, is an error here and no signal later. */
 static bool map(struct channel *c)
 {
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0, .l_pid = 0};
+	char why[400];
 	int err;
 
 	/* The lock comes before the name: whoever finds the file under its name finds it locked or abandoned. */
 	if (fcntl(c->fd, F_OFD_SETLK, &whole) != 0) {
 		fail(c, "lock ring: %s", strerror(errno));
+		return false;
+	}
+	if (cp_kept_in_memory(c->fd) && !cp_memory_left("", c->bytes, why, sizeof(why))) {
+		fail(c, "%s", why);
 		return false;
 	}
 	while ((err = fallocate(c->fd, 0, 0, (off_t)c->bytes)) != 0 && errno == EINTR)

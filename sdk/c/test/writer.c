@@ -8,6 +8,7 @@
  *	snapshot
  *	fork COUNT      a child logs so many events and lives on
  *	close
+ *	memory ROOT BYTES    is there memory for so much, as the files below ROOT have it?
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "cloudprofiler.h"
+#include "memory.h"
 
 static cp_channel *channel;
 
@@ -63,6 +65,17 @@ static const char *fork_it(uint64_t count)
 	return n == 1 ? NULL : "the child died in a log call";
 }
 
+static const char *look_for_memory(const char *line)
+{
+	static char why[400];
+	char root[300];
+	size_t bytes;
+
+	if (sscanf(line, "memory %299s %zu", root, &bytes) != 2)
+		return "cannot read this";
+	return cp_memory_left(root, bytes, why, sizeof(why)) ? NULL : why;
+}
+
 static const char *obey(const char *line)
 {
 	uint64_t a, b;
@@ -89,6 +102,8 @@ static const char *obey(const char *line)
 		channel = NULL;
 		return NULL;
 	}
+	if (strncmp(line, "memory ", 7) == 0)
+		return look_for_memory(line);
 	return "unknown order";
 }
 

@@ -1,0 +1,28 @@
+package memory
+
+import (
+	"os"
+	"testing"
+)
+
+// What control groups say is in the conformance test, which has it of the C library as well.
+
+func TestFileSystemsInMemory(t *testing.T) {
+	shared, err := os.CreateTemp("/dev/shm", "cloudprofiler-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(shared.Name())
+	defer shared.Close()
+	if !Keeps(shared) {
+		t.Error("/dev/shm is in memory")
+	}
+	kernel, err := os.Open("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kernel.Close()
+	if Keeps(kernel) {
+		t.Error("/proc is no file system in memory")
+	}
+}
