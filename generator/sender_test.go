@@ -3,6 +3,7 @@ package generator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -295,14 +297,7 @@ func boundedCatchUp(t *testing.T, sink *fakeSink, step_ns, times int) {
 
 // Where and how a thread runs is as it was asked for, and it is refused before anything is sent.
 func TestSenderKeepsToItsCore(t *testing.T) {
-	var may unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &may); err != nil {
-		t.Fatal(err)
-	}
-	core := 0
-	for !may.IsSet(core) {
-		core++
-	}
+	core := ownCores(t)[0]
 	o := SenderOptions{FlatOut: time.Minute, Limit: 10, IDs: testIDs, Tuples: testTuples(t), Cores: []int{core}, Realtime: true}
 	var on unix.CPUSet
 	var attr *unix.SchedAttr
@@ -334,6 +329,61 @@ func TestSenderKeepsToItsCore(t *testing.T) {
 	if _, err := NewSender(o); !errors.Is(err, ErrOptions) {
 		t.Errorf("core %d: %v", 1<<20, err)
 	}
+}
+
+// The kernel stops a real-time thread that does not sleep for 50 ms of each second. A sender that is at it all the time must not come to that, and one that
+// sleeps has no need to give way.
+func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
+	privileged.Need(t)
+	may := ownCores(t)
+	for _, c := range []struct {
+		rate  float64
+		least float64 // share of offers that found the thread first
+		most  float64
+	}{{100_000, 0.7, 0.97}, {200, 1, 1}} {
+		var offers, first int
+		o := SenderOptions{Schedule: mustSchedule(t, fmt.Sprintf("constant:%gx3s", c.rate)), IDs: testIDs, Tuples: testTuples(t), Cores: may[len(may)-1:], Realtime: true}
+		o.Connect = func(int) (Sink, error) {
+			return SinkFunc(func(tuples []Tuple) (int, error) {
+				if offers++; offers%10 == 0 {
+					if attr, err := unix.SchedGetAttr(0, 0); err == nil && attr.Policy == unix.SCHED_FIFO {
+						first++
+					}
+				}
+				return len(tuples), nil
+			}), nil
+		}
+		s, err := NewSender(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Stopped for 50 ms of each second, a twentieth would be late, and four fifths of these by more than 10 ms.
+		if late := r.SendLag.ValueAtQuantile(98); late > int64(10*time.Millisecond) {
+			t.Errorf("%g a second: the last fiftieth was %s late or more", c.rate, time.Duration(late))
+		}
+		if share := float64(first) / float64(offers/10); share < c.least || share > c.most {
+			t.Errorf("%g a second: first on its core for %.2f of the time, want %g to %g", c.rate, share, c.least, c.most)
+		}
+	}
+}
+
+// ownCores are those that this process may use.
+func ownCores(t *testing.T) (own []int) {
+	t.Helper()
+	var may unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		t.Fatal(err)
+	}
+	for core := 0; len(own) < may.Count(); core++ {
+		if may.IsSet(core) {
+			own = append(own, core)
+		}
+	}
+	return own
 }
 
 func TestSenderSkipsWhatIsTooLate(t *testing.T) {

@@ -24,6 +24,8 @@ type sendThread struct {
 
 	intended, send *handlers.Channel // no-ops where nothing is logged
 
+	turns turns
+
 	stopped atomic.Bool
 	sent    atomic.Uint64
 
@@ -46,7 +48,7 @@ type sendThread struct {
 }
 
 func newSendThread(s *Sender, number int) (*sendThread, error) {
-	t := &sendThread{sender: s, number: number, lag: newLatencies()}
+	t := &sendThread{sender: s, number: number, lag: newLatencies(), turns: turns{wanted: s.o.Realtime, hz: s.clock.Frequency_hz()}}
 	// Threads begin at different tuples, so that they do not send copies of each other.
 	t.place = s.o.Tuples.Len() / s.o.Threads * number
 	if s.o.Log != nil {
@@ -158,6 +160,7 @@ func (t *sendThread) follow(start uint64) error {
 			t.unsent++ // the one in hand; what the schedule would still have held was never due
 			return nil
 		}
+		t.turns.look(looked)
 		now := clock.Now()
 		elapsed := now - looked
 		if elapsed > lateAfter {
@@ -422,6 +425,7 @@ func (t *sendThread) flatOut(start uint64) error {
 	}
 	for !t.stopped.Load() {
 		now := clock.Now()
+		t.turns.look(now)
 		n := uint64(o.Batch)
 		if o.Limit > 0 {
 			n = min(n, o.Limit-t.sent.Load())
