@@ -39,11 +39,10 @@ type GenRow struct {
 	Unaccount uint64 // schedule: late tuples without a cause, and tuples that are neither sent nor counted as not sent
 	P99_ns    float64
 	Disturbed int
-	Paused    []float64 // schedule: share of the time in which the sender's core ran nothing of ours, for more than 10 µs at a time
-	Beside    []Beside  // schedule: of every repetition, also of those that do not count
-	Absent    string    // why it was not measured
+	Beside    []Beside // schedule: of every repetition, also of those that do not count
+	Absent    string   // why it was not measured
 
-	paused float64 // the last of Paused
+	restless bool // schedule: the machine was not idle in the last repetition
 }
 
 // Beside is how much was late in a repetition of schedule, and how much a loop would have had late on the same core right before and after,
@@ -109,7 +108,7 @@ func (r *GenRow) repeat(ctx context.Context, measure genMeasure, tuples int) err
 	if err != nil {
 		return err
 	}
-	if after.othersSince(before) > disturbedShare || r.paused > maxPaused {
+	if after.othersSince(before) > disturbedShare || r.restless {
 		wrong, unaccounted, beside := r.Wrong, r.Unaccount, r.Beside
 		*r = kept
 		r.Wrong, r.Unaccount, r.Beside = wrong, unaccounted, beside

@@ -36,7 +36,7 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 		return err
 	}
 	rate := most.received.Rate / 2
-	before, err := watchPauses(senders, o.Realtime)
+	before, err := lateLoop(senders, o.Realtime)
 	if err != nil {
 		return err
 	}
@@ -48,18 +48,18 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 	if err != nil {
 		return err
 	}
-	after, err := watchPauses(senders, o.Realtime)
+	after, err := lateLoop(senders, o.Realtime)
 	if err != nil {
 		return err
 	}
-	r.paused = (before.paused + after.paused) / 2
-	r.Paused = append(r.Paused, r.paused)
+	loop_percent := 50 * (before + after)
+	r.restless = loop_percent > maxLoop_percent
 	s := run.sent
 	if s.Sent == 0 {
 		return fmt.Errorf("nothing was sent at %.0f tuples a second", rate)
 	}
 	r.Figures = append(r.Figures, 100*float64(s.Sent-s.Late)/float64(s.Scheduled))
-	r.Beside = append(r.Beside, Beside{100 * float64(s.Scheduled-s.Sent+s.Late) / float64(s.Scheduled), 50 * (before.late + after.late)})
+	r.Beside = append(r.Beside, Beside{100 * float64(s.Scheduled-s.Sent+s.Late) / float64(s.Scheduled), loop_percent})
 	r.Rates = append(r.Rates, rate)
 	r.Sent += s.Sent
 	r.Late.Late += s.Late
@@ -73,9 +73,10 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 	return nil
 }
 
-// maxPaused is the share of pauses with which a repetition counts: a machine on which a loop that does nothing but look at the counter
-// is kept from it for longer than 10 µs at a time is not idle, and no sender can be on time there.
-const maxPaused = 0.003
+// maxLoop_percent is how much a loop that does nothing but look at the counter may have late beside a repetition that counts. After a pause a sender at half
+// of what it can do is late for as many tuples again, until it has caught up: a machine that takes more takes half of the one percent that a sender may have
+// late, and is not idle.
+const maxLoop_percent = 0.25
 
 // mayRealtime says whether this process may have threads run before all others.
 func mayRealtime() bool { return onOwnThread(func() error { return realtime(0) }) == nil }
@@ -99,22 +100,11 @@ func onOwnThread(f func() error) error {
 // lateAfter is how late a tuple may be sent.
 const lateAfter = 10 * time.Microsecond
 
-// pauses are what keeps a core from a loop, as shares of the time.
-type pauses struct {
-	paused float64 // in pauses of more than lateAfter
-	late   float64 // of these, more than lateAfter before the end: what is due then is late, whoever sends it
-}
+// lateIn is how much of a pause makes late what is due in it, whoever sends it: all but the end.
+func lateIn(pause time.Duration) time.Duration { return max(0, pause-lateAfter) }
 
-// add takes a pause into two sums of time.
-func (p *pauses) add(pause time.Duration) {
-	if pause > lateAfter {
-		p.paused += pause.Seconds()
-		p.late += (pause - lateAfter).Seconds()
-	}
-}
-
-// watchPauses looks at the counter on a core, again and again, for 0.2 s.
-func watchPauses(core []int, first bool) (p pauses, err error) {
+// lateLoop looks at the counter on a core, again and again, for 0.2 s, and returns the share of the time in which what is due is late.
+func lateLoop(core []int, first bool) (share float64, err error) {
 	err = onOwnThread(func() error {
 		if err := pinThread(0, core); err != nil {
 			return err
@@ -124,12 +114,12 @@ func watchPauses(core []int, first bool) (p pauses, err error) {
 				return err
 			}
 		}
-		var all time.Duration
+		var all, late time.Duration
 		for range 40 {
 			// Shorter than the time after which Go's scheduler would take the thread away.
 			for begun, last := time.Now(), time.Now(); ; {
 				now := time.Now()
-				p.add(now.Sub(last))
+				late += lateIn(now.Sub(last))
 				if last = now; now.Sub(begun) > 5*time.Millisecond {
 					all += now.Sub(begun)
 					break
@@ -137,10 +127,10 @@ func watchPauses(core []int, first bool) (p pauses, err error) {
 			}
 			runtime.Gosched()
 		}
-		p.paused, p.late = p.paused/all.Seconds(), p.late/all.Seconds()
+		share = late.Seconds() / all.Seconds()
 		return nil
 	})
-	return p, err
+	return share, err
 }
 
 func pinThread(thread int, to []int) error {

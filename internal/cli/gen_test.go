@@ -172,7 +172,7 @@ func TestGenBarsJudge(t *testing.T) {
 	rows := []bench.GenRow{
 		{Name: "single", Figures: []float64{0.8, 0.75, 0.9, 0.8, 0.8}, Rates: []float64{1, 1, 1, 1, 1}, Base: []float64{1, 1, 1, 1, 1}},
 		{Name: "batched", Figures: []float64{3, 3, 3, 3, 3}, Rates: []float64{3e6}, Wrong: 2},
-		{Name: "schedule", Figures: []float64{99.5, 99.2, 99.9, 99.5, 99.5}, Rates: []float64{1}, Paused: []float64{0}},
+		{Name: "schedule", Figures: []float64{99.5, 99.2, 99.9, 99.5, 99.5}, Rates: []float64{1}},
 		{Name: "factory", Absent: "no reason"},
 	}
 	want := map[string]proof.Verdict{"single": proof.Reached, "batched": proof.Missed, "schedule": proof.Reached, "factory": proof.Absent,
