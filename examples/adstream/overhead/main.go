@@ -78,7 +78,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var asJSON bool
 	flags := flag.NewFlagSet("overhead", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.IntVar(&what.Pairs, "pairs", 300, "how `many` pairs of stretches, with channels and without, of each kind")
+	flags.IntVar(&what.Pairs, "pairs", 300, "how `many` pairs of stretches, with channels and without")
+	flags.IntVar(&what.Null, "null-pairs", 300, "how `many` pairs of stretches, with channels that discard and without")
 	flags.DurationVar(&what.Stretch, "stretch", 50*time.Millisecond, "how `long` a stretch is, in processor time")
 	flags.Float64Var(&what.Rate, "rate", 0, "`tuples` a second; 0: as fast as the job takes them")
 	flags.IntVar(&what.Processors, "procs", 0, "how `many` processors the job may use; 0: all")
@@ -89,9 +90,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return errUsage
 	}
-	if what.Pairs < minPairs || what.Stretch < minStretch || what.Processors < 0 || flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "overhead: %d pairs of %s, arguments %q: use %d or more of %s or more, and no arguments\n",
-			what.Pairs, what.Stretch, flags.Args(), minPairs, minStretch)
+	if min(what.Pairs, what.Null) < minPairs || what.Stretch < minStretch || what.Processors < 0 || flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "overhead: %d and %d pairs of %s, arguments %q: use %d or more of %s or more, and no arguments\n",
+			what.Pairs, what.Null, what.Stretch, flags.Args(), minPairs, minStretch)
 		return errUsage
 	}
 	if what.Processors > 0 {
@@ -121,7 +122,7 @@ func (f *figures) print(w io.Writer) error {
 		pace = fmt.Sprintf("%.0f a second", f.Plan.Rate)
 	}
 	share := func(i interval) string { return fmt.Sprintf("%+.2f %% [%+.2f, %+.2f]", i.Estimate, i.Lo, i.Hi) }
-	_, err := fmt.Fprintf(w, `%d pairs of stretches of %s of each kind, tuples %s, on %d processors
+	_, err := fmt.Fprintf(w, `%d and %d pairs of stretches of %s, full and null, tuples %s, on %d processors
 more than without channels, from the pairs' ratios, with a 95 %% interval:
 
         CPU time for the same work   time for the same work
@@ -132,7 +133,7 @@ off: %.2f µs CPU a tuple, %.0f tuples a second; it is not nothing: a call of a 
 computed for full: %.2f log calls a tuple × %.1f ns = %.2f %% of the CPU time
 drainer of full, another process: %.2f %% of the job's CPU time
 bar: upper end of full's CPU time %+.2f %%, limit %d %%
-`, f.Plan.Pairs, f.Plan.Stretch, pace, runtime.GOMAXPROCS(0),
+`, f.Plan.Pairs, f.Plan.Null, f.Plan.Stretch, pace, runtime.GOMAXPROCS(0),
 		share(f.Full.CPU), share(f.Full.Wall), share(f.Null.CPU), share(f.Null.Wall),
 		f.OffCPU_us, f.OffPerSecond, f.NilCall_ns, f.EventsPerTuple, f.Call_ns, f.Computed, f.Drainer, f.Full.CPU.Hi, limit_percent)
 	return err

@@ -20,7 +20,8 @@ import (
 
 // plan says how much is measured.
 type plan struct {
-	Pairs   int           `json:"pairs"`      // of stretches with channels and without: of each kind
+	Pairs   int           `json:"pairs"`      // of stretches with channels and without
+	Null    int           `json:"null_pairs"` // of stretches with channels that discard and without
 	Stretch time.Duration `json:"stretch_ns"` // how long a stretch is, in processor time: on a busy machine all stretches are as good
 	Rate    float64       `json:"rate"`       // tuples a second; 0: as fast as the job takes them
 
@@ -85,15 +86,15 @@ func measure(ctx context.Context, p *job.Placement, what plan, progress func(don
 		return f, err
 	}
 	defer func() { err = errors.Join(err, m.cluster.Close()) }()
-	full, err := m.run(ctx, job.Full)
+	full, err := m.run(ctx, job.Full, what.Pairs)
 	if err != nil {
 		return f, err
 	}
-	null, err := m.run(ctx, job.Null)
+	null, err := m.run(ctx, job.Null, what.Null)
 	if err != nil {
 		return f, err
 	}
-	progress(2*what.Pairs, 2*what.Pairs)
+	progress(m.done, m.done)
 	f.Full, f.Null = compare(full.with, full.without), compare(null.with, null.without)
 	f.Tuples, f.EventsPerTuple, f.Drainer = full.tuples, full.eventsPerTuple, full.drainer
 	var cpu, perSecond []float64
@@ -120,7 +121,7 @@ var errMeasured = errors.New("measured")
 // warmUp is for caches and connections.
 const warmUp = time.Second
 
-func (m *measurement) run(ctx context.Context, how job.Instrumentation) (t taken, err error) {
+func (m *measurement) run(ctx context.Context, how job.Instrumentation, pairs int) (t taken, err error) {
 	rings := filepath.Join(m.dir, string(how), "rings")
 	d, err := startDrainer(m.Drainer, rings, filepath.Join(m.dir, string(how), "logs"))
 	if err != nil {
@@ -140,7 +141,7 @@ func (m *measurement) run(ctx context.Context, how job.Instrumentation) (t taken
 		}
 		err := pause(ctx, warmUp)
 		if err == nil {
-			err = m.takePairs(ctx, &by, &t)
+			err = m.takePairs(ctx, pairs, &by, &t)
 		}
 		if err == nil {
 			by.Set(true)
@@ -190,9 +191,9 @@ func spend(ctx context.Context, cpu time.Duration) error {
 
 // takePairs takes the channels away and gives them back, from stretch to stretch. Who comes first changes from pair to pair: what
 // drifts, drifts for both.
-func (m *measurement) takePairs(ctx context.Context, by *job.Switch, t *taken) error {
-	for i := range m.Pairs {
-		m.progress(m.done, 2*m.Pairs)
+func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, t *taken) error {
+	for i := range pairs {
+		m.progress(m.done, m.Pairs+m.Null)
 		m.done++
 		for _, on := range []bool{i%2 == 0, i%2 != 0} {
 			by.Set(on)

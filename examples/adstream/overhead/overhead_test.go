@@ -104,7 +104,7 @@ func TestMeasureSmall(t *testing.T) {
 		t.Skip("some seconds of a core")
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	f := measureHere(t, plan{Pairs: minPairs, Stretch: minStretch})
+	f := measureHere(t, plan{Pairs: minPairs, Null: minPairs, Stretch: minStretch})
 	// Two events at each of source, deserialise and filter, and for a third of the tuples two at each of project, join and count, and a link: 8⅓
 	// where every tuple comes to the end. The job is cut off, and up to 512 wait before each of four actors.
 	if least := 8 - 8*4*512/float64(f.Tuples); f.EventsPerTuple < least || f.EventsPerTuple > 9 {
@@ -123,7 +123,7 @@ func TestMeasureSmall(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"-pairs", "1"}, {"-stretch", "1ms"}, {"x"}, {"-what"}} {
+	for _, args := range [][]string{{"-pairs", "1"}, {"-null-pairs", "5"}, {"-stretch", "1ms"}, {"x"}, {"-what"}} {
 		var out, stderr bytes.Buffer
 		if err := run(context.Background(), args, &out, &stderr); !errors.Is(err, errUsage) || stderr.Len() == 0 {
 			t.Errorf("%q: %v, %q", args, err, stderr.String())
@@ -135,9 +135,9 @@ func TestUsage(t *testing.T) {
 // machine, too: of whatever else runs on it. The upper end of the measured interval is a bar at full size alone, as a small interval is wide; what
 // is computed is one at any size.
 func TestBarOverhead(t *testing.T) {
-	what, full := plan{Pairs: minPairs, Stretch: minStretch}, false
+	what, full := plan{Pairs: minPairs, Null: minPairs, Stretch: minStretch}, false
 	if proof.Begin(t) == proof.Full {
-		what, full = plan{Pairs: 1000, Stretch: 30 * time.Millisecond}, true
+		what, full = plan{Pairs: 6000, Null: 1000, Stretch: 30 * time.Millisecond}, true // 6,000 say it to 0.3 %
 	}
 	f := measureHere(t, what)
 	var out strings.Builder
