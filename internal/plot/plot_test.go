@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,6 +103,7 @@ func checkSVG(svg []byte) error {
 		return errors.New("not UTF-8")
 	}
 	decoder := xml.NewDecoder(bytes.NewReader(svg))
+	centre := 0.0 // of the text that comes next
 	for {
 		token, err := decoder.Token()
 		if errors.Is(err, io.EOF) {
@@ -110,9 +112,18 @@ func checkSVG(svg []byte) error {
 		if err != nil {
 			return err
 		}
+		if text, ok := token.(xml.CharData); ok && centre > 0 {
+			if half := textWidth(string(text), textSize) / 2; centre+half > imageWidth {
+				return fmt.Errorf("text %q around %v", text, centre)
+			}
+			centre = 0
+		}
 		start, ok := token.(xml.StartElement)
 		if !ok {
 			continue
+		}
+		if at := slices.IndexFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Local == "text-anchor" && a.Value == "middle" }); at >= 0 {
+			centre, _ = strconv.ParseFloat(start.Attr[slices.IndexFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Local == "x" })].Value, 64)
 		}
 		for _, attr := range start.Attr {
 			switch attr.Name.Local {
@@ -127,6 +138,18 @@ func checkSVG(svg []byte) error {
 				}
 			}
 		}
+	}
+}
+
+// A long label at the right end of an axis is moved to the left, and not cut.
+func TestLabelsAreNotCut(t *testing.T) {
+	var out bytes.Buffer
+	f := Figure{Panels: []Panel{{X: Axis{Label: "load", Zero: true}, Series: []Series{{Kind: Line, X: []float64{0, 100_000}, Y: []float64{0, 1}}}}}}
+	if err := f.WriteSVG(&out); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkSVG(out.Bytes()); err != nil || !bytes.Contains(out.Bytes(), []byte(">100000<")) {
+		t.Errorf("%v\n%s", err, &out)
 	}
 }
 

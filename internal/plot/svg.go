@@ -195,7 +195,7 @@ func (c *canvas) grid(f frame) {
 	for _, t := range f.x.ticks {
 		x := left + t.at*f.width
 		c.printf("<path class=\"axis\" d=\"M%s %sv5\"/>\n", px(x), px(bottom))
-		c.text(t.label, "dim", "middle", x, bottom+19)
+		c.text(t.label, "dim", "middle", min(x, imageWidth-textWidth(t.label, textSize)/2-2), bottom+19)
 	}
 }
 
