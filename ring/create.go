@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
-	"github.com/cloudprofiler/cloudprofiler/internal/memory"
 )
 
 // ErrConfig is returned when a ring is asked for that cannot be.
@@ -153,8 +152,8 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 	if err := lock(p.file); err != nil {
 		return err
 	}
-	if memory.Keeps(p.file) {
-		if err := memory.CheckLeft(os.DirFS("/"), int64(size)); err != nil {
+	if keptInMemory(p.file) {
+		if err := CheckMemory(os.DirFS("/"), int64(size)); err != nil {
 			return err
 		}
 	}

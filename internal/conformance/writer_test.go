@@ -14,7 +14,6 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
-	"github.com/cloudprofiler/cloudprofiler/internal/memory"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -76,7 +75,7 @@ func beWriter(orders io.Reader, answers io.Writer) {
 		case "close":
 			err = c.Close()
 		case "memory":
-			err = memory.CheckLeft(os.DirFS(words[1]), int64(number(2)))
+			err = ring.CheckMemory(os.DirFS(words[1]), int64(number(2)))
 		default:
 			err = fmt.Errorf("unknown order")
 		}

@@ -1,4 +1,4 @@
-package memory
+package ring
 
 import (
 	"fmt"
@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keeps reports whether the pages of f's file system have nowhere to go but memory.
-func Keeps(f *os.File) bool {
+// keptInMemory reports whether the pages of f's file system have nowhere to go but memory.
+func keptInMemory(f *os.File) bool {
 	var s unix.Statfs_t
 	return unix.Fstatfs(int(f.Fd()), &s) == nil && (int64(s.Type) == unix.TMPFS_MAGIC || int64(s.Type) == unix.RAMFS_MAGIC)
 }
 
-// CheckLeft refuses what the control groups of this process, or the machine, have no memory for. Shared memory that is asked for beyond a
+// CheckMemory refuses what the control groups of this process, or the machine, have no memory for. Shared memory that is asked for beyond a
 // group's limit is no error to the kernel: it ends a process of the group. root is that of the file system; what cannot be read there is taken for
-// no limit. Others can take the memory between this look and the use.
-func CheckLeft(root fs.FS, bytes int64) error {
+// no limit. Others can take the memory between this look and the use. The C library has the same, and the conformance test asks both.
+func CheckMemory(root fs.FS, bytes int64) error {
 	// Beside it the kernel's tables of its pages, and some for the program to go on.
 	wanted := bytes + bytes/64 + 1<<20
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
@@ -74,8 +74,8 @@ func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 // left is what a group may still take, and its limit; boundless if that cannot be read, or is "max".
 func (g groupFiles) left(root fs.FS, group string) (left, limit int64) {
 	dir := path.Join(g.mount, group)
-	limit, err1 := number(root, path.Join(dir, g.limit))
-	usage, err2 := number(root, path.Join(dir, g.usage))
+	limit, err1 := readNumber(root, path.Join(dir, g.limit))
+	usage, err2 := readNumber(root, path.Join(dir, g.usage))
 	if err1 != nil || err2 != nil {
 		return math.MaxInt64, math.MaxInt64
 	}
@@ -86,7 +86,7 @@ func (g groupFiles) left(root fs.FS, group string) (left, limit int64) {
 	return limit - usage, limit
 }
 
-func number(root fs.FS, name string) (int64, error) {
+func readNumber(root fs.FS, name string) (int64, error) {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-package memory
+package ring
 
 import (
 	"os"
@@ -14,7 +14,7 @@ func TestFileSystemsInMemory(t *testing.T) {
 	}
 	defer os.Remove(shared.Name())
 	defer shared.Close()
-	if !Keeps(shared) {
+	if !keptInMemory(shared) {
 		t.Error("/dev/shm is in memory")
 	}
 	kernel, err := os.Open("/proc/self/status")
@@ -22,7 +22,7 @@ func TestFileSystemsInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kernel.Close()
-	if Keeps(kernel) {
+	if keptInMemory(kernel) {
 		t.Error("/proc is no file system in memory")
 	}
 }
