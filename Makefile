@@ -53,8 +53,7 @@ c-sdk: ## build the C library and its example into bin/c, and run its tests
 
 .PHONY: race
 race: ## run them with the race detector
-	@scripts/install build race
-	CGO_ENABLED=1 go test -race -vet=off ./...
+	@scripts/race
 
 .PHONY: test-arm64
 test-arm64: ## run the library packages' tests for arm64, emulated

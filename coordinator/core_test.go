@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -350,9 +351,9 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	all := 0
 	for _, p := range pairs {
 		all += p.Trains()
-		// Two sweeps of four trains each, and 30 s of 2,000 exchanges a second among 12 directions, less what it took nodes to
+		// Two sweeps of four trains each, and 30 s of the budget, 2,000 exchanges a second, among 12 directions, less what it took nodes to
 		// find the restarted server.
-		if p.Trains() < 300 {
+		if p.Trains() < 300*f.config.Budget/2000 {
 			t.Errorf("%s with %s has %d trains", p.A.Name, p.B.Name, p.Trains())
 		}
 		if _, err := relations(p); err != nil {
@@ -382,7 +383,9 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 }
 
 func TestAnchorsKeepToTheFleetsBudget(t *testing.T) {
-	f := newFleet(t, testConfig(), names(5)...)
+	config := testConfig()
+	config.Budget = 2000
+	f := newFleet(t, config, names(5)...)
 	f.wantSweep(time.Minute)
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
@@ -557,7 +560,7 @@ func TestRandomFaults(t *testing.T) {
 	f := newFleet(t, testConfig(), names(10)...)
 	f.wantSweep(time.Minute)
 	normal := time.Duration(f.core.last.Took_ns)
-	for range 50 {
+	for range max(10, 50/seed.Share()) {
 		c := f.clients[names(10)[f.r.IntN(10)]]
 		switch f.r.IntN(4) {
 		case 0:

@@ -64,6 +64,7 @@ func testConfig() Config {
 	c := DefaultConfig()
 	c.Sweep = SweepOptions{Trains: 2, Exchanges: 10, Gap: time.Millisecond, Timeout: 100 * time.Millisecond, Attempts: 3}
 	c.SweepEvery = 0
+	c.Budget /= seed.Share()
 	return c
 }
 

@@ -46,7 +46,7 @@ func machine(t *testing.T) Machine {
 
 func measure(t *testing.T, o Options) Result {
 	t.Helper()
-	o.Seed, o.Queries = seed.Of(t), 2000
+	o.Seed, o.Queries = seed.Of(t), 2000/seed.Share()
 	result, err := probe(t.Context(), o, machine(t))
 	if err != nil {
 		t.Fatal(err)
