@@ -60,7 +60,7 @@ test-arm64: ## run the library packages' tests for arm64, emulated
 	@scripts/test-arm64
 
 .PHONY: fuzz-smoke
-fuzz-smoke: ## run every fuzz target for FUZZTIME (10000x)
+fuzz-smoke: ## run every fuzz target for FUZZTIME (5000x)
 	@scripts/fuzz-smoke
 
 .PHONY: test-export

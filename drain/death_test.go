@@ -200,10 +200,15 @@ var alternate = func() (tables [2]*handlertable.Table) {
 // A drainer dies at the n-th time that it comes to a fault point, and another one goes on: for every point, and for many n.
 func TestDeathAtEveryFaultPoint(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 1))
+	most := 400
+	if testing.Short() {
+		most = 60
+	}
+	most /= seed.Share()
 	for _, point := range FaultPoints() {
 		t.Run(string(point), func(t *testing.T) {
 			for n := 1; ; n = n + 1 + n/3 {
-				if n > 60 && testing.Short() || n > 400 {
+				if n > most {
 					break
 				}
 				if deaths := tellStory(t, rng, point, n); deaths == 0 {
