@@ -17,7 +17,6 @@ type Bar struct {
 	Reps    int        `json:"reps,omitempty"`     // repetitions that counted; 0: a single figure
 	Spread  [2]float64 `json:"spread"`             // smallest and largest repetition
 	Pace    float64    `json:"pace,omitempty"`     // the limit is that of a machine of pace 1, and held in this proportion; 0: as it stands
-	Share   bool       `json:"share,omitempty"`    // figure and limit are percentages of a whole: at a pace, what may be lacking is held in proportion
 	Absent  string     `json:"absent,omitempty"`   // why there is no figure: a lacking privilege, too much noise
 }
 
@@ -64,8 +63,6 @@ func (b Bar) held() float64 {
 	switch {
 	case b.Pace == 0:
 		return b.Limit
-	case b.AtLeast && b.Share:
-		return 100 - (100-b.Limit)/b.Pace
 	case b.AtLeast:
 		return b.Limit * b.Pace
 	default:

@@ -56,10 +56,6 @@ func TestPace(t *testing.T) {
 	if got, want := speed.AtPace().String(), "x: reached: 1.1  (≥ 2, at this machine's pace 1)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	share := Bar{Name: "x", Figure: 98, Limit: 99, AtLeast: true, Share: true, Unit: "% in time"}
-	if got, want := share.AtPace().String(), "x: reached: 98 % in time (≥ 99, at this machine's pace 98)"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
 	if pace, err := MeasurePace(); err != nil || pace <= 0 || pace > 1 {
 		t.Errorf("of this machine: %v, %v", pace, err)
 	}
