@@ -2,7 +2,7 @@
 # The logic is in scripts/, which install what they need and say so where they cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit c-sdk race test-arm64 fuzz-smoke test-export test-dist test-privileged test-web demo bars
+TEST_PARTS := lint unit c-sdk race test-arm64 fuzz-smoke test-export test-dist test-privileged test-web bars
 PKG ?= ./...
 
 .DEFAULT_GOAL := help

@@ -29,7 +29,7 @@ var proofs = []listed{
 	{name: "A fleet's bounds", command: []string{"bin/cprof", "bench", "sweep", "--clients", "10", "--quality"}},
 	{name: "Closure, and a fleet with faults", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./coordinator"}},
 	{name: "The analysis of a run", command: []string{"bin/cprof", "bench", "analyze"}},
-	{name: "The whole product", command: []string{"bin/cprof", "demo"}},
+	{name: "The whole product", command: []string{"scripts/demo"}},
 	{name: "A streaming job with all handlers", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./examples/adstream/overhead"}},
 	{name: "An hour's soak", command: []string{"bin/cprof", "bench", "soak"}, byName: true},
 }
