@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -149,12 +150,11 @@ func ReadKey(path string) (Key, error) {
 		return Key{}, fmt.Errorf("read key: %w", err)
 	}
 	defer file.Close()
-	text := make([]byte, MaxTextBytes+1)
-	n, err := file.Read(text)
+	text, err := io.ReadAll(io.LimitReader(file, MaxTextBytes+1))
 	if err != nil {
 		return Key{}, fmt.Errorf("read key %q: %w", path, err)
 	}
-	k, err := ParseKey(text[:n])
+	k, err := ParseKey(text)
 	if err != nil {
 		return Key{}, fmt.Errorf("read key %q: %w", path, err)
 	}

@@ -79,5 +79,12 @@ func TestTextsThatAreNoKey(t *testing.T) {
 		if got, err := ParseKey([]byte(text)); !errors.Is(err, ErrKeyFile) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
+		path := filepath.Join(t.TempDir(), "a.secret")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadKey(path); !errors.Is(err, ErrKeyFile) {
+			t.Errorf("%s, in a file: %+v, %v", name, got, err)
+		}
 	}
 }
