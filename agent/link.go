@@ -124,8 +124,7 @@ func (a *Agent) generation() uint64 {
 
 // cut is the text of an error as a message may carry it.
 func cut(err error) string {
-	text := err.Error()
-	return text[:min(len(text), control.MaxTextBytes)]
+	return control.Cut(err.Error())
 }
 
 // refusal says why an order is not done.

@@ -55,6 +55,12 @@ func checkText(what, text string) error {
 	return nil
 }
 
+// Cut makes what an error says a text that a message may carry: what is too long, or no UTF-8, would be refused with all of it.
+func Cut(text string) string {
+	text = strings.ToValidUTF8(text, "?")
+	return strings.ToValidUTF8(text[:min(len(text), MaxTextBytes)], "")
+}
+
 func checkTime(what string, ns int64) error {
 	if ns < 0 || ns > int64(maxTime) {
 		return fmt.Errorf("%s is %d, not between 0 and a day", what, ns)

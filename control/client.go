@@ -344,8 +344,7 @@ func (l *Client) drain() {
 		m, request, err := decode(frames, l.speaks)
 		if err != nil {
 			_, code := reasonOf(err)
-			text := err.Error()
-			m = &Refusal{code, text[:min(len(text), MaxTextBytes)]}
+			m = Refuse(code, err.Error())
 			if l.answered(Incoming{Request: request, Message: m}) {
 				continue // a call of ours gets the error
 			}

@@ -244,6 +244,21 @@ func TestEncodeRefusesWhatNobodyTakes(t *testing.T) {
 	}
 }
 
+// What an error says reaches the other end, however long it is and wherever it is cut.
+func TestRefusalsOfAnyTextArrive(t *testing.T) {
+	for name, text := range map[string]string{"short": "no", "in the middle of a character": "x" + strings.Repeat("\U0001F550", MaxTextBytes), "no UTF-8": strings.Repeat("\xff", MaxTextBytes)} {
+		frames, err := Encode(Refuse(Failed, text), 1)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		m, _, err := Decode(frames)
+		if err != nil || m.(*Refusal).Code != Failed || m.(*Refusal).Text[0] != strings.ToValidUTF8(text, "?")[0] {
+			t.Errorf("%s: %v %.60v", name, err, m)
+		}
+	}
+}
+
 // A small answer that would unpack to gigabytes is refused without unpacking it.
 func TestAnswersThatExplodeAreRefused(t *testing.T) {
 	var b bytes.Buffer

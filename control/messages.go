@@ -79,6 +79,9 @@ type Refusal struct {
 	Text string `json:"text"`
 }
 
+// Refuse returns a Refusal, whatever the length of its text.
+func Refuse(code Code, text string) *Refusal { return &Refusal{code, Cut(text)} }
+
 // Ping is a client's sign of life, every Heartbeat_ns. The server answers with a Pong.
 type Ping struct {
 	Counter_cycles uint64 `json:"counter_cycles,string"` // its node's counter now; 0: it has none

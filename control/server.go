@@ -291,7 +291,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 	}
 	refuse := func(request uint64, reason Reason, code Code, text string) {
 		s.refused.add(reason, "message refused", "peer", peer, "address", properties["Peer-Address"], "key", key.Name, "why", text)
-		if encoded, err := encode(&Refusal{code, text[:min(len(text), MaxTextBytes)]}, request, s.speaks); err == nil {
+		if encoded, err := encode(Refuse(code, text), request, s.speaks); err == nil {
 			s.put(outgoing{peer: peer, frames: encoded, request: request})
 		}
 	}

@@ -71,17 +71,16 @@ func (c *Core) answer(in control.Incoming, ask *control.Ask) {
 	reply := func(v any) {
 		text, err := json.Marshal(v)
 		if err != nil {
-			c.send(in.Peer, in.Request, &control.Refusal{Code: control.Failed, Text: err.Error()})
+			c.send(in.Peer, in.Request, control.Refuse(control.Failed, err.Error()))
 			return
 		}
 		// The network may refuse what is too large even when compressed: the question is answered all the same.
 		if err := c.network.Send(in.Peer, in.Request, &control.Answer{Result: text}); err != nil {
-			c.send(in.Peer, in.Request, &control.Refusal{Code: control.TooLarge, Text: fmt.Sprintf("the answer to %q has %d bytes: %v", ask.What, len(text), err)})
+			c.send(in.Peer, in.Request, control.Refuse(control.TooLarge, fmt.Sprintf("the answer to %q has %d bytes: %v", ask.What, len(text), err)))
 		}
 	}
 	refuse := func(code control.Code, err error) {
-		text := err.Error()
-		c.send(in.Peer, in.Request, &control.Refusal{Code: code, Text: text[:min(len(text), control.MaxTextBytes)]})
+		c.send(in.Peer, in.Request, control.Refuse(code, err.Error()))
 	}
 	argument := func(v any) bool {
 		if len(ask.Argument) == 0 {

@@ -87,7 +87,7 @@ func (n *node) isNew(report uint64) bool {
 
 func (c *Core) register(in control.Incoming, r *control.Register) {
 	refuse := func(code control.Code, format string, args ...any) {
-		c.send(in.Peer, in.Request, &control.Refusal{Code: code, Text: fmt.Sprintf(format, args...)})
+		c.send(in.Peer, in.Request, control.Refuse(code, fmt.Sprintf(format, args...)))
 		c.network.Forget(in.Peer)
 		c.refused++
 	}

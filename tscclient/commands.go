@@ -140,15 +140,14 @@ func (s *Commands) answer(ctx context.Context, ask *control.Ask) control.Message
 	case AskTrains:
 		result, err = s.trains(ctx, ask.Argument)
 	default:
-		return &control.Refusal{Code: control.UnknownKind, Text: fmt.Sprintf("a node has no answer to %q", ask.What)}
+		return control.Refuse(control.UnknownKind, fmt.Sprintf("a node has no answer to %q", ask.What))
 	}
 	if err != nil {
-		text := err.Error()
-		return &control.Refusal{Code: control.Failed, Text: text[:min(len(text), control.MaxTextBytes)]}
+		return control.Refuse(control.Failed, err.Error())
 	}
 	text, err := json.Marshal(result)
 	if err != nil {
-		return &control.Refusal{Code: control.Failed, Text: err.Error()}
+		return control.Refuse(control.Failed, err.Error())
 	}
 	return &control.Answer{Result: text}
 }

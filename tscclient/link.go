@@ -368,8 +368,7 @@ func (l *Link) obey(m control.Message) control.Message {
 		}
 	}
 	if err != nil {
-		text := err.Error()
-		return &control.Refusal{Code: control.Failed, Text: text[:min(len(text), control.MaxTextBytes)]}
+		return control.Refuse(control.Failed, err.Error())
 	}
 	return answer
 }

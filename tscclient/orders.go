@@ -111,8 +111,7 @@ func RunBatch(ctx context.Context, c *Client, p Peer, m Manner, trains int, gap 
 func (b Batch) message(p Peer) *control.Trains {
 	m := &control.Trains{Peer: p.Node.Name, PeerEpoch: p.Node.Epoch, Epoch: b.Epoch, Lost: b.Lost}
 	if b.Err != nil {
-		text := b.Err.Error()
-		m.Error = text[:min(len(text), control.MaxTextBytes)]
+		m.Error = control.Cut(b.Err.Error())
 	}
 	for _, t := range b.Trains {
 		m.Trains = append(m.Trains, reported(t))

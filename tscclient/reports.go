@@ -62,8 +62,7 @@ func (r *reports) collect(o Outcome) {
 	}
 	m.Lost += o.Train.Counts.Lost
 	if o.Err != nil {
-		text := o.Err.Error()
-		m.Error = text[:min(len(text), control.MaxTextBytes)]
+		m.Error = control.Cut(o.Err.Error())
 		return
 	}
 	m.Trains = append(m.Trains, reported(o.Train))
