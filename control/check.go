@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -136,12 +137,7 @@ func (m *Register) check() error {
 
 // Can says whether a node has a capability.
 func (m *Register) Can(capability string) bool {
-	for _, c := range m.Capabilities {
-		if c == capability {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(m.Capabilities, capability)
 }
 
 func checkAddress(address string) error {

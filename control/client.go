@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -122,7 +121,7 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 		dealer.Close()
 		return nil, nil, err
 	}
-	name := fmt.Sprintf("inproc://handshakes-%d", handshakes.Add(1))
+	name := fmt.Sprintf("inproc://handshakes-%d", pairs.Add(1))
 	err = errors.Join(dealer.Monitor(name, zmq4.EVENT_HANDSHAKE_FAILED_AUTH), monitor.SetLinger(0), monitor.Connect(name), setCommon(dealer, l.server), dealer.SetImmediate(true),
 		dealer.SetReconnectIvl(100*time.Millisecond), dealer.SetReconnectIvlMax(2*time.Second))
 	if c := l.config; err == nil && c.Key != nil {
@@ -138,8 +137,6 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 	}
 	return dealer, monitor, nil
 }
-
-var handshakes atomic.Int64 // names so far
 
 // stuckLimit is how long messages wait for a connection before it is begun anew. ZeroMQ gives a connection up for good whose handshake
 // was refused, but a key may be let in later.

@@ -423,7 +423,7 @@ func TestServerRefusesRoutingIDsOfAPeersOwn(t *testing.T) {
 	f.connect(s)
 	send(t, s, must(Encode(&Hello{Name: "a"}, 1))(t)...)
 	wantCode(t, receive(t, s), Malformed)
-	f.wantRefused(ReasonConnections)
+	f.wantRefused(ReasonIdentity)
 }
 
 func TestServerCutsGiantMessages(t *testing.T) {

@@ -22,12 +22,12 @@ const (
 	ReasonHandshake    Reason = "handshake"    // connection that did not complete its handshake: no keys, other keys, too slow
 	ReasonDisconnected Reason = "disconnected" // connection that ended without a farewell: died, or was cut for what it sent
 	ReasonUnsent       Reason = "unsent"       // message to a peer that is gone or takes nothing
-	ReasonConnections  Reason = "identity"     // peer with a routing id of its own making
+	ReasonIdentity     Reason = "identity"     // peer with a routing id of its own making
 )
 
 // Reasons is every reason, in the order of FORMAT.md.
 var Reasons = []Reason{ReasonMalformed, ReasonVersion, ReasonKind, ReasonTooLarge, ReasonUnregistered, ReasonReplayed, ReasonKey,
-	ReasonRole, ReasonHandshake, ReasonDisconnected, ReasonUnsent, ReasonConnections}
+	ReasonRole, ReasonHandshake, ReasonDisconnected, ReasonUnsent, ReasonIdentity}
 
 // refusals counts, and logs each reason once a second at most. Any goroutine may use it.
 type refusals struct {

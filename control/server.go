@@ -296,7 +296,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		}
 	}
 	if len(peer) != 5 || peer[0] != 0 { // ZeroMQ's own; any other was chosen by the peer, perhaps to pass for an old one
-		refuse(0, ReasonConnections, Malformed, "a client must not choose its routing id")
+		refuse(0, ReasonIdentity, Malformed, "a client must not choose its routing id")
 		return
 	}
 	m, request, err := decode(frames, s.speaks)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,10 +36,8 @@ func onThisMachine(address string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-func setAll(errs ...error) error { return errors.Join(errs...) }
-
 func setCommon(s *zmq4.Socket, address string) error {
-	return setAll(
+	return errors.Join(
 		s.SetMaxmsgsize(MaxMessageBytes+wireOverhead),
 		s.SetHandshakeIvl(handshakeLimit),
 		s.SetHeartbeatIvl(wireHeartbeat),
@@ -70,16 +69,11 @@ type outgoing struct {
 	sent    chan error // client only: has room for one
 }
 
-var bells struct {
-	sync.Mutex
-	n int
-}
+// pairs counts the pairs of sockets within this process: each wants a name of its own.
+var pairs atomic.Int64
 
 func newLoop(ctx *zmq4.Context) (l *loop, err error) {
-	bells.Lock()
-	bells.n++
-	name := fmt.Sprintf("inproc://bell-%d", bells.n)
-	bells.Unlock()
+	name := fmt.Sprintf("inproc://bell-%d", pairs.Add(1))
 	l = &loop{poller: zmq4.NewPoller()}
 	if l.bell, err = ctx.NewSocket(zmq4.PAIR); err != nil {
 		return nil, err
@@ -148,12 +142,4 @@ func (l *loop) end() {
 	l.bell.Close()
 }
 
-func isErrno(err error, codes ...syscall.Errno) bool {
-	errno := zmq4.AsErrno(err)
-	for _, c := range codes {
-		if errno == zmq4.Errno(c) {
-			return true
-		}
-	}
-	return false
-}
+func isErrno(err error, code syscall.Errno) bool { return zmq4.AsErrno(err) == zmq4.Errno(code) }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ type zap struct {
 	close   func()
 
 	mu   sync.Mutex
-	keys map[string]Key // by public key; also those taken off the list, for as long as they are connected
+	keys map[string]Key // by public key; also those taken off the list, whose owners may still be connected
 
 	// Its goroutine's:
 	allowed  map[string]bool
@@ -32,7 +33,7 @@ func newZap(ctx *zmq4.Context, read func() ([]Key, error), r *refusals) (*zap, e
 	if z.socket, err = ctx.NewSocket(zmq4.REP); err != nil {
 		return nil, err
 	}
-	if err := setAll(z.socket.SetLinger(0), z.socket.SetRcvtimeo(100*time.Millisecond), z.socket.Bind("inproc://zeromq.zap.01")); err != nil {
+	if err := errors.Join(z.socket.SetLinger(0), z.socket.SetRcvtimeo(100*time.Millisecond), z.socket.Bind("inproc://zeromq.zap.01")); err != nil {
 		z.socket.Close()
 		return nil, err
 	}
