@@ -52,8 +52,8 @@ func logFile(t *testing.T, f *fleet, node, name string) (file string, content []
 	return filepath.Base(path), content
 }
 
-// opened is a fleet of three with logs, whose run is open. It returns the number of bytes of those of n00 as well.
-func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
+// withLogs is a fleet of three with logs. It returns the number of bytes of those of n00 as well.
+func withLogs(t *testing.T) (f *fleet, size int) {
 	t.Helper()
 	f = newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -66,6 +66,13 @@ func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
 			}
 		}
 	}
+	return f, size
+}
+
+// opened is one whose run is open.
+func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
+	t.Helper()
+	f, size = withLogs(t)
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
 		t.Fatal(f.phase())
@@ -162,6 +169,46 @@ func TestFilesAfterTheServersRestart(t *testing.T) {
 	}
 	if c.sent > size+2000 {
 		t.Errorf("%d bytes were sent of %d: not on from where it was", c.sent, size)
+	}
+}
+
+// A server that is started again asks for what is due at once, when no node has found it yet. A run loses nothing by that.
+func TestRunAfterTheServersRestart(t *testing.T) {
+	for _, phase := range []Phase{PhaseBefore, PhaseOpening, PhaseClosing, PhaseAfter} {
+		t.Run(string(phase), func(t *testing.T) {
+			f, _ := withLogs(t)
+			f.ask(AskStartRun, RunRequest{Name: "r"})
+			before := phase == PhaseBefore || phase == PhaseOpening
+			if !before {
+				f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
+				f.ask(AskStopRun, nil)
+			}
+			if !f.run(time.Minute, func() bool { return f.phase() == phase }) {
+				t.Fatalf("the run is %s", f.phase())
+			}
+			f.restart()
+			f.core.Tick()
+			if before {
+				f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
+				if s := f.core.Sweep(); phase == PhaseBefore && s.Complete != 3 {
+					t.Errorf("the sweep before the run is %+v", s)
+				}
+				f.run(10*time.Second, nil)
+				f.ask(AskStopRun, nil)
+			}
+			missing, whole := f.complete()
+			if whole != 6 {
+				t.Errorf("%d of 6 files are whole", whole)
+			}
+			if s := f.core.Sweep(); len(missing) > 0 || s.Why != "after run r" || s.Complete != 3 {
+				t.Errorf("missing: %v; the sweep after the run is %+v", missing, s)
+			}
+			for name, c := range f.clients {
+				if !c.opened[len(c.opened)-1].Close {
+					t.Errorf("%s was told %+v", name, c.opened)
+				}
+			}
+		})
 	}
 }
 

@@ -212,6 +212,7 @@ func (c *Core) Next() time.Time {
 		}
 	}
 	if c.run != nil {
+		earlier(c.run.back)
 		for _, k := range c.run.collect {
 			earlier(k.until)
 		}

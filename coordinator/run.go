@@ -39,6 +39,9 @@ type run struct {
 	collect []*collection
 	stop    bool // as soon as it is open
 	again   bool // it was complete, and is only collected from once more
+
+	// back is until when nodes may come back that lost the server to its restart. Before, a sweep would find nobody; zero: nobody is waited for.
+	back time.Time
 }
 
 // RunStatus is how a run goes.
@@ -147,9 +150,10 @@ func (c *Core) StopRun() error {
 // stepRun goes on where a run waits for nothing but its turn.
 func (c *Core) stepRun() {
 	r := c.run
-	if r == nil || c.sweep != nil {
+	if r == nil || c.sweep != nil || c.now().Before(r.back) {
 		return
 	}
+	r.back = time.Time{}
 	switch r.phase {
 	case PhaseBefore:
 		c.enter(PhaseBefore)
@@ -477,13 +481,19 @@ func (c *Core) resumeRun(noted *notedRun) error {
 	for _, name := range noted.Opened {
 		r.opened[name] = true
 	}
-	// What was asked of nodes is asked again, from the beginning of the phase.
+	r.back = c.now().Add(c.config.Dead)
+	// Nodes are told to open or close the run as they come back.
 	switch r.phase {
 	case PhaseOpening:
 		r.phase = PhaseOpen
 	case PhaseClosing, PhaseCollecting:
 		if !noted.Again {
 			r.phase = PhaseAfter
+		}
+	}
+	if r.phase == PhaseAfter && draft.Run().Ended.IsZero() {
+		if err := draft.Update(func(run *runs.Run) { run.Ended = runs.UTCOf(c.now(), utcSlack) }); err != nil {
+			return err
 		}
 	}
 	c.run = r
