@@ -11,22 +11,54 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A server is registered with its metrics before it runs.
-func TestMetricsAreGatheredFromARunningServer(t *testing.T) {
+// listening is a server that does not run yet.
+func listening(t *testing.T) (*Server, *control.Server) {
+	t.Helper()
 	store, err := OpenStore(t.TempDir(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	t.Cleanup(func() { store.Close() })
 	link, err := control.Listen(control.ServerConfig{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer link.Close()
+	t.Cleanup(func() { link.Close() })
 	s, err := NewServer(link, DefaultConfig(), store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, link
+}
+
+// Who scrapes a server while it ends is not left waiting for a matrix that nobody evaluates any more.
+func TestMatrixEndsWithTheServer(t *testing.T) {
+	s, _ := listening(t)
+	begun := make(chan struct{})
+	s.core.background = func(func() error, func(error)) { close(begun) }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	got := make(chan *Matrix, 1)
+	go func() { got <- s.Matrix(0) }()
+	<-begun
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	select {
+	case m := <-got:
+		if m != nil {
+			t.Errorf("a matrix of a server that ended: %+v", m)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the matrix is waited for")
+	}
+}
+
+// A server is registered with its metrics before it runs.
+func TestMetricsAreGatheredFromARunningServer(t *testing.T) {
+	s, link := listening(t)
 	registry := prometheus.NewRegistry()
 	registered := make(chan error, 1)
 	go func() { registered <- registry.Register(s) }()

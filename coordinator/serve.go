@@ -10,18 +10,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// Server is a Core behind a link.
+// Server is a Core behind a link. Any goroutine may use it; Run is called once.
 type Server struct {
 	link *control.Server
 	core *Core
 	log  *slog.Logger
 	then chan func() // to be called on the core's goroutine
 
+	latest chan chan *Matrix
+	ended  chan struct{} // closed when Run ends
+
 	mu       sync.Mutex
-	matrix   *Matrix // the last that was evaluated,
+	matrix   *Matrix // the last that Matrix returned,
 	matrixAt time.Time
-	latest   chan chan *Matrix
-	ended    chan struct{}
 }
 
 // NewServer puts a core behind a link. Run runs it.
@@ -98,8 +99,14 @@ func (s *Server) Matrix(age time.Duration) *Matrix {
 	reply := make(chan *Matrix, 1)
 	select {
 	case s.latest <- reply:
-		s.matrix, s.matrixAt = <-reply, time.Now()
-		s.matrix.Refused = s.link.Refused()
+	case <-s.ended:
+		return nil
+	}
+	select {
+	case m := <-reply:
+		own := *m // who asked at the same moment has it as well
+		own.Refused = s.link.Refused()
+		s.matrix, s.matrixAt = &own, time.Now()
 		return s.matrix
 	case <-s.ended:
 		return nil
