@@ -67,7 +67,7 @@ type SnapshotResult struct {
 }
 
 // answer answers a question.
-func (c *Core) answer(in control.Incoming, ask *control.Ask) {
+func (c *core) answer(in control.Incoming, ask *control.Ask) {
 	reply := func(v any) {
 		text, err := json.Marshal(v)
 		if err != nil {
@@ -112,13 +112,13 @@ func (c *Core) answer(in control.Incoming, ask *control.Ask) {
 			refuse(control.NotNow, fmt.Errorf("run %q is under way: its own anchors measure, and a sweep would disturb it", c.run.name()))
 			return
 		}
-		if _, err := c.StartSweep("asked for", c.config.Sweep.with(r), nil); err != nil {
+		if err := c.startSweep("asked for", c.config.Sweep.with(r), nil); err != nil {
 			refuse(control.NotNow, err)
 			return
 		}
-		reply(c.Sweep())
+		reply(c.sweepStatus())
 	case AskSweepStatus:
-		reply(c.Sweep())
+		reply(c.sweepStatus())
 	case AskTable:
 		reply(TableRequest{Text: c.table.Text, Base: c.table.Generation})
 	case AskSetTable:
@@ -126,7 +126,7 @@ func (c *Core) answer(in control.Incoming, ask *control.Ask) {
 		if !argument(&r) {
 			return
 		}
-		if err := c.SetTable(r); errors.Is(err, errStale) {
+		if err := c.setTable(r); errors.Is(err, errStale) {
 			refuse(control.NotNow, err)
 		} else if err != nil {
 			refuse(control.Failed, err)
@@ -138,14 +138,14 @@ func (c *Core) answer(in control.Incoming, ask *control.Ask) {
 		if !argument(&r) {
 			return
 		}
-		if err := c.StartRun(r); err != nil {
+		if err := c.startRun(r); err != nil {
 			refuse(control.Failed, err)
 			return
 		}
 		reply(c.runStatus())
 		c.stepRun()
 	case AskStopRun:
-		if err := c.StopRun(); err != nil {
+		if err := c.stopRun(); err != nil {
 			refuse(control.NotNow, err)
 			return
 		}
@@ -155,7 +155,7 @@ func (c *Core) answer(in control.Incoming, ask *control.Ask) {
 		if !argument(&r) {
 			return
 		}
-		switch err := c.CollectRun(r.Name); {
+		switch err := c.collectRun(r.Name); {
 		case errors.Is(err, fs.ErrNotExist):
 			refuse(control.NotFound, fmt.Errorf("no complete run %q is there: %q lists what is", r.Name, "cprof run list"))
 		case err != nil:
@@ -213,7 +213,7 @@ func (o SweepOptions) with(r SweepRequest) SweepOptions {
 	return o
 }
 
-func (c *Core) listRuns() ([]RunEntry, error) {
+func (c *core) listRuns() ([]RunEntry, error) {
 	all, err := runs.List(c.store.runs)
 	if err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ func (c *Core) listRuns() ([]RunEntry, error) {
 	return entries, nil
 }
 
-func (c *Core) removeRun(name string) error {
+func (c *core) removeRun(name string) error {
 	if c.run != nil && c.run.name() == name {
 		return fmt.Errorf("run %q is under way: stop it first", name)
 	}
@@ -249,7 +249,7 @@ func (c *Core) removeRun(name string) error {
 }
 
 // snapshots asks all nodes that can, but for one that has done it, for a dump, and replies when all have answered.
-func (c *Core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
+func (c *core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
 	results := []SnapshotResult{}
 	var ask []*node
 	for _, n := range c.sorted() {

@@ -37,7 +37,7 @@ const collectTries = 5
 var errFetchAgain = errors.New("a part that had come before is damaged")
 
 // collectAll fetches the files of all nodes that have the run, side by side, and then completes the run.
-func (c *Core) collectAll() {
+func (c *core) collectAll() {
 	r := c.run
 	var nodes []*node
 	for _, n := range c.sorted() {
@@ -70,7 +70,7 @@ func (c *Core) collectAll() {
 }
 
 // collectFailed goes on with a node that is gone once it is back, and gives up on others.
-func (c *Core) collectFailed(k *collection, why error) {
+func (c *core) collectFailed(k *collection, why error) {
 	n := c.nodes[k.node]
 	if until := n.heard.Add(c.config.Return); !n.alive() && c.now().Before(until) {
 		c.log.Warn("node is waited for: its logs are not all here", "node", k.node, "until", until)
@@ -81,7 +81,7 @@ func (c *Core) collectFailed(k *collection, why error) {
 }
 
 // stepCollect gives up on nodes that do not come back.
-func (c *Core) stepCollect() {
+func (c *core) stepCollect() {
 	if c.run == nil {
 		return
 	}
@@ -95,7 +95,7 @@ func (c *Core) stepCollect() {
 }
 
 // collectOn goes on with a node that was waited for. It may have missed that the run is closed.
-func (c *Core) collectOn(n *node) {
+func (c *core) collectOn(n *node) {
 	for _, k := range c.run.collect {
 		if k.node == n.name() && !k.until.IsZero() {
 			k.until = time.Time{}
@@ -104,7 +104,7 @@ func (c *Core) collectOn(n *node) {
 	}
 }
 
-func (c *Core) list(k *collection) {
+func (c *core) list(k *collection) {
 	r := c.run
 	c.ask(c.nodes[k.node], &control.ListFiles{Run: r.name()}, c.config.AnswerLimit, "a list of its files", func(m control.Message, err error) {
 		files, ok := m.(*control.Files)
@@ -127,7 +127,7 @@ func (c *Core) list(k *collection) {
 }
 
 // nextFile begins with the file that it is the turn of, or goes on with it.
-func (c *Core) nextFile(k *collection) {
+func (c *core) nextFile(k *collection) {
 	r := c.run
 	for k.at < len(k.files) && (k.done[k.files[k.at].Path] || r.has(k.node, k.files[k.at])) {
 		k.at++
@@ -151,7 +151,7 @@ func (c *Core) nextFile(k *collection) {
 }
 
 // fetch fetches the next part of a file.
-func (c *Core) fetch(k *collection) {
+func (c *core) fetch(k *collection) {
 	f := k.files[k.at]
 	part := c.store.partPath(c.run.name(), k.node, f.Path)
 	offset, err := partSize(part)
@@ -189,7 +189,7 @@ func (c *Core) fetch(k *collection) {
 }
 
 // keepFile puts a file that is here into the run. One that is damaged and came at several times is fetched once more.
-func (c *Core) keepFile(k *collection, f control.File, part string) {
+func (c *core) keepFile(k *collection, f control.File, part string) {
 	draft := c.run.draft
 	c.background(func() error { return keep(draft, k.node, f, part, k.resumed) }, func(err error) {
 		os.Remove(part)

@@ -187,10 +187,10 @@ func TestRunAfterTheServersRestart(t *testing.T) {
 				t.Fatalf("the run is %s", f.phase())
 			}
 			f.restart()
-			f.core.Tick()
+			f.core.tick()
 			if before {
 				f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
-				if s := f.core.Sweep(); phase == PhaseBefore && s.Complete != 3 {
+				if s := f.core.sweepStatus(); phase == PhaseBefore && s.Complete != 3 {
 					t.Errorf("the sweep before the run is %+v", s)
 				}
 				f.run(10*time.Second, nil)
@@ -200,7 +200,7 @@ func TestRunAfterTheServersRestart(t *testing.T) {
 			if whole != 6 {
 				t.Errorf("%d of 6 files are whole", whole)
 			}
-			if s := f.core.Sweep(); len(missing) > 0 || s.Why != "after run r" || s.Complete != 3 {
+			if s := f.core.sweepStatus(); len(missing) > 0 || s.Why != "after run r" || s.Complete != 3 {
 				t.Errorf("missing: %v; the sweep after the run is %+v", missing, s)
 			}
 			for name, c := range f.clients {

@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Config is what a Core goes by. DefaultConfig fills all of it.
+// Config is what a Server goes by. DefaultConfig fills all of it.
 type Config struct {
 	Heartbeat time.Duration // how often clients show a sign of life
 	Dead      time.Duration // how long a silence ends a registration
@@ -61,7 +61,7 @@ func DefaultConfig() Config {
 	return Config{
 		Heartbeat:      time.Second,
 		Dead:           4 * time.Second,
-		Sweep:          DefaultSweep(),
+		Sweep:          defaultSweep(),
 		SweepEvery:     time.Minute,
 		Settle:         500 * time.Millisecond,
 		Budget:         2000,
@@ -74,8 +74,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// DefaultSweep returns four trains of 25 exchanges each way, at quiet moments.
-func DefaultSweep() SweepOptions {
+// defaultSweep returns four trains of 25 exchanges each way, at quiet moments.
+func defaultSweep() SweepOptions {
 	return SweepOptions{
 		Trains: 4, Exchanges: 25, Gap: 2 * time.Millisecond, Timeout: 100 * time.Millisecond, Attempts: 3,
 		Quiet: Quiet{Over: 20 * time.Millisecond, Limit: time.Second, Busy_ppm: 500_000, BytesASecond: 10 << 20},

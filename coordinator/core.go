@@ -7,24 +7,25 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// Network is how a Core reaches its peers. *control.Server is one.
-type Network interface {
+// network is how a core reaches its peers. *control.Server is one.
+type network interface {
 	Send(to control.Peer, request uint64, m control.Message) error
 	Forget(control.Peer) // take its registration back
 	Admit(control.Peer)  // let it be registered, as each is that registers
 }
 
-// Core is the rules of the server. It waits for nothing: it is told what came in (Handle) and what time it is (Tick), and asks the
+// core is the rules of the server. It waits for nothing: it is told what came in (handle) and what time it is (tick), and asks the
 // network to send. One goroutine may use it.
-type Core struct {
+type core struct {
 	config   Config
 	now      func() time.Time
-	network  Network
+	network  network
 	store    *Store
 	log      *slog.Logger
 	instance string
@@ -35,7 +36,6 @@ type Core struct {
 	nodes      map[string]*node
 	peers      map[control.Peer]*node
 	nodesDirty bool
-	refused    uint64 // registrations that this core, not the link, refused
 
 	pairs   map[pairKey]*pair
 	current map[[2]string]pairKey // the newest epochs of two names
@@ -73,8 +73,8 @@ type pending struct {
 // errLate is what a request ends with whose answer did not come in time.
 var errLate = errors.New("no answer in time")
 
-// NewCore returns a core that goes on with what is in the store.
-func NewCore(config Config, store *Store, network Network, now func() time.Time, log *slog.Logger) (*Core, error) {
+// newCore returns a core that goes on with what is in the store.
+func newCore(config Config, store *Store, network network, now func() time.Time, log *slog.Logger) (*core, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func NewCore(config Config, store *Store, network Network, now func() time.Time,
 	}
 	id := make([]byte, 8)
 	rand.Read(id)
-	c := &Core{
+	c := &core{
 		config: config, now: now, network: network, store: store, log: log, instance: hex.EncodeToString(id),
 		nodes: map[string]*node{}, peers: map[control.Peer]*node{}, pairs: map[pairKey]*pair{}, current: map[[2]string]pairKey{},
 		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{}, flushed: now(), swept: now(),
@@ -92,7 +92,7 @@ func NewCore(config Config, store *Store, network Network, now func() time.Time,
 	return c, c.restore()
 }
 
-func (c *Core) send(to control.Peer, request uint64, m control.Message) {
+func (c *core) send(to control.Peer, request uint64, m control.Message) {
 	if err := c.network.Send(to, request, m); err != nil {
 		c.log.Error("message is not sent", "kind", m.Kind(), "error", err)
 	}
@@ -100,7 +100,7 @@ func (c *Core) send(to control.Peer, request uint64, m control.Message) {
 
 // ask sends a request to a node. done is called once: with the answer, or with an error once the node refuses, is gone, or lets the
 // limit pass.
-func (c *Core) ask(n *node, m control.Message, limit time.Duration, what string, done func(control.Message, error)) {
+func (c *core) ask(n *node, m control.Message, limit time.Duration, what string, done func(control.Message, error)) {
 	if !n.alive() {
 		done(nil, fmt.Errorf("node %q is gone: %s", n.name(), n.left))
 		return
@@ -111,15 +111,15 @@ func (c *Core) ask(n *node, m control.Message, limit time.Duration, what string,
 }
 
 // settle ends a request.
-func (c *Core) settle(id uint64, m control.Message, err error) {
+func (c *core) settle(id uint64, m control.Message, err error) {
 	if p := c.pending[id]; p != nil {
 		delete(c.pending, id)
 		p.done(m, err)
 	}
 }
 
-// Handle takes in a message.
-func (c *Core) Handle(in control.Incoming) {
+// handle takes in a message.
+func (c *core) handle(in control.Incoming) {
 	if r, ok := in.Message.(*control.Register); ok {
 		c.register(in, r)
 		return
@@ -167,8 +167,8 @@ func (c *Core) Handle(in control.Incoming) {
 	}
 }
 
-// Tick does what is due.
-func (c *Core) Tick() {
+// tick does what is due.
+func (c *core) tick() {
 	now := c.now()
 	c.buryTheDead()
 	var late []uint64
@@ -177,7 +177,7 @@ func (c *Core) Tick() {
 			late = append(late, id)
 		}
 	}
-	sortIDs(late)
+	slices.Sort(late)
 	for _, id := range late {
 		if p := c.pending[id]; p != nil {
 			p.node.late++
@@ -191,12 +191,12 @@ func (c *Core) Tick() {
 	c.stepRun()
 	c.stepCollect()
 	if now.Sub(c.flushed) >= c.config.FlushEvery {
-		c.Flush()
+		c.flush()
 	}
 }
 
-// Next is when Tick is to be called again, at the latest.
-func (c *Core) Next() time.Time {
+// next is when tick is to be called again, at the latest.
+func (c *core) next() time.Time {
 	next := c.flushed.Add(c.config.FlushEvery)
 	earlier := func(t time.Time) {
 		if !t.IsZero() && t.Before(next) {
@@ -229,8 +229,8 @@ func (c *Core) Next() time.Time {
 	return next
 }
 
-// Flush writes down what was measured since the last time, and acknowledges it.
-func (c *Core) Flush() {
+// flush writes down what was measured since the last time, and acknowledges it.
+func (c *core) flush() {
 	c.flushed = c.now()
 	if err := c.save(); err != nil {
 		c.log.Error("what was measured is not written down", "error", err)

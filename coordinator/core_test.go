@@ -19,7 +19,7 @@ func (f *fleet) swept() bool { return f.core.sweep == nil && f.core.last != nil 
 func (f *fleet) wantSweep(limit time.Duration) *SweepStatus {
 	f.t.Helper()
 	if !f.run(limit, f.swept) {
-		f.t.Fatalf("no sweep ended within %v: %+v", limit, f.core.Sweep())
+		f.t.Fatalf("no sweep ended within %v: %+v", limit, f.core.sweepStatus())
 	}
 	return f.core.last
 }
@@ -232,7 +232,7 @@ func TestSweepWaitsForAQuietMomentUpToALimit(t *testing.T) {
 	}
 	f.clients["n01"].busy = 900_000
 	began := f.time
-	if _, err := f.core.StartSweep("again", config.Sweep, nil); err != nil {
+	if err := f.core.startSweep("again", config.Sweep, nil); err != nil {
 		t.Fatal(err)
 	}
 	s := f.wantSweep(time.Minute)
@@ -276,7 +276,7 @@ func TestRestartedServerKnowsWhatWasMeasured(t *testing.T) {
 	}
 	// They come back one after another, each with a heartbeat of its own, so several sweeps may begin.
 	if !f.run(time.Minute, func() bool { return f.swept() && f.core.last.Complete == 10 }) {
-		t.Errorf("nodes do not come back to a restarted server: %+v", f.core.Sweep())
+		t.Errorf("nodes do not come back to a restarted server: %+v", f.core.sweepStatus())
 	}
 }
 
@@ -518,7 +518,7 @@ func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 				f.wantSweep(time.Minute)
 				f.ask(AskStartRun, RunRequest{Name: "r"})
 				f.run(8*time.Second, nil)
-				m := f.core.Snapshot()()
+				m := f.core.copyFleet()()
 				own := 0
 				others = 0
 				for _, p := range m.Pairs {
@@ -570,10 +570,10 @@ func TestRandomFaults(t *testing.T) {
 		case 2:
 			c.cut = true
 		case 3:
-			f.core.Flush()
+			f.core.flush()
 			f.restart()
 		}
-		f.core.StartSweep("faults", f.config.Sweep, nil)
+		f.core.startSweep("faults", f.config.Sweep, nil)
 		f.run(time.Duration(f.r.Int64N(int64(2*time.Second))), nil)
 		if f.r.IntN(2) == 0 {
 			if c.state == killed {
@@ -592,7 +592,7 @@ func TestRandomFaults(t *testing.T) {
 	f.core.sweepBy = time.Time{}
 	f.run(time.Minute, func() bool { return f.core.sweep == nil })
 	f.core.last = nil
-	if _, err := f.core.StartSweep("living", f.config.Sweep, nil); err != nil {
+	if err := f.core.startSweep("living", f.config.Sweep, nil); err != nil {
 		t.Fatal(err)
 	}
 	s := f.wantSweep(time.Minute)
@@ -666,7 +666,7 @@ func TestRunLongerThanTheTimeBetweenSweeps(t *testing.T) {
 	}
 	for range 60 {
 		f.run(time.Second, nil)
-		if next := f.core.Next(); next.Before(f.now()) {
+		if next := f.core.next(); next.Before(f.now()) {
 			t.Fatalf("the next thing to do was due %v ago", f.now().Sub(next))
 		}
 	}

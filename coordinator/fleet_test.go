@@ -19,7 +19,7 @@ type fleet struct {
 	time    time.Duration
 	begin   time.Time
 	events  []event
-	core    *Core
+	core    *core
 	config  Config
 	store   *Store
 	clients map[string]*fakeClient
@@ -79,7 +79,7 @@ func (f *fleet) now() time.Time { return f.begin.Add(f.time) }
 
 func (f *fleet) startCore() {
 	f.t.Helper()
-	core, err := NewCore(f.config, f.store, f, f.now, nil)
+	core, err := newCore(f.config, f.store, f, f.now, nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func (f *fleet) run(limit time.Duration, until func() bool) bool {
 		if steps > 5_000_000 {
 			f.t.Fatal("it goes on and on")
 		}
-		next := max(f.time, f.core.Next().Sub(f.begin))
+		next := max(f.time, f.core.next().Sub(f.begin))
 		i := -1
 		for j, e := range f.events {
 			if e.at < next || e.at == next && i < 0 {
@@ -127,11 +127,11 @@ func (f *fleet) run(limit time.Duration, until func() bool) bool {
 			do()
 			continue
 		}
-		f.core.Tick()
+		f.core.tick()
 	}
 }
 
-// Send implements Network.
+// Send implements network.
 func (f *fleet) Send(to control.Peer, request uint64, m control.Message) error {
 	if _, err := control.Encode(m, request); err != nil {
 		f.t.Errorf("core sends what nobody takes: %v", err)
@@ -149,7 +149,7 @@ func (f *fleet) Send(to control.Peer, request uint64, m control.Message) error {
 	return nil
 }
 
-// Forget and Admit implement Network.
+// Forget and Admit implement network.
 func (f *fleet) Forget(p control.Peer) { f.forgotten[p] = true }
 func (f *fleet) Admit(p control.Peer)  { delete(f.forgotten, p) }
 
@@ -161,7 +161,7 @@ func (f *fleet) ask(what string, argument any) control.Message {
 		text, _ = json.Marshal(argument)
 	}
 	f.asks++
-	f.core.Handle(control.Incoming{Peer: "admin", Request: f.asks, Message: &control.Ask{What: what, Argument: text}})
+	f.core.handle(control.Incoming{Peer: "admin", Request: f.asks, Message: &control.Ask{What: what, Argument: text}})
 	return f.asked[f.asks]
 }
 
@@ -256,7 +256,7 @@ func (c *fakeClient) send(request uint64, m control.Message) {
 			})
 			return
 		}
-		c.f.core.Handle(control.Incoming{Peer: peer, Request: request, Message: got})
+		c.f.core.handle(control.Incoming{Peer: peer, Request: request, Message: got})
 	})
 }
 
@@ -429,7 +429,7 @@ func (f *fleet) holds(p PairStatus) (truth uint64, ok bool) {
 // wantTrue holds every bound of the matrix against the truth.
 func (f *fleet) wantTrue() *Matrix {
 	f.t.Helper()
-	m := f.core.Snapshot()()
+	m := f.core.copyFleet()()
 	for _, p := range m.Pairs {
 		if p.Hi_cycles == 0 {
 			continue

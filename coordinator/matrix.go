@@ -1,9 +1,10 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -101,36 +102,27 @@ func (p PairStatus) Path() string {
 	if len(via) == 0 {
 		return "direct"
 	}
-	names := make([]string, 0, len(via))
-	for n := range via {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return "via " + strings.Join(names, ", ")
+	return "via " + strings.Join(slices.Sorted(maps.Keys(via)), ", ")
 }
 
-// A snapshot is all that a Matrix is made of, apart from the core: evaluating many pairs takes long.
-type snapshot struct {
+// A fleetCopy is all that a Matrix is made of, apart from the core: evaluating many pairs takes long.
+type fleetCopy struct {
 	matrix Matrix
 	pairs  []pairCopy
-	third  tscratio.ThirdNodes
-	dead   time.Duration
-	every  time.Duration
 }
 
 type pairCopy struct {
-	pair          // live is a copy
+	pair          // live is in encoded
 	encoded       []byte
 	old           bool
-	bothPresent   bool
-	neverTogether bool
+	neverMeasured bool
 }
 
-// Snapshot copies what a Matrix is made of. Matrix may then be called on another goroutine.
-func (c *Core) Snapshot() func() *Matrix {
+// copyFleet copies what a Matrix is made of. What it returns evaluates that, on any goroutine.
+func (c *core) copyFleet() func() *Matrix {
 	now := c.now()
-	s := &snapshot{third: c.config.ThirdNodes, dead: c.config.Dead, every: c.config.SweepEvery}
-	s.matrix = Matrix{At: now, Server: c.instance, Sweep: c.Sweep(), Run: c.runStatus(), Generation: c.table.Generation, ThirdNodes: c.config.ThirdNodes}
+	s := &fleetCopy{}
+	s.matrix = Matrix{At: now, Server: c.instance, Sweep: c.sweepStatus(), Run: c.runStatus(), Generation: c.table.Generation, ThirdNodes: c.config.ThirdNodes}
 	for _, n := range c.sorted() {
 		r := n.registered
 		status := NodeStatus{Name: r.Name, Epoch: r.Epoch, Alive: n.alive(), Left: n.left, Heard_ns: int64(now.Sub(n.heard)), Virtual: r.Virtual, Machine: r.Machine,
@@ -146,8 +138,7 @@ func (c *Core) Snapshot() func() *Matrix {
 		a, b := c.nodes[names[0]], c.nodes[names[1]]
 		k := pairCopy{pair: *p, encoded: p.live.Encode()}
 		k.live, k.run = nil, nil
-		k.bothPresent = a != nil && b != nil && a.alive() && b.alive()
-		k.old = !k.bothPresent || a.registered.Epoch != p.key.epochA || b.registered.Epoch != p.key.epochB
+		k.old = a == nil || b == nil || !a.alive() || !b.alive() || a.registered.Epoch != p.key.epochA || b.registered.Epoch != p.key.epochB
 		s.pairs = append(s.pairs, k)
 	}
 	// Pairs that should have been measured and never were.
@@ -155,7 +146,7 @@ func (c *Core) Snapshot() func() *Matrix {
 	for i, a := range all {
 		for _, b := range all[i+1:] {
 			if _, ok := c.current[[2]string{a.name(), b.name()}]; !ok && a.probing() && b.probing() {
-				s.pairs = append(s.pairs, pairCopy{pair: pair{key: pairKey{a: a.name(), b: b.name()}}, neverTogether: true, bothPresent: true})
+				s.pairs = append(s.pairs, pairCopy{pair: pair{key: pairKey{a: a.name(), b: b.name()}}, neverMeasured: true})
 			}
 		}
 	}
@@ -163,29 +154,31 @@ func (c *Core) Snapshot() func() *Matrix {
 }
 
 // matrix has the fleet evaluated, in the background. However many ask, one evaluation is under way at a time.
-func (c *Core) matrix(then func(*Matrix)) {
+func (c *core) matrix(then func(*Matrix)) {
 	c.wants = append(c.wants, then)
-	if c.evaluating {
-		return
+	if !c.evaluating {
+		c.evaluateFleet()
 	}
+}
+
+func (c *core) evaluateFleet() {
 	c.evaluating = true
-	wants, evaluate := c.wants, c.Snapshot()
+	wants, evaluate := c.wants, c.copyFleet()
 	c.wants = nil
 	var m *Matrix
 	c.background(func() error { m = evaluate(); return nil }, func(error) {
-		c.evaluating = false
 		for _, f := range wants {
 			f(m)
 		}
-		if first := c.wants; len(first) > 0 {
-			c.wants = first[1:]
-			c.matrix(first[0])
+		c.evaluating = false
+		if len(c.wants) > 0 {
+			c.evaluateFleet()
 		}
 	})
 }
 
 // evaluate relates every pair both ways, and closes over the fleet.
-func (s *snapshot) evaluate() *Matrix {
+func (s *fleetCopy) evaluate() *Matrix {
 	m := &s.matrix
 	hz := map[string]float64{}
 	for _, n := range m.Nodes {
@@ -199,7 +192,7 @@ func (s *snapshot) evaluate() *Matrix {
 	results := make([]evaluated, len(s.pairs))
 	for i := range s.pairs {
 		k := &s.pairs[i]
-		if k.neverTogether {
+		if k.neverMeasured {
 			continue
 		}
 		live, err := tscratio.DecodePair(k.encoded)
@@ -222,7 +215,7 @@ func (s *snapshot) evaluate() *Matrix {
 	var closure *tscratio.Closure
 	if len(all) > 0 {
 		var err error
-		if closure, err = tscratio.NewClosure(all, s.third); err != nil {
+		if closure, err = tscratio.NewClosure(all, m.ThirdNodes); err != nil {
 			m.Unhealthy = append(m.Unhealthy, fmt.Sprintf("fleet cannot be closed over: %v", err))
 		} else {
 			s.audit(closure)
@@ -235,16 +228,13 @@ func (s *snapshot) evaluate() *Matrix {
 			s.status(k, k.key.a, k.key.b, k.readA, results[i].from, results[i].err, closure, hz))
 	}
 	slices.SortFunc(m.Pairs, func(x, y PairStatus) int {
-		if x.From != y.From {
-			return compare(x.From, y.From)
-		}
-		return compare(x.Into, y.Into)
+		return cmp.Or(strings.Compare(x.From, y.From), strings.Compare(x.Into, y.Into))
 	})
 	s.complain()
 	return m
 }
 
-func (s *snapshot) audit(closure *tscratio.Closure) {
+func (s *fleetCopy) audit(closure *tscratio.Closure) {
 	audit := closure.Audit(3)
 	for _, d := range audit.Disagreements {
 		s.matrix.Unhealthy = append(s.matrix.Unhealthy, d.Error())
@@ -255,10 +245,10 @@ func (s *snapshot) audit(closure *tscratio.Closure) {
 	}
 }
 
-func (s *snapshot) status(k *pairCopy, from, into string, reading uint64, r *tscratio.Relation, err error, closure *tscratio.Closure,
+func (s *fleetCopy) status(k *pairCopy, from, into string, reading uint64, r *tscratio.Relation, err error, closure *tscratio.Closure,
 	hz map[string]float64) PairStatus {
 	p := PairStatus{From: from, Into: into, Verdict: "none", Trains: k.trains, Exchanges: k.exchanges, Lost: k.lost, Old: k.old}
-	if k.neverTogether {
+	if k.neverMeasured {
 		p.Unhealthy = "never measured"
 		return p
 	}
@@ -304,7 +294,7 @@ func (s *snapshot) status(k *pairCopy, from, into string, reading uint64, r *tsc
 }
 
 // complain words what is unhealthy.
-func (s *snapshot) complain() {
+func (s *fleetCopy) complain() {
 	m := &s.matrix
 	say := func(format string, args ...any) { m.Unhealthy = append(m.Unhealthy, fmt.Sprintf(format, args...)) }
 	for _, n := range m.Nodes {
@@ -325,10 +315,8 @@ func (s *snapshot) complain() {
 		for _, l := range m.Sweep.Lost {
 			say("sweep %d has not measured %s with %s: %s", m.Sweep.Number, l.A, l.B, l.Why)
 		}
-		if len(m.Sweep.Noisy) > 0 {
-			for _, n := range m.Sweep.Noisy {
-				say("sweep %d found node %s not quiet: %s", m.Sweep.Number, n.Node, n.What)
-			}
+		for _, n := range m.Sweep.Noisy {
+			say("sweep %d found node %s not quiet: %s", m.Sweep.Number, n.Node, n.What)
 		}
 	}
 	for _, p := range m.Pairs {

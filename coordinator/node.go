@@ -25,8 +25,7 @@ type node struct {
 
 	generation uint64 // of the handler table that it goes by
 	tableError string
-	load       *control.Load // the last
-	loadAt     time.Time
+	load       *control.Load   // the last
 	reports    uint64          // highest number of a report that was taken in, of this instance
 	seen       map[uint64]bool // numbers up to that, of the last reportWindow
 	dropped    uint64          // reports that the node had to drop
@@ -85,11 +84,10 @@ func (n *node) isNew(report uint64) bool {
 	return true
 }
 
-func (c *Core) register(in control.Incoming, r *control.Register) {
+func (c *core) register(in control.Incoming, r *control.Register) {
 	refuse := func(code control.Code, format string, args ...any) {
 		c.send(in.Peer, in.Request, control.Refuse(code, fmt.Sprintf(format, args...)))
 		c.network.Forget(in.Peer)
-		c.refused++
 	}
 	if err := runs.CheckNodeName(r.Name); err != nil {
 		refuse(control.Malformed, "%v", err)
@@ -142,7 +140,7 @@ func (c *Core) register(in control.Incoming, r *control.Register) {
 }
 
 // heardOf notes a sign of life. One that lives and answers nothing is passed over until it answers, or the next sweep tries it again.
-func (c *Core) heardOf(n *node) {
+func (c *core) heardOf(n *node) {
 	n.heard = c.now()
 	if n.late < 2 {
 		n.mute = ""
@@ -150,7 +148,7 @@ func (c *Core) heardOf(n *node) {
 }
 
 // gone takes a node out. What was measured with it stays; who waits for it stops waiting.
-func (c *Core) gone(n *node, why string) {
+func (c *core) gone(n *node, why string) {
 	if !n.alive() {
 		return
 	}
@@ -167,7 +165,7 @@ func (c *Core) gone(n *node, why string) {
 }
 
 // pendingOf lists what a node was asked for, in the order in which it was.
-func (c *Core) pendingOf(n *node) (ids []uint64) {
+func (c *core) pendingOf(n *node) (ids []uint64) {
 	for id, p := range c.pending {
 		if p.node == n {
 			ids = append(ids, id)
@@ -178,7 +176,7 @@ func (c *Core) pendingOf(n *node) (ids []uint64) {
 }
 
 // buryTheDead takes out who has been silent for too long.
-func (c *Core) buryTheDead() {
+func (c *core) buryTheDead() {
 	for _, n := range c.sorted() {
 		if silent := c.now().Sub(n.heard); n.alive() && silent >= c.config.Dead {
 			c.gone(n, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
@@ -187,7 +185,7 @@ func (c *Core) buryTheDead() {
 }
 
 // sorted returns the nodes by their names: what is done to each happens in an order that a test can repeat.
-func (c *Core) sorted() []*node {
+func (c *core) sorted() []*node {
 	all := make([]*node, 0, len(c.nodes))
 	for _, n := range c.nodes {
 		all = append(all, n)

@@ -26,7 +26,6 @@ type pair struct {
 	trains       uint64    // ever
 	exchanges    uint64
 	lost         uint64
-	refused      uint64 // trains that cannot be true
 	kernel       uint64 // stamps that the kernel took,
 	stamps       uint64 // of all
 	complaint    string // what the constraints last said against the assumptions, or the last refused train
@@ -37,10 +36,8 @@ type pair struct {
 // pruneEvery is how many trains come between two prunings of a run's pair, each of which looks at all of them.
 const pruneEvery = 256
 
-func sortIDs(ids []uint64) { slices.Sort(ids) }
-
 // pairOf returns the pair of two nodes in their present epochs.
-func (c *Core) pairOf(m, n *node) (*pair, error) {
+func (c *core) pairOf(m, n *node) (*pair, error) {
 	if n.name() < m.name() {
 		m, n = n, m
 	}
@@ -81,7 +78,7 @@ func trainOf(t control.Train, by tscratio.Starter) tscratio.Train {
 }
 
 // trains takes in what a node reports.
-func (c *Core) trains(n *node, request uint64, m *control.Trains) {
+func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	n.dropped = max(n.dropped, m.Dropped)
 	if m.Report > 0 {
 		c.acks[n.peer] = max(c.acks[n.peer], m.Report)
@@ -110,14 +107,13 @@ func (c *Core) trains(n *node, request uint64, m *control.Trains) {
 	}
 	for _, t := range m.Trains {
 		if err := c.add(p, trainOf(t, by), t); err != nil {
-			p.refused++
 			p.complaint, p.complaintAt = err.Error(), c.now()
 			c.log.Warn("train is refused", "node", n.name(), "peer", m.Peer, "error", err)
 		}
 	}
 }
 
-func (c *Core) add(p *pair, train tscratio.Train, t control.Train) error {
+func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 	if len(t.Exchanges)+len(t.Arrivals) == 0 {
 		return nil
 	}
@@ -164,7 +160,7 @@ func (c *Core) add(p *pair, train tscratio.Train, t control.Train) error {
 }
 
 // shorten forgets the older half of what is kept of a pair between runs.
-func (c *Core) shorten(p *pair) {
+func (c *core) shorten(p *pair) {
 	cut := p.ends[len(p.ends)-c.config.LiveTrains-1] + 1
 	if _, after := p.live.Split(cut); after.Trains() > 0 {
 		p.live = after

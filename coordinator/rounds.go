@@ -1,10 +1,10 @@
 package coordinator
 
-// Rounds returns all pairs of the numbers from 0 to n−1 in rounds of disjoint pairs: n−1 rounds if n is even, n if it is odd, and then one
+// roundsOf returns all pairs of the numbers from 0 to n−1 in rounds of disjoint pairs: n−1 rounds if n is even, n if it is odd, and then one
 // number sits out each round.
 //
 // It is the circle method: one number stands still, the others walk around it, and whoever face each other are a pair.
-func Rounds(n int) [][][2]int {
+func roundsOf(n int) [][][2]int {
 	if n < 2 {
 		return nil
 	}

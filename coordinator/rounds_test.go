@@ -4,7 +4,7 @@ import "testing"
 
 func TestRoundsHoldEveryPairOnceAndNobodyTwice(t *testing.T) {
 	for n := range 130 {
-		rounds := Rounds(n)
+		rounds := roundsOf(n)
 		want := n - 1 + n%2
 		if n < 2 {
 			want = 0

@@ -61,7 +61,7 @@ type RunStatus struct {
 }
 
 // gathers says whether trains belong to the run.
-func (r *run) gathers() bool { return r.phase != PhaseComplete && !r.again }
+func (r *run) gathers() bool { return !r.again }
 
 func (r *run) name() string { return r.draft.Run().Name }
 
@@ -75,8 +75,8 @@ type RunRequest struct {
 	Reference string `json:"reference,omitempty"`
 }
 
-// StartRun begins a run with a sweep. It returns when the run's directory is there.
-func (c *Core) StartRun(r RunRequest) error {
+// startRun begins a run with a sweep. It returns when the run's directory is there.
+func (c *core) startRun(r RunRequest) error {
 	if c.run != nil {
 		return fmt.Errorf("run %q is %s: stop it first", c.run.name(), c.run.phase)
 	}
@@ -131,8 +131,8 @@ func runNode(n *node) runs.Node {
 	return out
 }
 
-// StopRun ends the open run. It returns at once; RunStatus says how far it is.
-func (c *Core) StopRun() error {
+// stopRun ends the open run. It returns at once; runStatus says how far it is.
+func (c *core) stopRun() error {
 	switch r := c.run; {
 	case r == nil:
 		return errors.New("no run is under way")
@@ -148,7 +148,7 @@ func (c *Core) StopRun() error {
 }
 
 // stepRun goes on where a run waits for nothing but its turn.
-func (c *Core) stepRun() {
+func (c *core) stepRun() {
 	r := c.run
 	if r == nil || c.sweep != nil || c.now().Before(r.back) {
 		return
@@ -156,22 +156,24 @@ func (c *Core) stepRun() {
 	r.back = time.Time{}
 	switch r.phase {
 	case PhaseBefore:
-		c.enter(PhaseBefore)
-		if _, err := c.StartSweep("before run "+r.name(), c.config.Sweep, func(s *SweepStatus) { c.runSwept(r, s) }); err != nil {
-			c.log.Error("sweep does not start", "error", err)
-		}
+		c.sweepFor(r, "before run ")
 	case PhaseCollecting:
 		if r.again && r.collect == nil {
 			c.collectAll()
 		}
 	case PhaseAfter:
-		if _, err := c.StartSweep("after run "+r.name(), c.config.Sweep, func(s *SweepStatus) { c.runSwept(r, s) }); err != nil {
-			c.log.Error("sweep does not start", "error", err)
-		}
+		c.sweepFor(r, "after run ")
 	}
 }
 
-func (c *Core) enter(p Phase) {
+// sweepFor takes a run's anchors at one of its ends.
+func (c *core) sweepFor(r *run, when string) {
+	if err := c.startSweep(when+r.name(), c.config.Sweep, func(s *SweepStatus) { c.runSwept(r, s) }); err != nil {
+		c.log.Error("sweep does not start", "error", err)
+	}
+}
+
+func (c *core) enter(p Phase) {
 	if c.run.phase != p {
 		c.run.phase = p
 		c.log.Info("run goes on", "run", c.run.name(), "phase", p)
@@ -181,7 +183,7 @@ func (c *Core) enter(p Phase) {
 	}
 }
 
-func (c *Core) runSwept(r *run, s *SweepStatus) {
+func (c *core) runSwept(r *run, s *SweepStatus) {
 	if c.run != r {
 		return
 	}
@@ -219,7 +221,7 @@ const (
 )
 
 // tell tells all nodes to open or close the run.
-func (c *Core) tell(closing bool, then func()) {
+func (c *core) tell(closing bool, then func()) {
 	r := c.run
 	var tell []*node
 	for _, n := range c.sorted() {
@@ -241,7 +243,7 @@ func (c *Core) tell(closing bool, then func()) {
 	}
 }
 
-func (c *Core) tellOne(n *node, closing bool, then func()) {
+func (c *core) tellOne(n *node, closing bool, then func()) {
 	r := c.run
 	name := n.name()
 	what := openingRun
@@ -262,7 +264,7 @@ func (c *Core) tellOne(n *node, closing bool, then func()) {
 }
 
 // joinRun tells a node that comes, or comes back, of the run that is open.
-func (c *Core) joinRun(n *node) {
+func (c *core) joinRun(n *node) {
 	c.closeEnded(n)
 	r := c.run
 	if r == nil {
@@ -292,7 +294,7 @@ func (c *Core) joinRun(n *node) {
 }
 
 // closeEnded has a node close a run that ended while the node was away. A run that is none of this server's is left alone.
-func (c *Core) closeEnded(n *node) {
+func (c *core) closeEnded(n *node) {
 	name := n.registered.OpenRun
 	if name == "" || !c.hasEnded(name, n.name()) {
 		return
@@ -307,7 +309,7 @@ func (c *Core) closeEnded(n *node) {
 }
 
 // hasEnded says whether a run is over and has the node.
-func (c *Core) hasEnded(name, node string) bool {
+func (c *core) hasEnded(name, node string) bool {
 	if c.run != nil && c.run.name() == name {
 		return c.run.again
 	}
@@ -322,8 +324,8 @@ func (c *Core) hasEnded(name, node string) bool {
 	return slices.ContainsFunc(dir.Run.Nodes, func(n runs.Node) bool { return n.Name == node })
 }
 
-// CollectRun fetches once more what a complete run lacks of its nodes' files: they may be back, or whole now.
-func (c *Core) CollectRun(name string) error {
+// collectRun fetches once more what a complete run lacks of its nodes' files: they may be back, or whole now.
+func (c *core) collectRun(name string) error {
 	if c.run != nil {
 		return fmt.Errorf("run %q is %s: wait until it is complete", c.run.name(), c.run.phase)
 	}
@@ -355,7 +357,7 @@ func (c *Core) CollectRun(name string) error {
 	return c.store.putRun(r)
 }
 
-func (c *Core) closeRun() {
+func (c *core) closeRun() {
 	c.enter(PhaseClosing)
 	c.targetsChanged() // ends the anchors
 	c.tell(true, func() {
@@ -368,7 +370,7 @@ func (c *Core) closeRun() {
 }
 
 // targetsChanged tells nodes whom to probe while a run is open, and when none is any more, to stop.
-func (c *Core) targetsChanged() {
+func (c *core) targetsChanged() {
 	open := c.run != nil && c.run.phase == PhaseOpen
 	if !open && !c.anchoring {
 		return
@@ -403,7 +405,7 @@ func (c *Core) targetsChanged() {
 }
 
 // completeRun writes what the server itself knows, and gives the run its name.
-func (c *Core) completeRun() {
+func (c *core) completeRun() {
 	r := c.run
 	keys := c.sortedPairs()
 	for _, key := range keys {
@@ -445,7 +447,7 @@ func (c *Core) completeRun() {
 	}
 }
 
-func (c *Core) runStatus() *RunStatus {
+func (c *core) runStatus() *RunStatus {
 	r := c.run
 	if r == nil {
 		return c.lastRun
@@ -472,7 +474,7 @@ func (c *Core) runStatus() *RunStatus {
 }
 
 // resumeRun goes on with the run that was under way when the server ended.
-func (c *Core) resumeRun(noted *notedRun) error {
+func (c *core) resumeRun(noted *notedRun) error {
 	draft, err := runs.Resume(c.store.runs, noted.Name)
 	if err != nil {
 		return err

@@ -10,10 +10,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// Server is a Core behind a link. Any goroutine may use it; Run is called once.
+// Server is the rules of the server behind a link. Any goroutine may use it; Run is called once.
 type Server struct {
 	link *control.Server
-	core *Core
+	core *core
 	log  *slog.Logger
 	then chan func() // to be called on the core's goroutine
 
@@ -27,7 +27,7 @@ type Server struct {
 
 // NewServer puts a core behind a link. Run runs it.
 func NewServer(link *control.Server, config Config, store *Store, log *slog.Logger) (*Server, error) {
-	core, err := NewCore(config, store, link, time.Now, log)
+	core, err := newCore(config, store, link, time.Now, log)
 	if err != nil {
 		return nil, err
 	}
@@ -74,18 +74,18 @@ func (s *Server) Run(ctx context.Context) error {
 		select {
 		case in, ok := <-incoming:
 			if !ok {
-				s.core.Flush()
+				s.core.flush()
 				return failed
 			}
-			s.core.Handle(in)
+			s.core.handle(in)
 		case f := <-s.then:
 			f()
 		case reply := <-s.latest:
 			s.core.matrix(func(m *Matrix) { reply <- m })
 		case <-timer.C:
-			s.core.Tick()
+			s.core.tick()
 		}
-		timer.Reset(max(0, time.Until(s.core.Next())))
+		timer.Reset(max(0, time.Until(s.core.next())))
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // Store is the directory in which a server keeps what it knows (FORMAT.md). Each file is there whole or not at all, whenever the server
-// dies; no more is promised for the death of the machine. One Core at a time may use it.
+// dies; no more is promised for the death of the machine. One Server at a time may use it.
 type Store struct {
 	dir  string
 	runs string
@@ -147,7 +147,7 @@ func pairFile(k pairKey) string {
 }
 
 // save writes down what has changed.
-func (c *Core) save() error {
+func (c *core) save() error {
 	if c.nodesDirty || len(c.acks) > 0 {
 		var nodes []notedNode
 		for _, n := range c.sorted() {
@@ -183,7 +183,7 @@ func (c *Core) save() error {
 }
 
 // restore reads what an earlier core wrote. A pair that cannot be read is set aside, and said.
-func (c *Core) restore() error {
+func (c *core) restore() error {
 	if _, err := c.store.readJSON("table.json", &c.table); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (c *Core) restore() error {
 	return nil
 }
 
-func (c *Core) restorePair(path string) error {
+func (c *core) restorePair(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err

@@ -1,8 +1,10 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
@@ -74,14 +76,14 @@ type NoisyNode struct {
 	What string `json:"what"`
 }
 
-// StartSweep begins a sweep over all nodes that take part in measuring. It does nothing, and says so, while another is under way. ended
+// startSweep begins a sweep over all nodes that take part in measuring. It does nothing, and says so, while another is under way. ended
 // may be nil.
-func (c *Core) StartSweep(why string, o SweepOptions, ended func(*SweepStatus)) (uint64, error) {
+func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) error {
 	if err := o.Validate(); err != nil {
-		return 0, err
+		return err
 	}
 	if c.sweep != nil {
-		return 0, fmt.Errorf("sweep %d (%s) is under way", c.sweep.number, c.sweep.why)
+		return fmt.Errorf("sweep %d (%s) is under way", c.sweep.number, c.sweep.why)
 	}
 	c.sweeps++
 	s := &sweep{number: c.sweeps, why: why, options: o, began: c.now(), ended: ended, inUse: map[string]int{},
@@ -96,7 +98,7 @@ func (c *Core) StartSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 		}
 	}
 	s.nodes = len(names)
-	for _, round := range Rounds(len(names)) {
+	for _, round := range roundsOf(len(names)) {
 		var pairs [][2]string
 		for _, p := range round {
 			pairs = append(pairs, [2]string{names[p[0]], names[p[1]]})
@@ -107,11 +109,11 @@ func (c *Core) StartSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 	s.total = len(s.rounds)
 	c.sweep, c.sweepBy = s, time.Time{}
 	c.nextRound()
-	return s.number, nil
+	return nil
 }
 
 // stepSweep begins a sweep that is due, and goes on with one that waits for the clock.
-func (c *Core) stepSweep() {
+func (c *core) stepSweep() {
 	now := c.now()
 	if s := c.sweep; s != nil {
 		if !s.wake.IsZero() && !now.Before(s.wake) {
@@ -128,14 +130,14 @@ func (c *Core) stepSweep() {
 	}
 	switch {
 	case !c.sweepBy.IsZero() && !now.Before(c.sweepBy):
-		c.StartSweep("nodes joined", c.config.Sweep, nil)
+		_ = c.startSweep("nodes joined", c.config.Sweep, nil) // nothing can be wrong with it: none is under way, and its manner is the configured one
 	case c.config.SweepEvery > 0 && now.Sub(c.swept) >= c.config.SweepEvery:
-		c.StartSweep("regular", c.config.Sweep, nil)
+		_ = c.startSweep("regular", c.config.Sweep, nil)
 	}
 }
 
 // nextRound begins the next round, or ends the sweep.
-func (c *Core) nextRound() {
+func (c *core) nextRound() {
 	s := c.sweep
 	if len(s.rounds) == 0 {
 		if c.mend() {
@@ -158,7 +160,7 @@ func (c *Core) nextRound() {
 const maxMends = 3
 
 // mend gives pairs another chance whose nodes are there now.
-func (c *Core) mend() bool {
+func (c *core) mend() bool {
 	s := c.sweep
 	if s.mends == maxMends || s.mends > 0 && s.done == s.before {
 		return false
@@ -198,7 +200,7 @@ func (c *Core) mend() bool {
 }
 
 // look asks the nodes of the round how busy they are.
-func (c *Core) look() {
+func (c *core) look() {
 	s := c.sweep
 	q := s.options.Quiet
 	s.noisy = nil
@@ -221,7 +223,7 @@ func (c *Core) look() {
 				return
 			}
 			if load, ok := m.(*control.Load); ok && err == nil {
-				n.load, n.loadAt = load, c.now()
+				n.load = load
 				if what := q.finds(load); what != "" {
 					s.noisy = append(s.noisy, n.name())
 					s.found[n.name()] = what
@@ -249,7 +251,7 @@ func (q Quiet) finds(l *control.Load) string {
 	return ""
 }
 
-func (c *Core) looked() {
+func (c *core) looked() {
 	s := c.sweep
 	waited := c.now().Sub(s.lookFrom)
 	if len(s.noisy) > 0 && waited < s.options.Quiet.Limit {
@@ -267,7 +269,7 @@ func (c *Core) looked() {
 }
 
 // launch begins as many pairs of the round as there is room for.
-func (c *Core) launch() {
+func (c *core) launch() {
 	s := c.sweep
 	for i := 0; i < len(s.queue); {
 		p := s.queue[i]
@@ -335,17 +337,17 @@ func (s *sweep) note(p [2]string, err error) {
 
 // doubts says why a pair is not tried in this pass.
 func (s *sweep) doubts(p [2]string) string {
-	for i, name := range p {
+	for _, name := range p {
 		switch n := len(s.failed[name]); {
 		case n > 0 && s.mends == 0, n > 1 && !s.succeeded[name]:
-			return fmt.Sprintf("not tried: trains between %q and others came to nothing", p[i])
+			return fmt.Sprintf("not tried: trains between %q and others came to nothing", name)
 		}
 	}
 	return ""
 }
 
 // unfit says why two nodes cannot be measured now.
-func (c *Core) unfit(nodes ...*node) string {
+func (c *core) unfit(nodes ...*node) string {
 	for _, n := range nodes {
 		switch {
 		case !n.alive():
@@ -374,10 +376,10 @@ func (s *sweep) room(a, b *node) bool {
 }
 
 // direction has one node probe another.
-func (c *Core) direction(from, to *node, done func(error)) {
+func (c *core) direction(from, to *node, done func(error)) {
 	o := c.sweep.options
 	if why := c.unfit(from, to); why != "" {
-		done(fmt.Errorf("%s", why))
+		done(errors.New(why))
 		return
 	}
 	limit := o.limit()
@@ -400,7 +402,7 @@ func (c *Core) direction(from, to *node, done func(error)) {
 	})
 }
 
-func (c *Core) endSweep() {
+func (c *core) endSweep() {
 	s := c.sweep
 	status := s.status(c.now())
 	status.Running = false
@@ -409,7 +411,7 @@ func (c *Core) endSweep() {
 	for _, l := range status.Lost {
 		c.log.Warn("pair is not measured", "a", l.A, "b", l.B, "why", l.Why)
 	}
-	c.Flush()
+	c.flush()
 	if s.ended != nil {
 		s.ended(status)
 	}
@@ -424,7 +426,7 @@ func (s *sweep) status(now time.Time) *SweepStatus {
 	for name, what := range s.found {
 		t.Noisy = append(t.Noisy, NoisyNode{name, what})
 	}
-	slices.SortFunc(t.Noisy, func(a, b NoisyNode) int { return compare(a.Node, b.Node) })
+	slices.SortFunc(t.Noisy, func(a, b NoisyNode) int { return strings.Compare(a.Node, b.Node) })
 	switch {
 	case s.options.Quiet.Over == 0:
 		t.Quiet = "nobody looked"
@@ -436,8 +438,8 @@ func (s *sweep) status(now time.Time) *SweepStatus {
 	return t
 }
 
-// Sweep returns the sweep that is under way, or else the last one; nil: there was none.
-func (c *Core) Sweep() *SweepStatus {
+// sweepStatus returns the sweep that is under way, or else the last one; nil: there was none.
+func (c *core) sweepStatus() *SweepStatus {
 	if c.sweep != nil {
 		return c.sweep.status(c.now())
 	}

@@ -24,8 +24,8 @@ type TableRequest struct {
 // errStale is returned for a table that was made from one that is served no more.
 var errStale = fmt.Errorf("the table was changed meanwhile: get it again")
 
-// SetTable checks a table and serves it.
-func (c *Core) SetTable(r TableRequest) error {
+// setTable checks a table and serves it.
+func (c *core) setTable(r TableRequest) error {
 	if r.Base != 0 && r.Base != c.table.Generation {
 		return fmt.Errorf("generation %d is served, this was made from %d: %w", c.table.Generation, r.Base, errStale)
 	}
@@ -52,7 +52,7 @@ func (c *Core) SetTable(r TableRequest) error {
 	return nil
 }
 
-func (c *Core) pushTable(n *node) {
+func (c *core) pushTable(n *node) {
 	if c.table.Generation == 0 || !n.alive() || !n.can(control.CanTable) {
 		return
 	}
