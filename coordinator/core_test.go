@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -163,6 +164,15 @@ func TestNodesThatJoinAreMeasured(t *testing.T) {
 	}
 }
 
+// wantPairs looks how many pairs are kept, in memory and on disk: those of epochs that ended would grow without end.
+func (f *fleet) wantPairs(n int) {
+	f.t.Helper()
+	files, err := filepath.Glob(filepath.Join(f.store.dir, "pairs", "*"))
+	if err != nil || len(f.core.pairs) != n || len(files) != n {
+		f.t.Errorf("%d pairs are known, %d written down, want %d: %v", len(f.core.pairs), len(files), n, err)
+	}
+}
+
 func TestAnEpochEndsWhatWasKnown(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -181,6 +191,22 @@ func TestAnEpochEndsWhatWasKnown(t *testing.T) {
 	if !m.Healthy() || m.Nodes[1].Restarts != 1 {
 		t.Errorf("unhealthy: %q, %+v", m.Unhealthy, m.Nodes[1])
 	}
+	f.wantPairs(3)
+	f.restart()
+	f.wantPairs(3)
+	// A run that is open holds what was measured in it until it is complete.
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		t.Fatalf("run is %s", f.phase())
+	}
+	f.run(5*time.Second, nil)
+	c.register.Epoch, c.offset = "e3", c.offset+1<<40
+	c.connect()
+	f.run(5*time.Second, nil)
+	f.wantPairs(5)
+	f.ask(AskStopRun, nil)
+	f.complete()
+	f.wantPairs(3)
 }
 
 func TestASecondProcessUnderANameIsRefusedWhileTheFirstLives(t *testing.T) {
@@ -652,6 +678,7 @@ func TestRunKeepsBothEpochs(t *testing.T) {
 	if len(pairs) != 5 || len(missing) > 0 || of["e2"] != 2 {
 		t.Errorf("%d relations of epochs %v, missing %v", len(pairs), of, missing)
 	}
+	f.wantPairs(3)
 }
 
 // Sweeps that are due wait for a run's end; nobody looks again and again whether it has come.

@@ -52,7 +52,12 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 		p = &pair{key: key, live: live}
 		c.pairs[key] = p
 	}
-	c.current[[2]string{key.a, key.b}] = key
+	names := [2]string{key.a, key.b}
+	before := c.current[names]
+	c.current[names] = key
+	if before != key {
+		c.forget(before)
+	}
 	if c.run != nil && c.run.gathers() && p.run == nil {
 		var err error
 		if p.run, err = tscratio.NewPair(a, b, c.config.Assumptions); err != nil {
@@ -60,6 +65,18 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 		}
 	}
 	return p, nil
+}
+
+// forget drops a pair of an epoch that ended: nothing is asked about it any more. One that a run holds goes when that is complete.
+func (c *core) forget(key pairKey) {
+	p := c.pairs[key]
+	if p == nil || p.run != nil || c.current[[2]string{key.a, key.b}] == key {
+		return
+	}
+	delete(c.pairs, key)
+	if err := c.store.remove(pairFile(key)); err != nil {
+		c.log.Error("pair of an epoch that ended is not removed", "a", key.a, "b", key.b, "error", err)
+	}
 }
 
 func interval(i control.Interval) tscratio.Interval { return tscratio.Interval{Lo: i.Lo, Hi: i.Hi} }

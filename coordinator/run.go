@@ -441,6 +441,7 @@ func (c *core) completeRun() {
 	c.lastRun, c.run = status, nil
 	for _, key := range keys {
 		c.pairs[key].run = nil
+		c.forget(key)
 	}
 	if err := errors.Join(c.store.putRun(nil), c.store.removeParts()); err != nil {
 		c.log.Error("run's end is not noted", "error", err)

@@ -81,6 +81,14 @@ func (s *Store) readJSON(name string, v any) (bool, error) {
 	return true, nil
 }
 
+// remove removes a file, which need not be there.
+func (s *Store) remove(name string) error {
+	if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove state: %w", err)
+	}
+	return nil
+}
+
 func (s *Store) putTable(t tableState) error { return s.writeJSON("table.json", t) }
 
 // notedRun is the run that is under way, as it is written down.
@@ -95,11 +103,7 @@ type notedRun struct {
 
 func (s *Store) putRun(r *run) error {
 	if r == nil {
-		err := os.Remove(filepath.Join(s.dir, "run.json"))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
+		return s.remove("run.json")
 	}
 	n := notedRun{Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: r.missing, Again: r.again}
 	for name := range r.opened {
@@ -208,6 +212,9 @@ func (c *core) restore() error {
 			c.log.Error("pair is set aside", "file", path, "error", err)
 			os.Rename(path, path+".bad")
 		}
+	}
+	for key := range c.pairs {
+		c.forget(key)
 	}
 	var noted notedRun
 	if there, err := c.store.readJSON("run.json", &noted); err != nil {
