@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -91,26 +92,37 @@ func (c Config) Validate() error {
 		return fmt.Errorf("sweep_every %v, settle %v: want no negative time", c.SweepEvery, c.Settle)
 	case c.Budget < 1 || c.Budget > 1_000_000:
 		return fmt.Errorf("budget %d: want 1 to 1,000,000 exchanges a second", c.Budget)
-	case c.TrainExchanges < 1 || c.TrainExchanges > control.MaxExchanges:
-		return fmt.Errorf("train_exchanges %d: want 1 to %d", c.TrainExchanges, control.MaxExchanges)
 	case c.AnswerLimit <= 0 || c.FlushEvery <= 0 || c.Return < 0:
 		return fmt.Errorf("answer_limit %v, flush_every %v, return %v: want more than 0", c.AnswerLimit, c.FlushEvery, c.Return)
 	case c.LiveTrains < 4:
 		return fmt.Errorf("live_trains %d: want at least 4", c.LiveTrains)
 	}
-	return c.Sweep.Validate()
+	if err := c.Sweep.Validate(); err != nil {
+		return err
+	}
+	anchors := c.Sweep
+	anchors.Exchanges = c.TrainExchanges
+	if err := anchors.train().Validate(); err != nil {
+		return fmt.Errorf("train_exchanges: %w", err)
+	}
+	return nil
+}
+
+// train is how a node is asked to run a train: what it would refuse, it need not be asked for.
+func (o SweepOptions) train() minrtt.Config {
+	return minrtt.Config{Exchanges: o.Exchanges, Timeout: o.Timeout, Attempts: o.Attempts}
 }
 
 // Validate names the first field that nothing can be done with.
 func (o SweepOptions) Validate() error {
+	if err := o.train().Validate(); err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
 	switch {
 	case o.Trains < 1 || o.Trains > control.MaxTrains:
 		return fmt.Errorf("sweep: %d trains: want 1 to %d", o.Trains, control.MaxTrains)
-	case o.Exchanges < 1 || o.Exchanges > control.MaxExchanges || o.Trains*o.Exchanges*4 > control.MaxBatchStamps:
-		return fmt.Errorf("sweep: %d exchanges in %d trains: want 1 to %d, and no more than %d in all", o.Exchanges, o.Trains,
-			control.MaxExchanges, control.MaxBatchStamps/4)
-	case o.Timeout <= 0 || o.Attempts < 1 || o.Attempts > 1000:
-		return fmt.Errorf("sweep: timeout %v, %d attempts: want more than 0, and 1 to 1000", o.Timeout, o.Attempts)
+	case o.Trains*o.Exchanges*4 > control.MaxBatchStamps:
+		return fmt.Errorf("sweep: %d exchanges in %d trains: want no more than %d in all", o.Exchanges, o.Trains, control.MaxBatchStamps/4)
 	case o.Gap < 0 || o.Spin < 0 || o.Width < 0:
 		return fmt.Errorf("sweep: gap %v, spin %v, width %d: want nothing negative", o.Gap, o.Spin, o.Width)
 	case o.Quiet.Over < 0 || o.Quiet.Limit < 0:
