@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -265,7 +266,7 @@ func (d *Directory) CreateExport(name string) (*os.File, error) {
 
 // WriteReport writes report.html, in place of one that was there, which stays if this fails.
 func (d *Directory) WriteReport(page []byte) error {
-	if err := put(d.root, reportFile, page); err != nil {
+	if err := put(d.root, reportFile, bytes.NewReader(page)); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
@@ -276,12 +277,17 @@ func (d *Directory) Lacks() []Missing {
 	pairs, missing := d.Relations()
 	logs, unlisted := d.Logs()
 	missing = append(missing, unlisted...)
-	named := func(part string) bool {
-		return slices.ContainsFunc(missing, func(m Missing) bool { return m.Part == part })
+	named := map[string]bool{}
+	for _, m := range missing {
+		named[m.Part] = true
+	}
+	related := map[[2]string]bool{}
+	for _, p := range pairs {
+		related[[2]string{p.A.Name, p.B.Name}], related[[2]string{p.B.Name, p.A.Name}] = true, true
 	}
 	for i, a := range d.Run.Nodes {
 		has := slices.ContainsFunc(logs, func(l NodeLogs) bool { return l.Node == a.Name && len(l.Segments) > 0 })
-		if !has && !a.NoLogs && !named(LogsPath(a.Name)) {
+		if !has && !a.NoLogs && !named[LogsPath(a.Name)] {
 			reason := "no log of this node was collected"
 			if a.Left != "" {
 				reason += ": " + a.Left
@@ -289,10 +295,7 @@ func (d *Directory) Lacks() []Missing {
 			missing = append(missing, Missing{LogsPath(a.Name), reason})
 		}
 		for _, b := range d.Run.Nodes[i+1:] {
-			related := slices.ContainsFunc(pairs, func(p *tscratio.Pair) bool {
-				return p.A.Name == a.Name && p.B.Name == b.Name || p.A.Name == b.Name && p.B.Name == a.Name
-			})
-			if !related && !named(RelationPath(a.Name, b.Name)) && !named(RelationPath(b.Name, a.Name)) {
+			if !related[[2]string{a.Name, b.Name}] && !named[RelationPath(a.Name, b.Name)] && !named[RelationPath(b.Name, a.Name)] {
 				missing = append(missing, Missing{RelationPath(a.Name, b.Name), "the two nodes were not related"})
 			}
 		}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -157,47 +158,24 @@ func (d *Draft) save() error {
 	return d.put(runFile, text)
 }
 
+func (d *Draft) put(name string, data []byte) error { return put(d.root, name, bytes.NewReader(data)) }
+
 // put writes a file that appears as a whole.
-func (d *Draft) put(name string, data []byte) error { return put(d.root, name, data) }
-
-func put(root *os.Root, name string, data []byte) error {
-	f, err := begin(root, name)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(data); err != nil {
-		return errors.Join(err, f.abandon())
-	}
-	return f.finish()
-}
-
-// begun is a file that has its name when it is finished.
-type begun struct {
-	*os.File
-	root       *os.Root
-	name, temp string
-}
-
-func begin(root *os.Root, name string) (*begun, error) {
+func put(root *os.Root, name string, from io.Reader) error {
 	temp := name + part
 	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return err
 	}
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &begun{f, root, name, temp}, nil
-}
-
-func (b *begun) finish() error {
-	if err := b.Close(); err != nil {
-		return errors.Join(err, b.root.Remove(b.temp))
+	_, err = io.Copy(f, from)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, root.Remove(temp))
 	}
-	return b.root.Rename(b.temp, b.name)
+	return root.Rename(temp, name)
 }
-
-func (b *begun) abandon() error { return errors.Join(b.Close(), b.root.Remove(b.temp)) }
 
 // PutRelation writes what is known about a pair, in place of what was known before.
 func (d *Draft) PutRelation(pair *tscratio.Pair) error {
@@ -260,17 +238,10 @@ func (d *Draft) AddLog(node, name string, from io.Reader) error {
 	d.mu.Lock()
 	err := d.makeLogs(node)
 	d.mu.Unlock()
+	if err == nil {
+		err = put(d.root, path.Join(LogsPath(node), name), from)
+	}
 	if err != nil {
-		return fail(err)
-	}
-	f, err := begin(d.root, path.Join(LogsPath(node), name))
-	if err != nil {
-		return fail(err)
-	}
-	if _, err := io.Copy(f, from); err != nil {
-		return fail(errors.Join(err, f.abandon()))
-	}
-	if err := f.finish(); err != nil {
 		return fail(err)
 	}
 	return nil
@@ -297,19 +268,12 @@ func (d *Draft) BaselinePath(node string) (string, error) {
 
 // AddBaseline copies the NTP blocks of a node into the run.
 func (d *Draft) AddBaseline(node string, from io.Reader) error {
-	fail := func(err error) error { return fmt.Errorf("add baseline of node %q: %w", node, err) }
-	if _, err := d.BaselinePath(node); err != nil {
-		return fail(err)
+	_, err := d.BaselinePath(node)
+	if err == nil {
+		err = put(d.root, BaselinePath(node), from)
 	}
-	f, err := begin(d.root, BaselinePath(node))
 	if err != nil {
-		return fail(err)
-	}
-	if _, err := io.Copy(f, from); err != nil {
-		return fail(errors.Join(err, f.abandon()))
-	}
-	if err := f.finish(); err != nil {
-		return fail(err)
+		return fmt.Errorf("add baseline of node %q: %w", node, err)
 	}
 	return nil
 }

@@ -40,15 +40,13 @@ func (r *Run) PairPath(a, b tscratio.Node) string {
 		node, _ := r.Node(n.Name)
 		epochs[i] = node.epochNumber(n.Epoch)
 	}
-	switch epochs {
-	case [2]int{1, 1}:
+	switch {
+	case epochs[0] == 0 || epochs[1] == 0:
+		return ""
+	case epochs == [2]int{1, 1}:
 		return RelationPath(a.Name, b.Name)
-	default:
-		if epochs[0] == 0 || epochs[1] == 0 {
-			return ""
-		}
-		return path.Join(relationsDir, fmt.Sprintf("%s--%s@%d-%d%s", a.Name, b.Name, epochs[0], epochs[1], relationSuffix))
 	}
+	return path.Join(relationsDir, fmt.Sprintf("%s--%s@%d-%d%s", a.Name, b.Name, epochs[0], epochs[1], relationSuffix))
 }
 
 // LogsPath is where the logs of a node lie in a run.
