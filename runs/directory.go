@@ -47,7 +47,7 @@ func Open(dir string) (*Directory, error) {
 		err = fmt.Errorf("there is no %s in it: give the directory of one run: %w", runFile, ErrNotRun)
 	}
 	if err == nil {
-		d.Run, err = ParseRun(text, path.Join(dir, runFile))
+		d.Run, err = parseRun(text, path.Join(dir, runFile))
 	}
 	if err != nil {
 		root.Close()
@@ -219,7 +219,7 @@ func (d *Directory) Table() ([]TableChange, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read changes of the handler table: %w", err)
 	}
-	return ParseTable(text, path.Join(d.Path, tableFile))
+	return parseTable(text, path.Join(d.Path, tableFile))
 }
 
 // Truth reads the configuration of a virtual node; nil if the node has none.

@@ -86,7 +86,7 @@ func Resume(parent, name string) (*Draft, error) {
 	}
 	text, err := readFile(d.root, runFile, maxRunBytes)
 	if err == nil {
-		d.run, err = ParseRun(text, path.Join(d.path, runFile))
+		d.run, err = parseRun(text, path.Join(d.path, runFile))
 	}
 	if err == nil && d.run.Name != name {
 		err = fmt.Errorf("its run.yaml calls it %q: %w", d.run.Name, ErrRun)

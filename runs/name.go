@@ -9,8 +9,8 @@ import (
 // ErrName is returned for a name of a run or a node that cannot be one, because it is part of a path.
 var ErrName = errors.New("bad name")
 
-// MaxNameBytes is the longest name of a run or a node.
-const MaxNameBytes = 100
+// maxNameBytes is the longest name of a run or a node.
+const maxNameBytes = 100
 
 // part is what the name of a run ends with until it is complete.
 const part = ".part"
@@ -33,8 +33,8 @@ func checkWord(what, name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("check %s name: it is empty: use letters, digits, '-', '_' and '.': %w", what, ErrName)
-	case len(name) > MaxNameBytes:
-		return fmt.Errorf("check %s name %.40q…: %d bytes, at most %d: %w", what, name, len(name), MaxNameBytes, ErrName)
+	case len(name) > maxNameBytes:
+		return fmt.Errorf("check %s name %.40q…: %d bytes, at most %d: %w", what, name, len(name), maxNameBytes, ErrName)
 	case name[0] == '.' || name[0] == '-':
 		return fmt.Errorf("check %s name %q: begin with a letter or a digit: %w", what, name, ErrName)
 	}

@@ -143,8 +143,8 @@ func (r *Run) Enter(now Node) (changed bool) {
 	return changed
 }
 
-// ParseRun reads a run.yaml and checks it; the name is for errors. Errors wrap ErrRun.
-func ParseRun(text []byte, name string) (Run, error) {
+// parseRun reads a run.yaml and checks it; the name is for errors. Errors wrap ErrRun.
+func parseRun(text []byte, name string) (Run, error) {
 	var head struct {
 		Version int `yaml:"version"`
 	}
@@ -174,7 +174,7 @@ func ParseRun(text []byte, name string) (Run, error) {
 	return r, nil
 }
 
-// Encode is the text that ParseRun reads.
+// Encode is the text that parseRun reads.
 func (r Run) Encode() ([]byte, error) {
 	r.Version = Version
 	if err := r.Validate(); err != nil {

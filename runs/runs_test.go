@@ -476,7 +476,7 @@ missing:
 		if name == "ends before" {
 			changed = strings.ReplaceAll(changed, "1700000000000000004", "4")
 		}
-		if _, err := ParseRun([]byte(changed), "x"); !errors.Is(err, ErrRun) || !strings.Contains(err.Error(), `"x"`) {
+		if _, err := parseRun([]byte(changed), "x"); !errors.Is(err, ErrRun) || !strings.Contains(err.Error(), `"x"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -493,7 +493,7 @@ func FuzzRunYAML(f *testing.F) {
 	f.Add([]byte("version: 2\n"))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := ParseRun(text, "fuzz")
+		r, err := parseRun(text, "fuzz")
 		if err != nil {
 			if !errors.Is(err, ErrRun) {
 				t.Fatalf("%v does not wrap ErrRun", err)
@@ -507,7 +507,7 @@ func FuzzRunYAML(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := ParseRun(again, "again")
+		back, err := parseRun(again, "again")
 		if err != nil {
 			t.Fatalf("%v\n%s", err, again)
 		}
@@ -523,7 +523,7 @@ func FuzzTableYAML(f *testing.F) {
 	f.Add([]byte("- 5\n"))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		changes, err := ParseTable(text, "fuzz")
+		changes, err := parseTable(text, "fuzz")
 		if err != nil {
 			if !errors.Is(err, ErrRun) {
 				t.Fatalf("%v does not wrap ErrRun", err)
@@ -539,7 +539,7 @@ func FuzzTableYAML(f *testing.F) {
 			written = append(written, item...)
 			changes[i].Table = strings.ReplaceAll(changes[i].Table, "\r\n", "\n") // as encode says
 		}
-		back, err := ParseTable(written, "again")
+		back, err := parseTable(written, "again")
 		if err != nil {
 			t.Fatalf("%v\n%s", err, written)
 		}
@@ -553,7 +553,7 @@ func TestTableYAML(t *testing.T) {
 	for text, good := range map[string]bool{
 		"": true, "- served_utc_ns: 1\n  table: x\n": true, "- 5\n": false, "served_utc_ns: 1\n": false, "- served_utc_ns: 1\n  colour: x\n": false, "[": false,
 	} {
-		if _, err := ParseTable([]byte(text), "t"); (err == nil) != good || err != nil && !errors.Is(err, ErrRun) {
+		if _, err := parseTable([]byte(text), "t"); (err == nil) != good || err != nil && !errors.Is(err, ErrRun) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -15,8 +15,8 @@ type TableChange struct {
 	Table         string `yaml:"table"`        // its text, as package handlertable reads it
 }
 
-// ParseTable reads a table.yaml: all changes, in the order in which they were made. The error wraps ErrRun.
-func ParseTable(text []byte, name string) ([]TableChange, error) {
+// parseTable reads a table.yaml: all changes, in the order in which they were made. The error wraps ErrRun.
+func parseTable(text []byte, name string) ([]TableChange, error) {
 	var changes []TableChange
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
