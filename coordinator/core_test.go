@@ -136,6 +136,30 @@ func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 	}
 }
 
+// A server that takes long over something takes nobody for dead by it, and those who are gone no later than that.
+func TestTheServersOwnWorkIsNobodysSilence(t *testing.T) {
+	f := newFleet(t, testConfig(), names(3)...)
+	f.wantSweep(time.Minute)
+	f.clients["n00"].state = killed
+	if err := f.core.startSweep("asked for", f.config.Sweep, nil); err != nil || len(f.core.pending) == 0 {
+		t.Fatalf("%d requests, %v", len(f.core.pending), err)
+	}
+	asked := len(f.core.pending)
+	f.time += time.Minute
+	f.core.wasBusy(time.Minute)
+	f.core.tick()
+	if n := len(f.core.pending); n != asked {
+		t.Errorf("%d of %d requests still wait for their answers", n, asked)
+	}
+	if m := f.wantTrue(); !m.Nodes[0].Alive || !m.Nodes[1].Alive {
+		t.Errorf("after a minute of work: %+v", m.Nodes)
+	}
+	f.run(f.config.Dead+time.Second, nil)
+	if m := f.wantTrue(); m.Nodes[0].Alive || !m.Nodes[1].Alive {
+		t.Errorf("after that: %+v", m.Nodes)
+	}
+}
+
 func TestNodesThatComeBackAreMeasuredInTheSameSweep(t *testing.T) {
 	f := newFleet(t, testConfig(), names(8)...)
 	f.run(time.Minute, func() bool { return f.core.sweep != nil && f.core.sweep.round == 2 })

@@ -184,6 +184,20 @@ func (c *core) buryTheDead() {
 	}
 }
 
+// wasBusy says for how long the core heard nobody. What nodes said meanwhile still waits: that time is not their silence, nor does it
+// make their answers late.
+func (c *core) wasBusy(d time.Duration) {
+	if d < c.config.Heartbeat {
+		return
+	}
+	for _, n := range c.nodes {
+		n.heard = n.heard.Add(min(d, max(0, c.now().Sub(n.heard))))
+	}
+	for _, p := range c.pending {
+		p.until = p.until.Add(d)
+	}
+}
+
 // sorted returns the nodes by their names: what is done to each happens in an order that a test can repeat.
 func (c *core) sorted() []*node {
 	all := make([]*node, 0, len(c.nodes))

@@ -71,20 +71,23 @@ func (s *Server) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		var work func()
 		select {
 		case in, ok := <-incoming:
 			if !ok {
 				s.core.flush()
 				return failed
 			}
-			s.core.handle(in)
-		case f := <-s.then:
-			f()
+			work = func() { s.core.handle(in) }
+		case work = <-s.then:
 		case reply := <-s.latest:
-			s.core.matrix(func(m *Matrix) { reply <- m })
+			work = func() { s.core.matrix(func(m *Matrix) { reply <- m }) }
 		case <-timer.C:
-			s.core.tick()
+			work = s.core.tick
 		}
+		began := time.Now()
+		work()
+		s.core.wasBusy(time.Since(began))
 		timer.Reset(max(0, time.Until(s.core.next())))
 	}
 }
