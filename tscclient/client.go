@@ -202,7 +202,7 @@ func (c *Client) Check() (string, error) {
 	return epoch, nil
 }
 
-// SetPeers says whom the client probes by itself from now on, how, and on which budget. Nobody ends it.
+// SetPeers says whom the client probes by itself from now on, how, and on which budget; without peers it probes nobody.
 func (c *Client) SetPeers(peers []Peer, manner Manner, budget Budget) error {
 	if err := budget.Validate(); err != nil {
 		return err
@@ -241,14 +241,14 @@ func (c *Client) checkPeer(p Peer) error {
 // probe runs trains by itself until the client is closed.
 func (c *Client) probe() {
 	defer c.running.Done()
-	var s *Scheduler
+	var s *scheduler
 	var now probing
 	peers := map[string]Peer{}
 	for {
 		wait := time.Hour
 		if s != nil {
 			var name string
-			if name, wait = s.Next(time.Now()); name != "" {
+			if name, wait = s.next(time.Now()); name != "" {
 				c.turn(s, peers[name], now.manner)
 				wait = 0
 			}
@@ -265,29 +265,29 @@ func (c *Client) probe() {
 			now = c.probing
 			c.mu.Unlock()
 			if s == nil || before.budget != now.budget {
-				s, _ = NewScheduler(now.budget, c.config.Pace) // SetPeers and Start have looked at both
+				s, _ = newScheduler(now.budget, c.config.Pace) // SetPeers and Start have looked at both
 			}
 			names := make([]string, len(now.peers))
 			clear(peers)
 			for i, p := range now.peers {
 				names[i], peers[p.Node.Name] = p.Node.Name, p
 			}
-			s.SetPeers(names)
+			s.setPeers(names)
 		case <-timer.C:
 		}
 	}
 }
 
 // turn runs one train for the scheduler.
-func (c *Client) turn(s *Scheduler, p Peer, m Manner) {
-	s.Began(p.Node.Name, time.Now())
+func (c *Client) turn(s *scheduler, p Peer, m Manner) {
+	s.began(p.Node.Name, time.Now())
 	o := c.train(c.ctx, p, m, true)
 	if o.Err != nil {
-		s.Failed(p.Node.Name, time.Now(), o.Cost)
+		s.failed(p.Node.Name, time.Now(), o.Cost)
 		return
 	}
 	c.mu.Lock()
 	width, known := c.pairs.halfWidth(c.node.Epoch, p.Node)
 	c.mu.Unlock()
-	s.Ended(p.Node.Name, time.Now(), o.Cost, width, known)
+	s.ended(p.Node.Name, time.Now(), o.Cost, width, known)
 }

@@ -194,7 +194,7 @@ func TestAClockThatIsSet(t *testing.T) {
 		t.Errorf("stats %+v", s)
 	}
 	set.Store(true)
-	if batch := RunBatch(t.Context(), a.Client, b.peer(), a.Config().Manner, 3, 0, nil); batch.Err != nil || len(batch.Trains) != 2 {
+	if batch := runBatch(t.Context(), a.Client, b.peer(), a.Config().Manner, 3, 0); batch.Err != nil || len(batch.Trains) != 2 {
 		t.Errorf("a batch in which the clock was set once: %d trains, %v", len(batch.Trains), batch.Err)
 	}
 }

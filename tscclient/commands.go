@@ -45,13 +45,13 @@ func (a NodeAnswer) Node() tscratio.Node {
 type TrainsArgument struct {
 	control.Target
 	control.Manner
-	Trains   int   `json:"trains"` // at most MaxAskedTrains
+	Trains   int   `json:"trains"` // at most maxAskedTrains
 	Gap_ns   int64 `json:"gap_ns"`
 	Limit_ns int64 `json:"limit_ns"`
 }
 
-// MaxAskedTrains is how many trains one question may ask for, so that its answer fits a message.
-const MaxAskedTrains = 100
+// maxAskedTrains is how many trains one question may ask for, so that its answer fits a message.
+const maxAskedTrains = 100
 
 // A TrainsAnswer is what became of them.
 type TrainsAnswer struct {
@@ -168,8 +168,8 @@ func (s *Commands) trains(ctx context.Context, argument []byte) (TrainsAnswer, e
 	if err := json.Unmarshal(argument, &a); err != nil {
 		return TrainsAnswer{}, fmt.Errorf("trains: %w", err)
 	}
-	if a.Trains < 1 || a.Trains > MaxAskedTrains || a.Limit_ns < 1 || a.Limit_ns > int64(maxBatchTime) || a.Gap_ns < 0 {
-		return TrainsAnswer{}, fmt.Errorf("%d trains within %v: ask for 1 to %d, within 1 ns to %v", a.Trains, time.Duration(a.Limit_ns), MaxAskedTrains, maxBatchTime)
+	if a.Trains < 1 || a.Trains > maxAskedTrains || a.Limit_ns < 1 || a.Limit_ns > int64(maxBatchTime) || a.Gap_ns < 0 {
+		return TrainsAnswer{}, fmt.Errorf("%d trains within %v: ask for 1 to %d, within 1 ns to %v", a.Trains, time.Duration(a.Limit_ns), maxAskedTrains, maxBatchTime)
 	}
 	p, err := peerOf(a.Target)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Commands) trains(ctx context.Context, argument []byte) (TrainsAnswer, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.Limit_ns))
 	defer cancel()
-	b := RunBatch(ctx, s.client, p, mannerOf(a.Manner), a.Trains, time.Duration(a.Gap_ns), nil)
+	b := runBatch(ctx, s.client, p, mannerOf(a.Manner), a.Trains, time.Duration(a.Gap_ns))
 	answer := TrainsAnswer{Epoch: b.Epoch, Trains: len(b.Trains), Lost: b.Lost}
 	if b.Err != nil {
 		answer.Error = b.Err.Error()

@@ -3,6 +3,7 @@ package tscclient
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -123,7 +124,7 @@ func loadBetween(a, b loadLook) *control.Load {
 	const tick_ns = 10_000_000
 	load := &control.Load{Over_ns: int64(b.at.Sub(a.at)), Busy_ppm: -1}
 	if err := b.unknownCPU; a.unknownCPU != nil || err != nil {
-		load.Unknown = append(load.Unknown, fmt.Sprintf("CPU: %v", orError(a.unknownCPU, err)))
+		load.Unknown = append(load.Unknown, fmt.Sprintf("CPU: %v", cmp.Or(a.unknownCPU, err)))
 	} else if busy, idle := less(b.cpu.busy, a.cpu.busy), less(b.cpu.idle, a.cpu.idle); busy+idle > 0 {
 		own := less(b.own_ns, a.own_ns) / tick_ns
 		load.Busy_ppm = int64(less(busy, own) * 1_000_000 / (busy + idle))
@@ -131,7 +132,7 @@ func loadBetween(a, b loadLook) *control.Load {
 		load.Unknown = append(load.Unknown, "CPU: no tick went by")
 	}
 	if err := b.unknownTraffic; a.unknownTraffic != nil || err != nil {
-		load.Unknown = append(load.Unknown, fmt.Sprintf("traffic: %v", orError(a.unknownTraffic, err)))
+		load.Unknown = append(load.Unknown, fmt.Sprintf("traffic: %v", cmp.Or(a.unknownTraffic, err)))
 		return load
 	}
 	// Probes and answers are about the same length: half of the client's own bytes went either way.
@@ -139,11 +140,4 @@ func loadBetween(a, b loadLook) *control.Load {
 	load.ReceivedBytes = less(less(b.traffic.received, a.traffic.received), own)
 	load.SentBytes = less(less(b.traffic.sent, a.traffic.sent), own)
 	return load
-}
-
-func orError(x, y error) error {
-	if x != nil {
-		return x
-	}
-	return y
 }

@@ -48,15 +48,15 @@ func (l *Link) batch(m *control.Probe) (control.Message, error) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
-	result := RunBatch(ctx, l.client, p, mannerOf(m.Manner), m.Trains, time.Duration(m.Gap_ns), nil)
+	result := runBatch(ctx, l.client, p, mannerOf(m.Manner), m.Trains, time.Duration(m.Gap_ns))
 	if l.ctx.Err() != nil {
 		return nil, l.ctx.Err()
 	}
 	return l.reports.number(result.message(p)), nil
 }
 
-// A Batch is what became of several trains with one peer.
-type Batch struct {
+// A batch is what became of several trains with one peer.
+type batch struct {
 	Epoch  string // of this node, in which all of them were
 	Trains []minrtt.Train
 	Lost   uint64 // answers
@@ -65,10 +65,10 @@ type Batch struct {
 	Err error
 }
 
-// RunBatch runs trains with one peer, and pauses between them. It gives up where going on is of no use: nobody answers, the peer's
-// stamps cannot be true, an epoch ended. Done is called after each train if it is not nil.
-func RunBatch(ctx context.Context, c *Client, p Peer, m Manner, trains int, gap time.Duration, done func()) Batch {
-	var b Batch
+// runBatch runs trains with one peer, and pauses between them. It gives up where going on is of no use: nobody answers, the peer's
+// stamps cannot be true, an epoch ended.
+func runBatch(ctx context.Context, c *Client, p Peer, m Manner, trains int, gap time.Duration) batch {
+	var b batch
 	stamps := 0
 	for i := range trains {
 		if i > 0 && gap > 0 {
@@ -100,15 +100,12 @@ func RunBatch(ctx context.Context, c *Client, p Peer, m Manner, trains int, gap 
 			return b
 		}
 		b.Trains = append(b.Trains, o.Train)
-		if done != nil {
-			done()
-		}
 	}
 	return b
 }
 
 // message is the batch as it is reported.
-func (b Batch) message(p Peer) *control.Trains {
+func (b batch) message(p Peer) *control.Trains {
 	m := &control.Trains{Peer: p.Node.Name, PeerEpoch: p.Node.Epoch, Epoch: b.Epoch, Lost: b.Lost}
 	if b.Err != nil {
 		m.Error = control.Cut(b.Err.Error())
@@ -120,7 +117,7 @@ func (b Batch) message(p Peer) *control.Trains {
 }
 
 func reported(t minrtt.Train) control.Train {
-	kernel, _ := KernelStamps(t)
+	kernel, _ := kernelStamps(t)
 	out := control.Train{KernelStamps: uint64(kernel)}
 	interval := func(i tscratio.Interval) control.Interval { return control.Interval{Lo: i.Lo, Hi: i.Hi} }
 	for _, e := range t.Exchanges {

@@ -87,7 +87,7 @@ func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradi
 
 // constraints is what a train proved.
 func constraints(t minrtt.Train) tscratio.Train {
-	kernel, user := KernelStamps(t)
+	kernel, user := kernelStamps(t)
 	train := tscratio.Train{
 		By: tscratio.StartedByA, Exchanges: t.Best(),
 		Stamps: tscratio.Stamps{Kernel: uint32(kernel), User: uint32(user)},

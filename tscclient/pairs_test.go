@@ -181,30 +181,30 @@ func BenchmarkPrune(b *testing.B) {
 func TestNoisyPairsAreProbedMore(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	p := newPairs(10_000, tscratio.DefaultAssumptions())
-	s, err := NewScheduler(Budget{TrainsPerSecond: 4}, DefaultPace())
+	s, err := newScheduler(Budget{TrainsPerSecond: 4}, DefaultPace())
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The narrow path leaves a few hundred nanoseconds, the wide one tens of microseconds.
 	least := map[string]uint64{"near": 300, "noisy": 60_000}
-	s.SetPeers([]string{"near", "noisy"})
+	s.setPeers([]string{"near", "noisy"})
 	count := map[string]int{}
 	at := time.Unix(1000, 0)
 	for end := at.Add(5 * time.Minute); at.Before(end); {
-		name, wait := s.Next(at)
+		name, wait := s.next(at)
 		if name == "" {
 			at = at.Add(wait)
 			continue
 		}
 		count[name]++
-		s.Began(name, at)
+		s.began(name, at)
 		train := fakeTrain(r, uint64(at.UnixNano()), least[name])
 		at = at.Add(time.Millisecond)
 		if _, err := p.add(fakeNode("a"), fakeNode(name), train); err != nil {
 			t.Fatal(err)
 		}
 		width, known := p.halfWidth("e", fakeNode(name))
-		s.Ended(name, at, Cost{}, width, known)
+		s.ended(name, at, Cost{}, width, known)
 	}
 	if count["noisy"] < 3*count["near"] || count["near"] < 5*60/4 {
 		t.Errorf("trains %v in 5 minutes", count)

@@ -78,13 +78,13 @@ func (p Pace) interval(halfWidth time.Duration) time.Duration {
 // unknown is the half-width of a pair of which nothing is known.
 const unknown = time.Duration(math.MaxInt64)
 
-// A Scheduler says which peer is to be probed next, and when. It reads no clock: moments are given to it, and must not
+// A scheduler says which peer is to be probed next, and when. It reads no clock: moments are given to it, and must not
 // go back. Not safe for concurrent use.
 //
 // Every peer has an interval by its pair's bound. The peer is next whose last train is longest ago, in its own intervals. Where the
 // budget suffices, each is probed at its interval; where it does not, all wait in proportion, and since what a peer has waited
 // grows without end, none is forgotten.
-type Scheduler struct {
+type scheduler struct {
 	budget Budget
 	pace   Pace
 	peers  map[string]*turn
@@ -125,15 +125,15 @@ func (b *balance) wait(want float64) time.Duration {
 	return time.Duration(math.Ceil((want - b.have) / b.perSecond * 1e9))
 }
 
-// NewScheduler returns a scheduler without peers.
-func NewScheduler(budget Budget, pace Pace) (*Scheduler, error) {
+// newScheduler returns a scheduler without peers.
+func newScheduler(budget Budget, pace Pace) (*scheduler, error) {
 	if err := budget.Validate(); err != nil {
 		return nil, err
 	}
 	if err := pace.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Scheduler{budget: budget, pace: pace, peers: map[string]*turn{}}
+	s := &scheduler{budget: budget, pace: pace, peers: map[string]*turn{}}
 	s.trains = newBalance(budget.TrainsPerSecond, 1)
 	if budget.CPUShare > 0 {
 		s.cpu = newBalance(budget.CPUShare*1e9, 0)
@@ -144,8 +144,8 @@ func NewScheduler(budget Budget, pace Pace) (*Scheduler, error) {
 	return s, nil
 }
 
-// SetPeers says who is to be probed. Who was there before keeps its turn.
-func (s *Scheduler) SetPeers(names []string) {
+// setPeers says who is to be probed. Who was there before keeps its turn.
+func (s *scheduler) setPeers(names []string) {
 	peers, order := map[string]*turn{}, []*turn(nil)
 	for _, name := range names {
 		if peers[name] != nil {
@@ -160,9 +160,9 @@ func (s *Scheduler) SetPeers(names []string) {
 	s.peers, s.order = peers, order
 }
 
-// Next returns the peer whose turn it is, or how long nobody's is. Without peers, or without a budget, it is nobody's for ever: an
+// next returns the peer whose turn it is, or how long nobody's is. Without peers, or without a budget, it is nobody's for ever: an
 // hour.
-func (s *Scheduler) Next(now time.Time) (peer string, wait time.Duration) {
+func (s *scheduler) next(now time.Time) (peer string, wait time.Duration) {
 	const never = time.Hour
 	if len(s.order) == 0 || s.budget.TrainsPerSecond == 0 {
 		return "", never
@@ -193,8 +193,8 @@ func (s *Scheduler) Next(now time.Time) (peer string, wait time.Duration) {
 	return best.name, 0
 }
 
-// Began says that a train with a peer begins.
-func (s *Scheduler) Began(peer string, now time.Time) {
+// began says that a train with a peer begins.
+func (s *scheduler) began(peer string, now time.Time) {
 	s.top(now)
 	s.trains.have--
 	if t := s.peers[peer]; t != nil {
@@ -202,8 +202,8 @@ func (s *Scheduler) Began(peer string, now time.Time) {
 	}
 }
 
-// Ended says what the train cost, and how wide the pair's bound is now; known is false where there is none.
-func (s *Scheduler) Ended(peer string, now time.Time, cost Cost, halfWidth time.Duration, known bool) {
+// ended says what the train cost, and how wide the pair's bound is now; known is false where there is none.
+func (s *scheduler) ended(peer string, now time.Time, cost Cost, halfWidth time.Duration, known bool) {
 	s.top(now)
 	s.cpu.have -= float64(cost.CPU)
 	s.bytes.have -= float64(cost.Bytes)
@@ -215,13 +215,13 @@ func (s *Scheduler) Ended(peer string, now time.Time, cost Cost, halfWidth time.
 	}
 }
 
-// Failed says that a train with a peer came to nothing. It gets its next turn after the slowest interval: a dead peer must not
+// failed says that a train with a peer came to nothing. It gets its next turn after the slowest interval: a dead peer must not
 // take the living ones' budget.
-func (s *Scheduler) Failed(peer string, now time.Time, cost Cost) {
-	s.Ended(peer, now, cost, 0, true)
+func (s *scheduler) failed(peer string, now time.Time, cost Cost) {
+	s.ended(peer, now, cost, 0, true)
 }
 
-func (s *Scheduler) top(now time.Time) {
+func (s *scheduler) top(now time.Time) {
 	if !s.begun {
 		s.begun, s.at = true, now
 	}

@@ -11,7 +11,7 @@ import (
 
 // simulated is a world of peers whose bounds are given.
 type simulated struct {
-	scheduler *Scheduler
+	scheduler *scheduler
 	now       time.Time
 	widths    map[string]time.Duration
 	dead      map[string]bool
@@ -37,7 +37,7 @@ func (w *simulated) run(d time.Duration) {
 		}
 	}
 	for end := w.now.Add(d); w.now.Before(end); {
-		peer, wait := w.scheduler.Next(w.now)
+		peer, wait := w.scheduler.next(w.now)
 		if peer == "" {
 			w.now = w.now.Add(wait)
 			continue
@@ -46,12 +46,12 @@ func (w *simulated) run(d time.Duration) {
 		w.last[peer] = w.now
 		cost := w.cost()
 		w.begun = append(w.begun, begun{peer, w.now, cost})
-		w.scheduler.Began(peer, w.now)
+		w.scheduler.began(peer, w.now)
 		w.now = w.now.Add(w.takes())
 		if w.dead[peer] {
-			w.scheduler.Failed(peer, w.now, cost)
+			w.scheduler.failed(peer, w.now, cost)
 		} else {
-			w.scheduler.Ended(peer, w.now, cost, w.widths[peer], true)
+			w.scheduler.ended(peer, w.now, cost, w.widths[peer], true)
 		}
 	}
 	for name := range w.widths {
@@ -77,7 +77,7 @@ func randomWorld(t *testing.T, r *rand.Rand) (*simulated, Budget) {
 	if r.IntN(3) > 0 {
 		b.BytesPerSecond = 500 + r.Float64()*50_000
 	}
-	s, err := NewScheduler(b, DefaultPace())
+	s, err := newScheduler(b, DefaultPace())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func randomWorld(t *testing.T, r *rand.Rand) (*simulated, Budget) {
 		w.widths[name] = time.Duration(r.ExpFloat64() * 1000)
 		w.dead[name] = r.IntN(6) == 0
 	}
-	s.SetPeers(names)
+	s.setPeers(names)
 	w.cost = func() Cost {
 		return Cost{time.Duration(100_000 + r.Int64N(400_000)), uint64(500 + r.IntN(1000))}
 	}
@@ -155,11 +155,11 @@ func TestSchedulerProbesWidePairsMore(t *testing.T) {
 		{"equal", 1, 50, 50, 5, time.Microsecond, time.Microsecond, 95},
 		{"all good", 100, 50, 50, 5, 1, 500, 95},
 	} {
-		s, err := NewScheduler(Budget{TrainsPerSecond: tc.trains}, DefaultPace())
+		s, err := newScheduler(Budget{TrainsPerSecond: tc.trains}, DefaultPace())
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.SetPeers([]string{"narrow", "wide"})
+		s.setPeers([]string{"narrow", "wide"})
 		w := &simulated{
 			scheduler: s, now: time.Unix(0, 0), widths: map[string]time.Duration{"narrow": tc.narrowW, "wide": tc.wideW},
 			cost: func() Cost { return Cost{} }, takes: func() time.Duration { return 0 },
@@ -177,46 +177,46 @@ func TestSchedulerProbesWidePairsMore(t *testing.T) {
 
 func TestSchedulerAtItsEdges(t *testing.T) {
 	now := time.Unix(5, 0)
-	s, err := NewScheduler(DefaultBudget(), DefaultPace())
+	s, err := newScheduler(DefaultBudget(), DefaultPace())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if peer, wait := s.Next(now); peer != "" || wait != time.Hour {
+	if peer, wait := s.next(now); peer != "" || wait != time.Hour {
 		t.Errorf("without peers: %q, %v", peer, wait)
 	}
-	s.SetPeers([]string{"a", "a", "b"})
-	if peer, _ := s.Next(now); peer != "a" {
+	s.setPeers([]string{"a", "a", "b"})
+	if peer, _ := s.next(now); peer != "a" {
 		t.Errorf("first is %q", peer)
 	}
-	s.Began("a", now)
-	s.Failed("a", now, Cost{})
-	if peer, _ := s.Next(now); peer != "b" {
+	s.began("a", now)
+	s.failed("a", now, Cost{})
+	if peer, _ := s.next(now); peer != "b" {
 		t.Errorf("after a comes %q", peer)
 	}
-	s.Began("b", now)
-	s.Ended("b", now, Cost{}, time.Hour, true)
-	if peer, wait := s.Next(now); peer != "" || wait != 500*time.Millisecond {
+	s.began("b", now)
+	s.ended("b", now, Cost{}, time.Hour, true)
+	if peer, wait := s.next(now); peer != "" || wait != 500*time.Millisecond {
 		t.Errorf("after two trains: %q, %v, want to wait for the budget", peer, wait)
 	}
-	s.SetPeers([]string{"b"}) // who stays keeps its turn
-	if peer, wait := s.Next(now.Add(249 * time.Millisecond)); peer != "" {
+	s.setPeers([]string{"b"}) // who stays keeps its turn
+	if peer, wait := s.next(now.Add(249 * time.Millisecond)); peer != "" {
 		t.Errorf("%q is probed after 249 ms, %v", peer, wait)
 	}
-	s.Ended("gone", now, Cost{}, 0, false)
-	none, err := NewScheduler(Budget{}, DefaultPace())
+	s.ended("gone", now, Cost{}, 0, false)
+	none, err := newScheduler(Budget{}, DefaultPace())
 	if err != nil {
 		t.Fatal(err)
 	}
-	none.SetPeers([]string{"a"})
-	if peer, wait := none.Next(now); peer != "" || wait != time.Hour {
+	none.setPeers([]string{"a"})
+	if peer, wait := none.next(now); peer != "" || wait != time.Hour {
 		t.Errorf("without a budget: %q, %v", peer, wait)
 	}
 	for _, b := range []Budget{{TrainsPerSecond: -1}, {CPUShare: 2}, {BytesPerSecond: 1e11}} {
-		if _, err := NewScheduler(b, DefaultPace()); err == nil {
+		if _, err := newScheduler(b, DefaultPace()); err == nil {
 			t.Errorf("%+v is accepted", b)
 		}
 	}
-	if _, err := NewScheduler(Budget{}, Pace{Target: 1, Fastest: 2, Slowest: 1}); err == nil {
+	if _, err := newScheduler(Budget{}, Pace{Target: 1, Fastest: 2, Slowest: 1}); err == nil {
 		t.Error("a slowest that is faster than the fastest is accepted")
 	}
 }

@@ -212,7 +212,7 @@ func (c *Client) account(o *Outcome) {
 	}
 	if o.Err == nil {
 		s.Exchanges += uint64(len(o.Train.Exchanges))
-		kernel, user := KernelStamps(o.Train)
+		kernel, user := kernelStamps(o.Train)
 		s.KernelStamps += uint64(kernel)
 		s.UserStamps += uint64(user)
 		countUserStamps(o.Train, s.WhyUser)
@@ -224,8 +224,8 @@ func (c *Client) account(o *Outcome) {
 	}
 }
 
-// KernelStamps returns how many of a train's stamps are the kernel's; there are four in each exchange.
-func KernelStamps(t minrtt.Train) (kernel, user int) {
+// kernelStamps returns how many of a train's stamps are the kernel's; there are four in each exchange.
+func kernelStamps(t minrtt.Train) (kernel, user int) {
 	for _, e := range t.Exchanges {
 		for _, from := range sources(e) {
 			if from == minrtt.Kernel {
