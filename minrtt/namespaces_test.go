@@ -22,7 +22,7 @@ import (
 // known: no exchange may contradict it. The log (-v) says how narrow the bounds are.
 func TestPrivilegedTrainsBetweenNamespaces(t *testing.T) {
 	privileged.Need(t)
-	pair, err := netns.New()
+	pair, err := netns.NewPair()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (p *process) end(t *testing.T, limit time.Duration) int {
 // Every reading's interval holds the truth. Then one is stopped, then killed: each time it is named, and nothing hangs.
 func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	privileged.Need(t)
-	pair, err := netns.New()
+	pair, err := netns.NewPair()
 	if err != nil {
 		t.Fatal(err)
 	}

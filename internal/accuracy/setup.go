@@ -69,7 +69,7 @@ func newLab(machine Machine, loopback bool) (*lab, error) {
 	l.clock = minrtt.SystemClock(asm.Counter, notice)
 	l.clock.Quantum_cycles = l.machine.Quantum_cycles
 	if !loopback {
-		if l.pair, err = netns.New(); err != nil {
+		if l.pair, err = netns.NewPair(); err != nil {
 			return nil, errors.Join(err, l.done())
 		}
 	}

@@ -5,20 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"runtime"
-
-	"golang.org/x/sys/unix"
 )
 
 // Pair is two namespaces and the link between them. Any goroutine may use it.
 type Pair struct {
-	ends [2]chan task
-}
-
-type task struct {
-	run  func() error
-	done chan error
+	ends [2]thread
 }
 
 const link = "link" // the name of its end in either namespace
@@ -28,12 +19,11 @@ var (
 	ipv6      = [2]netip.Prefix{netip.MustParsePrefix("2001:db8::1/64"), netip.MustParsePrefix("2001:db8::2/64")}
 )
 
-// New makes a pair. It lasts until Close and until the last socket or process in it is gone.
-func New() (*Pair, error) {
+// NewPair makes a pair. It lasts until Close and until the last socket or process in it is gone.
+func NewPair() (*Pair, error) {
 	p := new(Pair)
 	for i := range p.ends {
-		p.ends[i] = make(chan task)
-		go enter(p.ends[i])
+		p.ends[i] = newThread()
 	}
 	if err := p.setUp(); err != nil {
 		p.Close()
@@ -42,25 +32,13 @@ func New() (*Pair, error) {
 	return p, nil
 }
 
-// enter runs tasks on a thread of its own.
-func enter(tasks chan task) {
-	runtime.LockOSThread() // never unlocked: the thread, and its namespace, end with this goroutine
-	for t := range tasks {
-		t.done <- t.run()
-	}
-}
-
 func (p *Pair) setUp() error {
-	for i := range p.ends {
-		if err := p.Do(i, func() error { return os.NewSyscallError("unshare", unix.Unshare(unix.CLONE_NEWNET)) }); err != nil {
+	for _, end := range p.ends {
+		if err := end.leave(); err != nil {
 			return err
 		}
 	}
-	var other *os.File
-	err := p.Do(1, func() (err error) {
-		other, err = os.Open("/proc/thread-self/ns/net")
-		return err
-	})
+	other, err := p.ends[1].namespace()
 	if err != nil {
 		return err
 	}
@@ -99,11 +77,7 @@ func bringUp(addresses ...netip.Prefix) error {
 
 // Do runs f on a thread in a namespace, 0 or 1, after what it runs there already. A socket that f opens, and a process that
 // it starts, stay in the namespace; a goroutine that it starts does not begin there.
-func (p *Pair) Do(end int, f func() error) error {
-	t := task{f, make(chan error, 1)}
-	p.ends[end] <- t
-	return <-t.done
-}
+func (p *Pair) Do(end int, f func() error) error { return p.ends[end].do(f) }
 
 // Addr returns the address of an end, 0 or 1.
 func (p *Pair) Addr(end int) netip.Addr { return addresses[end].Addr() }
@@ -113,8 +87,8 @@ func (p *Pair) Addr6(end int) netip.Addr { return ipv6[end].Addr() }
 
 // Close lets go of the namespaces. It must not be called twice, nor before all Do have returned.
 func (p *Pair) Close() {
-	for _, tasks := range p.ends {
-		close(tasks)
+	for _, end := range p.ends {
+		close(end)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 func TestPrivilegedPairCarriesPackets(t *testing.T) {
 	privileged.Need(t)
-	p, err := New()
+	p, err := NewPair()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestPrivilegedPairCarriesPackets(t *testing.T) {
 
 func TestPrivilegedPairIsApart(t *testing.T) {
 	privileged.Need(t)
-	p, err := New()
+	p, err := NewPair()
 	if err != nil {
 		t.Fatal(err)
 	}

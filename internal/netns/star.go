@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // Star is namespaces that reach each other over a bridge, in a namespace of its own: the hub; of NewMesh, each other directly, and the hub
 // over the bridge. Any goroutine may use it.
 type Star struct {
-	hub  chan task
-	ends []chan task
+	hub  thread
+	ends []thread
 }
 
 // Hub is the number of the hub among the ends.
@@ -24,11 +21,9 @@ const bridge = "bridge"
 
 // NewStar makes a star with so many ends, at most 100. It lasts as a Pair does.
 func NewStar(ends int) (*Star, error) {
-	s := &Star{hub: make(chan task), ends: make([]chan task, ends)}
-	go enter(s.hub)
+	s := &Star{hub: newThread(), ends: make([]thread, ends)}
 	for i := range s.ends {
-		s.ends[i] = make(chan task)
-		go enter(s.ends[i])
+		s.ends[i] = newThread()
 	}
 	if err := s.setUp(); err != nil {
 		s.Close()
@@ -57,11 +52,8 @@ func NewMesh(ends int) (*Star, error) {
 
 // connect gives two ends a link.
 func (s *Star) connect(a, b int) error {
-	var namespace *os.File
-	if err := s.Do(b, func() (err error) {
-		namespace, err = os.Open("/proc/thread-self/ns/net")
-		return err
-	}); err != nil {
+	namespace, err := s.ends[b].namespace()
+	if err != nil {
 		return err
 	}
 	defer namespace.Close()
@@ -89,11 +81,10 @@ func (s *Star) connect(a, b int) error {
 }
 
 func (s *Star) setUp() error {
-	unshare := func() error { return os.NewSyscallError("unshare", unix.Unshare(unix.CLONE_NEWNET)) }
+	if err := s.hub.leave(); err != nil {
+		return err
+	}
 	err := s.Do(Hub, func() error {
-		if err := unshare(); err != nil {
-			return err
-		}
 		if err := addBridge(bridge); err != nil {
 			return fmt.Errorf("add bridge: %w", err)
 		}
@@ -114,13 +105,10 @@ func (s *Star) setUp() error {
 		return err
 	}
 	for i := range s.ends {
-		var end *os.File
-		err := s.Do(i, func() (err error) {
-			if err = unshare(); err == nil {
-				end, err = os.Open("/proc/thread-self/ns/net")
-			}
+		if err := s.ends[i].leave(); err != nil {
 			return err
-		})
+		}
+		end, err := s.ends[i].namespace()
 		if err != nil {
 			return err
 		}
@@ -157,13 +145,10 @@ func port(end int) string { return fmt.Sprintf("port%d", end) }
 
 // Do runs f on a thread in the namespace of an end, or in that of the hub, as Pair.Do does.
 func (s *Star) Do(end int, f func() error) error {
-	tasks := s.hub
-	if end != Hub {
-		tasks = s.ends[end]
+	if end == Hub {
+		return s.hub.do(f)
 	}
-	t := task{f, make(chan error, 1)}
-	tasks <- t
-	return <-t.done
+	return s.ends[end].do(f)
 }
 
 // Addr returns the address of an end, or the hub's.
@@ -191,7 +176,7 @@ func (s *Star) Cut(end int, cut bool) error {
 // Close lets go of the namespaces, as Pair.Close does.
 func (s *Star) Close() {
 	close(s.hub)
-	for _, tasks := range s.ends {
-		close(tasks)
+	for _, end := range s.ends {
+		close(end)
 	}
 }
