@@ -12,7 +12,6 @@
 //	paper.go      the paper's method on the same exchanges
 //	roundtrip.go  the smallest round trip, against a bare ping-pong
 //	process.go    how processes are started, pinned and ended, and their processor time
-//	zeromq.go     the paper's transport
 //
 // It judges nothing and prints nothing: tables and limits are in package cli.
 package accuracy

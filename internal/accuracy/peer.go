@@ -15,6 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/minrtt/zmqtransport"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
@@ -111,7 +112,7 @@ func answer(ctx context.Context, o order, say func(netip.AddrPort) error) (time.
 
 func listen(o order, counter func() uint64) (minrtt.Transport, netip.AddrPort, error) {
 	if o.ZeroMQ {
-		return listenZeroMQ(o.At, counter)
+		return zmqtransport.Listen(o.At, counter)
 	}
 	u, err := minrtt.ListenUDP(o.At, minrtt.UDPConfig{Counter: counter, Spin: o.Spin, UserStampsOnly: o.UserStamp})
 	if err != nil {

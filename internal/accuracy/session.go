@@ -11,6 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/minrtt/zmqtransport"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
@@ -103,7 +104,7 @@ func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*
 	}
 	err = l.at(from, func() (err error) {
 		if zeroMQ {
-			p.transport, err = dialZeroMQ(peer.address, clock.Counter)
+			p.transport, err = zmqtransport.Dial(peer.address, clock.Counter)
 			return err
 		}
 		p.transport, err = minrtt.DialUDP(peer.address, minrtt.UDPConfig{Counter: clock.Counter, Spin: o.Spin})
