@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -303,7 +304,7 @@ func (w *Watch) Check() (State, error) {
 	}
 	s := State{Blind: w.blind(now), UnseenMoves: w.o.Virtual && now.VMClock == nil}
 	s.Breaks = append(s.Breaks, compareMarkers(w.last, now)...)
-	if len(s.Breaks) == 0 || !has(s.Breaks, Booted) { // another boot has another counter
+	if !slices.ContainsFunc(s.Breaks, func(b Break) bool { return b.Reason == Booted }) { // another boot has another counter
 		breaks, threshold_cycles := w.compareCounter(now)
 		s.Breaks = append(s.Breaks, breaks...)
 		s.Threshold_cycles = threshold_cycles
@@ -330,15 +331,6 @@ func (w *Watch) Check() (State, error) {
 	w.last = now
 	s.Epoch = w.epoch
 	return s, nil
-}
-
-func has(breaks []Break, reason Reason) bool {
-	for _, b := range breaks {
-		if b.Reason == reason {
-			return true
-		}
-	}
-	return false
 }
 
 // compareMarkers compares what the kernel and the hypervisor say of themselves.
@@ -378,7 +370,7 @@ func compareMarkers(last, now Observation) []Break {
 // compareCounter holds the counter's way since the last look, and since the rate's mark, against CLOCK_MONOTONIC_RAW.
 func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycles uint64) {
 	for _, since := range []Observation{w.last, w.mark} {
-		widen := addOutward(int64(w.o.Widen_cycles), 0)
+		widen := int64(w.o.Widen_cycles)
 		went := Cycles{int64(now.Bracket.Open-since.Bracket.Close) - widen, int64(now.Bracket.Close-since.Bracket.Open) + widen}
 		if went.Hi_cycles < 0 {
 			return append(breaks, Break{WentBack, fmt.Sprintf("the counter was %d, is %d", since.Bracket.Close, now.Bracket.Open)}), threshold_cycles
