@@ -271,7 +271,7 @@ func (l *Client) run() {
 			}
 			if p.Socket == l.monitor {
 				if event, _, _, err := l.monitor.RecvEvent(zmq4.DONTWAIT); err == nil && event == zmq4.EVENT_HANDSHAKE_FAILED_AUTH {
-					refused = true
+					refused = l.config.Key != nil // whoever it is that refuses a client without a key, no key would help
 				}
 			}
 		}

@@ -252,6 +252,38 @@ func TestClientComesInOnceItsKeyIsListed(t *testing.T) {
 	must(c.Register(within(t), node("a")))(t)
 }
 
+// What listens at the server's address may be something else, which lets nobody in: a client without a key survives that.
+func TestClientWithoutAKeyIsRefusedByAStranger(t *testing.T) {
+	t.Parallel()
+	ctx := must(zmq4.NewContext())(t)
+	defer ctx.Term()
+	refuses := must(ctx.NewSocket(zmq4.REP))(t)
+	stranger := must(ctx.NewSocket(zmq4.ROUTER))(t)
+	if err := errors.Join(refuses.SetRcvtimeo(10*time.Second), refuses.Bind("inproc://zeromq.zap.01"), stranger.SetLinger(0), stranger.SetZapDomain("stranger"), stranger.Bind("tcp://127.0.0.1:*")); err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	asked := make(chan error, 1)
+	go func() {
+		defer refuses.Close()
+		m, err := refuses.RecvMessage(0)
+		if err == nil {
+			_, err = refuses.SendMessage("1.0", m[1], "400", "nobody", "", "")
+		}
+		asked <- err
+	}()
+	l := must(Dial(ClientConfig{Server: strings.TrimPrefix(must(stranger.GetLastEndpoint())(t), "tcp://")}))(t)
+	defer l.Close()
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := l.Call(short, &Ping{}); !errors.Is(err, ErrUnreachable) {
+		t.Error(err)
+	}
+	if err := <-asked; err != nil {
+		t.Errorf("the stranger was not asked: %v", err)
+	}
+}
+
 func TestServerTakesQuestionsFromAdminsOnly(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a", "admin")
