@@ -25,15 +25,11 @@ const batchRows = 512
 
 // alike goes the way of the first pair's stretch, as long as the pieces last that it uses.
 func (w *Ways) alike(xs, ys []uint64, spans []Span) (int, Duration) {
-	j := (xs[0] - w.base) >> w.bits
-	s := &w.stretches[j]
-	if s.state == unknown {
-		w.choose(s, min(w.base+j<<w.bits+1<<(w.bits-1), w.last))
-	}
+	s := w.stretch(xs[0])
 	if s.state != fast {
 		return 0, Duration{}
 	}
-	start := w.base + j<<w.bits
+	start := xs[0] - (xs[0]-w.base)&(1<<w.bits-1)
 	last := min(start+(1<<w.bits-1), w.last)
 	n := 0
 	for n < len(xs) && xs[n]-start <= last-start {

@@ -15,6 +15,7 @@
 //	Pair          constraints of two nodes and what is assumed of them; Add, Check, Prune, Encode
 //	Relation      what Pair.Relate derives for a wander and a direction; Translate, SameNode, Rate
 //	Closure       relations of a fleet, over third nodes too; Translate, Duration, Audit
+//	View, Ways    the same for many readings of one node, or of two: as true, and faster
 //	PaperRelate   the method that all this is compared with
 //
 // # What is assumed

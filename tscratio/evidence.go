@@ -37,7 +37,7 @@ func (p *Pair) evidence(into Side) *evidence {
 	}
 	e.windowCycles = e.from.cycles(p.Declared.Window)
 	for i := range p.trains {
-		v := p.view(&p.trains[i], into)
+		v := p.widened(&p.trains[i], into)
 		for _, r := range v.lower {
 			e.lower = append(e.lower, fact{r.b, r.a, v.extent})
 		}
@@ -53,22 +53,22 @@ func (p *Pair) evidence(into Side) *evidence {
 	return e
 }
 
-// view is a train's constraints as seen by the side that is translated into.
-type view struct {
+// widened is a train's constraints as seen by the side that is translated into.
+type widened struct {
 	lower, upper []reading // in the order of the train's own, lower's and upper's exchanged for SideB
 	extent       Interval  // as far beyond the train's readings as its constraints are widened
 }
 
-// view returns a train's constraints, with either reading moved so far as its node's quantum and core slack
+// widened returns a train's constraints, with either reading moved so far as its node's quantum and core slack
 // may have moved it, in the direction that keeps the inequality true.
-func (p *Pair) view(t *train, into Side) view {
+func (p *Pair) widened(t *train, into Side) widened {
 	from, to := p.B, p.A
 	lower, upper, extent := t.lower, t.upper, t.b
 	if into == SideB {
 		from, to = to, from
 		lower, upper, extent = upper, lower, t.a
 	}
-	v := view{extent: from.stamps(extent)}
+	v := widened{extent: from.stamps(extent)}
 	for _, r := range lower {
 		r = r.oriented(into)
 		v.lower = append(v.lower, reading{b: from.stamps(At(r.b)).Hi, a: to.stamps(At(r.a)).Lo})

@@ -257,7 +257,7 @@ func (t *train) sort() {
 
 func compareReadings(x, y reading) int { return cmp.Or(cmp.Compare(x.b, y.b), cmp.Compare(x.a, y.a)) }
 
-// Trains returns the number of trains, Constraints that of the constraints that are kept of them.
+// Trains returns the number of trains.
 func (p *Pair) Trains() int { return len(p.trains) }
 
 // Constraints returns the number of constraints that are kept.

@@ -33,7 +33,7 @@ func (p *Pair) Prune() int {
 			continue
 		}
 		// What goes must be implied in relations into A and in those into B, which see it turned round.
-		intoA, intoB := p.view(t, SideA), p.view(t, SideB)
+		intoA, intoB := p.widened(t, SideA), p.widened(t, SideB)
 		lower, upper := p.anchors(t)
 		t.lower = thin(t.lower, lower, func(j, i int) bool {
 			return impliesLower(intoA.lower[j], intoA.lower[i], rA, f) && impliesUpper(intoB.upper[j], intoB.upper[i], rB, f)
@@ -153,7 +153,7 @@ func (p *Pair) provenRates(into Side) []RateInterval {
 			continue
 		}
 		l, u := p.anchors(t)
-		v := p.view(&train{b: t.b, a: t.a, lower: t.lower[l : l+1], upper: t.upper[u : u+1]}, into)
+		v := p.widened(&train{b: t.b, a: t.a, lower: t.lower[l : l+1], upper: t.upper[u : u+1]}, into)
 		places = append(places, place{v.extent, i, v.lower[0], v.upper[0]})
 	}
 	slices.SortFunc(places, func(x, y place) int { return cmp.Compare(x.Lo, y.Lo) })

@@ -145,6 +145,8 @@ func TestNeverWiderThanPaper(t *testing.T) {
 	})
 }
 
+const one = Rate(1) << rateBits
+
 // TestImplied takes pairs of constraints near the margin of the rule and looks, in exact rationals, for a rate, a
 // wander and a reading at which the one that stays lets through what the other would not.
 func TestImplied(t *testing.T) {

@@ -8,10 +8,7 @@ import (
 // Rate is cycles of one counter per cycle of another, in units of 2⁻⁴⁸.
 type Rate uint64
 
-const (
-	rateBits = 48
-	one      = Rate(1) << rateBits
-)
+const rateBits = 48
 
 // Float returns the rate for display. Nothing is computed from it.
 func (r Rate) Float() float64 { return math.Ldexp(float64(r), -rateBits) }

@@ -111,6 +111,9 @@ func (c *Closure) View(from, into string) (*View, error) {
 	return v, nil
 }
 
+// Limits returns the smallest and the largest reading that may be translated; some between them may not be.
+func (v *View) Limits() (lo, hi uint64) { return v.base, v.last }
+
 // Translate is Closure.Translate without the paths.
 func (v *View) Translate(y uint64) (Interval, Verdict, error) {
 	i, verdict, err := v.count(y)
@@ -283,18 +286,23 @@ func (w *Ways) Duration(x, y uint64) (Duration, error) {
 		return Duration{Span{d - w.slack, d + w.slack}, Trivial, Consistent}, nil
 	}
 	if x >= w.base && x <= w.last && len(w.stretches) > 0 {
-		j := (x - w.base) >> w.bits
-		s := &w.stretches[j]
-		if s.state == unknown {
-			w.choose(s, min(w.base+j<<w.bits+1<<(w.bits-1), w.last))
-		}
-		if s.state == fast {
+		if s := w.stretch(x); s.state == fast {
 			if d, verdict, ok := w.by(s, x, y); ok {
 				return Duration{d, s.scenario, max(verdict, s.verdict)}, nil
 			}
 		}
 	}
 	return w.ask(x, y)
+}
+
+// stretch is that of a reading of first from base to last, with the way that was chosen for it.
+func (w *Ways) stretch(x uint64) *wayStretch {
+	j := (x - w.base) >> w.bits
+	s := &w.stretches[j]
+	if s.state == unknown {
+		w.choose(s, min(w.base+j<<w.bits+1<<(w.bits-1), w.last))
+	}
+	return s
 }
 
 func (w *Ways) ask(x, y uint64) (Duration, error) {
@@ -495,6 +503,3 @@ func (s *wayStretch) hold(r *Relation, y, reach uint64) {
 	}
 	s.rate = r.rateOver(s.from, s.to)
 }
-
-// Limits returns the smallest and the largest reading that may be translated; some between them may not be.
-func (v *View) Limits() (lo, hi uint64) { return v.base, v.last }
