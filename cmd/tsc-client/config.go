@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
@@ -121,6 +122,11 @@ func (c config) plan() (p plan, err error) {
 		p.commands = &commands
 	}
 	if c.Server != "" {
+		if c.Node != "" {
+			if err := runs.CheckNodeName(c.Node); err != nil { // as the server does
+				return p, fmt.Errorf("node: %w", err)
+			}
+		}
 		link, err := daemon.Link(c.Server, c.Key, c.ServerKey, c.Advertise)
 		if err != nil {
 			return p, err

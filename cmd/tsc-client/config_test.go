@@ -77,6 +77,7 @@ func TestConfigurationIsRefusedByName(t *testing.T) {
 		"probes":                    {"--probes", "here"},
 		"command":                   {"--command", "7340"},
 		"node":                      {"--node", "a b"},
+		"check node name":           {"--node", "höhe", "--server", "127.0.0.1:1"},
 		"window":                    {"--window", "0s"},
 		"wander":                    {"--wander-ppm", "-1"},
 		"budget":                    {"--cpu-share", "2"},
