@@ -471,6 +471,19 @@ func TestRunsOfOthersStayOpen(t *testing.T) {
 }
 
 // What was damaged on its way, or on its node, and is whole there now, is fetched.
+// A matrix, which is evaluated while the core goes on, tells of the run as it was.
+func TestWhatIsToldOfARunDoesNotChange(t *testing.T) {
+	f, _, _ := opened(t)
+	r := f.core.run
+	r.lacks("a", "is mended")
+	r.lacks("b", "is not")
+	told := f.core.runStatus().Missing
+	r.missing = slices.DeleteFunc(r.missing, func(m runs.Missing) bool { return m.Part == "a" })
+	if len(told) != 2 || told[0].Part != "a" || told[1].Part != "b" {
+		t.Errorf("it was told what is missing, and now that is %v", told)
+	}
+}
+
 func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
 	f, c := away(t)
 	c.comeBack()

@@ -453,7 +453,7 @@ func (c *core) runStatus() *RunStatus {
 	if r == nil {
 		return c.lastRun
 	}
-	s := &RunStatus{Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: r.missing, Path: r.draft.Path()}
+	s := &RunStatus{Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: slices.Clone(r.missing), Path: r.draft.Path()}
 	for name := range r.opened {
 		s.Nodes = append(s.Nodes, name)
 	}
