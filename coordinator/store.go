@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -36,7 +38,7 @@ func OpenStore(dir, runs string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open state %q: %w", dir, err)
 	}
-	if err := lockFile(lock); err != nil {
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("open state %q: another server uses it (%w): stop that one, or give this one a directory of its own", dir, err)
 	}
