@@ -25,9 +25,9 @@ type Table struct {
 
 // The size of a table is bounded, because it may come over a network.
 const (
-	MaxRules        = 10_000
-	MaxPatternBytes = 256
-	MaxRate_hz      = 1 << 40 // beyond what any machine logs
+	maxRules        = 10_000
+	maxPatternBytes = 256
+	maxRate_hz      = 1 << 40 // beyond what any machine logs
 	maxFileBytes    = 1 << 20
 )
 
@@ -81,8 +81,8 @@ func match(pattern, text string) bool {
 
 // Validate returns nil if the table may be used. Errors wrap ErrTable and say which rule they mean, counted from 1.
 func (t *Table) Validate() error {
-	if len(t.Rules) > MaxRules {
-		return fmt.Errorf("check handler table: %d rules, at most %d: join some with patterns: %w", len(t.Rules), MaxRules, ErrTable)
+	if len(t.Rules) > maxRules {
+		return fmt.Errorf("check handler table: %d rules, at most %d: join some with patterns: %w", len(t.Rules), maxRules, ErrTable)
 	}
 	for i, r := range t.Rules {
 		if err := r.validate(); err != nil {
@@ -113,8 +113,8 @@ func (r *Rule) validate() error {
 			return fmt.Errorf("rate %d with handler %s, which keeps no single events: leave it out", r.Rate_hz, r.Settings.Kind)
 		}
 	}
-	if r.Rate_hz > MaxRate_hz {
-		return fmt.Errorf("rate %d: at most %d a second: leave it out for all", r.Rate_hz, uint64(MaxRate_hz))
+	if r.Rate_hz > maxRate_hz {
+		return fmt.Errorf("rate %d: at most %d a second: leave it out for all", r.Rate_hz, uint64(maxRate_hz))
 	}
 	return nil
 }
@@ -123,8 +123,8 @@ func checkPattern(what, pattern string) error {
 	switch {
 	case pattern == "":
 		return fmt.Errorf("%s is empty: write %q for all", what, "*")
-	case len(pattern) > MaxPatternBytes:
-		return fmt.Errorf("%s %.40q…: %d bytes, at most %d", what, pattern, len(pattern), MaxPatternBytes)
+	case len(pattern) > maxPatternBytes:
+		return fmt.Errorf("%s %.40q…: %d bytes, at most %d", what, pattern, len(pattern), maxPatternBytes)
 	case slices.ContainsFunc([]byte(pattern), func(b byte) bool { return b <= ' ' || b > '~' }):
 		return fmt.Errorf("%s %q: use plain ASCII without spaces", what, pattern)
 	}

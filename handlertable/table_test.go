@@ -86,7 +86,7 @@ func TestMatch(t *testing.T) {
 
 func TestMatchOfAHostilePatternIsQuick(t *testing.T) {
 	// A matcher that asks every * again would need 10^70 steps.
-	if match(strings.Repeat("a*", MaxPatternBytes/2)+"b", strings.Repeat("a", 10_000)) {
+	if match(strings.Repeat("a*", maxPatternBytes/2)+"b", strings.Repeat("a", 10_000)) {
 		t.Error("it matches")
 	}
 }
@@ -146,7 +146,7 @@ func TestParseRefuses(t *testing.T) {
 		{"merge", "version: 1\nrules:\n  - {channel: \"*\", handler: id}\n  - {<<: {handler: id}, channel: \"*\"}\n", 4, `unknown key "<<"`},
 		{"second of two", "version: 1\nrules:\n  - {channel: \"*\", handler: id}\n  - {channel: \"*\", handler: ix}\n", 4, `"ix"`},
 		{"huge", strings.Repeat("#", maxFileBytes+1), 1, "more than 1048576 bytes"},
-		{"many rules", "version: 1\nrules:\n" + strings.Repeat("- {channel: a, handler: id}\n", MaxRules+1), 3, "10001 rules, at most 10000"},
+		{"many rules", "version: 1\nrules:\n" + strings.Repeat("- {channel: a, handler: id}\n", maxRules+1), 3, "10001 rules, at most 10000"},
 	}
 	for _, test := range tests {
 		table, err := Parse([]byte(test.text), "t.yaml")
@@ -194,7 +194,7 @@ func TestValidateRefusesWhatParseDoes(t *testing.T) {
 	if err := (&Table{Rules: []Rule{good}}).Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := (&Table{Rules: make([]Rule, MaxRules+1)}).Validate(); err == nil {
+	if err := (&Table{Rules: make([]Rule, maxRules+1)}).Validate(); err == nil {
 		t.Error("too many rules pass")
 	}
 }

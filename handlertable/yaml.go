@@ -116,8 +116,8 @@ func (p *parser) table(text []byte) *Table {
 		p.fail(root.Line, "no rules: write %q for none", "rules: []")
 	case rules.Kind != yaml.SequenceNode:
 		p.fail(rules.Line, "rules are not a list: begin each with '- '")
-	case len(rules.Content) > MaxRules:
-		p.fail(rules.Line, "%d rules, at most %d: join some with patterns", len(rules.Content), MaxRules)
+	case len(rules.Content) > maxRules:
+		p.fail(rules.Line, "%d rules, at most %d: join some with patterns", len(rules.Content), maxRules)
 	default:
 		for _, node := range rules.Content {
 			t.Rules = append(t.Rules, p.rule(node))
