@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ type Client struct {
 	node      tscratio.Node // with the epoch of now
 	pairs     pairs
 	probing   probing
-	observers []func(Outcome)
+	observers []*func(Outcome) // replaced, never changed: they are called without the lock
 	stats     Stats
 	serving   error // why the answerer ended; nil while it has not
 }
@@ -177,11 +178,16 @@ func (c *Client) Pairs() []*tscratio.Pair {
 	return c.pairs.copies()
 }
 
-// Observe has every train's outcome told to f from now on, on the goroutine that ran it: f must be quick and must not run trains.
-func (c *Client) Observe(f func(Outcome)) {
+// Observe has every train's outcome told to f until stop is called, on the goroutine that ran it: f must be quick and must not run trains.
+func (c *Client) Observe(f func(Outcome)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.observers = append(c.observers, f)
+	c.observers = append(slices.Clip(c.observers), &f)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.observers = slices.DeleteFunc(slices.Clone(c.observers), func(o *func(Outcome)) bool { return o == &f })
+	}
 }
 
 // Check asks for the node's epoch, and returns it. An epoch other than the one before ends all pairs.

@@ -58,6 +58,7 @@ type Link struct {
 	config  LinkConfig
 	control *control.Client
 	reports *reports
+	blind   func() // ends what observe is told
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -108,7 +109,7 @@ func Connect(c *Client, config LinkConfig) (*Link, error) {
 	l := &Link{client: c, config: config, control: dialed, again: make(chan struct{}, 1)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.reports = newReports(l.sendReport)
-	c.Observe(l.observe)
+	l.blind = c.Observe(l.observe)
 	l.state.Since = time.Now()
 	l.running.Add(3)
 	go l.keep()
@@ -152,6 +153,7 @@ func (l *Link) Close() error {
 		_ = l.control.Send(ctx, 0, &control.Leave{Why: "closed"}) // the server notices it without
 		cancel()
 	}
+	l.blind()
 	l.stop()
 	err := l.control.Close()
 	l.running.Wait()

@@ -238,6 +238,30 @@ func TestLinkComesBack(t *testing.T) {
 	expect[*control.Leave](s)
 }
 
+// A client that outlives its links holds none of them, and tells who else observes it all the same.
+func TestAClosedLinkIsToldNothing(t *testing.T) {
+	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
+	told := 0
+	stop := a.Observe(func(Outcome) { told++ })
+	for range 3 {
+		if err := connect(t, a, "127.0.0.1:1", nil).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(a.observers); n != 1 {
+		t.Errorf("%d observe the client after its links are closed, want 1", n)
+	}
+	for want := range 2 {
+		if _, err := a.Train(t.Context(), b.peer()); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		if told != 1 {
+			t.Errorf("told %d times after %d trains", told, want+1)
+		}
+	}
+}
+
 // A server that refuses is asked again after pauses that grow.
 func TestPausesGrow(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server")

@@ -220,7 +220,7 @@ func (c *Client) account(o *Outcome) {
 	observers := c.observers
 	c.mu.Unlock()
 	for _, f := range observers {
-		f(*o)
+		(*f)(*o)
 	}
 }
 
