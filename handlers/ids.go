@@ -112,9 +112,9 @@ func (ids *IDs) take(dir string, node, instance int) error {
 
 // Next makes an id. ok is false when this instance has made all of its 2^40 ids, or its file cannot be written any more.
 func (ids *IDs) Next() (id uint64, ok bool) {
+	// A count that led to no id is not given back: another call may have gone on behind it.
 	count := ids.next.Add(1) - 1
 	if count >= ids.leased.Load() && !ids.lease(count) {
-		ids.next.Add(^uint64(0)) // so that the count cannot run over
 		return 0, false
 	}
 	return ids.prefix | count, true

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
@@ -145,4 +147,36 @@ func TestOpenIDsRefuses(t *testing.T) {
 	if _, err := OpenIDs(dir, 1); err == nil || !strings.Contains(err.Error(), "16384") {
 		t.Errorf("a bad node number: %v", err)
 	}
+}
+
+// A file that cannot be written for a while makes calls fail, and no id be made twice: nor those of calls that were under way meanwhile.
+func TestIDsWhileTheFileCannotBeWritten(t *testing.T) {
+	ids := openIDs(t, t.TempDir(), 3)
+	file := ids.file
+	var made sync.Map
+	var calls sync.WaitGroup
+	for range 8 {
+		calls.Go(func() {
+			for range 20_000 {
+				if id, ok := ids.Next(); ok {
+					if _, twice := made.LoadOrStore(id, true); twice {
+						t.Errorf("id %#x was made twice", id)
+						return
+					}
+				}
+			}
+		})
+	}
+	var ended atomic.Bool
+	go func() { calls.Wait(); ended.Store(true) }()
+	for writable := false; !ended.Load(); writable = !writable {
+		ids.leasing.Lock()
+		if ids.file = nil; writable {
+			ids.file = file
+		}
+		ids.leased.Store(ids.next.Load()) // as at the end of a lease
+		ids.leasing.Unlock()
+		runtime.Gosched()
+	}
+	ids.file = file
 }
