@@ -149,8 +149,7 @@ type DirectoryLock struct{ file *os.File }
 // held keeps directory locks from the garbage collector, which would close their files.
 var held sync.Map
 
-// LockDirectory makes this process the one that drains a directory. It removes what is left there of programs that died
-// while they made a ring.
+// LockDirectory makes this process the one that drains a directory.
 func LockDirectory(dir string) (*DirectoryLock, error) {
 	if err := CheckDirectory(dir); err != nil {
 		return nil, err
@@ -164,10 +163,6 @@ func LockDirectory(dir string) (*DirectoryLock, error) {
 	}
 	l := &DirectoryLock{f}
 	held.Store(l, nil)
-	if err := removeParts(dir); err != nil {
-		l.Close()
-		return nil, fmt.Errorf("lock ring directory: %w", err)
-	}
 	return l, nil
 }
 

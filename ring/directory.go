@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -89,30 +88,6 @@ func Files(dir string) ([]string, error) {
 		}
 	}
 	return files, nil
-}
-
-// partAge is how old a ring that is being made is for sure not any more: it takes milliseconds.
-const partAge = time.Minute
-
-// removeParts removes rings that nobody goes on making.
-func removeParts(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("look for unfinished rings: %w", err)
-	}
-	for _, e := range entries {
-		if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), ringSuffix+partSuffix) {
-			continue
-		}
-		info, err := e.Info()
-		if err != nil || time.Since(info.ModTime()) < partAge {
-			continue
-		}
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove an unfinished ring: %w", err)
-		}
-	}
-	return nil
 }
 
 // NodeNumber reads the node's number that the directory was given. ok is false where it was given none.

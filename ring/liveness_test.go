@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
@@ -140,29 +139,6 @@ func TestLockDirectory(t *testing.T) {
 	must(t, l.Close())
 	if _, err := LockDirectory(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a directory that is not there: %v", err)
-	}
-}
-
-// Programs die while they make rings.
-func TestLockDirectoryRemovesOldParts(t *testing.T) {
-	dir := t.TempDir()
-	long := time.Now().Add(-2 * partAge)
-	old, young, other := filepath.Join(dir, "a.ring.part"), filepath.Join(dir, "b.ring.part"), filepath.Join(dir, "c.part")
-	for _, path := range []string{old, young, other} {
-		writeFile(t, path, nil)
-	}
-	trap := filepath.Join(dir, "d.ring.part", "full")
-	must(t, os.MkdirAll(trap, 0o700))
-	for _, path := range []string{old, other, filepath.Dir(trap)} {
-		must(t, os.Chtimes(path, long, long))
-	}
-	l, err := LockDirectory(dir)
-	must(t, err)
-	defer l.Close()
-	for path, want := range map[string]bool{old: false, young: true, other: true, trap: true} {
-		if _, err := os.Stat(path); (err == nil) != want {
-			t.Errorf("%s is there: %v, want %v", path, err == nil, want)
-		}
 	}
 }
 
