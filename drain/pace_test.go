@@ -81,7 +81,7 @@ func TestLastRangeOfAFullTable(t *testing.T) {
 			id++
 		}
 	}
-	for i := range uint64(dropRanges + 5) {
+	for i := range uint64(ring.DropsSize + 5) {
 		drop()
 		// A drainer that takes records and no drops: those before this one.
 		if err := before.Release(0, 16*(i+1), 0, 0); err != nil {
@@ -106,14 +106,14 @@ func TestLastRangeOfAFullTable(t *testing.T) {
 			t.Fatalf("%d ranges of %d events, want %d of %d", rows, log.dropped(logstore.RingFull), ranges, events)
 		}
 	}
-	check(dropRanges-1, dropRanges-1)
+	check(ring.DropsSize-1, ring.DropsSize-1)
 	for range 17 {
 		c.Log(id) // another range begins
 	}
 	r.run(time.Second)
 	c.Log(id)
 	r.run(time.Second)
-	check(dropRanges+1, dropRanges+5+1)
+	check(ring.DropsSize+1, ring.DropsSize+5+1)
 	if settings := r.stats("a/b").Settings; settings.Kind != channel.Buffered {
 		t.Errorf("%s", settings)
 	}

@@ -279,9 +279,6 @@ func (s *source) takeJournal(w *worker, i int) error {
 	return nil
 }
 
-// dropRanges is how many ranges of drops a ring has room for.
-const dropRanges = 64
-
 // takeDrops writes ranges of dropped events that cannot grow any more. state was read before.
 func (s *source) takeDrops(w *worker, i int, state ring.State) error {
 	p := &s.places[i]
@@ -298,7 +295,7 @@ func (s *source) takeDrops(w *worker, i int, state ring.State) error {
 		// The last range grows as long as its place is the tail. One writer that has moved on has left it for good; of many,
 		// one that saw the old tail may still be at it. Where there was no room for another range, it grows at any place.
 		last := p.drops + uint64(n)
-		if n == dropRanges {
+		if n == ring.DropsSize {
 			p.growing = last
 		}
 		if s.header.ManyWriters || state.Tail <= ranges[n-1].At || p.growing == last {

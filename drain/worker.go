@@ -24,7 +24,7 @@ type worker struct {
 	records     []ring.Record
 	events      []logstore.Event
 	pairs       []logstore.Link
-	drops       [dropRanges]logstore.Drop
+	drops       [ring.DropsSize]logstore.Drop
 	transitions [ring.JournalSize]logstore.Transition
 	block       logstore.Block
 

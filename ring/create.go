@@ -200,7 +200,7 @@ func (p *Producer) identify(c Config, records uint64, shards int) {
 	id.records = records
 	id.fileBytes = uint64(len(p.mapping))
 	id.incarnation = p.Incarnation
-	id.boot = bootID()
+	id.boot = Boot()
 	now := Now()
 	id.openedCounter, id.openedUTCLo_ns, id.openedUTCHi_ns = now.Counter, now.Earliest.UnixNano(), now.Latest.UnixNano()
 	id.pid = uint32(os.Getpid())
@@ -224,8 +224,9 @@ func (id *identity) sum() uint32 {
 	return crc32.Checksum(b, castagnoli)
 }
 
-// bootID is the kernel's, or zero where it tells none: then a ring from before a reboot is not told apart.
-func bootID() (id [16]byte) {
+// Boot is the kernel's random id of the time since it was booted, as in Header, or zero where it tells none: then a ring from before a reboot is
+// not told apart.
+func Boot() (id [16]byte) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return id

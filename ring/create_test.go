@@ -47,7 +47,7 @@ func TestCreate(t *testing.T) {
 	if h.OpenedCounter < low || h.OpenedCounter > high || h.OpenedEarliest.Before(earliest.Add(-1)) || h.OpenedLatest.After(latest.Add(2)) || h.OpenedLatest.Before(h.OpenedEarliest) {
 		t.Errorf("opened %+v, want counter in [%d, %d] in [%v, %v]", h, low, high, earliest, latest)
 	}
-	if h.Boot != bootID() || h.IncarnationText() != hex.EncodeToString(p.Incarnation[:]) {
+	if h.Boot != Boot() || h.IncarnationText() != hex.EncodeToString(p.Incarnation[:]) {
 		t.Errorf("%+v", h)
 	}
 	if s, w := p.Settings(); s != testConfig().Settings || w.Generation() != 1 {
@@ -327,7 +327,7 @@ func TestBootID(t *testing.T) {
 	if err != nil {
 		t.Skip("this machine tells no boot id")
 	}
-	id := bootID()
+	id := Boot()
 	got := hex.EncodeToString(id[:])
 	if want := regexp.MustCompile("[^0-9a-f]").ReplaceAllString(string(text), ""); got != want {
 		t.Errorf("%s, want %s", got, want)

@@ -98,8 +98,8 @@ func TestFormatTablesAreTheNumbers(t *testing.T) {
 	_, got := tables(t)
 	want := []string{
 		number("version", version), number("pageBytes", pageBytes), number("RecordBytes", RecordBytes), number("MinRecords", MinRecords),
-		number("MaxRecords", MaxRecords), number("MaxShards", MaxShards), number("slots", slots), number("journalSize", journalSize),
-		number("dropsSize", dropsSize), number("maxGeneration", maxGeneration),
+		number("MaxRecords", MaxRecords), number("MaxShards", MaxShards), number("slots", slots), number("JournalSize", JournalSize),
+		number("DropsSize", DropsSize), number("maxGeneration", maxGeneration),
 		number("FlagBadSettings", FlagBadSettings), number("FlagMisuse", FlagMisuse), number("FlagClosed", FlagClosed),
 	}
 	for k := channel.Kind(0); k.Known(); k++ {

@@ -236,7 +236,7 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 			next += rng.Uint64N(5)
 			if tail := *s.Tail; !put(s, next, 1) {
 				dropped = append(dropped, drop{tail, next})
-				overflow = overflow || s.page.producer.drops-released == dropsSize
+				overflow = overflow || s.page.producer.drops-released == DropsSize
 			}
 		case what < 9: // the drainer frees places
 			head += rng.Uint64N(*s.Tail - head + 1)
@@ -270,7 +270,7 @@ func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 	p := newRing(t)
 	s, c := &p.Shards[0], drain(t, p.Path)
 	fill(p)
-	for i := range uint64(dropsSize + 10) { // each at another place
+	for i := range uint64(DropsSize + 10) { // each at another place
 		if put(s, 100+i, 1) {
 			t.Fatal("room in a full ring")
 		}
@@ -282,15 +282,15 @@ func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 		}
 	}
 	ranges, before, err := c.Drops(0)
-	if err != nil || before != 0 || len(ranges) != dropsSize {
+	if err != nil || before != 0 || len(ranges) != DropsSize {
 		t.Fatalf("%d ranges, %d before, %v", len(ranges), before, err)
 	}
-	last := ranges[dropsSize-1]
-	want := DropRange{At: MinRecords + dropsSize - 1, Count: 11, FirstCounter: 100 + dropsSize - 1, LastCounter: 100 + dropsSize + 9}
+	last := ranges[DropsSize-1]
+	want := DropRange{At: MinRecords + DropsSize - 1, Count: 11, FirstCounter: 100 + DropsSize - 1, LastCounter: 100 + DropsSize + 9}
 	if last != want {
 		t.Errorf("last range %+v, want %+v", last, want)
 	}
-	if err := c.Release(0, *s.Tail, dropsSize, 0); err != nil {
+	if err := c.Release(0, *s.Tail, DropsSize, 0); err != nil {
 		t.Fatal(err)
 	}
 	for range MinRecords {
@@ -298,7 +298,7 @@ func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 	}
 	put(s, 1000, 1)
 	ranges, before, err = c.Drops(0)
-	if err != nil || before != dropsSize || len(ranges) != 1 || ranges[0].Count != 1 || ranges[0].FirstCounter != 1000 {
+	if err != nil || before != DropsSize || len(ranges) != 1 || ranges[0].Count != 1 || ranges[0].FirstCounter != 1000 {
 		t.Errorf("after the release: %+v, %d before, %v", ranges, before, err)
 	}
 }
@@ -314,7 +314,7 @@ func TestDropsUnderAWriter(t *testing.T) {
 		for at := range uint64(places) {
 			// Straight to what Room does last, at a new place each time: 1 + at%3 events each.
 			for range 1 + at%3 {
-				for s.page.producer.drops-atomic.LoadUint64(&s.page.consumer.drops) >= dropsSize-1 {
+				for s.page.producer.drops-atomic.LoadUint64(&s.page.consumer.drops) >= DropsSize-1 {
 					pause(0)
 				}
 				s.drop(at)

@@ -140,7 +140,7 @@ func readAll(t *testing.T, path string, from uint64) {
 				place = r.At
 				sum += r.Count
 			}
-			if len(ranges) > dropsSize || sum > s.Dropped {
+			if len(ranges) > DropsSize || sum > s.Dropped {
 				t.Errorf("%d ranges of %d drops, the ring has %d", len(ranges), sum, s.Dropped)
 			}
 		}
@@ -153,7 +153,7 @@ func readAll(t *testing.T, path string, from uint64) {
 				}
 				place = e.From
 			}
-			if len(entries) > journalSize {
+			if len(entries) > JournalSize {
 				t.Errorf("%d entries", len(entries))
 			}
 		}

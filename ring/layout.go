@@ -16,9 +16,11 @@ const (
 
 	pageBytes = 4096
 
-	slots       = 8  // parameter slots that the switching word can point to
-	journalSize = 16 // adopted settings that the drainer has not yet read
-	dropsSize   = 64 // ranges of dropped events that the drainer has not yet read
+	slots = 8 // parameter slots that the switching word can point to
+
+	// JournalSize is how many changes of settings a shard notes, and DropsSize how many ranges of dropped events, before a drainer takes them.
+	JournalSize = 16
+	DropsSize   = 64
 
 	// RecordBytes is the size of a record.
 	RecordBytes = 16
@@ -168,8 +170,8 @@ type shard struct {
 	producer producerLine
 	consumer consumerLine
 	cells    cells
-	journal  [journalSize]journalEntry
-	drops    [dropsSize]dropRange
+	journal  [JournalSize]journalEntry
+	drops    [DropsSize]dropRange
 	_        [512]byte
 }
 

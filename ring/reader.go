@@ -342,7 +342,7 @@ type DropRange struct {
 func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 	page := r.shards[i]
 	var total, begun, taken, tail uint64
-	var table [dropsSize]dropRange
+	var table [DropsSize]dropRange
 	still := false
 	err = guard(func() {
 		for range patience {
@@ -366,15 +366,15 @@ func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 	if !still {
 		return nil, 0, r.damaged("shard %d: the table of drops does not stand still", i)
 	}
-	if taken > begun || begun-taken > dropsSize {
+	if taken > begun || begun-taken > DropsSize {
 		return nil, 0, r.damaged("shard %d: %d ranges of drops, %d of them taken", i, begun, taken)
 	}
 	place := uint64(0)
 	for k := taken; k < begun; k++ {
-		d := table[k%dropsSize]
+		d := table[k%DropsSize]
 		end := total
 		if k+1 < begun {
-			end = table[(k+1)%dropsSize].before
+			end = table[(k+1)%DropsSize].before
 		}
 		switch {
 		case end < d.before:
@@ -409,7 +409,7 @@ type JournalEntry struct {
 func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err error) {
 	page := r.shards[i]
 	var written, taken, tail uint64
-	var table [journalSize]journalEntry
+	var table [JournalSize]journalEntry
 	still := false
 	err = guard(func() {
 		for range patience {
@@ -434,12 +434,12 @@ func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err erro
 	if !still {
 		return nil, 0, r.damaged("shard %d: the journal does not stand still", i)
 	}
-	if taken > written || written-taken > journalSize {
+	if taken > written || written-taken > JournalSize {
 		return nil, 0, r.damaged("shard %d: %d journal entries, %d of them taken", i, written, taken)
 	}
 	place := uint64(0)
 	for k := taken; k < written; k++ {
-		e := table[k%journalSize]
+		e := table[k%JournalSize]
 		if e.word == 0 && k == written-1 {
 			break
 		}

@@ -244,7 +244,7 @@ func TestJournal(t *testing.T) {
 		}
 	}
 	check(0)
-	for range journalSize {
+	for range JournalSize {
 		want = append(want, change())
 		check(0)
 	}
@@ -252,23 +252,23 @@ func TestJournal(t *testing.T) {
 	for skipped := uint64(1); skipped < 30; skipped++ {
 		e := change()
 		e.Skipped = skipped
-		want[journalSize-1] = e
+		want[JournalSize-1] = e
 		check(0)
 	}
 	must(t, c.Release(0, 0, 0, 10))
 	want = append(want[10:], change())
 	check(10)
-	must(t, c.Release(0, 0, s.page.producer.drops, journalSize+1))
+	must(t, c.Release(0, 0, s.page.producer.drops, JournalSize+1))
 	want = nil
-	check(journalSize + 1)
-	for range 3 * journalSize { // round the table
+	check(JournalSize + 1)
+	for range 3 * JournalSize { // round the table
 		want = []JournalEntry{change()}
 		check(s.page.producer.journal - 1)
 		must(t, c.Release(0, 0, 0+s.page.producer.drops, s.page.producer.journal))
 	}
 	// The owner dies over the newest.
 	want = []JournalEntry{change(), change()}
-	s.page.journal[(s.page.producer.journal-1)%journalSize].word = 0
+	s.page.journal[(s.page.producer.journal-1)%JournalSize].word = 0
 	want = want[:1]
 	check(s.page.producer.journal - 2)
 }
@@ -276,7 +276,7 @@ func TestJournal(t *testing.T) {
 func TestDamagedJournal(t *testing.T) {
 	for name, change := range map[string]func(s *shard){
 		"more taken than written":   func(s *shard) { s.consumer.journal = 5 },
-		"more written than fit":     func(s *shard) { s.producer.journal = journalSize + 1 },
+		"more written than fit":     func(s *shard) { s.producer.journal = JournalSize + 1 },
 		"far more":                  func(s *shard) { s.producer.journal = 1<<64 - 1 },
 		"no word but in the newest": func(s *shard) { s.journal[0].word = 0 },
 		"kind that is not":          func(s *shard) { s.journal[0].kind = 99 },
@@ -301,7 +301,7 @@ func TestDamagedJournal(t *testing.T) {
 func TestDamagedDrops(t *testing.T) {
 	for name, change := range map[string]func(s *shard){
 		"more taken than begun": func(s *shard) { s.consumer.drops = 4 },
-		"more begun than fit":   func(s *shard) { s.producer.drops = dropsSize + 1 },
+		"more begun than fit":   func(s *shard) { s.producer.drops = DropsSize + 1 },
 		"far more":              func(s *shard) { s.producer.drops = 1<<64 - 1 },
 		"count goes back":       func(s *shard) { s.drops[1].before = 100 },
 		"last begins too late":  func(s *shard) { s.drops[2].before = 100 },

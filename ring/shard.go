@@ -148,11 +148,11 @@ func (s *Shard) wait(n uint64) bool {
 func (s *Shard) drop(counter uint64) {
 	line := &s.page.producer
 	dropped, begun, tail := atomic.LoadUint64(&line.dropped), line.drops, atomic.LoadUint64(s.Tail)
-	last := &s.page.drops[(begun-1)%dropsSize]
-	room := begun-atomic.LoadUint64(&s.page.consumer.drops) < dropsSize
+	last := &s.page.drops[(begun-1)%DropsSize]
+	room := begun-atomic.LoadUint64(&s.page.consumer.drops) < DropsSize
 	switch {
 	case begun == 0, last.at != tail && room:
-		next := &s.page.drops[begun%dropsSize]
+		next := &s.page.drops[begun%DropsSize]
 		atomic.StoreUint64(&next.at, tail)
 		atomic.StoreUint64(&next.before, dropped)
 		atomic.StoreUint64(&next.first, counter)
@@ -174,12 +174,12 @@ func (s *Shard) Journal(w Word, settings channel.Settings, counter uint64) {
 	line := &s.page.producer
 	n := line.journal
 	skipped := uint64(0)
-	if n > 0 && n-atomic.LoadUint64(&s.page.consumer.journal) >= journalSize {
+	if n > 0 && n-atomic.LoadUint64(&s.page.consumer.journal) >= JournalSize {
 		// Nobody reads. The newest entry takes the place of the one before it, and says that it did.
 		n--
-		skipped = s.page.journal[n%journalSize].skipped + 1
+		skipped = s.page.journal[n%JournalSize].skipped + 1
 	}
-	e := &s.page.journal[n%journalSize]
+	e := &s.page.journal[n%JournalSize]
 	atomic.StoreUint64(&e.word, 0) // unfinished, for a reader that came at last
 	atomic.StoreUint64(&e.kind, uint64(settings.Kind))
 	atomic.StoreUint64(&e.a, settings.A)

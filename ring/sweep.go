@@ -35,9 +35,3 @@ func instant(clock func() time.Time) Instant {
 		}
 	}
 }
-
-// Boot is the kernel's random id of the time since it was booted, as in Header; zero: it tells none.
-func Boot() [16]byte { return bootID() }
-
-// JournalSize is how many changes of settings a ring notes before somebody takes them.
-const JournalSize = journalSize
