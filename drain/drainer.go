@@ -321,11 +321,12 @@ func (d *Drainer) forget(seen map[string]bool) {
 	}
 }
 
-// setAside remembers a ring that is not to be drained.
+// setAside remembers a ring that is not to be drained, in the place of its source if it had one.
 func (d *Drainer) setAside(s *source, reason error) {
 	s.count(func(c *RingStats) { c.SetAside = reason })
 	c := s.snapshot()
 	d.mu.Lock()
+	delete(d.sources, c.Path)
 	d.aside[c.Path] = &c
 	d.mu.Unlock()
 	d.notify(fmt.Errorf("set aside ring: %w", reason))

@@ -129,6 +129,11 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 
 func TestHalfAPairIsDamage(t *testing.T) {
 	r := newRig(t, Options{})
+	r.d.o.Notify = func(error) { // as who asks while it is being set aside
+		if s := r.d.Stats(); len(s.Rings) != 1 {
+			t.Errorf("it is counted %d times", len(s.Rings))
+		}
+	}
 	c := r.open("a/b", handlers.Options{Handler: "link"})
 	c.Link(1, 2)
 	r.advance(DefaultPoll)
