@@ -119,8 +119,8 @@ type sampling struct {
 	err   error
 }
 
-// samplesKept is how many samples wait for a log that cannot be written. Then the last one is replaced: the counts go on, and only
-// the steps between them become longer.
+// samplesKept is how many samples wait for a log that cannot be written. Those that come then are left out: the counts go on, and only
+// the step to the next one becomes longer.
 const samplesKept = 4096
 
 // sample has a ring sampled, with the period that it has now.
@@ -197,7 +197,10 @@ func (p *sampler) sweep(now time.Duration) (next time.Duration) {
 	p.rings, p.due = p.rings[:0], p.due[:0]
 	next = now + time.Hour
 	for _, one := range p.all {
-		if one.due <= now && one.err == nil {
+		if one.err != nil {
+			continue // its worker has yet to hear of it
+		}
+		if one.due <= now {
 			p.rings, p.due = append(p.rings, one.reader), append(p.due, one)
 			one.due = nextDue(now, one.period)
 		}

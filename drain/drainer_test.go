@@ -368,6 +368,18 @@ func TestCountOfAChannelThatGetsAnotherHandler(t *testing.T) {
 	}
 }
 
+// A ring whose count cannot be read is left to its worker: the sampler does not come back to it at once, again and again.
+func TestSamplerWaitsForNoRingThatFailed(t *testing.T) {
+	r := newRig(t, Options{})
+	r.open("a/b", handlers.Options{Handler: "counter"})
+	r.advance(tick)
+	r.d.sampler.all[0].err = ring.ErrShrunk
+	now := r.clock + time.Minute
+	if next := r.d.sampler.sweep(now); next <= now {
+		t.Errorf("the next sweep is %v from now", next-now)
+	}
+}
+
 // apply sets settings on the only ring.
 func apply(t *testing.T, r *rig, settings channel.Settings) {
 	t.Helper()
