@@ -384,17 +384,19 @@ func (d *Drainer) Flush() error {
 	})
 }
 
+var errClosed = errors.New("drainer is closed")
+
 // each has every worker do something with each of its rings, those that appeared just now among them.
 func (d *Drainer) each(do func(*worker, *source) (gone bool, err error)) error {
 	select {
 	case <-d.closing:
-		return errors.New("drainer is closed")
+		return errClosed
 	default:
 	}
 	d.rescan()
 	var all []error
 	for _, w := range d.workers {
-		w.call(func() {
+		called := w.call(func() {
 			w.now = d.now()
 			kept := w.sources[:0]
 			for _, s := range w.sources {
@@ -411,6 +413,9 @@ func (d *Drainer) each(do func(*worker, *source) (gone bool, err error)) error {
 			clear(w.sources[len(kept):])
 			w.sources = kept
 		})
+		if !called {
+			all = append(all, errClosed)
+		}
 	}
 	return errors.Join(all...)
 }

@@ -539,6 +539,18 @@ func TestCloseLeavesLivingRingsToTheNext(t *testing.T) {
 	}
 }
 
+func TestWhatComesTooLateIsAnError(t *testing.T) {
+	r := newRig(t, Options{})
+	r.open("a/b", handlers.Options{})
+	r.advance(tick)
+	r.d.workers[0].end() // as Close does meanwhile
+	for what, err := range map[string]error{"Flush": r.d.Flush(), "Snapshot": r.d.Snapshot(nil), "SetLogs": r.d.SetLogs(t.TempDir())} {
+		if !errors.Is(err, errClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestSecondDrainerIsRefused(t *testing.T) {
 	r := newRig(t, Options{})
 	_, err := Start(r.rings, Options{Logs: r.logs})
