@@ -115,14 +115,13 @@ func (d *Drainer) SetLimits(maxBytes int64, minFree float64) error {
 func (d *Drainer) Limit() error { return d.limits.reached(d.now()) }
 
 // skip takes rows for gone that were not stored.
-func (s *source) skip(w *worker, i int, rows uint64, why error) error {
+func (s *source) skip(w *worker, i int, rows uint64, why error) {
 	p := &s.places[i]
 	if p.skipped == 0 {
 		p.skippedAt, p.skippedSince = p.head/s.per, w.now
 	}
 	p.skipped += rows
 	s.count(func(c *RingStats) { c.NotStored += rows; c.Limit = why })
-	return nil
 }
 
 // takeSkipped writes down how many rows were not stored: before others are, and else once in a while. Who dies before it leaves them to be
@@ -132,8 +131,8 @@ func (s *source) takeSkipped(w *worker, i int) error {
 	if p.skipped == 0 {
 		return nil
 	}
-	drop := logstore.Drop{Of: uint64(s.kind), Reason: uint64(logstore.NotStored), At: p.skippedAt, Count: p.skipped}
-	if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: append(w.drops[:0], drop)}); err != nil {
+	drop := logstore.Drop{Reason: uint64(logstore.NotStored), At: p.skippedAt, Count: p.skipped}
+	if err := s.appendDrop(w, i, drop); err != nil {
 		return err
 	}
 	p.skipped = 0

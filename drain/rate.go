@@ -46,11 +46,11 @@ func (s *source) takeOverRate(w *worker, i int, from, to uint64) error {
 		return err
 	}
 	p := &s.places[i]
-	drop := logstore.Drop{Of: uint64(s.kind), Reason: uint64(logstore.OverRate), At: p.head / s.per, Count: to - from}
+	drop := logstore.Drop{Reason: uint64(logstore.OverRate), At: p.head / s.per, Count: to - from}
 	if s.kind == logstore.Events {
 		drop.FirstCounter, drop.LastCounter = w.records[from].Counter, w.records[to-1].Counter
 	}
-	if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: append(w.drops[:0], drop)}); err != nil {
+	if err := s.appendDrop(w, i, drop); err != nil {
 		return err
 	}
 	s.count(func(c *RingStats) { c.OverRate += to - from })

@@ -85,8 +85,8 @@ func (s *source) sync(w *worker) error {
 		if next < state.Head {
 			// What the ring gave up as safe is in no log that is here.
 			lost := (state.Head - next + s.per - 1) / s.per
-			drop := logstore.Drop{Of: uint64(s.kind), Reason: uint64(logstore.Damaged), At: next / s.per, Count: lost}
-			if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: append(w.drops[:0], drop)}); err != nil {
+			drop := logstore.Drop{Reason: uint64(logstore.Damaged), At: next / s.per, Count: lost}
+			if err := s.appendDrop(w, i, drop); err != nil {
 				return err
 			}
 			s.count(func(c *RingStats) { c.Missing += lost })

@@ -190,7 +190,8 @@ func (s *source) store(w *worker, i int, rows uint64) error {
 		if s.places[i].skipped == 0 {
 			s.d.limitReached(why)
 		}
-		return s.skip(w, i, rows, why)
+		s.skip(w, i, rows, why)
+		return nil
 	}
 	if err := s.takeSkipped(w, i); err != nil {
 		return err
@@ -227,8 +228,8 @@ func (s *source) takeHole(w *worker, i int, tail uint64) error {
 		return err
 	}
 	rows := (end - p.head) / s.per
-	drop := logstore.Drop{Of: uint64(s.kind), Reason: uint64(logstore.NeverWritten), At: p.head / s.per, Count: rows}
-	if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: append(w.drops[:0], drop)}); err != nil {
+	drop := logstore.Drop{Reason: uint64(logstore.NeverWritten), At: p.head / s.per, Count: rows}
+	if err := s.appendDrop(w, i, drop); err != nil {
 		return err
 	}
 	s.count(func(c *RingStats) { c.Holes += rows })

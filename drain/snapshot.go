@@ -101,8 +101,8 @@ func (s *source) dump(w *worker) error {
 	buffer = buffer[:n]
 	if first > p.head {
 		gone := (first - p.head) / s.per
-		drop := logstore.Drop{Of: uint64(s.kind), Reason: uint64(logstore.Overwritten), At: p.head / s.per, Count: gone}
-		if err := s.append(&w.block, logstore.Block{First: s.log.Next(logstore.Drops, shard), Drops: append(w.drops[:0], drop)}); err != nil {
+		drop := logstore.Drop{Reason: uint64(logstore.Overwritten), At: p.head / s.per, Count: gone}
+		if err := s.appendDrop(w, shard, drop); err != nil {
 			return err
 		}
 		p.head = first

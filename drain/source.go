@@ -158,6 +158,12 @@ func (s *source) append(b *logstore.Block, as logstore.Block) error {
 	return nil
 }
 
+// appendDrop writes that rows are not in the log, and why.
+func (s *source) appendDrop(w *worker, shard int, drop logstore.Drop) error {
+	drop.Of = uint64(s.kind)
+	return s.append(&w.block, logstore.Block{Shard: shard, First: s.log.Next(logstore.Drops, shard), Drops: append(w.drops[:0], drop)})
+}
+
 func (s *source) count(change func(*RingStats)) {
 	s.mu.Lock()
 	change(&s.stats)
@@ -319,8 +325,8 @@ func (s *source) setAside(w *worker, reason error) {
 		if !s.synced || s.header.Policy == channel.Overwrite || p.tail/s.per <= next {
 			continue
 		}
-		drop := logstore.Drop{Of: uint64(s.kind), Reason: uint64(logstore.Unread), At: next, Count: p.tail/s.per - next}
-		if s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: append(w.drops[:0], drop)}) != nil {
+		drop := logstore.Drop{Reason: uint64(logstore.Unread), At: next, Count: p.tail/s.per - next}
+		if s.appendDrop(w, i, drop) != nil {
 			break // the disk as well: the reason below has to do
 		}
 		s.count(func(c *RingStats) { c.Unread += drop.Count })

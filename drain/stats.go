@@ -2,6 +2,7 @@ package drain
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -112,14 +113,6 @@ func (d *Drainer) Stats() Stats {
 		stats.Processes = append(stats.Processes, p)
 	}
 	slices.SortFunc(stats.Processes, func(a, b ProcessStats) int { return a.ProcessID - b.ProcessID })
-	slices.SortFunc(stats.Rings, func(a, b RingStats) int {
-		switch {
-		case a.Path < b.Path:
-			return -1
-		case a.Path > b.Path:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(stats.Rings, func(a, b RingStats) int { return strings.Compare(a.Path, b.Path) })
 	return stats
 }
