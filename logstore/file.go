@@ -95,12 +95,6 @@ func (f *File) Close() error {
 // Header is what the log says of itself.
 func (f *File) Header() Header { return f.header }
 
-// Sealed tells whether the file ends with an index.
-func (f *File) Sealed() bool { return f.sealed }
-
-// Size is the file's size in bytes when it was opened.
-func (f *File) Size() int64 { return f.size }
-
 // Blocks is how many blocks of rows the file is known to have.
 func (f *File) Blocks() int { return len(f.entries) }
 

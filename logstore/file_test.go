@@ -99,8 +99,8 @@ func seek(t *testing.T, rows, blocks int, sealed bool) (share float64, bytes int
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Sealed() != sealed || f.Blocks() != blocks {
-		t.Fatalf("sealed %v, %d blocks", f.Sealed(), f.Blocks())
+	if f.sealed != sealed || f.Blocks() != blocks {
+		t.Fatalf("sealed %v, %d blocks", f.sealed, f.Blocks())
 	}
 	if lo, hi, ok := f.CounterRange(); !ok || lo != first || hi != last {
 		t.Errorf("counters %d to %d, want %d to %d", lo, hi, first, last)

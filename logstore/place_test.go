@@ -211,7 +211,7 @@ func TestRemovedSegmentsAreCounted(t *testing.T) {
 			os.Remove(segments[len(segments)-1].Path)
 		}
 	}
-	if l.Removed() != 3 || l.Segment() != 3 {
-		t.Errorf("%d removed, in segment %d, want 3 and 3", l.Removed(), l.Segment())
+	if l.Removed() != 3 || l.header.Segment != 3 {
+		t.Errorf("%d removed, in segment %d, want 3 and 3", l.Removed(), l.header.Segment)
 	}
 }

@@ -69,7 +69,7 @@ var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, [
 			t.Fatal(err)
 		}
 		defer f.Close()
-		if !f.Sealed() {
+		if !f.sealed {
 			t.Error("what was salvaged is not sealed")
 		}
 		rows, again, err := drainBlocks(f.All().Next)

@@ -202,9 +202,6 @@ func (l *Log) Next(kind Kind, shard int) uint64 {
 // Removed is how many segments were removed, or cut, while this Log wrote to them.
 func (l *Log) Removed() int { return l.removed }
 
-// Segment is the number of the segment that the next block goes to.
-func (l *Log) Segment() int { return l.header.Segment }
-
 // Size is how long the current segment is.
 func (l *Log) Size() int64 {
 	if l.writer == nil {
@@ -398,19 +395,21 @@ func (l *LogReader) open() error {
 	if err == nil && (r.header.Incarnation != s.Incarnation || r.header.Channel != s.Channel) {
 		err = fmt.Errorf("read log %q: header of %s, incarnation %x: %w", s.Path, r.header.Channel, r.header.Incarnation, ErrForeign)
 	}
-	if err != nil {
-		st, _ := file.Stat()
-		file.Close()
-		if errors.Is(err, ErrNotLog) || errors.Is(err, ErrHeader) || errors.Is(err, ErrForeign) {
-			damage := &CorruptionError{File: s.Path, Length: st.Size(), Err: err}
-			l.report.damage(damage)
-			return damage
+	if errors.Is(err, ErrNotLog) || errors.Is(err, ErrHeader) || errors.Is(err, ErrForeign) {
+		damage := &CorruptionError{File: s.Path, Err: err}
+		if st, err := file.Stat(); err == nil {
+			damage.Length = st.Size()
 		}
+		l.report.damage(damage)
+		err = damage
+	}
+	if err != nil {
+		file.Close()
 		return err
 	}
 	l.file, l.reader, l.header = file, r, r.header
 	// Sequences go on from the segment before; where this one begins later, rows are missing.
-	if len(l.segments) > 0 && l.next == 1 {
+	if l.next == 1 {
 		l.tracker.skipTo(r.header.Continues)
 	}
 	l.tracker.begin(r.header.Continues)
