@@ -439,12 +439,14 @@ func TestSenderGivesUpOnADeadEngine(t *testing.T) {
 	}
 }
 
+var errEngine = errors.New("engine is closed")
+
 // Ids that were given out and not sent are the next to be sent: a receiver would take them for lost.
 func TestSenderKeepsIDsThatItDidNotSend(t *testing.T) {
 	clock, sink := newFakes()
 	sink.do = func(n int) (int, error) {
 		if len(sink.taken)+n > 100 {
-			return 3, ErrClosed
+			return 3, errEngine
 		}
 		return n, nil
 	}
@@ -454,7 +456,7 @@ func TestSenderKeepsIDsThatItDidNotSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := s.Run(t.Context())
-	if !errors.Is(err, ErrClosed) || r.Sent != 96 || r.Scheduled != r.Sent+r.Unsent {
+	if !errors.Is(err, errEngine) || r.Sent != 96 || r.Scheduled != r.Sent+r.Unsent {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	spare := s.threads[0].spare
@@ -465,7 +467,7 @@ func TestSenderKeepsIDsThatItDidNotSend(t *testing.T) {
 
 func TestSenderEndsWithItsSink(t *testing.T) {
 	for name, do := range map[string]func(int) (int, error){
-		"an error":       func(int) (int, error) { return 0, ErrClosed },
+		"an error":       func(int) (int, error) { return 0, errEngine },
 		"takes too many": func(n int) (int, error) { return n + 1, nil },
 	} {
 		clock, sink := newFakes()
@@ -650,7 +652,7 @@ func TestNewSenderRefuses(t *testing.T) {
 		"no tuples": func(o *SenderOptions) { o.Tuples = &Tuples{} }, "threads": func(o *SenderOptions) { o.Threads = 1000 },
 		"batch": func(o *SenderOptions) { o.Batch = -1 }, "catch up": func(o *SenderOptions) { o.CatchUp = 0.5 },
 		"nowhere": func(o *SenderOptions) { o.Connect = nil },
-		"connect": func(o *SenderOptions) { o.Connect = func(int) (Sink, error) { return nil, ErrClosed } },
+		"connect": func(o *SenderOptions) { o.Connect = func(int) (Sink, error) { return nil, errEngine } },
 	} {
 		o := good
 		spoil(&o)

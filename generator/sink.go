@@ -1,9 +1,6 @@
 package generator
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // A Sink takes the tuples of one sender's thread into an engine. That thread alone uses it.
 type Sink interface {
@@ -42,9 +39,6 @@ const (
 	paused             // the thread was kept from looking at the counter
 	slow               // the tuple before took long to send, and the thread was running
 )
-
-// ErrClosed is returned by a sink whose engine takes nothing any more.
-var ErrClosed = errors.New("engine is closed")
 
 // Discard is a sink that takes everything and keeps nothing: what a sender does into it is the sender's own ceiling.
 type Discard struct{}

@@ -243,7 +243,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -257,11 +256,9 @@ import (
 // monitorEvents are those that say whether there is somebody at the other end.
 const monitorEvents = zmq4.EVENT_HANDSHAKE_SUCCEEDED | zmq4.EVENT_DISCONNECTED | zmq4.EVENT_MONITOR_STOPPED
 
-// A socket is a ZeroMQ socket with a context, and so an I/O thread, of its own. One goroutine uses it; peers may be read by any.
+// A socket is a ZeroMQ socket with a context, and so an I/O thread, of its own. One goroutine uses it.
 type socket struct {
 	context, socket unsafe.Pointer
-	peers           atomic.Int64 // connections that stand
-	broken          atomic.Int64 // connections that ended
 	events          sync.WaitGroup
 	closed          bool
 	pool            C.cp_pool   // of a PUSH socket
@@ -309,19 +306,15 @@ func (s *socket) monitor(notify onPeers) error {
 	}
 	s.events.Go(func() {
 		defer C.zmq_close(pair)
-		for {
+		for stand := 0; ; { // connections that do
 			switch event := zmq4.Event(C.cp_event(pair)); {
 			case event == zmq4.EVENT_HANDSHAKE_SUCCEEDED:
-				s.peers.Add(1)
+				stand++
 				notify(false)
-			case event == zmq4.EVENT_DISCONNECTED:
-				// Also a connection that never came to stand may be reported.
-				if s.peers.Load() > 0 {
-					s.peers.Add(-1)
-					s.broken.Add(1)
-					notify(true)
-				}
-			case event == zmq4.EVENT_MONITOR_STOPPED, event == 0xFFFF, C.int(int16(event)) < 0:
+			case event == zmq4.EVENT_DISCONNECTED && stand > 0: // also a connection that never came to stand may be reported
+				stand--
+				notify(true)
+			case event == zmq4.EVENT_MONITOR_STOPPED, event < 0:
 				return
 			}
 		}
