@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -32,15 +33,7 @@ type Push struct {
 
 // NewPush connects to an endpoint such as tcp://192.0.2.7:5555, and waits until somebody is there.
 func NewPush(ctx context.Context, endpoint string, o PushOptions) (*Push, error) {
-	if o.Batch == 0 {
-		o.Batch = 1
-	}
-	if o.HighWater == 0 {
-		o.HighWater = 1000
-	}
-	if o.Patience == 0 {
-		o.Patience = 5 * time.Second
-	}
+	o.Batch, o.HighWater, o.Patience = cmp.Or(o.Batch, 1), cmp.Or(o.HighWater, 1000), cmp.Or(o.Patience, 5*time.Second)
 	if o.Batch < 1 || o.Batch > maxPerMessage || o.HighWater < 1 || o.Patience < 0 {
 		return nil, fmt.Errorf("push to %q: %w: Batch %d, HighWater %d, Patience %s", endpoint, ErrOptions, o.Batch, o.HighWater, o.Patience)
 	}

@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,15 +63,7 @@ type receiveThread struct {
 
 // NewReceiver checks the options and opens the channels.
 func NewReceiver(o ReceiverOptions) (*Receiver, error) {
-	if o.Senders == 0 {
-		o.Senders = 1
-	}
-	if o.Bucket == 0 {
-		o.Bucket = 64
-	}
-	if o.Silence == 0 {
-		o.Silence = 5 * time.Second
-	}
+	o.Senders, o.Bucket, o.Silence = cmp.Or(o.Senders, 1), cmp.Or(o.Bucket, 64), cmp.Or(o.Silence, 5*time.Second)
 	if len(o.Sources) == 0 || o.Senders < 1 || o.Bucket < 1 || o.Silence < 0 || o.Patience < 0 {
 		return nil, fmt.Errorf("receive: %w: %d Sources, Senders %d, Bucket %d, Silence %s, Patience %s", ErrOptions, len(o.Sources), o.Senders, o.Bucket, o.Silence, o.Patience)
 	}

@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -90,14 +91,6 @@ func (r SearchResult) WriteText(w io.Writer) error {
 // ByRate is the trials in the order of their rates.
 func (r SearchResult) ByRate() []Trial {
 	list := slices.Clone(r.Trials)
-	slices.SortStableFunc(list, func(a, b Trial) int {
-		switch {
-		case a.Rate < b.Rate:
-			return -1
-		case a.Rate > b.Rate:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(list, func(a, b Trial) int { return cmp.Compare(a.Rate, b.Rate) })
 	return list
 }

@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -105,32 +106,10 @@ const ceilingShare = 0.8
 
 // NewSearch checks the options.
 func NewSearch(o SearchOptions) (*Search, error) {
-	def := func(v *time.Duration, d time.Duration) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	number := func(v *float64, d float64) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	count := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	count(&o.Threads, 1)
-	count(&o.Batch, 1)
-	count(&o.Confirm, 3)
-	count(&o.MaxTrials, 50)
-	number(&o.Start, 10_000)
-	number(&o.Highest, maxRate)
-	number(&o.Resolution, 0.01)
-	number(&o.Growth, 0.005)
-	def(&o.WarmUp, time.Second)
-	def(&o.Trial, 5*time.Second)
-	def(&o.Drain, 10*time.Second)
+	o.Threads, o.Batch, o.Confirm, o.MaxTrials = cmp.Or(o.Threads, 1), cmp.Or(o.Batch, 1), cmp.Or(o.Confirm, 3), cmp.Or(o.MaxTrials, 50)
+	o.Start, o.Highest = cmp.Or(o.Start, 10_000), cmp.Or(o.Highest, maxRate)
+	o.Resolution, o.Growth = cmp.Or(o.Resolution, 0.01), cmp.Or(o.Growth, 0.005)
+	o.WarmUp, o.Trial, o.Drain = cmp.Or(o.WarmUp, time.Second), cmp.Or(o.Trial, 5*time.Second), cmp.Or(o.Drain, 10*time.Second)
 	bad := func(format string, args ...any) (*Search, error) {
 		return nil, fmt.Errorf("search: %w: %s", ErrOptions, fmt.Sprintf(format, args...))
 	}
@@ -487,7 +466,7 @@ func hold(s Sink) Sink {
 	return heldSink{s}
 }
 
-// farBehind is the backlog, in seconds of the rate, at which a trial has shown enough.
+// farBehind_s is the backlog, in seconds of the rate, at which a trial has shown enough.
 const farBehind_s = 0.5
 
 // tryRate sends at a rate for some time, and watches what comes out.

@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,21 +120,8 @@ func NewSender(o SenderOptions) (*Sender, error) {
 	bad := func(format string, args ...any) (*Sender, error) {
 		return nil, fmt.Errorf("send: %w: %s", ErrOptions, fmt.Sprintf(format, args...))
 	}
-	if o.Threads == 0 {
-		o.Threads = 1
-	}
-	if o.Batch == 0 {
-		o.Batch = 1
-	}
-	if o.LateAfter == 0 {
-		o.LateAfter = 10 * time.Microsecond
-	}
-	if o.CatchUp == 0 {
-		o.CatchUp = 4
-	}
-	if o.GiveUp == 0 {
-		o.GiveUp = time.Second
-	}
+	o.Threads, o.Batch, o.CatchUp = cmp.Or(o.Threads, 1), cmp.Or(o.Batch, 1), cmp.Or(o.CatchUp, 4)
+	o.LateAfter, o.GiveUp = cmp.Or(o.LateAfter, 10*time.Microsecond), cmp.Or(o.GiveUp, time.Second)
 	switch {
 	case (o.Schedule == nil) == (o.FlatOut == 0):
 		return bad("give a Schedule or FlatOut, and not both")
@@ -195,7 +183,7 @@ func (s *Sender) Start() uint64 { return s.start.Load() }
 // Mark has something noted with the run that a sink found out. Any goroutine may call it.
 func (s *Sender) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
 
-// leadTime is from Run to the first due time: threads get ready in it.
+// leadTime_s is from Run to the first due time: threads get ready in it.
 const leadTime_s = 2e-3
 
 // Run sends the schedule to its end, says the end on each sink, closes them, and returns what became of it. Cancelling ctx ends it early, with
