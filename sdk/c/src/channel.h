@@ -54,7 +54,7 @@ struct channel {
 /* A word that no drainer writes: its slot does not exist, and the rest is random. */
 extern uint64_t cp_never_word;
 
-/* valid reports whether settings may be worked with: they come from memory that others write. */
+/* cp_valid_settings reports whether settings may be worked with: they come from memory that others write. */
 bool cp_valid_settings(struct settings s);
 
 /* cp_adopt takes over what the switching word points to, notes it in the journal, and returns what holds. */
@@ -69,7 +69,7 @@ void cp_journal(struct shard *s, uint64_t word, struct settings settings, uint64
 /* cp_raise puts up a flag. */
 void cp_raise(struct channel *c, uint64_t flag);
 
-/* cp_lost_drainer is the mark of a directory, for all its rings in this process. NULL: no memory. */
+/* cp_lost_drainer is the mark of a directory, for all its rings in this process. NULL: no memory. Who calls holds the lock of the list of channels. */
 bool *cp_lost_drainer(const char *dir);
 
 #define LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)

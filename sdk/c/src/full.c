@@ -28,29 +28,24 @@ static void pause_a_little(unsigned attempt)
 	nanosleep(&t, NULL);
 }
 
-static struct {
-	pthread_mutex_t mu;
-	struct directory {
-		struct directory *next;
-		bool lost;
-		char path[];
-	} *all;
-} directories = {.mu = PTHREAD_MUTEX_INITIALIZER, .all = NULL};
+static struct directory {
+	struct directory *next;
+	bool lost;
+	char path[];
+} *directories;
 
 bool *cp_lost_drainer(const char *dir)
 {
 	struct directory *d;
 
-	pthread_mutex_lock(&directories.mu);
-	for (d = directories.all; d != NULL && strcmp(d->path, dir) != 0; d = d->next)
+	for (d = directories; d != NULL && strcmp(d->path, dir) != 0; d = d->next)
 		;
 	if (d == NULL && (d = malloc(sizeof(*d) + strlen(dir) + 1)) != NULL) {
 		d->lost = false;
 		strcpy(d->path, dir);
-		d->next = directories.all;
-		directories.all = d;
+		d->next = directories;
+		directories = d;
 	}
-	pthread_mutex_unlock(&directories.mu);
 	return d != NULL ? &d->lost : NULL;
 }
 

@@ -520,9 +520,9 @@ cp_channel *cp_open_abi(int abi, const char *name, const cp_options *options, in
 	c->unordered = w.stamp == CP_RDTSC;
 	c->links = w.settings.kind == CP_LINK;
 	c->policy = w.policy;
-	c->lost = cp_lost_drainer(w.dir);
 	/* A fork between the open of the file and its place in the list would leave the child a descriptor. */
 	pthread_mutex_lock(&channels.mu);
+	c->lost = cp_lost_drainer(w.dir);
 	if (c->lost == NULL || !make_ring(c, &w)) {
 		if (c->error == NULL)
 			fail(c, "no memory");

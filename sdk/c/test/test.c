@@ -140,6 +140,53 @@ static void test_fork(void)
 	cp_close(shared);
 }
 
+static bool opening = true;
+
+/* Each open walks through all directories that there are, and then fails. */
+static void *open_in_vain(void *unused)
+{
+	(void)unused;
+	while (PEEK(&opening)) {
+		cp_channel *c = cp_open("vain/x", &(cp_options){.dir = dir});
+		cp_close(c);
+	}
+	return NULL;
+}
+
+/* A child may be forked at any moment of another thread's open, and opens channels of its own: it must not wait for a thread that it does not have. */
+static void test_fork_while_another_thread_opens(void)
+{
+	enum { DIRECTORIES = 20000, FORKS = 20 };
+	char file[64], other[32];
+	pthread_t thread;
+
+	snprintf(file, sizeof(file), "%s/node", dir);
+	FILE *f = fopen(file, "w");
+	CHECK(f != NULL && fputs("many", f) >= 0 && fclose(f) == 0);
+	CHECK(cp_lost_drainer(dir) != NULL); /* the last of the list */
+	for (int i = 0; i < DIRECTORIES; i++) {
+		snprintf(other, sizeof(other), "/none/%d", i);
+		CHECK(cp_lost_drainer(other) != NULL);
+	}
+	CHECK(pthread_create(&thread, NULL, open_in_vain, NULL) == 0);
+	for (int i = 0; i < FORKS; i++) {
+		int status = -1;
+		pid_t child = fork();
+		if (child == 0) {
+			alarm(20);
+			cp_close(cp_open("vain/y", &(cp_options){.dir = dir}));
+			_exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		if (failures > 0)
+			break;
+	}
+	POKE(&opening, false);
+	pthread_join(thread, NULL);
+	unlink(file);
+}
+
 enum { THREADS = 4, EVENTS = 20000 };
 
 static void *log_many(void *c)
@@ -256,6 +303,7 @@ int main(void)
 	test_threads();
 	test_strange_settings();
 	test_clock_set_back();
+	test_fork_while_another_thread_opens();
 	if (rmdir(dir) != 0) {
 		perror("something was left in the directory");
 		failures++;
