@@ -122,6 +122,10 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 		t.Fatalf("the next agent is in run %q", run)
 	}
 	logIDs(ch, 30, 40)
+	unfinished := filepath.Join(c.State, a.runPath("tuesday"), runs.LogsPath(c.Node), "a~x.00000000000000000000000000000001.000000.cplog.new")
+	if err := os.WriteFile(unfinished, nil, 0o600); err != nil { // as a kill leaves it
+		t.Fatal(err)
+	}
 	s, err = a.CloseRun("tuesday")
 	if err != nil || !s.Closed || s.Channels != 2 || len(s.Missing) > 0 {
 		t.Fatalf("%+v, %v", s, err)

@@ -148,12 +148,7 @@ func (p *poller) tryOpen(path string) error {
 	}
 	w, err := logstore.Resume(logstore.OS{}, path)
 	if err == nil {
-		f, openErr := logstore.OpenFile(path)
-		if openErr != nil {
-			return errors.Join(openErr, w.Close())
-		}
-		p.id = f.Header().Incarnation
-		f.Close()
+		p.id = w.Header().Incarnation
 	} else if errors.Is(err, fs.ErrNotExist) {
 		name, nameErr := channel.ParseName("ntp/claim")
 		if nameErr != nil {

@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
@@ -137,16 +137,13 @@ func (a *Agent) run() string {
 
 func (a *Agent) runState(name string, closed bool) RunState {
 	s := RunState{Name: name, Closed: closed}
-	entries, err := os.ReadDir(filepath.Join(a.c.State, a.runPath(name), runs.LogsPath(a.c.Node)))
+	segments, err := logstore.Segments(filepath.Join(a.c.State, a.runPath(name), runs.LogsPath(a.c.Node)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Missing = append(s.Missing, err.Error())
 	}
-	rings := map[string]bool{}
-	for _, e := range entries {
-		// CHANNEL.INCARNATION.NUMBER.cplog
-		if stem := strings.Split(e.Name(), "."); len(stem) > 2 {
-			rings[strings.Join(stem[:len(stem)-2], ".")] = true
-		}
+	rings := map[logstore.Incarnation]bool{}
+	for _, segment := range segments {
+		rings[segment.Incarnation] = true
 	}
 	s.Channels = len(rings)
 	return s

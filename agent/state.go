@@ -23,7 +23,7 @@ type state struct {
 	Saw    uint64    `json:"table_generation"` // of the server's table in table.yaml
 }
 
-// begun says as the how manieth logs went to a directory, or into one below it; -1: before that was written down.
+// begun is the place in Begun of a directory, or of one below it; -1: logs went there before that was written down.
 func (s state) begun(dir string) int {
 	return slices.IndexFunc(s.Begun, func(logs string) bool { return logs == dir || strings.HasPrefix(logs, dir+string(filepath.Separator)) })
 }
