@@ -14,6 +14,18 @@ cannot_run() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# find_root: sets as_root to what a command is to be run by as root. Where this user may not, it returns 1.
+# shellcheck disable=SC2034 # read by who sources this
+find_root() {
+    if ((EUID == 0)); then
+        as_root=(env)
+    elif have sudo && sudo -n true 2>/dev/null; then
+        as_root=(sudo -n env)
+    else
+        return 1
+    fi
+}
+
 # tests_matching REGEX: a line "package name" for every test, benchmark or fuzz target whose name matches.
 # go test lists names first and then says which package they were in.
 tests_matching() {
