@@ -201,7 +201,7 @@ func TestLinkWithoutKeysStaysOnThisMachine(t *testing.T) {
 			s.Send(in.Peer, in.Request, &Answer{Result: json.RawMessage(`1`)})
 		}
 	}()
-	if _, err := c.Call(within(t), &Ask{What: "nodes"}); err != nil {
+	if err := c.Ask(within(t), "nodes", nil, nil); err != nil {
 		t.Error(err) // whoever is on this machine may ask
 	}
 }
@@ -289,16 +289,22 @@ func TestServerTakesQuestionsFromAdminsOnly(t *testing.T) {
 	f := newFleet(t, "a", "admin")
 	others := f.welcomes()
 	var refused *RefusedError
-	if _, err := f.dial(0).Call(within(t), &Ask{What: "nodes"}); !errors.As(err, &refused) || refused.Code != NotAllowed || !errors.Is(err, ErrRefused) {
+	if err := f.dial(0).Ask(within(t), "nodes", nil, nil); !errors.As(err, &refused) || refused.Code != NotAllowed || !errors.Is(err, ErrRefused) {
 		t.Errorf("a node's question: %v", err)
 	}
 	go func() {
 		in := <-others
-		f.server.Send(in.Peer, in.Request, &Answer{Result: json.RawMessage(`{"x":1}`)})
+		f.server.Send(in.Peer, in.Request, &Answer{Result: in.Message.(*Ask).Argument})
+		in = <-others
+		f.server.Send(in.Peer, in.Request, &Pong{})
 	}()
-	m := must(f.dial(1).Call(within(t), &Ask{What: "nodes"}))(t)
-	if string(m.(*Answer).Result) != `{"x":1}` {
-		t.Errorf("answer is %s", m.(*Answer).Result)
+	admin := f.dial(1)
+	var answer map[string]int
+	if err := admin.Ask(within(t), "nodes", map[string]int{"x": 1}, &answer); err != nil || answer["x"] != 1 {
+		t.Errorf("answer is %v, %v", answer, err)
+	}
+	if err := admin.Ask(within(t), "nodes", nil, &answer); err == nil || !strings.Contains(err.Error(), "answers with") {
+		t.Errorf("a Pong is an answer: %v", err)
 	}
 }
 

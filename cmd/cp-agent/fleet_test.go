@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -112,20 +111,8 @@ func TestRunThatEndedMeanwhile(t *testing.T) {
 	defer link.Close()
 	ask := func(what string, argument any) *coordinator.RunStatus {
 		t.Helper()
-		text, err := json.Marshal(argument)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := link.Call(t.Context(), &control.Ask{What: what, Argument: text})
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, ok := m.(*control.Answer)
-		if !ok {
-			t.Fatalf("%s: %+v", what, m)
-		}
 		var status *coordinator.RunStatus
-		if err := json.Unmarshal(answer.Result, &status); err != nil {
+		if err := link.Ask(t.Context(), what, argument, &status); err != nil {
 			t.Fatal(err)
 		}
 		return status

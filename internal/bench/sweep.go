@@ -191,21 +191,9 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func askServer(ctx context.Context, link *control.Client, what string, argument, result any) error {
-	text, err := json.Marshal(argument)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	m, err := link.Call(ctx, &control.Ask{What: what, Argument: text})
-	if err != nil {
-		return err
-	}
-	answer, ok := m.(*control.Answer)
-	if !ok {
-		return fmt.Errorf("server answers %q with %s", what, m.Kind())
-	}
-	return json.Unmarshal(answer.Result, result)
+	return link.Ask(ctx, what, argument, result)
 }
 
 func sweepOver(ctx context.Context, link *control.Client, r coordinator.SweepRequest, every time.Duration, progress func(string)) (s *coordinator.SweepStatus, err error) {

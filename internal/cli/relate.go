@@ -95,21 +95,9 @@ func (n *relateNode) String() string {
 
 // ask asks a node and waits for its answer.
 func (n *relateNode) ask(ctx context.Context, what string, argument, result any, limit time.Duration) error {
-	text, err := json.Marshal(argument)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, limit+relateTimeout)
 	defer cancel()
-	m, err := n.client.Call(ctx, &control.Ask{What: what, Argument: text})
-	if err != nil {
-		return err
-	}
-	answer, ok := m.(*control.Answer)
-	if !ok {
-		return fmt.Errorf("it answers with %s", m.Kind())
-	}
-	return json.Unmarshal(answer.Result, result)
+	return n.client.Ask(ctx, what, argument, result)
 }
 
 // meet opens the way to a node and asks what it is.
@@ -122,7 +110,7 @@ func (n *relateNode) meet(ctx context.Context, key, public *control.Key) error {
 	if n.client, err = control.Dial(config); err != nil {
 		return err
 	}
-	if err := n.ask(ctx, tscclient.AskNode, struct{}{}, &n.answer, 0); err != nil {
+	if err := n.ask(ctx, tscclient.AskNode, nil, &n.answer, 0); err != nil {
 		if errors.Is(err, control.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("no tsc-client answers at %s: is it running, with --command %s, and do the keys fit? (%w)", n.where, n.where, err)
 		}

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -78,20 +77,17 @@ const (
 func (v *server) obey(ctx context.Context, o order) (r report, err error) {
 	switch o.Do {
 	case orderStartRun:
-		err = v.until(ctx, coordinator.AskRegistered, func(answer []byte) (bool, error) {
-			var names []string
-			err := json.Unmarshal(answer, &names)
-			return len(names) == o.Count, err
-		})
+		var names []string
+		err = v.until(ctx, coordinator.AskRegistered, &names, func() (bool, error) { return len(names) == o.Count, nil })
 		if err != nil {
 			return r, fmt.Errorf("wait until %d nodes are registered: %w", o.Count, err)
 		}
-		if _, err := v.ask(ctx, coordinator.AskStartRun, coordinator.RunRequest{Name: runName, Reference: nodeA, Note: "a demonstration, on virtual nodes"}); err != nil {
+		if err := v.admin.Ask(ctx, coordinator.AskStartRun, coordinator.RunRequest{Name: runName, Reference: nodeA, Note: "a demonstration, on virtual nodes"}, nil); err != nil {
 			return r, err
 		}
 		_, err = v.phase(ctx, coordinator.PhaseOpen)
 	case orderStopRun:
-		if _, err := v.ask(ctx, coordinator.AskStopRun, nil); err != nil {
+		if err := v.admin.Ask(ctx, coordinator.AskStopRun, nil, nil); err != nil {
 			return r, err
 		}
 		status, err := v.phase(ctx, coordinator.PhaseComplete)
@@ -108,16 +104,15 @@ func (v *server) obey(ctx context.Context, o order) (r report, err error) {
 // patience is for how long a run may be between two phases.
 const patience = time.Minute
 
-// until asks the same thing again and again until the answer will do.
-func (v *server) until(ctx context.Context, what string, enough func(answer []byte) (bool, error)) error {
+// until asks the same thing again and again until what is in result will do.
+func (v *server) until(ctx context.Context, what string, result any, enough func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		answer, err := v.ask(ctx, what, nil)
-		if err != nil {
+		if err := v.admin.Ask(ctx, what, nil, result); err != nil {
 			return err
 		}
-		if done, err := enough(answer); done || err != nil {
+		if done, err := enough(); done || err != nil {
 			return err
 		}
 		select {
@@ -130,10 +125,7 @@ func (v *server) until(ctx context.Context, what string, enough func(answer []by
 
 // phase waits until the run has come to a phase.
 func (v *server) phase(ctx context.Context, p coordinator.Phase) (status coordinator.RunStatus, err error) {
-	err = v.until(ctx, coordinator.AskRun, func(answer []byte) (bool, error) {
-		if err := json.Unmarshal(answer, &status); err != nil {
-			return false, err
-		}
+	err = v.until(ctx, coordinator.AskRun, &status, func() (bool, error) {
 		if status.Problem != "" {
 			return false, errors.New(status.Problem)
 		}
@@ -143,24 +135,4 @@ func (v *server) phase(ctx context.Context, p coordinator.Phase) (status coordin
 		err = fmt.Errorf("wait until the run is %s, it is %s: %w", p, status.Phase, err)
 	}
 	return status, err
-}
-
-// ask asks the coordinator one question.
-func (v *server) ask(ctx context.Context, what string, argument any) ([]byte, error) {
-	m := &control.Ask{What: what}
-	if argument != nil {
-		var err error
-		if m.Argument, err = json.Marshal(argument); err != nil {
-			return nil, err
-		}
-	}
-	answer, err := v.admin.Call(ctx, m)
-	if err != nil {
-		return nil, fmt.Errorf("ask %q: %w", what, err)
-	}
-	a, ok := answer.(*control.Answer)
-	if !ok {
-		return nil, fmt.Errorf("ask %q: the coordinator answers with %s", what, answer.Kind())
-	}
-	return a.Result, nil
 }
