@@ -119,6 +119,28 @@ func (f *aFleet) want(code int, text string, args ...string) string {
 	return stdout
 }
 
+// A server that is started again knows of no sweep.
+func TestSweepThatIsNotThereAnyMore(t *testing.T) {
+	server, err := control.Listen(control.ServerConfig{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		for _, result := range []string{`{"running":true}`, `null`} {
+			in, err := server.Receive(t.Context())
+			if err != nil {
+				return
+			}
+			server.Send(in.Peer, in.Request, &control.Answer{Result: json.RawMessage(result)})
+		}
+	}()
+	code, _, stderr := cprof("nodes", "--sweep", "--server", server.Address())
+	if code != exitFailed || !strings.Contains(stderr, "sweep is not there any more") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
 func TestNodesOfAFleet(t *testing.T) {
 	f := startAFleet(t, "alpha", "beta")
 	f.want(exitAnswered, "no node has registered", "nodes")

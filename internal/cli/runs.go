@@ -275,6 +275,9 @@ func waitForSweep(cmd *cobra.Command, link *control.Client) error {
 		if err := ask(cmd.Context(), link, coordinator.AskSweepStatus, nil, &status); err != nil {
 			return false, err
 		}
+		if status == nil {
+			return false, errors.New("sweep is not there any more: the server was started again, so ask for it again")
+		}
 		p.show("sweep %d: %d of %d pairs, round %d of %d", status.Number, status.Complete, status.Pairs, status.Round, status.Rounds)
 		return !status.Running, nil
 	})
