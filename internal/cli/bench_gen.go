@@ -162,7 +162,7 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 		switch {
 		case len(row.Figures) == 0:
 		case row.Name == "single":
-			_, _ = fmt.Fprintf(w, "\nsingle: the C loop sends %.0f a second\n", median(row.Base))
+			fmt.Fprintf(w, "\nsingle: the C loop sends %.0f a second\n", median(row.Base))
 		case row.Name == "schedule":
 			fmt.Fprintf(w, "schedule: %d of %d tuples later than 10 µs: %s; %d not accounted for; p99 at most %.1f µs\n",
 				row.Late.Late, row.Sent, lateText(row.Late), row.Unaccount, row.P99_ns/1e3)

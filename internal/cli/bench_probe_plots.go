@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,12 +30,8 @@ func writeProbePlots(dir string, result accuracy.Result) error {
 			continue
 		}
 		figure.Notes = append(figure.Notes, where, "made by: cprof bench probe --plots "+filepath.Base(dir))
-		file, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
-			return fmt.Errorf("write plots: %w", err)
-		}
-		if err := errors.Join(figure.WriteSVG(file), file.Close()); err != nil {
-			return fmt.Errorf("write plots: %w", err)
+		if err := writeSVG(figure, filepath.Join(dir, name)); err != nil {
+			return err
 		}
 	}
 	return nil

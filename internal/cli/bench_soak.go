@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,18 +137,11 @@ func runBenchSoak(ctx context.Context, flags benchSoakFlags, stdout, stderr io.W
 		}
 		return nil
 	})
-	checked, _, outside := s.Checked()
-	switch {
-	case err != nil && !errors.Is(err, errPartial):
+	if err != nil && !errors.Is(err, errPartial) {
 		return err
-	case outside > 0:
-		return fmt.Errorf("%d of %d durations did not contain the truth: this is a defect", outside, checked)
-	case !s.Consistent():
-		return fmt.Errorf("not every relation is consistent, bounds are estimates: %w", errPartial)
-	case s.Lost > 0:
-		return fmt.Errorf("%d tuples or events of %d tuples were lost: %w", s.Lost, s.Tuples, errPartial)
 	}
-	return err
+	checked, _, outside := s.Checked()
+	return cmp.Or(demoFailure(&s.Result, checked, outside), err)
 }
 
 // soakBars hold a soak against what it must show.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -157,16 +158,9 @@ func printStoreTable(w io.Writer, result bench.StoreResult, bars []proof.Bar, wi
 	fmt.Fprintf(w, "\nbytes and entropy of an event, which has 16 in memory; encode and decode in GB/s of those, medians\n")
 	if s := result.Sustained; withSustained && s.Events > 0 {
 		fmt.Fprintf(w, "sustained, ring %s: %.3f × bare rdtscp (≤ %g) %s; %.1f ns a call; %d of %d events dropped; %.2f bytes an event; %d seconds, %d disturbed ones left out\n",
-			ringSize(s.Buffer), median(s.Ratios), sustainedLimit, verdicts["sustained"], median(s.NS), s.Dropped, s.Events, s.BytesPerEvent, len(s.Ratios), s.Disturbed)
+			cmp.Or(s.Buffer, "1MiB"), median(s.Ratios), sustainedLimit, verdicts["sustained"], median(s.NS), s.Dropped, s.Events, s.BytesPerEvent, len(s.Ratios), s.Disturbed)
 	}
 	return nil
-}
-
-func ringSize(buffer string) string {
-	if buffer == "" {
-		return "1MiB"
-	}
-	return buffer
 }
 
 // storeLine is a row of "cprof bench store --json". Scripts read it: append only.

@@ -84,11 +84,10 @@ func barsOfSweep(r bench.SweepResult) (bars []proof.Bar) {
 		if b.clients != r.Clients || b.exchanges != r.Exchanges {
 			continue
 		}
-		seconds := r.Seconds
-		if len(r.Lost) > 0 { // what is not complete has no time
+		if len(r.Lost) > 0 {
 			bars = append(bars, proof.Bar{Name: name + ": pairs that were lost", Figure: float64(len(r.Lost)), Limit: 0, Unit: "pairs"})
 		}
-		bars = append(bars, proof.Bar{Name: name, Figure: seconds, Limit: b.seconds, Unit: "s"}.AtPace())
+		bars = append(bars, proof.Bar{Name: name, Figure: r.Seconds, Limit: b.seconds, Unit: "s"}.AtPace())
 		if b.megabytes > 0 {
 			bars = append(bars, proof.Bar{Name: name + ": the server's private memory", Figure: float64(r.ServerPrivate) / 1e6, Limit: b.megabytes, Unit: "MB"})
 		}

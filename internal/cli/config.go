@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -115,7 +116,7 @@ The comments of the table are lost: to keep them, edit the file and use "cprof c
   cprof config set 'parser/*' xoy --params '{x: 2, y: 1Ki}' --node 'canary-*'`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rule := fmt.Sprintf("version: 1\nrules:\n  - node: %q\n    channel: %q\n    handler: %s\n", orAll(node), args[0], args[1])
+			rule := fmt.Sprintf("version: 1\nrules:\n  - node: %q\n    channel: %q\n    handler: %s\n", cmp.Or(node, "*"), args[0], args[1])
 			if params != "" {
 				rule += "    params: " + params + "\n"
 			}
@@ -140,7 +141,7 @@ The comments of the table are lost: to keep them, edit the file and use "cprof c
 			}
 			next := handlertable.Table{Rules: added.Rules}
 			for _, r := range table.Rules {
-				if orAll(r.Node) != orAll(added.Rules[0].Node) || r.Channel != added.Rules[0].Channel {
+				if cmp.Or(r.Node, "*") != cmp.Or(added.Rules[0].Node, "*") || r.Channel != added.Rules[0].Channel {
 					next.Rules = append(next.Rules, r)
 				}
 			}
@@ -152,13 +153,6 @@ The comments of the table are lost: to keep them, edit the file and use "cprof c
 	cmd.Flags().StringVar(&node, "node", "", "pattern on the nodes' names (default: all)")
 	cmd.Flags().StringVar(&params, "params", "", "the handler's parameters, in YAML's braces")
 	return cmd
-}
-
-func orAll(pattern string) string {
-	if pattern == "" {
-		return "*"
-	}
-	return pattern
 }
 
 // setTable hands a table to the server, and says what became of it.

@@ -133,14 +133,19 @@ func runDemo(ctx context.Context, o demo.Options, load_mbit int, asJSON bool, st
 	if err := proof.Report(demoBars(result, size)...); err != nil {
 		return err
 	}
-	if checked, _, outside := result.Checked(); outside > 0 {
+	checked, _, outside := result.Checked()
+	return demoFailure(result, checked, outside)
+}
+
+// demoFailure says what a demonstration did not show, if so.
+func demoFailure(r *demo.Result, checked, outside int) error {
+	switch {
+	case outside > 0:
 		return fmt.Errorf("%d of %d durations did not contain the truth: this is a defect", outside, checked)
-	}
-	if !result.Consistent() {
+	case !r.Consistent():
 		return fmt.Errorf("not every relation is consistent, bounds are estimates: %w", errPartial)
-	}
-	if result.Lost > 0 {
-		return fmt.Errorf("%d tuples or events of %d tuples were lost: %w", result.Lost, result.Tuples, errPartial)
+	case r.Lost > 0:
+		return fmt.Errorf("%d tuples or events of %d tuples were lost: %w", r.Lost, r.Tuples, errPartial)
 	}
 	return nil
 }

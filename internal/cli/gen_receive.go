@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,11 +117,11 @@ func runGenReceive(ctx context.Context, flags genReceiveFlags, stdout, stderr io
 	stop()
 	notices.line.done()
 	if flags.json {
-		err = firstOf(err, printReceiveJSON(stdout, r))
+		err = cmp.Or(err, printReceiveJSON(stdout, r))
 	} else {
 		printReceive(stdout, r, flags.decode != "none")
 	}
-	return firstOf(err, marked(r.Marks))
+	return cmp.Or(err, marked(r.Marks))
 }
 
 // receiverFor makes a receiver, or a factory with a consumer for each connection.

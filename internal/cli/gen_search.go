@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -84,7 +84,7 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	if (len(flags.to) == 0) != (len(flags.back) == 0) {
 		return usagef("--to needs --back: where the engine sends what it has finished")
 	}
-	if err := firstOf(endpoints("to", flags.to), endpoints("back", flags.back)); err != nil {
+	if err := cmp.Or(endpoints("to", flags.to), endpoints("back", flags.back)); err != nil {
 		return err
 	}
 	o := flags.options
@@ -144,7 +144,7 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 		err = r.WriteText(stdout)
 	}
 	if err == nil && flags.svg != "" {
-		err = drawSearch(flags.svg, r)
+		err = writeSVG(searchFigure(r), flags.svg)
 	}
 	if err != nil {
 		return err
@@ -199,16 +199,4 @@ func listenBack(ctx context.Context, at []string, done func(ids ...uint64), mark
 		})
 	}
 	return func() { cancel(); wait.Wait() }, nil
-}
-
-func drawSearch(name string, r generator.SearchResult) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("draw the curve: %w", err)
-	}
-	if err := searchFigure(r).WriteSVG(file); err != nil {
-		file.Close()
-		return fmt.Errorf("draw the curve: %w", err)
-	}
-	return file.Close()
 }

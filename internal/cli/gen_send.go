@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -166,20 +167,11 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 	stop()
 	notices.line.done()
 	if flags.json {
-		err = firstOf(err, printSendJSON(stdout, schedule, r))
+		err = cmp.Or(err, printSendJSON(stdout, schedule, r))
 	} else {
 		printSend(stdout, schedule, r)
 	}
-	return firstOf(err, marked(r.Marks))
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(err, marked(r.Marks))
 }
 
 func printSend(w io.Writer, schedule generator.Schedule, r generator.SenderResult) {

@@ -12,7 +12,7 @@ import (
 )
 
 func newLogSalvage() *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "salvage FILE NEWFILE",
 		Short: "Write what is whole of a damaged log file to a new one",
 		Long: `Write what is whole of a damaged log file to a new one, which is whole: rows that are gone are accounted for there as damaged. A header that is
@@ -25,7 +25,6 @@ Exit code 3: rows are gone, or there was damage.`,
 			return salvageLog(cmd.OutOrStdout(), args[0], args[1])
 		},
 	}
-	return cmd
 }
 
 func salvageLog(w io.Writer, from, to string) error {

@@ -299,7 +299,7 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode, l
 			m.problem = errors.New("interrupted")
 			break
 		}
-		err, refused := m.train(ctx, flags, nodes[i%2], nodes[1-i%2])
+		refused, err := m.train(ctx, flags, nodes[i%2], nodes[1-i%2])
 		switch {
 		case err == nil:
 			failures, m.problem = 0, nil
@@ -331,7 +331,7 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode, l
 var errSilent = errors.New("does not answer any more: was it stopped, or cut off?")
 
 // train has one node run a train with the other. Refused says that the other's stamps cannot be true.
-func (m *measurement) train(ctx context.Context, flags relateFlags, from, to *relateNode) (err error, refused bool) {
+func (m *measurement) train(ctx context.Context, flags relateFlags, from, to *relateNode) (refused bool, err error) {
 	a := to.answer
 	var answer tscclient.TrainsAnswer
 	err = from.ask(ctx, tscclient.AskTrains, tscclient.TrainsArgument{
@@ -344,15 +344,15 @@ func (m *measurement) train(ctx context.Context, flags relateFlags, from, to *re
 	}, &answer, trainTimeout)
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err(), false
+		return false, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, control.ErrUnreachable):
-		return fmt.Errorf("node %v %w", from, errSilent), false
+		return false, fmt.Errorf("node %v %w", from, errSilent)
 	case err != nil:
-		return fmt.Errorf("node %v: %w", from, err), false
+		return false, fmt.Errorf("node %v: %w", from, err)
 	case answer.Refused:
-		return fmt.Errorf("node %v is refused: %s", to, answer.Error), true
+		return true, fmt.Errorf("node %v is refused: %s", to, answer.Error)
 	case answer.Epoch != "" && answer.Epoch != from.answer.Epoch:
-		return fmt.Errorf("node %v is in epoch %q now, it was in %q: its counter was interrupted; measure again", from, answer.Epoch, from.answer.Epoch), true
+		return true, fmt.Errorf("node %v is in epoch %q now, it was in %q: its counter was interrupted; measure again", from, answer.Epoch, from.answer.Epoch)
 	}
 	m.lost += answer.Lost
 	for why, n := range answer.WhyUser {
@@ -361,17 +361,17 @@ func (m *measurement) train(ctx context.Context, flags relateFlags, from, to *re
 	if len(answer.Pair) > 0 {
 		part, err := tscratio.DecodePair(answer.Pair)
 		if err != nil {
-			return fmt.Errorf("node %v: %w", from, err), false
+			return false, fmt.Errorf("node %v: %w", from, err)
 		}
 		part.Declared = m.pair.Declared // nothing of it was pruned
 		if err := m.pair.Merge(part); err != nil {
-			return fmt.Errorf("node %v: %w", from, err), false
+			return false, fmt.Errorf("node %v: %w", from, err)
 		}
 	}
 	if answer.Error != "" {
-		return fmt.Errorf("node %v: %s", from, answer.Error), false
+		return false, fmt.Errorf("node %v: %s", from, answer.Error)
 	}
-	return nil, false
+	return false, nil
 }
 
 // writeNew writes a file that must not be there, whole or not at all.

@@ -82,11 +82,10 @@ func writeSVG(figure plot.Figure, name string) error {
 	if err != nil {
 		return fmt.Errorf("draw: %w", err)
 	}
-	if err := figure.WriteSVG(f); err != nil {
-		f.Close()
+	if err := errors.Join(figure.WriteSVG(f), f.Close()); err != nil {
 		return fmt.Errorf("draw to %q: %w", name, err)
 	}
-	return f.Close()
+	return nil
 }
 
 // curve is a quantity over time.

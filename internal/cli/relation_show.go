@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -66,7 +67,7 @@ func (s *summary) print(w io.Writer) error {
 	}
 	for i, n := range []tscratio.Node{p.A, p.B} {
 		line([]string{"node A", "node B"}[i], "%s, %.4f GHz, quantum %d cycles, core slack %d cycles, epoch %s",
-			n.Name, float64(n.NominalHz)/1e9, n.QuantumCycles, n.CoreSlackCycles, orNone(n.Epoch))
+			n.Name, float64(n.NominalHz)/1e9, n.QuantumCycles, n.CoreSlackCycles, cmp.Or(n.Epoch, "(unnamed)"))
 	}
 	d := p.Declared
 	line("assumed", "the relative rate stays within %v of its mean in any ±%v, no epoch is broken, cores agree within their slack",
@@ -101,13 +102,6 @@ func refuted(least tscratio.Wander) string {
 		return "the data refute none"
 	}
 	return fmt.Sprintf("the data refute every one below %.3g ppm", least.PPM())
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "(unnamed)"
-	}
-	return s
 }
 
 // microseconds prints a bound with three digits.

@@ -124,9 +124,9 @@ func chooseRing(dir, word string) (string, error) {
 	var found []string
 	for _, file := range files {
 		base := strings.TrimSuffix(filepath.Base(file), ".ring")
-		stem, incarnation, _ := cutLast(base, ".")
-		name := strings.Replace(stem, "~", "/", 1)
-		if strings.HasPrefix(name, word) || strings.HasPrefix(incarnation, word) {
+		incarnation := filepath.Ext(base)
+		name := strings.Replace(strings.TrimSuffix(base, incarnation), "~", "/", 1)
+		if strings.HasPrefix(name, word) || strings.HasPrefix(incarnation, "."+word) {
 			found = append(found, file)
 		}
 	}
@@ -141,14 +141,6 @@ func chooseRing(dir, word string) (string, error) {
 		names.WriteString("\n  " + filepath.Base(file))
 	}
 	return "", fmt.Errorf("find ring %q in %q: it could be any of %d, give more of the name or the incarnation:%s", word, dir, len(found), names.String())
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // ringEvent is a record, or a place that was reserved and never written.
