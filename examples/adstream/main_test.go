@@ -178,6 +178,10 @@ func TestOneProcess(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
+	var out, stderr bytes.Buffer
+	if err := run(t.Context(), []string{"-h"}, &out, &stderr); err != nil || stderr.Len() == 0 {
+		t.Errorf("-h: %v, %q", err, stderr.String())
+	}
 	for _, args := range [][]string{{"-no-such-flag"}, {"argument"}, {"-tuples", "many"}} {
 		var out, stderr bytes.Buffer
 		if err := run(t.Context(), args, &out, &stderr); !errors.Is(err, errUsage) || stderr.Len() == 0 {

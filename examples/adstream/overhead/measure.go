@@ -78,6 +78,9 @@ func measure(ctx context.Context, p *job.Placement, what plan, progress func(don
 	p.OnLoopback()
 	p.Stream.Tuples, p.Stream.PerSecond = 1<<32, what.Rate
 	m := measurement{plan: what, placement: p, progress: progress}
+	if err := ring.MakeDirectory(ring.DefaultDirectory()); err != nil {
+		return f, err
+	}
 	if m.dir, err = os.MkdirTemp(filepath.Dir(ring.DefaultDirectory()), "adstream-overhead-"); err != nil {
 		return f, fmt.Errorf("measure overhead: %w", err)
 	}

@@ -123,6 +123,10 @@ func TestMeasureSmall(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
+	var out, stderr bytes.Buffer
+	if err := run(context.Background(), []string{"-h"}, &out, &stderr); err != nil || stderr.Len() == 0 {
+		t.Errorf("-h: %v, %q", err, stderr.String())
+	}
 	for _, args := range [][]string{{"-pairs", "1"}, {"-null-pairs", "5"}, {"-stretch", "1ms"}, {"x"}, {"-what"}} {
 		var out, stderr bytes.Buffer
 		if err := run(context.Background(), args, &out, &stderr); !errors.Is(err, errUsage) || stderr.Len() == 0 {
