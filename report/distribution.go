@@ -1,6 +1,7 @@
 package report
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -148,12 +149,7 @@ func (f *from) filled(s Stretch, d *analysis.Durations) Stretch {
 	if n := len(d.Widths); n > 0 {
 		s.Bounds = append(s.Bounds, Bound{100, d.Widths[n-1].Hi_cycles})
 	}
-	var scenarios []string
-	for name := range d.Scenarios {
-		scenarios = append(scenarios, name)
-	}
-	slices.Sort(scenarios)
-	for _, name := range scenarios {
+	for _, name := range slices.Sorted(maps.Keys(d.Scenarios)) {
 		s.Scenarios = append(s.Scenarios, ScenarioCount{name, count(d.Scenarios[name])})
 	}
 	s.Density = densityOf(d.Lows, d.Highs)

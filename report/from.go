@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -126,12 +127,7 @@ func (f *from) nodes() {
 			node.Facts = append(node.Facts, Fact{"frequency", fmt.Sprintf("%.6g ± %.2g MHz", (n.FrequencyLo_hz+n.FrequencyHi_hz)/2e6, (n.FrequencyHi_hz-n.FrequencyLo_hz)/2e6)})
 		}
 		node.Facts = append(node.Facts, Fact{"quantum", cycles(n.Quantum_cycles)}, Fact{"core slack", cycles(n.CoreSlack_cycles)})
-		var names []string
-		for name := range n.Facts {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(n.Facts)) {
 			node.Facts = append(node.Facts, Fact{name, n.Facts[name]})
 		}
 		f.Nodes = append(f.Nodes, node)

@@ -263,15 +263,7 @@ func noProducer(ctx context.Context, o AgentOptions, rings string, pid int, row 
 		}
 		defer c.Close()
 	}
-	wait := func(d time.Duration) error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(d):
-			return nil
-		}
-	}
-	if err := wait(comesToRest); err != nil { // it finds them
+	if err := pause(ctx, comesToRest); err != nil { // it finds them
 		return nil, err
 	}
 	var shares []float64
@@ -279,7 +271,7 @@ func noProducer(ctx context.Context, o AgentOptions, rings string, pid int, row 
 		second := time.Now()
 		before, err := threadsTime(pid)
 		if err == nil {
-			err = wait(time.Second)
+			err = pause(ctx, time.Second)
 		}
 		if err != nil {
 			return nil, err

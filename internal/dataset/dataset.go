@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -68,7 +69,7 @@ type Set struct {
 // New returns the set of that name. The same name and seed give the same records.
 func New(name string, seed uint64) (*Set, error) {
 	part := strings.Split(name, "/")
-	if len(part) != 3 || !contains(gapNames, part[0]) || !contains(idNames, part[1]) || !contains(quantumNames, part[2]) {
+	if len(part) != 3 || !slices.Contains(gapNames, part[0]) || !slices.Contains(idNames, part[1]) || !slices.Contains(quantumNames, part[2]) {
 		return nil, fmt.Errorf("data set %q: want GAPS/IDS/QUANTUM of %v, %v, %v", name, gapNames, idNames, quantumNames)
 	}
 	s := &Set{
@@ -82,15 +83,6 @@ func New(name string, seed uint64) (*Set, error) {
 	s.steps = 1<<50/s.Quantum + s.rng.Uint64N(1<<30) // a machine that has been up for days
 	s.id = s.rng.Uint64N(1 << 40)
 	return s, nil
-}
-
-func contains(all []string, one string) bool {
-	for _, a := range all {
-		if a == one {
-			return true
-		}
-	}
-	return false
 }
 
 // Fill writes the next len(counters) records of the stream; ids must be as long.

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -456,8 +457,8 @@ func (d *demonstration) runJob() error {
 			continue
 		}
 		for actor, n := range e.Job.Actors {
-			stage, _, _ := bytes.Cut([]byte(actor), []byte("#"))
-			taken[string(stage)] += n.Taken
+			stage, _, _ := strings.Cut(actor, "#")
+			taken[stage] += n.Taken
 		}
 	}
 	d.Result.Tuples = d.o.Tuples
