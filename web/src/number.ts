@@ -52,7 +52,7 @@ export class Format {
     if (!(reference.lo_hz > 0)) this.unit = "cycles";
   }
 
-  /** middle is where a value is drawn: seconds or cycles. */
+  /** draw turns cycles into what axes count: seconds or cycles. */
   draw(cycles: number): number {
     return this.unit === "cycles" ? cycles : cycles / ((this.reference.lo_hz + this.reference.hi_hz) / 2);
   }
@@ -123,7 +123,6 @@ export function compact(x: number): string {
 export function whole(x: number | string): string {
   return minus(group(String(x)));
 }
-
 
 /** utc prints an instant to the millisecond, and how far it may be off. */
 export function utc(x: { lo_ns: string; hi_ns: string }): string | null {

@@ -4,7 +4,7 @@ import type { Column, Method } from "./data.ts";
 import { html } from "./dom.ts";
 import { absent, estimate } from "./marks.ts";
 import { compact, interval } from "./number.ts";
-import type { State } from "./state.ts";
+import { samePair, type State } from "./state.ts";
 import { timeChart, type Line } from "./timechart.ts";
 
 const drawn = (state: State, c: Column): Column => c.map((v) => (v === null ? null : state.format.draw(v)));
@@ -54,6 +54,9 @@ export const methods: Record<string, [string, string]> = {
   ntp: ["NTP", "|offset| + dispersion + delay/2 of both nodes, as chrony claims"],
 };
 
+/** methodStyle is the class of what is drawn of a method. */
+export function methodStyle(name: string): string { return `method-${name in methods ? name : "other"}`; }
+
 export function median(c: Column): number | null {
   const v = c.filter((x): x is number => x !== null).sort((a, b) => a - b);
   return v.length === 0 ? null : v[Math.ceil(v.length / 2) - 1]!;
@@ -63,13 +66,13 @@ export function bounds(state: State): HTMLElement {
   const { comparisons, pairs } = state.data;
   if (comparisons.length === 0) return absent(state.absent("bounds"));
   const pair = pairs[state.pair];
-  const chosen = comparisons.find((c) => pair && ((c.a === pair.a && c.b === pair.b) || (c.a === pair.b && c.b === pair.a)));
+  const chosen = comparisons.find((c) => pair && samePair(c, pair));
   const c = chosen ?? comparisons[0]!;
   const choose = html("label", { class: "choose" }, "Pair ",
     html("select", {
       "data-key": "choose-pair", change: (e: Event) => {
         const other = comparisons[Number((e.target as HTMLSelectElement).value)]!;
-        const i = pairs.findIndex((p) => (p.a === other.a && p.b === other.b) || (p.a === other.b && p.b === other.a));
+        const i = pairs.findIndex((p) => samePair(p, other));
         if (i >= 0) state.set({ pair: i });
       },
     }, ...comparisons.map((x, i) => html("option", { value: i, selected: x === c }, `${x.a} and ${x.b}${x.verdict === "suspect" ? ", estimate" : ""}`))));
@@ -78,7 +81,7 @@ export function bounds(state: State): HTMLElement {
     const column = drawn(state, m.bound_cycles);
     const isEstimate = m.name === "cloudprofiler" && c.verdict === "suspect";
     return {
-      name: methods[m.name]?.[0] ?? m.name, style: `method-${m.name in methods ? m.name : "other"}`, lo: column, hi: column, dashed: isEstimate,
+      name: methods[m.name]?.[0] ?? m.name, style: methodStyle(m.name), lo: column, hi: column, dashed: isEstimate,
       text: (b) => m.bound_cycles[b] === null || m.bound_cycles[b] === undefined ? "–" : state.format.bound(m.bound_cycles[b]!, isEstimate ? "suspect" : "consistent"),
     };
   });
@@ -88,7 +91,7 @@ export function bounds(state: State): HTMLElement {
     const [name, means] = methods[m.name] ?? [m.name, ""];
     const verdict = m.name === "cloudprofiler" ? c.verdict : "consistent";
     return html("tr", {},
-      html("th", { scope: "row" }, html("i", { class: `swatch method-${m.name in methods ? m.name : "other"}` }), name),
+      html("th", { scope: "row" }, html("i", { class: `swatch ${methodStyle(m.name)}` }), name),
       html("td", { class: "number" }, middle === null ? html("span", { class: "nothing" }, "absent") : state.format.bound(middle), " ", estimate(verdict)),
       html("td", { class: "number" }, middle !== null && ours ? `${Number((middle / ours).toPrecision(3))} ×` : "–"),
       html("td", { class: "means" }, middle === null ? m.absent || "no value" : m.name === "cloudprofiler" && !m.proven ? "an estimate here: the data refute what would prove it" : means));

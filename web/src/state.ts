@@ -10,6 +10,11 @@ function first(data: Data): Stretch | undefined {
   return order.find(dense) ?? order[0];
 }
 
+type Pair = { a: string; b: string };
+
+/** samePair holds whichever of the two nodes comes first. */
+export function samePair(x: Pair, y: Pair): boolean { return (x.a === y.a && x.b === y.b) || (x.a === y.b && x.b === y.a); }
+
 export class State {
   unit: Unit;
   log = true;
@@ -29,7 +34,7 @@ export class State {
     // The pair of which the most methods say something.
     const said = (c: Data["comparisons"][number]) => c.methods.filter((m) => m.bound_cycles.some((v) => v !== null)).length;
     const most = data.comparisons.reduce<Data["comparisons"][number] | undefined>((best, c) => (best && said(best) >= said(c) ? best : c), undefined);
-    this.pair = Math.max(0, data.pairs.findIndex((p) => most && ((p.a === most.a && p.b === most.b) || (p.a === most.b && p.b === most.a))));
+    this.pair = Math.max(0, data.pairs.findIndex((p) => most && samePair(p, most)));
   }
 
   get format(): Format { return new Format(this.unit, this.data.reference); }
@@ -43,6 +48,6 @@ export class State {
     for (const listener of this.listeners) listener();
   }
 
-  /** why is why a part is not there; null if it is. */
+  /** absent says why a part is not there; empty if it is. */
   absent(part: string): string[] { return this.data.absent.filter((a) => a.part === part).map((a) => a.reason); }
 }

@@ -27,7 +27,7 @@ export interface TimeChart {
 
 interface Point { at: number; lo: number; hi: number }
 
-/** points leaves out buckets without a value; a gap of more than three of them breaks the line. */
+/** pieces leaves out buckets without a value; a gap of more than three of them breaks the line. */
 export function pieces(l: { lo: Column; hi: Column }, from: number, to: number): Point[][] {
   const found: Point[][] = [];
   let last = -Infinity;

@@ -5,7 +5,7 @@ import { xAxis, valueScale, type Scale } from "./axis.ts";
 import { html, picture, svg } from "./dom.ts";
 import { absent, value } from "./marks.ts";
 import { whole } from "./number.ts";
-import { methods } from "./overtime.ts";
+import { methods, methodStyle } from "./overtime.ts";
 import type { State } from "./state.ts";
 import { style } from "./stretches.ts";
 
@@ -44,7 +44,7 @@ export function truth(state: State): HTMLElement {
       ...used(l.held, style(l), l.name));
   };
   const method = (m: TrueMethod) => {
-    const kind = `method-${m.name in methods ? m.name : "other"}`;
+    const kind = methodStyle(m.name);
     return html("tr", {},
       html("th", { scope: "row" }, html("i", { class: `swatch ${kind}` }), methods[m.name]?.[0] ?? m.name, m.about ? html("small", {}, "about ", m.about) : null),
       html("td", { class: "number" }, whole(m.held.held), html("small", {}, m.what)), html("td", { class: "number" }, outside(m.held)), ...used(m.held, kind, m.name));
