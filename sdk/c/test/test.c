@@ -156,7 +156,7 @@ static void *open_in_vain(void *unused)
 /* A child may be forked at any moment of another thread's open, and opens channels of its own: it must not wait for a thread that it does not have. */
 static void test_fork_while_another_thread_opens(void)
 {
-	enum { DIRECTORIES = 20000, FORKS = 20 };
+	enum { DIRECTORIES = 5000, FORKS = 50 };
 	char file[64], other[32];
 	pthread_t thread;
 
