@@ -53,6 +53,7 @@ type gatherer struct {
 
 	single  bool            // each duration is measured at once
 	spans   []tscratio.Span // of what is measured together
+	apart   []apart         // the durations of a tuple of which the events are told as well
 	passing []passage       // a tuple's way
 	number  uint64          // of the tuple
 
@@ -110,7 +111,7 @@ func (f *found) slow(total tscratio.Span, id uint64, way []passage, most int) {
 
 func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 	w := &gatherer{in: in, graph: g, timer: newTimer(in), axes: axes, plans: map[uint64]*plan{}, pages: map[uint64]int{}}
-	w.single = in.options.Durations != nil || slices.ContainsFunc(w.timer.slack, func(s int64) bool { return s > 0 })
+	w.single = in.options.Events != nil || in.options.Durations != nil || slices.ContainsFunc(w.timer.slack, func(s int64) bool { return s > 0 })
 	for i := range in.sources {
 		rank := 0
 		if len(g.rank) > 0 {
@@ -502,6 +503,9 @@ func (w *gatherer) alone(l *leg, part *legPart, id uint64, from, to *passage) {
 	if l.key.kind == wholeWay && w.in.options.Slowest > 0 {
 		w.found.slow(d.Span, id, w.passing, w.in.options.Slowest)
 	}
+	if w.in.options.Events != nil && w.number > 0 { // a lineage has no way of its own, and no events
+		w.apart = append(w.apart, apart{l.key.from, l.key.to, d.Span})
+	}
 	if w.in.options.Durations != nil && w.err == nil {
 		w.err = w.in.options.Durations(DurationRow{
 			ID: id, Way: w.number, From: l.from(w.in, w.graph), To: l.to(w.in, w.graph), FromNode: w.in.nodes[part.a].Name, ToNode: w.in.nodes[part.b].Name,
@@ -547,15 +551,39 @@ func (w *gatherer) settlePart(l *leg, p *legPart) {
 	f.clear()
 }
 
+// apart is how far two events of a tuple are from each other, by the ranks of their points.
+type apart struct {
+	from, to int
+	span     tscratio.Span
+}
+
+// tellEvents tells a tuple's events, each where its node and the reference have it. Where the reference is a third node to two of them, what these know
+// of each other may reach beyond that, and does not rest on the reference's word alone: then the later event's interval is widened, so that whoever
+// takes differences finds no less than that.
 func (w *gatherer) tellEvents(id, mask uint64, way *[maxPoints]passage) {
-	for rest := mask; rest != 0 && w.err == nil; rest &= rest - 1 {
-		e := way[bits.TrailingZeros64(rest)]
-		s := &w.in.sources[e.source]
-		at, verdict, err := w.timer.place(int(e.source), e.reading)
-		if err != nil {
+	var at [maxPoints]tscratio.Interval
+	var verdicts [maxPoints]tscratio.Verdict
+	placed := mask
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		r := bits.TrailingZeros64(rest)
+		var err error
+		if at[r], verdicts[r], err = w.timer.place(int(way[r].source), way[r].reading); err != nil {
+			placed &^= 1 << r
+		}
+	}
+	for _, a := range w.apart {
+		if placed>>a.from&1 == 0 || placed>>a.to&1 == 0 {
 			continue
 		}
-		w.err = w.in.options.Events(EventRow{ID: id, Way: w.number, At: at, Node: w.in.nodes[s.node].Name, Channel: s.name, Point: w.in.points[s.point].String(), Verdict: verdict})
+		from, to := at[a.from], &at[a.to]
+		to.Lo -= min(to.Lo, uint64(max(int64(to.Lo-from.Hi)-a.span.Lo, 0)))
+		to.Hi += min(^uint64(0)-to.Hi, uint64(max(a.span.Hi-int64(to.Hi-from.Lo), 0)))
+	}
+	w.apart = w.apart[:0]
+	for rest := placed; rest != 0 && w.err == nil; rest &= rest - 1 {
+		r := bits.TrailingZeros64(rest)
+		s := &w.in.sources[way[r].source]
+		w.err = w.in.options.Events(EventRow{ID: id, Way: w.number, At: at[r], Node: w.in.nodes[s.node].Name, Channel: s.name, Point: w.in.points[s.point].String(), Verdict: verdicts[r]})
 	}
 }
 

@@ -73,7 +73,7 @@ type Filter struct {
 type EventRow struct {
 	ID      uint64
 	Way     uint64            // tells tuples apart that share an id
-	At      tscratio.Interval // in cycles of the reference node
+	At      tscratio.Interval // in cycles of the reference node; the difference of two events of a way holds the duration between them
 	Node    string
 	Channel string
 	Point   string

@@ -1,0 +1,64 @@
+package analysis
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// The difference of two events holds the duration between them, also where that rests on what two nodes know of each other, and the events on
+// what either knows of the reference. And an event's interval holds the moment at which it truly was.
+func TestEventsHoldDurations(t *testing.T) {
+	seed.For(t, 12, func(t *testing.T, rng *rand.Rand) {
+		nodes := simrun.Nodes(rng, 4)
+		channels := []simrun.Channel{{Node: 0, Name: "a/send"}, {Node: 1, Name: "b/recv"}, {Node: 1, Name: "b/send"}, {Node: 2, Name: "c/recv"}, {Node: 3, Name: "d/recv"}}
+		times := map[string][]uint64{}
+		for id := range uint64(50) {
+			at := simrun.Hz + id*10_000_000
+			for i := range channels {
+				at += 100 + rng.Uint64N(1<<rng.UintN(22))
+				channels[i].Records = append(channels[i].Records, simrun.Record{Time: at, ID: id})
+				times[channels[i].Name] = append(times[channels[i].Name], at)
+			}
+		}
+		for i := range channels {
+			simrun.InOrder(channels[i].Records)
+		}
+		parent := t.TempDir()
+		if err := simrun.Write(rng, parent, "r", nodes, channels); err != nil {
+			t.Fatal(err)
+		}
+		dir := openRun(t, parent, "r")
+		for _, third := range []tscratio.ThirdNodes{tscratio.ThirdAgreed, tscratio.ThirdAny} {
+			type place struct {
+				way   uint64
+				point string
+			}
+			events := map[place]tscratio.Interval{}
+			var durations []DurationRow
+			a := analyze(t, dir, Options{Reference: "B", ThirdNodes: third,
+				Events: func(e EventRow) error {
+					events[place{e.Way, e.Point}] = e.At
+					if truth := nodes[1].Reading(times[e.Point][e.ID]); !e.At.Contains(truth) {
+						t.Errorf("third nodes %v: tuple %d was at %s at %d, outside of %v", third, e.ID, e.Point, truth, e.At)
+					}
+					return nil
+				},
+				Durations: func(d DurationRow) error { durations = append(durations, d); return nil },
+			})
+			if len(events) != 250 || len(durations) != 250 || a.Partial {
+				t.Fatalf("%d events, %d durations, partial %v", len(events), len(durations), a.Partial)
+			}
+			for _, d := range durations {
+				from, to := events[place{d.Way, d.From}], events[place{d.Way, d.To}]
+				span, err := to.Minus(from)
+				if err != nil || span.Lo > d.Lo || span.Hi < d.Hi {
+					t.Errorf("third nodes %v, tuple %d, %s on %s to %s on %s: events are %v apart, and the duration is %v; %v", third, d.ID, d.From, d.FromNode, d.To, d.ToNode, span, d.Span, err)
+				}
+			}
+		}
+	})
+}
