@@ -70,6 +70,28 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// What is no whole number of ns makes a bound wider, never narrower; what no number of ns holds is no answer.
+func TestDecodeRoundsOutward(t *testing.T) {
+	with := func(values map[int]float64) []byte {
+		b := reply(9)
+		for at, v := range values {
+			binary.BigEndian.PutUint32(b[replyHeader+at:], put(v))
+		}
+		return b
+	}
+	for _, sign := range []float64{1, -1} {
+		c, err := decode(with(map[int]float64{40: sign * 1.2e-9, 60: 1.2e-6, 64: 1.2e-9, 68: 2.2e-9}), 9)
+		if err != nil || c.Offset_ns != int64(sign*2) || c.Skew_ppt != 2 || c.RootDelay_ns != 2 || c.RootDispersion_ns != 3 {
+			t.Errorf("%+v, %v", c, err)
+		}
+	}
+	for _, at := range []int{40, 64, 68} {
+		if c, err := decode(with(map[int]float64{at: 1e10}), 9); !errors.Is(err, ErrReply) {
+			t.Errorf("at byte %d: %+v, %v", at, c, err)
+		}
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	change := func(at int, v byte) []byte { b := reply(9); b[at] = v; return b }
 	for name, c := range map[string]struct {
