@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
@@ -630,6 +631,51 @@ func TestClaimsAreKept(t *testing.T) {
 	if report := r.Report(); n != claimsHeld+4 || !report.Sealed || !report.Whole() {
 		t.Errorf("%d claims, %+v", n, report)
 	}
+}
+
+// During a run chrony is asked every second, and from its first moment on; else seldom. What it says of a counter of another epoch than the file's is
+// not kept, and of what no disk takes there is an end.
+func TestChronyIsAskedEverySecond(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "n.ntp")
+	synctest.Test(t, func(t *testing.T) {
+		epoch, asked, failed := "e7", 0, 0
+		p := newPoller("somewhere", "n", func() string { return epoch }, func(error) { failed++ })
+		p.ask = func(context.Context, string) (ntp.Claim, error) { asked++; return ntp.Claim{Stratum: 1}, nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go p.run(ctx)
+		since := func(lasting time.Duration) int {
+			before := asked
+			time.Sleep(lasting)
+			synctest.Wait()
+			return asked - before
+		}
+		if n := since(59 * time.Second); n != 6 {
+			t.Errorf("asked %d times in a minute without a run", n)
+		}
+		p.open(path)
+		synctest.Wait()
+		if asked != 7 {
+			t.Errorf("asked %d times when a run begins, want one more than 6", asked)
+		}
+		if n := since(20 * time.Second); n != 20 {
+			t.Errorf("asked %d times in 20 s of a run", n)
+		}
+		epoch = "e8"
+		since(20 * time.Second)
+		epoch = "e7"
+		if next, held := p.next, len(p.rows); next != 20 || held != 1 {
+			t.Errorf("%d claims in the file and %d held, want 20 and 1", next, held)
+		}
+		if err := p.writer.Close(); err != nil { // as a disk that takes no more
+			t.Fatal(err)
+		}
+		since(time.Hour)
+		if n := len(p.rows); n > 100*claimsHeld+1 || failed == 0 {
+			t.Errorf("%d claims are held, and %d times it was said that they cannot be kept", n, failed)
+		}
+		p.writer = nil
+	})
 }
 
 func TestStateMovesOn(t *testing.T) {
