@@ -249,20 +249,36 @@ func (d *Directory) OpenBaseline(node string) (*os.File, error) {
 	return f, nil
 }
 
-// CreateExport opens a file in exports/ for writing, in place of what had its name. Close it.
-func (d *Directory) CreateExport(name string) (*os.File, error) {
+// Export is a file of exports/ that is being written.
+type Export struct{ file *begun }
+
+// CreateExport begins a file in exports/, in place of what has its name, which stays until Finish.
+func (d *Directory) CreateExport(name string) (*Export, error) {
 	if err := checkWord("export", name); err != nil {
 		return nil, err
 	}
 	if err := d.root.MkdirAll(exportsDir, directoryMode); err != nil {
 		return nil, fmt.Errorf("create export %q: %w", name, err)
 	}
-	f, err := d.root.OpenFile(path.Join(exportsDir, name), os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
+	f, err := begin(d.root, path.Join(exportsDir, name))
 	if err != nil {
 		return nil, fmt.Errorf("create export %q: %w", name, err)
 	}
-	return f, nil
+	return &Export{f}, nil
 }
+
+func (e *Export) Write(b []byte) (int, error) { return e.file.Write(b) }
+
+// Finish gives the file its name.
+func (e *Export) Finish() error {
+	if err := e.file.finish(); err != nil {
+		return fmt.Errorf("end export %q: %w", e.file.name, err)
+	}
+	return nil
+}
+
+// Abandon takes away what was written.
+func (e *Export) Abandon() error { return e.file.abandon() }
 
 // WriteReport writes report.html, in place of one that was there, which stays if this fails.
 func (d *Directory) WriteReport(page []byte) error {

@@ -30,14 +30,14 @@ var joinSQL string
 //go:embed percentiles.sql
 var percentilesSQL string
 
-// Run analyses a run and writes what was asked for into its exports directory, in place of what was there. It returns the names of the
-// files. The options' functions Events and Durations are its own.
+// Run analyses a run and writes what was asked for into its exports directory, in place of what was there, which stays if this fails. It returns the
+// names of the files. The options' functions Events and Durations are its own.
 func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kind) (files []string, answer *analysis.Answer, err error) {
 	var sinks []sink
-	var closers []io.Closer
+	var begun []*runs.Export
 	defer func() {
-		for _, c := range closers {
-			err = errors.Join(err, c.Close())
+		for _, f := range begun { // those that were not finished
+			err = errors.Join(err, f.Abandon())
 		}
 	}()
 	create := func(name string) (io.Writer, error) {
@@ -45,7 +45,7 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 		if err != nil {
 			return nil, err
 		}
-		closers = append(closers, f)
+		begun = append(begun, f)
 		files = append(files, name)
 		return f, nil
 	}
@@ -98,6 +98,13 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 	}
 	for _, s := range sinks {
 		if err := s.finish(answer); err != nil {
+			return nil, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
+		}
+	}
+	for len(begun) > 0 {
+		f := begun[0]
+		begun = begun[1:]
+		if err := f.Finish(); err != nil {
 			return nil, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
 		}
 	}

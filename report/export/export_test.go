@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -86,6 +88,51 @@ func durationsOf(a *analysis.Answer) uint64 {
 		}
 	}
 	return n
+}
+
+// An export that is stopped leaves what an earlier one has made, and nothing of its own.
+func TestExportThatIsStopped(t *testing.T) {
+	exports, _ := exported(t, seed.Random(t), 5000)
+	files := func() map[string]string {
+		all := map[string]string{}
+		entries, err := os.ReadDir(exports)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			text, err := os.ReadFile(filepath.Join(exports, e.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[e.Name()] = string(text)
+		}
+		return all
+	}
+	before := files()
+	dir, err := runs.Open(filepath.Dir(exports))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	stopped := errors.New("stopped by a signal")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	o := analysis.Options{Reference: "A", Progress: func(_ float64, what string) {
+		if what == "joining tuples" {
+			cancel(stopped)
+		}
+	}}
+	if names, _, err := Run(ctx, dir, o, Parquet|CSV|SQL|Perfetto); !errors.Is(err, stopped) || len(names) > 0 {
+		t.Errorf("files %q, %v", names, err)
+	}
+	if after := files(); len(before) != 7 || !maps.Equal(before, after) {
+		t.Errorf("there are %q, and were %q, or another text is in one", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
+	}
+	if _, _, err := Run(t.Context(), dir, analysis.Options{Reference: "A"}, CSV); err != nil {
+		t.Error(err)
+	}
+	if after := files(); after["events.csv"] == before["events.csv"] || len(after) != 7 {
+		t.Errorf("%d files, and events.csv is another: %v", len(after), after["events.csv"] != before["events.csv"])
+	}
 }
 
 // A trace is messages as protocol buffers write them, and in each track slices nest.
