@@ -50,7 +50,7 @@ func (f *analyzeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.workers, "workers", 0, "cores to use (default all)")
 	cmd.Flags().StringSliceVar(&f.edges, "edge", nil, "say which point follows which, as source/send:worker/recv, in place of what the data show")
 	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "look at events on these nodes only")
-	cmd.Flags().StringSliceVar(&f.channels, "channel", nil, "look at these channels only, as parser*/start")
+	cmd.Flags().StringSliceVar(&f.channels, "channel", nil, "look at these channels only, as parser*/start; * does not reach across /")
 	cmd.Flags().StringSliceVar(&f.ids, "id", nil, "look at tuples with these ids only, as 17 or 100-200")
 	cmd.Flags().StringVar(&f.from, "from", "", "look at tuples that began from here on: cycles of the reference node, or UTC as 2026-11-20T14:00:00Z")
 	cmd.Flags().StringVar(&f.to, "to", "", "look at tuples that began up to here")

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -56,7 +55,7 @@ Exit code 1: nothing could be answered. Exit code 3: the page was written, and p
 			if output == "" {
 				err = run.WriteReport(page.Bytes())
 			} else {
-				err = os.WriteFile(output, page.Bytes(), 0o644)
+				err = writeWhole(output, page.Bytes())
 			}
 			if err != nil {
 				return err

@@ -3,10 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
@@ -88,5 +92,77 @@ func TestReportKeepsTheOldPage(t *testing.T) {
 	}
 	if text, err := os.ReadFile(old); err != nil || string(text) != "old" {
 		t.Errorf("the page before is %.40q, %v", text, err)
+	}
+}
+
+// A page that cannot be written whole leaves the file that was named as it was. What a link leads to is written, and what is no file is written to.
+func TestReportIntoAFileIsWhole(t *testing.T) {
+	dir := t.TempDir()
+	page, link := filepath.Join(dir, "page.html"), filepath.Join(dir, "link.html")
+	if err := os.Symlink("page.html", link); err != nil {
+		t.Fatal(err)
+	}
+	holds := func(want string, mode os.FileMode) {
+		t.Helper()
+		info, err := os.Stat(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(page); err != nil || string(text) != want || info.Mode() != mode {
+			t.Errorf("it holds %q, mode %v, %v; want %q, %v", text, info.Mode(), err, want, mode)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 2 || entries[0].Type() != os.ModeSymlink {
+			t.Errorf("in the directory are %v, want a link and the page; %v", entries, err)
+		}
+	}
+	if err := writeWhole(page, []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(page, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	holds("first", 0o640)
+	if err := os.WriteFile(page+".part", []byte("left by one that was killed, and longer"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeWhole(link, []byte("second")); err != nil {
+		t.Fatal(err)
+	}
+	holds("second", 0o640)
+	if err := os.MkdirAll(filepath.Join(page+".part", "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeWhole(page, []byte("third")); err == nil {
+		t.Error("nothing was in the way")
+	}
+	if err := os.RemoveAll(page + ".part"); err != nil {
+		t.Fatal(err)
+	}
+	holds("second", 0o640)
+
+	limit := unix.Rlimit{}
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(unix.SIGXFSZ)
+	defer signal.Reset(unix.SIGXFSZ)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: limit.Max}); err != nil { // as a disk on which no more has room
+		t.Fatal(err)
+	}
+	err := writeWhole(page, make([]byte, 10_000))
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.EFBIG) {
+		t.Errorf("more than has room: %v", err)
+	}
+	holds("second", 0o640)
+
+	if err := writeWhole("/dev/full", []byte("third")); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("into a device: %v", err)
+	}
+	if err := writeWhole(filepath.Join(dir, "none", "page.html"), nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("into no directory: %v", err)
 	}
 }
