@@ -102,7 +102,7 @@ func change(l, m *Leg, percent float64, before, after Reference) (Change, bool) 
 		c.Verdict = Faster
 	case c.AfterLo_ns-c.Noise_ns > c.BeforeHi_ns:
 		c.Verdict = Slower
-	case max(c.AfterHi_ns-c.BeforeLo_ns, c.BeforeHi_ns-c.AfterLo_ns) <= 2*c.Noise_ns:
+	case max(c.AfterHi_ns-c.BeforeLo_ns, c.BeforeHi_ns-c.AfterLo_ns) <= c.Noise_ns:
 		c.Verdict = Same
 	default:
 		c.Verdict = Undecided
