@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // exported makes a run of three nodes, with a computation and losses, and exports all of it.
@@ -77,6 +79,29 @@ func TestCSV(t *testing.T) {
 		if err != nil || uint64(len(rows)) != want+1 {
 			t.Errorf("%s has %d rows below its head, want %d; %v", name, len(rows)-1, want, err)
 		}
+	}
+}
+
+// Each column has what is its own.
+func TestCSVRows(t *testing.T) {
+	var events, durations strings.Builder
+	s, err := newCSVSink([]io.Writer{&events, &durations})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := analysis.EventRow{ID: 1<<64 - 1, Way: 2, At: tscratio.Interval{Lo: 1 << 63, Hi: 1<<63 + 4}, Node: "n", Channel: "a#5/p", Point: "a/p", Verdict: tscratio.Suspect}
+	d := analysis.DurationRow{
+		ID: 6, Way: 7, From: "a/p", To: "b/q", FromNode: "n", ToNode: "m", Kind: "transfer",
+		Duration: tscratio.Duration{Span: tscratio.Span{Lo: -8, Hi: 9}, Scenario: tscratio.Direct, Verdict: tscratio.Suspect},
+	}
+	if err := errors.Join(s.event(&e), s.duration(&d), s.finish(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if want := "tuple_id,way,lo_cycles,hi_cycles,node,channel,point,verdict\n18446744073709551615,2,9223372036854775808,9223372036854775812,n,a#5/p,a/p,suspect\n"; events.String() != want {
+		t.Errorf("events\n%swant\n%s", &events, want)
+	}
+	if want := "tuple_id,way,from_point,to_point,from_node,to_node,kind,lo_cycles,hi_cycles,scenario,verdict\n6,7,a/p,b/q,n,m,transfer,-8,9,direct,suspect\n"; durations.String() != want {
+		t.Errorf("durations\n%swant\n%s", &durations, want)
 	}
 }
 
@@ -312,6 +337,60 @@ print(json.dumps({"Unknown": unknown, "Types": types, "Slices": slices}))
 	slices.Sort(trace.Slices)
 	if !slices.Equal(want, trace.Slices) {
 		t.Errorf("of %d slices and %d durations not all are the same, first %q and %q", len(trace.Slices), len(want), trace.Slices[0], want[0])
+	}
+}
+
+// Parquet has the rows that CSV has, in columns of the types that FORMAT.md names. What rests on a suspect relation is so in every row, and in what
+// the ready SQL makes of it.
+func TestDuckDBReadsVerdicts(t *testing.T) {
+	parent := t.TempDir()
+	if err := simrun.Suspect(seed.Random(t), parent, "suspect"); err != nil {
+		t.Fatal(err)
+	}
+	run, err := runs.Open(filepath.Join(parent, "suspect"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	_, answer, err := Run(t.Context(), run, analysis.Options{}, Parquet|CSV|SQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var suspect uint64
+	for _, legs := range [][]analysis.Leg{answer.Legs, answer.EndToEnd} {
+		for _, l := range legs {
+			suspect += l.All.Suspect
+		}
+	}
+	if suspect == 0 {
+		t.Fatal("nothing is suspect")
+	}
+	sound, _ := exported(t, seed.Random(t), 500)
+	for dir, want := range map[string]uint64{filepath.Join(parent, "suspect", "exports"): suspect, sound: 0} {
+		for _, table := range []string{"events", "durations"} {
+			rows := duck(t, dir, fmt.Sprintf(`
+CREATE VIEW p AS SELECT COLUMNS(*)::VARCHAR FROM '%[1]s.parquet';
+CREATE VIEW c AS SELECT * FROM read_csv('%[1]s.csv', all_varchar = true);
+SELECT (SELECT count(*) FROM p) AS rows, (SELECT count(*) FROM (FROM p EXCEPT ALL FROM c)) + (SELECT count(*) FROM (FROM c EXCEPT ALL FROM p)) AS other,
+    (SELECT string_agg(column_name || ' ' || column_type, ', ') FROM (DESCRIBE FROM '%[1]s.parquet')) AS columns;`, table))
+			if r := rows[0]; r["rows"] == "0" || r["other"] != "0" {
+				t.Errorf("%s in Parquet and in CSV: %v", table, r)
+			}
+			described := map[string]string{
+				"events":    "tuple_id UBIGINT, way UBIGINT, lo_cycles UBIGINT, hi_cycles UBIGINT, node VARCHAR, channel VARCHAR, point VARCHAR, verdict VARCHAR",
+				"durations": "tuple_id UBIGINT, way UBIGINT, from_point VARCHAR, to_point VARCHAR, from_node VARCHAR, to_node VARCHAR, kind VARCHAR, lo_cycles BIGINT, hi_cycles BIGINT, scenario VARCHAR, verdict VARCHAR",
+			}[table]
+			if got := rows[0]["columns"]; got != described {
+				t.Errorf("%s has the columns %s, want %s", table, got, described)
+			}
+		}
+		rows := duck(t, dir, joinSQL+`
+SELECT count(*) FILTER (d.verdict = 'suspect') AS suspect, count(*) FILTER (d.verdict = 'suspect' AND j.verdict != 'suspect') AS hidden,
+    count(*) FILTER (j.verdict = 'suspect') > 0 AS joined, count(*) FILTER (d.from_node != j.from_node OR d.to_node != j.to_node) AS misplaced
+FROM durations d JOIN joined j USING (tuple_id, way, from_point, to_point, kind);`)
+		if r := rows[0]; r["suspect"] != fmt.Sprint(want) || r["hidden"] != "0" || r["joined"] != map[bool]string{true: "True", false: "False"}[want > 0] || r["misplaced"] != "0" {
+			t.Errorf("%d durations are suspect, and by the tables %v", want, r)
+		}
 	}
 }
 
