@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -211,6 +212,59 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+// A trace has no more tuples than a screen, each way as far as its durations are whole; its clock is the reference's, in ns, from the first event on.
+func TestTraceOfManyTuples(t *testing.T) {
+	var out bytes.Buffer
+	trace := newTrace(&out)
+	if err := trace.duration(&analysis.DurationRow{ID: 101, From: "a/p", To: "b/q"}); err != nil { // of a tuple that was made of others
+		t.Fatal(err)
+	}
+	event := func(way uint64, point string, lo, hi uint64) *analysis.EventRow {
+		return &analysis.EventRow{ID: 100 + way, Way: way, Point: point, At: tscratio.Interval{Lo: lo, Hi: hi}}
+	}
+	for way := uint64(1); way <= traceTuples+5; way++ {
+		d := analysis.DurationRow{ID: 100 + way, Way: way, From: "a/p", To: "b/q"}
+		back := analysis.DurationRow{ID: 100 + way, Way: way, From: "b/q", To: "c/r"}
+		lost := analysis.DurationRow{ID: 100 + way, Way: way, From: "c/r", To: "d/s"} // of which one event has no place
+		whole := analysis.DurationRow{ID: 100 + way, Way: way, From: "a/p", To: "c/r"}
+		if err := errors.Join(trace.duration(&d), trace.duration(&back), trace.duration(&lost), trace.duration(&whole),
+			trace.event(event(way, "a/p", 1_000_000, 1_000_200)), trace.event(event(way, "b/q", 1_003_000, 1_003_200)), trace.event(event(way, "c/r", 1_002_000, 1_002_200))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := trace.finish(&analysis.Answer{Run: "r", Reference: analysis.Reference{Node: "n", FrequencyLo_hz: 1.9e9, FrequencyHi_hz: 2.1e9}}); err != nil {
+		t.Fatal(err)
+	}
+	tracks, events := 0, map[uint64][]string{}
+	for _, packet := range fields(t, out.Bytes())[tracePacket] {
+		p := fields(t, packet.bytes)
+		for _, track := range p[packetTrack] {
+			d := fields(t, track.bytes)
+			if tracks++; tracks > 1 && (len(d[trackParent]) != 1 || d[trackParent][0].number != 1) {
+				t.Errorf("track %d has the parent %v", d[trackUUID][0].number, d[trackParent])
+			}
+		}
+		for _, event := range p[packetTrackEvent] {
+			e := fields(t, event.bytes)
+			text := fmt.Sprint(p[packetTimestamp][0].number, " ")
+			if e[eventType][0].number == sliceBegin {
+				text += string(e[eventName][0].bytes)
+			}
+			events[e[eventTrack][0].number] = append(events[e[eventTrack][0].number], text)
+		}
+	}
+	// At 2 GHz the events' middles are 50, 1550 and 1050 ns after the first begins. The second stretch cannot end before it begins, and has no length.
+	want := []string{"50 a/p → b/q", "50 a/p → c/r", "1050 ", "1550 ", "1550 b/q → c/r", "1550 "}
+	if tracks != 1+traceTuples || len(events) != traceTuples {
+		t.Errorf("%d tracks, %d with events", tracks, len(events))
+	}
+	for track, got := range events {
+		if !slices.Equal(got, want) {
+			t.Fatalf("track %d: %q, want %q", track, got, want)
+		}
+	}
+}
+
 type field struct {
 	number uint64
 	bytes  []byte
@@ -352,7 +406,7 @@ func TestDuckDBReadsVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer run.Close()
-	_, answer, err := Run(t.Context(), run, analysis.Options{}, Parquet|CSV|SQL)
+	_, answer, err := Run(t.Context(), run, analysis.Options{Reference: "A"}, Parquet|CSV|SQL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,6 +445,13 @@ FROM durations d JOIN joined j USING (tuple_id, way, from_point, to_point, kind)
 		if r := rows[0]; r["suspect"] != fmt.Sprint(want) || r["hidden"] != "0" || r["joined"] != map[bool]string{true: "True", false: "False"}[want > 0] || r["misplaced"] != "0" {
 			t.Errorf("%d durations are suspect, and by the tables %v", want, r)
 		}
+	}
+	// Whichever of two events is the one that rests on the relation.
+	if _, _, err := Run(t.Context(), run, analysis.Options{Reference: "B"}, Parquet); err != nil {
+		t.Fatal(err)
+	}
+	if r := duck(t, filepath.Join(parent, "suspect", "exports"), joinSQL+"SELECT count(*) AS all, count(*) FILTER (verdict = 'suspect') AS suspect FROM joined;")[0]; r["suspect"] != r["all"] || r["all"] == "0" {
+		t.Errorf("in cycles of the other node %v", r)
 	}
 }
 

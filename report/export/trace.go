@@ -148,18 +148,21 @@ func (t *trace) finish(a *analysis.Answer) error {
 			begin, end := ns(from), max(ns(to), ns(from))
 			edges = append(edges, edge{begin, true, end - begin, d}, edge{end, false, end - begin, d})
 		}
-		// Slices nest: what ends comes before what begins there, the longer begins first and ends last.
-		slices.SortStableFunc(edges, func(x, y edge) int {
-			if x.at != y.at {
-				return cmp.Compare(x.at, y.at)
-			}
-			if x.begin != y.begin && x.long > 0 && y.long > 0 {
-				if y.begin {
-					return -1
-				}
+		// Slices nest: what ends comes before what begins there, the longer begins first and ends last; what has no length begins and ends within those.
+		class := func(e edge) int {
+			switch {
+			case e.long == 0:
+				return 2
+			case e.begin:
 				return 1
 			}
-			if x.begin && y.begin {
+			return 0
+		}
+		slices.SortStableFunc(edges, func(x, y edge) int {
+			if c := cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(class(x), class(y))); c != 0 {
+				return c
+			}
+			if x.begin {
 				return cmp.Compare(y.long, x.long)
 			}
 			return cmp.Compare(x.long, y.long)
