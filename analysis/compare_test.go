@@ -114,3 +114,56 @@ func TestComparesWithClaims(t *testing.T) {
 		t.Errorf("claims of another epoch: %q, and the answer is partial: %v", m.Absent, a.Partial)
 	}
 }
+
+// A claim holds for 10 s, or until the daemon follows no source any more.
+func TestClaimsGrowOld(t *testing.T) {
+	parent := t.TempDir()
+	if err := simrun.Chain(7, parent, "long", 2, 300, 20); err != nil {
+		t.Fatal(err)
+	}
+	dir := openRun(t, parent, "long")
+	a := analyze(t, dir, Options{Reference: "A"})
+	pairs, _ := dir.Relations()
+	relation, err := pairs[0].Relate(tscratio.SideB, pairs[0].Declared.Wander)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, until_s := range map[string]float64{"too old": 10, "it follows no source": 4} {
+		end := int(until_s * simrun.Hz / float64(a.Bins.Width_cycles)) // bin
+		if end < 10 || end+10 > a.Bins.Count {
+			t.Fatalf("%d bins, and claims end in the %dth", a.Bins.Count, end)
+		}
+		for _, node := range []string{"A", "B"} {
+			var claims []logstore.NTP
+			for i, stratum := range []uint64{2, 0} {
+				at := uint64(a.Bins.From_cycles) + uint64(i)*uint64(until_s*simrun.Hz)
+				if node == "B" {
+					at = translated(t, relation, at)
+				}
+				if stratum > 0 || name != "too old" {
+					claims = append(claims, logstore.NTP{CounterLo: at, CounterHi: at, Offset_ns: 1000, Stratum: stratum})
+				}
+			}
+			keepClaims(t, dir.Path, node, "epoch-"+node, claims, 1)
+		}
+		m := methodsOf(t, analyze(t, dir, Options{Reference: "A"}))[NTP]
+		if len(m.Bounds_cycles) != a.Bins.Count {
+			t.Fatalf("%s: %+v", name, m)
+		}
+		for b, v := range m.Bounds_cycles {
+			if b > 0 && b < end-1 && v == None || b > end+1 && v != None {
+				t.Errorf("%s: bound %d in bin %d, and claims end in the %dth", name, v, b, end)
+			}
+		}
+	}
+}
+
+// translated is what a counter reads while another reads so.
+func translated(t *testing.T, r *tscratio.Relation, reading uint64) uint64 {
+	t.Helper()
+	at, err := r.Translate(reading)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.Mid()
+}
