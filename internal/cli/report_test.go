@@ -150,17 +150,36 @@ func TestReportIntoAFileIsWhole(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: limit.Max}); err != nil { // as a disk on which no more has room
 		t.Fatal(err)
 	}
-	err := writeWhole(page, make([]byte, 10_000))
+	tooMuch := writeWhole(page, make([]byte, 10_000))
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	if !errors.Is(err, unix.EFBIG) {
-		t.Errorf("more than has room: %v", err)
+	if !errors.Is(tooMuch, unix.EFBIG) {
+		t.Errorf("more than has room: %v", tooMuch)
 	}
 	holds("second", 0o640)
 
-	if err := writeWhole("/dev/full", []byte("third")); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("into a device: %v", err)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if err := writeWhole(pipe, []byte("third")); err != nil {
+		t.Error(err)
+	}
+	info, err := os.Stat(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := make([]byte, 10)
+	if info.Mode().IsRegular() {
+		t.Error("the pipe is a file now")
+	} else if n, err := reader.Read(text); err != nil || string(text[:n]) != "third" {
+		t.Errorf("out of a pipe come %q, %v", text[:n], err)
 	}
 	if err := writeWhole(filepath.Join(dir, "none", "page.html"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("into no directory: %v", err)
