@@ -162,20 +162,43 @@ func (d *Draft) put(name string, data []byte) error { return put(d.root, name, b
 
 // put writes a file that appears as a whole.
 func put(root *os.Root, name string, from io.Reader) error {
-	temp := name + part
-	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err := begin(root, name)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, from)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, root.Remove(temp))
+	if _, err := io.Copy(f, from); err != nil {
+		return errors.Join(err, f.abandon())
 	}
-	return root.Rename(temp, name)
+	return f.finish()
 }
+
+// begun is a file that has its name when it is finished.
+type begun struct {
+	*os.File
+	root       *os.Root
+	name, temp string
+}
+
+func begin(root *os.Root, name string) (*begun, error) {
+	temp := name + part
+	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	return &begun{f, root, name, temp}, nil
+}
+
+func (b *begun) finish() error {
+	if err := b.Close(); err != nil {
+		return errors.Join(err, b.root.Remove(b.temp))
+	}
+	return b.root.Rename(b.temp, b.name)
+}
+
+func (b *begun) abandon() error { return errors.Join(b.Close(), b.root.Remove(b.temp)) }
 
 // PutRelation writes what is known about a pair, in place of what was known before.
 func (d *Draft) PutRelation(pair *tscratio.Pair) error {
