@@ -35,7 +35,7 @@ type Answer struct {
 	Points   []Point    `json:"points"` // in the order in which tuples pass them
 	Channels []Channel  `json:"channels"`
 	Legs     []Leg      `json:"legs"`       // between points that follow each other: the graph's edges
-	EndToEnd []Leg      `json:"end_to_end"` // from where tuples begin to where they end
+	EndToEnd []Leg      `json:"end_to_end"` // from where tuples begin to where they end, unless one of Legs is just that
 	Length   *RunLength `json:"run_length,omitempty"`
 	Counters []Counter  `json:"counters,omitempty"` // of channels that count
 
@@ -147,6 +147,9 @@ type Leg struct {
 	Kind string `json:"kind"`
 	// Origin says, of tuples that were made of others, from which of those the leg begins: earliest or latest. Empty: none were.
 	Origin string `json:"origin,omitempty"`
+	// Whole is how many tuples went their whole way here: from where they began to where they ended no point can lie between, so that nothing of
+	// EndToEnd says it again.
+	Whole uint64 `json:"whole,omitempty"`
 
 	All    Durations  `json:"all"`
 	Local  *Durations `json:"local,omitempty"`  // both events on one node; absent where there are none

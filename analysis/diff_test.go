@@ -16,13 +16,16 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	parent := t.TempDir()
 	answerOf := func(name string, added uint64) *Answer {
 		nodes := simrun.Nodes(rng, 2)
-		channels := []simrun.Channel{{Node: 0, Name: "a/send"}, {Node: 1, Name: "b/recv"}}
+		channels := []simrun.Channel{{Node: 0, Name: "a/send"}, {Node: 1, Name: "b/recv"}, {Node: 0, Name: "c/recv"}}
 		for id := range uint64(5000) {
 			at := simrun.Hz + id*50_000
-			channels[0].Records = append(channels[0].Records, simrun.Record{Time: at, ID: id})
-			channels[1].Records = append(channels[1].Records, simrun.Record{Time: at + 100_000 + rng.Uint64N(50_000) + added, ID: id})
+			for i := range channels {
+				channels[i].Records = append(channels[i].Records, simrun.Record{Time: at, ID: id})
+				at += 100_000 + rng.Uint64N(50_000) + added
+			}
 		}
 		simrun.InOrder(channels[1].Records)
+		simrun.InOrder(channels[2].Records)
 		if err := simrun.Write(rng, parent, name, nodes, channels); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +47,7 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 		{slower, base, map[Verdict]bool{Faster: true}},
 	} {
 		changes, err := Diff(test.before, test.after)
-		if err != nil || len(changes) != 4 {
+		if err != nil || len(changes) != 6 {
 			t.Fatalf("%d changes, %v", len(changes), err)
 		}
 		for _, c := range changes {

@@ -368,6 +368,9 @@ func (a *assembler) legs(out *Answer) {
 	var unplaced, most uint64 // legs with durations that could not be computed, and how many those of one are
 	var mostOf string
 	for _, k := range keys {
+		if a.found.legs[k].again {
+			continue
+		}
 		leg := a.leg(a.found.legs[k])
 		if leg.All.After > 0 {
 			a.in.find(FindImpossible, "%d tuples were surely at %s before they were at %s", leg.All.After, leg.To, leg.From)
@@ -402,6 +405,13 @@ func (a *assembler) leg(l *leg) Leg {
 		out.Origin = "earliest"
 	case fromLatest:
 		out.Origin = "latest"
+	}
+	if whole := a.found.legs[legKey{l.key.from, l.key.to, wholeWay}]; l.key.kind == between && whole != nil && whole.again {
+		for _, part := range whole.parts {
+			if part != nil {
+				out.Whole += part.n
+			}
+		}
 	}
 	all, local, remote := newLegPart(in.options.exactValues), newLegPart(in.options.exactValues), newLegPart(in.options.exactValues)
 	for i, part := range l.parts {

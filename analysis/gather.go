@@ -495,13 +495,17 @@ func (w *gatherer) alone(l *leg, part *legPart, id uint64, from, to *passage) {
 		part.unplaced++
 		return
 	}
+	if l.key.kind == wholeWay && w.in.options.Slowest > 0 {
+		w.found.slow(d.Span, id, w.passing, w.in.options.Slowest)
+	}
+	if l.again {
+		part.n++
+		return
+	}
 	l.add(part, []tscratio.Span{d.Span}, &d, []uint64{from.reading}, &w.axes[part.a])
 	w.in.hold(part, part.a, part.b, []tscratio.Span{d.Span}, []uint64{from.reading}, []uint64{to.reading})
 	if d.Hi < 0 {
 		w.found.backwards(backwards{id, l.key, part.a, part.b, d.Span})
-	}
-	if l.key.kind == wholeWay && w.in.options.Slowest > 0 {
-		w.found.slow(d.Span, id, w.passing, w.in.options.Slowest)
 	}
 	if w.in.options.Events != nil && w.number > 0 { // a lineage has no way of its own, and no events
 		w.apart = append(w.apart, apart{l.key.from, l.key.to, d.Span})
@@ -528,11 +532,15 @@ func (w *gatherer) settlePart(l *leg, p *legPart) {
 			continue
 		}
 		spans := w.spans[:n]
-		l.add(p, spans, &d, f.xs[i:], &w.axes[p.a])
-		w.in.hold(p, p.a, p.b, spans, f.xs[i:], f.ys[i:])
-		for k, s := range spans {
-			if s.Hi < 0 {
-				w.found.backwards(backwards{f.ids[i+k], l.key, p.a, p.b, s})
+		if l.again {
+			p.n += uint64(n)
+		} else {
+			l.add(p, spans, &d, f.xs[i:], &w.axes[p.a])
+			w.in.hold(p, p.a, p.b, spans, f.xs[i:], f.ys[i:])
+			for k, s := range spans {
+				if s.Hi < 0 {
+					w.found.backwards(backwards{f.ids[i+k], l.key, p.a, p.b, s})
+				}
 			}
 		}
 		if len(f.from) > 0 {
@@ -599,6 +607,7 @@ func (w *gatherer) legOf(k legKey) *leg {
 	l := w.found.legs[k]
 	if l == nil {
 		l = &leg{key: k, parts: make([]*legPart, len(w.in.nodes)*len(w.in.nodes))}
+		l.again = k.kind == wholeWay && w.graph.after[k.from]&w.graph.before[k.to] == 0
 		w.found.legs[k] = l
 	}
 	return l

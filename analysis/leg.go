@@ -27,6 +27,10 @@ type leg struct {
 	key   legKey
 	parts []*legPart // by first node·nodes + second
 	bins  []*binned  // over time
+
+	// again tells that no point can lie between the two of a whole way: the leg between them has its durations. They are measured again for the
+	// slowest tuples, and counted.
+	again bool
 }
 
 func (l *leg) from(in *input, g *graph) string { return in.points[g.order[l.key.from]].String() }

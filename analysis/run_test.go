@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -253,6 +254,68 @@ func TestReceivedBeforeSentIsFound(t *testing.T) {
 	a := analyze(t, write(t, channels...), Options{Edges: [][2]string{{"a/recv", "b/recv"}}})
 	if l := a.Legs[0].All; l.After != 1 || l.Before != 3 || !mentions(a, "tuple 3 was at a/recv on A surely after it was at b/recv") || !a.Partial {
 		t.Errorf("%+v, findings %v", l, a.Findings)
+	}
+}
+
+// Where nothing can lie between a tuple's first point and its last, the way is a leg already: its durations are told once, counted once against
+// the truth and named once where they cannot be. What is slow is known all the same.
+func TestAWholeWayOfOneLegIsToldOnce(t *testing.T) {
+	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{1, 2, 3, 4, 5})
+	channels[1].Records[2].Time = simrun.Hz / 2 // tuple 3 is long there when it is sent
+	channels[1].Records[3].Time += 10_000_000   // and 4 is late
+	rng := seed.Random(t)
+	nodes, parent := simrun.Nodes(rng, 2), t.TempDir()
+	if err := simrun.Write(rng, parent, "r", nodes, channels); err != nil {
+		t.Fatal(err)
+	}
+	dir := openRun(t, parent, "r")
+	truth := func(_ string, _ uint64, _ string) (tscratio.Interval, bool) { return tscratio.At(7), true }
+	edges := [][2]string{{"a/recv", "b/recv"}}
+	rows := 0
+	for name, o := range map[string]Options{
+		"together": {}, "alone": {Durations: func(DurationRow) error { rows++; return nil }}, "no slowest": {Slowest: -1}, "two workers": {Workers: 2, partitions: 1},
+	} {
+		o.Edges, o.Truth = edges, truth
+		a := analyze(t, dir, o)
+		if len(a.Legs) != 1 || len(a.EndToEnd) != 0 || a.Legs[0].All.Count != 4 || a.Legs[0].Whole != 4 || a.Held.Count != 4 {
+			t.Errorf("%s: legs %+v, end to end %+v, held %+v", name, a.Legs, a.EndToEnd, a.Held)
+		}
+		if want := max(4+4*o.Slowest, 0); len(a.Slowest) != want || want > 0 && a.Slowest[0].ID != 4 {
+			t.Errorf("%s: slowest %+v", name, a.Slowest)
+		}
+		var before int
+		for _, f := range a.Findings {
+			if strings.Contains(f.Text, "surely") {
+				before++
+			}
+		}
+		if before != 2 { // the leg's, and the tuple's
+			t.Errorf("%s: findings %v", name, a.Findings)
+		}
+	}
+	if rows != 4 {
+		t.Errorf("%d durations were told, want 4", rows)
+	}
+}
+
+// A whole way on which a point can lie is told beside the leg past it, which has other tuples: those that did not pass the point.
+func TestAWholeWayPastAPointIsNoLeg(t *testing.T) {
+	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{2, 4})
+	channels = append(channels, simrun.Channel{Node: 0, Name: "c/recv"})
+	for id := range uint64(4) {
+		channels[2].Records = append(channels[2].Records, simrun.Record{Time: 2*simrun.Hz + id, ID: id + 1})
+	}
+	a := analyze(t, write(t, channels...), Options{Edges: [][2]string{{"a/recv", "b/recv"}, {"b/recv", "c/recv"}}})
+	counts := map[string]uint64{}
+	for _, l := range append(a.Legs, a.EndToEnd...) {
+		counts[l.From+" "+l.To+" "+l.Kind] = l.All.Count
+		if l.Whole != 0 {
+			t.Errorf("%d went their whole way from %s to %s, where %s is", l.Whole, l.From, l.To, "b/recv")
+		}
+	}
+	want := map[string]uint64{"a/recv b/recv transfer": 2, "b/recv c/recv transfer": 2, "a/recv c/recv transfer": 2, "a/recv c/recv end-to-end": 4}
+	if !maps.Equal(counts, want) {
+		t.Errorf("legs %v, want %v", counts, want)
 	}
 }
 

@@ -52,6 +52,7 @@ func (f *from) findings() {
 		}
 	}
 	for _, l := range f.a.Legs {
+		complete += l.Whole
 		durations += l.All.Count
 		undecided, unplaced, after = undecided+l.All.Undecided, unplaced+l.All.Unplaced, after+l.All.After
 		if l.Kind == "transfer" {

@@ -35,6 +35,22 @@ func chain(t *testing.T) (*analysis.Answer, *runs.Directory) {
 	return answer, run
 }
 
+// Tuples that went their whole way are counted once, also where that way is one stretch, which has no second one from end to end.
+func TestFromCountsWholeWays(t *testing.T) {
+	a, run := chain(t)
+	if n := From(a, run, "a test").Totals.Complete; n != 20000 {
+		t.Errorf("over three points: %d", n)
+	}
+	o := analysis.Options{Filter: analysis.Filter{Channels: []string{"stage0/*", "stage2/*"}}}
+	a, err := analysis.Run(context.Background(), run, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := From(a, run, "a test").Totals.Complete; n != 20000 || len(a.EndToEnd) != 0 {
+		t.Errorf("over two points: %d, end to end %v", n, a.EndToEnd)
+	}
+}
+
 func TestFromShowsTheAnswer(t *testing.T) {
 	a, run := chain(t)
 	d := From(a, run, "a test")
