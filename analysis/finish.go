@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -45,7 +46,7 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		return fail(fmt.Errorf("it has no log that can be read: %s: %w", missingText(in.missing), ErrNothing))
 	}
 	t := newTimer(in)
-	if err := in.resolveFilter(t); err != nil {
+	if err := in.resolveFilter(); err != nil {
 		return fail(err)
 	}
 	bins, axes := in.axes(t)
@@ -108,31 +109,52 @@ func missingText(missing []runs.Missing) string {
 }
 
 // resolveFilter turns a time of UTC into cycles of the reference.
-func (in *input) resolveFilter(t *timer) error {
+func (in *input) resolveFilter() error {
 	f := &in.options.Filter
 	if f.To_utc_ns == 0 {
 		return nil
 	}
-	for i, s := range in.sources {
-		n := in.nodes[s.node]
-		if s.node != in.clocks.reference || n.FrequencyHi_hz == 0 {
-			continue
-		}
-		// Outward: what may lie in the time is in.
-		at, _, err := t.place(i, s.header.Counter)
-		if err != nil {
-			continue
-		}
-		cycles := func(ns int64, hz float64) float64 { return float64(ns) * hz / 1e9 }
-		least := func(ns int64) float64 { return min(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz)) }
-		most := func(ns int64) float64 { return max(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz)) }
-		f.From_cycles = shifted(at.Lo, math.Floor(least(f.From_utc_ns-s.header.UTCHi_ns)))
-		f.To_cycles = shifted(at.Hi, math.Ceil(most(f.To_utc_ns-s.header.UTCLo_ns)))
-		f.To_cycles = max(f.To_cycles, 1)
-		return nil
+	n := in.nodes[in.clocks.reference]
+	h, known := in.referenceHeader()
+	if !known || n.FrequencyHi_hz == 0 {
+		return fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its counter and UTC relate, or its frequency is not known: choose by cycles", n.Name)
 	}
-	return fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its counter and UTC relate, or its frequency is not known: choose by cycles",
-		in.nodes[in.clocks.reference].Name)
+	// Outward: what may lie in the time is in.
+	e := float64(n.described.CoreSlackCycles + n.described.QuantumCycles + h.Stamp.OrderingSlack_cycles())
+	cycles := func(ns int64, hz float64) float64 { return float64(ns) * hz / 1e9 }
+	least := func(ns int64) float64 { return min(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz)) }
+	most := func(ns int64) float64 { return max(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz)) }
+	f.From_cycles = shifted(h.Counter, math.Floor(least(f.From_utc_ns-h.UTCHi_ns))-e)
+	f.To_cycles = shifted(h.Counter, math.Ceil(most(f.To_utc_ns-h.UTCLo_ns))+e)
+	f.To_cycles = max(f.To_cycles, 1)
+	return nil
+}
+
+// referenceHeader is of some log of the reference node, also of one that was not chosen.
+func (in *input) referenceHeader() (logstore.Header, bool) {
+	for _, s := range in.sources {
+		if s.node == in.clocks.reference {
+			return s.header, true
+		}
+	}
+	logs, _ := in.run.Logs()
+	for _, l := range logs {
+		for _, s := range l.Segments {
+			if l.Node != in.nodes[in.clocks.reference].node {
+				break
+			}
+			f, err := logstore.OpenFile(s.Path)
+			if err != nil {
+				continue
+			}
+			h := f.Header()
+			f.Close()
+			if in.nodeOf(l.Node, h.Epoch) == in.clocks.reference {
+				return h, true
+			}
+		}
+	}
+	return logstore.Header{}, false
 }
 
 // shifted is c + d, held at the ends of a counter's range.

@@ -536,5 +536,36 @@ func TestFilterByUTC(t *testing.T) {
 		if n := int64(a.Work.Tuples); n < test.least || n > test.most {
 			t.Errorf("%s: %d tuples", name, n)
 		}
+		// The reference's stamp is read also where nothing of that node is chosen.
+		other := analyze(t, dir, Options{Reference: "A", Filter: Filter{Nodes: []string{"B"}, From_utc_ns: test.from, To_utc_ns: test.to}})
+		if n := int64(other.Work.Tuples); n < test.least || n > test.most {
+			t.Errorf("%s, of the other node: %d tuples", name, n)
+		}
+	}
+}
+
+// A time of UTC becomes the widest stretch of cycles that it may be: by the ends of the stamp, of the frequency and of what a reading may be off.
+func TestUTCIsWidenedOutward(t *testing.T) {
+	const counter = 1_000_000
+	for name, test := range map[string]struct {
+		from_ns, to_ns int64
+		lo, hi         int64 // from the counter
+	}{
+		"after the stamp": {1000, 3000, 1000 - 200, 2 * (3000 - 100)}, "around it": {0, 300, -2 * 200, 2 * (300 - 100)}, "before it": {0, 50, -2 * 200, -(100 - 50)},
+	} {
+		for _, stamp := range []channel.Stamp{channel.Ordered, channel.Unordered} {
+			in := &input{
+				nodes:   []nodeInput{{Node: runs.Node{FrequencyLo_hz: 1e9, FrequencyHi_hz: 2e9}, described: tscratio.Node{QuantumCycles: 26, CoreSlackCycles: 4}}},
+				sources: []source{{header: logstore.Header{Counter: counter, UTCLo_ns: 100, UTCHi_ns: 200, Stamp: stamp}}},
+				options: Options{Filter: Filter{From_utc_ns: test.from_ns, To_utc_ns: test.to_ns}},
+			}
+			if err := in.resolveFilter(); err != nil {
+				t.Fatal(err)
+			}
+			f, e := in.options.Filter, 26+4+int64(stamp.OrderingSlack_cycles())
+			if lo, hi := int64(f.From_cycles)-counter, int64(f.To_cycles)-counter; lo != test.lo-e || hi != test.hi+e {
+				t.Errorf("%s: from %d to %d cycles after the stamp, want %d to %d", name, lo, hi, test.lo-e, test.hi+e)
+			}
+		}
 	}
 }
