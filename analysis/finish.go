@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"os"
 	"runtime"
 	"slices"
@@ -310,10 +311,7 @@ func (a *assembler) points(out *Answer) {
 		f := &a.found.points[r]
 		point := Point{
 			Name: in.points[p].String(), Actor: in.points[p].actor, Nodes: []string{}, Source: g.before[r] == 0, Sink: g.after[r] == 0,
-			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost, Appeared: f.appeared, PerBin: make([]uint64, a.bins.Count),
-		}
-		for _, e := range f.ended {
-			point.InFlight += uint64(len(e))
+			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost, InFlight: f.inFlight(), Appeared: f.appeared, PerBin: make([]uint64, a.bins.Count),
 		}
 		mixed := false
 		for i := range a.told {
@@ -345,6 +343,16 @@ func (a *assembler) points(out *Answer) {
 // undecided says why it is not known whether tuples that are seen no more after a point are lost.
 func (a *assembler) undecided(r int) string {
 	var why []string
+	if f := &a.found.points[r]; a.graph.after[r] != 0 && f.lost+f.inFlight() > 0 {
+		for _, n := range a.in.silent {
+			why = append(why, fmt.Sprintf("no log of node %s is there", n))
+		}
+		for rest := a.graph.after[r]; rest != 0; rest &= rest - 1 {
+			if reason := a.in.unseen[a.in.points[a.graph.order[bits.TrailingZeros64(rest)]]]; reason != "" {
+				why = append(why, reason)
+			}
+		}
+	}
 	for i := range a.told {
 		s, t := &a.in.sources[i], &a.told[i]
 		if s.point < 0 || a.graph.after[r]>>a.graph.rank[s.point]&1 == 0 {

@@ -411,6 +411,15 @@ func (f *pointFound) settle(node int) {
 	f.ended[node] = kept
 }
 
+// inFlight is how many of the ended no later tuple has overtaken, once these are settled.
+func (f *pointFound) inFlight() uint64 {
+	var n uint64
+	for _, readings := range f.ended {
+		n += uint64(len(readings))
+	}
+	return n
+}
+
 // keep puts a tuple among the slowest.
 func (f *found) keep(s slow, most int) {
 	f.slowest = append(f.slowest, s)

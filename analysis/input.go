@@ -34,7 +34,9 @@ type input struct {
 	points   []point // by actor and then as tuples pass them
 	clocks   clocks
 	missing  []runs.Missing
-	recorded int // of missing: what was missing when the run was made
+	recorded int              // of missing: what was missing when the run was made
+	unseen   map[point]string // why not all logs of a point are looked at
+	silent   []string         // nodes of which there should be logs, and are none
 	findings []Finding
 }
 
@@ -73,7 +75,7 @@ type source struct {
 
 // openInput lists the logs and relates the nodes.
 func openInput(dir *runs.Directory, o Options) (*input, error) {
-	in := &input{run: dir, options: o}
+	in := &input{run: dir, options: o, unseen: map[point]string{}}
 	in.missing = append(in.missing, dir.Run.Missing...)
 	in.recorded = len(in.missing)
 	pairs, missing := dir.Relations()
@@ -188,6 +190,11 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 func (in *input) list(logs []runs.NodeLogs) error {
 	rank := map[point]int{}
 	in.miss(in.options.Filter.unmatched(named(in.run.Run.Nodes, logs))...)
+	for _, n := range in.run.Run.Nodes {
+		if !n.NoLogs && !slices.ContainsFunc(logs, func(l runs.NodeLogs) bool { return l.Node == n.Name && len(l.Segments) > 0 }) {
+			in.silent = append(in.silent, n.Name)
+		}
+	}
 	for _, l := range logs {
 		if _, known := in.run.Run.Node(l.Node); !known {
 			in.miss(runs.Missing{Part: runs.LogsPath(l.Node), Reason: "the run does not say what node this is"})
@@ -248,10 +255,12 @@ func pointOf(s logstore.Segment) point { return point{s.Channel.Actor, s.Channel
 func (in *input) addSources(node string, ring []logstore.Segment, rank map[point]int) {
 	name := ring[0].Channel.String()
 	if !in.options.Filter.channel(node, name) {
+		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all channels of %s were chosen", pointOf(ring[0]))
 		return
 	}
 	part := runs.LogsPath(node) + "/" + name
 	miss := func(format string, args ...any) {
+		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all logs of %s can be used", pointOf(ring[0]))
 		in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf(format, args...)})
 	}
 	var s *source           // that the segments before were of

@@ -319,6 +319,51 @@ func TestAWholeWayPastAPointIsNoLeg(t *testing.T) {
 	}
 }
 
+// What is seen no more because a log is not there, cannot be used or was not chosen is not called lost without that being said.
+func TestLostOrNotLookedAt(t *testing.T) {
+	for name, test := range map[string]struct {
+		do     func(logs string)
+		filter Filter
+		lost   uint64
+		why    string
+	}{
+		"all":            {nil, Filter{}, 1, ""},
+		"no log":         {func(logs string) { os.RemoveAll(logs + "/B") }, Filter{}, 3, "no log of node B is there"},
+		"bad log":        {func(logs string) { spoil(t, logs+"/B/b#1*") }, Filter{}, 3, "not all logs of b/recv can be used"},
+		"node":           {nil, Filter{Nodes: []string{"A"}}, 3, "not all channels of b/recv were chosen"},
+		"channel":        {nil, Filter{Channels: []string{"a#0/*", "b#0/*"}}, 3, "not all channels of b/recv were chosen"},
+		"channel before": {nil, Filter{Channels: []string{"a#0/*", "b*/*"}}, 1, ""},
+	} {
+		channels := channelsOf([]uint64{7, 1, 2, 3, 4, 5}, []uint64{2, 4}, []uint64{1, 3, 5}, []uint64{11, 12})
+		for i, c := range []struct {
+			node int
+			name string
+		}{{0, "a#0/recv"}, {1, "b#1/recv"}, {0, "b#0/recv"}, {1, "a#1/recv"}} {
+			channels[i].Node, channels[i].Name = c.node, c.name
+		}
+		dir := write(t, channels...)
+		if test.do != nil {
+			test.do(filepath.Join(dir.Path, "logs"))
+		}
+		a := analyze(t, dir, Options{Edges: [][2]string{{"a/recv", "b/recv"}}, Filter: test.filter})
+		if p := a.Points[0]; p.Name != "a/recv" || p.Lost != test.lost || p.Undecided != test.why || a.Points[1].Undecided != "" {
+			t.Errorf("%s: %d lost at %s, undecided %q, at the end %q", name, p.Lost, p.Name, p.Undecided, a.Points[1].Undecided)
+		}
+	}
+}
+
+// spoil writes something else into a file.
+func spoil(t *testing.T, pattern string) {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%q: %v, %v", pattern, found, err)
+	}
+	if err := os.WriteFile(found[0], []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestDisorderAsRFC4737(t *testing.T) {
 	other := uint64(7) << originShift // of another origin, whose own ids are in order
 	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3, 4, 5, 6}, []uint64{1, other, 4, 2, 3, other + 1, 5, 6})...), Options{})
