@@ -365,8 +365,8 @@ func spoil(t *testing.T, pattern string) {
 }
 
 func TestDisorderAsRFC4737(t *testing.T) {
-	other := uint64(7) << originShift // of another origin, whose own ids are in order
-	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3, 4, 5, 6}, []uint64{1, other, 4, 2, 3, other + 1, 5, 6})...), Options{})
+	other := uint64(7) << originShift // of another origin, whose own ids are in order; a copy is behind itself, and late only behind a greater one
+	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3, 4, 5, 6}, []uint64{1, 1, other, 4, 2, 3, other + 1, 5, 5, 6})...), Options{})
 	for _, p := range a.Points {
 		want := map[string]uint64{"a/recv": 0, "b/recv": 2}[p.Name]
 		if p.Disordered != want {

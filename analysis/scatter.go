@@ -379,7 +379,9 @@ func (o *order) other(t *told, id uint64) {
 		o.next = id + 1
 		return
 	}
-	t.disordered++
+	if id+1 < o.next { // a copy of the greatest came after no greater one
+		t.disordered++
+	}
 }
 
 func (in *input) progress(done float64, what string) {
