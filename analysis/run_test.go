@@ -208,6 +208,56 @@ func TestCircle(t *testing.T) {
 	}
 }
 
+// A computation is what the vocabulary calls an actor's beginning and end; other points of one actor are inside it.
+func TestKinds(t *testing.T) {
+	for _, test := range []struct{ from, to, want string }{
+		{"a/start", "a/end", "computation"}, {"a/recv", "a/send", "computation"}, {"a/recv", "a/start", "inside"}, {"a/end", "a/send", "inside"},
+		{"a/start", "a/send", "inside"}, {"a/intended", "a/start", "inside"}, {"a/send", "b/recv", "transfer"}, {"a/start", "b/end", "transfer"},
+	} {
+		p, q := strings.Split(test.from, "/"), strings.Split(test.to, "/")
+		if got := kindOf(between, point{p[0], p[1]}, point{q[0], q[1]}); got != test.want {
+			t.Errorf("%s to %s is %s, want %s", test.from, test.to, got, test.want)
+		}
+		if got := kindOf(fromLatest, point{p[0], p[1]}, point{q[0], q[1]}); got != "end-to-end" {
+			t.Errorf("the whole way from %s to %s is %s", test.from, test.to, got)
+		}
+	}
+}
+
+// Links that lead in a circle are followed for a while, and what is beyond is said to be left.
+func TestLinksInACircle(t *testing.T) {
+	channels := channelsOf([]uint64{1, 2, 3}, []uint64{2, 3})
+	links := simrun.Channel{Node: 0, Name: "w/link", Handler: "link"}
+	for _, l := range [][2]uint64{{1, 2}, {2, 3}, {3, 2}} {
+		links.Records = append(links.Records, simrun.Record{ID: l[0], Child: l[1], IsLink: true})
+	}
+	a := analyze(t, write(t, append(channels, links)...), Options{Edges: [][2]string{{"a/recv", "b/recv"}}})
+	if !mentions(a, "or in a circle") || !a.Partial {
+		t.Errorf("findings %v", a.Findings)
+	}
+	for _, l := range a.EndToEnd {
+		if l.All.Count != 2 || l.From != "a/recv" || l.To != "b/recv" || l.Origin == "" {
+			t.Errorf("from %s to %s, %s: %d", l.From, l.To, l.Origin, l.All.Count)
+		}
+	}
+	if len(a.EndToEnd) != 2 {
+		t.Errorf("%d end to end", len(a.EndToEnd))
+	}
+}
+
+// Where the bound does not tell whether an event came before the second tuple of its id or behind it, it is that tuple's.
+func TestReusedIDWithinTheBound(t *testing.T) {
+	channels := channelsOf([]uint64{1, 1}, []uint64{1, 1})
+	for i := range channels[0].Records {
+		at := simrun.Hz * uint64(1+i)
+		channels[0].Records[i].Time, channels[1].Records[i].Time = at, at+10
+	}
+	a := analyze(t, write(t, channels...), Options{Edges: [][2]string{{"a/recv", "b/recv"}}})
+	if l := a.Legs[0].All; a.Work.Tuples != 2 || a.Points[1].Duplicates != 0 || l.Count != 2 || l.Undecided != 2 {
+		t.Errorf("%d tuples, %d duplicates, %+v", a.Work.Tuples, a.Points[1].Duplicates, l)
+	}
+}
+
 func channelsOf(ids ...[]uint64) []simrun.Channel {
 	var channels []simrun.Channel
 	for i, list := range ids {
@@ -366,12 +416,58 @@ func spoil(t *testing.T, pattern string) {
 
 func TestDisorderAsRFC4737(t *testing.T) {
 	other := uint64(7) << originShift // of another origin, whose own ids are in order; a copy is behind itself, and late only behind a greater one
-	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3, 4, 5, 6}, []uint64{1, 1, other, 4, 2, 3, other + 1, 5, 5, 6})...), Options{})
+	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3, 4, 5, 6}, []uint64{1, 1, 4, other, 2, 3, other + 1, 5, 5, 6})...), Options{})
 	for _, p := range a.Points {
 		want := map[string]uint64{"a/recv": 0, "b/recv": 2}[p.Name]
 		if p.Disordered != want {
 			t.Errorf("%d late at %s, want %d", p.Disordered, p.Name, want)
 		}
+	}
+}
+
+// Each writer's ids are in an order of their own, and of ids of very many origins it is said that nobody followed them.
+func TestDisorderOfManyWritersAndOrigins(t *testing.T) {
+	rng := seed.Random(t)
+	nodes, parent := simrun.Nodes(rng, 2), t.TempDir()
+	d, err := simrun.Begin(rng, parent, "many", nodes, simrun.Hz, 3*simrun.Hz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := simrun.OpenLog(d, &nodes[0], "a/recv", "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := nodes[0].Reading(2 * simrun.Hz)
+	for shard, ids := range [][]uint64{{5, 6, 7}, {1, 3, 2}} {
+		b := logstore.Block{Shard: shard}
+		for _, id := range ids {
+			b.Events = append(b.Events, logstore.Event{Counter: at, ID: id})
+		}
+		if err := l.Append(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := simrun.OpenLog(d, &nodes[1], "b/recv", "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(maxOrigins + 10) {
+		if err := m.Event(2*simrun.Hz+i, i<<originShift); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(l.Seal(), m.Seal()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	a := analyze(t, openRun(t, parent, "many"), Options{})
+	if a.Points[0].Disordered != 1 || a.Points[1].Disordered != 0 {
+		t.Errorf("%d late of two writers, %d of many origins", a.Points[0].Disordered, a.Points[1].Disordered)
+	}
+	if !mentions(a, "the ids at b/recv are of more than") || mentions(a, "the ids at a/recv are of more than") {
+		t.Errorf("findings %v", a.Findings)
 	}
 }
 

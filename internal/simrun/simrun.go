@@ -195,7 +195,7 @@ func (l *Log) Append(b logstore.Block) error {
 		return err
 	}
 	b.Incarnation = l.inc
-	b.First = l.log.Next(b.Kind(), 0)
+	b.First = l.log.Next(b.Kind(), b.Shard)
 	return l.log.Append(&b)
 }
 

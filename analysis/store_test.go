@@ -1,0 +1,73 @@
+package analysis
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// What is put into a store comes out again, each row with its source and in the partition of its id, whether it was kept in memory or in the
+// file; and what it took of the memory is given back once it was taken out.
+func TestStore(t *testing.T) {
+	rng := seed.Random(t)
+	type row struct {
+		logstore.Event
+		source uint16
+	}
+	for _, memory := range []int64{0, 1 << 12, 1 << 16, 1 << 30} {
+		s := newScratch(t.TempDir(), memory, 1<<30)
+		st := newStore[logstore.Event](s, 3, 64)
+		want := make([][]row, st.partitions())
+		appenders := []*appender[logstore.Event]{st.appender(), st.appender()}
+		for range 20_000 {
+			r := row{logstore.Event{Counter: rng.Uint64(), ID: rng.Uint64N(100 << pageBits)}, uint16(rng.IntN(3))}
+			appenders[rng.IntN(2)].add(r.ID, int32(r.source), r.Event)
+			p := st.partition(r.ID)
+			want[p] = append(want[p], r)
+		}
+		for _, a := range appenders {
+			if err := a.flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left := s.memory.Load(); left < 0 || left == memory && memory > 1<<12 || (s.used.Load() == 0) != (memory == 1<<30) {
+			t.Errorf("of %d bytes %d are left, %d are in the file", memory, left, s.used.Load())
+		}
+		for p := range want {
+			for k, take := range []func(int, []logstore.Event, *[]uint16) ([]logstore.Event, error){st.peek, st.load, st.load} {
+				n := st.rows(p)
+				var sources []uint16
+				events, err := take(p, nil, &sources)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []row
+				for i, e := range events {
+					got = append(got, row{e, sources[i]})
+				}
+				order := func(a, b row) int {
+					if a.Counter < b.Counter {
+						return -1
+					}
+					return 1
+				}
+				slices.SortFunc(got, order)
+				slices.SortFunc(want[p], order)
+				if k == 2 { // it was taken
+					want[p] = nil
+				}
+				if !slices.Equal(got, want[p]) || n != len(got) || len(sources) != len(got) {
+					t.Errorf("with %d bytes, partition %d, time %d: %d rows of %d, said to be %d, %d sources", memory, p, k, len(got), len(want[p]), n, len(sources))
+				}
+			}
+		}
+		if left := s.memory.Load(); left != memory {
+			t.Errorf("of %d bytes %d are left once everything was taken out", memory, left)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
