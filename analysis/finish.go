@@ -58,7 +58,7 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	if err != nil {
 		return fail(err)
 	}
-	g, err := in.sample(all, axes)
+	g, err := in.sample(ctx, all, axes)
 	if err != nil {
 		return fail(err)
 	}

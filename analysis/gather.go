@@ -622,24 +622,30 @@ func (w *gatherer) legOf(k legKey) *leg {
 	return l
 }
 
-// sample looks at partitions until enough tuples have said in which order they pass points.
-func (in *input) sample(s *scattered, axes []axis) (*graph, error) {
+// sample looks at partitions until enough tuples have said in which order they pass points, and goes on for points that few tuples pass until
+// one of these was seen, or all were looked at.
+func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph, error) {
 	if len(in.options.Edges) > 0 {
 		return in.declared()
 	}
 	e := newEvidence(len(in.points))
 	w := in.newGatherer(&graph{}, axes)
-	for p := 0; p < s.events.partitions() && e.tuples < sampleTuples; p++ {
+	alone := in.alone(e, s.told)
+	for p := 0; p < s.events.partitions() && (e.tuples < sampleTuples || alone != 0); p++ {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
 		if err := w.load(s, p, true); err != nil {
 			return nil, err
 		}
 		w.each(func(_ uint64, events []passage) {
-			if e.tuples < sampleTuples {
+			if e.tuples < sampleTuples || slices.ContainsFunc(events, func(e passage) bool { return alone>>in.sources[e.source].point&1 != 0 }) {
 				e.add(w.timer, in, w.earliest(events))
 			}
 		})
+		alone = in.alone(e, s.told)
 	}
-	return in.graphOf(e), nil
+	return in.graphOf(e, s.told), nil
 }
 
 // earliest is the first event of an id at each point: where ids come again, a tuple still passes a point for the first time after those

@@ -95,7 +95,7 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 }
 
 // graphOf orders the points by what was found.
-func (in *input) graphOf(e *evidence) *graph {
+func (in *input) graphOf(e *evidence, told []told) *graph {
 	n := len(in.points)
 	var unrelated [][2]point
 	for p := range n {
@@ -104,11 +104,7 @@ func (in *input) graphOf(e *evidence) *graph {
 				unrelated = append(unrelated, [2]point{in.points[q], in.points[p]})
 			}
 		}
-		alone := n > 1 && e.tuples > 0
-		for q := range n {
-			alone = alone && e.both[p][q] == 0
-		}
-		if alone && in.hasEvents(p) {
+		if in.alone(e, told)>>p&1 != 0 {
 			in.find(FindUndecided, "no tuple at %s is seen anywhere else: its ids match those of no other point", in.points[p])
 		}
 	}
@@ -130,11 +126,21 @@ func (in *input) graphOf(e *evidence) *graph {
 	return in.sorted(precedes, "tuples")
 }
 
-// hasEvents tells whether some channel of a point keeps every tuple.
-func (in *input) hasEvents(p int) bool {
+// alone are the points with events of which no tuple was seen at another point.
+func (in *input) alone(e *evidence, told []told) (mask uint64) {
+	for p, both := range e.both {
+		if len(e.both) > 1 && in.hasEvents(p, told) && !slices.ContainsFunc(both, func(n uint64) bool { return n > 0 }) {
+			mask |= 1 << p
+		}
+	}
+	return mask
+}
+
+// hasEvents tells whether some channel of a point keeps every tuple, and has any.
+func (in *input) hasEvents(p int, told []told) bool {
 	for i := range in.sources {
 		k := in.sources[i].header.Settings.Kind.String()
-		if in.sources[i].point == p && (k == "id" || k == "buffered" || k == "xoy") {
+		if in.sources[i].point == p && told[i].events > 0 && (k == "id" || k == "buffered" || k == "xoy") {
 			return true
 		}
 	}

@@ -287,6 +287,42 @@ func TestIDsThatNeverMatch(t *testing.T) {
 	}
 }
 
+// The order of a point that few tuples pass is found, wherever in the run these are.
+func TestAPointThatFewTuplesPass(t *testing.T) {
+	const tuples = 3 * sampleTuples
+	partition := newStore[logstore.Event](nil, 6, 1).partition
+	last := uint64(0) // of the page that is looked at last
+	for id := range uint64(tuples) {
+		if partition(id) > partition(last) {
+			last = id
+		}
+	}
+	channels := []simrun.Channel{{Node: 0, Name: "a/recv"}, {Node: 1, Name: "b/recv"}, {Node: 1, Name: "rare/recv"}}
+	for id := range uint64(tuples) {
+		for i := range channels {
+			if i < 2 || id == last {
+				channels[i].Records = append(channels[i].Records, simrun.Record{Time: simrun.Hz + id*1000 + uint64(i)*500_000, ID: id})
+			}
+		}
+	}
+	a := analyze(t, write(t, channels...), Options{partitions: 6})
+	var found bool
+	for _, l := range a.Legs {
+		found = found || l.From == "b/recv" && l.To == "rare/recv" && l.All.Count == 1
+	}
+	if !found || len(a.Legs) != 2 || mentions(a, "match those of no other point") {
+		t.Errorf("legs %+v, findings %v", len(a.Legs), a.Findings)
+	}
+}
+
+// A channel that nothing but the end of the stream came to is nothing to be said about.
+func TestAChannelWithoutEvents(t *testing.T) {
+	channels := append(channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3}), simrun.Channel{Node: 0, Name: "error/recv", Records: []simrun.Record{{Time: simrun.Hz, ID: poison}}})
+	if a := analyze(t, write(t, channels...), Options{}); a.Partial || len(a.Legs) != 1 || len(a.Channels) != 3 {
+		t.Errorf("partial %v, findings %v, %d legs, %d channels", a.Partial, a.Findings, len(a.Legs), len(a.Channels))
+	}
+}
+
 func TestNoTuples(t *testing.T) {
 	a := analyze(t, write(t), Options{})
 	if len(a.Legs) > 0 || a.Work.Tuples != 0 || !a.Partial || !mentions(a, "logs/A") {
