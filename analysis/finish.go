@@ -212,6 +212,11 @@ func (a *assembler) answer() *Answer {
 	for _, s := range a.found.slowest {
 		out.Slowest = append(out.Slowest, a.way(s))
 	}
+	if n := a.found.blind; n > 0 {
+		first, last := bits.TrailingZeros64(a.found.apart), 63-bits.LeadingZeros64(a.found.apart)
+		in.find(FindUndecided, "%d tuples pass points in an order that is not known, such as %s and %s, as the order is from %d others: what is between them is not measured; declare the edges",
+			n, in.points[a.graph.order[first]], in.points[a.graph.order[last]], sampleTuples)
+	}
 	for _, b := range a.found.backs {
 		from, to := in.points[a.graph.order[b.leg.from]], in.points[a.graph.order[b.leg.to]]
 		in.find(FindImpossible, "tuple %d was at %s on %s surely after it was at %s on %s (%v cycles): an assumption is broken, or its id is not its own",

@@ -69,7 +69,9 @@ type found struct {
 	legs    map[legKey]*leg
 	points  []pointFound // by rank
 	slowest []slow
-	least   int64 // below which a tuple is not among the slowest
+	least   int64  // below which a tuple is not among the slowest
+	blind   uint64 // tuples that pass points whose order is not known
+	apart   uint64 // such points, as in plan
 	backs   []backwards
 }
 
@@ -729,6 +731,10 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 func (w *gatherer) settle() {
 	for _, p := range w.plans {
 		w.found.tuples += p.tuples
+		if p.apart != 0 {
+			w.found.blind += p.tuples
+			w.found.apart = max(w.found.apart, p.apart)
+		}
 		for rest := p.mask; rest != 0; rest &= rest - 1 {
 			w.found.points[bits.TrailingZeros64(rest)].tuples += p.tuples
 		}
@@ -747,6 +753,8 @@ func (w *gatherer) settle() {
 // merge takes what another gatherer found. Both are settled.
 func (f *found) merge(o *found, slowest int) {
 	f.tuples += o.tuples
+	f.blind += o.blind
+	f.apart = max(f.apart, o.apart)
 	for k, l := range o.legs {
 		if mine := f.legs[k]; mine != nil {
 			mine.merge(l)

@@ -15,6 +15,7 @@ type graph struct {
 	rank   []int    // of each point
 	before []uint64 // by rank: the ranks that come before it, in every tuple that passes both
 	after  []uint64
+	apart  []uint64 // by rank: the ranks that no tuple passed with it of those that the order is from; nil of a graph that was declared
 }
 
 // rankOf is where a source's events stand; -1: nowhere.
@@ -123,7 +124,16 @@ func (in *input) graphOf(e *evidence, told []told) *graph {
 			precedes[p][q] = p != q && e.precedes(p, q, in.points)
 		}
 	}
-	return in.sorted(precedes, "tuples")
+	g := in.sorted(precedes, "tuples")
+	g.apart = make([]uint64, n)
+	for p := range n {
+		for q := range n {
+			if p != q && e.both[p][q] == 0 {
+				g.apart[g.rank[p]] |= 1 << g.rank[q]
+			}
+		}
+	}
+	return g
 }
 
 // alone are the points with events of which no tuple was seen at another point.
@@ -240,6 +250,7 @@ type plan struct {
 	ends   []int    // ranks of points that nothing follows here, though something can
 	starts []int    // ranks of points that nothing precedes here, though something can
 	goesOn uint64   // ranks of points that something follows here
+	apart  uint64   // two ranks of which it is not known which comes first, as no tuple of the sample passed both; 0: none
 }
 
 // planned is a leg from one rank to another.
@@ -256,6 +267,9 @@ func (g *graph) planOf(mask uint64, legOf func(from, to int, whole bool) *leg) *
 	p := &plan{mask: mask}
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		to := bits.TrailingZeros64(rest)
+		if g.apart != nil && g.apart[to]&mask != 0 {
+			p.apart = 1<<to | 1<<bits.TrailingZeros64(g.apart[to]&mask)
+		}
 		direct := g.direct(mask, to)
 		if direct == 0 && g.before[to] != 0 {
 			p.starts = append(p.starts, to)
