@@ -236,7 +236,8 @@ type BinDurations struct {
 	P99   Interval `json:"p99"`
 }
 
-// RunLength is the time from the first tuple of any first-last channel to the first poison of any, or the last tuple where there was no poison.
+// RunLength is the time from the first tuple of all first-last channels to the last of the first poisons that each had, or to the last tuple where
+// there was no poison.
 type RunLength struct {
 	Interval
 	From    string `json:"from"` // channel and node

@@ -98,10 +98,16 @@ type backwards struct {
 
 const maxBackwards = 5
 
+// backwards keeps the pairs of the lowest ids, so that which are named does not depend on who found them first.
 func (f *found) backwards(b backwards) {
-	if len(f.backs) < maxBackwards {
-		f.backs = append(f.backs, b)
+	if len(f.backs) == maxBackwards && b.id > f.backs[maxBackwards-1].id {
+		return
 	}
+	f.backs = append(f.backs, b)
+	slices.SortFunc(f.backs, func(a, b backwards) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.leg.from, b.leg.from), cmp.Compare(a.leg.to, b.leg.to), cmp.Compare(a.leg.kind, b.leg.kind), cmp.Compare(a.span.Lo, b.span.Lo))
+	})
+	f.backs = f.backs[:min(len(f.backs), maxBackwards)]
 }
 
 // slow puts a tuple among the slowest if it is one.
@@ -776,6 +782,7 @@ func (f *found) merge(o *found, slowest int) {
 	for _, s := range o.slowest {
 		f.keep(s, slowest)
 	}
-	f.backs = append(f.backs, o.backs...)
-	f.backs = f.backs[:min(len(f.backs), maxBackwards)]
+	for _, b := range o.backs {
+		f.backwards(b)
+	}
 }

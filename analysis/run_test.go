@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -366,6 +367,30 @@ func TestReceivedBeforeSentIsFound(t *testing.T) {
 	a := analyze(t, write(t, channels...), Options{Edges: [][2]string{{"a/recv", "b/recv"}}})
 	if l := a.Legs[0].All; l.After != 1 || l.Before != 3 || !mentions(a, "tuple 3 was at a/recv on A surely after it was at b/recv") || !a.Partial {
 		t.Errorf("%+v, findings %v", l, a.Findings)
+	}
+}
+
+// Of many that were received before they were sent the same are named, whoever finds them and in whatever order.
+func TestBackwardsAreTheSame(t *testing.T) {
+	const tuples = 40
+	ids := make([]uint64, tuples)
+	for i := range ids {
+		ids[i] = uint64(tuples-i) << pageBits
+	}
+	channels := channelsOf(ids, ids)
+	for i := range channels[1].Records {
+		channels[1].Records[i].Time -= simrun.Hz / 2
+	}
+	dir := write(t, channels...)
+	for _, o := range []Options{{Workers: 1}, {Workers: 3}, {Durations: func(DurationRow) error { return nil }}, {Workers: 2, partitions: 1}} {
+		o.Edges = [][2]string{{"a/recv", "b/recv"}}
+		a := analyze(t, dir, o)
+		for id := range uint64(maxBackwards + 1) {
+			named := fmt.Sprintf("tuple %d was at a/recv on A surely after", (id+1)<<pageBits)
+			if mentions(a, named) != (id < maxBackwards) {
+				t.Errorf("%d workers: findings %v", o.Workers, a.Findings)
+			}
+		}
 	}
 }
 
