@@ -190,6 +190,49 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// Of a log that is damaged in the middle, or torn, the rest is used: what is gone is counted, and what is seen no more is not called lost.
+func TestRestOfADamagedLogIsUsed(t *testing.T) {
+	const blocks = 4
+	for name, test := range map[string]struct {
+		damage func(log []byte) []byte
+		left   uint64 // durations; the torn log ends in its second block
+		gap    uint64 // rows that are known to be gone
+	}{
+		"bit":  {func(log []byte) []byte { log[len(log)*3/8] ^= 1; return log }, (blocks - 1) * logstore.MaxRows, logstore.MaxRows},
+		"torn": {func(log []byte) []byte { return log[:len(log)*3/8] }, logstore.MaxRows, logstore.MaxRows},
+	} {
+		parent := t.TempDir()
+		if err := simrun.Chain(9, parent, "long", 2, blocks*logstore.MaxRows, 100_000); err != nil {
+			t.Fatal(err)
+		}
+		dir := openRun(t, parent, "long")
+		found, err := filepath.Glob(filepath.Join(dir.Path, "logs/B/*"))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%v, %v", found, err)
+		}
+		log, err := os.ReadFile(found[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(found[0], test.damage(log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a := analyze(t, dir, Options{})
+		var c Channel
+		for _, of := range a.Channels {
+			if of.Node == "B" {
+				c = of
+			}
+		}
+		if len(a.Legs) != 1 || a.Legs[0].All.Count != test.left || a.Legs[0].All.After > 0 || c.Damage != 1 || c.Unaccounted != test.gap || !a.Partial || !mentions(a, "is damaged in 1 place") {
+			t.Errorf("%s: legs %d, channel %+v, findings %v", name, len(a.Legs), c, a.Findings)
+		}
+		if p := a.Points[0]; p.Lost+p.InFlight != blocks*logstore.MaxRows-test.left || !strings.Contains(p.Undecided, "the log of stage1/recv is not whole") {
+			t.Errorf("%s: at %s %d are lost and %d in flight, undecided %q", name, p.Name, p.Lost, p.InFlight, p.Undecided)
+		}
+	}
+}
+
 // Points that the tuples put in a circle are told once, not again for each circle within it, and each has its place.
 func TestCircle(t *testing.T) {
 	in := &input{points: []point{{"a", "recv"}, {"b", "recv"}, {"c", "recv"}, {"d", "recv"}}}
