@@ -37,6 +37,12 @@ type oracleRing struct {
 	ids   []uint64
 }
 
+// oracleWay is a tuple from its first event to its last.
+type oracleWay struct {
+	tscratio.Span
+	passed []oracleEvent
+}
+
 type oracleLeg struct{ from, to, origin string }
 
 type oracleAnswer struct {
@@ -45,7 +51,7 @@ type oracleAnswer struct {
 	legs                                       map[oracleLeg]map[[2]string][]tscratio.Duration
 	wholes                                     map[oracleLeg]int
 	orphans                                    int
-	slowest                                    []tscratio.Span
+	slowest                                    []oracleWay
 	disordered                                 map[string]int
 }
 
@@ -172,14 +178,21 @@ func (o *oracle) answer() *oracleAnswer {
 					ends = append(ends, end{q, way[q]})
 				}
 			}
+			slow := func(s tscratio.Span) {
+				w := oracleWay{Span: s}
+				for _, p := range passed {
+					w.passed = append(w.passed, way[p])
+				}
+				a.slowest = append(a.slowest, w)
+			}
 			switch whole := len(o.before[first]) == 0 && !o.follows(last) && o.precedes(first, last) && !children[id]; {
 			case whole && isParent[id]: // others were made of it: it is as slow as it was itself
-				a.slowest = append(a.slowest, o.duration(way[first], way[last]).Span)
+				slow(o.duration(way[first], way[last]).Span)
 			case whole && !slices.ContainsFunc(o.points, func(r string) bool { return o.precedes(first, r) && o.precedes(r, last) }):
 				a.wholes[oracleLeg{first, last, ""}]++ // the leg is the whole way
-				a.slowest = append(a.slowest, o.duration(way[first], way[last]).Span)
+				slow(o.duration(way[first], way[last]).Span)
 			case whole:
-				a.slowest = append(a.slowest, o.leg(a, oracleLeg{first, last, "whole"}, way[first], way[last]).Span)
+				slow(o.leg(a, oracleLeg{first, last, "whole"}, way[first], way[last]).Span)
 			}
 			if isParent[id] && !children[id] {
 				begins[id] = append(begins[id], way[first])
@@ -221,7 +234,7 @@ func (o *oracle) answer() *oracleAnswer {
 			o.leg(a, oracleLeg{last.point, e.point, "latest"}, last, e)
 		}
 	}
-	slices.SortFunc(a.slowest, func(x, y tscratio.Span) int { return cmp.Compare(y.Lo, x.Lo) })
+	slices.SortFunc(a.slowest, func(x, y oracleWay) int { return cmp.Compare(y.Lo, x.Lo) })
 	return a
 }
 
@@ -613,13 +626,33 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 		compareDurations(t, fmt.Sprint(k), all, &l.All, exact)
 	}
 	for i, s := range got.Slowest {
-		if s.Total != intervalOf(want.slowest[i]) && s.Total.Lo_cycles != want.slowest[i].Lo {
-			t.Errorf("slowest %d took %v, the oracle has %v", i, s.Total, want.slowest[i])
+		if s.Total.Lo_cycles != want.slowest[i].Lo {
+			t.Errorf("slowest %d took %v, the oracle has %v", i, s.Total, want.slowest[i].Span)
+		}
+		if !slices.ContainsFunc(want.slowest, func(w oracleWay) bool { return o.isWay(w, s) }) {
+			t.Errorf("slowest %d went %+v: no tuple of the oracle did", i, s)
 		}
 	}
 	if want := min(10, len(want.slowest)); len(got.Slowest) != want {
 		t.Errorf("%d slowest, want %d", len(got.Slowest), want)
 	}
+}
+
+// isWay tells whether an answer's way is a tuple's, event for event, each with the time since the first and since the one before.
+func (o *oracle) isWay(w oracleWay, got Way) bool {
+	if uint64(got.ID) != w.passed[0].id || got.Total != intervalOf(w.Span) || len(got.Passed) != len(w.passed) {
+		return false
+	}
+	for i, e := range w.passed {
+		p := got.Passed[i]
+		if p.Point != e.point || p.Node != e.node || uint64(p.Reading) != e.reading || p.At != intervalOf(o.duration(w.passed[0], e).Span) || (p.Since == nil) != (i == 0) {
+			return false
+		}
+		if i > 0 && *p.Since != intervalOf(o.duration(w.passed[i-1], e).Span) {
+			return false
+		}
+	}
+	return true
 }
 
 func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *Durations, exact bool) {
