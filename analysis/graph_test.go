@@ -1,0 +1,43 @@
+package analysis
+
+import (
+	"strings"
+	"testing"
+)
+
+// What decides which of two points comes first: tuples of which the bounds tell it, the names of an actor's points, the middles of intervals, and
+// where nodes are not related that what leaves an actor comes before what arrives at another.
+func TestWhatPrecedes(t *testing.T) {
+	for _, test := range []struct {
+		p, q           string
+		both           uint64
+		surely, middle [2]uint64 // that passed p first, and q
+		want           [2]bool   // p before q, q before p
+	}{
+		{"a/recv", "b/recv", 0, [2]uint64{}, [2]uint64{}, [2]bool{}},
+		{"a/recv", "b/recv", 200, [2]uint64{99, 1}, [2]uint64{0, 200}, [2]bool{true, false}},
+		{"a/recv", "b/recv", 200, [2]uint64{98, 2}, [2]uint64{200, 0}, [2]bool{}},
+		{"a/send", "a/recv", 200, [2]uint64{100, 0}, [2]uint64{200, 0}, [2]bool{true, false}},
+		{"a/start", "a/end", 200, [2]uint64{}, [2]uint64{0, 200}, [2]bool{true, false}},
+		{"a/intended", "a/start", 200, [2]uint64{}, [2]uint64{50, 150}, [2]bool{false, true}},
+		{"a/end", "b/start", 200, [2]uint64{}, [2]uint64{75, 25}, [2]bool{true, false}},
+		{"a/end", "b/start", 200, [2]uint64{}, [2]uint64{74, 26}, [2]bool{}},
+		{"a/end", "b/start", 200, [2]uint64{}, [2]uint64{}, [2]bool{true, false}},
+		{"a/recv", "b/send", 200, [2]uint64{}, [2]uint64{}, [2]bool{false, true}},
+		{"a/recv", "b/recv", 200, [2]uint64{}, [2]uint64{}, [2]bool{}},
+		{"a/send", "b/end", 200, [2]uint64{}, [2]uint64{}, [2]bool{}},
+	} {
+		e := newEvidence(2)
+		e.both[0][1], e.both[1][0] = test.both, test.both
+		e.surely[0][1], e.surely[1][0] = test.surely[0], test.surely[1]
+		e.middle[0][1], e.middle[1][0] = test.middle[0], test.middle[1]
+		var points []point
+		for _, name := range []string{test.p, test.q} {
+			actor, at, _ := strings.Cut(name, "/")
+			points = append(points, point{actor, at})
+		}
+		if got := [2]bool{e.precedes(0, 1, points), e.precedes(1, 0, points)}; got != test.want {
+			t.Errorf("%s and %s, surely %v, by the middle %v: %v, want %v", test.p, test.q, test.surely, test.middle, got, test.want)
+		}
+	}
+}
