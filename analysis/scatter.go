@@ -118,6 +118,18 @@ func (in *input) axes(t *timer) (Bins, []axis) {
 	return b, axes
 }
 
+// partitionBits is into how many partitions, as a power of two, events are scattered: a partition with its index is to fit into a quarter of a
+// worker's share of the memory.
+func partitionBits(events uint64, memory_bytes int64, workers int) uint {
+	const gatheredBytes = 32 // an event takes so many once it is gathered
+	share := uint64(memory_bytes) / uint64(workers) / 4
+	n := uint(6)
+	for n < 14 && events*gatheredBytes>>n > share {
+		n++
+	}
+	return n
+}
+
 // scatter reads all logs.
 func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scattered, error) {
 	var total, links uint64
@@ -126,13 +138,7 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 		links += src.events
 	}
 	workers := in.workers()
-	// A partition with its index is to fit into a quarter of a worker's share of the memory.
-	const gatheredBytes = 32 // an event takes so many once it is gathered
-	share := uint64(in.options.Memory_bytes) / uint64(workers) / 4
-	bitsOf := uint(6)
-	for bitsOf < 14 && total*gatheredBytes>>bitsOf > share {
-		bitsOf++
-	}
+	bitsOf := partitionBits(total, in.options.Memory_bytes, workers)
 	if in.options.partitions > 0 {
 		bitsOf = uint(in.options.partitions)
 	}

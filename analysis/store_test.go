@@ -71,3 +71,17 @@ func TestStore(t *testing.T) {
 		}
 	}
 }
+
+// What workers gather at a time, each a partition, takes no more than a quarter of the memory, while there are not so many partitions that what is open
+// of each would take it.
+func TestPartitionsFitIntoMemory(t *testing.T) {
+	rng := seed.Random(t)
+	for range 10_000 {
+		events, memory, workers := uint64(1)<<rng.IntN(40), int64(1)<<(20+rng.IntN(15)), 1+rng.IntN(64)
+		n := partitionBits(events, memory, workers)
+		gathered := events >> n * 32 * uint64(workers)
+		if n < 6 || n > 14 || n < 14 && gathered > uint64(memory)/4 || n > 6 && gathered*2 < uint64(memory)/8 {
+			t.Fatalf("%d events, %d bytes, %d workers: 2^%d partitions, of which %d bytes are gathered", events, memory, workers, n, gathered)
+		}
+	}
+}
