@@ -685,7 +685,9 @@ func TestRunLengthAndCounters(t *testing.T) {
 			return nodes[c.node].Reading(s * simrun.Hz)
 		}
 		row := logstore.FirstLast{Count: 5, FirstCounter: at(c.first), FirstID: 1, LastCounter: at(c.last), LastID: 5, Poison: at(c.poison)}
-		if err := errors.Join(l.Append(logstore.Block{FirstLasts: []logstore.FirstLast{row}}), l.Seal()); err != nil {
+		early := row // as long as the run lasts, what is known so far is kept
+		early.Count, early.LastCounter, early.Poison = 1, row.FirstCounter, 0
+		if err := errors.Join(l.Append(logstore.Block{FirstLasts: []logstore.FirstLast{early}}), l.Append(logstore.Block{FirstLasts: []logstore.FirstLast{row}}), l.Seal()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -694,7 +696,7 @@ func TestRunLengthAndCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	samples := []logstore.Sample{{Counter: nodes[1].Reading(2 * simrun.Hz), Count: 10}, {Counter: nodes[1].Reading(3 * simrun.Hz), Count: 110}, {Counter: nodes[1].Reading(5 * simrun.Hz), Count: 120}}
-	if err := errors.Join(l.Append(logstore.Block{Samples: samples}), l.Seal()); err != nil {
+	if err := errors.Join(l.Append(logstore.Block{Samples: samples[:2]}), l.Append(logstore.Block{Samples: samples[2:]}), l.Seal()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Complete(); err != nil {
@@ -718,6 +720,9 @@ func TestRunLengthAndCounters(t *testing.T) {
 		if p.Count != want.Count || !holds(p.Length, []int64{truth(2, 3), truth(3, 5)}[i]) {
 			t.Errorf("period %d: %+v", i, p)
 		}
+		if off := int64(uint64(p.From_cycles) - nodes[0].Reading(uint64(2+i)*simrun.Hz)); max(off, -off) > 100_000 {
+			t.Errorf("period %d begins %d cycles from where it does", i, off)
+		}
 	}
 }
 
@@ -728,6 +733,9 @@ func TestASuspectRelationIsMarked(t *testing.T) {
 	}
 	dir := openRun(t, parent, "suspect")
 	a := analyze(t, dir, Options{})
+	if a.Length == nil || a.Length.Verdict != "suspect" {
+		t.Errorf("run length %+v", a.Length)
+	}
 	if a.Pairs[0].Verdict != "suspect" || a.Legs[0].All.Suspect != 100 || !a.Partial || !mentions(a, "is suspect") {
 		t.Errorf("pair %+v, suspect %d, findings %v", a.Pairs[0], a.Legs[0].All.Suspect, a.Findings)
 	}

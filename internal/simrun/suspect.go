@@ -3,9 +3,11 @@ package simrun
 import (
 	"errors"
 	"math/rand/v2"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// Suspect makes a run of 100 tuples over two nodes, A and B, of which B goes faster by 6 ppm from 20 s on: more than is declared, and not so much that
+// Suspect makes a run of 100 tuples over two nodes, A and B, which also say when it began and when it ended, and of which B goes faster by 6 ppm from 20 s on: more than is declared, and not so much that
 // their relation is refused.
 func Suspect(rng *rand.Rand, parent, name string) error {
 	nodes := Nodes(rng, 2)
@@ -34,6 +36,14 @@ func Suspect(rng *rand.Rand, parent, name string) error {
 			}
 		}
 		if err := l.Seal(); err != nil {
+			return err
+		}
+		bounds, err := OpenLog(d, &nodes[i], []string{"source/send", "sink/recv"}[i], "first-last", 2+i)
+		if err != nil {
+			return err
+		}
+		row := logstore.FirstLast{Count: 100, FirstCounter: nodes[i].Reading(10 * Hz), LastID: 99, LastCounter: nodes[i].Reading(11 * Hz), Poison: uint64(i) * nodes[i].Reading(12*Hz)}
+		if err := errors.Join(bounds.Append(logstore.Block{FirstLasts: []logstore.FirstLast{row}}), bounds.Seal()); err != nil {
 			return err
 		}
 	}
