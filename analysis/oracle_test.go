@@ -707,13 +707,26 @@ func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *
 			t.Errorf("%s: bound p%v is %d, the oracle has %d", what, p.Percent, g, b)
 		}
 	}
-	for name, bins := range map[string][]Bin{"lows": got.Lows, "highs": got.Highs, "widths": got.Widths} {
+	widths := make([]int64, len(bounds))
+	for i, b := range bounds {
+		widths[i] = int64(b)
+	}
+	for _, plot := range []struct {
+		name   string
+		bins   []Bin
+		values []int64
+	}{{"lows", got.Lows, los}, {"highs", got.Highs, his}, {"widths", got.Widths, widths}} {
 		var n uint64
-		for _, b := range bins {
+		for _, b := range plot.bins {
 			n += b.Count
+			from, _ := slices.BinarySearch(plot.values, b.Lo_cycles)
+			to, _ := slices.BinarySearch(plot.values, b.Hi_cycles+1)
+			if b.Count != uint64(to-from) {
+				t.Errorf("%s: %d of %s are from %d to %d, the oracle has %d", what, b.Count, plot.name, b.Lo_cycles, b.Hi_cycles, to-from)
+			}
 		}
 		if n != got.Count {
-			t.Errorf("%s: %s count %d of %d", what, name, n, got.Count)
+			t.Errorf("%s: %s count %d of %d", what, plot.name, n, got.Count)
 		}
 	}
 }

@@ -29,6 +29,14 @@ func TestOverTime(t *testing.T) {
 		}
 		simrun.InOrder(channels[i].Records)
 	}
+	// A point's instances are counted together.
+	all := channels[1].Records
+	channels[1].Name, channels[1].Records = "b#0/recv", all[:0:0]
+	channels = append(channels, simrun.Channel{Node: 0, Name: "b#1/recv"})
+	for _, r := range all {
+		of := 1 + 2*int(r.ID%2)
+		channels[of].Records = append(channels[of].Records, r)
+	}
 	parent := t.TempDir()
 	if err := simrun.Write(rng, parent, "r", nodes, channels); err != nil {
 		t.Fatal(err)

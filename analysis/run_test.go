@@ -613,6 +613,7 @@ func TestFilters(t *testing.T) {
 		"ids":         {Filter{IDs: [][2]uint64{{1<<50 | 10, 1<<50 | 19}, {1<<50 | 30, 1<<50 | 30}}}, 11, 1},
 		"node":        {Filter{Nodes: []string{"B"}}, 1000, 0},
 		"channel":     {Filter{Channels: []string{"stage0/*"}}, 1000, 0},
+		"both":        {Filter{Nodes: []string{"B"}, Channels: []string{"stage0/*"}}, 0, 0},
 		"time":        {Filter{From_cycles: 1, To_cycles: 2}, 0, 0},
 		"open time":   {Filter{To_cycles: ^uint64(0)}, 1000, 1},
 		"one instant": {Filter{From_cycles: uint64(first.Reading), To_cycles: uint64(first.Reading)}, 1, 1},
@@ -779,6 +780,9 @@ func TestAnswerAsJSON(t *testing.T) {
 	}
 	if !bytes.Contains(text, []byte(`"reading":"`)) || !bytes.Contains(text, []byte(`"id":"1125899`)) {
 		t.Error("readings and ids are not strings")
+	}
+	if !bytes.Contains(text, []byte(`"percent":99.999,`)) || !bytes.Contains(text, []byte(`"percent":1,`)) {
+		t.Error("percentiles do not go from 1 to 99.999")
 	}
 }
 
