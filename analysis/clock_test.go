@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
@@ -34,6 +35,39 @@ func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 		dir.Run.Reference = nodes[y].Name
 		if a := analyze(t, dir, Options{}); a.Reference.Node != nodes[y].Name || a.Reference.Chosen {
 			t.Errorf("the run names %s, and the reference is %+v", nodes[y].Name, a.Reference)
+		}
+	}
+}
+
+// A stamp that orders nothing may be off by its slack: so are the durations and places that rest on it, whether on one node or between two.
+func TestStampsThatOrderNothing(t *testing.T) {
+	_, dir := smallRun(t)
+	in, err := openInput(dir, Options{Reference: "A"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ordered := newTimer(in)
+	if in.newGatherer(&graph{}, nil).single {
+		t.Error("stamps that are ordered are measured one by one")
+	}
+	in.sources[0].header.Stamp, in.sources[1].header.Stamp = channel.Unordered, channel.Unordered
+	unordered := newTimer(in)
+	if !in.newGatherer(&graph{}, nil).single {
+		t.Error("stamps with a slack are measured together, which knows no slack")
+	}
+	const slack = channel.UnorderedSlack_cycles
+	widened := func(by, stamps int64) bool { return by >= stamps*slack && by <= stamps*(slack*102/100+2) }
+	for second := range in.sources {
+		x, y := in.sources[0].lo, in.sources[second].lo
+		a, errA := ordered.between(0, second, x, y)
+		b, errB := unordered.between(0, second, x, y)
+		if errA != nil || errB != nil || !widened(a.Lo-b.Lo, 2) || !widened(b.Hi-a.Hi, 2) {
+			t.Errorf("a duration of %v is %v where stamps order nothing, %v, %v", a.Span, b.Span, errA, errB)
+		}
+		p, _, errA := ordered.place(second, y)
+		q, _, errB := unordered.place(second, y)
+		if errA != nil || errB != nil || !widened(int64(p.Lo-q.Lo), 1) || !widened(int64(q.Hi-p.Hi), 1) {
+			t.Errorf("what is at %v is at %v where stamps order nothing, %v, %v", p, q, errA, errB)
 		}
 	}
 }
