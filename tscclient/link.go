@@ -299,6 +299,7 @@ func (l *Link) alive(w *control.Welcome) error {
 func (l *Link) receive() {
 	defer l.running.Done()
 	orders := make(chan struct{}, maxOrders)
+	newest := map[control.Kind]chan struct{}{} // closed once the newest order of a kind that holds is done and answered
 	for {
 		in, err := l.control.Receive(l.ctx)
 		if err != nil {
@@ -322,15 +323,33 @@ func (l *Link) receive() {
 			l.answer(in.Request, &control.Refusal{Code: control.NotNow, Text: fmt.Sprintf("%d orders are under way", maxOrders)})
 			continue
 		}
+		var before chan struct{}
+		done := make(chan struct{})
+		if holds(in.Message) {
+			before, newest[in.Message.Kind()] = newest[in.Message.Kind()], done
+		}
 		l.running.Add(1)
 		go func() {
 			defer l.running.Done()
 			defer func() { <-orders }()
+			defer close(done)
+			if before != nil {
+				<-before
+			}
 			if answer := l.obey(in.Message); answer != nil {
 				l.answer(in.Request, answer)
 			}
 		}()
 	}
+}
+
+// holds says whether what is ordered holds until the next order of its kind: these are done in the order in which they came, so that the last one does.
+func holds(m control.Message) bool {
+	switch m.(type) {
+	case *control.Table, *control.Run, *control.Probing:
+		return true
+	}
+	return false
 }
 
 func (l *Link) registerAgain() {

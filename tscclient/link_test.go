@@ -190,6 +190,44 @@ func waitFor(t *testing.T, true func() bool) {
 	}
 }
 
+// Of two handler tables the one that the server sent last is handled last, however long the first one takes. Other orders do not wait for it.
+func TestTheLastTableHolds(t *testing.T) {
+	s := listen(t, "127.0.0.1:0", "server 1")
+	defer s.Close()
+	release := make(chan struct{})
+	handled := make(chan uint64, 2)
+	connect(t, startNode(t, "a", nil), s.Address(), func(c *LinkConfig) {
+		c.Handle = func(ctx context.Context, m control.Message) (control.Message, error) {
+			table, ok := m.(*control.Table)
+			if !ok {
+				return &control.Files{Run: "r", Files: []control.File{}}, nil
+			}
+			if table.Generation == 1 {
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+			}
+			handled <- table.Generation
+			return &control.TableState{Generation: table.Generation}, nil
+		}
+	})
+	s.welcome()
+	s.order(1, &control.Table{Generation: 1})
+	s.order(2, &control.Table{Generation: 2})
+	for request := range uint64(20) { // by the end of these the second table has had its chance
+		s.order(3+request, &control.ListFiles{Run: "r"})
+		expect[*control.Files](s)
+	}
+	close(release)
+	for want := uint64(1); want <= 2; want++ {
+		state, request := expect[*control.TableState](s)
+		if got := <-handled; got != want || state.Generation != want || request != want {
+			t.Errorf("table %d is handled and answered with %+v (%d), want %d", got, state, request, want)
+		}
+	}
+}
+
 // The link comes back by itself: to another process of the server, with another epoch, after it was forgotten; and what was not
 // acknowledged is reported again.
 func TestLinkComesBack(t *testing.T) {
