@@ -505,3 +505,110 @@ func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// A node that answers something else than it was asked for is asked a few times, and then given up: nothing of it comes into the run.
+func TestAnswersThatWereNotAskedFor(t *testing.T) {
+	onChunk := func(change func(*control.Chunk)) func(control.Message) control.Message {
+		return func(m control.Message) control.Message {
+			if chunk, ok := m.(*control.Chunk); ok {
+				change(chunk)
+			}
+			return m
+		}
+	}
+	for name, test := range map[string]struct {
+		instead func(control.Message) control.Message
+		says    string
+	}{
+		"another file":  {onChunk(func(c *control.Chunk) { c.Path += "x" }), "bytes of \"logs/"},
+		"another place": {onChunk(func(c *control.Chunk) { c.Offset++ }), "at 1, not of"},
+		"nothing":       {onChunk(func(c *control.Chunk) { c.Data = nil }), "sends 0 bytes of"},
+		"too much":      {onChunk(func(c *control.Chunk) { c.Data = make([]byte, 100_000) }), "sends 100000 bytes of"},
+		"no part": {func(m control.Message) control.Message {
+			if _, ok := m.(*control.Chunk); ok {
+				return &control.Done{}
+			}
+			return m
+		}, "answers a wish for a file with"},
+		"no list": {func(control.Message) control.Message { return &control.Done{} }, "answers a list of files with"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, c, _ := opened(t)
+			answers := 0
+			c.instead = func(m control.Message) control.Message {
+				answers++
+				return test.instead(m)
+			}
+			f.ask(AskStopRun, nil)
+			missing, whole := f.complete()
+			if whole != 4 || len(missing) == 0 || missing[0].Part != "node n00" || !strings.HasPrefix(missing[0].Reason, notFetched+": ") || !strings.Contains(missing[0].Reason, test.says) {
+				t.Errorf("%d of 4 files are whole, missing: %v", whole, missing)
+			}
+			if got, _ := filepath.Glob(filepath.Join(f.store.runs, "r", "logs", "n00", "*")); len(got) > 0 {
+				t.Errorf("in the run: %v", got)
+			}
+			if want := map[bool]int{true: 1, false: 1 + collectTries}[name == "no list"]; answers != want {
+				t.Errorf("it was asked %d times, want %d", answers, want)
+			}
+		})
+	}
+}
+
+// Each part has its tries: what fails now and then is asked for again.
+func TestAPartIsAskedForAgain(t *testing.T) {
+	f, c, _ := opened(t)
+	parts := 0
+	c.instead = func(m control.Message) control.Message {
+		if _, ok := m.(*control.Chunk); ok {
+			if parts++; parts%collectTries > 0 {
+				return &control.Done{}
+			}
+		}
+		return m
+	}
+	f.ask(AskStopRun, nil)
+	if missing, whole := f.complete(); whole != 6 || len(missing) > 0 {
+		t.Errorf("%d of 6 files are whole, missing: %v", whole, missing)
+	}
+}
+
+// A node that is still writing is said to be. A file without content comes as well, and is named.
+func TestAListThatIsNotComplete(t *testing.T) {
+	f, c, _ := opened(t)
+	c.files["logs/n00.ntp"] = nil
+	c.instead = func(m control.Message) control.Message {
+		if files, ok := m.(*control.Files); ok {
+			files.More = true
+		}
+		return m
+	}
+	f.ask(AskStopRun, nil)
+	missing, whole := f.complete()
+	if whole != 7 || len(missing) != 2 || missing[0].Part != "node n00" || !strings.Contains(missing[0].Reason, "it was still writing") ||
+		!strings.Contains(missing[1].Reason, "file is empty") {
+		t.Errorf("%d of 7 files are whole, missing: %v", whole, missing)
+	}
+}
+
+// Who keeps no files, or came when the run was over, is not asked for any.
+func TestFilesOfWhoHasNone(t *testing.T) {
+	f := newFleet(t, testConfig(), names(2)...)
+	f.wantSweep(time.Minute)
+	c := f.clients["n00"]
+	c.register.Capabilities = slices.DeleteFunc(c.register.Capabilities, func(s string) bool { return s == control.CanFiles })
+	c.connect()
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
+	f.ask(AskStopRun, nil)
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseAfter }) {
+		t.Fatal(f.phase())
+	}
+	late := f.join("late")
+	for _, c := range []*fakeClient{c, late} {
+		c.instead = func(m control.Message) control.Message {
+			t.Errorf("%s was asked for %s", c.register.Name, m.Kind())
+			return m
+		}
+	}
+	f.complete()
+}

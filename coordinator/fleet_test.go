@@ -194,6 +194,7 @@ type fakeClient struct {
 	busy     int64 // ppm
 	life     int   // events of an earlier one do nothing
 	lie      func(peer string) (off, shorter int64)
+	instead  func(answer control.Message) control.Message // of the answers about files
 }
 
 func (f *fleet) join(name string) *fakeClient {
@@ -317,13 +318,20 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		for path, data := range c.files {
 			files.Files = append(files.Files, control.File{Path: path, Bytes: int64(len(data))})
 		}
-		c.send(request, files)
+		c.answer(request, files)
 	case *control.ReadFile:
 		data := c.files[m.Path]
 		m.Bytes = min(m.Bytes, 1000) // so that a file comes in many parts
 		c.sent += int(min(m.Bytes, int64(len(data))-m.Offset))
-		c.send(request, &control.Chunk{Path: m.Path, Offset: m.Offset, Size: int64(len(data)), Data: data[m.Offset:min(m.Offset+m.Bytes, int64(len(data)))]})
+		c.answer(request, &control.Chunk{Path: m.Path, Offset: m.Offset, Size: int64(len(data)), Data: data[m.Offset:min(m.Offset+m.Bytes, int64(len(data)))]})
 	}
+}
+
+func (c *fakeClient) answer(request uint64, m control.Message) {
+	if c.instead != nil {
+		m = c.instead(m)
+	}
+	c.send(request, m)
 }
 
 // train runs one train in no time that anybody sees; it returns how long it takes.
