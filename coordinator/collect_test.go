@@ -144,6 +144,15 @@ func TestFilesOfANodeThatComesBack(t *testing.T) {
 	if c.sent > size+2000 {
 		t.Errorf("it sent %d bytes of %d: not on from where it was", c.sent, size)
 	}
+	all := int64(0)
+	for _, c := range f.clients {
+		for _, content := range c.files {
+			all += int64(len(content))
+		}
+	}
+	if s := f.core.lastRun; s.Bytes != all || s.Of != all {
+		t.Errorf("%d of %d bytes are said to have come, want %d", s.Bytes, s.Of, all)
+	}
 }
 
 func TestFilesOfANodeThatStaysAway(t *testing.T) {
@@ -157,6 +166,30 @@ func TestFilesOfANodeThatStaysAway(t *testing.T) {
 	}
 	if took := f.time - begin; took > f.config.Return+f.config.Dead {
 		t.Errorf("the run waited for %v", took)
+	}
+}
+
+// One that is given up does not end the wait for another.
+func TestOneNodeStaysAwayAndAnotherComesBack(t *testing.T) {
+	f, c, _ := opened(t)
+	d := f.clients["n01"]
+	c.state = killed
+	c.life++
+	f.run(10*time.Second, nil)
+	f.ask(AskStopRun, nil)
+	if !f.run(10*time.Second, func() bool { return d.sent > 1000 }) {
+		t.Fatal(f.phase())
+	}
+	d.state = killed
+	d.life++
+	f.run(f.config.Return-5*time.Second, nil)
+	if f.core.run == nil || !f.core.run.collect[0].until.IsZero() || f.core.run.collect[1].until.IsZero() {
+		t.Fatal("it is not time that the one is given up, and the other is not")
+	}
+	d.comeBack()
+	missing, whole := f.complete()
+	if whole != 4 || slices.ContainsFunc(missing, func(m runs.Missing) bool { return m.Part == "node n01" }) {
+		t.Errorf("%d of 4 files are whole, missing: %v", whole, missing)
 	}
 }
 
@@ -587,6 +620,23 @@ func TestAListThatIsNotComplete(t *testing.T) {
 	if whole != 7 || len(missing) != 2 || missing[0].Part != "node n00" || !strings.Contains(missing[0].Reason, "it was still writing") ||
 		!strings.Contains(missing[1].Reason, "file is empty") {
 		t.Errorf("%d of 7 files are whole, missing: %v", whole, missing)
+	}
+}
+
+// What was fetched of a file while it was written is fetched whole once more.
+func TestAFileThatGrew(t *testing.T) {
+	f, c, _ := opened(t)
+	const name = "truth.json"
+	c.files[name] = []byte("{")
+	f.ask(AskStopRun, nil)
+	if missing, whole := f.complete(); whole != 7 || len(missing) > 0 {
+		t.Errorf("%d of 7 files are whole, missing: %v", whole, missing)
+	}
+	c.files[name] = []byte("{}")
+	c.sent = 0
+	f.ask(AskCollectRun, RunRequest{Name: "r"})
+	if missing, whole := f.complete(); whole != 7 || len(missing) > 0 || c.sent != 2 {
+		t.Errorf("%d of 7 files are whole after %d bytes, missing: %v", whole, c.sent, missing)
 	}
 }
 
