@@ -455,6 +455,7 @@ func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	// What is measured meanwhile is none of the run's.
 	train, _ := c.train(f.clients["n02"], 3)
 	c.send(0, &control.Trains{Report: c.report + 1, Peer: "n02", PeerEpoch: "e1", Epoch: "e1", Trains: []control.Train{train}})
+	f.ask(AskSetTable, TableRequest{Text: "version: 1\nrules: []\n"}) // and what is served meanwhile was never in force in it
 	f.run(time.Second, nil)
 	d.cut = false
 	d.register.Instance += "'"
@@ -464,6 +465,14 @@ func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	}
 	if !maps.Equal(relations, relationsOf(t, f)) {
 		t.Error("what was measured is another now")
+	}
+	dir, err := runs.Open(filepath.Join(f.store.runs, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if changes, err := dir.Table(); err != nil || len(changes) > 0 {
+		t.Errorf("handler tables of the run: %v, %v", changes, err)
 	}
 }
 

@@ -493,6 +493,48 @@ func TestTableIsCheckedBeforeItIsServed(t *testing.T) {
 	}
 }
 
+// A table is with every node that takes one as soon as packets get there, it is shown where it is not in force, and a run that is under way
+// keeps when it was served, and what held before.
+func TestTableReachesEveryNodeAtOnce(t *testing.T) {
+	f := newFleet(t, testConfig(), names(5)...)
+	deaf, refuses, odd := f.clients["n01"], f.clients["n02"], f.clients["n03"]
+	deaf.register.Capabilities = slices.DeleteFunc(deaf.register.Capabilities, func(s string) bool { return s == control.CanTable })
+	deaf.connect()
+	refuses.instead = func(control.Message) control.Message { return &control.TableState{Error: "no room"} }
+	odd.instead = func(control.Message) control.Message { return &control.Done{} }
+	f.run(time.Second, nil)
+	const first = "version: 1\nrules: []\n"
+	f.ask(AskSetTable, TableRequest{Text: first})
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		t.Fatal(f.phase())
+	}
+	text := "version: 1\nrules:\n  - channel: \"*\"\n    handler: counter\n"
+	served := f.now()
+	f.ask(AskSetTable, TableRequest{Text: text, By: "me"})
+	f.run(time.Millisecond, nil)
+	for name, c := range f.clients {
+		if want := map[bool]int{false: 2}[c == deaf]; len(c.tables) != want {
+			t.Errorf("%s has tables %v", name, c.tables)
+		}
+	}
+	for _, n := range f.core.copyFleet()().Nodes {
+		want := map[string]string{"n02": "no room", "n03": "answers the table with"}[n.Name]
+		generation := map[string]uint64{"n00": 2, "n04": 2}[n.Name]
+		if n.TableGeneration != generation || want == "" && n.TableError != "" || !strings.Contains(n.TableError, want) {
+			t.Errorf("%s is said to have generation %d, %q", n.Name, n.TableGeneration, n.TableError)
+		}
+	}
+	dir, err := runs.Open(f.core.run.draft.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if changes, err := dir.Table(); err != nil || len(changes) != 2 || changes[0].Table != first || changes[1] != (runs.TableChange{Served_utc_ns: served.UnixNano(), By: "me", Table: text}) {
+		t.Errorf("the run has %+v, %v", changes, err)
+	}
+}
+
 // One direct path has up to 5 ms of noise, one way; the others are good. The way over a third node bounds the pair as well as its two hops
 // allow.
 func TestClosureBoundsANoisyPair(t *testing.T) { closureBar(t) }

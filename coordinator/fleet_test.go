@@ -194,7 +194,7 @@ type fakeClient struct {
 	busy     int64 // ppm
 	life     int   // events of an earlier one do nothing
 	lie      func(peer string) (off, shorter int64)
-	instead  func(answer control.Message) control.Message // of the answers about files
+	instead  func(answer control.Message) control.Message // of the answers about files and tables
 }
 
 func (f *fleet) join(name string) *fakeClient {
@@ -312,7 +312,7 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		c.send(request, &control.RunState{Name: m.Name, Closed: m.Close})
 	case *control.Table:
 		c.tables = append(c.tables, m.Generation)
-		c.send(request, &control.TableState{Generation: m.Generation})
+		c.answer(request, &control.TableState{Generation: m.Generation})
 	case *control.ListFiles:
 		files := &control.Files{Run: m.Run}
 		for path, data := range c.files {

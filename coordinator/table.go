@@ -41,7 +41,7 @@ func (c *core) setTable(r TableRequest) error {
 	}
 	c.table = next
 	c.log.Info("handler table changed", "generation", next.Generation, "by", r.By)
-	if c.run != nil {
+	if c.run != nil && c.run.gathers() {
 		if err := c.run.draft.AddTable(runs.TableChange{Served_utc_ns: c.now().UnixNano(), By: r.By, Table: r.Text}); err != nil {
 			c.run.lacks("table.yaml", err.Error())
 		}
