@@ -120,10 +120,7 @@ func makeState(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make directory of logs and runs: set state to a place where this user may write: %w", err)
 	}
-	if err := ring.CheckDirectory(dir); err != nil {
-		return fmt.Errorf("directory of logs and runs (state): %w", err)
-	}
-	return nil
+	return ring.CheckPrivate(dir, "directory of logs and runs", "state")
 }
 
 // chooseTable sets the handler table that holds at the start: the file's, else the last one that a server sent.

@@ -439,6 +439,25 @@ func TestSecondAgentIsRefused(t *testing.T) {
 	}
 }
 
+// What is wrong with the directory of logs is said of that one, and not of the rings'.
+func TestDirectoryOfLogsIsNamed(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"a link":         func(dir string) error { return errors.Join(os.Remove(dir), os.Symlink(t.TempDir(), dir)) },
+		"open to others": func(dir string) error { return os.Chmod(dir, 0o777) },
+	} {
+		c := testConfig(t)
+		c.State = filepath.Join(t.TempDir(), "state")
+		if err := errors.Join(os.Mkdir(c.State, 0o700), spoil(c.State)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Start(c)
+		if !errors.Is(err, ring.ErrDirectory) || !strings.Contains(err.Error(), "check directory of logs and runs \""+c.State) || strings.Contains(err.Error(), "ring") ||
+			strings.Contains(err.Error(), ring.DirectoryVariable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestBadConfigurations(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"a node's name":        func(c *Config) { c.Node = "a/b" },

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// ErrDirectory is returned when a directory cannot be trusted with rings.
-var ErrDirectory = errors.New("unfit ring directory")
+// ErrDirectory is returned when a directory cannot be trusted with rings, or with what else is this user's alone.
+var ErrDirectory = errors.New("unfit directory")
 
 // DirectoryVariable names the environment variable that says where a node's rings are.
 const DirectoryVariable = "CLOUDPROFILER_DIR"
@@ -43,21 +43,24 @@ func MakeDirectory(dir string) error {
 }
 
 // CheckDirectory is MakeDirectory for who must not make one. Its errors wrap ErrDirectory, or fs.ErrNotExist.
-func CheckDirectory(dir string) error {
+func CheckDirectory(dir string) error { return CheckPrivate(dir, "ring directory", DirectoryVariable) }
+
+// CheckPrivate is CheckDirectory for what else a user keeps from others: what says what it is, and setting what names another.
+func CheckPrivate(dir, what, setting string) error {
 	var st unix.Stat_t
 	// Clean, because a slash at the end would follow a link.
 	if err := unix.Lstat(filepath.Clean(dir), &st); err != nil {
-		return fmt.Errorf("check ring directory %q: %w", dir, err)
+		return fmt.Errorf("check %s %q: %w", what, dir, err)
 	}
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return fmt.Errorf("check ring directory %q: it is a symbolic link: name its target in %s: %w", dir, DirectoryVariable, ErrDirectory)
+		return fmt.Errorf("check %s %q: it is a symbolic link: name its target in %s: %w", what, dir, setting, ErrDirectory)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("check ring directory %q: it is not a directory: remove it or set %s: %w", dir, DirectoryVariable, ErrDirectory)
+		return fmt.Errorf("check %s %q: it is not a directory: remove it or set %s: %w", what, dir, setting, ErrDirectory)
 	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("check ring directory %q: it belongs to user %d and this is user %d: set %s to a directory of your own: %w", dir, st.Uid, os.Geteuid(), DirectoryVariable, ErrDirectory)
+		return fmt.Errorf("check %s %q: it belongs to user %d and this is user %d: set %s to a directory of your own: %w", what, dir, st.Uid, os.Geteuid(), setting, ErrDirectory)
 	case st.Mode&0o022 != 0:
-		return fmt.Errorf("check ring directory %q: others may write to it (mode %#o): chmod 700 it: %w", dir, st.Mode&0o777, ErrDirectory)
+		return fmt.Errorf("check %s %q: others may write to it (mode %#o): chmod 700 it: %w", what, dir, st.Mode&0o777, ErrDirectory)
 	}
 	return nil
 }
