@@ -26,11 +26,15 @@ type limits struct {
 	used    int64
 	over    error
 	said    bool
+	again   time.Duration // before which nothing is said once more
 	next    time.Duration // when to look at the file system again
 }
 
 // limitTick is how often the file system is asked for what is free. At a gigabyte a second that is a fifth of a gigabyte.
 const limitTick = 200 * time.Millisecond
+
+// limitQuiet is how long a limit that comes and goes is not said again: a file system at its limit flickers.
+const limitQuiet = 5 * time.Second
 
 // begin counts what a directory holds.
 func (l *limits) begin(dir string) {
@@ -46,13 +50,13 @@ func (l *limits) begin(dir string) {
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dir, l.used, l.next, l.said = dir, used, 0, false
+	l.dir, l.used, l.next, l.said, l.again = dir, used, 0, false, 0
 }
 
 func (l *limits) set(max int64, minFree float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.max, l.minFree, l.next, l.said = max, minFree, 0, false
+	l.max, l.minFree, l.next, l.said, l.again = max, minFree, 0, false, 0
 }
 
 func (l *limits) add(bytes int64) {
@@ -92,12 +96,15 @@ func freeShare(dir string) (float64, error) {
 }
 
 // limitReached says so once, until there was room again, or there are another directory or other limits.
-func (d *Drainer) limitReached(why error) {
-	d.limits.mu.Lock()
-	said := d.limits.said
-	d.limits.said = true
-	d.limits.mu.Unlock()
-	if !said {
+func (d *Drainer) limitReached(now time.Duration, why error) {
+	l := &d.limits
+	l.mu.Lock()
+	say := !l.said && now >= l.again
+	if say {
+		l.said, l.again = true, now+limitQuiet
+	}
+	l.mu.Unlock()
+	if say {
 		d.notify(fmt.Errorf("store records: %w", why))
 	}
 }

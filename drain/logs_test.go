@@ -282,7 +282,7 @@ func TestEachLimitIsSaid(t *testing.T) {
 	for want := 1; want <= 2; want++ {
 		for range 2 {
 			logMany(c, 0, 10)
-			r.run(2 * time.Second)
+			r.run(limitQuiet / 5) // so that the second one comes before the first could be said again
 		}
 		if len(r.noticed) != want {
 			t.Errorf("noticed %v, want %d", r.noticed, want)
@@ -321,5 +321,34 @@ func TestALimitThatComesAndGoes(t *testing.T) {
 	k := readLogs(t, r.logs)["a/x"]
 	if gone := k.dropped(logstore.NotStored); k.all() < 30 || gone < 30 || uint64(k.all())+gone != 90 {
 		t.Errorf("%d events and %d not stored of 90", k.all(), gone)
+	}
+}
+
+// One that comes and goes many times a second is said now and then. One that came back too soon to be said, and stays, is said after a while.
+func TestALimitThatFlickers(t *testing.T) {
+	r := newRig(t, Options{MinFree: 0.05})
+	looks, full := 0, false
+	r.d.limits.free = func(string) (float64, error) {
+		if looks++; full || looks%2 == 0 {
+			return 0.04, nil
+		}
+		return 0.06, nil
+	}
+	c := r.open("a/x", handlers.Options{Handler: "id"})
+	log := func(until time.Duration) {
+		for r.clock < until {
+			c.Log(1)
+			r.run(limitTick / 2)
+		}
+	}
+	begin := r.clock
+	log(begin + 4*limitQuiet - time.Second)
+	if looks < 50 || len(r.noticed) < 3 || len(r.noticed) > 4 {
+		t.Errorf("looked %d times, said %v", looks, r.noticed)
+	}
+	full = true
+	log(r.clock + 2*limitQuiet)
+	if n := len(r.noticed); n != 5 {
+		t.Errorf("said %d times in all: %v", n, r.noticed)
 	}
 }

@@ -187,9 +187,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, all bool) error {
 // store writes the first rows in the worker's buffer, or takes note that there is no room for them.
 func (s *source) store(w *worker, i int, rows uint64) error {
 	if why := s.d.limits.reached(w.now); why != nil {
-		if s.places[i].skipped == 0 {
-			s.d.limitReached(why)
-		}
+		s.d.limitReached(w.now, why)
 		s.skip(w, i, rows, why)
 		return nil
 	}
