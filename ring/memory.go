@@ -55,17 +55,17 @@ func CheckMemory(root fs.FS, bytes int64) error {
 // groupFiles names where a version of control groups keeps its numbers.
 type groupFiles struct {
 	mount, limit, usage string
-	cache               [2]string // in memory.stat: what the kernel drops before it ends anyone
+	cache               [3]string // in memory.stat: what the kernel drops before it ends anyone
 }
 
 // memoryController tells by a line of /proc/self/cgroup whether it is about memory, and where.
 func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 	if hierarchy == "0" && controllers == "" {
-		return groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", [2]string{"active_file", "inactive_file"}}, true
+		return groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", [3]string{"active_file", "inactive_file", "slab_reclaimable"}}, true
 	}
 	for controller := range strings.SplitSeq(controllers, ",") {
 		if controller == "memory" {
-			return groupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", [2]string{"total_active_file", "total_inactive_file"}}, true
+			return groupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", [3]string{"total_active_file", "total_inactive_file"}}, true
 		}
 	}
 	return groupFiles{}, false

@@ -21,11 +21,11 @@ bool cp_kept_in_memory(int fd)
 
 /* Where a version of control groups keeps its numbers; cache is what the kernel drops before it ends anyone. */
 struct files {
-	const char *mount, *limit, *usage, *cache[2];
+	const char *mount, *limit, *usage, *cache[3];
 };
 
-static const struct files v2 = {"/sys/fs/cgroup", "memory.max", "memory.current", {"active_file", "inactive_file"}};
-static const struct files v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_active_file", "total_inactive_file"}};
+static const struct files v2 = {"/sys/fs/cgroup", "memory.max", "memory.current", {"active_file", "inactive_file", "slab_reclaimable"}};
+static const struct files v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_active_file", "total_inactive_file", ""}};
 
 static bool read_number(const char *path, int64_t *number)
 {
@@ -64,7 +64,7 @@ static int64_t group_left(const char *root, const struct files *files, const cha
 	if (!read_number(path, &usage))
 		return INT64_MAX;
 	snprintf(path, sizeof(path), "%s%s%s/memory.stat", root, files->mount, group);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (statistic(path, files->cache[i], &cached))
 			usage -= cached;
 	return *limit - usage;
