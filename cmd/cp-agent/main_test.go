@@ -217,14 +217,34 @@ func TestServe(t *testing.T) {
 	for id := range uint64(100) {
 		c.Log(id)
 	}
-	write("max_run_bytes: 2GiB\nworkers: 2\nkeep_runs: 3\n")
+	local, err := agent.Connect(rings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := local.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	limit := func() string {
+		s, err := local.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Limit
+	}
+	write("max_run_bytes: 1KiB\nworkers: 2\nkeep_runs: 3\n")
 	reload <- syscall.SIGHUP
 	waitFor(t, "the refusal", func() bool {
 		return strings.Contains(stderr.String(), "workers, keep_runs cannot change while it runs")
 	})
-	write("max_run_bytes: 2GiB\nmin_free: 6%\n")
+	if l := limit(); l != "" {
+		t.Errorf("what was refused holds: %s", l)
+	}
+	write("max_run_bytes: 1KiB\nmin_free: 6%\n")
 	reload <- syscall.SIGHUP
 	waitFor(t, "the new limits", func() bool { return strings.Contains(stderr.String(), "read the configuration again") })
+	if l := limit(); !strings.Contains(l, "of at most 1024") {
+		t.Errorf("the new limit does not hold: %q", l)
+	}
 	stop()
 	if got := <-code; got != 0 {
 		t.Fatalf("exit code %d: %s", got, stderr.String())
