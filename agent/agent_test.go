@@ -439,8 +439,13 @@ func TestSecondAgentIsRefused(t *testing.T) {
 	}
 }
 
-// What is wrong with the directory of logs is said of that one, and not of the rings'.
-func TestDirectoryOfLogsIsNamed(t *testing.T) {
+// The directory of logs is made for this user alone. What is wrong with one that is there is said of that one, and not of the rings'.
+func TestDirectoryOfLogs(t *testing.T) {
+	made := testConfig(t)
+	startTest(t, made)
+	if info, err := os.Stat(made.State); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
 	for name, spoil := range map[string]func(dir string) error{
 		"a link":         func(dir string) error { return errors.Join(os.Remove(dir), os.Symlink(t.TempDir(), dir)) },
 		"open to others": func(dir string) error { return os.Chmod(dir, 0o777) },
