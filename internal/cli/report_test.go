@@ -147,7 +147,7 @@ func TestReportIntoAFileIsWhole(t *testing.T) {
 	}
 	signal.Ignore(unix.SIGXFSZ)
 	defer signal.Reset(unix.SIGXFSZ)
-	const room = 16 << 20 // the go command's own log of this test has room all the same
+	const room = 16 << 20                                                                              // the go command's own log of this test has room all the same
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: room, Max: limit.Max}); err != nil { // as a disk on which no more has room
 		t.Fatal(err)
 	}
