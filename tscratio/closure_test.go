@@ -424,3 +424,31 @@ func TestCountersNearTheirEnds(t *testing.T) {
 		}
 	}
 }
+
+// A duration of centuries, which a counter that a program made up can give, is no more work than one of half a day, and holds the truth as well.
+func TestDurationOfCenturies(t *testing.T) {
+	const years = uint64(1) << 61 // cycles
+	p := must(NewPair(Node{Name: "a", NominalHz: 3e9, QuantumCycles: 1}, Node{Name: "b", NominalHz: 3e9, QuantumCycles: 1}, DefaultAssumptions()))(t)
+	for _, begin := range []uint64{1e9, 1e9 + years} {
+		for at := begin; at < begin+60e9; at += 1e9 {
+			p.Add(Train{OneWay: []Constraint{{Kind: Lower, B: at, A: at - 500}, {Kind: Upper, B: at, A: at + 500}}})
+		}
+	}
+	r := must(p.Relate(SideA, PPM))(t)
+	begun := time.Now()
+	for range 100 {
+		first := uint64(1e9)
+		for _, length := range []uint64{years, years / 3, 5000 * 30e9} {
+			d := must(r.SameNode(first, first+length))(t)
+			if d.Lo > int64(length) || d.Hi < int64(length) {
+				t.Fatalf("%d cycles are %v", length, d)
+			}
+			if back := must(r.SameNode(first+length, first))(t); back.Lo > -int64(length) || back.Hi < -int64(length) {
+				t.Fatalf("%d cycles backwards are %v", length, back)
+			}
+		}
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Fatalf("this takes too long: %v so far", took)
+		}
+	}
+}

@@ -82,6 +82,10 @@ func (r *Relation) scale(y uint64, d Span) (Span, error) {
 	return Span{lo, hi}, nil
 }
 
+// maxSteps is how many steps a duration is cut into at the most. A window is some seconds: only durations of half a day or more are cut more coarsely than
+// into windows, and a program that logs a counter of its own making may give one of centuries.
+const maxSteps = 4096
+
 // passed returns how many cycles of Into pass while From counts so many from y on, or up to y, at the least and
 // at the most. It goes window by window, each by the rate of the knot in its middle.
 func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
@@ -95,8 +99,9 @@ func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err er
 		}
 		return 0, 0, r.beyond(down(y, length))
 	}
+	longest := max(r.windowCycles, length/maxSteps+1)
 	for length > 0 {
-		step := min(length, r.windowCycles)
+		step := min(length, longest)
 		from, to := y, up(y, step)
 		if !forward {
 			from, to = down(y, step), y
