@@ -66,6 +66,7 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 		{"tail far ahead", func(t *testing.T, path string) { patch(t, path, atTail, word(1<<40)) }, ring.ErrDamaged, true},
 		{"tail beyond 63 bits", func(t *testing.T, path string) { patch(t, path, atTail, word(1<<63)) }, ring.ErrDamaged, true},
 		{"tail gone back", func(t *testing.T, path string) { patch(t, path, atTail, word(0)) }, ring.ErrDamaged, true},
+		{"head moved", func(t *testing.T, path string) { patch(t, path, atHead, word(650)) }, ring.ErrDamaged, true},
 		{"head ahead", func(t *testing.T, path string) { patch(t, path, atHead, word(1<<40)) }, ring.ErrDamaged, true},
 		{"many ranges of drops", func(t *testing.T, path string) {
 			patch(t, path, atDrops, word(1<<40))
@@ -242,6 +243,30 @@ func TestFilesThatAreNoRings(t *testing.T) {
 	if stats := r.d.Stats(); len(stats.Rings) > 0 {
 		t.Errorf("still known: %+v", stats.Rings)
 	}
+}
+
+// A ring that went back while nobody drained it has records under numbers that its log has already: none of them is taken.
+func TestRingThatIsBehindItsLog(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Buffer: "16KiB"})
+	for id := range uint64(600) {
+		c.Log(id)
+	}
+	r.advance(DefaultPoll)
+	r.advance(DefaultPoll)
+	r.kill()
+	patch(t, c.Path(), atHead, word(100))
+	patch(t, c.Path(), atTail, word(200))
+	r.start(Options{})
+	r.run(time.Second)
+	if len(r.noticed) != 1 || !errors.Is(r.noticed[0], ring.ErrDamaged) {
+		t.Errorf("noticed %v, want damage once", r.noticed)
+	}
+	if reason := r.stats("a/b").SetAside; !errors.Is(reason, ring.ErrDamaged) {
+		t.Errorf("set aside for %v", reason)
+	}
+	k := readLogs(t, r.logs)["a/b"]
+	wantIDs(t, k.events[0], 600)
 }
 
 // A ring whose log knows less than the ring has given up: the rest is missing, by the log's own account.
