@@ -45,6 +45,7 @@ type poller struct {
 	next   uint64
 	id     logstore.Incarnation
 	rows   []logstore.NTP
+	failed bool // the last claims could not be written, which was said
 }
 
 func newPoller(address, node string, epoch func() string, notify func(error)) *poller {
@@ -103,9 +104,11 @@ func (p *poller) poll(ctx context.Context) {
 		Frequency_ppt: claim.Frequency_ppt, Skew_ppt: claim.Skew_ppt, Stratum: claim.Stratum, Leap: uint64(claim.Leap), ReferenceID: claim.ReferenceID,
 	})
 	if len(p.rows) >= claimsHeld {
-		if err := p.flush(); err != nil {
+		err := p.flush()
+		if err != nil && !p.failed {
 			p.notify(err)
 		}
+		p.failed = err != nil
 	}
 }
 
