@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -51,15 +50,7 @@ Exit code 3: something is unhealthy; it is listed last.`,
 			}
 			out := cmd.OutOrStdout()
 			if svg != "" {
-				file, err := os.Create(svg)
-				if err != nil {
-					return fmt.Errorf("write heat map: %w", err)
-				}
-				_, err = io.WriteString(file, heatMap(&m))
-				if closeErr := file.Close(); err == nil {
-					err = closeErr
-				}
-				if err != nil {
+				if err := writeWhole(svg, []byte(heatMap(&m))); err != nil {
 					return fmt.Errorf("write heat map: %w", err)
 				}
 			}

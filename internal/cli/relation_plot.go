@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -78,11 +79,12 @@ func columnsOf(w io.Writer) int {
 }
 
 func writeSVG(figure plot.Figure, name string) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("draw: %w", err)
+	var image bytes.Buffer
+	err := figure.WriteSVG(&image)
+	if err == nil {
+		err = writeWhole(name, image.Bytes())
 	}
-	if err := errors.Join(figure.WriteSVG(f), f.Close()); err != nil {
+	if err != nil {
 		return fmt.Errorf("draw to %q: %w", name, err)
 	}
 	return nil
