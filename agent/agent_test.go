@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -662,42 +663,60 @@ func TestClaimsAreKept(t *testing.T) {
 func TestChronyIsAskedEverySecond(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "n.ntp")
 	synctest.Test(t, func(t *testing.T) {
-		epoch, asked, failed := "e7", 0, 0
-		p := newPoller("somewhere", "n", func() string { return epoch }, func(error) { failed++ })
-		p.ask = func(context.Context, string) (ntp.Claim, error) { asked++; return ntp.Claim{Stratum: 1}, nil }
+		var other atomic.Bool // is the epoch that the counter is in
+		var asked, failed atomic.Int64
+		epoch := func() string {
+			if other.Load() {
+				return "e8"
+			}
+			return "e7"
+		}
+		p := newPoller("somewhere", "n", epoch, func(error) { failed.Add(1) })
+		p.ask = func(context.Context, string) (ntp.Claim, error) { asked.Add(1); return ntp.Claim{Stratum: 1}, nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go p.run(ctx)
-		since := func(lasting time.Duration) int {
-			before := asked
+		since := func(lasting time.Duration) int64 {
+			before := asked.Load()
 			time.Sleep(lasting)
 			synctest.Wait()
-			return asked - before
+			return asked.Load() - before
 		}
 		if n := since(59 * time.Second); n != 6 {
 			t.Errorf("asked %d times in a minute without a run", n)
 		}
 		p.open(path)
 		synctest.Wait()
-		if asked != 7 {
-			t.Errorf("asked %d times when a run begins, want one more than 6", asked)
+		if asked.Load() != 7 {
+			t.Errorf("asked %d times when a run begins, want one more than 6", asked.Load())
 		}
 		if n := since(20 * time.Second); n != 20 {
 			t.Errorf("asked %d times in 20 s of a run", n)
 		}
-		epoch = "e8"
+		other.Store(true)
 		since(20 * time.Second)
-		epoch = "e7"
-		if next, held := p.next, len(p.rows); next != 20 || held != 1 {
+		other.Store(false)
+		p.mu.Lock()
+		next, held := p.next, len(p.rows)
+		p.mu.Unlock()
+		if next != 20 || held != 1 {
 			t.Errorf("%d claims in the file and %d held, want 20 and 1", next, held)
 		}
-		if err := p.writer.Close(); err != nil { // as a disk that takes no more
+		p.mu.Lock()
+		err := p.writer.Close() // as a disk that takes no more
+		p.mu.Unlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 		since(time.Hour)
-		if n := len(p.rows); n > 100*claimsHeld+1 || failed != 1 {
-			t.Errorf("%d claims are held, and %d times it was said that they cannot be kept, want once", n, failed)
+		p.mu.Lock()
+		held = len(p.rows)
+		p.mu.Unlock()
+		if held > 100*claimsHeld+1 || failed.Load() != 1 {
+			t.Errorf("%d claims are held, and %d times it was said that they cannot be kept, want once", held, failed.Load())
 		}
+		cancel()
+		synctest.Wait()
 		p.writer = nil
 	})
 }
