@@ -253,11 +253,16 @@ func printDemo(w io.Writer, r *demo.Result, o demo.Options) error {
 			row("all the way, to "+h.To, h)
 		}
 	}
-	if h := slowestHop(r); h != nil {
-		p50 := h.Percentile(50)
-		fmt.Fprintf(w, "\nslowest: %s → %s: half of its tuples took up to %.2f µs, and that is sure to ± %.3f µs (windows wait on purpose)%s\n",
-			h.From, h.To, us(float64(p50.Lo)/2+float64(p50.Hi)/2), us(float64(p50.Hi-p50.Lo)/2), whySlowest(h))
+	slowest := func(what string, h *demo.Hop) {
+		if h != nil {
+			p50 := h.Percentile(50)
+			fmt.Fprintf(w, "slowest %s: %s → %s: half of its tuples took up to %.2f µs, and that is sure to ± %.3f µs%s\n",
+				what, h.From, h.To, us(float64(p50.Lo)/2+float64(p50.Hi)/2), us(float64(p50.Hi-p50.Lo)/2), whySlowest(h))
+		}
 	}
+	fmt.Fprintln(w)
+	slowest("on a tuple's way into its window", slowestHop(r, func(h *demo.Hop) bool { return !ofWindows(h) }))
+	slowest("behind the windows, which all end at once", slowestHop(r, func(h *demo.Hop) bool { return ofWindows(h) && h.From != "window/start" }))
 	fmt.Fprintln(w, "\nminrtt is the paper's method on our own exchanges, with the wander since its anchors; ret the way of a tuple by its acknowledgement's return trip")
 	switch {
 	case r.WhyNoNTP != nil:
@@ -284,11 +289,16 @@ func printDemo(w io.Writer, r *demo.Result, o demo.Options) error {
 	return err
 }
 
-// slowestHop is the one whose median is largest, but for those of windows, which wait until they are full.
-func slowestHop(r *demo.Result) (slowest *demo.Hop) {
+// ofWindows says whether it is windows that pass a hop, and no tuples. From their start to their end they wait on purpose.
+func ofWindows(h *demo.Hop) bool {
+	return strings.HasPrefix(h.From, "window/") || strings.HasPrefix(h.From, "store/")
+}
+
+// slowestHop is the one whose median is largest, of some.
+func slowestHop(r *demo.Result, of func(*demo.Hop) bool) (slowest *demo.Hop) {
 	most := int64(0)
 	for _, h := range r.Hops {
-		if h.Since || strings.HasPrefix(h.From, "window/") {
+		if h.Since || !of(h) {
 			continue
 		}
 		if p50 := h.Percentile(50); slowest == nil || p50.Lo > most {

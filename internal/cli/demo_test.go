@@ -20,16 +20,20 @@ func TestSlowestHop(t *testing.T) {
 	hop := func(from string, lo int64, since bool) *demo.Hop {
 		return &demo.Hop{From: from, Since: since, Durations: []tscratio.Span{{Lo: lo, Hi: lo + 5}}}
 	}
-	r := &demo.Result{Hops: []*demo.Hop{hop("a/end", 10, false), hop("b/end", 70, false), hop("window/end", 900, false), hop("a/start", 500, true), hop("c/end", 30, false)}}
-	if h := slowestHop(r); h == nil || h.From != "b/end" {
-		t.Errorf("slowest: %+v, want b's", h)
+	r := &demo.Result{Hops: []*demo.Hop{hop("a/end", 10, false), hop("b/end", 70, false), hop("window/start", 1900, false), hop("window/end", 900, false),
+		hop("store/start", 80, false), hop("a/start", 500, true), hop("c/end", 30, false)}}
+	if h := slowestHop(r, func(h *demo.Hop) bool { return !ofWindows(h) }); h == nil || h.From != "b/end" {
+		t.Errorf("slowest of tuples: %+v, want b's", h)
+	}
+	if h := slowestHop(r, ofWindows); h == nil || h.From != "window/start" {
+		t.Errorf("slowest of windows: %+v, want that from their start", h)
 	}
 	for from, want := range map[string]string{"source/intended": ": it is how late tuples left, so this machine is too slow for the load", "source/start": "", "b/end": ""} {
 		if got := whySlowest(hop(from, 1, false)); got != want {
 			t.Errorf("why %s is the slowest: %q, want %q", from, got, want)
 		}
 	}
-	if h := slowestHop(&demo.Result{}); h != nil {
+	if h := slowestHop(&demo.Result{}, func(*demo.Hop) bool { return true }); h != nil {
 		t.Errorf("of none: %+v", h)
 	}
 }
@@ -63,6 +67,7 @@ func demoResult() *demo.Result {
 			demoHop("project/end", "join/start", 1_300_000, 800_000, 1_770, "A", "B"),
 			demoHop("join/start", "join/end", 2_750, 30_000, 160),
 			demoHop("window/start", "window/end", 3_000_000_000, 1_000, 160),
+			demoHop("window/end", "store/start", 9_000_000, 900_000, 1500, "A", "B"),
 		},
 	}
 	early, whole := demoHop("source/start", "join/end", 9_000_000, 1_000_000, 1_040, "A", "B"), demoHop("source/start", demo.LastPoint, 9_750_000, 1_100_000, 1_040, "A", "B")
