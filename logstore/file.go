@@ -191,13 +191,12 @@ func (f *File) search(offset int64) error {
 	}
 }
 
-// lastEntries are those of the last block of each kind in each shard, in the order of the file; with drops those of all drops as well, of which each
-// may say where other rows go on.
-func (f *File) lastEntries(drops bool) []indexEntry {
+// lastEntries are those of the last block of each kind in each shard, in the order of the file.
+func (f *File) lastEntries() []indexEntry {
 	var last []indexEntry
 	seen := map[stream]bool{}
 	for _, e := range slices.Backward(f.entries) {
-		if of := (stream{Kind(e.Kind), int(e.Shard)}); !seen[of] || drops && Kind(e.Kind) == Drops {
+		if of := (stream{Kind(e.Kind), int(e.Shard)}); !seen[of] {
 			seen[of] = true
 			last = append(last, e)
 		}
@@ -225,7 +224,7 @@ func (f *File) Of(kind Kind) *Cursor {
 // Last returns a cursor over the last block of a kind in each shard.
 func (f *File) Last(kind Kind) *Cursor {
 	last := *f
-	last.entries, last.indexBy = f.lastEntries(false), bySearch // damage in one of them is no reason to search for more
+	last.entries, last.indexBy = f.lastEntries(), bySearch // damage in one of them is no reason to search for more
 	return last.Of(kind)
 }
 

@@ -163,13 +163,13 @@ func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 	return w, nil
 }
 
-// scanToResume finds the blocks, and leaves out what is torn. It reads headers, and of the payloads the last of each kind in each shard and all drops:
+// scanToResume finds the blocks, and leaves out what is torn. It reads headers, and of the payloads the last of each kind in each shard:
 // programs wait for who resumes, and a segment has up to [SegmentLimit] bytes.
 //
 // That is as sure as reading all. A writer puts a block where the one before it ends, in one call, and only when the call for that one had returned
 // that it was written. So whatever process dies at whatever moment, a header behind a payload says that the payload is whole, and what is torn is the last
 // block, whether the file ends within it or older bytes lie behind it that could not be taken back. Where the log goes on depends on
-// the last blocks and the drops alone, so that damage by others than writers is noticed where it would lead to rows that are neither in the log nor
+// the last blocks alone, so that damage by others than writers is noticed where it would lead to rows that are neither in the log nor
 // missed in it. Other damage stays where it is, as it always did, and the index leads readers to it.
 func (f *File) scanToResume() error {
 	if err := f.scan(); err != nil {
@@ -178,7 +178,7 @@ func (f *File) scanToResume() error {
 	c := f.All()
 	for verified := f.size; ; {
 		from := int64(-1)
-		for _, e := range f.lastEntries(true) {
+		for _, e := range f.lastEntries() {
 			if int64(e.Offset) >= verified {
 				break
 			}
