@@ -117,122 +117,6 @@ func mentions(a *Answer, word string) bool {
 	return err == nil && bytes.Contains(text, []byte(word))
 }
 
-// What is bad or missing is said, and what is left is answered.
-func TestBadInput(t *testing.T) {
-	glob := func(t *testing.T, pattern string) string {
-		t.Helper()
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) != 1 {
-			t.Fatalf("%q: %v, %v", pattern, found, err)
-		}
-		return found[0]
-	}
-	for name, test := range map[string]struct {
-		do    func(t *testing.T, dir string)
-		word  string // is in the answer
-		pairs int    // durations of the one leg that are left; -1: no leg
-	}{
-		"no_logs_of_a_node": {func(t *testing.T, dir string) { os.RemoveAll(dir + "/logs/B") }, "logs/B", -1},
-		"torn_log": {func(t *testing.T, dir string) {
-			file := glob(t, dir+"/logs/B/*")
-			info, err := os.Stat(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Truncate(file, info.Size()-200); err != nil {
-				t.Fatal(err)
-			}
-		}, "is damaged in 1 place: ", -1},
-		"no_log_but_a_text": {func(t *testing.T, dir string) {
-			if err := os.WriteFile(glob(t, dir+"/logs/B/*"), []byte("hello"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, "not a log file", -1},
-		"missing_relation": {func(t *testing.T, dir string) { os.Remove(dir + "/relations/A--B.rel") }, "were not related", 0},
-		"torn_relation":    {func(t *testing.T, dir string) { os.Truncate(dir+"/relations/A--B.rel", 100) }, "torn", 0},
-		"two_epochs": {func(t *testing.T, dir string) {
-			text, err := os.ReadFile(dir + "/run.yaml")
-			if err != nil {
-				t.Fatal(err)
-			}
-			os.WriteFile(dir+"/run.yaml", bytes.Replace(text, []byte("epoch: epoch-B"), []byte("epoch: after-boot"), 1), 0o600)
-		}, "of epoch", -1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path, dir := smallRun(t)
-			test.do(t, path)
-			dir.Close()
-			dir, err := runs.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer dir.Close()
-			a := analyze(t, dir, Options{})
-			if !a.Partial || !mentions(a, test.word) {
-				t.Errorf("partial %v, missing %v, findings %v: %q is not said", a.Partial, a.Missing, a.Findings, test.word)
-			}
-			if test.pairs == 0 { // without relation nothing says what follows what
-				if len(a.Legs) > 0 || !mentions(a, "how long that took is not known") {
-					t.Errorf("legs %+v, findings %v", a.Legs, a.Findings)
-				}
-				a = analyze(t, dir, Options{Edges: [][2]string{{"stage0/recv", "stage1/recv"}}})
-			}
-			switch {
-			case test.pairs < 0 && len(a.Legs) > 0:
-				t.Errorf("%d legs", len(a.Legs))
-			case test.pairs >= 0 && (len(a.Legs) != 1 || a.Legs[0].All.Count != uint64(test.pairs) || a.Legs[0].All.Unplaced != 1000):
-				t.Errorf("legs %+v", a.Legs)
-			}
-			if a.Points[0].Events != 1000 {
-				t.Errorf("%d events at %s", a.Points[0].Events, a.Points[0].Name)
-			}
-		})
-	}
-}
-
-// Of a log that is damaged in the middle, or torn, the rest is used: what is gone is counted, and what is seen no more is not called lost.
-func TestRestOfADamagedLogIsUsed(t *testing.T) {
-	const blocks = 4
-	for name, test := range map[string]struct {
-		damage func(log []byte) []byte
-		left   uint64 // durations; the torn log ends in its second block
-		gap    uint64 // rows that are known to be gone
-	}{
-		"bit":  {func(log []byte) []byte { log[len(log)*3/8] ^= 1; return log }, (blocks - 1) * logstore.MaxRows, logstore.MaxRows},
-		"torn": {func(log []byte) []byte { return log[:len(log)*3/8] }, logstore.MaxRows, logstore.MaxRows},
-	} {
-		parent := t.TempDir()
-		if err := simrun.Chain(9, parent, "long", 2, blocks*logstore.MaxRows, 100_000); err != nil {
-			t.Fatal(err)
-		}
-		dir := openRun(t, parent, "long")
-		found, err := filepath.Glob(filepath.Join(dir.Path, "logs/B/*"))
-		if err != nil || len(found) != 1 {
-			t.Fatalf("%v, %v", found, err)
-		}
-		log, err := os.ReadFile(found[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(found[0], test.damage(log), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		a := analyze(t, dir, Options{})
-		var c Channel
-		for _, of := range a.Channels {
-			if of.Node == "B" {
-				c = of
-			}
-		}
-		if len(a.Legs) != 1 || a.Legs[0].All.Count != test.left || a.Legs[0].All.After > 0 || c.Damage != 1 || c.Unaccounted != test.gap || !a.Partial || !mentions(a, "is damaged in 1 place") {
-			t.Errorf("%s: legs %d, channel %+v, findings %v", name, len(a.Legs), c, a.Findings)
-		}
-		if p := a.Points[0]; p.Lost+p.InFlight != blocks*logstore.MaxRows-test.left || !strings.Contains(p.Undecided, "the log of stage1/recv is not whole") {
-			t.Errorf("%s: at %s %d are lost and %d in flight, undecided %q", name, p.Name, p.Lost, p.InFlight, p.Undecided)
-		}
-	}
-}
-
 // Points that the tuples put in a circle are told once, not again for each circle within it, and each has its place.
 func TestCircle(t *testing.T) {
 	in := &input{points: []point{{"a", "recv"}, {"b", "recv"}, {"c", "recv"}, {"d", "recv"}}}
@@ -324,13 +208,6 @@ func write(t *testing.T, channels ...simrun.Channel) *runs.Directory {
 	return openRun(t, parent, "r")
 }
 
-func TestIDsThatNeverMatch(t *testing.T) {
-	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3}, []uint64{11, 12})...), Options{})
-	if len(a.Legs) > 0 || a.Work.Tuples != 5 || !mentions(a, "match those of no other point") {
-		t.Errorf("%+v", a)
-	}
-}
-
 // The order of a point that few tuples pass is found, wherever in the run these are.
 func TestAPointThatFewTuplesPass(t *testing.T) {
 	const tuples = 3 * sampleTuples
@@ -382,25 +259,6 @@ func TestAPointThatFewTuplesPass(t *testing.T) {
 	a = analyze(t, write(t, channels...), Options{partitions: 6, Edges: [][2]string{{"a/recv", "b/recv"}, {"a/recv", "rare/recv"}}})
 	if a.Partial {
 		t.Errorf("declared: findings %v", a.Findings)
-	}
-}
-
-// A channel that nothing but the end of the stream came to is nothing to be said about.
-func TestAChannelWithoutEvents(t *testing.T) {
-	channels := append(channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3}), simrun.Channel{Node: 0, Name: "error/recv", Records: []simrun.Record{{Time: simrun.Hz, ID: poison}}})
-	if a := analyze(t, write(t, channels...), Options{}); a.Partial || len(a.Legs) != 1 || len(a.Channels) != 3 {
-		t.Errorf("partial %v, findings %v, %d legs, %d channels", a.Partial, a.Findings, len(a.Legs), len(a.Channels))
-	}
-}
-
-func TestNoTuples(t *testing.T) {
-	a := analyze(t, write(t), Options{})
-	if len(a.Legs) > 0 || a.Work.Tuples != 0 || !a.Partial || !mentions(a, "logs/A") {
-		t.Errorf("%+v", a)
-	}
-	a = analyze(t, write(t, channelsOf([]uint64{poison}, []uint64{poison})...), Options{})
-	if a.Work.Tuples != 0 || len(a.Channels) != 2 || a.Channels[0].Poison != 1 {
-		t.Errorf("of poison alone: %+v", a)
 	}
 }
 
@@ -499,51 +357,6 @@ func TestAWholeWayPastAPointIsNoLeg(t *testing.T) {
 	}
 }
 
-// What is seen no more because a log is not there, cannot be used or was not chosen is not called lost without that being said.
-func TestLostOrNotLookedAt(t *testing.T) {
-	for name, test := range map[string]struct {
-		do     func(logs string)
-		filter Filter
-		lost   uint64
-		why    string
-	}{
-		"all":            {nil, Filter{}, 1, ""},
-		"no log":         {func(logs string) { os.RemoveAll(logs + "/B") }, Filter{}, 3, "no log of node B is there"},
-		"bad log":        {func(logs string) { spoil(t, logs+"/B/b#1*") }, Filter{}, 3, "not all logs of b/recv can be used"},
-		"node":           {nil, Filter{Nodes: []string{"A"}}, 3, "not all channels of b/recv were chosen"},
-		"channel":        {nil, Filter{Channels: []string{"a#0/*", "b#0/*"}}, 3, "not all channels of b/recv were chosen"},
-		"channel before": {nil, Filter{Channels: []string{"a#0/*", "b*/*"}}, 1, ""},
-	} {
-		channels := channelsOf([]uint64{7, 1, 2, 3, 4, 5}, []uint64{2, 4}, []uint64{1, 3, 5}, []uint64{11, 12})
-		for i, c := range []struct {
-			node int
-			name string
-		}{{0, "a#0/recv"}, {1, "b#1/recv"}, {0, "b#0/recv"}, {1, "a#1/recv"}} {
-			channels[i].Node, channels[i].Name = c.node, c.name
-		}
-		dir := write(t, channels...)
-		if test.do != nil {
-			test.do(filepath.Join(dir.Path, "logs"))
-		}
-		a := analyze(t, dir, Options{Edges: [][2]string{{"a/recv", "b/recv"}}, Filter: test.filter})
-		if p := a.Points[0]; p.Name != "a/recv" || p.Lost != test.lost || p.Undecided != test.why || a.Points[1].Undecided != "" {
-			t.Errorf("%s: %d lost at %s, undecided %q, at the end %q", name, p.Lost, p.Name, p.Undecided, a.Points[1].Undecided)
-		}
-	}
-}
-
-// spoil writes something else into a file.
-func spoil(t *testing.T, pattern string) {
-	t.Helper()
-	found, err := filepath.Glob(pattern)
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%q: %v, %v", pattern, found, err)
-	}
-	if err := os.WriteFile(found[0], []byte("hello"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestDisorderAsRFC4737(t *testing.T) {
 	other := uint64(7) << originShift // of another origin, whose own ids are in order; a copy is behind itself, and late only behind a greater one
 	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3, 4, 5, 6}, []uint64{1, 1, 4, other, 2, 3, other + 1, 5, 5, 6})...), Options{})
@@ -598,38 +411,6 @@ func TestDisorderOfManyWritersAndOrigins(t *testing.T) {
 	}
 	if !mentions(a, "the ids at b/recv are of more than") || mentions(a, "the ids at a/recv are of more than") {
 		t.Errorf("findings %v", a.Findings)
-	}
-}
-
-func TestFilters(t *testing.T) {
-	_, dir := smallRun(t)
-	all := analyze(t, dir, Options{})
-	first := all.Slowest[0].Passed[0]
-	for name, test := range map[string]struct {
-		filter Filter
-		tuples uint64
-		legs   int
-	}{
-		"ids":         {Filter{IDs: [][2]uint64{{1<<50 | 10, 1<<50 | 19}, {1<<50 | 30, 1<<50 | 30}}}, 11, 1},
-		"node":        {Filter{Nodes: []string{"B"}}, 1000, 0},
-		"channel":     {Filter{Channels: []string{"stage0/*"}}, 1000, 0},
-		"both":        {Filter{Nodes: []string{"B"}, Channels: []string{"stage0/*"}}, 0, 0},
-		"time":        {Filter{From_cycles: 1, To_cycles: 2}, 0, 0},
-		"open time":   {Filter{To_cycles: ^uint64(0)}, 1000, 1},
-		"one instant": {Filter{From_cycles: uint64(first.Reading), To_cycles: uint64(first.Reading)}, 1, 1},
-	} {
-		a := analyze(t, dir, Options{Filter: test.filter, Reference: first.Node})
-		if a.Work.Tuples != test.tuples || len(a.Legs) != test.legs {
-			t.Errorf("%s: %d tuples and %d legs, want %d and %d", name, a.Work.Tuples, len(a.Legs), test.tuples, test.legs)
-		}
-	}
-	for name, o := range map[string]Options{
-		"reference": {Reference: "nobody"}, "pattern": {Filter: Filter{Channels: []string{"["}}}, "ids": {Filter: Filter{IDs: [][2]uint64{{2, 1}}}},
-		"edge": {Edges: [][2]string{{"a", "b"}}}, "circle": {Edges: [][2]string{{"stage0/recv", "stage1/recv"}, {"stage1/recv", "stage0/recv"}}}, "memory": {Memory_bytes: 1},
-	} {
-		if _, err := Run(context.Background(), dir, o); err == nil {
-			t.Errorf("bad %s was taken", name)
-		}
 	}
 }
 
@@ -727,24 +508,6 @@ func TestRunLengthAndCounters(t *testing.T) {
 	}
 }
 
-func TestASuspectRelationIsMarked(t *testing.T) {
-	parent := t.TempDir()
-	if err := simrun.Suspect(seed.Random(t), parent, "suspect"); err != nil {
-		t.Fatal(err)
-	}
-	dir := openRun(t, parent, "suspect")
-	a := analyze(t, dir, Options{})
-	if a.Length == nil || a.Length.Verdict != "suspect" {
-		t.Errorf("run length %+v", a.Length)
-	}
-	if a.Pairs[0].Verdict != "suspect" || a.Legs[0].All.Suspect != 100 || !a.Partial || !mentions(a, "is suspect") {
-		t.Errorf("pair %+v, suspect %d, findings %v", a.Pairs[0], a.Legs[0].All.Suspect, a.Findings)
-	}
-	if a := analyze(t, dir, Options{Wander: 10 * tscratio.PPM}); a.Pairs[0].Verdict != "consistent" || a.Legs[0].All.Suspect != 0 || a.Partial {
-		t.Errorf("with enough wander: pair %+v, suspect %d, findings %v", a.Pairs[0], a.Legs[0].All.Suspect, a.Findings)
-	}
-}
-
 func TestPointsAreThoseOfChannels(t *testing.T) {
 	for i, p := range []string{channel.PointRecv, channel.PointStart, channel.PointEnd, channel.PointSend} {
 		if pointOrder[p] != i+1 {
@@ -783,72 +546,5 @@ func TestAnswerAsJSON(t *testing.T) {
 	}
 	if !bytes.Contains(text, []byte(`"percent":99.999,`)) || !bytes.Contains(text, []byte(`"percent":1,`)) {
 		t.Error("percentiles do not go from 1 to 99.999")
-	}
-}
-
-// One node needs no relation.
-func TestOneNode(t *testing.T) {
-	rng := seed.Random(t)
-	parent := t.TempDir()
-	nodes := simrun.Nodes(rng, 1)
-	channels := []simrun.Channel{{Name: "a/start"}, {Name: "a/end"}}
-	for id := range uint64(100) {
-		channels[0].Records = append(channels[0].Records, simrun.Record{Time: simrun.Hz + id*1000, ID: id})
-		channels[1].Records = append(channels[1].Records, simrun.Record{Time: simrun.Hz + id*1000 + 500, ID: id})
-	}
-	if err := simrun.Write(rng, parent, "one", nodes, channels); err != nil {
-		t.Fatal(err)
-	}
-	a := analyze(t, openRun(t, parent, "one"), Options{})
-	if a.Partial || len(a.Legs) != 1 || a.Legs[0].All.Count != 100 || a.Legs[0].All.Scenarios["trivial"] != 100 {
-		t.Errorf("partial %v, findings %v, missing %v, legs %+v", a.Partial, a.Findings, a.Missing, a.Legs)
-	}
-	if m := a.Legs[0].All.Max; m.Lo_cycles > 500 || m.Hi_cycles < 500 || m.Hi_cycles-m.Lo_cycles > 4 {
-		t.Errorf("500 cycles are %v", m)
-	}
-}
-
-// Tuples are chosen by UTC through the reference's own stamp of it, outward.
-func TestFilterByUTC(t *testing.T) {
-	_, dir := smallRun(t)
-	const s = 1_000_000_000 // the simulation's counters begin at the year 1970; its tuples at 2 s
-	for name, test := range map[string]struct{ from, to, least, most int64 }{
-		"all": {0, 100 * s, 1000, 1000}, "none": {50 * s, 100 * s, 0, 0}, "the first half": {0, 2*s + s/20, 400, 600},
-	} {
-		a := analyze(t, dir, Options{Filter: Filter{From_utc_ns: test.from, To_utc_ns: test.to}})
-		if n := int64(a.Work.Tuples); n < test.least || n > test.most {
-			t.Errorf("%s: %d tuples", name, n)
-		}
-		// The reference's stamp is read also where nothing of that node is chosen.
-		other := analyze(t, dir, Options{Reference: "A", Filter: Filter{Nodes: []string{"B"}, From_utc_ns: test.from, To_utc_ns: test.to}})
-		if n := int64(other.Work.Tuples); n < test.least || n > test.most {
-			t.Errorf("%s, of the other node: %d tuples", name, n)
-		}
-	}
-}
-
-// A time of UTC becomes the widest stretch of cycles that it may be: by the ends of the stamp, of the frequency and of what a reading may be off.
-func TestUTCIsWidenedOutward(t *testing.T) {
-	const counter = 1_000_000
-	for name, test := range map[string]struct {
-		from_ns, to_ns int64
-		lo, hi         int64 // from the counter
-	}{
-		"after the stamp": {1000, 3000, 1000 - 200, 2 * (3000 - 100)}, "around it": {0, 300, -2 * 200, 2 * (300 - 100)}, "before it": {0, 50, -2 * 200, -(100 - 50)},
-	} {
-		for _, stamp := range []channel.Stamp{channel.Ordered, channel.Unordered} {
-			in := &input{
-				nodes:   []nodeInput{{Node: runs.Node{FrequencyLo_hz: 1e9, FrequencyHi_hz: 2e9}, described: tscratio.Node{QuantumCycles: 26, CoreSlackCycles: 4}}},
-				sources: []source{{header: logstore.Header{Counter: counter, UTCLo_ns: 100, UTCHi_ns: 200, Stamp: stamp}}},
-				options: Options{Filter: Filter{From_utc_ns: test.from_ns, To_utc_ns: test.to_ns}},
-			}
-			if err := in.resolveFilter(); err != nil {
-				t.Fatal(err)
-			}
-			f, e := in.options.Filter, 26+4+int64(stamp.OrderingSlack_cycles())
-			if lo, hi := int64(f.From_cycles)-counter, int64(f.To_cycles)-counter; lo != test.lo-e || hi != test.hi+e {
-				t.Errorf("%s: from %d to %d cycles after the stamp, want %d to %d", name, lo, hi, test.lo-e, test.hi+e)
-			}
-		}
 	}
 }
