@@ -52,7 +52,7 @@ c-sdk: ## build the C library and its example into bin/c, and run its tests
 	$(MAKE) --no-print-directory -C sdk/c check BUILD=$(CURDIR)/bin/c-check
 
 .PHONY: race
-race: ## run them with the race detector
+race: ## run those in which something runs side by side with the race detector
 	@scripts/race
 
 .PHONY: test-arm64
