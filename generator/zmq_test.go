@@ -189,11 +189,14 @@ func TestHighWaterMarkBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pull.Close()
-	push, err := NewPush(t.Context(), pull.Endpoint(), PushOptions{HighWater: 2, Patience: time.Millisecond})
+	push, err := NewPush(t.Context(), pull.Endpoint(), PushOptions{HighWater: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer push.socket.close()
+	if err := push.socket.set(lingerOption, 0); err != nil { // nobody will receive what was taken
+		t.Fatal(err)
+	}
 	body, taken := make([]byte, MaxTuple), 0
 	for quiet := 0; quiet < 20 && taken*MaxTuple < most; quiet++ {
 		n, err := push.Send([]Tuple{{uint64(taken + 1), body}})
