@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -35,6 +36,7 @@ type Answer struct {
 	Points   []Point    `json:"points"` // in the order in which tuples pass them
 	Channels []Channel  `json:"channels"`
 	Legs     []Leg      `json:"legs"`       // between points that follow each other: the graph's edges
+	Routes   []Route    `json:"routes"`     // which of them the same tuples go, and which are slow
 	EndToEnd []Leg      `json:"end_to_end"` // from where tuples begin to where they end, unless one of Legs is just that
 	Length   *RunLength `json:"run_length,omitempty"`
 	Counters []Counter  `json:"counters,omitempty"` // of channels that count
@@ -172,10 +174,10 @@ type Durations struct {
 	Count uint64 `json:"count"`
 
 	// Percentiles are [that of the los, that of the his]. Beyond 65,536 durations they are rounded outward, by 1/2048 at most.
-	Percentiles []Percentile `json:"percentiles"`
-	Mean        Interval     `json:"mean"`
-	Min         Interval     `json:"min"`
-	Max         Interval     `json:"max"`
+	Percentiles Percentiles `json:"percentiles"`
+	Mean        Interval    `json:"mean"`
+	Min         Interval    `json:"min"`
+	Max         Interval    `json:"max"`
 
 	Bounds    []BoundPercentile `json:"bounds"` // of half-widths
 	Scenarios map[string]uint64 `json:"scenarios"`
@@ -201,6 +203,18 @@ type Interval struct {
 }
 
 func intervalOf(s tscratio.Span) Interval { return Interval{s.Lo, s.Hi} }
+
+// Percentiles are those of the same durations.
+type Percentiles []Percentile
+
+// At is the percentile of so many of 100; ok is false where it is not among them.
+func (p Percentiles) At(percent float64) (at Interval, ok bool) {
+	i := slices.IndexFunc(p, func(p Percentile) bool { return p.Percent == percent })
+	if i < 0 {
+		return Interval{}, false
+	}
+	return p[i].Interval, true
+}
 
 // Percentile is one of durations.
 type Percentile struct {

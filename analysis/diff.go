@@ -89,8 +89,8 @@ func Diff(before, after *Answer) ([]Change, error) {
 
 func change(l, m *Leg, percent float64, before, after Reference) (Change, bool) {
 	c := Change{From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Percent: percent, Suspect: l.All.Suspect+m.All.Suspect > 0}
-	x, ok := l.All.percentile(percent)
-	y, ok2 := m.All.percentile(percent)
+	x, ok := l.All.Percentiles.At(percent)
+	y, ok2 := m.All.Percentiles.At(percent)
 	if !ok || !ok2 {
 		return c, false
 	}
@@ -116,15 +116,6 @@ func (r *Reference) ns(i Interval) (lo, hi float64) {
 	return min(of(i.Lo_cycles, r.FrequencyLo_hz), of(i.Lo_cycles, r.FrequencyHi_hz)), max(of(i.Hi_cycles, r.FrequencyLo_hz), of(i.Hi_cycles, r.FrequencyHi_hz))
 }
 
-func (d *Durations) percentile(percent float64) (Interval, bool) {
-	for _, p := range d.Percentiles {
-		if p.Percent == percent {
-			return p.Interval, true
-		}
-	}
-	return Interval{}, false
-}
-
 // noise is how far a percentile may be from the one that endlessly many tuples would have: with n independent tuples its rank is binomial,
 // and lies within 2.58 standard deviations in 99 of 100 cases. Tuples that queue behind each other are less independent than that, so
 // each ten of them count as one. The values at such ranks are read from the coarse bins.
@@ -146,7 +137,7 @@ func (d *Durations) noise(percent float64, r Reference) float64 {
 		}
 		return 0
 	}
-	p, _ := d.percentile(percent)
+	p, _ := d.Percentiles.At(percent)
 	up := value(q+spread, d.Highs, true) - float64(p.Hi_cycles)
 	down := float64(p.Lo_cycles) - value(q-spread, d.Lows, false)
 	return max(up, down, 0) / r.FrequencyLo_hz * 1e9

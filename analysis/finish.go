@@ -192,7 +192,7 @@ func (a *assembler) answer() *Answer {
 			Node: r.Name, Chosen: in.options.Reference == "" && in.run.Run.Reference == "",
 			FrequencyLo_hz: r.FrequencyLo_hz, FrequencyHi_hz: r.FrequencyHi_hz, Source: r.FrequencySource,
 		},
-		Nodes: []Node{}, Pairs: []Pair{}, ThirdNodes: in.options.ThirdNodes, Points: []Point{}, Channels: []Channel{}, Legs: []Leg{}, EndToEnd: []Leg{},
+		Nodes: []Node{}, Pairs: []Pair{}, ThirdNodes: in.options.ThirdNodes, Points: []Point{}, Channels: []Channel{}, Legs: []Leg{}, EndToEnd: []Leg{}, Routes: []Route{},
 	}
 	for _, n := range in.nodes {
 		out.Nodes = append(out.Nodes, Node{
@@ -204,6 +204,7 @@ func (a *assembler) answer() *Answer {
 	a.channels(out)
 	a.points(out)
 	a.legs(out)
+	a.routes(out)
 	out.Held = in.heldInAll(out)
 	out.Length = a.length()
 	a.counters(out)
@@ -495,7 +496,7 @@ func kindOf(k legKind, p, q point) string {
 
 func durations(p *legPart) Durations {
 	d := Durations{
-		Count: p.n, Percentiles: []Percentile{}, Bounds: []BoundPercentile{}, Scenarios: map[string]uint64{}, Lows: []Bin{}, Highs: []Bin{}, Widths: []Bin{},
+		Count: p.n, Percentiles: Percentiles{}, Bounds: []BoundPercentile{}, Scenarios: map[string]uint64{}, Lows: []Bin{}, Highs: []Bin{}, Widths: []Bin{},
 		Suspect: p.suspect, Unplaced: p.unplaced, After: p.orders[0], Undecided: p.orders[1], Before: p.orders[2], Held: p.held.held(),
 	}
 	for s, n := range p.scenarios {

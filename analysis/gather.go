@@ -67,7 +67,8 @@ type gatherer struct {
 type found struct {
 	tuples  uint64
 	legs    map[legKey]*leg
-	points  []pointFound // by rank
+	points  []pointFound      // by rank
+	masks   map[uint64]uint64 // how many tuples passed which ranks
 	slowest []slow
 	least   int64  // below which a tuple is not among the slowest
 	blind   uint64 // tuples that pass points whose order is not known
@@ -127,7 +128,7 @@ func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 		}
 		w.rankOf, w.nodeOf = append(w.rankOf, uint8(rank)), append(w.nodeOf, int32(in.sources[i].node))
 	}
-	w.found.legs = map[legKey]*leg{}
+	w.found.legs, w.found.masks = map[legKey]*leg{}, map[uint64]uint64{}
 	w.found.points = make([]pointFound, len(in.points))
 	for i := range w.found.points {
 		w.found.points[i].newest = make([]uint64, len(in.nodes))
@@ -737,6 +738,7 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 func (w *gatherer) settle() {
 	for _, p := range w.plans {
 		w.found.tuples += p.tuples
+		w.found.masks[p.mask] += p.tuples
 		if p.apart != 0 {
 			w.found.blind += p.tuples
 			w.found.apart = max(w.found.apart, p.apart)
@@ -760,6 +762,9 @@ func (w *gatherer) settle() {
 func (f *found) merge(o *found, slowest int) {
 	f.tuples += o.tuples
 	f.blind += o.blind
+	for mask, n := range o.masks {
+		f.masks[mask] += n
+	}
 	f.apart = max(f.apart, o.apart)
 	for k, l := range o.legs {
 		if mine := f.legs[k]; mine != nil {

@@ -17,7 +17,7 @@ type Held struct {
 	MostUsed float64           `json:"most_used"` // of 1; more where something is outside
 
 	// True are the percentiles of the true durations; empty for what are no durations.
-	True []Percentile `json:"true_percentiles,omitempty"`
+	True Percentiles `json:"true_percentiles,omitempty"`
 }
 
 // UsedSteps is how finely Held tells how much of a bound was used.

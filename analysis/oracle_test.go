@@ -53,6 +53,7 @@ type oracleAnswer struct {
 	orphans                                    int
 	slowest                                    []oracleWay
 	disordered                                 map[string]int
+	points                                     [][]string // of each tuple, those that it passed
 }
 
 type oracle struct {
@@ -155,6 +156,7 @@ func (o *oracle) answer() *oracleAnswer {
 					a.pass[p]++
 				}
 			}
+			a.points = append(a.points, passed)
 			first, last := passed[0], passed[len(passed)-1]
 			for _, q := range passed {
 				came := false
@@ -625,6 +627,7 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 		}
 		compareDurations(t, fmt.Sprint(k), all, &l.All, exact)
 	}
+	compareRoutes(t, want, got)
 	for i, s := range got.Slowest {
 		if s.Total.Lo_cycles != want.slowest[i].Lo {
 			t.Errorf("slowest %d took %v, the oracle has %v", i, s.Total, want.slowest[i].Span)
@@ -635,6 +638,90 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 	}
 	if want := min(10, len(want.slowest)); len(got.Slowest) != want {
 		t.Errorf("%d slowest, want %d", len(got.Slowest), want)
+	}
+}
+
+// compareRoutes holds routes against the tuples of the oracle: two points are on one route if, over any others, some tuples lead from the one to the
+// other; and each leg stands before those whose median is smaller.
+func compareRoutes(t *testing.T, want *oracleAnswer, got *Answer) {
+	t.Helper()
+	group := map[string]string{} // of a point: any one of those on its route
+	find := func(p string) string {
+		for group[p] != p {
+			p = group[p]
+		}
+		return p
+	}
+	for _, way := range want.points {
+		for _, p := range way {
+			if group[p] == "" {
+				group[p] = p
+			}
+			group[find(p)] = find(way[0])
+		}
+	}
+	tuples := map[string]uint64{}
+	for _, way := range want.points {
+		tuples[find(way[0])]++
+	}
+	if len(got.Routes) != len(tuples) {
+		t.Errorf("%d routes, the oracle has %d", len(got.Routes), len(tuples))
+	}
+	for _, r := range got.Routes {
+		on := find(r.From[0])
+		if r.Tuples != tuples[on] {
+			t.Errorf("%d tuples on the route from %v, the oracle has %d", r.Tuples, r.From, tuples[on])
+		}
+		legs := 0
+		for i := range got.Legs {
+			l := &got.Legs[i]
+			if find(l.From) != on {
+				continue
+			}
+			legs++
+			if !slices.ContainsFunc(r.Legs, func(k RankedLeg) bool { return k.Leg == i }) {
+				t.Errorf("leg %s, %s is not on the route from %v", l.From, l.To, r.From)
+			}
+			ends := func(points []string, of string) bool { return slices.Contains(points, of) }
+			for j := range got.Legs {
+				if other := &got.Legs[j]; other.To == l.From && ends(r.From, l.From) || other.From == l.To && ends(r.To, l.To) {
+					t.Errorf("the route from %v to %v goes on at leg %s, %s", r.From, r.To, other.From, other.To)
+				}
+			}
+		}
+		for k := range want.legs {
+			made := k.origin != "" && k.origin != "whole" && find(k.to) == on && find(k.from) != on
+			if said := slices.ContainsFunc(r.MadeOf, func(i int) bool { return find(got.Routes[i].From[0]) == find(k.from) }); made && !said {
+				t.Errorf("the route from %v was made of %v, and some came from %s", r.From, r.MadeOf, k.from)
+			}
+		}
+		for _, of := range r.MadeOf {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(want.legs)), func(k oracleLeg) bool {
+				return k.origin == "earliest" && find(k.to) == on && find(k.from) == find(got.Routes[of].From[0])
+			}) {
+				t.Errorf("the route from %v was not made of that from %v", r.From, got.Routes[of].From)
+			}
+		}
+		if legs != len(r.Legs) {
+			t.Errorf("%d legs on the route from %v, and %d lead on it", len(r.Legs), r.From, legs)
+		}
+		for i, k := range r.Legs {
+			p50, _ := got.Legs[k.Leg].All.Percentiles.At(50)
+			sure := true
+			for _, after := range r.Legs[i:] {
+				sure = sure && got.Legs[after.Leg].All.Suspect == 0
+			}
+			for _, after := range r.Legs[i+1:] {
+				q50, _ := got.Legs[after.Leg].All.Percentiles.At(50)
+				if q50.Lo_cycles > p50.Lo_cycles {
+					t.Errorf("median %v stands before %v", p50, q50)
+				}
+				sure = sure && p50.Lo_cycles > q50.Hi_cycles
+			}
+			if k.Surely != sure {
+				t.Errorf("leg %d of the route from %v is surely slower than the next: %v", i, r.From, k.Surely)
+			}
+		}
 	}
 }
 

@@ -29,6 +29,13 @@ func (d *Data) Check() error {
 		}
 		ids[s.ID] = true
 	}
+	for i, r := range d.Routes {
+		for _, of := range r.Made_of {
+			if of < 0 || of >= len(d.Routes) {
+				return fmt.Errorf("check report: route %d is made of route %d of %d: %w", i, of, len(d.Routes), ErrData)
+			}
+		}
+	}
 	return d.checkValue("data", reflect.ValueOf(*d), "")
 }
 

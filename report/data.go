@@ -21,6 +21,7 @@ type Data struct {
 	Timeline    Timeline     `json:"timeline"`
 	Totals      Totals       `json:"totals"`
 	Actors      []Actor      `json:"actors"`
+	Routes      []Route      `json:"routes"`
 	Stretches   []Stretch    `json:"stretches"`
 	Throughput  []Throughput `json:"throughput"`
 	Comparisons []Comparison `json:"comparisons"`
@@ -99,6 +100,26 @@ type Actor struct {
 	Name   string   `json:"name"`
 	Nodes  []string `json:"nodes"`
 	Events int64    `json:"events"`
+}
+
+// Route is what the same tuples pass. What was made of tuples has a route of its own.
+type Route struct {
+	Begins  []string `json:"begins"` // actors at which tuples begin on it
+	Ends    []string `json:"ends"`   // and end
+	Points  string   `json:"points"` // where they begin, to the point
+	Tuples  int64    `json:"tuples"`
+	Made_of []int    `json:"made_of"` // routes, as numbers from 0: their tuples are what the tuples of this one were made of
+	Slowest []Slow   `json:"slowest"` // of its stretches, by the median: the slowest first, a few
+}
+
+// Slow is a stretch between two points, on all nodes together.
+type Slow struct {
+	Name    string  `json:"name"`
+	Points  string  `json:"points"`
+	Means   string  `json:"means"`
+	Median  Span    `json:"median"`
+	Verdict Verdict `json:"verdict"`
+	Surely  bool    `json:"surely"` // slower than all that come after it, as far as medians go: proven under the assumptions
 }
 
 // Kind says what a stretch of a tuple's way is.

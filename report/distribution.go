@@ -56,7 +56,7 @@ func (f *from) stretchOf(l *analysis.Leg) Stretch {
 		x.Kind, x.Name = Computation, x.From
 	case "inside":
 		x.Kind, x.Name = Inside, x.Points
-		if pointOf(l.From) == "intended" { // what packages that make load call the moment at which a tuple was due
+		if l.Lateness() {
 			x.Means = "due, not yet begun: the load's own lateness"
 		}
 	default:
@@ -162,12 +162,11 @@ func (f *from) filled(s Stretch, d *analysis.Durations) Stretch {
 func whiskers(s *Stretch, d *analysis.Durations) {
 	s.Whiskers = [2]Span{span(d.Min), span(d.Max)}
 	q := func(percent float64) float64 {
-		for _, p := range d.Percentiles {
-			if p.Percent == percent {
-				return float64(p.Lo_cycles)/2 + float64(p.Hi_cycles)/2
-			}
+		p, ok := d.Percentiles.At(percent)
+		if !ok {
+			return math.NaN()
 		}
-		return math.NaN()
+		return float64(p.Lo_cycles)/2 + float64(p.Hi_cycles)/2
 	}
 	q1, q3 := q(25), q(75)
 	if math.IsNaN(q1) || math.IsNaN(q3) {

@@ -16,6 +16,7 @@ import (
 const (
 	maxStretches   = 120
 	maxSplit       = 4 // pairs of nodes of one leg that are shown each on its own
+	maxSlow        = 3 // of one route
 	maxThroughputs = 6 // as many as there are colours
 	maxNodes       = 60
 	maxComparisons = 60
@@ -33,6 +34,7 @@ func From(a *analysis.Answer, run *runs.Directory, program string) *Data {
 	f.nodes()
 	f.actors()
 	f.stretches()
+	f.routes()
 	f.throughput()
 	f.tuples()
 	f.assumptions()
@@ -206,6 +208,34 @@ func (f *from) actorOf(point string) string {
 func pointOf(point string) string {
 	_, name, _ := strings.Cut(point, "/")
 	return name
+}
+
+func (f *from) routes() {
+	for _, r := range f.a.Routes {
+		route := Route{Begins: f.actorsOf(r.From), Ends: f.actorsOf(r.To), Points: strings.Join(r.From, ", "), Tuples: count(r.Tuples), Made_of: slices.Clone(r.MadeOf)}
+		for _, ranked := range r.Legs[:min(len(r.Legs), maxSlow)] {
+			l := &f.a.Legs[ranked.Leg]
+			s := f.stretchOf(l)
+			median, _ := l.All.Percentiles.At(50)
+			slow := Slow{Name: s.Name, Points: s.Points, Means: s.Means, Median: span(median), Verdict: Consistent, Surely: ranked.Surely}
+			if l.All.Suspect > 0 {
+				slow.Verdict = Suspect
+			}
+			route.Slowest = append(route.Slowest, slow)
+		}
+		f.Routes = append(f.Routes, route)
+	}
+}
+
+// actorsOf are the actors of points, each once.
+func (f *from) actorsOf(points []string) []string {
+	var actors []string
+	for _, p := range points {
+		if actor := f.actorOf(p); !slices.Contains(actors, actor) {
+			actors = append(actors, actor)
+		}
+	}
+	return actors
 }
 
 func (f *from) throughput() {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
@@ -48,6 +50,38 @@ func TestFromCountsWholeWays(t *testing.T) {
 	}
 	if n := From(a, run, "a test").Totals.Complete; n != 20000 || len(a.EndToEnd) != 0 {
 		t.Errorf("over two points: %d, end to end %v", n, a.EndToEnd)
+	}
+}
+
+func TestFromShowsWhatIsSlow(t *testing.T) {
+	a, run := chain(t)
+	route := From(a, run, "a test").Routes[0]
+	if diff := cmp.Diff(Route{Begins: []string{"stage0"}, Ends: []string{"stage2"}, Points: a.Routes[0].From[0], Tuples: 20000, Slowest: route.Slowest}, route); diff != "" {
+		t.Error(diff)
+	}
+	if len(route.Slowest) != min(len(a.Legs), maxSlow) {
+		t.Errorf("%d are slow of %d", len(route.Slowest), len(a.Legs))
+	}
+	for i, s := range route.Slowest {
+		l := a.Legs[a.Routes[0].Legs[i].Leg]
+		p50, _ := l.All.Percentiles.At(50)
+		if want := (Slow{Name: s.Name, Points: l.From + " → " + l.To, Median: span(p50), Verdict: Consistent, Surely: a.Routes[0].Legs[i].Surely}); s != want {
+			t.Errorf("%+v, want %+v", s, want)
+		}
+	}
+	// An estimate, two routes of which one is made of the other, two points of an actor, and more legs than are shown.
+	a.Legs[a.Routes[0].Legs[0].Leg].All.Suspect = 1
+	for range maxSlow {
+		a.Routes[0].Legs = append(a.Routes[0].Legs, analysis.RankedLeg{Leg: 0})
+	}
+	a.Points = append(a.Points, analysis.Point{Name: "window/start", Actor: "window"}, analysis.Point{Name: "window/end", Actor: "window"})
+	a.Routes = append(a.Routes, analysis.Route{From: []string{"window/start", "window/end"}, To: []string{"window/end"}, Tuples: 5, MadeOf: []int{0}})
+	routes := From(a, run, "a test").Routes
+	if s := routes[0].Slowest; len(s) != maxSlow || s[0].Verdict != Suspect {
+		t.Errorf("%+v", s)
+	}
+	if diff := cmp.Diff(Route{Begins: []string{"window"}, Ends: []string{"window"}, Points: "window/start, window/end", Tuples: 5, Made_of: []int{0}}, routes[1]); diff != "" {
+		t.Error(diff)
 	}
 }
 

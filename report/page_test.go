@@ -184,6 +184,7 @@ func TestCheckRefuses(t *testing.T) {
 		"a number too large": func(d *Data) { d.Stretches[0].Mean = Span{0, 1 << 53} },
 		"no number":          func(d *Data) { d.Reference.Lo_hz /= 0 * d.Reference.Hi_hz },
 		"buckets of nothing": func(d *Data) { d.Timeline.Bucket_cycles = 0 },
+		"a route of none":    func(d *Data) { d.Routes[0].Made_of = []int{1} },
 		"one id twice":       func(d *Data) { d.Stretches[1].ID = d.Stretches[0].ID },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,6 +206,8 @@ func TestWriteSamplePages(t *testing.T) {
 	}
 	partial := sampleData(sampleSeed) // nothing speaks against its bounds, and a part of it is missing
 	partial.Verdict, partial.Undecided = Consistent, nil
+	digests := Route{Begins: []string{"digest"}, Ends: []string{"digest"}, Points: "digest/start", Tuples: 2300, Made_of: []int{0}} // made of windows
+	partial.Actors, partial.Routes, partial.Totals.Tuples = append(partial.Actors, Actor{"digest", []string{"edge"}, 4600}), append(partial.Routes, digests), partial.Totals.Tuples+2300
 	for name, d := range map[string]*Data{
 		"partial": partial,
 		"sample":  sampleData(sampleSeed), "empty": emptyData(), "hostile": hostileData(sampleSeed), "large": largeData(sampleSeed),

@@ -90,6 +90,13 @@ func drawSample(seed uint64) *Data {
 	} {
 		s.stretch(w.kind, w.place, w.from, w.to, w.nodes, cycles(w.us), w.spread, cycles(w.bound), w.share, w.verdict)
 	}
+	slow := func(i int, bound float64, surely bool) Slow {
+		x := &d.Stretches[i]
+		median := Span{int64(cycles(200-20*float64(i)) - cycles(bound)), int64(cycles(200-20*float64(i)) + cycles(bound))}
+		return Slow{Name: x.Name, Points: x.Points, Median: median, Verdict: x.Verdict, Surely: surely}
+	}
+	d.Routes = []Route{{Begins: []string{"source"}, Ends: []string{"audit", "sink"}, Points: "source/intended", Tuples: sampleTuples,
+		Slowest: []Slow{slow(5, .63, true), slow(6, .1, false), slow(8, 2.4, false)}}}
 	s.throughput()
 	s.comparisons(cycles)
 	s.truth()
@@ -407,6 +414,11 @@ func hostileData(seed uint64) *Data {
 	for i := range d.Stretches {
 		x := &d.Stretches[i]
 		x.Name, x.From, x.To, x.Nodes[0], x.Scenarios[0].Scenario = x.Name+evil, x.From+evil, x.To+evil, x.Nodes[0]+evil, evil
+	}
+	for i := range d.Routes {
+		r := &d.Routes[i]
+		r.Begins[0] += evil
+		r.Points, r.Slowest[0].Name, r.Slowest[0].Points, r.Slowest[0].Means = evil, evil, evil, evil
 	}
 	for i := range d.Throughput {
 		d.Throughput[i].Name, d.Throughput[i].Source = evil, evil

@@ -58,16 +58,9 @@ func (f *from) trueLeg(l *analysis.Leg, place Place, d *analysis.Durations) {
 	}
 	s := f.stretchOf(l)
 	row := TrueLeg{Name: s.Name, Points: s.Points, Kind: s.Kind, Place: place, Held: held(d.Held)}
-	for _, p := range d.Percentiles {
-		if p.Percent == 50 {
-			row.Median = span(p.Interval)
-		}
-	}
-	for _, p := range d.Held.True {
-		if p.Percent == 50 {
-			row.True = span(p.Interval)
-		}
-	}
+	median, _ := d.Percentiles.At(50)
+	truth, _ := d.Held.True.At(50)
+	row.Median, row.True = span(median), span(truth)
 	f.Truth.Stretches = append(f.Truth.Stretches, row)
 }
 

@@ -50,15 +50,6 @@ func secondsText(i analysis.Interval, r analysis.Reference) string {
 	return fmt.Sprintf("%.*f ± %.*f %s", digits, middle*scale, digits, shown, unit)
 }
 
-func percentileOf(d *analysis.Durations, percent float64) (analysis.Interval, bool) {
-	for _, p := range d.Percentiles {
-		if p.Percent == percent {
-			return p.Interval, true
-		}
-	}
-	return analysis.Interval{}, false
-}
-
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -78,7 +69,17 @@ func pluralOf(what string) string {
 // printAnswer prints an answer on one screen.
 func printAnswer(w io.Writer, a *analysis.Answer) error {
 	out := &strings.Builder{}
-	fmt.Fprintf(out, "run %s: %s, %s, %d tuples\n", a.Run, plural(len(a.Nodes), "node"), plural(len(a.Channels), "channel"), a.Work.Tuples)
+	made := uint64(0)
+	for _, r := range a.Routes {
+		if len(r.MadeOf) > 0 {
+			made += r.Tuples
+		}
+	}
+	fmt.Fprintf(out, "run %s: %s, %s, %d tuples", a.Run, plural(len(a.Nodes), "node"), plural(len(a.Channels), "channel"), a.Work.Tuples-made)
+	if made > 0 {
+		fmt.Fprintf(out, " and %d that were made of them", made)
+	}
+	fmt.Fprintln(out)
 	chosen := "asked for"
 	if a.Reference.Chosen {
 		chosen = "chosen for the smallest bounds"
@@ -97,6 +98,7 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 		fmt.Fprintln(out, "no tuple was seen at two points: there are no durations")
 	} else {
 		printLegs(out, a)
+		printRoutes(out, a)
 	}
 	printTruth(out, a)
 	printPoints(out, a)
@@ -177,8 +179,8 @@ func printLegs(out io.Writer, a *analysis.Answer) {
 				if group.d == nil {
 					continue
 				}
-				p50, ok := percentileOf(group.d, 50)
-				p99, _ := percentileOf(group.d, 99)
+				p50, ok := group.d.Percentiles.At(50)
+				p99, _ := group.d.Percentiles.At(99)
 				if !ok {
 					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %20s %20s  %s\n", width, legName(l), l.Kind, group.where, 0, "-", "", "", verdictOf(group.d))
 					continue
@@ -186,6 +188,52 @@ func printLegs(out io.Writer, a *analysis.Answer) {
 				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %20s %20s  %s\n", width, legName(l), l.Kind, group.where, group.d.Count, cyclesText(p50), secondsText(p50, a.Reference), secondsText(p99, a.Reference), verdictOf(group.d))
 			}
 		}
+	}
+}
+
+// slowLegs is how many of a route's legs are named as slow.
+const slowLegs = 3
+
+// printRoutes says which legs are slow, and whether the bounds prove it.
+func printRoutes(out io.Writer, a *analysis.Answer) {
+	title := "\nslowest by the median\n"
+	for _, r := range a.Routes {
+		if len(r.Legs) < 2 {
+			continue
+		}
+		fmt.Fprint(out, title)
+		title = ""
+		made := ""
+		if len(r.MadeOf) > 0 {
+			made = " that were made of others"
+		}
+		fmt.Fprintf(out, "  of %d tuples%s, from %s: ", r.Tuples, made, strings.Join(r.From, ", "))
+		for i, ranked := range r.Legs[:min(len(r.Legs), slowLegs)] {
+			l := &a.Legs[ranked.Leg]
+			p50, _ := l.All.Percentiles.At(50)
+			switch {
+			case i == 0 && ranked.Surely:
+				fmt.Fprint(out, "surely ")
+			case i == 0:
+				fmt.Fprint(out, "perhaps ")
+			case ranked.Surely:
+				fmt.Fprint(out, ", then ")
+			default:
+				fmt.Fprint(out, ", then perhaps ")
+			}
+			text := secondsText(p50, a.Reference)
+			if text == "" {
+				text = cyclesText(p50) + " cycles"
+			}
+			if l.Lateness() {
+				text += ", the load's own lateness"
+			}
+			if l.All.Suspect > 0 {
+				text += ", suspect"
+			}
+			fmt.Fprintf(out, "%s (%s)", legName(l), text)
+		}
+		fmt.Fprintln(out)
 	}
 }
 
@@ -226,7 +274,7 @@ func printTruth(out io.Writer, a *analysis.Answer) {
 					continue
 				}
 				h := group.d.Held
-				p50, _ := percentileOf(group.d, 50)
+				p50, _ := group.d.Percentiles.At(50)
 				fmt.Fprintf(out, "%-*s  %-7s %9d %9d  %18s %18s  %3.0f, %3.0f, %3.0f %%%s\n", width, legName(&legs[i]), group.where, h.Count, h.Outside,
 					cyclesText(p50), trueText(h.True), h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100), suspectText(group.d.Suspect > 0))
 			}
@@ -235,15 +283,15 @@ func printTruth(out io.Writer, a *analysis.Answer) {
 }
 
 // trueText is the median of true durations: a number, or the few cycles within which it lies.
-func trueText(all []analysis.Percentile) string {
-	for _, p := range all {
-		if p.Percent == 50 && p.Lo_cycles == p.Hi_cycles {
-			return fmt.Sprint(p.Lo_cycles)
-		} else if p.Percent == 50 {
-			return cyclesText(p.Interval)
-		}
+func trueText(all analysis.Percentiles) string {
+	p50, ok := all.At(50)
+	switch {
+	case !ok:
+		return "-"
+	case p50.Lo_cycles == p50.Hi_cycles:
+		return fmt.Sprint(p50.Lo_cycles)
 	}
-	return "-"
+	return cyclesText(p50)
 }
 
 // heldText says in a line how values went that were held against the truth.
@@ -426,7 +474,7 @@ func printReturnTrips(out io.Writer, a *analysis.Answer) {
 			fmt.Fprintf(out, "\n%-40s %9s %10s  %24s %24s\n", "return trips, p50 in cycles", "tuples", "unanswered", "by return trip", "by related counters")
 		}
 		text := func(d *analysis.Durations) string {
-			if p50, ok := percentileOf(d, 50); ok {
+			if p50, ok := d.Percentiles.At(50); ok {
 				return cyclesText(p50)
 			}
 			return "-"

@@ -47,6 +47,17 @@ func printedAnswer() *analysis.Answer {
 		{From: "worker/recv", To: "worker/send", Kind: "computation", Local: none},
 	}
 	a.EndToEnd = []analysis.Leg{{From: "source/send", To: "sink/recv", Kind: "end-to-end", Origin: "earliest", Remote: windows}}
+	quick, wait, store := durations(2_300, 300, 900, 280), durations(2_300, 2_034_864_189, 2_100_000_000, 279), durations(2_300, 1_654_493, 2_000_000, 147)
+	for i, d := range []*analysis.Durations{quick, wait, store} {
+		ends := []string{"window/intended", "window/start", "window/end", "store/start"}
+		a.Legs = append(a.Legs, analysis.Leg{From: ends[i], To: ends[i+1], Kind: "inside", Local: d, All: *d})
+	}
+	a.Legs[0].All = *remote
+	a.Routes = []analysis.Route{
+		{From: []string{"source/send"}, Tuples: 37_700, Legs: []analysis.RankedLeg{{Leg: 0}, {Leg: 2}}},
+		{From: []string{"window/intended"}, Tuples: 2_300, MadeOf: []int{0}, Legs: []analysis.RankedLeg{{Leg: 3, Surely: true}, {Leg: 4, Surely: true}, {Leg: 2, Surely: true}}},
+		{From: []string{"alone/recv"}, Tuples: 7, Legs: []analysis.RankedLeg{{Leg: 1}}},
+	}
 	a.Held = held(40_008, 2, 3, 1.25)
 	a.Points = []analysis.Point{{Name: "source/send", Tuples: 40_000}, {Name: "worker/recv", Tuples: 39_990, Lost: 8, InFlight: 2, Duplicates: 1, Disordered: 4, Undecided: "the log of worker#0/send is not whole"}}
 	a.Length = &analysis.RunLength{Interval: analysis.Interval{Lo_cycles: 75_000_000_000, Hi_cycles: 75_000_004_000}, From: "source#0/sent on A", To: "sink#0/came on B", Poison: true, Tuples: 40_000, Verdict: "suspect"}

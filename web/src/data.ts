@@ -17,6 +17,7 @@ export interface Data {
   timeline: Timeline;
   totals: Totals;
   actors: Actor[];
+  routes: Route[];
   stretches: Stretch[];
   throughput: Throughput[];
   comparisons: Comparison[];
@@ -80,6 +81,24 @@ export interface Actor {
   name: string;
   nodes: string[];
   events: number;
+}
+
+export interface Route {
+  begins: string[];
+  ends: string[];
+  points: string;
+  tuples: number;
+  made_of: number[];
+  slowest: Slow[];
+}
+
+export interface Slow {
+  name: string;
+  points: string;
+  means: string;
+  median: Span;
+  verdict: Verdict;
+  surely: boolean;
 }
 
 export interface Stretch {

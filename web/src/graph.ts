@@ -19,6 +19,11 @@ export function graph(state: State): HTMLElement {
     edge.stretches.push(s);
     edges.set(key, edge);
   }
+  // What was made of tuples goes a way of its own, from where theirs ended.
+  for (const route of data.routes) for (const of of route.made_of) for (const from of data.routes[of]!.ends) for (const to of route.begins) {
+    const key = JSON.stringify([from, to]);
+    if (from !== to && !edges.has(key)) edges.set(key, { from, to, stretches: [] });
+  }
   const names = data.actors.map((a) => a.name);
   const places = place(names, [...edges.values()]);
   const layers = 1 + Math.max(...[...places.values()].map((p) => p.layer));
@@ -78,6 +83,10 @@ export function graph(state: State): HTMLElement {
         svg("rect", { x: (centred ? x - half : x) - 8, y: y - 13, width: 2 * half + 16, height: lineHeight, class: "target" }),
         svg("text", { x, y, class: `on-edge ${style(s)}${s.verdict === "suspect" ? " is-estimate" : ""}`, "text-anchor": centred ? "middle" : "start" }, text));
     });
+    if (e.stretches.length === 0) {
+      return svg("g", {}, svg("title", {}, `what ${e.to} begins with was made of what ended at ${e.from}`),
+        svg("path", { d: path, class: "arrow made", "marker-end": "url(#tip-made)" }));
+    }
     const count = Math.max(...e.stretches.map((s) => s.count)), all = Math.max(1, ...transfers.map((s) => s.count));
     const remote = e.stretches.some((s) => s.place === "remote");
     return svg("g", {},
@@ -98,8 +107,8 @@ export function graph(state: State): HTMLElement {
   });
   const tip = (name: string) => svg("marker", { id: `tip-${name}`, viewBox: "0 0 8 8", refX: 1, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" },
     svg("path", { d: "M0,0L8,4L0,8z", class: `tip ${name}` }));
-  const drawing = picture(width, height, `${data.actors.length} actors and ${edges.size} transfers between them`,
-    svg("defs", {}, tip("remote"), tip("local")), ...arrows, ...boxes);
+  const drawing = picture(width, height, `${data.actors.length} actors and ${new Set(transfers.map((s) => JSON.stringify([s.from, s.to]))).size} transfers between them`,
+    svg("defs", {}, tip("remote"), tip("local"), tip("made")), ...arrows, ...boxes);
   drawing.setAttribute("role", "group");
   return html("div", { class: "chart scroll" }, drawing);
 }

@@ -9,7 +9,7 @@ import { bounds, latency, throughput } from "./overtime.ts";
 import { State } from "./state.ts";
 import { truth } from "./truth.ts";
 import { stretches } from "./stretches.ts";
-import { assumptions, findings, heading, tiles, undecided } from "./summary.ts";
+import { assumptions, findings, heading, slowest, tiles, undecided } from "./summary.ts";
 import { waterfalls } from "./waterfall.ts";
 
 interface Part {
@@ -23,7 +23,7 @@ interface Part {
 
 const parts: Part[] = [
   { id: "graph", title: "The way of the tuples", name: "Graph", draw: graph, depends: ["stretch"],
-    lead: "Boxes are actors, with the median of their own computation. Arrows are transfers, with their median and its bound; an arrow between machines is plum, one within a machine green. Choose a value to see it over time." },
+    lead: "Boxes are actors, with the median of their own computation. Arrows are transfers, with their median and its bound; an arrow between machines is plum, one within a machine green, and a dotted one leads to what was made of the tuples. Choose a value to see it over time." },
   { id: "stretches", title: "Where the time went", name: "Stretches", depends: ["stretch"],
     lead: "A box spans the middle half of the durations around their median, whiskers reach 1.5 times as far, a dot is the mean, the pale shape how they are spread. The shade behind each line is as wide as the line is uncertain. On the right, how the bounds of the same durations are spread, on an axis of their own.",
     draw: (state) => state.data.stretches.length === 0 ? absent(state.absent("stretches")) : stretches(state) },
@@ -81,7 +81,7 @@ function start(data: Data): void {
   state.width = columnWidth(main);
 
   const intro = html("div", {});
-  const drawIntro = () => replace(intro, heading(state), tiles(state));
+  const drawIntro = () => replace(intro, heading(state), tiles(state), slowest(state));
   drawIntro();
   main.append(intro);
   const sections = parts.map((part) => {

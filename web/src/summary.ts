@@ -48,15 +48,27 @@ export function tiles(state: State): HTMLElement {
   // What comes in, if the page knows that; else what was counted last.
   const rate = data.throughput.find((t) => whole_way?.points.startsWith(`${t.name} → `)) ?? data.throughput[data.throughput.length - 1];
   const counted = rate?.count.reduce<number>((sum, c) => sum + (c ?? 0), 0) ?? 0;
+  const made = data.routes.reduce((sum, r) => sum + (r.made_of.length > 0 ? r.tuples : 0), 0);
   const length = format.draw(data.timeline.bucket_cycles) * (rate?.count.filter((c) => c !== null).length ?? 0);
   return html("dl", { class: "tiles" },
     whole_way ? tile("end to end, median", value(format, at(whole_way, 50), whole_way.verdict), way) : null,
     whole_way ? tile("end to end, 99 %", value(format, at(whole_way, 99), whole_way.verdict), `${compact(whole_way.count)} tuples that came this way, ${whole_way.nodes.join(" → ")}`) : null,
     rate && length > 0 && format.unit === "seconds" ? tile("throughput, mean", `${compact(counted / length)}/s`, rate.name) : null,
-    tile("tuples", compact(data.totals.tuples), `${whole(data.totals.complete)} went the whole way`),
+    tile("tuples", compact(data.totals.tuples - made), `${made > 0 ? `${whole(made)} more were made of these, ` : ""}${whole(data.totals.complete)} went the whole way`),
     data.truth.durations.held > 0 ? tile("held against the truth", data.truth.durations.outside === 0 ? "all true" : `${whole(data.truth.durations.outside)} are not`,
       `${whole(data.truth.durations.held)} durations`, data.truth.durations.outside === 0 ? "good" : "wrong") : null,
     early ? tile("received before sent", whole(early.count), early.count === 0 ? "as it must be" : "an assumption is wrong", early.count === 0 ? "good" : "wrong") : null);
+}
+
+/** slowest says for each route which of its stretches take the most time, and how sure that is. */
+export function slowest(state: State): HTMLElement | null {
+  const routes = state.data.routes.filter((r) => r.slowest.length > 1);
+  if (routes.length === 0) return null;
+  return html("div", { class: "slowest" }, ...routes.map((r) => html("div", { class: "card" },
+    html("h2", {}, `Slowest of ${compact(r.tuples)} ${r.made_of.length > 0 ? "that were made of others," : "tuples"} from ${r.points}`),
+    html("ol", {}, ...r.slowest.map((s, i) => html("li", {},
+      html("span", { class: "name", title: s.points }, s.name), value(state.format, s.median, s.verdict),
+      html("small", {}, [s.means, s.surely ? "" : s.verdict === "suspect" ? "an estimate, so its place is one" : "the bounds do not tell it from what follows", i === 0 && s.surely ? "surely the slowest, by the median" : ""].filter(Boolean).join("; "))))))));
 }
 
 const weights = { good: ["✓", "as it should be"], note: ["•", "worth knowing"], wrong: ["✕", "something is broken"] } as const;
