@@ -205,7 +205,7 @@ func TestWriteSamplePages(t *testing.T) {
 		t.Skip("for the browser's tests: name a directory with -pages")
 	}
 	partial := sampleData(sampleSeed) // nothing speaks against its bounds, and a part of it is missing
-	partial.Verdict, partial.Undecided = Consistent, nil
+	partial.Verdict, partial.Undecided, partial.Routes[0].Slowest[0].Surely = Consistent, nil, true
 	digests := Route{Begins: []string{"digest"}, Ends: []string{"digest"}, Points: "digest/start", Tuples: 2300, Made_of: []int{0}} // made of windows
 	partial.Actors, partial.Routes, partial.Totals.Tuples = append(partial.Actors, Actor{"digest", []string{"edge"}, 4600}), append(partial.Routes, digests), partial.Totals.Tuples+2300
 	for name, d := range map[string]*Data{

@@ -67,8 +67,8 @@ export function slowest(state: State): HTMLElement | null {
   return html("div", { class: "slowest" }, ...routes.map((r) => html("div", { class: "card" },
     html("h2", {}, `Slowest of ${compact(r.tuples)} ${r.made_of.length > 0 ? "that were made of others," : "tuples"} from ${r.points}`),
     html("ol", {}, ...r.slowest.map((s, i) => html("li", {},
-      html("span", { class: "name", title: s.points }, s.name), value(state.format, s.median, s.verdict),
-      html("small", {}, [s.means, s.surely ? "" : s.verdict === "suspect" ? "an estimate, so its place is one" : "the bounds do not tell it from what follows", i === 0 && s.surely ? "surely the slowest, by the median" : ""].filter(Boolean).join("; "))))))));
+      html("span", { class: "name", title: s.points }, s.name), " ", value(state.format, s.median, s.verdict),
+      html("small", {}, [s.means, s.surely ? "" : s.verdict === "suspect" ? "an estimate, and so is its place" : "the bounds do not tell it from what follows", i === 0 && s.surely ? "surely the slowest, by the median" : ""].filter(Boolean).join("; "))))))));
 }
 
 const weights = { good: ["✓", "as it should be"], note: ["•", "worth knowing"], wrong: ["✕", "something is broken"] } as const;
