@@ -10,32 +10,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
-	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 )
 
 // killAtRandom kills programs, the agent, or both, so many times, and starts them again, while the agent opens and closes runs.
 func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
-	agent := s.startAgent("", 0)
-	programs := []*exec.Cmd{s.StartProgram(), s.StartProgram()}
-	s.WaitForCalls() // or a slow machine kills them all before they begin
-	for range kills {
-		time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
-		what := rng.IntN(3)
-		if what != 0 {
-			i := rng.IntN(len(programs))
-			testimony.Kill(programs[i])
-			programs[i] = s.StartProgram()
-		}
-		if what != 1 {
-			testimony.Kill(agent)
-			agent = s.startAgent("", 0)
-		}
-	}
-	for _, p := range append(programs, agent) {
-		testimony.Kill(p)
-	}
+	s.KillAtRandom(rng, kills, 120*time.Millisecond, func() *exec.Cmd { return s.startAgent("", 0) })
 	return s.end()
 }
 
@@ -43,31 +24,8 @@ func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (records uint64, wron
 func killAtPoint(t testing.TB, rng *rand.Rand, point drain.FaultPoint) (records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
-	program := s.StartProgram()
-	s.WaitForCalls() // or a slow machine kills it before it has a ring
-	deaths := 0
-	for n := 1; n < 20; n += 1 + n {
-		agent := s.startAgent(string(point), n)
-		dead := make(chan bool)
-		go func() { agent.Wait(); close(dead) }()
-		time.Sleep(time.Duration(rng.IntN(80)) * time.Millisecond)
-		if rng.IntN(2) == 0 || point == drain.BeforeSeal || point == drain.AfterSeal || point == drain.AfterRemove {
-			testimony.Kill(program)
-			program = s.StartProgram()
-		}
-		patience := 400 * time.Millisecond // it may not come to the point so often
-		if deaths == 0 {
-			patience = 30 * time.Second // but once, on however slow a machine
-		}
-		select {
-		case <-dead:
-			deaths++
-		case <-time.After(patience):
-			agent.Process.Kill()
-			<-dead
-		}
-	}
-	testimony.Kill(program)
+	ended := point == drain.BeforeSeal || point == drain.AfterSeal || point == drain.AfterRemove
+	deaths := s.KillAtPoint(rng, []int{1, 3, 7, 15}, ended, func(n int) *exec.Cmd { return s.startAgent(string(point), n) })
 	records, wrong = s.end()
 	if deaths == 0 {
 		wrong = append(wrong, fmt.Errorf("no agent has come to %s", point))

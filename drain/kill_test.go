@@ -230,26 +230,7 @@ func checkShared(said *testimony.Testimony, k *kept) error {
 func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
-	drainer := s.startDrainer("", 0)
-	programs := []*exec.Cmd{s.StartProgram(), s.StartProgram()}
-	s.WaitForCalls() // or a slow machine kills them all before they begin
-	for range kills {
-		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
-		what := rng.IntN(3)
-		if what != 0 {
-			i := rng.IntN(len(programs))
-			testimony.Kill(programs[i])
-			programs[i] = s.StartProgram()
-		}
-		if what != 1 {
-			testimony.Kill(drainer)
-			time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond)
-			drainer = s.startDrainer("", 0)
-		}
-	}
-	for _, p := range append(programs, drainer) {
-		testimony.Kill(p)
-	}
+	s.KillAtRandom(rng, kills, 60*time.Millisecond, func() *exec.Cmd { return s.startDrainer("", 0) })
 	return s.end()
 }
 
@@ -297,31 +278,8 @@ func TestBarRecordsOnceAfterKills(t *testing.T) {
 func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
-	program := s.StartProgram()
-	s.WaitForCalls() // or a slow machine kills it before it has a ring
-	deaths := 0
-	for n := 1; n < 30; n += 1 + n/2 {
-		drainer := s.startDrainer(string(point), n)
-		dead := make(chan bool)
-		go func() { drainer.Wait(); close(dead) }()
-		time.Sleep(time.Duration(rng.IntN(40)) * time.Millisecond)
-		if rng.IntN(2) == 0 || point == BeforeSeal || point == AfterSeal || point == AfterRemove {
-			testimony.Kill(program)
-			program = s.StartProgram()
-		}
-		patience := 400 * time.Millisecond // it may not come to the point so often
-		if deaths == 0 {
-			patience = 30 * time.Second // but once, on however slow a machine
-		}
-		select {
-		case <-dead:
-			deaths++
-		case <-time.After(patience):
-			drainer.Process.Kill()
-			<-dead
-		}
-	}
-	testimony.Kill(program)
+	ended := point == BeforeSeal || point == AfterSeal || point == AfterRemove
+	deaths := s.KillAtPoint(rng, []int{1, 2, 4, 7, 11, 17, 26}, ended, func(n int) *exec.Cmd { return s.startDrainer(string(point), n) })
 	records, wrong = s.end()
 	if deaths == 0 {
 		wrong = append(wrong, fmt.Errorf("no drainer has come to %s", point))

@@ -1,6 +1,7 @@
 package testimony
 
 import (
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,6 +86,64 @@ func (s *Stage) Each(show func(said *Testimony)) {
 		}
 		said.Close()
 	}
+}
+
+// KillAtRandom kills one of two programs, what drains their rings, or both, so many times, and starts them again, with up to a pause between. At the
+// end all are killed.
+func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration, start func() *exec.Cmd) {
+	s.t.Helper()
+	drainer := start()
+	programs := []*exec.Cmd{s.StartProgram(), s.StartProgram()}
+	s.WaitForCalls() // or a slow machine kills them all before they begin
+	for range kills {
+		time.Sleep(time.Duration(rng.Int64N(int64(pause))))
+		what := rng.IntN(3)
+		if what != 0 {
+			i := rng.IntN(len(programs))
+			Kill(programs[i])
+			programs[i] = s.StartProgram()
+		}
+		if what != 1 {
+			Kill(drainer)
+			time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond) // what programs log meanwhile nobody drains
+			drainer = start()
+		}
+	}
+	for _, p := range append(programs, drainer) {
+		Kill(p)
+	}
+}
+
+// KillAtPoint has what drains the rings kill itself under load, a while after each other: start starts it so that it does the n-th time that it comes to
+// some point of it, for each n. A program is killed beside every second one, or beside all of them if the point is one that only an ended program
+// leads to. It returns how many came to the point, the first within half a minute on however slow a machine.
+func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool, start func(n int) *exec.Cmd) (deaths int) {
+	s.t.Helper()
+	program := s.StartProgram()
+	s.WaitForCalls() // or a slow machine kills it before it has a ring
+	for _, n := range times {
+		drainer := start(n)
+		dead := make(chan bool)
+		go func() { drainer.Wait(); close(dead) }()
+		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+		if ended || rng.IntN(2) == 0 {
+			Kill(program)
+			program = s.StartProgram()
+		}
+		patience := 400 * time.Millisecond // it may not come to the point so often
+		if deaths == 0 {
+			patience = 30 * time.Second
+		}
+		select {
+		case <-dead:
+			deaths++
+		case <-time.After(patience):
+			drainer.Process.Kill()
+			<-dead
+		}
+	}
+	Kill(program)
+	return deaths
 }
 
 // Kill ends a process as kill -9 does.
