@@ -61,7 +61,7 @@ func demoResult() *demo.Result {
 		Paper: demo.Paper{Exchanges: 404, RoundTrip: 90_000, Anchors: []demo.Anchors{{E: big.NewRat(170_000, 1), Apart_cycles: 4_000_000_000}}},
 		Hops: []*demo.Hop{
 			demoHop("source/start", "source/end", 4_500, 1_000, 160),
-			demoHop("source/end", "deserialise/start", 1_800_000, 300_000, 1_900, "A", "B"),
+			demoHop("source/end", "deserialise/start", 1_800_000, 900_000, 1_900, "A", "B"),
 			demoHop("deserialise/start", "deserialise/end", 19_000, 6_400, 160),
 			demoHop("deserialise/end", "filter/start", 1_250_000, 330_000, 1_850, "A", "B"),
 			demoHop("project/end", "join/start", 1_300_000, 800_000, 1_770, "A", "B"),
