@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -253,16 +252,8 @@ func printDemo(w io.Writer, r *demo.Result, o demo.Options) error {
 			row("all the way, to "+h.To, h)
 		}
 	}
-	slowest := func(what string, h *demo.Hop) {
-		if h != nil {
-			p50 := h.Percentile(50)
-			fmt.Fprintf(w, "slowest %s: %s → %s: half of its tuples took up to %.2f µs, and that is sure to ± %.3f µs%s\n",
-				what, h.From, h.To, us(float64(p50.Lo)/2+float64(p50.Hi)/2), us(float64(p50.Hi-p50.Lo)/2), whySlowest(h))
-		}
-	}
-	fmt.Fprintln(w)
-	slowest("on a tuple's way into its window", slowestHop(r, func(h *demo.Hop) bool { return !ofWindows(h) }))
-	slowest("behind the windows, which all end at once", slowestHop(r, func(h *demo.Hop) bool { return ofWindows(h) && h.From != "window/start" }))
+	printRoutes(w, r.Answer)
+	fmt.Fprintln(w, "  windows wait on purpose, and all end at once; where source/intended → source/start is slowest, this machine is too slow for the load")
 	fmt.Fprintln(w, "\nminrtt is the paper's method on our own exchanges, with the wander since its anchors; ret the way of a tuple by its acknowledgement's return trip")
 	switch {
 	case r.WhyNoNTP != nil:
@@ -287,34 +278,6 @@ func printDemo(w io.Writer, r *demo.Result, o demo.Options) error {
 		_, err = fmt.Fprintf(w, "the run is in %s: open %s/report.html, which holds %d against it by the logs alone, between neighbouring points and through windows\n", o.Keep, o.Keep, r.Answer.Held.Count)
 	}
 	return err
-}
-
-// ofWindows says whether it is windows that pass a hop, and no tuples. From their start to their end they wait on purpose.
-func ofWindows(h *demo.Hop) bool {
-	return strings.HasPrefix(h.From, "window/") || strings.HasPrefix(h.From, "store/")
-}
-
-// slowestHop is the one whose median is largest, of some.
-func slowestHop(r *demo.Result, of func(*demo.Hop) bool) (slowest *demo.Hop) {
-	most := int64(0)
-	for _, h := range r.Hops {
-		if h.Since || !of(h) {
-			continue
-		}
-		if p50 := h.Percentile(50); slowest == nil || p50.Lo > most {
-			slowest, most = h, p50.Lo
-		}
-	}
-	return slowest
-}
-
-// whySlowest says what it means that the slowest hop is the one to the source's start, which is no work of the job's: its From is when a tuple was
-// due. It ends the line that names the hop.
-func whySlowest(h *demo.Hop) string {
-	if h.From != "source/intended" {
-		return ""
-	}
-	return ": it is how late tuples left, so this machine is too slow for the load"
 }
 
 // demoLine is what "cprof demo --json" prints. Scripts read it: append only.

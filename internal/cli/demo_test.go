@@ -16,28 +16,6 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-func TestSlowestHop(t *testing.T) {
-	hop := func(from string, lo int64, since bool) *demo.Hop {
-		return &demo.Hop{From: from, Since: since, Durations: []tscratio.Span{{Lo: lo, Hi: lo + 5}}}
-	}
-	r := &demo.Result{Hops: []*demo.Hop{hop("a/end", 10, false), hop("b/end", 70, false), hop("window/start", 1900, false), hop("window/end", 900, false),
-		hop("store/start", 80, false), hop("a/start", 500, true), hop("c/end", 30, false)}}
-	if h := slowestHop(r, func(h *demo.Hop) bool { return !ofWindows(h) }); h == nil || h.From != "b/end" {
-		t.Errorf("slowest of tuples: %+v, want b's", h)
-	}
-	if h := slowestHop(r, ofWindows); h == nil || h.From != "window/start" {
-		t.Errorf("slowest of windows: %+v, want that from their start", h)
-	}
-	for from, want := range map[string]string{"source/intended": ": it is how late tuples left, so this machine is too slow for the load", "source/start": "", "b/end": ""} {
-		if got := whySlowest(hop(from, 1, false)); got != want {
-			t.Errorf("why %s is the slowest: %q, want %q", from, got, want)
-		}
-	}
-	if h := slowestHop(&demo.Result{}, func(*demo.Hop) bool { return true }); h != nil {
-		t.Errorf("of none: %+v", h)
-	}
-}
-
 // demoHop is a hop of 100 durations, from that many cycles on in equal steps, with a bound.
 func demoHop(from, to string, lo, step, bound int64, between ...string) *demo.Hop {
 	h := &demo.Hop{From: from, To: to, Pairs: map[[2]string]int{}}
@@ -61,7 +39,7 @@ func demoResult() *demo.Result {
 		Paper: demo.Paper{Exchanges: 404, RoundTrip: 90_000, Anchors: []demo.Anchors{{E: big.NewRat(170_000, 1), Apart_cycles: 4_000_000_000}}},
 		Hops: []*demo.Hop{
 			demoHop("source/start", "source/end", 4_500, 1_000, 160),
-			demoHop("source/end", "deserialise/start", 1_800_000, 900_000, 1_900, "A", "B"),
+			demoHop("source/end", "deserialise/start", 1_800_000, 300_000, 1_900, "A", "B"),
 			demoHop("deserialise/start", "deserialise/end", 19_000, 6_400, 160),
 			demoHop("deserialise/end", "filter/start", 1_250_000, 330_000, 1_850, "A", "B"),
 			demoHop("project/end", "join/start", 1_300_000, 800_000, 1_770, "A", "B"),
@@ -88,6 +66,25 @@ func demoResult() *demo.Result {
 		}}},
 		Held: held(800, 4),
 	}
+	var tuples, windows []analysis.RankedLeg // as they come: the slowest first
+	for i, l := range []struct {
+		from, to, kind string
+		p50, bound     int64
+	}{
+		{"source/end", "deserialise/start", "transfer", 470_000, 1_300}, {"source/intended", "source/start", "inside", 460_000, 190}, {"join/end", "count/start", "transfer", 440_000, 1_200},
+		{"window/start", "window/end", "computation", 2_360_000_000, 160}, {"window/end", "store/start", "transfer", 107_000_000, 1_400},
+	} {
+		median := analysis.Interval{Lo_cycles: l.p50 - l.bound, Hi_cycles: l.p50 + l.bound}
+		all := analysis.Durations{Count: 100, Percentiles: analysis.Percentiles{{Percent: 50, Interval: median}}}
+		r.Answer.Legs = append(r.Answer.Legs, analysis.Leg{From: l.from, To: l.to, Kind: l.kind, All: all})
+		if i < 3 {
+			tuples = append(tuples, analysis.RankedLeg{Leg: i, Surely: true})
+		} else {
+			windows = append(windows, analysis.RankedLeg{Leg: i, Surely: true})
+		}
+	}
+	r.Answer.Reference = analysis.Reference{FrequencyLo_hz: 2.5e9, FrequencyHi_hz: 2.5e9}
+	r.Answer.Routes = []analysis.Route{{From: []string{"source/intended"}, Tuples: 100, Legs: tuples}, {From: []string{"window/start"}, Tuples: 7, MadeOf: []int{0}, Legs: windows}}
 	return r
 }
 
