@@ -20,7 +20,7 @@ export function graph(state: State): HTMLElement {
     edges.set(key, edge);
   }
   // What was made of tuples goes a way of its own, from where theirs ended.
-  for (const route of data.routes) for (const of of route.made_of) for (const from of data.routes[of]!.ends) for (const to of route.begins) {
+  for (const route of data.routes) for (const origin of route.made_of) for (const from of data.routes[origin]!.ends) for (const to of route.begins) {
     const key = JSON.stringify([from, to]);
     if (from !== to && !edges.has(key)) edges.set(key, { from, to, stretches: [] });
   }
@@ -107,7 +107,7 @@ export function graph(state: State): HTMLElement {
   });
   const tip = (name: string) => svg("marker", { id: `tip-${name}`, viewBox: "0 0 8 8", refX: 1, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" },
     svg("path", { d: "M0,0L8,4L0,8z", class: `tip ${name}` }));
-  const drawing = picture(width, height, `${data.actors.length} actors and ${new Set(transfers.map((s) => JSON.stringify([s.from, s.to]))).size} transfers between them`,
+  const drawing = picture(width, height, `${data.actors.length} actors and ${[...edges.values()].filter((e) => e.stretches.length > 0).length} transfers between them`,
     svg("defs", {}, tip("remote"), tip("local"), tip("made")), ...arrows, ...boxes);
   drawing.setAttribute("role", "group");
   return html("div", { class: "chart scroll" }, drawing);
