@@ -25,7 +25,9 @@ var (
 // moves in steps which alternate between two neighbouring integers; their greatest common divisor is 1 and would
 // promise too much. Such a counter is recognised by its differences lying around the multiples of one real number, ρ.
 // Where there are too few different differences to tell chance from rule, the larger step is taken. Uneven steps
-// below 8 cycles are not recognised.
+// below 8 cycles are not recognised, nor are steps so nearly even that all readings together lost less than a cycle by
+// it: with 20,000 of them, a scale within 1 ppm of a whole number. (KVM scales by 250 ppm or more, or not at all.) Such a
+// counter may have counted one or two cycles more than Step_cycles says.
 type Quantum struct {
 	Step_cycles uint64 `json:"step_cycles,string"`
 	Uneven      bool   `json:"uneven"` // scaled: steps alternate between two neighbouring integers
@@ -47,6 +49,9 @@ const (
 	// or when so few differences are there that nothing refutes it.
 	scaledEvidenceBits = 40
 	scaledFew          = 32
+
+	// The smallest scaled step that is looked for, in cycles.
+	smallestScaled = 8
 )
 
 // MeasureQuantum reads the counter the given number of times, with gaps of varied length, on the calling thread.
@@ -85,7 +90,8 @@ var sinkhole uint64
 func quantumOf(values []uint64) (Quantum, error) {
 	q := Quantum{Readings: len(values)}
 	var differences []uint64
-	var divisors []uint64
+	var divisors []uint64 // of each block
+	rich := uint64(0)     // the largest divisor of a block that has evidence enough
 	size := (len(values) + quantumBlocks - 1) / quantumBlocks
 	for start := 0; start < len(values); start += size {
 		divisor := uint64(0)
@@ -103,8 +109,9 @@ func quantumOf(values []uint64) (Quantum, error) {
 			different[d] = true
 			divisor = gcd(divisor, d)
 		}
+		divisors = append(divisors, divisor)
 		if len(different) >= quantumEvidence {
-			divisors = append(divisors, divisor)
+			rich = max(rich, divisor)
 		}
 	}
 	q.Moves = len(differences)
@@ -115,25 +122,24 @@ func quantumOf(values []uint64) (Quantum, error) {
 	distinct := slices.Compact(differences)
 	q.Different = len(distinct)
 
-	if len(divisors) == 0 { // no block is rich enough: judge all differences together
-		divisor := uint64(0)
+	// The largest divisor of a block is the safe one: a live migration between two readings makes that block's
+	// divisor too small, and nothing makes one smaller than the step.
+	q.Step_cycles = rich
+	if rich == 0 { // no block is rich enough: judge all differences together
 		for _, d := range distinct {
-			divisor = gcd(divisor, d)
+			q.Step_cycles = gcd(q.Step_cycles, d)
 		}
-		divisors = []uint64{divisor}
 		q.AtMost = q.Different < quantumEvidence
 	}
-	// The largest divisor of a block is the safe one: a live migration between two readings makes that block's
-	// divisor too small, and nothing makes one smaller than the step. A migration spoils one block. Where more disagree, it
-	// may be that the steps are uneven by so little that a block or two saw none of it.
-	q.Step_cycles = slices.Max(divisors)
 	for _, d := range divisors {
-		if d != q.Step_cycles {
+		if d%q.Step_cycles != 0 {
 			q.Dissenting++
 		}
 	}
-	if q.Step_cycles == 1 || q.Dissenting > 1 {
-		if step, sure, ok := scaledStep(distinct); ok && step+1 > q.Step_cycles {
+	// A migration spoils one block, by a jump of any length. Where more blocks disagree, or one does by a difference as
+	// short as the others, it may be that the steps are uneven by so little that most blocks saw none of it.
+	if q.Step_cycles == 1 || q.Dissenting > 1 || hasShortStray(distinct, q.Step_cycles) {
+		if step, sure, ok := scaledStep(distinct, q.Step_cycles >= smallestScaled); ok && step+1 > q.Step_cycles {
 			// Reading floor(k·ρ) stands for [k·ρ, (k+1)·ρ): up to a step and the fraction cut off.
 			q.Step_cycles, q.Uneven, q.Dissenting, q.AtMost = step+1, true, 0, !sure
 		}
@@ -141,11 +147,26 @@ func quantumOf(values []uint64) (Quantum, error) {
 	return q, nil
 }
 
+// hasShortStray tells whether a difference that is no multiple of the step is at most twice the longest that is one.
+// The differences are sorted.
+func hasShortStray(distinct []uint64, step_cycles uint64) bool {
+	shortest, longest := uint64(0), uint64(0)
+	for _, d := range distinct {
+		if d%step_cycles == 0 {
+			longest = d
+		} else if shortest == 0 {
+			shortest = d
+		}
+	}
+	return shortest != 0 && shortest <= 2*longest
+}
+
 // scaledStep looks for the largest real step ρ ≥ 8 such that every difference lies within 1 of a multiple of ρ,
-// and returns ρ rounded up. Sure says that chance is excluded. The differences are sorted and different.
-func scaledStep(distinct []uint64) (step uint64, sure, ok bool) {
+// and returns ρ rounded up. Sure says that chance is excluded; it is from the start where whole blocks of readings show
+// that the counter has steps. The differences are sorted and different.
+func scaledStep(distinct []uint64, stepped bool) (step uint64, sure, ok bool) {
 	smallest := float64(distinct[0])
-	for multiple := 1.0; smallest/multiple >= 8; multiple++ {
+	for multiple := 1.0; smallest/multiple >= smallestScaled; multiple++ {
 		lo, hi := (smallest-1)/multiple, (smallest+1)/multiple // ρ is in (lo, hi)
 		chance := 1.0                                          // that differences of a counter without steps fit as well
 		fits := true
@@ -163,7 +184,7 @@ func scaledStep(distinct []uint64) (step uint64, sure, ok bool) {
 				break
 			}
 		}
-		sure = chance < 1.0/(1<<scaledEvidenceBits)
+		sure = stepped || chance < 1.0/(1<<scaledEvidenceBits)
 		if fits && (sure || len(distinct) < scaledFew) {
 			return uint64(math.Ceil(hi)), sure, true
 		}

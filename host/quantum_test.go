@@ -85,12 +85,68 @@ func TestQuantumIsNeverSmallerThanTheStep(t *testing.T) {
 		if err != nil {
 			t.Fatalf("step %v: %v", step, err)
 		}
-		if float64(q.Step_cycles) < step && (step >= 8 || step == math.Trunc(step)) {
+		if float64(q.Step_cycles) < step && (step >= 8 || step == math.Trunc(step)) && !looksEven(values, uint64(step)) {
 			t.Fatalf("step %v: quantum = %+v is smaller", step, q)
 		}
 		if step == math.Trunc(step) && q.Step_cycles != uint64(step) && !q.AtMost {
 			t.Fatalf("even step %v: quantum = %+v", step, q)
 		}
+	}
+}
+
+// looksEven tells whether every difference of readings is a multiple of the step.
+func looksEven(values []uint64, step_cycles uint64) bool {
+	for i := 1; i < len(values); i++ {
+		if (values[i]-values[i-1])%step_cycles != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func TestOneUnevenStepIsEnough(t *testing.T) {
+	r := seed.Random(t)
+	for range 300 {
+		// Uneven by so little that it shows in one reading or two of them all.
+		step := float64(9+r.Uint64N(200)) + 1e-6 + 1e-4*r.Float64()
+		if r.IntN(2) == 0 {
+			step = 2*math.Trunc(step) - step
+		}
+		values := make([]uint64, 4000)
+		c := &steppedCounter{ideal: 1e12 * r.Float64(), step: step, cost: costs(r, 20+200*r.Float64(), 50+4000*r.Float64())}
+		for i := range values {
+			values[i] = c.read()
+		}
+		nearest := uint64(math.Round(step))
+		q, err := quantumOf(values)
+		if err != nil {
+			t.Fatalf("step %v: %v", step, err)
+		}
+		if looksEven(values, nearest) {
+			if q.Step_cycles < nearest || q.Dissenting > 0 {
+				t.Fatalf("step %v that looks even: quantum = %+v", step, q)
+			}
+			continue
+		}
+		if float64(q.Step_cycles) < step+1 {
+			t.Fatalf("step %v: quantum = %+v is smaller than a step and the fraction cut off", step, q)
+		}
+	}
+}
+
+func TestASmallStepIsUnevenByOneReading(t *testing.T) {
+	// 33 lengths would not be enough to tell steps of 8 from none; the seven blocks of multiples of 8 are.
+	values := []uint64{1 << 50}
+	for i := range uint64(4000) {
+		d := 8 * (1 + i*i%37)
+		if i == 1234 {
+			d++
+		}
+		values = append(values, values[i]+d)
+	}
+	q, err := quantumOf(values)
+	if err != nil || q.Step_cycles < 10 || q.Step_cycles > 11 || !q.Uneven || q.AtMost {
+		t.Fatalf("quantum = %+v, %v; want 8, a bit more, and the fraction cut off", q, err)
 	}
 }
 
@@ -110,21 +166,23 @@ func TestAFineCounterIsNotTakenForAScaledOne(t *testing.T) {
 }
 
 func TestOneMigrationDoesNotMakeTheQuantumSmaller(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 1))
-	c := &steppedCounter{ideal: 1e9, step: 26, cost: costs(r, 60, 400)}
-	values := make([]uint64, 8000)
-	for i := range values {
-		if i == 4321 {
-			c.phase += 1_000_003 // to a host whose counter is at another phase
+	for _, moved := range []int{10, 4321, 7990} { // in the first block, a middle one, the last one
+		r := rand.New(rand.NewPCG(1, 1))
+		c := &steppedCounter{ideal: 1e9, step: 26, cost: costs(r, 60, 400)}
+		values := make([]uint64, 8000)
+		for i := range values {
+			if i == moved {
+				c.phase += 1_000_003 // to a host whose counter is at another phase
+			}
+			values[i] = c.read()
 		}
-		values[i] = c.read()
-	}
-	q, err := quantumOf(values)
-	if err != nil || q.Step_cycles != 26 || q.Dissenting != 1 {
-		t.Fatalf("quantum = %+v, %v; want 26 with one block dissenting", q, err)
-	}
-	if f := q.finding(); f.Verdict != Warning || f.Remedy == "" {
-		t.Errorf("finding = %+v, want a warning with a remedy", f)
+		q, err := quantumOf(values)
+		if err != nil || q.Step_cycles != 26 || q.Uneven || q.Dissenting != 1 {
+			t.Fatalf("moved before reading %d: quantum = %+v, %v; want 26 with one block dissenting", moved, q, err)
+		}
+		if f := q.finding(); f.Verdict != Warning || f.Remedy == "" {
+			t.Errorf("finding = %+v, want a warning with a remedy", f)
+		}
 	}
 }
 
