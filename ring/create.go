@@ -66,7 +66,7 @@ func (c Config) normalise(cores int) (records uint64, shards int, err error) {
 	shards = 1
 	if c.ManyWriters {
 		shards = 1 << bits.Len(uint(min(cores, MaxShards)-1))
-		records = max(records/uint64(shards), min(records, minShardRecords))
+		records = max((records+uint64(shards)-1)/uint64(shards), min(records, minShardRecords))
 	}
 	records = max(records, MinRecords)
 	return 1 << bits.Len64(records-1), shards, nil

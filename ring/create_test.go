@@ -97,6 +97,9 @@ func TestShardsAndRecords(t *testing.T) {
 		{16, 64, true, 16, 64},
 		{1, 64, true, 16, 64},
 		{100, 2, true, 128, 2},
+		{2048, 2, true, 1024, 2},
+		{2049, 2, true, 2048, 2},
+		{1<<18 + 1, 64, true, 8192, 64},
 	} {
 		c := testConfig(size(test.records))
 		c.ManyWriters = test.many

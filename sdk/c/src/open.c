@@ -200,7 +200,7 @@ static bool measure(struct channel *c, const cp_options *o, struct wanted *w)
 	if (c->many) {
 		uint64_t least = records < MIN_SHARD_RECORDS ? records : MIN_SHARD_RECORDS;
 		c->shard_count = (unsigned)round_up(shard_cores());
-		records /= c->shard_count;
+		records = (records + c->shard_count - 1) / c->shard_count;
 		if (records < least)
 			records = least;
 	}

@@ -196,6 +196,20 @@ static void *log_many(void *c)
 	return NULL;
 }
 
+/* All shards together have at least the records that were asked for, also where these cannot be divided evenly. */
+static void test_sizes(void)
+{
+	for (size_t records = 2048; records <= 1 << 17; records *= 2) {
+		cp_channel *hot = cp_open_shared("sizes/x", &(cp_options){.dir = dir, .buffer_bytes = 16 * (records + 1)});
+		struct channel *c = (struct channel *)hot;
+
+		CHECK(cp_error(hot) == NULL);
+		CHECK(c->bytes >= CP_PAGE * (size_t)(1 + c->shard_count) + 16 * (records + 1));
+		unlink(cp_path(hot));
+		cp_close(hot);
+	}
+}
+
 /* Each event of many threads is a record or counted as dropped, whatever the handler is changed to meanwhile. */
 static void test_threads(void)
 {
@@ -300,6 +314,7 @@ int main(void)
 	test_names();
 	test_errors();
 	test_fork();
+	test_sizes();
 	test_threads();
 	test_strange_settings();
 	test_clock_set_back();
