@@ -47,41 +47,24 @@ type counts struct {
 
 func (c *counts) add(v int64) {
 	if v >= 0 {
-		increment(&c.positive, uint64(v))
+		increment(&c.positive, uint64(v), 1)
 	} else {
-		increment(&c.negative, ^uint64(v))
+		increment(&c.negative, ^uint64(v), 1)
 	}
 }
 
-func increment(pages *[bucketsMax>>pageShift + 1]*[bucketPage]uint64, v uint64) {
+func increment(pages *[bucketsMax>>pageShift + 1]*[bucketPage]uint64, v, n uint64) {
 	b := bucketOf(v)
 	page := pages[b>>pageShift]
 	if page == nil {
 		page = new([bucketPage]uint64)
 		pages[b>>pageShift] = page
 	}
-	page[b&(bucketPage-1)]++
-}
-
-// known counts n of a value if its page is there. It is short enough to be part of a loop.
-func (c *counts) known(v, n uint64) bool {
-	b := bucketOf(v)
-	page := c.positive[b>>pageShift]
-	if page == nil {
-		return false
-	}
 	page[b&(bucketPage-1)] += n
-	return true
 }
 
 // addMany counts n of a value.
-func (c *counts) addMany(v, n uint64) {
-	v = min(v, math.MaxInt64)
-	if !c.known(v, n) {
-		increment(&c.positive, v)
-		c.known(v, n-1)
-	}
-}
+func (c *counts) addMany(v, n uint64) { increment(&c.positive, min(v, math.MaxInt64), n) }
 
 func (c *counts) merge(d *counts) {
 	for side, from := range [][]*[bucketPage]uint64{d.positive[:], d.negative[:]} {
@@ -193,14 +176,23 @@ func halfWidth(s tscratio.Span) uint64 { w := s.Width(); return w/2 + w&1 }
 
 // addAll adds durations.
 func (d *distribution) addAll(spans []tscratio.Span) {
-	if len(spans) == 0 {
+	if _, _, counted := d.note(spans); !counted {
 		return
 	}
-	least, largest := spans[0], spans[0]
-	leastBound, mostBound := uint64(math.MaxUint64), uint64(0)
-	if d.n > 0 {
-		least, largest, leastBound, mostBound = d.least, d.largest, d.leastBound, d.mostBound
+	for _, s := range spans {
+		d.lo.add(s.Lo)
+		d.hi.add(s.Hi)
 	}
+}
+
+// note adds durations but for where their ends fall, and returns the smallest and largest ends among them. If counted, their ends are still to
+// be counted in lo and hi.
+func (d *distribution) note(spans []tscratio.Span) (least, largest tscratio.Span, counted bool) {
+	if len(spans) == 0 {
+		return least, largest, false
+	}
+	least, largest = spans[0], spans[0]
+	leastBound, mostBound := uint64(math.MaxUint64), uint64(0)
 	// Durations of days are few: of others, some ten thousand can be summed in 64 bits.
 	var sumLo, sumHi int64
 	for _, s := range spans {
@@ -221,23 +213,18 @@ func (d *distribution) addAll(spans []tscratio.Span) {
 			d.sumHi.add(s.Hi)
 		}
 	}
-	d.least, d.largest, d.leastBound, d.mostBound = least, largest, leastBound, mostBound
+	if d.n == 0 {
+		d.least, d.largest, d.leastBound, d.mostBound = least, largest, leastBound, mostBound
+	}
+	d.least = tscratio.Span{Lo: min(d.least.Lo, least.Lo), Hi: min(d.least.Hi, least.Hi)}
+	d.largest = tscratio.Span{Lo: max(d.largest.Lo, largest.Lo), Hi: max(d.largest.Hi, largest.Hi)}
+	d.leastBound, d.mostBound = min(d.leastBound, leastBound), max(d.mostBound, mostBound)
 	d.n += uint64(len(spans))
 	if d.lo == nil {
 		if d.exact = append(d.exact, spans...); len(d.exact) > d.most {
 			d.fold()
 		}
-		return
-	}
-	for _, s := range spans {
-		if s.Lo < 0 || !d.lo.known(uint64(s.Lo), 1) {
-			d.lo.add(s.Lo)
-		}
-	}
-	for _, s := range spans {
-		if s.Hi < 0 || !d.hi.known(uint64(s.Hi), 1) {
-			d.hi.add(s.Hi)
-		}
+		return least, largest, false
 	}
 	// Bounds change slowly: mostly there are many of one.
 	last, n := halfWidth(spans[0]), uint64(0)
@@ -251,6 +238,7 @@ func (d *distribution) addAll(spans []tscratio.Span) {
 		last, n = b, 1
 	}
 	d.bound.addMany(last, n)
+	return least, largest, true
 }
 
 func (d *distribution) count(s tscratio.Span, bound uint64) {

@@ -26,6 +26,9 @@ func TestBuckets(t *testing.T) {
 		if from, to := coarseEdges(c); w < from || w > to || to-from > from/16 {
 			t.Fatalf("%d is in coarse bucket %d, from %d to %d", w, c, from, to)
 		}
+		if b := coarseOf(bucketOf(uint64(w))); b != c {
+			t.Fatalf("%d is in coarse bucket %d by its value, %d by its bucket", w, c, b)
+		}
 	}
 }
 
@@ -67,6 +70,26 @@ func TestSums(t *testing.T) {
 		n := uint64(len(test.values))
 		if s.over(n) != test.down || s.up(n) != test.up {
 			t.Errorf("mean of %v is from %d to %d, want %d to %d", test.values, s.over(n), s.up(n), test.down, test.up)
+		}
+	}
+}
+
+// An end at zero decides nothing; each leg of a run is counted once, kept or folded.
+func TestOrdersAtZero(t *testing.T) {
+	for _, most := range []int{0, 100} {
+		for span, want := range map[tscratio.Span][3]uint64{
+			{Lo: -9, Hi: -1}: {1, 0, 0}, {Lo: -9, Hi: 0}: {0, 1, 0}, {Lo: -9, Hi: 9}: {0, 1, 0}, {Lo: 0, Hi: 9}: {0, 1, 0}, {Lo: 1, Hi: 9}: {0, 0, 1},
+		} {
+			for others, counted := range [][]tscratio.Span{nil, {{Lo: 5, Hi: 6}, {Lo: 7, Hi: 7}}} {
+				l, p := new(leg), newLegPart(most)
+				spans := append([]tscratio.Span{span}, counted...)
+				least, largest := l.add(p, spans, &tscratio.Duration{}, make([]uint64, len(spans)), &axis{count: 1})
+				n := uint64(len(counted))
+				if want[2] += n; p.orders != want || p.n != n+1 || l.bins[0].n != n+1 || least.Lo != span.Lo || others == 0 && largest != span || others == 1 && largest.Lo != 7 {
+					t.Errorf("%v and %d others, %d kept: orders %v of %d, from %v to %v, want %v", span, n, most, p.orders, p.n, least, largest, want)
+				}
+				want[2] -= n
+			}
 		}
 	}
 }

@@ -7,7 +7,8 @@
 // # How
 //
 // All events of all channels are scattered by id into partitions, which stay in memory as long as the budget lasts and then go to a
-// scratch file (store.go). One partition after another is then gathered: the events of an id are a tuple's way (gather.go). The first
+// scratch file (store.go). One partition after another is then gathered: the events of an id are a tuple's way (gather.go). Where ids follow
+// each other, those of tuples that went the same way are rows of a table that follow each other, and measured together (page.go). The first
 // partitions, a sample of ids over the whole run, say in which order tuples pass the points of the program (graph.go); a tuple's way
 // is cut into stretches between points by that order, and each stretch becomes one duration in cycles of the reference node, by
 // tscratio.Ways. Distributions keep what these were (distribution.go). Ids that were made of others are led back to their origins in

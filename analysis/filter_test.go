@@ -42,6 +42,30 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// The end of a stream is that of all its tuples, whichever are looked at.
+func TestPoisonIsCountedWhateverIsChosen(t *testing.T) {
+	dir := write(t, channelsOf([]uint64{1, 2, 3, poison}, []uint64{1, poison - 1, poison, 2, 3})...)
+	for name, test := range map[string]struct {
+		filter Filter
+		events uint64
+	}{
+		"all": {Filter{}, 7}, "one": {Filter{IDs: [][2]uint64{{2, 2}}}, 2}, "none": {Filter{IDs: [][2]uint64{{7, 7}}}, 0},
+		"the id before it": {Filter{IDs: [][2]uint64{{poison - 1, poison}}}, 1},
+	} {
+		var poisons, events uint64
+		a := analyze(t, dir, Options{Filter: test.filter})
+		for _, c := range a.Channels {
+			poisons += c.Poison
+		}
+		for _, p := range a.Points {
+			events += p.Tuples
+		}
+		if poisons != 2 || events != test.events {
+			t.Errorf("%s: %d poisons and %d events, want 2 and %d", name, poisons, events, test.events)
+		}
+	}
+}
+
 // Tuples are chosen by UTC through the reference's own stamp of it, outward.
 func TestFilterByUTC(t *testing.T) {
 	_, dir := smallRun(t)

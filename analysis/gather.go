@@ -29,12 +29,17 @@ type gatherer struct {
 	rankOf []uint8 // of each source's point
 	nodeOf []int32 // of each source
 
-	// The partition: events, the source of each, and chains of events whose ids have one hash.
-	events  []logstore.Event
-	sources []uint16
-	heads   []uint32 // event + 1
-	next    []uint32
-	pages   map[uint64]int // where the chains of a page begin, where it has some
+	// The partition: its events; stretches of them, if they make pages; or else each with its source, and chains of those whose ids have
+	// one hash.
+	runs      []run
+	stretches []stretch
+	paged     bool
+	page      *page
+	events    []logstore.Event
+	sources   []uint16
+	heads     []uint32 // event + 1
+	next      []uint32
+	buffer    []logstore.Event // what was in the scratch file
 
 	chain  []passage // the events of one id
 	firsts []passage // of those, the first at each point
@@ -119,10 +124,10 @@ func (f *found) slow(total tscratio.Span, id uint64, way []passage, most int) {
 }
 
 func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
-	w := &gatherer{in: in, graph: g, timer: newTimer(in), axes: axes, plans: map[uint64]*plan{}, pages: map[uint64]int{}}
+	w := &gatherer{in: in, graph: g, timer: newTimer(in), axes: axes, plans: map[uint64]*plan{}}
 	w.single = in.options.Events != nil || in.options.Durations != nil || slices.ContainsFunc(w.timer.slack, func(s int64) bool { return s > 0 })
 	for i := range in.sources {
-		rank := 0
+		rank := in.sources[i].point
 		if len(g.rank) > 0 {
 			rank = max(g.rankOf(&in.sources[i]), 0)
 		}
@@ -137,82 +142,40 @@ func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 	return w
 }
 
-// load takes a partition and chains its events by id.
+// load takes a partition and brings the events of an id together.
 func (w *gatherer) load(s *scattered, partition int, keep bool) error {
-	n := s.events.rows(partition)
-	if cap(w.events) < n {
-		w.events = make([]logstore.Event, 0, n+n/8)
-		w.sources = make([]uint16, 0, n+n/8)
-		w.next = make([]uint32, n+n/8)
-	}
+	w.runs = w.runs[:0]
 	var err error
-	w.events, w.sources = w.events[:0], w.sources[:0]
-	if keep {
-		w.events, err = s.events.peek(partition, w.events, &w.sources)
-	} else {
-		w.events, err = s.events.load(partition, w.events, &w.sources)
-	}
+	w.buffer, err = s.events.each(partition, w.buffer, func(events []logstore.Event, source int32) {
+		w.runs = append(w.runs, run{events, uint16(source)})
+	})
 	if err != nil {
 		return err
 	}
-	w.next = w.next[:n]
-	if !w.chainByPage() {
+	if !keep {
+		s.events.drop(partition)
+	}
+	if w.paged = w.findPages(); !w.paged {
 		w.chainByHash()
 	}
 	return nil
 }
 
-// makeHeads makes so many empty chains.
-func (w *gatherer) makeHeads(n int) {
-	if cap(w.heads) < n {
-		w.heads = make([]uint32, n)
-		return
-	}
-	w.heads = w.heads[:n]
-	clear(w.heads)
-}
-
-// chainByPage gives each page of ids a chain for every id. It does so only where most events are of the page of the event before them,
-// and pages are not nearly empty.
-func (w *gatherer) chainByPage() bool {
-	const leastRun, leastPerPage = 16, 64
-	n := len(w.events)
-	turns, page := 0, ^uint64(0)
-	clear(w.pages)
-	for i := range w.events {
-		if p := w.events[i].ID >> pageBits; p != page {
-			page = p
-			if turns++; turns > n/leastRun+1 {
-				return false
-			}
-			if _, known := w.pages[p]; !known {
-				w.pages[p] = len(w.pages)
-			}
-		}
-	}
-	if len(w.pages) > n/leastPerPage+1 {
-		return false
-	}
-	w.makeHeads(len(w.pages) << pageBits)
-	page = ^uint64(0)
-	var heads []uint32
-	for i := range w.events {
-		id := w.events[i].ID
-		if p := id >> pageBits; p != page {
-			page = p
-			heads = w.heads[w.pages[p]<<pageBits:][:1<<pageBits]
-		}
-		slot := id & (1<<pageBits - 1)
-		w.next[i] = heads[slot]
-		heads[slot] = uint32(i + 1)
-	}
-	return true
-}
-
 // chainByHash puts events into chains by a hash of their id; a chain may have several ids.
 func (w *gatherer) chainByHash() {
+	w.events, w.sources = w.events[:0], w.sources[:0]
+	for _, r := range w.runs {
+		at := len(w.events)
+		w.events = append(w.events, r.events...)
+		w.sources = extend(w.sources, len(r.events))
+		for i := range w.sources[at:] {
+			w.sources[at+i] = r.source
+		}
+	}
 	size := 1 << max(bits.Len(uint(max(len(w.events)-1, 0))), 4)
-	w.makeHeads(size)
+	w.heads = extend(w.heads[:0], size)
+	clear(w.heads)
+	w.next = extend(w.next[:0], len(w.events))
 	for i := range w.events {
 		slot := mix(w.events[i].ID) & uint64(size-1)
 		w.next[i] = w.heads[slot]
@@ -222,6 +185,17 @@ func (w *gatherer) chainByHash() {
 
 // each tells of every id of the partition.
 func (w *gatherer) each(tell func(id uint64, events []passage)) {
+	if w.paged {
+		w.eachPage(func(first uint64, p *page) {
+			for row, mask := range p.masks {
+				if mask != 0 {
+					w.chain = p.chain(row, w.chain[:0])
+					tell(first+uint64(row), w.chain)
+				}
+			}
+		})
+		return
+	}
 	for _, head := range w.heads {
 		if head == 0 {
 			continue
@@ -343,20 +317,13 @@ func (w *gatherer) way(id, mask uint64, way *[maxPoints]passage) {
 	if f := &w.in.options.Filter; f.To_cycles != 0 && !w.begins(way[bits.TrailingZeros64(mask)]) {
 		return
 	}
-	p := w.last
-	if p == nil || p.mask != mask {
-		if p = w.plans[mask]; p == nil {
-			p = w.graph.planOf(mask, w.leg)
-			w.plans[mask] = p
-		}
-		w.last = p
-	}
+	p := w.planOf(mask)
 	p.tuples++
 	w.number++
 	for i := range p.legs {
 		l := &p.legs[i]
 		from, to := &way[l.from], &way[l.to]
-		w.measure(l.leg, w.partOf(l, from, to), id, from, to)
+		w.measure(l.leg, w.partOf(l, from.source, to.source), id, from, to)
 		n := &w.found.points[l.from].newest[w.nodeOf[from.source]]
 		*n = max(*n, from.reading)
 	}
@@ -384,6 +351,19 @@ func (w *gatherer) way(id, mask uint64, way *[maxPoints]passage) {
 	if w.in.options.Events != nil {
 		w.tellEvents(id, mask, way)
 	}
+}
+
+// planOf is the plan of tuples that pass some ranks.
+func (w *gatherer) planOf(mask uint64) *plan {
+	p := w.last
+	if p == nil || p.mask != mask {
+		if p = w.plans[mask]; p == nil {
+			p = w.graph.planOf(mask, w.leg)
+			w.plans[mask] = p
+		}
+		w.last = p
+	}
+	return p
 }
 
 // begins tells whether a tuple that begins so is in the time that is looked at.
@@ -440,16 +420,16 @@ func (f *found) keep(s slow, most int) {
 }
 
 // partOf is part for a plan's leg: most often that of the tuple before.
-func (w *gatherer) partOf(p *planned, from, to *passage) *legPart {
-	if p.part == nil || p.sources != [2]int32{from.source, to.source} {
-		p.part, p.sources = w.part(p.leg, from, to), [2]int32{from.source, to.source}
+func (w *gatherer) partOf(p *planned, from, to int32) *legPart {
+	if p.part == nil || p.sources != [2]int32{from, to} {
+		p.part, p.sources = w.part(p.leg, from, to), [2]int32{from, to}
 	}
 	return p.part
 }
 
-// part is the part of a leg between the nodes of two events.
-func (w *gatherer) part(l *leg, from, to *passage) *legPart {
-	a, b := int(w.nodeOf[from.source]), int(w.nodeOf[to.source])
+// part is the part of a leg between the nodes of two sources.
+func (w *gatherer) part(l *leg, from, to int32) *legPart {
+	a, b := int(w.nodeOf[from]), int(w.nodeOf[to])
 	part := l.parts[a*len(w.in.nodes)+b]
 	if part == nil {
 		part = newLegPart(w.in.options.exactValues)
@@ -475,7 +455,7 @@ func (w *gatherer) measure(l *leg, part *legPart, id uint64, from, to *passage) 
 
 // whole measures a tuple from its first point to its last. Its way is kept until it is known that it is not one of the slowest.
 func (w *gatherer) whole(p *planned, id, mask uint64, way *[maxPoints]passage) {
-	part := w.partOf(p, &way[p.from], &way[p.to])
+	part := w.partOf(p, way[p.from].source, way[p.to].source)
 	if w.in.options.Slowest > 0 {
 		w.pass(mask, way)
 		if !w.single {
@@ -539,42 +519,57 @@ func (w *gatherer) alone(l *leg, part *legPart, id uint64, from, to *passage) {
 // settlePart measures what was collected.
 func (w *gatherer) settlePart(l *leg, p *legPart) {
 	f := p.fresh
+	var wayOf func(int) []passage
+	if len(f.from) > 0 {
+		wayOf = func(i int) []passage {
+			to := len(f.ways)
+			if i+1 < len(f.from) {
+				to = int(f.from[i+1])
+			}
+			return f.ways[f.from[i]:to]
+		}
+	}
+	w.measureAll(l, p, f.xs[:f.n], f.ys[:f.n], func(i int) uint64 { return f.ids[i] }, wayOf)
+	f.clear()
+}
+
+// measureAll adds tuples to a leg, by the readings at its ends. Their ids are asked for where a finding names them, and their ways, if there is
+// wayOf, where they are among the slowest.
+func (w *gatherer) measureAll(l *leg, p *legPart, xs, ys []uint64, idOf func(int) uint64, wayOf func(int) []passage) {
 	if w.spans == nil {
 		w.spans = make([]tscratio.Span, freshPairs)
 	}
-	for i := 0; i < f.n; {
-		n, d, err := w.timer.many(p.a, p.b, f.xs[i:f.n], f.ys[i:f.n], w.spans)
+	for i := 0; i < len(xs); {
+		n, d, err := w.timer.many(p.a, p.b, xs[i:], ys[i:], w.spans)
 		if err != nil {
 			p.unplaced += uint64(n)
 			i += n
 			continue
 		}
 		spans := w.spans[:n]
+		var least, largest tscratio.Span
 		if l.again {
 			p.n += uint64(n)
 		} else {
-			l.add(p, spans, &d, f.xs[i:], &w.axes[p.a])
-			w.in.hold(p, p.a, p.b, spans, f.xs[i:], f.ys[i:])
-			for k, s := range spans {
-				if s.Hi < 0 {
-					w.found.backwards(backwards{f.ids[i+k], l.key, p.a, p.b, s})
+			least, largest = l.add(p, spans, &d, xs[i:], &w.axes[p.a])
+			w.in.hold(p, p.a, p.b, spans, xs[i:], ys[i:])
+			if least.Hi < 0 {
+				for k, s := range spans {
+					if s.Hi < 0 {
+						w.found.backwards(backwards{idOf(i + k), l.key, p.a, p.b, s})
+					}
 				}
 			}
 		}
-		if len(f.from) > 0 {
+		if wayOf != nil && (l.again || largest.Lo >= w.found.least || len(w.found.slowest) < w.in.options.Slowest) {
 			for k, s := range spans {
 				if s.Lo >= w.found.least || len(w.found.slowest) < w.in.options.Slowest {
-					to := len(f.ways)
-					if i+k+1 < len(f.from) {
-						to = int(f.from[i+k+1])
-					}
-					w.found.slow(s, f.ids[i+k], f.ways[f.from[i+k]:to], w.in.options.Slowest)
+					w.found.slow(s, idOf(i+k), wayOf(i+k), w.in.options.Slowest)
 				}
 			}
 		}
 		i += n
 	}
-	f.clear()
 }
 
 // apart is how far two events of a tuple are from each other, by the ranks of their points.
@@ -708,7 +703,11 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 				if w.err = w.load(s, p, false); w.err != nil {
 					break
 				}
-				w.each(w.tuple)
+				if w.paged {
+					w.eachPage(w.tuples)
+				} else {
+					w.each(w.tuple)
+				}
 				in.progress(0.5+0.5*float64(done.Add(1))/float64(partitions), "joining tuples")
 			}
 			if w.emit != nil {

@@ -62,12 +62,24 @@ func randomJob(rng *rand.Rand) job {
 	branch := rng.IntN(2) == 0
 	reuse := rng.IntN(2) == 0
 	unlogged := rng.IntN(2) == 0 // some events are not there
+	// Either each tuple has a fate of its own, or so many have one after another.
+	block, odd := uint64(1), 50
+	if rng.IntN(2) == 0 {
+		block, odd = 8<<rng.IntN(4), 300
+		lose, copies = 2*lose, copies/20
+	}
+	chance := func(id, salt uint64, p float64) bool {
+		if block == 1 || rng.IntN(200) == 0 {
+			return rng.Float64() < p
+		}
+		return rand.New(rand.NewPCG(id/block, salt)).Float64() < p
+	}
 	count := 200 + rng.IntN(400)
 	base := rng.Uint64() >> rng.IntN(40)
 	ids := make([]uint64, count)
 	for i := range ids {
 		ids[i] = base + uint64(i)
-		if rng.IntN(50) == 0 {
+		if rng.IntN(odd) == 0 {
 			ids[i] = rng.Uint64()
 		}
 	}
@@ -82,16 +94,18 @@ func randomJob(rng *rand.Rand) job {
 		for _, id := range ids {
 			now += ms/20 + rng.Uint64N(ms/5)
 			at := now
+			hops, kind := uint64(0), id/block
 			hop := func() bool { // on to the next, or lost
 				at += ms/2 + rng.Uint64N(ms)
-				return rng.Float64() >= lose
+				hops++
+				return !chance(id, hops, lose)
 			}
 			alive, through := true, stages
-			if clicks := window > 0 && round == 0 && id%5 == 0; clicks { // the window joins what comes from two sources
+			if clicks := window > 0 && round == 0 && kind%5 == 0; clicks { // the window joins what comes from two sources
 				log("clicks", 0, "send", at, id)
 				through = nil
-			} else if !unlogged || rng.IntN(20) > 0 { // else it is seen for the first time behind its source
-				log("source", int(id%2), "send", at, id)
+			} else if !unlogged || !chance(id, 0, 0.1) { // else it is seen for the first time behind its source
+				log("source", int(kind%2), "send", at, id)
 			}
 			for _, s := range through {
 				if alive = hop(); !alive {
@@ -103,15 +117,15 @@ func randomJob(rng *rand.Rand) job {
 				}
 				for range times {
 					at += rng.Uint64N(ms / 10)
-					log(s, int(id%3), "recv", at, id)
+					log(s, int(kind%3), "recv", at, id)
 				}
 				at += ms / 5
-				log(s, int(id%3), "send", at, id)
+				log(s, int(kind%3), "send", at, id)
 			}
 			if !alive || !hop() {
 				continue
 			}
-			if branch && id%4 == 0 && through != nil {
+			if branch && kind%4 == 0 && through != nil {
 				log("other", 0, "recv", at, id)
 				at += ms / 3
 				log("other", 0, "send", at, id)

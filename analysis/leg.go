@@ -75,32 +75,42 @@ const freshPairs = 512
 
 func (f *fresh) clear() { f.n, f.from, f.ways = 0, f.from[:0], f.ways[:0] }
 
-// add adds durations that were found alike, and began at readings of an axis.
-func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []uint64, axis *axis) {
+// add adds durations that were found alike, and began at readings of an axis. It returns the smallest and largest ends among them.
+func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []uint64, axis *axis) (least, largest tscratio.Span) {
 	n := uint64(len(spans))
 	p.scenarios[d.Scenario] += n
 	p.suspect += uint64(d.Verdict) * n
-	p.addAll(spans)
-	var after, before uint64
-	for _, s := range spans {
-		after += uint64(s.Hi) >> 63
-		before += uint64(-s.Lo) >> 63
-	}
-	p.orders[0] += after
-	p.orders[1] += n - after - before
-	p.orders[2] += before
-	bin, from, to := 0, uint64(1), uint64(0)
-	var b *binned
-	for i, s := range spans {
-		if x := xs[i]; b == nil || x < from || x >= to {
-			bin = axis.bin(x)
-			from, to = min(axis.edge(bin), x), max(axis.edge(bin+1), x+1)
-			b = l.binned(bin)
+	least, largest, counted := p.note(spans)
+	if least.Lo > 0 {
+		p.orders[2] += n
+	} else {
+		var after, before uint64
+		for _, s := range spans {
+			after += uint64(s.Hi) >> 63
+			before += uint64(-s.Lo) >> 63
 		}
-		b.n++
-		b.lo[coarse(s.Lo)]++
-		b.hi[coarse(s.Hi)]++
+		p.orders[0] += after
+		p.orders[1] += n - after - before
+		p.orders[2] += before
 	}
+	xs = xs[:len(spans)]
+	for i := 0; i < len(spans); {
+		x := xs[i]
+		bin := axis.bin(x)
+		from, to := min(axis.edge(bin), x), max(axis.edge(bin+1), x+1)
+		end := i + 1
+		for end < len(xs) && xs[end]-from < to-from {
+			end++
+		}
+		b := l.binned(bin)
+		if counted {
+			b.countBoth(spans[i:end], &p.distribution)
+		} else {
+			b.count(spans[i:end])
+		}
+		i = end
+	}
+	return least, largest
 }
 
 func newLegPart(most int) *legPart {
@@ -172,6 +182,15 @@ func coarse(v int64) int {
 	return shift<<coarseBits + int(u>>shift)
 }
 
+// coarseOf is coarse of the values of one of bucketOf's buckets.
+func coarseOf(bucket int) int {
+	if bucket < 2<<subBits {
+		return coarse(int64(bucket))
+	}
+	const finer = subBits - coarseBits
+	return finer<<coarseBits + bucket>>finer
+}
+
 // coarseEdges is edges of such a bucket.
 func coarseEdges(bucket int) (lo, hi int64) {
 	if bucket < 2<<coarseBits {
@@ -193,6 +212,37 @@ func (l *leg) binned(bin int) *binned {
 		l.bins[bin] = b
 	}
 	return b
+}
+
+// count counts durations.
+func (b *binned) count(spans []tscratio.Span) {
+	b.n += uint64(len(spans))
+	for _, s := range spans {
+		b.lo[coarse(s.Lo)]++
+		b.hi[coarse(s.Hi)]++
+	}
+}
+
+// countBoth counts durations, and where their ends fall in a distribution that has noted them: most of the work is done once for both.
+func (b *binned) countBoth(spans []tscratio.Span, d *distribution) {
+	b.n += uint64(len(spans))
+	los, his := &d.lo.positive, &d.hi.positive
+	for _, s := range spans {
+		if s.Lo >= 0 && s.Hi >= 0 {
+			lo, hi := bucketOf(uint64(s.Lo)), bucketOf(uint64(s.Hi))
+			if inLo, inHi := los[lo>>pageShift], his[hi>>pageShift]; inLo != nil && inHi != nil {
+				inLo[lo&(bucketPage-1)]++
+				inHi[hi&(bucketPage-1)]++
+				b.lo[coarseOf(lo)]++
+				b.hi[coarseOf(hi)]++
+				continue
+			}
+		}
+		d.lo.add(s.Lo)
+		d.hi.add(s.Hi)
+		b.lo[coarse(s.Lo)]++
+		b.hi[coarse(s.Hi)]++
+	}
 }
 
 func (b *binned) merge(c *binned) {

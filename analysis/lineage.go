@@ -60,7 +60,7 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 	}
 	w.parents, w.children = map[uint64]bool{}, map[uint64]bool{}
 	var err error
-	if w.links, err = s.byPar.peek(partition, w.links[:0], nil); err != nil {
+	if w.links, err = s.byPar.peek(partition, w.links[:0]); err != nil {
 		return err
 	}
 	for _, l := range w.links {
@@ -68,7 +68,7 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 			w.parents[l.Parent] = true
 		}
 	}
-	if w.links, err = s.byKid.load(partition, w.links[:0], nil); err != nil {
+	if w.links, err = s.byKid.load(partition, w.links[:0]); err != nil {
 		return err
 	}
 	for _, l := range w.links {
@@ -124,14 +124,14 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 			return nil, context.Cause(ctx)
 		}
 		var err error
-		if rows, err = current.load(p, rows[:0], nil); err != nil {
+		if rows, err = current.load(p, rows[:0]); err != nil {
 			return nil, err
 		}
 		if len(rows) == 0 {
 			continue
 		}
 		byID := l.joined(rows, w)
-		if ends, err = l.ends.peek(p, ends[:0], nil); err != nil {
+		if ends, err = l.ends.peek(p, ends[:0]); err != nil {
 			return nil, err
 		}
 		waits := map[uint64]bool{}
@@ -143,7 +143,7 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 				reached.add(id, 0, o)
 			}
 		}
-		if links, err = of.byPar.peek(p, links[:0], nil); err != nil {
+		if links, err = of.byPar.peek(p, links[:0]); err != nil {
 			return nil, err
 		}
 		for _, link := range links {
@@ -199,10 +199,10 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 	var ends []ending
 	for p := range arrived.partitions() {
 		var err error
-		if rows, err = arrived.load(p, rows[:0], nil); err != nil {
+		if rows, err = arrived.load(p, rows[:0]); err != nil {
 			return err
 		}
-		if ends, err = l.ends.load(p, ends[:0], nil); err != nil {
+		if ends, err = l.ends.load(p, ends[:0]); err != nil {
 			return err
 		}
 		byID := l.joined(rows, w)
@@ -219,7 +219,7 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 			}{{fromEarliest, o.earliest}, {fromLatest, o.latest}} {
 				k := legKey{from: w.graph.rank[l.in.sources[from.source].point], to: to, kind: from.kind}
 				l := w.legOf(k)
-				w.measure(l, w.part(l, &from.passage, &e.last), e.id, &from.passage, &e.last)
+				w.measure(l, w.part(l, from.source, e.last.source), e.id, &from.passage, &e.last)
 			}
 		}
 	}

@@ -634,7 +634,7 @@ func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *
 }
 
 func TestAnswersEqualOracle(t *testing.T) {
-	for i := range max(2, 10/seed.Share()) {
+	for i := range max(2, 16/seed.Share()) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { answersEqualOracle(t, seed.Random(t)) })
 	}
 }

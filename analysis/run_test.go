@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -290,6 +291,31 @@ func TestBackwardsAreTheSame(t *testing.T) {
 			named := fmt.Sprintf("tuple %d was at a/recv on A surely after", (id+1)<<pageBits)
 			if mentions(a, named) != (id < maxBackwards) {
 				t.Errorf("%d workers: findings %v", o.Workers, a.Findings)
+			}
+		}
+	}
+}
+
+// The slowest are found whether tuples are measured together or one by one, and whether their way is a leg of its own or not.
+func TestSlowestAreOfAll(t *testing.T) {
+	for _, stages := range []int{2, 3} {
+		parent := t.TempDir()
+		if err := simrun.Chain(seed.Of(t), parent, "r", stages, 5000, 10000); err != nil {
+			t.Fatal(err)
+		}
+		dir := openRun(t, parent, "r")
+		together := analyze(t, dir, Options{Reference: "A"})
+		var rows []DurationRow
+		alone := analyze(t, dir, Options{Reference: "A", Durations: func(r DurationRow) error {
+			if r.From == "stage0/recv" && r.To == fmt.Sprintf("stage%d/recv", stages-1) {
+				rows = append(rows, r)
+			}
+			return nil
+		}})
+		slices.SortFunc(rows, func(a, b DurationRow) int { return cmp.Or(cmp.Compare(b.Lo, a.Lo), cmp.Compare(a.ID, b.ID)) })
+		for i := range 10 {
+			if len(rows) != 5000 || uint64(together.Slowest[i].ID) != rows[i].ID || uint64(alone.Slowest[i].ID) != rows[i].ID {
+				t.Errorf("%d stages, the %d. slowest of %d is %d, not %d or %d", stages, i+1, len(rows), rows[i].ID, together.Slowest[i].ID, alone.Slowest[i].ID)
 			}
 		}
 	}

@@ -277,78 +277,52 @@ func (t *told) noteHandler(kind, settings string) {
 	}
 }
 
-// block takes the events of one block: this is the inner loop of reading.
+// block takes the events of one block, which it may change.
 func (r *reader) block(source int, t *told, o *order, axis *axis, events []logstore.Event) {
-	filter := &r.in.options.Filter
-	limited := len(filter.IDs) > 0
-	page, p := ^uint64(0), -1
+	if filter := &r.in.options.Filter; len(filter.IDs) > 0 {
+		events = slices.DeleteFunc(events, func(e logstore.Event) bool { return e.ID != poison && !filter.id(e.ID) })
+	}
 	a := r.events
 	if r.in.sources[source].trip != noTrip {
 		a = r.returns
 	}
-	var c *openChunk[logstore.Event]
-	var rows []logstore.Event // of c
-	// What the loop changes is in local variables: stores to memory that the next turn reads are what such a loop waits for.
-	var binned, taken uint64
-	bin, from, to := -1, uint64(1), uint64(0) // readings from from to before to are in bin
-	originNow, next := o.origin, o.next
-	for i := range events {
-		e := events[i]
-		if e.ID == poison {
-			t.poison++
-			continue
+	// Most events are of the page of the one before: what is done is done to all of these, one thing after another.
+	for len(events) > 0 {
+		page := events[0].ID >> pageBits
+		n := 1
+		for n < len(events) && events[n].ID>>pageBits == page {
+			n++
 		}
-		if limited && !filter.id(e.ID) {
-			continue
-		}
-		if e.Counter-from >= to-from || bin < 0 {
-			if bin >= 0 {
-				t.perBin[bin] += binned
-				binned = 0
-			}
-			bin = axis.bin(e.Counter)
-			from, to = axis.edge(bin), axis.edge(bin+1)
-			if bin == 0 {
-				from = 0
-			}
-			from = min(from, e.Counter)
-			to = max(to, e.Counter+1)
-		}
-		binned++
-		taken++
-		if id := e.ID; id >= next && id>>originShift == originNow {
-			next = id + 1
-		} else {
-			o.next = next
-			o.other(t, id)
-			originNow, next = o.origin, o.next
-		}
-		if e.ID>>pageBits != page || len(rows) == cap(rows) {
-			if c != nil {
-				c.rows = rows
-			}
-			page = e.ID >> pageBits
-			p = a.store.partition(e.ID)
-			c = &a.open[p]
-			if len(c.rows) == cap(c.rows) || c.source != int32(source) {
-				a.turn(p, int32(source))
-			}
-			rows = c.rows
-			if len(rows) == cap(rows) { // writing has failed
-				break
+		same := events[:n]
+		events = events[n:]
+		if page == poison>>pageBits {
+			same = slices.DeleteFunc(same, func(e logstore.Event) bool { return e.ID == poison })
+			t.poison += uint64(n - len(same))
+			if len(same) == 0 {
+				continue
 			}
 		}
-		rows = rows[:len(rows)+1]
-		rows[len(rows)-1] = e
+		t.events += uint64(len(same))
+		o.take(t, same)
+		axis.tally(t.perBin, same)
+		a.addAll(page, int32(source), same)
 	}
-	if c != nil {
-		c.rows = rows
+}
+
+// tally counts events in the bins of their readings.
+func (a *axis) tally(perBin []uint64, events []logstore.Event) {
+	if a.count == 0 { // the node is not related
+		return
 	}
-	o.next = next
-	if bin >= 0 {
-		t.perBin[bin] += binned
+	for i := 0; i < len(events); {
+		c := events[i].Counter
+		bin := a.bin(c)
+		from, to := min(a.edge(bin), c), max(a.edge(bin+1), c+1)
+		first := i
+		for i++; i < len(events) && events[i].Counter-from < to-from; i++ {
+		}
+		perBin[bin] += uint64(i - first)
 	}
-	t.events += taken
 }
 
 // originShift takes from an id what says who made it: node and instance.
@@ -365,6 +339,17 @@ type order struct {
 }
 
 func newOrder() *order { return &order{origin: ^uint64(0), others: map[uint64]uint64{}} }
+
+// take takes events of one page, and so of one origin.
+func (o *order) take(t *told, events []logstore.Event) {
+	for _, e := range events {
+		if e.ID >= o.next && e.ID>>originShift == o.origin {
+			o.next = e.ID + 1
+		} else {
+			o.other(t, e.ID)
+		}
+	}
+}
 
 // other takes an id that is late, or of another origin than the one before.
 func (o *order) other(t *told, id uint64) {

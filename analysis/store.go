@@ -132,47 +132,67 @@ func bytesOf[T any](rows []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(rows))), len(rows)*int(rowBytes[T]()))
 }
 
-// rows is how many rows a partition has.
-func (s *store[T]) rows(partition int) int {
-	n := 0
-	for i := range s.chunks[partition] {
-		n += s.chunks[partition][i].n
+// each tells of a partition's rows, of one source after another, where they are in memory. Those of the file are read into the buffer, which is
+// returned, as it may have become longer.
+func (s *store[T]) each(partition int, buffer []T, tell func(rows []T, source int32)) ([]T, error) {
+	inFile := 0
+	for _, c := range s.chunks[partition] {
+		if c.rows == nil {
+			inFile += c.n
+		}
 	}
-	return n
-}
-
-// load appends a partition's rows, and for each its source if sources is not nil. The partition is then empty.
-func (s *store[T]) load(partition int, rows []T, sources *[]uint16) ([]T, error) {
+	buffer = extend(buffer[:0], inFile)
+	read := buffer
 	for i := range s.chunks[partition] {
 		c := &s.chunks[partition][i]
-		from := len(rows)
-		if c.rows != nil {
-			rows = append(rows, c.rows[:c.n]...)
-			s.scratch.give(int64(cap(c.rows)) * rowBytes[T]())
-		} else {
-			rows = extend(rows, c.n)
-			if err := s.scratch.read(bytesOf(rows[from:]), c.at); err != nil {
-				return rows, err
+		rows := c.rows
+		if rows == nil {
+			rows, read = read[:c.n], read[c.n:]
+			if err := s.scratch.read(bytesOf(rows), c.at); err != nil {
+				return buffer, err
 			}
-		}
-		if sources == nil {
-			continue
 		}
 		for k, st := range c.sources {
 			to := c.n
 			if k+1 < len(c.sources) {
 				to = int(c.sources[k+1].from)
 			}
-			at := len(*sources)
-			*sources = extend(*sources, to-int(st.from))
-			fill := (*sources)[at:]
-			for j := range fill {
-				fill[j] = uint16(st.source)
-			}
+			tell(rows[st.from:to], st.source)
 		}
 	}
-	s.chunks[partition] = nil
+	return buffer, nil
+}
+
+// peek appends a partition's rows.
+func (s *store[T]) peek(partition int, rows []T) ([]T, error) {
+	for i := range s.chunks[partition] {
+		c := &s.chunks[partition][i]
+		if c.rows != nil {
+			rows = append(rows, c.rows...)
+			continue
+		}
+		from := len(rows)
+		rows = extend(rows, c.n)
+		if err := s.scratch.read(bytesOf(rows[from:]), c.at); err != nil {
+			return rows, err
+		}
+	}
 	return rows, nil
+}
+
+// load is peek, and the partition is then empty.
+func (s *store[T]) load(partition int, rows []T) ([]T, error) {
+	rows, err := s.peek(partition, rows)
+	s.drop(partition)
+	return rows, err
+}
+
+// drop makes a partition empty, and gives its memory back: that of rows which somebody still has is theirs to count.
+func (s *store[T]) drop(partition int) {
+	for _, c := range s.chunks[partition] {
+		s.scratch.give(int64(cap(c.rows)) * rowBytes[T]())
+	}
+	s.chunks[partition] = nil
 }
 
 // extend makes a slice n longer.
@@ -214,6 +234,22 @@ func (a *appender[T]) add(id uint64, source int32, row T) {
 		a.turn(p, source)
 	}
 	c.rows = append(c.rows, row)
+}
+
+// addAll adds rows of ids of one page.
+func (a *appender[T]) addAll(page uint64, source int32, rows []T) {
+	p := a.store.partition(page << pageBits)
+	c := &a.open[p]
+	for len(rows) > 0 {
+		if len(c.rows) == cap(c.rows) || c.source != source {
+			if a.turn(p, source); len(c.rows) == cap(c.rows) { // writing has failed
+				return
+			}
+		}
+		n := min(len(rows), cap(c.rows)-len(c.rows))
+		c.rows = append(c.rows, rows[:n]...)
+		rows = rows[n:]
+	}
 }
 
 // turn makes room in a partition's open chunk for rows of a source.
@@ -262,14 +298,4 @@ func (a *appender[T]) flush() error {
 		a.open[p] = openChunk[T]{source: -1}
 	}
 	return a.err
-}
-
-// peek is load, but the partition stays.
-func (s *store[T]) peek(partition int, rows []T, sources *[]uint16) ([]T, error) {
-	kept := s.chunks[partition]
-	held := s.scratch.memory.Load()
-	rows, err := s.load(partition, rows, sources)
-	s.scratch.memory.Store(held)
-	s.chunks[partition] = kept
-	return rows, err
 }

@@ -1,0 +1,253 @@
+package analysis
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+const pageRows = 1 << pageBits
+
+// page has the events of one page of ids as a table: a row for each id, a column for each point by its rank. Ids that follow each other,
+// of tuples that went the same way, are then rows that follow each other, and measured together.
+type page struct {
+	masks   [pageRows]uint64 // of each row: the ranks that have an event in it
+	columns [maxPoints]*column
+	used    uint64 // ranks that have a row
+	mixed   uint64 // of these, those whose events are of several sources
+
+	repeated [pageRows / 64]uint64 // rows with more than one event of a rank
+	again    []repeat              // what is not in a column because another event is
+}
+
+// column has a page's events of one rank. What the masks do not name is left from other pages.
+type column struct {
+	readings [pageRows]uint64
+	sources  [pageRows]uint16
+	source   uint16 // of the first event
+}
+
+type repeat struct {
+	row int
+	passage
+}
+
+// clear makes the page empty.
+func (p *page) clear() {
+	clear(p.masks[:])
+	p.used, p.mixed = 0, 0
+	if len(p.again) > 0 {
+		clear(p.repeated[:])
+		p.again = p.again[:0]
+	}
+}
+
+// fill puts events of one source into the page, which are all of its ids.
+func (p *page) fill(events []logstore.Event, source uint16, rank uint8) {
+	bit := uint64(1) << rank
+	c := p.columns[rank]
+	if c == nil {
+		c = new(column)
+		p.columns[rank] = c
+	}
+	switch {
+	case p.used&bit == 0:
+		p.used |= bit
+		c.source = source
+	case c.source != source:
+		p.mixed |= bit
+	}
+	for i := range events {
+		e := &events[i]
+		row := e.ID & (pageRows - 1)
+		if p.masks[row]&bit != 0 {
+			p.repeated[row/64] |= 1 << (row % 64)
+			p.again = append(p.again, repeat{int(row), passage{e.Counter, int32(source)}})
+			continue
+		}
+		p.masks[row] |= bit
+		c.readings[row], c.sources[row] = e.Counter, source
+	}
+}
+
+// sortRepeats has to be called when the page is full, before rows are looked at.
+func (p *page) sortRepeats() {
+	slices.SortFunc(p.again, func(a, b repeat) int { return cmp.Compare(a.row, b.row) })
+}
+
+// at is a row's event of a rank that it has.
+func (p *page) at(row, rank int) passage {
+	c := p.columns[rank]
+	return passage{c.readings[row], int32(c.sources[row])}
+}
+
+// chain appends all events of a row.
+func (p *page) chain(row int, chain []passage) []passage {
+	for rest := p.masks[row]; rest != 0; rest &= rest - 1 {
+		chain = append(chain, p.at(row, bits.TrailingZeros64(rest)))
+	}
+	if p.repeats(row) {
+		i, _ := slices.BinarySearchFunc(p.again, row, func(r repeat, row int) int { return cmp.Compare(r.row, row) })
+		for ; i < len(p.again) && p.again[i].row == row; i++ {
+			chain = append(chain, p.again[i].passage)
+		}
+	}
+	return chain
+}
+
+func (p *page) repeats(row int) bool { return p.repeated[row/64]>>(row%64)&1 != 0 }
+
+// alike is how many rows from one on have events of the same sources and no others; 0 if the row repeats some.
+func (p *page) alike(row int) int {
+	mask := p.masks[row]
+	mixed, repeats := mask&p.mixed, len(p.again) > 0
+	end := row
+	for end < pageRows && p.masks[end] == mask && !(repeats && p.repeats(end)) && (mixed == 0 || p.sameSources(mixed, row, end)) {
+		end++
+	}
+	return end - row
+}
+
+// sameSources tells whether two rows have events of the same sources, by ranks that both have.
+func (p *page) sameSources(mask uint64, a, b int) bool {
+	for ; mask != 0; mask &= mask - 1 {
+		if c := p.columns[bits.TrailingZeros64(mask)]; c.sources[a] != c.sources[b] {
+			return false
+		}
+	}
+	return true
+}
+
+// run are events of a partition that follow each other and are of one source.
+type run struct {
+	events []logstore.Event
+	source uint16
+}
+
+// stretch is a run of one page.
+type stretch struct {
+	run
+	page uint64
+}
+
+// findPages cuts the partition's runs into stretches, sorted by pages. It does so only where most events are of the page of the event before
+// them, and pages are not nearly empty.
+func (w *gatherer) findPages() bool {
+	const leastStretch, leastPerPage = 16, 64
+	n := 0
+	for _, r := range w.runs {
+		n += len(r.events)
+	}
+	w.stretches = w.stretches[:0]
+	for _, r := range w.runs {
+		for len(r.events) > 0 {
+			page, end := r.events[0].ID>>pageBits, 1
+			for end < len(r.events) && r.events[end].ID>>pageBits == page {
+				end++
+			}
+			w.stretches = append(w.stretches, stretch{run{r.events[:end], r.source}, page})
+			if len(w.stretches) > n/leastStretch+1 {
+				return false
+			}
+			r.events = r.events[end:]
+		}
+	}
+	slices.SortStableFunc(w.stretches, func(a, b stretch) int { return cmp.Compare(a.page, b.page) })
+	pages := 0
+	for i, s := range w.stretches {
+		if i == 0 || s.page != w.stretches[i-1].page {
+			pages++
+		}
+	}
+	return pages <= n/leastPerPage+1
+}
+
+// eachPage fills one page after another and tells of it; first is the id of its row 0.
+func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
+	if w.page == nil {
+		w.page = new(page)
+	}
+	p := w.page
+	for i, s := range w.stretches {
+		p.fill(s.events, s.source, w.rankOf[s.source]&(maxPoints-1))
+		if i+1 == len(w.stretches) || w.stretches[i+1].page != s.page {
+			p.sortRepeats()
+			tell(s.page<<pageBits, p)
+			p.clear()
+		}
+	}
+}
+
+// leastAlike is how many rows that are alike are worth measuring together.
+const leastAlike = 8
+
+// tuples takes a page's tuples.
+func (w *gatherer) tuples(first uint64, p *page) {
+	together := !w.single && w.lineage == nil && w.in.options.Filter.To_cycles == 0
+	for row := 0; row < pageRows; {
+		mask := p.masks[row]
+		if mask == 0 {
+			row++
+			continue
+		}
+		n := 0
+		if together {
+			n = p.alike(row)
+		}
+		if n >= leastAlike {
+			w.ways(first, p, row, n)
+			row += n
+			continue
+		}
+		for last := row + max(n, 1); row < last; row++ {
+			if p.repeats(row) {
+				w.chain = p.chain(row, w.chain[:0])
+				w.repeated(first+uint64(row), w.chain)
+				continue
+			}
+			for rest := mask; rest != 0; rest &= rest - 1 {
+				rank := bits.TrailingZeros64(rest)
+				w.passed[rank] = p.at(row, rank)
+			}
+			w.way(first+uint64(row), mask, &w.passed)
+		}
+	}
+}
+
+// ways is way for rows that are alike, of tuples that nobody wants to be told one by one.
+func (w *gatherer) ways(first uint64, p *page, row, n int) {
+	mask := p.masks[row]
+	plan := w.planOf(mask)
+	plan.tuples += uint64(n)
+	idOf := func(i int) uint64 { return first + uint64(row+i) }
+	for i := range plan.legs {
+		l := &plan.legs[i]
+		xs, ys := p.columns[l.from].readings[row:row+n], p.columns[l.to].readings[row:row+n]
+		source := p.at(row, l.from).source
+		w.measureAll(l.leg, w.partOf(l, source, p.at(row, l.to).source), xs, ys, idOf, nil)
+		newest := &w.found.points[l.from].newest[w.nodeOf[source]]
+		*newest = max(*newest, slices.Max(xs))
+	}
+	if l := plan.whole; l != nil {
+		wayOf := func(i int) []passage {
+			w.passing = p.chain(row+i, w.passing[:0])
+			return w.passing
+		}
+		if w.in.options.Slowest == 0 {
+			wayOf = nil
+		}
+		xs, ys := p.columns[l.from].readings[row:row+n], p.columns[l.to].readings[row:row+n]
+		w.measureAll(l.leg, w.partOf(l, p.at(row, l.from).source, p.at(row, l.to).source), xs, ys, idOf, wayOf)
+	}
+	for _, r := range plan.ends {
+		for i := range n {
+			e := p.at(row+i, r)
+			w.end(r, &e)
+		}
+	}
+	for _, r := range plan.starts {
+		w.found.points[r].appeared += uint64(n)
+	}
+}
