@@ -13,8 +13,8 @@ type job struct {
 	nodes    []simrun.Node
 	channels []simrun.Channel
 	edges    [][2]string
-	// findable says that the edges are in the data: no id that ends in a window comes to the sink as another tuple, and none that was not seen at its
-	// source is seen there as another.
+	// findable says that the edges are in the data: of each some tuple passes both ends, no id that ends in a window comes to the sink as another
+	// tuple, and none that was not seen at its source is seen there as another.
 	findable bool
 }
 
@@ -195,14 +195,25 @@ func randomJob(rng *rand.Rand) job {
 			simrun.InOrder(j.channels[i].Records)
 		}
 	}
-	// Edges between points that no tuple passes are not there.
-	j.edges = slices.DeleteFunc(j.edges, func(e [2]string) bool {
-		for _, p := range e {
-			if !slices.ContainsFunc(j.channels, func(c simrun.Channel) bool { return pointName(c.Name) == p }) {
-				return true
-			}
+	at := map[string]map[uint64]bool{}
+	for _, c := range j.channels {
+		ids := at[pointName(c.Name)]
+		if ids == nil {
+			ids = map[uint64]bool{}
+			at[pointName(c.Name)] = ids
 		}
-		return false
-	})
+		for _, r := range c.Records {
+			ids[r.ID] = ids[r.ID] || !r.IsLink
+		}
+	}
+	// Edges between points that no tuple passes are not there; others are found only if some tuple passes both.
+	j.edges = slices.DeleteFunc(j.edges, func(e [2]string) bool { return at[e[0]] == nil || at[e[1]] == nil })
+	for _, e := range j.edges {
+		both := false
+		for id := range at[e[0]] {
+			both = both || at[e[0]][id] && at[e[1]][id]
+		}
+		j.findable = j.findable && both
+	}
 	return j
 }
