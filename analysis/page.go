@@ -15,7 +15,7 @@ const pageRows = 1 << pageBits
 type page struct {
 	masks   [pageRows]uint64 // of each row: the ranks that have an event in it
 	columns [maxPoints]*column
-	used    uint64 // ranks that have a row
+	used    uint64 // ranks that have an event
 	mixed   uint64 // of these, those whose events are of several sources
 
 	repeated [pageRows / 64]uint64 // rows with more than one event of a rank
@@ -44,7 +44,7 @@ func (p *page) clear() {
 	}
 }
 
-// fill puts events of one source into the page, which are all of its ids.
+// fill puts events of one source into the page. Their ids have to be of one page, and of the same each time until clear.
 func (p *page) fill(events []logstore.Event, source uint16, rank uint8) {
 	bit := uint64(1) << rank
 	c := p.columns[rank]
@@ -180,7 +180,7 @@ func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 	}
 }
 
-// leastAlike is how many rows that are alike are worth measuring together.
+// leastAlike is how many rows that are alike are measured together: of fewer, looking up what all of them need takes longer than it spares.
 const leastAlike = 8
 
 // tuples takes a page's tuples.
