@@ -29,11 +29,11 @@ test: ## install what is needed and run every check
 	@scripts/test $(TEST_PARTS)
 
 .PHONY: prove
-prove: build ## measure every bar at full size, into a dated record under docs/proofs
+prove: ## measure every bar at full size, into a dated record under docs/proofs
 	@scripts/prove
 
 .PHONY: soak
-soak: build ## run the whole product for an hour, into a dated record under docs/proofs: not a part of make prove
+soak: ## run the whole product for an hour, into a dated record under docs/proofs: not a part of make prove
 	@scripts/prove -only soak
 
 .PHONY: lint
