@@ -31,11 +31,13 @@ func BenchmarkIDs(b *testing.B) {
 	for name, job := range map[string]struct {
 		id       func(i uint64, rng *rand.Rand) uint64
 		instance func(i uint64) uint64
+		window   uint64 // so many become one before the last stage
 	}{
-		"following each other": {func(i uint64, _ *rand.Rand) uint64 { return i }, func(uint64) uint64 { return 0 }},
-		"over instances":       {func(i uint64, _ *rand.Rand) uint64 { return i }, func(i uint64) uint64 { return i % 2 }},
-		"one of fifty":         {func(i uint64, _ *rand.Rand) uint64 { return i * 50 }, func(uint64) uint64 { return 0 }},
-		"random":               {func(_ uint64, rng *rand.Rand) uint64 { return rng.Uint64() >> 1 }, func(uint64) uint64 { return 0 }},
+		"following each other": {func(i uint64, _ *rand.Rand) uint64 { return i }, func(uint64) uint64 { return 0 }, 1},
+		"over instances":       {func(i uint64, _ *rand.Rand) uint64 { return i }, func(i uint64) uint64 { return i % 2 }, 1},
+		"windows of five":      {func(i uint64, _ *rand.Rand) uint64 { return i }, func(uint64) uint64 { return 0 }, 5},
+		"one of fifty":         {func(i uint64, _ *rand.Rand) uint64 { return i * 50 }, func(uint64) uint64 { return 0 }, 1},
+		"random":               {func(_ uint64, rng *rand.Rand) uint64 { return rng.Uint64() >> 1 }, func(uint64) uint64 { return 0 }, 1},
 	} {
 		b.Run(name, func(b *testing.B) {
 			rng, parent := rand.New(rand.NewPCG(1, 1)), b.TempDir()
@@ -45,12 +47,23 @@ func BenchmarkIDs(b *testing.B) {
 					channels = append(channels, simrun.Channel{Node: (stage + instance) % 3, Name: fmt.Sprintf("stage%d#%d/recv", stage, instance)})
 				}
 			}
+			links := simrun.Channel{Name: "stage1/link", Node: 1, Handler: "link"}
 			for i := range uint64(tuples) {
 				id := job.id(i, rng)
 				for stage := range uint64(3) {
+					if stage == 2 && job.window > 1 {
+						child := 1<<60 | i/job.window
+						links.Records = append(links.Records, simrun.Record{ID: id, Child: child, IsLink: true})
+						if id = child; i%job.window < job.window-1 {
+							break
+						}
+					}
 					c := &channels[2*stage+job.instance(i)]
 					c.Records = append(c.Records, simrun.Record{Time: simrun.Hz + i*2000 + stage*100_000 + rng.Uint64N(2000), ID: id})
 				}
+			}
+			if len(links.Records) > 0 {
+				channels = append(channels, links)
 			}
 			if err := simrun.Write(rng, parent, "job", simrun.Nodes(rng, 3), channels); err != nil {
 				b.Fatal(err)

@@ -58,11 +58,11 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 	if w.lineage == nil {
 		return nil
 	}
-	w.parents, w.children = map[uint64]bool{}, map[uint64]bool{}
 	var err error
 	if w.links, err = s.byPar.peek(partition, w.links[:0]); err != nil {
 		return err
 	}
+	w.parents = make(map[uint64]bool, len(w.links))
 	for _, l := range w.links {
 		if l.Parent != l.Child {
 			w.parents[l.Parent] = true
@@ -71,6 +71,7 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 	if w.links, err = s.byKid.load(partition, w.links[:0]); err != nil {
 		return err
 	}
+	w.children = make(map[uint64]bool, len(w.links))
 	for _, l := range w.links {
 		if l.Parent != l.Child {
 			w.children[l.Child] = true
@@ -134,7 +135,7 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 		if ends, err = l.ends.peek(p, ends[:0]); err != nil {
 			return nil, err
 		}
-		waits := map[uint64]bool{}
+		waits := make(map[uint64]bool, len(ends))
 		for _, e := range ends {
 			waits[e.id] = true
 		}
