@@ -24,12 +24,16 @@ dist: ## pack an archive for this platform into dist/
 demo: build ## run the product on this machine: a result, and its page in bin/demo
 	@scripts/demo
 
+.PHONY: check
+check: ## what every edit needs: lint and unit
+	@scripts/test lint unit
+
 .PHONY: test
 test: ## install what is needed and run every check
 	@scripts/test $(TEST_PARTS)
 
 .PHONY: prove
-prove: ## measure every bar at full size, into a dated record under docs/proofs
+prove: ## measure and judge every bar at full size, into a dated record under docs/proofs
 	@scripts/prove
 
 .PHONY: soak
@@ -84,7 +88,7 @@ test-web: ## test the report's page in node and in a browser
 	@scripts/test-web
 
 .PHONY: bars
-bars: build ## measure every bar, small
+bars: build ## measure every bar, small: promises are judged, timings are printed
 	@scripts/bars
 
 .PHONY: mutations

@@ -395,7 +395,7 @@ func TestPrivilegedFaults(t *testing.T) {
 // TestBarFaults is the same for the record, at full size.
 func TestBarFaults(t *testing.T) {
 	size := proof.Begin(t)
-	bar := proof.Bar{Name: "sweep of the living among 10 nodes with faults", Limit: 3, Unit: "× the normal time"}
+	bar := proof.Bar{Name: "sweep of the living among 10 nodes with faults", Limit: 3, Unit: "× the normal time", Timing: true}
 	if err := privileged.Check(); err != nil {
 		bar.Absent = err.Error()
 		proof.Check(t, bar)

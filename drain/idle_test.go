@@ -86,7 +86,7 @@ func TestBarIdle(t *testing.T) {
 		figures[1+i] *= 100
 	}
 	proof.Check(t,
-		proof.Bar{Name: "idle drainer with 6 rings", Limit: 0.5, Unit: "% of a core"}.AtPace().From(figures[1:]),
-		proof.Bar{Name: "its private memory", Figure: figures[0], Limit: 40, Unit: "MB"},
+		proof.Bar{Name: "idle drainer with 6 rings", Limit: 0.5, Unit: "% of a core", Timing: true}.From(figures[1:]),
+		proof.Bar{Name: "its private memory", Figure: figures[0], Limit: 40, Unit: "MB", Timing: true},
 	)
 }

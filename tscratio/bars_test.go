@@ -320,8 +320,8 @@ func TestBarHour(t *testing.T) {
 	all := p.Constraints()
 	p.Prune()
 	proof.Check(t,
-		proof.Bar{Name: "translate, in order", Limit: 10, Unit: "ns"}.AtPace().From(cursor),
-		proof.Bar{Name: "translate, at random", Limit: 80, Unit: "ns"}.AtPace().From(translate),
+		proof.Bar{Name: "translate, in order", Limit: 10, Unit: "ns", Timing: true}.From(cursor),
+		proof.Bar{Name: "translate, at random", Limit: 80, Unit: "ns", Timing: true}.From(translate),
 		proof.Bar{Name: "translate, allocations", Figure: allocations, Unit: "a thousand"},
 		proof.Bar{Name: "constraints before pruning an idle hour", Figure: float64(all) / float64(p.Constraints()), Limit: 4, AtLeast: true, Unit: "× those after"},
 	)

@@ -96,7 +96,7 @@ func TestBarSearch(t *testing.T) {
 		for _, trial := range r.Trials {
 			t.Logf("%+v", trial)
 		}
-		off := proof.Bar{Name: "search: " + text, Figure: 100 * math.Abs(r.Sustained-server.limit()) / server.limit(), Limit: 3, Unit: "% off the limit"}
+		off := proof.Bar{Name: "search: " + text, Figure: 100 * math.Abs(r.Sustained-server.limit()) / server.limit(), Limit: 3, Unit: "% off the limit", Timing: true}
 		switch {
 		case r.LimitedBy == generator.ByEngine:
 		case r.LimitedBy == generator.ByGenerator && others > disturbedShare: // true: this machine could not send as much
@@ -107,7 +107,7 @@ func TestBarSearch(t *testing.T) {
 		bars := []proof.Bar{off}
 		if server.Stall > 0 {
 			named := func(what string, got, want time.Duration) proof.Bar {
-				return proof.Bar{Name: "search: " + text + ": " + what, Figure: 100 * math.Abs(float64(got-want)) / float64(want), Limit: 10, Unit: "% off the truth"}
+				return proof.Bar{Name: "search: " + text + ": " + what, Figure: 100 * math.Abs(float64(got-want)) / float64(want), Limit: 10, Unit: "% off the truth", Timing: true}
 			}
 			bars = append(bars, named("length of the stalls", r.Stalls.Typical, server.Stall), named("time between stalls", r.Stalls.Every, server.Period))
 		}

@@ -91,10 +91,10 @@ func runBenchAnalyze(ctx context.Context, flags benchAnalyzeFlags, given func(st
 		return err
 	}
 	bars := []proof.Bar{
-		proof.Bar{Name: "join and translate three channels", Limit: analyzeSpeed, AtLeast: true, Unit: "tuples a second per core"}.AtPace().From(result.PerSecond),
+		proof.Bar{Name: "join and translate three channels", Limit: analyzeSpeed, AtLeast: true, Unit: "tuples a second per core", Timing: true}.From(result.PerSecond),
 		{Name: fmt.Sprintf("memory for %d tuples", result.MemoryTuples), Figure: result.Peak_mb, Limit: analyzeMemory, Unit: "MB"},
 	}
-	duck := proof.Bar{Name: "against DuckDB's join of events", Limit: analyzeDuck, AtLeast: true, Unit: "× as fast"}.AtPace().From(result.Ratios) // older machines slow DuckDB less
+	duck := proof.Bar{Name: "against DuckDB's join of events", Limit: analyzeDuck, AtLeast: true, Unit: "× as fast", Timing: true}.From(result.Ratios) // older machines slow DuckDB less
 	if flags.duckTuples == 0 {
 		result.NoDuck = "it was left out"
 	}

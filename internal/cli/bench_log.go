@@ -94,10 +94,10 @@ func runBenchLog(ctx context.Context, flags benchLogFlags, repetitionsGiven bool
 func logBars(result bench.LogResult) []proof.Bar {
 	var bars []proof.Bar
 	for _, row := range result.Rows {
-		bar := proof.Bar{Name: row.Name, Limit: logLimits[row.Name], Unit: "× bare " + row.Base}
+		bar := proof.Bar{Name: row.Name, Limit: logLimits[row.Name], Unit: "× bare " + row.Base, Timing: true}
 		bars = append(bars, counted(bar, row.Ratios, result.Disturbed, row.Absent))
 		if row.Dropped > 0 {
-			bars = append(bars, proof.Bar{Name: row.Name + " dropped", Figure: float64(row.Dropped), Limit: 0, Unit: "events"})
+			bars = append(bars, proof.Bar{Name: row.Name + " dropped", Figure: float64(row.Dropped), Unit: "events", Timing: true})
 		}
 	}
 	return bars

@@ -241,13 +241,13 @@ func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 					halves = append(halves, accuracy.Median(row.HalfWidths_us))
 				}
 			}
-			add(proof.Bar{Name: fmt.Sprintf("windowed-kernel half-width, w = %v, %s", w, load(loaded)), Limit: halfWidthLimits_us[w], Unit: "µs"}.AtPace(), halves)
+			add(proof.Bar{Name: fmt.Sprintf("windowed-kernel half-width, w = %v, %s", w, load(loaded)), Limit: halfWidthLimits_us[w], Unit: "µs", Timing: true}, halves)
 		}
 		add(proof.Bar{Name: "queries between namespaces, " + load(loaded), Limit: queriesWanted, AtLeast: true, Unit: "queries"}, []float64{float64(queries)})
 		add(proof.Bar{Name: "truths outside of their bounds, " + load(loaded), Unit: "queries"}, []float64{float64(outside)})
 		add(proof.Bar{Name: "suspect rows, " + load(loaded), Unit: "rows"}, []float64{float64(suspect)})
 	}
-	trip := proof.Bar{Name: "spinning round trip", Limit: roundTripLimit, Unit: "× bare ping-pong"}.From(result.RoundTrips.Ratios)
+	trip := proof.Bar{Name: "spinning round trip", Limit: roundTripLimit, Unit: "× bare ping-pong", Timing: true}.From(result.RoundTrips.Ratios)
 	if trip.Absent != "" && result.RoundTrips.Absent != "" {
 		trip.Absent = result.RoundTrips.Absent
 	}
@@ -259,8 +259,8 @@ func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 		}
 	}
 	bars = append(bars,
-		proof.Bar{Name: "two trains a second, prober", Limit: coreLimit, Unit: "% of a core"}.AtPace().From(probers),
-		proof.Bar{Name: "two trains a second, answerer", Limit: coreLimit, Unit: "% of a core"}.AtPace().From(answerers))
+		proof.Bar{Name: "two trains a second, prober", Limit: coreLimit, Unit: "% of a core", Timing: true}.From(probers),
+		proof.Bar{Name: "two trains a second, answerer", Limit: coreLimit, Unit: "% of a core", Timing: true}.From(answerers))
 	return bars
 }
 

@@ -158,7 +158,7 @@ func soakBars(s *demo.Soak) []proof.Bar {
 		{Name: "tuples and events lost", Figure: float64(s.Lost), Unit: "events"},
 	}
 	for i, name := range s.Processes {
-		bar := proof.Bar{Name: "growth in the second half, " + name, Limit: soakGrowth_MB(s, name), Unit: "MB"}
+		bar := proof.Bar{Name: "growth in the second half, " + name, Limit: soakGrowth_MB(s, name), Unit: "MB", Timing: true}
 		grown, ok := s.Growth_bytes(i)
 		switch watched := time.Duration(len(s.Samples)) * s.Every; {
 		case watched < soakSettled:
@@ -170,8 +170,8 @@ func soakBars(s *demo.Soak) []proof.Bar {
 		}
 		bars = append(bars, bar)
 	}
-	worst := proof.Bar{Name: "bound of the widest period", Limit: soakWorst, Unit: "× the median period's"}
-	drift := proof.Bar{Name: "bound of the second half", Limit: soakDrift, Unit: "× the first half's"}
+	worst := proof.Bar{Name: "bound of the widest period", Limit: soakWorst, Unit: "× the median period's", Timing: true}
+	drift := proof.Bar{Name: "bound of the second half", Limit: soakDrift, Unit: "× the first half's", Timing: true}
 	if len(s.Periods) < 2 {
 		worst.Absent, drift.Absent = "one period is too few to say", "one period is too few to say"
 	} else {

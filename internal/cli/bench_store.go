@@ -121,23 +121,23 @@ func speedLimit(name string) float64 {
 func storeBars(result bench.StoreResult, withSustained bool) []proof.Bar {
 	var bars []proof.Bar
 	for _, row := range result.Rows {
-		bars = append(bars, proof.Bar{Name: row.Name + " size", Figure: row.BytesPerEvent, Limit: sizeFactor*row.EntropyBytes + sizeSlack, Unit: "bytes an event"})
+		bars = append(bars, proof.Bar{Name: row.Name + " size", Figure: row.BytesPerEvent, Limit: sizeFactor*row.EntropyBytes + sizeSlack, Unit: "bytes an event", Timing: true})
 		if limit := speedLimit(row.Name); limit > 0 {
 			bars = append(bars,
-				counted(proof.Bar{Name: row.Name + " encode", Limit: limit, AtLeast: true, Unit: "GB/s"}.AtPace(), row.Encode, 0, ""),
-				counted(proof.Bar{Name: row.Name + " decode", Limit: limit, AtLeast: true, Unit: "GB/s"}.AtPace(), row.Decode, 0, ""))
+				counted(proof.Bar{Name: row.Name + " encode", Limit: limit, AtLeast: true, Unit: "GB/s", Timing: true}, row.Encode, 0, ""),
+				counted(proof.Bar{Name: row.Name + " decode", Limit: limit, AtLeast: true, Unit: "GB/s", Timing: true}, row.Decode, 0, ""))
 		}
 	}
 	if !withSustained {
 		return bars
 	}
 	s := result.Sustained
-	bar := counted(proof.Bar{Name: "sustained", Limit: sustainedLimit, Unit: "× bare rdtscp"}, s.Ratios, s.Disturbed, "")
+	bar := counted(proof.Bar{Name: "sustained", Limit: sustainedLimit, Unit: "× bare rdtscp", Timing: true}, s.Ratios, s.Disturbed, "")
 	if s.Events == 0 {
 		bar.Absent = "this process may use 1 core"
 		return append(bars, bar)
 	}
-	return append(bars, bar, proof.Bar{Name: "sustained dropped", Figure: float64(s.Dropped), Unit: "events"},
+	return append(bars, bar, proof.Bar{Name: "sustained dropped", Figure: float64(s.Dropped), Unit: "events", Timing: true},
 		proof.Bar{Name: "sustained not in the log", Figure: float64(s.Events) - float64(s.Logged) - float64(s.Dropped), Unit: "events"})
 }
 

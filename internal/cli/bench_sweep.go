@@ -78,7 +78,7 @@ measured alone.`,
 func barsOfSweep(r bench.SweepResult) (bars []proof.Bar) {
 	name := fmt.Sprintf("sweep of %d clients, %d exchanges each way", r.Clients, r.Exchanges)
 	if r.Alone_ns > 0 {
-		return []proof.Bar{{Name: name + ", for quality: median half-width of a pair", Figure: r.Median_ns / r.Alone_ns, Limit: qualityLimit, Unit: "× that of a pair alone"}}
+		return []proof.Bar{{Name: name + ", for quality: median half-width of a pair", Figure: r.Median_ns / r.Alone_ns, Limit: qualityLimit, Unit: "× that of a pair alone", Timing: true}}
 	}
 	for _, b := range sweepBars {
 		if b.clients != r.Clients || b.exchanges != r.Exchanges {
@@ -87,9 +87,9 @@ func barsOfSweep(r bench.SweepResult) (bars []proof.Bar) {
 		if len(r.Lost) > 0 {
 			bars = append(bars, proof.Bar{Name: name + ": pairs that were lost", Figure: float64(len(r.Lost)), Limit: 0, Unit: "pairs"})
 		}
-		bars = append(bars, proof.Bar{Name: name, Figure: r.Seconds, Limit: b.seconds, Unit: "s"}.AtPace())
+		bars = append(bars, proof.Bar{Name: name, Figure: r.Seconds, Limit: b.seconds, Unit: "s", Timing: true})
 		if b.megabytes > 0 {
-			bars = append(bars, proof.Bar{Name: name + ": the server's private memory", Figure: float64(r.ServerPrivate) / 1e6, Limit: b.megabytes, Unit: "MB"})
+			bars = append(bars, proof.Bar{Name: name + ": the server's private memory", Figure: float64(r.ServerPrivate) / 1e6, Limit: b.megabytes, Unit: "MB", Timing: true})
 		}
 	}
 	return bars

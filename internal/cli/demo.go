@@ -166,8 +166,8 @@ func demoBars(r *demo.Result, size proof.Size) []proof.Bar {
 		suspect = 1
 	}
 	half := r.HalfWidth_cycles()
-	width := proof.Bar{Name: "median half-width between nodes", Figure: us(half), Limit: demoHalfWidth_us, Unit: "µs"}
-	narrower := proof.Bar{Name: "the paper's bound over ZeroMQ", Figure: r.Paper.HalfWidth_cycles(r.Wander) / half, Limit: demoNarrower, AtLeast: true, Unit: "× as wide"}
+	width := proof.Bar{Name: "median half-width between nodes", Figure: us(half), Limit: demoHalfWidth_us, Unit: "µs", Timing: true}
+	narrower := proof.Bar{Name: "the paper's bound over ZeroMQ", Figure: r.Paper.HalfWidth_cycles(r.Wander) / half, Limit: demoNarrower, AtLeast: true, Unit: "× as wide", Timing: true}
 	if !r.Namespaces {
 		width.Absent = fmt.Sprintf("no network namespaces: %v", r.WhyLoopback)
 		narrower.Absent = width.Absent

@@ -16,9 +16,16 @@ type Bar struct {
 	Unit    string     `json:"unit"`               // of figure and limit, as in "× rdtscp" or "GB/s"
 	Reps    int        `json:"reps,omitempty"`     // repetitions that counted; 0: a single figure
 	Spread  [2]float64 `json:"spread"`             // smallest and largest repetition
-	Pace    float64    `json:"pace,omitempty"`     // the limit is that of a machine of pace 1, and held in this proportion; 0: as it stands
 	Absent  string     `json:"absent,omitempty"`   // why there is no figure: a lacking privilege, too much noise
+
+	// Timing marks a time, a speed, a share of a core, or memory. Such a figure depends on the
+	// machine and on what else runs there, so only the full run judges it.
+	Timing bool `json:"timing,omitempty"`
 }
+
+// Judged says whether a run of this size may fail by this bar. A promise, such as "no event is
+// lost", is judged everywhere.
+func (b Bar) Judged(size Size) bool { return !b.Timing || size == Full }
 
 // From returns b with the median and the spread of the repetitions that counted; without any, b is absent.
 func (b Bar) From(repetitions []float64) Bar {
@@ -51,22 +58,10 @@ func (b Bar) Verdict() Verdict {
 	switch {
 	case b.Absent != "":
 		return Absent
-	case b.AtLeast && b.Figure >= b.held(), !b.AtLeast && b.Figure <= b.held():
+	case b.AtLeast && b.Figure >= b.Limit, !b.AtLeast && b.Figure <= b.Limit:
 		return Reached
 	default:
 		return Missed
-	}
-}
-
-// held is the limit on this machine.
-func (b Bar) held() float64 {
-	switch {
-	case b.Pace == 0:
-		return b.Limit
-	case b.AtLeast:
-		return b.Limit * b.Pace
-	default:
-		return b.Limit / b.Pace
 	}
 }
 
@@ -81,9 +76,6 @@ func (b Bar) limit() string {
 	sign := "≤ "
 	if b.AtLeast {
 		sign = "≥ "
-	}
-	if b.Pace != 0 {
-		return fmt.Sprintf("%s%s, at this machine's pace %s", sign, number(b.Limit), number(b.held()))
 	}
 	return sign + number(b.Limit)
 }
@@ -109,8 +101,6 @@ func (b Bar) validate() error {
 	switch {
 	case b.Name == "":
 		return errors.New("bar has no name")
-	case b.Pace < 0 || b.Pace > 1:
-		return fmt.Errorf("bar %q: pace %v", b.Name, b.Pace)
 	case b.Reps < 0:
 		return fmt.Errorf("bar %q: %d repetitions", b.Name, b.Reps)
 	case b.Absent != "":

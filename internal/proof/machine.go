@@ -14,7 +14,6 @@ type Machine struct {
 	Kernel string
 	System string // operating system's name
 	Go     string
-	Pace   float64 // see MeasurePace; 0: not measured
 }
 
 // ThisMachine reads the facts of the machine it runs on. What cannot be read is "unknown".

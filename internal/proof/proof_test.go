@@ -41,23 +41,15 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-func TestPace(t *testing.T) {
-	speed, cost := Bar{Name: "x", Figure: 1.1, Limit: 2, AtLeast: true}, Bar{Name: "y", Figure: 3.9, Limit: 2}
-	for pace, want := range map[string]Verdict{"": Missed, "1": Missed, "0.5": Reached, "0.9": Missed, "2": Missed, "-1": Missed, "slow": Missed} {
-		t.Setenv(paceVariable, pace)
-		for _, b := range []Bar{speed, cost} {
-			b = b.AtPace()
-			if got := b.Verdict(); got != want || b.validate() != nil {
-				t.Errorf("pace %q: %v, want %v; %v", pace, b, want, b.validate())
-			}
+func TestOnlyAFullRunJudgesTimings(t *testing.T) {
+	timing, promise := Bar{Name: "a call", Timing: true}, Bar{Name: "lost"}
+	for size, want := range map[Size]bool{None: false, Small: false, Full: true} {
+		if got := timing.Judged(size); got != want {
+			t.Errorf("timing at size %q: judged %v, want %v", size, got, want)
 		}
-	}
-	t.Setenv(paceVariable, "0.5")
-	if got, want := speed.AtPace().String(), "x: reached: 1.1  (≥ 2, at this machine's pace 1)"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if pace, err := MeasurePace(); err != nil || pace <= 0 || pace > 1 {
-		t.Errorf("of this machine: %v, %v", pace, err)
+		if !promise.Judged(size) {
+			t.Errorf("a promise at size %q is not judged", size)
+		}
 	}
 }
 
@@ -212,18 +204,26 @@ func sampleRecord() Record {
 }
 
 func TestCount(t *testing.T) {
-	reached, missed, absent := sampleRecord().Count()
-	if reached != 1 || missed != 3 || absent != 1 {
-		t.Errorf("Count = %d, %d, %d, want 1 reached, 3 missed, 1 absent", reached, missed, absent)
+	failed := errors.New("exit status 1")
+	missed := Bar{Name: "lost", Figure: 1}
+	slow := Bar{Name: "a call", Figure: 3, Limit: 2, Timing: true}
+	noisy := Bar{Name: "a call", Limit: 2, Timing: true, Absent: "noise"}
+	tests := map[string]struct {
+		record Record
+		want   Tally
+	}{
+		"of all kinds":                      {sampleRecord(), Tally{Reached: 1, Missed: 3, Absent: 1}},
+		"a miss that fails its test":        {Record{Results: []Result{{Err: failed, Bars: []Bar{missed}}}}, Tally{Missed: 1}},
+		"failed, with reached bars":         {Record{Results: []Result{{Err: failed, Bars: []Bar{{Name: "x"}}}}}, Tally{Reached: 1, Missed: 1}},
+		"timings, small":                    {Record{Size: Small, Results: []Result{{Bars: []Bar{slow, noisy}}}}, Tally{Unjudged: 2}},
+		"timings, full":                     {Record{Size: Full, Results: []Result{{Bars: []Bar{slow, noisy}}}}, Tally{Missed: 1, Absent: 1}},
+		"a timing does not explain failure": {Record{Size: Small, Results: []Result{{Err: failed, Bars: []Bar{slow}}}}, Tally{Missed: 1, Unjudged: 1}},
+		"a promise, small":                  {Record{Size: Small, Results: []Result{{Bars: []Bar{missed}}}}, Tally{Missed: 1}},
 	}
-	// A missed bar makes its test fail: that is one miss, not two.
-	one := Record{Results: []Result{{Err: errors.New("exit status 1"), Bars: []Bar{{Name: "x", Figure: 1}}}}}
-	if _, missed, _ := one.Count(); missed != 1 {
-		t.Errorf("a missed bar counts %d times", missed)
-	}
-	failed := Record{Results: []Result{{Err: errors.New("exit status 1"), Bars: []Bar{{Name: "x"}}}}}
-	if _, missed, _ := failed.Count(); missed != 1 {
-		t.Error("a failed command with reached bars does not count")
+	for name, test := range tests {
+		if got := test.record.Count(); got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
 	}
 }
 
@@ -279,9 +279,13 @@ func TestBeginAndCheck(t *testing.T) {
 			t.Errorf("%s=%q: Begin = %q, %+v, want %+v", sizeVariable, value, size, got, want)
 		}
 	}
-	var got fakeT
-	Check(&got, Bar{Name: "a", Figure: 1, Limit: 2}, Bar{Name: "b", Figure: 3, Limit: 2}, Bar{Name: "c", Absent: "x"})
-	if want := (fakeT{errors: 1, logs: 2}); got != want {
-		t.Errorf("Check: %+v, want %+v", got, want)
+	bars := []Bar{{Name: "a", Figure: 1, Limit: 2}, {Name: "b", Figure: 3, Limit: 2}, {Name: "c", Absent: "x"},
+		{Name: "d", Figure: 3, Limit: 2, Timing: true}}
+	for size, want := range map[Size]fakeT{Small: {errors: 1, logs: 3}, Full: {errors: 2, logs: 2}} {
+		t.Setenv(sizeVariable, string(size))
+		var got fakeT
+		if Check(&got, bars...); got != want {
+			t.Errorf("Check at size %q: %+v, want %+v", size, got, want)
+		}
 	}
 }

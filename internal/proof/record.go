@@ -28,58 +28,55 @@ type Result struct {
 	Err     error // the command's own failure; a missed bar may be one
 	Bars    []Bar
 	Text    string // that the command has for the record, as Markdown
-
-	Before []Bar // what was measured first, where this is the second time
 }
 
-// Excusable says whether other load on the machine may be all that is wrong: bars were missed, and each of them is a cost or a speed. A
-// limit of zero is a promise, which nothing excuses.
-func (r Result) Excusable() bool {
-	missed := 0
-	for _, bar := range r.Bars {
-		if bar.Verdict() == Missed {
-			if bar.Limit == 0 {
-				return false
-			}
-			missed++
-		}
+// A Tally counts verdicts.
+type Tally struct {
+	Reached, Missed, Absent int
+	Unjudged                int // missed or absent, and a timing that this size of run does not judge
+}
+
+func (t Tally) String() string {
+	text := fmt.Sprintf("%d reached, %d missed, %d absent", t.Reached, t.Missed, t.Absent)
+	if t.Unjudged > 0 {
+		text += fmt.Sprintf(", %d timings beyond their limits or absent, which only a full run judges", t.Unjudged)
 	}
-	return missed > 0
+	return text
 }
 
-// Count counts the verdicts. A command that failed, or reported nothing, without a missed bar to show for it counts as
-// missed: silence proves nothing.
-func (r Record) Count() (reached, missed, absent int) {
+// Count counts the verdicts. A command that failed, or reported nothing, without a missed bar to
+// show for it counts as missed: silence proves nothing.
+func (r Record) Count() Tally {
+	var sum Tally
 	for _, result := range r.Results {
-		missedHere := 0
+		missed := 0
 		for _, bar := range result.Bars {
-			switch bar.Verdict() {
-			case Reached:
-				reached++
-			case Missed:
-				missedHere++
-			case Absent:
-				absent++
+			switch verdict := bar.Verdict(); {
+			case verdict == Reached:
+				sum.Reached++
+			case !bar.Judged(r.Size):
+				sum.Unjudged++
+			case verdict == Missed:
+				missed++
+			default:
+				sum.Absent++
 			}
 		}
-		if missedHere == 0 && (result.Err != nil || len(result.Bars) == 0) {
-			missedHere = 1
+		if missed == 0 && (result.Err != nil || len(result.Bars) == 0) {
+			missed = 1
 		}
-		missed += missedHere
+		sum.Missed += missed
 	}
-	return reached, missed, absent
+	return sum
 }
 
 // Markdown is the record as a page.
 func (r Record) Markdown() string {
 	var page strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&page, format+"\n", args...) }
-	reached, missed, absent := r.Count()
-
 	line("# Proofs of %s", r.Begun.UTC().Format(time.DateOnly))
 	line("")
-	line("%d reached, %d missed, %d absent. Size: %s. Begun %s.", reached, missed, absent, r.Size,
-		r.Begun.UTC().Format("2006-01-02 15:04 UTC"))
+	line("%v. Size: %s. Begun %s.", r.Count(), r.Size, r.Begun.UTC().Format("2006-01-02 15:04 UTC"))
 	if r.LeftOut > 0 {
 		line("")
 		line("%d proofs were not asked for.", r.LeftOut)
@@ -91,9 +88,6 @@ func (r Record) Markdown() string {
 	line("| CPU | %s, %d cores |", cell(r.Machine.CPU), r.Machine.Cores)
 	line("| system | %s, Linux %s |", cell(r.Machine.System), cell(r.Machine.Kernel))
 	line("| Go | %s |", r.Machine.Go)
-	if r.Machine.Pace > 0 {
-		line("| pace | %.2f of that of the machine which limits were set for |", r.Machine.Pace)
-	}
 	line("")
 	line("A figure is the median of the repetitions that counted; the spread is their smallest and largest.")
 	for _, result := range r.Results {
@@ -105,12 +99,6 @@ func (r Record) Markdown() string {
 		if result.Err != nil {
 			line("The command failed: %s", result.Err)
 			line("")
-		}
-		for _, bar := range result.Before {
-			if bar.Verdict() == Missed {
-				line("Measured twice. The first time: %s", cell(bar.String()))
-				line("")
-			}
 		}
 		if result.Text != "" {
 			line("%s", result.Text)

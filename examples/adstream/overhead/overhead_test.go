@@ -149,9 +149,9 @@ func TestBarOverhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(out.String())
-	bars := []proof.Bar{{Name: "log calls of a streaming job, computed", Figure: f.Computed, Limit: limit_percent, Unit: "% of its CPU time"}}
+	bars := []proof.Bar{{Name: "log calls of a streaming job, computed", Figure: f.Computed, Limit: limit_percent, Unit: "% of its CPU time", Timing: true}}
 	if full {
-		bar := proof.Bar{Name: "instrumentation of a streaming job, upper end", Figure: f.Full.CPU.Hi, Limit: limit_percent, Unit: "% of its CPU time"}
+		bar := proof.Bar{Name: "instrumentation of a streaming job, upper end", Figure: f.Full.CPU.Hi, Limit: limit_percent, Unit: "% of its CPU time", Timing: true}
 		if f.Full.CPU.Hi > limit_percent && f.Full.CPU.Lo < limit_percent {
 			bar.Absent = fmt.Sprintf("the interval is too wide to say: %+.2f %% to %+.2f %%", f.Full.CPU.Lo, f.Full.CPU.Hi)
 		}

@@ -21,10 +21,10 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], proofs, proof.MeasurePace, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], proofs, os.Stdout, os.Stderr))
 }
 
-func run(ctx context.Context, args []string, list []listed, measurePace func() (float64, error), stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("prove", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	size := flags.String("size", string(proof.Small), `how much to measure, "small" or "full"`)
@@ -48,22 +48,15 @@ func run(ctx context.Context, args []string, list []listed, measurePace func() (
 		return 2
 	}
 	record := proof.Record{LeftOut: len(list) - len(wanted), Begun: time.Now(), Size: proof.Size(*size), Commit: commit(ctx), Machine: proof.ThisMachine()}
-	pace, err := measurePace()
-	if err != nil {
-		fmt.Fprintf(stderr, "prove: %v\n", err)
-		return 1
-	}
-	record.Machine.Pace = pace
 	for _, p := range wanted {
 		fmt.Fprintf(stdout, "%s: %s\n", p.name, strings.Join(p.command, " "))
-		result := prove(ctx, p, record.Size, paceNow(record.Size, measurePace), stderr)
-		show(stdout, result)
-		if record.Size == proof.Small && result.Excusable() {
-			fmt.Fprintf(stdout, "  measured once more, as other load worsens such figures:\n")
-			before := result.Bars
-			result = prove(ctx, p, record.Size, paceNow(record.Size, measurePace), stderr)
-			result.Before = before
-			show(stdout, result)
+		result := prove(ctx, p, record.Size, stderr)
+		for _, bar := range result.Bars {
+			note := ""
+			if bar.Verdict() == proof.Missed && !bar.Judged(record.Size) {
+				note = ": a timing, which only a full run judges"
+			}
+			fmt.Fprintf(stdout, "  %s%s\n", bar, note)
 		}
 		if result.Err != nil {
 			fmt.Fprintf(stdout, "  failed: %v\n", result.Err)
@@ -76,8 +69,8 @@ func run(ctx context.Context, args []string, list []listed, measurePace func() (
 		fmt.Fprintln(stderr, "prove: interrupted, no record written")
 		return 1
 	}
-	reached, missed, absent := record.Count()
-	fmt.Fprintf(stdout, "%d reached, %d missed, %d absent\n", reached, missed, absent)
+	sum := record.Count()
+	fmt.Fprintln(stdout, sum)
 	if *dir != "" {
 		name, err := record.Save(*dir)
 		if err != nil {
@@ -87,35 +80,20 @@ func run(ctx context.Context, args []string, list []listed, measurePace func() (
 		fmt.Fprintf(stdout, "record: %s\n", name)
 	}
 	switch {
-	case missed > 0 || reached+absent == 0:
+	case sum.Missed > 0:
 		return 1
-	case absent > 0:
+	case sum.Absent > 0:
 		return 3
 	default:
 		return 0
 	}
 }
 
-// paceNow is measured before each proof: a shared machine is half as fast for minutes. A full run holds limits as they stand.
-func paceNow(size proof.Size, measurePace func() (float64, error)) float64 {
-	if size == proof.Full {
-		return 1
-	}
-	pace, err := measurePace()
-	if err != nil {
-		return 1
-	}
-	return pace
-}
-
-func show(w io.Writer, result proof.Result) {
-	for _, bar := range result.Bars {
-		fmt.Fprintf(w, "  %s\n", bar)
-	}
-}
+// partial is the exit code of a cprof that measured some of its bars.
+const partial = 3
 
 // prove runs one command and collects the bars that it reports.
-func prove(ctx context.Context, p listed, size proof.Size, pace float64, output io.Writer) proof.Result {
+func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) proof.Result {
 	result := proof.Result{Name: p.name, Command: fmt.Sprintf("CLOUDPROFILER_PROOF=%s %s", size, strings.Join(p.command, " "))}
 	dir, err := os.MkdirTemp("", "prove")
 	if err != nil {
@@ -127,7 +105,7 @@ func prove(ctx context.Context, p listed, size proof.Size, pace float64, output 
 
 	begun := time.Now()
 	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
-	cmd.Env = append(os.Environ(), "CLOUDPROFILER_PROOF="+string(size), "CLOUDPROFILER_PROOF_FILE="+name, proof.PaceEnvironment(pace))
+	cmd.Env = append(os.Environ(), "CLOUDPROFILER_PROOF="+string(size), "CLOUDPROFILER_PROOF_FILE="+name)
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // let it clean up
 	cmd.WaitDelay = 30 * time.Second
@@ -140,6 +118,10 @@ func prove(ctx context.Context, p listed, size proof.Size, pace float64, output 
 	}
 	defer file.Close()
 	bars, text, err := proof.Read(file)
+	if absent := func(b proof.Bar) bool { return b.Absent != "" }; slices.ContainsFunc(bars, absent) &&
+		cmd.ProcessState.ExitCode() == partial {
+		result.Err = nil // the absent bars say it
+	}
 	if err != nil && result.Err == nil {
 		result.Err = err
 	}
