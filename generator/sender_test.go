@@ -335,40 +335,54 @@ func TestSenderKeepsToItsCore(t *testing.T) {
 // sleeps has no need to give way.
 func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 	privileged.Need(t)
-	may := ownCores(t)
 	for _, c := range []struct {
-		rate  float64
-		least float64 // share of offers that found the thread first
-		most  float64
+		rate        float64
+		least, most float64 // share of offers that found the thread first
 	}{{100_000, 0.7, 0.97}, {200, 1, 1}} {
-		var offers, first int
-		o := SenderOptions{Schedule: mustSchedule(t, fmt.Sprintf("constant:%gx3s", c.rate)), IDs: testIDs, Tuples: testTuples(t), Cores: may[len(may)-1:], Realtime: true}
-		o.Connect = func(int) (Sink, error) {
-			return SinkFunc(func(tuples []Tuple) (int, error) {
-				if offers++; offers%10 == 0 {
-					if attr, err := unix.SchedGetAttr(0, 0); err == nil && attr.Policy == unix.SCHED_FIFO {
-						first++
-					}
-				}
-				return len(tuples), nil
-			}), nil
-		}
-		s, err := NewSender(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := s.Run(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Stopped for 50 ms of each second, a twentieth would be late, and four fifths of these by more than 10 ms.
-		if late := r.SendLag.ValueAtQuantile(98); late > int64(10*time.Millisecond) {
-			t.Errorf("%g a second: the last fiftieth was %s late or more", c.rate, time.Duration(late))
-		}
-		if share := float64(first) / float64(offers/10); share < c.least || share > c.most {
-			t.Errorf("%g a second: first on its core for %.2f of the time, want %g to %g", c.rate, share, c.least, c.most)
+		// The kernel stops a thread that never yields in every try; other load does not.
+		const tries = 3
+		for try := 1; ; try++ {
+			late, share := sendRealtime(t, c.rate)
+			if late <= 10*time.Millisecond && share >= c.least && share <= c.most {
+				break
+			}
+			t.Logf("%g a second: the last fiftieth was %s late or more, first on its core for "+
+				"%.2f of the time, want at most 10 ms and %g to %g", c.rate, late, share, c.least, c.most)
+			if try == tries {
+				t.Errorf("%g a second: stopped, in %d tries", c.rate, tries)
+				break
+			}
 		}
 	}
+}
+
+// sendRealtime sends for three seconds, first on its core. It returns how late the last fiftieth
+// was, and the share of offers that found the thread first. A thread that is stopped for 50 ms of
+// each second sends a twentieth late, four fifths of these by more than 10 ms.
+func sendRealtime(t *testing.T, rate float64) (late time.Duration, share float64) {
+	may := ownCores(t)
+	var offers, first int
+	o := SenderOptions{Schedule: mustSchedule(t, fmt.Sprintf("constant:%gx3s", rate)), IDs: testIDs,
+		Tuples: testTuples(t), Cores: may[len(may)-1:], Realtime: true}
+	o.Connect = func(int) (Sink, error) {
+		return SinkFunc(func(tuples []Tuple) (int, error) {
+			if offers++; offers%10 == 0 {
+				if attr, err := unix.SchedGetAttr(0, 0); err == nil && attr.Policy == unix.SCHED_FIFO {
+					first++
+				}
+			}
+			return len(tuples), nil
+		}), nil
+	}
+	s, err := NewSender(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(r.SendLag.ValueAtQuantile(98)), float64(first) / float64(offers/10)
 }
 
 // ownCores are those that this process may use.

@@ -89,7 +89,8 @@ func TestGenSendSaysThatARateCannotBeReached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	receiver, err := generator.NewReceiver(generator.ReceiverOptions{Sources: []generator.Source{pull}})
+	receiver, err := generator.NewReceiver(generator.ReceiverOptions{
+		Sources: []generator.Source{pull}, Silence: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +99,13 @@ func TestGenSendSaysThatARateCannotBeReached(t *testing.T) {
 		r, _ := receiver.Run(t.Context())
 		got <- r
 	}()
-	code, out, errs := cprof("gen", "send", "--to", pull.Endpoint(), "--rate", "1e9", "--duration", "10ms", "--give-up", "100ms", "--json", "--no-log")
+	code, out, errs := cprof("gen", "send", "--to", pull.Endpoint(), "--rate", "1e9",
+		"--duration", "1ms", "--give-up", "10ms", "--json", "--no-log")
 	if code != exitPartial || !strings.Contains(errs, "will not reach the rate") {
 		t.Errorf("%d %s", code, errs)
 	}
 	var sent sendLine
-	if err := json.Unmarshal([]byte(out), &sent); err != nil || sent.Scheduled != 10_000_000 || sent.Skipped == 0 || sent.Scheduled != sent.Sent+sent.Skipped+sent.Unsent {
+	if err := json.Unmarshal([]byte(out), &sent); err != nil || sent.Scheduled != 1_000_000 || sent.Skipped == 0 || sent.Scheduled != sent.Sent+sent.Skipped+sent.Unsent {
 		t.Errorf("%+v, %v", sent, err)
 	}
 	if r := <-got; r.Received != sent.Sent || !r.Whole() {

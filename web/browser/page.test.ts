@@ -83,8 +83,11 @@ test("the heading leads to what is missing, and the first tiles say of which way
   assert.match(await text(page, ".banner"), /One part of the run is missing or not whole, and 3 things cannot be decided\./);
   await page.locator(".banner a").first().focus();
   await page.keyboard.press("Enter");
-  assert.match(page.url(), /#missing$/);
-  assert.ok(await page.locator("#missing").evaluate((e) => { const { top } = e.getBoundingClientRect(); return top >= document.querySelector(".top")!.getBoundingClientRect().bottom && top < innerHeight; }));
+  await page.waitForURL(/#missing$/);
+  await page.waitForFunction(() => {
+    const { top } = document.querySelector("#missing")!.getBoundingClientRect();
+    return top >= document.querySelector(".top")!.getBoundingClientRect().bottom && top < innerHeight;
+  });
   assert.match(await text(page, ".tiles"), /source\/send → sink\/recv/);
 }));
 
