@@ -61,32 +61,35 @@ func TestIntroductionRuleFinds(t *testing.T) {
 	})
 }
 
-// readmeListsPackages is the rule that a newcomer finds every package in the README.
-func readmeListsPackages(t *testing.T, files []file) []finding {
-	readme, _ := find(files, "README.md")
-	listed := linksOf(string(readme.text))
+// architectureListsPackages is the rule that a newcomer finds every package in docs/architecture.md.
+func architectureListsPackages(t *testing.T, files []file) []finding {
+	const name = "docs/architecture.md"
+	page, _ := find(files, name)
+	listed := linksOf(string(page.text))
 	var found []finding
 	for _, p := range packages(t, files) {
-		if !slices.Contains(listed, p.path) {
-			found = append(found, finding{p.path, "not linked from README.md"})
+		if !slices.Contains(listed, "../"+p.path) {
+			found = append(found, finding{p.path, "not linked from " + name})
 		}
-		if row := "| [" + p.path + "](" + p.path + ") |"; strings.Count(string(readme.text), row) > 1 {
-			found = append(found, finding{p.path, "has more than one row in README.md"})
+		row := "| [" + p.path + "](../" + p.path + ") |"
+		if strings.Count(string(page.text), row) > 1 {
+			found = append(found, finding{p.path, "has more than one row in " + name})
 		}
 	}
 	return found
 }
 
-func TestReadmeListsPackages(t *testing.T) {
-	check(t, readmeListsPackages)
+func TestArchitectureListsPackages(t *testing.T) {
+	check(t, architectureListsPackages)
 }
 
-func TestReadmeRuleFinds(t *testing.T) {
-	runRule(t, readmeListsPackages, map[string]ruleTest{
-		"listed":           {tree{"README.md": "| [ring](ring) |\n", "ring/a.go": "package ring\n"}, nil},
-		"listed twice":     {tree{"README.md": "| [ring](ring) |\n| [ring](ring) |\n", "ring/a.go": "package ring\n"}, of("ring")},
-		"not listed":       {tree{"README.md": "ring\n", "ring/a.go": "package ring\n"}, of("ring")},
-		"only one above":   {tree{"README.md": "[a](a)\n", "a/b/c.go": "package b\n"}, of("a/b")},
-		"no README at all": {tree{"ring/a.go": "package ring\n"}, of("ring")},
+func TestArchitectureRuleFinds(t *testing.T) {
+	const page = "docs/architecture.md"
+	runRule(t, architectureListsPackages, map[string]ruleTest{
+		"listed":         {tree{page: "| [ring](../ring) |\n", "ring/a.go": "package ring\n"}, nil},
+		"listed twice":   {tree{page: "| [ring](../ring) |\n| [ring](../ring) |\n", "ring/a.go": "package ring\n"}, of("ring")},
+		"not listed":     {tree{page: "ring\n", "ring/a.go": "package ring\n"}, of("ring")},
+		"only one above": {tree{page: "[a](../a)\n", "a/b/c.go": "package b\n"}, of("a/b")},
+		"no page at all": {tree{"ring/a.go": "package ring\n"}, of("ring")},
 	})
 }
