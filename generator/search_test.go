@@ -573,7 +573,7 @@ func TestSearchOfARealEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// How near it comes is a bar, for an idle machine (TestBarSearch in internal/bench). On any machine no more comes out than the engine lets out.
+	// How near it comes is a bar, for an idle machine (TestBarSearch in bench). On any machine no more comes out than the engine lets out.
 	if r.Sustained > 2400 || len(r.Trials) < 3 {
 		t.Errorf("sustained %.0f by %s in %d trials, and the engine does 2000", r.Sustained, r.LimitedBy, len(r.Trials))
 	}

@@ -76,6 +76,11 @@ type Lateness struct {
 	CatchingUp uint64 `json:"catching_up"`
 }
 
+func (l Lateness) String() string {
+	return fmt.Sprintf("%d refused by the engine, %d not running, %d busy; %d of them caught up",
+		l.Blocked, l.Stalled, l.Busy, l.CatchingUp)
+}
+
 func (l *Lateness) add(o Lateness) {
 	l.Late += o.Late
 	l.Blocked += o.Blocked

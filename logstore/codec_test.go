@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cloudprofiler/cloudprofiler/internal/dataset"
+	"github.com/cloudprofiler/cloudprofiler/bench/dataset"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 func newAgent() *cobra.Command {
@@ -53,7 +54,7 @@ Exit code 3: something is there that somebody should look at.`,
 				err = printAgent(cmd.OutOrStdout(), s)
 			}
 			if err == nil && len(s.Warnings) > 0 {
-				return fmt.Errorf("%d of what is above is to be looked at: %w", len(s.Warnings), errPartial)
+				return fmt.Errorf("%d of what is above is to be looked at: %w", len(s.Warnings), command.ErrPartial)
 			}
 			return err
 		},
@@ -85,7 +86,7 @@ func printAgent(w io.Writer, s agent.Status) error {
 	}
 	fmt.Fprintf(w, "node           %s, process %d, running for %s\n", s.Node, s.ProcessID, time.Since(s.Started).Round(time.Second))
 	fmt.Fprintf(w, "run            %s\nlogs           %s\nhandler table  %s\nserver         %s\nchrony         %s\n", run, s.Logs, table, server, chrony)
-	fmt.Fprintf(w, "events         %s came, %s rows in %s bytes of logs; %d rings ended and are in their logs\n", thousands(s.Total.Events), thousands(s.Total.Rows), thousands(s.Total.LogBytes), s.Finished)
+	fmt.Fprintf(w, "events         %s came, %s rows in %s bytes of logs; %d rings ended and are in their logs\n", command.Thousands(s.Total.Events), command.Thousands(s.Total.Rows), command.Thousands(s.Total.LogBytes), s.Finished)
 	fmt.Fprintf(w, "not in a log   %d dropped by programs, %d not stored at a limit, %d over their rate, %d missing, %d in rings set aside\n\n", s.Total.Dropped, s.Total.NotStored, s.Total.OverRate, s.Total.Missing, s.Total.Unread)
 	if len(s.Channels) == 0 {
 		fmt.Fprintln(w, "no program has a channel open")
@@ -97,7 +98,7 @@ func printAgent(w io.Writer, s agent.Status) error {
 		if c.Alive {
 			state = "runs"
 		}
-		if _, err := fmt.Fprintf(w, "%-28s %8d %-16s %-10s %-6s %14s %10d %10d\n", c.Channel, c.ProcessID, c.Handler, c.Policy, state, thousands(c.Events), c.Waiting, c.Counts.Dropped); err != nil {
+		if _, err := fmt.Fprintf(w, "%-28s %8d %-16s %-10s %-6s %14s %10d %10d\n", c.Channel, c.ProcessID, c.Handler, c.Policy, state, command.Thousands(c.Events), c.Waiting, c.Counts.Dropped); err != nil {
 			return err
 		}
 	}
@@ -179,7 +180,7 @@ Exit code 3: something is missing in them, and the logs say what.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "! %s\n", m)
 			}
 			if len(r.Missing) > 0 {
-				return fmt.Errorf("%d parts are missing: %w", len(r.Missing), errPartial)
+				return fmt.Errorf("%d parts are missing: %w", len(r.Missing), command.ErrPartial)
 			}
 			return nil
 		},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/truth"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -74,7 +75,7 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 	}{{"reference", []string{f.reference}}, {"edge", f.edges}, {"node", f.nodes}, {"channel", f.channels}, {"id", f.ids}, {"from", []string{f.from}}, {"to", []string{f.to}}} {
 		// As of a variable that a script did not set: an answer about everything is not the one that was asked for.
 		if f.given(chosen.flag) && (len(chosen.all) == 0 || slices.Contains(chosen.all, "")) {
-			return o, usagef("--%s %q: it is empty: give what to choose, or leave the flag out", chosen.flag, strings.Join(chosen.all, ","))
+			return o, command.Usagef("--%s %q: it is empty: give what to choose, or leave the flag out", chosen.flag, strings.Join(chosen.all, ","))
 		}
 	}
 	for _, size := range []struct {
@@ -83,14 +84,14 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 	}{{"memory", f.memory, &o.Memory_bytes}, {"scratch-limit", f.spill, &o.Scratch_bytes}} {
 		n, err := channel.ParseCount(size.text)
 		if err != nil || n < 1 || n > 1<<62 {
-			return o, usagef("--%s %q: give a size such as 512MiB", size.flag, size.text)
+			return o, command.Usagef("--%s %q: give a size such as 512MiB", size.flag, size.text)
 		}
 		*size.into = int64(n)
 	}
 	for _, e := range f.edges {
 		from, to, found := strings.Cut(e, ":")
 		if !found {
-			return o, usagef("--edge %q: give two points as source/send:worker/recv", e)
+			return o, command.Usagef("--edge %q: give two points as source/send:worker/recv", e)
 		}
 		o.Edges = append(o.Edges, [2]string{from, to})
 	}
@@ -103,18 +104,18 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 		lo, err1 := strconv.ParseUint(from, 10, 64)
 		hi, err2 := strconv.ParseUint(to, 10, 64)
 		if err := errors.Join(err1, err2); err != nil || lo > hi {
-			return o, usagef("--id %q: give a number, or two as 100-200", text)
+			return o, command.Usagef("--id %q: give a number, or two as 100-200", text)
 		}
 		o.Filter.IDs = append(o.Filter.IDs, [2]uint64{lo, hi})
 	}
 	if f.slowest < 0 {
-		return o, usagef("--slowest %d: give 0 or more", f.slowest)
+		return o, command.Usagef("--slowest %d: give 0 or more", f.slowest)
 	}
 	if err := f.time(&o.Filter); err != nil {
 		return o, err
 	}
 	if err := o.Validate(); err != nil {
-		return o, usageError{err}
+		return o, command.UsageError{Err: err}
 	}
 	return o, nil
 }
@@ -140,13 +141,13 @@ func (f *analyzeFlags) time(filter *analysis.Filter) error {
 		}
 		t, err := time.Parse(time.RFC3339Nano, end.text)
 		if err != nil {
-			return usagef("--%s %q: give cycles of the reference node, or UTC as 2026-11-20T14:00:00Z", end.flag, end.text)
+			return command.Usagef("--%s %q: give cycles of the reference node, or UTC as 2026-11-20T14:00:00Z", end.flag, end.text)
 		}
 		*end.utc = t.UnixNano()
 		utc++
 	}
 	if utc > 0 && cycles > 0 {
-		return usagef("--from %q, --to %q: give both in cycles or both in UTC", f.from, f.to)
+		return command.Usagef("--from %q, --to %q: give both in cycles or both in UTC", f.from, f.to)
 	}
 	if f.to == "" {
 		if utc > 0 {
@@ -175,29 +176,11 @@ func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options, s
 		o.Truth = counters.Truth
 	}
 	dir.Run.Missing = append(dir.Run.Missing, missing...)
-	line := newProgress(stderr)
-	o.Progress = analyzeProgress(line)
+	line := command.NewProgress(stderr)
+	o.Progress = line.Share()
 	answer, err := analysis.Run(ctx, dir, o)
-	line.done()
+	line.Done()
 	return answer, err
-}
-
-// analyzeProgress shows progress from any number of goroutines, ten times a second at the most.
-func analyzeProgress(line *progress) func(float64, string) {
-	shows := make(chan struct{}, 1)
-	var last time.Time
-	return func(done float64, what string) {
-		select {
-		case shows <- struct{}{}:
-			if now := time.Now(); now.Sub(last) > 100*time.Millisecond {
-				last = now
-				filled := int(done * 30)
-				line.show("%-15s [%s%s] %3.0f %%", what, strings.Repeat("=", filled), strings.Repeat(" ", 30-filled), done*100)
-			}
-			<-shows
-		default:
-		}
-	}
 }
 
 func newAnalyze() *cobra.Command {
@@ -227,7 +210,7 @@ Exit code 1: nothing could be answered. Exit code 3: parts are suspect, missing 
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON && asCSV {
-				return usagef("--json and --csv: choose one")
+				return command.Usagef("--json and --csv: choose one")
 			}
 			o, err := flags.options()
 			if err != nil {
@@ -275,7 +258,7 @@ func partial(a *analysis.Answer) error {
 	if n == 1 {
 		are = "is"
 	}
-	return fmt.Errorf("%s of run %q %s suspect, missing or undecided: %w", plural(n, "part"), a.Run, are, errPartial)
+	return fmt.Errorf("%s of run %q %s suspect, missing or undecided: %w", plural(n, "part"), a.Run, are, command.ErrPartial)
 }
 
 // partialOf is partial for what prints no list of the parts.

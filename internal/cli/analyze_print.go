@@ -98,7 +98,7 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 		fmt.Fprintln(out, "no tuple was seen at two points: there are no durations")
 	} else {
 		printLegs(out, a)
-		printRoutes(out, a)
+		PrintRoutes(out, a)
 	}
 	printTruth(out, a)
 	printPoints(out, a)
@@ -194,8 +194,8 @@ func printLegs(out io.Writer, a *analysis.Answer) {
 // slowLegs is how many of a route's legs are named as slow.
 const slowLegs = 3
 
-// printRoutes says which legs are slow, and whether the bounds prove it.
-func printRoutes(out io.Writer, a *analysis.Answer) {
+// PrintRoutes says which legs are slow, and whether the bounds prove it.
+func PrintRoutes(out io.Writer, a *analysis.Answer) {
 	title := "\nslowest by the median\n"
 	for _, r := range a.Routes {
 		if len(r.Legs) < 2 {
@@ -426,9 +426,9 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 	printMethodsTruth(out, a)
 }
 
-// heldMethods are how the claims of each method went, of all pairs together, in the order of methods. about is what one is about that is not
+// HeldMethods are how the claims of each method went, of all pairs together, in the order of methods. about is what one is about that is not
 // what the others are about.
-func heldMethods(a *analysis.Answer) (names []string, held, about map[string]string) {
+func HeldMethods(a *analysis.Answer) (names []string, held, about map[string]string) {
 	what := map[string]string{analysis.Ours: "moment", analysis.MinRTT: "moment", analysis.ReT: "tuple", analysis.NTP: "pair of claims"}
 	held, about = map[string]string{}, map[string]string{}
 	if len(a.Comparisons) == 0 {
@@ -452,7 +452,7 @@ func heldMethods(a *analysis.Answer) (names []string, held, about map[string]str
 }
 
 func printMethodsTruth(out io.Writer, a *analysis.Answer) {
-	names, held, about := heldMethods(a)
+	names, held, about := HeldMethods(a)
 	if len(names) > 0 {
 		fmt.Fprintln(out, "  what each said of all pairs, held against the truth:")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
 	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 func newConfig() *cobra.Command {
@@ -95,7 +96,7 @@ func newConfigDiff() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), l)
 			}
 			if changed {
-				return fmt.Errorf("the tables differ: %w", errPartial)
+				return fmt.Errorf("the tables differ: %w", command.ErrPartial)
 			}
 			return nil
 		},
@@ -122,7 +123,7 @@ The comments of the table are lost: to keep them, edit the file and use "cprof c
 			}
 			added, err := handlertable.Parse([]byte(rule), "rule")
 			if err != nil {
-				return usageError{err}
+				return command.UsageError{Err: err}
 			}
 			link, err := server.dial()
 			if err != nil {

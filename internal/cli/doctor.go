@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/host"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/doctor"
 )
 
@@ -33,7 +34,7 @@ Exit code 1: the machine is unfit. Exit code 3: something could not be found out
 				return doctorWander(cmd.Context(), seconds, asJSON, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			if cmd.Flags().Changed("seconds") {
-				return usagef("--seconds goes with --wander")
+				return command.Usagef("--seconds goes with --wander")
 			}
 			report := host.Examine(host.SystemOptions())
 			report.Findings = append(report.Findings, doctor.Examine(doctor.System())...)
@@ -61,7 +62,7 @@ func doctorVerdict(report host.Report) error {
 	case host.Unfit:
 		return errors.New("this machine is unfit to measure time: see what to do above")
 	case host.Unknown:
-		return fmt.Errorf("not everything could be found out: %w", errPartial)
+		return fmt.Errorf("not everything could be found out: %w", command.ErrPartial)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/host"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/oscillator"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -22,10 +23,10 @@ func TestDoctorVerdict(t *testing.T) {
 	if err := doctorVerdict(report(host.Fit, host.Warning)); err != nil {
 		t.Errorf("a warning: %v", err)
 	}
-	if err := doctorVerdict(report(host.Fit, host.Unknown)); !errors.Is(err, errPartial) {
+	if err := doctorVerdict(report(host.Fit, host.Unknown)); !errors.Is(err, command.ErrPartial) {
 		t.Errorf("something unknown: %v", err)
 	}
-	if err := doctorVerdict(report(host.Unfit, host.Fit)); err == nil || errors.Is(err, errPartial) {
+	if err := doctorVerdict(report(host.Unfit, host.Fit)); err == nil || errors.Is(err, command.ErrPartial) {
 		t.Errorf("unfit: %v", err)
 	}
 }
@@ -33,7 +34,7 @@ func TestDoctorVerdict(t *testing.T) {
 func TestDoctorPrints(t *testing.T) {
 	code, out, _ := cprof("doctor", "--json")
 	var report host.Report
-	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Findings) == 0 || code == exitUsage {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Findings) == 0 || code == command.Usage {
 		t.Errorf("doctor --json: %d, %v\n%s", code, err, out)
 	}
 }
@@ -63,7 +64,7 @@ func TestDoctorWanderSaysWhatItCannotSee(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"doctor", "--wander", "--seconds", "5"}, {"doctor", "--seconds", "60"}} {
-		if code, _, stderr := cprof(args...); code != exitUsage {
+		if code, _, stderr := cprof(args...); code != command.Usage {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/host"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/oscillator"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -45,14 +46,14 @@ const (
 func doctorWander(ctx context.Context, seconds float64, asJSON bool, stdout, stderr io.Writer) error {
 	span := time.Duration(seconds * 1e9)
 	if span < 2*wanderWindow || span > 24*time.Hour {
-		return usagef("--seconds %g: want %g, two windows of ±%v, to a day", seconds, (2 * wanderWindow).Seconds(), wanderWindow)
+		return command.Usagef("--seconds %g: want %g, two windows of ±%v, to a day", seconds, (2 * wanderWindow).Seconds(), wanderWindow)
 	}
 	report := host.Examine(host.SystemOptions())
 	if report.Quantum == nil || report.Frequency == nil || len(report.Facts.Cores.Allowed) == 0 {
 		return fmt.Errorf("this machine's counter could not be measured: see \"cprof doctor\"")
 	}
 	clocks, left := oscillator.Clocks()
-	line := newProgress(stderr)
+	line := command.NewProgress(stderr)
 	options := oscillator.Options{
 		Open: asm.EdgeOpen, Close: asm.EdgeClose, Quantum: report.Quantum.Step_cycles,
 		Hz: (report.Frequency.Lo_millihz/2 + report.Frequency.Hi_millihz/2) / 1000,
@@ -69,10 +70,10 @@ func doctorWander(ctx context.Context, seconds float64, asJSON bool, stdout, std
 	// All readings on one core: its counter is then held against the clocks, and no other.
 	pinned := host.OnCore(report.Facts.Cores.Allowed[0], func() {
 		results, err = oscillator.Measure(ctx, options, clocks, func(done, of int) {
-			line.show("holding the counter against %d other clocks: %.0f of %.0f s", len(clocks), float64(done)/float64(of)*seconds, seconds)
+			line.Show("holding the counter against %d other clocks: %.0f of %.0f s", len(clocks), float64(done)/float64(of)*seconds, seconds)
 		})
 	})
-	line.done()
+	line.Done()
 	for _, c := range clocks {
 		if c.Close != nil {
 			c.Close()
@@ -91,7 +92,7 @@ func doctorWander(ctx context.Context, seconds float64, asJSON bool, stdout, std
 		err = w.print(stdout)
 	}
 	if err == nil && w.Verdict == host.Unknown {
-		err = fmt.Errorf("how this counter wanders could not be found out: %w", errPartial)
+		err = fmt.Errorf("how this counter wanders could not be found out: %w", command.ErrPartial)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/report/export"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
@@ -46,12 +47,12 @@ func runExport(ctx context.Context, path string, flags analyzeFlags, kinds []str
 	for _, k := range kinds {
 		kind, known := exportKinds[k]
 		if !known {
-			return usagef("--as %q: use parquet, csv or perfetto", strings.Join(kinds, ","))
+			return command.Usagef("--as %q: use parquet, csv or perfetto", strings.Join(kinds, ","))
 		}
 		wanted |= kind
 	}
 	if wanted == 0 {
-		return usagef("--as %q: it is empty: use parquet, csv or perfetto", "")
+		return command.Usagef("--as %q: it is empty: use parquet, csv or perfetto", "")
 	}
 	o, err := flags.options()
 	if err != nil {
@@ -62,10 +63,10 @@ func runExport(ctx context.Context, path string, flags analyzeFlags, kinds []str
 		return err
 	}
 	defer dir.Close()
-	line := newProgress(stderr)
-	o.Progress = analyzeProgress(line)
+	line := command.NewProgress(stderr)
+	o.Progress = line.Share()
 	files, answer, err := export.Run(ctx, dir, o, wanted)
-	line.done()
+	line.Done()
 	if err != nil {
 		return err
 	}

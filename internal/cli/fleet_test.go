@@ -13,6 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/runs"
@@ -33,11 +34,11 @@ func startAFleet(t *testing.T, names ...string) *aFleet {
 	t.Helper()
 	dir := t.TempDir()
 	f := &aFleet{t: t, keys: filepath.Join(dir, "keys"), runs: filepath.Join(dir, "runs")}
-	f.want(exitAnswered, "server.public", "keys", "server", "--dir", f.keys)
+	f.want(command.Answered, "server.public", "keys", "server", "--dir", f.keys)
 	for _, name := range names {
-		f.want(exitAnswered, "tsc-client --server", "keys", "client", name, "--dir", f.keys)
+		f.want(command.Answered, "tsc-client --server", "keys", "client", name, "--dir", f.keys)
 	}
-	f.want(exitAnswered, "cprof nodes --server", "keys", "client", "you", "--admin", "--dir", f.keys)
+	f.want(command.Answered, "cprof nodes --server", "keys", "client", "you", "--admin", "--dir", f.keys)
 
 	config, err := daemon.Listen("127.0.0.1:0", daemon.Setting{Key: "key", Value: f.key("server.secret")}, daemon.Setting{Key: "client_keys", Value: f.key("clients")})
 	if err != nil {
@@ -136,57 +137,57 @@ func TestSweepThatIsNotThereAnyMore(t *testing.T) {
 		}
 	}()
 	code, _, stderr := cprof("nodes", "--sweep", "--server", server.Address())
-	if code != exitFailed || !strings.Contains(stderr, "sweep is not there any more") {
+	if code != command.Failed || !strings.Contains(stderr, "sweep is not there any more") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 
 func TestNodesOfAFleet(t *testing.T) {
 	f := startAFleet(t, "alpha", "beta")
-	f.want(exitAnswered, "no node has registered", "nodes")
+	f.want(command.Answered, "no node has registered", "nodes")
 	f.join("alpha")
 	leave := f.join("beta")
 	for _, text := range []string{"alpha  here", "beta   here", "1 of 1 pairs complete", "healthy", "bound of the row's readings"} {
-		f.want(exitAnswered, text, "nodes", "--sweep")
+		f.want(command.Answered, text, "nodes", "--sweep")
 	}
-	f.want(exitAnswered, "consistent", "nodes", "--pairs")
+	f.want(command.Answered, "consistent", "nodes", "--pairs")
 	svg := filepath.Join(t.TempDir(), "matrix.svg")
 	var m coordinator.Matrix
-	if err := json.Unmarshal([]byte(f.want(exitAnswered, `"pairs"`, "nodes", "--json", "--svg", svg)), &m); err != nil || len(m.Pairs) != 2 || m.Pairs[0].Bound_ns <= 0 {
+	if err := json.Unmarshal([]byte(f.want(command.Answered, `"pairs"`, "nodes", "--json", "--svg", svg)), &m); err != nil || len(m.Pairs) != 2 || m.Pairs[0].Bound_ns <= 0 {
 		t.Errorf("%+v, %v", m.Pairs, err)
 	}
 	if drawn, err := os.ReadFile(svg); err != nil || !strings.Contains(string(drawn), "beta") {
 		t.Errorf("%.100s, %v", drawn, err)
 	}
 
-	f.want(exitFailed, "role", "nodes", "--key", f.key("beta.secret"))
-	f.want(exitAnswered, "stranger", "keys", "client", "stranger", "--admin", "--dir", f.keys)
+	f.want(command.Failed, "role", "nodes", "--key", f.key("beta.secret"))
+	f.want(command.Answered, "stranger", "keys", "client", "stranger", "--admin", "--dir", f.keys)
 	if err := os.Remove(filepath.Join(f.keys, "clients", "stranger.public")); err != nil {
 		t.Fatal(err)
 	}
-	f.want(exitFailed, `key "stranger": server cannot be reached: it does not let this key in`, "nodes", "--key", f.key("stranger.secret"))
-	f.want(exitUsage, "belong together", "nodes", "--key", "")
-	f.want(exitUsage, "not of a server", "nodes", "--server-key", f.key("beta.secret"))
+	f.want(command.Failed, `key "stranger": server cannot be reached: it does not let this key in`, "nodes", "--key", f.key("stranger.secret"))
+	f.want(command.Usage, "belong together", "nodes", "--key", "")
+	f.want(command.Usage, "not of a server", "nodes", "--server-key", f.key("beta.secret"))
 
 	leave()
-	f.want(exitPartial, "beta is gone", "nodes")
+	f.want(command.Partial, "beta is gone", "nodes")
 }
 
 func TestRunOfAFleet(t *testing.T) {
 	f := startAFleet(t, "alpha", "beta", "gamma")
 	f.join("alpha")
 	f.join("beta")
-	f.want(exitAnswered, "there was no run", "run", "status")
-	f.want(exitFailed, "no run is under way", "run", "stop")
-	f.want(exitUsage, `check run name "a/b": "/" is not a letter`, "run", "start", "a/b")
-	f.want(exitFailed, "gamma", "run", "start", "tuesday", "--reference", "gamma")
-	f.want(exitAnswered, "run tuesday: open", "run", "start", "tuesday", "--reference", "alpha", "--note", "as a test")
-	f.want(exitFailed, "stop it first", "run", "start", "wednesday")
-	f.want(exitAnswered, "open", "run", "status", "--json")
+	f.want(command.Answered, "there was no run", "run", "status")
+	f.want(command.Failed, "no run is under way", "run", "stop")
+	f.want(command.Usage, `check run name "a/b": "/" is not a letter`, "run", "start", "a/b")
+	f.want(command.Failed, "gamma", "run", "start", "tuesday", "--reference", "gamma")
+	f.want(command.Answered, "run tuesday: open", "run", "start", "tuesday", "--reference", "alpha", "--note", "as a test")
+	f.want(command.Failed, "stop it first", "run", "start", "wednesday")
+	f.want(command.Answered, "open", "run", "status", "--json")
 	// Nodes that can only probe have no logs, and so lack none.
-	f.want(exitAnswered, "run tuesday: complete, 1 pairs", "run", "stop")
-	f.want(exitAnswered, filepath.Join(f.runs, "tuesday")+"\n", "run", "status")
-	f.want(exitAnswered, "complete", "run", "status")
+	f.want(command.Answered, "run tuesday: complete, 1 pairs", "run", "stop")
+	f.want(command.Answered, filepath.Join(f.runs, "tuesday")+"\n", "run", "status")
+	f.want(command.Answered, "complete", "run", "status")
 
 	run, err := runs.Open(filepath.Join(f.runs, "tuesday"))
 	if err != nil {
@@ -201,22 +202,22 @@ func TestRunOfAFleet(t *testing.T) {
 	}
 
 	f.join("gamma", control.CanRun, control.CanFiles) // it says so, and does not
-	f.want(exitPartial, "missing: node gamma", "run", "start", "friday")
-	said := f.want(exitPartial, "missing: logs/gamma", "run", "stop")
+	f.want(command.Partial, "missing: node gamma", "run", "start", "friday")
+	said := f.want(command.Partial, "missing: logs/gamma", "run", "stop")
 	if strings.Count(said, "missing: node gamma") != 1 || strings.Contains(said, "missing: logs/alpha") {
 		t.Errorf("what is missing is not said once:\n%s", said)
 	}
 
-	f.want(exitPartial, "missing: logs/gamma", "run", "collect", "friday")
-	f.want(exitAnswered, "run tuesday: complete", "run", "collect", "tuesday")
-	f.want(exitFailed, "no complete run \"nobody\"", "run", "collect", "nobody")
-	f.want(exitAnswered, "as a test", "run", "list")
-	f.want(exitAnswered, "removed tuesday", "run", "rm", "tuesday")
+	f.want(command.Partial, "missing: logs/gamma", "run", "collect", "friday")
+	f.want(command.Answered, "run tuesday: complete", "run", "collect", "tuesday")
+	f.want(command.Failed, "no complete run \"nobody\"", "run", "collect", "nobody")
+	f.want(command.Answered, "as a test", "run", "list")
+	f.want(command.Answered, "removed tuesday", "run", "rm", "tuesday")
 	if _, err := os.Stat(filepath.Join(f.runs, "tuesday")); !os.IsNotExist(err) {
 		t.Errorf("the run is there: %v", err)
 	}
-	f.want(exitFailed, "tuesday", "run", "rm", "tuesday")
-	if said := f.want(exitAnswered, "healthy", "nodes"); strings.Contains(said, "tuesday") {
+	f.want(command.Failed, "tuesday", "run", "rm", "tuesday")
+	if said := f.want(command.Answered, "healthy", "nodes"); strings.Contains(said, "tuesday") {
 		t.Errorf("the run that was removed is still there:\n%s", said)
 	}
 }
@@ -231,18 +232,18 @@ func TestConfigOfAFleet(t *testing.T) {
 		return path
 	}
 	const table = "# by hand\nversion: 1\nrules:\n  - channel: \"parser/*\"\n    handler: id\n"
-	f.want(exitFailed, "no table yet", "config", "get")
-	f.want(exitFailed, "bad handler table", "config", "apply", file("version: 1\nrules: [nonsense]\n"))
-	f.want(exitAnswered, "generation 1 is served", "config", "apply", file(table))
-	if got := f.want(exitAnswered, "", "config", "get"); got != table {
+	f.want(command.Failed, "no table yet", "config", "get")
+	f.want(command.Failed, "bad handler table", "config", "apply", file("version: 1\nrules: [nonsense]\n"))
+	f.want(command.Answered, "generation 1 is served", "config", "apply", file(table))
+	if got := f.want(command.Answered, "", "config", "get"); got != table {
 		t.Errorf("the server has\n%s, want\n%s", got, table)
 	}
-	f.want(exitAnswered, "handler: id", "config", "diff", file(table))
-	f.want(exitPartial, "+    handler: counter", "config", "diff", file(strings.Replace(table, "handler: id", "handler: counter", 1)))
-	f.want(exitUsage, "nonsense", "config", "set", "join/*", "nonsense")
-	f.want(exitAnswered, "generation 2", "config", "set", "join/*", "xoy", "--params", "{x: 2, y: 1Ki}", "--node", "canary-*")
-	f.want(exitAnswered, "generation 3", "config", "set", "parser/*", "counter")
-	got := f.want(exitAnswered, "canary-*", "config", "get")
+	f.want(command.Answered, "handler: id", "config", "diff", file(table))
+	f.want(command.Partial, "+    handler: counter", "config", "diff", file(strings.Replace(table, "handler: id", "handler: counter", 1)))
+	f.want(command.Usage, "nonsense", "config", "set", "join/*", "nonsense")
+	f.want(command.Answered, "generation 2", "config", "set", "join/*", "xoy", "--params", "{x: 2, y: 1Ki}", "--node", "canary-*")
+	f.want(command.Answered, "generation 3", "config", "set", "parser/*", "counter")
+	got := f.want(command.Answered, "canary-*", "config", "get")
 	if strings.Contains(got, "handler: id") || strings.Index(got, "parser/*") > strings.Index(got, "join/*") {
 		t.Errorf("the new rule is not before the others, or the old one is still there:\n%s", got)
 	}
@@ -251,14 +252,14 @@ func TestConfigOfAFleet(t *testing.T) {
 func TestKeys(t *testing.T) {
 	dir := t.TempDir()
 	f := &aFleet{t: t}
-	f.want(exitFailed, `make the server's key first`, "keys", "client", "beta", "--dir", dir)
-	f.want(exitAnswered, "server.secret", "keys", "server", "--dir", dir)
-	f.want(exitFailed, "server.secret", "keys", "server", "--dir", dir) // it would lock everybody out
-	f.want(exitUsage, "choose another", "keys", "client", "server", "--dir", dir)
-	f.want(exitUsage, "name", "keys", "client", "a b", "--dir", dir)
-	f.want(exitAnswered, `lets node "beta" in`, "keys", "client", "beta", "--dir", dir)
-	f.want(exitFailed, "beta.secret", "keys", "client", "beta", "--dir", dir)
-	f.want(exitAnswered, `lets admin "you" in`, "keys", "client", "you", "--admin", "--dir", dir)
+	f.want(command.Failed, `make the server's key first`, "keys", "client", "beta", "--dir", dir)
+	f.want(command.Answered, "server.secret", "keys", "server", "--dir", dir)
+	f.want(command.Failed, "server.secret", "keys", "server", "--dir", dir) // it would lock everybody out
+	f.want(command.Usage, "choose another", "keys", "client", "server", "--dir", dir)
+	f.want(command.Usage, "name", "keys", "client", "a b", "--dir", dir)
+	f.want(command.Answered, `lets node "beta" in`, "keys", "client", "beta", "--dir", dir)
+	f.want(command.Failed, "beta.secret", "keys", "client", "beta", "--dir", dir)
+	f.want(command.Answered, `lets admin "you" in`, "keys", "client", "you", "--admin", "--dir", dir)
 	for name, role := range map[string]control.Role{"server": control.RoleServer, "beta": control.RoleNode, "you": control.RoleAdmin} {
 		path := filepath.Join(dir, name+".secret")
 		key, err := control.ReadKey(path)

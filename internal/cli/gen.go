@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/generator"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 func newGen() *cobra.Command {
@@ -49,12 +50,12 @@ const madeUp = 10_000
 
 func (f *tupleFlags) load() (*generator.Tuples, error) {
 	if f.format != "lines" && f.format != "delimited" {
-		return nil, usagef("--format %q: want lines or delimited", f.format)
+		return nil, command.Usagef("--format %q: want lines or delimited", f.format)
 	}
 	if f.file == "" {
 		tuples, err := generator.Advertisements(madeUp, f.size, 1)
 		if errors.Is(err, generator.ErrTuple) {
-			return nil, usagef("--size %d: %v", f.size, err)
+			return nil, command.Usagef("--size %d: %v", f.size, err)
 		}
 		return tuples, err
 	}
@@ -102,7 +103,7 @@ func (f *channelFlags) options() *handlers.Options {
 func endpoints(flag string, list []string) error {
 	for _, e := range list {
 		if transport, rest, ok := strings.Cut(e, "://"); !ok || rest == "" || transport != "tcp" && transport != "ipc" {
-			return usagef("--%s %q: want an address such as tcp://192.0.2.7:5555 or ipc:///tmp/engine", flag, e)
+			return command.Usagef("--%s %q: want an address such as tcp://192.0.2.7:5555 or ipc:///tmp/engine", flag, e)
 		}
 	}
 	return nil
@@ -112,20 +113,20 @@ func endpoints(flag string, list []string) error {
 type noticeWriter struct {
 	mu   sync.Mutex
 	w    io.Writer
-	line *progress
+	line *command.Progress
 }
 
 func (n *noticeWriter) say(notice generator.Notice) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.line.done()
+	n.line.Done()
 	fmt.Fprintf(n.w, "%s: %s\n", notice.Mark, notice.Text)
 }
 
 func (n *noticeWriter) show(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.line.show(format, args...)
+	n.line.Show(format, args...)
 }
 
 // marked turns the marks of a run into an error, so that nobody takes its numbers for clean.
@@ -137,7 +138,7 @@ func marked(marks []generator.Marked) error {
 	for _, m := range marks {
 		texts = append(texts, fmt.Sprintf("%s (%d)", m.Mark, m.Count))
 	}
-	return fmt.Errorf("the numbers are marked %s: %w", strings.Join(texts, ", "), errPartial)
+	return fmt.Errorf("the numbers are marked %s: %w", strings.Join(texts, ", "), command.ErrPartial)
 }
 
 func printMarks(w io.Writer, marks []generator.Marked) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,4 +137,9 @@ func points(trials []generator.Trial, name string, of func(generator.Trial) floa
 		s.X, s.Y = append(s.X, t.Rate), append(s.Y, of(t))
 	}
 	return s
+}
+
+func median(v []float64) float64 {
+	sorted := slices.Sorted(slices.Values(v))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/generator"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 type genReceiveFlags struct {
@@ -70,7 +71,7 @@ func portsFrom(at string, n int) ([]string, error) {
 	i := strings.LastIndexByte(at, ':')
 	port, err := strconv.Atoi(at[i+1:])
 	if !strings.HasPrefix(at, "tcp://") || err != nil || port < 1 || port+n-1 > 65535 {
-		return nil, usagef("--at %q --connections %d: several connections need tcp and a port number", at, n)
+		return nil, command.Usagef("--at %q --connections %d: several connections need tcp and a port number", at, n)
 	}
 	var list []string
 	for k := range n {
@@ -84,16 +85,16 @@ func runGenReceive(ctx context.Context, flags genReceiveFlags, stdout, stderr io
 		return err
 	}
 	if flags.connections < 1 || flags.connections > 256 {
-		return usagef("--connections %d: give 1 to 256", flags.connections)
+		return command.Usagef("--connections %d: give 1 to 256", flags.connections)
 	}
 	if flags.decode != "none" && flags.decode != "json" {
-		return usagef("--decode %q: want none or json", flags.decode)
+		return command.Usagef("--decode %q: want none or json", flags.decode)
 	}
 	list, err := portsFrom(flags.at, flags.connections)
 	if err != nil {
 		return err
 	}
-	notices := &noticeWriter{w: stderr, line: newProgress(stderr)}
+	notices := &noticeWriter{w: stderr, line: command.NewProgress(stderr)}
 	o := generator.ReceiverOptions{Senders: flags.senders, Silence: flags.silence, Patience: flags.patience, Log: flags.channels.options(), Notice: notices.say}
 	for _, at := range list {
 		pull, err := generator.NewPull(at, generator.PullOptions{HighWater: flags.hwm})
@@ -115,7 +116,7 @@ func runGenReceive(ctx context.Context, flags genReceiveFlags, stdout, stderr io
 	stop := every(func() { notices.show("%d tuples received", received()) })
 	r, err := receive(ctx)
 	stop()
-	notices.line.done()
+	notices.line.Done()
 	if flags.json {
 		err = cmp.Or(err, printReceiveJSON(stdout, r))
 	} else {
@@ -157,7 +158,7 @@ func receiverFor(o generator.ReceiverOptions, flags genReceiveFlags) (run func(c
 // asUsage makes errors about options those of the command line.
 func asUsage(err error) error {
 	if errors.Is(err, generator.ErrOptions) {
-		return usageError{err}
+		return command.UsageError{Err: err}
 	}
 	return err
 }

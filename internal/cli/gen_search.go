@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/generator"
-	"github.com/cloudprofiler/cloudprofiler/internal/bench"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 type genSearchFlags struct {
@@ -79,10 +79,10 @@ broke or what came back was malformed.`,
 
 func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.Writer) error {
 	if (flags.target == "") == (len(flags.to) == 0) {
-		return usagef("give --to with --back, or --target, and not both")
+		return command.Usagef("give --to with --back, or --target, and not both")
 	}
 	if (len(flags.to) == 0) != (len(flags.back) == 0) {
-		return usagef("--to needs --back: where the engine sends what it has finished")
+		return command.Usagef("--to needs --back: where the engine sends what it has finished")
 	}
 	if err := cmp.Or(endpoints("to", flags.to), endpoints("back", flags.back)); err != nil {
 		return err
@@ -92,7 +92,7 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	if o.Tuples, err = flags.tuples.load(); err != nil {
 		return err
 	}
-	notices := &noticeWriter{w: stderr, line: newProgress(stderr)}
+	notices := &noticeWriter{w: stderr, line: command.NewProgress(stderr)}
 	o.Progress = func(phase string, rate float64, trials int) {
 		notices.show("trial %d, %s: %.0f tuples a second", trials+1, phase, rate)
 	}
@@ -105,9 +105,9 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	var search *generator.Search
 	var start func(done func(ids ...uint64)) (stop func(), err error)
 	if flags.target != "" {
-		server, err := bench.ParseServer(flags.target)
+		server, err := generator.ParseServer(flags.target)
 		if err != nil {
-			return usagef("--target: %v", err)
+			return command.Usagef("--target: %v", err)
 		}
 		o.Connect = server.Connect
 		start = func(done func(ids ...uint64)) (func(), error) { return server.Start(done), nil }
@@ -134,7 +134,7 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	}
 	r, err := search.Run(ctx)
 	stop()
-	notices.line.done()
+	notices.line.Done()
 	if err != nil {
 		return err
 	}
@@ -144,18 +144,18 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 		err = r.WriteText(stdout)
 	}
 	if err == nil && flags.svg != "" {
-		err = writeSVG(searchFigure(r), flags.svg)
+		err = command.Draw(flags.svg, searchFigure(r).WriteSVG)
 	}
 	if err != nil {
 		return err
 	}
 	switch {
 	case r.LimitedBy == generator.ByNothing:
-		return fmt.Errorf("no rate was sustained: %w", errPartial)
+		return fmt.Errorf("no rate was sustained: %w", command.ErrPartial)
 	case r.LimitedBy != generator.ByEngine:
-		return fmt.Errorf("the engine's own limit was not reached: %w", errPartial)
+		return fmt.Errorf("the engine's own limit was not reached: %w", command.ErrPartial)
 	case r.Confirmed < r.Wanted:
-		return fmt.Errorf("the rate was confirmed %d of %d times: %w", r.Confirmed, r.Wanted, errPartial)
+		return fmt.Errorf("the rate was confirmed %d of %d times: %w", r.Confirmed, r.Wanted, command.ErrPartial)
 	}
 	return marked(r.Marks)
 }

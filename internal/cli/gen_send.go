@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/generator"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 type genSendFlags struct {
@@ -90,25 +91,25 @@ const surelyReached = 200_000
 // scheduleOf makes the schedule that the flags ask for.
 func scheduleOf(text string, rate float64, d time.Duration) (generator.Schedule, error) {
 	if (text == "") == (rate == 0) {
-		return nil, usagef("give --rate or --schedule, and not both")
+		return nil, command.Usagef("give --rate or --schedule, and not both")
 	}
 	if text == "" {
 		s, err := generator.Constant(rate, d)
 		if err != nil {
-			return nil, usagef("--rate %g --duration %s: %v", rate, d, err)
+			return nil, command.Usagef("--rate %g --duration %s: %v", rate, d, err)
 		}
 		return s, nil
 	}
 	s, err := generator.ParseSchedule(text, func(name string) (io.ReadCloser, error) { return os.Open(name) })
 	if err != nil {
-		return nil, usagef("--schedule: %v", err)
+		return nil, command.Usagef("--schedule: %v", err)
 	}
 	return s, nil
 }
 
 func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Writer) error {
 	if len(flags.to) == 0 {
-		return usagef("--to is missing: the address of the receiver")
+		return command.Usagef("--to is missing: the address of the receiver")
 	}
 	if err := endpoints("to", flags.to); err != nil {
 		return err
@@ -124,7 +125,7 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 	if err != nil {
 		return err
 	}
-	notices := &noticeWriter{w: stderr, line: newProgress(stderr)}
+	notices := &noticeWriter{w: stderr, line: command.NewProgress(stderr)}
 	var sender *generator.Sender
 	ready := make(chan struct{})
 	connect := func(thread int) (generator.Sink, error) {
@@ -165,7 +166,7 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 	stop := every(func() { notices.show("%d of %.0f tuples sent", sender.Sent(), schedule.Tuples()) })
 	r, err := sender.Run(ctx)
 	stop()
-	notices.line.done()
+	notices.line.Done()
 	if flags.json {
 		err = cmp.Or(err, printSendJSON(stdout, schedule, r))
 	} else {
@@ -181,7 +182,7 @@ func printSend(w io.Writer, schedule generator.Schedule, r generator.SenderResul
 	if r.Skipped+r.Unsent > 0 {
 		fmt.Fprintf(w, "not sent     %d too late, %d given up\n", r.Skipped, r.Unsent)
 	}
-	fmt.Fprintf(w, "late         %d: %s\n", r.Late, lateText(r.Lateness))
+	fmt.Fprintf(w, "late         %d: %s\n", r.Late, r.Lateness)
 	fmt.Fprintf(w, "due to sent  p50 %.1f µs, p99 %.1f µs, p99.9 %.1f µs, max %.1f µs\n", us(50), us(99), us(99.9), float64(r.SendLag.Max())/1e3)
 	fmt.Fprintf(w, "refused      %d times, for %.3f s in all\n", r.BlockedSends, r.Blocked.Seconds())
 	if r.Drops != "" {

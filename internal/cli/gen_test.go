@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/generator"
-	"github.com/cloudprofiler/cloudprofiler/internal/bench"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/plot"
-	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
 func TestGenRefusesWrongUsage(t *testing.T) {
@@ -37,19 +36,16 @@ func TestGenRefusesWrongUsage(t *testing.T) {
 		{"gen search --to tcp://127.0.0.1:1", "--back"},
 		{"gen search --target bucket:x", "bucket:RATE"},
 		{"gen search --target bucket:5 --trial 1ms", "Trial"},
-		{"bench gen --repetitions 1", "needs 5"},
-		{"bench gen --rows nosuch", "nosuch"},
-		{"bench gen --tuples 1", "--tuples"},
 	} {
-		if code, _, errs := cprof(strings.Fields(test.line)...); code != exitUsage || !strings.Contains(errs, test.says) {
-			t.Errorf("cprof %s: code %d, says %q, want %d and %q", test.line, code, errs, exitUsage, test.says)
+		if code, _, errs := cprof(strings.Fields(test.line)...); code != command.Usage || !strings.Contains(errs, test.says) {
+			t.Errorf("cprof %s: code %d, says %q, want %d and %q", test.line, code, errs, command.Usage, test.says)
 		}
 	}
 }
 
 func TestGenSendSaysThatNobodyIsThere(t *testing.T) {
 	code, _, errs := cprof("gen", "send", "--to", "tcp://127.0.0.1:1", "--rate", "1", "--patience", "50ms", "--rings", t.TempDir())
-	if code != exitFailed || !strings.Contains(errs, "start the receiver first") {
+	if code != command.Failed || !strings.Contains(errs, "start the receiver first") {
 		t.Errorf("%d %s", code, errs)
 	}
 }
@@ -67,7 +63,7 @@ func TestGenSendAndReceive(t *testing.T) {
 	}()
 	code, out, errs := cprof("gen", "send", "--to", address, "--schedule", "burst:50/10msx200ms", "--json", "--rings", t.TempDir())
 	var sent sendLine
-	if err := json.Unmarshal([]byte(out), &sent); err != nil || code != exitAnswered && code != exitPartial {
+	if err := json.Unmarshal([]byte(out), &sent); err != nil || code != command.Answered && code != command.Partial {
 		t.Fatalf("%d %s: %v", code, errs, err)
 	}
 	if sent.Scheduled != 1000 || sent.Sent != 1000 || sent.NotLogged != "" {
@@ -75,7 +71,7 @@ func TestGenSendAndReceive(t *testing.T) {
 	}
 	r := <-received
 	var got receiveLine
-	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != exitAnswered {
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != command.Answered {
 		t.Fatalf("%d %s: %v", r.code, r.errs, err)
 	}
 	if got.Received != 1000 || got.Objects != 1000 || !got.Whole() {
@@ -101,7 +97,7 @@ func TestGenSendSaysThatARateCannotBeReached(t *testing.T) {
 	}()
 	code, out, errs := cprof("gen", "send", "--to", pull.Endpoint(), "--rate", "1e9",
 		"--duration", "1ms", "--give-up", "10ms", "--json", "--no-log")
-	if code != exitPartial || !strings.Contains(errs, "will not reach the rate") {
+	if code != command.Partial || !strings.Contains(errs, "will not reach the rate") {
 		t.Errorf("%d %s", code, errs)
 	}
 	var sent sendLine
@@ -148,7 +144,7 @@ func TestGenPlotDrawsWhatSearchPrints(t *testing.T) {
 			t.Errorf("no %q in the drawing: %d %s", want, code, errs)
 		}
 	}
-	if code, out, _ := cprof("gen", "plot", file); code != exitAnswered || !strings.Contains(out, "Latency over load") {
+	if code, out, _ := cprof("gen", "plot", file); code != command.Answered || !strings.Contains(out, "Latency over load") {
 		t.Errorf("%d %s", code, out)
 	}
 	for _, bad := range []string{"", "{}", "[1]"} {
@@ -170,40 +166,6 @@ func TestSearchReportIsInTheOrderOfRates(t *testing.T) {
 	}
 }
 
-func TestGenBarsJudge(t *testing.T) {
-	rows := []bench.GenRow{
-		{Name: "single", Figures: []float64{0.8, 0.75, 0.9, 0.8, 0.8}, Rates: []float64{1, 1, 1, 1, 1}, Base: []float64{1, 1, 1, 1, 1}},
-		{Name: "batched", Figures: []float64{3, 3, 3, 3, 3}, Rates: []float64{3e6}, Wrong: 2},
-		{Name: "schedule", Figures: []float64{99.5, 99.2, 99.9, 99.5, 99.5}, Rates: []float64{1}},
-		{Name: "factory", Absent: "no reason"},
-	}
-	want := map[string]proof.Verdict{"single": proof.Reached, "batched": proof.Missed, "schedule": proof.Reached, "factory": proof.Absent,
-		"single lost, doubled or out of order": proof.Reached, "batched lost, doubled or out of order": proof.Missed,
-		"schedule lost, doubled or out of order": proof.Reached, "schedule not accounted for": proof.Reached}
-	bars := genBars(rows)
-	for _, bar := range bars {
-		if got := bar.Verdict(); got != want[bar.Name] {
-			t.Errorf("%s: %s, want %q", bar.Name, got, want[bar.Name])
-		}
-		delete(want, bar.Name)
-	}
-	if len(want) > 0 {
-		t.Errorf("no bar for %v", want)
-	}
-	var out bytes.Buffer
-	if err := printGenTable(&out, rows, bars); err != nil || !strings.Contains(out.String(), "not measured: no reason") || !strings.Contains(out.String(), "MISSED") {
-		t.Errorf("%v\n%s", err, &out)
-	}
-	out.Reset()
-	if err := printGenJSON(&out, rows); err != nil {
-		t.Fatal(err)
-	}
-	var first map[string]any
-	if err := json.Unmarshal(out.Bytes()[:bytes.IndexByte(out.Bytes(), '\n')], &first); err != nil || first["name"] != "single" || first["figure"] != 0.8 || first["reps"] != 5.0 {
-		t.Errorf("%v, %v", first, err)
-	}
-}
-
 // A search of an engine at the other end of ZeroMQ, which sends back what it has finished, and a message that is nobody's tuple: that is said at once,
 // counted, and marks the result.
 func TestGenSearchOverZeroMQ(t *testing.T) {
@@ -220,7 +182,7 @@ func TestGenSearchOverZeroMQ(t *testing.T) {
 		t.Error(err)
 	}
 	var r generator.SearchResult
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitPartial || len(r.Trials) == 0 {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != command.Partial || len(r.Trials) == 0 {
 		t.Fatalf("%d %s: %v", code, errs, err)
 	}
 	for _, trial := range r.Trials {

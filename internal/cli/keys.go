@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 func newKeys() *cobra.Command {
@@ -84,10 +85,10 @@ func newKeysClient() *cobra.Command {
 			}
 			name := args[0]
 			if name == "server" {
-				return usagef("the name %q is the server's: choose another", name)
+				return command.Usagef("the name %q is the server's: choose another", name)
 			}
 			if err := control.CheckName(name); err != nil {
-				return usageError{err}
+				return command.UsageError{Err: err}
 			}
 			if _, err := os.Stat(filepath.Join(dir, "server.public")); err != nil {
 				return fmt.Errorf("make key %q: no server.public in %q: make the server's key first (\"cprof keys server\"), or give its directory with --dir", name, dir)

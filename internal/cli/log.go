@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -139,15 +138,4 @@ func headerLine(h logstore.Header) string {
 		line += fmt.Sprintf(", quantum %d cycles", h.Quantum_cycles)
 	}
 	return line
-}
-
-// thousands writes a number so that its size is seen.
-func thousands(n uint64) string {
-	text := fmt.Sprint(n)
-	var groups []string
-	for len(text) > 3 {
-		groups = append([]string{text[len(text)-3:]}, groups...)
-		text = text[:len(text)-3]
-	}
-	return strings.Join(append([]string{text}, groups...), ",")
 }

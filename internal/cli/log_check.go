@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
@@ -84,7 +85,7 @@ func checkLogs(w io.Writer, paths []string, asJSON bool) error {
 	case unread > 0:
 		return fmt.Errorf("%d of %d logs cannot be read", unread, len(logs))
 	case bad > 0:
-		return fmt.Errorf("%d of %d logs are damaged or lack rows: %w", bad, len(logs), errPartial)
+		return fmt.Errorf("%d of %d logs are damaged or lack rows: %w", bad, len(logs), command.ErrPartial)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
@@ -24,7 +25,7 @@ Exit code 3: the log was damaged or lacks rows; what is whole was written.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to, err := logstore.ParseFormat(format)
 			if err != nil {
-				return usageError{err}
+				return command.UsageError{Err: err}
 			}
 			return convertLog(cmd.OutOrStdout(), args[0], args[1], to)
 		},
@@ -72,10 +73,10 @@ func convertLog(w io.Writer, from, to string, format logstore.Format) error {
 		}
 		return fmt.Errorf("convert %q to %q: %w", from, to, err)
 	}
-	fmt.Fprintf(w, "%s rows to %s\n", thousands(rows), to)
+	fmt.Fprintf(w, "%s rows to %s\n", command.Thousands(rows), to)
 	if report := r.Report(); !report.Whole() {
 		printDamage(w, "  ", report)
-		return fmt.Errorf("the log is not whole: %w", errPartial)
+		return fmt.Errorf("the log is not whole: %w", command.ErrPartial)
 	}
 	return nil
 }

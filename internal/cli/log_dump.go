@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
@@ -35,7 +36,7 @@ Exit code 3: something is damaged or missing.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if flags.from > flags.to {
-				return usagef("--from %d is above --to %d: no counter is between them", flags.from, flags.to)
+				return command.Usagef("--from %d is above --to %d: no counter is between them", flags.from, flags.to)
 			}
 			return dumpLogs(cmd.OutOrStdout(), args, flags)
 		},
@@ -96,7 +97,7 @@ func dumpLogs(w io.Writer, paths []string, flags dumpFlags) error {
 		return err
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d logs are damaged or lack rows, see cprof log check: %w", bad, len(logs), errPartial)
+		return fmt.Errorf("%d of %d logs are damaged or lack rows, see cprof log check: %w", bad, len(logs), command.ErrPartial)
 	}
 	return nil
 }

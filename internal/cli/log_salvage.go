@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
@@ -44,13 +45,13 @@ func salvageLog(w io.Writer, from, to string) error {
 		rows += report.Rows[i].Rows
 		missing += report.Rows[i].MissingRows()
 	}
-	fmt.Fprintf(w, "%s rows to %s\n", thousands(rows), to)
+	fmt.Fprintf(w, "%s rows to %s\n", command.Thousands(rows), to)
 	printDamage(w, "  ", report)
 	switch {
 	case missing > 0:
-		return fmt.Errorf("%s rows are gone for good: %w", thousands(missing), errPartial)
+		return fmt.Errorf("%s rows are gone for good: %w", command.Thousands(missing), command.ErrPartial)
 	case !report.Whole():
-		return fmt.Errorf("%q is damaged, and no row of its blocks is known to be gone: %w", from, errPartial)
+		return fmt.Errorf("%q is damaged, and no row of its blocks is known to be gone: %w", from, command.ErrPartial)
 	}
 	return nil
 }

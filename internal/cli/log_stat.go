@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
@@ -69,9 +70,9 @@ func statLogs(w io.Writer, paths []string, asJSON bool) error {
 		if asJSON {
 			err = encoder.Encode(s)
 		} else {
-			_, err = fmt.Fprintf(w, "%-32s %-18s %6d %14s %14s %10d %10.2f %14.1f\n", s.Log, s.Handler, s.Files, thousands(uint64(s.Bytes)), thousands(s.Events), s.Dropped, s.BytesPerRow, s.CyclesPerRow)
+			_, err = fmt.Fprintf(w, "%-32s %-18s %6d %14s %14s %10d %10.2f %14.1f\n", s.Log, s.Handler, s.Files, command.Thousands(uint64(s.Bytes)), command.Thousands(s.Events), s.Dropped, s.BytesPerRow, s.CyclesPerRow)
 			if err == nil && !s.Whole {
-				_, err = fmt.Fprintf(w, "  NOT WHOLE: %s rows missing, and not counted above\n", thousands(s.Missing))
+				_, err = fmt.Fprintf(w, "  NOT WHOLE: %s rows missing, and not counted above\n", command.Thousands(s.Missing))
 			}
 		}
 		if err != nil {
@@ -79,7 +80,7 @@ func statLogs(w io.Writer, paths []string, asJSON bool) error {
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d logs are damaged or lack rows, see cprof log check: %w", bad, len(logs), errPartial)
+		return fmt.Errorf("%d of %d logs are damaged or lack rows, see cprof log check: %w", bad, len(logs), command.ErrPartial)
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 const sampleLogFile = "../../logstore/testdata/v1-compressed.cplog"
@@ -189,8 +191,8 @@ func TestLogStat(t *testing.T) {
 
 func TestThousands(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 12345678: "12,345,678"} {
-		if got := thousands(n); got != want {
-			t.Errorf("thousands(%d) = %s, want %s", n, got, want)
+		if got := command.Thousands(n); got != want {
+			t.Errorf("command.Thousands(%d) = %s, want %s", n, got, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -50,7 +51,7 @@ Exit code 3: something is unhealthy; it is listed last.`,
 			}
 			out := cmd.OutOrStdout()
 			if svg != "" {
-				if err := writeWhole(svg, []byte(heatMap(&m))); err != nil {
+				if err := command.WriteWhole(svg, []byte(heatMap(&m))); err != nil {
 					return fmt.Errorf("write heat map: %w", err)
 				}
 			}
@@ -69,7 +70,7 @@ Exit code 3: something is unhealthy; it is listed last.`,
 				writeHealth(out, &m)
 			}
 			if !m.Healthy() {
-				return fmt.Errorf("the fleet is not healthy: %w", errPartial)
+				return fmt.Errorf("the fleet is not healthy: %w", command.ErrPartial)
 			}
 			return nil
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -144,7 +145,7 @@ func (n *relateNode) reach(ctx context.Context, other *relateNode) error {
 func resolve(ctx context.Context, where string) (netip.Addr, error) {
 	host, _, err := net.SplitHostPort(where)
 	if err != nil {
-		return netip.Addr{}, usagef("%q: want HOST:PORT", where)
+		return netip.Addr{}, command.Usagef("%q: want HOST:PORT", where)
 	}
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil || len(addresses) == 0 {
@@ -174,9 +175,9 @@ func relate(ctx context.Context, flags relateFlags, where []string, stdout, stde
 	if err != nil {
 		return err
 	}
-	line := newProgress(stderr)
+	line := command.NewProgress(stderr)
 	m, err := measurePair(ctx, flags, nodes, line)
-	line.done()
+	line.Done()
 	if err != nil {
 		return err
 	}
@@ -203,7 +204,7 @@ func relate(ctx context.Context, flags relateFlags, where []string, stdout, stde
 	case err != nil:
 		return err
 	case m.problem != nil && relation != nil:
-		return fmt.Errorf("ended early: %w: %w", m.problem, errPartial)
+		return fmt.Errorf("ended early: %w: %w", m.problem, command.ErrPartial)
 	case m.problem != nil:
 		return fmt.Errorf("ended early: %w; %w", m.problem, verdict)
 	default:
@@ -214,29 +215,29 @@ func relate(ctx context.Context, flags relateFlags, where []string, stdout, stde
 func (f *relateFlags) check(where []string) error {
 	for _, w := range where {
 		if _, _, err := net.SplitHostPort(w); err != nil {
-			return usagef("%q: want HOST:PORT, where a tsc-client takes commands", w)
+			return command.Usagef("%q: want HOST:PORT, where a tsc-client takes commands", w)
 		}
 	}
 	switch {
 	case where[0] == where[1]:
-		return usagef("both nodes are %s: name two", where[0])
+		return command.Usagef("both nodes are %s: name two", where[0])
 	case !(f.seconds > 0 && f.seconds <= 24*3600):
-		return usagef("--seconds %g: want more than 0, at most a day", f.seconds)
+		return command.Usagef("--seconds %g: want more than 0, at most a day", f.seconds)
 	case f.trains < 0 || f.trains > 1_000_000:
-		return usagef("--trains %d: want 2 to 1,000,000", f.trains)
+		return command.Usagef("--trains %d: want 2 to 1,000,000", f.trains)
 	case f.exchanges < 1 || f.exchanges > 1000:
-		return usagef("--exchanges %d: want 1 to 1000", f.exchanges)
+		return command.Usagef("--exchanges %d: want 1 to 1000", f.exchanges)
 	case (f.key == "") != (len(f.public) == 0):
-		return usagef("--key and --node-key: give both, or neither")
+		return command.Usagef("--key and --node-key: give both, or neither")
 	case len(f.public) > 2:
-		return usagef("--node-key: given %d times for two nodes", len(f.public))
+		return command.Usagef("--node-key: given %d times for two nodes", len(f.public))
 	}
 	if f.trains == 0 {
 		f.trains = max(2, int(f.seconds*4))
 	}
 	if f.out != "" {
 		if _, err := os.Lstat(f.out); err == nil {
-			return usagef("--output %q is there already: choose another name", f.out)
+			return command.Usagef("--output %q is there already: choose another name", f.out)
 		}
 	}
 	return nil
@@ -272,7 +273,7 @@ func meetBoth(ctx context.Context, flags relateFlags, where []string) ([2]*relat
 }
 
 // measurePair runs trains in turn from either node, evenly over the time.
-func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode, line *progress) (*measurement, error) {
+func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode, line *command.Progress) (*measurement, error) {
 	assumptions := tscratio.DefaultAssumptions()
 	if flags.wander.given {
 		assumptions.Wander, assumptions.MaxWander = flags.wander.value, max(16*flags.wander.value, assumptions.MaxWander)
@@ -318,7 +319,7 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode, l
 				bound = microseconds(quantile(summarize(pair, r, nil).halves_us, 0.5)) + ", " + r.Verdict.String()
 			}
 		}
-		line.show("%s and %s: %d of %d trains, %.0f of %.0f s, bound ± %s", nodes[0].answer.Name, nodes[1].answer.Name,
+		line.Show("%s and %s: %d of %d trains, %.0f of %.0f s, bound ± %s", nodes[0].answer.Name, nodes[1].answer.Name,
 			i+1, flags.trains, time.Since(begin).Seconds(), flags.seconds, bound)
 	}
 	if ctx.Err() == nil && failures < giveUpAfter && !errors.Is(m.problem, errSilent) {

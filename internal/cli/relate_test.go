@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -54,7 +55,7 @@ func TestRelateTwoClients(t *testing.T) {
 	a, b := startANode(t, "a", control.ServerConfig{}), startANode(t, "b", control.ServerConfig{})
 	file := filepath.Join(t.TempDir(), "a--b.rel")
 	code, stdout, stderr := cprof("relate", a.commands.Address(), b.commands.Address(), "--seconds", "0.3", "--trains", "12", "--json", "-o", file)
-	if code != exitAnswered {
+	if code != command.Answered {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var j relateJSON
@@ -81,7 +82,7 @@ func TestRelateTwoClients(t *testing.T) {
 			t.Fatalf("%d is in %v, in truth %d: %v", y, at, truth, err)
 		}
 	}
-	if code, _, stderr := cprof("relate", a.commands.Address(), b.commands.Address(), "-o", file); code != exitUsage || !strings.Contains(stderr, "is there already") {
+	if code, _, stderr := cprof("relate", a.commands.Address(), b.commands.Address(), "-o", file); code != command.Usage || !strings.Contains(stderr, "is there already") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	code, stdout, _ = cprof("relate", b.commands.Address(), a.commands.Address(), "--seconds", "0.2", "--wander", "2ppm")
@@ -108,10 +109,10 @@ func TestRelateNamesWhoFails(t *testing.T) {
 		code int
 		want []string
 	}{
-		"commands end":  {func(_, b *aNode) { b.commands.Close() }, exitPartial, []string{`node "b" at`, "does not answer any more"}},
-		"answerer ends": {func(_, b *aNode) { b.client.Close() }, exitPartial, []string{`node "`, "ended early"}},
-		"counter reset": {func(_, b *aNode) { b.offset.Store(1 << 40) }, exitFailed, []string{`node "b" at`, "refused", "replays old answers"}},
-		"new epoch":     {func(a, _ *aNode) { a.epoch.Store("e2") }, exitFailed, []string{`node "a" at`, `in epoch "e2" now`, "measure again"}},
+		"commands end":  {func(_, b *aNode) { b.commands.Close() }, command.Partial, []string{`node "b" at`, "does not answer any more"}},
+		"answerer ends": {func(_, b *aNode) { b.client.Close() }, command.Partial, []string{`node "`, "ended early"}},
+		"counter reset": {func(_, b *aNode) { b.offset.Store(1 << 40) }, command.Failed, []string{`node "b" at`, "refused", "replays old answers"}},
+		"new epoch":     {func(a, _ *aNode) { a.epoch.Store("e2") }, command.Failed, []string{`node "a" at`, `in epoch "e2" now`, "measure again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,21 +169,21 @@ func TestRelateRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		"same name":      {[]string{a.commands.Address(), b.commands.Address()}, exitFailed, `both nodes are named "a"`},
-		"same place":     {[]string{"h:1", "h:1"}, exitUsage, "name two"},
-		"no port":        {[]string{"h", "g:1"}, exitUsage, "want HOST:PORT"},
-		"no time":        {[]string{"h:1", "g:1", "--seconds", "0"}, exitUsage, "more than 0"},
-		"half a key":     {[]string{"h:1", "g:1", "--key", admin}, exitUsage, "give both"},
-		"needs keys":     {[]string{"192.0.2.1:1", "192.0.2.2:1"}, exitFailed, "without keys"},
-		"with keys":      {[]string{c.commands.Address(), d.commands.Address(), "--key", admin, "--node-key", public}, exitAnswered, ""},
-		"without keys":   {[]string{c.commands.Address(), d.commands.Address()}, exitFailed, "do the keys fit"},
-		"a stranger":     {[]string{c.commands.Address(), d.commands.Address(), "--key", filepath.Join(dir, "stranger.secret"), "--node-key", public}, exitFailed, "do the keys fit"},
-		"not an address": {[]string{"127.0.0.1:1", a.commands.Address()}, exitFailed, "no tsc-client answers at 127.0.0.1:1"},
+		"same name":      {[]string{a.commands.Address(), b.commands.Address()}, command.Failed, `both nodes are named "a"`},
+		"same place":     {[]string{"h:1", "h:1"}, command.Usage, "name two"},
+		"no port":        {[]string{"h", "g:1"}, command.Usage, "want HOST:PORT"},
+		"no time":        {[]string{"h:1", "g:1", "--seconds", "0"}, command.Usage, "more than 0"},
+		"half a key":     {[]string{"h:1", "g:1", "--key", admin}, command.Usage, "give both"},
+		"needs keys":     {[]string{"192.0.2.1:1", "192.0.2.2:1"}, command.Failed, "without keys"},
+		"with keys":      {[]string{c.commands.Address(), d.commands.Address(), "--key", admin, "--node-key", public}, command.Answered, ""},
+		"without keys":   {[]string{c.commands.Address(), d.commands.Address()}, command.Failed, "do the keys fit"},
+		"a stranger":     {[]string{c.commands.Address(), d.commands.Address(), "--key", filepath.Join(dir, "stranger.secret"), "--node-key", public}, command.Failed, "do the keys fit"},
+		"not an address": {[]string{"127.0.0.1:1", a.commands.Address()}, command.Failed, "no tsc-client answers at 127.0.0.1:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"relate"}, tc.args...)
-			if tc.code == exitAnswered {
+			if tc.code == command.Answered {
 				args = append(args, short...)
 			}
 			if code, _, stderr := cprof(args...); code != tc.code || !strings.Contains(stderr, tc.want) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -197,7 +198,7 @@ func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (t
 	case pair.B.Name:
 		return tscratio.SideB, nil
 	}
-	return 0, usagef("%s %q: the relation is of %q and %q", flag, name, pair.A.Name, pair.B.Name)
+	return 0, command.Usagef("%s %q: the relation is of %q and %q", flag, name, pair.A.Name, pair.B.Name)
 }
 
 // us turns cycles of a node into microseconds, for display.
@@ -306,7 +307,7 @@ func (s *summary) err() error {
 		return fmt.Errorf("no bound: %w", s.why)
 	case s.relation.Verdict == tscratio.Suspect:
 		return fmt.Errorf("the data refute, or all but refute, a wander of %v: bounds are estimates, computed with %v: %w",
-			s.pair.Declared.Wander, s.relation.Wander, errPartial)
+			s.pair.Declared.Wander, s.relation.Wander, command.ErrPartial)
 	}
 	return nil
 }

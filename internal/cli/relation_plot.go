@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/plot"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -54,7 +54,7 @@ Exit code 1: the data refute every bound. Exit code 3: the relation is suspect.`
 			if svg == "" {
 				err = figure.WriteText(cmd.OutOrStdout(), columnsOf(cmd.OutOrStdout()))
 			} else {
-				err = writeSVG(figure, svg)
+				err = command.Draw(svg, figure.WriteSVG)
 			}
 			if err != nil {
 				return err
@@ -76,18 +76,6 @@ func columnsOf(w io.Writer) int {
 		}
 	}
 	return 100
-}
-
-func writeSVG(figure plot.Figure, name string) error {
-	var image bytes.Buffer
-	err := figure.WriteSVG(&image)
-	if err == nil {
-		err = writeWhole(name, image.Bytes())
-	}
-	if err != nil {
-		return fmt.Errorf("draw to %q: %w", name, err)
-	}
-	return nil
 }
 
 // curve is a quantity over time.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -96,16 +97,16 @@ func TestRelationOutput(t *testing.T) {
 		code   int
 		args   []string
 	}{
-		{"relation-show.txt", exitAnswered, []string{"relation", "show", whole}},
-		{"relation-show.json", exitAnswered, []string{"relation", "show", whole, "--into", "b", "--wander", "0.5ppm", "--json"}},
-		{"relation-plot.txt", exitAnswered, []string{"relation", "plot", whole}},
-		{"relation-show-suspect.txt", exitPartial, []string{"relation", "show", suspect}},
-		{"relation-show-stepped.txt", exitFailed, []string{"relation", "show", stepped}},
-		{"relation-plot-stepped.txt", exitFailed, []string{"relation", "plot", stepped}},
-		{"relation-show-stepped.json", exitFailed, []string{"relation", "show", stepped, "--json"}},
-		{"relation-plot-suspect.txt", exitPartial, []string{"relation", "plot", suspect}},
-		{"relation-translate.txt", exitAnswered, []string{"relation", "translate", whole, strconv.FormatUint(readingB(20e9, 0), 10)}},
-		{"relation-translate.json", exitPartial, []string{"relation", "translate", suspect, "--from", "a", "--json", "20000000000", "40000000000"}},
+		{"relation-show.txt", command.Answered, []string{"relation", "show", whole}},
+		{"relation-show.json", command.Answered, []string{"relation", "show", whole, "--into", "b", "--wander", "0.5ppm", "--json"}},
+		{"relation-plot.txt", command.Answered, []string{"relation", "plot", whole}},
+		{"relation-show-suspect.txt", command.Partial, []string{"relation", "show", suspect}},
+		{"relation-show-stepped.txt", command.Failed, []string{"relation", "show", stepped}},
+		{"relation-plot-stepped.txt", command.Failed, []string{"relation", "plot", stepped}},
+		{"relation-show-stepped.json", command.Failed, []string{"relation", "show", stepped, "--json"}},
+		{"relation-plot-suspect.txt", command.Partial, []string{"relation", "plot", suspect}},
+		{"relation-translate.txt", command.Answered, []string{"relation", "translate", whole, strconv.FormatUint(readingB(20e9, 0), 10)}},
+		{"relation-translate.json", command.Partial, []string{"relation", "translate", suspect, "--from", "a", "--json", "20000000000", "40000000000"}},
 	} {
 		code, stdout, stderr := cprof(tc.args...)
 		if code != tc.code {
@@ -117,14 +118,14 @@ func TestRelationOutput(t *testing.T) {
 
 func TestRelationPlotDrawsAnImage(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "x.svg")
-	if code, _, stderr := cprof("relation", "plot", storedPair(t, 0, nil), "--svg", image); code != exitAnswered {
+	if code, _, stderr := cprof("relation", "plot", storedPair(t, 0, nil), "--svg", image); code != command.Answered {
 		t.Fatal(stderr)
 	}
 	svg, err := os.ReadFile(image)
 	if err != nil || !bytes.HasPrefix(svg, []byte("<svg ")) || !bytes.HasSuffix(svg, []byte("</svg>\n")) {
 		t.Errorf("%v: %.100s", err, svg)
 	}
-	if code, _, stderr := cprof("relation", "plot", storedPair(t, 0, nil), "--svg", "/nonexistent/x.svg"); code != exitFailed {
+	if code, _, stderr := cprof("relation", "plot", storedPair(t, 0, nil), "--svg", "/nonexistent/x.svg"); code != command.Failed {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -147,7 +148,7 @@ func TestRelationTranslateHoldsTheTruth(t *testing.T) {
 			stdin, stdout := strings.NewReader(in.String()), new(bytes.Buffer)
 			root := newRoot()
 			root.SetIn(stdin)
-			if code := run(t.Context(), root, []string{"relation", "translate", file, "--json", "--from", from, "--wander", wander}, stdout, os.Stderr); code != exitAnswered {
+			if code := command.Run(t.Context(), root, []string{"relation", "translate", file, "--json", "--from", from, "--wander", wander}, stdout, os.Stderr); code != command.Answered {
 				t.Fatalf("exit code %d", code)
 			}
 			lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
@@ -184,25 +185,25 @@ func TestRelationRefuses(t *testing.T) {
 		code int
 		want string // in the message
 	}{
-		"no file":          {[]string{"show", "/nonexistent.rel"}, exitFailed, "no such file"},
-		"a directory":      {[]string{"show", t.TempDir()}, exitFailed, "give one that ends in .rel"},
-		"another file":     {[]string{"show", writeFile(t, "x", []byte("#!/bin/sh"))}, exitFailed, `give a file that "cprof relate" wrote`},
-		"torn":             {[]string{"show", edit(func(b []byte) []byte { return b[:len(b)-9] })}, exitFailed, "copy it again from where it was made"},
-		"damaged":          {[]string{"plot", edit(func(b []byte) []byte { b[300] ^= 1; return b })}, exitFailed, "it was damaged"},
-		"later version":    {[]string{"translate", edit(func(b []byte) []byte { b[8] = 9; return b }), "1"}, exitFailed, "a later cprof wrote it"},
-		"another epoch":    {[]string{"show", whole, "--with", later}, exitFailed, "a counter was reset in between"},
-		"readings' epoch":  {[]string{"translate", whole, "--epoch", "boot-c", "1"}, exitFailed, "take the relation that was measured in that epoch"},
-		"other nodes":      {[]string{"show", whole, "--with", other}, exitFailed, "only files of the same two nodes"},
-		"unknown node":     {[]string{"show", whole, "--into", "c"}, exitUsage, `the relation is of "a" and "b"`},
-		"unknown from":     {[]string{"translate", whole, "--from", "c", "1"}, exitUsage, `the relation is of "a" and "b"`},
-		"no wander":        {[]string{"show", whole, "--wander", "fast"}, exitUsage, "give a fraction as 1ppm"},
-		"wander above max": {[]string{"translate", whole, "--wander", "17ppm", "1"}, exitFailed, "give --wander 16 ppm or less"},
-		"no reading":       {[]string{"translate", whole, "-5"}, exitUsage, "unknown shorthand"},
-		"not a reading":    {[]string{"translate", whole, "five"}, exitFailed, "give a decimal number below 2^64"},
-		"far away":         {[]string{"translate", whole, "1"}, exitFailed, "beyond the extrapolation limit"},
-		"some far away":    {[]string{"translate", whole, "1", decimal(readingB(5e9, 0))}, exitPartial, "1 of 2 readings could not be translated"},
-		"backwards":        {[]string{"translate", backwards, decimal(beginB + 100)}, exitFailed, "ran backwards"},
-		"backwards, show":  {[]string{"show", backwards}, exitFailed, "an assumption is broken"},
+		"no file":          {[]string{"show", "/nonexistent.rel"}, command.Failed, "no such file"},
+		"a directory":      {[]string{"show", t.TempDir()}, command.Failed, "give one that ends in .rel"},
+		"another file":     {[]string{"show", writeFile(t, "x", []byte("#!/bin/sh"))}, command.Failed, `give a file that "cprof relate" wrote`},
+		"torn":             {[]string{"show", edit(func(b []byte) []byte { return b[:len(b)-9] })}, command.Failed, "copy it again from where it was made"},
+		"damaged":          {[]string{"plot", edit(func(b []byte) []byte { b[300] ^= 1; return b })}, command.Failed, "it was damaged"},
+		"later version":    {[]string{"translate", edit(func(b []byte) []byte { b[8] = 9; return b }), "1"}, command.Failed, "a later cprof wrote it"},
+		"another epoch":    {[]string{"show", whole, "--with", later}, command.Failed, "a counter was reset in between"},
+		"readings' epoch":  {[]string{"translate", whole, "--epoch", "boot-c", "1"}, command.Failed, "take the relation that was measured in that epoch"},
+		"other nodes":      {[]string{"show", whole, "--with", other}, command.Failed, "only files of the same two nodes"},
+		"unknown node":     {[]string{"show", whole, "--into", "c"}, command.Usage, `the relation is of "a" and "b"`},
+		"unknown from":     {[]string{"translate", whole, "--from", "c", "1"}, command.Usage, `the relation is of "a" and "b"`},
+		"no wander":        {[]string{"show", whole, "--wander", "fast"}, command.Usage, "give a fraction as 1ppm"},
+		"wander above max": {[]string{"translate", whole, "--wander", "17ppm", "1"}, command.Failed, "give --wander 16 ppm or less"},
+		"no reading":       {[]string{"translate", whole, "-5"}, command.Usage, "unknown shorthand"},
+		"not a reading":    {[]string{"translate", whole, "five"}, command.Failed, "give a decimal number below 2^64"},
+		"far away":         {[]string{"translate", whole, "1"}, command.Failed, "beyond the extrapolation limit"},
+		"some far away":    {[]string{"translate", whole, "1", decimal(readingB(5e9, 0))}, command.Partial, "1 of 2 readings could not be translated"},
+		"backwards":        {[]string{"translate", backwards, decimal(beginB + 100)}, command.Failed, "ran backwards"},
+		"backwards, show":  {[]string{"show", backwards}, command.Failed, "an assumption is broken"},
 	} {
 		code, _, stderr := cprof(append([]string{"relation"}, tc.args...)...)
 		if code != tc.code || !strings.Contains(stderr, tc.want) {
@@ -237,7 +238,7 @@ func TestRelationOfOneTrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := cprof("relation", "show", writeFile(t, "x.rel", pair.Encode()))
-	if code != exitFailed || !strings.Contains(stderr, "measure for longer") || !strings.Contains(stdout, "1 trains") {
+	if code != command.Failed || !strings.Contains(stderr, "measure for longer") || !strings.Contains(stdout, "1 trains") {
 		t.Errorf("exit code %d: %s\n%s", code, stdout, stderr)
 	}
 }

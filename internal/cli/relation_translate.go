@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -115,9 +116,9 @@ func (t *translator) all(in io.Reader) error {
 	case failed > 0 && failed == asked:
 		return fmt.Errorf("none of %d readings could be translated", asked)
 	case failed > 0:
-		return fmt.Errorf("%d of %d readings could not be translated: %w", failed, asked, errPartial)
+		return fmt.Errorf("%d of %d readings could not be translated: %w", failed, asked, command.ErrPartial)
 	case t.relation.Verdict == tscratio.Suspect:
-		return fmt.Errorf("the relation is suspect: bounds are estimates, computed with a wander of %v: %w", t.relation.Wander, errPartial)
+		return fmt.Errorf("the relation is suspect: bounds are estimates, computed with a wander of %v: %w", t.relation.Wander, command.ErrPartial)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/report"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
@@ -55,7 +56,7 @@ Exit code 1: nothing could be answered. Exit code 3: the page was written, and p
 			if output == "" {
 				err = run.WriteReport(page.Bytes())
 			} else {
-				err = writeWhole(output, page.Bytes())
+				err = command.WriteWhole(output, page.Bytes())
 			}
 			if err != nil {
 				return err

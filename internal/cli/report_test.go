@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
@@ -116,7 +117,7 @@ func TestReportIntoAFileIsWhole(t *testing.T) {
 			t.Errorf("in the directory are %v, want a link and the page; %v", entries, err)
 		}
 	}
-	if err := writeWhole(page, []byte("first")); err != nil {
+	if err := command.WriteWhole(page, []byte("first")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(page, 0o640); err != nil {
@@ -126,14 +127,14 @@ func TestReportIntoAFileIsWhole(t *testing.T) {
 	if err := os.WriteFile(page+".part", []byte("left by one that was killed, and longer"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeWhole(link, []byte("second")); err != nil {
+	if err := command.WriteWhole(link, []byte("second")); err != nil {
 		t.Fatal(err)
 	}
 	holds("second", 0o640)
 	if err := os.MkdirAll(filepath.Join(page+".part", "in the way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeWhole(page, []byte("third")); err == nil {
+	if err := command.WriteWhole(page, []byte("third")); err == nil {
 		t.Error("nothing was in the way")
 	}
 	if err := os.RemoveAll(page + ".part"); err != nil {
@@ -151,7 +152,7 @@ func TestReportIntoAFileIsWhole(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: room, Max: limit.Max}); err != nil { // as a disk on which no more has room
 		t.Fatal(err)
 	}
-	tooMuch := writeWhole(page, make([]byte, room+1))
+	tooMuch := command.WriteWhole(page, make([]byte, room+1))
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestReportIntoAFileIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	if err := writeWhole(pipe, []byte("third")); err != nil {
+	if err := command.WriteWhole(pipe, []byte("third")); err != nil {
 		t.Error(err)
 	}
 	info, err := os.Stat(pipe)
@@ -182,7 +183,7 @@ func TestReportIntoAFileIsWhole(t *testing.T) {
 	} else if n, err := reader.Read(text); err != nil || string(text[:n]) != "third" {
 		t.Errorf("out of a pipe come %q, %v", text[:n], err)
 	}
-	if err := writeWhole(filepath.Join(dir, "none", "page.html"), nil); !errors.Is(err, os.ErrNotExist) {
+	if err := command.WriteWhole(filepath.Join(dir, "none", "page.html"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("into no directory: %v", err)
 	}
 }

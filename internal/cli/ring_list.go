@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -68,7 +69,7 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 		fmt.Fprintf(errs, "cannot read: %v\n", err)
 	}
 	if len(broken) > 0 {
-		return fmt.Errorf("%d of %d files cannot be read as rings: %w", len(broken), len(files), errPartial)
+		return fmt.Errorf("%d of %d files cannot be read as rings: %w", len(broken), len(files), command.ErrPartial)
 	}
 	return nil
 }

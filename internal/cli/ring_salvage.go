@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/host"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 func newRingSalvage() *cobra.Command {
@@ -80,7 +81,7 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 		fmt.Fprintf(w, "%d live rings left alone\n", live)
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d rings could not be rescued: %w", failed, len(files), errPartial)
+		return fmt.Errorf("%d of %d rings could not be rescued: %w", failed, len(files), command.ErrPartial)
 	}
 	return nil
 }

@@ -1,6 +1,19 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+)
+
+// Run runs cprof with args, the command line without the program's name, and returns the exit code.
+// Cancelling ctx ends the subcommand early, as failed.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return command.Run(ctx, newRoot(), args, stdout, stderr)
+}
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -17,7 +30,6 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
   cprof run start tuesday
   cprof analyze runs/tuesday
   cprof report runs/tuesday
-  cprof bench log
   cprof version
   cprof help version`,
 	}
@@ -25,12 +37,8 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
 	root.AddCommand(
 		newAgent(),
 		newAnalyze(),
-		newBench(),
-		newBenchAgentProcess(),
-		newBenchSweepProcess(),
 		newConfig(),
 		newDemo(),
-		newDemoProcess(),
 		newDiff(),
 		newDoctor(),
 		newExport(),

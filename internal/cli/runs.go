@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
@@ -44,7 +45,7 @@ func newRunStart() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Name = args[0]
 			if err := runs.CheckName(request.Name); err != nil {
-				return usageError{err}
+				return command.UsageError{Err: err}
 			}
 			return order.give(cmd, coordinator.AskStartRun, request, func(s *coordinator.RunStatus) bool {
 				return s.Phase != coordinator.PhaseBefore && s.Phase != coordinator.PhaseOpening
@@ -233,8 +234,8 @@ func poll(ctx context.Context, f func() (done bool, err error)) error {
 
 // waitForRun waits until a run has come so far.
 func waitForRun(cmd *cobra.Command, link *control.Client, name string, until func(*coordinator.RunStatus) bool) (status *coordinator.RunStatus, err error) {
-	p := newProgress(cmd.ErrOrStderr())
-	defer p.done()
+	p := command.NewProgress(cmd.ErrOrStderr())
+	defer p.Done()
 	err = poll(cmd.Context(), func() (bool, error) {
 		status = nil
 		if err := ask(cmd.Context(), link, coordinator.AskRun, nil, &status); err != nil {
@@ -244,11 +245,11 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string, until fun
 			return false, fmt.Errorf("run %q is not there any more: the server was started again, or somebody else ended it", name)
 		}
 		if status.Sweep != nil {
-			p.show("run %s: %s, %d of %d pairs", name, status.Phase, status.Sweep.Complete, status.Sweep.Pairs)
+			p.Show("run %s: %s, %d of %d pairs", name, status.Phase, status.Sweep.Complete, status.Sweep.Pairs)
 		} else if status.Of > 0 {
-			p.show("run %s: %s, %d of %d MB", name, status.Phase, status.Bytes>>20, status.Of>>20)
+			p.Show("run %s: %s, %d of %d MB", name, status.Phase, status.Bytes>>20, status.Of>>20)
 		} else {
-			p.show("run %s: %s", name, status.Phase)
+			p.Show("run %s: %s", name, status.Phase)
 		}
 		return until(status), nil
 	})
@@ -269,8 +270,8 @@ func waitForSweep(cmd *cobra.Command, link *control.Client) error {
 	if err != nil {
 		return err
 	}
-	p := newProgress(cmd.ErrOrStderr())
-	defer p.done()
+	p := command.NewProgress(cmd.ErrOrStderr())
+	defer p.Done()
 	return poll(cmd.Context(), func() (bool, error) {
 		if err := ask(cmd.Context(), link, coordinator.AskSweepStatus, nil, &status); err != nil {
 			return false, err
@@ -278,7 +279,7 @@ func waitForSweep(cmd *cobra.Command, link *control.Client) error {
 		if status == nil {
 			return false, errors.New("sweep is not there any more: the server was started again, so ask for it again")
 		}
-		p.show("sweep %d: %d of %d pairs, round %d of %d", status.Number, status.Complete, status.Pairs, status.Round, status.Rounds)
+		p.Show("sweep %d: %d of %d pairs, round %d of %d", status.Number, status.Complete, status.Pairs, status.Round, status.Rounds)
 		return !status.Running, nil
 	})
 }
@@ -303,7 +304,7 @@ func printRun(cmd *cobra.Command, s *coordinator.RunStatus, asJSON bool) error {
 	case s.Problem != "":
 		return fmt.Errorf("run %s is not whole: %s", s.Name, s.Problem)
 	case len(s.Missing) > 0:
-		return fmt.Errorf("run %s lacks %d parts: %w", s.Name, len(s.Missing), errPartial)
+		return fmt.Errorf("run %s lacks %d parts: %w", s.Name, len(s.Missing), command.ErrPartial)
 	}
 	return nil
 }

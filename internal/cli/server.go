@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 // defaultServer is where a server listens that nobody told another address.
@@ -30,7 +31,7 @@ func (s *serverFlags) add(cmd *cobra.Command) {
 func (s *serverFlags) dial() (*control.Client, error) {
 	c := control.ClientConfig{Server: s.address}
 	if (s.key == "") != (s.serverKey == "") {
-		return nil, usagef("--key and --server-key belong together: give both, or neither for a server on this machine without keys")
+		return nil, command.Usagef("--key and --server-key belong together: give both, or neither for a server on this machine without keys")
 	}
 	if s.key != "" {
 		key, err := control.ReadKey(s.key)
@@ -42,13 +43,13 @@ func (s *serverFlags) dial() (*control.Client, error) {
 			return nil, err
 		}
 		if server.Role != control.RoleServer {
-			return nil, usagef("--server-key %q is the key of %s %q, not of a server", s.serverKey, server.Role, server.Name)
+			return nil, command.Usagef("--server-key %q is the key of %s %q, not of a server", s.serverKey, server.Role, server.Name)
 		}
 		c.Key, c.Public = &key, server.Public
 	}
 	link, err := control.Dial(c)
 	if errors.Is(err, control.ErrNeedsKeys) {
-		return nil, usageError{err}
+		return nil, command.UsageError{Err: err}
 	}
 	return link, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 func newSnapshot() *cobra.Command {
@@ -42,10 +43,10 @@ Exit code 3: there is no flight recorder that the pattern takes.`,
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
 			} else {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d flight recorders, %s rows written\n", s.Channels, thousands(s.Records))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d flight recorders, %s rows written\n", s.Channels, command.Thousands(s.Records))
 			}
 			if err == nil && s.Channels == 0 {
-				return fmt.Errorf("no channel has policy overwrite%s: %w", named(channels), errPartial)
+				return fmt.Errorf("no channel has policy overwrite%s: %w", named(channels), command.ErrPartial)
 			}
 			return err
 		},
@@ -78,7 +79,7 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 		case r.Error != "":
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %s\n", r.Node, r.Error)
 		default:
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %d flight recorders, %s rows written\n", r.Node, r.Channels, thousands(r.Records))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %d flight recorders, %s rows written\n", r.Node, r.Channels, command.Thousands(r.Records))
 		}
 		if err != nil {
 			return err
@@ -86,9 +87,9 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 	}
 	switch {
 	case failed > 0:
-		return fmt.Errorf("%d of %d nodes did not do it: %w", failed, len(results), errPartial)
+		return fmt.Errorf("%d of %d nodes did not do it: %w", failed, len(results), command.ErrPartial)
 	case total == 0:
-		return fmt.Errorf("no channel on %d nodes has policy overwrite%s: %w", len(results), named(channels), errPartial)
+		return fmt.Errorf("no channel on %d nodes has policy overwrite%s: %w", len(results), named(channels), command.ErrPartial)
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/cloudprofiler/cloudprofiler/bench/commands"
+	"github.com/cloudprofiler/cloudprofiler/examples/demo"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
 )
 
@@ -185,8 +187,8 @@ func commandsExist(t *testing.T, files []file) []finding {
 			switch strings.TrimPrefix(words[0], "bin/") {
 			case "make":
 				exists = len(words) == 1 || slices.Contains(targets, words[1])
-			case "cprof":
-				exists = isCommand(t, words[1:])
+			case "cprof", "cp-bench":
+				exists = isCommand(t, words)
 			}
 			if !exists {
 				found = append(found, finding{f.path, fmt.Sprintf("no such command: %q", strings.Join(words, " "))})
@@ -196,9 +198,17 @@ func commandsExist(t *testing.T, files []file) []finding {
 	return found
 }
 
-// isCommand asks cprof itself: the words up to the first that is a flag or an argument must have help, as a command
-// that runs and not as a group of others, and its help must have the flags.
+// isCommand asks the command itself: the words up to the first that is a flag or an argument must have
+// help, as a command that runs and not as a group of others, and its help must have the flags.
 func isCommand(t *testing.T, words []string) bool {
+	name, words := strings.TrimPrefix(words[0], "bin/"), words[1:]
+	run := cli.Run
+	switch {
+	case name == "cp-bench":
+		run = commands.Run
+	case len(words) > 0 && words[0] == "demo":
+		run = demo.Main
+	}
 	if end := slices.IndexFunc(words, func(w string) bool { return strings.ContainsAny(w, "|<>;&") }); end >= 0 {
 		words = words[:end] // what follows is the shell's
 	}
@@ -208,8 +218,8 @@ func isCommand(t *testing.T, words []string) bool {
 	}
 	for ; last > 0; last-- { // a plain word at the end may be an argument: try without it
 		var help strings.Builder
-		code := cli.Run(t.Context(), append(words[:last:last], "--help"), &help, io.Discard)
-		if code == 0 && strings.Contains(help.String(), "cprof "+strings.Join(words[:last], " ")) {
+		code := run(t.Context(), append(words[:last:last], "--help"), &help, io.Discard)
+		if code == 0 && strings.Contains(help.String(), name+" "+strings.Join(words[:last], " ")) {
 			return !strings.Contains(help.String(), "Available Commands:") && !slices.ContainsFunc(words, func(w string) bool {
 				flag, _, _ := strings.Cut(w, "=")
 				return strings.HasPrefix(flag, "--") && !strings.Contains(help.String(), " "+flag+" ")
@@ -267,6 +277,10 @@ func TestCommandRuleFinds(t *testing.T) {
 		"no such target":        {block("make dmeo"), of("README.md")},
 		"a variable, no target": {block("make CC=x"), of("README.md")},
 		"a command":             {block("cprof version"), nil},
+		"a benchmark":           {block("bin/cp-bench log --json"), nil},
+		"no such benchmark":     {block("cp-bench lgo"), of("README.md")},
+		"a demonstration":       {block("cprof demo --keep x"), nil},
+		"not a flag of it":      {block("cprof demo --kept x"), of("README.md")},
 		"the built command":     {block("bin/cprof nodes --json   # all pairs"), nil},
 		"an argument":           {block("$ cprof help version"), nil},
 		"no such command":       {block("cprof vresion"), of("README.md")},

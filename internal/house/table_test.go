@@ -57,10 +57,14 @@ var table = map[string]room{
 
 	// The top floor: commands, what only they use, and programs to copy. A name that ends in "/..." is every package
 	// below it. Commands may import whatever is in the house; examples only what users can.
-	"cmd/...":       {5, of("..."), of(sys, cobra, prometheus)},
-	"internal/leak": {5, nil, of(goleak)},
-	"internal/...":  {5, of("..."), of(sys, viper, cobra, yaml, hdr, nats, natsClient, zstd)},
-	"examples/...":  {5, of("...", "!internal/..."), of(sys, yaml, nats, natsClient)},
+	"cmd/...":          {5, of("..."), of(sys, cobra, prometheus)},
+	"bench/...":        {5, of("..."), of(sys, cobra, zstd, hdr)},
+	"internal/leak":    {5, nil, of(goleak)},
+	"internal/command": {5, nil, of(sys, cobra)},
+	"internal/cli":     {5, of("...", "!bench/...", "!examples/...", "!internal/proof"), of(sys, cobra, yaml)},
+	"internal/...":     {5, of("..."), of(sys, viper, cobra, yaml, hdr, zstd)},
+	"examples/demo":    {5, of("..."), of(sys, cobra, yaml)},
+	"examples/...":     {5, of("...", "!internal/..."), of(sys, yaml, nats, natsClient)},
 }
 
 func of(names ...string) []string { return names }

@@ -4,5 +4,5 @@
 //	func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 //
 // It is for tests alone. It looks once, after all of them; which one leaks shows by running them apart. Goroutines within a C library or a
-// system call are not seen, except by the descriptors that they hold. Memory is for the soak ("cprof bench soak").
+// system call are not seen, except by the descriptors that they hold. Memory is for the soak ("cp-bench soak").
 package leak

@@ -1,7 +1,7 @@
 // Package proof carries the figures that the product must reach from where they are measured to a dated record.
 //
 // A bar is measured in one of two places: in a test named TestBar…, which begins with [Begin] and ends with [Check], or
-// in a cprof bench subcommand, which calls [Report] beside printing its table. Either way the same code with the same
+// in a cp-bench subcommand, which calls [Report] beside printing its table. Either way the same code with the same
 // limit runs small in "make test" and at full size in "make prove"; only repetitions and durations
 // differ, by [Size]. The commands that do so are listed in command prove, below this package.
 //

@@ -192,7 +192,7 @@ func sampleRecord() Record {
 		Begun: time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", -3600)), Size: Full, Commit: "0123456789ab",
 		Machine: Machine{CPU: "Example | CPU", Cores: 2, Kernel: "6.18", System: "Debian", Go: "go1.26 linux/amd64"},
 		Results: []Result{
-			{Name: "A log call", Command: "bin/cprof bench log", Took: 12345 * time.Millisecond, Bars: []Bar{
+			{Name: "A log call", Command: "bin/cp-bench log", Took: 12345 * time.Millisecond, Bars: []Bar{
 				Bar{Name: "id", Limit: 1.12, Unit: "× rdtscp"}.From([]float64{1.07, 1.05, 1.1}),
 				{Name: "dropped", Figure: 3, Limit: 0, Unit: "records"},
 				{Name: "namespaces", Limit: 0.8, Unit: "µs", Absent: "needs root"},

@@ -1,0 +1,60 @@
+package commands
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The figures come under the names that scripts read, with DuckDB's where a Python has it. In its place stands a program that takes an hour.
+func TestBenchAnalyze(t *testing.T) {
+	for name, test := range map[string]struct {
+		python string // what it does, of what it is asked for in $2
+		args   []string
+		code   int
+		ratio  bool
+		absent string
+		say    string
+	}{
+		"DuckDB takes an hour": {`case $2 in "import duckdb") ;; *) while read -r n; do echo 3600; done ;; esac`, nil, 0, true, "", ""},
+		"no DuckDB":            {`exit 1`, nil, 0, false, "has no package duckdb", ""},
+		"DuckDB ends":          {`case $2 in "import duckdb") ;; esac`, nil, 1, false, "", "it ended early"},
+		"too few tuples":       {"", []string{"--tuples", "1000"}, 2, false, "", "100000 tuples"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			python := filepath.Join(t.TempDir(), "python")
+			if err := os.WriteFile(python, []byte("#!/bin/sh\n"+test.python+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("CLOUDPROFILER_PYTHON", python)
+			runs := t.TempDir()
+			args := append([]string{"analyze", "--json", "--tuples", "100000", "--duckdb-tuples", "100000", "--repetitions", "1", "--runs", runs}, test.args...)
+			code, out, stderr := cpBench(args...)
+			if code != test.code || !strings.Contains(stderr, test.say) {
+				t.Fatalf("exit code %d, want %d: %s", code, test.code, stderr)
+			}
+			if code != 0 {
+				return
+			}
+			var line struct {
+				Tuples    int      `json:"tuples"`
+				PerSecond float64  `json:"tuples_per_s_per_core"`
+				Peak_mb   float64  `json:"peak_mb"`
+				Ratio     *float64 `json:"duckdb_ratio"`
+				Absent    string   `json:"duckdb_absent"`
+			}
+			if err := json.Unmarshal([]byte(out), &line); err != nil {
+				t.Fatal(err)
+			}
+			// A tuple takes a core between 10 ns and 1 ms, and a process that holds 300,000 events some MB.
+			if line.Tuples != 100_000 || line.PerSecond < 1e3 || line.PerSecond > 1e8 || line.Peak_mb < 5 || line.Peak_mb > 10_000 {
+				t.Errorf("%s", out)
+			}
+			if (line.Ratio != nil) != test.ratio || test.ratio && *line.Ratio < 36 || !strings.Contains(line.Absent, test.absent) || (line.Absent == "") != (test.absent == "") {
+				t.Errorf("%s", out)
+			}
+		})
+	}
+}

@@ -1,0 +1,171 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/bench"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+// logLimits are the bars: the median ratio of a row to its base must not be above.
+var logLimits = map[string]float64{
+	"null": 0.1, "counter": 0.2, "counter-multi": 0.4, "xoy-2-of-1024": 0.25, "downsample-1-of-1000": 0.25,
+	"id": 1.12, "buffered": 1.12, "first-last": 1.12, "id-rdtsc": 1.12, "buffered-rdtsc": 1.12,
+	"shared-1": 1.5, "shared-2": 3,
+}
+
+type benchLogFlags struct {
+	json        bool
+	repetitions int
+	limit       time.Duration
+	dir         string
+}
+
+func newBenchLog() *cobra.Command {
+	var flags benchLogFlags
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Measure what a log call costs, as a ratio to a bare counter reading",
+		Long: `Measure what a log call costs, as a ratio to a bare counter reading.
+
+Each row is one handler. The base is the bare instruction in one loop without calls: rdtscp, or rdtsc for the rows with
+that stamp. Nobody drains the rings: one writer overwrites, many writers stay below the ring's size. Rows and base take
+turns every few milliseconds; a repetition is many turns and gives their median. A repetition in which other processes took
+more than a tenth of a core is marked and does not count; nor does a turn during which additions took a quarter longer than
+in the quietest ones: there a hypervisor lets somebody else execute on the same core. A figure is the median of those that count.
+
+The rows at the end have no base: one call every 10 µs, with caches that the program has used for something else. That is
+what users pay.
+
+Exit code 3: fewer than 5 repetitions counted, or a row could not be measured here.`,
+		Example: `  cp-bench log
+  cp-bench log --repetitions 15
+  cp-bench log --json | jq -r '[.name, .ratio_to_counter] | @tsv'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runBenchLog(cmd.Context(), flags, cmd.Flags().Changed("repetitions"), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
+	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 7, "repetitions that must count, about a second each")
+	cmd.Flags().DurationVar(&flags.limit, "limit", time.Minute, "begin no repetition after this time")
+	cmd.Flags().StringVar(&flags.dir, "rings", "", "directory for the rings (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
+	return cmd
+}
+
+func runBenchLog(ctx context.Context, flags benchLogFlags, repetitionsGiven bool, stdout, stderr io.Writer) error {
+	if flags.repetitions < minCounted {
+		return command.Usagef("--repetitions %d: a figure needs %d or more", flags.repetitions, minCounted)
+	}
+	size, err := proof.Wanted()
+	if err != nil {
+		return err
+	}
+	if size == proof.Full && !repetitionsGiven {
+		flags.repetitions, flags.limit = 25, 5*time.Minute
+	}
+	line := command.NewProgress(stderr)
+	result, err := bench.Log(ctx, bench.LogOptions{
+		Repetitions: flags.repetitions, Limit: flags.limit, Dir: flags.dir,
+		Progress: func(counted, disturbed int) {
+			line.Show("repetition %d of %d, %d disturbed by other processes", counted+1, flags.repetitions, disturbed)
+		},
+	})
+	line.Done()
+	if err != nil {
+		return err
+	}
+	bars := logBars(result)
+	return answer(bars, func() error {
+		if flags.json {
+			return printLogJSON(stdout, result)
+		}
+		return printLogTable(stdout, result, bars)
+	})
+}
+
+func logBars(result bench.LogResult) []proof.Bar {
+	var bars []proof.Bar
+	for _, row := range result.Rows {
+		bar := proof.Bar{Name: row.Name, Limit: logLimits[row.Name], Unit: "× bare " + row.Base, Timing: true}
+		bars = append(bars, counted(bar, row.Ratios, result.Disturbed, row.Absent))
+		if row.Dropped > 0 {
+			bars = append(bars, proof.Bar{Name: row.Name + " dropped", Figure: float64(row.Dropped), Unit: "events", Timing: true})
+		}
+	}
+	return bars
+}
+
+func printLogTable(w io.Writer, result bench.LogResult, bars []proof.Bar) error {
+	fmt.Fprintln(w, thisMachine())
+	fmt.Fprintf(w, "bare rdtscp %.1f ns, bare rdtsc %.1f ns; medians of %d repetitions, %d disturbed ones left out\n\n", result.Counter_ns, result.CounterUnordered_ns, result.Counted, result.Disturbed)
+	byName := map[string]proof.Bar{}
+	for _, bar := range bars {
+		byName[bar.Name] = bar
+	}
+	fmt.Fprintf(w, "%-21s %6s  %-13s %9s %10s %8s  %s\n", "handler", "ratio", "from – to", "ns a call", "million/s", "dropped", "limit")
+	for _, row := range result.Rows {
+		bar := byName[row.Name]
+		if bar.Absent != "" {
+			fmt.Fprintf(w, "%-21s %6s  not measured: %s\n", row.Name, "–", bar.Absent)
+			continue
+		}
+		ns := median(row.NS)
+		fmt.Fprintf(w, "%-21s %6.3f  %5.3f – %5.3f %9.2f %10.1f %8d  ≤ %-4g %s\n",
+			row.Name, bar.Figure, bar.Spread[0], bar.Spread[1], ns, 1e3/ns*float64(row.Writers), row.Dropped, bar.Limit, bar.Verdict())
+	}
+	fmt.Fprintf(w, "\nratio: to bare rdtscp, or to bare rdtsc for the rows with that stamp; shared-2: of each of two writers\n")
+	fmt.Fprintf(w, "one call every 10 µs, after other work in the caches:\n")
+	for _, row := range result.Cold {
+		fmt.Fprintf(w, "  %-12s  p50 %6.1f ns   p99 %6.1f ns\n", row.Name, row.P50_ns, row.P99_ns)
+	}
+	return nil
+}
+
+// logLine is a row of "cp-bench log --json". Scripts read it: append only.
+type logLine struct {
+	Name           string   `json:"name"`
+	Base           string   `json:"base,omitempty"` // what the ratio is to
+	NSPerOp        *float64 `json:"ns_per_op,omitempty"`
+	RatioToCounter *float64 `json:"ratio_to_counter,omitempty"`
+	RatioLow       *float64 `json:"ratio_low,omitempty"`
+	RatioHigh      *float64 `json:"ratio_high,omitempty"`
+	EventsPerS     *float64 `json:"events_per_s,omitempty"`
+	Dropped        *uint64  `json:"dropped,omitempty"`
+	Reps           int      `json:"reps"`
+	Disturbed      int      `json:"disturbed"`
+	P50_ns         *float64 `json:"p50_ns,omitempty"`
+	P99_ns         *float64 `json:"p99_ns,omitempty"`
+	Absent         string   `json:"absent,omitempty"`
+}
+
+func printLogJSON(w io.Writer, result bench.LogResult) error {
+	encoder := json.NewEncoder(w)
+	for _, row := range result.Rows {
+		line := logLine{Name: row.Name, Base: row.Base, Reps: len(row.Ratios), Disturbed: result.Disturbed, Absent: row.Absent}
+		if len(row.Ratios) > 0 {
+			ns, ratio := median(row.NS), median(row.Ratios)
+			low, high := slices.Min(row.Ratios), slices.Max(row.Ratios)
+			events := 1e9 / ns * float64(row.Writers)
+			line.NSPerOp, line.RatioToCounter, line.RatioLow, line.RatioHigh = &ns, &ratio, &low, &high
+			line.EventsPerS, line.Dropped = &events, &row.Dropped
+		}
+		if err := encoder.Encode(line); err != nil {
+			return err
+		}
+	}
+	for _, row := range result.Cold {
+		if err := encoder.Encode(logLine{Name: row.Name, Reps: row.Calls, P50_ns: &row.P50_ns, P99_ns: &row.P99_ns}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/examples/demo"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+// Run runs cp-bench with args, the command line without the program's name, and returns the exit code.
+// Cancelling ctx ends the benchmark early, as failed.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return command.Run(ctx, newRoot(), args, stdout, stderr)
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:     "cp-bench",
+		Short:   "Measure what the product costs, and how true it is, on this machine",
+		Version: daemon.Version("cp-bench"),
+		Long: `cp-bench measures what the product costs on this machine, and how true its bounds are.
+
+Figures are ratios to a base that is measured beside them, in turns: the machine's speed drifts, and
+both drift together.
+
+Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
+		Example: `  cp-bench log
+  cp-bench log --json
+  sudo cp-bench probe
+  cp-bench sweep --clients 30 --exchanges 100
+  cp-bench gen
+  cp-bench soak --duration 5m`,
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.AddCommand(newBenchLog(), newBenchStore(), newBenchProbe(), newBenchSweep(), newBenchAnalyze(),
+		newBenchAgent(), newBenchGen(), newBenchSoak())
+	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(), demo.NewProcess())
+	return root
+}
+
+// minCounted is the fewest repetitions that a bar is judged by.
+const minCounted = 5
+
+// counted puts a row's repetitions into its bar, or says why there is no figure.
+func counted(bar proof.Bar, repetitions []float64, disturbed int, absent string) proof.Bar {
+	switch {
+	case absent != "":
+		bar.Absent = absent
+	case len(repetitions) < minCounted:
+		bar.Absent = fmt.Sprintf("%d of %d repetitions counted, %d needed", len(repetitions), len(repetitions)+disturbed, minCounted)
+	default:
+		bar = bar.From(repetitions)
+	}
+	return bar
+}
+
+// answer records the bars of a benchmark, prints its rows, and then names what was not measured.
+func answer(bars []proof.Bar, print func() error) error {
+	if err := proof.Report(bars...); err != nil {
+		return err
+	}
+	if err := print(); err != nil {
+		return err
+	}
+	for _, bar := range bars {
+		if bar.Absent != "" {
+			return fmt.Errorf("%s was not measured: %s: %w", bar.Name, bar.Absent, command.ErrPartial)
+		}
+	}
+	return nil
+}
+
+// thisMachine is the line above a benchmark's table.
+func thisMachine() string {
+	m := proof.ThisMachine()
+	return fmt.Sprintf("%s, %d cores, Linux %s, %s", m.CPU, m.Cores, m.Kernel, m.Go)
+}
+
+func median(v []float64) float64 { return proof.Bar{}.From(v).Figure }

@@ -1,0 +1,413 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/bench/dataset"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// StoreOptions say how long to measure logs.
+type StoreOptions struct {
+	Repetitions int           // that count; at least 1
+	Limit       time.Duration // after which no further repetition of either part is begun
+	Sustained   time.Duration // of logging that must count, for the sustained row; 0: without it
+	Buffer      string        // of its channel; as in handlers.Options
+	Dir         string        // where its ring is made; "" as in handlers.Options
+	Logs        string        // where its log is written; "": a directory of its own among temporary files
+	Sets        []string      // data sets to measure; nil: all
+
+	// Progress is called before each repetition and may be nil.
+	Progress func(part string, counted, disturbed int)
+}
+
+// StoreResult is what keeping events costs.
+type StoreResult struct {
+	Rows      []StoreRow
+	Sustained SustainedRow
+}
+
+// StoreRow is what one data set costs.
+type StoreRow struct {
+	Name          string
+	Encode        []float64 // GB/s of records, 16 bytes each, of processor time; one for each repetition
+	Decode        []float64
+	BytesPerEvent float64
+	EntropyBytes  float64 // of an event
+}
+
+// SustainedRow is what a program pays that logs without a pause while another core compresses its events to disk.
+type SustainedRow struct {
+	Buffer        string
+	Ratios        []float64 // to a bare rdtscp, one for each second that counted
+	NS            []float64 // of a call
+	Disturbed     int       // seconds that did not count
+	Events        uint64
+	Dropped       uint64
+	Logged        uint64 // events that were read back from the log
+	BytesPerEvent float64
+}
+
+const (
+	storeBlocks = 32 // of logstore.MaxRows events, for each set: two million events, more than a core's caches hold
+
+	// entropyRecords is over how many records the entropy of a set is measured that has no formula.
+	entropyRecords = 10 << 20
+)
+
+// Store measures the size and the speed of logs on every data set, and then what a program pays whose events are kept.
+func Store(ctx context.Context, o StoreOptions) (StoreResult, error) {
+	var result StoreResult
+	if o.Dir == "" {
+		o.Dir = ring.DefaultDirectory()
+	}
+	if err := storeRows(ctx, o, &result); err != nil {
+		return result, err
+	}
+	if o.Sustained == 0 {
+		return result, nil
+	}
+	var err error
+	if result.Sustained, err = sustained(ctx, o); err != nil {
+		return result, fmt.Errorf("measure sustained logging: %w", err)
+	}
+	return result, nil
+}
+
+func storeRows(ctx context.Context, o StoreOptions, result *StoreResult) error {
+	own, err := cores()
+	if err != nil {
+		return err
+	}
+	unpin, err := pin(own[len(own)-1])
+	if err != nil {
+		return err
+	}
+	defer unpin()
+	if err := ring.MakeDirectory(o.Dir); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(o.Dir, "bench-store-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	names := o.Sets
+	if names == nil {
+		names = dataset.Names()
+	}
+	entropies := map[string]float64{} // of columns of counters that have no formula
+	var runs []*storeRun
+	for i, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if o.Progress != nil {
+			o.Progress(fmt.Sprintf("making data set %d of %d", i+1, len(names)), 0, 0)
+		}
+		run, err := newStoreRun(name, entropies)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, run)
+	}
+	deadline := time.Now().Add(o.Limit)
+	var records recordBuffer
+	for i := 0; i < o.Repetitions && (i == 0 || time.Now().Before(deadline)); i++ {
+		if o.Progress != nil {
+			o.Progress("data sets", i, 0)
+		}
+		for _, run := range runs {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := run.turn(&records, dir); err != nil {
+				return fmt.Errorf("measure %s: %w", run.Name, err)
+			}
+		}
+	}
+	for _, run := range runs {
+		result.Rows = append(result.Rows, run.StoreRow)
+	}
+	return nil
+}
+
+// storeRun is a data set while it is measured.
+type storeRun struct {
+	StoreRow
+	header logstore.Header
+	seed   uint64
+}
+
+// recordBuffer holds the events of one set at a time: all sets together would take more memory than they are worth.
+type recordBuffer struct {
+	counters, ids []uint64
+	events        []logstore.Event
+}
+
+func (b *recordBuffer) fill(s *dataset.Set, n int) {
+	if b.events == nil {
+		b.counters, b.ids, b.events = make([]uint64, n), make([]uint64, n), make([]logstore.Event, n)
+	}
+	s.Fill(b.counters, b.ids)
+	for i := range b.events {
+		b.events[i] = logstore.Event{Counter: b.counters[i], ID: b.ids[i]}
+	}
+}
+
+func newStoreRun(name string, entropies map[string]float64) (*storeRun, error) {
+	r := &storeRun{seed: 1}
+	r.Name = name
+	set, err := dataset.New(name, r.seed)
+	if err != nil {
+		return nil, err
+	}
+	counter_bits, id_bits := set.EntropyBits()
+	if counter_bits != counter_bits { // no formula
+		key := set.Gaps + fmt.Sprint(set.Quantum)
+		if _, known := entropies[key]; !known {
+			entropies[key] = measuredEntropy(set)
+		}
+		counter_bits = entropies[key]
+	}
+	r.EntropyBytes = (counter_bits + id_bits) / 8
+	channelName, err := channel.ParseName("bench#0/store")
+	if err != nil {
+		return nil, err
+	}
+	r.header = logstore.Header{
+		Format: logstore.Compressed, Node: "bench", NodeNumber: channel.MaxNode + 1, Epoch: "bench", Channel: channelName,
+		Settings: channel.Settings{Kind: channel.Buffered}, Quantum_cycles: set.Quantum,
+	}
+	return r, nil
+}
+
+// measuredEntropy is the plug-in entropy of a set's counters, in bits.
+func measuredEntropy(set *dataset.Set) float64 {
+	var plugIn dataset.PlugIn
+	counters, ids := make([]uint64, logstore.MaxRows), make([]uint64, logstore.MaxRows)
+	for n := 0; n < entropyRecords; n += len(counters) {
+		set.Fill(counters, ids)
+		plugIn.Observe(counters)
+	}
+	return plugIn.Bits()
+}
+
+// turn writes a log into shared memory, as what is measured is the log and not the disk, and reads it back.
+func (r *storeRun) turn(b *recordBuffer, dir string) error {
+	const n = storeBlocks * logstore.MaxRows
+	set, err := dataset.New(r.Name, r.seed)
+	if err != nil {
+		return err
+	}
+	r.seed++ // other records in every repetition, and in each file
+	b.fill(set, n)
+	path := filepath.Join(dir, "bench"+logstore.Suffix)
+	w, err := logstore.Create(nil, path, r.header)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(path)
+	defer w.Close()
+	begin, err := threadTime()
+	if err != nil {
+		return err
+	}
+	size := w.Size()
+	for i := 0; i < n; i += logstore.MaxRows {
+		block := logstore.Block{Incarnation: r.header.Incarnation, First: uint64(i), Events: b.events[i : i+logstore.MaxRows]}
+		if err := w.Append(&block); err != nil {
+			return err
+		}
+	}
+	if r.Encode, err = appendSpeed(r.Encode, begin); err != nil {
+		return err
+	}
+	r.BytesPerEvent = float64(w.Size()-size) / n
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	reader, err := logstore.NewReader(file, path)
+	if err != nil {
+		return err
+	}
+	if begin, err = threadTime(); err != nil {
+		return err
+	}
+	rows := 0
+	for {
+		block, err := reader.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		rows += block.Len()
+	}
+	if rows != n {
+		return fmt.Errorf("%d of %d events were read back", rows, n)
+	}
+	r.Decode, err = appendSpeed(r.Decode, begin)
+	return err
+}
+
+// appendSpeed appends how many GB/s of records a turn has coded that began at a moment of this thread's time.
+func appendSpeed(all []float64, begin time.Duration) ([]float64, error) {
+	end, err := threadTime()
+	return append(all, storeBlocks*logstore.MaxRows*ring.RecordBytes/float64(end-begin)), err
+}
+
+// threadTime is the processor time of this thread, to which a pinned goroutine keeps. Others on the same core do not count.
+func threadTime() (time.Duration, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0, fmt.Errorf("read processor time of a thread: %w", err)
+	}
+	return time.Duration(t.Nano()), nil
+}
+
+// sustainedTurn is how long a program logs without a pause between two measurements of the base. These take two milliseconds.
+const sustainedTurn = time.Second
+
+// sustained logs at full speed on one core while a drainer of its own writes to disk on another.
+func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error) {
+	own, err := cores()
+	if err != nil {
+		return row, err
+	}
+	if len(own) < 2 {
+		return row, nil // absent: there is no other core
+	}
+	if err := ring.MakeDirectory(o.Dir); err != nil {
+		return row, err
+	}
+	// A directory of its own, since another drainer may be at work in that of the node.
+	rings, err := os.MkdirTemp(o.Dir, "bench-rings-")
+	if err != nil {
+		return row, err
+	}
+	defer os.RemoveAll(rings)
+	logs := o.Logs
+	if logs == "" {
+		if logs, err = os.MkdirTemp("", "cloudprofiler-bench-"); err != nil {
+			return row, err
+		}
+		defer os.RemoveAll(logs)
+	}
+	d, err := drain.Start(rings, drain.Options{Logs: logs, Node: "bench"})
+	if err != nil {
+		return row, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	c, err := handlers.Open("bench#0/sustained", handlers.Options{Handler: "buffered", Policy: "block", Buffer: o.Buffer, Dir: rings})
+	if err != nil {
+		return row, err
+	}
+	defer c.Close()
+	row.Buffer = o.Buffer
+	unpin, err := pin(own[len(own)-1])
+	if err != nil {
+		return row, err
+	}
+	defer unpin()
+	var base base
+	var id uint64
+	asm.LoopCounter(1_000_000) // the core's clock comes up
+	deadline := time.Now().Add(o.Limit)
+	for turn := 0; time.Duration(len(row.Ratios))*sustainedTurn < o.Sustained && time.Now().Before(deadline); turn++ {
+		if err := ctx.Err(); err != nil {
+			return row, err
+		}
+		if o.Progress != nil {
+			o.Progress("seconds of sustained logging", len(row.Ratios), row.Disturbed)
+		}
+		usage, err := readUsage()
+		if err != nil {
+			return row, err
+		}
+		before := base.measure(channel.Ordered.String())
+		begin, first := time.Now(), id
+		for time.Since(begin) < sustainedTurn {
+			for range 1 << 16 {
+				c.Log(id)
+				id++
+			}
+		}
+		ns := float64(time.Since(begin)) / float64(id-first)
+		after := base.measure(channel.Ordered.String())
+		end, err := readUsage()
+		if err != nil {
+			return row, err
+		}
+		switch {
+		case turn == 0: // the drainer has yet to find the ring
+		case end.othersSince(usage) > disturbedShare:
+			row.Disturbed++
+		default:
+			row.Ratios = append(row.Ratios, ns/((before+after)/2))
+			row.NS = append(row.NS, ns)
+		}
+	}
+	if err := c.Close(); err != nil {
+		return row, err
+	}
+	if err := waitForEnd(ctx, d); err != nil {
+		return row, err
+	}
+	total := d.Stats().Total
+	row.Events, row.Dropped = id, total.Dropped
+	row.BytesPerEvent = float64(total.LogBytes) / float64(max(total.Rows, 1))
+	row.Logged, err = countEvents(logs)
+	return row, err
+}
+
+// countEvents reads the log of the only ring in a directory back.
+func countEvents(dir string) (n uint64, err error) {
+	segments, err := logstore.Segments(dir)
+	if err != nil {
+		return 0, err
+	}
+	r := logstore.ReadLog(segments)
+	defer r.Close()
+	for {
+		b, err := r.Next()
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		n += uint64(len(b.Events))
+	}
+}
+
+// waitForEnd waits until the drainer has finished with the ring.
+func waitForEnd(ctx context.Context, d *drain.Drainer) error {
+	for d.Stats().Finished == 0 {
+		if err := d.Flush(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}

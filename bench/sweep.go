@@ -1,0 +1,374 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
+)
+
+// SweepOptions say how large a fleet is, and what is measured.
+type SweepOptions struct {
+	Clients   int
+	Exchanges int // each way, of a pair
+	Width     int // pairs at one time; 0: as the server chooses, for quality
+	Trains    int // in which the exchanges are spent; 0: one
+
+	// Alone is how many more pairs are measured, each alone, to compare the fleet's with.
+	Alone int
+
+	// Command starts this program again, so that it calls SweepServer or SweepClients.
+	Command func(job string) (*exec.Cmd, error)
+
+	// Progress is told what is being done, and may be nil.
+	Progress func(step string)
+}
+
+// Jobs of SweepOptions.Command.
+const (
+	SweepServerJob  = "server"
+	SweepClientsJob = "clients"
+)
+
+// SweepResult is what a sweep cost.
+type SweepResult struct {
+	Clients       int
+	Exchanges     int
+	Pairs         int // complete in both directions
+	Lost          []coordinator.LostPair
+	Seconds       float64 // from the first registration to the last pair
+	SweepSeconds  float64 // of that, the sweep
+	ServerPrivate int64   // bytes, at most
+	Median_ns     float64 // half-width of a pair, from this sweep alone
+	Alone_ns      float64 // the same of pairs that were measured alone; 0: none were
+	KernelStamps  float64 // percent
+}
+
+// clientsPerProcess is how many clients share a process: few enough to be scheduled like processes, and not one each for a hundred.
+const clientsPerProcess = 25
+
+// Sweep measures a sweep over clients on this machine's loopback: a server in a process of its own, and clients in a few.
+func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
+	progress := o.Progress
+	if progress == nil {
+		progress = func(string) {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "cprof-sweep-")
+	if err != nil {
+		return r, err
+	}
+	defer os.RemoveAll(dir)
+	progress("starting the server")
+	server, err := startWorker(ctx, o.Command, SweepServerJob, sweepServer{Dir: dir})
+	if err != nil {
+		return r, err
+	}
+	defer server.stop()
+	var address string
+	if err := server.out.Decode(&address); err != nil {
+		return r, fmt.Errorf("server of the sweep: %w", err)
+	}
+	link, err := control.Dial(control.ClientConfig{Server: address})
+	if err != nil {
+		return r, err
+	}
+	defer link.Close()
+
+	var fleet, alone []string
+	for i := range o.Clients {
+		fleet = append(fleet, fmt.Sprintf("c%03d", i))
+	}
+	for i := range 2 * o.Alone {
+		alone = append(alone, fmt.Sprintf("alone%03d", i))
+	}
+	progress("starting the clients")
+	var workers []*worker
+	for names := range slices.Chunk(slices.Concat(fleet, alone), clientsPerProcess) {
+		w, err := startWorker(ctx, o.Command, SweepClientsJob, sweepClients{Server: address, Names: names})
+		if err != nil {
+			return r, err
+		}
+		defer w.stop()
+		workers = append(workers, w)
+	}
+	for _, w := range workers { // each has examined the machine, which is no part of a sweep
+		var ready bool
+		if err := w.out.Decode(&ready); err != nil {
+			return r, fmt.Errorf("clients of the sweep: %w", err)
+		}
+	}
+	progress("registering")
+	began := time.Now()
+	for _, w := range workers {
+		if err := w.in.Encode(true); err != nil {
+			return r, err
+		}
+	}
+	for {
+		var there []string
+		if err := askServer(ctx, link, coordinator.AskRegistered, nil, &there); err != nil {
+			return r, err
+		}
+		if len(there) == len(fleet)+len(alone) {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			return r, fmt.Errorf("only %d of %d clients have registered within a minute", len(there), len(fleet)+len(alone))
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return r, err
+		}
+	}
+	peak := watchMemory(ctx, server.cmd.Process.Pid)
+	defer peak()
+	trains := max(o.Trains, 1)
+	status, err := sweepOver(ctx, link, coordinator.SweepRequest{Trains: trains, Exchanges: (o.Exchanges + trains - 1) / trains, Width: o.Width,
+		NoQuiet: o.Width > 0, Nodes: fleet}, 5*time.Millisecond, progress)
+	if err != nil {
+		return r, err
+	}
+	r = SweepResult{Clients: o.Clients, Exchanges: o.Exchanges, Pairs: status.Complete, Lost: status.Lost, Seconds: time.Since(began).Seconds(),
+		SweepSeconds: float64(status.Took_ns) / 1e9}
+	for i := range o.Alone {
+		progress(fmt.Sprintf("pair %d of %d, alone", i+1, o.Alone))
+		_, err := sweepOver(ctx, link, coordinator.SweepRequest{Trains: trains, Exchanges: (o.Exchanges + trains - 1) / trains, NoQuiet: o.Width > 0,
+			Nodes: alone[2*i : 2*i+2]}, 5*time.Millisecond, func(string) {})
+		if err != nil {
+			return r, err
+		}
+	}
+	progress("evaluating")
+	var m coordinator.Matrix
+	if err := askServer(ctx, link, coordinator.AskNodes, nil, &m); err != nil {
+		return r, err
+	}
+	var together, apart []float64
+	kernel, pairs := 0.0, 0
+	for _, p := range m.Pairs {
+		if p.Hi_cycles == 0 {
+			continue
+		}
+		kernel += p.Kernel_percent
+		pairs++
+		if strings.HasPrefix(p.From, "alone") {
+			apart = append(apart, p.Direct_ns)
+		} else {
+			together = append(together, p.Direct_ns)
+		}
+	}
+	r.Median_ns, r.Alone_ns = median(together), median(apart)
+	if pairs > 0 {
+		r.KernelStamps = kernel / float64(pairs)
+	}
+	r.ServerPrivate, err = peak()
+	return r, err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func askServer(ctx context.Context, link *control.Client, what string, argument, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return link.Ask(ctx, what, argument, result)
+}
+
+func sweepOver(ctx context.Context, link *control.Client, r coordinator.SweepRequest, every time.Duration, progress func(string)) (s *coordinator.SweepStatus, err error) {
+	if err := askServer(ctx, link, coordinator.AskSweep, r, &s); err != nil {
+		return nil, err
+	}
+	number := s.Number
+	for s.Running {
+		if err := pause(ctx, every); err != nil {
+			return nil, err
+		}
+		if err := askServer(ctx, link, coordinator.AskSweepStatus, nil, &s); err != nil {
+			return nil, err
+		}
+		if s.Number != number {
+			return nil, errors.New("another sweep is under way")
+		}
+		progress(fmt.Sprintf("%d of %d pairs", s.Complete, s.Pairs))
+		every = min(every*2, 100*time.Millisecond)
+	}
+	return s, nil
+}
+
+// worker is a process of this program that does a job until its input ends.
+type worker struct {
+	cmd *exec.Cmd
+	in  *json.Encoder
+	out *json.Decoder
+	end io.Closer
+}
+
+func startWorker(ctx context.Context, command func(string) (*exec.Cmd, error), job string, setup any) (*worker, error) {
+	cmd, err := command(job)
+	if err != nil {
+		return nil, err
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	w := &worker{cmd, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out)), in}
+	context.AfterFunc(ctx, func() { in.Close() })
+	if err := w.in.Encode(setup); err != nil {
+		w.stop()
+		return nil, err
+	}
+	return w, nil
+}
+
+// stop ends the worker, if need be by force.
+func (w *worker) stop() {
+	w.end.Close()
+	kill := time.AfterFunc(10*time.Second, func() { w.cmd.Process.Kill() })
+	w.cmd.Wait()
+	kill.Stop()
+}
+
+type sweepServer struct{ Dir string }
+
+// SweepServer is the process of a sweep's server.
+func SweepServer(ctx context.Context, in io.Reader, out io.Writer) error {
+	var setup sweepServer
+	orders := json.NewDecoder(in)
+	if err := orders.Decode(&setup); err != nil {
+		return err
+	}
+	store, err := coordinator.OpenStore(filepath.Join(setup.Dir, "state"), filepath.Join(setup.Dir, "runs"))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	link, err := control.Listen(control.ServerConfig{Address: "127.0.0.1:0", Log: log})
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	config := coordinator.DefaultConfig()
+	config.SweepEvery, config.Settle = 0, time.Hour // only what is asked for
+	config.Dead = 30 * time.Second                  // the machine is overcommitted on purpose
+	server, err := coordinator.NewServer(link, config, store, log)
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(out).Encode(link.Address()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		var nothing bool
+		orders.Decode(&nothing) // until the input ends
+		cancel()
+	}()
+	return server.Run(ctx)
+}
+
+type sweepClients struct {
+	Server string
+	Names  []string
+}
+
+// SweepClients is a process of a sweep's clients.
+func SweepClients(_ context.Context, in io.Reader, out io.Writer) error {
+	var setup sweepClients
+	orders := json.NewDecoder(in)
+	if err := orders.Decode(&setup); err != nil {
+		return err
+	}
+	id, err := tscclient.Identify(setup.Names[0], tscclient.Kept{})
+	if err != nil {
+		return err
+	}
+	defer id.Close()
+	notice, err := minrtt.OpenStepNotice()
+	if err != nil {
+		return err
+	}
+	defer notice.Close()
+	if err := json.NewEncoder(out).Encode(true); err != nil {
+		return err
+	}
+	var begin bool
+	if err := orders.Decode(&begin); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var started []io.Closer
+	var starting sync.WaitGroup
+	var failed error
+	for _, name := range setup.Names {
+		starting.Go(func() {
+			closers, err := startSweepClient(id, notice, setup.Server, name)
+			mu.Lock()
+			defer mu.Unlock()
+			started = append(started, closers...)
+			failed = errors.Join(failed, err)
+		})
+	}
+	starting.Wait()
+	if failed == nil {
+		orders.Decode(&begin) // until the input ends
+	}
+	var closing sync.WaitGroup
+	for _, c := range started {
+		closing.Go(func() { c.Close() })
+	}
+	closing.Wait()
+	return failed
+}
+
+func startSweepClient(id *tscclient.Identity, notice *minrtt.StepNotice, server, name string) ([]io.Closer, error) {
+	config := tscclient.DefaultConfig()
+	config.Node = id.Node
+	config.Node.Name = name
+	config.Clock = minrtt.SystemClock(id.Counter, notice)
+	config.Clock.Quantum_cycles = id.Node.QuantumCycles
+	client, err := tscclient.Start(config)
+	if err != nil {
+		return nil, err
+	}
+	link, err := tscclient.Connect(client, tscclient.LinkConfig{
+		Server: control.ClientConfig{Server: server},
+		Register: control.Register{Machine: id.Report.Facts.MachineID, Cores: len(id.Report.Facts.Cores.Allowed), Software: "cp-bench sweep",
+			Capabilities: []string{control.CanProbe}},
+	})
+	if err != nil {
+		return []io.Closer{client}, err
+	}
+	return []io.Closer{link, client}, nil
+}

@@ -1,0 +1,156 @@
+package demo
+
+import (
+	"errors"
+	"flag"
+	"math/big"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// demoHop is a hop of 100 durations, from that many cycles on in equal steps, with a bound.
+func demoHop(from, to string, lo, step, bound int64, between ...string) *Hop {
+	h := &Hop{From: from, To: to, Pairs: map[[2]string]int{}}
+	for i := range int64(100) {
+		at := lo + i*step
+		h.Durations = append(h.Durations, tscratio.Span{Lo: at - bound, Hi: at + bound})
+		if len(between) == 2 {
+			h.Crosses++
+			h.Widths = append(h.Widths, 2*bound)
+			h.Pairs[[2]string{between[0], between[1]}]++
+		}
+	}
+	return h
+}
+
+// demoResult is a demonstration that was never run: as one that goes well.
+func demoResult() *Result {
+	r := &Result{
+		Nodes:      []NodeFacts{{Name: "A", Start: 1 << 40, Rate: 0, Shape: vnode.Steady}, {Name: "B", Start: 18446744073709551000, Rate: -12.345, Shape: vnode.Sine}},
+		Namespaces: true, NTP: true, Wander: 1_000_000, Trains: 120, Exchanges: 1200, Stamps: 4800, Kernel: 4700, Tuples: 100, CyclesPerSecond: 2.5e9,
+		Paper: Paper{Exchanges: 404, RoundTrip: 90_000, Anchors: []Anchors{{E: big.NewRat(170_000, 1), Apart_cycles: 4_000_000_000}}},
+		Hops: []*Hop{
+			demoHop("source/start", "source/end", 4_500, 1_000, 160),
+			demoHop("source/end", "deserialise/start", 1_800_000, 300_000, 1_900, "A", "B"),
+			demoHop("deserialise/start", "deserialise/end", 19_000, 6_400, 160),
+			demoHop("deserialise/end", "filter/start", 1_250_000, 330_000, 1_850, "A", "B"),
+			demoHop("project/end", "join/start", 1_300_000, 800_000, 1_770, "A", "B"),
+			demoHop("join/start", "join/end", 2_750, 30_000, 160),
+			demoHop("window/start", "window/end", 3_000_000_000, 1_000, 160),
+			demoHop("window/end", "store/start", 9_000_000, 900_000, 1500, "A", "B"),
+		},
+	}
+	early, whole := demoHop("source/start", "join/end", 9_000_000, 1_000_000, 1_040, "A", "B"), demoHop("source/start", LastPoint, 9_750_000, 1_100_000, 1_040, "A", "B")
+	early.Since, whole.Since = true, true
+	r.Hops = append(r.Hops, early, whole)
+	held := func(n, most uint64) *analysis.Held {
+		h := &analysis.Held{Count: n, MostUsed: float64(most) / analysis.UsedSteps}
+		for i := range most {
+			h.Used[i] = n / most
+		}
+		return h
+	}
+	r.Answer = &analysis.Answer{
+		Pairs: []analysis.Pair{{A: "A", B: "B", Window_s: 10, LeastWander_ppm: 0.1437, Verdict: "consistent"}},
+		Comparisons: []analysis.Comparison{{A: "A", B: "B", Verdict: "consistent", Methods: []analysis.Method{
+			{Name: analysis.Ours, Median_cycles: 1_640, Held: held(128, 4)}, {Name: analysis.MinRTT, Median_cycles: 39_000, Held: held(128, 16)},
+			{Name: analysis.ReT, Median_cycles: 655_250, Held: held(50, 20)}, {Name: analysis.NTP, Median_cycles: 13_250, About: "another clock"},
+		}}},
+		Held: held(800, 4),
+	}
+	var tuples, windows []analysis.RankedLeg // as they come: the slowest first
+	for i, l := range []struct {
+		from, to, kind string
+		p50, bound     int64
+	}{
+		{"source/end", "deserialise/start", "transfer", 470_000, 1_300}, {"source/intended", "source/start", "inside", 460_000, 190}, {"join/end", "count/start", "transfer", 440_000, 1_200},
+		{"window/start", "window/end", "computation", 2_360_000_000, 160}, {"window/end", "store/start", "transfer", 107_000_000, 1_400},
+	} {
+		median := analysis.Interval{Lo_cycles: l.p50 - l.bound, Hi_cycles: l.p50 + l.bound}
+		all := analysis.Durations{Count: 100, Percentiles: analysis.Percentiles{{Percent: 50, Interval: median}}}
+		r.Answer.Legs = append(r.Answer.Legs, analysis.Leg{From: l.from, To: l.to, Kind: l.kind, All: all})
+		if i < 3 {
+			tuples = append(tuples, analysis.RankedLeg{Leg: i, Surely: true})
+		} else {
+			windows = append(windows, analysis.RankedLeg{Leg: i, Surely: true})
+		}
+	}
+	r.Answer.Reference = analysis.Reference{FrequencyLo_hz: 2.5e9, FrequencyHi_hz: 2.5e9}
+	r.Answer.Routes = []analysis.Route{{From: []string{"source/intended"}, Tuples: 100, Legs: tuples}, {From: []string{"window/start"}, Tuples: 7, MadeOf: []int{0}, Legs: windows}}
+	return r
+}
+
+func TestDemoOutput(t *testing.T) {
+	print := func(r *Result, o Options) string {
+		var out strings.Builder
+		if err := printDemo(&out, r, o); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	text := print(demoResult(), Options{Keep: "tuesday"})
+	golden(t, "demo.txt", text)
+	readmeShows(t, text)
+
+	bad := demoResult()
+	bad.Namespaces, bad.WhyLoopback, bad.NTP, bad.Lost = false, errors.New("operation not permitted"), false, 3
+	bad.Hops[1].Outside = 2
+	bad.Answer.Pairs[0].Verdict = "suspect"
+	bad.Answer.Comparisons[0].Methods[0].Held.Outside = 1
+	for _, method := range bad.Answer.Comparisons[0].Methods[1:] {
+		method.Held = nil
+	}
+	golden(t, "demo-bad.txt", print(bad, Options{}))
+}
+
+var numbers = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+
+// readmeShows holds what the README shows of the demonstration's output against what is printed, but
+// for the numbers.
+func readmeShows(t *testing.T, printed string) {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, excerpt, found := strings.Cut(string(readme), "```text\n4 counters ")
+	excerpt, _, ended := strings.Cut(excerpt, "```")
+	if !found || !ended {
+		t.Fatal("README.md shows no output of cprof demo")
+	}
+	likeness := func(line string) string {
+		return strings.Join(strings.Fields(numbers.ReplaceAllString(line, "0")), " ")
+	}
+	var like []string
+	for _, line := range strings.Split(printed, "\n") {
+		like = append(like, likeness(line))
+	}
+	for _, line := range strings.Split("4 counters "+excerpt, "\n") {
+		if !slices.Contains(like, likeness(line)) {
+			t.Errorf("README.md shows a line that cprof demo does not print so: %q", line)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(file); err != nil || got != string(want) {
+		t.Errorf("not as in %s (%v); look at both, then go test -update:\n%s", file, err, got)
+	}
+}

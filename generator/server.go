@@ -1,0 +1,146 @@
+package generator
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Server is an engine whose limit is known: a token bucket that lets a rate through, and that may stall for a time in every period, in which no tokens
+// come. Tuples wait in memory. While some do, no time is lost to it: what it could have let out while this machine did not run it, it lets out
+// as soon as it runs, so that its limit is the same on a machine with other work.
+type Server struct {
+	Rate   float64       // tuples a second
+	Stall  time.Duration // 0: it does not stall
+	Period time.Duration
+
+	done func(ids ...uint64)
+
+	mu      sync.Mutex // guards what follows
+	begun   time.Time
+	waiting []uint64
+	since   time.Duration // after begun: when the first of those that wait came
+	stopped bool
+}
+
+// maxWaiting is what a server lets wait: what comes beyond is refused.
+const maxWaiting = 4 << 20
+
+// tokenSpan is how many tokens the bucket holds while nothing waits, as time. They hide as much overload from a trial: the fewer, the sharper the limit.
+const tokenSpan = time.Millisecond
+
+// ParseServer reads bucket:RATE or bucket:RATE,stall:DURATION/PERIOD.
+func ParseServer(text string) (*Server, error) {
+	bad := fmt.Errorf("read target %q: want bucket:RATE or bucket:RATE,stall:DURATION/PERIOD, as in bucket:100000,stall:50ms/1s", text)
+	head, tail, stalls := strings.Cut(text, ",")
+	rate, ok := strings.CutPrefix(head, "bucket:")
+	s := &Server{}
+	var err error
+	if s.Rate, err = strconv.ParseFloat(rate, 64); !ok || err != nil || !(s.Rate >= 1 && s.Rate <= 1e9) {
+		return nil, bad
+	}
+	if !stalls {
+		return s, nil
+	}
+	spec, ok := strings.CutPrefix(tail, "stall:")
+	length, period, cut := strings.Cut(spec, "/")
+	stall, errStall := time.ParseDuration(length)
+	s.Period, err = time.ParseDuration(period)
+	if s.Stall = stall; !ok || !cut || errStall != nil || err != nil || stall <= 0 || s.Period <= stall {
+		return nil, bad
+	}
+	return s, nil
+}
+
+// Connect is the way in.
+func (s *Server) Connect(int) (Sink, error) {
+	return SinkFunc(func(tuples []Tuple) (int, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.waiting) == 0 {
+			s.since = time.Since(s.begun)
+		}
+		n := min(len(tuples), maxWaiting-len(s.waiting))
+		for _, t := range tuples[:n] {
+			s.waiting = append(s.waiting, t.ID)
+		}
+		return n, nil
+	}), nil
+}
+
+// Start lets it serve, and tell what comes out, until the returned function is called.
+func (s *Server) Start(done func(ids ...uint64)) (stop func()) {
+	s.done, s.begun = done, time.Now()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.serve()
+	}()
+	return func() {
+		s.mu.Lock()
+		s.stopped = true
+		s.mu.Unlock()
+		<-ended
+	}
+}
+
+func (s *Server) serve() {
+	last, tokens := time.Duration(0), 0.0
+	var out []uint64
+	for {
+		s.mu.Lock()
+		if s.stopped {
+			s.mu.Unlock()
+			return
+		}
+		now := time.Since(s.begun)
+		busy := now
+		if len(s.waiting) > 0 {
+			busy = max(last, s.since)
+		}
+		tokens = s.fill(tokens, last, busy, now)
+		last = now
+		n := 0
+		if s.Stall == 0 || now%s.Period >= s.Stall {
+			n = min(len(s.waiting), int(tokens))
+		}
+		out = append(out[:0], s.waiting[:n]...)
+		if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
+			s.waiting = nil
+		}
+		s.mu.Unlock()
+		if tokens -= float64(n); n > 0 {
+			s.done(out...)
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
+// fill adds the tokens of a time in which nothing waited, of which the bucket holds only so many, and of the time after it in which something did.
+func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
+	if busy > last {
+		tokens = min(tokens+s.Rate*s.open(last, busy).Seconds(), s.Rate*tokenSpan.Seconds())
+	}
+	return tokens + s.Rate*s.open(busy, now).Seconds()
+}
+
+// open is how much of a time is outside of stalls, which come at the beginning of each period.
+func (s *Server) open(from, to time.Duration) time.Duration {
+	if s.Stall == 0 {
+		return to - from
+	}
+	until := func(t time.Duration) time.Duration {
+		return t/s.Period*(s.Period-s.Stall) + max(0, t%s.Period-s.Stall)
+	}
+	return until(to) - until(from)
+}
+
+// Limit is the rate that a server sustains.
+func (s *Server) Limit() float64 {
+	if s.Stall == 0 {
+		return s.Rate
+	}
+	return s.Rate * (1 - float64(s.Stall)/float64(s.Period))
+}

@@ -1,0 +1,31 @@
+package command
+
+import (
+	"strings"
+	"testing"
+)
+
+// The line shows how much is done and what, is written over no more than ten times a second, and is gone in the end.
+func TestProgress(t *testing.T) {
+	var out strings.Builder
+	line := &Progress{w: &out}
+	show := line.Share()
+	show(0.5, "reading logs")
+	show(0.75, "joining tuples") // too soon
+	want := "\rreading logs    [===============               ]  50 %"
+	if out.String() != want {
+		t.Errorf("shown %q, want %q", out.String(), want)
+	}
+	line.Share()(1, "done")
+	want += "\rdone            [==============================] 100 %"
+	if out.String() != want {
+		t.Errorf("shown %q, want %q", out.String(), want)
+	}
+	line.Done()
+	if want += "\r" + strings.Repeat(" ", 54) + "\r"; out.String() != want {
+		t.Errorf("at the end %q, want %q", out.String(), want)
+	}
+	if NewProgress(&out).w != nil { // a log wants results
+		t.Error("progress is shown where there is no terminal")
+	}
+}

@@ -1,0 +1,153 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of every subcommand.
+const (
+	Answered = 0 // the question was answered
+	Failed   = 1 // it was not
+	Usage    = 2 // the command line is wrong, nothing was done
+	Partial  = 3 // it was answered, with suspect or missing parts
+)
+
+// ErrPartial is returned (wrapped) by a subcommand that has printed its answer, where parts of the answer are suspect
+// or missing. Its text is printed after the answer and names the parts.
+var ErrPartial = errors.New("answered with suspect or missing parts")
+
+// A UsageError is a command line that is wrong in a way that flags and argument counts do not show, for example two
+// flags that exclude each other. What cobra finds on its own needs no wrapping.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+func (e UsageError) Unwrap() error { return e.Err }
+
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// Run runs root with args, the command line without the program's name, and returns the exit code.
+// Cancelling ctx ends the subcommand early, as failed.
+func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetOut(stdout) // before prepare: cobra's completion commands keep the writer that they find
+	root.SetErr(stderr)
+	begun := Prepare(root)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return Answered
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+	var usage UsageError
+	switch {
+	case !*begun, errors.As(err, &usage):
+		fmt.Fprintf(stderr, "see %q\n", cmd.CommandPath()+" --help")
+		return Usage
+	case errors.Is(err, ErrPartial):
+		return Partial
+	default:
+		return Failed
+	}
+}
+
+// Prepare gives all commands under root what they have in common. The result becomes true when a subcommand's own code
+// begins to run: every error before that is a wrong command line.
+func Prepare(root *cobra.Command) (begun *bool) {
+	root.SilenceErrors = true
+	root.SilenceUsage = true
+	root.InitDefaultHelpFlag()
+	root.InitDefaultCompletionCmd()
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultHelpCmd()
+
+	begun = new(bool)
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.HasSubCommands() {
+			makeGroup(cmd)
+			return
+		}
+		if own := cmd.Args; own != nil {
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				if err := own(cmd, args); err != nil {
+					return wrongArguments(cmd, args, err)
+				}
+				return nil
+			}
+		}
+		if own := cmd.RunE; own != nil {
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				*begun = true
+				return own(cmd, args)
+			}
+		}
+	}
+	walk(root)
+	return begun
+}
+
+// wrongArguments says which argument is missing, or which is too much, by the words of the command's usage: cobra only counts them ("accepts 1
+// arg(s), received 0"), or takes what is too much for a command.
+func wrongArguments(cmd *cobra.Command, args []string, err error) error {
+	wanted := strings.Fields(cmd.Use)[1:]
+	switch {
+	case len(args) > len(wanted):
+		return fmt.Errorf("unexpected argument %q", args[len(wanted)])
+	case len(args) < len(wanted):
+		return fmt.Errorf("%s is missing", strings.TrimSuffix(wanted[len(args)], "..."))
+	default:
+		return err
+	}
+}
+
+// makeGroup lets a command that only holds others answer a wrong word with the nearest right one. Left alone, cobra
+// prints the help of "cprof log" for "cprof log nosuch", and succeeds.
+func makeGroup(cmd *cobra.Command) {
+	unknown := func(cmd *cobra.Command, word string) error {
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(word); len(near) > 0 {
+			return fmt.Errorf("unknown command %q, did you mean %q?", word, near[0])
+		}
+		return fmt.Errorf("unknown command %q", word)
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknown(cmd, args[0])
+		}
+		cmd.SetOut(cmd.ErrOrStderr())
+		if err := cmd.Help(); err != nil {
+			return err
+		}
+		return errors.New("a command is missing")
+	}
+	// Flags are parsed before the word is looked at: "cprof log dmup --json" is about "dmup", not about "--json".
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if word := cmd.Flags().Arg(0); word != "" && cmd.HasSubCommands() {
+			return unknown(cmd, word)
+		}
+		return err
+	})
+}
+
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Explain a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return Usagef("no help on %q", args)
+			}
+			return about.Help()
+		},
+	}
+}
