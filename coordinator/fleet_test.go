@@ -33,6 +33,8 @@ type fleet struct {
 	clashes   int             // how often one was in two at a time
 	probed    map[[2]string]int
 	links     map[[2]string]link // of a node's packets to another; default otherwise
+
+	acknowledged func(of *fakeClient, m *control.Trains) // told of each report that was; may be nil
 }
 
 // link is what a packet's way does to it: at least base, and up to noise more.
@@ -303,7 +305,13 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 			c.later(c.period(), c.probeOn)
 		}
 	case *control.Ack:
-		c.unacked = slices.DeleteFunc(c.unacked, func(t *control.Trains) bool { return t.Report <= m.Report })
+		c.unacked = slices.DeleteFunc(c.unacked, func(t *control.Trains) bool {
+			acked := t.Report <= m.Report
+			if acked && c.f.acknowledged != nil {
+				c.f.acknowledged(c, t)
+			}
+			return acked
+		})
 	case *control.Run:
 		c.opened = append(c.opened, *m)
 		if c.register.OpenRun = m.Name; m.Close {

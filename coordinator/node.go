@@ -41,6 +41,12 @@ func nodeOf(r control.Register) tscratio.Node {
 	return tscratio.Node{Name: r.Name, Epoch: r.Epoch, NominalHz: r.NominalHz, QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles}
 }
 
+// describe has what is known of the node's counter be this.
+func (n *node) describe(d tscratio.Node) {
+	r := &n.registered
+	r.NominalHz, r.QuantumCycles, r.CoreSlackCycles = d.NominalHz, d.QuantumCycles, d.CoreSlackCycles
+}
+
 // target is what another node needs to probe this one.
 func (n *node) target() control.Target {
 	r := n.registered
@@ -109,6 +115,12 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	}
 	n := &node{registered: *r, key: in.Key.Name, peer: in.Peer, joined: c.now(), heard: c.now()}
 	n.registered.Nonce = ""
+	if old != nil && old.registered.Epoch == r.Epoch { // one counter, which this process has measured anew
+		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
+	}
+	if old == nil || nodeOf(old.registered) != nodeOf(n.registered) {
+		c.widen(n)
+	}
 	if old != nil {
 		n.restarts = old.restarts
 		if old.registered.Instance == r.Instance {

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// pairKey names two counters: names in their order, and the epochs.
+// pairKey names two counters: names in their order, and the epochs. Nothing else tells pairs apart: what else is known of a
+// counter is measured anew by each process, and is evidence (widen).
 type pairKey struct{ a, b, epochA, epochB string }
 
 // A pair is what was measured between two counters.
@@ -44,7 +45,7 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 	key := pairKey{m.name(), n.name(), m.registered.Epoch, n.registered.Epoch}
 	p := c.pairs[key]
 	a, b := nodeOf(m.registered), nodeOf(n.registered)
-	if p == nil || p.live.A != a || p.live.B != b { // new, or one that came back with another quantum in one epoch
+	if p == nil {
 		live, err := tscratio.NewPair(a, b, c.config.Assumptions)
 		if err != nil {
 			return nil, err
@@ -65,6 +66,47 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 		}
 	}
 	return p, nil
+}
+
+// widen settles what holds of some nodes' counters in their present epochs: the widest that was ever said of each, for what was
+// measured before as well.
+func (c *core) widen(nodes ...*node) {
+	type counter struct{ name, epoch string }
+	of := func(n tscratio.Node) counter { return counter{n.Name, n.Epoch} }
+	widest := map[counter]tscratio.Node{}
+	for _, n := range nodes {
+		d := nodeOf(n.registered)
+		widest[of(d)] = d
+	}
+	for _, p := range c.pairs {
+		for _, q := range p.both() {
+			for _, n := range []tscratio.Node{q.A, q.B} {
+				if d, ok := widest[of(n)]; ok {
+					widest[of(n)] = d.Wider(n)
+				}
+			}
+		}
+	}
+	for _, n := range nodes {
+		n.describe(widest[of(nodeOf(n.registered))])
+	}
+	for _, p := range c.pairs {
+		for _, q := range p.both() {
+			for _, n := range []tscratio.Node{q.A, q.B} {
+				if d, ok := widest[of(n)]; ok && q.Describe(d) {
+					p.dirty = true
+				}
+			}
+		}
+	}
+}
+
+// both returns what is kept of a pair: between runs, and for the open one if there is one.
+func (p *pair) both() []*tscratio.Pair {
+	if p.run == nil {
+		return []*tscratio.Pair{p.live}
+	}
+	return []*tscratio.Pair{p.live, p.run}
 }
 
 // forget drops a pair of an epoch that ended: nothing is asked about it any more. One that a run holds goes when that is complete.

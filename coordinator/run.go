@@ -500,12 +500,20 @@ func (c *core) resumeRun(noted *notedRun) error {
 		}
 	}
 	c.run = r
+	c.log.Info("run goes on", "run", noted.Name, "phase", r.phase)
+	if r.again { // what was measured in it stays as it is
+		return nil
+	}
 	dir, err := runs.Open(draft.Path())
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	pairs, _ := dir.Relations()
+	pairs, unread := dir.Relations()
+	for _, m := range unread {
+		c.log.Error("what the run has measured cannot be gone on with", "part", m.Part, "error", m.Reason)
+		r.lacks(m.Part, "from before the server was started again: "+m.Reason)
+	}
 	for _, p := range pairs {
 		key := pairKey{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}
 		if known := c.pairs[key]; known != nil {
@@ -516,6 +524,5 @@ func (c *core) resumeRun(noted *notedRun) error {
 			c.pairs[key] = &pair{key: key, live: live, run: p}
 		}
 	}
-	c.log.Info("run goes on", "run", noted.Name, "phase", r.phase)
 	return nil
 }

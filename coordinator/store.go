@@ -152,20 +152,9 @@ func pairFile(k pairKey) string {
 	return filepath.Join("pairs", hex.EncodeToString(sum[:12])+".pair")
 }
 
-// save writes down what has changed.
+// save writes down what has changed. Nodes come last: they say which reports were taken in, and of a report whose trains
+// are not written nobody may say that.
 func (c *core) save() error {
-	if c.nodesDirty || len(c.acks) > 0 {
-		var nodes []notedNode
-		for _, n := range c.sorted() {
-			registered := n.registered
-			registered.ProbeKey = nil // of a process that may be gone; it brings it again
-			nodes = append(nodes, notedNode{registered, n.key, n.joined, n.heard, n.left, n.restarts, n.reports})
-		}
-		if err := c.store.writeJSON("nodes.json", nodes); err != nil {
-			return err
-		}
-		c.nodesDirty = false
-	}
 	for _, key := range c.sortedPairs() {
 		p := c.pairs[key]
 		if !p.dirty {
@@ -184,6 +173,18 @@ func (c *core) save() error {
 			}
 		}
 		p.dirty = false
+	}
+	if c.nodesDirty || len(c.acks) > 0 {
+		var nodes []notedNode
+		for _, n := range c.sorted() {
+			registered := n.registered
+			registered.ProbeKey = nil // of a process that may be gone; it brings it again
+			nodes = append(nodes, notedNode{registered, n.key, n.joined, n.heard, n.left, n.restarts, n.reports})
+		}
+		if err := c.store.writeJSON("nodes.json", nodes); err != nil {
+			return err
+		}
+		c.nodesDirty = false
 	}
 	return nil
 }
@@ -227,6 +228,7 @@ func (c *core) restore() error {
 			return c.store.putRun(nil)
 		}
 	}
+	c.widen(c.sorted()...) // a server that dies while it writes may have written this of some pairs and not of others
 	return nil
 }
 

@@ -177,7 +177,6 @@ func (l *Link) keep() {
 			continue
 		}
 		pause = firstPause
-		l.reports.again()
 		err = l.alive(welcome)
 		l.notRegistered(err)
 		if !errors.Is(err, errAgain) {
@@ -224,6 +223,7 @@ func (l *Link) register() (*control.Welcome, error) {
 	if l.config.OpenRun != nil {
 		r.OpenRun = l.config.OpenRun()
 	}
+	l.reports.again() // before the server can order anything: what answers that comes after them
 	ctx, cancel := context.WithTimeout(l.ctx, registerTimeout)
 	defer cancel()
 	welcome, err := l.control.Register(ctx, r)
@@ -365,9 +365,16 @@ func (l *Link) answer(request uint64, m control.Message) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, answerTimeout)
 	defer cancel()
-	if err := l.control.Send(ctx, request, m); err != nil && l.ctx.Err() == nil {
-		l.config.Log.Warn("answer was not sent", "kind", m.Kind(), "why", err)
+	send := func() {
+		if err := l.control.Send(ctx, request, m); err != nil && l.ctx.Err() == nil {
+			l.config.Log.Warn("answer was not sent", "kind", m.Kind(), "why", err)
+		}
 	}
+	if trains, ok := m.(*control.Trains); ok {
+		l.reports.answer(ctx, trains, send)
+		return
+	}
+	send()
 }
 
 func (l *Link) obey(m control.Message) control.Message {

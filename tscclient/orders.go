@@ -52,7 +52,7 @@ func (l *Link) batch(m *control.Probe) (control.Message, error) {
 	if l.ctx.Err() != nil {
 		return nil, l.ctx.Err()
 	}
-	return l.reports.number(result.message(p)), nil
+	return result.message(p), nil
 }
 
 // A batch is what became of several trains with one peer.

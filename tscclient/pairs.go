@@ -53,10 +53,12 @@ func newPairs(most int, assumptions tscratio.Assumptions) pairs {
 func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradiction, error) {
 	key := pairKey{own.Epoch, peer.Name, peer.Epoch}
 	k := p.known[key]
-	if k != nil && (k.pair.A != own || k.pair.B != peer) {
-		k = nil // a node that came back with another quantum, in one epoch
-	}
-	if k == nil {
+	if k != nil { // a node that was started again has measured itself anew
+		for _, n := range []tscratio.Node{own, peer} {
+			k.pair.Describe(n)
+			k.recent.Describe(n)
+		}
+	} else {
 		pair, err := tscratio.NewPair(own, peer, p.assumptions)
 		if err != nil {
 			return nil, err

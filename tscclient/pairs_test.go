@@ -210,3 +210,19 @@ func TestNoisyPairsAreProbedMore(t *testing.T) {
 		t.Errorf("trains %v in 5 minutes", count)
 	}
 }
+
+// A peer that is started again measures itself anew. What was measured with it stays, and holds for the widest of what it said.
+func TestPairsKeepWhatTheyKnowOfAPeerThatIsStartedAgain(t *testing.T) {
+	p := newPairs(1000, tscratio.DefaultAssumptions())
+	a, b := fakeNode("a"), fakeNode("b")
+	for i, slack := range []uint64{50, 90, 20} {
+		b.CoreSlackCycles, b.NominalHz = slack, 1e9+uint64(i)
+		if _, err := p.add(a, b, fakeTrain(rand.New(rand.NewPCG(1, 0)), 1e9+uint64(i)*1e6, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := p.copies()
+	if len(all) != 1 || all[0].Trains() != 3 || all[0].B.CoreSlackCycles != 90 {
+		t.Errorf("%d pairs, the first of %d trains with %+v", len(all), all[0].Trains(), all[0].B)
+	}
+}

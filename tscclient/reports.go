@@ -35,13 +35,25 @@ func newReports(transmit func(context.Context, *control.Trains) error) *reports 
 	return &reports{transmit: transmit, collected: map[pairKey]*control.Trains{}}
 }
 
-// number makes a report of a batch that its answer carries.
-func (r *reports) number(m *control.Trains) *control.Trains {
+// answer makes a report of a batch that answers an order, and has it sent: after those of smaller numbers, since the server
+// acknowledges all up to one. While these cannot be sent it waits with them, and the order has no answer.
+func (r *reports) answer(ctx context.Context, m *control.Trains, transmit func()) {
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	r.sendUnsent(ctx)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sent = append(r.sent, r.numbered(m))
+	r.numbered(m)
+	first := len(r.unsent) == 0
+	if first {
+		r.sent = append(r.sent, m)
+	} else {
+		r.unsent = append(r.unsent, m)
+	}
 	r.makeRoom()
-	return m
+	r.mu.Unlock()
+	if first {
+		transmit()
+	}
 }
 
 func (r *reports) numbered(m *control.Trains) *control.Trains {
@@ -103,6 +115,11 @@ func (r *reports) send(ctx context.Context, listening bool) {
 		r.close(key)
 	}
 	r.mu.Unlock()
+	r.sendUnsent(ctx)
+}
+
+// sendUnsent sends the reports that wait. r.sending is held.
+func (r *reports) sendUnsent(ctx context.Context) {
 	for {
 		r.mu.Lock()
 		if len(r.unsent) == 0 {

@@ -1,0 +1,302 @@
+package coordinator
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// startAgain ends the client's process and starts another one, which measures its counter anew.
+func (c *fakeClient) startAgain() {
+	f := c.f
+	c.state = killed
+	c.life++
+	f.run(f.config.Dead+time.Second, nil) // until then its name is taken
+	c.report, c.unacked, c.probing = 0, nil, nil
+	c.register.Instance = fmt.Sprintf("i%d", f.r.Uint64())
+	c.register.NominalHz = 2.6e9 + f.r.Uint64N(10_000)
+	c.register.CoreSlackCycles = 30 + f.r.Uint64N(60)
+	c.register.QuantumCycles = 1 + f.r.Uint64N(3)
+	c.state = running
+	c.connect()
+}
+
+// acknowledged is what the server said that it keeps, as pairs of which nothing was pruned.
+type acknowledged map[pairKey]*tscratio.Pair
+
+// add takes in a report, of a node described as widely as any process did.
+func (all acknowledged) add(t *testing.T, by *fakeClient, m *control.Trains) {
+	a, b, starter := by.register.Name, m.Peer, tscratio.StartedByA
+	key := pairKey{a, b, m.Epoch, m.PeerEpoch}
+	if b < a {
+		key, starter = pairKey{b, a, m.PeerEpoch, m.Epoch}, tscratio.StartedByB
+	}
+	p := all[key]
+	if p == nil {
+		wide := tscratio.Node{NominalHz: 2.6e9, QuantumCycles: 3, CoreSlackCycles: 89}
+		nodes := [2]tscratio.Node{wide, wide}
+		nodes[0].Name, nodes[0].Epoch, nodes[1].Name, nodes[1].Epoch = key.a, key.epochA, key.b, key.epochB
+		var err error
+		if p, err = tscratio.NewPair(nodes[0], nodes[1], tscratio.DefaultAssumptions()); err != nil {
+			t.Fatal(err)
+		}
+		all[key] = p
+	}
+	for _, train := range m.Trains {
+		if err := p.Add(trainOf(train, starter)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// kept names a train by what pruning leaves of it.
+type kept struct {
+	by        tscratio.Starter
+	best      tscratio.Exchange
+	gathered  int
+	exchanges int
+	b, a      tscratio.Interval
+}
+
+func trainsOf(p *tscratio.Pair) (all map[kept]int) {
+	all = map[kept]int{}
+	for t := range p.Kept() {
+		all[kept{t.By, t.Best, t.Gathered, t.Exchanges, t.B, t.A}] = len(t.Constraints)
+	}
+	return all
+}
+
+// wantAll holds a finished run against what was acknowledged while it was open: each train is there, with the constraints that no other
+// of it implies, and what comes of them all is true.
+func (f *fleet) wantAll(dir *runs.Directory, all acknowledged) {
+	f.t.Helper()
+	pairs, missing := dir.Relations()
+	if len(missing) > 0 {
+		f.t.Errorf("missing: %v", missing)
+	}
+	finished := map[pairKey]*tscratio.Pair{}
+	for _, p := range pairs {
+		finished[pairKey{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}] = p
+	}
+	trains, queries := 0, 0
+	for key, want := range all {
+		got := finished[key]
+		if got == nil {
+			f.t.Errorf("%v: no relation", key)
+			continue
+		}
+		there, lost := trainsOf(got), 0
+		for train := range trainsOf(want) {
+			trains++
+			if there[train] < 2 { // the tightest one of either kind is never pruned
+				lost++
+			}
+		}
+		if lost > 0 {
+			f.t.Errorf("%v: %d of %d trains that were acknowledged are lost", key, lost, want.Trains())
+		}
+		queries += f.wantTrueRelation(key, got)
+	}
+	if trains == 0 || queries == 0 {
+		f.t.Fatalf("%d trains were acknowledged, %d queries were answered: the test sees nothing", trains, queries)
+	}
+	f.t.Logf("%d trains, %d queries", trains, queries)
+}
+
+// wantTrueRelation holds what comes of a pair against the truth, all along it.
+func (f *fleet) wantTrueRelation(key pairKey, p *tscratio.Pair) (queries int) {
+	f.t.Helper()
+	relation, err := p.Relate(tscratio.SideA, p.Declared.Wander)
+	if err != nil {
+		f.t.Fatalf("%v: %v", key, err)
+	}
+	a, b := f.clients[key.a], f.clients[key.b]
+	within := relation.Limits()
+	for y, step := within.Lo, within.Width()/1000; y < within.Hi-step; y += step {
+		at, err := relation.Translate(y)
+		if err != nil {
+			f.t.Fatalf("%v: %v", key, err)
+		}
+		queries++
+		const slop = 8                                                              // the float64 between a count and a time
+		truth := a.offset + uint64(int64(float64(int64(y-b.offset))/b.rate*a.rate)) // y may be before the beginning
+		if truth+slop < at.Lo || truth > at.Hi+slop {
+			f.t.Errorf("%v: reading %d is %v, and %d in truth", key, y, at, truth)
+		}
+	}
+	return queries
+}
+
+// Clients and the server are started again in the middle of an open run, at random: what was acknowledged is in the finished run.
+func TestARunKeepsItsConstraintsOverRestarts(t *testing.T) {
+	config := testConfig()
+	config.Budget = 300
+	f := newFleet(t, config, names(4)...)
+	f.wantSweep(time.Minute)
+	all := acknowledged{}
+	f.acknowledged = func(c *fakeClient, m *control.Trains) { all.add(t, c, m) }
+	f.ask(AskStartRun, RunRequest{Name: "tuesday"})
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		t.Fatalf("run is %s", f.phase())
+	}
+	for range 12 {
+		f.run(3*time.Second+time.Duration(f.r.Int64N(int64(4*time.Second))), nil)
+		switch f.r.IntN(3) {
+		case 0:
+			f.restart()
+		case 1:
+			f.core.flush()
+			f.restart()
+		case 2:
+			f.clients[names(4)[f.r.IntN(4)]].startAgain()
+		}
+	}
+	f.clients["n01"].startAgain() // at least one of each
+	f.restart()
+	f.run(20*time.Second, nil)
+	f.ask(AskStopRun, nil)
+	if !f.run(time.Minute, func() bool { return f.core.run == nil }) {
+		t.Fatalf("run is %s", f.phase())
+	}
+	dir, err := runs.Open(answered[RunStatus](t, f.ask(AskRun, nil)).Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	f.wantAll(dir, all)
+	f.wantTrue()
+}
+
+// Each process measures its counter anew. In one epoch it is one counter all the same, and the widest that was said of it holds for what came before
+// and comes after, also in the run.
+func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
+	config := testConfig()
+	config.Budget = 300
+	f := newFleet(t, config, names(3)...)
+	f.wantSweep(time.Minute)
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		t.Fatal(f.phase())
+	}
+	f.run(3*time.Second, nil)
+	before := f.core.runStatus().Trains
+	c := f.clients["n01"]
+	for _, slack := range []uint64{400, 20} {
+		c.startAgain()
+		c.register.NominalHz, c.register.CoreSlackCycles, c.register.QuantumCycles = 2.6e9+7, slack, 1
+		c.connect()
+		f.run(5*time.Second, nil)
+	}
+	for key, p := range f.core.pairs {
+		for _, of := range p.both() {
+			for _, n := range []tscratio.Node{of.A, of.B} {
+				if n.Name == "n01" && n.CoreSlackCycles != 400 {
+					t.Errorf("%v: %+v", key, n)
+				}
+			}
+		}
+	}
+	f.restart()
+	f.run(20*time.Second, nil)
+	f.ask(AskStopRun, nil)
+	if !f.run(time.Minute, func() bool { return f.core.run == nil }) {
+		t.Fatal(f.phase())
+	}
+	dir, err := runs.Open(answered[RunStatus](t, f.ask(AskRun, nil)).Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if n, _ := dir.Run.Node("n01"); n.CoreSlack_cycles != 400 || n.Quantum_cycles < 1 {
+		t.Errorf("node is %+v in run.yaml", n)
+	}
+	pairs, _ := dir.Relations()
+	trains := 0
+	var relations []*tscratio.Relation
+	for _, p := range pairs {
+		trains += p.Trains()
+		for _, n := range []tscratio.Node{p.A, p.B} {
+			if want := map[bool]uint64{true: 400, false: 50}[n.Name == "n01"]; n.CoreSlackCycles != want || n.NominalHz != 2.6e9 {
+				t.Errorf("%s with %s has %+v", p.A.Name, p.B.Name, n)
+			}
+		}
+		r, err := p.Relate(tscratio.SideA, p.Declared.Wander)
+		if err != nil {
+			t.Fatal(err)
+		}
+		relations = append(relations, r)
+	}
+	if trains <= before {
+		t.Errorf("%d trains in the end, %d before the restarts", trains, before)
+	}
+	if _, err := tscratio.NewClosure(relations, tscratio.ThirdAgreed); err != nil {
+		t.Error(err)
+	}
+	if m := f.wantTrue(); !m.Healthy() {
+		t.Errorf("unhealthy: %q", m.Unhealthy)
+	}
+}
+
+// A server that dies between two of its files has not noted a report as taken in whose trains it has not written.
+func TestAServerThatDiesWhileItWritesLosesNoReport(t *testing.T) {
+	config := testConfig()
+	config.Budget = 300
+	f := newFleet(t, config, names(2)...)
+	f.wantSweep(time.Minute)
+	all := acknowledged{}
+	f.acknowledged = func(c *fakeClient, m *control.Trains) { all.add(t, c, m) }
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		t.Fatal(f.phase())
+	}
+	f.run(3*time.Second, nil)
+	pairs := filepath.Join(f.store.dir, "pairs")
+	if err := os.Rename(pairs, pairs+".away"); err != nil {
+		t.Fatal(err)
+	}
+	f.run(3*time.Second, nil)
+	f.core.flush()
+	if err := os.Rename(pairs+".away", pairs); err != nil {
+		t.Fatal(err)
+	}
+	f.restart()
+	f.run(20*time.Second, nil)
+	f.ask(AskStopRun, nil)
+	if !f.run(time.Minute, func() bool { return f.core.run == nil }) {
+		t.Fatal(f.phase())
+	}
+	dir, err := runs.Open(answered[RunStatus](t, f.ask(AskRun, nil)).Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	f.wantAll(dir, all)
+}
+
+// A server that dies while it writes has written of some pairs how wide a counter is, and of others not.
+func TestWhatIsKnownOfACounterIsTheSameInAllPairs(t *testing.T) {
+	f := newFleet(t, testConfig(), names(4)...)
+	f.wantSweep(time.Minute)
+	f.core.flush()
+	c := f.clients["n01"]
+	c.register.CoreSlackCycles = 400
+	c.connect()
+	f.run(time.Millisecond, nil)
+	for _, key := range f.core.sortedPairs()[1:] {
+		f.core.pairs[key].dirty = false
+	}
+	f.core.nodesDirty = false
+	f.core.flush()
+	f.restart()
+	c.register.CoreSlackCycles = 50
+	f.run(20*time.Second, nil)
+	if m := f.wantTrue(); !m.Healthy() || m.Nodes[1].CoreSlackCycles != 400 {
+		t.Errorf("unhealthy: %q, node %+v", m.Unhealthy, m.Nodes[1])
+	}
+}

@@ -1,0 +1,47 @@
+package tscclient
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// The server acknowledges all reports up to a number. So none may reach it before one of a smaller number that it lacks.
+func TestReportsAreSentInTheirOrder(t *testing.T) {
+	var got []uint64
+	var fails error
+	r := newReports(func(_ context.Context, m *control.Trains) error {
+		if fails == nil {
+			got = append(got, m.Report)
+		}
+		return fails
+	})
+	answer := func() {
+		m := &control.Trains{}
+		r.answer(t.Context(), m, func() { got = append(got, m.Report) })
+	}
+	outcome := Outcome{Epoch: "e", Peer: Peer{Node: tscratio.Node{Name: "b", Epoch: "e"}}}
+	r.collect(outcome)
+	r.send(t.Context(), true)
+	answer()
+	r.again() // the server is another one, and has an order at once
+	answer()
+	if want := []uint64{1, 2, 1, 2, 3}; !slices.Equal(got, want) {
+		t.Errorf("reports came as %d, want %d", got, want)
+	}
+	got, fails = nil, errors.New("nobody listens")
+	r.again()
+	answer()
+	if len(got) > 0 {
+		t.Errorf("reports %d came before those that could not be sent", got)
+	}
+	fails = nil
+	r.send(t.Context(), true)
+	if want := []uint64{1, 2, 3, 4}; !slices.Equal(got, want) {
+		t.Errorf("reports came as %d, want %d", got, want)
+	}
+}
