@@ -184,8 +184,8 @@ func (k Key) Write(path string) error {
 	return nil
 }
 
-// ReadClientKeys reads the public keys in a directory: every file whose name ends in ".public". One that is no client's key makes
-// no difference to the others, and is an error beside them.
+// ReadClientKeys reads the public keys in a directory: every file whose name ends in ".public". One that is no client's key, or a
+// key that has another name in a file before it, makes no difference to the others, and is an error beside them.
 func ReadClientKeys(dir string) ([]Key, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.public"))
 	if err != nil {
@@ -196,15 +196,20 @@ func ReadClientKeys(dir string) ([]Key, error) {
 	}
 	var keys []Key
 	var errs []error
+	names := map[string]string{} // by public key
 	for _, path := range paths {
 		k, err := ReadKey(path)
 		if err == nil && k.Role == RoleServer {
 			err = fmt.Errorf("read key %q: the server's own key lets nobody in", path)
 		}
+		if name, ok := names[k.Public]; err == nil && ok && name != k.Name {
+			err = fmt.Errorf("read key %q: it is the key of %q under another name: make %q a key of its own", path, name, k.Name)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
+		names[k.Public] = k.Name
 		keys = append(keys, k.Halved())
 	}
 	return keys, errors.Join(errs...)

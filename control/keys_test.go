@@ -56,6 +56,17 @@ func TestOneBadKeyDoesNotKeepTheOthersOut(t *testing.T) {
 	if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "bad.public") || !strings.Contains(err.Error(), "server.public") {
 		t.Errorf("error is %v", err)
 	}
+	// A key that somebody copied under another name stays the key of one.
+	twice := t.TempDir()
+	key := must(NewKey("a", RoleNode))(t).Halved()
+	copied := key
+	copied.Name = "b"
+	if err := errors.Join(key.Write(filepath.Join(twice, "a.public")), copied.Write(filepath.Join(twice, "b.public"))); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := ReadClientKeys(twice); len(keys) != 1 || keys[0] != key || err == nil || !strings.Contains(err.Error(), `the key of "a" under another name`) {
+		t.Errorf("a key under two names: %+v, %v", keys, err)
+	}
 	if _, err := ReadClientKeys(filepath.Join(dir, "nosuch")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a directory that is not there: %v", err)
 	}

@@ -179,6 +179,8 @@ const (
 type fakeClient struct {
 	f        *fleet
 	register control.Register
+	key      control.Key // that its connection has; none by default
+	refused  []*control.Refusal
 	peer     control.Peer
 	state    state
 	cut      bool // its packets reach nobody
@@ -259,7 +261,7 @@ func (c *fakeClient) send(request uint64, m control.Message) {
 			})
 			return
 		}
-		c.f.core.handle(control.Incoming{Peer: peer, Request: request, Message: got})
+		c.f.core.handle(control.Incoming{Peer: peer, Key: c.key, Request: request, Message: got})
 	})
 }
 
@@ -288,6 +290,7 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 			c.send(0, r)
 		}
 	case *control.Refusal:
+		c.refused = append(c.refused, m)
 		if m.Code == control.NameTaken {
 			c.later(time.Second, c.connect)
 		} else if m.Code == control.NotRegistered {

@@ -14,7 +14,7 @@ import (
 // A node is what is known of one name. It stays when its client is gone.
 type node struct {
 	registered control.Register // as of its last registration
-	key        string           // name of the key that it came with; "" without keys
+	key        string           // public key that it came with; "" without keys
 	peer       control.Peer     // its connection; "" while it is gone
 	joined     time.Time
 	heard      time.Time // the last sign of life
@@ -103,17 +103,21 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		refuse(control.Malformed, "%v", err)
 		return
 	}
+	if err := c.mayBe(r.Name, in.Key); err != nil {
+		refuse(control.NotAllowed, "%v", err)
+		return
+	}
 	old := c.nodes[r.Name]
-	if old != nil && old.alive() && old.peer != in.Peer && old.registered.Instance != r.Instance {
-		if old.key != in.Key.Name {
-			refuse(control.NameTaken, "node %q is there, with key %q: choose another name", r.Name, old.key)
+	if old != nil && old.alive() && old.peer != in.Peer && (old.registered.Instance != r.Instance || old.key != in.Key.Public) {
+		if old.key != in.Key.Public {
+			refuse(control.NameTaken, "node %q is there, with another key of that name: stop that one, or choose another name", r.Name)
 			return
 		}
 		refuse(control.NameTaken, "node %q is there, as another process that was heard of %v ago: stop that one, or wait until it has been silent for %v",
 			r.Name, c.now().Sub(old.heard).Round(time.Millisecond), c.config.Dead)
 		return
 	}
-	n := &node{registered: *r, key: in.Key.Name, peer: in.Peer, joined: c.now(), heard: c.now()}
+	n := &node{registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now()}
 	n.registered.Nonce = ""
 	if old != nil && old.registered.Epoch == r.Epoch { // one counter, which this process has measured anew
 		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
@@ -149,6 +153,24 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	if n.probing() {
 		c.sweepBy = c.now().Add(c.config.Settle)
 	}
+}
+
+// mayBe says why a key may not be that of a node. One key is one node: who counts nodes that agree, counts keys. Without keys
+// anybody may be anybody.
+func (c *core) mayBe(name string, key control.Key) error {
+	if key.Public == "" {
+		return nil
+	}
+	if key.Name != name {
+		return fmt.Errorf("key of %q registers as node %q: a node needs a key of its own name (\"cprof keys client %s\")", key.Name, name, name)
+	}
+	for _, n := range c.nodes {
+		if n.key == key.Public && n.name() != name {
+			return fmt.Errorf("node %q registers with the key of node %q: one key is one node: make it a key of its own, or forget the other (\"cprof node forget %s\")",
+				name, n.name(), n.name())
+		}
+	}
+	return nil
 }
 
 // heardOf notes a sign of life. One that lives and answers nothing is passed over until it answers, or the next sweep tries it again.

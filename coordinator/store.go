@@ -126,7 +126,7 @@ func (s *Store) removeParts() error { return os.RemoveAll(filepath.Join(s.dir, "
 // notedNode is a node as it is written down.
 type notedNode struct {
 	Registered control.Register `json:"registered"`
-	Key        string           `json:"key,omitempty"`
+	Key        string           `json:"public_key,omitempty"`
 	Joined     time.Time        `json:"joined"`
 	Heard      time.Time        `json:"heard"`
 	Left       string           `json:"left,omitempty"`

@@ -23,7 +23,7 @@ func startClient(s daemon.Start[config], a *agent.Config) (*daemon.Node, error) 
 		}
 	}
 	if c.Server != "" {
-		link, err := daemon.Link(c.Server, c.Key, c.ServerKey, c.Advertise)
+		link, err := daemon.Link(c.Node, c.Server, c.Key, c.ServerKey, c.Advertise)
 		if err == nil {
 			link.Register, err = node.Register("cp-agent")
 		}

@@ -100,7 +100,7 @@ func (c config) agent() (agent.Config, error) {
 		}
 	}
 	if c.Server != "" {
-		_, linkErr := daemon.Link(c.Server, c.Key, c.ServerKey, c.Advertise)
+		_, linkErr := daemon.Link(c.Node, c.Server, c.Key, c.ServerKey, c.Advertise)
 		err = errors.Join(err, linkErr)
 	}
 	if c.Probes != "" {

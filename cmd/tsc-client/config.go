@@ -127,7 +127,7 @@ func (c config) plan() (p plan, err error) {
 				return p, fmt.Errorf("node: %w", err)
 			}
 		}
-		link, err := daemon.Link(c.Server, c.Key, c.ServerKey, c.Advertise)
+		link, err := daemon.Link(c.Node, c.Server, c.Key, c.ServerKey, c.Advertise)
 		if err != nil {
 			return p, err
 		}

@@ -92,7 +92,7 @@ func (f *aFleet) join(name string, more ...string) (leave func()) {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { client.Close() })
-	l, err := daemon.Link(f.address, f.key(name+".secret"), f.key("server.public"), "")
+	l, err := daemon.Link(name, f.address, f.key(name+".secret"), f.key("server.public"), "")
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -22,6 +22,8 @@ func newKeys() *cobra.Command {
   clients/NAME.public     says whom the server lets in; taken away, NAME is let in no more
   NAME.secret             for NAME alone
 
+A key is one node: a node registers with the key of its own name, and with no other.
+
 Without keys, server and clients talk on one machine only. What nodes send each other, and what they ask the server, is then open to
 every program on it.`,
 		Example: `  cprof keys server

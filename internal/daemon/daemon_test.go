@@ -142,22 +142,23 @@ func TestLink(t *testing.T) {
 	dir := t.TempDir()
 	secret, public := writeKey(t, dir, "beta", control.RoleNode)
 	_, server := writeKey(t, dir, "server", control.RoleServer)
-	l, err := Link("192.0.2.1:7330", secret, server, "192.0.2.2:7341")
+	l, err := Link("beta", "192.0.2.1:7330", secret, server, "192.0.2.2:7341")
 	if err != nil || l.Server.Server != "192.0.2.1:7330" || l.Server.Key.Name != "beta" || l.Server.Public == "" || l.Advertise.Port() != 7341 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if l, err := Link("127.0.0.1:7330", "", "", ""); err != nil || l.Server.Key != nil || l.Advertise.IsValid() {
+	if l, err := Link("beta", "127.0.0.1:7330", "", "", ""); err != nil || l.Server.Key != nil || l.Advertise.IsValid() {
 		t.Errorf("without keys: %+v, %v", l, err)
 	}
-	for name, test := range map[string]struct{ key, serverKey, advertise, says string }{
-		"one of two":             {secret, "", "", "key and server_key"},
-		"the other":              {"", server, "", "key and server_key"},
-		"no such key":            {"/nonexistent", server, "", "key: "},
-		"no such server's key":   {secret, "/nonexistent", "", "server_key: "},
-		"a node's as a server's": {secret, public, "", `key of node "beta": use server.public`},
-		"no address":             {secret, server, "here", "advertise"},
+	for name, test := range map[string]struct{ node, key, serverKey, advertise, says string }{
+		"one of two":             {"beta", secret, "", "", "key and server_key"},
+		"the other":              {"beta", "", server, "", "key and server_key"},
+		"no such key":            {"beta", "/nonexistent", server, "", "key: "},
+		"no such server's key":   {"", secret, "/nonexistent", "", "server_key: "},
+		"a node's as a server's": {"", secret, public, "", `key of node "beta": use server.public`},
+		"no address":             {"beta", secret, server, "here", "advertise"},
+		"another node's key":     {"alpha", secret, server, "", `key of node "beta", and this is node "alpha"`},
 	} {
-		if _, err := Link("192.0.2.1:7330", test.key, test.serverKey, test.advertise); err == nil || !strings.Contains(err.Error(), test.says) {
+		if _, err := Link(test.node, "192.0.2.1:7330", test.key, test.serverKey, test.advertise); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 // A Setting is a key of a configuration, and what it says.
 type Setting struct{ Key, Value string }
 
-// Link says how a node reaches its server: with its own secret key and the server's public one, or with none. An empty advertise leaves it
-// to be found out.
-func Link(server, key, serverKey, advertise string) (l tscclient.LinkConfig, err error) {
+// Link says how a node reaches its server: with its own secret key and the server's public one, or with none. An empty node or
+// advertise leaves it to be found out.
+func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfig, err error) {
 	l.Server.Server = server
 	if advertise != "" {
 		if l.Advertise, err = Address("advertise", advertise); err != nil {
@@ -31,6 +31,10 @@ func Link(server, key, serverKey, advertise string) (l tscclient.LinkConfig, err
 	own, err := control.ReadKey(key)
 	if err != nil {
 		return l, fmt.Errorf("key: %w", err)
+	}
+	if node != "" && node != own.Name { // as the server does
+		return l, fmt.Errorf("key %q: it is the key of %s %q, and this is node %q: make one with \"cprof keys client %s\"",
+			key, own.Role, own.Name, node, node)
 	}
 	public, err := control.ReadKey(serverKey)
 	if err != nil {

@@ -1,0 +1,63 @@
+package coordinator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// A key is one node, and a node's name is its key's, whoever is there and whoever is not.
+func TestAKeyIsOneNode(t *testing.T) {
+	f := newFleet(t, testConfig())
+	keyOf := func(name, public string) control.Key {
+		return control.Key{Name: name, Role: control.RoleNode, Public: public}
+	}
+	come := func(name string, key control.Key) *fakeClient {
+		c := f.join(name)
+		c.key = key
+		f.run(100*time.Millisecond, nil)
+		return c
+	}
+	wantRefused := func(c *fakeClient, code control.Code, text string) {
+		t.Helper()
+		if len(c.refused) != 1 || c.refused[0].Code != code || !strings.Contains(c.refused[0].Text, text) || !f.forgotten[c.peer] {
+			t.Errorf("%s with the key of %s is refused with %+v, want %s: %s", c.register.Name, c.key.Name, c.refused, code, text)
+		}
+		c.state = killed
+	}
+	a, b := come("a", keyOf("a", "key 1")), come("b", keyOf("b", "key 2"))
+	if !f.core.nodes["a"].alive() || !f.core.nodes["b"].alive() {
+		t.Fatal("nodes with keys of their own are not let in")
+	}
+	wantRefused(come("a", keyOf("a", "key 3")), control.NameTaken, "another key of that name")
+	stolen := come("a", keyOf("a", "key 3"))
+	stolen.refused, stolen.register.Instance = nil, a.register.Instance // which is no secret
+	stolen.connect()
+	f.run(100*time.Millisecond, nil)
+	wantRefused(stolen, control.NameTaken, "another key of that name")
+	f.clients["a"] = a
+	a.state = killed
+	f.run(10*time.Second, nil)
+	for _, restarted := range []bool{false, true} {
+		if restarted {
+			f.core.flush()
+			f.restart()
+			b.connect()
+			f.run(time.Second, nil)
+		}
+		was := f.core.nodes["a"]
+		wantRefused(come("a", keyOf("b", "key 2")), control.NotAllowed, `key of "b" registers as node "a"`)
+		wantRefused(come("c", keyOf("b", "key 2")), control.NotAllowed, `key of "b" registers as node "c"`)
+		wantRefused(come("c", keyOf("c", "key 2")), control.NotAllowed, `with the key of node "b"`) // its file was given another name
+		wantRefused(come("c", keyOf("c", "key 1")), control.NotAllowed, `with the key of node "a"`)
+		if f.core.nodes["a"] != was || f.core.nodes["c"] != nil || !f.core.nodes["b"].alive() {
+			t.Errorf("nodes are %+v", f.core.nodes)
+		}
+	}
+	come("a", keyOf("a", "key 4")) // a new key of its name, as the server's keeper wants it
+	if n := f.core.nodes["a"]; !n.alive() || n.key != "key 4" {
+		t.Errorf("node is %+v", n)
+	}
+}
