@@ -26,6 +26,7 @@ const (
 	AskRuns        = "runs"         // → []RunEntry
 	AskRemoveRun   = "remove-run"   // RunRequest → nothing
 	AskSnapshot    = "snapshot"     // SnapshotRequest → []SnapshotResult
+	AskForgetNode  = "forget-node"  // NodeRequest → nothing
 )
 
 // SweepRequest asks for a sweep; what is zero is as configured.
@@ -183,6 +184,19 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 			refuse(control.NotFound, fmt.Errorf("run %q is not there: %q lists what is", r.Name, "cprof run list"))
 		case err != nil:
 			refuse(control.Failed, err)
+		default:
+			reply(nil)
+		}
+	case AskForgetNode:
+		var r NodeRequest
+		if !argument(&r) {
+			return
+		}
+		switch err := c.forgetNode(r.Name); {
+		case errors.Is(err, fs.ErrNotExist):
+			refuse(control.NotFound, fmt.Errorf("node %q is not known: %q lists those that are", r.Name, "cprof nodes"))
+		case err != nil:
+			refuse(control.NotNow, err)
 		default:
 			reply(nil)
 		}

@@ -31,7 +31,8 @@ type node struct {
 	dropped    uint64          // reports that the node had to drop
 }
 
-func (n *node) alive() bool { return n.peer != "" }
+// alive says whether the node is there; one that was forgotten (nil) is not.
+func (n *node) alive() bool { return n != nil && n.peer != "" }
 
 func (n *node) can(capability string) bool { return n.registered.Can(capability) }
 

@@ -53,9 +53,8 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 		p = &pair{key: key, live: live}
 		c.pairs[key] = p
 	}
-	names := [2]string{key.a, key.b}
-	before := c.current[names]
-	c.current[names] = key
+	before := c.current[key.names()]
+	c.current[key.names()] = key
 	if before != key {
 		c.forget(before)
 	}
@@ -112,12 +111,11 @@ func (p *pair) both() []*tscratio.Pair {
 // forget drops a pair of an epoch that ended: nothing is asked about it any more. One that a run holds goes when that is complete.
 func (c *core) forget(key pairKey) {
 	p := c.pairs[key]
-	if p == nil || p.run != nil || c.current[[2]string{key.a, key.b}] == key {
+	if p == nil || p.run != nil || c.current[key.names()] == key {
 		return
 	}
-	delete(c.pairs, key)
-	if err := c.store.remove(pairFile(key)); err != nil {
-		c.log.Error("pair of an epoch that ended is not removed", "a", key.a, "b", key.b, "error", err)
+	if err := c.drop(key); err != nil {
+		c.log.Error("pair of an epoch that ended is not removed", "error", err)
 	}
 }
 

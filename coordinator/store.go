@@ -228,6 +228,9 @@ func (c *core) restore() error {
 			return c.store.putRun(nil)
 		}
 	}
+	if err := c.forgetStrangers(); err != nil {
+		return err
+	}
 	c.widen(c.sorted()...) // a server that dies while it writes may have written this of some pairs and not of others
 	return nil
 }
@@ -252,9 +255,8 @@ func (c *core) restorePair(path string) error {
 	key := pairKey{live.A.Name, live.B.Name, live.A.Epoch, live.B.Epoch}
 	c.pairs[key] = &pair{key: key, live: live, readA: n.ReadA, readB: n.ReadB, at: n.At, ends: n.Ends, trains: n.Trains, exchanges: n.Exchanges,
 		lost: n.Lost, kernel: n.Kernel, stamps: n.Stamps}
-	names := [2]string{key.a, key.b}
-	if now, ok := c.current[names]; !ok || c.pairs[now].at.Before(n.At) {
-		c.current[names] = key
+	if now, ok := c.current[key.names()]; !ok || c.pairs[now].at.Before(n.At) {
+		c.current[key.names()] = key
 	}
 	return nil
 }

@@ -350,6 +350,8 @@ func (s *sweep) doubts(p [2]string) string {
 func (c *core) unfit(nodes ...*node) string {
 	for _, n := range nodes {
 		switch {
+		case n == nil:
+			return "a node was forgotten"
 		case !n.alive():
 			return fmt.Sprintf("node %q is gone: %s", n.name(), n.left)
 		case n.mute != "":
@@ -404,7 +406,7 @@ func (c *core) direction(from, to *node, done func(error)) {
 
 func (c *core) endSweep() {
 	s := c.sweep
-	status := s.status(c.now())
+	status := c.ofKnownNodes(s.status(c.now()))
 	status.Running = false
 	c.last, c.sweep, c.swept = status, nil, c.now()
 	c.log.Info("sweep ended", "why", s.why, "nodes", s.nodes, "pairs", s.pairs, "complete", s.done, "took", c.now().Sub(s.began), "quiet", status.Quiet)

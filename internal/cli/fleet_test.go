@@ -249,6 +249,21 @@ func TestConfigOfAFleet(t *testing.T) {
 	}
 }
 
+func TestNodeForget(t *testing.T) {
+	f := startAFleet(t, "alpha", "beta")
+	f.join("alpha")
+	leave := f.join("beta")
+	f.want(exitFailed, "stop its client first", "node", "forget", "beta")
+	f.want(exitFailed, `node "gamma" is not known`, "node", "forget", "gamma")
+	f.want(exitUsage, "NAME is missing", "node", "forget")
+	leave()
+	f.want(exitPartial, "node beta is gone", "nodes")
+	f.want(exitAnswered, "forgot beta", "node", "forget", "beta")
+	if got := f.want(exitAnswered, "alpha", "nodes"); strings.Contains(got, "beta") {
+		t.Errorf("a node that is forgotten:\n%s", got)
+	}
+}
+
 func TestKeys(t *testing.T) {
 	dir := t.TempDir()
 	f := &aFleet{t: t}

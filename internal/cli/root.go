@@ -45,6 +45,7 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
 		newGen(),
 		newKeys(),
 		newLog(),
+		newNode(),
 		newNodes(),
 		newRelate(),
 		newRelation(),
