@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pebbe/zmq4"
 )
@@ -182,6 +183,38 @@ func (k Key) Write(path string) error {
 		return fmt.Errorf("write key: %w", err)
 	}
 	return nil
+}
+
+// ClientKeys returns what lists the public keys in a directory, for one goroutine. It reads them again when a file was put there or
+// taken away, and once a second, whoever asks how often: who asks may be a stranger, and there may be thousands.
+func ClientKeys(dir string) func() ([]Key, error) {
+	d := &keyDirectory{path: dir, now: time.Now}
+	return d.list
+}
+
+type keyDirectory struct {
+	path string
+	now  func() time.Time
+
+	read    time.Time // when it was last
+	changed time.Time // when it had been, as of then
+	keys    []Key
+	err     error
+}
+
+// keysAge is how old a list of keys may be of which no file came or went.
+const keysAge = time.Second
+
+func (d *keyDirectory) list() ([]Key, error) {
+	var changed time.Time // zero: it is not there
+	if info, err := os.Stat(d.path); err == nil {
+		changed = info.ModTime()
+	}
+	if d.read.IsZero() || !changed.Equal(d.changed) || d.now().Sub(d.read) >= keysAge {
+		d.read, d.changed = d.now(), changed
+		d.keys, d.err = ReadClientKeys(d.path)
+	}
+	return d.keys, d.err
 }
 
 // ReadClientKeys reads the public keys in a directory: every file whose name ends in ".public". One that is no client's key, or a

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestKeyFilesComeBackWithTheirModes(t *testing.T) {
@@ -98,4 +100,47 @@ func TestTextsThatAreNoKey(t *testing.T) {
 			t.Errorf("%s, in a file: %+v, %v", name, got, err)
 		}
 	}
+}
+
+// Strangers ask for the list as often as they like. It is read once a second, and when a file came or went.
+func TestListOfKeysIsReadOnceASecond(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Unix(1, 0)
+	d := &keyDirectory{path: dir, now: func() time.Time { return now }}
+	put := func(file string) Key {
+		t.Helper()
+		k := must(NewKey("a", RoleNode))(t).Halved()
+		if err := os.WriteFile(filepath.Join(dir, file), k.Text(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	want := func(want ...Key) {
+		t.Helper()
+		if got, err := d.list(); !slices.Equal(got, want) || err != nil {
+			t.Errorf("list is %+v, %v, want %+v", got, err, want)
+		}
+	}
+	want()
+	before := put("a.public")
+	if err := os.Chtimes(dir, now, now); err != nil { // so that a coarse clock of files does not matter
+		t.Fatal(err)
+	}
+	want(before)
+	after := put("a.public") // in its place
+	for range 9 {
+		now = now.Add(100 * time.Millisecond)
+		want(before) // it was not read
+	}
+	now = now.Add(100 * time.Millisecond)
+	want(after)
+	second := put("b.public")
+	want(after, second)
+	if err := os.Remove(filepath.Join(dir, "a.public")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(dir, now, now); err != nil {
+		t.Fatal(err)
+	}
+	want(second)
 }

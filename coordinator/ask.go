@@ -53,20 +53,6 @@ type RunEntry struct {
 	Note     string    `json:"note,omitempty"`
 }
 
-// SnapshotRequest asks nodes for a dump of their flight recorders.
-type SnapshotRequest struct {
-	Channels string `json:"channels,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-}
-
-// SnapshotResult is what a node dumped.
-type SnapshotResult struct {
-	Node     string `json:"node"`
-	Channels int    `json:"channels"`
-	Records  uint64 `json:"records,string"`
-	Error    string `json:"error,omitempty"`
-}
-
 // answer answers a question.
 func (c *core) answer(in control.Incoming, ask *control.Ask) {
 	reply := func(v any) {
@@ -260,36 +246,4 @@ func (c *core) removeRun(name string) error {
 		c.lastRun = nil
 	}
 	return nil
-}
-
-// snapshots asks all nodes that can, but for one that has done it, for a dump, and replies when all have answered.
-func (c *core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
-	results := []SnapshotResult{}
-	var ask []*node
-	for _, n := range c.sorted() {
-		if n != but && n.alive() && n.can(control.CanSnapshot) {
-			ask = append(ask, n)
-		}
-	}
-	waiting := len(ask)
-	if waiting == 0 {
-		reply(results)
-		return
-	}
-	for _, n := range ask {
-		c.ask(n, &control.Snapshot{Channels: r.Channels, Reason: r.Reason}, c.config.AnswerLimit, "a snapshot", func(m control.Message, err error) {
-			result := SnapshotResult{Node: n.name()}
-			if s, ok := m.(*control.SnapshotState); ok && err == nil {
-				result.Channels, result.Records, result.Error = s.Channels, s.Records, s.Error
-			} else if err != nil {
-				result.Error = err.Error()
-			} else {
-				result.Error = fmt.Sprintf("answers with %s", m.Kind())
-			}
-			results = append(results, result)
-			if waiting--; waiting == 0 {
-				reply(results)
-			}
-		})
-	}
 }

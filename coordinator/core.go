@@ -157,8 +157,8 @@ func (c *core) handle(in control.Incoming) {
 		return
 	case *control.Trains:
 		c.trains(n, in.Request, m)
-	case *control.Snapshot: // a program on that node has asked; its own agent does not wait for us
-		c.snapshots(SnapshotRequest{Channels: m.Channels, Reason: m.Reason}, n, func(any) {})
+	case *control.Snapshot:
+		c.wantSnapshot(n, m)
 		return
 	}
 	if p := c.pending[in.Request]; in.Request != 0 && p != nil && p.node == n {
@@ -190,6 +190,7 @@ func (c *core) tick() {
 	c.stepSweep()
 	c.stepRun()
 	c.stepCollect()
+	c.stepSnapshots()
 	if now.Sub(c.flushed) >= c.config.FlushEvery {
 		c.flush()
 	}
@@ -209,6 +210,9 @@ func (c *core) next() time.Time {
 	for _, n := range c.nodes {
 		if n.alive() {
 			earlier(n.heard.Add(c.config.Dead))
+		}
+		if n.snapshot != nil {
+			earlier(n.snapshotDue)
 		}
 	}
 	if c.run != nil {

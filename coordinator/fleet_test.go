@@ -192,13 +192,15 @@ type fakeClient struct {
 	unacked  []*control.Trains
 	opened   []control.Run
 	tables   []uint64
-	files    map[string][]byte
-	sent     int // bytes of files
-	heard    time.Duration
-	busy     int64 // ppm
-	life     int   // events of an earlier one do nothing
-	lie      func(peer string) (off, shorter int64)
-	instead  func(answer control.Message) control.Message // of the answers about files and tables
+
+	snapshots []control.Snapshot
+	files     map[string][]byte
+	sent      int // bytes of files
+	heard     time.Duration
+	busy      int64 // ppm
+	life      int   // events of an earlier one do nothing
+	lie       func(peer string) (off, shorter int64)
+	instead   func(answer control.Message) control.Message // of the answers about files and tables
 }
 
 func (f *fleet) join(name string) *fakeClient {
@@ -321,6 +323,9 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 			c.register.OpenRun = ""
 		}
 		c.send(request, &control.RunState{Name: m.Name, Closed: m.Close})
+	case *control.Snapshot:
+		c.snapshots = append(c.snapshots, *m)
+		c.send(request, &control.SnapshotState{Channels: 1})
 	case *control.Table:
 		c.tables = append(c.tables, m.Generation)
 		c.answer(request, &control.TableState{Generation: m.Generation})

@@ -25,10 +25,14 @@ type node struct {
 
 	generation uint64 // of the handler table that it goes by
 	tableError string
-	load       *control.Load   // the last
-	reports    uint64          // highest number of a report that was taken in, of this instance
-	seen       map[uint64]bool // numbers up to that, of the last reportWindow
-	dropped    uint64          // reports that the node had to drop
+	load       *control.Load // the last
+
+	snapshot    *SnapshotRequest // that a program on it wants of the others; nil: none
+	snapshotDue time.Time        // when it may have the next
+
+	reports uint64          // highest number of a report that was taken in, of this instance
+	seen    map[uint64]bool // numbers up to that, of the last reportWindow
+	dropped uint64          // reports that the node had to drop
 }
 
 // alive says whether the node is there; one that was forgotten (nil) is not.
@@ -127,7 +131,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		c.widen(n)
 	}
 	if old != nil {
-		n.restarts = old.restarts
+		n.restarts, n.snapshot, n.snapshotDue = old.restarts, old.snapshot, old.snapshotDue
 		if old.registered.Instance == r.Instance {
 			n.reports, n.seen, n.dropped = old.reports, old.seen, old.dropped
 		}

@@ -63,7 +63,7 @@ func Listen(address string, key, clients Setting) (control.ServerConfig, error) 
 	if _, err := os.Stat(clients.Value); err != nil {
 		return c, fmt.Errorf("%s: %w", clients.Key, err)
 	}
-	c.Key, c.Clients = &own, func() ([]control.Key, error) { return control.ReadClientKeys(clients.Value) }
+	c.Key, c.Clients = &own, control.ClientKeys(clients.Value)
 	return c, c.Check()
 }
 

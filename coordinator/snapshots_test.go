@@ -1,0 +1,48 @@
+package coordinator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// A program that asks for dumps without end has each node dump once a second, and nothing that it asked for is passed over.
+func TestSnapshotsOfAProgramAreLimited(t *testing.T) {
+	f := newFleet(t, testConfig(), names(3)...)
+	for _, c := range f.clients {
+		c.register.Capabilities = append(c.register.Capabilities, control.CanSnapshot)
+		c.connect()
+	}
+	f.wantSweep(time.Minute)
+	c := f.clients["n00"]
+	for range 100 {
+		for range 20 {
+			c.send(0, &control.Snapshot{Channels: "parser/*", Reason: "slow"})
+		}
+		f.run(100*time.Millisecond, nil)
+	}
+	f.run(time.Second, nil)
+	for name, want := range map[string]int{"n00": 0, "n01": 11, "n02": 11} { // one a second for ten seconds, and the last
+		if got := len(f.clients[name].snapshots); got != want {
+			t.Errorf("%s was asked for %d dumps, want %d", name, got, want)
+		}
+	}
+	f.run(5*time.Second, nil)
+	f.clients["n01"].snapshots = nil
+	for _, channels := range []string{"a", "b", "b"} {
+		c.send(0, &control.Snapshot{Channels: channels})
+	}
+	f.run(5*time.Second, nil)
+	if got := f.clients["n01"].snapshots; len(got) != 2 || got[0].Channels != "a" || got[1].Channels != "b" {
+		t.Errorf("dumps of a and b are ordered as %+v", got)
+	}
+	f.clients["n01"].snapshots = nil
+	for _, channels := range []string{"a", "b", "c"} {
+		c.send(0, &control.Snapshot{Channels: channels})
+	}
+	f.run(5*time.Second, nil)
+	if got := f.clients["n01"].snapshots; len(got) != 2 || got[0].Channels != "a" || got[1].Channels != "" {
+		t.Errorf("dumps of a, b and c are ordered as %+v", got)
+	}
+}
