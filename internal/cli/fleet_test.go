@@ -253,13 +253,13 @@ func TestNodeForget(t *testing.T) {
 	f := startAFleet(t, "alpha", "beta")
 	f.join("alpha")
 	leave := f.join("beta")
-	f.want(exitFailed, "stop its client first", "node", "forget", "beta")
-	f.want(exitFailed, `node "gamma" is not known`, "node", "forget", "gamma")
-	f.want(exitUsage, "NAME is missing", "node", "forget")
+	f.want(command.Failed, "stop its client first", "node", "forget", "beta")
+	f.want(command.Failed, `node "gamma" is not known`, "node", "forget", "gamma")
+	f.want(command.Usage, "NAME is missing", "node", "forget")
 	leave()
-	f.want(exitPartial, "node beta is gone", "nodes")
-	f.want(exitAnswered, "forgot beta", "node", "forget", "beta")
-	if got := f.want(exitAnswered, "alpha", "nodes"); strings.Contains(got, "beta") {
+	f.want(command.Partial, "node beta is gone", "nodes")
+	f.want(command.Answered, "forgot beta", "node", "forget", "beta")
+	if got := f.want(command.Answered, "alpha", "nodes"); strings.Contains(got, "beta") {
 		t.Errorf("a node that is forgotten:\n%s", got)
 	}
 }

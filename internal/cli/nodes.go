@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -106,7 +105,7 @@ func writeNodes(out io.Writer, m *coordinator.Matrix) {
 			state += ", virtual"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.3f\t%d\t%d\t%s\t%d\t%s\n", n.Name, state, ago(n.Heard_ns), float64(n.NominalHz)/1e6, n.QuantumCycles, n.CoreSlackCycles,
-			n.Address, n.TableGeneration, n.Software)
+			n.Address, n.TableGeneration, command.Line(n.Software))
 	}
 	w.Flush()
 	if len(m.Nodes) == 0 {
@@ -192,7 +191,7 @@ func writePairs(out io.Writer, m *coordinator.Matrix) {
 			age = ago(p.Age_ns)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f\t%.0f\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.From, p.Into, bound, direct, p.Wander_ppb, p.Least_ppb, verdict, rate,
-			age, p.Stamps(), p.Path(), p.Trains, p.Lost, p.Unhealthy)
+			age, p.Stamps(), p.Path(), p.Trains, p.Lost, command.Line(p.Unhealthy))
 	}
 	w.Flush()
 }
@@ -221,6 +220,6 @@ func writeHealth(out io.Writer, m *coordinator.Matrix) {
 			fmt.Fprintf(out, "  and %d more: see --json\n", len(m.Unhealthy)-most)
 			break
 		}
-		fmt.Fprintf(out, "  %s\n", strings.ReplaceAll(u, "\n", " "))
+		fmt.Fprintf(out, "  %s\n", command.Line(u))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 
@@ -70,7 +69,7 @@ Exit code 1: the data refute every bound. Exit code 3: the relation is suspect.`
 
 // columnsOf is a terminal's width, and 100 where there is none: in files and pipes lines stay readable.
 func columnsOf(w io.Writer) int {
-	if file, ok := w.(*os.File); ok {
+	if file, ok := command.FileOf(w); ok {
 		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
 			return min(int(size.Col), 200)
 		}

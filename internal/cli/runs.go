@@ -174,12 +174,12 @@ func newRunList() *cobra.Command {
 					state = "incomplete"
 				}
 				if e.Problem != "" {
-					state = "damaged: " + e.Problem
+					state = "damaged: " + command.Line(e.Problem)
 				}
 				if !e.Ended.IsZero() {
 					took = e.Ended.Sub(e.Begun).Round(time.Second).String()
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Name, state, e.Begun.Local().Format(time.DateTime), took, e.Nodes, e.Missing, e.Path, e.Note)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Name, state, e.Begun.Local().Format(time.DateTime), took, e.Nodes, e.Missing, e.Path, command.Line(e.Note))
 			}
 			return w.Flush()
 		},
@@ -295,7 +295,7 @@ func printRun(cmd *cobra.Command, s *coordinator.RunStatus, asJSON bool) error {
 	} else {
 		fmt.Fprintf(out, "run %s: %s, %d pairs, %d trains, in %s\n", s.Name, s.Phase, s.Pairs, s.Trains, s.Path)
 		for _, m := range s.Missing {
-			fmt.Fprintf(out, "missing: %s\n", m)
+			fmt.Fprintf(out, "missing: %s\n", command.Line(m.String()))
 		}
 	}
 	switch {

@@ -77,7 +77,7 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 		case asJSON:
 			err = json.NewEncoder(cmd.OutOrStdout()).Encode(r)
 		case r.Error != "":
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %s\n", r.Node, r.Error)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %s\n", r.Node, command.Line(r.Error))
 		default:
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %d flight recorders, %s rows written\n", r.Node, r.Channels, command.Thousands(r.Records))
 		}

@@ -3,7 +3,6 @@ package command
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -18,14 +17,14 @@ type Progress struct {
 
 // NewProgress shows progress on w, if that is a terminal.
 func NewProgress(w io.Writer) *Progress {
-	file, ok := w.(*os.File)
+	file, ok := FileOf(w)
 	if !ok {
 		return &Progress{}
 	}
 	if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err != nil {
 		return &Progress{}
 	}
-	return &Progress{w: w}
+	return &Progress{w: file} // past plain: it moves the cursor
 }
 
 // Show replaces the line.
@@ -33,7 +32,7 @@ func (p *Progress) Show(format string, args ...any) {
 	if p.w == nil {
 		return
 	}
-	text := fmt.Sprintf(format, args...)
+	text := Line(fmt.Sprintf(format, args...))
 	fmt.Fprintf(p.w, "\r%s%s", text, strings.Repeat(" ", max(0, p.shown-len(text))))
 	p.shown = len(text)
 }

@@ -33,7 +33,10 @@ func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(for
 
 // Run runs root with args, the command line without the program's name, and returns the exit code.
 // Cancelling ctx ends the subcommand early, as failed.
-func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.Writer) int {
+	stdout, stderr := &plain{to: out}, &plain{to: errs}
+	defer stderr.Close()
+	defer stdout.Close()
 	root.SetArgs(args)
 	root.SetOut(stdout) // before prepare: cobra's completion commands keep the writer that they find
 	root.SetErr(stderr)
