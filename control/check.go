@@ -22,6 +22,9 @@ const (
 	MaxTrains       = 10_000 // of a batch
 	MaxTargets      = 5_000
 	MaxKeyBytes     = 64
+	SecretBytes     = 32 // of a ProbeSecret
+
+	maxSecrets = 4
 
 	maxTime = 24 * time.Hour
 )
@@ -106,8 +109,6 @@ func (m *Register) check() error {
 		return fmt.Errorf("%d cores", m.Cores)
 	case len(m.Capabilities) > 64:
 		return fmt.Errorf("%d capabilities", len(m.Capabilities))
-	case len(m.ProbeKey) > MaxKeyBytes:
-		return fmt.Errorf("probe key of %d bytes, more than %d", len(m.ProbeKey), MaxKeyBytes)
 	}
 	for _, c := range m.Capabilities {
 		if err := checkName("capability", c); err != nil {
@@ -289,6 +290,18 @@ func (m *Chunk) check() error {
 		return fmt.Errorf("chunk at %d of %d", m.Offset, m.Size)
 	}
 	return checkPath(m.Path)
+}
+
+func (m *ProbeSecrets) check() error {
+	if n := len(m.Secrets); n < 1 || n > maxSecrets {
+		return fmt.Errorf("%d secrets, not 1 to %d", n, maxSecrets)
+	}
+	for _, s := range m.Secrets {
+		if s.Number == 0 || len(s.Bytes) != SecretBytes {
+			return fmt.Errorf("secret %d of %d bytes: want a number and %d bytes", s.Number, len(s.Bytes), SecretBytes)
+		}
+	}
+	return nil
 }
 
 func (m *Answer) check() error {

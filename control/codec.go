@@ -18,7 +18,7 @@ import (
 type Version struct{ Major, Minor uint8 }
 
 // Current is what this program speaks.
-var Current = Version{1, 0}
+var Current = Version{2, 0}
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 

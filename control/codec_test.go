@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ var examples = []Message{
 	&Hello{Name: "node-a", Software: "tsc-client 1"},
 	&Challenge{Nonce: "00ff"},
 	&Register{Nonce: "n", Name: "a", Instance: "i", Epoch: "e", NominalHz: 2_600_000_001, QuantumCycles: 26, CoreSlackCycles: 170, Number: 3, Virtual: true,
-		Machine: "m", Cores: 4, Capabilities: []string{CanProbe, CanRun}, ProbeAddress: "192.0.2.1:4000", ProbeKey: []byte{1, 2}, Software: "s",
+		Machine: "m", Cores: 4, Capabilities: []string{CanProbe, CanRun}, ProbeAddress: "192.0.2.1:4000", Software: "s",
 		Facts: json.RawMessage(`{"cpu":"x"}`), Frequency: &Frequency{Lo_millihz: 2_600_000_000_000, Hi_millihz: 2_600_000_002_000, Clock: "c"}, OpenRun: "r"},
 	&Welcome{Server: "s", Heartbeat_ns: 1e9, Dead_ns: 4e9, Generation: 1<<63 + 1},
 	&Refusal{Code: NameTaken, Text: "no"},
@@ -47,6 +48,7 @@ var examples = []Message{
 	&SnapshotState{Channels: 1, Records: 1<<63 + 3, Error: "e"},
 	&Ask{What: "nodes", Argument: json.RawMessage(`{"a":1}`)},
 	&Answer{Result: json.RawMessage(`[1,2]`)},
+	&ProbeSecrets{Secrets: []ProbeSecret{{1<<63 + 4, make([]byte, SecretBytes)}, {5, make([]byte, SecretBytes)}}},
 }
 
 var exampleTrains = []Train{
@@ -110,12 +112,12 @@ func TestBytesOfMessages(t *testing.T) {
 		m    Message
 		want []string // frames; the header in hex
 	}{
-		{&Hello{Name: "a", Software: "s"}, []string{"43504354" + "01" + "00" + "0001" + "0000000000000102", `{"name":"a","software":"s"}`}},
-		{&Refusal{WrongVersion, "no"}, []string{"43504354" + "01" + "00" + "0005" + "0000000000000102", `{"code":2,"text":"no"}`}},
-		{&Ping{1<<64 - 1}, []string{"43504354" + "01" + "00" + "0006" + "0000000000000102", `{"counter_cycles":"18446744073709551615"}`}},
-		{&Run{Name: "r"}, []string{"43504354" + "01" + "00" + "0010" + "0000000000000102", `{"name":"r"}`}},
-		{&Table{Generation: 3, Text: []byte("x")}, []string{"43504354" + "01" + "00" + "0012" + "0000000000000102", `{"generation":"3"}`, "x"}},
-		{&Chunk{Path: "a", Size: 9, Data: []byte("123456789")}, []string{"43504354" + "01" + "00" + "0017" + "0000000000000102",
+		{&Hello{Name: "a", Software: "s"}, []string{"43504354" + "02" + "00" + "0001" + "0000000000000102", `{"name":"a","software":"s"}`}},
+		{&Refusal{WrongVersion, "no"}, []string{"43504354" + "02" + "00" + "0005" + "0000000000000102", `{"code":2,"text":"no"}`}},
+		{&Ping{1<<64 - 1}, []string{"43504354" + "02" + "00" + "0006" + "0000000000000102", `{"counter_cycles":"18446744073709551615"}`}},
+		{&Run{Name: "r"}, []string{"43504354" + "02" + "00" + "0010" + "0000000000000102", `{"name":"r"}`}},
+		{&Table{Generation: 3, Text: []byte("x")}, []string{"43504354" + "02" + "00" + "0012" + "0000000000000102", `{"generation":"3"}`, "x"}},
+		{&Chunk{Path: "a", Size: 9, Data: []byte("123456789")}, []string{"43504354" + "02" + "00" + "0017" + "0000000000000102",
 			`{"path":"a","offset":0,"size":9,"crc32c":3808858755}`, "123456789"}}, // the check value of CRC-32C
 	}
 	for _, test := range tests {
@@ -186,6 +188,7 @@ func TestDecodeRefuses(t *testing.T) {
 		return f
 	}
 	probe := string(frames(examples[11])[1])
+	zeros := base64.StdEncoding.EncodeToString(make([]byte, SecretBytes))
 	register := string(frames(examples[2])[1])
 	tests := map[string]struct {
 		frames [][]byte
@@ -213,8 +216,11 @@ func TestDecodeRefuses(t *testing.T) {
 		"no exchanges":                           {with(examples[11], 1, strings.Replace(probe, `"exchanges":5`, `"exchanges":0`, 1)), ErrMessage},
 		"a long key":                             {with(examples[11], 1, strings.Replace(probe, `"CQ=="`, `"`+strings.Repeat("QUFB", 40)+`"`, 1)), ErrMessage},
 		"an address of nobody":                   {with(examples[11], 1, strings.Replace(probe, `[2001:db8::1]:5`, `0.0.0.0:5`, 1)), ErrMessage},
-		"another version":                        {[][]byte{header{Version{1, 2}, KindPong, 1}.encode(), []byte("{}")}, ErrVersion},
-		"an unknown kind":                        {[][]byte{header{Current, 28, 1}.encode(), []byte("{}")}, ErrKind},
+		"no secrets":                             {with(examples[27], 1, `{"secrets":[]}`), ErrMessage},
+		"a secret without a number":              {with(examples[27], 1, `{"secrets":[{"number":"0","bytes":"`+zeros+`"}]}`), ErrMessage},
+		"a short secret":                         {with(examples[27], 1, `{"secrets":[{"number":"1","bytes":"AAAA"}]}`), ErrMessage},
+		"another version":                        {[][]byte{header{Version{1, 0}, KindPong, 1}.encode(), []byte("{}")}, ErrVersion},
+		"an unknown kind":                        {[][]byte{header{Current, 29, 1}.encode(), []byte("{}")}, ErrKind},
 		"too large":                              {with(&Table{}, 2, strings.Repeat("x", MaxMessageBytes)), ErrTooLarge},
 	}
 	for name, test := range tests {

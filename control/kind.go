@@ -33,6 +33,7 @@ const (
 	KindSnapshotState Kind = 25
 	KindAsk           Kind = 26
 	KindAnswer        Kind = 27
+	KindProbeSecrets  Kind = 28
 )
 
 // kinds is every kind, with its name and its message.
@@ -67,6 +68,7 @@ var kinds = map[Kind]struct {
 	KindSnapshotState: {"snapshot state", func() Message { return new(SnapshotState) }},
 	KindAsk:           {"ask", func() Message { return new(Ask) }},
 	KindAnswer:        {"answer", func() Message { return new(Answer) }},
+	KindProbeSecrets:  {"probe secrets", func() Message { return new(ProbeSecrets) }},
 }
 
 func (k Kind) String() string {

@@ -50,7 +50,6 @@ type Register struct {
 	Cores           int             `json:"cores"`
 	Capabilities    []string        `json:"capabilities"`
 	ProbeAddress    string          `json:"probe_address,omitempty"` // address:port where it answers probes
-	ProbeKey        []byte          `json:"probe_key,omitempty"`     // the key that its answerer demands
 	Software        string          `json:"software"`
 	Facts           json.RawMessage `json:"facts,omitempty"` // of its host, for people
 
@@ -257,6 +256,17 @@ type Answer struct {
 	Result json.RawMessage `json:"-"`
 }
 
+// ProbeSecrets says from which secrets the keys of probes are made that a node accepts from now on. The answer is a Done.
+type ProbeSecrets struct {
+	Secrets []ProbeSecret `json:"secrets"`
+}
+
+// ProbeSecret is minrtt's Secret.
+type ProbeSecret struct {
+	Number uint64 `json:"number,string"`
+	Bytes  []byte `json:"bytes"`
+}
+
 func (*Hello) Kind() Kind         { return KindHello }
 func (*Challenge) Kind() Kind     { return KindChallenge }
 func (*Register) Kind() Kind      { return KindRegister }
@@ -284,3 +294,4 @@ func (*Snapshot) Kind() Kind      { return KindSnapshot }
 func (*SnapshotState) Kind() Kind { return KindSnapshotState }
 func (*Ask) Kind() Kind           { return KindAsk }
 func (*Answer) Kind() Kind        { return KindAnswer }
+func (*ProbeSecrets) Kind() Kind  { return KindProbeSecrets }

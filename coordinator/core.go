@@ -58,6 +58,9 @@ type core struct {
 
 	table tableState
 
+	renewed time.Time // when all nodes were told new secrets for probe keys the last time
+	rekeyAt time.Time // when probers get keys made from new secrets; zero: there are none
+
 	acks    map[control.Peer]uint64 // to be sent once what they are for is written down
 	flushed time.Time
 }
@@ -86,7 +89,7 @@ func newCore(config Config, store *Store, network network, now func() time.Time,
 	c := &core{
 		config: config, now: now, network: network, store: store, log: log, instance: hex.EncodeToString(id),
 		nodes: map[string]*node{}, peers: map[control.Peer]*node{}, pairs: map[pairKey]*pair{}, current: map[[2]string]pairKey{},
-		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{}, flushed: now(), swept: now(),
+		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{}, flushed: now(), swept: now(), renewed: now(),
 		background: func(work func() error, then func(error)) { then(work()) },
 	}
 	return c, c.restore()
@@ -187,6 +190,7 @@ func (c *core) tick() {
 			c.settle(id, nil, fmt.Errorf("node %q: %s: %w", p.node.name(), p.what, errLate))
 		}
 	}
+	c.stepKeys()
 	c.stepSweep()
 	c.stepRun()
 	c.stepCollect()
@@ -207,6 +211,7 @@ func (c *core) next() time.Time {
 	for _, p := range c.pending {
 		earlier(p.until)
 	}
+	c.nextKeys(earlier)
 	for _, n := range c.nodes {
 		if n.alive() {
 			earlier(n.heard.Add(c.config.Dead))

@@ -722,6 +722,7 @@ func TestRunKeepsBothEpochs(t *testing.T) {
 	f.run(5*time.Second, nil)
 	c.state = running
 	c.connect()
+	f.run(10*time.Millisecond, nil)
 	f.restart() // in the middle
 	f.run(20*time.Second, nil)
 	answered[RunStatus](t, f.ask(AskStopRun, nil))

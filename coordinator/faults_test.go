@@ -113,7 +113,7 @@ func (j job) run() error {
 		return err
 	}
 	config := tscclient.DefaultConfig()
-	config.Node, config.Clock, config.Listen, config.Key = j.Node, clock, j.Listen, []byte("key of "+j.Node.Name)
+	config.Node, config.Clock, config.Listen, config.Secret = j.Node, clock, j.Listen, minrtt.NewSecret()
 	client, err := tscclient.Start(config)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
 // fleet is a core, its network and its clients in a time of their own: nothing sleeps, and what happens is a function of a seed.
@@ -35,6 +36,10 @@ type fleet struct {
 	links     map[[2]string]link // of a node's packets to another; default otherwise
 
 	acknowledged func(of *fakeClient, m *control.Trains) // told of each report that was; may be nil
+	holders      map[minrtt.Key]map[*fakeClient]bool     // who was given each key
+	madeAt       map[minrtt.Key]time.Duration            // when it was used first
+	oldest       time.Duration                           // the longest time that one was used for
+	unanswered   int                                     // trains for want of a key that is accepted
 }
 
 // link is what a packet's way does to it: at least base, and up to noise more.
@@ -53,7 +58,7 @@ func newFleet(t *testing.T, config Config, names ...string) *fleet {
 	}
 	f := &fleet{t: t, r: seed.Random(t), begin: time.Unix(1_800_000_000, 0), config: config, store: store, clients: map[string]*fakeClient{},
 		byPeer: map[control.Peer]*fakeClient{}, forgotten: map[control.Peer]bool{}, asked: map[uint64]control.Message{}, active: map[string]bool{}, probed: map[[2]string]int{},
-		links: map[[2]string]link{}}
+		links: map[[2]string]link{}, holders: map[minrtt.Key]map[*fakeClient]bool{}, madeAt: map[minrtt.Key]time.Duration{}}
 	t.Cleanup(func() { store.Close() })
 	f.startCore()
 	for _, name := range names {
@@ -188,12 +193,15 @@ type fakeClient struct {
 	rate     float64 // cycles a ns
 	probing  *control.Probing
 	turn     int
+	due      time.Duration // when the next train of those begins
 	report   uint64
 	unacked  []*control.Trains
 	opened   []control.Run
 	tables   []uint64
 
 	snapshots []control.Snapshot
+	answerer  fakeAnswerer
+	deaf      bool // to secrets
 	files     map[string][]byte
 	sent      int // bytes of files
 	heard     time.Duration
@@ -205,6 +213,7 @@ type fakeClient struct {
 
 func (f *fleet) join(name string) *fakeClient {
 	c := &fakeClient{f: f, offset: f.r.Uint64() >> 4, rate: 2.6 * (1 + (f.r.Float64()-0.5)*1e-4), files: map[string][]byte{}}
+	c.answerer = fakeAnswerer{f: f, secrets: map[uint64]minrtt.Secret{}, ends: map[uint64]time.Duration{}}
 	c.register = control.Register{Name: name, Instance: fmt.Sprintf("i%d", f.r.Uint64()), Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 1, CoreSlackCycles: 50,
 		Machine: "m-" + name, Cores: 2, Capabilities: []string{control.CanProbe, control.CanRun, control.CanTable, control.CanFiles},
 		ProbeAddress: fmt.Sprintf("10.0.0.1:%d", 1000+len(f.clients)), Software: "fake",
@@ -276,11 +285,16 @@ func (c *fakeClient) beat() {
 	c.life++
 	c.later(time.Second, c.beat)
 	if c.probing != nil {
-		c.later(c.period(), c.probeOn)
+		c.later(max(0, c.due-c.f.time), c.probeOn)
 	}
 }
 
-func (c *fakeClient) period() time.Duration { return time.Duration(c.probing.Period_ns) }
+// probeLater has the next train of those that the node runs by itself begin when it is due.
+func (c *fakeClient) probeLater() {
+	period := time.Duration(c.probing.Period_ns)
+	c.due = c.f.time + period
+	c.later(period, c.probeOn)
+}
 
 func (c *fakeClient) receive(request uint64, m control.Message) {
 	c.heard = c.f.time
@@ -300,6 +314,11 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		}
 	case *control.LoadRequest:
 		c.later(time.Duration(m.Over_ns), func() { c.send(request, &control.Load{Over_ns: m.Over_ns, Busy_ppm: c.busy}) })
+	case *control.ProbeSecrets:
+		if !c.deaf {
+			c.answerer.accept(m)
+			c.send(request, &control.Done{})
+		}
 	case *control.Probe:
 		c.probe(request, m)
 	case *control.Probing:
@@ -307,7 +326,7 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		c.probing = nil
 		if len(m.Targets) > 0 {
 			c.probing = m
-			c.later(c.period(), c.probeOn)
+			c.probeLater()
 		}
 	case *control.Ack:
 		c.unacked = slices.DeleteFunc(c.unacked, func(t *control.Trains) bool {
@@ -396,6 +415,11 @@ func (c *fakeClient) probe(request uint64, m *control.Probe) {
 		c.later(time.Duration(m.Attempts)*time.Duration(m.Timeout_ns), func() { c.send(request, out) })
 		return
 	}
+	if !f.answered(c, to, m.Key) {
+		out.Error = "no answer"
+		c.send(request, out)
+		return
+	}
 	f.probed[[2]string{c.register.Name, m.Peer}]++
 	for _, name := range []string{c.register.Name, m.Peer} {
 		if f.active[name] {
@@ -432,14 +456,14 @@ func (c *fakeClient) probeOn() {
 	}
 	target := p.Targets[c.turn%len(p.Targets)]
 	c.turn++
-	if to := c.f.clients[target.Peer]; to != nil && to.state == running && !to.cut && !c.cut {
+	if to := c.f.clients[target.Peer]; to != nil && to.state == running && !to.cut && !c.cut && c.f.answered(c, to, target.Key) {
 		c.report++
 		t, _ := c.train(to, p.Exchanges)
 		out := &control.Trains{Report: c.report, Peer: target.Peer, PeerEpoch: target.PeerEpoch, Epoch: c.register.Epoch, Trains: []control.Train{t}}
 		c.unacked = append(c.unacked, out)
 		c.send(0, out)
 	}
-	c.later(c.period(), c.probeOn)
+	c.probeLater()
 }
 
 // holds says what a bound should hold, and whether it does.

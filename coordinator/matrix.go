@@ -145,7 +145,7 @@ func (c *core) copyFleet() func() *Matrix {
 	all := c.sorted()
 	for i, a := range all {
 		for _, b := range all[i+1:] {
-			if _, ok := c.current[[2]string{a.name(), b.name()}]; !ok && a.probing() && b.probing() {
+			if _, ok := c.current[[2]string{a.name(), b.name()}]; !ok && a.takesPart() && b.takesPart() {
 				s.pairs = append(s.pairs, pairCopy{pair: pair{key: pairKey{a: a.name(), b: b.name()}}, neverMeasured: true})
 			}
 		}

@@ -26,6 +26,7 @@ type node struct {
 	generation uint64 // of the handler table that it goes by
 	tableError string
 	load       *control.Load // the last
+	keys       probeKeys
 
 	snapshot    *SnapshotRequest // that a program on it wants of the others; nil: none
 	snapshotDue time.Time        // when it may have the next
@@ -50,18 +51,6 @@ func nodeOf(r control.Register) tscratio.Node {
 func (n *node) describe(d tscratio.Node) {
 	r := &n.registered
 	r.NominalHz, r.QuantumCycles, r.CoreSlackCycles = d.NominalHz, d.QuantumCycles, d.CoreSlackCycles
-}
-
-// target is what another node needs to probe this one.
-func (n *node) target() control.Target {
-	r := n.registered
-	return control.Target{Peer: r.Name, PeerEpoch: r.Epoch, Address: r.ProbeAddress, Key: r.ProbeKey,
-		NominalHz: r.NominalHz, QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles}
-}
-
-// probing says whether the node takes part in measuring.
-func (n *node) probing() bool {
-	return n.alive() && n.can(control.CanProbe) && n.registered.ProbeAddress != ""
 }
 
 // reportWindow is by how much a report may come later than one of a higher number.
@@ -130,6 +119,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	if old == nil || nodeOf(old.registered) != nodeOf(n.registered) {
 		c.widen(n)
 	}
+	n.keys = newProbeKeys(old, r.Instance)
 	if old != nil {
 		n.restarts, n.snapshot, n.snapshotDue = old.restarts, old.snapshot, old.snapshotDue
 		if old.registered.Instance == r.Instance {
@@ -154,8 +144,9 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		Generation: c.table.Generation})
 	c.pushTable(n)
 	c.joinRun(n)
+	c.renewSecret(n)
 	c.targetsChanged()
-	if n.probing() {
+	if n.probing() { // else once it has keys
 		c.sweepBy = c.now().Add(c.config.Settle)
 	}
 }

@@ -392,7 +392,7 @@ func (c *core) targetsChanged() {
 			m.Period_ns = max(1, int64(len(probing))*int64(c.config.TrainExchanges+2)*int64(time.Second)/int64(c.config.Budget))
 			for _, p := range probing {
 				if p != n {
-					m.Targets = append(m.Targets, p.target())
+					m.Targets = append(m.Targets, n.target(p))
 				}
 			}
 		}

@@ -177,9 +177,7 @@ func (c *core) save() error {
 	if c.nodesDirty || len(c.acks) > 0 {
 		var nodes []notedNode
 		for _, n := range c.sorted() {
-			registered := n.registered
-			registered.ProbeKey = nil // of a process that may be gone; it brings it again
-			nodes = append(nodes, notedNode{registered, n.key, n.joined, n.heard, n.left, n.restarts, n.reports})
+			nodes = append(nodes, notedNode{n.registered, n.key, n.joined, n.heard, n.left, n.restarts, n.reports})
 		}
 		if err := c.store.writeJSON("nodes.json", nodes); err != nil {
 			return err

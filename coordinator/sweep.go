@@ -386,7 +386,7 @@ func (c *core) direction(from, to *node, done func(error)) {
 	}
 	limit := o.limit()
 	probe := &control.Probe{
-		Target: to.target(),
+		Target: from.target(to),
 		Manner: control.Manner{Exchanges: o.Exchanges, Timeout_ns: int64(o.Timeout), Attempts: o.Attempts, UserStamps: o.UserStamps, Spin_ns: int64(o.Spin)},
 		Trains: o.Trains, Gap_ns: int64(o.Gap), Limit_ns: int64(limit),
 	}

@@ -4,59 +4,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 )
 
-// Answerer answers probes. Serve and Counts may be called from different goroutines, Serve from one at a time.
+// Answerer answers probes. Accept, Serve and Counts may be called from different goroutines, Serve from one at a time.
 type Answerer struct {
 	transport Transport
 	clock     Clock
 
 	// Owned by Serve.
-	codec    *codec
-	sessions map[uint64]*session
-	taken    uint64 // probes so far
-	failures int    // of the transport, in a row
+	failures int // of the transport, in a row
 	in, out  []byte
 	packet   packet
 	stamped  func([]byte, int64) // takeStamp, made once
 
-	mu     sync.Mutex // protects counts
-	counts Counts
+	mu       sync.Mutex // protects what follows
+	counts   Counts
+	secrets  map[uint64]*accepted // by number
+	sessions map[keyID]*session
 }
-
-// A session is a train from the answerer's end.
-type session struct {
-	peer     netip.AddrPort
-	last     uint32 // highest sequence number seen
-	used     uint64 // when, as Answerer.taken
-	previous uint32 // the answer that answered is of
-	answered stamp
-	opening  clockEnd
-}
-
-// maxSessions is how many trains an answerer takes part in at a time. The longest unused gives way to a new one.
-const maxSessions = 256
 
 // maxFailures is how often in a row the transport may fail before Serve gives it up.
 const maxFailures = 1000
 
-// NewAnswerer returns an answerer. It uses the transport alone.
-func NewAnswerer(t Transport, clock Clock, key []byte) (*Answerer, error) {
+// NewAnswerer returns an answerer that takes keys made from some secrets; with none it answers anybody, until Accept.
+// It uses the transport alone.
+func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) {
 	if clock.Counter == nil {
 		return nil, errors.New("new answerer: no counter given")
 	}
 	a := &Answerer{
 		transport: t,
 		clock:     clock,
-		codec:     newCodec(key),
-		sessions:  map[uint64]*session{},
+		secrets:   map[uint64]*accepted{},
+		sessions:  map[keyID]*session{},
 		in:        make([]byte, longSize+1), // a packet that is longer shows
 		out:       make([]byte, 0, longSize),
 	}
 	a.stamped = a.takeStamp
+	if len(secrets) == 0 {
+		a.secrets[0] = &accepted{}
+	}
+	a.Accept(secrets)
 	return a, nil
 }
 
@@ -109,15 +99,7 @@ func (a *Answerer) serveOne(until time.Time) error {
 // answer answers the packet in a.in.
 func (a *Answerer) answer(rx Received) {
 	p := &a.packet
-	if err := a.codec.parse(a.in[:min(rx.Length, len(a.in))], p); err != nil {
-		a.counts.refuse(err)
-		return
-	}
-	if p.kind&answerBit != 0 {
-		a.counts.Malformed++
-		return
-	}
-	s := a.session(rx.From, p)
+	s := a.take(a.in[:min(rx.Length, len(a.in))], rx.From)
 	if s == nil {
 		return
 	}
@@ -140,7 +122,7 @@ func (a *Answerer) answer(rx Received) {
 	a.transport.SentStamps(a.stamped)
 	p.kind |= answerBit
 	p.previous, p.answered = s.previous, s.answered
-	a.out = a.codec.append(a.out[:0], p)
+	a.out = s.codec.append(a.out[:0], p)
 
 	// A close's answer is no exchange's, and if it gets lost, the next one has to carry the same.
 	isExchange := p.kind != kindClose|answerBit
@@ -148,6 +130,7 @@ func (a *Answerer) answer(rx Received) {
 		s.previous = noSequence
 	}
 	sent, err := a.transport.Send(a.out, rx.From)
+	s.used = a.transport.Now()
 	if err != nil {
 		a.counts.Unsent++
 		return
@@ -167,43 +150,8 @@ func (a *Answerer) takeStamp(packet []byte, realtime_ns int64) {
 	if !sentHeader(packet, &h) {
 		return
 	}
-	if s := a.sessions[h.session]; s != nil && s.previous == h.sequence && h.kind&answerBit != 0 {
+	s := a.sessions[h.key]
+	if s != nil && s.number == h.session && s.previous == h.sequence && h.kind&answerBit != 0 {
 		s.answered.setKernel(&a.clock, realtime_ns)
 	}
-}
-
-// session returns the session that a probe belongs to; nil if the probe is not to be answered.
-func (a *Answerer) session(peer netip.AddrPort, p *packet) *session {
-	s := a.sessions[p.session]
-	switch {
-	case s != nil && s.peer != peer:
-		a.counts.OtherTrain++
-		return nil
-	case s != nil && p.sequence <= s.last:
-		a.counts.Duplicate++
-		return nil
-	case s == nil && p.kind != kindOpen:
-		a.counts.OtherTrain++
-		return nil
-	case s == nil:
-		if len(a.sessions) == maxSessions {
-			a.forgetOne()
-		}
-		s = &session{peer: peer, previous: noSequence}
-		a.sessions[p.session] = s
-	}
-	a.taken++
-	s.last, s.used = p.sequence, a.taken
-	return s
-}
-
-func (a *Answerer) forgetOne() {
-	var oldest uint64
-	used := ^uint64(0)
-	for id, s := range a.sessions {
-		if s.used < used {
-			oldest, used = id, s.used
-		}
-	}
-	delete(a.sessions, oldest)
 }

@@ -7,9 +7,8 @@ import (
 
 // Config is what a Prober and an Answerer agree on, and what a Prober does. DefaultConfig fills all but Key.
 type Config struct {
-	// Key authenticates packets. Both ends need the same one. Empty, the code finds packets that were damaged and
-	// keeps nobody out.
-	Key []byte
+	// Key authenticates packets. It is made from a secret that the answerer accepts.
+	Key Key
 
 	// Exchanges is how many follow a train's warm-up.
 	Exchanges int
@@ -33,12 +32,15 @@ func DefaultConfig() Config {
 // maxExchanges keeps a train far shorter than any window, even on slow links.
 const maxExchanges = 1000
 
+// maxTimeout is also how long an answerer takes a silent train for a live one.
+const maxTimeout = time.Minute
+
 // Validate names the first field that nothing can be done with.
 func (c Config) Validate() error {
 	switch {
 	case c.Exchanges < 1 || c.Exchanges > maxExchanges:
 		return fmt.Errorf("exchanges: %d is not between 1 and %d", c.Exchanges, maxExchanges)
-	case c.Timeout < time.Millisecond || c.Timeout > time.Minute:
+	case c.Timeout < time.Millisecond || c.Timeout > maxTimeout:
 		return fmt.Errorf("timeout: %v is not between 1 ms and 1 minute", c.Timeout)
 	case c.Attempts < 1 || c.Attempts > 100:
 		return fmt.Errorf("attempts: %d is not between 1 and 100", c.Attempts)

@@ -244,7 +244,7 @@ func newFakePair(t *testing.T, change ...func(*Config)) *fakePair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := NewAnswerer(n.answerer, n.answerer.clock(), testKey)
+	a, err := NewAnswerer(n.answerer, n.answerer.clock(), []Secret{testSecret})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,12 @@ import (
 
 const (
 	magic   = "MRTT"
-	version = 1
+	version = 2
 
 	macSize    = 16
 	headerSize = 20
 	bodySize   = 56 // of every packet but those of a close
+	keyOffset  = 58 // of the key's two numbers, which every packet's body ends with
 	shortSize  = headerSize + bodySize + macSize
 
 	maxBrackets = 4 // of each end of a train
@@ -68,6 +69,13 @@ type header struct {
 	kind     kind
 	session  uint64
 	sequence uint32
+	key      keyID
+}
+
+// keyID says under which key a packet is authenticated.
+type keyID struct {
+	secret uint64 // the number of the answerer's secret
+	prober uint64
 }
 
 // body is what an answer says. A probe's is zero: it only makes the probe as large as its answer.
@@ -141,7 +149,7 @@ func (c *codec) append(b []byte, p *packet) []byte {
 	b = be.AppendUint64(b, p.session)
 	b = be.AppendUint32(b, p.sequence)
 	if p.kind&answerBit == 0 {
-		b = append(b, zeros[:p.kind.size()-headerSize-macSize]...)
+		b = append(b, zeros[:keyOffset-headerSize]...)
 	} else {
 		b = be.AppendUint64(b, p.received.counter_cycles)
 		b = be.AppendUint64(b, uint64(p.received.realtime_ns))
@@ -149,10 +157,16 @@ func (c *codec) append(b []byte, p *packet) []byte {
 		b = be.AppendUint64(b, uint64(p.answered.realtime_ns))
 		b = be.AppendUint32(b, p.previous)
 		b = append(b, byte(p.received.source), byte(p.answered.source))
-		b = append(b, zeros[:bodySize-38]...)
-		if p.kind.size() == longSize {
-			b = appendClock(b, &p.clock)
-		}
+	}
+	b = be.AppendUint64(b, p.key.secret)
+	b = be.AppendUint64(b, p.key.prober)
+	b = append(b, 0, 0)
+	switch {
+	case p.kind.size() == shortSize:
+	case p.kind&answerBit == 0:
+		b = append(b, zeros[:clockSize]...)
+	default:
+		b = appendClock(b, &p.clock)
 	}
 	c.authenticate(b[start:])
 	return append(b, c.sum[:macSize]...)
@@ -186,6 +200,11 @@ func (c *codec) parse(b []byte, p *packet) error {
 	if err := parseHeader(b, &p.header); err != nil {
 		return err
 	}
+	return c.parseBody(b, p)
+}
+
+// parseBody checks the authentication code of a packet whose header is decoded, and decodes the rest.
+func (c *codec) parseBody(b []byte, p *packet) error {
 	end := len(b) - macSize
 	c.authenticate(b[:end])
 	if !hmac.Equal(c.sum[:macSize], b[end:]) {
@@ -255,6 +274,8 @@ func parseHeader(b []byte, h *header) error {
 	case len(b) > h.kind.size():
 		return errLong
 	}
+	h.key.secret = binary.BigEndian.Uint64(b[keyOffset:])
+	h.key.prober = binary.BigEndian.Uint64(b[keyOffset+8:])
 	return nil
 }
 

@@ -13,11 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var testKey = []byte("a key for tests")
+var (
+	testSecret = Secret{Number: 0x6162636465666768, Bytes: [keyBytes]byte{1, 2, 3}}
+	testKey    = testSecret.Key(0x696a6b6c6d6e6f70)
+	testID     = keyID{testKey.Secret, testKey.Prober}
+)
 
 // everyField has another value in each field.
 func everyField(k kind) packet {
-	p := packet{header: header{kind: k, session: 0x0102030405060708, sequence: 0x090a0b0c}}
+	p := packet{header: header{k, 0x0102030405060708, 0x090a0b0c, testID}}
 	if k&answerBit == 0 {
 		return p
 	}
@@ -39,14 +43,14 @@ func everyField(k kind) packet {
 
 var allKinds = []kind{kindOpen, kindProbe, kindClose, kindOpen | answerBit, kindProbe | answerBit, kindClose | answerBit}
 
-var allowUnexported = cmp.AllowUnexported(packet{}, header{}, body{}, stamp{}, clockReport{}, bracket{})
+var allowUnexported = cmp.AllowUnexported(packet{}, header{}, keyID{}, body{}, stamp{}, clockReport{}, bracket{})
 
 func TestPacketRoundTrip(t *testing.T) {
 	for _, k := range allKinds {
 		want := everyField(k)
-		b := newCodec(testKey).append(nil, &want)
+		b := testKey.codec().append(nil, &want)
 		var got packet
-		if err := newCodec(testKey).parse(b, &got); err != nil {
+		if err := testKey.codec().parse(b, &got); err != nil {
 			t.Errorf("kind %d: %v", k, err)
 		}
 		if diff := cmp.Diff(want, got, allowUnexported); diff != "" {
@@ -57,8 +61,9 @@ func TestPacketRoundTrip(t *testing.T) {
 
 // The bytes were put together by hand from FORMAT.md; the codes come from Python's hmac module.
 func TestPacketBytes(t *testing.T) {
-	const head = "4d525454 01 %s 0000 0102030405060708 090a0b0c"
-	answered := head + "1112131415161718 191a1b1c1d1e1f20 2122232425262728 0000000000000000 31323334 01 03" + strings.Repeat("00", 18)
+	const head = "4d525454 02 %s 0000 0102030405060708 090a0b0c"
+	const key = "6162636465666768 696a6b6c6d6e6f70 0000"
+	answered := head + "1112131415161718 191a1b1c1d1e1f20 2122232425262728 0000000000000000 31323334 01 03" + key
 	clock := "01 04 03 00 41424344 45464748" +
 		"5051525354555600 5051525354555601 5051525354555602" + "5051525354555700 5051525354555701 5051525354555702" +
 		"5051525354555800 5051525354555801 5051525354555802" + "5051525354555900 5051525354555901 5051525354555902" +
@@ -68,15 +73,15 @@ func TestPacketBytes(t *testing.T) {
 		kind        kind
 		bytes, code string
 	}{
-		{kindOpen, fmt.Sprintf(head, "01") + strings.Repeat("00", 56), "7a5720b6309142282ee1937864b93887"},
-		{kindProbe, fmt.Sprintf(head, "02") + strings.Repeat("00", 56), "f14a1fdd5f6dd069ede67a156ea39757"},
-		{kindClose, fmt.Sprintf(head, "03") + strings.Repeat("00", 260), "965559c946575a0a68a970a9eed4dd46"},
-		{kindOpen | answerBit, fmt.Sprintf(answered, "81"), "dcc660209837e173315e60891b734f3f"},
-		{kindProbe | answerBit, fmt.Sprintf(answered, "82"), "0caae8e3904c7c3bd57681c14d54cfa0"},
-		{kindClose | answerBit, fmt.Sprintf(answered, "83") + clock, "5e0baef6e6412d1c7bd314437c048b06"},
+		{kindOpen, fmt.Sprintf(head, "01") + strings.Repeat("00", 38) + key, "31f419362067f4ac6fb4317bbd104fd8"},
+		{kindProbe, fmt.Sprintf(head, "02") + strings.Repeat("00", 38) + key, "e67a0dc8b1eb348629b7576653f38c4b"},
+		{kindClose, fmt.Sprintf(head, "03") + strings.Repeat("00", 38) + key + strings.Repeat("00", 204), "6d2428c9e147c30b603df28a34a12521"},
+		{kindOpen | answerBit, fmt.Sprintf(answered, "81"), "106b90167ee3571838ebc41fca2e9052"},
+		{kindProbe | answerBit, fmt.Sprintf(answered, "82"), "80b1ae9c499e58f1b28118ca468f307d"},
+		{kindClose | answerBit, fmt.Sprintf(answered, "83") + clock, "c5f7a877109c015d582dfecd64a71009"},
 	} {
 		p := everyField(tc.kind)
-		got := hex.EncodeToString(newCodec(testKey).append(nil, &p))
+		got := hex.EncodeToString(newCodec([]byte("a key for tests")).append(nil, &p))
 		want := strings.ReplaceAll(tc.bytes, " ", "") + tc.code
 		if got != want {
 			t.Errorf("kind %d:\n got %s\nwant %s", tc.kind, got, want)
@@ -101,6 +106,8 @@ func TestFormatDocument(t *testing.T) {
 	want := []string{
 		fmt.Sprintf("%d|%d", headerSize, bodySize),
 		fmt.Sprintf("%d|%d or 0", headerSize+bodySize, clockSize),
+		fmt.Sprintf("%d|8", keyOffset),
+		fmt.Sprintf("%d|8", keyOffset+8),
 		fmt.Sprintf("last %d|%d", macSize, macSize),
 		fmt.Sprintf("%d|%d", headerSize+bodySize+clockHeader, maxBrackets*bracketSize),
 		fmt.Sprintf("%d|%d", headerSize+bodySize+clockHeader+maxBrackets*bracketSize, maxBrackets*bracketSize),
@@ -141,13 +148,13 @@ func TestFormatDocument(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	p := everyField(kindProbe | answerBit)
-	good := newCodec(testKey).append(nil, &p)
+	good := testKey.codec().append(nil, &p)
 	long := everyField(kindClose | answerBit)
-	goodLong := newCodec(testKey).append(nil, &long)
+	goodLong := testKey.codec().append(nil, &long)
 	sealed := func(b []byte, change func(b []byte)) []byte {
 		b = bytes.Clone(b)
 		change(b)
-		c := newCodec(testKey)
+		c := testKey.codec()
 		c.authenticate(b[:len(b)-macSize])
 		copy(b[len(b)-macSize:], c.sum[:macSize])
 		return b
@@ -168,7 +175,8 @@ func TestParseRefuses(t *testing.T) {
 		{"a close as short as a probe", sealed(good, func(b []byte) { b[5] = byte(kindClose | answerBit) }), errShort},
 		{"a probe as long as a close", sealed(goodLong, func(b []byte) { b[5] = byte(kindProbe | answerBit) }), errLong},
 		{"version 0", sealed(good, func(b []byte) { b[4] = 0 }), errVersion},
-		{"version 2", sealed(good, func(b []byte) { b[4] = 2 }), errVersion},
+		{"version 1", sealed(good, func(b []byte) { b[4] = 1 }), errVersion},
+		{"version 3", sealed(good, func(b []byte) { b[4] = 3 }), errVersion},
 		{"kind 0", sealed(good, func(b []byte) { b[5] = 0 }), errKind},
 		{"kind 4", sealed(good, func(b []byte) { b[5] = 4 }), errKind},
 		{"kind 132", sealed(good, func(b []byte) { b[5] = 132 }), errKind},
@@ -180,7 +188,7 @@ func TestParseRefuses(t *testing.T) {
 		{"five closing brackets", sealed(goodLong, func(b []byte) { b[78] = 5 }), errContent},
 	} {
 		var got packet
-		if err := newCodec(testKey).parse(tc.bytes, &got); !errors.Is(err, tc.want) {
+		if err := testKey.codec().parse(tc.bytes, &got); !errors.Is(err, tc.want) {
 			t.Errorf("%s: error = %v, want %v", tc.name, err, tc.want)
 		}
 	}
@@ -190,7 +198,7 @@ func TestParseRefuses(t *testing.T) {
 			b := bytes.Clone(good)
 			b[i] ^= 1 << bit
 			var got packet
-			if err := newCodec(testKey).parse(b, &got); err == nil {
+			if err := testKey.codec().parse(b, &got); err == nil {
 				t.Errorf("byte %d, bit %d flipped: taken", i, bit)
 			}
 		}
@@ -206,11 +214,11 @@ func TestParseRefuses(t *testing.T) {
 func FuzzPacket(f *testing.F) {
 	for _, k := range allKinds {
 		p := everyField(k)
-		b := newCodec(testKey).append(nil, &p)
+		b := testKey.codec().append(nil, &p)
 		f.Add(b[:len(b)-macSize])
 	}
 	f.Fuzz(func(t *testing.T, message []byte) {
-		c := newCodec(testKey)
+		c := testKey.codec()
 		var p packet
 		if err := c.parse(message, &p); err == nil {
 			t.Fatal("taken without a code")

@@ -2,11 +2,11 @@ package minrtt
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
+	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -19,6 +19,7 @@ type Prober struct {
 	config    Config
 
 	codec   *codec
+	key     keyID
 	in, out []byte
 	packet  packet
 	stamped func([]byte, int64) // takeStamp, made once
@@ -66,12 +67,28 @@ func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*P
 		clock:     clock,
 		peer:      netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()),
 		config:    config,
-		codec:     newCodec(config.Key),
 		in:        make([]byte, longSize+1), // a packet that is longer shows
 		out:       make([]byte, 0, longSize),
 	}
 	p.stamped = p.takeStamp
+	p.setKey()
 	return p, nil
+}
+
+// Use has trains begin under another key from now on. What the prober knows of its peer's counter holds on.
+func (p *Prober) Use(key Key) {
+	if key != p.config.Key {
+		p.config.Key = key
+		p.setKey()
+	}
+}
+
+func (p *Prober) setKey() {
+	k := p.config.Key
+	p.codec, p.key = k.codec(), keyID{k.Secret, k.Prober}
+	if k == (Key{}) {
+		p.key.prober = newNumber() // an answerer tells probers apart by their numbers
+	}
 }
 
 // Train runs one train. An error wraps ErrNoAnswer if too many answers in a row stayed out; ErrReplayed or
@@ -79,7 +96,7 @@ func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*P
 // Counts hold even then.
 func (p *Prober) Train(ctx context.Context) (Train, error) {
 	t := Train{Peer: p.peer}
-	p.session = newSession()
+	p.session = newestSession.Add(1)
 	p.probes = p.probes[:0]
 	p.counts = Counts{}
 	p.opening = p.clock.open()
@@ -95,12 +112,12 @@ func (p *Prober) Train(ctx context.Context) (Train, error) {
 	return t, nil
 }
 
-// newSession returns a number that no packet of an earlier train holds.
-func newSession() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.BigEndian.Uint64(b[:])
-}
+// newestSession is the highest number of a session in this process. An answerer takes no number that is not above
+// the highest that it has seen under the key, so that a packet is of no use to who sends it again: numbers grow from
+// one process to the next as the clock does, and within one as trains begin.
+var newestSession atomic.Uint64
+
+func init() { newestSession.Store(uint64(time.Now().UnixNano())) }
 
 func (p *Prober) run(ctx context.Context) error {
 	if err := p.insist(ctx, kindOpen); err != nil {
@@ -151,7 +168,7 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 		return false, err
 	}
 	sequence := uint32(len(p.probes))
-	p.packet = packet{header: header{kind: k, session: p.session, sequence: sequence}}
+	p.packet = packet{header: header{k, p.session, sequence, p.key}}
 	p.out = p.codec.append(p.out[:0], &p.packet)
 	p.probes = append(p.probes, probe{kind: k})
 	this := &p.probes[sequence]

@@ -51,7 +51,7 @@ func answerAsProcess(how string) error {
 	if err != nil {
 		return err
 	}
-	a, err := NewAnswerer(u, clock, testKey)
+	a, err := NewAnswerer(u, clock, []Secret{testSecret})
 	if err != nil {
 		return err
 	}
@@ -362,14 +362,14 @@ func TestUDPKernelStamps(t *testing.T) {
 		}
 		var rx Received
 		b := make([]byte, shortSize)
-		c := newCodec(testKey)
+		c := testKey.codec()
 		deadline := time.Now().Add(soon)
 		for sequence := uint32(1); rx.RealtimeNS == 0; sequence++ {
 			if time.Now().After(deadline) {
 				t.Fatal("no receive stamp on the loopback interface")
 			}
 			before := time.Now().UnixNano()
-			packet := c.append(nil, &packet{header: header{kindProbe, 7, sequence}})
+			packet := c.append(nil, &packet{header: header{kindProbe, 7, sequence, testID}})
 			if _, err := dialer.Send(packet, listener.LocalAddr()); err != nil {
 				t.Fatal(err)
 			}
@@ -387,7 +387,7 @@ func TestUDPKernelStamps(t *testing.T) {
 				}
 				sent, sent_ns = append(sent, h), realtime_ns
 			})
-			if len(sent) != 1 || sent[0] != (header{kindProbe, 7, sequence}) {
+			if len(sent) != 1 || sent[0] != (header{kindProbe, 7, sequence, testID}) {
 				t.Fatalf("transmit stamps of %+v, want one of probe %d", sent, sequence)
 			}
 			if sent_ns < before || sent_ns > after {
@@ -437,7 +437,7 @@ func TestTrainAllocatesLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	a, err := NewAnswerer(listener, clock, testKey)
+	a, err := NewAnswerer(listener, clock, []Secret{testSecret})
 	if err != nil {
 		t.Fatal(err)
 	}

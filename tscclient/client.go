@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -96,7 +97,7 @@ func Start(config Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start client %q: answer probes: %w", config.Node.Name, err)
 	}
-	answerer, err := minrtt.NewAnswerer(transport, config.Clock, config.Key)
+	answerer, err := minrtt.NewAnswerer(transport, config.Clock, config.secrets())
 	if err != nil {
 		transport.Close()
 		return nil, fmt.Errorf("start client %q: %w", config.Node.Name, err)
@@ -140,8 +141,20 @@ func (c *Client) Close() error {
 // Address is where the client answers probes.
 func (c *Client) Address() netip.AddrPort { return c.address }
 
-// Key is what probes to this client must be authenticated with.
-func (c *Client) Key() []byte { return c.config.Key }
+// Key returns a key for one prober of this client: each call another one. It is the zero Key, with which anybody is
+// answered, if the client's Config has no Secret.
+func (c *Client) Key() minrtt.Key {
+	if c.config.Secret.Number == 0 {
+		return minrtt.Key{}
+	}
+	return c.config.Secret.Key(mathrand.Uint64())
+}
+
+// Accept says from which secrets, beside its Config's, the keys are made under which the client answers probes from now
+// on. Those before end after a moment, so that what is under way ends well.
+func (c *Client) Accept(secrets []minrtt.Secret) {
+	c.answerer.Accept(append(c.config.secrets(), secrets...))
+}
 
 // Node is this node, with its epoch as of the last train or Check.
 func (c *Client) Node() tscratio.Node {
@@ -213,7 +226,7 @@ func (c *Client) SetPeers(peers []Peer, manner Manner, budget Budget) error {
 	if err := budget.Validate(); err != nil {
 		return err
 	}
-	if err := manner.config(nil, 0).Validate(); err != nil {
+	if err := manner.config(minrtt.Key{}, 0).Validate(); err != nil {
 		return fmt.Errorf("manner: %w", err)
 	}
 	for _, p := range peers {

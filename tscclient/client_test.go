@@ -64,7 +64,7 @@ func startNode(t *testing.T, name string, change func(*Config)) *testNode {
 	config.Clock = clock
 	config.Epoch = func() (string, error) { return n.epoch.Load().(string), nil }
 	config.Listen = loopback
-	config.Key = []byte("the key of " + name)
+	config.Secret = minrtt.NewSecret()
 	config.Manner.Timeout = time.Second
 	if change != nil {
 		change(&config)
@@ -202,7 +202,8 @@ func TestAClockThatIsSet(t *testing.T) {
 func TestAnotherKeyIsNamed(t *testing.T) {
 	a, b := startNode(t, "a", func(c *Config) { c.Manner.Timeout, c.Manner.Attempts = 50*time.Millisecond, 2 }), startNode(t, "b", nil)
 	p := b.peer()
-	p.Key = []byte("another")
+	another := minrtt.NewSecret()
+	p.Key = another.Key(1)
 	if _, err := a.Train(t.Context(), p); !errors.Is(err, minrtt.ErrNoAnswer) || !strings.Contains(err.Error(), `probe "b"`) {
 		t.Errorf("with another key: %v", err)
 	}
@@ -300,7 +301,6 @@ func TestConfigIsChecked(t *testing.T) {
 		"no name":      func(c *Config) { c.Node.Name = "" },
 		"no counter":   func(c *Config) { c.Clock.Counter = nil },
 		"listen":       func(c *Config) { c.Listen = netip.AddrPort{} },
-		"key":          func(c *Config) { c.Key = make([]byte, 33) },
 		"max trains":   func(c *Config) { c.MaxTrains = 1 },
 		"window":       func(c *Config) { c.Node.NominalHz = 0 },
 		"manner":       func(c *Config) { c.Manner.Exchanges = 0 },

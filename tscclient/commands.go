@@ -159,7 +159,7 @@ func (s *Commands) node() (NodeAnswer, error) {
 	n := s.client.Node()
 	return NodeAnswer{
 		Name: n.Name, Epoch: n.Epoch, NominalHz: n.NominalHz, QuantumCycles: n.QuantumCycles, CoreSlackCycles: n.CoreSlackCycles,
-		ProbeAddress: s.client.Address().String(), ProbeKey: s.client.Key(), Software: s.software,
+		ProbeAddress: s.client.Address().String(), ProbeKey: s.client.Key().Encode(), Software: s.software,
 	}, nil
 }
 

@@ -25,9 +25,9 @@ type Config struct {
 	// Listen is where probes are answered; port 0 takes a free one.
 	Listen netip.AddrPort
 
-	// Key is what probes to this node must be authenticated with. Empty: anybody's are answered. It must be 32 bytes
-	// or fewer, and both ends need the same.
-	Key []byte
+	// Secret is what the keys are made from that Client.Key returns. A server under whose command the client is put brings
+	// secrets of its own beside it. Zero: anybody's probes are answered, until a server brings one.
+	Secret minrtt.Secret
 
 	// AnswerSpin is for how long the answerer polls after a packet before it sleeps. It burns a core while probes come, and
 	// saves tens of microseconds where the kernel gives no stamps. 0: it sleeps at once.
@@ -86,8 +86,6 @@ func (c Config) Validate() error {
 		return errors.New("clock: no counter given")
 	case !c.Listen.IsValid():
 		return errors.New("listen: no address given: 127.0.0.1:0 answers on this machine alone")
-	case len(c.Key) > 32:
-		return fmt.Errorf("key: %d bytes are more than 32", len(c.Key))
 	case c.MaxTrains < minTrains:
 		return fmt.Errorf("max trains: %d are less than %d", c.MaxTrains, minTrains)
 	}
@@ -96,7 +94,7 @@ func (c Config) Validate() error {
 	if _, err := tscratio.NewPair(c.Node, other, c.Assumptions); err != nil {
 		return err
 	}
-	if err := c.Manner.config(nil, 0).Validate(); err != nil {
+	if err := c.Manner.config(minrtt.Key{}, 0).Validate(); err != nil {
 		return fmt.Errorf("manner: %w", err)
 	}
 	if err := c.Pace.Validate(); err != nil {
@@ -105,9 +103,17 @@ func (c Config) Validate() error {
 	return c.Budget.Validate()
 }
 
+// secrets is what the answerer begins with.
+func (c Config) secrets() []minrtt.Secret {
+	if c.Secret.Number == 0 {
+		return nil
+	}
+	return []minrtt.Secret{c.Secret}
+}
+
 const minTrains = 100
 
-func (m Manner) config(key []byte, slack_cycles uint64) minrtt.Config {
+func (m Manner) config(key minrtt.Key, slack_cycles uint64) minrtt.Config {
 	return minrtt.Config{Key: key, Exchanges: m.Exchanges, Timeout: m.Timeout, SlackCycles: slack_cycles, Attempts: m.Attempts}
 }
 
@@ -115,5 +121,5 @@ func (m Manner) config(key []byte, slack_cycles uint64) minrtt.Config {
 type Peer struct {
 	Node    tscratio.Node
 	Address netip.AddrPort
-	Key     []byte // that its probes must be authenticated with
+	Key     minrtt.Key // that it takes probes of this node under
 }

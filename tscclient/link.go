@@ -20,7 +20,7 @@ import (
 type LinkConfig struct {
 	Server control.ClientConfig
 
-	// Register is what the node says about itself. Its name, epoch, counter, probe address and key are the client's and are
+	// Register is what the node says about itself. Its name, epoch, counter and probe address are the client's and are
 	// filled in, as are instance and nonce.
 	Register control.Register
 
@@ -216,7 +216,7 @@ func (l *Link) register() (*control.Welcome, error) {
 	}
 	n, r := l.client.Node(), l.config.Register
 	r.Name, r.Epoch, r.NominalHz, r.QuantumCycles, r.CoreSlackCycles = n.Name, epoch, n.NominalHz, n.QuantumCycles, n.CoreSlackCycles
-	r.ProbeAddress, r.ProbeKey = l.config.Advertise.String(), l.client.Key()
+	r.ProbeAddress = l.config.Advertise.String()
 	if !r.Can(control.CanProbe) {
 		r.Capabilities = append([]string{control.CanProbe}, r.Capabilities...)
 	}
@@ -346,7 +346,7 @@ func (l *Link) receive() {
 // holds says whether what is ordered holds until the next order of its kind: these are done in the order in which they came, so that the last one does.
 func holds(m control.Message) bool {
 	switch m.(type) {
-	case *control.Table, *control.Run, *control.Probing:
+	case *control.Table, *control.Run, *control.Probing, *control.ProbeSecrets:
 		return true
 	}
 	return false
@@ -385,6 +385,9 @@ func (l *Link) obey(m control.Message) control.Message {
 		answer, err = l.batch(m)
 	case *control.Probing:
 		answer, err = l.continuous(m)
+	case *control.ProbeSecrets:
+		l.client.Accept(secretsOf(m))
+		answer = &control.Done{}
 	case *control.LoadRequest:
 		answer, err = measureLoad(l.ctx, l.client, time.Duration(m.Over_ns))
 	default:

@@ -18,12 +18,25 @@ func peerOf(t control.Target) (Peer, error) {
 	if err != nil {
 		return Peer{}, fmt.Errorf("peer %q: address %q: %w", t.Peer, t.Address, err)
 	}
+	key, err := minrtt.DecodeKey(t.Key)
+	if err != nil {
+		return Peer{}, fmt.Errorf("peer %q: %w", t.Peer, err)
+	}
 	return Peer{
 		Node: tscratio.Node{
 			Name: t.Peer, Epoch: t.PeerEpoch, NominalHz: t.NominalHz, QuantumCycles: t.QuantumCycles, CoreSlackCycles: t.CoreSlackCycles,
 		},
-		Address: address, Key: t.Key,
+		Address: address, Key: key,
 	}, nil
+}
+
+func secretsOf(m *control.ProbeSecrets) (secrets []minrtt.Secret) {
+	for _, s := range m.Secrets {
+		secret := minrtt.Secret{Number: s.Number}
+		copy(secret.Bytes[:], s.Bytes)
+		secrets = append(secrets, secret)
+	}
+	return secrets
 }
 
 func mannerOf(m control.Manner) Manner {

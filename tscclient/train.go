@@ -15,10 +15,9 @@ import (
 )
 
 // proberKey is what makes one prober fit for a train: it remembers how far the peer's counter has come, so another epoch is another
-// one.
+// one, and another key is not.
 type proberKey struct {
 	address netip.AddrPort
-	key     string
 	epoch   string
 	manner  Manner
 	slack   uint64
@@ -86,12 +85,13 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	}
 	own, peer := c.Node(), o.Peer.Node
 	slack := max(own.CoreSlackCycles+own.QuantumCycles, peer.CoreSlackCycles+peer.QuantumCycles)
-	key := proberKey{o.Peer.Address, string(o.Peer.Key), own.Epoch + "\x00" + peer.Epoch, m, slack}
+	key := proberKey{o.Peer.Address, own.Epoch + "\x00" + peer.Epoch, m, slack}
 	prober, err := c.prober(key)
 	if err != nil {
 		o.Err = err
 		return
 	}
+	prober.Use(o.Peer.Key)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// A prober sleeps in the kernel until an answer comes or its time is over; closing its socket wakes it.
@@ -172,7 +172,7 @@ func (c *Client) prober(key proberKey) (*prober, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := minrtt.NewProber(transport, c.config.Clock, key.address, m.config([]byte(key.key), key.slack))
+	made, err := minrtt.NewProber(transport, c.config.Clock, key.address, m.config(minrtt.Key{}, key.slack))
 	if err != nil {
 		transport.Close()
 		return nil, err

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -50,8 +49,8 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 		return nil, says, err
 	}
 	config := tscclient.DefaultConfig()
-	config.Node, config.Clock, config.Listen, config.Key = s.Node, n.clock, netip.AddrPortFrom(s.Address, 0), make([]byte, 32)
-	rand.Read(config.Key)
+	config.Node, config.Clock, config.Listen = s.Node, n.clock, netip.AddrPortFrom(s.Address, 0)
+	config.Secret = minrtt.NewSecret()
 	if s.Often {
 		config.Budget = tscclient.Budget{TrainsPerSecond: 40, CPUShare: 0.1}
 		config.Pace = tscclient.Pace{Target: 100 * time.Nanosecond, Fastest: 100 * time.Millisecond, Slowest: 500 * time.Millisecond}

@@ -86,7 +86,7 @@ func (f *aFleet) join(name string, more ...string) (leave func()) {
 	config.Node = tscratio.Node{Name: name, Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 30, CoreSlackCycles: 2000}
 	offset := uint64(name[0]) << 50
 	config.Clock = minrtt.Clock{Counter: func() uint64 { return asm.Counter() + offset }}
-	config.Key = []byte(name)
+	config.Secret = minrtt.NewSecret()
 	client, err := tscclient.Start(config)
 	if err != nil {
 		f.t.Fatal(err)

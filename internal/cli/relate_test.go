@@ -35,7 +35,7 @@ func startANode(t *testing.T, name string, server control.ServerConfig) *aNode {
 	config.Node = tscratio.Node{Name: name, Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 30, CoreSlackCycles: 2000}
 	config.Clock = minrtt.Clock{Counter: func() uint64 { return asm.Counter() + n.offset.Load() }}
 	config.Epoch = func() (string, error) { return n.epoch.Load().(string), nil }
-	config.Key = []byte(name)
+	config.Secret = minrtt.NewSecret()
 	var err error
 	if n.client, err = tscclient.Start(config); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +25,7 @@ type Node struct {
 }
 
 // OpenNode finds out what this machine's node is, which takes about a second, and puts it into a client's configuration: node, epoch and
-// clock, and a new key for probes, which others get from whoever commands the node. An empty name is the host's. A break of the counter that leaves no
+// clock, and a new secret for the keys of probes. An empty name is the host's. A break of the counter that leaves no
 // mark of its own is kept in the directory of rings ("": the default one), which lasts as long as the boot does.
 func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node, error) {
 	if rings == "" {
@@ -42,8 +41,7 @@ func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node,
 	}
 	c.Node, c.Epoch, c.Clock = identity.Node, identity.Epoch, minrtt.SystemClock(identity.Counter, notice)
 	c.Clock.Quantum_cycles = identity.Node.QuantumCycles
-	c.Key = make([]byte, 32)
-	_, _ = rand.Read(c.Key) // never fails
+	c.Secret = minrtt.NewSecret()
 	return &Node{identity.Report.Facts, identity, notice}, nil
 }
 

@@ -13,13 +13,19 @@ import (
 
 var loopback = netip.MustParseAddrPort("127.0.0.1:0")
 
+var (
+	testSecret = minrtt.NewSecret()
+	another    = minrtt.NewSecret()
+)
+
 func answerer(t *testing.T) (netip.AddrPort, *minrtt.Answerer) {
 	t.Helper()
 	listener, at, err := Listen(loopback, asm.Counter)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := minrtt.NewAnswerer(listener, minrtt.Clock{Counter: asm.Counter}, []byte("key"))
+	secrets := []minrtt.Secret{testSecret}
+	a, err := minrtt.NewAnswerer(listener, minrtt.Clock{Counter: asm.Counter}, secrets)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +41,7 @@ func answerer(t *testing.T) (netip.AddrPort, *minrtt.Answerer) {
 	return at, a
 }
 
-func prober(t *testing.T, at netip.AddrPort, key string) *minrtt.Prober {
+func prober(t *testing.T, at netip.AddrPort, secret minrtt.Secret) *minrtt.Prober {
 	t.Helper()
 	dialer, err := Dial(at, asm.Counter)
 	if err != nil {
@@ -43,8 +49,8 @@ func prober(t *testing.T, at netip.AddrPort, key string) *minrtt.Prober {
 	}
 	t.Cleanup(func() { _ = dialer.Close() })
 	config := minrtt.DefaultConfig()
-	config.Key, config.Timeout = []byte(key), 2*time.Second
-	if key == "another key" {
+	config.Key, config.Timeout = secret.Key(1), 2*time.Second
+	if secret == another {
 		config.Timeout, config.Attempts = 50*time.Millisecond, 2
 	}
 	p, err := minrtt.NewProber(dialer, minrtt.Clock{Counter: asm.Counter}, at, config)
@@ -57,7 +63,7 @@ func prober(t *testing.T, at netip.AddrPort, key string) *minrtt.Prober {
 // Trains pass, their stamps in the order in which they were taken: both ends read one counter.
 func TestTrains(t *testing.T) {
 	at, _ := answerer(t)
-	p := prober(t, at, "key")
+	p := prober(t, at, testSecret)
 	for range 5 {
 		train, err := p.Train(t.Context())
 		if err != nil {
@@ -82,10 +88,10 @@ func TestTrains(t *testing.T) {
 // A probe that deserves no answer neither gets one nor keeps the socket from answering the next.
 func TestRefusedProbesDoNotStopTheAnswerer(t *testing.T) {
 	at, a := answerer(t)
-	if _, err := prober(t, at, "another key").Train(t.Context()); !errors.Is(err, minrtt.ErrNoAnswer) {
+	if _, err := prober(t, at, another).Train(t.Context()); !errors.Is(err, minrtt.ErrNoAnswer) {
 		t.Errorf("with another key: %v", err)
 	}
-	if _, err := prober(t, at, "key").Train(t.Context()); err != nil {
+	if _, err := prober(t, at, testSecret).Train(t.Context()); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 	if got := a.Counts().Forged; got == 0 {

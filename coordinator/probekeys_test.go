@@ -1,0 +1,143 @@
+package coordinator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+)
+
+// fakeAnswerer is what a fake client's answerer accepts, as minrtt's does it.
+type fakeAnswerer struct {
+	f       *fleet
+	secrets map[uint64]minrtt.Secret
+	ends    map[uint64]time.Duration // of those that are no longer named
+	named   int                      // secrets that it was told of, ever
+}
+
+func (a *fakeAnswerer) accept(m *control.ProbeSecrets) {
+	for number := range a.secrets {
+		if _, ends := a.ends[number]; !ends {
+			a.ends[number] = a.f.time + 2*time.Second
+		}
+	}
+	for _, s := range m.Secrets {
+		if _, known := a.secrets[s.Number]; !known {
+			a.named++
+		}
+		a.secrets[s.Number] = minrtt.Secret{Number: s.Number, Bytes: [32]byte(s.Bytes)}
+		delete(a.ends, s.Number)
+	}
+}
+
+// answers says whether a probe under a key is answered now.
+func (a *fakeAnswerer) answers(key minrtt.Key) bool {
+	s, known := a.secrets[key.Secret]
+	end, ends := a.ends[key.Secret]
+	return known && s.Key(key.Prober) == key && (!ends || a.f.time <= end)
+}
+
+// answered says whether a client gets answers from another one under the key of an order, and notes whose the key is.
+func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
+	key, err := minrtt.DecodeKey(encoded)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if f.holders[key] == nil {
+		f.holders[key] = map[*fakeClient]bool{}
+		f.madeAt[key] = f.time
+	}
+	f.holders[key][from] = true
+	f.oldest = max(f.oldest, f.time-f.madeAt[key])
+	if !to.answerer.answers(key) {
+		f.unanswered++
+		return false
+	}
+	return true
+}
+
+// wantKeys wants each key to be held by one prober alone, and how many trains were not answered for want of a key.
+func (f *fleet) wantKeys(unanswered int) {
+	f.t.Helper()
+	if f.unanswered != unanswered {
+		f.t.Errorf("%d trains had a key that the other node does not take, want %d", f.unanswered, unanswered)
+	}
+	for key, holders := range f.holders {
+		if len(holders) != 1 {
+			f.t.Errorf("key %d of secret %d is held by %d nodes", key.Prober, key.Secret, len(holders))
+		}
+	}
+}
+
+func (f *fleet) wantOpen() {
+	f.t.Helper()
+	f.ask(AskStartRun, RunRequest{Name: "r"})
+	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
+		f.t.Fatal(f.phase())
+	}
+}
+
+// Each pair has keys of its own in each direction, which are new every now and then, and no train is lost by that.
+func TestKeysArePerPairAndRotate(t *testing.T) {
+	f := newFleet(t, testConfig(), names(4)...)
+	f.wantSweep(time.Minute)
+	f.wantKeys(0)
+	if len(f.holders) != 4*3 {
+		t.Errorf("%d keys for 12 directions", len(f.holders))
+	}
+	f.core.config.Budget = 7 // a train a second
+	f.wantOpen()
+	f.run(3*secretLife+time.Minute, nil)
+	f.wantKeys(0)
+	for name, c := range f.clients {
+		if c.answerer.named < 4 {
+			t.Errorf("%s had %d secrets in three times a secret's life", name, c.answerer.named)
+		}
+	}
+	if f.oldest > secretLife+time.Second {
+		t.Errorf("a key was used for %v", f.oldest)
+	}
+	f.ask(AskStopRun, nil)
+	f.complete()
+	f.wantKeys(0)
+}
+
+// A prober that is slow to hear of new keys loses no train: those that it has are good for as long again.
+func TestAProberThatHearsLateOfNewKeysLosesNoTrain(t *testing.T) {
+	f := newFleet(t, testConfig(), names(3)...)
+	f.wantSweep(time.Minute)
+	f.core.config.Budget = 7 // a train a second
+	f.wantOpen()
+	f.run(10*time.Second, nil)
+	old := f.clients["n01"].probing
+	f.run(secretLife, func() bool { return f.clients["n01"].probing != old })
+	f.clients["n01"].probing = old
+	used := len(f.holders)
+	f.run(secretLife/2, nil)
+	if len(f.holders) <= used {
+		t.Errorf("%d keys were used, %d before", len(f.holders), used)
+	}
+	f.wantKeys(0)
+}
+
+// A node that is slow to take its new secret is probed under the one before until it has.
+func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
+	f := newFleet(t, testConfig(), names(3)...)
+	f.wantSweep(time.Minute)
+	f.core.config.Budget = 7 // a train a second
+	f.wantOpen()
+	c := f.clients["n01"]
+	c.deaf = true
+	f.run(secretLife+time.Minute, nil)
+	if c.answerer.named != 1 {
+		t.Fatalf("it was told of %d secrets", c.answerer.named)
+	}
+	f.wantKeys(0)
+	c.deaf = false
+	f.run(10*time.Second, nil)
+	if c.answerer.named != 2 {
+		t.Errorf("it is told of %d secrets when it hears again", c.answerer.named)
+	}
+	f.wantKeys(0)
+}

@@ -1,0 +1,228 @@
+package minrtt
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+var stranger = netip.MustParseAddrPort("192.0.2.66:66")
+
+// inject has a packet arrive at the answerer at this moment, and returns how many packets it sends in return.
+func (f *fakePair) inject(b []byte, from netip.AddrPort) int {
+	before := len(f.answerer.sent)
+	f.answerer.inbox = append(f.answerer.inbox, delivery{from: from, packet: bytes.Clone(b)})
+	f.answerer.serve()
+	return len(f.answerer.sent) - before
+}
+
+// amid runs a train, does something before its third probe leaves, and wants the train whole all the same.
+func (f *fakePair) amid(t *testing.T, do func()) {
+	t.Helper()
+	n := 0
+	f.route = func(from *fakeEnd, b []byte) []time.Duration {
+		if from == f.prober {
+			if n++; n == 3 {
+				do()
+			}
+		}
+		return []time.Duration{fakeDelay}
+	}
+	tr, err := f.train(t)
+	if err != nil || len(tr.Exchanges) != 6 || tr.Counts.Lost > 0 {
+		t.Errorf("%d exchanges of 6, %d answers lost: %v", len(tr.Exchanges), tr.Counts.Lost, err)
+	}
+}
+
+func open(key Key, session uint64) []byte {
+	p := packet{header: header{kindOpen, session, 0, keyID{key.Secret, key.Prober}}}
+	return key.codec().append(nil, &p)
+}
+
+// Who has overheard all that a prober ever sent can end none of its trains with it, nor get an answer.
+func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
+	f := newFakePair(t)
+	for range 5 {
+		if _, err := f.train(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overheard := f.prober.sent
+	f.amid(t, func() {
+		overheard = f.prober.sent // and what there is of this train
+		for _, from := range []netip.AddrPort{stranger, f.prober.addr} {
+			for _, b := range overheard[:len(overheard)-1] {
+				if n := f.inject(b, from); n > 0 {
+					t.Errorf("%d answers to a replay from %v", n, from)
+				}
+			}
+		}
+	})
+	if c := f.a.Counts(); c.Duplicate != uint64(2*(len(overheard)-1)) {
+		t.Errorf("%d packets were replayed, counts are %+v", 2*(len(overheard)-1), c)
+	}
+}
+
+// Neither can a stranger who forges, nor a member with as many keys as there is room for.
+func TestOthersOpensEndNoLiveTrain(t *testing.T) {
+	f := newFakePair(t)
+	f.amid(t, func() {
+		for i := range uint64(2 * maxSessions) {
+			forged := Key{Secret: testKey.Secret, Prober: i}
+			if i%2 == 0 {
+				forged.Prober, forged.Bytes[0] = testKey.Prober, byte(i)
+			}
+			if n := f.inject(open(forged, i), stranger); n > 0 {
+				t.Fatalf("%d answers to a forged open", n)
+			}
+		}
+		for i := range uint64(2 * maxSessions) {
+			f.inject(open(testSecret.Key(i), 1<<40), stranger)
+		}
+	})
+	if len(f.a.sessions) != maxSessions {
+		t.Errorf("%d sessions, want %d", len(f.a.sessions), maxSessions)
+	}
+	if c := f.a.Counts(); c.Crowded != maxSessions+1 || c.Forged != 2*maxSessions {
+		t.Errorf("counts are %+v", c)
+	}
+	// The dead give way.
+	f.now += liveFor + time.Second
+	if n := f.inject(open(testSecret.Key(1<<50), 1), stranger); n != 1 {
+		t.Error("nobody gives way when all have been silent for long")
+	}
+	if len(f.a.sessions) != maxSessions {
+		t.Errorf("%d sessions, want %d", len(f.a.sessions), maxSessions)
+	}
+}
+
+// A member that knows its own keys, and hears all packets, can neither answer in another's place nor probe in another's name.
+func TestAMemberForgesNoOtherPairsPackets(t *testing.T) {
+	f := newFakePair(t)
+	members := testSecret.Key(testKey.Prober + 1)
+	f.amid(t, func() {
+		q := newPacket(t, f.prober.sent[len(f.prober.sent)-1])
+		answer := packet{header: q.header}
+		answer.kind |= answerBit
+		answer.received.counter_cycles = 1 << 50
+		for _, id := range []keyID{testID, {members.Secret, members.Prober}} {
+			answer.key = id
+			f.deliver(delivery{f.now, f.prober, f.answerer.addr, members.codec().append(nil, &answer)})
+			q.key = id
+			q.session, q.kind = q.session+1, kindOpen
+			if n := f.inject(members.codec().append(nil, &q), f.prober.addr); id == testID && n > 0 {
+				t.Error("a member opens a train in another's name")
+			}
+		}
+	})
+	if c := f.a.Counts(); c.Forged != 1 {
+		t.Errorf("counts of the answerer: %+v", c)
+	}
+}
+
+// Secrets change in the middle of a train without a packet lost, whether the one before is named beside the new one or
+// is no longer. After that time nobody gets an answer who has a key of it.
+func TestSecretsChangeInTheMiddleOfATrain(t *testing.T) {
+	f := newFakePair(t)
+	next, last := NewSecret(), NewSecret()
+	f.amid(t, func() { f.a.Accept([]Secret{next, testSecret}) })
+	f.now += 10 * overlap
+	f.amid(t, func() { f.a.Accept([]Secret{last, next}) })
+	overheard := f.prober.sent[len(f.prober.sent)-1]
+	f.now += overlap + time.Millisecond
+	f.route = func(*fakeEnd, []byte) []time.Duration { return []time.Duration{fakeDelay} }
+	if _, err := f.p.Train(t.Context()); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("with a key of a secret that is no longer accepted: %v", err)
+	}
+	if n := f.inject(overheard, f.prober.addr); n > 0 {
+		t.Error("a packet of its train is answered")
+	}
+	if len(f.a.secrets) != 2 || len(f.a.sessions) != 0 {
+		t.Errorf("%d secrets and %d sessions are left", len(f.a.secrets), len(f.a.sessions))
+	}
+	f.p.Use(last.Key(testKey.Prober))
+	f.amid(t, func() {})
+	for _, s := range []Secret{next, last} {
+		if n := f.inject(open(s.Key(1), 1), stranger); n != 1 {
+			t.Error("a key of a secret that is accepted gets no answer")
+		}
+	}
+}
+
+// An answerer without secrets answers anybody until it is given some.
+func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
+	n := newFakeNet()
+	a, err := NewAnswerer(n.answerer, n.answerer.clock(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakePair{fakeNet: n, a: a}
+	n.answerer.serve = func() {
+		if err := a.serveOne(n.answerer.Now()); err != nil {
+			t.Error(err)
+		}
+	}
+	if f.p, err = NewProber(n.prober, n.prober.clock(), n.answerer.addr, DefaultConfig()); err != nil {
+		t.Fatal(err)
+	}
+	f.amid(t, func() { f.inject(open(Key{Prober: 5}, 1), stranger) })
+	if _, err := f.train(t); err != nil {
+		t.Error(err)
+	}
+	a.Accept([]Secret{testSecret})
+	if _, err := f.train(t); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("without a key, after Accept: %v", err)
+	}
+}
+
+// The bytes come from Python's hmac module.
+func TestKeyBytes(t *testing.T) {
+	s := Secret{Number: 0x1112131415161718}
+	for i := range s.Bytes {
+		s.Bytes[i] = byte(i)
+	}
+	k := s.Key(0x0102030405060708)
+	want := "1112131415161718" + "0102030405060708" +
+		"27710cea9d6cce91159b25aba1761ac5096018a4c932b49ff932852dc0e9a683"
+	if got := hex.EncodeToString(k.Encode()); got != want {
+		t.Errorf("key is %s, want %s", got, want)
+	}
+	again, err := DecodeKey(k.Encode())
+	if err != nil || again != k {
+		t.Errorf("decoded it is %+v: %v", again, err)
+	}
+	none, err := DecodeKey(Key{}.Encode())
+	if err != nil || none != (Key{}) {
+		t.Errorf("no key decodes to %+v: %v", none, err)
+	}
+	if _, err := DecodeKey(make([]byte, sha256.Size)); err == nil {
+		t.Error("a key of version 1 is taken")
+	}
+}
+
+// A transmit stamp that comes so late that the next train under its key is at the same answer is not taken for that one's.
+func TestALateTransmitStampIsNotTheNextTrains(t *testing.T) {
+	f := newFakePair(t)
+	f.stampInKernel()
+	if _, err := f.train(t); err != nil {
+		t.Fatal(err)
+	}
+	late := queuedStamp{f.answerer.sent[2], f.answerer.realtime(f.now)}
+	f.route = func(from *fakeEnd, b []byte) []time.Duration {
+		if from == f.prober && newPacket(t, b).sequence == 3 {
+			f.answerer.queued = append(f.answerer.queued, late)
+		}
+		return []time.Duration{fakeDelay}
+	}
+	tr, err := f.train(t)
+	if err != nil || tr.Counts.Outside > 0 {
+		t.Fatalf("%d stamps contradict the others: %v", tr.Counts.Outside, err)
+	}
+	if e := tr.Exchanges[2]; e.Answered != Kernel {
+		t.Errorf("transmit stamp of the answer is %v", e.Answered)
+	}
+}

@@ -1,0 +1,65 @@
+package tscclient
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+)
+
+func probeSecrets(secrets ...minrtt.Secret) *control.ProbeSecrets {
+	m := &control.ProbeSecrets{}
+	for i := range secrets {
+		m.Secrets = append(m.Secrets, control.ProbeSecret{Number: secrets[i].Number, Bytes: secrets[i].Bytes[:]})
+	}
+	return m
+}
+
+// A server says which keys a node takes. One that it no longer names ends after a moment, and others go on.
+func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
+	s := listen(t, "127.0.0.1:0", "server 1")
+	defer s.Close()
+	a := startNode(t, "a", nil)
+	b := startNode(t, "b", func(c *Config) { c.Manner.Timeout, c.Manner.Attempts = 200*time.Millisecond, 2 })
+	connect(t, a, s.Address(), nil)
+	s.welcome()
+	first, second := minrtt.NewSecret(), minrtt.NewSecret()
+	under := func(key minrtt.Key) error {
+		p := a.peer()
+		p.Key = key
+		_, err := b.Train(t.Context(), p)
+		return err
+	}
+	if err := under(first.Key(7)); !errors.Is(err, minrtt.ErrNoAnswer) {
+		t.Errorf("before the server named its secret: %v", err)
+	}
+	say := func(request uint64, secrets ...minrtt.Secret) {
+		s.order(request, probeSecrets(secrets...))
+		if _, answers := expect[*control.Done](s); answers != request {
+			t.Fatalf("answers %d, not %d", answers, request)
+		}
+	}
+	say(1, first)
+	if err := errors.Join(under(first.Key(7)), under(a.Key())); err != nil {
+		t.Error(err)
+	}
+	say(2, second, first)
+	if err := errors.Join(under(first.Key(7)), under(second.Key(7)), under(a.Key())); err != nil {
+		t.Error(err)
+	}
+	say(3, second)
+	for deadline := time.Now().Add(20 * time.Second); under(first.Key(7)) == nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("a secret that is no longer named does not end")
+		}
+	}
+	if err := errors.Join(under(second.Key(7)), under(a.Key())); err != nil {
+		t.Error(err)
+	}
+	// A key is one prober's: the next one gets another.
+	if a.Key() == a.Key() {
+		t.Error("two probers get one key")
+	}
+}
