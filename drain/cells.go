@@ -11,9 +11,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// cells writes what the handlers counter and first-last keep in the ring; with final, what is there now.
-func (s *source) cells(w *worker, final bool) error {
-	counting := s.settings.Kind == channel.Counter && s.alive
+// cells writes what the handlers counter and first-last keep in the ring: samples that are due, or what is there now.
+func (s *source) cells(w *worker, now phase) error {
+	final := now != live
+	counting := s.settings.Kind == channel.Counter && now != dead
 	if counting {
 		if err := s.d.sampler.sample(s, w.now); err != nil {
 			return err
@@ -34,8 +35,10 @@ func (s *source) cells(w *worker, final bool) error {
 		}
 	}
 	if final || s.settings.Kind == channel.FirstLast && w.now >= s.nextCells {
+		if err := s.takeFirstLast(w); err != nil {
+			return err
+		}
 		s.nextCells = w.now + blockHold
-		return s.takeFirstLast(w)
 	}
 	return nil
 }

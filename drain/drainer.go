@@ -379,7 +379,7 @@ func (d *Drainer) runSweeps() {
 // Flush writes what the rings hold now. The error says which could not be drained.
 func (d *Drainer) Flush() error {
 	return d.each(func(w *worker, s *source) (gone bool, err error) {
-		gone = s.look(w, true)
+		gone = s.look(w, flush)
 		return gone, s.left()
 	})
 }

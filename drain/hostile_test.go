@@ -72,6 +72,7 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 			patch(t, path, atDrops, word(1<<40))
 			patch(t, path, atDropped, word(1))
 		}, ring.ErrDamaged, false},
+		{"dropped events of no range", func(t *testing.T, path string) { patch(t, path, atDropped, word(1)) }, ring.ErrDamaged, false},
 		{"a long journal", func(t *testing.T, path string) { patch(t, path, atJournal, word(1<<40)) }, ring.ErrDamaged, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -96,11 +96,15 @@ func (s *source) sync(w *worker) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range ranges {
-			if r.At < p.lastAt {
-				drops++
+		accounted := state.Dropped
+		for k, r := range ranges {
+			if r.At >= p.lastAt {
+				accounted = r.Before
+				ranges = ranges[:k]
+				break
 			}
 		}
+		drops += uint64(len(ranges))
 		entries, journal, err := s.ring.Journal(i)
 		if err != nil {
 			return err
@@ -111,6 +115,8 @@ func (s *source) sync(w *worker) error {
 			}
 		}
 		p.head, p.drops, p.journal = next, drops, journal
+		p.accounted, p.leftAt = accounted, noPlace
+		p.told = 1<<64 - 1 // by drainers before this one: any number
 		if err := s.release(i); err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func (d *Drainer) salvage(path string, logs begun) (RingStats, error) {
 	}
 	w := d.workers[0]
 	w.now = d.now()
-	_, err = s.drain(w, true) // which leaves it when it is through
+	_, err = s.drain(w, flush) // which leaves it when it is through
 	var failure logFailure
 	switch {
 	case errors.As(err, &failure):

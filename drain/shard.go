@@ -17,8 +17,9 @@ type place struct {
 	looked     time.Duration // when that was
 	since      time.Duration // nothing has waited longer
 	dropped    uint64        // as seen when ranges of drops were taken last
-	rangesLeft bool          // a range was left, because it may grow
-	growing    uint64        // index of a range, plus 1, that may grow although another place has been reached
+	accounted  uint64        // dropped events that are in the log
+	told       uint64        // bit k: the program was told that drops − k ranges are safe, at some time
+	leftAt     uint64        // place of a range that was left, and is over when the tail has passed it; noPlace: none
 	unfinished bool          // a record is reserved and not written
 
 	// Rows that were not stored because a limit was reached, and that the log does not account for yet.
@@ -31,8 +32,11 @@ type place struct {
 	lastAt  uint64  // the last place of a range of drops, plus 1, that it had then
 }
 
-// shard does what is due at one shard.
-func (s *source) shard(w *worker, i int, ticks, all bool) error {
+// noPlace is past all records.
+const noPlace = 1<<64 - 1
+
+// shard does at one shard what the phase asks for.
+func (s *source) shard(w *worker, i int, now phase) error {
 	p := &s.places[i]
 	state, err := s.ring.State(i)
 	if err != nil {
@@ -42,7 +46,7 @@ func (s *source) shard(w *worker, i int, ticks, all bool) error {
 		return fmt.Errorf("drain ring %q: shard %d ends at record %d, in the middle of a pair: %w", s.ring.Path(), i, state.Tail, ring.ErrDamaged)
 	}
 	came := state.Tail - p.tail
-	err = s.take(w, i, state, ticks, all)
+	err = s.take(w, i, state, now)
 	if err == nil && s.header.Policy != channel.Overwrite {
 		s.nextLook = min(s.nextLook, w.now+p.pace(state, w.now, s.header.Records))
 	}
@@ -54,36 +58,31 @@ func (s *source) shard(w *worker, i int, ticks, all bool) error {
 	if came > 0 {
 		w.moved = w.now
 	}
-	if now := (shown{state.Tail - p.head, state.Dropped, state.Flags}); came > 0 || now != p.shown {
-		p.shown = now
+	if next := (shown{state.Tail - p.head, state.Dropped, state.Flags}); came > 0 || next != p.shown {
+		p.shown = next
 		s.count(func(c *RingStats) {
 			c.Events += came / s.per
 			if c.shards == nil {
 				c.shards = make([]shown, len(s.places))
 			}
-			c.shards[i] = now
+			c.shards[i] = next
 		})
 	}
 	return err // what is shown of a ring moves on while its log cannot be written
 }
 
 // take writes what a shard has, as far as it is due, into the log.
-func (s *source) take(w *worker, i int, state ring.State, ticks, all bool) error {
+func (s *source) take(w *worker, i int, state ring.State, now phase) error {
 	p := &s.places[i]
-	if ticks {
-		if err := s.takeJournal(w, i); err != nil {
-			return err
-		}
-	}
-	if state.Dropped != p.dropped || p.rangesLeft && (ticks || all) {
-		if err := s.takeDrops(w, i, state); err != nil {
+	if state.Dropped != p.dropped || state.Tail > p.leftAt || now == dead {
+		if err := s.takeDrops(w, i, state, now); err != nil {
 			return err
 		}
 	}
 	if s.header.Policy == channel.Overwrite { // which is left until somebody wants it
 		return nil
 	}
-	return s.takeRecords(w, i, state.Tail, all)
+	return s.takeRecords(w, i, state.Tail, now)
 }
 
 // fastest is more records than a core logs in a second.
@@ -126,10 +125,10 @@ func (s *source) hold() time.Duration {
 }
 
 // takeRecords writes what waits in a shard below a tail, if it is due.
-func (s *source) takeRecords(w *worker, i int, tail uint64, all bool) error {
+func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	p := &s.places[i]
 	// The next look may come a poll later than now.
-	due := all || w.now+s.d.o.Poll-p.since >= s.hold()
+	due := now != live || w.now+s.d.o.Poll-p.since >= s.hold()
 	p.unfinished = false
 	for p.head < tail && (due || tail-p.head >= s.enough) {
 		first, n, unfinished, err := s.ring.Copy(i, p.head, w.records[:min(uint64(len(w.records)), tail-p.head)])
@@ -141,7 +140,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, all bool) error {
 		}
 		rows := uint64(n) / s.per
 		if rows == 0 {
-			if s.alive {
+			if now != dead {
 				// A writer is at it.
 				p.unfinished = unfinished
 				break
@@ -170,7 +169,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, all bool) error {
 			}
 		}
 	}
-	if all || p.skipped > 0 && w.now-p.skippedSince >= blockHold {
+	if now != live || p.skipped > 0 && w.now-p.skippedSince >= blockHold {
 		if err := s.takeSkipped(w, i); err != nil {
 			return err
 		}
@@ -276,48 +275,4 @@ func (s *source) takeJournal(w *worker, i int) error {
 		}
 	}
 	return nil
-}
-
-// takeDrops writes ranges of dropped events that cannot grow any more. state was read before.
-func (s *source) takeDrops(w *worker, i int, state ring.State) error {
-	p := &s.places[i]
-	ranges, _, err := s.ring.Drops(i)
-	if err != nil {
-		return err
-	}
-	n := len(ranges)
-	if n == 0 {
-		p.dropped, p.rangesLeft = state.Dropped, false
-		return nil
-	}
-	if s.alive {
-		// The last range grows as long as its place is the tail. One writer that has moved on has left it for good; of many,
-		// one that saw the old tail may still be at it. Where there was no room for another range, it grows at any place.
-		last := p.drops + uint64(n)
-		if n == ring.DropsSize {
-			p.growing = last
-		}
-		if s.header.ManyWriters || state.Tail <= ranges[n-1].At || p.growing == last {
-			n--
-		}
-	}
-	rows := w.drops[:0]
-	for _, r := range ranges[:n] {
-		if r.Count > 0 { // else the program died over it
-			rows = append(rows, logstore.Drop{
-				Of: uint64(s.kind), Reason: uint64(logstore.RingFull), At: r.At / s.per, Count: r.Count, FirstCounter: r.FirstCounter, LastCounter: r.LastCounter,
-			})
-		}
-	}
-	if len(rows) > 0 {
-		if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: rows}); err != nil {
-			return err
-		}
-	}
-	p.dropped, p.rangesLeft = state.Dropped, n < len(ranges)
-	if n == 0 {
-		return nil
-	}
-	p.drops += uint64(n)
-	return s.release(i)
 }

@@ -21,7 +21,7 @@ func (d *Drainer) Snapshot(match func(channel.Name) bool) error {
 		if s.header.Policy != channel.Overwrite || match != nil && !match(s.header.Name) {
 			return false, nil
 		}
-		if s.look(w, true) {
+		if s.look(w, flush) {
 			return true, s.left()
 		}
 		err = s.dump(w)

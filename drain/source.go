@@ -2,7 +2,6 @@ package drain
 
 import (
 	"errors"
-	"io/fs"
 	"sync"
 	"time"
 
@@ -170,14 +169,14 @@ func (s *source) count(change func(*RingStats)) {
 	s.mu.Unlock()
 }
 
-// look does what is due at the ring, and with all what could be. done says that nothing is left to do for ever.
-func (s *source) look(w *worker, all bool) (done bool) {
-	if w.now < s.retryAt && !all {
+// look does at the ring what the phase asks for. done says that nothing is left to do for ever.
+func (s *source) look(w *worker, asked phase) (done bool) {
+	if w.now < s.retryAt && asked == live {
 		s.nextLook = s.retryAt
 		return false
 	}
 	s.nextLook, s.lookedAt = w.now+w.rest(), w.now
-	done, err := s.drain(w, all)
+	done, err := s.drain(w, asked)
 	var failure logFailure
 	switch {
 	case err == nil:
@@ -205,7 +204,7 @@ func (s *source) fail(w *worker, err error) {
 }
 
 // drain is look, with its error.
-func (s *source) drain(w *worker, all bool) (done bool, err error) {
+func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 	if !s.synced {
 		if err := s.sync(w); err != nil {
 			return false, err
@@ -214,20 +213,30 @@ func (s *source) drain(w *worker, all bool) (done bool, err error) {
 	logs := s.d.Logs()
 	moving := s.dir != logs
 	breaking := s.breaks != nil
-	all = all || moving || breaking && s.header.Policy != channel.Overwrite
-	ticks := all || w.now >= s.nextTick
-	if ticks {
-		s.nextTick = w.now + tick
+	now := asked
+	if moving || breaking && s.header.Policy != channel.Overwrite {
+		now = flush
+	}
+	if ticks := now != live || !s.alive || w.now >= s.nextTick; ticks {
 		if err := s.tick(); err != nil {
 			return false, err
 		}
+		if !s.alive {
+			now = dead
+		}
+		for i := range s.places {
+			if err := s.takeJournal(w, i); err != nil {
+				return false, err
+			}
+		}
+		s.nextTick = w.now + tick // not before all of it was done
 	}
 	for i := range s.places {
-		if err := s.shard(w, i, ticks, all || !s.alive); err != nil {
+		if err := s.shard(w, i, now); err != nil {
 			return false, err
 		}
 	}
-	if err := s.cells(w, all || !s.alive); err != nil {
+	if err := s.cells(w, now); err != nil {
 		return false, err
 	}
 	if breaking {
@@ -235,7 +244,7 @@ func (s *source) drain(w *worker, all bool) (done bool, err error) {
 			return false, err
 		}
 	}
-	if !s.alive {
+	if now == dead {
 		return true, s.finish(w)
 	}
 	if moving {
@@ -285,53 +294,4 @@ func (s *source) readSettings() error {
 	}
 	s.settings, s.word = settings, word
 	return nil
-}
-
-// finish ends the log of a ring whose owner is gone, and removes the ring.
-func (s *source) finish(w *worker) error {
-	if s.header.Policy == channel.Overwrite {
-		if err := s.dump(w); err != nil {
-			return err
-		}
-	}
-	s.d.fault(BeforeSeal)
-	if err := s.log.Seal(); err != nil && !errors.Is(err, logstore.ErrRemoved) {
-		return logFailure{err}
-	}
-	s.d.fault(AfterSeal)
-	if err := s.ring.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	s.d.fault(AfterRemove)
-	s.leave(w)
-	return nil
-}
-
-// leave gives back what the source holds. The log is left to be opened again.
-func (s *source) leave(w *worker) error {
-	s.d.sampler.stop(s)
-	err := s.log.Close()
-	if closeErr := s.ring.Close(); err == nil {
-		err = closeErr
-	}
-	return err
-}
-
-// setAside gives a ring up that cannot be trusted any more, and says in its log what was not read.
-func (s *source) setAside(w *worker, reason error) {
-	for i := range s.places {
-		p := &s.places[i]
-		next := s.log.Next(s.kind, i)
-		if !s.synced || s.header.Policy == channel.Overwrite || p.tail/s.per <= next {
-			continue
-		}
-		drop := logstore.Drop{Reason: uint64(logstore.Unread), At: next, Count: p.tail/s.per - next}
-		if s.appendDrop(w, i, drop) != nil {
-			break // the disk as well: the reason below has to do
-		}
-		s.count(func(c *RingStats) { c.Unread += drop.Count })
-	}
-	s.log.Seal()
-	s.leave(w)
-	s.d.setAside(s, reason)
 }

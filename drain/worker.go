@@ -85,7 +85,7 @@ func (w *worker) pass(now time.Duration) (next time.Duration) {
 	}
 	next = now + w.rest()
 	w.sources = slices.DeleteFunc(w.sources, func(s *source) bool {
-		if s.due(now) && s.look(w, false) {
+		if s.due(now) && s.look(w, live) {
 			w.d.gone(s)
 			return true
 		}
@@ -168,7 +168,7 @@ func (w *worker) end() {
 	}
 	w.now = w.d.now()
 	for _, s := range w.sources {
-		if s.look(w, true) {
+		if s.look(w, flush) {
 			w.d.gone(s)
 			continue
 		}

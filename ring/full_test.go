@@ -286,7 +286,7 @@ func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 		t.Fatalf("%d ranges, %d before, %v", len(ranges), before, err)
 	}
 	last := ranges[DropsSize-1]
-	want := DropRange{At: MinRecords + DropsSize - 1, Count: 11, FirstCounter: 100 + DropsSize - 1, LastCounter: 100 + DropsSize + 9}
+	want := DropRange{At: MinRecords + DropsSize - 1, Before: DropsSize - 1, Count: 11, FirstCounter: 100 + DropsSize - 1, LastCounter: 100 + DropsSize + 9}
 	if last != want {
 		t.Errorf("last range %+v, want %+v", last, want)
 	}

@@ -332,6 +332,7 @@ func (r *Reader) copyOut(i int, first uint64, into []Record) int {
 // DropRange is a run of events that were dropped at one place in the sequence.
 type DropRange struct {
 	At           uint64 // they would have come before this sequence
+	Before       uint64 // events dropped before this range
 	Count        uint64
 	FirstCounter uint64 // counter at the first of them
 	LastCounter  uint64 // counter at the last of them
@@ -385,7 +386,7 @@ func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 			return nil, 0, r.damaged("shard %d: range %d of drops from counter %d to %d", i, k, d.first, d.last)
 		}
 		place = d.at
-		ranges = append(ranges, DropRange{At: d.at, Count: end - d.before, FirstCounter: d.first, LastCounter: d.last})
+		ranges = append(ranges, DropRange{At: d.at, Before: d.before, Count: end - d.before, FirstCounter: d.first, LastCounter: d.last})
 	}
 	return ranges, taken, nil
 }

@@ -1,0 +1,115 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// finish ends the log of a ring whose owner is gone, and removes the ring.
+func (s *source) finish(w *worker) error {
+	if s.header.Policy == channel.Overwrite {
+		if err := s.dump(w); err != nil {
+			return err
+		}
+	}
+	if err := s.complete(); err != nil {
+		return err
+	}
+	s.d.fault(BeforeSeal)
+	if err := s.log.Seal(); err != nil && !errors.Is(err, logstore.ErrRemoved) {
+		return logFailure{err}
+	}
+	s.d.fault(AfterSeal)
+	if err := s.ring.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.d.fault(AfterRemove)
+	s.leave(w)
+	return nil
+}
+
+// complete returns an error if the ring of a dead program has anything that its log does not. Whatever was forgotten on the way here
+// then stays in the ring.
+func (s *source) complete() error {
+	for i := range s.places {
+		if err := s.completeShard(i); err != nil {
+			return fmt.Errorf("end ring %q: shard %d: %w", s.ring.Path(), i, err)
+		}
+	}
+	cells, err := s.ring.FirstAndLast()
+	if err != nil {
+		return err
+	}
+	if cells != s.firstLast {
+		return fmt.Errorf("end ring %q: first and last of %d events, its log has those of %d: %w", s.ring.Path(), cells.Count, s.firstLast.Count, ring.ErrDamaged)
+	}
+	counted, err := s.ring.Counted()
+	if err != nil {
+		return err
+	}
+	if counted != s.counted {
+		return fmt.Errorf("end ring %q: %d events counted, its log has %d: %w", s.ring.Path(), counted, s.counted, ring.ErrDamaged)
+	}
+	return nil
+}
+
+func (s *source) completeShard(i int) error {
+	p := &s.places[i]
+	state, err := s.ring.State(i)
+	if err != nil {
+		return err
+	}
+	ranges, _, err := s.ring.Drops(i)
+	if err != nil {
+		return err
+	}
+	entries, _, err := s.ring.Journal(i)
+	if err != nil {
+		return err
+	}
+	switch {
+	case state.Tail != p.head:
+		return fmt.Errorf("records up to %d, its log has them up to %d: %w", state.Tail, p.head, ring.ErrDamaged)
+	case state.Dropped != p.accounted || len(ranges) > 0:
+		return fmt.Errorf("%d events dropped, its log has %d, and %d ranges of them are left: %w", state.Dropped, p.accounted, len(ranges), ring.ErrDamaged)
+	case len(entries) > 0:
+		return fmt.Errorf("%d changes of settings are not in its log: %w", len(entries), ring.ErrDamaged)
+	case p.skipped > 0:
+		return fmt.Errorf("%d rows were not stored, and its log does not say so: %w", p.skipped, ring.ErrDamaged)
+	}
+	return nil
+}
+
+// leave gives back what the source holds. The log is left to be opened again.
+func (s *source) leave(w *worker) error {
+	s.d.sampler.stop(s)
+	err := s.log.Close()
+	if closeErr := s.ring.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// setAside gives a ring up that cannot be trusted any more, and says in its log what was not read.
+func (s *source) setAside(w *worker, reason error) {
+	for i := range s.places {
+		p := &s.places[i]
+		next := s.log.Next(s.kind, i)
+		if !s.synced || s.header.Policy == channel.Overwrite || p.tail/s.per <= next {
+			continue
+		}
+		drop := logstore.Drop{Reason: uint64(logstore.Unread), At: next, Count: p.tail/s.per - next}
+		if s.appendDrop(w, i, drop) != nil {
+			break // the disk as well: the reason below has to do
+		}
+		s.count(func(c *RingStats) { c.Unread += drop.Count })
+	}
+	s.log.Seal()
+	s.leave(w)
+	s.d.setAside(s, reason)
+}

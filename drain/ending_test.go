@@ -1,0 +1,176 @@
+package drain
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// A program ends while the disk is full. Whenever there is space again, and however little at first, its log has all that it left: events,
+// drops, settings and cells.
+func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
+	kinds := []string{"id", "counter", "first-last", "null"}
+	for wait := time.Duration(0); wait < 3*tick; wait += DefaultPoll / 2 {
+		for space := 0; space < 600; space += 97 {
+			disk := &fullDisk{logstore.OS{}, 1 << 40}
+			r := newRig(t, Options{FileSystem: disk})
+			c := r.open("a/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"}) // 64 records
+			r.run(2 * tick)
+			var tables []*handlertable.Table
+			for _, kind := range kinds {
+				tables = append(tables, tableOf(t, "channel: '*', handler: "+kind))
+			}
+			for _, table := range tables { // which is not written down: its time has not come
+				r.d.SetTable(table)
+				for _, w := range r.d.workers {
+					w.sources[0].apply()
+				}
+				for id := range uint64(70) { // under id, 6 are dropped
+					c.Log(id)
+				}
+			}
+			c.Close()
+			disk.space = space
+			r.run(wait)
+			disk.space = 1 << 40
+			r.run(2 * time.Second)
+			if stats := r.d.Stats(); stats.Finished != 1 {
+				t.Fatalf("after %s with space for %d bytes: %+v", wait, space, stats)
+			}
+			log := readLogs(t, r.logs)["a/x"]
+			log.check(t)
+			if rows := log.transitions[0]; len(rows) != 4 { // the table's first rule is what the program chose
+				t.Errorf("after %s with space for %d bytes: transitions %+v, want 4", wait, space, rows)
+			}
+			if log.all() != 64 || log.dropped(logstore.RingFull) != 6 {
+				t.Errorf("after %s with space for %d bytes: %d events and %d dropped, want 64 and 6", wait, space, log.all(), log.dropped(logstore.RingFull))
+			}
+			if n := len(log.samples); n == 0 || log.samples[n-1].Count != 70 {
+				t.Errorf("after %s with space for %d bytes: samples %+v", wait, space, log.samples)
+			}
+			if n := len(log.firstLasts); n == 0 || log.firstLasts[n-1].Count != 70 {
+				t.Errorf("after %s with space for %d bytes: first and last %+v", wait, space, log.firstLasts)
+			}
+			r.d.Close()
+		}
+	}
+}
+
+// An event that finds the table of drops full is still being counted when the drainer has made room: it is counted in the range that it
+// extends, so that this one is not over.
+func TestDropThatIsCountedLate(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // 16 records
+	ranges := func(n int) {
+		for range n {
+			for range 17 {
+				c.Log(1)
+			}
+			r.advance(DefaultPoll)
+		}
+	}
+	before, err := ring.OpenConsumer(c.Path()) // a drainer that takes records and no drops
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(ring.DropsSize) {
+		for range 17 {
+			c.Log(1)
+		}
+		if err := before.Release(0, 16*(i+1), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before.Close()
+	for range 16 {
+		c.Log(1)
+	}
+	// Here the next event finds the table full and extends the last range …
+	r.advance(DefaultPoll)
+	if got := r.stats("a/b").Dropped; got != ring.DropsSize {
+		t.Fatalf("%d dropped", got)
+	}
+	r.run(time.Second)
+	// … and is counted here.
+	patch(t, c.Path(), atDropped, word(ring.DropsSize+1))
+	r.run(time.Second)
+	ranges(3)
+	c.Close()
+	r.run(time.Second)
+	if stats := r.d.Stats(); stats.Finished != 1 || len(r.noticed) > 0 {
+		t.Fatalf("%+v, noticed %v", stats, r.noticed)
+	}
+	log := readLogs(t, r.logs)["a/b"]
+	log.check(t)
+	if got, want := log.dropped(logstore.RingFull), uint64(ring.DropsSize+1+3); got != want {
+		t.Errorf("%d dropped, want %d", got, want)
+	}
+}
+
+// Whatever the looks before have forgotten of a ring whose program is gone: it is noticed before the ring is removed.
+func TestARingIsNotRemovedBeforeItsLogIsComplete(t *testing.T) {
+	begin := func(t *testing.T, died func(FaultPoint)) (*rig, *handlers.Channel) {
+		r := newRig(t, Options{Fault: died})
+		c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"})
+		for id := range uint64(70) {
+			c.Log(id)
+		}
+		r.run(2 * tick)
+		return r, c
+	}
+	for name, leave := range map[string]func(t *testing.T, s *source, c *handlers.Channel){
+		"records": func(_ *testing.T, _ *source, c *handlers.Channel) { c.Log(70) },
+		"drops": func(_ *testing.T, _ *source, c *handlers.Channel) {
+			for id := range uint64(70) {
+				c.Log(70 + id)
+			}
+		},
+		"journal": func(t *testing.T, s *source, c *handlers.Channel) {
+			if _, err := s.ring.Apply(channel.Settings{Kind: channel.Counter, A: 1e9}); err != nil {
+				t.Fatal(err)
+			}
+			c.Log(70)
+		},
+	} {
+		r, c := begin(t, nil)
+		s := r.d.workers[0].sources[0]
+		leave(t, s, c)
+		c.Close()
+		if err := s.complete(); !errors.Is(err, ring.ErrDamaged) {
+			t.Errorf("with %s in the ring: %v", name, err)
+		}
+	}
+	for name, forget := range map[string]func(s *source, p *place){
+		"nothing":              nil,
+		"a record":             func(_ *source, p *place) { p.head-- },
+		"a dropped event":      func(_ *source, p *place) { p.accounted-- },
+		"an event not stored":  func(_ *source, p *place) { p.skipped = 1 },
+		"a count":              func(s *source, _ *place) { s.counted++ },
+		"a last event":         func(s *source, _ *place) { s.firstLast.Count++ },
+		"a last event's place": func(s *source, _ *place) { s.firstLast.Last.ID++ },
+	} {
+		r, c := begin(t, func(p FaultPoint) {
+			if p == BeforeSeal {
+				panic(death{p})
+			}
+		})
+		c.Close()
+		s := r.d.workers[0].sources[0]
+		if !dying(func() { r.run(time.Second) }) {
+			t.Fatal("it does not end")
+		}
+		if forget != nil {
+			forget(s, &s.places[0])
+		}
+		if err := s.complete(); errors.Is(err, ring.ErrDamaged) != (forget != nil) {
+			t.Errorf("with %s forgotten: %v", name, err)
+		}
+		r.d.workers[0].sources = []*source{s} // which its death left as it was
+	}
+}
