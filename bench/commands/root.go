@@ -37,7 +37,6 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
   cp-bench gen
   cp-bench soak --duration 5m`,
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(newBenchLog(), newBenchStore(), newBenchProbe(), newBenchSweep(), newBenchAnalyze(),
 		newBenchAgent(), newBenchGen(), newBenchSoak())
 	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(), demo.NewProcess())

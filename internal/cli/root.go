@@ -33,7 +33,6 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
   cprof version
   cprof help version`,
 	}
-	root.SetVersionTemplate("{{.Version}}\n") // as "cprof version", and as all daemons
 	root.AddCommand(
 		newAgent(),
 		newAnalyze(),

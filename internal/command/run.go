@@ -94,6 +94,11 @@ func Prepare(root *cobra.Command) (begun *bool) {
 		}
 	}
 	walk(root)
+	if root.Version != "" {
+		line := root.Version
+		root.Version = "" // or cobra answers
+		AnswerVersion(root, line)
+	}
 	return begun
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/viper"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 // A Daemon is a command that serves until it is told to end. C is its configuration: a struct, each field of which has a tag
@@ -71,7 +73,6 @@ The configuration is a YAML file, in which each key is named as its flag with '_
 (%s_%s for --%s), and these more than the file. Exit code 2: something is wrong with it, or with the command line.`,
 			variables, strings.ToUpper(Keys[C]()[0]), flagOf(Keys[C]()[0])),
 		Example: d.Example,
-		Version: Version(d.Name),
 		Args: func(_ *cobra.Command, args []string) error { // cobra.NoArgs would call it an unknown command
 			if len(args) > 0 {
 				return fmt.Errorf("unexpected argument %q", args[0])
@@ -81,7 +82,6 @@ The configuration is a YAML file, in which each key is named as its flag with '_
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.Flags().StringVar(&path, "config", "", "read this YAML `file`")
 	cmd.Flags().BoolVar(&check, "check", false, "say whether the configuration can be used, and end")
 	d.Flags(cmd)
@@ -99,6 +99,7 @@ The configuration is a YAML file, in which each key is named as its flag with '_
 		}
 		return d.Serve(cmd.Context(), Start[C]{c, read, slog.New(slog.NewTextHandler(stderr, nil))})
 	}
+	command.AnswerVersion(cmd, Version(d.Name))
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
