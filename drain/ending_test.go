@@ -67,7 +67,7 @@ func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 func TestDropThatIsCountedLate(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // 16 records
-	before, err := ring.OpenConsumer(c.Path()) // a drainer that takes records and no drops
+	before, err := ring.OpenConsumer(c.Path())                          // a drainer that takes records and no drops
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package drain
 import (
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -66,15 +65,4 @@ func (b begun) of(name channel.Name, incarnation logstore.Incarnation) (dir stri
 		}
 	}
 	return dir, segments
-}
-
-// first returns the segment with which the ring's log began, if it is still there.
-func (b begun) first(name channel.Name, incarnation logstore.Incarnation) (logstore.Segment, bool) {
-	for i := range b.dirs {
-		segments := logstore.SegmentsOf(b.segments[i], name, incarnation)
-		if k := slices.IndexFunc(segments, func(s logstore.Segment) bool { return s.Number == 0 }); k >= 0 {
-			return segments[k], true
-		}
-	}
-	return logstore.Segment{}, false
 }

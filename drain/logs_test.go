@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
@@ -107,7 +108,7 @@ func TestMoveAfterDeath(t *testing.T) {
 		r.logs = second
 		r.start(Options{Before: []string{filepath.Join(first, "gone"), first}})
 		r.advance(0)
-		if own := r.d.sources[c.Path()].own; own == nil || own.A != 1 {
+		if own := r.d.sources[c.Path()].own; own.Kind != channel.XoY || own.A != 1 {
 			t.Errorf("moved %v: the program's own settings are %v", moved, own)
 		}
 		logMany(c, 120, 130)

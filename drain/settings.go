@@ -19,14 +19,9 @@ func (s *source) apply() error {
 		return nil
 	}
 	rule, ok := table.For(s.d.o.Node, s.header.Name)
-	if !ok && s.own == nil {
-		s.table = table
-		s.rate.set(0)
-		return nil
-	}
 	want := rule.Settings
 	if !ok {
-		want = *s.own
+		want = s.own
 	}
 	if want.Kind != channel.Null && (want.Kind == channel.Link) != (s.kind == logstore.Links) {
 		s.table = table

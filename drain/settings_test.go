@@ -279,3 +279,38 @@ func TestTableChangesUnderLoad(t *testing.T) {
 		last = e.ID
 	}
 }
+
+// Without a rule a channel has what its program chose, whatever became of its journal and of the logs before.
+func TestWithoutARuleTheProgramsOwnSettingsHold(t *testing.T) {
+	own := handlers.Options{Handler: "xoy", Params: channel.Params{"x": 1, "y": 2}}
+	for name, interfere := range map[string]func(r *rig, c *handlers.Channel){
+		"seen before its journal has an entry": func(_ *rig, c *handlers.Channel) { patch(t, c.Path(), atJournal, word(0)) },
+		"changed so often that every slot was used": func(r *rig, c *handlers.Channel) {
+			for i := range 20 {
+				r.d.SetTable(tableOf(t, []string{"channel: '*', handler: id", "channel: '*', handler: buffered"}[i%2]))
+				r.run(2 * tick)
+				c.Log(uint64(i))
+			}
+		},
+		"its first log is gone": func(r *rig, c *handlers.Channel) {
+			r.run(2 * tick)
+			r.kill()
+			os.RemoveAll(r.logs)
+			r.start(Options{Table: tableOf(t, "channel: '*', handler: id")})
+		},
+	} {
+		r := newRig(t, Options{Table: tableOf(t, "channel: '*', handler: id")})
+		c := r.open("a/x", own)
+		interfere(r, c)
+		r.run(2 * tick)
+		if got := r.stats("a/x").Settings.Kind; got == channel.XoY {
+			t.Errorf("%s: the rule is not in force", name)
+		}
+		r.d.SetTable(&handlertable.Table{})
+		r.run(2 * tick)
+		if got := r.stats("a/x").Settings.String(); got != "xoy x=1 y=2" {
+			t.Errorf("%s: handler %s without a rule, want what the program chose", name, got)
+		}
+		c.Close()
+	}
+}

@@ -27,7 +27,7 @@ type source struct {
 	synced   bool // ring and log agree on the places
 	settings channel.Settings
 	word     ring.Word
-	own      *channel.Settings   // that the program chose; nil: not known
+	own      channel.Settings    // that the program chose
 	table    *handlertable.Table // whose settings were applied last
 	alive    bool
 
@@ -80,16 +80,23 @@ func (s *source) prepare(logs begun) error {
 	if err := s.readSettings(); err != nil {
 		return err
 	}
+	own, err := s.ring.Chosen()
+	if err != nil {
+		return err
+	}
+	if own.Validate() == nil {
+		s.own = own
+	}
 	entries, taken, err := s.ring.Journal(0)
 	if err != nil {
 		return err
 	}
 	begin := s.settings
-	if len(entries) > 0 {
+	switch {
+	case taken == 0:
+		begin = s.own
+	case len(entries) > 0:
 		begin = entries[0].Settings
-		if taken == 0 {
-			s.own = &begin
-		}
 	}
 	if s.header.Links {
 		s.kind, s.per = logstore.Links, 2
@@ -106,13 +113,6 @@ func (s *source) prepare(logs begun) error {
 	}
 	if err := s.readLog(segments); err != nil {
 		return logFailure{err}
-	}
-	if first, ok := logs.first(s.header.Name, s.header.Incarnation); ok && s.own == nil {
-		if f, err := logstore.OpenFile(first.Path); err == nil { // else what the program chose is not known
-			own := f.Header().Settings
-			s.own = &own
-			f.Close()
-		}
 	}
 	s.stats = RingStats{Path: s.ring.Path(), Channel: s.header.Name, ProcessID: s.header.ProcessID, RingBytes: s.header.FileBytes(), Incarnation: s.header.Incarnation, Policy: s.header.Policy, Alive: true, Settings: s.settings}
 	return nil

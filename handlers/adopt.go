@@ -70,14 +70,18 @@ func (c *Channel) adopt() *adopted {
 		c.ring.Raise(ring.FlagBadSettings)
 		settings = channel.Settings{}
 	}
-	next := byKind[settings.Kind].prepare(settings, c.writer == writerMany)
-	next.word, next.kind = uint64(word), settings.Kind
-
 	now := asm.Counter()
 	for i := range c.ring.Shards {
 		// Who zeroed the word must not damage the journal, where an entry without a word is none.
 		c.ring.Shards[i].Journal(max(word, 1), settings, now)
 	}
+	return c.hold(settings, word)
+}
+
+// hold has log calls do what settings say, until the switching word is another than theirs.
+func (c *Channel) hold(settings channel.Settings, word ring.Word) *adopted {
+	next := byKind[settings.Kind].prepare(settings, c.writer == writerMany)
+	next.word, next.kind = uint64(word), settings.Kind
 	atomic.StoreUint64(&c.calls, 0)
 	atomic.StorePointer((*unsafe.Pointer)(unsafe.Pointer(&c.set)), unsafe.Pointer(&next))
 	idle, plain := neverWord, neverWord

@@ -162,7 +162,7 @@ func open(name string, o Options, many bool) (*Channel, error) {
 	case config.Stamp == channel.Unordered:
 		c.writer = writerUnordered
 	}
-	c.adopt()
+	c.hold(config.Settings, ring.FirstWord(config.Settings.Kind)) // which the ring's journal has already
 	return c, nil
 }
 

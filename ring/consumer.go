@@ -86,11 +86,9 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 	if c.generation > maxGeneration-2 {
 		return 0, c.damaged("switching word %d: no generation is left", uint64(current))
 	}
-	c.generation++
-	w := NewWord(c.generation, settings.Kind, int(c.generation%slots))
+	w := c.next(settings.Kind)
 	if w.slot() == current.slot() {
-		c.generation++
-		w = NewWord(c.generation, settings.Kind, int(c.generation%slots))
+		w = c.next(settings.Kind)
 	}
 	err = guard(func() {
 		s := &c.page.control.slot[w.slot()]
@@ -103,6 +101,12 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 		return 0, c.failed(err)
 	}
 	return w, nil
+}
+
+// next is the word of the next generation. Generations take turns at the slots that are the drainer's.
+func (c *Consumer) next(kind channel.Kind) Word {
+	c.generation++
+	return NewWord(c.generation, kind, chosenSlot+1+int(c.generation%(slots-1)))
 }
 
 // Asked returns how many snapshots the program has asked for, and whether some of them were not answered yet.

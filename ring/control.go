@@ -16,17 +16,20 @@ func (c *control) load() (channel.Settings, Word) {
 	var w Word
 	for range patience {
 		w = Word(load(&c.word))
-		s := &c.slot[w.slot()%slots]
-		kind, a, b := load(&s.kind), load(&s.a), load(&s.b)
+		settings := c.slot[w.slot()%slots].load()
 		// A slot is written again only when no word points to it: if the word still stands, so did the slot.
 		if Word(load(&c.word)) != w {
 			continue
 		}
-		settings := channel.Settings{Kind: channel.Kind(kind), A: a, B: b}
-		if kind > 0xFF || settings.Kind != w.Kind() || w.slot() >= slots {
+		if settings.Kind != w.Kind() || w.slot() >= slots {
 			settings.Kind = unknownKind
 		}
 		return settings, w
 	}
 	return channel.Settings{Kind: unknownKind}, w
+}
+
+func (s *slot) load() channel.Settings {
+	kind := min(load(&s.kind), uint64(unknownKind))
+	return channel.Settings{Kind: channel.Kind(kind), A: load(&s.a), B: load(&s.b)}
 }

@@ -175,8 +175,8 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 	}
 
 	p.header = (*header)(unsafe.Pointer(&mapping[0]))
-	p.header.control.slot[0] = slot{kind: uint64(c.Settings.Kind), a: c.Settings.A, b: c.Settings.B}
-	p.header.control.word = uint64(NewWord(1, c.Settings.Kind, 0))
+	p.header.control.slot[chosenSlot] = slot{kind: uint64(c.Settings.Kind), a: c.Settings.A, b: c.Settings.B}
+	p.header.control.word = uint64(FirstWord(c.Settings.Kind))
 	p.identify(c, records, shards)
 	p.Shards = make([]Shard, shards)
 	lost := lostDrainer(filepath.Dir(p.Path))
@@ -184,6 +184,8 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 		page := (*shard)(unsafe.Pointer(&mapping[shardOffset(i)]))
 		first := recordsOffset(shards) + i*int(records)*RecordBytes
 		p.Shards[i].init(page, unsafe.Pointer(&mapping[first]), records, c, lost)
+		// Before the name: a drainer may change the settings as soon as it sees the ring.
+		p.Shards[i].Journal(FirstWord(c.Settings.Kind), c.Settings, p.header.identity.openedCounter)
 	}
 	if err := os.Rename(part, p.Path); err != nil {
 		unix.Munmap(mapping)

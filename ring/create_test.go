@@ -50,6 +50,9 @@ func TestCreate(t *testing.T) {
 	if h.Boot != Boot() || h.IncarnationText() != hex.EncodeToString(p.Incarnation[:]) {
 		t.Errorf("%+v", h)
 	}
+	if entries, taken, err := look(t, p.Path).Journal(0); err != nil || taken != 0 || len(entries) != 1 || entries[0].Word.Generation() != 1 || entries[0].Settings != testConfig().Settings {
+		t.Errorf("it appears with the journal %+v, %d taken, %v", entries, taken, err)
+	}
 	if s, w := p.Settings(); s != testConfig().Settings || w.Generation() != 1 {
 		t.Errorf("%v under %v", s, w)
 	}

@@ -141,8 +141,6 @@ func TestFormatBytes(t *testing.T) {
 		c.Policy, c.Stamp = channel.Drop, channel.Unordered
 	})
 	s := &p.Shards[0]
-	_, w := p.Settings()
-	s.Journal(w, channel.Settings{Kind: channel.XoY, A: 3, B: 0x0102}, 0x99)
 	for i := range uint64(17) {
 		put(s, 0x1000+i, 0x2000+i)
 	}
@@ -176,7 +174,7 @@ func TestFormatBytes(t *testing.T) {
 		{"slot 0", 1088, "\x05\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x02\x01\x00\x00\x00\x00\x00\x00"},
 		{"tail, dropped, drops, journal, flags, asked", 4096, word(16) + word(1) + word(1) + word(1) + word(2) + word(2)},
 		{"head, drops, journal, asked", 4096 + 128, word(5) + word(0) + word(1) + word(1)},
-		{"journal", 4096 + 512, word(0x10500) + word(5) + word(3) + word(0x102) + word(0) + word(0x99) + word(0) + word(0)},
+		{"journal", 4096 + 512, word(0x10500) + word(5) + word(3) + word(0x102) + word(0) + word(p.header.identity.openedCounter) + word(0) + word(0)},
 		{"drops", 4096 + 1536, word(16) + word(0) + word(0x1010) + word(0x1010)},
 		{"records", 8192, word(0x1000) + word(0x2000) + word(0x1001) + word(0x2001)},
 		{"last record", 8192 + 15*16, word(0x100f) + word(0x200f)},

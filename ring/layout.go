@@ -79,7 +79,7 @@ type identity struct {
 	_              [4]byte
 }
 
-// control is written by the drainer, but for the first settings, which the program writes at the open.
+// control is written by the drainer, but for the first word and the slot of the settings that the program chose.
 type control struct {
 	word uint64 // the switching word: see Word
 	_    [56]byte
@@ -190,6 +190,12 @@ type Word uint64
 func NewWord(generation uint64, kind channel.Kind, slot int) Word {
 	return Word(generation<<16 | uint64(kind)<<8 | uint64(slot))
 }
+
+// FirstWord is the switching word of a ring whose settings nobody has changed yet.
+func FirstWord(kind channel.Kind) Word { return NewWord(1, kind, chosenSlot) }
+
+// chosenSlot is the slot of the settings that the program chose. No drainer writes it, so that they can be set again.
+const chosenSlot = 0
 
 // maxGeneration is more changes than there can be: a word past it was written by no drainer of ours.
 const maxGeneration = 1<<48 - 1

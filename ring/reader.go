@@ -551,6 +551,15 @@ func (r *Reader) Settings() (channel.Settings, Word, error) {
 	return settings, w, nil
 }
 
+// Chosen is the settings that the program chose at the open, unchecked.
+func (r *Reader) Chosen() (channel.Settings, error) {
+	var settings channel.Settings
+	if err := guard(func() { settings = r.page.control.slot[chosenSlot].load() }); err != nil {
+		return channel.Settings{}, r.failed(err)
+	}
+	return settings, nil
+}
+
 // Close unmaps the ring. The file stays.
 func (r *Reader) Close() error {
 	err := unix.Munmap(r.mapping)

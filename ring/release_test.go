@@ -11,8 +11,6 @@ func TestReleaseTakesOnlyWhatIsThere(t *testing.T) {
 	for i := range uint64(MinRecords + 3) { // three of them are dropped: one range
 		put(s, i, i)
 	}
-	_, w := p.Settings()
-	s.Journal(w, testConfig().Settings, 7)
 	c := drain(t, p.Path)
 	if err := c.Release(0, 4, 0, 0); err != nil {
 		t.Fatal(err)
