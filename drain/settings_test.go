@@ -291,6 +291,9 @@ func TestWithoutARuleTheProgramsOwnSettingsHold(t *testing.T) {
 				r.run(2 * tick)
 				c.Log(uint64(i))
 			}
+			r.kill()
+			os.RemoveAll(r.logs)
+			r.start(Options{Table: tableOf(t, "channel: '*', handler: id")})
 		},
 		"its first log is gone": func(r *rig, c *handlers.Channel) {
 			r.run(2 * tick)
