@@ -39,6 +39,7 @@ type Drainer struct {
 	nextTable time.Duration
 	parts     map[string]time.Duration // rings that are being made without a lock: since when
 	later     map[string]time.Duration // rings that could not be opened: when to try again
+	begun     bool                     // the directory was read: rings that are found from now on are new
 
 	once     sync.Once
 	closeErr error
@@ -222,6 +223,7 @@ func (d *Drainer) readDirectory(now time.Duration) {
 			d.findPart(path, now)
 		}
 	}
+	d.begun = true
 	d.forget(seen)
 }
 
@@ -250,7 +252,8 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	logs, err := list()
 	var s *source
 	if err == nil {
-		s, err = d.open(path, logs)
+		_, again := d.later[path]
+		s, err = d.open(path, logs, d.begun && !again)
 	} else {
 		err = logFailure{err}
 	}

@@ -66,3 +66,9 @@ func (b begun) of(name channel.Name, incarnation logstore.Incarnation) (dir stri
 	}
 	return dir, segments
 }
+
+// has says whether a ring's log was begun anywhere.
+func (b begun) has(name channel.Name, incarnation logstore.Incarnation) bool {
+	_, segments := b.of(name, incarnation)
+	return len(segments) > 0
+}

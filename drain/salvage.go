@@ -48,7 +48,7 @@ func (d *Drainer) salvage(path string, logs begun) (RingStats, error) {
 	if err := checkDead(path); err != nil {
 		return RingStats{}, err
 	}
-	s, err := d.open(path, logs)
+	s, err := d.open(path, logs, false)
 	if err != nil {
 		return RingStats{}, err
 	}

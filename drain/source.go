@@ -2,6 +2,7 @@ package drain
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -55,14 +56,17 @@ type logFailure struct{ error }
 
 func (f logFailure) Unwrap() error { return f.error }
 
-// open opens a ring and its log.
-func (d *Drainer) open(path string, logs begun) (*source, error) {
+// open opens a ring and its log. One that is new has none yet.
+func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 	c, err := ring.OpenConsumer(path)
 	if err != nil {
 		return nil, err
 	}
 	s := &source{d: d, ring: c, header: c.Header(), alive: true, kind: logstore.Events, per: 1}
 	err = d.admit(s.header.ProcessID, s.header.FileBytes())
+	if err == nil && isNew && logs.has(s.header.Name, s.header.Incarnation) {
+		err = fmt.Errorf("open ring %q: it is new, and its log was begun before: it has the identity of another: %w", path, ring.ErrUntrusted)
+	}
 	if err == nil {
 		err = s.prepare(logs)
 	}
@@ -104,9 +108,14 @@ func (s *source) prepare(logs begun) error {
 	s.enough = min(max(s.header.Records/4, s.per), logstore.MaxRows)
 	s.places = make([]place, s.header.Shards)
 	dir, segments := logs.of(s.header.Name, s.header.Incarnation)
-	s.dir = dir
-	if s.log, err = logstore.OpenSegments(s.d.o.FileSystem, dir, segments, s.d.o.logHeader(s.header, begin), s.d.o.SegmentBytes); err != nil {
-		return logFailure{err}
+	if err := s.openLog(dir, segments, begin); err != nil {
+		return err
+	}
+	if now := logs.dirs[0]; s.log.Size() == 0 && dir != now {
+		// It was left sealed, and nothing comes to a directory that is left.
+		if err := s.openLog(now, segments, begin); err != nil {
+			return err
+		}
 	}
 	if err := s.beginEpoch(); err != nil {
 		return err
@@ -115,6 +124,15 @@ func (s *source) prepare(logs begun) error {
 		return logFailure{err}
 	}
 	s.stats = RingStats{Path: s.ring.Path(), Channel: s.header.Name, ProcessID: s.header.ProcessID, RingBytes: s.header.FileBytes(), Incarnation: s.header.Incarnation, Policy: s.header.Policy, Alive: true, Settings: s.settings}
+	return nil
+}
+
+func (s *source) openLog(dir string, segments []logstore.Segment, begin channel.Settings) (err error) {
+	s.dir = dir
+	s.log, err = logstore.OpenSegments(s.d.o.FileSystem, dir, segments, s.d.o.logHeader(s.header, begin), s.d.o.SegmentBytes)
+	if err != nil {
+		return logFailure{err}
+	}
 	return nil
 }
 

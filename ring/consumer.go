@@ -21,11 +21,16 @@ type Consumer struct {
 	generation uint64
 }
 
-// OpenConsumer maps a ring for draining.
+// OpenConsumer maps a ring for draining. Its file must have the name that its identity gives it: one of another name is a copy, and
+// what it holds must not go where that of the ring goes.
 func OpenConsumer(path string) (*Consumer, error) {
 	r, err := open(path, true)
 	if err != nil {
 		return nil, err
+	}
+	if name := fileName(r.header.Name, r.header.Incarnation); filepath.Base(path) != name {
+		r.Close()
+		return nil, fmt.Errorf("open ring %q: its identity is that of %q: %w", path, name, ErrUntrusted)
 	}
 	c := &Consumer{Reader: *r}
 	c.heads = slices.Repeat([]uint64{unknownHead}, len(c.shards))

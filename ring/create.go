@@ -131,7 +131,7 @@ func create(dir string, c Config, cores int) (*Producer, error) {
 	if _, err := rand.Read(p.Incarnation[:]); err != nil {
 		return nil, fmt.Errorf("make ring for %s: draw incarnation: %w", c.Name, err)
 	}
-	p.Path = filepath.Join(dir, fmt.Sprintf("%s.%s%s", c.Name.FileStem(), hex.EncodeToString(p.Incarnation[:]), ringSuffix))
+	p.Path = filepath.Join(dir, fileName(c.Name, p.Incarnation))
 	part := p.Path + partSuffix
 	fd, err := unix.Open(part, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {

@@ -75,6 +75,11 @@ func InSharedMemory(dir string) (bool, error) {
 	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
 }
 
+// fileName is a ring's, by its identity.
+func fileName(name channel.Name, incarnation [16]byte) string {
+	return fmt.Sprintf("%s.%x%s", name.FileStem(), incarnation, ringSuffix)
+}
+
 // Files lists the ring files of a directory, sorted by name. A directory that does not exist has none.
 func Files(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)

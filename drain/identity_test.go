@@ -1,0 +1,158 @@
+package drain
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// copyRing copies a ring as it is now.
+func copyRing(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forge adds records to a ring with one writer, as another program may that is the same user's.
+func forge(t *testing.T, path string, records uint64) {
+	t.Helper()
+	c, err := ring.OpenConsumer(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := c.State(0)
+	if err == nil {
+		err = c.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch(t, path, atTail, word(state.Tail+records))
+}
+
+func asideFor(r *rig, path string) error {
+	for _, c := range r.d.Stats().Rings {
+		if c.Path == path {
+			return c.SetAside
+		}
+	}
+	return nil
+}
+
+// A copy of a ring, or one that was given its identity, writes nothing to its log.
+func TestACopyBesideItsRing(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "16KiB"})
+	var id uint64
+	log := func() {
+		for range 100 {
+			c.Log(id)
+			id++
+		}
+		r.run(time.Second)
+	}
+	log()
+	forged := filepath.Join(r.rings, "a~b.000102030405060708090a0b0c0d0e0f.ring")
+	copyRing(t, c.Path(), forged)
+	log()
+	if err := asideFor(r, forged); !errors.Is(err, ring.ErrUntrusted) {
+		t.Errorf("the copy is set aside for %v", err)
+	}
+	log()
+	c.Close()
+	r.run(time.Second)
+	if stats := r.d.Stats(); stats.Finished != 1 || len(r.noticed) != 1 {
+		t.Errorf("%+v, noticed %v", stats, r.noticed)
+	}
+	k := readLogs(t, r.logs)["a/b"]
+	k.check(t)
+	wantIDs(t, k.events[0], id)
+}
+
+// A ring that is put back when it has come to its end adds nothing to its log.
+func TestARingThatComesBack(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Handler: "id", Buffer: "16KiB"})
+	logMany(c, 0, 100)
+	r.run(time.Second)
+	kept := filepath.Join(t.TempDir(), "copy")
+	copyRing(t, c.Path(), kept)
+	c.Close()
+	r.run(time.Second)
+	if stats := r.d.Stats(); stats.Finished != 1 {
+		t.Fatalf("%+v", stats)
+	}
+	copyRing(t, kept, c.Path())
+	forge(t, c.Path(), 5)
+	r.run(2 * time.Second)
+	if err := asideFor(r, c.Path()); !errors.Is(err, ring.ErrUntrusted) {
+		t.Errorf("it is set aside for %v", err)
+	}
+	k := readLogs(t, r.logs)["a/b"]
+	k.check(t)
+	wantIDs(t, k.events[0], 100)
+}
+
+// Whatever rings come back, and whoever drains: a directory that logs have left stays as it is.
+func TestADirectoryThatWasLeftStaysAsItIs(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		r := newRig(t, Options{})
+		closed := r.logs
+		c := r.open("a/b", handlers.Options{Handler: "id", Buffer: "16KiB"})
+		logMany(c, 0, 100)
+		r.run(time.Second)
+		kept := filepath.Join(t.TempDir(), "copy")
+		copyRing(t, c.Path(), kept)
+		if ended {
+			c.Close()
+			r.run(time.Second)
+		}
+		r.setLogs(filepath.Join(t.TempDir(), "next"))
+		before := contents(t, closed)
+		r.kill()
+		c.Close()
+		os.Remove(c.Path())
+		os.RemoveAll(r.d.Logs())
+		copyRing(t, kept, c.Path())
+		forge(t, c.Path(), 5)
+		r.logs = r.d.Logs()
+		r.start(Options{Before: []string{closed}})
+		r.run(2 * time.Second)
+		after := contents(t, closed)
+		if len(before) == 0 || len(after) != len(before) {
+			t.Errorf("ended %v: %d files, and there were %d", ended, len(after), len(before))
+		}
+		for name, b := range before {
+			if !bytes.Equal(after[name], b) {
+				t.Errorf("ended %v: %s has changed", ended, name)
+			}
+		}
+	}
+}
+
+func contents(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	segments, err := logstore.Segments(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for _, s := range segments {
+		if all[filepath.Base(s.Path)], err = os.ReadFile(s.Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
