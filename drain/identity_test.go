@@ -51,34 +51,42 @@ func asideFor(r *rig, path string) error {
 	return nil
 }
 
-// A copy of a ring, or one that was given its identity, writes nothing to its log.
+// A copy of a ring, under another name, writes nothing to the ring's log: whether it comes while a drainer is there or before.
 func TestACopyBesideItsRing(t *testing.T) {
-	r := newRig(t, Options{})
-	c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "16KiB"})
-	var id uint64
-	log := func() {
-		for range 100 {
-			c.Log(id)
-			id++
+	for _, restart := range []bool{false, true} {
+		r := newRig(t, Options{})
+		c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "16KiB"})
+		var id uint64
+		log := func() {
+			for range 100 {
+				c.Log(id)
+				id++
+			}
+			r.run(time.Second)
 		}
+		log()
+		if restart {
+			r.kill()
+		}
+		forged := filepath.Join(r.rings, "a~b.000102030405060708090a0b0c0d0e0f.ring")
+		copyRing(t, c.Path(), forged)
+		if restart {
+			r.start(Options{})
+		}
+		log()
+		if err := asideFor(r, forged); !errors.Is(err, ring.ErrUntrusted) {
+			t.Errorf("restart %v: the copy is set aside for %v", restart, err)
+		}
+		log()
+		c.Close()
 		r.run(time.Second)
+		if stats := r.d.Stats(); stats.Finished != 1 || len(r.noticed) != 1 {
+			t.Errorf("restart %v: %+v, noticed %v", restart, stats, r.noticed)
+		}
+		k := readLogs(t, r.logs)["a/b"]
+		k.check(t)
+		wantIDs(t, k.events[0], id)
 	}
-	log()
-	forged := filepath.Join(r.rings, "a~b.000102030405060708090a0b0c0d0e0f.ring")
-	copyRing(t, c.Path(), forged)
-	log()
-	if err := asideFor(r, forged); !errors.Is(err, ring.ErrUntrusted) {
-		t.Errorf("the copy is set aside for %v", err)
-	}
-	log()
-	c.Close()
-	r.run(time.Second)
-	if stats := r.d.Stats(); stats.Finished != 1 || len(r.noticed) != 1 {
-		t.Errorf("%+v, noticed %v", stats, r.noticed)
-	}
-	k := readLogs(t, r.logs)["a/b"]
-	k.check(t)
-	wantIDs(t, k.events[0], id)
 }
 
 // A ring that is put back when it has come to its end adds nothing to its log.
