@@ -24,8 +24,9 @@ type ServerConfig struct {
 	Address string // host:port; port 0 takes a free one
 	Key     *Key   // the server's, with its secret. Nil: no keys, and the address must be of this machine
 
-	// Clients returns the keys that are let in. It is called when connections come, at most ten times a second. An error leaves those
-	// keys in force that came with it.
+	// Clients returns the keys that are let in. It is called once a second, and when connections come, at most ten times
+	// a second. An error leaves those keys in force that came with it. The connections of a key are closed that two calls in
+	// a row, a second apart, do not return; unless the error says that the list cannot be read for now.
 	Clients func() ([]Key, error)
 
 	Log *slog.Logger // nil: silent
@@ -38,7 +39,11 @@ type Incoming struct {
 	Peer    Peer // server only
 	Key     Key  // of the peer; server only, the zero Key without keys
 	Request uint64
-	Message Message // nil: Peer could not be reached with the message Request was of
+	Message Message // nil: Peer could not be reached with the message Request was of, or
+
+	// Revoked says that Key was taken off the list. Peer's connection is closed for it; an Incoming without a Peer
+	// comes after those of all peers, also if there are none.
+	Revoked bool
 }
 
 // Server is the server's end of the link. Any goroutine may use it.
@@ -54,8 +59,11 @@ type Server struct {
 	context  *zmq4.Context
 	router   *zmq4.Socket // the loop's
 
-	mu         sync.Mutex
-	registered map[Peer]bool
+	revoked []Incoming // the loop's: they wait until there is room in incoming
+
+	mu          sync.Mutex
+	registered  map[Peer]bool
+	connections map[Peer]connection // of peers with keys
 }
 
 // Check says why Listen would not even try.
@@ -83,7 +91,7 @@ func Listen(c ServerConfig) (*Server, error) {
 		incoming:   make(chan Incoming, 256),
 		done:       make(chan struct{}),
 		monitor:    make(chan struct{}),
-		registered: map[Peer]bool{},
+		registered: map[Peer]bool{}, connections: map[Peer]connection{},
 	}
 	if err := s.open(c); err != nil {
 		return nil, fmt.Errorf("listen on %q: %w", c.Address, err)
@@ -117,8 +125,12 @@ func (s *Server) open(c ServerConfig) (err error) {
 	if err := errors.Join(setCommon(s.router, c.Address), s.router.SetRouterMandatory(1), s.router.SetRcvhwm(sendQueue)); err != nil {
 		return err
 	}
+	if s.loop, err = newLoop(s.context); err != nil {
+		return err
+	}
 	if c.Key != nil {
-		if s.zap, err = newZap(s.context, c.Clients, s.refused); err != nil {
+		revoke := func(k Key) bool { return s.loop.put(outgoing{revoked: &k}) }
+		if s.zap, err = newZap(s.context, c.Clients, revoke, s.refused); err != nil {
 			return err
 		}
 		if err := errors.Join(s.router.SetZapDomain(zapDomain), s.router.SetCurveServer(1),
@@ -149,10 +161,6 @@ func (s *Server) open(c ServerConfig) (err error) {
 		return err
 	}
 	s.address = strings.TrimPrefix(endpoint, "tcp://")
-	if s.loop, err = newLoop(s.context); err != nil {
-		monitor.Close()
-		return err
-	}
 	go s.watch(monitor)
 	return nil
 }
@@ -239,7 +247,15 @@ func (s *Server) run() {
 		var queue []outgoing
 		queue, closed = s.loop.take()
 		for _, o := range queue {
-			s.put(o)
+			if o.revoked != nil {
+				s.revoke(*o.revoked)
+			} else {
+				s.put(o)
+			}
+		}
+		for len(s.revoked) > 0 && len(s.incoming) < cap(s.incoming) {
+			s.incoming <- s.revoked[0]
+			s.revoked = s.revoked[1:]
 		}
 	}
 	s.loop.end()
@@ -275,7 +291,7 @@ func (s *Server) drain(g *gate) {
 			return
 		}
 		// The frame that names the peer carries no properties, the ones after it do.
-		frames, properties, err := s.router.RecvMessageBytesWithMetadata(zmq4.DONTWAIT, "User-Id", "Peer-Address")
+		frames, properties, err := s.router.RecvMessageBytesWithMetadata(zmq4.DONTWAIT, "User-Id", "Peer-Address", "__fd")
 		if err != nil {
 			return
 		}
@@ -287,7 +303,14 @@ func (s *Server) drain(g *gate) {
 func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[string]string) {
 	var key Key
 	if s.zap != nil {
-		key = s.zap.key(properties["User-Id"])
+		var listed bool
+		if key, listed = s.zap.key(properties["User-Id"]); !listed {
+			s.refused.add(ReasonKey, "key is not on the list any more", "peer", peer, "address", properties["Peer-Address"])
+			s.note(peer, properties["User-Id"], properties["__fd"])
+			s.cut(peer)
+			return
+		}
+		s.note(peer, key.Public, properties["__fd"]) // by which ZeroMQ says what socket it came from (ZMQ_SRCFD)
 	}
 	refuse := func(request uint64, reason Reason, code Code, text string) {
 		s.refused.add(reason, "message refused", "peer", peer, "address", properties["Peer-Address"], "key", key.Name, "why", text)
@@ -362,7 +385,7 @@ func (s *Server) watch(monitor *zmq4.Socket) {
 	defer close(s.monitor)
 	defer monitor.Close()
 	for {
-		event, _, _, err := monitor.RecvEvent(0)
+		event, _, fd, err := monitor.RecvEvent(0)
 		if err != nil {
 			if isErrno(err, syscall.EINTR) {
 				continue
@@ -371,6 +394,7 @@ func (s *Server) watch(monitor *zmq4.Socket) {
 		}
 		switch event {
 		case zmq4.EVENT_DISCONNECTED:
+			s.ended(fd)
 			s.refused.add(ReasonDisconnected, "connection ended without a farewell")
 		case zmq4.EVENT_MONITOR_STOPPED:
 			return

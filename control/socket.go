@@ -65,6 +65,7 @@ type outgoing struct {
 	peer    Peer // server only
 	frames  [][]byte
 	request uint64
+	revoked *Key       // server only, and then alone: a key that is to be revoked
 	until   time.Time  // client only: when to give up
 	sent    chan error // client only: has room for one
 }

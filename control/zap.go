@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/pebbe/zmq4"
@@ -10,25 +11,32 @@ import (
 
 const zapDomain = "cloudprofiler"
 
-// A zap answers ZeroMQ's question whether a key may come in (RFC 27, version 1.0 of ZAP).
+// A zap answers ZeroMQ's question whether a key may come in (RFC 27, version 1.0 of ZAP), and notices when one may no longer.
 type zap struct {
 	read    func() ([]Key, error)
+	revoke  func(Key) bool // false: try again later
 	refused *refusals
 	socket  *zmq4.Socket // its goroutine's
 	done    chan struct{}
 	close   func()
 
 	mu   sync.Mutex
-	keys map[string]Key // by public key; also those taken off the list, whose owners may still be connected
+	keys map[string]Key // by public key: those on the list, and those taken off it that are not yet revoked
 
 	// Its goroutine's:
 	allowed  map[string]bool
+	missing  map[string]bool // keys that the last look did not find
 	readAt   time.Time
+	lookedAt time.Time
 	complain string // what was wrong with the list the last time
+	partial  bool   // the list could not be read whole, for a reason that passes
 }
 
-func newZap(ctx *zmq4.Context, read func() ([]Key, error), r *refusals) (*zap, error) {
-	z := &zap{read: read, refused: r, done: make(chan struct{}), keys: map[string]Key{}}
+// lookEvery is how often the list is looked at for keys that are no longer on it.
+const lookEvery = time.Second
+
+func newZap(ctx *zmq4.Context, read func() ([]Key, error), revoke func(Key) bool, r *refusals) (*zap, error) {
+	z := &zap{read: read, revoke: revoke, refused: r, done: make(chan struct{}), keys: map[string]Key{}, missing: map[string]bool{}}
 	var err error
 	if z.socket, err = ctx.NewSocket(zmq4.REP); err != nil {
 		return nil, err
@@ -53,6 +61,7 @@ func (z *zap) serve(stop chan struct{}) {
 			return
 		default:
 		}
+		z.look(time.Now())
 		m, err := z.socket.RecvMessage(0)
 		if err != nil {
 			continue // the time limit; or the context ends, and stop comes next
@@ -97,6 +106,7 @@ func (z *zap) reload() {
 		z.refused.log.Error("list of client keys", "error", text)
 	}
 	z.complain = text
+	z.partial = passes(err)
 	z.allowed = map[string]bool{}
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -106,9 +116,46 @@ func (z *zap) reload() {
 	}
 }
 
-// key returns the key that a connection came in with.
-func (z *zap) key(public string) Key {
+// look revokes the keys that were on the list and that two looks in a row do not find there: a file may be missing for a
+// moment while somebody replaces it.
+func (z *zap) look(now time.Time) {
+	if now.Sub(z.lookedAt) < lookEvery {
+		return
+	}
+	z.lookedAt = now
+	z.reload()
+	if z.partial {
+		return
+	}
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.keys[public]
+	for public, key := range z.keys {
+		switch {
+		case z.allowed[public]:
+			delete(z.missing, public)
+		case !z.missing[public]:
+			z.missing[public] = true
+		case z.revoke(key):
+			delete(z.missing, public)
+			delete(z.keys, public)
+		}
+	}
+}
+
+// passes says whether an error in reading the list says nothing about who is on it.
+func passes(err error) bool {
+	for _, passing := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.ESTALE, syscall.ETIMEDOUT} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
+}
+
+// key returns the key that a connection came in with, and whether that may still be here.
+func (z *zap) key(public string) (Key, bool) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	key, ok := z.keys[public]
+	return key, ok
 }

@@ -123,6 +123,10 @@ func (c *core) settle(id uint64, m control.Message, err error) {
 
 // handle takes in a message.
 func (c *core) handle(in control.Incoming) {
+	if in.Revoked {
+		c.revoked(in)
+		return
+	}
 	if r, ok := in.Message.(*control.Register); ok {
 		c.register(in, r)
 		return

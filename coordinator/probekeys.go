@@ -89,6 +89,21 @@ func (c *core) renewSecret(n *node) {
 	})
 }
 
+// revoked takes a peer out whose key was taken off the list. Whoever has had probe keys by it, or through who had it, loses
+// them: every node gets a new secret, and those before end everywhere.
+func (c *core) revoked(in control.Incoming) {
+	if n := c.peers[in.Peer]; n != nil {
+		c.gone(n, "its key was taken off the list of those that are let in")
+	}
+	if in.Peer != "" {
+		return
+	}
+	for _, n := range c.sorted() {
+		n.keys.alone = true
+		c.renewSecret(n)
+	}
+}
+
 // stepKeys does what is due about keys.
 func (c *core) stepKeys() {
 	now := c.now()

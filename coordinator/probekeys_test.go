@@ -141,3 +141,51 @@ func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
 	}
 	f.wantKeys(0)
 }
+
+// revoke is what the link says when a client's key is taken off the list.
+func (f *fleet) revoke(c *fakeClient) {
+	key := control.Key{Name: c.register.Name}
+	f.core.handle(control.Incoming{Peer: c.peer, Key: key, Revoked: true})
+	f.core.handle(control.Incoming{Key: key, Revoked: true})
+}
+
+// Whose key is taken off the list gets no answer from anybody within seconds, whatever it was given, and no other node loses
+// a train by that; nor one that was away at that moment later.
+func TestARevokedNodeGetsNoAnswers(t *testing.T) {
+	f := newFleet(t, testConfig(), names(4)...)
+	f.wantSweep(time.Minute)
+	f.core.config.Budget = 7
+	f.wantOpen()
+	f.run(secretLife+time.Minute, nil) // so that two secrets of each are in force
+	away := f.clients["n03"]
+	away.cut = true
+	f.run(f.config.Dead+time.Second, nil)
+	liar := f.clients["n01"]
+	liar.state = killed // what it does from now on does not matter
+	f.revoke(liar)
+	f.run(4*time.Second, nil)
+	f.wantKeys(0)
+	if n := f.core.nodes["n01"]; n.alive() || n.left != "its key was taken off the list of those that are let in" {
+		t.Errorf("it is %v there, %q", n.alive(), n.left)
+	}
+	answers := func() (n int) {
+		for key, holders := range f.holders {
+			for name, c := range f.clients {
+				if holders[liar] && name != "n01" && !c.cut && c.answerer.answers(key) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := answers(); n > 0 {
+		t.Errorf("it gets answers by %d keys", n)
+	}
+	away.cut = false
+	away.beat()
+	f.run(5*time.Second, nil)
+	if n := answers(); !f.core.nodes["n03"].alive() || n > 0 {
+		t.Errorf("the node that was away is %v there, and %d keys are good", f.core.nodes["n03"].alive(), n)
+	}
+	f.wantKeys(0)
+}

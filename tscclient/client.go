@@ -34,7 +34,9 @@ type Client struct {
 	probers map[proberKey]*prober // owned by who is busy
 
 	mu        sync.Mutex
-	node      tscratio.Node // with the epoch of now
+	secret    minrtt.Secret   // that keys of Key are made from; zero: there are none
+	given     []minrtt.Secret // what Accept was told
+	node      tscratio.Node   // with the epoch of now
 	pairs     pairs
 	probing   probing
 	observers []*func(Outcome) // replaced, never changed: they are called without the lock
@@ -97,7 +99,11 @@ func Start(config Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start client %q: answer probes: %w", config.Node.Name, err)
 	}
-	answerer, err := minrtt.NewAnswerer(transport, config.Clock, config.secrets())
+	var secrets []minrtt.Secret
+	if config.Secret.Number != 0 {
+		secrets = append(secrets, config.Secret)
+	}
+	answerer, err := minrtt.NewAnswerer(transport, config.Clock, secrets)
 	if err != nil {
 		transport.Close()
 		return nil, fmt.Errorf("start client %q: %w", config.Node.Name, err)
@@ -105,7 +111,7 @@ func Start(config Config) (*Client, error) {
 	c := &Client{
 		config: config, address: transport.LocalAddr(), answerer: answerer,
 		changed: make(chan struct{}, 1), busy: make(chan struct{}, 1), probers: map[proberKey]*prober{},
-		node: config.Node, pairs: newPairs(config.MaxTrains, config.Assumptions),
+		secret: config.Secret, node: config.Node, pairs: newPairs(config.MaxTrains, config.Assumptions),
 	}
 	c.stats.WhyUser = map[string]int{}
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -144,16 +150,40 @@ func (c *Client) Address() netip.AddrPort { return c.address }
 // Key returns a key for one prober of this client: each call another one. It is the zero Key, with which anybody is
 // answered, if the client's Config has no Secret.
 func (c *Client) Key() minrtt.Key {
-	if c.config.Secret.Number == 0 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.secret.Number == 0 {
 		return minrtt.Key{}
 	}
-	return c.config.Secret.Key(mathrand.Uint64())
+	return c.secret.Key(mathrand.Uint64())
 }
 
-// Accept says from which secrets, beside its Config's, the keys are made under which the client answers probes from now
-// on. Those before end after a moment, so that what is under way ends well.
+// Accept says from which secrets, beside the one of Key, the keys are made under which the client answers probes from
+// now on. Those before end after a moment, so that what is under way ends well.
 func (c *Client) Accept(secrets []minrtt.Secret) {
-	c.answerer.Accept(append(c.config.secrets(), secrets...))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.given = secrets
+	c.accept()
+}
+
+// RenewSecret ends all keys that Key returned so far.
+func (c *Client) RenewSecret() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.secret.Number != 0 {
+		c.secret = minrtt.NewSecret()
+		c.accept()
+	}
+}
+
+// accept tells the answerer what it accepts. c.mu is held.
+func (c *Client) accept() {
+	secrets := slices.Clone(c.given)
+	if c.secret.Number != 0 {
+		secrets = append(secrets, c.secret)
+	}
+	c.answerer.Accept(secrets)
 }
 
 // Node is this node, with its epoch as of the last train or Check.

@@ -109,6 +109,10 @@ func (s *Commands) serve(ctx context.Context) {
 		if err != nil {
 			return
 		}
+		if in.Revoked { // whose key it was may have been told probe keys, and told them on
+			s.client.RenewSecret()
+			continue
+		}
 		ask, ok := in.Message.(*control.Ask)
 		if !ok {
 			if in.Message != nil && in.Message.Kind() != control.KindRefusal && in.Message.Kind() != control.KindLeave {

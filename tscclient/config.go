@@ -25,7 +25,7 @@ type Config struct {
 	// Listen is where probes are answered; port 0 takes a free one.
 	Listen netip.AddrPort
 
-	// Secret is what the keys are made from that Client.Key returns. A server under whose command the client is put brings
+	// Secret is what the keys are made from that Client.Key returns, until RenewSecret. A server under whose command the client is put brings
 	// secrets of its own beside it. Zero: anybody's probes are answered, until a server brings one.
 	Secret minrtt.Secret
 
@@ -101,14 +101,6 @@ func (c Config) Validate() error {
 		return err
 	}
 	return c.Budget.Validate()
-}
-
-// secrets is what the answerer begins with.
-func (c Config) secrets() []minrtt.Secret {
-	if c.Secret.Number == 0 {
-		return nil
-	}
-	return []minrtt.Secret{c.Secret}
 }
 
 const minTrains = 100

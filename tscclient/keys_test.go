@@ -2,6 +2,7 @@ package tscclient
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,5 +62,44 @@ func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 	// A key is one prober's: the next one gets another.
 	if a.Key() == a.Key() {
 		t.Error("two probers get one key")
+	}
+}
+
+// The keys that commands were told end when one of those who may command no longer may.
+func TestKeysOfCommandsEndWithACommandersKey(t *testing.T) {
+	a := startNode(t, "a", nil)
+	b := startNode(t, "b", func(c *Config) { c.Manner.Timeout, c.Manner.Attempts = 200*time.Millisecond, 2 })
+	key, err := control.NewKey("a", control.RoleServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := control.NewKey("admin", control.RoleAdmin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed atomic.Pointer[[]control.Key]
+	listed.Store(&[]control.Key{admin.Halved()})
+	commands, err := ServeCommands(a.Client, control.ServerConfig{
+		Address: "127.0.0.1:0", Key: &key, Clients: func() ([]control.Key, error) { return *listed.Load(), nil },
+	}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer commands.Close()
+	told := a.peer()
+	if _, err := b.Train(t.Context(), told); err != nil {
+		t.Fatal(err)
+	}
+	listed.Store(new([]control.Key))
+	for deadline := time.Now().Add(time.Minute); ; {
+		if _, err := b.Train(t.Context(), told); errors.Is(err, minrtt.ErrNoAnswer) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a key that commands were told does not end")
+		}
+	}
+	if _, err := b.Train(t.Context(), a.peer()); err != nil {
+		t.Errorf("under a new key: %v", err)
 	}
 }

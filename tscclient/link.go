@@ -287,7 +287,7 @@ func (l *Link) alive(w *control.Welcome) error {
 		switch {
 		case err == nil:
 			heard = time.Now()
-		case errors.As(err, &refused):
+		case errors.As(err, &refused), errors.Is(err, control.ErrKey):
 			return err
 		case time.Since(heard) > dead:
 			return fmt.Errorf("server is silent for %v: %w", time.Since(heard).Round(time.Millisecond), err)

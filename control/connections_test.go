@@ -1,0 +1,154 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// revocations is a fleet whose list of keys can change, and what its server received beside registrations and signs of life.
+func revocations(t *testing.T, names ...string) (f *fleet, list *atomic.Pointer[[]Key], received <-chan Incoming) {
+	t.Helper()
+	f = &fleet{t: t, key: must(NewKey("server", RoleServer))(t), logged: &logged{}}
+	for _, name := range names {
+		f.clients = append(f.clients, must(NewKey(name, RoleNode))(t))
+		f.listed = append(f.listed, f.clients[len(f.clients)-1].Halved())
+	}
+	list = &atomic.Pointer[[]Key]{}
+	list.Store(&f.listed)
+	config := f.config()
+	config.Clients = func() ([]Key, error) { return *list.Load(), nil }
+	config.Log = slog.New(slog.NewTextHandler(f.logged, nil))
+	f.server = must(Listen(config))(t)
+	t.Cleanup(func() { f.server.Close() })
+	return f, list, f.welcomes()
+}
+
+func (f *fleet) wantRevoked(received <-chan Incoming, key Key) (peer Peer) {
+	f.t.Helper()
+	for {
+		select {
+		case in := <-received:
+			if !in.Revoked || in.Key != key.Halved() || in.Message != nil {
+				f.t.Fatalf("received %+v", in)
+			}
+			if in.Peer == "" {
+				return peer
+			}
+			peer = in.Peer
+		case <-within(f.t).Done():
+			f.t.Fatal("nobody was told that a key was taken off the list")
+		}
+	}
+}
+
+// A key that is taken off the list ends its connection, though its owner says nothing, and no other one.
+func TestAKeyThatIsTakenOffTheListEndsItsConnections(t *testing.T) {
+	t.Parallel()
+	f, list, received := revocations(t, "a", "b")
+	a, b := f.dial(0), f.dial(1)
+	must(a.Register(within(t), node("a")))(t)
+	must(b.Register(within(t), node("b")))(t)
+	both := f.listed
+	rest := both[1:]
+	list.Store(&rest)
+	if peer := f.wantRevoked(received, f.clients[0]); peer == "" {
+		t.Error("nobody was told whose connection it was")
+	}
+	f.wantRefused(ReasonDisconnected)
+	if _, err := a.Call(within(t), &Ping{}); !errors.Is(err, ErrKey) {
+		t.Errorf("ping of a revoked key: %v", err)
+	}
+	f.wantWell(b) // whose connection is still the one on which it registered
+	list.Store(&both)
+	must(a.Register(within(t), node("a")))(t)
+}
+
+// Whoever is not connected at the moment may still have been given something.
+func TestAKeyWithoutAConnectionIsRevoked(t *testing.T) {
+	t.Parallel()
+	f, list, received := revocations(t, "a")
+	list.Store(new([]Key))
+	if peer := f.wantRevoked(received, f.clients[0]); peer != "" {
+		t.Errorf("of peer %s", peer)
+	}
+}
+
+func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
+	a := must(NewKey("a", RoleNode))(t).Halved()
+	emfile := fmt.Errorf("read client keys: %w", &fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE})
+	now := time.Unix(1000, 0)
+	var listed []Key
+	var err error
+	revoked, busy := 0, false
+	z := &zap{
+		read:    func() ([]Key, error) { return listed, err },
+		revoke:  func(k Key) bool { revoked++; return !busy && k == a },
+		refused: newRefusals(nil), keys: map[string]Key{}, missing: map[string]bool{},
+	}
+	for i, step := range []struct {
+		listed []Key
+		err    error
+		want   int
+	}{
+		{[]Key{a}, nil, 0},
+		{nil, nil, 0},                        // perhaps it is being replaced
+		{[]Key{a}, nil, 0},                   // it was
+		{nil, nil, 0},                        //
+		{nil, emfile, 0},                     // says nothing
+		{nil, errors.New("another file"), 1}, // says something of others alone
+		{nil, nil, 1},                        // once
+		{[]Key{a}, nil, 1},                   //
+		{nil, nil, 1},                        //
+		{nil, nil, 2},                        // again
+	} {
+		listed, err = step.listed, step.err
+		now = now.Add(lookEvery)
+		z.look(now)
+		z.look(now.Add(lookEvery / 2)) // no look
+		if revoked != step.want {
+			t.Errorf("step %d: revoked %d times, want %d", i, revoked, step.want)
+		}
+	}
+	// Where there is no room to say it, it is said with the next look.
+	listed, busy = []Key{a}, true
+	for i := range 4 {
+		now = now.Add(lookEvery)
+		z.look(now)
+		listed, busy = nil, i < 2
+	}
+	if revoked != 4 {
+		t.Errorf("revoked %d times, want twice more", revoked)
+	}
+}
+
+// What is already on its way in when its key is revoked does not come through.
+func TestMessagesOfARevokedKeyAreRefused(t *testing.T) {
+	s := &Server{speaks: Current, refused: newRefusals(nil), incoming: make(chan Incoming, 1), registered: map[Peer]bool{},
+		connections: map[Peer]connection{}, zap: &zap{keys: map[string]Key{}}}
+	peer := Peer("\x00abcd")
+	s.registered[peer] = true
+	a := must(NewKey("a", RoleNode))(t)
+	frames := must(Encode(&Ping{}, 1))(t)
+	for _, listed := range []bool{true, false} {
+		delete(s.zap.keys, a.Public)
+		if listed {
+			s.zap.keys[a.Public] = a.Halved()
+		}
+		s.judge(newGate(time.Now), peer, frames, map[string]string{"User-Id": a.Public})
+		if n := len(s.incoming); n == 1 != listed {
+			t.Errorf("listed %v: %d messages came in", listed, n)
+		}
+		for len(s.incoming) > 0 {
+			<-s.incoming
+		}
+	}
+	if s.refused.all()[ReasonKey] != 1 || s.registered[peer] {
+		t.Errorf("refused: %v; it counts as registered: %v", s.refused.all(), s.registered[peer])
+	}
+}

@@ -1,0 +1,156 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// keyed is a server with keys and two of its clients, over real sockets.
+type keyed struct {
+	list    string // directory of the keys that are let in
+	clients map[string]*tscclient.Client
+	links   map[string]*tscclient.Link
+	given   map[string]*atomic.Pointer[tscclient.Peer] // with whom each ran its last train
+}
+
+func newKeyed(t *testing.T, names ...string) *keyed {
+	t.Helper()
+	k := &keyed{
+		list: t.TempDir(), clients: map[string]*tscclient.Client{}, links: map[string]*tscclient.Link{},
+		given: map[string]*atomic.Pointer[tscclient.Peer]{},
+	}
+	store, err := OpenStore(t.TempDir(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	own, err := control.NewKey("server", control.RoleServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := control.Listen(control.ServerConfig{
+		Address: "127.0.0.1:0", Key: &own, Clients: func() ([]control.Key, error) { return control.ReadClientKeys(k.list) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { link.Close() })
+	config := DefaultConfig()
+	config.SweepEvery, config.Settle, config.Sweep.Quiet.Over = time.Second, 0, 0
+	s, err := NewServer(link, config, store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range names {
+		k.join(t, name, link.Address(), own)
+	}
+	return k
+}
+
+func (k *keyed) file(name string) string { return filepath.Join(k.list, name+".public") }
+
+func (k *keyed) join(t *testing.T, name, server string, public control.Key) {
+	t.Helper()
+	key, err := control.NewKey(name, control.RoleNode)
+	if err == nil {
+		err = key.Halved().Write(k.file(name))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := tscclient.DefaultConfig()
+	config.Node = tscratio.Node{Name: name, Epoch: "e", NominalHz: 2.6e9, QuantumCycles: 30, CoreSlackCycles: 2000}
+	config.Clock = minrtt.Clock{Counter: asm.Counter}
+	config.Listen = netip.MustParseAddrPort("127.0.0.1:0")
+	config.Secret = minrtt.NewSecret()
+	client, err := tscclient.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	k.clients[name], k.given[name] = client, &atomic.Pointer[tscclient.Peer]{}
+	client.Observe(func(o tscclient.Outcome) {
+		if o.Err == nil {
+			k.given[name].Store(&o.Peer)
+		}
+	})
+	link, err := tscclient.Connect(client, tscclient.LinkConfig{
+		Server:   control.ClientConfig{Server: server, Key: &key, Public: public.Public},
+		Register: control.Register{Machine: "m", Cores: 2, Software: "test"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { link.Close() })
+	k.links[name] = link
+}
+
+// wait waits until something holds, for as long as a busy machine may need.
+func wait(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// A client whose public key is taken out of the directory loses its connection, and what it still has of keys gets no
+// answer from anybody; the others go on under new ones.
+func TestTakingAKeyAwayEndsWhatItsOwnerHas(t *testing.T) {
+	k := newKeyed(t, "a", "b", "c")
+	wait(t, "trains", func() bool {
+		for _, given := range k.given {
+			if given.Load() == nil {
+				return false
+			}
+		}
+		return true
+	})
+	wait(t, "a train of b with c", func() bool { return k.given["b"].Load().Node.Name == "c" })
+	held, others := *k.given["a"].Load(), *k.given["b"].Load()
+	probe := func() error {
+		_, err := k.clients["a"].Train(t.Context(), held)
+		return err
+	}
+	if err := probe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(k.file("a")); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the end of the connection", func() bool {
+		s := k.links["a"].State()
+		return !s.Registered && strings.Contains(s.Problem, "does not let this key in")
+	})
+	wait(t, "the end of its keys", func() bool { return errors.Is(probe(), minrtt.ErrNoAnswer) })
+	wait(t, "trains of others under new keys", func() bool {
+		now := k.given["b"].Load()
+		return now.Node.Name == "c" && now.Key != others.Key
+	})
+	if s := k.links["b"].State(); !s.Registered || s.Registrations != 1 {
+		t.Errorf("another node: %+v", s)
+	}
+}
