@@ -37,6 +37,11 @@ type ClientConfig struct {
 	Key    *Key   // the client's own, with its secret. Nil: no keys, and the server must be on this machine
 	Public string // the server's public key
 
+	// Publics returns the public keys that the server may have, of which each is tried in turn: for
+	// a server that is being given another key. It is called whenever a connection is begun anew.
+	// Nil: Public alone.
+	Publics func() ([]string, error)
+
 	speaks Version // Current, but in tests
 }
 
@@ -49,6 +54,8 @@ type Client struct {
 	loop     *loop
 	done     chan struct{}
 	config   ClientConfig
+	publics  []string // that the server may have, as last read
+	turn     int      // whose of publics it is
 	context  *zmq4.Context
 	dealer   *zmq4.Socket // the loop's,
 	monitor  *zmq4.Socket // and the dealer's handshakes that were refused
@@ -88,7 +95,7 @@ func Dial(c ClientConfig) (*Client, error) {
 		c.speaks = Current
 	}
 	l := &Client{server: c.Server, speaks: c.speaks, incoming: make(chan Incoming, 256), done: make(chan struct{}),
-		asked: map[uint64]chan Incoming{}, config: c}
+		asked: map[uint64]chan Incoming{}, config: c, publics: []string{c.Public}}
 	if err := l.open(); err != nil {
 		return nil, fmt.Errorf("connect to %q: %w", c.Server, err)
 	}
@@ -125,7 +132,7 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 	err = errors.Join(dealer.Monitor(name, zmq4.EVENT_HANDSHAKE_FAILED_AUTH), monitor.SetLinger(0), monitor.Connect(name), setCommon(dealer, l.server), dealer.SetImmediate(true),
 		dealer.SetReconnectIvl(100*time.Millisecond), dealer.SetReconnectIvlMax(2*time.Second))
 	if c := l.config; err == nil && c.Key != nil {
-		err = errors.Join(dealer.SetCurveServerkey(c.Public), dealer.SetCurvePublickey(c.Key.Public), dealer.SetCurveSecretkey(c.Key.Secret))
+		err = errors.Join(dealer.SetCurveServerkey(l.serverKey()), dealer.SetCurvePublickey(c.Key.Public), dealer.SetCurveSecretkey(c.Key.Secret))
 	}
 	if err == nil {
 		err = dealer.Connect("tcp://" + l.server)
@@ -136,6 +143,16 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 		return nil, nil, err
 	}
 	return dealer, monitor, nil
+}
+
+// serverKey returns the key that the server is expected to have.
+func (l *Client) serverKey() string {
+	if l.config.Publics != nil {
+		if read, err := l.config.Publics(); err == nil && len(read) > 0 { // else it is as it was
+			l.publics = read
+		}
+	}
+	return l.publics[l.turn%len(l.publics)]
 }
 
 // stuckLimit is how long messages wait for a connection before it is begun anew. ZeroMQ gives a connection up for good whose handshake
@@ -252,6 +269,7 @@ func (l *Client) run() {
 	l.loop.poller.Add(l.monitor, zmq4.POLLIN)
 	var waiting []outgoing // that the dealer would not take yet
 	var stuck time.Time    // since when it takes none; zero: it does
+	known := false         // the server proved its key and refused ours
 	for closed, refused := false, false; !closed; {
 		wait, events := time.Duration(-1), zmq4.POLLIN
 		if len(l.incoming) == cap(l.incoming) {
@@ -283,7 +301,7 @@ func (l *Client) run() {
 			for _, o := range waiting {
 				o.sent <- fmt.Errorf("key %q: %w", l.config.Key.Name, ErrKey)
 			}
-			waiting, refused = nil, false
+			waiting, refused, known = nil, false, true
 		}
 		switch {
 		case len(waiting) == 0 || len(waiting) < before:
@@ -292,6 +310,10 @@ func (l *Client) run() {
 			stuck = time.Now()
 		case time.Since(stuck) > stuckLimit:
 			stuck = time.Now()
+			if !known {
+				l.turn++
+			}
+			known = false
 			if again, monitor, err := l.connect(l.context); err == nil {
 				for _, old := range []*zmq4.Socket{l.dealer, l.monitor} {
 					l.loop.poller.RemoveBySocket(old)

@@ -61,8 +61,8 @@ func (s *Server) revoke(key Key) {
 	s.revoked = append(s.revoked, Incoming{Key: key, Revoked: true})
 }
 
-// cut ends a peer's connection. ZeroMQ ends none, but takes a socket whose other end is gone for what it is; and what connects
-// anew is asked for its key.
+// cut ends a peer's connection. ZeroMQ ends none, but takes a socket whose other end is gone for
+// what it is; and what connects anew is asked for its key.
 func (s *Server) cut(peer Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// revocations is a fleet whose list of keys can change, and what its server received beside registrations and signs of life.
+// revocations is a fleet whose list of keys can change, and what its server received beside
+// registrations and signs of life.
 func revocations(t *testing.T, names ...string) (f *fleet, list *atomic.Pointer[[]Key], received <-chan Incoming) {
 	t.Helper()
 	f = &fleet{t: t, key: must(NewKey("server", RoleServer))(t), logged: &logged{}}
@@ -47,7 +52,8 @@ func (f *fleet) wantRevoked(received <-chan Incoming, key Key) (peer Peer) {
 	}
 }
 
-// A key that is taken off the list ends its connection, though its owner says nothing, and no other one.
+// A key that is taken off the list ends its connection, though its owner says nothing, and no other
+// one.
 func TestAKeyThatIsTakenOffTheListEndsItsConnections(t *testing.T) {
 	t.Parallel()
 	f, list, received := revocations(t, "a", "b")
@@ -150,5 +156,94 @@ func TestMessagesOfARevokedKeyAreRefused(t *testing.T) {
 	}
 	if s.refused.all()[ReasonKey] != 1 || s.registered[peer] {
 		t.Errorf("refused: %v; it counts as registered: %v", s.refused.all(), s.registered[peer])
+	}
+}
+
+// A server is given another key while its clients run: they know both for a while, and find it with
+// either. What the file of keys says is looked at again, so that no client is started anew.
+func TestClientsFindAServerThatIsGivenAnotherKey(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "a")
+	f.welcomes()
+	next := must(NewKey("server", RoleServer))(t)
+	path := filepath.Join(t.TempDir(), "server.public")
+	put := func(keys ...Key) {
+		t.Helper()
+		var text []byte
+		for _, k := range keys {
+			text = append(text, k.Halved().Text()...)
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(f.key)
+	c := must(Dial(ClientConfig{
+		Server: f.server.Address(), Key: &f.clients[0], Publics: func() ([]string, error) { return ReadServerKeys(path) },
+	}))(t)
+	defer c.Close()
+	registers := func() {
+		t.Helper()
+		if _, err := c.Register(within(t), node("a")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registers()
+	put(next, f.key) // the key to come first, so that the one of now is tried second
+	address := f.server.Address()
+	listen := func(key Key) {
+		t.Helper()
+		f.server.Close()
+		f.key = key
+		config := f.config()
+		config.Address = address
+		var err error
+		for range 50 { // the port may need a moment
+			if f.server, err = Listen(config); err == nil {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.server.Close() })
+		f.welcomes()
+	}
+	before := f.key
+	listen(next)
+	registers()
+	listen(before) // which turned out to be too early
+	registers()
+	if err := os.WriteFile(path, []byte("half of a k"), 0o644); err != nil { // what cannot be read changes nothing
+		t.Fatal(err)
+	}
+	listen(next)
+	registers()
+}
+
+func TestSeveralKeysInAFile(t *testing.T) {
+	a, b := must(NewKey("server", RoleServer))(t).Halved(), must(NewKey("server", RoleServer))(t).Halved()
+	nodes := must(NewKey("n", RoleNode))(t).Halved()
+	path := filepath.Join(t.TempDir(), "keys")
+	put := func(text []byte) {
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(append(a.Text(), b.Text()...))
+	if public, err := ReadServerKeys(path); err != nil || !slices.Equal(public, []string{a.Public, b.Public}) {
+		t.Errorf("read %v, %v", public, err)
+	}
+	if _, err := ReadKey(path); !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "2 keys") {
+		t.Errorf("where one is wanted: %v", err)
+	}
+	put(append(a.Text(), nodes.Text()...))
+	if _, err := ReadServerKeys(path); !errors.Is(err, ErrKeyRole) || !strings.Contains(err.Error(), `node "n"`) {
+		t.Errorf("with a node's: %v", err)
+	}
+	put(append(a.Text(), "name: x\n"...))
+	if _, err := ReadServerKeys(path); !errors.Is(err, ErrKeyFile) {
+		t.Errorf("with half a key: %v", err)
 	}
 }

@@ -39,6 +39,9 @@ var (
 	// ErrKeyMode is returned for a secret key that others may read.
 	ErrKeyMode = errors.New("secret key is readable by others")
 
+	// ErrKeyRole is returned for a key of another role than is needed.
+	ErrKeyRole = errors.New("key is of another role")
+
 	// ErrNeedsKeys is returned for an address beyond this machine without keys.
 	ErrNeedsKeys = errors.New("without keys only addresses of this machine (127.0.0.1, ::1) are used: make keys with \"cprof keys\"")
 )
@@ -120,11 +123,23 @@ func (k Key) Text() []byte {
 }
 
 // ParseKey reads what Text wrote.
-func ParseKey(text []byte) (k Key, err error) {
-	if len(text) > MaxTextBytes {
-		return Key{}, fmt.Errorf("%w: %d bytes", ErrKeyFile, len(text))
+func ParseKey(text []byte) (Key, error) {
+	keys, err := parseKeys(text)
+	if err != nil {
+		return Key{}, err
 	}
-	fields := map[string]*string{"name": &k.Name, "role": (*string)(&k.Role), "public": &k.Public, "secret": &k.Secret}
+	if len(keys) > 1 {
+		return Key{}, fmt.Errorf("%w: %d keys, want one", ErrKeyFile, len(keys))
+	}
+	return keys[0], nil
+}
+
+// parseKeys reads one key or several, of which each begins with its name.
+func parseKeys(text []byte) (keys []Key, err error) {
+	if len(text) > MaxTextBytes {
+		return nil, fmt.Errorf("%w: %d bytes", ErrKeyFile, len(text))
+	}
+	k := &Key{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
@@ -132,39 +147,77 @@ func ParseKey(text []byte) (k Key, err error) {
 			continue
 		}
 		word, value, _ := strings.Cut(line, ":")
-		field := fields[word]
+		if word == "name" && k.Name != "" {
+			keys = append(keys, *k)
+			k = &Key{}
+		}
+		field := map[string]*string{"name": &k.Name, "role": (*string)(&k.Role), "public": &k.Public, "secret": &k.Secret}[word]
 		if field == nil || *field != "" {
-			return Key{}, fmt.Errorf("%w: line %d: want name, role, public and secret, once each", ErrKeyFile, n)
+			return nil, fmt.Errorf("%w: line %d: want name, role, public and secret, once each", ErrKeyFile, n)
 		}
 		*field = strings.TrimSpace(value)
 	}
-	if err := k.check(); err != nil {
-		return Key{}, fmt.Errorf("%w: %w", ErrKeyFile, err)
+	keys = append(keys, *k)
+	for _, k := range keys {
+		if err := k.check(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrKeyFile, err)
+		}
 	}
-	return k, nil
+	return keys, nil
 }
 
 // ReadKey reads a key file. A secret key that others than its owner may read or write is refused.
 func ReadKey(path string) (Key, error) {
+	keys, err := readKeys(path)
+	if err != nil {
+		return Key{}, err
+	}
+	if len(keys) > 1 {
+		return Key{}, fmt.Errorf("read key %q: %w: it holds %d keys, and one is wanted", path, ErrKeyFile, len(keys))
+	}
+	return keys[0], nil
+}
+
+func readKeys(path string) ([]Key, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return Key{}, fmt.Errorf("read key: %w", err)
+		return nil, fmt.Errorf("read key: %w", err)
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, MaxTextBytes+1))
 	if err != nil {
-		return Key{}, fmt.Errorf("read key %q: %w", path, err)
+		return nil, fmt.Errorf("read key %q: %w", path, err)
 	}
-	k, err := ParseKey(text)
+	keys, err := parseKeys(text)
 	if err != nil {
-		return Key{}, fmt.Errorf("read key %q: %w", path, err)
+		return nil, fmt.Errorf("read key %q: %w", path, err)
 	}
-	if info, err := file.Stat(); err != nil {
-		return Key{}, fmt.Errorf("read key: %w", err)
-	} else if k.Secret != "" && info.Mode().Perm()&0o077 != 0 {
-		return Key{}, fmt.Errorf("read key %q: %w (mode %04o): chmod 600 it", path, ErrKeyMode, info.Mode().Perm())
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
 	}
-	return k, nil
+	for _, k := range keys {
+		if k.Secret != "" && info.Mode().Perm()&0o077 != 0 {
+			return nil, fmt.Errorf("read key %q: %w (mode %04o): chmod 600 it", path, ErrKeyMode, info.Mode().Perm())
+		}
+	}
+	return keys, nil
+}
+
+// ReadServerKeys reads the public keys that a server may have: one, or, one after another in the
+// file, the one that it has and the one that it is to get.
+func ReadServerKeys(path string) (public []string, err error) {
+	keys, err := readKeys(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		if k.Role != RoleServer {
+			return nil, fmt.Errorf("read key %q: %w: it is the key of %s %q: use server.public", path, ErrKeyRole, k.Role, k.Name)
+		}
+		public = append(public, k.Public)
+	}
+	return public, nil
 }
 
 // Write writes the key into a file that must not be there yet: mode 0600 with its secret, else 0644.

@@ -256,7 +256,8 @@ type Answer struct {
 	Result json.RawMessage `json:"-"`
 }
 
-// ProbeSecrets says from which secrets the keys of probes are made that a node accepts from now on. The answer is a Done.
+// ProbeSecrets says from which secrets the keys of probes are made that a node accepts from now on.
+// The answer is a Done.
 type ProbeSecrets struct {
 	Secrets []ProbeSecret `json:"secrets"`
 }

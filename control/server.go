@@ -24,9 +24,10 @@ type ServerConfig struct {
 	Address string // host:port; port 0 takes a free one
 	Key     *Key   // the server's, with its secret. Nil: no keys, and the address must be of this machine
 
-	// Clients returns the keys that are let in. It is called once a second, and when connections come, at most ten times
-	// a second. An error leaves those keys in force that came with it. The connections of a key are closed that two calls in
-	// a row, a second apart, do not return; unless the error says that the list cannot be read for now.
+	// Clients returns the keys that are let in. It is called once a second, and when connections
+	// come, at most ten times a second. An error leaves those keys in force that came with it. The
+	// connections of a key are closed that two calls in a row, a second apart, do not return;
+	// unless the error says that the list cannot be read for now.
 	Clients func() ([]Key, error)
 
 	Log *slog.Logger // nil: silent
@@ -41,8 +42,8 @@ type Incoming struct {
 	Request uint64
 	Message Message // nil: Peer could not be reached with the message Request was of, or
 
-	// Revoked says that Key was taken off the list. Peer's connection is closed for it; an Incoming without a Peer
-	// comes after those of all peers, also if there are none.
+	// Revoked says that Key was taken off the list. Peer's connection is closed for it; an Incoming
+	// without a Peer comes after those of all peers, also if there are none.
 	Revoked bool
 }
 

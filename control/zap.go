@@ -11,7 +11,8 @@ import (
 
 const zapDomain = "cloudprofiler"
 
-// A zap answers ZeroMQ's question whether a key may come in (RFC 27, version 1.0 of ZAP), and notices when one may no longer.
+// A zap answers ZeroMQ's question whether a key may come in (RFC 27, version 1.0 of ZAP), and
+// notices when one may no longer.
 type zap struct {
 	read    func() ([]Key, error)
 	revoke  func(Key) bool // false: try again later
@@ -116,8 +117,8 @@ func (z *zap) reload() {
 	}
 }
 
-// look revokes the keys that were on the list and that two looks in a row do not find there: a file may be missing for a
-// moment while somebody replaces it.
+// look revokes the keys that were on the list and that two looks in a row do not find there: a file
+// may be missing for a moment while somebody replaces it.
 func (z *zap) look(now time.Time) {
 	if now.Sub(z.lookedAt) < lookEvery {
 		return

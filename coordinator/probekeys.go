@@ -8,16 +8,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// This file hands out the keys of probes. The server draws a secret for each node and tells it to that node alone; whoever
-// is to probe the node gets a key that is made from it for that prober. So nobody knows a key of two others, and a new
-// secret is all that it takes to end the keys of everybody.
+// This file hands out the keys of probes. The server draws a secret for each node and tells it to
+// that node alone; whoever is to probe the node gets a key that is made from it for that prober. So
+// nobody knows a key of two others, and a new secret is all that it takes to end the keys of
+// everybody.
 
 const (
-	// secretLife is how often a node gets a new secret. The one before stays in force beside it: a key lives for twice as
-	// long at most.
+	// secretLife is how often a node gets a new secret. The one before stays in force beside it: a
+	// key lives for twice as long at most.
 	secretLife = 10 * time.Minute
 
-	// settleKeys is for how long probers wait for their new keys, so that they get those of all nodes together.
+	// settleKeys is for how long probers wait for their new keys, so that they get those of all
+	// nodes together.
 	settleKeys = 100 * time.Millisecond
 )
 
@@ -30,7 +32,8 @@ type probeKeys struct {
 	renewAt time.Time     // when it is told once more, as it did not answer; zero: it was told
 }
 
-// newProbeKeys returns what a node begins with that registers: what it had, if it is the same process.
+// newProbeKeys returns what a node begins with that registers: what it had, if it is the same
+// process.
 func newProbeKeys(old *node, instance string) probeKeys {
 	if old == nil || old.registered.Instance != instance {
 		return probeKeys{prober: rand.Uint64()}
@@ -55,7 +58,8 @@ func (n *node) target(to *node) control.Target {
 	}
 }
 
-// renewSecret draws a secret for a node and tells it. Others get keys made from it once the node has answered.
+// renewSecret draws a secret for a node and tells it. Others get keys made from it once the node
+// has answered.
 func (c *core) renewSecret(n *node) {
 	if !n.takesPart() {
 		return
@@ -89,8 +93,8 @@ func (c *core) renewSecret(n *node) {
 	})
 }
 
-// revoked takes a peer out whose key was taken off the list. Whoever has had probe keys by it, or through who had it, loses
-// them: every node gets a new secret, and those before end everywhere.
+// revoked takes a peer out whose key was taken off the list. Whoever has had probe keys by it, or
+// through who had it, loses them: every node gets a new secret, and those before end everywhere.
 func (c *core) revoked(in control.Incoming) {
 	if n := c.peers[in.Peer]; n != nil {
 		c.gone(n, "its key was taken off the list of those that are let in")

@@ -38,7 +38,8 @@ func (a *fakeAnswerer) answers(key minrtt.Key) bool {
 	return known && s.Key(key.Prober) == key && (!ends || a.f.time <= end)
 }
 
-// answered says whether a client gets answers from another one under the key of an order, and notes whose the key is.
+// answered says whether a client gets answers from another one under the key of an order, and notes
+// whose the key is.
 func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	key, err := minrtt.DecodeKey(encoded)
 	if err != nil {
@@ -57,7 +58,8 @@ func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	return true
 }
 
-// wantKeys wants each key to be held by one prober alone, and how many trains were not answered for want of a key.
+// wantKeys wants each key to be held by one prober alone, and how many trains were not answered for
+// want of a key.
 func (f *fleet) wantKeys(unanswered int) {
 	f.t.Helper()
 	if f.unanswered != unanswered {
@@ -78,7 +80,8 @@ func (f *fleet) wantOpen() {
 	}
 }
 
-// Each pair has keys of its own in each direction, which are new every now and then, and no train is lost by that.
+// Each pair has keys of its own in each direction, which are new every now and then, and no train
+// is lost by that.
 func TestKeysArePerPairAndRotate(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
@@ -103,7 +106,8 @@ func TestKeysArePerPairAndRotate(t *testing.T) {
 	f.wantKeys(0)
 }
 
-// A prober that is slow to hear of new keys loses no train: those that it has are good for as long again.
+// A prober that is slow to hear of new keys loses no train: those that it has are good for as long
+// again.
 func TestAProberThatHearsLateOfNewKeysLosesNoTrain(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -149,8 +153,8 @@ func (f *fleet) revoke(c *fakeClient) {
 	f.core.handle(control.Incoming{Key: key, Revoked: true})
 }
 
-// Whose key is taken off the list gets no answer from anybody within seconds, whatever it was given, and no other node loses
-// a train by that; nor one that was away at that moment later.
+// Whose key is taken off the list gets no answer from anybody within seconds, whatever it was
+// given, and no other node loses a train by that; nor one that was away at that moment later.
 func TestARevokedNodeGetsNoAnswers(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)

@@ -117,8 +117,8 @@ func wait(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// A client whose public key is taken out of the directory loses its connection, and what it still has of keys gets no
-// answer from anybody; the others go on under new ones.
+// A client whose public key is taken out of the directory loses its connection, and what it still
+// has of keys gets no answer from anybody; the others go on under new ones.
 func TestTakingAKeyAwayEndsWhatItsOwnerHas(t *testing.T) {
 	k := newKeyed(t, "a", "b", "c")
 	wait(t, "trains", func() bool {

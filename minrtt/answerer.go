@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Answerer answers probes. Accept, Serve and Counts may be called from different goroutines, Serve from one at a time.
+// Answerer answers probes. Accept, Serve and Counts may be called from different goroutines, Serve
+// from one at a time.
 type Answerer struct {
 	transport Transport
 	clock     Clock
@@ -28,8 +29,8 @@ type Answerer struct {
 // maxFailures is how often in a row the transport may fail before Serve gives it up.
 const maxFailures = 1000
 
-// NewAnswerer returns an answerer that takes keys made from some secrets; with none it answers anybody, until Accept.
-// It uses the transport alone.
+// NewAnswerer returns an answerer that takes keys made from some secrets; with none it answers
+// anybody, until Accept. It uses the transport alone.
 func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) {
 	if clock.Counter == nil {
 		return nil, errors.New("new answerer: no counter given")

@@ -12,8 +12,9 @@ import (
 // keyBytes is the length of a secret and of what is made from it.
 const keyBytes = sha256.Size
 
-// A Secret is what an answerer's keys are made from, one for each prober. Whoever knows it can make all of them:
-// it belongs to the answerer and to whoever hands out its keys. The zero Secret is none.
+// A Secret is what an answerer's keys are made from, one for each prober. Whoever knows it can make
+// all of them: it belongs to the answerer and to whoever hands out its keys. The zero Secret is
+// none.
 type Secret struct {
 	Number uint64 // names it on the wire; never 0
 	Bytes  [keyBytes]byte
@@ -34,9 +35,9 @@ func newNumber() uint64 {
 	return max(1, binary.BigEndian.Uint64(b[:]))
 }
 
-// A Key is what one prober authenticates its trains with one answerer by. Two that share one end each other's trains.
-// With the zero Key, trains are run with an answerer that asks for none: packets that were damaged are found,
-// and nobody is kept out.
+// A Key is what one prober authenticates its trains with one answerer by. Two that share one end
+// each other's trains. With the zero Key, trains are run with an answerer that asks for none:
+// packets that were damaged are found, and nobody is kept out.
 type Key struct {
 	Secret uint64 // the number of the secret that it is made from
 	Prober uint64 // whose it is, by whatever number the one who made it gave it
@@ -66,7 +67,8 @@ func deriveKey(secret hash.Hash, prober uint64, b []byte) []byte {
 // keyTextBytes is how long a key is that is handed on.
 const keyTextBytes = 8 + 8 + keyBytes
 
-// Encode returns the key as it is handed on: its two numbers, big-endian, and its bytes. The zero Key is nothing.
+// Encode returns the key as it is handed on: its two numbers, big-endian, and its bytes. The zero
+// Key is nothing.
 func (k Key) Encode() []byte {
 	if k == (Key{}) {
 		return nil

@@ -203,7 +203,8 @@ func (c *codec) parse(b []byte, p *packet) error {
 	return c.parseBody(b, p)
 }
 
-// parseBody checks the authentication code of a packet whose header is decoded, and decodes the rest.
+// parseBody checks the authentication code of a packet whose header is decoded, and decodes the
+// rest.
 func (c *codec) parseBody(b []byte, p *packet) error {
 	end := len(b) - macSize
 	c.authenticate(b[:end])

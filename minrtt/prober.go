@@ -75,7 +75,8 @@ func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*P
 	return p, nil
 }
 
-// Use has trains begin under another key from now on. What the prober knows of its peer's counter holds on.
+// Use has trains begin under another key from now on. What the prober knows of its peer's counter
+// holds on.
 func (p *Prober) Use(key Key) {
 	if key != p.config.Key {
 		p.config.Key = key
@@ -112,9 +113,10 @@ func (p *Prober) Train(ctx context.Context) (Train, error) {
 	return t, nil
 }
 
-// newestSession is the highest number of a session in this process. An answerer takes no number that is not above
-// the highest that it has seen under the key, so that a packet is of no use to who sends it again: numbers grow from
-// one process to the next as the clock does, and within one as trains begin.
+// newestSession is the highest number of a session in this process. An answerer takes no number
+// that is not above the highest that it has seen under the key, so that a packet is of no use to
+// who sends it again: numbers grow from one process to the next as the clock does, and within one
+// as trains begin.
 var newestSession atomic.Uint64
 
 func init() { newestSession.Store(uint64(time.Now().UnixNano())) }

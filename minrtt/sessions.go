@@ -10,8 +10,8 @@ import (
 
 // This file says which probes an answerer takes: under which keys, and of which trains.
 
-// overlap is for how long an answerer takes keys of a secret that it accepts no longer: what is under way under them
-// ends well, and who is to know of new ones has heard of them by then.
+// overlap is for how long an answerer takes keys of a secret that it accepts no longer: what is
+// under way under them ends well, and who is to know of new ones has heard of them by then.
 const overlap = 2 * time.Second
 
 // accepted is a secret that the keys of an answerer's probers may be made from.
@@ -20,8 +20,9 @@ type accepted struct {
 	until time.Time // zero: until Accept says otherwise
 }
 
-// Accept says from which secrets the keys are made that the answerer takes from now on. It goes on to take those of
-// secrets before for two seconds more. One that answered anybody no longer does, at once.
+// Accept says from which secrets the keys are made that the answerer takes from now on. It goes on
+// to take those of secrets before for two seconds more. One that answered anybody no longer does,
+// at once.
 func (a *Answerer) Accept(secrets []Secret) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,8 +55,8 @@ func (a *Answerer) drop(number uint64) {
 	}
 }
 
-// A session is what an answerer knows of one key: the newest train under it. A prober runs one train at a time, so that
-// a newer one ends it, and nobody else can.
+// A session is what an answerer knows of one key: the newest train under it. A prober runs one
+// train at a time, so that a newer one ends it, and nobody else can.
 type session struct {
 	codec    *codec
 	number   uint64 // of the train. Those of earlier ones are lower, and their packets are replays
@@ -71,13 +72,15 @@ const (
 	// maxSessions is how many keys an answerer remembers at a time, some 1.5 kB each.
 	maxSessions = 4096
 
-	// liveFor is how long a train lives without a packet: as long as a prober may wait for an answer. The train that
-	// has been silent longest gives way to a new one if it is dead; a live one gives way to none.
+	// liveFor is how long a train lives without a packet: as long as a prober may wait for an
+	// answer. The train that has been silent longest gives way to a new one if it is dead; a live
+	// one gives way to none.
 	liveFor = maxTimeout
 )
 
-// take decodes a packet into a.packet, and returns the session that it belongs to; nil if it is not to be answered. Until
-// the packet's code has been checked, all that it costs is to look up two numbers and to make the key that it names.
+// take decodes a packet into a.packet, and returns the session that it belongs to; nil if it is not
+// to be answered. Until the packet's code has been checked, all that it costs is to look up two
+// numbers and to make the key that it names.
 func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
 	p := &a.packet
 	if err := parseHeader(b, &p.header); err != nil {
@@ -135,7 +138,8 @@ func (secret *accepted) codec(s *session, prober uint64) *codec {
 	return newCodec(deriveKey(secret.mac, prober, key[:0]))
 }
 
-// begin begins the train that a.packet opens, in the place of the key's train before, if there is one.
+// begin begins the train that a.packet opens, in the place of the key's train before, if there is
+// one.
 func (a *Answerer) begin(s *session, codec *codec, peer netip.AddrPort) *session {
 	p := &a.packet
 	switch {

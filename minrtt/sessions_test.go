@@ -12,7 +12,8 @@ import (
 
 var stranger = netip.MustParseAddrPort("192.0.2.66:66")
 
-// inject has a packet arrive at the answerer at this moment, and returns how many packets it sends in return.
+// inject has a packet arrive at the answerer at this moment, and returns how many packets it sends
+// in return.
 func (f *fakePair) inject(b []byte, from netip.AddrPort) int {
 	before := len(f.answerer.sent)
 	f.answerer.inbox = append(f.answerer.inbox, delivery{from: from, packet: bytes.Clone(b)})
@@ -20,7 +21,8 @@ func (f *fakePair) inject(b []byte, from netip.AddrPort) int {
 	return len(f.answerer.sent) - before
 }
 
-// amid runs a train, does something before its third probe leaves, and wants the train whole all the same.
+// amid runs a train, does something before its third probe leaves, and wants the train whole all
+// the same.
 func (f *fakePair) amid(t *testing.T, do func()) {
 	t.Helper()
 	n := 0
@@ -43,7 +45,8 @@ func open(key Key, session uint64) []byte {
 	return key.codec().append(nil, &p)
 }
 
-// Who has overheard all that a prober ever sent can end none of its trains with it, nor get an answer.
+// Who has overheard all that a prober ever sent can end none of its trains with it, nor get an
+// answer.
 func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
 	f := newFakePair(t)
 	for range 5 {
@@ -100,7 +103,8 @@ func TestOthersOpensEndNoLiveTrain(t *testing.T) {
 	}
 }
 
-// A member that knows its own keys, and hears all packets, can neither answer in another's place nor probe in another's name.
+// A member that knows its own keys, and hears all packets, can neither answer in another's place
+// nor probe in another's name.
 func TestAMemberForgesNoOtherPairsPackets(t *testing.T) {
 	f := newFakePair(t)
 	members := testSecret.Key(testKey.Prober + 1)
@@ -124,8 +128,8 @@ func TestAMemberForgesNoOtherPairsPackets(t *testing.T) {
 	}
 }
 
-// Secrets change in the middle of a train without a packet lost, whether the one before is named beside the new one or
-// is no longer. After that time nobody gets an answer who has a key of it.
+// Secrets change in the middle of a train without a packet lost, whether the one before is named
+// beside the new one or is no longer. After that time nobody gets an answer who has a key of it.
 func TestSecretsChangeInTheMiddleOfATrain(t *testing.T) {
 	f := newFakePair(t)
 	next, last := NewSecret(), NewSecret()
@@ -204,7 +208,8 @@ func TestKeyBytes(t *testing.T) {
 	}
 }
 
-// A transmit stamp that comes so late that the next train under its key is at the same answer is not taken for that one's.
+// A transmit stamp that comes so late that the next train under its key is at the same answer is
+// not taken for that one's.
 func TestALateTransmitStampIsNotTheNextTrains(t *testing.T) {
 	f := newFakePair(t)
 	f.stampInKernel()

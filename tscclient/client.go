@@ -147,8 +147,8 @@ func (c *Client) Close() error {
 // Address is where the client answers probes.
 func (c *Client) Address() netip.AddrPort { return c.address }
 
-// Key returns a key for one prober of this client: each call another one. It is the zero Key, with which anybody is
-// answered, if the client's Config has no Secret.
+// Key returns a key for one prober of this client: each call another one. It is the zero Key, with
+// which anybody is answered, if the client's Config has no Secret.
 func (c *Client) Key() minrtt.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +158,8 @@ func (c *Client) Key() minrtt.Key {
 	return c.secret.Key(mathrand.Uint64())
 }
 
-// Accept says from which secrets, beside the one of Key, the keys are made under which the client answers probes from
-// now on. Those before end after a moment, so that what is under way ends well.
+// Accept says from which secrets, beside the one of Key, the keys are made under which the client
+// answers probes from now on. Those before end after a moment, so that what is under way ends well.
 func (c *Client) Accept(secrets []minrtt.Secret) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,8 +25,9 @@ type Config struct {
 	// Listen is where probes are answered; port 0 takes a free one.
 	Listen netip.AddrPort
 
-	// Secret is what the keys are made from that Client.Key returns, until RenewSecret. A server under whose command the client is put brings
-	// secrets of its own beside it. Zero: anybody's probes are answered, until a server brings one.
+	// Secret is what the keys are made from that Client.Key returns, until RenewSecret. A server
+	// under whose command the client is put brings secrets of its own beside it. Zero: anybody's
+	// probes are answered, until a server brings one.
 	Secret minrtt.Secret
 
 	// AnswerSpin is for how long the answerer polls after a packet before it sleeps. It burns a core while probes come, and

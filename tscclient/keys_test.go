@@ -18,7 +18,8 @@ func probeSecrets(secrets ...minrtt.Secret) *control.ProbeSecrets {
 	return m
 }
 
-// A server says which keys a node takes. One that it no longer names ends after a moment, and others go on.
+// A server says which keys a node takes. One that it no longer names ends after a moment, and
+// others go on.
 func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
@@ -60,7 +61,7 @@ func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 		t.Error(err)
 	}
 	// A key is one prober's: the next one gets another.
-	if a.Key() == a.Key() {
+	if key := a.Key(); key == a.Key() {
 		t.Error("two probers get one key")
 	}
 }

@@ -20,8 +20,8 @@ import (
 type LinkConfig struct {
 	Server control.ClientConfig
 
-	// Register is what the node says about itself. Its name, epoch, counter and probe address are the client's and are
-	// filled in, as are instance and nonce.
+	// Register is what the node says about itself. Its name, epoch, counter and probe address are
+	// the client's and are filled in, as are instance and nonce.
 	Register control.Register
 
 	// Advertise is where others reach the client's answerer. Its zero value is where the client listens, or, if it listens on

@@ -102,11 +102,8 @@ func (n *relateNode) ask(ctx context.Context, what string, argument, result any,
 }
 
 // meet opens the way to a node and asks what it is.
-func (n *relateNode) meet(ctx context.Context, key, public *control.Key) error {
-	config := control.ClientConfig{Server: n.where, Key: key}
-	if public != nil {
-		config.Public = public.Public
-	}
+func (n *relateNode) meet(ctx context.Context, key *control.Key, publics func() ([]string, error)) error {
+	config := control.ClientConfig{Server: n.where, Key: key, Publics: publics}
 	var err error
 	if n.client, err = control.Dial(config); err != nil {
 		return err
@@ -246,23 +243,23 @@ func (f *relateFlags) check(where []string) error {
 func meetBoth(ctx context.Context, flags relateFlags, where []string) ([2]*relateNode, error) {
 	nodes := [2]*relateNode{{where: where[0]}, {where: where[1]}}
 	var own *control.Key
-	var public [2]*control.Key
+	var publics [2]func() ([]string, error)
 	if flags.key != "" {
 		key, err := control.ReadKey(flags.key)
 		if err != nil {
 			return nodes, err
 		}
 		own = &key
-		for i := range public {
-			key, err := control.ReadKey(flags.public[min(i, len(flags.public)-1)])
-			if err != nil {
+		for i := range publics {
+			path := flags.public[min(i, len(flags.public)-1)]
+			publics[i] = func() ([]string, error) { return control.ReadServerKeys(path) }
+			if _, err := publics[i](); err != nil {
 				return nodes, err
 			}
-			public[i] = &key
 		}
 	}
 	for i, n := range nodes {
-		if err := n.meet(ctx, own, public[i]); err != nil {
+		if err := n.meet(ctx, own, publics[i]); err != nil {
 			return nodes, err
 		}
 	}

@@ -38,14 +38,12 @@ func (s *serverFlags) dial() (*control.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		server, err := control.ReadKey(s.serverKey)
-		if err != nil {
+		c.Key, c.Publics = &key, func() ([]string, error) { return control.ReadServerKeys(s.serverKey) }
+		if _, err := c.Publics(); errors.Is(err, control.ErrKeyRole) {
+			return nil, command.UsageError{fmt.Errorf("--server-key is not of a server: %w", err)}
+		} else if err != nil {
 			return nil, err
 		}
-		if server.Role != control.RoleServer {
-			return nil, command.Usagef("--server-key %q is the key of %s %q, not of a server", s.serverKey, server.Role, server.Name)
-		}
-		c.Key, c.Public = &key, server.Public
 	}
 	link, err := control.Dial(c)
 	if errors.Is(err, control.ErrNeedsKeys) {

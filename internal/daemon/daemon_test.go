@@ -143,7 +143,7 @@ func TestLink(t *testing.T) {
 	secret, public := writeKey(t, dir, "beta", control.RoleNode)
 	_, server := writeKey(t, dir, "server", control.RoleServer)
 	l, err := Link("beta", "192.0.2.1:7330", secret, server, "192.0.2.2:7341")
-	if err != nil || l.Server.Server != "192.0.2.1:7330" || l.Server.Key.Name != "beta" || l.Server.Public == "" || l.Advertise.Port() != 7341 {
+	if err != nil || l.Server.Server != "192.0.2.1:7330" || l.Server.Key.Name != "beta" || l.Server.Publics == nil || l.Advertise.Port() != 7341 {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if l, err := Link("beta", "127.0.0.1:7330", "", "", ""); err != nil || l.Server.Key != nil || l.Advertise.IsValid() {

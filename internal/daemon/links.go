@@ -36,14 +36,11 @@ func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfi
 		return l, fmt.Errorf("key %q: it is the key of %s %q, and this is node %q: make one with \"cprof keys client %s\"",
 			key, own.Role, own.Name, node, node)
 	}
-	public, err := control.ReadKey(serverKey)
-	if err != nil {
+	public := func() ([]string, error) { return control.ReadServerKeys(serverKey) }
+	if _, err := public(); err != nil {
 		return l, fmt.Errorf("server_key: %w", err)
 	}
-	if public.Role != control.RoleServer {
-		return l, fmt.Errorf("server_key %q: it is the key of %s %q: use server.public", serverKey, public.Role, public.Name)
-	}
-	l.Server.Key, l.Server.Public = &own, public.Public
+	l.Server.Key, l.Server.Publics = &own, public
 	return l, l.Server.Check()
 }
 

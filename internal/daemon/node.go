@@ -24,9 +24,10 @@ type Node struct {
 	notice   *minrtt.StepNotice
 }
 
-// OpenNode finds out what this machine's node is, which takes about a second, and puts it into a client's configuration: node, epoch and
-// clock, and a new secret for the keys of probes. An empty name is the host's. A break of the counter that leaves no
-// mark of its own is kept in the directory of rings ("": the default one), which lasts as long as the boot does.
+// OpenNode finds out what this machine's node is, which takes about a second, and puts it into a
+// client's configuration: node, epoch and clock, and a new secret for the keys of probes. An empty
+// name is the host's. A break of the counter that leaves no mark of its own is kept in the
+// directory of rings ("": the default one), which lasts as long as the boot does.
 func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node, error) {
 	if rings == "" {
 		rings = ring.DefaultDirectory()
