@@ -298,7 +298,8 @@ func (m *ProbeSecrets) check() error {
 	}
 	for _, s := range m.Secrets {
 		if s.Number == 0 || len(s.Bytes) != SecretBytes {
-			return fmt.Errorf("secret %d of %d bytes: want a number and %d bytes", s.Number, len(s.Bytes), SecretBytes)
+			return fmt.Errorf("secret %d of %d bytes: want a number and %d bytes",
+				s.Number, len(s.Bytes), SecretBytes)
 		}
 	}
 	return nil

@@ -132,7 +132,8 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 	err = errors.Join(dealer.Monitor(name, zmq4.EVENT_HANDSHAKE_FAILED_AUTH), monitor.SetLinger(0), monitor.Connect(name), setCommon(dealer, l.server), dealer.SetImmediate(true),
 		dealer.SetReconnectIvl(100*time.Millisecond), dealer.SetReconnectIvlMax(2*time.Second))
 	if c := l.config; err == nil && c.Key != nil {
-		err = errors.Join(dealer.SetCurveServerkey(l.serverKey()), dealer.SetCurvePublickey(c.Key.Public), dealer.SetCurveSecretkey(c.Key.Secret))
+		err = errors.Join(dealer.SetCurveServerkey(l.serverKey()),
+			dealer.SetCurvePublickey(c.Key.Public), dealer.SetCurveSecretkey(c.Key.Secret))
 	}
 	if err == nil {
 		err = dealer.Connect("tcp://" + l.server)

@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// fdProperty is where ZeroMQ says, of a message, which socket it came from (what ZMQ_SRCFD returns).
+const fdProperty = "__fd"
+
 // A connection is what is known of a peer that came in with a key.
 type connection struct {
 	public string // its key
@@ -44,7 +47,8 @@ func (s *Server) ended(fd int) {
 // revoke ends all that a key is connected by, and tells who receives.
 func (s *Server) revoke(key Key) {
 	if log := s.refused.log; log != nil {
-		log.Warn("key was taken off the list: its connections end", "key", key.Name, "role", string(key.Role))
+		log.Warn("key was taken off the list: its connections end",
+			"key", key.Name, "role", string(key.Role))
 	}
 	s.mu.Lock()
 	var peers []Peer

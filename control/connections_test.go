@@ -17,7 +17,9 @@ import (
 
 // revocations is a fleet whose list of keys can change, and what its server received beside
 // registrations and signs of life.
-func revocations(t *testing.T, names ...string) (f *fleet, list *atomic.Pointer[[]Key], received <-chan Incoming) {
+func revocations(t *testing.T, names ...string) (
+	f *fleet, list *atomic.Pointer[[]Key], received <-chan Incoming,
+) {
 	t.Helper()
 	f = &fleet{t: t, key: must(NewKey("server", RoleServer))(t), logged: &logged{}}
 	for _, name := range names {
@@ -87,7 +89,8 @@ func TestAKeyWithoutAConnectionIsRevoked(t *testing.T) {
 
 func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
 	a := must(NewKey("a", RoleNode))(t).Halved()
-	emfile := fmt.Errorf("read client keys: %w", &fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE})
+	full := &fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}
+	emfile := fmt.Errorf("read client keys: %w", full)
 	now := time.Unix(1000, 0)
 	var listed []Key
 	var err error
@@ -135,8 +138,10 @@ func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
 
 // What is already on its way in when its key is revoked does not come through.
 func TestMessagesOfARevokedKeyAreRefused(t *testing.T) {
-	s := &Server{speaks: Current, refused: newRefusals(nil), incoming: make(chan Incoming, 1), registered: map[Peer]bool{},
-		connections: map[Peer]connection{}, zap: &zap{keys: map[string]Key{}}}
+	s := &Server{
+		speaks: Current, refused: newRefusals(nil), incoming: make(chan Incoming, 1),
+		registered: map[Peer]bool{}, connections: map[Peer]connection{}, zap: &zap{keys: map[string]Key{}},
+	}
 	peer := Peer("\x00abcd")
 	s.registered[peer] = true
 	a := must(NewKey("a", RoleNode))(t)
@@ -179,7 +184,8 @@ func TestClientsFindAServerThatIsGivenAnotherKey(t *testing.T) {
 	}
 	put(f.key)
 	c := must(Dial(ClientConfig{
-		Server: f.server.Address(), Key: &f.clients[0], Publics: func() ([]string, error) { return ReadServerKeys(path) },
+		Server: f.server.Address(), Key: &f.clients[0],
+		Publics: func() ([]string, error) { return ReadServerKeys(path) },
 	}))(t)
 	defer c.Close()
 	registers := func() {
@@ -215,7 +221,8 @@ func TestClientsFindAServerThatIsGivenAnotherKey(t *testing.T) {
 	registers()
 	listen(before) // which turned out to be too early
 	registers()
-	if err := os.WriteFile(path, []byte("half of a k"), 0o644); err != nil { // what cannot be read changes nothing
+	// What cannot be read changes nothing.
+	if err := os.WriteFile(path, []byte("half of a k"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	listen(next)
@@ -223,7 +230,8 @@ func TestClientsFindAServerThatIsGivenAnotherKey(t *testing.T) {
 }
 
 func TestSeveralKeysInAFile(t *testing.T) {
-	a, b := must(NewKey("server", RoleServer))(t).Halved(), must(NewKey("server", RoleServer))(t).Halved()
+	a := must(NewKey("server", RoleServer))(t).Halved()
+	b := must(NewKey("server", RoleServer))(t).Halved()
 	nodes := must(NewKey("n", RoleNode))(t).Halved()
 	path := filepath.Join(t.TempDir(), "keys")
 	put := func(text []byte) {
@@ -232,14 +240,17 @@ func TestSeveralKeysInAFile(t *testing.T) {
 		}
 	}
 	put(append(a.Text(), b.Text()...))
-	if public, err := ReadServerKeys(path); err != nil || !slices.Equal(public, []string{a.Public, b.Public}) {
+	public, err := ReadServerKeys(path)
+	if err != nil || !slices.Equal(public, []string{a.Public, b.Public}) {
 		t.Errorf("read %v, %v", public, err)
 	}
-	if _, err := ReadKey(path); !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "2 keys") {
+	_, err = ReadKey(path)
+	if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "2 keys") {
 		t.Errorf("where one is wanted: %v", err)
 	}
 	put(append(a.Text(), nodes.Text()...))
-	if _, err := ReadServerKeys(path); !errors.Is(err, ErrKeyRole) || !strings.Contains(err.Error(), `node "n"`) {
+	_, err = ReadServerKeys(path)
+	if !errors.Is(err, ErrKeyRole) || !strings.Contains(err.Error(), `node "n"`) {
 		t.Errorf("with a node's: %v", err)
 	}
 	put(append(a.Text(), "name: x\n"...))

@@ -151,9 +151,12 @@ func parseKeys(text []byte) (keys []Key, err error) {
 			keys = append(keys, *k)
 			k = &Key{}
 		}
-		field := map[string]*string{"name": &k.Name, "role": (*string)(&k.Role), "public": &k.Public, "secret": &k.Secret}[word]
+		field := map[string]*string{
+			"name": &k.Name, "role": (*string)(&k.Role), "public": &k.Public, "secret": &k.Secret,
+		}[word]
 		if field == nil || *field != "" {
-			return nil, fmt.Errorf("%w: line %d: want name, role, public and secret, once each", ErrKeyFile, n)
+			return nil, fmt.Errorf("%w: line %d: want name, role, public and secret, once each",
+				ErrKeyFile, n)
 		}
 		*field = strings.TrimSpace(value)
 	}
@@ -173,7 +176,8 @@ func ReadKey(path string) (Key, error) {
 		return Key{}, err
 	}
 	if len(keys) > 1 {
-		return Key{}, fmt.Errorf("read key %q: %w: it holds %d keys, and one is wanted", path, ErrKeyFile, len(keys))
+		return Key{}, fmt.Errorf("read key %q: %w: it holds %d keys, and one is wanted",
+			path, ErrKeyFile, len(keys))
 	}
 	return keys[0], nil
 }
@@ -198,7 +202,8 @@ func readKeys(path string) ([]Key, error) {
 	}
 	for _, k := range keys {
 		if k.Secret != "" && info.Mode().Perm()&0o077 != 0 {
-			return nil, fmt.Errorf("read key %q: %w (mode %04o): chmod 600 it", path, ErrKeyMode, info.Mode().Perm())
+			return nil, fmt.Errorf("read key %q: %w (mode %04o): chmod 600 it",
+				path, ErrKeyMode, info.Mode().Perm())
 		}
 	}
 	return keys, nil
@@ -213,7 +218,8 @@ func ReadServerKeys(path string) (public []string, err error) {
 	}
 	for _, k := range keys {
 		if k.Role != RoleServer {
-			return nil, fmt.Errorf("read key %q: %w: it is the key of %s %q: use server.public", path, ErrKeyRole, k.Role, k.Name)
+			return nil, fmt.Errorf("read key %q: %w: it is the key of %s %q: use server.public",
+				path, ErrKeyRole, k.Role, k.Name)
 		}
 		public = append(public, k.Public)
 	}

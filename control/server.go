@@ -292,7 +292,8 @@ func (s *Server) drain(g *gate) {
 			return
 		}
 		// The frame that names the peer carries no properties, the ones after it do.
-		frames, properties, err := s.router.RecvMessageBytesWithMetadata(zmq4.DONTWAIT, "User-Id", "Peer-Address", "__fd")
+		frames, properties, err := s.router.RecvMessageBytesWithMetadata(zmq4.DONTWAIT,
+			"User-Id", "Peer-Address", fdProperty)
 		if err != nil {
 			return
 		}
@@ -306,12 +307,13 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 	if s.zap != nil {
 		var listed bool
 		if key, listed = s.zap.key(properties["User-Id"]); !listed {
-			s.refused.add(ReasonKey, "key is not on the list any more", "peer", peer, "address", properties["Peer-Address"])
-			s.note(peer, properties["User-Id"], properties["__fd"])
+			s.refused.add(ReasonKey, "key is not on the list any more",
+				"peer", peer, "address", properties["Peer-Address"])
+			s.note(peer, properties["User-Id"], properties[fdProperty])
 			s.cut(peer)
 			return
 		}
-		s.note(peer, key.Public, properties["__fd"]) // by which ZeroMQ says what socket it came from (ZMQ_SRCFD)
+		s.note(peer, key.Public, properties[fdProperty])
 	}
 	refuse := func(request uint64, reason Reason, code Code, text string) {
 		s.refused.add(reason, "message refused", "peer", peer, "address", properties["Peer-Address"], "key", key.Name, "why", text)

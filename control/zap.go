@@ -22,7 +22,7 @@ type zap struct {
 	close   func()
 
 	mu   sync.Mutex
-	keys map[string]Key // by public key: those on the list, and those taken off it that are not yet revoked
+	keys map[string]Key // by public key: those on the list, and those off it that are not yet revoked
 
 	// Its goroutine's:
 	allowed  map[string]bool
@@ -36,8 +36,13 @@ type zap struct {
 // lookEvery is how often the list is looked at for keys that are no longer on it.
 const lookEvery = time.Second
 
-func newZap(ctx *zmq4.Context, read func() ([]Key, error), revoke func(Key) bool, r *refusals) (*zap, error) {
-	z := &zap{read: read, revoke: revoke, refused: r, done: make(chan struct{}), keys: map[string]Key{}, missing: map[string]bool{}}
+func newZap(
+	ctx *zmq4.Context, read func() ([]Key, error), revoke func(Key) bool, r *refusals,
+) (*zap, error) {
+	z := &zap{
+		read: read, revoke: revoke, refused: r, done: make(chan struct{}),
+		keys: map[string]Key{}, missing: map[string]bool{},
+	}
 	var err error
 	if z.socket, err = ctx.NewSocket(zmq4.REP); err != nil {
 		return nil, err
@@ -145,7 +150,9 @@ func (z *zap) look(now time.Time) {
 
 // passes says whether an error in reading the list says nothing about who is on it.
 func passes(err error) bool {
-	for _, passing := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.ESTALE, syscall.ETIMEDOUT} {
+	for _, passing := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.ESTALE, syscall.ETIMEDOUT,
+	} {
 		if errors.Is(err, passing) {
 			return true
 		}

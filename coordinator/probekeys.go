@@ -26,7 +26,7 @@ const (
 // probeKeys is what keys of probes with a node are made from.
 type probeKeys struct {
 	prober  uint64        // the node's number in the keys that it is given for others
-	secret  minrtt.Secret // of the keys that others are given for it: its answerer has said that it accepts them
+	secret  minrtt.Secret // of the keys that others are given for it: it has said that it accepts them
 	told    uint64        // number of the last secret that it was told
 	alone   bool          // the next secret it is told ends those before
 	renewAt time.Time     // when it is told once more, as it did not answer; zero: it was told
@@ -53,22 +53,26 @@ func (n *node) probing() bool { return n.takesPart() && n.keys.secret.Number != 
 func (n *node) target(to *node) control.Target {
 	r := to.registered
 	return control.Target{
-		Peer: r.Name, PeerEpoch: r.Epoch, Address: r.ProbeAddress, Key: to.keys.secret.Key(n.keys.prober).Encode(),
+		Peer: r.Name, PeerEpoch: r.Epoch, Address: r.ProbeAddress,
+		Key:       to.keys.secret.Key(n.keys.prober).Encode(),
 		NominalHz: r.NominalHz, QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles,
 	}
 }
 
-// renewSecret draws a secret for a node and tells it. Others get keys made from it once the node
-// has answered.
+// renewSecret draws a secret for a node and tells it. Others get keys made from it once the node has
+// answered.
 func (c *core) renewSecret(n *node) {
 	if !n.takesPart() {
 		return
 	}
-	k := &n.keys
-	next := minrtt.NewSecret()
-	m := &control.ProbeSecrets{Secrets: []control.ProbeSecret{{Number: next.Number, Bytes: next.Bytes[:]}}}
-	if before := k.secret; before.Number != 0 && !k.alone {
-		m.Secrets = append(m.Secrets, control.ProbeSecret{Number: before.Number, Bytes: before.Bytes[:]})
+	k, next := &n.keys, minrtt.NewSecret()
+	m := &control.ProbeSecrets{}
+	name := func(s minrtt.Secret) {
+		m.Secrets = append(m.Secrets, control.ProbeSecret{Number: s.Number, Bytes: s.Bytes[:]})
+	}
+	name(next)
+	if k.secret.Number != 0 && !k.alone {
+		name(k.secret)
 	}
 	k.told, k.renewAt = next.Number, time.Time{}
 	c.ask(n, m, c.config.AnswerLimit, "its secret for probe keys", func(_ control.Message, err error) {
@@ -79,18 +83,23 @@ func (c *core) renewSecret(n *node) {
 			}
 			return
 		}
-		first := !n.probing()
-		k.secret = next
-		if k.told == next.Number {
-			k.alone = false
-		}
-		if !first {
-			c.rekeyAt = c.now().Add(settleKeys)
-			return
-		}
-		c.targetsChanged()
-		c.sweepBy = c.now().Add(c.config.Settle)
+		c.takesSecret(n, next)
 	})
+}
+
+// takesSecret takes note that a node accepts the keys that are made from a secret.
+func (c *core) takesSecret(n *node, s minrtt.Secret) {
+	first := !n.probing()
+	n.keys.secret = s
+	if n.keys.told == s.Number {
+		n.keys.alone = false
+	}
+	if !first {
+		c.rekeyAt = c.now().Add(settleKeys)
+		return
+	}
+	c.targetsChanged()
+	c.sweepBy = c.now().Add(c.config.Settle)
 }
 
 // revoked takes a peer out whose key was taken off the list. Whoever has had probe keys by it, or

@@ -29,8 +29,8 @@ type keyed struct {
 func newKeyed(t *testing.T, names ...string) *keyed {
 	t.Helper()
 	k := &keyed{
-		list: t.TempDir(), clients: map[string]*tscclient.Client{}, links: map[string]*tscclient.Link{},
-		given: map[string]*atomic.Pointer[tscclient.Peer]{},
+		list: t.TempDir(), clients: map[string]*tscclient.Client{},
+		links: map[string]*tscclient.Link{}, given: map[string]*atomic.Pointer[tscclient.Peer]{},
 	}
 	store, err := OpenStore(t.TempDir(), t.TempDir())
 	if err != nil {
@@ -42,7 +42,8 @@ func newKeyed(t *testing.T, names ...string) *keyed {
 		t.Fatal(err)
 	}
 	link, err := control.Listen(control.ServerConfig{
-		Address: "127.0.0.1:0", Key: &own, Clients: func() ([]control.Key, error) { return control.ReadClientKeys(k.list) },
+		Address: "127.0.0.1:0", Key: &own,
+		Clients: func() ([]control.Key, error) { return control.ReadClientKeys(k.list) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,9 @@ func (k *keyed) join(t *testing.T, name, server string, public control.Key) {
 		t.Fatal(err)
 	}
 	config := tscclient.DefaultConfig()
-	config.Node = tscratio.Node{Name: name, Epoch: "e", NominalHz: 2.6e9, QuantumCycles: 30, CoreSlackCycles: 2000}
+	config.Node = tscratio.Node{
+		Name: name, Epoch: "e", NominalHz: 2.6e9, QuantumCycles: 30, CoreSlackCycles: 2000,
+	}
 	config.Clock = minrtt.Clock{Counter: asm.Counter}
 	config.Listen = netip.MustParseAddrPort("127.0.0.1:0")
 	config.Secret = minrtt.NewSecret()

@@ -16,7 +16,7 @@ type Counts struct {
 	Late       uint64 // answers that came after their time; they count as accepted as well
 	Duplicate  uint64 // packets that had come before, or came after one with a higher number
 	OtherTrain uint64 // genuine packets of a train that this end does not know
-	Crowded    uint64 // trains that were not begun: there was no room beside all that were under way
+	Crowded    uint64 // trains that were not begun: there was no room beside those under way
 	Foreign    uint64 // packets from another address, or without the magic
 	Truncated  uint64 // packets shorter than their kind demands
 	Oversize   uint64 // packets longer than their kind demands

@@ -85,7 +85,8 @@ func DecodeKey(b []byte) (Key, error) {
 		return Key{}, nil
 	}
 	if len(b) != keyTextBytes {
-		return Key{}, fmt.Errorf("probe key has %d bytes, not %d: bring both ends to one version", len(b), keyTextBytes)
+		return Key{}, fmt.Errorf("probe key has %d bytes, not %d: bring both ends to one version",
+			len(b), keyTextBytes)
 	}
 	k := Key{Secret: binary.BigEndian.Uint64(b), Prober: binary.BigEndian.Uint64(b[8:])}
 	copy(k.Bytes[:], b[16:])

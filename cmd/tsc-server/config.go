@@ -43,7 +43,7 @@ func addFlags(cmd *cobra.Command) {
 	d := coordinator.DefaultConfig()
 	f.String("listen", "127.0.0.1:7330", "address:port for clients; beyond this machine it needs keys")
 	f.String("key", "", "file of the server's secret key")
-	f.String("client-keys", "", "directory of the public keys (*.public) of those who are let in, and for as long as they are there")
+	f.String("client-keys", "", "directory of the public keys (*.public) of those who are let in while they are there")
 	f.String("state", "", "directory of what the server knows (default: /var/lib/cloudprofiler/server, or ~/.local/state/cloudprofiler/server)")
 	f.String("runs", "", "directory of runs (default: runs/ below the state)")
 	f.String("metrics", "", "address:port for Prometheus, at /metrics (default: none)")
