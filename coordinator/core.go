@@ -33,6 +33,9 @@ type core struct {
 	// background does work off the core's goroutine, and then goes on with its result on it. Here, and in tests, at once.
 	background func(work func() error, then func(error))
 
+	// took is how long ago something began, for the shares of nodes. Nothing takes any time here, and in tests.
+	took func(began time.Time) time.Duration
+
 	nodes      map[string]*node
 	peers      map[control.Peer]*node
 	nodesDirty bool
@@ -91,6 +94,7 @@ func newCore(config Config, store *Store, network network, now func() time.Time,
 		nodes: map[string]*node{}, peers: map[control.Peer]*node{}, pairs: map[pairKey]*pair{}, current: map[[2]string]pairKey{},
 		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{}, flushed: now(), swept: now(), renewed: now(),
 		background: func(work func() error, then func(error)) { then(work()) },
+		took:       func(time.Time) time.Duration { return 0 },
 	}
 	return c, c.restore()
 }
@@ -150,6 +154,10 @@ func (c *core) handle(in control.Incoming) {
 		return
 	}
 	c.heardOf(n)
+	p := c.pending[in.Request]
+	if asked := in.Request != 0 && p != nil && p.node == n; !asked || in.Message.Kind() == control.KindTrains {
+		defer c.charge(n, time.Now())
+	}
 	switch m := in.Message.(type) {
 	case *control.Ping:
 		c.send(in.Peer, in.Request, &control.Pong{})

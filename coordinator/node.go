@@ -28,6 +28,8 @@ type node struct {
 	load       *control.Load // the last
 	keys       probeKeys
 
+	share share
+
 	snapshot    *SnapshotRequest // that a program on it wants of the others; nil: none
 	snapshotDue time.Time        // when it may have the next
 
@@ -111,7 +113,15 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 			r.Name, c.now().Sub(old.heard).Round(time.Millisecond), c.config.Dead)
 		return
 	}
-	n := &node{registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now()}
+	var taken share
+	if old != nil {
+		if wait := old.share.wait(c.now()); wait > 0 || !old.share.take(c.now(), registerTakes) {
+			refuse(control.NotNow, "node %q took more of the server's time than its share: come back in %v", r.Name, old.share.wait(c.now()).Round(time.Second))
+			return
+		}
+		taken = old.share
+	}
+	n := &node{registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now(), share: taken}
 	n.registered.Nonce = ""
 	if old != nil && old.registered.Epoch == r.Epoch { // one counter, which this process has measured anew
 		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))

@@ -162,11 +162,25 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	if n.name() != p.key.a {
 		by = tscratio.StartedByB
 	}
-	for _, t := range m.Trains {
-		if err := c.add(p, trainOf(t, by), t); err != nil {
-			p.complaint, p.complaintAt = err.Error(), c.now()
-			c.log.Warn("train is refused", "node", n.name(), "peer", m.Peer, "error", err)
+	for some := range slices.Chunk(m.Trains, c.config.LiveTrains) {
+		for _, t := range some {
+			if err := c.add(p, trainOf(t, by), t); err != nil {
+				p.complaint, p.complaintAt = err.Error(), c.now()
+				c.log.Warn("train is refused", "node", n.name(), "peer", m.Peer, "error", err)
+			}
 		}
+		c.judge(p, len(some))
+	}
+}
+
+// judge holds trains that came against the assumptions, and forgets older ones. It costs as much for many as for one.
+func (c *core) judge(p *pair, trains int) {
+	if contradiction := p.live.CheckLast(trains); contradiction != nil {
+		p.complaint, p.complaintAt = contradiction.String(), c.now()
+		c.log.Warn("constraints contradict the assumptions", "a", p.key.a, "b", p.key.b, "what", p.complaint)
+	}
+	if len(p.ends) >= 2*c.config.LiveTrains {
+		c.shorten(p)
 	}
 }
 
@@ -203,13 +217,6 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 		}
 	}
 	p.ends = append(p.ends, last)
-	if contradiction := p.live.Check(); contradiction != nil {
-		p.complaint, p.complaintAt = contradiction.String(), c.now()
-		c.log.Warn("constraints contradict the assumptions", "a", p.key.a, "b", p.key.b, "what", p.complaint)
-	}
-	if len(p.ends) >= 2*c.config.LiveTrains {
-		c.shorten(p)
-	}
 	if p.run != nil && p.trains%pruneEvery == 0 {
 		p.run.Prune()
 	}

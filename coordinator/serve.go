@@ -32,6 +32,7 @@ func NewServer(link *control.Server, config Config, store *Store, log *slog.Logg
 		return nil, err
 	}
 	s := &Server{link: link, core: core, log: core.log, then: make(chan func(), 16), latest: make(chan chan *Matrix), ended: make(chan struct{})}
+	core.took = time.Since
 	core.background = func(work func() error, then func(error)) {
 		go func() {
 			err := work()

@@ -204,21 +204,29 @@ func (g *polygon) limit(lo, hi slope) {
 
 // Check looks for a contradiction that the last train or the one before it brought. A step beyond the bound shows
 // within two trains. It costs little however many trains there are.
-func (p *Pair) Check() *Contradiction {
+func (p *Pair) Check() *Contradiction { return p.CheckLast(1) }
+
+// CheckLast is Check for several trains that were added since the last look, at the cost of one. It sees those of them
+// that lie within two windows of the last.
+func (p *Pair) CheckLast(trains int) *Contradiction {
 	n := len(p.trains)
 	if n < 2 {
 		return nil
 	}
-	newest, previous := &p.trains[n-1], &p.trains[n-2]
-	// A counter that went back has its trains in another order than the other's.
-	if newest.b.Lo > previous.b.Hi && newest.a.Hi < previous.a.Lo || newest.a.Lo > previous.a.Hi && newest.b.Hi < previous.b.Lo {
-		return &Contradiction{
-			Fault: RanBackwards, From: p.B.Name, Into: p.A.Name, Asked: p.Declared.Wander, Least: maxWander,
-			At: Interval{min(newest.b.Hi, previous.b.Hi), max(newest.b.Lo, previous.b.Lo)},
+	first := max(0, n-1-max(1, trains)) // the one before those
+	begin, end := p.trains[first].b.Lo, p.trains[first].b.Hi
+	for i := first + 1; i < n; i++ {
+		newest, previous := &p.trains[i], &p.trains[i-1]
+		// A counter that went back has its trains in another order than the other's.
+		if newest.b.Lo > previous.b.Hi && newest.a.Hi < previous.a.Lo || newest.a.Lo > previous.a.Hi && newest.b.Hi < previous.b.Lo {
+			return &Contradiction{
+				Fault: RanBackwards, From: p.B.Name, Into: p.A.Name, Asked: p.Declared.Wander, Least: maxWander,
+				At: Interval{min(newest.b.Hi, previous.b.Hi), max(newest.b.Lo, previous.b.Lo)},
+			}
 		}
+		begin, end = min(begin, newest.b.Lo), max(end, newest.b.Hi)
 	}
 	// Any window will do that ends with the last train.
-	end := max(newest.b.Hi, previous.b.Hi)
 	within := Interval{down(end, 2*p.B.cycles(p.Declared.Window)), up(end, maxErrorCycles*2)}
 	recent := &Pair{A: p.A, B: p.B, Declared: p.Declared}
 	for i := n - 1; i >= 0 && p.trains[i].b.Hi >= within.Lo; i-- {
@@ -231,7 +239,7 @@ func (p *Pair) Check() *Contradiction {
 		return nil
 	}
 	c := e.contradiction(cs, within, 1, p.Declared.Wander)
-	if c.At.Hi < down(min(newest.b.Lo, previous.b.Lo), p.B.CoreSlackCycles) {
+	if c.At.Hi < down(begin, p.B.CoreSlackCycles) {
 		return nil // an earlier train brought it
 	}
 	return &c

@@ -1,0 +1,99 @@
+package coordinator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// A node that has the server work without end is let go, and the others are measured on. It may come back, and what it reported is not lost.
+func TestANodeHasItsShareOfTheServer(t *testing.T) {
+	f := newFleet(t, testConfig(), names(4)...)
+	f.wantSweep(time.Minute)
+	c := f.clients["n00"]
+	takes := 100 * time.Millisecond // of the server's time, for one report
+	f.core.took = func(time.Time) time.Duration { return takes }
+	flood := func() (reports int) {
+		for f.core.nodes["n00"].alive() && reports < 10_000 {
+			c.report++
+			reports++
+			train, _ := c.train(f.clients["n01"], 5)
+			m := &control.Trains{Report: c.report, Peer: "n01", PeerEpoch: "e1", Epoch: "e1", Trains: []control.Train{train}}
+			c.unacked = append(c.unacked, m)
+			c.send(0, m)
+			f.run(time.Millisecond, nil)
+		}
+		return reports
+	}
+	if n := flood(); n < 200 || n > 210 {
+		t.Errorf("it is let go after %d reports of %v", n, takes)
+	}
+	if left := f.core.nodes["n00"].left; !strings.Contains(left, "more of the server's time than its share") {
+		t.Errorf("it is gone: %q", left)
+	}
+	takes = time.Millisecond
+	c.refused = nil
+	c.connect()
+	f.run(100*time.Millisecond, nil)
+	if len(c.refused) == 0 || c.refused[0].Code != control.NotNow || !strings.Contains(c.refused[0].Text, "come back in 1m") {
+		t.Errorf("it comes back at once: %+v", c.refused)
+	}
+	for name, n := range f.core.nodes {
+		if n.alive() != (name != "n00") {
+			t.Errorf("%s is there: %v", name, n.alive())
+		}
+	}
+	for range 30 {
+		c.connect()
+		f.run(5*time.Second, nil)
+	}
+	f.run(5*time.Second, nil)
+	if len(c.unacked) > 0 {
+		t.Errorf("%d reports are lost", len(c.unacked))
+	}
+	f.wantTrue()
+}
+
+// Nor may it register without end: that concerns all nodes.
+func TestANodeRegistersSeldom(t *testing.T) {
+	f := newFleet(t, testConfig(), names(2)...)
+	f.run(time.Second, nil)
+	c := f.clients["n00"]
+	for range 1000 {
+		c.connect()
+		f.run(10*time.Millisecond, nil)
+	}
+	if n := f.core.nodes["n00"]; n.alive() || len(c.refused) < 800 {
+		t.Errorf("it is there: %v, %d registrations are refused", n.alive(), len(c.refused))
+	}
+	if !f.core.nodes["n01"].alive() {
+		t.Error("the other is gone")
+	}
+}
+
+// A step within a report of many trains is named, as one between two reports is.
+func TestAStepWithinAReportIsNamed(t *testing.T) {
+	for _, trains := range []int{1, 2, 10, 50, 150} {
+		f := newFleet(t, testConfig(), names(2)...)
+		f.wantSweep(time.Minute)
+		c := f.clients["n00"]
+		m := &control.Trains{Report: 1, Peer: "n01", PeerEpoch: "e1", Epoch: "e1"}
+		for i := range trains {
+			if i == trains/2 {
+				c.offset += 1e6
+			}
+			train, _ := c.train(f.clients["n01"], 5)
+			m.Trains = append(m.Trains, train)
+			f.time += 20 * time.Millisecond
+		}
+		c.send(0, m)
+		f.run(time.Millisecond, nil)
+		for key, p := range f.core.pairs {
+			if !strings.Contains(p.complaint, "n00") {
+				t.Errorf("%d trains: %v has the complaint %q", trains, key, p.complaint)
+			}
+		}
+	}
+}
