@@ -14,8 +14,8 @@ const AnswerVersion = 1
 // Answer is everything that was found in a run. Its JSON is what "cprof analyze --json" prints and what a report page is made from.
 //
 // Numbers whose name ends in _cycles are cycles of the reference node. Values that cross nodes are intervals, lo_cycles to hi_cycles. A
-// counter's reading or an id may need 64 bits and is a decimal string; durations and counts are numbers. Seconds appear nowhere: multiply by the
-// reference's frequency, which has an interval of its own.
+// counter's reading or an id may need 64 bits and is a decimal string; durations and counts are numbers. Seconds appear nowhere: divide by the
+// reference's frequency, which has an interval of its own, as Reference.Seconds does.
 type Answer struct {
 	Version int    `json:"version"`
 	Run     string `json:"run"`
@@ -63,7 +63,8 @@ type Answer struct {
 type Reference struct {
 	Node   string `json:"node"`
 	Chosen bool   `json:"chosen"` // by the analysis, for its small bounds
-	// The interval of its frequency, for display; 0: not known.
+	// The interval of its frequency, and what that was measured against: the one frequency of all
+	// that is shown in seconds. Both ends the same: nominal, nobody measured it. 0: not known.
 	FrequencyLo_hz float64 `json:"frequency_lo_hz,omitempty"`
 	FrequencyHi_hz float64 `json:"frequency_hi_hz,omitempty"`
 	Source         string  `json:"frequency_source,omitempty"`
@@ -74,9 +75,9 @@ type Node struct {
 	Name             string            `json:"name"`
 	ID               string            `json:"id,omitempty"`
 	Epoch            string            `json:"epoch"`
-	Quantum_cycles   uint64            `json:"quantum_cycles"`    // of its own counter
-	CoreSlack_cycles uint64            `json:"core_slack_cycles"` // of its own counter
-	FrequencyLo_hz   float64           `json:"frequency_lo_hz,omitempty"`
+	Quantum_cycles   uint64            `json:"quantum_cycles"`            // of its own counter
+	CoreSlack_cycles uint64            `json:"core_slack_cycles"`         // of its own counter
+	FrequencyLo_hz   float64           `json:"frequency_lo_hz,omitempty"` // nothing is shown by it, but by that of Reference
 	FrequencyHi_hz   float64           `json:"frequency_hi_hz,omitempty"`
 	Virtual          bool              `json:"virtual"`
 	Facts            map[string]string `json:"facts,omitempty"`
@@ -87,7 +88,7 @@ type Node struct {
 type Pair struct {
 	A               string  `json:"a"`
 	B               string  `json:"b"`
-	Bound_cycles    uint64  `json:"bound_cycles"` // median half-width of B's readings, in A's cycles, by the direct relation and third nodes
+	Bound_cycles    uint64  `json:"bound_cycles"` // median half-width of B's readings into A's, by the direct relation and third nodes
 	Worst_cycles    uint64  `json:"worst_cycles"`
 	Best_cycles     uint64  `json:"best_cycles"`
 	Wander_ppm      float64 `json:"wander_ppm"`     // computed with

@@ -353,5 +353,8 @@ const mostBound_cycles = 1 << 52
 
 // scaled is a number of cycles in others, rounded up; the last part covers what a float64 may lack.
 func scaled(cycles, scale float64) int64 {
+	if scale == 1 { // they are the same cycles
+		return int64(min(math.Ceil(cycles), mostBound_cycles))
+	}
 	return int64(min(math.Ceil(cycles*scale*(1+1e-12)), mostBound_cycles))
 }

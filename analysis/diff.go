@@ -110,12 +110,6 @@ func change(l, m *Leg, percent float64, before, after Reference) (Change, bool) 
 	return c, true
 }
 
-// ns is an interval of cycles in ns, with what is not known of the frequency.
-func (r *Reference) ns(i Interval) (lo, hi float64) {
-	of := func(cycles int64, hz float64) float64 { return float64(cycles) / hz * 1e9 }
-	return min(of(i.Lo_cycles, r.FrequencyLo_hz), of(i.Lo_cycles, r.FrequencyHi_hz)), max(of(i.Hi_cycles, r.FrequencyLo_hz), of(i.Hi_cycles, r.FrequencyHi_hz))
-}
-
 // noise is how far a percentile may be from the one that endlessly many tuples would have: with n independent tuples its rank is binomial,
 // and lies within 2.58 standard deviations in 99 of 100 cases. Tuples that queue behind each other are less independent than that, so
 // each ten of them count as one. The values at such ranks are read from the coarse bins.

@@ -235,6 +235,9 @@ func (a *assembler) pairs(out *Answer) {
 	for _, p := range a.in.clocks.pairs {
 		r := p.intoA
 		widths := a.in.clocks.boundsTo(p.b, p.a)
+		for i, scale := 0, a.in.rateOf(p.a); i < len(widths); i++ {
+			widths[i] = uint64(scaled(float64(widths[i]), scale))
+		}
 		pair := Pair{
 			A: p.a, B: p.b, Wander_ppm: r.Wander.PPM(), LeastWander_ppm: r.Least.PPM(), Window_s: r.Declared.Window.Seconds(),
 			Verdict: r.Verdict.String(), Bounds_cycles: slices.Clone(widths),

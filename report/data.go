@@ -67,6 +67,7 @@ type Reference struct {
 	Lo_hz          float64 `json:"lo_hz"` // frequency; 0: not known, and the page shows cycles alone
 	Hi_hz          float64 `json:"hi_hz"`
 	Hz_source      string  `json:"hz_source"`
+	Seconds        string  `json:"seconds"`    // what they mean on this page
 	Wander_ppb     float64 `json:"wander_ppb"` // declared
 	Window_ns      int64   `json:"window_ns"`
 	Length         Span    `json:"length"` // of the run, from the first event to the last

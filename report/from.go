@@ -72,7 +72,8 @@ func verdict(text string) Verdict {
 
 func (f *from) reference() {
 	r := f.a.Reference
-	f.Reference = Reference{Node: r.Node, Why: "as it was asked for", Lo_hz: r.FrequencyLo_hz, Hi_hz: r.FrequencyHi_hz, Hz_source: r.Source}
+	f.Reference = Reference{Node: r.Node, Why: "as it was asked for", Lo_hz: r.FrequencyLo_hz, Hi_hz: r.FrequencyHi_hz,
+		Hz_source: r.Source, Seconds: r.SecondsMean()}
 	if r.Chosen {
 		f.Reference.Why = "chosen for its small bounds to the others"
 	}
@@ -93,29 +94,6 @@ func (f *from) reference() {
 	}
 }
 
-// inReference is some cycles of a node in cycles of the reference, rounded up: by the rate of their relation, else by what is said of
-// their frequencies.
-func (f *from) inReference(node string, cycles uint64) int64 {
-	rate := 1.0
-	if node != f.Reference.Node {
-		for _, n := range f.a.Nodes {
-			if n.Name == node && n.FrequencyLo_hz > 0 && f.Reference.Hi_hz > 0 {
-				rate = f.Reference.Hi_hz / n.FrequencyLo_hz
-			}
-		}
-		for _, p := range f.a.Pairs {
-			switch {
-			case p.Rate <= 0:
-			case p.A == f.Reference.Node && p.B == node:
-				rate = p.Rate
-			case p.B == f.Reference.Node && p.A == node:
-				rate = 1 / p.Rate
-			}
-		}
-	}
-	return int64(min(math.Ceil(float64(cycles)*rate*(1+1e-6)), exact))
-}
-
 func (f *from) nodes() {
 	if n := len(f.a.Nodes); n > maxNodes {
 		f.absent(PartNodes, "%d of %d nodes are not shown", n-maxNodes, n)
@@ -123,11 +101,6 @@ func (f *from) nodes() {
 	shown := f.a.Nodes[:min(len(f.a.Nodes), maxNodes)]
 	for _, n := range shown {
 		node := Node{Name: n.Name, Epoch: n.Epoch, Virtual: n.Virtual, Left: n.Left}
-		if n.FrequencyHi_hz > 0 && n.FrequencyLo_hz == n.FrequencyHi_hz {
-			node.Facts = append(node.Facts, Fact{"frequency", fmt.Sprintf("%.6f MHz, nominal", n.FrequencyHi_hz/1e6)})
-		} else if n.FrequencyHi_hz > 0 {
-			node.Facts = append(node.Facts, Fact{"frequency", fmt.Sprintf("%.6g ± %.2g MHz", (n.FrequencyLo_hz+n.FrequencyHi_hz)/2e6, (n.FrequencyHi_hz-n.FrequencyLo_hz)/2e6)})
-		}
 		node.Facts = append(node.Facts, Fact{"quantum", cycles(n.Quantum_cycles)}, Fact{"core slack", cycles(n.CoreSlack_cycles)})
 		for _, name := range slices.Sorted(maps.Keys(n.Facts)) {
 			node.Facts = append(node.Facts, Fact{name, n.Facts[name]})
@@ -156,7 +129,7 @@ func (f *from) pair(x, y string) Pair {
 		if p.A != x && p.A != y || p.B != x && p.B != y {
 			continue
 		}
-		pair := Pair{A: p.A, B: p.B, Verdict: verdict(p.Verdict), Bound_cycles: f.inReference(p.A, p.Bound_cycles), Worst_cycles: f.inReference(p.A, p.Worst_cycles),
+		pair := Pair{A: p.A, B: p.B, Verdict: verdict(p.Verdict), Bound_cycles: count(p.Bound_cycles), Worst_cycles: count(p.Worst_cycles),
 			Rate: p.Rate, Wander_ppb: p.Wander_ppm * 1000, Least_ppb: p.LeastWander_ppm * 1000}
 		if pair.Verdict == Suspect {
 			pair.Reason = fmt.Sprintf("the data allow no wander below %.4g ppm, and %.4g ppm was declared: the bound is computed with %.4g ppm", p.LeastWander_ppm, p.Declared_ppm, p.Wander_ppm)

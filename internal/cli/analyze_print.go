@@ -22,34 +22,6 @@ func cyclesText(i analysis.Interval) string {
 	return fmt.Sprintf("%d ± %d", middle, bound)
 }
 
-// secondsText is an interval of cycles in seconds, with what is not known of the frequency in its bound; empty where nothing is.
-func secondsText(i analysis.Interval, r analysis.Reference) string {
-	if r.FrequencyLo_hz <= 0 {
-		return ""
-	}
-	lo := min(float64(i.Lo_cycles)/r.FrequencyLo_hz, float64(i.Lo_cycles)/r.FrequencyHi_hz)
-	hi := max(float64(i.Hi_cycles)/r.FrequencyLo_hz, float64(i.Hi_cycles)/r.FrequencyHi_hz)
-	middle, bound := (lo+hi)/2, (hi-lo)/2
-	unit, scale := "s", 1.0
-	for _, u := range []struct {
-		name  string
-		scale float64
-	}{{"s", 1}, {"ms", 1e3}, {"µs", 1e6}, {"ns", 1e9}} {
-		unit, scale = u.name, u.scale
-		if math.Abs(middle)*scale >= 1 || bound*scale >= 10 {
-			break
-		}
-	}
-	digits := 2 // of the bound; more say nothing
-	if bound > 0 {
-		digits = min(max(2-int(math.Ceil(math.Log10(bound*scale))), 0), 4)
-	}
-	// Outward: what is cut off the bound is added again.
-	step := math.Pow(10, -float64(digits))
-	shown := math.Ceil((bound*scale+step/2)/step) * step
-	return fmt.Sprintf("%.*f ± %.*f %s", digits, middle*scale, digits, shown, unit)
-}
-
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -84,13 +56,7 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 	if a.Reference.Chosen {
 		chosen = "chosen for the smallest bounds"
 	}
-	fmt.Fprintf(out, "cycles are those of node %s (%s)", a.Reference.Node, chosen)
-	if r := a.Reference; r.FrequencyLo_hz > 0 && r.FrequencyLo_hz == r.FrequencyHi_hz {
-		fmt.Fprintf(out, ", %.6f GHz, %s", r.FrequencyLo_hz/1e9, r.Source) // nobody measured it
-	} else if r.FrequencyLo_hz > 0 {
-		fmt.Fprintf(out, ", %.6f ± %.6f GHz by %s", (r.FrequencyLo_hz+r.FrequencyHi_hz)/2e9, math.Ceil((r.FrequencyHi_hz-r.FrequencyLo_hz)/2e3)/1e6, r.Source)
-	}
-	fmt.Fprintln(out)
+	fmt.Fprintf(out, "cycles are those of node %s (%s)\n%s\n", a.Reference.Node, chosen, a.Reference.SecondsMean())
 	printRelations(out, a)
 
 	fmt.Fprintln(out)
@@ -108,7 +74,7 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 			until = "the last poison"
 		}
 		fmt.Fprintf(out, "\nrun length, from the first tuple (%s) to %s (%s): %s cycles", l.From, until, l.To, cyclesText(l.Interval))
-		if s := secondsText(l.Interval, a.Reference); s != "" {
+		if s := a.Reference.Seconds(l.Interval); s != "" {
 			fmt.Fprintf(out, ", %s", s)
 		}
 		fmt.Fprintf(out, "; %d tuples%s\n", l.Tuples, suspectText(l.Verdict == tscratio.Suspect.String()))
@@ -168,7 +134,7 @@ func printRelations(out io.Writer, a *analysis.Answer) {
 
 func printLegs(out io.Writer, a *analysis.Answer) {
 	width := legsWidth(a)
-	fmt.Fprintf(out, "%-*s  %-11s %-7s %9s  %24s %20s %20s  %s\n", width, "from → to", "kind", "where", "tuples", "p50, cycles", "p50", "p99", "verdict")
+	fmt.Fprintf(out, "%-*s  %-11s %-7s %9s  %24s %24s %24s  %s\n", width, "from → to", "kind", "where", "tuples", "p50, cycles", "p50", "p99", "verdict")
 	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
 		for i := range legs {
 			l := &legs[i]
@@ -182,10 +148,10 @@ func printLegs(out io.Writer, a *analysis.Answer) {
 				p50, ok := group.d.Percentiles.At(50)
 				p99, _ := group.d.Percentiles.At(99)
 				if !ok {
-					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %20s %20s  %s\n", width, legName(l), l.Kind, group.where, 0, "-", "", "", verdictOf(group.d))
+					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n", width, legName(l), l.Kind, group.where, 0, "-", "", "", verdictOf(group.d))
 					continue
 				}
-				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %20s %20s  %s\n", width, legName(l), l.Kind, group.where, group.d.Count, cyclesText(p50), secondsText(p50, a.Reference), secondsText(p99, a.Reference), verdictOf(group.d))
+				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n", width, legName(l), l.Kind, group.where, group.d.Count, cyclesText(p50), a.Reference.Seconds(p50), a.Reference.Seconds(p99), verdictOf(group.d))
 			}
 		}
 	}
@@ -221,7 +187,7 @@ func PrintRoutes(out io.Writer, a *analysis.Answer) {
 			default:
 				fmt.Fprint(out, ", then perhaps ")
 			}
-			text := secondsText(p50, a.Reference)
+			text := a.Reference.Seconds(p50)
 			if text == "" {
 				text = cyclesText(p50) + " cycles"
 			}
@@ -357,19 +323,27 @@ func printCounters(out io.Writer, a *analysis.Answer) {
 	for i := range a.Counters {
 		c := &a.Counters[i]
 		if i == 0 {
-			fmt.Fprintf(out, "\n%-32s %-12s %12s %10s\n", "counted", "node", "total", "a second")
+			fmt.Fprintf(out, "\n%-32s %-12s %12s %14s\n", "counted", "node", "total", "a second")
 		}
 		var lo, hi int64
 		var n uint64
 		for _, p := range c.Periods {
 			lo, hi, n = lo+p.Length.Lo_cycles, hi+p.Length.Hi_cycles, n+p.Count
 		}
-		rate := "-"
-		if hz := a.Reference.FrequencyLo_hz; hz > 0 && lo > 0 {
-			rate = fmt.Sprintf("%.0f", float64(n)/((float64(lo)/2+float64(hi)/2)/hz))
-		}
-		fmt.Fprintf(out, "%-32s %-12s %12d %10s\n", c.Channel, c.Node, c.Total, rate)
+		rate := rateText(n, lo, hi, a.Reference)
+		fmt.Fprintf(out, "%-32s %-12s %12d %14s\n", c.Channel, c.Node, c.Total, rate)
 	}
+}
+
+// rateText is how many were counted in a second, of what was counted within an interval of cycles.
+func rateText(n uint64, lo_cycles, hi_cycles int64, r analysis.Reference) string {
+	if !(r.FrequencyLo_hz > 0) || lo_cycles <= 0 {
+		return "-"
+	}
+	least := float64(n) / float64(hi_cycles) * r.FrequencyLo_hz
+	most := float64(n) / float64(lo_cycles) * r.FrequencyHi_hz
+	middle := math.Round(least/2 + most/2)
+	return fmt.Sprintf("%.0f ± %.0f", middle, math.Ceil(max(most-middle, middle-least)))
 }
 
 // comparedPairs is how many pairs of nodes are compared on a screen.
@@ -400,8 +374,8 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 			text := "-"
 			if m.Absent == "" {
 				text = fmt.Sprint(m.Median_cycles)
-				if hz := a.Reference.FrequencyLo_hz; hz > 0 {
-					text += fmt.Sprintf(" (%.3g µs)", float64(m.Median_cycles)/hz*1e6)
+				if bound := a.Reference.Bound(m.Median_cycles); bound != "" {
+					text += " (" + bound + ")"
 				}
 			} else if reason := m.Name + ": " + m.Absent; !slices.Contains(why, reason) {
 				why = append(why, reason)
@@ -494,7 +468,7 @@ func printSlowest(out io.Writer, a *analysis.Answer) {
 			fmt.Fprintln(out, "\nslowest tuples, with the cycles since the event before")
 		}
 		fmt.Fprintf(out, "  %d: %s cycles", way.ID, cyclesText(way.Total))
-		if s := secondsText(way.Total, a.Reference); s != "" {
+		if s := a.Reference.Seconds(way.Total); s != "" {
 			fmt.Fprintf(out, ", %s", s)
 		}
 		fmt.Fprint(out, suspectText(slices.ContainsFunc(way.Passed, func(p analysis.Passed) bool { return p.Verdict == tscratio.Suspect.String() })), "\n   ")

@@ -100,6 +100,8 @@ func TestAnswerOutput(t *testing.T) {
 func TestDiffOutput(t *testing.T) {
 	before, after := &analysis.Answer{Run: "monday"}, &analysis.Answer{Run: "tuesday"}
 	before.Work.Tuples, after.Work.Tuples = 40_000, 39_000
+	before.Reference = analysis.Reference{Node: "A", FrequencyLo_hz: 2.5e9, FrequencyHi_hz: 2.5e9 + 50, Source: "a clock"}
+	after.Reference = analysis.Reference{Node: "B", FrequencyLo_hz: 2.5e9, FrequencyHi_hz: 2.5e9, Source: "nominal"}
 	var out strings.Builder
 	if err := printChanges(&out, [2]*analysis.Answer{before, after}, []analysis.Change{
 		{From: "source/send", To: "worker/recv", Percent: 50, BeforeLo_ns: 1_000, BeforeHi_ns: 1_400, AfterLo_ns: 2_000, AfterHi_ns: 2_400, Noise_ns: 75, Verdict: analysis.Slower},

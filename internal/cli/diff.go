@@ -67,19 +67,25 @@ func runDiff(ctx context.Context, before, after string, flags analyzeFlags, asJS
 }
 
 func printChanges(w io.Writer, answers [2]*analysis.Answer, changes []analysis.Change) error {
-	fmt.Fprintf(w, "before: run %s, %d tuples; after: run %s, %d tuples\n\n", answers[0].Run, answers[0].Work.Tuples, answers[1].Run, answers[1].Work.Tuples)
-	fmt.Fprintf(w, "%-44s %5s  %22s %22s %10s  %s\n", "from → to", "", "before, µs", "after, µs", "noise, µs", "verdict")
-	us := func(lo, hi float64) string { return fmt.Sprintf("%.3f ± %.3f", (lo+hi)/2000, (hi-lo)/2000) }
+	for i, when := range []string{"before", "after"} {
+		a := answers[i]
+		fmt.Fprintf(w, "%-7s run %s, %d tuples, by the cycles of %s: %s\n",
+			when+":", a.Run, a.Work.Tuples, a.Reference.Node, a.Reference.SecondsMean())
+	}
+	const line = "%-44s %5s  %24s %24s %10s  %s%s\n"
+	fmt.Fprintf(w, "\n"+line, "from → to", "", "before", "after", "noise, µs", "verdict", "")
 	for _, c := range changes {
 		name := c.From + " → " + c.To
 		if c.Origin != "" {
 			name += ", " + c.Origin
 		}
 		if c.Verdict == analysis.Gone || c.Verdict == analysis.New {
-			fmt.Fprintf(w, "%-44s %5s  %22s %22s %10s  %s\n", name, "", "", "", "", c.Verdict)
+			fmt.Fprintf(w, line, name, "", "", "", "", c.Verdict, "")
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%-44s p%-4v  %22s %22s %10.3f  %s%s\n", name, c.Percent, us(c.BeforeLo_ns, c.BeforeHi_ns), us(c.AfterLo_ns, c.AfterHi_ns), c.Noise_ns/1000, c.Verdict, suspectText(c.Suspect)); err != nil {
+		if _, err := fmt.Fprintf(w, line, name, fmt.Sprintf("p%v", c.Percent),
+			analysis.SecondsBetween(c.BeforeLo_ns, c.BeforeHi_ns), analysis.SecondsBetween(c.AfterLo_ns, c.AfterHi_ns),
+			fmt.Sprintf("%.3f", c.Noise_ns/1000), c.Verdict, suspectText(c.Suspect)); err != nil {
 			return err
 		}
 	}

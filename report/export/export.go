@@ -159,8 +159,20 @@ func (s *parquetSink) duration(d *analysis.DurationRow) error {
 	return t.next()
 }
 
-func (s *parquetSink) finish(*analysis.Answer) error {
-	return errors.Join(s.events.finish(), s.durations.finish())
+func (s *parquetSink) finish(a *analysis.Answer) error {
+	hz := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	var errs []error
+	for _, t := range []*table{s.events, s.durations} {
+		for _, about := range [][2]string{
+			{"run", a.Run}, {"reference_node", a.Reference.Node},
+			{"frequency_lo_hz", hz(a.Reference.FrequencyLo_hz)}, {"frequency_hi_hz", hz(a.Reference.FrequencyHi_hz)},
+			{"frequency_source", a.Reference.Source},
+		} {
+			errs = append(errs, t.writer.AppendKeyValueMetadata(about[0], about[1]))
+		}
+		errs = append(errs, t.finish())
+	}
+	return errors.Join(errs...)
 }
 
 type csvSink struct{ events, durations *csv.Writer }

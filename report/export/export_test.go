@@ -192,7 +192,7 @@ func TestTrace(t *testing.T) {
 			case sliceBegin:
 				depth[track]++
 				begun++
-				if len(e[eventName]) != 1 || len(e[eventAnnotation]) != 6 {
+				if len(e[eventName]) != 1 || len(e[eventAnnotation]) != 7 {
 					t.Fatalf("slice %v", e)
 				}
 			case sliceEnd:

@@ -15,7 +15,8 @@ import (
 const traceTuples = 2000
 
 // trace writes tuples' ways as Perfetto reads them: a track for each tuple, a slice for each stretch. A trace knows only instants, so slices
-// are drawn between the middles of intervals, and carry these as annotations.
+// are drawn between the middles of intervals, by the middle of the frequency. They carry the duration as annotations, in cycles and in
+// seconds: those are the answer, and hold what a drawing cannot.
 //
 // The encoding is that of protocol buffers, with the field numbers of Perfetto's trace_packet.proto, track_event.proto,
 // track_descriptor.proto and debug_annotation.proto: these are fixed for ever, and few enough to write out.
@@ -109,11 +110,14 @@ func (t *trace) packet(m message) {
 
 func (t *trace) finish(a *analysis.Answer) error {
 	const root = 1
-	t.packet(message{}.bytes(packetTrack, message{}.number(trackUUID, root).bytes(trackName, fmt.Appendf(nil, "run %s, in cycles of %s", a.Run, a.Reference.Node))))
 	hz := a.Reference.FrequencyLo_hz/2 + a.Reference.FrequencyHi_hz/2
+	means := a.Reference.SecondsMean()
 	if hz == 0 {
-		hz = 1e9 // a trace has no other unit: a cycle is drawn as a nanosecond
+		hz = 1e9 // a trace has no other unit
+		means = "a cycle is drawn as a nanosecond"
 	}
+	name := fmt.Appendf(nil, "run %s, in cycles of %s; %s", a.Run, a.Reference.Node, means)
+	t.packet(message{}.bytes(packetTrack, message{}.number(trackUUID, root).bytes(trackName, name)))
 	// One zero for all, so that the ns of the first event are small.
 	zero := ^uint64(0)
 	for _, way := range t.ways {
@@ -173,6 +177,9 @@ func (t *trace) finish(a *analysis.Answer) error {
 				m = m.number(eventType, sliceBegin).bytes(eventName, []byte(e.d.From+" → "+e.d.To))
 				m = m.annotate("lo_cycles", e.d.Lo).annotate("hi_cycles", e.d.Hi).annotateText("scenario", e.d.Scenario.String()).annotateText("verdict", e.d.Verdict.String())
 				m = m.annotateText("from_node", e.d.FromNode).annotateText("to_node", e.d.ToNode)
+				if text := a.Reference.Seconds(analysis.Interval{Lo_cycles: e.d.Lo, Hi_cycles: e.d.Hi}); text != "" {
+					m = m.annotateText("seconds", text)
+				}
 			} else {
 				m = m.number(eventType, sliceEnd)
 			}

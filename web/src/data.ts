@@ -52,6 +52,7 @@ export interface Reference {
   lo_hz: number;
   hi_hz: number;
   hz_source: string;
+  seconds: string;
   wander_ppb: number;
   window_ns: number;
   length: Span;

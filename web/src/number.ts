@@ -4,17 +4,22 @@ import type { Reference, Verdict } from "./data.ts";
 
 export type Unit = "seconds" | "cycles";
 export interface Interval { lo: number; hi: number }
+type Frequency = Pick<Reference, "lo_hz" | "hi_hz">;
 
 export function interval(x: { lo_cycles: number; hi_cycles: number }): Interval {
   return { lo: x.lo_cycles, hi: x.hi_cycles };
 }
 
-/** inSeconds widens an interval of cycles by what is not known of the frequency. */
-export function inSeconds(x: Interval, reference: Pick<Reference, "lo_hz" | "hi_hz">): Interval {
-  return {
-    lo: x.lo / (x.lo >= 0 ? reference.hi_hz : reference.lo_hz),
-    hi: x.hi / (x.hi >= 0 ? reference.lo_hz : reference.hi_hz),
-  };
+/** Whole numbers of a unit, by the power of ten that it is of them: picoseconds are whole. */
+const units: [string, number][] = [["s", 12], ["ms", 9], ["µs", 6], ["ns", 3]];
+
+/** inPicoseconds is an interval of cycles with what is not known of the frequency, rounded outward. As in analysis/seconds.go. */
+export function inPicoseconds(x: Interval, reference: Frequency): { lo: bigint; hi: bigint } {
+  // A stored frequency is whole in millihertz. What a number in Hz lacks is no reason to go one further out.
+  const lacks = 2 ** -51;
+  const least = BigInt(Math.floor(reference.lo_hz * 1000 * (1 + lacks))) || 1n, most = BigInt(Math.ceil(reference.hi_hz * 1000 * (1 - lacks))) || 1n;
+  const lo = BigInt(Math.floor(x.lo)) * 10n ** 15n, hi = BigInt(Math.ceil(x.hi)) * 10n ** 15n;
+  return { lo: floorDiv(lo, lo >= 0n ? most : least), hi: ceilDiv(hi, hi >= 0n ? least : most) };
 }
 
 const prefixes: [number, string][] = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
@@ -28,19 +33,45 @@ export function group(digits: string): string {
 
 const minus = (text: string) => text.replace(/^-(?=[\d\u2009.]*[1-9])/, "−").replace(/^-/, "");
 
-/** plusMinus prints an interval with a bound of two digits. */
-function plusMinus(lo: number, hi: number, whole: boolean): { value: string; bound: string; decimals: number; need: number } {
-  const half = (hi - lo) / 2;
-  let decimals = 0;
-  if (!whole) {
-    decimals = half > 0 ? Math.min(9, Math.max(0, 1 - Math.floor(Math.log10(half)))) : 3;
-  }
-  const step = 10 ** -decimals;
-  const value = (lo + (hi - lo) / 2).toFixed(decimals);
+/** floorDiv and ceilDiv divide by what is above 0. */
+function floorDiv(a: bigint, b: bigint): bigint { return a / b - (a < 0n && a % b !== 0n ? 1n : 0n); }
+function ceilDiv(a: bigint, b: bigint): bigint { return -floorDiv(-a, b); }
+
+const abs = (n: bigint) => (n < 0n ? -n : n);
+const digitsOf = (n: bigint) => abs(n).toString().length;
+const unitOf = (n: bigint) => units.find(([, power]) => digitsOf(n) > power) ?? units[units.length - 1]!;
+/** cutOf is how many of the last digits go, so that so many stay, and none before the point. */
+const cutOf = (n: bigint, digits: number, power: number) => Math.min(Math.max(0, digitsOf(n) - digits), power);
+
+/** decimal puts a point before the last digits. */
+function decimal(n: bigint, decimals: number): string {
+  const digits = abs(n).toString().padStart(decimals + 1, "0"), sign = n < 0n ? "-" : "";
+  return minus(sign + group(decimals === 0 ? digits : `${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`));
+}
+
+/** plusMinus prints what lies between two whole numbers, with a bound of two digits: in a unit of its own where it is much smaller than the value. */
+function plusMinus(lo: bigint, hi: bigint): Shown {
+  const [unit, power] = unitOf(abs(hi) > abs(lo) ? hi : lo);
+  const cut = cutOf(ceilDiv(hi - lo, 2n), 2, power);
+  const step = 10n ** BigInt(cut);
+  const value = floorDiv(lo + hi + step, 2n * step);
   // What rounding the value took from one side is added to the bound.
-  const need = Math.max(hi - Number(value), Number(value) - lo);
-  const bound = (Math.ceil(need / step - 1e-9) * step).toFixed(decimals);
-  return { value: minus(group(value)), bound: group(bound), decimals, need };
+  const need = hi - value * step > value * step - lo ? hi - value * step : value * step - lo;
+  if (power - cut > 3) {
+    const bound = roundUp(need, 2);
+    return { value: decimal(value, power - cut), unit, bound: bound.bound, boundUnit: bound.unit };
+  }
+  return { value: decimal(value, power - cut), unit: "", bound: decimal(ceilDiv(need, step), power - cut), boundUnit: unit };
+}
+
+/** roundUp prints a whole number with so many digits, and no less than it is. */
+function roundUp(n: bigint, digits: number): { bound: string; unit: string } {
+  if (n <= 0n) return { bound: "0", unit: units[units.length - 1]![0] };
+  const before = 10n ** BigInt(cutOf(n, digits, unitOf(n)[1]));
+  n = ceilDiv(n, before) * before; // which may reach the next unit
+  const [unit, power] = unitOf(n);
+  const cut = cutOf(n, digits, power);
+  return { bound: decimal(floorDiv(n, 10n ** BigInt(cut)), power - cut), unit };
 }
 
 /** Shown is the parts of a value in text; the bound has a unit of its own where it is much smaller than the value. */
@@ -48,7 +79,7 @@ export interface Shown { value: string; unit: string; bound: string; boundUnit: 
 
 /** A Format turns intervals of reference cycles into text, in the unit that was chosen. */
 export class Format {
-  constructor(readonly unit: Unit, readonly reference: Pick<Reference, "lo_hz" | "hi_hz">) {
+  constructor(readonly unit: Unit, readonly reference: Frequency) {
     if (!(reference.lo_hz > 0)) this.unit = "cycles";
   }
 
@@ -58,15 +89,12 @@ export class Format {
   }
 
   parts(x: Interval): Shown {
-    if (this.unit === "cycles") return { ...plusMinus(x.lo, x.hi, true), unit: "", boundUnit: "cycles" };
-    const s = inSeconds(x, this.reference);
-    const size = Math.max(Math.abs(s.lo), Math.abs(s.hi));
-    const [factor, unit] = prefixes.find(([f]) => size >= f) ?? prefixes[prefixes.length - 1]!;
-    const shown = plusMinus(s.lo / factor, s.hi / factor, false);
-    if (shown.decimals <= 3) return { ...shown, unit: "", boundUnit: unit };
-    const need = shown.need * factor;
-    const [small, smallUnit] = prefixes.find(([f]) => need >= f) ?? prefixes[prefixes.length - 1]!;
-    return { value: shown.value, unit, bound: up(need / small, 2), boundUnit: smallUnit };
+    if (this.unit === "seconds") {
+      const { lo, hi } = inPicoseconds(x, this.reference);
+      return plusMinus(lo, hi);
+    }
+    const lo = BigInt(Math.floor(x.lo)), hi = BigInt(Math.ceil(x.hi)), middle = lo + floorDiv(hi - lo, 2n);
+    return { value: decimal(middle, 0), unit: "", bound: decimal(hi - middle, 0), boundUnit: "cycles" };
   }
 
   /** text is "40.02 ± 0.64 µs", and says so where it is an estimate. */
@@ -89,9 +117,7 @@ export class Format {
 
   private halfWidth(cycles: number): { bound: string; unit: string } {
     if (this.unit === "cycles") return { bound: group(Math.ceil(cycles).toFixed(0)), unit: "cycles" };
-    const s = cycles / this.reference.lo_hz;
-    const [factor, unit] = prefixes.find(([f]) => s >= f) ?? prefixes[prefixes.length - 1]!;
-    return { bound: up(s / factor, 3), unit };
+    return roundUp(inPicoseconds({ lo: 0, hi: cycles }, this.reference).hi, 3);
   }
 
   /** tick is a value on an axis, without more digits than it needs. */

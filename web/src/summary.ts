@@ -18,7 +18,8 @@ export function heading(state: State): HTMLElement {
     run.note ? html("p", { class: "about" }, run.note) : null,
     html("p", { class: "when" }, begun ? `Began ${begun}. ` : null,
       reference.length.hi_cycles > 0 ? html("span", {}, "Ran ", value(state.format, reference.length, reference.length_verdict), reference.length_means ? `, ${reference.length_means}` : "", ". ") : null,
-      reference.node ? html("span", {}, "In cycles of ", html("b", {}, reference.node), reference.why ? ` (${reference.why})` : "", ". ") : null),
+      reference.node ? html("span", {}, "In cycles of ", html("b", {}, reference.node), reference.why ? ` (${reference.why})` : "", ". ") : null,
+      reference.seconds ? html("span", { class: "seconds" }, `${reference.seconds[0]!.toUpperCase()}${reference.seconds.slice(1)}.`) : null),
     verdict === "suspect"
       ? html("p", { class: "banner suspect" }, html("b", {}, "Partly an estimate. "),
         suspect > 0 ? `The data refute, or nearly refute, what is assumed of ${suspect === 1 ? "one pair" : `${suspect} of ${pairs.length} pairs`} of nodes. ` : "",

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { compact, Format, group, inSeconds, utc } from "../src/number.ts";
+import { compact, Format, group, inPicoseconds, utc } from "../src/number.ts";
+import shown from "../../analysis/testdata/seconds.json";
 
 const exact = { lo_hz: 1e9, hi_hz: 1e9 }; // a cycle is a nanosecond
 
@@ -49,7 +50,8 @@ test("what is printed holds the interval", () => {
     for (const unit of ["seconds", "cycles"] as const) {
       const text = new Format(unit, reference).text(x);
       const [lo, hi] = read(text);
-      const want = unit === "cycles" ? x : inSeconds(x, reference);
+      const ps = inPicoseconds(x, reference);
+      const want = unit === "cycles" ? x : { lo: Number(ps.lo) / 1e12, hi: Number(ps.hi) / 1e12 };
       const slack = Math.max(Math.abs(want.lo), Math.abs(want.hi)) * 4e-16; // of the arithmetic here
       assert.ok(lo <= want.lo + slack && hi >= want.hi - slack, `CLOUDPROFILER_SEED=${seed}: "${text}" does not hold [${want.lo}, ${want.hi}]`);
     }
@@ -57,8 +59,23 @@ test("what is printed holds the interval", () => {
 });
 
 test("seconds are as unsure as the frequency", () => {
-  const s = inSeconds({ lo: -100, hi: 300 }, { lo_hz: 50, hi_hz: 100 });
-  assert.deepEqual(s, { lo: -2, hi: 6 });
+  assert.deepEqual(inPicoseconds({ lo: -100, hi: 300 }, { lo_hz: 50, hi_hz: 100 }), { lo: -2_000_000_000_000n, hi: 6_000_000_000_000n });
+});
+
+/** plain is a text as it stands in a terminal. */
+const plain = (text: string) => text.replaceAll("\u2009", "").replace("−", "-");
+
+test("seconds have the digits that cprof analyze prints", () => {
+  for (const s of shown) {
+    const format = new Format("seconds", s);
+    assert.equal(plain(format.text({ lo: s.lo_cycles, hi: s.hi_cycles })), s.seconds, JSON.stringify(s));
+    if (s.bound) assert.equal(plain(format.bound(s.hi_cycles)), `± ${s.bound}`, JSON.stringify(s));
+  }
+});
+
+test("cycles have the digits that cprof analyze prints", () => {
+  for (const [lo, hi, want] of [[1, 2, "1 ± 1 cycles"], [-2, -1, "−2 ± 1 cycles"], [-1, 1, "0 ± 1 cycles"], [2330, 2890, "2\u2009610 ± 280 cycles"]] as const)
+    assert.equal(new Format("cycles", exact).text({ lo, hi }), want);
 });
 
 test("without a frequency there are cycles", () => {

@@ -1,0 +1,186 @@
+package analysis
+
+import (
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// Seconds are cycles of the reference divided by its frequency, which is an interval. They are
+// computed in whole picoseconds and rounded outward, so that all outputs show the same digits.
+// The page does the same in web/src/number.ts; report/testdata/seconds.json is held against both.
+
+// Measured says whether the frequency was measured. One that was not is nominal.
+func (r Reference) Measured() bool { return r.FrequencyHi_hz > r.FrequencyLo_hz }
+
+// Seconds is an interval of cycles in seconds, as "40.02 ± 0.64 µs". The bound contains what the
+// frequency leaves open. "": the frequency is not known.
+func (r Reference) Seconds(i Interval) string {
+	if !(r.FrequencyLo_hz > 0) {
+		return ""
+	}
+	return plusMinus(r.picoseconds(i.Lo_cycles, false), r.picoseconds(i.Hi_cycles, true), secondUnits)
+}
+
+// Bound is a half-width in seconds, as "656 ns", rounded up. "": the frequency is not known.
+func (r Reference) Bound(cycles int64) string {
+	if !(r.FrequencyLo_hz > 0) {
+		return ""
+	}
+	return roundUp(r.picoseconds(cycles, true), 3, secondUnits)
+}
+
+// SecondsMean says what a second is here.
+func (r Reference) SecondsMean() string {
+	switch {
+	case !(r.FrequencyLo_hz > 0):
+		return "the frequency of " + r.Node + " is not known: there are no seconds"
+	case !r.Measured():
+		ghz := strconv.FormatFloat(r.FrequencyLo_hz/1e9, 'f', -1, 64)
+		return "seconds are cycles by " + ghz + " GHz, which is nominal: nobody measured how far it is off"
+	}
+	f := plusMinus(r.millihertz(false), r.millihertz(true), hertzUnits)
+	return "seconds are by " + f + ", measured against " + r.Source + "; what that leaves open is in their bounds"
+}
+
+// Microseconds_up is a half-width in µs, rounded up to a picosecond. 0: the frequency is not known.
+func (r Reference) Microseconds_up(cycles int64) float64 {
+	if !(r.FrequencyLo_hz > 0) {
+		return 0
+	}
+	us, _ := new(big.Float).SetInt(r.picoseconds(cycles, true)).Float64()
+	return us / 1e6
+}
+
+// ns is an interval of cycles in ns, rounded outward to a picosecond.
+func (r Reference) ns(i Interval) (lo, hi float64) {
+	lo, _ = new(big.Float).SetInt(r.picoseconds(i.Lo_cycles, false)).Float64()
+	hi, _ = new(big.Float).SetInt(r.picoseconds(i.Hi_cycles, true)).Float64()
+	return lo / 1000, hi / 1000
+}
+
+// SecondsBetween is an interval that is given in ns, to the picosecond, as Seconds shows it.
+func SecondsBetween(lo_ns, hi_ns float64) string {
+	ps := func(ns float64) *big.Int { return wholeOf(math.Round(ns * 1000)) }
+	return plusMinus(ps(lo_ns), ps(hi_ns), secondUnits)
+}
+
+// picoseconds is the least or the most that some cycles take.
+func (r Reference) picoseconds(cycles int64, most bool) *big.Int {
+	const perMillihertz = 1e15
+	n := new(big.Int).Mul(big.NewInt(cycles), big.NewInt(perMillihertz))
+	f := r.millihertz((cycles >= 0) != most) // more cycles a second make less of a duration
+	if f.Sign() == 0 {
+		f.SetInt64(1)
+	}
+	if most {
+		return ceilDiv(n, f)
+	}
+	return floorDiv(n, f)
+}
+
+// millihertz is an end of the frequency. Stored ones are whole, but a float64 of them is in Hz: what
+// that lacks is no reason to go one further out.
+func (r Reference) millihertz(most bool) *big.Int {
+	const lacks = 0x1p-51
+	if most {
+		return wholeOf(math.Ceil(r.FrequencyHi_hz * 1000 * (1 - lacks)))
+	}
+	return wholeOf(math.Floor(r.FrequencyLo_hz * 1000 * (1 + lacks)))
+}
+
+func wholeOf(v float64) *big.Int {
+	n, _ := new(big.Float).SetFloat64(v).Int(nil)
+	return n
+}
+
+// Units are 10^12, 10^9, 10^6 and 10^3 of what is whole.
+type units [4]string
+
+var (
+	secondUnits = units{"s", "ms", "µs", "ns"}     // picoseconds are whole
+	hertzUnits  = units{"GHz", "MHz", "kHz", "Hz"} // millihertz are
+)
+
+// of is the largest unit that a number reaches, by its power of ten; of what reaches none, the smallest.
+func (u units) of(n *big.Int) (name string, power int) {
+	for i, name := range u {
+		if power := 12 - 3*i; digitsOf(n) > power {
+			return name, power
+		}
+	}
+	return u[3], 3
+}
+
+// plusMinus prints what lies between two whole numbers. The bound has two digits, and a unit of its
+// own where it is much smaller than the value.
+func plusMinus(lo, hi *big.Int, u units) string {
+	larger := lo
+	if hi.CmpAbs(lo) > 0 {
+		larger = hi
+	}
+	name, power := u.of(larger)
+	width := new(big.Int).Sub(hi, lo)
+	half := ceilDiv(width, big.NewInt(2))
+	cut := min(max(0, digitsOf(half)-2), power)
+	step := powerOfTen(cut)
+	twice := new(big.Int).Add(lo, hi)
+	value := floorDiv(twice.Add(twice, step), new(big.Int).Lsh(step, 1)) // the middle, rounded
+	// What rounding the value took from one side is added to the bound.
+	at := new(big.Int).Mul(value, step)
+	need := new(big.Int).Sub(hi, at)
+	if below := at.Sub(at, lo); below.Cmp(need) > 0 {
+		need = below
+	}
+	if decimals := power - cut; decimals > 3 {
+		return decimal(value, decimals) + " " + name + " ± " + roundUp(need, 2, u)
+	}
+	return decimal(value, power-cut) + " ± " + decimal(ceilDiv(need, step), power-cut) + " " + name
+}
+
+// roundUp prints a whole number with so many digits, and no less than it is.
+func roundUp(n *big.Int, digits int, u units) string {
+	if n.Sign() <= 0 {
+		return "0 " + u[3]
+	}
+	cut := func() (string, int, int) {
+		name, power := u.of(n)
+		return name, power, min(max(0, digitsOf(n)-digits), power)
+	}
+	_, _, before := cut()
+	step := powerOfTen(before)
+	n = new(big.Int).Mul(ceilDiv(n, step), step) // which may reach the next unit
+	name, power, after := cut()
+	return decimal(floorDiv(n, powerOfTen(after)), power-after) + " " + name
+}
+
+// decimal puts a point before the last digits.
+func decimal(n *big.Int, decimals int) string {
+	sign, digits := "", new(big.Int).Abs(n).String()
+	if n.Sign() < 0 {
+		sign = "-"
+	}
+	if decimals == 0 {
+		return sign + digits
+	}
+	if missing := decimals + 1 - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	return sign + digits[:len(digits)-decimals] + "." + digits[len(digits)-decimals:]
+}
+
+func digitsOf(n *big.Int) int { return len(new(big.Int).Abs(n).String()) }
+
+func powerOfTen(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
+
+// floorDiv and ceilDiv divide by what is above 0.
+func floorDiv(a, b *big.Int) *big.Int {
+	q, _ := new(big.Int).DivMod(a, b, new(big.Int)) // Euclidean: rounds down where b is above 0
+	return q
+}
+
+func ceilDiv(a, b *big.Int) *big.Int {
+	q := floorDiv(new(big.Int).Neg(a), b)
+	return q.Neg(q)
+}
