@@ -45,14 +45,8 @@ func (c *clocks) boundsTo(from, into string) []uint64 {
 	if err != nil {
 		return nil
 	}
-	lo, hi := v.Limits()
-	for _, p := range c.pairs { // between its measurements; beyond them every bound grows
-		for _, r := range []*tscratio.Relation{p.intoA, p.intoB} {
-			if knots := r.Knots(); r.From.Name == from && r.Into.Name == into && len(knots) > 1 {
-				lo, hi = knots[0].Reading, knots[len(knots)-1].Reading
-			}
-		}
-	}
+	of := c.between(v, from, into) // beyond its measurements every bound grows
+	lo, hi := of.Lo, of.Hi
 	var widths []uint64
 	for i := range uint64(boundSamples) {
 		at, _, err := v.Translate(lo + (hi-lo)/(boundSamples+1)*(i+1))
@@ -61,6 +55,29 @@ func (c *clocks) boundsTo(from, into string) []uint64 {
 		}
 	}
 	return widths
+}
+
+// measured are the readings of one node between which it was measured against another; false where the two are not related.
+func (c *clocks) measured(from, into string) (tscratio.Interval, bool) {
+	v, err := c.closure.View(from, into)
+	if err != nil {
+		return tscratio.Interval{}, false
+	}
+	of := c.between(v, from, into)
+	return of, of.Valid()
+}
+
+// between are the readings of a view from the first measurement of the two nodes to the last; all of the view where only others measured both.
+func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Interval) {
+	of.Lo, of.Hi = v.Limits()
+	for _, p := range c.pairs {
+		for _, r := range []*tscratio.Relation{p.intoA, p.intoB} {
+			if knots := r.Knots(); r.From.Name == from && r.Into.Name == into && len(knots) > 1 {
+				of = tscratio.Interval{Lo: knots[0].Reading, Hi: knots[len(knots)-1].Reading}
+			}
+		}
+	}
+	return of
 }
 
 // chooseReference takes the node that was asked for, or the one with the smallest median bound to the others.

@@ -322,7 +322,7 @@ func (a *assembler) points(out *Answer) {
 			Name: in.points[p].String(), Actor: in.points[p].actor, Nodes: []string{}, Source: g.before[r] == 0, Sink: g.after[r] == 0,
 			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost, InFlight: f.inFlight(), Appeared: f.appeared, PerBin: make([]uint64, a.bins.Count),
 		}
-		mixed := false
+		mixed, off := false, uint64(0)
 		for i := range a.told {
 			s, t := &in.sources[i], &a.told[i]
 			if s.point != p {
@@ -333,7 +333,7 @@ func (a *assembler) points(out *Answer) {
 			}
 			point.Events += t.events
 			point.Disordered += t.disordered
-			mixed = mixed || t.tooMixed
+			mixed, off = mixed || t.tooMixed, off+t.offAxis
 			for b, n := range t.perBin {
 				if b < len(point.PerBin) {
 					point.PerBin[b] += n
@@ -341,6 +341,9 @@ func (a *assembler) points(out *Answer) {
 			}
 		}
 		slices.Sort(point.Nodes)
+		if off > 0 {
+			in.find(FindUndecided, "%d events at %s lie far from the time in which counters were measured, or at no time that is known: nothing over time has them", off, point.Name)
+		}
 		point.Undecided = a.undecided(r)
 		if mixed {
 			in.find(FindNote, "the ids at %s are of more than %d origins: whether they came in order is not known", point.Name, maxOrigins)

@@ -96,10 +96,18 @@ func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []
 	xs = xs[:len(spans)]
 	for i := 0; i < len(spans); {
 		x := xs[i]
-		bin := axis.bin(x)
-		from, to := min(axis.edge(bin), x), max(axis.edge(bin+1), x+1)
+		bin, on := axis.bin(x)
+		if !on {
+			if counted {
+				p.lo.add(spans[i].Lo)
+				p.hi.add(spans[i].Hi)
+			}
+			i++
+			continue
+		}
+		from, length := axis.stretch(bin, x)
 		end := i + 1
-		for end < len(xs) && xs[end]-from < to-from {
+		for end < len(xs) && xs[end]-from < length {
 			end++
 		}
 		b := l.binned(bin)

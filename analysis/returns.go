@@ -80,8 +80,12 @@ type tripSide struct {
 
 func (s *tripSide) add(d *tscratio.Duration, x uint64, axis *axis) {
 	s.leg.add(s.part, []tscratio.Span{d.Span}, d, []uint64{x}, axis)
+	bin, on := axis.bin(x)
+	if !on {
+		return
+	}
 	width := int64(halfWidth(d.Span))
-	b := s.widths.binned(axis.bin(x))
+	b := s.widths.binned(bin)
 	b.n++
 	b.lo[coarse(width)]++
 	b.hi[coarse(width)]++

@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
-
-// maxBins is how many bins the time axis has at most.
-const maxBins = 256
 
 // told is what a source's log said beside its events.
 type told struct {
@@ -32,6 +27,7 @@ type told struct {
 	firstLast  logstore.FirstLast
 	samples    []logstore.Sample
 	perBin     []uint64
+	offAxis    uint64 // events that are in no bin, of a node that is related
 }
 
 // scattered is everything that was read.
@@ -42,80 +38,6 @@ type scattered struct {
 	byKid   *store[logstore.Link]  // links, by child
 	told    []told
 	links   uint64
-}
-
-// axis turns a node's readings into bins: about, which is enough for what is drawn over time.
-type axis struct {
-	base, scale uint64 // bin = (reading - base)·scale / 2^64
-	count       int
-}
-
-func (a *axis) bin(reading uint64) int {
-	if reading < a.base {
-		return 0
-	}
-	hi, _ := bits.Mul64(reading-a.base, a.scale)
-	return min(int(hi), a.count-1)
-}
-
-// edge is the first reading of a bin.
-func (a *axis) edge(bin int) uint64 {
-	if bin >= a.count || a.scale == 0 {
-		return ^uint64(0)
-	}
-	q, _ := bits.Div64(uint64(bin), 0, a.scale)
-	at, carry := bits.Add64(a.base, q+1, 0)
-	if carry > 0 {
-		return ^uint64(0)
-	}
-	return at
-}
-
-// axes lays one time axis over the counters of all nodes.
-func (in *input) axes(t *timer) (Bins, []axis) {
-	lo, hi := ^uint64(0), uint64(0)
-	for i, s := range in.sources {
-		if s.lo > s.hi {
-			continue
-		}
-		for _, c := range []uint64{s.lo, s.hi} {
-			if at, _, err := t.place(i, c); err == nil {
-				lo, hi = min(lo, at.Mid()), max(hi, at.Mid())
-			}
-		}
-	}
-	if lo > hi {
-		return Bins{}, make([]axis, len(in.nodes))
-	}
-	width := max((hi-lo)/(maxBins-1), 1)
-	b := Bins{From_cycles: Reading(lo), Width_cycles: width, Count: int((hi-lo)/width) + 1}
-	axes := make([]axis, len(in.nodes))
-	reference := in.nodes[in.clocks.reference].Name
-	for i, n := range in.nodes {
-		base, rate := float64(0), 1.0
-		if n.Name != reference {
-			v, err := in.clocks.closure.View(reference, n.Name)
-			if err != nil {
-				continue
-			}
-			first, last := v.Limits()
-			x, y := min(max(lo, first), last), min(max(hi, first), last)
-			c, _, err1 := v.Translate(x)
-			d, _, err2 := v.Translate(y)
-			if err1 != nil || err2 != nil || x >= y {
-				continue
-			}
-			rate = float64(d.Mid()-c.Mid()) / float64(y-x)
-			axes[i].base = c.Mid()
-			base = float64(int64(lo-x)) * rate // what lies before the relation
-		} else {
-			axes[i].base = lo
-		}
-		axes[i].base += uint64(int64(base))
-		axes[i].count = b.Count
-		axes[i].scale = uint64(math.Ldexp(1, 64) / max(float64(width)*rate, 2))
-	}
-	return b, axes
 }
 
 // partitionBits is into how many partitions, as a power of two, events are scattered: a partition with its index is to fit into a quarter of a
@@ -304,25 +226,31 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 		}
 		t.events += uint64(len(same))
 		o.take(t, same)
-		axis.tally(t.perBin, same)
+		t.offAxis += axis.tally(t.perBin, same)
 		a.addAll(page, int32(source), same)
 	}
 }
 
-// tally counts events in the bins of their readings.
-func (a *axis) tally(perBin []uint64, events []logstore.Event) {
-	if a.count == 0 { // the node is not related
-		return
+// tally counts events in the bins of their readings, and returns how many lie off the axis.
+func (a *axis) tally(perBin []uint64, events []logstore.Event) (off uint64) {
+	if a.count == 0 { // the node is not related, which is said elsewhere
+		return 0
 	}
 	for i := 0; i < len(events); {
 		c := events[i].Counter
-		bin := a.bin(c)
-		from, to := min(a.edge(bin), c), max(a.edge(bin+1), c+1)
+		bin, on := a.bin(c)
+		if !on {
+			off++
+			i++
+			continue
+		}
+		from, length := a.stretch(bin, c)
 		first := i
-		for i++; i < len(events) && events[i].Counter-from < to-from; i++ {
+		for i++; i < len(events) && events[i].Counter-from < length; i++ {
 		}
 		perBin[bin] += uint64(i - first)
 	}
+	return off
 }
 
 // originShift takes from an id what says who made it: node and instance.

@@ -1,0 +1,152 @@
+package analysis
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// maxBins is how many bins the time axis has at most.
+const maxBins = 256
+
+// axis turns a node's readings into bins: about, which is enough for what is drawn over time.
+type axis struct {
+	base  uint64 // the first reading of the first bin
+	scale uint64 // bin = (reading - base)·scale / 2^64
+	count int    // 0: the node has no place on the time axis
+}
+
+// bin is the bin of a reading; false where it lies off the axis by more than a bin: by less it may be the mapping that is off.
+func (a *axis) bin(reading uint64) (int, bool) {
+	if a.count == 0 {
+		return 0, false
+	}
+	if reading < a.base {
+		before, _ := bits.Mul64(a.base-reading, a.scale)
+		return 0, before == 0
+	}
+	n, _ := bits.Mul64(reading-a.base, a.scale)
+	return int(min(n, uint64(a.count-1))), n <= uint64(a.count)
+}
+
+// edge is the first reading of a bin; the largest there is if the bin begins behind it.
+func (a *axis) edge(bin int) uint64 {
+	if uint64(bin) >= a.scale {
+		return math.MaxUint64
+	}
+	q, rest := bits.Div64(uint64(bin), 0, a.scale)
+	if rest > 0 {
+		q++
+	}
+	at, carry := bits.Add64(a.base, q, 0)
+	if carry > 0 {
+		return math.MaxUint64
+	}
+	return at
+}
+
+// stretch is from where on, and over how many cycles, readings are in the bin of one that is in it.
+func (a *axis) stretch(bin int, reading uint64) (from, length uint64) {
+	from = min(a.edge(bin), reading)
+	return from, max(a.edge(bin+1), reading) - from
+}
+
+// axes lays one time axis over the counters of all nodes: over all readings that can be placed on the reference's. Of a reading that cannot
+// be placed, or of the reference far from all that it was measured with, nothing is known but that it is wrong or of another time: then the axis
+// ends where measuring did, so that one wild counter leaves the others their bins.
+func (in *input) axes(t *timer) (Bins, []axis) {
+	measured := make([]tscratio.Interval, len(in.nodes)) // of its readings; invalid: it is not related
+	reference := in.clocks.reference
+	all := tscratio.Interval{Lo: math.MaxUint64}
+	for i := range in.nodes {
+		measured[i] = tscratio.Interval{Lo: math.MaxUint64}
+		if i == reference {
+			continue
+		}
+		if known, ok := in.clocks.measured(in.nodes[i].Name, in.nodes[reference].Name); ok {
+			measured[i] = known
+		}
+		if known, ok := in.clocks.measured(in.nodes[reference].Name, in.nodes[i].Name); ok {
+			all = tscratio.Interval{Lo: min(all.Lo, known.Lo), Hi: max(all.Hi, known.Hi)}
+		}
+	}
+	measured[reference] = all
+	lo, hi := uint64(math.MaxUint64), uint64(0)
+	for i, s := range in.sources {
+		if s.lo > s.hi {
+			continue
+		}
+		seen := t.seen(i, measured[s.node])
+		lo, hi = min(lo, seen.Lo), max(hi, seen.Hi)
+	}
+	if lo > hi {
+		return Bins{}, make([]axis, len(in.nodes))
+	}
+	width := max((hi-lo)/(maxBins-1), 1)
+	b := Bins{From_cycles: Reading(lo), Width_cycles: width, Count: int((hi-lo)/width) + 1}
+	axes := make([]axis, len(in.nodes))
+	for i := range in.nodes {
+		axes[i] = in.axisOf(i, b, hi)
+	}
+	return b, axes
+}
+
+// seen is from where to where the readings of a source lie on the reference's counter, as far as its node was measured; invalid where
+// none does.
+func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
+	s := &t.in.sources[source]
+	none := tscratio.Interval{Lo: math.MaxUint64}
+	if !measured.Valid() {
+		if s.node == t.in.clocks.reference {
+			return tscratio.Interval{Lo: s.lo, Hi: s.hi}
+		}
+		return none
+	}
+	// The reference's own readings can be placed wherever they are.
+	near := tscratio.Interval{Lo: measured.Lo - min(measured.Lo, measured.Width()), Hi: measured.Hi + min(math.MaxUint64-measured.Hi, measured.Width())}
+	place := func(reading uint64) (uint64, bool) {
+		at, _, err := t.place(source, reading)
+		return at.Mid(), err == nil && (s.node != t.in.clocks.reference || near.Contains(reading))
+	}
+	lo, okLo := place(s.lo)
+	hi, okHi := place(s.hi)
+	within := tscratio.Interval{Lo: s.lo, Hi: s.hi}.Intersect(measured)
+	if !within.Valid() && !(okLo && okHi) {
+		return none
+	}
+	if !okLo {
+		lo, okLo = place(within.Lo)
+	}
+	if !okHi {
+		hi, okHi = place(within.Hi)
+	}
+	if !okLo || !okHi {
+		return none
+	}
+	return tscratio.Interval{Lo: lo, Hi: hi}
+}
+
+// axisOf is the time axis on a node's counter; hi is its end on the reference's.
+func (in *input) axisOf(node int, b Bins, hi uint64) axis {
+	lo, width := uint64(b.From_cycles), float64(b.Width_cycles)
+	a := axis{base: lo, count: b.Count}
+	rate := 1.0
+	if node != in.clocks.reference {
+		v, err := in.clocks.closure.View(in.nodes[in.clocks.reference].Name, in.nodes[node].Name)
+		if err != nil {
+			return axis{}
+		}
+		first, last := v.Limits()
+		x, y := min(max(lo, first), last), min(max(hi, first), last)
+		c, _, err1 := v.Translate(x)
+		d, _, err2 := v.Translate(y)
+		if err1 != nil || err2 != nil || x >= y || c.Mid() >= d.Mid() {
+			return axis{}
+		}
+		rate = float64(d.Mid()-c.Mid()) / float64(y-x)
+		a.base = shifted(c.Mid(), -float64(x-min(lo, x))*rate) // what lies before the relation
+	}
+	a.scale = uint64(math.Ldexp(1, 64) / max(width*rate, 2))
+	return a
+}
