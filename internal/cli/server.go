@@ -40,7 +40,7 @@ func (s *serverFlags) dial() (*control.Client, error) {
 		}
 		c.Key, c.Publics = &key, func() ([]string, error) { return control.ReadServerKeys(s.serverKey) }
 		if _, err := c.Publics(); errors.Is(err, control.ErrKeyRole) {
-			return nil, command.UsageError{fmt.Errorf("--server-key is not of a server: %w", err)}
+			return nil, command.UsageError{Err: fmt.Errorf("--server-key is not of a server: %w", err)}
 		} else if err != nil {
 			return nil, err
 		}
