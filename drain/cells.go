@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -98,8 +97,7 @@ func fromRow(r logstore.FirstLast) ring.FirstAndLast {
 	}
 }
 
-// sampler reads the counts of all counting channels whose period is over at one instant. It has a view of its own of their
-// rings, so that a disk that is slow does not keep it from its time.
+// sampler reads the counts of all counting channels whose period is over at one instant, also while their workers wait for a slow disk.
 type sampler struct {
 	changed chan struct{} // another ring is to be sampled
 
@@ -130,15 +128,7 @@ const samplesKept = 4096
 func (p *sampler) sample(s *source, now time.Duration) error {
 	period := time.Duration(s.settings.A)
 	if s.sampling == nil {
-		r, err := ring.Open(s.ring.Path())
-		if err != nil {
-			return err
-		}
-		if r.Header().Incarnation != s.header.Incarnation {
-			r.Close()
-			return fmt.Errorf("sample ring %q: another file has taken its name: %w", s.ring.Path(), ring.ErrUntrusted)
-		}
-		s.sampling = &sampling{reader: r, period: period, due: nextDue(now, period)}
+		s.sampling = &sampling{reader: &s.ring.Reader, period: period, due: nextDue(now, period)}
 		p.mu.Lock()
 		p.all = append(p.all, s.sampling)
 		p.mu.Unlock()
@@ -186,7 +176,6 @@ func (p *sampler) stop(s *source) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all = slices.DeleteFunc(p.all, func(one *sampling) bool { return one == s.sampling })
-	s.sampling.reader.Close()
 	s.sampling = nil
 }
 

@@ -257,17 +257,15 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	} else {
 		err = logFailure{err}
 	}
-	var failure logFailure
-	switch {
-	case err == nil:
+	switch of := causeOf(err); {
+	case of == none:
 		delete(d.later, path)
-	case errors.Is(err, fs.ErrNotExist) && !errors.As(err, &failure):
-		return
-	case errors.Is(err, ring.ErrUntrusted), errors.Is(err, ring.ErrDamaged), errors.Is(err, ring.ErrVersion), errors.Is(err, ring.ErrShrunk):
+	case of == passing && errors.Is(err, fs.ErrNotExist):
+		return // gone meanwhile
+	case of == hostile:
 		d.setAside(&source{stats: RingStats{Path: path}}, err)
 		return
 	default:
-		// Too many open files, no memory, a log that cannot be read: it may pass.
 		if _, again := d.later[path]; !again {
 			d.notify(fmt.Errorf("drain ring %q: %w", path, err))
 		}

@@ -55,12 +55,11 @@ func (d *Drainer) salvage(path string, logs begun) (RingStats, error) {
 	w := d.workers[0]
 	w.now = d.now()
 	_, err = s.drain(w, flush) // which leaves it when it is through
-	var failure logFailure
-	switch {
-	case errors.As(err, &failure):
-		s.leave(w)
-	case err != nil:
+	switch causeOf(err) {
+	case hostile:
 		s.setAside(w, err)
+	case ofLog, passing:
+		s.leave(w)
 	}
 	return s.snapshot(), err
 }

@@ -42,9 +42,6 @@ func (s *source) shard(w *worker, i int, now phase) error {
 	if err != nil {
 		return err
 	}
-	if state.Tail%s.per != 0 {
-		return fmt.Errorf("drain ring %q: shard %d ends at record %d, in the middle of a pair: %w", s.ring.Path(), i, state.Tail, ring.ErrDamaged)
-	}
 	came := state.Tail - p.tail
 	err = s.take(w, i, state, now)
 	if err == nil && s.header.Policy != channel.Overwrite {

@@ -25,8 +25,7 @@ func (d *Drainer) Snapshot(match func(channel.Name) bool) error {
 			return true, s.left()
 		}
 		err = s.dump(w)
-		var failure logFailure
-		if err != nil && !errors.As(err, &failure) {
+		if causeOf(err) == hostile {
 			s.setAside(w, err)
 			return true, err
 		}

@@ -51,11 +51,6 @@ type source struct {
 	stats RingStats
 }
 
-// logFailure is an error of the log: it is tried again. Errors of the ring set it aside.
-type logFailure struct{ error }
-
-func (f logFailure) Unwrap() error { return f.error }
-
 // open opens a ring and its log. One that is new has none yet.
 func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 	c, err := ring.OpenConsumer(path)
@@ -155,7 +150,11 @@ func (s *source) append(b *logstore.Block, as logstore.Block) error {
 	s.d.fault(BeforeWrite)
 	before := s.log.Size()
 	removed := s.log.Removed()
-	if err := s.log.Append(b); err != nil {
+	switch err := s.log.Append(b); {
+	case errors.Is(err, logstore.ErrSequence), errors.Is(err, logstore.ErrBlock):
+		// No disk brings that about. What the ring says of itself cannot be.
+		return fmt.Errorf("drain ring %q: %w: %w", s.ring.Path(), err, ring.ErrDamaged)
+	case err != nil:
 		return logFailure{err}
 	}
 	s.d.fault(AfterWrite)
@@ -195,19 +194,22 @@ func (s *source) look(w *worker, asked phase) (done bool) {
 	}
 	s.nextLook, s.lookedAt = w.now+w.rest(), w.now
 	done, err := s.drain(w, asked)
-	var failure logFailure
-	switch {
-	case err == nil:
+	switch causeOf(err) {
+	case none:
+		if s.retry > 0 {
+			s.retry = 0
+			s.count(func(c *RingStats) { c.Failure = nil })
+		}
 		return done
-	case errors.As(err, &failure):
-		s.fail(w, err)
-		return false
+	case hostile:
+		s.setAside(w, err)
+		return true
 	}
-	s.setAside(w, err)
-	return true
+	s.fail(w, err)
+	return false
 }
 
-// fail has the log tried again later.
+// fail has what could not be done tried again later.
 func (s *source) fail(w *worker, err error) {
 	if s.retry == 0 {
 		s.d.notify(err)

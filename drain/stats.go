@@ -65,18 +65,26 @@ type Totals struct {
 }
 
 func (t *Totals) add(c *RingStats) {
-	t.Events += c.Events
-	t.Dropped += c.Dropped
-	t.Rows += c.Rows
-	t.Blocks += c.Blocks
-	t.LogBytes += c.LogBytes
-	t.Holes += c.Holes
-	t.Missing += c.Missing
-	t.Unread += c.Unread
-	t.NotStored += c.NotStored
-	t.OverRate += c.OverRate
-	t.Failures += c.Failures
+	t.Events = sum(t.Events, c.Events)
+	t.Dropped = sum(t.Dropped, c.Dropped)
+	t.Rows = sum(t.Rows, c.Rows)
+	t.Blocks = sum(t.Blocks, c.Blocks)
+	t.LogBytes = sum(t.LogBytes, c.LogBytes)
+	t.Holes = sum(t.Holes, c.Holes)
+	t.Missing = sum(t.Missing, c.Missing)
+	t.Unread = sum(t.Unread, c.Unread)
+	t.NotStored = sum(t.NotStored, c.NotStored)
+	t.OverRate = sum(t.OverRate, c.OverRate)
+	t.Failures = sum(t.Failures, c.Failures)
 	t.Removed += c.Removed
+}
+
+// sum is as large as it can be where a sum of what rings say is larger.
+func sum(a, b uint64) uint64 {
+	if a+b < a {
+		return 1<<64 - 1
+	}
+	return a + b
 }
 
 // snapshot is the ring's figures now.

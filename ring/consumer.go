@@ -58,11 +58,11 @@ func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 		journalTaken, journalWritten := load(&line.journal), load(&page.producer.journal)
 		switch {
 		case head < s.Head || head > s.Tail:
-			refused = fmt.Errorf("release ring %q to sequence %d: it is not between head %d and tail %d", c.path, head, s.Head, s.Tail)
+			refused = fmt.Errorf("release ring %q to sequence %d: it is not between head %d and tail %d: %w", c.path, head, s.Head, s.Tail, ErrDamaged)
 		case drops < dropsTaken || drops > dropsBegun:
-			refused = fmt.Errorf("release ring %q: %d ranges of drops are not between %d and %d", c.path, drops, dropsTaken, dropsBegun)
+			refused = fmt.Errorf("release ring %q: %d ranges of drops are not between %d and %d: %w", c.path, drops, dropsTaken, dropsBegun, ErrDamaged)
 		case journal < journalTaken || journal > journalWritten:
-			refused = fmt.Errorf("release ring %q: %d journal entries are not between %d and %d", c.path, journal, journalTaken, journalWritten)
+			refused = fmt.Errorf("release ring %q: %d journal entries are not between %d and %d: %w", c.path, journal, journalTaken, journalWritten, ErrDamaged)
 		default:
 			atomic.StoreUint64(&line.drops, drops)
 			atomic.StoreUint64(&line.journal, journal)

@@ -99,7 +99,7 @@ func TestFormatTablesAreTheNumbers(t *testing.T) {
 	want := []string{
 		number("version", version), number("pageBytes", pageBytes), number("RecordBytes", RecordBytes), number("MinRecords", MinRecords),
 		number("MaxRecords", MaxRecords), number("MaxShards", MaxShards), number("slots", slots), number("JournalSize", JournalSize),
-		number("DropsSize", DropsSize), number("maxGeneration", maxGeneration),
+		number("DropsSize", DropsSize), number("maxGeneration", maxGeneration), number("MaxEvents", MaxEvents),
 		number("FlagBadSettings", FlagBadSettings), number("FlagMisuse", FlagMisuse), number("FlagClosed", FlagClosed),
 	}
 	for k := channel.Kind(0); k.Known(); k++ {

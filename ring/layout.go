@@ -32,6 +32,9 @@ const (
 	MaxShards = 64
 )
 
+// MaxEvents is more events than a shard can drop or count. What says more is damage, and sums over all shards of a ring hold.
+const MaxEvents = 1 << 56
+
 // A Record is one event: the counter at the event and the tuple's id.
 type Record struct {
 	Counter uint64

@@ -255,6 +255,10 @@ func (r *Reader) State(i int) (State, error) {
 		return State{}, r.damaged("shard %d: head %d is past tail %d", i, s.Head, s.Tail)
 	case r.header.Policy != channel.Overwrite && s.Tail-s.Head > r.header.Records:
 		return State{}, r.damaged("shard %d: %d records between head %d and tail %d, room for %d", i, s.Tail-s.Head, s.Head, s.Tail, r.header.Records)
+	case r.header.Links && (s.Head|s.Tail)%2 != 0:
+		return State{}, r.damaged("shard %d: head %d and tail %d, and its records come in pairs", i, s.Head, s.Tail)
+	case s.Dropped > MaxEvents:
+		return State{}, r.damaged("shard %d: %d events dropped", i, s.Dropped)
 	case s.Tail < r.last[i].Tail:
 		return State{}, r.damaged("shard %d: tail went back from %d to %d", i, r.last[i].Tail, s.Tail)
 	case s.Dropped < r.last[i].Dropped:
@@ -469,11 +473,14 @@ func (e *journalEntry) load() (journalEntry, bool) {
 	return got, load(&e.word) == word
 }
 
-// Counted is how many events the counting handler has counted since the open.
+// Counted is how many events the counting handler has counted since the open. Any goroutine may ask, until the ring is closed.
 func (r *Reader) Counted() (uint64, error) {
 	var n uint64
 	if err := guard(func() { n = load(&r.shards[0].cells.counter) }); err != nil {
 		return 0, r.failed(err)
+	}
+	if n > MaxEvents {
+		return 0, r.damaged("%d events counted", n)
 	}
 	return n, nil
 }
@@ -488,10 +495,12 @@ type FirstAndLast struct {
 // FirstAndLast reads the cells of all shards: the earliest first, the latest last.
 func (r *Reader) FirstAndLast() (FirstAndLast, error) {
 	var all FirstAndLast
+	var most uint64
 	still := true
 	err := guard(func() {
 		for _, page := range r.shards {
 			one, ok := page.cells.firstLast.load()
+			most = max(most, one.Count)
 			all.add(one)
 			still = still && ok
 		}
@@ -499,8 +508,11 @@ func (r *Reader) FirstAndLast() (FirstAndLast, error) {
 	if err != nil {
 		return FirstAndLast{}, r.failed(err)
 	}
-	if !still {
+	switch {
+	case !still:
 		return FirstAndLast{}, r.damaged("the cell of first and last does not stand still")
+	case most > MaxEvents:
+		return FirstAndLast{}, r.damaged("%d events in a cell of first and last", most)
 	}
 	return all, nil
 }

@@ -1,0 +1,154 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// What the system lacks for a while does not make a ring hostile.
+func TestCauses(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want cause
+	}{
+		{nil, none},
+		{unix.EMFILE, passing},
+		{unix.ENFILE, passing},
+		{unix.ENOMEM, passing},
+		{unix.EIO, passing},
+		{fmt.Errorf("open ring: %w", os.ErrPermission), passing},
+		{errors.New("not known"), passing},
+		{logFailure{unix.ENOSPC}, ofLog},
+		{fmt.Errorf("wrapped: %w", logFailure{unix.EMFILE}), ofLog},
+		{fmt.Errorf("wrapped: %w", ring.ErrDamaged), hostile},
+		{ring.ErrShrunk, hostile},
+		{ring.ErrVersion, hostile},
+		{ring.ErrUntrusted, hostile},
+	} {
+		if got := causeOf(test.err); got != test.want {
+			t.Errorf("the cause of %v is %d, want %d", test.err, got, test.want)
+		}
+	}
+}
+
+// A healthy channel is given the handler counter while the process has no descriptor left.
+func TestNoDescriptorIsLeftForACountingChannel(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Handler: "id"})
+	c.Log(1)
+	r.run(2 * tick)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	give := func(n uint64) {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: limit.Max}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer give(limit.Cur)
+	give(0)
+	r.d.SetTable(tableOf(t, "channel: '*', handler: counter"))
+	r.run(2 * tick)
+	c.Log(2)
+	r.run(2 * tick)
+	give(limit.Cur)
+	if s := r.stats("a/b"); s.SetAside != nil || s.Failure != nil {
+		t.Fatalf("%+v", s)
+	}
+	c.Close()
+	r.run(2 * time.Second)
+	k := readLogs(t, r.logs)["a/b"]
+	k.check(t)
+	if n := len(k.samples); n == 0 || k.samples[n-1].Count != 1 || r.d.Stats().Finished != 1 {
+		t.Errorf("samples %+v, %+v", k.samples, r.d.Stats())
+	}
+}
+
+// A ring that cannot be removed now is removed when it can be.
+func TestAPassingErrorPasses(t *testing.T) {
+	var r *rig
+	away := ""
+	r = newRig(t, Options{Fault: func(p FaultPoint) {
+		if p == AfterSeal && away == "" {
+			away = r.rings + " away"
+			if err := errors.Join(os.Rename(r.rings, away), os.WriteFile(r.rings, nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}})
+	c := r.open("a/b", handlers.Options{Handler: "id"})
+	c.Log(1)
+	c.Close()
+	r.run(time.Second)
+	s := r.stats("a/b")
+	if s.SetAside != nil || !errors.Is(s.Failure, unix.ENOTDIR) || len(r.noticed) != 1 {
+		t.Fatalf("%+v, noticed %v", s, r.noticed)
+	}
+	if err := errors.Join(os.Remove(r.rings), os.Rename(away, r.rings)); err != nil {
+		t.Fatal(err)
+	}
+	r.run(time.Second)
+	if stats := r.d.Stats(); stats.Finished != 1 || len(r.noticed) != 1 {
+		t.Errorf("%+v, noticed %v", stats, r.noticed)
+	}
+	k := readLogs(t, r.logs)["a/b"]
+	k.check(t)
+	if k.all() != 1 || k.segments != 1 {
+		t.Errorf("%d events in %d segments", k.all(), k.segments)
+	}
+}
+
+// A head in the middle of a pair is what no drainer of ours left. The ring is set aside.
+func TestAHeadWithinAPair(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/b", handlers.Options{Handler: "link"})
+	for id := range uint64(10) {
+		c.Link(id, id+1)
+	}
+	patch(t, c.Path(), atHead, word(3))
+	r.run(2 * time.Second)
+	if s := r.d.Stats().Rings[0]; !errors.Is(s.SetAside, ring.ErrDamaged) || len(r.noticed) != 1 {
+		t.Errorf("%+v, noticed %v", s, r.noticed)
+	}
+}
+
+// Whatever hostile rings say that they count, no sum becomes smaller by it.
+func TestHostileCounts(t *testing.T) {
+	r := newRig(t, Options{})
+	const rings = 8
+	for i := range rings {
+		c := r.open(fmt.Sprintf("a/%d", i), handlers.Options{Policy: "overwrite"})
+		r.run(2 * tick)
+		patch(t, c.Path(), atTail, word(1<<62))
+		patch(t, c.Path(), atDropped, word(ring.MaxEvents))
+	}
+	more := r.open("b/dropped", handlers.Options{})
+	counted := r.open("b/counted", handlers.Options{Handler: "counter"})
+	cells := r.open("b/cells", handlers.Options{Handler: "first-last"})
+	r.run(2 * tick)
+	patch(t, more.Path(), atDropped, word(ring.MaxEvents+1))
+	patch(t, counted.Path(), 4096+256, word(ring.MaxEvents+1))
+	patch(t, cells.Path(), 4096+256+64+8, word(ring.MaxEvents+1))
+	r.run(3 * time.Second)
+	total := r.d.Stats().Total
+	if total.Events != 1<<64-1 || total.Dropped < rings*ring.MaxEvents {
+		t.Errorf("%+v", total)
+	}
+	for _, c := range []*handlers.Channel{more, counted, cells} {
+		if err := asideFor(r, c.Path()); !errors.Is(err, ring.ErrDamaged) {
+			t.Errorf("%s is set aside for %v", c.Name(), err)
+		}
+	}
+	if got := sum(1<<63, 1<<63); got != 1<<64-1 {
+		t.Errorf("sum is %d", got)
+	}
+}
