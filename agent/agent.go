@@ -36,7 +36,8 @@ type Agent struct {
 
 	link atomic.Pointer[tscclient.Link] // nil: there is no server
 
-	runsMu sync.Mutex // held while a run is opened or closed
+	runsMu    sync.Mutex   // held while a run is opened or closed
+	frequency runFrequency // of the newest run; guarded by runsMu
 
 	mu    sync.Mutex // guards all below
 	state state
@@ -105,6 +106,7 @@ func start(c Config) (a *Agent, err error) {
 	a.stop = stop
 	a.chrony = newPoller(c.Chrony, c.Node, a.epochs.epoch, a.notify)
 	if a.state.Run != "" {
+		a.beginFrequency(a.state.Run) // of what is left of it
 		a.chrony.open(a.baselinePath(a.state.Run))
 	}
 	a.running.Go(func() { a.chrony.run(ctx) })

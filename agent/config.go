@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/ntp"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 	"github.com/cloudprofiler/cloudprofiler/runs"
@@ -38,6 +39,10 @@ type Config struct {
 	// Client is the node's part in measuring: it answers probes, and knows the node's epoch, quantum and core slack, for the headers of
 	// logs. The agent closes it. nil: there is none, and the headers say what is below.
 	Client *tscclient.Client
+
+	// Observe looks at the node's counter beside a clock, at both ends of a run: the mean rate in between is what the run's seconds are by.
+	// nil: that is not measured.
+	Observe func() (host.Observation, error)
 
 	// What is known of the node where there is no Client; see drain.Options.
 	Epoch            string

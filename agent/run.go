@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
@@ -30,6 +31,8 @@ type RunState struct {
 	Closed   bool
 	Channels int      // that have a log in it
 	Missing  []string // what is not in it and should be, and why
+
+	Frequency *control.Frequency // of the node's counter over the run; nil: not measured, or not yet
 }
 
 func (a *Agent) runPath(name string) string { return filepath.Join(runsFolder, name) }
@@ -70,6 +73,7 @@ func (a *Agent) openRun(name string) (RunState, error) {
 	if err := a.moveLogs(name, filepath.Join(a.runPath(name), runs.LogsPath(a.c.Node))); err != nil {
 		return RunState{}, err
 	}
+	a.beginFrequency(name)
 	a.chrony.open(a.baselinePath(name))
 	return a.runState(name, false), nil
 }
@@ -84,6 +88,7 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 		}
 		return a.runState(name, true), nil // it was closed before
 	}
+	a.endFrequency(name)
 	missing := a.missing()
 	if err := a.moveLogs("", ""); err != nil {
 		return RunState{}, fmt.Errorf("close run %q on %s: %w", name, a.c.Node, err)
@@ -146,6 +151,9 @@ func (a *Agent) runState(name string, closed bool) RunState {
 		rings[segment.Incarnation] = true
 	}
 	s.Channels = len(rings)
+	if a.frequency.run == name {
+		s.Frequency = a.frequency.is
+	}
 	return s
 }
 

@@ -115,13 +115,8 @@ func (m *Register) check() error {
 			return err
 		}
 	}
-	if f := m.Frequency; f != nil {
-		if err := first(checkRate(f.Lo_millihz/1000), checkRate(f.Hi_millihz/1000), checkText("clock", f.Clock)); err != nil {
-			return err
-		}
-		if f.Lo_millihz > f.Hi_millihz {
-			return fmt.Errorf("frequency from %d to %d mHz", f.Lo_millihz, f.Hi_millihz)
-		}
+	if err := m.Frequency.check(); err != nil {
+		return err
 	}
 	if m.OpenRun != "" {
 		if err := checkName("open run", m.OpenRun); err != nil {
@@ -254,7 +249,20 @@ func (m *Snapshot) check() error {
 func (m *Ask) check() error           { return checkName("question", m.What) }
 func (m *SnapshotState) check() error { return checkText("error", m.Error) }
 
+func (f *Frequency) check() error {
+	if f == nil {
+		return nil
+	}
+	if f.Lo_millihz > f.Hi_millihz {
+		return fmt.Errorf("frequency from %d to %d mHz", f.Lo_millihz, f.Hi_millihz)
+	}
+	return first(checkRate(f.Lo_millihz/1000), checkRate(f.Hi_millihz/1000), checkText("clock", f.Clock))
+}
+
 func (m *RunState) check() error {
+	if err := m.Frequency.check(); err != nil {
+		return err
+	}
 	if len(m.Missing) > 10_000 {
 		return fmt.Errorf("%d missing things", len(m.Missing))
 	}

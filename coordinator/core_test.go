@@ -373,10 +373,14 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 		t.Fatalf("after a restart the run is %s", f.phase())
 	}
 	f.run(5*time.Second, nil)
+	f.clients["n01"].overRun = &control.Frequency{
+		Lo_millihz: 2_600_000_000_001, Hi_millihz: 2_600_000_000_002, Clock: "a sundial over the run",
+	}
 	answered[RunStatus](t, f.ask(AskStopRun, nil))
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseAfter }) {
 		t.Fatalf("run is %s", f.phase())
 	}
+	f.clients["n01"].connect()
 	during := f.core.runStatus().Trains
 	if !f.run(time.Minute, func() bool { return f.core.run == nil }) {
 		t.Fatalf("run is %s", f.phase())
@@ -394,6 +398,11 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
+	// It measured it over the run, and registered again afterwards.
+	if n := dir.Run.Nodes[1]; n.FrequencyLo_hz != 2_600_000_000.001 || n.FrequencyHi_hz != 2_600_000_000.002 ||
+		n.FrequencySource != "a sundial over the run" {
+		t.Errorf("a node's frequency over the run: %+v", n)
+	}
 	if n := dir.Run.Nodes[0]; n.FrequencyLo_hz != 2.5999e9 || n.FrequencyHi_hz != 2.6001e9 || n.FrequencySource != "a sundial" {
 		t.Errorf("a node's frequency: %+v", n)
 	}

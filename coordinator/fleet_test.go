@@ -208,6 +208,7 @@ type fakeClient struct {
 	busy      int64 // ppm
 	life      int   // events of an earlier one do nothing
 	lie       func(peer string) (off, shorter int64)
+	overRun   *control.Frequency                           // its counter's, as it says when a run is closed
 	instead   func(answer control.Message) control.Message // of the answers about files and tables
 }
 
@@ -341,7 +342,11 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		if c.register.OpenRun = m.Name; m.Close {
 			c.register.OpenRun = ""
 		}
-		c.send(request, &control.RunState{Name: m.Name, Closed: m.Close})
+		state := &control.RunState{Name: m.Name, Closed: m.Close}
+		if m.Close {
+			state.Frequency = c.overRun
+		}
+		c.send(request, state)
 	case *control.Snapshot:
 		c.snapshots = append(c.snapshots, *m)
 		c.send(request, &control.SnapshotState{Channels: 1})

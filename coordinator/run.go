@@ -113,8 +113,8 @@ func runNode(n *node) runs.Node {
 	out := runs.Node{ID: r.Machine, Name: r.Name, Number: r.Number, Epoch: r.Epoch, Quantum_cycles: r.QuantumCycles, CoreSlack_cycles: r.CoreSlackCycles,
 		FrequencyLo_hz: float64(r.NominalHz), FrequencyHi_hz: float64(r.NominalHz), FrequencySource: "nominal", Virtual: r.Virtual,
 		NoLogs: !n.can(control.CanFiles)}
-	if f := r.Frequency; f != nil {
-		out.FrequencyLo_hz, out.FrequencyHi_hz, out.FrequencySource = float64(f.Lo_millihz)/1e3, float64(f.Hi_millihz)/1e3, f.Clock
+	if r.Frequency != nil {
+		setFrequency(&out, r.Frequency)
 	}
 	var facts map[string]any
 	if json.Unmarshal(r.Facts, &facts) == nil {
@@ -129,6 +129,21 @@ func runNode(n *node) runs.Node {
 		}
 	}
 	return out
+}
+
+func setFrequency(n *runs.Node, f *control.Frequency) {
+	n.FrequencyLo_hz, n.FrequencyHi_hz, n.FrequencySource = float64(f.Lo_millihz)/1e3, float64(f.Hi_millihz)/1e3, f.Clock
+}
+
+// noteFrequency notes what a node measured over the run: no other frequency of it is as good.
+func (r *run) noteFrequency(node string, f *control.Frequency) error {
+	return r.draft.Update(func(run *runs.Run) {
+		for i := range run.Nodes {
+			if n := &run.Nodes[i]; n.Name == node {
+				setFrequency(n, f)
+			}
+		}
+	})
 }
 
 // stopRun ends the open run. It returns at once; runStatus says how far it is.
@@ -255,6 +270,11 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 			r.opened[name] = true
 			for _, missing := range state.Missing {
 				r.lacks("node "+name, missing)
+			}
+			if closing && state.Frequency != nil {
+				if err := r.noteFrequency(name, state.Frequency); err != nil {
+					c.log.Error("a node's frequency over the run is not noted", "node", name, "error", err)
+				}
 			}
 		} else if err != nil {
 			r.lacks("node "+name, what+": "+err.Error())

@@ -51,6 +51,15 @@ func (f Frequency) String() string {
 	return fmt.Sprintf("%d.%06d MHz ± %d.%03d ppm of %s", middle/1e9, middle%1e9/1e3, f.Uncertainty_ppb()/1e3, f.Uncertainty_ppb()%1e3, f.Clock)
 }
 
+// FrequencyOver is the counter's mean rate between two observations. The error says so where the
+// counter or the clock was another in between, as far as their markers tell.
+func FrequencyOver(first, last Observation, widen_cycles uint64) (Frequency, error) {
+	if breaks := compareMarkers(first, last); len(breaks) > 0 {
+		return Frequency{}, fmt.Errorf("measure frequency: %s: %s", breaks[0].Reason, breaks[0].Detail)
+	}
+	return FrequencyBetween(first.Bracket, last.Bracket, widen_cycles, ClockStep_ns(last.Clocksource))
+}
+
 // FrequencyBetween returns the counter's mean rate between two brackets. widen_cycles is what a reading may be off: the
 // quantum, and the core slack unless all readings were taken on one core. step_ns is the step in which the clock moves (ClockStep_ns).
 func FrequencyBetween(first, last Bracket, widen_cycles uint64, step_ns int64) (Frequency, error) {

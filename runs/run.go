@@ -129,7 +129,8 @@ func (n *Node) epochNumber(epoch string) int {
 	return 1 + slices.IndexFunc(n.Epochs(), func(e Epoch) bool { return e.Epoch == epoch })
 }
 
-// Enter notes what a node is from now on. The epoch that it had, if that is another one, becomes an earlier one. changed says so.
+// Enter notes what a node is from now on. The epoch that it had, if that is another one, becomes an
+// earlier one. changed says so. Of the frequencies of one epoch the best known is kept.
 func (r *Run) Enter(now Node) (changed bool) {
 	i := slices.IndexFunc(r.Nodes, func(n Node) bool { return n.Name == now.Name })
 	if i < 0 {
@@ -139,9 +140,19 @@ func (r *Run) Enter(now Node) (changed bool) {
 	epochs := r.Nodes[i].Epochs()
 	changed = r.Nodes[i].Epoch != now.Epoch
 	now.Earlier = slices.DeleteFunc(epochs, func(e Epoch) bool { return e.Epoch == now.Epoch })
+	was := r.Nodes[i]
+	if !changed && was.measured() && (!now.measured() || was.unsure_hz() < now.unsure_hz()) {
+		now.FrequencyLo_hz, now.FrequencyHi_hz = was.FrequencyLo_hz, was.FrequencyHi_hz
+		now.FrequencySource = was.FrequencySource
+	}
 	r.Nodes[i] = now
 	return changed
 }
+
+// measured says whether the frequency was: one whose ends are the same is nominal.
+func (n *Node) measured() bool { return n.unsure_hz() > 0 }
+
+func (n *Node) unsure_hz() float64 { return n.FrequencyHi_hz - n.FrequencyLo_hz }
 
 // parseRun reads a run.yaml and checks it; the name is for errors. Errors wrap ErrRun.
 func parseRun(text []byte, name string) (Run, error) {

@@ -3,6 +3,7 @@ package runs
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -592,5 +593,29 @@ func TestReopen(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(parent, name)); err != nil {
 		t.Errorf("one that cannot be gone on with has lost its name: %v", err)
+	}
+}
+
+// Of two frequencies of one epoch the narrower is kept. One that nobody measured is none, however narrow.
+func TestEnterKeepsTheBetterFrequency(t *testing.T) {
+	node := func(epoch string, lo, hi float64) Node {
+		return Node{Name: "A", Epoch: epoch, FrequencyLo_hz: lo, FrequencyHi_hz: hi, FrequencySource: fmt.Sprint(lo, hi)}
+	}
+	over := node("e", 99, 101)
+	for name, test := range map[string]struct{ was, now, want Node }{
+		"wider":         {over, node("e", 90, 110), over},
+		"narrower":      {over, node("e", 99.5, 100), node("e", 99.5, 100)},
+		"nominal":       {over, node("e", 98, 98), over},
+		"of nominal":    {node("e", 98, 98), over, over},
+		"not known":     {over, node("e", 0, 0), over},
+		"another epoch": {over, node("f", 90, 110), node("f", 90, 110)},
+	} {
+		r := Run{Nodes: []Node{test.was}}
+		r.Enter(test.now)
+		got := r.Nodes[0]
+		if got.FrequencyLo_hz != test.want.FrequencyLo_hz || got.FrequencyHi_hz != test.want.FrequencyHi_hz ||
+			got.FrequencySource != test.want.FrequencySource {
+			t.Errorf("%s: %+v, want the frequency of %+v", name, got, test.want)
+		}
 	}
 }

@@ -101,5 +101,10 @@ func (n *Node) Register(program string) (control.Register, error) {
 	}, nil
 }
 
+// Observe looks at the machine's counter beside CLOCK_MONOTONIC_RAW.
+func (n *Node) Observe() (host.Observation, error) {
+	return host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}.Observe()
+}
+
 // Close ends what watches the machine.
 func (n *Node) Close() error { return errors.Join(n.identity.Close(), n.notice.Close()) }

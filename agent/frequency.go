@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"fmt"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/host"
+)
+
+// runFrequency is that of the node's counter over a run. It is measured from when the run is opened,
+// or the agent began to keep it, to when it is closed. The zero value is of no run.
+type runFrequency struct {
+	run   string
+	epoch string
+	begun host.Observation
+	is    *control.Frequency // nil: it is not known
+}
+
+// beginFrequency looks at the counter for the first time. What fails is told: it costs no data.
+func (a *Agent) beginFrequency(run string) {
+	a.frequency = runFrequency{}
+	if a.c.Observe == nil {
+		return
+	}
+	epoch := a.epochs.look()
+	begun, err := a.c.Observe()
+	if err != nil {
+		a.notify(fmt.Errorf("measure the counter's frequency over run %q: %w", run, err))
+		return
+	}
+	a.frequency = runFrequency{run: run, epoch: epoch, begun: begun}
+}
+
+// endFrequency looks for the last time.
+func (a *Agent) endFrequency(run string) {
+	f := &a.frequency
+	if f.run != run {
+		return
+	}
+	ended, err := a.c.Observe()
+	if epoch := a.epochs.look(); err == nil && epoch != f.epoch {
+		err = fmt.Errorf("the counter was interrupted: its epoch was %q, and is %q", f.epoch, epoch)
+	}
+	var over host.Frequency
+	if err == nil {
+		over, err = host.FrequencyOver(f.begun, ended, a.widen_cycles())
+	}
+	if err != nil {
+		a.notify(fmt.Errorf("measure the counter's frequency over run %q, which goes by what was measured before: %w",
+			run, err))
+		return
+	}
+	f.is = &control.Frequency{
+		Lo_millihz: over.Lo_millihz, Hi_millihz: over.Hi_millihz, Clock: over.Clock + " over the run",
+	}
+}
+
+// widen_cycles is what two readings of the counter may be off against each other.
+func (a *Agent) widen_cycles() uint64 {
+	if a.c.Client == nil {
+		return a.c.Quantum_cycles + a.c.CoreSlack_cycles
+	}
+	node := a.c.Client.Node()
+	return node.QuantumCycles + node.CoreSlackCycles
+}

@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/host"
+)
+
+// A run has the mean frequency of its own time, by what was seen at its ends, and keeps it for who asks
+// again. Where it cannot be measured the run says none, and somebody is told why.
+func TestFrequencyOverARun(t *testing.T) {
+	const second = 1_000_000_000
+	seen := host.Observation{Boot: "b", Clocksource: "tsc", Bracket: host.Bracket{Open: 1000, Raw_ns: 77 * second, Close: 1050}}
+	var observing error
+	var mu sync.Mutex
+	var told []string
+	c := testConfig(t)
+	c.Epoch, c.Quantum_cycles, c.CoreSlack_cycles = "e", 26, 100
+	c.Observe = func() (host.Observation, error) { return seen, observing }
+	c.Notify = func(err error) { mu.Lock(); defer mu.Unlock(); told = append(told, err.Error()) }
+	a := startTest(t, c)
+	frequency := func(run string, closes bool) *control.Frequency {
+		t.Helper()
+		answer, err := a.Handle(t.Context(), &control.Run{Name: run, Close: closes})
+		s, ok := answer.(*control.RunState)
+		if err != nil || !ok {
+			t.Fatalf("%+v, %v", answer, err)
+		}
+		return s.Frequency
+	}
+	if f := frequency("r", false); f != nil {
+		t.Errorf("of a run that was just opened: %+v", f)
+	}
+	seen.Bracket = host.Bracket{Open: 1050 + 20*2_600_000_000, Raw_ns: 97 * second, Close: 1100 + 20*2_600_000_000}
+	f := frequency("r", true)
+	// 20 s of 2.6 GHz; brackets of 50 cycles, readings that may be off by 126, a clock that moves in steps.
+	if f == nil || f.Clock != "CLOCK_MONOTONIC_RAW over the run" || f.Lo_millihz > 2_600_000_000_000 || f.Hi_millihz < 2_600_000_000_000 ||
+		f.Hi_millihz-f.Lo_millihz < (50+2*126)*1000/20 || f.Hi_millihz-f.Lo_millihz > 40_000 {
+		t.Fatalf("%+v", f)
+	}
+	if again := frequency("r", true); again == nil || *again != *f {
+		t.Errorf("when it is asked again: %+v, want %+v", again, f)
+	}
+	for name, breaks := range map[string]func(){
+		"another boot":   func() { seen.Boot += "'" },
+		"another clock":  func() { seen.Clocksource += "'" },
+		"at once":        func() {},
+		"nothing to see": func() { observing = errors.New("no clock") },
+	} {
+		name = strings.ReplaceAll(name, " ", "-")
+		mu.Lock()
+		before := len(told)
+		mu.Unlock()
+		frequency(name, false)
+		breaks()
+		if f := frequency(name, true); f != nil {
+			t.Errorf("%s: %+v", name, f)
+		}
+		observing = nil
+		mu.Lock()
+		if more := told[before:]; len(more) != 1 || !strings.Contains(more[0], `frequency over run "`+name+`"`) {
+			t.Errorf("%s: told %q", name, more)
+		}
+		mu.Unlock()
+	}
+}
