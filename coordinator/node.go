@@ -129,7 +129,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	if old == nil || nodeOf(old.registered) != nodeOf(n.registered) {
 		c.widen(n)
 	}
-	n.keys = newProbeKeys(old, r.Instance)
+	n.keys = c.newProbeKeys(old, r.Instance)
 	if old != nil {
 		n.restarts, n.snapshot, n.snapshotDue = old.restarts, old.snapshot, old.snapshotDue
 		if old.registered.Instance == r.Instance {

@@ -25,20 +25,29 @@ const (
 
 // probeKeys is what keys of probes with a node are made from.
 type probeKeys struct {
-	prober  uint64        // the node's number in the keys that it is given for others
-	secret  minrtt.Secret // of the keys that others are given for it: it has said that it accepts them
-	told    uint64        // number of the last secret that it was told
-	alone   bool          // the next secret it is told ends those before
-	renewAt time.Time     // when it is told once more, as it did not answer; zero: it was told
+	numbered time.Time     // when it was given its number
+	prober   uint64        // the node's number in the keys that it is given for others
+	secret   minrtt.Secret // of the keys that others are given for it: it has said that it accepts them
+	told     uint64        // number of the last secret that it was told
+	alone    bool          // the next secret it is told ends those before
+	renewAt  time.Time     // when it is told once more, as it did not answer; zero: it was told
 }
+
+// numberLife is how long a node has its number, however often it comes as another process: an
+// answerer has room for so many keys, and one node must not have many of them.
+const numberLife = time.Minute
 
 // newProbeKeys returns what a node begins with that registers: what it had, if it is the same
 // process.
-func newProbeKeys(old *node, instance string) probeKeys {
-	if old == nil || old.registered.Instance != instance {
-		return probeKeys{prober: rand.Uint64()}
+func (c *core) newProbeKeys(old *node, instance string) probeKeys {
+	switch {
+	case old == nil || old.keys.prober == 0: // or known from before this server was started
+	case old.registered.Instance == instance:
+		return old.keys
+	case c.now().Sub(old.keys.numbered) < numberLife:
+		return probeKeys{prober: old.keys.prober, numbered: old.keys.numbered}
 	}
-	return old.keys
+	return probeKeys{prober: rand.Uint64(), numbered: c.now()}
 }
 
 // takesPart says whether the node is one of those that measure each other.
@@ -59,8 +68,8 @@ func (n *node) target(to *node) control.Target {
 	}
 }
 
-// renewSecret draws a secret for a node and tells it. Others get keys made from it once the node has
-// answered.
+// renewSecret draws a secret for a node and tells it. Others get keys made from it once the node
+// has answered.
 func (c *core) renewSecret(n *node) {
 	if !n.takesPart() {
 		return

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -104,6 +105,14 @@ func TestKeysArePerPairAndRotate(t *testing.T) {
 	f.ask(AskStopRun, nil)
 	f.complete()
 	f.wantKeys(0)
+	// Neither does a server that is started again give one key to two: it knows the nodes, and no
+	// number of theirs.
+	f.restart()
+	f.core.last = nil
+	clear(f.holders)
+	f.wantSweep(time.Minute)
+	f.run(time.Minute, func() bool { return len(f.holders) >= 12 })
+	f.wantKeys(0)
 }
 
 // A prober that is slow to hear of new keys loses no train: those that it has are good for as long
@@ -144,6 +153,23 @@ func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
 		t.Errorf("it is told of %d secrets when it hears again", c.answerer.named)
 	}
 	f.wantKeys(0)
+}
+
+// Who registers again and again, each time as another process, gets no pile of keys for each node.
+func TestANodeThatComesAgainAndAgainHasFewKeys(t *testing.T) {
+	f := newFleet(t, testConfig(), names(2)...)
+	f.wantSweep(time.Minute)
+	c := f.clients["n00"]
+	numbers := map[uint64]bool{}
+	for i := range 200 {
+		c.register.Instance = fmt.Sprintf("another-%d", i)
+		c.send(0, &c.register)
+		f.run(time.Second, nil)
+		numbers[f.core.nodes["n00"].keys.prober] = true
+	}
+	if n := len(numbers); n < 2 || n > 5 {
+		t.Errorf("%d numbers in 200 s", n)
+	}
 }
 
 // revoke is what the link says when a client's key is taken off the list.
