@@ -24,7 +24,9 @@ const (
 	MaxKeyBytes     = 64
 	SecretBytes     = 32 // of a ProbeSecret
 
-	maxSecrets = 4
+	maxSecrets    = 4
+	MaxFactsBytes = 64 << 10 // of a node; a machine of a thousand cores says 15 kB
+	MaxLineBytes  = 256      // of what names something, or describes it in a line
 
 	maxTime = 24 * time.Hour
 )
@@ -59,10 +61,26 @@ func checkText(what, text string) error {
 	return nil
 }
 
+// checkLine checks a text that is shown, or kept, as a line.
+func checkLine(what, text string) error {
+	if len(text) > MaxLineBytes {
+		return fmt.Errorf("%s has %d bytes, more than %d", what, len(text), MaxLineBytes)
+	}
+	for _, r := range text {
+		if unicode.IsControl(r) {
+			return fmt.Errorf("%s %q holds %q", what, text, r)
+		}
+	}
+	return nil
+}
+
 // Cut makes what an error says a text that a message may carry: what is too long, or no UTF-8, would be refused with all of it.
-func Cut(text string) string {
+func Cut(text string) string { return CutTo(text, MaxTextBytes) }
+
+// CutTo is Cut for another length.
+func CutTo(text string, bytes int) string {
 	text = strings.ToValidUTF8(text, "?")
-	return strings.ToValidUTF8(text[:min(len(text), MaxTextBytes)], "")
+	return strings.ToValidUTF8(text[:min(len(text), bytes)], "")
 }
 
 func checkTime(what string, ns int64) error {
@@ -90,14 +108,14 @@ func first(errs ...error) error {
 }
 
 func (m *Hello) check() error {
-	return first(checkName("name", m.Name), checkText("software", m.Software))
+	return first(checkName("name", m.Name), checkLine("software", m.Software))
 }
 
 func (m *Challenge) check() error { return checkText("nonce", m.Nonce) }
 
 func (m *Register) check() error {
 	if err := first(checkText("nonce", m.Nonce), checkName("name", m.Name), checkName("instance", m.Instance),
-		checkText("epoch", m.Epoch), checkText("machine", m.Machine), checkText("software", m.Software), checkRate(m.NominalHz)); err != nil {
+		checkLine("epoch", m.Epoch), checkLine("machine", m.Machine), checkLine("software", m.Software), checkRate(m.NominalHz)); err != nil {
 		return err
 	}
 	switch {
@@ -109,6 +127,8 @@ func (m *Register) check() error {
 		return fmt.Errorf("%d cores", m.Cores)
 	case len(m.Capabilities) > 64:
 		return fmt.Errorf("%d capabilities", len(m.Capabilities))
+	case len(m.Facts) > MaxFactsBytes:
+		return fmt.Errorf("facts of %d bytes, more than %d", len(m.Facts), MaxFactsBytes)
 	}
 	for _, c := range m.Capabilities {
 		if err := checkName("capability", c); err != nil {
@@ -256,7 +276,7 @@ func (f *Frequency) check() error {
 	if f.Lo_millihz > f.Hi_millihz {
 		return fmt.Errorf("frequency from %d to %d mHz", f.Lo_millihz, f.Hi_millihz)
 	}
-	return first(checkRate(f.Lo_millihz/1000), checkRate(f.Hi_millihz/1000), checkText("clock", f.Clock))
+	return first(checkRate(f.Lo_millihz/1000), checkRate(f.Hi_millihz/1000), checkLine("clock", f.Clock))
 }
 
 func (m *RunState) check() error {

@@ -201,7 +201,8 @@ type fakeClient struct {
 
 	snapshots []control.Snapshot
 	answerer  fakeAnswerer
-	deaf      bool // to secrets
+	deaf      bool     // to secrets
+	missing   []string // what it says of runs
 	files     map[string][]byte
 	sent      int // bytes of files
 	heard     time.Duration
@@ -342,7 +343,7 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		if c.register.OpenRun = m.Name; m.Close {
 			c.register.OpenRun = ""
 		}
-		state := &control.RunState{Name: m.Name, Closed: m.Close}
+		state := &control.RunState{Name: m.Name, Closed: m.Close, Missing: c.missing}
 		if m.Close {
 			state.Frequency = c.overRun
 		}

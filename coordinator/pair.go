@@ -58,7 +58,7 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 	if before != key {
 		c.forget(before)
 	}
-	if c.run != nil && c.run.gathers() && p.run == nil {
+	if c.run != nil && p.run == nil && c.run.takes(a, b) {
 		var err error
 		if p.run, err = tscratio.NewPair(a, b, c.config.Assumptions); err != nil {
 			return nil, err

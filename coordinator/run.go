@@ -220,10 +220,30 @@ func (c *core) runSwept(r *run, s *SweepStatus) {
 	c.collectAll()
 }
 
+// What is missing is said up to these limits: who tells of it may be a node that has no end of it.
+const (
+	maxMissing     = 10_000 // of a run
+	maxMissingPart = 64     // of a part of it
+)
+
 func (r *run) lacks(part, reason string) {
-	m := runs.Missing{Part: part, Reason: reason}
-	if !slices.Contains(r.missing, m) && len(r.missing) < 10_000 {
+	m := runs.Missing{Part: part, Reason: control.CutTo(reason, 512)}
+	if len(r.missing) >= maxMissing || slices.Contains(r.missing, m) {
+		return
+	}
+	of := 0
+	for _, known := range r.missing {
+		if known.Part == part {
+			of++
+		}
+	}
+	switch of {
+	case maxMissingPart - 1:
+		m.Reason = "more is missing than is said here"
+		fallthrough
+	default:
 		r.missing = append(r.missing, m)
+	case maxMissingPart:
 	}
 }
 
@@ -268,7 +288,7 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 	c.ask(n, &control.Run{Name: r.name(), Close: closing}, c.config.AnswerLimit, what, func(m control.Message, err error) {
 		if state, ok := m.(*control.RunState); ok && err == nil {
 			r.opened[name] = true
-			for _, missing := range state.Missing {
+			for _, missing := range state.Missing[:min(len(state.Missing), maxMissingPart)] {
 				r.lacks("node "+name, missing)
 			}
 			if closing && state.Frequency != nil {
@@ -295,13 +315,13 @@ func (c *core) joinRun(n *node) {
 		return
 	}
 	about := runNode(n)
-	err := r.draft.Update(func(run *runs.Run) {
-		if run.Enter(about) {
-			c.log.Warn("node's counter was interrupted", "node", about.Name, "epoch", about.Epoch)
-		}
-	})
+	changed, err := r.enter(about)
+	if changed {
+		c.log.Warn("node's counter was interrupted", "node", about.Name, "epoch", about.Epoch)
+	}
 	if err != nil {
-		c.log.Error("node is not noted in the run", "node", about.Name, "error", err)
+		c.log.Error("node is not noted in the run", "node", about.Name, "epoch", about.Epoch, "error", err)
+		r.lacks("node "+about.Name, err.Error())
 	}
 	switch {
 	case r.phase == PhaseOpen && n.can(control.CanRun):
@@ -311,6 +331,27 @@ func (c *core) joinRun(n *node) {
 	case r.phase == PhaseCollecting:
 		c.collectOn(n)
 	}
+}
+
+// maxEpochs is how many epochs of a node a run keeps apart. Machines are not suspended more often, and each costs a relation with all others.
+const maxEpochs = 64
+
+// enter notes what a node is from now on. changed says that it has another epoch than before.
+func (r *run) enter(about runs.Node) (changed bool, err error) {
+	of := r.draft.Run()
+	known, ok := of.Node(about.Name)
+	isIts := func(e runs.Epoch) bool { return e.Epoch == about.Epoch }
+	if ok && len(known.Earlier) >= maxEpochs && !slices.ContainsFunc(known.Epochs(), isIts) {
+		return true, fmt.Errorf("its counter was interrupted more than %d times: what was measured in epoch %q is not kept", maxEpochs, about.Epoch)
+	}
+	err = r.draft.Update(func(run *runs.Run) { changed = run.Enter(about) })
+	return changed, err
+}
+
+// takes says whether the run keeps what is known of two counters.
+func (r *run) takes(a, b tscratio.Node) bool {
+	of := r.draft.Run()
+	return r.gathers() && of.PairPath(a, b) != ""
 }
 
 // closeEnded has a node close a run that ended while the node was away. A run that is none of this server's is left alone.

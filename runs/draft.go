@@ -151,11 +151,28 @@ func (d *Draft) Update(change func(*Run)) error {
 
 // save writes run.yaml. The lock is held, or nobody else knows the draft yet.
 func (d *Draft) save() error {
-	text, err := d.run.Encode()
+	about := d.run
+	about.Missing = shorten(about.Missing)
+	text, err := about.Encode()
 	if err != nil {
 		return err
 	}
+	if len(text) > maxRunBytes {
+		return fmt.Errorf("%s would have %d bytes, and is read up to %d: %w", runFile, len(text), maxRunBytes, ErrRun)
+	}
 	return d.put(runFile, text)
+}
+
+// shorten keeps what can be said of what is missing within half of what may be read, and says how much is left out.
+func shorten(missing []Missing) []Missing {
+	const perEntry = 64 // at most, beside the texts
+	bytes := 0
+	for i, m := range missing {
+		if bytes += len(m.Part) + 4*len(m.Reason) + perEntry; bytes > maxRunBytes/2 { // a byte may need four
+			return append(slices.Clone(missing[:i]), Missing{runFile, fmt.Sprintf("%d more parts are missing", len(missing)-i)})
+		}
+	}
+	return missing
 }
 
 func (d *Draft) put(name string, data []byte) error { return put(d.root, name, bytes.NewReader(data)) }

@@ -350,6 +350,39 @@ func TestOpenOfAnUnfinishedRunSaysSo(t *testing.T) {
 	}
 }
 
+// What is written can be read again: a change that would make it too long is refused, and of too much that is missing the beginning is kept.
+func TestRunIsNeverTooLongToBeRead(t *testing.T) {
+	parent := t.TempDir()
+	d, err := Create(parent, exampleRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.Update(func(r *Run) { r.Nodes[0].Facts = map[string]string{"x": strings.Repeat("x", 5<<20)} })
+	if !errors.Is(err, ErrRun) || !strings.Contains(err.Error(), "is read up to") {
+		t.Errorf("a fact of 5 MB: %v", err)
+	}
+	if err := d.Update(func(r *Run) {
+		r.Note = "after it"
+		for i := range 50_000 {
+			r.Missing = append(r.Missing, Missing{fmt.Sprintf("relations/%d.rel", i), strings.Repeat("\x01", 200)})
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := Open(filepath.Join(parent, "tuesday-1.b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	last := dir.Run.Missing[len(dir.Run.Missing)-1]
+	if dir.Run.Note != "after it" || dir.Run.Nodes[0].Facts["x"] != "" || len(dir.Run.Missing) < 1000 || !strings.Contains(last.Reason, "more parts are missing") {
+		t.Errorf("note %q, %d missing, the last %v", dir.Run.Note, len(dir.Run.Missing), last)
+	}
+}
+
 func TestNodeWithoutLogsLacksNone(t *testing.T) {
 	r := exampleRun()
 	r.Missing = nil
