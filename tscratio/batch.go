@@ -8,7 +8,7 @@ func (w *Ways) Durations(xs, ys []uint64, spans []Span) (int, Duration, error) {
 	ys, spans = ys[:len(xs)], spans[:len(xs)]
 	n, d := 0, Duration{}
 	if w.trivial {
-		n, d = w.differences(xs, ys, spans, w.slack), Duration{Scenario: Trivial}
+		n, d = w.differences(xs, ys, spans, w.first.errorCycles()), Duration{Scenario: Trivial}
 	} else if xs[0] >= w.base && xs[0] <= w.last && len(w.stretches) > 0 {
 		n, d = w.alike(xs, ys, spans)
 	}
@@ -30,7 +30,7 @@ func (w *Ways) alike(xs, ys []uint64, spans []Span) (int, Duration) {
 		return 0, Duration{}
 	}
 	start := xs[0] - (xs[0]-w.base)&(1<<w.bits-1)
-	last := min(start+(1<<w.bits-1), w.last)
+	last := min(up(start, 1<<w.bits-1), w.last)
 	n := 0
 	for n < len(xs) && xs[n]-start <= last-start {
 		n++
@@ -43,7 +43,7 @@ func (w *Ways) alike(xs, ys []uint64, spans []Span) (int, Duration) {
 	a, b := w.a, w.b
 	switch {
 	case w.same:
-		n = w.differences(xs[:n], ys, spans, w.slack)
+		n = w.differences(xs[:n], ys, spans, w.first.errorCycles())
 		n = s.scaleAll(xs[:n], spans)
 	case s.way == onFirst:
 		n, verdict = w.secondOnFirst.countAll(ys[:n], a)
@@ -167,8 +167,8 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 		return 0, Consistent
 	}
 	start := max(v.base+j<<v.bits, l.start)
-	end := min(v.base+(j+1)<<v.bits, l.next) // one stretch's overflow is beyond all readings of a counter that began in it
-	if end < start+v.quantum {
+	end := min(up(v.base+j<<v.bits, 1<<v.bits), l.next)
+	if down(end, start) < v.quantum {
 		return 0, Consistent
 	}
 	p, length := &l.r.pieces[l.i], end-start-v.quantum

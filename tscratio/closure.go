@@ -385,13 +385,8 @@ func (c *Closure) duration(reference string, first, second Event) (Duration, err
 	var s search
 	if first.Node == second.Node {
 		if first.Node == reference {
-			n := c.nodes[c.index(reference)]
-			d, ok := difference(second.Reading, first.Reading)
-			if !ok {
-				return Duration{}, ErrOutOfRange
-			}
-			e := int64(n.QuantumCycles + n.CoreSlackCycles)
-			return Duration{Span{d - e, d + e}, Trivial, Consistent}, nil
+			d, err := c.nodes[c.index(reference)].lasted(first.Reading, second.Reading)
+			return Duration{d, Trivial, Consistent}, err
 		}
 		if r, err := c.direct(first.Node, reference); err == nil {
 			d, err := r.SameNode(first.Reading, second.Reading)

@@ -117,7 +117,7 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 		return c // a window that long leaves the rate room enough to make a step of whatever it did
 	}
 	// A step leaves either side in order, and both at the same rate.
-	total := min(w*Wander(k), maxWander)
+	total := w.times(k)
 	left, right := Interval{within.Lo, at.from}, Interval{at.to, within.Hi}
 	for _, t := range e.trains {
 		if t.Contains(at.from) {
@@ -139,8 +139,10 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	case okBefore && okAfter && before.merge(after).least() > total:
 		return c
 	}
-	if jump, ok := e.jump(left, right, w.over(k)); ok {
-		c.Fault, c.JumpCycles = Stepped, jump
+	if lengthened, ok := w.over(k); ok {
+		if jump, ok := e.jump(left, right, lengthened); ok {
+			c.Fault, c.JumpCycles = Stepped, jump
+		}
 	}
 	return c
 }

@@ -46,5 +46,8 @@
 //     convex or concave bound, on its outer side (relation.go);
 //   - w_min is rounded down (chord.go).
 //
+// What cannot be said is refused with ErrBeyondLimit or ErrOutOfRange: a reading or a rate so far from the constraints
+// that the wander allows any, a reading from before the other counter began, a duration that 64 bits do not hold.
+//
 // Floating point appears in what is displayed and nowhere else.
 package tscratio

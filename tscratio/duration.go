@@ -25,30 +25,39 @@ func (r *Relation) SameNode(first, second uint64) (Span, error) {
 			return Span{}, r.beyond(y)
 		}
 	}
-	d, ok := difference(second, first)
-	if !ok {
-		return Span{}, fmt.Errorf("duration from %d to %d: %w", first, second, ErrOutOfRange)
-	}
-	// The readings may come from two cores and from anywhere in their steps.
-	e := int64(r.From.QuantumCycles + r.From.CoreSlackCycles)
-	byRate, err := r.scale(first, Span{d - e, d + e})
+	d, err := r.From.lasted(first, second)
 	if err != nil {
 		return Span{}, err
 	}
+	byRate, errRate := r.scale(first, d)
 	from, errFrom := r.count(r.From.counts(At(first)))
 	to, errTo := r.count(r.From.counts(At(second)))
 	if errFrom != nil || errTo != nil {
-		return byRate, nil // too near to the limits for a step of the counter
+		return byRate, errRate // too near to the limits for a step of the counter
 	}
 	byEnds, err := to.Minus(from)
-	if err != nil {
-		return Span{}, err
+	if err != nil || errRate != nil {
+		return byEnds, err // the rate may be known around either end, and not between
 	}
 	both := byRate.Intersect(byEnds)
 	if !both.Valid() {
 		return Span{}, fmt.Errorf("duration of %q from %d to %d is %v by rate and %v by its ends: %w", r.From.Name, first, second, byRate, byEnds, ErrAssumption)
 	}
 	return both, nil
+}
+
+// errorCycles is how far a duration between two readings of the node may be off: they may come from two cores and
+// from anywhere in their steps.
+func (n Node) errorCycles() int64 { return int64(n.QuantumCycles + n.CoreSlackCycles) }
+
+// lasted returns the durations from an event at one reading of the node to one at another, in its own cycles.
+func (n Node) lasted(first, second uint64) (Span, error) {
+	d, ok := difference(second, first)
+	e := n.errorCycles()
+	if most := math.MaxInt64 - e; !ok || d > most || d < -most {
+		return Span{}, fmt.Errorf("duration from %d to %d of %q: %w", first, second, n.Name, ErrOutOfRange)
+	}
+	return Span{d - e, d + e}, nil
 }
 
 // scale returns in cycles of Into what lasts d cycles of From's count and begins at y, give or take a quantum
@@ -93,7 +102,7 @@ func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err er
 	if !forward {
 		limit = down(y, r.limits.Lo)
 	}
-	if length > limit+r.From.QuantumCycles+r.From.CoreSlackCycles {
+	if length > up(limit, uint64(r.From.errorCycles())) {
 		if forward {
 			return 0, 0, r.beyond(up(y, length))
 		}
@@ -106,7 +115,10 @@ func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err er
 		if !forward {
 			from, to = down(y, step), y
 		}
-		rate := r.rateOver(from, to)
+		rate, err := r.rateOver(from, to)
+		if err != nil {
+			return 0, 0, err
+		}
 		l, _ := rate.Lo.times(step)
 		_, h := rate.Hi.times(step)
 		lo, hi, length = up(lo, l), up(hi, h), length-step

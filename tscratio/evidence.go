@@ -134,12 +134,16 @@ func (e *evidence) windows(y uint64) (k int64, ok bool) {
 	if !(lowerBefore && upperBefore && lowerAfter && upperAfter) {
 		return 0, false
 	}
-	return e.windowsFor(reach), reach <= maxReachCycles-e.windowCycles
+	return windowsFor(reach, e.windowCycles), reach <= maxReachCycles-e.windowCycles
 }
 
 // windowsFor returns how many stated windows long a window must be to reach that far.
-func (e *evidence) windowsFor(reach uint64) int64 {
-	return max(1, int64((reach+e.windowCycles-1)/e.windowCycles))
+func windowsFor(reach, windowCycles uint64) int64 {
+	k := reach / windowCycles
+	if reach%windowCycles != 0 {
+		k++
+	}
+	return max(1, int64(k))
 }
 
 // firstTrainFrom returns the index of the first train that starts at y or later.
@@ -239,18 +243,22 @@ func behind(b, y uint64, f fraction) int64 {
 // that no line satisfies the constraints.
 func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 	k, ok := e.windows(y)
-	if !ok || w.over(k) > maxWander {
+	if !ok {
+		return insufficient
+	}
+	lengthened, ok := w.over(k)
+	if !ok {
 		return insufficient
 	}
 	s.k = k
-	return e.solveWithin(s, y, k, w.over(k))
+	return e.solveWithin(s, y, k, lengthened)
 }
 
 // solveAll fills s with all constraints, seen from y, for a rate that does not wander: windows overlap, so a rate
 // that is constant in each is constant. It reports false if they reach too far to be computed with.
 func (e *evidence) solveAll(s *seen, y uint64) bool {
 	all := e.all()
-	s.k = e.windowsFor(all.Width())
+	s.k = windowsFor(all.Width(), e.windowCycles)
 	return all.Width() <= maxReachCycles && e.look(s, y, all, 0)
 }
 

@@ -53,10 +53,10 @@ func (i Interval) Minus(j Interval) (Span, error) {
 
 func (i Interval) String() string { return fmt.Sprintf("[%d, %d]", i.Lo, i.Hi) }
 
-// difference returns x − y and whether it fits an int64.
+// difference returns x − y and whether it fits an int64, and so does its negative.
 func difference(x, y uint64) (int64, bool) {
 	d := int64(x - y)
-	return d, (x >= y) == (d >= 0)
+	return d, (x >= y) == (d >= 0) && d != math.MinInt64
 }
 
 // Span is an interval of durations in cycles of one counter. A negative duration says that the second

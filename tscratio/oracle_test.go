@@ -216,12 +216,16 @@ func TestWanderOverCoversChain(t *testing.T) {
 		// Exact to begin with, rounded outward to 2⁻²⁰⁰ so that the numbers stay short.
 		step := new(big.Rat).Quo(up, down)
 		back := new(big.Rat).Quo(down, up)
-		for k := int64(1); k < 300 && w.over(k) <= maxWander; k++ {
+		for k := int64(1); k < 300; k++ {
+			lengthened, ok := w.over(k)
+			if !ok {
+				break
+			}
 			if k%2 == 0 { // one more window beyond the first on the way to its edge: of ⌈(k−1)/2⌉
 				hi = shorten(new(big.Rat).Mul(hi, step), true)
 				lo = shorten(new(big.Rat).Mul(lo, back), false)
 			}
-			total := big.NewRat(int64(w.over(k)), 1_000_000_000_000)
+			total := big.NewRat(int64(lengthened), 1_000_000_000_000)
 			above, below := new(big.Rat).Sub(hi, one), new(big.Rat).Sub(one, lo)
 			if above.Cmp(total) > 0 || below.Cmp(total) > 0 {
 				t.Fatalf("%v over %d windows: rate moves by %s and %s, allowed %s", w, k, above.FloatString(15), below.FloatString(15), total.FloatString(15))

@@ -29,7 +29,7 @@ func (p *Pair) Prune() int {
 	f := p.Declared.MaxWander.fraction()
 	for n := range p.trains {
 		t, rA, rB := &p.trains[n], ratesA[n], ratesB[n]
-		if rA == (RateInterval{}) || rB == (RateInterval{}) {
+		if rA == (RateInterval{}) || rB == (RateInterval{}) || t.a.Width() > maxReachCycles {
 			continue
 		}
 		// What goes must be implied in relations into A and in those into B, which see it turned round.
@@ -176,7 +176,7 @@ next:
 				}
 			}
 			for i := from(up(x.Lo, reach)) - 1; i > n; i-- {
-				if places[i].Lo > x.Hi && places[i].Hi <= x.Lo+reach {
+				if places[i].Lo > x.Hi && places[i].Hi <= up(x.Lo, reach) {
 					after = &places[i]
 					break
 				}

@@ -47,7 +47,7 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 				for range 150 {
 					y := from.count(uint64(rng.Float64() * 60 * second))
 					k, ok := a.windows(y)
-					if !ok || k > pruneWindows || w.over(k) > d.MaxWander {
+					if lengthened, known := w.over(k); !ok || k > pruneWindows || !known || lengthened > d.MaxWander {
 						continue
 					}
 					if a.solveAt(&s, y, w) != b.solveAt(&u, y, w) {

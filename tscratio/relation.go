@@ -153,7 +153,7 @@ func (e *evidence) places(domain Interval) []uint64 {
 			return
 		}
 		from, gap := last(), y-last()
-		n := min(max((gap+far-1)/far, 2), knotsPerGap)
+		n := min(max(gap/far+1, 2), knotsPerGap)
 		n += n % 2 // one falls half-way, where a step between the trains shows most
 		for i := uint64(1); i < n; i++ {
 			ys = append(ys, from+gap/n*i)
@@ -173,12 +173,18 @@ func (e *evidence) places(domain Interval) []uint64 {
 // fill solves the programme at all places where that can be done and makes the pieces. If the constraints at one
 // of them refute r.Wander it stops and returns the wander that they allow there.
 func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
-	limit := e.from.cycles(e.declared.ExtrapolationLimit)
+	// Farther from a knot than this nothing is known, or nothing that can be computed with.
+	reach := down(r.Wander.reach(r.windowCycles), e.from.QuantumCycles)
+	limit := min(e.from.cycles(e.declared.ExtrapolationLimit), reach)
 	var ys []uint64
 	apart := map[uint64]bool{} // no reading between this and the one before can be answered
 	skipped := false
 	for _, y := range places {
-		if k, ok := e.windows(y); !ok || r.Wander.over(k) > maxWander {
+		k, ok := e.windows(y)
+		if ok {
+			_, ok = r.Wander.over(k)
+		}
+		if !ok {
 			skipped = true
 			continue
 		}
@@ -210,20 +216,15 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		before, after := min(limit, y), min(limit, math.MaxUint64-y)
 		if i > 0 {
 			gap := y - ys[i-1]
-			half := gap - gap/2
-			if apart[y] && half > limit {
-				r.hole(ys[i-1] + limit)
-			} else {
-				before = half
-			}
+			before = reached(gap-gap/2, apart[y], limit, reach)
 		}
 		if i+1 < len(ys) {
-			if half := (ys[i+1] - y) / 2; !apart[ys[i+1]] || half <= limit {
-				after = half
-			}
+			after = reached((ys[i+1]-y)/2, apart[ys[i+1]], limit, reach)
 		}
 		if i == 0 {
 			r.limits.Lo = y - before
+		} else if y-before > r.limits.Hi {
+			r.hole(r.limits.Hi)
 		}
 		r.limits.Hi = y + after
 		r.extend(&s, before, true)
@@ -236,15 +237,23 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	return 0, nil
 }
 
+// reached returns how far a knot is used towards the next one, of which it is the nearer up to half the gap.
+func reached(half uint64, apart bool, limit, reach uint64) uint64 {
+	if apart {
+		return min(half, limit)
+	}
+	return min(half, reach)
+}
+
 // interval returns what lies from lo to hi relative to the anchor.
 func (s *seen) interval(lo, hi int64) Interval {
 	return Interval{offset(s.anchor, lo), offset(s.anchor, hi)}
 }
 
-// extend adds the pieces to one side of s.y, up to a distance: the knot's polygon, sheared by the distance and
-// opened by the wander. The wander of the knot's own window holds within it. Beyond, it is that of the
-// window, as many times as long as it must be, that reaches there: the polygon includes the mean rate of
-// the stated window at y, which is what Wander.over starts from.
+// extend adds the pieces to one side of s.y, up to a distance within the wander's reach: the knot's polygon, sheared
+// by the distance and opened by the wander. The wander of the knot's own window holds within it. Beyond, it is
+// that of the window, as many times as long as it must be, that reaches there: the polygon includes the mean
+// rate of the stated window at y, which is what Wander.over starts from.
 func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	if distance == 0 {
 		return
@@ -253,9 +262,10 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	var ends, moved []uint64
 	var d, m uint64
 	for k := s.k; d < distance; k++ {
+		w, _ := r.Wander.over(k) // where it does not answer, add refuses the piece
 		end := min(distance, uint64(k)*r.windowCycles)
 		ends, moved = append(ends, d), append(moved, m)
-		m += r.Wander.over(k).fraction().of(end - d)
+		m += w.fraction().of(end - d)
 		d = end
 	}
 	ends, moved = append(ends, d), append(moved, m)
@@ -286,34 +296,45 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 // one value to another.
 func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64, length uint64) {
 	// The count may be a quantum past the reading, and past the piece's end.
-	k := max(s.k, int64((reach+r.From.QuantumCycles+r.windowCycles-1)/r.windowCycles))
-	rates := s.rates().wander(r.Wander.over(k).fraction())
-	_, wideHi := rates.Hi.times(r.From.QuantumCycles)
-	if wideHi > math.MaxUint32 {
-		r.hole(start) // at rates of thousands nothing useful is known
+	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.QuantumCycles, r.windowCycles)))
+	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.QuantumCycles)
+	const margin = 2 * maxReachCycles >> slopeBits // what the slope's last bit adds over the longest piece
+	if !ok || wideHi > math.MaxUint32 || hiEnd > 0 && uint64(hiEnd) > down(math.MaxUint64-margin, s.anchor) {
+		r.hole(start) // at rates of thousands, or where a counter runs over, nothing useful is known
 		return
 	}
-
-	p := piece{
-		lo: offset(s.anchor, lo), wideLo: uint32(r.Into.QuantumCycles),
-		hi: offset(s.anchor, hi), wideHi: uint32(wideHi),
-	}
+	p := piece{wideLo: uint32(r.Into.QuantumCycles), wideHi: uint32(wideHi)}
 	var inexact bool
 	p.slopeLo, _ = shiftedQuotient(uint64(loEnd-lo), slopeBits, length)
 	if p.slopeHi, inexact = shiftedQuotient(uint64(hiEnd-hi), slopeBits, length); inexact {
 		p.slopeHi++
 	}
-	// Where a line would leave the range of a counter it is held at the range's end, and level. The margin is
-	// what the slope's last bit adds over the longest piece.
-	if p.lo == 0 || offset(s.anchor, loEnd) == math.MaxUint64 {
-		p.slopeLo = 0
+	// Readings from before the other counter began are left out: no duration would lie in an interval that is cut
+	// off at 0.
+	if lo < 0 && uint64(-lo) > s.anchor {
+		r.hole(start)
+		before := p.rises(uint64(-lo) - s.anchor)
+		if before >= length {
+			return
+		}
+		start += before
+		lo, hi = lo+int64(scaleDown(before, p.slopeLo, slopeBits)), hi+int64(scaleUp(before, p.slopeHi, slopeBits))
 	}
-	const margin = 2 * maxReachCycles >> slopeBits
-	if offset(s.anchor, hiEnd) > math.MaxUint64-margin {
-		p.hi, p.slopeHi = math.MaxUint64, 0
-	}
+	p.lo, p.hi = offset(s.anchor, lo), offset(s.anchor, hi)
 	r.starts = append(r.starts, start)
 	r.pieces = append(r.pieces, p)
+}
+
+// rises returns after how many readings the lower line has risen by so many cycles.
+func (p *piece) rises(cycles uint64) uint64 {
+	if cycles>>(64-slopeBits) >= p.slopeLo {
+		return math.MaxUint64
+	}
+	d, inexact := shiftedQuotient(cycles, slopeBits, p.slopeLo)
+	if inexact {
+		d++
+	}
+	return d
 }
 
 // hole adds a piece that knows nothing.
@@ -419,6 +440,10 @@ func (n Node) stamps(c Interval) Interval {
 }
 
 func (r *Relation) beyond(y uint64) error {
+	if r.limits.Contains(y) {
+		return fmt.Errorf("translate %d of %q to %q: the constraints around it are too far away, or the counter of %q had not begun: %w",
+			y, r.From.Name, r.Into.Name, r.Into.Name, ErrBeyondLimit)
+	}
 	return fmt.Errorf("translate %d of %q to %q, known from %d to %d, up to %v beyond the constraints: %w",
 		y, r.From.Name, r.Into.Name, r.limits.Lo, r.limits.Hi, r.Declared.ExtrapolationLimit, ErrBeyondLimit)
 }
@@ -486,11 +511,12 @@ func (r *Relation) Rate(y uint64) (RateInterval, error) {
 	if !r.limits.Contains(y) {
 		return RateInterval{}, r.beyond(y)
 	}
-	return r.rateOver(y, y), nil
+	return r.rateOver(y, y)
 }
 
-// rateOver returns the rates that occur between two readings, seen from the knot nearest to their middle.
-func (r *Relation) rateOver(from, to uint64) RateInterval {
+// rateOver returns the rates that occur between two readings, seen from the knot nearest to their middle. The error
+// wraps ErrBeyondLimit where that is so far away that the wander allows any rate.
+func (r *Relation) rateOver(from, to uint64) (RateInterval, error) {
 	mid := from + (to-from)/2
 	i, j := 0, len(r.knots)-1
 	for i < j { // the last with y ≤ mid
@@ -504,9 +530,14 @@ func (r *Relation) rateOver(from, to uint64) RateInterval {
 		i++
 	}
 	k := &r.knots[i]
-	reach := max(distance(k.y, from), distance(k.y, to)) + r.From.QuantumCycles
-	windows := max(k.k, int64((reach+r.windowCycles-1)/r.windowCycles))
-	return k.rates.wander(r.Wander.over(windows).fraction())
+	reach := up(max(distance(k.y, from), distance(k.y, to)), r.From.QuantumCycles)
+	windows := max(k.k, windowsFor(reach, r.windowCycles))
+	w, ok := r.Wander.over(windows)
+	if !ok {
+		return RateInterval{}, fmt.Errorf("rate of %q from %d to %d, %d windows from the constraints, where a wander of %v allows any: %w",
+			r.From.Name, from, to, windows, r.Wander, ErrBeyondLimit)
+	}
+	return k.rates.wander(w.fraction()), nil
 }
 
 func distance(x, y uint64) uint64 { return max(x, y) - min(x, y) }

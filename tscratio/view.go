@@ -173,7 +173,7 @@ func (v *View) stretch(y uint64) *viewStretch {
 	j := (y - v.base) >> v.bits
 	s := &v.stretches[j]
 	if s.state == unknown {
-		middle := v.base + j<<v.bits + 1<<(v.bits-1)
+		middle := up(v.base+j<<v.bits, 1<<(v.bits-1))
 		s.state = slow
 		if on, err := v.closure.settle(v.paths, v.from.counts(At(min(middle, v.last)))); err == nil {
 			s.state, s.verdict = fast, on.verdict
@@ -200,7 +200,6 @@ type Ways struct {
 	first, second, reference Node
 	same, trivial            bool // one node; which is the reference
 	quanta                   [2]uint64
-	slack                    int64 // of one node: quantum and core slack
 
 	// The views that ways go by; nil where there is none.
 	secondOnFirst, firstOnSecond *View
@@ -249,7 +248,6 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 	}
 	w.same, w.trivial = first == second, first == second && first == reference
 	w.quanta = [2]uint64{w.first.QuantumCycles, w.second.QuantumCycles}
-	w.slack = int64(w.first.QuantumCycles + w.first.CoreSlackCycles)
 	var covers *View
 	if first != second {
 		w.secondOnFirst, _ = c.View(second, first)
@@ -279,11 +277,11 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 // Duration is Closure.Duration for a reading of the first node and one of the second.
 func (w *Ways) Duration(x, y uint64) (Duration, error) {
 	if w.trivial {
-		d, ok := difference(y, x)
-		if !ok {
+		d, err := w.first.lasted(x, y)
+		if err != nil {
 			return w.ask(x, y)
 		}
-		return Duration{Span{d - w.slack, d + w.slack}, Trivial, Consistent}, nil
+		return Duration{d, Trivial, Consistent}, nil
 	}
 	if x >= w.base && x <= w.last && len(w.stretches) > 0 {
 		if s := w.stretch(x); s.state == fast {
@@ -300,7 +298,7 @@ func (w *Ways) stretch(x uint64) *wayStretch {
 	j := (x - w.base) >> w.bits
 	s := &w.stretches[j]
 	if s.state == unknown {
-		w.choose(s, min(w.base+j<<w.bits+1<<(w.bits-1), w.last))
+		w.choose(s, min(up(w.base+j<<w.bits, 1<<(w.bits-1)), w.last))
 	}
 	return s
 }
@@ -358,11 +356,11 @@ func (w *Ways) onReference(x, y uint64) (Span, Verdict, bool) {
 // along goes the way that was chosen for a stretch.
 func (w *Ways) along(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
 	if w.same {
-		d, ok := difference(y, x)
-		if !ok || d > s.longest || d < -s.longest {
+		d, err := w.first.lasted(x, y)
+		if err != nil {
 			return Span{}, 0, false
 		}
-		span, ok := s.scale(x, Span{d - w.slack, d + w.slack})
+		span, ok := s.scale(x, d)
 		return span, s.verdict, ok
 	}
 	switch s.way {
@@ -501,5 +499,8 @@ func (s *wayStretch) hold(r *Relation, y, reach uint64) {
 		s.from, s.to = 1, 0
 		return
 	}
-	s.rate = r.rateOver(s.from, s.to)
+	var err error
+	if s.rate, err = r.rateOver(s.from, s.to); err != nil {
+		s.from, s.to = 1, 0
+	}
 }

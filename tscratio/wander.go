@@ -36,14 +36,39 @@ func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
 // by, (k−1)·w at least, covers the terms of higher order while 2·k·w ≤ 1/4.
 //
 // The rates in a long window's polygon therefore include the mean of the stated window at its centre.
-func (w Wander) over(k int64) Wander {
+//
+// In a window that is too long for this the rate may be anything. Then over reports false.
+func (w Wander) over(k int64) (Wander, bool) {
 	if k == 1 {
-		return w
+		return w, true
 	}
 	if hi, lo := bits.Mul64(uint64(w), uint64(2*k)); hi == 0 && lo <= uint64(maxWander) {
+		return Wander(lo), true
+	}
+	return 0, false
+}
+
+// reach returns how far from a knot the wander is known, in windows of a length: as far as over answers.
+func (w Wander) reach(windowCycles uint64) uint64 {
+	windows := uint64(1)
+	if w == 0 {
+		return maxReachCycles
+	}
+	if k := uint64(maxWander / (2 * w)); k > 1 {
+		windows = k
+	}
+	if hi, lo := bits.Mul64(windows, windowCycles); hi == 0 {
+		return min(lo, maxReachCycles)
+	}
+	return maxReachCycles
+}
+
+// times returns k·w, or maxWander if that is less.
+func (w Wander) times(k int64) Wander {
+	if hi, lo := bits.Mul64(uint64(w), uint64(k)); hi == 0 && lo < uint64(maxWander) {
 		return Wander(lo)
 	}
-	return maxWander + 1
+	return maxWander
 }
 
 // fraction is a wander as a binary fraction, rounded up, in units of 2⁻⁶⁰.
