@@ -1,12 +1,10 @@
 package minrtt
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash"
 )
 
 // keyBytes is the length of a secret and of what is made from it.
@@ -46,22 +44,31 @@ type Key struct {
 
 // Key makes the key of a prober.
 func (s *Secret) Key(prober uint64) Key {
-	k := Key{Secret: s.Number, Prober: prober}
-	deriveKey(hmac.New(sha256.New, s.Bytes[:]), prober, k.Bytes[:0])
-	return k
+	message := [len(keyLabel) + 8]byte{}
+	copy(message[:], keyLabel)
+	binary.BigEndian.PutUint64(message[len(keyLabel):], prober)
+	return Key{Secret: s.Number, Prober: prober, Bytes: hmacOnce(&s.Bytes, message[:])}
 }
 
 // keyLabel keeps what is made here apart from whatever else a secret may be used for.
 const keyLabel = "MRTT key"
 
-// deriveKey appends the bytes of a prober's key to b. The hash is under the secret.
-func deriveKey(secret hash.Hash, prober uint64, b []byte) []byte {
-	message := [len(keyLabel) + 8]byte{}
-	copy(message[:], keyLabel)
-	binary.BigEndian.PutUint64(message[len(keyLabel):], prober)
-	secret.Reset()
-	secret.Write(message[:])
-	return secret.Sum(b)
+// hmacOnce returns the HMAC-SHA256 of a message no longer than a packet. Unlike crypto/hmac it
+// allocates nothing for a key that is used once, as that of a forged packet is.
+func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {
+	var inner [sha256.BlockSize + longSize]byte
+	var outer [sha256.BlockSize + sha256.Size]byte
+	for i := range sha256.BlockSize {
+		inner[i], outer[i] = 0x36, 0x5c
+	}
+	for i, k := range key {
+		inner[i] ^= k
+		outer[i] ^= k
+	}
+	n := copy(inner[sha256.BlockSize:], message)
+	sum := sha256.Sum256(inner[:sha256.BlockSize+n])
+	copy(outer[sha256.BlockSize:], sum[:])
+	return sha256.Sum256(outer[:])
 }
 
 // keyTextBytes is how long a key is that is handed on.

@@ -1,9 +1,8 @@
 package minrtt
 
 import (
+	"bytes"
 	"crypto/hmac"
-	"crypto/sha256"
-	"hash"
 	"net/netip"
 	"time"
 )
@@ -16,8 +15,8 @@ const overlap = 2 * time.Second
 
 // accepted is a secret that the keys of an answerer's probers may be made from.
 type accepted struct {
-	mac   hash.Hash // under it; nil: it stands for no secret, and anybody is answered
-	until time.Time // zero: until Accept says otherwise
+	Secret           // zero: anybody is answered
+	until  time.Time // zero: until Accept says otherwise
 }
 
 // Accept says from which secrets the keys are made that the answerer takes from now on. It goes on
@@ -35,13 +34,12 @@ func (a *Answerer) Accept(secrets []Secret) {
 			s.until = end
 		}
 	}
-	for i := range secrets {
-		s := &secrets[i]
+	for _, s := range secrets {
 		if known := a.secrets[s.Number]; known != nil {
 			known.until = time.Time{}
 			continue
 		}
-		a.secrets[s.Number] = &accepted{mac: hmac.New(sha256.New, s.Bytes[:])}
+		a.secrets[s.Number] = &accepted{Secret: s}
 	}
 }
 
@@ -97,7 +95,11 @@ func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
 		return nil
 	}
 	s := a.sessions[p.key]
-	codec := secret.codec(s, p.key.prober)
+	codec := a.codec(secret, s, b)
+	if codec == nil {
+		a.counts.Forged++
+		return nil
+	}
 	if err := codec.parseBody(b, p); err != nil {
 		a.counts.refuse(err)
 		return nil
@@ -126,16 +128,21 @@ func (a *Answerer) secretOf(key keyID) *accepted {
 	return secret
 }
 
-// codec returns the session's; without one, that of a prober's key.
-func (secret *accepted) codec(s *session, prober uint64) *codec {
+// codec returns what reads a packet whose header is in a.packet: the session's; without one, that
+// of the key which the packet names, or nil if the packet is not under it.
+func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	switch {
 	case s != nil:
 		return s.codec
-	case secret.mac == nil:
+	case secret.Number == 0:
 		return newCodec(nil)
 	}
-	var key [keyBytes]byte
-	return newCodec(deriveKey(secret.mac, prober, key[:0]))
+	key := secret.Key(a.packet.key.prober)
+	end := len(b) - macSize
+	if sum := hmacOnce(&key.Bytes, b[:end]); !hmac.Equal(sum[:macSize], b[end:]) {
+		return nil
+	}
+	return newCodec(bytes.Clone(key.Bytes[:])) // a copy, so that the key stays off the heap until here
 }
 
 // begin begins the train that a.packet opens, in the place of the key's train before, if there is

@@ -183,6 +183,27 @@ func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 	}
 }
 
+// A packet of any length is authenticated as crypto/hmac does it.
+func TestHMACOnce(t *testing.T) {
+	for n := range longSize + 1 {
+		message := bytes.Repeat([]byte{byte(n)}, n)
+		c := testKey.codec()
+		c.authenticate(message)
+		if got := hmacOnce(&testKey.Bytes, message); got != c.sum {
+			t.Fatalf("of %d bytes: %x, want %x", n, got, c.sum)
+		}
+	}
+}
+
+// A forged packet costs no memory: it comes as often as somebody likes.
+func TestAForgedPacketAllocatesNothing(t *testing.T) {
+	f := newFakePair(t)
+	forged := open(Key{Secret: testKey.Secret, Prober: 5}, 1)
+	if n := testing.AllocsPerRun(100, func() { f.a.take(forged, stranger) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // The bytes come from Python's hmac module.
 func TestKeyBytes(t *testing.T) {
 	s := Secret{Number: 0x1112131415161718}
