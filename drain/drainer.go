@@ -379,16 +379,16 @@ func (d *Drainer) runSweeps() {
 
 // Flush writes what the rings hold now. The error says which could not be drained.
 func (d *Drainer) Flush() error {
-	return d.each(func(w *worker, s *source) (gone bool, err error) {
+	return d.each(func(w *worker, s *source) (more, gone bool, err error) {
 		gone = s.look(w, flush)
-		return gone, s.left()
+		return s.more, gone, s.left()
 	})
 }
 
 var errClosed = errors.New("drainer is closed")
 
-// each has every worker do something with each of its rings, those that appeared just now among them.
-func (d *Drainer) each(do func(*worker, *source) (gone bool, err error)) error {
+// each has every worker do something with each of its rings, those that appeared just now among them, until there is no more to do.
+func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) error {
 	select {
 	case <-d.closing:
 		return errClosed
@@ -398,21 +398,13 @@ func (d *Drainer) each(do func(*worker, *source) (gone bool, err error)) error {
 	var all []error
 	for _, w := range d.workers {
 		called := w.call(func() {
-			w.now = d.now()
-			kept := w.sources[:0]
-			for _, s := range w.sources {
-				gone, err := do(w, s)
-				if err != nil {
+			w.each(func(s *source) (more, gone bool) {
+				more, gone, err := do(w, s)
+				if err != nil && !more {
 					all = append(all, fmt.Errorf("drain ring %q: %w", s.ring.Path(), err))
 				}
-				if gone {
-					d.gone(s)
-				} else {
-					kept = append(kept, s)
-				}
-			}
-			clear(w.sources[len(kept):])
-			w.sources = kept
+				return more, gone
+			})
 		})
 		if !called {
 			all = append(all, errClosed)

@@ -28,16 +28,22 @@ func (s *source) beginEpoch() error {
 }
 
 // noteBreak notes how far rows have come that may be older than the epoch that was asked for before.
-func (s *source) noteBreak() error {
-	s.breaks = make([]uint64, s.header.Shards)
-	for i := range s.breaks {
+func (s *source) noteBreak() (err error) {
+	s.breaks, err = s.tails()
+	return err
+}
+
+// tails is how far the shards have come.
+func (s *source) tails() ([]uint64, error) {
+	tails := make([]uint64, s.header.Shards)
+	for i := range tails {
 		state, err := s.ring.State(i)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		s.breaks[i] = state.Tail
+		tails[i] = state.Tail
 	}
-	return nil
+	return tails, nil
 }
 
 // holdEpoch has what was read before go to a segment that says when it was logged.

@@ -105,6 +105,14 @@ const (
 	// partAge is how long a ring that is being made may be without a lock before it is taken for abandoned.
 	partAge = 10 * time.Second
 
+	// lookRecords is how many records are taken of a ring at one look, and blockRecords what a block is counted for at the least. So what one ring
+	// holds, and however it is made up, keeps the others of its worker waiting for milliseconds.
+	lookRecords  = 2 * logstore.MaxRows
+	blockRecords = 1 << 9
+
+	// holeRecords is how many records that were never written are looked at in one go.
+	holeRecords = 1 << 18
+
 	// dumpRecords is how many records of a flight recorder are copied out at once: what is left may be overwritten
 	// while they are written down.
 	dumpRecords = 1 << 22

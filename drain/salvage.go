@@ -54,7 +54,9 @@ func (d *Drainer) salvage(path string, logs begun) (RingStats, error) {
 	}
 	w := d.workers[0]
 	w.now = d.now()
-	_, err = s.drain(w, flush) // which leaves it when it is through
+	for s.more = true; s.more && err == nil; {
+		_, err = s.drain(w, flush) // which leaves it when it is through
+	}
 	switch causeOf(err) {
 	case hostile:
 		s.setAside(w, err)

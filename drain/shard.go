@@ -127,7 +127,16 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	// The next look may come a poll later than now.
 	due := now != live || w.now+s.d.o.Poll-p.since >= s.hold()
 	p.unfinished = false
-	for p.head < tail && (due || tail-p.head >= s.enough) {
+	end := tail
+	if now == flush {
+		end = min(tail, s.until[i])
+	}
+	for p.head < end && (due || tail-p.head >= s.enough) {
+		if s.budget <= 0 {
+			s.nextLook = w.now
+			s.more = now != live
+			break
+		}
 		first, n, unfinished, err := s.ring.Copy(i, p.head, w.records[:min(uint64(len(w.records)), tail-p.head)])
 		if err != nil {
 			return err
@@ -135,6 +144,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 		if first != p.head {
 			return fmt.Errorf("drain ring %q: shard %d gave record %d for %d: %w", s.ring.Path(), i, first, p.head, ring.ErrDamaged)
 		}
+		s.budget -= max(n, blockRecords)
 		rows := uint64(n) / s.per
 		if rows == 0 {
 			if now != dead {
@@ -204,20 +214,15 @@ func (s *source) rows(w *worker, i, n int) logstore.Block {
 	return b
 }
 
-// takeHole accounts for records that a dead owner reserved and never wrote: the next ones.
+// takeHole accounts for records that a dead owner reserved and never wrote: the next ones, of a large hole a part.
 func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	p := &s.places[i]
-	end := p.head + s.per
-	for end+s.per <= tail {
-		_, n, _, err := s.ring.Copy(i, end, w.records[:s.per])
-		if err != nil {
-			return err
-		}
-		if uint64(n) == s.per {
-			break
-		}
-		end += s.per
+	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, holeRecords)
+	if err != nil {
+		return err
 	}
+	s.budget -= int(more / 4) // it is only looked at
+	end := p.head + s.per + more
 	if err := s.takeSkipped(w, i); err != nil {
 		return err
 	}

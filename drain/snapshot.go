@@ -12,33 +12,32 @@ import (
 // channels; nil is all. What an earlier snapshot has written is not written again.
 func (d *Drainer) Snapshot(match func(channel.Name) bool) error {
 	// What programs ask for from here on is not answered by this.
-	err := d.each(func(_ *worker, s *source) (bool, error) {
-		n, _, err := s.ring.Asked()
-		s.asked = n
-		return false, err
+	err := d.each(func(_ *worker, s *source) (more, gone bool, err error) {
+		s.asked, _, err = s.ring.Asked()
+		return false, false, err
 	})
-	err = errors.Join(err, d.each(func(w *worker, s *source) (gone bool, err error) {
+	err = errors.Join(err, d.each(func(w *worker, s *source) (more, gone bool, err error) {
 		if s.header.Policy != channel.Overwrite || match != nil && !match(s.header.Name) {
-			return false, nil
+			return false, false, nil
 		}
 		if s.look(w, flush) {
-			return true, s.left()
+			return false, true, s.left()
 		}
 		err = s.dump(w)
 		if causeOf(err) == hostile {
 			s.setAside(w, err)
-			return true, err
+			return false, true, err
 		}
-		return false, err
+		return false, false, err
 	}))
 	if match != nil {
 		return err
 	}
-	return errors.Join(err, d.each(func(_ *worker, s *source) (bool, error) {
+	return errors.Join(err, d.each(func(_ *worker, s *source) (more, gone bool, err error) {
 		if s.asked == 0 {
-			return false, nil
+			return false, false, nil
 		}
-		return false, s.ring.Answered(s.asked)
+		return false, false, s.ring.Answered(s.asked)
 	}))
 }
 

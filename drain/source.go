@@ -32,6 +32,11 @@ type source struct {
 	table    *handlertable.Table // whose settings were applied last
 	alive    bool
 
+	budget int      // how many records this look may still take
+	first  int      // shard that the next look begins with
+	more   bool     // the last look, a flush or one at a dead ring, has left something for the next
+	until  []uint64 // tails of the shards when the flush began that is under way; nil: none is
+
 	nextLook  time.Duration
 	lookedAt  time.Duration
 	nextTick  time.Duration
@@ -205,6 +210,7 @@ func (s *source) look(w *worker, asked phase) (done bool) {
 		s.setAside(w, err)
 		return true
 	}
+	s.more = false // not before its time
 	s.fail(w, err)
 	return false
 }
@@ -225,6 +231,7 @@ func (s *source) fail(w *worker, err error) {
 
 // drain is look, with its error.
 func (s *source) drain(w *worker, asked phase) (done bool, err error) {
+	s.budget, s.more = lookRecords, false
 	if !s.synced {
 		if err := s.sync(w); err != nil {
 			return false, err
@@ -251,10 +258,22 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 		}
 		s.nextTick = w.now + tick // not before all of it was done
 	}
-	for i := range s.places {
-		if err := s.shard(w, i, now); err != nil {
+	if now == flush && s.until == nil {
+		if s.until, err = s.tails(); err != nil {
 			return false, err
 		}
+	}
+	for i := range s.places {
+		if err := s.shard(w, (s.first+i)%len(s.places), now); err != nil {
+			return false, err
+		}
+	}
+	s.first = (s.first + 1) % len(s.places)
+	if s.more {
+		return false, nil
+	}
+	if now == flush {
+		s.until = nil
 	}
 	if err := s.cells(w, now); err != nil {
 		return false, err

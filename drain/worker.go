@@ -155,6 +155,32 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
+// each does something with each ring until there is no more to do, by turns. Rings with which it is through are looked at meanwhile as ever.
+func (w *worker) each(do func(s *source) (more, gone bool)) {
+	waiting := map[*source]bool{}
+	for _, s := range w.sources {
+		waiting[s] = true
+		s.until = nil // what is asked for now is later than what was
+	}
+	for len(waiting) > 0 {
+		w.now = w.d.now()
+		w.sources = slices.DeleteFunc(w.sources, func(s *source) (gone bool) {
+			switch {
+			case waiting[s]:
+				if waiting[s], gone = do(s); !waiting[s] {
+					delete(waiting, s)
+				}
+			case s.due(w.now):
+				gone = s.look(w, live)
+			}
+			if gone {
+				w.d.gone(s)
+			}
+			return gone
+		})
+	}
+}
+
 // end drains what the rings hold now and leaves them to the next drainer.
 func (w *worker) end() {
 	w.pass(w.d.now()) // takes in what is incoming
@@ -166,12 +192,11 @@ func (w *worker) end() {
 	for _, call := range calls {
 		call()
 	}
-	w.now = w.d.now()
+	w.each(func(s *source) (more, gone bool) {
+		gone = s.look(w, flush)
+		return s.more, gone
+	})
 	for _, s := range w.sources {
-		if s.look(w, flush) {
-			w.d.gone(s)
-			continue
-		}
 		err := s.left()
 		if leaveErr := s.leave(w); err == nil {
 			err = leaveErr

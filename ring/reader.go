@@ -310,6 +310,30 @@ func (r *Reader) Copy(i int, from uint64, into []Record) (first uint64, n int, u
 	return first, n, unfinished, nil
 }
 
+// Unwritten counts records from a sequence on, of at most so many, that were reserved and not written, for a ring whose owner is dead. Pairs are
+// told by their first record: step is 2 for them, else 1.
+func (r *Reader) Unwritten(i int, from, step, most uint64) (n uint64, err error) {
+	s, err := r.State(i)
+	if err != nil || from >= s.Tail {
+		return 0, err
+	}
+	records, size := r.records(i), r.header.Records
+	most = min(most, s.Tail-from)
+	err = guard(func() {
+		for n+step <= most {
+			seq := from + n
+			if load(&records[seq&(size-1)].Counter)&lapBit == lapMark(seq, size) {
+				break
+			}
+			n += step
+		}
+	})
+	if err != nil {
+		return 0, r.failed(err)
+	}
+	return n, nil
+}
+
 // records is the memory of a shard's records.
 func (r *Reader) records(i int) []Record {
 	first := recordsOffset(r.header.Shards) + i*int(r.header.Records)*RecordBytes

@@ -338,6 +338,8 @@ func TestDamagedState(t *testing.T) {
 		"too far apart":    {func(s *shard) { s.producer.tail = MinRecords + 1 + 5 }, "room for"},
 		"tail went back":   {func(s *shard) { s.producer.tail = 9 }, "went back"},
 		"drops went back":  {func(s *shard) { s.producer.dropped = 2 }, "went back"},
+		"too many dropped": {func(s *shard) { s.producer.dropped = MaxEvents + 1 }, "dropped"},
+		"within a pair":    {func(*shard) {}, "pairs"},
 	} {
 		p := newRing(t)
 		r := look(t, p.Path)
@@ -346,6 +348,7 @@ func TestDamagedState(t *testing.T) {
 		if got, err := r.State(0); err != nil || got != (State{Tail: 10, Head: 5, Dropped: 3}) {
 			t.Fatalf("%+v, %v", got, err)
 		}
+		r.header.Links = name == "within a pair"
 		test.change(s)
 		for what, try := range map[string]func() error{
 			"State": func() error { _, err := r.State(0); return err },

@@ -1,0 +1,110 @@
+package drain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// reserve makes a ring of a dead program that has reserved so many records, or some more, and written those that written says. It returns
+// how many of each there are.
+func reserve(t *testing.T, r *rig, n uint64, written func(seq uint64) bool) (reserved, whole uint64) {
+	t.Helper()
+	p, err := ring.Create(r.rings, ring.Config{Name: name(t, "dead/x"), Settings: channel.Settings{Kind: channel.Identity}, ManyWriters: true, Records: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.Shards {
+		s := &p.Shards[i]
+		for seq := range s.Mask + 1 {
+			if reserved++; written(seq) {
+				*recordAt(s, seq) = ring.Record{Counter: s.Finished(seq, seq), ID: seq}
+				whole++
+			}
+		}
+		*s.Tail = s.Mask + 1
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return reserved, whole
+}
+
+// However much a dead ring has, and however it is made up: one look takes a bounded part of it, and in the end nothing is missing.
+func TestALookAtADeadRingIsBounded(t *testing.T) {
+	for _, test := range []struct {
+		what    string
+		records uint64
+		written func(seq uint64) bool
+	}{
+		{"nothing was written", 16 * holeRecords, func(uint64) bool { return false }},
+		{"all was written", 4 * lookRecords, func(uint64) bool { return true }},
+		{"every second one was written", 1 << 12, func(seq uint64) bool { return seq%2 == 1 }},
+		{"three of four were written", 1 << 12, func(seq uint64) bool { return seq%4 != 2 }},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			r := newRig(t, Options{Workers: 1})
+			reserved, whole := reserve(t, r, test.records, test.written)
+			const most = lookRecords/blockRecords + ring.MaxShards // blocks of a look
+			var before RingStats
+			for looks := 0; ; looks++ {
+				r.advance(DefaultPoll)
+				stats := r.d.Stats()
+				if len(stats.Rings) == 0 {
+					if stats.Finished != 1 || looks < 2 {
+						t.Errorf("it is over after %d looks: %+v", looks, stats)
+					}
+					break
+				}
+				now := stats.Rings[0]
+				blocks, rows, holes := now.Blocks-before.Blocks, now.Rows-before.Rows, now.Holes-before.Holes
+				if blocks > most || rows > lookRecords+logstore.MaxRows || holes > 4*lookRecords+holeRecords || now.SetAside != nil || looks > 1000 {
+					t.Fatalf("a look wrote %d blocks, %d rows, and passed %d holes: %+v", blocks, rows, holes, now)
+				}
+				before = now
+			}
+			k := readLogs(t, r.logs)["dead/x"]
+			k.check(t)
+			if got := uint64(k.all()); got != whole || k.dropped(logstore.NeverWritten) != reserved-whole {
+				t.Errorf("%d rows and %d never written, want %d of %d", got, k.dropped(logstore.NeverWritten), whole, reserved)
+			}
+		})
+	}
+}
+
+// While logs move, and one ring is full of records, the others are looked at as ever.
+func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
+	var r *rig
+	var small *handlers.Channel
+	var id uint64
+	r = newRig(t, Options{Workers: 1, Fault: func(p FaultPoint) {
+		if p == AfterHead && small != nil { // time goes on
+			r.clock += early
+			for range 2 {
+				small.Log(id)
+				id++
+			}
+		}
+	}})
+	large := r.open("a/large", handlers.Options{Handler: "id", Policy: "drop", Buffer: "64MiB"})
+	c := r.open("b/small", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"}) // 64 records
+	r.run(2 * tick)
+	logMany(large, 0, 4<<20)
+	first := r.logs
+	small = c
+	r.setLogs(t.TempDir())
+	small = nil
+	if id < 64 || c.Dropped() > 0 {
+		t.Errorf("%d of %d events were dropped meanwhile", c.Dropped(), id)
+	}
+	large.Close()
+	c.Close()
+	r.run(2 * time.Second)
+	k := readLogs(t, first)["a/large"]
+	k.check(t)
+	wantIDs(t, k.events[0], 4<<20)
+}
