@@ -76,21 +76,23 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 	}
 }
 
-// While logs move, and one ring is full of records, the others are looked at as ever.
+// While logs move, and one ring is full of records, the others are looked at as ever. What comes to the full one meanwhile is for the new
+// directory.
 func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	var r *rig
-	var small *handlers.Channel
+	var large, small *handlers.Channel
 	var id uint64
 	r = newRig(t, Options{Workers: 1, Fault: func(p FaultPoint) {
 		if p == AfterHead && small != nil { // time goes on
 			r.clock += early
 			for range 2 {
 				small.Log(id)
+				large.Log(4<<20 + id)
 				id++
 			}
 		}
 	}})
-	large := r.open("a/large", handlers.Options{Handler: "id", Policy: "drop", Buffer: "64MiB"})
+	large = r.open("a/large", handlers.Options{Handler: "id", Policy: "drop", Buffer: "64MiB"})
 	c := r.open("b/small", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"}) // 64 records
 	r.run(2 * tick)
 	logMany(large, 0, 4<<20)
@@ -107,4 +109,5 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	k := readLogs(t, first)["a/large"]
 	k.check(t)
 	wantIDs(t, k.events[0], 4<<20)
+	checkIDs(t, "what came meanwhile", readLogs(t, r.d.Logs())["a/large"].ids(), 4<<20, 4<<20+id)
 }

@@ -137,7 +137,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 			s.more = now != live
 			break
 		}
-		first, n, unfinished, err := s.ring.Copy(i, p.head, w.records[:min(uint64(len(w.records)), tail-p.head)])
+		first, n, unfinished, err := s.ring.Copy(i, p.head, w.records[:min(uint64(len(w.records)), end-p.head)])
 		if err != nil {
 			return err
 		}
