@@ -84,6 +84,9 @@ func (in *input) axes(t *timer) (Bins, []axis) {
 		return Bins{}, make([]axis, len(in.nodes))
 	}
 	width := max((hi-lo)/(maxBins-1), 1)
+	if width >= 1<<53 { // every reader of JSON is to hold it exactly
+		width = (width | (1<<4 - 1)) + 1
+	}
 	b := Bins{From_cycles: Reading(lo), Width_cycles: width, Count: int((hi-lo)/width) + 1}
 	axes := make([]axis, len(in.nodes))
 	for i := range in.nodes {

@@ -151,8 +151,14 @@ func newTimer(in *input) *timer {
 
 // inReference is some cycles of a node in cycles of the reference, generously: for what need not be exact but enough.
 func (in *input) inReference(node int, cycles int64) int64 {
-	return int64(math.Ceil(float64(cycles)*in.rateOf(in.nodes[node].Name)*1.01)) + 1
+	if c := math.Ceil(float64(cycles) * in.rateOf(in.nodes[node].Name) * 1.01); c < mostSlack_cycles {
+		return int64(c) + 1
+	}
+	return mostSlack_cycles // or a rate that is no number
 }
+
+// mostSlack_cycles is more than any stamp is off.
+const mostSlack_cycles = 1 << 40
 
 var errUnrelated = errors.New("the nodes are not related")
 
@@ -173,7 +179,18 @@ func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, erro
 	}
 	d, err := w.Duration(x, y)
 	d.Lo, d.Hi = d.Lo-slack, d.Hi+slack
+	if err == nil && !isDuration(d.Span) {
+		return tscratio.Duration{}, tscratio.ErrOutOfRange
+	}
 	return d, err
+}
+
+// mostCycles is the longest duration that is told: decades. It leaves room for what is added to one and for the difference of two.
+const mostCycles = 1 << 60
+
+// isDuration tells whether a span has ends that durations have, and did not overflow on its way.
+func isDuration(s tscratio.Span) bool {
+	return -mostCycles <= s.Lo && s.Lo <= s.Hi && s.Hi <= mostCycles
 }
 
 // many finds durations between events of two nodes, as tscratio.Ways.Durations does.
@@ -191,16 +208,30 @@ func (t *timer) many(a, b int, xs, ys []uint64, spans []tscratio.Span) (int, tsc
 			return 1, d, err
 		}
 	}
-	return w.Durations(xs, ys, spans)
+	n, d, err := w.Durations(xs, ys, spans)
+	if err != nil {
+		return n, d, err
+	}
+	for i, s := range spans[:n] {
+		switch {
+		case isDuration(s):
+		case i == 0:
+			return 1, tscratio.Duration{}, tscratio.ErrOutOfRange
+		default:
+			return i, d, nil
+		}
+	}
+	return n, d, nil
 }
 
 // trivial needs no relation: a run of one node has none.
 func trivial(x, y uint64, e int64) (tscratio.Duration, error) {
 	d := int64(y - x)
-	if (y >= x) != (d >= 0) {
+	span := tscratio.Span{Lo: d - e, Hi: d + e}
+	if (y >= x) != (d >= 0) || !isDuration(span) {
 		return tscratio.Duration{}, tscratio.ErrOutOfRange
 	}
-	return tscratio.Duration{Span: tscratio.Span{Lo: d - e, Hi: d + e}, Scenario: tscratio.Trivial}, nil
+	return tscratio.Duration{Span: span, Scenario: tscratio.Trivial}, nil
 }
 
 func (t *timer) way(k, a, b int) *tscratio.Ways {

@@ -170,17 +170,28 @@ func (c *comparer) minRTT(p *pairClock) Method {
 			if err != nil {
 				return 0, false
 			}
-			if v, err := relation.Value(reading); err == nil {
-				v.Paper = b
-				if at, err := v.Interval(); err == nil {
-					m.Held = c.hold(m.Held, side.answerer, reading, side.starter, at)
-				}
+			if c.in.options.Truth != nil {
+				m.Held = c.holdPaper(m.Held, relation, b, side.answerer, reading, side.starter)
 			}
 			cycles, _ := b.Float64()
 			return scaled(cycles, scale), true
 		})
 	}
 	return m
+}
+
+// holdPaper is hold for the paper's interval of so wide a bound.
+func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, node string, reading uint64, into string) *Held {
+	v, err := r.Value(reading)
+	if err != nil {
+		return h
+	}
+	v.Paper = bound
+	at, err := v.Interval()
+	if err != nil {
+		return h
+	}
+	return c.hold(h, node, reading, into, at)
 }
 
 // hold holds an interval of what a counter reads while another reads so against the truth, where that is known.
