@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"reflect"
 	"strings"
 )
@@ -11,8 +12,27 @@ import (
 // ErrData is returned for data that no page can show as they are.
 var ErrData = errors.New("unusable report data")
 
-// exact is the largest whole number that every reader of JSON holds exactly.
+// exact is up to where every reader of JSON holds all whole numbers exactly. Beyond it holds those that have no more than 53 bits before
+// their zeros.
 const exact = 1<<53 - 1
+
+// roundDown is the largest number that every reader of JSON holds exactly, and that is not above v.
+func roundDown(v int64) int64 {
+	magnitude := uint64(v)
+	if v < 0 {
+		magnitude = -magnitude
+	}
+	zeros := max(bits.Len64(magnitude)-53, 0)
+	return v >> zeros << zeros
+}
+
+// roundUp is the smallest that is not below v; of what is near the end of 64 bits, the largest there is.
+func roundUp(v int64) int64 {
+	if v > math.MaxInt64-1<<10 {
+		return roundDown(math.MaxInt64)
+	}
+	return -roundDown(-v)
+}
 
 // Check names the first thing that a page would show wrongly. The error wraps ErrData.
 func (d *Data) Check() error {
@@ -73,7 +93,7 @@ func (d *Data) checkValue(where string, v reflect.Value, tag reflect.StructTag) 
 		}
 	case reflect.Int64:
 		n := v.Int()
-		if isString := strings.Contains(tag.Get("json"), ",string"); !isString && n != None && (n > exact || n < -exact) {
+		if isString := strings.Contains(tag.Get("json"), ",string"); !isString && n != None && n != roundDown(n) {
 			return fail("%d is more than a number in JSON holds exactly", n)
 		}
 	case reflect.Float64:

@@ -138,16 +138,16 @@ func (f *from) filled(s Stretch, d *analysis.Durations) Stretch {
 	if d.Suspect > 0 {
 		s.Verdict = Suspect
 	}
-	s.Percentiles = append(s.Percentiles, Percentile{0, d.Min.Lo_cycles, d.Min.Hi_cycles})
+	s.Percentiles = append(s.Percentiles, percentile(0, d.Min))
 	for _, p := range d.Percentiles {
-		s.Percentiles = append(s.Percentiles, Percentile{p.Percent, p.Lo_cycles, p.Hi_cycles})
+		s.Percentiles = append(s.Percentiles, percentile(p.Percent, p.Interval))
 	}
-	s.Percentiles = append(s.Percentiles, Percentile{100, d.Max.Lo_cycles, d.Max.Hi_cycles})
+	s.Percentiles = append(s.Percentiles, percentile(100, d.Max))
 	for _, b := range d.Bounds {
-		s.Bounds = append(s.Bounds, Bound{b.Percent, count(b.Bound_cycles)})
+		s.Bounds = append(s.Bounds, Bound{b.Percent, roundUp(int64(min(b.Bound_cycles, math.MaxInt64)))})
 	}
 	if n := len(d.Widths); n > 0 {
-		s.Bounds = append(s.Bounds, Bound{100, d.Widths[n-1].Hi_cycles})
+		s.Bounds = append(s.Bounds, Bound{100, roundUp(d.Widths[n-1].Hi_cycles)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Scenarios)) {
 		s.Scenarios = append(s.Scenarios, ScenarioCount{name, count(d.Scenarios[name])})
@@ -194,13 +194,14 @@ func whiskers(s *Stretch, d *analysis.Durations) {
 	nl, lo, _, ok1 := below(d.Lows)
 	nh, _, hi, ok2 := below(d.Highs)
 	if ok1 && ok2 {
-		s.Whiskers[0] = Span{max(lo, d.Min.Lo_cycles), max(hi, lo, d.Min.Hi_cycles)}
+		s.Whiskers[0] = span(analysis.Interval{Lo_cycles: max(lo, d.Min.Lo_cycles), Hi_cycles: max(hi, lo, d.Min.Hi_cycles)})
 	}
 	s.Outliers = count((nl + nh) / 2)
 	nl, lo, _, ok1 = above(d.Lows)
 	nh, _, hi, ok2 = above(d.Highs)
 	if ok1 && ok2 {
-		s.Whiskers[1] = Span{min(lo, d.Max.Lo_cycles), max(min(hi, d.Max.Hi_cycles), min(lo, d.Max.Lo_cycles))}
+		lo = min(lo, d.Max.Lo_cycles)
+		s.Whiskers[1] = span(analysis.Interval{Lo_cycles: lo, Hi_cycles: max(min(hi, d.Max.Hi_cycles), lo)})
 	}
 	s.Outliers += count((nl + nh) / 2)
 }
@@ -255,8 +256,9 @@ func (f *from) over(bins []analysis.BinDurations) []Over {
 		if b.Bin < 0 || b.Bin >= f.Timeline.Buckets || b.Count == 0 {
 			continue
 		}
-		over[0].Lo_cycles[b.Bin], over[0].Hi_cycles[b.Bin] = b.P50.Lo_cycles, b.P50.Hi_cycles
-		over[1].Lo_cycles[b.Bin], over[1].Hi_cycles[b.Bin] = b.P99.Lo_cycles, b.P99.Hi_cycles
+		for i, p := range []Span{span(b.P50), span(b.P99)} {
+			over[i].Lo_cycles[b.Bin], over[i].Hi_cycles[b.Bin] = p.Lo_cycles, p.Hi_cycles
+		}
 	}
 	return over
 }

@@ -58,7 +58,15 @@ func (f *from) absent(part, format string, args ...any) {
 	f.Absent = append(f.Absent, Absent{part, fmt.Sprintf(format, args...)})
 }
 
-func span(i analysis.Interval) Span { return Span(i) }
+// span is an interval of durations, rounded outward to what every reader of JSON holds exactly: durations of a month and more, as one wild
+// counter makes.
+func span(i analysis.Interval) Span { return Span{roundDown(i.Lo_cycles), roundUp(i.Hi_cycles)} }
+
+// percentile is span of one.
+func percentile(percent float64, i analysis.Interval) Percentile {
+	s := span(i)
+	return Percentile{percent, s.Lo_cycles, s.Hi_cycles}
+}
 
 func count(n uint64) int64 { return int64(min(n, exact)) }
 

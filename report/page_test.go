@@ -181,7 +181,7 @@ func TestCheckRefuses(t *testing.T) {
 		"a span turned over": func(d *Data) { d.Stretches[0].Mean = Span{2, 1} },
 		"a percentile too":   func(d *Data) { d.Stretches[0].Percentiles[0] = Percentile{0, 2, 1} },
 		"a short column":     func(d *Data) { d.Throughput[0].Count = d.Throughput[0].Count[1:] },
-		"a number too large": func(d *Data) { d.Stretches[0].Mean = Span{0, 1 << 53} },
+		"a number too large": func(d *Data) { d.Stretches[0].Mean = Span{0, 1<<53 + 1} },
 		"no number":          func(d *Data) { d.Reference.Lo_hz /= 0 * d.Reference.Hi_hz },
 		"buckets of nothing": func(d *Data) { d.Timeline.Bucket_cycles = 0 },
 		"a route of none":    func(d *Data) { d.Routes[0].Made_of = []int{1} },
@@ -214,6 +214,24 @@ func TestWriteSamplePages(t *testing.T) {
 	} {
 		if err := os.WriteFile(filepath.Join(*pages, name+".html"), []byte(written(t, d)), 0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// What is beyond the whole numbers that JSON holds exactly goes outward to one that it holds, and no farther than it must.
+func TestRoundedOutward(t *testing.T) {
+	rng := seed.Random(t)
+	for i := range 20_000 {
+		v := int64(rng.Uint64() >> rng.UintN(64))
+		if i%2 == 0 {
+			v = -v
+		}
+		down, up := roundDown(v), roundUp(v)
+		if down > v || int64(float64(down)) != down || v < 1<<62 && (up < v || int64(float64(up)) != up) {
+			t.Fatalf("%d goes to %d and %d", v, down, up)
+		}
+		if width := up - down; v > -exact && v < exact && width != 0 || width > 1<<11 {
+			t.Fatalf("%d goes to %d and %d", v, down, up)
 		}
 	}
 }
