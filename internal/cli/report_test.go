@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
 func TestReport(t *testing.T) {
@@ -185,5 +187,35 @@ func TestReportIntoAFileIsWhole(t *testing.T) {
 	}
 	if err := command.WriteWhole(filepath.Join(dir, "none", "page.html"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("into no directory: %v", err)
+	}
+}
+
+// One counter far away, under a tuple's own id, is on the page as what it is: a duration of decades. The rest is as ever.
+func TestReportOfAWildCounter(t *testing.T) {
+	dir := t.TempDir()
+	all, err := hostileRuns(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := filepath.Join(dir, "whole")
+	for _, name := range all[0].names("logs/B/worker#0~send") {
+		changed := mutator{scratch: dir}.rewritten(all[0][name], true, func(b *logstore.Block) int {
+			b.Events[7].Counter += 1<<58 + 1
+			return 1
+		})
+		if err := os.WriteFile(filepath.Join(run, filepath.FromSlash(name)), changed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := filepath.Join(dir, "page.html")
+	if code, _, stderr := cprof("report", run, "--reference", "B", "--output", page); code != command.Partial {
+		t.Fatalf("exit code %d, %s", code, stderr)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if decades := fmt.Sprint(1 << 58)[:8]; !strings.Contains(string(text), decades) {
+		t.Errorf("no duration of 2^58 cycles, which begins with %s, is on the page", decades)
 	}
 }
