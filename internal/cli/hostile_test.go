@@ -11,10 +11,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -409,8 +411,9 @@ func TestTrial(t *testing.T) {
 	fmt.Printf("sums %s\n", sums)
 }
 
-// trials is what came of many.
+// trials is what came of many. Any number of goroutines may use it.
 type trials struct {
+	mu sync.Mutex
 	trialSums
 	panics, hangs, wrong int
 	says                 []string // of the first of these
@@ -421,13 +424,26 @@ type trials struct {
 const patience = 5 * time.Minute
 
 // tryMany tries so many, from a seed on, in processes of their own, and goes on behind those that one ends at.
-func tryMany(t *testing.T, first, n uint64) trials {
+func tryMany(t *testing.T, first, n uint64) *trials {
 	t.Helper()
+	all := new(trials)
 	const each = 500 // what a process takes shows in few
-	var all trials
-	for end := first + n; first < end; {
-		first = all.process(t, first, min(each, end-first))
+	var next atomic.Uint64
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for {
+				from := next.Add(each) - each
+				if from >= n {
+					return
+				}
+				for end := min(from+each, n); from < end; {
+					from = all.process(t, first+from, end-from) - first
+				}
+			}
+		})
 	}
+	group.Wait()
 	return all
 }
 
@@ -436,64 +452,72 @@ func (all *trials) process(t *testing.T, first, n uint64) (next uint64) {
 	t.Helper()
 	cmd, err := reexec.Command("-test.run=^TestTrial$", "-test.timeout=0")
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return first + n
 	}
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", trialVariable, first, n))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", trialVariable, first, n), "GOMAXPROCS=2")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return first + n
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var hung sync.Once
-	hangs := false
-	kill := time.AfterFunc(patience, func() { hung.Do(func() { hangs = true; cmd.Process.Signal(syscall.SIGQUIT) }) })
-	at, done := first, false
-	for lines := bufio.NewScanner(out); lines.Scan(); {
+	var hangs atomic.Bool
+	kill := time.AfterFunc(patience, func() {
+		hangs.Store(true)
+		cmd.Process.Signal(syscall.SIGQUIT)
+	})
+	at, sums := first, (*trialSums)(nil)
+	lines := bufio.NewScanner(out)
+	for lines.Buffer(nil, 1<<20); lines.Scan(); {
 		word, rest, _ := strings.Cut(lines.Text(), " ")
 		switch word {
 		case "try":
 			kill.Reset(patience)
 			if at, err = strconv.ParseUint(rest, 10, 64); err != nil {
-				t.Fatal(err)
+				t.Error(err)
 			}
 		case "wrong":
 			text, _ := strconv.Unquote(rest)
-			all.wrong++
-			all.say(at, text)
+			all.say(&all.wrong, at, text)
 		case "sums":
-			var sums trialSums
-			if err := json.Unmarshal([]byte(rest), &sums); err != nil {
-				t.Fatal(err)
+			sums = new(trialSums)
+			if err := json.Unmarshal([]byte(rest), sums); err != nil {
+				t.Error(err)
 			}
-			all.Answered, all.Partial, all.Refused, all.Compared = all.Answered+sums.Answered, all.Partial+sums.Partial, all.Refused+sums.Refused, all.Compared+sums.Compared
-			done = true
 		}
 	}
 	err = cmd.Wait()
-	hung.Do(func() { kill.Stop() })
-	all.peak_bytes = max(all.peak_bytes, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
+	kill.Stop()
 	switch {
-	case hangs:
-		all.hangs++
-		all.say(at, "it takes longer than "+patience.String()+":\n"+stderr.String())
-	case !done:
-		all.panics++
-		all.say(at, fmt.Sprintf("%v: %s", err, stderr.String()))
+	case hangs.Load():
+		all.say(&all.hangs, at, "it takes longer than "+patience.String()+":\n"+stderr.String())
+	case sums == nil:
+		all.say(&all.panics, at, fmt.Sprintf("%v: %s", err, stderr.String()))
+		sums = new(trialSums)
 	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.Answered, all.Partial, all.Refused, all.Compared = all.Answered+sums.Answered, all.Partial+sums.Partial, all.Refused+sums.Refused, all.Compared+sums.Compared
+	all.peak_bytes = max(all.peak_bytes, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
 	return at + 1
 }
 
-// say keeps what is wrong with the first few, and how to have each again.
-func (all *trials) say(number uint64, what string) {
+// say counts what is wrong, and keeps of the first how to have each again.
+func (all *trials) say(count *int, number uint64, what string) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	*count++
 	if len(all.says) < 20 {
 		all.says = append(all.says, fmt.Sprintf("%s=%d: %.4000s", seed.Variable, number, what))
 	}
 }
 
+// tell fails the test for what is wrong.
 func (all *trials) tell(t *testing.T) {
 	t.Helper()
 	for _, text := range all.says {
@@ -508,7 +532,7 @@ func TestHostileRuns(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	first := seed.Of(t)
-	all := tryMany(t, first, uint64(300/seed.Share()))
+	all := tryMany(t, first, uint64(200/seed.Share()))
 	all.tell(t)
 	if all.Answered == 0 || all.Compared == 0 {
 		t.Errorf("nothing was tried: %+v", all.trialSums)
@@ -517,7 +541,7 @@ func TestHostileRuns(t *testing.T) {
 
 // TestBarHostileRuns is the same for the record.
 func TestBarHostileRuns(t *testing.T) {
-	n := uint64(2000)
+	n := uint64(1000)
 	if proof.Begin(t) == proof.Full {
 		n = 100_000
 	}
