@@ -2,8 +2,10 @@ package agent
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -184,7 +186,13 @@ func TestHostileDirectory(t *testing.T) {
 	live := func(i int) *os.File {
 		t.Helper()
 		part := name(i) + ".made"
-		if err := os.WriteFile(part, image, 0o600); err != nil {
+		own := append([]byte(nil), image...) // a copy would be set aside for its identity alone
+		clear(own[32:48])
+		own[47] = byte(i)
+		own[99] = byte(len("bad/x"))
+		copy(own[104:104+128], append([]byte("bad/x"), make([]byte, 123)...))
+		binary.LittleEndian.PutUint32(own[248:], crc32.Checksum(own[:248], crc32.MakeTable(crc32.Castagnoli)))
+		if err := os.WriteFile(part, own, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		f, err := ring.OpenLocked(part)
