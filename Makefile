@@ -94,7 +94,7 @@ bars: build ## measure every bar, small: promises are judged, timings are printe
 .PHONY: mutations
 mutations: ## break each rule of the mathematics and the stamps, and want a test to notice (10 minutes)
 	@scripts/install build
-	go test -count=1 -p 1 -timeout 60m -run '^TestMutations$$' -v ./tscratio ./minrtt ./vnode ./internal/virtual -args -mutate
+	go test -count=1 -p 1 -timeout 60m -run '^TestMutations$$' -v ./tscratio ./minrtt ./host ./vnode ./internal/virtual -args -mutate
 
 .PHONY: bench
 bench: ## run the Go benchmarks of PKG (./...) six times

@@ -356,7 +356,7 @@ func startSweepClient(id *tscclient.Identity, notice *minrtt.StepNotice, server,
 	config := tscclient.DefaultConfig()
 	config.Node = id.Node
 	config.Node.Name = name
-	config.Clock = minrtt.SystemClock(id.Counter, notice)
+	config.Clock = minrtt.SystemClock(id.Counter, notice, id.RealtimeStep)
 	config.Clock.Quantum_cycles = id.Node.QuantumCycles
 	client, err := tscclient.Start(config)
 	if err != nil {

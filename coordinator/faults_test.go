@@ -108,7 +108,7 @@ func (j job) run() error {
 	if err != nil {
 		return err
 	}
-	clock, err := virtual.Clock(clocks, minrtt.SystemClock(asm.Counter, notice))
+	clock, err := virtual.Clock(clocks, minrtt.SystemClock(asm.Counter, notice, func() (uint32, error) { return 1, nil }))
 	if err != nil {
 		return err
 	}

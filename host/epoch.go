@@ -319,7 +319,7 @@ func (w *Watch) Check() (State, error) {
 		return s, nil
 	}
 	s.Unbroken = true
-	step_ns := ClockStep_ns(now.Clocksource)
+	step_ns, _ := ClockStep_ns(now.Clocksource)
 	if now.Bracket.Raw_ns-w.mark.Bracket.Raw_ns >= int64(w.o.Settle) {
 		if rate, err := FrequencyBetween(w.mark.Bracket, now.Bracket, w.o.Widen_cycles, step_ns); err == nil {
 			w.rate, w.mark = &rate, now
@@ -378,7 +378,8 @@ func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycle
 		if w.rate == nil {
 			continue
 		}
-		expected := w.expected(now.Bracket.Raw_ns-since.Bracket.Raw_ns, ClockStep_ns(now.Clocksource))
+		step_ns, _ := ClockStep_ns(now.Clocksource)
+		expected := w.expected(now.Bracket.Raw_ns-since.Bracket.Raw_ns, step_ns)
 		if since == w.last {
 			threshold_cycles = uint64(went.Hi_cycles-went.Lo_cycles) + uint64(expected.Hi_cycles-expected.Lo_cycles)
 		}

@@ -49,7 +49,10 @@ type Cores struct {
 	Siblings bool  `json:"siblings"` // some share a physical core
 }
 
-const clocksourceDir = "sys/devices/system/clocksource/clocksource0/"
+const (
+	clocksourceDir = "sys/devices/system/clocksource/clocksource0/"
+	onlineFile     = "sys/devices/system/cpu/online"
+)
 
 // ReadFacts reads the facts from below a root directory (os.DirFS("/") for this machine) and from what the CPU says (asm.Read). What
 // cannot be read stays empty: containers hide much of it.
@@ -262,7 +265,7 @@ func readCores(root fs.FS) Cores {
 		return cores
 	}
 	c.Possible = list("sys/devices/system/cpu/possible")
-	c.Online = list("sys/devices/system/cpu/online")
+	c.Online = list(onlineFile)
 	c.NUMA = len(list("sys/devices/system/node/online"))
 	status, _ := readText(root, "proc/thread-self/status")
 	if status == "" {
@@ -364,11 +367,10 @@ func (f Facts) cpuFinding() Finding {
 
 func (f Facts) clocksourceFinding() Finding {
 	name := "clocksource"
-	counter := f.Clocksource == "tsc" || f.Clocksource == "arch_sys_counter"
 	switch {
 	case f.Clocksource == "":
 		return Finding{name, Unknown, "the kernel's clocksource cannot be read", "show /sys to this process"}
-	case counter:
+	case f.Clocksource == "tsc" || f.Clocksource == "arch_sys_counter":
 		return Finding{name, Fit, "the kernel itself keeps time with this counter (" + f.Clocksource + ")", ""}
 	case slices.Contains(f.Clocksources, "tsc") || slices.Contains(f.Clocksources, "arch_sys_counter"):
 		return Finding{name, Fit, fmt.Sprintf("the kernel uses %s; it would accept the counter as well", f.Clocksource), ""}

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -204,8 +206,22 @@ func TestReports(t *testing.T) {
 		"bare_metal_on_hpet": {intel, func(o *Options, n *node) {
 			n.set(clocksourceDir+"current_clocksource", "hpet")
 			delete(n.files, "sys/devices/system/cpu/online")
-		}, Fit},
-		"nothing_readable": {intel, func(o *Options, n *node) { o.Root = fstest.MapFS{} }, Unknown},
+			o.Slack.Cores = []int{0, 1, 2, 3, 4, 5, 6, 7}
+		}, Warning},
+		"nothing_readable": {intel, func(o *Options, n *node) { o.Root, o.Slack.Cores = fstest.MapFS{}, []int{0, 1} }, Unknown},
+		"hyperv_guest": {invariant, func(o *Options, n *node) {
+			n.set(clocksourceDir+"current_clocksource", "hyperv_clocksource_tsc_page")
+		}, Warning},
+		"one_core_by_affinity": {invariant, func(o *Options, n *node) {
+			n.set("proc/thread-self/status", "Cpus_allowed_list:\t0\n")
+			o.OnCore = func(core int, f func()) error { f(); return nil }
+		}, Warning},
+		"unknown_clocksource": {invariant, func(o *Options, n *node) {
+			n.set(clocksourceDir+"current_clocksource", "pit")
+		}, Warning},
+		"kernel_4.18": {invariant, func(o *Options, n *node) {
+			n.set("proc/sys/kernel/osrelease", "4.18.0-553.el8_10.x86_64")
+		}, Warning},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -218,14 +234,20 @@ func TestReports(t *testing.T) {
 				}
 			}
 			n.files = fixture(t, base)
-			o := Options{Root: n.files, Features: test.features, Clocks: n.clocks(), Wait: n.wait, OnCore: func(core int, f func()) error { f(); return nil }}
+			allowed := ReadFacts(n.files, test.features).Cores.Allowed // by its control group: affinity alone bars nobody
+			o := Options{Root: n.files, Features: test.features, Clocks: n.clocks(), Wait: n.wait, OnCore: func(core int, f func()) error {
+				if !slices.Contains(allowed, core) {
+					return fmt.Errorf("pin a thread to core %d: %w", core, syscall.EINVAL)
+				}
+				f()
+				return nil
+			}}
 			now := time.Unix(0, 0)
 			o.Slack.Now = func() time.Time { return now }
 			o.Slack.Exchange = func(a, b, rounds int, patience time.Duration) (forth, back Handover, err error) {
 				now = now.Add(time.Millisecond)
 				return Handover{a, b, 1000, 1000 + uint64(90+10*b)}, Handover{b, a, 1000, 1000 + uint64(80+10*a)}, nil
 			}
-			o.Slack.Cores = ReadFacts(n.files, test.features).Cores.Allowed
 			if test.change != nil {
 				test.change(&o, n)
 			}

@@ -84,21 +84,3 @@ func FrequencyBetween(first, last Bracket, widen_cycles uint64, step_ns int64) (
 	}
 	return Frequency{lo.Uint64(), hi.Uint64(), time.Duration(ns), "CLOCK_MONOTONIC_RAW"}, nil
 }
-
-// ClockStep_ns bounds the step in which CLOCK_MONOTONIC_RAW moves, by the clocksource behind it. An unknown one is
-// taken for the periodic tick, which is the coarsest there is.
-func ClockStep_ns(clocksource string) int64 {
-	switch clocksource {
-	case "tsc", "kvm-clock", "xen", "vmware-clock":
-		return 2 // a cycle below 1 ns, and the kernel's rounding
-	case "hpet":
-		return 101 // at least 10 MHz by its specification
-	case "hyperv_clocksource_tsc_page", "hyperv_clocksource_msr", "hyperv_clocksource":
-		return 101
-	case "acpi_pm":
-		return 281 // 3.579545 MHz
-	case "arch_sys_counter":
-		return 1001 // at least 1 MHz by its specification
-	}
-	return 10_000_001
-}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/asm"
@@ -175,13 +177,13 @@ func Examine(o Options) Report {
 
 	o.Slack.Quantum_cycles = quantum.Step_cycles
 	if o.Slack.Cores == nil {
-		o.Slack.Cores = r.Facts.Cores.Allowed
+		o.Slack.Cores = o.open(r.Facts.Cores)
 	}
 	slack, err := MeasureSlack(o.Slack)
 	if err == nil {
 		r.Slack = &slack
 	}
-	r.Findings = append(r.Findings, slack.finding(r.Facts, err))
+	r.Findings = append(r.Findings, slack.finding(r.Facts, err), stampsFinding(o.Root, r.Slack))
 
 	widen_cycles := quantum.Step_cycles
 	if r.Slack != nil {
@@ -216,6 +218,18 @@ func Examine(o Options) Report {
 	r.Frequency = state.Frequency
 	r.Findings = append(r.Findings, frequencyFinding(state.Frequency, r.Facts), state.finding())
 	return r
+}
+
+// open returns the cores that this process may use: those that are online, whatever its own affinity, but for those from
+// which its control group bars it.
+func (o Options) open(c Cores) []int {
+	if len(c.Online) == 0 {
+		allowed, _ := AllowedCores() // none: then nothing can be measured, which says so
+		return allowed
+	}
+	return slices.DeleteFunc(slices.Clone(c.Online), func(core int) bool {
+		return errors.Is(o.OnCore(core, func() {}), syscall.EINVAL)
+	})
 }
 
 func (o Options) quantum(facts Facts) (q Quantum, err error) {

@@ -125,9 +125,9 @@ func (o *Offsets) Slack() (slack_cycles uint64, worst [2]int, unknown []int) {
 	return slack_cycles, worst, unknown
 }
 
-// SlackOptions says how MeasureSlack works. The zero value measures all cores that this process may run on.
+// SlackOptions says how MeasureSlack works.
 type SlackOptions struct {
-	Cores          []int         // default: the allowed ones
+	Cores          []int         // all on which a program or the kernel may read the counter
 	Quantum_cycles uint64        // default 1; take it from MeasureQuantum
 	Budget         time.Duration // default 500 ms and 2 ms for each core beyond two; ten times as long where that does not make it Known
 
@@ -177,13 +177,6 @@ const mostBudgets = 10
 // then it holds only if the sockets' counters agree as well.
 func MeasureSlack(options SlackOptions) (Slack, error) {
 	o := options
-	if o.Cores == nil {
-		cores, err := AllowedCores()
-		if err != nil {
-			return Slack{}, fmt.Errorf("measure core slack: %w", err)
-		}
-		o.Cores = cores
-	}
 	if len(o.Cores) == 0 {
 		return Slack{}, errors.New("measure core slack: no cores")
 	}
@@ -271,18 +264,20 @@ func MeasureSlack(options SlackOptions) (Slack, error) {
 	return s, err
 }
 
+const keepTogether = "run it in the cpuset of the programs that are measured (AllowedCPUs=), or in that of the whole machine"
+
 func (s Slack) finding(f Facts, err error) Finding {
 	const name = CoreSlack
 	switch {
 	case errors.Is(err, ErrCoresDisagree):
 		return Finding{name, Unfit, "the cores' counters do not keep a constant distance: " + err.Error(),
-			"update the firmware, disable features that set the TSC of single cores, or keep all instrumented programs on one core (taskset -c N)"}
+			"update the firmware, disable features that set the TSC of single cores, or keep this and all instrumented programs in a cpuset of one core (AllowedCPUs=N)"}
 	case err != nil:
 		return Finding{name, Unknown, err.Error(), "allow sched_setaffinity(2), or state the slack yourself"}
 	case len(s.Cores) == 1 && len(s.Unmeasured) == 0:
 		if len(f.Cores.Online) > 1 {
 			return Finding{name, Warning, fmt.Sprintf("this process may run on core %d alone, of %d: nothing is known about programs on the others", s.Cores[0], len(f.Cores.Online)),
-				"run it with the CPU affinity of the programs that are measured"}
+				keepTogether}
 		}
 		return Finding{name, Fit, "one core: nothing to disagree with", ""}
 	}
@@ -292,7 +287,7 @@ func (s Slack) finding(f Facts, err error) Finding {
 	case len(s.Unmeasured) > 0:
 		out.Verdict = Unknown
 		out.Detail = fmt.Sprintf("cores that could not be reached, and of which nothing is known: %s; %d agree within %d cycles", listCores(s.Unmeasured), len(s.Cores), s.Slack_cycles)
-		out.Remedy = "run it again when the machine is less busy, or keep it and the programs that are measured off those cores (taskset -c, CPUAffinity=)"
+		out.Remedy = "run it again when the machine is less busy, or keep it and the programs that are measured to a cpuset without those cores (AllowedCPUs=)"
 	case !s.Known():
 		out.Verdict = Unknown
 		out.Detail += fmt.Sprintf("; no bound can be given with more than %d", mostSlack_cycles)
@@ -300,7 +295,7 @@ func (s Slack) finding(f Facts, err error) Finding {
 	case len(f.Cores.Online) > len(s.Cores):
 		out.Verdict = Warning
 		out.Detail += fmt.Sprintf("; %d more cores are online, on which this process may not run", len(f.Cores.Online)-len(s.Cores))
-		out.Remedy = "run it with the CPU affinity of the programs that are measured"
+		out.Remedy = keepTogether
 	}
 	return out
 }

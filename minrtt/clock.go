@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 )
 
 // Clock is a node's clocks, as functions, so that a node can be given others than the machine's. Kernel stamps are used
-// only if Realtime, Discipline and Steps are given. The functions may be called from any goroutine.
+// only if Realtime, RealtimeStep, Discipline and Steps are given. The functions may be called from any goroutine.
 type Clock struct {
 	// Counter reads the node's counter, after everything that precedes the call. Required.
 	Counter func() uint64
@@ -27,9 +26,9 @@ type Clock struct {
 	// do one after the other. It is used where these, read before and after it, agree with it. Nil: they are the bracket.
 	Bracket func() (before_cycles uint64, realtime_ns int64, after_cycles uint64)
 
-	// RealtimeStep_ns is how much later than a reading of it the clock may stand: 1 for one that is rounded down to
-	// whole ns. 0 is 1.
-	RealtimeStep_ns uint32
+	// RealtimeStep returns how much later than a reading of it the clock may stand: 1 for one that is rounded down to
+	// whole ns. It is asked at both ends of a train; kernel stamps are not used if it fails, or if the two differ.
+	RealtimeStep func() (step_ns uint32, err error)
 
 	// Discipline says what steers that clock.
 	Discipline func() (Discipline, error)
@@ -41,34 +40,24 @@ type Clock struct {
 	KernelStamp func(realtime_ns int64) int64
 }
 
-// SystemClock returns the machine's clocks beside the counter.
-func SystemClock(counter func() uint64, notice *StepNotice) Clock {
+// SystemClock returns the machine's clocks beside the counter. What its Clock.RealtimeStep says depends on the kernel,
+// its clocksource and the machine's cores: package host knows.
+func SystemClock(counter func() uint64, notice *StepNotice, realtimeStep func() (step_ns uint32, err error)) Clock {
 	return Clock{
 		Counter: counter,
 		// Through the vDSO, with two clocks read for one: about 60 ns between counter readings, a bracket's 30 ns.
 		// x/sys's ClockGettime is a system call.
-		Realtime:        func() int64 { return time.Now().UnixNano() },
-		Bracket:         systemBracket(),
-		RealtimeStep_ns: stepOf("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-		Discipline:      ReadDiscipline,
-		Steps:           notice.Steps,
+		Realtime:     func() int64 { return time.Now().UnixNano() },
+		Bracket:      systemBracket(),
+		RealtimeStep: realtimeStep,
+		Discipline:   ReadDiscipline,
+		Steps:        notice.Steps,
 	}
 }
 
-// stepOf returns the step of CLOCK_REALTIME. It is the counter times a factor, rounded down to ns, as long as the kernel
-// counts with the counter itself; other sources move in steps of up to 280 ns.
-func stepOf(currentClocksource string) uint32 {
-	name, err := os.ReadFile(currentClocksource)
-	if err == nil {
-		switch strings.TrimSpace(string(name)) {
-		case "tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter":
-			return 1
-		}
-	}
-	return 1000
+func (c *Clock) relates() bool {
+	return c.Realtime != nil && c.RealtimeStep != nil && c.Discipline != nil && c.Steps != nil
 }
-
-func (c *Clock) relates() bool { return c.Realtime != nil && c.Discipline != nil && c.Steps != nil }
 
 func (c *Clock) kernelStamp(realtime_ns int64) int64 {
 	if realtime_ns == 0 || c.KernelStamp == nil {
@@ -168,6 +157,7 @@ func floorDiv(x, y int64) int64 {
 type clockEnd struct {
 	steps      uint64
 	discipline Discipline
+	step_ns    uint32
 	brackets   [maxBrackets]bracket
 	known      bool
 }
@@ -177,11 +167,12 @@ func (c *Clock) open() (e clockEnd) {
 	if !c.relates() {
 		return e
 	}
-	var err1, err2 error
+	var err1, err2, err3 error
 	e.steps, err1 = c.Steps()
 	e.discipline, err2 = c.Discipline()
+	e.step_ns, err3 = c.RealtimeStep()
 	c.readBrackets(&e.brackets)
-	e.known = err1 == nil && err2 == nil
+	e.known = err1 == nil && err2 == nil && err3 == nil
 	return e
 }
 
@@ -214,17 +205,18 @@ func (c *Clock) close(opening *clockEnd) clockReport {
 	if !opening.known {
 		return r
 	}
-	// The other way round than open: what is read of the discipline and the steps spans the brackets.
+	// The other way round than open: what is read of the clock's step, its discipline and its setting spans the brackets.
 	c.readBrackets(&r.closing)
-	discipline, err1 := c.Discipline()
-	steps, err2 := c.Steps()
-	if err1 != nil || err2 != nil {
+	step_ns, err1 := c.RealtimeStep()
+	discipline, err2 := c.Discipline()
+	steps, err3 := c.Steps()
+	if err1 != nil || err2 != nil || err3 != nil || step_ns != opening.step_ns {
 		return clockReport{}
 	}
 	r.opening = opening.brackets
 	r.openingLength, r.closingLength = maxBrackets, maxBrackets
 	r.wander_ppb = wander(opening.discipline, discipline, r.opening[0].realtime_ns, r.closing[maxBrackets-1].realtime_ns)
-	r.step_ns = max(c.RealtimeStep_ns, 1)
+	r.step_ns = step_ns
 	r.status = clockRelated
 	if steps != opening.steps {
 		r.status = clockStepped

@@ -90,15 +90,11 @@ func TestSystemClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	c := SystemClock(asm.Counter, n)
+	c := SystemClock(asm.Counter, n, wholeNs)
 	e := c.open()
 	r := c.close(&e)
-	if r.status != clockRelated || newRealtime(&r) == nil {
-		t.Errorf("%+v relates nothing", r)
-	}
-	c.RealtimeStep_ns = 3
-	if again := c.close(&e); again.step_ns != 3 || r.step_ns == 0 {
-		t.Errorf("steps of %d and %d ns, want the clock's own and 3", r.step_ns, again.step_ns)
+	if r.status != clockRelated || r.step_ns != 1 || newRealtime(&r) == nil {
+		t.Errorf("%+v relates nothing, or steps of other than 1 ns", r)
 	}
 	for _, b := range append(r.opening[:], r.closing[:]...) {
 		if b.after_cycles <= b.before_cycles || magnitude(b.realtime_ns-time.Now().UnixNano()) > uint64(time.Minute) {
@@ -107,17 +103,44 @@ func TestSystemClock(t *testing.T) {
 	}
 }
 
+// wholeNs is the step of a clock that is rounded down to whole ns.
+func wholeNs() (step_ns uint32, err error) { return 1, nil }
+
+// The kernel may be given another clocksource, or cores that nothing is known of, at any time.
 func TestStepOfTheClock(t *testing.T) {
-	for source, want := range map[string]uint32{"tsc\n": 1, "kvm-clock\n": 1, "arch_sys_counter\n": 1, "hpet\n": 1000, "acpi_pm\n": 1000, "": 1000} {
-		file := t.TempDir() + "/current_clocksource"
-		if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-			t.Fatal(err)
+	unknown := errors.New("nothing is known of core 3")
+	for _, tc := range []struct {
+		name        string
+		ns          [2]uint32 // at either end of the train
+		err         [2]error
+		wantRelated bool
+	}{
+		{"fine", [2]uint32{1, 1}, [2]error{}, true},
+		{"coarse", [2]uint32{101, 101}, [2]error{}, true},
+		{"changed", [2]uint32{1, 101}, [2]error{}, false},
+		{"changed back", [2]uint32{101, 1}, [2]error{}, false},
+		{"unknown", [2]uint32{}, [2]error{unknown, unknown}, false},
+		{"unknown at the beginning", [2]uint32{1, 1}, [2]error{unknown, nil}, false},
+		{"unknown at the end", [2]uint32{1, 1}, [2]error{nil, unknown}, false},
+	} {
+		end := 0
+		var now int64
+		c := Clock{
+			Counter:      func() uint64 { now += 30; return uint64(now) },
+			Realtime:     func() int64 { now += 30; return now },
+			Discipline:   func() (Discipline, error) { return Discipline{}, nil },
+			Steps:        func() (uint64, error) { return 0, nil },
+			RealtimeStep: func() (uint32, error) { return tc.ns[end], tc.err[end] },
 		}
-		if got := stepOf(file); got != want {
-			t.Errorf("%q: %d ns, want %d", source, got, want)
+		e := c.open()
+		end = 1
+		r := c.close(&e)
+		c.RealtimeStep = nil
+		if e := c.open(); e.known {
+			t.Error("a clock of which nobody says the step is known")
 		}
-	}
-	if got := stepOf(t.TempDir() + "/none"); got != 1000 {
-		t.Errorf("unknown: %d ns, want 1000", got)
+		if related := r.status == clockRelated; related != tc.wantRelated || related && r.step_ns != tc.ns[0] {
+			t.Errorf("%s: status %d with steps of %d ns", tc.name, r.status, r.step_ns)
+		}
 	}
 }

@@ -123,8 +123,9 @@ func (e *fakeEnd) clock() Clock {
 			e.net.now += fakeRead
 			return e.realtime(e.net.now)
 		},
-		Discipline: func() (Discipline, error) { return e.discipline, e.clockError },
-		Steps:      func() (uint64, error) { return e.steps, e.clockError },
+		RealtimeStep: wholeNs,
+		Discipline:   func() (Discipline, error) { return e.discipline, e.clockError },
+		Steps:        func() (uint64, error) { return e.steps, e.clockError },
 	}
 }
 

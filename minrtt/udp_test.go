@@ -72,7 +72,7 @@ func machineClock() (Clock, func(), error) {
 	if err != nil {
 		return Clock{}, nil, err
 	}
-	return SystemClock(asm.Counter, notice), func() { _ = notice.Close() }, nil
+	return SystemClock(asm.Counter, notice, wholeNs), func() { _ = notice.Close() }, nil
 }
 
 var loopbacks = []string{"127.0.0.1:0", "[::1]:0"}

@@ -32,7 +32,7 @@ func (v *virtualClocks) clock(e *fakeEnd) Clock {
 			return v.realtime.Virtual(now())
 		},
 		// Rounded down to ns, taken through a function that moves up to 1.11 ns for each, and rounded down again.
-		RealtimeStep_ns: 3,
+		RealtimeStep: func() (uint32, error) { return 3, nil },
 		Discipline: func() (Discipline, error) {
 			x := v.realtime.Timex(now(), vnode.Timex{Tick_us: 10_000})
 			// A slew moves as adjtime does, at up to 500 ppm; what is left of it is rounded up to µs, so that it is seen.

@@ -46,7 +46,7 @@ func startNode(t *testing.T, name string, change func(*Config)) *testNode {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { notice.Close() })
-	clock, err := virtual.Clock(v, minrtt.SystemClock(asm.Counter, notice))
+	clock, err := virtual.Clock(v, minrtt.SystemClock(asm.Counter, notice, func() (uint32, error) { return 1, nil }))
 	if err != nil {
 		t.Fatal(err)
 	}

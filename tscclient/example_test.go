@@ -27,7 +27,7 @@ func Example() {
 
 	config := tscclient.DefaultConfig()
 	config.Node, config.Epoch = id.Node, id.Epoch
-	config.Clock = minrtt.SystemClock(asm.Counter, notice)
+	config.Clock = minrtt.SystemClock(asm.Counter, notice, id.RealtimeStep)
 	config.Clock.Quantum_cycles = id.Node.QuantumCycles
 	config.Listen = netip.MustParseAddrPort("0.0.0.0:7341")
 	client, err := tscclient.Start(config)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
@@ -34,6 +35,7 @@ type order struct {
 	At        netip.AddrPort `json:"at"` // where to listen; of makeLoad, where to send
 	Node      vnode.Config   `json:"node"`
 	Quantum   uint64         `json:"quantum_cycles"` // of the machine's counter
+	Cores     []int          `json:"cores"`          // of the machine, whose counters agree
 	Spin      time.Duration  `json:"spin_ns"`
 	ZeroMQ    bool           `json:"zeromq"`
 	UserStamp bool           `json:"user_stamps_only"`
@@ -84,7 +86,7 @@ func answer(ctx context.Context, o order, say func(netip.AddrPort) error) (time.
 		return 0, err
 	}
 	defer notice.Close()
-	physical := minrtt.SystemClock(asm.Counter, notice)
+	physical := minrtt.SystemClock(asm.Counter, notice, host.StampStep(os.DirFS("/"), o.Cores))
 	physical.Quantum_cycles = o.Quantum
 	clock, err := virtual.Clock(o.Node, physical)
 	if err != nil {
@@ -169,7 +171,7 @@ var PeerArguments = []string{"probe-peer"}
 
 // start starts a peer process at an end of the lab.
 func (l *lab) start(end int, o order) (*running, error) {
-	o.Quantum = l.machine.Quantum_cycles
+	o.Quantum, o.Cores = l.machine.Quantum_cycles, l.machine.Cores
 	cmd, err := reexec.Command(PeerArguments...)
 	if err != nil {
 		return nil, err

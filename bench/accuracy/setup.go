@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/asm"
@@ -17,6 +18,7 @@ type Machine struct {
 	Hz             uint64 // cycles a second, for windows and for the display
 	Quantum_cycles uint64
 	Slack_cycles   uint64 // how far two cores may disagree
+	Cores          []int  // that may
 }
 
 // Micros returns cycles as microseconds.
@@ -35,7 +37,7 @@ func examine() (Machine, error) {
 	case len(r.Slack.Unmeasured) > 0:
 		return Machine{}, fmt.Errorf("examine this machine's counter: nothing is known of cores %v: see cprof doctor", r.Slack.Unmeasured)
 	}
-	slack, err := host.MeasureSlack(host.SlackOptions{Quantum_cycles: r.Quantum.Step_cycles, Budget: slackTime})
+	slack, err := host.MeasureSlack(host.SlackOptions{Cores: r.Slack.Cores, Quantum_cycles: r.Quantum.Step_cycles, Budget: slackTime})
 	if err != nil {
 		return Machine{}, err
 	}
@@ -46,6 +48,7 @@ func examine() (Machine, error) {
 		Hz:             (r.Frequency.Lo_millihz/2 + r.Frequency.Hi_millihz/2) / 1000,
 		Quantum_cycles: max(r.Quantum.Step_cycles, 1),
 		Slack_cycles:   min(r.Slack.Slack_cycles, slack.Slack_cycles), // both are proven
+		Cores:          r.Slack.Cores,
 	}, nil
 }
 
@@ -66,7 +69,7 @@ func newLab(machine Machine, loopback bool) (*lab, error) {
 		return nil, err
 	}
 	l.done = notice.Close
-	l.clock = minrtt.SystemClock(asm.Counter, notice)
+	l.clock = minrtt.SystemClock(asm.Counter, notice, host.StampStep(os.DirFS("/"), machine.Cores))
 	l.clock.Quantum_cycles = l.machine.Quantum_cycles
 	if !loopback {
 		if l.pair, err = netns.NewPair(); err != nil {

@@ -279,7 +279,7 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		address := d.place.address(i, onLoopback)
 		at.Address = address.String()
 		n := nodeSetup{
-			Clocks: facts.Clocks, Node: facts.Node, PhysicalQuantum_cycles: physical.Quantum_cycles, Address: address, Number: at.Number,
+			Clocks: facts.Clocks, Node: facts.Node, PhysicalQuantum_cycles: physical.Quantum_cycles, PhysicalCores: physical.Cores, Address: address, Number: at.Number,
 			Rings: filepath.Join(rings, facts.Name), State: filepath.Join(d.scratch, "state", facts.Name),
 			ServerPublic: s.Key.Public, Key: newKey(facts.Name, control.RoleNode), Often: d.soak == nil,
 		}
@@ -604,6 +604,7 @@ type machine struct {
 	virtual.Physical
 	Quantum_cycles   uint64
 	CoreSlack_cycles uint64
+	Cores            []int // that agree as far as that
 }
 
 // examine measures what is to be known of the physical counter. Where other load disturbed it, it measures again.
@@ -623,6 +624,7 @@ func examine() (machine, error) {
 			},
 			Quantum_cycles:   report.Quantum.Step_cycles,
 			CoreSlack_cycles: report.Slack.Slack_cycles,
+			Cores:            report.Slack.Cores,
 		}, nil
 	}
 	return machine{}, errors.New("examine this machine's counter: it is not fit to measure with, or not quiet enough: cprof doctor says why")

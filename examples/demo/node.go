@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/runs"
@@ -43,7 +45,7 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 	if n.notice, err = minrtt.OpenStepNotice(); err != nil {
 		return nil, says, err
 	}
-	physical := minrtt.SystemClock(asm.Counter, n.notice)
+	physical := minrtt.SystemClock(asm.Counter, n.notice, host.StampStep(os.DirFS("/"), s.PhysicalCores))
 	physical.Quantum_cycles = s.PhysicalQuantum_cycles
 	if n.clock, err = virtual.Clock(s.Clocks, physical); err != nil {
 		return nil, says, err

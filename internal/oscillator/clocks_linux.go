@@ -11,15 +11,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// fromCounter are the clocksources with which the kernel's clocks are the counter, scaled.
-var fromCounter = map[string]bool{"tsc": true, "kvm-clock": true, "hyperv_clocksource_tsc_page": true, "arch_sys_counter": true}
-
 // Clocks returns the clocks that this machine has beside its counter, and what each is worth. Close them. Those that cannot be opened are
 // left out, with the reason.
 func Clocks() (clocks []Clock, left []string) {
 	text, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	source := strings.TrimSpace(string(text))
-	step_ns := uint64(host.ClockStep_ns(source))
+	step, _ := host.ClockStep_ns(source)
+	step_ns := uint64(step)
 	raw := Clock{
 		Name: "CLOCK_MONOTONIC_RAW", Kind: Independent, Step_ns: step_ns, Read: reader(unix.CLOCK_MONOTONIC_RAW),
 		Why: fmt.Sprintf("the kernel counts with %q, which is another oscillator than the counter's", source),
@@ -27,7 +25,7 @@ func Clocks() (clocks []Clock, left []string) {
 	switch {
 	case source == "":
 		raw.Kind, raw.Why = Same, "the kernel does not show what it counts with, so it is taken for the counter"
-	case fromCounter[source]:
+	case host.FromCounter(source):
 		raw.Kind, raw.Why = Same, fmt.Sprintf("the kernel counts with %q, which is the counter itself, scaled", source)
 	}
 	clocks = append(clocks, raw)

@@ -17,7 +17,7 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 		Counter:        func() uint64 { return n.Counter.Virtual(physical.Counter()) },
 		Quantum_cycles: Quantum_cycles(c.Counter, physical.Quantum_cycles),
 	}
-	if physical.Realtime == nil || physical.Discipline == nil || physical.Steps == nil {
+	if physical.Realtime == nil || physical.RealtimeStep == nil || physical.Discipline == nil || physical.Steps == nil {
 		return clock, nil
 	}
 	clock.Realtime = func() int64 { return n.Realtime.Virtual(physical.Realtime()) }
@@ -28,7 +28,10 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 		}
 	}
 	// A physical reading may be late by its step, a virtual one by up to 1.11 ns for each of it, and it is rounded down.
-	clock.RealtimeStep_ns = max(physical.RealtimeStep_ns, 1)*10/9 + 2
+	clock.RealtimeStep = func() (uint32, error) {
+		step_ns, err := physical.RealtimeStep()
+		return step_ns*10/9 + 2, err
+	}
 	clock.Discipline = func() (minrtt.Discipline, error) {
 		d, err := physical.Discipline()
 		if err != nil {

@@ -54,8 +54,9 @@ func TestClock(t *testing.T) {
 			c := now.Counter + uint64(at-now.Realtime_ns)*26/10
 			return c, at, c + 50
 		},
-		Discipline: func() (minrtt.Discipline, error) { return minrtt.Discipline{Tick_us: 10_000}, nil },
-		Steps:      func() (uint64, error) { return 3, nil },
+		RealtimeStep: func() (uint32, error) { return 1, nil },
+		Discipline:   func() (minrtt.Discipline, error) { return minrtt.Discipline{Tick_us: 10_000}, nil },
+		Steps:        func() (uint64, error) { return 3, nil },
 	})
 	if err != nil {
 		t.Fatal(err)

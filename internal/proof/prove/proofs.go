@@ -12,7 +12,7 @@ var proofs = []listed{
 	{name: "The counter", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./asm"}},
 	{name: "Bounds between two nodes", command: []string{"bin/cp-bench", "probe"}},
 	{name: "Bounds of simulated nodes", command: []string{"go", "test", "-count=1", "-p=1", "-timeout=60m", "-run", "^TestBar", "./tscratio", "./minrtt"}},
-	{name: "Rules that tests hold", command: []string{"go", "test", "-count=1", "-p=1", "-timeout=60m", "-run", "^TestMutations$", "./tscratio", "./minrtt", "./vnode", "./internal/virtual"}},
+	{name: "Rules that tests hold", command: []string{"go", "test", "-count=1", "-p=1", "-timeout=60m", "-run", "^TestMutations$", "./tscratio", "./minrtt", "./host", "./vnode", "./internal/virtual"}},
 	{name: "A node that probes", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./tscclient"}},
 	{name: "A log call", command: []string{"bin/cp-bench", "log", "--limit", "5m"}},
 	{name: "The log call under kills", command: []string{"go", "test", "-count=1", "-run", "^TestBarKill", "./handlers"}},
