@@ -57,7 +57,8 @@ func FrequencyOver(first, last Observation, widen_cycles uint64) (Frequency, err
 	if breaks := compareMarkers(first, last); len(breaks) > 0 {
 		return Frequency{}, fmt.Errorf("measure frequency: %s: %s", breaks[0].Reason, breaks[0].Detail)
 	}
-	return FrequencyBetween(first.Bracket, last.Bracket, widen_cycles, ClockStep_ns(last.Clocksource))
+	step_ns, _ := ClockStep_ns(last.Clocksource) // the coarsest, where it is not known
+	return FrequencyBetween(first.Bracket, last.Bracket, widen_cycles, step_ns)
 }
 
 // FrequencyBetween returns the counter's mean rate between two brackets. widen_cycles is what a reading may be off: the

@@ -232,7 +232,7 @@ func soakTable(s *demo.Soak, markdown bool) string {
 		for _, p := range s.Periods[end-every : end] {
 			durations, outside, bound = durations+p.Durations, outside+p.Outside, bound+p.HalfWidth_cycles/float64(every)
 		}
-		row(append(cells, fmt.Sprintf("%.3f", bound/s.CyclesPerSecond*1e6), fmt.Sprint(durations), fmt.Sprint(outside))...)
+		row(append(cells, fmt.Sprintf("%.3f", demo.Microseconds(&s.Result, bound)), fmt.Sprint(durations), fmt.Sprint(outside))...)
 	}
 	return b.String()
 }
@@ -261,7 +261,7 @@ func printSoakJSON(w io.Writer, s *demo.Soak) error {
 	for i, sample := range s.Samples {
 		line := soakSample{Private_bytes: sample.Private_bytes, Disk_bytes: sample.Disk_bytes}
 		if i < len(s.Periods) {
-			line.HalfWidth_us = s.Periods[i].HalfWidth_cycles / s.CyclesPerSecond * 1e6
+			line.HalfWidth_us = demo.Microseconds(&s.Result, s.Periods[i].HalfWidth_cycles)
 		}
 		l.Samples = append(l.Samples, line)
 	}

@@ -17,7 +17,8 @@ import (
 func sampleSoak(minutes int) *demo.Soak {
 	s := &demo.Soak{Every: time.Minute, Processes: []string{"agent A", "job A"}}
 	s.Nodes = make([]demo.NodeFacts, 1)
-	s.Tuples, s.CyclesPerSecond, s.Answer = 1000*minutes, 1e9, &analysis.Answer{}
+	s.Tuples, s.Answer = 1000*minutes, &analysis.Answer{}
+	s.Answer.Reference = analysis.Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9}
 	for i := range minutes {
 		s.Samples = append(s.Samples, demo.Sample{Private_bytes: []int64{10e6, 20e6 + 20_000*int64(i)}, Disk_bytes: 2e6 * int64(i+1)})
 		p := demo.Period{Durations: 14_000, Between: 8000, HalfWidth_cycles: 1000}

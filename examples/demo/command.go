@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -165,17 +166,21 @@ const (
 	demoNarrower     = 10
 )
 
+// Microseconds is a half-width of cycles of A in µs, rounded up.
+func Microseconds(r *Result, cycles float64) float64 {
+	return r.Answer.Reference.Microseconds_up(int64(math.Ceil(cycles)))
+}
+
 // demoBars hold a demonstration against what it must show. How narrow bounds are is a bar at full size alone, as it wants a machine with
 // nothing else to do.
 func demoBars(r *Result, size proof.Size) []proof.Bar {
-	us := func(cycles float64) float64 { return cycles / r.CyclesPerSecond * 1e6 }
 	checked, between, outside := r.Checked()
 	suspect := 0
 	if !r.Consistent() {
 		suspect = 1
 	}
 	half := r.HalfWidth_cycles()
-	width := proof.Bar{Name: "median half-width between nodes", Figure: us(half), Limit: demoHalfWidth_us, Unit: "µs", Timing: true}
+	width := proof.Bar{Name: "median half-width between nodes", Figure: Microseconds(r, half), Limit: demoHalfWidth_us, Unit: "µs", Timing: true}
 	narrower := proof.Bar{Name: "the paper's bound over ZeroMQ", Figure: r.Paper.HalfWidth_cycles(r.Wander) / half, Limit: demoNarrower, AtLeast: true, Unit: "× as wide", Timing: true}
 	if !r.Namespaces {
 		width.Absent = fmt.Sprintf("no network namespaces: %v", r.WhyLoopback)
@@ -208,7 +213,8 @@ func demoVerdict(r *Result) (verdict string, least_ppm float64) {
 }
 
 func printDemo(w io.Writer, r *Result, o Options) error {
-	us := func(cycles float64) float64 { return cycles / r.CyclesPerSecond * 1e6 }
+	reference := &r.Answer.Reference
+	bound := func(cycles float64) string { return reference.Bound(int64(math.Ceil(cycles))) }
 	for _, n := range r.Nodes {
 		fmt.Fprintf(w, "node %s   counter began at %20d, runs %+.2f ppm, wanders (%s)\n", n.Name, n.Start, n.Rate, n.Shape)
 	}
@@ -224,26 +230,27 @@ func printDemo(w io.Writer, r *Result, o Options) error {
 	}
 	fmt.Fprintf(w, "  verdict     %s: the least wander that the exchanges allow is %.3g ppm\n", verdict, least_ppm)
 	fmt.Fprintf(w, "  exchanges   %d in %d trains; %d of %d stamps by the kernel\n", r.Exchanges, r.Trains, r.Kernel, r.Stamps)
-	fmt.Fprintf(w, "  bound       ± %.0f cycles of A (± %.2f µs), median of the durations between nodes\n", half, us(half))
-	fmt.Fprintf(w, "  the paper's ± %.0f cycles of A (± %.2f µs), %.1f times as wide: half of the smallest of %d round trips over ZeroMQ, and the wander in between\n",
-		paper, us(paper), paper/half, r.Paper.Exchanges/max(len(r.Paper.Anchors), 1))
+	fmt.Fprintf(w, "  bound       ± %.0f cycles of A (± %s), median of the durations between nodes\n", half, bound(half))
+	fmt.Fprintf(w, "  the paper's ± %.0f cycles of A (± %s), %.1f times as wide: half of the smallest of %d round trips over ZeroMQ, and the wander in between\n",
+		paper, bound(paper), paper/half, r.Paper.Exchanges/max(len(r.Paper.Anchors), 1))
 	methods := []string{analysis.MinRTT, analysis.ReT, analysis.NTP}
-	fmt.Fprintf(w, "\nlatencies in µs, by the cycles of node A at %.6f GHz; behind them the bounds that other methods would have claimed between nodes\n\n", r.CyclesPerSecond/1e9)
-	fmt.Fprintf(w, "%-35s %7s %7s  %19s  %19s", "from → to", "tuples", "crossed", "p50", "p99")
+	fmt.Fprintf(w, "\nlatencies by the cycles of node %s, and behind them the bounds that other methods would have claimed between nodes;\n%s\n\n",
+		reference.Node, reference.SecondsMean())
+	fmt.Fprintf(w, "%-35s %7s %7s  %22s  %22s", "from → to", "tuples", "crossed", "p50", "p99")
 	for _, method := range methods {
 		fmt.Fprintf(w, " %9s", "± "+method)
 	}
 	fmt.Fprintf(w, "  %s\n", "truth")
 	row := func(name string, h *Hop) {
-		text := func(p float64) string {
-			span := h.Percentile(p)
-			return fmt.Sprintf("%.2f ± %.3f", us(float64(span.Lo)/2+float64(span.Hi)/2), us(float64(span.Hi-span.Lo)/2))
+		text := func(percent float64) string {
+			p, _ := h.Percentiles.At(percent)
+			return reference.Seconds(p)
 		}
-		fmt.Fprintf(w, "%-35s %7d %7d  %19s  %19s", name, len(h.Durations), h.Crosses, text(50), text(99))
+		fmt.Fprintf(w, "%-35s %7d %7d  %22s  %22s", name, len(h.Durations), h.Crosses, text(50), text(99))
 		for _, method := range methods {
 			claimed := "-"
 			if bound, ok := r.Claimed_cycles(h, method); ok {
-				claimed = fmt.Sprintf("%.1f", us(float64(bound)))
+				claimed = reference.Bound(bound)
 			}
 			fmt.Fprintf(w, " %9s", claimed)
 		}
@@ -320,7 +327,7 @@ type demoMethod struct {
 	UsedMost   float64 `json:"used_most"` // of the bound, of 1
 }
 
-func demoMethods(a *analysis.Answer, cyclesPerSecond float64) map[string]demoMethod {
+func demoMethods(a *analysis.Answer) map[string]demoMethod {
 	bounds := map[string][]int64{}
 	sums := map[string]*analysis.Held{}
 	for _, c := range a.Comparisons {
@@ -341,13 +348,13 @@ func demoMethods(a *analysis.Answer, cyclesPerSecond float64) map[string]demoMet
 	for name, medians := range bounds {
 		slices.Sort(medians)
 		h := sums[name]
-		out[name] = demoMethod{float64(medians[(len(medians)-1)/2]) / cyclesPerSecond * 1e6, h.Count, h.Outside, h.MostUsed}
+		out[name] = demoMethod{a.Reference.Microseconds_up(medians[(len(medians)-1)/2]), h.Count, h.Outside, h.MostUsed}
 	}
 	return out
 }
 
 func printDemoJSON(w io.Writer, r *Result) error {
-	us := func(cycles float64) float64 { return cycles / r.CyclesPerSecond * 1e6 }
+	us := func(cycles float64) float64 { return Microseconds(r, cycles) }
 	checked, between, outside := r.Checked()
 	verdict, _ := demoVerdict(r)
 	return json.NewEncoder(w).Encode(demoLine{
@@ -355,6 +362,6 @@ func printDemoJSON(w io.Writer, r *Result) error {
 		Tuples: r.Tuples, Lost: r.Lost, SmallestRoundTrip: us(float64(r.Paper.RoundTrip)), HalfWidthUSMed: us(r.HalfWidth_cycles()),
 		WanderPPM: r.Wander.PPM(), Verdict: verdict, KernelStamps: r.Kernel, Stamps: r.Stamps,
 		BetweenNodes: between, Nodes: len(r.Nodes), Namespaces: r.Namespaces,
-		PageDurations: int(r.Answer.Held.Count), BoundUsedMost: r.Answer.Held.MostUsed, Methods: demoMethods(r.Answer, r.CyclesPerSecond),
+		PageDurations: int(r.Answer.Held.Count), BoundUsedMost: r.Answer.Held.MostUsed, Methods: demoMethods(r.Answer),
 	})
 }

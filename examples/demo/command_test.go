@@ -28,6 +28,10 @@ func demoHop(from, to string, lo, step, bound int64, between ...string) *Hop {
 			h.Pairs[[2]string{between[0], between[1]}]++
 		}
 	}
+	for _, percent := range []int64{50, 99} {
+		at := h.Durations[percent-1]
+		h.Percentiles = append(h.Percentiles, analysis.Percentile{Percent: float64(percent), Interval: analysis.Interval{Lo_cycles: at.Lo, Hi_cycles: at.Hi}})
+	}
 	return h
 }
 
@@ -35,7 +39,7 @@ func demoHop(from, to string, lo, step, bound int64, between ...string) *Hop {
 func demoResult() *Result {
 	r := &Result{
 		Nodes:      []NodeFacts{{Name: "A", Start: 1 << 40, Rate: 0, Shape: vnode.Steady}, {Name: "B", Start: 18446744073709551000, Rate: -12.345, Shape: vnode.Sine}},
-		Namespaces: true, NTP: true, Wander: 1_000_000, Trains: 120, Exchanges: 1200, Stamps: 4800, Kernel: 4700, Tuples: 100, CyclesPerSecond: 2.5e9,
+		Namespaces: true, NTP: true, Wander: 1_000_000, Trains: 120, Exchanges: 1200, Stamps: 4800, Kernel: 4700, Tuples: 100,
 		Paper: Paper{Exchanges: 404, RoundTrip: 90_000, Anchors: []Anchors{{E: big.NewRat(170_000, 1), Apart_cycles: 4_000_000_000}}},
 		Hops: []*Hop{
 			demoHop("source/start", "source/end", 4_500, 1_000, 160),
@@ -83,7 +87,7 @@ func demoResult() *Result {
 			windows = append(windows, analysis.RankedLeg{Leg: i, Surely: true})
 		}
 	}
-	r.Answer.Reference = analysis.Reference{FrequencyLo_hz: 2.5e9, FrequencyHi_hz: 2.5e9}
+	r.Answer.Reference = analysis.Reference{Node: "A", FrequencyLo_hz: 2.5e9, FrequencyHi_hz: 2.5e9 + 20, Source: "CLOCK_MONOTONIC_RAW over the run"}
 	r.Answer.Routes = []analysis.Route{{From: []string{"source/intended"}, Tuples: 100, Legs: tuples}, {From: []string{"window/start"}, Tuples: 7, MadeOf: []int{0}, Legs: windows}}
 	return r
 }

@@ -97,8 +97,6 @@ type Result struct {
 	Lost      int // tuples that did not arrive, and events that are in no log
 
 	Paper Paper
-
-	CyclesPerSecond float64 // of A, for display: measured against this machine's clock
 }
 
 // Consistent says whether every relation is.
@@ -203,16 +201,12 @@ func (d *demonstration) run(ctx context.Context) error {
 		}
 		physical = &m
 	}
-	startTime, startCounter := time.Now(), asm.Counter()
 	if err := d.start(ctx, *physical); err != nil {
 		return err
 	}
 	if err := d.measure(ctx); err != nil {
 		return err
 	}
-	passed := asm.Counter() - startCounter
-	perSecond := float64(passed) / time.Since(startTime).Seconds()
-	d.CyclesPerSecond = perSecond * (1 + d.Nodes[0].Rate/1e6)
 	d.o.Progress("reading what the nodes logged")
 	if d.o.spoil != nil {
 		d.o.spoil(&d.Result)
@@ -575,7 +569,22 @@ func (d *demonstration) analyse(ctx context.Context, run *runs.Directory, physic
 		if d.Answer == nil {
 			d.Answer = answer
 		}
+		for _, h := range hops.order {
+			h.Percentiles = percentilesOf(answer, h)
+		}
 		d.Hops = append(d.Hops, hops.order...)
+	}
+	return nil
+}
+
+// percentilesOf are those that the answer has of a hop: what it shows is shown here.
+func percentilesOf(a *analysis.Answer, h *Hop) analysis.Percentiles {
+	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
+		for _, l := range legs {
+			if l.From == h.From && l.To == h.To && l.Origin == "" {
+				return l.All.Percentiles
+			}
+		}
 	}
 	return nil
 }

@@ -50,6 +50,10 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 	if n.clock, err = virtual.Clock(s.Clocks, physical); err != nil {
 		return nil, says, err
 	}
+	clocks, err := virtual.HostClocks(s.Clocks, host.SystemClocks())
+	if err != nil {
+		return nil, says, err
+	}
 	config := tscclient.DefaultConfig()
 	config.Node, config.Clock, config.Listen = s.Node, n.clock, netip.AddrPortFrom(s.Address, 0)
 	config.Secret = minrtt.NewSecret()
@@ -64,6 +68,7 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 	n.client = client
 	n.agent, err = agent.Start(agent.Config{
 		Node: s.Node.Name, Rings: s.Rings, State: s.State, Chrony: s.Chrony, Client: client,
+		Observe: host.Observer{Root: os.DirFS("/"), Clocks: clocks}.Observe,
 		Server: &tscclient.LinkConfig{
 			Server: control.ClientConfig{Server: s.Server, Key: &s.Key, Public: s.ServerPublic},
 			Register: control.Register{

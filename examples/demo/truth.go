@@ -24,17 +24,10 @@ type Hop struct {
 	Truth     []int64         // in cycles of A, as the virtual nodes know them
 	Outside   int             // durations that did not contain the truth: must be 0
 
+	Percentiles analysis.Percentiles // of the durations, as the run's answer has them
+
 	Widths []int64           // of the durations from one node to another
 	Pairs  map[[2]string]int // how many these were, by the two nodes in the order of their names
-}
-
-// Percentile is the interval of a percentile: that of all low ends, and that of all high ends.
-func (h *Hop) Percentile(p float64) tscratio.Span {
-	los, his := make([]int64, len(h.Durations)), make([]int64, len(h.Durations))
-	for i, d := range h.Durations {
-		los[i], his[i] = d.Lo, d.Hi
-	}
-	return tscratio.Span{Lo: percentile(los, p), Hi: percentile(his, p)}
 }
 
 // Claimed_cycles is the bound that another method (analysis.MinRTT, …) would have claimed for most of the hop's durations between nodes: the median

@@ -3,6 +3,7 @@ package virtual
 import (
 	"math/bits"
 
+	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
@@ -54,6 +55,18 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 	}
 	clock.KernelStamp = n.Realtime.Virtual
 	return clock, nil
+}
+
+// HostClocks returns the counter of a virtual node beside the clocks of its machine that nobody sets.
+func HostClocks(c vnode.Config, physical host.Clocks) (host.Clocks, error) {
+	counter, err := vnode.NewCounter(c.Counter)
+	if err != nil {
+		return host.Clocks{}, err
+	}
+	clocks := physical
+	clocks.EdgeOpen = func() uint64 { return counter.Virtual(physical.EdgeOpen()) }
+	clocks.EdgeClose = func() uint64 { return counter.Virtual(physical.EdgeClose()) }
+	return clocks, nil
 }
 
 // Quantum_cycles returns the step in which a virtual counter moves whose physical one moves in steps of the given length.
