@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,6 +89,7 @@ func check(t *testing.T, r *Result) {
 	if half, paper := r.HalfWidth_cycles(), r.Paper.HalfWidth_cycles(r.Wander); half <= 0 || half > paper {
 		t.Errorf("the bound is %g cycles, by the paper's method %g", half, paper)
 	}
+	checkFrequencies(t, r)
 	// The answer holds itself against the truth, by the logs alone: the same durations, and those through windows.
 	var direct int
 	for _, h := range r.Hops {
@@ -326,4 +328,26 @@ func TestProcessRefuses(t *testing.T) {
 }
 
 // truePercentile is the percentile of the truth.
+// checkFrequencies wants each node's frequency to be measured over the run. All are known functions of
+// the one physical counter: taken back to that, they agree to within what rates wander by.
+func checkFrequencies(t *testing.T, r *Result) {
+	t.Helper()
+	if f := r.Answer.Reference; !f.Measured() || f.Source != "CLOCK_MONOTONIC_RAW over the run" {
+		t.Errorf("the run's frequency: %+v", f)
+	}
+	least, most := math.Inf(1), 0.0 // the smallest upper end, the largest lower one
+	for i, n := range r.Answer.Nodes {
+		back := 1 + r.Nodes[i].Rate/1e6
+		least, most = min(least, n.FrequencyHi_hz/back), max(most, n.FrequencyLo_hz/back)
+	}
+	if most > least*(1+wander_ppm/1e6) {
+		t.Errorf("of one physical counter two nodes have frequencies that are apart: above %f and below %f Hz", most, least)
+	}
+	for _, h := range r.Hops {
+		if _, ok := h.Percentiles.At(99); !ok {
+			t.Errorf("%s to %s has no percentiles of the answer's", h.From, h.To)
+		}
+	}
+}
+
 func (h *Hop) truePercentile(p float64) int64 { return percentile(slices.Clone(h.Truth), p) }

@@ -134,11 +134,11 @@ func cell(p coordinator.PairStatus) string {
 func boundText(ns float64) string {
 	switch us := ns / 1000; {
 	case us < 10:
-		return fmt.Sprintf("%.2f", us)
+		return fmt.Sprintf("%.2f", roundedUp(us, 2))
 	case us < 100:
-		return fmt.Sprintf("%.1f", us)
+		return fmt.Sprintf("%.1f", roundedUp(us, 1))
 	default:
-		return fmt.Sprintf("%.0f", us)
+		return fmt.Sprintf("%.0f", roundedUp(us, 0))
 	}
 }
 
@@ -150,7 +150,7 @@ func writeMatrix(out io.Writer, m *coordinator.Matrix) {
 	for _, p := range m.Pairs {
 		cells[[2]string{p.From, p.Into}] = cell(p)
 	}
-	fmt.Fprintln(out, "\nbound of the row's readings in the column's cycles, ± µs:")
+	fmt.Fprintln(out, "\nbound of the row's readings in the column's cycles, ± µs at that node's nominal rate:")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, n := range m.Nodes {
 		fmt.Fprintf(w, "\t%s", n.Name)

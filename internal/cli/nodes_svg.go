@@ -21,7 +21,7 @@ func heatMap(m *coordinator.Matrix) string {
 	b.WriteString(`<style>svg{background:#fff;font:12px sans-serif}text{fill:#222}.v{text-anchor:middle}.r{text-anchor:end}` +
 		`@media(prefers-color-scheme:dark){svg{background:#111}text{fill:#ddd}}.d{fill:#111}.l{fill:#fff}</style>` + "\n")
 	fmt.Fprintf(&b, "<title>Bounds between the nodes of a fleet</title>\n")
-	fmt.Fprintf(&b, `<text x="10" y="20">Bound of the row's readings in the column's cycles, ± µs; %s</text>`+"\n", html.EscapeString(m.At.UTC().Format("2006-01-02 15:04:05 UTC")))
+	fmt.Fprintf(&b, `<text x="10" y="20">Bound of the row's readings in the column's cycles, ± µs at that node's nominal rate; %s</text>`+"\n", html.EscapeString(m.At.UTC().Format("2006-01-02 15:04:05 UTC")))
 	at := map[string]int{}
 	for i, node := range m.Nodes {
 		at[node.Name] = i

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -201,9 +200,10 @@ func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (t
 	return 0, command.Usagef("%s %q: the relation is of %q and %q", flag, name, pair.A.Name, pair.B.Name)
 }
 
-// us turns cycles of a node into microseconds, for display.
+// us turns a bound in cycles of a node into microseconds at its nominal rate, rounded up: a relation
+// knows no other rate.
 func us(n tscratio.Node, cycles float64) float64 {
-	return math.Round(cycles/float64(n.NominalHz)*1e12) / 1e6
+	return roundedUp(cycles/float64(n.NominalHz)*1e6, 6)
 }
 
 // A summary is what there is to say about a pair and the relation that was made of it.

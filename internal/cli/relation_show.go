@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -66,7 +67,7 @@ func (s *summary) print(w io.Writer) error {
 		fmt.Fprintf(w, "%-15s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	for i, n := range []tscratio.Node{p.A, p.B} {
-		line([]string{"node A", "node B"}[i], "%s, %.4f GHz, quantum %d cycles, core slack %d cycles, epoch %s",
+		line([]string{"node A", "node B"}[i], "%s, nominal %.4f GHz, quantum %d cycles, core slack %d cycles, epoch %s",
 			n.Name, float64(n.NominalHz)/1e9, n.QuantumCycles, n.CoreSlackCycles, cmp.Or(n.Epoch, "(unnamed)"))
 	}
 	d := p.Declared
@@ -85,8 +86,9 @@ func (s *summary) print(w io.Writer) error {
 		if lo, hi, ok := s.meanRate(); ok {
 			line("rate", "%.12f ± %.3g ppm cycles of %s per cycle of %s, on the mean", (lo+hi)/2, (hi-lo)/(lo+hi)*1e6, r.Into.Name, r.From.Name)
 		}
-		line("bound", "median ± %s, nine tenths within ± %s, largest ± %s",
-			microseconds(quantile(s.halves_us, 0.5)), microseconds(quantile(s.halves_us, 0.9)), microseconds(quantile(s.halves_us, 1)))
+		line("bound", "median ± %s, nine tenths within ± %s, largest ± %s, at the nominal rate of %s",
+			microseconds(quantile(s.halves_us, 0.5)), microseconds(quantile(s.halves_us, 0.9)), microseconds(quantile(s.halves_us, 1)),
+			r.Into.Name)
 		limits := r.Limits()
 		line("translates", "readings of %s from %d to %d, up to %v beyond what was measured", r.From.Name, limits.Lo, limits.Hi, d.ExtrapolationLimit)
 	}
@@ -104,13 +106,19 @@ func refuted(least tscratio.Wander) string {
 	return fmt.Sprintf("the data refute every one below %.3g ppm", least.PPM())
 }
 
-// microseconds prints a bound with three digits.
+// microseconds prints a bound with three digits, rounded up.
 func microseconds(v float64) string {
 	digits := 3
 	for limit := 1.0; v >= limit && digits > 0; limit *= 10 {
 		digits--
 	}
-	return strconv.FormatFloat(v, 'f', digits, 64) + " µs"
+	return strconv.FormatFloat(roundedUp(v, digits), 'f', digits, 64) + " µs"
+}
+
+// roundedUp keeps so many decimals of a bound.
+func roundedUp(v float64, decimals int) float64 {
+	scale := math.Pow10(decimals)
+	return math.Ceil(v*scale*(1-1e-12)) / scale
 }
 
 func (s *summary) stampText() string {

@@ -150,7 +150,7 @@ func (t *translator) one(text string) (ok bool, err error) {
 		if r.Verdict == tscratio.Suspect {
 			mark = "  (estimate: suspect)"
 		}
-		_, err = fmt.Fprintf(t.out, "%s of %s is in [%d, %d] of %s: %d ± %d cycles, ± %s%s\n",
+		_, err = fmt.Fprintf(t.out, "%s of %s is in [%d, %d] of %s: %d ± %d cycles, ± %s at its nominal rate%s\n",
 			text, r.From.Name, at.Lo, at.Hi, r.Into.Name, at.Mid(), at.HalfWidth(), microseconds(*line.Bound_us), mark)
 	}
 	return problem == nil, err
