@@ -21,6 +21,7 @@ const (
 	AskSetTable    = "set-table"    // TableRequest → TableRequest
 	AskStartRun    = "start-run"    // RunRequest → RunStatus
 	AskStopRun     = "stop-run"     // → RunStatus
+	AskAbortRun    = "abort-run"    // → RunStatus
 	AskCollectRun  = "collect-run"  // RunRequest → RunStatus
 	AskRun         = "run"          // → RunStatus of the run that is under way, or of the last one; or null
 	AskRuns        = "runs"         // → []RunEntry
@@ -133,6 +134,12 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 		c.stepRun()
 	case AskStopRun:
 		if err := c.stopRun(); err != nil {
+			refuse(control.NotNow, err)
+			return
+		}
+		reply(c.runStatus())
+	case AskAbortRun:
+		if err := c.abortRun(); err != nil {
 			refuse(control.NotNow, err)
 			return
 		}

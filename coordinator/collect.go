@@ -19,6 +19,7 @@ import (
 // A collection is a node's files on their way into the run, one after another. What has come of a file waits beside the server's state
 // until it is whole: a node that comes back, and a server that is started again, go on where it was.
 type collection struct {
+	run     *run
 	node    string
 	files   []control.File
 	at      int             // of files
@@ -27,6 +28,8 @@ type collection struct {
 	got     int64
 	of      int64
 	tries   int
+	looked  time.Time   // when it was seen to go on,
+	came    int64       // and how far it was
 	until   time.Time   // the node is gone, and waited for until then; zero: it is not
 	over    func(error) // called once
 }
@@ -47,12 +50,12 @@ func (c *core) collectAll() {
 	}
 	r.waiting = len(nodes) + 1
 	over := func() {
-		if r.waiting--; r.waiting == 0 && c.run == r {
+		if r.waiting--; r.waiting == 0 && c.run == r && !r.aborted {
 			c.completeRun()
 		}
 	}
 	for _, n := range nodes {
-		k := &collection{node: n.name(), done: map[string]bool{}}
+		k := &collection{run: r, node: n.name(), done: map[string]bool{}, looked: c.now()}
 		k.over = func(err error) {
 			if err != nil {
 				r.lacks("node "+k.node, notFetched+": "+err.Error())
@@ -71,6 +74,9 @@ func (c *core) collectAll() {
 
 // collectFailed goes on with a node that is gone once it is back, and gives up on others.
 func (c *core) collectFailed(k *collection, why error) {
+	if c.ended(k) {
+		return
+	}
 	n := c.nodes[k.node]
 	if until := n.heard.Add(c.config.Return); !n.alive() && c.now().Before(until) {
 		c.log.Warn("node is waited for: its logs are not all here", "node", k.node, "until", until)
@@ -98,15 +104,21 @@ func (c *core) stepCollect() {
 func (c *core) collectOn(n *node) {
 	for _, k := range c.run.collect {
 		if k.node == n.name() && !k.until.IsZero() {
-			k.until = time.Time{}
+			k.until, k.looked = time.Time{}, c.now()
 			c.tellOne(n, true, func() { c.list(k) })
 		}
 	}
 }
 
 func (c *core) list(k *collection) {
-	r := c.run
+	r := k.run
+	if c.ended(k) {
+		return
+	}
 	c.ask(c.nodes[k.node], &control.ListFiles{Run: r.name()}, c.config.AnswerLimit, "a list of its files", func(m control.Message, err error) {
+		if c.ended(k) {
+			return
+		}
 		files, ok := m.(*control.Files)
 		if err == nil && !ok {
 			err = fmt.Errorf("node %q answers a list of files with %s", k.node, m.Kind())
@@ -128,7 +140,7 @@ func (c *core) list(k *collection) {
 
 // nextFile begins with the file that it is the turn of, or goes on with it.
 func (c *core) nextFile(k *collection) {
-	r := c.run
+	r := k.run
 	for k.at < len(k.files) && (k.done[k.files[k.at].Path] || r.has(k.node, k.files[k.at])) {
 		k.at++
 	}
@@ -163,8 +175,15 @@ func (c *core) fetch(k *collection) {
 		c.keepFile(k, f, part)
 		return
 	}
+	if why := c.stalls(k); why != nil {
+		k.over(why)
+		return
+	}
 	ask := &control.ReadFile{Run: c.run.name(), Path: f.Path, Offset: offset, Bytes: min(control.MaxChunkBytes, f.Bytes-offset)}
 	c.ask(c.nodes[k.node], ask, c.config.AnswerLimit, fmt.Sprintf("a part of %q", f.Path), func(m control.Message, err error) {
+		if c.ended(k) {
+			return
+		}
 		chunk, ok := m.(*control.Chunk)
 		switch {
 		case err != nil:
@@ -190,9 +209,17 @@ func (c *core) fetch(k *collection) {
 
 // keepFile puts a file that is here into the run. One that is damaged and came at several times is fetched once more.
 func (c *core) keepFile(k *collection, f control.File, part string) {
-	draft := c.run.draft
+	r := k.run
+	draft := r.draft
+	r.keeping++
 	c.background(func() error { return keep(draft, k.node, f, part, k.resumed) }, func(err error) {
 		os.Remove(part)
+		if r.keeping--; c.ended(k) {
+			if c.run == r && r.keeping == 0 {
+				c.completeRun()
+			}
+			return
+		}
 		switch {
 		case errors.Is(err, errFetchAgain):
 			c.log.Warn("file is fetched once more", "node", k.node, "file", f.Path, "error", err)
@@ -205,6 +232,27 @@ func (c *core) keepFile(k *collection, f control.File, part string) {
 		}
 		c.nextFile(k)
 	})
+}
+
+// ended says whether nothing more is fetched for it: the run was aborted, or is another.
+func (c *core) ended(k *collection) bool { return c.run != k.run || k.run.aborted }
+
+// slowest is how much has to come of a node's files in a minute. A node that has no end of them, byte by byte, holds the run up no longer.
+const slowest = 1 << 20
+
+// stalls says why nothing more is fetched from a node: too little comes, or too much.
+func (c *core) stalls(k *collection) error {
+	if took := c.now().Sub(k.looked); took > time.Minute {
+		came := k.got + int64(k.at)<<16 // a small file is work as well
+		if came-k.came < slowest {
+			return fmt.Errorf("it gave %d bytes of %q in %v", came-k.came, k.files[k.at].Path, took.Round(time.Second))
+		}
+		k.looked, k.came = c.now(), came
+	}
+	if room, err := c.store.room(); err == nil && room <= 0 {
+		return errors.New("the disk of the server's state is full")
+	}
+	return nil
 }
 
 func partSize(path string) (int64, error) {

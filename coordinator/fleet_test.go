@@ -210,6 +210,7 @@ type fakeClient struct {
 	life      int   // events of an earlier one do nothing
 	lie       func(peer string) (off, shorter int64)
 	overRun   *control.Frequency                           // its counter's, as it says when a run is closed
+	slow      time.Duration                                // how long these take
 	instead   func(answer control.Message) control.Message // of the answers about files and tables
 }
 
@@ -371,6 +372,10 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 func (c *fakeClient) answer(request uint64, m control.Message) {
 	if c.instead != nil {
 		m = c.instead(m)
+	}
+	if c.slow > 0 {
+		c.f.after(c.slow, func() { c.send(request, m) })
+		return
 	}
 	c.send(request, m)
 }

@@ -95,3 +95,116 @@ func TestANodeThatMissesEverythingLeavesTheRunReadable(t *testing.T) {
 		t.Errorf("%d things are missing of the node, want %d", of, maxMissingPart)
 	}
 }
+
+// A node that has no end of a file, byte by byte, does not hold a run up for ever.
+func TestAFileWithoutEndDoesNotHoldUpTheRun(t *testing.T) {
+	f, of, _ := opened(t)
+	trickle := 0
+	of.files["logs/x.cplog"] = make([]byte, 1<<16)
+	of.instead = func(answer control.Message) control.Message {
+		switch m := answer.(type) {
+		case *control.Files:
+			m.Files = []control.File{{Path: "logs/x.cplog", Bytes: 1 << 60}}
+		case *control.Chunk:
+			trickle++
+			m.Data = m.Data[:1]
+		}
+		return answer
+	}
+	of.slow = 3 * time.Second
+	f.ask(AskStopRun, nil)
+	if !f.run(10*time.Minute, func() bool { return f.core.run == nil }) {
+		t.Fatalf("after ten minutes the run is %s", f.phase())
+	}
+	if missing := fmt.Sprint(f.readRun().Run.Missing); !strings.Contains(missing, "bytes of \"logs/x.cplog\" in 1m") || trickle < 10 {
+		t.Errorf("%d chunks, missing %s", trickle, missing)
+	}
+}
+
+// A run can be ended in each of its phases, and the next one begun.
+func TestARunIsAborted(t *testing.T) {
+	if got := newFleet(t, testConfig(), names(2)...).refused(AskAbortRun, nil); !strings.Contains(got, "no run is under way") {
+		t.Errorf("without a run: %q", got)
+	}
+	for _, phase := range []Phase{PhaseBefore, PhaseOpening, PhaseOpen, PhaseClosing, PhaseAfter, PhaseCollecting} {
+		for _, restarted := range []bool{false, true} {
+			config := testConfig()
+			config.Budget = 100
+			f := newFleet(t, config, names(3)...)
+			f.wantSweep(time.Minute)
+			f.ask(AskStartRun, RunRequest{Name: "r"})
+			reaches := func() bool {
+				if f.phase() == PhaseOpen && phase != PhaseOpen {
+					f.ask(AskStopRun, nil)
+				}
+				return f.phase() == phase
+			}
+			if !f.run(time.Minute, reaches) {
+				t.Fatalf("%s is not reached, but %s", phase, f.phase())
+			}
+			if restarted {
+				f.restart()
+			}
+			status := answered[RunStatus](t, f.ask(AskAbortRun, nil))
+			if status.Phase != PhaseComplete || f.core.run != nil {
+				t.Fatalf("%s: %+v", phase, status)
+			}
+			dir := f.readRun()
+			if missing := fmt.Sprint(dir.Run.Missing); !strings.Contains(missing, "the run was aborted") || dir.Run.Ended.IsZero() {
+				t.Errorf("%s: ended %v, missing %s", phase, dir.Run.Ended, missing)
+			}
+			f.run(20*time.Second, nil) // whatever was under way for it comes to nothing
+			for _, c := range f.clients {
+				if c.probing != nil || !restarted && c.register.OpenRun != "" {
+					t.Errorf("%s: %s probes on, or has run %q open", phase, c.register.Name, c.register.OpenRun)
+				}
+			}
+			f.openRun("next")
+			f.ask(AskStopRun, nil)
+			if !f.run(time.Minute, func() bool { return f.core.run == nil }) {
+				t.Errorf("%s: the next run is %s", phase, f.phase())
+			}
+			f.readRun()
+		}
+	}
+}
+
+// Files that are being put into a run when it is aborted are put into it first, and none after them.
+func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
+	f, _, _ := opened(t)
+	var then []func()
+	f.core.background = func(work func() error, done func(error)) { then = append(then, func() { done(work()) }) }
+	f.ask(AskStopRun, nil)
+	if !f.run(time.Minute, func() bool { return len(then) > 0 }) {
+		t.Fatal(f.phase())
+	}
+	f.ask(AskAbortRun, nil)
+	if f.core.run == nil {
+		t.Fatal("the run is complete while a file is put into it")
+	}
+	for len(then) > 0 {
+		do := then[0]
+		then = then[1:]
+		do()
+	}
+	f.run(time.Second, nil)
+	if f.core.run != nil || len(then) > 0 {
+		t.Errorf("the run is %s, %d files follow", f.phase(), len(then))
+	}
+	f.core.background = func(work func() error, done func(error)) { done(work()) }
+	f.readRun()
+}
+
+// A server's clock that is set back while a run is open leaves the run an end.
+func TestAClockThatIsSetBackLeavesTheRunAnEnd(t *testing.T) {
+	f := newFleet(t, testConfig(), names(2)...)
+	f.wantSweep(time.Minute)
+	f.openRun("r")
+	f.core.now = func() time.Time { return f.now().Add(-time.Hour) }
+	f.core.endRun()
+	f.core.now = f.now
+	begun, ended := f.core.run.draft.Run().Begun, f.core.run.draft.Run().Ended
+	if ended.IsZero() || ended.Lo_ns > ended.Hi_ns || ended.Hi_ns < begun.Lo_ns {
+		t.Errorf("begun %v, ended %v", begun, ended)
+	}
+}

@@ -39,6 +39,8 @@ type run struct {
 	collect []*collection
 	stop    bool // as soon as it is open
 	again   bool // it was complete, and is only collected from once more
+	aborted bool // it is completed with what is there, as soon as nothing is being put into it
+	keeping int  // files that are
 
 	// back is until when nodes may come back that lost the server to its restart. Before, a sweep would find nobody; zero: nobody is waited for.
 	back time.Time
@@ -165,7 +167,7 @@ func (c *core) stopRun() error {
 // stepRun goes on where a run waits for nothing but its turn.
 func (c *core) stepRun() {
 	r := c.run
-	if r == nil || c.sweep != nil || c.now().Before(r.back) {
+	if r == nil || r.aborted || c.sweep != nil || c.now().Before(r.back) {
 		return
 	}
 	r.back = time.Time{}
@@ -422,12 +424,59 @@ func (c *core) closeRun() {
 	c.enter(PhaseClosing)
 	c.targetsChanged() // ends the anchors
 	c.tell(true, func() {
-		if err := c.run.draft.Update(func(r *runs.Run) { r.Ended = runs.UTCOf(c.now(), utcSlack) }); err != nil {
-			c.log.Error("end of the run is not noted", "error", err)
-		}
+		c.endRun()
 		c.enter(PhaseAfter)
 		c.stepRun()
 	})
+}
+
+// endRun notes when the run ended, unless that is noted.
+func (c *core) endRun() {
+	if err := c.run.draft.Update(func(r *runs.Run) {
+		if r.Ended.IsZero() {
+			r.Ended = endOf(r.Begun, c.now())
+		}
+	}); err != nil {
+		c.log.Error("end of the run is not noted", "error", err)
+	}
+}
+
+// endOf is when a run ended that began then. A clock that was set back in between gives no time before the beginning: the run ended at some
+// time after that.
+func endOf(begun runs.UTC, now time.Time) runs.UTC {
+	end := runs.UTCOf(now, utcSlack)
+	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)
+	return end
+}
+
+// abortRun ends the run at once, with what is there: nobody is waited for.
+func (c *core) abortRun() error {
+	r := c.run
+	if r == nil {
+		return errors.New("no run is under way")
+	}
+	if r.aborted {
+		return fmt.Errorf("run %q is being aborted already", r.name())
+	}
+	r.lacks("run.yaml", fmt.Sprintf("the run was aborted: %s", r.phase))
+	if c.sweep != nil { // its own: there is no other during a run
+		c.sweep, c.swept = nil, c.now()
+	}
+	r.aborted = true
+	if !r.again {
+		c.enter(PhaseClosing)
+		c.targetsChanged()
+		c.endRun()
+		for _, n := range c.sorted() {
+			if n.alive() && n.can(control.CanRun) { // who was told to open it may not have said so yet
+				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit, closingRun, func(control.Message, error) {})
+			}
+		}
+	}
+	if r.keeping == 0 {
+		c.completeRun()
+	}
+	return nil
 }
 
 // targetsChanged tells nodes whom to probe while a run is open, and when none is any more, to stop.
@@ -555,12 +604,10 @@ func (c *core) resumeRun(noted *notedRun) error {
 			r.phase = PhaseAfter
 		}
 	}
-	if r.phase == PhaseAfter && draft.Run().Ended.IsZero() {
-		if err := draft.Update(func(run *runs.Run) { run.Ended = runs.UTCOf(c.now(), utcSlack) }); err != nil {
-			return err
-		}
-	}
 	c.run = r
+	if r.phase == PhaseAfter {
+		c.endRun()
+	}
 	c.log.Info("run goes on", "run", noted.Name, "phase", r.phase)
 	if r.again { // what was measured in it stays as it is
 		return nil

@@ -120,6 +120,16 @@ func (s *Store) partPath(run, node, path string) string {
 	return filepath.Join(s.dir, "parts", hex.EncodeToString(sum[:12]))
 }
 
+// room is how many bytes may still be written: what is free, but for a twentieth of the disk, or 1 GB of a large one. Others need that.
+func (s *Store) room() (int64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(s.dir, &fs); err != nil {
+		return 0, fmt.Errorf("look for room in state %q: %w", s.dir, err)
+	}
+	block := int64(fs.Bsize)
+	return int64(fs.Bavail)*block - min(int64(fs.Blocks)*block/20, 1<<30), nil
+}
+
 // removeParts forgets what had come of files: their run is over.
 func (s *Store) removeParts() error { return os.RemoveAll(filepath.Join(s.dir, "parts")) }
 

@@ -249,6 +249,16 @@ func TestConfigOfAFleet(t *testing.T) {
 	}
 }
 
+func TestRunAbort(t *testing.T) {
+	f := startAFleet(t, "alpha", "beta")
+	f.join("alpha")
+	f.join("beta")
+	f.want(exitFailed, "no run is under way", "run", "abort")
+	f.want(exitAnswered, "run r: open", "run", "start", "r")
+	f.want(exitPartial, "the run was aborted: open", "run", "abort")
+	f.want(exitAnswered, "complete", "run", "list")
+}
+
 func TestNodeForget(t *testing.T) {
 	f := startAFleet(t, "alpha", "beta")
 	f.join("alpha")

@@ -29,7 +29,7 @@ missing.`,
   cprof run stop
   cprof run list`,
 	}
-	run.AddCommand(newRunStart(), newRunStatus(), newRunStop(), newRunCollect(), newRunList(), newRunRm())
+	run.AddCommand(newRunStart(), newRunStatus(), newRunStop(), newRunAbort(), newRunCollect(), newRunList(), newRunRm())
 	return run
 }
 
@@ -89,6 +89,25 @@ func newRunStop() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return order.give(cmd, coordinator.AskStopRun, nil, isComplete)
+		},
+	}
+	order.add(cmd, "return as soon as it is ending")
+	return cmd
+}
+
+func newRunAbort() *cobra.Command {
+	var order runOrder
+	cmd := &cobra.Command{
+		Use:   "abort",
+		Short: "End the run at once, with what is there",
+		Long: `End the run at once, with what is there: its nodes are told, but nobody is waited for, nothing is measured after it and no more logs are
+fetched. "cprof run collect" fetches them later, "cprof run rm" removes the run.
+
+Exit code 3: something is missing; it is listed.`,
+		Example: "  cprof run abort",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return order.give(cmd, coordinator.AskAbortRun, nil, isComplete)
 		},
 	}
 	order.add(cmd, "return as soon as it is ending")
