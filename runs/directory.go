@@ -170,7 +170,8 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 			return nil, fmt.Errorf("it is of epoch %q of node %q, and the run of %q", n.Epoch, n.Name, node.Epoch)
 		}
 	}
-	if want := d.Run.PairPath(pair.A, pair.B); want != name {
+	before := strings.Replace(name, pair.A.Name+"--"+pair.B.Name, pairName(pair.A.Name, pair.B.Name), 1) // as earlier versions called it
+	if want := d.Run.PairPath(pair.A, pair.B); want != name && want != before {
 		return nil, fmt.Errorf("what it holds belongs in %q", want)
 	}
 	return pair, nil

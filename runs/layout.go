@@ -3,6 +3,7 @@ package runs
 import (
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -31,7 +32,17 @@ const (
 )
 
 // RelationPath is where the stored pair of two nodes lies in a run.
-func RelationPath(a, b string) string { return path.Join(relationsDir, a+"--"+b+relationSuffix) }
+func RelationPath(a, b string) string { return path.Join(relationsDir, pairName(a, b)+relationSuffix) }
+
+// pairName is that of two nodes in a file's name. Where their names hold dashes enough to be those of two others as well, the length of
+// the first says which they are.
+func pairName(a, b string) string {
+	name := a + "--" + b
+	if strings.Index(name, "--") == len(a) && strings.LastIndex(name, "--") == len(a) {
+		return name
+	}
+	return fmt.Sprintf("%s~%d", name, len(a))
+}
 
 // PairPath is where a pair lies in the run: at RelationPath where it is of the first epoch of both nodes. "": one of them is not of the run.
 func (r *Run) PairPath(a, b tscratio.Node) string {
@@ -46,7 +57,7 @@ func (r *Run) PairPath(a, b tscratio.Node) string {
 	case epochs == [2]int{1, 1}:
 		return RelationPath(a.Name, b.Name)
 	}
-	return path.Join(relationsDir, fmt.Sprintf("%s--%s@%d-%d%s", a.Name, b.Name, epochs[0], epochs[1], relationSuffix))
+	return path.Join(relationsDir, fmt.Sprintf("%s@%d-%d%s", pairName(a.Name, b.Name), epochs[0], epochs[1], relationSuffix))
 }
 
 // LogsPath is where the logs of a node lie in a run.

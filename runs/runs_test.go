@@ -350,6 +350,53 @@ func TestOpenOfAnUnfinishedRunSaysSo(t *testing.T) {
 	}
 }
 
+// Names with dashes share no file with others.
+func TestEachPairHasAFileOfItsOwn(t *testing.T) {
+	names := []string{"x", "y", "z", "x-", "x--y", "y--z", "x--y--z", "x---y", "y-", "x--y-", "z--"}
+	files := map[string][2]string{}
+	for _, a := range names {
+		for _, b := range names {
+			if a == b {
+				continue
+			}
+			path := RelationPath(a, b)
+			if other, ok := files[path]; ok {
+				t.Errorf("%q with %q and %q with %q share %q", a, b, other[0], other[1], path)
+			}
+			files[path] = [2]string{a, b}
+		}
+	}
+	if got := RelationPath("node-a", "node-b"); got != "relations/node-a--node-b.rel" {
+		t.Errorf("plain names are in %q", got)
+	}
+	// What an earlier version called x--y--z.rel is read, whichever it is of.
+	r := exampleRun()
+	r.Reference, r.Nodes[0].Name, r.Nodes[1].Name, r.Missing = "", "x--y", "z", nil
+	parent := t.TempDir()
+	d, err := Create(parent, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.PutRelation(pairOf(t, r)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"x--y--z~4.rel", "x--y--z.rel"} {
+		dir, err := Open(d.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pairs, missing := dir.Relations(); len(pairs) != 1 || len(missing) > 0 {
+			t.Errorf("%s: %d relations, missing %v", name, len(pairs), missing)
+		}
+		dir.Close()
+		at := filepath.Join(d.Path(), "relations", "x--y--z")
+		if err := os.Rename(at+"~4.rel", at+".rel"); err != nil && name == "x--y--z~4.rel" {
+			t.Fatal(err)
+		}
+	}
+	d.Close()
+}
+
 // What is written can be read again: a change that would make it too long is refused, and of too much that is missing the beginning is kept.
 func TestRunIsNeverTooLongToBeRead(t *testing.T) {
 	parent := t.TempDir()
