@@ -195,6 +195,27 @@ func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
 	f.readRun()
 }
 
+// Names without end are refused, and thousands of nodes that nobody has measured yet are told of in no time.
+func TestNodesWithoutEnd(t *testing.T) {
+	f := newFleet(t, testConfig())
+	f.core.config.Settle = time.Hour
+	for i := range maxNodes + 10 {
+		c := f.join(fmt.Sprintf("n%04d", i))
+		f.events = nil
+		f.core.handle(control.Incoming{Peer: c.peer, Message: &c.register})
+	}
+	if n := len(f.core.nodes); n != maxNodes {
+		t.Errorf("%d nodes are known", n)
+	}
+	m := f.core.copyFleet()()
+	if len(m.Pairs) != 2*maxNeverMeasured || !strings.Contains(m.Unhealthy[0], "12501500 more pairs were never measured") {
+		t.Errorf("%d pairs are told of, unhealthy %.200q", len(m.Pairs), m.Unhealthy)
+	}
+	if got := f.refused(AskForgetNode, NodeRequest{"n0000"}); !strings.Contains(got, "stop its client") {
+		t.Error(got)
+	}
+}
+
 // A server's clock that is set back while a run is open leaves the run an end.
 func TestAClockThatIsSetBackLeavesTheRunAnEnd(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)

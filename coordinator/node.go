@@ -86,6 +86,9 @@ func (n *node) isNew(report uint64) bool {
 	return true
 }
 
+// maxNodes is how many nodes are known at most, here or gone: as many as one order to probe can name, and the node that it is for.
+const maxNodes = control.MaxTargets + 1
+
 func (c *core) register(in control.Incoming, r *control.Register) {
 	refuse := func(code control.Code, format string, args ...any) {
 		c.send(in.Peer, in.Request, control.Refuse(code, fmt.Sprintf(format, args...)))
@@ -120,6 +123,10 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 			return
 		}
 		taken = old.share
+	}
+	if old == nil && len(c.nodes) >= maxNodes {
+		refuse(control.NotNow, "this server knows %d nodes, and takes no more: forget some (\"cprof node forget\")", len(c.nodes))
+		return
 	}
 	n := &node{registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now(), share: taken}
 	n.registered.Nonce = ""
