@@ -117,9 +117,9 @@ func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
 		{nil, nil, 2},                        // again
 	} {
 		listed, err = step.listed, step.err
-		now = now.Add(lookEvery)
+		now = now.Add(listEvery)
 		z.look(now)
-		z.look(now.Add(lookEvery / 2)) // no look
+		z.look(now.Add(listEvery / 2)) // no look
 		if revoked != step.want {
 			t.Errorf("step %d: revoked %d times, want %d", i, revoked, step.want)
 		}
@@ -127,7 +127,7 @@ func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
 	// Where there is no room to say it, it is said with the next look.
 	listed, busy = []Key{a}, true
 	for i := range 4 {
-		now = now.Add(lookEvery)
+		now = now.Add(listEvery)
 		z.look(now)
 		listed, busy = nil, i < 2
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,6 +46,8 @@ type Incoming struct {
 	// Revoked says that Key was taken off the list. Peer's connection is closed for it; an Incoming
 	// without a Peer comes after those of all peers, also if there are none.
 	Revoked bool
+
+	bytes int64 // that it came in
 }
 
 // Server is the server's end of the link. Any goroutine may use it.
@@ -53,6 +56,8 @@ type Server struct {
 	address  string
 	refused  *refusals
 	incoming chan Incoming
+	queued   atomic.Int64 // bytes of what is in incoming
+	flows    *flows
 	loop     *loop
 	done     chan struct{}
 	monitor  chan struct{}
@@ -123,7 +128,7 @@ func (s *Server) open(c ServerConfig) (err error) {
 	if s.router, err = s.context.NewSocket(zmq4.ROUTER); err != nil {
 		return err
 	}
-	if err := errors.Join(setCommon(s.router, c.Address), s.router.SetRouterMandatory(1), s.router.SetRcvhwm(sendQueue)); err != nil {
+	if err := errors.Join(setCommon(s.router, c.Address), s.router.SetRouterMandatory(1), s.router.SetRcvhwm(receiveQueue)); err != nil {
 		return err
 	}
 	if s.loop, err = newLoop(s.context); err != nil {
@@ -139,7 +144,7 @@ func (s *Server) open(c ServerConfig) (err error) {
 			return err
 		}
 	}
-	events := zmq4.EVENT_DISCONNECTED | zmq4.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq4.EVENT_HANDSHAKE_FAILED_PROTOCOL |
+	events := zmq4.EVENT_ACCEPTED | zmq4.EVENT_DISCONNECTED | zmq4.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq4.EVENT_HANDSHAKE_FAILED_PROTOCOL |
 		zmq4.EVENT_HANDSHAKE_FAILED_AUTH | zmq4.EVENT_MONITOR_STOPPED
 	if err := s.router.Monitor("inproc://monitor", events); err != nil {
 		return err
@@ -162,6 +167,7 @@ func (s *Server) open(c ServerConfig) (err error) {
 		return err
 	}
 	s.address = strings.TrimPrefix(endpoint, "tcp://")
+	s.flows = newFlows(portOf(s.address), s.refused)
 	go s.watch(monitor)
 	return nil
 }
@@ -175,14 +181,18 @@ func (s *Server) Refused() map[Reason]uint64 { return s.refused.all() }
 // Receive waits for the next message. What is refused does not come this far. A Register did answer its challenge; the peer counts as
 // registered until Forget.
 func (s *Server) Receive(ctx context.Context) (Incoming, error) {
+	taken := func(in Incoming) (Incoming, error) {
+		s.queued.Add(-in.bytes)
+		return in, nil
+	}
 	select {
 	case in := <-s.incoming:
-		return in, nil
+		return taken(in)
 	default:
 	}
 	select {
 	case in := <-s.incoming:
-		return in, nil
+		return taken(in)
 	case <-s.done:
 		return Incoming{}, ErrClosed
 	case <-ctx.Done():
@@ -227,10 +237,11 @@ func (s *Server) Close() error {
 // run is the only goroutine that touches the router.
 func (s *Server) run() {
 	gate := newGate(time.Now)
+	looked := time.Now()
 	id := s.loop.poller.Add(s.router, zmq4.POLLIN)
 	for closed := false; !closed; {
-		wait := time.Duration(-1)
-		if len(s.incoming) == cap(s.incoming) { // let senders wait, not this server's memory grow
+		wait := lookEvery
+		if s.full() { // let senders wait, not this server's memory grow
 			s.loop.poller.Update(id, 0)
 			wait = time.Millisecond
 		} else {
@@ -239,6 +250,10 @@ func (s *Server) run() {
 		polled, err := s.loop.poller.Poll(wait)
 		if err != nil && !isErrno(err, syscall.EINTR) {
 			break
+		}
+		if now := time.Now(); now.Sub(looked) >= lookEvery {
+			looked = now
+			s.flows.look()
 		}
 		for _, p := range polled {
 			if p.Socket == s.router {
@@ -284,21 +299,67 @@ func (s *Server) put(o outgoing) {
 	}
 }
 
+// maxQueued is how many bytes of messages wait for Receive. What is made of them may take several times that.
+const maxQueued = 16 << 20
+
+func (s *Server) full() bool {
+	return len(s.incoming) == cap(s.incoming) || s.queued.Load() >= maxQueued
+}
+
 // drain takes what has come, up to what Receive has room for.
 func (s *Server) drain(g *gate) {
-	for len(s.incoming) < cap(s.incoming) {
+	for !s.full() {
 		peer, err := s.router.RecvBytes(zmq4.DONTWAIT)
 		if err != nil {
+			s.flows.drained()
 			return
 		}
-		// The frame that names the peer carries no properties, the ones after it do.
-		frames, properties, err := s.router.RecvMessageBytesWithMetadata(zmq4.DONTWAIT,
-			"User-Id", "Peer-Address", fdProperty)
+		frames, properties, err := s.frames()
 		if err != nil {
 			return
 		}
 		s.judge(g, Peer(peer), frames, properties)
 	}
+}
+
+// maxFrames is how many frames of a message are looked at. Later versions may have more than this one's three.
+const maxFrames = 8
+
+// frames takes the frames of a message that follow the one which names the peer. Of one that is too long it keeps the first alone, and as many
+// bytes as make it too long for whoever decodes it.
+func (s *Server) frames() (frames [][]byte, properties map[string]string, err error) {
+	// The frame that names the peer carries no properties, the ones after it do.
+	frame, properties, err := s.router.RecvBytesWithMetadata(zmq4.DONTWAIT, "User-Id", "Peer-Address", fdProperty)
+	bytes := 0
+	for ; err == nil; frame, err = s.router.RecvBytes(zmq4.DONTWAIT) {
+		if bytes += len(frame); bytes <= MaxMessageBytes && len(frames) < maxFrames {
+			frames = append(frames, frame)
+		}
+		var more bool
+		if more, err = s.router.GetRcvmore(); err != nil || !more {
+			break
+		}
+	}
+	s.flows.took(properties[fdProperty], bytes)
+	if bytes > MaxMessageBytes && len(frames) > 0 {
+		frames = [][]byte{frames[0], tooLong}
+	}
+	return frames, properties, err
+}
+
+// tooLong stands for what is not looked at.
+var tooLong = make([]byte, MaxMessageBytes+1)
+
+// maxSmall is how long messages may be that carry no trains and no files.
+const maxSmall = 2 * MaxFactsBytes
+
+// large says whether a message of a kind may be longer than that.
+func large(k Kind) bool {
+	switch k {
+	case KindTrains, KindRunState, KindFiles, KindChunk, KindAsk:
+		return true
+	}
+	return false
 }
 
 // judge hands a message out, or refuses it.
@@ -325,15 +386,24 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		refuse(0, ReasonIdentity, Malformed, "a client must not choose its routing id")
 		return
 	}
+	s.mu.Lock()
+	registered := s.registered[peer]
+	s.mu.Unlock()
+	asks := s.zap == nil || key.Role == RoleAdmin
+	bytes := size(frames)
+	if bytes > maxSmall && len(frames) > 0 { // who is not known has little of it looked at
+		h, err := decodeHeader(frames[0])
+		if err == nil && (!large(h.kind) || !registered && !(h.kind == KindAsk && asks)) {
+			refuse(h.request, ReasonTooLarge, TooLarge, fmt.Sprintf("%s of %d bytes, at most %d are taken", h.kind, bytes, maxSmall))
+			return
+		}
+	}
 	m, request, err := decode(frames, s.speaks)
 	if err != nil {
 		reason, code := reasonOf(err)
 		refuse(request, reason, code, err.Error())
 		return
 	}
-	s.mu.Lock()
-	registered := s.registered[peer]
-	s.mu.Unlock()
 	switch m := m.(type) {
 	case *Hello:
 		if encoded, err := encode(&Challenge{g.challenge(peer)}, request, s.speaks); err == nil {
@@ -349,7 +419,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		s.registered[peer] = true
 		s.mu.Unlock()
 	case *Ask:
-		if s.zap != nil && key.Role != RoleAdmin {
+		if !asks {
 			refuse(request, ReasonRole, NotAllowed,
 				fmt.Sprintf("key %q has role %q: questions need one of role %q (\"cprof keys client --admin\")", key.Name, key.Role, RoleAdmin))
 			return
@@ -368,7 +438,8 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		refuse(request, ReasonKind, UnknownKind, fmt.Sprintf("a server takes no %s", m.Kind()))
 		return
 	}
-	s.incoming <- Incoming{Peer: peer, Key: key, Request: request, Message: m} // there is room: drain looked, and nobody else adds to it
+	s.queued.Add(int64(bytes))
+	s.incoming <- Incoming{Peer: peer, Key: key, Request: request, Message: m, bytes: int64(bytes)} // there is room: drain looked, and nobody else adds to it
 }
 
 func reasonOf(err error) (Reason, Code) {
@@ -388,7 +459,7 @@ func (s *Server) watch(monitor *zmq4.Socket) {
 	defer close(s.monitor)
 	defer monitor.Close()
 	for {
-		event, _, fd, err := monitor.RecvEvent(0)
+		event, _, value, err := monitor.RecvEvent(0)
 		if err != nil {
 			if isErrno(err, syscall.EINTR) {
 				continue
@@ -396,8 +467,11 @@ func (s *Server) watch(monitor *zmq4.Socket) {
 			return
 		}
 		switch event {
+		case zmq4.EVENT_ACCEPTED:
+			s.flows.accepted(value)
 		case zmq4.EVENT_DISCONNECTED:
-			s.ended(fd)
+			s.ended(value)
+			s.flows.ended(value)
 			s.refused.add(ReasonDisconnected, "connection ended without a farewell")
 		case zmq4.EVENT_MONITOR_STOPPED:
 			return

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,8 @@ const (
 	wireHeartbeatDead = 6 * time.Second // and messages that drip
 	wireOverhead      = 1024            // CURVE makes a frame longer; one beyond that ends its connection
 	sendQueue         = 1000            // messages to one peer that wait in ZeroMQ
+	receiveQueue      = 64              // messages of one peer that do; then it has to wait
+	lookEvery         = 50 * time.Millisecond
 	lingerAtClose     = 200 * time.Millisecond
 )
 
@@ -34,6 +37,13 @@ func onThisMachine(address string) bool {
 	}
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+// portOf is the port of "host:port".
+func portOf(address string) int {
+	_, text, _ := net.SplitHostPort(address)
+	port, _ := strconv.Atoi(text) // of an address that is listened on
+	return port
 }
 
 func setCommon(s *zmq4.Socket, address string) error {

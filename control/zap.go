@@ -33,8 +33,8 @@ type zap struct {
 	partial  bool   // the list could not be read whole, for a reason that passes
 }
 
-// lookEvery is how often the list is looked at for keys that are no longer on it.
-const lookEvery = time.Second
+// listEvery is how often the list is looked at for keys that are no longer on it.
+const listEvery = time.Second
 
 func newZap(
 	ctx *zmq4.Context, read func() ([]Key, error), revoke func(Key) bool, r *refusals,
@@ -125,7 +125,7 @@ func (z *zap) reload() {
 // look revokes the keys that were on the list and that two looks in a row do not find there: a file
 // may be missing for a moment while somebody replaces it.
 func (z *zap) look(now time.Time) {
-	if now.Sub(z.lookedAt) < lookEvery {
+	if now.Sub(z.lookedAt) < listEvery {
 		return
 	}
 	z.lookedAt = now

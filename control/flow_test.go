@@ -1,0 +1,154 @@
+package control
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// raw ZMTP 3.0 without keys: what a program sends that does not use ZeroMQ.
+func dialRaw(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn := must(net.Dial("tcp", address))(t)
+	t.Cleanup(func() { conn.Close() })
+	greeting := make([]byte, 64)
+	copy(greeting, "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00NULL")
+	ready := "\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+	hello := append(greeting, 4, byte(len(ready)))
+	if _, err := conn.Write(append(hello, ready...)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// part is a frame of a message that goes on.
+func part(bytes int) []byte {
+	frame := make([]byte, 9+bytes)
+	frame[0] = 3 // more, long
+	binary.BigEndian.PutUint64(frame[1:], uint64(bytes))
+	return frame
+}
+
+// A message of frames without end would be kept in memory until that comes.
+func TestAMessageWithoutEndIsCut(t *testing.T) {
+	s := must(Listen(ServerConfig{Address: "127.0.0.1:0"}))(t)
+	defer s.Close()
+	f := &fleet{t: t, server: s}
+	f.welcomes()
+	honest := must(Dial(ClientConfig{Server: s.Address()}))(t)
+	defer honest.Close()
+	must(honest.Register(within(t), node("a")))(t)
+
+	conn := dialRaw(t, s.Address())
+	frame := part(MaxMessageBytes)
+	for sent := 0; sent <= maxPending; sent += len(frame) {
+		if _, err := conn.Write(frame); err != nil {
+			t.Fatalf("it is cut after %d bytes: %v", sent, err)
+		}
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal("a message of 64 MiB that goes on is not cut")
+	}
+	if s.Refused()[ReasonTooLarge] == 0 {
+		t.Error("it is not counted")
+	}
+	f.wantWell(honest)
+}
+
+// Many connections that each stay within their limit are cut as well, the largest first.
+func TestManyMessagesWithoutEndAreCut(t *testing.T) {
+	refused := newRefusals(nil)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	flows := newFlows(l.Addr().(*net.TCPAddr).Port, refused)
+	sizes := []int{50 << 20, 60 << 20, 40 << 20, 30 << 20, 1 << 20, 20 << 20}
+	var fds []int
+	for _, size := range sizes {
+		to := must(net.Dial("tcp", l.Addr().String()))(t)
+		defer to.Close()
+		from := must(l.Accept())(t)
+		defer from.Close()
+		raw := must(from.(*net.TCPConn).SyscallConn())(t)
+		if err := raw.Control(func(fd uintptr) { fds = append(fds, int(fd)) }); err != nil {
+			t.Fatal(err)
+		}
+		flows.accepted(fds[len(fds)-1])
+		go to.Write(make([]byte, size))
+		if _, err := io.CopyN(io.Discard, from, int64(size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flows.look()
+	for i, fd := range fds {
+		if cut := flows.open[fd] == nil; cut != (sizes[i] == 60<<20) {
+			t.Errorf("the connection that has brought %d MiB of 201 in all is cut: %v", sizes[i]>>20, cut)
+		}
+	}
+}
+
+// Whole messages may come without end.
+func TestManyMessagesAreNotCut(t *testing.T) {
+	f := newFleet(t, "a")
+	others := f.welcomes()
+	a := f.dial(0)
+	must(a.Register(within(t), node("a")))(t)
+	chunk := &Chunk{Path: "x", Size: 1, Data: make([]byte, MaxChunkBytes)}
+	for range maxPending/MaxChunkBytes + 16 {
+		if err := a.Send(within(t), 0, chunk); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-others:
+		case <-within(t).Done():
+			t.Fatalf("chunk does not come: %v", f.server.Refused())
+		}
+	}
+	f.server.flows.look()
+	if n := f.server.Refused()[ReasonTooLarge]; n > 0 {
+		t.Errorf("%d connections are cut", n)
+	}
+	f.wantWell(a)
+}
+
+// What waits for the server is bounded by its bytes, and who is not known has little of it looked at.
+func TestMessagesWaitByTheirBytes(t *testing.T) {
+	f := newFleet(t, "a")
+	a := f.dial(0)
+	go a.Register(within(t), node("a"))
+	in := must(f.server.Receive(within(t)))(t)
+	if err := f.server.Send(in.Peer, in.Request, &Welcome{Heartbeat_ns: 1e9, Dead_ns: 3e9}); err != nil {
+		t.Fatal(err)
+	}
+	chunk := &Chunk{Path: "x", Size: 1, Data: make([]byte, MaxChunkBytes)}
+	const sent = 40
+	go func() {
+		for range sent {
+			a.Send(within(t), 0, chunk)
+		}
+	}()
+	for f.server.queued.Load() < maxQueued {
+		time.Sleep(time.Millisecond)
+	}
+	if !f.server.full() {
+		t.Errorf("%d bytes wait, and more are taken", f.server.queued.Load())
+	}
+	for range sent {
+		must(f.server.Receive(within(t)))(t)
+	}
+	if n := f.server.queued.Load(); n != 0 {
+		t.Errorf("%d bytes wait, and nothing does", n)
+	}
+	body := must(Encode(&Ping{}, 7))(t)
+	body[0][7] = byte(KindRegister)
+	s := f.raw(0)
+	f.connect(s)
+	send(t, s, body[0], make([]byte, maxSmall+1))
+	f.wantRefused(ReasonTooLarge)
+}
