@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ZeroMQ keeps a message until its last frame has come, however many there are, and has a limit for none but single frames. So one peer could
-// fill this machine's memory with a message that never ends. flows watches, from outside, how much each connection has brought that did not
-// come out as messages, and cuts it beyond a limit. Any goroutine may use it.
+// ZeroMQ keeps a message until its last frame has come, however many there are, and has a limit for
+// none but single frames. So one peer could fill this machine's memory with a message that never
+// ends. flows watches, from outside, how much each connection has brought that did not come out as
+// messages, and cuts it beyond a limit. Any goroutine may use it.
 type flows struct {
 	port    int // that the server listens on
 	refused *refusals
@@ -27,7 +28,8 @@ type flow struct {
 }
 
 const (
-	// Of one connection: a message of the longest kind, those that wait for their turn, and what the system's own buffers hold.
+	// Of one connection: a message of the longest kind, those that wait for their turn, and what
+	// the system's own buffers hold.
 	maxPending = 64 << 20
 
 	// Of all together: a key may have many connections. The one with most goes first.
@@ -62,7 +64,8 @@ func (f *flows) took(fd string, bytes int) {
 	}
 }
 
-// drained notes that all messages that were whole have been taken: what a connection that brought one has beyond them is on its way.
+// drained notes that all messages that were whole have been taken: what a connection that brought
+// one has beyond them is on its way.
 func (f *flows) drained() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +79,8 @@ func (f *flows) drained() {
 	}
 }
 
-// received is how many bytes a connection has brought. The error says that it is none of the server's, any more.
+// received is how many bytes a connection has brought. The error says that it is none of the
+// server's, any more.
 func (f *flows) received(fd int) (uint64, error) {
 	own, err := unix.Getsockname(fd)
 	if err != nil {

@@ -117,7 +117,8 @@ func TestManyMessagesAreNotCut(t *testing.T) {
 	f.wantWell(a)
 }
 
-// What waits for the server is bounded by its bytes, and who is not known has little of it looked at.
+// What waits for the server is bounded by its bytes, and who is not known has little of it looked
+// at.
 func TestMessagesWaitByTheirBytes(t *testing.T) {
 	f := newFleet(t, "a")
 	a := f.dial(0)

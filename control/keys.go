@@ -244,8 +244,9 @@ func (k Key) Write(path string) error {
 	return nil
 }
 
-// ClientKeys returns what lists the public keys in a directory, for one goroutine. It reads them again when a file was put there or
-// taken away, and once a second, whoever asks how often: who asks may be a stranger, and there may be thousands.
+// ClientKeys returns what lists the public keys in a directory, for one goroutine. It reads them
+// again when a file was put there or taken away, and once a second, whoever asks how often: who
+// asks may be a stranger, and there may be thousands.
 func ClientKeys(dir string) func() ([]Key, error) {
 	d := &keyDirectory{path: dir, now: time.Now}
 	return d.list
@@ -276,8 +277,9 @@ func (d *keyDirectory) list() ([]Key, error) {
 	return d.keys, d.err
 }
 
-// ReadClientKeys reads the public keys in a directory: every file whose name ends in ".public". One that is no client's key, or a
-// key that has another name in a file before it, makes no difference to the others, and is an error beside them.
+// ReadClientKeys reads the public keys in a directory: every file whose name ends in ".public". One
+// that is no client's key, or a key that has another name in a file before it, makes no difference
+// to the others, and is an error beside them.
 func ReadClientKeys(dir string) ([]Key, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil { // what was read of it is not who is let in

@@ -102,7 +102,8 @@ func TestTextsThatAreNoKey(t *testing.T) {
 	}
 }
 
-// Strangers ask for the list as often as they like. It is read once a second, and when a file came or went.
+// Strangers ask for the list as often as they like. It is read once a second, and when a file came
+// or went.
 func TestListOfKeysIsReadOnceASecond(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1, 0)

@@ -299,7 +299,8 @@ func (s *Server) put(o outgoing) {
 	}
 }
 
-// maxQueued is how many bytes of messages wait for Receive. What is made of them may take several times that.
+// maxQueued is how many bytes of messages wait for Receive. What is made of them may take several
+// times that.
 const maxQueued = 16 << 20
 
 func (s *Server) full() bool {
@@ -322,11 +323,12 @@ func (s *Server) drain(g *gate) {
 	}
 }
 
-// maxFrames is how many frames of a message are looked at. Later versions may have more than this one's three.
+// maxFrames is how many frames of a message are looked at. Later versions may have more than this
+// one's three.
 const maxFrames = 8
 
-// frames takes the frames of a message that follow the one which names the peer. Of one that is too long it keeps the first alone, and as many
-// bytes as make it too long for whoever decodes it.
+// frames takes the frames of a message that follow the one which names the peer. Of one that is too
+// long it keeps the first alone, and as many bytes as make it too long for whoever decodes it.
 func (s *Server) frames() (frames [][]byte, properties map[string]string, err error) {
 	// The frame that names the peer carries no properties, the ones after it do.
 	frame, properties, err := s.router.RecvBytesWithMetadata(zmq4.DONTWAIT, "User-Id", "Peer-Address", fdProperty)

@@ -237,7 +237,8 @@ func (c *core) keepFile(k *collection, f control.File, part string) {
 // ended says whether nothing more is fetched for it: the run was aborted, or is another.
 func (c *core) ended(k *collection) bool { return c.run != k.run || k.run.aborted }
 
-// slowest is how much has to come of a node's files in a minute. A node that has no end of them, byte by byte, holds the run up no longer.
+// slowest is how much has to come of a node's files in a minute. A node that has no end of them,
+// byte by byte, holds the run up no longer.
 const slowest = 1 << 20
 
 // stalls says why nothing more is fetched from a node: too little comes, or too much.

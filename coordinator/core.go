@@ -33,7 +33,8 @@ type core struct {
 	// background does work off the core's goroutine, and then goes on with its result on it. Here, and in tests, at once.
 	background func(work func() error, then func(error))
 
-	// took is how long ago something began, for the shares of nodes. Nothing takes any time here, and in tests.
+	// took is how long ago something began, for the shares of nodes. Nothing takes any time here,
+	// and in tests.
 	took func(began time.Time) time.Duration
 
 	nodes      map[string]*node

@@ -12,8 +12,9 @@ type NodeRequest struct {
 	Name string `json:"name"`
 }
 
-// forgetNode drops a node that is gone, and all that is kept of it outside of runs: its pairs, its key's claim to the name, what the
-// last sweep said of it. It returns when that is written down. The error wraps fs.ErrNotExist if nothing is known of the name.
+// forgetNode drops a node that is gone, and all that is kept of it outside of runs: its pairs, its
+// key's claim to the name, what the last sweep said of it. It returns when that is written down.
+// The error wraps fs.ErrNotExist if nothing is known of the name.
 func (c *core) forgetNode(name string) error {
 	n := c.nodes[name]
 	if n.alive() {
@@ -63,8 +64,9 @@ func (k pairKey) has(name string) bool { return k.a == name || k.b == name }
 
 func (k pairKey) names() [2]string { return [2]string{k.a, k.b} }
 
-// forgetStrangers drops pairs of which a node is not known: it was forgotten, or the server died before it wrote the node down, and
-// then what was measured is reported again. What a run has stays.
+// forgetStrangers drops pairs of which a node is not known: it was forgotten, or the server died
+// before it wrote the node down, and then what was measured is reported again. What a run has
+// stays.
 func (c *core) forgetStrangers() error {
 	var err error
 	for _, key := range c.sortedPairs() {

@@ -101,7 +101,8 @@ func TestANodeIsForgottenDuringASweep(t *testing.T) {
 	}
 }
 
-// A server that dies while it forgets has forgotten when it is back, or has not: it keeps no half of a node.
+// A server that dies while it forgets has forgotten when it is back, or has not: it keeps no half
+// of a node.
 func TestAServerThatDiesWhileItForgets(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)

@@ -34,7 +34,8 @@ func (f *fleet) readRun() *runs.Directory {
 	return dir
 }
 
-// A node whose counter breaks off without end, and that says so, costs the run what is measured with it and nothing else.
+// A node whose counter breaks off without end, and that says so, costs the run what is measured
+// with it and nothing else.
 func TestANodeOfManyEpochsLeavesTheRunWhole(t *testing.T) {
 	config := testConfig()
 	config.Budget = 30
@@ -169,7 +170,8 @@ func TestARunIsAborted(t *testing.T) {
 	}
 }
 
-// Files that are being put into a run when it is aborted are put into it first, and none after them.
+// Files that are being put into a run when it is aborted are put into it first, and none after
+// them.
 func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
 	f, _, _ := opened(t)
 	var then []func()
@@ -195,7 +197,8 @@ func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
 	f.readRun()
 }
 
-// Names without end are refused, and thousands of nodes that nobody has measured yet are told of in no time.
+// Names without end are refused, and thousands of nodes that nobody has measured yet are told of in
+// no time.
 func TestNodesWithoutEnd(t *testing.T) {
 	f := newFleet(t, testConfig())
 	f.core.config.Settle = time.Hour

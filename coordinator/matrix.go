@@ -145,7 +145,8 @@ func (c *core) copyFleet() func() *Matrix {
 	return s.evaluate
 }
 
-// maxNeverMeasured is how many pairs are named that nobody measured. Of 12,000 nodes that just came there are 72 million.
+// maxNeverMeasured is how many pairs are named that nobody measured. Of 12,000 nodes that just came
+// there are 72 million.
 const maxNeverMeasured = 1000
 
 // addNeverMeasured names pairs that should have been measured and never were.

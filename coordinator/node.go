@@ -86,7 +86,8 @@ func (n *node) isNew(report uint64) bool {
 	return true
 }
 
-// maxNodes is how many nodes are known at most, here or gone: as many as one order to probe can name, and the node that it is for.
+// maxNodes is how many nodes are known at most, here or gone: as many as one order to probe can
+// name, and the node that it is for.
 const maxNodes = control.MaxTargets + 1
 
 func (c *core) register(in control.Incoming, r *control.Register) {
@@ -168,8 +169,8 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	}
 }
 
-// mayBe says why a key may not be that of a node. One key is one node: who counts nodes that agree, counts keys. Without keys
-// anybody may be anybody.
+// mayBe says why a key may not be that of a node. One key is one node: who counts nodes that agree,
+// counts keys. Without keys anybody may be anybody.
 func (c *core) mayBe(name string, key control.Key) error {
 	if key.Public == "" {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// pairKey names two counters: names in their order, and the epochs. Nothing else tells pairs apart: what else is known of a
-// counter is measured anew by each process, and is evidence (widen).
+// pairKey names two counters: names in their order, and the epochs. Nothing else tells pairs apart:
+// what else is known of a counter is measured anew by each process, and is evidence (widen).
 type pairKey struct{ a, b, epochA, epochB string }
 
 // A pair is what was measured between two counters.
@@ -67,8 +67,8 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 	return p, nil
 }
 
-// widen settles what holds of some nodes' counters in their present epochs: the widest that was ever said of each, for what was
-// measured before as well.
+// widen settles what holds of some nodes' counters in their present epochs: the widest that was
+// ever said of each, for what was measured before as well.
 func (c *core) widen(nodes ...*node) {
 	type counter struct{ name, epoch string }
 	of := func(n tscratio.Node) counter { return counter{n.Name, n.Epoch} }
@@ -173,7 +173,8 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	}
 }
 
-// judge holds trains that came against the assumptions, and forgets older ones. It costs as much for many as for one.
+// judge holds trains that came against the assumptions, and forgets older ones. It costs as much
+// for many as for one.
 func (c *core) judge(p *pair, trains int) {
 	if contradiction := p.live.CheckLast(trains); contradiction != nil {
 		p.complaint, p.complaintAt = contradiction.String(), c.now()

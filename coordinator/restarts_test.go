@@ -72,8 +72,8 @@ func trainsOf(p *tscratio.Pair) (all map[kept]int) {
 	return all
 }
 
-// wantAll holds a finished run against what was acknowledged while it was open: each train is there, with the constraints that no other
-// of it implies, and what comes of them all is true.
+// wantAll holds a finished run against what was acknowledged while it was open: each train is
+// there, with the constraints that no other of it implies, and what comes of them all is true.
 func (f *fleet) wantAll(dir *runs.Directory, all acknowledged) {
 	f.t.Helper()
 	pairs, missing := dir.Relations()
@@ -133,7 +133,8 @@ func (f *fleet) wantTrueRelation(key pairKey, p *tscratio.Pair) (queries int) {
 	return queries
 }
 
-// Clients and the server are started again in the middle of an open run, at random: what was acknowledged is in the finished run.
+// Clients and the server are started again in the middle of an open run, at random: what was
+// acknowledged is in the finished run.
 func TestARunKeepsItsConstraintsOverRestarts(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300
@@ -173,8 +174,8 @@ func TestARunKeepsItsConstraintsOverRestarts(t *testing.T) {
 	f.wantTrue()
 }
 
-// Each process measures its counter anew. In one epoch it is one counter all the same, and the widest that was said of it holds for what came before
-// and comes after, also in the run.
+// Each process measures its counter anew. In one epoch it is one counter all the same, and the
+// widest that was said of it holds for what came before and comes after, also in the run.
 func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300
@@ -243,7 +244,8 @@ func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	}
 }
 
-// A server that dies between two of its files has not noted a report as taken in whose trains it has not written.
+// A server that dies between two of its files has not noted a report as taken in whose trains it
+// has not written.
 func TestAServerThatDiesWhileItWritesLosesNoReport(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300
@@ -279,7 +281,8 @@ func TestAServerThatDiesWhileItWritesLosesNoReport(t *testing.T) {
 	f.wantAll(dir, all)
 }
 
-// A server that dies while it writes has written of some pairs how wide a counter is, and of others not.
+// A server that dies while it writes has written of some pairs how wide a counter is, and of others
+// not.
 func TestWhatIsKnownOfACounterIsTheSameInAllPairs(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)

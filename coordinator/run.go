@@ -222,33 +222,6 @@ func (c *core) runSwept(r *run, s *SweepStatus) {
 	c.collectAll()
 }
 
-// What is missing is said up to these limits: who tells of it may be a node that has no end of it.
-const (
-	maxMissing     = 10_000 // of a run
-	maxMissingPart = 64     // of a part of it
-)
-
-func (r *run) lacks(part, reason string) {
-	m := runs.Missing{Part: part, Reason: control.CutTo(reason, 512)}
-	if len(r.missing) >= maxMissing || slices.Contains(r.missing, m) {
-		return
-	}
-	of := 0
-	for _, known := range r.missing {
-		if known.Part == part {
-			of++
-		}
-	}
-	switch of {
-	case maxMissingPart - 1:
-		m.Reason = "more is missing than is said here"
-		fallthrough
-	default:
-		r.missing = append(r.missing, m)
-	case maxMissingPart:
-	}
-}
-
 // How what runs lack of a node begins, if the node may still give it.
 const (
 	openingRun = "opening the run"
@@ -335,27 +308,6 @@ func (c *core) joinRun(n *node) {
 	}
 }
 
-// maxEpochs is how many epochs of a node a run keeps apart. Machines are not suspended more often, and each costs a relation with all others.
-const maxEpochs = 64
-
-// enter notes what a node is from now on. changed says that it has another epoch than before.
-func (r *run) enter(about runs.Node) (changed bool, err error) {
-	of := r.draft.Run()
-	known, ok := of.Node(about.Name)
-	isIts := func(e runs.Epoch) bool { return e.Epoch == about.Epoch }
-	if ok && len(known.Earlier) >= maxEpochs && !slices.ContainsFunc(known.Epochs(), isIts) {
-		return true, fmt.Errorf("its counter was interrupted more than %d times: what was measured in epoch %q is not kept", maxEpochs, about.Epoch)
-	}
-	err = r.draft.Update(func(run *runs.Run) { changed = run.Enter(about) })
-	return changed, err
-}
-
-// takes says whether the run keeps what is known of two counters.
-func (r *run) takes(a, b tscratio.Node) bool {
-	of := r.draft.Run()
-	return r.gathers() && of.PairPath(a, b) != ""
-}
-
 // closeEnded has a node close a run that ended while the node was away. A run that is none of this server's is left alone.
 func (c *core) closeEnded(n *node) {
 	name := n.registered.OpenRun
@@ -428,55 +380,6 @@ func (c *core) closeRun() {
 		c.enter(PhaseAfter)
 		c.stepRun()
 	})
-}
-
-// endRun notes when the run ended, unless that is noted.
-func (c *core) endRun() {
-	if err := c.run.draft.Update(func(r *runs.Run) {
-		if r.Ended.IsZero() {
-			r.Ended = endOf(r.Begun, c.now())
-		}
-	}); err != nil {
-		c.log.Error("end of the run is not noted", "error", err)
-	}
-}
-
-// endOf is when a run ended that began then. A clock that was set back in between gives no time before the beginning: the run ended at some
-// time after that.
-func endOf(begun runs.UTC, now time.Time) runs.UTC {
-	end := runs.UTCOf(now, utcSlack)
-	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)
-	return end
-}
-
-// abortRun ends the run at once, with what is there: nobody is waited for.
-func (c *core) abortRun() error {
-	r := c.run
-	if r == nil {
-		return errors.New("no run is under way")
-	}
-	if r.aborted {
-		return fmt.Errorf("run %q is being aborted already", r.name())
-	}
-	r.lacks("run.yaml", fmt.Sprintf("the run was aborted: %s", r.phase))
-	if c.sweep != nil { // its own: there is no other during a run
-		c.sweep, c.swept = nil, c.now()
-	}
-	r.aborted = true
-	if !r.again {
-		c.enter(PhaseClosing)
-		c.targetsChanged()
-		c.endRun()
-		for _, n := range c.sorted() {
-			if n.alive() && n.can(control.CanRun) { // who was told to open it may not have said so yet
-				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit, closingRun, func(control.Message, error) {})
-			}
-		}
-	}
-	if r.keeping == 0 {
-		c.completeRun()
-	}
-	return nil
 }
 
 // targetsChanged tells nodes whom to probe while a run is open, and when none is any more, to stop.

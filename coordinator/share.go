@@ -7,7 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A share is what a node has taken of the server's time that nobody asked it to. Without a limit one node keeps the others from theirs.
+// A share is what a node has taken of the server's time that nobody asked it to. Without a limit
+// one node keeps the others from theirs.
 type share struct {
 	taken time.Duration // as of at; it wears off
 	at    time.Time
@@ -15,13 +16,16 @@ type share struct {
 }
 
 const (
-	// shareOf is which part of the time a node may take in the long run: a tenth. Its trains of an ordinary run take a hundredth of that.
+	// shareOf is which part of the time a node may take in the long run: a tenth. Its trains of an
+	// ordinary run take a hundredth of that.
 	shareOf = 10
 
-	// shareMost is what it may take at once, as after an hour away, when it reports what it measured meanwhile.
+	// shareMost is what it may take at once, as after an hour away, when it reports what it
+	// measured meanwhile.
 	shareMost = 20 * time.Second
 
-	// What a message takes at least, in the link as well, and a registration, which concerns all nodes.
+	// What a message takes at least, in the link as well, and a registration, which concerns all
+	// nodes.
 	messageTakes  = 10 * time.Microsecond
 	registerTakes = 200 * time.Millisecond
 )
@@ -37,7 +41,8 @@ func (s *share) now(now time.Time) time.Duration {
 	return max(0, s.taken-max(0, now.Sub(s.at))/shareOf)
 }
 
-// wait is how long a node that took too much has to wait, until half of it has worn off. 0: it may come.
+// wait is how long a node that took too much has to wait, until half of it has worn off. 0: it may
+// come.
 func (s *share) wait(now time.Time) time.Duration {
 	if !s.over {
 		return 0
@@ -45,8 +50,8 @@ func (s *share) wait(now time.Time) time.Duration {
 	return max(0, s.now(now)-shareMost/2) * shareOf
 }
 
-// charge has a node answer for what it took. One that took too much is let go, and may come back later: what it reported and the
-// server has not acknowledged it reports again.
+// charge has a node answer for what it took. One that took too much is let go, and may come back
+// later: what it reported and the server has not acknowledged it reports again.
 func (c *core) charge(n *node, began time.Time) {
 	if !n.alive() || n.share.take(c.now(), max(messageTakes, c.took(began))) {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A node that has the server work without end is let go, and the others are measured on. It may come back, and what it reported is not lost.
+// A node that has the server work without end is let go, and the others are measured on. It may
+// come back, and what it reported is not lost.
 func TestANodeHasItsShareOfTheServer(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)

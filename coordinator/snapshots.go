@@ -21,11 +21,13 @@ type SnapshotResult struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// snapshotEvery is how often a node may have the whole fleet dump what its flight recorders hold. What it wants before that is done at
-// that time, as one: the same order a thousand times is one order.
+// snapshotEvery is how often a node may have the whole fleet dump what its flight recorders hold.
+// What it wants before that is done at that time, as one: the same order a thousand times is one
+// order.
 const snapshotEvery = time.Second
 
-// wantSnapshot has the fleet dump because a program on a node asked. The node's own agent has done it.
+// wantSnapshot has the fleet dump because a program on a node asked. The node's own agent has done
+// it.
 func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 	if w := n.snapshot; w != nil {
 		if w.Channels != m.Channels {
@@ -50,7 +52,8 @@ func (c *core) stepSnapshots() {
 	}
 }
 
-// snapshots asks all nodes that can, but for one that has done it, for a dump, and replies when all have answered.
+// snapshots asks all nodes that can, but for one that has done it, for a dump, and replies when all
+// have answered.
 func (c *core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
 	results := []SnapshotResult{}
 	var ask []*node

@@ -7,7 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A program that asks for dumps without end has each node dump once a second, and nothing that it asked for is passed over.
+// A program that asks for dumps without end has each node dump once a second, and nothing that it
+// asked for is passed over.
 func TestSnapshotsOfAProgramAreLimited(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	for _, c := range f.clients {

@@ -120,7 +120,8 @@ func (s *Store) partPath(run, node, path string) string {
 	return filepath.Join(s.dir, "parts", hex.EncodeToString(sum[:12]))
 }
 
-// room is how many bytes may still be written: what is free, but for a twentieth of the disk, or 1 GB of a large one. Others need that.
+// room is how many bytes may still be written: what is free, but for a twentieth of the disk, or 1
+// GB of a large one. Others need that.
 func (s *Store) room() (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(s.dir, &fs); err != nil {
@@ -162,8 +163,8 @@ func pairFile(k pairKey) string {
 	return filepath.Join("pairs", hex.EncodeToString(sum[:12])+".pair")
 }
 
-// save writes down what has changed. Nodes come last: they say which reports were taken in, and of a report whose trains
-// are not written nobody may say that.
+// save writes down what has changed. Nodes come last: they say which reports were taken in, and of
+// a report whose trains are not written nobody may say that.
 func (c *core) save() error {
 	for _, key := range c.sortedPairs() {
 		p := c.pairs[key]

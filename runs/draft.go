@@ -163,7 +163,8 @@ func (d *Draft) save() error {
 	return d.put(runFile, text)
 }
 
-// shorten keeps what can be said of what is missing within half of what may be read, and says how much is left out.
+// shorten keeps what can be said of what is missing within half of what may be read, and says how
+// much is left out.
 func shorten(missing []Missing) []Missing {
 	const perEntry = 64 // at most, beside the texts
 	bytes := 0

@@ -34,8 +34,8 @@ const (
 // RelationPath is where the stored pair of two nodes lies in a run.
 func RelationPath(a, b string) string { return path.Join(relationsDir, pairName(a, b)+relationSuffix) }
 
-// pairName is that of two nodes in a file's name. Where their names hold dashes enough to be those of two others as well, the length of
-// the first says which they are.
+// pairName is that of two nodes in a file's name. Where their names hold dashes enough to be those
+// of two others as well, the length of the first says which they are.
 func pairName(a, b string) string {
 	name := a + "--" + b
 	if strings.Index(name, "--") == len(a) && strings.LastIndex(name, "--") == len(a) {

@@ -397,7 +397,8 @@ func TestEachPairHasAFileOfItsOwn(t *testing.T) {
 	d.Close()
 }
 
-// What is written can be read again: a change that would make it too long is refused, and of too much that is missing the beginning is kept.
+// What is written can be read again: a change that would make it too long is refused, and of too
+// much that is missing the beginning is kept.
 func TestRunIsNeverTooLongToBeRead(t *testing.T) {
 	parent := t.TempDir()
 	d, err := Create(parent, exampleRun())

@@ -211,7 +211,8 @@ func TestNoisyPairsAreProbedMore(t *testing.T) {
 	}
 }
 
-// A peer that is started again measures itself anew. What was measured with it stays, and holds for the widest of what it said.
+// A peer that is started again measures itself anew. What was measured with it stays, and holds for
+// the widest of what it said.
 func TestPairsKeepWhatTheyKnowOfAPeerThatIsStartedAgain(t *testing.T) {
 	p := newPairs(1000, tscratio.DefaultAssumptions())
 	a, b := fakeNode("a"), fakeNode("b")

@@ -35,8 +35,9 @@ func newReports(transmit func(context.Context, *control.Trains) error) *reports 
 	return &reports{transmit: transmit, collected: map[pairKey]*control.Trains{}}
 }
 
-// answer makes a report of a batch that answers an order, and has it sent: after those of smaller numbers, since the server
-// acknowledges all up to one. While these cannot be sent it waits with them, and the order has no answer.
+// answer makes a report of a batch that answers an order, and has it sent: after those of smaller
+// numbers, since the server acknowledges all up to one. While these cannot be sent it waits with
+// them, and the order has no answer.
 func (r *reports) answer(ctx context.Context, m *control.Trains, transmit func()) {
 	r.sending.Lock()
 	defer r.sending.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The server acknowledges all reports up to a number. So none may reach it before one of a smaller number that it lacks.
+// The server acknowledges all reports up to a number. So none may reach it before one of a smaller
+// number that it lacks.
 func TestReportsAreSentInTheirOrder(t *testing.T) {
 	var got []uint64
 	var fails error

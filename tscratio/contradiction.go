@@ -208,8 +208,8 @@ func (g *polygon) limit(lo, hi slope) {
 // within two trains. It costs little however many trains there are.
 func (p *Pair) Check() *Contradiction { return p.CheckLast(1) }
 
-// CheckLast is Check for several trains that were added since the last look, at the cost of one. It sees those of them
-// that lie within two windows of the last.
+// CheckLast is Check for several trains that were added since the last look, at the cost of one. It
+// sees those of them that lie within two windows of the last.
 func (p *Pair) CheckLast(trains int) *Contradiction {
 	n := len(p.trains)
 	if n < 2 {

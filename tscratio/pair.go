@@ -180,16 +180,17 @@ func (p *Pair) CheckEpochs(epochA, epochB string) error {
 	return nil
 }
 
-// Wider returns the node as it is if both descriptions of it are true: with the larger quantum and the larger core slack.
+// Wider returns the node as it is if both descriptions of it are true: with the larger quantum and
+// the larger core slack.
 func (n Node) Wider(m Node) Node {
 	n.QuantumCycles = max(n.QuantumCycles, m.QuantumCycles)
 	n.CoreSlackCycles = max(n.CoreSlackCycles, m.CoreSlackCycles)
 	return n
 }
 
-// Describe takes in another description of one of the pair's nodes, and says whether that changes the pair. The larger quantum
-// and core slack hold, also for what was added before. The nominal rate becomes n's: no bound rests on it. A node of
-// another name or epoch changes nothing.
+// Describe takes in another description of one of the pair's nodes, and says whether that changes
+// the pair. The larger quantum and core slack hold, also for what was added before. The nominal
+// rate becomes n's: no bound rests on it. A node of another name or epoch changes nothing.
 func (p *Pair) Describe(n Node) (changed bool) {
 	for _, own := range []*Node{&p.A, &p.B} {
 		if own.Name != n.Name || own.Epoch != n.Epoch {

@@ -9,9 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// plain is where all output goes. Names, errors and descriptions come from nodes, programs and files that need not mean well: what
-// commands a terminal in place of being shown comes out as text, \u001b for ESC, which also JSON takes for the character that it was. Lines
-// and tabs pass. Close it: an incomplete character waits for its end.
+// plain is where all output of cprof goes. Names, errors and descriptions come from nodes, programs
+// and files that need not mean well: what commands a terminal in place of being shown comes out as
+// text, \u001b for ESC, which also JSON takes for the character that it was. Lines and tabs pass.
+// Close it: an incomplete character waits for its end.
 type plain struct {
 	to   io.Writer
 	rest []byte // of the last Write, of a character
@@ -64,7 +65,8 @@ func (p *plain) Close() error {
 	return err
 }
 
-// commands says whether a terminal would do something in place of showing the character: controls, and what turns the direction of writing.
+// commands says whether a terminal would do something in place of showing the character: controls,
+// and what turns the direction of writing.
 func commands(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }

@@ -13,8 +13,8 @@ import (
 // A Setting is a key of a configuration, and what it says.
 type Setting struct{ Key, Value string }
 
-// Link says how a node reaches its server: with its own secret key and the server's public one, or with none. An empty node or
-// advertise leaves it to be found out.
+// Link says how a node reaches its server: with its own secret key and the server's public one, or
+// with none. An empty node or advertise leaves it to be found out.
 func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfig, err error) {
 	l.Server.Server = server
 	if advertise != "" {

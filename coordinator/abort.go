@@ -1,0 +1,59 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// endRun notes when the run ended, unless that is noted.
+func (c *core) endRun() {
+	if err := c.run.draft.Update(func(r *runs.Run) {
+		if r.Ended.IsZero() {
+			r.Ended = endOf(r.Begun, c.now())
+		}
+	}); err != nil {
+		c.log.Error("end of the run is not noted", "error", err)
+	}
+}
+
+// endOf is when a run ended that began then. A clock that was set back in between gives no time
+// before the beginning: the run ended at some time after that.
+func endOf(begun runs.UTC, now time.Time) runs.UTC {
+	end := runs.UTCOf(now, utcSlack)
+	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)
+	return end
+}
+
+// abortRun ends the run at once, with what is there: nobody is waited for.
+func (c *core) abortRun() error {
+	r := c.run
+	if r == nil {
+		return errors.New("no run is under way")
+	}
+	if r.aborted {
+		return fmt.Errorf("run %q is being aborted already", r.name())
+	}
+	r.lacks("run.yaml", fmt.Sprintf("the run was aborted: %s", r.phase))
+	if c.sweep != nil { // its own: there is no other during a run
+		c.sweep, c.swept = nil, c.now()
+	}
+	r.aborted = true
+	if !r.again {
+		c.enter(PhaseClosing)
+		c.targetsChanged()
+		c.endRun()
+		for _, n := range c.sorted() {
+			if n.alive() && n.can(control.CanRun) { // who was told to open it may not have said so yet
+				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit, closingRun, func(control.Message, error) {})
+			}
+		}
+	}
+	if r.keeping == 0 {
+		c.completeRun()
+	}
+	return nil
+}
