@@ -15,6 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
@@ -167,7 +168,7 @@ func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err erro
 	a.table = TableStatus{Source: "server", Generation: generation, Since: time.Now()}
 	a.state.Saw = generation
 	// It is in force; that it could not be kept is told and harms only who starts without a server.
-	keepErr := replaceFile(filepath.Join(a.c.State, tableFile), text)
+	keepErr := plainfile.Replace(filepath.Join(a.c.State, tableFile), text)
 	if keepErr == nil {
 		keepErr = a.state.write(a.c.State)
 	}

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // state is what an agent must know of the one before it. All paths are below Config.State.
@@ -39,9 +40,12 @@ const (
 	runsFolder = "runs"
 )
 
+// maxStateBytes is more than names of all runs that an agent keeps.
+const maxStateBytes = 16 << 20
+
 func readState(dir string) (state, error) {
 	s := state{Logs: span(0)}
-	text, err := os.ReadFile(filepath.Join(dir, stateFile))
+	text, err := plainfile.ReadOwn(filepath.Join(dir, stateFile), maxStateBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -68,15 +72,7 @@ func (s state) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(dir, stateFile), append(text, '\n'))
-}
-
-func replaceFile(path string, content []byte) error {
-	part := path + ".part"
-	if err := os.WriteFile(part, content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(part, path)
+	return plainfile.Replace(filepath.Join(dir, stateFile), append(text, '\n'))
 }
 
 // to is the state with logs going elsewhere. there says which of the directories of before are not removed meanwhile.

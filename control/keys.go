@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/pebbe/zmq4"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // Role says what the owner of a key may do.
@@ -183,7 +185,7 @@ func ReadKey(path string) (Key, error) {
 }
 
 func readKeys(path string) ([]Key, error) {
-	file, err := os.Open(path)
+	file, err := plainfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
@@ -324,7 +325,7 @@ func keep(draft *runs.Draft, node string, f control.File, part string, resumed b
 		err = draft.AddBaseline(node, from)
 	case base == "truth.json":
 		var text []byte
-		if text, err = os.ReadFile(part); err == nil {
+		if text, err = plainfile.Read(part, maxTruthBytes); err == nil {
 			err = draft.PutTruth(node, text)
 		}
 	default:

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -68,10 +69,18 @@ func (s *Store) writeJSON(name string, v any) error {
 	return s.write(name, append(text, '\n'))
 }
 
+// No state that a server writes is longer than these: of the server, of a pair with what was
+// measured, and of the configuration of a virtual node.
+const (
+	maxStateBytes = 64 << 20
+	maxPairBytes  = 1 << 30
+	maxTruthBytes = 64 << 20
+)
+
 // readJSON reads what writeJSON wrote; false: it is not there.
 func (s *Store) readJSON(name string, v any) (bool, error) {
 	path := filepath.Join(s.dir, name)
-	text, err := os.ReadFile(path)
+	text, err := plainfile.Read(path, maxStateBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	} else if err != nil {
@@ -245,7 +254,7 @@ func (c *core) restore() error {
 }
 
 func (c *core) restorePair(path string) error {
-	text, err := os.ReadFile(path)
+	text, err := plainfile.Read(path, maxPairBytes)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 var (
@@ -46,12 +46,7 @@ func Read(path string) (*Table, error) {
 }
 
 func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read handler table: %w", err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+	text, err := plainfile.Read(path, maxFileBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read handler table: %w", err)
 	}

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // File is a log that is read from where it is wanted. Where it is sealed, its index says where that is; else the
@@ -34,7 +35,7 @@ const (
 
 // OpenFile opens a log file. Errors are those of NewReader and of the system. Close it.
 func OpenFile(path string) (*File, error) {
-	file, err := os.Open(path)
+	file, err := plainfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}

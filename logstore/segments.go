@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // Suffix is what the names of log files end with.
@@ -387,7 +388,7 @@ func (l *LogReader) Next() (*Block, error) {
 func (l *LogReader) open() error {
 	s := l.segments[l.next]
 	l.next++
-	file, err := os.Open(s.Path)
+	file, err := plainfile.Open(s.Path)
 	if err != nil {
 		return fmt.Errorf("read log: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // ErrDirectory is returned when a directory cannot be trusted with rings, or with what else is this user's alone.
@@ -98,10 +99,14 @@ func Files(dir string) ([]string, error) {
 	return files, nil
 }
 
+// maxNodeBytes is longer than any file with a node's number.
+const maxNodeBytes = 64
+
 // NodeNumber reads the node's number that the directory was given. ok is false where it was given none.
+// Programs write to the directory, so nothing but a short regular file is read.
 func NodeNumber(dir string) (number int, ok bool, err error) {
 	path := filepath.Join(dir, nodeFile)
-	text, err := os.ReadFile(path)
+	text, err := plainfile.ReadOwn(path, maxNodeBytes)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, false, nil
 	}
@@ -121,11 +126,7 @@ func SetNodeNumber(dir string, number int) error {
 		return fmt.Errorf("set node number: %d is not from 0 to %d", number, channel.MaxNode)
 	}
 	path := filepath.Join(dir, nodeFile)
-	part := path + partSuffix
-	if err := os.WriteFile(part, []byte(strconv.Itoa(number)+"\n"), 0o600); err != nil {
-		return fmt.Errorf("set node number: %w", err)
-	}
-	if err := os.Rename(part, path); err != nil {
+	if err := plainfile.Replace(path, []byte(strconv.Itoa(number)+"\n")); err != nil {
 		return fmt.Errorf("set node number: %w", err)
 	}
 	return nil

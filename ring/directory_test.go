@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 func TestDirectories(t *testing.T) {
@@ -90,6 +93,43 @@ func TestFiles(t *testing.T) {
 	}
 	if _, err := Files(filepath.Join(dir, "node")); err == nil {
 		t.Error("a file is listed")
+	}
+}
+
+// Programs may put anything into the directory. A FIFO would have the open wait for ever, and a device read without end.
+func TestNodeNumberIsReadFromAShortFileOnly(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"a FIFO":                     func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link to an endless file":  func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a link to one with another": func(path string) error { return os.Symlink(path+"2", path) },
+		"a directory":                func(path string) error { return os.Mkdir(path, 0o700) },
+		"a sparse terabyte": func(path string) error {
+			writeFile(t, path, nil)
+			return os.Truncate(path, 1<<40)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, nodeFile)
+			writeFile(t, path+"2", []byte("7\n"))
+			must(t, put(path))
+			n, ok, err := NodeNumber(dir)
+			if err == nil || ok || !strings.Contains(err.Error(), path) {
+				t.Errorf("%d, %v, %v", n, ok, err)
+			}
+			if p, err := Create(dir, testConfig()); err == nil {
+				p.Close()
+				t.Error("a ring was made for a node whose number is not known")
+			}
+		})
+	}
+}
+
+func TestLockIsAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	must(t, unix.Mkfifo(path, 0o600))
+	if f, err := OpenLocked(path); !errors.Is(err, plainfile.ErrNotRegular) {
+		t.Errorf("a FIFO was locked: %v, %v", f, err)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // Liveness is an open-file-description lock on the whole ring file. The kernel releases it with the last
@@ -32,12 +34,20 @@ func lock(f *os.File) error {
 // OpenLocked opens a file of this user's, makes it where there is none, and locks it until it is closed or the process ends.
 // The error wraps ErrLocked where another open has the lock.
 func OpenLocked(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Open(path, flags, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open %q: %w", path, err)
 	}
 	f := os.NewFile(uintptr(fd), path)
-	if err := lock(f); err != nil {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("lock %q: %w: remove it", path, plainfile.ErrNotRegular)
+	}
+	if err == nil {
+		err = lock(f)
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -12,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -92,11 +92,7 @@ func readFile(root *os.Root, name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%q is longer than %d bytes", name, most)
-	}
-	return text, err
+	return plainfile.ReadAll(f, name, most)
 }
 
 // Close lets go of the directory.

@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -134,7 +134,8 @@ func (c config) plan() (p plan, err error) {
 		p.link = &link
 	}
 	if c.Virtual != "" {
-		text, err := os.ReadFile(c.Virtual)
+		const maxVirtualBytes = 1 << 20
+		text, err := plainfile.Read(c.Virtual, maxVirtualBytes)
 		if err != nil {
 			return p, fmt.Errorf("virtual: %w", err)
 		}

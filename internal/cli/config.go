@@ -13,6 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
 	"github.com/cloudprofiler/cloudprofiler/handlertable"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 func newConfig() *cobra.Command {
@@ -170,8 +171,16 @@ func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest) e
 	return err
 }
 
+// maxTableBytes is more than a table may have, which Parse says.
+const maxTableBytes = 2 << 20
+
 func readTable(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
+	file, err := os.Open(path) // a pipe as well, as of a shell's <(…)
+	if err != nil {
+		return nil, fmt.Errorf("read table: %w", err)
+	}
+	defer file.Close()
+	text, err := plainfile.ReadAll(file, path, maxTableBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read table: %w", err)
 	}

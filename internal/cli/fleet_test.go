@@ -253,10 +253,10 @@ func TestRunAbort(t *testing.T) {
 	f := startAFleet(t, "alpha", "beta")
 	f.join("alpha")
 	f.join("beta")
-	f.want(exitFailed, "no run is under way", "run", "abort")
-	f.want(exitAnswered, "run r: open", "run", "start", "r")
-	f.want(exitPartial, "the run was aborted: open", "run", "abort")
-	f.want(exitAnswered, "complete", "run", "list")
+	f.want(command.Failed, "no run is under way", "run", "abort")
+	f.want(command.Answered, "run r: open", "run", "start", "r")
+	f.want(command.Partial, "the run was aborted: open", "run", "abort")
+	f.want(command.Answered, "complete", "run", "list")
 }
 
 func TestNodeForget(t *testing.T) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -117,16 +117,10 @@ func readPair(file string, with []string) (*tscratio.Pair, error) {
 }
 
 func readPairFile(file string) (*tscratio.Pair, error) {
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read relation: %w", err)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("read relation %q: not a file: give one that ends in .rel", file)
-	case info.Size() > maxRelationBytes:
-		return nil, fmt.Errorf("read relation %q: %d bytes are more than %d: no relation is that large", file, info.Size(), maxRelationBytes)
+	data, err := plainfile.Read(file, maxRelationBytes)
+	if errors.Is(err, plainfile.ErrNotRegular) {
+		return nil, fmt.Errorf("read relation: %w: give one that ends in .rel", err)
 	}
-	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read relation: %w", err)
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // A Daemon is a command that serves until it is told to end. C is its configuration: a struct, each field of which has a tag
@@ -114,6 +116,8 @@ The configuration is a YAML file, in which each key is named as its flag with '_
 	return code
 }
 
+const maxConfigBytes = 1 << 20
+
 // read reads the file, if there is one, and puts the environment and the flags over it.
 func (d Daemon[C]) read(path, variables string, cmd *cobra.Command) (c C, err error) {
 	v := viper.New()
@@ -124,10 +128,13 @@ func (d Daemon[C]) read(path, variables string, cmd *cobra.Command) (c C, err er
 		}
 	}
 	if path != "" {
-		v.SetConfigFile(path)
-		v.SetConfigType("yaml")
-		if err := v.ReadInConfig(); err != nil {
+		text, err := plainfile.Read(path, maxConfigBytes)
+		if err != nil {
 			return c, fmt.Errorf("read configuration: %w", err)
+		}
+		v.SetConfigType("yaml")
+		if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
+			return c, fmt.Errorf("read configuration %q: %w", path, err)
 		}
 	}
 	if err := v.UnmarshalExact(&c); err != nil {

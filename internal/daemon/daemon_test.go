@@ -90,18 +90,19 @@ func TestEnds(t *testing.T) {
 		code       int
 		serves     bool
 	}{
-		"as it was asked to":     {code: exitEnded, serves: true},
-		"help":                   {args: []string{"--help"}, says: "AN_EXAMPLE_NAME for --name", code: exitEnded},
-		"the version":            {args: []string{"--version"}, says: "an-example devel", code: exitEnded},
-		"a check":                {args: []string{"--check"}, says: "the configuration can be used", code: exitEnded},
-		"a check that finds":     {args: []string{"--check", "--number", "13"}, says: "an-example: number 13: want another\nsee \"an-example --help\"\n", code: exitUsage},
-		"a wrong configuration":  {file: "number: 13\n", says: "number 13", code: exitUsage},
-		"an unknown key":         {file: "numbers: 1\n", says: "numbers", code: exitUsage},
-		"no YAML":                {file: "\tnumber", says: "yaml", code: exitUsage},
-		"no file":                {args: []string{"--config", "/nonexistent.yaml"}, says: "nonexistent.yaml", code: exitUsage},
-		"an unknown flag":        {args: []string{"--nonsense"}, says: "unknown flag", code: exitUsage},
-		"an argument":            {args: []string{"nonsense"}, says: "an-example: unexpected argument \"nonsense\"\nsee", code: exitUsage},
-		"a daemon that does not": {args: []string{"--other", "fail"}, says: "an-example: it failed\n", code: exitFailed, serves: true},
+		"as it was asked to":              {code: exitEnded, serves: true},
+		"help":                            {args: []string{"--help"}, says: "AN_EXAMPLE_NAME for --name", code: exitEnded},
+		"the version":                     {args: []string{"--version"}, says: "an-example devel", code: exitEnded},
+		"a check":                         {args: []string{"--check"}, says: "the configuration can be used", code: exitEnded},
+		"a check that finds":              {args: []string{"--check", "--number", "13"}, says: "an-example: number 13: want another\nsee \"an-example --help\"\n", code: exitUsage},
+		"a wrong configuration":           {file: "number: 13\n", says: "number 13", code: exitUsage},
+		"an unknown key":                  {file: "numbers: 1\n", says: "numbers", code: exitUsage},
+		"no YAML":                         {file: "\tnumber", says: "yaml", code: exitUsage},
+		"a configuration that has no end": {args: []string{"--config", "/dev/zero"}, says: "not a regular file", code: exitUsage},
+		"no file":                         {args: []string{"--config", "/nonexistent.yaml"}, says: "nonexistent.yaml", code: exitUsage},
+		"an unknown flag":                 {args: []string{"--nonsense"}, says: "unknown flag", code: exitUsage},
+		"an argument":                     {args: []string{"nonsense"}, says: "an-example: unexpected argument \"nonsense\"\nsee", code: exitUsage},
+		"a daemon that does not":          {args: []string{"--other", "fail"}, says: "an-example: it failed\n", code: exitFailed, serves: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := test.args

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/host"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
@@ -46,8 +47,11 @@ func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node,
 	return &Node{identity.Report.Facts, identity, notice}, nil
 }
 
-// epochFile holds the epoch of a counter that broke off without a mark.
-const epochFile = "epoch"
+// epochFile holds the epoch of a counter that broke off without a mark, in some hundred bytes.
+const (
+	epochFile     = "epoch"
+	maxEpochBytes = 1 << 16
+)
 
 func keptEpoch(rings string, log *slog.Logger) tscclient.Kept {
 	path := filepath.Join(rings, epochFile)
@@ -56,7 +60,7 @@ func keptEpoch(rings string, log *slog.Logger) tscclient.Kept {
 			err := ring.CheckDirectory(rings)
 			var text []byte
 			if err == nil {
-				text, err = os.ReadFile(path)
+				text, err = plainfile.ReadOwn(path, maxEpochBytes)
 			}
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil, nil
@@ -81,11 +85,7 @@ func writeEpoch(rings, path string, text []byte) error {
 	if err := ring.MakeDirectory(rings); err != nil {
 		return err
 	}
-	part := path + ".part"
-	if err := os.WriteFile(part, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(part, path)
+	return plainfile.Replace(path, text)
 }
 
 // Register is what the node says of its machine to a server.

@@ -2,12 +2,42 @@ package daemon
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// Programs may put anything into the directory of rings, and a client would wait for it, or read it, for ever.
+func TestKeptEpochIsReadFromAShortFileOnly(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"a FIFO":                    func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link to an endless file": func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a sparse terabyte": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, epochFile)
+			if err := put(path); err != nil {
+				t.Fatal(err)
+			}
+			kept := keptEpoch(dir, slog.New(slog.DiscardHandler))
+			if text, err := kept.Read(); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("read %d bytes, %v", len(text), err)
+			}
+			kept.Write([]byte("mine")) // takes its place
+			if text, err := kept.Read(); err != nil || string(text) != "mine" {
+				t.Errorf("%q, %v", text, err)
+			}
+		})
+	}
+}
 
 // What one process keeps of its epoch the next one reads; where nothing is kept there is no file and no directory.
 func TestKeptEpoch(t *testing.T) {

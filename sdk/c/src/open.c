@@ -279,20 +279,23 @@ static bool choose_directory(struct channel *c, const cp_options *o, struct want
 static bool node_number(struct channel *c, const char *dir, uint32_t *number)
 {
 	char path[3200], text[32], *end;
-	FILE *f;
+	struct stat st;
 
 	*number = CP_MAX_NODE + 1;
 	snprintf(path, sizeof(path), "%s/node", dir);
-	f = fopen(path, "re");
-	if (f == NULL && errno == ENOENT)
+	/* Programs write to the directory: a FIFO would wait for ever, and a link may lead anywhere. */
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
 		return true;
-	if (f == NULL) {
-		fail(c, "read node number from \"%s\": %s", path, strerror(errno));
+	if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+		fail(c, "read node number from \"%s\": %s", path, fd < 0 ? strerror(errno) : "not a regular file");
+		if (fd >= 0)
+			close(fd);
 		return false;
 	}
-	size_t n = fread(text, 1, sizeof(text) - 1, f);
-	fclose(f);
-	text[n] = '\0';
+	ssize_t n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
 	long v = strtol(text, &end, 10);
 	while (*end == '\n' || *end == ' ')
 		end++;

@@ -93,6 +93,12 @@ static void test_errors(void)
 	CHECK(f != NULL && fputs("many", f) >= 0 && fclose(f) == 0);
 	refused("a/b", (cp_options){0}, false, "number");
 	unlink(file);
+	CHECK(mkfifo(file, 0600) == 0); /* whoever opened it to read would wait for ever */
+	refused("a/b", (cp_options){0}, false, "not a regular file");
+	unlink(file);
+	CHECK(symlink("/dev/zero", file) == 0);
+	refused("a/b", (cp_options){0}, false, "node number");
+	unlink(file);
 	cp_channel *other = cp_open_abi(CP_ABI + 1, "a/b", NULL, 0);
 	CHECK(cp_error(other) != NULL);
 	cp_close(other);

@@ -1,0 +1,106 @@
+package plainfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrNotRegular is returned for what is no regular file: a directory, a FIFO, a device, a socket, and for
+	// ReadOwn a symbolic link.
+	ErrNotRegular = errors.New("not a regular file")
+	// ErrTooLong is returned for a file that is longer than its limit.
+	ErrTooLong = errors.New("file is too long")
+)
+
+// Open opens a regular file for reading. It never waits. The error wraps ErrNotRegular, or is what the
+// system says.
+func Open(path string) (*os.File, error) { return open(path, 0) }
+
+func open(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|flags, 0)
+	switch {
+	case errors.Is(err, syscall.ELOOP) && flags&unix.O_NOFOLLOW != 0:
+		return nil, fmt.Errorf("open %s: it is a symbolic link: %w", path, ErrNotRegular)
+	case errors.Is(err, syscall.ENXIO): // a socket, or a device that is not there
+		return nil, fmt.Errorf("%w: %w", err, ErrNotRegular)
+	case err != nil:
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("open %s: it is a %s: %w", path, kindOf(info.Mode()), ErrNotRegular)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func kindOf(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "directory"
+	case m&fs.ModeNamedPipe != 0:
+		return "named pipe"
+	case m&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
+}
+
+// Read reads a regular file of at most limit bytes as a whole. Links are followed. The error wraps
+// ErrNotRegular, ErrTooLong, or is what the system says.
+func Read(path string, limit int64) ([]byte, error) { return read(path, limit, 0) }
+
+// ReadOwn is Read for a file in a directory that others write to: a symbolic link is not followed.
+func ReadOwn(path string, limit int64) ([]byte, error) { return read(path, limit, unix.O_NOFOLLOW) }
+
+func read(path string, limit int64, flags int) ([]byte, error) {
+	f, err := open(path, flags)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ReadAll(f, path, limit)
+}
+
+// ReadAll reads a stream of at most limit bytes to its end. name is for the error, which wraps ErrTooLong
+// where there is more.
+func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > limit {
+		return nil, fmt.Errorf("read %s: more than %d bytes: %w", name, limit, ErrTooLong)
+	}
+	return text, nil
+}
+
+// Replace gives a file new content as a whole: who reads meanwhile, or dies, finds the old content. It
+// writes to a new file beside it and renames that, so it follows no link and waits for nobody. Only one
+// may replace a file at a time.
+func Replace(path string, content []byte) error {
+	part := path + ".part"
+	// One is left of a process that was killed, or somebody put something else here.
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
+}
