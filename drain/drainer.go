@@ -29,6 +29,7 @@ type Drainer struct {
 	limits  limits
 	now     func() time.Duration // since some fixed moment
 	closing chan struct{}
+	moved   atomic.Bool   // the directory is another one than that which is watched
 	asked   chan struct{} // a program wants a snapshot
 	running sync.WaitGroup
 
@@ -51,6 +52,7 @@ type Drainer struct {
 	ended      Totals // of rings that are gone
 	finished   uint64
 	tableError error
+	lostLock   error // why the directory is not this drainer's any more
 	closeErrs  []error
 }
 
@@ -127,18 +129,31 @@ func (d *Drainer) SetTable(t *handlertable.Table) error {
 
 // runScans looks for rings, as the kernel says that they come or else now and then, and for another handler table.
 func (d *Drainer) runScans() {
-	every := tick
-	appeared, err := watchDirectory(d.dir, d.closing)
-	if err == nil {
-		every = rescanEvery
-	}
-	if d.watcher != nil {
-		every = min(every, tablePoll)
-	}
-	ticker := time.NewTicker(every)
+	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
+	var appeared <-chan struct{}
+	unwatch := func() {}
+	watch := func() {
+		unwatch()
+		stop, every := make(chan struct{}), tick
+		unwatch = sync.OnceFunc(func() { close(stop) })
+		var err error
+		if appeared, err = watchDirectory(d.dir, stop); err == nil {
+			every = rescanEvery
+		}
+		if d.watcher != nil {
+			every = min(every, tablePoll)
+		}
+		ticker.Reset(every)
+	}
+	watch()
+	defer func() { unwatch() }()
 	for {
 		d.scan(d.now())
+		if d.moved.Swap(false) {
+			watch()
+			continue // what came before it was watched
+		}
 		select {
 		case <-d.closing:
 			return
@@ -150,7 +165,7 @@ func (d *Drainer) runScans() {
 
 // watchDirectory returns a channel that gets a value when a file has come to a directory. It fails where the kernel's limits
 // for this user are reached.
-func watchDirectory(dir string, closing <-chan struct{}) (<-chan struct{}, error) {
+func watchDirectory(dir string, stop <-chan struct{}) (<-chan struct{}, error) {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		return nil, err
@@ -161,7 +176,7 @@ func watchDirectory(dir string, closing <-chan struct{}) (<-chan struct{}, error
 	}
 	file := os.NewFile(uintptr(fd), "inotify")
 	go func() {
-		<-closing
+		<-stop
 		file.Close()
 	}()
 	appeared := make(chan struct{}, 1)
@@ -206,6 +221,9 @@ func (d *Drainer) rescan() {
 }
 
 func (d *Drainer) readDirectory(now time.Duration) {
+	if !d.keepLock() {
+		return
+	}
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return // gone: the rings that are open go on

@@ -56,6 +56,7 @@ type Stats struct {
 	Limit     error          // why records are not stored now
 	Total     Totals         // of all rings, those that are finished as well
 	Table     error          // why the handler table's file is not in use as it is
+	Lost      error          // why the directory is not this drainer's now: nothing is drained
 }
 
 // Totals are sums over rings.
@@ -107,7 +108,7 @@ func (d *Drainer) Stats() Stats {
 	limit := d.Limit()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	stats := Stats{Limit: limit, Finished: d.finished, Total: d.ended, Table: d.tableError}
+	stats := Stats{Limit: limit, Finished: d.finished, Total: d.ended, Table: d.tableError, Lost: d.lostLock}
 	for _, s := range d.sources {
 		c := s.snapshot()
 		stats.Total.add(&c)

@@ -75,10 +75,10 @@ func (w *worker) run() {
 // pass looks at all rings whose time has come, and returns when the next one's comes.
 func (w *worker) pass(now time.Duration) (next time.Duration) {
 	w.now = now
+	w.takeIn()
 	w.mu.Lock()
-	w.sources = append(w.sources, w.incoming...)
 	calls := w.calls
-	w.incoming, w.calls = w.incoming[:0], nil
+	w.calls = nil
 	w.mu.Unlock()
 	for _, call := range calls {
 		call()
@@ -93,6 +93,15 @@ func (w *worker) pass(now time.Duration) (next time.Duration) {
 		return false
 	})
 	return next
+}
+
+// takeIn makes the worker's own what was given to it.
+func (w *worker) takeIn() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sources = append(w.sources, w.incoming...)
+	clear(w.incoming)
+	w.incoming = w.incoming[:0]
 }
 
 // early is how much before its time a ring is looked at that can wait, so that with many rings there is a pause between passes.

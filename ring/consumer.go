@@ -1,12 +1,9 @@
 package ring
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -134,49 +131,36 @@ func (c *Consumer) Answered(n uint64) error {
 	return nil
 }
 
+// Named reports whether the ring's name still leads to this file. It does not once somebody has removed the
+// file, or put another in its place.
+func (r *Reader) Named() (bool, error) {
+	var open unix.Stat_t
+	if err := unix.Fstat(int(r.file.Fd()), &open); err != nil {
+		return false, fmt.Errorf("look for ring %q: %w", r.path, err)
+	}
+	return leadsTo(r.path, open)
+}
+
+// leadsTo reports whether a path leads to a file, without following a link.
+func leadsTo(path string, file unix.Stat_t) (bool, error) {
+	var byName unix.Stat_t
+	if err := unix.Lstat(path, &byName); err != nil {
+		return false, &os.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return byName.Ino == file.Ino && byName.Dev == file.Dev, nil
+}
+
 // Remove deletes the ring's file. Its name must still lead to this file.
 func (c *Consumer) Remove() error {
-	var byName, open unix.Stat_t
-	if err := unix.Lstat(c.path, &byName); err != nil {
+	mine, err := c.Named()
+	if err != nil {
 		return fmt.Errorf("remove ring %q: %w", c.path, err)
 	}
-	if err := unix.Fstat(int(c.file.Fd()), &open); err != nil {
-		return fmt.Errorf("remove ring %q: %w", c.path, err)
-	}
-	if byName.Ino != open.Ino || byName.Dev != open.Dev {
+	if !mine {
 		return fmt.Errorf("remove ring %q: another file has taken its name: %w", c.path, ErrUntrusted)
 	}
 	if err := os.Remove(c.path); err != nil {
 		return fmt.Errorf("remove ring: %w", err)
 	}
 	return nil
-}
-
-// DirectoryLock says that this process drains a directory. It holds until it is closed or the process dies.
-type DirectoryLock struct{ file *os.File }
-
-// held keeps directory locks from the garbage collector, which would close their files.
-var held sync.Map
-
-// LockDirectory makes this process the one that drains a directory.
-func LockDirectory(dir string) (*DirectoryLock, error) {
-	if err := CheckDirectory(dir); err != nil {
-		return nil, err
-	}
-	f, err := OpenLocked(filepath.Join(dir, "drainer.lock"))
-	if errors.Is(err, ErrLocked) {
-		return nil, fmt.Errorf("lock ring directory %q: another process drains it: stop that one first: %w", dir, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("lock ring directory: %w", err)
-	}
-	l := &DirectoryLock{f}
-	held.Store(l, nil)
-	return l, nil
-}
-
-// Close lets another process drain the directory.
-func (l *DirectoryLock) Close() error {
-	held.Delete(l)
-	return l.file.Close()
 }

@@ -10,7 +10,9 @@ import (
 	"syscall"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
+	"github.com/cloudprofiler/cloudprofiler/internal/doctor"
 )
 
 func main() {
@@ -77,6 +79,11 @@ func serve(ctx context.Context, s daemon.Start[config], reload <-chan os.Signal)
 		return err
 	}
 	status := running.Status()
+	machine := doctor.System()
+	machine.Rings = status.Rings
+	if f := machine.Logout(); f.Verdict != host.Fit {
+		log.Warn(f.Detail, "remedy", f.Remedy)
+	}
 	log.Info("draining", "node", status.Node, "rings", status.Rings, "logs", status.Logs, "run", status.Run, "handler_table", status.Table.Source)
 	for {
 		select {

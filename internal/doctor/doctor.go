@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/user"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +20,7 @@ import (
 type Machine struct {
 	Root fs.FS // of the file system
 
+	User        User   // who runs this
 	Rings       string // the directory of the node's rings
 	CheckRings  func(dir string) error
 	Filesystem  func(path string) (Filesystem, error)
@@ -27,6 +30,12 @@ type Machine struct {
 	ClockStatus func() (unix.Timex, error)
 	Chrony      func() (ntp.Claim, error)
 	Limit       func(resource int) (unix.Rlimit, error)
+}
+
+// User is whom the rings belong to.
+type User struct {
+	ID   int
+	Name string
 }
 
 // Filesystem is what holds a directory.
@@ -42,6 +51,7 @@ type StampKinds struct{ Transmit, Receive bool }
 func System() Machine {
 	return Machine{
 		Root:       os.DirFS("/"),
+		User:       thisUser(),
 		Rings:      ring.DefaultDirectory(),
 		CheckRings: ring.CheckDirectory,
 		Filesystem: filesystem,
@@ -62,9 +72,17 @@ func System() Machine {
 
 // Examine returns the findings.
 func Examine(m Machine) []host.Finding {
-	findings := []host.Finding{m.ringDirectory(), m.sharedMemory()}
+	findings := []host.Finding{m.ringDirectory(), m.sharedMemory(), m.Logout()}
 	findings = append(findings, m.stamps()...)
 	return append(findings, m.realtime(), m.chrony(), m.sleep(), m.files(), m.processors())
+}
+
+func thisUser() User {
+	u := User{ID: os.Geteuid(), Name: strconv.Itoa(os.Geteuid())}
+	if found, err := user.LookupId(u.Name); err == nil {
+		u.Name = found.Username
+	}
+	return u
 }
 
 func filesystem(path string) (Filesystem, error) {

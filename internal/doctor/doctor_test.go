@@ -24,6 +24,7 @@ func fit() Machine {
 			"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": {Data: []byte("performance\n")},
 			"sys/power/state": {Data: []byte("\n")},
 		},
+		User:       User{1000, "ada"},
 		Rings:      "/dev/shm/rings",
 		CheckRings: func(string) error { return nil },
 		Filesystem: func(string) (Filesystem, error) { return Filesystem{Memory: true, Bytes: 1 << 30, Free: 1 << 30}, nil },
@@ -140,8 +141,8 @@ func TestSystem(t *testing.T) {
 		}
 		names[f.Name] = true
 	}
-	if len(names) != 8 {
-		t.Errorf("findings %v, want eight names", names)
+	if len(names) != 9 {
+		t.Errorf("findings %v, want nine names", names)
 	}
 }
 

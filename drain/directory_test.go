@@ -1,0 +1,144 @@
+package drain
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// running is a drainer at work, and what it said.
+type running struct {
+	*Drainer
+	logs string
+
+	mu   sync.Mutex
+	said []error
+}
+
+func startRunning(t *testing.T, rings string) *running {
+	t.Helper()
+	r := &running{logs: filepath.Join(t.TempDir(), "logs")}
+	d, err := Start(rings, Options{Node: "node-1", Logs: r.logs, Workers: 2, Notify: func(err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.said = append(r.said, err)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Drainer = d
+	t.Cleanup(func() { d.Close() })
+	return r
+}
+
+// within waits for something that happens by itself.
+func within(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !happened(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+func openIn(t *testing.T, dir, name string) *handlers.Channel {
+	t.Helper()
+	if err := ring.MakeDirectory(dir); err != nil {
+		t.Fatal(err)
+	}
+	c, err := handlers.Open(name, handlers.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func logTo(c *handlers.Channel, from, to uint64) {
+	for id := from; id < to; id++ {
+		c.Log(id)
+	}
+}
+
+// A logout removes the directory with all that is in it. Rings that are open go on, and new ones are found.
+func TestDirectoryIsRemoved(t *testing.T) {
+	rings := filepath.Join(t.TempDir(), "rings")
+	r := startRunning(t, rings)
+	before := openIn(t, rings, "a/before")
+	logTo(before, 0, 100)
+	within(t, "the ring is found", func() bool { return len(r.Stats().Rings) == 1 })
+	if err := os.RemoveAll(rings); err != nil {
+		t.Fatal(err)
+	}
+	logTo(before, 100, 200)
+	after := openIn(t, rings, "a/after")
+	logTo(after, 0, 100)
+	within(t, "the new ring is found", func() bool { return len(r.Stats().Rings) == 2 })
+	within(t, "the directory is locked", func() bool {
+		l, err := ring.LockDirectory(rings)
+		if err == nil {
+			l.Close()
+		}
+		return errors.Is(err, ring.ErrLocked)
+	})
+	before.Close()
+	after.Close()
+	within(t, "both have ended", func() bool { return r.Stats().Finished == 2 })
+	logs := readLogs(t, r.logs)
+	if b, a := logs["a/before"].all(), logs["a/after"].all(); b != 200 || a != 100 {
+		t.Errorf("%d and %d events, want 200 and 100", b, a)
+	}
+}
+
+// Where another drainer has the directory, this one lets go of what that one finds, and takes it back.
+func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
+	rings := filepath.Join(t.TempDir(), "rings")
+	r := startRunning(t, rings)
+	c := openIn(t, rings, "a/b")
+	logTo(c, 0, 100)
+	within(t, "the ring is found", func() bool { return len(r.Stats().Rings) == 1 })
+	if err := r.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	// A drainer that knows no other lock than the file.
+	path := filepath.Join(rings, "drainer.lock")
+	var other *os.File
+	within(t, "another has the lock", func() bool {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		other, err = ring.OpenLocked(path)
+		return err == nil
+	})
+	defer other.Close()
+	within(t, "this one lets go", func() bool { s := r.Stats(); return s.Lost != nil && len(s.Rings) == 0 })
+	if err := r.Stats().Lost; !errors.Is(err, ring.ErrLocked) {
+		t.Error(err)
+	}
+	logTo(c, 100, 200)
+	if err := r.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n := readLogs(t, r.logs)["a/b"].all(); n != 100 {
+		t.Errorf("%d events in the log of a drainer that has let go at 100", n)
+	}
+	other.Close()
+	within(t, "this one takes it back", func() bool { s := r.Stats(); return s.Lost == nil && len(s.Rings) == 1 })
+	c.Close()
+	within(t, "the ring has ended", func() bool { return r.Stats().Finished == 1 })
+	if k := readLogs(t, r.logs)["a/b"]; k.all() != 200 || len(k.report.Damage) > 0 {
+		t.Errorf("%d events, want 200: %+v", k.all(), k.report)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.said) != 2 || !errors.Is(r.said[0], ring.ErrLocked) {
+		t.Errorf("said %q", r.said)
+	}
+}

@@ -1,0 +1,138 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockFile tells drainers of all versions, in all languages, that a directory is drained.
+const lockFile = "drainer.lock"
+
+// DirectoryLock says that this process drains a directory. It holds until it is closed or the process dies.
+//
+// It is two locks: one of the file drainer.lock, and one of the directory itself. The file can be removed,
+// and whoever makes another one could lock that; the directory cannot be removed without the rings in it.
+// One goroutine at a time may use it.
+type DirectoryLock struct {
+	dir  string
+	root *os.File // the directory
+	file *os.File
+}
+
+// held keeps directory locks from the garbage collector, which would close their files.
+var held sync.Map
+
+// LockDirectory makes this process the one that drains a directory. The error wraps ErrLocked where another
+// does.
+func LockDirectory(dir string) (*DirectoryLock, error) {
+	if err := CheckDirectory(dir); err != nil {
+		return nil, err
+	}
+	l := &DirectoryLock{dir: dir}
+	if err := l.take(); err != nil {
+		return nil, err
+	}
+	held.Store(l, nil)
+	return l, nil
+}
+
+// take locks the directory that has the name now, and its file. After an error it holds what it held before.
+func (l *DirectoryLock) take() error {
+	root := l.root
+	if same, err := l.same(l.dir, root); err != nil || !same {
+		if root, err = lockRoot(l.dir); err != nil {
+			return err
+		}
+	}
+	file, err := OpenLocked(filepath.Join(l.dir, lockFile))
+	if err != nil {
+		if root != l.root {
+			root.Close()
+		}
+		return lockError(l.dir, err)
+	}
+	if root != l.root && l.root != nil {
+		l.root.Close()
+	}
+	if l.file != nil {
+		l.file.Close()
+	}
+	l.root, l.file = root, file
+	return nil
+}
+
+func lockRoot(dir string) (*os.File, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Open(filepath.Clean(dir), flags, 0)
+	if err != nil {
+		return nil, lockError(dir, err)
+	}
+	root := os.NewFile(uintptr(fd), dir)
+	err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	if err == unix.EWOULDBLOCK {
+		err = ErrLocked
+	}
+	if err != nil {
+		root.Close()
+		return nil, lockError(dir, err)
+	}
+	return root, nil
+}
+
+func lockError(dir string, err error) error {
+	if errors.Is(err, ErrLocked) {
+		return fmt.Errorf("lock ring directory %q: another process drains it: stop that one first: %w", dir, err)
+	}
+	return fmt.Errorf("lock ring directory %q: %w", dir, err)
+}
+
+// Keep looks whether the lock still is that of the directory and the file which have the names now. Where
+// they were removed, as by a logout, it makes them and takes the lock anew; fresh says that the directory is
+// another one. The error wraps ErrLocked where another process came first. It may be called again.
+func (l *DirectoryLock) Keep() (fresh bool, err error) {
+	sameRoot, err := l.same(l.dir, l.root)
+	if err != nil {
+		return false, lockError(l.dir, err)
+	}
+	sameFile, err := l.same(filepath.Join(l.dir, lockFile), l.file)
+	if err != nil {
+		return false, lockError(l.dir, err)
+	}
+	if sameRoot && sameFile {
+		return false, nil
+	}
+	if err := MakeDirectory(l.dir); err != nil {
+		return false, err
+	}
+	if err := l.take(); err != nil {
+		return false, err
+	}
+	return !sameRoot, nil
+}
+
+// same reports whether a path leads to an open file. A path that leads nowhere does not.
+func (l *DirectoryLock) same(path string, file *os.File) (bool, error) {
+	if file == nil {
+		return false, nil
+	}
+	var open unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &open); err != nil {
+		return false, err
+	}
+	same, err := leadsTo(filepath.Clean(path), open)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return same, err
+}
+
+// Close lets another process drain the directory.
+func (l *DirectoryLock) Close() error {
+	held.Delete(l)
+	return errors.Join(l.file.Close(), l.root.Close())
+}
