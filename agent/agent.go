@@ -111,7 +111,7 @@ func start(c Config) (a *Agent, err error) {
 		a.chrony.open(a.baselinePath(a.state.Run))
 	}
 	a.running.Go(func() { a.chrony.run(ctx) })
-	if err := errors.Join(a.listen(), a.connect()); err != nil {
+	if err := errors.Join(a.listen(ctx), a.connect()); err != nil {
 		a.Close()
 		return nil, err
 	}

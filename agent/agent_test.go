@@ -743,3 +743,30 @@ func TestStateMovesOn(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A logout removes the directory of rings with the agent's socket. Whoever asks then finds the agent again.
+func TestSocketIsMadeAnew(t *testing.T) {
+	c := testConfig(t)
+	startTest(t, c)
+	for _, path := range []string{filepath.Join(c.Rings, SocketName), c.Rings} {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			var l *Local
+			if l, err = Connect(c.Rings); err != nil {
+				continue
+			}
+			if _, err = l.Status(t.Context()); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Fatalf("without %q: %v", path, err)
+		}
+		if info, err := os.Lstat(filepath.Join(c.Rings, SocketName)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the socket is open to others: %v, %v", info, err)
+		}
+	}
+}

@@ -2,13 +2,12 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -49,31 +48,14 @@ type RunAnswer struct {
 }
 
 // listen serves the socket, and the address if there is one.
-func (a *Agent) listen() error {
-	path := filepath.Join(a.c.Rings, SocketName)
-	// One is left of an agent that was killed; that no other lives is known by the lock of the directory.
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("make the agent's socket: %w", err)
-	}
-	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+func (a *Agent) listen(ctx context.Context) error {
+	socket, made, err := a.openSocket()
 	if err != nil {
-		return fmt.Errorf("make the agent's socket: %w: use a shorter path for the rings", err)
+		return err
 	}
-	// Until here the directory's mode, 700, keeps others out.
-	if err := os.Chmod(path, 0o600); err != nil {
-		socket.Close()
-		return fmt.Errorf("make the agent's socket: %w", err)
-	}
-	serve := func(l net.Listener, orders bool) {
-		server := newServer(a.mux(orders))
-		a.servers = append(a.servers, server)
-		a.running.Go(func() {
-			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				a.notify(fmt.Errorf("serve %s: %w", l.Addr(), err))
-			}
-		})
-	}
-	serve(socket, true)
+	server := a.newServer(true)
+	a.serve(server, socket)
+	a.running.Go(func() { a.keepSocket(ctx, server, socket, made) })
 	if a.c.Listen == "" {
 		return nil
 	}
@@ -82,8 +64,24 @@ func (a *Agent) listen() error {
 		return fmt.Errorf("serve metrics and status (listen): %w", err)
 	}
 	a.address = l.Addr()
-	serve(l, false)
+	a.serve(a.newServer(false), l)
 	return nil
+}
+
+// serve answers who comes to a listener, until that or the server is closed.
+func (a *Agent) serve(server *http.Server, l net.Listener) {
+	a.running.Go(func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			a.notify(fmt.Errorf("serve %s: %w", l.Addr(), err))
+		}
+	})
+}
+
+// newServer makes a server that Close closes. It takes orders from who may connect to the socket.
+func (a *Agent) newServer(orders bool) *http.Server {
+	server := newServer(a.mux(orders))
+	a.servers = append(a.servers, server)
+	return server
 }
 
 func newServer(h http.Handler) *http.Server {

@@ -49,6 +49,7 @@ var nodeMetrics = []metric{
 	}),
 	newMetric("processes", "Processes that have rings.", prometheus.GaugeValue, func(s *Status) float64 { return float64(len(s.Processes)) }),
 	newMetric("limit_reached", "1 while records are not stored because a limit is reached.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Limit != "") }),
+	newMetric("directory_lost", "1 while another agent has the directory of rings, and nothing is drained.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Lost != "") }),
 	newMetric("run_open", "1 while a run is open.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Run != "") }),
 	newMetric("server_connected", "1 while the server is there; 0 while it is away, or where there is none.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Link.Connected) }),
 	newMetric("handler_table_generation", "The server's generation of the handler table in force; 0: it is not the server's.", prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Table.Generation) }),

@@ -22,6 +22,7 @@ type Status struct {
 	Link      LinkStatus     `json:"server"`
 	Chrony    ChronyStatus   `json:"chrony"`
 	Limit     string         `json:"limit,omitempty"` // why records are not stored now
+	Lost      string         `json:"lost,omitempty"`  // why the directory of rings is not this agent's now
 	Total     Counts         `json:"total"`           // since the agent began
 	Finished  uint64         `json:"finished_rings"`  // whose programs ended, and that are in their logs as a whole
 	Channels  []RingStatus   `json:"channels"`
@@ -82,6 +83,9 @@ func (a *Agent) Status() Status {
 	if stats.Limit != nil {
 		s.Limit = stats.Limit.Error()
 	}
+	if stats.Lost != nil {
+		s.Lost = stats.Lost.Error()
+	}
 	s.Channels, s.Processes = []RingStatus{}, []ProcessUsage{}
 	for _, r := range stats.Rings {
 		s.Channels = append(s.Channels, ringStatus(r))
@@ -119,6 +123,9 @@ func ringStatus(r drain.RingStats) RingStatus {
 
 // warnings are what somebody should look at, the worst first.
 func (s *Status) warnings() (all []string) {
+	if s.Lost != "" {
+		all = append(all, "nothing is drained: "+s.Lost)
+	}
 	if s.Limit != "" {
 		all = append(all, "records are not stored: "+s.Limit)
 	}

@@ -33,7 +33,8 @@ type Options struct {
 	// Buffer is the memory for records, such as "1MiB": 16 bytes an event, rounded up to a power of two. "" is 1 MiB.
 	Buffer string
 
-	// Dir is the directory of the node's rings. "" is $CLOUDPROFILER_DIR, else one of this user's in /dev/shm.
+	// Dir is the directory of the node's rings. "" is $CLOUDPROFILER_DIR, else one of this user's in /dev/shm,
+	// which systemd may empty at the user's last logout: see "cprof doctor".
 	Dir string
 }
 

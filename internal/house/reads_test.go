@@ -13,7 +13,7 @@ import (
 // kernelFiles are files of ours that read some of the kernel's whole, under names that they put together.
 // The kernel's have an end.
 var kernelFiles = []string{
-	"internal/bench/agent.go", "internal/memory/memory.go", "internal/oscillator/clocks_linux.go",
+	"bench/agent.go", "internal/memory/memory.go", "internal/oscillator/clocks_linux.go",
 	"internal/proof/machine.go", "minrtt/clock.go",
 }
 

@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// socketTick is how often the agent looks whether its socket is still there.
+const socketTick = time.Second
+
+// openSocket makes the agent's socket in the directory of rings.
+func (a *Agent) openSocket() (*net.UnixListener, fs.FileInfo, error) {
+	path := filepath.Join(a.c.Rings, SocketName)
+	// One is left of an agent that was killed; that no other lives is known by the lock of the directory.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("make the agent's socket: %w", err)
+	}
+	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the agent's socket: %w: use a shorter path for the rings", err)
+	}
+	socket.SetUnlinkOnClose(false) // by then the name may be another's
+	// Until here the directory's mode, 700, keeps others out.
+	err = os.Chmod(path, 0o600)
+	info, statErr := os.Lstat(path)
+	if err = errors.Join(err, statErr); err != nil {
+		socket.Close()
+		return nil, nil, fmt.Errorf("make the agent's socket: %w", err)
+	}
+	return socket, info, nil
+}
+
+// keepSocket makes the socket anew when somebody has removed it, as systemd does at a logout, until ctx ends.
+func (a *Agent) keepSocket(ctx context.Context, server *http.Server, socket *net.UnixListener, made fs.FileInfo) {
+	ticker := time.NewTicker(socketTick)
+	defer ticker.Stop()
+	path, failed := filepath.Join(a.c.Rings, SocketName), false
+	for {
+		select {
+		case <-ctx.Done():
+			if isThere(path, made) {
+				os.Remove(path)
+			}
+			return
+		case <-ticker.C:
+		}
+		if isThere(path, made) || a.drainer.Stats().Lost != nil {
+			continue // where it is not, the directory may be another agent's
+		}
+		next, nextMade, err := a.openSocket()
+		if err != nil {
+			if !failed {
+				a.notify(err)
+			}
+			failed = true
+			continue
+		}
+		socket.Close()
+		socket, made, failed = next, nextMade, false
+		a.serve(server, socket)
+	}
+}
+
+func isThere(path string, made fs.FileInfo) bool {
+	there, err := os.Lstat(path)
+	return err == nil && os.SameFile(there, made)
+}
