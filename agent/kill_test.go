@@ -12,12 +12,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// killAtRandom kills programs, the agent, or both, so many times, and starts them again, while the agent opens and closes runs.
-func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (records uint64, wrong []error) {
+// killAtRandom kills programs, the agent, or both, so many times, and starts them again, while the agent opens and closes runs and its disk
+// fills and empties. It returns the languages of the programs as well.
+func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
+	languages = s.AlsoC(sharedWriters, false)
 	s.KillAtRandom(rng, kills, 120*time.Millisecond, func() *exec.Cmd { return s.startAgent("", 0) })
-	return s.end()
+	records, wrong = s.end()
+	return languages, records, wrong
 }
 
 // killAtPoint has agents kill themselves at one point, a while after each other, under load.
@@ -33,15 +36,15 @@ func killAtPoint(t testing.TB, rng *rand.Rand, point drain.FaultPoint) (records 
 	return records, wrong
 }
 
-// Every accepted record is in the logs exactly once, whoever is killed, and whichever run was being opened or closed: 300 times at random, and at every
-// fault point.
+// Every accepted record is in the logs exactly once or counted as dropped, whoever is killed, and whichever run was being opened or closed: 1,000
+// times at random, with a disk that fills and empties, and at every fault point.
 func TestBarRecordsOnceAfterKills(t *testing.T) {
 	kills, points := 20, []drain.FaultPoint{drain.AfterWrite, drain.SegmentBegun}
 	if proof.Begin(t) == proof.Full {
-		kills, points = 300, drain.FaultPoints()
+		kills, points = 1000, drain.FaultPoints()
 	}
 	rng := rand.New(rand.NewPCG(seed.Of(t), 1))
-	records, wrong := killAtRandom(t, rng, kills)
+	languages, records, wrong := killAtRandom(t, rng, kills)
 	for _, point := range points {
 		more, others := killAtPoint(t, rng, point)
 		records, wrong = records+more, append(wrong, others...)
@@ -50,7 +53,7 @@ func TestBarRecordsOnceAfterKills(t *testing.T) {
 		t.Logf("%d: %v", i+1, err)
 	}
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("rings with a record lost or doubled, %d kills at random and at %d fault points, runs opened and closed", kills, len(points)), Figure: float64(len(wrong)), Unit: "rings"},
+		proof.Bar{Name: fmt.Sprintf("rings with a record lost, doubled or uncounted, %d kills at random of programs in %s and agents, on a disk that fills and empties, and at %d fault points, runs opened and closed", kills, languages, len(points)), Figure: float64(len(wrong)), Unit: "rings"},
 		proof.Bar{Name: "records in these logs", Figure: float64(records), Limit: 100_000, AtLeast: true, Unit: "records"},
 	)
 }
@@ -59,7 +62,7 @@ func TestKillsAtRandom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	records, wrong := killAtRandom(t, rand.New(rand.NewPCG(seed.Of(t), 2)), 6)
+	_, records, wrong := killAtRandom(t, rand.New(rand.NewPCG(seed.Of(t), 2)), 6)
 	for _, err := range wrong {
 		t.Error(err)
 	}

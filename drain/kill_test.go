@@ -66,6 +66,7 @@ func beProgram(rings, file string) {
 
 // beDrainer drains until it is killed, at the latest by itself when it comes to a point for the n-th time.
 func beDrainer(rings, logs, point, count string) {
+	testimony.MeetFullDisks()
 	n, err := strconv.ParseInt(count, 10, 64)
 	must(err)
 	o := Options{Logs: logs, Node: "node-1", SegmentBytes: 200_000}
@@ -226,12 +227,15 @@ func checkShared(said *testimony.Testimony, k *kept) error {
 	return nil
 }
 
-// killAtRandom kills programs, the drainer, or both, so many times, and starts them again.
-func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (records uint64, wrong []error) {
+// killAtRandom kills programs, the drainer, or both, so many times, and starts them again, while the disk fills and empties. It returns the
+// languages of the programs as well.
+func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
+	languages = s.AlsoC(sharedWriters, true)
 	s.KillAtRandom(rng, kills, 60*time.Millisecond, func() *exec.Cmd { return s.startDrainer("", 0) })
-	return s.end()
+	records, wrong = s.end()
+	return languages, records, wrong
 }
 
 func TestKillsAtRandom(t *testing.T) {
@@ -239,7 +243,7 @@ func TestKillsAtRandom(t *testing.T) {
 	if testing.Short() {
 		kills = 4
 	}
-	records, wrong := killAtRandom(t, rand.New(rand.NewPCG(seed.Of(t), 3)), kills)
+	_, records, wrong := killAtRandom(t, rand.New(rand.NewPCG(seed.Of(t), 3)), kills)
 	for _, err := range wrong {
 		t.Error(err)
 	}
@@ -249,14 +253,15 @@ func TestKillsAtRandom(t *testing.T) {
 	t.Logf("%d records", records)
 }
 
-// Every accepted record is in the log exactly once, whoever is killed: 300 times at random, and at every fault point.
+// Every accepted record is in the log exactly once or counted as dropped, whoever is killed: 1,000 times at random, with a disk that fills
+// and empties, and at every fault point.
 func TestBarRecordsOnceAfterKills(t *testing.T) {
 	kills, rounds := 30, 1
 	if proof.Begin(t) == proof.Full {
-		kills, rounds = 300, 5
+		kills, rounds = 1000, 5
 	}
 	rng := rand.New(rand.NewPCG(seed.Of(t), 4))
-	records, wrong := killAtRandom(t, rng, kills)
+	languages, records, wrong := killAtRandom(t, rng, kills)
 	t.Logf("%d records", records)
 	for range rounds {
 		for _, point := range FaultPoints() {
@@ -269,7 +274,7 @@ func TestBarRecordsOnceAfterKills(t *testing.T) {
 		t.Logf("%d: %v", i+1, err)
 	}
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("logs with a record lost or doubled, %d kills at random", kills), Figure: float64(len(wrong)), Unit: "logs"},
+		proof.Bar{Name: fmt.Sprintf("logs with a record lost, doubled or uncounted, %d kills at random of programs in %s and drainers, on a disk that fills and empties", kills, languages), Figure: float64(len(wrong)), Unit: "logs"},
 		proof.Bar{Name: "records in these logs", Figure: float64(records), Limit: 100_000, AtLeast: true, Unit: "records"},
 	)
 }

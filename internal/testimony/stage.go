@@ -19,6 +19,7 @@ type Stage struct {
 	t        testing.TB
 	variable string // of the environment: tells a process what it is
 	files    []string
+	c        func(file string) *exec.Cmd // a program in C; nil: there is none
 }
 
 // NewStage makes a stage. Processes find their role in an environment variable of this name.
@@ -46,6 +47,11 @@ func (s *Stage) Start(role string, args ...string) *exec.Cmd {
 		s.t.Fatal(err)
 	}
 	cmd.Env = append(os.Environ(), s.variable+"="+role)
+	return s.start(cmd)
+}
+
+func (s *Stage) start(cmd *exec.Cmd) *exec.Cmd {
+	s.t.Helper()
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -54,11 +60,15 @@ func (s *Stage) Start(role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// StartProgram starts a process of the role "program", whose arguments are the directory of rings and the file of its testimony.
+// StartProgram starts a process of the role "program", whose arguments are the directory of rings and the file of its testimony, or its twin
+// in C.
 func (s *Stage) StartProgram() *exec.Cmd {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "testimony")
 	s.files = append(s.files, file)
+	if s.c != nil && len(s.files)%2 == 0 {
+		return s.start(s.c(file))
+	}
 	return s.Start("program", s.Rings, file)
 }
 
@@ -88,14 +98,16 @@ func (s *Stage) Each(show func(said *Testimony)) {
 	}
 }
 
-// KillAtRandom kills one of two programs, what drains their rings, or both, so many times, and starts them again, with up to a pause between. At the
-// end all are killed.
+// KillAtRandom kills one of two programs, what drains their rings, or both, so many times, and starts them again, with up to a pause between. In each
+// pause the disk of what drains is filled or emptied. At the end all are killed.
 func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration, start func() *exec.Cmd) {
 	s.t.Helper()
 	drainer := start()
 	programs := []*exec.Cmd{s.StartProgram(), s.StartProgram()}
 	s.WaitForCalls() // or a slow machine kills them all before they begin
 	for range kills {
+		time.Sleep(time.Duration(rng.Int64N(int64(pause))))
+		setDisk(s.t, rng, drainer)
 		time.Sleep(time.Duration(rng.Int64N(int64(pause))))
 		what := rng.IntN(3)
 		if what != 0 {

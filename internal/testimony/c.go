@@ -1,0 +1,52 @@
+package testimony
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// sources are those of the C library, from a package at the top.
+const sources = "../sdk/c"
+
+// AlsoC has every second program be one in C, from sdk/c/test/testimony.c, with so many writers on the shared channel. It returns the
+// languages. Without a compiler, that is Go alone; where tests are to be complete it is an error.
+func (s *Stage) AlsoC(writers int, links bool) (languages string) {
+	s.t.Helper()
+	for _, tool := range []string{"make", "gcc"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("CI") == "true" {
+				s.t.Fatal(err)
+			}
+			s.t.Logf("the C library cannot be built here: %v", err)
+			return "Go"
+		}
+	}
+	// The go command takes an old result where the files that a test has read are as they were: so it reads the sources.
+	err := filepath.WalkDir(sources, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			_, err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	dir := s.t.TempDir()
+	program := filepath.Join(dir, "testimony")
+	if out, err := exec.Command("make", "-C", sources, "CC=gcc", "BUILD="+dir, program).CombinedOutput(); err != nil {
+		s.t.Fatalf("build a program in C: %v\n%s", err, out)
+	}
+	with := "0"
+	if links {
+		with = "1"
+	}
+	s.c = func(file string) *exec.Cmd {
+		cmd := exec.Command(program, file, strconv.Itoa(writers), with)
+		cmd.Env = append(os.Environ(), "CLOUDPROFILER_DIR="+s.Rings)
+		return cmd
+	}
+	return "Go and C"
+}

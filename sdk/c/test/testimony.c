@@ -1,0 +1,104 @@
+/*
+ * A program that logs until it is killed, and says in a file that outlives it how many calls have returned, and into which rings. It is
+ * the twin in C of the programs of the tests that kill.
+ *
+ *	testimony FILE WRITERS LINKS    rings are in CLOUDPROFILER_DIR; LINKS is 1 or 0: whether there is a channel of links
+ *
+ * The first writer is that of the channel with one, the next, if there is, that of links, the others are those of the shared channel.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cloudprofiler.h"
+
+/* As internal/testimony has it. */
+struct testimony {
+	_Atomic uint64_t returned[8];
+	_Atomic uint64_t begun;
+	char rings[4][256];
+};
+
+static struct testimony *said;
+static cp_channel *one, *links, *shared;
+
+struct writer {
+	int place;       /* in returned */
+	uint64_t number; /* of those of the shared channel */
+	cp_channel *channel;
+};
+
+static void call(const struct writer *w, uint64_t id)
+{
+	if (w->channel == links)
+		cp_link(links, id, id + 1);
+	else
+		cp_log(w->channel, w->number << 48 | id);
+}
+
+static void *burst(void *arg)
+{
+	const struct writer *w = arg;
+	unsigned seed = (unsigned)getpid() + (unsigned)w->place;
+
+	for (;;) {
+		for (int n = rand_r(&seed) % 4000; n > 0; n--) {
+			uint64_t id = atomic_load_explicit(&said->returned[w->place], memory_order_relaxed);
+			call(w, id);
+			atomic_store(&said->returned[w->place], id + 1);
+		}
+		usleep((useconds_t)(rand_r(&seed) % 2000));
+	}
+	return NULL;
+}
+
+static cp_channel *open_it(int ring, const char *name, const char *handler, const char *policy, size_t bytes, int many)
+{
+	cp_options o = {.handler = handler, .policy = policy, .buffer_bytes = bytes};
+	cp_channel *c = many ? cp_open_shared(name, &o) : cp_open(name, &o);
+
+	if (cp_error(c) != NULL || strlen(cp_path(c)) >= sizeof(said->rings[0])) {
+		fprintf(stderr, "open %s: %s\n", name, cp_error(c) != NULL ? cp_error(c) : "its path is too long");
+		exit(1);
+	}
+	strcpy(said->rings[ring], cp_path(c));
+	return c;
+}
+
+int main(int argc, char **argv)
+{
+	static struct writer writers[8];
+	int count = 0, file;
+
+	if (argc != 4 || (file = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0 || ftruncate(file, sizeof(*said)) != 0)
+		return 1;
+	said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (said == MAP_FAILED)
+		return 1;
+	one = open_it(count, "one/x", NULL, "drop", 64 << 10, 0);
+	writers[count] = (struct writer){.place = count, .channel = one};
+	count++;
+	if (atoi(argv[3]) != 0) {
+		links = open_it(count, "links/x", "link", NULL, 64 << 10, 0);
+		writers[count] = (struct writer){.place = count, .channel = links};
+		count++;
+	}
+	shared = open_it(count, "shared/x", "id", "drop", 256 << 10, 1);
+	for (int i = 0; i < atoi(argv[2]) && count < 8; i++, count++)
+		writers[count] = (struct writer){.place = count, .number = (uint64_t)i, .channel = shared};
+	atomic_store(&said->begun, 1);
+	for (int i = 1; i < count; i++) {
+		pthread_t thread;
+		if (pthread_create(&thread, NULL, burst, &writers[i]) != 0)
+			return 1;
+	}
+	burst(&writers[0]);
+	return 0;
+}
