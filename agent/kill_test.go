@@ -12,8 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// killAtRandom kills programs, the agent, or both, so many times, and starts them again, while the agent opens and closes runs and its disk
-// fills and empties. It returns the languages of the programs as well.
+// killAtRandom kills programs, the agent, or both, so many times, and starts them again, while the
+// agent opens and closes runs and its disk fills and empties. It returns the languages of the
+// programs as well.
 func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
@@ -36,8 +37,9 @@ func killAtPoint(t testing.TB, rng *rand.Rand, point drain.FaultPoint) (records 
 	return records, wrong
 }
 
-// Every accepted record is in the logs exactly once or counted as dropped, whoever is killed, and whichever run was being opened or closed: 1,000
-// times at random, with a disk that fills and empties, and at every fault point.
+// Every accepted record is in the logs exactly once or counted as dropped, whoever is killed, and
+// whichever run was being opened or closed: 1,000 times at random, with a disk that fills and
+// empties, and at every fault point.
 func TestBarRecordsOnceAfterKills(t *testing.T) {
 	kills, points := 20, []drain.FaultPoint{drain.AfterWrite, drain.SegmentBegun}
 	if proof.Begin(t) == proof.Full {
@@ -53,7 +55,8 @@ func TestBarRecordsOnceAfterKills(t *testing.T) {
 		t.Logf("%d: %v", i+1, err)
 	}
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("rings with a record lost, doubled or uncounted, %d kills at random of programs in %s and agents, on a disk that fills and empties, and at %d fault points, runs opened and closed", kills, languages, len(points)), Figure: float64(len(wrong)), Unit: "rings"},
+		proof.Bar{Name: fmt.Sprintf("rings with a record lost, doubled or uncounted, %d kills at random of programs in %s "+
+			"and agents, on a disk that fills and empties, and at %d fault points, runs opened and closed", kills, languages, len(points)), Figure: float64(len(wrong)), Unit: "rings"},
 		proof.Bar{Name: "records in these logs", Figure: float64(records), Limit: 100_000, AtLeast: true, Unit: "records"},
 	)
 }

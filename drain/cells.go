@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// cells writes what the handlers counter and first-last keep in the ring: samples that are due, or what is there now.
+// cells writes what the handlers counter and first-last keep in the ring: samples that are due, or
+// what is there now.
 func (s *source) cells(w *worker, now phase) error {
 	final := now != live
 	counting := s.settings.Kind == channel.Counter && now != dead
@@ -97,7 +98,8 @@ func fromRow(r logstore.FirstLast) ring.FirstAndLast {
 	}
 }
 
-// sampler reads the counts of all counting channels whose period is over at one instant, also while their workers wait for a slow disk.
+// sampler reads the counts of all counting channels whose period is over at one instant, also while
+// their workers wait for a slow disk.
 type sampler struct {
 	changed chan struct{} // another ring is to be sampled
 

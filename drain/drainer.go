@@ -405,7 +405,8 @@ func (d *Drainer) Flush() error {
 
 var errClosed = errors.New("drainer is closed")
 
-// each has every worker do something with each of its rings, those that appeared just now among them, until there is no more to do.
+// each has every worker do something with each of its rings, those that appeared just now among
+// them, until there is no more to do.
 func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) error {
 	select {
 	case <-d.closing:

@@ -15,9 +15,10 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	n := len(ranges)
 	leftAt := uint64(noPlace)
 	if n > 0 && now != dead {
-		// A range grows as long as it is the newest and its place is the tail. One writer that has moved on has left it for good; of many,
-		// one that saw the old tail may still be at it, so that theirs is over when there is another. That holds for a range as well that
-		// may have been the newest when the table was full: it grows at any place.
+		// A range grows as long as it is the newest and its place is the tail. One writer that has moved
+		// on has left it for good; of many, one that saw the old tail may still be at it, so that theirs
+		// is over when there is another. That holds for a range as well that may have been the newest
+		// when the table was full: it grows at any place.
 		newest := ranges[n-1].At
 		passes := !s.header.ManyWriters && !p.mayHaveBeenFull(p.drops+uint64(n))
 		if !passes || state.Tail <= newest {
@@ -32,12 +33,14 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 		if r.Count > 0 { // else the program died over it
 			count += r.Count
 			rows = append(rows, logstore.Drop{
-				Of: uint64(s.kind), Reason: uint64(logstore.RingFull), At: r.At / s.per, Count: r.Count, FirstCounter: r.FirstCounter, LastCounter: r.LastCounter,
+				Of: uint64(s.kind), Reason: uint64(logstore.RingFull), At: r.At / s.per, Count: r.Count,
+				FirstCounter: r.FirstCounter, LastCounter: r.LastCounter,
 			})
 		}
 	}
 	if len(rows) > 0 {
-		if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: rows}); err != nil {
+		block := logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: rows}
+		if err := s.append(&w.block, block); err != nil {
 			return err
 		}
 	}
@@ -51,10 +54,11 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	return s.release(i)
 }
 
-// mayHaveBeenFull says whether the program may have found the table full since it began the newest of its ranges, so many in all.
-// It began it with room, when the drainer had said of at least begun − DropsSize ranges that they are safe. It found the table full after that
-// only if the drainer had said just that number. What the drainer says now tells nothing: an event that is being counted may have looked
-// before.
+// mayHaveBeenFull says whether the program may have found the table full since it began the newest
+// of its ranges, so many in all. It began it with room, when the drainer had said of at least begun
+// − DropsSize ranges that they are safe. It found the table full after that only if the drainer had
+// said just that number. What the drainer says now tells nothing: an event that is being counted
+// may have looked before.
 func (p *place) mayHaveBeenFull(begun uint64) bool {
 	return begun >= ring.DropsSize && p.told>>(p.drops+ring.DropsSize-begun)&1 == 1
 }

@@ -33,8 +33,8 @@ func (s *source) finish(w *worker) error {
 	return nil
 }
 
-// complete returns an error if the ring of a dead program has anything that its log does not. Whatever was forgotten on the way here
-// then stays in the ring.
+// complete returns an error if the ring of a dead program has anything that its log does not.
+// Whatever was forgotten on the way here then stays in the ring.
 func (s *source) complete() error {
 	for i := range s.places {
 		if err := s.completeShard(i); err != nil {
@@ -46,14 +46,16 @@ func (s *source) complete() error {
 		return err
 	}
 	if cells != s.firstLast {
-		return fmt.Errorf("end ring %q: first and last of %d events, its log has those of %d: %w", s.ring.Path(), cells.Count, s.firstLast.Count, ring.ErrDamaged)
+		return fmt.Errorf("end ring %q: first and last of %d events, its log has those of %d: %w",
+			s.ring.Path(), cells.Count, s.firstLast.Count, ring.ErrDamaged)
 	}
 	counted, err := s.ring.Counted()
 	if err != nil {
 		return err
 	}
 	if counted != s.counted {
-		return fmt.Errorf("end ring %q: %d events counted, its log has %d: %w", s.ring.Path(), counted, s.counted, ring.ErrDamaged)
+		return fmt.Errorf("end ring %q: %d events counted, its log has %d: %w",
+			s.ring.Path(), counted, s.counted, ring.ErrDamaged)
 	}
 	return nil
 }
@@ -74,13 +76,16 @@ func (s *source) completeShard(i int) error {
 	}
 	switch {
 	case state.Tail != p.head:
-		return fmt.Errorf("records up to %d, its log has them up to %d: %w", state.Tail, p.head, ring.ErrDamaged)
+		return fmt.Errorf("records up to %d, its log has them up to %d: %w",
+			state.Tail, p.head, ring.ErrDamaged)
 	case state.Dropped != p.accounted || len(ranges) > 0:
-		return fmt.Errorf("%d events dropped, its log has %d, and %d ranges of them are left: %w", state.Dropped, p.accounted, len(ranges), ring.ErrDamaged)
+		return fmt.Errorf("%d events dropped, its log has %d, and %d ranges of them are left: %w",
+			state.Dropped, p.accounted, len(ranges), ring.ErrDamaged)
 	case len(entries) > 0:
 		return fmt.Errorf("%d changes of settings are not in its log: %w", len(entries), ring.ErrDamaged)
 	case p.skipped > 0:
-		return fmt.Errorf("%d rows were not stored, and its log does not say so: %w", p.skipped, ring.ErrDamaged)
+		return fmt.Errorf("%d rows were not stored, and its log does not say so: %w",
+			p.skipped, ring.ErrDamaged)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program ends while the disk is full. Whenever there is space again, and however little at first, its log has all that it left: events,
-// drops, settings and cells.
+// A program ends while the disk is full. Whenever there is space again, and however little at
+// first, its log has all that it left: events, drops, settings and cells.
 func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 	kinds := []string{"id", "counter", "first-last", "null"}
 	for wait := time.Duration(0); wait < 3*tick; wait += DefaultPoll / 2 {
@@ -49,7 +49,8 @@ func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 				t.Errorf("after %s with space for %d bytes: transitions %+v, want 4", wait, space, rows)
 			}
 			if log.all() != 64 || log.dropped(logstore.RingFull) != 6 {
-				t.Errorf("after %s with space for %d bytes: %d events and %d dropped, want 64 and 6", wait, space, log.all(), log.dropped(logstore.RingFull))
+				t.Errorf("after %s with space for %d bytes: %d events and %d dropped, want 64 and 6",
+					wait, space, log.all(), log.dropped(logstore.RingFull))
 			}
 			if n := len(log.samples); n == 0 || log.samples[n-1].Count != 70 {
 				t.Errorf("after %s with space for %d bytes: samples %+v", wait, space, log.samples)
@@ -62,8 +63,9 @@ func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 	}
 }
 
-// An event that finds the table of drops full is still being counted when the drainer has made room, and when another drainer has come: it
-// is counted in the range that it extends, so that this one is not over.
+// An event that finds the table of drops full is still being counted when the drainer has made
+// room, and when another drainer has come: it is counted in the range that it extends, so that this
+// one is not over.
 func TestDropThatIsCountedLate(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // 16 records
@@ -110,7 +112,8 @@ func TestDropThatIsCountedLate(t *testing.T) {
 	}
 }
 
-// Whatever the looks before have forgotten of a ring whose program is gone: it is noticed before the ring is removed.
+// Whatever the looks before have forgotten of a ring whose program is gone: it is noticed before
+// the ring is removed.
 func TestARingIsNotRemovedBeforeItsLogIsComplete(t *testing.T) {
 	begin := func(events uint64, fault func(FaultPoint)) (*rig, *handlers.Channel) {
 		r := newRig(t, Options{Fault: fault})

@@ -21,8 +21,8 @@ type logFailure struct{ error }
 
 func (f logFailure) Unwrap() error { return f.error }
 
-// causeOf takes an error for passing unless it is known to be something else: a healthy ring must not be given up for what the system
-// lacks.
+// causeOf takes an error for passing unless it is known to be something else: a healthy ring must
+// not be given up for what the system lacks.
 func causeOf(err error) cause {
 	var failure logFailure
 	switch {

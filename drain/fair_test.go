@@ -10,11 +10,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// reserve makes a ring of a dead program that has reserved so many records, or some more, and written those that written says. It returns
-// how many of each there are.
-func reserve(t *testing.T, r *rig, n uint64, written func(seq uint64) bool) (reserved, whole uint64) {
+// reserve makes a ring of a dead program that has reserved so many records, or some more, and
+// written those that written says. It returns how many of each there are.
+func reserve(t *testing.T, r *rig, n uint64, written func(uint64) bool) (reserved, whole uint64) {
 	t.Helper()
-	p, err := ring.Create(r.rings, ring.Config{Name: name(t, "dead/x"), Settings: channel.Settings{Kind: channel.Identity}, ManyWriters: true, Records: n})
+	p, err := ring.Create(r.rings, ring.Config{
+		Name: name(t, "dead/x"), Settings: channel.Settings{Kind: channel.Identity}, ManyWriters: true, Records: n,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +36,8 @@ func reserve(t *testing.T, r *rig, n uint64, written func(seq uint64) bool) (res
 	return reserved, whole
 }
 
-// However much a dead ring has, and however it is made up: one look takes a bounded part of it, and in the end nothing is missing.
+// However much a dead ring has, and however it is made up: one look takes a bounded part of it, and
+// in the end nothing is missing.
 func TestALookAtADeadRingIsBounded(t *testing.T) {
 	for _, test := range []struct {
 		what    string
@@ -62,7 +65,8 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 				}
 				now := stats.Rings[0]
 				blocks, rows, holes := now.Blocks-before.Blocks, now.Rows-before.Rows, now.Holes-before.Holes
-				if blocks > most || rows > lookRecords+logstore.MaxRows || holes > 4*lookRecords+holeRecords || now.SetAside != nil || looks > 1000 {
+				if blocks > most || rows > lookRecords+logstore.MaxRows || holes > 4*lookRecords+holeRecords ||
+					now.SetAside != nil || looks > 1000 {
 					t.Fatalf("a look wrote %d blocks, %d rows, and passed %d holes: %+v", blocks, rows, holes, now)
 				}
 				before = now
@@ -70,14 +74,15 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 			k := readLogs(t, r.logs)["dead/x"]
 			k.check(t)
 			if got := uint64(k.all()); got != whole || k.dropped(logstore.NeverWritten) != reserved-whole {
-				t.Errorf("%d rows and %d never written, want %d of %d", got, k.dropped(logstore.NeverWritten), whole, reserved)
+				t.Errorf("%d rows and %d never written, want %d of %d",
+					got, k.dropped(logstore.NeverWritten), whole, reserved)
 			}
 		})
 	}
 }
 
-// While logs move, and one ring is full of records, the others are looked at as ever. What comes to the full one meanwhile is for the new
-// directory.
+// While logs move, and one ring is full of records, the others are looked at as ever. What comes to
+// the full one meanwhile is for the new directory.
 func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	var r *rig
 	var large, small *handlers.Channel

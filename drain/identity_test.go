@@ -51,7 +51,8 @@ func asideFor(r *rig, path string) error {
 	return nil
 }
 
-// A copy of a ring, under another name, writes nothing to the ring's log: whether it comes while a drainer is there or before.
+// A copy of a ring, under another name, writes nothing to the ring's log: whether it comes while a
+// drainer is there or before.
 func TestACopyBesideItsRing(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		r := newRig(t, Options{})

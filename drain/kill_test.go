@@ -152,6 +152,9 @@ func (s *scene) end() (records uint64, wrong []error) {
 			if !k.report.Whole() || !k.report.Sealed || k.report.Duplicates+k.report.Overlaps+k.report.Foreign > 0 {
 				wrong = append(wrong, fmt.Errorf("log of ring %s: %+v", ring, k.report))
 			}
+			if rows := k.transitions[0]; len(rows) != 1 || rows[0].Generation != 1 {
+				wrong = append(wrong, fmt.Errorf("log of ring %s: settings %+v", ring, rows))
+			}
 			if err := check(said, k); err != nil {
 				wrong = append(wrong, fmt.Errorf("log of ring %s: %w", ring, err))
 			}
@@ -227,8 +230,8 @@ func checkShared(said *testimony.Testimony, k *kept) error {
 	return nil
 }
 
-// killAtRandom kills programs, the drainer, or both, so many times, and starts them again, while the disk fills and empties. It returns the
-// languages of the programs as well.
+// killAtRandom kills programs, the drainer, or both, so many times, and starts them again, while
+// the disk fills and empties. It returns the languages of the programs as well.
 func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
@@ -253,8 +256,8 @@ func TestKillsAtRandom(t *testing.T) {
 	t.Logf("%d records", records)
 }
 
-// Every accepted record is in the log exactly once or counted as dropped, whoever is killed: 1,000 times at random, with a disk that fills
-// and empties, and at every fault point.
+// Every accepted record is in the log exactly once or counted as dropped, whoever is killed: 1,000
+// times at random, with a disk that fills and empties, and at every fault point.
 func TestBarRecordsOnceAfterKills(t *testing.T) {
 	kills, rounds := 30, 1
 	if proof.Begin(t) == proof.Full {
@@ -274,7 +277,8 @@ func TestBarRecordsOnceAfterKills(t *testing.T) {
 		t.Logf("%d: %v", i+1, err)
 	}
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("logs with a record lost, doubled or uncounted, %d kills at random of programs in %s and drainers, on a disk that fills and empties", kills, languages), Figure: float64(len(wrong)), Unit: "logs"},
+		proof.Bar{Name: fmt.Sprintf("logs with a record lost, doubled or uncounted, %d kills at random of programs in %s "+
+			"and drainers, on a disk that fills and empties", kills, languages), Figure: float64(len(wrong)), Unit: "logs"},
 		proof.Bar{Name: "records in these logs", Figure: float64(records), Limit: 100_000, AtLeast: true, Unit: "records"},
 	)
 }

@@ -105,8 +105,9 @@ const (
 	// partAge is how long a ring that is being made may be without a lock before it is taken for abandoned.
 	partAge = 10 * time.Second
 
-	// lookRecords is how many records are taken of a ring at one look, and blockRecords what a block is counted for at the least. So what one ring
-	// holds, and however it is made up, keeps the others of its worker waiting for milliseconds.
+	// lookRecords is how many records are taken of a ring at one look, and blockRecords what a block
+	// is counted for at the least. So what one ring holds, and however it is made up, keeps the others
+	// of its worker waiting for milliseconds.
 	lookRecords  = 2 * logstore.MaxRows
 	blockRecords = 1 << 9
 

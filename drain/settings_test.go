@@ -280,7 +280,8 @@ func TestTableChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// Without a rule a channel has what its program chose, whatever became of its journal and of the logs before.
+// Without a rule a channel has what its program chose, whatever became of its journal and of the
+// logs before.
 func TestWithoutARuleTheProgramsOwnSettingsHold(t *testing.T) {
 	own := handlers.Options{Handler: "xoy", Params: channel.Params{"x": 1, "y": 2}}
 	for name, interfere := range map[string]func(r *rig, c *handlers.Channel){

@@ -214,7 +214,8 @@ func (s *source) rows(w *worker, i, n int) logstore.Block {
 	return b
 }
 
-// takeHole accounts for records that a dead owner reserved and never wrote: the next ones, of a large hole a part.
+// takeHole accounts for records that a dead owner reserved and never wrote: the next ones, of a
+// large hole a part.
 func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	p := &s.places[i]
 	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, holeRecords)

@@ -65,7 +65,8 @@ func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 	s := &source{d: d, ring: c, header: c.Header(), alive: true, kind: logstore.Events, per: 1}
 	err = d.admit(s.header.ProcessID, s.header.FileBytes())
 	if err == nil && isNew && logs.has(s.header.Name, s.header.Incarnation) {
-		err = fmt.Errorf("open ring %q: it is new, and its log was begun before: it has the identity of another: %w", path, ring.ErrUntrusted)
+		err = fmt.Errorf("open ring %q: it is new, and its log was begun before: it has the identity of another: %w",
+			path, ring.ErrUntrusted)
 	}
 	if err == nil {
 		err = s.prepare(logs)
@@ -128,8 +129,9 @@ func (s *source) prepare(logs begun) error {
 }
 
 func (s *source) openLog(dir string, segments []logstore.Segment, begin channel.Settings) (err error) {
+	o := &s.d.o
 	s.dir = dir
-	s.log, err = logstore.OpenSegments(s.d.o.FileSystem, dir, segments, s.d.o.logHeader(s.header, begin), s.d.o.SegmentBytes)
+	s.log, err = logstore.OpenSegments(o.FileSystem, dir, segments, o.logHeader(s.header, begin), o.SegmentBytes)
 	if err != nil {
 		return logFailure{err}
 	}

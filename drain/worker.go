@@ -164,7 +164,8 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
-// each does something with each ring until there is no more to do, by turns. Rings with which it is through are looked at meanwhile as ever.
+// each does something with each ring until there is no more to do, by turns. Rings with which it is
+// through are looked at meanwhile as ever.
 func (w *worker) each(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {

@@ -18,8 +18,8 @@ type Consumer struct {
 	generation uint64
 }
 
-// OpenConsumer maps a ring for draining. Its file must have the name that its identity gives it: one of another name is a copy, and
-// what it holds must not go where that of the ring goes.
+// OpenConsumer maps a ring for draining. Its file must have the name that its identity gives it:
+// one of another name is a copy, and what it holds must not go where that of the ring goes.
 func OpenConsumer(path string) (*Consumer, error) {
 	r, err := open(path, true)
 	if err != nil {
@@ -105,7 +105,8 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 	return w, nil
 }
 
-// next is the word of the next generation. Generations take turns at the slots that are the drainer's.
+// next is the word of the next generation. Generations take turns at the slots that are the
+// drainer's.
 func (c *Consumer) next(kind channel.Kind) Word {
 	c.generation++
 	return NewWord(c.generation, kind, chosenSlot+1+int(c.generation%(slots-1)))

@@ -32,7 +32,8 @@ const (
 	MaxShards = 64
 )
 
-// MaxEvents is more events than a shard can drop or count. What says more is damage, and sums over all shards of a ring hold.
+// MaxEvents is more events than a shard can drop or count. What says more is damage, and sums over
+// all shards of a ring hold.
 const MaxEvents = 1 << 56
 
 // A Record is one event: the counter at the event and the tuple's id.
@@ -82,7 +83,8 @@ type identity struct {
 	_              [4]byte
 }
 
-// control is written by the drainer, but for the first word and the slot of the settings that the program chose.
+// control is written by the drainer, but for the first word and the slot of the settings that the
+// program chose.
 type control struct {
 	word uint64 // the switching word: see Word
 	_    [56]byte
@@ -197,7 +199,8 @@ func NewWord(generation uint64, kind channel.Kind, slot int) Word {
 // FirstWord is the switching word of a ring whose settings nobody has changed yet.
 func FirstWord(kind channel.Kind) Word { return NewWord(1, kind, chosenSlot) }
 
-// chosenSlot is the slot of the settings that the program chose. No drainer writes it, so that they can be set again.
+// chosenSlot is the slot of the settings that the program chose. No drainer writes it, so that they
+// can be set again.
 const chosenSlot = 0
 
 // maxGeneration is more changes than there can be: a word past it was written by no drainer of ours.

@@ -256,7 +256,7 @@ func (r *Reader) State(i int) (State, error) {
 	case r.header.Policy != channel.Overwrite && s.Tail-s.Head > r.header.Records:
 		return State{}, r.damaged("shard %d: %d records between head %d and tail %d, room for %d", i, s.Tail-s.Head, s.Head, s.Tail, r.header.Records)
 	case r.header.Links && (s.Head|s.Tail)%2 != 0:
-		return State{}, r.damaged("shard %d: head %d and tail %d, and its records come in pairs", i, s.Head, s.Tail)
+		return State{}, r.damaged("shard %d: head %d, tail %d, and its records come in pairs", i, s.Head, s.Tail)
 	case s.Dropped > MaxEvents:
 		return State{}, r.damaged("shard %d: %d events dropped", i, s.Dropped)
 	case s.Tail < r.last[i].Tail:
@@ -310,8 +310,9 @@ func (r *Reader) Copy(i int, from uint64, into []Record) (first uint64, n int, u
 	return first, n, unfinished, nil
 }
 
-// Unwritten counts records from a sequence on, of at most so many, that were reserved and not written, for a ring whose owner is dead. Pairs are
-// told by their first record: step is 2 for them, else 1.
+// Unwritten counts records from a sequence on, of at most so many, that were reserved and not
+// written, for a ring whose owner is dead. Pairs are told by their first record: step is 2 for
+// them, else 1.
 func (r *Reader) Unwritten(i int, from, step, most uint64) (n uint64, err error) {
 	s, err := r.State(i)
 	if err != nil || from >= s.Tail {
@@ -497,7 +498,8 @@ func (e *journalEntry) load() (journalEntry, bool) {
 	return got, load(&e.word) == word
 }
 
-// Counted is how many events the counting handler has counted since the open. Any goroutine may ask, until the ring is closed.
+// Counted is how many events the counting handler has counted since the open. Any goroutine may
+// ask, until the ring is closed.
 func (r *Reader) Counted() (uint64, error) {
 	var n uint64
 	if err := guard(func() { n = load(&r.shards[0].cells.counter) }); err != nil {

@@ -11,8 +11,9 @@ import (
 // sources are those of the C library, from a package at the top.
 const sources = "../sdk/c"
 
-// AlsoC has every second program be one in C, from sdk/c/test/testimony.c, with so many writers on the shared channel. It returns the
-// languages. Without a compiler, that is Go alone; where tests are to be complete it is an error.
+// AlsoC has every second program be one in C, from sdk/c/test/testimony.c, with so many writers on
+// the shared channel. It returns the languages. Without a compiler, that is Go alone; where tests
+// are to be complete it is an error.
 func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 	s.t.Helper()
 	for _, tool := range []string{"make", "gcc"} {
@@ -24,7 +25,8 @@ func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 			return "Go"
 		}
 	}
-	// The go command takes an old result where the files that a test has read are as they were: so it reads the sources.
+	// The go command takes an old result where the files that a test has read are as they were: so it
+	// reads the sources.
 	err := filepath.WalkDir(sources, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			_, err = os.ReadFile(path)
@@ -36,7 +38,8 @@ func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 	}
 	dir := s.t.TempDir()
 	program := filepath.Join(dir, "testimony")
-	if out, err := exec.Command("make", "-C", sources, "CC=gcc", "BUILD="+dir, program).CombinedOutput(); err != nil {
+	out, err := exec.Command("make", "-C", sources, "CC=gcc", "BUILD="+dir, program).CombinedOutput()
+	if err != nil {
 		s.t.Fatalf("build a program in C: %v\n%s", err, out)
 	}
 	with := "0"

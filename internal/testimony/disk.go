@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A full disk is a limit on how long a process's files may become: the kernel writes what still fits of a block, and fails. It needs no
-// file system of its own, and so no root.
+// A full disk is a limit on how long a process's files may become: the kernel writes what still
+// fits of a block, and fails. It needs no file system of its own, and so no root.
 
 // ErrDiskFull is what the system says then.
 const ErrDiskFull = syscall.EFBIG
@@ -30,7 +30,8 @@ func setDisk(t testing.TB, rng *rand.Rand, cmd *exec.Cmd) {
 	if rng.IntN(2) == 0 {
 		limit.Cur = rng.Uint64N(diskBytes)
 	}
-	if err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil && !errors.Is(err, unix.ESRCH) {
+	err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil)
+	if err != nil && !errors.Is(err, unix.ESRCH) {
 		t.Fatal(err)
 	}
 }

@@ -60,8 +60,8 @@ func (s *Stage) start(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// StartProgram starts a process of the role "program", whose arguments are the directory of rings and the file of its testimony, or its twin
-// in C.
+// StartProgram starts a process of the role "program", whose arguments are the directory of rings
+// and the file of its testimony, or its twin in C.
 func (s *Stage) StartProgram() *exec.Cmd {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "testimony")
@@ -98,8 +98,9 @@ func (s *Stage) Each(show func(said *Testimony)) {
 	}
 }
 
-// KillAtRandom kills one of two programs, what drains their rings, or both, so many times, and starts them again, with up to a pause between. In each
-// pause the disk of what drains is filled or emptied. At the end all are killed.
+// KillAtRandom kills one of two programs, what drains their rings, or both, so many times, and
+// starts them again, with up to a pause between. In each pause the disk of what drains is filled or
+// emptied. At the end all are killed.
 func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration, start func() *exec.Cmd) {
 	s.t.Helper()
 	drainer := start()

@@ -1,10 +1,12 @@
 /*
- * A program that logs until it is killed, and says in a file that outlives it how many calls have returned, and into which rings. It is
- * the twin in C of the programs of the tests that kill.
+ * A program that logs until it is killed, and says in a file that outlives it how many calls have
+ * returned, and into which rings. It is the twin in C of the programs of the tests that kill.
  *
- *	testimony FILE WRITERS LINKS    rings are in CLOUDPROFILER_DIR; LINKS is 1 or 0: whether there is a channel of links
+ *	testimony FILE WRITERS LINKS
  *
- * The first writer is that of the channel with one, the next, if there is, that of links, the others are those of the shared channel.
+ * Rings are in CLOUDPROFILER_DIR. LINKS is 1 or 0: whether there is a channel of links. The first
+ * writer is that of the channel with one, the next, if there is, that of links, the others are
+ * those of the shared channel.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -59,13 +61,15 @@ static void *burst(void *arg)
 	return NULL;
 }
 
-static cp_channel *open_it(int ring, const char *name, const char *handler, const char *policy, size_t bytes, int many)
+static cp_channel *open_it(int ring, const char *name, const char *handler, const char *policy,
+			   size_t bytes, int many)
 {
 	cp_options o = {.handler = handler, .policy = policy, .buffer_bytes = bytes};
 	cp_channel *c = many ? cp_open_shared(name, &o) : cp_open(name, &o);
 
 	if (cp_error(c) != NULL || strlen(cp_path(c)) >= sizeof(said->rings[0])) {
-		fprintf(stderr, "open %s: %s\n", name, cp_error(c) != NULL ? cp_error(c) : "its path is too long");
+		fprintf(stderr, "open %s: %s\n", name,
+			cp_error(c) != NULL ? cp_error(c) : "its path is too long");
 		exit(1);
 	}
 	strcpy(said->rings[ring], cp_path(c));
@@ -77,7 +81,10 @@ int main(int argc, char **argv)
 	static struct writer writers[8];
 	int count = 0, file;
 
-	if (argc != 4 || (file = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0 || ftruncate(file, sizeof(*said)) != 0)
+	if (argc != 4)
+		return 2;
+	file = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (file < 0 || ftruncate(file, sizeof(*said)) != 0)
 		return 1;
 	said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	if (said == MAP_FAILED)
