@@ -218,6 +218,9 @@ func (a *assembler) answer() *Answer {
 		in.find(FindUndecided, "%d tuples pass points in an order that is not known, such as %s and %s, as the order is from %d others: what is between them is not measured; declare the edges",
 			n, in.points[a.graph.order[first]], in.points[a.graph.order[last]], sampleTuples)
 	}
+	if n := a.found.overused; n > 0 {
+		in.find(FindUndecided, "%d ids come more than %d times each, as of a program that logs one id for all: their events are counted, and no durations are measured between them", n, maxCopies)
+	}
 	for _, b := range a.found.backs {
 		from, to := in.points[a.graph.order[b.leg.from]], in.points[a.graph.order[b.leg.to]]
 		in.find(FindImpossible, "tuple %d was at %s on %s surely after it was at %s on %s (%v cycles): an assumption is broken, or its id is not its own",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -41,10 +42,12 @@ type gatherer struct {
 	next      []uint32
 	buffer    []logstore.Event // what was in the scratch file
 
-	chain  []passage // the events of one id
-	firsts []passage // of those, the first at each point
-	ids    []uint64  // of a chain with several ids
-	cut    []copied  // of one id, in the order of time
+	chain      []passage // the events of one id
+	firsts     []passage // of those, the first at each point
+	mixed      []mixed   // a chain with several ids
+	cut        []copied  // of one id, in the order of time
+	beginnings []beginning
+	placed     []passage // of its tuples
 
 	passed [maxPoints]passage // of a tuple, by rank; what its mask does not name is left from others
 
@@ -79,6 +82,8 @@ type found struct {
 	blind   uint64 // tuples that pass points whose order is not known
 	apart   uint64 // such points, as in plan
 	backs   []backwards
+
+	overused uint64 // ids that come too often to be those of tuples
 }
 
 type pointFound struct {
@@ -216,22 +221,27 @@ func (w *gatherer) each(tell func(id uint64, events []passage)) {
 	}
 }
 
-// several takes a chain apart whose events have several ids.
+// mixed is an event of a chain that has several ids.
+type mixed struct {
+	id uint64
+	passage
+}
+
+// several takes a chain apart whose events have several ids. They are sorted, as whoever chooses ids may have chosen many of one hash.
 func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) {
-	w.ids = w.ids[:0]
+	w.mixed = w.mixed[:0]
 	for i := head; i != 0; i = w.next[i-1] {
-		w.ids = append(w.ids, w.events[i-1].ID)
+		e := &w.events[i-1]
+		w.mixed = append(w.mixed, mixed{e.ID, passage{e.Counter, int32(w.sources[i-1])}})
 	}
-	slices.Sort(w.ids)
-	w.ids = slices.Compact(w.ids)
-	for _, id := range w.ids {
-		w.chain = w.chain[:0]
-		for i := head; i != 0; i = w.next[i-1] {
-			if e := &w.events[i-1]; e.ID == id {
-				w.chain = append(w.chain, passage{e.Counter, int32(w.sources[i-1])})
-			}
+	slices.SortStableFunc(w.mixed, func(a, b mixed) int { return cmp.Compare(a.id, b.id) })
+	w.chain = w.chain[:0]
+	for i, e := range w.mixed {
+		w.chain = append(w.chain, e.passage)
+		if i+1 == len(w.mixed) || w.mixed[i+1].id != e.id {
+			tell(e.id, w.chain)
+			w.chain = w.chain[:0]
 		}
-		tell(id, w.chain)
 	}
 }
 
@@ -252,25 +262,33 @@ func (w *gatherer) tuple(id uint64, events []passage) {
 	w.way(id, mask, way)
 }
 
+// maxCopies is how often one id may come: what takes more, tells no tuples apart.
+const maxCopies = 1 << 22
+
 // copied is an event of an id that comes again at some point.
 type copied struct {
 	passage
-	rank int
+	rank uint8
 	at   tscratio.Interval
 }
 
 // repeated takes the events of an id that passes some point more than once: tuples that share the id, or copies of one.
 func (w *gatherer) repeated(id uint64, events []passage) {
-	w.cut = w.cut[:0]
-	first := maxPoints
+	if len(events) > maxCopies {
+		w.found.overused++
+		return
+	}
+	w.cut = slices.Grow(w.cut[:0], len(events))
+	first, mask := uint8(maxPoints), uint64(0)
 	for _, e := range events {
-		c := copied{passage: e, rank: int(w.rankOf[e.source])}
+		c := copied{passage: e, rank: w.rankOf[e.source] & (maxPoints - 1)}
 		// Where a node is not related its own readings must do, to give some order.
 		var err error
 		if c.at, _, err = w.timer.place(int(e.source), e.reading); err != nil {
 			c.at = tscratio.At(e.reading)
 		}
 		first = min(first, c.rank)
+		mask |= 1 << c.rank
 		w.cut = append(w.cut, c)
 	}
 	slices.SortFunc(w.cut, func(a, b copied) int {
@@ -278,38 +296,62 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	})
 	// Each event at the point where the id comes first begins a tuple. Any other belongs to the last of these that does not surely come
 	// after it, or to the first.
-	var begins []copied
-	for _, c := range w.cut {
-		if c.rank == first {
-			begins = append(begins, c)
+	w.beginnings = slices.Grow(w.beginnings[:0], len(events))
+	for i := range w.cut {
+		if w.cut[i].rank == first {
+			w.beginnings = append(w.beginnings, beginning{lo: w.cut[i].at.Lo, mask: 1 << first})
 		}
 	}
-	ways := make([][maxPoints]passage, len(begins))
-	masks := make([]uint64, len(begins))
-	for i, b := range begins {
-		ways[i][first], masks[i] = b.passage, 1<<first
+	lower(w.beginnings)
+	// A tuple's events lie beside each other, those of the points that the id came to.
+	width := bits.OnesCount64(mask)
+	place := func(tuple int, rank uint8) *passage { return &w.placed[tuple*width+bits.OnesCount64(mask&(1<<rank-1))] }
+	w.placed = extend(w.placed[:0], len(w.beginnings)*width)
+	tuple := 0
+	for i := range w.cut {
+		if w.cut[i].rank == first {
+			*place(tuple, first) = w.cut[i].passage
+			tuple++
+		}
 	}
-	for _, c := range w.cut {
+	for i := range w.cut {
+		c := &w.cut[i]
 		if c.rank == first {
 			continue
 		}
-		of := 0
-		for i := len(begins) - 1; i > 0; i-- {
-			if begins[i].at.Lo <= c.at.Hi {
-				of = i
-				break
-			}
-		}
-		if masks[of]>>c.rank&1 != 0 {
+		of := lastNotAfter(w.beginnings, c.at.Hi)
+		if w.beginnings[of].mask>>c.rank&1 != 0 {
 			w.found.points[c.rank].duplicates++
 			continue
 		}
-		masks[of] |= 1 << c.rank
-		ways[of][c.rank] = c.passage
+		w.beginnings[of].mask |= 1 << c.rank
+		*place(of, c.rank) = c.passage
 	}
-	for i := range ways {
-		w.way(id, masks[i], &ways[i])
+	for i, b := range w.beginnings {
+		for rest := b.mask; rest != 0; rest &= rest - 1 {
+			r := uint8(bits.TrailingZeros64(rest))
+			w.passed[r] = *place(i, r)
+		}
+		w.way(id, b.mask, &w.passed)
 	}
+}
+
+// beginning is a tuple of an id that comes again.
+type beginning struct {
+	lo   uint64 // the low end of where it began; after lower, the least of it and of those behind it
+	mask uint64
+}
+
+// lower makes low ends rise, so that the last that is not above another number can be searched for.
+func lower(all []beginning) {
+	for i := len(all) - 2; i >= 0; i-- {
+		all[i].lo = min(all[i].lo, all[i+1].lo)
+	}
+}
+
+// lastNotAfter is the last of those whose low end is not above; the first if there is none. They have been lowered.
+func lastNotAfter(all []beginning, hi uint64) int {
+	return max(sort.Search(len(all), func(i int) bool { return all[i].lo > hi })-1, 0)
 }
 
 // way measures a tuple.
@@ -765,6 +807,7 @@ func (f *found) merge(o *found, slowest int) {
 		f.masks[mask] += n
 	}
 	f.apart = max(f.apart, o.apart)
+	f.overused += o.overused
 	for k, l := range o.legs {
 		if mine := f.legs[k]; mine != nil {
 			mine.merge(l)
