@@ -19,6 +19,9 @@ type Claim struct {
 	Synchronised         bool // else it claimed nothing
 }
 
+// maxClaims is how many claims are read of a node: those of twelve days.
+const maxClaims = 1 << 20
+
 // Claims reads what a node's NTP daemon claimed during an epoch of a run, in the order in which it did. The error wraps fs.ErrNotExist where nothing was
 // kept. What can be read of a damaged file comes with an error that wraps *logstore.CorruptionError.
 func Claims(dir *runs.Directory, node, epoch string) ([]Claim, error) {
@@ -58,6 +61,9 @@ func Claims(dir *runs.Directory, node, epoch string) ([]Claim, error) {
 			c.Bound_ns, c.Synchronised = ntp.Claim{Offset_ns: row.Offset_ns, RootDelay_ns: row.RootDelay_ns, RootDispersion_ns: row.RootDispersion_ns,
 				Stratum: row.Stratum, Leap: ntp.Leap(row.Leap)}.Bound_ns()
 			claims = append(claims, c)
+		}
+		if len(claims) > maxClaims {
+			return claims[:maxClaims], fail(fmt.Errorf("there are more than %d claims: what comes behind them is not read", maxClaims))
 		}
 	}
 }

@@ -637,11 +637,14 @@ func (a *assembler) length() *RunLength {
 
 func (a *assembler) counters(out *Answer) {
 	for i := range a.told {
-		samples := a.told[i].samples
+		samples := a.told[i].samples.all()
 		if len(samples) == 0 {
 			continue
 		}
 		s := &a.in.sources[i]
+		if n := a.told[i].samples.backwards; n > 0 {
+			a.in.find(FindDamage, "%d samples of %s on node %s count less than one before, or were taken before it: they are left out", n, s.name, a.in.nodes[s.node].Name)
+		}
 		c := Counter{Channel: s.name, Node: a.in.nodes[s.node].Name, Total: samples[len(samples)-1].Count, Periods: []Period{}}
 		for k := 1; k < len(samples); k++ {
 			x, y := samples[k-1], samples[k]

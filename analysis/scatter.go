@@ -25,7 +25,7 @@ type told struct {
 	changes    int
 	thins      string // the first handler that does not keep every tuple; empty: none
 	firstLast  logstore.FirstLast
-	samples    []logstore.Sample
+	samples    samples
 	perBin     []uint64
 	offAxis    uint64 // events that are in no bin, of a node that is related
 }
@@ -170,7 +170,7 @@ func (r *reader) source(ctx context.Context, i int) error {
 			}
 			t.links += uint64(len(b.Links))
 		case len(b.Samples) > 0:
-			t.samples = append(t.samples, b.Samples...)
+			t.samples.add(b.Samples)
 		case len(b.FirstLasts) > 0:
 			t.firstLast = b.FirstLasts[len(b.FirstLasts)-1]
 		case len(b.Transitions) > 0:

@@ -1,0 +1,49 @@
+package analysis
+
+import "github.com/cloudprofiler/cloudprofiler/logstore"
+
+// maxSamples is how many samples of a counter are kept: of more, every second, then every fourth. A sample counts all since the beginning, so
+// that nothing is lost but when it was counted.
+const maxSamples = 1 << 14
+
+// samples are those of a counting channel.
+type samples struct {
+	rows      []logstore.Sample // rising
+	every     uint64            // of these that came, one is kept; 0 is 1
+	seen      uint64
+	last      logstore.Sample
+	backwards uint64 // that count less than the one before, or were taken before it
+}
+
+func (s *samples) add(rows []logstore.Sample) {
+	for _, r := range rows {
+		if s.seen > 0 && (r.Count < s.last.Count || r.Counter < s.last.Counter) {
+			s.backwards++
+			continue
+		}
+		if s.last = r; s.seen%max(s.every, 1) == 0 {
+			s.rows = append(s.rows, r)
+		}
+		s.seen++
+		if len(s.rows) > maxSamples {
+			s.thin()
+		}
+	}
+}
+
+// thin keeps every second.
+func (s *samples) thin() {
+	kept := s.rows[:0]
+	for i := 0; i < len(s.rows); i += 2 {
+		kept = append(kept, s.rows[i])
+	}
+	s.rows, s.every = kept, 2*max(s.every, 1)
+}
+
+// all are the samples that are kept, and the last.
+func (s *samples) all() []logstore.Sample {
+	if n := len(s.rows); n > 0 && s.rows[n-1] != s.last {
+		return append(s.rows[:n:n], s.last)
+	}
+	return s.rows
+}
