@@ -14,8 +14,9 @@ const AnswerVersion = 1
 // Answer is everything that was found in a run. Its JSON is what "cprof analyze --json" prints and what a report page is made from.
 //
 // Numbers whose name ends in _cycles are cycles of the reference node. Values that cross nodes are intervals, lo_cycles to hi_cycles. A
-// counter's reading or an id may need 64 bits and is a decimal string; durations and counts are numbers. Seconds appear nowhere: divide by the
-// reference's frequency, which has an interval of its own, as Reference.Seconds does.
+// counter's reading or an id may need 64 bits and is a decimal string; durations and counts are
+// numbers. Seconds appear nowhere: divide by the reference's frequency, which has an interval of its
+// own, as Reference.Seconds does.
 type Answer struct {
 	Version int    `json:"version"`
 	Run     string `json:"run"`
@@ -77,7 +78,7 @@ type Node struct {
 	Epoch            string            `json:"epoch"`
 	Quantum_cycles   uint64            `json:"quantum_cycles"`            // of its own counter
 	CoreSlack_cycles uint64            `json:"core_slack_cycles"`         // of its own counter
-	FrequencyLo_hz   float64           `json:"frequency_lo_hz,omitempty"` // nothing is shown by it, but by that of Reference
+	FrequencyLo_hz   float64           `json:"frequency_lo_hz,omitempty"` // nothing is shown by it
 	FrequencyHi_hz   float64           `json:"frequency_hi_hz,omitempty"`
 	Virtual          bool              `json:"virtual"`
 	Facts            map[string]string `json:"facts,omitempty"`

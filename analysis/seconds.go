@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"strconv"
@@ -20,7 +21,8 @@ func (r Reference) Seconds(i Interval) string {
 	if !(r.FrequencyLo_hz > 0) {
 		return ""
 	}
-	return plusMinus(r.picoseconds(i.Lo_cycles, false), r.picoseconds(i.Hi_cycles, true), secondUnits)
+	lo, hi := r.picoseconds(i.Lo_cycles, false), r.picoseconds(i.Hi_cycles, true)
+	return plusMinus(lo, hi, secondUnits)
 }
 
 // Bound is a half-width in seconds, as "656 ns", rounded up. "": the frequency is not known.
@@ -38,10 +40,10 @@ func (r Reference) SecondsMean() string {
 		return "the frequency of " + r.Node + " is not known: there are no seconds"
 	case !r.Measured():
 		ghz := strconv.FormatFloat(r.FrequencyLo_hz/1e9, 'f', -1, 64)
-		return "seconds are cycles by " + ghz + " GHz, which is nominal: nobody measured how far it is off"
+		return fmt.Sprintf("seconds are cycles by %s GHz, which is nominal: nobody measured how far it is off", ghz)
 	}
 	f := plusMinus(r.millihertz(false), r.millihertz(true), hertzUnits)
-	return "seconds are by " + f + ", measured against " + r.Source + "; what that leaves open is in their bounds"
+	return fmt.Sprintf("seconds are by %s, measured against %s; what that leaves open is in their bounds", f, r.Source)
 }
 
 // Microseconds_up is a half-width in µs, rounded up to a picosecond. 0: the frequency is not known.
@@ -80,8 +82,8 @@ func (r Reference) picoseconds(cycles int64, most bool) *big.Int {
 	return floorDiv(n, f)
 }
 
-// millihertz is an end of the frequency. Stored ones are whole, but a float64 of them is in Hz: what
-// that lacks is no reason to go one further out.
+// millihertz is an end of the frequency. Stored ones are whole, but a float64 of them is in Hz:
+// what that lacks is no reason to go one further out.
 func (r Reference) millihertz(most bool) *big.Int {
 	const lacks = 0x1p-51
 	if most {
@@ -103,7 +105,7 @@ var (
 	hertzUnits  = units{"GHz", "MHz", "kHz", "Hz"} // millihertz are
 )
 
-// of is the largest unit that a number reaches, by its power of ten; of what reaches none, the smallest.
+// of is the largest unit that a number reaches, by its power of ten; the smallest if it reaches none.
 func (u units) of(n *big.Int) (name string, power int) {
 	for i, name := range u {
 		if power := 12 - 3*i; digitsOf(n) > power {
@@ -172,7 +174,9 @@ func decimal(n *big.Int, decimals int) string {
 
 func digitsOf(n *big.Int) int { return len(new(big.Int).Abs(n).String()) }
 
-func powerOfTen(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
+func powerOfTen(n int) *big.Int {
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
+}
 
 // floorDiv and ceilDiv divide by what is above 0.
 func floorDiv(a, b *big.Int) *big.Int {

@@ -80,7 +80,7 @@ func TestSecondsAreShownOneWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(text.Bytes(), want) {
-		t.Errorf("seconds are shown otherwise than in %s: run the test with -update, then make test-web", path)
+		t.Errorf("seconds are not shown as in %s: run this with -update, then make test-web", path)
 	}
 }
 
@@ -109,7 +109,7 @@ func shown(t *testing.T, text string) (lo, hi *big.Rat) {
 	return new(big.Rat).Sub(v, b), new(big.Rat).Add(v, b)
 }
 
-// Whatever the true frequency is, the true seconds are in what is printed; and that is not much wider.
+// Whatever the true frequency is, what is printed contains the true seconds, and is not much wider.
 func TestSecondsContainWhatTheFrequencyLeavesOpen(t *testing.T) {
 	rng := seed.Random(t)
 	for range 20_000 {
@@ -123,9 +123,10 @@ func TestSecondsContainWhatTheFrequencyLeavesOpen(t *testing.T) {
 		lo, hi := shown(t, text)
 		for _, cycles := range []int64{i.Lo_cycles, i.Hi_cycles} {
 			for _, mhz := range []int64{lo_mhz, hi_mhz} {
-				truth := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(cycles), big.NewInt(1000)), big.NewInt(mhz))
+				truth := new(big.Rat).SetFrac64(cycles, mhz)
+				truth.Mul(truth, big.NewRat(1000, 1))
 				if truth.Cmp(lo) < 0 || truth.Cmp(hi) > 0 {
-					t.Fatalf("%q does not contain %d cycles at %d mHz, %s s", text, cycles, mhz, truth.FloatString(15))
+					t.Fatalf("%q does not contain %d cycles at %d mHz: %s s", text, cycles, mhz, truth.FloatString(15))
 				}
 			}
 		}
