@@ -40,8 +40,8 @@ type Config struct {
 	// logs. The agent closes it. nil: there is none, and the headers say what is below.
 	Client *tscclient.Client
 
-	// Observe looks at the node's counter beside a clock, at both ends of a run: the mean rate in between is what the run's seconds are by.
-	// nil: that is not measured.
+	// Observe looks at the node's counter beside a clock, at both ends of a run: the run's seconds are by
+	// the mean rate in between. nil: that is not measured.
 	Observe func() (host.Observation, error)
 
 	// What is known of the node where there is no Client; see drain.Options.

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// runFrequency is that of the node's counter over a run. It is measured from when the run is opened,
-// or the agent began to keep it, to when it is closed. The zero value is of no run.
+// runFrequency is that of the node's counter over a run. It is measured from when the run is
+// opened, or the agent began to keep it, to when it is closed. The zero value is of no run.
 type runFrequency struct {
 	run   string
 	epoch string
@@ -46,13 +46,11 @@ func (a *Agent) endFrequency(run string) {
 		over, err = host.FrequencyOver(f.begun, ended, a.widen_cycles())
 	}
 	if err != nil {
-		a.notify(fmt.Errorf("measure the counter's frequency over run %q, which goes by what was measured before: %w",
-			run, err))
+		a.notify(fmt.Errorf("measure the counter's frequency over run %q, which has an earlier one: %w", run, err))
 		return
 	}
-	f.is = &control.Frequency{
-		Lo_millihz: over.Lo_millihz, Hi_millihz: over.Hi_millihz, Clock: over.Clock + " over the run",
-	}
+	f.is = &control.Frequency{Lo_millihz: over.Lo_millihz, Hi_millihz: over.Hi_millihz}
+	f.is.Clock = over.Clock + " over the run"
 }
 
 // widen_cycles is what two readings of the counter may be off against each other.

@@ -84,7 +84,9 @@ func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, e
 		if err != nil {
 			return refusal(err), nil
 		}
-		return &control.RunState{Name: s.Name, Closed: s.Closed, Channels: s.Channels, Missing: s.Missing, Frequency: s.Frequency}, nil
+		return &control.RunState{
+			Name: s.Name, Closed: s.Closed, Channels: s.Channels, Missing: s.Missing, Frequency: s.Frequency,
+		}, nil
 	case *control.ListFiles:
 		files, more, err := a.Files(m.Run)
 		if err != nil {

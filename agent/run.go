@@ -32,7 +32,7 @@ type RunState struct {
 	Channels int      // that have a log in it
 	Missing  []string // what is not in it and should be, and why
 
-	Frequency *control.Frequency // of the node's counter over the run; nil: not measured, or not yet
+	Frequency *control.Frequency // of the node's counter over the run; nil: not known
 }
 
 func (a *Agent) runPath(name string) string { return filepath.Join(runsFolder, name) }

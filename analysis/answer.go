@@ -87,9 +87,10 @@ type Node struct {
 
 // Pair is what is known about two counters, over the time in which both were measured.
 type Pair struct {
-	A               string  `json:"a"`
-	B               string  `json:"b"`
-	Bound_cycles    uint64  `json:"bound_cycles"` // median half-width of B's readings into A's, by the direct relation and third nodes
+	A string `json:"a"`
+	B string `json:"b"`
+	// Half-widths of B's readings among A's, by the direct relation and third nodes. This is the median.
+	Bound_cycles    uint64  `json:"bound_cycles"`
 	Worst_cycles    uint64  `json:"worst_cycles"`
 	Best_cycles     uint64  `json:"best_cycles"`
 	Wander_ppm      float64 `json:"wander_ppm"`     // computed with

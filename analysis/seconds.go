@@ -40,10 +40,11 @@ func (r Reference) SecondsMean() string {
 		return "the frequency of " + r.Node + " is not known: there are no seconds"
 	case !r.Measured():
 		ghz := strconv.FormatFloat(r.FrequencyLo_hz/1e9, 'f', -1, 64)
-		return fmt.Sprintf("seconds are cycles by %s GHz, which is nominal: nobody measured how far it is off", ghz)
+		return "seconds are cycles by " + ghz + " GHz, which is nominal: nobody measured how far it is off"
 	}
 	f := plusMinus(r.millihertz(false), r.millihertz(true), hertzUnits)
-	return fmt.Sprintf("seconds are by %s, measured against %s; what that leaves open is in their bounds", f, r.Source)
+	return fmt.Sprintf("seconds are by %s, measured against %s; what that leaves open is in their bounds",
+		f, r.Source)
 }
 
 // Microseconds_up is a half-width in µs, rounded up to a picosecond. 0: the frequency is not known.
@@ -105,7 +106,8 @@ var (
 	hertzUnits  = units{"GHz", "MHz", "kHz", "Hz"} // millihertz are
 )
 
-// of is the largest unit that a number reaches, by its power of ten; the smallest if it reaches none.
+// of is the largest unit that a number reaches, by its power of ten; the smallest if it reaches
+// none.
 func (u units) of(n *big.Int) (name string, power int) {
 	for i, name := range u {
 		if power := 12 - 3*i; digitsOf(n) > power {

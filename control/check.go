@@ -276,7 +276,8 @@ func (f *Frequency) check() error {
 	if f.Lo_millihz > f.Hi_millihz {
 		return fmt.Errorf("frequency from %d to %d mHz", f.Lo_millihz, f.Hi_millihz)
 	}
-	return first(checkRate(f.Lo_millihz/1000), checkRate(f.Hi_millihz/1000), checkLine("clock", f.Clock))
+	lo, hi := f.Lo_millihz/1000, f.Hi_millihz/1000
+	return first(checkRate(lo), checkRate(hi), checkLine("clock", f.Clock))
 }
 
 func (m *RunState) check() error {

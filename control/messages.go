@@ -182,7 +182,7 @@ type RunState struct {
 	Channels int      `json:"channels"`
 	Missing  []string `json:"missing,omitempty"` // what will be missing, and why
 
-	Frequency *Frequency `json:"frequency,omitempty"` // of its counter over the run, once that is closed
+	Frequency *Frequency `json:"frequency,omitempty"` // over the run, once that is closed
 }
 
 // Table is the handler table. The answer is a TableState.

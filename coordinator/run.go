@@ -134,7 +134,8 @@ func runNode(n *node) runs.Node {
 }
 
 func setFrequency(n *runs.Node, f *control.Frequency) {
-	n.FrequencyLo_hz, n.FrequencyHi_hz, n.FrequencySource = float64(f.Lo_millihz)/1e3, float64(f.Hi_millihz)/1e3, f.Clock
+	n.FrequencyLo_hz, n.FrequencyHi_hz = float64(f.Lo_millihz)/1e3, float64(f.Hi_millihz)/1e3
+	n.FrequencySource = f.Clock
 }
 
 // noteFrequency notes what a node measured over the run: no other frequency of it is as good.
@@ -268,7 +269,7 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 			}
 			if closing && state.Frequency != nil {
 				if err := r.noteFrequency(name, state.Frequency); err != nil {
-					c.log.Error("a node's frequency over the run is not noted", "node", name, "error", err)
+					c.log.Error("frequency over the run is not noted", "node", name, "error", err)
 				}
 			}
 		} else if err != nil {

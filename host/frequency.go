@@ -55,7 +55,8 @@ func (f Frequency) String() string {
 // counter or the clock was another in between, as far as their markers tell.
 func FrequencyOver(first, last Observation, widen_cycles uint64) (Frequency, error) {
 	if breaks := compareMarkers(first, last); len(breaks) > 0 {
-		return Frequency{}, fmt.Errorf("measure frequency: %s: %s", breaks[0].Reason, breaks[0].Detail)
+		b := breaks[0]
+		return Frequency{}, fmt.Errorf("measure frequency: %s: %s", b.Reason, b.Detail)
 	}
 	step_ns, _ := ClockStep_ns(last.Clocksource) // the coarsest, where it is not known
 	return FrequencyBetween(first.Bracket, last.Bracket, widen_cycles, step_ns)

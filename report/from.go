@@ -80,8 +80,10 @@ func verdict(text string) Verdict {
 
 func (f *from) reference() {
 	r := f.a.Reference
-	f.Reference = Reference{Node: r.Node, Why: "as it was asked for", Lo_hz: r.FrequencyLo_hz, Hi_hz: r.FrequencyHi_hz,
-		Hz_source: r.Source, Seconds: r.SecondsMean()}
+	f.Reference = Reference{
+		Node: r.Node, Why: "as it was asked for", Seconds: r.SecondsMean(),
+		Lo_hz: r.FrequencyLo_hz, Hi_hz: r.FrequencyHi_hz, Hz_source: r.Source,
+	}
 	if r.Chosen {
 		f.Reference.Why = "chosen for its small bounds to the others"
 	}
@@ -137,8 +139,11 @@ func (f *from) pair(x, y string) Pair {
 		if p.A != x && p.A != y || p.B != x && p.B != y {
 			continue
 		}
-		pair := Pair{A: p.A, B: p.B, Verdict: verdict(p.Verdict), Bound_cycles: count(p.Bound_cycles), Worst_cycles: count(p.Worst_cycles),
-			Rate: p.Rate, Wander_ppb: p.Wander_ppm * 1000, Least_ppb: p.LeastWander_ppm * 1000}
+		pair := Pair{
+			A: p.A, B: p.B, Verdict: verdict(p.Verdict),
+			Bound_cycles: count(p.Bound_cycles), Worst_cycles: count(p.Worst_cycles),
+			Rate: p.Rate, Wander_ppb: p.Wander_ppm * 1000, Least_ppb: p.LeastWander_ppm * 1000,
+		}
 		if pair.Verdict == Suspect {
 			pair.Reason = fmt.Sprintf("the data allow no wander below %.4g ppm, and %.4g ppm was declared: the bound is computed with %.4g ppm", p.LeastWander_ppm, p.Declared_ppm, p.Wander_ppm)
 		}

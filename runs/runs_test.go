@@ -677,7 +677,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// Of two frequencies of one epoch the narrower is kept. One that nobody measured is none, however narrow.
+// Of two frequencies of one epoch the narrower is kept. A nominal one, which nobody measured, is
+// none, however narrow.
 func TestEnterKeepsTheBetterFrequency(t *testing.T) {
 	node := func(epoch string, lo, hi float64) Node {
 		return Node{Name: "A", Epoch: epoch, FrequencyLo_hz: lo, FrequencyHi_hz: hi, FrequencySource: fmt.Sprint(lo, hi)}

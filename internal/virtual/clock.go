@@ -57,7 +57,8 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 	return clock, nil
 }
 
-// HostClocks returns the counter of a virtual node beside the clocks of its machine that nobody sets.
+// HostClocks returns the counter of a virtual node beside the clocks of its machine that nobody
+// sets.
 func HostClocks(c vnode.Config, physical host.Clocks) (host.Clocks, error) {
 	counter, err := vnode.NewCounter(c.Counter)
 	if err != nil {

@@ -165,7 +165,8 @@ func (s *parquetSink) finish(a *analysis.Answer) error {
 	for _, t := range []*table{s.events, s.durations} {
 		for _, about := range [][2]string{
 			{"run", a.Run}, {"reference_node", a.Reference.Node},
-			{"frequency_lo_hz", hz(a.Reference.FrequencyLo_hz)}, {"frequency_hi_hz", hz(a.Reference.FrequencyHi_hz)},
+			{"frequency_lo_hz", hz(a.Reference.FrequencyLo_hz)},
+			{"frequency_hi_hz", hz(a.Reference.FrequencyHi_hz)},
 			{"frequency_source", a.Reference.Source},
 		} {
 			errs = append(errs, t.writer.AppendKeyValueMetadata(about[0], about[1]))

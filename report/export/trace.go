@@ -14,9 +14,9 @@ import (
 // traceTuples is how many tuples a trace shows: a screen is full long before.
 const traceTuples = 2000
 
-// trace writes tuples' ways as Perfetto reads them: a track for each tuple, a slice for each stretch. A trace knows only instants, so slices
-// are drawn between the middles of intervals, by the middle of the frequency. They carry the duration as annotations, in cycles and in
-// seconds: those are the answer, and hold what a drawing cannot.
+// trace writes tuples' ways as Perfetto reads them: a track for each tuple, a slice for each stretch.
+// A trace knows only instants, so slices are drawn between the middles of intervals, by the middle of
+// the frequency. They carry the duration as annotations, in cycles and in seconds: that is the answer.
 //
 // The encoding is that of protocol buffers, with the field numbers of Perfetto's trace_packet.proto, track_event.proto,
 // track_descriptor.proto and debug_annotation.proto: these are fixed for ever, and few enough to write out.
@@ -177,7 +177,8 @@ func (t *trace) finish(a *analysis.Answer) error {
 				m = m.number(eventType, sliceBegin).bytes(eventName, []byte(e.d.From+" → "+e.d.To))
 				m = m.annotate("lo_cycles", e.d.Lo).annotate("hi_cycles", e.d.Hi).annotateText("scenario", e.d.Scenario.String()).annotateText("verdict", e.d.Verdict.String())
 				m = m.annotateText("from_node", e.d.FromNode).annotateText("to_node", e.d.ToNode)
-				if text := a.Reference.Seconds(analysis.Interval{Lo_cycles: e.d.Lo, Hi_cycles: e.d.Hi}); text != "" {
+				duration := analysis.Interval{Lo_cycles: e.d.Lo, Hi_cycles: e.d.Hi}
+				if text := a.Reference.Seconds(duration); text != "" {
 					m = m.annotateText("seconds", text)
 				}
 			} else {

@@ -13,11 +13,15 @@ export function interval(x: { lo_cycles: number; hi_cycles: number }): Interval 
 /** Whole numbers of a unit, by the power of ten that it is of them: picoseconds are whole. */
 const units: [string, number][] = [["s", 12], ["ms", 9], ["µs", 6], ["ns", 3]];
 
-/** inPicoseconds is an interval of cycles with what is not known of the frequency, rounded outward. As in analysis/seconds.go. */
+/**
+ * inPicoseconds is an interval of cycles with what is not known of the frequency, rounded outward. All
+ * of this is as in analysis/seconds.go, so that the digits are those of cprof analyze.
+ */
 export function inPicoseconds(x: Interval, reference: Frequency): { lo: bigint; hi: bigint } {
-  // A stored frequency is whole in millihertz. What a number in Hz lacks is no reason to go one further out.
+  // A stored frequency is whole in millihertz. What a number in Hz lacks is no reason to go further out.
   const lacks = 2 ** -51;
-  const least = BigInt(Math.floor(reference.lo_hz * 1000 * (1 + lacks))) || 1n, most = BigInt(Math.ceil(reference.hi_hz * 1000 * (1 - lacks))) || 1n;
+  const least = BigInt(Math.floor(reference.lo_hz * 1000 * (1 + lacks))) || 1n;
+  const most = BigInt(Math.ceil(reference.hi_hz * 1000 * (1 - lacks))) || 1n;
   const lo = BigInt(Math.floor(x.lo)) * 10n ** 15n, hi = BigInt(Math.ceil(x.hi)) * 10n ** 15n;
   return { lo: floorDiv(lo, lo >= 0n ? most : least), hi: ceilDiv(hi, hi >= 0n ? least : most) };
 }
@@ -34,22 +38,30 @@ export function group(digits: string): string {
 const minus = (text: string) => text.replace(/^-(?=[\d\u2009.]*[1-9])/, "−").replace(/^-/, "");
 
 /** floorDiv and ceilDiv divide by what is above 0. */
-function floorDiv(a: bigint, b: bigint): bigint { return a / b - (a < 0n && a % b !== 0n ? 1n : 0n); }
+function floorDiv(a: bigint, b: bigint): bigint {
+  return a / b - (a < 0n && a % b !== 0n ? 1n : 0n);
+}
 function ceilDiv(a: bigint, b: bigint): bigint { return -floorDiv(-a, b); }
 
 const abs = (n: bigint) => (n < 0n ? -n : n);
 const digitsOf = (n: bigint) => abs(n).toString().length;
-const unitOf = (n: bigint) => units.find(([, power]) => digitsOf(n) > power) ?? units[units.length - 1]!;
+const smallest = units[units.length - 1]!;
+const unitOf = (n: bigint) => units.find(([, power]) => digitsOf(n) > power) ?? smallest;
 /** cutOf is how many of the last digits go, so that so many stay, and none before the point. */
-const cutOf = (n: bigint, digits: number, power: number) => Math.min(Math.max(0, digitsOf(n) - digits), power);
+const cutOf = (n: bigint, digits: number, power: number) =>
+  Math.min(Math.max(0, digitsOf(n) - digits), power);
 
 /** decimal puts a point before the last digits. */
 function decimal(n: bigint, decimals: number): string {
   const digits = abs(n).toString().padStart(decimals + 1, "0"), sign = n < 0n ? "-" : "";
-  return minus(sign + group(decimals === 0 ? digits : `${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`));
+  if (decimals === 0) return minus(sign + group(digits));
+  return minus(sign + group(`${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`));
 }
 
-/** plusMinus prints what lies between two whole numbers, with a bound of two digits: in a unit of its own where it is much smaller than the value. */
+/**
+ * plusMinus prints what lies between two whole numbers, with a bound of two digits: in a unit of its own
+ * where it is much smaller than the value.
+ */
 function plusMinus(lo: bigint, hi: bigint): Shown {
   const [unit, power] = unitOf(abs(hi) > abs(lo) ? hi : lo);
   const cut = cutOf(ceilDiv(hi - lo, 2n), 2, power);
@@ -61,12 +73,13 @@ function plusMinus(lo: bigint, hi: bigint): Shown {
     const bound = roundUp(need, 2);
     return { value: decimal(value, power - cut), unit, bound: bound.bound, boundUnit: bound.unit };
   }
-  return { value: decimal(value, power - cut), unit: "", bound: decimal(ceilDiv(need, step), power - cut), boundUnit: unit };
+  const bound = decimal(ceilDiv(need, step), power - cut);
+  return { value: decimal(value, power - cut), unit: "", bound, boundUnit: unit };
 }
 
 /** roundUp prints a whole number with so many digits, and no less than it is. */
 function roundUp(n: bigint, digits: number): { bound: string; unit: string } {
-  if (n <= 0n) return { bound: "0", unit: units[units.length - 1]![0] };
+  if (n <= 0n) return { bound: "0", unit: smallest[0] };
   const before = 10n ** BigInt(cutOf(n, digits, unitOf(n)[1]));
   n = ceilDiv(n, before) * before; // which may reach the next unit
   const [unit, power] = unitOf(n);
@@ -93,8 +106,9 @@ export class Format {
       const { lo, hi } = inPicoseconds(x, this.reference);
       return plusMinus(lo, hi);
     }
-    const lo = BigInt(Math.floor(x.lo)), hi = BigInt(Math.ceil(x.hi)), middle = lo + floorDiv(hi - lo, 2n);
-    return { value: decimal(middle, 0), unit: "", bound: decimal(hi - middle, 0), boundUnit: "cycles" };
+    const lo = BigInt(Math.floor(x.lo)), hi = BigInt(Math.ceil(x.hi));
+    const middle = lo + floorDiv(hi - lo, 2n), bound = decimal(hi - middle, 0);
+    return { value: decimal(middle, 0), unit: "", bound, boundUnit: "cycles" };
   }
 
   /** text is "40.02 ± 0.64 µs", and says so where it is an estimate. */
