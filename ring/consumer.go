@@ -3,6 +3,7 @@ package ring
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 
