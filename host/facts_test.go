@@ -208,7 +208,9 @@ func TestReports(t *testing.T) {
 			delete(n.files, "sys/devices/system/cpu/online")
 			o.Slack.Cores = []int{0, 1, 2, 3, 4, 5, 6, 7}
 		}, Warning},
-		"nothing_readable": {intel, func(o *Options, n *node) { o.Root, o.Slack.Cores = fstest.MapFS{}, []int{0, 1} }, Unknown},
+		"nothing_readable": {intel, func(o *Options, n *node) {
+			o.Root, o.Slack.Cores = fstest.MapFS{}, []int{0, 1}
+		}, Unknown},
 		"hyperv_guest": {invariant, func(o *Options, n *node) {
 			n.set(clocksourceDir+"current_clocksource", "hyperv_clocksource_tsc_page")
 		}, Warning},
@@ -234,14 +236,15 @@ func TestReports(t *testing.T) {
 				}
 			}
 			n.files = fixture(t, base)
-			allowed := ReadFacts(n.files, test.features).Cores.Allowed // by its control group: affinity alone bars nobody
-			o := Options{Root: n.files, Features: test.features, Clocks: n.clocks(), Wait: n.wait, OnCore: func(core int, f func()) error {
+			o := Options{Root: n.files, Features: test.features, Clocks: n.clocks(), Wait: n.wait}
+			allowed := ReadFacts(n.files, test.features).Cores.Allowed // by a control group: affinity bars nobody
+			o.OnCore = func(core int, f func()) error {
 				if !slices.Contains(allowed, core) {
 					return fmt.Errorf("pin a thread to core %d: %w", core, syscall.EINVAL)
 				}
 				f()
 				return nil
-			}}
+			}
 			now := time.Unix(0, 0)
 			o.Slack.Now = func() time.Time { return now }
 			o.Slack.Exchange = func(a, b, rounds int, patience time.Duration) (forth, back Handover, err error) {

@@ -220,8 +220,8 @@ func Examine(o Options) Report {
 	return r
 }
 
-// open returns the cores that this process may use: those that are online, whatever its own affinity, but for those from
-// which its control group bars it.
+// open returns the cores that this process may use: those that are online, whatever its own
+// affinity, but for those from which its control group bars it.
 func (o Options) open(c Cores) []int {
 	if len(c.Online) == 0 {
 		allowed, _ := AllowedCores() // none: then nothing can be measured, which says so

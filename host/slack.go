@@ -264,14 +264,16 @@ func MeasureSlack(options SlackOptions) (Slack, error) {
 	return s, err
 }
 
-const keepTogether = "run it in the cpuset of the programs that are measured (AllowedCPUs=), or in that of the whole machine"
+const keepTogether = "run it in the cpuset of the programs that are measured (AllowedCPUs=), " +
+	"or in that of the whole machine"
 
 func (s Slack) finding(f Facts, err error) Finding {
 	const name = CoreSlack
 	switch {
 	case errors.Is(err, ErrCoresDisagree):
 		return Finding{name, Unfit, "the cores' counters do not keep a constant distance: " + err.Error(),
-			"update the firmware, disable features that set the TSC of single cores, or keep this and all instrumented programs in a cpuset of one core (AllowedCPUs=N)"}
+			"update the firmware, disable features that set the TSC of single cores, " +
+				"or keep this and all instrumented programs in a cpuset of one core (AllowedCPUs=N)"}
 	case err != nil:
 		return Finding{name, Unknown, err.Error(), "allow sched_setaffinity(2), or state the slack yourself"}
 	case len(s.Cores) == 1 && len(s.Unmeasured) == 0:
@@ -287,7 +289,8 @@ func (s Slack) finding(f Facts, err error) Finding {
 	case len(s.Unmeasured) > 0:
 		out.Verdict = Unknown
 		out.Detail = fmt.Sprintf("cores that could not be reached, and of which nothing is known: %s; %d agree within %d cycles", listCores(s.Unmeasured), len(s.Cores), s.Slack_cycles)
-		out.Remedy = "run it again when the machine is less busy, or keep it and the programs that are measured to a cpuset without those cores (AllowedCPUs=)"
+		out.Remedy = "run it again when the machine is less busy, " +
+			"or keep it and the programs that are measured to a cpuset without those cores (AllowedCPUs=)"
 	case !s.Known():
 		out.Verdict = Unknown
 		out.Detail += fmt.Sprintf("; no bound can be given with more than %d", mostSlack_cycles)

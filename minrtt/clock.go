@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is a node's clocks, as functions, so that a node can be given others than the machine's. Kernel stamps are used
-// only if Realtime, RealtimeStep, Discipline and Steps are given. The functions may be called from any goroutine.
+// Clock is a node's clocks, as functions, so that a node can be given others than the machine's.
+// Kernel stamps are used only if Realtime, RealtimeStep, Discipline and Steps are given. The
+// functions may be called from any goroutine.
 type Clock struct {
 	// Counter reads the node's counter, after everything that precedes the call. Required.
 	Counter func() uint64
@@ -26,8 +27,9 @@ type Clock struct {
 	// do one after the other. It is used where these, read before and after it, agree with it. Nil: they are the bracket.
 	Bracket func() (before_cycles uint64, realtime_ns int64, after_cycles uint64)
 
-	// RealtimeStep returns how much later than a reading of it the clock may stand: 1 for one that is rounded down to
-	// whole ns. It is asked at both ends of a train; kernel stamps are not used if it fails, or if the two differ.
+	// RealtimeStep returns how much later than a reading of it the clock may stand: 1 for one that
+	// is rounded down to whole ns. It is asked at both ends of a train; kernel stamps are not used
+	// if it fails, or if the two differ.
 	RealtimeStep func() (step_ns uint32, err error)
 
 	// Discipline says what steers that clock.
@@ -40,9 +42,11 @@ type Clock struct {
 	KernelStamp func(realtime_ns int64) int64
 }
 
-// SystemClock returns the machine's clocks beside the counter. What its Clock.RealtimeStep says depends on the kernel,
-// its clocksource and the machine's cores: package host knows.
-func SystemClock(counter func() uint64, notice *StepNotice, realtimeStep func() (step_ns uint32, err error)) Clock {
+// SystemClock returns the machine's clocks beside the counter. What its Clock.RealtimeStep says
+// depends on the kernel, its clocksource and the machine's cores: package host knows.
+func SystemClock(
+	counter func() uint64, notice *StepNotice, realtimeStep func() (step_ns uint32, err error),
+) Clock {
 	return Clock{
 		Counter: counter,
 		// Through the vDSO, with two clocks read for one: about 60 ns between counter readings, a bracket's 30 ns.
@@ -127,6 +131,9 @@ func wander(before, after Discipline, opening_ns, closing_ns int64) uint32 {
 	if offset := max(magnitude(before.Offset_ns), magnitude(after.Offset_ns)); offset != 0 {
 		constant := min(before.TimeConstant, after.TimeConstant)
 		ppb += 1 + 2*offset>>(2+min(max(constant, 0), 10))
+		// What a frequency-locked loop makes of the offset adjtimex shows at once, and the clock follows at
+		// its next tick: no more than a quarter of it in 256 s. A phase-locked loop's is far below the above.
+		ppb += 1 + offset>>10
 	}
 	// The kernel takes adjtime's next second from what is left of it when a second begins, at the first tick after it.
 	// The last such second is not seen by who asks, and it ends where a second does.
@@ -205,7 +212,8 @@ func (c *Clock) close(opening *clockEnd) clockReport {
 	if !opening.known {
 		return r
 	}
-	// The other way round than open: what is read of the clock's step, its discipline and its setting spans the brackets.
+	// The other way round than open: what is read of the clock's step, its discipline and its
+	// setting spans the brackets.
 	c.readBrackets(&r.closing)
 	step_ns, err1 := c.RealtimeStep()
 	discipline, err2 := c.Discipline()

@@ -32,9 +32,10 @@ func TestWander(t *testing.T) {
 		{"pulses begin", steady, with(func(d *Discipline) { d.PulsePerSecond = true }), calm, time.Millisecond, anything_ppb},
 		{"pulses end", with(func(d *Discipline) { d.PulsePerSecond = true }), steady, calm, time.Millisecond, anything_ppb},
 		// 1 ms is left, of which each second takes 1/16: 62.5 ppm, and twice that.
-		{"loop at work", with(func(d *Discipline) { d.Offset_ns = 1_000_000 }), steady, calm, time.Millisecond, 1000 + 125_000 + 1},
-		{"loop at work, the other way", steady, with(func(d *Discipline) { d.Offset_ns = -1_000_000 }), calm, time.Millisecond, 1000 + 125_000 + 1},
-		{"faster loop", with(func(d *Discipline) { d.Offset_ns, d.TimeConstant = 1_000_000, 0 }), steady, calm, time.Millisecond, 1000 + 500_000 + 1},
+		// A frequency-locked loop adds 1/1024.
+		{"loop at work", with(func(d *Discipline) { d.Offset_ns = 1_000_000 }), steady, calm, time.Millisecond, 1000 + 125_000 + 1 + 977},
+		{"loop at work, the other way", steady, with(func(d *Discipline) { d.Offset_ns = -1_000_000 }), calm, time.Millisecond, 1000 + 125_000 + 1 + 977},
+		{"faster loop", with(func(d *Discipline) { d.Offset_ns, d.TimeConstant = 1_000_000, 0 }), steady, calm, time.Millisecond, 1000 + 500_000 + 1 + 977},
 		{"loop with everything to do", with(func(d *Discipline) { d.Offset_ns, d.TimeConstant = 1<<62, -5 }), steady, calm, time.Millisecond, anything_ppb},
 		{"adjtime begins", steady, with(func(d *Discipline) { d.Adjust_us = 1 }), calm, time.Millisecond, 501_000},
 		{"adjtime ends", with(func(d *Discipline) { d.Adjust_us = -1 }), steady, calm, time.Millisecond, 501_000},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 func (f *from) assumptions() {
@@ -38,6 +39,10 @@ func (f *from) assumptions() {
 	}
 	f.Assumptions = append(f.Assumptions, Assumption{Name: "epochs", Value: "unbroken",
 		Means: "no boot, suspend, migration or reset of a counter during the run: logs and relations of another epoch are not used"})
+	for _, a := range tscratio.StampsAssumed() {
+		means := "where stamps are the kernel's: " + a.Means
+		f.Assumptions = append(f.Assumptions, Assumption{Name: a.Name, Value: a.Value, Means: means})
+	}
 }
 
 func (f *from) findings() {

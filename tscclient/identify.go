@@ -18,8 +18,8 @@ type Identity struct {
 	Node   tscratio.Node
 	Report host.Report
 
-	// RealtimeStep is for minrtt.SystemClock: how much later than a stamp of the kernel's its clock may stand, or why no
-	// such stamp proves anything here.
+	// RealtimeStep is for minrtt.SystemClock: how much later than a stamp of the kernel's its clock
+	// may stand, or why no such stamp proves anything here.
 	RealtimeStep func() (step_ns uint32, err error)
 
 	kept     Kept
@@ -59,12 +59,13 @@ func Identify(name string, kept Kept) (*Identity, error) {
 			}
 		}
 	}
-	id := &Identity{Report: report, kept: kept, RealtimeStep: host.StampStep(os.DirFS("/"), report.Slack.Cores), Node: tscratio.Node{
+	id := &Identity{Report: report, kept: kept, Node: tscratio.Node{
 		Name:            name,
 		NominalHz:       (report.Frequency.Lo_millihz/2 + report.Frequency.Hi_millihz/2) / 1000,
 		QuantumCycles:   report.Quantum.Step_cycles,
 		CoreSlackCycles: report.Slack.Slack_cycles,
 	}}
+	id.RealtimeStep = host.StampStep(os.DirFS("/"), report.Slack.Cores)
 	observer := host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}
 	if events, err := host.ListenRestores(); err == nil {
 		id.events, observer.Restores = events, events

@@ -426,8 +426,8 @@ func TestCountersNearTheirEnds(t *testing.T) {
 	}
 }
 
-// A duration of centuries, which a counter that a program made up can give, is no more work than one of half a day. It
-// holds the truth, or is refused.
+// A duration of centuries, which a counter that a program made up can give, is no more work than
+// one of half a day. It holds the truth, or is refused.
 func TestDurationOfCenturies(t *testing.T) {
 	const years = uint64(1) << 61 // cycles
 	p := must(NewPair(Node{Name: "a", NominalHz: 3e9, QuantumCycles: 1}, Node{Name: "b", NominalHz: 3e9, QuantumCycles: 1}, DefaultAssumptions()))(t)

@@ -26,7 +26,8 @@
 //     counters stays within r·(1 ± w);
 //   - readings that two cores of a node give at one moment differ by at most its core slack;
 //   - a counter that reads c has counted at least c and at most c + its quantum;
-//   - each stamp's interval holds the true reading, and no epoch is broken.
+//   - each stamp's interval holds the true reading, and no epoch is broken. Where the kernel took it,
+//     that rests on what StampsAssumed lists.
 //
 // Of a value that goes over third nodes this holds for them as well, but for one of them that may report whatever it likes, unless
 // ThirdNodes says otherwise.
@@ -46,8 +47,9 @@
 //     convex or concave bound, on its outer side (relation.go);
 //   - w_min is rounded down (chord.go).
 //
-// What cannot be said is refused with ErrBeyondLimit or ErrOutOfRange: a reading or a rate so far from the constraints
-// that the wander allows any, a reading from before the other counter began, a duration that 64 bits do not hold.
+// What cannot be said is refused with ErrBeyondLimit or ErrOutOfRange: a reading or a rate so far
+// from the constraints that the wander allows any, a reading from before the other counter began, a
+// duration that 64 bits do not hold.
 //
 // Floating point appears in what is displayed and nowhere else.
 package tscratio

@@ -46,16 +46,17 @@ func (r *Relation) SameNode(first, second uint64) (Span, error) {
 	return both, nil
 }
 
-// errorCycles is how far a duration between two readings of the node may be off: they may come from two cores and
-// from anywhere in their steps.
+// errorCycles is how far a duration between two readings of the node may be off: they may come from
+// two cores and from anywhere in their steps.
 func (n Node) errorCycles() int64 { return int64(n.QuantumCycles + n.CoreSlackCycles) }
 
-// lasted returns the durations from an event at one reading of the node to one at another, in its own cycles.
+// lasted returns the durations from an event at one reading of the node to one at another, in its
+// own cycles.
 func (n Node) lasted(first, second uint64) (Span, error) {
 	d, ok := difference(second, first)
 	e := n.errorCycles()
 	if most := math.MaxInt64 - e; !ok || d > most || d < -most {
-		return Span{}, fmt.Errorf("duration from %d to %d of %q: %w", first, second, n.Name, ErrOutOfRange)
+		return Span{}, fmt.Errorf("take the time from %d to %d of %q: %w", first, second, n.Name, ErrOutOfRange)
 	}
 	return Span{d - e, d + e}, nil
 }

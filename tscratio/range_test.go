@@ -5,14 +5,17 @@ import (
 	"math"
 	"math/big"
 	"testing"
+	"time"
 )
 
-// These tests put counters and durations at the ends of what 64 bits hold. An answer there contains the truth or is refused.
+// These tests put counters and durations at the ends of what 64 bits hold. An answer there contains
+// the truth or is refused.
 
 // edges are readings at which sums and differences of cycles run over.
 var edges = []uint64{
-	0, 1, 126, 127, 1 << 20, 1<<62 - 1, 1 << 62, 1<<63 - 128, 1<<63 - 127, 1<<63 - 126, 1<<63 - 2, 1<<63 - 1, 1 << 63,
-	1<<63 + 1, 1<<63 + 126, math.MaxUint64 - 127, math.MaxUint64 - 126, math.MaxUint64 - 1, math.MaxUint64,
+	0, 1, 126, 127, 1 << 20, 1<<62 - 1, 1 << 62,
+	1<<63 - 128, 1<<63 - 127, 1<<63 - 126, 1<<63 - 2, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<63 + 126,
+	math.MaxUint64 - 127, math.MaxUint64 - 126, math.MaxUint64 - 1, math.MaxUint64,
 }
 
 const (
@@ -20,7 +23,8 @@ const (
 	edgeDelay = 5000
 )
 
-// What both a duration and its negative fit is a duration; what a rate makes too long is known to be too long.
+// What both a duration and its negative fit is a duration; what a rate makes too long is known to
+// be too long.
 func TestArithmeticAtTheEnds(t *testing.T) {
 	for _, x := range edges {
 		for _, y := range edges {
@@ -60,7 +64,8 @@ func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 	return p
 }
 
-// holds fails unless a span contains the difference of two readings, if there is no error of the range.
+// holds fails unless a span contains the difference of two readings, if there is no error of the
+// range.
 func holds(t *testing.T, what string, got Span, err error, second, first uint64) {
 	t.Helper()
 	truth := new(big.Int).Sub(new(big.Int).SetUint64(second), new(big.Int).SetUint64(first))
@@ -76,7 +81,8 @@ func holds(t *testing.T, what string, got Span, err error, second, first uint64)
 
 func TestOwnDurationsAtTheEnds(t *testing.T) {
 	p := edgePair(t, [2]uint64{1 << 40, 1 << 40})
-	c := must(NewClosure([]*Relation{must(p.Relate(SideA, PPM))(t), must(p.Relate(SideB, PPM))(t)}, ThirdAny))(t)
+	both := []*Relation{must(p.Relate(SideA, PPM))(t), must(p.Relate(SideB, PPM))(t)}
+	c := must(NewClosure(both, ThirdAny))(t)
 	w := must(c.Ways("a", "a", "a"))(t)
 	answers := 0
 	for _, x := range edges {
@@ -132,7 +138,8 @@ func TestRelationsAtTheEnds(t *testing.T) {
 		for _, reference := range []string{"a", "b"} {
 			ways = append(ways, must(c.Ways(reference, "b", "b"))(t), must(c.Ways(reference, "a", "b"))(t))
 		}
-		readings := append([]uint64{intoA.limits.Lo, intoA.limits.Hi, intoA.limits.Hi - 1, intoA.limits.Hi - 26}, edges...)
+		limits := intoA.limits
+		readings := append([]uint64{limits.Lo, limits.Hi, limits.Hi - 1, limits.Hi - 26}, edges...)
 		for _, s := range starts {
 			for _, n := range []uint64{0, 1, edgeSpan / 3, edgeSpan / 2, edgeSpan - 1, edgeSpan} {
 				readings = append(readings, s[1]+n)
@@ -189,7 +196,7 @@ func holdsWays(t *testing.T, c *Closure, w *Ways, first, second Event, x, y uint
 // TestFarthestExtrapolation lets a relation be translated farther than can be computed with.
 func TestFarthestExtrapolation(t *testing.T) {
 	p := edgePair(t, [2]uint64{1 << 62, 1 << 62})
-	p.Declared.Window, p.Declared.ExtrapolationLimit = 7_000_000_000_000, 7_000_000_000_000_000 // two hours, and a thousand times as long
+	p.Declared.Window, p.Declared.ExtrapolationLimit = 2*time.Hour, 2000*time.Hour
 	p.Declared.Wander, p.Declared.MaxWander = 0, 0
 	r := must(p.Relate(SideA, 0))(t)
 	last := r.knots[len(r.knots)-1].y

@@ -14,8 +14,8 @@ const rateBits = 48
 // Float returns the rate for display. Nothing is computed from it.
 func (r Rate) Float() float64 { return math.Ldexp(float64(r), -rateBits) }
 
-// times returns r·d in cycles, rounded down and up. What 64 bits do not hold is their largest number: less than r·d,
-// and for up the sign that it is not known.
+// times returns r·d in cycles, rounded down and up. What 64 bits do not hold is their largest
+// number: less than r·d, and for up the sign that it is not known.
 func (r Rate) times(d uint64) (down, up uint64) {
 	if hi, _ := bits.Mul64(d, uint64(r)); hi>>rateBits != 0 {
 		return math.MaxUint64, math.MaxUint64

@@ -237,7 +237,8 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	return 0, nil
 }
 
-// reached returns how far a knot is used towards the next one, of which it is the nearer up to half the gap.
+// reached returns how far a knot is used towards the next one, of which it is the nearer up to half
+// the gap.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
@@ -250,10 +251,11 @@ func (s *seen) interval(lo, hi int64) Interval {
 	return Interval{offset(s.anchor, lo), offset(s.anchor, hi)}
 }
 
-// extend adds the pieces to one side of s.y, up to a distance within the wander's reach: the knot's polygon, sheared
-// by the distance and opened by the wander. The wander of the knot's own window holds within it. Beyond, it is
-// that of the window, as many times as long as it must be, that reaches there: the polygon includes the mean
-// rate of the stated window at y, which is what Wander.over starts from.
+// extend adds the pieces to one side of s.y, up to a distance within the wander's reach: the knot's
+// polygon, sheared by the distance and opened by the wander. The wander of the knot's own window
+// holds within it. Beyond, it is that of the window, as many times as long as it must be, that
+// reaches there: the polygon includes the mean rate of the stated window at y, which is what
+// Wander.over starts from.
 func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	if distance == 0 {
 		return
@@ -298,9 +300,10 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	// The count may be a quantum past the reading, and past the piece's end.
 	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.QuantumCycles, r.windowCycles)))
 	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.QuantumCycles)
-	const margin = 2 * maxReachCycles >> slopeBits // what the slope's last bit adds over the longest piece
-	if !ok || wideHi > math.MaxUint32 || hiEnd > 0 && uint64(hiEnd) > down(math.MaxUint64-margin, s.anchor) {
-		r.hole(start) // at rates of thousands, or where a counter runs over, nothing useful is known
+	const margin = 2 * maxReachCycles >> slopeBits // what the slope's last bit adds over a piece
+	over := hiEnd > 0 && uint64(hiEnd) > down(math.MaxUint64-margin, s.anchor)
+	if !ok || over || wideHi > math.MaxUint32 {
+		r.hole(start) // at rates of thousands nothing useful is known
 		return
 	}
 	p := piece{wideLo: uint32(r.Into.QuantumCycles), wideHi: uint32(wideHi)}
@@ -309,8 +312,8 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	if p.slopeHi, inexact = shiftedQuotient(uint64(hiEnd-hi), slopeBits, length); inexact {
 		p.slopeHi++
 	}
-	// Readings from before the other counter began are left out: no duration would lie in an interval that is cut
-	// off at 0.
+	// Readings from before the other counter began are left out: no duration would lie in an
+	// interval that is cut off at 0.
 	if lo < 0 && uint64(-lo) > s.anchor {
 		r.hole(start)
 		before := p.rises(uint64(-lo) - s.anchor)
@@ -318,7 +321,8 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 			return
 		}
 		start += before
-		lo, hi = lo+int64(scaleDown(before, p.slopeLo, slopeBits)), hi+int64(scaleUp(before, p.slopeHi, slopeBits))
+		lo += int64(scaleDown(before, p.slopeLo, slopeBits))
+		hi += int64(scaleUp(before, p.slopeHi, slopeBits))
 	}
 	p.lo, p.hi = offset(s.anchor, lo), offset(s.anchor, hi)
 	r.starts = append(r.starts, start)
@@ -441,7 +445,7 @@ func (n Node) stamps(c Interval) Interval {
 
 func (r *Relation) beyond(y uint64) error {
 	if r.limits.Contains(y) {
-		return fmt.Errorf("translate %d of %q to %q: the constraints around it are too far away, or the counter of %q had not begun: %w",
+		return fmt.Errorf("translate %d of %q to %q: the constraints are too far away, or %q had not begun to count: %w",
 			y, r.From.Name, r.Into.Name, r.Into.Name, ErrBeyondLimit)
 	}
 	return fmt.Errorf("translate %d of %q to %q, known from %d to %d, up to %v beyond the constraints: %w",
@@ -514,8 +518,8 @@ func (r *Relation) Rate(y uint64) (RateInterval, error) {
 	return r.rateOver(y, y)
 }
 
-// rateOver returns the rates that occur between two readings, seen from the knot nearest to their middle. The error
-// wraps ErrBeyondLimit where that is so far away that the wander allows any rate.
+// rateOver returns the rates that occur between two readings, seen from the knot nearest to their
+// middle. The error wraps ErrBeyondLimit where that is so far away that the wander allows any rate.
 func (r *Relation) rateOver(from, to uint64) (RateInterval, error) {
 	mid := from + (to-from)/2
 	i, j := 0, len(r.knots)-1
@@ -534,8 +538,8 @@ func (r *Relation) rateOver(from, to uint64) (RateInterval, error) {
 	windows := max(k.k, windowsFor(reach, r.windowCycles))
 	w, ok := r.Wander.over(windows)
 	if !ok {
-		return RateInterval{}, fmt.Errorf("rate of %q from %d to %d, %d windows from the constraints, where a wander of %v allows any: %w",
-			r.From.Name, from, to, windows, r.Wander, ErrBeyondLimit)
+		const format = "take the rate of %q from %d to %d: %d windows from the constraints, a wander of %v allows any: %w"
+		return RateInterval{}, fmt.Errorf(format, r.From.Name, from, to, windows, r.Wander, ErrBeyondLimit)
 	}
 	return k.rates.wander(w.fraction()), nil
 }

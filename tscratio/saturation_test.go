@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// These tests go so far from the constraints that the wander allows any rate there. Nothing may be said of such readings.
+// These tests go so far from the constraints that the wander allows any rate there. Nothing may be
+// said of such readings.
 
 func TestWanderReach(t *testing.T) {
 	const window = 25_000_000_000
@@ -38,10 +39,13 @@ func TestWanderReach(t *testing.T) {
 	}
 }
 
-// TestSaturatedWanderIsRefused declares so much wander that 62 windows of 10 s are the most that it is known in.
+// TestSaturatedWanderIsRefused declares so much wander that 62 windows of 10 s are the most that it
+// is known in.
 func TestSaturatedWanderIsRefused(t *testing.T) {
 	const w = 2000 * PPM
-	d := Assumptions{Wander: w, Window: 10 * time.Second, ExtrapolationLimit: 1000 * time.Second, MaxWander: w}
+	d := Assumptions{
+		Wander: w, Window: 10 * time.Second, ExtrapolationLimit: 1000 * time.Second, MaxWander: w,
+	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	x := newWorld(rng, 2030, still, 0, 10*time.Second, 26, 40)
 	x.net = networks["near and steady"]

@@ -48,7 +48,8 @@ func (w Wander) over(k int64) (Wander, bool) {
 	return 0, false
 }
 
-// reach returns how far from a knot the wander is known, in windows of a length: as far as over answers.
+// reach returns how far from a knot the wander is known, in windows of a length: as far as over
+// answers.
 func (w Wander) reach(windowCycles uint64) uint64 {
 	windows := uint64(1)
 	if w == 0 {

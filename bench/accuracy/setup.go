@@ -37,7 +37,9 @@ func examine() (Machine, error) {
 	case len(r.Slack.Unmeasured) > 0:
 		return Machine{}, fmt.Errorf("examine this machine's counter: nothing is known of cores %v: see cprof doctor", r.Slack.Unmeasured)
 	}
-	slack, err := host.MeasureSlack(host.SlackOptions{Cores: r.Slack.Cores, Quantum_cycles: r.Quantum.Step_cycles, Budget: slackTime})
+	slack, err := host.MeasureSlack(host.SlackOptions{
+		Cores: r.Slack.Cores, Quantum_cycles: r.Quantum.Step_cycles, Budget: slackTime,
+	})
 	if err != nil {
 		return Machine{}, err
 	}

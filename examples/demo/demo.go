@@ -273,7 +273,8 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		address := d.place.address(i, onLoopback)
 		at.Address = address.String()
 		n := nodeSetup{
-			Clocks: facts.Clocks, Node: facts.Node, PhysicalQuantum_cycles: physical.Quantum_cycles, PhysicalCores: physical.Cores, Address: address, Number: at.Number,
+			Clocks: facts.Clocks, Node: facts.Node, Address: address, Number: at.Number,
+			PhysicalQuantum_cycles: physical.Quantum_cycles, PhysicalCores: physical.Cores,
 			Rings: filepath.Join(rings, facts.Name), State: filepath.Join(d.scratch, "state", facts.Name),
 			ServerPublic: s.Key.Public, Key: newKey(facts.Name, control.RoleNode), Often: d.soak == nil,
 		}

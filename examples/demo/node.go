@@ -45,7 +45,8 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 	if n.notice, err = minrtt.OpenStepNotice(); err != nil {
 		return nil, says, err
 	}
-	physical := minrtt.SystemClock(asm.Counter, n.notice, host.StampStep(os.DirFS("/"), s.PhysicalCores))
+	step := host.StampStep(os.DirFS("/"), s.PhysicalCores)
+	physical := minrtt.SystemClock(asm.Counter, n.notice, step)
 	physical.Quantum_cycles = s.PhysicalQuantum_cycles
 	if n.clock, err = virtual.Clock(s.Clocks, physical); err != nil {
 		return nil, says, err

@@ -38,7 +38,7 @@ type nodeSetup struct {
 	Clocks                 vnode.Config  `json:"clocks"`
 	Node                   tscratio.Node `json:"node"` // what its counter is to a relation
 	PhysicalQuantum_cycles uint64        `json:"physical_quantum_cycles,string"`
-	PhysicalCores          []int         `json:"physical_cores"` // whose counters agree as far as Node says
+	PhysicalCores          []int         `json:"physical_cores"` // that agree as far as Node says
 	Address                netip.Addr    `json:"address"`
 	Number                 int           `json:"number"` // in the ids of tuples
 	Rings                  string        `json:"rings"`  // directory of the node's rings

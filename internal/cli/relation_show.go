@@ -73,6 +73,11 @@ func (s *summary) print(w io.Writer) error {
 	d := p.Declared
 	line("assumed", "the relative rate stays within %v of its mean in any ±%v, no epoch is broken, cores agree within their slack",
 		d.Wander, d.Window)
+	if s.stamps.Kernel > 0 {
+		for _, a := range tscratio.StampsAssumed() {
+			line("", "of the kernel's stamps: %s", a.Means)
+		}
+	}
 	line("measured", "%d trains (%d by %s, %d by %s), %d exchanges, over %v",
 		s.trains, s.byA, p.A.Name, s.trains-s.byA, p.B.Name, s.exchanges, s.span.Round(100*time.Millisecond))
 	line("constraints", "%d kept, %d pruned; wanders up to %v can be computed with", s.kept, max(0, s.gathered-s.kept), d.MaxWander)

@@ -41,7 +41,8 @@ func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node,
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watch the clock for steps: %w", err), identity.Close())
 	}
-	c.Node, c.Epoch, c.Clock = identity.Node, identity.Epoch, minrtt.SystemClock(identity.Counter, notice, identity.RealtimeStep)
+	c.Node, c.Epoch = identity.Node, identity.Epoch
+	c.Clock = minrtt.SystemClock(identity.Counter, notice, identity.RealtimeStep)
 	c.Clock.Quantum_cycles = identity.Node.QuantumCycles
 	c.Secret = minrtt.NewSecret()
 	return &Node{identity.Report.Facts, identity, notice}, nil

@@ -18,7 +18,8 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 		Counter:        func() uint64 { return n.Counter.Virtual(physical.Counter()) },
 		Quantum_cycles: Quantum_cycles(c.Counter, physical.Quantum_cycles),
 	}
-	if physical.Realtime == nil || physical.RealtimeStep == nil || physical.Discipline == nil || physical.Steps == nil {
+	if physical.Realtime == nil || physical.RealtimeStep == nil ||
+		physical.Discipline == nil || physical.Steps == nil {
 		return clock, nil
 	}
 	clock.Realtime = func() int64 { return n.Realtime.Virtual(physical.Realtime()) }
