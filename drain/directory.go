@@ -28,8 +28,10 @@ func (d *Drainer) keepLock() bool {
 	return err == nil
 }
 
-// letGo leaves the rings that still have their names. The others nobody else can find.
+// letGo leaves the rings that still have their names. The others nobody else can find. Once the directory
+// is this drainer's again, it finds them as a drainer that starts: with logs that were begun before.
 func (d *Drainer) letGo() {
+	d.begun = false
 	for _, w := range d.workers {
 		w.call(func() {
 			w.takeIn()
