@@ -177,12 +177,20 @@ func (s *scene) end() (records uint64, wrong []error) {
 				err = check(said, k)
 			}
 			if err != nil {
-				wrong = append(wrong, fmt.Errorf("log of ring %s: %w", said.Incarnation(i), err))
+				err = fmt.Errorf("log of ring %s: %w: %q", said.Incarnation(i), err, paths(logs[said.Incarnation(i)]))
+				wrong = append(wrong, err)
 			}
 			records += k.events
 		}
 	})
 	return records, wrong
+}
+
+func paths(segments []logstore.Segment) (all []string) {
+	for _, s := range segments {
+		all = append(all, s.Path)
+	}
+	return all
 }
 
 const blockers = 8

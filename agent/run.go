@@ -123,7 +123,13 @@ func (a *Agent) moveLogs(run, logs string) error {
 	if err != nil {
 		return err
 	}
-	return a.drainer.SetLogs(filepath.Join(a.c.State, logs))
+	if err := a.drainer.SetLogs(filepath.Join(a.c.State, logs)); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.state = a.state.moved() // which the next change writes down
+	a.mu.Unlock()
+	return nil
 }
 
 // now is the state as it is.

@@ -29,7 +29,8 @@ func (s state) begun(dir string) int {
 	return slices.IndexFunc(s.Begun, func(logs string) bool { return logs == dir || strings.HasPrefix(logs, dir+string(filepath.Separator)) })
 }
 
-// keptBefore is how many directories of logs are looked through for where a ring's log was left. One does, unless disks failed.
+// keptBefore is how many directories of logs are looked through for where a ring's log was left, once
+// all logs have been moved. While a disk fails, one may be left in any directory of before.
 const keptBefore = 8
 
 const (
@@ -81,8 +82,14 @@ func (s state) to(logs string, there func(logs string) bool) state {
 		return s
 	}
 	s.Begun = append(slices.DeleteFunc(slices.Clone(s.Begun), func(d string) bool { return d == logs || !there(d) }), logs)
-	s.Before = append([]string{s.Logs}, slices.DeleteFunc(slices.Clone(s.Before), func(d string) bool { return d == s.Logs || d == logs })...)
-	s.Before = s.Before[:min(len(s.Before), keptBefore)]
+	gone := func(d string) bool { return d == s.Logs || d == logs || !there(d) }
+	s.Before = append([]string{s.Logs}, slices.DeleteFunc(slices.Clone(s.Before), gone)...)
 	s.Logs = logs
+	return s
+}
+
+// moved is the state when every log that was left has been gone on with where logs go now.
+func (s state) moved() state {
+	s.Before = s.Before[:min(len(s.Before), keptBefore)]
 	return s
 }
