@@ -208,6 +208,7 @@ var systemCalls = map[string]uintptr{
 	"exit_group":         unix.SYS_EXIT_GROUP,
 	"fallocate":          unix.SYS_FALLOCATE,
 	"fchmodat":           unix.SYS_FCHMODAT,
+	"flock":              unix.SYS_FLOCK,
 	"fcntl":              unix.SYS_FCNTL,
 	"fstat":              unix.SYS_FSTAT,
 	"fstatfs":            unix.SYS_FSTATFS,
