@@ -78,21 +78,30 @@ func openRoot(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
-// readFile reads a regular file of at most so many bytes.
+// readFile reads a regular file of at most so many bytes. Of a longer one nothing is read.
 func readFile(root *os.Root, name string, most int64) ([]byte, error) {
-	info, err := root.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%q is no regular file", name)
-	}
-	f, err := root.Open(name)
+	f, size, err := openFile(root, name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if size > most {
+		return nil, fmt.Errorf("%q is %d bytes long, at most %d are read", name, size, most)
+	}
 	return plainfile.ReadAll(f, name, most)
+}
+
+// openFile opens a regular file: nothing else, as opening a FIFO waits for whoever writes to it.
+func openFile(root *os.Root, name string) (f *os.File, size int64, err error) {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%q is no regular file", name)
+	}
+	f, err = root.Open(name)
+	return f, info.Size(), err
 }
 
 // Close lets go of the directory.
@@ -239,7 +248,7 @@ func (d *Directory) OpenBaseline(node string) (*os.File, error) {
 	if err := checkNode(&d.Run, node); err != nil {
 		return nil, fmt.Errorf("open baseline: %w", err)
 	}
-	f, err := d.root.Open(BaselinePath(node))
+	f, _, err := openFile(d.root, BaselinePath(node))
 	if err != nil {
 		return nil, fmt.Errorf("open baseline of node %q: %w", node, err)
 	}
@@ -290,8 +299,13 @@ func (d *Directory) Lacks() []Missing {
 	pairs, missing := d.Relations()
 	logs, unlisted := d.Logs()
 	missing = append(missing, unlisted...)
+	return append(missing, d.Absent(pairs, logs, missing)...)
+}
+
+// Absent is what Lacks finds beside what Relations and Logs named as missing, for whoever has read these.
+func (d *Directory) Absent(pairs []*tscratio.Pair, logs []NodeLogs, known []Missing) (missing []Missing) {
 	named := map[string]bool{}
-	for _, m := range missing {
+	for _, m := range known {
 		named[m.Part] = true
 	}
 	related := map[[2]string]bool{}

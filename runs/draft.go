@@ -226,7 +226,11 @@ func (d *Draft) PutRelation(pair *tscratio.Pair) error {
 	if name == "" {
 		return fmt.Errorf("put relation of %q and %q: epochs %q and %q are not both of the run's: add them to its nodes first", pair.A.Name, pair.B.Name, pair.A.Epoch, pair.B.Epoch)
 	}
-	if err := d.put(name, pair.Encode()); err != nil {
+	data := pair.Encode()
+	if len(data) > maxRelationBytes {
+		return fmt.Errorf("put relation of %q and %q: %d bytes, at most %d are read: prune it, or end the run", pair.A.Name, pair.B.Name, len(data), maxRelationBytes)
+	}
+	if err := d.put(name, data); err != nil {
 		return fmt.Errorf("put relation: %w", err)
 	}
 	return nil

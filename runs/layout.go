@@ -23,11 +23,11 @@ const (
 	truthSuffix    = ".json"
 )
 
-// The most that is read of a file at once.
+// The most that is read of a file at once. A relation takes some 200 bytes a train, and in memory some times that.
 const (
 	maxRunBytes      = 4 << 20
 	maxTableBytes    = 64 << 20
-	maxRelationBytes = 1 << 30
+	maxRelationBytes = 256 << 20
 	maxTruthBytes    = 64 << 20
 )
 

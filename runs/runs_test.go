@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -699,5 +700,55 @@ func TestEnterKeepsTheBetterFrequency(t *testing.T) {
 			got.FrequencySource != test.want.FrequencySource {
 			t.Errorf("%s: %+v, want the frequency of %+v", name, got, test.want)
 		}
+	}
+}
+
+// A file longer than it may be is not read, and what is no file is not waited for.
+func TestNothingIsReadBeyondItsLimit(t *testing.T) {
+	for name, most := range map[string]int64{runFile: maxRunBytes, tableFile: maxTableBytes, TruthPath("A"): maxTruthBytes, RelationPath("A", "B.b_2"): maxRelationBytes} {
+		parent := t.TempDir()
+		draft, err := Create(parent, exampleRun())
+		if err != nil {
+			t.Fatal(err)
+		}
+		draft.Close()
+		dir, err := Open(draft.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(draft.Path(), filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := readFile(dir.root, name, most); text != nil || err == nil || !strings.Contains(err.Error(), "1099511627776 bytes long, at most") {
+			t.Errorf("%s of 1 TiB: %d bytes, %v", name, len(text), err)
+		}
+		if err := os.Truncate(path, 5); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := readFile(dir.root, name, 5); len(text) != 5 || err != nil {
+			t.Errorf("%s of 5 bytes: %d, %v", name, len(text), err)
+		}
+		dir.Close()
+	}
+}
+
+func TestABaselineThatIsAPipeIsNotWaitedFor(t *testing.T) {
+	draft, err := Create(t.TempDir(), exampleRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft.Close()
+	dir, err := Open(draft.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	path := filepath.Join(draft.Path(), filepath.FromSlash(BaselinePath("A")))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), unix.Mkfifo(path, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := dir.OpenBaseline("A"); f != nil || err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("%v, %v", f, err)
 	}
 }
