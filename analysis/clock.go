@@ -133,13 +133,14 @@ type timer struct {
 	ways   []*tscratio.Ways // by first·nodes + second; nil: not asked for yet
 	views  []*tscratio.View // into the reference
 	none   []error          // by first·nodes + second: why there is no way
+	known  []*known         // by first·nodes + second, where there is a way
 	nodeOf []int32          // by source
 	slack  []int64          // by source: how far a stamp may be off, in reference cycles
 }
 
 func newTimer(in *input) *timer {
 	n := len(in.nodes)
-	t := &timer{in: in, ways: make([]*tscratio.Ways, n*n), views: make([]*tscratio.View, n), none: make([]error, n*n), slack: make([]int64, len(in.sources))}
+	t := &timer{in: in, ways: make([]*tscratio.Ways, n*n), views: make([]*tscratio.View, n), none: make([]error, n*n), known: make([]*known, n*n), slack: make([]int64, len(in.sources))}
 	for i := range in.sources {
 		t.nodeOf = append(t.nodeOf, int32(in.sources[i].node))
 		if cycles := in.sources[i].header.Stamp.OrderingSlack_cycles(); cycles > 0 {
@@ -177,6 +178,9 @@ func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, erro
 			return trivial(x, y, int64(n.QuantumCycles+n.CoreSlackCycles)+slack)
 		}
 	}
+	if t.known[k].far(x, y) {
+		return tscratio.Duration{}, errUnrelated
+	}
 	d, err := w.Duration(x, y)
 	d.Lo, d.Hi = d.Lo-slack, d.Hi+slack
 	if err == nil && !isDuration(d.Span) {
@@ -207,6 +211,12 @@ func (t *timer) many(a, b int, xs, ys []uint64, spans []tscratio.Span) (int, tsc
 			spans[0] = d.Span
 			return 1, d, err
 		}
+	}
+	n := 0
+	for known := t.known[k]; n < len(xs) && known.far(xs[n], ys[n]); n++ {
+	}
+	if n > 0 {
+		return n, tscratio.Duration{}, errUnrelated
 	}
 	n, d, err := w.Durations(xs, ys, spans)
 	if err != nil {
@@ -244,7 +254,44 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 		return nil
 	}
 	t.ways[k] = w
+	t.known[k] = t.knownOf(a, b)
 	return w
+}
+
+// known are the readings of two nodes that can be placed: of each on the other's counter and on the reference's. Whoever asks for others gets an error,
+// which takes the closure a thousand times longer than an answer takes, and a program that logs counters of its own making has millions.
+type known struct {
+	onOther, onReference [2]tscratio.Interval
+}
+
+func (t *timer) knownOf(a, b int) *known {
+	var k known
+	for i, from := range [2]int{a, b} {
+		k.onOther[i] = tscratio.Interval{Lo: math.MaxUint64}
+		if a != b {
+			k.onOther[i] = t.limits(from, a+b-from)
+		}
+		k.onReference[i] = t.limits(from, t.in.clocks.reference)
+	}
+	return &k
+}
+
+// limits are the readings of one node that can be placed on another's counter.
+func (t *timer) limits(from, into int) (of tscratio.Interval) {
+	if from == into {
+		return tscratio.Interval{Hi: math.MaxUint64}
+	}
+	v, err := t.in.clocks.closure.View(t.in.nodes[from].Name, t.in.nodes[into].Name)
+	if err != nil {
+		return tscratio.Interval{Lo: math.MaxUint64}
+	}
+	of.Lo, of.Hi = v.Limits()
+	return of
+}
+
+// far tells whether nothing is known of how far two readings are apart.
+func (k *known) far(x, y uint64) bool {
+	return !k.onOther[0].Contains(x) && !k.onOther[1].Contains(y) && !(k.onReference[0].Contains(x) && k.onReference[1].Contains(y))
 }
 
 // place is where an event lies on the reference counter.
@@ -264,6 +311,9 @@ func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.V
 			return tscratio.Interval{}, 0, fmt.Errorf("%w: %w", errUnrelated, err)
 		}
 		t.views[node] = v
+	}
+	if lo, hi := v.Limits(); reading < lo || reading > hi {
+		return tscratio.Interval{}, 0, errUnrelated
 	}
 	at, verdict, err := v.Translate(reading)
 	if slack > 0 && err == nil {

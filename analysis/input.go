@@ -79,10 +79,10 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	in.missing = append(in.missing, dir.Run.Missing...)
 	in.recorded = len(in.missing)
 	pairs, missing := dir.Relations()
+	logs, unlisted := dir.Logs()
+	missing = append(missing, unlisted...)
 	in.miss(missing...)
-	logs, missing := dir.Logs()
-	in.miss(missing...)
-	in.miss(dir.Lacks()...)
+	in.miss(dir.Absent(pairs, logs, missing)...)
 	if err := in.relate(pairs); err != nil {
 		return nil, err
 	}
