@@ -250,3 +250,52 @@ func TestAxis(t *testing.T) {
 		}
 	}
 }
+
+// No duration is refused as far away that the closure knows of.
+func TestFarReadingsHaveNoDuration(t *testing.T) {
+	rng := seed.Random(t)
+	dir, err := runs.Open(aChain(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	o := Options{Reference: "A"}
+	if err := o.defaults(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := openInput(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	timer, n := newTimer(in), len(in.nodes)
+	reading := func(node int) uint64 {
+		limits := timer.limits(node, (node+1)%n)
+		switch rng.IntN(4) {
+		case 0:
+			return rng.Uint64()
+		case 1:
+			return limits.Lo + rng.Uint64N(20) - 10
+		case 2:
+			return limits.Hi + rng.Uint64N(20) - 10
+		}
+		return limits.Lo + rng.Uint64N(limits.Width())
+	}
+	var told, far int
+	for range 2000 {
+		a, b := rng.IntN(n), rng.IntN(n)
+		x, y := reading(a), reading(b)
+		ways := timer.way(a*n+b, a, b)
+		d, err := ways.Duration(x, y)
+		if err == nil {
+			told++
+		}
+		if timer.known[a*n+b].far(x, y) {
+			if far++; err == nil {
+				t.Fatalf("from %d of %s to %d of %s is far, and took %v", x, in.nodes[a].Name, y, in.nodes[b].Name, d)
+			}
+		}
+	}
+	if told < 500 || far < 100 {
+		t.Errorf("%d durations are told, %d are far", told, far)
+	}
+}

@@ -28,7 +28,7 @@ func (in *input) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Run answers what a run says. The error wraps ErrNothing, ErrTooMany, ErrScratch, the context's cause, or what the options' functions
+// Run answers what a run says. The error wraps ErrNothing, ErrScratch, the context's cause, or what the options' functions
 // return; what is missing or damaged is in the answer and no error.
 func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, err error) {
 	began := time.Now()

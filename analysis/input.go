@@ -18,12 +18,9 @@ const (
 	maxClosed  = 32 // nodes of which third ones are looked at: paths grow with the cube of the nodes
 )
 
-var (
-	// ErrNothing is returned for a run in which there is nothing to answer from: no log can be read, or none is of a node that is known.
-	ErrNothing = errors.New("nothing to analyze")
-	// ErrTooMany is returned for a run with more points or channels than one answer tells apart.
-	ErrTooMany = errors.New("too many to tell apart")
-)
+// ErrNothing is returned for a run in which there is nothing to answer from: no log can be read, or
+// none is of a node that is known.
+var ErrNothing = errors.New("nothing to analyze")
 
 // input is what an answer is made from.
 type input struct {
@@ -86,9 +83,7 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	if err := in.relate(pairs); err != nil {
 		return nil, err
 	}
-	if err := in.list(logs); err != nil {
-		return nil, err
-	}
+	in.list(logs)
 	return in, in.chooseReference()
 }
 
@@ -187,7 +182,7 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 }
 
 // list makes a source of each ring's log.
-func (in *input) list(logs []runs.NodeLogs) error {
+func (in *input) list(logs []runs.NodeLogs) {
 	rank := map[point]int{}
 	in.miss(in.options.Filter.unmatched(named(in.run.Run.Nodes, logs))...)
 	for _, n := range in.run.Run.Nodes {
@@ -206,12 +201,7 @@ func (in *input) list(logs []runs.NodeLogs) error {
 			in.addSources(l.Node, ring, rank)
 		}
 	}
-	if len(in.sources) > maxSources {
-		return fmt.Errorf("%d logs, at most %d: choose some by node or channel: %w", len(in.sources), maxSources, ErrTooMany)
-	}
-	if len(rank) > maxPoints {
-		return fmt.Errorf("%d points, at most %d: choose some by channel: %w", len(rank), maxPoints, ErrTooMany)
-	}
+	in.leaveOut(rank)
 	in.points = slices.SortedFunc(maps.Keys(rank), func(a, b point) int {
 		if a.actor != b.actor {
 			return cmpStrings(a.actor, b.actor)
@@ -231,7 +221,6 @@ func (in *input) list(logs []runs.NodeLogs) error {
 			s.point = rank[pointOf(s.segments[0])]
 		}
 	}
-	return nil
 }
 
 // named are the names of nodes, and of channels that have a log, in order.

@@ -1,0 +1,70 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// leaveOut leaves out the points and logs that are more than one answer tells apart, and names them.
+// Nodes choose in turns, each its points of most events first: so one program with a thousand
+// channels takes nothing from the others.
+func (in *input) leaveOut(rank map[point]int) {
+	sources := make([][]int, len(in.nodes))
+	points := make([][]point, len(in.nodes))
+	events := map[point]uint64{}
+	for i := range in.sources {
+		s := &in.sources[i]
+		sources[s.node] = append(sources[s.node], i)
+		if p := pointOf(s.segments[0]); s.trip == noTrip {
+			events[p] += s.events
+			if !slices.Contains(points[s.node], p) {
+				points[s.node] = append(points[s.node], p)
+			}
+		}
+	}
+	for _, of := range points {
+		slices.SortStableFunc(of, func(a, b point) int { return -cmp.Compare(events[a], events[b]) })
+	}
+	chosen := inTurns(points, maxPoints)
+	if n := len(rank) - len(chosen); n > 0 {
+		in.miss(runs.Missing{Part: "points", Reason: fmt.Sprintf(
+			"%d of %d are left out, those of which a node has fewest events: choose up to %d by channel",
+			n, len(rank), maxPoints)})
+	}
+	kept := inTurns(sources, maxSources)
+	if n := len(in.sources) - len(kept); n > 0 {
+		in.miss(runs.Missing{Part: "logs", Reason: fmt.Sprintf(
+			"%d of %d are left out: choose up to %d by node or channel", n, len(in.sources), maxSources)})
+	}
+	clear(rank)
+	left := in.sources[:0]
+	for i, s := range in.sources {
+		switch p := pointOf(s.segments[0]); {
+		case !kept[i] || s.trip == noTrip && !chosen[p]:
+			in.unseen[p] = fmt.Sprintf("not all logs of %s were looked at", p)
+		default:
+			left = append(left, s)
+			if s.trip == noTrip {
+				rank[p] = 0
+			}
+		}
+	}
+	in.sources = left
+}
+
+// inTurns takes one of each group after another, until there are so many different ones.
+func inTurns[T comparable](groups [][]T, most int) map[T]bool {
+	chosen := map[T]bool{}
+	for turn, more := 0, true; more; turn++ {
+		more = false
+		for _, of := range groups {
+			if turn < len(of) && (chosen[of[turn]] || len(chosen) < most) {
+				chosen[of[turn]], more = true, true
+			}
+		}
+	}
+	return chosen
+}
