@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
@@ -30,7 +31,7 @@ func TestLook(t *testing.T) {
 		return
 	}
 	for _, args := range [][]string{{"analyze", run, "--memory", "128MiB"}, {"report", run, "--memory", "128MiB"}, {"export", run, "--memory", "128MiB", "--as", "parquet,perfetto"}} {
-		if code, _, stderr := cprof(args...); code != exitAnswered && code != exitPartial {
+		if code, _, stderr := cprof(args...); code != command.Answered && code != command.Partial {
 			t.Errorf("cprof %q: exit code %d, %s", args, code, stderr)
 		}
 	}
