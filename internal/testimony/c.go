@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // sources are those of the C library, from a package at the top.
@@ -29,7 +31,7 @@ func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 	// reads the sources.
 	err := filepath.WalkDir(sources, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
-			_, err = os.ReadFile(path)
+			_, err = plainfile.Read(path, 1<<20)
 		}
 		return err
 	})
