@@ -28,7 +28,7 @@ func TestOneIDForAll(t *testing.T) {
 	if len(a.Legs) != 1 || a.Legs[0].All.Count != calls || a.Legs[0].All.After > 0 || a.Legs[0].All.Max.Lo_cycles > 60_000 {
 		t.Errorf("legs %+v, findings %v", a.Legs, a.Findings)
 	}
-	if took := after.TotalAlloc - before.TotalAlloc; took > 800*2*calls {
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1200*2*calls {
 		t.Errorf("%d bytes for each of %d events", took/(2*calls), 2*calls)
 	}
 }
