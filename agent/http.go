@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,14 +96,10 @@ func (a *Agent) mux(orders bool) *http.ServeMux {
 			answer(w, a.Status())
 			return
 		}
-		var b bytes.Buffer
-		if err := page.Execute(&b, a.Status()); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
+		s := a.Status()
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-		w.Write(b.Bytes())
+		w.Write(statusPage(&s))
 	})
 	mux.Handle("GET "+PathMetrics, promhttp.HandlerFor(a.registry(), promhttp.HandlerOpts{MaxRequestsInFlight: 3}))
 	mux.Handle("GET /{$}", http.RedirectHandler(PathStatus, http.StatusFound))

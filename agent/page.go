@@ -1,70 +1,172 @@
 package agent
 
 import (
+	"bytes"
 	"fmt"
-	"html/template"
+	"html"
 	"time"
 )
 
-// page is /status for people. It loads nothing from anywhere.
-var page = template.Must(template.New("status").Funcs(template.FuncMap{
-	"bytes": showBytes,
-	"since": func(t time.Time) string { return time.Since(t).Round(time.Second).String() },
-	"micro": func(ns uint64) string { return fmt.Sprintf("%.1f µs", float64(ns)/1e3) },
-}).Parse(`<!doctype html>
+// markup is HTML that is written out in this file. A constant becomes one by itself. A value does
+// not: do not convert one.
+type markup string
+
+// page is HTML that is being written. It does not use html/template, which makes the linker keep
+// every exported method of the program: that is a fifth of the agent.
+type page struct{ b bytes.Buffer }
+
+// write writes markup with each of its %s replaced by a value, which is escaped. A value must not
+// stand in a tag, a script or a style.
+func (p *page) write(m markup, values ...any) {
+	escaped := make([]any, len(values))
+	for i, v := range values {
+		escaped[i] = html.EscapeString(fmt.Sprint(v))
+	}
+	fmt.Fprintf(&p.b, string(m), escaped...)
+}
+
+const pageHead = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<title>cp-agent on {{.Node}}</title>
+<title>cp-agent on %s</title>
 <style>
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222; background: #fff }
-table { border-collapse: collapse; margin: 1em 0 } th, td { padding: .15em .8em; text-align: left; border-bottom: 1px solid #ddd; vertical-align: top }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } .bad { color: #a00 } .wide { overflow-x: auto }
-@media (prefers-color-scheme: dark) { body { color: #ddd; background: #181818 } th, td { border-color: #444 } .bad { color: #f77 } a { color: #8bf } }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em }
+body { padding: 0 1em; color: #222; background: #fff }
+table { border-collapse: collapse; margin: 1em 0 }
+th, td { padding: .15em .8em; text-align: left; vertical-align: top }
+th, td { border-bottom: 1px solid #ddd }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
+.bad { color: #a00 } .wide { overflow-x: auto }
+@media (prefers-color-scheme: dark) {
+  body { color: #ddd; background: #181818 } th, td { border-color: #444 }
+  .bad { color: #f77 } a { color: #8bf }
+}
 </style>
-<h1>cp-agent on {{.Node}}</h1>
-{{range .Warnings}}<p class="bad">{{.}}</p>
-{{end -}}
-<table>
-<tr><th>running for<td>{{since .Started}}, process {{.ProcessID}}
-<tr><th>run<td>{{with .Run}}{{.}} is open{{else}}none is open{{end}}
-<tr><th>logs<td>{{.Logs}}
-<tr><th>rings<td>{{.Rings}}
-<tr><th>handler table<td>{{.Table.Source}}{{with .Table.Generation}}, generation {{.}}{{end}}
-<tr><th>server<td>{{with .Link.Server}}{{.}}{{else}}none{{end}}{{if .Link.Server}}, {{if .Link.Connected}}connected{{else}}away{{end}}{{end}}
-<tr><th>chrony<td>{{if .Chrony.Bounded}}within {{micro .Chrony.Bound_ns}} of UTC, by its claim{{else if .Chrony.Error}}{{.Chrony.Error}}{{else}}claims nothing{{end}}
-</table>
-<h2>Events since the start</h2>
-<table>
-<tr><th class="n">came<th class="n">dropped by programs<th class="n">not stored<th class="n">over their rate<th class="n">missing<th class="n">in rings set aside<th class="n">log rows<th class="n">log size
-{{with .Total}}<tr><td class="n">{{.Events}}<td class="n">{{.Dropped}}<td class="n">{{.NotStored}}<td class="n">{{.OverRate}}<td class="n">{{.Missing}}<td class="n">{{.Unread}}<td class="n">{{.Rows}}<td class="n">{{bytes .LogBytes}}{{end}}
-</table>
-<h2>Channels</h2>
-{{if .Channels}}<div class="wide"><table>
-<tr><th>channel<th class="n">process<th>handler<th>full ring<th>program<th class="n">events<th class="n">waiting<th class="n">dropped<th class="n">log size<th>
-{{range .Channels}}<tr><td>{{.Channel}}<td class="n">{{.ProcessID}}<td>{{.Handler}}<td>{{.Policy}}<td>{{if .Alive}}runs{{else}}ended{{end}}<td class="n">{{.Events}}<td class="n">{{.Waiting}}<td class="n">{{.Dropped}}<td class="n">{{bytes .LogBytes}}<td class="bad">{{.Trouble}}
-{{end}}</table></div>
-{{else}}<p>No program has a channel open. {{.Finished}} rings were drained to their end.
-{{end}}
-<h2>Shared memory by process</h2>
-{{if .Processes}}<table>
-<tr><th class="n">process<th class="n">rings<th class="n">memory
-{{range .Processes}}<tr><td class="n">{{.ProcessID}}<td class="n">{{.Rings}}<td class="n">{{bytes .RingBytes}}
-{{end}}</table>
-{{else}}<p>None.
-{{end}}<p><a href="/status.json">the same as JSON</a>, <a href="/metrics">metrics</a>
+<h1>cp-agent on %s</h1>
+`
+
+// statusPage is /status for people. It loads nothing from anywhere.
+func statusPage(s *Status) []byte {
+	var p page
+	p.write(pageHead, s.Node, s.Node)
+	for _, w := range s.Warnings {
+		p.write("<p class=\"bad\">%s</p>\n", w)
+	}
+	p.overview(s)
+	p.total(&s.Total)
+	p.channels(s)
+	p.processes(s.Processes)
+	p.write(`<p><a href="/status.json">the same as JSON</a>, <a href="/metrics">metrics</a>
 </html>
-`))
+`)
+	return p.b.Bytes()
+}
+
+func (p *page) overview(s *Status) {
+	running := time.Since(s.Started).Round(time.Second)
+	p.write("<table>\n<tr><th>running for<td>%s, process %s\n", running, s.ProcessID)
+	p.write("<tr><th>run<td>%s\n", showRun(s.Run))
+	p.write("<tr><th>logs<td>%s\n<tr><th>rings<td>%s\n", s.Logs, s.Rings)
+	p.write("<tr><th>handler table<td>%s\n", showTable(&s.Table))
+	p.write("<tr><th>server<td>%s\n", showLink(&s.Link))
+	p.write("<tr><th>chrony<td>%s\n</table>\n", showChrony(&s.Chrony))
+}
+
+func (p *page) total(c *Counts) {
+	p.write(`<h2>Events since the start</h2>
+<table>
+<tr><th class="n">came<th class="n">dropped by programs<th class="n">not stored` +
+		`<th class="n">over their rate<th class="n">missing<th class="n">in rings set aside` +
+		`<th class="n">log rows<th class="n">log size
+<tr>`)
+	for _, n := range []any{
+		c.Events, c.Dropped, c.NotStored, c.OverRate, c.Missing, c.Unread, c.Rows,
+		showBytes(c.LogBytes),
+	} {
+		p.write(`<td class="n">%s`, n)
+	}
+	p.write("\n</table>\n")
+}
+
+func (p *page) channels(s *Status) {
+	p.write("<h2>Channels</h2>\n")
+	if len(s.Channels) == 0 {
+		p.write("<p>No program has a channel open. %s rings were drained to their end.\n",
+			s.Finished)
+		return
+	}
+	p.write(`<div class="wide"><table>
+<tr><th>channel<th class="n">process<th>handler<th>full ring<th>program<th class="n">events` +
+		`<th class="n">waiting<th class="n">dropped<th class="n">log size<th>
+`)
+	for _, c := range s.Channels {
+		program := "ended"
+		if c.Alive {
+			program = "runs"
+		}
+		p.write(`<tr><td>%s<td class="n">%s<td>%s<td>%s<td>%s`,
+			c.Channel, c.ProcessID, c.Handler, c.Policy, program)
+		p.write(`<td class="n">%s<td class="n">%s<td class="n">%s<td class="n">%s`,
+			c.Events, c.Waiting, c.Dropped, showBytes(c.LogBytes))
+		p.write("<td class=\"bad\">%s\n", c.Trouble)
+	}
+	p.write("</table></div>\n")
+}
+
+func (p *page) processes(all []ProcessUsage) {
+	p.write("<h2>Shared memory by process</h2>\n")
+	if len(all) == 0 {
+		p.write("<p>None.\n")
+		return
+	}
+	p.write("<table>\n<tr><th class=\"n\">process<th class=\"n\">rings<th class=\"n\">memory\n")
+	for _, u := range all {
+		p.write("<tr><td class=\"n\">%s<td class=\"n\">%s<td class=\"n\">%s\n",
+			u.ProcessID, u.Rings, showBytes(uint64(max(u.RingBytes, 0))))
+	}
+	p.write("</table>\n")
+}
+
+func showRun(name string) string {
+	if name == "" {
+		return "none is open"
+	}
+	return name + " is open"
+}
+
+func showTable(t *TableStatus) string {
+	if t.Generation == 0 {
+		return t.Source
+	}
+	return fmt.Sprintf("%s, generation %d", t.Source, t.Generation)
+}
+
+func showLink(l *LinkStatus) string {
+	switch {
+	case l.Server == "":
+		return "none"
+	case l.Connected:
+		return l.Server + ", connected"
+	default:
+		return l.Server + ", away"
+	}
+}
+
+func showChrony(c *ChronyStatus) string {
+	switch {
+	case c.Bounded:
+		return fmt.Sprintf("within %.1f µs of UTC, by its claim", float64(c.Bound_ns)/1e3)
+	case c.Error != "":
+		return c.Error
+	default:
+		return "claims nothing"
+	}
+}
 
 // showBytes is a size for people.
-func showBytes(v any) string {
-	n := 0.0
-	switch v := v.(type) {
-	case uint64:
-		n = float64(v)
-	case int64:
-		n = float64(v)
-	}
+func showBytes(bytes uint64) string {
+	n := float64(bytes)
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	i := 0
 	for n >= 1024 && i < len(units)-1 {
