@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -12,8 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/report"
@@ -215,53 +215,33 @@ func setFrequencies(t *testing.T, run string, frequencies map[string][2]string) 
 	}
 }
 
+// readParquet returns the rows of durations.parquet, and the metadata of the file.
 func readParquet(t *testing.T, path string) (rows []shownDuration, about map[string]string) {
 	t.Helper()
-	r, err := file.OpenParquetFile(path, false)
+	type row struct {
+		From string `parquet:"from_point"`
+		To   string `parquet:"to_point"`
+		Lo   int64  `parquet:"lo_cycles"`
+		Hi   int64  `parquet:"hi_cycles"`
+	}
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
-	about = map[string]string{}
-	for _, kv := range r.MetaData().KeyValueMetadata() {
-		about[kv.Key] = *kv.Value
+	file, err := parquet.OpenFile(bytes.NewReader(text), int64(len(text)))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for g := range r.NumRowGroups() {
-		group := r.RowGroup(g)
-		n := group.NumRows()
-		words := func(name string) []string {
-			column, err := group.Column(r.MetaData().Schema.ColumnIndexByName(name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := make([]parquet.ByteArray, n)
-			texts := make([]string, n)
-			_, got, err := column.(*file.ByteArrayColumnChunkReader).ReadBatch(n, all, nil, nil)
-			if err != nil || int64(got) != n {
-				t.Fatal(got, err)
-			}
-			for i := range all {
-				texts[i] = string(all[i])
-			}
-			return texts
-		}
-		numbers := func(name string) []int64 {
-			column, err := group.Column(r.MetaData().Schema.ColumnIndexByName(name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := make([]int64, n)
-			_, got, err := column.(*file.Int64ColumnChunkReader).ReadBatch(n, all, nil, nil)
-			if err != nil || int64(got) != n {
-				t.Fatal(got, err)
-			}
-			return all
-		}
-		from, to := words("from_point"), words("to_point")
-		lo, hi := numbers("lo_cycles"), numbers("hi_cycles")
-		for i := range n {
-			rows = append(rows, shownDuration{from[i] + " → " + to[i], lo[i], hi[i]})
-		}
+	about = map[string]string{}
+	for _, kv := range file.Metadata().KeyValueMetadata {
+		about[kv.Key] = kv.Value
+	}
+	read, err := parquet.Read[row](bytes.NewReader(text), int64(len(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range read {
+		rows = append(rows, shownDuration{r.From + " → " + r.To, r.Lo, r.Hi})
 	}
 	return rows, about
 }

@@ -15,7 +15,7 @@ const (
 	viper      = "github.com/spf13/viper"
 	cobra      = "github.com/spf13/cobra"
 	prometheus = "github.com/prometheus/client_golang"
-	parquet    = "github.com/apache/arrow-go/v18"
+	parquet    = "github.com/parquet-go/parquet-go"
 	hdr        = "github.com/HdrHistogram/hdrhistogram-go"
 	protobuf   = "google.golang.org/protobuf"
 	nats       = "github.com/nats-io/nats-server/v2"

@@ -118,64 +118,6 @@ type sink interface {
 	finish(*analysis.Answer) error
 }
 
-type parquetSink struct{ events, durations *table }
-
-func newParquetSink(w []io.Writer) (sink, error) {
-	var s parquetSink
-	var err, err2 error
-	s.events, err = newTable(w[0], "events",
-		column{name: "tuple_id"}, column{name: "way"}, column{name: "lo_cycles"}, column{name: "hi_cycles"},
-		column{name: "node", kind: text}, column{name: "channel", kind: text}, column{name: "point", kind: text}, column{name: "verdict", kind: text})
-	s.durations, err2 = newTable(w[1], "durations",
-		column{name: "tuple_id"}, column{name: "way"}, column{name: "from_point", kind: text}, column{name: "to_point", kind: text},
-		column{name: "from_node", kind: text}, column{name: "to_node", kind: text}, column{name: "kind", kind: text},
-		column{name: "lo_cycles", kind: signed}, column{name: "hi_cycles", kind: signed}, column{name: "scenario", kind: text}, column{name: "verdict", kind: text})
-	return &s, errors.Join(err, err2)
-}
-
-func (s *parquetSink) event(e *analysis.EventRow) error {
-	t := s.events
-	t.number(0, int64(e.ID))
-	t.number(1, int64(e.Way))
-	t.number(2, int64(e.At.Lo))
-	t.number(3, int64(e.At.Hi))
-	for i, word := range []string{e.Node, e.Channel, e.Point, e.Verdict.String()} {
-		t.word(4+i, word)
-	}
-	return t.next()
-}
-
-func (s *parquetSink) duration(d *analysis.DurationRow) error {
-	t := s.durations
-	t.number(0, int64(d.ID))
-	t.number(1, int64(d.Way))
-	for i, word := range []string{d.From, d.To, d.FromNode, d.ToNode, d.Kind} {
-		t.word(2+i, word)
-	}
-	t.number(7, d.Lo)
-	t.number(8, d.Hi)
-	t.word(9, d.Scenario.String())
-	t.word(10, d.Verdict.String())
-	return t.next()
-}
-
-func (s *parquetSink) finish(a *analysis.Answer) error {
-	hz := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-	var errs []error
-	for _, t := range []*table{s.events, s.durations} {
-		for _, about := range [][2]string{
-			{"run", a.Run}, {"reference_node", a.Reference.Node},
-			{"frequency_lo_hz", hz(a.Reference.FrequencyLo_hz)},
-			{"frequency_hi_hz", hz(a.Reference.FrequencyHi_hz)},
-			{"frequency_source", a.Reference.Source},
-		} {
-			errs = append(errs, t.writer.AppendKeyValueMetadata(about[0], about[1]))
-		}
-		errs = append(errs, t.finish())
-	}
-	return errors.Join(errs...)
-}
-
 type csvSink struct{ events, durations *csv.Writer }
 
 func newCSVSink(w []io.Writer) (sink, error) {

@@ -90,12 +90,7 @@ func TestCSVRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := analysis.EventRow{ID: 1<<64 - 1, Way: 2, At: tscratio.Interval{Lo: 1 << 63, Hi: 1<<63 + 4}, Node: "n", Channel: "a#5/p", Point: "a/p", Verdict: tscratio.Suspect}
-	d := analysis.DurationRow{
-		ID: 6, Way: 7, From: "a/p", To: "b/q", FromNode: "n", ToNode: "m", Kind: "transfer",
-		Duration: tscratio.Duration{Span: tscratio.Span{Lo: -8, Hi: 9}, Scenario: tscratio.Direct, Verdict: tscratio.Suspect},
-	}
-	if err := errors.Join(s.event(&e), s.duration(&d), s.finish(nil)); err != nil {
+	if err := errors.Join(s.event(&anEvent), s.duration(&aDuration), s.finish(nil)); err != nil {
 		t.Fatal(err)
 	}
 	if want := "tuple_id,way,lo_cycles,hi_cycles,node,channel,point,verdict\n18446744073709551615,2,9223372036854775808,9223372036854775812,n,a#5/p,a/p,suspect\n"; events.String() != want {

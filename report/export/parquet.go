@@ -1,131 +1,124 @@
 package export
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/compress"
-	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/schema"
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
-
-// groupRows is how many rows a row group has. All of them are in memory until the group is written.
-const groupRows = 1 << 17
-
-type columnKind uint8
 
 const (
-	unsigned columnKind = iota
-	signed
-	text
+	// groupRows is how many rows a row group has. All of them are in memory until it is written.
+	groupRows = 1 << 17
+	// batchRows is how many rows are handed to the writer at once.
+	batchRows = 1 << 10
 )
 
-type column struct {
-	name string
-	kind columnKind
+// eventRow is a row of events.parquet.
+type eventRow struct {
+	TupleID uint64 `parquet:"tuple_id,delta"`
+	Way     uint64 `parquet:"way,delta"`
+	Lo      uint64 `parquet:"lo_cycles,delta"`
+	Hi      uint64 `parquet:"hi_cycles,delta"`
+	Node    string `parquet:"node,dict"`
+	Channel string `parquet:"channel,dict"`
+	Point   string `parquet:"point,dict"`
+	Verdict string `parquet:"verdict,dict"`
+}
 
-	numbers []int64
-	words   []parquet.ByteArray
+// durationRow is a row of durations.parquet.
+type durationRow struct {
+	TupleID  uint64 `parquet:"tuple_id,delta"`
+	Way      uint64 `parquet:"way,delta"`
+	From     string `parquet:"from_point,dict"`
+	To       string `parquet:"to_point,dict"`
+	FromNode string `parquet:"from_node,dict"`
+	ToNode   string `parquet:"to_node,dict"`
+	Kind     string `parquet:"kind,dict"`
+	Lo       int64  `parquet:"lo_cycles,delta"`
+	Hi       int64  `parquet:"hi_cycles,delta"`
+	Scenario string `parquet:"scenario,dict"`
+	Verdict  string `parquet:"verdict,dict"`
 }
 
 // table is a Parquet file that is being written.
-type table struct {
-	columns []column
-	rows    int
-	writer  *file.Writer
+type table[Row any] struct {
+	name   string
+	rows   []Row // that the writer does not have yet
+	writer *parquet.GenericWriter[Row]
 }
 
-func newTable(w io.Writer, name string, columns ...column) (*table, error) {
-	var fields schema.FieldList
-	for _, c := range columns {
-		var node schema.Node
-		var err error
-		switch c.kind {
-		case unsigned:
-			node, err = schema.NewPrimitiveNodeLogical(c.name, parquet.Repetitions.Required, schema.NewIntLogicalType(64, false), parquet.Types.Int64, 0, -1)
-		case signed:
-			node, err = schema.NewPrimitiveNodeLogical(c.name, parquet.Repetitions.Required, schema.NewIntLogicalType(64, true), parquet.Types.Int64, 0, -1)
-		default:
-			node, err = schema.NewPrimitiveNodeLogical(c.name, parquet.Repetitions.Required, schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("describe column %q: %w", c.name, err)
-		}
-		fields = append(fields, node)
-	}
-	root, err := schema.NewGroupNode(name, parquet.Repetitions.Required, fields, -1)
-	if err != nil {
-		return nil, fmt.Errorf("describe table %q: %w", name, err)
-	}
-	properties := []parquet.WriterProperty{parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCreatedBy("cloudprofiler"), parquet.WithDictionaryDefault(false)}
-	for _, c := range columns {
-		if c.kind == text {
-			properties = append(properties, parquet.WithDictionaryFor(c.name, true))
-		} else {
-			properties = append(properties, parquet.WithEncodingFor(c.name, parquet.Encodings.DeltaBinaryPacked))
-		}
-	}
-	writer, err := file.NewParquetWriterWithError(w, root, file.WithWriterProps(parquet.NewWriterProperties(properties...)))
-	if err != nil {
-		return nil, fmt.Errorf("begin table %q: %w", name, err)
-	}
-	return &table{columns: columns, writer: writer}, nil
+func newTable[Row any](w io.Writer, name string) *table[Row] {
+	var row Row
+	writer := parquet.NewGenericWriter[Row](w, parquet.NewSchema(name, parquet.SchemaOf(row)),
+		parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(groupRows))
+	return &table[Row]{name, make([]Row, 0, batchRows), writer}
 }
 
-// number and word set a column of the row that next ends.
-func (t *table) number(column int, v int64) {
-	t.columns[column].numbers = append(t.columns[column].numbers, v)
-}
-
-func (t *table) word(column int, s string) {
-	t.columns[column].words = append(t.columns[column].words, parquet.ByteArray(s))
-}
-
-// next ends a row.
-func (t *table) next() error {
-	if t.rows++; t.rows < groupRows {
+func (t *table[Row]) add(r Row) error {
+	if t.rows = append(t.rows, r); len(t.rows) < batchRows {
 		return nil
 	}
 	return t.flush()
 }
 
-func (t *table) flush() error {
-	if t.rows == 0 {
-		return nil
+func (t *table[Row]) flush() error {
+	if _, err := t.writer.Write(t.rows); err != nil {
+		return fmt.Errorf("write table %q: %w", t.name, err)
 	}
-	group, err := t.writer.AppendRowGroupChecked()
-	if err != nil {
-		return fmt.Errorf("begin row group: %w", err)
-	}
-	for i := range t.columns {
-		c := &t.columns[i]
-		w, err := group.NextColumn()
-		if err != nil {
-			return fmt.Errorf("begin column %q: %w", c.name, err)
-		}
-		switch w := w.(type) {
-		case *file.Int64ColumnChunkWriter:
-			_, err = w.WriteBatch(c.numbers, nil, nil)
-		case *file.ByteArrayColumnChunkWriter:
-			_, err = w.WriteBatch(c.words, nil, nil)
-		}
-		if err != nil {
-			return fmt.Errorf("write column %q: %w", c.name, err)
-		}
-		if err := w.Close(); err != nil {
-			return fmt.Errorf("end column %q: %w", c.name, err)
-		}
-		c.numbers, c.words = c.numbers[:0], c.words[:0]
-	}
-	t.rows = 0
-	return group.Close()
+	t.rows = t.rows[:0]
+	return nil
 }
 
 // finish ends the file. It does not close what is underneath.
-func (t *table) finish() error {
+func (t *table[Row]) finish(about [][2]string) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return t.writer.FlushWithFooter()
+	for _, a := range about {
+		t.writer.SetKeyValueMetadata(a[0], a[1])
+	}
+	if err := t.writer.Close(); err != nil {
+		return fmt.Errorf("end table %q: %w", t.name, err)
+	}
+	return nil
+}
+
+type parquetSink struct {
+	events    *table[eventRow]
+	durations *table[durationRow]
+}
+
+func newParquetSink(w []io.Writer) (sink, error) {
+	return &parquetSink{
+		newTable[eventRow](w[0], "events"), newTable[durationRow](w[1], "durations"),
+	}, nil
+}
+
+func (s *parquetSink) event(e *analysis.EventRow) error {
+	return s.events.add(eventRow{
+		e.ID, e.Way, e.At.Lo, e.At.Hi, e.Node, e.Channel, e.Point, e.Verdict.String(),
+	})
+}
+
+func (s *parquetSink) duration(d *analysis.DurationRow) error {
+	return s.durations.add(durationRow{
+		d.ID, d.Way, d.From, d.To, d.FromNode, d.ToNode, d.Kind, d.Lo, d.Hi,
+		d.Scenario.String(), d.Verdict.String(),
+	})
+}
+
+func (s *parquetSink) finish(a *analysis.Answer) error {
+	hz := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	about := [][2]string{
+		{"run", a.Run}, {"reference_node", a.Reference.Node},
+		{"frequency_lo_hz", hz(a.Reference.FrequencyLo_hz)},
+		{"frequency_hi_hz", hz(a.Reference.FrequencyHi_hz)},
+		{"frequency_source", a.Reference.Source},
+	}
+	return errors.Join(s.events.finish(about), s.durations.finish(about))
 }
