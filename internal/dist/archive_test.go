@@ -89,6 +89,26 @@ func TestCommandsRun(t *testing.T) {
 	}
 }
 
+// Operators copy the archive onto every machine, so what a command carries is bounded.
+func TestCommandsAreSmall(t *testing.T) {
+	dir := archive(t)
+	for _, c := range names(t, dir, "bin") {
+		most_bytes := int64(15_000_000)
+		if c == "cprof" {
+			most_bytes = 25_000_000
+		}
+		info, err := os.Stat(filepath.Join(dir, "bin", c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%-10s %5.1f MB, at most %d", c, float64(info.Size())/1e6, most_bytes/1e6)
+		if info.Size() > most_bytes {
+			t.Errorf("%s has %d bytes, want at most %d: see what it links with go tool nm -size",
+				c, info.Size(), most_bytes)
+		}
+	}
+}
+
 // Whoever reports a defect can say of which archive it is.
 func TestCommandsTellTheirArchive(t *testing.T) {
 	dir := archive(t)
