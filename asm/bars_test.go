@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// What a Go program pays for a stamp beyond the instruction itself: the call of the assembly stub.
+// A Go program pays for the call of the assembly stub, beside the instruction itself.
 func TestBarStampByCall(t *testing.T) {
 	size := proof.Begin(t)
 	if runtime.GOARCH != "amd64" {
@@ -43,7 +43,9 @@ func TestBarStampByCall(t *testing.T) {
 		return ratios
 	}
 	proof.Check(t,
-		proof.Bar{Name: "Counter", Limit: 1.12, Unit: "× bare rdtscp", Timing: true}.From(ratio(stamps, asm.LoopCounter)),
-		proof.Bar{Name: "CounterUnordered", Limit: 1.12, Unit: "× bare rdtsc", Timing: true}.From(ratio(stampsUnordered, asm.LoopCounterUnordered)),
+		proof.Bar{Name: "Counter", Limit: 1.12, Unit: "× bare rdtscp", Timing: true}.
+			From(ratio(stamps, asm.LoopCounter)),
+		proof.Bar{Name: "CounterUnordered", Limit: 1.12, Unit: "× bare rdtsc", Timing: true}.
+			From(ratio(stampsUnordered, asm.LoopCounterUnordered)),
 	)
 }

@@ -7,14 +7,14 @@ func Counter() uint64
 // CounterUnordered reads the counter without ordering (RDTSC on amd64, CNTVCT_EL0 alone on arm64).
 func CounterUnordered() uint64
 
-// EdgeOpen reads the counter no later than anything that follows it starts.
+// EdgeOpen reads the counter before anything that follows it starts.
 func EdgeOpen() uint64
 
-// EdgeClose reads the counter no earlier than everything that precedes it is done and visible.
+// EdgeClose reads the counter after everything that precedes it is done and visible.
 func EdgeClose() uint64
 
-// LoopCounter reads the counter n times in one loop without calls and returns the last value: the base
-// of every cost that this product quotes.
+// LoopCounter reads the counter n times in one loop without calls, and returns the last value. It
+// is the base of every cost that this product quotes.
 func LoopCounter(n uint64) uint64
 
 // LoopCounterUnordered is LoopCounter for CounterUnordered.

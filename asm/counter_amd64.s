@@ -10,7 +10,7 @@ TEXT ·Counter(SB), NOSPLIT, $0-8
 
 // func CounterCore() (counter uint64, core uint32)
 //
-// Linux keeps node<<12 | core in TSC_AUX, which RDTSCP reads in the same instant.
+// RDTSCP also reads TSC_AUX, where Linux keeps node<<12 | core.
 TEXT ·CounterCore(SB), NOSPLIT, $0-12
 	RDTSCP
 	SHLQ $32, DX
@@ -30,7 +30,7 @@ TEXT ·CounterUnordered(SB), NOSPLIT, $0-8
 
 // func EdgeOpen() uint64
 //
-// LFENCE lets nothing that follows start before the counter has been read.
+// Nothing after LFENCE starts before the counter has been read.
 TEXT ·EdgeOpen(SB), NOSPLIT, $0-8
 	RDTSCP
 	LFENCE
@@ -41,8 +41,8 @@ TEXT ·EdgeOpen(SB), NOSPLIT, $0-8
 
 // func EdgeClose() uint64
 //
-// MFENCE waits until earlier stores are visible to all cores; RDTSCP alone waits only for loads and for
-// instructions to have executed.
+// MFENCE waits until earlier stores are visible to all cores. RDTSCP alone waits only until earlier
+// instructions have executed and earlier loads are done.
 TEXT ·EdgeClose(SB), NOSPLIT, $0-8
 	MFENCE
 	RDTSCP

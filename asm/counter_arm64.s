@@ -1,7 +1,8 @@
 #include "textflag.h"
 
-// CNTVCT_EL0 may be read early and late like any other register; ISB drains the pipeline first. The
-// Go assembler knows no ISB mnemonic without an operand: 15 is the full-system barrier, the only one there is.
+// The CPU may read CNTVCT_EL0 early or late, like any other register. ISB drains the pipeline
+// first. The Go assembler wants an operand for ISB, and 15, the full system, is the only one there
+// is.
 
 // func Counter() uint64
 TEXT ·Counter(SB), NOSPLIT, $0-8

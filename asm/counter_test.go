@@ -10,7 +10,10 @@ func TestEveryReadingMovesForwardOnOneCore(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	readings := map[string]func() uint64{
-		"Counter": Counter, "CounterUnordered": CounterUnordered, "EdgeOpen": EdgeOpen, "EdgeClose": EdgeClose,
+		"Counter":              Counter,
+		"CounterUnordered":     CounterUnordered,
+		"EdgeOpen":             EdgeOpen,
+		"EdgeClose":            EdgeClose,
 		"CounterCore":          func() uint64 { c, _ := CounterCore(); return c },
 		"LoopCounter":          func() uint64 { return LoopCounter(3) },
 		"LoopCounterUnordered": func() uint64 { return LoopCounterUnordered(3) },

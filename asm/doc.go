@@ -1,19 +1,22 @@
-// Package asm reads the counter and the core that it was read on, and says what this CPU's counter can do.
+// Package asm reads this CPU's counter, and the core that it was read on, and says whether the
+// counter can measure time.
 //
-// On amd64 the counter is the time-stamp counter (TSC); on arm64 it is the virtual count (CNTVCT_EL0).
-// Every value is a 64-bit count. Nothing here knows about seconds, rates or other machines: the
-// proofs about a node's counter are in package host, those about two counters in package tscratio.
+// On amd64 the counter is the time-stamp counter (TSC); on arm64 it is the virtual count
+// (CNTVCT_EL0). Every value is a 64-bit count. The package knows nothing of seconds, rates or other
+// machines: package host proves what one node's counter does, and package tscratio relates two.
 //
 // # Which reading to use
 //
-// A stamp and the edge of an interval want different things of the CPU, which is free to execute
-// instructions out of program order:
+// A CPU executes instructions out of program order. The stamp of an event and the two edges of an
+// interval need different guarantees:
 //
-//	Counter            after all earlier instructions have executed; later ones may have started. The stamp of an event.
-//	CounterUnordered   anywhere near. Half the price of Counter on amd64, and its stamp may be early or late by the
-//	                   depth of the reorder window (some hundred instructions).
-//	EdgeOpen           not after anything that follows it. The opening edge of an interval.
-//	EdgeClose          not before anything that precedes it is done, stores included. The closing edge.
+//	Counter           The stamp of an event. It is read after all earlier instructions have
+//	                  executed. Later ones may have started.
+//	CounterUnordered  A stamp at half the price on amd64. It may be early or late by the depth
+//	                  of the reorder window: some hundred instructions.
+//	EdgeOpen          The opening edge. It is read before anything that follows it starts.
+//	EdgeClose         The closing edge. It is read after everything that precedes it is done,
+//	                  stores included.
 //
 // Around a system call Counter is enough on amd64: entering and leaving the kernel orders the rest.
 package asm

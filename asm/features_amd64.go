@@ -10,7 +10,7 @@ func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 // Read returns what CPUID says about the time-stamp counter.
 func Read() Features { return decode(cpuid) }
 
-// decode takes CPUID as a function, so that CPUs this machine does not have can be tested.
+// decode takes CPUID as a function, so that tests can decode CPUs that this machine does not have.
 func decode(cpuid func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)) Features {
 	var f Features
 	maxBasic, _, _, _ := cpuid(0, 0)
@@ -37,7 +37,7 @@ func decode(cpuid func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)) Featur
 	if _, _, ecx, _ := cpuid(1, 0); maxBasic >= 1 && ecx&hypervisorPresent != 0 {
 		maxHypervisor, b, c, d := cpuid(0x4000_0000, 0)
 		f.Hypervisor = text(appendRegisters(nil, b, c, d))
-		if maxHypervisor >= 0x4000_0010 { // VMware's timing leaf, which KVM can be told to give as well
+		if maxHypervisor >= 0x4000_0010 { // VMware's leaf for timing; KVM can give it as well
 			khz, _, _, _ := cpuid(0x4000_0010, 0)
 			f.Frequency_hz = uint64(khz) * 1000
 		}
