@@ -16,7 +16,8 @@ func TestParseName(t *testing.T) {
 	}{
 		{in: "parser/start", want: Name{Actor: "parser", Point: "start"}},
 		{in: "parser#0/start", want: Name{Actor: "parser", Point: "start"}},
-		{in: "join.ads_2#1023/my-point", want: Name{Actor: "join.ads_2", Instance: 1023, Point: "my-point"}},
+		{in: "join.ads_2#1023/my-point", want: Name{Actor: "join.ads_2",
+			Instance: 1023, Point: "my-point"}},
 		{in: "", err: "no point"},
 		{in: "parser", err: "no point"},
 		{in: "/start", err: "empty actor"},
@@ -72,7 +73,7 @@ func TestParseName(t *testing.T) {
 	}
 }
 
-// FuzzParseName: a name that is taken reads back as itself and is a plain file name.
+// A name that ParseName takes reads back as itself and is a plain file name.
 func FuzzParseName(f *testing.F) {
 	f.Add("parser#3/start")
 	f.Add("../x")
@@ -84,7 +85,8 @@ func FuzzParseName(f *testing.F) {
 		if n.String() != s {
 			t.Fatalf("%q reads back as %q", s, n)
 		}
-		if stem := n.FileStem(); strings.ContainsAny(stem, "/\x00") || stem[0] == '.' || len(stem) > MaxNameBytes {
+		if stem := n.FileStem(); strings.ContainsAny(stem, "/\x00") || stem[0] == '.' ||
+			len(stem) > MaxNameBytes {
 			t.Fatalf("file stem %q", stem)
 		}
 	})
@@ -106,7 +108,8 @@ func TestKindsPoliciesAndStampsReadBack(t *testing.T) {
 			t.Errorf("ParseStamp(%q) = %v, %v", s, got, err)
 		}
 	}
-	if _, err := ParseKind("identity"); !errors.Is(err, ErrHandler) || !strings.Contains(err.Error(), "first-last") {
+	if _, err := ParseKind("identity"); !errors.Is(err, ErrHandler) ||
+		!strings.Contains(err.Error(), "first-last") {
 		t.Errorf("ParseKind(identity) = %v, want ErrHandler and the list", err)
 	}
 	if _, err := ParsePolicy(""); !errors.Is(err, ErrPolicy) {
@@ -115,15 +118,20 @@ func TestKindsPoliciesAndStampsReadBack(t *testing.T) {
 	if _, err := ParseStamp("tsc"); !errors.Is(err, ErrStamp) {
 		t.Errorf("ParseStamp(tsc) = %v", err)
 	}
-	if Kind(200).String() != "kind-200" || Kind(200).Known() || Policy(9).Known() || Stamp(9).Known() {
+	if Kind(200).String() != "kind-200" || Kind(200).Known() || Policy(9).Known() ||
+		Stamp(9).Known() {
 		t.Error("numbers of a later version must be known as unknown")
 	}
 }
 
-// The numbers stand in shared memory and in files.
+// The numbers are in shared memory and in files.
 func TestNumbersDoNotMove(t *testing.T) {
-	got := []uint8{uint8(Null), uint8(Identity), uint8(Buffered), uint8(Counter), uint8(Downsample), uint8(XoY), uint8(FirstLast), uint8(Link),
-		uint8(Block), uint8(Drop), uint8(Overwrite), uint8(Ordered), uint8(Unordered)}
+	got := []uint8{
+		uint8(Null), uint8(Identity), uint8(Buffered), uint8(Counter), uint8(Downsample),
+		uint8(XoY), uint8(FirstLast), uint8(Link),
+		uint8(Block), uint8(Drop), uint8(Overwrite),
+		uint8(Ordered), uint8(Unordered),
+	}
 	want := []uint8{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 0, 1}
 	for i := range want {
 		if got[i] != want[i] {
@@ -143,13 +151,19 @@ func TestNewSettings(t *testing.T) {
 	}{
 		{handler: "null", want: Settings{}, text: "null"},
 		{handler: "buffered", want: Settings{Kind: Buffered}, text: "buffered"},
-		{handler: "xoy", params: Params{"x": 2, "y": "1KiB"}, want: Settings{XoY, 2, 1024}, text: "xoy x=2 y=1024"},
-		{handler: "xoy", params: Params{"x": 0, "y": 1}, want: Settings{XoY, 0, 1}, text: "xoy x=0 y=1"},
-		{handler: "xoy", params: Params{"x": uint8(1), "y": 1.0}, want: Settings{XoY, 1, 1}, text: "xoy x=1 y=1"},
-		{handler: "downsample", params: Params{"n": "1K"}, want: Settings{Downsample, 1000, 0}, text: "downsample n=1000"},
+		{handler: "xoy", params: Params{"x": 2, "y": "1KiB"}, want: Settings{XoY, 2, 1024},
+			text: "xoy x=2 y=1024"},
+		{handler: "xoy", params: Params{"x": 0, "y": 1}, want: Settings{XoY, 0, 1},
+			text: "xoy x=0 y=1"},
+		{handler: "xoy", params: Params{"x": uint8(1), "y": 1.0}, want: Settings{XoY, 1, 1},
+			text: "xoy x=1 y=1"},
+		{handler: "downsample", params: Params{"n": "1K"}, want: Settings{Downsample, 1000, 0},
+			text: "downsample n=1000"},
 		{handler: "counter", want: Settings{Counter, 1e9, 0}, text: "counter period=1s"},
-		{handler: "counter", params: Params{"period": "50ms"}, want: Settings{Counter, 50e6, 0}, text: "counter period=50ms"},
-		{handler: "counter", params: Params{"period": time.Minute}, want: Settings{Counter, 60e9, 0}, text: "counter period=1m0s"},
+		{handler: "counter", params: Params{"period": "50ms"}, want: Settings{Counter, 50e6, 0},
+			text: "counter period=50ms"},
+		{handler: "counter", params: Params{"period": time.Minute},
+			want: Settings{Counter, 60e9, 0}, text: "counter period=1m0s"},
 
 		{handler: "identity", err: ErrHandler, say: "use one of"},
 		{handler: "downsample", err: ErrParameter, say: `"n" is missing`},
@@ -159,8 +173,10 @@ func TestNewSettings(t *testing.T) {
 		{handler: "downsample", params: Params{"n": 1.5}, err: ErrParameter, say: "1.5"},
 		{handler: "downsample", params: Params{"n": math.NaN()}, err: ErrParameter, say: "NaN"},
 		{handler: "downsample", params: Params{"n": nil}, err: ErrParameter, say: "nil"},
-		{handler: "downsample", params: Params{"n": "10 apples"}, err: ErrParameter, say: "unknown unit"},
-		{handler: "downsample", params: Params{"n": "99999999999T"}, err: ErrParameter, say: "above"},
+		{handler: "downsample", params: Params{"n": "10 apples"}, err: ErrParameter,
+			say: "unknown unit"},
+		{handler: "downsample", params: Params{"n": "99999999999T"}, err: ErrParameter,
+			say: "above"},
 		{handler: "downsample", params: Params{"n": 3, "m": 4}, err: ErrParameter, say: `"m"`},
 		{handler: "xoy", params: Params{"x": 1, "y": 0}, err: ErrParameter, say: "y = 0"},
 		{handler: "xoy", params: Params{"x": 3, "y": 2}, err: ErrParameter, say: "above y"},
@@ -172,12 +188,14 @@ func TestNewSettings(t *testing.T) {
 		got, err := NewSettings(test.handler, test.params)
 		if test.err != nil {
 			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.say) {
-				t.Errorf("NewSettings(%s, %v) = %v, want %q and %v", test.handler, test.params, err, test.say, test.err)
+				t.Errorf("NewSettings(%s, %v) = %v, want %q and %v", test.handler, test.params, err,
+					test.say, test.err)
 			}
 			continue
 		}
 		if err != nil || got != test.want {
-			t.Errorf("NewSettings(%s, %v) = %+v, %v, want %+v", test.handler, test.params, got, err, test.want)
+			t.Errorf("NewSettings(%s, %v) = %+v, %v, want %+v", test.handler, test.params, got, err,
+				test.want)
 		}
 		if got.String() != test.text {
 			t.Errorf("%+v.String() = %q, want %q", got, got, test.text)
@@ -185,11 +203,13 @@ func TestNewSettings(t *testing.T) {
 	}
 }
 
-// Settings that somebody wrote into shared memory are checked by the same rules.
+// The same rules check settings that somebody wrote into shared memory.
 func TestValidateRefusesWhatNoHandlerTakes(t *testing.T) {
 	for _, s := range []Settings{
-		{Kind: 8}, {Kind: 255}, {Kind: Downsample}, {Kind: XoY}, {Kind: XoY, A: 1}, {Kind: XoY, A: 2, B: 1},
-		{Kind: Counter}, {Kind: Counter, A: 1}, {Kind: Counter, A: 1 << 63}, {Kind: Null, A: 1}, {Kind: Identity, B: 1}, {Kind: Downsample, A: 1, B: 1},
+		{Kind: 8}, {Kind: 255}, {Kind: Downsample}, {Kind: XoY}, {Kind: XoY, A: 1},
+		{Kind: XoY, A: 2, B: 1},
+		{Kind: Counter}, {Kind: Counter, A: 1}, {Kind: Counter, A: 1 << 63}, {Kind: Null, A: 1},
+		{Kind: Identity, B: 1}, {Kind: Downsample, A: 1, B: 1},
 	} {
 		if err := s.Validate(); err == nil {
 			t.Errorf("%+v passes", s)
@@ -199,14 +219,17 @@ func TestValidateRefusesWhatNoHandlerTakes(t *testing.T) {
 
 func TestParseCountUnits(t *testing.T) {
 	for text, want := range map[string]uint64{
-		"0": 0, "10": 10, "10B": 10, "1k": 1000, "1KB": 1000, "1kB": 1000, "1Ki": 1024, "1KiB": 1024, "2 MiB": 2 << 20,
-		"3MB": 3e6, "1G": 1e9, "1GiB": 1 << 30, "1T": 1e12, "1TiB": 1 << 40, "18446744073709551615": 1<<64 - 1,
+		"0": 0, "10": 10, "10B": 10, "1k": 1000, "1KB": 1000, "1kB": 1000, "1Ki": 1024,
+		"1KiB": 1024, "2 MiB": 2 << 20,
+		"3MB": 3e6, "1G": 1e9, "1GiB": 1 << 30, "1T": 1e12, "1TiB": 1 << 40,
+		"18446744073709551615": 1<<64 - 1,
 	} {
 		if got, err := ParseCount(text); err != nil || got != want {
 			t.Errorf("ParseCount(%q) = %d, %v, want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", " ", "K", "1.5K", "0x10", "1 K B", "18446744073709551616", "1e3"} {
+	for _, text := range []string{"", " ", "K", "1.5K", "0x10", "1 K B", "18446744073709551616",
+		"1e3"} {
 		if got, err := ParseCount(text); !errors.Is(err, ErrParameter) {
 			t.Errorf("ParseCount(%q) = %d, %v, want ErrParameter", text, got, err)
 		}
@@ -218,13 +241,17 @@ func TestID(t *testing.T) {
 	if err != nil || id != 0x2AAA<<50|0x155<<40|0x12_3456_789A {
 		t.Fatalf("NewID = %#x, %v", id, err)
 	}
-	if node, instance, count := SplitID(id); node != 0x2AAA || instance != 0x155 || count != 0x12_3456_789A {
+	if node, instance, count := SplitID(id); node != 0x2AAA || instance != 0x155 ||
+		count != 0x12_3456_789A {
 		t.Fatalf("SplitID = %#x %#x %#x", node, instance, count)
 	}
 	for _, bad := range []struct {
 		node, instance int
 		count          uint64
-	}{{-1, 0, 0}, {MaxNode + 1, 0, 0}, {0, -1, 0}, {0, MaxInstance + 1, 0}, {0, 0, MaxCount + 1}, {MaxNode, MaxInstance, MaxCount}} {
+	}{
+		{-1, 0, 0}, {MaxNode + 1, 0, 0}, {0, -1, 0}, {0, MaxInstance + 1, 0}, {0, 0, MaxCount + 1},
+		{MaxNode, MaxInstance, MaxCount},
+	} {
 		if id, err := NewID(bad.node, bad.instance, bad.count); !errors.Is(err, ErrID) {
 			t.Errorf("NewID(%+v) = %#x, %v, want ErrID", bad, id, err)
 		}

@@ -1,6 +1,6 @@
-// Package channel is the vocabulary of channels: names, handler kinds, parameters, full-ring policies, stamps and
-// tuple ids, and the rules that make each of them valid. The program that logs, the agent that drains, the table that
-// configures and the log file all speak it.
+// Package channel is the vocabulary of channels: names, handler kinds, parameters, policies for
+// full rings, stamps and tuple ids, and the rules that make each of them valid. The program that
+// logs, the agent that drains, the table that configures and the log file all use it.
 //
-// It moves no data and knows no memory layout (package ring) and no file format (package logstore).
+// The package moves no data. Memory layouts are in package ring, and file formats in logstore.
 package channel

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// A tuple id is made of the node that made it (14 bits), an instance on that node (10 bits) and a count (40 bits), from
-// the top, so that programs make ids without asking each other. An id that a program brings along is as good: only
-// equality matters, and Poison.
+// From the top, a tuple id has the node that made it (14 bits), an instance on that node (10 bits)
+// and a count (40 bits), so that programs make ids without asking each other. A program may use ids
+// of its own: only equality matters, and Poison.
 const (
 	MaxNode     = 1<<14 - 1
 	MaxInstance = 1<<10 - 1
@@ -29,13 +29,16 @@ func NewID(node, instance int, count uint64) (uint64, error) {
 	case node < 0 || node > MaxNode:
 		return 0, fmt.Errorf("make tuple id: node %d is not from 0 to %d: %w", node, MaxNode, ErrID)
 	case instance < 0 || instance > MaxInstance:
-		return 0, fmt.Errorf("make tuple id: instance %d is not from 0 to %d: %w", instance, MaxInstance, ErrID)
+		return 0, fmt.Errorf("make tuple id: instance %d is not from 0 to %d: %w",
+			instance, MaxInstance, ErrID)
 	case count > MaxCount:
-		return 0, fmt.Errorf("make tuple id: count %d is above %d: %w", count, uint64(MaxCount), ErrID)
+		return 0, fmt.Errorf("make tuple id: count %d is above %d: %w", count, uint64(MaxCount),
+			ErrID)
 	}
 	id := uint64(node)<<nodeShift | uint64(instance)<<instanceShift | count
 	if id == Poison {
-		return 0, fmt.Errorf("make tuple id: node %d, instance %d, count %d is the poison id: %w", node, instance, count, ErrID)
+		return 0, fmt.Errorf("make tuple id: node %d, instance %d, count %d is the poison id: %w",
+			node, instance, count, ErrID)
 	}
 	return id, nil
 }

@@ -9,13 +9,14 @@ import (
 // ErrHandler is returned when there is no handler of the given name.
 var ErrHandler = errors.New("unknown handler")
 
-// Kind says what a channel does with an event. The numbers stand in shared memory and in files: append only.
+// Kind says what a channel does with an event. The numbers are in shared memory and in files:
+// append only.
 type Kind uint8
 
 const (
 	Null       Kind = 0 // discard
-	Identity   Kind = 1 // keep every event; plain in the file, within 100 ms
-	Buffered   Kind = 2 // keep every event; compressed by the block
+	Identity   Kind = 1 // keep every event, plain, in the file within 100 ms
+	Buffered   Kind = 2 // keep every event, compressed by the block
 	Counter    Kind = 3 // count the events; the drainer samples the count once a period
 	Downsample Kind = 4 // keep the first of every n events of the channel
 	XoY        Kind = 5 // keep an event if its id mod y is below x
@@ -26,7 +27,9 @@ const (
 )
 
 // kindNames are the words that programs, the handler table and reports use.
-var kindNames = [kinds]string{"null", "id", "buffered", "counter", "downsample", "xoy", "first-last", "link"}
+var kindNames = [kinds]string{
+	"null", "id", "buffered", "counter", "downsample", "xoy", "first-last", "link",
+}
 
 // ParseKind reads a handler's name. The error wraps ErrHandler.
 func ParseKind(s string) (Kind, error) {
@@ -35,10 +38,11 @@ func ParseKind(s string) (Kind, error) {
 			return Kind(k), nil
 		}
 	}
-	return Null, fmt.Errorf("parse handler %q: use one of %s: %w", s, strings.Join(kindNames[:], ", "), ErrHandler)
+	return Null, fmt.Errorf("parse handler %q: use one of %s: %w",
+		s, strings.Join(kindNames[:], ", "), ErrHandler)
 }
 
-// Known reports whether k is a kind of this version. Kinds are read from memory that others write.
+// Known reports whether k is a kind of this version. Others write the memory that kinds are in.
 func (k Kind) Known() bool { return k < kinds }
 
 func (k Kind) String() string {
@@ -55,9 +59,15 @@ var ErrPolicy = errors.New("unknown policy")
 type Policy uint8
 
 const (
-	Block     Policy = 0 // wait for the drainer; after a second without movement drop and count until it moves again
-	Drop      Policy = 1 // drop the event and count it
-	Overwrite Policy = 2 // overwrite the oldest: a flight recorder of the last records, read on demand
+	// Block waits for the drainer. After a second without movement it drops and counts, until the
+	// drainer moves again.
+	Block Policy = 0
+
+	// Drop drops the event and counts it.
+	Drop Policy = 1
+
+	// Overwrite overwrites the oldest: a flight recorder of the last records, read on demand.
+	Overwrite Policy = 2
 
 	policies = 3
 )
@@ -71,7 +81,8 @@ func ParsePolicy(s string) (Policy, error) {
 			return Policy(p), nil
 		}
 	}
-	return Block, fmt.Errorf("parse policy %q: use one of %s: %w", s, strings.Join(policyNames[:], ", "), ErrPolicy)
+	return Block, fmt.Errorf("parse policy %q: use one of %s: %w",
+		s, strings.Join(policyNames[:], ", "), ErrPolicy)
 }
 
 // Known reports whether p is a policy of this version.
@@ -91,17 +102,20 @@ var ErrStamp = errors.New("unknown stamp")
 type Stamp uint8
 
 const (
-	Ordered   Stamp = 0 // after all earlier instructions have executed: RDTSCP, or ISB and CNTVCT_EL0
-	Unordered Stamp = 1 // anywhere near: RDTSC, or CNTVCT_EL0 alone; half the price on amd64
+	// Ordered reads after all earlier instructions have executed: RDTSCP, or ISB and CNTVCT_EL0.
+	Ordered Stamp = 0
+
+	// Unordered reads anywhere near: RDTSC, or CNTVCT_EL0 alone. It costs half on amd64.
+	Unordered Stamp = 1
 
 	stamps = 2
 )
 
 var stampNames = [stamps]string{"rdtscp", "rdtsc"}
 
-// UnorderedSlack_cycles is how far an unordered stamp may be from its place in the program: RDTSC may
-// be executed early or late by what fits into the reorder window, 512 instructions at the most on today's cores, of
-// which each may wait for memory. It is added to every bound in which such a stamp takes part.
+// UnorderedSlack_cycles is how far an unordered stamp may be from its place in the program. RDTSC
+// may execute early or late by what fits into the reorder window: today at most 512 instructions,
+// each of which may wait for memory. Every bound that rests on such a stamp is widened by it.
 const UnorderedSlack_cycles = 2000
 
 // ParseStamp reads a stamp's name. The error wraps ErrStamp.
@@ -111,7 +125,8 @@ func ParseStamp(s string) (Stamp, error) {
 			return Stamp(i), nil
 		}
 	}
-	return Ordered, fmt.Errorf("parse stamp %q: use one of %s: %w", s, strings.Join(stampNames[:], ", "), ErrStamp)
+	return Ordered, fmt.Errorf("parse stamp %q: use one of %s: %w",
+		s, strings.Join(stampNames[:], ", "), ErrStamp)
 }
 
 // Known reports whether s is a stamp of this version.

@@ -12,8 +12,8 @@ var ErrName = errors.New("bad channel name")
 
 // The points that the analysis knows. A name may use any other word for a point of its own.
 const (
-	PointStart = "start" // an actor starts to work on a tuple
-	PointEnd   = "end"   // an actor is done with a tuple
+	PointStart = "start" // an operator starts to work on a tuple
+	PointEnd   = "end"   // an operator is done with a tuple
 	PointSend  = "send"  // a tuple is handed to the transport
 	PointRecv  = "recv"  // a tuple was taken from the transport
 )
@@ -21,10 +21,11 @@ const (
 // MaxNameBytes is the longest channel name.
 const MaxNameBytes = 128
 
-// Name says where in a program events are logged: which actor, which of its instances, which point in its work.
+// Name says where in a program events are logged: the operator (Actor), which of its instances, and
+// the point in its work.
 type Name struct {
 	Actor    string
-	Instance int // 0 to MaxInstance; 0 also where the name gives none
+	Instance int // 0 to MaxInstance; 0 if the name gives none
 	Point    string
 
 	instanceGiven bool
@@ -33,39 +34,47 @@ type Name struct {
 // ParseName reads actor[#instance]/point. The error wraps ErrName.
 func ParseName(s string) (Name, error) {
 	if len(s) > MaxNameBytes {
-		return Name{}, fmt.Errorf("parse channel name %.40q…: %d bytes, at most %d: %w", s, len(s), MaxNameBytes, ErrName)
+		return Name{}, fmt.Errorf("parse channel name %.40q…: %d bytes, at most %d: %w",
+			s, len(s), MaxNameBytes, ErrName)
 	}
 	left, point, found := strings.Cut(s, "/")
 	if !found {
-		return Name{}, fmt.Errorf("parse channel name %q: no point: write actor/point, such as %q: %w", s, "parser/start", ErrName)
+		return Name{}, fmt.Errorf("parse channel name %q: no point: write actor/point, "+
+			"such as %q: %w", s, "parser/start", ErrName)
 	}
 	actor, number, numbered := strings.Cut(left, "#")
 	n := Name{Actor: actor, Point: point, instanceGiven: numbered}
 	if numbered {
 		v, err := strconv.ParseUint(number, 10, 16)
 		if err != nil || v > MaxInstance || strconv.FormatUint(v, 10) != number {
-			return Name{}, fmt.Errorf("parse channel name %q: instance %q is not a number from 0 to %d: %w", s, number, MaxInstance, ErrName)
+			return Name{}, fmt.Errorf("parse channel name %q: instance %q is not a number from "+
+				"0 to %d: %w", s, number, MaxInstance, ErrName)
 		}
 		n.Instance = int(v)
 	}
 	for _, part := range []struct{ what, text string }{{"actor", actor}, {"point", point}} {
 		if part.text == "" {
-			return Name{}, fmt.Errorf("parse channel name %q: empty %s: write actor/point, such as %q: %w", s, part.what, "parser/start", ErrName)
+			return Name{}, fmt.Errorf("parse channel name %q: empty %s: write actor/point, "+
+				"such as %q: %w", s, part.what, "parser/start", ErrName)
 		}
 		if i := strings.IndexFunc(part.text, notInWord); i >= 0 {
-			return Name{}, fmt.Errorf("parse channel name %q: %s has %q: use letters, digits, '-', '_' and '.': %w", s, part.what, part.text[i:i+1], ErrName)
+			return Name{}, fmt.Errorf("parse channel name %q: %s has %q: use letters, digits, "+
+				"'-', '_' and '.': %w", s, part.what, part.text[i:i+1], ErrName)
 		}
 		if part.text[0] == '.' {
-			return Name{}, fmt.Errorf("parse channel name %q: %s starts with '.': start it with a letter or a digit: %w", s, part.what, ErrName)
+			return Name{}, fmt.Errorf("parse channel name %q: %s starts with '.': start it with "+
+				"a letter or a digit: %w", s, part.what, ErrName)
 		}
 	}
 	return n, nil
 }
 
-// A word is plain ASCII, so that a name is the same in a file name, in YAML, in a URL and on every screen.
+// A word is plain ASCII, so that a name is the same in file names, in YAML, in URLs and on every
+// screen.
 func notInWord(r rune) bool {
 	switch {
-	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_',
+		r == '.':
 		return false
 	}
 	return true

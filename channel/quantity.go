@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// units are the factors that may follow a number: decimal and binary, with or without a B for bytes.
+// units are the factors that may follow a number: decimal or binary, with or without a B for bytes.
 var units = map[string]uint64{
 	"": 1, "b": 1,
 	"k": 1e3, "kb": 1e3, "ki": 1 << 10, "kib": 1 << 10,
@@ -17,8 +17,8 @@ var units = map[string]uint64{
 	"t": 1e12, "tb": 1e12, "ti": 1 << 40, "tib": 1 << 40,
 }
 
-// ParseCount reads a whole number that is not negative, or a string of such a number and a unit: "10", "64Ki",
-// "10KB", "1 MiB". The error wraps ErrParameter.
+// ParseCount reads a whole number of 0 or more, or a string of such a number and a unit: "10",
+// "64Ki", "10KB", "1 MiB". The error wraps ErrParameter.
 func ParseCount(v any) (uint64, error) {
 	switch v := v.(type) {
 	case string:
@@ -30,7 +30,7 @@ func ParseCount(v any) (uint64, error) {
 			return uint64(v), nil
 		}
 	default:
-		// The remaining integer types, through their decimal form.
+		// The other integer types, by their decimal form.
 		if n, err := strconv.ParseUint(fmt.Sprint(v), 10, 64); err == nil {
 			return n, nil
 		}
@@ -46,11 +46,13 @@ func parseCountString(s string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text[:end], 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("read %.40q: not a whole number of 0 or more, such as 10, 64Ki or 10KB: %w", s, ErrParameter)
+		return 0, fmt.Errorf("read %.40q: not a whole number of 0 or more, such as 10, 64Ki "+
+			"or 10KB: %w", s, ErrParameter)
 	}
 	unit, known := units[strings.ToLower(strings.TrimSpace(text[end:]))]
 	if !known {
-		return 0, fmt.Errorf("read %.40q: unknown unit %.40q: use K, M, G, T (×1000) or Ki, Mi, Gi, Ti (×1024), with or without B: %w", s, text[end:], ErrParameter)
+		return 0, fmt.Errorf("read %.40q: unknown unit %.40q: use K, M, G, T (×1000) or Ki, Mi, "+
+			"Gi, Ti (×1024), with or without B: %w", s, text[end:], ErrParameter)
 	}
 	high, low := bits.Mul64(n, unit)
 	if high != 0 {

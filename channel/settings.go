@@ -13,18 +13,18 @@ import (
 // ErrParameter is returned when a handler's parameter is unknown, missing or out of its range.
 var ErrParameter = errors.New("bad handler parameter")
 
-// Params are a handler's parameters by name, as a program or a YAML file gives them: numbers, or strings
-// such as "64Ki", "10KB" and, for periods, "500ms".
+// Params are a handler's parameters by name, as a program or a YAML file gives them. They are
+// numbers, or strings such as "64Ki", "10KB" and, for periods, "500ms".
 type Params map[string]any
 
 // Settings are a handler and its parameters, checked. The zero value is the null handler.
 //
-// Settings that were not made by NewSettings, because they come from shared memory or a file, must be checked with
-// Validate before anything is computed with them.
+// Settings from shared memory or from a file must pass Validate before anything is computed with
+// them.
 type Settings struct {
 	Kind Kind
 
-	// A and B are the parameters as they stand in shared memory and in files:
+	// A and B are the parameters as they are in shared memory and in files:
 	//
 	//	downsample   A = n, at least 1
 	//	xoy          A = x, B = y; y at least 1, x at most y
@@ -33,7 +33,8 @@ type Settings struct {
 	A, B uint64
 }
 
-// The default and the least period of a counter. The drainer samples all counters of a node at one instant.
+// The default and the least period of a counter. The drainer samples all counters of a node at one
+// instant.
 const (
 	DefaultPeriod_ns = uint64(time.Second)
 	MinPeriod_ns     = uint64(time.Millisecond)
@@ -50,7 +51,10 @@ type parameter struct {
 var parameters = [kinds][]parameter{
 	Counter:    {{name: "period", parse: parsePeriod, fallback: DefaultPeriod_ns}},
 	Downsample: {{name: "n", parse: ParseCount, required: true}},
-	XoY:        {{name: "x", parse: ParseCount, required: true}, {name: "y", parse: ParseCount, required: true}},
+	XoY: {
+		{name: "x", parse: ParseCount, required: true},
+		{name: "y", parse: ParseCount, required: true},
+	},
 }
 
 // NewSettings checks a handler's name and parameters. Errors wrap ErrHandler or ErrParameter.
@@ -63,7 +67,8 @@ func NewSettings(handler string, params Params) (Settings, error) {
 	takes := parameters[kind]
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		if !slices.ContainsFunc(takes, func(p parameter) bool { return p.name == name }) {
-			return Settings{}, fmt.Errorf("handler %s: parameter %q is not one of its own: it takes %s: %w", kind, name, parameterNames(takes), ErrParameter)
+			return Settings{}, fmt.Errorf("handler %s: parameter %q is not one of its own: it "+
+				"takes %s: %w", kind, name, parameterNames(takes), ErrParameter)
 		}
 	}
 	for i, p := range takes {
@@ -75,7 +80,8 @@ func NewSettings(handler string, params Params) (Settings, error) {
 				return Settings{}, fmt.Errorf("handler %s: parameter %s: %w", kind, p.name, err)
 			}
 		case p.required:
-			return Settings{}, fmt.Errorf("handler %s: parameter %q is missing: it takes %s: %w", kind, p.name, parameterNames(takes), ErrParameter)
+			return Settings{}, fmt.Errorf("handler %s: parameter %q is missing: it takes %s: %w",
+				kind, p.name, parameterNames(takes), ErrParameter)
 		}
 		*[]*uint64{&s.A, &s.B}[i] = value
 	}
@@ -96,27 +102,33 @@ func parameterNames(takes []parameter) string {
 // Validate returns nil if the settings may be worked with. Errors wrap ErrHandler or ErrParameter.
 func (s Settings) Validate() error {
 	if !s.Kind.Known() {
-		return fmt.Errorf("check handler number %d: this version knows 0 to %d: %w", uint8(s.Kind), kinds-1, ErrHandler)
+		return fmt.Errorf("check handler number %d: this version knows 0 to %d: %w",
+			uint8(s.Kind), kinds-1, ErrHandler)
 	}
 	switch s.Kind {
 	case Downsample:
 		if s.A == 0 {
-			return fmt.Errorf("handler downsample: n = 0: keep every n-th event with n of 1 or more: %w", ErrParameter)
+			return fmt.Errorf("handler downsample: n = 0: keep every n-th event with n of 1 "+
+				"or more: %w", ErrParameter)
 		}
 	case XoY:
 		if s.B == 0 {
-			return fmt.Errorf("handler xoy: y = 0: keep x of every y ids with y of 1 or more: %w", ErrParameter)
+			return fmt.Errorf("handler xoy: y = 0: keep x of every y ids with y of 1 or more: %w",
+				ErrParameter)
 		}
 		if s.A > s.B {
-			return fmt.Errorf("handler xoy: x = %d is above y = %d: keep x of every y ids: %w", s.A, s.B, ErrParameter)
+			return fmt.Errorf("handler xoy: x = %d is above y = %d: keep x of every y ids: %w",
+				s.A, s.B, ErrParameter)
 		}
 	case Counter:
 		if s.A < MinPeriod_ns || s.A > 1<<62 {
-			return fmt.Errorf("handler counter: period %d ns: use a period from 1ms up: %w", s.A, ErrParameter)
+			return fmt.Errorf("handler counter: period %d ns: use a period from 1ms up: %w",
+				s.A, ErrParameter)
 		}
 	}
 	if len(parameters[s.Kind]) < 2 && s.B != 0 || len(parameters[s.Kind]) < 1 && s.A != 0 {
-		return fmt.Errorf("handler %s: parameters %d and %d: it takes %s: %w", s.Kind, s.A, s.B, parameterNames(parameters[s.Kind]), ErrParameter)
+		return fmt.Errorf("handler %s: parameters %d and %d: it takes %s: %w",
+			s.Kind, s.A, s.B, parameterNames(parameters[s.Kind]), ErrParameter)
 	}
 	return nil
 }
