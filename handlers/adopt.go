@@ -11,10 +11,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// errLinkOnly is why a link channel takes no other handler than link and null, and no other channel takes link.
+// errLinkOnly refuses a change from handler link to another that keeps events, or the other way.
 var errLinkOnly = errors.New("handler link is chosen at the open and stays")
 
-// adopted is what the program made of a switching word. It does not change once it is published.
+// adopted is what a program has made of a switching word. It does not change once it is published.
 type adopted struct {
 	word  uint64
 	mode  uint64 // what assembly does
@@ -31,7 +31,7 @@ const (
 	modeCounter     = 4
 	modeCounterMany = 5
 	modeFirstLast   = 6
-	modeGo          = 7 // calls Go
+	modeGo          = 7 // call Go
 )
 
 // handler is one way to treat an event.
@@ -42,7 +42,7 @@ type handler struct {
 	log func(c *Channel, set *adopted, id uint64)
 }
 
-// byKind has each handler, from its own file.
+// byKind lists the handlers. Each is in a file of its own.
 var byKind = [...]handler{
 	channel.Null:       null,
 	channel.Identity:   identity,
@@ -54,8 +54,9 @@ var byKind = [...]handler{
 	channel.Link:       link,
 }
 
-// adopt takes over the settings that the switching word points to and notes in the ring's journal from where they hold.
-// Settings that no handler takes put the channel on null, with a flag. It returns what holds.
+// adopt takes over the settings that the switching word points to, notes in the ring's journal from
+// which record on they hold, and returns them. If no handler takes the settings, the channel goes
+// on null and raises a flag.
 func (c *Channel) adopt() *adopted {
 	c.changes.Lock()
 	defer c.changes.Unlock()
@@ -72,13 +73,13 @@ func (c *Channel) adopt() *adopted {
 	}
 	now := asm.Counter()
 	for i := range c.ring.Shards {
-		// Who zeroed the word must not damage the journal, where an entry without a word is none.
+		// A word of zero, which only damage writes, would make the journal's entry an empty one.
 		c.ring.Shards[i].Journal(max(word, 1), settings, now)
 	}
 	return c.hold(settings, word)
 }
 
-// hold has log calls do what settings say, until the switching word is another than theirs.
+// hold makes log calls do what settings say, until the switching word changes.
 func (c *Channel) hold(settings channel.Settings, word ring.Word) *adopted {
 	next := byKind[settings.Kind].prepare(settings, c.writer == writerMany)
 	next.word, next.kind = uint64(word), settings.Kind
@@ -96,7 +97,8 @@ func (c *Channel) hold(settings channel.Settings, word ring.Word) *adopted {
 	return &next
 }
 
-// admit returns an error if the channel cannot take the settings. They come from memory that others write.
+// admit returns an error if the channel cannot take the settings. Others write the memory that they
+// come from.
 func (c *Channel) admit(settings channel.Settings) error {
 	if err := settings.Validate(); err != nil {
 		return err

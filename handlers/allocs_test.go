@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// callOf makes a log call of a channel: Link on a link channel.
+// callOf makes the log call of a channel, which is Link on a link channel.
 func callOf(c *Channel) func(id uint64) {
 	if c.links {
 		return func(id uint64) { c.Link(id, id+1) }
@@ -23,21 +23,24 @@ func TestLogAllocatesNothing(t *testing.T) {
 				if writer.many && policy == "overwrite" {
 					continue
 				}
-				t.Run(fmt.Sprintf("%s/%s/%s", handler.name, writer.name, policy), func(t *testing.T) {
-					// Small, so that most calls find a ring of policy drop full.
-					c := openTest(t, writer.many, Options{Handler: handler.name, Params: handler.params, Stamp: writer.stamp, Policy: policy, Buffer: "256"})
-					log, id := callOf(c), uint64(0)
-					// AllocsPerRun rounds down, so a run has enough calls for one of each sort.
-					if n := testing.AllocsPerRun(20, func() {
-						for range 100 {
-							log(id)
-							id++
+				t.Run(fmt.Sprintf("%s/%s/%s", handler.name, writer.name, policy),
+					func(t *testing.T) {
+						// The ring is small, so that most calls of policy drop find it full.
+						c := openTest(t, writer.many,
+							Options{Handler: handler.name, Params: handler.params,
+								Stamp: writer.stamp, Policy: policy, Buffer: "256"})
+						log, id := callOf(c), uint64(0)
+						// AllocsPerRun rounds down, so a run has enough calls for one of each kind.
+						if n := testing.AllocsPerRun(20, func() {
+							for range 100 {
+								log(id)
+								id++
+							}
+							log(channel.Poison)
+						}); n != 0 {
+							t.Errorf("%v allocations in 101 calls", n)
 						}
-						log(channel.Poison)
-					}); n != 0 {
-						t.Errorf("%v allocations in 101 calls", n)
-					}
-				})
+					})
 			}
 		}
 	}

@@ -11,30 +11,32 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Options say how to open a channel. The zero value keeps every event, compressed, and loses none while a drainer runs.
+// Options say how to open a channel. The zero value keeps every event, compressed, and loses none
+// while a drainer runs.
 type Options struct {
-	// Handler is what becomes of an event: id, buffered, counter, downsample, xoy, first-last, link or null.
-	// "" is buffered. The node's handler table may change it while the program runs.
+	// Handler says what becomes of an event: id, buffered, counter, downsample, xoy, first-last,
+	// link or null. "" is buffered. The node's handler table may change it while the program runs.
 	Handler string
 
-	// Params are the handler's parameters: n for downsample, x and y for xoy, period for counter. Numbers, or
-	// strings with a unit: "64Ki", "10KB", "500ms".
+	// Params are the handler's parameters: n for downsample, x and y for xoy, period for counter.
+	// They are numbers, or strings with a unit: "64Ki", "10KB", "500ms".
 	Params channel.Params
 
-	// Policy is what happens when the ring is full: block (wait for the drainer, up to a second without movement;
-	// then drop and count until it moves again), drop (drop and count) or overwrite (keep the last records).
-	// "" is block.
+	// Policy says what happens when the ring is full. block waits for the drainer; after a second
+	// without movement it drops and counts until the drainer moves again. drop drops and counts.
+	// overwrite keeps the last records. "" is block.
 	Policy string
 
-	// Stamp is the instruction that reads the counter: rdtscp, or rdtsc at half the price with a stamp that may be
-	// early or late by channel.UnorderedSlack_cycles. "" is rdtscp.
+	// Stamp is the instruction that reads the counter: rdtscp, or rdtsc, which costs half and may
+	// be early or late by channel.UnorderedSlack_cycles. "" is rdtscp.
 	Stamp string
 
-	// Buffer is the memory for records, such as "1MiB": 16 bytes an event, rounded up to a power of two. "" is 1 MiB.
+	// Buffer is the memory for records, such as "1MiB". An event takes 16 bytes, and the number of
+	// events is rounded up to a power of two. "" is 1 MiB.
 	Buffer string
 
-	// Dir is the directory of the node's rings. "" is $CLOUDPROFILER_DIR, else one of this user's in /dev/shm,
-	// which systemd may empty at the user's last logout: see "cprof doctor".
+	// Dir is the directory of the node's rings. "" is $CLOUDPROFILER_DIR, else a directory of this
+	// user in /dev/shm, which systemd may empty when the user logs out: see "cprof doctor".
 	Dir string
 }
 
@@ -63,35 +65,40 @@ func (o Options) config(name channel.Name, many bool) (c ring.Config, err error)
 			return c, fmt.Errorf("option Buffer: %w", err)
 		}
 		if c.Records = bytes / ring.RecordBytes; c.Records == 0 {
-			return c, fmt.Errorf("option Buffer %q: a record takes %d bytes: %w", o.Buffer, ring.RecordBytes, channel.ErrParameter)
+			return c, fmt.Errorf("option Buffer %q: a record takes %d bytes: %w",
+				o.Buffer, ring.RecordBytes, channel.ErrParameter)
 		}
 	}
 	c.ManyWriters = many
 	return c, nil
 }
 
-// Channel is a named place in a program where events are logged. A nil Channel, one that did not open and one that
-// was closed are no-ops.
+// Channel is a named place in a program where events are logged. A nil Channel, one that did not
+// open and one that was closed are no-ops.
 //
-// A channel of Open belongs to one goroutine at a time: handing it over is fine, logging from two at once is not, and is
-// reported by the race detector. A channel of OpenShared may be used by any number of them. Close may be called by any.
+// A channel of Open belongs to one goroutine at a time. It may be handed to another, but two must
+// not log at once; the race detector reports that. Any number of goroutines may use a channel of
+// OpenShared. Any goroutine may call Close.
 type Channel struct {
-	// What every log call reads. Assembly knows these fields.
-	word     *uint64         // the ring's switching word; &noWord if there is no ring
-	idle     uint64          // the word under which nothing is kept, or neverWord
-	plain    uint64          // the word under which one writer keeps every event with an ordered stamp, or neverWord
-	set      *adopted        // what the program made of the word
+	// Every log call reads these fields, and assembly knows them. Under the word idle, nothing is
+	// kept. Under the word plain, one writer keeps every event with an ordered stamp. Both are
+	// neverWord otherwise.
+	word     *uint64 // the ring's switching word; &noWord if there is no ring
+	idle     uint64
+	plain    uint64
+	set      *adopted        // what the program has made of the word
 	shard    *ring.Shard     // the first, or only, shard
 	coreMask uint64          // many writers: core & coreMask is the shard
 	writer   uint64          // how a record is written: writerOrdered, writerUnordered, writerMany
 	counter  *uint64         // the counting handler's cell
 	cell     *ring.FirstLast // the first-last handler's cell
 
-	// What log calls write: on a cache line of its own, for the sake of many writers.
+	// Log calls write these fields. They have a cache line of their own, so that many writers do
+	// not slow down each other's reads of the fields above.
 	_     [64]byte
-	calls uint64 // events that the downsample handler saw since it was adopted
+	calls uint64 // events that the downsample handler has seen since it was adopted
 	turn  int    // written in race builds only, so that the race detector sees two writers
-	given uint64 // the stamp that LogAt was given, while it runs; 0: read the counter
+	given uint64 // while LogAt runs, the stamp that it was given; 0: read the counter
 	_     [40]byte
 
 	name    channel.Name
@@ -105,28 +112,29 @@ type Channel struct {
 const (
 	writerOrdered   = 0 // one writer, RDTSCP
 	writerUnordered = 1 // one writer, RDTSC
-	writerMany      = 2 // many writers, a shard for each core
+	writerMany      = 2 // many writers, one shard for each core
 )
 
-// neverWord is no switching word: its slot does not exist. Nor can who scribbles on the ring guess it, so that no
-// word goes unseen.
+// neverWord is not a switching word, because its slot does not exist. It is random, so that nobody
+// who writes into a ring can guess it: such a change would go unseen.
 var neverWord = rand.Uint64() | 0xFF
 
-// noWord is the switching word of channels without a ring: it equals their idle word.
+// noWord is the switching word of channels without a ring. It equals their idle word.
 var noWord uint64
 
-// cpu is asked once.
+// cpu asks the CPU once.
 var cpu = sync.OnceValue(asm.Read)
 
-// noop is what a channel is that did not open.
+// noop makes a channel that did not open.
 func noop() *Channel { return &Channel{word: &noWord, closed: true} }
 
-// Open makes a channel for one goroutine at a time. The name is actor[#instance]/point, where the analysis knows the points
-// start, end, send and recv. With an error comes a channel that is a no-op, so that a program may report the error and
-// go on.
+// Open makes a channel for one goroutine at a time. The name is operator[#instance]/point; the
+// analysis knows the points start, end, send and recv. If there is an error, the channel is a
+// no-op, so that the program may report the error and go on.
 func Open(name string, o Options) (*Channel, error) { return open(name, o, false) }
 
-// OpenShared makes a channel for any number of goroutines. A log call costs about a third of a counter read more.
+// OpenShared makes a channel for any number of goroutines. A log call costs about a third of a
+// counter read more.
 func OpenShared(name string, o Options) (*Channel, error) { return open(name, o, true) }
 
 func open(name string, o Options, many bool) (*Channel, error) {
@@ -153,8 +161,10 @@ func open(name string, o Options, many bool) (*Channel, error) {
 	}
 	first := &producer.Shards[0]
 	c := &Channel{
-		word: producer.Word(), idle: neverWord, plain: neverWord, set: &adopted{}, ring: producer, name: config.Name,
-		shard: first, coreMask: uint64(len(producer.Shards) - 1), counter: first.Counter(), cell: first.FirstLast(),
+		word: producer.Word(), idle: neverWord, plain: neverWord, set: &adopted{}, ring: producer,
+		name:  config.Name,
+		shard: first, coreMask: uint64(len(producer.Shards) - 1), counter: first.Counter(),
+		cell:  first.FirstLast(),
 		links: config.Settings.Kind == channel.Link,
 	}
 	switch {
@@ -163,11 +173,12 @@ func open(name string, o Options, many bool) (*Channel, error) {
 	case config.Stamp == channel.Unordered:
 		c.writer = writerUnordered
 	}
-	c.hold(config.Settings, ring.FirstWord(config.Settings.Kind)) // which the ring's journal has already
+	// The ring's journal has these settings already.
+	c.hold(config.Settings, ring.FirstWord(config.Settings.Kind))
 	return c, nil
 }
 
-// Name is the channel's, zero if it did not open.
+// Name is the channel's name, zero if it did not open.
 func (c *Channel) Name() channel.Name {
 	if c == nil {
 		return channel.Name{}
@@ -183,7 +194,7 @@ func (c *Channel) Path() string {
 	return c.ring.Path
 }
 
-// Log keeps an event, as the channel's handler says: the counter now, and the tuple's id.
+// Log gives the channel's handler an event: the counter now, and the tuple's id.
 func (c *Channel) Log(id uint64) {
 	if c.keepsNothing() {
 		return
@@ -191,13 +202,14 @@ func (c *Channel) Log(id uint64) {
 	log(c, id)
 }
 
-// keepsNothing is true on the null handler, after Close, and where the channel did not open.
+// keepsNothing is true on the null handler, after Close, and if the channel did not open.
 func (c *Channel) keepsNothing() bool {
 	return c == nil || atomic.LoadUint64(c.word) == atomic.LoadUint64(&c.idle)
 }
 
-// Snapshot asks for what the flight recorders of all nodes hold: the channels with policy overwrite. It returns at once. The agent looks
-// for it several times a second, so that a recorder should hold the last second at the least. Any channel of the program may ask.
+// Snapshot asks for what the flight recorders of all nodes hold. Those are the channels with policy
+// overwrite. It returns at once. The agent sees the request within a fraction of a second, so a
+// recorder should hold at least the last second. Any channel of the program may ask.
 func (c *Channel) Snapshot() {
 	if c == nil {
 		return
@@ -209,7 +221,8 @@ func (c *Channel) Snapshot() {
 	}
 }
 
-// Dropped is how many events found no room since the open: what the log will say is missing. After Close it is 0. Any goroutine may ask.
+// Dropped is how many events have found no room since the open. The log will say that they are
+// missing. After Close it is 0. Any goroutine may ask.
 func (c *Channel) Dropped() (n uint64) {
 	if c == nil || c.ring == nil {
 		return 0
@@ -237,7 +250,7 @@ func (c *Channel) Close() error {
 	}
 	c.closed = true
 	err := c.ring.Close()
-	// The memory of the ring reads zero from now on, and so does its switching word.
+	// From now on the ring's memory reads as zero, and so does its switching word.
 	atomic.StoreUint64(&c.idle, 0)
 	if err != nil {
 		return fmt.Errorf("close channel %s: %w", c.name, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// The handlers, with parameters that keep ids 0, 5, 10 …
+// The handlers, with parameters that keep the ids 0, 5, 10 …
 var allHandlers = []struct {
 	name   string
 	params channel.Params
@@ -132,7 +132,7 @@ func scribble(path string, word ring.Word, slot int, s channel.Settings) error {
 	return err
 }
 
-// What a channel has dropped it says itself, as long as it is open.
+// A channel says how many events it has dropped, as long as it is open.
 func TestChannelCountsWhatItDropped(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		c := openTest(t, many, Options{Handler: "id", Policy: "drop", Buffer: "64KiB"})

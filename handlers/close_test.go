@@ -16,13 +16,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Close may come while others log: nothing faults, and what returned before it is in the ring.
+// Close may run while others log. Nothing faults, and events of calls that returned before it are
+// in the ring.
 func TestCloseUnderLoad(t *testing.T) {
 	draw := seed.Random(t)
 	for _, handler := range allHandlers {
 		for _, writer := range allWriters {
 			for range 2 {
-				c := openTest(t, writer.many, Options{Handler: handler.name, Params: handler.params, Stamp: writer.stamp, Policy: "drop", Buffer: "64KiB"})
+				c := openTest(t, writer.many, Options{Handler: handler.name, Params: handler.params,
+					Stamp: writer.stamp, Policy: "drop", Buffer: "64KiB"})
 				writers := 1
 				if writer.many {
 					writers = 3
@@ -55,7 +57,7 @@ func TestCloseUnderLoad(t *testing.T) {
 				}
 				after := make([]uint64, writers)
 				for w := range after {
-					after[w] = counts[w].Load() + 1 // and the call that is under way
+					after[w] = counts[w].Load() + 1 // one more for the call that is running
 				}
 				time.Sleep(200 * time.Microsecond) // for calls after it
 				stop.Store(true)
@@ -66,7 +68,8 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// closedRing checks the ring of a closed channel: of each writer at least the first before[w] events, and at most after[w].
+// closedRing checks the ring of a closed channel. It must have at least the first before[w] events
+// of each writer, and at most after[w].
 func closedRing(t *testing.T, c *Channel, before, after []uint64) {
 	t.Helper()
 	d, err := newDrain(c.Path())
@@ -98,8 +101,10 @@ func closedRing(t *testing.T, c *Channel, before, after []uint64) {
 	}
 	for i, shard := range d.got {
 		for k, r := range shard {
-			if w, n := r.ID>>loadShift, r.ID&(1<<loadShift-1); w >= uint64(len(after)) || n >= after[w] {
-				t.Errorf("shard %d: record %d has id %#x, which nobody logged before the end of Close", i, k, r.ID)
+			if w, n := r.ID>>loadShift, r.ID&(1<<loadShift-1); w >= uint64(len(after)) ||
+				n >= after[w] {
+				t.Errorf("shard %d: record %d has id %#x, which nobody logged before the "+
+					"end of Close", i, k, r.ID)
 			}
 		}
 		kept += uint64(len(shard))
@@ -107,7 +112,8 @@ func closedRing(t *testing.T, c *Channel, before, after []uint64) {
 	switch config.Kind.String() {
 	case "id", "buffered", "link":
 		if sum := kept + d.dropped; sum < least || sum > most {
-			t.Errorf("%d kept and %d dropped, %d to %d calls returned", kept, d.dropped, least, most)
+			t.Errorf("%d kept and %d dropped, %d to %d calls returned", kept, d.dropped, least,
+				most)
 		}
 	case "counter":
 		if n, err := d.consumer.Counted(); err != nil || n < least || n > most {
@@ -127,7 +133,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 		waiting, returned := make(chan bool), make(chan time.Duration)
 		go func() {
 			var longest time.Duration
-			for id := range uint64(100) { // many more than there is room for
+			for id := range uint64(100) { // far more than there is room for
 				if id == 16 {
 					close(waiting)
 				}
@@ -179,7 +185,7 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 			}
 		}
 	}
-	cycle(10) // what the runtime opens for itself
+	cycle(10) // the runtime opens files of its own
 	descriptors, mappings := count()
 	const n = 300
 	cycle(n)
@@ -187,13 +193,13 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 	if descriptorsAfter > descriptors {
 		t.Errorf("%d descriptors, %d before %d channels", descriptorsAfter, descriptors, 2*n)
 	}
-	// Address space stays reserved; the kernel joins what lies side by side.
+	// Address space stays reserved. The kernel joins mappings that lie side by side.
 	if mappingsAfter > mappings+50 {
 		t.Errorf("%d mappings, %d before %d channels", mappingsAfter, mappings, 2*n)
 	}
 }
 
-// As long as somebody may log, the garbage collector leaves the ring's lock and its memory alone.
+// The garbage collector leaves the ring's lock and memory alone as long as somebody may log.
 func TestCollectorLeavesChannelsAlone(t *testing.T) {
 	c := openTest(t, true, Options{Handler: "id"})
 	r, err := ring.Open(c.Path())
@@ -203,7 +209,7 @@ func TestCollectorLeavesChannelsAlone(t *testing.T) {
 	defer r.Close()
 	for range 5 {
 		runtime.GC()
-		time.Sleep(time.Millisecond) // finalizers
+		time.Sleep(time.Millisecond) // for finalizers
 		c.Log(1)
 	}
 	if alive, err := r.Alive(); !alive || err != nil {
@@ -214,7 +220,7 @@ func TestCollectorLeavesChannelsAlone(t *testing.T) {
 	}
 }
 
-// A child process has nothing of its parent's channels.
+// A child process inherits nothing of its parent's channels.
 func TestChildHoldsNoChannel(t *testing.T) {
 	c := openTest(t, false, Options{Handler: "id"})
 	cmd := command(t, "wait")

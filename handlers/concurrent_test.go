@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// drained runs a drainer beside f, which logs to a channel, closes the channel when f has returned, and returns all
-// that was drained.
+// drained runs a drainer beside f, which logs to a channel. When f has returned it closes the
+// channel, and returns all that was drained.
 func drained(t *testing.T, c *Channel, f func()) *drain {
 	t.Helper()
 	d, err := newDrain(c.Path())
@@ -53,10 +53,10 @@ func drained(t *testing.T, c *Channel, f func()) *drain {
 	return d
 }
 
-// childOf is the child's id that goes with a parent's.
+// childOf is the id of a parent's child.
 func childOf(parent uint64) uint64 { return parent*0x9E3779B97F4A7C15 + 1 }
 
-// parents checks that a link channel's records are whole pairs, and leaves the parents' records.
+// parents checks that a link channel's records are whole pairs, and keeps only the parents'.
 func parents(d *drain) error {
 	for i, shard := range d.got {
 		if len(shard)%2 != 0 {
@@ -66,7 +66,8 @@ func parents(d *drain) error {
 		for k := 0; k < len(shard); k += 2 {
 			parent, child := shard[k], shard[k+1]
 			if child.ID != childOf(parent.ID) || child.Counter != parent.Counter {
-				return fmt.Errorf("shard %d: records %d and %d, %v and %v, are no pair", i, k, k+1, parent, child)
+				return fmt.Errorf("shard %d: records %d and %d, %v and %v, are no pair",
+					i, k, k+1, parent, child)
 			}
 			left = append(left, parent)
 		}
@@ -75,27 +76,30 @@ func parents(d *drain) error {
 	return nil
 }
 
-// What goes in comes out: once, whole, in order for each writer, or it was counted as dropped. Rings are small, so that there
-// are many laps and the drainer and the writers meet at the ends.
+// What goes in comes out once, whole, and in each writer's order, or it is counted as dropped.
+// Rings are small, so that there are many laps, and drainer and writers meet at the ends.
 func TestWhatGoesInComesOut(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(cores) })
-	const events = 4000 // of each writer
+	const events = 4000 // for each writer
 	for _, n := range []int{1, 2, 4} {
 		for _, handler := range []string{"id", "link"} {
 			for _, policy := range []string{"block", "drop"} {
 				for _, writers := range []int{1, 2, 8} {
-					for _, shards := range []string{"Open", "OpenShared", "OpenShared with one shard"} {
+					for _, shards := range []string{"Open", "OpenShared",
+						"OpenShared with one shard"} {
 						many := shards != "Open"
 						if writers > 1 && !many {
 							continue
 						}
-						t.Run(fmt.Sprintf("%d cores/%s/%s/%d writers/%s", n, handler, policy, writers, shards), func(t *testing.T) {
+						t.Run(fmt.Sprintf("%d cores/%s/%s/%d writers/%s",
+							n, handler, policy, writers, shards), func(t *testing.T) {
 							runtime.GOMAXPROCS(n)
 							defer runtime.GOMAXPROCS(cores)
-							c := openTest(t, many, Options{Handler: handler, Policy: policy, Buffer: "1KiB"})
+							c := openTest(t, many,
+								Options{Handler: handler, Policy: policy, Buffer: "1KiB"})
 							if shards == "OpenShared with one shard" {
-								c.coreMask = 0 // as if all writers were always on one core
+								c.coreMask = 0 // as if all writers were on one core
 							}
 							d := drained(t, c, func() {
 								var all sync.WaitGroup
@@ -120,7 +124,8 @@ func TestWhatGoesInComesOut(t *testing.T) {
 									t.Fatal(err)
 								}
 							}
-							if err := accounted(d, slices.Repeat([]uint64{events}, writers), policy == "block" && d.prompt()); err != nil {
+							if err := accounted(d, slices.Repeat([]uint64{events}, writers),
+								policy == "block" && d.prompt()); err != nil {
 								t.Fatal(err)
 							}
 						})
@@ -165,12 +170,12 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// The cells of many writers lose none of what is put into them at once.
+// Cells lose nothing if many writers put events into them at once.
 func TestCellsOfManyWriters(t *testing.T) {
 	const writers, events = 8, 20_000
 	for _, handler := range []string{"counter", "first-last"} {
 		c := openTest(t, true, Options{Handler: handler})
-		c.coreMask = 0 // all writers at one cell
+		c.coreMask = 0 // all writers use one cell
 		var all sync.WaitGroup
 		for w := range uint64(writers) {
 			all.Go(func() {
@@ -197,19 +202,22 @@ func TestCellsOfManyWriters(t *testing.T) {
 		const all64 = writers * events
 		switch handler {
 		case "counter":
-			if counted != all64+writers { // a poison is an event as any other
+			if counted != all64+writers { // a poison is an event like any other
 				t.Errorf("%d events counted, want %d", counted, all64+writers)
 			}
 		default:
-			isFirst, isLast := cells.First.ID&(1<<loadShift-1) == 0, cells.Last.ID&(1<<loadShift-1) == events-1
-			if cells.Count != all64 || !isFirst || !isLast || cells.PoisonCounter < cells.First.Counter {
-				t.Errorf("cells are %+v, want %d events from one with number 0 to one with number %d", cells, all64, events-1)
+			isFirst, isLast := cells.First.ID&(1<<loadShift-1) == 0,
+				cells.Last.ID&(1<<loadShift-1) == events-1
+			if cells.Count != all64 || !isFirst || !isLast ||
+				cells.PoisonCounter < cells.First.Counter {
+				t.Errorf("cells are %+v, want %d events from one with number 0 to one "+
+					"with number %d", cells, all64, events-1)
 			}
 		}
 	}
 }
 
-// Of many writers, downsample keeps one of every n in all, whoever logs it.
+// Downsample counts the calls of all writers together, and keeps one of every n.
 func TestDownsampleOfManyWriters(t *testing.T) {
 	const writers, events, n = 8, 5000, 7
 	c := openTest(t, true, Options{Handler: "downsample", Params: channel.Params{"n": n}})

@@ -7,21 +7,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A drain empties a ring as a drainer does and keeps what it took: it copies, keeps, then releases.
+// A drain empties a ring as a drainer does: it copies records, keeps them, and then releases them.
 type drain struct {
 	consumer *ring.Consumer
 	next     []uint64        // by shard
 	got      [][]ring.Record // by shard, in sequence
-	holes    int             // records that the dead owner had reserved and not written
-	dropped  uint64          // in ranges that were taken
+	holes    int             // records that the dead owner reserved and never wrote
+	dropped  uint64          // in the ranges that were taken
 	journal  []ring.JournalEntry
 	buffer   []ring.Record
 
-	last  time.Time // when it last looked
+	last  time.Time // when it looked last
 	pause time.Duration
 }
 
-// prompt reports whether it never left the program waiting for so long that the program gave it up.
+// prompt reports whether the drain came so often that the program never gave it up.
 func (d *drain) prompt() bool { return d.pause < 500*time.Millisecond }
 
 func newDrain(path string) (*drain, error) {
@@ -30,11 +30,12 @@ func newDrain(path string) (*drain, error) {
 		return nil, err
 	}
 	h := consumer.Header()
-	d := &drain{consumer: consumer, next: make([]uint64, h.Shards), got: make([][]ring.Record, h.Shards), buffer: make([]ring.Record, h.Records)}
+	d := &drain{consumer: consumer, next: make([]uint64, h.Shards),
+		got: make([][]ring.Record, h.Shards), buffer: make([]ring.Record, h.Records)}
 	return d, nil
 }
 
-// once takes what there is. Of a dead owner's ring it also passes the holes.
+// once takes what there is. In the ring of a dead owner it also passes the holes.
 func (d *drain) once(dead bool) (moved bool, err error) {
 	if pause := time.Since(d.last); d.last != (time.Time{}) && pause > d.pause {
 		d.pause = pause
@@ -50,7 +51,7 @@ func (d *drain) once(dead bool) (moved bool, err error) {
 		d.got[i] = append(d.got[i], d.buffer[:n]...)
 		d.next[i] += uint64(n)
 		if unfinished && dead {
-			// A pair is filled from its end: where its first record is not written, it is none.
+			// A pair is filled from its end. Without its first record it is not a pair.
 			d.next[i]++
 			if d.consumer.Header().Links {
 				d.next[i]++
@@ -84,10 +85,11 @@ func (d *drain) release(i int) error {
 	if i == 0 {
 		d.journal = append(d.journal, journal...)
 	}
-	return d.consumer.Release(i, d.next[i], before+uint64(len(ranges)), journalBefore+uint64(len(journal)))
+	return d.consumer.Release(i, d.next[i], before+uint64(len(ranges)),
+		journalBefore+uint64(len(journal)))
 }
 
-// finish takes the rest of a ring whose owner is dead or has closed it, and counts all drops.
+// finish takes the rest of a ring that its owner closed or left by dying, and counts all drops.
 func (d *drain) finish() error {
 	for moved := true; moved; {
 		var err error

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// firstLast keeps the first event, the last one, and the stamp of the first poison, in cells of the ring: how long a
-// run took, for two stores an event.
+// firstLast keeps the first event, the last one, and the stamp of the first poison, in cells of the
+// ring. It shows how long a run took, for two stores an event.
 var firstLast = handler{
 	prepare: func(_ channel.Settings, many bool) adopted {
 		if many {
@@ -22,8 +22,8 @@ var firstLast = handler{
 			c.cell.Put(ring.Record{Counter: c.stamp(), ID: id})
 			return
 		}
-		// Each shard has a cell. A goroutine that lost its core while it held one is not waited for: the next
-		// cell is taken, and the reader merges them.
+		// Each shard has a cell. A goroutine may lose its core while it holds one, so others do not
+		// wait for it: they take the next cell, and the reader merges all of them.
 		shards := c.ring.Shards
 		_, core := asm.CounterCore()
 		for i := uint64(core); ; i++ {

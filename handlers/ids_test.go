@@ -33,7 +33,8 @@ func TestIDsCarryNodeAndInstance(t *testing.T) {
 	ids := openIDs(t, dir, 5)
 	for want := range uint64(3) {
 		id, ok := ids.Next()
-		if node, instance, count := channel.SplitID(id); !ok || node != 77 || instance != 5 || count != want || ids.RandomNode {
+		if node, instance, count := channel.SplitID(id); !ok || node != 77 || instance != 5 ||
+			count != want || ids.RandomNode {
 			t.Errorf("Next = %d %d %d, %v, want 77 5 %d", node, instance, count, ok, want)
 		}
 	}
@@ -45,7 +46,8 @@ func TestIDsCarryNodeAndInstance(t *testing.T) {
 func TestInstanceHasOneProgram(t *testing.T) {
 	dir := t.TempDir()
 	first := openIDs(t, dir, 0)
-	if _, err := OpenIDs(dir, 0); !errors.Is(err, ErrInstance) || !strings.Contains(err.Error(), "AnyInstance") {
+	if _, err := OpenIDs(dir, 0); !errors.Is(err, ErrInstance) ||
+		!strings.Contains(err.Error(), "AnyInstance") {
 		t.Errorf("second open of instance 0: %v", err)
 	}
 	id, _ := openIDs(t, dir, AnyInstance).Next()
@@ -56,7 +58,7 @@ func TestInstanceHasOneProgram(t *testing.T) {
 	openIDs(t, dir, 0)
 }
 
-// A program that died wastes its lease; nobody gets its ids again.
+// A program that dies wastes its lease. Nobody gets its ids again.
 func TestIDsAreNotMadeTwice(t *testing.T) {
 	dir := t.TempDir()
 	if err := ring.SetNodeNumber(dir, 1); err != nil {
@@ -75,7 +77,7 @@ func TestIDsAreNotMadeTwice(t *testing.T) {
 			}
 			seen[id] = true
 		}
-		ids.file.Close() // as death does
+		ids.file.Close() // as its death would
 	}
 }
 
@@ -108,7 +110,8 @@ func TestIDsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "ids-1023")
-	if err := os.WriteFile(path, binary.LittleEndian.AppendUint64(nil, channel.MaxCount-2), 0o600); err != nil {
+	if err := os.WriteFile(path, binary.LittleEndian.AppendUint64(nil, channel.MaxCount-2),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	ids := openIDs(t, dir, channel.MaxInstance)
@@ -149,7 +152,8 @@ func TestOpenIDsRefuses(t *testing.T) {
 	}
 }
 
-// A file that cannot be written for a while makes calls fail, and no id be made twice: nor those of calls that were under way meanwhile.
+// While the file cannot be written, calls fail. No id is made twice, not even by calls that ran
+// meanwhile.
 func TestIDsWhileTheFileCannotBeWritten(t *testing.T) {
 	ids := openIDs(t, t.TempDir(), 3)
 	file := ids.file

@@ -20,8 +20,8 @@ import (
 
 func init() { programs["load"] = loadProgram }
 
-// The load program's writers log as fast as they can, and count in a file that is mapped how many calls returned. That
-// count lives on when the program is killed.
+// The load program's writers log as fast as they can. They count the calls that returned in a
+// mapped file, which outlives the program.
 const (
 	loadDirectory = "LOAD_DIRECTORY"
 	loadPolicy    = "LOAD_POLICY"
@@ -42,11 +42,14 @@ func loadProgram() error {
 	if err != nil {
 		return err
 	}
-	memory, err := unix.Mmap(int(f.Fd()), 0, writers*loadWriterGap, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	memory, err := unix.Mmap(int(f.Fd()), 0, writers*loadWriterGap, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED)
 	if err != nil {
 		return err
 	}
-	c, err := open("load/start", Options{Handler: "id", Policy: os.Getenv(loadPolicy), Buffer: "16KiB", Dir: dir}, writers > 1)
+	c, err := open("load/start",
+		Options{Handler: "id", Policy: os.Getenv(loadPolicy), Buffer: "16KiB", Dir: dir},
+		writers > 1)
 	if err != nil {
 		return err
 	}
@@ -63,8 +66,8 @@ func loadProgram() error {
 	select {}
 }
 
-// However a program is killed: every event whose call returned is in the log once, in order, or is counted as dropped;
-// and of each writer at most the one call that was under way comes on top.
+// However a program is killed, every event whose call returned is in the log once and in order, or
+// is counted as dropped. Each writer may add at most one event: that of the call that was running.
 func TestKillAtRandomInstants(t *testing.T) { killAtRandomInstants(t, 8) }
 
 func TestBarKillAtRandomInstants(t *testing.T) {
@@ -74,7 +77,7 @@ func TestBarKillAtRandomInstants(t *testing.T) {
 	}
 	bars := killAtRandomInstants(t, kills)
 	if t.Failed() {
-		return // what was lost stands in the failure
+		return // the failure says what was lost
 	}
 	proof.Check(t, bars...)
 }
@@ -87,19 +90,23 @@ func killAtRandomInstants(t *testing.T, kills int) (bars []proof.Bar) {
 			t.Run(name, func(t *testing.T) {
 				all, dropped, holes := 0, uint64(0), 0
 				for range kills {
-					d := killUnderLoad(t, policy, writers, time.Duration(draw.Int64N(int64(10*time.Millisecond))))
+					d := killUnderLoad(t, policy, writers,
+						time.Duration(draw.Int64N(int64(10*time.Millisecond))))
 					for _, shard := range d.got {
 						all += len(shard)
 					}
 					dropped += d.dropped
 					holes += d.holes
 				}
-				t.Logf("%d kills: %d events logged, %d dropped, %d holes", kills, all, dropped, holes)
+				t.Logf("%d kills: %d events logged, %d dropped, %d holes", kills, all, dropped,
+					holes)
 				if all == 0 {
 					t.Error("nothing was logged")
 				}
 			})
-			bars = append(bars, proof.Bar{Name: "kills at random instants, every event accounted for: " + name, Figure: float64(kills), Limit: 100, AtLeast: true, Unit: "kills"})
+			bars = append(bars,
+				proof.Bar{Name: "kills at random instants, every event accounted for: " + name,
+					Figure: float64(kills), Limit: 100, AtLeast: true, Unit: "kills"})
 		}
 	}
 	return bars
@@ -108,11 +115,13 @@ func killAtRandomInstants(t *testing.T, kills int) (bars []proof.Bar) {
 func killUnderLoad(t *testing.T, policy string, writers int, after time.Duration) *drain {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, loadFile), make([]byte, writers*loadWriterGap), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, loadFile), make([]byte, writers*loadWriterGap),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	memory := mapFile(t, filepath.Join(dir, loadFile))
-	cmd := command(t, "load", loadDirectory+"="+dir, loadPolicy+"="+policy, loadWriters+"="+strconv.Itoa(writers))
+	cmd := command(t, "load", loadDirectory+"="+dir, loadPolicy+"="+policy,
+		loadWriters+"="+strconv.Itoa(writers))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -152,12 +161,13 @@ func killUnderLoad(t *testing.T, policy string, writers int, after time.Duration
 		returned[w] = atomic.LoadUint64((*uint64)(unsafe.Pointer(&memory[w*loadWriterGap])))
 	}
 	if err := accounted(d, returned, policy == "block" && d.prompt()); err != nil {
-		t.Fatalf("%s, %d writers, killed after %v, %v calls returned: %v", policy, writers, after, returned, err)
+		t.Fatalf("%s, %d writers, killed after %v, %v calls returned: %v", policy, writers, after,
+			returned, err)
 	}
 	return d
 }
 
-// accounted checks what was drained against the calls that returned, by writer.
+// accounted holds what was drained against each writer's calls that returned.
 func accounted(d *drain, returned []uint64, lossless bool) error {
 	byWriter := make([][]ring.Record, len(returned))
 	for i, shard := range d.got {
@@ -179,20 +189,22 @@ func accounted(d *drain, returned []uint64, lossless bool) error {
 		sort.Slice(records, func(i, k int) bool { return records[i].ID < records[k].ID })
 		for i, r := range records {
 			n := r.ID & (1<<loadShift - 1)
-			const skew = 10_000 // of two cores' counters
+			const skew = 10_000 // between the counters of two cores
 			switch {
 			case n > returned[w]:
 				return fmt.Errorf("writer %d: event %d was not logged", w, n)
 			case i > 0 && r.ID == records[i-1].ID:
 				return fmt.Errorf("writer %d: event %d is there twice", w, n)
 			case i > 0 && r.Counter+skew < records[i-1].Counter:
-				return fmt.Errorf("writer %d: event %d at %d, the one before it at %d", w, n, r.Counter, records[i-1].Counter)
+				return fmt.Errorf("writer %d: event %d at %d, the one before it at %d",
+					w, n, r.Counter, records[i-1].Counter)
 			case lossless && n != uint64(i):
 				return fmt.Errorf("writer %d: event %d is missing", w, i)
 			}
 		}
 		if lossless && uint64(len(records)) < returned[w] {
-			return fmt.Errorf("writer %d: %d events, %d calls returned", w, len(records), returned[w])
+			return fmt.Errorf("writer %d: %d events, %d calls returned",
+				w, len(records), returned[w])
 		}
 		logged += uint64(len(records))
 		accepted += returned[w]
@@ -201,7 +213,8 @@ func accounted(d *drain, returned []uint64, lossless bool) error {
 		return fmt.Errorf("%d events dropped", d.dropped)
 	}
 	if sum := logged + d.dropped; sum < accepted || sum > accepted+uint64(len(returned)) {
-		return fmt.Errorf("%d logged and %d dropped make %d, %d calls returned", logged, d.dropped, sum, accepted)
+		return fmt.Errorf("%d logged and %d dropped make %d, %d calls returned",
+			logged, d.dropped, sum, accepted)
 	}
 	if d.holes > len(returned) {
 		return fmt.Errorf("%d holes of %d writers", d.holes, len(returned))

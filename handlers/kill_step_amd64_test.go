@@ -15,24 +15,26 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program that is killed after any instruction of a log call leaves every event of the calls that returned, whole, and
-// of the call that was under way all or nothing. What a stopped program has stored is what a killed one leaves
-// behind, because the ring is the file: the test reads the ring after each instruction, and kills for real at some.
+// A program may be killed after any instruction of a log call. It leaves each event of the calls
+// that returned, whole, and all or nothing of the call that was running. A stopped program has
+// stored what a killed one would leave behind, because the ring is the file. So the test reads the
+// ring after each instruction, and kills for real after some.
 
-// A situation brings a channel to where a log call does something of interest, and steps through that call.
+// A situation brings a channel to where a log call does something special, and steps through that
+// call.
 type situation struct {
 	name     string
 	policy   string
 	single   bool // not for many writers
-	adopting bool // leads through code that is one for all ways to log …
-	once     bool // … and for all handlers
+	adopting bool // runs code that all ways to log share …
+	once     bool // … and all handlers
 	play     func(p *play)
 }
 
 var situations = []situation{
 	{name: "first calls", play: func(p *play) {
 		for id := range uint64(5) {
-			p.step(call{id: 100 + id}) // downsample and xoy keep some of these
+			p.step(call{id: 100 + id}) // downsample and xoy keep some of them
 		}
 	}},
 	{name: "later laps", play: func(p *play) {
@@ -99,7 +101,7 @@ var situations = []situation{
 		p.step(p.next())
 		p.releaseJournal()
 		p.apply(p.other())
-		p.step(p.next()) // where an old entry stood
+		p.step(p.next()) // where an old entry was
 	}},
 	{name: "adopt what no handler takes", adopting: true, once: true, play: func(p *play) {
 		p.run(p.next())
@@ -109,7 +111,7 @@ var situations = []situation{
 	}},
 }
 
-// A play is a stepped program with one channel, the model of that channel, and a drainer.
+// A play has a stepped program with one channel, the model of that channel, and a drainer.
 type play struct {
 	t        *testing.T
 	program  *stepped
@@ -120,13 +122,14 @@ type play struct {
 	memory   []byte // the ring's
 	slack    uint64
 	id       uint64
-	killAt   int // kill for real after so many stepped instructions in all; -1: never
+	killAt   int // kill for real after so many stepped instructions; -1: never
 	steps    int
 }
 
 func (p *play) open(handler string, params channel.Params, many bool, stamp, policy string) {
 	p.t.Helper()
-	o := Options{Handler: handler, Params: params, Stamp: stamp, Policy: policy, Buffer: "256", Dir: p.t.TempDir()}
+	o := Options{Handler: handler, Params: params, Stamp: stamp, Policy: policy, Buffer: "256",
+		Dir: p.t.TempDir()}
 	p.path = p.program.open(many, o)
 	config, err := o.config(channel.Name{Actor: "stepped", Point: "start"}, many)
 	if err != nil {
@@ -142,19 +145,20 @@ func (p *play) open(handler string, params channel.Params, many bool, stamp, pol
 		p.t.Fatal(err)
 	}
 	p.m = model{
-		capacity: p.consumer.Header().Records, policy: config.Policy, links: config.Settings.Kind == channel.Link,
+		capacity: p.consumer.Header().Records, policy: config.Policy,
+		links:    config.Settings.Kind == channel.Link,
 		settings: config.Settings, last: v,
 	}
-	p.slack = 10_000 + config.Stamp.OrderingSlack_cycles() // the core that reads here may not be the one that stamps
+	p.slack = 10_000 + config.Stamp.OrderingSlack_cycles() // another core than this may stamp
 }
 
-// next makes an event that the handler keeps, unless it counts calls.
+// next makes an event that the handler keeps, unless the handler counts calls.
 func (p *play) next() call {
 	p.id += 5
 	return call{id: p.id, child: p.id + 1, link: p.m.links}
 }
 
-// other is settings that the channel can change to.
+// other are settings that the channel can change to.
 func (p *play) other() channel.Settings {
 	if p.m.settings.Kind == channel.Null && !p.m.links {
 		return channel.Settings{Kind: channel.Identity}
@@ -162,13 +166,13 @@ func (p *play) other() channel.Settings {
 	return channel.Settings{}
 }
 
-// keepsRecord reports whether the next event would become a record, if there were room.
+// keepsRecord reports whether the next event would become a record if there were room.
 func (p *play) keepsRecord() bool {
 	e := p.m.effect(call{id: p.id + 5, link: p.m.links})
 	return len(e.ids) > 0 || e.drops
 }
 
-// untilKept calls until the next event would become a record, for handlers that count calls.
+// untilKept logs until the next event would become a record, for handlers that count calls.
 func (p *play) untilKept() {
 	for range 3 {
 		if p.keepsRecord() {
@@ -223,7 +227,7 @@ func (p *play) apply(s channel.Settings) {
 	p.m.applied = &s
 }
 
-// applyUnchecked is what a drainer does that has lost its mind.
+// applyUnchecked does what a broken drainer would do.
 func (p *play) applyUnchecked(s channel.Settings) {
 	p.t.Helper()
 	if err := scribble(p.path, ring.NewWord(77, s.Kind, 5), 5, s); err != nil {
@@ -240,7 +244,7 @@ func (p *play) order(c call) order {
 	return o
 }
 
-// run makes a call at full speed, and checks what it left.
+// run makes a call at full speed and checks what it leaves.
 func (p *play) run(c call) {
 	p.t.Helper()
 	if p.program.dead {
@@ -276,7 +280,8 @@ func (p *play) step(c call) {
 			err = p.m.holds(v, e, bracket{lo - p.slack, asm.Counter() + p.slack}, returned)
 		}
 		if err != nil {
-			p.t.Fatalf("killed after %d instructions (returned: %v) of %+v: %v", at, returned, c, err)
+			p.t.Fatalf("killed after %d instructions (returned: %v) of %+v: %v",
+				at, returned, c, err)
 		}
 	}
 	at := 0
@@ -285,7 +290,7 @@ func (p *play) step(c call) {
 		if at = now; at == 0 {
 			lo = asm.Counter()
 		}
-		// Only what has changed must be read again.
+		// Read the ring again only if it changed.
 		if at == 0 || returned || !bytes.Equal(p.memory, seen) {
 			seen = append(seen[:0], p.memory...)
 			check(at, returned)
@@ -313,7 +318,8 @@ func (p *play) stepOther(c call) {
 	p.step(c)
 }
 
-// A plain test leaves out most of what is long and the same for many; the bar leaves out nothing.
+// A plain test leaves out most of what is long and shared by many cases. The bar leaves out
+// nothing.
 func TestKillAfterEachInstruction(t *testing.T) { killAfterEachInstruction(t, false, 1) }
 
 func TestBarKillAfterEachInstruction(t *testing.T) {
@@ -323,23 +329,25 @@ func TestBarKillAfterEachInstruction(t *testing.T) {
 	}
 	steps, killed := killAfterEachInstruction(t, true, kills)
 	if t.Failed() {
-		return // what was lost stands in the failure
+		return // the failure says what was lost
 	}
 	proof.Check(t,
-		proof.Bar{Name: "instructions after which a reader finds every event", Figure: float64(steps), Limit: 50_000, AtLeast: true, Unit: "instructions"},
-		proof.Bar{Name: "kills after an instruction, every event found", Figure: float64(killed), Limit: 100, AtLeast: true, Unit: "kills"},
+		proof.Bar{Name: "instructions after which a reader finds every event",
+			Figure: float64(steps), Limit: 50_000, AtLeast: true, Unit: "instructions"},
+		proof.Bar{Name: "kills after an instruction, every event found", Figure: float64(killed),
+			Limit: 100, AtLeast: true, Unit: "kills"},
 	)
 }
 
-// killAfterEachInstruction plays every situation of every handler, and kills for real that often for each handler, writer
-// and way to log.
+// killAfterEachInstruction plays every situation of every handler. For each handler, writer and way
+// to log it kills for real as often as kills says.
 func killAfterEachInstruction(t *testing.T, all bool, kills int) (steps, killed int) {
 	draw := seed.Random(t)
 	for _, handler := range allHandlers {
 		for _, writer := range allWriters {
 			for _, way := range []string{"log", "go"} {
 				if way == "go" && (handler.name == "link" || !all && writer.stamp == "rdtsc") {
-					continue // Link has one way
+					continue // Link is only in Go
 				}
 				adopts := all || draw.IntN(4) == 0
 				t.Run(fmt.Sprintf("%s/%s/%s", handler.name, writer.name, way), func(t *testing.T) {
@@ -353,7 +361,8 @@ func killAfterEachInstruction(t *testing.T, all bool, kills int) (steps, killed 
 					var played []situation
 					program := startStepped(t)
 					for _, s := range situations {
-						if s.single && writer.many || s.adopting && (way == "go" || !adopts) || s.once && handler.name != "id" {
+						if s.single && writer.many || s.adopting && (way == "go" || !adopts) ||
+							s.once && handler.name != "id" {
 							continue
 						}
 						taken[s.name] = play(s, program, -1)
@@ -363,7 +372,8 @@ func killAfterEachInstruction(t *testing.T, all bool, kills int) (steps, killed 
 					t.Logf("instructions: %v", taken)
 					for range kills {
 						s := played[draw.IntN(len(played))]
-						kill(t, draw, taken[s.name], func(program *stepped, at int) int { return play(s, program, at) })
+						kill(t, draw, taken[s.name],
+							func(program *stepped, at int) int { return play(s, program, at) })
 						killed++
 					}
 				})
@@ -373,12 +383,12 @@ func killAfterEachInstruction(t *testing.T, all bool, kills int) (steps, killed 
 	return steps, killed
 }
 
-// kill plays to an instruction that is drawn by lot, where it kills the program.
+// kill plays to an instruction that it draws by lot, and kills the program there.
 func kill(t *testing.T, draw *rand.Rand, steps int, play func(program *stepped, at int) int) {
 	t.Helper()
 	program := startStepped(t)
 	for range 10 {
-		// There may be fewer instructions than the last time: then the scheduler had been among them.
+		// There may be fewer instructions than last time, if the scheduler ran among those.
 		if steps = play(program, draw.IntN(steps)); program.dead {
 			return
 		}

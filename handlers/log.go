@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// logGo is the log call in Go. On amd64 it serves what is rare: other settings, a full ring, handlers that assembly does
-// not know. Builds without assembly use it for every event.
+// logGo is the log call in Go. On amd64 it serves rare cases: new settings, a full ring, handlers
+// that assembly does not know. Builds without assembly use it for every event.
 //
 //lint:ignore U1000 assembly jumps here
 func logGo(c *Channel, id uint64) {
@@ -21,10 +21,10 @@ func logGo(c *Channel, id uint64) {
 	byKind[set.kind].log(c, set, id)
 }
 
-// current returns the settings that hold, adopted now if they are new.
+// current returns the settings that hold. It adopts them if they are new.
 func (c *Channel) current() *adopted {
 	if raceBuild && c.writer != writerMany {
-		c.turn++ // not atomic, on purpose: a second writer is a data race here
+		c.turn++ // not atomic on purpose, so that a second writer is a data race
 	}
 	set := c.adopted()
 	if atomic.LoadUint64(c.word) != set.word {
@@ -33,7 +33,8 @@ func (c *Channel) current() *adopted {
 	return set
 }
 
-// record writes an event into the ring, or has it wait or dropped as the policy says.
+// record writes an event into the ring. If the ring is full, the event waits or is dropped, as the
+// policy says.
 func (c *Channel) record(id uint64) {
 	var ids [2]uint64
 	ids[0] = id
@@ -58,9 +59,9 @@ func (c *Channel) write(ids [2]uint64, n uint64) {
 	atomic.StoreUint64(s.Tail, tail+n)
 }
 
-// writeMany reserves places on the shard of this core, then fills them: the id first, and last the counter word with
-// the lap's mark, which says that the record is whole. It fills from the end, so that a pair is whole as soon as its
-// first record is.
+// writeMany reserves places on the shard of this core, then fills them. It stores the id first and
+// the counter word last, because the lap's mark in that word says that the record is whole. It
+// fills from the end, so that a pair is whole as soon as its first record is.
 func (c *Channel) writeMany(ids [2]uint64, n uint64) {
 	counter, core := asm.CounterCore()
 	s := &c.ring.Shards[uint64(core)&c.coreMask]
@@ -83,10 +84,11 @@ func (c *Channel) writeMany(ids [2]uint64, n uint64) {
 	}
 }
 
-// LogAt keeps an event, as the channel's handler says, with a counter value that the caller has: the moment at which
-// something was due, say, or a reading that other work needed as well. A value of this node's counter, below 2^63 and not 0; whoever
-// reads the log takes it for what the name of the channel says. It is for channels of Open: what many writers log is stamped where
-// its place is taken.
+// LogAt gives the channel's handler an event with a stamp that the caller has: the moment at which
+// something was due, say, or a reading that other work needed too. The stamp is a value of this
+// node's counter, below 2^63 and not 0. Readers of the log take it for what the channel's name
+// says. LogAt needs a channel of Open, because many writers stamp an event where they reserve its
+// place.
 func (c *Channel) LogAt(counter, id uint64) {
 	if c.keepsNothing() {
 		return
@@ -100,7 +102,7 @@ func (c *Channel) LogAt(counter, id uint64) {
 	c.given = 0
 }
 
-// stamp reads the counter as the channel was opened to.
+// stamp reads the counter by the instruction that the channel was opened with.
 func (c *Channel) stamp() uint64 {
 	if c.given != 0 {
 		return c.given
@@ -117,12 +119,13 @@ func put(s *ring.Shard, seq uint64, r ring.Record) {
 	atomic.StoreUint64(&at.Counter, r.Counter)
 }
 
-// misuse notes a Log on a link channel, a Link on another, or a LogAt that has no place.
+// misuse notes a Log on a link channel, a Link on another, or a LogAt with a stamp or on a channel
+// that it cannot serve.
 func (c *Channel) misuse() { c.ring.Raise(ring.FlagMisuse) }
 
-// sieve keeps the numbers v with v mod modulus < below, without a division. The quotient is taken with the reciprocal,
-// floor((2^64 − 1) / modulus), which is less than 1 below 2^64 / modulus or equal: so v·reciprocal / 2^64 is less than 1
-// below v / modulus, and its floor is the quotient or one less.
+// sieve keeps the numbers v with v mod modulus < below, without a division. The reciprocal is
+// floor((2^64 − 1) / modulus), which is at most 1 below 2^64 / modulus. v is below 2^64, so
+// v·reciprocal / 2^64 is less than 1 below v / modulus: its floor is the quotient, or one less.
 type sieve struct {
 	reciprocal uint64
 	modulus    uint64 // at least 1

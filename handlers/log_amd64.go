@@ -10,12 +10,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// log is the log call of amd64, in log_amd64.s. What is rare it leaves to logGo.
+// log is the log call of amd64, in log_amd64.s. It leaves rare cases to logGo.
 //
 //go:noescape
 func log(c *Channel, id uint64)
 
-// Offsets and sizes that log_amd64.s needs of package ring: it sees the constants of its own package only.
+// Offsets and sizes of package ring for log_amd64.s: assembly sees only constants of its own
+// package.
 const (
 	shardTail    = unsafe.Offsetof(ring.Shard{}.Tail)
 	shardRecords = unsafe.Offsetof(ring.Shard{}.Records)

@@ -3,7 +3,8 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// REDUCE leaves v mod the sieve's modulus in v, as sieve.keeps does. SI is the settings; AX, DX and R9 are spoiled.
+// REDUCE leaves v mod the sieve's modulus in v, as sieve.keeps does. SI points to the settings. AX,
+// DX and R9 are overwritten.
 #define REDUCE(v) \
 	MOVQ  (adopted_sieve+sieve_reciprocal)(SI), AX; \
 	MULQ  v;                                        \
@@ -16,14 +17,17 @@
 
 // func log(c *Channel, id uint64)
 //
-// The whole log call for what is common. What is not it leaves to logGo, with the arguments as they came: other settings
-// than the adopted ones, a full ring, a poison, handlers of many writers. Nothing has happened until then.
+// This is the whole log call for common cases. The others jump to logGo with the arguments as they
+// came, before anything has happened: new settings, a full ring, a poison, some handlers of many
+// writers.
 //
-// On amd64 stores become visible in program order: a record is stored before the tail, or count, that
-// publishes it, so that a program which dies after any instruction leaves no torn record.
+// On amd64 stores become visible in program order. A record is stored before the tail, or the
+// count, that publishes it, so that a program which dies after any instruction leaves no torn
+// record.
 //
-// RDTSCP lets nothing that precedes it overlap with it, so that every instruction of the call counts, and only
-// their number: the counter is stored in two halves because that is one instruction less, and what is cheap is asked first.
+// RDTSCP does not overlap with what precedes it, so the cost of a call is the number of its
+// instructions. The counter is stored in two halves because that is one instruction less, and cheap
+// tests come first.
 //
 //	DI channel   SI settings   BX id   DX:AX counter
 TEXT ·log(SB), NOSPLIT, $0-16
@@ -81,8 +85,8 @@ unordered:
 	RDTSC
 	JMP write
 
-	// One shard for each core. A place is reserved by moving the tail. Then the id is stored, and last the counter
-	// word with the lap's mark, which says that the record is whole.
+	// Each core has a shard. Moving the tail reserves a place. The id is stored next, and the
+	// counter word last, because the lap's mark in it says that the record is whole.
 writeMany:
 	RDTSCP
 	SHLQ  $32, DX
@@ -150,7 +154,7 @@ firstLast:
 	JNE  unorderedLast
 	RDTSCP
 
-	// The record goes into the one of the two places that the count does not point to.
+	// The record goes into that one of the two places to which the count does not point.
 putLast:
 	MOVQ  id+8(FP), BX
 	CMPQ  BX, $-1 // the poison

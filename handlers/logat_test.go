@@ -14,7 +14,8 @@ func TestLogAtKeepsTheGivenStamp(t *testing.T) {
 	c.Log(8)
 	c.LogAt(2000, 9)
 	got := records(t, c)[0]
-	if len(got) != 3 || got[0] != (ring.Record{Counter: 1000, ID: 7}) || got[2] != (ring.Record{Counter: 2000, ID: 9}) {
+	if len(got) != 3 || got[0] != (ring.Record{Counter: 1000, ID: 7}) ||
+		got[2] != (ring.Record{Counter: 2000, ID: 9}) {
 		t.Fatalf("records %v", got)
 	}
 	if got[1].ID != 8 || got[1].Counter < before {

@@ -14,9 +14,9 @@ type call struct {
 	link      bool // Link, not Log
 }
 
-// An effect is what one call must leave in the ring.
+// An effect is what a call must leave in the ring.
 type effect struct {
-	ids     []uint64          // records; all or none
+	ids     []uint64          // records: all or none
 	drops   bool              // the event is counted as dropped
 	counts  bool              // the counting handler's cell
 	last    bool              // a record in the first-last cell
@@ -28,7 +28,8 @@ type effect struct {
 	dropped uint64 // drops before the call
 }
 
-// A model says what a channel with one writer at a time must do, by the plainest means: it divides, it keeps everything.
+// A model says what a channel with one writer at a time must do. It is as plain as can be: it
+// divides, and it keeps everything.
 type model struct {
 	capacity uint64 // records of a shard
 	policy   channel.Policy
@@ -36,7 +37,7 @@ type model struct {
 
 	settings channel.Settings
 	applied  *channel.Settings // not adopted yet
-	calls    uint64            // downsample's, since the adoption
+	calls    uint64            // calls of downsample since the adoption
 	want     []ring.Record     // all that was logged, by sequence
 	head     uint64
 	last     *view // what was found after the last call
@@ -48,7 +49,8 @@ func (m *model) effect(c call) effect {
 	settings, calls := m.settings, m.calls
 	if m.applied != nil {
 		settings, calls = *m.applied, 0
-		if settings.Validate() != nil || settings.Kind != channel.Null && (settings.Kind == channel.Link) != m.links {
+		if settings.Validate() != nil || settings.Kind != channel.Null &&
+			(settings.Kind == channel.Link) != m.links {
 			settings, e.flags = channel.Settings{}, ring.FlagBadSettings
 		}
 		e.adopts = &settings
@@ -81,7 +83,7 @@ func (m *model) effect(c call) effect {
 	return e
 }
 
-// done takes over what a call has left behind, which holds has passed.
+// done takes over what a call has left behind, once holds has passed it.
 func (m *model) done(e effect, v *view) {
 	if e.adopts != nil {
 		m.settings, m.applied, m.calls = *e.adopts, nil, 0
@@ -91,26 +93,29 @@ func (m *model) done(e effect, v *view) {
 	m.last = v
 }
 
-// A bracket is where the stamp of a call must be.
+// A bracket is an interval in which the stamp of a call must lie.
 type bracket struct{ lo, hi uint64 }
 
 func (b bracket) holds(counter uint64) bool { return b.lo <= counter && counter <= b.hi }
 
-// holds checks what a reader finds while a call is somewhere on its way, or after it has returned: all that was there
-// before, and of the call all or nothing.
+// holds checks what a reader finds while a call runs, or after it has returned: all that was there
+// before, and all or nothing of the call.
 func (m *model) holds(v *view, e effect, b bracket, returned bool) error {
 	if err := m.recordsHold(v, e, b, returned); err != nil {
 		return err
 	}
-	if v.dropped != m.last.dropped && !(e.drops && v.dropped == m.last.dropped+1) || returned && e.drops && v.dropped == m.last.dropped {
+	if v.dropped != m.last.dropped && !(e.drops && v.dropped == m.last.dropped+1) ||
+		returned && e.drops && v.dropped == m.last.dropped {
 		return fmt.Errorf("%d events dropped, %d before the call", v.dropped, m.last.dropped)
 	}
 	if v.dropped > m.last.dropped {
-		if d := v.ranges[len(v.ranges)-1]; d.At != e.from || !b.holds(d.LastCounter) || d.FirstCounter > d.LastCounter {
+		if d := v.ranges[len(v.ranges)-1]; d.At != e.from || !b.holds(d.LastCounter) ||
+			d.FirstCounter > d.LastCounter {
 			return fmt.Errorf("the drop stands in %+v, want at %d within %v", d, e.from, b)
 		}
 	}
-	if v.counted != m.last.counted && !(e.counts && v.counted == m.last.counted+1) || returned && e.counts && v.counted == m.last.counted {
+	if v.counted != m.last.counted && !(e.counts && v.counted == m.last.counted+1) ||
+		returned && e.counts && v.counted == m.last.counted {
 		return fmt.Errorf("%d events counted, %d before the call", v.counted, m.last.counted)
 	}
 	if err := m.firstLastHolds(v.firstLast, e, b, returned); err != nil {
@@ -120,10 +125,12 @@ func (m *model) holds(v *view, e effect, b bracket, returned bool) error {
 		return fmt.Errorf("flags %#x, %#x before the call", v.flags, m.last.flags)
 	}
 	for i, journal := range v.journals {
-		if err := m.journalHolds(journal, m.last.journals[i], e, b, i == v.shard, returned); err != nil {
+		if err := m.journalHolds(journal, m.last.journals[i], e, b, i == v.shard,
+			returned); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
 		}
-		if e.adopts != nil && (v.end() > e.from || v.dropped > m.last.dropped) && len(journal) == len(m.last.journals[i]) && !full(m.last.journals[i]) {
+		if e.adopts != nil && (v.end() > e.from || v.dropped > m.last.dropped) &&
+			len(journal) == len(m.last.journals[i]) && !full(m.last.journals[i]) {
 			return fmt.Errorf("shard %d: the event came before the journal's entry", i)
 		}
 	}
@@ -134,7 +141,7 @@ func (m *model) recordsHold(v *view, e effect, b bracket, returned bool) error {
 	known, n := uint64(len(m.want)), uint64(len(e.ids))
 	oldest := m.head
 	if m.policy == channel.Overwrite {
-		held := m.capacity - 1 // the writer may be at the oldest, or at the oldest pair
+		held := m.capacity - 1 // the writer may be in the oldest record or pair
 		if m.links {
 			held--
 		}
@@ -162,7 +169,8 @@ func (m *model) recordsHold(v *view, e effect, b bracket, returned bool) error {
 			}
 			continue
 		}
-		if r.ID != e.ids[seq-known] || !b.holds(r.Counter) || r.Counter != v.records[uint64(len(v.records))-n].Counter {
+		if r.ID != e.ids[seq-known] || !b.holds(r.Counter) ||
+			r.Counter != v.records[uint64(len(v.records))-n].Counter {
 			return fmt.Errorf("record %d is %v, want id %d within %v", seq, r, e.ids[seq-known], b)
 		}
 	}
@@ -187,15 +195,18 @@ func (m *model) firstLastHolds(got ring.FirstAndLast, e effect, b bracket, retur
 		want.First = want.Last
 	}
 	if !e.last || got != want || !b.holds(got.Last.Counter) {
-		return fmt.Errorf("first and last are %+v, and were %+v before id %d within %v", got, before, e.id, b)
+		return fmt.Errorf("first and last are %+v, and were %+v before id %d within %v",
+			got, before, e.id, b)
 	}
 	return nil
 }
 
-// full tells a journal that nobody reads: its newest entry is written over, and may be missing for a moment.
+// full reports whether a journal that nobody reads is full. Then its newest entry is overwritten,
+// and may be missing for a moment.
 func full(journal []ring.JournalEntry) bool { return len(journal) == 16 }
 
-func (m *model) journalHolds(got, before []ring.JournalEntry, e effect, b bracket, written, returned bool) error {
+func (m *model) journalHolds(got, before []ring.JournalEntry, e effect, b bracket, written,
+	returned bool) error {
 	if slices.Equal(got, before) && !(returned && e.adopts != nil) {
 		return nil
 	}
@@ -217,7 +228,8 @@ func (m *model) journalHolds(got, before []ring.JournalEntry, e effect, b bracke
 		return fmt.Errorf("journal is %v and was %v", got, before)
 	}
 	last := got[at]
-	want := ring.JournalEntry{Word: last.Word, Settings: *e.adopts, From: from, Counter: last.Counter, Dropped: dropped, Skipped: skipped}
+	want := ring.JournalEntry{Word: last.Word, Settings: *e.adopts, From: from,
+		Counter: last.Counter, Dropped: dropped, Skipped: skipped}
 	if last != want || !b.holds(last.Counter) || at > 0 && last.Word == before[at-1].Word {
 		return fmt.Errorf("journal's newest entry is %+v, want %+v within %v", last, want, b)
 	}

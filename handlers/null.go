@@ -2,7 +2,7 @@ package handlers
 
 import "github.com/cloudprofiler/cloudprofiler/channel"
 
-// null discards every event. A channel on null costs a compare, until its settings change.
+// null discards every event. A log call costs one compare, until the settings change.
 var null = handler{
 	prepare: func(channel.Settings, bool) adopted { return adopted{mode: modeNull} },
 	log:     func(*Channel, *adopted, uint64) {},

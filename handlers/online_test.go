@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// What an agent that has lost its mind may write while a program logs: the program goes on without a fault, on the null
-// handler, and says so; good settings bring the channel back.
+// A broken agent may write anything while a program logs. The program goes on without a fault, on
+// the null handler, and says so. Good settings bring the channel back.
 func TestBadSettingsOnline(t *testing.T) {
 	tests := map[string]struct {
 		opened   string // the handler at the open; "": id
@@ -17,22 +17,38 @@ func TestBadSettingsOnline(t *testing.T) {
 		slot     int
 		settings channel.Settings
 	}{
-		"n is zero":               {word: ring.NewWord(9, channel.Downsample, 3), slot: 3, settings: channel.Settings{Kind: channel.Downsample}},
-		"n and a second number":   {word: ring.NewWord(9, channel.Downsample, 3), slot: 3, settings: channel.Settings{Kind: channel.Downsample, A: 2, B: 2}},
-		"y is zero":               {word: ring.NewWord(9, channel.XoY, 3), slot: 3, settings: channel.Settings{Kind: channel.XoY}},
-		"x is above y":            {word: ring.NewWord(9, channel.XoY, 3), slot: 3, settings: channel.Settings{Kind: channel.XoY, A: 2, B: 1}},
-		"period is zero":          {word: ring.NewWord(9, channel.Counter, 3), slot: 3, settings: channel.Settings{Kind: channel.Counter}},
-		"unknown kind":            {word: ring.NewWord(9, 8, 3), slot: 3, settings: channel.Settings{Kind: 8}},
-		"kind 255":                {word: ring.NewWord(9, 255, 3), slot: 3, settings: channel.Settings{Kind: 255}},
-		"another kind in slot":    {word: ring.NewWord(9, channel.Buffered, 3), slot: 3, settings: channel.Settings{Kind: channel.FirstLast}},
-		"another kind in word":    {word: ring.NewWord(9, channel.Null, 3), slot: 3, settings: channel.Settings{Kind: channel.Buffered}},
-		"a slot that is not":      {word: ring.NewWord(9, channel.Buffered, 8), slot: 0, settings: channel.Settings{Kind: channel.Buffered}},
-		"the last slot there is":  {word: ring.NewWord(9, channel.Buffered, 255), slot: 7, settings: channel.Settings{Kind: channel.Buffered}},
-		"link on another channel": {word: ring.NewWord(9, channel.Link, 3), slot: 3, settings: channel.Settings{Kind: channel.Link}},
-		"id on a link channel":    {opened: "link", word: ring.NewWord(9, channel.Identity, 3), slot: 3, settings: channel.Settings{Kind: channel.Identity}},
-		"a word of zeroes":        {word: 0, slot: 3, settings: channel.Settings{Kind: channel.Buffered}},
-		"a word of ones":          {word: 1<<64 - 1, slot: 7, settings: channel.Settings{Kind: 255, A: 1<<64 - 1, B: 1<<64 - 1}},
-		"parameters of none":      {word: ring.NewWord(9, channel.Buffered, 3), slot: 3, settings: channel.Settings{Kind: channel.Buffered, A: 1, B: 1}},
+		"n is zero": {word: ring.NewWord(9, channel.Downsample, 3), slot: 3,
+			settings: channel.Settings{Kind: channel.Downsample}},
+		"n and a second number": {word: ring.NewWord(9, channel.Downsample, 3), slot: 3,
+			settings: channel.Settings{Kind: channel.Downsample, A: 2, B: 2}},
+		"y is zero": {word: ring.NewWord(9, channel.XoY, 3), slot: 3,
+			settings: channel.Settings{Kind: channel.XoY}},
+		"x is above y": {word: ring.NewWord(9, channel.XoY, 3), slot: 3,
+			settings: channel.Settings{Kind: channel.XoY, A: 2, B: 1}},
+		"period is zero": {word: ring.NewWord(9, channel.Counter, 3), slot: 3,
+			settings: channel.Settings{Kind: channel.Counter}},
+		"unknown kind": {word: ring.NewWord(9, 8, 3), slot: 3,
+			settings: channel.Settings{Kind: 8}},
+		"kind 255": {word: ring.NewWord(9, 255, 3), slot: 3,
+			settings: channel.Settings{Kind: 255}},
+		"another kind in slot": {word: ring.NewWord(9, channel.Buffered, 3), slot: 3,
+			settings: channel.Settings{Kind: channel.FirstLast}},
+		"another kind in word": {word: ring.NewWord(9, channel.Null, 3), slot: 3,
+			settings: channel.Settings{Kind: channel.Buffered}},
+		"a slot that is not": {word: ring.NewWord(9, channel.Buffered, 8), slot: 0,
+			settings: channel.Settings{Kind: channel.Buffered}},
+		"the last slot there is": {word: ring.NewWord(9, channel.Buffered, 255), slot: 7,
+			settings: channel.Settings{Kind: channel.Buffered}},
+		"link on another channel": {word: ring.NewWord(9, channel.Link, 3), slot: 3,
+			settings: channel.Settings{Kind: channel.Link}},
+		"id on a link channel": {opened: "link", word: ring.NewWord(9, channel.Identity, 3),
+			slot: 3, settings: channel.Settings{Kind: channel.Identity}},
+		"a word of zeroes": {word: 0, slot: 3,
+			settings: channel.Settings{Kind: channel.Buffered}},
+		"a word of ones": {word: 1<<64 - 1, slot: 7,
+			settings: channel.Settings{Kind: 255, A: 1<<64 - 1, B: 1<<64 - 1}},
+		"parameters of none": {word: ring.NewWord(9, channel.Buffered, 3), slot: 3,
+			settings: channel.Settings{Kind: channel.Buffered, A: 1, B: 1}},
 	}
 	for what, test := range tests {
 		for _, writer := range allWriters {
@@ -40,7 +56,8 @@ func TestBadSettingsOnline(t *testing.T) {
 				if test.opened == "" {
 					test.opened = "id"
 				}
-				c := openTest(t, writer.many, Options{Handler: test.opened, Stamp: writer.stamp, Policy: "drop"})
+				c := openTest(t, writer.many, Options{Handler: test.opened, Stamp: writer.stamp,
+					Policy: "drop"})
 				log := callOf(c)
 				d, err := newDrain(c.Path())
 				if err != nil {
@@ -78,14 +95,16 @@ func TestBadSettingsOnline(t *testing.T) {
 					log(id)
 				}
 				if n, flags := drained(); n != 10*each || flags != ring.FlagBadSettings {
-					t.Errorf("under bad settings: %d records, flags %#x, want %d and %#x", n, flags, 10*each, ring.FlagBadSettings)
+					t.Errorf("under bad settings: %d records, flags %#x, want %d and %#x",
+						n, flags, 10*each, ring.FlagBadSettings)
 				}
 				kind := channel.Buffered
 				if c.links {
 					kind = channel.Link
 				}
-				// What stands in the word may leave no generation above it.
-				if err := scribble(c.Path(), ring.NewWord(10, kind, 4), 4, channel.Settings{Kind: kind}); err != nil {
+				// The word may have the highest generation already.
+				if err := scribble(c.Path(), ring.NewWord(10, kind, 4), 4,
+					channel.Settings{Kind: kind}); err != nil {
 					t.Fatal(err)
 				}
 				for id := range uint64(10) {
@@ -102,11 +121,13 @@ func TestBadSettingsOnline(t *testing.T) {
 	}
 }
 
-// The switching word and the rest of the page change while the program logs: whatever it makes of them, it does not fault.
+// The switching word and the rest of its page change while the program logs. Whatever the program
+// makes of them, it does not fault.
 func TestScribbledControlPage(t *testing.T) {
 	draw := seed.Random(t)
 	for _, writer := range allWriters {
-		c := openTest(t, writer.many, Options{Handler: "id", Stamp: writer.stamp, Policy: "drop", Buffer: "4KiB"})
+		c := openTest(t, writer.many, Options{Handler: "id", Stamp: writer.stamp, Policy: "drop",
+			Buffer: "4KiB"})
 		log := callOf(c)
 		for range 2000 {
 			s := channel.Settings{Kind: channel.Kind(draw.IntN(9)), A: edge(draw), B: edge(draw)}
@@ -128,22 +149,25 @@ func TestScribbledControlPage(t *testing.T) {
 	}
 }
 
-// An old word that comes back is new: what stood for it does not any more.
+// An old word that comes back is a new one. The settings that it had do not hold any more.
 func TestOldWordComesBack(t *testing.T) {
 	for _, writer := range allWriters {
 		for _, handler := range []string{"id", "null"} {
-			c := openTest(t, writer.many, Options{Handler: handler, Stamp: writer.stamp, Policy: "drop"})
+			c := openTest(t, writer.many, Options{Handler: handler, Stamp: writer.stamp,
+				Policy: "drop"})
 			old := ring.Word(*c.word)
 			other, kept := channel.Null, 0
 			if handler == "null" {
 				other, kept = channel.Identity, 1
 			}
-			if err := scribble(c.Path(), ring.NewWord(2, other, 1), 1, channel.Settings{Kind: other}); err != nil {
+			if err := scribble(c.Path(), ring.NewWord(2, other, 1), 1,
+				channel.Settings{Kind: other}); err != nil {
 				t.Fatal(err)
 			}
 			c.Log(1)
-			// What stands in its slot now contradicts it.
-			if err := scribble(c.Path(), old, 0, channel.Settings{Kind: channel.FirstLast}); err != nil {
+			// The settings in its slot contradict it now.
+			if err := scribble(c.Path(), old, 0,
+				channel.Settings{Kind: channel.FirstLast}); err != nil {
 				t.Fatal(err)
 			}
 			c.Log(2)
@@ -152,7 +176,8 @@ func TestOldWordComesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(v.records) != kept || v.flags != ring.FlagBadSettings {
-				t.Errorf("%s, %s: %d records and flags %#x, want %d and %#x", writer.name, handler, len(v.records), v.flags, kept, ring.FlagBadSettings)
+				t.Errorf("%s, %s: %d records and flags %#x, want %d and %#x", writer.name, handler,
+					len(v.records), v.flags, kept, ring.FlagBadSettings)
 			}
 		}
 	}

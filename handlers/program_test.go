@@ -14,16 +14,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// programVariable names the program that the test binary is, in place of running tests: some tests need a process that
-// they may kill.
+// programVariable makes the test binary a program, instead of running tests. Some tests need a
+// process that they may kill.
 const programVariable = "CLOUDPROFILER_HANDLERS_PROGRAM"
 
-// programs by name. Each file that needs one puts it in.
+// programs by name. Each file that needs one adds it.
 var programs = map[string]func() error{}
 
 func init() {
 	if os.Getenv(programVariable) != "" {
-		runtime.LockOSThread() // the main goroutine stays on the main thread, whose id is the process's
+		runtime.LockOSThread() // stay on the main thread, whose id is that of the process
 	}
 }
 
@@ -51,7 +51,7 @@ func command(t *testing.T, name string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a program, which ends with the test at the latest.
+// start starts a program, which ends when the test ends.
 func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
@@ -86,8 +86,8 @@ func mapFile(t *testing.T, path string) []byte {
 	return memory
 }
 
-// pin keeps the calling thread on one core, so that a channel of many writers fills one shard. It is for goroutines that
-// are locked to their thread. It returns what undoes it.
+// pin keeps the calling thread on one core, so that a channel of many writers fills one shard. The
+// goroutine must be locked to its thread. pin returns a function that undoes it.
 func pin() (undo func(), err error) {
 	var all, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {

@@ -22,9 +22,12 @@ const (
 	raceDirectory = "RACE_DIRECTORY"
 )
 
-// writers lets two goroutines log to a channel of Open: in turns that are handed over, or as it comes.
+// writers lets two goroutines log to a channel of Open: by turns, handing the channel over, or at
+// once.
 func writers(handOver bool) error {
-	c, err := Open("race/start", Options{Handler: os.Getenv(raceHandler), Params: raceParams[os.Getenv(raceHandler)], Policy: "drop", Buffer: "256", Dir: os.Getenv(raceDirectory)})
+	c, err := Open("race/start",
+		Options{Handler: os.Getenv(raceHandler), Params: raceParams[os.Getenv(raceHandler)],
+			Policy: "drop", Buffer: "256", Dir: os.Getenv(raceDirectory)})
 	if err != nil {
 		return err
 	}
@@ -41,7 +44,7 @@ func writers(handOver bool) error {
 					<-turn
 				}
 				if n%10 == 0 {
-					time.Sleep(time.Microsecond) // the other goroutine's turn
+					time.Sleep(time.Microsecond) // it is the other's turn
 				}
 			}
 		})
@@ -52,7 +55,8 @@ func writers(handOver bool) error {
 
 var raceParams = map[string]map[string]any{"downsample": {"n": 3}, "xoy": {"x": 2, "y": 5}}
 
-// Race builds report two writers on a channel of Open, whatever the handler, and no writer who was handed the channel.
+// Race builds report two writers on a channel of Open, whatever the handler. They do not report a
+// writer that was handed the channel.
 func TestRaceDetectorSeesTwoWriters(t *testing.T) {
 	for _, handler := range allHandlers {
 		if handler.name == "null" {
@@ -60,13 +64,16 @@ func TestRaceDetectorSeesTwoWriters(t *testing.T) {
 		}
 		for program, want := range map[string]bool{"two writers": true, "handed over": false} {
 			t.Run(fmt.Sprintf("%s/%s", handler.name, program), func(t *testing.T) {
-				cmd := command(t, program, raceHandler+"="+handler.name, raceDirectory+"="+t.TempDir(), "GORACE=exitcode=66 atexit_sleep_ms=0")
+				cmd := command(t, program, raceHandler+"="+handler.name,
+					raceDirectory+"="+t.TempDir(), "GORACE=exitcode=66 atexit_sleep_ms=0")
 				var stderr bytes.Buffer
 				cmd.Stderr = &stderr
 				err := cmd.Run()
-				reported := strings.Contains(stderr.String(), "DATA RACE") && cmd.ProcessState.ExitCode() == 66
+				reported := strings.Contains(stderr.String(), "DATA RACE") &&
+					cmd.ProcessState.ExitCode() == 66
 				if reported != want || !want && err != nil {
-					t.Errorf("race reported: %v, want %v (%v):\n%s", reported, want, err, stderr.String())
+					t.Errorf("race reported: %v, want %v (%v):\n%s", reported, want, err,
+						stderr.String())
 				}
 			})
 		}

@@ -32,10 +32,11 @@ type order struct {
 type answer struct {
 	Path  string            // open
 	Err   string            // open
-	Entry map[string]uint64 // at the start: where the code of a steppable order begins
+	Entry map[string]uint64 // at the start: where the code of each steppable order begins
 }
 
-// What the program can be stepped through. Each is a function of its own, so that it has an entry and returns.
+// The program can be stepped through these. Each is a function, so that it has an entry and
+// returns.
 var steppable = map[string]func(c *Channel, o *order){
 	"log":  stepLog,
 	"go":   stepGo,
@@ -45,7 +46,7 @@ var steppable = map[string]func(c *Channel, o *order){
 //go:noinline
 func stepLog(c *Channel, o *order) { c.Log(o.ID) }
 
-// stepGo is the log call as builds without assembly have it.
+// stepGo is the log call of builds without assembly.
 //
 //go:noinline
 func stepGo(c *Channel, o *order) {
@@ -89,7 +90,7 @@ func stepProgram() error {
 			}
 			a.Path = c.Path()
 		} else {
-			runtime.Gosched() // a fresh time slice: the scheduler will not be stepped through as well
+			runtime.Gosched() // a fresh time slice, so that no step is in the scheduler
 			steppable[o.Do](c, &o)
 		}
 		if err := out.Encode(a); err != nil {
@@ -98,8 +99,8 @@ func stepProgram() error {
 	}
 }
 
-// A stepped is a program that can be stopped after each instruction of a log call, and be killed there. All of it must be
-// used by the goroutine that started it.
+// A stepped is a program that can be stopped after each instruction of a log call, and killed
+// there. Only the goroutine that started it may use it.
 type stepped struct {
 	t     *testing.T
 	pid   int
@@ -115,7 +116,7 @@ func startStepped(t *testing.T) *stepped {
 	t.Helper()
 	runtime.LockOSThread() // the kernel lets only the tracing thread step
 	t.Cleanup(runtime.UnlockOSThread)
-	// Nothing but the log call may happen on its thread.
+	// Nothing but the log call may run on its thread.
 	cmd := command(t, "step", "GODEBUG=asyncpreemptoff=1", "GOGC=off")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -156,7 +157,7 @@ func (s *stepped) send(o order) {
 	}
 }
 
-// open opens a channel in the program, in place of the one before, and returns its ring.
+// open opens a channel in the program, in place of the last one, and returns its ring.
 func (s *stepped) open(many bool, options Options) string {
 	s.t.Helper()
 	s.send(order{Do: "open", Many: many, Options: options})
@@ -167,15 +168,16 @@ func (s *stepped) open(many bool, options Options) string {
 	return a.Path
 }
 
-// run carries out an order without steps.
+// run carries out an order at full speed.
 func (s *stepped) run(o order) {
 	s.t.Helper()
 	s.send(o)
 	s.answer()
 }
 
-// step carries out an order and stops before its first instruction, where at is 0, and after each one, the last time
-// when it has returned. After visit has returned false the program is killed there for real.
+// step carries out an order. It calls visit before the first instruction, with at 0, and after each
+// one, the last time when the order has returned. If visit returns false, step kills the program
+// there.
 func (s *stepped) step(o order, visit func(at int, returned bool) bool) {
 	s.t.Helper()
 	if err := s.try(o, visit); err != nil {
@@ -269,12 +271,12 @@ func (s *stepped) stopped() error {
 	}
 }
 
-// kill ends the program where it stands and waits until it is gone.
+// kill ends the program where it is, and waits until it is gone.
 func (s *stepped) kill() error {
 	if err := unix.Kill(s.pid, unix.SIGKILL); err != nil {
 		return fmt.Errorf("kill: %w", err)
 	}
-	s.wait() // its error says that the program was killed
+	s.wait() // the error says that the program was killed
 	s.dead = true
 	return nil
 }

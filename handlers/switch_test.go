@@ -11,16 +11,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// The drainer changes settings while a program logs. With one writer the journal says exactly from which record on they hold.
+// The drainer changes settings while a program logs. With one writer, the journal says exactly from
+// which record on they hold.
 func TestSwitchingUnderLoad(t *testing.T) {
 	draw := seed.Random(t)
 	kinds := []channel.Settings{
-		{}, {Kind: channel.Identity}, {Kind: channel.Buffered}, {Kind: channel.Downsample, A: 3}, {Kind: channel.Downsample, A: 100},
-		{Kind: channel.XoY, A: 2, B: 5}, {Kind: channel.XoY, A: 1, B: 1000}, {Kind: channel.Counter, A: channel.DefaultPeriod_ns}, {Kind: channel.FirstLast},
+		{}, {Kind: channel.Identity}, {Kind: channel.Buffered}, {Kind: channel.Downsample, A: 3},
+		{Kind: channel.Downsample, A: 100},
+		{Kind: channel.XoY, A: 2, B: 5}, {Kind: channel.XoY, A: 1, B: 1000},
+		{Kind: channel.Counter, A: channel.DefaultPeriod_ns}, {Kind: channel.FirstLast},
 	}
 	for _, writer := range allWriters {
 		t.Run(writer.name, func(t *testing.T) {
-			c := openTest(t, writer.many, Options{Handler: "id", Stamp: writer.stamp, Buffer: "8KiB"})
+			c := openTest(t, writer.many,
+				Options{Handler: "id", Stamp: writer.stamp, Buffer: "8KiB"})
 			d, err := newDrain(c.Path())
 			if err != nil {
 				t.Fatal(err)
@@ -35,7 +39,7 @@ func TestSwitchingUnderLoad(t *testing.T) {
 				}
 				logged <- id
 			}()
-			// One switch after another, each as soon as the one before it is in the journal.
+			// Change settings as soon as the last change is in the journal.
 			for range 300 {
 				word, err := d.consumer.Apply(kinds[draw.IntN(len(kinds))])
 				if err != nil {
@@ -65,7 +69,7 @@ func TestSwitchingUnderLoad(t *testing.T) {
 				}
 			}
 			if writer.many {
-				return // From is that of one shard, and the writer may have been on another
+				return // From belongs to one shard, and the writer may have used another
 			}
 			if err := obeys(d, d.got[0]); err != nil {
 				t.Fatal(err)
@@ -82,11 +86,13 @@ func obeys(d *drain, records []ring.Record) error {
 			end = d.journal[k+1].From
 		}
 		if e.From > end || end > uint64(len(records)) {
-			return fmt.Errorf("journal entry %d holds from %d to %d of %d", k, e.From, end, len(records))
+			return fmt.Errorf("journal entry %d holds from %d to %d of %d",
+				k, e.From, end, len(records))
 		}
 		span := records[e.From:end]
 		if k > 0 && e.From > 0 && len(span) > 0 && span[0].ID <= records[e.From-1].ID {
-			return fmt.Errorf("%v from record %d on: id %d after %d", e.Settings, e.From, span[0].ID, records[e.From-1].ID)
+			return fmt.Errorf("%v from record %d on: id %d after %d",
+				e.Settings, e.From, span[0].ID, records[e.From-1].ID)
 		}
 		for i, r := range span {
 			want, next := true, uint64(1)
@@ -103,17 +109,20 @@ func obeys(d *drain, records []ring.Record) error {
 				want = false
 			}
 			if !want || i > 0 && r.ID != span[i-1].ID+next {
-				return fmt.Errorf("%v from record %d on: record %d has id %d", e.Settings, e.From, e.From+uint64(i), r.ID)
+				return fmt.Errorf("%v from record %d on: record %d has id %d",
+					e.Settings, e.From, e.From+uint64(i), r.ID)
 			}
 			if r.Counter+channel.UnorderedSlack_cycles < e.Counter {
-				return fmt.Errorf("%v from counter %d on: record %d at %d", e.Settings, e.Counter, e.From+uint64(i), r.Counter)
+				return fmt.Errorf("%v from counter %d on: record %d at %d", e.Settings, e.Counter,
+					e.From+uint64(i), r.Counter)
 			}
 		}
 	}
 	return nil
 }
 
-// The call after a change obeys it, with many writers too: no goroutine goes on with settings that it has seen withdrawn.
+// The call after a change obeys it, with many writers too. No goroutine goes on with settings after
+// it has seen newer ones.
 func TestChangeHoldsFromTheNextCall(t *testing.T) {
 	for _, writer := range allWriters {
 		c := openTest(t, writer.many, Options{Handler: "id", Stamp: writer.stamp, Policy: "drop"})
@@ -129,7 +138,7 @@ func TestChangeHoldsFromTheNextCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := make(chan bool)
-			go func() { // another goroutine than the last time
+			go func() { // not the goroutine of the last call
 				c.Log(uint64(round))
 				done <- true
 			}()

@@ -13,8 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Numbers at which arithmetic with 64 bits goes wrong if it does.
-var edges = []uint64{0, 1, 2, 3, 5, 7, 10, 1000, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<32 + 1, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 2, 1<<64 - 1}
+// If arithmetic with 64 bits goes wrong, it does so at these numbers.
+var edges = []uint64{0, 1, 2, 3, 5, 7, 10, 1000, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<32 + 1,
+	1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 2, 1<<64 - 1}
 
 // edge draws a number near an edge, or any.
 func edge(draw *rand.Rand) uint64 {
@@ -52,7 +53,7 @@ func TestSieveIsTheRemainder(t *testing.T) {
 	}
 }
 
-// The log call of xoy sieves in assembly, where there is assembly.
+// The log call of xoy sieves ids in assembly, on amd64.
 func TestXoYKeepsWhatDivisionKeeps(t *testing.T) {
 	draw := seed.Random(t)
 	for _, many := range []bool{false, true} {
@@ -92,7 +93,7 @@ func TestXoYKeepsWhatDivisionKeeps(t *testing.T) {
 				}
 				d.got[i] = nil
 			}
-			if many { // over the shards, the order is the counter's
+			if many { // over all shards, the counter gives the order
 				slices.Sort(got)
 				slices.Sort(want)
 			}
@@ -103,7 +104,7 @@ func TestXoYKeepsWhatDivisionKeeps(t *testing.T) {
 	}
 }
 
-// anySettings draws settings that a channel may be changed to.
+// anySettings draws settings that a channel may change to.
 func anySettings(draw *rand.Rand, links bool) channel.Settings {
 	if links {
 		return channel.Settings{Kind: []channel.Kind{channel.Null, channel.Link}[draw.IntN(2)]}
@@ -122,7 +123,7 @@ func anySettings(draw *rand.Rand, links bool) channel.Settings {
 	}
 }
 
-// The log call in assembly and the one in Go leave the same in the ring, but for stamps, and so does the model.
+// The log call in assembly, the one in Go and the model leave the same in the ring, except stamps.
 func TestTwoWaysToLogAreOne(t *testing.T) {
 	draw := seed.Random(t)
 	runtime.LockOSThread()
@@ -134,7 +135,8 @@ func TestTwoWaysToLogAreOne(t *testing.T) {
 	defer undo()
 	for round := range 40 {
 		many, links := draw.IntN(2) == 0, draw.IntN(8) == 0
-		o := Options{Policy: []string{"drop", "drop", "overwrite"}[draw.IntN(3)], Stamp: []string{"rdtscp", "rdtsc"}[draw.IntN(2)], Buffer: "512"}
+		o := Options{Policy: []string{"drop", "drop", "overwrite"}[draw.IntN(3)],
+			Stamp: []string{"rdtscp", "rdtsc"}[draw.IntN(2)], Buffer: "512"}
 		if many {
 			o.Policy, o.Stamp = "drop", "rdtscp"
 		}
@@ -165,7 +167,8 @@ func twoWays(t *testing.T, draw *rand.Rand, many bool, o Options) error {
 		return err
 	}
 	config, _ := o.config(channel.Name{Actor: "actor", Point: "start"}, many)
-	m := model{capacity: consumers[0].Header().Records, policy: config.Policy, links: o.Handler == "link", settings: config.Settings, last: first}
+	m := model{capacity: consumers[0].Header().Records, policy: config.Policy,
+		links: o.Handler == "link", settings: config.Settings, last: first}
 	everyStamp := bracket{0, 1<<64 - 1}
 	for range 200 {
 		switch draw.IntN(20) {
@@ -219,7 +222,8 @@ func twoWays(t *testing.T, draw *rand.Rand, many bool, o Options) error {
 		}
 		m.done(e, got)
 		if log, portable := unstamped(got), unstamped(other); !reflect.DeepEqual(log, portable) {
-			return fmt.Errorf("%+v under %v: Log leaves %+v, logGo leaves %+v", c, m.settings, log, portable)
+			return fmt.Errorf("%+v under %v: Log leaves %+v, logGo leaves %+v",
+				c, m.settings, log, portable)
 		}
 	}
 	return nil

@@ -6,13 +6,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A view is all that a reader finds in a ring of which at most one shard was written to.
+// A view is all that a reader finds in a ring, of which writers used at most one shard.
 type view struct {
-	shard      int // the one that was written to; 0 if none was
+	shard      int // the shard that was used; 0 if none was
 	first      uint64
 	records    []ring.Record // finished ones, from sequence first on
 	tail       uint64
-	unfinished bool // the record after them is reserved and not written
+	unfinished bool // the record after them is reserved, and not written
 	dropped    uint64
 	ranges     []ring.DropRange      // of the shard
 	journals   [][]ring.JournalEntry // of every shard
@@ -24,7 +24,7 @@ type view struct {
 // end is the sequence after the last finished record.
 func (v *view) end() uint64 { return v.first + uint64(len(v.records)) }
 
-// look reads a ring, as a drainer does that has just started.
+// look reads a ring as a drainer does that has just started.
 func look(path string) (*view, error) {
 	r, err := ring.Open(path)
 	if err != nil {

@@ -2,8 +2,8 @@ package handlers
 
 import "github.com/cloudprofiler/cloudprofiler/channel"
 
-// xoy keeps an event if its id mod y is below x. Channels with the same x and y keep the same tuples, on every node, so
-// that the durations of those tuples stay whole.
+// xoy keeps an event if its id mod y is below x. Channels with the same x and y keep the same
+// tuples on every node, so that the paths of those tuples stay whole.
 var xoy = handler{
 	prepare: func(s channel.Settings, _ bool) adopted {
 		return adopted{mode: modeXoY, sieve: newSieve(s.A, s.B)}
