@@ -8,17 +8,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Rule gives the channels that its two patterns take their handler.
+// Rule gives a handler to the channels that both of its patterns match.
 type Rule struct {
-	Node     string // pattern on the node's name; "" takes all
+	Node     string // pattern on the node's name; "" matches all
 	Channel  string // pattern on the channel's name
 	Settings channel.Settings
-	Rate_hz  uint64 // rows a second that are kept of what the handler keeps, at most; 0: all
+	Rate_hz  uint64 // at most so many rows a second are stored; 0: all that the handler keeps
 }
 
-// Table is rules in their order: the first that takes a channel decides. A channel that none takes keeps the settings that
-// its program chose. The zero value, and nil, have no rules. A Table is not changed once it is in use, so any number of
-// goroutines may use it.
+// Table is a list of rules. The first rule that matches a channel decides. A channel that no rule
+// matches keeps the settings that its program chose. The zero value, and nil, have no rules. A
+// Table does not change once it is in use, so any number of goroutines may use it.
 type Table struct {
 	Rules []Rule
 }
@@ -31,7 +31,7 @@ const (
 	maxFileBytes    = 1 << 20
 )
 
-// For returns the rule for a channel on a node; ok is false where none takes it.
+// For returns the rule for a channel on a node. ok is false if no rule matches it.
 func (t *Table) For(node string, name channel.Name) (rule Rule, ok bool) {
 	if t == nil {
 		return Rule{}, false
@@ -50,15 +50,17 @@ func (r *Rule) takes(node string, name channel.Name, full string) bool {
 		return false
 	}
 	if !strings.Contains(r.Channel, "#") {
-		// Instances are copies of one actor: who names none means all.
+		// Instances are copies of one operator: a pattern that names none means all.
 		full = name.Actor + "/" + name.Point
 	}
 	return match(r.Channel, full)
 }
 
-// match holds a text against a pattern, in which * stands for any run of bytes and ? for any one byte.
+// match reports whether a text matches a pattern, in which * stands for any run of bytes and ? for
+// any one byte.
 func match(pattern, text string) bool {
-	// Where the text does not fit behind the last *, that * takes one byte more: an earlier one need never be asked again.
+	// If the text does not fit after the last *, that * takes one byte more. Earlier ones never
+	// need to, so the time is bounded.
 	star, resume := -1, 0
 	p, t := 0, 0
 	for t < len(text) {
@@ -79,10 +81,12 @@ func match(pattern, text string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// Validate returns nil if the table may be used. Errors wrap ErrTable and say which rule they mean, counted from 1.
+// Validate returns nil if the table may be used. Errors wrap ErrTable and give the rule's number,
+// counted from 1.
 func (t *Table) Validate() error {
 	if len(t.Rules) > maxRules {
-		return fmt.Errorf("check handler table: %d rules, at most %d: join some with patterns: %w", len(t.Rules), maxRules, ErrTable)
+		return fmt.Errorf("check handler table: %d rules, at most %d: join some with patterns: %w",
+			len(t.Rules), maxRules, ErrTable)
 	}
 	for i, r := range t.Rules {
 		if err := r.validate(); err != nil {
@@ -102,7 +106,8 @@ func (r *Rule) validate() error {
 		return err
 	}
 	if i := strings.IndexFunc(r.Channel, notInChannelPattern); i >= 0 {
-		return fmt.Errorf("channel %q: no channel's name has %q: use letters, digits, '-', '_', '.', '#', '/' and the wildcards * and ?", r.Channel, r.Channel[i:i+1])
+		return fmt.Errorf("channel %q: no channel's name has %q: use letters, digits, '-', '_', "+
+			"'.', '#', '/' and the wildcards * and ?", r.Channel, r.Channel[i:i+1])
 	}
 	if err := r.Settings.Validate(); err != nil {
 		return err
@@ -110,11 +115,13 @@ func (r *Rule) validate() error {
 	switch r.Settings.Kind {
 	case channel.Null, channel.Counter, channel.FirstLast:
 		if r.Rate_hz > 0 {
-			return fmt.Errorf("rate %d with handler %s, which keeps no single events: leave it out", r.Rate_hz, r.Settings.Kind)
+			return fmt.Errorf("rate %d with handler %s, which keeps no single events: leave it out",
+				r.Rate_hz, r.Settings.Kind)
 		}
 	}
 	if r.Rate_hz > maxRate_hz {
-		return fmt.Errorf("rate %d: at most %d a second: leave it out for all", r.Rate_hz, uint64(maxRate_hz))
+		return fmt.Errorf("rate %d: at most %d a second: leave it out for all",
+			r.Rate_hz, uint64(maxRate_hz))
 	}
 	return nil
 }
@@ -124,7 +131,8 @@ func checkPattern(what, pattern string) error {
 	case pattern == "":
 		return fmt.Errorf("%s is empty: write %q for all", what, "*")
 	case len(pattern) > maxPatternBytes:
-		return fmt.Errorf("%s %.40q…: %d bytes, at most %d", what, pattern, len(pattern), maxPatternBytes)
+		return fmt.Errorf("%s %.40q…: %d bytes, at most %d", what, pattern, len(pattern),
+			maxPatternBytes)
 	case slices.ContainsFunc([]byte(pattern), func(b byte) bool { return b <= ' ' || b > '~' }):
 		return fmt.Errorf("%s %q: use plain ASCII without spaces", what, pattern)
 	}

@@ -62,7 +62,7 @@ rules:
 	}
 }
 
-// match against a second implementation: a regular expression.
+// match agrees with a second implementation, a regular expression.
 func TestMatch(t *testing.T) {
 	const alphabet = "ab*?"
 	words := []string{""}
@@ -72,7 +72,8 @@ func TestMatch(t *testing.T) {
 		}
 	}
 	for _, pattern := range words {
-		re := regexp.MustCompile("^" + strings.NewReplacer("*", ".*", "?", ".").Replace(pattern) + "$")
+		expression := strings.NewReplacer("*", ".*", "?", ".").Replace(pattern)
+		re := regexp.MustCompile("^" + expression + "$")
 		for _, text := range words {
 			if strings.ContainsAny(text, "*?") || len(text) > 4 {
 				continue
@@ -85,7 +86,7 @@ func TestMatch(t *testing.T) {
 }
 
 func TestMatchOfAHostilePatternIsQuick(t *testing.T) {
-	// A matcher that asks every * again would need 10^70 steps.
+	// A matcher that tries every * again would need 10^70 steps.
 	if match(strings.Repeat("a*", maxPatternBytes/2)+"b", strings.Repeat("a", 10_000)) {
 		t.Error("it matches")
 	}
@@ -112,41 +113,63 @@ func TestParseRefuses(t *testing.T) {
 		{"no rules", "version: 1\n", 1, `write "rules: []"`},
 		{"rules are none", "version: 1\nrules:\n", 2, "not a list"},
 		{"a key twice", "version: 1\nrules: []\nrules: []\n", 3, `"rules" twice`},
-		{"unknown key", "version: 1\nrules: []\nrule: []\n", 3, `unknown key "rule": it takes version, rules`},
+		{"unknown key", "version: 1\nrules: []\nrule: []\n",
+			3, `unknown key "rule": it takes version, rules`},
 		{"rule is a word", rule("id"), 3, "it takes node, channel, handler, params"},
-		{"unknown key of a rule", rule(`{channel: "*", handler: id, speed: 3}`), 3, `unknown key "speed"`},
+		{"unknown key of a rule", rule(`{channel: "*", handler: id, speed: 3}`), 3,
+			`unknown key "speed"`},
 		{"no rate", rule(`{channel: "*", handler: id, rate: 0}`), 3, `write "handler: null"`},
 		{"negative rate", rule(`{channel: "*", handler: id, rate: -3}`), 3, `rate is "-3"`},
 		{"rate in words", rule(`{channel: "*", handler: id, rate: fast}`), 3, `rate is "fast"`},
-		{"list of rates", rule(`{channel: "*", handler: id, rate: [3]}`), 3, "write a whole number of rows"},
+		{"list of rates", rule(`{channel: "*", handler: id, rate: [3]}`), 3,
+			"write a whole number of rows"},
 		{"fraction as rate", rule(`{channel: "*", handler: id, rate: 0.5}`), 3, `rate is "0.5"`},
-		{"rate beyond all", rule(`{channel: "*", handler: id, rate: 2000000000000}`), 3, "at most 1099511627776"},
-		{"rate of a counter", rule(`{channel: "*", handler: counter, rate: 3}`), 3, "keeps no single events"},
-		{"rate of nothing", rule(`{channel: "*", handler: null, rate: 3}`), 3, "keeps no single events"},
+		{"rate beyond all", rule(`{channel: "*", handler: id, rate: 2000000000000}`), 3,
+			"at most 1099511627776"},
+		{"rate of a counter", rule(`{channel: "*", handler: counter, rate: 3}`), 3,
+			"keeps no single events"},
+		{"rate of nothing", rule(`{channel: "*", handler: null, rate: 3}`), 3,
+			"keeps no single events"},
 		{"no channel", rule("{handler: id}"), 3, "rule has no channel"},
 		{"no handler", rule(`{channel: "*"}`), 3, "rule has no handler"},
 		{"no word", rule(`{channel: "*", handler: ~}`), 3, "not a single word"},
-		{"unknown handler", rule("channel: \"*\"\n    handler: identity"), 4, `handler "identity": use one of null, id`},
-		{"unknown parameter", rule("channel: \"*\"\n    handler: id\n    params: {n: 3}"), 5, `parameter "n" is not one of its own: it takes none`},
-		{"missing parameter", rule("channel: \"*\"\n    handler: xoy\n    params:\n      x: 3"), 6, `parameter "y" is missing`},
-		{"no params at all", rule("channel: \"*\"\n    handler: xoy"), 4, `parameter "x" is missing`},
-		{"negative", rule(`{channel: "*", handler: downsample, params: {n: -1}}`), 3, `"-1": write a whole number`},
-		{"fraction", rule(`{channel: "*", handler: downsample, params: {n: 1.5}}`), 3, `"1.5": write a whole number`},
+		{"unknown handler", rule("channel: \"*\"\n    handler: identity"), 4,
+			`handler "identity": use one of null, id`},
+		{"unknown parameter", rule("channel: \"*\"\n    handler: id\n    params: {n: 3}"), 5,
+			`parameter "n" is not one of its own: it takes none`},
+		{"missing parameter", rule("channel: \"*\"\n    handler: xoy\n    params:\n      x: 3"), 6,
+			`parameter "y" is missing`},
+		{"no params at all", rule("channel: \"*\"\n    handler: xoy"), 4,
+			`parameter "x" is missing`},
+		{"negative", rule(`{channel: "*", handler: downsample, params: {n: -1}}`), 3,
+			`"-1": write a whole number`},
+		{"fraction", rule(`{channel: "*", handler: downsample, params: {n: 1.5}}`), 3,
+			`"1.5": write a whole number`},
 		{"zero", rule(`{channel: "*", handler: downsample, params: {n: 0}}`), 3, "n of 1 or more"},
-		{"a list as parameter", rule(`{channel: "*", handler: downsample, params: {n: [1]}}`), 3, "write a whole number"},
-		{"short period", rule(`{channel: "*", handler: counter, params: {period: 1us}}`), 3, "1ms up"},
-		{"parameter twice", rule(`{channel: "*", handler: downsample, params: {n: 1, n: 2}}`), 3, `"n" twice`},
-		{"params is a list", rule(`{channel: "*", handler: downsample, params: [n]}`), 3, "params is not made of keys"},
+		{"a list as parameter", rule(`{channel: "*", handler: downsample, params: {n: [1]}}`), 3,
+			"write a whole number"},
+		{"short period", rule(`{channel: "*", handler: counter, params: {period: 1us}}`), 3,
+			"1ms up"},
+		{"parameter twice", rule(`{channel: "*", handler: downsample, params: {n: 1, n: 2}}`), 3,
+			`"n" twice`},
+		{"params is a list", rule(`{channel: "*", handler: downsample, params: [n]}`), 3,
+			"params is not made of keys"},
 		{"empty node", rule(`{node: "", channel: "*", handler: id}`), 3, "node is empty"},
 		{"empty channel", rule(`{channel: "", handler: id}`), 3, "channel is empty"},
-		{"node with a space", rule(`{node: "a b", channel: "*", handler: id}`), 3, "without spaces"},
+		{"node with a space", rule(`{node: "a b", channel: "*", handler: id}`), 3,
+			"without spaces"},
 		{"class", rule(`{channel: "[ab]/start", handler: id}`), 3, `no channel's name has "["`},
-		{"long pattern", rule(`{channel: "` + strings.Repeat("a", 257) + `", handler: id}`), 3, "257 bytes"},
-		{"alias", "version: 1\nrules:\n  - &a {channel: \"*\", handler: id}\n  - *a\n", 4, "not made of keys"},
-		{"merge", "version: 1\nrules:\n  - {channel: \"*\", handler: id}\n  - {<<: {handler: id}, channel: \"*\"}\n", 4, `unknown key "<<"`},
-		{"second of two", "version: 1\nrules:\n  - {channel: \"*\", handler: id}\n  - {channel: \"*\", handler: ix}\n", 4, `"ix"`},
+		{"long pattern", rule(`{channel: "` + strings.Repeat("a", 257) + `", handler: id}`), 3,
+			"257 bytes"},
+		{"alias", "version: 1\nrules:\n  - &a {channel: \"*\", handler: id}\n  - *a\n",
+			4, "not made of keys"},
+		{"merge", "version: 1\nrules:\n  - {channel: \"*\", handler: id}\n  - {<<: {handler: " +
+			"id}, channel: \"*\"}\n", 4, `unknown key "<<"`},
+		{"second of two", "version: 1\nrules:\n  - {channel: \"*\", handler: id}\n  - {channel: " +
+			"\"*\", handler: ix}\n", 4, `"ix"`},
 		{"huge", strings.Repeat("#", maxFileBytes+1), 1, "more than 1048576 bytes"},
-		{"many rules", "version: 1\nrules:\n" + strings.Repeat("- {channel: a, handler: id}\n", maxRules+1), 3, "10001 rules, at most 10000"},
+		{"many rules", "version: 1\nrules:\n" + strings.Repeat("- {channel: a, handler: id}\n",
+			maxRules+1), 3, "10001 rules, at most 10000"},
 	}
 	for _, test := range tests {
 		table, err := Parse([]byte(test.text), "t.yaml")
@@ -155,7 +178,8 @@ func TestParseRefuses(t *testing.T) {
 			continue
 		}
 		first, _, _ := strings.Cut(err.Error(), "\n")
-		if prefix := fmt.Sprintf(`read handler table "t.yaml": line %d: `, test.line); !strings.HasPrefix(first, prefix) || !strings.Contains(err.Error(), test.say) {
+		prefix := fmt.Sprintf(`read handler table "t.yaml": line %d: `, test.line)
+		if !strings.HasPrefix(first, prefix) || !strings.Contains(err.Error(), test.say) {
 			t.Errorf("%s:\n%v\nwant line %d and %q", test.name, err, test.line, test.say)
 		}
 	}
@@ -165,7 +189,12 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestAllFindingsComeAtOnce(t *testing.T) {
-	_, err := Parse([]byte("version: 1\nrules:\n  - {channel: \"*\", handler: ix}\n  - {channel: \"*\", handler: id}\n  - {chanel: \"*\", handler: id}\n"), "t")
+	_, err := Parse([]byte(`version: 1
+rules:
+  - {channel: "*", handler: ix}
+  - {channel: "*", handler: id}
+  - {chanel: "*", handler: id}
+`), "t")
 	for _, want := range []string{"line 3", "line 5", `"chanel"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
@@ -187,7 +216,8 @@ func TestValidateRefusesWhatParseDoes(t *testing.T) {
 		{Channel: "*", Settings: channel.Settings{Kind: 99}},
 	} {
 		table := &Table{Rules: []Rule{good, bad}}
-		if err := table.Validate(); !errors.Is(err, ErrTable) || !strings.Contains(err.Error(), "rule 2") {
+		if err := table.Validate(); !errors.Is(err, ErrTable) ||
+			!strings.Contains(err.Error(), "rule 2") {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -210,8 +240,10 @@ func TestExampleIsATable(t *testing.T) {
 		{"worker-3", "sink#0/recv", "counter period=100ms"},
 		{"worker-3", "experiment#2/x", "null"},
 	} {
-		if got, ok := table.For(test.node, name(t, test.channel)); !ok || got.Settings.String() != test.want {
-			t.Errorf("on %s, %s: %s, %v, want %s", test.node, test.channel, got.Settings, ok, test.want)
+		if got, ok := table.For(test.node, name(t, test.channel)); !ok ||
+			got.Settings.String() != test.want {
+			t.Errorf("on %s, %s: %s, %v, want %s", test.node, test.channel, got.Settings, ok,
+				test.want)
 		}
 	}
 	if _, ok := table.For("worker-3", name(t, "source/start")); ok {
@@ -219,7 +251,7 @@ func TestExampleIsATable(t *testing.T) {
 	}
 }
 
-// What a table means survives being written and read: every rule, and every answer.
+// A table that is written and read again has the same rules and gives the same answers.
 func FuzzParse(f *testing.F) {
 	example, err := readFile("../configs/handlers.yaml")
 	if err != nil {
@@ -227,10 +259,14 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(string(example))
 	f.Add("version: 1\nrules: []\n")
-	f.Add("version: 1\nrules:\n- {channel: \"a?b*#1/*\", handler: counter, params: {period: 1000000}}\n")
-	f.Add("version: 1\nrules:\n- {channel: \"*\", handler: id, rate: 10K}\n- {channel: \"*\", handler: downsample, params: {n: 3}, rate: 0x10}\n")
-	f.Add("version: 0x1\nrules:\n- {node: '*', channel: a/b, handler: downsample, params: {n: 0x10}}\n")
-	names := []channel.Name{name(f, "a/b"), name(f, "parser#1/start"), name(f, "sink/recv"), name(f, "sink#0/recv")}
+	f.Add("version: 1\nrules:\n- {channel: \"a?b*#1/*\", handler: counter, params: {period: " +
+		"1000000}}\n")
+	f.Add("version: 1\nrules:\n- {channel: \"*\", handler: id, rate: 10K}\n- {channel: \"*\", " +
+		"handler: downsample, params: {n: 3}, rate: 0x10}\n")
+	f.Add("version: 0x1\nrules:\n- {node: '*', channel: a/b, handler: downsample, params: " +
+		"{n: 0x10}}\n")
+	names := []channel.Name{name(f, "a/b"), name(f, "parser#1/start"), name(f, "sink/recv"),
+		name(f, "sink#0/recv")}
 	f.Fuzz(func(t *testing.T, text string) {
 		table, err := Parse([]byte(text), "fuzz")
 		if err != nil {
@@ -266,11 +302,12 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// firstOf is Table.For as its documentation says it, by regular expressions.
+// firstOf does what the documentation of Table.For says, by regular expressions.
 func firstOf(rules []Rule, node string, name channel.Name) (Rule, bool) {
 	takes := func(pattern, text string) bool {
 		quoted := regexp.QuoteMeta(pattern)
-		return regexp.MustCompile("^(?s:" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(quoted) + ")$").MatchString(text)
+		expression := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(quoted)
+		return regexp.MustCompile("^(?s:" + expression + ")$").MatchString(text)
 	}
 	for _, r := range rules {
 		text := name.String()

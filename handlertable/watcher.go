@@ -2,20 +2,21 @@ package handlertable
 
 import "bytes"
 
-// Watcher looks after a table in a file that people edit while it is in use. What it returns is always the last good version: a bad
-// one changes nothing but the error. It reads the file at each look, which tells more than the file's time and costs
-// microseconds. One goroutine at a time may use a Watcher.
+// Watcher watches a table in a file that people edit while it is in use. It always returns the last
+// good version: a bad one changes only the error. It reads the file at each look, because the
+// file's time may not change, and reading costs microseconds. One goroutine at a time may use a
+// Watcher.
 type Watcher struct {
 	path string
 	read func(path string) ([]byte, error)
 
-	table  *Table // last good
-	looked bool   // the file was read, and this is what was in it:
-	text   []byte
-	err    error // what is wrong with it
+	table  *Table // the last good one
+	looked bool   // the file has been read
+	text   []byte // what was in it
+	err    error  // what is wrong with that
 }
 
-// Watch reads the table for the first time. With an error there is no table to begin with.
+// Watch reads the table for the first time. If there is an error, there is no table to begin with.
 func Watch(path string) (*Watcher, error) { return watch(path, readFile) }
 
 func watch(path string, read func(string) ([]byte, error)) (*Watcher, error) {
@@ -29,8 +30,8 @@ func watch(path string, read func(string) ([]byte, error)) (*Watcher, error) {
 // Table is the last good version.
 func (w *Watcher) Table() *Table { return w.table }
 
-// Look reads the file again and returns whether Table has changed. The error says why what is in the file now is not in use, each
-// time until it is mended.
+// Look reads the file again and reports whether Table has changed. The error says why the file's
+// present text is not in use. Look returns it each time until the file is mended.
 func (w *Watcher) Look() (changed bool, err error) {
 	text, err := w.read(w.path)
 	if err != nil {

@@ -43,11 +43,14 @@ func TestWatcherKeepsTheLastGood(t *testing.T) {
 	} {
 		text, readErr = step.text, step.err
 		changed, err := w.Look()
-		if changed != step.changed || (err != nil) != (step.say != "") || err != nil && !strings.Contains(err.Error(), step.say) {
-			t.Errorf("step %d: changed %v, %v, want %v, %q", i, changed, err, step.changed, step.say)
+		if changed != step.changed || (err != nil) != (step.say != "") ||
+			err != nil && !strings.Contains(err.Error(), step.say) {
+			t.Errorf("step %d: changed %v, %v, want %v, %q", i, changed, err, step.changed,
+				step.say)
 		}
 		rule, ok := w.Table().For("n", name(t, "a/b"))
-		if got := rule.Settings.Kind.String(); ok && got != step.handler || ok != (step.handler != "") {
+		if got := rule.Settings.Kind.String(); ok && got != step.handler ||
+			ok != (step.handler != "") {
 			t.Errorf("step %d: handler %s, %v, want %q", i, got, ok, step.handler)
 		}
 	}

@@ -18,15 +18,16 @@ import (
 var (
 	// ErrTable is returned for a handler table that cannot be used.
 	ErrTable = errors.New("bad handler table")
-	// ErrVersion is returned for a handler table of a version that this program does not know. It comes with ErrTable.
+	// ErrVersion is returned, together with ErrTable, for a handler table of a version that this
+	// program does not know.
 	ErrVersion = errors.New("unknown version of a handler table")
 )
 
 // Version is the version of the tables that this package reads and writes.
 const Version = 1
 
-// Parse reads a table and checks all of it; the name is for errors. Errors wrap ErrTable: one for each finding, each
-// with its line.
+// Parse reads a table and checks all of it. The name is for errors. There is one error for each
+// finding, with its line; each wraps ErrTable.
 func Parse(text []byte, name string) (*Table, error) {
 	p := parser{name: name}
 	t := p.table(text)
@@ -53,20 +54,21 @@ func readFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// maxFindings is how many findings are reported of one table.
+// maxFindings is how many findings Parse reports.
 const maxFindings = 20
 
 // parser collects what is wrong with a table.
 type parser struct {
 	name     string
-	found    []error // the first of them
+	found    []error // the first findings
 	findings int
 }
 
 func (p *parser) fail(line int, format string, args ...any) {
 	p.findings++
 	if len(p.found) < maxFindings {
-		p.found = append(p.found, fmt.Errorf("read handler table %q: line %d: %w: %w", p.name, line, fmt.Errorf(format, args...), ErrTable))
+		p.found = append(p.found, fmt.Errorf("read handler table %q: line %d: %w: %w",
+			p.name, line, fmt.Errorf(format, args...), ErrTable))
 	}
 }
 
@@ -92,13 +94,15 @@ func (p *parser) table(text []byte) *Table {
 	}
 	t := &Table{}
 	root := document.Content[0]
-	// The version first: in another one, everything else may mean something else.
+	// The version comes first: in another one, everything else may mean something else.
 	switch version := valueOf(root, "version"); {
 	case root.Kind == yaml.MappingNode && version == nil:
 		p.fail(root.Line, "no version: begin with %q", "version: 1")
 		return t
-	case version != nil && (version.Kind != yaml.ScalarNode || version.Value != strconv.Itoa(Version)):
-		p.fail(version.Line, "version %.20q, this program knows %d: %w", version.Value, Version, ErrVersion)
+	case version != nil && (version.Kind != yaml.ScalarNode ||
+		version.Value != strconv.Itoa(Version)):
+		p.fail(version.Line, "version %.20q, this program knows %d: %w", version.Value, Version,
+			ErrVersion)
 		return t
 	}
 	fields := p.mapping(root, "the table", "version", "rules")
@@ -112,7 +116,8 @@ func (p *parser) table(text []byte) *Table {
 	case rules.Kind != yaml.SequenceNode:
 		p.fail(rules.Line, "rules are not a list: begin each with '- '")
 	case len(rules.Content) > maxRules:
-		p.fail(rules.Line, "%d rules, at most %d: join some with patterns", len(rules.Content), maxRules)
+		p.fail(rules.Line, "%d rules, at most %d: join some with patterns",
+			len(rules.Content), maxRules)
 	default:
 		for _, node := range rules.Content {
 			t.Rules = append(t.Rules, p.rule(node))
@@ -182,10 +187,12 @@ func (p *parser) rule(node *yaml.Node) Rule {
 	return r
 }
 
-// mapping reads the fields of a mapping that may have these keys and no other, each once. It returns nil if it is no mapping.
+// mapping reads the fields of a mapping, which may have these keys and no others, each once. It
+// returns nil if the node is not a mapping.
 func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[string]*yaml.Node {
 	if node.Kind != yaml.MappingNode {
-		p.fail(node.Line, "%s is not made of keys and values: it takes %s", what, strings.Join(keys, ", "))
+		p.fail(node.Line, "%s is not made of keys and values: it takes %s",
+			what, strings.Join(keys, ", "))
 		return nil
 	}
 	fields := make(map[string]*yaml.Node)
@@ -193,7 +200,8 @@ func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[strin
 		key, value := node.Content[i], node.Content[i+1]
 		switch {
 		case key.Kind != yaml.ScalarNode || len(keys) > 0 && !slices.Contains(keys, key.Value):
-			p.fail(key.Line, "%s has the unknown key %.40q: it takes %s", what, key.Value, strings.Join(keys, ", "))
+			p.fail(key.Line, "%s has the unknown key %.40q: it takes %s",
+				what, key.Value, strings.Join(keys, ", "))
 		case fields[key.Value] != nil:
 			p.fail(key.Line, "%s has %q twice", what, key.Value)
 		default:
@@ -203,20 +211,22 @@ func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[strin
 	return fields
 }
 
-// word reads a text. Absent, it is empty.
+// word reads a text. It is empty if the node is absent.
 func (p *parser) word(node *yaml.Node, what string) string {
 	if node == nil {
 		return ""
 	}
-	// YAML takes the handler's name for its own nothing.
-	if node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null" && node.Value != channel.Null.String() {
+	// YAML reads the handler name null as no value.
+	if node.Kind != yaml.ScalarNode ||
+		node.ShortTag() == "!!null" && node.Value != channel.Null.String() {
 		p.fail(node.Line, "%s is not a single word", what)
 		return ""
 	}
 	return node.Value
 }
 
-// params reads a handler's parameters: numbers, or texts such as "64Ki" and "500ms". Which of them a handler takes is channel's to say.
+// params reads a handler's parameters: numbers, or texts such as "64Ki" and "500ms". Package
+// channel knows which of them a handler takes.
 func (p *parser) params(node *yaml.Node) channel.Params {
 	if node == nil {
 		return nil
@@ -227,10 +237,12 @@ func (p *parser) params(node *yaml.Node) channel.Params {
 		switch {
 		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!str":
 			params[name] = value.Value
-		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!int" && value.Decode(&number) == nil:
+		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!int" &&
+			value.Decode(&number) == nil:
 			params[name] = number
 		default:
-			p.fail(value.Line, "parameter %.40q is %.40q: write a whole number of 0 or more, or a text such as 64Ki or 500ms", name, value.Value)
+			p.fail(value.Line, "parameter %.40q is %.40q: write a whole number of 0 or more, or "+
+				"a text such as 64Ki or 500ms", name, value.Value)
 		}
 	}
 	return params
@@ -244,14 +256,16 @@ func (p *parser) rate(node *yaml.Node) uint64 {
 	}
 	switch {
 	case err != nil:
-		p.fail(node.Line, "rate is %.40q: write a whole number of rows a second, such as 5000 or 10K", node.Value)
+		p.fail(node.Line, "rate is %.40q: write a whole number of rows a second, such as "+
+			"5000 or 10K", node.Value)
 	case n == 0:
-		p.fail(node.Line, "rate 0 keeps nothing: write %q, or leave rate out for all", "handler: null")
+		p.fail(node.Line, "rate 0 keeps nothing: write %q, or leave rate out for all",
+			"handler: null")
 	}
 	return n
 }
 
-// Text writes the table as Parse reads it, without the comments that it had.
+// Text writes the table as Parse reads it, without the comments of the file.
 func (t *Table) Text() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "version: %d\nrules:", Version)
