@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// ErrData is returned for data that no page can show as they are.
+// ErrData is returned for data that a page cannot show as they are.
 var ErrData = errors.New("unusable report data")
 
-// exact is up to where every reader of JSON holds all whole numbers exactly. Beyond it holds those that have no more than 53 bits before
-// their zeros.
+// exact is the number up to which every reader of JSON holds all whole numbers exactly. Beyond it,
+// a reader holds those that have at most 53 bits before their trailing zeros.
 const exact = 1<<53 - 1
 
-// roundDown is the largest number that every reader of JSON holds exactly, and that is not above v.
+// roundDown is the largest number up to v that every reader of JSON holds exactly.
 func roundDown(v int64) int64 {
 	magnitude := uint64(v)
 	if v < 0 {
@@ -26,7 +26,8 @@ func roundDown(v int64) int64 {
 	return v >> zeros << zeros
 }
 
-// roundUp is the smallest that is not below v; of what is near the end of 64 bits, the largest there is.
+// roundUp is the smallest such number from v on. Near the end of 64 bits it is the largest there
+// is.
 func roundUp(v int64) int64 {
 	if v > math.MaxInt64-1<<10 {
 		return roundDown(math.MaxInt64)
@@ -34,13 +35,15 @@ func roundUp(v int64) int64 {
 	return -roundDown(-v)
 }
 
-// Check names the first thing that a page would show wrongly. The error wraps ErrData.
+// Check returns an error for the first thing that a page would show wrongly. It wraps ErrData.
 func (d *Data) Check() error {
 	if d.Version != Version {
-		return fmt.Errorf("check report: version %d, this program writes %d: %w", d.Version, Version, ErrData)
+		return fmt.Errorf("check report: version %d, this program writes %d: %w",
+			d.Version, Version, ErrData)
 	}
 	if d.Timeline.Buckets < 0 || d.Timeline.Buckets > 0 && d.Timeline.Bucket_cycles <= 0 {
-		return fmt.Errorf("check report: timeline of %d buckets of %d cycles: %w", d.Timeline.Buckets, d.Timeline.Bucket_cycles, ErrData)
+		return fmt.Errorf("check report: timeline of %d buckets of %d cycles: %w",
+			d.Timeline.Buckets, d.Timeline.Bucket_cycles, ErrData)
 	}
 	ids := map[string]bool{}
 	for _, s := range d.Stretches {
@@ -52,7 +55,8 @@ func (d *Data) Check() error {
 	for i, r := range d.Routes {
 		for _, of := range r.Made_of {
 			if of < 0 || of >= len(d.Routes) {
-				return fmt.Errorf("check report: route %d is made of route %d of %d: %w", i, of, len(d.Routes), ErrData)
+				return fmt.Errorf("check report: route %d is made of route %d of %d: %w",
+					i, of, len(d.Routes), ErrData)
 			}
 		}
 	}
@@ -93,7 +97,8 @@ func (d *Data) checkValue(where string, v reflect.Value, tag reflect.StructTag) 
 		}
 	case reflect.Int64:
 		n := v.Int()
-		if isString := strings.Contains(tag.Get("json"), ",string"); !isString && n != None && n != roundDown(n) {
+		if isString := strings.Contains(tag.Get("json"), ",string"); !isString && n != None &&
+			n != roundDown(n) {
 			return fail("%d is more than a number in JSON holds exactly", n)
 		}
 	case reflect.Float64:

@@ -6,7 +6,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// compare shows our bound of each pair beside those of others.
+// compare shows our bound of each pair beside those of other methods.
 func (f *from) compare() {
 	all := slices.Clone(f.a.Comparisons)
 	if len(all) == 0 || f.Timeline.Buckets == 0 {
@@ -14,15 +14,17 @@ func (f *from) compare() {
 		return
 	}
 	if n := len(all); n > maxComparisons {
-		// Those of the reference carry most of the answer.
-		slices.SortStableFunc(all, func(x, y analysis.Comparison) int { return f.withReference(y) - f.withReference(x) })
+		// Pairs with the reference carry most of the answer.
+		slices.SortStableFunc(all,
+			func(x, y analysis.Comparison) int { return f.withReference(y) - f.withReference(x) })
 		all = all[:maxComparisons]
 		f.absent(PartBounds, "%d more pairs of nodes are not compared", n-maxComparisons)
 	}
 	for _, c := range all {
 		shown := Comparison{A: c.A, B: c.B, Verdict: verdict(c.Verdict)}
 		for _, m := range c.Methods {
-			shown.Methods = append(shown.Methods, Method{Name: m.Name, Proven: m.Proven, Bound: m.Bounds_cycles, Absent: m.Absent})
+			shown.Methods = append(shown.Methods,
+				Method{Name: m.Name, Proven: m.Proven, Bound: m.Bounds_cycles, Absent: m.Absent})
 		}
 		f.Comparisons = append(f.Comparisons, shown)
 	}

@@ -2,16 +2,18 @@ package report
 
 import "github.com/cloudprofiler/cloudprofiler/analysis"
 
-// Version is the version of Data that this package writes. A page shows no other one.
+// Version is the version of Data that this package writes. A page shows only this one.
 const Version = 1
 
 // MaxBytes is how large a page may be.
 const MaxBytes = 3 << 20
 
-// Data is what one page shows. Where a part is empty, Absent says why. FORMAT.md has the units and the meaning of each field.
+// Data is what one page shows. If a part is empty, Absent says why. FORMAT.md has the unit and the
+// meaning of each field.
 //
-// Durations and moments are in cycles of the reference node. A moment is counted from the beginning of the run, Timeline.Start, so
-// that it stays within what JSON's numbers hold; 64-bit counters and ids are decimal strings.
+// Durations and moments are in cycles of the reference node. A moment is counted from
+// Timeline.Start, the beginning of the run, so that JSON's numbers hold it. 64-bit counters and ids
+// are decimal strings.
 type Data struct {
 	Version int `json:"version"`
 
@@ -37,12 +39,14 @@ type Data struct {
 	Absent      []Absent     `json:"absent"`
 }
 
-// Verdict says what the data make of the assumptions that a value rests on.
+// Verdict says whether the data refute the assumptions that a value rests on.
 type Verdict string
 
 const (
-	Consistent Verdict = "consistent" // they do not refute them
-	Suspect    Verdict = "suspect"    // they do, or nearly: the value is an estimate and no bound
+	// Consistent data do not refute the assumptions.
+	Consistent Verdict = "consistent"
+	// Suspect data do, or nearly do: the value is an estimate, not a bound.
+	Suspect Verdict = "suspect"
 )
 
 // Run is what was measured.
@@ -54,17 +58,18 @@ type Run struct {
 	Program string `json:"program"` // what made the page
 }
 
-// UTC is an instant that lies between two, in ns since 1970.
+// UTC is an instant between two others, in ns since 1970.
 type UTC struct {
 	Lo_ns int64 `json:"lo_ns,string"`
 	Hi_ns int64 `json:"hi_ns,string"`
 }
 
-// Reference is the node in whose cycles everything is given, and what turns them into seconds for display.
+// Reference is the node in whose cycles everything is given, with its frequency, by which the page
+// shows seconds.
 type Reference struct {
 	Node           string  `json:"node"`
 	Why            string  `json:"why"`   // it is the reference
-	Lo_hz          float64 `json:"lo_hz"` // frequency; 0: not known, and the page shows cycles alone
+	Lo_hz          float64 `json:"lo_hz"` // frequency; 0: not known, the page shows only cycles
 	Hi_hz          float64 `json:"hi_hz"`
 	Hz_source      string  `json:"hz_source"`
 	Seconds        string  `json:"seconds"`    // what they mean on this page
@@ -75,7 +80,7 @@ type Reference struct {
 	Length_means   string  `json:"length_means"` // how the two ends were found
 }
 
-// Timeline is how time is cut into equal buckets. All series have one value for each of them.
+// Timeline says how time is cut into equal buckets. Each series has one value for each bucket.
 type Timeline struct {
 	Start         uint64 `json:"start,string"` // the reference counter at the beginning
 	Bucket_cycles int64  `json:"bucket_cycles"`
@@ -86,31 +91,31 @@ type Timeline struct {
 type Totals struct {
 	Events   int64 `json:"events"`
 	Tuples   int64 `json:"tuples"`   // ids seen
-	Complete int64 `json:"complete"` // of them, those that went the whole way
+	Complete int64 `json:"complete"` // those of them that went the whole path
 	Channels int64 `json:"channels"`
 }
 
-// Span is a duration, or a moment since the beginning of the run, that lies between two.
+// Span is an interval that holds a duration, or a moment since the beginning of the run.
 type Span struct {
 	Lo_cycles int64 `json:"lo_cycles"`
 	Hi_cycles int64 `json:"hi_cycles"`
 }
 
-// Actor is a box of the graph: one name, any number of instances.
+// Actor is a box of the graph: an operator with all of its instances.
 type Actor struct {
 	Name   string   `json:"name"`
 	Nodes  []string `json:"nodes"`
 	Events int64    `json:"events"`
 }
 
-// Route is what the same tuples pass. What was made of tuples has a route of its own.
+// Route is the path that the same tuples take. Tuples that were made of others have another route.
 type Route struct {
-	Begins  []string `json:"begins"` // actors at which tuples begin on it
-	Ends    []string `json:"ends"`   // and end
-	Points  string   `json:"points"` // where they begin, to the point
+	Begins  []string `json:"begins"` // actors at which its tuples begin
+	Ends    []string `json:"ends"`   // actors at which they end
+	Points  string   `json:"points"` // points at which they begin
 	Tuples  int64    `json:"tuples"`
-	Made_of []int    `json:"made_of"` // routes, as numbers from 0: their tuples are what the tuples of this one were made of
-	Slowest []Slow   `json:"slowest"` // of its stretches, by the median: the slowest first, a few
+	Made_of []int    `json:"made_of"` // numbers from 0 of the routes whose tuples these are made of
+	Slowest []Slow   `json:"slowest"` // a few of its stretches, by the median, the slowest first
 }
 
 // Slow is a stretch between two points, on all nodes together.
@@ -120,10 +125,10 @@ type Slow struct {
 	Means   string  `json:"means"`
 	Median  Span    `json:"median"`
 	Verdict Verdict `json:"verdict"`
-	Surely  bool    `json:"surely"` // slower than all that come after it, as far as medians go: proven under the assumptions
+	Surely  bool    `json:"surely"` // its median is proven to be above those of all after it
 }
 
-// Kind says what a stretch of a tuple's way is.
+// Kind says what a stretch is.
 type Kind string
 
 const (
@@ -141,8 +146,8 @@ const (
 	Remote Place = "remote"
 )
 
-// Stretch is one stretch of the tuples' way, its durations and their bounds. A stretch that some tuples take within a node and others
-// between nodes is two.
+// Stretch is a span of the tuples' path, with its durations and their bounds. A span that some
+// tuples take within a node and others between nodes is two stretches.
 type Stretch struct {
 	ID        string          `json:"id"` // unique in the page
 	Name      string          `json:"name"`
@@ -151,27 +156,31 @@ type Stretch struct {
 	From      string          `json:"from"`   // actor
 	To        string          `json:"to"`     // actor; the same for a computation
 	Points    string          `json:"points"` // where it begins and ends, as "from → to"
-	Means     string          `json:"means"`  // what is waited for, where the points tell it
-	Nodes     []string        `json:"nodes"`  // of its ends: one if all are on it, else as "a → b"
+	Means     string          `json:"means"`  // what tuples wait for, if the points tell it
+	Nodes     []string        `json:"nodes"`  // one if both ends are on it, else those of each end
 	Scenarios []ScenarioCount `json:"scenarios"`
 	Verdict   Verdict         `json:"verdict"`
 	Count     int64           `json:"count"`
-	Suspect   int64           `json:"suspect"` // of Count: they are estimates
+	Suspect   int64           `json:"suspect"` // how many of Count are estimates
 
-	Percentiles []Percentile `json:"percentiles"` // 0, 25, 50, 75 and 100 are among them, if any are
+	// Percentiles has 0, 25, 50, 75 and 100, and others. It may be empty.
+	Percentiles []Percentile `json:"percentiles"`
 	Mean        Span         `json:"mean"`
-	Whiskers    [2]Span      `json:"whiskers"` // outermost durations within 1.5 interquartile ranges of the box
-	Outliers    int64        `json:"outliers"` // durations beyond them
-	Density     Density      `json:"density"`  // of the middles of the durations
+	// Whiskers are the outermost durations within 1.5 interquartile ranges of the box.
+	Whiskers [2]Span `json:"whiskers"`
+	Outliers int64   `json:"outliers"` // durations beyond them
+	Density  Density `json:"density"`  // of the middles of the durations
 
-	Bounds       []Bound `json:"bounds"`        // percentiles of the half-widths; none: they are all alike and Bound
+	Bounds       []Bound `json:"bounds"`        // percentiles of the half-widths
 	BoundDensity Density `json:"bound_density"` // of the half-widths
 
-	Over      []Over `json:"over"`      // the timeline
-	Over_same string `json:"over_same"` // id of the stretch whose Over this one shares: it was kept for all nodes together
+	Over []Over `json:"over"` // over the timeline
+	// Over_same is the id of the stretch whose Over this one shares. Series are kept for all nodes
+	// together.
+	Over_same string `json:"over_same"`
 }
 
-// ScenarioCount is how many durations were computed in which way.
+// ScenarioCount says how many durations were computed by a scenario.
 type ScenarioCount struct {
 	Scenario string `json:"scenario"`
 	Count    int64  `json:"count"`
@@ -190,29 +199,30 @@ type Bound struct {
 	Cycles int64   `json:"cycles"`
 }
 
-// Density is how values are spread: shares of them in bins that are equally wide on a logarithmic axis. Values below 1 cycle are in
-// the first bin.
+// Density says how values are spread: their shares in bins that are equally wide on a logarithmic
+// axis. Values below 1 cycle are in the first bin.
 type Density struct {
 	From_cycles float64   `json:"from_cycles"`
 	To_cycles   float64   `json:"to_cycles"`
 	Shares      []float64 `json:"shares"` // sum 1; none: nothing is known
 }
 
-// Over is one percentile of a stretch over the timeline, by the moment at which tuples began the stretch.
+// Over is one percentile of a stretch over the timeline. A duration belongs to the moment at which
+// its tuple began the stretch.
 type Over struct {
 	P         float64 `json:"p"`
 	Lo_cycles Column  `json:"lo_cycles"`
 	Hi_cycles Column  `json:"hi_cycles"`
 }
 
-// Throughput is what passed one place over the timeline.
+// Throughput counts what passed one place, over the timeline.
 type Throughput struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // what was counted: joined events, or a periodic counter
 	Count  Column `json:"count"`  // in each bucket
 }
 
-// Comparison is how far each method was sure of one pair of nodes, over the timeline.
+// Comparison has the bound that each method gives for one pair of nodes, over the timeline.
 type Comparison struct {
 	A       string   `json:"a"`
 	B       string   `json:"b"`
@@ -228,75 +238,79 @@ const (
 	NTP    = analysis.NTP
 )
 
-// Method is one method's bound: what it may be off by, up or down.
+// Method is one method and its bound: by how much it may be wrong, up or down.
 type Method struct {
 	Name   string `json:"name"`
-	Proven bool   `json:"proven"` // under the assumptions that the page lists; else it is a claim
+	Proven bool   `json:"proven"` // under the assumptions on the page; else it is a claim
 	Bound  Column `json:"bound_cycles"`
 	Absent string `json:"absent"` // why there is no value at all
 }
 
-// Truth is how everything went that was held against what only virtual nodes know. Durations.Held is 0 where nobody knows it.
+// Truth says how values compare with the truth, which only virtual nodes know. Durations.Held is 0
+// if nobody knows it.
 type Truth struct {
-	Durations Held         `json:"durations"` // all that the page is about
-	Remote    Held         `json:"remote"`    // those of them from one node to another
+	Durations Held         `json:"durations"` // all durations of the page
+	Remote    Held         `json:"remote"`    // those between nodes
 	Stretches []TrueLeg    `json:"stretches"`
 	Methods   []TrueMethod `json:"methods"`
 }
 
-// Held is how values went that were held against the truth.
+// Held counts the values that were held against the truth.
 type Held struct {
 	Held    int64 `json:"held"`    // values
-	Outside int64 `json:"outside"` // whose interval does not hold the truth: must be 0 of what is proven
+	Outside int64 `json:"outside"` // whose interval does not hold the truth: 0 if it is proven
 
-	// Of the others, what share of their bound the error took: shares of them in equal steps from 0 to 1, sum 1, and the largest in all,
-	// above 1 where one is outside.
+	// A value inside uses a part of its bound: its error, divided by the bound. Shares says how
+	// these parts are spread, in equal steps from 0 to 1; its sum is 1. Half of the values use at
+	// most Used_50, rounded up to a step. Largest is that of all values, above 1 if one is outside.
 	Shares  []float64 `json:"shares"`
-	Used_50 float64   `json:"used_50"` // half of them at the most, rounded up to a step
+	Used_50 float64   `json:"used_50"`
 	Used_99 float64   `json:"used_99"`
 	Largest float64   `json:"largest"`
 }
 
-// TrueLeg is how the durations of a stretch went, within nodes or between them.
+// TrueLeg is Held for the durations of a stretch, within nodes or between them.
 type TrueLeg struct {
 	Name   string `json:"name"`
 	Points string `json:"points"`
 	Kind   Kind   `json:"kind"`
 	Place  Place  `json:"place"`
 	Median Span   `json:"median"`
-	True   Span   `json:"true_median"` // known to a few cycles: other virtual counters move in cycles of their own
-	Held   Held   `json:"held"`
+	// True is known to a few cycles, because other virtual counters move in cycles of their own.
+	True Span `json:"true_median"`
+	Held Held `json:"held"`
 }
 
-// TrueMethod is how what a method said of all pairs of nodes went.
+// TrueMethod is Held for what a method said of all pairs of nodes.
 type TrueMethod struct {
 	Name  string `json:"name"`
-	What  string `json:"what"`  // was held: moments, tuples, pairs of claims
-	About string `json:"about"` // what it says something about, where that is not what the others do
+	What  string `json:"what"`  // what was held: moments, tuples, pairs of claims
+	About string `json:"about"` // what its values mean, if not the same as those of other methods
 	Held  Held   `json:"held"`
 }
 
-// Tuple is one tuple's whole way.
+// Tuple is one tuple with its whole path.
 type Tuple struct {
 	ID      uint64  `json:"id,string"`
-	Why     string  `json:"why"` // it is shown
+	Why     string  `json:"why"` // why it is shown
 	Total   Span    `json:"total"`
 	Verdict Verdict `json:"verdict"`
-	Steps   []Step  `json:"steps"` // in the order of the way
+	Steps   []Step  `json:"steps"` // in the order of the path
 }
 
-// Step is one stretch of one tuple's way. Start and End are since the tuple's first event.
+// Step is one span of one tuple's path. Start and End count from the tuple's first event.
 type Step struct {
-	Name      string  `json:"name"`
-	Kind      Kind    `json:"kind"`
-	From      string  `json:"from"` // node
-	To        string  `json:"to"`   // node
-	Start     Span    `json:"start"`
-	End       Span    `json:"end"`
-	Duration  Span    `json:"duration"` // often narrower than End − Start: their errors are not independent
+	Name  string `json:"name"`
+	Kind  Kind   `json:"kind"`
+	From  string `json:"from"` // node
+	To    string `json:"to"`   // node
+	Start Span   `json:"start"`
+	End   Span   `json:"end"`
+	// Duration is often narrower than End − Start, because their errors are not independent.
+	Duration  Span    `json:"duration"`
 	Scenario  string  `json:"scenario"`
 	Verdict   Verdict `json:"verdict"`
-	Undecided bool    `json:"undecided"` // whether its end came after its start
+	Undecided bool    `json:"undecided"` // the bound does not tell whether End is after Start
 }
 
 // Node is one machine.
@@ -304,17 +318,17 @@ type Node struct {
 	Name    string `json:"name"`
 	Epoch   string `json:"epoch"`
 	Virtual bool   `json:"virtual"`
-	Left    string `json:"left"` // why it was not there to the end; empty: it was
+	Left    string `json:"left"` // why it left before the end; empty: it stayed
 	Facts   []Fact `json:"facts"`
 }
 
-// Fact is one thing known about a node.
+// Fact is something known about a node.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Pair is the relation of two nodes, or that there is none.
+// Pair is the relation of two nodes, or says that there is none.
 type Pair struct {
 	A            string  `json:"a"`
 	B            string  `json:"b"`
@@ -322,9 +336,9 @@ type Pair struct {
 	Reason       string  `json:"reason"`       // for a verdict that is not consistent
 	Bound_cycles int64   `json:"bound_cycles"` // median over the run
 	Worst_cycles int64   `json:"worst_cycles"`
-	Rate         float64 `json:"rate"`       // A's cycles in one of B's, the middle of its interval; 0: not known
-	Wander_ppb   float64 `json:"wander_ppb"` // that the bound is computed with
-	Least_ppb    float64 `json:"least_ppb"`  // below which the data refute it
+	Rate         float64 `json:"rate"`       // A's cycles in one of B's, a middle; 0: not known
+	Wander_ppb   float64 `json:"wander_ppb"` // the wander by which the bound is computed
+	Least_ppb    float64 `json:"least_ppb"`  // the data refute a wander below this
 	Exchanges    int64   `json:"exchanges"`
 	Trains       int64   `json:"trains"`
 	Paths        string  `json:"paths"` // how the bound came about: direct, or over which nodes
@@ -356,16 +370,16 @@ type Finding struct {
 	Means  string `json:"means"`
 }
 
-// ReceivedBeforeSent is the name of the finding that must be zero, and that the page shows first.
+// ReceivedBeforeSent is the name of the finding that must be zero. The page shows it first.
 const ReceivedBeforeSent = "received before sent"
 
-// Remark is something that whoever reads the answer must know and that is no count.
+// Remark is something that readers of the answer must know, and that is not a count.
 type Remark struct {
 	Weight Weight `json:"weight"`
 	Text   string `json:"text"`
 }
 
-// Missing is a part of the run that is not there, or not whole.
+// Missing is a part of the run that is not there or not whole.
 type Missing struct {
 	Part   string `json:"part"`
 	Reason string `json:"reason"`

@@ -32,7 +32,8 @@ func (f *from) stretches() {
 		}
 	}
 	if left > 0 {
-		f.absent(PartStretches, "%d more stretches are not shown: all are in what cprof analyze --csv prints", left)
+		f.absent(PartStretches, "%d more stretches are not shown: all are in what cprof analyze "+
+			"--csv prints", left)
 	}
 	if empty > 0 {
 		f.absent(PartStretches, "%d stretches have no duration that could be computed", empty)
@@ -43,9 +44,10 @@ func (f *from) stretches() {
 	}
 }
 
-// stretchOf is what a leg is called, and what it is.
+// stretchOf gives a leg its name and kind.
 func (f *from) stretchOf(l *analysis.Leg) Stretch {
-	x := Stretch{Kind: Transfer, From: f.actorOf(l.From), To: f.actorOf(l.To), Points: l.From + " → " + l.To}
+	x := Stretch{Kind: Transfer, From: f.actorOf(l.From), To: f.actorOf(l.To),
+		Points: l.From + " → " + l.To}
 	switch l.Kind {
 	case "end-to-end":
 		x.Kind, x.Name = EndToEnd, "end to end"
@@ -62,9 +64,10 @@ func (f *from) stretchOf(l *analysis.Leg) Stretch {
 	default:
 		x.Name = x.From + " → " + x.To
 	}
-	// Two stretches of a kind between the same actors are told apart by their points.
+	// Points tell apart two stretches of one kind between the same actors.
 	if x.Kind != EndToEnd && slices.ContainsFunc(f.a.Legs, func(o analysis.Leg) bool {
-		return f.actorOf(o.From) == x.From && f.actorOf(o.To) == x.To && o.Kind == l.Kind && (o.From != l.From || o.To != l.To)
+		return f.actorOf(o.From) == x.From && f.actorOf(o.To) == x.To && o.Kind == l.Kind &&
+			(o.From != l.From || o.To != l.To)
 	}) {
 		x.Name = x.Points
 	}
@@ -74,7 +77,8 @@ func (f *from) stretchOf(l *analysis.Leg) Stretch {
 	return x
 }
 
-// parts are the stretches that one leg is shown as: one for each pair of nodes, or within and between nodes where these are many.
+// parts are the stretches by which a leg is shown: one for each pair of nodes or, if there are many
+// pairs, one within nodes and one between them.
 func (f *from) parts(l *analysis.Leg) []Stretch {
 	x := f.stretchOf(l)
 	var parts []Stretch
@@ -134,7 +138,8 @@ func (f *from) parts(l *analysis.Leg) []Stretch {
 func stretchID(i int) string { return "s" + strconv.Itoa(i) }
 
 func (f *from) filled(s Stretch, d *analysis.Durations) Stretch {
-	s.Count, s.Suspect, s.Verdict, s.Mean = count(d.Count), count(d.Suspect), Consistent, span(d.Mean)
+	s.Count, s.Suspect, s.Mean = count(d.Count), count(d.Suspect), span(d.Mean)
+	s.Verdict = Consistent
 	if d.Suspect > 0 {
 		s.Verdict = Suspect
 	}
@@ -144,7 +149,8 @@ func (f *from) filled(s Stretch, d *analysis.Durations) Stretch {
 	}
 	s.Percentiles = append(s.Percentiles, percentile(100, d.Max))
 	for _, b := range d.Bounds {
-		s.Bounds = append(s.Bounds, Bound{b.Percent, roundUp(int64(min(b.Bound_cycles, math.MaxInt64)))})
+		s.Bounds = append(s.Bounds,
+			Bound{b.Percent, roundUp(int64(min(b.Bound_cycles, math.MaxInt64)))})
 	}
 	if n := len(d.Widths); n > 0 {
 		s.Bounds = append(s.Bounds, Bound{100, roundUp(d.Widths[n-1].Hi_cycles)})
@@ -158,7 +164,8 @@ func (f *from) filled(s Stretch, d *analysis.Durations) Stretch {
 	return s
 }
 
-// whiskers are the outermost durations within 1.5 interquartile ranges of the box, to a bin.
+// whiskers sets the outermost durations within 1.5 interquartile ranges of the box. They are as
+// exact as a bin is wide.
 func whiskers(s *Stretch, d *analysis.Durations) {
 	s.Whiskers = [2]Span{span(d.Min), span(d.Max)}
 	q := func(percent float64) float64 {
@@ -194,26 +201,29 @@ func whiskers(s *Stretch, d *analysis.Durations) {
 	nl, lo, _, ok1 := below(d.Lows)
 	nh, _, hi, ok2 := below(d.Highs)
 	if ok1 && ok2 {
-		s.Whiskers[0] = span(analysis.Interval{Lo_cycles: max(lo, d.Min.Lo_cycles), Hi_cycles: max(hi, lo, d.Min.Hi_cycles)})
+		s.Whiskers[0] = span(analysis.Interval{Lo_cycles: max(lo, d.Min.Lo_cycles),
+			Hi_cycles: max(hi, lo, d.Min.Hi_cycles)})
 	}
 	s.Outliers = count((nl + nh) / 2)
 	nl, lo, _, ok1 = above(d.Lows)
 	nh, _, hi, ok2 = above(d.Highs)
 	if ok1 && ok2 {
 		lo = min(lo, d.Max.Lo_cycles)
-		s.Whiskers[1] = span(analysis.Interval{Lo_cycles: lo, Hi_cycles: max(min(hi, d.Max.Hi_cycles), lo)})
+		s.Whiskers[1] = span(analysis.Interval{Lo_cycles: lo,
+			Hi_cycles: max(min(hi, d.Max.Hi_cycles), lo)})
 	}
 	s.Outliers += count((nl + nh) / 2)
 }
 
-// densityOf puts bins into others that are equally wide on a logarithmic axis. Of several lists each counts alike: of low and high ends
-// that is about how the middles are spread.
+// densityOf puts bins into others that are equally wide on a logarithmic axis. All lists have equal
+// weight: for low and high ends, the result is about how their middles are spread.
 func densityOf(lists ...[]analysis.Bin) Density {
 	first, last := math.Inf(1), 1.0
 	var total float64
 	for _, bins := range lists {
 		for _, b := range bins {
-			first, last = min(first, max(1, float64(b.Lo_cycles))), max(last, float64(b.Hi_cycles)+1)
+			first = min(first, max(1, float64(b.Lo_cycles)))
+			last = max(last, float64(b.Hi_cycles)+1)
 			total += float64(b.Count)
 		}
 	}

@@ -15,8 +15,10 @@ func (f *from) assumptions() {
 				v = Suspect
 			}
 		}
-		f.Assumptions = append(f.Assumptions, Assumption{"wander", fmt.Sprintf("%.4g ppm over ±%.4g s", f.Reference.Wander_ppb/1000, float64(f.Reference.Window_ns)/1e9),
-			"how far the relative rate of two counters moves from its mean within a window", v})
+		f.Assumptions = append(f.Assumptions,
+			Assumption{"wander", fmt.Sprintf("%.4g ppm over ±%.4g s", f.Reference.Wander_ppb/1000,
+				float64(f.Reference.Window_ns)/1e9),
+				"how far the relative rate of two counters moves from its mean within a window", v})
 	}
 	if len(f.a.Nodes) == 0 {
 		return
@@ -38,41 +40,48 @@ func (f *from) assumptions() {
 		f.Assumptions = append(f.Assumptions, a)
 	}
 	f.Assumptions = append(f.Assumptions, Assumption{Name: "epochs", Value: "unbroken",
-		Means: "no boot, suspend, migration or reset of a counter during the run: logs and relations of another epoch are not used"})
+		Means: "no boot, suspend, migration or reset of a counter during the run: logs and " +
+			"relations of another epoch are not used"})
 	for _, a := range tscratio.StampsAssumed() {
 		means := "where stamps are the kernel's: " + a.Means
-		f.Assumptions = append(f.Assumptions, Assumption{Name: a.Name, Value: a.Value, Means: means})
+		f.Assumptions = append(f.Assumptions,
+			Assumption{Name: a.Name, Value: a.Value, Means: means})
 	}
 }
 
 func (f *from) findings() {
 	var events, durations, transfers, complete uint64
-	var lost, inFlight, duplicates, disordered, appeared, after, undecided, unplaced, dropped, unaccounted, damage uint64
+	var lost, inFlight, duplicates, disordered, appeared, after uint64
+	var undecided, unplaced, dropped, unaccounted, damage uint64
 	for _, p := range f.a.Points {
 		events += p.Events
 		lost, inFlight, duplicates = lost+p.Lost, inFlight+p.InFlight, duplicates+p.Duplicates
 		disordered, appeared = disordered+p.Disordered, appeared+p.Appeared
 		if p.Undecided != "" {
-			f.Undecided = append(f.Undecided, fmt.Sprintf("Which tuples were lost after %s: %s.", p.Name, p.Undecided))
+			f.Undecided = append(f.Undecided, fmt.Sprintf("Which tuples were lost after %s: %s.",
+				p.Name, p.Undecided))
 		}
 	}
 	for _, l := range f.a.Legs {
 		complete += l.Whole
 		durations += l.All.Count
-		undecided, unplaced, after = undecided+l.All.Undecided, unplaced+l.All.Unplaced, after+l.All.After
+		undecided, unplaced = undecided+l.All.Undecided, unplaced+l.All.Unplaced
+		after += l.All.After
 		if l.Kind == "transfer" {
 			transfers += l.All.Count
 		}
 	}
 	for _, l := range f.a.EndToEnd {
-		if l.Origin != "earliest" { // the same tuples come again from the latest
+		if l.Origin != "earliest" { // the latest origin has the same tuples again
 			complete += l.All.Count
 		}
 	}
 	for _, c := range f.a.Channels {
-		dropped, unaccounted, damage = dropped+c.Dropped, unaccounted+c.Unaccounted, damage+uint64(c.Damage)
+		dropped, unaccounted = dropped+c.Dropped, unaccounted+c.Unaccounted
+		damage += uint64(c.Damage)
 	}
-	f.Totals = Totals{Events: count(f.a.Work.Events), Tuples: count(f.a.Work.Tuples), Complete: count(complete), Channels: int64(len(f.a.Channels))}
+	f.Totals = Totals{Events: count(f.a.Work.Events), Tuples: count(f.a.Work.Tuples),
+		Complete: count(complete), Channels: int64(len(f.a.Channels))}
 
 	add := func(name string, n, of uint64, zero, more Weight, means string) {
 		w := zero
@@ -83,31 +92,44 @@ func (f *from) findings() {
 	}
 	tuples := f.a.Work.Tuples
 	if durations > 0 {
-		add(ReceivedBeforeSent, after, durations, Good, Wrong, "durations whose whole interval is negative: one is proof that an assumption is broken")
-		add("undecided orders", undecided, durations, Good, Note, "durations whose bound does not tell which end came first")
+		add(ReceivedBeforeSent, after, durations, Good, Wrong, "durations whose whole interval "+
+			"is negative: one is proof that an assumption is broken")
+		add("undecided orders", undecided, durations, Good, Note, "durations whose bound does "+
+			"not tell which end came first")
 	}
 	if transfers == 0 && durations > 0 {
-		f.Remarks = append(f.Remarks, Remark{Note, "no tuple was seen at two actors: nothing was received that was sent"})
+		f.Remarks = append(f.Remarks,
+			Remark{Note, "no tuple was seen at two actors: nothing was received that was sent"})
 	}
 	if unplaced > 0 {
-		add("not computed", unplaced, durations+unplaced, Good, Wrong, "durations between nodes that are not related: they are in no figure of this page")
+		add("not computed", unplaced, durations+unplaced, Good, Wrong, "durations between nodes "+
+			"that are not related: they are in no figure of this page")
 	}
-	add("lost", lost, tuples, Good, Note, "tuples seen no more, though a later one of the same node went on: lost, or filtered on purpose")
-	add("in flight", inFlight, tuples, Good, Note, "tuples seen no more, and no later one either: on their way when the run ended")
-	add("duplicated", duplicates, events, Good, Note, "events of tuples that had passed the same place before")
-	add("out of order", disordered, events, Good, Note, "events that came after one with a greater id of the same origin")
+	add("lost", lost, tuples, Good, Note, "tuples seen no more, though a later one of the same "+
+		"node went on: lost, or filtered on purpose")
+	add("in flight", inFlight, tuples, Good, Note, "tuples seen no more, and no later one "+
+		"either: on their way when the run ended")
+	add("duplicated", duplicates, events, Good, Note, "events of tuples that had passed the same "+
+		"place before")
+	add("out of order", disordered, events, Good, Note, "events that came after one with a "+
+		"greater id of the same origin")
 	if appeared > 0 {
-		add("appeared", appeared, tuples, Good, Note, "tuples that were not seen where tuples begin")
+		add("appeared", appeared, tuples, Good, Note, "tuples that were not seen where "+
+			"tuples begin")
 	}
-	add("dropped", dropped, events+dropped, Good, Note, "events that a full ring did not keep, as it counted them")
+	add("dropped", dropped, events+dropped, Good, Note, "events that a full ring did not keep, "+
+		"as it counted them")
 	if unaccounted > 0 {
-		add("unaccounted", unaccounted, events+unaccounted, Good, Wrong, "events that were written once and that no log accounts for")
+		add("unaccounted", unaccounted, events+unaccounted, Good, Wrong,
+			"events that were written once and that no log accounts for")
 	}
 	if damage > 0 {
-		add("damaged stretches of logs", damage, 0, Good, Wrong, "what is in them is lost; all around them was read")
+		add("damaged stretches of logs", damage, 0, Good, Wrong, "what is in them is lost; all "+
+			"around them was read")
 	}
 	if !f.a.Complete {
-		f.Remarks = append(f.Remarks, Remark{Note, "the run was not ended and collected: this is what was there"})
+		f.Remarks = append(f.Remarks,
+			Remark{Note, "the run was not ended and collected: this is what was there"})
 	}
 	var left int
 	for _, x := range f.a.Findings {
@@ -132,6 +154,8 @@ func (f *from) findings() {
 		f.Missing = append(f.Missing, Missing(m))
 	}
 	if left > 0 {
-		f.Remarks = append(f.Remarks, Remark{Note, fmt.Sprintf("%d more remarks are in what cprof analyze --json prints", left)})
+		f.Remarks = append(f.Remarks,
+			Remark{Note, fmt.Sprintf("%d more remarks are in what cprof analyze --json prints",
+				left)})
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// How much of a run a page shows. What is beyond is named in Absent.
+// How much of a run a page shows. Absent says what it leaves out.
 const (
 	maxStretches   = 120
-	maxSplit       = 4 // pairs of nodes of one leg that are shown each on its own
-	maxSlow        = 3 // of one route
+	maxSplit       = 4 // a leg of more pairs of nodes is not shown pair by pair
+	maxSlow        = 3 // slowest stretches of a route
 	maxThroughputs = 6 // as many as there are colours
 	maxNodes       = 60
 	maxComparisons = 60
@@ -24,11 +24,13 @@ const (
 	densityBins    = 60
 )
 
-// From makes of an answer what a page shows. When it was comes from the run.
+// From makes an answer into what a page shows. The run says when it was.
 func From(a *analysis.Answer, run *runs.Directory, program string) *Data {
 	d := &Data{Version: Version, Verdict: Consistent}
-	d.Run = Run{Name: a.Run, Note: a.Note, Program: program, Begun: UTC(run.Run.Begun), Ended: UTC(run.Run.Ended)}
-	d.Timeline = Timeline{Start: uint64(a.Bins.From_cycles), Bucket_cycles: int64(a.Bins.Width_cycles), Buckets: a.Bins.Count}
+	d.Run = Run{Name: a.Run, Note: a.Note, Program: program, Begun: UTC(run.Run.Begun),
+		Ended: UTC(run.Run.Ended)}
+	d.Timeline = Timeline{Start: uint64(a.Bins.From_cycles),
+		Bucket_cycles: int64(a.Bins.Width_cycles), Buckets: a.Bins.Count}
 	f := &from{d, a}
 	f.reference()
 	f.nodes()
@@ -58,11 +60,11 @@ func (f *from) absent(part, format string, args ...any) {
 	f.Absent = append(f.Absent, Absent{part, fmt.Sprintf(format, args...)})
 }
 
-// span is an interval of durations, rounded outward to what every reader of JSON holds exactly: durations of a month and more, as one wild
-// counter makes.
+// span rounds an interval outward to ends that every reader of JSON holds exactly. Only durations
+// of a month and more are rounded, which a wild counter can make.
 func span(i analysis.Interval) Span { return Span{roundDown(i.Lo_cycles), roundUp(i.Hi_cycles)} }
 
-// percentile is span of one.
+// percentile is span for a percentile.
 func percentile(percent float64, i analysis.Interval) Percentile {
 	s := span(i)
 	return Percentile{percent, s.Lo_cycles, s.Hi_cycles}
@@ -70,7 +72,7 @@ func percentile(percent float64, i analysis.Interval) Percentile {
 
 func count(n uint64) int64 { return int64(min(n, exact)) }
 
-// verdict is that of a text; what is not known to be consistent is not called so.
+// verdict reads a verdict. Only what is known to be consistent is called so.
 func verdict(text string) Verdict {
 	if text == string(Consistent) {
 		return Consistent
@@ -111,7 +113,8 @@ func (f *from) nodes() {
 	shown := f.a.Nodes[:min(len(f.a.Nodes), maxNodes)]
 	for _, n := range shown {
 		node := Node{Name: n.Name, Epoch: n.Epoch, Virtual: n.Virtual, Left: n.Left}
-		node.Facts = append(node.Facts, Fact{"quantum", cycles(n.Quantum_cycles)}, Fact{"core slack", cycles(n.CoreSlack_cycles)})
+		node.Facts = append(node.Facts, Fact{"quantum", cycles(n.Quantum_cycles)},
+			Fact{"core slack", cycles(n.CoreSlack_cycles)})
 		for _, name := range slices.Sorted(maps.Keys(n.Facts)) {
 			node.Facts = append(node.Facts, Fact{name, n.Facts[name]})
 		}
@@ -145,7 +148,9 @@ func (f *from) pair(x, y string) Pair {
 			Rate: p.Rate, Wander_ppb: p.Wander_ppm * 1000, Least_ppb: p.LeastWander_ppm * 1000,
 		}
 		if pair.Verdict == Suspect {
-			pair.Reason = fmt.Sprintf("the data allow no wander below %.4g ppm, and %.4g ppm was declared: the bound is computed with %.4g ppm", p.LeastWander_ppm, p.Declared_ppm, p.Wander_ppm)
+			pair.Reason = fmt.Sprintf("the data allow no wander below %.4g ppm, and %.4g ppm was "+
+				"declared: the bound is computed with %.4g ppm", p.LeastWander_ppm, p.Declared_ppm,
+				p.Wander_ppm)
 		}
 		return pair
 	}
@@ -179,7 +184,7 @@ func (f *from) actors() {
 	}
 }
 
-// actorOf is the actor of a point, which is called actor/point.
+// actorOf is the actor of a point. A point's name is actor/point.
 func (f *from) actorOf(point string) string {
 	for _, p := range f.a.Points {
 		if p.Name == point {
@@ -190,7 +195,7 @@ func (f *from) actorOf(point string) string {
 	return actor
 }
 
-// pointOf is what a point is called within its actor.
+// pointOf is the name of a point within its actor.
 func pointOf(point string) string {
 	_, name, _ := strings.Cut(point, "/")
 	return name
@@ -198,12 +203,15 @@ func pointOf(point string) string {
 
 func (f *from) routes() {
 	for _, r := range f.a.Routes {
-		route := Route{Begins: f.actorsOf(r.From), Ends: f.actorsOf(r.To), Points: strings.Join(r.From, ", "), Tuples: count(r.Tuples), Made_of: slices.Clone(r.MadeOf)}
+		route := Route{Begins: f.actorsOf(r.From), Ends: f.actorsOf(r.To),
+			Points: strings.Join(r.From, ", "), Tuples: count(r.Tuples),
+			Made_of: slices.Clone(r.MadeOf)}
 		for _, ranked := range r.Legs[:min(len(r.Legs), maxSlow)] {
 			l := &f.a.Legs[ranked.Leg]
 			s := f.stretchOf(l)
 			median, _ := l.All.Percentiles.At(50)
-			slow := Slow{Name: s.Name, Points: s.Points, Means: s.Means, Median: span(median), Verdict: Consistent, Surely: ranked.Surely}
+			slow := Slow{Name: s.Name, Points: s.Points, Means: s.Means, Median: span(median),
+				Verdict: Consistent, Surely: ranked.Surely}
 			if l.All.Suspect > 0 {
 				slow.Verdict = Suspect
 			}
@@ -213,7 +221,7 @@ func (f *from) routes() {
 	}
 }
 
-// actorsOf are the actors of points, each once.
+// actorsOf lists the actors of points, each once.
 func (f *from) actorsOf(points []string) []string {
 	var actors []string
 	for _, p := range points {
@@ -229,7 +237,7 @@ func (f *from) throughput() {
 		f.absent(PartThroughput, "the run has no events, so no time")
 		return
 	}
-	// What enters and leaves the job says most.
+	// What enters the job and what leaves it say most.
 	points := slices.Clone(f.a.Points)
 	slices.SortStableFunc(points, func(x, y analysis.Point) int {
 		order := func(p analysis.Point) int {
@@ -252,11 +260,12 @@ func (f *from) throughput() {
 		}
 	}
 	for _, c := range f.a.Counters {
-		add(Throughput{c.Channel + " on " + c.Node, "the counter of this channel, spread evenly between its samples", f.spread(c.Periods)})
+		add(Throughput{c.Channel + " on " + c.Node, "the counter of this channel, spread evenly " +
+			"between its samples", f.spread(c.Periods)})
 	}
 	for _, p := range points {
 		if !slices.ContainsFunc(p.PerBin, func(n uint64) bool { return n > 0 }) {
-			continue // links have no time of their own
+			continue // links have no time
 		}
 		column := make(Column, f.Timeline.Buckets)
 		for i := range column {
@@ -265,7 +274,7 @@ func (f *from) throughput() {
 			}
 		}
 		if n := len(column); n > 1 {
-			column[n-1] = None // the run ends somewhere in it
+			column[n-1] = None // the run ends within it
 		}
 		add(Throughput{p.Name, "events in the logs of " + strings.Join(p.Nodes, ", "), column})
 	}
@@ -277,7 +286,8 @@ func (f *from) throughput() {
 	}
 }
 
-// spread puts what a counter counted between two samples into the buckets between them. Sums are kept.
+// spread distributes what a counter counted between two samples over the buckets between them. It
+// keeps the sum.
 func (f *from) spread(periods []analysis.Period) Column {
 	shares := make([]float64, f.Timeline.Buckets)
 	seen := make([]bool, f.Timeline.Buckets)
@@ -286,7 +296,8 @@ func (f *from) spread(periods []analysis.Period) Column {
 		begin := float64(int64(uint64(p.From_cycles)-f.Timeline.Start)) / width
 		length := max((float64(p.Length.Lo_cycles)/2+float64(p.Length.Hi_cycles)/2)/width, 1e-9)
 		for i := max(0, int(begin)); i < len(shares) && float64(i) < begin+length; i++ {
-			shares[i] += float64(p.Count) * (min(begin+length, float64(i+1)) - max(begin, float64(i))) / length
+			within := min(begin+length, float64(i+1)) - max(begin, float64(i))
+			shares[i] += float64(p.Count) * within / length
 			seen[i] = true
 		}
 	}
@@ -303,7 +314,8 @@ func (f *from) spread(periods []analysis.Period) Column {
 	return column
 }
 
-// within is what a step between two points of one actor is: what the leg between them is, if there is one.
+// within is the kind of a step between two points of one actor: that of the leg between them, if
+// there is one.
 func (f *from) within(before, after string) Kind {
 	for _, l := range f.a.Legs {
 		if l.From == before && l.To == after && l.Kind == "computation" {
@@ -316,17 +328,19 @@ func (f *from) within(before, after string) Kind {
 var ordinals = []string{"slowest", "2nd slowest", "3rd slowest"}
 
 func (f *from) tuples() {
-	// What is printed is the middle, so that is what they are put in order by.
+	// The page prints middles, so they give the order.
 	slowest := slices.Clone(f.a.Slowest)
 	slices.SortStableFunc(slowest, func(x, y analysis.Way) int {
-		return cmp.Compare(y.Total.Lo_cycles/2+y.Total.Hi_cycles/2, x.Total.Lo_cycles/2+x.Total.Hi_cycles/2)
+		return cmp.Compare(y.Total.Lo_cycles/2+y.Total.Hi_cycles/2,
+			x.Total.Lo_cycles/2+x.Total.Hi_cycles/2)
 	})
 	for i, w := range slowest {
-		t := Tuple{ID: uint64(w.ID), Why: fmt.Sprintf("%dth slowest", i+1), Total: span(w.Total), Verdict: Consistent}
+		t := Tuple{ID: uint64(w.ID), Why: fmt.Sprintf("%dth slowest", i+1), Total: span(w.Total),
+			Verdict: Consistent}
 		if i < len(ordinals) {
 			t.Why = ordinals[i]
 		}
-		within := map[string]int{} // steps of an actor
+		within := map[string]int{} // how many steps an actor has
 		for j := 1; j < len(w.Passed); j++ {
 			if x := f.actorOf(w.Passed[j].Point); x == f.actorOf(w.Passed[j-1].Point) {
 				within[x]++
@@ -341,7 +355,8 @@ func (f *from) tuples() {
 			}
 			before := w.Passed[j-1]
 			x, y := f.actorOf(before.Point), f.actorOf(p.Point)
-			s := Step{Name: x + " → " + y, Kind: Transfer, From: before.Node, To: p.Node, Start: span(before.At), End: span(p.At), Verdict: Consistent}
+			s := Step{Name: x + " → " + y, Kind: Transfer, From: before.Node, To: p.Node,
+				Start: span(before.At), End: span(p.At), Verdict: Consistent}
 			if x == y {
 				s.Kind, s.Name = f.within(before.Point, p.Point), x
 				if within[x] > 1 {

@@ -18,7 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// chain is a run that never happened, and the answer to it.
+// chain is an invented run, and the answer to it.
 func chain(t *testing.T) (*analysis.Answer, *runs.Directory) {
 	t.Helper()
 	parent := t.TempDir()
@@ -37,7 +37,8 @@ func chain(t *testing.T) (*analysis.Answer, *runs.Directory) {
 	return answer, run
 }
 
-// Tuples that went their whole way are counted once, also where that way is one stretch, which has no second one from end to end.
+// Tuples that went their whole path are counted once. A path of one stretch has no second stretch
+// from end to end.
 func TestFromCountsWholeWays(t *testing.T) {
 	a, run := chain(t)
 	if n := From(a, run, "a test").Totals.Complete; n != 20000 {
@@ -56,7 +57,8 @@ func TestFromCountsWholeWays(t *testing.T) {
 func TestFromShowsWhatIsSlow(t *testing.T) {
 	a, run := chain(t)
 	route := From(a, run, "a test").Routes[0]
-	if diff := cmp.Diff(Route{Begins: []string{"stage0"}, Ends: []string{"stage2"}, Points: a.Routes[0].From[0], Tuples: 20000, Slowest: route.Slowest}, route); diff != "" {
+	if diff := cmp.Diff(Route{Begins: []string{"stage0"}, Ends: []string{"stage2"},
+		Points: a.Routes[0].From[0], Tuples: 20000, Slowest: route.Slowest}, route); diff != "" {
 		t.Error(diff)
 	}
 	if len(route.Slowest) != min(len(a.Legs), maxSlow) {
@@ -65,22 +67,27 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 	for i, s := range route.Slowest {
 		l := a.Legs[a.Routes[0].Legs[i].Leg]
 		p50, _ := l.All.Percentiles.At(50)
-		if want := (Slow{Name: s.Name, Points: l.From + " → " + l.To, Median: span(p50), Verdict: Consistent, Surely: a.Routes[0].Legs[i].Surely}); s != want {
+		if want := (Slow{Name: s.Name, Points: l.From + " → " + l.To, Median: span(p50),
+			Verdict: Consistent, Surely: a.Routes[0].Legs[i].Surely}); s != want {
 			t.Errorf("%+v, want %+v", s, want)
 		}
 	}
-	// An estimate, two routes of which one is made of the other, two points of an actor, and more legs than are shown.
+	// There is an estimate, a route that is made of another, an actor with two points, and more
+	// legs than a page shows.
 	a.Legs[a.Routes[0].Legs[0].Leg].All.Suspect = 1
 	for range maxSlow {
 		a.Routes[0].Legs = append(a.Routes[0].Legs, analysis.RankedLeg{Leg: 0})
 	}
-	a.Points = append(a.Points, analysis.Point{Name: "window/start", Actor: "window"}, analysis.Point{Name: "window/end", Actor: "window"})
-	a.Routes = append(a.Routes, analysis.Route{From: []string{"window/start", "window/end"}, To: []string{"window/end"}, Tuples: 5, MadeOf: []int{0}})
+	a.Points = append(a.Points, analysis.Point{Name: "window/start", Actor: "window"},
+		analysis.Point{Name: "window/end", Actor: "window"})
+	a.Routes = append(a.Routes, analysis.Route{From: []string{"window/start", "window/end"},
+		To: []string{"window/end"}, Tuples: 5, MadeOf: []int{0}})
 	routes := From(a, run, "a test").Routes
 	if s := routes[0].Slowest; len(s) != maxSlow || s[0].Verdict != Suspect {
 		t.Errorf("%+v", s)
 	}
-	if diff := cmp.Diff(Route{Begins: []string{"window"}, Ends: []string{"window"}, Points: "window/start, window/end", Tuples: 5, Made_of: []int{0}}, routes[1]); diff != "" {
+	if diff := cmp.Diff(Route{Begins: []string{"window"}, Ends: []string{"window"},
+		Points: "window/start, window/end", Tuples: 5, Made_of: []int{0}}, routes[1]); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -92,20 +99,25 @@ func TestFromShowsTheAnswer(t *testing.T) {
 	if again := written(t, From(a, run, "a test")); again != page {
 		t.Error("one answer gave two pages")
 	}
-	if len(d.Absent) != 1 || d.Absent[0].Part != PartTruth || d.Verdict != Consistent { // no real run knows the truth
+	// only virtual nodes know the truth
+	if len(d.Absent) != 1 || d.Absent[0].Part != PartTruth || d.Verdict != Consistent {
 		t.Errorf("verdict %s, absent %v: want all of it, consistent", d.Verdict, d.Absent)
 	}
-	if len(d.Actors) != 3 || len(d.Pairs) != 3 || len(d.Comparisons) != 3 || len(d.Nodes) != 3 || len(d.Tuples) != len(a.Slowest) {
-		t.Errorf("%d actors, %d pairs, %d comparisons, %d nodes, %d tuples", len(d.Actors), len(d.Pairs), len(d.Comparisons), len(d.Nodes), len(d.Tuples))
+	if len(d.Actors) != 3 || len(d.Pairs) != 3 || len(d.Comparisons) != 3 || len(d.Nodes) != 3 ||
+		len(d.Tuples) != len(a.Slowest) {
+		t.Errorf("%d actors, %d pairs, %d comparisons, %d nodes, %d tuples",
+			len(d.Actors), len(d.Pairs), len(d.Comparisons), len(d.Nodes), len(d.Tuples))
 	}
 	legs := append(slices.Clone(a.EndToEnd), a.Legs...)
-	if len(d.Stretches) != len(legs) { // one pair of nodes each
+	if len(d.Stretches) != len(legs) { // each has one pair of nodes
 		t.Fatalf("%d stretches of %d legs", len(d.Stretches), len(legs))
 	}
 	for i, s := range d.Stretches {
 		l := legs[i].Pairs[0]
-		if s.Count != int64(l.Count) || s.Points != legs[i].From+" → "+legs[i].To || s.Place != Remote {
-			t.Errorf("stretch %d is %q with %d durations, %s; the leg has %d", i, s.Points, s.Count, s.Place, l.Count)
+		if s.Count != int64(l.Count) || s.Points != legs[i].From+" → "+legs[i].To ||
+			s.Place != Remote {
+			t.Errorf("stretch %d is %q with %d durations, %s; the leg has %d", i, s.Points, s.Count,
+				s.Place, l.Count)
 		}
 		for _, p := range l.Percentiles {
 			if !slices.Contains(s.Percentiles, Percentile{p.Percent, p.Lo_cycles, p.Hi_cycles}) {
@@ -132,8 +144,8 @@ func TestFromShowsTheAnswer(t *testing.T) {
 	}
 }
 
-// Bounds over time come from the same relations as the answer's, so their medians are near each other; and where the paper's method has an
-// exchange to take, its bound is there.
+// Bounds over time come from the same relations as the answer's, so their medians are near each
+// other. The paper's method has a bound wherever it has an exchange.
 func TestFromComparesBounds(t *testing.T) {
 	a, run := chain(t)
 	d := From(a, run, "a test")
@@ -153,10 +165,13 @@ func TestFromComparesBounds(t *testing.T) {
 			case Ours:
 				slices.Sort(got)
 				if len(got) != d.Timeline.Buckets {
-					t.Fatalf("%s and %s: %d bounds in %d buckets", c.A, c.B, len(got), d.Timeline.Buckets)
+					t.Fatalf("%s and %s: %d bounds in %d buckets",
+						c.A, c.B, len(got), d.Timeline.Buckets)
 				}
-				if ratio := float64(got[len(got)/2]) / float64(d.Pairs[i].Bound_cycles); ratio < 0.7 || ratio > 1.4 {
-					t.Errorf("%s and %s: median bound over time %d, the answer's %d", c.A, c.B, got[len(got)/2], d.Pairs[i].Bound_cycles)
+				ratio := float64(got[len(got)/2]) / float64(d.Pairs[i].Bound_cycles)
+				if ratio < 0.7 || ratio > 1.4 {
+					t.Errorf("%s and %s: median bound over time %d, the answer's %d",
+						c.A, c.B, got[len(got)/2], d.Pairs[i].Bound_cycles)
 				}
 			case MinRTT:
 				if len(got) != d.Timeline.Buckets || got[0] <= 0 {
@@ -164,7 +179,8 @@ func TestFromComparesBounds(t *testing.T) {
 				}
 			default:
 				if len(got) > 0 || m.Absent == "" {
-					t.Errorf("%s and %s: %s has %d bounds, and no reason", c.A, c.B, m.Name, len(got))
+					t.Errorf("%s and %s: %s has %d bounds, and no reason",
+						c.A, c.B, m.Name, len(got))
 				}
 			}
 		}
@@ -193,11 +209,13 @@ func TestFromMarksEstimates(t *testing.T) {
 		t.Errorf("%d pairs are marked, want 1", suspect)
 	}
 	for _, s := range d.Stretches {
-		if want := s.Points == a.Legs[0].From+" → "+a.Legs[0].To; (s.Verdict == Suspect) != want || (s.Suspect == 5) != want {
+		if want := s.Points == a.Legs[0].From+" → "+a.Legs[0].To; (s.Verdict == Suspect) != want ||
+			(s.Suspect == 5) != want {
 			t.Errorf("stretch %q: %s, %d estimates", s.Points, s.Verdict, s.Suspect)
 		}
 	}
-	marked := slices.IndexFunc(d.Tuples, func(x Tuple) bool { return x.ID == uint64(a.Slowest[0].ID) })
+	marked := slices.IndexFunc(d.Tuples,
+		func(x Tuple) bool { return x.ID == uint64(a.Slowest[0].ID) })
 	if x := d.Tuples[marked]; x.Verdict != Suspect || x.Steps[0].Verdict != Suspect {
 		t.Errorf("tuple: %s, its first step: %s", x.Verdict, x.Steps[0].Verdict)
 	}
@@ -212,9 +230,10 @@ func TestFromReportsWhatIsWrong(t *testing.T) {
 	a.Legs[0].All.Unplaced = 9
 	a.Channels[0].Unaccounted = 2
 	a.Complete = false
-	a.Findings = []analysis.Finding{{Kind: analysis.FindImpossible, Text: "x"}, {Kind: analysis.FindUndecided, Text: "y"}, {Kind: analysis.FindNote, Text: "z"}}
+	a.Findings = []analysis.Finding{{Kind: analysis.FindImpossible, Text: "x"},
+		{Kind: analysis.FindUndecided, Text: "y"}, {Kind: analysis.FindNote, Text: "z"}}
 	a.Missing = []analysis.Missing{{Part: runs.RelationPath("A", "B"), Reason: "torn"}}
-	a.Pairs = a.Pairs[1:] // A and B
+	a.Pairs = a.Pairs[1:] // that of A and B
 	d := From(a, run, "a test")
 	wrong := map[string]int64{}
 	for _, f := range d.Findings {
@@ -222,16 +241,21 @@ func TestFromReportsWhatIsWrong(t *testing.T) {
 			wrong[f.Name] = f.Count
 		}
 	}
-	if wrong[ReceivedBeforeSent] != 3 || wrong["not computed"] != 9 || wrong["unaccounted"] != 2 || len(wrong) != 3 {
+	if wrong[ReceivedBeforeSent] != 3 || wrong["not computed"] != 9 || wrong["unaccounted"] != 2 ||
+		len(wrong) != 3 {
 		t.Errorf("wrong: %v", wrong)
 	}
-	if !slices.Contains(d.Remarks, Remark{Wrong, "x"}) || !slices.Contains(d.Undecided, "y") || !slices.Contains(d.Remarks, Remark{Note, "z"}) {
+	if !slices.Contains(d.Remarks, Remark{Wrong, "x"}) || !slices.Contains(d.Undecided, "y") ||
+		!slices.Contains(d.Remarks, Remark{Note, "z"}) {
 		t.Errorf("remarks %v, undecided %v", d.Remarks, d.Undecided)
 	}
-	if !slices.ContainsFunc(d.Remarks, func(r Remark) bool { return strings.Contains(r.Text, "was not ended") }) {
+	if !slices.ContainsFunc(d.Remarks,
+		func(r Remark) bool { return strings.Contains(r.Text, "was not ended") }) {
 		t.Errorf("remarks %v: nothing of the end", d.Remarks)
 	}
-	if !slices.ContainsFunc(d.Pairs, func(p Pair) bool { return p.A == "A" && p.B == "B" && p.Verdict == "" && p.Reason == "torn" }) {
+	if !slices.ContainsFunc(d.Pairs, func(p Pair) bool {
+		return p.A == "A" && p.B == "B" && p.Verdict == "" && p.Reason == "torn"
+	}) {
 		t.Errorf("pairs %v: A and B are not related", d.Pairs)
 	}
 }
@@ -240,28 +264,33 @@ func TestFromOfNothing(t *testing.T) {
 	_, run := chain(t)
 	d := From(&analysis.Answer{Run: "nothing"}, run, "a test")
 	written(t, d)
-	for _, part := range []string{PartGraph, PartStretches, PartLatency, PartThroughput, PartBounds, PartTuples, PartNodes, PartSeconds} {
-		if !slices.ContainsFunc(d.Absent, func(a Absent) bool { return a.Part == part && a.Reason != "" }) {
+	for _, part := range []string{PartGraph, PartStretches, PartLatency, PartThroughput, PartBounds,
+		PartTuples, PartNodes, PartSeconds} {
+		if !slices.ContainsFunc(d.Absent,
+			func(a Absent) bool { return a.Part == part && a.Reason != "" }) {
 			t.Errorf("nothing says why %s is absent", part)
 		}
 	}
 }
 
-// However many nodes, legs and pairs a run has, its page stays within its size and says what it leaves out.
+// A page stays within its size, however many nodes, legs and pairs the run has. It says what it
+// leaves out.
 func TestFromLargeRun(t *testing.T) {
 	a, run := chain(t)
 	leg := a.Legs[0]
 	for i := range 300 {
 		leg.From, leg.To = fmt.Sprintf("actor%d/send", i), fmt.Sprintf("actor%d/recv", i+1)
 		a.Legs = append(a.Legs, leg)
-		a.Points = append(a.Points, analysis.Point{Name: leg.From, Actor: fmt.Sprintf("actor%d", i), Nodes: []string{"A"}, PerBin: a.Points[0].PerBin})
+		a.Points = append(a.Points, analysis.Point{Name: leg.From, Actor: fmt.Sprintf("actor%d", i),
+			Nodes: []string{"A"}, PerBin: a.Points[0].PerBin})
 		a.Missing = append(a.Missing, analysis.Missing{Part: fmt.Sprint(i), Reason: "gone"})
 	}
 	for i := range 200 {
-		a.Nodes = append(a.Nodes, analysis.Node{Name: fmt.Sprintf("node-%03d", i), Facts: map[string]string{"kernel": "Linux 6.18.5", "processor": "one of many"}})
+		a.Nodes = append(a.Nodes, analysis.Node{Name: fmt.Sprintf("node-%03d", i),
+			Facts: map[string]string{"kernel": "Linux 6.18.5", "processor": "one of many"}})
 	}
 	d := From(a, run, "a test")
-	t.Logf("%d bytes", len(written(t, d))) // at most MaxBytes, else Write fails
+	t.Logf("%d bytes", len(written(t, d))) // Write fails above MaxBytes
 	for _, part := range []string{PartStretches, PartThroughput, PartNodes} {
 		if !slices.ContainsFunc(d.Absent, func(a Absent) bool { return a.Part == part }) {
 			t.Errorf("nothing says what was left out of %s", part)
@@ -269,7 +298,7 @@ func TestFromLargeRun(t *testing.T) {
 	}
 }
 
-// Where many pairs of nodes share a leg, it is two stretches and not one for each pair.
+// If many pairs of nodes share a leg, it is shown as two stretches, and not as one for each pair.
 func TestFromManyPairs(t *testing.T) {
 	a, run := chain(t)
 	l := &a.Legs[0]
@@ -297,7 +326,8 @@ func TestFromManyPairs(t *testing.T) {
 func TestSpreadKeepsTheSum(t *testing.T) {
 	random := seed.Random(t)
 	for range 200 {
-		f := &from{Data: &Data{Timeline: Timeline{Start: 1000, Bucket_cycles: 1 + random.Int64N(500), Buckets: 50}}}
+		timeline := Timeline{Start: 1000, Bucket_cycles: 1 + random.Int64N(500), Buckets: 50}
+		f := &from{Data: &Data{Timeline: timeline}}
 		var periods []analysis.Period
 		var sum, at uint64
 		for at < 49*uint64(f.Timeline.Bucket_cycles) {
@@ -306,7 +336,8 @@ func TestSpreadKeepsTheSum(t *testing.T) {
 				break
 			}
 			n := random.Uint64N(10000)
-			periods = append(periods, analysis.Period{From_cycles: analysis.Reading(1000 + at), Length: analysis.Interval{Lo_cycles: length, Hi_cycles: length}, Count: n})
+			periods = append(periods, analysis.Period{From_cycles: analysis.Reading(1000 + at),
+				Length: analysis.Interval{Lo_cycles: length, Hi_cycles: length}, Count: n})
 			sum, at = sum+n, at+uint64(length)
 		}
 		var got int64
@@ -315,7 +346,7 @@ func TestSpreadKeepsTheSum(t *testing.T) {
 				got += c
 			}
 		}
-		if diff := got - int64(sum); diff < -1 || diff > 1 { // lengths are halved and added
+		if diff := got - int64(sum); diff < -1 || diff > 1 { // lengths are halved and added up
 			t.Fatalf("%d counted, %d shown", sum, got)
 		}
 	}
@@ -336,7 +367,8 @@ func TestDensityHoldsAll(t *testing.T) {
 		if math.Abs(sum-1) > 1e-4 {
 			t.Fatalf("shares of %v sum up to %v", bins, sum)
 		}
-		if last := bins[len(bins)-1]; d.From_cycles > max(1, float64(bins[0].Lo_cycles)) || d.To_cycles < float64(last.Hi_cycles) {
+		if last := bins[len(bins)-1]; d.From_cycles > max(1, float64(bins[0].Lo_cycles)) ||
+			d.To_cycles < float64(last.Hi_cycles) {
 			t.Fatalf("density from %v to %v of bins %v", d.From_cycles, d.To_cycles, bins)
 		}
 	}
@@ -345,21 +377,24 @@ func TestDensityHoldsAll(t *testing.T) {
 	}
 }
 
-// randomBins are bins in order, as a distribution's; the first may be of negative ends.
+// randomBins are bins in order, as a distribution has them. The first may have negative ends.
 func randomBins(random *rand.Rand) []analysis.Bin {
 	var bins []analysis.Bin
 	at := random.Int64N(1<<random.UintN(40)) - 100
 	for range 1 + random.IntN(30) {
 		width := 1 + random.Int64N(1+max(at, 1)/16)
-		bins = append(bins, analysis.Bin{Lo_cycles: at, Hi_cycles: at + width - 1, Count: 1 + random.Uint64N(1000)})
+		bins = append(bins, analysis.Bin{Lo_cycles: at, Hi_cycles: at + width - 1,
+			Count: 1 + random.Uint64N(1000)})
 		at += width + random.Int64N(10)
 	}
 	return bins
 }
 
-// Whiskers lie around the box and within all durations, and only what is beyond them counts as outlier.
+// Whiskers lie around the box and within all durations. Only what is beyond them is an outlier.
 func TestWhiskers(t *testing.T) {
-	bin := func(at int64, n uint64) analysis.Bin { return analysis.Bin{Lo_cycles: at, Hi_cycles: at, Count: n} }
+	bin := func(at int64, n uint64) analysis.Bin {
+		return analysis.Bin{Lo_cycles: at, Hi_cycles: at, Count: n}
+	}
 	durations := func(bins ...analysis.Bin) *analysis.Durations {
 		d := &analysis.Durations{Lows: bins}
 		for _, b := range bins {
@@ -367,9 +402,11 @@ func TestWhiskers(t *testing.T) {
 		}
 		d.Min = analysis.Interval{Lo_cycles: d.Lows[0].Lo_cycles, Hi_cycles: d.Highs[0].Hi_cycles}
 		last := len(bins) - 1
-		d.Max = analysis.Interval{Lo_cycles: d.Lows[last].Lo_cycles, Hi_cycles: d.Highs[last].Hi_cycles}
+		d.Max = analysis.Interval{Lo_cycles: d.Lows[last].Lo_cycles,
+			Hi_cycles: d.Highs[last].Hi_cycles}
 		d.Percentiles = []analysis.Percentile{
-			{Percent: 25, Interval: analysis.Interval{Lo_cycles: 100, Hi_cycles: 102}}, {Percent: 75, Interval: analysis.Interval{Lo_cycles: 200, Hi_cycles: 202}}}
+			{Percent: 25, Interval: analysis.Interval{Lo_cycles: 100, Hi_cycles: 102}},
+			{Percent: 75, Interval: analysis.Interval{Lo_cycles: 200, Hi_cycles: 202}}}
 		return d
 	}
 	for name, c := range map[string]struct {
@@ -377,32 +414,38 @@ func TestWhiskers(t *testing.T) {
 		want      [2]Span
 		outliers  int64
 	}{
-		"all within":   {durations(bin(90, 1), bin(100, 5), bin(200, 5), bin(300, 1)), [2]Span{{90, 92}, {300, 302}}, 0},
-		"some beyond":  {durations(bin(-80, 4), bin(90, 1), bin(100, 5), bin(300, 1), bin(900, 3)), [2]Span{{90, 92}, {300, 302}}, 7},
+		"all within": {durations(bin(90, 1), bin(100, 5), bin(200, 5), bin(300, 1)),
+			[2]Span{{90, 92}, {300, 302}}, 0},
+		"some beyond": {durations(bin(-80, 4), bin(90, 1), bin(100, 5), bin(300, 1), bin(900, 3)),
+			[2]Span{{90, 92}, {300, 302}}, 7},
 		"at the fence": {durations(bin(-49, 1), bin(349, 1)), [2]Span{{-49, -47}, {349, 351}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s Stretch
 			whiskers(&s, c.durations)
 			if s.Whiskers != c.want || s.Outliers != c.outliers {
-				t.Errorf("whiskers %v with %d beyond, want %v with %d", s.Whiskers, s.Outliers, c.want, c.outliers)
+				t.Errorf("whiskers %v with %d beyond, want %v with %d", s.Whiskers, s.Outliers,
+					c.want, c.outliers)
 			}
 		})
 	}
 }
 
-// What was held against the truth is shown: of each stretch, between nodes in all, and of each method over all pairs.
+// A page shows what was held against the truth: for each stretch, for all durations between nodes,
+// and for each method over all pairs.
 func TestFromShowsTheTruth(t *testing.T) {
 	a, run := chain(t)
 	legs := append(slices.Clone(a.EndToEnd), a.Legs...)
 	wrong := 0
 	a.Held = new(analysis.Held)
 	for i := range legs {
-		h := &analysis.Held{Count: 100, Outside: uint64(i), MostUsed: 0.5, True: []analysis.Percentile{{Percent: 50, Interval: analysis.Interval{Lo_cycles: 7, Hi_cycles: 8}}}}
+		h := &analysis.Held{Count: 100, Outside: uint64(i), MostUsed: 0.5,
+			True: []analysis.Percentile{{Percent: 50,
+				Interval: analysis.Interval{Lo_cycles: 7, Hi_cycles: 8}}}}
 		h.Used[3] = 100 - uint64(i)
 		wrong += i
 		a.Held.Merge(h)
-		legs[i].Remote.Held = h // the pointer is the answer's own
+		legs[i].Remote.Held = h // the answer has this pointer
 	}
 	for i := range a.Comparisons {
 		ntp := &a.Comparisons[i].Methods[3]
@@ -411,7 +454,8 @@ func TestFromShowsTheTruth(t *testing.T) {
 	}
 	d := From(a, run, "a test")
 	written(t, d)
-	if n := int64(100 * len(legs)); d.Truth.Durations.Held != n || d.Truth.Remote.Held != n || d.Truth.Durations.Outside != int64(wrong) || len(d.Absent) > 0 {
+	if n := int64(100 * len(legs)); d.Truth.Durations.Held != n || d.Truth.Remote.Held != n ||
+		d.Truth.Durations.Outside != int64(wrong) || len(d.Absent) > 0 {
 		t.Errorf("%+v, absent %v", d.Truth, d.Absent)
 	}
 	if len(d.Truth.Stretches) != len(legs) {
@@ -419,29 +463,37 @@ func TestFromShowsTheTruth(t *testing.T) {
 	}
 	for i, s := range d.Truth.Stretches {
 		h := s.Held
-		if s.Name == "" || s.Place != Remote || s.True != (Span{7, 8}) || s.Median.Hi_cycles == 0 || h.Outside != int64(i) || h.Used_50 != 0.2 || h.Largest != 0.5 || math.Abs(h.Shares[3]-1) > 1e-9 {
+		if s.Name == "" || s.Place != Remote || s.True != (Span{7, 8}) || s.Median.Hi_cycles == 0 ||
+			h.Outside != int64(i) || h.Used_50 != 0.2 || h.Largest != 0.5 ||
+			math.Abs(h.Shares[3]-1) > 1e-9 {
 			t.Errorf("stretch %d: %+v", i, s)
 		}
 	}
-	if m := d.Truth.Methods; len(m) != 1 || m[0].Name != NTP || m[0].Held.Held != int64(4*len(a.Comparisons)) || m[0].About != "another clock" || m[0].What != "pairs of claims" {
+	if m := d.Truth.Methods; len(m) != 1 || m[0].Name != NTP ||
+		m[0].Held.Held != int64(4*len(a.Comparisons)) || m[0].About != "another clock" ||
+		m[0].What != "pairs of claims" {
 		t.Errorf("methods %+v", m)
 	}
 	a.Held = &analysis.Held{}
-	if d := From(a, run, "a test"); d.Truth.Durations.Held != 0 || len(d.Absent) != 1 || strings.Contains(d.Absent[0].Reason, "real machines") {
+	if d := From(a, run, "a test"); d.Truth.Durations.Held != 0 || len(d.Absent) != 1 ||
+		strings.Contains(d.Absent[0].Reason, "real machines") {
 		t.Errorf("nothing was held: %v", d.Absent)
 	}
 }
 
-// What waits before an actor begins is no computation of it, in the stretches, the truth and the ways of single tuples.
+// A wait before an actor begins is not its computation: not in stretches, nor in the truth, nor in
+// single tuples.
 func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
 	a := &analysis.Answer{}
 	one := analysis.Durations{Count: 1}
-	for _, p := range []string{"source/intended", "source/start", "source/end", "parse/recv", "parse/decoded"} {
+	for _, p := range []string{"source/intended", "source/start", "source/end", "parse/recv",
+		"parse/decoded"} {
 		actor, _, _ := strings.Cut(p, "/")
 		a.Points = append(a.Points, analysis.Point{Name: p, Actor: actor})
 	}
 	for i, kind := range []string{"inside", "computation", "transfer", "inside"} {
-		a.Legs = append(a.Legs, analysis.Leg{From: a.Points[i].Name, To: a.Points[i+1].Name, Kind: kind, All: one,
+		a.Legs = append(a.Legs, analysis.Leg{From: a.Points[i].Name, To: a.Points[i+1].Name,
+			Kind: kind, All: one,
 			Pairs: []analysis.NodePair{{From: "A", To: "A", Durations: one}}})
 	}
 	w := analysis.Way{}
@@ -457,7 +509,8 @@ func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
 		Kind  Kind
 		Means bool
 	}
-	want := []row{{"source/intended → source/start", Inside, true}, {"source", Computation, false}, {"source → parse", Transfer, false}, {"parse/recv → parse/decoded", Inside, false}}
+	want := []row{{"source/intended → source/start", Inside, true}, {"source", Computation, false},
+		{"source → parse", Transfer, false}, {"parse/recv → parse/decoded", Inside, false}}
 	for i, s := range f.Stretches {
 		if got := (row{s.Name, s.Kind, s.Means != ""}); got != want[i] {
 			t.Errorf("stretch %d is %v, want %v", i, got, want[i])

@@ -2,7 +2,7 @@ package report
 
 import "reflect"
 
-// fill turns slices that are nil into empty ones, so that a reader of the JSON meets lists alone.
+// fill turns nil slices into empty ones, so that a reader of the JSON finds only lists.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:

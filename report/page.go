@@ -9,22 +9,24 @@ import (
 	"reflect"
 )
 
-// page is the built form of web/: make web builds it, and a test holds it against its source.
+// page is built from web/ by make web. A test holds it against its source.
 //
 //go:embed page.html
 var page []byte
 
-// place is where the data go in it: the content of a script element that is not run.
+// place is where the data go. It is the content of a script element that the browser does not run.
 var place = []byte("{{report.Data}}")
 
-// Write writes a page. The same data give the same bytes; lists in them that are nil become empty ones. The error wraps ErrData for data that cannot be shown, which includes a page
-// above MaxBytes.
+// Write writes a page. The same data give the same bytes. It turns nil lists in the data into empty
+// ones. The error wraps ErrData for data that cannot be shown, or that make a page of more than
+// MaxBytes.
 func Write(w io.Writer, d *Data) error {
 	if err := d.Check(); err != nil {
 		return err
 	}
 	fill(reflect.ValueOf(d).Elem())
-	// encoding/json writes <, > and & as \u003c, \u003e and \u0026, so no name can end the element that holds it.
+	// encoding/json writes <, > and & as \u003c, \u003e and \u0026, so no name can end the element
+	// that it is in.
 	text, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -34,7 +36,8 @@ func Write(w io.Writer, d *Data) error {
 		return fmt.Errorf("write report: the embedded page has no place for data: run make web")
 	}
 	if size := len(head) + len(text) + len(tail); size > MaxBytes {
-		return fmt.Errorf("write report: %d bytes, at most %d: show fewer stretches, tuples or nodes: %w", size, MaxBytes, ErrData)
+		return fmt.Errorf("write report: %d bytes, at most %d: show fewer stretches, tuples "+
+			"or nodes: %w", size, MaxBytes, ErrData)
 	}
 	for _, part := range [][]byte{head, text, tail} {
 		if _, err := w.Write(part); err != nil {

@@ -23,7 +23,8 @@ import (
 
 var (
 	update = flag.Bool("update", false, "write the golden files anew, and the types for TypeScript")
-	pages  = flag.String("pages", "", "write sample pages into this directory, for the browser's tests")
+	pages  = flag.String("pages", "", "write sample pages into this directory, for the "+
+		"browser's tests")
 )
 
 func golden(t *testing.T, name string, got []byte) {
@@ -38,7 +39,8 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the code writes; see whether that is right and run: go test ./report -update\n%s", name, cmp.Diff(string(want), string(got)))
+		t.Errorf("%s is not what the code writes; see whether that is right and run: go test "+
+			"./report -update\n%s", name, cmp.Diff(string(want), string(got)))
 	}
 }
 
@@ -53,7 +55,7 @@ func written(t *testing.T, d *Data) string {
 
 var element = regexp.MustCompile(`(?s)<script id="data" type="application/json">(.*?)</script>`)
 
-// embedded is what a browser takes for the data: up to the first end of the element.
+// embedded is what a browser takes as the data: all up to the first end of the element.
 func embedded(t *testing.T, page string) []byte {
 	t.Helper()
 	found := element.FindStringSubmatch(page)
@@ -70,7 +72,7 @@ func TestSampleIsGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One number a line would make it long to read: lists of numbers stand in one.
+	// A number on each line would make the file long: a list of numbers is on one line.
 	text = regexp.MustCompile(`\n +(-?[\d.e-]+|null)(,?)`).ReplaceAll(text, []byte("$1$2"))
 	golden(t, "testdata/sample.json", append(text, '\n'))
 }
@@ -97,7 +99,8 @@ func TestPageIsSmall(t *testing.T) {
 	if size := len(written(t, largeData(sampleSeed))); size > MaxBytes {
 		t.Errorf("a large run's page has %d bytes, more than %d", size, MaxBytes)
 	} else {
-		t.Logf("large run: %d bytes, sample: %d, without data: %d", size, len(written(t, sampleData(sampleSeed))), len(page))
+		t.Logf("large run: %d bytes, sample: %d, without data: %d",
+			size, len(written(t, sampleData(sampleSeed))), len(page))
 	}
 	d := sampleData(sampleSeed)
 	d.Run.Note = strings.Repeat("x", MaxBytes)
@@ -106,7 +109,8 @@ func TestPageIsSmall(t *testing.T) {
 	}
 }
 
-// No text from a run can leave the element that holds the data. What the page then does with it is tested in a browser.
+// No text of a run can end the element that holds the data. Tests in a browser look at what the
+// page does with it.
 func TestHostileNamesStayData(t *testing.T) {
 	d := hostileData(sampleSeed)
 	page := written(t, d)
@@ -120,23 +124,27 @@ func TestHostileNamesStayData(t *testing.T) {
 	harmless := written(t, sampleData(sampleSeed))
 	for _, mark := range []string{"<script", "</script", "<!--", "<img"} {
 		if n, want := strings.Count(page, mark), strings.Count(harmless, mark); n != want {
-			t.Errorf("%q stands %d times in the page, %d times in one with harmless names", mark, n, want)
+			t.Errorf("%q stands %d times in the page, %d times in one with harmless names",
+				mark, n, want)
 		}
 	}
 }
 
-// The page fetches nothing: no address is in it but XML's names, and its policy forbids every request.
+// The page fetches nothing: it has no addresses but XML's names, and its policy forbids every
+// request.
 func TestPageAsksNoNetwork(t *testing.T) {
 	text := string(page)
 	if !strings.Contains(text, `default-src 'none'`) {
 		t.Error("no content security policy that forbids requests")
 	}
-	for _, address := range regexp.MustCompile(`(https?:)?//[a-z0-9-]+\.[a-z0-9.-]+`).FindAllString(text, -1) {
+	addresses := regexp.MustCompile(`(https?:)?//[a-z0-9-]+\.[a-z0-9.-]+`)
+	for _, address := range addresses.FindAllString(text, -1) {
 		if !strings.Contains(address, "www.w3.org") {
 			t.Errorf("the page names the address %q", address)
 		}
 	}
-	for _, call := range []string{"fetch(", "XMLHttpRequest", "WebSocket", "sendBeacon", "import("} {
+	for _, call := range []string{"fetch(", "XMLHttpRequest", "WebSocket", "sendBeacon",
+		"import("} {
 		if strings.Contains(text, call) {
 			t.Errorf("the page can call %s", call)
 		}
@@ -145,8 +153,8 @@ func TestPageAsksNoNetwork(t *testing.T) {
 
 var fingerprint = regexp.MustCompile(`Source sha256: ([0-9a-f]{64})`)
 
-// The embedded page is what was built from the source beside it: whoever changes web/ runs make web. That the build itself gives
-// these bytes is what make test-web looks at.
+// The embedded page was built from the source in web/: whoever changes that runs make web. make
+// test-web checks that the build gives these bytes.
 func TestPageIsBuiltFromItsSource(t *testing.T) {
 	const web = "../web"
 	sources, err := filepath.Glob(web + "/src/*")
@@ -171,7 +179,8 @@ func TestPageIsBuiltFromItsSource(t *testing.T) {
 		t.Fatal("the page does not say what it was built from: run make web")
 	}
 	if want := hex.EncodeToString(hash.Sum(nil)); string(found[1]) != want {
-		t.Errorf("report/page.html was built from the source with sha256 %s, and web/ has %s: run make web", found[1], want)
+		t.Errorf("report/page.html was built from the source with sha256 %s, and web/ has %s: "+
+			"run make web", found[1], want)
 	}
 }
 
@@ -204,21 +213,28 @@ func TestWriteSamplePages(t *testing.T) {
 	if *pages == "" {
 		t.Skip("for the browser's tests: name a directory with -pages")
 	}
-	partial := sampleData(sampleSeed) // nothing speaks against its bounds, and a part of it is missing
+	partial := sampleData(sampleSeed) // its bounds hold, and a part of it is missing
 	partial.Verdict, partial.Undecided, partial.Routes[0].Slowest[0].Surely = Consistent, nil, true
-	digests := Route{Begins: []string{"digest"}, Ends: []string{"digest"}, Points: "digest/start", Tuples: 2300, Made_of: []int{0}} // made of windows
-	partial.Actors, partial.Routes, partial.Totals.Tuples = append(partial.Actors, Actor{"digest", []string{"edge"}, 4600}), append(partial.Routes, digests), partial.Totals.Tuples+2300
+	// made of windows
+	digests := Route{Begins: []string{"digest"}, Ends: []string{"digest"}, Points: "digest/start",
+		Tuples: 2300, Made_of: []int{0}}
+	partial.Actors = append(partial.Actors, Actor{"digest", []string{"edge"}, 4600})
+	partial.Routes = append(partial.Routes, digests)
+	partial.Totals.Tuples += 2300
 	for name, d := range map[string]*Data{
 		"partial": partial,
-		"sample":  sampleData(sampleSeed), "empty": emptyData(), "hostile": hostileData(sampleSeed), "large": largeData(sampleSeed),
+		"sample":  sampleData(sampleSeed), "empty": emptyData(), "hostile": hostileData(sampleSeed),
+		"large": largeData(sampleSeed),
 	} {
-		if err := os.WriteFile(filepath.Join(*pages, name+".html"), []byte(written(t, d)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(*pages, name+".html"), []byte(written(t, d)),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// What is beyond the whole numbers that JSON holds exactly goes outward to one that it holds, and no farther than it must.
+// Beyond the whole numbers that JSON holds exactly, an end goes outward to one that it holds, and
+// no farther than it must.
 func TestRoundedOutward(t *testing.T) {
 	rng := seed.Random(t)
 	for i := range 20_000 {
@@ -227,7 +243,8 @@ func TestRoundedOutward(t *testing.T) {
 			v = -v
 		}
 		down, up := roundDown(v), roundUp(v)
-		if down > v || int64(float64(down)) != down || v < 1<<62 && (up < v || int64(float64(up)) != up) {
+		if down > v || int64(float64(down)) != down ||
+			v < 1<<62 && (up < v || int64(float64(up)) != up) {
 			t.Fatalf("%d goes to %d and %d", v, down, up)
 		}
 		if width := up - down; v > -exact && v < exact && width != 0 || width > 1<<11 {

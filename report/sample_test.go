@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// A sample is a run that never was: a small stream job on three nodes, drawn from a seed, with everything that a page can show. Its
-// tuples are drawn and summed up here as package analysis would.
+// A sample is an invented run of a small stream job on three nodes, drawn from a seed. It has
+// everything that a page can show. Its tuples are drawn and summed up here, as package analysis
+// would do it.
 type sample struct {
 	random *rand.Rand
 	data   *Data
@@ -20,14 +21,14 @@ const (
 	sampleHz      = 2.596e9
 	sampleSeconds = 90
 	sampleBuckets = 180
-	sampleDraws   = 18000      // durations of a stretch that are drawn
-	sampleTuples  = 10_412_667 // that they stand for
+	sampleDraws   = 18000      // durations that are drawn for a stretch
+	sampleTuples  = 10_412_667 // the number that they stand for
 )
 
-// sampleSeed is that of the golden sample, of docs/report.md and of the browser's tests.
+// sampleSeed is the seed of the golden sample, of docs/report.md and of the tests in a browser.
 const sampleSeed = 7
 
-// drawn is the sample that nearly every test wants: it takes longer to draw than to read.
+// drawn is the sample that nearly every test uses. To draw it takes longer than to read it.
 var drawn = sync.OnceValue(func() []byte {
 	text, err := json.Marshal(drawSample(sampleSeed))
 	if err != nil {
@@ -36,7 +37,7 @@ var drawn = sync.OnceValue(func() []byte {
 	return text
 })
 
-// sampleData is the sample of a seed; each call gives one of its own.
+// sampleData is the sample of a seed. Each call returns another copy.
 func sampleData(seed uint64) *Data {
 	if seed != sampleSeed {
 		return drawSample(seed)
@@ -51,21 +52,30 @@ func sampleData(seed uint64) *Data {
 func drawSample(seed uint64) *Data {
 	s := &sample{rand.New(rand.NewPCG(seed, 0)), &Data{Version: Version, Verdict: Suspect}}
 	d := s.data
-	d.Run = Run{Name: "tuesday-rate-110k", Note: "110 thousand tuples a second, window on two nodes",
-		Begun: UTC{1795186800_000_120_000, 1795186800_004_120_000}, Ended: UTC{1795186890_655_882_000, 1795186890_659_882_000},
+	d.Run = Run{Name: "tuesday-rate-110k", Note: "110 thousand tuples a second, window " +
+		"on two nodes",
+		Begun:   UTC{1795186800_000_120_000, 1795186800_004_120_000},
+		Ended:   UTC{1795186890_655_882_000, 1795186890_659_882_000},
 		Program: "cprof sample"}
 	length := int64(sampleSeconds * sampleHz)
-	d.Reference = Reference{Node: "edge", Why: "smallest median bound to the other nodes", Lo_hz: sampleHz - 2600, Hi_hz: sampleHz + 2600,
-		Hz_source:  "CLOCK_MONOTONIC_RAW over the run",
-		Seconds:    "seconds are by 2.5960000 GHz ± 2.6 kHz, measured against CLOCK_MONOTONIC_RAW over the run; what that leaves open is in their bounds",
+	d.Reference = Reference{Node: "edge", Why: "smallest median bound to the other nodes",
+		Lo_hz: sampleHz - 2600, Hi_hz: sampleHz + 2600,
+		Hz_source: "CLOCK_MONOTONIC_RAW over the run",
+		Seconds: "seconds are by 2.5960000 GHz ± 2.6 kHz, measured against " +
+			"CLOCK_MONOTONIC_RAW over the run; what that leaves open is in their bounds",
 		Wander_ppb: 1000, Window_ns: 10e9,
-		Length: Span{length - 1650, length + 1650}, Length_means: "from the first record of the sources to the first poison pill at the sinks"}
-	d.Timeline = Timeline{Start: 18446744073009551615 - 1<<40, Bucket_cycles: length / sampleBuckets, Buckets: sampleBuckets}
-	d.Totals = Totals{Events: sampleTuples*7 + 31, Tuples: sampleTuples, Complete: sampleTuples - 2316, Channels: 14}
+		Length: Span{length - 1650, length + 1650}, Length_means: "from the first record of the " +
+			"sources to the first poison pill at the sinks"}
+	d.Timeline = Timeline{Start: 18446744073009551615 - 1<<40,
+		Bucket_cycles: length / sampleBuckets, Buckets: sampleBuckets}
+	d.Totals = Totals{Events: sampleTuples*7 + 31, Tuples: sampleTuples,
+		Complete: sampleTuples - 2316, Channels: 14}
 	d.Actors = []Actor{
 		{"source", []string{"edge"}, sampleTuples}, {"parse", []string{"edge"}, sampleTuples * 2},
-		{"enrich", []string{"core-1"}, sampleTuples * 2}, {"audit", []string{"core-1"}, sampleTuples / 50},
-		{"window", []string{"core-1", "core-2"}, sampleTuples * 2}, {"sink", []string{"edge"}, sampleTuples - 2316}}
+		{"enrich", []string{"core-1"}, sampleTuples * 2},
+		{"audit", []string{"core-1"}, sampleTuples / 50},
+		{"window", []string{"core-1", "core-2"}, sampleTuples * 2},
+		{"sink", []string{"edge"}, sampleTuples - 2316}}
 	cycles := func(us float64) float64 { return us * sampleHz / 1e6 }
 	for _, w := range []struct {
 		kind              Kind
@@ -78,25 +88,32 @@ func drawSample(seed uint64) *Data {
 	}{
 		{Computation, Local, "parse", "parse", []string{"edge"}, 2.1, .35, .05, 1, Consistent},
 		{Computation, Local, "enrich", "enrich", []string{"core-1"}, 8.4, .5, .098, 1, Consistent},
-		{Computation, Local, "window", "window", []string{"core-1"}, 4.7, .8, .098, .48, Consistent},
+		{Computation, Local, "window", "window", []string{"core-1"}, 4.7, .8, .098, .48,
+			Consistent},
 		{Computation, Local, "window", "window", []string{"core-2"}, 5.2, .8, .11, .52, Suspect},
 		{Transfer, Local, "source", "parse", []string{"edge"}, 11, .6, .05, 1, Consistent},
-		{Transfer, Remote, "parse", "enrich", []string{"edge", "core-1"}, 40, .45, .63, 1, Consistent},
+		{Transfer, Remote, "parse", "enrich", []string{"edge", "core-1"}, 40, .45, .63, 1,
+			Consistent},
 		{Transfer, Local, "enrich", "audit", []string{"core-1"}, 9, .4, .1, .02, Consistent},
 		{Transfer, Local, "enrich", "window", []string{"core-1"}, 14, .7, .098, .48, Consistent},
-		{Transfer, Remote, "enrich", "window", []string{"core-1", "core-2"}, 52, .55, 2.4, .52, Suspect},
-		{Transfer, Remote, "window", "sink", []string{"core-1", "edge"}, 38, .5, .66, .48, Consistent},
+		{Transfer, Remote, "enrich", "window", []string{"core-1", "core-2"}, 52, .55, 2.4, .52,
+			Suspect},
+		{Transfer, Remote, "window", "sink", []string{"core-1", "edge"}, 38, .5, .66, .48,
+			Consistent},
 		{Transfer, Remote, "window", "sink", []string{"core-2", "edge"}, 43, .5, 1.9, .52, Suspect},
 		{EndToEnd, Local, "source", "sink", []string{"edge"}, 178, .33, .05, 1, Consistent},
 		{Inside, Local, "source", "source", []string{"edge"}, 1.3, .9, .05, 1, Consistent},
 	} {
-		s.stretch(w.kind, w.place, w.from, w.to, w.nodes, cycles(w.us), w.spread, cycles(w.bound), w.share, w.verdict)
+		s.stretch(w.kind, w.place, w.from, w.to, w.nodes, cycles(w.us), w.spread, cycles(w.bound),
+			w.share, w.verdict)
 	}
 	slow := func(i int, us, bound float64) Slow {
 		x := &d.Stretches[i]
-		return Slow{Name: x.Name, Points: x.Points, Median: Span{int64(cycles(us - bound)), int64(cycles(us + bound))}, Verdict: x.Verdict}
+		return Slow{Name: x.Name, Points: x.Points,
+			Median: Span{int64(cycles(us - bound)), int64(cycles(us + bound))}, Verdict: x.Verdict}
 	}
-	d.Routes = []Route{{Begins: []string{"source"}, Ends: []string{"audit", "sink"}, Points: "source/intended", Tuples: sampleTuples,
+	d.Routes = []Route{{Begins: []string{"source"}, Ends: []string{"audit", "sink"},
+		Points: "source/intended", Tuples: sampleTuples,
 		Slowest: []Slow{slow(5, 42.46, .66), slow(10, 42.1, 1.4), slow(8, 33.2, 1.8)}}}
 	s.throughput()
 	s.comparisons(cycles)
@@ -104,18 +121,26 @@ func drawSample(seed uint64) *Data {
 	s.tuples(cycles)
 	s.nodes()
 	d.Undecided = []string{
-		"Whether 1,204 pairs of tuples overtook each other between core-1 and core-2: their arrivals lie within each other's bounds.",
-		"Where between the network and the receiving actor's queue a transfer waited: no channel stands between them.",
-		"Whether the wander of a pair was below what was assumed: data can refute an assumption and never confirm it."}
+		"Whether 1,204 pairs of tuples overtook each other between core-1 and core-2: their " +
+			"arrivals lie within each other's bounds.",
+		"Where between the network and the receiving actor's queue a transfer waited: no channel " +
+			"stands between them.",
+		"Whether the wander of a pair was below what was assumed: data can refute an assumption " +
+			"and never confirm it."}
 	d.Remarks = []Remark{
-		{Note, "the relation of core-1 and core-2 is suspect: the data allow no wander below 1.56 ppm, and 1 ppm was declared"},
-		{Note, "the relation of edge and core-2 is suspect: the data allow no wander below 1.56 ppm, and 1 ppm was declared"}}
-	d.Missing = []Missing{{"logs/core-2/audit.cplog", "the last block is torn: 41 records were salvaged"}}
-	d.Absent = []Absent{{PartFacts, "node core-2 left before it was asked for its facts: connection lost"}}
+		{Note, "the relation of core-1 and core-2 is suspect: the data allow no wander below " +
+			"1.56 ppm, and 1 ppm was declared"},
+		{Note, "the relation of edge and core-2 is suspect: the data allow no wander below 1.56 " +
+			"ppm, and 1 ppm was declared"}}
+	d.Missing = []Missing{{"logs/core-2/audit.cplog",
+		"the last block is torn: 41 records were salvaged"}}
+	d.Absent = []Absent{{PartFacts, "node core-2 left before it was asked for its facts: " +
+		"connection lost"}}
 	return d
 }
 
-func (s *sample) stretch(kind Kind, place Place, from, to string, nodes []string, median, spread, bound, share float64, verdict Verdict) {
+func (s *sample) stretch(kind Kind, place Place, from, to string, nodes []string, median, spread,
+	bound, share float64, verdict Verdict) {
 	type draw struct {
 		bucket int
 		lo, hi int64
@@ -147,9 +172,13 @@ func (s *sample) stretch(kind Kind, place Place, from, to string, nodes []string
 	lo, hi := func(d draw) int64 { return d.lo }, func(d draw) int64 { return d.hi }
 	half := func(d draw) int64 { return (d.hi - d.lo + 1) / 2 }
 	middle := func(d draw) int64 { return (d.lo + d.hi) / 2 }
-	los, his, halves, middles := column(lo, nil), column(hi, nil), column(half, nil), column(middle, nil)
-	x := Stretch{ID: fmt.Sprintf("s%d", len(s.data.Stretches)), Kind: kind, Place: place, From: from, To: to, Nodes: nodes,
-		Verdict: verdict, Count: int64(share * sampleTuples), Suspect: map[Verdict]int64{Suspect: int64(share * sampleTuples)}[verdict], Density: density(middles, 60), BoundDensity: density(halves, 30)}
+	los, his, halves, middles := column(lo, nil), column(hi, nil), column(half, nil),
+		column(middle, nil)
+	x := Stretch{ID: fmt.Sprintf("s%d", len(s.data.Stretches)), Kind: kind, Place: place,
+		From: from, To: to, Nodes: nodes,
+		Verdict: verdict, Count: int64(share * sampleTuples),
+		Suspect: map[Verdict]int64{Suspect: int64(share * sampleTuples)}[verdict],
+		Density: density(middles, 60), BoundDensity: density(halves, 30)}
 	x.Name = from + " → " + to
 	switch {
 	case kind == Computation:
@@ -162,7 +191,8 @@ func (s *sample) stretch(kind Kind, place Place, from, to string, nodes []string
 		x.Points = from + "/intended → " + to + "/send"
 		x.Name, x.Means = x.Points, "due, not yet begun: the load's own lateness"
 	}
-	scenario := map[bool]string{true: "on the reference node", false: "on another node"}[nodes[0] == "edge"]
+	scenario := map[bool]string{true: "on the reference node",
+		false: "on another node"}[nodes[0] == "edge"]
 	if place == Remote {
 		scenario = "between two nodes"
 	}
@@ -228,7 +258,8 @@ func (s *sample) throughput() {
 	for _, t := range []struct {
 		name, source string
 		share        float64
-	}{{"source", "events of source/out", 1}, {"window", "periodic counter window/count", .97}, {"sink", "events of sink/in", .96}} {
+	}{{"source", "events of source/out", 1}, {"window", "periodic counter window/count", .97},
+		{"sink", "events of sink/in", .96}} {
 		x := Throughput{Name: t.name, Source: t.source}
 		for b := range sampleBuckets {
 			rate := t.share * sampleTuples / sampleBuckets * (1 + .015*s.random.NormFloat64())
@@ -244,11 +275,12 @@ func (s *sample) throughput() {
 	}
 }
 
-// truth has what virtual nodes would know of the sample: errors of a third of the bound at the most, as those of related counters are, and of
-// all of it, as those of return trips are.
+// truth is what virtual nodes would know of the sample. Errors take at most a third of the bound,
+// as those of related counters do, or up to all of it, as those of return trips do.
 func (s *sample) truth() {
 	held := func(n int64, largest float64) Held {
-		h := Held{Held: n, Shares: make([]float64, 20), Largest: largest, Used_50: .05, Used_99: largest}
+		h := Held{Held: n, Shares: make([]float64, 20), Largest: largest, Used_50: .05,
+			Used_99: largest}
 		steps := int(math.Ceil(largest * 20))
 		for i := range steps {
 			h.Shares[i] = math.Round(2*(float64(steps-i)-.5)/float64(steps*steps)*1e5) / 1e5
@@ -261,7 +293,8 @@ func (s *sample) truth() {
 		if x.Place == Remote {
 			remote += x.Count
 		}
-		leg := TrueLeg{Name: x.Name, Points: x.Points, Kind: x.Kind, Place: x.Place, Held: held(x.Count, .3)}
+		leg := TrueLeg{Name: x.Name, Points: x.Points, Kind: x.Kind, Place: x.Place,
+			Held: held(x.Count, .3)}
 		for _, p := range x.Percentiles {
 			if p.P == 50 {
 				leg.Median = Span{p.Lo_cycles, p.Hi_cycles}
@@ -272,8 +305,10 @@ func (s *sample) truth() {
 		s.data.Truth.Stretches = append(s.data.Truth.Stretches, leg)
 	}
 	s.data.Truth.Durations, s.data.Truth.Remote = held(all, .3), held(remote, .3)
-	s.data.Truth.Methods = []TrueMethod{{Name: Ours, What: "moments", Held: held(270, .2)}, {Name: ReT, What: "tuples", Held: held(sampleTuples, 1)},
-		{Name: NTP, What: "pairs of claims", About: "the one REALTIME that the nodes share", Held: held(81, .4)}}
+	s.data.Truth.Methods = []TrueMethod{{Name: Ours, What: "moments", Held: held(270, .2)},
+		{Name: ReT, What: "tuples", Held: held(sampleTuples, 1)},
+		{Name: NTP, What: "pairs of claims", About: "the one REALTIME that the nodes share",
+			Held: held(81, .4)}}
 }
 
 func (s *sample) comparisons(cycles func(float64) float64) {
@@ -282,8 +317,10 @@ func (s *sample) comparisons(cycles func(float64) float64) {
 		ours    float64
 		verdict Verdict
 		ret     bool
-	}{{"edge", "core-1", .63, Consistent, true}, {"edge", "core-2", 1.9, Suspect, true}, {"core-1", "core-2", 2.4, Suspect, false}} {
-		methods := []Method{{Name: Ours, Proven: c.verdict == Consistent}, {Name: MinRTT}, {Name: ReT}, {Name: NTP}}
+	}{{"edge", "core-1", .63, Consistent, true}, {"edge", "core-2", 1.9, Suspect, true},
+		{"core-1", "core-2", 2.4, Suspect, false}} {
+		methods := []Method{{Name: Ours, Proven: c.verdict == Consistent}, {Name: MinRTT},
+			{Name: ReT}, {Name: NTP}}
 		for b := range sampleBuckets {
 			wave := 1 + .25*math.Sin(float64(b)/14)
 			noise := func() float64 { return math.Exp(.25 * s.random.NormFloat64()) }
@@ -291,7 +328,9 @@ func (s *sample) comparisons(cycles func(float64) float64) {
 			if b > 110 && b < 128 {
 				load = 4
 			}
-			put := func(m int, us float64) { methods[m].Bound = append(methods[m].Bound, int64(cycles(us))) }
+			put := func(m int, us float64) {
+				methods[m].Bound = append(methods[m].Bound, int64(cycles(us)))
+			}
 			put(0, c.ours*wave)
 			put(1, c.ours*11)
 			if c.ret {
@@ -322,21 +361,30 @@ func (s *sample) tuples(cycles func(float64) float64) {
 	for i := range 10 {
 		worse := 1.9 - .1*float64(i)
 		hops := []hop{
-			{"source → parse", Transfer, "edge", "edge", 14 * worse, .05, Consistent, "on the reference node"},
+			{"source → parse", Transfer, "edge", "edge", 14 * worse, .05, Consistent,
+				"on the reference node"},
 			{"parse", Computation, "edge", "edge", 2.2, .05, Consistent, "on the reference node"},
-			{"parse → enrich", Transfer, "edge", "core-1", 60 * worse, .63, Consistent, "between two nodes"},
-			{"enrich", Computation, "core-1", "core-1", 31 * worse, .098, Consistent, "on another node"},
-			{"enrich → window", Transfer, "core-1", "core-2", 420 * worse, 2.4, Suspect, "between two nodes"},
+			{"parse → enrich", Transfer, "edge", "core-1", 60 * worse, .63, Consistent,
+				"between two nodes"},
+			{"enrich", Computation, "core-1", "core-1", 31 * worse, .098, Consistent,
+				"on another node"},
+			{"enrich → window", Transfer, "core-1", "core-2", 420 * worse, 2.4, Suspect,
+				"between two nodes"},
 			{"window", Computation, "core-2", "core-2", 1.3, 2.0, Suspect, "on another node"},
-			{"window → sink", Transfer, "core-2", "edge", 88 * worse, 1.9, Suspect, "between two nodes"},
+			{"window → sink", Transfer, "core-2", "edge", 88 * worse, 1.9, Suspect,
+				"between two nodes"},
 		}
-		if i%3 == 1 { // one that stayed on core-1
-			hops[4] = hop{"enrich → window", Transfer, "core-1", "core-1", 510 * worse, .098, Consistent, "on another node"}
-			hops[5] = hop{"window", Computation, "core-1", "core-1", 6.1, .098, Consistent, "on another node"}
-			hops[6] = hop{"window → sink", Transfer, "core-1", "edge", 71 * worse, .66, Consistent, "between two nodes"}
+		if i%3 == 1 { // this one stayed on core-1
+			hops[4] = hop{"enrich → window", Transfer, "core-1", "core-1",
+				510 * worse, .098, Consistent, "on another node"}
+			hops[5] = hop{"window", Computation, "core-1", "core-1", 6.1, .098, Consistent,
+				"on another node"}
+			hops[6] = hop{"window → sink", Transfer, "core-1", "edge", 71 * worse, .66, Consistent,
+				"between two nodes"}
 		}
-		t := Tuple{ID: 0x0001_0000_0000_0000*uint64(i%2+1) + s.random.Uint64()>>20, Verdict: Consistent}
-		// Error of an event: that of its node against the reference.
+		t := Tuple{ID: 0x0001_0000_0000_0000*uint64(i%2+1) + s.random.Uint64()>>20,
+			Verdict: Consistent}
+		// The error of an event is that of its node against the reference.
 		off := map[string]float64{"edge": .05, "core-1": .63, "core-2": 1.9}
 		at := 0.0
 		moment := func(us float64, node string, first bool) Span {
@@ -348,8 +396,10 @@ func (s *sample) tuples(cycles func(float64) float64) {
 		}
 		for j, h := range hops {
 			us := h.us * (1 + .1*s.random.Float64())
-			step := Step{h.name, h.kind, h.from, h.to, moment(at, h.from, j == 0), moment(at+us, h.to, false),
-				Span{int64(cycles(us - h.bound)), int64(math.Ceil(cycles(us + h.bound)))}, h.scenario, h.verdict, us < h.bound}
+			step := Step{h.name, h.kind, h.from, h.to, moment(at, h.from, j == 0),
+				moment(at+us, h.to, false),
+				Span{int64(cycles(us - h.bound)), int64(math.Ceil(cycles(us + h.bound)))},
+				h.scenario, h.verdict, us < h.bound}
 			at += us
 			t.Steps = append(t.Steps, step)
 			if h.verdict == Suspect {
@@ -359,8 +409,10 @@ func (s *sample) tuples(cycles func(float64) float64) {
 		t.Total = Span{int64(cycles(at - .05)), int64(cycles(at + .05))}
 		s.data.Tuples = append(s.data.Tuples, t)
 	}
-	slices.SortFunc(s.data.Tuples, func(a, b Tuple) int { return int(b.Total.Lo_cycles - a.Total.Lo_cycles) })
-	for i, why := range []string{"slowest", "2nd slowest", "3rd slowest", "4th slowest", "5th slowest", "6th slowest", "7th slowest", "8th slowest", "9th slowest", "10th slowest"} {
+	slices.SortFunc(s.data.Tuples,
+		func(a, b Tuple) int { return int(b.Total.Lo_cycles - a.Total.Lo_cycles) })
+	for i, why := range []string{"slowest", "2nd slowest", "3rd slowest", "4th slowest",
+		"5th slowest", "6th slowest", "7th slowest", "8th slowest", "9th slowest", "10th slowest"} {
 		s.data.Tuples[i].Why = why
 	}
 }
@@ -368,44 +420,58 @@ func (s *sample) tuples(cycles func(float64) float64) {
 func (s *sample) nodes() {
 	facts := func(quantum, slack string, invariant string) []Fact {
 		return []Fact{{"counter", invariant}, {"quantum", quantum}, {"core slack", slack},
-			{"processor", "AMD EPYC 9B45, 2 virtual CPUs"}, {"kernel", "Linux 6.18.5"}, {"clock source", "kvm-clock"}}
+			{"processor", "AMD EPYC 9B45, 2 virtual CPUs"}, {"kernel", "Linux 6.18.5"},
+			{"clock source", "kvm-clock"}}
 	}
 	d := s.data
 	d.Nodes = []Node{
-		{"edge", "boot 3f1c09aa, unbroken", false, "", facts("1 cycle", "127 cycles", "invariant TSC, rdtscp")},
-		{"core-1", "boot 99b1d0e2, unbroken", false, "", facts("26 cycles", "101 cycles", "invariant TSC, rdtscp")},
+		{"edge", "boot 3f1c09aa, unbroken", false, "",
+			facts("1 cycle", "127 cycles", "invariant TSC, rdtscp")},
+		{"core-1", "boot 99b1d0e2, unbroken", false, "",
+			facts("26 cycles", "101 cycles", "invariant TSC, rdtscp")},
 		{"core-2", "boot 0c77ab10, unbroken", true, "connection lost 4 s before the end", nil}}
 	d.Pairs = []Pair{
 		{"edge", "core-1", Consistent, "", 1637, 2011, 1 - 18.1e-9, 1000, 12, 4292, 181, "direct"},
-		{"edge", "core-2", Suspect, "the rate moved by more than 1 ppm within 10 s, 61 s after the beginning", 4933, 8816, 1 + 237e-9, 3120, 1560, 4004, 174, "over core-1"},
-		{"core-1", "core-2", Suspect, "the rate moved by more than 1 ppm within 10 s, 61 s after the beginning", 6231, 9154, 1 + 255e-9, 3120, 1560, 3990, 174, "direct"}}
+		{"edge", "core-2", Suspect, "the rate moved by more than 1 ppm within 10 s, 61 s after " +
+			"the beginning", 4933, 8816, 1 + 237e-9, 3120, 1560, 4004, 174, "over core-1"},
+		{"core-1", "core-2", Suspect, "the rate moved by more than 1 ppm within 10 s, 61 s after " +
+			"the beginning", 6231, 9154, 1 + 255e-9, 3120, 1560, 3990, 174, "direct"}}
 	d.Assumptions = []Assumption{
-		{"wander", "1 ppm over ±10 s", "how far the relative rate of two counters moves from its mean within a window", Suspect},
+		{"wander", "1 ppm over ±10 s", "how far the relative rate of two counters moves from its " +
+			"mean within a window", Suspect},
 		{"core slack", "127, 101 and 110 cycles", "how far the cores of one node disagree", ""},
 		{"quantum", "1, 26 and 1 cycles", "the step in which a counter really moves", ""},
-		{"epochs", "unbroken", "no boot, suspend, migration or reset of a counter during the run", Consistent}}
+		{"epochs", "unbroken", "no boot, suspend, migration or reset of a counter during the run",
+			Consistent}}
 	d.Findings = []Finding{
-		{ReceivedBeforeSent, 0, 8_214_006, Good, "pairs whose interval says that the receipt came before the send: one would prove an assumption wrong"},
+		{ReceivedBeforeSent, 0, 8_214_006, Good, "pairs whose interval says that the receipt " +
+			"came before the send: one would prove an assumption wrong"},
 		{"lost", 2291, sampleTuples, Note, "tuples that entered the job and never left it"},
 		{"in flight", 25, sampleTuples, Note, "tuples still on their way when the run ended"},
-		{"duplicated", 31, sampleTuples * 7, Note, "records with an id that the channel had logged already"},
+		{"duplicated", 31, sampleTuples * 7, Note, "records with an id that the channel had " +
+			"logged already"},
 		{"out of order", 40_133, sampleTuples, Note, "tuples that overtook another, surely"},
-		{"undecided orders", 1204, sampleTuples, Note, "pairs of which the bound cannot tell which came first"},
-		{"dropped by the log", 0, sampleTuples*7 + 31, Good, "events that a full ring did not keep"}}
+		{"undecided orders", 1204, sampleTuples, Note, "pairs of which the bound cannot tell " +
+			"which came first"},
+		{"dropped by the log", 0, sampleTuples*7 + 31, Good, "events that a full ring " +
+			"did not keep"}}
 }
 
-// emptyData is a run of which nothing is known but that it was.
+// emptyData is a run about which nothing is known.
 func emptyData() *Data {
-	d := &Data{Version: Version, Run: Run{Name: "nothing", Program: "cprof sample"}, Verdict: Consistent}
-	for _, part := range []string{PartGraph, PartStretches, PartLatency, PartThroughput, PartBounds, PartTuples, PartNodes, PartFacts, PartSeconds} {
+	d := &Data{Version: Version, Run: Run{Name: "nothing", Program: "cprof sample"},
+		Verdict: Consistent}
+	for _, part := range []string{PartGraph, PartStretches, PartLatency, PartThroughput, PartBounds,
+		PartTuples, PartNodes, PartFacts, PartSeconds} {
 		d.Absent = append(d.Absent, Absent{part, "no log of any node was collected"})
 	}
 	return d
 }
 
-// hostileData has names that want to be markup wherever somebody else's text is shown.
+// hostileData has names that try to be markup, wherever the page shows text of others.
 func hostileData(seed uint64) *Data {
-	const evil = `</script><script>document.title="owned"</script><img src=x onerror='document.title="owned"'>` + "\u2028<!--"
+	const evil = `</script><script>document.title="owned"</script>` +
+		`<img src=x onerror='document.title="owned"'>` + "\u2028<!--"
 	d := sampleData(seed)
 	d.Run.Name, d.Run.Note, d.Reference.Why, d.Reference.Hz_source = evil, evil, evil, evil
 	d.Reference.Length_means = evil
@@ -414,12 +480,14 @@ func hostileData(seed uint64) *Data {
 	}
 	for i := range d.Stretches {
 		x := &d.Stretches[i]
-		x.Name, x.From, x.To, x.Nodes[0], x.Scenarios[0].Scenario = x.Name+evil, x.From+evil, x.To+evil, x.Nodes[0]+evil, evil
+		x.Name, x.From, x.To = x.Name+evil, x.From+evil, x.To+evil
+		x.Nodes[0], x.Scenarios[0].Scenario = x.Nodes[0]+evil, evil
 	}
 	for i := range d.Routes {
 		r := &d.Routes[i]
 		r.Begins[0] += evil
-		r.Points, r.Slowest[0].Name, r.Slowest[0].Points, r.Slowest[0].Means = evil, evil, evil, evil
+		r.Points = evil
+		r.Slowest[0].Name, r.Slowest[0].Points, r.Slowest[0].Means = evil, evil, evil
 	}
 	for i := range d.Throughput {
 		d.Throughput[i].Name, d.Throughput[i].Source = evil, evil
@@ -446,12 +514,14 @@ func hostileData(seed uint64) *Data {
 		d.Pairs[i].B += evil
 		d.Pairs[i].Reason, d.Pairs[i].Paths = evil, evil
 	}
-	d.Assumptions[0], d.Findings[0].Name, d.Findings[0].Means = Assumption{evil, evil, evil, Suspect}, evil, evil
-	d.Undecided[0], d.Absent[0].Reason, d.Remarks[0].Text, d.Missing[0] = evil, evil, evil, Missing{evil, evil}
+	d.Assumptions[0] = Assumption{evil, evil, evil, Suspect}
+	d.Findings[0].Name, d.Findings[0].Means = evil, evil
+	d.Undecided[0], d.Absent[0].Reason, d.Remarks[0].Text = evil, evil, evil
+	d.Missing[0] = Missing{evil, evil}
 	return d
 }
 
-// largeData is as much as a page has to carry: 30 nodes, all of their pairs, and a job of many actors.
+// largeData is as much as a page must hold: 30 nodes, all of their pairs, and a job of many actors.
 func largeData(seed uint64) *Data {
 	d := sampleData(seed)
 	d.Run.Name = "thirty-nodes"
@@ -479,7 +549,8 @@ func largeData(seed uint64) *Data {
 		for _, x := range stretches {
 			x.ID = fmt.Sprintf("%s-%d", x.ID, i)
 			if x.Kind != EndToEnd {
-				x.Name, x.From, x.To = fmt.Sprintf("%s/%d", x.Name, i), fmt.Sprintf("%s/%d", x.From, i), fmt.Sprintf("%s/%d", x.To, i)
+				suffix := fmt.Sprintf("/%d", i)
+				x.Name, x.From, x.To = x.Name+suffix, x.From+suffix, x.To+suffix
 				d.Stretches = append(d.Stretches, x)
 			}
 		}

@@ -2,11 +2,12 @@ package report
 
 import "github.com/cloudprofiler/cloudprofiler/analysis"
 
-// truth shows how everything went that was held against the truth.
+// truth shows what was held against the truth, and how that went.
 func (f *from) truth() {
 	switch {
 	case f.a.Held == nil:
-		f.absent(PartTruth, "only a run of virtual nodes knows the truth, as that of cprof demo: between real machines nobody does")
+		f.absent(PartTruth, "only a run of virtual nodes knows the truth, as that of cprof demo: "+
+			"between real machines nobody does")
 		return
 	case f.a.Held.Count == 0:
 		f.absent(PartTruth, "the run knows the truth, and there is no duration to hold against it")
@@ -49,8 +50,9 @@ func (f *from) truth() {
 	}
 }
 
-// heldOf is what of a method was held against the truth.
-var heldOf = map[string]string{Ours: "moments", MinRTT: "moments", ReT: "tuples", NTP: "pairs of claims"}
+// heldOf says, for each method, what was held against the truth.
+var heldOf = map[string]string{Ours: "moments", MinRTT: "moments", ReT: "tuples",
+	NTP: "pairs of claims"}
 
 func (f *from) trueLeg(l *analysis.Leg, place Place, d *analysis.Durations) {
 	if d == nil || d.Held == nil {
@@ -65,7 +67,8 @@ func (f *from) trueLeg(l *analysis.Leg, place Place, d *analysis.Durations) {
 }
 
 func held(h *analysis.Held) Held {
-	out := Held{Held: count(h.Count), Outside: count(h.Outside), Used_50: h.UsedPercentile(50), Used_99: h.UsedPercentile(99), Largest: h.MostUsed}
+	out := Held{Held: count(h.Count), Outside: count(h.Outside), Used_50: h.UsedPercentile(50),
+		Used_99: h.UsedPercentile(99), Largest: h.MostUsed}
 	if inside := h.Count - h.Outside; inside > 0 {
 		for _, n := range h.Used {
 			out.Shares = append(out.Shares, float64(n)/float64(inside))
