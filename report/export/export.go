@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// Kind is what is exported. Kinds can be put together with |.
+// Kind says what is exported. Kinds are combined with |.
 type Kind uint8
 
 const (
@@ -30,13 +30,15 @@ var joinSQL string
 //go:embed percentiles.sql
 var percentilesSQL string
 
-// Run analyses a run and writes what was asked for into its exports directory, in place of what was there, which stays if this fails. It returns the
-// names of the files. The options' functions Events and Durations are its own.
-func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kind) (files []string, answer *analysis.Answer, err error) {
+// Run analyses a run and writes the kinds into its exports directory. They replace older files,
+// which stay if Run fails. It returns the names of the files. It sets Events and Durations of the
+// options.
+func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kind) (files []string,
+	answer *analysis.Answer, err error) {
 	var sinks []sink
 	var begun []*runs.Export
 	defer func() {
-		for _, f := range begun { // those that were not finished
+		for _, f := range begun { // and not finished
 			err = errors.Join(err, f.Abandon())
 		}
 	}()
@@ -56,7 +58,8 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 	}{
 		{Parquet, []string{"events.parquet", "durations.parquet"}, newParquetSink},
 		{CSV, []string{"events.csv", "durations.csv"}, newCSVSink},
-		{Perfetto, []string{"trace.perfetto-trace"}, func(w []io.Writer) (sink, error) { return newTrace(w[0]), nil }},
+		{Perfetto, []string{"trace.perfetto-trace"},
+			func(w []io.Writer) (sink, error) { return newTrace(w[0]), nil }},
 		{SQL, []string{"join.sql"}, newText(joinSQL)},
 		{SQL, []string{"percentiles.sql"}, newText(percentilesSQL)},
 	} {
@@ -111,7 +114,7 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 	return files, answer, nil
 }
 
-// sink takes rows. One goroutine at a time has it.
+// sink takes rows. One goroutine at a time may use it.
 type sink interface {
 	event(*analysis.EventRow) error
 	duration(*analysis.DurationRow) error
@@ -122,20 +125,24 @@ type csvSink struct{ events, durations *csv.Writer }
 
 func newCSVSink(w []io.Writer) (sink, error) {
 	s := &csvSink{csv.NewWriter(w[0]), csv.NewWriter(w[1])}
-	err := s.events.Write([]string{"tuple_id", "way", "lo_cycles", "hi_cycles", "node", "channel", "point", "verdict"})
-	err2 := s.durations.Write([]string{"tuple_id", "way", "from_point", "to_point", "from_node", "to_node", "kind", "lo_cycles", "hi_cycles", "scenario", "verdict"})
+	err := s.events.Write([]string{"tuple_id", "way", "lo_cycles", "hi_cycles", "node", "channel",
+		"point", "verdict"})
+	err2 := s.durations.Write([]string{"tuple_id", "way", "from_point", "to_point", "from_node",
+		"to_node", "kind", "lo_cycles", "hi_cycles", "scenario", "verdict"})
 	return s, errors.Join(err, err2)
 }
 
 func (s *csvSink) event(e *analysis.EventRow) error {
 	u := func(v uint64) string { return strconv.FormatUint(v, 10) }
-	return s.events.Write([]string{u(e.ID), u(e.Way), u(e.At.Lo), u(e.At.Hi), e.Node, e.Channel, e.Point, e.Verdict.String()})
+	return s.events.Write([]string{u(e.ID), u(e.Way), u(e.At.Lo), u(e.At.Hi), e.Node, e.Channel,
+		e.Point, e.Verdict.String()})
 }
 
 func (s *csvSink) duration(d *analysis.DurationRow) error {
 	u := func(v uint64) string { return strconv.FormatUint(v, 10) }
 	i := func(v int64) string { return strconv.FormatInt(v, 10) }
-	return s.durations.Write([]string{u(d.ID), u(d.Way), d.From, d.To, d.FromNode, d.ToNode, d.Kind, i(d.Lo), i(d.Hi), d.Scenario.String(), d.Verdict.String()})
+	return s.durations.Write([]string{u(d.ID), u(d.Way), d.From, d.To, d.FromNode, d.ToNode, d.Kind,
+		i(d.Lo), i(d.Hi), d.Scenario.String(), d.Verdict.String()})
 }
 
 func (s *csvSink) finish(*analysis.Answer) error {

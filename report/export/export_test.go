@@ -26,7 +26,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// exported makes a run of three nodes, with a computation and losses, and exports all of it.
+// exported makes a run of three nodes, with a computation and losses, and exports all kinds of it.
 func exported(t *testing.T, rng *rand.Rand, tuples int) (string, *analysis.Answer) {
 	t.Helper()
 	nodes := simrun.Nodes(rng, 3)
@@ -40,7 +40,8 @@ func exported(t *testing.T, rng *rand.Rand, tuples int) (string, *analysis.Answe
 		at := now
 		for i := range channels {
 			at += 100 + rng.Uint64N(1<<rng.UintN(20))
-			channels[i].Records = append(channels[i].Records, simrun.Record{Time: at, ID: id | 1<<63})
+			channels[i].Records = append(channels[i].Records,
+				simrun.Record{Time: at, ID: id | 1<<63})
 			if rng.IntN(100) == 0 {
 				break
 			}
@@ -58,7 +59,8 @@ func exported(t *testing.T, rng *rand.Rand, tuples int) (string, *analysis.Answe
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	files, answer, err := Run(context.Background(), dir, analysis.Options{Reference: "B"}, Parquet|CSV|SQL|Perfetto)
+	files, answer, err := Run(context.Background(), dir, analysis.Options{Reference: "B"},
+		Parquet|CSV|SQL|Perfetto)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +72,8 @@ func exported(t *testing.T, rng *rand.Rand, tuples int) (string, *analysis.Answe
 
 func TestCSV(t *testing.T) {
 	dir, answer := exported(t, seed.Random(t), 500)
-	for name, want := range map[string]uint64{"events.csv": answer.Work.Events, "durations.csv": durationsOf(answer)} {
+	for name, want := range map[string]uint64{"events.csv": answer.Work.Events,
+		"durations.csv": durationsOf(answer)} {
 		f, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +86,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// Each column has what is its own.
+// Each column has its own values.
 func TestCSVRows(t *testing.T) {
 	var events, durations strings.Builder
 	s, err := newCSVSink([]io.Writer{&events, &durations})
@@ -93,10 +96,17 @@ func TestCSVRows(t *testing.T) {
 	if err := errors.Join(s.event(&anEvent), s.duration(&aDuration), s.finish(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if want := "tuple_id,way,lo_cycles,hi_cycles,node,channel,point,verdict\n18446744073709551615,2,9223372036854775808,9223372036854775812,n,a#5/p,a/p,suspect\n"; events.String() != want {
+	want := `tuple_id,way,lo_cycles,hi_cycles,node,channel,point,verdict
+18446744073709551615,2,9223372036854775808,9223372036854775812,n,a#5/p,a/p,suspect
+`
+	if events.String() != want {
 		t.Errorf("events\n%swant\n%s", &events, want)
 	}
-	if want := "tuple_id,way,from_point,to_point,from_node,to_node,kind,lo_cycles,hi_cycles,scenario,verdict\n6,7,a/p,b/q,n,m,transfer,-8,9,direct,suspect\n"; durations.String() != want {
+	want = `tuple_id,way,from_point,to_point,from_node,to_node,kind,` +
+		`lo_cycles,hi_cycles,scenario,verdict
+6,7,a/p,b/q,n,m,transfer,-8,9,direct,suspect
+`
+	if durations.String() != want {
 		t.Errorf("durations\n%swant\n%s", &durations, want)
 	}
 }
@@ -111,7 +121,7 @@ func durationsOf(a *analysis.Answer) uint64 {
 	return n
 }
 
-// An export that is stopped leaves what an earlier one has made, and nothing of its own.
+// An export that is stopped leaves the files of an earlier one, and none of its own.
 func TestExportThatIsStopped(t *testing.T) {
 	exports, _ := exported(t, seed.Random(t), 5000)
 	files := func() map[string]string {
@@ -142,21 +152,24 @@ func TestExportThatIsStopped(t *testing.T) {
 			cancel(stopped)
 		}
 	}}
-	if names, _, err := Run(ctx, dir, o, Parquet|CSV|SQL|Perfetto); !errors.Is(err, stopped) || len(names) > 0 {
+	if names, _, err := Run(ctx, dir, o, Parquet|CSV|SQL|Perfetto); !errors.Is(err, stopped) ||
+		len(names) > 0 {
 		t.Errorf("files %q, %v", names, err)
 	}
 	if after := files(); len(before) != 7 || !maps.Equal(before, after) {
-		t.Errorf("there are %q, and were %q, or another text is in one", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
+		t.Errorf("there are %q, and were %q, or another text is in one",
+			slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
 	}
 	if _, _, err := Run(t.Context(), dir, analysis.Options{Reference: "A"}, CSV); err != nil {
 		t.Error(err)
 	}
 	if after := files(); after["events.csv"] == before["events.csv"] || len(after) != 7 {
-		t.Errorf("%d files, and events.csv is another: %v", len(after), after["events.csv"] != before["events.csv"])
+		t.Errorf("%d files, and events.csv is another: %v",
+			len(after), after["events.csv"] != before["events.csv"])
 	}
 }
 
-// A trace is messages as protocol buffers write them, and in each track slices nest.
+// A trace consists of messages as protocol buffers write them. Slices nest in each track.
 func TestTrace(t *testing.T) {
 	dir, answer := exported(t, seed.Random(t), 300)
 	text, err := os.ReadFile(filepath.Join(dir, "trace.perfetto-trace"))
@@ -207,27 +220,36 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// A trace has no more tuples than a screen, each way as far as its durations are whole; its clock is the reference's, in ns, from the first event on.
+// A trace has no more tuples than a screen shows, and of each path the durations that are whole.
+// Its clock is the reference's, in ns, from the first event on.
 func TestTraceOfManyTuples(t *testing.T) {
 	var out bytes.Buffer
 	trace := newTrace(&out)
-	if err := trace.duration(&analysis.DurationRow{ID: 101, From: "a/p", To: "b/q"}); err != nil { // of a tuple that was made of others
+	madeOfOthers := analysis.DurationRow{ID: 101, From: "a/p", To: "b/q"}
+	if err := trace.duration(&madeOfOthers); err != nil {
 		t.Fatal(err)
 	}
 	event := func(way uint64, point string, lo, hi uint64) *analysis.EventRow {
-		return &analysis.EventRow{ID: 100 + way, Way: way, Point: point, At: tscratio.Interval{Lo: lo, Hi: hi}}
+		return &analysis.EventRow{ID: 100 + way, Way: way, Point: point,
+			At: tscratio.Interval{Lo: lo, Hi: hi}}
 	}
 	for way := uint64(1); way <= traceTuples+5; way++ {
 		d := analysis.DurationRow{ID: 100 + way, Way: way, From: "a/p", To: "b/q"}
 		back := analysis.DurationRow{ID: 100 + way, Way: way, From: "b/q", To: "c/r"}
-		lost := analysis.DurationRow{ID: 100 + way, Way: way, From: "c/r", To: "d/s"} // of which one event has no place
+		// One event of lost has no place.
+		lost := analysis.DurationRow{ID: 100 + way, Way: way, From: "c/r", To: "d/s"}
 		whole := analysis.DurationRow{ID: 100 + way, Way: way, From: "a/p", To: "c/r"}
-		if err := errors.Join(trace.duration(&d), trace.duration(&back), trace.duration(&lost), trace.duration(&whole),
-			trace.event(event(way, "a/p", 1_000_000, 1_000_200)), trace.event(event(way, "b/q", 1_003_000, 1_003_200)), trace.event(event(way, "c/r", 1_002_000, 1_002_200))); err != nil {
+		if err := errors.Join(trace.duration(&d), trace.duration(&back), trace.duration(&lost),
+			trace.duration(&whole),
+			trace.event(event(way, "a/p", 1_000_000, 1_000_200)),
+			trace.event(event(way, "b/q", 1_003_000, 1_003_200)),
+			trace.event(event(way, "c/r", 1_002_000, 1_002_200))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := trace.finish(&analysis.Answer{Run: "r", Reference: analysis.Reference{Node: "n", FrequencyLo_hz: 1.9e9, FrequencyHi_hz: 2.1e9}}); err != nil {
+	if err := trace.finish(&analysis.Answer{Run: "r",
+		Reference: analysis.Reference{Node: "n", FrequencyLo_hz: 1.9e9,
+			FrequencyHi_hz: 2.1e9}}); err != nil {
 		t.Fatal(err)
 	}
 	tracks, events := 0, map[uint64][]string{}
@@ -248,7 +270,8 @@ func TestTraceOfManyTuples(t *testing.T) {
 			events[e[eventTrack][0].number] = append(events[e[eventTrack][0].number], text)
 		}
 	}
-	// At 2 GHz the events' middles are 50, 1550 and 1050 ns after the first begins. The second stretch cannot end before it begins, and has no length.
+	// At 2 GHz the events' middles are 50, 1550 and 1050 ns after the first begins. The second span
+	// cannot end before it begins, so it has no length.
 	want := []string{"50 a/p → b/q", "50 a/p → c/r", "1050 ", "1550 ", "1550 b/q → c/r", "1550 "}
 	if tracks != 1+traceTuples || len(events) != traceTuples {
 		t.Errorf("%d tracks, %d with events", tracks, len(events))
@@ -296,12 +319,14 @@ func fields(t *testing.T, b []byte) map[int][]field {
 	return found
 }
 
-// python runs a program in a directory and reads the JSON that it prints. It needs Python with a module: make test-export installs it.
+// python runs a program in a directory and reads the JSON that it prints. It needs Python with a
+// module, which make test-export installs.
 func python(t *testing.T, dir, module, program, stdin string, out any) {
 	t.Helper()
 	command := cmp.Or(os.Getenv("CLOUDPROFILER_PYTHON"), "python3")
 	if err := exec.Command(command, "-c", "import "+module).Run(); err != nil {
-		t.Skipf("%s has no module %s: pip install %[2]s, or name another Python in CLOUDPROFILER_PYTHON", command, module)
+		t.Skipf("%s has no module %s: pip install %[2]s, or name another Python in "+
+			"CLOUDPROFILER_PYTHON", command, module)
 	}
 	cmd := exec.Command(command, "-c", program)
 	cmd.Dir, cmd.Stdin, cmd.Stderr = dir, strings.NewReader(stdin), os.Stderr
@@ -328,7 +353,7 @@ print(json.dumps([{n: str(v) for n, v in zip(names, row)} for row in r.fetchall(
 	return rows
 }
 
-// Perfetto's own schema knows every field of a trace, and reads of it the same durations as the table has.
+// Perfetto's own schema knows every field of a trace, and reads the durations that the table has.
 func TestPerfettoReadsTrace(t *testing.T) {
 	dir, answer := exported(t, seed.Random(t), 300)
 	var trace struct {
@@ -359,14 +384,18 @@ for p in trace.packet:
         name = pb.TrackEvent.Type.Name(e.type)
         types[name] = types.get(name, 0) + 1
         if name == "TYPE_SLICE_BEGIN":
-            a = {d.name: (d.int_value if d.HasField("int_value") else d.string_value) for d in e.debug_annotations}
-            slices.append(" ".join(str(x) for x in (tracks[e.track_uuid], e.name, a["from_node"], a["to_node"], a["lo_cycles"], a["hi_cycles"], a["scenario"], a["verdict"])))
+            a = {d.name: (d.int_value if d.HasField("int_value") else d.string_value)
+                for d in e.debug_annotations}
+            names = "from_node", "to_node", "lo_cycles", "hi_cycles", "scenario", "verdict"
+            words = [tracks[e.track_uuid], e.name] + [str(a[n]) for n in names]
+            slices.append(" ".join(words))
 print(json.dumps({"Unknown": unknown, "Types": types, "Slices": slices}))
 `, "", &trace)
 	if len(trace.Unknown) > 0 {
 		t.Errorf("the schema does not know %q", trace.Unknown)
 	}
-	if n := int(durationsOf(answer)); len(trace.Types) != 2 || trace.Types["TYPE_SLICE_BEGIN"] != n || trace.Types["TYPE_SLICE_END"] != n {
+	if n := int(durationsOf(answer)); len(trace.Types) != 2 ||
+		trace.Types["TYPE_SLICE_BEGIN"] != n || trace.Types["TYPE_SLICE_END"] != n {
 		t.Errorf("events %v, want %d slices", trace.Types, n)
 	}
 	f, err := os.Open(filepath.Join(dir, "durations.csv"))
@@ -379,18 +408,22 @@ print(json.dumps({"Unknown": unknown, "Types": types, "Slices": slices}))
 		t.Fatal(err)
 	}
 	var want []string
-	for _, r := range rows[1:] { // tuple_id, way, from and to point, from and to node, kind, lo, hi, scenario, verdict
-		want = append(want, strings.Join([]string{"tuple " + r[0], r[2] + " → " + r[3], r[4], r[5], r[7], r[8], r[9], r[10]}, " "))
+	// The columns are tuple_id, way, from_point, to_point, from_node, to_node, kind, lo_cycles,
+	// hi_cycles, scenario and verdict.
+	for _, r := range rows[1:] {
+		words := []string{"tuple " + r[0], r[2] + " → " + r[3], r[4], r[5], r[7], r[8], r[9], r[10]}
+		want = append(want, strings.Join(words, " "))
 	}
 	slices.Sort(want)
 	slices.Sort(trace.Slices)
 	if !slices.Equal(want, trace.Slices) {
-		t.Errorf("of %d slices and %d durations not all are the same, first %q and %q", len(trace.Slices), len(want), trace.Slices[0], want[0])
+		t.Errorf("of %d slices and %d durations not all are the same, first %q and %q",
+			len(trace.Slices), len(want), trace.Slices[0], want[0])
 	}
 }
 
-// Parquet has the rows that CSV has, in columns of the types that FORMAT.md names. What rests on a suspect relation is so in every row, and in what
-// the ready SQL makes of it.
+// Parquet has the rows that CSV has, in columns of the types that FORMAT.md names. Whatever rests
+// on a suspect relation is suspect in every row, and in the result of join.sql.
 func TestDuckDBReadsVerdicts(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Suspect(seed.Random(t), parent, "suspect"); err != nil {
@@ -415,47 +448,63 @@ func TestDuckDBReadsVerdicts(t *testing.T) {
 		t.Fatal("nothing is suspect")
 	}
 	sound, _ := exported(t, seed.Random(t), 500)
-	for dir, want := range map[string]uint64{filepath.Join(parent, "suspect", "exports"): suspect, sound: 0} {
+	for dir, want := range map[string]uint64{filepath.Join(parent, "suspect", "exports"): suspect,
+		sound: 0} {
 		for _, table := range []string{"events", "durations"} {
 			rows := duck(t, dir, fmt.Sprintf(`
 CREATE VIEW p AS SELECT COLUMNS(*)::VARCHAR FROM '%[1]s.parquet';
 CREATE VIEW c AS SELECT * FROM read_csv('%[1]s.csv', all_varchar = true);
-SELECT (SELECT count(*) FROM p) AS rows, (SELECT count(*) FROM (FROM p EXCEPT ALL FROM c)) + (SELECT count(*) FROM (FROM c EXCEPT ALL FROM p)) AS other,
-    (SELECT string_agg(column_name || ' ' || column_type, ', ') FROM (DESCRIBE FROM '%[1]s.parquet')) AS columns;`, table))
+SELECT (SELECT count(*) FROM p) AS rows,
+    (SELECT count(*) FROM (FROM p EXCEPT ALL FROM c))
+        + (SELECT count(*) FROM (FROM c EXCEPT ALL FROM p)) AS other,
+    (SELECT string_agg(column_name || ' ' || column_type, ', ')
+        FROM (DESCRIBE FROM '%[1]s.parquet')) AS columns;`, table))
 			if r := rows[0]; r["rows"] == "0" || r["other"] != "0" {
 				t.Errorf("%s in Parquet and in CSV: %v", table, r)
 			}
 			described := map[string]string{
-				"events":    "tuple_id UBIGINT, way UBIGINT, lo_cycles UBIGINT, hi_cycles UBIGINT, node VARCHAR, channel VARCHAR, point VARCHAR, verdict VARCHAR",
-				"durations": "tuple_id UBIGINT, way UBIGINT, from_point VARCHAR, to_point VARCHAR, from_node VARCHAR, to_node VARCHAR, kind VARCHAR, lo_cycles BIGINT, hi_cycles BIGINT, scenario VARCHAR, verdict VARCHAR",
+				"events": "tuple_id UBIGINT, way UBIGINT, lo_cycles UBIGINT, " +
+					"hi_cycles UBIGINT, node VARCHAR, channel VARCHAR, point VARCHAR, " +
+					"verdict VARCHAR",
+				"durations": "tuple_id UBIGINT, way UBIGINT, from_point VARCHAR, " +
+					"to_point VARCHAR, from_node VARCHAR, to_node VARCHAR, kind VARCHAR, " +
+					"lo_cycles BIGINT, hi_cycles BIGINT, scenario VARCHAR, verdict VARCHAR",
 			}[table]
 			if got := rows[0]["columns"]; got != described {
 				t.Errorf("%s has the columns %s, want %s", table, got, described)
 			}
 		}
 		rows := duck(t, dir, joinSQL+`
-SELECT count(*) FILTER (d.verdict = 'suspect') AS suspect, count(*) FILTER (d.verdict = 'suspect' AND j.verdict != 'suspect') AS hidden,
-    count(*) FILTER (j.verdict = 'suspect') > 0 AS joined, count(*) FILTER (d.from_node != j.from_node OR d.to_node != j.to_node) AS misplaced
+SELECT count(*) FILTER (d.verdict = 'suspect') AS suspect,
+    count(*) FILTER (d.verdict = 'suspect' AND j.verdict != 'suspect') AS hidden,
+    count(*) FILTER (j.verdict = 'suspect') > 0 AS joined,
+    count(*) FILTER (d.from_node != j.from_node OR d.to_node != j.to_node) AS misplaced
 FROM durations d JOIN joined j USING (tuple_id, way, from_point, to_point, kind);`)
-		if r := rows[0]; r["suspect"] != fmt.Sprint(want) || r["hidden"] != "0" || r["joined"] != map[bool]string{true: "True", false: "False"}[want > 0] || r["misplaced"] != "0" {
+		if r := rows[0]; r["suspect"] != fmt.Sprint(want) || r["hidden"] != "0" ||
+			r["joined"] != map[bool]string{true: "True", false: "False"}[want > 0] ||
+			r["misplaced"] != "0" {
 			t.Errorf("%d durations are suspect, and by the tables %v", want, r)
 		}
 	}
-	// Whichever of two events is the one that rests on the relation.
+	// Either of the two events may rest on the relation.
 	if _, _, err := Run(t.Context(), run, analysis.Options{Reference: "B"}, Parquet); err != nil {
 		t.Fatal(err)
 	}
-	if r := duck(t, filepath.Join(parent, "suspect", "exports"), joinSQL+"SELECT count(*) AS all, count(*) FILTER (verdict = 'suspect') AS suspect FROM joined;")[0]; r["suspect"] != r["all"] || r["all"] == "0" {
+	r := duck(t, filepath.Join(parent, "suspect", "exports"), joinSQL+`
+SELECT count(*) AS all, count(*) FILTER (verdict = 'suspect') AS suspect FROM joined;`)[0]
+	if r["suspect"] != r["all"] || r["all"] == "0" {
 		t.Errorf("in cycles of the other node %v", r)
 	}
 }
 
-// The ready SQL finds over events the same pairs, each in an interval that contains the native one, and over durations the same percentiles.
+// join.sql finds the same pairs in events, each with an interval that contains the native one.
+// percentiles.sql finds the same percentiles in durations.
 func TestDuckDBAgrees(t *testing.T) {
-	for _, tuples := range []int{2000, 70_000} { // of the latter, percentiles are rounded
+	for _, tuples := range []int{2000, 70_000} { // percentiles of the latter are rounded
 		dir, answer := exported(t, seed.Random(t), tuples)
 		rows := duck(t, dir, joinSQL+`
-SELECT count(*) AS pairs, count(j.way) FILTER (j.lo_cycles <= d.lo_cycles AND j.hi_cycles >= d.hi_cycles) AS inside,
+SELECT count(*) AS pairs,
+    count(j.way) FILTER (j.lo_cycles <= d.lo_cycles AND j.hi_cycles >= d.hi_cycles) AS inside,
     (SELECT count(*) FROM joined) AS joined, count(*) FILTER (j.way IS NULL) AS missing
 FROM durations d LEFT JOIN joined j USING (tuple_id, way, from_point, to_point, kind);`)
 		n := fmt.Sprint(durationsOf(answer))
@@ -467,7 +516,8 @@ FROM durations d LEFT JOIN joined j USING (tuple_id, way, from_point, to_point, 
 			legs[answer.Legs[i].From+answer.Legs[i].To+answer.Legs[i].Kind] = &answer.Legs[i]
 		}
 		for i := range answer.EndToEnd {
-			legs[answer.EndToEnd[i].From+answer.EndToEnd[i].To+answer.EndToEnd[i].Kind] = &answer.EndToEnd[i]
+			legs[answer.EndToEnd[i].From+answer.EndToEnd[i].To+answer.EndToEnd[i].Kind] =
+				&answer.EndToEnd[i]
 		}
 		compared := 0
 		for _, r := range duck(t, dir, percentilesSQL) {
@@ -480,8 +530,11 @@ FROM durations d LEFT JOIN joined j USING (tuple_id, way, from_point, to_point, 
 					continue
 				}
 				compared++
-				if fmt.Sprint(p.Lo_cycles) != r["lo_cycles"] || fmt.Sprint(p.Hi_cycles) != r["hi_cycles"] {
-					t.Errorf("p%v from %s to %s: %d to %d, DuckDB has %v to %v", p.Percent, l.From, l.To, p.Lo_cycles, p.Hi_cycles, r["lo_cycles"], r["hi_cycles"])
+				if fmt.Sprint(p.Lo_cycles) != r["lo_cycles"] ||
+					fmt.Sprint(p.Hi_cycles) != r["hi_cycles"] {
+					t.Errorf("p%v from %s to %s: %d to %d, DuckDB has %v to %v",
+						p.Percent, l.From, l.To, p.Lo_cycles, p.Hi_cycles, r["lo_cycles"],
+						r["hi_cycles"])
 				}
 			}
 		}

@@ -24,7 +24,8 @@ var (
 	aDuration = analysis.DurationRow{
 		ID: 6, Way: 7, From: "a/p", To: "b/q", FromNode: "n", ToNode: "m", Kind: "transfer",
 		Duration: tscratio.Duration{
-			Span: tscratio.Span{Lo: -8, Hi: 9}, Scenario: tscratio.Direct, Verdict: tscratio.Suspect,
+			Span: tscratio.Span{Lo: -8, Hi: 9}, Scenario: tscratio.Direct,
+			Verdict: tscratio.Suspect,
 		},
 	}
 )

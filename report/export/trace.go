@@ -11,15 +11,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// traceTuples is how many tuples a trace shows: a screen is full long before.
+// traceTuples is how many tuples a trace shows. They are far more than fit a screen.
 const traceTuples = 2000
 
-// trace writes tuples' ways as Perfetto reads them: a track for each tuple, a slice for each stretch.
-// A trace knows only instants, so slices are drawn between the middles of intervals, by the middle of
-// the frequency. They carry the duration as annotations, in cycles and in seconds: that is the answer.
+// trace writes tuples' paths as Perfetto reads them: a track for each tuple, a slice for each span.
+// A trace knows only instants, so slices lie between the middles of intervals, by the middle of the
+// frequency. Their annotations have the duration in cycles and in seconds: that is the answer.
 //
-// The encoding is that of protocol buffers, with the field numbers of Perfetto's trace_packet.proto, track_event.proto,
-// track_descriptor.proto and debug_annotation.proto: these are fixed for ever, and few enough to write out.
+// The encoding is that of protocol buffers, with the field numbers of Perfetto's
+// trace_packet.proto, track_event.proto, track_descriptor.proto and debug_annotation.proto. These
+// numbers never change, and are few enough to write out.
 type trace struct {
 	w    *bufio.Writer
 	ways map[uint64]*tracedWay
@@ -50,7 +51,7 @@ func (t *trace) event(e *analysis.EventRow) error {
 }
 
 func (t *trace) duration(d *analysis.DurationRow) error {
-	if d.Way == 0 { // a lineage has no way of its own
+	if d.Way == 0 { // the tuple was made of others, and has no way
 		return nil
 	}
 	if way := t.way(d.ID, d.Way); way != nil {
@@ -93,15 +94,18 @@ func (m message) number(field int, v uint64) message {
 }
 
 func (m message) bytes(field int, v []byte) message {
-	return append(binary.AppendUvarint(binary.AppendUvarint(m, uint64(field)<<3|2), uint64(len(v))), v...)
+	m = binary.AppendUvarint(m, uint64(field)<<3|2)
+	return append(binary.AppendUvarint(m, uint64(len(v))), v...)
 }
 
 func (m message) annotate(name string, value int64) message {
-	return m.bytes(eventAnnotation, message{}.number(annotationInt, uint64(value)).bytes(annotationName, []byte(name)))
+	return m.bytes(eventAnnotation,
+		message{}.number(annotationInt, uint64(value)).bytes(annotationName, []byte(name)))
 }
 
 func (m message) annotateText(name, value string) message {
-	return m.bytes(eventAnnotation, message{}.bytes(annotationString, []byte(value)).bytes(annotationName, []byte(name)))
+	return m.bytes(eventAnnotation,
+		message{}.bytes(annotationString, []byte(value)).bytes(annotationName, []byte(name)))
 }
 
 func (t *trace) packet(m message) {
@@ -118,7 +122,7 @@ func (t *trace) finish(a *analysis.Answer) error {
 	}
 	name := fmt.Appendf(nil, "run %s, in cycles of %s; %s", a.Run, a.Reference.Node, means)
 	t.packet(message{}.bytes(packetTrack, message{}.number(trackUUID, root).bytes(trackName, name)))
-	// One zero for all, so that the ns of the first event are small.
+	// All tracks count from the first event, so that numbers are small.
 	zero := ^uint64(0)
 	for _, way := range t.ways {
 		for _, e := range way.events {
@@ -134,7 +138,9 @@ func (t *trace) finish(a *analysis.Answer) error {
 	for _, number := range ways {
 		way := t.ways[number]
 		uuid := root + number
-		t.packet(message{}.bytes(packetTrack, message{}.number(trackUUID, uuid).number(trackParent, root).bytes(trackName, fmt.Appendf(nil, "tuple %d", way.id))))
+		track := message{}.number(trackUUID, uuid).number(trackParent, root)
+		track = track.bytes(trackName, fmt.Appendf(nil, "tuple %d", way.id))
+		t.packet(message{}.bytes(packetTrack, track))
 		type edge struct {
 			at    uint64
 			begin bool
@@ -148,11 +154,13 @@ func (t *trace) finish(a *analysis.Answer) error {
 			if !ok || !ok2 {
 				continue
 			}
-			// A slice cannot end before it begins; where the middles say so the order is not decided.
+			// A slice cannot end before it begins. If the middles say so, the order is undecided.
 			begin, end := ns(from), max(ns(to), ns(from))
-			edges = append(edges, edge{begin, true, end - begin, d}, edge{end, false, end - begin, d})
+			edges = append(edges, edge{begin, true, end - begin, d},
+				edge{end, false, end - begin, d})
 		}
-		// Slices nest: what ends comes before what begins there, the longer begins first and ends last; what has no length begins and ends within those.
+		// Slices nest. At one instant, ends come before beginnings. Longer slices begin first and
+		// end last. Slices without length begin and end within the others.
 		class := func(e edge) int {
 			switch {
 			case e.long == 0:
@@ -175,7 +183,9 @@ func (t *trace) finish(a *analysis.Answer) error {
 			m := message{}.number(eventTrack, uuid)
 			if e.begin {
 				m = m.number(eventType, sliceBegin).bytes(eventName, []byte(e.d.From+" → "+e.d.To))
-				m = m.annotate("lo_cycles", e.d.Lo).annotate("hi_cycles", e.d.Hi).annotateText("scenario", e.d.Scenario.String()).annotateText("verdict", e.d.Verdict.String())
+				m = m.annotate("lo_cycles", e.d.Lo).annotate("hi_cycles", e.d.Hi)
+				m = m.annotateText("scenario", e.d.Scenario.String())
+				m = m.annotateText("verdict", e.d.Verdict.String())
 				m = m.annotateText("from_node", e.d.FromNode).annotateText("to_node", e.d.ToNode)
 				duration := analysis.Interval{Lo_cycles: e.d.Lo, Hi_cycles: e.d.Hi}
 				if text := a.Reference.Seconds(duration); text != "" {
