@@ -17,10 +17,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// SocketName is the agent's socket in the directory of rings. Only its owner may connect: it takes orders.
+// SocketName is the agent's socket in the directory of rings. It takes orders, so only its owner
+// may connect.
 const SocketName = "agent.sock"
 
-// Paths that are served. Those below /do/ are orders: POST, and on the socket alone.
+// The paths that the agent serves. Those below /do/ are orders: by POST, and only on the socket.
 const (
 	PathStatus     = "/status"
 	PathStatusJSON = "/status.json"
@@ -67,16 +68,17 @@ func (a *Agent) listen(ctx context.Context) error {
 	return nil
 }
 
-// serve answers who comes to a listener, until that or the server is closed.
+// serve answers on a listener until that or the server is closed.
 func (a *Agent) serve(server *http.Server, l net.Listener) {
 	a.running.Go(func() {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		err := server.Serve(l)
+		if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			a.notify(fmt.Errorf("serve %s: %w", l.Addr(), err))
 		}
 	})
 }
 
-// newServer makes a server that Close closes. It takes orders from who may connect to the socket.
+// newServer makes a server that Close closes. orders says whether it takes orders.
 func (a *Agent) newServer(orders bool) *http.Server {
 	server := newServer(a.mux(orders))
 	a.servers = append(a.servers, server)
@@ -84,13 +86,16 @@ func (a *Agent) newServer(orders bool) *http.Server {
 }
 
 func newServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14}
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 1 << 14}
 }
 
-// mux has what is served; orders are for who may connect to the socket.
+// mux has the paths that are served, with those of orders if it may take any.
 func (a *Agent) mux(orders bool) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+PathStatusJSON, func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Status()) })
+	mux.HandleFunc("GET "+PathStatusJSON,
+		func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Status()) })
 	mux.HandleFunc("GET "+PathStatus, func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.Header.Get("Accept"), "application/json") {
 			answer(w, a.Status())
@@ -101,7 +106,8 @@ func (a *Agent) mux(orders bool) *http.ServeMux {
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 		w.Write(statusPage(&s))
 	})
-	mux.Handle("GET "+PathMetrics, promhttp.HandlerFor(a.registry(), promhttp.HandlerOpts{MaxRequestsInFlight: 3}))
+	mux.Handle("GET "+PathMetrics,
+		promhttp.HandlerFor(a.registry(), promhttp.HandlerOpts{MaxRequestsInFlight: 3}))
 	mux.Handle("GET /{$}", http.RedirectHandler(PathStatus, http.StatusFound))
 	if !orders {
 		return mux
@@ -128,7 +134,8 @@ func (a *Agent) mux(orders bool) *http.ServeMux {
 				refuse(w, err)
 				return
 			}
-			answer(w, RunAnswer{s.Name, s.Closed, s.Channels, filepath.Join(a.c.State, a.runPath(s.Name)), s.Missing})
+			directory := filepath.Join(a.c.State, a.runPath(s.Name))
+			answer(w, RunAnswer{s.Name, s.Closed, s.Channels, directory, s.Missing})
 		}
 	}
 	mux.HandleFunc("POST "+PathOpenRun, run(a.OpenRun))
@@ -146,7 +153,7 @@ func answer(w http.ResponseWriter, v any) {
 	w.Write(append(text, '\n'))
 }
 
-// refuse answers with the error as text.
+// refuse answers with an error as text.
 func refuse(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	switch {

@@ -72,7 +72,8 @@ func TestPageShowsStatus(t *testing.T) {
 		Table:  TableStatus{Source: "server", Generation: 5},
 		Link:   LinkStatus{Server: "s:1", Connected: true},
 		Chrony: ChronyStatus{Bounded: true, Bound_ns: 1500},
-		Total:  Counts{Events: 11, Dropped: 12, NotStored: 13, OverRate: 14, Missing: 15, Unread: 16},
+		Total: Counts{Events: 11, Dropped: 12, NotStored: 13, OverRate: 14, Missing: 15,
+			Unread: 16},
 		Channels: []RingStatus{{
 			Channel: "a/x", ProcessID: 8, Handler: "id", Policy: "drop", Alive: true, Waiting: 21,
 			Counts: Counts{Events: 22, Dropped: 23, LogBytes: 3 << 20},
