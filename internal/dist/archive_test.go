@@ -48,7 +48,8 @@ func names(t *testing.T, path ...string) (all []string) {
 	return all
 }
 
-// run is what a command of the archive says. It has no environment of the reader's.
+// run returns what a command of the archive prints. The command does not get this user's
+// environment.
 func run(t *testing.T, dir, command string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(dir, "bin", command), args...)
@@ -62,10 +63,11 @@ func run(t *testing.T, dir, command string, args ...string) string {
 
 // flagIn says whether a help text explains a flag.
 func flagIn(help, flag string) bool {
-	return regexp.MustCompile(`(?m)^ +(-\w, )?` + regexp.QuoteMeta(flag) + `( |$)`).MatchString(help)
+	explained := regexp.MustCompile(`(?m)^ +(-\w, )?` + regexp.QuoteMeta(flag) + `( |$)`)
+	return explained.MatchString(help)
 }
 
-// shipped are the commands for operators: all but what only a developer wants.
+// shipped are the commands for operators: all but those that only developers need.
 func shipped(t *testing.T) []string {
 	t.Helper()
 	return slices.DeleteFunc(names(t, "../../cmd"), func(command string) bool {
@@ -80,10 +82,12 @@ func TestCommandsRun(t *testing.T) {
 		t.Fatalf("commands %v, want %v", commands, want)
 	}
 	for _, c := range commands {
-		if said := run(t, dir, c, "--version"); !strings.HasPrefix(said, c+" ") || strings.Count(said, "\n") != 1 {
+		if said := run(t, dir, c, "--version"); !strings.HasPrefix(said, c+" ") ||
+			strings.Count(said, "\n") != 1 {
 			t.Errorf("%s --version says %q", c, said)
 		}
-		if help := run(t, dir, c, "--help"); !strings.Contains(help, "Usage:") || !flagIn(help, "--help") {
+		if help := run(t, dir, c, "--help"); !strings.Contains(help, "Usage:") ||
+			!flagIn(help, "--help") {
 			t.Errorf("%s --help says %q", c, help)
 		}
 	}
@@ -109,10 +113,11 @@ func TestCommandsAreSmall(t *testing.T) {
 	}
 }
 
-// Whoever reports a defect can say of which archive it is.
+// Whoever reports a defect can say which archive has it.
 func TestCommandsTellTheirArchive(t *testing.T) {
 	dir := archive(t)
-	version := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(dir), "-"+runtime.GOOS+"-"+runtime.GOARCH), "cloudprofiler-")
+	version := strings.TrimPrefix(filepath.Base(dir), "cloudprofiler-")
+	version = strings.TrimSuffix(version, "-"+runtime.GOOS+"-"+runtime.GOARCH)
 	for _, c := range names(t, dir, "bin") {
 		if said := run(t, dir, c, "--version"); !strings.HasPrefix(said, c+" "+version+" ") {
 			t.Errorf("%s --version says %q, not %q", c, said, version)
@@ -120,7 +125,8 @@ func TestCommandsTellTheirArchive(t *testing.T) {
 	}
 }
 
-// A machine that gets the archive has a C library, and is told to install one package.
+// A machine that gets the archive has a C library. The documents tell its user to install one
+// package.
 func TestCommandsNeedOnePackage(t *testing.T) {
 	dir := archive(t)
 	for _, c := range names(t, dir, "bin") {
@@ -134,7 +140,8 @@ func TestCommandsNeedOnePackage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range libraries {
-			if l != "libzmq.so.5" && !strings.HasPrefix(l, "libc.so.") && !strings.HasPrefix(l, "ld-linux") {
+			if l != "libzmq.so.5" && !strings.HasPrefix(l, "libc.so.") &&
+				!strings.HasPrefix(l, "ld-linux") {
 				t.Errorf("%s needs %s", c, l)
 			}
 		}
@@ -146,7 +153,7 @@ func TestCommandsNeedOnePackage(t *testing.T) {
 	}
 }
 
-// Shells look for a completion by the command's name, and ask the command itself for the words.
+// A shell finds a completion by the command's name, and asks the command itself for the words.
 func TestCompletions(t *testing.T) {
 	dir := archive(t)
 	for _, c := range names(t, dir, "bin") {
@@ -157,17 +164,20 @@ func TestCompletions(t *testing.T) {
 			}
 			path, err := exec.LookPath(shell)
 			if err != nil {
-				continue // read as text, and not by its shell
+				continue // without the shell, reading its text must do
 			}
-			if out, err := exec.Command(path, "-n", filepath.Join(dir, "completions", shell, file)).CombinedOutput(); err != nil {
+			cmd := exec.Command(path, "-n", filepath.Join(dir, "completions", shell, file))
+			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s refuses completions/%s/%s: %v: %s", shell, shell, file, err, out)
 			}
 		}
 	}
-	if words := run(t, dir, "cprof", "__complete", "nodes", "--sw"); !strings.Contains(words, "--sweep") {
+	words := run(t, dir, "cprof", "__complete", "nodes", "--sw")
+	if !strings.Contains(words, "--sweep") {
 		t.Errorf("cprof nodes --sw is completed to %q", words)
 	}
-	if words := run(t, dir, "tsc-server", "__complete", "--client"); !strings.Contains(words, "--client-keys") {
+	words = run(t, dir, "tsc-server", "__complete", "--client")
+	if !strings.Contains(words, "--client-keys") {
 		t.Errorf("tsc-server --client is completed to %q", words)
 	}
 }
@@ -201,9 +211,10 @@ func TestUnitsStartWhatIsThere(t *testing.T) {
 				}
 			}
 		}
-		// systemd itself reads it below, with the command where it is here.
+		// systemd reads a copy below, in which the command has its present path.
 		copied := filepath.Join(t.TempDir(), unit)
-		if err := os.WriteFile(copied, []byte(strings.ReplaceAll(text, installed, filepath.Join(dir, "bin")+"/")), 0o600); err != nil {
+		present := strings.ReplaceAll(text, installed, filepath.Join(dir, "bin")+"/")
+		if err := os.WriteFile(copied, []byte(present), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		units = append(units, copied)
@@ -217,7 +228,8 @@ func TestUnitsStartWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: it is of Debian's package systemd", err)
 	}
-	if out, err := exec.Command(analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"}, units...)...).CombinedOutput(); err != nil || len(out) > 0 {
+	args := append([]string{"verify", "--man=no", "--recursive-errors=no"}, units...)
+	if out, err := exec.Command(analyze, args...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v: %s", err, out)
 	}
 }
@@ -247,16 +259,19 @@ func TestContainerFileCopiesWhatIsThere(t *testing.T) {
 		}
 	}
 	if copies == 0 || !entry {
-		t.Errorf("Containerfile copies %d things, entry %v: the test does not understand it", copies, entry)
+		t.Errorf("Containerfile copies %d things, entry %v: the test does not understand it",
+			copies, entry)
 	}
 }
 
 var (
 	link     = regexp.MustCompile(`\]\(([^)#: ]+)[^)]*\)`)
-	fileWord = regexp.MustCompile(`(?:^|[\s\x60])((?:configs|systemd|bin|completions)/\S*|Containerfile)`)
+	fileWord = regexp.MustCompile(`(?:^|[\s\x60])` +
+		`((?:configs|systemd|bin|completions)/\S*|Containerfile)`)
 )
 
-// What the pages name is in the archive: all that operating.md types, and whatever page or format any page links to. Source is in the repository.
+// The archive has what pages name: all files that operating.md types, and the pages and formats
+// that any page links to. Source is in the repository alone.
 func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 	dir := archive(t)
 	for _, match := range fileWord.FindAllStringSubmatch(read(t, dir, "docs/operating.md"), -1) {
@@ -274,7 +289,8 @@ func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 			switch filepath.Ext(match[1]) {
 			case ".md", ".yaml", ".svg", ".png":
 				if !strings.Contains(match[1], "examples/") && !exists(dir, "docs", match[1]) {
-					t.Errorf("docs/%s points at %s, which is not there", filepath.Base(page), match[1])
+					t.Errorf("docs/%s points at %s, which is not there", filepath.Base(page),
+						match[1])
 				}
 			}
 		}

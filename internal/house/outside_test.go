@@ -21,8 +21,8 @@ func TestOutsideProgramGetsWhatItIsTold(t *testing.T) {
 	example, _ := find(files, "examples/first/main.go")
 	ours := moduleOf(t, files)
 	for name, test := range map[string]struct{ packages, modules []string }{
-		"with the packages that programs embed": {embedded, of(sys)},
-		"with drain":                            {append(of("drain"), embedded...), of(zstd, yaml, sys)},
+		"what programs embed": {embedded, of(sys)},
+		"drain as well":       {append(of("drain"), embedded...), of(zstd, yaml, sys)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newOutsideProgram(t, ours, example.text, test.packages)
