@@ -1,5 +1,5 @@
--- Percentiles of durations.parquet, as cprof analyze gives them: [that of the los, that of the his].
--- If there are many durations, they are rounded outward.
+-- Percentiles of durations.parquet, as cprof analyze gives them: [that of the los, that of the
+-- his]. If there are many durations, they are rounded outward.
 --
 -- Run it in the directory of the exports: duckdb -c ".read percentiles.sql"
 CREATE OR REPLACE VIEW durations AS SELECT * FROM 'durations.parquet';
