@@ -1,9 +1,10 @@
-# Read by the other scripts, from the repository's root: source scripts/lib.sh
+# Other scripts read this file from the repository's root: source scripts/lib.sh
 # shellcheck shell=bash
 
 export LC_ALL=C
 
-# cannot_run REASON: this part cannot run on this machine. scripts/test reads the reason from the file.
+# cannot_run REASON: ends a part that cannot run on this machine. scripts/test reads the reason from
+# CANNOT_RUN_FILE.
 cannot_run() {
     echo "cannot run: $*" >&2
     if [[ -n ${CANNOT_RUN_FILE:-} ]]; then
@@ -14,8 +15,9 @@ cannot_run() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# find_root: sets as_root to what a command is to be run by as root. Where this user may not, it returns 1.
-# shellcheck disable=SC2034 # read by who sources this
+# find_root: sets as_root to a prefix that runs a command as root. It returns 1 if this user may
+# not.
+# shellcheck disable=SC2034 # scripts that source this file read it
 find_root() {
     if ((EUID == 0)); then
         as_root=(env)
@@ -26,8 +28,8 @@ find_root() {
     fi
 }
 
-# tests_matching REGEX: a line "package name" for every test, benchmark or fuzz target whose name matches.
-# go test lists names first and then says which package they were in.
+# tests_matching REGEX: prints "package name" for every test, benchmark and fuzz target whose name
+# matches. go test lists the names first, and then their package.
 tests_matching() {
     go test -list "$1" ./... | awk '
         $1 == "ok" { for (i = 0; i < n; i++) print $2, names[i]; n = 0; next }
@@ -35,7 +37,8 @@ tests_matching() {
         NF == 1    { names[n++] = $1 }'
 }
 
-# packages_without_cgo: the packages that do not reach ZeroMQ, the only thing here that needs a C compiler, themselves or by their tests.
+# packages_without_cgo: prints the packages of which neither code nor tests reach ZeroMQ. Nothing
+# else here needs a C compiler.
 packages_without_cgo() {
     CGO_ENABLED=1 go list -test -f '{{or .ForTest .ImportPath}} {{join .Deps " "}}' ./... | awk '
         $1 ~ /\.test$/ { next }
@@ -44,16 +47,22 @@ packages_without_cgo() {
         END { for (p in seen) if (!reaches[p]) print p }' | sort
 }
 
-# find_python MODULE...: sets CLOUDPROFILER_PYTHON to a Python that has these modules, installing the packages of the same names from the
-# Python package index into a cache of this user's where there is none. Where they cannot be had, it says why and returns 1.
+# find_python MODULE...: sets CLOUDPROFILER_PYTHON to a Python that has these modules. If there is
+# none, it installs packages of the same names from the Python package index into a cache of this
+# user. If that fails, it says why and returns 1.
 find_python() {
-    local python=${CLOUDPROFILER_PYTHON:-python3} environment=${XDG_CACHE_HOME:-$HOME/.cache}/cloudprofiler/python import
+    local python=${CLOUDPROFILER_PYTHON:-python3} import
+    local environment=${XDG_CACHE_HOME:-$HOME/.cache}/cloudprofiler/python
     import="import $(IFS=,; echo "$*")"
     CANNOT_RUN_FILE='' scripts/install python || return 1 # the caller says what cannot run
     if ! "$python" -c "$import" 2>/dev/null; then
-        if ! [[ -x $environment/bin/python ]] || ! "$environment/bin/python" -c "$import" 2>/dev/null; then
-            if ! "$python" -m venv "$environment" || ! "$environment/bin/pip" install --quiet --disable-pip-version-check "$@"; then
-                echo "needs the Python packages $*, and they could not be installed into $environment: pip install $*, or name a Python that has them in CLOUDPROFILER_PYTHON" >&2
+        if ! [[ -x $environment/bin/python ]] ||
+            ! "$environment/bin/python" -c "$import" 2>/dev/null; then
+            if ! "$python" -m venv "$environment" ||
+                ! "$environment/bin/pip" install --quiet --disable-pip-version-check "$@"; then
+                echo "needs the Python packages $*, and they could not be installed into" \
+                    "$environment: pip install $*, or name a Python that has them in" \
+                    "CLOUDPROFILER_PYTHON" >&2
                 return 1
             fi
         fi
@@ -62,17 +71,19 @@ find_python() {
     export CLOUDPROFILER_PYTHON=$python
 }
 
-# find_chronyd: puts a chronyd on the PATH. Where none is installed, as root, Debian's is unpacked into a cache of this user's: installing the
-# package would take this machine's clock from whoever keeps it now. Where it cannot be had, it says so and returns 1.
+# find_chronyd: puts a chronyd on the PATH. If none is installed and this user is root, it unpacks
+# Debian's into a cache of this user. It does not install the package, which would take over this
+# machine's clock. If there is no chronyd, it says so and returns 1.
 find_chronyd() {
     local cache=${XDG_CACHE_HOME:-$HOME/.cache}/cloudprofiler/chrony
     PATH=$PATH:/usr/sbin:$cache/usr/sbin
     if have chronyd || ((EUID != 0)); then return; fi
     if have apt-get && have dpkg-deb; then
         mkdir -p "$cache"
-        # Old lists may still do, so only the second command decides.
+        # Old lists may be good enough, so only the second command decides.
         apt-get update </dev/null >/dev/null 2>&1 || true
-        (cd "$cache" && apt-get download chrony </dev/null && dpkg-deb -x chrony_*.deb . && rm chrony_*.deb) >/dev/null 2>&1 || true
+        (cd "$cache" && apt-get download chrony </dev/null &&
+            dpkg-deb -x chrony_*.deb . && rm chrony_*.deb) >/dev/null 2>&1 || true
     fi
     if ! chronyd --version >/dev/null 2>&1; then
         echo "no chronyd here: what NTP would claim is not shown" >&2
