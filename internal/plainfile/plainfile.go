@@ -1,6 +1,7 @@
 package plainfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -75,14 +76,21 @@ func read(path string, limit int64, flags int) ([]byte, error) {
 // ReadAll reads a stream of at most limit bytes to its end. name is for the error, which wraps ErrTooLong
 // where there is more.
 func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
+	var size int64
+	if f, ok := r.(*os.File); ok {
+		if info, err := f.Stat(); err == nil {
+			size = min(info.Size(), limit)
+		}
+	}
+	// A buffer that grows takes some times the length of a long file.
+	text := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	if _, err := text.ReadFrom(io.LimitReader(r, limit+1)); err != nil {
 		return nil, err
 	}
-	if int64(len(text)) > limit {
+	if int64(text.Len()) > limit {
 		return nil, fmt.Errorf("read %s: more than %d bytes: %w", name, limit, ErrTooLong)
 	}
-	return text, nil
+	return text.Bytes(), nil
 }
 
 // Replace gives a file new content as a whole: who reads meanwhile, or dies, finds the old content. It
