@@ -204,11 +204,23 @@ func copyFuzzed(t *testing.T, c *Consumer, i int, s State, from uint64) {
 	}
 	for k, r := range into[:n] {
 		seq := first + uint64(k)
-		raw := c.records(i)[seq%h.Records]
+		raw := rawRecord(t, c.Path(), h, i, seq)
 		if r.Counter != raw.Counter&counterMask || r.ID != raw.ID || h.ManyWriters && raw.Counter&lapBit != lapMark(seq, h.Records) {
 			t.Errorf("sequence %d is %+v, the file has %+v", seq, r, raw)
 		}
 	}
+}
+
+// rawRecord is what a file has in the place of a sequence.
+func rawRecord(t *testing.T, path string, h Header, shard int, seq uint64) (r Record) {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	at := recordsOffset(h.Shards) + (shard*int(h.Records)+int(seq%h.Records))*RecordBytes
+	_, err = f.ReadAt(unsafe.Slice((*byte)(unsafe.Pointer(&r)), RecordBytes), int64(at))
+	must(t, err)
+	return r
 }
 
 // FuzzIdentity changes bytes of the identity, with a checksum that fits and a file as long as it says.

@@ -50,6 +50,10 @@ func (h Header) IncarnationText() string { return hex.EncodeToString(h.Incarnati
 // FileBytes is how long the ring's file is, which is what it takes of shared memory.
 func (h Header) FileBytes() int64 { return int64(fileBytes(h.Shards, h.Records)) }
 
+// MappedBytes is what a reader maps of the file: the header and a page for each shard. It is the most that a
+// reader is charged for.
+func (h Header) MappedBytes() int64 { return int64(recordsOffset(h.Shards)) }
+
 // Reader is the consumer's end of a ring, for looking on. It trusts nothing: what it returns is checked or a copy. It must not
 // be used by more than one goroutine at a time.
 type Reader struct {
@@ -60,6 +64,7 @@ type Reader struct {
 	page    *header
 	shards  []*shard
 	last    []State  // as last seen: tails and drops may not go back
+	fence   uint64   // orders a read of the file before what is looked at next
 	heads   []uint64 // of a Consumer, who alone moves them: where it left them, or unknownHead. Else nil
 }
 
@@ -120,8 +125,16 @@ func (r *Reader) load(fd, protection int) error {
 	if r.header, err = id.check(st.Size); err != nil {
 		return err
 	}
-	if r.mapping, err = unix.Mmap(fd, 0, int(st.Size), protection, unix.MAP_SHARED); err != nil {
-		return fmt.Errorf("map %d bytes: %w", st.Size, err)
+	// Not the records: see copyOut.
+	mapped := r.header.MappedBytes()
+	if keptInMemory(r.file) {
+		// A program has written to each page. To look at one that is not there would make it.
+		if hole, err := unix.Seek(fd, 0, unix.SEEK_HOLE); err == nil && hole < mapped {
+			return fmt.Errorf("its header of %d bytes has a hole at %d: %w", mapped, hole, ErrDamaged)
+		}
+	}
+	if r.mapping, err = unix.Mmap(fd, 0, int(mapped), protection, unix.MAP_SHARED); err != nil {
+		return fmt.Errorf("map %d bytes: %w", mapped, err)
 	}
 	r.page = (*header)(unsafe.Pointer(&r.mapping[0]))
 	for i := range r.header.Shards {
@@ -293,7 +306,7 @@ func (r *Reader) Copy(i int, from uint64, into []Record) (first uint64, n int, u
 		return first, 0, false, nil
 	}
 	into = into[:min(uint64(len(into)), s.Tail-first)]
-	if err := guard(func() { n = r.copyOut(i, first, into) }); err != nil {
+	if n, err = r.copyOut(i, first, into); err != nil {
 		return from, 0, false, r.failed(err)
 	}
 	unfinished = n < len(into)
@@ -308,54 +321,6 @@ func (r *Reader) Copy(i int, from uint64, into []Record) (first uint64, n int, u
 		first, n = oldest, n-lost
 	}
 	return first, n, unfinished, nil
-}
-
-// Unwritten counts records from a sequence on, of at most so many, that were reserved and not
-// written, for a ring whose owner is dead. Pairs are told by their first record: step is 2 for
-// them, else 1.
-func (r *Reader) Unwritten(i int, from, step, most uint64) (n uint64, err error) {
-	s, err := r.State(i)
-	if err != nil || from >= s.Tail {
-		return 0, err
-	}
-	records, size := r.records(i), r.header.Records
-	most = min(most, s.Tail-from)
-	err = guard(func() {
-		for n+step <= most {
-			seq := from + n
-			if load(&records[seq&(size-1)].Counter)&lapBit == lapMark(seq, size) {
-				break
-			}
-			n += step
-		}
-	})
-	if err != nil {
-		return 0, r.failed(err)
-	}
-	return n, nil
-}
-
-// records is the memory of a shard's records.
-func (r *Reader) records(i int) []Record {
-	first := recordsOffset(r.header.Shards) + i*int(r.header.Records)*RecordBytes
-	return unsafe.Slice((*Record)(unsafe.Pointer(&r.mapping[first])), r.header.Records)
-}
-
-// copyOut copies records and returns how many: with many writers, up to the first that is not finished. The counter word
-// is stored last and carries the lap's mark. Words are loaded one by one, because nothing orders a plain copy before the
-// later look at the head or the tail that says whether it may be trusted.
-func (r *Reader) copyOut(i int, first uint64, into []Record) int {
-	records, n := r.records(i), r.header.Records
-	for k := range into {
-		seq := first + uint64(k)
-		from := &records[seq&(n-1)]
-		counter := load(&from.Counter)
-		if r.header.ManyWriters && counter&lapBit != lapMark(seq, n) {
-			return k
-		}
-		into[k] = Record{Counter: counter & counterMask, ID: load(&from.ID)}
-	}
-	return len(into)
 }
 
 // DropRange is a run of events that were dropped at one place in the sequence.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
@@ -312,7 +313,7 @@ func lapsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 	head := uint64(0)
 	into := make([]Record, MinRecords)
 	slot := func(seq uint64) *Record {
-		return &c.records(0)[seq%MinRecords]
+		return (*Record)(unsafe.Add(s.Records, seq%MinRecords*RecordBytes))
 	}
 	step := func(seq uint64) {
 		switch progress[seq] {
