@@ -51,8 +51,8 @@ func TestReadingAHoleTakesNoMemory(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		const records = 1 << 20
 		path := sparse(t, shards, records, 0)
-		c := drain(t, path)
 		before := blocks(t, path)
+		c := drain(t, path)
 		into := make([]Record, records)
 		for i := range shards {
 			_, n, unfinished, err := c.Copy(i, 0, into)
@@ -66,9 +66,6 @@ func TestReadingAHoleTakesNoMemory(t *testing.T) {
 		if after := blocks(t, path); after != before {
 			t.Errorf("%d shards: reading took %d bytes", shards, (after-before)*512)
 		}
-		if st, err := os.Stat(path); err != nil || st.Size() < c.Header().MappedBytes() {
-			t.Errorf("%v, %v", st, err)
-		}
 	}
 }
 
@@ -77,9 +74,9 @@ func TestHeaderWithAHoleIsRefused(t *testing.T) {
 	for shards, hole := range map[int]int{1: pageBytes, 64: 63 * pageBytes} {
 		path := sparse(t, shards, 1024, hole)
 		before := blocks(t, path)
-		c, err := OpenConsumer(path)
+		_, err := OpenConsumer(path)
 		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "hole at") {
-			t.Errorf("%d shards: %v, %v", shards, c, err)
+			t.Errorf("%d shards: %v", shards, err)
 		}
 		if after := blocks(t, path); after != before {
 			t.Errorf("%d shards: the open took %d bytes", shards, (after-before)*512)
