@@ -91,7 +91,7 @@ func (a *Agent) Status() Status {
 		s.Channels = append(s.Channels, ringStatus(r))
 	}
 	for _, p := range stats.Processes {
-		s.Processes = append(s.Processes, ProcessUsage(p))
+		s.Processes = append(s.Processes, ProcessUsage{p.ProcessID, p.Rings, p.RingBytes})
 	}
 	s.Warnings = s.warnings()
 	return s

@@ -56,6 +56,7 @@ func (d *Drainer) let(s *source, err error) {
 	d.mu.Lock()
 	delete(d.sources, c.Path)
 	d.processes.add(s, -1)
+	d.mapped -= s.header.MappedBytes()
 	d.ended.add(&c)
 	d.mu.Unlock()
 	if err != nil {

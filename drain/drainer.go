@@ -24,6 +24,7 @@ type Drainer struct {
 	lock    *ring.DirectoryLock
 	workers []*worker
 	sampler sampler
+	room    capacity
 	table   atomic.Pointer[handlertable.Table]
 	logs    atomic.Pointer[string] // directory
 	limits  limits
@@ -39,8 +40,11 @@ type Drainer struct {
 	nextRead  time.Duration
 	nextTable time.Duration
 	parts     map[string]time.Duration // rings that are being made without a lock: since when
-	later     map[string]time.Duration // rings that could not be opened: when to try again
+	later     map[string]postponed     // rings that could not be opened
 	begun     bool                     // the directory was read: rings that are found from now on are new
+	// Of the scan that is under way: how many rings are left alone for now, and why the first is.
+	leaving    int
+	leavingWhy error
 
 	once     sync.Once
 	closeErr error
@@ -48,7 +52,10 @@ type Drainer struct {
 	mu         sync.Mutex // guards all below
 	sources    map[string]*source
 	processes  processes
-	aside      map[string]*RingStats
+	mapped     int64                 // bytes of the rings that are open
+	aside      map[string]*RingStats // nil: one of those beyond maxAside
+	leftAlone  int                   // rings that wait until others are gone
+	leftWhy    error
 	ended      Totals // of rings that are gone
 	finished   uint64
 	tableError error
@@ -81,7 +88,7 @@ func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, erro
 	}
 	d := &Drainer{
 		dir: dir, o: o, now: now, closing: make(chan struct{}), asked: make(chan struct{}, 1), sampler: sampler{changed: make(chan struct{}, 1)},
-		parts: map[string]time.Duration{}, later: map[string]time.Duration{}, sources: map[string]*source{}, processes: processes{}, aside: map[string]*RingStats{},
+		parts: map[string]time.Duration{}, later: map[string]postponed{}, sources: map[string]*source{}, processes: processes{}, aside: map[string]*RingStats{},
 	}
 	d.table.Store(o.Table)
 	d.logs.Store(&o.Logs)
@@ -100,6 +107,9 @@ func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, erro
 		return nil, err
 	}
 	d.limits.begin(o.Logs)
+	if d.room, err = systemCapacity(); err != nil {
+		return nil, err
+	}
 	if d.lock, err = ring.LockDirectory(dir); err != nil {
 		return nil, err
 	}
@@ -149,7 +159,9 @@ func (d *Drainer) runScans() {
 	watch()
 	defer func() { unwatch() }()
 	for {
-		d.scan(d.now())
+		begin := d.now()
+		d.scan(begin)
+		took := d.now() - begin
 		if d.moved.Swap(false) {
 			watch()
 			continue // what came before it was watched
@@ -160,8 +172,22 @@ func (d *Drainer) runScans() {
 		case <-ticker.C:
 		case <-appeared:
 		}
+		// A large directory takes long to read, and is not read all the time.
+		if took > scanQuick {
+			pause := time.NewTimer(scanPause * took)
+			select {
+			case <-d.closing:
+			case <-pause.C:
+			}
+			pause.Stop()
+		}
 	}
 }
+
+const (
+	scanQuick = 10 * time.Millisecond
+	scanPause = 3
+)
 
 // watchDirectory returns a channel that gets a value when a file has come to a directory. It fails where the kernel's limits
 // for this user are reached.
@@ -242,6 +268,7 @@ func (d *Drainer) readDirectory(now time.Duration) {
 		}
 	}
 	d.begun = true
+	d.left()
 	d.forget(seen)
 }
 
@@ -262,10 +289,29 @@ func (d *Drainer) readTable() {
 // find takes in a ring that is new.
 func (d *Drainer) find(path string, now time.Duration, list func() (begun, error)) {
 	d.mu.Lock()
-	known := d.sources[path] != nil || d.aside[path] != nil
+	_, aside := d.aside[path]
+	known, full := d.sources[path] != nil || aside, d.full()
 	d.mu.Unlock()
-	if known || now < d.later[path] {
+	before, again := d.later[path]
+	switch {
+	case known:
 		return
+	case full != nil: // and not even opened
+		d.leave(full)
+		return
+	case again && now < before.again:
+		if before.why != nil {
+			d.leave(before.why)
+		}
+		return
+	case again && before.why != nil:
+		// It is opened only when its process has room for it.
+		if why := d.admit(before.process, before.bytes); why != nil {
+			before.again, before.why = now+time.Second, why
+			d.later[path] = before
+			d.leave(why)
+			return
+		}
 	}
 	logs, err := list()
 	var s *source
@@ -284,16 +330,22 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		d.setAside(&source{stats: RingStats{Path: path}}, err)
 		return
 	default:
-		if _, again := d.later[path]; !again {
+		// Too many open files, no memory, a log that cannot be read: it may pass.
+		p := postponed{again: now + time.Second}
+		if refused, ok := errors.AsType[*refusal](err); ok {
+			p.process, p.bytes, p.why = refused.process, refused.bytes, err
+			d.leave(err)
+		} else if !again {
 			d.notify(fmt.Errorf("drain ring %q: %w", path, err))
 		}
-		d.later[path] = now + time.Second
+		d.later[path] = p
 		d.nextRead = 0
 		return
 	}
 	d.mu.Lock()
 	d.sources[path] = s
 	d.processes.add(s, 1)
+	d.mapped += s.header.MappedBytes()
 	w := d.workers[len(d.sources)%len(d.workers)]
 	d.mu.Unlock()
 	w.add(s)
@@ -334,7 +386,9 @@ func (d *Drainer) forget(seen map[string]bool) {
 	defer d.mu.Unlock()
 	for path, c := range d.aside {
 		if !seen[path] {
-			d.ended.add(c)
+			if c != nil {
+				d.ended.add(c)
+			}
 			delete(d.aside, path)
 		}
 	}
@@ -346,9 +400,20 @@ func (d *Drainer) setAside(s *source, reason error) {
 	c := s.snapshot()
 	d.mu.Lock()
 	delete(d.sources, c.Path)
-	d.aside[c.Path] = &c
+	n := len(d.aside)
+	if n < maxAside {
+		d.aside[c.Path] = &c
+	} else {
+		d.aside[c.Path] = nil
+		d.ended.add(&c)
+	}
 	d.mu.Unlock()
-	d.notify(fmt.Errorf("set aside ring: %w", reason))
+	if n < maxAside {
+		d.notify(fmt.Errorf("set aside ring: %w", reason))
+	}
+	if n == maxAside {
+		d.notify(fmt.Errorf("set aside ring: more than %d are: the others are only counted: %w", n, reason))
+	}
 }
 
 // gone takes note that a source has ended: its ring is removed or set aside.
@@ -358,6 +423,7 @@ func (d *Drainer) gone(s *source) {
 	defer d.mu.Unlock()
 	delete(d.sources, c.Path)
 	d.processes.add(s, -1)
+	d.mapped -= s.header.MappedBytes()
 	if c.SetAside == nil {
 		d.ended.add(&c)
 		d.finished++

@@ -114,6 +114,9 @@ const (
 	// holeRecords is how many records that were never written are looked at in one go.
 	holeRecords = 1 << 18
 
+	// maxAside is how many rings that were set aside are described. More are counted.
+	maxAside = 1000
+
 	// dumpRecords is how many records of a flight recorder are copied out at once: what is left may be overwritten
 	// while they are written down.
 	dumpRecords = 1 << 22

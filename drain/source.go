@@ -63,7 +63,7 @@ func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 		return nil, err
 	}
 	s := &source{d: d, ring: c, header: c.Header(), alive: true, kind: logstore.Events, per: 1}
-	err = d.admit(s.header.ProcessID, s.header.FileBytes())
+	err = d.admit(processOf(s.header), s.header.FileBytes())
 	if err == nil && isNew && logs.has(s.header.Name, s.header.Incarnation) {
 		err = fmt.Errorf("open ring %q: it is new, and its log was begun before: it has the identity of another: %w",
 			path, ring.ErrUntrusted)
@@ -124,7 +124,11 @@ func (s *source) prepare(logs begun) error {
 	if err := s.readLog(segments); err != nil {
 		return logFailure{err}
 	}
-	s.stats = RingStats{Path: s.ring.Path(), Channel: s.header.Name, ProcessID: s.header.ProcessID, RingBytes: s.header.FileBytes(), Incarnation: s.header.Incarnation, Policy: s.header.Policy, Alive: true, Settings: s.settings}
+	s.stats = RingStats{
+		Path: s.ring.Path(), Channel: s.header.Name, Incarnation: s.header.Incarnation,
+		ProcessID: s.header.ProcessID, PIDNamespace: s.header.PIDNamespace,
+		RingBytes: s.header.FileBytes(), Policy: s.header.Policy, Alive: true, Settings: s.settings,
+	}
 	return nil
 }
 

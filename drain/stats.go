@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -11,15 +12,16 @@ import (
 
 // RingStats is what is known of a ring. Counts are of this drainer, since it found the ring, unless it is said.
 type RingStats struct {
-	Path        string
-	Channel     channel.Name
-	Incarnation logstore.Incarnation
-	ProcessID   int   // of the program, as the ring says
-	RingBytes   int64 // of shared memory
-	Policy      channel.Policy
-	Settings    channel.Settings // that the ring has now
-	Alive       bool             // the program has it open
-	SetAside    error            // not nil: it cannot be trusted and is not drained any more
+	Path         string
+	Channel      channel.Name
+	Incarnation  logstore.Incarnation
+	ProcessID    int    // of the program, as the ring says
+	PIDNamespace uint64 // in which that holds; 0: not known
+	RingBytes    int64  // of shared memory
+	Policy       channel.Policy
+	Settings     channel.Settings // that the ring has now
+	Alive        bool             // the program has it open
+	SetAside     error            // not nil: it cannot be trusted and is not drained any more
 
 	Events   uint64 // that came, from the first look on
 	Waiting  uint64 // records in the ring
@@ -56,6 +58,9 @@ type Stats struct {
 	Limit     error          // why records are not stored now
 	Total     Totals         // of all rings, those that are finished as well
 	Table     error          // why the handler table's file is not in use as it is
+	SetAside  int            // rings that are not drained any more; Rings has the first thousand of them
+	Left      int            // rings that are not drained yet, because there are too many
+	LeftWhy   error          // why the first of them is not
 	Lost      error          // why the directory is not this drainer's now: nothing is drained
 }
 
@@ -108,20 +113,25 @@ func (d *Drainer) Stats() Stats {
 	limit := d.Limit()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	stats := Stats{Limit: limit, Finished: d.finished, Total: d.ended, Table: d.tableError, Lost: d.lostLock}
+	stats := Stats{Limit: limit, Finished: d.finished, Total: d.ended, Table: d.tableError, Lost: d.lostLock,
+		SetAside: len(d.aside), Left: d.leftAlone, LeftWhy: d.leftWhy}
 	for _, s := range d.sources {
 		c := s.snapshot()
 		stats.Total.add(&c)
 		stats.Rings = append(stats.Rings, c)
 	}
 	for _, c := range d.aside {
-		stats.Total.add(c)
-		stats.Rings = append(stats.Rings, *c)
+		if c != nil { // else it is among those that ended
+			stats.Total.add(c)
+			stats.Rings = append(stats.Rings, *c)
+		}
 	}
 	for _, p := range d.processes {
 		stats.Processes = append(stats.Processes, p)
 	}
-	slices.SortFunc(stats.Processes, func(a, b ProcessStats) int { return a.ProcessID - b.ProcessID })
+	slices.SortFunc(stats.Processes, func(a, b ProcessStats) int {
+		return cmp.Or(cmp.Compare(a.PIDNamespace, b.PIDNamespace), cmp.Compare(a.ProcessID, b.ProcessID))
+	})
 	slices.SortFunc(stats.Rings, func(a, b RingStats) int { return strings.Compare(a.Path, b.Path) })
 	return stats
 }

@@ -205,7 +205,7 @@ func (p *Producer) identify(c Config, records uint64, shards int) {
 	id.boot = Boot()
 	now := Now()
 	id.openedCounter, id.openedUTCLo_ns, id.openedUTCHi_ns = now.Counter, now.Earliest.UnixNano(), now.Latest.UnixNano()
-	id.pid = uint32(os.Getpid())
+	id.pid, id.pidNamespace = uint32(os.Getpid()), pidNamespace()
 	id.nodeNumber = uint32(p.NodeNumber)
 	if c.ManyWriters {
 		id.manyWriters = 1
@@ -217,6 +217,15 @@ func (p *Producer) identify(c Config, records uint64, shards int) {
 	id.stamp = uint8(c.Stamp)
 	id.nameBytes = uint8(copy(id.name[:], c.Name.String()))
 	id.checksum = id.sum()
+}
+
+// pidNamespace is the inode number of this process's PID namespace, or 0 where the kernel does not tell.
+func pidNamespace() (inode uint64) {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/pid", &st) != nil {
+		return 0
+	}
+	return st.Ino
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -78,7 +78,8 @@ type identity struct {
 	links          uint8 // opened with handler link: records come in pairs
 	_              [3]byte
 	name           [channel.MaxNameBytes]byte
-	_              [16]byte
+	pidNamespace   uint64 // inode of the namespace that pid holds in; 0: unknown
+	_              [8]byte
 	checksum       uint32 // CRC-32C of all bytes before it
 	_              [4]byte
 }

@@ -40,8 +40,9 @@ type Header struct {
 	OpenedEarliest time.Time // … was read between these two instants of UTC, by this node's clock
 	OpenedLatest   time.Time
 
-	ProcessID  int // for display
-	NodeNumber int // channel.MaxNode + 1: none
+	ProcessID    int    // as the program says
+	PIDNamespace uint64 // in which that holds; 0: unknown
+	NodeNumber   int    // channel.MaxNode + 1: none
 }
 
 // IncarnationText is the incarnation as it stands in file names.
@@ -193,7 +194,7 @@ func (id *identity) check(size int64) (Header, error) {
 		Policy: channel.Policy(id.policy), Stamp: channel.Stamp(id.stamp),
 		OpenedCounter:  id.openedCounter,
 		OpenedEarliest: time.Unix(0, id.openedUTCLo_ns).UTC(), OpenedLatest: time.Unix(0, id.openedUTCHi_ns).UTC(),
-		ProcessID: int(id.pid), NodeNumber: int(id.nodeNumber),
+		ProcessID: int(id.pid), PIDNamespace: id.pidNamespace, NodeNumber: int(id.nodeNumber),
 	}, nil
 }
 

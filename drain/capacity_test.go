@@ -1,0 +1,125 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+// However many a user's programs open, descriptors and mappings are left for logs and for who asks.
+func TestCapacityKeepsSomeBack(t *testing.T) {
+	for _, tc := range []struct {
+		files, maps uint64
+		rings       int
+		why         string
+	}{
+		{4096, 65530, 1194, "LimitNOFILE"},
+		{1024, 65530, 256, "LimitNOFILE"},
+		{524288, 65530, 28669, "max_map_count"},
+		{1 << 30, 1 << 30, 357913770, "LimitNOFILE"},
+		{20, 65530, 5, "LimitNOFILE"},
+		{1, 65530, 1, "LimitNOFILE"},
+	} {
+		c := newCapacity(tc.files, tc.maps)
+		if c.rings != tc.rings || !strings.Contains(c.why, tc.why) {
+			t.Errorf("%d files, %d mappings: %d rings, %s; want %d", tc.files, tc.maps, c.rings, c.why, tc.rings)
+		}
+	}
+	if c, err := systemCapacity(); err != nil || c.rings < 1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+func TestRingsBeyondCapacityAreLeftAlone(t *testing.T) {
+	for name, room := range map[string]capacity{
+		"rings": {rings: 3, mapped: maxMapped, why: "a test wants it"}, "mappings": {rings: 100, mapped: 3 * 8192},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Options{})
+			r.d.room = room
+			var channels []*handlers.Channel
+			for i := range 10 {
+				channels = append(channels, r.open(fmt.Sprintf("a/x%d", i), handlers.Options{Policy: "drop", Buffer: "1KiB"}))
+				logMany(channels[i], 0, 10)
+			}
+			before := openFiles(t)
+			r.run(3 * time.Second)
+			s := r.d.Stats()
+			if len(s.Rings) != 3 || s.Left != 7 || !errors.Is(s.LeftWhy, ErrFull) {
+				t.Errorf("%d rings, %d left: %v", len(s.Rings), s.Left, s.LeftWhy)
+			}
+			if took := openFiles(t) - before; took > 3*filesOfRing {
+				t.Errorf("%d descriptors for three rings", took)
+			}
+			if len(r.noticed) != 1 || !errors.Is(r.noticed[0], ErrFull) {
+				t.Errorf("said %q", r.noticed)
+			}
+			for _, c := range channels {
+				c.Close()
+			}
+			r.run(10 * time.Second)
+			if s := r.d.Stats(); s.Finished != 10 || s.Left != 0 || s.LeftWhy != nil || s.Total.Rows < 100 {
+				t.Errorf("%d finished, %d left, %d rows", s.Finished, s.Left, s.Total.Rows)
+			}
+			if r.d.mapped != 0 {
+				t.Errorf("%d bytes are mapped of no ring", r.d.mapped)
+			}
+		})
+	}
+}
+
+// A directory full of what is no ring costs a word for each, and not a line of the log.
+func TestManyRingsAreSetAside(t *testing.T) {
+	const many = maxAside + 200
+	r := newRig(t, Options{})
+	for i := range many {
+		path := filepath.Join(r.rings, fmt.Sprintf("x%d.ring", i))
+		if err := os.WriteFile(path, []byte("no ring"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.run(3 * time.Second)
+	if s := r.d.Stats(); len(s.Rings) != maxAside || s.SetAside != many || len(r.noticed) != maxAside+1 {
+		t.Errorf("%d described of %d, said %d times", len(s.Rings), s.SetAside, len(r.noticed))
+	}
+	for i := range many {
+		os.Remove(filepath.Join(r.rings, fmt.Sprintf("x%d.ring", i)))
+	}
+	r.run(3 * time.Second)
+	if s := r.d.Stats(); len(s.Rings) != 0 || s.SetAside != 0 {
+		t.Errorf("%d described of %d that are gone", len(s.Rings), s.SetAside)
+	}
+}
+
+// Two containers have a process of the same id each.
+func TestProcessesOfTwoNamespaces(t *testing.T) {
+	r := newRig(t, Options{MaxProcessRings: 1})
+	here := process{1, 7}
+	r.d.processes[here] = ProcessStats{PIDNamespace: 1, ProcessID: 7, Rings: 1}
+	if err := r.d.admit(here, 1); !errors.Is(err, ErrProcess) || !strings.Contains(err.Error(), "process 7 of PID namespace 1") {
+		t.Errorf("a second ring: %v", err)
+	}
+	if err := r.d.admit(process{2, 7}, 1); err != nil {
+		t.Errorf("the same id in another container: %v", err)
+	}
+	c := r.open("a/x", handlers.Options{})
+	r.advance(0)
+	if got := r.stats("a/x"); got.PIDNamespace == 0 {
+		t.Errorf("ring of %s says no namespace: %+v", c.Path(), got)
+	}
+}
