@@ -1,10 +1,12 @@
 package drain
 
 import (
+	"crypto/rand"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
@@ -171,14 +173,29 @@ func (o Options) normalise() (Options, error) {
 	return o, nil
 }
 
-// BootEpoch names the epoch where only boots can be told apart: by the kernel's boot id.
-func BootEpoch() string { return epochOf(ring.Boot()) }
+// BootEpoch names the epoch where only boots can be told apart: by the kernel's boot id. Where the kernel tells none, it
+// is the epoch of this process alone.
+func BootEpoch() string {
+	if boot := ring.Boot(); boot != ([16]byte{}) {
+		return epochOf(boot)
+	}
+	return processEpoch()
+}
+
+var processEpoch = sync.OnceValue(func() string { return unknownBoot + "process " + rand.Text() })
+
+// unknownBoot begins the names of epochs that are those of no other ring or process, and relate to nothing.
+const unknownBoot = "boot unknown, "
 
 func epochOf(boot [16]byte) string { return "boot " + hex.EncodeToString(boot[:]) }
 
 // epochNow is the epoch that a ring's events are in when they are logged now.
 func (o *Options) epochNow(h ring.Header) string {
-	if h.Boot != ring.Boot() {
+	switch h.Boot {
+	case ring.Boot():
+	case [16]byte{}:
+		return unknownBoot + "ring " + h.IncarnationText()
+	default:
 		return epochOf(h.Boot) // nothing is logged any more
 	}
 	if epoch := o.Epoch(); epoch != "" {

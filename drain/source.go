@@ -63,6 +63,7 @@ func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 		return nil, err
 	}
 	s := &source{d: d, ring: c, header: c.Header(), alive: true, kind: logstore.Events, per: 1}
+	s.findBoot()
 	err = d.admit(processOf(s.header), s.header.FileBytes())
 	if err == nil && isNew && logs.has(s.header.Name, s.header.Incarnation) {
 		err = fmt.Errorf("open ring %q: it is new, and its log was begun before: it has the identity of another: %w",

@@ -61,6 +61,22 @@ var children = map[string]func(dir string) error{
 		fmt.Println("ready")
 		return waitForEnd()
 	},
+	// A program that asks for its boot without a descriptor to ask with, before and after it has got the answer.
+	"boot": func(string) error {
+		var l unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+			return err
+		}
+		none := unix.Rlimit{Cur: 0, Max: l.Max}
+		for _, limit := range []unix.Rlimit{none, l, none} {
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+				return err
+			}
+			fmt.Printf("%x ", Boot())
+		}
+		fmt.Println()
+		return waitForEnd()
+	},
 	// A drainer.
 	"drainer": func(dir string) error {
 		if _, err := LockDirectory(dir); err != nil {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -235,16 +236,23 @@ func (id *identity) sum() uint32 {
 	return crc32.Checksum(b, castagnoli)
 }
 
-// Boot is the kernel's random id of the time since it was booted, as in Header, or zero where it tells none: then a ring from before a reboot is
-// not told apart.
+// boot is what Boot has found out; nil: nothing yet.
+var boot atomic.Pointer[[16]byte]
+
+// Boot is the kernel's random id of the time since it was booted, as in Header, or zero where it tells none: then a
+// ring from before a reboot is not told apart. It is asked until it has told, and no more: what a process knows does
+// not change when it has no descriptor left.
 func Boot() (id [16]byte) {
+	if known := boot.Load(); known != nil {
+		return *known
+	}
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return id
 	}
 	b, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
-	if err == nil {
-		copy(id[:], b)
+	if err == nil && copy(id[:], b) == len(id) {
+		boot.Store(&id)
 	}
 	return id
 }

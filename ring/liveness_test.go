@@ -2,6 +2,7 @@ package ring
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -255,3 +256,12 @@ func TestShardsShareNoLines(t *testing.T) {
 }
 
 func pageSize() int { return os.Getpagesize() }
+
+// A boot that is known stays known where no descriptor is left; one that could not be asked for is asked for again.
+func TestBootIsAskedUntilItIsKnown(t *testing.T) {
+	said := strings.Fields(start(t, "boot", t.TempDir()).said)
+	want := fmt.Sprintf("%x", Boot())
+	if len(said) != 3 || said[0] != fmt.Sprintf("%x", [16]byte{}) || said[1] != want || said[2] != want {
+		t.Errorf("without a descriptor, with one, and without one again: %q, want %q", said, want)
+	}
+}

@@ -38,7 +38,8 @@ struct identity {
 	uint32_t pid, node_number;
 	uint8_t many_writers, policy, stamp, name_bytes, links, zero0[3];
 	char name[CP_MAX_NAME];
-	uint8_t zero1[16];
+	uint64_t pid_namespace;
+	uint8_t zero1[8];
 	uint32_t checksum;
 	uint8_t zero2[4];
 };
@@ -125,6 +126,7 @@ AT(identity, stamp, 98);
 AT(identity, name_bytes, 99);
 AT(identity, links, 100);
 AT(identity, name, 104);
+AT(identity, pid_namespace, 232);
 AT(identity, checksum, 248);
 SIZE(slot, 32);
 SIZE(control, 320);

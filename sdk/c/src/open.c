@@ -354,6 +354,7 @@ static int64_t utc_ns(void)
 static void identify(struct channel *c, const struct wanted *w, const uint8_t incarnation[16], uint32_t node)
 {
 	struct identity *id = &c->header->identity;
+	struct stat st;
 
 	memcpy(id->magic, "CP-RING\n", 8);
 	id->version = CP_VERSION;
@@ -368,6 +369,7 @@ static void identify(struct channel *c, const struct wanted *w, const uint8_t in
 		id->opened_utc_hi_ns = utc_ns();
 	} while (id->opened_utc_hi_ns < id->opened_utc_lo_ns);
 	id->pid = (uint32_t)getpid();
+	id->pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
 	id->node_number = node;
 	id->many_writers = c->many;
 	id->policy = (uint8_t)w->policy;

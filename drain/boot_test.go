@@ -1,0 +1,73 @@
+package drain
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// forgetBoot has a ring say that its program knew no boot id, as one without /proc.
+func forgetBoot(t *testing.T, path string) {
+	t.Helper()
+	const atBoot, atChecksum = 48, 248
+	image, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(image[atBoot : atBoot+16])
+	sum := crc32.Checksum(image[:atChecksum], crc32.MakeTable(crc32.Castagnoli))
+	patch(t, path, atBoot, image[atBoot:atBoot+16])
+	patch(t, path, atChecksum, binary.NativeEndian.AppendUint32(nil, sum))
+}
+
+// A ring whose program knew no boot id is of this boot if somebody has it open, or if it is in memory.
+func TestRingOfAnUnknownBoot(t *testing.T) {
+	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	for _, rings := range []string{dir, t.TempDir()} {
+		memory, err := ring.InSharedMemory(rings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &rig{t: t, rings: rings, logs: filepath.Join(t.TempDir(), "logs")}
+		r.start(Options{Epoch: func() string { return "now" }})
+		living, dead := r.open("a/living", handlers.Options{}), r.open("a/dead", handlers.Options{})
+		logMany(living, 0, 10)
+		logMany(dead, 0, 10)
+		forgetBoot(t, living.Path())
+		forgetBoot(t, dead.Path())
+		dead.Close()
+		r.run(2 * time.Second)
+		logs := readLogs(t, r.logs)
+		if epoch := logs["a/living"].header.Epoch; epoch != "now" {
+			t.Errorf("in memory %v: a ring that is open is of epoch %q", memory, epoch)
+		}
+		if epoch := logs["a/dead"].header.Epoch; (epoch == "now") != memory {
+			t.Errorf("in memory %v: a ring whose program is dead is of epoch %q", memory, epoch)
+		}
+		r.d.Close()
+		r.kill()
+	}
+}
+
+// What nobody knows to be of one epoch has not the name of one.
+func TestUnknownBootsRelateToNothing(t *testing.T) {
+	o := Options{Epoch: func() string { return "now" }}
+	one, other := o.epochNow(ring.Header{Incarnation: [16]byte{1}}), o.epochNow(ring.Header{Incarnation: [16]byte{2}})
+	if one == other || one == "now" || strings.Contains(one, "boot 0") {
+		t.Errorf("epochs %q and %q", one, other)
+	}
+	if epoch := processEpoch(); epoch == one || epoch != processEpoch() || strings.Contains(epoch, "boot 0") {
+		t.Errorf("this process's epoch is %q", epoch)
+	}
+}
