@@ -71,7 +71,7 @@ func (a *Agent) listen(ctx context.Context) error {
 // serve answers on a listener until that or the server is closed.
 func (a *Agent) serve(server *http.Server, l net.Listener) {
 	a.running.Go(func() {
-		err := server.Serve(l)
+		err := server.Serve(bound(l))
 		if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			a.notify(fmt.Errorf("serve %s: %w", l.Addr(), err))
 		}

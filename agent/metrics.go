@@ -49,6 +49,8 @@ var nodeMetrics = []metric{
 	}),
 	newMetric("processes", "Processes that have rings.", prometheus.GaugeValue, func(s *Status) float64 { return float64(len(s.Processes)) }),
 	newMetric("limit_reached", "1 while records are not stored because a limit is reached.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Limit != "") }),
+	newMetric("left_rings", "Rings that are not drained until others are gone, because there are too many.", prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Left) }),
+	newMetric("set_aside_rings", "Rings that cannot be trusted, and are not drained any more.", prometheus.GaugeValue, func(s *Status) float64 { return float64(s.SetAside) }),
 	newMetric("directory_lost", "1 while another agent has the directory of rings, and nothing is drained.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Lost != "") }),
 	newMetric("run_open", "1 while a run is open.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Run != "") }),
 	newMetric("server_connected", "1 while the server is there; 0 while it is away, or where there is none.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Link.Connected) }),

@@ -10,13 +10,13 @@ import (
 // Every figure that docs/agent.md has one watch is there, and is what its name says.
 func TestMetricsThatTheDocsName(t *testing.T) {
 	s := &Status{
-		Lost: "another has it", Limit: "reached", Link: LinkStatus{Server: "alpha:1", Connected: true}, Table: TableStatus{Source: "server", Error: "bad"}, Chrony: ChronyStatus{Bound_ns: 2e9},
+		Lost: "another has it", Left: 5, SetAside: 6, Limit: "reached", Link: LinkStatus{Server: "alpha:1", Connected: true}, Table: TableStatus{Source: "server", Error: "bad"}, Chrony: ChronyStatus{Bound_ns: 2e9},
 		Total:     Counts{Events: 100, Dropped: 101, NotStored: 102, OverRate: 103, Missing: 104, Unread: 105, Holes: 106, Rows: 107, LogBytes: 108, Failures: 109, Removed: 110},
-		Processes: []ProcessUsage{{1, 1, 1000}, {2, 3, 3000}, {3, 1, 1000}},
+		Processes: []ProcessUsage{{1, 1, 1000, 0}, {2, 3, 3000, 0}, {3, 1, 1000, 0}},
 	}
 	want := map[string]float64{
 		"dropped_total": 101, "not_stored_total": 102, "limit_reached": 1, "over_rate_total": 103, "missing_total": 104, "removed_files_total": 110, "unread_total": 105,
-		"directory_lost": 1, "log_failures_total": 109, "server_connected": 1, "handler_table_stale": 1, "ring_bytes": 5000, "processes": 3, "chrony_bound_seconds": 2,
+		"directory_lost": 1, "left_rings": 5, "set_aside_rings": 6, "log_failures_total": 109, "server_connected": 1, "handler_table_stale": 1, "ring_bytes": 5000, "processes": 3, "chrony_bound_seconds": 2,
 	}
 	text, err := os.ReadFile("../docs/agent.md")
 	if err != nil {

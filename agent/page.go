@@ -102,7 +102,10 @@ func (p *page) channels(s *Status) {
 `)
 	for _, c := range s.Channels {
 		program := "ended"
-		if c.Alive {
+		switch {
+		case c.SetAside:
+			program = "set aside"
+		case c.Alive:
 			program = "runs"
 		}
 		p.write(`<tr><td>%s<td class="n">%s<td>%s<td>%s<td>%s`,

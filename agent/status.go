@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
@@ -25,6 +24,9 @@ type Status struct {
 	Lost      string         `json:"lost,omitempty"`  // why the directory of rings is not this agent's now
 	Total     Counts         `json:"total"`           // since the agent began
 	Finished  uint64         `json:"finished_rings"`  // whose programs ended, and that are in their logs as a whole
+	SetAside  int            `json:"set_aside_rings"` // that are not drained any more; channels has the first thousand of them
+	Left      int            `json:"left_rings"`      // that are not drained yet, because there are too many
+	LeftWhy   string         `json:"left_why,omitempty"`
 	Channels  []RingStatus   `json:"channels"`
 	Processes []ProcessUsage `json:"processes"`
 	Warnings  []string       `json:"warnings,omitempty"` // what somebody should look at
@@ -52,8 +54,9 @@ type RingStatus struct {
 	ProcessID   int    `json:"process_id"`
 	Handler     string `json:"handler"`
 	Policy      string `json:"policy"`
-	Alive       bool   `json:"alive"`
-	Waiting     uint64 `json:"waiting,string"` // records in the ring
+	Alive       bool   `json:"alive"`               // the program has it open; false where that is not known
+	SetAside    bool   `json:"set_aside,omitempty"` // it cannot be trusted, and is not drained any more
+	Waiting     uint64 `json:"waiting,string"`      // records in the ring
 	RingBytes   int64  `json:"ring_bytes"`
 	Counts
 	Trouble string `json:"trouble,omitempty"`
@@ -64,6 +67,8 @@ type ProcessUsage struct {
 	ProcessID int   `json:"process_id"`
 	Rings     int   `json:"rings"`
 	RingBytes int64 `json:"ring_bytes"`
+
+	PIDNamespace uint64 `json:"pid_namespace,omitempty"` // in which the id holds, as rings say
 }
 
 // Status is how it goes now.
@@ -83,6 +88,10 @@ func (a *Agent) Status() Status {
 	if stats.Limit != nil {
 		s.Limit = stats.Limit.Error()
 	}
+	s.SetAside, s.Left = stats.SetAside, stats.Left
+	if stats.LeftWhy != nil {
+		s.LeftWhy = stats.LeftWhy.Error()
+	}
 	if stats.Lost != nil {
 		s.Lost = stats.Lost.Error()
 	}
@@ -91,7 +100,7 @@ func (a *Agent) Status() Status {
 		s.Channels = append(s.Channels, ringStatus(r))
 	}
 	for _, p := range stats.Processes {
-		s.Processes = append(s.Processes, ProcessUsage{p.ProcessID, p.Rings, p.RingBytes})
+		s.Processes = append(s.Processes, ProcessUsage{p.ProcessID, p.Rings, p.RingBytes, p.PIDNamespace})
 	}
 	s.Warnings = s.warnings()
 	return s
@@ -100,7 +109,7 @@ func (a *Agent) Status() Status {
 func ringStatus(r drain.RingStats) RingStatus {
 	one := RingStatus{
 		Channel: r.Channel.String(), Incarnation: fmt.Sprintf("%x", r.Incarnation), ProcessID: r.ProcessID, Handler: r.Settings.String(), Policy: r.Policy.String(),
-		Alive: r.Alive, Waiting: r.Waiting, RingBytes: r.RingBytes,
+		Alive: r.Alive && r.SetAside == nil, SetAside: r.SetAside != nil, Waiting: r.Waiting, RingBytes: r.RingBytes,
 		Counts: Counts{r.Events, r.Dropped, r.NotStored, r.OverRate, r.Missing, r.Unread, r.Holes, r.Rows, r.LogBytes, r.Failures, uint64(r.Removed)},
 	}
 	if r.Channel == (channel.Name{}) {
@@ -129,6 +138,9 @@ func (s *Status) warnings() (all []string) {
 	if s.Limit != "" {
 		all = append(all, "records are not stored: "+s.Limit)
 	}
+	if s.Left > 0 {
+		all = append(all, fmt.Sprintf("rings that are not drained until others are gone: %d: %s", s.Left, s.LeftWhy))
+	}
 	if s.Table.Error != "" {
 		all = append(all, "the handler table in force is an older one: "+s.Table.Error)
 	}
@@ -139,10 +151,40 @@ func (s *Status) warnings() (all []string) {
 		}
 		all = append(all, "the server "+s.Link.Server+" is away, and the last handler table holds: "+why)
 	}
+	return append(all, s.troubles()...)
+}
+
+// maxTroubles is how many troubles of channels are told. More are counted.
+const maxTroubles = 100
+
+// troubles are what is wrong with channels, each once.
+func (s *Status) troubles() (all []string) {
+	said := map[string]bool{}
 	for _, c := range s.Channels {
-		if c.Trouble != "" && !slices.Contains(all, c.Channel+": "+c.Trouble) {
-			all = append(all, c.Channel+": "+c.Trouble)
+		one := c.Channel + ": " + c.Trouble
+		if c.Trouble == "" || said[one] {
+			continue
+		}
+		said[one] = true
+		if len(all) < maxTroubles {
+			all = append(all, one)
 		}
 	}
+	if more := len(said) - len(all); more > 0 {
+		all = append(all, fmt.Sprintf("%d more channels have such troubles", more))
+	}
+	if hidden := s.SetAside - s.described(); hidden > 0 {
+		all = append(all, fmt.Sprintf("%d more rings are set aside", hidden))
+	}
 	return all
+}
+
+// described is how many of the rings that are set aside are among the channels.
+func (s *Status) described() (n int) {
+	for _, c := range s.Channels {
+		if c.SetAside {
+			n++
+		}
+	}
+	return n
 }

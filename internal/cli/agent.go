@@ -91,14 +91,17 @@ func printAgent(w io.Writer, s agent.Status) error {
 	if len(s.Channels) == 0 {
 		fmt.Fprintln(w, "no program has a channel open")
 	} else {
-		fmt.Fprintf(w, "%-28s %8s %-16s %-10s %-6s %14s %10s %10s\n", "channel", "process", "handler", "full ring", "state", "events", "waiting", "dropped")
+		fmt.Fprintf(w, "%-28s %8s %-16s %-10s %-9s %14s %10s %10s\n", "channel", "process", "handler", "full ring", "state", "events", "waiting", "dropped")
 	}
 	for _, c := range s.Channels {
 		state := "ended"
-		if c.Alive {
+		switch {
+		case c.SetAside:
+			state = "set aside"
+		case c.Alive:
 			state = "runs"
 		}
-		if _, err := fmt.Fprintf(w, "%-28s %8d %-16s %-10s %-6s %14s %10d %10d\n", c.Channel, c.ProcessID, c.Handler, c.Policy, state, command.Thousands(c.Events), c.Waiting, c.Counts.Dropped); err != nil {
+		if _, err := fmt.Fprintf(w, "%-28s %8d %-16s %-10s %-9s %14s %10d %10d\n", c.Channel, c.ProcessID, c.Handler, c.Policy, state, command.Thousands(c.Events), c.Waiting, c.Counts.Dropped); err != nil {
 			return err
 		}
 	}

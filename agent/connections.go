@@ -1,0 +1,51 @@
+package agent
+
+import (
+	"net"
+	"sync"
+)
+
+// maxConnections is how many may ask an agent at one time at each of its addresses. The others wait, and take
+// no descriptor of it.
+const maxConnections = 64
+
+// bounded is a listener that has only so many connections open.
+type bounded struct {
+	net.Listener
+	slots  chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+func bound(l net.Listener) net.Listener {
+	return &bounded{Listener: l, slots: make(chan struct{}, maxConnections), closed: make(chan struct{})}
+}
+
+func (b *bounded) Accept() (net.Conn, error) {
+	select {
+	case b.slots <- struct{}{}:
+	case <-b.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := b.Listener.Accept()
+	if err != nil {
+		<-b.slots
+		return nil, err
+	}
+	return &boundedConn{Conn: c, done: sync.OnceFunc(func() { <-b.slots })}, nil
+}
+
+func (b *bounded) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.Listener.Close()
+}
+
+type boundedConn struct {
+	net.Conn
+	done func()
+}
+
+func (c *boundedConn) Close() error {
+	defer c.done()
+	return c.Conn.Close()
+}
