@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 		beProgram(os.Args[1], os.Args[2])
 	case "agent":
 		beAgent(os.Args[1], os.Args[2], os.Args[3], os.Args[4])
+	case "crowded":
+		beCrowded(os.Args[1], os.Args[2])
 	case "blocker":
 		beBlocker(os.Args[1], os.Args[2])
 	case "abandoner":

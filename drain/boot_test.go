@@ -13,18 +13,23 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// forgetBoot has a ring say that its program knew no boot id, as one without /proc.
-func forgetBoot(t *testing.T, path string) {
+// forgeIdentity changes a ring's identity, which is as whole as before.
+func forgeIdentity(t *testing.T, path string, at int64, b []byte) {
 	t.Helper()
-	const atBoot, atChecksum = 48, 248
+	const atChecksum = 248
+	patch(t, path, at, b)
 	image, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clear(image[atBoot : atBoot+16])
 	sum := crc32.Checksum(image[:atChecksum], crc32.MakeTable(crc32.Castagnoli))
-	patch(t, path, atBoot, image[atBoot:atBoot+16])
 	patch(t, path, atChecksum, binary.NativeEndian.AppendUint32(nil, sum))
+}
+
+// forgetBoot has a ring say that its program knew no boot id, as one without /proc.
+func forgetBoot(t *testing.T, path string) {
+	t.Helper()
+	forgeIdentity(t, path, 48, make([]byte, 16))
 }
 
 // A ring whose program knew no boot id is of this boot if somebody has it open, or if it is in memory.

@@ -106,20 +106,19 @@ func TestManyRingsAreSetAside(t *testing.T) {
 	}
 }
 
-// Two containers have a process of the same id each.
+// Two containers have a process of the same id each, as this one and that which the first ring says.
 func TestProcessesOfTwoNamespaces(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 1})
-	here := process{1, 7}
-	r.d.processes[here] = ProcessStats{PIDNamespace: 1, ProcessID: 7, Rings: 1}
-	if err := r.d.admit(here, 1); !errors.Is(err, ErrProcess) || !strings.Contains(err.Error(), "process 7 of PID namespace 1") {
-		t.Errorf("a second ring: %v", err)
-	}
-	if err := r.d.admit(process{2, 7}, 1); err != nil {
-		t.Errorf("the same id in another container: %v", err)
-	}
-	c := r.open("a/x", handlers.Options{})
+	other := r.open("a/other", handlers.Options{})
+	forgeIdentity(t, other.Path(), 232, word(1))
+	r.open("a/x", handlers.Options{})
 	r.advance(0)
-	if got := r.stats("a/x"); got.PIDNamespace == 0 {
-		t.Errorf("ring of %s says no namespace: %+v", c.Path(), got)
+	if s := r.d.Stats(); len(s.Rings) != 2 || len(s.Processes) != 2 || s.Processes[0].PIDNamespace != 1 {
+		t.Fatalf("rings %+v of processes %+v", s.Rings, s.Processes)
+	}
+	r.open("a/y", handlers.Options{})
+	r.run(2 * time.Second)
+	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 1 || !strings.Contains(s.LeftWhy.Error(), "of PID namespace") {
+		t.Errorf("%d rings, %d left: %v", len(s.Rings), s.Left, s.LeftWhy)
 	}
 }
