@@ -303,10 +303,3 @@ func (p *Producer) Close() error {
 	})
 	return err
 }
-
-// detach puts fresh private memory in the mapping's place.
-func detach(mapping []byte) error {
-	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&mapping[0]), uintptr(len(mapping)),
-		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED|unix.MAP_NORESERVE)
-	return err
-}

@@ -9,11 +9,11 @@ import (
 // Sweep reads the counting cells of rings at one instant, as near as one core comes to that: each count is of a moment at which
 // the counter was between before and after. What cannot be read has its error.
 func Sweep(rings []*Reader, counts []uint64, errs []error) (before, after uint64) {
-	before = asm.Counter()
+	before = asm.EdgeOpen()
 	for i, r := range rings {
 		counts[i], errs[i] = r.Counted()
 	}
-	return before, asm.Counter()
+	return before, asm.EdgeClose()
 }
 
 // Instant is one reading of the counter, and the interval of UTC in which it was read, by this node's clock.

@@ -67,6 +67,9 @@ func more(what string, before, after []string) error {
 	return fmt.Errorf("%d %s: %s", len(after), what, strings.Join(after, ", "))
 }
 
+// closedRings is behind the closed rings of a process, and stays.
+const closedRings = "/memfd:cloudprofiler-closed"
+
 // descriptors returns what this process has open, without what the runtime and libraries keep for themselves and any process may begin
 // to need: its poller, events, random numbers, and the limits of its group.
 func descriptors() []string {
@@ -80,7 +83,7 @@ func descriptors() []string {
 		target, err := os.Readlink(filepath.Join(directory, e.Name()))
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // that of ReadDir itself
-		case strings.HasPrefix(target, "anon_inode:[event"), target == "/dev/null", target == "/dev/urandom", strings.HasPrefix(target, "/sys/fs/cgroup/"):
+		case strings.HasPrefix(target, "anon_inode:[event"), target == "/dev/null", target == closedRings+" (deleted)", target == "/dev/urandom", strings.HasPrefix(target, "/sys/fs/cgroup/"):
 		default:
 			open = append(open, target)
 		}
@@ -97,7 +100,7 @@ func mappings() []string {
 	}
 	var files []string
 	for line := range bytes.Lines(text) {
-		if fields := bytes.Fields(line); len(fields) == 7 && string(fields[6]) == "(deleted)" {
+		if fields := bytes.Fields(line); len(fields) == 7 && string(fields[6]) == "(deleted)" && string(fields[5]) != closedRings {
 			files = append(files, string(fields[5]))
 		}
 	}

@@ -1,0 +1,50 @@
+package ring
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// flagsOf are the kernel's flags of the mapping that an address is in.
+func flagsOf(t *testing.T, at unsafe.Pointer) []string {
+	t.Helper()
+	f, err := os.Open("/proc/self/smaps")
+	must(t, err)
+	defer f.Close()
+	inside := false
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var lo, hi uintptr
+		if n, _ := fmt.Sscanf(lines.Text(), "%x-%x ", &lo, &hi); n == 2 {
+			inside = lo <= uintptr(at) && uintptr(at) < hi
+		}
+		if flags, ok := strings.CutPrefix(lines.Text(), "VmFlags:"); ok && inside {
+			return strings.Fields(flags)
+		}
+	}
+	t.Fatalf("no mapping has %p", at)
+	return nil
+}
+
+// What a process has closed is not charged against what the system may promise: a program that opens and closes channels all day
+// would come to an end where memory is not overcommitted.
+func TestClosedRingsArePromisedNoMemory(t *testing.T) {
+	for range 3 {
+		p := newRing(t, size(1<<16))
+		records, word := p.Shards[0].Records, p.Word()
+		must(t, p.Close())
+		flags := flagsOf(t, records)
+		if slices.Contains(flags, "ac") || !slices.Contains(flags, "wr") {
+			t.Errorf("the mapping behind a closed ring has the flags %q", flags)
+		}
+		// A call that is late writes into it, and the ring of no other has what it wrote.
+		*(*uint64)(records) = 7
+		if *word != 0 {
+			t.Errorf("switching word %d in a closed ring", *word)
+		}
+	}
+}
