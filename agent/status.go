@@ -64,7 +64,7 @@ type RingStatus struct {
 
 // ProcessUsage is what the rings of a process take.
 type ProcessUsage struct {
-	ProcessID int   `json:"process_id"`
+	ProcessID int   `json:"process_id"` // 0: of processes that say they are another
 	Rings     int   `json:"rings"`
 	RingBytes int64 `json:"ring_bytes"`
 

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -37,16 +37,6 @@ func startRunning(t *testing.T, rings string) *running {
 	return r
 }
 
-// within waits for something that happens by itself.
-func within(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !happened(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
 func openIn(t *testing.T, dir, name string) *handlers.Channel {
 	t.Helper()
 	if err := ring.MakeDirectory(dir); err != nil {
@@ -72,15 +62,15 @@ func TestDirectoryIsRemoved(t *testing.T) {
 	r := startRunning(t, rings)
 	before := openIn(t, rings, "a/before")
 	logTo(before, 0, 100)
-	within(t, "the ring is found", func() bool { return len(r.Stats().Rings) == 1 })
+	testimony.WaitFor(t, "the ring is found", func() bool { return len(r.Stats().Rings) == 1 })
 	if err := os.RemoveAll(rings); err != nil {
 		t.Fatal(err)
 	}
 	logTo(before, 100, 200)
 	after := openIn(t, rings, "a/after")
 	logTo(after, 0, 100)
-	within(t, "the new ring is found", func() bool { return len(r.Stats().Rings) == 2 })
-	within(t, "the directory is locked", func() bool {
+	testimony.WaitFor(t, "the new ring is found", func() bool { return len(r.Stats().Rings) == 2 })
+	testimony.WaitFor(t, "the directory is locked", func() bool {
 		l, err := ring.LockDirectory(rings)
 		if err == nil {
 			l.Close()
@@ -89,7 +79,7 @@ func TestDirectoryIsRemoved(t *testing.T) {
 	})
 	before.Close()
 	after.Close()
-	within(t, "both have ended", func() bool { return r.Stats().Finished == 2 })
+	testimony.WaitFor(t, "both have ended", func() bool { return r.Stats().Finished == 2 })
 	logs := readLogs(t, r.logs)
 	if b, a := logs["a/before"].all(), logs["a/after"].all(); b != 200 || a != 100 {
 		t.Errorf("%d and %d events, want 200 and 100", b, a)
@@ -102,14 +92,14 @@ func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 	r := startRunning(t, rings)
 	c := openIn(t, rings, "a/b")
 	logTo(c, 0, 100)
-	within(t, "the ring is found", func() bool { return len(r.Stats().Rings) == 1 })
+	testimony.WaitFor(t, "the ring is found", func() bool { return len(r.Stats().Rings) == 1 })
 	if err := r.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	// A drainer that knows no other lock than the file.
 	path := filepath.Join(rings, "drainer.lock")
 	var other *os.File
-	within(t, "another has the lock", func() bool {
+	testimony.WaitFor(t, "another has the lock", func() bool {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +108,7 @@ func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 		return err == nil
 	})
 	defer other.Close()
-	within(t, "this one lets go", func() bool { s := r.Stats(); return s.Lost != nil && len(s.Rings) == 0 })
+	testimony.WaitFor(t, "this one lets go", func() bool { s := r.Stats(); return s.Lost != nil && len(s.Rings) == 0 })
 	if err := r.Stats().Lost; !errors.Is(err, ring.ErrLocked) {
 		t.Error(err)
 	}
@@ -130,9 +120,9 @@ func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 		t.Errorf("%d events in the log of a drainer that has let go at 100", n)
 	}
 	other.Close()
-	within(t, "this one takes it back", func() bool { s := r.Stats(); return s.Lost == nil && len(s.Rings) == 1 })
+	testimony.WaitFor(t, "this one takes it back", func() bool { s := r.Stats(); return s.Lost == nil && len(s.Rings) == 1 })
 	c.Close()
-	within(t, "the ring has ended", func() bool { return r.Stats().Finished == 1 })
+	testimony.WaitFor(t, "the ring has ended", func() bool { return r.Stats().Finished == 1 })
 	if k := readLogs(t, r.logs)["a/b"]; k.all() != 200 || len(k.report.Damage) > 0 {
 		t.Errorf("%d events, want 200: %+v", k.all(), k.report)
 	}

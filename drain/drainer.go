@@ -36,6 +36,7 @@ type Drainer struct {
 
 	scanning  sync.Mutex // guards the group below
 	watcher   *handlertable.Watcher
+	nextVouch time.Duration // when processes are asked again which rings are theirs
 	dirTime   unix.Timespec // of the directory, when it was read last
 	nextRead  time.Duration
 	nextTable time.Duration
@@ -305,8 +306,8 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		}
 		return
 	case again && before.why != nil:
-		// It is opened only when its process has room for it.
-		if why := d.admit(before.process, before.bytes); why != nil {
+		// It is opened only when its process has room for it, or to see whose rings those are that take it.
+		if why := d.admit(before.process, before.bytes); why != nil && now < d.nextVouch {
 			before.again, before.why = now+time.Second, why
 			d.later[path] = before
 			d.leave(why)

@@ -3,6 +3,13 @@ package drain
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -13,7 +20,7 @@ var ErrProcess = errors.New("process has too many rings")
 // ProcessStats is what the rings of a process take. Which process it is, is what the rings say.
 type ProcessStats struct {
 	PIDNamespace uint64 // in which the process id holds; 0: not known
-	ProcessID    int
+	ProcessID    int    // 0: of processes that say they are another
 	Rings        int
 	RingBytes    int64 // of shared memory
 }
@@ -24,9 +31,15 @@ type process struct {
 	id        int
 }
 
+// unvouched is the id of all processes of a namespace whose rings said to be another's.
+const unvouched = 0
+
 func processOf(h ring.Header) process { return process{h.PIDNamespace, h.ProcessID} }
 
 func (p process) String() string {
+	if p.id == unvouched {
+		return "a process that says it is another"
+	}
 	if p.namespace == 0 {
 		return fmt.Sprintf("process %d", p.id)
 	}
@@ -37,7 +50,7 @@ func (p process) String() string {
 type processes map[process]ProcessStats
 
 func (p processes) add(s *source, sign int) {
-	whose := processOf(s.header)
+	whose := s.process
 	one := p[whose]
 	one.PIDNamespace, one.ProcessID = whose.namespace, whose.id
 	one.Rings += sign
@@ -72,4 +85,67 @@ func (d *Drainer) admit(of process, bytes int64) error {
 			of, has.RingBytes, bytes, d.o.MaxProcessBytes, ErrProcess)}
 	}
 	return nil
+}
+
+// vouchEvery is how often descriptors are looked through. It takes a call of the system for each.
+const vouchEvery = time.Second
+
+// admitNew is admit for a ring that was not seen before. A ring may say the process id of another program, to use up what that may
+// have. So where a process seems to have too many, those that it does not have open are no longer taken for its own.
+func (d *Drainer) admitNew(s *source) error {
+	err := d.admit(s.process, s.header.FileBytes())
+	if err == nil || d.now() < d.nextVouch {
+		return err
+	}
+	d.nextVouch = d.now() + vouchEvery
+	open, known := filesOf(s.process)
+	if !known {
+		return err
+	}
+	all := []*source{s}
+	d.mu.Lock()
+	for _, one := range d.sources {
+		if one.process == s.process {
+			all = append(all, one)
+		}
+	}
+	for _, one := range all {
+		if !open[one.file] {
+			taken := d.sources[one.ring.Path()] == one
+			if taken {
+				d.processes.add(one, -1)
+			}
+			one.process.id = unvouched
+			if taken {
+				d.processes.add(one, 1)
+			}
+		}
+	}
+	d.mu.Unlock()
+	return d.admit(s.process, s.header.FileBytes())
+}
+
+// filesOf are the files that a process has open, by the kernel's word. They are not known of a process in another namespace than this
+// one, nor of one that this user may not look at.
+func filesOf(p process) (open map[ring.FileID]bool, known bool) {
+	var own unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &own); err != nil || own.Ino != p.namespace {
+		return nil, false
+	}
+	dir := filepath.Join("/proc", strconv.Itoa(p.id), "fd")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, true // it has ended, or never was
+	}
+	if err != nil {
+		return nil, false
+	}
+	open = map[ring.FileID]bool{}
+	for _, e := range entries {
+		var st unix.Stat_t
+		if unix.Stat(filepath.Join(dir, e.Name()), &st) == nil {
+			open[ring.FileID{Device: uint64(st.Dev), Inode: st.Ino}] = true
+		}
+	}
+	return open, true
 }

@@ -14,14 +14,16 @@ import (
 
 // source is a ring and the log that it goes into. It belongs to one worker; the group at the end is for all.
 type source struct {
-	d      *Drainer
-	ring   *ring.Consumer
-	header ring.Header
-	log    *logstore.Log
-	dir    string        // where the log is
-	kind   logstore.Kind // of its rows
-	per    uint64        // records that make a row
-	enough uint64        // records that are worth a block: a quarter of a shard, or a whole block
+	d       *Drainer
+	ring    *ring.Consumer
+	header  ring.Header
+	log     *logstore.Log
+	dir     string        // where the log is
+	kind    logstore.Kind // of its rows
+	per     uint64        // records that make a row
+	process process       // whose it counts as; guarded by the drainer's mu once that has the source
+	file    ring.FileID
+	enough  uint64 // records that are worth a block: a quarter of a shard, or a whole block
 
 	epoch    string // that is known to hold: of the log, unless breaks are under way
 	places   []place
@@ -64,7 +66,10 @@ func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 	}
 	s := &source{d: d, ring: c, header: c.Header(), alive: true, kind: logstore.Events, per: 1}
 	s.findBoot()
-	err = d.admit(processOf(s.header), s.header.FileBytes())
+	s.process = processOf(s.header)
+	if s.file, err = c.File(); err == nil {
+		err = d.admitNew(s)
+	}
 	if err == nil && isNew && logs.has(s.header.Name, s.header.Incarnation) {
 		err = fmt.Errorf("open ring %q: it is new, and its log was begun before: it has the identity of another: %w",
 			path, ring.ErrUntrusted)

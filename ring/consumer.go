@@ -133,6 +133,18 @@ func (c *Consumer) Answered(n uint64) error {
 	return nil
 }
 
+// FileID tells a file from all others that there are.
+type FileID struct{ Device, Inode uint64 }
+
+// File is which one the ring is.
+func (r *Reader) File() (FileID, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(r.file.Fd()), &st); err != nil {
+		return FileID{}, fmt.Errorf("look at ring %q: %w", r.path, err)
+	}
+	return FileID{uint64(st.Dev), st.Ino}, nil
+}
+
 // Named reports whether the ring's name still leads to this file. It does not once somebody has removed the
 // file, or put another in its place.
 func (r *Reader) Named() (bool, error) {

@@ -1,0 +1,59 @@
+package drain
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// A program whose rings say another's process id uses up what it may have itself, and not what the other may.
+func TestRingsOfAnothersProcessID(t *testing.T) {
+	s := newScene(t)
+	liar, honest := s.StartProgram(), s.StartProgram()
+	var files []string
+	testimony.WaitFor(t, "the programs' rings", func() bool {
+		files, _ = ring.Files(s.Rings)
+		return len(files) == 6
+	})
+	for _, path := range files {
+		l, err := ring.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Header().ProcessID == liar.Process.Pid {
+			forgeIdentity(t, path, 88, binary.NativeEndian.AppendUint32(nil, uint32(honest.Process.Pid)))
+		}
+		l.Close()
+	}
+	r := &rig{t: t, rings: s.Rings, logs: s.logs}
+	r.start(Options{MaxProcessRings: 3})
+	defer r.kill()
+	r.run(5 * time.Second)
+	stats := r.d.Stats()
+	if len(stats.Rings) != 6 || stats.Left != 0 || len(stats.Processes) != 2 {
+		t.Fatalf("%d rings, left %d: %v, of processes %+v", len(stats.Rings), stats.Left, stats.LeftWhy, stats.Processes)
+	}
+	if p := stats.Processes; p[0].ProcessID != unvouched || p[0].Rings != 3 || p[1].ProcessID != honest.Process.Pid || p[1].Rings != 3 {
+		t.Errorf("processes %+v", p)
+	}
+}
+
+func TestFilesOf(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("a/x", handlers.Options{})
+	r.advance(0)
+	own := r.d.sources[c.Path()]
+	if open, known := filesOf(own.process); !known || !open[own.file] {
+		t.Errorf("known %v: %v is not among %d files", known, own.file, len(open))
+	}
+	if _, known := filesOf(process{own.process.namespace + 1, own.process.id}); known {
+		t.Error("a process of another namespace is looked for in this one")
+	}
+	if open, known := filesOf(process{own.process.namespace, 1 << 30}); !known || len(open) > 0 {
+		t.Errorf("of a process that is not there: %v, %v", open, known)
+	}
+}
