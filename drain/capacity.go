@@ -49,7 +49,7 @@ func newCapacity(files, maps uint64) capacity {
 
 func systemCapacity() (capacity, error) {
 	var l unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &l); err != nil {
 		return capacity{}, fmt.Errorf("ask how many files this process may open: %w", err)
 	}
 	return newCapacity(min(l.Cur, 1<<30), maxMaps()), nil

@@ -1,16 +1,30 @@
 package ring
 
 import (
+	"strings"
 	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // The address space of a closed ring stays taken, because a goroutine may still be in a log call. Behind it lies
-// one file in memory for all closed rings of the process, of which nothing is there but what late calls write.
-// A shared mapping of a file is not charged against what the system may promise (overcommit_memory=2), as a private
-// one of that size would be, and a ring takes the file's bytes at its own address: neighbours make one mapping.
+// private memory, of which nothing is there but what late calls write.
+//
+// Where the system promises no more memory than it has (overcommit_memory=2), it would charge such a mapping all the
+// same, and a program that opens and closes channels would come to an end. There one file in memory is behind all
+// closed rings of the process: a shared mapping of a file is not charged. A ring takes the file's bytes at its own
+// address, so that neighbours make one mapping.
+
+// overcommitFile says what the system promises.
+var overcommitFile = "/proc/sys/vm/overcommit_memory"
+
+func promisesNoMore() bool {
+	mode, err := plainfile.ReadOwn(overcommitFile, 16)
+	return err == nil && strings.TrimSpace(string(mode)) == "2"
+}
 
 // closedBytes is more than any address in user space.
 const closedBytes = 1 << 48
@@ -19,7 +33,7 @@ const closedBytes = 1 << 48
 var closedFile = sync.OnceValue(func() int {
 	var l unix.Rlimit
 	// Whoever makes a longer file than it may is sent a signal that ends it.
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &l); err != nil || l.Cur < closedBytes {
+	if err := unix.Prlimit(0, unix.RLIMIT_FSIZE, nil, &l); err != nil || l.Cur < closedBytes {
 		return -1
 	}
 	fd, err := unix.MemfdCreate("cloudprofiler-closed", unix.MFD_CLOEXEC)
@@ -38,11 +52,15 @@ func detach(mapping []byte) error {
 	const access = unix.PROT_READ | unix.PROT_WRITE
 	at := unsafe.Pointer(&mapping[0])
 	size := uintptr(len(mapping))
-	if fd := closedFile(); fd >= 0 && uintptr(at)+size <= closedBytes {
-		if _, err := unix.MmapPtr(fd, int64(uintptr(at)), at, size, access, unix.MAP_SHARED|unix.MAP_FIXED); err == nil {
-			return nil
+	if uintptr(at)+size <= closedBytes && promisesNoMore() {
+		if fd := closedFile(); fd >= 0 {
+			const flags = unix.MAP_SHARED | unix.MAP_FIXED
+			if _, err := unix.MmapPtr(fd, int64(uintptr(at)), at, size, access, flags); err == nil {
+				return nil
+			}
 		}
 	}
-	_, err := unix.MmapPtr(-1, 0, at, size, access, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	const flags = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_FIXED | unix.MAP_NORESERVE
+	_, err := unix.MmapPtr(-1, 0, at, size, access, flags)
 	return err
 }

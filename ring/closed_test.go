@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -31,8 +32,12 @@ func flagsOf(t *testing.T, at unsafe.Pointer) []string {
 }
 
 // What a process has closed is not charged against what the system may promise: a program that opens and closes channels all day
-// would come to an end where memory is not overcommitted.
+// would come to an end where memory is not overcommitted. Where it is, a program makes no call of the system more.
 func TestClosedRingsArePromisedNoMemory(t *testing.T) {
+	asSystem := overcommitFile
+	t.Cleanup(func() { overcommitFile = asSystem })
+	overcommitFile = filepath.Join(t.TempDir(), "overcommit_memory")
+	writeFile(t, overcommitFile, []byte("2\n"))
 	for range 3 {
 		p := newRing(t, size(1<<16))
 		records, word := p.Shards[0].Records, p.Word()
@@ -48,5 +53,11 @@ func TestClosedRingsArePromisedNoMemory(t *testing.T) {
 		} else {
 			*late = 7
 		}
+	}
+	writeFile(t, overcommitFile, []byte("0\n"))
+	p := newRing(t)
+	must(t, p.Close())
+	if flags := flagsOf(t, p.Shards[0].Records); slices.Contains(flags, "sh") {
+		t.Errorf("the mapping behind a closed ring has the flags %q", flags)
 	}
 }
