@@ -7,7 +7,7 @@ import (
 )
 
 // ErrShrunk is returned when a ring file was cut under its reader.
-var ErrShrunk = errors.New("ring file shrank under its mapping")
+var ErrShrunk = errors.New("ring file shrank under its reader")
 
 // guard runs f, which reads or writes a mapping of somebody else's file. A page that is no longer there would be the end of
 // the process; here it is an error.

@@ -61,11 +61,12 @@ type Reader struct {
 	path    string
 	header  Header
 	file    *os.File
+	records io.ReaderAt // the file: see records.go
 	mapping []byte
 	page    *header
 	shards  []*shard
 	last    []State  // as last seen: tails and drops may not go back
-	fence   uint64   // orders a read of the file before what is looked at next
+	fence   uint64   // see settle
 	heads   []uint64 // of a Consumer, who alone moves them: where it left them, or unknownHead. Else nil
 }
 
@@ -92,6 +93,7 @@ func open(path string, write bool) (*Reader, error) {
 		return nil, fmt.Errorf("open ring %q: %w", path, err)
 	}
 	r := &Reader{path: path, file: os.NewFile(uintptr(fd), path)}
+	r.records = r.file
 	if err := r.load(fd, protection); err != nil {
 		r.file.Close()
 		return nil, fmt.Errorf("open ring %q: %w", path, err)
@@ -126,7 +128,7 @@ func (r *Reader) load(fd, protection int) error {
 	if r.header, err = id.check(st.Size); err != nil {
 		return err
 	}
-	// Not the records: see copyOut.
+	// Not the records: see records.go.
 	mapped := r.header.MappedBytes()
 	if keptInMemory(r.file) {
 		// A program has written to each page. To look at one that is not there would make it.

@@ -6,13 +6,28 @@ import (
 	"unsafe"
 )
 
-// Records are read through the file and not through a mapping. A page of a mapping that nobody has written
-// is made when it is looked at, and charged to whoever looks: a sparse ring of gigabytes would be the end of
-// a drainer with a limit. Reading a hole of a file takes no memory.
+// Records are read through the file and not through a mapping. A page of shared memory that nobody
+// has written is made when somebody looks at it through a mapping, and is charged to that one: a
+// sparse ring of gigabytes would be the end of a drainer with a limit. Reading a hole of a file
+// takes no memory.
+//
+// The kernel copies from the page cache, which is the very memory that the program writes to through
+// its mapping. What is left is the order of loads.
+//
+// Before a read the reader loads the tail in the mapping, with an atomic load. The kernel's loads
+// come after it on the same thread, and that is enough: on x86 no load passes an earlier one, on
+// arm64 none passes an acquiring load (LDAR). Neither a system call nor a move to another core
+// weakens that. So records below the tail are there, if they were stored before the tail was.
+//
+// Within a read there is no order, and a word may even be copied in parts. A record that somebody
+// may be writing is none until something that was loaded later says so: see copyOut and Copy.
+//
+// After a read comes settle, so that what is loaded next was not loaded before.
 
-// copyOut copies records and returns how many: with many writers, up to the first that is not finished.
-// Nothing orders the loads of one read, and a reading finds a record's id in any state until it has found its
-// counter word finished. So what is finished is read once more.
+// copyOut copies records and returns how many: with many writers, up to the first that is not
+// finished. There the tail covers records that are only reserved, and a record's own counter word
+// says that the rest is written. What was read beside that word may be older than the word: so what
+// is finished is read once more.
 func (r *Reader) copyOut(i int, first uint64, into []Record) (n int, err error) {
 	if err := r.readRecords(i, first, into); err != nil {
 		return 0, err
@@ -40,7 +55,7 @@ func (r *Reader) finished(first uint64, records []Record) int {
 	return len(records)
 }
 
-// readRecords reads records as they are, of which there are at most as many as the shard has.
+// readRecords reads records as they are. A file that has been cut has fewer of them.
 func (r *Reader) readRecords(i int, first uint64, into []Record) error {
 	size := r.header.Records
 	shard := int64(recordsOffset(r.header.Shards)) + int64(i)*int64(size)*RecordBytes
@@ -48,20 +63,28 @@ func (r *Reader) readRecords(i int, first uint64, into []Record) error {
 		at := first & (size - 1)
 		n := min(uint64(len(into)), size-at)
 		bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(into))), n*RecordBytes)
-		if _, err := r.file.ReadAt(bytes, shard+int64(at)*RecordBytes); err == io.EOF {
+		if _, err := r.records.ReadAt(bytes, shard+int64(at)*RecordBytes); err == io.EOF {
 			return ErrShrunk
 		} else if err != nil {
 			return err
 		}
 		first, into = first+n, into[n:]
 	}
-	// What the program says after this read is newer than what was read.
-	atomic.AddUint64(&r.fence, 0)
+	r.settle()
 	return nil
 }
 
-// unwrittenRecords is how many records are looked at in one read.
-const unwrittenRecords = 1 << 12
+// settle has all that was loaded before it, by the kernel as well, be older than what is loaded
+// after it. On x86 the store is an exchange, which nothing passes. On arm64 it is one that releases
+// (STLR), which no earlier load passes; the load behind it acquires (LDAR), which does not pass such
+// a store, and which nothing later passes.
+func (r *Reader) settle() {
+	atomic.StoreUint64(&r.fence, 0)
+	atomic.LoadUint64(&r.fence)
+}
+
+// Unwritten looks at so many records at first, and at more each time, up to the second number.
+const unwrittenFirst, unwrittenMost = 1 << 6, 1 << 12
 
 // Unwritten counts records from a sequence on, of at most so many, that were reserved and not
 // written, for a ring whose owner is dead. Pairs are told by their first record: step is 2 for
@@ -72,7 +95,7 @@ func (r *Reader) Unwritten(i int, from, step, most uint64) (n uint64, err error)
 		return 0, err
 	}
 	most = min(most, s.Tail-from)
-	buffer := make([]Record, min(most, unwrittenRecords, r.header.Records))
+	buffer := make([]Record, unwrittenFirst)
 	for n+step <= most {
 		part := buffer[:min(uint64(len(buffer)), most-n)/step*step]
 		if err := r.readRecords(i, from+n, part); err != nil {
@@ -85,6 +108,9 @@ func (r *Reader) Unwritten(i int, from, step, most uint64) (n uint64, err error)
 			}
 		}
 		n += uint64(len(part))
+		if len(buffer) < unwrittenMost {
+			buffer = make([]Record, 8*len(buffer))
+		}
 	}
 	return n, nil
 }
