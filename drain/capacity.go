@@ -82,7 +82,8 @@ func (d *Drainer) full() error {
 
 // postponed is a ring that is there and is not drained yet.
 type postponed struct {
-	again time.Duration // when to try it again
+	again time.Duration // when to try it again; 0: it was not tried yet
+	isNew bool          // as in Drainer.open
 
 	// Where its process has too many rings:
 	why     error

@@ -32,6 +32,7 @@ func (d *Drainer) keepLock() bool {
 // is this drainer's again, it finds them as a drainer that starts: with logs that were begun before.
 func (d *Drainer) letGo() {
 	d.begun = false
+	clear(d.later) // the other may begin their logs
 	for _, w := range d.workers {
 		w.call(func() {
 			w.takeIn()

@@ -294,10 +294,17 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	known, full := d.sources[path] != nil || aside, d.full()
 	d.mu.Unlock()
 	before, again := d.later[path]
+	isNew := d.begun
+	if again {
+		isNew = before.isNew
+	}
 	switch {
 	case known:
 		return
 	case full != nil: // and not even opened
+		if !again && !isNew {
+			d.later[path] = postponed{}
+		}
 		d.leave(full)
 		return
 	case again && now < before.again:
@@ -316,11 +323,10 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	}
 	logs, err := list()
 	var s *source
-	if err == nil {
-		_, again := d.later[path]
-		s, err = d.open(path, logs, d.begun && !again)
-	} else {
+	if err != nil {
 		err = logFailure{err}
+	} else if s, err = d.open(path, logs, isNew); causeOf(err) == ofLog {
+		isNew = false // this drainer may have begun its log just now
 	}
 	switch of := causeOf(err); {
 	case of == none:
@@ -332,11 +338,11 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		return
 	default:
 		// Too many open files, no memory, a log that cannot be read: it may pass.
-		p := postponed{again: now + time.Second}
+		p := postponed{again: now + time.Second, isNew: isNew}
 		if refused, ok := errors.AsType[*refusal](err); ok {
 			p.process, p.bytes, p.why = refused.process, refused.bytes, err
 			d.leave(err)
-		} else if !again {
+		} else if before.again == 0 {
 			d.notify(fmt.Errorf("drain ring %q: %w", path, err))
 		}
 		d.later[path] = p

@@ -165,3 +165,43 @@ func contents(t *testing.T, dir string) map[string][]byte {
 	}
 	return all
 }
+
+// A ring that a drainer left alone at its start may have a log. One that came later may not, however
+// long it is left alone.
+func TestARingThatWasLeftAloneAtTheStart(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.open("b/c", handlers.Options{Handler: "id", Buffer: "16KiB"})
+	logMany(c, 0, 100)
+	ended := r.open("b/ended", handlers.Options{Handler: "id", Buffer: "16KiB"})
+	logMany(ended, 0, 10)
+	r.run(time.Second)
+	kept := filepath.Join(t.TempDir(), "copy")
+	copyRing(t, ended.Path(), kept)
+	ended.Close()
+	r.run(time.Second)
+	r.kill()
+	first := r.open("a/first", handlers.Options{})
+	r.start(Options{})
+	r.d.room.rings = 1
+	r.run(2 * time.Second)
+	copyRing(t, kept, ended.Path())
+	r.run(2 * time.Second)
+	if s := r.d.Stats(); s.Left != 2 || len(s.Rings) != 1 {
+		t.Fatalf("%d rings, %d left alone", len(s.Rings), s.Left)
+	}
+	r.d.room.rings = 2
+	first.Close()
+	r.run(3 * time.Second)
+	logMany(c, 100, 150)
+	c.Close()
+	r.run(2 * time.Second)
+	if err := asideFor(r, ended.Path()); !errors.Is(err, ring.ErrUntrusted) {
+		t.Errorf("the ring that came back is set aside for %v", err)
+	}
+	if s := r.d.Stats(); s.Finished != 2 || s.SetAside != 1 {
+		t.Errorf("%d finished, %d set aside: %q", s.Finished, s.SetAside, r.noticed)
+	}
+	k := readLogs(t, r.logs)["b/c"]
+	k.check(t)
+	wantIDs(t, k.events[0], 150)
+}
