@@ -167,41 +167,85 @@ func contents(t *testing.T, dir string) map[string][]byte {
 }
 
 // A ring that a drainer left alone at its start may have a log. One that came later may not, however
-// long it is left alone.
-func TestARingThatWasLeftAloneAtTheStart(t *testing.T) {
-	r := newRig(t, Options{})
+// long it is left alone, and why ever.
+func TestARingThatWasLeftAlone(t *testing.T) {
+	for name, limit := range map[string]struct {
+		o    Options
+		room int
+	}{"for want of room": {Options{}, 1}, "as one too many of its process": {Options{MaxProcessRings: 1}, 100}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Options{})
+			c := r.open("b/c", handlers.Options{Handler: "id", Buffer: "16KiB"})
+			logMany(c, 0, 100)
+			ended := r.open("b/ended", handlers.Options{Handler: "id", Buffer: "16KiB"})
+			logMany(ended, 0, 10)
+			r.run(time.Second)
+			kept := filepath.Join(t.TempDir(), "copy")
+			copyRing(t, ended.Path(), kept)
+			ended.Close()
+			r.run(time.Second)
+			r.kill()
+			first := r.open("a/first", handlers.Options{})
+			r.start(limit.o)
+			r.d.room.rings = limit.room
+			r.run(tick)
+			copyRing(t, kept, ended.Path())
+			r.run(tick)
+			if s := r.d.Stats(); s.Left != 2 || len(s.Rings) != 1 {
+				t.Fatalf("%d rings, %d left alone", len(s.Rings), s.Left)
+			}
+			first.Close()
+			r.run(3 * time.Second)
+			logMany(c, 100, 150)
+			c.Close()
+			r.run(3 * time.Second)
+			if err := asideFor(r, ended.Path()); !errors.Is(err, ring.ErrUntrusted) {
+				t.Errorf("the ring that came back is set aside for %v", err)
+			}
+			if s := r.d.Stats(); s.Finished != 2 || s.SetAside != 1 {
+				t.Errorf("%d finished, %d set aside: %q", s.Finished, s.SetAside, r.noticed)
+			}
+			k := readLogs(t, r.logs)["b/c"]
+			k.check(t)
+			wantIDs(t, k.events[0], 150)
+		})
+	}
+}
+
+// While another drainer has the directory, it may begin the log of a ring that this one left alone.
+func TestARingThatAnotherDrainerTookMeanwhile(t *testing.T) {
+	r := newRig(t, Options{MaxProcessRings: 1, Workers: 1})
+	r.open("a/first", handlers.Options{})
+	r.run(tick)
 	c := r.open("b/c", handlers.Options{Handler: "id", Buffer: "16KiB"})
 	logMany(c, 0, 100)
-	ended := r.open("b/ended", handlers.Options{Handler: "id", Buffer: "16KiB"})
-	logMany(ended, 0, 10)
-	r.run(time.Second)
-	kept := filepath.Join(t.TempDir(), "copy")
-	copyRing(t, ended.Path(), kept)
-	ended.Close()
-	r.run(time.Second)
-	r.kill()
-	first := r.open("a/first", handlers.Options{})
-	r.start(Options{})
-	r.d.room.rings = 1
-	r.run(2 * time.Second)
-	copyRing(t, kept, ended.Path())
-	r.run(2 * time.Second)
-	if s := r.d.Stats(); s.Left != 2 || len(s.Rings) != 1 {
-		t.Fatalf("%d rings, %d left alone", len(s.Rings), s.Left)
+	r.run(tick)
+	if s := r.d.Stats(); s.Left != 1 {
+		t.Fatalf("%d rings are left alone", s.Left)
 	}
-	r.d.room.rings = 2
-	first.Close()
-	r.run(3 * time.Second)
-	logMany(c, 100, 150)
+	done := make(chan struct{})
+	go func() { r.d.letGo(); close(done) }()
+	for let := false; !let; {
+		select {
+		case <-done:
+			let = true
+		default:
+			r.d.workers[0].pass(r.clock) // as the worker does by itself
+		}
+	}
+	other := &rig{t: t, rings: t.TempDir(), logs: r.logs}
+	copyRing(t, c.Path(), filepath.Join(other.rings, filepath.Base(c.Path())))
+	other.start(Options{})
+	other.run(tick)
+	other.kill()
+	r.d.o.MaxProcessRings = 0
+	r.run(2 * time.Second)
 	c.Close()
 	r.run(2 * time.Second)
-	if err := asideFor(r, ended.Path()); !errors.Is(err, ring.ErrUntrusted) {
-		t.Errorf("the ring that came back is set aside for %v", err)
-	}
-	if s := r.d.Stats(); s.Finished != 2 || s.SetAside != 1 {
+	if s := r.d.Stats(); s.Finished != 1 || s.SetAside != 0 {
 		t.Errorf("%d finished, %d set aside: %q", s.Finished, s.SetAside, r.noticed)
 	}
 	k := readLogs(t, r.logs)["b/c"]
 	k.check(t)
-	wantIDs(t, k.events[0], 150)
+	wantIDs(t, k.events[0], 100)
 }
