@@ -362,7 +362,10 @@ func abandon(t *testing.T, rings int) time.Duration {
 	var id uint64
 	for alive := true; alive; {
 		select {
-		case <-died:
+		case err := <-died:
+			if cmd.ProcessState.ExitCode() >= 0 { // it was not killed
+				t.Fatalf("open %d channels: %v", rings, err)
+			}
 			alive = false
 		case <-time.After(time.Millisecond):
 			healthy.Log(id)

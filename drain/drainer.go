@@ -423,18 +423,27 @@ func (d *Drainer) setAside(s *source, reason error) {
 	}
 }
 
-// gone takes note that a source has ended: its ring is removed or set aside.
-func (d *Drainer) gone(s *source) {
+// remove removes a ring that is in its log as a whole. Whoever sees that its file is gone finds it
+// counted.
+func (d *Drainer) remove(s *source) error {
 	c := s.snapshot()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := s.ring.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	delete(d.sources, c.Path)
+	d.ended.add(&c)
+	d.finished++
+	return nil
+}
+
+// gone takes note that a source has ended, whose ring is removed or set aside, and holds nothing.
+func (d *Drainer) gone(s *source) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.processes.add(s, -1)
 	d.mapped -= s.header.MappedBytes()
-	if c.SetAside == nil {
-		d.ended.add(&c)
-		d.finished++
-	}
 }
 
 // closed takes note of how a source was left.

@@ -3,7 +3,6 @@ package drain
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -25,7 +24,7 @@ func (s *source) finish(w *worker) error {
 		return logFailure{err}
 	}
 	s.d.fault(AfterSeal)
-	if err := s.ring.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.d.remove(s); err != nil {
 		return err
 	}
 	s.d.fault(AfterRemove)

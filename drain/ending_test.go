@@ -174,3 +174,25 @@ func TestARingIsNotRemovedBeforeItsLogIsComplete(t *testing.T) {
 		r.d.workers[0].sources = []*source{s} // which its death left as it was
 	}
 }
+
+// Whoever sees that a ring's file is gone finds it counted among those that are finished.
+func TestARingThatIsGoneIsCounted(t *testing.T) {
+	var r *rig
+	removed := 0
+	r = newRig(t, Options{Fault: func(p FaultPoint) {
+		if p != AfterRemove {
+			return
+		}
+		removed++
+		if s := r.d.Stats(); s.Finished != uint64(removed) || s.Total.Events != 10 || len(s.Rings) != 0 {
+			t.Errorf("its file is gone, and %d rings are finished, %d events: %+v", s.Finished, s.Total.Events, s.Rings)
+		}
+	}})
+	c := r.open("a/b", handlers.Options{})
+	logMany(c, 0, 10)
+	c.Close()
+	r.run(time.Second)
+	if removed != 1 {
+		t.Errorf("%d rings were removed", removed)
+	}
+}
