@@ -24,9 +24,9 @@ type capacity struct {
 }
 
 const (
-	// A ring takes a descriptor for its file, one for its log, and one more with its mapping for the sampler.
-	filesOfRing = 3
-	mapsOfRing  = 2
+	// A ring takes a descriptor for its file, one for its log, and a mapping.
+	filesOfRing = 2
+	mapsOfRing  = 1
 	// These are for everything else, or a quarter where there is less.
 	filesReserve = 512
 	mapsReserve  = 8192

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -19,11 +20,11 @@ func TestCapacityKeepsSomeBack(t *testing.T) {
 		rings       int
 		why         string
 	}{
-		{4096, 65530, 1194, "LimitNOFILE"},
-		{1024, 65530, 256, "LimitNOFILE"},
-		{524288, 65530, 28669, "max_map_count"},
-		{1 << 30, 1 << 30, 357913770, "LimitNOFILE"},
-		{20, 65530, 5, "LimitNOFILE"},
+		{4096, 65530, 1792, "LimitNOFILE"},
+		{1024, 65530, 384, "LimitNOFILE"},
+		{524288, 65530, 57338, "max_map_count"},
+		{1 << 30, 1 << 30, 536870656, "LimitNOFILE"},
+		{20, 65530, 7, "LimitNOFILE"},
 		{1, 65530, 1, "LimitNOFILE"},
 	} {
 		c := newCapacity(tc.files, tc.maps)
@@ -120,5 +121,56 @@ func TestProcessesOfTwoNamespaces(t *testing.T) {
 	r.run(2 * time.Second)
 	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 1 || !strings.Contains(s.LeftWhy.Error(), "of PID namespace") {
 		t.Errorf("%d rings, %d left: %v", len(s.Rings), s.Left, s.LeftWhy)
+	}
+}
+
+// However many rings some processes open, others have room for theirs: also where those say each time
+// that they are another process.
+func TestSomeRoomIsLeftForOthers(t *testing.T) {
+	const rings = 100
+	for name, lies := range map[string]bool{"one process": false, "one that says it is many": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Options{})
+			r.d.room.rings = rings
+			open := func(i int) *handlers.Channel {
+				return r.open(fmt.Sprintf("a/x%d", i), handlers.Options{Policy: "drop", Buffer: "1KiB"})
+			}
+			for i := range 2 * rings {
+				c := open(i)
+				if lies {
+					forgeIdentity(t, c.Path(), 88, binary.NativeEndian.AppendUint32(nil, uint32(1<<24+i)))
+				}
+			}
+			r.run(3 * time.Second)
+			s := r.d.Stats()
+			least, most := shareOfRoom*rings/(shareOfRoom+1), rings-rings/10
+			if len(s.Rings) < least || len(s.Rings) > most || s.Left != 2*rings-len(s.Rings) || !errors.Is(s.LeftWhy, ErrFull) {
+				t.Errorf("%d rings, %d left: %v", len(s.Rings), s.Left, s.LeftWhy)
+			}
+			if s.Finished > 0 || len(r.noticed) != 1 {
+				t.Errorf("%d finished, said %q", s.Finished, r.noticed)
+			}
+			// Another's: one that nobody can ask.
+			other := open(2 * rings)
+			forgeIdentity(t, other.Path(), 232, word(1))
+			logMany(other, 0, 10)
+			r.run(2 * time.Second)
+			if got := r.stats(fmt.Sprintf("a/x%d", 2*rings)); got.Events != 10 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// A process is asked again for what it has opened since.
+func TestLaterRingsAreVouchedFor(t *testing.T) {
+	r := newRig(t, Options{})
+	r.d.room.rings = 10
+	for i := range 7 {
+		r.open(fmt.Sprintf("a/x%d", i), handlers.Options{Buffer: "1KiB"})
+		r.run(2 * time.Second)
+	}
+	if s := r.d.Stats(); len(s.Processes) != 1 || s.Processes[0].ProcessID != os.Getpid() {
+		t.Errorf("processes %+v", s.Processes)
 	}
 }

@@ -36,8 +36,9 @@ type Drainer struct {
 
 	scanning  sync.Mutex // guards the group below
 	watcher   *handlertable.Watcher
-	nextVouch time.Duration // when processes are asked again which rings are theirs
-	dirTime   unix.Timespec // of the directory, when it was read last
+	nextVouch time.Duration     // when processes are asked again which rings are theirs
+	files     map[process]files // of the scan that is under way: asked of processes after it has seen the rings
+	dirTime   unix.Timespec     // of the directory, when it was read last
 	nextRead  time.Duration
 	nextTable time.Duration
 	parts     map[string]time.Duration // rings that are being made without a lock: since when
@@ -89,7 +90,7 @@ func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, erro
 	}
 	d := &Drainer{
 		dir: dir, o: o, now: now, closing: make(chan struct{}), asked: make(chan struct{}, 1), sampler: sampler{changed: make(chan struct{}, 1)},
-		parts: map[string]time.Duration{}, later: map[string]postponed{}, sources: map[string]*source{}, processes: processes{}, aside: map[string]*RingStats{},
+		parts: map[string]time.Duration{}, later: map[string]postponed{}, files: map[process]files{}, sources: map[string]*source{}, processes: processes{}, aside: map[string]*RingStats{},
 	}
 	d.table.Store(o.Table)
 	d.logs.Store(&o.Logs)
@@ -269,6 +270,7 @@ func (d *Drainer) readDirectory(now time.Duration) {
 		}
 	}
 	d.begun = true
+	clear(d.files)
 	d.left()
 	d.forget(seen)
 }

@@ -71,37 +71,48 @@ type refusal struct {
 
 func (r *refusal) Unwrap() error { return r.error }
 
+// shareOfRoom is how many rings a process may have for each that there is room for still. So however
+// many some have, there is room for the first ones of another, and one alone may have three quarters.
+const shareOfRoom = 3
+
 // admit returns a refusal if a ring is more than its process is to have.
 func (d *Drainer) admit(of process, bytes int64) error {
 	d.mu.Lock()
-	has := d.processes[of]
+	has, room := d.processes[of], d.room.rings-len(d.sources)
 	d.mu.Unlock()
 	switch {
 	case d.o.MaxProcessRings > 0 && has.Rings >= d.o.MaxProcessRings:
-		return &refusal{of, bytes, fmt.Errorf("%s has %d rings already, the most that one may have: close some or raise the limit: %w",
-			of, has.Rings, ErrProcess)}
+		return &refusal{of, bytes, fmt.Errorf("%s has %d rings already, the most that one may have: "+
+			"close some or raise the limit: %w", of, has.Rings, ErrProcess)}
 	case d.o.MaxProcessBytes > 0 && has.RingBytes+bytes > d.o.MaxProcessBytes:
-		return &refusal{of, bytes, fmt.Errorf("%s has rings of %d bytes already, and %d more are above %d: use smaller ones or raise the limit: %w",
-			of, has.RingBytes, bytes, d.o.MaxProcessBytes, ErrProcess)}
+		return &refusal{of, bytes, fmt.Errorf("%s has rings of %d bytes already, and %d more are above %d: "+
+			"use smaller ones or raise the limit: %w", of, has.RingBytes, bytes, d.o.MaxProcessBytes, ErrProcess)}
+	case has.Rings >= shareOfRoom*room:
+		return &refusal{of, bytes, fmt.Errorf("%s has %d rings already, and the room for %d more is kept for others: "+
+			"close some, or %s: %w", of, has.Rings, room, d.room.why, ErrFull)}
 	}
 	return nil
 }
 
-// vouchEvery is how often descriptors are looked through. It takes a call of the system for each.
+// vouchEvery is how often the rings of a process that seems to have too many are looked through.
 const vouchEvery = time.Second
 
-// admitNew is admit for a ring that was not seen before. A ring may say the process id of another program, to use up what that may
-// have. So where a process seems to have too many, those that it does not have open are no longer taken for its own.
+// admitNew is admit for a ring that was not seen before. It may say the process id of another program,
+// to use up what that may have, or another each time, to have more than one process may. So where
+// little room is left the process is asked whether it has the ring open, and where one seems to have
+// too many, those that it does not have open are no longer taken for its own.
 func (d *Drainer) admitNew(s *source) error {
+	d.mu.Lock()
+	scarce := len(d.sources) >= d.room.rings/2
+	d.mu.Unlock()
+	if scarce {
+		d.vouch([]*source{s})
+	}
 	err := d.admit(s.process, s.header.FileBytes())
 	if err == nil || d.now() < d.nextVouch {
 		return err
 	}
 	d.nextVouch = d.now() + vouchEvery
-	open, known := filesOf(s.process)
-	if !known {
-		return err
-	}
 	all := []*source{s}
 	d.mu.Lock()
 	for _, one := range d.sources {
@@ -109,24 +120,47 @@ func (d *Drainer) admitNew(s *source) error {
 			all = append(all, one)
 		}
 	}
-	for _, one := range all {
-		if !open[one.file] {
-			taken := d.sources[one.ring.Path()] == one
-			if taken {
-				d.processes.add(one, -1)
-			}
-			one.process.id = unvouched
-			if taken {
-				d.processes.add(one, 1)
-			}
-		}
-	}
 	d.mu.Unlock()
+	d.vouch(all)
 	return d.admit(s.process, s.header.FileBytes())
 }
 
-// filesOf are the files that a process has open, by the kernel's word. They are not known of a process in another namespace than this
-// one, nor of one that this user may not look at.
+// vouch asks a process which of these rings, that are said to be its own, it has open.
+func (d *Drainer) vouch(all []*source) {
+	whose := all[0].process
+	files, asked := d.files[whose]
+	if !asked {
+		files.open, files.known = filesOf(whose)
+		d.files[whose] = files
+	}
+	if !files.known {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, one := range all {
+		if files.open[one.file] {
+			continue
+		}
+		taken := d.sources[one.ring.Path()] == one
+		if taken {
+			d.processes.add(one, -1)
+		}
+		one.process.id = unvouched
+		if taken {
+			d.processes.add(one, 1)
+		}
+	}
+}
+
+// files are those that a process has open, if that is known.
+type files struct {
+	open  map[ring.FileID]bool
+	known bool
+}
+
+// filesOf are the files that a process has open, by the kernel's word. They are not known of a process
+// in another namespace than this one, nor of one that this user may not look at.
 func filesOf(p process) (open map[ring.FileID]bool, known bool) {
 	var own unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/pid", &own); err != nil || own.Ino != p.namespace {
