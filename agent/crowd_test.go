@@ -1,26 +1,28 @@
 package agent
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"math"
+	"net/http"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/memory"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
 )
-
-// beCrowded drains with few descriptors until it is killed.
-func beCrowded(rings, state string) {
-	must(unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 128, Max: 128}))
-	_, err := Start(Config{Node: "node-1", Rings: rings, State: state, Chrony: ChronyOff})
-	must(err)
-	fmt.Println("draining")
-	select {}
-}
 
 // A user's programs open more rings than the agent has descriptors for. It answers, opens runs and drains what it holds, and the
 // others as soon as some are gone.
@@ -37,7 +39,7 @@ func TestMoreRingsThanDescriptors(t *testing.T) {
 		logIDs(c, 0, 10)
 		channels = append(channels, c)
 	}
-	s.Start("crowded", s.Rings, s.state)
+	s.startSteady(128, func(int) {})
 	agent, err := Connect(s.Rings)
 	if err != nil {
 		t.Fatal(err)
@@ -90,4 +92,205 @@ func TestMoreRingsThanDescriptors(t *testing.T) {
 	if events != 10*rings {
 		t.Errorf("%d events in logs, want %d", events, 10*rings)
 	}
+}
+
+// beCrowd opens many channels, logs once on each, and keeps them.
+func beCrowd(rings, name, count string) {
+	n, err := strconv.Atoi(count)
+	must(err)
+	for i := range n {
+		c, err := handlers.Open(fmt.Sprintf("%s/c%d", name, i), handlers.Options{Dir: rings, Policy: "drop", Buffer: "256"})
+		must(err)
+		c.Log(uint64(i))
+	}
+	fmt.Println("open")
+	select {}
+}
+
+// memoryGroup is a control group that bounds a process's memory.
+type memoryGroup struct {
+	dir, limit, peak string // peak: "" where the kernel does not keep it
+}
+
+// newMemoryGroup makes a control group, if this process may: with the memory controller of version 1, or of version 2.
+func newMemoryGroup(t *testing.T, bytes int64) (g memoryGroup, err error) {
+	name := fmt.Sprintf("cloudprofiler-test-%d", os.Getpid())
+	for _, g = range []memoryGroup{
+		{filepath.Join("/sys/fs/cgroup/memory", name), "memory.limit_in_bytes", "memory.max_usage_in_bytes"},
+		{filepath.Join("/sys/fs/cgroup", name), "memory.max", "memory.peak"},
+	} {
+		if err = os.Mkdir(g.dir, 0o755); err != nil {
+			continue
+		}
+		t.Cleanup(func() { os.Remove(g.dir) })
+		if err = os.WriteFile(filepath.Join(g.dir, g.limit), []byte(strconv.FormatInt(bytes, 10)), 0); err == nil {
+			return g, nil
+		}
+	}
+	return memoryGroup{}, err
+}
+
+func (g memoryGroup) join(pid int) error {
+	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+}
+
+// peak_bytes is the most that it took, with all that the kernel holds for it.
+func (g memoryGroup) peak_bytes() (int64, error) {
+	text, err := os.ReadFile(filepath.Join(g.dir, g.peak))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}
+
+// sparse makes rings of 2 GiB of which nothing is there, and which are full, of a program that lives. It returns what they have in memory.
+func (s *scene) sparse(count int) (blocks_bytes func() int64) {
+	v := villain{rings: s.Rings, scratch: s.t.TempDir()}
+	image := v.image("crowd/sparse", ring.Config{})
+	const records = 2 << 30 / ring.RecordBytes
+	size := grow(image, records)
+	reserve(image, records)
+	var rings []mischief
+	for range count {
+		m := v.put("crowd/sparse", image, size)
+		s.t.Cleanup(func() { m.Close() })
+		rings = append(rings, m)
+	}
+	return func() (sum int64) {
+		for _, m := range rings {
+			var st unix.Stat_t
+			if err := unix.Fstat(int(m.Fd()), &st); err != nil {
+				s.t.Fatal(err)
+			}
+			sum += st.Blocks * 512
+		}
+		return sum
+	}
+}
+
+// metricsOf asks an agent for its figures.
+func metricsOf(t *testing.T, agent *Local) map[string]float64 {
+	t.Helper()
+	answer, err := agent.http.Get("http://agent" + PathMetrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatal(answer.Status)
+	}
+	figures := map[string]float64{}
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			figures[strings.TrimPrefix(name, "cloudprofiler_agent_")] = v
+		}
+	}
+	return figures
+}
+
+// An agent with little memory and few descriptors beside a crowd of rings that it cannot all hold: it lives, answers, says
+// what it does not drain, and drains those of programs that come before the crowd and after it. When the crowd has
+// died, it goes on.
+func TestBarCrowdOfRings(t *testing.T) {
+	const limit_bytes, files, ringsOfOne = 1 << 30, 4096, 2500
+	rings, sparse, lasts, patience := 2000, 1, 2*time.Second, 2*time.Minute
+	if proof.Begin(t) == proof.Full {
+		rings, sparse, lasts, patience = 100_000, 3, time.Minute, 20*time.Minute
+	}
+	s := newScene(t)
+	group, groupErr := newMemoryGroup(t, limit_bytes)
+	ended, stop := context.WithCancel(t.Context())
+	resident := make(chan int64, 1)
+	program := s.startSteady(files, func(pid int) {
+		if groupErr == nil {
+			if err := group.join(pid); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go func() { peak, _ := memory.Peak_bytes(ended, pid); resident <- peak }()
+	})
+	agent, err := Connect(s.Rings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slowest, answers := time.Duration(0), 0
+	status := func() Status {
+		t.Helper()
+		begin := time.Now()
+		now, err := agent.Status(t.Context())
+		if err != nil {
+			t.Fatalf("the agent does not answer: %v", err)
+		}
+		slowest, answers = max(slowest, time.Since(begin)), answers+1
+		return now
+	}
+	until := func(what string, enough func(Status) bool) (now Status) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+			if now = status(); enough(now) {
+				return now
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("not in %s: %s: %d channels, %d left, %d set aside, %d finished, warnings %q",
+					patience, what, len(now.Channels), now.Left, now.SetAside, now.Finished, now.Warnings)
+			}
+		}
+	}
+	early := s.startHonest("early")
+	sparse_bytes := s.sparse(sparse)
+	before_bytes := sparse_bytes()
+	var crowd []*told
+	for i, left := 0, rings; left > 0; i, left = i+1, left-ringsOfOne {
+		crowd = append(crowd, s.tell("crowd", s.Rings, fmt.Sprintf("crowd#%d", i), strconv.Itoa(min(left, ringsOfOne))))
+	}
+	for _, one := range crowd {
+		one.open()
+	}
+	all := rings + sparse + honestChannels
+	until("it knows all rings", func(now Status) bool { return len(now.Channels)+now.Left == all })
+	late := s.startHonest("late")
+	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		status()
+	}
+	all += honestChannels
+	until("it knows the late rings", func(now Status) bool { return len(now.Channels)+now.Left == all })
+	m := metricsOf(t, agent)
+	untold := math.Abs(m["rings"] + m["left_rings"] - float64(all))
+	held := m["rings"]
+	until("the sparse rings are drained", func(now Status) bool { return now.Total.Events >= uint64(sparse)*(2<<30/ring.RecordBytes) })
+	made_bytes := sparse_bytes() - before_bytes
+	stories := map[string]story{"early": early.end(), "late": late.end()}
+	until("the honest rings have ended", func(now Status) bool { return now.Finished >= 2*honestChannels })
+	var lost uint64
+	for name, said := range stories {
+		lost += s.lost(name, said)
+		t.Logf("%s: %d events on each of %d channels, %d dropped, drained in %.1f ms at the median, %.1f ms at most", name, said.Events, honestChannels,
+			said.Dropped, percentile(said.Latencies_us, 0.5), percentile(said.Latencies_us, 1))
+	}
+	for _, one := range crowd {
+		testimony.Kill(one.cmd)
+	}
+	goesOn := uint64(min(rings, 3*files)) + 2*honestChannels
+	until("it goes on when the crowd has died", func(now Status) bool { return now.Finished >= goesOn })
+	died := 0.0
+	if program.cmd.Process.Signal(syscall.Signal(0)) != nil {
+		died = 1
+	}
+	stop()
+	took := proof.Bar{Name: "memory of its own, measured and not bounded", Figure: float64(<-resident) / 1e6, Limit: limit_bytes / 1e6, Unit: "MB", Timing: true}
+	if peak, err := group.peak_bytes(); err == nil {
+		took.Name, took.Figure = "memory of its control group, bounded, with pages of logs", float64(peak)/1e6
+	} else {
+		t.Logf("there is no control group: %v, %v", groupErr, err)
+	}
+	t.Logf("%d rings, of which it held %.0f; %d answers", all, held, answers)
+	proof.Check(t,
+		proof.Bar{Name: fmt.Sprintf("agent with %d descriptors beside %d rings: events lost of honest programs before and among them", files, rings), Figure: float64(lost), Unit: "events"},
+		proof.Bar{Name: "rings that its metrics do not tell of", Figure: untold, Unit: "rings"},
+		proof.Bar{Name: fmt.Sprintf("memory that it made in sparse rings of %d GiB", 2*sparse), Figure: float64(made_bytes) / 1e6, Unit: "MB"},
+		proof.Bar{Name: "its deaths", Figure: died, Unit: "deaths"},
+		proof.Bar{Name: "slowest answer of its status", Figure: slowest.Seconds(), Limit: 1, Unit: "s", Timing: true},
+		took,
+	)
 }

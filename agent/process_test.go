@@ -34,8 +34,14 @@ func TestMain(m *testing.M) {
 		beProgram(os.Args[1], os.Args[2])
 	case "agent":
 		beAgent(os.Args[1], os.Args[2], os.Args[3], os.Args[4])
-	case "crowded":
-		beCrowded(os.Args[1], os.Args[2])
+	case "steady":
+		beSteady(os.Args[1], os.Args[2], os.Args[3])
+	case "honest":
+		beHonest(os.Args[1], os.Args[2])
+	case "crowd":
+		beCrowd(os.Args[1], os.Args[2], os.Args[3])
+	case "hostile":
+		beHostile(os.Args[1], os.Args[2], os.Args[3])
 	case "blocker":
 		beBlocker(os.Args[1], os.Args[2])
 	case "abandoner":

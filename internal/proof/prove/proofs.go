@@ -20,7 +20,7 @@ var proofs = []listed{
 	{name: "Logs, and logging that never pauses", command: []string{"bin/cp-bench", "store", "--limit", "5m"}},
 	{name: "A part of a long log", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./logstore"}},
 	{name: "An agent: at full speed, on many channels, idle", command: []string{"bin/cp-bench", "agent"}},
-	{name: "The agent under kills", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./agent"}},
+	{name: "The agent under kills, hostile rings and crowds", command: []string{"go", "test", "-count=1", "-timeout=60m", "-run", "^TestBar", "./agent"}},
 	{name: "Load, on schedule and checked", command: []string{"bin/cp-bench", "gen"}},
 	{name: "Search for a known limit", command: []string{"go", "test", "-count=1", "-run", "^TestBarSearch", "./bench"}},
 	{name: "Draining: idle, and after kills", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./drain"}},

@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+const (
+	honestChannels = 4
+	honestBurst    = 200 // events of a channel
+	honestEvery    = 20 * time.Millisecond
+	honestBuffer   = "256KiB" // of a channel: 1.6 s of its events
+)
+
+// story is what an honest program tells at its end.
+type story struct {
+	Events       uint64 // of each of its channels
+	Dropped      uint64
+	Latencies_us []int64 // from a burst until all of it is safe in logs
+}
+
+// beHonest logs a burst on each of its channels now and again, until it is told to end, and looks how long it takes until one is drained.
+func beHonest(rings, name string) {
+	var channels []*handlers.Channel
+	var readers []*ring.Reader
+	for i := range honestChannels {
+		o := handlers.Options{Dir: rings, Handler: "id", Policy: "drop", Buffer: honestBuffer}
+		c, err := handlers.Open(fmt.Sprintf("%s/c%d", name, i), o)
+		must(err)
+		r, err := ring.Open(c.Path())
+		must(err)
+		channels, readers = append(channels, c), append(readers, r)
+	}
+	fmt.Println("open")
+	told := make(chan struct{})
+	go func() { fmt.Scanln(); close(told) }()
+	var s story
+	var logged time.Time // a burst that is watched; zero: none is
+	tails := make([]uint64, honestChannels)
+	drained := func() bool {
+		for i, r := range readers {
+			state, err := r.State(0)
+			must(err)
+			if state.Head < tails[i] {
+				return false
+			}
+		}
+		return true
+	}
+	burst := time.NewTicker(honestEvery)
+	for end := false; !end || !logged.IsZero() && time.Since(logged) < time.Minute; time.Sleep(time.Millisecond) {
+		select {
+		case <-told:
+			end = true
+		default:
+		}
+		select {
+		case <-burst.C:
+			for range honestBurst {
+				for _, c := range channels {
+					c.Log(s.Events)
+				}
+				s.Events++
+			}
+			if logged.IsZero() && !end {
+				logged = time.Now()
+				for i, r := range readers {
+					state, err := r.State(0)
+					must(err)
+					tails[i] = state.Tail
+				}
+			}
+		default:
+		}
+		if !logged.IsZero() && drained() {
+			s.Latencies_us = append(s.Latencies_us, time.Since(logged).Microseconds())
+			logged = time.Time{}
+		}
+	}
+	for _, c := range channels {
+		s.Dropped += c.Dropped()
+		c.Close()
+	}
+	must(json.NewEncoder(os.Stdout).Encode(s))
+}
+
+// told is a process that does something until it is told to end, and says then how it was.
+type told struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	tell  func()
+	lines *bufio.Scanner
+}
+
+// tell starts a process of a role, which says "open" once it has begun.
+func (s *scene) tell(role string, args ...string) *told {
+	s.t.Helper()
+	cmd, err := reexec.Command(args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { testimony.Kill(cmd) })
+	p := &told{t: s.t, cmd: cmd, tell: func() { in.Close() }, lines: bufio.NewScanner(out)}
+	p.lines.Buffer(nil, 64<<20)
+	return p
+}
+
+// open waits until it has begun.
+func (p *told) open() *told {
+	p.t.Helper()
+	if !p.lines.Scan() || p.lines.Text() != "open" {
+		p.t.Fatalf("%q said %q", p.cmd.Args, p.lines.Text())
+	}
+	return p
+}
+
+func (s *scene) startHonest(name string) *told { return s.tell("honest", s.Rings, name).open() }
+
+// end tells an honest program to end, and returns what it tells.
+func (p *told) end() (s story) {
+	p.t.Helper()
+	p.tell()
+	if !p.lines.Scan() {
+		p.t.Fatalf("%q told nothing: %v", p.cmd.Args, p.lines.Err())
+	}
+	if err := json.Unmarshal(p.lines.Bytes(), &s); err != nil {
+		p.t.Fatalf("%q told %q: %v", p.cmd.Args, p.lines.Text(), err)
+	}
+	return s
+}
+
+// lost is how many events of an honest program are not in its logs.
+func (s *scene) lost(name string, said story) (events uint64) {
+	s.t.Helper()
+	for i := range honestChannels {
+		channel := fmt.Sprintf("%s/c%d", name, i)
+		ids := idsIn(s.t, filepath.Join(s.state, span(0)), channel)
+		var next uint64
+		for _, id := range ids {
+			if id < next || id >= said.Events {
+				s.t.Fatalf("log of %s has event %d behind %d of %d", channel, id, next, said.Events)
+			}
+			next = id + 1
+		}
+		events += said.Events - uint64(len(ids))
+	}
+	return events
+}
+
+// beSteady drains until it is killed, with so many descriptors, or as many as the system gives it: "0". It begins when it is told to.
+func beSteady(rings, state, files string) {
+	n, err := strconv.ParseUint(files, 10, 64)
+	must(err)
+	if n > 0 {
+		must(unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}))
+	}
+	fmt.Scanln()
+	_, err = Start(Config{Node: "node-1", Rings: rings, State: state, Chrony: ChronyOff})
+	must(err)
+	fmt.Println("open")
+	select {}
+}
+
+// startSteady starts an agent with so many descriptors. before is called before it begins.
+func (s *scene) startSteady(files int, before func(pid int)) *told {
+	s.t.Helper()
+	p := s.tell("steady", s.Rings, s.state, strconv.Itoa(files))
+	before(p.cmd.Process.Pid)
+	p.tell()
+	return p.open()
+}
+
+// percentile of unsorted latencies, in milliseconds.
+func percentile(latencies_us []int64, share float64) float64 {
+	sorted := slices.Sorted(slices.Values(latencies_us))
+	if len(sorted) == 0 {
+		return 0
+	}
+	return float64(sorted[int(share*float64(len(sorted)-1))]) / 1e3
+}

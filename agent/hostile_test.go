@@ -1,0 +1,342 @@
+package agent
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// Where a hostile program writes: offsets in a ring, as FORMAT.md of package ring has them.
+const (
+	atRecords     = 16
+	atFileBytes   = 24
+	atIncarnation = 32
+	atChecksum    = 248
+	atWord        = 1024
+	atShard       = 4096 // the first; each has as many bytes
+	shardBytes    = 4096
+	atTail        = 0 // in a shard, as are those below
+	atJournal     = 24
+	atAsked       = 40
+	atHead        = 128
+)
+
+// villain is a program that makes rings to do harm with.
+type villain struct {
+	rings, scratch string
+	rng            *rand.Rand
+	made           int
+}
+
+// image is a ring as a program makes it, with its smallest number of records.
+func (v *villain) image(name string, c ring.Config) []byte {
+	var err error
+	c.Name, err = channel.ParseName(name)
+	must(err)
+	c.Settings, c.Records, c.Policy = channel.Settings{Kind: channel.Buffered}, ring.MinRecords, channel.Drop
+	p, err := ring.Create(v.scratch, c)
+	must(err)
+	b, err := os.ReadFile(p.Path)
+	must(err)
+	must(p.Close())
+	must(os.Remove(p.Path))
+	return b[:atShard+shardBytes*len(p.Shards)]
+}
+
+// shards of an image, which is a header and these.
+func shards(image []byte) int { return len(image)/shardBytes - 1 }
+
+// grow gives an image so many records in each shard, and returns how long its file is to be.
+func grow(image []byte, records int64) (size int64) {
+	size = int64(len(image)) + int64(shards(image))*records*ring.RecordBytes
+	binary.NativeEndian.PutUint64(image[atRecords:], uint64(records))
+	binary.NativeEndian.PutUint64(image[atFileBytes:], uint64(size))
+	return size
+}
+
+// reserve moves all tails of an image.
+func reserve(image []byte, tail uint64) {
+	for i := range shards(image) {
+		binary.NativeEndian.PutUint64(image[atShard+shardBytes*i+atTail:], tail)
+	}
+}
+
+// mischief is a ring that somebody has made to do harm.
+type mischief struct {
+	path string
+	*os.File
+}
+
+// put makes a ring of an image, with an identity of its own; what is not in the image is a hole. It is locked, as
+// that of a program that lives is. Close it, and the program is dead.
+func (v *villain) put(name string, image []byte, size int64) mischief {
+	v.made++
+	incarnation := image[atIncarnation : atIncarnation+16]
+	binary.BigEndian.PutUint64(incarnation, uint64(os.Getpid()))
+	binary.BigEndian.PutUint64(incarnation[8:], uint64(v.made))
+	binary.NativeEndian.PutUint32(image[atChecksum:], crc32.Checksum(image[:atChecksum], crc32.MakeTable(crc32.Castagnoli)))
+	path := filepath.Join(v.rings, fmt.Sprintf("%s.%x.ring", strings.ReplaceAll(name, "/", "~"), incarnation))
+	part := path + ".made"
+	must(os.WriteFile(part, image, 0o600))
+	must(os.Truncate(part, size))
+	f, err := ring.OpenLocked(part)
+	must(err)
+	must(os.Rename(part, path))
+	return mischief{path, f}
+}
+
+// is there says whether the ring has its name still: the agent removes what it has drained.
+func (m mischief) isThere() bool { return m.File != nil && exists(m.path) }
+
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
+
+// remove takes the ring away, if there is one.
+func (m mischief) remove() {
+	if m.File != nil {
+		m.Close()
+		os.Remove(m.path)
+	}
+}
+
+// write stores a word of a shard.
+func (m mischief) write(offset int64, v uint64) {
+	m.WriteAt(binary.NativeEndian.AppendUint64(nil, v), offset)
+}
+
+func (m mischief) read(offset int64) uint64 {
+	var b [8]byte
+	m.ReadAt(b[:], offset)
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+// crimes are what hostile programs do, each with a number of rings at once. What they return is done to ring i every few milliseconds.
+func (v *villain) crimes() map[string]func(i int) {
+	all := make([]map[int]mischief, 8)
+	for k := range all {
+		all[k] = map[int]mischief{}
+	}
+	shared := func(name string) []byte { return v.image(name, ring.Config{ManyWriters: true}) }
+	reserved, sieve := shared("hostile/reserved"), shared("hostile/sieve")
+	reserved_bytes := grow(reserved, 1<<30/ring.RecordBytes/int64(shards(reserved)))
+	reserve(reserved, 1<<30/ring.RecordBytes/uint64(shards(reserved)))
+	const sieveRecords = 1 << 12
+	sieve_bytes := grow(sieve, sieveRecords)
+	reserve(sieve, sieveRecords)
+	for seq := range shards(sieve) * sieveRecords { // all laps are the first, whose mark is set
+		sieve = binary.NativeEndian.AppendUint64(sieve, uint64(seq%2)<<63|uint64(seq))
+		sieve = binary.NativeEndian.AppendUint64(sieve, uint64(seq))
+	}
+	full := v.image("hostile/full", ring.Config{})
+	const fullRecords = 2 << 30 / ring.RecordBytes
+	full_bytes := grow(full, fullRecords)
+	plain := v.image("hostile/plain", ring.Config{})
+	plain_bytes := grow(plain, 1<<12)
+	loud := map[int]*handlers.Channel{}
+	return map[string]func(i int){
+		"1 GiB reserved and never written, by a dead program": func(i int) {
+			if !all[0][i].isThere() {
+				all[0][i].remove()
+				all[0][i] = v.put("hostile/reserved", reserved, reserved_bytes)
+				all[0][i].Close()
+			}
+		},
+		"every second record never written, by a dead program": func(i int) {
+			if !all[1][i].isThere() && v.rng.IntN(200) == 0 {
+				all[1][i].remove()
+				all[1][i] = v.put("hostile/sieve", sieve, sieve_bytes)
+				all[1][i].Close()
+			}
+		},
+		"2 GiB that are always full": func(i int) {
+			m, ok := all[2][i]
+			if !ok {
+				m = v.put("hostile/full", full, full_bytes)
+				all[2][i] = m
+			}
+			m.write(atShard+atTail, m.read(atShard+atHead)+fullRecords)
+		},
+		"cut while it is drained": func(i int) {
+			m := all[3][i]
+			if m.File != nil && v.rng.IntN(2) == 0 {
+				m.write(atShard+atTail, m.read(atShard+atTail)+100)
+				return
+			}
+			if m.File != nil && v.rng.IntN(4) > 0 {
+				m.Truncate([]int64{0, 4096, 9000}[v.rng.IntN(3)])
+				return
+			}
+			m.remove()
+			all[3][i] = v.put("hostile/cut", plain, plain_bytes)
+		},
+		"random words in its lines": func(i int) {
+			m := all[4][i]
+			if m.File == nil || v.rng.IntN(20) == 0 {
+				m.remove()
+				m = v.put("hostile/random", plain, plain_bytes)
+				all[4][i] = m
+			}
+			m.write([]int64{atWord, atShard}[v.rng.IntN(2)]+8*v.rng.Int64N(40), v.rng.Uint64()>>v.rng.IntN(64))
+		},
+		"no ring": func(i int) {
+			path := filepath.Join(v.rings, fmt.Sprintf("hostile~none.%032x.ring", i))
+			if exists(path) {
+				if v.rng.IntN(20) == 0 {
+					os.Remove(path)
+				}
+				return
+			}
+			switch i % 5 {
+			case 0:
+				os.WriteFile(path, make([]byte, v.rng.IntN(1<<16)), 0o600)
+			case 1:
+				unix.Mkfifo(path, 0o600)
+			case 2:
+				os.Symlink("/dev/zero", path)
+			case 3:
+				os.Mkdir(path, 0o700)
+			case 4:
+				os.WriteFile(path, append([]byte("CP-RING\n"), make([]byte, 1<<14)...), 0o600)
+			}
+		},
+		"a copy of an honest program's": func(i int) {
+			path := filepath.Join(v.rings, fmt.Sprintf("honest~copy.%032x.ring", i))
+			if exists(path) {
+				if v.rng.IntN(20) == 0 {
+					os.Remove(path)
+				}
+				return
+			}
+			honest, _ := filepath.Glob(filepath.Join(v.rings, "honest#*.ring"))
+			if len(honest) > 0 {
+				b, _ := os.ReadFile(honest[v.rng.IntN(len(honest))])
+				os.WriteFile(path, b, 0o600)
+			}
+		},
+		"settings, journal and snapshots without end": func(i int) {
+			m, ok := all[5][i]
+			if !ok || !m.isThere() || v.rng.IntN(100) == 0 {
+				m.remove()
+				m = v.put("hostile/asks", plain, plain_bytes)
+				all[5][i] = m
+			}
+			m.write(atShard+atAsked, m.read(atShard+atAsked)+1)
+			m.write(atWord, m.read(atWord)+1<<16)
+			m.write(atShard+atJournal, m.read(atShard+atJournal)+1)
+		},
+		"more than there is room for": func(i int) {
+			if loud[i] == nil {
+				c, err := handlers.Open(fmt.Sprintf("hostile#%d/loud", i), handlers.Options{Dir: v.rings, Policy: "drop", Buffer: "256"})
+				must(err)
+				loud[i] = c
+			}
+			for id := range uint64(100) {
+				loud[i].Log(id)
+			}
+		},
+		"opened and abandoned": func(i int) {
+			if v.rng.IntN(20) > 0 {
+				return
+			}
+			c, err := handlers.Open(fmt.Sprintf("hostile#%d/brief", i), handlers.Options{Dir: v.rings, Policy: "drop", Buffer: "256"})
+			must(err)
+			c.Log(1)
+			c.Close()
+		},
+	}
+}
+
+// beHostile commits all crimes, each with so many rings at once, until it is killed.
+func beHostile(rings, scratch, count string) {
+	n, err := strconv.Atoi(count)
+	must(err)
+	v := &villain{rings: rings, scratch: scratch, rng: rand.New(rand.NewPCG(1, 2))}
+	crimes := v.crimes()
+	for said := false; ; time.Sleep(20 * time.Millisecond) {
+		for _, commit := range crimes {
+			for i := range n {
+				commit(i)
+			}
+		}
+		if !said {
+			fmt.Println("open")
+			said = true
+		}
+	}
+}
+
+// Twenty rings of each hostile kind beside six honest programs, none of which loses an event, or waits much longer for
+// its events to be in logs than without them.
+func TestBarHostileRings(t *testing.T) {
+	const programs, each = 6, 20
+	alone, beside := 5*time.Second, 10*time.Second
+	if proof.Begin(t) == proof.Full {
+		alone, beside = 2*time.Minute, 10*time.Minute
+	}
+	s := newScene(t)
+	s.startSteady(0, func(int) {})
+	agent, err := Connect(s.Rings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := 0
+	run := func(what string, lasts time.Duration) (lost, events uint64, latencies_us []int64) {
+		t.Helper()
+		honest := map[string]*told{}
+		for range programs {
+			name := fmt.Sprintf("honest#%d", begun)
+			begun++
+			honest[name] = s.startHonest(name)
+		}
+		time.Sleep(lasts)
+		stories := map[string]story{}
+		for name, one := range honest {
+			stories[name] = one.end()
+		}
+		testimony.WaitFor(t, "the honest rings to be gone", func() bool {
+			left, err := filepath.Glob(filepath.Join(s.Rings, "honest#*.ring"))
+			return err == nil && len(left) == 0
+		})
+		for name, said := range stories {
+			lost += s.lost(name, said)
+			events += honestChannels * said.Events
+			latencies_us = append(latencies_us, said.Latencies_us...)
+		}
+		t.Logf("%s: %d events, %d lost, drained in %.1f ms at the median, in %.1f ms 99 times of a hundred, in %.1f ms at most",
+			what, events, lost, percentile(latencies_us, 0.5), percentile(latencies_us, 0.99), percentile(latencies_us, 1))
+		return lost, events, latencies_us
+	}
+	lostAlone, _, quiet := run("alone", alone)
+	villain := s.tell("hostile", s.Rings, t.TempDir(), strconv.Itoa(each)).open()
+	lost, events, loud := run("beside", beside)
+	now, err := agent.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d rings, %d set aside, %d finished, %d events of all", len(now.Channels), now.SetAside, now.Finished, now.Total.Events)
+	if err := villain.cmd.Process.Signal(syscall.Signal(0)); err != nil || now.SetAside < each || now.Finished < each {
+		t.Errorf("nothing hostile was there: %v, %d set aside, %d finished", err, now.SetAside, now.Finished)
+	}
+	proof.Check(t,
+		proof.Bar{Name: fmt.Sprintf("events that %d honest programs lost beside %d rings of each of ten hostile kinds, and not alone", programs, each),
+			Figure: max(0, float64(lost)-float64(lostAlone)), Unit: "events"},
+		proof.Bar{Name: "events that they logged meanwhile", Figure: float64(events), Limit: 10_000, AtLeast: true, Unit: "events"},
+		proof.Bar{Name: "time until 99 of a hundred bursts are drained, beside them to alone",
+			Figure: percentile(loud, 0.99) / percentile(quiet, 0.99), Limit: 2, Unit: "×", Timing: true},
+	)
+}
