@@ -116,3 +116,36 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	wantIDs(t, k.events[0], 4<<20)
 	checkIDs(t, "what came meanwhile", readLogs(t, r.d.Logs())["a/large"].ids(), 4<<20, 4<<20+id)
 }
+
+// However many rings are full, one pass takes of all of them together not much more than of one: in
+// between, every other ring is looked at.
+func TestManyFullRingsShareAPass(t *testing.T) {
+	const rings = 6
+	for what, records := range map[string]uint64{"records": 1 << 18, "holes": 1 << 21} {
+		t.Run(what, func(t *testing.T) {
+			written := what == "records"
+			r := newRig(t, Options{Workers: 1})
+			var all, before uint64
+			for range rings {
+				reserved, _ := reserve(t, r, records, func(uint64) bool { return written })
+				all += reserved
+			}
+			taken := func() uint64 { s := r.d.Stats(); return s.Total.Rows + s.Total.Holes }
+			for passes := 0; r.d.Stats().Finished < rings; passes++ {
+				r.advance(DefaultPoll)
+				now := taken()
+				most := uint64(lookRecords + rings*leastRecords)
+				if !written {
+					most *= 5 // they are only looked at
+				}
+				if passes > 0 && now-before > most || passes > 1000 {
+					t.Fatalf("pass %d took %d, want at most %d", passes, now-before, most)
+				}
+				before = now
+			}
+			if n := taken(); n < all {
+				t.Errorf("%d of %d were taken", n, all)
+			}
+		})
+	}
+}

@@ -107,10 +107,11 @@ const (
 	// partAge is how long a ring that is being made may be without a lock before it is taken for abandoned.
 	partAge = 10 * time.Second
 
-	// lookRecords is how many records are taken of a ring at one look, and blockRecords what a block
-	// is counted for at the least. So what one ring holds, and however it is made up, keeps the others
-	// of its worker waiting for milliseconds.
+	// lookRecords is how many records are taken of a ring at one look, at least leastRecords where many
+	// want more, and blockRecords what a block is counted for at the least. So what some rings hold, and
+	// however it is made up, keeps the others of their worker waiting for milliseconds.
 	lookRecords  = 2 * logstore.MaxRows
+	leastRecords = 1 << 13
 	blockRecords = 1 << 9
 
 	// holeRecords is how many records that were never written are looked at in one go.

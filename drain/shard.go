@@ -137,7 +137,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 			s.more = now != live
 			break
 		}
-		first, n, unfinished, err := s.ring.Copy(i, p.head, w.records[:min(uint64(len(w.records)), end-p.head)])
+		first, n, unfinished, err := s.ring.Copy(i, p.head, w.records[:min(uint64(len(w.records)), end-p.head, s.batch())])
 		if err != nil {
 			return err
 		}
@@ -190,6 +190,9 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	return nil
 }
 
+// batch is how many records are taken at once, whole pairs: of what the look has left.
+func (s *source) batch() uint64 { return uint64(max(s.budget, blockRecords)) / s.per * s.per }
+
 // store writes the first rows in the worker's buffer, or takes note that there is no room for them.
 func (s *source) store(w *worker, i int, rows uint64) error {
 	if why := s.d.limits.reached(w.now); why != nil {
@@ -218,7 +221,7 @@ func (s *source) rows(w *worker, i, n int) logstore.Block {
 // large hole a part.
 func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	p := &s.places[i]
-	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, holeRecords)
+	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, min(holeRecords, 4*s.batch()))
 	if err != nil {
 		return err
 	}

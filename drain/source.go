@@ -243,7 +243,7 @@ func (s *source) fail(w *worker, err error) {
 
 // drain is look, with its error.
 func (s *source) drain(w *worker, asked phase) (done bool, err error) {
-	s.budget, s.more = lookRecords, false
+	s.budget, s.more = w.portion(), false
 	if !s.synced {
 		if err := s.sync(w); err != nil {
 			return false, err
@@ -281,6 +281,9 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 		}
 	}
 	s.first = (s.first + 1) % len(s.places)
+	if s.budget <= 0 {
+		w.hungry++
+	}
 	if s.more {
 		return false, nil
 	}

@@ -19,6 +19,8 @@ type worker struct {
 	now     time.Duration // when this pass began
 	moved   time.Duration // when records came last
 	sources []*source
+	hungry  int // rings that had more, in this pass, than they were given
+	starved int // the same of the pass before
 
 	// Records are copied out of a ring once, and coded from there. The two are the same memory.
 	records     []ring.Record
@@ -74,7 +76,7 @@ func (w *worker) run() {
 
 // pass looks at all rings whose time has come, and returns when the next one's comes.
 func (w *worker) pass(now time.Duration) (next time.Duration) {
-	w.now = now
+	w.begin(now)
 	w.takeIn()
 	w.mu.Lock()
 	calls := w.calls
@@ -94,6 +96,15 @@ func (w *worker) pass(now time.Duration) (next time.Duration) {
 	})
 	return next
 }
+
+// begin begins a pass.
+func (w *worker) begin(now time.Duration) {
+	w.now = now
+	w.hungry, w.starved = 0, w.hungry
+}
+
+// portion is how many records a look may take: those that want more share what one may have alone.
+func (w *worker) portion() int { return max(lookRecords/max(w.starved, 1), leastRecords) }
 
 // takeIn makes the worker's own what was given to it.
 func (w *worker) takeIn() {
@@ -173,7 +184,7 @@ func (w *worker) each(do func(s *source) (more, gone bool)) {
 		s.until = nil // what is asked for now is later than what was
 	}
 	for len(waiting) > 0 {
-		w.now = w.d.now()
+		w.begin(w.d.now())
 		w.sources = slices.DeleteFunc(w.sources, func(s *source) (gone bool) {
 			switch {
 			case waiting[s]:
