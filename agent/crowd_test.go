@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -98,13 +99,15 @@ func TestMoreRingsThanDescriptors(t *testing.T) {
 func beCrowd(rings, name, count string) {
 	n, err := strconv.Atoi(count)
 	must(err)
-	for i := range n {
-		c, err := handlers.Open(fmt.Sprintf("%s/c%d", name, i), handlers.Options{Dir: rings, Policy: "drop", Buffer: "256"})
+	channels := make([]*handlers.Channel, n)
+	for i := range channels {
+		channels[i], err = handlers.Open(fmt.Sprintf("%s/c%d", name, i), handlers.Options{Dir: rings, Policy: "drop", Buffer: "256"})
 		must(err)
-		c.Log(uint64(i))
+		channels[i].Log(uint64(i))
 	}
 	fmt.Println("open")
-	select {}
+	fmt.Scanln() // until it is killed
+	runtime.KeepAlive(channels)
 }
 
 // memoryGroup is a control group that bounds a process's memory.
@@ -254,7 +257,15 @@ func TestBarCrowdOfRings(t *testing.T) {
 		status()
 	}
 	all += honestChannels
-	until("it knows the late rings", func(now Status) bool { return len(now.Channels)+now.Left == all })
+	until("it drains the late rings", func(now Status) bool {
+		held := 0
+		for _, c := range now.Channels {
+			if strings.HasPrefix(c.Channel, "late/") {
+				held++
+			}
+		}
+		return held == honestChannels && len(now.Channels)+now.Left == all
+	})
 	m := metricsOf(t, agent)
 	untold := math.Abs(m["rings"] + m["left_rings"] - float64(all))
 	held := m["rings"]

@@ -64,7 +64,7 @@ type RingStatus struct {
 
 // ProcessUsage is what the rings of a process take.
 type ProcessUsage struct {
-	ProcessID int   `json:"process_id"` // 0: of processes that say they are another
+	ProcessID int   `json:"process_id"` // 0: of processes that say they are another; -1: of those that had ended
 	Rings     int   `json:"rings"`
 	RingBytes int64 `json:"ring_bytes"`
 

@@ -190,6 +190,11 @@ func TestARingThatWasLeftAlone(t *testing.T) {
 			r.d.room.rings = limit.room
 			r.run(tick)
 			copyRing(t, kept, ended.Path())
+			lives, err := ring.OpenLocked(ended.Path())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lives.Close()
 			r.run(tick)
 			if s := r.d.Stats(); s.Left != 2 || len(s.Rings) != 1 {
 				t.Fatalf("%d rings, %d left alone", len(s.Rings), s.Left)

@@ -20,7 +20,7 @@ var ErrProcess = errors.New("process has too many rings")
 // ProcessStats is what the rings of a process take. Which process it is, is what the rings say.
 type ProcessStats struct {
 	PIDNamespace uint64 // in which the process id holds; 0: not known
-	ProcessID    int    // 0: of processes that say they are another
+	ProcessID    int    // 0: of processes that say they are another; -1: of those that had ended when a ring was found
 	Rings        int
 	RingBytes    int64 // of shared memory
 }
@@ -31,14 +31,21 @@ type process struct {
 	id        int
 }
 
-// unvouched is the id of all processes of a namespace whose rings said to be another's.
-const unvouched = 0
+// These stand for all processes of a namespace whose rings said to be another's, and for all that had
+// ended when a ring was found, or asked for: nobody can say whose it was, and it is drained soon.
+const (
+	unvouched = 0
+	hasEnded  = -1
+)
 
 func processOf(h ring.Header) process { return process{h.PIDNamespace, h.ProcessID} }
 
 func (p process) String() string {
-	if p.id == unvouched {
+	switch {
+	case p.id == unvouched:
 		return "a process that says it is another"
+	case p.id == hasEnded:
+		return "a process that has ended"
 	}
 	if p.namespace == 0 {
 		return fmt.Sprintf("process %d", p.id)
@@ -99,13 +106,16 @@ const vouchEvery = time.Second
 
 // admitNew is admit for a ring that was not seen before. It may say the process id of another program,
 // to use up what that may have, or another each time, to have more than one process may. So where
-// little room is left the process is asked whether it has the ring open, and where one seems to have
-// too many, those that it does not have open are no longer taken for its own.
+// little room is left, or somebody was found to do so, the process is asked whether it has the ring
+// open. And where one seems to have too many, those that it does not have open are no longer taken
+// for its own.
 func (d *Drainer) admitNew(s *source) error {
 	d.mu.Lock()
-	scarce := len(d.sources) >= d.room.rings/2
+	ask := len(d.sources) >= d.room.rings/2 || d.processes[process{s.process.namespace, unvouched}].Rings > 0
 	d.mu.Unlock()
-	if scarce {
+	if alive, err := s.ring.Alive(); err == nil && !alive {
+		s.process.id = hasEnded
+	} else if ask {
 		d.vouch([]*source{s})
 	}
 	err := d.admit(s.process, s.header.FileBytes())
@@ -147,6 +157,9 @@ func (d *Drainer) vouch(all []*source) {
 			d.processes.add(one, -1)
 		}
 		one.process.id = unvouched
+		if alive, err := one.ring.Alive(); err == nil && !alive {
+			one.process.id = hasEnded
+		}
 		if taken {
 			d.processes.add(one, 1)
 		}

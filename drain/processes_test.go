@@ -2,6 +2,7 @@ package drain
 
 import (
 	"encoding/binary"
+	"fmt"
 	"testing"
 	"time"
 
@@ -55,5 +56,32 @@ func TestFilesOf(t *testing.T) {
 	}
 	if open, known := filesOf(process{own.process.namespace, 1 << 30}); !known || len(open) > 0 {
 		t.Errorf("of a process that is not there: %v, %v", open, known)
+	}
+}
+
+// What dead programs left waits for no living one: not for those that say they are others, and not for
+// one with their process id.
+func TestRingsOfProgramsThatHaveEnded(t *testing.T) {
+	r := newRig(t, Options{MaxProcessRings: 2})
+	for i := range 5 {
+		c := r.open(fmt.Sprintf("liar/x%d", i), handlers.Options{Buffer: "1KiB"})
+		forgeIdentity(t, c.Path(), 88, binary.NativeEndian.AppendUint32(nil, 1<<24))
+	}
+	for i := range 5 {
+		r.open(fmt.Sprintf("own/x%d", i), handlers.Options{Buffer: "1KiB"})
+	}
+	r.run(3 * time.Second)
+	for i := range 5 {
+		for _, whose := range []string{"liar", "own"} {
+			c := r.open(fmt.Sprintf("dead/%s%d", whose, i), handlers.Options{Buffer: "1KiB"})
+			if whose == "liar" {
+				forgeIdentity(t, c.Path(), 88, binary.NativeEndian.AppendUint32(nil, 1<<24))
+			}
+			c.Close()
+		}
+	}
+	r.run(10 * time.Second)
+	if s := r.d.Stats(); s.Finished != 10 || len(s.Rings) != 4 || s.Left != 6 {
+		t.Errorf("%d finished, %d there, %d left: %v, of processes %+v", s.Finished, len(s.Rings), s.Left, s.LeftWhy, s.Processes)
 	}
 }
