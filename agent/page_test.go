@@ -78,7 +78,7 @@ func TestPageShowsStatus(t *testing.T) {
 			Channel: "a/x", ProcessID: 8, Handler: "id", Policy: "drop", Alive: true, Waiting: 21,
 			Counts: Counts{Events: 22, Dropped: 23, LogBytes: 3 << 20},
 		}},
-		Processes: []ProcessUsage{{8, 2, 5 << 30}},
+		Processes: []ProcessUsage{{ProcessID: 8, Rings: 2, RingBytes: 5 << 30}},
 	}
 	check := func(want ...string) {
 		t.Helper()

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -39,12 +38,9 @@ func TestPageOfRings(t *testing.T) {
 	s := Status{Channels: []RingStatus{
 		{Channel: "a/aside", SetAside: true}, {Channel: "a/living", Alive: true}, {Channel: "a/dead"},
 	}}
-	var b bytes.Buffer
-	if err := page.Execute(&b, s); err != nil {
-		t.Fatal(err)
-	}
+	html := string(statusPage(&s))
 	for channel, want := range map[string]string{"a/aside": "<td>set aside", "a/living": "<td>runs", "a/dead": "<td>ended"} {
-		_, row, _ := strings.Cut(b.String(), "<td>"+channel)
+		_, row, _ := strings.Cut(html, "<td>"+channel)
 		if row, _, _ = strings.Cut(row, "\n"); !strings.Contains(row, want) {
 			t.Errorf("%s: %q, want %q in it", channel, row, want)
 		}
