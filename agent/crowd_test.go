@@ -61,7 +61,7 @@ func TestMoreRingsThanDescriptors(t *testing.T) {
 		}
 	}
 	now := ask("it holds what it can", func(s Status) bool { return len(s.Channels)+s.Left == rings })
-	if len(now.Channels) < 10 || len(now.Channels) > 128/3 || now.SetAside != 0 || len(now.Warnings) == 0 {
+	if len(now.Channels) < 10 || len(now.Channels) > 128/2 || now.SetAside != 0 || len(now.Warnings) == 0 {
 		t.Errorf("it holds %d of %d rings, set aside %d, warnings %q", len(now.Channels), rings, now.SetAside, now.Warnings)
 	}
 	run, err := agent.OpenRun(t.Context(), "crowded")
@@ -196,10 +196,10 @@ func metricsOf(t *testing.T, agent *Local) map[string]float64 {
 // what it does not drain, and drains those of programs that come before the crowd and after it. When the crowd has
 // died, it goes on.
 func TestBarCrowdOfRings(t *testing.T) {
-	const limit_bytes, files, ringsOfOne = 1 << 30, 4096, 2500
-	rings, sparse, lasts, patience := 2000, 1, 2*time.Second, 2*time.Minute
+	const limit_bytes, files = 1 << 30, 4096
+	rings, ringsOfOne, sparse, lasts, patience := 2000, 200, 1, 2*time.Second, 2*time.Minute
 	if proof.Begin(t) == proof.Full {
-		rings, sparse, lasts, patience = 100_000, 3, time.Minute, 20*time.Minute
+		rings, ringsOfOne, sparse, lasts, patience = 100_000, 2500, 3, time.Minute, 20*time.Minute
 	}
 	s := newScene(t)
 	group, groupErr := newMemoryGroup(t, limit_bytes)

@@ -3,12 +3,17 @@ package drain
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
 // ErrFull is returned, through Options.Notify and Stats, where a drainer can hold no more rings.
@@ -68,7 +73,7 @@ func maxMaps() uint64 {
 	return n
 }
 
-// full returns why no other ring can be held. It opens nothing. The caller holds mu.
+// full returns why no other ring can be held. The caller holds mu.
 func (d *Drainer) full() error {
 	switch {
 	case len(d.sources) >= d.room.rings:
@@ -82,31 +87,116 @@ func (d *Drainer) full() error {
 
 // postponed is a ring that is there and is not drained yet.
 type postponed struct {
-	again time.Duration // when to try it again; 0: it was not tried yet
+	again time.Duration // when to try it again
 	isNew bool          // as in Drainer.open
 
-	// Where its process has too many rings:
+	// Where there is no room for it:
 	why     error
 	process process
 	bytes   int64
 }
 
 // leave takes note that a ring is left alone for now. It is said of the first, until there are none.
-func (d *Drainer) leave(why error) {
-	d.leaving++
-	if d.leaving == 1 {
+func (d *Drainer) leave(whose process, why error) {
+	if len(d.leaving) == 0 {
 		d.leavingWhy = why
+	}
+	d.leaving[whose]++
+}
+
+// left makes known how many rings the scan that has ended left alone, and shares the room out.
+func (d *Drainer) left() {
+	count := 0
+	for _, n := range d.leaving {
+		count += n
+	}
+	d.mu.Lock()
+	before := d.leftAlone
+	d.leftAlone, d.leftWhy = count, d.leavingWhy
+	d.shareOut()
+	d.mu.Unlock()
+	if count > 0 && before == 0 {
+		d.notify(fmt.Errorf("leave rings alone until others are gone: %w", d.leavingWhy))
+	}
+	clear(d.leaving)
+	d.leavingWhy = nil
+}
+
+// shareOut gives each process the same share of the room, as far as it has rings for it. Where one has
+// less than its share, those that have more give some back. The caller holds mu, at the end of a scan.
+func (d *Drainer) shareOut() {
+	d.share = math.MaxInt
+	if len(d.leaving) == 0 {
+		return
+	}
+	room := d.room.rings
+	if d.mapped >= d.room.mapped {
+		room = len(d.sources)
+	}
+	wants := map[process]int{}
+	for p, has := range d.processes {
+		wants[p] = has.Rings
+	}
+	for p, n := range d.leaving {
+		wants[p] += n
+	}
+	if most := d.o.MaxProcessRings; most > 0 {
+		for p := range wants {
+			wants[p] = min(wants[p], most)
+		}
+	}
+	d.share = level(slices.Collect(maps.Values(wants)), room)
+	needed := len(d.sources) - room
+	for p := range d.leaving {
+		needed += max(0, min(wants[p], d.share)-d.processes[p].Rings)
+	}
+	over := map[process]int{}
+	for p, has := range d.processes {
+		over[p] = has.Rings - d.share
+	}
+	for _, s := range d.sources {
+		if s.yields.Load() { // and will be gone soon
+			needed--
+			over[s.process]--
+		}
+	}
+	for path, s := range d.sources {
+		if needed <= 0 {
+			return
+		}
+		if over[s.process] > 0 && !s.yields.Load() {
+			needed--
+			over[s.process]--
+			d.later[path] = postponed{process: s.process, bytes: s.header.FileBytes(), why: d.leavingWhy}
+			s.yields.Store(true)
+		}
 	}
 }
 
-// left makes known how many rings the scan that has ended left alone.
-func (d *Drainer) left() {
-	d.mu.Lock()
-	before := d.leftAlone
-	d.leftAlone, d.leftWhy = d.leaving, d.leavingWhy
-	d.mu.Unlock()
-	if d.leaving > 0 && before == 0 {
-		d.notify(fmt.Errorf("leave rings alone until others are gone: %w", d.leavingWhy))
+// level is the most that each may have, of those who want so many, so that all together have what there is.
+func level(wants []int, room int) int {
+	slices.Sort(wants)
+	for i, want := range wants {
+		share := max(room/(len(wants)-i), 1)
+		if want > share {
+			return share
+		}
+		room -= want
 	}
-	d.leaving, d.leavingWhy = 0, nil
+	return math.MaxInt
+}
+
+// yield leaves a ring whose room another process is to have. It reports false where its log cannot be
+// ended. The ring is drained again when there is room, and its log goes on in the directory of then.
+func (s *source) yield(w *worker) bool {
+	for i := range s.places {
+		if s.takeSkipped(w, i) != nil {
+			return false
+		}
+	}
+	if err := s.log.Seal(); err != nil && !errors.Is(err, logstore.ErrRemoved) {
+		return false
+	}
+	s.d.let(s, s.leave(w))
+	return true
 }

@@ -1,16 +1,20 @@
 package drain
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
 // However many a user's programs open, descriptors and mappings are left for logs and for who asks.
@@ -124,9 +128,9 @@ func TestProcessesOfTwoNamespaces(t *testing.T) {
 	}
 }
 
-// However many rings some processes open, others have room for theirs: also where those say each time
-// that they are another process.
-func TestSomeRoomIsLeftForOthers(t *testing.T) {
+// However many rings a process has open, there is room for those of another that come later: also where
+// it says each time that it is another process.
+func TestRoomIsShared(t *testing.T) {
 	const rings = 100
 	for name, lies := range map[string]bool{"one process": false, "one that says it is many": true} {
 		t.Run(name, func(t *testing.T) {
@@ -143,8 +147,7 @@ func TestSomeRoomIsLeftForOthers(t *testing.T) {
 			}
 			r.run(3 * time.Second)
 			s := r.d.Stats()
-			least, most := shareOfRoom*rings/(shareOfRoom+1), rings-rings/10
-			if len(s.Rings) < least || len(s.Rings) > most || s.Left != 2*rings-len(s.Rings) || !errors.Is(s.LeftWhy, ErrFull) {
+			if len(s.Rings) != rings || s.Left != rings || !errors.Is(s.LeftWhy, ErrFull) {
 				t.Errorf("%d rings, %d left: %v", len(s.Rings), s.Left, s.LeftWhy)
 			}
 			if s.Finished > 0 || len(r.noticed) != 1 {
@@ -172,5 +175,79 @@ func TestLaterRingsAreVouchedFor(t *testing.T) {
 	}
 	if s := r.d.Stats(); len(s.Processes) != 1 || s.Processes[0].ProcessID != os.Getpid() {
 		t.Errorf("processes %+v", s.Processes)
+	}
+}
+
+func TestLevel(t *testing.T) {
+	for _, tc := range []struct {
+		wants []int
+		room  int
+		want  int
+	}{
+		{[]int{10}, 5, 5}, {[]int{10}, 10, math.MaxInt}, {[]int{100, 4}, 50, 46}, {[]int{100, 4, 100}, 50, 23},
+		{[]int{7, 7, 7}, 20, 6}, {[]int{1, 1, 9, 9}, 3, 1}, {[]int{2, 2, 2}, 2, 1}, {nil, 5, math.MaxInt},
+	} {
+		if got := level(slices.Clone(tc.wants), tc.room); got != tc.want {
+			t.Errorf("%v in %d: %d, want %d", tc.wants, tc.room, got, tc.want)
+		}
+	}
+}
+
+// A ring that yields its room is whole in the end, wherever logs go meanwhile; and a directory that they
+// have left stays as it is.
+func TestARingThatYields(t *testing.T) {
+	r := newRig(t, Options{Workers: 1})
+	first := r.logs
+	r.d.room.rings = 2
+	var own []*handlers.Channel
+	for i := range 2 {
+		own = append(own, r.open(fmt.Sprintf("own/x%d", i), handlers.Options{Handler: "id", Buffer: "16KiB"}))
+		logMany(own[i], 0, 100)
+	}
+	r.run(time.Second)
+	other := r.open("other/x", handlers.Options{Handler: "id", Buffer: "16KiB"})
+	forgeIdentity(t, other.Path(), 232, word(1))
+	r.run(3 * time.Second)
+	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 1 || r.stats("other/x").Path == "" {
+		t.Fatalf("%d rings, %d left, of processes %+v", len(s.Rings), s.Left, s.Processes)
+	}
+	second := filepath.Join(t.TempDir(), "second")
+	r.setLogs(second)
+	before := contents(t, first)
+	for _, c := range own {
+		logMany(c, 100, 150)
+	}
+	r.run(time.Second)
+	other.Close()
+	r.run(3 * time.Second)
+	for _, c := range own {
+		logMany(c, 150, 200)
+		c.Close()
+	}
+	r.run(3 * time.Second)
+	if s := r.d.Stats(); s.Finished != 3 || s.Left != 0 || s.Total.Missing > 0 || s.SetAside > 0 {
+		t.Errorf("%d finished, %d left, %d missing: %q", s.Finished, s.Left, s.Total.Missing, r.noticed)
+	}
+	for name, b := range contents(t, first) {
+		if !bytes.Equal(b, before[name]) {
+			t.Errorf("%s has changed in the directory that was left", name)
+		}
+	}
+	var segments []logstore.Segment
+	for _, dir := range []string{first, second} {
+		all, err := logstore.Segments(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		segments = append(segments, all...)
+	}
+	for i := range own {
+		name := fmt.Sprintf("own/x%d", i)
+		k, err := readLog(slices.DeleteFunc(slices.Clone(segments), func(s logstore.Segment) bool { return s.Channel.String() != name }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.check(t)
+		wantIDs(t, k.events[0], 200)
 	}
 }

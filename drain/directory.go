@@ -50,12 +50,13 @@ func (d *Drainer) letGo() {
 	}
 }
 
-// let takes note that a ring is another drainer's now.
+// let takes note that a ring is another drainer's now, or is left alone for a while.
 func (d *Drainer) let(s *source, err error) {
 	c := s.snapshot()
 	c.Dropped = 0 // which the ring goes on to count
 	d.mu.Lock()
 	delete(d.sources, c.Path)
+	d.logsOf[c.Path] = s.dir
 	d.processes.add(s, -1)
 	d.mapped -= s.header.MappedBytes()
 	d.ended.add(&c)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,8 +45,8 @@ type Drainer struct {
 	parts     map[string]time.Duration // rings that are being made without a lock: since when
 	later     map[string]postponed     // rings that could not be opened
 	begun     bool                     // the directory was read: rings that are found from now on are new
-	// Of the scan that is under way: how many rings are left alone for now, and why the first is.
-	leaving    int
+	// Of the scan that is under way: whose rings are left alone for now, and why the first is.
+	leaving    map[process]int
 	leavingWhy error
 
 	once     sync.Once
@@ -54,6 +55,8 @@ type Drainer struct {
 	mu         sync.Mutex // guards all below
 	sources    map[string]*source
 	processes  processes
+	share      int                   // rings that a process may have, where there are more than there is room for
+	logsOf     map[string]string     // where the logs are of rings that were let go, by path
 	mapped     int64                 // bytes of the rings that are open
 	aside      map[string]*RingStats // nil: one of those beyond maxAside
 	leftAlone  int                   // rings that wait until others are gone
@@ -90,7 +93,7 @@ func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, erro
 	}
 	d := &Drainer{
 		dir: dir, o: o, now: now, closing: make(chan struct{}), asked: make(chan struct{}, 1), sampler: sampler{changed: make(chan struct{}, 1)},
-		parts: map[string]time.Duration{}, later: map[string]postponed{}, files: map[process]files{}, sources: map[string]*source{}, processes: processes{}, aside: map[string]*RingStats{},
+		parts: map[string]time.Duration{}, later: map[string]postponed{}, files: map[process]files{}, leaving: map[process]int{}, share: math.MaxInt, logsOf: map[string]string{}, sources: map[string]*source{}, processes: processes{}, aside: map[string]*RingStats{},
 	}
 	d.table.Store(o.Table)
 	d.logs.Store(&o.Logs)
@@ -293,7 +296,7 @@ func (d *Drainer) readTable() {
 func (d *Drainer) find(path string, now time.Duration, list func() (begun, error)) {
 	d.mu.Lock()
 	_, aside := d.aside[path]
-	known, full := d.sources[path] != nil || aside, d.full()
+	known, dir := d.sources[path] != nil || aside, d.logsOf[path]
 	d.mu.Unlock()
 	before, again := d.later[path]
 	isNew := d.begun
@@ -303,27 +306,25 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	switch {
 	case known:
 		return
-	case full != nil: // and not even opened
-		if !again && !isNew {
-			d.later[path] = postponed{}
-		}
-		d.leave(full)
-		return
 	case again && now < before.again:
 		if before.why != nil {
-			d.leave(before.why)
+			d.leave(before.process, before.why)
 		}
 		return
 	case again && before.why != nil:
-		// It is opened only when its process has room for it, or to see whose rings those are that take it.
-		if why := d.admit(before.process, before.bytes); why != nil && now < d.nextVouch {
+		// It is opened only when there is room for it, or to see whose rings those are that its process has.
+		why := d.admit(before.process, before.bytes)
+		if why != nil && (errors.Is(why, ErrFull) || now < d.nextVouch) {
 			before.again, before.why = now+time.Second, why
 			d.later[path] = before
-			d.leave(why)
+			d.leave(before.process, why)
 			return
 		}
 	}
 	logs, err := list()
+	if err == nil && dir != "" {
+		logs, err = logs.and(dir)
+	}
 	var s *source
 	if err != nil {
 		err = logFailure{err}
@@ -343,8 +344,8 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		p := postponed{again: now + time.Second, isNew: isNew}
 		if refused, ok := errors.AsType[*refusal](err); ok {
 			p.process, p.bytes, p.why = refused.process, refused.bytes, err
-			d.leave(err)
-		} else if before.again == 0 {
+			d.leave(refused.process, err)
+		} else if !again {
 			d.notify(fmt.Errorf("drain ring %q: %w", path, err))
 		}
 		d.later[path] = p
@@ -353,6 +354,7 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	}
 	d.mu.Lock()
 	d.sources[path] = s
+	delete(d.logsOf, path)
 	d.processes.add(s, 1)
 	d.mapped += s.header.MappedBytes()
 	w := d.workers[len(d.sources)%len(d.workers)]
@@ -393,6 +395,11 @@ func (d *Drainer) forget(seen map[string]bool) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	for path := range d.logsOf {
+		if !seen[path] {
+			delete(d.logsOf, path)
+		}
+	}
 	for path, c := range d.aside {
 		if !seen[path] {
 			if c != nil {

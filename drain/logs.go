@@ -1,8 +1,11 @@
 package drain
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -52,6 +55,18 @@ func (d *Drainer) listLogs() (begun, error) {
 		b.segments = append(b.segments, segments) // one before may be gone
 	}
 	return b, nil
+}
+
+// and adds a directory, if it is not there already.
+func (b begun) and(dir string) (begun, error) {
+	if slices.Contains(b.dirs, dir) {
+		return b, nil
+	}
+	segments, err := logstore.Segments(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return begun{}, err
+	}
+	return begun{append(slices.Clone(b.dirs), dir), append(slices.Clone(b.segments), segments)}, nil
 }
 
 // of returns the directory in which a ring's log is to be gone on with, and the segments there: where its latest segment is. A directory may have been

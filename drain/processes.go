@@ -69,7 +69,7 @@ func (p processes) add(s *source, sign int) {
 	p[whose] = one
 }
 
-// refusal says that a ring is more than its process is to have.
+// refusal says that there is no room for a ring, or none for one more of its process.
 type refusal struct {
 	process process
 	bytes   int64
@@ -78,14 +78,10 @@ type refusal struct {
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// shareOfRoom is how many rings a process may have for each that there is room for still. So however
-// many some have, there is room for the first ones of another, and one alone may have three quarters.
-const shareOfRoom = 3
-
-// admit returns a refusal if a ring is more than its process is to have.
+// admit returns a refusal if a ring is more than its process is to have, or if there is no room.
 func (d *Drainer) admit(of process, bytes int64) error {
 	d.mu.Lock()
-	has, room := d.processes[of], d.room.rings-len(d.sources)
+	has, share, full := d.processes[of], d.share, d.full()
 	d.mu.Unlock()
 	switch {
 	case d.o.MaxProcessRings > 0 && has.Rings >= d.o.MaxProcessRings:
@@ -94,9 +90,11 @@ func (d *Drainer) admit(of process, bytes int64) error {
 	case d.o.MaxProcessBytes > 0 && has.RingBytes+bytes > d.o.MaxProcessBytes:
 		return &refusal{of, bytes, fmt.Errorf("%s has rings of %d bytes already, and %d more are above %d: "+
 			"use smaller ones or raise the limit: %w", of, has.RingBytes, bytes, d.o.MaxProcessBytes, ErrProcess)}
-	case has.Rings >= shareOfRoom*room:
-		return &refusal{of, bytes, fmt.Errorf("%s has %d rings already, and the room for %d more is kept for others: "+
-			"close some, or %s: %w", of, has.Rings, room, d.room.why, ErrFull)}
+	case has.Rings >= share:
+		return &refusal{of, bytes, fmt.Errorf("%s has %d rings already, its share of what there is room for: "+
+			"close some, or have more room: %s: %w", of, has.Rings, d.room.why, ErrFull)}
+	case full != nil:
+		return &refusal{of, bytes, full}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
@@ -23,7 +24,8 @@ type source struct {
 	per     uint64        // records that make a row
 	process process       // whose it counts as; guarded by the drainer's mu once that has the source
 	file    ring.FileID
-	enough  uint64 // records that are worth a block: a quarter of a shard, or a whole block
+	yields  atomic.Bool // its room is to be another process's
+	enough  uint64      // records that are worth a block: a quarter of a shard, or a whole block
 
 	epoch    string // that is known to hold: of the log, unless breaks are under way
 	places   []place

@@ -87,6 +87,9 @@ func (w *worker) pass(now time.Duration) (next time.Duration) {
 	}
 	next = now + w.rest()
 	w.sources = slices.DeleteFunc(w.sources, func(s *source) bool {
+		if s.yields.Load() && s.yield(w) {
+			return true
+		}
 		if s.due(now) && s.look(w, live) {
 			w.d.gone(s)
 			return true
