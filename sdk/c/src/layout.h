@@ -18,6 +18,7 @@ enum {
 	CP_MAX_SHARDS = 64,
 	CP_MAX_NAME = 128,
 	CP_MAX_NODE = (1 << 14) - 1,
+	CP_MAX_NODE_BYTES = 64, /* of the file with the number */
 	CP_MAX_INSTANCE = (1 << 10) - 1,
 };
 

@@ -275,31 +275,53 @@ static bool choose_directory(struct channel *c, const cp_options *o, struct want
 	return make_directory(c, w->dir);
 }
 
+/*
+ * read_node reads the file with the node's number into text, or "" where there is none. It returns
+ * NULL, or what is wrong. Programs write to the directory, so it reads nothing but a short regular
+ * file: an open of a FIFO would wait for ever, and a link may lead anywhere.
+ */
+static const char *read_node(const char *path, char text[CP_MAX_NODE_BYTES + 2])
+{
+	struct stat st;
+	ssize_t n;
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+	text[0] = '\0';
+	if (fd < 0)
+		return errno == ENOENT ? NULL : errno == ELOOP ? "it is a symbolic link" : strerror(errno);
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return "not a regular file";
+	}
+	n = read(fd, text, CP_MAX_NODE_BYTES + 1);
+	text[n > 0 ? n : 0] = '\0';
+	const char *why = n < 0 ? strerror(errno) : NULL;
+	close(fd);
+	if (why != NULL)
+		return why;
+	if (n > CP_MAX_NODE_BYTES)
+		return "more than 64 bytes";
+	if (n == 0 || strlen(text) != (size_t)n) /* nothing, or a zero byte */
+		return "not a number";
+	return NULL;
+}
+
 /* node_number reads the number that the directory was given; CP_MAX_NODE + 1: none. */
 static bool node_number(struct channel *c, const char *dir, uint32_t *number)
 {
-	char path[3200], text[32], *end;
-	struct stat st;
+	char path[3200], text[CP_MAX_NODE_BYTES + 2], *end;
+	const char *why;
 
 	*number = CP_MAX_NODE + 1;
 	snprintf(path, sizeof(path), "%s/node", dir);
-	/* Programs write to the directory: a FIFO would wait for ever, and a link may lead anywhere. */
-	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT)
-		return true;
-	if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-		fail(c, "read node number from \"%s\": %s", path, fd < 0 ? strerror(errno) : "not a regular file");
-		if (fd >= 0)
-			close(fd);
+	if ((why = read_node(path, text)) != NULL) {
+		fail(c, "read node number from \"%s\": %s", path, why);
 		return false;
 	}
-	ssize_t n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	text[n > 0 ? n : 0] = '\0';
+	if (text[0] == '\0')
+		return true;
 	long v = strtol(text, &end, 10);
-	while (*end == '\n' || *end == ' ')
-		end++;
-	if (end == text || *end != '\0' || v < 0 || v > CP_MAX_NODE) {
+	if (end == text || end[strspn(end, " \t\n\v\f\r")] != '\0' || v < 0 || v > CP_MAX_NODE) {
 		fail(c, "read node number from \"%s\": \"%.20s\" is not a number from 0 to %d", path, text, CP_MAX_NODE);
 		return false;
 	}

@@ -65,7 +65,7 @@ static void refused(const char *name, cp_options o, bool many, const char *says)
 
 static void test_errors(void)
 {
-	char open_to_all[64], link[64], file[64];
+	char open_to_all[64], link[64];
 
 	refused("nopoint", (cp_options){0}, false, "no point");
 	refused(NULL, (cp_options){0}, false, "NULL");
@@ -88,17 +88,6 @@ static void test_errors(void)
 	refused("a/b", (cp_options){.dir = link}, false, "symbolic link");
 	unlink(link);
 	rmdir(open_to_all);
-	snprintf(file, sizeof(file), "%s/node", dir);
-	FILE *f = fopen(file, "w");
-	CHECK(f != NULL && fputs("many", f) >= 0 && fclose(f) == 0);
-	refused("a/b", (cp_options){0}, false, "number");
-	unlink(file);
-	CHECK(mkfifo(file, 0600) == 0); /* whoever opened it to read would wait for ever */
-	refused("a/b", (cp_options){0}, false, "not a regular file");
-	unlink(file);
-	CHECK(symlink("/dev/zero", file) == 0);
-	refused("a/b", (cp_options){0}, false, "node number");
-	unlink(file);
 	cp_channel *other = cp_open_abi(CP_ABI + 1, "a/b", NULL, 0);
 	CHECK(cp_error(other) != NULL);
 	cp_close(other);
@@ -107,6 +96,56 @@ static void test_errors(void)
 	cp_link(NULL, 1, 2);
 	cp_snapshot(NULL);
 	cp_close(NULL);
+}
+
+/* The file with the node's number: programs write to the directory, so it may be anything. */
+static void test_node(void)
+{
+	static const char spaces[] = "                                                               ";
+	static const struct {
+		const char *text, *more, *says; /* says NULL: it is number 7 */
+	} files[] = {
+		{"7", "", NULL},
+		{"\t7\n", "", NULL},
+		{"7", spaces, NULL}, /* 64 bytes */
+		{"7\n", spaces, "more than 64 bytes"},
+		{"many", "", "not a number"},
+		{"7 7", "", "not a number"},
+		{"16384", "", "not a number"},
+		{"-1", "", "not a number"},
+		{"", "", "not a number"},
+		{"\n", "", "not a number"},
+	};
+	char path[64];
+
+	_Static_assert(sizeof(spaces) == 64, "with a digit 64 bytes");
+	snprintf(path, sizeof(path), "%s/node", dir);
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		FILE *f = fopen(path, "w");
+		CHECK(f != NULL && fprintf(f, "%s%s", files[i].text, files[i].more) >= 0 && fclose(f) == 0);
+		if (files[i].says != NULL) {
+			refused("a/b", (cp_options){0}, false, files[i].says);
+			continue;
+		}
+		cp_channel *c = cp_open("a/b", &(cp_options){.dir = dir});
+		CHECK(cp_error(c) == NULL);
+		CHECK(cp_error(c) != NULL || ((struct channel *)c)->header->identity.node_number == 7);
+		unlink(cp_path(c));
+		cp_close(c);
+	}
+	FILE *f = fopen(path, "w");
+	CHECK(f != NULL && fwrite("7\0\n", 1, 3, f) == 3 && fclose(f) == 0);
+	refused("a/b", (cp_options){0}, false, "not a number");
+	unlink(path);
+	CHECK(mkfifo(path, 0600) == 0); /* an open for reading would wait for ever */
+	refused("a/b", (cp_options){0}, false, "not a regular file");
+	unlink(path);
+	CHECK(mkdir(path, 0700) == 0);
+	refused("a/b", (cp_options){0}, false, "not a regular file");
+	rmdir(path);
+	CHECK(symlink("/dev/zero", path) == 0);
+	refused("a/b", (cp_options){0}, false, "symbolic link");
+	unlink(path);
 }
 
 /* A child that is forked has no-ops: it neither writes into its parent's ring nor keeps it alive. */
@@ -319,6 +358,7 @@ int main(void)
 	}
 	test_names();
 	test_errors();
+	test_node();
 	test_fork();
 	test_sizes();
 	test_threads();
