@@ -62,28 +62,16 @@ static struct adopted prepare(struct settings s, uint64_t word)
 	return set;
 }
 
-struct adopted cp_adopt(struct channel *c)
+/* adopt notes settings in the journal and makes them hold. Nobody else may adopt meanwhile. */
+static struct adopted adopt(struct channel *c, struct settings s, uint64_t word, uint64_t counter)
 {
-	uint64_t word;
+	struct adopted set = prepare(s, word);
 
-	pthread_mutex_lock(&c->changes);
-	struct settings s = load(&c->header->control, &word);
-	struct adopted set = c->set;
-	if (set.word == word) { /* another thread was here first */
-		pthread_mutex_unlock(&c->changes);
-		return set;
-	}
-	if (!cp_valid_settings(s) || (s.kind != CP_NULL && (s.kind == CP_LINK) != c->links)) {
-		cp_raise(c, CP_BAD_SETTINGS);
-		s = (struct settings){CP_NULL, 0, 0};
-	}
-	set = prepare(s, word);
-	uint64_t now = cp_counter();
 	/* Who zeroed the word must not damage the journal, where an entry without a word is none. */
 	for (unsigned i = 0; i < c->shard_count; i++)
-		cp_journal(&c->shards[i], word != 0 ? word : 1, s, now);
+		cp_journal(&c->shards[i], word != 0 ? word : 1, s, counter);
 
-	/* No word holds while the settings change: calls come here and wait, or read the old settings whole. */
+	/* No word holds while the settings change: calls come here and wait. */
 	POKE(&c->hot.plain, cp_never_word);
 	POKE(&c->recording, cp_never_word);
 	POKE(&c->hot.idle, cp_never_word);
@@ -103,6 +91,28 @@ struct adopted cp_adopt(struct channel *c)
 		POKE(&c->recording, word);
 		if (!c->many && !c->unordered)
 			POKE(&c->hot.plain, word);
+	}
+	return set;
+}
+
+void cp_adopt_chosen(struct channel *c, struct settings s, uint64_t word, uint64_t counter)
+{
+	adopt(c, s, word, counter);
+}
+
+struct adopted cp_adopt(struct channel *c)
+{
+	uint64_t word;
+
+	pthread_mutex_lock(&c->changes);
+	struct settings s = load(&c->header->control, &word);
+	struct adopted set = c->set;
+	if (set.word != word) { /* else another thread was here first */
+		if (!cp_valid_settings(s) || (s.kind != CP_NULL && (s.kind == CP_LINK) != c->links)) {
+			cp_raise(c, CP_BAD_SETTINGS);
+			s = (struct settings){CP_NULL, 0, 0};
+		}
+		set = adopt(c, s, word, cp_counter());
 	}
 	pthread_mutex_unlock(&c->changes);
 	return set;

@@ -57,6 +57,9 @@ extern uint64_t cp_never_word;
 /* cp_valid_settings reports whether settings may be worked with: they come from memory that others write. */
 bool cp_valid_settings(struct settings s);
 
+/* cp_adopt_chosen takes over what the program chose, before anybody else can see the ring. */
+void cp_adopt_chosen(struct channel *c, struct settings s, uint64_t word, uint64_t counter);
+
 /* cp_adopt takes over what the switching word points to, notes it in the journal, and returns what holds. */
 struct adopted cp_adopt(struct channel *c);
 

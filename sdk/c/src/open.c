@@ -492,9 +492,12 @@ static bool make_ring(struct channel *c, const struct wanted *w)
 		unlink(part);
 		return false;
 	}
+	uint64_t word = UINT64_C(1) << 16 | w->settings.kind << 8;
 	c->header->control.slot[0] = (struct slot){w->settings.kind, w->settings.a, w->settings.b, 0};
-	c->header->control.word = UINT64_C(1) << 16 | w->settings.kind << 8;
+	c->header->control.word = word;
 	identify(c, w, incarnation, node);
+	/* Before the name: a drainer may change the settings as soon as it sees the ring. */
+	cp_adopt_chosen(c, w->settings, word, c->header->identity.opened_counter);
 	if (rename(part, c->path) != 0) {
 		fail(c, "name ring \"%s\": %s", c->path, strerror(errno));
 		unlink(part);
@@ -563,8 +566,6 @@ cp_channel *cp_open_abi(int abi, const char *name, const cp_options *options, in
 	channels.all = c;
 	c->hot.shard = &c->shards[0].hot;
 	c->hot.word = &c->header->control.word;
-	c->hot.idle = cp_never_word;
-	cp_adopt(c);
 	pthread_mutex_unlock(&channels.mu);
 	return &c->hot;
 }

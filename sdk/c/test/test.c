@@ -1,5 +1,6 @@
 /* What needs no drainer: names, errors, no-ops, forks, threads. The rest is in the conformance test, which drives writer.c. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -350,6 +351,57 @@ static void test_clock_set_back(void)
 	cp_close(c);
 }
 
+/* What the library does to name a ring. */
+static void (*at_rename)(const char *from);
+
+int rename(const char *from, const char *to)
+{
+	if (at_rename != NULL)
+		at_rename(from);
+	return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+static int rings_seen;
+
+static void look_at_ring(const char *from)
+{
+	static _Alignas(8) uint8_t image[1 << 20];
+	FILE *f = fopen(from, "r");
+	size_t n = f != NULL ? fread(image, 1, sizeof(image), f) : 0;
+	struct header *h = (struct header *)image;
+
+	if (f != NULL)
+		fclose(f);
+	CHECK(n == h->identity.file_bytes && h->identity.shards >= 1);
+	for (unsigned i = 0; i < h->identity.shards; i++) {
+		struct shard_page *page = (struct shard_page *)(image + CP_PAGE * (1 + i));
+		struct journal_entry *e = &page->journal[0];
+		CHECK(page->producer.journal == 1);
+		CHECK(e->word == h->control.word && e->kind == CP_XOY && e->a == 2 && e->b == 5);
+		CHECK(e->from == 0 && e->counter == h->identity.opened_counter);
+		CHECK(e->dropped == 0 && e->skipped == 0);
+	}
+	rings_seen++;
+}
+
+/* A drainer may read a ring, and change its settings, as soon as it has its name. */
+static void test_whole_before_it_has_a_name(void)
+{
+	cp_options o = {.dir = dir, .handler = "xoy", .x = 2, .y = 5, .buffer_bytes = 256};
+
+	at_rename = look_at_ring;
+	for (int many = 0; many <= 1; many++) {
+		cp_channel *c = many ? cp_open_shared("whole/x", &o) : cp_open("whole/x", &o);
+		CHECK(cp_error(c) == NULL);
+		cp_log(c, 1);
+		CHECK(((struct channel *)c)->shards[0].page->producer.journal == 1);
+		unlink(cp_path(c));
+		cp_close(c);
+	}
+	at_rename = NULL;
+	CHECK(rings_seen == 2);
+}
+
 int main(void)
 {
 	if (mkdtemp(dir) == NULL) {
@@ -363,6 +415,7 @@ int main(void)
 	test_sizes();
 	test_threads();
 	test_strange_settings();
+	test_whole_before_it_has_a_name();
 	test_clock_set_back();
 	test_fork_while_another_thread_opens();
 	if (rmdir(dir) != 0) {
