@@ -38,7 +38,6 @@ func newSet(t testing.TB, name string, seed uint64) *dataset.Set {
 func TestSizeStaysNearEntropy(t *testing.T) {
 	for _, name := range dataset.Names() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			blocks := 16
 			if strings.HasPrefix(name, "loop/") {
 				// Its entropy is measured, and the bar says over how many records.
