@@ -317,15 +317,27 @@ func (f *realFleet) wellNodes() (names []string) {
 // wait waits until those that are well are registered.
 func (f *realFleet) wait() {
 	f.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		var there []string
-		f.question(AskRegistered, nil, &there)
-		missing := slices.DeleteFunc(f.wellNodes(), func(n string) bool { return slices.Contains(there, n) })
-		if len(missing) == 0 {
-			return
-		}
+	f.until("all that are well are registered", func() bool {
+		there := f.registered()
+		return !slices.ContainsFunc(f.wellNodes(), func(n string) bool {
+			return !slices.Contains(there, n)
+		})
+	})
+}
+
+func (f *realFleet) registered() (names []string) {
+	f.t.Helper()
+	f.question(AskRegistered, nil, &names)
+	return names
+}
+
+// until waits until something holds.
+func (f *realFleet) until(what string, holds func() bool) {
+	f.t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			f.t.Fatalf("%v do not register", missing)
+			f.t.Fatalf("after a minute it does not hold that %s; registered are %v", what,
+				f.registered())
 		}
 	}
 }
@@ -350,15 +362,20 @@ func (f *realFleet) sweep(after time.Duration, fault func() bool) *SweepStatus {
 	return s
 }
 
+func (f *realFleet) truths() map[string]*vnode.Truth {
+	truths := map[string]*vnode.Truth{}
+	for _, c := range f.clients {
+		truths[c.job.Node.Name] = c.truth
+	}
+	return truths
+}
+
 // check holds every bound against the truth; it returns how many there are.
 func (f *realFleet) check() (bounds int) {
 	f.t.Helper()
 	var m Matrix
 	f.question(AskNodes, nil, &m)
-	truths := map[string]*vnode.Truth{}
-	for _, c := range f.clients {
-		truths[c.job.Node.Name] = c.truth
-	}
+	truths := f.truths()
 	for _, p := range m.Pairs {
 		if p.Hi_cycles == 0 {
 			continue
@@ -433,22 +450,13 @@ func runFaults(t *testing.T, faults int) (ratios []float64) {
 			what = "server"
 		}
 		s := f.sweep(time.Duration(r.Int64N(int64(normal[1]))), func() bool {
-			switch what {
-			case "kill":
-				kill(c.process)
-			case "stop":
-				c.process.Process.Signal(syscall.SIGSTOP)
-			case "cut":
-				if err := f.star.Cut(slices.Index(f.clients, c), true); err != nil {
-					t.Fatal(err)
-				}
-			case "server":
+			if what == "server" {
 				kill(f.server)
 				f.startServer()
 				f.wait()
 				return true
 			}
-			c.fault = what
+			f.harm(slices.Index(f.clients, c), what)
 			return false
 		})
 		if s == nil { // the server forgot the sweep, and nothing else: it is asked again
@@ -488,6 +496,24 @@ func runFaults(t *testing.T, faults int) (ratios []float64) {
 	return ratios
 }
 
+// harm does one of these to a client: kill, stop, cut.
+func (f *realFleet) harm(i int, what string) {
+	f.t.Helper()
+	c := f.clients[i]
+	switch what {
+	case "kill":
+		kill(c.process)
+	case "stop":
+		c.process.Process.Signal(syscall.SIGSTOP)
+	case "cut":
+		if err := f.star.Cut(i, true); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	c.fault = what
+}
+
+// heal ends what harm began.
 func (f *realFleet) heal(i int) {
 	f.t.Helper()
 	c := f.clients[i]
