@@ -50,10 +50,12 @@ func secondsShown() (all []shownSeconds) {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 250 {
+		// Each product is rounded by itself: some processors add to it before they round.
 		least := rng.Float64() * 4e9
 		middle := rng.Int64N(1<<rng.UintN(52)+1) - rng.Int64N(1<<rng.UintN(52)+1)
 		half := rng.Int64N(1<<rng.UintN(40) + 1)
-		add(1e6+least, 1e6+least*(1+rng.Float64()*1e-6), middle-half, middle+half)
+		wider := 1 + float64(rng.Float64()*1e-6)
+		add(1e6+float64(least), 1e6+float64(least*wider), middle-half, middle+half)
 	}
 	return all
 }

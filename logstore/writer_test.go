@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
 func TestEveryKindComesBack(t *testing.T) {
@@ -142,7 +144,7 @@ func TestDiskFullAndSpaceAgain(t *testing.T) {
 	blocks := sampleBlocks()
 	for _, format := range formats {
 		size := len(writeLog(t, sampleHeader(t, format), blocks[:3], false)) - len(appendHeader(nil, ptr(sampleHeader(t, format))))
-		for free := 0; free < size; free += 1 + size/150 {
+		for free := 0; free < size; free += 1 + size*seed.Share()/150 {
 			path := filepath.Join(t.TempDir(), "log")
 			disk := &faultyDisk{free: 1 << 20}
 			w, err := Create(disk, path, sampleHeader(t, format))
@@ -216,7 +218,7 @@ func TestResumeAfterTornWrite(t *testing.T) {
 	for _, format := range formats {
 		before := writeLog(t, sampleHeader(t, format), blocks[:5], false)
 		after := writeLog(t, sampleHeader(t, format), blocks[:6], false)
-		for cut := len(before); cut < len(after); cut += 13 {
+		for cut := len(before); cut < len(after); cut += 13 * seed.Share() {
 			path := filepath.Join(t.TempDir(), "log")
 			os.WriteFile(path, after[:cut], 0o600)
 			w, err := Resume(nil, path)
