@@ -245,10 +245,9 @@ func TestBarCrowdOfRings(t *testing.T) {
 	before_bytes := sparse_bytes()
 	var crowd []*told
 	for i, left := 0, rings; left > 0; i, left = i+1, left-ringsOfOne {
-		crowd = append(crowd, s.tell("crowd", s.Rings, fmt.Sprintf("crowd#%d", i), strconv.Itoa(min(left, ringsOfOne))))
-	}
-	for _, one := range crowd {
-		one.open()
+		one := s.tell("crowd", s.Rings, fmt.Sprintf("crowd#%d", i), strconv.Itoa(min(left, ringsOfOne))).open()
+		crowd = append(crowd, one)
+		status()
 	}
 	all := rings + sparse + honestChannels
 	until("it knows all rings", func(now Status) bool { return len(now.Channels)+now.Left == all })

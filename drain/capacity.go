@@ -98,28 +98,28 @@ type postponed struct {
 
 // leave takes note that a ring is left alone for now. It is said of the first, until there are none.
 func (d *Drainer) leave(whose process, why error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if len(d.leaving) == 0 {
 		d.leavingWhy = why
 	}
 	d.leaving[whose]++
 }
 
-// left makes known how many rings the scan that has ended left alone, and shares the room out.
+// left makes known how many rings the last scan and those after it left alone, and shares the room out.
 func (d *Drainer) left() {
+	d.mu.Lock()
 	count := 0
 	for _, n := range d.leaving {
 		count += n
 	}
-	d.mu.Lock()
-	before := d.leftAlone
-	d.leftAlone, d.leftWhy = count, d.leavingWhy
+	why, before := d.leavingWhy, d.leftAlone
+	d.leftAlone, d.leftWhy = count, why
 	d.shareOut()
 	d.mu.Unlock()
 	if count > 0 && before == 0 {
-		d.notify(fmt.Errorf("leave rings alone until others are gone: %w", d.leavingWhy))
+		d.notify(fmt.Errorf("leave rings alone until others are gone: %w", why))
 	}
-	clear(d.leaving)
-	d.leavingWhy = nil
 }
 
 // shareOut gives each process the same share of the room, as far as it has rings for it. Where one has
@@ -198,5 +198,9 @@ func (s *source) yield(w *worker) bool {
 		return false
 	}
 	s.d.let(s, s.leave(w))
+	s.d.mu.Lock()
+	s.d.leaving[s.process]++
+	s.d.leftAlone++
+	s.d.mu.Unlock()
 	return true
 }

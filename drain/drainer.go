@@ -31,6 +31,7 @@ type Drainer struct {
 	limits  limits
 	now     func() time.Duration // since some fixed moment
 	closing chan struct{}
+	came    arrivals
 	moved   atomic.Bool   // the directory is another one than that which is watched
 	asked   chan struct{} // a program wants a snapshot
 	running sync.WaitGroup
@@ -44,10 +45,8 @@ type Drainer struct {
 	nextTable time.Duration
 	parts     map[string]time.Duration // rings that are being made without a lock: since when
 	later     map[string]postponed     // rings that could not be opened
+	soon      map[string]bool          // those of them that may soon have room
 	begun     bool                     // the directory was read: rings that are found from now on are new
-	// Of the scan that is under way: whose rings are left alone for now, and why the first is.
-	leaving    map[process]int
-	leavingWhy error
 
 	once     sync.Once
 	closeErr error
@@ -59,7 +58,9 @@ type Drainer struct {
 	logsOf     map[string]string     // where the logs are of rings that were let go, by path
 	mapped     int64                 // bytes of the rings that are open
 	aside      map[string]*RingStats // nil: one of those beyond maxAside
-	leftAlone  int                   // rings that wait until others are gone
+	leaving    map[process]int       // rings that the last scan left alone, or that were left since
+	leavingWhy error                 // why the first of them was
+	leftAlone  int                   // the same as it is known: not while a scan is under way
 	leftWhy    error
 	ended      Totals // of rings that are gone
 	finished   uint64
@@ -92,8 +93,8 @@ func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, erro
 		return nil, err
 	}
 	d := &Drainer{
-		dir: dir, o: o, now: now, closing: make(chan struct{}), asked: make(chan struct{}, 1), sampler: sampler{changed: make(chan struct{}, 1)},
-		parts: map[string]time.Duration{}, later: map[string]postponed{}, files: map[process]files{}, leaving: map[process]int{}, share: math.MaxInt, logsOf: map[string]string{}, sources: map[string]*source{}, processes: processes{}, aside: map[string]*RingStats{},
+		dir: dir, o: o, now: now, closing: make(chan struct{}), asked: make(chan struct{}, 1), came: arrivals{some: make(chan struct{}, 1)}, sampler: sampler{changed: make(chan struct{}, 1)},
+		parts: map[string]time.Duration{}, later: map[string]postponed{}, soon: map[string]bool{}, files: map[process]files{}, leaving: map[process]int{}, share: math.MaxInt, logsOf: map[string]string{}, sources: map[string]*source{}, processes: processes{}, aside: map[string]*RingStats{},
 	}
 	d.table.Store(o.Table)
 	d.logs.Store(&o.Logs)
@@ -142,90 +143,6 @@ func (d *Drainer) SetTable(t *handlertable.Table) error {
 	return nil
 }
 
-// runScans looks for rings, as the kernel says that they come or else now and then, and for another handler table.
-func (d *Drainer) runScans() {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	var appeared <-chan struct{}
-	unwatch := func() {}
-	watch := func() {
-		unwatch()
-		stop, every := make(chan struct{}), tick
-		unwatch = sync.OnceFunc(func() { close(stop) })
-		var err error
-		if appeared, err = watchDirectory(d.dir, stop); err == nil {
-			every = rescanEvery
-		}
-		if d.watcher != nil {
-			every = min(every, tablePoll)
-		}
-		ticker.Reset(every)
-	}
-	watch()
-	defer func() { unwatch() }()
-	for {
-		begin := d.now()
-		d.scan(begin)
-		took := d.now() - begin
-		if d.moved.Swap(false) {
-			watch()
-			continue // what came before it was watched
-		}
-		select {
-		case <-d.closing:
-			return
-		case <-ticker.C:
-		case <-appeared:
-		}
-		// A large directory takes long to read, and is not read all the time.
-		if took > scanQuick {
-			pause := time.NewTimer(scanPause * took)
-			select {
-			case <-d.closing:
-			case <-pause.C:
-			}
-			pause.Stop()
-		}
-	}
-}
-
-const (
-	scanQuick = 10 * time.Millisecond
-	scanPause = 3
-)
-
-// watchDirectory returns a channel that gets a value when a file has come to a directory. It fails where the kernel's limits
-// for this user are reached.
-func watchDirectory(dir string, stop <-chan struct{}) (<-chan struct{}, error) {
-	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO|unix.IN_ONLYDIR); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	file := os.NewFile(uintptr(fd), "inotify")
-	go func() {
-		<-stop
-		file.Close()
-	}()
-	appeared := make(chan struct{}, 1)
-	go func() {
-		buffer := make([]byte, 4096)
-		for {
-			if _, err := file.Read(buffer); err != nil {
-				return // closed
-			}
-			select {
-			case appeared <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	return appeared, nil
-}
-
 // scan is rescan where something may have changed.
 func (d *Drainer) scan(now time.Duration) {
 	d.scanning.Lock()
@@ -255,6 +172,11 @@ func (d *Drainer) readDirectory(now time.Duration) {
 	if !d.keepLock() {
 		return
 	}
+	d.mu.Lock()
+	clear(d.leaving)
+	d.leavingWhy = nil
+	d.mu.Unlock()
+	d.came.take() // those are among the entries
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return // gone: the rings that are open go on
@@ -262,8 +184,17 @@ func (d *Drainer) readDirectory(now time.Duration) {
 	seen := make(map[string]bool, len(entries))
 	// All logs are listed once for all rings that are new, if there are any.
 	logs := sync.OnceValues(d.listLogs)
-	for _, e := range entries {
+	for i, e := range entries {
+		if i%arrivedEvery == arrivedEvery-1 {
+			paths, _ := d.findArrived(now)
+			for _, path := range paths {
+				seen[path] = true
+			}
+		}
 		path := filepath.Join(d.dir, e.Name())
+		if seen[path] {
+			continue
+		}
 		seen[path] = true
 		switch {
 		case strings.HasSuffix(path, ".ring"):
@@ -345,6 +276,9 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		if refused, ok := errors.AsType[*refusal](err); ok {
 			p.process, p.bytes, p.why = refused.process, refused.bytes, err
 			d.leave(refused.process, err)
+			if !again && len(d.soon) < maxSoon {
+				d.soon[path] = true
+			}
 		} else if !again {
 			d.notify(fmt.Errorf("drain ring %q: %w", path, err))
 		}

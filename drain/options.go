@@ -114,6 +114,9 @@ const (
 	leastRecords = 1 << 13
 	blockRecords = 1 << 9
 
+	// yieldsOfPass is how many rings are left in a pass so that others have room. It takes a log's end each.
+	yieldsOfPass = 8
+
 	// holeRecords is how many records that were never written are looked at in one go.
 	holeRecords = 1 << 18
 

@@ -21,6 +21,7 @@ type worker struct {
 	sources []*source
 	hungry  int // rings that had more, in this pass, than they were given
 	starved int // the same of the pass before
+	yielded int // rings that were to be left, in this pass
 
 	// Records are copied out of a ring once, and coded from there. The two are the same memory.
 	records     []ring.Record
@@ -87,8 +88,11 @@ func (w *worker) pass(now time.Duration) (next time.Duration) {
 	}
 	next = now + w.rest()
 	w.sources = slices.DeleteFunc(w.sources, func(s *source) bool {
-		if s.yields.Load() && s.yield(w) {
-			return true
+		if w.yielded < yieldsOfPass && s.yields.Load() {
+			w.yielded++
+			if s.yield(w) {
+				return true
+			}
 		}
 		if s.due(now) && s.look(w, live) {
 			w.d.gone(s)
@@ -104,6 +108,7 @@ func (w *worker) pass(now time.Duration) (next time.Duration) {
 func (w *worker) begin(now time.Duration) {
 	w.now = now
 	w.hungry, w.starved = 0, w.hungry
+	w.yielded = 0
 }
 
 // portion is how many records a look may take: those that want more share what one may have alone.

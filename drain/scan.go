@@ -1,0 +1,224 @@
+package drain
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// A directory that takes longer to read than this is read a part of the time alone.
+	scanQuick = 10 * time.Millisecond
+	scanPause = 3
+
+	// arrivedEvery is after how many files of a directory those are looked for that have come meanwhile.
+	arrivedEvery = 1 << 10
+
+	// Rings for which others yield are tried again after this time, so many of them. The others wait for
+	// the next time that the directory is read.
+	soonEvery = 50 * time.Millisecond
+	maxSoon   = 1 << 10
+
+	// maxArrived is how many names of files that came are kept. If there are more, the directory is read.
+	maxArrived = 1 << 12
+)
+
+// runScans looks for rings, as the kernel says that they come or else now and then, and for another
+// handler table.
+func (d *Drainer) runScans() {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	unwatch := func() {}
+	watch := func() {
+		unwatch()
+		stop, every := make(chan struct{}), tick
+		unwatch = sync.OnceFunc(func() { close(stop) })
+		if err := d.came.watch(d.dir, stop); err == nil {
+			every = rescanEvery
+		}
+		if d.watcher != nil {
+			every = min(every, tablePoll)
+		}
+		ticker.Reset(every)
+	}
+	watch()
+	defer func() { unwatch() }()
+	notBefore := time.Duration(0)
+	for {
+		if begin := d.now(); begin >= notBefore {
+			d.scan(begin)
+			if took := d.now() - begin; took > scanQuick {
+				notBefore = begin + (1+scanPause)*took
+			}
+		}
+		if d.moved.Swap(false) {
+			watch()
+			continue // what came before it was watched
+		}
+		for read := false; !read; {
+			var soon <-chan time.Time
+			if d.expects() {
+				soon = time.After(soonEvery)
+			}
+			select {
+			case <-d.closing:
+				return
+			case <-ticker.C:
+				read = true
+			case <-d.came.some:
+				read = !d.scanArrived()
+			case <-soon:
+				d.scanSoon()
+			}
+		}
+	}
+}
+
+// expects says whether some rings may soon have room.
+func (d *Drainer) expects() bool {
+	d.scanning.Lock()
+	defer d.scanning.Unlock()
+	return len(d.soon) > 0
+}
+
+// scanArrived takes in what has come. It reports false where the whole directory has to be read for that.
+func (d *Drainer) scanArrived() bool {
+	d.scanning.Lock()
+	defer d.scanning.Unlock()
+	if !d.begun || !d.keepLock() {
+		return false
+	}
+	_, all := d.findArrived(d.now())
+	if all {
+		d.left()
+	}
+	return all
+}
+
+// findArrived is find for each ring whose name came since the last time. It reports which these are, and
+// whether they are all. The caller holds scanning.
+func (d *Drainer) findArrived(now time.Duration) (paths []string, all bool) {
+	names, all := d.came.take()
+	logs := sync.OnceValues(d.listLogs)
+	clear(d.files)
+	for _, name := range names {
+		path := filepath.Join(d.dir, name)
+		if _, counted := d.later[path]; !counted {
+			d.find(path, now, logs)
+			paths = append(paths, path)
+		}
+	}
+	return paths, all
+}
+
+// scanSoon tries those rings again for which others yield.
+func (d *Drainer) scanSoon() {
+	d.scanning.Lock()
+	defer d.scanning.Unlock()
+	if !d.keepLock() {
+		return
+	}
+	logs, found := sync.OnceValues(d.listLogs), false
+	for path := range d.soon {
+		p, waits := d.later[path]
+		d.mu.Lock()
+		waits = waits && d.processes[p.process].Rings < d.share
+		full := d.full()
+		if waits && full == nil {
+			// find says it again where it must
+			if d.leaving[p.process]--; d.leaving[p.process] <= 0 {
+				delete(d.leaving, p.process)
+			}
+		}
+		d.mu.Unlock()
+		switch {
+		case !waits:
+			delete(d.soon, path)
+		case full == nil:
+			p.again = 0
+			d.later[path] = p
+			delete(d.soon, path)
+			d.find(path, d.now(), logs)
+			found = true
+		}
+	}
+	if found {
+		d.left()
+	}
+}
+
+// arrivals are names of rings that have come to a directory, as the kernel says.
+type arrivals struct {
+	some chan struct{} // has a value when there are some
+
+	mu    sync.Mutex // guards all below
+	names []string
+	lost  bool // some names
+}
+
+// watch has the kernel say what comes to a directory, until stop is closed. It fails where the kernel's
+// limits for this user are reached.
+func (a *arrivals) watch(dir string, stop <-chan struct{}) error {
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO|unix.IN_ONLYDIR); err != nil {
+		unix.Close(fd)
+		return err
+	}
+	file := os.NewFile(uintptr(fd), "inotify")
+	go func() {
+		<-stop
+		file.Close()
+	}()
+	go func() {
+		buffer := make([]byte, 1<<14)
+		for {
+			n, err := file.Read(buffer)
+			if err != nil {
+				return // closed
+			}
+			a.add(buffer[:n])
+		}
+	}()
+	return nil
+}
+
+// add takes events of inotify: see inotify(7).
+func (a *arrivals) add(events []byte) {
+	const head = unix.SizeofInotifyEvent
+	a.mu.Lock()
+	for len(events) >= head {
+		mask := binary.NativeEndian.Uint32(events[unsafe.Offsetof(unix.InotifyEvent{}.Mask):])
+		length := int(binary.NativeEndian.Uint32(events[unsafe.Offsetof(unix.InotifyEvent{}.Len):]))
+		name := strings.TrimRight(string(events[head:head+length]), "\x00")
+		switch {
+		case mask&unix.IN_Q_OVERFLOW != 0 || len(a.names) >= maxArrived:
+			a.names, a.lost = nil, true
+		case strings.HasSuffix(name, ".ring") && !a.lost:
+			a.names = append(a.names, name)
+		}
+		events = events[head+length:]
+	}
+	a.mu.Unlock()
+	select {
+	case a.some <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the names that came since the last time, and whether they are all.
+func (a *arrivals) take() (names []string, all bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	names, all = a.names, !a.lost
+	a.names, a.lost = nil, false
+	return names, all
+}

@@ -1,0 +1,111 @@
+package drain
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+// The kernel says which rings come. Where it says too much at once, the directory is to be read.
+func TestArrivals(t *testing.T) {
+	dir, stop := t.TempDir(), make(chan struct{})
+	defer close(stop)
+	a := arrivals{some: make(chan struct{}, 1)}
+	if err := a.watch(dir, stop); err != nil {
+		t.Fatal(err)
+	}
+	come := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path+".part", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(path+".part", path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var want, got []string
+	for i := range 100 {
+		want = append(want, fmt.Sprintf("a~x%03d.%032x.ring", i, i))
+	}
+	come("node")
+	come(want...)
+	for len(got) < len(want) {
+		<-a.some
+		names, all := a.take()
+		if !all {
+			t.Fatal("some names are lost")
+		}
+		got = append(got, names...)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q came, want %q", got, want)
+	}
+	for i := range maxArrived {
+		a.names = append(a.names, fmt.Sprint(i))
+	}
+	come("one-more.ring")
+	<-a.some
+	if names, all := a.take(); all || len(names) > 0 {
+		t.Errorf("of too many, %d names, all %v", len(names), all)
+	}
+	if names, all := a.take(); !all || len(names) > 0 {
+		t.Errorf("then %d names, all %v", len(names), all)
+	}
+}
+
+// Rings that come while the directory is read, or after it, are found by their names, and counted once.
+func TestRingsThatArrive(t *testing.T) {
+	r := newRig(t, Options{})
+	r.d.room.rings = 2
+	var names []string
+	for i := range 4 {
+		c := r.open(fmt.Sprintf("a/x%d", i), handlers.Options{Buffer: "1KiB"})
+		names = append(names, filepath.Base(c.Path()))
+		if i == 0 {
+			r.run(tick)
+		}
+	}
+	arrive := func() {
+		r.d.came.mu.Lock()
+		r.d.came.names = slices.Clone(names)
+		r.d.came.mu.Unlock()
+		if !r.d.scanArrived() {
+			t.Error("the directory would be read")
+		}
+	}
+	for range 3 {
+		arrive()
+		if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 2 {
+			t.Fatalf("%d rings, %d left", len(s.Rings), s.Left)
+		}
+	}
+	r.run(2 * time.Second)
+	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 2 {
+		t.Errorf("%d rings, %d left", len(s.Rings), s.Left)
+	}
+	// One that has less than its share is taken as soon as another has yielded.
+	other := r.open("b/x", handlers.Options{Buffer: "1KiB"})
+	forgeIdentity(t, other.Path(), 232, word(1))
+	names = append(names, filepath.Base(other.Path()))
+	arrive()
+	for range 2 {
+		for _, w := range r.d.workers {
+			w.pass(r.clock)
+		}
+		r.d.scanSoon()
+	}
+	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 3 || r.stats("b/x").Path == "" {
+		t.Errorf("%d rings, %d left: %+v", len(s.Rings), s.Left, s.Processes)
+	}
+	if r.d.expects() {
+		t.Errorf("it expects room for %v", r.d.soon)
+	}
+}
