@@ -27,7 +27,7 @@ var proofs = []listed{
 	{name: "A fleet of 30", command: []string{"bin/cp-bench", "sweep", "--clients", "30", "--exchanges", "100"}},
 	{name: "A fleet of 100", command: []string{"bin/cp-bench", "sweep", "--clients", "100", "--exchanges", "20"}},
 	{name: "A fleet's bounds", command: []string{"bin/cp-bench", "sweep", "--clients", "10", "--quality"}},
-	{name: "Closure, and a fleet with faults", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./coordinator"}},
+	{name: "Closure, and fleets with faults and restarts", command: []string{"go", "test", "-count=1", "-timeout=60m", "-run", "^TestBar", "./coordinator"}},
 	{name: "The analysis of a run", command: []string{"bin/cp-bench", "analyze"}},
 	{name: "Hostile runs", command: []string{"go", "test", "-count=1", "-timeout=8h", "-run", "^TestBarHostile", "./internal/cli"}},
 	{name: "The whole product", command: []string{"scripts/demo"}},
