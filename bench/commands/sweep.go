@@ -79,14 +79,21 @@ measured alone.`,
 func barsOfSweep(r bench.SweepResult) (bars []proof.Bar) {
 	name := fmt.Sprintf("sweep of %d clients, %d exchanges each way", r.Clients, r.Exchanges)
 	if r.Alone_ns > 0 {
-		return []proof.Bar{{Name: name + ", for quality: median half-width of a pair", Figure: r.Median_ns / r.Alone_ns, Limit: qualityLimit, Unit: "× that of a pair alone", Timing: true}}
+		quality := proof.Bar{Name: name + ", for quality: median half-width of a pair",
+			Figure: r.Median_ns / r.Alone_ns, Limit: qualityLimit, Unit: "× that of a pair alone",
+			Timing: true}
+		if len(r.Lost) > 0 { // nodes that get no core for seconds are taken for silent
+			quality.Absent = fmt.Sprintf("%d pairs were not measured", len(r.Lost))
+		}
+		return []proof.Bar{quality}
 	}
 	for _, b := range sweepBars {
 		if b.clients != r.Clients || b.exchanges != r.Exchanges {
 			continue
 		}
 		if len(r.Lost) > 0 {
-			bars = append(bars, proof.Bar{Name: name + ": pairs that were lost", Figure: float64(len(r.Lost)), Limit: 0, Unit: "pairs"})
+			bars = append(bars, proof.Bar{Name: name + ": pairs that were lost",
+				Figure: float64(len(r.Lost)), Unit: "pairs", Timing: true})
 		}
 		bars = append(bars, proof.Bar{Name: name, Figure: r.Seconds, Limit: b.seconds, Unit: "s", Timing: true})
 		if b.megabytes > 0 {
