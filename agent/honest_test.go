@@ -24,7 +24,7 @@ const (
 	honestChannels = 4
 	honestBurst    = 200 // events of a channel
 	honestEvery    = 20 * time.Millisecond
-	honestBuffer   = "256KiB" // of a channel: 1.6 s of its events
+	honestBuffer   = "1MiB" // of a channel: 6 s of its events, as a crowded machine may stop a thread for 2
 )
 
 // story is what an honest program tells at its end.

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// A directory that takes longer to read than this is read a part of the time alone.
-	scanQuick = 10 * time.Millisecond
+	// Reading the directory, and looking for what came, each is followed by a pause of so many times as
+	// long as it took.
 	scanPause = 3
 
 	// arrivedEvery is after how many files of a directory those are looked for that have come meanwhile.
@@ -49,19 +49,29 @@ func (d *Drainer) runScans() {
 	}
 	watch()
 	defer func() { unwatch() }()
-	notBefore := time.Duration(0)
+	var readAt, lookAt time.Duration // not before
+	timed := func(do func()) (again time.Duration) {
+		begin := d.now()
+		do()
+		end := d.now()
+		return end + scanPause*(end-begin)
+	}
 	for {
-		if begin := d.now(); begin >= notBefore {
-			d.scan(begin)
-			if took := d.now() - begin; took > scanQuick {
-				notBefore = begin + (1+scanPause)*took
-			}
+		if d.now() >= readAt {
+			readAt = timed(func() { d.scan(d.now()) })
 		}
 		if d.moved.Swap(false) {
 			watch()
 			continue // what came before it was watched
 		}
 		for read := false; !read; {
+			if pause := lookAt - d.now(); pause > 0 {
+				select {
+				case <-d.closing:
+					return
+				case <-time.After(pause):
+				}
+			}
 			var soon <-chan time.Time
 			if d.expects() {
 				soon = time.After(soonEvery)
@@ -72,9 +82,9 @@ func (d *Drainer) runScans() {
 			case <-ticker.C:
 				read = true
 			case <-d.came.some:
-				read = !d.scanArrived()
+				lookAt = timed(func() { read = !d.scanArrived() })
 			case <-soon:
-				d.scanSoon()
+				lookAt = timed(d.scanSoon)
 			}
 		}
 	}
