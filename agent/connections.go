@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// maxConnections is how many may ask an agent at one time at each of its addresses. The others wait, and take
-// no descriptor of it.
+// maxConnections is how many may ask an agent at one time at each of its addresses. The others
+// wait, and take no descriptor of it.
 const maxConnections = 64
 
 // bounded is a listener that has only so many connections open.

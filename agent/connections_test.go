@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Whoever opens connections and asks nothing takes as many descriptors of the agent as are meant for that.
+// Whoever opens connections and asks nothing takes as many descriptors of the agent as are meant
+// for that.
 func TestConnectionsAreBounded(t *testing.T) {
 	inner, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A user's programs open more rings than the agent has descriptors for. It answers, opens runs and drains what it holds, and the
-// others as soon as some are gone.
+// A user's programs open more rings than the agent has descriptors for. It answers, opens runs
+// and drains what it holds, and the others as soon as some are gone.
 func TestMoreRingsThanDescriptors(t *testing.T) {
 	const rings = 120
 	s := newScene(t)
@@ -101,7 +101,8 @@ func beCrowd(rings, name, count string) {
 	must(err)
 	channels := make([]*handlers.Channel, n)
 	for i := range channels {
-		channels[i], err = handlers.Open(fmt.Sprintf("%s/c%d", name, i), handlers.Options{Dir: rings, Policy: "drop", Buffer: "256"})
+		o := handlers.Options{Dir: rings, Policy: "drop", Buffer: "256"}
+		channels[i], err = handlers.Open(fmt.Sprintf("%s/c%d", name, i), o)
 		must(err)
 		channels[i].Log(uint64(i))
 	}
@@ -115,18 +116,20 @@ type memoryGroup struct {
 	dir, limit, peak string // peak: "" where the kernel does not keep it
 }
 
-// newMemoryGroup makes a control group, if this process may: with the memory controller of version 1, or of version 2.
+// newMemoryGroup makes a control group, if this process may: with the memory controller of
+// version 1, or of version 2.
 func newMemoryGroup(t *testing.T, bytes int64) (g memoryGroup, err error) {
 	name := fmt.Sprintf("cloudprofiler-test-%d", os.Getpid())
 	for _, g = range []memoryGroup{
-		{filepath.Join("/sys/fs/cgroup/memory", name), "memory.limit_in_bytes", "memory.max_usage_in_bytes"},
-		{filepath.Join("/sys/fs/cgroup", name), "memory.max", "memory.peak"},
+		{"/sys/fs/cgroup/memory/" + name, "memory.limit_in_bytes", "memory.max_usage_in_bytes"},
+		{"/sys/fs/cgroup/" + name, "memory.max", "memory.peak"},
 	} {
 		if err = os.Mkdir(g.dir, 0o755); err != nil {
 			continue
 		}
 		t.Cleanup(func() { os.Remove(g.dir) })
-		if err = os.WriteFile(filepath.Join(g.dir, g.limit), []byte(strconv.FormatInt(bytes, 10)), 0); err == nil {
+		limit := []byte(strconv.FormatInt(bytes, 10))
+		if err = os.WriteFile(filepath.Join(g.dir, g.limit), limit, 0); err == nil {
 			return g, nil
 		}
 	}
@@ -146,7 +149,8 @@ func (g memoryGroup) peak_bytes() (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// sparse makes rings of 2 GiB of which nothing is there, and which are full, of a program that lives. It returns what they have in memory.
+// sparse makes rings of 2 GiB of which nothing is there, and which are full, of a program that
+// lives. It returns what they have in memory.
 func (s *scene) sparse(count int) (blocks_bytes func() int64) {
 	v := villain{rings: s.Rings, scratch: s.t.TempDir()}
 	image := v.image("crowd/sparse", ring.Config{})
@@ -192,9 +196,9 @@ func metricsOf(t *testing.T, agent *Local) map[string]float64 {
 	return figures
 }
 
-// An agent with little memory and few descriptors beside a crowd of rings that it cannot all hold: it lives, answers, says
-// what it does not drain, and drains those of programs that come before the crowd and after it. When the crowd has
-// died, it goes on.
+// An agent with little memory and few descriptors beside a crowd of rings that it cannot all
+// hold: it lives, answers, says what it does not drain, and drains those of programs that come
+// before the crowd and after it. When the crowd has died, it goes on.
 func TestBarCrowdOfRings(t *testing.T) {
 	const limit_bytes, files = 1 << 30, 4096
 	rings, ringsOfOne, sparse, lasts, patience := 2000, 200, 1, 2*time.Second, 2*time.Minute
@@ -245,8 +249,8 @@ func TestBarCrowdOfRings(t *testing.T) {
 	before_bytes := sparse_bytes()
 	var crowd []*told
 	for i, left := 0, rings; left > 0; i, left = i+1, left-ringsOfOne {
-		one := s.tell("crowd", s.Rings, fmt.Sprintf("crowd#%d", i), strconv.Itoa(min(left, ringsOfOne))).open()
-		crowd = append(crowd, one)
+		one := s.tell("crowd", s.Rings, fmt.Sprintf("crowd#%d", i), strconv.Itoa(min(left, ringsOfOne)))
+		crowd = append(crowd, one.open())
 		status()
 	}
 	all := rings + sparse + honestChannels
@@ -268,39 +272,51 @@ func TestBarCrowdOfRings(t *testing.T) {
 	m := metricsOf(t, agent)
 	untold := math.Abs(m["rings"] + m["left_rings"] - float64(all))
 	held := m["rings"]
-	until("the sparse rings are drained", func(now Status) bool { return now.Total.Events >= uint64(sparse)*(2<<30/ring.RecordBytes) })
+	until("the sparse rings are drained", func(now Status) bool {
+		return now.Total.Events >= uint64(sparse)*(2<<30/ring.RecordBytes)
+	})
 	made_bytes := sparse_bytes() - before_bytes
 	stories := map[string]story{"early": early.end(), "late": late.end()}
-	until("the honest rings have ended", func(now Status) bool { return now.Finished >= 2*honestChannels })
+	until("the honest rings have ended", func(now Status) bool {
+		return now.Finished >= 2*honestChannels
+	})
 	var lost uint64
 	for name, said := range stories {
 		lost += s.lost(name, said)
-		t.Logf("%s: %d events on each of %d channels, %d dropped, drained in %.1f ms at the median, %.1f ms at most", name, said.Events, honestChannels,
-			said.Dropped, percentile(said.Latencies_us, 0.5), percentile(said.Latencies_us, 1))
+		t.Logf("%s: %d events on each of %d channels, %d dropped, drained in %.1f ms at the median, "+
+			"%.1f ms at most", name, said.Events, honestChannels, said.Dropped,
+			percentile(said.Latencies_us, 0.5), percentile(said.Latencies_us, 1))
 	}
 	for _, one := range crowd {
 		testimony.Kill(one.cmd)
 	}
 	goesOn := uint64(min(rings, 3*files)) + 2*honestChannels
-	until("it goes on when the crowd has died", func(now Status) bool { return now.Finished >= goesOn })
+	until("it goes on when the crowd has died", func(now Status) bool {
+		return now.Finished >= goesOn
+	})
 	died := 0.0
 	if program.cmd.Process.Signal(syscall.Signal(0)) != nil {
 		died = 1
 	}
 	stop()
-	took := proof.Bar{Name: "memory of its own, measured and not bounded", Figure: float64(<-resident) / 1e6, Limit: limit_bytes / 1e6, Unit: "MB", Timing: true}
+	took := proof.Bar{Name: "memory of its own, measured and not bounded",
+		Figure: float64(<-resident) / 1e6, Limit: limit_bytes / 1e6, Unit: "MB", Timing: true}
 	if peak, err := group.peak_bytes(); err == nil {
-		took.Name, took.Figure = "memory of its control group, bounded, with pages of logs", float64(peak)/1e6
+		took.Name = "memory of its control group, bounded, with pages of logs"
+		took.Figure = float64(peak) / 1e6
 	} else {
 		t.Logf("there is no control group: %v, %v", groupErr, err)
 	}
 	t.Logf("%d rings, of which it held %.0f; %d answers", all, held, answers)
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("agent with %d descriptors beside %d rings: events lost of honest programs before and among them", files, rings), Figure: float64(lost), Unit: "events"},
+		proof.Bar{Name: fmt.Sprintf("agent with %d descriptors beside %d rings: events lost of honest "+
+			"programs before and among them", files, rings), Figure: float64(lost), Unit: "events"},
 		proof.Bar{Name: "rings that its metrics do not tell of", Figure: untold, Unit: "rings"},
-		proof.Bar{Name: fmt.Sprintf("memory that it made in sparse rings of %d GiB", 2*sparse), Figure: float64(made_bytes) / 1e6, Unit: "MB"},
+		proof.Bar{Name: fmt.Sprintf("memory that it made in sparse rings of %d GiB", 2*sparse),
+			Figure: float64(made_bytes) / 1e6, Unit: "MB"},
 		proof.Bar{Name: "its deaths", Figure: died, Unit: "deaths"},
-		proof.Bar{Name: "slowest answer of its status", Figure: slowest.Seconds(), Limit: 1, Unit: "s", Timing: true},
+		proof.Bar{Name: "slowest answer of its status",
+			Figure: slowest.Seconds(), Limit: 1, Unit: "s", Timing: true},
 		took,
 	)
 }

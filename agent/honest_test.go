@@ -24,7 +24,7 @@ const (
 	honestChannels = 4
 	honestBurst    = 200 // events of a channel
 	honestEvery    = 20 * time.Millisecond
-	honestBuffer   = "1MiB" // of a channel: 6 s of its events, as a crowded machine may stop a thread for 2
+	honestBuffer   = "1MiB" // of a channel: 6 s of its events; a crowded machine stops a thread for 2
 )
 
 // story is what an honest program tells at its end.
@@ -34,7 +34,8 @@ type story struct {
 	Latencies_us []int64 // from a burst until all of it is safe in logs
 }
 
-// beHonest logs a burst on each of its channels now and again, until it is told to end, and looks how long it takes until one is drained.
+// beHonest logs a burst on each of its channels now and again, until it is told to end, and looks
+// how long it takes until one is drained.
 func beHonest(rings, name string) {
 	var channels []*handlers.Channel
 	var readers []*ring.Reader
@@ -63,7 +64,8 @@ func beHonest(rings, name string) {
 		return true
 	}
 	burst := time.NewTicker(honestEvery)
-	for end := false; !end || !logged.IsZero() && time.Since(logged) < time.Minute; time.Sleep(time.Millisecond) {
+	for end := false; !end || !logged.IsZero() && time.Since(logged) < time.Minute; {
+		time.Sleep(time.Millisecond)
 		select {
 		case <-told:
 			end = true
@@ -175,7 +177,8 @@ func (s *scene) lost(name string, said story) (events uint64) {
 	return events
 }
 
-// beSteady drains until it is killed, with so many descriptors, or as many as the system gives it: "0". It begins when it is told to.
+// beSteady drains until it is killed, with so many descriptors, or as many as the system gives
+// it: "0". It begins when it is told to.
 func beSteady(rings, state, files string) {
 	n, err := strconv.ParseUint(files, 10, 64)
 	must(err)

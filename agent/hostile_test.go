@@ -49,7 +49,8 @@ func (v *villain) image(name string, c ring.Config) []byte {
 	var err error
 	c.Name, err = channel.ParseName(name)
 	must(err)
-	c.Settings, c.Records, c.Policy = channel.Settings{Kind: channel.Buffered}, ring.MinRecords, channel.Drop
+	c.Settings, c.Policy = channel.Settings{Kind: channel.Buffered}, channel.Drop
+	c.Records = ring.MinRecords
 	p, err := ring.Create(v.scratch, c)
 	must(err)
 	b, err := os.ReadFile(p.Path)
@@ -83,15 +84,17 @@ type mischief struct {
 	*os.File
 }
 
-// put makes a ring of an image, with an identity of its own; what is not in the image is a hole. It is locked, as
-// that of a program that lives is. Close it, and the program is dead.
+// put makes a ring of an image, with an identity of its own; what is not in the image is a hole.
+// It is locked, as that of a program that lives is. Close it, and the program is dead.
 func (v *villain) put(name string, image []byte, size int64) mischief {
 	v.made++
 	incarnation := image[atIncarnation : atIncarnation+16]
 	binary.BigEndian.PutUint64(incarnation, uint64(os.Getpid()))
 	binary.BigEndian.PutUint64(incarnation[8:], uint64(v.made))
-	binary.NativeEndian.PutUint32(image[atChecksum:], crc32.Checksum(image[:atChecksum], crc32.MakeTable(crc32.Castagnoli)))
-	path := filepath.Join(v.rings, fmt.Sprintf("%s.%x.ring", strings.ReplaceAll(name, "/", "~"), incarnation))
+	sum := crc32.Checksum(image[:atChecksum], crc32.MakeTable(crc32.Castagnoli))
+	binary.NativeEndian.PutUint32(image[atChecksum:], sum)
+	file := fmt.Sprintf("%s.%x.ring", strings.ReplaceAll(name, "/", "~"), incarnation)
+	path := filepath.Join(v.rings, file)
 	part := path + ".made"
 	must(os.WriteFile(part, image, 0o600))
 	must(os.Truncate(part, size))
@@ -101,7 +104,7 @@ func (v *villain) put(name string, image []byte, size int64) mischief {
 	return mischief{path, f}
 }
 
-// is there says whether the ring has its name still: the agent removes what it has drained.
+// isThere says whether the ring has its name still: the agent removes what it has drained.
 func (m mischief) isThere() bool { return m.File != nil && exists(m.path) }
 
 func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
@@ -125,7 +128,15 @@ func (m mischief) read(offset int64) uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// crimes are what hostile programs do, each with a number of rings at once. What they return is done to ring i every few milliseconds.
+// open opens a channel of 16 records.
+func (v *villain) open(name string) *handlers.Channel {
+	c, err := handlers.Open(name, handlers.Options{Dir: v.rings, Policy: "drop", Buffer: "256"})
+	must(err)
+	return c
+}
+
+// crimes are what hostile programs do, each with a number of rings at once. What they return is
+// done to ring i every few milliseconds.
 func (v *villain) crimes() map[string]func(i int) {
 	all := make([]map[int]mischief, 8)
 	for k := range all {
@@ -191,7 +202,8 @@ func (v *villain) crimes() map[string]func(i int) {
 				m = v.put("hostile/random", plain, plain_bytes)
 				all[4][i] = m
 			}
-			m.write([]int64{atWord, atShard}[v.rng.IntN(2)]+8*v.rng.Int64N(40), v.rng.Uint64()>>v.rng.IntN(64))
+			at := []int64{atWord, atShard}[v.rng.IntN(2)] + 8*v.rng.Int64N(40)
+			m.write(at, v.rng.Uint64()>>v.rng.IntN(64))
 		},
 		"no ring": func(i int) {
 			path := filepath.Join(v.rings, fmt.Sprintf("hostile~none.%032x.ring", i))
@@ -241,9 +253,7 @@ func (v *villain) crimes() map[string]func(i int) {
 		},
 		"more than there is room for": func(i int) {
 			if loud[i] == nil {
-				c, err := handlers.Open(fmt.Sprintf("hostile#%d/loud", i), handlers.Options{Dir: v.rings, Policy: "drop", Buffer: "256"})
-				must(err)
-				loud[i] = c
+				loud[i] = v.open(fmt.Sprintf("hostile#%d/loud", i))
 			}
 			for id := range uint64(100) {
 				loud[i].Log(id)
@@ -253,8 +263,7 @@ func (v *villain) crimes() map[string]func(i int) {
 			if v.rng.IntN(20) > 0 {
 				return
 			}
-			c, err := handlers.Open(fmt.Sprintf("hostile#%d/brief", i), handlers.Options{Dir: v.rings, Policy: "drop", Buffer: "256"})
-			must(err)
+			c := v.open(fmt.Sprintf("hostile#%d/brief", i))
 			c.Log(1)
 			c.Close()
 		},
@@ -280,8 +289,8 @@ func beHostile(rings, scratch, count string) {
 	}
 }
 
-// Twenty rings of each hostile kind beside six honest programs, none of which loses an event, or waits much longer for
-// its events to be in logs than without them.
+// Twenty rings of each hostile kind beside six honest programs, none of which loses an event, or
+// waits much longer for its events to be in logs than without them.
 func TestBarHostileRings(t *testing.T) {
 	const programs, each = 6, 20
 	alone, beside := 5*time.Second, 10*time.Second
@@ -317,8 +326,9 @@ func TestBarHostileRings(t *testing.T) {
 			events += honestChannels * said.Events
 			latencies_us = append(latencies_us, said.Latencies_us...)
 		}
-		t.Logf("%s: %d events, %d lost, drained in %.1f ms at the median, in %.1f ms 99 times of a hundred, in %.1f ms at most",
-			what, events, lost, percentile(latencies_us, 0.5), percentile(latencies_us, 0.99), percentile(latencies_us, 1))
+		t.Logf("%s: %d events, %d lost, drained in %.1f ms at the median, in %.1f ms 99 times of a "+
+			"hundred, in %.1f ms at most", what, events, lost,
+			percentile(latencies_us, 0.5), percentile(latencies_us, 0.99), percentile(latencies_us, 1))
 		return lost, events, latencies_us
 	}
 	lostAlone, _, quiet := run("alone", alone)
@@ -328,15 +338,21 @@ func TestBarHostileRings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d rings, %d set aside, %d finished, %d events of all", len(now.Channels), now.SetAside, now.Finished, now.Total.Events)
-	if err := villain.cmd.Process.Signal(syscall.Signal(0)); err != nil || now.SetAside < each || now.Finished < each {
-		t.Errorf("nothing hostile was there: %v, %d set aside, %d finished", err, now.SetAside, now.Finished)
+	t.Logf("%d rings, %d set aside, %d finished, %d events of all",
+		len(now.Channels), now.SetAside, now.Finished, now.Total.Events)
+	err = villain.cmd.Process.Signal(syscall.Signal(0))
+	if err != nil || now.SetAside < each || now.Finished < each {
+		t.Errorf("not all that is hostile was there: %v, %d set aside, %d finished",
+			err, now.SetAside, now.Finished)
 	}
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("events that %d honest programs lost beside %d rings of each of ten hostile kinds, and not alone", programs, each),
+		proof.Bar{Name: fmt.Sprintf("events that %d honest programs lost beside %d rings of each of ten "+
+			"hostile kinds, and not alone", programs, each),
 			Figure: max(0, float64(lost)-float64(lostAlone)), Unit: "events"},
-		proof.Bar{Name: "events that they logged meanwhile", Figure: float64(events), Limit: 10_000, AtLeast: true, Unit: "events"},
+		proof.Bar{Name: "events that they logged meanwhile",
+			Figure: float64(events), Limit: 10_000, AtLeast: true, Unit: "events"},
 		proof.Bar{Name: "time until 99 of a hundred bursts are drained, beside them to alone",
-			Figure: percentile(loud, 0.99) / percentile(quiet, 0.99), Limit: 2, Unit: "×", Timing: true},
+			Figure: percentile(loud, 0.99) / percentile(quiet, 0.99),
+			Limit:  2, Unit: "×", Timing: true},
 	)
 }

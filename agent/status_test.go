@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// However many rings are in trouble, what is said of them is short. Looking whether a word was said before among all that were took
-// the square of their number.
+// However many rings are in trouble, what is said of them is short. Looking whether a word was
+// said before among all that were took the square of their number.
 func TestTroublesOfManyRings(t *testing.T) {
 	s := Status{SetAside: 95_000}
 	for i := range 90_000 {

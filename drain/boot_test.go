@@ -32,7 +32,8 @@ func forgetBoot(t *testing.T, path string) {
 	forgeIdentity(t, path, 48, make([]byte, 16))
 }
 
-// A ring whose program knew no boot id is of this boot if somebody has it open, or if it is in memory.
+// A ring whose program knew no boot id is of this boot if somebody has it open, or if it is in
+// memory.
 func TestRingOfAnUnknownBoot(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 // ErrFull is returned, through Options.Notify and Stats, where a drainer can hold no more rings.
 var ErrFull = errors.New("no room for more rings")
 
-// capacity is how many rings a drainer holds at once, and how much of them it maps. A directory's rings
-// are those of one user, so it bounds what a user's programs take of the drainer. What it keeps back is for
-// logs, and for who asks how it goes.
+// capacity is how many rings a drainer holds at once, and how much of them it maps. A directory's
+// rings are those of one user, so it bounds what a user's programs take of the drainer. What it
+// keeps back is for logs, and for who asks how it goes.
 type capacity struct {
 	rings  int
 	mapped int64
@@ -96,7 +96,8 @@ type postponed struct {
 	bytes   int64
 }
 
-// leave takes note that a ring is left alone for now. It is said of the first, until there are none.
+// leave takes note that a ring is left alone for now. It is said of the first, until there are
+// none.
 func (d *Drainer) leave(whose process, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +107,8 @@ func (d *Drainer) leave(whose process, why error) {
 	d.leaving[whose]++
 }
 
-// left makes known how many rings the last scan and those after it left alone, and shares the room out.
+// left makes known how many rings the last scan and those after it left alone, and shares the
+// room out.
 func (d *Drainer) left() {
 	d.mu.Lock()
 	count := 0
@@ -122,8 +124,9 @@ func (d *Drainer) left() {
 	}
 }
 
-// shareOut gives each process the same share of the room, as far as it has rings for it. Where one has
-// less than its share, those that have more give some back. The caller holds mu, at the end of a scan.
+// shareOut gives each process the same share of the room, as far as it has rings for it. Where
+// one has less than its share, those that have more give some back. The caller holds mu, at the
+// end of a scan.
 func (d *Drainer) shareOut() {
 	d.share = math.MaxInt
 	if len(d.leaving) == 0 {
@@ -173,7 +176,8 @@ func (d *Drainer) shareOut() {
 	}
 }
 
-// level is the most that each may have, of those who want so many, so that all together have what there is.
+// level is the most that each may have, of those who want so many, so that all together have what
+// there is.
 func level(wants []int, room int) int {
 	slices.Sort(wants)
 	for i, want := range wants {
@@ -186,8 +190,9 @@ func level(wants []int, room int) int {
 	return math.MaxInt
 }
 
-// yield leaves a ring whose room another process is to have. It reports false where its log cannot be
-// ended. The ring is drained again when there is room, and its log goes on in the directory of then.
+// yield leaves a ring whose room another process is to have. It reports false where its log
+// cannot be ended. The ring is drained again when there is room, and its log goes on in the
+// directory of then.
 func (s *source) yield(w *worker) bool {
 	for i := range s.places {
 		if s.takeSkipped(w, i) != nil {

@@ -111,7 +111,8 @@ func TestManyRingsAreSetAside(t *testing.T) {
 	}
 }
 
-// Two containers have a process of the same id each, as this one and that which the first ring says.
+// Two containers have a process of the same id each, as this one and that which the first ring
+// says.
 func TestProcessesOfTwoNamespaces(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 1})
 	other := r.open("a/other", handlers.Options{})
@@ -128,8 +129,8 @@ func TestProcessesOfTwoNamespaces(t *testing.T) {
 	}
 }
 
-// However many rings a process has open, there is room for those of another that come later: also where
-// it says each time that it is another process.
+// However many rings a process has open, there is room for those of another that come later: also
+// where it says each time that it is another process.
 func TestRoomIsShared(t *testing.T) {
 	const rings = 100
 	for name, lies := range map[string]bool{"one process": false, "one that says it is many": true} {
@@ -193,8 +194,8 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// A ring that yields its room is whole in the end, wherever logs go meanwhile; and a directory that they
-// have left stays as it is.
+// A ring that yields its room is whole in the end, wherever logs go meanwhile; and a directory
+// that they have left stays as it is.
 func TestARingThatYields(t *testing.T) {
 	r := newRig(t, Options{Workers: 1})
 	first := r.logs
@@ -243,7 +244,9 @@ func TestARingThatYields(t *testing.T) {
 	}
 	for i := range own {
 		name := fmt.Sprintf("own/x%d", i)
-		k, err := readLog(slices.DeleteFunc(slices.Clone(segments), func(s logstore.Segment) bool { return s.Channel.String() != name }))
+		k, err := readLog(slices.DeleteFunc(slices.Clone(segments), func(s logstore.Segment) bool {
+			return s.Channel.String() != name
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ type Drainer struct {
 	scanning  sync.Mutex // guards the group below
 	watcher   *handlertable.Watcher
 	nextVouch time.Duration     // when processes are asked again which rings are theirs
-	files     map[process]files // of the scan that is under way: asked of processes after it has seen the rings
+	files     map[process]files // that processes were asked for after a scan had seen the rings
 	dirTime   unix.Timespec     // of the directory, when it was read last
 	nextRead  time.Duration
 	nextTable time.Duration
@@ -54,7 +54,7 @@ type Drainer struct {
 	mu         sync.Mutex // guards all below
 	sources    map[string]*source
 	processes  processes
-	share      int                   // rings that a process may have, where there are more than there is room for
+	share      int                   // rings that a process may have, where there is not room for all
 	logsOf     map[string]string     // where the logs are of rings that were let go, by path
 	mapped     int64                 // bytes of the rings that are open
 	aside      map[string]*RingStats // nil: one of those beyond maxAside
@@ -93,8 +93,12 @@ func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, erro
 		return nil, err
 	}
 	d := &Drainer{
-		dir: dir, o: o, now: now, closing: make(chan struct{}), asked: make(chan struct{}, 1), came: arrivals{some: make(chan struct{}, 1)}, sampler: sampler{changed: make(chan struct{}, 1)},
-		parts: map[string]time.Duration{}, later: map[string]postponed{}, soon: map[string]bool{}, files: map[process]files{}, leaving: map[process]int{}, share: math.MaxInt, logsOf: map[string]string{}, sources: map[string]*source{}, processes: processes{}, aside: map[string]*RingStats{},
+		dir: dir, o: o, now: now, closing: make(chan struct{}), asked: make(chan struct{}, 1),
+		came: arrivals{some: make(chan struct{}, 1)}, sampler: sampler{changed: make(chan struct{}, 1)},
+		parts: map[string]time.Duration{}, later: map[string]postponed{}, soon: map[string]bool{},
+		files: map[process]files{}, leaving: map[process]int{}, share: math.MaxInt,
+		logsOf: map[string]string{}, sources: map[string]*source{}, processes: processes{},
+		aside: map[string]*RingStats{},
 	}
 	d.table.Store(o.Table)
 	d.logs.Store(&o.Logs)
@@ -243,7 +247,8 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		}
 		return
 	case again && before.why != nil:
-		// It is opened only when there is room for it, or to see whose rings those are that its process has.
+		// It is opened only when there is room for it, or to see whose rings those are that its
+		// process has.
 		why := d.admit(before.process, before.bytes)
 		if why != nil && (errors.Is(why, ErrFull) || now < d.nextVouch) {
 			before.again, before.why = now+time.Second, why

@@ -85,8 +85,8 @@ func (s *source) enter(epoch string) error {
 	return nil
 }
 
-// findBoot finds out the boot of a ring that does not say it, as of a program without /proc: it is this one if
-// somebody has the ring open, or if it is in memory.
+// findBoot finds out the boot of a ring that does not say it, as of a program without /proc: it
+// is this one if somebody has the ring open, or if it is in memory.
 func (s *source) findBoot() {
 	if s.header.Boot != ([16]byte{}) {
 		return

@@ -166,8 +166,8 @@ func contents(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// A ring that a drainer left alone at its start may have a log. One that came later may not, however
-// long it is left alone, and why ever.
+// A ring that a drainer left alone at its start may have a log. One that came later may not,
+// however long it is left alone, and why ever.
 func TestARingThatWasLeftAlone(t *testing.T) {
 	for name, limit := range map[string]struct {
 		o    Options

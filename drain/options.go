@@ -107,14 +107,16 @@ const (
 	// partAge is how long a ring that is being made may be without a lock before it is taken for abandoned.
 	partAge = 10 * time.Second
 
-	// lookRecords is how many records are taken of a ring at one look, at least leastRecords where many
-	// want more, and blockRecords what a block is counted for at the least. So what some rings hold, and
-	// however it is made up, keeps the others of their worker waiting for milliseconds.
+	// lookRecords is how many records are taken of a ring at one look, at least leastRecords
+	// where many want more, and blockRecords what a block is counted for at the least. So what
+	// some rings hold, and however it is made up, keeps the others of their worker waiting for
+	// milliseconds.
 	lookRecords  = 2 * logstore.MaxRows
 	leastRecords = 1 << 13
 	blockRecords = 1 << 9
 
-	// yieldsOfPass is how many rings are left in a pass so that others have room. It takes a log's end each.
+	// yieldsOfPass is how many rings are left in a pass so that others have room. It takes a
+	// log's end each.
 	yieldsOfPass = 8
 
 	// holeRecords is how many records that were never written are looked at in one go.
@@ -177,8 +179,8 @@ func (o Options) normalise() (Options, error) {
 	return o, nil
 }
 
-// BootEpoch names the epoch where only boots can be told apart: by the kernel's boot id. Where the kernel tells none, it
-// is the epoch of this process alone.
+// BootEpoch names the epoch where only boots can be told apart: by the kernel's boot id. Where
+// the kernel tells none, it is the epoch of this process alone.
 func BootEpoch() string {
 	if boot := ring.Boot(); boot != ([16]byte{}) {
 		return epochOf(boot)
@@ -188,7 +190,8 @@ func BootEpoch() string {
 
 var processEpoch = sync.OnceValue(func() string { return unknownBoot + "process " + rand.Text() })
 
-// unknownBoot begins the names of epochs that are those of no other ring or process, and relate to nothing.
+// unknownBoot begins the names of epochs that are those of no other ring or process, and relate
+// to nothing.
 const unknownBoot = "boot unknown, "
 
 func epochOf(boot [16]byte) string { return "boot " + hex.EncodeToString(boot[:]) }

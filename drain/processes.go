@@ -14,13 +14,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ErrProcess is returned, through Options.Notify and Stats, where a process has more rings than one is to have.
+// ErrProcess is returned, through Options.Notify and Stats, where a process has more rings than
+// one is to have.
 var ErrProcess = errors.New("process has too many rings")
 
 // ProcessStats is what the rings of a process take. Which process it is, is what the rings say.
 type ProcessStats struct {
 	PIDNamespace uint64 // in which the process id holds; 0: not known
-	ProcessID    int    // 0: of processes that say they are another; -1: of those that had ended when a ring was found
+	ProcessID    int    // 0: of processes that say they are another; -1: of those that had ended
 	Rings        int
 	RingBytes    int64 // of shared memory
 }
@@ -31,8 +32,9 @@ type process struct {
 	id        int
 }
 
-// These stand for all processes of a namespace whose rings said to be another's, and for all that had
-// ended when a ring was found, or asked for: nobody can say whose it was, and it is drained soon.
+// These stand for all processes of a namespace whose rings said to be another's, and for all that
+// had ended when a ring was found, or asked for: nobody can say whose it was, and it is drained
+// soon.
 const (
 	unvouched = 0
 	hasEnded  = -1
@@ -102,14 +104,15 @@ func (d *Drainer) admit(of process, bytes int64) error {
 // vouchEvery is how often the rings of a process that seems to have too many are looked through.
 const vouchEvery = time.Second
 
-// admitNew is admit for a ring that was not seen before. It may say the process id of another program,
-// to use up what that may have, or another each time, to have more than one process may. So where
-// little room is left, or somebody was found to do so, the process is asked whether it has the ring
-// open. And where one seems to have too many, those that it does not have open are no longer taken
-// for its own.
+// admitNew is admit for a ring that was not seen before. It may say the process id of another
+// program, to use up what that may have, or another each time, to have more than one process may.
+// So where little room is left, or somebody was found to do so, the process is asked whether it
+// has the ring open. And where one seems to have too many, those that it does not have open are
+// no longer taken for its own.
 func (d *Drainer) admitNew(s *source) error {
 	d.mu.Lock()
-	ask := len(d.sources) >= d.room.rings/2 || d.processes[process{s.process.namespace, unvouched}].Rings > 0
+	liars := d.processes[process{s.process.namespace, unvouched}]
+	ask := len(d.sources) >= d.room.rings/2 || liars.Rings > 0
 	d.mu.Unlock()
 	if alive, err := s.ring.Alive(); err == nil && !alive {
 		s.process.id = hasEnded
@@ -170,8 +173,8 @@ type files struct {
 	known bool
 }
 
-// filesOf are the files that a process has open, by the kernel's word. They are not known of a process
-// in another namespace than this one, nor of one that this user may not look at.
+// filesOf are the files that a process has open, by the kernel's word. They are not known of a
+// process in another namespace than this one, nor of one that this user may not look at.
 func filesOf(p process) (open map[ring.FileID]bool, known bool) {
 	var own unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/pid", &own); err != nil || own.Ino != p.namespace {

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program whose rings say another's process id uses up what it may have itself, and not what the other may.
+// A program whose rings say another's process id uses up what it may have itself, and not what
+// the other may.
 func TestRingsOfAnothersProcessID(t *testing.T) {
 	s := newScene(t)
 	liar, honest := s.StartProgram(), s.StartProgram()
@@ -59,8 +60,8 @@ func TestFilesOf(t *testing.T) {
 	}
 }
 
-// What dead programs left waits for no living one: not for those that say they are others, and not for
-// one with their process id.
+// What dead programs left waits for no living one: not for those that say they are others, and
+// not for one with their process id.
 func TestRingsOfProgramsThatHaveEnded(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 2})
 	for i := range 5 {

@@ -13,19 +13,21 @@ import (
 )
 
 const (
-	// Reading the directory, and looking for what came, each is followed by a pause of so many times as
-	// long as it took.
+	// Reading the directory, and looking for what came, each is followed by a pause of so many
+	// times as long as it took.
 	scanPause = 3
 
-	// arrivedEvery is after how many files of a directory those are looked for that have come meanwhile.
+	// arrivedEvery is after how many files of a directory those are looked for that have come
+	// meanwhile.
 	arrivedEvery = 1 << 10
 
-	// Rings for which others yield are tried again after this time, so many of them. The others wait for
-	// the next time that the directory is read.
+	// Rings for which others yield are tried again after this time, so many of them. The others
+	// wait for the next time that the directory is read.
 	soonEvery = 50 * time.Millisecond
 	maxSoon   = 1 << 10
 
-	// maxArrived is how many names of files that came are kept. If there are more, the directory is read.
+	// maxArrived is how many names of files that came are kept. If there are more, the directory
+	// is read.
 	maxArrived = 1 << 12
 )
 
@@ -97,7 +99,8 @@ func (d *Drainer) expects() bool {
 	return len(d.soon) > 0
 }
 
-// scanArrived takes in what has come. It reports false where the whole directory has to be read for that.
+// scanArrived takes in what has come. It reports false where the whole directory has to be read
+// for that.
 func (d *Drainer) scanArrived() bool {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -111,8 +114,8 @@ func (d *Drainer) scanArrived() bool {
 	return all
 }
 
-// findArrived is find for each ring whose name came since the last time. It reports which these are, and
-// whether they are all. The caller holds scanning.
+// findArrived is find for each ring whose name came since the last time. It reports which these
+// are, and whether they are all. The caller holds scanning.
 func (d *Drainer) findArrived(now time.Duration) (paths []string, all bool) {
 	names, all := d.came.take()
 	logs := sync.OnceValues(d.listLogs)
@@ -172,8 +175,8 @@ type arrivals struct {
 	lost  bool // some names
 }
 
-// watch has the kernel say what comes to a directory, until stop is closed. It fails where the kernel's
-// limits for this user are reached.
+// watch has the kernel say what comes to a directory, until stop is closed. It fails where the
+// kernel's limits for this user are reached.
 func (a *arrivals) watch(dir string, stop <-chan struct{}) error {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {

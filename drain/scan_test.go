@@ -61,7 +61,8 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// Rings that come while the directory is read, or after it, are found by their names, and counted once.
+// Rings that come while the directory is read, or after it, are found by their names, and counted
+// once.
 func TestRingsThatArrive(t *testing.T) {
 	r := newRig(t, Options{})
 	r.d.room.rings = 2

@@ -137,7 +137,8 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 			s.more = now != live
 			break
 		}
-		first, n, unfinished, err := s.ring.Copy(i, p.head, w.records[:min(uint64(len(w.records)), end-p.head, s.batch())])
+		most := min(uint64(len(w.records)), end-p.head, s.batch())
+		first, n, unfinished, err := s.ring.Copy(i, p.head, w.records[:most])
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,8 @@ var children = map[string]func(dir string) error{
 		fmt.Println("ready")
 		return waitForEnd()
 	},
-	// A program that asks for its boot without a descriptor to ask with, before and after it has got the answer.
+	// A program that asks for its boot without a descriptor to ask with, before and after it has
+	// got the answer.
 	"boot": func(string) error {
 		var l unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {

@@ -10,13 +10,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// The address space of a closed ring stays taken, because a goroutine may still be in a log call. Behind it lies
-// private memory, of which nothing is there but what late calls write.
+// The address space of a closed ring stays taken, because a goroutine may still be in a log call.
+// Behind it lies private memory, of which nothing is there but what late calls write.
 //
-// Where the system promises no more memory than it has (overcommit_memory=2), it would charge such a mapping all the
-// same, and a program that opens and closes channels would come to an end. There one file in memory is behind all
-// closed rings of the process: a shared mapping of a file is not charged. A ring takes the file's bytes at its own
-// address, so that neighbours make one mapping.
+// Where the system promises no more memory than it has (overcommit_memory=2), it would charge
+// such a mapping all the same, and a program that opens and closes channels would come to an end.
+// There one file in memory is behind all closed rings of the process: a shared mapping of a file
+// is not charged. A ring takes the file's bytes at its own address, so that neighbours make one
+// mapping.
 
 // overcommitFile says what the system promises.
 var overcommitFile = "/proc/sys/vm/overcommit_memory"

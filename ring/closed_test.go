@@ -31,8 +31,9 @@ func flagsOf(t *testing.T, at unsafe.Pointer) []string {
 	return nil
 }
 
-// What a process has closed is not charged against what the system may promise: a program that opens and closes channels all day
-// would come to an end where memory is not overcommitted. Where it is, a program makes no call of the system more.
+// What a process has closed is not charged against what the system may promise: a program that
+// opens and closes channels all day would come to an end where memory is not overcommitted. Where
+// it is, a program makes no call of the system more.
 func TestClosedRingsArePromisedNoMemory(t *testing.T) {
 	asSystem := overcommitFile
 	t.Cleanup(func() { overcommitFile = asSystem })
@@ -43,7 +44,8 @@ func TestClosedRingsArePromisedNoMemory(t *testing.T) {
 		records, word := p.Shards[0].Records, p.Word()
 		must(t, p.Close())
 		flags := flagsOf(t, records)
-		// A private mapping is charged unless overcommit_memory allows it not to be; a shared one of a file never is.
+		// A private mapping is charged unless overcommit_memory allows it not to be; a shared one
+		// of a file never is.
 		if slices.Contains(flags, "ac") || !slices.Contains(flags, "sh") || !slices.Contains(flags, "wr") {
 			t.Errorf("the mapping behind a closed ring has the flags %q", flags)
 		}

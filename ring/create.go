@@ -220,7 +220,8 @@ func (p *Producer) identify(c Config, records uint64, shards int) {
 	id.checksum = id.sum()
 }
 
-// pidNamespace is the inode number of this process's PID namespace, or 0 where the kernel does not tell.
+// pidNamespace is the inode number of this process's PID namespace, or 0 where the kernel does
+// not tell.
 func pidNamespace() (inode uint64) {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/pid", &st) != nil {
@@ -239,9 +240,9 @@ func (id *identity) sum() uint32 {
 // boot is what Boot has found out; nil: nothing yet.
 var boot atomic.Pointer[[16]byte]
 
-// Boot is the kernel's random id of the time since it was booted, as in Header, or zero where it tells none: then a
-// ring from before a reboot is not told apart. It is asked until it has told, and no more: what a process knows does
-// not change when it has no descriptor left.
+// Boot is the kernel's random id of the time since it was booted, as in Header, or zero where it
+// tells none: then a ring from before a reboot is not told apart. It is asked until it has told,
+// and no more: what a process knows does not change when it has no descriptor left.
 func Boot() (id [16]byte) {
 	if known := boot.Load(); known != nil {
 		return *known

@@ -257,7 +257,8 @@ func TestShardsShareNoLines(t *testing.T) {
 
 func pageSize() int { return os.Getpagesize() }
 
-// A boot that is known stays known where no descriptor is left; one that could not be asked for is asked for again.
+// A boot that is known stays known where no descriptor is left; one that could not be asked for
+// is asked for again.
 func TestBootIsAskedUntilItIsKnown(t *testing.T) {
 	said := strings.Fields(start(t, "boot", t.TempDir()).said)
 	want := fmt.Sprintf("%x", Boot())

@@ -51,8 +51,8 @@ func (h Header) IncarnationText() string { return hex.EncodeToString(h.Incarnati
 // FileBytes is how long the ring's file is, which is what it takes of shared memory.
 func (h Header) FileBytes() int64 { return int64(fileBytes(h.Shards, h.Records)) }
 
-// MappedBytes is what a reader maps of the file: the header and a page for each shard. It is the most that a
-// reader is charged for.
+// MappedBytes is what a reader maps of the file: the header and a page for each shard. It is the
+// most that a reader is charged for.
 func (h Header) MappedBytes() int64 { return int64(recordsOffset(h.Shards)) }
 
 // Reader is the consumer's end of a ring, for looking on. It trusts nothing: what it returns is checked or a copy. It must not

@@ -11,8 +11,8 @@ import (
 // sparse ring of gigabytes would be the end of a drainer with a limit. Reading a hole of a file
 // takes no memory.
 //
-// The kernel copies from the page cache, which is the very memory that the program writes to through
-// its mapping. What is left is the order of loads.
+// The kernel copies from the page cache, which is the very memory that the program writes to
+// through its mapping. What is left is the order of loads.
 //
 // Before a read the reader loads the tail in the mapping, with an atomic load. The kernel's loads
 // come after it on the same thread, and that is enough: on x86 no load passes an earlier one, on
@@ -45,7 +45,8 @@ func (r *Reader) copyOut(i int, first uint64, into []Record) (n int, err error) 
 	return n, nil
 }
 
-// finished counts the records in front that carry the mark of their lap. The counter word is stored last.
+// finished counts the records in front that carry the mark of their lap. The counter word is
+// stored last.
 func (r *Reader) finished(first uint64, records []Record) int {
 	for k := range records {
 		if records[k].Counter&lapBit != lapMark(first+uint64(k), r.header.Records) {
@@ -75,9 +76,9 @@ func (r *Reader) readRecords(i int, first uint64, into []Record) error {
 }
 
 // settle has all that was loaded before it, by the kernel as well, be older than what is loaded
-// after it. On x86 the store is an exchange, which nothing passes. On arm64 it is one that releases
-// (STLR), which no earlier load passes; the load behind it acquires (LDAR), which does not pass such
-// a store, and which nothing later passes.
+// after it. On x86 the store is an exchange, which nothing passes. On arm64 it is one that
+// releases (STLR), which no earlier load passes; the load behind it acquires (LDAR), which does
+// not pass such a store, and which nothing later passes.
 func (r *Reader) settle() {
 	atomic.StoreUint64(&r.fence, 0)
 	atomic.LoadUint64(&r.fence)

@@ -13,7 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// sparse writes a ring into shared memory of which only the header is there, and a hole of so many bytes in it.
+// sparse writes a ring into shared memory of which only the header is there, and a hole of so
+// many bytes in it.
 func sparse(t *testing.T, shards int, records uint64, hole int) (path string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")
@@ -45,8 +46,8 @@ func blocks(t *testing.T, path string) int64 {
 	return st.Blocks
 }
 
-// A hostile program makes a ring of gigabytes of which it has allocated nothing, or gives back what it had.
-// Whoever drains it must not be the one who allocates it.
+// A hostile program makes a ring of gigabytes of which it has allocated nothing, or gives back
+// what it had. Whoever drains it must not be the one who allocates it.
 func TestReadingAHoleTakesNoMemory(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		const records = 1 << 20
