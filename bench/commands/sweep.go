@@ -78,14 +78,14 @@ measured alone.`,
 
 func barsOfSweep(r bench.SweepResult) (bars []proof.Bar) {
 	name := fmt.Sprintf("sweep of %d clients, %d exchanges each way", r.Clients, r.Exchanges)
+	absent := ""
+	if len(r.Lost) > 0 { // nodes that get no core for seconds are taken for silent
+		absent = fmt.Sprintf("%d pairs were not measured", len(r.Lost))
+	}
 	if r.Alone_ns > 0 {
-		quality := proof.Bar{Name: name + ", for quality: median half-width of a pair",
+		return []proof.Bar{{Name: name + ", for quality: median half-width of a pair",
 			Figure: r.Median_ns / r.Alone_ns, Limit: qualityLimit, Unit: "× that of a pair alone",
-			Timing: true}
-		if len(r.Lost) > 0 { // nodes that get no core for seconds are taken for silent
-			quality.Absent = fmt.Sprintf("%d pairs were not measured", len(r.Lost))
-		}
-		return []proof.Bar{quality}
+			Absent: absent, Timing: true}}
 	}
 	for _, b := range sweepBars {
 		if b.clients != r.Clients || b.exchanges != r.Exchanges {
@@ -95,7 +95,8 @@ func barsOfSweep(r bench.SweepResult) (bars []proof.Bar) {
 			bars = append(bars, proof.Bar{Name: name + ": pairs that were lost",
 				Figure: float64(len(r.Lost)), Unit: "pairs", Timing: true})
 		}
-		bars = append(bars, proof.Bar{Name: name, Figure: r.Seconds, Limit: b.seconds, Unit: "s", Timing: true})
+		bars = append(bars, proof.Bar{Name: name, Figure: r.Seconds, Limit: b.seconds, Unit: "s",
+			Absent: absent, Timing: true})
 		if b.megabytes > 0 {
 			bars = append(bars, proof.Bar{Name: name + ": the server's private memory", Figure: float64(r.ServerPrivate) / 1e6, Limit: b.megabytes, Unit: "MB", Timing: true})
 		}
