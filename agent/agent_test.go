@@ -682,7 +682,8 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 			synctest.Wait()
 			return asked.Load() - before
 		}
-		if n := since(59 * time.Second); n != 6 {
+		since(59 * time.Second)
+		if n := asked.Load(); n != 6 { // the first may come before since looks
 			t.Errorf("asked %d times in a minute without a run", n)
 		}
 		p.open(path)
