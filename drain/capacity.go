@@ -38,6 +38,10 @@ const (
 
 	defaultMaps = 65530 // the kernel's own, where it does not say
 
+	// maxRings is for what a drainer takes for each of them: up to 30 KB with the kernel's share, so
+	// that they fit a service with 1 GiB.
+	maxRings = 1 << 14
+
 	// maxMapped is what a drainer maps of rings. It is the most of them that it can be charged for.
 	maxMapped = 512 << 20
 )
@@ -46,10 +50,15 @@ const (
 func newCapacity(files, maps uint64) capacity {
 	byFiles := int((files - min(files/4, filesReserve)) / filesOfRing)
 	byMaps := int((maps - min(maps/4, mapsReserve)) / mapsOfRing)
-	if byFiles <= byMaps {
-		return capacity{max(byFiles, 1), maxMapped, fmt.Sprintf("a process may open %d files: raise LimitNOFILE", files)}
+	switch rings := max(min(byFiles, byMaps, maxRings), 1); rings {
+	case byFiles:
+		return capacity{rings, maxMapped, fmt.Sprintf("a process may open %d files: raise LimitNOFILE", files)}
+	case byMaps:
+		why := fmt.Sprintf("a process may have %d mappings: raise vm.max_map_count", maps)
+		return capacity{rings, maxMapped, why}
+	default:
+		return capacity{rings, maxMapped, "a drainer holds no more: open fewer channels"}
 	}
-	return capacity{max(byMaps, 1), maxMapped, fmt.Sprintf("a process may have %d mappings: raise vm.max_map_count", maps)}
 }
 
 func systemCapacity() (capacity, error) {

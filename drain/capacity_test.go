@@ -26,10 +26,12 @@ func TestCapacityKeepsSomeBack(t *testing.T) {
 	}{
 		{4096, 65530, 1792, "LimitNOFILE"},
 		{1024, 65530, 384, "LimitNOFILE"},
-		{524288, 65530, 57338, "max_map_count"},
-		{1 << 30, 1 << 30, 536870656, "LimitNOFILE"},
+		{524288, 65530, maxRings, "holds no more"},
+		{524288, 16000, 12000, "max_map_count"},
+		{1 << 30, 1 << 30, maxRings, "holds no more"},
 		{20, 65530, 7, "LimitNOFILE"},
-		{1, 65530, 1, "LimitNOFILE"},
+		{2, 65530, 1, "LimitNOFILE"},
+		{0, 65530, 1, "holds no more"},
 	} {
 		c := newCapacity(tc.files, tc.maps)
 		if c.rings != tc.rings || !strings.Contains(c.why, tc.why) {
