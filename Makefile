@@ -1,14 +1,16 @@
-# Every target can be typed on its own; make test runs those of TEST_PARTS and sums up.
-# The logic is in scripts/, which install what they need and say so where they cannot.
+# Every target can be typed on its own. make test runs those of TEST_PARTS and sums up.
+# The logic is in scripts/. They install what they need, and say so where they cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit c-sdk race test-arm64 fuzz-smoke test-export test-dist test-privileged test-web bars
+TEST_PARTS := lint unit c-sdk race test-arm64 fuzz-smoke test-export test-dist test-privileged \
+	test-web bars
 PKG ?= ./...
 
 .DEFAULT_GOAL := help
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' \
+		$(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build the commands into bin/
@@ -21,11 +23,11 @@ dist: ## pack an archive for this platform into dist/
 	@scripts/dist
 
 .PHONY: demo
-demo: build ## run the product on this machine: a result, and its page in bin/demo
+demo: build ## run the product on this machine, and put its report into bin/demo
 	@scripts/demo
 
 .PHONY: check
-check: ## what every edit needs: lint and unit
+check: ## run what every edit needs: lint and unit
 	@scripts/test lint unit
 
 .PHONY: test
@@ -33,11 +35,11 @@ test: ## install what is needed and run every check
 	@scripts/test $(TEST_PARTS)
 
 .PHONY: prove
-prove: ## measure and judge every bar at full size, into a dated record under docs/proofs
+prove: ## measure and judge every bar at full size, into a record under docs/proofs
 	@scripts/prove
 
 .PHONY: soak
-soak: ## run the whole product for an hour, into a dated record under docs/proofs: not a part of make prove
+soak: ## run the whole product for an hour, into such a record (not in make prove)
 	@scripts/prove -only soak
 
 .PHONY: lint
@@ -56,7 +58,7 @@ c-sdk: ## build the C library and its example into bin/c, and run its tests
 	$(MAKE) --no-print-directory -C sdk/c check BUILD=$(CURDIR)/bin/c-check
 
 .PHONY: race
-race: ## run those in which something runs side by side with the race detector
+race: ## run the tests of what runs side by side, with the race detector
 	@scripts/race
 
 .PHONY: test-arm64
@@ -64,15 +66,15 @@ test-arm64: ## run the library packages' tests for arm64, emulated
 	@scripts/test-arm64
 
 .PHONY: fuzz-smoke
-fuzz-smoke: ## run every fuzz target for FUZZTIME (5000x)
+fuzz-smoke: ## run every fuzz target for FUZZTIME (default 5000x: 5000 inputs)
 	@scripts/fuzz-smoke
 
 .PHONY: test-export
-test-export: ## hold exports against DuckDB and Perfetto's schema
+test-export: ## check exports with DuckDB and Perfetto's schema
 	@scripts/test-export
 
 .PHONY: test-dist
-test-dist: ## pack the archive and hold it against what the documents do with it
+test-dist: ## pack the archive, and do with it what docs/operating.md does
 	@scripts/test-dist
 
 .PHONY: test-privileged
@@ -88,13 +90,14 @@ test-web: ## test the report's page in node and in a browser
 	@scripts/test-web
 
 .PHONY: bars
-bars: build ## measure every bar, small: promises are judged, timings are printed
+bars: build ## measure every bar, small: judge promises, print timings
 	@scripts/bars
 
 .PHONY: mutations
-mutations: ## break each rule of the mathematics and the stamps, and want a test to notice (10 minutes)
+mutations: ## break each rule of mathematics and stamps: a test must fail (10 minutes)
 	@scripts/install build
-	go test -count=1 -p 1 -timeout 60m -run '^TestMutations$$' -v ./tscratio ./minrtt ./host ./vnode ./internal/virtual -args -mutate
+	go test -count=1 -p 1 -timeout 60m -run '^TestMutations$$' -v \
+		./tscratio ./minrtt ./host ./vnode ./internal/virtual -args -mutate
 
 .PHONY: bench
 bench: ## run the Go benchmarks of PKG (./...) six times
