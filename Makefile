@@ -15,7 +15,7 @@ help: ## list the targets
 .PHONY: build
 build: ## build the commands into bin/
 	@scripts/install build
-	@echo "building the commands into bin/: minutes on a machine that never did, then seconds"
+	@echo "building the commands into bin/: minutes the first time on a machine, then seconds"
 	go build -o bin/ ./cmd/...
 
 .PHONY: dist
