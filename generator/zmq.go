@@ -300,7 +300,11 @@ func (s *socket) monitor(notify onPeers) error {
 	if pair == nil {
 		return fmt.Errorf("watch a ZeroMQ socket: %w", zmqError(err))
 	}
-	if code, err := C.zmq_connect(pair, name); code != 0 {
+	err = uninterrupted(func() (int, error) {
+		code, err := C.zmq_connect(pair, name)
+		return int(code), err
+	})
+	if err != nil {
 		C.zmq_close(pair)
 		return fmt.Errorf("watch a ZeroMQ socket: %w", zmqError(err))
 	}
@@ -338,10 +342,28 @@ func (s *socket) setMaxMessage(bytes int64) error {
 	return nil
 }
 
+// uninterrupted calls ZeroMQ until no signal ends the call. The runtime sends signals to preempt
+// goroutines. ZeroMQ notices them before it begins with what it was asked for.
+func uninterrupted(call func() (code int, err error)) error {
+	for {
+		code, err := call()
+		if code == 0 {
+			return nil
+		}
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
 func (s *socket) connect(endpoint string) error {
 	e := C.CString(endpoint)
 	defer C.free(unsafe.Pointer(e))
-	if code, err := C.zmq_connect(s.socket, e); code != 0 {
+	err := uninterrupted(func() (int, error) {
+		code, err := C.zmq_connect(s.socket, e)
+		return int(code), err
+	})
+	if err != nil {
 		return fmt.Errorf("connect to %q: %w", endpoint, zmqError(err))
 	}
 	return nil
@@ -351,7 +373,11 @@ func (s *socket) connect(endpoint string) error {
 func (s *socket) bind(endpoint string) (string, error) {
 	e := C.CString(endpoint)
 	defer C.free(unsafe.Pointer(e))
-	if code, err := C.zmq_bind(s.socket, e); code != 0 {
+	err := uninterrupted(func() (int, error) {
+		code, err := C.zmq_bind(s.socket, e)
+		return int(code), err
+	})
+	if err != nil {
 		return "", fmt.Errorf("listen at %q: %w", endpoint, zmqError(err))
 	}
 	var text [256]C.char
