@@ -1,5 +1,6 @@
 /* Settings: checked as input from a stranger, prepared so that no log call divides, and noted in the journal. */
 #include "channel.h"
+#include "shield.h"
 
 bool cp_valid_settings(struct settings s)
 {
@@ -102,8 +103,11 @@ void cp_adopt_chosen(struct channel *c, struct settings s, uint64_t word, uint64
 
 struct adopted cp_adopt(struct channel *c)
 {
+	struct shield shield;
 	uint64_t word;
 
+	/* A handler that logs here would wait for the lock, or for the settings, of its own thread. */
+	cp_shield_up(&shield);
 	pthread_mutex_lock(&c->changes);
 	struct settings s = load(&c->header->control, &word);
 	struct adopted set = c->set;
@@ -115,5 +119,6 @@ struct adopted cp_adopt(struct channel *c)
 		set = adopt(c, s, word, cp_counter());
 	}
 	pthread_mutex_unlock(&c->changes);
+	cp_shield_down(&shield);
 	return set;
 }

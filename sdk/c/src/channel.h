@@ -13,8 +13,8 @@ struct shard {
 	struct shard_page *page;
 	bool claimed; /* many writers: one of them is at the cell of first-last. Atomic */
 
-	pthread_mutex_t mu; /* many writers: guards what follows and what they write besides records */
-	bool stalled;       /* the head did not move for a second, and has not since */
+	const volatile void *dropper; /* many writers: the thread whose turn it is at drops. Atomic */
+	bool stalled; /* the head did not move for a second, and has not since. Atomic */
 } __attribute__((aligned(128)));
 
 /* The settings that hold. Fields are atomic; seq is odd while they change. */
@@ -41,7 +41,7 @@ struct channel {
 	uint64_t calls; /* events that downsample saw since it was adopted. Atomic */
 	bool *lost;     /* a wait for the drainer of the directory ended for nothing. Atomic, of all its rings */
 
-	pthread_mutex_t changes; /* guards adoption */
+	pthread_mutex_t changes; /* guards adoption. Who holds it is behind a shield */
 
 	struct header *header; /* the mapping; NULL: no-op */
 	size_t bytes;
@@ -66,6 +66,18 @@ struct adopted cp_adopt(struct channel *c);
 /* cp_room waits, as the policy says, until n records have room at the tail. Else the event counts as dropped. */
 bool cp_room(struct channel *c, struct shard *s, uint64_t n, uint64_t counter);
 
+/* cp_drop counts one event as dropped. */
+void cp_drop(struct channel *c, struct shard *s, uint64_t counter);
+
+/*
+ * cp_at_drops reports whether this thread is counting a dropped event. Then a handler asks, which
+ * interrupted that.
+ */
+bool cp_at_drops(void);
+
+/* cp_pause waits a little: at first only for another thread, then for up to a millisecond. */
+void cp_pause(unsigned attempt);
+
 /* cp_journal notes from which record on settings hold. */
 void cp_journal(struct shard *s, uint64_t word, struct settings settings, uint64_t counter);
 
@@ -79,5 +91,10 @@ bool *cp_lost_drainer(const char *dir);
 #define STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define PEEK(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define POKE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+
+/* CHANGE replaces one value by another, and reports whether it was there. */
+#define CHANGE(p, from, to)                                                                \
+	__atomic_compare_exchange_n((p), &(__typeof__(*(p))){(from)}, (to), false,         \
+				    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
 #endif

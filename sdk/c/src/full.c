@@ -1,4 +1,5 @@
-/* What happens when a ring is full, and what the program notes in it: drops, flags, changes of settings. */
+/* What happens when a ring is full, and what the program notes in it: flags, changes of settings. */
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* pause_a_little waits: at first only for another thread, then for up to a millisecond. */
-static void pause_a_little(unsigned attempt)
+void cp_pause(unsigned attempt)
 {
 	if (attempt < 100) {
 		sched_yield();
@@ -25,7 +25,13 @@ static void pause_a_little(unsigned attempt)
 	}
 	uint64_t us = (uint64_t)(attempt - 99) * 10;
 	struct timespec t = {.tv_sec = 0, .tv_nsec = (long)(us < 1000 ? us : 1000) * 1000};
+	int error = errno, cancel;
+
+	/* A thread that is cancelled here would leave its event in no count, and what it holds to nobody. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	nanosleep(&t, NULL);
+	errno = error;
+	pthread_setcancelstate(cancel, &(int){0});
 }
 
 static struct directory {
@@ -50,91 +56,64 @@ bool *cp_lost_drainer(const char *dir)
 }
 
 /*
- * refresh looks at the head again: whether there is room for n records, and whether the head has moved on. A head past the tail, or
- * behind where it was, is not from a drainer of ours: it neither makes room nor counts as movement.
+ * refresh looks at the head again, and returns the tail at which there may be no room. A head past
+ * the tail, or behind where it was, is not from a drainer of ours: it makes no room.
  */
-static bool refresh(struct channel *c, struct shard *s, uint64_t n, bool *moved)
+static uint64_t refresh(struct channel *c, struct shard *s)
 {
 	uint64_t head = LOAD(&s->page->consumer.head);
-	uint64_t tail = LOAD(s->hot.tail); /* after the head: other writers and the drainer may both have moved on in between */
+	uint64_t tail = LOAD(s->hot.tail); /* after the head: both may move on in between */
+	uint64_t limit = LOAD(&s->hot.limit), next = head + s->hot.mask + 1;
 
-	*moved = false;
 	if (head > tail)
-		return false;
-	uint64_t limit = head + s->hot.mask + 1;
-	if (limit > PEEK(&s->hot.limit)) {
-		STORE(&s->hot.limit, limit);
-		*moved = true;
-		s->stalled = false;
+		return limit;
+	while (next > limit) {
+		if (!CHANGE(&s->hot.limit, limit, next)) {
+			limit = LOAD(&s->hot.limit);
+			continue;
+		}
+		limit = next;
+		STORE(&s->stalled, false);
 		if (LOAD(c->lost))
 			STORE(c->lost, false);
 	}
-	return tail + n <= limit;
-}
-
-/* wait_for_room: a drainer that was once given up, here or in another ring, is waited for again only after it has moved. */
-static bool wait_for_room(struct channel *c, struct shard *s, uint64_t n)
-{
-	uint64_t since = now_ns();
-
-	for (unsigned attempt = 0;; attempt++) {
-		bool moved;
-		bool room = refresh(c, s, n, &moved);
-		uint64_t now = now_ns();
-		if (room)
-			return true;
-		if (moved) {
-			since = now;
-		} else if (s->stalled || LOAD(c->lost)) {
-			return false;
-		} else if (now - since >= STALL_NS) {
-			s->stalled = true;
-			STORE(c->lost, true);
-			return false;
-		}
-		pause_a_little(attempt);
-	}
+	return limit;
 }
 
 /*
- * drop counts one event as dropped and notes where in the sequence and when. The count is what holds: a range is written before the
- * event is counted, so that a program which dies in between leaves a range of none.
+ * wait_for_room holds no lock: a handler may log to this channel meanwhile. A drainer that was once
+ * given up, here or in another ring, is waited for again only after it has moved.
  */
-static void drop(struct shard *s, uint64_t counter)
+static bool wait_for_room(struct channel *c, struct shard *s, uint64_t n)
 {
-	struct producer_line *line = &s->page->producer;
-	uint64_t dropped = LOAD(&line->dropped), begun = PEEK(&line->drops), tail = LOAD(s->hot.tail);
-	struct drop_range *last = &s->page->drops[(begun - 1) % CP_DROPS];
-	bool room = begun - LOAD(&s->page->consumer.drops) < CP_DROPS;
+	uint64_t since = now_ns(), seen = LOAD(&s->hot.limit);
 
-	if (begun == 0 || (PEEK(&last->at) != tail && room)) {
-		struct drop_range *next = &s->page->drops[begun % CP_DROPS];
-		STORE(&next->at, tail);
-		STORE(&next->before, dropped);
-		STORE(&next->first, counter);
-		STORE(&next->last, counter);
-		STORE(&line->drops, begun + 1);
-	} else { /* the same place, or a full table: then the last range reaches further than it should */
-		if (counter < PEEK(&last->first))
-			STORE(&last->first, counter);
-		if (counter > PEEK(&last->last))
-			STORE(&last->last, counter);
+	for (unsigned attempt = 0;; attempt++) {
+		uint64_t limit = refresh(c, s), now = now_ns();
+		if (LOAD(s->hot.tail) + n <= limit)
+			return true;
+		if (limit != seen) { /* the head moved, and others took the room */
+			seen = limit;
+			since = now;
+		} else if (LOAD(&s->stalled) || LOAD(c->lost)) {
+			return false;
+		} else if (now - since >= STALL_NS) {
+			STORE(&s->stalled, true);
+			STORE(c->lost, true);
+			return false;
+		}
+		cp_pause(attempt);
 	}
-	STORE(&line->dropped, dropped + 1);
 }
 
 bool cp_room(struct channel *c, struct shard *s, uint64_t n, uint64_t counter)
 {
-	bool moved, room;
-
-	if (c->many)
-		pthread_mutex_lock(&s->mu);
-	room = refresh(c, s, n, &moved) || (c->policy == CP_BLOCK && wait_for_room(c, s, n));
-	if (!room)
-		drop(s, counter);
-	if (c->many)
-		pthread_mutex_unlock(&s->mu);
-	return room;
+	if (LOAD(s->hot.tail) + n <= refresh(c, s))
+		return true;
+	if (c->policy == CP_BLOCK && wait_for_room(c, s, n))
+		return true;
+	cp_drop(c, s, counter);
+	return false;
 }
 
 void cp_journal(struct shard *s, uint64_t word, struct settings settings, uint64_t counter)

@@ -1,6 +1,4 @@
 /* The log call, but for what is inline: other settings, other handlers, many writers. */
-#include <sched.h>
-
 #include "channel.h"
 
 static uint64_t stamp(const struct channel *c)
@@ -135,49 +133,71 @@ static void put_first_last(struct first_last *f, uint64_t counter, uint64_t id)
 	STORE(&f->count, n + 1); /* until then the record before it is the last one */
 }
 
+/* Whether this thread holds a cell, or did when a handler interrupted it. */
+static _Thread_local volatile bool at_cell __attribute__((tls_model("initial-exec")));
+
+/* put_claimed puts an event into a cell, if nobody holds it. The stamps in a cell rise. */
+static bool put_claimed(struct shard *s, uint64_t id)
+{
+	bool interrupted = at_cell, free;
+
+	at_cell = true;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	free = !__atomic_test_and_set(&s->claimed, __ATOMIC_ACQUIRE);
+	if (free) {
+		put_first_last(&s->page->cells.first_last, cp_counter(), id);
+		__atomic_clear(&s->claimed, __ATOMIC_RELEASE);
+	}
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	at_cell = interrupted;
+	return free;
+}
+
 /*
- * Each shard has a cell. A thread that lost its core while it held one is not waited for: the next cell is taken, and the reader merges
- * them. The stamp is read while the cell is held, so that the stamps in a cell rise.
+ * Each shard has a cell, and the reader merges them. A thread that lost its core while it holds one
+ * is not waited for, nor one that a handler interrupted: the next cell is taken. Where all are held,
+ * a thread waits. A handler that interrupted a thread which holds a cell, or has a turn at drops,
+ * might wait for itself, or for a handler that waits for it. So after some rounds it drops its event.
  */
 static void first_last(struct channel *c, uint64_t id)
 {
+	enum { ROUNDS = 10 };
+	unsigned core;
+
 	if (!c->many) {
 		put_first_last(&c->shards[0].page->cells.first_last, stamp(c), id);
 		return;
 	}
-	unsigned core;
-	counter_core(&core);
-	for (unsigned i = core;; i++) {
-		struct shard *s = &c->shards[i & (c->shard_count - 1)];
-		if (!__atomic_test_and_set(&s->claimed, __ATOMIC_ACQUIRE)) {
-			put_first_last(&s->page->cells.first_last, cp_counter(), id);
-			__atomic_clear(&s->claimed, __ATOMIC_RELEASE);
+	uint64_t counter = counter_core(&core);
+	for (unsigned round = 0;; round++) {
+		for (unsigned i = 0; i < c->shard_count; i++)
+			if (put_claimed(&c->shards[(core + i) & (c->shard_count - 1)], id))
+				return;
+		if (round >= ROUNDS && (at_cell || cp_at_drops())) {
+			cp_drop(c, &c->shards[core & (c->shard_count - 1)], counter);
 			return;
 		}
-		if ((i & (c->shard_count - 1)) == c->shard_count - 1)
-			sched_yield();
+		cp_pause(round);
 	}
 }
 
 /* current returns the settings that hold, adopted now if they are new. */
 static struct adopted current(struct channel *c)
 {
-	struct adopted set;
-	uint64_t seq;
+	uint64_t seq = LOAD(&c->set.seq);
+	struct adopted set = {
+		.seq = seq,
+		.word = PEEK(&c->set.word),
+		.kind = PEEK(&c->set.kind),
+		.reciprocal = PEEK(&c->set.reciprocal),
+		.modulus = PEEK(&c->set.modulus),
+		.below = PEEK(&c->set.below),
+	};
 
-	do {
-		while ((seq = LOAD(&c->set.seq)) & 1)
-			sched_yield();
-		set.word = PEEK(&c->set.word);
-		set.kind = PEEK(&c->set.kind);
-		set.reciprocal = PEEK(&c->set.reciprocal);
-		set.modulus = PEEK(&c->set.modulus);
-		set.below = PEEK(&c->set.below);
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	} while (PEEK(&c->set.seq) != seq);
-	if (LOAD(c->hot.word) != set.word)
-		set = cp_adopt(c);
-	return set;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if ((seq & 1) == 0 && PEEK(&c->set.seq) == seq && LOAD(c->hot.word) == set.word)
+		return set;
+	return cp_adopt(c); /* they are new, or change right now */
 }
 
 void cp_log_other(cp_channel *hot, uint64_t id)

@@ -18,6 +18,7 @@
 #include "channel.h"
 #include "memory.h"
 #include "name.h"
+#include "shield.h"
 
 #define DEFAULT_RECORDS (1 << 16)
 #define MIN_SHARD_RECORDS (1 << 10)
@@ -34,34 +35,99 @@ static struct channel nothing = {
 };
 
 static struct {
-	pthread_mutex_t mu; /* guards all below; fork holds it */
+	pthread_mutex_t mu; /* guards all below. Fork holds it. Who holds it is behind a shield */
 	struct channel *all;
+	struct shield fork; /* of the thread that forks */
 } channels = {.mu = PTHREAD_MUTEX_INITIALIZER, .all = NULL};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void before_fork(void) { pthread_mutex_lock(&channels.mu); }
-static void after_fork(void) { pthread_mutex_unlock(&channels.mu); }
+/* A handler may fork as well, and one that runs in the child must not log before in_child ran. */
+static void before_fork(void)
+{
+	struct shield shield;
 
-/* forget makes a channel a no-op without touching its ring. */
-static void forget(struct channel *c)
+	cp_shield_up(&shield);
+	pthread_mutex_lock(&channels.mu);
+	channels.fork = shield;
+}
+
+static void after_fork(void)
+{
+	struct shield shield = channels.fork;
+
+	pthread_mutex_unlock(&channels.mu);
+	cp_shield_down(&shield);
+}
+
+static void list(struct channel *c)
+{
+	c->next = channels.all;
+	if (c->next != NULL)
+		c->next->previous = c;
+	channels.all = c;
+}
+
+static void unlist(struct channel *c)
+{
+	if (c->previous != NULL)
+		c->previous->next = c->next;
+	else
+		channels.all = c->next;
+	if (c->next != NULL)
+		c->next->previous = c->previous;
+}
+
+/* silence makes a channel a no-op without touching its ring. */
+static void silence(struct channel *c)
 {
 	c->hot.word = &no_word;
 	c->hot.plain = c->recording = cp_never_word;
 	c->hot.idle = 0;
-	c->header = NULL;
 }
 
-/* in_child: the rings are the parent's. The mappings were left to it by MADV_DONTFORK, and a descriptor would keep it alive. */
+/*
+ * blank puts zero pages of the child's own where the parent has its ring. A handler may have forked
+ * that interrupted a log call: then the child goes on with the call, which writes there, and waits
+ * for no thread that the child does not have. It fails where something else has the place already.
+ */
+static bool blank(struct channel *c)
+{
+	int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+	void *p = mmap(c->header, c->bytes, PROT_READ | PROT_WRITE, how, -1, 0);
+
+	if (p != c->header) {
+		if (p != MAP_FAILED) /* a kernel from before the flag */
+			munmap(p, c->bytes);
+		return false;
+	}
+	c->changes = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	c->set.seq += c->set.seq & 1;
+	for (unsigned i = 0; i < c->shard_count; i++) {
+		c->shards[i].dropper = NULL;
+		c->shards[i].claimed = false;
+	}
+	return true;
+}
+
+/*
+ * in_child: the rings are the parent's. MADV_DONTFORK left their mappings to it, and a descriptor
+ * would keep a ring alive.
+ */
 static void in_child(void)
 {
 	for (struct channel *c = channels.all; c != NULL; c = c->next) {
+		silence(c);
+		if (c->fd < 0)
+			continue; /* it was silent in the parent */
 		close(c->fd);
 		c->fd = -1;
-		forget(c);
+		if (!blank(c)) {
+			unlist(c);
+			c->header = NULL;
+		}
 	}
-	channels.all = NULL;
-	pthread_mutex_unlock(&channels.mu);
+	after_fork();
 }
 
 static void prepare_process(void)
@@ -452,7 +518,6 @@ static bool lay_out(struct channel *c, const struct wanted *w)
 	memset(c->shards, 0, c->shard_count * sizeof(struct shard));
 	for (unsigned i = 0; i < c->shard_count; i++) {
 		struct shard *s = &c->shards[i];
-		pthread_mutex_init(&s->mu, NULL);
 		s->page = (struct shard_page *)(base + CP_PAGE * (size_t)(1 + i));
 		s->hot.tail = &s->page->producer.tail;
 		s->hot.records = (struct cp_record *)(base + CP_PAGE * (size_t)(1 + c->shard_count)) + i * w->records;
@@ -509,22 +574,19 @@ static bool make_ring(struct channel *c, const struct wanted *w)
 /* release gives back what a ring holds. */
 static void release(struct channel *c)
 {
+	silence(c);
 	if (c->header != NULL)
 		munmap(c->header, c->bytes);
+	c->header = NULL;
 	if (c->fd >= 0)
 		close(c->fd);
 	c->fd = -1;
-	for (unsigned i = 0; c->shards != NULL && i < c->shard_count; i++)
-		pthread_mutex_destroy(&c->shards[i].mu);
 	free(c->shards);
 	c->shards = NULL;
-	forget(c);
 }
 
-cp_channel *cp_open_abi(int abi, const char *name, const cp_options *options, int many_writers)
+static cp_channel *open_channel(int abi, const char *name, const cp_options *o, bool many)
 {
-	static const cp_options defaults;
-	const cp_options *o = options != NULL ? options : &defaults;
 	struct wanted w;
 	struct channel *c;
 	const char *why;
@@ -534,9 +596,9 @@ cp_channel *cp_open_abi(int abi, const char *name, const cp_options *options, in
 	if (c == NULL)
 		return &nothing.hot;
 	c->fd = -1;
-	c->many = many_writers != 0;
+	c->many = many;
 	pthread_mutex_init(&c->changes, NULL);
-	forget(c);
+	silence(c);
 	if (abi != CP_ABI) {
 		fail(c, "the program was compiled with version %d of cloudprofiler.h and the library is of version %d: compile it again", abi, CP_ABI);
 		return &c->hot;
@@ -560,14 +622,26 @@ cp_channel *cp_open_abi(int abi, const char *name, const cp_options *options, in
 		pthread_mutex_unlock(&channels.mu);
 		return &c->hot;
 	}
-	c->next = channels.all;
-	if (c->next != NULL)
-		c->next->previous = c;
-	channels.all = c;
+	list(c);
 	c->hot.shard = &c->shards[0].hot;
 	c->hot.word = &c->header->control.word;
 	pthread_mutex_unlock(&channels.mu);
 	return &c->hot;
+}
+
+cp_channel *cp_open_abi(int abi, const char *name, const cp_options *options, int many_writers)
+{
+	static const cp_options defaults;
+	struct shield shield;
+
+	/*
+	 * Threads are cancelled where they open a file, and every later fork would wait for the lock. A
+	 * timer's signal would also stop the allocation of a large ring again and again.
+	 */
+	cp_shield_up(&shield);
+	cp_channel *c = open_channel(abi, name, options != NULL ? options : &defaults, many_writers != 0);
+	cp_shield_down(&shield);
+	return c;
 }
 
 const char *cp_error(const cp_channel *hot)
@@ -587,17 +661,14 @@ const char *cp_path(const cp_channel *hot)
 void cp_close(cp_channel *hot)
 {
 	struct channel *c = (struct channel *)hot;
+	struct shield shield;
 
 	if (c == NULL || c == &nothing)
 		return;
+	cp_shield_up(&shield);
 	pthread_mutex_lock(&channels.mu);
 	if (c->header != NULL) {
-		if (c->previous != NULL)
-			c->previous->next = c->next;
-		else
-			channels.all = c->next;
-		if (c->next != NULL)
-			c->next->previous = c->previous;
+		unlist(c);
 		cp_raise(c, CP_CLOSED);
 	}
 	release(c);
@@ -606,4 +677,5 @@ void cp_close(cp_channel *hot)
 	free(c->path);
 	free(c->error);
 	free(c);
+	cp_shield_down(&shield);
 }

@@ -12,18 +12,8 @@
 #include <unistd.h>
 
 #include "channel.h"
+#include "check.h"
 #include "name.h"
-
-static int failures;
-static char dir[] = "/tmp/cloudprofiler-c-test-XXXXXX";
-
-#define CHECK(condition)                                                              \
-	do {                                                                          \
-		if (!(condition)) {                                                   \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			failures++;                                                   \
-		}                                                                     \
-	} while (0)
 
 static void test_names(void)
 {

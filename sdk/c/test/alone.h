@@ -1,0 +1,181 @@
+/*
+ * What the tests of interrupted calls share. Each test runs in a process of its own, which is killed
+ * if it hangs.
+ *
+ * Most moments are no matter of luck: these programs have two functions of the C library in place of
+ * the library's, which call what a test has put into a hook.
+ */
+#ifndef CP_ALONE_H
+#define CP_ALONE_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "channel.h"
+#include "check.h"
+
+typedef void hook_function(void);
+
+/* Each is called once. */
+static hook_function *at_nanosleep, *at_close;
+
+static inline bool call(hook_function **hook)
+{
+	hook_function *f = __atomic_exchange_n(hook, NULL, __ATOMIC_ACQ_REL);
+
+	if (f != NULL)
+		f();
+	return f != NULL;
+}
+
+int nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+	bool interrupted = call(&at_nanosleep);
+
+	pthread_testcancel(); /* as the library's own */
+	if (interrupted) {
+		errno = EINTR;
+		return -1;
+	}
+	return (int)syscall(SYS_nanosleep, wanted, left);
+}
+
+int close(int fd)
+{
+	call(&at_close);
+	pthread_testcancel();
+	return (int)syscall(SYS_close, fd);
+}
+
+enum { RECORDS = 16 };
+
+static inline cp_channel *open_ring(const char *name, const char *handler, const char *policy,
+				    bool many)
+{
+	cp_options o = {
+		.dir = dir, .handler = handler, .policy = policy, .buffer_bytes = 16 * RECORDS};
+	cp_channel *c = many ? cp_open_shared(name, &o) : cp_open(name, &o);
+
+	CHECK(cp_error(c) == NULL);
+	return c;
+}
+
+static inline void close_ring(cp_channel *c)
+{
+	unlink(cp_path(c));
+	cp_close(c);
+}
+
+/* accounted is the number of events that a ring has or has counted. */
+static inline uint64_t accounted(cp_channel *hot)
+{
+	struct channel *c = (struct channel *)hot;
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < c->shard_count; i++) {
+		struct shard_page *page = c->shards[i].page;
+		sum += LOAD(&page->producer.tail) + LOAD(&page->producer.dropped);
+		sum += LOAD(&page->cells.first_last.count);
+	}
+	return sum;
+}
+
+static cp_channel *channel;
+static uint64_t returned; /* calls to channel. Atomic */
+
+static inline void log_one(void)
+{
+	cp_log(channel, 7);
+	__atomic_fetch_add(&returned, 1, __ATOMIC_RELAXED);
+}
+
+static inline void log_some(void)
+{
+	for (int i = 0; i < 100 * RECORDS; i++)
+		log_one();
+}
+
+static inline void write_node(void)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/node", dir);
+	FILE *f = fopen(path, "w");
+	CHECK(f != NULL && fputs("7\n", f) >= 0 && fclose(f) == 0);
+}
+
+static inline int fork_and_open(void)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	if (child == 0) {
+		failures = 0;
+		close_ring(open_ring("cancel/child", "id", "drop", false));
+		_exit(failures);
+	}
+	return waitpid(child, &status, 0) == child ? status : -1;
+}
+
+/* alone runs a test in a process of its own. Five minutes are far more than any takes. */
+static inline void alone(const char *name, void (*test)(void))
+{
+	struct timespec limit = {.tv_sec = 300};
+	sigset_t child_ends;
+	int status = -1;
+
+	sigemptyset(&child_ends);
+	sigaddset(&child_ends, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child_ends, NULL);
+	fflush(NULL);
+	pid_t child = fork(), ended;
+	if (child == 0) {
+		failures = 0;
+		test();
+		_exit(failures != 0);
+	}
+	/* A SIGCHLD may be that of the test before. */
+	while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
+		if (sigtimedwait(&child_ends, NULL, &limit) != SIGCHLD) {
+			fprintf(stderr, "%s hangs\n", name);
+			kill(child, SIGKILL);
+			ended = waitpid(child, &status, 0);
+			break;
+		}
+	}
+	if (ended != child || status != 0) {
+		fprintf(stderr, "%s failed: status %#x\n", name, (unsigned)status);
+		failures++;
+	}
+}
+
+#define ALONE(test) alone(#test, test)
+
+static inline void prepare(void)
+{
+	if (mkdtemp(dir) == NULL) {
+		perror("make directory");
+		exit(1);
+	}
+}
+
+static inline int finish(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	if (system(command) != 0)
+		failures++;
+	if (failures == 0)
+		puts("ok");
+	return failures != 0;
+}
+
+#endif
