@@ -28,6 +28,37 @@
 extern "C" {
 #endif
 
+/*
+ * What may be called where
+ *
+ * Threads. Any thread may open and close channels. A channel of cp_open is for one thread at a time,
+ * one of cp_open_shared for all. No call on a channel may overlap with its cp_close or come later.
+ *
+ * Signal handlers may call
+ *   - cp_log and cp_link on a channel of cp_open_shared, whatever they interrupted: a call on the same
+ *     channel, on another, cp_open or cp_close;
+ *   - cp_log and cp_link on a channel of cp_open, unless they interrupted cp_log or cp_link on it;
+ *   - cp_snapshot, cp_error, cp_path and cp_counter;
+ *   - not cp_open and not cp_close, which allocate and free memory.
+ * A handler that interrupted cp_log or cp_link on a channel of cp_open_shared must return to it: it
+ * must not jump away, end its thread, or be cancelled. It should be brief, for other threads may wait
+ * for it. Where the handler of the channel is first-last, an event of a signal handler may count as
+ * dropped. Calls leave errno as it was. cp_open and cp_close hold signals off until they return, but
+ * for those of faults.
+ *
+ * Cancellation. No call is a cancellation point: a thread that was cancelled ends at its next one.
+ * Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) must be disabled around cp_log and cp_link
+ * on a channel of cp_open_shared, where it would leave a record that nobody finishes. Elsewhere it
+ * does no harm: a channel whose cp_open was about to return stays open until the process ends.
+ *
+ * The end of a thread. Destructors of its data (pthread_key_create, thread_local) may make any call.
+ *
+ * fork is fine at any moment, also in a signal handler. In the child the parent's channels are
+ * no-ops, also for a call that the handler interrupted. The child may close them and open its own. A
+ * function that was given to pthread_atfork makes no call, nor does a process that was made by vfork
+ * or a bare clone.
+ */
+
 #pragma GCC visibility push(default)
 
 /* What this header and the library agree on. Another version of the library refuses to open channels. */
