@@ -1,5 +1,6 @@
 /*
- * Two threads and a pipe between them: a source and a worker, each with a channel at the points of interest.
+ * A source and a worker, two threads with a pipe between them. Each logs to channels at its points
+ * of interest.
  *
  *	cc -std=c11 pipeline.c $(pkg-config --cflags --libs cloudprofiler) -o pipeline
  *	cp-agent &                  # or nothing: the rings wait for one
@@ -14,7 +15,7 @@
 
 static int ends[2];
 
-/* A channel that did not open is a no-op: say so once and go on. */
+/* A channel that did not open is a no-op. Say so once, and go on. */
 static cp_channel *open_channel(const char *name)
 {
 	cp_channel *ch = cp_open(name, NULL);

@@ -1,4 +1,7 @@
-/* Settings: checked as input from a stranger, prepared so that no log call divides, and noted in the journal. */
+/*
+ * Settings. They are checked as input from a stranger, prepared so that no log call divides, and
+ * noted in the journal.
+ */
 #include "channel.h"
 #include "shield.h"
 
@@ -21,7 +24,10 @@ bool cp_valid_settings(struct settings s)
 	return false;
 }
 
-/* load reads the settings that the switching word points to. Those that no check passes come of a word that contradicts its slot. */
+/*
+ * load reads the settings that the switching word points to. Where the word and its slot contradict
+ * each other, it gives settings that are not valid.
+ */
 static struct settings load(struct control *control, uint64_t *word)
 {
 	struct settings s = {.kind = CP_KINDS, .a = 0, .b = 0};
@@ -34,7 +40,10 @@ static struct settings load(struct control *control, uint64_t *word)
 		s.a = LOAD(&slot->a);
 		s.b = LOAD(&slot->b);
 		*word = w;
-		/* A slot is written again only when no word points to it: if the word still stands, so did the slot. */
+		/*
+		 * Nobody writes to a slot that the word points to. So an unchanged word vouches for
+		 * it.
+		 */
 		if (LOAD(&control->word) != w)
 			continue;
 		if (s.kind != (w >> 8 & 0xFF) || (w & 0xFF) >= CP_SLOTS)
@@ -54,7 +63,8 @@ static void thin_out(struct adopted *set, uint64_t below, uint64_t modulus)
 
 static struct adopted prepare(struct settings s, uint64_t word)
 {
-	struct adopted set = {.seq = 0, .word = word, .kind = s.kind, .reciprocal = 0, .modulus = 1, .below = 0};
+	struct adopted set = {
+		.seq = 0, .word = word, .kind = s.kind, .reciprocal = 0, .modulus = 1, .below = 0};
 
 	if (s.kind == CP_DOWNSAMPLE)
 		thin_out(&set, 1, s.a);
@@ -68,11 +78,11 @@ static struct adopted adopt(struct channel *c, struct settings s, uint64_t word,
 {
 	struct adopted set = prepare(s, word);
 
-	/* Who zeroed the word must not damage the journal, where an entry without a word is none. */
+	/* The word 0 marks an unfinished entry. A stranger may have written it, so note another. */
 	for (unsigned i = 0; i < c->shard_count; i++)
 		cp_journal(&c->shards[i], word != 0 ? word : 1, s, counter);
 
-	/* No word holds while the settings change: calls come here and wait. */
+	/* No word holds while the settings change: calls come to cp_adopt and wait. */
 	POKE(&c->hot.plain, cp_never_word);
 	POKE(&c->recording, cp_never_word);
 	POKE(&c->hot.idle, cp_never_word);
@@ -106,13 +116,14 @@ struct adopted cp_adopt(struct channel *c)
 	struct shield shield;
 	uint64_t word;
 
-	/* A handler that logs here would wait for the lock, or for the settings, of its own thread. */
+	/* A signal handler that logs would otherwise wait for a lock of its own thread. */
 	cp_shield_up(&shield);
 	pthread_mutex_lock(&c->changes);
 	struct settings s = load(&c->header->control, &word);
 	struct adopted set = c->set;
 	if (set.word != word) { /* else another thread was here first */
-		if (!cp_valid_settings(s) || (s.kind != CP_NULL && (s.kind == CP_LINK) != c->links)) {
+		bool suits = s.kind == CP_NULL || (s.kind == CP_LINK) == c->links;
+		if (!cp_valid_settings(s) || !suits) {
 			cp_raise(c, CP_BAD_SETTINGS);
 			s = (struct settings){CP_NULL, 0, 0};
 		}

@@ -1,7 +1,7 @@
-/* Dropped events: they are counted, and the table says where in the sequence they are missing. */
+/* Dropped events. They are counted, and a table says where in the sequence they are missing. */
 #include "channel.h"
 
-/* change is CHANGE, at the price of a store where the caller is alone: nobody can come in between. */
+/* change is CHANGE. Where the caller is alone, nobody can come in between, and a store will do. */
 static inline bool change(uint64_t *word, uint64_t from, uint64_t to, bool alone)
 {
 	if (!alone)
@@ -11,7 +11,8 @@ static inline bool change(uint64_t *word, uint64_t from, uint64_t to, bool alone
 }
 
 /* begin_range writes a range into the table and publishes it, unless the table has changed. */
-static bool begin_range(struct shard_page *page, uint64_t begun, struct drop_range range, bool alone)
+static bool begin_range(struct shard_page *page, uint64_t begun, struct drop_range range,
+			bool alone)
 {
 	struct drop_range *place = &page->drops[begun % CP_DROPS];
 	struct drop_range was = {
@@ -37,14 +38,15 @@ static void extend(struct drop_range *range, uint64_t counter, bool alone)
 }
 
 /*
- * drop counts one event as dropped and notes where in the sequence and when. The count is what
- * holds: a range is written before the event is counted, so that a program which dies in between
- * leaves a range of none.
+ * drop counts one event as dropped, and notes where in the sequence and when. The count is what
+ * holds. The range is written before it, so that a program which dies in between leaves an empty
+ * range.
  *
- * With many writers a handler may interrupt it anywhere, and whole drops may happen before it goes
- * on (see drop_in_turn). So no store is blind there. Where another value is found than was seen, it
- * starts over, as if the first attempt had died. That is noticed each time: the count only grows,
- * and no word of the table gets a value again that it had, but in place of an equal one.
+ * With many writers a signal handler may interrupt it anywhere, and whole drops may happen before
+ * it goes on (see drop_in_turn). So it stores nothing blindly. Where it finds another value than it
+ * saw, it starts over, as if it had died and been called again. It always notices, because the
+ * count only grows, and because a word of the table that changes never takes a value that it had
+ * before.
  */
 static void drop(struct shard *s, uint64_t counter, bool alone)
 {
@@ -72,12 +74,13 @@ static void drop(struct shard *s, uint64_t counter, bool alone)
 }
 
 /*
- * The shard at whose drops this thread is, or was when a handler interrupted it. Its address names
- * the thread. The model keeps the first access from an allocation, which no handler may do.
+ * The shard where this thread counts a drop, or did when a signal handler interrupted it. The
+ * address of the variable names the thread. With this model no access allocates memory, which no
+ * handler may do.
  */
 static _Thread_local struct shard *volatile at_drops __attribute__((tls_model("initial-exec")));
 
-/* Between two accesses that a handler of this thread must see in order. */
+/* Between two accesses that a signal handler of this thread must see in this order. */
 #define HANDLERS_SEE_IT() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 static void take_turn(struct shard *s)
@@ -92,10 +95,10 @@ static void leave_turn(struct shard *s)
 }
 
 /*
- * drop_in_turn: many writers take turns. No signal is blocked, for that takes two system calls an
- * event. So a thread may be interrupted in its turn, and the handler may drop an event as well. It
- * hands on the turn that it interrupted, which stands still until the handler is done, and takes it
- * back at the end. A thread has one turn at a time, so that no two wait for each other.
+ * drop_in_turn: many writers take turns. To block signals would take two system calls an event. So
+ * a signal handler may interrupt a thread in its turn, and drop an event as well. It first gives up
+ * the turn that it interrupted, and takes it back at the end. So a thread never waits for a turn
+ * while it has another, and no two wait for each other.
  */
 static void drop_in_turn(struct shard *s, uint64_t counter)
 {
@@ -104,7 +107,7 @@ static void drop_in_turn(struct shard *s, uint64_t counter)
 
 	if (in_turn)
 		leave_turn(interrupted);
-	at_drops = s; /* before the turn: a handler that comes in between finds that it has none */
+	at_drops = s; /* before the turn: a handler in between finds that the thread has none */
 	HANDLERS_SEE_IT();
 	take_turn(s);
 	drop(s, counter, false);

@@ -1,4 +1,4 @@
-/* What happens when a ring is full, and what the program notes in it: flags, changes of settings. */
+/* Waiting for room in a full ring, and what a program notes in its ring beside records. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "channel.h"
 
-/* How long a program waits for a drainer that does not move. */
+/* How long a program waits for a drainer that takes nothing. */
 #define STALL_NS UINT64_C(1000000000)
 
 static uint64_t now_ns(void)
@@ -27,7 +27,7 @@ void cp_pause(unsigned attempt)
 	struct timespec t = {.tv_sec = 0, .tv_nsec = (long)(us < 1000 ? us : 1000) * 1000};
 	int error = errno, cancel;
 
-	/* A thread that is cancelled here would leave its event in no count, and what it holds to nobody. */
+	/* nanosleep is a cancellation point, and the event is not yet in any count. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	nanosleep(&t, NULL);
 	errno = error;
@@ -56,8 +56,8 @@ bool *cp_lost_drainer(const char *dir)
 }
 
 /*
- * refresh looks at the head again, and returns the tail at which there may be no room. A head past
- * the tail, or behind where it was, is not from a drainer of ours: it makes no room.
+ * refresh looks at the head again, and returns the tail at which there may be no room. No drainer
+ * of ours moves the head past the tail, or back: such a head makes no room.
  */
 static uint64_t refresh(struct channel *c, struct shard *s)
 {
@@ -81,8 +81,8 @@ static uint64_t refresh(struct channel *c, struct shard *s)
 }
 
 /*
- * wait_for_room holds no lock: a handler may log to this channel meanwhile. A drainer that was once
- * given up, here or in another ring, is waited for again only after it has moved.
+ * wait_for_room holds no lock, so that a signal handler may log to this channel meanwhile. Where a
+ * wait was in vain, here or in another ring, nobody waits again until the drainer has moved.
  */
 static bool wait_for_room(struct channel *c, struct shard *s, uint64_t n)
 {
@@ -122,12 +122,14 @@ void cp_journal(struct shard *s, uint64_t word, struct settings settings, uint64
 	uint64_t n = PEEK(&line->journal), skipped = 0;
 
 	if (n > 0 && n - LOAD(&s->page->consumer.journal) >= CP_JOURNAL) {
-		/* Nobody reads. The newest entry takes the place of the one before it, and says that it did. */
+		/*
+		 * Nobody reads. This entry takes the place of the newest, and counts it as skipped.
+		 */
 		n--;
 		skipped = PEEK(&s->page->journal[n % CP_JOURNAL].skipped) + 1;
 	}
 	struct journal_entry *e = &s->page->journal[n % CP_JOURNAL];
-	STORE(&e->word, 0); /* unfinished, for a reader that came at last */
+	STORE(&e->word, 0); /* unfinished, should a reader come now */
 	STORE(&e->kind, settings.kind);
 	STORE(&e->a, settings.a);
 	STORE(&e->b, settings.b);

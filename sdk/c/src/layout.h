@@ -1,4 +1,6 @@
-/* The ring file, version 1, as ring/FORMAT.md draws it. Each assertion fails to compile where a field moves. */
+/*
+ * The ring file, version 1, as ring/FORMAT.md draws it. The assertions hold every field in place.
+ */
 #ifndef CP_LAYOUT_H
 #define CP_LAYOUT_H
 
@@ -25,7 +27,17 @@ enum {
 #define CP_LAP_BIT (UINT64_C(1) << 63)
 
 enum cp_flag { CP_BAD_SETTINGS = 1, CP_MISUSE = 2, CP_CLOSED = 4 };
-enum cp_kind { CP_NULL, CP_ID, CP_BUFFERED, CP_COUNTER, CP_DOWNSAMPLE, CP_XOY, CP_FIRST_LAST, CP_LINK, CP_KINDS };
+enum cp_kind {
+	CP_NULL,
+	CP_ID,
+	CP_BUFFERED,
+	CP_COUNTER,
+	CP_DOWNSAMPLE,
+	CP_XOY,
+	CP_FIRST_LAST,
+	CP_LINK,
+	CP_KINDS
+};
 enum cp_policy { CP_BLOCK, CP_DROP, CP_OVERWRITE, CP_POLICIES };
 enum cp_stamp { CP_RDTSCP, CP_RDTSC, CP_STAMPS };
 
@@ -103,11 +115,12 @@ struct shard_page {
 	uint8_t zero[512];
 };
 
-#define AT(type, field, offset) _Static_assert(offsetof(struct type, field) == (offset), #type "." #field)
+#define AT(type, field, offset) \
+	_Static_assert(offsetof(struct type, field) == (offset), #type "." #field)
 #define SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type)
 
-_Static_assert(sizeof(void *) == 8, "a ring may be larger than 4 GiB, and its words are read whole");
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the machines that were thought of");
+_Static_assert(sizeof(void *) == 8, "rings may exceed 4 GiB, and words are read whole");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "all machines that this was written for");
 SIZE(cp_record, 16);
 SIZE(identity, 256);
 AT(identity, version, 8);

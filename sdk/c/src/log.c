@@ -1,4 +1,4 @@
-/* The log call, but for what is inline: other settings, other handlers, many writers. */
+/* The log call where it is not inline: other settings, other handlers, many writers. */
 #include "channel.h"
 
 static uint64_t stamp(const struct channel *c)
@@ -16,7 +16,7 @@ static uint64_t stamp(const struct channel *c)
 #endif
 }
 
-/* counter_core reads the counter and the core that it was read on, in one instant. */
+/* counter_core reads the counter, and the core whose counter that is. */
 static uint64_t counter_core(unsigned *core)
 {
 #if defined(__x86_64__)
@@ -30,7 +30,7 @@ static uint64_t counter_core(unsigned *core)
 #endif
 }
 
-/* finished is the counter word of a finished record of a ring with many writers. */
+/* finished is the counter word of a finished record in a ring with many writers. */
 static uint64_t finished(const struct shard *s, uint64_t counter, uint64_t seq)
 {
 	counter &= CP_LAP_BIT - 1;
@@ -53,8 +53,9 @@ static void write_one(struct channel *c, const uint64_t *ids, uint64_t n, uint64
 }
 
 /*
- * Places are reserved on the shard of this core, then filled: the id first, and last the counter word with the lap's mark, which says that
- * the record is whole. It fills from the end, so that a pair is whole as soon as its first record is.
+ * write_many reserves places on the shard of this core and fills them. The counter word is last:
+ * with the mark of the lap it says that the record is whole. The last place is filled first, so
+ * that a pair is whole as soon as its first record is.
  */
 static void write_many(struct channel *c, const uint64_t *ids, uint64_t n)
 {
@@ -70,7 +71,8 @@ static void write_many(struct channel *c, const uint64_t *ids, uint64_t n)
 			tail = LOAD(s->hot.tail);
 			continue;
 		}
-		if (__atomic_compare_exchange_n(s->hot.tail, &tail, tail + n, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		if (__atomic_compare_exchange_n(s->hot.tail, &tail, tail + n, false,
+						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			break;
 	}
 	while (n-- > 0) {
@@ -94,7 +96,7 @@ void cp_log_full(cp_channel *hot, uint64_t id, uint64_t counter)
 }
 
 /*
- * keeps reports whether v mod modulus is below what is kept, without a division by what somebody wrote. The reciprocal is
+ * keeps reports whether v mod modulus is below what is kept. It does not divide: the reciprocal is
  * floor((2^64 - 1) / modulus), so that the quotient is right or one too small.
  */
 static bool keeps(const struct adopted *set, uint64_t v)
@@ -130,13 +132,13 @@ static void put_first_last(struct first_last *f, uint64_t counter, uint64_t id)
 	}
 	POKE(&f->last[(n + 1) & 1].counter, counter);
 	POKE(&f->last[(n + 1) & 1].id, id);
-	STORE(&f->count, n + 1); /* until then the record before it is the last one */
+	STORE(&f->count, n + 1); /* only now is this record the last one */
 }
 
-/* Whether this thread holds a cell, or did when a handler interrupted it. */
+/* Whether this thread holds a cell, or did when a signal handler interrupted it. */
 static _Thread_local volatile bool at_cell __attribute__((tls_model("initial-exec")));
 
-/* put_claimed puts an event into a cell, if nobody holds it. The stamps in a cell rise. */
+/* put_claimed puts an event into a cell, unless somebody holds it. The stamps in a cell rise. */
 static bool put_claimed(struct shard *s, uint64_t id)
 {
 	bool interrupted = at_cell, free;
@@ -154,10 +156,10 @@ static bool put_claimed(struct shard *s, uint64_t id)
 }
 
 /*
- * Each shard has a cell, and the reader merges them. A thread that lost its core while it holds one
- * is not waited for, nor one that a handler interrupted: the next cell is taken. Where all are held,
- * a thread waits. A handler that interrupted a thread which holds a cell, or has a turn at drops,
- * might wait for itself, or for a handler that waits for it. So after some rounds it drops its event.
+ * Each shard has a cell, and the reader merges them. first_last takes the first that nobody holds,
+ * for who holds one may have lost its core, or a signal handler may have interrupted it. Where all
+ * are held, it waits. But a handler that interrupted a thread with a cell, or with a turn in
+ * cp_drop, could wait for its own thread. So after some rounds it drops its event.
  */
 static void first_last(struct channel *c, uint64_t id)
 {

@@ -19,13 +19,26 @@ bool cp_kept_in_memory(int fd)
 	return fstatfs(fd, &s) == 0 && ((uint32_t)s.f_type == TMPFS || (uint32_t)s.f_type == RAMFS);
 }
 
-/* Where a version of control groups keeps its numbers; cache is what the kernel drops before it ends anyone. */
+/*
+ * Where a version of control groups keeps its numbers. The kernel drops what is in the cache before
+ * it ends a process.
+ */
 struct files {
 	const char *mount, *limit, *usage, *cache[3];
 };
 
-static const struct files v2 = {"/sys/fs/cgroup", "memory.max", "memory.current", {"active_file", "inactive_file", "slab_reclaimable"}};
-static const struct files v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_active_file", "total_inactive_file", ""}};
+static const struct files v2 = {
+	.mount = "/sys/fs/cgroup",
+	.limit = "memory.max",
+	.usage = "memory.current",
+	.cache = {"active_file", "inactive_file", "slab_reclaimable"},
+};
+static const struct files v1 = {
+	.mount = "/sys/fs/cgroup/memory",
+	.limit = "memory.limit_in_bytes",
+	.usage = "memory.usage_in_bytes",
+	.cache = {"total_active_file", "total_inactive_file", ""},
+};
 
 static bool read_number(const char *path, int64_t *number)
 {
@@ -37,7 +50,7 @@ static bool read_number(const char *path, int64_t *number)
 	return ok;
 }
 
-/* statistic finds a number behind its name, a line each. */
+/* statistic finds the number of a name, in a file with a name and a number a line. */
 static bool statistic(const char *path, const char *name, int64_t *number)
 {
 	char line[256], word[128];
@@ -45,14 +58,19 @@ static bool statistic(const char *path, const char *name, int64_t *number)
 	FILE *f = fopen(path, "re");
 
 	while (!found && f != NULL && fgets(line, sizeof(line), f) != NULL)
-		found = sscanf(line, "%127s %" SCNd64, word, number) == 2 && strcmp(word, name) == 0;
+		found = sscanf(line, "%127s %" SCNd64, word, number) == 2 &&
+			strcmp(word, name) == 0;
 	if (f != NULL)
 		fclose(f);
 	return found;
 }
 
-/* group_left is what a group may still take, and its limit; INT64_MAX if that cannot be read, or is "max". */
-static int64_t group_left(const char *root, const struct files *files, const char *group, int64_t *limit)
+/*
+ * group_left is what a group may still take, and its limit. It is INT64_MAX where the limit is
+ * "max", or where a number cannot be read.
+ */
+static int64_t group_left(const char *root, const struct files *files, const char *group,
+			  int64_t *limit)
 {
 	char path[8192];
 	int64_t usage, cached;
@@ -70,7 +88,10 @@ static int64_t group_left(const char *root, const struct files *files, const cha
 	return *limit - usage;
 }
 
-/* controller tells by a line of /proc/self/cgroup, "hierarchy:controllers:path", whether it is about memory; *path is made its path. */
+/*
+ * controller takes a line of /proc/self/cgroup, "hierarchy:controllers:path", apart. It returns the
+ * files of the version, or NULL where the line is not about memory.
+ */
 static const struct files *controller(char *line, char **path)
 {
 	char *controllers = strchr(line, ':'), *word, *rest = NULL;
@@ -82,7 +103,8 @@ static const struct files *controller(char *line, char **path)
 	(*path)[strcspn(*path, "\n")] = '\0';
 	if (strcmp(line, "0") == 0 && *controllers == '\0')
 		return &v2;
-	for (word = strtok_r(controllers, ",", &rest); word != NULL; word = strtok_r(NULL, ",", &rest))
+	word = strtok_r(controllers, ",", &rest);
+	for (; word != NULL; word = strtok_r(NULL, ",", &rest))
 		if (strcmp(word, "memory") == 0)
 			return &v1;
 	return NULL;
@@ -90,7 +112,7 @@ static const struct files *controller(char *line, char **path)
 
 bool cp_memory_left(const char *root, size_t bytes, char *why, size_t n)
 {
-	/* beside the ring: the kernel's tables of its pages, and some for the program to go on */
+	/* The ring, the kernel's tables of its pages, and something for the program to go on. */
 	int64_t wanted = (int64_t)(bytes + bytes / 64 + (1 << 20));
 	char line[5000], path[4096];
 	bool enough = true;
@@ -102,11 +124,13 @@ bool cp_memory_left(const char *root, size_t bytes, char *why, size_t n)
 		const struct files *files = controller(line, &group);
 		if (files == NULL)
 			continue;
-		while (strncmp(group, "/..", 3) == 0 && (group[3] == '/' || group[3] == '\0')) /* from outside of a namespace: nothing of it is seen here */
+		/* "..": a group outside of this namespace, of which nothing is seen here. */
+		while (strncmp(group, "/..", 3) == 0 && (group[3] == '/' || group[3] == '\0'))
 			group += 3;
 		/*
-		 * A container may see its own group as the root of the mount under the path that the host has for it: then the path leads
-		 * nowhere, and its ancestors end at the right one.
+		 * In a container the mount may have the container's own group as its root, while
+		 * the path is the host's. That path leads nowhere, but its last ancestor is the
+		 * group.
 		 */
 		for (char *end = group + strlen(group);; end = strrchr(group, '/')) {
 			int64_t limit = 0, left;
@@ -115,8 +139,12 @@ bool cp_memory_left(const char *root, size_t bytes, char *why, size_t n)
 			*end = '\0';
 			left = group_left(root, files, group, &limit);
 			if (left < wanted) {
-				snprintf(why, n, "%zu bytes of shared memory, and control group \"%s\" has %" PRId64 " left (%s %" PRId64 "): ask for less, or raise the group's limit",
-					 bytes, *group == '\0' ? "/" : group, left < 0 ? 0 : left, files->limit, limit);
+				snprintf(why, n,
+					 "%zu bytes of shared memory, and control group \"%s\" has "
+					 "%" PRId64 " left (%s %" PRId64 "): "
+					 "ask for less, or raise the group's limit",
+					 bytes, *group == '\0' ? "/" : group, left < 0 ? 0 : left,
+					 files->limit, limit);
 				enough = false;
 				break;
 			}
@@ -129,7 +157,10 @@ bool cp_memory_left(const char *root, size_t bytes, char *why, size_t n)
 	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
 	int64_t available_kB;
 	if (statistic(path, "MemAvailable:", &available_kB) && available_kB * 1024 < wanted) {
-		snprintf(why, n, "%zu bytes of shared memory, and this machine has %" PRId64 " available: ask for less, or make room", bytes, available_kB * 1024);
+		snprintf(why, n,
+			 "%zu bytes of shared memory, and this machine has %" PRId64 " available: "
+			 "ask for less, or make room",
+			 bytes, available_kB * 1024);
 		return false;
 	}
 	return true;

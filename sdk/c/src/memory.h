@@ -5,13 +5,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* cp_kept_in_memory: the pages of this file's file system have nowhere to go but memory. */
+/* cp_kept_in_memory reports whether the file system of this file has nothing but memory. */
 bool cp_kept_in_memory(int fd);
 
 /*
- * cp_memory_left refuses what the control groups of this process, or the machine, have no memory for, and says why. Shared memory that
- * is asked for beyond a group's limit is no error to the kernel: it ends a process of the group. root is "" but in tests; what cannot be read
- * below it is taken for no limit. Others can take the memory between this look and the use. CheckMemory of the Go package ring is the same.
+ * cp_memory_left reports whether the control groups of this process, and the machine, have memory
+ * for so many bytes. If not, it says why. The kernel gives no error where shared memory exceeds a
+ * group's limit: it ends a process of the group. Others may take the memory after this look.
+ *
+ * root is "" but in tests. What cannot be read below it counts as no limit. CheckMemory of the Go
+ * package ring does the same.
  */
 bool cp_memory_left(const char *root, size_t bytes, char *why, size_t n);
 

@@ -8,10 +8,12 @@ static bool digit(char c) { return c >= '0' && c <= '9'; }
 
 static bool in_word(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || digit(c) || c == '-' || c == '_' || c == '.';
+	bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+
+	return letter || digit(c) || c == '-' || c == '_' || c == '.';
 }
 
-/* word checks an actor or a point of n bytes. */
+/* word checks an actor or a point of n bytes. It returns NULL, or what is wrong. */
 static const char *word(const char *text, size_t n)
 {
 	if (n == 0)
@@ -24,7 +26,7 @@ static const char *word(const char *text, size_t n)
 	return NULL;
 }
 
-/* instance checks what is behind the #: a number as numbers are written. */
+/* instance checks what is behind the #: a number without leading zeros. */
 static const char *instance(const char *text, size_t n)
 {
 	static const char *const wrong = "the instance is not a number from 0 to 1023";

@@ -4,14 +4,14 @@
 
 #include "shield.h"
 
-/* A blocked signal of a fault, or of a sandbox, ends the process without a look at its handler. */
+/* Where such a signal of a fault is blocked, the kernel ends the process and calls no handler. */
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 
 void cp_shield_up(struct shield *s)
 {
 	sigset_t held_off;
 
-	/* First: asynchronous cancellation may come in between any two of the rest. */
+	/* First: asynchronous cancellation may come between any two of the other steps. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &s->cancel);
 	s->error = errno;
 	sigfillset(&held_off);

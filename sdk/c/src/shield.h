@@ -1,7 +1,7 @@
 /*
- * Locks against signals and cancellation. A thread that is cancelled while it holds a lock leaves it
- * held, and so does one whose handler waits for that lock. Who holds one is behind a shield, which
- * keeps both away until it is let down. Shields nest.
+ * A thread that is cancelled while it holds a lock leaves it held. A signal handler that waits for
+ * a lock of the thread that it interrupted waits for ever. So who holds a lock is behind a shield,
+ * which holds both off. What came meanwhile comes when the shield is let down. Shields nest.
  */
 #ifndef CP_SHIELD_H
 #define CP_SHIELD_H
@@ -18,7 +18,7 @@ struct shield {
 /* cp_shield_up disables cancellation and blocks all signals but those of faults. */
 void cp_shield_up(struct shield *s);
 
-/* cp_shield_down gives back what the thread had, errno too. What came meanwhile comes now. */
+/* cp_shield_down gives back what the thread had, errno too. */
 void cp_shield_down(const struct shield *s);
 
 #endif

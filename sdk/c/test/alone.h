@@ -1,9 +1,9 @@
 /*
- * What the tests of interrupted calls share. Each test runs in a process of its own, which is killed
- * if it hangs.
+ * What the tests of interrupted calls share. Each test runs in a process of its own, which is
+ * killed if it hangs.
  *
- * Most moments are no matter of luck: these programs have two functions of the C library in place of
- * the library's, which call what a test has put into a hook.
+ * Most moments are no matter of luck: these programs have two functions of the C library in place
+ * of the library's, which call what a test has put into a hook.
  */
 #ifndef CP_ALONE_H
 #define CP_ALONE_H

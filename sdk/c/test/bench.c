@@ -1,6 +1,8 @@
 /*
- * What a log call costs, as a ratio to a bare counter reading: one writer, a ring that overwrites, nobody drains it. Both take turns of
- * a few milliseconds; a repetition is many turns and gives their median. It prints a ratio and the nanoseconds of both a line.
+ * What a log call costs, as a ratio to a bare counter reading. One writer logs to a ring that
+ * overwrites and that nobody drains. Calls and readings take turns of a few milliseconds. For each
+ * repetition it prints a line with medians over many turns: the ratio, the nanoseconds of a call,
+ * and those of a reading.
  *
  *	bench [REPETITIONS]
  */
@@ -61,7 +63,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", cp_error(c));
 		return 1;
 	}
-	/* One core, as bench log has it. */
+	/* On one core, as bench log does. */
 	if (sched_getaffinity(0, sizeof(all), &all) == 0)
 		for (size_t i = CPU_SETSIZE; i-- > 0;)
 			if (CPU_ISSET(i, &all)) {
@@ -79,7 +81,8 @@ int main(int argc, char **argv)
 			base[i] = (before + bare()) / 2;
 			ratio[i] = log[i] / base[i];
 		}
-		printf("%.4f %.2f %.2f\n", median(ratio, TURNS), median(log, TURNS), median(base, TURNS));
+		printf("%.4f %.2f %.2f\n", median(ratio, TURNS), median(log, TURNS),
+		       median(base, TURNS));
 	}
 	unlink(cp_path(c));
 	cp_close(c);

@@ -63,7 +63,9 @@ static void test_cancelled_while_it_logs(void)
 		const char *policy;
 		bool many;
 	} rings[] = {
-		{"drop", false}, {"drop", true}, {"overwrite", false}, {"block", false}, {"block", true}};
+		{"drop", false},  {"drop", true},  {"overwrite", false},
+		{"block", false}, {"block", true},
+	};
 
 	for (size_t i = 0; i < sizeof(rings) / sizeof(*rings); i++) {
 		returned = 0;

@@ -1,4 +1,4 @@
-// The header in C++17: what a program there uses compiles without a warning, and works.
+// The header in C++17 compiles without a warning, and works.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -14,7 +14,8 @@ int main()
 	cp_options options{};
 	options.dir = dir;
 	options.handler = "id";
-	std::unique_ptr<cp_channel, void (*)(cp_channel *)> channel(cp_open("actor#1/start", &options), cp_close);
+	std::unique_ptr<cp_channel, void (*)(cp_channel *)> channel(
+		cp_open("actor#1/start", &options), cp_close);
 	if (cp_error(channel.get()) != nullptr) {
 		std::fprintf(stderr, "%s\n", cp_error(channel.get()));
 		return 1;
@@ -27,7 +28,8 @@ int main()
 	std::remove(path.c_str());
 	std::remove(dir);
 	if (tail != 100) {
-		std::fprintf(stderr, "tail %llu, want 100\n", static_cast<unsigned long long>(tail));
+		std::fprintf(stderr, "tail %llu, want 100\n",
+			     static_cast<unsigned long long>(tail));
 		return 1;
 	}
 	return 0;

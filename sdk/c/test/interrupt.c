@@ -11,7 +11,7 @@ static void signal_me(void) { raise(SIGUSR1); }
 static int handled, forked;
 static bool forks, in_child;
 
-/* wait_for_child wants that a child ends well. In the child, it gives it a time. */
+/* wait_for_child counts a child that ends well. In the child it sets a limit of time. */
 static void wait_for_child(pid_t child)
 {
 	int status = -1;
@@ -55,7 +55,7 @@ static bool blocked(int sig)
 	return pthread_sigmask(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, sig) == 1;
 }
 
-/* end_child: in a child, calls keep nothing, and channels can be opened and closed. */
+/* end_child ends a child, in which calls keep nothing, and channels can be opened and closed. */
 static void end_child(void)
 {
 	if (!in_child)
@@ -167,8 +167,8 @@ static void change(cp_channel *hot, uint64_t generation, uint64_t kind)
 }
 
 /*
- * storm has writers log to channel, whose settings change, and to other. Meanwhile signals make them
- * log as well, and forks make children go on with what the signal interrupted.
+ * storm has writers log to channel, whose settings change, and to other. Meanwhile signals make
+ * them log as well, and forks make children go on with what the signal interrupted.
  */
 static void storm(const uint64_t kinds[2])
 {
@@ -195,7 +195,7 @@ static void storm(const uint64_t kinds[2])
 static const uint64_t keep_all[] = {CP_XOY, CP_BUFFERED}; /* xoy 1 of 1 does as well */
 static const uint64_t keep_ends[] = {CP_FIRST_LAST, CP_FIRST_LAST};
 
-/* check_drops: ranges are as a drainer wants them. */
+/* check_drops checks that the ranges are as a drainer wants them. */
 static void check_drops(cp_channel *hot)
 {
 	struct channel *c = (struct channel *)hot;
@@ -327,7 +327,7 @@ static void test_handler_while_settings_change(void)
 	CHECK(accounted(channel) == returned);
 }
 
-/* hold has nobody in the place of a thread that does not go on. */
+/* hold makes a channel look as if a thread that does not go on had its cells or its turns. */
 static void hold(cp_channel *hot, bool cells, const void *dropper)
 {
 	struct channel *c = (struct channel *)hot;
@@ -347,8 +347,8 @@ static void handle_by_first_and_last(int sig)
 }
 
 /*
- * A handler interrupted a thread at its drops, and finds no cell. Who holds the cells may wait for
- * that thread.
+ * A handler interrupted a thread that has a turn at drops, and finds no cell. Who has the cells may
+ * wait for that turn.
  */
 static void test_handler_finds_no_cell(void)
 {

@@ -1,4 +1,7 @@
-/* What needs no drainer: names, errors, no-ops, forks, threads. The rest is in the conformance test, which drives writer.c. */
+/*
+ * What needs no drainer: names, errors, no-ops, forks, threads. The conformance test has the rest:
+ * it drives writer.c.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,8 +20,11 @@
 
 static void test_names(void)
 {
-	static const char *const good[] = {"a/b", "parser#0/start", "parser#1023/start", "A-b_c.d/e.f", "a#7/x"};
-	static const char *const bad[] = {"", "a", "/b", "a/", "#1/b", "a#/b", "a#01/b", "a#1024/b", "a#x/b", "a#-1/b", ".a/b", "a/.b", "a b/c", "a/b/c", "a/b#1", "\xc3\xa4/b"};
+	static const char *const good[] = {
+		"a/b", "parser#0/start", "parser#1023/start", "A-b_c.d/e.f", "a#7/x"};
+	static const char *const bad[] = {
+		"",	 "a",	   "/b",   "a/",   "#1/b",  "a#/b",  "a#01/b", "a#1024/b",
+		"a#x/b", "a#-1/b", ".a/b", "a/.b", "a b/c", "a/b/c", "a/b#1",  "\xc3\xa4/b"};
 	struct cp_name name;
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
@@ -92,7 +98,8 @@ static void test_errors(void)
 /* The file with the node's number: programs write to the directory, so it may be anything. */
 static void test_node(void)
 {
-	static const char spaces[] = "                                                               ";
+	static const char spaces[] = "                                "
+				     "                               ";
 	static const struct {
 		const char *text, *more, *says; /* says NULL: it is number 7 */
 	} files[] = {
@@ -113,14 +120,16 @@ static void test_node(void)
 	snprintf(path, sizeof(path), "%s/node", dir);
 	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
 		FILE *f = fopen(path, "w");
-		CHECK(f != NULL && fprintf(f, "%s%s", files[i].text, files[i].more) >= 0 && fclose(f) == 0);
+		CHECK(f != NULL && fprintf(f, "%s%s", files[i].text, files[i].more) >= 0);
+		CHECK(fclose(f) == 0);
 		if (files[i].says != NULL) {
 			refused("a/b", (cp_options){0}, false, files[i].says);
 			continue;
 		}
 		cp_channel *c = cp_open("a/b", &(cp_options){.dir = dir});
 		CHECK(cp_error(c) == NULL);
-		CHECK(cp_error(c) != NULL || ((struct channel *)c)->header->identity.node_number == 7);
+		if (cp_error(c) == NULL)
+			CHECK(((struct channel *)c)->header->identity.node_number == 7);
 		unlink(cp_path(c));
 		cp_close(c);
 	}
@@ -139,7 +148,7 @@ static void test_node(void)
 	unlink(path);
 }
 
-/* A child that is forked has no-ops: it neither writes into its parent's ring nor keeps it alive. */
+/* A child has no-ops: it neither writes to its parent's ring nor keeps it alive. */
 static void test_fork(void)
 {
 	cp_channel *c = cp_open("fork/x", &(cp_options){.dir = dir});
@@ -189,7 +198,10 @@ static void *open_in_vain(void *unused)
 	return NULL;
 }
 
-/* A child may be forked at any moment of another thread's open, and opens channels of its own: it must not wait for a thread that it does not have. */
+/*
+ * A child may be forked at any moment while another thread opens a channel. When it opens its own,
+ * it must not wait for that thread, which it does not have.
+ */
 static void test_fork_while_another_thread_opens(void)
 {
 	enum { DIRECTORIES = 5000, FORKS = 50 };
@@ -232,11 +244,14 @@ static void *log_many(void *c)
 	return NULL;
 }
 
-/* All shards together have at least the records that were asked for, also where these cannot be divided evenly. */
+/*
+ * All shards together have at least the records that were asked for, also where they divide badly.
+ */
 static void test_sizes(void)
 {
 	for (size_t records = 2048; records <= 1 << 17; records *= 2) {
-		cp_channel *hot = cp_open_shared("sizes/x", &(cp_options){.dir = dir, .buffer_bytes = 16 * (records + 1)});
+		cp_options o = {.dir = dir, .buffer_bytes = 16 * (records + 1)};
+		cp_channel *hot = cp_open_shared("sizes/x", &o);
 		struct channel *c = (struct channel *)hot;
 
 		CHECK(cp_error(hot) == NULL);
@@ -246,10 +261,11 @@ static void test_sizes(void)
 	}
 }
 
-/* Each event of many threads is a record or counted as dropped, whatever the handler is changed to meanwhile. */
+/* Each event of many threads is a record, or counted as dropped, while the handler changes. */
 static void test_threads(void)
 {
-	cp_channel *hot = cp_open_shared("threads/x", &(cp_options){.dir = dir, .policy = "drop", .handler = "id", .buffer_bytes = 1 << 16});
+	cp_options o = {.dir = dir, .policy = "drop", .handler = "id", .buffer_bytes = 1 << 16};
+	cp_channel *hot = cp_open_shared("threads/x", &o);
 	struct channel *c = (struct channel *)hot;
 	pthread_t threads[THREADS];
 	uint64_t kept = 0;
@@ -271,24 +287,25 @@ static void test_threads(void)
 	for (unsigned i = 0; i < c->shard_count; i++)
 		kept += *c->shards[i].hot.tail + c->shards[i].page->producer.dropped;
 	if (kept != THREADS * EVENTS) {
-		fprintf(stderr, "%llu events kept or dropped of %d\n", (unsigned long long)kept, THREADS * EVENTS);
+		fprintf(stderr, "%llu events kept or dropped of %d\n", (unsigned long long)kept,
+			THREADS * EVENTS);
 		failures++;
 	}
 	unlink(cp_path(hot));
 	cp_close(hot);
 }
 
-/* What comes through the ring is input from a stranger: the channel goes on null and says so. */
+/* Settings from a ring are input from a stranger. With bad ones a channel is null, and says so. */
 static void test_strange_settings(void)
 {
 	static const struct {
 		uint64_t word, kind, a, b;
 	} strange[] = {
-		{2 << 16 | CP_XOY << 8 | 1, CP_XOY, 0, 0},          /* y = 0: a division that must not come */
-		{2 << 16 | CP_XOY << 8 | 1, CP_ID, 0, 0},           /* word and slot differ */
-		{2 << 16 | 9 << 8 | 1, 9, 0, 0},                    /* no such handler */
-		{2 << 16 | CP_ID << 8 | 9, CP_ID, 0, 0},            /* no such slot */
-		{2 << 16 | CP_LINK << 8 | 1, CP_LINK, 0, 0},        /* not a link channel */
+		{2 << 16 | CP_XOY << 8 | 1, CP_XOY, 0, 0},   /* y = 0: nobody may divide */
+		{2 << 16 | CP_XOY << 8 | 1, CP_ID, 0, 0},    /* word and slot differ */
+		{2 << 16 | 9 << 8 | 1, 9, 0, 0},             /* no such handler */
+		{2 << 16 | CP_ID << 8 | 9, CP_ID, 0, 0},     /* no such slot */
+		{2 << 16 | CP_LINK << 8 | 1, CP_LINK, 0, 0}, /* not a link channel */
 		{2 << 16 | CP_DOWNSAMPLE << 8 | 1, CP_DOWNSAMPLE, 0, 0},
 		{0, CP_ID, 0, 0},
 	};
@@ -297,7 +314,8 @@ static void test_strange_settings(void)
 		struct channel *c = (struct channel *)hot;
 		CHECK(cp_error(hot) == NULL);
 		cp_log(hot, 1);
-		c->header->control.slot[1] = (struct slot){strange[i].kind, strange[i].a, strange[i].b, 0};
+		c->header->control.slot[1] =
+			(struct slot){strange[i].kind, strange[i].a, strange[i].b, 0};
 		STORE(&c->header->control.word, strange[i].word);
 		for (uint64_t id = 0; id < 10; id++)
 			cp_log(hot, id);
@@ -310,7 +328,7 @@ static void test_strange_settings(void)
 	}
 }
 
-/* The clock of this program, which the library reads as well: it says what a test wants, as far as it wants something. */
+/* The clock of this program and of the library in it. It says what a test wants, while one does. */
 static const int64_t *utc_says;
 static size_t utc_left;
 
@@ -324,7 +342,10 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 	return (int)syscall(SYS_clock_gettime, clock, t);
 }
 
-/* A clock that is set back between its two readings leaves no interval that ends before it begins: a ring that said so would be damaged. */
+/*
+ * A clock may be set back between its two readings. The ring must not say of it that an interval
+ * ends before it begins: readers would call the ring damaged.
+ */
 static void test_clock_set_back(void)
 {
 	static const int64_t times[] = {1000000, 400, 500, 600};

@@ -52,9 +52,10 @@ static void *burst(void *arg)
 
 	for (;;) {
 		for (int n = rand_r(&seed) % 4000; n > 0; n--) {
-			uint64_t id = atomic_load_explicit(&said->returned[w->place], memory_order_relaxed);
+			_Atomic uint64_t *returned = &said->returned[w->place];
+			uint64_t id = atomic_load_explicit(returned, memory_order_relaxed);
 			call(w, id);
-			atomic_store(&said->returned[w->place], id + 1);
+			atomic_store(returned, id + 1);
 		}
 		usleep((useconds_t)(rand_r(&seed) % 2000));
 	}
@@ -99,7 +100,8 @@ int main(int argc, char **argv)
 	}
 	shared = open_it(count, "shared/x", "id", "drop", 256 << 10, 1);
 	for (int i = 0; i < atoi(argv[2]) && count < 8; i++, count++)
-		writers[count] = (struct writer){.place = count, .number = (uint64_t)i, .channel = shared};
+		writers[count] = (struct writer){
+			.place = count, .number = (uint64_t)i, .channel = shared};
 	atomic_store(&said->begun, 1);
 	for (int i = 1; i < count; i++) {
 		pthread_t thread;

@@ -1,14 +1,14 @@
 /*
- * A program that does what it is told, a line at a time, and answers each with a line. The conformance test drives it and
- * its twin in Go, and expects the same of both.
+ * A program that does what it is told, a line at a time, and answers each with a line. The
+ * conformance test drives it and its twin in Go, and expects the same of both.
  *
- *	open one|shared NAME HANDLER N X Y PERIOD_NS POLICY STAMP BYTES    "-" is the default
+ *	open one|shared NAME HANDLER N X Y PERIOD_NS POLICY STAMP BYTES    "-": the default
  *	log FIRST COUNT
  *	link PARENT CHILD
  *	snapshot
- *	fork COUNT      a child logs so many events and lives on
+ *	fork COUNT           a child logs so many events, and lives on
  *	close
- *	memory ROOT BYTES    is there memory for so much, as the files below ROOT have it?
+ *	memory ROOT BYTES    is there memory for so much, by the files below ROOT?
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -31,8 +31,11 @@ static const char *open_it(const char *line)
 	cp_options o = {0};
 	uint64_t bytes;
 
-	if (sscanf(line, "open %7s %139s %31s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %31s %31s %" SCNu64, many, name, handler, &o.n, &o.x, &o.y,
-		   &o.period_ns, policy, stamp, &bytes) != 10)
+	if (sscanf(line,
+		   "open %7s %139s %31s "
+		   "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %31s %31s %" SCNu64,
+		   many, name, handler, &o.n, &o.x, &o.y, &o.period_ns, policy, stamp,
+		   &bytes) != 10)
 		return "cannot read this";
 	o.handler = given(handler);
 	o.policy = given(policy);
@@ -42,7 +45,7 @@ static const char *open_it(const char *line)
 	return cp_error(channel);
 }
 
-/* The child lives on, until whoever gives orders is gone. */
+/* The child lives until whoever gives orders is gone. */
 static const char *fork_it(uint64_t count)
 {
 	int done[2];
