@@ -63,6 +63,8 @@ type job struct {
 	Listen netip.AddrPort
 	Clocks []byte // a vnode.Config, encoded
 	Cores  int
+
+	Hostile *hostileJob // this client is a hostile member
 }
 
 func faultsConfig() Config {
@@ -99,6 +101,9 @@ func (j job) run() error {
 	server, err := control.ReadKey(j.Public)
 	if err != nil {
 		return err
+	}
+	if j.Hostile != nil {
+		return newHostile(j, key, server).run()
 	}
 	notice, err := minrtt.OpenStepNotice()
 	if err != nil {
@@ -373,11 +378,21 @@ func (f *realFleet) truths() map[string]*vnode.Truth {
 // check holds every bound against the truth; it returns how many there are.
 func (f *realFleet) check() (bounds int) {
 	f.t.Helper()
+	bounds, untrue := f.hold("")
+	for _, u := range untrue {
+		f.t.Error(u)
+	}
+	return bounds
+}
+
+// hold holds the bounds against the truth, but for those of one node. It tells of those that miss it.
+func (f *realFleet) hold(but string) (bounds int, untrue []string) {
+	f.t.Helper()
 	var m Matrix
 	f.question(AskNodes, nil, &m)
 	truths := f.truths()
 	for _, p := range m.Pairs {
-		if p.Hi_cycles == 0 {
+		if p.Hi_cycles == 0 || p.From == but || p.Into == but {
 			continue
 		}
 		bounds++
@@ -388,18 +403,20 @@ func (f *realFleet) check() (bounds int) {
 			}
 			lo, hi := truths[p.Into].Reading(span.First), truths[p.Into].Reading(span.Last)
 			if lo < p.Lo_cycles || hi > p.Hi_cycles {
-				f.t.Errorf("FALSE: %s's %d in cycles of %s is [%d, %d], and [%d, %d] in truth", p.From, p.Reading_cycles, p.Into, p.Lo_cycles, p.Hi_cycles, lo, hi)
+				untrue = append(untrue, fmt.Sprintf(
+					"FALSE: %s's %d in cycles of %s is [%d, %d], and [%d, %d] in truth",
+					p.From, p.Reading_cycles, p.Into, p.Lo_cycles, p.Hi_cycles, lo, hi))
 			}
 			held = true
 		}
 		if !held {
-			f.t.Errorf("%s's %d is a reading of no instant", p.From, p.Reading_cycles)
+			untrue = append(untrue, fmt.Sprintf("%s's %d is a reading of no instant", p.From, p.Reading_cycles))
 		}
 		if p.Verdict != tscratio.Consistent.String() {
 			f.t.Logf("%s with %s is %s: %s", p.From, p.Into, p.Verdict, p.Unhealthy)
 		}
 	}
-	return bounds
+	return bounds, untrue
 }
 
 // TestPrivilegedFaults is ten virtual nodes in namespaces, whose clients are killed, stopped, cut off and brought back, and a server that is
