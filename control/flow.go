@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ZeroMQ keeps a message until its last frame has come, however many there are, and has a limit for
-// none but single frames. So one peer could fill this machine's memory with a message that never
-// ends. flows watches, from outside, how much each connection has brought that did not come out as
+// ZeroMQ keeps a message until its last frame has come, however many there are, and whole messages
+// until they are taken. It has a limit for none but single frames (see setCommon). So one peer
+// could fill this machine's memory. flows watches, from outside, how much each connection has brought that did not come out as
 // messages, and cuts it beyond a limit. Any goroutine may use it.
 type flows struct {
 	port    int // that the server listens on

@@ -62,6 +62,48 @@ func TestAMessageWithoutEndIsCut(t *testing.T) {
 	f.wantWell(honest)
 }
 
+// A peer that is gone while its messages wait does not take the server with it.
+func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
+	s := must(Listen(ServerConfig{Address: "127.0.0.1:0"}))(t)
+	defer s.Close()
+	a := must(Dial(ClientConfig{Server: s.Address()}))(t)
+	defer a.Close()
+	go a.Register(within(t), node("a"))
+	in := must(s.Receive(within(t)))(t)
+	for !s.full() { // nobody takes what comes, from now on
+		if err := a.Send(within(t), 0, &Ping{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn := dialRaw(t, s.Address())
+	greeting := make([]byte, 64+2)
+	if _, err := io.ReadFull(conn, greeting); err != nil { // messages are taken after it
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if _, err := conn.Write([]byte{0, 1, 'x'}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(wireHeartbeat / 4) // the server has read as much as it will
+	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	for end := time.Now().Add(3 * wireHeartbeat); s.Refused()[ReasonDisconnected] == 0; {
+		if time.Now().After(end) {
+			t.Fatal("nobody notices that the peer is gone")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for s.full() {
+		must(s.Receive(within(t)))(t)
+	}
+	if err := s.Send(in.Peer, in.Request, &Welcome{Heartbeat_ns: 1e9, Dead_ns: 3e9}); err != nil {
+		t.Error(err)
+	}
+}
+
 // Many connections that each stay within their limit are cut as well, the largest first.
 func TestManyMessagesWithoutEndAreCut(t *testing.T) {
 	refused := newRefusals(nil)

@@ -128,7 +128,7 @@ func (s *Server) open(c ServerConfig) (err error) {
 	if s.router, err = s.context.NewSocket(zmq4.ROUTER); err != nil {
 		return err
 	}
-	if err := errors.Join(setCommon(s.router, c.Address), s.router.SetRouterMandatory(1), s.router.SetRcvhwm(receiveQueue)); err != nil {
+	if err := errors.Join(setCommon(s.router, c.Address), s.router.SetRouterMandatory(1)); err != nil {
 		return err
 	}
 	if s.loop, err = newLoop(s.context); err != nil {

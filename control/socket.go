@@ -24,7 +24,6 @@ const (
 	wireHeartbeatDead = 6 * time.Second // and messages that drip
 	wireOverhead      = 1024            // CURVE makes a frame longer; one beyond that ends its connection
 	sendQueue         = 1000            // messages to one peer that wait in ZeroMQ
-	receiveQueue      = 64              // messages of one peer that do; then it has to wait
 	lookEvery         = 50 * time.Millisecond
 	lingerAtClose     = 200 * time.Millisecond
 )
@@ -54,6 +53,9 @@ func setCommon(s *zmq4.Socket, address string) error {
 		s.SetHeartbeatTimeout(wireHeartbeatDead),
 		s.SetLinger(lingerAtClose),
 		s.SetSndhwm(sendQueue),
+		// ZeroMQ aborts the whole process if a peer is gone while it waits for its messages to be
+		// read. So it reads on, and flows limits what waits.
+		s.SetRcvhwm(0),
 		s.SetIpv6(strings.HasPrefix(address, "[")),
 	)
 }
