@@ -52,6 +52,7 @@ type core struct {
 	swept   time.Time // when the last one ended
 	last    *SweepStatus
 	sweeps  uint64
+	asked   int // exchanges of the longest train that a sweep has asked for
 
 	wants      []func(*Matrix) // who waits for a matrix that begins to be evaluated from now on
 	evaluating bool

@@ -189,6 +189,9 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 	if len(t.Exchanges)+len(t.Arrivals) == 0 {
 		return nil
 	}
+	if n, most := len(t.Exchanges)+len(t.Arrivals), c.longestTrain(); n > most {
+		return fmt.Errorf("train has %d exchanges, and none of more than %d was ordered", n, most)
+	}
 	if err := p.live.Add(train); err != nil {
 		return err
 	}
@@ -222,6 +225,13 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 		p.run.Prune()
 	}
 	return nil
+}
+
+// longestTrain is how many packets an ordered train may have told of. What is kept of a train costs
+// the square of its length: a node must not choose that.
+func (c *core) longestTrain() int {
+	o := c.config.Sweep
+	return (max(o.Exchanges, c.config.TrainExchanges, c.asked) + 2) * o.Attempts // with warm-up and close
 }
 
 // shorten forgets the older half of what is kept of a pair between runs.

@@ -98,3 +98,40 @@ func TestAStepWithinAReportIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// A train that is longer than any that was ordered is refused: what it costs grows with the square
+// of its length.
+func TestATrainThatNobodyOrderedIsRefused(t *testing.T) {
+	f := newFleet(t, testConfig(), names(2)...)
+	f.wantSweep(time.Minute)
+	c := f.clients["n00"]
+	complaint := func(exchanges int) string {
+		c.report++
+		train, _ := c.train(f.clients["n01"], exchanges)
+		c.send(0, &control.Trains{Report: c.report, Peer: "n01", PeerEpoch: "e1", Epoch: "e1", Trains: []control.Train{train}})
+		f.run(time.Millisecond, nil)
+		for _, p := range f.core.pairs {
+			return p.complaint
+		}
+		return "no pair"
+	}
+	if got := complaint(f.core.config.Sweep.Exchanges); got != "" {
+		t.Error(got)
+	}
+	long := f.core.longestTrain() + 1
+	if got := complaint(long); !strings.Contains(got, "none of more than") {
+		t.Errorf("a train of %d exchanges: %q", long, got)
+	}
+	trains := func() (n uint64) {
+		for _, p := range f.core.pairs {
+			n = p.trains
+		}
+		return n
+	}
+	before := trains()
+	answered[SweepStatus](t, f.ask(AskSweep, SweepRequest{Exchanges: long, NoQuiet: true}))
+	f.run(time.Minute, nil)
+	if after := trains(); after <= before {
+		t.Error("the same train is refused when it is asked for")
+	}
+}

@@ -86,6 +86,7 @@ func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 		return fmt.Errorf("sweep %d (%s) is under way", c.sweep.number, c.sweep.why)
 	}
 	c.sweeps++
+	c.asked = max(c.asked, o.Exchanges)
 	s := &sweep{number: c.sweeps, why: why, options: o, began: c.now(), ended: ended, inUse: map[string]int{},
 		lost: map[[2]string]string{}, found: map[string]string{}, failed: map[string]map[string]bool{}, succeeded: map[string]bool{}}
 	var names []string
