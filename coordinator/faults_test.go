@@ -119,6 +119,8 @@ func (j job) run() error {
 	}
 	config := tscclient.DefaultConfig()
 	config.Node, config.Clock, config.Listen, config.Secret = j.Node, clock, j.Listen, minrtt.NewSecret()
+	// Whatever the machine does besides, each pair has several trains in each few seconds.
+	config.Budget = tscclient.Budget{TrainsPerSecond: 10}
 	client, err := tscclient.Start(config)
 	if err != nil {
 		return err

@@ -425,7 +425,6 @@ func (h *hostile) connections() error {
 		}
 	}()
 	for range 100 {
-		h.raw(func(*zmq4.Socket) {})
 		s, err := h.context.NewSocket(zmq4.DEALER)
 		if err != nil {
 			return err
@@ -575,16 +574,14 @@ func (h *hostile) answerProbes() error {
 		return c
 	}
 	clock.Bracket = nil
-	serve := func() error {
-		transport, err := minrtt.ListenUDP(h.job.Listen, minrtt.UDPConfig{Counter: clock.Counter})
-		if err != nil {
-			return err
-		}
-		if h.answerer, err = minrtt.NewAnswerer(transport, clock, []minrtt.Secret{minrtt.NewSecret()}); err != nil {
-			return err
-		}
-		go h.answerer.Serve(context.Background())
-		return nil
+	transport, err := minrtt.ListenUDP(h.job.Listen, minrtt.UDPConfig{Counter: clock.Counter})
+	if err != nil {
+		return err
 	}
-	return serve()
+	h.answerer, err = minrtt.NewAnswerer(transport, clock, []minrtt.Secret{minrtt.NewSecret()})
+	if err != nil {
+		return err
+	}
+	go h.answerer.Serve(context.Background())
+	return nil
 }
