@@ -177,7 +177,7 @@ func (a *Agent) missing() (all []string) {
 		if n := r.NotStored; n > 0 {
 			all = append(all, fmt.Sprintf("%s: %d records were not stored: %v", name, n, r.Limit))
 		}
-		if r.Removed > 0 { // the segment after it does not tell that from a run that began there
+		if r.Removed > 0 {
 			all = append(all, fmt.Sprintf("%s: log files that went away while they were written, with what was in them: %d", name, r.Removed))
 		}
 		if r.Missing > 0 {

@@ -30,8 +30,11 @@ func TestBadInput(t *testing.T) {
 		pairs int    // durations of the one leg that are left; -1: no leg
 	}{
 		"no_logs_of_a_node": {func(t *testing.T, dir string) { os.RemoveAll(dir + "/logs/B") }, "logs/B", -1},
+		"removed_log": {func(t *testing.T, dir string) {
+			os.Remove(glob(t, dir+"/logs/B/*.cplog"))
+		}, "it is gone", -1},
 		"torn_log": {func(t *testing.T, dir string) {
-			file := glob(t, dir+"/logs/B/*")
+			file := glob(t, dir+"/logs/B/*.cplog")
 			info, err := os.Stat(file)
 			if err != nil {
 				t.Fatal(err)
@@ -41,7 +44,7 @@ func TestBadInput(t *testing.T) {
 			}
 		}, "is damaged in 1 place: ", -1},
 		"no_log_but_a_text": {func(t *testing.T, dir string) {
-			if err := os.WriteFile(glob(t, dir+"/logs/B/*"), []byte("hello"), 0o600); err != nil {
+			if err := os.WriteFile(glob(t, dir+"/logs/B/*.cplog"), []byte("hello"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, "not a log file", -1},
@@ -103,7 +106,7 @@ func TestRestOfADamagedLogIsUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := openRun(t, parent, "long")
-		found, err := filepath.Glob(filepath.Join(dir.Path, "logs/B/*"))
+		found, err := filepath.Glob(filepath.Join(dir.Path, "logs/B/*.cplog"))
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%v, %v", found, err)
 		}

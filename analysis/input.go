@@ -79,6 +79,11 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	logs, unlisted := dir.Logs()
 	missing = append(missing, unlisted...)
 	in.miss(missing...)
+	for _, m := range unlisted {
+		if s, ok := logstore.ParseSegment(m.Part); ok {
+			in.unseen[pointOf(s)] = fmt.Sprintf("not all logs of %s are there", pointOf(s))
+		}
+	}
 	in.miss(dir.Absent(pairs, logs, missing)...)
 	if err := in.relate(pairs); err != nil {
 		return nil, err

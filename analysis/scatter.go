@@ -130,7 +130,7 @@ type reader struct {
 
 func (r *reader) source(ctx context.Context, i int) error {
 	s, t := &r.in.sources[i], &r.out.told[i]
-	log := logstore.ReadLog(s.segments)
+	log := logstore.ReadSegments(s.segments)
 	defer log.Close()
 	axis := r.axes[s.node]
 	t.perBin = make([]uint64, max(axis.count, 1))

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -125,6 +126,41 @@ func TestMoveAfterDeath(t *testing.T) {
 		if n := r.d.Stats().Total.Missing; n != 0 {
 			t.Errorf("moved %v: %d missing", moved, n)
 		}
+	}
+}
+
+// A drainer dies over a move, when the log is sealed in the old directory and not yet begun in the
+// new one. The next one leaves the old part as it is: it says that nothing more comes there.
+func TestDeathBetweenDirectories(t *testing.T) {
+	r := newRig(t, Options{})
+	first, second := r.logs, filepath.Join(t.TempDir(), "second")
+	c := r.open("a/x", handlers.Options{Handler: "id"})
+	logMany(c, 0, 100)
+	r.advance(0)
+	r.run(time.Second)
+	err := r.d.sources[c.Path()].log.Move(second) // which nobody has made
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	r.kill()
+	logMany(c, 100, 120)
+	r.logs = second
+	r.start(Options{Before: []string{first}})
+	r.advance(0)
+	logMany(c, 120, 130)
+	c.Close()
+	r.run(2 * time.Second)
+	for dir, ids := range map[string][2]uint64{first: {0, 100}, second: {100, 130}} {
+		k := readLogs(t, dir)["a/x"]
+		k.check(t)
+		checkIDs(t, dir, k.ids(), ids[0], ids[1])
+	}
+	if then := readLogs(t, first)["a/x"].report.Then; then != logstore.Moved {
+		t.Errorf("the first part says %q", then)
+	}
+	k := readLogs(t, second)["a/x"]
+	if k.report.Then != logstore.Ended || k.header.Part != k.header.Segment {
+		t.Errorf("the second part says %q, and begins with %d", k.report.Then, k.header.Part)
 	}
 }
 

@@ -126,6 +126,13 @@ func (s *source) prepare(logs begun) error {
 			return err
 		}
 	}
+	// Who went before died over the move. What the ring holds came after it.
+	if logs := s.d.Logs(); s.log.Moved() && dir != logs {
+		if err := s.log.Move(logs); err != nil {
+			return logFailure{err}
+		}
+		s.dir = logs
+	}
 	if err := s.beginEpoch(); err != nil {
 		return err
 	}

@@ -21,6 +21,9 @@ type Report struct {
 	Damage     []*CorruptionError // in the order of the files and offsets; at most maxDamage of them
 	MoreDamage int                // and how many more
 	Rows       []Account
+
+	Then  End     // what the last file read says of what comes after it
+	Chain []Break // in the order of the segments; of a log whose segments were read as one
 }
 
 // maxDamage bounds the memory that a damaged file makes a report take.
@@ -39,14 +42,15 @@ type Account struct {
 	Dropped map[Reason]uint64
 }
 
-// Whole tells whether everything that was ever written is there or accounted for.
+// Whole tells whether everything that is known to have been written is there or accounted for.
+// That nothing else was written, only the end of the log says: see Then.
 func (r *Report) Whole() bool {
 	for _, a := range r.Rows {
 		if len(a.Missing) > 0 {
 			return false
 		}
 	}
-	return len(r.Damage) == 0
+	return len(r.Damage) == 0 && len(r.Chain) == 0
 }
 
 // MissingRows is how many rows are missing without account.

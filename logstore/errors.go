@@ -24,6 +24,8 @@ var (
 	ErrForeign = errors.New("block of a foreign incarnation")
 	// ErrIndex is returned when the index at the end of a file contradicts the blocks.
 	ErrIndex = errors.New("index contradicts the blocks")
+	// ErrSegment is returned for a file that bears the name of another segment of its log.
+	ErrSegment = errors.New("segment of another number")
 	// ErrSequence is returned when a block is appended that repeats or goes behind the rows before it.
 	ErrSequence = errors.New("block out of sequence")
 	// ErrBlock is returned when a block is appended that no file can hold.
@@ -34,8 +36,9 @@ var (
 	ErrRemoved = errors.New("log file was removed")
 )
 
-// CorruptionError says that a stretch of a file is damaged, where, and in which way: it wraps one of ErrHeader, ErrBytes,
-// ErrTorn, ErrChecksum, ErrPayload, ErrForeign and ErrIndex. Reading can go on behind it.
+// CorruptionError says that a stretch of a file is damaged, where, and in which way: it wraps one
+// of ErrHeader, ErrBytes, ErrTorn, ErrChecksum, ErrPayload, ErrForeign, ErrIndex and ErrSegment.
+// Reading can go on behind it.
 type CorruptionError struct {
 	File   string
 	Offset int64 // of the first damaged byte

@@ -20,7 +20,9 @@ type File struct {
 	sealed  bool
 	indexBy indexBy
 	entries []indexEntry
-	places  []Place // how far the streams came, as known from the index
+	indexes []indexEntry // of the blocks of the index, where the file was searched for blocks
+	then    End          // what the end says
+	places  []Place      // how far the streams came, as known from the index
 	closer  io.Closer
 }
 
@@ -96,39 +98,114 @@ func (f *File) Close() error {
 // Header is what the log says of itself.
 func (f *File) Header() Header { return f.header }
 
+// Then is what the file's end says of what comes after it.
+func (f *File) Then() End { return f.then }
+
 // Blocks is how many blocks of rows the file is known to have.
 func (f *File) Blocks() int { return len(f.entries) }
 
 // readIndex reads the index of a sealed file, and returns false where there is none that can be believed.
 func (f *File) readIndex() bool {
-	tail := make([]byte, endLength(f.header.Format))
-	at := f.size - int64(len(tail))
-	if at < f.header.headerLength {
+	tail := make([]byte, min(f.size-f.header.headerLength, frameLimit))
+	if _, err := f.from.ReadAt(tail, f.size-int64(len(tail))); err != nil && err != io.EOF {
 		return false
 	}
-	if _, err := f.from.ReadAt(tail, at); err != nil && err != io.EOF {
+	e, at, ok := parseLastEnd(tail, f.header.Format)
+	limit := uint64(f.size - int64(len(tail)) + int64(at)) // where the end begins
+	if !ok || e.offset < uint64(f.header.headerLength) || e.offset > limit {
 		return false
 	}
-	e, ok := parseEnd(tail, f.header.Format)
-	if !ok || e.offset < uint64(f.header.headerLength) || e.offset > uint64(at) {
+	read := f.readIndexBack
+	if f.header.version == 1 {
+		read = f.readIndexOn
+	}
+	entries, ok := read(e, limit)
+	if !ok {
 		return false
 	}
-	r := newReader(io.NewSectionReader(f.from, int64(e.offset), f.size-int64(e.offset)), f.name)
-	r.header = f.header
-	r.window.offset = int64(e.offset)
-	r.indexOnly = true
-	if _, err := r.Next(); err != io.EOF || !r.ended || uint64(len(r.index)) != e.rows {
-		return false
+	t := tracker{}
+	for _, entry := range entries {
+		t.known(Kind(entry.Kind), int(entry.Shard), entry.First+entry.Count)
 	}
-	for _, entry := range r.index {
-		kind := Kind(entry.Kind)
-		if entry.Kind >= kinds || !kind.known() || kind == index || entry.Shard > maxShard || entry.Count < 1 || entry.Count > MaxRows ||
-			entry.First+entry.Count < entry.First || entry.Offset+entry.Length > e.offset || entry.Offset+entry.Length < entry.Offset || entry.Length > math.MaxInt32 {
+	f.entries, f.places, f.then = entries, t.places(), e.then
+	return true
+}
+
+// readIndexBack reads the index from its last block on: the first row of each is of the one before.
+func (f *File) readIndexBack(e end, limit uint64) ([]indexEntry, bool) {
+	if e.rows == 0 {
+		return nil, e.offset == limit
+	}
+	var blocks [][]indexEntry
+	for at, left := e.offset, e.rows; left > 0; {
+		rows, to, ok := f.readIndexBlock(at, limit)
+		if !ok || to != limit && len(blocks) == 0 || uint64(len(rows)) > left {
+			return nil, false
+		}
+		left -= uint64(len(rows))
+		before := rows[0]
+		from := uint64(f.header.headerLength)
+		if Kind(before.Kind) == index {
+			if from = before.Offset + before.Length; !before.sane() || from > at {
+				return nil, false
+			}
+			rows = rows[1:]
+		}
+		if (left > 0) != (Kind(before.Kind) == index) || !believable(rows, from, at) {
+			return nil, false
+		}
+		blocks = append(blocks, rows)
+		at, limit = before.Offset, from
+	}
+	slices.Reverse(blocks)
+	return slices.Concat(blocks...), true
+}
+
+// readIndexOn reads the index of a file of version 1: all blocks of it, one behind the other.
+func (f *File) readIndexOn(e end, limit uint64) (entries []indexEntry, ok bool) {
+	from := uint64(f.header.headerLength)
+	for at := e.offset; at < limit; {
+		rows, to, ok := f.readIndexBlock(at, limit)
+		if !ok || !believable(rows, from, e.offset) {
+			return nil, false
+		}
+		last := rows[len(rows)-1]
+		entries, at, from = append(entries, rows...), to, last.Offset+last.Length
+	}
+	return entries, uint64(len(entries)) == e.rows
+}
+
+// readIndexBlock reads a block of the index that ends before limit, and says where.
+func (f *File) readIndexBlock(at, limit uint64) (rows []indexEntry, to uint64, ok bool) {
+	if at >= limit {
+		return nil, 0, false
+	}
+	head := make([]byte, min(limit-at, frameLimit))
+	if _, err := f.from.ReadAt(head, int64(at)); err != nil {
+		return nil, 0, false
+	}
+	frame := parseFrame(head, f.header.Format)
+	to = at + uint64(frame.size) + uint64(frame.block.length)
+	if !frame.isBlock || frame.block.kind != index || to > limit {
+		return nil, 0, false
+	}
+	c := Cursor{file: f}
+	h, payload, err := c.verify(entryOf(&frame.block, int64(at), int(to-at)))
+	if err == nil {
+		err = c.decoder.block(&c.block, &h, payload)
+	}
+	return c.block.index, to, err == nil
+}
+
+// believable tells whether entries are of blocks of rows that lie one behind the other between two
+// offsets. So a file can make a reader take memory for no more of them than there is room for.
+func believable(entries []indexEntry, from, to uint64) bool {
+	for _, e := range entries {
+		if !e.ofRows() || e.Offset < from || e.Offset+e.Length > to {
 			return false
 		}
+		from = e.Offset + e.Length
 	}
-	f.entries = r.index
-	f.places = r.tracker.places()
 	return true
 }
 
@@ -152,8 +229,9 @@ func (f *File) scan() error {
 		if !at.isBlock || offset+size > f.size || at.block.incarnation != f.header.Incarnation {
 			return f.search(last)
 		}
-		if h := &at.block; h.kind != index {
-			entry := entryOf(h, offset, int(size))
+		if h, entry := &at.block, entryOf(&at.block, offset, int(size)); h.kind == index {
+			f.indexes = append(f.indexes, entry)
+		} else {
 			if fresh := t.accept(h.kind, h.shard, h.first, h.rows); fresh.From < fresh.To {
 				f.entries = append(f.entries, entry)
 			}
@@ -168,7 +246,9 @@ func (f *File) scan() error {
 // search makes the index from an offset on, where a block begins, by reading everything.
 func (f *File) search(offset int64) error {
 	f.indexBy = bySearch
-	f.entries = slices.DeleteFunc(f.entries, func(e indexEntry) bool { return int64(e.Offset) >= offset })
+	behind := func(e indexEntry) bool { return int64(e.Offset) >= offset }
+	f.entries = slices.DeleteFunc(f.entries, behind)
+	f.indexes = slices.DeleteFunc(f.indexes, behind)
 	t := tracker{}
 	for _, e := range f.entries {
 		t.accept(Kind(e.Kind), int(e.Shard), e.First, int(e.Count))
@@ -177,14 +257,14 @@ func (f *File) search(offset int64) error {
 	r.header = f.header
 	r.window.offset = offset
 	r.tracker = t
-	r.entries = &f.entries
+	r.file = f
 	for {
 		_, err := r.Next()
 		var damage *CorruptionError
 		switch {
 		case err == io.EOF:
 			f.places = t.places()
-			f.sealed = r.ended
+			f.sealed, f.then = r.ended, r.then
 			return nil
 		case err != nil && !errors.As(err, &damage):
 			return err

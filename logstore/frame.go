@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // A file is, after its header, a row of frames: blocks, and in a sealed file the index's blocks and one end.
@@ -15,50 +16,66 @@ const frameLimit = blockLineLimit
 const (
 	endMagic    = "\xf5CPEND\r\n"
 	endSize     = 32
-	endTextSize = len("end 00000000000000000000 00000000000000000000 00000000\n")
+	endTextSize = len("end 00000000000000000000 00000000000000000000 next 00000000\n")
 )
 
 // end closes a sealed file.
 type end struct {
-	offset uint64 // of the index's first block
+	offset uint64 // of the index's last block; of its first one in version 1
 	rows   uint64 // of the index
+	then   End
 }
 
+// append writes the end as of version 2, and as of version 1 if it does not say what comes then.
 func (e *end) append(dst []byte, format Format) []byte {
 	start := len(dst)
 	if format == Text {
 		dst = fmt.Appendf(dst, "end %020d %020d ", e.offset, e.rows)
+		if e.then != Unsaid {
+			dst = fmt.Appendf(dst, "%s ", e.then)
+		}
 		return fmt.Appendf(dst, "%08x\n", checksum(dst[start:]))
 	}
 	dst = append(dst, endMagic...)
 	dst = binary.LittleEndian.AppendUint64(dst, e.offset)
 	dst = binary.LittleEndian.AppendUint64(dst, e.rows)
-	dst = binary.LittleEndian.AppendUint32(dst, 0)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(e.then))
 	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
 }
 
-func parseEnd(b []byte, format Format) (end, bool) {
-	var e end
+// parseEnd reads an end from the front of b, and says how long it is.
+func parseEnd(b []byte, format Format) (e end, size int, ok bool) {
 	if format == Text {
-		if len(b) < endTextSize {
-			return e, false
+		size = bytes.IndexByte(b[:min(len(b), endTextSize)], '\n') + 1
+		words := strings.Fields(string(b[:size]))
+		if len(words) < 4 {
+			return e, 0, false
 		}
-		fmt.Sscanf(string(b[:endTextSize]), "end %d %d ", &e.offset, &e.rows)
-		return e, bytes.Equal(e.append(nil, Text), b[:endTextSize])
+		fmt.Sscanf(string(b[:size]), "end %d %d ", &e.offset, &e.rows)
+		if len(words) == 5 {
+			e.then = parseEndName(words[3])
+		}
+		return e, size, bytes.Equal(e.append(nil, Text), b[:size])
 	}
 	if len(b) < endSize {
-		return e, false
+		return e, 0, false
 	}
 	e = end{offset: binary.LittleEndian.Uint64(b[8:]), rows: binary.LittleEndian.Uint64(b[16:])}
-	return e, bytes.Equal(e.append(nil, Plain), b[:endSize])
+	e.then = End(min(binary.LittleEndian.Uint32(b[24:]), uint32(ends)))
+	return e, endSize, e.then < ends && bytes.Equal(e.append(nil, Plain), b[:endSize])
 }
 
-// endLength is how long the end of a file of this format is.
-func endLength(format Format) int {
+// parseLastEnd reads the end that b ends with, and says where in b it begins.
+func parseLastEnd(b []byte, format Format) (e end, at int, ok bool) {
+	at = len(b) - endSize
 	if format == Text {
-		return endTextSize
+		at = bytes.LastIndex(b, []byte("end "))
 	}
-	return endSize
+	if at < 0 {
+		return e, 0, false
+	}
+	e, size, ok := parseEnd(b[at:], format)
+	return e, at, ok && at+size == len(b)
 }
 
 // frame is what begins at some place of a file.
@@ -82,8 +99,7 @@ func parseFrame(b []byte, format Format) frame {
 				f.size = line + 1
 			}
 		case bytes.HasPrefix(b, []byte("end ")):
-			f.end, f.isEnd = parseEnd(b, format)
-			f.size = endTextSize
+			f.end, f.size, f.isEnd = parseEnd(b, format)
 		}
 		return f
 	}
@@ -92,8 +108,7 @@ func parseFrame(b []byte, format Format) frame {
 		f.block, f.isBlock = parseBlockHeader(b)
 		f.size = blockHeaderSize
 	case bytes.HasPrefix(b, []byte(endMagic)):
-		f.end, f.isEnd = parseEnd(b, format)
-		f.size = endSize
+		f.end, f.size, f.isEnd = parseEnd(b, format)
 	}
 	return f
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Version is the version of the files that this package writes, and the only one that it reads.
-const Version = 1
+// Version is the version of the files that this package writes. It reads those of version 1 as
+// well, which do not say how long their log is.
+const Version = 2
 
 // Format says how a file keeps rows. The names stand in files: append only.
 type Format uint8
@@ -65,13 +66,24 @@ type Header struct {
 	CoreSlack_cycles uint64 // how far the node's cores may disagree
 
 	// The counter read Counter at some instant of UTC, by the node's clock, between these nanoseconds since 1970.
-	Counter      uint64
-	UTCLo_ns     int64
-	UTCHi_ns     int64
-	Segment      int     // number of the file among those of one ring, from 0
-	Continues    []Place // what the segments before it hold; kinds and shards that are not listed begin at 0
-	headerLength int64   // of the header in the file that it was read from
+	Counter  uint64
+	UTCLo_ns int64
+	UTCHi_ns int64
+
+	Segment   int         // number of the file among those of one ring, from 0
+	Part      int         // segment with which the log begins in this directory; UnknownPart
+	Previous  Fingerprint // of the segment before; zero: there is none, or it is not known
+	Rewritten bool        // the file was made of another one: the next segment has that one's Previous
+
+	// Continues is what the segments before it hold. Kinds and shards that are not listed begin at 0.
+	Continues []Place
+
+	version      int   // of the file that it was read from
+	headerLength int64 // of the header in that file
 }
+
+// UnknownPart is the Part of a file of version 1, and of one whose header was lost.
+const UnknownPart = -1
 
 // Place is how far the rows of a kind in a shard have come: the sequence of the next.
 type Place struct {
@@ -112,6 +124,15 @@ func appendHeader(dst []byte, h *Header) []byte {
 	line("counter", "%d", h.Counter)
 	line("utc_ns", "%d %d", h.UTCLo_ns, h.UTCHi_ns)
 	line("segment", "%d", h.Segment)
+	if h.Part != UnknownPart {
+		line("part", "%d", h.Part)
+	}
+	if h.Previous != (Fingerprint{}) {
+		line("previous", "%s", h.Previous)
+	}
+	if h.Rewritten {
+		line("rewritten", "1")
+	}
 	for _, p := range h.Continues {
 		line("continues", "%s %d %d", p.Kind, p.Shard, p.Next)
 	}
@@ -145,6 +166,8 @@ func (h *Header) check() error {
 		return fmt.Errorf("counter read between %d and %d ns of UTC: put the earlier first", h.UTCLo_ns, h.UTCHi_ns)
 	case h.Segment < 0 || h.ProcessID < 0 || h.NodeNumber < 0 || h.NodeNumber > channel.MaxNode+1:
 		return fmt.Errorf("segment %d, process %d, node number %d: out of range", h.Segment, h.ProcessID, h.NodeNumber)
+	case h.Part < UnknownPart || h.Part > h.Segment:
+		return fmt.Errorf("part from segment %d on, in segment %d: out of range", h.Part, h.Segment)
 	case !h.Policy.Known() || !h.Stamp.Known():
 		return fmt.Errorf("%s and %s: use known ones", h.Policy, h.Stamp)
 	case len(appendHeader(nil, h)) > headerLimit:
@@ -175,10 +198,13 @@ func parseHeader(b []byte) (Header, error) {
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	version, format, _ := strings.Cut(strings.TrimPrefix(lines[0], headerMagic), " ")
-	if version != strconv.Itoa(Version) {
-		return Header{}, fmt.Errorf("file has version %q, this program reads %d: %w", version, Version, ErrVersion)
+	h := Header{Part: UnknownPart, headerLength: int64(end + 1)}
+	for h.version = 1; version != strconv.Itoa(h.version); h.version++ {
+		if h.version == Version {
+			return Header{}, fmt.Errorf("file has version %q, this program reads 1 to %d: %w",
+				version, Version, ErrVersion)
+		}
 	}
-	h := Header{headerLength: int64(end + 1)}
 	p := headerParser{}
 	var err error
 	if h.Format, err = ParseFormat(format); err != nil {
@@ -220,6 +246,12 @@ func parseHeader(b []byte) (Header, error) {
 			h.UTCLo_ns, h.UTCHi_ns = p.signed(0), p.signed(1)
 		case "segment":
 			h.Segment = int(p.number(0, math.MaxInt32))
+		case "part":
+			h.Part = int(p.number(0, math.MaxInt32))
+		case "previous":
+			h.Previous = p.fingerprint(value)
+		case "rewritten":
+			h.Rewritten = p.number(0, 1) == 1
 		case "continues":
 			if len(p.words) == 0 {
 				p.fail(errors.New("continues nothing"))
@@ -277,6 +309,14 @@ func (p *headerParser) signed(i int) int64 {
 		p.fail(fmt.Errorf("%s %q is not a number", p.key, p.words[i]))
 	}
 	return v
+}
+
+func (p *headerParser) fingerprint(value string) Fingerprint {
+	f, err := parseFingerprint(value)
+	if err != nil {
+		p.fail(err)
+	}
+	return f
 }
 
 func (p *headerParser) quoted(value string) string {

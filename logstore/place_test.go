@@ -57,7 +57,7 @@ func TestDropsInSequenceMoveTheLogOn(t *testing.T) {
 			}
 			l = open()
 		case "rotated":
-			if err := l.rotate(); err != nil {
+			if err := l.rotate(GoesOn); err != nil {
 				t.Fatal(err)
 			}
 		}

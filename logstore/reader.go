@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"math"
 	"slices"
 )
 
@@ -20,14 +21,17 @@ type Reader struct {
 	tracker tracker
 	report  Report
 
-	index    []indexEntry // of the index blocks so far
-	indexAt  int64        // where they begin
-	seen     uint64       // sum of the hashes of all blocks, to compare with the index
-	ended    bool         // the end of a sealed file was read
-	searched int64        // bytes of damaged payloads that were searched for blocks
+	indexed   uint64     // rows of the index so far
+	firstAt   int64      // where its first block is
+	lastIndex indexEntry // of its last block
+	listed    uint64     // sum of the hashes of its rows
+	seen      uint64     // sum of the hashes of all blocks, to compare with that
+	ended     bool       // the end of a sealed file was read
+	then      End        // what that said
+	searched  int64      // bytes of damaged payloads that were searched for blocks
 
-	indexOnly bool          // only the end of the file is read
-	entries   *[]indexEntry // if not nil: where to note the blocks, whose rows are then not wanted but for drops
+	// If not nil: where to note the blocks. Of their rows only drops and the index are wanted then.
+	file *File
 }
 
 // NewReader reads the header of a log, and with Next its blocks. The name is for errors. Errors wrap ErrNotLog, ErrVersion, ErrHeader or what from
@@ -68,7 +72,7 @@ func (r *Reader) Header() Header { return r.header }
 func (r *Reader) Report() Report {
 	report := r.report
 	report.Damage = slices.Clone(report.Damage)
-	report.Sealed = r.ended
+	report.Sealed, report.Then = r.ended, r.then
 	report.Rows = r.tracker.report()
 	return report
 }
@@ -101,7 +105,7 @@ func (r *Reader) Next() (*Block, error) {
 				return nil, err
 			}
 		case f.isBlock || f.isEnd:
-			r.ended = false // somebody wrote on a sealed file
+			r.ended, r.then = false, Unsaid // somebody wrote on a sealed file
 		default:
 			why := ErrBytes
 			if len(b) < frameLimit && startsFrame(b, r.header.Format) {
@@ -138,28 +142,25 @@ func (r *Reader) readBlock(f *frame) (*Block, error) {
 		r.report.Foreign++
 		return nil, r.damageAt(offset, int64(size), ErrForeign)
 	}
-	skim := r.entries != nil && h.kind != index && h.kind != Drops
+	skim := r.file != nil && h.kind != index && h.kind != Drops
 	if r.block.clear(); skim {
 		r.block.Incarnation, r.block.Shard, r.block.First = h.incarnation, h.shard, h.first
 	} else if err := r.decoder.block(&r.block, h, b[f.size:]); err != nil {
 		r.tracker.known(h.kind, h.shard, h.first+uint64(h.rows))
 		return nil, r.damageAt(offset, int64(size), fmt.Errorf("%w: %w", ErrPayload, err))
 	}
+	entry := entryOf(h, offset, size)
 	if h.kind == index {
-		if len(r.index) == 0 {
-			r.indexAt = offset
-		}
-		r.index = append(r.index, r.block.index...)
+		r.readIndex(entry, r.block.index)
 		return nil, nil
 	}
-	entry := entryOf(h, offset, size)
 	fresh := r.tracker.accept(h.kind, h.shard, h.first, h.rows)
 	if fresh.From == fresh.To {
 		r.report.Duplicates++
 		return nil, nil
 	}
-	if r.entries != nil {
-		*r.entries = append(*r.entries, entry)
+	if r.file != nil {
+		r.file.entries = append(r.file.entries, entry)
 	}
 	r.seen += entry.hash()
 	if fresh.To-fresh.From < uint64(h.rows) {
@@ -173,20 +174,40 @@ func (r *Reader) readBlock(f *frame) (*Block, error) {
 	return &r.block, nil
 }
 
+// readIndex takes note of what a block of the index says was written.
+func (r *Reader) readIndex(block indexEntry, rows []indexEntry) {
+	if r.indexed == 0 {
+		r.firstAt = int64(block.Offset)
+	}
+	r.indexed += block.Count
+	r.lastIndex = block
+	if r.header.version > 1 {
+		r.seen += block.hash() // the next one lists it
+	}
+	if r.file != nil {
+		r.file.indexes = append(r.file.indexes, block)
+	}
+	for _, e := range rows {
+		r.listed += e.hash()
+		if e.ofRows() {
+			r.tracker.known(Kind(e.Kind), int(e.Shard), e.First+e.Count)
+		}
+	}
+}
+
 // readEnd reads the end of a sealed file, and holds the index against the blocks.
 func (r *Reader) readEnd(f *frame) error {
 	offset := r.window.offset
 	r.window.consume(f.size)
-	r.ended = true
-	var sum uint64
-	for _, e := range r.index {
-		sum += e.hash()
-		if Kind(e.Kind).known() && Kind(e.Kind) != index && e.Shard <= maxShard && e.First+e.Count >= e.First {
-			r.tracker.known(Kind(e.Kind), int(e.Shard), e.First+e.Count)
-		}
+	r.ended, r.then = true, f.end.then
+	if len(r.report.Damage)+r.report.Duplicates+r.report.Overlaps > 0 {
+		return nil // it is known that they cannot agree
 	}
-	known := r.indexOnly || len(r.report.Damage)+r.report.Duplicates+r.report.Overlaps > 0 // that they cannot agree
-	if !known && (sum != r.seen || f.end.rows != uint64(len(r.index)) || len(r.index) > 0 && f.end.offset != uint64(r.indexAt)) {
+	seen, at := r.seen, r.firstAt
+	if r.header.version > 1 && r.indexed > 0 {
+		seen, at = seen-r.lastIndex.hash(), int64(r.lastIndex.Offset)
+	}
+	if r.listed != seen || f.end.rows != r.indexed || r.indexed > 0 && f.end.offset != uint64(at) {
 		return r.damageAt(offset, int64(f.size), ErrIndex)
 	}
 	return nil
@@ -254,6 +275,17 @@ func entryOf(h *blockHeader, offset int64, size int) indexEntry {
 		Offset: uint64(offset), Length: uint64(size), Kind: uint64(h.kind), Shard: uint64(h.shard),
 		First: h.first, Count: uint64(h.rows), Lo: h.lo, Hi: h.hi,
 	}
+}
+
+// ofRows tells whether an entry is of a block of rows that can be.
+func (e indexEntry) ofRows() bool {
+	return e.Kind < kinds && Kind(e.Kind).known() && Kind(e.Kind) != index && e.sane()
+}
+
+// sane tells whether the numbers of an entry go together.
+func (e indexEntry) sane() bool {
+	return e.Shard <= maxShard && e.Count >= 1 && e.Count <= MaxRows && e.First+e.Count >= e.First &&
+		e.Length >= blockHeaderSize && e.Length <= math.MaxInt32 && e.Offset+e.Length >= e.Offset
 }
 
 var hashSeed = maphash.MakeSeed()

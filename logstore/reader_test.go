@@ -324,7 +324,8 @@ var corruptions = []struct {
 		name: "wrong_version",
 		damage: func(t testing.TB, _ Format, data []byte) []byte {
 			end := bytes.Index(data, []byte("\n\n")) + 1
-			head := bytes.Replace(data[:end-len("crc32c 12345678\n")], []byte("cloudprofiler-log 1 "), []byte("cloudprofiler-log 2 "), 1)
+			head := data[:end-len("crc32c 12345678\n")]
+			head = bytes.Replace(head, []byte("log 2 "), []byte("log 3 "), 1)
 			head = fmt.Appendf(head, "crc32c %08x\n", checksum(head))
 			return append(head, data[end:]...)
 		},

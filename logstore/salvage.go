@@ -25,17 +25,20 @@ func Salvage(from io.Reader, name, path string, fallback Header) (Report, error)
 		}
 		format, incarnation := r.header.Format, r.header.Incarnation
 		r.header = fallback
+		r.header.Part, r.header.Previous = UnknownPart, Fingerprint{}
 		r.header.Format, r.header.Incarnation = format, incarnation
 		r.header.Continues = nil
 	}
 	r.tracker.skipTo(r.header.Continues)
-	w, err := Create(nil, path, r.header)
+	h := r.header
+	h.Rewritten = true
+	w, err := Create(nil, path, h)
 	if err != nil {
 		return Report{}, err
 	}
 	err = salvage(r, w, first)
 	if err == nil {
-		err = w.Seal()
+		err = w.SealAs(r.then)
 	}
 	if err != nil {
 		w.Close()

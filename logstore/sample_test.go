@@ -108,6 +108,21 @@ func rowsOfAll(t testing.TB, blocks []*Block) map[rowKey]rowValue {
 func writeLog(t testing.TB, h Header, blocks []*Block, seal bool) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
+	var then *End
+	if seal {
+		then = ptr(Ended)
+	}
+	writeLogTo(t, path, h, blocks, then)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// writeLogTo writes blocks to a file and seals it; with nil it does not.
+func writeLogTo(t testing.TB, path string, h Header, blocks []*Block, then *End) {
+	t.Helper()
 	w, err := Create(nil, path, h)
 	if err != nil {
 		t.Fatal(err)
@@ -117,19 +132,14 @@ func writeLog(t testing.TB, h Header, blocks []*Block, seal bool) []byte {
 			t.Fatal(err)
 		}
 	}
-	if seal {
-		err = w.Seal()
+	if then != nil {
+		err = w.SealAs(*then)
 	} else {
 		err = w.Close()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }
 
 // faultyDisk is the operating system's file system with a limit to what can be written.

@@ -61,6 +61,11 @@ func ParseSegment(path string) (Segment, bool) {
 	return s, SegmentName(s.Channel, s.Incarnation, s.Number) == filepath.Base(path)
 }
 
+// sibling is the path of another segment of the same log.
+func (s Segment) sibling(number int) string {
+	return filepath.Join(filepath.Dir(s.Path), SegmentName(s.Channel, s.Incarnation, number))
+}
+
 func cutLast(s string, separator byte) (before, after string, found bool) {
 	i := strings.LastIndexByte(s, separator)
 	if i < 0 {
@@ -103,9 +108,6 @@ func SegmentsOf(all []Segment, name channel.Name, incarnation Incarnation) []Seg
 // SegmentLimit is how long a segment becomes, in bytes, unless it is set.
 const SegmentLimit = 256 << 20
 
-// segmentBlocks is how many blocks a segment takes: its index is in memory until it is sealed, 64 bytes each.
-const segmentBlocks = 1 << 12
-
 // Log is the log of one ring, in as many segments as it takes. One goroutine at a time may use it.
 type Log struct {
 	fs     FileSystem
@@ -114,6 +116,7 @@ type Log struct {
 	header Header
 	writer *Writer
 	places []Place // where the next segment goes on; while there is no writer
+	then   End     // what the last segment says of that; while there is no writer
 
 	removed int
 }
@@ -139,11 +142,14 @@ func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header, lim
 	if err := h.check(); err != nil {
 		return nil, fmt.Errorf("open log in %q: %w", dir, err)
 	}
-	h.Segment, h.Continues = 0, nil
+	h.Segment, h.Part, h.Previous, h.Rewritten, h.Continues = 0, 0, Fingerprint{}, false, nil
 	l := &Log{fs: fsys, dir: dir, limit: limit, header: h}
 	segments = SegmentsOf(segments, h.Channel, h.Incarnation)
 	if len(segments) == 0 {
 		return l, nil
+	}
+	if l.header.Part = UnknownPart; segments[0].Number == 0 {
+		l.header.Part = 0
 	}
 	last := segments[len(segments)-1]
 	l.header.Segment = last.Number
@@ -156,35 +162,55 @@ func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header, lim
 		return l, nil
 	case errors.Is(err, ErrSealed), errors.Is(err, ErrHeader), errors.Is(err, ErrNotLog):
 		l.header.Segment++
-		var before *Header
-		if before, l.places, err = continues(segments); before != nil {
-			l.header.goOn(before)
+		if err = l.goOnBehind(segments); err == nil {
+			l.header.Previous, err = fingerprintOf(fsys, last.Path)
 		}
 	}
 	return l, err
 }
 
+func fingerprintOf(fsys FileSystem, path string) (Fingerprint, error) {
+	file, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return Fingerprint{}, err
+	}
+	defer file.Close()
+	st, err := file.Stat()
+	if err != nil {
+		return Fingerprint{}, err
+	}
+	return TakeFingerprint(file, st.Size())
+}
+
 // goOn takes over from the segment before what is known of the counter: that it is in another epoch by now, only who writes can know.
 func (h *Header) goOn(before *Header) {
 	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = before.Epoch, before.Counter, before.UTCLo_ns, before.UTCHi_ns
+	if before.Part != UnknownPart {
+		h.Part = before.Part
+	}
 }
 
-// continues says where a log ends in segments none of which can be written on: what its last header says, and how far it has come. What a damaged
-// one had is not counted: it is missing where the next one begins.
-func continues(segments []Segment) (*Header, []Place, error) {
+// goOnBehind learns where a log ends in segments none of which can be written on: what its last
+// header says, and how far it has come. What a damaged one had is not counted: it is missing where
+// the next one begins.
+func (l *Log) goOnBehind(segments []Segment) error {
 	for i := len(segments) - 1; i >= 0; i-- {
 		f, err := OpenFile(segments[i].Path)
 		if errors.Is(err, ErrHeader) || errors.Is(err, ErrNotLog) {
 			continue
 		}
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		defer f.Close()
-		places, err := f.Continues()
-		return &f.header, places, err
+		l.header.goOn(&f.header)
+		if i == len(segments)-1 {
+			l.then = f.then
+		}
+		l.places, err = f.Continues()
+		return err
 	}
-	return nil, nil, nil
+	return nil
 }
 
 // Next is the sequence of the next row of a kind in a shard.
@@ -215,8 +241,9 @@ func (l *Log) Size() int64 {
 // nothing of the block counts as written, and Append may be called again.
 func (l *Log) Append(b *Block) error {
 	for attempt := 0; ; attempt++ {
-		if l.writer != nil && (l.writer.Size() >= l.limit || len(l.writer.index) >= segmentBlocks) {
-			if err := l.rotate(); err != nil && !errors.Is(err, ErrRemoved) {
+		// One of version 1 cannot say what comes after it.
+		if l.writer != nil && (l.writer.Size() >= l.limit || l.writer.header.version < Version) {
+			if err := l.rotate(GoesOn); err != nil && !errors.Is(err, ErrRemoved) {
 				return err
 			}
 		}
@@ -239,31 +266,53 @@ func (l *Log) Append(b *Block) error {
 func (l *Log) begin() error {
 	h := l.header
 	h.Continues = l.places
+	if l.then == Moved {
+		h.Part = h.Segment
+	}
 	w, err := Create(l.fs, filepath.Join(l.dir, SegmentName(h.Channel, h.Incarnation, h.Segment)), h)
 	if err != nil {
 		return err
 	}
-	l.writer = w
+	l.writer, l.header.Part, l.then = w, h.Part, Unsaid
 	return nil
 }
 
 // rotate seals the current segment. If it was removed, it is left.
-func (l *Log) rotate() error {
-	err := l.writer.Seal()
+func (l *Log) rotate(then End) error {
+	err := l.writer.SealAs(then)
 	if errors.Is(err, ErrRemoved) {
 		l.removed++
 	}
 	if err == nil || errors.Is(err, ErrRemoved) {
 		l.leave()
+		l.then = then
 	}
 	return err
 }
 
+// leave goes over to the next segment.
 func (l *Log) leave() {
+	if l.header.Previous = l.writer.print; l.writer.file != nil { // it was not sealed
+		l.header.Previous = l.writer.fingerprint()
+	}
 	l.places = l.writer.Continues()
 	l.writer.Close()
 	l.writer = nil
 	l.header.Segment++
+}
+
+// end seals the log in its directory. Where the last segment says that another comes there, that
+// one has no rows.
+func (l *Log) end(then End) error {
+	if l.writer == nil && l.then == GoesOn {
+		if err := l.begin(); err != nil {
+			return err
+		}
+	}
+	if l.writer == nil {
+		return nil
+	}
+	return l.rotate(then)
 }
 
 // Change sets what the headers of segments begun from now on say of the settings, and of how counter and UTC relate.
@@ -287,31 +336,32 @@ func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) erro
 	if err := h.check(); err != nil {
 		return fmt.Errorf("enter epoch %q in log in %q: %w", epoch, l.dir, err)
 	}
-	if err := l.Seal(); err != nil && !errors.Is(err, ErrRemoved) {
-		return err
+	if l.writer != nil {
+		if err := l.rotate(GoesOn); err != nil && !errors.Is(err, ErrRemoved) {
+			return err
+		}
 	}
-	h.Segment = l.header.Segment // which sealing moved on
+	// Which sealing moved on.
+	h.Segment, h.Part, h.Previous = l.header.Segment, l.header.Part, l.header.Previous
 	l.header = h
 	return nil
 }
 
+// Moved tells whether the log was sealed to go on in another directory, and did not come to it.
+func (l *Log) Moved() bool { return l.writer == nil && l.then == Moved }
+
 // Move ends the log in its directory and goes on in another, with a segment that is there at once and says where it goes on. After an
 // error the log may be in either; Move may be called again.
 func (l *Log) Move(dir string) error {
-	if err := l.Seal(); err != nil && !errors.Is(err, ErrRemoved) {
+	if err := l.end(Moved); err != nil && !errors.Is(err, ErrRemoved) {
 		return err
 	}
-	l.dir = dir
+	l.dir, l.then = dir, Moved
 	return l.begin()
 }
 
 // Seal ends the log. Without a block in it, it has no file.
-func (l *Log) Seal() error {
-	if l.writer == nil {
-		return nil
-	}
-	return l.rotate()
-}
+func (l *Log) Seal() error { return l.end(Ended) }
 
 // Close leaves the log to be opened again.
 func (l *Log) Close() error {
@@ -323,9 +373,11 @@ func (l *Log) Close() error {
 	return w.Close()
 }
 
-// LogReader reads the segments of one ring as one log. What is missing between them is in its account. One goroutine at a time may use it.
+// LogReader reads the segments of one ring as one log. What is missing before, between and behind
+// them is in its account. One goroutine at a time may use it.
 type LogReader struct {
 	segments []Segment
+	whole    bool // they are all that are here
 	file     *os.File
 	reader   *Reader
 	header   Header
@@ -334,8 +386,15 @@ type LogReader struct {
 	next     int
 }
 
-// ReadLog begins to read segments, which must be of one ring and in their order. Close the reader.
+// ReadLog begins to read a log, of which the segments are all that are in their directory, in
+// their order. Close the reader.
 func ReadLog(segments []Segment) *LogReader {
+	return &LogReader{segments: segments, whole: true, tracker: tracker{}}
+}
+
+// ReadSegments is ReadLog for some of a log's segments: others are not missed. CheckChain says
+// what of the whole log is.
+func ReadSegments(segments []Segment) *LogReader {
 	return &LogReader{segments: segments, tracker: tracker{}}
 }
 
@@ -354,7 +413,7 @@ func (l *LogReader) Report() Report {
 }
 
 func (r *Report) add(of Report) {
-	r.Sealed = of.Sealed
+	r.Sealed, r.Then = of.Sealed, of.Then
 	r.Blocks += of.Blocks
 	r.Duplicates += of.Duplicates
 	r.Overlaps += of.Overlaps
@@ -370,7 +429,7 @@ func (l *LogReader) Next() (*Block, error) {
 	for {
 		if l.reader == nil {
 			if l.next == len(l.segments) {
-				return nil, io.EOF
+				return nil, l.atEnd()
 			}
 			if err := l.open(); err != nil {
 				return nil, err
@@ -385,6 +444,17 @@ func (l *LogReader) Next() (*Block, error) {
 	}
 }
 
+// atEnd returns io.EOF once it is known whether the segments are all that there were.
+func (l *LogReader) atEnd() (err error) {
+	if l.whole {
+		l.report.Chain, err = CheckChain(l.segments)
+	}
+	if err != nil {
+		return err
+	}
+	return io.EOF
+}
+
 func (l *LogReader) open() error {
 	s := l.segments[l.next]
 	l.next++
@@ -395,6 +465,12 @@ func (l *LogReader) open() error {
 	r, err := NewReader(file, s.Path)
 	if err == nil && (r.header.Incarnation != s.Incarnation || r.header.Channel != s.Channel) {
 		err = fmt.Errorf("read log %q: header of %s, incarnation %x: %w", s.Path, r.header.Channel, r.header.Incarnation, ErrForeign)
+	}
+	if err == nil && r.header.Segment != s.Number {
+		// Its rows are the log's all the same.
+		err := fmt.Errorf("named as segment %d, written as %d: %w",
+			s.Number, r.header.Segment, ErrSegment)
+		l.report.damage(&CorruptionError{File: s.Path, Err: err})
 	}
 	if errors.Is(err, ErrNotLog) || errors.Is(err, ErrHeader) || errors.Is(err, ErrForeign) {
 		damage := &CorruptionError{File: s.Path, Err: err}
@@ -410,7 +486,8 @@ func (l *LogReader) open() error {
 	}
 	l.file, l.reader, l.header = file, r, r.header
 	// Sequences go on from the segment before; where this one begins later, rows are missing.
-	if l.next == 1 {
+	// Before the first are those of other directories, unless the log began here.
+	if l.next == 1 && !(l.whole && r.header.Part == 0) {
 		l.tracker.skipTo(r.header.Continues)
 	}
 	l.tracker.begin(r.header.Continues)

@@ -50,9 +50,16 @@ type Writer struct {
 	header  Header
 	offset  int64 // behind the last whole block
 	index   []indexEntry
+	indexed uint64     // rows of the index that are in the file
+	last    indexEntry // of the block that holds the last of them
 	tracker tracker
 	sealed  bool
+	print   Fingerprint // of the file, once it is sealed
 }
+
+// indexRows is how many rows of the index wait in memory, 64 bytes each. More go into the file,
+// between the blocks.
+const indexRows = 1 << 12
 
 const fileMode = 0o600
 
@@ -93,7 +100,7 @@ func create(fsys FileSystem, path string, h Header) (*Writer, error) {
 		fsys.Remove(unfinished)
 		return nil, err
 	}
-	h.headerLength = int64(len(b))
+	h.version, h.headerLength = Version, int64(len(b))
 	return newWriter(fsys, path, file, h), nil
 }
 
@@ -137,7 +144,17 @@ func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 		return nil, ErrSealed
 	}
 	w := newWriter(fsys, path, file, f.header)
-	w.index = f.entries
+	if w.header.version > 1 {
+		for _, e := range f.indexes {
+			w.indexed, w.last = w.indexed+e.Count, e
+			w.offset = int64(e.Offset + e.Length)
+		}
+	}
+	for _, e := range f.entries {
+		if e.Offset >= w.last.Offset {
+			w.index = append(w.index, e)
+		}
+	}
 	// Rows that were only announced, by a torn block's header, were never acknowledged: they will come again. So this goes by what is there.
 	c := f.All()
 	for _, e := range f.entries {
@@ -153,7 +170,7 @@ func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 			}
 		}
 		w.tracker.wrote(Kind(e.Kind), int(e.Shard), e.First+e.Count, drops)
-		w.offset = int64(e.Offset + e.Length)
+		w.offset = max(w.offset, int64(e.Offset+e.Length))
 	}
 	if w.offset < st.Size() {
 		if err := file.Truncate(w.offset); err != nil {
@@ -178,7 +195,11 @@ func (f *File) scanToResume() error {
 	c := f.All()
 	for verified := f.size; ; {
 		from := int64(-1)
-		for _, e := range f.lastEntries() {
+		last := f.lastEntries()
+		if n := len(f.indexes); n > 0 && int64(f.indexes[n-1].Offset) < verified {
+			last = append(last, f.indexes[n-1])
+		}
+		for _, e := range last {
 			if int64(e.Offset) >= verified {
 				break
 			}
@@ -251,6 +272,16 @@ func (w *Writer) append(b *Block) error {
 	}
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
+	if len(w.index) >= indexRows && w.header.version > 1 {
+		var rows uint64
+		var last indexEntry
+		e.buffer, rows, last = w.appendIndex(e, e.buffer[:0])
+		if err := w.write(e.buffer); err != nil {
+			return err
+		}
+		w.indexed, w.last, w.index = rows, last, w.index[:0]
+		w.offset += int64(len(e.buffer))
+	}
 	e.buffer = e.appendBlock(e.buffer[:0], b, w.header.Format, w.header.Quantum_cycles)
 	if err := w.write(e.buffer); err != nil {
 		return err
@@ -294,20 +325,61 @@ func (w *Writer) write(b []byte) error {
 	return err
 }
 
-// Seal writes the index and closes the file. After an error the file is as it was, open, and Seal or Append may be called again.
-func (w *Writer) Seal() error {
+// appendIndex appends what of the index is not in the file. The first row of a block of the index
+// is of the one before. It returns how many rows the file then has, and an entry of the block with
+// the last of them.
+func (w *Writer) appendIndex(e *encoder, b []byte) (out []byte, rows uint64, last indexEntry) {
+	rows, last = w.indexed, w.last
+	start := len(b)
+	for index := w.index; len(index) > 0; index = index[min(len(index), indexRows):] {
+		part := index[:min(len(index), indexRows)]
+		if last.Count > 0 {
+			part = append([]indexEntry{last}, part...)
+		}
+		at := len(b)
+		block := Block{Incarnation: w.header.Incarnation, First: rows, index: part}
+		b = e.appendBlock(b, &block, w.header.Format, 1)
+		f := parseFrame(b[at:], w.header.Format)
+		last = entryOf(&f.block, w.offset+int64(at-start), len(b)-at)
+		rows += last.Count
+	}
+	return b, rows, last
+}
+
+// appendOldIndex appends the whole index, as in files of version 1, and returns how many rows it
+// has.
+func (w *Writer) appendOldIndex(e *encoder, b []byte) ([]byte, uint64) {
+	for i := 0; i < len(w.index); i += MaxRows {
+		rows := w.index[i:min(i+MaxRows, len(w.index))]
+		block := Block{Incarnation: w.header.Incarnation, First: uint64(i), index: rows}
+		b = e.appendBlock(b, &block, w.header.Format, 1)
+	}
+	return b, uint64(len(w.index))
+}
+
+// Seal is SealAs for a log that ends here.
+func (w *Writer) Seal() error { return w.SealAs(Ended) }
+
+// SealAs writes the index, and what comes after the file, and closes it. After an error the file
+// is as it was, open, and Seal or Append may be called again. A file of version 1 cannot say what
+// comes after it.
+func (w *Writer) SealAs(then End) error {
 	if w.sealed {
 		return fmt.Errorf("seal log %q: %w", w.path, ErrSealed)
 	}
 	encoder := encoders.Get().(*encoder)
 	defer encoders.Put(encoder)
 	b := encoder.buffer[:0]
-	for i := 0; i < len(w.index); i += MaxRows {
-		rows := w.index[i:min(i+MaxRows, len(w.index))]
-		block := Block{Incarnation: w.header.Incarnation, First: uint64(i), index: rows}
-		b = encoder.appendBlock(b, &block, w.header.Format, 1)
+	e := end{offset: uint64(w.offset), then: then}
+	if w.header.version == 1 {
+		e.then = Unsaid
+		b, e.rows = w.appendOldIndex(encoder, b)
+	} else {
+		var last indexEntry
+		if b, e.rows, last = w.appendIndex(encoder, b); e.rows > 0 {
+			e.offset = last.Offset
+		}
 	}
-	e := end{offset: uint64(w.offset), rows: uint64(len(w.index))}
 	b = e.append(b, w.header.Format)
 	encoder.buffer = b
 	err := w.present()
@@ -319,7 +391,18 @@ func (w *Writer) Seal() error {
 	}
 	w.sealed = true
 	w.offset += int64(len(b))
+	w.print = w.fingerprint()
 	return w.Close()
+}
+
+// fingerprint is that of the file as it was written; without checksums if it cannot be read any
+// more.
+func (w *Writer) fingerprint() Fingerprint {
+	f, err := TakeFingerprint(w.file, w.offset)
+	if err != nil {
+		f = Fingerprint{Bytes: w.offset}
+	}
+	return f
 }
 
 // Close closes the file. Unless it was sealed, it can be resumed. A Writer that was closed must not be used.

@@ -51,7 +51,8 @@ func TestEmptyLogIsALog(t *testing.T) {
 func TestHeaderComesBack(t *testing.T) {
 	for _, format := range formats {
 		want := sampleHeader(t, format)
-		want.Segment = 3
+		want.Segment, want.Part, want.Rewritten = 3, 2, true
+		want.Previous = Fingerprint{1 << 40, 5, 1<<32 - 1}
 		want.Continues = []Place{{Events, 0, 17}, {Drops, 65535, 1<<64 - 1}}
 		for shard := range 300 { // longer than what is read at first
 			want.Continues = append(want.Continues, Place{Samples, shard, uint64(shard)})
@@ -87,6 +88,7 @@ func TestHeaderThatCannotBeReadBackIsRefused(t *testing.T) {
 		"settings":     func(h *Header) { h.Settings.B = 0 },
 		"utc":          func(h *Header) { h.UTCLo_ns = h.UTCHi_ns + 1 },
 		"segment":      func(h *Header) { h.Segment = -1 },
+		"part":         func(h *Header) { h.Part = 1 },
 		"format":       func(h *Header) { h.Format = 9 },
 		"policy":       func(h *Header) { h.Policy = 9 },
 		"node's name":  func(h *Header) { h.Node = string(make([]byte, headerLimit)) },
@@ -399,7 +401,7 @@ func TestLogGoesOnWhenItsFileIsRemoved(t *testing.T) {
 		}
 	}
 	appendRows(10)
-	if err := l.rotate(); err != nil {
+	if err := l.rotate(GoesOn); err != nil {
 		t.Fatal(err)
 	}
 	appendRows(5)

@@ -188,7 +188,9 @@ type NodeLogs struct {
 	Segments []logstore.Segment // those of one ring together and in their order
 }
 
-// Logs lists the logs of all nodes, also of nodes that run.yaml does not name. What cannot be listed is missing, with the reason.
+// Logs lists the logs of all nodes, also of nodes that run.yaml does not name. What cannot be
+// listed is missing, with the reason, and so is each segment that is gone or has changed: it is
+// named as its file would be.
 func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 	entries, err := d.list(logsDir)
 	if err != nil {
@@ -206,14 +208,54 @@ func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 			missing = append(missing, Missing{name, "it is no directory"})
 			continue
 		}
-		segments, err := logstore.Segments(filepath.Join(d.Path, filepath.FromSlash(name)))
+		dir := filepath.Join(d.Path, filepath.FromSlash(name))
+		segments, err := logstore.Segments(dir)
 		if err != nil {
 			missing = append(missing, Missing{name, err.Error()})
 			continue
 		}
 		logs = append(logs, NodeLogs{e.Name(), segments})
+		missing = append(missing, departures(name, dir, segments)...)
 	}
 	return logs, missing
+}
+
+// departures names the segments of a node that are gone, or are not what they were, by the
+// manifest and by what the others say of them.
+func departures(part, dir string, segments []logstore.Segment) (missing []Missing) {
+	lacks := func(name, reason string) {
+		name = path.Join(part, name)
+		if !slices.ContainsFunc(missing, func(m Missing) bool { return m.Part == name }) {
+			missing = append(missing, Missing{name, reason})
+		}
+	}
+	manifest, err := logstore.ReadManifest(dir)
+	var departed []logstore.Departure
+	if err == nil {
+		departed, err = manifest.Check(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		lacks(logstore.ManifestName, err.Error())
+	}
+	for _, one := range departed {
+		lacks(one.Name, one.Reason)
+	}
+	for rest := segments; len(rest) > 0; {
+		log := logstore.SegmentsOf(rest, rest[0].Channel, rest[0].Incarnation)
+		rest = rest[len(log):]
+		breaks, err := logstore.CheckChain(log)
+		if err != nil {
+			lacks(filepath.Base(log[0].Path), err.Error())
+		}
+		for _, b := range breaks {
+			name := b.Changed
+			if name == "" {
+				name = logstore.SegmentName(log[0].Channel, log[0].Incarnation, b.From)
+			}
+			lacks(name, b.String())
+		}
+	}
+	return missing
 }
 
 // Table reads the changes of the handler table; none were noted if there is no error and no change.

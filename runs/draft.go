@@ -286,10 +286,29 @@ func (d *Draft) AddLog(node, name string, from io.Reader) error {
 	if err == nil {
 		err = put(d.root, path.Join(LogsPath(node), name), from)
 	}
+	if err == nil {
+		err = d.noteAnew(node, name)
+	}
 	if err != nil {
 		return fail(err)
 	}
 	return nil
+}
+
+// noteAnew has a manifest that was made before know of a segment that came since.
+func (d *Draft) noteAnew(node, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dir := filepath.Join(d.path, filepath.FromSlash(LogsPath(node)))
+	_, err := logstore.ReadManifest(dir)
+	if err == nil {
+		anew := func(s logstore.Segment) bool { return filepath.Base(s.Path) == name }
+		err = logstore.ExtendManifest(dir, anew)
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, logstore.ErrManifest) {
+		return nil // it is made when the run is complete; one that is bad is missing
+	}
+	return err
 }
 
 // CheckLog holds a segment of a log, or a baseline, against its checksums. The error says where it is damaged, and wraps logstore's.
@@ -348,6 +367,9 @@ func (d *Draft) Complete() ([]Missing, error) {
 	defer d.root.Close()
 	fail := func(err error) ([]Missing, error) { return nil, fmt.Errorf("complete run %q: %w", d.run.Name, err) }
 	reader := &Directory{Path: d.path, Run: d.run, root: d.root}
+	if err := d.noteLogs(reader); err != nil {
+		return fail(err)
+	}
 	for _, m := range reader.Lacks() {
 		if !slices.ContainsFunc(d.run.Missing, func(known Missing) bool { return known.Part == m.Part }) {
 			d.run.Missing = append(d.run.Missing, m)
@@ -362,6 +384,20 @@ func (d *Draft) Complete() ([]Missing, error) {
 	}
 	d.path = to
 	return slices.Clone(d.run.Missing), nil
+}
+
+// noteLogs has each node's manifest name all segments that are there. One that is bad stays, and
+// is missing.
+func (d *Draft) noteLogs(reader *Directory) error {
+	logs, _ := reader.Logs()
+	for _, l := range logs {
+		dir := filepath.Join(d.path, filepath.FromSlash(LogsPath(l.Node)))
+		err := logstore.ExtendManifest(dir, nil)
+		if err != nil && !errors.Is(err, logstore.ErrManifest) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close leaves the run as it is, to be gone on with.

@@ -27,6 +27,9 @@ func translateLogs(dir string, counter *vnode.Counter) error {
 			return fmt.Errorf("translate log %q: %w", s.Path, err)
 		}
 	}
+	if err := logstore.ExtendManifest(translated, nil); err != nil {
+		return fmt.Errorf("translate logs: %w", err)
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("translate logs: %w", err)
 	}
@@ -53,7 +56,7 @@ func translateLog(from, to string, counter *vnode.Counter) (err error) {
 		return err
 	}
 	header := reader.Header()
-	header.Counter = counter.Virtual(header.Counter)
+	header.Counter, header.Rewritten = counter.Virtual(header.Counter), true
 	writer, err := logstore.Create(nil, to, header)
 	if err != nil {
 		return err
@@ -62,7 +65,7 @@ func translateLog(from, to string, counter *vnode.Counter) (err error) {
 	for {
 		block, err := reader.Next()
 		if err == io.EOF {
-			return writer.Seal()
+			return writer.SealAs(reader.Report().Then)
 		}
 		if err != nil {
 			return err

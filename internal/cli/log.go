@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -39,7 +40,11 @@ type aLog struct {
 	name  string // for people: a file, or a channel with its incarnation
 	files []string
 	open  func() (blockReader, io.Closer, error)
+	lacks []string // by the manifest of the directory: what is gone, or is another file
 }
+
+// whole tells whether everything is there that is known to have been.
+func (l aLog) whole(r logstore.Report) bool { return r.Whole() && len(l.lacks) == 0 }
 
 // findLogs finds the logs of paths: a file is a log of its own, a directory has those of its segments.
 func findLogs(paths []string) ([]aLog, error) {
@@ -57,19 +62,57 @@ func findLogs(paths []string) ([]aLog, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find logs: %w", err)
 		}
-		if len(segments) == 0 {
+		departed, err := departures(path)
+		if err != nil {
+			return nil, fmt.Errorf("find logs: %w", err)
+		}
+		if len(segments)+len(departed) == 0 {
 			return nil, fmt.Errorf("find logs in %q: no file ends in %s", path, logstore.Suffix)
 		}
 		for len(segments) > 0 {
-			n := 1
-			for n < len(segments) && segments[n].Incarnation == segments[0].Incarnation && segments[n].Channel == segments[0].Channel {
-				n++
+			ring := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
+			segments = segments[len(ring):]
+			l := segmentsLog(ring[0], ring)
+			departed = l.take(ring[0], departed)
+			logs = append(logs, l)
+		}
+		for len(departed) > 0 { // of those of which nothing is left
+			s, ok := logstore.ParseSegment(departed[0].Name)
+			if !ok {
+				d := departed[0]
+				return nil, fmt.Errorf("find logs in %q: %q: %s", path, d.Name, d.Reason)
 			}
-			logs = append(logs, segmentsLog(segments[:n]))
-			segments = segments[n:]
+			l := segmentsLog(s, nil)
+			departed = l.take(s, departed)
+			logs = append(logs, l)
 		}
 	}
 	return logs, nil
+}
+
+// departures lists what is not as the manifest of a directory has it; nothing, if there is none.
+func departures(dir string) ([]logstore.Departure, error) {
+	manifest, err := logstore.ReadManifest(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Check(dir)
+}
+
+// take takes what is of the log that a segment is of, and returns the others.
+func (l *aLog) take(of logstore.Segment, all []logstore.Departure) (others []logstore.Departure) {
+	for _, d := range all {
+		s, ok := logstore.ParseSegment(d.Name)
+		if ok && s.Channel == of.Channel && s.Incarnation == of.Incarnation {
+			l.lacks = append(l.lacks, fmt.Sprintf("%q: %s", d.Name, d.Reason))
+		} else {
+			others = append(others, d)
+		}
+	}
+	return others
 }
 
 func fileLog(path string) aLog {
@@ -87,8 +130,8 @@ func fileLog(path string) aLog {
 	}}
 }
 
-func segmentsLog(segments []logstore.Segment) aLog {
-	l := aLog{name: fmt.Sprintf("%s %x", segments[0].Channel, segments[0].Incarnation[:4])}
+func segmentsLog(of logstore.Segment, segments []logstore.Segment) aLog {
+	l := aLog{name: fmt.Sprintf("%s %x", of.Channel, of.Incarnation[:4])}
 	for _, s := range segments {
 		l.files = append(l.files, s.Path)
 	}

@@ -20,7 +20,11 @@ func newLogCheck() *cobra.Command {
 		Long: `Say whether everything that was ever written to a log is there, and if not, what is missing and where the damage is. Every block is
 decoded and every checksum compared.
 
-A log is whole if each row that was written is in it or accounted for as dropped.
+A log is whole if each row that was written is in it or accounted for as dropped. Of a directory,
+all segments of a log are read as one, and those that are gone are missed: by what the others say of
+them, and by the manifest that a complete run has. A log that was never sealed cannot say what it had
+behind its last row, nor one of version 1 whether segments before or behind those that are there are
+gone.
 
 Exit code 1: a file is no log, or cannot be read. Exit code 3: a log is damaged or lacks rows.`,
 		Example: "  cprof log check ./logs\n  cprof log check --json ./logs/*.cplog",
@@ -46,6 +50,11 @@ type checkLine struct {
 	Unread    string   `json:"unread,omitempty"` // why it could not be read at all
 	Duplicate int      `json:"duplicate_blocks"`
 	Foreign   int      `json:"foreign_blocks"`
+
+	// What the last file says comes after it: next, away, done; "": it does not say.
+	Then string `json:"then"`
+	// Segments that are gone, or are other files than they were.
+	Lacks []string `json:"lacks,omitempty"`
 }
 
 func checkLogs(w io.Writer, paths []string, asJSON bool) error {
@@ -56,17 +65,17 @@ func checkLogs(w io.Writer, paths []string, asJSON bool) error {
 	encoder := json.NewEncoder(w)
 	var unread, bad int
 	for _, l := range logs {
-		line := checkLine{Log: l.name, Files: l.files}
+		line := checkLine{Log: l.name, Files: l.files, Lacks: l.lacks}
 		report, err := checkLog(l)
 		switch {
 		case err != nil:
 			unread++
 			line.Unread = err.Error()
-		case !report.Whole():
+		case !l.whole(report):
 			bad++
 		}
 		if asJSON {
-			line.fill(report)
+			line.fill(l, report)
 			if err := encoder.Encode(line); err != nil {
 				return err
 			}
@@ -117,8 +126,15 @@ func checkLog(l aLog) (logstore.Report, error) {
 	return r.Report(), nil
 }
 
-func (c *checkLine) fill(r logstore.Report) {
-	c.Whole, c.Sealed, c.Duplicate, c.Foreign = r.Whole() && c.Unread == "", r.Sealed, r.Duplicates, r.Foreign
+func (c *checkLine) fill(l aLog, r logstore.Report) {
+	c.Whole, c.Sealed = l.whole(r) && c.Unread == "", r.Sealed
+	c.Duplicate, c.Foreign = r.Duplicates, r.Foreign
+	if r.Then != logstore.Unsaid {
+		c.Then = r.Then.String()
+	}
+	for _, b := range r.Chain {
+		c.Lacks = append(c.Lacks, b.String())
+	}
 	for i := range r.Rows {
 		c.Rows += r.Rows[i].Rows
 		c.Missing += r.Rows[i].MissingRows()
@@ -132,19 +148,36 @@ func (c *checkLine) fill(r logstore.Report) {
 }
 
 func printCheck(w io.Writer, l aLog, r logstore.Report) {
-	state := "not sealed: it is being written, or its writer died"
-	if r.Sealed {
-		state = "sealed"
-	}
 	verdict := "whole"
-	if !r.Whole() {
+	if !l.whole(r) {
 		verdict = "NOT WHOLE"
+	}
+	state := "not sealed: it is being written, or its writer died"
+	switch {
+	case len(l.files) == 0:
+		state = "nothing of it is left"
+	case r.Then == logstore.Ended:
+		state = "sealed, and it ends here"
+	case r.Then == logstore.Moved:
+		state = "sealed, and it goes on in another directory"
+	case r.Then == logstore.GoesOn:
+		state = "sealed, and it goes on in the next segment"
+	case r.Sealed:
+		state = "sealed; whether segments behind it are gone is not known: " +
+			"it is of version 1, or was salvaged without its end"
 	}
 	fmt.Fprintf(w, "%s\n  %s; %d files, %d blocks, %s\n", l.name, verdict, len(l.files), r.Blocks, state)
 	for i := range r.Rows {
 		fmt.Fprintf(w, "  %s\n", &r.Rows[i])
 	}
+	l.printLacks(w, "  ")
 	printDamage(w, "  ", r)
+}
+
+func (l aLog) printLacks(w io.Writer, indent string) {
+	for _, lack := range l.lacks {
+		fmt.Fprintf(w, "%smissing: %s\n", indent, lack)
+	}
 }
 
 // printDamage lists what is damaged, missing or in a log's way.
@@ -154,6 +187,9 @@ func printDamage(w io.Writer, indent string, r logstore.Report) {
 	}
 	if r.MoreDamage > 0 {
 		fmt.Fprintf(w, "%sdamage: %d more places\n", indent, r.MoreDamage)
+	}
+	for _, b := range r.Chain {
+		fmt.Fprintf(w, "%smissing: %s\n", indent, b)
 	}
 	for i := range r.Rows {
 		for _, m := range r.Rows[i].Missing {

@@ -52,7 +52,7 @@ func convertLog(w io.Writer, from, to string, format logstore.Format) error {
 	err = eachBlock(r, func(b *logstore.Block) error {
 		if writer == nil {
 			h := r.Header()
-			h.Format = format
+			h.Format, h.Rewritten = format, true
 			if writer, err = logstore.Create(nil, to, h); err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ func convertLog(w io.Writer, from, to string, format logstore.Format) error {
 		return fmt.Errorf("convert %q: it holds no whole block", from)
 	}
 	if err == nil {
-		err = writer.Seal()
+		err = writer.SealAs(r.Report().Then)
 	}
 	if err != nil {
 		if writer != nil {
@@ -74,7 +74,8 @@ func convertLog(w io.Writer, from, to string, format logstore.Format) error {
 		return fmt.Errorf("convert %q to %q: %w", from, to, err)
 	}
 	fmt.Fprintf(w, "%s rows to %s\n", command.Thousands(rows), to)
-	if report := r.Report(); !report.Whole() {
+	if report := r.Report(); !logs[0].whole(report) {
+		logs[0].printLacks(w, "  ")
 		printDamage(w, "  ", report)
 		return fmt.Errorf("the log is not whole: %w", command.ErrPartial)
 	}

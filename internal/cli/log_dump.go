@@ -137,9 +137,10 @@ func dumpLog(w io.Writer, l aLog, flags dumpFlags) (whole bool, err error) {
 	}
 	report := r.Report()
 	if !flags.json {
+		l.printLacks(w, "# ")
 		printDamage(w, "# ", report)
 	}
-	return report.Whole(), nil
+	return l.whole(report), nil
 }
 
 // rowOf makes a row of a block printable, with the counter that it stands at, 0 where it has none.

@@ -72,7 +72,11 @@ func statLogs(w io.Writer, paths []string, asJSON bool) error {
 		} else {
 			_, err = fmt.Fprintf(w, "%-32s %-18s %6d %14s %14s %10d %10.2f %14.1f\n", s.Log, s.Handler, s.Files, command.Thousands(uint64(s.Bytes)), command.Thousands(s.Events), s.Dropped, s.BytesPerRow, s.CyclesPerRow)
 			if err == nil && !s.Whole {
-				_, err = fmt.Fprintf(w, "  NOT WHOLE: %s rows missing, and not counted above\n", command.Thousands(s.Missing))
+				what := "see cprof log check"
+				if s.Missing > 0 {
+					what = command.Thousands(s.Missing) + " rows missing, and not counted above"
+				}
+				_, err = fmt.Fprintf(w, "  NOT WHOLE: %s\n", what)
 			}
 		}
 		if err != nil {
@@ -105,7 +109,7 @@ func statLog(l aLog) (statLine, error) {
 	}
 	h, report := r.Header(), r.Report()
 	s.Channel, s.Handler, s.Node, s.Blocks = h.Channel.String(), h.Settings.String(), h.Node, report.Blocks
-	s.Whole = report.Whole()
+	s.Whole = l.whole(report)
 	for i := range report.Rows {
 		s.Missing += report.Rows[i].MissingRows()
 		for _, n := range report.Rows[i].Dropped {

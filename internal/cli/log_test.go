@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
 const sampleLogFile = "../../logstore/testdata/v1-compressed.cplog"
@@ -165,6 +167,67 @@ func TestLogSalvage(t *testing.T) {
 	headless[40] ^= 0x10
 	if code, out, errs := cprof("log", "salvage", damaged(t, headless), to+"3"); code != 3 || !strings.Contains(out, "3,617 rows") || !strings.Contains(errs, "no row of its blocks") {
 		t.Errorf("a damaged header: %d %s%s", code, out, errs)
+	}
+}
+
+// A directory's logs are held against its manifest: also one of which nothing is left.
+func TestLogsThatAreGone(t *testing.T) {
+	dir := t.TempDir()
+	var paths []string
+	for i, channelName := range []string{"a/x", "b/x"} {
+		name, err := channel.ParseName(channelName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := logstore.Header{Channel: name, Incarnation: logstore.Incarnation{byte(i)}}
+		h.Settings.Kind = channel.Buffered
+		l, err := logstore.OpenLog(nil, dir, h, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range uint64(2) {
+			b := logstore.Block{Incarnation: h.Incarnation, First: k, Events: []logstore.Event{{}}}
+			if err := l.Append(&b); err != nil {
+				t.Fatal(err)
+			}
+			file := logstore.SegmentName(name, h.Incarnation, int(k))
+			paths = append(paths, filepath.Join(dir, file))
+		}
+		if err := l.Seal(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := logstore.ExtendManifest(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := cprof("log", "check", dir); code != 0 ||
+		strings.Count(out, "sealed, and it ends here") != 2 {
+		t.Errorf("nothing is gone: %d %s%s", code, out, errs)
+	}
+	os.Remove(paths[1])
+	os.Remove(paths[2])
+	os.Remove(paths[3])
+	code, out, _ := cprof("log", "check", dir)
+	if code != 3 || strings.Count(out, "NOT WHOLE") != 2 ||
+		strings.Count(out, "it is gone") != 3 || !strings.Contains(out, "nothing of it is left") {
+		t.Errorf("three segments are gone: %d %s", code, out)
+	}
+	for _, verb := range []string{"stat", "dump"} {
+		if code, out, errs := cprof("log", verb, dir); code != 3 ||
+			!strings.Contains(errs, "2 of 2 logs are damaged or lack rows") {
+			t.Errorf("%s: %d %s%s", verb, code, out, errs)
+		}
+	}
+	_, out, _ = cprof("log", "check", "--json", dir)
+	var line checkLine
+	if err := json.NewDecoder(strings.NewReader(out)).Decode(&line); err != nil || line.Whole ||
+		line.Then != "next" || len(line.Lacks) != 2 {
+		t.Errorf("%v: %s", err, out)
+	}
+	os.Remove(filepath.Join(dir, logstore.ManifestName))
+	if code, out, _ := cprof("log", "check", dir); code != 3 ||
+		!strings.Contains(out, "segment 1 and what came behind it are gone") {
+		t.Errorf("without a manifest: %d %s", code, out)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
 func newRingSalvage() *cobra.Command {
@@ -60,6 +62,17 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 	all, err := drain.Salvage(dir, files, o)
 	if err != nil {
 		return err
+	}
+	// A directory that was said to be complete has more now.
+	if _, err := logstore.ReadManifest(o.Logs); err == nil {
+		wrote := func(s logstore.Segment) bool {
+			return slices.ContainsFunc(all, func(one drain.Salvaged) bool {
+				return one.Stats.Incarnation == s.Incarnation
+			})
+		}
+		if err := logstore.ExtendManifest(o.Logs, wrote); err != nil {
+			return fmt.Errorf("salvage rings: %w", err)
+		}
 	}
 	var failed, live int
 	for _, one := range all {

@@ -1,0 +1,169 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// End is what a sealed segment says of what comes after it. The names stand in ascii files, the
+// numbers in others: append only.
+type End uint8
+
+const (
+	Unsaid End = iota // the file is not sealed, or of version 1
+	GoesOn            // the next segment, in the same directory
+	Moved             // the next segment, in another directory
+	Ended             // nothing: the log ends here
+
+	ends
+)
+
+var endNames = [ends]string{"----", "next", "away", "done"} // of one length
+
+func (e End) String() string {
+	if e >= ends {
+		return fmt.Sprintf("end-%d", uint8(e))
+	}
+	return endNames[e]
+}
+
+// parseEndName returns ends for a word that is no End's name.
+func parseEndName(name string) End {
+	for e, n := range endNames {
+		if n == name {
+			return End(e)
+		}
+	}
+	return ends
+}
+
+// Break is a place where the segments of a log do not hang together.
+type Break struct {
+	// Numbers of the segments that are gone: from From up to but not including To. The same: none is.
+	From, To int
+	More     bool // and those behind them, if there were any
+
+	// Changed is the name of a segment that is not the one that the next was begun after. "": From and
+	// To say it all.
+	Changed string
+}
+
+func (b Break) String() string {
+	switch {
+	case b.Changed != "":
+		return fmt.Sprintf("%q is not the file that the segment after it was begun behind: "+
+			"it was changed, or another took its place", b.Changed)
+	case b.More:
+		return fmt.Sprintf("segment %d and what came behind it are gone, "+
+			"unless their writer died before it began them", b.From)
+	case b.To == b.From+1:
+		return fmt.Sprintf("segment %d is gone", b.From)
+	}
+	return fmt.Sprintf("segments %d to %d are gone", b.From, b.To-1)
+}
+
+// CheckChain looks whether the segments of one ring in one directory, in their order, are all that
+// there were: by what each says of the part of the log that it belongs to, of the one before it,
+// and of what comes after it. It reads the beginning and the end of each. Segments of version 1
+// say nothing of that: those before the first and behind the last are not missed in them.
+func CheckChain(segments []Segment) ([]Break, error) {
+	var breaks []Break
+	var before link
+	for i, s := range segments {
+		l, err := readLink(s)
+		if err != nil {
+			return nil, err
+		}
+		switch part := l.header.Part; {
+		case i > 0:
+			breaks = append(breaks, between(before, l)...)
+		case l.known && part != UnknownPart && part < s.Number:
+			breaks = append(breaks, Break{From: part, To: s.Number})
+		}
+		before = l
+	}
+	if !before.known || before.then != GoesOn {
+		return breaks, nil
+	}
+	// It may have been begun since the segments were listed.
+	next := before.Number + 1
+	_, err := os.Lstat(before.sibling(next))
+	if errors.Is(err, fs.ErrNotExist) {
+		breaks = append(breaks, Break{From: next, To: next + 1, More: true})
+	}
+	return breaks, nil
+}
+
+// link is what a segment says of its place in its log.
+type link struct {
+	Segment
+	known  bool // its header could be read, and bears the file's name
+	header Header
+	then   End
+	print  Fingerprint
+}
+
+func readLink(s Segment) (link, error) {
+	l := link{Segment: s}
+	file, err := os.Open(s.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil // it went since the segments were listed, as whoever reads its blocks says
+	}
+	if err != nil {
+		return l, fmt.Errorf("check segments: %w", err)
+	}
+	defer file.Close()
+	st, err := file.Stat()
+	if err != nil {
+		return l, fmt.Errorf("check segments: %w", err)
+	}
+	f, err := newFile(file, st.Size(), s.Path)
+	if errors.Is(err, ErrHeader) || errors.Is(err, ErrNotLog) || errors.Is(err, ErrVersion) {
+		return l, nil
+	}
+	if err != nil {
+		return l, err
+	}
+	l.header = f.header
+	l.known = f.header.Channel == s.Channel && f.header.Incarnation == s.Incarnation &&
+		f.header.Segment == s.Number
+	tail := make([]byte, min(st.Size(), frameLimit))
+	if _, err := file.ReadAt(tail, st.Size()-int64(len(tail))); err != nil && err != io.EOF {
+		return l, fmt.Errorf("check segments: %w", err)
+	}
+	if e, _, ok := parseLastEnd(tail, f.header.Format); ok {
+		l.then = e.then
+	}
+	if l.print, err = TakeFingerprint(file, st.Size()); errors.Is(err, io.EOF) {
+		return l, nil // it is being cut
+	}
+	return l, err
+}
+
+// between says what is wrong between two segments of a log that are listed one behind the other.
+func between(a, b link) []Break {
+	next := a.Number + 1
+	switch {
+	case b.Number == next:
+		told := b.known && b.header.Previous != Fingerprint{}
+		if told && a.known && !a.header.Rewritten && a.print != b.header.Previous {
+			return []Break{{From: next, To: next, Changed: filepath.Base(a.Path)}}
+		}
+		return nil
+	case b.known && b.header.Part > a.Number:
+		// The log was away, and came back with the segment that its part begins with.
+		var breaks []Break
+		if a.then != Moved && a.then != Ended && (!a.known || a.header.version > 1) {
+			breaks = append(breaks, Break{From: next, To: next + 1, More: true})
+		}
+		if b.header.Part < b.Number {
+			breaks = append(breaks, Break{From: b.header.Part, To: b.Number})
+		}
+		return breaks
+	}
+	return []Break{{From: next, To: b.Number}}
+}

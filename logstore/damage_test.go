@@ -1,0 +1,287 @@
+package logstore
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// harm is a run's directory with logs in it, as it is damaged.
+type harm struct {
+	t     *testing.T
+	rng   *rand.Rand
+	dir   string
+	other string // of another run, with other parts of the same logs
+	files []string
+}
+
+func (h *harm) check(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *harm) read(path string) []byte {
+	data, err := os.ReadFile(path)
+	h.check(err)
+	return data
+}
+
+func (h *harm) write(path string, data []byte) { h.check(os.WriteFile(path, data, 0o600)) }
+
+// any is one of the damaged log's files.
+func (h *harm) any() string { return h.files[h.rng.IntN(len(h.files))] }
+
+// change writes a file anew.
+func (h *harm) change(with func(data []byte) []byte) {
+	path := h.any()
+	h.write(path, with(h.read(path)))
+}
+
+// swap has two files change names.
+func (h *harm) swap(a, b string) {
+	x, y := h.read(a), h.read(b)
+	h.write(a, y)
+	h.write(b, x)
+}
+
+// elsewhere is a file of another run.
+func (h *harm) elsewhere() string {
+	segments, err := Segments(h.other)
+	h.check(err)
+	return segments[h.rng.IntN(len(segments))].Path
+}
+
+// numbered is the name that a file of the damaged log would have with another number.
+func (h *harm) numbered(number int) string {
+	s, _ := ParseSegment(h.files[0])
+	return filepath.Join(h.dir, SegmentName(s.Channel, s.Incarnation, number))
+}
+
+// The ways in which a log is damaged.
+var harms = map[string]func(h *harm){
+	"bit flip": func(h *harm) {
+		h.change(func(b []byte) []byte { b[h.rng.IntN(len(b))] ^= 1 << h.rng.IntN(8); return b })
+	},
+	"bytes overwritten": func(h *harm) {
+		h.change(func(b []byte) []byte {
+			at := h.rng.IntN(len(b))
+			for i := at; i < min(len(b), at+1+h.rng.IntN(500)); i++ {
+				b[i] = byte(h.rng.Uint32())
+			}
+			return b
+		})
+	},
+	"cut": func(h *harm) {
+		h.change(func(b []byte) []byte { return b[:h.rng.IntN(len(b))] })
+	},
+	"cut between blocks": func(h *harm) {
+		h.change(func(b []byte) []byte {
+			header, blocks, _ := spans(h.t, b)
+			cuts := []int{header.to}
+			for _, s := range blocks {
+				cuts = append(cuts, s.to)
+			}
+			return b[:cuts[h.rng.IntN(len(cuts))]]
+		})
+	},
+	"insertion": func(h *harm) {
+		h.change(func(b []byte) []byte {
+			return slices.Insert(b, h.rng.IntN(len(b)), make([]byte, 1+h.rng.IntN(300))...)
+		})
+	},
+	"copy": func(h *harm) {
+		h.change(func(b []byte) []byte {
+			from := h.rng.IntN(len(b))
+			to := from + h.rng.IntN(len(b)-from)
+			return slices.Insert(b, h.rng.IntN(len(b)), slices.Clone(b[from:to])...)
+		})
+	},
+	"block left out": func(h *harm) {
+		h.change(func(b []byte) []byte {
+			_, blocks, _ := spans(h.t, b)
+			if len(blocks) == 0 {
+				return b
+			}
+			s := blocks[h.rng.IntN(len(blocks))]
+			return slices.Delete(b, s.from, s.to)
+		})
+	},
+	"first segment removed": func(h *harm) { h.check(os.Remove(h.files[0])) },
+	"last segment removed":  func(h *harm) { h.check(os.Remove(h.files[len(h.files)-1])) },
+	"any segment removed":   func(h *harm) { h.check(os.Remove(h.any())) },
+	"some segments removed": func(h *harm) {
+		for _, f := range h.files {
+			if h.rng.IntN(2) == 0 {
+				h.check(os.Remove(f))
+			}
+		}
+	},
+	"log removed": func(h *harm) {
+		for _, f := range h.files {
+			h.check(os.Remove(f))
+		}
+	},
+	"swapped with another log's": func(h *harm) {
+		segments, err := Segments(h.dir)
+		h.check(err)
+		h.swap(h.any(), segments[h.rng.IntN(len(segments))].Path)
+	},
+	"swapped with another run's":  func(h *harm) { h.swap(h.any(), h.elsewhere()) },
+	"replaced by another run's":   func(h *harm) { h.write(h.any(), h.read(h.elsewhere())) },
+	"swapped within the log":      func(h *harm) { h.swap(h.any(), h.any()) },
+	"duplicated under its number": func(h *harm) { h.write(h.any(), h.read(h.any())) },
+	"duplicated under a new number": func(h *harm) {
+		h.write(h.numbered(len(h.files)+h.rng.IntN(20)), h.read(h.any()))
+	},
+	"another run's added": func(h *harm) {
+		from := h.elsewhere()
+		h.write(filepath.Join(h.dir, filepath.Base(from)), h.read(from))
+	},
+	"renamed": func(h *harm) { h.check(os.Rename(h.any(), h.numbered(20+h.rng.IntN(20)))) },
+	"emptied": func(h *harm) { h.write(h.any(), nil) },
+}
+
+// damagedLogs writes two logs of random length that were moved from one run to the next, and ends
+// them. It returns the rows of each.
+func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map[rowKey]rowValue {
+	rows := make([]map[rowKey]rowValue, len(dirs))
+	for d := range dirs {
+		rows[d] = map[rowKey]rowValue{}
+	}
+	for i, name := range []string{"map#3/start", "map#4/start"} {
+		h := sampleHeader(t, formats[rng.IntN(len(formats))])
+		h.Channel, h.Incarnation = mustName(t, name), Incarnation{byte(i)}
+		l, err := OpenLog(nil, dirs[0], h, 600+rng.Int64N(3000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for d, dir := range dirs {
+			if d > 0 {
+				if err := l.Move(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 1 + rng.IntN(40) {
+				b := &Block{Incarnation: h.Incarnation, Shard: rng.IntN(2)}
+				for range 1 + rng.IntN(40) {
+					b.Events = append(b.Events, Event{rng.Uint64() >> 40, rng.Uint64()})
+				}
+				b.First = l.Next(Events, b.Shard)
+				if err := l.Append(b); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					rowsOf(b, rows[d])
+				}
+				// The agent is killed, and another goes on.
+				if rng.IntN(20) == 0 {
+					if err := l.Close(); err != nil {
+						t.Fatal(err)
+					}
+					if l, err = OpenLog(nil, dir, h, l.limit); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		if sealed {
+			err = l.Seal()
+		} else {
+			err = l.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return rows
+}
+
+// Whatever happens to the files of a run, readers notice it, or all rows are there and no others.
+// Without a manifest, they notice as much in a log of which something is left and that has an end;
+// but what another run has of the same log is no damage to it.
+func TestDamageIsNoticedOrHarmless(t *testing.T) {
+	rng := seed.Random(t)
+	names := slices.Sorted(maps.Keys(harms))
+	for n := range max(5*len(names), 1000/seed.Share()) {
+		name := names[n%len(names)]
+		sealed := rng.IntN(4) > 0
+		dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+		rows := damagedLogs(t, rng, dirs, sealed)
+		which := rng.IntN(len(dirs))
+		err := ExtendManifest(dirs[which], nil)
+		var manifest Manifest
+		if err == nil {
+			manifest, err = ReadManifest(dirs[which])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &harm{t: t, rng: rng, dir: dirs[which], other: dirs[(which+1+rng.IntN(2))%3]}
+		read := func() (map[rowKey]rowValue, Report) {
+			segments, err := Segments(h.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			segments = SegmentsOf(segments, mustName(t, "map#3/start"), Incarnation{0})
+			h.files = nil
+			for _, s := range segments {
+				h.files = append(h.files, s.Path)
+			}
+			r := ReadLog(segments)
+			defer r.Close()
+			got, _, err := drainBlocks(r.Next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got, r.Report()
+		}
+		want := Ended
+		switch {
+		case which < 2:
+			want = Moved
+		case !sealed:
+			want = Unsaid
+		}
+		got, report := read()
+		departed, err := manifest.Check(h.dir)
+		if err != nil || len(departed) > 0 || !report.Whole() || report.Then != want ||
+			!maps.Equal(got, rows[which]) {
+			t.Fatalf("before any damage: %v, error %v, report %+v", departed, err, report)
+		}
+		before := len(h.files)
+		harms[name](h)
+		got, report = read()
+		if maps.Equal(got, rows[which]) {
+			continue
+		}
+		if departed, err = manifest.Check(h.dir); err != nil {
+			t.Fatal(err)
+		}
+		noticed := !report.Whole() || report.Then != want
+		what := fmt.Sprintf("%s, sealed %v, part %d of %d segments: %d rows, %d written",
+			name, sealed, which, before, len(got), len(rows[which]))
+		if !noticed && len(departed) == 0 {
+			t.Fatalf("%s: nothing is noticed: %+v", what, report)
+		}
+		more := true // rows of the log, and all of this part's
+		for key, value := range rows[which] {
+			more = more && got[key] == value
+		}
+		for key, value := range got {
+			more = more && slices.ContainsFunc(rows, func(of map[rowKey]rowValue) bool {
+				return of[key] == value
+			})
+		}
+		if !noticed && !more && want != Unsaid && len(h.files) > 0 {
+			t.Fatalf("%s: noticed by the manifest alone: %+v", what, report)
+		}
+	}
+}
