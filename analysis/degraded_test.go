@@ -30,11 +30,16 @@ func aChain(t *testing.T) string {
 // rewrite changes the events of a node's only log.
 func rewrite(t *testing.T, run, node string, change func([]logstore.Event) []logstore.Event) {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(run, "logs", node, "*"))
+	dir := filepath.Join(run, "logs", node)
+	found, err := filepath.Glob(filepath.Join(dir, "*"+logstore.Suffix))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%v, %v", found, err)
 	}
 	rewriteFile(t, found[0], change)
+	all := func(logstore.Segment) bool { return true }
+	if err := logstore.ExtendManifest(dir, all); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // rewriteFile changes the events of a log of one block.

@@ -66,6 +66,10 @@ func (m mutator) logs(f runFiles, node string) {
 			return
 		}
 		name := choose(m, names)
+		if path.Base(name) == logstore.ManifestName {
+			m.manifest(f, name)
+			continue
+		}
 		switch m.IntN(12) {
 		case 0, 1, 2, 3:
 			f[name] = m.rows(f[name])
@@ -79,6 +83,40 @@ func (m mutator) logs(f runFiles, node string) {
 			m.moveLog(f, node, name)
 		}
 	}
+	if name := runs.LogsPath(node) + "/" + logstore.ManifestName; f[name] != nil && !m.once(3) {
+		f[name] = f.manifestOf(runs.LogsPath(node))
+	}
+}
+
+// manifest changes what a node's manifest says of its logs.
+func (m mutator) manifest(f runFiles, name string) {
+	switch m.IntN(6) {
+	case 0:
+		delete(f, name)
+	case 1:
+		f[name] = m.damage(f[name])
+	case 2: // of another node
+		f[name] = f[choose(m, []string{"logs/A/", "logs/B/", "logs/C/"})+logstore.ManifestName]
+	default: // as of the logs that are there, whatever was done to them
+		f[name] = f.manifestOf(path.Dir(name))
+	}
+}
+
+// manifestOf is the right manifest of the logs in a directory.
+func (f runFiles) manifestOf(dir string) []byte {
+	var all logstore.Manifest
+	for _, name := range f.names(dir + "/") {
+		if path.Base(name) == logstore.ManifestName {
+			continue
+		}
+		data := f[name]
+		print, err := logstore.TakeFingerprint(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			panic(err) // memory is read
+		}
+		all = append(all, logstore.ManifestEntry{Name: path.Base(name), Print: print})
+	}
+	return all.Encode()
 }
 
 // rows writes a log anew, some rows of which are others.
@@ -469,6 +507,10 @@ func TestMendsWhatItChanges(t *testing.T) {
 	for _, files := range all {
 		for name, data := range files {
 			switch {
+			case path.Base(name) == logstore.ManifestName:
+				if !bytes.Equal(files.manifestOf(path.Dir(name)), data) {
+					t.Errorf("%s is mended to something else", name)
+				}
 			case strings.HasPrefix(name, "logs/") || strings.HasPrefix(name, "baselines/"):
 				if len(blocksOf(data)) < 2 { // rows and the index
 					t.Errorf("%s has %d blocks", name, len(blocksOf(data)))

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -339,7 +340,8 @@ func each(path string, seen map[uint64]bool) bool {
 // salvage salvages the logs that were changed, and reads what came of it.
 func (t *trial) salvage(files runFiles, h harm) error {
 	for name, data := range files {
-		if !strings.HasPrefix(name, "logs/") || bytes.Equal(data, t.all[h.run][name]) {
+		if !strings.HasPrefix(name, "logs/") || path.Base(name) == logstore.ManifestName ||
+			bytes.Equal(data, t.all[h.run][name]) {
 			continue
 		}
 		from, to := filepath.Join(t.dir, "harmed", filepath.FromSlash(name)), filepath.Join(t.dir, "salvaged")
