@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
@@ -208,80 +209,119 @@ func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map
 // Without a manifest, they notice as much in a log of which something is left and that has an end;
 // but what another run has of the same log is no damage to it.
 func TestDamageIsNoticedOrHarmless(t *testing.T) {
+	if unnoticed := damageLogs(t, 5*len(harms)); unnoticed > 0 {
+		t.Errorf("%d damaged logs are not noticed", unnoticed)
+	}
+}
+
+// TestBarDamagedLogs is the same for the record.
+func TestBarDamagedLogs(t *testing.T) {
+	logs := 300
+	if proof.Begin(t) == proof.Full {
+		logs = 6000
+	}
+	proof.Check(t, proof.Bar{
+		Name:   fmt.Sprintf("unnoticed among %d logs, damaged in %d ways", logs, len(harms)),
+		Figure: float64(damageLogs(t, logs)), Unit: "logs",
+	})
+}
+
+// damageLogs damages so many logs, in each way by turns.
+func damageLogs(t *testing.T, logs int) (unnoticed int) {
 	rng := seed.Random(t)
 	names := slices.Sorted(maps.Keys(harms))
-	for n := range max(5*len(names), 1000/seed.Share()) {
-		name := names[n%len(names)]
-		sealed := rng.IntN(4) > 0
-		dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
-		rows := damagedLogs(t, rng, dirs, sealed)
-		which := rng.IntN(len(dirs))
-		err := ExtendManifest(dirs[which], nil)
-		var manifest Manifest
-		if err == nil {
-			manifest, err = ReadManifest(dirs[which])
+	for n := range logs {
+		if what := damageLog(t, rng, names[n%len(names)]); what != "" {
+			t.Log(what)
+			unnoticed++
 		}
+	}
+	return unnoticed
+}
+
+// damageLog damages a log in one way. It says what was not noticed, or nothing.
+func damageLog(t *testing.T, rng *rand.Rand, name string) (unnoticed string) {
+	sealed := rng.IntN(4) > 0
+	parent, err := os.MkdirTemp("", "damage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(parent)
+	var dirs []string
+	for i := range 3 {
+		dirs = append(dirs, filepath.Join(parent, fmt.Sprint(i)))
+		if err := os.Mkdir(dirs[i], 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := damagedLogs(t, rng, dirs, sealed)
+	which := rng.IntN(len(dirs))
+	err = ExtendManifest(dirs[which], nil)
+	var manifest Manifest
+	if err == nil {
+		manifest, err = ReadManifest(dirs[which])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &harm{t: t, rng: rng, dir: dirs[which], other: dirs[(which+1+rng.IntN(2))%3]}
+	read := func() (map[rowKey]rowValue, Report) {
+		segments, err := Segments(h.dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &harm{t: t, rng: rng, dir: dirs[which], other: dirs[(which+1+rng.IntN(2))%3]}
-		read := func() (map[rowKey]rowValue, Report) {
-			segments, err := Segments(h.dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			segments = SegmentsOf(segments, mustName(t, "map#3/start"), Incarnation{0})
-			h.files = nil
-			for _, s := range segments {
-				h.files = append(h.files, s.Path)
-			}
-			r := ReadLog(segments)
-			defer r.Close()
-			got, _, err := drainBlocks(r.Next)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return got, r.Report()
+		segments = SegmentsOf(segments, mustName(t, "map#3/start"), Incarnation{0})
+		h.files = nil
+		for _, s := range segments {
+			h.files = append(h.files, s.Path)
 		}
-		want := Ended
-		switch {
-		case which < 2:
-			want = Moved
-		case !sealed:
-			want = Unsaid
-		}
-		got, report := read()
-		departed, err := manifest.Check(h.dir)
-		if err != nil || len(departed) > 0 || !report.Whole() || report.Then != want ||
-			!maps.Equal(got, rows[which]) {
-			t.Fatalf("before any damage: %v, error %v, report %+v", departed, err, report)
-		}
-		before := len(h.files)
-		harms[name](h)
-		got, report = read()
-		if maps.Equal(got, rows[which]) {
-			continue
-		}
-		if departed, err = manifest.Check(h.dir); err != nil {
+		r := ReadLog(segments)
+		defer r.Close()
+		got, _, err := drainBlocks(r.Next)
+		if err != nil {
 			t.Fatal(err)
 		}
-		noticed := !report.Whole() || report.Then != want
-		what := fmt.Sprintf("%s, sealed %v, part %d of %d segments: %d rows, %d written",
-			name, sealed, which, before, len(got), len(rows[which]))
-		if !noticed && len(departed) == 0 {
-			t.Fatalf("%s: nothing is noticed: %+v", what, report)
-		}
-		more := true // rows of the log, and all of this part's
-		for key, value := range rows[which] {
-			more = more && got[key] == value
-		}
-		for key, value := range got {
-			more = more && slices.ContainsFunc(rows, func(of map[rowKey]rowValue) bool {
-				return of[key] == value
-			})
-		}
-		if !noticed && !more && want != Unsaid && len(h.files) > 0 {
-			t.Fatalf("%s: noticed by the manifest alone: %+v", what, report)
-		}
+		return got, r.Report()
 	}
+	want := Ended
+	switch {
+	case which < 2:
+		want = Moved
+	case !sealed:
+		want = Unsaid
+	}
+	got, report := read()
+	departed, err := manifest.Check(h.dir)
+	if err != nil || len(departed) > 0 || !report.Whole() || report.Then != want ||
+		!maps.Equal(got, rows[which]) {
+		t.Fatalf("before any damage: %v, error %v, report %+v", departed, err, report)
+	}
+	before := len(h.files)
+	harms[name](h)
+	got, report = read()
+	if maps.Equal(got, rows[which]) {
+		return ""
+	}
+	if departed, err = manifest.Check(h.dir); err != nil {
+		t.Fatal(err)
+	}
+	noticed := !report.Whole() || report.Then != want
+	what := fmt.Sprintf("%s, sealed %v, part %d of %d segments: %d rows, %d written",
+		name, sealed, which, before, len(got), len(rows[which]))
+	if !noticed && len(departed) == 0 {
+		return fmt.Sprintf("%s: nothing is noticed: %+v", what, report)
+	}
+	more := true // rows of the log, and all of this part's
+	for key, value := range rows[which] {
+		more = more && got[key] == value
+	}
+	for key, value := range got {
+		more = more && slices.ContainsFunc(rows, func(of map[rowKey]rowValue) bool {
+			return of[key] == value
+		})
+	}
+	if !noticed && !more && want != Unsaid && len(h.files) > 0 {
+		return fmt.Sprintf("%s: noticed by the manifest alone: %+v", what, report)
+	}
+	return ""
 }
