@@ -52,8 +52,10 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// job is a server (Node is empty) or a client of a virtual node.
+// job is a server (Node is empty), a client of a virtual node, or an asker.
 type job struct {
+	Asker bool
+
 	Address string // of the server
 	Key     string
 	Public  string // client: the server's public key; server: the directory of clients' keys
@@ -81,26 +83,19 @@ func (j job) run() error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if j.Node.Name == "" {
-		store, err := OpenStore(filepath.Join(j.State, "state"), filepath.Join(j.State, "runs"))
-		if err != nil {
-			return err
-		}
-		link, err := control.Listen(control.ServerConfig{Address: j.Address, Key: &key, Log: log,
-			Clients: func() ([]control.Key, error) { return control.ReadClientKeys(j.Public) }})
-		if err != nil {
-			return err
-		}
-		s, err := NewServer(link, faultsConfig(), store, log)
-		if err != nil {
-			return err
-		}
-		return s.Run(context.Background())
+	if j.Node.Name == "" && !j.Asker {
+		return j.serve(key)
 	}
 	server, err := control.ReadKey(j.Public)
 	if err != nil {
 		return err
+	}
+	if j.Asker {
+		link, err := control.Dial(control.ClientConfig{Server: j.Address, Key: &key, Public: server.Public})
+		if err != nil {
+			return err
+		}
+		return serveAsker(link)
 	}
 	if j.Hostile != nil {
 		return newHostile(j, key, server).run()
@@ -134,12 +129,30 @@ func (j job) run() error {
 	select {}
 }
 
+func (j job) serve(key control.Key) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	store, err := OpenStore(filepath.Join(j.State, "state"), filepath.Join(j.State, "runs"))
+	if err != nil {
+		return err
+	}
+	link, err := control.Listen(control.ServerConfig{Address: j.Address, Key: &key, Log: log,
+		Clients: func() ([]control.Key, error) { return control.ReadClientKeys(j.Public) }})
+	if err != nil {
+		return err
+	}
+	s, err := NewServer(link, faultsConfig(), store, log)
+	if err != nil {
+		return err
+	}
+	return s.Run(context.Background())
+}
+
 // realFleet is a server and clients in processes and namespaces of their own.
 type realFleet struct {
 	t       *testing.T
 	star    *netns.Star
 	dir     string
-	link    *control.Client
+	asker   *asker
 	server  *exec.Cmd
 	clients []*realClient
 }
@@ -184,8 +197,8 @@ func newRealFleet(t *testing.T, r *rand.Rand, nodes int) *realFleet {
 		}
 		return k
 	}
-	serverKey := makeKey("server", control.RoleServer)
-	admin := makeKey("admin", control.RoleAdmin)
+	makeKey("server", control.RoleServer)
+	makeKey("admin", control.RoleAdmin)
 	f.startServer()
 	physical := virtual.Physical{Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: id.Node.NominalHz}
 	for i := range nodes {
@@ -211,10 +224,9 @@ func newRealFleet(t *testing.T, r *rand.Rand, nodes int) *realFleet {
 		}})
 		f.startClient(i)
 	}
-	if err := star.Do(netns.Hub, func() (err error) { // the sockets of this process' link belong into the hub
-		f.link, err = control.Dial(control.ClientConfig{Server: f.address(), Key: &admin, Public: serverKey.Public})
-		return err
-	}); err != nil {
+	cmd := f.command(job{Asker: true, Address: f.address(), Key: filepath.Join(f.dir, "admin.secret"),
+		Public: filepath.Join(f.dir, "server.public")})
+	if f.asker, err = startAsker(cmd, func() error { return f.begin(netns.Hub, cmd) }); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -224,8 +236,24 @@ func (f *realFleet) address() string {
 	return netip.AddrPortFrom(f.star.Addr(netns.Hub), serverPort).String()
 }
 
-// start starts a process of the fleet in a namespace. Its output is shown if the test fails.
+// start starts a process of the fleet in a namespace.
 func (f *realFleet) start(end int, j job) *exec.Cmd {
+	f.t.Helper()
+	cmd := f.command(j)
+	if err := f.begin(end, cmd); err != nil {
+		f.t.Fatal(err)
+	}
+	return cmd
+}
+
+// begin starts a command of the fleet in a namespace.
+func (f *realFleet) begin(end int, cmd *exec.Cmd) error {
+	defer cmd.Stderr.(*os.File).Close() // the process has it
+	return f.star.Do(end, cmd.Start)
+}
+
+// command is a process of the fleet that has not been started. Its output is shown if the test fails.
+func (f *realFleet) command(j job) *exec.Cmd {
 	f.t.Helper()
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -240,12 +268,8 @@ func (f *realFleet) start(end int, j job) *exec.Cmd {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	defer log.Close()
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := f.star.Do(end, cmd.Start); err != nil {
-		f.t.Fatal(err)
-	}
 	return cmd
 }
 
@@ -263,8 +287,8 @@ func kill(cmd *exec.Cmd) {
 }
 
 func (f *realFleet) end() {
-	if f.link != nil {
-		f.link.Close()
+	if f.asker != nil {
+		kill(f.asker.process)
 	}
 	kill(f.server)
 	for _, c := range f.clients {
@@ -288,17 +312,11 @@ func (f *realFleet) end() {
 // question asks the server, which may just have been started again.
 func (f *realFleet) question(what string, argument, result any) {
 	f.t.Helper()
-	text, err := json.Marshal(argument)
-	if err != nil {
-		f.t.Fatal(err)
-	}
 	limit := 3 * time.Second // of one try; a slow server needs longer, and one that was killed does not answer at all
 	for end := time.Now().Add(time.Minute); ; limit *= 2 {
-		ctx, cancel := context.WithTimeout(f.t.Context(), limit)
-		m, err := f.link.Call(ctx, &control.Ask{What: what, Argument: text})
-		cancel()
-		if a, ok := m.(*control.Answer); ok && err == nil {
-			if err := json.Unmarshal(a.Result, result); err != nil {
+		answer, err := f.asker.ask(what, argument, limit)
+		if err == nil {
+			if err := json.Unmarshal(answer, result); err != nil {
 				f.t.Fatal(err)
 			}
 			return
