@@ -18,6 +18,19 @@ func (c Cycles) Empty() bool { return c.Lo_cycles > c.Hi_cycles }
 // Contains says whether v is possible.
 func (c Cycles) Contains(v int64) bool { return c.Lo_cycles <= v && v <= c.Hi_cycles }
 
+// meets says whether a value is possible that is possible for d as well.
+func (c Cycles) meets(d Cycles) bool {
+	return c.Lo_cycles <= d.Hi_cycles && d.Lo_cycles <= c.Hi_cycles
+}
+
+// join covers both.
+func (c Cycles) join(d Cycles) Cycles {
+	return Cycles{min(c.Lo_cycles, d.Lo_cycles), max(c.Hi_cycles, d.Hi_cycles)}
+}
+
+// width_cycles is how far the possible values are apart.
+func (c Cycles) width_cycles() uint64 { return uint64(c.Hi_cycles) - uint64(c.Lo_cycles) }
+
 // Magnitude is the largest distance from zero that is possible.
 func (c Cycles) Magnitude() uint64 { return max(magnitude(c.Lo_cycles), magnitude(c.Hi_cycles)) }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,10 +78,10 @@ func (l *line) hand(n uint64) (sent uint64) {
 }
 
 type table struct {
-	_          [128]byte
-	ping, pong line
-	stop       atomic.Bool
-	_          [127]byte
+	_    [128]byte
+	ball line
+	stop atomic.Bool
+	_    [127]byte
 }
 
 // pauses is how long, in readings of the counter, an end may pause between looks. One that never does takes the line
@@ -119,14 +120,17 @@ func (b *best) take(from, to int, sent, received uint64) {
 	}
 }
 
-// pingPong passes a message between two pinned threads, rounds times or until patience ends.
+// stamps are one end's readings of one round.
+type stamps struct{ sent, received uint64 }
+
+// pingPong passes a message between two pinned threads, rounds times or until patience ends. It
+// returns what the rounds in which no core was moved prove best (narrowest).
 func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
 	// Two ends that spin need two threads of Go. A container with a CPU quota may have been given one.
 	if before := runtime.GOMAXPROCS(0); before < 2 {
 		runtime.GOMAXPROCS(2)
 		defer runtime.GOMAXPROCS(before)
 	}
-	type stamps struct{ sent, received uint64 }
 	atA, atB := make([]stamps, rounds), make([]stamps, rounds)
 	var done int
 	var errors [2]error
@@ -155,8 +159,8 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 	}
 	go end(a, 0, func() {
 		for i := range rounds {
-			atA[i].sent = t.ping.hand(uint64(i) + 1)
-			if !t.await(&t.pong, uint64(i)+1, deadline) {
+			atA[i].sent = t.ball.hand(2*uint64(i) + 1)
+			if !t.await(&t.ball, 2*uint64(i)+2, deadline) {
 				return
 			}
 			atA[i].received = counterAfter()
@@ -165,11 +169,11 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 	})
 	go end(b, 1, func() {
 		for i := range rounds {
-			if !t.await(&t.ping, uint64(i)+1, deadline) {
+			if !t.await(&t.ball, 2*uint64(i)+1, deadline) {
 				return
 			}
 			atB[i].received = counterAfter()
-			atB[i].sent = t.pong.hand(uint64(i) + 1)
+			atB[i].sent = t.ball.hand(2*uint64(i) + 2)
 		}
 	})
 	left.Wait()
@@ -178,10 +182,41 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 			return Handover{}, Handover{}, err
 		}
 	}
+	forth, back = narrowest(a, b, atA[:done], atB[:done])
+	return forth, back, nil
+}
+
+// undisturbedRounds is how many times as long as half of all rounds one may take. An interrupt takes
+// longer, and so does a hypervisor that runs a virtual core elsewhere: it must leave and enter it.
+const undisturbedRounds = 4
+
+// narrowest returns the hand-overs in both directions that prove most together, among those between
+// which no round was disturbed. Between others, the offset of the cores may have changed.
+func narrowest(a, b int, atA, atB []stamps) (forth, back Handover) {
+	if len(atA) == 0 {
+		return Handover{}, Handover{}
+	}
+	took := make([]uint64, len(atA))
+	for i, at := range atA {
+		took[i] = at.received - at.sent
+	}
+	sorted := slices.Sorted(slices.Values(took))
+	limit := undisturbedRounds * sorted[len(sorted)/2]
 	there, andBack := best{cycles: math.MaxInt64}, best{cycles: math.MaxInt64}
-	for i := range done {
+	narrowest := int64(math.MaxInt64)
+	for i := range atA {
+		disturbed := took[i] > limit
+		if disturbed || i > 0 && atA[i].sent-atA[i-1].received > limit {
+			there, andBack = best{cycles: math.MaxInt64}, best{cycles: math.MaxInt64}
+		}
+		if disturbed {
+			continue
+		}
 		there.take(a, b, atA[i].sent, atB[i].received)
 		andBack.take(b, a, atB[i].sent, atA[i].received)
+		if width := addOutward(there.cycles, andBack.cycles); width < narrowest {
+			narrowest, forth, back = width, there.handover, andBack.handover
+		}
 	}
-	return there.handover, andBack.handover, nil
+	return forth, back
 }

@@ -8,131 +8,37 @@ import (
 	"time"
 )
 
-// ErrCoresDisagree is returned when hand-overs between cores contradict every constant offset between their counters.
+// ErrCoresDisagree is returned when the offset between two cores does not stay among those that were
+// seen, or when hand-overs contradict each other.
 var ErrCoresDisagree = errors.New("no constant offset between cores explains the readings")
 
-// Handover is one message from core to core through shared memory, with the reading of the counter before it was
-// sent on From (counterBefore) and after it was received on To (counterAfter). It proves that the first reading was
-// taken before the second, and nothing else: a hand-over that was delayed proves less, never something false.
+// Handover is one message from core to core through shared memory. The counter is read on From before
+// the message is sent (counterBefore), and on To after it was received (counterAfter). It proves that
+// the first reading was taken before the second. A hand-over that was delayed proves less, and never
+// something false.
 type Handover struct {
 	From, To       int
 	Sent, Received uint64
 }
 
-// Offsets is what hand-overs prove about the counters of a node's cores, provided that the offset of each pair
-// stayed constant meanwhile. The offset between cores a and b is b's counter less a's at one instant.
-//
-// It is a matrix of upper bounds, closed under the triangle rule: o(a,c) = o(a,b) + o(b,c), rounded outward. Not safe for concurrent use.
-type Offsets struct {
-	cores   []int
-	index   map[int]int
-	atMost  []int64 // [i·n + j]: offset from core i to core j is at most this; MaxInt64 where nothing is known
-	quantum int64
-}
-
-// NewOffsets starts with nothing known. Readings are widened by the quantum, because one may be that much younger
-// than the counter behind it.
-func NewOffsets(cores []int, quantum_cycles uint64) *Offsets {
-	cores = slices.Compact(slices.Sorted(slices.Values(cores)))
-	o := &Offsets{cores: cores, index: map[int]int{}, quantum: int64(min(quantum_cycles, math.MaxInt64))}
-	for i, core := range cores {
-		o.index[core] = i
-	}
-	o.atMost = make([]int64, len(cores)*len(cores))
-	for i := range o.atMost {
-		o.atMost[i] = math.MaxInt64
-	}
-	for i := range cores {
-		o.atMost[i*len(cores)+i] = 0
-	}
-	return o
-}
-
-// Add takes one hand-over in. The error wraps ErrCoresDisagree where it contradicts what the others prove; then
-// Between is empty for the pair, and no slack can be given.
-func (o *Offsets) Add(h Handover) error {
-	from, ok := o.index[h.From]
-	to, ok2 := o.index[h.To]
-	if !ok || !ok2 {
-		return fmt.Errorf("add hand-over from core %d to core %d: not among cores %v", h.From, h.To, o.cores)
-	}
-	if from == to {
-		return fmt.Errorf("add hand-over: both ends on core %d", h.From)
-	}
-	// Sent ≤ ideal < Sent + q on one core, and the ideal reading on the other is < Received + q.
-	bound := addOutward(int64(h.Received-h.Sent), o.quantum)
-	n := len(o.cores)
-	if bound >= o.atMost[from*n+to] {
-		return nil
-	}
-	for i := range n {
-		left := o.atMost[i*n+from]
-		if left == math.MaxInt64 {
-			continue
-		}
-		left = addOutward(left, bound)
-		for j := range n {
-			if b := addOutward(left, o.atMost[to*n+j]); b < o.atMost[i*n+j] {
-				o.atMost[i*n+j] = b
-			}
-		}
-	}
-	if between, _ := o.Between(h.From, h.To); between.Empty() {
-		return fmt.Errorf("relate cores %d and %d: offset must be %v: %w", h.From, h.To, between, ErrCoresDisagree)
-	}
-	return nil
-}
-
-// Between returns the proven offset from core a to core b, and whether it is bounded on both sides.
-func (o *Offsets) Between(a, b int) (Cycles, bool) {
-	i, ok := o.index[a]
-	j, ok2 := o.index[b]
-	if !ok || !ok2 {
-		return Cycles{math.MinInt64, math.MaxInt64}, false
-	}
-	return o.between(i, j)
-}
-
-func (o *Offsets) between(i, j int) (Cycles, bool) {
-	n := len(o.cores)
-	up, down := o.atMost[i*n+j], o.atMost[j*n+i]
-	c := Cycles{Lo_cycles: math.MinInt64, Hi_cycles: up}
-	if down != math.MaxInt64 {
-		c.Lo_cycles = -max(down, -math.MaxInt64)
-	}
-	return c, up != math.MaxInt64 && down != math.MaxInt64
-}
-
-// Slack returns the largest disagreement that is possible between two of the cores that are related to the first
-// one, the pair that allows it, and the cores about which nothing is known.
-func (o *Offsets) Slack() (slack_cycles uint64, worst [2]int, unknown []int) {
-	var known []int
-	for i := range o.cores {
-		if _, ok := o.between(0, i); ok {
-			known = append(known, i)
-		} else {
-			unknown = append(unknown, o.cores[i])
-		}
-	}
-	for x, i := range known {
-		for _, j := range known[x+1:] {
-			c, _ := o.between(i, j)
-			if m := c.Magnitude(); m > slack_cycles || worst[0] == worst[1] {
-				slack_cycles, worst = m, [2]int{o.cores[i], o.cores[j]}
-			}
-		}
-	}
-	return slack_cycles, worst, unknown
+// handed is the largest offset from one core to the other (To's counter less From's at one instant)
+// that a hand-over allows. Sent ≤ ideal < Sent + q on one core, and the ideal reading on the other is
+// < Received + q.
+func handed(h Handover, quantum_cycles int64) int64 {
+	return addOutward(int64(h.Received-h.Sent), quantum_cycles)
 }
 
 // SlackOptions says how MeasureSlack works.
 type SlackOptions struct {
-	Cores          []int         // all on which a program or the kernel may read the counter
-	Quantum_cycles uint64        // default 1; take it from MeasureQuantum
-	Budget         time.Duration // default 500 ms and 2 ms for each core beyond two; ten times as long where that does not make it Known
+	Cores          []int  // all on which a program or the kernel may read the counter
+	Quantum_cycles uint64 // default 1; take it from MeasureQuantum
 
-	// Exchange passes a message between two cores back and forth and returns the hand-over that proves most in
-	// each direction. Default: two threads pinned to the cores.
+	// Budget is the time that measuring may take. Default: 500 ms and 1 ms for each pair, at most
+	// 3 s. It is ten times as long where that does not make the slack Known.
+	Budget time.Duration
+
+	// Exchange passes a message between two cores back and forth. It returns one hand-over in each
+	// direction, between which no core was moved. Default: two threads pinned to the cores.
 	Exchange func(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error)
 	Now      func() time.Time
 }
@@ -144,47 +50,79 @@ const CoreSlack = "core slack"
 type Slack struct {
 	Slack_cycles uint64 `json:"slack_cycles,string"` // proven for Cores
 	Cores        []int  `json:"cores"`
-	Unmeasured   []int  `json:"unmeasured,omitempty"` // cores asked for, about which nothing is known
+	Unmeasured   []int  `json:"unmeasured,omitempty"` // cores asked for of which nothing is known
 	Worst        [2]int `json:"worst"`                // the pair with the largest possible disagreement,
 	Between      Cycles `json:"between"`              // and its interval
+	Moved        bool   `json:"moved,omitempty"`      // an offset changed while it was measured
 	Exchanges    int    `json:"exchanges"`
 	Handovers    int    `json:"handovers"`
 }
 
-// No relation takes a slack above this (package tscratio): 200 µs and more. Cores never disagree by so little less than that; hand-overs
-// during which an end did not run prove no better.
+// mostSlack_cycles is the largest slack that a relation takes (package tscratio): 200 µs and more.
+// Cores never disagree by so little less than that. Hand-overs during which an end did not run prove
+// no better.
 const mostSlack_cycles = 1 << 20
 
-// Known says whether a node's readings may be used with this slack: every core was related, and closely enough.
+// Known says whether a node's readings may be used with this slack: every core was related, and
+// closely enough.
 func (s Slack) Known() bool { return len(s.Unmeasured) == 0 && s.Slack_cycles <= mostSlack_cycles }
 
-// Rounds in one exchange: a third of a millisecond between two cores that both run.
-const exchangeRounds = 1000
+// exchangeRounds makes one exchange last a millisecond between two cores that both run: long enough
+// for some hand-overs at which both caches and both pipelines are at their best, and shorter than
+// most hypervisors leave a core where it is.
+const exchangeRounds = 2000
 
-// Most exchanges gain nothing: the best hand-over needs both caches and both pipelines at their best, and a
-// hypervisor moves cores about. A few hundred in a row without gain are the end of it.
-const patienceExchanges = 512
+// patienceLooks is after how many looks without change measuring ends.
+const patienceLooks = 256
 
-// On a busy machine the two ends seldom run at one time. Whoever takes a core that was never reached for one that agrees states a false
-// bound, so such a machine gets so many budgets.
+// mostBudgets is how many budgets a busy machine gets, where the two ends seldom run at one time. A
+// core that was never reached cannot be taken for one that agrees: that would make bounds false.
 const mostBudgets = 10
 
-// MeasureSlack passes messages between cores until the budget is used up or nothing improves. Every core is first
-// related to the lowest one; then the pair that is known worst is measured directly, and now and then the others
-// again. A slack that is not Known by then gets more time. The error wraps ErrCoresDisagree where no constant offsets explain the readings.
+// MeasureSlack passes messages between cores until the budget is used up or nothing changes. It first
+// looks at every core with the lowest one. Then it looks at the pair that is known worst, and now and
+// then at the others again. A slack that is not Known by then gets more time. The error wraps
+// ErrCoresDisagree where an offset drifts.
 //
-// The statement is about the time of measuring. A hypervisor may later run a virtual core on another socket, and
-// then it holds only if the sockets' counters agree as well.
+// The statement is about the time of measuring, and covers each placement of virtual cores that was
+// seen in it (type looks). It holds later only if no placement has offsets beyond those.
 func MeasureSlack(options SlackOptions) (Slack, error) {
-	o := options
-	if len(o.Cores) == 0 {
+	if len(options.Cores) == 0 {
 		return Slack{}, errors.New("measure core slack: no cores")
 	}
+	m := newSlackMeter(options)
+	err := m.lookAtAll()
+	if err == nil {
+		err = m.lookAtWorst()
+	}
+	if err == nil {
+		err = m.lookUntilKnown()
+	}
+	return m.result(err)
+}
+
+// pairLooks is what is known of one pair.
+type pairLooks struct {
+	looks  looks
+	joined Cycles // of them all
+}
+
+// slackMeter is one measurement of the slack.
+type slackMeter struct {
+	SlackOptions
+	cores    []int // sorted
+	pairs    map[[2]int]*pairLooks
+	slack    Slack
+	deadline time.Time
+}
+
+func newSlackMeter(o SlackOptions) *slackMeter {
 	if o.Quantum_cycles == 0 {
 		o.Quantum_cycles = 1
 	}
 	if o.Budget == 0 {
-		o.Budget = 500*time.Millisecond + time.Duration(max(0, len(o.Cores)-2))*2*time.Millisecond
+		pairs := len(o.Cores) * (len(o.Cores) - 1) / 2
+		o.Budget = min(500*time.Millisecond+time.Duration(pairs)*time.Millisecond, 3*time.Second)
 	}
 	if o.Exchange == nil {
 		o.Exchange = pingPong
@@ -192,68 +130,146 @@ func MeasureSlack(options SlackOptions) (Slack, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	return &slackMeter{SlackOptions: o, cores: slices.Compact(slices.Sorted(slices.Values(o.Cores))),
+		pairs: map[[2]int]*pairLooks{}, deadline: o.Now().Add(o.Budget)}
+}
 
-	offsets := NewOffsets(o.Cores, o.Quantum_cycles)
-	cores := offsets.cores
-	s := Slack{}
-	deadline := o.Now().Add(o.Budget)
-	// One core that does not run (halted by its hypervisor, held by a real-time task) must not eat the others' time.
-	share := o.Budget / time.Duration(max(1, len(cores)-1))
-	exchange := func(a, b int) error {
-		forth, back, err := o.Exchange(a, b, exchangeRounds, max(0, min(share, deadline.Sub(o.Now()))))
-		if err != nil {
-			return fmt.Errorf("measure core slack between cores %d and %d: %w", a, b, err)
-		}
-		s.Exchanges++
-		for _, h := range []Handover{forth, back} {
-			if h.From == h.To {
-				continue // that direction was never completed
-			}
-			s.Handovers++
-			if err := offsets.Add(h); err != nil {
-				return fmt.Errorf("measure core slack: %w", err)
-			}
-		}
-		return nil
-	}
-
-	var err error
-	for _, core := range cores[1:] {
-		if err = exchange(cores[0], core); err != nil || !o.Now().Before(deadline) {
-			break
+// lookAtAll looks at each core with the lowest one.
+func (m *slackMeter) lookAtAll() error {
+	for _, core := range m.cores[1:] {
+		if _, err := m.look([2]int{m.cores[0], core}); err != nil || m.late() {
+			return err
 		}
 	}
-	for idle := 0; err == nil && idle < patienceExchanges && o.Now().Before(deadline); idle++ {
-		before, worst, _ := offsets.Slack()
-		if worst[0] == worst[1] {
-			break
-		}
+	return nil
+}
+
+// lookAtWorst looks at the pair that is known worst until nothing changes. Each fourth look is at
+// another pair: a core that drifts shows when it is measured again, however well it was known.
+func (m *slackMeter) lookAtWorst() error {
+	worst, between, _ := m.worst()
+	for idle := 0; idle < patienceLooks && worst[0] != worst[1] && !m.late(); idle++ {
 		pair := worst
-		if s.Exchanges%4 == 0 { // a core that drifts shows when it is measured again, however well it was known
-			pair = [2]int{cores[0], cores[1+s.Exchanges/4%(len(cores)-1)]}
+		if m.slack.Exchanges%4 == 0 {
+			pair = [2]int{m.cores[0], m.cores[1+m.slack.Exchanges/4%(len(m.cores)-1)]}
 		}
-		if err = exchange(pair[0], pair[1]); err != nil {
-			break
+		changed, err := m.look(pair)
+		if err != nil {
+			return err
 		}
-		if after, _, _ := offsets.Slack(); after < before {
-			idle = -1
+		if changed {
+			before := between
+			if worst, between, _ = m.worst(); between != before {
+				idle = -1
+			}
 		}
 	}
-	deadline = deadline.Add((mostBudgets - 1) * o.Budget)
-	for err == nil && o.Now().Before(deadline) {
-		slack, pair, unknown := offsets.Slack()
+	return nil
+}
+
+// lookUntilKnown gives more budgets to a slack that is not Known.
+func (m *slackMeter) lookUntilKnown() error {
+	m.deadline = m.deadline.Add((mostBudgets - 1) * m.Budget)
+	for !m.late() {
+		pair, between, unknown := m.worst()
 		switch {
 		case len(unknown) > 0:
-			pair = [2]int{cores[0], unknown[s.Exchanges%len(unknown)]}
-		case slack <= mostSlack_cycles:
-			deadline = o.Now()
-			continue
+			pair = [2]int{m.cores[0], unknown[m.slack.Exchanges%len(unknown)]}
+		case between.Magnitude() <= mostSlack_cycles:
+			return nil
 		}
-		err = exchange(pair[0], pair[1])
+		if _, err := m.look(pair); err != nil {
+			return err
+		}
 	}
-	s.Slack_cycles, s.Worst, s.Unmeasured = offsets.Slack()
-	s.Between, _ = offsets.Between(s.Worst[0], s.Worst[1])
-	for _, core := range cores {
+	return nil
+}
+
+func (m *slackMeter) late() bool { return !m.Now().Before(m.deadline) }
+
+// share is the part of the budget that one core may use. A core that does not run, because its
+// hypervisor halted it or a real-time task holds it, must not eat the others' time.
+func (m *slackMeter) share() time.Duration {
+	return m.Budget / time.Duration(max(1, len(m.cores)-1))
+}
+
+// look takes one look at a pair of cores, and says whether it changed what is known of it.
+func (m *slackMeter) look(pair [2]int) (changed bool, err error) {
+	patience := max(0, min(m.share(), m.deadline.Sub(m.Now())))
+	forth, back, err := m.Exchange(pair[0], pair[1], exchangeRounds, patience)
+	if err != nil {
+		return false, fmt.Errorf("measure core slack between cores %d and %d: %w", pair[0], pair[1], err)
+	}
+	m.slack.Exchanges++
+	if forth.From == forth.To || back.From == back.To {
+		return false, nil // no round was completed
+	}
+	m.slack.Handovers += 2
+	q := int64(min(m.Quantum_cycles, math.MaxInt64))
+	between := Cycles{-max(handed(back, q), -math.MaxInt64), handed(forth, q)}
+	if between.Empty() {
+		return false, fmt.Errorf("measure core slack: relate cores %d and %d: offset must be %v: %w",
+			pair[0], pair[1], between, ErrCoresDisagree)
+	}
+	p := m.pairs[pair]
+	if p == nil {
+		p = new(pairLooks)
+		m.pairs[pair] = p
+	}
+	before := p.joined
+	p.looks = append(p.looks, between)
+	p.joined = p.looks.joined()
+	return p.joined != before, nil
+}
+
+// worst returns the pair of cores between which the largest offset is possible, what it may be, and
+// the cores of which nothing is known.
+func (m *slackMeter) worst() (pair [2]int, between Cycles, unknown []int) {
+	known := m.cores[:1:1]
+	for _, core := range m.cores[1:] {
+		if m.pairs[[2]int{m.cores[0], core}] != nil {
+			known = append(known, core)
+		} else {
+			unknown = append(unknown, core)
+		}
+	}
+	for i, a := range known {
+		for _, b := range known[i+1:] {
+			c := m.between(a, b)
+			if pair[0] == pair[1] || c.Magnitude() > between.Magnitude() {
+				pair, between = [2]int{a, b}, c
+			}
+		}
+	}
+	return pair, between, unknown
+}
+
+// between returns the possible offsets of two cores: those that were seen, or else those that their
+// offsets to the lowest core allow. The two are not intersected, for the reason that looks are not.
+func (m *slackMeter) between(a, b int) Cycles {
+	if p := m.pairs[[2]int{a, b}]; p != nil {
+		return p.joined
+	}
+	toA, toB := m.pairs[[2]int{m.cores[0], a}].joined, m.pairs[[2]int{m.cores[0], b}].joined
+	return Cycles{
+		-addOutward(-toB.Lo_cycles, toA.Hi_cycles),
+		addOutward(toB.Hi_cycles, -toA.Lo_cycles),
+	}
+}
+
+func (m *slackMeter) result(err error) (Slack, error) {
+	s := m.slack
+	for pair, p := range m.pairs {
+		l := p.looks
+		s.Moved = s.Moved || l.moved()
+		if err == nil && l.drifts() {
+			err = fmt.Errorf("measure core slack: cores %d and %d: the offset was in %v, and at last in %v: %w",
+				pair[0], pair[1], l[:(len(l)+1)/2].joined(), l[len(l)-1], ErrCoresDisagree)
+		}
+	}
+	s.Worst, s.Between, s.Unmeasured = m.worst()
+	s.Slack_cycles = s.Between.Magnitude()
+	for _, core := range m.cores {
 		if !slices.Contains(s.Unmeasured, core) {
 			s.Cores = append(s.Cores, core)
 		}
@@ -283,8 +299,14 @@ func (s Slack) finding(f Facts, err error) Finding {
 		}
 		return Finding{name, Fit, "one core: nothing to disagree with", ""}
 	}
-	out := Finding{name, Fit, fmt.Sprintf("%d cores agree within %d cycles, proven by %d hand-overs; widest between cores %d and %d: %v",
-		len(s.Cores), s.Slack_cycles, s.Handovers*exchangeRounds, s.Worst[0], s.Worst[1], s.Between), ""}
+	out := Finding{name, Fit, fmt.Sprintf("%d cores agree within %d cycles, proven by %d hand-overs; "+
+		"widest between cores %d and %d: %v", len(s.Cores), s.Slack_cycles, s.Handovers*exchangeRounds,
+		s.Worst[0], s.Worst[1], s.Between), ""}
+	if s.Moved {
+		out.Verdict = Warning
+		out.Detail += "; an offset changed meanwhile, and the slack covers those that were seen"
+		out.Remedy = "have the hypervisor pin virtual cores to cores"
+	}
 	switch {
 	case len(s.Unmeasured) > 0:
 		out.Verdict = Unknown
