@@ -58,7 +58,8 @@ func (a *Answerer) Counts() Counts {
 	return a.counts
 }
 
-// Serve answers probes until the context ends, whose error it returns, or the transport fails. It closes the transport.
+// Serve answers probes until the context ends, whose error it returns, or the transport fails. It
+// closes the transport.
 func (a *Answerer) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = a.transport.Close() })
 	defer func() {
@@ -114,7 +115,8 @@ func (a *Answerer) answer(rx Received) {
 	case kindOpen:
 		s.opening = a.clock.open()
 		if p.received.source == Kernel {
-			// The probe came before the clock was looked at: who knows what the clock did in between.
+			// The probe came before the clock was looked at: who knows what the clock did in
+			// between.
 			p.received.source, p.received.realtime_ns = NoClock, 0
 		}
 	case kindClose:
@@ -138,7 +140,8 @@ func (a *Answerer) answer(rx Received) {
 	}
 	a.counts.Sent++
 	if isExchange {
-		s.previous, s.answered = p.sequence, stamp{counter_cycles: sent.BeforeCycles, source: transmit}
+		s.previous, s.answered = p.sequence,
+			stamp{counter_cycles: sent.BeforeCycles, source: transmit}
 		if transmit == Kernel {
 			s.answered.source = Missing // until it comes
 		}

@@ -14,9 +14,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// The whole way from kernel stamps to a bound, in virtual time: two nodes, each with a counter that wanders and a REALTIME
-// that is steered, slewed and set, exchange trains over a network that jitters and loses; the relation that follows is asked at
-// random moments, and the exact truth is in its bound.
+// The whole way from kernel stamps to a bound, in virtual time: two nodes, each with a counter that
+// wanders and a REALTIME that is steered, slewed and set, exchange trains over a network that
+// jitters and loses; the relation that follows is asked at random moments, and the exact truth is
+// in its bound.
 func TestBarVirtualRealtime(t *testing.T) {
 	size := proof.Begin(t)
 	seeds, queries, wanted := 20, 10_000, 200_000.0
@@ -35,11 +36,13 @@ func TestBarVirtualRealtime(t *testing.T) {
 				s := simulateNodes(t, rand.New(rand.NewPCG(number, 5)), queries)
 				mu.Lock()
 				total.asked, total.outside = total.asked+s.asked, total.outside+s.outside
-				total.trains, total.set, total.kernel = total.trains+s.trains, total.set+s.set, total.kernel+s.kernel
+				total.trains, total.set, total.kernel = total.trains+s.trains, total.set+s.set,
+					total.kernel+s.kernel
 				halves = append(halves, s.half_us)
 				mu.Unlock()
 				if s.outside > 0 || s.asked < queries {
-					t.Errorf("%d of %d outside, %d wanted: again with %s=%d", s.outside, s.asked, queries, seed.Variable, number)
+					t.Errorf("%d of %d outside, %d wanted: again with %s=%d", s.outside, s.asked,
+						queries, seed.Variable, number)
 				}
 			}
 		})
@@ -49,14 +52,18 @@ func TestBarVirtualRealtime(t *testing.T) {
 	}
 	close(work)
 	all.Wait()
-	t.Logf("%d trains, %d of them with a clock that was set, %d exchanges wholly by kernel stamps", total.trains, total.set, total.kernel)
+	t.Logf("%d trains, %d of them with a clock that was set, %d exchanges wholly by kernel stamps",
+		total.trains, total.set, total.kernel)
 	if total.set == 0 || total.kernel < 4*(total.trains-total.set) {
 		t.Errorf("the simulation sets no clocks or uses no kernel stamps: %+v", total)
 	}
 	proof.Check(t,
-		proof.Bar{Name: "queries of virtual clocks", Figure: float64(total.asked), Limit: wanted, AtLeast: true, Unit: "queries"},
-		proof.Bar{Name: "truths of virtual clocks outside of their bounds", Figure: float64(total.outside), Unit: "queries"},
-		proof.Bar{Name: "half-width of virtual clocks, delays of 2 µs and more", Limit: 2.8, Unit: "µs"}.From(halves),
+		proof.Bar{Name: "queries of virtual clocks", Figure: float64(total.asked), Limit: wanted,
+			AtLeast: true, Unit: "queries"},
+		proof.Bar{Name: "truths of virtual clocks outside of their bounds",
+			Figure: float64(total.outside), Unit: "queries"},
+		proof.Bar{Name: "half-width of virtual clocks, delays of 2 µs and more", Limit: 2.8,
+			Unit: "µs"}.From(halves),
 	)
 }
 
@@ -89,8 +96,10 @@ func simulateNodes(t *testing.T, r *rand.Rand, queries int) (out simulated) {
 			return out
 		}
 		e.virtual = v
-		e.realtime = func(at time.Duration) int64 { return fakeBegin + int64(at) } // the kernel stamps with the physical clock
-		nodes[i] = tscratio.Node{Name: string(rune('a' + i)), Epoch: "1", NominalHz: 2_600_000_000, QuantumCycles: v.quantum + 1}
+		// the kernel stamps with the physical clock
+		e.realtime = func(at time.Duration) int64 { return fakeBegin + int64(at) }
+		nodes[i] = tscratio.Node{Name: string(rune('a' + i)), Epoch: "1", NominalHz: 2_600_000_000,
+			QuantumCycles: v.quantum + 1}
 	}
 	f.p.clock, f.a.clock = f.prober.clock(), f.answerer.clock()
 	f.route = func(*fakeEnd, []byte) []time.Duration {
@@ -149,7 +158,8 @@ func simulateNodes(t *testing.T, r *rand.Rand, queries int) (out simulated) {
 			return out
 		}
 		for range queries / 2 {
-			physical := f.prober.virtual.physical(first + time.Duration(r.Int64N(int64(last-first))))
+			physical := f.prober.virtual.physical(first +
+				time.Duration(r.Int64N(int64(last-first))))
 			got, err := relation.Translate(truths[1-to].Reading(physical))
 			if err != nil {
 				t.Error(err)
@@ -174,14 +184,17 @@ func steeredNode(r *rand.Rand, w tscratio.Wander) vnode.Config {
 	c.Counter.Rate_2e40 = vnode.PPM(r.Float64()*100 - 50)
 	c.Counter.Quantum_cycles = []uint64{1, 26, 100}[r.IntN(3)]
 	c.Counter.Wander = vnode.WanderConfig{
-		Shape: []vnode.Shape{vnode.Sine, vnode.Walk, vnode.Temperature}[r.IntN(3)], Limit_2e40: vnode.PPM(w.PPM()/2) - 2,
-		Window_cycles: 21 * 2_600_000_000, SegmentLog2: 28, Segments: 700, Period_cycles: uint64(8+r.IntN(30)) * 2_600_000_000,
+		Shape:         []vnode.Shape{vnode.Sine, vnode.Walk, vnode.Temperature}[r.IntN(3)],
+		Limit_2e40:    vnode.PPM(w.PPM()/2) - 2,
+		Window_cycles: 21 * 2_600_000_000, SegmentLog2: 28, Segments: 700,
+		Period_cycles: uint64(8+r.IntN(30)) * 2_600_000_000,
 		Settle_cycles: 3 * 2_600_000_000, Seed: r.Uint64(),
 	}
 	rt := &c.Realtime
 	rt.Origin_ns = fakeBegin
 	rt.Offset_ns = r.Int64N(2e12) - 1e12
-	// Each second something else, at a random moment of it: half of these fall into the 1 ms around a train now and then.
+	// Each second something else, at a random moment of it: half of these fall into the 1 ms around
+	// a train now and then.
 	slewing := int64(0) // until when
 	for second := int64(1); second < simulatedSeconds; second++ {
 		at := fakeBegin + second*1e9 + r.Int64N(1e9)
@@ -190,20 +203,25 @@ func steeredNode(r *rand.Rand, w tscratio.Wander) vnode.Config {
 		}
 		switch r.IntN(8) {
 		case 0:
-			rt.Adjustments = append(rt.Adjustments, vnode.Adjustment{At_ns: at, Freq: r.Int64N(1000<<16) - 500<<16, Tick_us: 10_000})
+			rt.Adjustments = append(rt.Adjustments,
+				vnode.Adjustment{At_ns: at, Freq: r.Int64N(1000<<16) - 500<<16, Tick_us: 10_000})
 		case 1:
-			rt.Adjustments = append(rt.Adjustments, vnode.Adjustment{At_ns: at, Tick_us: 9_500 + r.Int64N(1000)})
+			rt.Adjustments = append(rt.Adjustments,
+				vnode.Adjustment{At_ns: at, Tick_us: 9_500 + r.Int64N(1000)})
 		case 2:
-			// The kernel slews for whole seconds and one slew at a time: one that begins and ends within a train, which takes
-			// up to half a second where packets get lost, or while another is under way, is none of its.
+			// The kernel slews for whole seconds and one slew at a time: one that begins and ends
+			// within a train, which takes up to half a second where packets get lost, or while
+			// another is under way, is none of its.
 			if at < slewing {
 				continue
 			}
 			offset_ns := 350_000 + r.Int64N(150_000)
 			slewing = at + offset_ns*2000
-			rt.Slews = append(rt.Slews, vnode.Slew{At_ns: at, Offset_ns: offset_ns * (1 - 2*r.Int64N(2)), Rate_ppm: 500})
+			rt.Slews = append(rt.Slews,
+				vnode.Slew{At_ns: at, Offset_ns: offset_ns * (1 - 2*r.Int64N(2)), Rate_ppm: 500})
 		case 3:
-			rt.Steps = append(rt.Steps, vnode.RealtimeStep{At_ns: at, By_ns: r.Int64N(2_000_000) - 1_000_000})
+			rt.Steps = append(rt.Steps,
+				vnode.RealtimeStep{At_ns: at, By_ns: r.Int64N(2_000_000) - 1_000_000})
 		}
 	}
 	return c

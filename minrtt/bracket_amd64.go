@@ -17,17 +17,20 @@ type vdsoBracket struct {
 	second        int64 // of the clock; a struct timespec
 	nanosecond    int64
 	after_cycles  uint64
-	result        int64 // of the kernel's function, of which the lower half is an int: 0 if it did read the clock
+	// of the kernel's function, of which the lower half is an int: 0 if it did read the clock
+	result int64
 }
 
-// bracketVDSO reads the counter, CLOCK_REALTIME through the kernel's function at an address, and the counter.
+// bracketVDSO reads the counter, CLOCK_REALTIME through the kernel's function at an address, and
+// the counter.
 //
 //go:noescape
 func bracketVDSO(function uintptr, b *vdsoBracket)
 
-// systemBracket returns a bracket with nothing else in it: time.Now reads two clocks, and is twice as wide. It is nil
-// where the kernel's function is not found.
-var systemBracket = sync.OnceValue(func() func() (before_cycles uint64, realtime_ns int64, after_cycles uint64) {
+// systemBracket returns a bracket with nothing else in it: time.Now reads two clocks, and is twice
+// as wide. It is nil where the kernel's function is not found.
+var systemBracket = sync.OnceValue(func() func() (before_cycles uint64, realtime_ns int64,
+	after_cycles uint64) {
 	function, err := vdsoFunction("__vdso_clock_gettime")
 	if err != nil {
 		return nil
@@ -85,7 +88,8 @@ func vdso() ([]byte, uintptr, error) {
 		}
 		var begin, end uintptr
 		var rights string
-		if _, err := fmt.Sscanf(line, "%x-%x %s", &begin, &end, &rights); err != nil || end <= begin || rights[0] != 'r' {
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &begin, &end, &rights); err != nil ||
+			end <= begin || rights[0] != 'r' {
 			return nil, 0, fmt.Errorf("find the vDSO: %q in %s", line, maps.Name())
 		}
 		// The kernel's mapping stays where it is, and no garbage collector knows it.

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// The kernel's own function, called without the runtime between, reads the clock that time.Now reads, between two
-// readings of the counter, whatever the stack and the collector do meanwhile.
+// The kernel's own function, called without the runtime between, reads the clock that time.Now
+// reads, between two readings of the counter, whatever the stack and the collector do meanwhile.
 func TestSystemBracketReadsTheClock(t *testing.T) {
 	read := systemBracket()
 	if read == nil {
@@ -25,8 +25,10 @@ func TestSystemBracketReadsTheClock(t *testing.T) {
 		first_ns, first_cycles := time.Now().UnixNano(), asm.Counter()
 		before, at_ns, after := read()
 		last_cycles, last_ns := asm.Counter(), time.Now().UnixNano()
-		if !(first_cycles <= before && before < after && after <= last_cycles && first_ns <= at_ns && at_ns <= last_ns) {
-			t.Errorf("counter %d, clock %d, counter %d: outside of counter %d to %d, clock %d to %d", before, at_ns, after, first_cycles, last_cycles, first_ns, last_ns)
+		if !(first_cycles <= before && before < after && after <= last_cycles &&
+			first_ns <= at_ns && at_ns <= last_ns) {
+			t.Errorf("counter %d, clock %d, counter %d: outside of counter %d to %d, clock %d to "+
+				"%d", before, at_ns, after, first_cycles, last_cycles, first_ns, last_ns)
 		}
 		if depth == 0 {
 			return []uint64{after - before}
@@ -47,7 +49,8 @@ func TestSystemBracketReadsTheClock(t *testing.T) {
 	t.Logf("narrowest bracket: %d cycles", slices.Min(deep(1000)))
 }
 
-// A bracket that the counter itself does not confirm is not used: it is of another counter, or came to nothing.
+// A bracket that the counter itself does not confirm is not used: it is of another counter, or came
+// to nothing.
 func TestBracketOfAnotherCounterIsNotUsed(t *testing.T) {
 	const step = 10 // of the counter, from reading to reading; the first is 1010
 	instead := bracket{1030, 71, 1040}

@@ -17,14 +17,16 @@ type Clock struct {
 	// Counter reads the node's counter, after everything that precedes the call. Required.
 	Counter func() uint64
 
-	// Quantum_cycles is the step in which the counter moves: a reading c says that it stood in [c, c + quantum]. 0 is 1.
+	// Quantum_cycles is the step in which the counter moves: a reading c says that it stood in [c,
+	// c + quantum]. 0 is 1.
 	Quantum_cycles uint64
 
 	// Realtime reads the clock that kernel stamps are of, CLOCK_REALTIME, in ns since 1970.
 	Realtime func() int64
 
-	// Bracket reads the counter, Realtime's clock and the counter again, closer together than Counter, Realtime and Counter
-	// do one after the other. It is used where these, read before and after it, agree with it. Nil: they are the bracket.
+	// Bracket reads the counter, Realtime's clock and the counter again, closer together than
+	// Counter, Realtime and Counter do one after the other. It is used where these, read before and
+	// after it, agree with it. Nil: they are the bracket.
 	Bracket func() (before_cycles uint64, realtime_ns int64, after_cycles uint64)
 
 	// RealtimeStep returns how much later than a reading of it the clock may stand: 1 for one that
@@ -49,8 +51,8 @@ func SystemClock(
 ) Clock {
 	return Clock{
 		Counter: counter,
-		// Through the vDSO, with two clocks read for one: about 60 ns between counter readings, a bracket's 30 ns.
-		// x/sys's ClockGettime is a system call.
+		// Through the vDSO, with two clocks read for one: about 60 ns between counter readings, a
+		// bracket's 30 ns. x/sys's ClockGettime is a system call.
 		Realtime:     func() int64 { return time.Now().UnixNano() },
 		Bracket:      systemBracket(),
 		RealtimeStep: realtimeStep,
@@ -70,15 +72,17 @@ func (c *Clock) kernelStamp(realtime_ns int64) int64 {
 	return c.KernelStamp(realtime_ns)
 }
 
-// Discipline is what steers CLOCK_REALTIME, as adjtimex says it: its rate is that of the counter, times a factor that is
-// constant as long as Frequency and Tick are, and for as long as the others are zero.
+// Discipline is what steers CLOCK_REALTIME, as adjtimex says it: its rate is that of the counter,
+// times a factor that is constant as long as Frequency and Tick are, and for as long as the others
+// are zero.
 type Discipline struct {
 	Frequency_ppm16 int64 // 2⁻¹⁶ ppm
 	Tick_us         int64 // per 1/100 s of the kernel; 10,000 unless somebody slews
 	Offset_ns       int64 // what the kernel's phase-locked loop is still to take away
 	TimeConstant    int64 // of that loop: each second it takes the offset's 2^−(2 + constant)
 	Adjust_us       int64 // what adjtime(3) is still to take away, at no more than 500 ppm
-	PulsePerSecond  bool  // a pulse-per-second signal steers: nothing is known about the next second's rate
+	// a pulse-per-second signal steers: nothing is known about the next second's rate
+	PulsePerSecond bool
 }
 
 // ReadDiscipline reads the machine's.
@@ -106,37 +110,40 @@ func ReadDiscipline() (Discipline, error) {
 }
 
 const (
-	// steady_ppb is how far the clock's rate moves while nothing steers it: the kernel follows the exact rate by
-	// steps of its multiplier, each below 0.2 ppm.
+	// steady_ppb is how far the clock's rate moves while nothing steers it: the kernel follows the
+	// exact rate by steps of its multiplier, each below 0.2 ppm.
 	steady_ppb = 1_000
 
 	// adjust_ppb is the most that adjtime adds to the rate.
 	adjust_ppb = 500_000
 
-	// anything_ppb is how far the rate can move at all from its mean: tick ± 10 %, frequency ± 500 ppm, adjtime,
-	// and a phase-locked loop that takes a quarter of at most half a second each second. Rates of 0.77 to 1.23 of the
-	// nominal are counter cycles per ns of 0.81 to 1.30.
+	// anything_ppb is how far the rate can move at all from its mean: tick ± 10 %, frequency ± 500
+	// ppm, adjtime, and a phase-locked loop that takes a quarter of at most half a second each
+	// second. Rates of 0.77 to 1.23 of the nominal are counter cycles per ns of 0.81 to 1.30.
 	anything_ppb = 300_000_000
 )
 
-// wander returns how far the clock's rate may have moved from its mean between two readings of its discipline, the
-// first at a moment of the clock and the second at another.
+// wander returns how far the clock's rate may have moved from its mean between two readings of its
+// discipline, the first at a moment of the clock and the second at another.
 func wander(before, after Discipline, opening_ns, closing_ns int64) uint32 {
 	if before.Frequency_ppm16 != after.Frequency_ppm16 || before.Tick_us != after.Tick_us ||
 		before.PulsePerSecond || after.PulsePerSecond {
 		return anything_ppb
 	}
 	ppb := uint64(steady_ppb)
-	// What the loop takes away each second is a share of what it has left; twice, because it is less afterwards.
+	// What the loop takes away each second is a share of what it has left; twice, because it is
+	// less afterwards.
 	if offset := max(magnitude(before.Offset_ns), magnitude(after.Offset_ns)); offset != 0 {
 		constant := min(before.TimeConstant, after.TimeConstant)
 		ppb += 1 + 2*offset>>(2+min(max(constant, 0), 10))
-		// What a frequency-locked loop makes of the offset adjtimex shows at once, and the clock follows at
-		// its next tick: no more than a quarter of it in 256 s. A phase-locked loop's is far below the above.
+		// What a frequency-locked loop makes of the offset adjtimex shows at once, and the clock
+		// follows at its next tick: no more than a quarter of it in 256 s. A phase-locked loop's is
+		// far below the above.
 		ppb += 1 + offset>>10
 	}
-	// The kernel takes adjtime's next second from what is left of it when a second begins, at the first tick after it.
-	// The last such second is not seen by who asks, and it ends where a second does.
+	// The kernel takes adjtime's next second from what is left of it when a second begins, at the
+	// first tick after it. The last such second is not seen by who asks, and it ends where a second
+	// does.
 	const tick = int64(10 * time.Millisecond)
 	second := int64(time.Second)
 	if before.Adjust_us != 0 || after.Adjust_us != 0 || floorDiv(opening_ns-tick, second) != floorDiv(closing_ns, second) {
@@ -198,7 +205,8 @@ func (c *Clock) bracket() (b bracket) {
 		if before_cycles <= b.before_cycles && b.before_cycles <= b.after_cycles && b.after_cycles <= after_cycles {
 			return b
 		}
-		// It failed, or is of another counter, or the thread went to a core whose counter is behind.
+		// It failed, or is of another counter, or the thread went to a core whose counter is
+		// behind.
 	}
 	b.before_cycles = c.Counter()
 	b.realtime_ns = c.Realtime()
@@ -223,7 +231,8 @@ func (c *Clock) close(opening *clockEnd) clockReport {
 	}
 	r.opening = opening.brackets
 	r.openingLength, r.closingLength = maxBrackets, maxBrackets
-	r.wander_ppb = wander(opening.discipline, discipline, r.opening[0].realtime_ns, r.closing[maxBrackets-1].realtime_ns)
+	r.wander_ppb = wander(opening.discipline, discipline, r.opening[0].realtime_ns,
+		r.closing[maxBrackets-1].realtime_ns)
 	r.step_ns = step_ns
 	r.status = clockRelated
 	if steps != opening.steps {
@@ -243,8 +252,8 @@ const (
 	clockStatuses = 3
 )
 
-// StepNotice counts how often CLOCK_REALTIME was set. The kernel notes each time for it, also when it was set there
-// and back between two questions. Any goroutine may use it.
+// StepNotice counts how often CLOCK_REALTIME was set. The kernel notes each time for it, also when
+// it was set there and back between two questions. Any goroutine may use it.
 type StepNotice struct {
 	mu    sync.Mutex
 	timer int // -1: closed
@@ -255,14 +264,17 @@ type StepNotice struct {
 func OpenStepNotice() (*StepNotice, error) {
 	timer, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("watch for steps of the clock: %w", os.NewSyscallError("timerfd_create", err))
+		return nil, fmt.Errorf("watch for steps of the clock: %w",
+			os.NewSyscallError("timerfd_create", err))
 	}
 	// The timer itself is never to expire; only its cancellation is of interest.
 	const never_s = math.MaxInt64/1_000_000_000 - 1
 	when := unix.ItimerSpec{Value: unix.Timespec{Sec: never_s}}
-	if err := unix.TimerfdSettime(timer, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &when, nil); err != nil {
+	if err := unix.TimerfdSettime(timer, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &when,
+		nil); err != nil {
 		_ = unix.Close(timer)
-		return nil, fmt.Errorf("watch for steps of the clock: %w", os.NewSyscallError("timerfd_settime", err))
+		return nil, fmt.Errorf("watch for steps of the clock: %w",
+			os.NewSyscallError("timerfd_settime", err))
 	}
 	return &StepNotice{timer: timer}, nil
 }
@@ -283,7 +295,8 @@ func (n *StepNotice) Steps() (uint64, error) {
 			n.steps++
 		case unix.EINTR:
 		default:
-			return 0, fmt.Errorf("watch for steps of the clock: %w", os.NewSyscallError("read", err))
+			return 0, fmt.Errorf("watch for steps of the clock: %w",
+				os.NewSyscallError("read", err))
 		}
 	}
 }

@@ -26,26 +26,42 @@ func TestWander(t *testing.T) {
 		want          uint32
 	}{
 		{"nothing steers", steady, steady, calm, time.Millisecond, 1000},
-		{"frequency changed", steady, with(func(d *Discipline) { d.Frequency_ppm16++ }), calm, time.Millisecond, anything_ppb},
-		{"tick changed", steady, with(func(d *Discipline) { d.Tick_us-- }), calm, time.Millisecond, anything_ppb},
-		{"slewed by tick, steadily", with(func(d *Discipline) { d.Tick_us = 9167 }), with(func(d *Discipline) { d.Tick_us = 9167 }), calm, time.Millisecond, 1000},
-		{"pulses begin", steady, with(func(d *Discipline) { d.PulsePerSecond = true }), calm, time.Millisecond, anything_ppb},
-		{"pulses end", with(func(d *Discipline) { d.PulsePerSecond = true }), steady, calm, time.Millisecond, anything_ppb},
+		{"frequency changed", steady, with(func(d *Discipline) { d.Frequency_ppm16++ }), calm,
+			time.Millisecond, anything_ppb},
+		{"tick changed", steady, with(func(d *Discipline) { d.Tick_us-- }), calm, time.Millisecond,
+			anything_ppb},
+		{"slewed by tick, steadily", with(func(d *Discipline) { d.Tick_us = 9167 }),
+			with(func(d *Discipline) { d.Tick_us = 9167 }), calm, time.Millisecond, 1000},
+		{"pulses begin", steady, with(func(d *Discipline) { d.PulsePerSecond = true }), calm,
+			time.Millisecond, anything_ppb},
+		{"pulses end", with(func(d *Discipline) { d.PulsePerSecond = true }), steady, calm,
+			time.Millisecond, anything_ppb},
 		// 1 ms is left, of which each second takes 1/16: 62.5 ppm, and twice that.
 		// A frequency-locked loop adds 1/1024.
-		{"loop at work", with(func(d *Discipline) { d.Offset_ns = 1_000_000 }), steady, calm, time.Millisecond, 1000 + 125_000 + 1 + 977},
-		{"loop at work, the other way", steady, with(func(d *Discipline) { d.Offset_ns = -1_000_000 }), calm, time.Millisecond, 1000 + 125_000 + 1 + 977},
-		{"faster loop", with(func(d *Discipline) { d.Offset_ns, d.TimeConstant = 1_000_000, 0 }), steady, calm, time.Millisecond, 1000 + 500_000 + 1 + 977},
-		{"loop with everything to do", with(func(d *Discipline) { d.Offset_ns, d.TimeConstant = 1<<62, -5 }), steady, calm, time.Millisecond, anything_ppb},
-		{"adjtime begins", steady, with(func(d *Discipline) { d.Adjust_us = 1 }), calm, time.Millisecond, 501_000},
-		{"adjtime ends", with(func(d *Discipline) { d.Adjust_us = -1 }), steady, calm, time.Millisecond, 501_000},
+		{"loop at work", with(func(d *Discipline) { d.Offset_ns = 1_000_000 }), steady, calm,
+			time.Millisecond, 1000 + 125_000 + 1 + 977},
+		{"loop at work, the other way", steady,
+			with(func(d *Discipline) { d.Offset_ns = -1_000_000 }), calm, time.Millisecond,
+			1000 + 125_000 + 1 + 977},
+		{"faster loop", with(func(d *Discipline) { d.Offset_ns, d.TimeConstant = 1_000_000, 0 }),
+			steady, calm, time.Millisecond, 1000 + 500_000 + 1 + 977},
+		{"loop with everything to do",
+			with(func(d *Discipline) { d.Offset_ns, d.TimeConstant = 1<<62, -5 }), steady, calm,
+			time.Millisecond, anything_ppb},
+		{"adjtime begins", steady, with(func(d *Discipline) { d.Adjust_us = 1 }), calm,
+			time.Millisecond, 501_000},
+		{"adjtime ends", with(func(d *Discipline) { d.Adjust_us = -1 }), steady, calm,
+			time.Millisecond, 501_000},
 		{"a second begins", steady, steady, calm + second/2 - 1000, 2 * time.Microsecond, 501_000},
-		{"a second has begun", steady, steady, calm + second/2 + 9_999_999, time.Microsecond, 501_000},
-		{"and the tick after it is over", steady, steady, calm + second/2 + 10_000_000, time.Microsecond, 1000},
+		{"a second has begun", steady, steady, calm + second/2 + 9_999_999, time.Microsecond,
+			501_000},
+		{"and the tick after it is over", steady, steady, calm + second/2 + 10_000_000,
+			time.Microsecond, 1000},
 		{"before 1970", steady, steady, -second/2 - 1, time.Microsecond, 1000},
 		{"1970 begins", steady, steady, -1, 2, 501_000},
 	} {
-		if got := wander(tc.before, tc.after, tc.opening_ns, tc.opening_ns+int64(tc.length)); got != tc.want {
+		if got := wander(tc.before, tc.after, tc.opening_ns,
+			tc.opening_ns+int64(tc.length)); got != tc.want {
 			t.Errorf("%s: %d ppb, want %d", tc.name, got, tc.want)
 		}
 	}
@@ -56,12 +72,14 @@ func TestReadDiscipline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Tick_us < 9000 || d.Tick_us > 11_000 || magnitude(d.Frequency_ppm16) > 500<<16 || magnitude(d.Offset_ns) > 5e8 {
+	if d.Tick_us < 9000 || d.Tick_us > 11_000 || magnitude(d.Frequency_ppm16) > 500<<16 ||
+		magnitude(d.Offset_ns) > 5e8 {
 		t.Errorf("%+v is beyond what the kernel allows", d)
 	}
 }
 
-// Setting the machine's clock is no test's business: what a step does is tested with notices of our own.
+// Setting the machine's clock is no test's business: what a step does is tested with notices of our
+// own.
 func TestStepNotice(t *testing.T) {
 	n, err := OpenStepNotice()
 	if err != nil {
@@ -98,7 +116,8 @@ func TestSystemClock(t *testing.T) {
 		t.Errorf("%+v relates nothing, or steps of other than 1 ns", r)
 	}
 	for _, b := range append(r.opening[:], r.closing[:]...) {
-		if b.after_cycles <= b.before_cycles || magnitude(b.realtime_ns-time.Now().UnixNano()) > uint64(time.Minute) {
+		if b.after_cycles <= b.before_cycles ||
+			magnitude(b.realtime_ns-time.Now().UnixNano()) > uint64(time.Minute) {
 			t.Errorf("%+v is no bracket of this moment", b)
 		}
 	}
@@ -140,7 +159,8 @@ func TestStepOfTheClock(t *testing.T) {
 		if e := c.open(); e.known {
 			t.Error("a clock of which nobody says the step is known")
 		}
-		if related := r.status == clockRelated; related != tc.wantRelated || related && r.step_ns != tc.ns[0] {
+		if related := r.status == clockRelated; related != tc.wantRelated ||
+			related && r.step_ns != tc.ns[0] {
 			t.Errorf("%s: status %d with steps of %d ns", tc.name, r.status, r.step_ns)
 		}
 	}

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Config is what a Prober and an Answerer agree on, and what a Prober does. DefaultConfig fills all but Key.
+// Config is what a Prober and an Answerer agree on, and what a Prober does. DefaultConfig fills all
+// but Key.
 type Config struct {
 	// Key authenticates packets. It is made from a secret that the answerer accepts.
 	Key Key
@@ -16,8 +17,9 @@ type Config struct {
 	// Timeout is how long an answer is waited for.
 	Timeout time.Duration
 
-	// SlackCycles is by how much readings of one node may be in the wrong order: its core slack and quantum, the larger
-	// of both nodes'. Stamps that contradict each other by more are refused as impossible.
+	// SlackCycles is by how much readings of one node may be in the wrong order: its core slack and
+	// quantum, the larger of both nodes'. Stamps that contradict each other by more are refused as
+	// impossible.
 	SlackCycles uint64
 
 	// Attempts is how many answers in a row may stay out before a train is given up.

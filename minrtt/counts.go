@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Counts is what became of packets. What is not a probe or an answer in its place is counted and has no effect.
+// Counts is what became of packets. What is not a probe or an answer in its place is counted and
+// has no effect.
 type Counts struct {
 	Sent     uint64 // packets that left
 	Unsent   uint64 // packets that the kernel would not take
@@ -28,8 +29,8 @@ type Counts struct {
 	Failed     uint64 // other errors of the transport
 }
 
-// Bytes returns at most how many bytes a train put on the network, with the headers of UDP and IP, either way: it is what a budget
-// is charged. Packets that were refused are not among them.
+// Bytes returns at most how many bytes a train put on the network, with the headers of UDP and IP,
+// either way: it is what a budget is charged. Packets that were refused are not among them.
 func (c Counts) Bytes() uint64 {
 	const headers = 8 + 40 // UDP, and IPv6 without options
 	closes := min(2*maxCloses, c.Sent+c.Accepted)

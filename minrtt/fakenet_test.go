@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// fakeNet is a network in memory and in virtual time. Everything happens on the test's goroutine: while the prober
-// waits, the net delivers, and runs the answerer on what it delivers to it.
+// fakeNet is a network in memory and in virtual time. Everything happens on the test's goroutine:
+// while the prober waits, the net delivers, and runs the answerer on what it delivers to it.
 type fakeNet struct {
 	now     time.Duration // since the beginning
 	pending []delivery    // in the order in which they arrive
@@ -49,10 +49,11 @@ type fakeEnd struct {
 
 	// How the kernel stamps.
 	transmit, receives Source
-	stampAfter         time.Duration                 // from the user's transmit stamp to the kernel's
-	falsify            func(realtime_ns int64) int64 // what it says of a moment
-	queued             []queuedStamp
-	lag                int // stamps that are held back
+	// from the user's transmit stamp to the kernel's
+	stampAfter time.Duration
+	falsify    func(realtime_ns int64) int64 // what it says of a moment
+	queued     []queuedStamp
+	lag        int // stamps that are held back
 
 	// The truth about the train that is under way, by sequence number.
 	trueSent, trueReceived map[uint32]time.Duration
@@ -80,15 +81,21 @@ const (
 
 func newFakeNet() *fakeNet {
 	// Half a second from where a second begins, at which the clock's rate may change.
-	n := &fakeNet{now: time.Second / 2, route: func(*fakeEnd, []byte) []time.Duration { return []time.Duration{fakeDelay} }}
-	n.prober = &fakeEnd{net: n, addr: netip.MustParseAddrPort("192.0.2.1:1000"), offset_cycles: 1 << 40, cycles_per_us: 2000}
-	n.answerer = &fakeEnd{net: n, addr: netip.MustParseAddrPort("192.0.2.2:2000"), offset_cycles: 1 << 50, cycles_per_us: 3000}
+	n := &fakeNet{now: time.Second / 2,
+		route: func(*fakeEnd, []byte) []time.Duration { return []time.Duration{fakeDelay} }}
+	n.prober = &fakeEnd{net: n, addr: netip.MustParseAddrPort("192.0.2.1:1000"),
+		offset_cycles: 1 << 40, cycles_per_us: 2000}
+	n.answerer = &fakeEnd{net: n, addr: netip.MustParseAddrPort("192.0.2.2:2000"),
+		offset_cycles: 1 << 50, cycles_per_us: 3000}
 	for i, e := range []*fakeEnd{n.prober, n.answerer} {
 		e.transmit, e.receives = Unasked, Unasked
 		e.stampAfter = 300 * time.Nanosecond
 		e.falsify = func(ns int64) int64 { return ns }
 		e.discipline = Discipline{Frequency_ppm16: 12 << 16, Tick_us: 10_000}
-		e.realtime = func(at time.Duration) int64 { return fakeBegin + int64(i)*123_456_789 + int64(at) }
+		e.realtime = func(at time.Duration) int64 {
+			return fakeBegin + int64(i)*123_456_789 +
+				int64(at)
+		}
 		e.trueSent, e.trueReceived = map[uint32]time.Duration{}, map[uint32]time.Duration{}
 	}
 	return n
@@ -165,7 +172,8 @@ func (e *fakeEnd) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 		e.trueSent[h.sequence] = e.net.now
 	}
 	if e.transmit == Kernel {
-		e.queued = append(e.queued, queuedStamp{bytes.Clone(packet), e.falsify(e.realtime(e.net.now))})
+		e.queued = append(e.queued,
+			queuedStamp{bytes.Clone(packet), e.falsify(e.realtime(e.net.now))})
 	}
 	if to != e.peer().addr {
 		return s, nil
@@ -269,22 +277,25 @@ func (f *fakePair) train(t *testing.T) (Train, error) {
 		f.truth(t, e)
 	}
 	for _, a := range tr.Arrivals {
-		if sent, received := f.when(f.prober, a.Sent.Lo), f.when(f.answerer, a.Received.Hi); sent > received {
-			t.Errorf("arrival %d: sent %v, received %v: an effect before its cause", a.Sequence, sent, received)
+		if sent, received := f.when(f.prober, a.Sent.Lo),
+			f.when(f.answerer, a.Received.Hi); sent > received {
+			t.Errorf("arrival %d: sent %v, received %v: an effect before its cause", a.Sequence,
+				sent, received)
 		}
 	}
 	return tr, err
 }
 
-// truth demands that no packet arrived before it left, as far as the stamps prove anything, and that a kernel stamp's
-// interval holds what the counter showed when the kernel took it.
+// truth demands that no packet arrived before it left, as far as the stamps prove anything, and
+// that a kernel stamp's interval holds what the counter showed when the kernel took it.
 func (f *fakePair) truth(t *testing.T, e Exchange) {
 	t.Helper()
 	for name, x := range map[string]tscratio.Exchange{"user": e.User, "best": e.Best} {
 		sent, received := f.when(f.prober, x.Sent.Lo), f.when(f.answerer, x.Received.Hi)
 		answered, returned := f.when(f.answerer, x.Answered.Lo), f.when(f.prober, x.Returned.Hi)
 		if sent > received || answered > returned {
-			t.Errorf("exchange %d, %s stamps: sent %v, received %v, answered %v, returned %v: an effect before its cause",
+			t.Errorf("exchange %d, %s stamps: sent %v, received %v, answered %v, returned %v: an "+
+				"effect before its cause",
 				e.Sequence, name, sent, received, answered, returned)
 		}
 	}
@@ -300,7 +311,8 @@ func (f *fakePair) truth(t *testing.T, e Exchange) {
 		{"answered", e.Answered, e.Best.Answered, f.answerer, f.answerer.trueSent},
 		{"returned", e.Returned, e.Best.Returned, f.prober, f.prober.trueReceived},
 	} {
-		if truth := x.end.count(x.truth[e.Sequence]); x.source == Kernel && !x.stamp.Contains(truth) {
+		if truth := x.end.count(x.truth[e.Sequence]); x.source == Kernel &&
+			!x.stamp.Contains(truth) {
 			t.Errorf("exchange %d: %s in %v, in truth at %d", e.Sequence, x.name, x.stamp, truth)
 		}
 	}

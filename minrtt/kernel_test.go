@@ -17,8 +17,8 @@ type stamps struct{ sent, received, answered, returned Source }
 
 func sourcesOf(e Exchange) stamps { return stamps{e.Sent, e.Received, e.Answered, e.Returned} }
 
-// of is what the stamps of an exchange should be if those of the other exchanges are s: in the warm-up the answerer had
-// not yet looked at its clock.
+// of is what the stamps of an exchange should be if those of the other exchanges are s: in the
+// warm-up the answerer had not yet looked at its clock.
 func (s stamps) of(e Exchange) stamps {
 	if e.Sequence == 0 && (s.received == Kernel || s.received == Outside) {
 		s.received = NoClock
@@ -28,7 +28,8 @@ func (s stamps) of(e Exchange) stamps {
 
 var allKernel = stamps{Kernel, Kernel, Kernel, Kernel}
 
-// kernelPair is a pair with kernel stamps at both ends, whose CPUs take long to wake: user stamps are poor.
+// kernelPair is a pair with kernel stamps at both ends, whose CPUs take long to wake: user stamps
+// are poor.
 func kernelPair(t *testing.T) *fakePair {
 	t.Helper()
 	f := newFakePair(t)
@@ -59,7 +60,8 @@ func TestKernelStamps(t *testing.T) {
 			"back": (e.Best.Returned.Hi-f.prober.offset_cycles)*3/2 - (e.Best.Answered.Lo - f.answerer.offset_cycles),
 		} {
 			if ns := half_cycles / 3; ns < 10_000 || ns > 10_100 {
-				t.Errorf("exchange %d: %s took at most %d ns, want 10 µs and a little", e.Sequence, name, ns)
+				t.Errorf("exchange %d: %s took at most %d ns, want 10 µs and a little", e.Sequence,
+					name, ns)
 			}
 		}
 	}
@@ -76,20 +78,36 @@ func TestKernelStampsFallBack(t *testing.T) {
 		change func(f *fakePair)
 		want   stamps // of all exchanges but the warm-up
 	}{
-		{"prober does not stamp what it sends", func(f *fakePair) { f.prober.transmit = Unsupported }, stamps{Unsupported, Kernel, Kernel, Kernel}},
-		{"answerer does not stamp what it receives", func(f *fakePair) { f.answerer.receives = Unsupported }, stamps{Kernel, Unsupported, Kernel, Kernel}},
-		{"answerer does not stamp what it sends", func(f *fakePair) { f.answerer.transmit = Unsupported }, stamps{Kernel, Kernel, Unsupported, Kernel}},
-		{"prober does not stamp what it receives", func(f *fakePair) { f.prober.receives = Unasked }, stamps{Kernel, Kernel, Kernel, Unasked}},
-		{"no transmit stamp comes to the prober", func(f *fakePair) { f.prober.lag = 1000 }, stamps{Missing, Kernel, Kernel, Kernel}},
-		{"transmit stamps come to the answerer too late", func(f *fakePair) { f.answerer.lag = 1 }, stamps{Kernel, Kernel, Missing, Kernel}},
-		{"transmit stamps come to the prober late, but in time", func(f *fakePair) { f.prober.lag = 1 }, allKernel},
+		{"prober does not stamp what it sends",
+			func(f *fakePair) { f.prober.transmit = Unsupported },
+			stamps{Unsupported, Kernel, Kernel, Kernel}},
+		{"answerer does not stamp what it receives",
+			func(f *fakePair) { f.answerer.receives = Unsupported },
+			stamps{Kernel, Unsupported, Kernel, Kernel}},
+		{"answerer does not stamp what it sends",
+			func(f *fakePair) { f.answerer.transmit = Unsupported },
+			stamps{Kernel, Kernel, Unsupported, Kernel}},
+		{"prober does not stamp what it receives",
+			func(f *fakePair) { f.prober.receives = Unasked },
+			stamps{Kernel, Kernel, Kernel, Unasked}},
+		{"no transmit stamp comes to the prober", func(f *fakePair) { f.prober.lag = 1000 },
+			stamps{Missing, Kernel, Kernel, Kernel}},
+		{"transmit stamps come to the answerer too late", func(f *fakePair) { f.answerer.lag = 1 },
+			stamps{Kernel, Kernel, Missing, Kernel}},
+		{"transmit stamps come to the prober late, but in time",
+			func(f *fakePair) { f.prober.lag = 1 }, allKernel},
 		{"receive stamps are empty", func(f *fakePair) {
 			f.answerer.falsify = func(int64) int64 { return 0 }
 		}, stamps{Kernel, Missing, Missing, Kernel}},
-		{"answerer's discipline cannot be read", func(f *fakePair) { f.answerer.clockError = broken }, stamps{Kernel, NoClock, NoClock, Kernel}},
-		{"prober's discipline cannot be read", func(f *fakePair) { f.prober.clockError = broken }, stamps{NoClock, Kernel, Kernel, NoClock}},
-		{"answerer has no clock", func(f *fakePair) { f.a.clock.Realtime = nil }, stamps{Kernel, NoClock, NoClock, Kernel}},
-		{"prober has no notice of steps", func(f *fakePair) { f.p.clock.Steps = nil }, stamps{NoClock, Kernel, Kernel, NoClock}},
+		{"answerer's discipline cannot be read",
+			func(f *fakePair) { f.answerer.clockError = broken },
+			stamps{Kernel, NoClock, NoClock, Kernel}},
+		{"prober's discipline cannot be read", func(f *fakePair) { f.prober.clockError = broken },
+			stamps{NoClock, Kernel, Kernel, NoClock}},
+		{"answerer has no clock", func(f *fakePair) { f.a.clock.Realtime = nil },
+			stamps{Kernel, NoClock, NoClock, Kernel}},
+		{"prober has no notice of steps", func(f *fakePair) { f.p.clock.Steps = nil },
+			stamps{NoClock, Kernel, Kernel, NoClock}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := kernelPair(t)
@@ -110,7 +128,8 @@ func TestKernelStampsFallBack(t *testing.T) {
 	}
 }
 
-// A kernel stamp that contradicts the user stamps around it is of another clock than the brackets are.
+// A kernel stamp that contradicts the user stamps around it is of another clock than the brackets
+// are.
 func TestKernelStampsOutside(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -118,11 +137,17 @@ func TestKernelStampsOutside(t *testing.T) {
 		end  func(f *fakePair) *fakeEnd
 		want stamps // the whole train: one contradiction refutes the clock
 	}{
-		{"prober, late", 100 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.prober }, stamps{Outside, Kernel, Kernel, Outside}},
-		{"prober, early", -100 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.prober }, stamps{Outside, Kernel, Kernel, Outside}},
-		{"answerer, late", 120 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.answerer }, stamps{Kernel, Outside, Outside, Kernel}},
-		{"answerer, early", -120 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.answerer }, stamps{Kernel, Outside, Outside, Kernel}},
-		{"answerer, years early", -1 << 60, func(f *fakePair) *fakeEnd { return f.answerer }, stamps{Kernel, NoClock, NoClock, Kernel}},
+		{"prober, late", 100 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.prober },
+			stamps{Outside, Kernel, Kernel, Outside}},
+		{"prober, early", -100 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.prober },
+			stamps{Outside, Kernel, Kernel, Outside}},
+		{"answerer, late", 120 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.answerer },
+			stamps{Kernel, Outside, Outside, Kernel}},
+		{"answerer, early", -120 * time.Microsecond,
+			func(f *fakePair) *fakeEnd { return f.answerer },
+			stamps{Kernel, Outside, Outside, Kernel}},
+		{"answerer, years early", -1 << 60, func(f *fakePair) *fakeEnd { return f.answerer },
+			stamps{Kernel, NoClock, NoClock, Kernel}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := kernelPair(t)
@@ -132,7 +157,8 @@ func TestKernelStampsOutside(t *testing.T) {
 				t.Fatal(err)
 			}
 			outside := uint64(0)
-			if tc.want.sent == Outside { // the close's stamps count too, of which there is no exchange
+			// the close's stamps count too, of which there is no exchange
+			if tc.want.sent == Outside {
 				outside += 2
 			} else if tc.want.received == Outside {
 				outside++
@@ -169,7 +195,8 @@ func TestKernelStampsContradictEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range tr.Exchanges {
-		if got, want := sourcesOf(e), (stamps{Outside, Kernel, Kernel, Outside}).of(e); got != want {
+		if got, want := sourcesOf(e), (stamps{Outside, Kernel, Kernel,
+			Outside}).of(e); got != want {
 			t.Errorf("exchange %d: %v, want %v", e.Sequence, got, want)
 		}
 	}
@@ -230,7 +257,8 @@ func (f *fakePair) ends() map[string]*fakeEnd {
 	return map[string]*fakeEnd{"prober": f.prober, "answerer": f.answerer}
 }
 
-// A step that the timer reports drops the train; one in each direction, as large as one would not see otherwise.
+// A step that the timer reports drops the train; one in each direction, as large as one would not
+// see otherwise.
 func TestClockSetDuringTrain(t *testing.T) {
 	for name := range newFakePair(t).ends() {
 		for _, by := range []int64{-20_000, 20_000, 0} {
@@ -247,7 +275,8 @@ func TestClockSetDuringTrain(t *testing.T) {
 				}
 			})
 			if tr, err := f.train(t); !errors.Is(err, ErrClockSet) || len(tr.Exchanges) != 0 {
-				t.Errorf("%s set by %d ns: %d exchanges, error = %v, want %v", name, by, len(tr.Exchanges), err, ErrClockSet)
+				t.Errorf("%s set by %d ns: %d exchanges, error = %v, want %v", name, by,
+					len(tr.Exchanges), err, ErrClockSet)
 			}
 			if _, err := f.train(t); err != nil {
 				t.Errorf("the train after it: %v", err)
@@ -276,7 +305,8 @@ func TestClockSlewedDuringTrain(t *testing.T) {
 			}
 			for _, x := range tr.Exchanges {
 				if got := sourcesOf(x); got != allKernel.of(x) {
-					t.Errorf("%s slewed by %v: exchange %d: %v, want kernel stamps, if wide ones", name, slew, x.Sequence, got)
+					t.Errorf("%s slewed by %v: exchange %d: %v, want kernel stamps, if wide ones",
+						name, slew, x.Sequence, got)
 				}
 			}
 			// From then on the rate is steady, and the bound as narrow as ever.
@@ -304,7 +334,8 @@ func (e *fakeEnd) slew(by float64) {
 	}
 }
 
-// A node may be given another clock than the kernel stamps with: its function of the kernel's stamp is applied.
+// A node may be given another clock than the kernel stamps with: its function of the kernel's stamp
+// is applied.
 func TestKernelStampsOfAnotherClock(t *testing.T) {
 	f := kernelPair(t)
 	for _, e := range f.ends() {
@@ -323,7 +354,8 @@ func TestKernelStampsOfAnotherClock(t *testing.T) {
 	}
 }
 
-// A network that does everything at once, and clocks at the edge of what is assumed of them: no stamp is ever untrue.
+// A network that does everything at once, and clocks at the edge of what is assumed of them: no
+// stamp is ever untrue.
 func TestTrainHoldsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 400
@@ -376,7 +408,8 @@ func TestTrainHoldsTheTruth(t *testing.T) {
 		}
 	}
 	if kept < 3*trains || kernel < trains {
-		t.Errorf("only %d exchanges in %d trains, %d with kernel stamps: too few to have tested anything", kept, trains, kernel)
+		t.Errorf("only %d exchanges in %d trains, %d with kernel stamps: too few to have tested "+
+			"anything", kept, trains, kernel)
 	}
 }
 

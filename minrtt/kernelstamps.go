@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file asks the kernel for its software stamps and finds them in what recvmsg fills. A receive stamp comes with
-// its packet. A transmit stamp comes by the socket's error queue, with a copy of the packet behind the headers that the
-// packet had by then: the copy, and no count of packets, says which one it is of.
+// This file asks the kernel for its software stamps and finds them in what recvmsg fills. A receive
+// stamp comes with its packet. A transmit stamp comes by the socket's error queue, with a copy of
+// the packet behind the headers that the packet had by then: the copy, and no count of packets,
+// says which one it is of.
 
 func (u *UDP) askForStamps() {
 	const report = unix.SOF_TIMESTAMPING_SOFTWARE
@@ -44,7 +45,8 @@ func (u *UDP) SentStamps(found func(packet []byte, realtime_ns int64)) {
 	defer u.use.Unlock()
 	for !u.closed.Load() {
 		u.errors.arm(u.queued)
-		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(u.fd), uintptr(unsafe.Pointer(&u.errors.header)),
+		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(u.fd),
+			uintptr(unsafe.Pointer(&u.errors.header)),
 			unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
 		if errno == unix.EINTR {
 			continue

@@ -18,8 +18,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Two processes in two namespaces exchange trains over a veth pair. They share one counter, so that the true relation is
-// known: no exchange may contradict it. The log (-v) says how narrow the bounds are.
+// Two processes in two namespaces exchange trains over a veth pair. They share one counter, so that
+// the true relation is known: no exchange may contradict it. The log (-v) says how narrow the
+// bounds are.
 func TestPrivilegedTrainsBetweenNamespaces(t *testing.T) {
 	privileged.Need(t)
 	pair, err := netns.NewPair()
@@ -50,7 +51,8 @@ func TestPrivilegedTrainsBetweenNamespaces(t *testing.T) {
 			report(t, "kernel stamps", kernel, Train.Best)
 			for _, e := range kernel[trains-1].Exchanges {
 				if got := sourcesOf(e); got != allKernel.of(e) {
-					t.Errorf("exchange %d of the last train: %v, want kernel stamps", e.Sequence, got)
+					t.Errorf("exchange %d of the last train: %v, want kernel stamps", e.Sequence,
+						got)
 				}
 			}
 		})
@@ -58,14 +60,16 @@ func TestPrivilegedTrainsBetweenNamespaces(t *testing.T) {
 }
 
 // trainsBetween runs trains from namespace 0 to namespace 1.
-func trainsBetween(t *testing.T, pair *netns.Pair, addr netip.Addr, spin time.Duration, trains int, userOnly bool) []Train {
+func trainsBetween(t *testing.T, pair *netns.Pair, addr netip.Addr, spin time.Duration, trains int,
+	userOnly bool) []Train {
 	t.Helper()
 	stamps := map[bool]string{true: "user", false: "kernel"}[userOnly]
 	how := fmt.Sprintf("%v,%v,%s", netip.AddrPortFrom(addr, 0), spin, stamps)
 	peer := startProcess(t, how, func(c *exec.Cmd) error { return pair.Do(1, c.Start) })
 	var u *UDP
 	err := pair.Do(0, func() (err error) {
-		u, err = DialUDP(peer, UDPConfig{Counter: asm.Counter, Spin: spin, UserStampsOnly: userOnly})
+		u, err = DialUDP(peer,
+			UDPConfig{Counter: asm.Counter, Spin: spin, UserStampsOnly: userOnly})
 		return err
 	})
 	if err != nil {
@@ -98,8 +102,8 @@ func trainsBetween(t *testing.T, pair *netns.Pair, addr netip.Addr, spin time.Du
 	return all
 }
 
-// report logs half-widths of the offset's interval and holds every exchange against the true offset, 0: two
-// CPUs of one machine may disagree by slack.
+// report logs half-widths of the offset's interval and holds every exchange against the true
+// offset, 0: two CPUs of one machine may disagree by slack.
 func report(t *testing.T, name string, trains []Train, stamps func(Train) []tscratio.Exchange) {
 	t.Helper()
 	const slack_cycles = 500
@@ -118,11 +122,14 @@ func report(t *testing.T, name string, trains []Train, stamps func(Train) []tscr
 			trainLo, trainHi = max(trainLo, -out), min(trainHi, back)
 			widths = append(widths, float64(e.Sent.Width()))
 		}
-		plains, intersections = append(plains, trainPlain), append(intersections, (trainHi-trainLo)/2)
+		plains, intersections = append(plains, trainPlain),
+			append(intersections, (trainHi-trainLo)/2)
 		best, lo, hi = min(best, trainPlain), max(lo, trainLo), min(hi, trainHi)
 	}
-	t.Logf("%-13s a train's half-width: plain %.3f µs, intersected %.3f µs (medians of %d); all: plain %.3f µs, intersected %.3f µs; a stamp is %.0f ns wide",
-		name, us(median(plains)), us(median(intersections)), len(trains), us(best), us((hi-lo)/2), us(median(widths))*1000)
+	t.Logf("%-13s a train's half-width: plain %.3f µs, intersected %.3f µs (medians of %d); all: "+
+		"plain %.3f µs, intersected %.3f µs; a stamp is %.0f ns wide",
+		name, us(median(plains)), us(median(intersections)), len(trains), us(best), us((hi-lo)/2),
+		us(median(widths))*1000)
 }
 
 func median(v []float64) float64 {

@@ -82,15 +82,16 @@ type keyID struct {
 type body struct {
 	received stamp // of the probe that this answers
 
-	// The transmit stamp of the answer before this one in the session: an answer cannot carry its own.
+	// The transmit stamp of the answer before this one in the session: an answer cannot carry its
+	// own.
 	previous uint32
 	answered stamp
 }
 
 // stamp is a node's reading around one packet.
 type stamp struct {
-	// The counter: of a transmit stamp read before the packet was handed to the kernel, of a receive stamp after it
-	// was handed out.
+	// The counter: of a transmit stamp read before the packet was handed to the kernel, of a
+	// receive stamp after it was handed out.
 	counter_cycles uint64
 
 	// The kernel's own stamp, of CLOCK_REALTIME; 0 if source is not Kernel.
@@ -113,8 +114,8 @@ func (s *stamp) setKernel(c *Clock, realtime_ns int64) {
 	}
 }
 
-// clockReport is what a close's answer says beside its body: enough to turn the session's kernel stamps into the
-// answerer's counter.
+// clockReport is what a close's answer says beside its body: enough to turn the session's kernel
+// stamps into the answerer's counter.
 type clockReport struct {
 	status        clockStatus
 	wander_ppb    uint32
@@ -140,7 +141,8 @@ type codec struct {
 
 func newCodec(key []byte) *codec { return &codec{mac: hmac.New(sha256.New, key)} }
 
-// append appends the packet, as large as its kind demands. Only an answer has a body, only a close's a clock report.
+// append appends the packet, as large as its kind demands. Only an answer has a body, only a
+// close's a clock report.
 func (c *codec) append(b []byte, p *packet) []byte {
 	start := len(b)
 	be := binary.BigEndian

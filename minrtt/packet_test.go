@@ -31,7 +31,8 @@ func everyField(k kind) packet {
 		answered: stamp{0x2122232425262728, 0, Missing},
 	}
 	if k.size() == longSize {
-		p.clock = clockReport{status: clockRelated, wander_ppb: 0x41424344, step_ns: 0x45464748, openingLength: 4, closingLength: 3}
+		p.clock = clockReport{status: clockRelated, wander_ppb: 0x41424344, step_ns: 0x45464748,
+			openingLength: 4, closingLength: 3}
 		for i := range uint64(maxBrackets) {
 			b := 0x5051525354555600 + 0x100*i
 			p.clock.opening[i] = bracket{b, int64(b + 1), b + 2}
@@ -41,9 +42,11 @@ func everyField(k kind) packet {
 	return p
 }
 
-var allKinds = []kind{kindOpen, kindProbe, kindClose, kindOpen | answerBit, kindProbe | answerBit, kindClose | answerBit}
+var allKinds = []kind{kindOpen, kindProbe, kindClose, kindOpen | answerBit, kindProbe | answerBit,
+	kindClose | answerBit}
 
-var allowUnexported = cmp.AllowUnexported(packet{}, header{}, keyID{}, body{}, stamp{}, clockReport{}, bracket{})
+var allowUnexported = cmp.AllowUnexported(packet{}, header{}, keyID{}, body{}, stamp{},
+	clockReport{}, bracket{})
 
 func TestPacketRoundTrip(t *testing.T) {
 	for _, k := range allKinds {
@@ -63,22 +66,32 @@ func TestPacketRoundTrip(t *testing.T) {
 func TestPacketBytes(t *testing.T) {
 	const head = "4d525454 02 %s 0000 0102030405060708 090a0b0c"
 	const key = "6162636465666768 696a6b6c6d6e6f70 0000"
-	answered := head + "1112131415161718 191a1b1c1d1e1f20 2122232425262728 0000000000000000 31323334 01 03" + key
+	answered := head + "1112131415161718 191a1b1c1d1e1f20 2122232425262728 0000000000000000 " +
+		"31323334 01 03" + key
 	clock := "01 04 03 00 41424344 45464748" +
-		"5051525354555600 5051525354555601 5051525354555602" + "5051525354555700 5051525354555701 5051525354555702" +
-		"5051525354555800 5051525354555801 5051525354555802" + "5051525354555900 5051525354555901 5051525354555902" +
-		"5051525354555603 5051525354555604 5051525354555605" + "5051525354555703 5051525354555704 5051525354555705" +
-		"5051525354555803 5051525354555804 5051525354555805" + "5051525354555903 5051525354555904 5051525354555905"
+		"5051525354555600 5051525354555601 5051525354555602" +
+		"5051525354555700 5051525354555701 5051525354555702" +
+		"5051525354555800 5051525354555801 5051525354555802" +
+		"5051525354555900 5051525354555901 5051525354555902" +
+		"5051525354555603 5051525354555604 5051525354555605" +
+		"5051525354555703 5051525354555704 5051525354555705" +
+		"5051525354555803 5051525354555804 5051525354555805" +
+		"5051525354555903 5051525354555904 5051525354555905"
 	for _, tc := range []struct {
 		kind        kind
 		bytes, code string
 	}{
-		{kindOpen, fmt.Sprintf(head, "01") + strings.Repeat("00", 38) + key, "31f419362067f4ac6fb4317bbd104fd8"},
-		{kindProbe, fmt.Sprintf(head, "02") + strings.Repeat("00", 38) + key, "e67a0dc8b1eb348629b7576653f38c4b"},
-		{kindClose, fmt.Sprintf(head, "03") + strings.Repeat("00", 38) + key + strings.Repeat("00", 204), "6d2428c9e147c30b603df28a34a12521"},
+		{kindOpen, fmt.Sprintf(head, "01") + strings.Repeat("00", 38) + key,
+			"31f419362067f4ac6fb4317bbd104fd8"},
+		{kindProbe, fmt.Sprintf(head, "02") + strings.Repeat("00", 38) + key,
+			"e67a0dc8b1eb348629b7576653f38c4b"},
+		{kindClose,
+			fmt.Sprintf(head, "03") + strings.Repeat("00", 38) + key + strings.Repeat("00", 204),
+			"6d2428c9e147c30b603df28a34a12521"},
 		{kindOpen | answerBit, fmt.Sprintf(answered, "81"), "106b90167ee3571838ebc41fca2e9052"},
 		{kindProbe | answerBit, fmt.Sprintf(answered, "82"), "80b1ae9c499e58f1b28118ca468f307d"},
-		{kindClose | answerBit, fmt.Sprintf(answered, "83") + clock, "c5f7a877109c015d582dfecd64a71009"},
+		{kindClose | answerBit, fmt.Sprintf(answered, "83") + clock,
+			"c5f7a877109c015d582dfecd64a71009"},
 	} {
 		p := everyField(tc.kind)
 		got := hex.EncodeToString(newCodec([]byte("a key for tests")).append(nil, &p))
@@ -99,7 +112,8 @@ func TestFormatDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*) \|`).FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*) \|`).FindAllStringSubmatch(string(text),
+		-1) {
 		cells := strings.Split(row[1], " | ")
 		rows[strings.Join(cells[:min(2, len(cells))], "|")] = true
 	}
@@ -110,10 +124,12 @@ func TestFormatDocument(t *testing.T) {
 		fmt.Sprintf("%d|8", keyOffset+8),
 		fmt.Sprintf("last %d|%d", macSize, macSize),
 		fmt.Sprintf("%d|%d", headerSize+bodySize+clockHeader, maxBrackets*bracketSize),
-		fmt.Sprintf("%d|%d", headerSize+bodySize+clockHeader+maxBrackets*bracketSize, maxBrackets*bracketSize),
+		fmt.Sprintf("%d|%d", headerSize+bodySize+clockHeader+maxBrackets*bracketSize,
+			maxBrackets*bracketSize),
 	}
 	for _, k := range allKinds {
-		name := map[kind]string{kindOpen: "open", kindProbe: "probe", kindClose: "close"}[k&^answerBit]
+		name := map[kind]string{kindOpen: "open", kindProbe: "probe",
+			kindClose: "close"}[k&^answerBit]
 		if k&answerBit != 0 {
 			name += " answer"
 		}
@@ -172,8 +188,10 @@ func TestParseRefuses(t *testing.T) {
 		{"header alone", good[:headerSize], errShort},
 		{"one byte short", good[:len(good)-1], errShort},
 		{"one byte more", append(bytes.Clone(good), 0), errLong},
-		{"a close as short as a probe", sealed(good, func(b []byte) { b[5] = byte(kindClose | answerBit) }), errShort},
-		{"a probe as long as a close", sealed(goodLong, func(b []byte) { b[5] = byte(kindProbe | answerBit) }), errLong},
+		{"a close as short as a probe",
+			sealed(good, func(b []byte) { b[5] = byte(kindClose | answerBit) }), errShort},
+		{"a probe as long as a close",
+			sealed(goodLong, func(b []byte) { b[5] = byte(kindProbe | answerBit) }), errLong},
 		{"version 0", sealed(good, func(b []byte) { b[4] = 0 }), errVersion},
 		{"version 1", sealed(good, func(b []byte) { b[4] = 1 }), errVersion},
 		{"version 3", sealed(good, func(b []byte) { b[4] = 3 }), errVersion},
@@ -209,8 +227,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// What is taken must mean the same when it is written again, and nothing is taken without its code. The target seals
-// its input itself: a fuzzer finds no HMAC.
+// What is taken must mean the same when it is written again, and nothing is taken without its code.
+// The target seals its input itself: a fuzzer finds no HMAC.
 func FuzzPacket(f *testing.F) {
 	for _, k := range allKinds {
 		p := everyField(k)

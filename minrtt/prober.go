@@ -92,9 +92,9 @@ func (p *Prober) setKey() {
 	}
 }
 
-// Train runs one train. An error wraps ErrNoAnswer if too many answers in a row stayed out; ErrReplayed or
-// tscratio.ErrImpossible if the peer's stamps cannot be true; ErrClockSet; ErrClosed; or it is the context's. The train's
-// Counts hold even then.
+// Train runs one train. An error wraps ErrNoAnswer if too many answers in a row stayed out;
+// ErrReplayed or tscratio.ErrImpossible if the peer's stamps cannot be true; ErrClockSet;
+// ErrClosed; or it is the context's. The train's Counts hold even then.
 func (p *Prober) Train(ctx context.Context) (Train, error) {
 	t := Train{Peer: p.peer}
 	p.session = newestSession.Add(1)
@@ -157,11 +157,13 @@ func (p *Prober) noAnswer() error {
 	case c.Refused > 0:
 		return fmt.Errorf("%w: nobody listens there: start the answerer", ErrNoAnswer)
 	case c.Version > 0:
-		return fmt.Errorf("%w: the peer speaks another version of the format, this is %d", ErrNoAnswer, version)
+		return fmt.Errorf("%w: the peer speaks another version of the format, this is %d",
+			ErrNoAnswer, version)
 	case c.Forged > 0:
 		return fmt.Errorf("%w: the peer uses another key", ErrNoAnswer)
 	}
-	return fmt.Errorf("%w to %d probes in a row, within %v each", ErrNoAnswer, p.config.Attempts, p.config.Timeout)
+	return fmt.Errorf("%w to %d probes in a row, within %v each", ErrNoAnswer, p.config.Attempts,
+		p.config.Timeout)
 }
 
 // exchange sends one probe and waits for its answer, and reports whether it came.
@@ -263,11 +265,13 @@ func (p *Prober) takePrevious(a *packet) error {
 	case a.previous == noSequence:
 		return nil
 	case a.previous >= a.sequence:
-		return fmt.Errorf("answer %d shows a transmit stamp of answer %d: %w", a.sequence, a.previous, tscratio.ErrImpossible)
+		return fmt.Errorf("answer %d shows a transmit stamp of answer %d: %w", a.sequence,
+			a.previous, tscratio.ErrImpossible)
 	}
 	before := &p.probes[a.previous]
 	if !before.left {
-		before.left, before.leaving, before.leftBy_cycles = true, a.answered, a.received.counter_cycles
+		before.left, before.leaving, before.leftBy_cycles = true, a.answered,
+			a.received.counter_cycles
 		return nil
 	}
 	// Several closes carry the same, but the kernel's stamp may have come in between.
@@ -285,13 +289,15 @@ func (p *Prober) takePrevious(a *packet) error {
 // takeStamp takes a transmit stamp of a probe.
 func (p *Prober) takeStamp(packet []byte, realtime_ns int64) {
 	var h header
-	if !sentHeader(packet, &h) || h.session != p.session || h.sequence >= uint32(len(p.probes)) || h.kind&answerBit != 0 {
+	if !sentHeader(packet, &h) || h.session != p.session || h.sequence >= uint32(len(p.probes)) ||
+		h.kind&answerBit != 0 {
 		return
 	}
 	p.probes[h.sequence].sent.setKernel(&p.clock, realtime_ns)
 }
 
-// finish puts what is known of the probes into a train, and refuses it if one of them cannot have been.
+// finish puts what is known of the probes into a train, and refuses it if one of them cannot have
+// been.
 func (p *Prober) finish(t *Train) error {
 	for _, end := range []struct {
 		whose  string
@@ -327,11 +333,13 @@ func (p *Prober) remember() {
 // fill is finish under the clocks as they are known by now.
 func (p *Prober) fill(t *Train) error {
 	t.Exchanges, t.Arrivals = nil, nil
-	floor_cycles := p.latest_cycles // of the peer's counter, before the probe at hand can have arrived
+	// of the peer's counter, before the probe at hand can have arrived
+	floor_cycles := p.latest_cycles
 	for i := range p.probes {
 		q := &p.probes[i]
 		if i > 0 {
-			if b := &p.probes[i-1]; b.answered && b.returned.counter_cycles <= q.sent.counter_cycles {
+			if b := &p.probes[i-1]; b.answered &&
+				b.returned.counter_cycles <= q.sent.counter_cycles {
 				floor_cycles = max(floor_cycles, b.received.counter_cycles)
 				if b.left {
 					floor_cycles = max(floor_cycles, b.leaving.counter_cycles)
@@ -361,18 +369,23 @@ func (p *Prober) possible(q *probe, floor_cycles uint64) error {
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
 	switch {
 	case before(received, p.latest_cycles):
-		return fmt.Errorf("received at %d, after %d was seen: %w", received, p.latest_cycles, ErrReplayed)
+		return fmt.Errorf("received at %d, after %d was seen: %w", received, p.latest_cycles,
+			ErrReplayed)
 	case before(received, floor_cycles):
-		return fmt.Errorf("received at %d, before the answer that it followed left at %d: %w", received, floor_cycles, tscratio.ErrImpossible)
+		return fmt.Errorf("received at %d, before the answer that it followed left at %d: %w",
+			received, floor_cycles, tscratio.ErrImpossible)
 	case q.left && before(leaving, received):
-		return fmt.Errorf("answered at %d, before it was received at %d: %w", leaving, received, tscratio.ErrImpossible)
+		return fmt.Errorf("answered at %d, before it was received at %d: %w", leaving, received,
+			tscratio.ErrImpossible)
 	case before(q.returned.counter_cycles, q.sent.counter_cycles):
-		return fmt.Errorf("returned at %d, before it was sent at %d: %w", q.returned.counter_cycles, q.sent.counter_cycles, tscratio.ErrImpossible)
+		return fmt.Errorf("returned at %d, before it was sent at %d: %w", q.returned.counter_cycles,
+			q.sent.counter_cycles, tscratio.ErrImpossible)
 	}
 	return nil
 }
 
-// complete returns the exchange of a probe that was answered. If the answer's transmit stamp is not here, it has none either.
+// complete returns the exchange of a probe that was answered. If the answer's transmit stamp is not
+// here, it has none either.
 func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 	sent, returned := q.sent.counter_cycles, q.returned.counter_cycles
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
@@ -382,11 +395,14 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 		Answered: tscratio.At(leaving),
 		Returned: tscratio.At(returned),
 	}}
-	// A kernel stamp lies between the user stamps around it, of which the outer one is what the user's is for.
+	// A kernel stamp lies between the user stamps around it, of which the outer one is what the
+	// user's is for.
 	e.Best.Sent, e.Sent = p.narrow(q.sent, p.ownClock, tscratio.Interval{Lo: sent, Hi: returned})
-	e.Best.Received, e.Received = p.narrow(q.received, p.peersClock, tscratio.Interval{Lo: min(floor_cycles, received), Hi: received})
+	e.Best.Received, e.Received = p.narrow(q.received, p.peersClock,
+		tscratio.Interval{Lo: min(floor_cycles, received), Hi: received})
 	if q.left {
-		e.Best.Answered, e.Answered = p.narrow(q.leaving, p.peersClock, tscratio.Interval{Lo: leaving, Hi: max(leaving, q.leftBy_cycles)})
+		e.Best.Answered, e.Answered = p.narrow(q.leaving, p.peersClock,
+			tscratio.Interval{Lo: leaving, Hi: max(leaving, q.leftBy_cycles)})
 	}
 	e.Best.Returned, e.Returned = p.narrow(q.returned, p.ownClock, tscratio.Interval{Lo: sent, Hi: returned})
 	// Two kernel stamps may each fit and yet contradict each other.
@@ -396,9 +412,10 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 	return e
 }
 
-// narrow returns what a stamp says of its node's counter. The kernel's is used if there is one, its clock is known, and it
-// does not contradict the user stamps, between which it must lie.
-func (p *Prober) narrow(s stamp, clock *realtime, between tscratio.Interval) (tscratio.Interval, Source) {
+// narrow returns what a stamp says of its node's counter. The kernel's is used if there is one, its
+// clock is known, and it does not contradict the user stamps, between which it must lie.
+func (p *Prober) narrow(s stamp, clock *realtime, between tscratio.Interval) (tscratio.Interval,
+	Source) {
 	user := tscratio.At(s.counter_cycles)
 	if s.source != Kernel {
 		return user, s.source

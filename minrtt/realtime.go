@@ -6,24 +6,26 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A realtime relates CLOCK_REALTIME to the counter over one train: what the counter showed when the kernel took a stamp.
+// A realtime relates CLOCK_REALTIME to the counter over one train: what the counter showed when the
+// kernel took a stamp.
 //
-// Let C be the counter as a function of the clock. A bracket ⟨before, t, after⟩ says that the clock showed t, and so stood
-// in [t, t + step], at some moment between the readings: C(t) ≤ after and C(t + step) ≥ before. A step is 1 ns, for
-// readings are rounded down, unless the clock moves in larger ones. The clock's rate stays
-// within wander of its mean R, in cycles per ns, so that for a bracket at distance d from x
+// Let C be the counter as a function of the clock. A bracket ⟨before, t, after⟩ says that the clock
+// showed t, and so stood in [t, t + step], at some moment between the readings: C(t) ≤ after and
+// C(t + step) ≥ before. A step is 1 ns, for readings are rounded down, unless the clock moves in
+// larger ones. The clock's rate stays within wander of its mean R, in cycles per ns, so that for a
+// bracket at distance d from x
 //
 //	C(x) + R·(d − wander·|d|) ≤ after,  C(x) + R·(d + wander·|d|) ≥ before.
 //
-// With R > 0 these are linear inequalities in C(x) and R. Eliminating R from any two of them bounds C(x);
-// the least of these bounds is the solution, and each of them holds on its own, so that none needs
-// the others' to be right.
+// With R > 0 these are linear inequalities in C(x) and R. Eliminating R from any two of them bounds
+// C(x); the least of these bounds is the solution, and each of them holds on its own, so that none
+// needs the others' to be right.
 type realtime struct {
 	wander float64
 	step   float64 // ns
 
-	// refuted is set when a stamp contradicts the user stamps around it: then the clock is not what it is taken for, and
-	// no other stamp of the train can be trusted.
+	// refuted is set when a stamp contradicts the user stamps around it: then the clock is not what
+	// it is taken for, and no other stamp of the train can be trusted.
 	refuted bool
 
 	// Relative to origin, which keeps all of them small: see reach.
@@ -45,8 +47,8 @@ type bracket struct {
 }
 
 const (
-	// reach is how far, in ns and in cycles, anything may be from the origin: 17 s, and a float64's error there
-	// is 2⁻¹⁹.
+	// reach is how far, in ns and in cycles, anything may be from the origin: 17 s, and a float64's
+	// error there is 2⁻¹⁹.
 	reach = 1 << 34
 
 	// coarsest_ns is the largest step of a clock whose stamps are of any use.
@@ -61,11 +63,13 @@ const (
 
 // newRealtime returns the relation that a report describes; nil if it describes none.
 func newRealtime(r *clockReport) *realtime {
-	if r.status != clockRelated || r.openingLength == 0 || r.closingLength == 0 || r.wander_ppb > anything_ppb ||
+	if r.status != clockRelated || r.openingLength == 0 || r.closingLength == 0 ||
+		r.wander_ppb > anything_ppb ||
 		r.step_ns == 0 || r.step_ns > coarsest_ns {
 		return nil
 	}
-	c := &realtime{wander: float64(r.wander_ppb) / 1e9, step: float64(r.step_ns), origin: r.opening[0]}
+	c := &realtime{wander: float64(r.wander_ppb) / 1e9, step: float64(r.step_ns),
+		origin: r.opening[0]}
 	for _, bs := range [...][]bracket{r.opening[:r.openingLength], r.closing[:r.closingLength]} {
 		for _, b := range bs {
 			x, okX := near(uint64(b.realtime_ns), uint64(c.origin.realtime_ns))
@@ -88,8 +92,8 @@ func near(a, b uint64) (float64, bool) {
 	return float64(d), -reach <= d && d <= reach
 }
 
-// counts returns what the counter showed when the kernel took a stamp; false if the stamp is from outside of the train or the
-// brackets contradict each other.
+// counts returns what the counter showed when the kernel took a stamp; false if the stamp is from
+// outside of the train or the brackets contradict each other.
 func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
 	x, ok := near(uint64(stamp_ns), uint64(c.origin.realtime_ns))
 	if !ok || x < c.first_ns || x > c.last_ns {
@@ -107,7 +111,8 @@ func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
 	return iv, iv.Valid() // and has not run over the end of the counter
 }
 
-// early returns the smallest distance that a point may have from x, in ns of the mean rate; late the largest.
+// early returns the smallest distance that a point may have from x, in ns of the mean rate; late
+// the largest.
 func (c *realtime) early(p point, x float64) float64 {
 	d := p.x_ns - x
 	return d - c.wander*math.Abs(d)

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// curve is a clock as the truth has it: counter cycles as an increasing function of the clock's exact reading in ns,
-// whose slope stays within wander of its mean.
+// curve is a clock as the truth has it: counter cycles as an increasing function of the clock's
+// exact reading in ns, whose slope stays within wander of its mean.
 type curve struct {
 	rate   float64 // cycles per ns
 	wander float64
@@ -28,8 +28,8 @@ func (c curve) at(x float64) float64 {
 	return c.rate * (x + c.wander*bent)
 }
 
-// The bound must hold whatever the clock does within its wander, wherever in the train the stamp is, and whether
-// brackets are wide or have no width at all.
+// The bound must hold whatever the clock does within its wander, wherever in the train the stamp
+// is, and whether brackets are wide or have no width at all.
 func TestRealtimeHoldsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	const start_ns, start_cycles = 1_800_000_000_000_000_000, 1 << 60
@@ -41,9 +41,11 @@ func TestRealtimeHoldsTheTruth(t *testing.T) {
 			period: length * (0.01 + r.Float64()*4),
 		}
 		c.phase = r.Float64() * c.period
-		report := clockReport{status: clockRelated, wander_ppb: uint32(c.wander * 1e9), step_ns: []uint32{1, 7, 1000}[r.IntN(3)]}
+		report := clockReport{status: clockRelated, wander_ppb: uint32(c.wander * 1e9),
+			step_ns: []uint32{1, 7, 1000}[r.IntN(3)]}
 		step := float64(report.step_ns)
-		report.openingLength, report.closingLength = uint8(1+r.IntN(maxBrackets)), uint8(1+r.IntN(maxBrackets))
+		report.openingLength, report.closingLength = uint8(1+r.IntN(maxBrackets)),
+			uint8(1+r.IntN(maxBrackets))
 		width := []float64{0, 100, 10_000}[r.IntN(3)]
 		take := func(x float64) bracket {
 			return bracket{
@@ -74,14 +76,15 @@ func TestRealtimeHoldsTheTruth(t *testing.T) {
 			truth := c.at(x)
 			lo, hi := float64(int64(got.Lo-start_cycles)), float64(int64(got.Hi-start_cycles))
 			if truth < lo || truth > hi {
-				t.Fatalf("%+v, %+v: at %f ns in [%f, %f], in truth at %f", c, report, x, lo, hi, truth)
+				t.Fatalf("%+v, %+v: at %f ns in [%f, %f], in truth at %f", c, report, x, lo, hi,
+					truth)
 			}
 		}
 	}
 }
 
-// The bound is no wider than it must be: with exact brackets and a steady clock it is the stamp's own nanosecond and a
-// bracket's; with wide ones, the bracket's width, wherever in the train.
+// The bound is no wider than it must be: with exact brackets and a steady clock it is the stamp's
+// own nanosecond and a bracket's; with wide ones, the bracket's width, wherever in the train.
 func TestRealtimeIsTight(t *testing.T) {
 	for _, tc := range []struct {
 		width_cycles uint64
@@ -92,13 +95,16 @@ func TestRealtimeIsTight(t *testing.T) {
 		{0, 1000, 2*3 + 2 + 3 + 1}, // of 1 ms, at most half to either side: 1 ns
 		{180, 1000, 180 + 2*3 + 2 + 3 + 1},
 	} {
-		r := clockReport{status: clockRelated, openingLength: 1, closingLength: 1, wander_ppb: tc.wander_ppb, step_ns: 1}
+		r := clockReport{status: clockRelated, openingLength: 1, closingLength: 1,
+			wander_ppb: tc.wander_ppb, step_ns: 1}
 		r.opening[0] = bracket{1 << 40, 1 << 60, 1<<40 + tc.width_cycles}
-		r.closing[0] = bracket{1<<40 + 3_000_000, 1<<60 + 1_000_000, 1<<40 + 3_000_000 + tc.width_cycles}
+		r.closing[0] = bracket{1<<40 + 3_000_000, 1<<60 + 1_000_000,
+			1<<40 + 3_000_000 + tc.width_cycles}
 		clock := newRealtime(&r)
 		for x := int64(0); x <= 1_000_000; x += 1000 {
 			if iv, ok := clock.counts(1<<60 + x); !ok || iv.Width() > tc.most_cycles {
-				t.Errorf("%+v: at %d ns %d cycles wide, %v, want at most %d", tc, x, iv.Width(), ok, tc.most_cycles)
+				t.Errorf("%+v: at %d ns %d cycles wide, %v, want at most %d", tc, x, iv.Width(), ok,
+					tc.most_cycles)
 			}
 		}
 	}
@@ -108,7 +114,8 @@ func TestRealtimeIsTight(t *testing.T) {
 func TestRealtimeIntersectsBrackets(t *testing.T) {
 	r := clockReport{status: clockRelated, openingLength: 2, closingLength: 2, step_ns: 1}
 	r.opening = [maxBrackets]bracket{{990, 1000, 1001}, {2000 - 1, 2000, 2000 + 10}}
-	r.closing = [maxBrackets]bracket{{100_990, 101_000, 101_001}, {102_000 - 1, 102_000, 102_000 + 10}}
+	r.closing = [maxBrackets]bracket{{100_990, 101_000, 101_001},
+		{102_000 - 1, 102_000, 102_000 + 10}}
 	iv, ok := newRealtime(&r).counts(51_000)
 	if !ok || iv.Width() > 6 || !iv.Contains(51_000) {
 		t.Errorf("%v, %v; want 51000, much narrower than any one bracket's 11 cycles", iv, ok)
@@ -117,7 +124,8 @@ func TestRealtimeIntersectsBrackets(t *testing.T) {
 
 func TestRealtimeRefuses(t *testing.T) {
 	good := func() clockReport {
-		r := clockReport{status: clockRelated, openingLength: 1, closingLength: 1, wander_ppb: 1000, step_ns: 1}
+		r := clockReport{status: clockRelated, openingLength: 1, closingLength: 1, wander_ppb: 1000,
+			step_ns: 1}
 		r.opening[0] = bracket{1 << 40, 1 << 60, 1<<40 + 100}
 		r.closing[0] = bracket{1<<40 + 3_000_000, 1<<60 + 1_000_000, 1<<40 + 3_000_100}
 		return r
@@ -131,21 +139,31 @@ func TestRealtimeRefuses(t *testing.T) {
 		{"clock set", func(r *clockReport, _ *int64) { r.status = clockStepped }},
 		{"no opening bracket", func(r *clockReport, _ *int64) { r.openingLength = 0 }},
 		{"no closing bracket", func(r *clockReport, _ *int64) { r.closingLength = 0 }},
-		{"more wander than there is", func(r *clockReport, _ *int64) { r.wander_ppb = anything_ppb + 1 }},
+		{"more wander than there is",
+			func(r *clockReport, _ *int64) { r.wander_ppb = anything_ppb + 1 }},
 		{"clock without a step", func(r *clockReport, _ *int64) { r.step_ns = 0 }},
 		{"clock of milliseconds", func(r *clockReport, _ *int64) { r.step_ns = 1_000_001 }},
 		{"train of a minute", func(r *clockReport, _ *int64) { r.closing[0].realtime_ns += 60e9 }},
-		{"counter far ahead", func(r *clockReport, _ *int64) { r.closing[0].after_cycles = 1 << 63 }},
+		{"counter far ahead",
+			func(r *clockReport, _ *int64) { r.closing[0].after_cycles = 1 << 63 }},
 		{"counter far back", func(r *clockReport, _ *int64) { r.closing[0].before_cycles = 0 }},
 		{"stamp of before the train", func(_ *clockReport, at *int64) { *at = 1<<60 - 1 }},
 		{"stamp of after the train", func(_ *clockReport, at *int64) { *at = 1<<60 + 1_000_001 }},
 		{"stamp of another day", func(_ *clockReport, at *int64) { *at += 86400e9 }},
 		{"stamp of 1970", func(_ *clockReport, at *int64) { *at = 1 }},
-		{"bracket that ends before it begins", func(r *clockReport, _ *int64) { r.closing[0].after_cycles = r.closing[0].before_cycles - 100 }},
+		{"bracket that ends before it begins",
+			func(r *clockReport,
+				_ *int64) {
+				r.closing[0].after_cycles = r.closing[0].before_cycles - 100
+			}},
 		{"counter backwards", func(r *clockReport, _ *int64) {
 			r.closing[0].before_cycles, r.closing[0].after_cycles = 1<<40-1000, 1<<40-900
 		}},
-		{"counter of many revolutions", func(r *clockReport, _ *int64) { r.opening[0].before_cycles, r.opening[0].after_cycles = 0, 0 }},
+		{"counter of many revolutions",
+			func(r *clockReport,
+				_ *int64) {
+				r.opening[0].before_cycles, r.opening[0].after_cycles = 0, 0
+			}},
 	} {
 		r, a := good(), at
 		tc.change(&r, &a)

@@ -142,7 +142,8 @@ func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	if sum := hmacOnce(&key.Bytes, b[:end]); !hmac.Equal(sum[:macSize], b[end:]) {
 		return nil
 	}
-	return newCodec(bytes.Clone(key.Bytes[:])) // a copy, so that the key stays off the heap until here
+	// a copy, so that the key stays off the heap until here
+	return newCodec(bytes.Clone(key.Bytes[:]))
 }
 
 // begin begins the train that a.packet opens, in the place of the key's train before, if there is
@@ -160,7 +161,8 @@ func (a *Answerer) begin(s *session, codec *codec, peer netip.AddrPort) *session
 		s = &session{}
 		a.sessions[p.key] = s
 	}
-	*s = session{codec: codec, number: p.session, peer: peer, last: p.sequence, previous: noSequence}
+	*s = session{codec: codec, number: p.session, peer: peer, last: p.sequence,
+		previous: noSequence}
 	return s
 }
 

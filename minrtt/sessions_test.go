@@ -115,10 +115,12 @@ func TestAMemberForgesNoOtherPairsPackets(t *testing.T) {
 		answer.received.counter_cycles = 1 << 50
 		for _, id := range []keyID{testID, {members.Secret, members.Prober}} {
 			answer.key = id
-			f.deliver(delivery{f.now, f.prober, f.answerer.addr, members.codec().append(nil, &answer)})
+			f.deliver(delivery{f.now, f.prober, f.answerer.addr,
+				members.codec().append(nil, &answer)})
 			q.key = id
 			q.session, q.kind = q.session+1, kindOpen
-			if n := f.inject(members.codec().append(nil, &q), f.prober.addr); id == testID && n > 0 {
+			if n := f.inject(members.codec().append(nil, &q), f.prober.addr); id == testID &&
+				n > 0 {
 				t.Error("a member opens a train in another's name")
 			}
 		}
@@ -170,7 +172,8 @@ func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if f.p, err = NewProber(n.prober, n.prober.clock(), n.answerer.addr, DefaultConfig()); err != nil {
+	if f.p, err = NewProber(n.prober, n.prober.clock(), n.answerer.addr,
+		DefaultConfig()); err != nil {
 		t.Fatal(err)
 	}
 	f.amid(t, func() { f.inject(open(Key{Prober: 5}, 1), stranger) })

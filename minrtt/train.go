@@ -8,15 +8,16 @@ import (
 )
 
 var (
-	// ErrNoAnswer is returned for a train that was given up, as often as its Config says, for want of answers.
+	// ErrNoAnswer is returned for a train that was given up, as often as its Config says, for want
+	// of answers.
 	ErrNoAnswer = errors.New("no answer")
 
-	// ErrClockSet is returned for a train during which either node's CLOCK_REALTIME was set, and not just steered. The next
-	// train may be good again.
+	// ErrClockSet is returned for a train during which either node's CLOCK_REALTIME was set, and
+	// not just steered. The next train may be good again.
 	ErrClockSet = errors.New("the clock was set during the train")
 
-	// ErrReplayed is returned when a peer's counter stands no later than in an earlier train: it was reset, or somebody
-	// shows stamps of then.
+	// ErrReplayed is returned when a peer's counter stands no later than in an earlier train: it
+	// was reset, or somebody shows stamps of then.
 	ErrReplayed = errors.New("peer's stamps are no later than those of an earlier train")
 )
 
@@ -34,8 +35,8 @@ type Exchange struct {
 	Sent, Received, Answered, Returned Source
 }
 
-// Arrival is a probe that arrived, without the other half of its exchange: the transmit stamp of its answer got lost, or
-// is fetched by nobody, as the close's is.
+// Arrival is a probe that arrived, without the other half of its exchange: the transmit stamp of
+// its answer got lost, or is fetched by nobody, as the close's is.
 type Arrival struct {
 	Sequence       uint32
 	Sent, Received tscratio.Interval

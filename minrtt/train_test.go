@@ -29,7 +29,8 @@ func TestTrain(t *testing.T) {
 		// Two delays of 10 µs, and what lies between the reads of the counters.
 		trip := e.User.RoundTripCycles() - (e.User.Answered.Lo-e.User.Received.Lo)*2/3
 		if want := uint64(2000 * 2 * 10); trip < want || trip > want+2000 {
-			t.Errorf("exchange %d: round trip less hold is %d cycles, want %d and a little", i, trip, want)
+			t.Errorf("exchange %d: round trip less hold is %d cycles, want %d and a little", i,
+				trip, want)
 		}
 	}
 	if len(tr.Arrivals) != 1 || tr.Arrivals[0].Sequence != 6 {
@@ -56,7 +57,8 @@ func TestTrainNeverDrawsMoreThanItGives(t *testing.T) {
 	}
 }
 
-// faults are what a network does to single packets: from is the sender's end, n counts the packets of either.
+// faults are what a network does to single packets: from is the sender's end, n counts the packets
+// of either.
 func TestTrainSurvivesTheNetwork(t *testing.T) {
 	type fault func(fromProber bool, n int) []time.Duration
 	one := []time.Duration{fakeDelay}
@@ -78,7 +80,8 @@ func TestTrainSurvivesTheNetwork(t *testing.T) {
 				return nil
 			}
 			return one
-		}, 4, 2, Counts{Sent: 7, Accepted: 6, Lost: 1}, Counts{Sent: 7, Accepted: 7}}, // with it the second's transmit stamp
+			// with it the second's transmit stamp
+		}, 4, 2, Counts{Sent: 7, Accepted: 6, Lost: 1}, Counts{Sent: 7, Accepted: 7}},
 		{"open lost twice", func(p bool, n int) []time.Duration {
 			if p && n < 2 {
 				return nil
@@ -99,7 +102,8 @@ func TestTrainSurvivesTheNetwork(t *testing.T) {
 		}, 6, 1, Counts{Sent: 8, Accepted: 7, Lost: 1}, Counts{Sent: 8, Accepted: 8}},
 		{"every packet twice", func(bool, int) []time.Duration {
 			return []time.Duration{fakeDelay, fakeDelay + time.Microsecond}
-		}, 6, 1, Counts{Sent: 7, Accepted: 7, Duplicate: 6}, Counts{Sent: 7, Accepted: 7, Duplicate: 7}},
+		}, 6, 1, Counts{Sent: 7, Accepted: 7, Duplicate: 6},
+			Counts{Sent: 7, Accepted: 7, Duplicate: 7}},
 		{"third answer late, among later ones", func(p bool, n int) []time.Duration {
 			if !p && n == 2 {
 				return []time.Duration{100*time.Millisecond + fakeDelay}
@@ -151,7 +155,8 @@ func TestTrainWithoutAnswers(t *testing.T) {
 	if diff := cmp.Diff(Counts{Sent: 3, Lost: 3}, tr.Counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
-	if waited := f.now - time.Second/2; waited < 300*time.Millisecond || waited > 301*time.Millisecond {
+	if waited := f.now - time.Second/2; waited < 300*time.Millisecond ||
+		waited > 301*time.Millisecond {
 		t.Errorf("gave up after %v, want three timeouts of 100 ms", waited)
 	}
 }
@@ -250,12 +255,14 @@ func TestTrainAmidForeignTraffic(t *testing.T) {
 	if len(tr.Exchanges) != 6 {
 		t.Errorf("%d exchanges, want 6", len(tr.Exchanges))
 	}
-	want := Counts{Sent: 7, Accepted: 7, Foreign: 3, Truncated: 1, Oversize: 2, Malformed: 2, OtherTrain: 1, Forged: 1}
+	want := Counts{Sent: 7, Accepted: 7, Foreign: 3, Truncated: 1, Oversize: 2, Malformed: 2,
+		OtherTrain: 1, Forged: 1}
 	if diff := cmp.Diff(want, tr.Counts); diff != "" {
 		t.Errorf("counts of the prober (-want +got):\n%s", diff)
 	}
 	// The stray open is of a session below the one that is under way: it was replayed.
-	want = Counts{Sent: 7, Accepted: 7, Duplicate: 1, Foreign: 2, Truncated: 1, Oversize: 2, Malformed: 3, Forged: 1}
+	want = Counts{Sent: 7, Accepted: 7, Duplicate: 1, Foreign: 2, Truncated: 1, Oversize: 2,
+		Malformed: 3, Forged: 1}
 	if diff := cmp.Diff(want, f.a.Counts()); diff != "" {
 		t.Errorf("counts of the answerer (-want +got):\n%s", diff)
 	}
@@ -311,7 +318,8 @@ func TestTrainRefusesImpossibleStamps(t *testing.T) {
 				t.Errorf("error = %v, want %v", err, tc.want)
 			}
 			if len(tr.Exchanges) != 0 || len(tr.Arrivals) != 0 {
-				t.Errorf("%d exchanges, %d arrivals of a liar were kept", len(tr.Exchanges), len(tr.Arrivals))
+				t.Errorf("%d exchanges, %d arrivals of a liar were kept", len(tr.Exchanges),
+					len(tr.Arrivals))
 			}
 		})
 	}
@@ -394,11 +402,14 @@ func TestServeGivesUpABrokenTransport(t *testing.T) {
 }
 
 func TestArrivalProvesOneInequality(t *testing.T) {
-	a := Arrival{Sent: tscratio.Interval{Lo: 10, Hi: 11}, Received: tscratio.Interval{Lo: 20, Hi: 21}}
-	if got, want := a.Constraint(tscratio.StartedByA), (tscratio.Constraint{Kind: tscratio.Lower, B: 21, A: 10}); got != want {
+	a := Arrival{Sent: tscratio.Interval{Lo: 10, Hi: 11},
+		Received: tscratio.Interval{Lo: 20, Hi: 21}}
+	if got, want := a.Constraint(tscratio.StartedByA), (tscratio.Constraint{Kind: tscratio.Lower,
+		B: 21, A: 10}); got != want {
 		t.Errorf("from A to B: %+v, want %+v", got, want)
 	}
-	if got, want := a.Constraint(tscratio.StartedByB), (tscratio.Constraint{Kind: tscratio.Upper, B: 10, A: 21}); got != want {
+	if got, want := a.Constraint(tscratio.StartedByB), (tscratio.Constraint{Kind: tscratio.Upper,
+		B: 10, A: 21}); got != want {
 		t.Errorf("from B to A: %+v, want %+v", got, want)
 	}
 }

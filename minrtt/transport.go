@@ -6,19 +6,21 @@ import (
 	"time"
 )
 
-// A Transport carries packets and stamps them as they pass. Prober and Answerer call it from one goroutine at a time.
+// A Transport carries packets and stamps them as they pass. Prober and Answerer call it from one
+// goroutine at a time.
 type Transport interface {
-	// Send sends a packet. The stamp holds a counter reading from before the packet was handed on; its kernel stamp
-	// comes later, by SentStamps.
+	// Send sends a packet. The stamp holds a counter reading from before the packet was handed on;
+	// its kernel stamp comes later, by SentStamps.
 	Send(packet []byte, to netip.AddrPort) (Sent, error)
 
-	// Receive waits for a packet until a moment of Now and copies it to b. It returns ErrTimeout when none came, an error
-	// wrapping ErrClosed when none can come any more, and other errors for a packet or a wait that came to nothing.
+	// Receive waits for a packet until a moment of Now and copies it to b. It returns ErrTimeout
+	// when none came, an error wrapping ErrClosed when none can come any more, and other errors for
+	// a packet or a wait that came to nothing.
 	Receive(b []byte, until time.Time) (Received, error)
 
-	// SentStamps calls found for each transmit stamp that the kernel has delivered since the last call. It does not
-	// wait. The slice ends with the packet that was sent, has whatever the kernel keeps in front of it, and is
-	// valid during the call; found must not use the transport.
+	// SentStamps calls found for each transmit stamp that the kernel has delivered since the last
+	// call. It does not wait. The slice ends with the packet that was sent, has whatever the kernel
+	// keeps in front of it, and is valid during the call; found must not use the transport.
 	SentStamps(found func(packet []byte, realtime_ns int64))
 
 	// Sources says where transmit and receive stamps can come from: Kernel, or the reason why not.
@@ -27,7 +29,8 @@ type Transport interface {
 	// Now is the clock that Receive's deadlines are of.
 	Now() time.Time
 
-	// Close ends the transport. It may be called from any goroutine, and ends a Receive that is under way.
+	// Close ends the transport. It may be called from any goroutine, and ends a Receive that is
+	// under way.
 	Close() error
 }
 
@@ -52,7 +55,8 @@ var (
 	ErrClosed = errors.New("transport is closed")
 )
 
-// Source says where a stamp comes from; where it is not the kernel, why not. The numbers are on the wire.
+// Source says where a stamp comes from; where it is not the kernel, why not. The numbers are on the
+// wire.
 type Source uint8
 
 const (
@@ -60,8 +64,9 @@ const (
 	Kernel      Source = 1 // the kernel's software stamp, between the user stamps around it
 	Unsupported Source = 2 // user stamp: the kernel refuses to stamp on this socket
 	Missing     Source = 3 // user stamp: the kernel gave none for this packet, or not in time
-	Outside     Source = 4 // user stamp: a kernel stamp of this clock was not between the user stamps around it
-	NoClock     Source = 5 // user stamp: nothing says what the kernel's is in counter cycles
+	// user stamp: a kernel stamp of this clock was not between the user stamps around it
+	Outside Source = 4
+	NoClock Source = 5 // user stamp: nothing says what the kernel's is in counter cycles
 
 	sources = 6
 )

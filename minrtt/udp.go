@@ -21,16 +21,17 @@ type UDPConfig struct {
 	// Counter reads the node's counter, after everything that precedes the call. Required.
 	Counter func() uint64
 
-	// Spin is for how long after a packet Receive polls before it sleeps in the kernel. A sleeping CPU takes tens of
-	// microseconds to wake, a polling one burns its core. 0: sleep at once.
+	// Spin is for how long after a packet Receive polls before it sleeps in the kernel. A sleeping
+	// CPU takes tens of microseconds to wake, a polling one burns its core. 0: sleep at once.
 	Spin time.Duration
 
 	// UserStampsOnly leaves the kernel's stamps off.
 	UserStampsOnly bool
 }
 
-// UDP is a Transport on a socket of its own, by raw system calls: the runtime's network poller would put a scheduler
-// between the packet and its stamp. One goroutine at a time may use it; Close may be called from any.
+// UDP is a Transport on a socket of its own, by raw system calls: the runtime's network poller
+// would put a scheduler between the packet and its stamp. One goroutine at a time may use it; Close
+// may be called from any.
 type UDP struct {
 	counter func() uint64
 	spin    time.Duration
@@ -44,7 +45,8 @@ type UDP struct {
 	fd          int
 	closed      atomic.Bool
 	interrupted atomic.Uint64 // receives that a signal ended
-	use         sync.Mutex    // held during system calls on fd, so that Close does not pull it from under them
+	// held during system calls on fd, so that Close does not pull it from under them
+	use sync.Mutex
 
 	// Owned by the goroutine that uses the transport.
 	wait       time.Duration // SO_RCVTIMEO
@@ -79,10 +81,12 @@ func (m *message) arm(b []byte) {
 	m.header.SetControllen(len(m.control))
 }
 
-// maxWait is for how long Receive sleeps in one system call. Waking up costs more than the call: let it be seldom.
+// maxWait is for how long Receive sleeps in one system call. Waking up costs more than the call:
+// let it be seldom.
 const maxWait = 1 << 16 * time.Millisecond
 
-// pollsPerTurn is how often Receive polls before it lets others run. It asks for the time in every fourth turn.
+// pollsPerTurn is how often Receive polls before it lets others run. It asks for the time in every
+// fourth turn.
 const pollsPerTurn = 16
 
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
@@ -148,8 +152,8 @@ func (u *UDP) setUp(local netip.AddrPort) error {
 			return os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
 		}
 	}
-	// Packets that are taken together have one stamp. It is off unless somebody turned it on; kernels before 5.0 do not
-	// know it.
+	// Packets that are taken together have one stamp. It is off unless somebody turned it on;
+	// kernels before 5.0 do not know it.
 	_ = unix.SetsockoptInt(u.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0)
 	u.address(local)
 	if err := u.withAddress(unix.SYS_BIND); err != nil {
@@ -184,7 +188,8 @@ func (u *UDP) connect(remote netip.AddrPort) error {
 
 // withAddress calls bind or connect with the address that u.to holds.
 func (u *UDP) withAddress(call uintptr) error {
-	_, _, errno := unix.Syscall(call, uintptr(u.fd), uintptr(unsafe.Pointer(&u.to)), uintptr(u.toLength))
+	_, _, errno := unix.Syscall(call, uintptr(u.fd), uintptr(unsafe.Pointer(&u.to)),
+		uintptr(u.toLength))
 	if errno != 0 {
 		return errno
 	}
@@ -202,7 +207,8 @@ func (u *UDP) Close() error {
 	if u.closed.Swap(true) {
 		return ErrClosed
 	}
-	// Of a socket that is not connected, this is an error, and wakes who waits for a packet nevertheless.
+	// Of a socket that is not connected, this is an error, and wakes who waits for a packet
+	// nevertheless.
 	_ = unix.Shutdown(u.fd, unix.SHUT_RD)
 	u.use.Lock()
 	defer u.use.Unlock()
@@ -224,12 +230,14 @@ func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 	}
 	address, length := unsafe.Pointer(&u.to), uintptr(u.toLength)
 	if u.connected {
-		address, length = nil, 0 // the socket knows the way; given an address, the kernel would look for it again
+		// the socket knows the way; given an address, the kernel would look for it again
+		address, length = nil, 0
 	}
 	for {
 		before := u.counter()
 		// Sending does not wait: a full queue is as good as a lost packet.
-		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(u.fd), uintptr(unsafe.Pointer(unsafe.SliceData(packet))),
+		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(u.fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(packet))),
 			uintptr(len(packet)), unix.MSG_DONTWAIT, uintptr(address), length)
 		switch errno {
 		case 0:
@@ -254,14 +262,15 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 			end = until
 		}
 		for i := 1; ; i++ {
-			if r, errno := u.receive(b, unix.MSG_DONTWAIT); errno != unix.EAGAIN && errno != unix.EINTR {
+			if r, errno := u.receive(b, unix.MSG_DONTWAIT); errno != unix.EAGAIN &&
+				errno != unix.EINTR {
 				return u.received(r, errno)
 			}
 			if i%pollsPerTurn != 0 {
 				continue
 			}
-			// Where the other end shares this CPU, it cannot answer while we poll: a round trip of 10 µs becomes one of
-			// milliseconds.
+			// Where the other end shares this CPU, it cannot answer while we poll: a round trip of
+			// 10 µs becomes one of milliseconds.
 			yield()
 			if i%(4*pollsPerTurn) == 0 && !time.Now().Before(end) {
 				break
@@ -295,8 +304,9 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 	}
 }
 
-// setWait sets the longest sleep of one receive to about the time that is left: not below, and not above four times
-// of it. Setting it costs a system call, which the common case, one timeout for all, does not pay.
+// setWait sets the longest sleep of one receive to about the time that is left: not below, and not
+// above four times of it. Setting it costs a system call, which the common case, one timeout for
+// all, does not pay.
 func (u *UDP) setWait(left time.Duration) error {
 	left = min(left, maxWait)
 	if left <= u.wait && u.wait <= 4*left {
@@ -332,9 +342,9 @@ func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
 	return r, nil
 }
 
-// receive is one system call and the stamp after it. The runtime must know of a call that sleeps; for one that polls,
-// telling it would cost as much as the call. With MSG_TRUNC the kernel returns the packet's length, not the part
-// that fitted.
+// receive is one system call and the stamp after it. The runtime must know of a call that sleeps;
+// for one that polls, telling it would cost as much as the call. With MSG_TRUNC the kernel returns
+// the packet's length, not the part that fitted.
 func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
 	flags |= unix.MSG_TRUNC
 	polls := flags&unix.MSG_DONTWAIT != 0
@@ -343,18 +353,24 @@ func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
 	switch {
 	case u.receives == Kernel && polls:
 		u.in.arm(b)
-		n, _, errno = unix.RawSyscall(unix.SYS_RECVMSG, uintptr(u.fd), uintptr(unsafe.Pointer(&u.in.header)), flags)
+		n, _, errno = unix.RawSyscall(unix.SYS_RECVMSG, uintptr(u.fd),
+			uintptr(unsafe.Pointer(&u.in.header)), flags)
 	case u.receives == Kernel:
 		u.in.arm(b)
-		n, _, errno = unix.Syscall(unix.SYS_RECVMSG, uintptr(u.fd), uintptr(unsafe.Pointer(&u.in.header)), flags)
+		n, _, errno = unix.Syscall(unix.SYS_RECVMSG, uintptr(u.fd),
+			uintptr(unsafe.Pointer(&u.in.header)), flags)
 	case polls:
 		u.in.header.Namelen = uint32(unsafe.Sizeof(u.in.sender))
-		n, _, errno = unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(u.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
-			flags, uintptr(unsafe.Pointer(&u.in.sender)), uintptr(unsafe.Pointer(&u.in.header.Namelen)))
+		n, _, errno = unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(u.fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+			flags, uintptr(unsafe.Pointer(&u.in.sender)),
+			uintptr(unsafe.Pointer(&u.in.header.Namelen)))
 	default:
 		u.in.header.Namelen = uint32(unsafe.Sizeof(u.in.sender))
-		n, _, errno = unix.Syscall6(unix.SYS_RECVFROM, uintptr(u.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
-			flags, uintptr(unsafe.Pointer(&u.in.sender)), uintptr(unsafe.Pointer(&u.in.header.Namelen)))
+		n, _, errno = unix.Syscall6(unix.SYS_RECVFROM, uintptr(u.fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+			flags, uintptr(unsafe.Pointer(&u.in.sender)),
+			uintptr(unsafe.Pointer(&u.in.header.Namelen)))
 	}
 	return Received{Length: int(n), AfterCycles: u.counter()}, errno
 }

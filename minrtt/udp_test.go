@@ -20,8 +20,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// answererVariable makes this test binary an answerer: its value is the address to answer on, and, after a comma each,
-// for how long to spin, and "user" for user stamps only.
+// answererVariable makes this test binary an answerer: its value is the address to answer on, and,
+// after a comma each, for how long to spin, and "user" for user stamps only.
 const answererVariable = "MINRTT_TEST_ANSWER"
 
 func TestMain(m *testing.M) {
@@ -47,7 +47,8 @@ func answerAsProcess(how string) error {
 		return err
 	}
 	defer done()
-	u, err := ListenUDP(netip.MustParseAddrPort(words[0]), UDPConfig{Counter: asm.Counter, Spin: spin, UserStampsOnly: words[2] == "user"})
+	u, err := ListenUDP(netip.MustParseAddrPort(words[0]),
+		UDPConfig{Counter: asm.Counter, Spin: spin, UserStampsOnly: words[2] == "user"})
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,8 @@ func TestTrainBetweenProcesses(t *testing.T) {
 			defer u.Close()
 			config := DefaultConfig()
 			config.Key = testKey
-			config.Timeout = 5 * time.Second // nothing gets lost here: only a busy machine lets us wait
+			// nothing gets lost here: only a busy machine lets us wait
+			config.Timeout = 5 * time.Second
 			p, err := NewProber(u, Clock{Counter: asm.Counter}, peer, config)
 			if err != nil {
 				t.Fatal(err)
@@ -117,7 +119,8 @@ func TestTrainBetweenProcesses(t *testing.T) {
 				}
 				// Both processes read one counter, so that the true relation is known.
 				for _, e := range tr.User() {
-					if !(e.Sent.Lo < e.Received.Hi && e.Received.Lo < e.Answered.Hi && e.Answered.Lo < e.Returned.Hi) {
+					if !(e.Sent.Lo < e.Received.Hi && e.Received.Lo < e.Answered.Hi &&
+						e.Answered.Lo < e.Returned.Hi) {
 						t.Errorf("%+v is out of order", e)
 					}
 				}
@@ -200,7 +203,8 @@ func TestUDPCarriesPackets(t *testing.T) {
 				t.Errorf("%v, %v: received from %v", local, spin, rx.From)
 			}
 			if rx.AfterCycles <= sent.BeforeCycles {
-				t.Errorf("%v, %v: received at %d, sent at %d", local, spin, rx.AfterCycles, sent.BeforeCycles)
+				t.Errorf("%v, %v: received at %d, sent at %d", local, spin, rx.AfterCycles,
+					sent.BeforeCycles)
 			}
 			if _, err := listener.Send([]byte("back"), rx.From); err != nil {
 				t.Fatal(err)
@@ -220,7 +224,8 @@ func TestUDPTimesOut(t *testing.T) {
 	for _, spin := range []time.Duration{0, time.Millisecond} {
 		listener, _ := openPair(t, loopbacks[0], spin)
 		begin := time.Now()
-		if _, err := listener.Receive(make([]byte, 10), begin.Add(20*time.Millisecond)); !errors.Is(err, ErrTimeout) {
+		if _, err := listener.Receive(make([]byte, 10),
+			begin.Add(20*time.Millisecond)); !errors.Is(err, ErrTimeout) {
 			t.Errorf("error = %v, want %v", err, ErrTimeout)
 		}
 		if waited := time.Since(begin); waited < 20*time.Millisecond {
@@ -277,7 +282,8 @@ func TestUDPNobodyListens(t *testing.T) {
 		}
 		tr, err := p.Train(t.Context())
 		if !errors.Is(err, ErrNoAnswer) || tr.Counts.Refused == 0 {
-			t.Errorf("%v: error = %v, counts %+v, want %v and refusals", local, err, tr.Counts, ErrNoAnswer)
+			t.Errorf("%v: error = %v, counts %+v, want %v and refusals", local, err, tr.Counts,
+				ErrNoAnswer)
 		}
 	}
 }
@@ -288,11 +294,20 @@ func TestUDPRefusesAddresses(t *testing.T) {
 		name string
 		open func() (*UDP, error)
 	}{
-		{"no counter", func() (*UDP, error) { return ListenUDP(netip.MustParseAddrPort(loopbacks[0]), UDPConfig{}) }},
+		{"no counter",
+			func() (*UDP,
+				error) {
+				return ListenUDP(netip.MustParseAddrPort(loopbacks[0]), UDPConfig{})
+			}},
 		{"no local address", func() (*UDP, error) { return ListenUDP(netip.AddrPort{}, config) }},
-		{"somebody else's address", func() (*UDP, error) { return ListenUDP(netip.MustParseAddrPort("192.0.2.1:0"), config) }},
+		{"somebody else's address",
+			func() (*UDP,
+				error) {
+				return ListenUDP(netip.MustParseAddrPort("192.0.2.1:0"), config)
+			}},
 		{"no remote address", func() (*UDP, error) { return DialUDP(netip.AddrPort{}, config) }},
-		{"no remote port", func() (*UDP, error) { return DialUDP(netip.MustParseAddrPort(loopbacks[0]), config) }},
+		{"no remote port",
+			func() (*UDP, error) { return DialUDP(netip.MustParseAddrPort(loopbacks[0]), config) }},
 	} {
 		if u, err := tc.open(); err == nil {
 			t.Errorf("%s: opened", tc.name)
@@ -303,7 +318,8 @@ func TestUDPRefusesAddresses(t *testing.T) {
 
 // The signal by which the runtime preempts ends a receive that sleeps. Nothing gets lost by it.
 func TestUDPSurvivesSignals(t *testing.T) {
-	for _, config := range []UDPConfig{{Counter: asm.Counter}, {Counter: asm.Counter, UserStampsOnly: true}} {
+	for _, config := range []UDPConfig{{Counter: asm.Counter},
+		{Counter: asm.Counter, UserStampsOnly: true}} {
 		listener, err := ListenUDP(netip.MustParseAddrPort(loopbacks[0]), config)
 		if err != nil {
 			t.Fatal(err)
@@ -350,13 +366,16 @@ func TestUDPSurvivesSignals(t *testing.T) {
 	}
 }
 
-// The loopback interface stamps what it carries. The kernel begins to stamp what it receives a little after it was asked.
+// The loopback interface stamps what it carries. The kernel begins to stamp what it receives a
+// little after it was asked.
 func TestUDPKernelStamps(t *testing.T) {
 	for _, local := range loopbacks {
 		listener, dialer := openPair(t, local, 0)
 		if tx, rx := dialer.Sources(); tx != Kernel || rx != Kernel {
-			if os.Getenv("CI") == "true" && runtime.GOARCH == "amd64" { // an emulator passes no stamps on
-				t.Fatalf("transmit stamps: %v, receive stamps: %v: CI must run where the kernel stamps", tx, rx)
+			// an emulator passes no stamps on
+			if os.Getenv("CI") == "true" && runtime.GOARCH == "amd64" {
+				t.Fatalf("transmit stamps: %v, receive stamps: %v: CI must run where the kernel "+
+					"stamps", tx, rx)
 			}
 			t.Skipf("transmit stamps: %v, receive stamps: %v", tx, rx)
 		}
@@ -418,7 +437,8 @@ func TestUDPSendsWhereItIsConnected(t *testing.T) {
 	if _, err := dialer.Send([]byte("x"), netip.MustParseAddrPort("127.0.0.1:1")); err == nil {
 		t.Error("sent elsewhere")
 	}
-	mapped := netip.AddrPortFrom(netip.AddrFrom16(listener.LocalAddr().Addr().As16()), listener.LocalAddr().Port())
+	mapped := netip.AddrPortFrom(netip.AddrFrom16(listener.LocalAddr().Addr().As16()),
+		listener.LocalAddr().Port())
 	d, err := DialUDP(mapped, UDPConfig{Counter: asm.Counter})
 	if err != nil {
 		t.Fatal(err)
@@ -429,7 +449,8 @@ func TestUDPSendsWhereItIsConnected(t *testing.T) {
 	}
 }
 
-// Probing runs beside the program that is measured: a train leaves the garbage collector little to do.
+// Probing runs beside the program that is measured: a train leaves the garbage collector little to
+// do.
 func TestTrainAllocatesLittle(t *testing.T) {
 	listener, dialer := openPair(t, loopbacks[0], 0)
 	clock, done, err := machineClock()

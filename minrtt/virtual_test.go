@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// virtualClocks are a virtual node's on the fake net: functions of a physical counter of 2.6 GHz and of a physical clock that
-// shows the net's time.
+// virtualClocks are a virtual node's on the fake net: functions of a physical counter of 2.6 GHz
+// and of a physical clock that shows the net's time.
 type virtualClocks struct {
 	counter  *vnode.Counter
 	realtime *vnode.Realtime
@@ -31,11 +31,13 @@ func (v *virtualClocks) clock(e *fakeEnd) Clock {
 			e.net.now += fakeRead
 			return v.realtime.Virtual(now())
 		},
-		// Rounded down to ns, taken through a function that moves up to 1.11 ns for each, and rounded down again.
+		// Rounded down to ns, taken through a function that moves up to 1.11 ns for each, and
+		// rounded down again.
 		RealtimeStep: func() (uint32, error) { return 3, nil },
 		Discipline: func() (Discipline, error) {
 			x := v.realtime.Timex(now(), vnode.Timex{Tick_us: 10_000})
-			// A slew moves as adjtime does, at up to 500 ppm; what is left of it is rounded up to µs, so that it is seen.
+			// A slew moves as adjtime does, at up to 500 ppm; what is left of it is rounded up to
+			// µs, so that it is seen.
 			adjust := (x.Offset_ns + 999) / 1000
 			if x.Offset_ns < 0 {
 				adjust = (x.Offset_ns - 999) / 1000
@@ -47,8 +49,8 @@ func (v *virtualClocks) clock(e *fakeEnd) Clock {
 	}
 }
 
-// newVirtualClocks makes clocks that do something around a moment: change their rate by anything that the kernel allows,
-// begin or end a slew, or be set.
+// newVirtualClocks makes clocks that do something around a moment: change their rate by anything
+// that the kernel allows, begin or end a slew, or be set.
 func newVirtualClocks(t *testing.T, r *rand.Rand, around time.Duration) *virtualClocks {
 	t.Helper()
 	quantum := []uint64{1, 26, 1000}[r.IntN(3)]
@@ -57,22 +59,27 @@ func newVirtualClocks(t *testing.T, r *rand.Rand, around time.Duration) *virtual
 	c.Counter.Start = r.Uint64() >> 2
 	c.Counter.Rate_2e40 = vnode.PPM(r.Float64()*200 - 100)
 	c.Counter.Wander = vnode.WanderConfig{
-		Shape: []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}[r.IntN(4)], Limit_2e40: vnode.PPM(1),
-		Window_cycles: 26e9, SegmentLog2: 28, Segments: 64, Period_cycles: 1 << 30, Settle_cycles: 1 << 30, Seed: r.Uint64(),
+		Shape:         []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}[r.IntN(4)],
+		Limit_2e40:    vnode.PPM(1),
+		Window_cycles: 26e9, SegmentLog2: 28, Segments: 64, Period_cycles: 1 << 30,
+		Settle_cycles: 1 << 30, Seed: r.Uint64(),
 	}
 	near := func() int64 { return fakeBegin + int64(around) + r.Int64N(1_000_000) - 300_000 }
 	c.Realtime.Origin_ns = fakeBegin - 1e9
 	c.Realtime.Offset_ns = r.Int64N(2e12) - 1e12
 	switch r.IntN(6) {
 	case 0:
-		c.Realtime.Adjustments = []vnode.Adjustment{{At_ns: near(), Freq: r.Int64N(2*500<<16) - 500<<16, Tick_us: 10_000}}
+		c.Realtime.Adjustments = []vnode.Adjustment{{At_ns: near(),
+			Freq: r.Int64N(2*500<<16) - 500<<16, Tick_us: 10_000}}
 	case 1:
 		c.Realtime.Adjustments = []vnode.Adjustment{{At_ns: near(), Tick_us: 9000 + r.Int64N(2000)}}
 	case 2:
-		c.Realtime.Slews = []vnode.Slew{{At_ns: near(), Offset_ns: (1 + r.Int64N(1000)) * 1_000_000, Rate_ppm: 500}}
+		c.Realtime.Slews = []vnode.Slew{{At_ns: near(), Offset_ns: (1 + r.Int64N(1000)) * 1_000_000,
+			Rate_ppm: 500}}
 	case 3: // one that ends there
 		length := int64(10_000_000)
-		c.Realtime.Slews = []vnode.Slew{{At_ns: near() - length, Offset_ns: -length / 2000, Rate_ppm: 500}}
+		c.Realtime.Slews = []vnode.Slew{{At_ns: near() - length, Offset_ns: -length / 2000,
+			Rate_ppm: 500}}
 	case 4:
 		c.Realtime.Steps = []vnode.RealtimeStep{{At_ns: near(), By_ns: r.Int64N(100_000) - 50_000}}
 	}
@@ -98,8 +105,9 @@ func newVirtual(c vnode.Config) (v *virtualClocks, err error) {
 	return v, err
 }
 
-// Each node has another counter and another clock, which do in the middle of a train what clocks do. Whatever comes out of
-// a train is true: each kernel stamp's interval holds the exact count, each user stamp is on its side of it.
+// Each node has another counter and another clock, which do in the middle of a train what clocks
+// do. Whatever comes out of a train is true: each kernel stamp's interval holds the exact count,
+// each user stamp is on its side of it.
 func TestTrainHoldsTheTruthOfVirtualNodes(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 1500
@@ -132,7 +140,8 @@ func TestTrainHoldsTheTruthOfVirtualNodes(t *testing.T) {
 		}
 	}
 	if kept != 6*(trains-set) || kernel < kept*9/10 || set == 0 || set > trains/2 {
-		t.Errorf("%d trains: %d exchanges, %d with kernel stamps; %d trains with a clock set", trains, kept, kernel, set)
+		t.Errorf("%d trains: %d exchanges, %d with kernel stamps; %d trains with a clock set",
+			trains, kept, kernel, set)
 	}
 }
 
@@ -148,9 +157,12 @@ func (f *fakePair) virtualTruth(t *testing.T, e Exchange) {
 		left bool // the user stamp is before the kernel's, not after
 	}{
 		{"sent", e.Sent, e.Best.Sent, e.User.Sent, f.prober, f.prober.trueSent[e.Sequence], true},
-		{"received", e.Received, e.Best.Received, e.User.Received, f.answerer, f.answerer.trueReceived[e.Sequence], false},
-		{"answered", e.Answered, e.Best.Answered, e.User.Answered, f.answerer, f.answerer.trueSent[e.Sequence], true},
-		{"returned", e.Returned, e.Best.Returned, e.User.Returned, f.prober, f.prober.trueReceived[e.Sequence], false},
+		{"received", e.Received, e.Best.Received, e.User.Received, f.answerer,
+			f.answerer.trueReceived[e.Sequence], false},
+		{"answered", e.Answered, e.Best.Answered, e.User.Answered, f.answerer,
+			f.answerer.trueSent[e.Sequence], true},
+		{"returned", e.Returned, e.Best.Returned, e.User.Returned, f.prober,
+			f.prober.trueReceived[e.Sequence], false},
 	} {
 		v := x.end.virtual
 		truth := v.exact.Virtual(v.physical(x.at)) // rounded down
@@ -159,7 +171,8 @@ func (f *fakePair) virtualTruth(t *testing.T, e Exchange) {
 			t.Errorf("exchange %d: %s in %v, in truth at %d", e.Sequence, x.name, x.best, truth)
 		}
 		if x.left && x.user.Lo > truth+1 || !x.left && x.user.Hi+v.quantum < truth {
-			t.Errorf("exchange %d: %s at %v on the wrong side of %d", e.Sequence, x.name, x.user, truth)
+			t.Errorf("exchange %d: %s at %v on the wrong side of %d", e.Sequence, x.name, x.user,
+				truth)
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// DefaultAddress is where chronyd answers who asks on the same machine, unless its configuration says "cmdport 0".
+// DefaultAddress is where chronyd answers who asks on the same machine, unless its configuration
+// says "cmdport 0".
 const DefaultAddress = "127.0.0.1:323"
 
 var (
@@ -24,8 +25,8 @@ var (
 	ErrRefused = errors.New("chrony refuses")
 )
 
-// chrony's command protocol, version 6, in network byte order: candm.h of chrony's source has it. Of its commands only "tracking" is used, which
-// anyone on the machine may ask.
+// chrony's command protocol, version 6, in network byte order: candm.h of chrony's source has it.
+// Of its commands only "tracking" is used, which anyone on the machine may ask.
 const (
 	protocolVersion = 6
 	packetRequest   = 1
@@ -44,8 +45,8 @@ const (
 	patience = time.Second // in all, unless the context ends sooner
 )
 
-// Ask asks the chrony daemon at an address, "" is DefaultAddress, what it claims now. Errors wrap ErrNoDaemon, ErrReply, ErrRefused or the
-// context's.
+// Ask asks the chrony daemon at an address, "" is DefaultAddress, what it claims now. Errors wrap
+// ErrNoDaemon, ErrReply, ErrRefused or the context's.
 func Ask(ctx context.Context, address string) (Claim, error) {
 	if address == "" {
 		address = DefaultAddress
@@ -93,7 +94,8 @@ func ask(ctx context.Context, address string) (Claim, error) {
 	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return Claim{}, err
 	}
-	return Claim{}, fmt.Errorf("%w: %w: start chronyd, or let it answer (cmdport)", reason, ErrNoDaemon)
+	return Claim{}, fmt.Errorf("%w: %w: start chronyd, or let it answer (cmdport)", reason,
+		ErrNoDaemon)
 }
 
 func request(sequence uint32, attempt int) []byte {
@@ -111,10 +113,12 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 		return Claim{}, fmt.Errorf("%d bytes: %w", len(b), ErrReply)
 	}
 	if b[0] != protocolVersion {
-		return Claim{}, fmt.Errorf("protocol version %d, this program knows %d: %w", b[0], protocolVersion, ErrReply)
+		return Claim{}, fmt.Errorf("protocol version %d, this program knows %d: %w", b[0],
+			protocolVersion, ErrReply)
 	}
 	if command, got := binary.BigEndian.Uint16(b[4:]), binary.BigEndian.Uint32(b[16:]); command != commandTracking || got != sequence {
-		return Claim{}, fmt.Errorf("command %d, sequence %d: it answers another request: %w", command, got, ErrReply)
+		return Claim{}, fmt.Errorf("command %d, sequence %d: it answers another request: %w",
+			command, got, ErrReply)
 	}
 	if status := binary.BigEndian.Uint16(b[8:]); status != 0 {
 		return Claim{}, fmt.Errorf("status %d: %w", status, ErrRefused)
@@ -146,7 +150,8 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 		}
 		return uint64(max(v, 0))
 	}
-	// An offset is rounded away from zero and the others up: a bound may become wider, never narrower.
+	// An offset is rounded away from zero and the others up: a bound may become wider, never
+	// narrower.
 	outward := func(v float64) float64 { return math.Copysign(math.Ceil(math.Abs(v)), v) }
 	c.Offset_ns = int64(number(40, 1e9, outward))
 	c.Frequency_ppt = int64(number(52, 1e6, math.Round))
@@ -177,7 +182,8 @@ func address(b []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// moment reads chrony's time: seconds in two words, of which the upper may say "none", and nanoseconds.
+// moment reads chrony's time: seconds in two words, of which the upper may say "none", and
+// nanoseconds.
 func moment(high, low, nsec uint32) time.Time {
 	if high == 0x7fffffff {
 		high = 0 // a daemon that knows 32 bits of seconds

@@ -44,15 +44,18 @@ func reply(sequence uint32) []byte {
 	binary.BigEndian.PutUint32(t[28:], 0)
 	binary.BigEndian.PutUint32(t[32:], 1_700_000_000)
 	binary.BigEndian.PutUint32(t[36:], 5)
-	for at, v := range map[int]float64{40: -0.25, 44: 77, 48: 77, 52: -12.5, 56: 77, 60: 0.5, 64: 1.0 / 64, 68: 1.0 / 128, 72: 77} {
+	for at, v := range map[int]float64{40: -0.25, 44: 77, 48: 77, 52: -12.5, 56: 77, 60: 0.5,
+		64: 1.0 / 64, 68: 1.0 / 128, 72: 77} {
 		binary.BigEndian.PutUint32(t[at:], put(v))
 	}
 	return b
 }
 
 var told = Claim{
-	Offset_ns: -250_000_000, RootDelay_ns: 15_625_000, RootDispersion_ns: 7_812_500, Frequency_ppt: -12_500_000, Skew_ppt: 500_000, Stratum: 3, Leap: LeapInsert,
-	ReferenceID: 0xC0000201, Source: netip.MustParseAddr("192.0.2.1"), Updated: time.Unix(1_700_000_000, 5).UTC(),
+	Offset_ns: -250_000_000, RootDelay_ns: 15_625_000, RootDispersion_ns: 7_812_500,
+	Frequency_ppt: -12_500_000, Skew_ppt: 500_000, Stratum: 3, Leap: LeapInsert,
+	ReferenceID: 0xC0000201, Source: netip.MustParseAddr("192.0.2.1"),
+	Updated: time.Unix(1_700_000_000, 5).UTC(),
 }
 
 var comparer = cmpopts.EquateComparable(netip.Addr{})
@@ -70,7 +73,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What is no whole number of ns makes a bound wider, never narrower; what no number of ns holds is no answer.
+// What is no whole number of ns makes a bound wider, never narrower; what no number of ns holds is
+// no answer.
 func TestDecodeRoundsOutward(t *testing.T) {
 	with := func(values map[int]float64) []byte {
 		b := reply(9)
@@ -80,8 +84,10 @@ func TestDecodeRoundsOutward(t *testing.T) {
 		return b
 	}
 	for _, sign := range []float64{1, -1} {
-		c, err := decode(with(map[int]float64{40: sign * 1.2e-9, 60: 1.2e-6, 64: 1.2e-9, 68: 2.2e-9}), 9)
-		if err != nil || c.Offset_ns != int64(sign*2) || c.Skew_ppt != 2 || c.RootDelay_ns != 2 || c.RootDispersion_ns != 3 {
+		c, err := decode(with(map[int]float64{40: sign * 1.2e-9, 60: 1.2e-6, 64: 1.2e-9,
+			68: 2.2e-9}), 9)
+		if err != nil || c.Offset_ns != int64(sign*2) || c.Skew_ppt != 2 || c.RootDelay_ns != 2 ||
+			c.RootDispersion_ns != 3 {
 			t.Errorf("%+v, %v", c, err)
 		}
 	}
@@ -121,7 +127,8 @@ func TestDecodeRefuses(t *testing.T) {
 // The values are of chrony's own UTI_FloatNetworkToHost.
 func TestFloat(t *testing.T) {
 	for w, want := range map[uint32]float64{
-		0: 0, 0x00000001: 0x1p-25, 0x01ffffff: -0x1p-25, 0x02800000: 0.5, 0x05000000: -2, 0xfe800000: 0.125, 0x7fffffff: -0x1p38, 0x80ffffff: (1<<24 - 1) * 0x1p-89,
+		0: 0, 0x00000001: 0x1p-25, 0x01ffffff: -0x1p-25, 0x02800000: 0.5, 0x05000000: -2,
+		0xfe800000: 0.125, 0x7fffffff: -0x1p38, 0x80ffffff: (1<<24 - 1) * 0x1p-89,
 	} {
 		if got := float(w); got != want {
 			t.Errorf("%#08x is %g, want %g", w, got, want)
@@ -153,13 +160,16 @@ func TestBound(t *testing.T) {
 		want  uint64
 		ok    bool
 	}{
-		"offset, dispersion and half of the delay": {told, 250_000_000 + 7_812_500 + 7_812_500, true},
-		"a positive offset":                        {with(func(c *Claim) { c.Offset_ns = 5; c.RootDelay_ns, c.RootDispersion_ns = 3, 0 }), 7, true},
-		"too much":                                 {with(func(c *Claim) { c.Offset_ns, c.RootDispersion_ns = math.MinInt64, math.MaxUint64 }), math.MaxUint64, true},
-		"no source":                                {with(func(c *Claim) { c.Stratum = 0 }), 0, false},
-		"stratum 16":                               {with(func(c *Claim) { c.Stratum = 16 }), 0, false},
-		"unsynchronised":                           {with(func(c *Claim) { c.Leap = LeapUnsynchronised }), 0, false},
-		"zero":                                     {Claim{}, 0, false},
+		"offset, dispersion and half of the delay": {told, 250_000_000 + 7_812_500 + 7_812_500,
+			true},
+		"a positive offset": {with(func(c *Claim) { c.Offset_ns = 5; c.RootDelay_ns, c.RootDispersion_ns = 3, 0 }), 7, true},
+		"too much":          {with(func(c *Claim) { c.Offset_ns, c.RootDispersion_ns = math.MinInt64, math.MaxUint64 }), math.MaxUint64, true},
+		"no source": {with(func(c *Claim) { c.Stratum = 0 }), 0,
+			false},
+		"stratum 16": {with(func(c *Claim) { c.Stratum = 16 }), 0,
+			false},
+		"unsynchronised": {with(func(c *Claim) { c.Leap = LeapUnsynchronised }), 0, false},
+		"zero":           {Claim{}, 0, false},
 	} {
 		if got, ok := c.claim.Bound_ns(); got != c.want || ok != c.ok {
 			t.Errorf("%s: %d, %v; want %d, %v", name, got, ok, c.want, c.ok)
@@ -194,7 +204,8 @@ func sequenceOf(request []byte) uint32 { return binary.BigEndian.Uint32(request[
 
 func TestAsk(t *testing.T) {
 	address := daemon(t, func(attempt int, request []byte) []byte {
-		if len(request) != packetBytes || request[0] != 6 || request[1] != 1 || request[5] != 33 || request[7] != byte(attempt) {
+		if len(request) != packetBytes || request[0] != 6 || request[1] != 1 || request[5] != 33 ||
+			request[7] != byte(attempt) {
 			t.Errorf("request % x", request)
 		}
 		if attempt == 0 {
@@ -246,7 +257,8 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		bound, ok := c.Bound_ns()
-		if ok && (bound < c.RootDispersion_ns || bound < c.RootDelay_ns/2 || c.Offset_ns > 0 && bound < uint64(c.Offset_ns)) {
+		if ok && (bound < c.RootDispersion_ns || bound < c.RootDelay_ns/2 ||
+			c.Offset_ns > 0 && bound < uint64(c.Offset_ns)) {
 			t.Errorf("bound %d of %+v", bound, c)
 		}
 	})

@@ -16,8 +16,9 @@ type Claim struct {
 	Stratum           uint64 // steps to the reference clock; 0: not synchronised
 	Leap              Leap
 	ReferenceID       uint64
-	Source            netip.Addr // of the server that is followed; zero where there is none, or a reference clock
-	Updated           time.Time  // when the estimate was made; zero: never
+	// of the server that is followed; zero where there is none, or a reference clock
+	Source  netip.Addr
+	Updated time.Time // when the estimate was made; zero: never
 }
 
 // Leap is NTP's leap status. Numbers stand in files.
@@ -30,8 +31,8 @@ const (
 	LeapUnsynchronised Leap = 3
 )
 
-// Bound_ns is how far the system clock can be from UTC by the daemon's claim: |offset| + dispersion + delay/2, rounded up. ok is false
-// where the daemon claims nothing, because it follows no source.
+// Bound_ns is how far the system clock can be from UTC by the daemon's claim: |offset| + dispersion
+// + delay/2, rounded up. ok is false where the daemon claims nothing, because it follows no source.
 func (c Claim) Bound_ns() (bound_ns uint64, ok bool) {
 	if c.Leap >= LeapUnsynchronised || c.Stratum == 0 || c.Stratum > 15 {
 		return 0, false

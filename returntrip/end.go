@@ -21,13 +21,15 @@ type End struct {
 	err             error         // why, if not because of Close; read after done
 }
 
-// NewEnd opens the channels ACTOR/ret-arrived and ACTOR/ret-echoed, and takes the echoes that come to conn, which is the End's from now
-// on. Acknowledgements go to start, where a Start of the same stream receives. With an error conn is as it was.
+// NewEnd opens the channels ACTOR/ret-arrived and ACTOR/ret-echoed, and takes the echoes that come
+// to conn, which is the End's from now on. Acknowledgements go to start, where a Start of the same
+// stream receives. With an error conn is as it was.
 func NewEnd(conn net.PacketConn, start net.Addr, actor string, o Options) (*End, error) {
 	e := &End{conn: conn, start: start, stream: o.Stream, done: make(chan struct{})}
 	e.counts.news = make(chan struct{}, 1)
 	var err error
-	if e.arrived, e.echoed, err = openTwo(actor, PointArrived, PointEchoed, o.Channels); err != nil {
+	if e.arrived, e.echoed, err = openTwo(actor, PointArrived, PointEchoed,
+		o.Channels); err != nil {
 		return nil, fmt.Errorf("end return trips: %w", err)
 	}
 	go func() {
@@ -39,8 +41,8 @@ func NewEnd(conn net.PacketConn, start net.Addr, actor string, o Options) (*End,
 	return e, nil
 }
 
-// Log says that a tuple is here now, and acknowledges it. It costs a log call and a system call: a program that cannot pay this for
-// every tuple calls Log for some. A nil End does nothing.
+// Log says that a tuple is here now, and acknowledges it. It costs a log call and a system call: a
+// program that cannot pay this for every tuple calls Log for some. A nil End does nothing.
 func (e *End) Log(id uint64) {
 	if e == nil {
 		return
@@ -50,8 +52,8 @@ func (e *End) Log(id uint64) {
 	e.counts.post(e.conn, e.out[:], e.start)
 }
 
-// Settle waits until as many echoes came as acknowledgements were sent, or ctx ends, as it does where a packet was lost. Nobody may log
-// meanwhile. The error is ctx's. A nil End does nothing.
+// Settle waits until as many echoes came as acknowledgements were sent, or ctx ends, as it does
+// where a packet was lost. Nobody may log meanwhile. The error is ctx's. A nil End does nothing.
 func (e *End) Settle(ctx context.Context) error {
 	if e == nil {
 		return nil

@@ -18,7 +18,8 @@ const (
 
 // Options are of a start or an end. Both ends must have the same Stream.
 type Options struct {
-	// Stream tells this measurement's packets from others'. Any number will do, a random one is best.
+	// Stream tells this measurement's packets from others'. Any number will do, a random one is
+	// best.
 	Stream uint64
 
 	// Channels is how the channels are opened.
@@ -37,11 +38,13 @@ type Counts struct {
 type counters struct {
 	sent, unsent, received, foreign atomic.Uint64
 
-	news chan struct{} // holds one if a packet was received since somebody looked; nil: nobody looks
+	// holds one if a packet was received since somebody looked; nil: nobody looks
+	news chan struct{}
 }
 
 func (c *counters) read() Counts {
-	return Counts{Sent: c.sent.Load(), Unsent: c.unsent.Load(), Received: c.received.Load(), Foreign: c.foreign.Load()}
+	return Counts{Sent: c.sent.Load(), Unsent: c.unsent.Load(), Received: c.received.Load(),
+		Foreign: c.foreign.Load()}
 }
 
 // post sends a packet and counts it. A program goes on where the network does not.
@@ -54,7 +57,8 @@ func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 }
 
 // receive takes packets until the connection is closed, and returns why it ended otherwise.
-func (c *counters) receive(conn net.PacketConn, k kind, stream uint64, take func(id uint64, from net.Addr)) error {
+func (c *counters) receive(conn net.PacketConn, k kind, stream uint64,
+	take func(id uint64, from net.Addr)) error {
 	var b [packetSize + 1]byte // a longer packet is cut to this
 	for {
 		n, from, err := conn.ReadFrom(b[:])
@@ -79,7 +83,8 @@ func (c *counters) receive(conn net.PacketConn, k kind, stream uint64, take func
 }
 
 // openTwo opens two channels of an actor, or none.
-func openTwo(actor, point1, point2 string, o handlers.Options) (*handlers.Channel, *handlers.Channel, error) {
+func openTwo(actor, point1, point2 string, o handlers.Options) (*handlers.Channel,
+	*handlers.Channel, error) {
 	one, err := handlers.Open(actor+"/"+point1, o)
 	if err != nil {
 		return nil, nil, err

@@ -17,7 +17,8 @@ func TestPacketBytes(t *testing.T) {
 	if !bytes.Equal(b[:], want) {
 		t.Errorf("packet % x\nwant   % x", b, want)
 	}
-	if id, err := parse(want, kindEcho, 0x1122334455667788); err != nil || id != 0x99aabbccddeeff01 {
+	if id, err := parse(want, kindEcho, 0x1122334455667788); err != nil ||
+		id != 0x99aabbccddeeff01 {
 		t.Errorf("parse: id %x, %v", id, err)
 	}
 }

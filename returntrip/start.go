@@ -17,22 +17,25 @@ type Start struct {
 	err                error         // why, if not because of Close; read after done
 }
 
-// NewStart opens the channels ACTOR/ret-sent and ACTOR/ret-acknowledged, and answers the acknowledgements that come to conn, which is
-// the Start's from now on. With an error conn is as it was.
+// NewStart opens the channels ACTOR/ret-sent and ACTOR/ret-acknowledged, and answers the
+// acknowledgements that come to conn, which is the Start's from now on. With an error conn is as it
+// was.
 func NewStart(conn net.PacketConn, actor string, o Options) (*Start, error) {
 	s := &Start{conn: conn, done: make(chan struct{})}
 	var err error
-	if s.sent, s.acknowledged, err = openTwo(actor, PointSent, PointAcknowledged, o.Channels); err != nil {
+	if s.sent, s.acknowledged, err = openTwo(actor, PointSent, PointAcknowledged,
+		o.Channels); err != nil {
 		return nil, fmt.Errorf("start return trips: %w", err)
 	}
 	go func() {
 		defer close(s.done)
 		var b [packetSize]byte
-		s.err = s.counts.receive(conn, kindAcknowledgement, o.Stream, func(id uint64, from net.Addr) {
-			s.acknowledged.Log(id)
-			packet{kindEcho, o.Stream, id}.put(&b)
-			s.counts.post(conn, b[:], from)
-		})
+		s.err = s.counts.receive(conn, kindAcknowledgement, o.Stream,
+			func(id uint64, from net.Addr) {
+				s.acknowledged.Log(id)
+				packet{kindEcho, o.Stream, id}.put(&b)
+				s.counts.post(conn, b[:], from)
+			})
 	}()
 	return s, nil
 }
@@ -47,7 +50,8 @@ func (s *Start) Log(id uint64) {
 // Counts are of echoes sent and acknowledgements received.
 func (s *Start) Counts() Counts { return s.counts.read() }
 
-// Close ends the answers and gives the channels to the drainer. Ends must have settled before. A nil Start does nothing.
+// Close ends the answers and gives the channels to the drainer. Ends must have settled before. A
+// nil Start does nothing.
 func (s *Start) Close() error {
 	if s == nil {
 		return nil

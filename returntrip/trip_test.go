@@ -38,7 +38,8 @@ func (a address) Network() string { return "test" }
 func (a address) String() string  { return string(a) }
 
 func newPort(name string) *port {
-	return &port{name: name, in: make(chan datagram), out: make(chan datagram, 1000), closed: make(chan struct{}), broken: make(chan error)}
+	return &port{name: name, in: make(chan datagram), out: make(chan datagram, 1000),
+		closed: make(chan struct{}), broken: make(chan error)}
 }
 
 func (p *port) ReadFrom(b []byte) (int, net.Addr, error) {
@@ -125,8 +126,8 @@ func spin(cycles uint64) {
 	}
 }
 
-// Each of the four moments is logged when it is, and not before: delays that the test makes are in the round trips to which they
-// belong, and what a tuple really took is between what they say.
+// Each of the four moments is logged when it is, and not before: delays that the test makes are in
+// the round trips to which they belong, and what a tuple really took is between what they say.
 func TestFourMoments(t *testing.T) {
 	const forward, back, echo = 900_000, 500_000, 300_000
 	r := newTrip(t)
@@ -160,7 +161,8 @@ func TestFourMoments(t *testing.T) {
 	endTrip := at["sink#0/ret-echoed"] - at["sink#0/ret-arrived"]
 	truth := at["sink#0/ret-arrived"] - at["source#0/ret-sent"]
 	if truth < forward || startTrip < forward+back || endTrip < back+echo {
-		t.Errorf("tuple took %d, round trips %d and %d: less than the delays that were made", truth, startTrip, endTrip)
+		t.Errorf("tuple took %d, round trips %d and %d: less than the delays that were made", truth,
+			startTrip, endTrip)
 	}
 	const slack = 10_000 // between cores
 	if truth > startTrip+slack || truth+endTrip+slack < startTrip {
@@ -179,7 +181,8 @@ func TestBadNetwork(t *testing.T) {
 		for len(from.out) > 0 {
 			packets = append(packets, <-from.out)
 		}
-		random.Shuffle(len(packets), func(i, j int) { packets[i], packets[j] = packets[j], packets[i] })
+		random.Shuffle(len(packets),
+			func(i, j int) { packets[i], packets[j] = packets[j], packets[i] })
 		for _, p := range packets {
 			id := uint64(p.b[22])<<8 | uint64(p.b[23])
 			for range random.IntN(3) { // 0: lost
@@ -200,7 +203,8 @@ func TestBadNetwork(t *testing.T) {
 		r.End.Log(id)
 	}
 	carry(r.endPort, r.startPort, "source#0/ret-acknowledged")
-	for r.Start.Counts().Foreign < tuples { // the last packet is a stranger: when it is counted all others are done
+	// the last packet is a stranger: when it is counted all others are done
+	for r.Start.Counts().Foreign < tuples {
 		runtime.Gosched()
 	}
 	sent := r.Start.Counts().Sent
@@ -266,10 +270,12 @@ func TestNetworkThatEnds(t *testing.T) {
 	if err := r.Settle(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := r.End.Close(); !errors.Is(err, down) || !strings.Contains(err.Error(), "receive echoes") {
+	if err := r.End.Close(); !errors.Is(err, down) ||
+		!strings.Contains(err.Error(), "receive echoes") {
 		t.Errorf("end: %v", err)
 	}
-	if err := r.Start.Close(); !errors.Is(err, down) || !strings.Contains(err.Error(), "receive acknowledgements") {
+	if err := r.Start.Close(); !errors.Is(err, down) ||
+		!strings.Contains(err.Error(), "receive acknowledgements") {
 		t.Errorf("start: %v", err)
 	}
 }
@@ -297,17 +303,21 @@ func TestReceivedIsLogged(t *testing.T) {
 
 func TestOpenFailsWhole(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := NewStart(newPort("start"), "no actor", Options{Channels: handlers.Options{Dir: dir}}); err == nil {
+	if _, err := NewStart(newPort("start"), "no actor",
+		Options{Channels: handlers.Options{Dir: dir}}); err == nil {
 		t.Error("a start with a bad name was made")
 	}
-	if _, err := NewEnd(newPort("end"), address("start"), "no actor", Options{Channels: handlers.Options{Dir: dir}}); err == nil {
+	if _, err := NewEnd(newPort("end"), address("start"), "no actor",
+		Options{Channels: handlers.Options{Dir: dir}}); err == nil {
 		t.Error("an end with a bad name was made")
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	long := strings.Repeat("a", channel.MaxNameBytes-len("/"+PointSent)) // for one channel it is not too long, and what was opened of that is closed: leak.Main looks
-	if _, err := NewStart(newPort("start"), long, Options{Channels: handlers.Options{Dir: dir}}); err == nil {
+	// for one channel it is not too long, and what was opened of that is closed: leak.Main looks
+	long := strings.Repeat("a", channel.MaxNameBytes-len("/"+PointSent))
+	if _, err := NewStart(newPort("start"), long,
+		Options{Channels: handlers.Options{Dir: dir}}); err == nil {
 		t.Error("a start with a long name was made")
 	}
 	var s *Start

@@ -6,13 +6,14 @@ import "slices"
 type Audit struct {
 	Disagreements []*DisagreementError // at most one a triangle
 
-	// Accused are the nodes that all disagreements have in common. With one disagreement these are all of its
-	// nodes; with more, the one that is wrong remains.
+	// Accused are the nodes that all disagreements have in common. With one disagreement these are
+	// all of its nodes; with more, the one that is wrong remains.
 	Accused []string
 }
 
-// Audit compares, for every three nodes, the direct relation with the way over the third, at so many readings
-// spread evenly over what the direct relation translates. It does so whatever is taken of third nodes.
+// Audit compares, for every three nodes, the direct relation with the way over the third, at so
+// many readings spread evenly over what the direct relation translates. It does so whatever is
+// taken of third nodes.
 func (c *Closure) Audit(readings int) Audit {
 	var a Audit
 	for from := range c.names {
@@ -26,7 +27,9 @@ func (c *Closure) Audit(readings int) Audit {
 					x, errX := direct.count(At(y))
 					z, errZ := p.count(At(y))
 					if errX == nil && errZ == nil && !x.Intersect(z).Valid() {
-						a.Disagreements = append(a.Disagreements, &DisagreementError{y, [2]Path{path{first: direct}.nodes(), p.nodes()}, [2]Interval{x, z}})
+						a.Disagreements = append(a.Disagreements,
+							&DisagreementError{y, [2]Path{path{first: direct}.nodes(), p.nodes()},
+								[2]Interval{x, z}})
 						break
 					}
 				}
@@ -39,7 +42,8 @@ func (c *Closure) Audit(readings int) Audit {
 			continue
 		}
 		nodes := d.Nodes()
-		a.Accused = slices.DeleteFunc(a.Accused, func(n string) bool { return !slices.Contains(nodes, n) })
+		a.Accused = slices.DeleteFunc(a.Accused,
+			func(n string) bool { return !slices.Contains(nodes, n) })
 	}
 	return a
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A scenario is a network, and how narrow the bound is to be over it: the median half-width over trains of six exchanges
-// twice a second at w = 1 ppm, quantum 1 and slack 0. The limits are a tenth above what was measured, so that a rule that
-// loses tightness shows as one that loses truth does.
+// A scenario is a network, and how narrow the bound is to be over it: the median half-width over
+// trains of six exchanges twice a second at w = 1 ppm, quantum 1 and slack 0. The limits are a
+// tenth above what was measured, so that a rule that loses tightness shows as one that loses truth
+// does.
 var scenarios = []struct {
 	network  string
 	limit_us float64
@@ -49,8 +50,8 @@ func each(t *testing.T, n int, f func(seed uint64)) {
 	all.Wait()
 }
 
-// Simulated queries: every one's truth is in its bound, whatever the clocks do within the assumptions and whatever the
-// network does; and the bound is narrow.
+// Simulated queries: every one's truth is in its bound, whatever the clocks do within the
+// assumptions and whatever the network does; and the bound is narrow.
 func TestBarSimulatedQueries(t *testing.T) {
 	size := proof.Begin(t)
 	seeds, queries := 20, 5_000
@@ -67,7 +68,8 @@ func TestBarSimulatedQueries(t *testing.T) {
 			// Truth under all conditions,
 			w := []Wander{100 * PPB, 1 * PPM, 10 * PPM}[rng.IntN(3)]
 			quantum, slack := []uint64{1, 26, 120}[rng.IntN(3)], []uint64{0, 150, 900}[rng.IntN(3)]
-			x := newWorld(rng, 100, worlds[rng.IntN(len(worlds))], w, 10*time.Second, quantum, slack)
+			x := newWorld(rng, 100, worlds[rng.IntN(len(worlds))], w, 10*time.Second, quantum,
+				slack)
 			x.net = networks[sc.network]
 			p := x.pair(t, declared(w), 6, 0.5, [2]float64{30, 37}, [2]float64{50, 75})
 			bad := 0
@@ -82,7 +84,8 @@ func TestBarSimulatedQueries(t *testing.T) {
 				y.net = networks[sc.network]
 				r := must(y.pair(t, declared(PPM), 6, 0.5).Relate(SideA, PPM))(t)
 				for range 500 {
-					got := must(r.Translate(y.b.count(uint64((10 + y.rng.Float64()*40) * second))))(t)
+					got := must(r.Translate(y.b.count(uint64((10 +
+						y.rng.Float64()*40) * second))))(t)
 					half = append(half, float64(got.Width())/2/float64(y.a.node.NominalHz)*1e6)
 				}
 			}
@@ -97,11 +100,15 @@ func TestBarSimulatedQueries(t *testing.T) {
 	})
 	wanted := map[proof.Size]float64{proof.Small: 1_000_000, proof.Full: 10_000_000}[size]
 	bars := []proof.Bar{
-		{Name: "simulated queries", Figure: float64(asked), Limit: wanted, AtLeast: true, Unit: "queries"},
-		{Name: "simulated truths outside of their bounds", Figure: float64(outside), Unit: "queries"},
+		{Name: "simulated queries", Figure: float64(asked), Limit: wanted, AtLeast: true,
+			Unit: "queries"},
+		{Name: "simulated truths outside of their bounds", Figure: float64(outside),
+			Unit: "queries"},
 	}
 	for _, sc := range scenarios {
-		bars = append(bars, proof.Bar{Name: "simulated half-width, " + sc.network, Limit: sc.limit_us, Unit: "µs"}.From(halves[sc.network]))
+		bars = append(bars,
+			proof.Bar{Name: "simulated half-width, " + sc.network, Limit: sc.limit_us,
+				Unit: "µs"}.From(halves[sc.network]))
 	}
 	proof.Check(t, bars...)
 }
@@ -126,18 +133,22 @@ func TestBarHalfTheWander(t *testing.T) {
 				relations++
 				if r.Verdict != Consistent || r.Least > w/2 {
 					suspect++
-					t.Errorf("seed %d, %s: %v, w_min %v for a true wander of at most %v", seed, network, r.Verdict, r.Least, w/2)
+					t.Errorf("seed %d, %s: %v, w_min %v for a true wander of at most %v", seed,
+						network, r.Verdict, r.Least, w/2)
 				}
 				mu.Unlock()
 			}
 		}
 	})
-	proof.Check(t, proof.Bar{Name: fmt.Sprintf("suspect of %d relations of half the wander", relations), Figure: float64(suspect), Unit: "relations"})
+	proof.Check(t,
+		proof.Bar{Name: fmt.Sprintf("suspect of %d relations of half the wander", relations),
+			Figure: float64(suspect), Unit: "relations"})
 }
 
-// If the true wander is more than the declared while trains run, a query may be false and not marked suspect. How many are is
-// told for each factor. From five times on it must be none, where the network's bound is narrower than what the wander moves readings
-// by; where it is wider, constraints cannot show what happens between them (docs/accuracy.md).
+// If the true wander is more than the declared while trains run, a query may be false and not
+// marked suspect. How many are is told for each factor. From five times on it must be none, where
+// the network's bound is narrower than what the wander moves readings by; where it is wider,
+// constraints cannot show what happens between them (docs/accuracy.md).
 func TestBarMoreThanTheWander(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {
@@ -162,7 +173,8 @@ func TestBarMoreThanTheWander(t *testing.T) {
 					w := 1 * PPM
 					x := newWorld(rng, 60, s, factor*w, 10*time.Second, 1, 0)
 					for x.during(1, 58).wander(10*time.Second) < 0.8*float64(factor*w)*1e-12 {
-						// What happens before the first train or after the last is nobody's to see: a step of temperature there is none.
+						// What happens before the first train or after the last is nobody's to see:
+						// a step of temperature there is none.
 						x = newWorld(rng, 60, s, factor*w, 10*time.Second, 1, 0)
 					}
 					x.net = networks[network]
@@ -189,9 +201,11 @@ func TestBarMoreThanTheWander(t *testing.T) {
 	for _, network := range []string{"kernel stamps", "near and steady", "asymmetric"} {
 		for _, factor := range []Wander{2, 5, 20} {
 			c := counts[kind{network, factor}]
-			t.Logf("%s, %d × the declared wander: %d of %d relations suspect; %d of %d queries false and not marked", network, factor, c.suspect, c.relations, c.false_, c.asked)
+			t.Logf("%s, %d × the declared wander: %d of %d relations suspect; %d of %d queries "+
+				"false and not marked", network, factor, c.suspect, c.relations, c.false_, c.asked)
 			bar := proof.Bar{
-				Name:   fmt.Sprintf("false and not marked at %d × the declared wander, %s", factor, network),
+				Name: fmt.Sprintf("false and not marked at %d × the declared wander, %s", factor,
+					network),
 				Figure: 100 * float64(c.false_) / float64(c.asked), Unit: "% of queries",
 			}
 			if factor == 2 || network == "asymmetric" {
@@ -209,7 +223,8 @@ func (x *world) during(from, to int) *world {
 	return &world{a: part(x.a), b: part(x.b)}
 }
 
-// A jump of either counter by more than four half-widths is named, with its place, within two trains.
+// A jump of either counter by more than four half-widths is named, with its place, within two
+// trains.
 func TestBarStepsAreNamed(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {
@@ -229,7 +244,8 @@ func TestBarStepsAreNamed(t *testing.T) {
 			at := uint64((20 + float64(rng.IntN(40))/2 + 0.1 + rng.Float64()*0.3) * second)
 			half := uint64(0)
 			for i := range uint64(50) {
-				half = max(half, must(calm.Translate(x.b.count(at-second+i*(second/25))))(t).HalfWidth())
+				half = max(half,
+					must(calm.Translate(x.b.count(at-second+i*(second/25))))(t).HalfWidth())
 			}
 			cycles, stepped := int64(half)*4+int64(half)/10, x.a
 			switch rng.IntN(3) {
@@ -265,15 +281,19 @@ func TestBarStepsAreNamed(t *testing.T) {
 			steps++
 			if !named {
 				late++
-				t.Errorf("seed %d, %s: a step of %d cycles at a half-width of %d is not named within two trains", seed, network, cycles, half)
+				t.Errorf("seed %d, %s: a step of %d cycles at a half-width of %d is not named "+
+					"within two trains", seed, network, cycles, half)
 			}
 			mu.Unlock()
 		}
 	})
-	proof.Check(t, proof.Bar{Name: fmt.Sprintf("not named of %d steps and resets", steps), Figure: float64(late), Unit: "steps"})
+	proof.Check(t,
+		proof.Bar{Name: fmt.Sprintf("not named of %d steps and resets", steps),
+			Figure: float64(late), Unit: "steps"})
 }
 
-// What a translation by the relation of an hour costs, in order and at random, and what pruning leaves of the hour.
+// What a translation by the relation of an hour costs, in order and at random, and what pruning
+// leaves of the hour.
 func TestBarHour(t *testing.T) {
 	reps := 5
 	if proof.Begin(t) == proof.Full {
@@ -321,9 +341,12 @@ func TestBarHour(t *testing.T) {
 	p.Prune()
 	proof.Check(t,
 		proof.Bar{Name: "translate, in order", Limit: 10, Unit: "ns", Timing: true}.From(cursor),
-		proof.Bar{Name: "translate, at random", Limit: 80, Unit: "ns", Timing: true}.From(translate),
+		proof.Bar{Name: "translate, at random", Limit: 80, Unit: "ns",
+			Timing: true}.From(translate),
 		proof.Bar{Name: "translate, allocations", Figure: allocations, Unit: "a thousand"},
-		proof.Bar{Name: "constraints before pruning an idle hour", Figure: float64(all) / float64(p.Constraints()), Limit: 4, AtLeast: true, Unit: "× those after"},
+		proof.Bar{Name: "constraints before pruning an idle hour",
+			Figure: float64(all) / float64(p.Constraints()), Limit: 4, AtLeast: true,
+			Unit: "× those after"},
 	)
 	if sink == 0 {
 		t.Error("nothing was translated")

@@ -1,8 +1,9 @@
 package tscratio
 
-// Durations finds the durations of as many leading pairs of readings as are found alike, at least one, puts their spans into spans and
-// returns how many they are. Scenario and Verdict of the Duration hold for all of them. They are the same spans that Duration gives; it takes
-// a fraction of the time where readings come roughly in order. An error is of the first pair alone.
+// Durations finds the durations of as many leading pairs of readings as are found alike, at least
+// one, puts their spans into spans and returns how many they are. Scenario and Verdict of the
+// Duration hold for all of them. They are the same spans that Duration gives; it takes a fraction
+// of the time where readings come roughly in order. An error is of the first pair alone.
 func (w *Ways) Durations(xs, ys []uint64, spans []Span) (int, Duration, error) {
 	xs = xs[:min(len(xs), batchRows)]
 	ys, spans = ys[:len(xs)], spans[:len(xs)]
@@ -181,7 +182,8 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 			return i, s.verdict
 		}
 		d := y - l.start
-		out[i] = Interval{p.lo + scaleDown(d, p.slopeLo, slopeBits), p.hi + scaleUp(d+v.quantum, p.slopeHi, slopeBits)}
+		out[i] = Interval{p.lo + scaleDown(d, p.slopeLo, slopeBits),
+			p.hi + scaleUp(d+v.quantum, p.slopeHi, slopeBits)}
 	}
 	return len(ys), s.verdict
 }
@@ -198,7 +200,8 @@ func (s *wayStretch) scaleAll(ys []uint64, spans []Span) int {
 			}
 			continue
 		}
-		spans[i] = Span{int64(scaleDown(uint64(d.Lo), uint64(s.rate.Lo), rateBits)), int64(scaleUp(uint64(d.Hi), uint64(s.rate.Hi), rateBits))}
+		spans[i] = Span{int64(scaleDown(uint64(d.Lo), uint64(s.rate.Lo), rateBits)),
+			int64(scaleUp(uint64(d.Hi), uint64(s.rate.Hi), rateBits))}
 	}
 	return len(ys)
 }

@@ -14,13 +14,14 @@ import (
 // ErrNoPath is returned when no chain of relations leads from one node to another.
 var ErrNoPath = errors.New("no relation")
 
-// ThirdNodes says how far other nodes may narrow what is known of two. A value that goes over a third node is as true as what that node
-// reported: a lie of its, smaller than the bounds on its way, cannot be seen.
+// ThirdNodes says how far other nodes may narrow what is known of two. A value that goes over a
+// third node is as true as what that node reported: a lie of its, smaller than the bounds on its
+// way, cannot be seen.
 type ThirdNodes uint8
 
 const (
-	// ThirdAgreed: as far as two of them agree, each end on its own. If no more than one node lies, in whatever way, it moves relations with
-	// itself and no other. The default.
+	// ThirdAgreed: as far as two of them agree, each end on its own. If no more than one node lies,
+	// in whatever way, it moves relations with itself and no other. The default.
 	ThirdAgreed ThirdNodes = iota
 
 	// ThirdAny: as far as any of them does. Nothing is tighter, and everything rests on every node.
@@ -63,11 +64,12 @@ func (t ThirdNodes) needed() int {
 	return math.MaxInt
 }
 
-// Closure relates the nodes of a fleet over every third one: φ_AC ∘ φ_CB bounds φ_AB as well as a direct relation does, and what
-// all allow is tighter than each. ThirdNodes says whose word is taken for it. It is immutable and any number of goroutines may use it.
+// Closure relates the nodes of a fleet over every third one: φ_AC ∘ φ_CB bounds φ_AB as well as a
+// direct relation does, and what all allow is tighter than each. ThirdNodes says whose word is
+// taken for it. It is immutable and any number of goroutines may use it.
 //
-// A consistent path is one whose relations all are. Others are used only where consistent ones are not enough, and what
-// comes of them is marked suspect.
+// A consistent path is one whose relations all are. Others are used only where consistent ones are
+// not enough, and what comes of them is marked suspect.
 type Closure struct {
 	third     ThirdNodes
 	names     []string // sorted
@@ -107,16 +109,19 @@ type Path []string
 
 func (p Path) String() string { return strings.Join(p, " → ") }
 
-// NewClosure returns the closure of some relations. A relation leads one way: give both directions of every pair.
+// NewClosure returns the closure of some relations. A relation leads one way: give both directions
+// of every pair.
 func NewClosure(relations []*Relation, third ThirdNodes) (*Closure, error) {
 	nodes := map[string]Node{}
 	for _, r := range relations {
 		for _, n := range []Node{r.From, r.Into} {
 			if known, ok := nodes[n.Name]; ok && known != n {
 				if known.Epoch != n.Epoch {
-					return nil, fmt.Errorf("close over %d relations: node %q has epochs %q and %q: %w", len(relations), n.Name, known.Epoch, n.Epoch, ErrEpoch)
+					return nil, fmt.Errorf("close over %d relations: node %q has epochs %q and "+
+						"%q: %w", len(relations), n.Name, known.Epoch, n.Epoch, ErrEpoch)
 				}
-				return nil, fmt.Errorf("close over %d relations: node %q is described as %+v and as %+v: %w", len(relations), n.Name, known, n, ErrAssumption)
+				return nil, fmt.Errorf("close over %d relations: node %q is described as %+v and "+
+					"as %+v: %w", len(relations), n.Name, known, n, ErrAssumption)
 			}
 			nodes[n.Name] = n
 		}
@@ -129,7 +134,8 @@ func NewClosure(relations []*Relation, third ThirdNodes) (*Closure, error) {
 	for _, r := range relations {
 		at := &c.relations[c.index(r.From.Name)][c.index(r.Into.Name)]
 		if *at != nil {
-			return nil, fmt.Errorf("close over %d relations: two lead from %q to %q: join them in one pair", len(relations), r.From.Name, r.Into.Name)
+			return nil, fmt.Errorf("close over %d relations: two lead from %q to %q: join them "+
+				"in one pair", len(relations), r.From.Name, r.Into.Name)
 		}
 		*at = r
 	}
@@ -158,7 +164,8 @@ func (c *Closure) over(from, into int) iter.Seq[path] {
 	}
 }
 
-// paths are all that may be used from one node to another, the direct relation first. The error says why there are not enough.
+// paths are all that may be used from one node to another, the direct relation first. The error
+// says why there are not enough.
 func (c *Closure) paths(from, into int) ([]path, error) {
 	var ps []path
 	direct := c.relations[from][into]
@@ -169,7 +176,8 @@ func (c *Closure) paths(from, into int) ([]path, error) {
 	if n := c.third.needed(); len(thirds) >= n {
 		ps = append(ps, thirds...)
 	} else if direct == nil && len(thirds) > 0 {
-		return nil, fmt.Errorf("%q and %q were not measured with each other, and what %d other nodes say of both does not count with third nodes %v: %w",
+		return nil, fmt.Errorf("%q and %q were not measured with each other, and what %d other "+
+			"nodes say of both does not count with third nodes %v: %w",
 			c.names[from], c.names[into], len(thirds), c.third, ErrNoPath)
 	}
 	if len(ps) == 0 {
@@ -178,7 +186,8 @@ func (c *Closure) paths(from, into int) ([]path, error) {
 	return ps, nil
 }
 
-// Related returns why readings of one node cannot be translated to another, in an error that wraps ErrNoPath; nil if some can.
+// Related returns why readings of one node cannot be translated to another, in an error that wraps
+// ErrNoPath; nil if some can.
 func (c *Closure) Related(from, into string) error {
 	i, j := c.index(from), c.index(into)
 	if i < 0 || j < 0 {
@@ -198,8 +207,8 @@ type Closed struct {
 	Verdict        Verdict
 }
 
-// DisagreementError says that two paths between nodes leave no common value: an assumption is broken, or
-// stamps lie, on one of them.
+// DisagreementError says that two paths between nodes leave no common value: an assumption is
+// broken, or stamps lie, on one of them.
 type DisagreementError struct {
 	Reading uint64 // of the paths' first node
 	Paths   [2]Path
@@ -207,8 +216,10 @@ type DisagreementError struct {
 }
 
 func (e *DisagreementError) Error() string {
-	return fmt.Sprintf("reading %d of %q is %v by %v and %v by %v: an assumption is broken between %s",
-		e.Reading, e.Paths[0][0], e.Counts[0], e.Paths[0], e.Counts[1], e.Paths[1], strings.Join(e.Nodes(), ", "))
+	return fmt.Sprintf("reading %d of %q is %v by %v and %v by %v: an assumption is broken "+
+		"between %s",
+		e.Reading, e.Paths[0][0], e.Counts[0], e.Paths[0], e.Counts[1], e.Paths[1],
+		strings.Join(e.Nodes(), ", "))
 }
 
 // Nodes returns the nodes of both paths, sorted.
@@ -218,8 +229,8 @@ func (e *DisagreementError) Nodes() []string {
 	return slices.Compact(all)
 }
 
-// Translate returns in which interval into's counter stood when from's showed y, as Relation.Translate does.
-// An empty intersection is a *DisagreementError.
+// Translate returns in which interval into's counter stood when from's showed y, as
+// Relation.Translate does. An empty intersection is a *DisagreementError.
 func (c *Closure) Translate(from, into string, y uint64) (Closed, error) {
 	closed, err := c.count(from, into, y)
 	if err != nil {
@@ -258,7 +269,8 @@ func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	lo, hi := s.lo[len(s.lo)-1], s.hi[len(s.hi)-1]
 	closed := Closed{Interval{lo.at.Lo, hi.at.Hi}, lo.nodes(), hi.nodes(), s.verdict}
 	if !closed.Valid() {
-		return Closed{}, &DisagreementError{y, [2]Path{closed.LoPath, closed.HiPath}, [2]Interval{lo.at, hi.at}}
+		return Closed{}, &DisagreementError{y, [2]Path{closed.LoPath, closed.HiPath},
+			[2]Interval{lo.at, hi.at}}
 	}
 	return closed, nil
 }
@@ -269,14 +281,15 @@ type told struct {
 	at Interval
 }
 
-// settled is what the ends of a value rest on: each on the direct relation, or on as many third nodes as are needed. Of these the last
-// allows the most, and gives the end.
+// settled is what the ends of a value rest on: each on the direct relation, or on as many third
+// nodes as are needed. Of these the last allows the most, and gives the end.
 type settled struct {
 	lo, hi  []told
 	verdict Verdict
 }
 
-// settle carries a count over all paths and takes those on which the tightest ends rest that may be used.
+// settle carries a count over all paths and takes those on which the tightest ends rest that may be
+// used.
 func (c *Closure) settle(paths []path, start Interval) (settled, error) {
 	var failed error
 	for _, verdict := range []Verdict{Consistent, Suspect} {
@@ -312,7 +325,8 @@ func (c *Closure) settle(paths []path, start Interval) (settled, error) {
 			return s, nil
 		}
 	}
-	return settled{}, cmp.Or(failed, fmt.Errorf("with third nodes %v, too few relations are consistent: %w", c.third, ErrNoPath))
+	return settled{}, cmp.Or(failed,
+		fmt.Errorf("with third nodes %v, too few relations are consistent: %w", c.third, ErrNoPath))
 }
 
 // Event is a reading of a node's counter.
@@ -331,12 +345,13 @@ const (
 	// SameNode: both on one other node; by that node's rate. The paper's Scenario 1.
 	SameNode
 
-	// Direct: on two nodes; both put on one of the two counters by the relation of that pair, then, unless that
-	// counter is the reference, scaled to it by a rate. The paper's Scenarios 2 and 3.
+	// Direct: on two nodes; both put on one of the two counters by the relation of that pair, then,
+	// unless that counter is the reference, scaled to it by a rate. The paper's Scenarios 2 and 3.
 	Direct
 
-	// ThroughReference: on two nodes; each translated to the reference on its own. The paper's baseline. The reference then is a third
-	// node, on whose word alone the duration rests: this is a way with ThirdAny only.
+	// ThroughReference: on two nodes; each translated to the reference on its own. The paper's
+	// baseline. The reference then is a third node, on whose word alone the duration rests: this is
+	// a way with ThirdAny only.
 	ThroughReference
 
 	// ByClosure: as Direct or ThroughReference, over third nodes too.
@@ -366,12 +381,13 @@ type Duration struct {
 	Verdict  Verdict
 }
 
-// Duration returns the duration from one event to another in cycles of the reference node, quantum and core
-// slack of either node included.
+// Duration returns the duration from one event to another in cycles of the reference node, quantum
+// and core slack of either node included.
 func (c *Closure) Duration(reference string, first, second Event) (Duration, error) {
 	d, err := c.duration(reference, first, second)
 	if err != nil {
-		return Duration{}, fmt.Errorf("duration from %d of %q to %d of %q in cycles of %q: %w", first.Reading, first.Node, second.Reading, second.Node, reference, err)
+		return Duration{}, fmt.Errorf("duration from %d of %q to %d of %q in cycles of %q: %w",
+			first.Reading, first.Node, second.Reading, second.Node, reference, err)
 	}
 	return d, nil
 }
@@ -406,13 +422,16 @@ func (c *Closure) duration(reference string, first, second Event) (Duration, err
 	return s.result()
 }
 
-// overReference tells whether events of two nodes may both be translated to the reference: it then is a third node like others.
+// overReference tells whether events of two nodes may both be translated to the reference: it then
+// is a third node like others.
 func (c *Closure) overReference(reference, first, second string) bool {
 	return c.third == ThirdAny && reference != first && reference != second
 }
 
-// on finds the duration by putting both events on one node's counter and scaling it to the reference.
-func (c *Closure) on(node, reference string, first, second Event, by Scenario) (Span, Scenario, Verdict, error) {
+// on finds the duration by putting both events on one node's counter and scaling it to the
+// reference.
+func (c *Closure) on(node, reference string, first, second Event, by Scenario) (Span, Scenario,
+	Verdict, error) {
 	var verdict Verdict
 	place := func(e Event) (Interval, error) {
 		if by == ByClosure || e.Node == node {
@@ -461,7 +480,8 @@ func (c *Closure) direct(from, into string) (*Relation, error) {
 	return nil, fmt.Errorf("directly from %q to %q: %w", from, into, ErrNoPath)
 }
 
-// search keeps what all ways to a duration allow: the consistent ones, or if there are none the others.
+// search keeps what all ways to a duration allow: the consistent ones, or if there are none the
+// others.
 type search struct {
 	found     [2]bool // by verdict
 	all, best [2]Duration
@@ -501,7 +521,8 @@ func (s *search) result() (Duration, error) {
 		d := s.all[v]
 		d.Scenario = s.best[v].Scenario
 		if !d.Valid() {
-			return Duration{}, fmt.Errorf("ways to it leave nothing in common (the tightest, %v, gives %v): %w", d.Scenario, s.best[v].Span, ErrAssumption)
+			return Duration{}, fmt.Errorf("ways to it leave nothing in common (the tightest, %v, "+
+				"gives %v): %w", d.Scenario, s.best[v].Span, ErrAssumption)
 		}
 		return d, nil
 	}

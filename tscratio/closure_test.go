@@ -20,7 +20,8 @@ type fleet struct {
 	w      Wander
 	pairs  map[[2]int]*Pair
 
-	// lies is how far, in its own cycles, the stamps are off that a node, the first, tells another; none: it tells the truth.
+	// lies is how far, in its own cycles, the stamps are off that a node, the first, tells another;
+	// none: it tells the truth.
 	lies map[[2]int]int64
 }
 
@@ -28,12 +29,14 @@ func newFleet(rng *rand.Rand, nodes, seconds int, w Wander, quantum, slack uint6
 	f := &fleet{rng: rng, w: w, pairs: map[[2]int]*Pair{}, lies: map[[2]int]int64{}}
 	for i := range nodes {
 		hz := 2e9 + rng.Float64()*1.5e9
-		n := Node{Name: string(rune('a' + i)), Epoch: fmt.Sprint(i), NominalHz: uint64(hz), QuantumCycles: max(1, quantum), CoreSlackCycles: slack}
+		n := Node{Name: string(rune('a' + i)), Epoch: fmt.Sprint(i), NominalHz: uint64(hz),
+			QuantumCycles: max(1, quantum), CoreSlackCycles: slack}
 		d := sine(rng, (seconds+2)*second/segment)
 		for j := range d {
 			d[j] *= float64(w) * 1e-12 / 2 * 0.999
 		}
-		f.clocks = append(f.clocks, newClock(n, rng.Uint64N(1<<62), hz*(1+(rng.Float64()-0.5)*1e-4), d))
+		f.clocks = append(f.clocks,
+			newClock(n, rng.Uint64N(1<<62), hz*(1+(rng.Float64()-0.5)*1e-4), d))
 	}
 	return f
 }
@@ -102,7 +105,8 @@ func TestClosureHoldsTruth(t *testing.T) {
 					e := f.event(from, at)
 					got := must(c.Translate(e.Node, f.clocks[into].node.Name, e.Reading))(t)
 					if truth := f.event(into, at); from != into && !got.Contains(truth.Reading) {
-						t.Fatalf("%v: %v by %v and %v, truth %v", e, got.Interval, got.LoPath, got.HiPath, truth)
+						t.Fatalf("%v: %v by %v and %v, truth %v", e, got.Interval, got.LoPath,
+							got.HiPath, truth)
 					}
 					if from == 1 && into == 0 {
 						own := must(direct.Translate(e.Reading))(t)
@@ -111,7 +115,8 @@ func TestClosureHoldsTruth(t *testing.T) {
 						}
 						if got.Width() < own.Width()/2 {
 							narrower++
-							if want := "b → c → a"; got.LoPath.String() != want || got.HiPath.String() != want {
+							if want := "b → c → a"; got.LoPath.String() != want ||
+								got.HiPath.String() != want {
 								t.Errorf("paths %v, %v, want %s", got.LoPath, got.HiPath, want)
 							}
 						}
@@ -139,7 +144,8 @@ func TestDurationsHoldTruth(t *testing.T) {
 		quantum, slack := []uint64{1, 40}[rng.IntN(2)], []uint64{0, 60}[rng.IntN(2)]
 		f := newFleet(rng, 3, 60, 1*PPM, quantum, slack)
 		for _, p := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
-			f.measure(t, p[0], p[1], network{base: 3, asymmetry: rng.Float64() * 20, jitter: 1}, 0.5, 59)
+			f.measure(t, p[0], p[1], network{base: 3, asymmetry: rng.Float64() * 20, jitter: 1},
+				0.5, 59)
 		}
 		c := f.closure(t, ThirdAny)
 		seen := map[Scenario]int{}
@@ -155,12 +161,14 @@ func TestDurationsHoldTruth(t *testing.T) {
 			truth := f.clocks[ref].cyclesBetween(u, v)
 			// A count between moments is known to within a cycle itself.
 			if truth+1 < d.Lo || truth-1 > d.Hi {
-				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d", d.Scenario, on, to, ref, d.Span, truth)
+				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d", d.Scenario, on, to,
+					ref, d.Span, truth)
 			}
 			if o := d.Order(); o == Before && v < u || o == After && u < v {
 				t.Fatalf("order %v of %d and %d", o, u, v)
 			}
-			if on == to && on != ref && d.Width() > 2*(quantum+slack+2)*2+uint64(float64(max(truth, -truth))*12e-6) {
+			if on == to && on != ref &&
+				d.Width() > 2*(quantum+slack+2)*2+uint64(float64(max(truth, -truth))*12e-6) {
 				t.Errorf("same node: %d cycles wide for %d cycles", d.Width(), truth)
 			}
 		}
@@ -190,7 +198,8 @@ func TestSameNodeCountsQuantumAndSlack(t *testing.T) {
 	}
 }
 
-// TestPapersScenariosAreNotTighter holds durations against the paper's, for counters and networks as it assumes them.
+// TestPapersScenariosAreNotTighter holds durations against the paper's, for counters and networks
+// as it assumes them.
 func TestPapersScenariosAreNotTighter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 0))
 	f := newFleet(rng, 3, 40, 0, 1, 0)
@@ -210,8 +219,10 @@ func TestPapersScenariosAreNotTighter(t *testing.T) {
 		b, onC := f.event(1, u), f.event(2, v)
 		d := must(c.Duration("a", b, onC))(t)
 		for what, s := range map[string]PaperValue{
-			"scenario 3": must(PaperDirect(paper[[2]int{0, 1}], paper[[2]int{1, 2}], b.Reading, onC.Reading))(t),
-			"baseline":   must(PaperBaseline(paper[[2]int{0, 1}], paper[[2]int{0, 2}], b.Reading, onC.Reading))(t),
+			"scenario 3": must(PaperDirect(paper[[2]int{0, 1}], paper[[2]int{1, 2}], b.Reading,
+				onC.Reading))(t),
+			"baseline": must(PaperBaseline(paper[[2]int{0, 1}], paper[[2]int{0, 2}], b.Reading,
+				onC.Reading))(t),
 		} {
 			if p := must(s.Span())(t); d.Width() > p.Width() {
 				t.Errorf("%s: ours %v, %d wide, the paper's %d", what, d, d.Width(), p.Width())
@@ -219,7 +230,8 @@ func TestPapersScenariosAreNotTighter(t *testing.T) {
 		}
 		b2 := f.event(1, v)
 		d = must(c.Duration("a", b, b2))(t)
-		if p := must(paper[[2]int{0, 1}].SameNode(b.Reading, b2.Reading).Span())(t); d.Width() > p.Width()+2 {
+		if p := must(paper[[2]int{0, 1}].SameNode(b.Reading,
+			b2.Reading).Span())(t); d.Width() > p.Width()+2 {
 			t.Errorf("scenario 1: ours %v, %d wide, the paper's %d", d, d.Width(), p.Width())
 		}
 	}
@@ -252,10 +264,13 @@ func TestAuditAccusesLiar(t *testing.T) {
 	if !errors.As(err, &broken) || !slices.Contains(broken.Nodes(), "c") {
 		t.Fatalf("Translate: %v", err)
 	}
-	if got := c.Audit(5); len(got.Disagreements) < 2 || !slices.Equal(got.Accused, []string{"b", "c"}) {
-		t.Errorf("%d disagreements, accused %v, want b and c, whose relation is wrong", len(got.Disagreements), got.Accused)
+	if got := c.Audit(5); len(got.Disagreements) < 2 ||
+		!slices.Equal(got.Accused, []string{"b", "c"}) {
+		t.Errorf("%d disagreements, accused %v, want b and c, whose relation is wrong",
+			len(got.Disagreements), got.Accused)
 	}
-	if _, err := c.Duration("a", f.event(1, 15*second), f.event(2, 15*second)); !errors.As(err, &broken) {
+	if _, err := c.Duration("a", f.event(1, 15*second), f.event(2, 15*second)); !errors.As(err,
+		&broken) {
 		t.Errorf("Duration: %v", err)
 	}
 }
@@ -263,7 +278,8 @@ func TestAuditAccusesLiar(t *testing.T) {
 // The direct relation and each way over a third node are paths, as far as third nodes are believed.
 func TestClosurePaths(t *testing.T) {
 	var rs []*Relation
-	for _, way := range []string{"ab", "ac", "ad", "ba", "bc", "cb", "cd", "da", "db"} { // b reaches d over others alone, and c does not reach a directly
+	// b reaches d over others alone, and c does not reach a directly
+	for _, way := range []string{"ab", "ac", "ad", "ba", "bc", "cb", "cd", "da", "db"} {
 		rs = append(rs, &Relation{From: Node{Name: way[:1]}, Into: Node{Name: way[1:]}})
 	}
 	for _, test := range []struct {
@@ -286,7 +302,8 @@ func TestClosurePaths(t *testing.T) {
 			got = append(got, strings.Join(p.nodes(), ""))
 		}
 		if !slices.Equal(got, test.want) {
-			t.Errorf("from %s into %s, third nodes %v: %q, want %q", test.from, test.into, test.third, got, test.want)
+			t.Errorf("from %s into %s, third nodes %v: %q, want %q", test.from, test.into,
+				test.third, got, test.want)
 		}
 	}
 }
@@ -337,7 +354,8 @@ func TestClosurePrefersConsistent(t *testing.T) {
 	}
 	c := must(NewClosure(rs, ThirdAny))(t)
 	after := must(c.Translate("b", "a", e.Reading))(t)
-	if after.Verdict != Consistent || after.LoPath.String() != "b → a" || after.HiPath.String() != "b → a" || after.Width() < before.Width() {
+	if after.Verdict != Consistent || after.LoPath.String() != "b → a" ||
+		after.HiPath.String() != "b → a" || after.Width() < before.Width() {
 		t.Errorf("%+v with suspect paths, %+v without", after, before)
 	}
 	// One third node alone does not count, not even against an estimate.
@@ -347,7 +365,8 @@ func TestClosurePrefersConsistent(t *testing.T) {
 			r.Verdict = Suspect
 		}
 	}
-	for third, want := range map[ThirdNodes]Verdict{ThirdAny: Consistent, ThirdAgreed: Suspect, ThirdNone: Suspect} {
+	for third, want := range map[ThirdNodes]Verdict{ThirdAny: Consistent, ThirdAgreed: Suspect,
+		ThirdNone: Suspect} {
 		got := must(must(NewClosure(rs, third))(t).Translate("b", "a", e.Reading))(t)
 		if got.Verdict != want || (len(got.LoPath) == 2) != (want == Suspect) {
 			t.Errorf("third nodes %v: %+v where only third nodes are consistent", third, got)
@@ -359,13 +378,16 @@ func TestClosurePrefersConsistent(t *testing.T) {
 			r.Verdict = Suspect
 		}
 	}
-	if over := must(c.Translate("c", "a", f.event(2, 10*second).Reading))(t); over.Verdict != Suspect {
+	if over := must(c.Translate("c", "a",
+		f.event(2, 10*second).Reading))(t); over.Verdict != Suspect {
 		t.Errorf("verdict %v where all paths are suspect", over.Verdict)
 	}
-	if d := must(c.Duration("a", f.event(1, 10*second), f.event(2, 11*second)))(t); d.Verdict != Suspect {
+	if d := must(c.Duration("a", f.event(1, 10*second),
+		f.event(2, 11*second)))(t); d.Verdict != Suspect {
 		t.Errorf("duration's verdict %v where all ways are suspect", d.Verdict)
 	}
-	if d := must(c.Duration("a", f.event(0, 10*second), f.event(1, 11*second)))(t); d.Verdict != Consistent {
+	if d := must(c.Duration("a", f.event(0, 10*second),
+		f.event(1, 11*second)))(t); d.Verdict != Consistent {
 		t.Errorf("duration's verdict %v where one way is not suspect", d.Verdict)
 	}
 }
@@ -374,7 +396,8 @@ func TestOrder(t *testing.T) {
 	for _, tc := range []struct {
 		s    Span
 		want Order
-	}{{Span{1, 5}, Before}, {Span{-5, -1}, After}, {Span{0, 5}, Undecided}, {Span{-5, 0}, Undecided}, {Span{-1, 1}, Undecided}} {
+	}{{Span{1, 5}, Before}, {Span{-5, -1}, After}, {Span{0, 5}, Undecided},
+		{Span{-5, 0}, Undecided}, {Span{-1, 1}, Undecided}} {
 		if got := tc.s.Order(); got != tc.want {
 			t.Errorf("%v.Order() = %v, want %v", tc.s, got, tc.want)
 		}
@@ -394,7 +417,8 @@ func TestRatesHoldTruth(t *testing.T) {
 			if truth < got.Lo.Float()*(1-1e-15) || truth > got.Hi.Float()*(1+1e-15) {
 				t.Fatalf("rate %v at %.2f s, truth %.15f", got, float64(at)/second, truth)
 			}
-			if lo, hi := got.PPB(truth); lo > 0 || hi < 0 || at > second && at < 39*second && hi-lo > 8000 {
+			if lo, hi := got.PPB(truth); lo > 0 || hi < 0 ||
+				at > second && at < 39*second && hi-lo > 8000 {
 				t.Errorf("rate from %g to %g ppb off the truth", lo, hi)
 			}
 		}
@@ -404,7 +428,8 @@ func TestRatesHoldTruth(t *testing.T) {
 // TestCountersNearTheirEnds puts counters where sums overflow.
 func TestCountersNearTheirEnds(t *testing.T) {
 	for _, tc := range []struct{ a, b uint64 }{
-		{0, 0}, {0, 1 << 63}, {1 << 63, 5}, {math.MaxUint64 - 300e9, 0}, {0, math.MaxUint64 - 300e9}, {1<<63 - 1000, 1<<63 - 20e9},
+		{0, 0}, {0, 1 << 63}, {1 << 63, 5}, {math.MaxUint64 - 300e9, 0},
+		{0, math.MaxUint64 - 300e9}, {1<<63 - 1000, 1<<63 - 20e9},
 	} {
 		rng := rand.New(rand.NewPCG(tc.a, tc.b))
 		x := newWorld(rng, 20, sine, 1*PPM, 10*time.Second, 26, 30)
@@ -430,10 +455,12 @@ func TestCountersNearTheirEnds(t *testing.T) {
 // one of half a day. It holds the truth, or is refused.
 func TestDurationOfCenturies(t *testing.T) {
 	const years = uint64(1) << 61 // cycles
-	p := must(NewPair(Node{Name: "a", NominalHz: 3e9, QuantumCycles: 1}, Node{Name: "b", NominalHz: 3e9, QuantumCycles: 1}, DefaultAssumptions()))(t)
+	p := must(NewPair(Node{Name: "a", NominalHz: 3e9, QuantumCycles: 1},
+		Node{Name: "b", NominalHz: 3e9, QuantumCycles: 1}, DefaultAssumptions()))(t)
 	for _, begin := range []uint64{1e9, 1e9 + years} {
 		for at := begin; at < begin+60e9; at += 1e9 {
-			p.Add(Train{OneWay: []Constraint{{Kind: Lower, B: at, A: at - 500}, {Kind: Upper, B: at, A: at + 500}}})
+			p.Add(Train{OneWay: []Constraint{{Kind: Lower, B: at, A: at - 500},
+				{Kind: Upper, B: at, A: at + 500}}})
 		}
 	}
 	r := must(p.Relate(SideA, PPM))(t)
@@ -448,7 +475,8 @@ func TestDurationOfCenturies(t *testing.T) {
 			if d.Lo > int64(length) || d.Hi < int64(length) {
 				t.Fatalf("%d cycles are %v", length, d)
 			}
-			if back := must(r.SameNode(first+length, first))(t); back.Lo > -int64(length) || back.Hi < -int64(length) {
+			if back := must(r.SameNode(first+length, first))(t); back.Lo > -int64(length) ||
+				back.Hi < -int64(length) {
 				t.Fatalf("%d cycles backwards are %v", length, back)
 			}
 		}

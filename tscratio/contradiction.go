@@ -14,12 +14,13 @@ const (
 	// RateMoved: the rate moved further than the wander.
 	RateMoved Fault = iota + 1
 
-	// Stepped: one counter jumped against the other between two trains, on either side of which all is well.
-	// A reset or a migration that did not break the epoch, or stamps that are not what they say.
+	// Stepped: one counter jumped against the other between two trains, on either side of which all
+	// is well. A reset or a migration that did not break the epoch, or stamps that are not what
+	// they say.
 	Stepped
 
-	// RanBackwards: a later reading is smaller; no two counters that run forwards give such constraints.
-	// A reset, or a step back that is longer than the time between trains.
+	// RanBackwards: a later reading is smaller; no two counters that run forwards give such
+	// constraints. A reset, or a step back that is longer than the time between trains.
 	RanBackwards
 )
 
@@ -38,18 +39,20 @@ func (f Fault) String() string {
 // Contradiction is a place where the constraints refute the wander that was asked for.
 type Contradiction struct {
 	Fault Fault
-	From  string   // the node whose readings At are
-	Into  string   // the other
-	At    Interval // the trains before and after the place where the refutation is strongest, in cycles of From
-	Asked Wander   // in the window there
-	Least Wander   // the wander that it would take
+	From  string // the node whose readings At are
+	Into  string // the other
+	// the trains before and after the place where the refutation is strongest, in cycles of From
+	At    Interval
+	Asked Wander // in the window there
+	Least Wander // the wander that it would take
 
 	// JumpCycles is by how much Into's counter jumped, for Stepped.
 	JumpCycles Span
 }
 
 func (c Contradiction) String() string {
-	s := fmt.Sprintf("%v between %q and %q, from %d to %d of %q: constraints need a wander of %v, %v was asked for",
+	s := fmt.Sprintf("%v between %q and %q, from %d to %d of %q: constraints need a wander of "+
+		"%v, %v was asked for",
 		c.Fault, c.From, c.Into, c.At.Lo, c.At.Hi, c.From, c.Least, c.Asked)
 	if c.Fault == Stepped {
 		s += fmt.Sprintf("; %q jumped by %v cycles", c.Into, c.JumpCycles)
@@ -65,7 +68,8 @@ type RefutedError struct {
 
 func (e *RefutedError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "constraints refute a wander below %v; twice that is above w_max %v", e.Least, e.Max)
+	fmt.Fprintf(&b, "constraints refute a wander below %v; twice that is above w_max %v", e.Least,
+		e.Max)
 	for _, c := range e.Contradictions {
 		b.WriteString("; ")
 		b.WriteString(c.String())
@@ -76,8 +80,8 @@ func (e *RefutedError) Error() string {
 // Unwrap returns ErrWanderAboveMax.
 func (e *RefutedError) Unwrap() error { return ErrWanderAboveMax }
 
-// contradictions returns the places where the constraints refute w, in order; of those less than a window apart the one
-// with the strongest evidence.
+// contradictions returns the places where the constraints refute w, in order; of those less than a
+// window apart the one with the strongest evidence.
 func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 	var cs []Contradiction
 	var s scratch
@@ -89,7 +93,8 @@ func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 		c := e.contradiction(chords, within, k, w)
 		// Windows overlap, and most see what another saw, or its flank.
 		for i := range cs {
-			if c.At.Lo <= up(cs[i].At.Hi, e.windowCycles) && cs[i].At.Lo <= up(c.At.Hi, e.windowCycles) {
+			if c.At.Lo <= up(cs[i].At.Hi, e.windowCycles) &&
+				cs[i].At.Lo <= up(c.At.Hi, e.windowCycles) {
 				if cs[i].Least < c.Least {
 					cs[i] = c
 				}
@@ -147,12 +152,13 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	return c
 }
 
-// jump returns by how much the count of into is later than it should be to the right of a gap, by what is known on
-// the left of it.
+// jump returns by how much the count of into is later than it should be to the right of a gap, by
+// what is known on the left of it.
 func (e *evidence) jump(left, right Interval, w Wander) (Span, bool) {
 	var before, after seen
 	y := left.Hi + (right.Lo-left.Hi)/2
-	if !e.look(&before, y, left, w) || !before.solve() || !e.look(&after, y, right, w) || !after.solve() {
+	if !e.look(&before, y, left, w) || !before.solve() || !e.look(&after, y, right, w) ||
+		!after.solve() {
 		return Span{}, false
 	}
 	lo, hi := before.min, before.max
@@ -167,13 +173,14 @@ func (e *evidence) jump(left, right Interval, w Wander) (Span, bool) {
 	}
 	before.limit(lo, hi)
 	after.limit(lo, hi)
-	b, a := before.interval(before.minAt(0), before.maxAt(0)), after.interval(after.minAt(0), after.maxAt(0))
+	b, a := before.interval(before.minAt(0), before.maxAt(0)),
+		after.interval(after.minAt(0), after.maxAt(0))
 	jump, err := a.Minus(b)
 	return jump, err == nil
 }
 
-// backwards returns two readings between which some constraints within a window hold for no function that grows:
-// φ(b) ≥ a and φ(b') ≤ a' with b ≤ b' and a > a'.
+// backwards returns two readings between which some constraints within a window hold for no
+// function that grows: φ(b) ≥ a and φ(b') ≤ a' with b ≤ b' and a > a'.
 func (e *evidence) backwards(within Interval) (Interval, bool) {
 	i := firstFrom(e.lower, within.Lo)
 	var highest fact
@@ -204,8 +211,8 @@ func (g *polygon) limit(lo, hi slope) {
 	}
 }
 
-// Check looks for a contradiction that the last train or the one before it brought. A step beyond the bound shows
-// within two trains. It costs little however many trains there are.
+// Check looks for a contradiction that the last train or the one before it brought. A step beyond
+// the bound shows within two trains. It costs little however many trains there are.
 func (p *Pair) Check() *Contradiction { return p.CheckLast(1) }
 
 // CheckLast is Check for several trains that were added since the last look, at the cost of one. It
@@ -220,10 +227,12 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 	for i := first + 1; i < n; i++ {
 		newest, previous := &p.trains[i], &p.trains[i-1]
 		// A counter that went back has its trains in another order than the other's.
-		if newest.b.Lo > previous.b.Hi && newest.a.Hi < previous.a.Lo || newest.a.Lo > previous.a.Hi && newest.b.Hi < previous.b.Lo {
+		if newest.b.Lo > previous.b.Hi && newest.a.Hi < previous.a.Lo ||
+			newest.a.Lo > previous.a.Hi && newest.b.Hi < previous.b.Lo {
 			return &Contradiction{
-				Fault: RanBackwards, From: p.B.Name, Into: p.A.Name, Asked: p.Declared.Wander, Least: maxWander,
-				At: Interval{min(newest.b.Hi, previous.b.Hi), max(newest.b.Lo, previous.b.Lo)},
+				Fault: RanBackwards, From: p.B.Name, Into: p.A.Name, Asked: p.Declared.Wander,
+				Least: maxWander,
+				At:    Interval{min(newest.b.Hi, previous.b.Hi), max(newest.b.Lo, previous.b.Lo)},
 			}
 		}
 		begin, end = min(begin, newest.b.Lo), max(end, newest.b.Hi)

@@ -9,8 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// TestStepIsNamed steps one counter by a little more than four half-widths of the bound around the place, in either
-// direction, and wants it named by Check within two trains, and by Relate with its place and size.
+// TestStepIsNamed steps one counter by a little more than four half-widths of the bound around the
+// place, in either direction, and wants it named by Check within two trains, and by Relate with its
+// place and size.
 func TestStepIsNamed(t *testing.T) {
 	for _, name := range []string{"kernel stamps", "near and steady", "asymmetric", "bursty"} {
 		for _, w := range []Wander{100 * PPB, 1 * PPM} {
@@ -21,16 +22,19 @@ func TestStepIsNamed(t *testing.T) {
 					d := declared(w)
 					d.MaxWander = 1000 * PPM
 					calm := must(x.pair(t, d, 6, 0.5).Relate(SideA, w))(t)
-					at := uint64((20 + float64(rng.IntN(40))/2 + 0.1 + rng.Float64()*0.3) * second) // between two trains
+					// between two trains
+					at := uint64((20 + float64(rng.IntN(40))/2 + 0.1 + rng.Float64()*0.3) * second)
 					half := uint64(0)
 					for i := range uint64(50) {
-						half = max(half, must(calm.Translate(x.b.count(at-second+i*(second/25))))(t).HalfWidth())
+						half = max(half,
+							must(calm.Translate(x.b.count(at-second+i*(second/25))))(t).HalfWidth())
 					}
 					cycles := int64(half)*4 + int64(half)/10
 					if rng.IntN(2) == 0 {
 						cycles = -cycles
 					}
-					// A step of B moves what A's count is at a reading of B, the other way and at the rate.
+					// A step of B moves what A's count is at a reading of B, the other way and at
+					// the rate.
 					stepped, jump := x.a, float64(cycles)
 					if rng.IntN(2) == 0 {
 						rate := float64(x.a.node.NominalHz) / float64(x.b.node.NominalHz)
@@ -55,10 +59,12 @@ func TestStepIsNamed(t *testing.T) {
 							if c.Fault != Stepped {
 								t.Errorf("named as %v", c)
 							}
-							if float64(c.JumpCycles.Lo) > jump+2 || float64(c.JumpCycles.Hi) < jump-2 {
+							if float64(c.JumpCycles.Lo) > jump+2 ||
+								float64(c.JumpCycles.Hi) < jump-2 {
 								t.Errorf("%v does not hold the true jump %g", c, jump)
 							}
-							if from, to := x.b.count(at-1), x.b.count(at); c.At.Lo > from || c.At.Hi < to {
+							if from, to := x.b.count(at-1), x.b.count(at); c.At.Lo > from ||
+								c.At.Hi < to {
 								t.Errorf("%v does not hold the true place %d", c, from)
 							}
 						}
@@ -66,7 +72,8 @@ func TestStepIsNamed(t *testing.T) {
 					// In a burst a train says much less than the bound, which rests on others.
 					within := map[bool]int{false: 2, true: 8}[name == "bursty"]
 					if named == 0 || named > within {
-						t.Errorf("named at train %d after a step of %d cycles; the half-width is %d", named, cycles, half)
+						t.Errorf("named at train %d after a step of %d cycles; the half-width is "+
+							"%d", named, cycles, half)
 					}
 					r, err := p.Relate(SideA, w)
 					var refuted *RefutedError
@@ -81,7 +88,8 @@ func TestStepIsNamed(t *testing.T) {
 					default:
 						cs = r.Contradictions
 					}
-					if len(cs) != 1 || cs[0].Fault != Stepped || cs[0].At.Lo > x.b.count(at-1) || cs[0].At.Hi < x.b.count(at) {
+					if len(cs) != 1 || cs[0].Fault != Stepped || cs[0].At.Lo > x.b.count(at-1) ||
+						cs[0].At.Hi < x.b.count(at) {
 						t.Errorf("contradictions %v, want one step at %d", cs, x.b.count(at))
 					}
 
@@ -123,7 +131,8 @@ func TestResetIsNamed(t *testing.T) {
 			}
 			_, err := p.Relate(SideA, 1*PPM)
 			var refuted *RefutedError
-			if !errors.As(err, &refuted) || !errors.Is(err, ErrWanderAboveMax) || len(refuted.Contradictions) == 0 {
+			if !errors.As(err, &refuted) || !errors.Is(err, ErrWanderAboveMax) ||
+				len(refuted.Contradictions) == 0 {
 				t.Fatalf("Relate: %v", err)
 			}
 			if f := refuted.Contradictions[0].Fault; f != RanBackwards {

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Between returns the duration from an event at reading x of Into's counter to one at reading y of From's, in
-// cycles of Into. Quantum and core slack of both nodes are included.
+// Between returns the duration from an event at reading x of Into's counter to one at reading y of
+// From's, in cycles of Into. Quantum and core slack of both nodes are included.
 func (r *Relation) Between(x, y uint64) (Span, error) {
 	at, err := r.Translate(y)
 	if err != nil {
@@ -15,10 +15,11 @@ func (r *Relation) Between(x, y uint64) (Span, error) {
 	return at.Minus(At(x))
 }
 
-// SameNode returns the duration between two events, both at readings of From's counter, in cycles of Into.
+// SameNode returns the duration between two events, both at readings of From's counter, in cycles
+// of Into.
 //
-// Short durations are best known by the rate, long ones by what either end is translated to; the result is
-// what both allow.
+// Short durations are best known by the rate, long ones by what either end is translated to; the
+// result is what both allow.
 func (r *Relation) SameNode(first, second uint64) (Span, error) {
 	for _, y := range []uint64{first, second} {
 		if !r.limits.Contains(y) {
@@ -41,7 +42,8 @@ func (r *Relation) SameNode(first, second uint64) (Span, error) {
 	}
 	both := byRate.Intersect(byEnds)
 	if !both.Valid() {
-		return Span{}, fmt.Errorf("duration of %q from %d to %d is %v by rate and %v by its ends: %w", r.From.Name, first, second, byRate, byEnds, ErrAssumption)
+		return Span{}, fmt.Errorf("duration of %q from %d to %d is %v by rate and %v by its "+
+			"ends: %w", r.From.Name, first, second, byRate, byEnds, ErrAssumption)
 	}
 	return both, nil
 }
@@ -56,13 +58,14 @@ func (n Node) lasted(first, second uint64) (Span, error) {
 	d, ok := difference(second, first)
 	e := n.errorCycles()
 	if most := math.MaxInt64 - e; !ok || d > most || d < -most {
-		return Span{}, fmt.Errorf("take the time from %d to %d of %q: %w", first, second, n.Name, ErrOutOfRange)
+		return Span{}, fmt.Errorf("take the time from %d to %d of %q: %w", first, second, n.Name,
+			ErrOutOfRange)
 	}
 	return Span{d - e, d + e}, nil
 }
 
-// scale returns in cycles of Into what lasts d cycles of From's count and begins at y, give or take a quantum
-// and core slack.
+// scale returns in cycles of Into what lasts d cycles of From's count and begins at y, give or take
+// a quantum and core slack.
 func (r *Relation) scale(y uint64, d Span) (Span, error) {
 	ends := func(d int64) (lo, hi int64, err error) {
 		length := uint64(d)
@@ -74,7 +77,8 @@ func (r *Relation) scale(y uint64, d Span) (Span, error) {
 			return 0, 0, err
 		}
 		if h > math.MaxInt64 {
-			return 0, 0, fmt.Errorf("duration of %d cycles from %d of %q: %w", d, y, r.From.Name, ErrOutOfRange)
+			return 0, 0, fmt.Errorf("duration of %d cycles from %d of %q: %w", d, y, r.From.Name,
+				ErrOutOfRange)
 		}
 		if d < 0 {
 			return -int64(h), -int64(l), nil
@@ -92,12 +96,13 @@ func (r *Relation) scale(y uint64, d Span) (Span, error) {
 	return Span{lo, hi}, nil
 }
 
-// maxSteps is how many steps a duration is cut into at the most. A window is some seconds: only durations of half a day or more are cut more coarsely than
-// into windows, and a program that logs a counter of its own making may give one of centuries.
+// maxSteps is how many steps a duration is cut into at the most. A window is some seconds: only
+// durations of half a day or more are cut more coarsely than into windows, and a program that logs
+// a counter of its own making may give one of centuries.
 const maxSteps = 4096
 
-// passed returns how many cycles of Into pass while From counts so many from y on, or up to y, at the least and
-// at the most. It goes window by window, each by the rate of the knot in its middle.
+// passed returns how many cycles of Into pass while From counts so many from y on, or up to y, at
+// the least and at the most. It goes window by window, each by the rate of the knot in its middle.
 func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
 	limit := down(r.limits.Hi, y)
 	if !forward {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// evidence is a pair's constraints as one of its sides sees them: widened by quantum and core slack, sorted,
-// and, if the relation is to lead from A to B, turned round. In this file b is a reading of the node
-// that is translated from and a of the node that is translated into.
+// evidence is a pair's constraints as one of its sides sees them: widened by quantum and core
+// slack, sorted, and, if the relation is to lead from A to B, turned round. In this file b is a
+// reading of the node that is translated from and a of the node that is translated into.
 type evidence struct {
 	from, into   Node
 	declared     Assumptions
@@ -49,18 +49,20 @@ func (p *Pair) evidence(into Side) *evidence {
 	byReading := func(x, y fact) int { return cmp.Or(cmp.Compare(x.b, y.b), cmp.Compare(x.a, y.a)) }
 	slices.SortFunc(e.lower, byReading)
 	slices.SortFunc(e.upper, byReading)
-	slices.SortFunc(e.trains, func(x, y extent) int { return cmp.Or(cmp.Compare(x.Lo, y.Lo), cmp.Compare(x.Hi, y.Hi)) })
+	slices.SortFunc(e.trains,
+		func(x, y extent) int { return cmp.Or(cmp.Compare(x.Lo, y.Lo), cmp.Compare(x.Hi, y.Hi)) })
 	return e
 }
 
 // widened is a train's constraints as seen by the side that is translated into.
 type widened struct {
-	lower, upper []reading // in the order of the train's own, lower's and upper's exchanged for SideB
-	extent       Interval  // as far beyond the train's readings as its constraints are widened
+	// in the order of the train's own, lower's and upper's exchanged for SideB
+	lower, upper []reading
+	extent       Interval // as far beyond the train's readings as its constraints are widened
 }
 
-// widened returns a train's constraints, with either reading moved so far as its node's quantum and core slack
-// may have moved it, in the direction that keeps the inequality true.
+// widened returns a train's constraints, with either reading moved so far as its node's quantum and
+// core slack may have moved it, in the direction that keeps the inequality true.
 func (p *Pair) widened(t *train, into Side) widened {
 	from, to := p.B, p.A
 	lower, upper, extent := t.lower, t.upper, t.b
@@ -91,7 +93,8 @@ func down(x, d uint64) uint64 { return x - min(x, d) }
 
 func up(x, d uint64) uint64 { return x + min(math.MaxUint64-x, d) }
 
-// domain returns the readings that have constraints of both kinds on both sides, and whether there are any.
+// domain returns the readings that have constraints of both kinds on both sides, and whether there
+// are any.
 func (e *evidence) domain() (Interval, bool) {
 	const none = math.MaxUint64
 	firstLower, firstUpper := uint64(none), uint64(none)
@@ -148,7 +151,8 @@ func windowsFor(reach, windowCycles uint64) int64 {
 
 // firstTrainFrom returns the index of the first train that starts at y or later.
 func (e *evidence) firstTrainFrom(y uint64) int {
-	n, _ := slices.BinarySearchFunc(e.trains, y, func(t extent, y uint64) int { return cmp.Compare(t.Lo, y) })
+	n, _ := slices.BinarySearchFunc(e.trains, y,
+		func(t extent, y uint64) int { return cmp.Compare(t.Lo, y) })
 	return n
 }
 
@@ -164,20 +168,20 @@ func firstFrom(fs []fact, b uint64) int {
 	return i
 }
 
-// seen is a polygon and where it is seen from: distances are from y, readings of a relative to anchor.
-// It is reused from one window to the next.
+// seen is a polygon and where it is seen from: distances are from y, readings of a relative to
+// anchor. It is reused from one window to the next.
 type seen struct {
 	polygon
 	y, anchor uint64
 	k         int64 // the window reaches k stated windows to either side
 }
 
-// look fills s with the hulls of the constraints whose trains lie wholly within the given readings around y, with
-// wander w, and reports whether there are any of either kind.
+// look fills s with the hulls of the constraints whose trains lie wholly within the given readings
+// around y, with wander w, and reports whether there are any of either kind.
 //
-// What is rounded: the share of the wander in a distance, w·|b − y|, is rounded up to whole cycles. That moves
-// a lower constraint to the right and an upper one to the left, which loosens either since the rate is
-// positive, by less than a cycle.
+// What is rounded: the share of the wander in a distance, w·|b − y|, is rounded up to whole cycles.
+// That moves a lower constraint to the right and an upper one to the left, which loosens either
+// since the rate is positive, by less than a cycle.
 func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 	s.y = y
 	s.lower, s.upper = s.lower[:0], s.upper[:0]
@@ -207,8 +211,9 @@ func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 	return len(s.lower) > 0 && len(s.upper) > 0
 }
 
-// relative returns a − anchor for a constraint of the given kind. A distance too large to be computed with is
-// replaced by the largest that is not, if that loosens the constraint; if not, relative reports false.
+// relative returns a − anchor for a constraint of the given kind. A distance too large to be
+// computed with is replaced by the largest that is not, if that loosens the constraint; if not,
+// relative reports false.
 func relative(kind Kind, a, anchor uint64) (int64, bool) {
 	d, ok := difference(a, anchor)
 	switch {
@@ -238,9 +243,9 @@ func behind(b, y uint64, f fraction) int64 {
 	return -int64(y - b + f.of(y-b))
 }
 
-// solveAt fills s with the polygon at y under wander w, and says whether it could: insufficient means that no window
-// has constraints on both sides or that the lengthened wander is too large to compute with, infeasible
-// that no line satisfies the constraints.
+// solveAt fills s with the polygon at y under wander w, and says whether it could: insufficient
+// means that no window has constraints on both sides or that the lengthened wander is too large to
+// compute with, infeasible that no line satisfies the constraints.
 func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 	k, ok := e.windows(y)
 	if !ok {
@@ -254,8 +259,9 @@ func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 	return e.solveWithin(s, y, k, lengthened)
 }
 
-// solveAll fills s with all constraints, seen from y, for a rate that does not wander: windows overlap, so a rate
-// that is constant in each is constant. It reports false if they reach too far to be computed with.
+// solveAll fills s with all constraints, seen from y, for a rate that does not wander: windows
+// overlap, so a rate that is constant in each is constant. It reports false if they reach too far
+// to be computed with.
 func (e *evidence) solveAll(s *seen, y uint64) bool {
 	all := e.all()
 	s.k = windowsFor(all.Width(), e.windowCycles)

@@ -8,9 +8,9 @@ import (
 // ErrImpossible is returned for an exchange whose stamps no two clocks that run forwards can give.
 var ErrImpossible = errors.New("impossible exchange")
 
-// Exchange is one probe and its answer: four stamps in the order in which they happened. A stamp is an
-// interval because a stamp is seldom a single reading: a kernel stamp, for one, is known only to lie
-// between two of them. The true reading lies in the interval.
+// Exchange is one probe and its answer: four stamps in the order in which they happened. A stamp is
+// an interval because a stamp is seldom a single reading: a kernel stamp, for one, is known only to
+// lie between two of them. The true reading lies in the interval.
 //
 // Sent and Returned are readings of the counter of the node that started the exchange, Received and
 // Answered of the node that answered.
@@ -21,25 +21,31 @@ type Exchange struct {
 	Returned Interval // the answer arrives at the starter
 }
 
-// RoundTripCycles returns the longest time that the exchange can have taken, in the starter's cycles.
+// RoundTripCycles returns the longest time that the exchange can have taken, in the starter's
+// cycles.
 func (e Exchange) RoundTripCycles() uint64 { return down(e.Returned.Hi, e.Sent.Lo) }
 
-// Check returns an error wrapping ErrImpossible if the stamps contradict themselves: an empty interval,
-// or an effect that is surely earlier than its cause, on a counter whose cores disagree by no more than its slack.
+// Check returns an error wrapping ErrImpossible if the stamps contradict themselves: an empty
+// interval, or an effect that is surely earlier than its cause, on a counter whose cores disagree
+// by no more than its slack.
 func (e Exchange) Check(starterSlackCycles, answererSlackCycles uint64) error {
 	for _, s := range [...]struct {
 		name string
 		iv   Interval
-	}{{"sent", e.Sent}, {"received", e.Received}, {"answered", e.Answered}, {"returned", e.Returned}} {
+	}{{"sent", e.Sent}, {"received", e.Received}, {"answered", e.Answered},
+		{"returned", e.Returned}} {
 		if !s.iv.Valid() {
-			return fmt.Errorf("check exchange: %s in %v, which holds nothing: %w", s.name, s.iv, ErrImpossible)
+			return fmt.Errorf("check exchange: %s in %v, which holds nothing: %w", s.name, s.iv,
+				ErrImpossible)
 		}
 	}
 	if up(e.Returned.Hi, starterSlackCycles) < e.Sent.Lo {
-		return fmt.Errorf("check exchange: returned in %v before sent in %v: %w", e.Returned, e.Sent, ErrImpossible)
+		return fmt.Errorf("check exchange: returned in %v before sent in %v: %w", e.Returned,
+			e.Sent, ErrImpossible)
 	}
 	if up(e.Answered.Hi, answererSlackCycles) < e.Received.Lo {
-		return fmt.Errorf("check exchange: answered in %v before received in %v: %w", e.Answered, e.Received, ErrImpossible)
+		return fmt.Errorf("check exchange: answered in %v before received in %v: %w", e.Answered,
+			e.Received, ErrImpossible)
 	}
 	return nil
 }

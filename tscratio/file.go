@@ -73,7 +73,8 @@ func (p *Pair) encodeHeader() []byte {
 		b = appendUint64s(b, n.NominalHz, n.QuantumCycles, n.CoreSlackCycles)
 	}
 	d := p.Declared
-	return appendUint64s(b, uint64(d.Wander), uint64(d.Window), uint64(d.ExtrapolationLimit), uint64(d.MaxWander))
+	return appendUint64s(b, uint64(d.Wander), uint64(d.Window), uint64(d.ExtrapolationLimit),
+		uint64(d.MaxWander))
 }
 
 func (t *train) encode() []byte {
@@ -86,7 +87,8 @@ func (t *train) encode() []byte {
 	}
 	b = appendUint64s(b, t.b.Lo, t.b.Hi, t.a.Lo, t.a.Hi)
 	if t.whole {
-		for _, s := range []Interval{t.best.Sent, t.best.Received, t.best.Answered, t.best.Returned} {
+		for _, s := range []Interval{t.best.Sent, t.best.Received, t.best.Answered,
+			t.best.Returned} {
 			b = appendUint64s(b, s.Lo, s.Hi)
 		}
 	}
@@ -106,9 +108,9 @@ func appendUint64s(b []byte, vs ...uint64) []byte {
 	return b
 }
 
-// DecodePair reads what Encode returned. An error wraps ErrNotPair, ErrVersion, ErrTorn, ErrChecksum or
-// ErrMalformed, and names the byte at which the block begins that is wrong. To refuse a pair of another
-// epoch, call CheckEpochs on the result.
+// DecodePair reads what Encode returned. An error wraps ErrNotPair, ErrVersion, ErrTorn,
+// ErrChecksum or ErrMalformed, and names the byte at which the block begins that is wrong. To
+// refuse a pair of another epoch, call CheckEpochs on the result.
 func DecodePair(data []byte) (*Pair, error) {
 	if !bytes.HasPrefix(data, []byte(fileMagic)) {
 		if len(data) < len(fileMagic) && bytes.HasPrefix([]byte(fileMagic), data) {
@@ -122,7 +124,8 @@ func DecodePair(data []byte) (*Pair, error) {
 	}
 	d.version = binary.LittleEndian.Uint32(data[d.at:])
 	if d.version < firstVersion || d.version > fileVersion {
-		return nil, fmt.Errorf("decode pair: version %d, this program knows %d to %d: %w", d.version, firstVersion, fileVersion, ErrVersion)
+		return nil, fmt.Errorf("decode pair: version %d, this program knows %d to %d: %w",
+			d.version, firstVersion, fileVersion, ErrVersion)
 	}
 	d.at += 4
 	p, err := d.pair()
@@ -152,7 +155,8 @@ func (d *decoder) block() (payload fields, next int, err error) {
 	if uint64(len(rest)) < uint64(n)+8 {
 		return nil, 0, ErrTorn
 	}
-	if sum := crc32.Checksum(rest[:4+n], castagnoli); sum != binary.LittleEndian.Uint32(rest[4+n:]) {
+	if sum := crc32.Checksum(rest[:4+n],
+		castagnoli); sum != binary.LittleEndian.Uint32(rest[4+n:]) {
 		return nil, 0, ErrChecksum
 	}
 	return fields(rest[4 : 4+n]), d.at + 8 + int(n), nil
@@ -192,9 +196,11 @@ func (d *decoder) pair() (*Pair, error) {
 			case !f.uint64s(&n) || len(f) > 0:
 				return nil, fmt.Errorf("end block of another length: %w", ErrMalformed)
 			case n != uint64(len(p.trains)):
-				return nil, fmt.Errorf("%d trains, and the end block counts %d: %w", len(p.trains), n, ErrMalformed)
+				return nil, fmt.Errorf("%d trains, and the end block counts %d: %w", len(p.trains),
+					n, ErrMalformed)
 			case next != len(d.data):
-				return nil, fmt.Errorf("%d bytes after the end block: %w", len(d.data)-next, ErrMalformed)
+				return nil, fmt.Errorf("%d bytes after the end block: %w", len(d.data)-next,
+					ErrMalformed)
 			}
 			return p, nil
 		default:
@@ -213,7 +219,8 @@ func decodeHeader(f fields) (*Pair, error) {
 	if !ok || kind != blockHeader || len(f) > 0 {
 		return nil, fmt.Errorf("header: %w", ErrMalformed)
 	}
-	p.Declared = Assumptions{Wander(wander), time.Duration(window), time.Duration(limit), Wander(maxWander)}
+	p.Declared = Assumptions{Wander(wander), time.Duration(window), time.Duration(limit),
+		Wander(maxWander)}
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("header: %w: %w", err, ErrMalformed)
 	}
@@ -233,7 +240,8 @@ func decodeTrain(f fields, version uint32) (train, error) {
 	t.by, t.whole = Starter(by), whole == 1
 	if ok && t.whole {
 		e := &t.best
-		ok = f.uint64s(&e.Sent.Lo, &e.Sent.Hi, &e.Received.Lo, &e.Received.Hi, &e.Answered.Lo, &e.Answered.Hi, &e.Returned.Lo, &e.Returned.Hi)
+		ok = f.uint64s(&e.Sent.Lo, &e.Sent.Hi, &e.Received.Lo, &e.Received.Hi, &e.Answered.Lo,
+			&e.Answered.Hi, &e.Returned.Lo, &e.Returned.Hi)
 	}
 	ok = ok && f.readings(&t.lower) && f.readings(&t.upper)
 	if !ok || len(f) > 0 {
@@ -242,18 +250,22 @@ func decodeTrain(f fields, version uint32) (train, error) {
 	return t, nil
 }
 
-// checkTrain returns an error unless t is a train that Add could have made of something, pruned or not.
+// checkTrain returns an error unless t is a train that Add could have made of something, pruned or
+// not.
 func (p *Pair) checkTrain(t *train) error {
 	if len(t.lower)+len(t.upper) == 0 {
 		return fmt.Errorf("train without constraints: %w", ErrMalformed)
 	}
 	if w := p.B.cycles(p.Declared.Window); !t.b.Valid() || !t.a.Valid() || t.b.Width() > w/2 {
-		return fmt.Errorf("train from %v to %v with a window of %d cycles: %w", t.b, t.a, w, ErrMalformed)
+		return fmt.Errorf("train from %v to %v with a window of %d cycles: %w", t.b, t.a, w,
+			ErrMalformed)
 	}
 	for _, rs := range [][]reading{t.lower, t.upper} {
 		for i, r := range rs {
-			if !t.b.Contains(r.b) || !t.a.Contains(r.a) || i > 0 && compareReadings(rs[i-1], r) >= 0 {
-				return fmt.Errorf("train with reading %d out of order or place: %w", i, ErrMalformed)
+			if !t.b.Contains(r.b) || !t.a.Contains(r.a) ||
+				i > 0 && compareReadings(rs[i-1], r) >= 0 {
+				return fmt.Errorf("train with reading %d out of order or place: %w", i,
+					ErrMalformed)
 			}
 		}
 	}
@@ -267,7 +279,8 @@ func (p *Pair) checkTrain(t *train) error {
 		}
 	}
 	if t.gathered > 0 && uint64(t.gathered) < uint64(len(t.lower)+len(t.upper)) {
-		return fmt.Errorf("train of %d constraints that had %d: %w", len(t.lower)+len(t.upper), t.gathered, ErrMalformed)
+		return fmt.Errorf("train of %d constraints that had %d: %w", len(t.lower)+len(t.upper),
+			t.gathered, ErrMalformed)
 	}
 	if t.whole != (t.exchanges > 0) {
 		return fmt.Errorf("train of %d exchanges: %w", t.exchanges, ErrMalformed)
@@ -275,7 +288,8 @@ func (p *Pair) checkTrain(t *train) error {
 	return nil
 }
 
-// fields is what is left of a payload. Its methods take a field off its front and report whether it was there.
+// fields is what is left of a payload. Its methods take a field off its front and report whether it
+// was there.
 type fields []byte
 
 func (f *fields) take(n int) []byte {
@@ -330,7 +344,8 @@ func (f *fields) string(v *string) bool {
 }
 
 func (f *fields) node(n *Node) bool {
-	return f.string(&n.Name) && f.string(&n.Epoch) && f.uint64s(&n.NominalHz, &n.QuantumCycles, &n.CoreSlackCycles)
+	return f.string(&n.Name) && f.string(&n.Epoch) &&
+		f.uint64s(&n.NominalHz, &n.QuantumCycles, &n.CoreSlackCycles)
 }
 
 func (f *fields) readings(v *[]reading) bool {

@@ -21,13 +21,19 @@ var update = flag.Bool("update", false, "write the golden files")
 // smallPair has a different value in every field.
 func smallPair(t testing.TB) *Pair {
 	t.Helper()
-	a := Node{Name: "a", Epoch: "boot 1", NominalHz: 2_596_000_000, QuantumCycles: 26, CoreSlackCycles: 170}
-	b := Node{Name: "beta", Epoch: "", NominalHz: 1_000_000_000, QuantumCycles: 40, CoreSlackCycles: 5}
-	p := must(NewPair(a, b, Assumptions{Wander: 100 * PPB, Window: 10 * time.Second, ExtrapolationLimit: time.Minute, MaxWander: 16 * PPM}))(t)
+	a := Node{Name: "a", Epoch: "boot 1", NominalHz: 2_596_000_000, QuantumCycles: 26,
+		CoreSlackCycles: 170}
+	b := Node{Name: "beta", Epoch: "", NominalHz: 1_000_000_000, QuantumCycles: 40,
+		CoreSlackCycles: 5}
+	p := must(NewPair(a, b,
+		Assumptions{Wander: 100 * PPB, Window: 10 * time.Second, ExtrapolationLimit: time.Minute,
+			MaxWander: 16 * PPM}))(t)
 	for _, tr := range []Train{
 		{By: StartedByA, Exchanges: []Exchange{
-			{Sent: Interval{1000, 1001}, Received: Interval{2002, 2003}, Answered: Interval{2014, 2015}, Returned: Interval{1206, 1207}},
-			{Sent: Interval{1300, 1301}, Received: Interval{2102, 2103}, Answered: Interval{2114, 2115}, Returned: Interval{1406, 1407}},
+			{Sent: Interval{1000, 1001}, Received: Interval{2002, 2003},
+				Answered: Interval{2014, 2015}, Returned: Interval{1206, 1207}},
+			{Sent: Interval{1300, 1301}, Received: Interval{2102, 2103},
+				Answered: Interval{2114, 2115}, Returned: Interval{1406, 1407}},
 		}, Stamps: Stamps{Kernel: 7, User: 1}},
 		{By: StartedByB, OneWay: []Constraint{{Upper, 1 << 40, 1 << 41}}, Stamps: Stamps{User: 2}},
 	} {
@@ -48,7 +54,8 @@ func TestEncodeBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return hex.EncodeToString(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))))
+		return hex.EncodeToString(binary.LittleEndian.AppendUint32(b,
+			crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))))
 	}
 	want := hex.EncodeToString([]byte("CPRELATE")) + "02000000" +
 		block(`01
@@ -71,8 +78,8 @@ func TestEncodeBytes(t *testing.T) {
 	}
 }
 
-// TestDecodeGolden keeps a file of each version readable. With -update that of this version is written anew: the
-// simulator's world of seed 1, pruned.
+// TestDecodeGolden keeps a file of each version readable. With -update that of this version is
+// written anew: the simulator's world of seed 1, pruned.
 func TestDecodeGolden(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	x := newWorld(rng, 20, sine, 400*PPB, 10*time.Second, 26, 50)
@@ -138,11 +145,16 @@ func TestDecodeRefuses(t *testing.T) {
 		{"header_only", whole[:headerEnd], ErrTorn},
 		{"last_byte_missing", whole[:len(whole)-1], ErrTorn},
 		{"end_missing", whole[:len(whole)-17], ErrTorn},
-		{"bit_flipped", edit(func(b []byte) []byte { b[headerEnd+20] ^= 4; return b }), ErrChecksum},
-		{"length_flipped", edit(func(b []byte) []byte { b[headerEnd] ^= 1; return b }), ErrChecksum},
-		{"length_enormous", edit(func(b []byte) []byte { b[headerEnd+3] = 0xff; return b }), ErrMalformed},
+		{"bit_flipped", edit(func(b []byte) []byte { b[headerEnd+20] ^= 4; return b }),
+			ErrChecksum},
+		{"length_flipped", edit(func(b []byte) []byte { b[headerEnd] ^= 1; return b }),
+			ErrChecksum},
+		{"length_enormous", edit(func(b []byte) []byte { b[headerEnd+3] = 0xff; return b }),
+			ErrMalformed},
 		{"bytes_after_end", append(bytes.Clone(whole), 0), ErrMalformed},
-		{"train_unknown_kind", edit(func(b []byte) []byte { b[headerEnd+4] = 9; return reseal(b, headerEnd) }), ErrMalformed},
+		{"train_unknown_kind",
+			edit(func(b []byte) []byte { b[headerEnd+4] = 9; return reseal(b, headerEnd) }),
+			ErrMalformed},
 		{"train_readings_swapped", edit(func(b []byte) []byte {
 			at := headerEnd + 4 + 19 + 32 + 64 + 4
 			first := bytes.Clone(b[at : at+16])
@@ -150,9 +162,18 @@ func TestDecodeRefuses(t *testing.T) {
 			copy(b[at+16:], first)
 			return reseal(b, headerEnd)
 		}), ErrMalformed},
-		{"train_more_than_gathered", edit(func(b []byte) []byte { b[headerEnd+4+7] = 3; return reseal(b, headerEnd) }), ErrMalformed},
-		{"train_count_wrong", edit(func(b []byte) []byte { b[len(b)-12]--; return reseal(b, len(b)-17) }), ErrMalformed},
-		{"no_window", edit(func(b []byte) []byte { clear(b[headerEnd-28 : headerEnd-20]); return reseal(b, 12) }), ErrMalformed},
+		{"train_more_than_gathered",
+			edit(func(b []byte) []byte { b[headerEnd+4+7] = 3; return reseal(b, headerEnd) }),
+			ErrMalformed},
+		{"train_count_wrong",
+			edit(func(b []byte) []byte { b[len(b)-12]--; return reseal(b, len(b)-17) }),
+			ErrMalformed},
+		{"no_window",
+			edit(func(b []byte) []byte {
+				clear(b[headerEnd-28 : headerEnd-20])
+				return reseal(b,
+					12)
+			}), ErrMalformed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, err := DecodePair(tc.data)
@@ -175,8 +196,8 @@ func TestCheckEpochs(t *testing.T) {
 	}
 }
 
-// FuzzDecodePair looks for input that is accepted and means something else once stored again, or that
-// evaluates to nonsense.
+// FuzzDecodePair looks for input that is accepted and means something else once stored again, or
+// that evaluates to nonsense.
 func FuzzDecodePair(f *testing.F) {
 	f.Add(smallPair(f).Encode())
 	rng := rand.New(rand.NewPCG(1, 0))
@@ -205,7 +226,8 @@ func FuzzDecodePair(f *testing.F) {
 // FuzzRelate gives the mathematics constraints that no clock would.
 func FuzzRelate(f *testing.F) {
 	for range 4 {
-		f.Add([]byte("any bytes will do, as long as there are enough for a few trains of a few constraints each: this is one"), uint8(20), uint8(30))
+		f.Add([]byte("any bytes will do, as long as there are enough for a few trains of a few "+
+			"constraints each: this is one"), uint8(20), uint8(30))
 	}
 	f.Add(bytes.Repeat([]byte{0, 1, 0, 9, 1, 1, 0, 9, 2, 9, 0, 9}, 20), uint8(36), uint8(63))
 	f.Fuzz(func(t *testing.T, data []byte, spreadB, spreadA uint8) {
@@ -263,7 +285,8 @@ func evaluate(t *testing.T, p *Pair) {
 	}
 }
 
-// reseal puts the right checksums into data, as far as its blocks can be followed, so that the fuzzer gets past them.
+// reseal puts the right checksums into data, as far as its blocks can be followed, so that the
+// fuzzer gets past them.
 func reseal(data []byte) []byte {
 	b := bytes.Clone(data)
 	for at := 12; at+8 <= len(b); {

@@ -7,8 +7,8 @@ import (
 	"math/big"
 )
 
-// ErrOutOfRange is returned when a result is no 64-bit counter value or duration: the relation is being
-// used for readings that its counters never showed.
+// ErrOutOfRange is returned when a result is no 64-bit counter value or duration: the relation is
+// being used for readings that its counters never showed.
 var ErrOutOfRange = errors.New("result exceeds 64 bits")
 
 // Interval is the closed set of counter values from Lo to Hi, in cycles of one counter.
@@ -59,8 +59,8 @@ func difference(x, y uint64) (int64, bool) {
 	return d, (x >= y) == (d >= 0) && d != math.MinInt64
 }
 
-// Span is an interval of durations in cycles of one counter. A negative duration says that the second
-// event came first.
+// Span is an interval of durations in cycles of one counter. A negative duration says that the
+// second event came first.
 type Span struct {
 	Lo, Hi int64
 }

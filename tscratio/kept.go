@@ -24,8 +24,9 @@ func (p *Pair) Kept() iter.Seq[Kept] {
 		for i := range p.trains {
 			t := &p.trains[i]
 			k := Kept{
-				By: t.by, Exchanges: int(t.exchanges), Whole: t.whole, Best: t.best, Gathered: int(t.gathered),
-				Stamps: t.stamps, B: t.b, A: t.a,
+				By: t.by, Exchanges: int(t.exchanges), Whole: t.whole, Best: t.best,
+				Gathered: int(t.gathered),
+				Stamps:   t.stamps, B: t.b, A: t.a,
 			}
 			for _, r := range t.lower {
 				k.Constraints = append(k.Constraints, Constraint{Lower, r.b, r.a})
@@ -40,32 +41,39 @@ func (p *Pair) Kept() iter.Seq[Kept] {
 	}
 }
 
-// Merge adds the trains of another pair of the same two nodes, whichever of them it calls A: two nodes that probe each
-// other each know their own trains. It returns an error wrapping ErrEpoch if a node's epoch is another, or
-// ErrAssumption if the pairs are not of the same nodes with the same properties or were pruned for less wander.
+// Merge adds the trains of another pair of the same two nodes, whichever of them it calls A: two
+// nodes that probe each other each know their own trains. It returns an error wrapping ErrEpoch if
+// a node's epoch is another, or ErrAssumption if the pairs are not of the same nodes with the same
+// properties or were pruned for less wander.
 func (p *Pair) Merge(q *Pair) error {
 	a, b := q.A, q.B
 	turned := a.Name == p.B.Name
 	if turned {
 		a, b = b, a
 	}
-	name := fmt.Sprintf("merge pair %q with %q into %q with %q", q.A.Name, q.B.Name, p.A.Name, p.B.Name)
+	name := fmt.Sprintf("merge pair %q with %q into %q with %q", q.A.Name, q.B.Name, p.A.Name,
+		p.B.Name)
 	if a.Epoch != p.A.Epoch || b.Epoch != p.B.Epoch {
-		return fmt.Errorf("%s: epochs %q and %q, want %q and %q: %w", name, a.Epoch, b.Epoch, p.A.Epoch, p.B.Epoch, ErrEpoch)
+		return fmt.Errorf("%s: epochs %q and %q, want %q and %q: %w", name, a.Epoch, b.Epoch,
+			p.A.Epoch, p.B.Epoch, ErrEpoch)
 	}
 	if a != p.A || b != p.B {
-		return fmt.Errorf("%s: nodes are %+v and %+v, want %+v and %+v: %w", name, a, b, p.A, p.B, ErrAssumption)
+		return fmt.Errorf("%s: nodes are %+v and %+v, want %+v and %+v: %w", name, a, b, p.A, p.B,
+			ErrAssumption)
 	}
 	if q.Declared.MaxWander < p.Declared.MaxWander || q.Declared.Window != p.Declared.Window {
-		return fmt.Errorf("%s: constraints were kept for at most %v in windows of ±%v, want %v in ±%v: %w",
-			name, q.Declared.MaxWander, q.Declared.Window, p.Declared.MaxWander, p.Declared.Window, ErrAssumption)
+		return fmt.Errorf("%s: constraints were kept for at most %v in windows of ±%v, want %v "+
+			"in ±%v: %w",
+			name, q.Declared.MaxWander, q.Declared.Window, p.Declared.MaxWander, p.Declared.Window,
+			ErrAssumption)
 	}
 	trains := slices.Clone(q.trains)
 	for i := range trains {
 		if turned {
 			trains[i] = trains[i].turned()
 		}
-		if err := p.checkTrain(&trains[i]); err != nil { // long ones may fit a window of one node only
+		// long ones may fit a window of one node only
+		if err := p.checkTrain(&trains[i]); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

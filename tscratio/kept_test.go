@@ -48,7 +48,8 @@ func TestMergeOfBothNodesPairs(t *testing.T) {
 		}
 		for _, into := range []Side{SideA, SideB} {
 			got, want := must(early.Relate(into, PPM))(t), must(whole.Relate(into, PPM))(t)
-			if !reflect.DeepEqual(got.Knots(), want.Knots()) || got.Least != want.Least || got.Limits() != want.Limits() {
+			if !reflect.DeepEqual(got.Knots(), want.Knots()) || got.Least != want.Least ||
+				got.Limits() != want.Limits() {
 				t.Errorf("into side %d: another relation", into)
 			}
 		}
@@ -57,7 +58,8 @@ func TestMergeOfBothNodesPairs(t *testing.T) {
 				t.Fatalf("train %d was started by %d, want %d", i, tr.by, whole.trains[i].by)
 			}
 		}
-		if again := must(DecodePair(early.Encode()))(t); !reflect.DeepEqual(again.trains, early.trains) {
+		if again := must(DecodePair(early.Encode()))(t); !reflect.DeepEqual(again.trains,
+			early.trains) {
 			t.Error("a merged pair is stored as another one")
 		}
 	})
@@ -68,12 +70,13 @@ func TestMergeRefuses(t *testing.T) {
 		change func(q *Pair)
 		want   error
 	}{
-		"another epoch":        {func(q *Pair) { q.B.Epoch = "later" }, ErrEpoch},
-		"another node":         {func(q *Pair) { q.B.Name = "c" }, ErrAssumption},
-		"another quantum":      {func(q *Pair) { q.A.QuantumCycles++ }, ErrAssumption},
-		"pruned for less":      {func(q *Pair) { q.Declared.MaxWander-- }, ErrAssumption},
-		"with another window":  {func(q *Pair) { q.Declared.Window *= 2 }, ErrAssumption},
-		"turned, other epochs": {func(q *Pair) { q.A, q.B = q.B, q.A; q.A.Epoch = "later" }, ErrEpoch},
+		"another epoch":       {func(q *Pair) { q.B.Epoch = "later" }, ErrEpoch},
+		"another node":        {func(q *Pair) { q.B.Name = "c" }, ErrAssumption},
+		"another quantum":     {func(q *Pair) { q.A.QuantumCycles++ }, ErrAssumption},
+		"pruned for less":     {func(q *Pair) { q.Declared.MaxWander-- }, ErrAssumption},
+		"with another window": {func(q *Pair) { q.Declared.Window *= 2 }, ErrAssumption},
+		"turned, other epochs": {func(q *Pair) { q.A, q.B = q.B, q.A; q.A.Epoch = "later" },
+			ErrEpoch},
 	} {
 		p, q := smallPair(t), smallPair(t)
 		tc.change(q)
@@ -108,6 +111,7 @@ func TestKeptShowsWhatPruningLeft(t *testing.T) {
 		}
 	}
 	if sumGathered != gathered || sumKept != gathered-dropped || exchanges != 5*p.Trains() {
-		t.Errorf("gathered %d kept %d exchanges %d, want %d, %d, %d", sumGathered, sumKept, exchanges, gathered, gathered-dropped, 5*p.Trains())
+		t.Errorf("gathered %d kept %d exchanges %d, want %d, %d, %d", sumGathered, sumKept,
+			exchanges, gathered, gathered-dropped, 5*p.Trains())
 	}
 }

@@ -13,8 +13,9 @@ import (
 // honest is the network of these tests: no packet takes less than 3 µs.
 var honest = network{base: 3, jitter: 1}
 
-// claimed is by how much a liar shortens what a packet took, either way, in cycles of its own: nothing that its peer sees is against it, and
-// what is concluded from it is narrower than any truth.
+// claimed is by how much a liar shortens what a packet took, either way, in cycles of its own:
+// nothing that its peer sees is against it, and what is concluded from it is narrower than any
+// truth.
 const claimed = 5000
 
 // lie moves a node's stamps, and shortens the way between them and its peer's.
@@ -47,7 +48,8 @@ func (f *fleet) withLiar(t *testing.T, liar int, seconds float64, lie func(peer 
 
 // copy is a fleet of the same clocks and pairs, nobody of which lies yet.
 func (f *fleet) copy() *fleet {
-	g := &fleet{clocks: f.clocks, rng: f.rng, w: f.w, pairs: map[[2]int]*Pair{}, lies: map[[2]int]int64{}}
+	g := &fleet{clocks: f.clocks, rng: f.rng, w: f.w, pairs: map[[2]int]*Pair{},
+		lies: map[[2]int]int64{}}
 	for k, p := range f.pairs {
 		g.pairs[k] = p
 	}
@@ -58,13 +60,15 @@ func (f *fleet) copy() *fleet {
 func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 	t.Helper()
 	n := 3 + rng.IntN(3)
-	f := newFleet(rng, n, seconds, 1*PPM, []uint64{1, 40}[rng.IntN(2)], []uint64{0, 60}[rng.IntN(2)])
+	f := newFleet(rng, n, seconds, 1*PPM, []uint64{1, 40}[rng.IntN(2)],
+		[]uint64{0, 60}[rng.IntN(2)])
 	for i := range n {
 		for j := range i {
 			if rng.IntN(6) > 0 {
 				net := honest
 				if rng.IntN(3) == 0 {
-					net.asymmetry, net.jitter = 60, 5 // its own bound is wide: all the more would others narrow it
+					// its own bound is wide: all the more would others narrow it
+					net.asymmetry, net.jitter = 60, 5
 				}
 				f.measure(t, j, i, net, 0.5, float64(seconds)-0.5)
 			}
@@ -73,8 +77,9 @@ func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 	return f
 }
 
-// A liar whose stamps are plausible, in every position of random fleets, moves relations with itself, by what it lies, and no other. Where each
-// third node is believed it does move others: never out of what the two measured themselves.
+// A liar whose stamps are plausible, in every position of random fleets, moves relations with
+// itself, by what it lies, and no other. Where each third node is believed it does move others:
+// never out of what the two measured themselves.
 func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 	const seconds, upto = 12, 20_000 // 6 to 10 µs, a round trip and more
 	falsified, checked := 0, 0
@@ -100,7 +105,8 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 							t.Fatalf("%v lies, and others are named: %v", liar, err)
 						}
 						if from != liar && into != liar && third != ThirdAny {
-							t.Fatalf("third nodes %v: %d lies, and %d in %d is not answered: %v", third, liar, from, into, err)
+							t.Fatalf("third nodes %v: %d lies, and %d in %d is not answered: %v",
+								third, liar, from, into, err)
 						}
 					case err != nil:
 						t.Fatal(err)
@@ -108,22 +114,31 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 						if own, err := c.direct(e.Node, truth.Node); err == nil {
 							off := uint64(upto * 1.8) // rates differ by less
 							alone := must(own.Translate(e.Reading))(t)
-							if !(Interval{down(got.Lo, off), up(got.Hi, off)}).Contains(truth.Reading) || own.Verdict != Consistent || got.Intersect(alone) != got.Interval {
-								t.Fatalf("third nodes %v: %d in %d moved out of its own %v (%v): %v, truth %d", third, from, into, alone, own.Verdict, got, truth.Reading)
+							if !(Interval{down(got.Lo, off),
+								up(got.Hi, off)}).Contains(truth.Reading) ||
+								own.Verdict != Consistent ||
+								got.Intersect(alone) != got.Interval {
+								t.Fatalf("third nodes %v: %d in %d moved out of its own %v (%v): "+
+									"%v, truth %d", third, from, into, alone, own.Verdict, got,
+									truth.Reading)
 							}
 						}
 					case third == ThirdAny:
 						checked++
 						if !got.Contains(truth.Reading) {
 							falsified++
-							if own, err := c.direct(e.Node, truth.Node); err == nil && got.Intersect(must(own.Translate(e.Reading))(t)) != got.Interval {
-								t.Fatalf("%v is not within what %d and %d measured themselves", got, from, into)
+							if own, err := c.direct(e.Node, truth.Node); err == nil &&
+								got.Intersect(must(own.Translate(e.Reading))(t)) != got.Interval {
+								t.Fatalf("%v is not within what %d and %d measured themselves", got,
+									from, into)
 							}
 						}
 					default:
-						ref := rng.IntN(len(f.clocks)) // of the liar's cycles too: how long they are is no lie here
+						// of the liar's cycles too: how long they are is no lie here
+						ref := rng.IntN(len(f.clocks))
 						if from == into {
-							ref = from // what a node's own cycles are in the liar's rests on nothing but it
+							// what a node's own cycles are in the liar's rests on nothing but it
+							ref = from
 						}
 						later := at + uint64(rng.Float64()*2000*microsecond)
 						y := f.event(into, later)
@@ -131,11 +146,17 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 						d, err := c.Duration(f.clocks[ref].node.Name, e, y)
 						also, errWays := w.Duration(e.Reading, y.Reading)
 						span := f.clocks[ref].cyclesBetween(at, later)
-						if err := errors.Join(err, errWays); err == nil && !(d.Lo <= span+1 && span-1 <= d.Hi && also.Lo <= span+1 && span-1 <= also.Hi) || err != nil && !errors.Is(err, ErrNoPath) {
-							t.Fatalf("third nodes %v: %d lies, and from %d to %d in cycles of %d are %v and %v, truth %d: %v", third, liar, from, into, ref, d, also, span, err)
+						if err := errors.Join(err, errWays); err == nil &&
+							!(d.Lo <= span+1 && span-1 <= d.Hi && also.Lo <= span+1 &&
+								span-1 <= also.Hi) || err != nil && !errors.Is(err, ErrNoPath) {
+							t.Fatalf("third nodes %v: %d lies, and from %d to %d in cycles of %d "+
+								"are %v and %v, truth %d: %v", third, liar, from, into, ref, d,
+								also, span, err)
 						}
 						if !got.Contains(truth.Reading) {
-							t.Fatalf("third nodes %v: %d lies, and %d in %d is %v by %v and %v, truth %d", third, liar, from, into, got.Interval, got.LoPath, got.HiPath, truth.Reading)
+							t.Fatalf("third nodes %v: %d lies, and %d in %d is %v by %v and %v, "+
+								"truth %d", third, liar, from, into, got.Interval, got.LoPath,
+								got.HiPath, truth.Reading)
 						}
 					}
 				}
@@ -148,14 +169,16 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 		}
 	})
 	if falsified == 0 {
-		t.Errorf("no lie moved what others are known to, of %d queries with each third node believed: these lies try nothing", checked)
+		t.Errorf("no lie moved what others are known to, of %d queries with each third node "+
+			"believed: these lies try nothing", checked)
 	} else {
-		t.Logf("with each third node believed, %d of %d queries between honest nodes were falsified", falsified, checked)
+		t.Logf("with each third node believed, %d of %d queries between honest nodes were "+
+			"falsified", falsified, checked)
 	}
 }
 
-// However a node lies, even another way at each moment: what others are known to, and durations between them, by themselves, in views and in batches,
-// stay true.
+// However a node lies, even another way at each moment: what others are known to, and durations
+// between them, by themselves, in views and in batches, stay true.
 func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 	const seconds = 12
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
@@ -185,7 +208,8 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 				for range 300 {
 					u := uint64((1 + rng.Float64()*(seconds-2)) * second)
 					v := u + uint64(rng.Float64()*2000*microsecond)
-					k := [3]int{others[rng.IntN(len(others))], others[rng.IntN(len(others))], others[rng.IntN(len(others))]}
+					k := [3]int{others[rng.IntN(len(others))], others[rng.IntN(len(others))],
+						others[rng.IntN(len(others))]}
 					x, y := f.event(k[1], u), f.event(k[2], v)
 					names := [3]string{f.clocks[k[0]].node.Name, x.Node, y.Node}
 					if ways[k] == nil {
@@ -202,7 +226,8 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 					}
 					for what, d := range map[string]Duration{"duration": one, "by ways": d} {
 						if truth+1 < d.Lo || truth-1 > d.Hi {
-							t.Fatalf("third nodes %v: %d lies, and %s %v is %v %v, truth %d", third, liar, what, k, d.Scenario, d.Span, truth)
+							t.Fatalf("third nodes %v: %d lies, and %s %v is %v %v, truth %d", third,
+								liar, what, k, d.Scenario, d.Span, truth)
 						}
 					}
 					view, err := c.View(x.Node, y.Node)
@@ -212,8 +237,10 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 					for range 20 { // around, for what is taken over from another moment
 						at := u + rng.Uint64N(second/20)
 						e, there := f.event(k[1], at), f.event(k[2], at)
-						if got, _, err := view.Translate(e.Reading); err != nil || !got.Contains(there.Reading) {
-							t.Fatalf("third nodes %v: %d lies, and the view of %d in %d is %v, truth %d, %v", third, liar, k[1], k[2], got, there.Reading, err)
+						if got, _, err := view.Translate(e.Reading); err != nil ||
+							!got.Contains(there.Reading) {
+							t.Fatalf("third nodes %v: %d lies, and the view of %d in %d is %v, "+
+								"truth %d, %v", third, liar, k[1], k[2], got, there.Reading, err)
 						}
 					}
 				}
@@ -231,7 +258,8 @@ func (r *Relation) garble(rng *rand.Rand) {
 	}
 }
 
-// A node that tells others different things, by more than bounds hide, is named, wherever it stands, and others stay known as before.
+// A node that tells others different things, by more than bounds hide, is named, wherever it
+// stands, and others stay known as before.
 func TestAuditNamesLiar(t *testing.T) {
 	const seconds = 8
 	rng := seed.Random(t)
@@ -240,17 +268,21 @@ func TestAuditNamesLiar(t *testing.T) {
 		truthful.measureAll(t, honest, 0.5, seconds-0.5)
 		for liar := range nodes {
 			f := truthful.copy()
-			f.withLiar(t, liar, seconds, func(peer int) int64 { return int64(peer) * 100_000 }) // 30 µs between any two
+			// 30 µs between any two
+			f.withLiar(t, liar, seconds, func(peer int) int64 { return int64(peer) * 100_000 })
 			c := f.closure(t, ThirdAgreed)
 			if got := c.Audit(5); !slices.Equal(got.Accused, []string{f.clocks[liar].node.Name}) {
-				t.Errorf("%d of %d lies: %d disagreements, accused %v", liar, nodes, len(got.Disagreements), got.Accused)
+				t.Errorf("%d of %d lies: %d disagreements, accused %v", liar, nodes,
+					len(got.Disagreements), got.Accused)
 			}
 			for from := range nodes {
 				for into := range nodes {
 					e, truth := f.event(from, 4*second), f.event(into, 4*second)
 					got, err := c.Translate(e.Node, truth.Node, e.Reading)
-					if from != liar && into != liar && from != into && (err != nil || !got.Contains(truth.Reading)) {
-						t.Errorf("%d of %d lies, and %d in %d is %v, truth %d, %v", liar, nodes, from, into, got, truth.Reading, err)
+					if from != liar && into != liar && from != into &&
+						(err != nil || !got.Contains(truth.Reading)) {
+						t.Errorf("%d of %d lies, and %d in %d is %v, truth %d, %v", liar, nodes,
+							from, into, got, truth.Reading, err)
 					}
 				}
 			}
@@ -310,7 +342,8 @@ func TestAgreementNeedsTwo(t *testing.T) {
 			rs = append(rs, r)
 		}
 	}
-	if _, err := must(NewClosure(rs, ThirdAgreed))(t).Translate("a", "b", e.Reading); !errors.Is(err, ErrNoPath) {
+	if _, err := must(NewClosure(rs, ThirdAgreed))(t).Translate("a", "b",
+		e.Reading); !errors.Is(err, ErrNoPath) {
 		t.Errorf("by one that is proven and one that is not: %v", err)
 	}
 }
@@ -318,12 +351,14 @@ func TestAgreementNeedsTwo(t *testing.T) {
 func TestThirdNodesInWords(t *testing.T) {
 	for _, third := range []ThirdNodes{ThirdAgreed, ThirdAny, ThirdNone} {
 		var got ThirdNodes
-		if text, err := third.MarshalText(); err != nil || got.UnmarshalText(text) != nil || got != third {
+		if text, err := third.MarshalText(); err != nil || got.UnmarshalText(text) != nil ||
+			got != third {
 			t.Errorf("%v as text is %q, and then %v", third, text, got)
 		}
 	}
 	var got ThirdNodes
-	if err := got.UnmarshalText([]byte("all")); err == nil || fmt.Sprint(ThirdNodes(9)) != "third nodes 9" {
+	if err := got.UnmarshalText([]byte("all")); err == nil ||
+		fmt.Sprint(ThirdNodes(9)) != "third nodes 9" {
 		t.Errorf("takes %v, %v", got, err)
 	}
 }

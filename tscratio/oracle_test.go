@@ -10,10 +10,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// The oracle is a second solution of the same linear programme, in exact rationals and as simple as can be: a
-// feasible region that is bounded has its extremes in its vertices, so it intersects all pairs of
-// constraints and keeps the points that satisfy every one. It shares no code with the product beyond the
-// types of its input.
+// The oracle is a second solution of the same linear programme, in exact rationals and as simple as
+// can be: a feasible region that is bounded has its extremes in its vertices, so it intersects all
+// pairs of constraints and keeps the points that satisfy every one. It shares no code with the
+// product beyond the types of its input.
 
 // half-plane p·x + r·y ≤ z
 type halfPlane struct{ p, r, z *big.Rat }
@@ -25,9 +25,9 @@ type oraclePolygon struct {
 
 func rat(x int64) *big.Rat { return big.NewRat(x, 1) }
 
-// oracle solves the window around y from raw trains: readings of B and A, widened here by its own rule. With
-// rounded, the wander's share of a distance is rounded up to a whole cycle, as the product does it; everything
-// else is exact in either case.
+// oracle solves the window around y from raw trains: readings of B and A, widened here by its own
+// rule. With rounded, the wander's share of a distance is rounded up to a whole cycle, as the
+// product does it; everything else is exact in either case.
 func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 	half := new(big.Rat).SetInt64(k * int64(p.B.NominalHz) * int64(p.Declared.Window/time.Second))
 	wander := big.NewRat(int64(w), 1_000_000_000_000)
@@ -65,7 +65,8 @@ func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 			planes = append(planes, halfPlane{rat(-1), x.Neg(x), new(big.Rat).Neg(minus(c.a, -sA))})
 		}
 		for _, c := range t.upper {
-			planes = append(planes, halfPlane{rat(1), stretch(minus(c.b, -sB), -1), minus(c.a, qA+sA)})
+			planes = append(planes,
+				halfPlane{rat(1), stretch(minus(c.b, -sB), -1), minus(c.a, qA+sA)})
 		}
 	}
 	var o oraclePolygon
@@ -93,8 +94,8 @@ func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 	return o
 }
 
-// TestPolygonEqualsOracle wants the extents that the oracle finds, to the cycle, from the same rounded distances,
-// and none inside of those that it finds from exact ones.
+// TestPolygonEqualsOracle wants the extents that the oracle finds, to the cycle, from the same
+// rounded distances, and none inside of those that it finds from exact ones.
 func TestPolygonEqualsOracle(t *testing.T) {
 	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
 		w := []Wander{0, 100 * PPB, 1 * PPM, 30 * PPM}[rng.IntN(4)]
@@ -106,7 +107,8 @@ func TestPolygonEqualsOracle(t *testing.T) {
 		x := newWorld(rng, 40, randomWalk, moves, 10*time.Second, quantum, slack)
 		x.net = networks[[]string{"kernel stamps", "all of it"}[rng.IntN(2)]]
 		// Few constraints and far apart, some windows lengthened.
-		p := x.pair(t, declared(w), 1+rng.IntN(2), 2+rng.Float64()*4, [2]float64{10, 10 + rng.Float64()*20})
+		p := x.pair(t, declared(w), 1+rng.IntN(2), 2+rng.Float64()*4,
+			[2]float64{10, 10 + rng.Float64()*20})
 		e := p.evidence(SideA)
 		var s seen
 		for range 12 {
@@ -117,7 +119,8 @@ func TestPolygonEqualsOracle(t *testing.T) {
 			}
 			o, exact := oracle(p, y, s.k, w, true), oracle(p, y, s.k, w, false)
 			if o.feasible != (solution == feasible) || exact.feasible && solution != feasible {
-				t.Errorf("at %d: oracle says feasible %v, from exact distances %v; solution is %v", y, o.feasible, exact.feasible, solution)
+				t.Errorf("at %d: oracle says feasible %v, from exact distances %v; solution is %v",
+					y, o.feasible, exact.feasible, solution)
 			}
 			if !o.feasible {
 				continue
@@ -140,14 +143,18 @@ func TestPolygonEqualsOracle(t *testing.T) {
 			if exact.feasible {
 				lo, hi := exact.rates()
 				outer, inner := s.interval(s.minAt(0), s.maxAt(0)), exact.extent(y, 0)
-				if inner.Lo < outer.Lo || outer.Hi < inner.Hi || lo < s.rates().Lo || s.rates().Hi < hi {
-					t.Errorf("p = %v, r = %v; from exact distances %v, %v, which is outside", outer, s.rates(), inner, RateInterval{lo, hi})
+				if inner.Lo < outer.Lo || outer.Hi < inner.Hi || lo < s.rates().Lo ||
+					s.rates().Hi < hi {
+					t.Errorf("p = %v, r = %v; from exact distances %v, %v, which is outside", outer,
+						s.rates(), inner, RateInterval{lo, hi})
 				}
 				if w == 0 && outer != inner {
-					t.Errorf("p = %v, from exact distances %v, though there is no wander to round", outer, inner)
+					t.Errorf("p = %v, from exact distances %v, though there is no wander to round",
+						outer, inner)
 				}
 				if outer.Width() > inner.Width()+50 {
-					t.Errorf("p = %v, from exact distances %v: rounding cost more than 50 cycles", outer, inner)
+					t.Errorf("p = %v, from exact distances %v: rounding cost more than 50 cycles",
+						outer, inner)
 				}
 			}
 		}
@@ -199,14 +206,15 @@ func TestWideEqualsBig(t *testing.T) {
 		}
 		v, exact := x.minus(y), new(big.Int).Sub(bx, by)
 		q := new(big.Rat).SetFrac(exact, big.NewInt(1<<50))
-		if f, c := v.floorDiv(1<<50), v.ceilDiv(1<<50); f != floor(q).Int64() || c != ceil(q).Int64() {
+		if f, c := v.floorDiv(1<<50), v.ceilDiv(1<<50); f != floor(q).Int64() ||
+			c != ceil(q).Int64() {
 			t.Fatalf("%v / 2⁵⁰ = %d, %d, want %v, %v", exact, f, c, floor(q), ceil(q))
 		}
 	}
 }
 
-// TestWanderOverCoversChain checks the factor for lengthened windows against what it stands for: the mean of
-// window after window moves by the factor (1+w)/(1−w).
+// TestWanderOverCoversChain checks the factor for lengthened windows against what it stands for:
+// the mean of window after window moves by the factor (1+w)/(1−w).
 func TestWanderOverCoversChain(t *testing.T) {
 	one := big.NewRat(1, 1)
 	for _, w := range []Wander{1, PPB, PPM, 100 * PPM, 10_000 * PPM, 60_000 * PPM} {
@@ -228,7 +236,8 @@ func TestWanderOverCoversChain(t *testing.T) {
 			total := big.NewRat(int64(lengthened), 1_000_000_000_000)
 			above, below := new(big.Rat).Sub(hi, one), new(big.Rat).Sub(one, lo)
 			if above.Cmp(total) > 0 || below.Cmp(total) > 0 {
-				t.Fatalf("%v over %d windows: rate moves by %s and %s, allowed %s", w, k, above.FloatString(15), below.FloatString(15), total.FloatString(15))
+				t.Fatalf("%v over %d windows: rate moves by %s and %s, allowed %s", w, k,
+					above.FloatString(15), below.FloatString(15), total.FloatString(15))
 			}
 		}
 	}

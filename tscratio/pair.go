@@ -12,14 +12,16 @@ import (
 )
 
 var (
-	// ErrAssumption is returned for assumptions or a description of a node that nothing can be computed with.
+	// ErrAssumption is returned for assumptions or a description of a node that nothing can be
+	// computed with.
 	ErrAssumption = errors.New("unusable assumption")
 
-	// ErrWanderAboveMax is returned when a relation is asked for, or turns out to need, more wander than
-	// constraints were kept for.
+	// ErrWanderAboveMax is returned when a relation is asked for, or turns out to need, more wander
+	// than constraints were kept for.
 	ErrWanderAboveMax = errors.New("wander above w_max")
 
-	// ErrEpoch is returned when what is asked for and what is at hand come from different epochs of a node.
+	// ErrEpoch is returned when what is asked for and what is at hand come from different epochs of
+	// a node.
 	ErrEpoch = errors.New("another epoch")
 )
 
@@ -27,38 +29,41 @@ var (
 type Node struct {
 	Name string
 
-	// Epoch names the span in which the counter ran unbroken. Readings of different epochs have nothing to
-	// do with each other.
+	// Epoch names the span in which the counter ran unbroken. Readings of different epochs have
+	// nothing to do with each other.
 	Epoch string
 
-	// NominalHz says how long a window is in cycles of this counter. It need not be accurate: no bound is
-	// computed from it.
+	// NominalHz says how long a window is in cycles of this counter. It need not be accurate: no
+	// bound is computed from it.
 	NominalHz uint64
 
-	// QuantumCycles is the step in which the counter moves: a reading c means a count in [c, c + q]. 1 for
-	// one that moves in single cycles, which still is not a point.
+	// QuantumCycles is the step in which the counter moves: a reading c means a count in [c, c +
+	// q]. 1 for one that moves in single cycles, which still is not a point.
 	QuantumCycles uint64
 
-	// CoreSlackCycles is how far readings taken on different cores at one moment may differ. 0 is right only
-	// where all readings of the node come from one core.
+	// CoreSlackCycles is how far readings taken on different cores at one moment may differ. 0 is
+	// right only where all readings of the node come from one core.
 	CoreSlackCycles uint64
 }
 
 // Assumptions are what a relation's truth rests on, beside quantum, core slack and unbroken epochs.
 type Assumptions struct {
-	// Wander is how far the rate may move from its mean within Window to either side of any reading.
+	// Wander is how far the rate may move from its mean within Window to either side of any
+	// reading.
 	Wander Wander
 	Window time.Duration
 
-	// ExtrapolationLimit is how far before the first and after the last constraint readings are translated.
+	// ExtrapolationLimit is how far before the first and after the last constraint readings are
+	// translated.
 	ExtrapolationLimit time.Duration
 
-	// MaxWander is the largest wander for which Prune keeps every constraint that matters. The pair is not
-	// evaluated above it.
+	// MaxWander is the largest wander for which Prune keeps every constraint that matters. The pair
+	// is not evaluated above it.
 	MaxWander Wander
 }
 
-// DefaultAssumptions returns 1 ppm over ±10 s, translated up to 60 s beyond the constraints and kept for 16 ppm.
+// DefaultAssumptions returns 1 ppm over ±10 s, translated up to 60 s beyond the constraints and
+// kept for 16 ppm.
 func DefaultAssumptions() Assumptions {
 	return Assumptions{
 		Wander:             1 * PPM,
@@ -88,13 +93,14 @@ type Pair struct {
 // reading is the readings of A and B that one constraint compares.
 type reading struct{ b, a uint64 }
 
-// train is the constraints that were gathered back to back. It is in a window whole or not at all, so that
-// a constraint can be left out for another of the same train whatever the window.
+// train is the constraints that were gathered back to back. It is in a window whole or not at all,
+// so that a constraint can be left out for another of the same train whatever the window.
 type train struct {
 	exchanges uint32 // how many it was made of
-	gathered  uint32 // how many constraints it had before any was pruned; 0 in files that do not say
-	stamps    Stamps
-	b, a      Interval // readings that its constraints spanned before any was pruned
+	// how many constraints it had before any was pruned; 0 in files that do not say
+	gathered uint32
+	stamps   Stamps
+	b, a     Interval // readings that its constraints spanned before any was pruned
 
 	by    Starter
 	whole bool     // best is an exchange; a train of lone packets has none
@@ -122,28 +128,37 @@ func (p *Pair) check() error {
 	d := p.Declared
 	switch {
 	case d.Wander < 0 || d.Wander > d.MaxWander:
-		return fmt.Errorf("wander %v is not between 0 and w_max %v: %w", d.Wander, d.MaxWander, ErrAssumption)
+		return fmt.Errorf("wander %v is not between 0 and w_max %v: %w", d.Wander, d.MaxWander,
+			ErrAssumption)
 	case d.MaxWander > maxWander:
 		return fmt.Errorf("w_max %v is above %v: %w", d.MaxWander, maxWander, ErrAssumption)
 	case d.Window < time.Microsecond:
 		return fmt.Errorf("window of %v is below 1 µs: %w", d.Window, ErrAssumption)
 	case d.ExtrapolationLimit < 0 || d.ExtrapolationLimit > maxWindows*d.Window:
-		return fmt.Errorf("extrapolation limit of %v is not between 0 and %d windows of %v: %w", d.ExtrapolationLimit, maxWindows, d.Window, ErrAssumption)
+		return fmt.Errorf("extrapolation limit of %v is not between 0 and %d windows of %v: %w",
+			d.ExtrapolationLimit, maxWindows, d.Window, ErrAssumption)
 	}
 	for _, n := range []Node{p.A, p.B} {
 		switch w := n.cycles(d.Window); {
 		case len(n.Name) > math.MaxUint16 || len(n.Epoch) > math.MaxUint16:
-			return fmt.Errorf("name or epoch of node %.20q… is longer than %d bytes: %w", n.Name, math.MaxUint16, ErrAssumption)
+			return fmt.Errorf("name or epoch of node %.20q… is longer than %d bytes: %w", n.Name,
+				math.MaxUint16, ErrAssumption)
 		case !utf8.ValidString(n.Name) || !utf8.ValidString(n.Epoch):
-			return fmt.Errorf("name %q or epoch %q is not UTF-8: %w", n.Name, n.Epoch, ErrAssumption)
+			return fmt.Errorf("name %q or epoch %q is not UTF-8: %w", n.Name, n.Epoch,
+				ErrAssumption)
 		case w < minWindowCycles || w > maxReachCycles/2:
-			return fmt.Errorf("node %q: a window of %v at %d Hz is not between %d and %d cycles: %w", n.Name, d.Window, n.NominalHz, minWindowCycles, maxReachCycles/2, ErrAssumption)
+			return fmt.Errorf("node %q: a window of %v at %d Hz is not between %d and %d cycles: "+
+				"%w", n.Name, d.Window, n.NominalHz, minWindowCycles, maxReachCycles/2,
+				ErrAssumption)
 		case n.NominalHz > maxHz:
-			return fmt.Errorf("node %q: nominal rate of %d Hz is above %d: %w", n.Name, n.NominalHz, uint64(maxHz), ErrAssumption)
+			return fmt.Errorf("node %q: nominal rate of %d Hz is above %d: %w", n.Name, n.NominalHz,
+				uint64(maxHz), ErrAssumption)
 		case n.QuantumCycles > maxErrorCycles:
-			return fmt.Errorf("node %q: quantum of %d cycles is above %d: %w", n.Name, n.QuantumCycles, maxErrorCycles, ErrAssumption)
+			return fmt.Errorf("node %q: quantum of %d cycles is above %d: %w", n.Name,
+				n.QuantumCycles, maxErrorCycles, ErrAssumption)
 		case n.CoreSlackCycles > maxErrorCycles:
-			return fmt.Errorf("node %q: core slack of %d cycles is above %d: %w", n.Name, n.CoreSlackCycles, maxErrorCycles, ErrAssumption)
+			return fmt.Errorf("node %q: core slack of %d cycles is above %d: %w", n.Name,
+				n.CoreSlackCycles, maxErrorCycles, ErrAssumption)
 		}
 	}
 	return nil
@@ -174,7 +189,8 @@ func (p *Pair) CheckEpochs(epochA, epochB string) error {
 		want string
 	}{{p.A, epochA}, {p.B, epochB}} {
 		if e.n.Epoch != e.want {
-			return fmt.Errorf("pair %q with %q: node %q is of epoch %q, want %q: %w", p.A.Name, p.B.Name, e.n.Name, e.n.Epoch, e.want, ErrEpoch)
+			return fmt.Errorf("pair %q with %q: node %q is of epoch %q, want %q: %w", p.A.Name,
+				p.B.Name, e.n.Name, e.n.Epoch, e.want, ErrEpoch)
 		}
 	}
 	return nil
@@ -220,11 +236,13 @@ type Stamps struct {
 	User   uint32 // a program, around its system calls
 }
 
-// Add adds a train. The train must be short beside the window: only windows that it lies in as a whole
-// use it. An impossible exchange refuses the whole train with an error wrapping ErrImpossible.
+// Add adds a train. The train must be short beside the window: only windows that it lies in as a
+// whole use it. An impossible exchange refuses the whole train with an error wrapping
+// ErrImpossible.
 func (p *Pair) Add(t Train) error {
 	if n := 2*len(t.Exchanges) + len(t.OneWay); n > maxTrainConstraints {
-		return fmt.Errorf("add train to %q with %q: %d constraints are more than %d: split it", p.A.Name, p.B.Name, n, maxTrainConstraints)
+		return fmt.Errorf("add train to %q with %q: %d constraints are more than %d: split it",
+			p.A.Name, p.B.Name, n, maxTrainConstraints)
 	}
 	nt := train{exchanges: uint32(len(t.Exchanges)), by: t.By, stamps: t.Stamps}
 	starter, answerer := p.A, p.B
@@ -246,12 +264,14 @@ func (p *Pair) Add(t Train) error {
 		}
 	}
 	if len(nt.lower)+len(nt.upper) == 0 {
-		return fmt.Errorf("add train to %q with %q: it holds neither exchange nor packet", p.A.Name, p.B.Name)
+		return fmt.Errorf("add train to %q with %q: it holds neither exchange nor packet", p.A.Name,
+			p.B.Name)
 	}
 	nt.sort()
 	nt.gathered = uint32(len(nt.lower) + len(nt.upper))
 	if w := p.B.cycles(p.Declared.Window); nt.b.Width() > w/2 {
-		return fmt.Errorf("add train to %q with %q: it took %d cycles of %q, more than half of a window of %d: split it", p.A.Name, p.B.Name, nt.b.Width(), p.B.Name, w)
+		return fmt.Errorf("add train to %q with %q: it took %d cycles of %q, more than half of a "+
+			"window of %d: split it", p.A.Name, p.B.Name, nt.b.Width(), p.B.Name, w)
 	}
 	p.trains = append(p.trains, nt)
 	return nil
@@ -277,7 +297,10 @@ func (t *train) sort() {
 	}
 }
 
-func compareReadings(x, y reading) int { return cmp.Or(cmp.Compare(x.b, y.b), cmp.Compare(x.a, y.a)) }
+func compareReadings(x,
+	y reading) int {
+	return cmp.Or(cmp.Compare(x.b, y.b), cmp.Compare(x.a, y.a))
+}
 
 // Trains returns the number of trains.
 func (p *Pair) Trains() int { return len(p.trains) }
@@ -291,8 +314,8 @@ func (p *Pair) Constraints() int {
 	return n
 }
 
-// Best returns of each train that the given node started the exchange of smallest round trip. It is what
-// PaperRelate wants.
+// Best returns of each train that the given node started the exchange of smallest round trip. It is
+// what PaperRelate wants.
 func (p *Pair) Best(by Starter) []Exchange {
 	var es []Exchange
 	for _, t := range p.trains {
@@ -303,8 +326,8 @@ func (p *Pair) Best(by Starter) []Exchange {
 	return es
 }
 
-// Split returns the trains that lie wholly before B's reading b and those wholly after it, as pairs of their own:
-// the way on from a step.
+// Split returns the trains that lie wholly before B's reading b and those wholly after it, as pairs
+// of their own: the way on from a step.
 func (p *Pair) Split(b uint64) (before, after *Pair) {
 	before = &Pair{A: p.A, B: p.B, Declared: p.Declared}
 	after = &Pair{A: p.A, B: p.B, Declared: p.Declared}

@@ -20,7 +20,8 @@ func TestDescribeWidens(t *testing.T) {
 			t.Fatal(err)
 		}
 		changed := p.Describe(test.is)
-		if p.A != test.wantA || p.B != test.wantB || changed != (test.wantA != a || test.wantB != b) {
+		if p.A != test.wantA || p.B != test.wantB ||
+			changed != (test.wantA != a || test.wantB != b) {
 			t.Errorf("by %+v: changed %v, to %+v and %+v", test.is, changed, p.A, p.B)
 		}
 	}

@@ -6,24 +6,24 @@ import (
 	"math/big"
 )
 
-// This file is the method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller), kept by name so
-// that ours can be held against it: two anchors, each the exchange of smallest round trip of a quiet
-// period; a straight line between them; half of the larger round trip as the bound. It assumes that
-// the relative rate never moves between the anchors (w = 0) and that readings are exact. The numbers in
-// parentheses are the paper's equations.
+// This file is the method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller), kept by
+// name so that ours can be held against it: two anchors, each the exchange of smallest round trip
+// of a quiet period; a straight line between them; half of the larger round trip as the bound. It
+// assumes that the relative rate never moves between the anchors (w = 0) and that readings are
+// exact. The numbers in parentheses are the paper's equations.
 //
 // Everything is in exact rationals: it is slow and needs no error analysis.
 
-// ErrExtrapolated is returned for a reading that does not lie between the anchors, where the paper's bound
-// is not valid. TranslateGrown gives the bound that is.
+// ErrExtrapolated is returned for a reading that does not lie between the anchors, where the
+// paper's bound is not valid. TranslateGrown gives the bound that is.
 var ErrExtrapolated = errors.New("reading is not between the anchors")
 
-// PaperRelation maps readings of the answering node's counter into cycles of the starting node's, which
-// is the paper's reference A; the answering node is its B. It is immutable.
+// PaperRelation maps readings of the answering node's counter into cycles of the starting node's,
+// which is the paper's reference A; the answering node is its B. It is immutable.
 type PaperRelation struct {
 	// The lines on which φ lies at least and at most, if its rate is constant. For anchors whose
-	// answerer's stamps are single readings, as the paper has them, their mean is (4) and half their
-	// distance is the unequal form of the bound.
+	// answerer's stamps are single readings, as the paper has them, their mean is (4) and half
+	// their distance is the unequal form of the bound.
 	lower, upper line
 
 	from, to uint64   // readings of B between which the lines are proven
@@ -49,8 +49,8 @@ func integer(x uint64) *big.Rat { return new(big.Rat).SetUint64(x) }
 
 func signed(x int64) *big.Rat { return new(big.Rat).SetInt64(x) }
 
-// PaperRelate takes the exchange of smallest round trip from each of two quiet periods, before and after the
-// experiment. The same node must have started all of them.
+// PaperRelate takes the exchange of smallest round trip from each of two quiet periods, before and
+// after the experiment. The same node must have started all of them.
 func PaperRelate(before, after []Exchange) (PaperRelation, error) {
 	j, err := smallestRoundTrip(before)
 	if err != nil {
@@ -61,7 +61,8 @@ func PaperRelate(before, after []Exchange) (PaperRelation, error) {
 		return PaperRelation{}, fmt.Errorf("relate by two anchors: after: %w", err)
 	}
 	if m.Answered.Lo <= j.Answered.Hi || m.Sent.Lo <= j.Returned.Hi {
-		return PaperRelation{}, fmt.Errorf("relate by two anchors: the second, answered in %v, does not follow the first, answered in %v: choose periods further apart",
+		return PaperRelation{}, fmt.Errorf("relate by two anchors: the second, answered in %v, "+
+			"does not follow the first, answered in %v: choose periods further apart",
 			m.Answered, j.Answered)
 	}
 	return PaperRelation{
@@ -140,7 +141,8 @@ func (v PaperValue) ends(bound *big.Rat) (lo, hi *big.Rat) {
 	return new(big.Rat).Sub(v.Centre, bound), new(big.Rat).Add(v.Centre, bound)
 }
 
-// Translate returns B's reading y in A cycles, ± e (4). Outside of the anchors it returns ErrExtrapolated.
+// Translate returns B's reading y in A cycles, ± e (4). Outside of the anchors it returns
+// ErrExtrapolated.
 func (p PaperRelation) Translate(y uint64) (Interval, error) {
 	v, err := p.Value(y)
 	if err != nil {
@@ -149,18 +151,20 @@ func (p PaperRelation) Translate(y uint64) (Interval, error) {
 	return v.Interval()
 }
 
-// Value returns B's reading y in A cycles, with both bounds. Outside of the anchors it returns ErrExtrapolated.
+// Value returns B's reading y in A cycles, with both bounds. Outside of the anchors it returns
+// ErrExtrapolated.
 func (p PaperRelation) Value(y uint64) (PaperValue, error) {
 	if y < p.from || y > p.to {
-		return PaperValue{}, fmt.Errorf("translate %d by anchors at %d and %d: %w", y, p.from, p.to, ErrExtrapolated)
+		return PaperValue{}, fmt.Errorf("translate %d by anchors at %d and %d: %w", y, p.from, p.to,
+			ErrExtrapolated)
 	}
 	b := integer(y)
 	return PaperValue{p.mid(b), p.E(), p.gap(b)}, nil
 }
 
-// TranslateGrown is Translate for any reading. Outside of the anchors the errors of both add up, and the
-// bound grows to (|1−λ| + |λ|)·e, where λ is the reading's place between them: 0 at the first, 1 at the
-// second. The growth covers the error of the line, not a rate that moves.
+// TranslateGrown is Translate for any reading. Outside of the anchors the errors of both add up,
+// and the bound grows to (|1−λ| + |λ|)·e, where λ is the reading's place between them: 0 at the
+// first, 1 at the second. The growth covers the error of the line, not a rate that moves.
 func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
 	if v, err := p.Value(y); err == nil {
 		return v.Interval()
@@ -174,8 +178,9 @@ func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
 	return PaperValue{Centre: p.mid(b), Paper: bound}.Interval()
 }
 
-// WanderedBound is e made true for rates that wander by w: at reading y, e and what the rate can have moved the line away from the nearer
-// anchor since, in A cycles. It is e + w·T/2 at most, in the middle of the T between the anchors. Outside of them it returns ErrExtrapolated.
+// WanderedBound is e made true for rates that wander by w: at reading y, e and what the rate can
+// have moved the line away from the nearer anchor since, in A cycles. It is e + w·T/2 at most, in
+// the middle of the T between the anchors. Outside of them it returns ErrExtrapolated.
 func (p PaperRelation) WanderedBound(y uint64, w Wander) (*big.Rat, error) {
 	v, err := p.Value(y)
 	if err != nil {
@@ -212,7 +217,8 @@ func (p PaperRelation) SameNode(w, y uint64) PaperValue {
 	}
 }
 
-// FromReference is Scenario 2: the first event at reading x on A, the second at y on B; the duration in A cycles.
+// FromReference is Scenario 2: the first event at reading x on A, the second at y on B; the
+// duration in A cycles.
 func (p PaperRelation) FromReference(x, y uint64) (PaperValue, error) {
 	v, err := p.Value(y)
 	if err != nil {
@@ -222,9 +228,10 @@ func (p PaperRelation) FromReference(x, y uint64) (PaperValue, error) {
 	return v, nil
 }
 
-// PaperDirect is Scenario 3: the first event at reading u on B, the second at v on C, in cycles of A, which
-// saw neither. ba maps B to A and cb, measured directly between the two, C to B. The bound as the paper
-// gives it is (8); it leaves out what the error of the duration adds to the error of the rate, and tight does not.
+// PaperDirect is Scenario 3: the first event at reading u on B, the second at v on C, in cycles of
+// A, which saw neither. ba maps B to A and cb, measured directly between the two, C to B. The bound
+// as the paper gives it is (8); it leaves out what the error of the duration adds to the error of
+// the rate, and tight does not.
 func PaperDirect(ba, cb PaperRelation, u, v uint64) (PaperValue, error) {
 	onB, err := cb.FromReference(u, v)
 	if err != nil {
@@ -245,7 +252,8 @@ func PaperDirect(ba, cb PaperRelation, u, v uint64) (PaperValue, error) {
 	return PaperValue{Centre: new(big.Rat).Mul(r, d), Paper: paper, Tight: tight}, nil
 }
 
-// PaperBaseline is the paper's baseline for the same case (11): both events are translated to A on their own.
+// PaperBaseline is the paper's baseline for the same case (11): both events are translated to A on
+// their own.
 func PaperBaseline(ba, ca PaperRelation, u, v uint64) (PaperValue, error) {
 	first, err := ba.Value(u)
 	if err != nil {

@@ -8,8 +8,10 @@ import (
 
 // vector is two anchors whose results were worked out by hand; A starts.
 var (
-	vectorBefore = Exchange{Sent: At(1_000_000), Received: At(50_000_000), Answered: At(50_000_000), Returned: At(1_200_000)}
-	vectorAfter  = Exchange{Sent: At(201_000_000), Received: At(250_020_000), Answered: At(250_020_000), Returned: At(201_160_000)}
+	vectorBefore = Exchange{Sent: At(1_000_000), Received: At(50_000_000), Answered: At(50_000_000),
+		Returned: At(1_200_000)}
+	vectorAfter = Exchange{Sent: At(201_000_000), Received: At(250_020_000),
+		Answered: At(250_020_000), Returned: At(201_160_000)}
 )
 
 func vectorRelation(t *testing.T) PaperRelation {
@@ -26,7 +28,8 @@ func vectorRelation(t *testing.T) PaperRelation {
 func wantRat(t *testing.T, what string, got *big.Rat, num, den int64) {
 	t.Helper()
 	if want := big.NewRat(num, den); got.Cmp(want) != 0 {
-		t.Errorf("%s = %s (%s), want %s (%s)", what, got, got.FloatString(6), want, want.FloatString(6))
+		t.Errorf("%s = %s (%s), want %s (%s)", what, got, got.FloatString(6), want,
+			want.FloatString(6))
 	}
 }
 
@@ -60,7 +63,8 @@ func TestPaperVector(t *testing.T) {
 	if got, want := must(v.TightInterval())(t), (Interval{50_995_000, 51_185_002}); got != want {
 		t.Errorf("tight translation = %v, want %v", got, want)
 	}
-	if got, want := must(p.Translate(100_000_000))(t), (Interval{50_990_000, 51_190_001}); got != want {
+	if got, want := must(p.Translate(100_000_000))(t), (Interval{50_990_000,
+		51_190_001}); got != want {
 		t.Errorf("Translate = %v, want %v", got, want)
 	}
 
@@ -91,7 +95,8 @@ func must[T any](v T, err error) func(testing.TB) T {
 func TestPaperDirectVector(t *testing.T) {
 	// C runs exactly as B does, with the same e, so that v on C is v on B.
 	same := func(b uint64) Exchange {
-		return Exchange{Sent: At(b - 100_000), Received: At(b), Answered: At(b), Returned: At(b + 100_000)}
+		return Exchange{Sent: At(b - 100_000), Received: At(b), Answered: At(b),
+			Returned: At(b + 100_000)}
 	}
 	cb := must(PaperRelate([]Exchange{same(50_000_000)}, []Exchange{same(250_000_000)}))(t)
 	ba := vectorRelation(t)
@@ -100,7 +105,8 @@ func TestPaperDirectVector(t *testing.T) {
 	wantDecimal(t, "scenario 3", v.Centre, 2, "999800.02")
 	wantDecimal(t, "scenario 3's bound", v.Paper, 1, "100979.9")
 	if v.Paper.Cmp(ba.E()) <= 0 {
-		t.Errorf("scenario 3's bound %s is not above e: the digest's counterexample is gone", v.Paper.FloatString(1))
+		t.Errorf("scenario 3's bound %s is not above e: the digest's counterexample is gone",
+			v.Paper.FloatString(1))
 	}
 	// r·e + (d + e)·(δj + δm)/span = 99980.002 + 1.1e6·180000/200.02e6
 	wantDecimal(t, "scenario 3's tight bound", v.Tight, 1, "100969.9")
@@ -122,7 +128,8 @@ func TestPaperRefusesToExtrapolate(t *testing.T) {
 	}
 	// One span past the second anchor λ is 2 and the bound 3e.
 	y := uint64(250_020_000 + 200_020_000)
-	if got, want := must(p.TranslateGrown(y))(t), (Interval{401_060_000 - 300_000, 401_060_000 + 300_000}); got != want {
+	if got, want := must(p.TranslateGrown(y))(t), (Interval{401_060_000 - 300_000,
+		401_060_000 + 300_000}); got != want {
 		t.Errorf("TranslateGrown(%d) = %v, want %v", y, got, want)
 	}
 	if got, want := must(p.TranslateGrown(100_000_000))(t), must(p.Translate(100_000_000))(t); got != want {
@@ -184,7 +191,8 @@ func TestPaperKeepsLargeCounters(t *testing.T) {
 		return e
 	}
 	p := must(PaperRelate([]Exchange{shift(vectorBefore)}, []Exchange{shift(vectorAfter)}))(t)
-	if got, want := must(p.Translate(far+1+100_000_000))(t), (Interval{far + 50_990_000, far + 51_190_001}); got != want {
+	if got, want := must(p.Translate(far+1+100_000_000))(t), (Interval{far + 50_990_000,
+		far + 51_190_001}); got != want {
 		t.Errorf("Translate = %v, want %v", got, want)
 	}
 }

@@ -6,14 +6,15 @@ package tscratio
 //
 // find the extent of p + r·x for any x over all feasible (p, r), and the extent of r.
 //
-// A pair (p, r) is a straight line c ↦ p + r·c; it is feasible if it passes above every point (c, a) of a
-// lower constraint and below every one of an upper. So only the upper hull of the lowers and the lower
-// hull of the uppers count, and every extreme line rests on two points: on two of one hull, or on one of
-// each. All decisions are made in exact integers, and an extent is a quotient of exact integers rounded
-// outward, so the results are those of rational arithmetic to within one cycle, and never inside of them.
+// A pair (p, r) is a straight line c ↦ p + r·c; it is feasible if it passes above every point (c,
+// a) of a lower constraint and below every one of an upper. So only the upper hull of the lowers
+// and the lower hull of the uppers count, and every extreme line rests on two points: on two of one
+// hull, or on one of each. All decisions are made in exact integers, and an extent is a quotient of
+// exact integers rounded outward, so the results are those of rational arithmetic to within one
+// cycle, and never inside of them.
 
-// point is a constraint seen from y: c is the stretched distance of its reading of B from y, a its reading of A
-// less an anchor.
+// point is a constraint seen from y: c is the stretched distance of its reading of B from y, a its
+// reading of A less an anchor.
 type point struct{ c, a int64 }
 
 // slope is a rate as a fraction, num/den with den > 0, and the point of either hull that a line of
@@ -35,7 +36,8 @@ type polygon struct {
 	min, max     slope   // smallest and largest feasible rate
 }
 
-// addLower appends a point to the upper hull of the lower constraints. Points come with c ascending.
+// addLower appends a point to the upper hull of the lower constraints. Points come with c
+// ascending.
 func addLower(hull []point, q point) []point {
 	for n := len(hull); n > 0; n-- {
 		if last := hull[n-1]; last.c == q.c {
@@ -50,7 +52,8 @@ func addLower(hull []point, q point) []point {
 	return append(hull, q)
 }
 
-// addUpper appends a point to the lower hull of the upper constraints. Points come with c ascending.
+// addUpper appends a point to the lower hull of the upper constraints. Points come with c
+// ascending.
 func addUpper(hull []point, q point) []point {
 	for n := len(hull); n > 0; n-- {
 		if last := hull[n-1]; last.c == q.c {
@@ -65,7 +68,8 @@ func addUpper(hull []point, q point) []point {
 	return append(hull, q)
 }
 
-// turn is positive if the way from p over q to r turns left, negative if right, 0 if it is straight.
+// turn is positive if the way from p over q to r turns left, negative if right, 0 if it is
+// straight.
 func turn(p, q, r point) int {
 	left, right := product(q.c-p.c, r.a-p.a), product(r.c-p.c, q.a-p.a)
 	switch {
@@ -77,13 +81,14 @@ func turn(p, q, r point) int {
 	return 0
 }
 
-// solve finds the extreme rates. It reports whether any line is feasible; if not, the rest of the polygon
-// must not be used. Both hulls must hold points.
+// solve finds the extreme rates. It reports whether any line is feasible; if not, the rest of the
+// polygon must not be used. Both hulls must hold points.
 //
-// For a rate r the feasible p are those from max(a − r·c) over the lowers to min(a − r·c) over the uppers.
-// The difference of these two is a concave function of r; its roots are the extreme rates. Newton's
-// method from outside reaches a root without passing it, and on a piecewise linear function it does so in
-// finitely many steps: each is the rate of the line through the two points that the last one rested on.
+// For a rate r the feasible p are those from max(a − r·c) over the lowers to min(a − r·c) over the
+// uppers. The difference of these two is a concave function of r; its roots are the extreme rates.
+// Newton's method from outside reaches a root without passing it, and on a piecewise linear
+// function it does so in finitely many steps: each is the rate of the line through the two points
+// that the last one rested on.
 func (g *polygon) solve() bool {
 	l, u := g.lower, g.upper
 
@@ -109,7 +114,8 @@ func (g *polygon) solve() bool {
 		return false
 	}
 
-	// Upwards from an infinitely negative one, where it rests on the last lower and the first upper.
+	// Upwards from an infinitely negative one, where it rests on the last lower and the first
+	// upper.
 	il, iu = len(l)-1, 0
 	g.min = slope{0, 1, point{}, point{}}
 	if u[iu].c < l[il].c {
@@ -131,7 +137,8 @@ func (g *polygon) solve() bool {
 		return false
 	}
 
-	// Counters run forwards and at rates below maxRate: an extreme rate that the points did not give is one of these.
+	// Counters run forwards and at rates below maxRate: an extreme rate that the points did not
+	// give is one of these.
 	for _, s := range [...]*slope{&g.min, &g.max} {
 		if s.lower == (point{}) && s.upper == (point{}) {
 			s.lower = l[restLower(l, 0, +1, s.num, s.den)]
@@ -165,8 +172,9 @@ func restUpper(u []point, i, step int, num, den int64) int {
 
 // maxAt returns the largest p + r·x, rounded up.
 func (g *polygon) maxAt(x int64) int64 {
-	// Without limits on the rate the highest line at x lies on the edge of the uppers' hull that spans x. The
-	// height falls to either side of that edge's rate, so with limits the nearest of them is best.
+	// Without limits on the rate the highest line at x lies on the edge of the uppers' hull that
+	// spans x. The height falls to either side of that edge's rate, so with limits the nearest of
+	// them is best.
 	i := after(g.upper, x)
 	switch {
 	case i == 0:
@@ -205,7 +213,10 @@ func (g *polygon) minAt(x int64) int64 {
 	return p.a + product(x-p.c, num).floorDiv(den)
 }
 
-func (s slope) upperAt(x int64) int64 { return s.upper.a + product(x-s.upper.c, s.num).ceilDiv(s.den) }
+func (s slope) upperAt(x int64) int64 {
+	return s.upper.a +
+		product(x-s.upper.c, s.num).ceilDiv(s.den)
+}
 
 func (s slope) lowerAt(x int64) int64 {
 	return s.lower.a + product(x-s.lower.c, s.num).floorDiv(s.den)

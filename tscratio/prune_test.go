@@ -19,18 +19,21 @@ func copyOf(p *Pair) *Pair {
 
 func TestPruneChangesNoAnswer(t *testing.T) {
 	seed.For(t, 40, func(t *testing.T, rng *rand.Rand) {
-		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "all of it", "near and steady", "distant"}
+		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "all of it",
+			"near and steady", "distant"}
 		name := names[rng.IntN(len(names))]
 		d := DefaultAssumptions()
 		d.MaxWander = []Wander{16 * PPM, 300 * PPM, 5000 * PPM}[rng.IntN(3)]
 		d.Window = []time.Duration{time.Second, 2 * time.Second, 10 * time.Second}[rng.IntN(3)]
 		x := newWorld(rng, 60, randomWalk, PPM/2, d.Window, rng.Uint64N(50), rng.Uint64N(50))
 		x.net = networks[name]
-		all := x.pair(t, d, 6, 0.1+rng.Float64()*0.5, [2]float64{20, 20 + rng.Float64()*6*d.Window.Seconds()/2})
+		all := x.pair(t, d, 6, 0.1+rng.Float64()*0.5,
+			[2]float64{20, 20 + rng.Float64()*6*d.Window.Seconds()/2})
 		pruned := copyOf(all)
 		gone := pruned.Prune()
 		if gone != all.Constraints()-pruned.Constraints() {
-			t.Errorf("Prune() = %d, but %d of %d are left", gone, pruned.Constraints(), all.Constraints())
+			t.Errorf("Prune() = %d, but %d of %d are left", gone, pruned.Constraints(),
+				all.Constraints())
 		}
 		if gone == 0 && name == "near and steady" && d.Window == 2*time.Second {
 			t.Errorf("nothing pruned of %d", all.Constraints())
@@ -47,15 +50,18 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 				for range 150 {
 					y := from.count(uint64(rng.Float64() * 60 * second))
 					k, ok := a.windows(y)
-					if lengthened, known := w.over(k); !ok || k > pruneWindows || !known || lengthened > d.MaxWander {
+					if lengthened, known := w.over(k); !ok || k > pruneWindows || !known ||
+						lengthened > d.MaxWander {
 						continue
 					}
 					if a.solveAt(&s, y, w) != b.solveAt(&u, y, w) {
 						t.Fatalf("feasible with all constraints or with those kept, not with both")
 					}
-					got, want := u.interval(u.minAt(0), u.maxAt(0)), s.interval(s.minAt(0), s.maxAt(0))
+					got, want := u.interval(u.minAt(0), u.maxAt(0)),
+						s.interval(s.minAt(0), s.maxAt(0))
 					if got != want || u.rates() != s.rates() {
-						t.Fatalf("%s, w = %v, %d windows: %v at %v, with all constraints %v at %v", name, w, k, got, u.rates(), want, s.rates())
+						t.Fatalf("%s, w = %v, %d windows: %v at %v, with all constraints %v at %v",
+							name, w, k, got, u.rates(), want, s.rates())
 					}
 				}
 			}
@@ -67,8 +73,10 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 		w := d.Wander
 		x.rng = rand.New(rand.NewPCG(5, 5))
 		r := must(pruned.Relate(SideA, w))(t)
-		if full := must(all.Relate(SideA, w))(t); full.Least != r.Least || full.Verdict != r.Verdict {
-			t.Errorf("w_min %v, %v; with all constraints %v, %v", r.Least, r.Verdict, full.Least, full.Verdict)
+		if full := must(all.Relate(SideA, w))(t); full.Least != r.Least ||
+			full.Verdict != r.Verdict {
+			t.Errorf("w_min %v, %v; with all constraints %v, %v", r.Least, r.Verdict, full.Least,
+				full.Verdict)
 		}
 		if bad := x.outside(t, r, 1000, 0, 60); bad > 0 {
 			t.Errorf("%d of 1000 outside", bad)
@@ -76,13 +84,15 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 	})
 }
 
-// TestPruneThinsIdleHour holds pruning to a fourth of the constraints at 16 ppm, a train of six exchanges twice a second.
+// TestPruneThinsIdleHour holds pruning to a fourth of the constraints at 16 ppm, a train of six
+// exchanges twice a second.
 func TestPruneThinsIdleHour(t *testing.T) {
 	x, p := hour(t)
 	before := p.Constraints()
 	start := time.Now()
 	p.Prune()
-	t.Logf("%d constraints, %d after pruning: %.1f times fewer, in %v", before, p.Constraints(), float64(before)/float64(p.Constraints()), time.Since(start))
+	t.Logf("%d constraints, %d after pruning: %.1f times fewer, in %v", before, p.Constraints(),
+		float64(before)/float64(p.Constraints()), time.Since(start))
 	if before < 4*p.Constraints() {
 		t.Errorf("pruned %d constraints to %d, want a fourth at most", before, p.Constraints())
 	}
@@ -91,11 +101,13 @@ func TestPruneThinsIdleHour(t *testing.T) {
 	}
 }
 
-// TestNeverWiderThanPaper holds both methods against each other on the same exchanges and assumptions: no wander,
-// and the quantum and core slack that the paper leaves out at 0, with counters that move by single cycles.
+// TestNeverWiderThanPaper holds both methods against each other on the same exchanges and
+// assumptions: no wander, and the quantum and core slack that the paper leaves out at 0, with
+// counters that move by single cycles.
 func TestNeverWiderThanPaper(t *testing.T) {
 	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
-		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "all of it", "near and steady"}
+		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "all of it",
+			"near and steady"}
 		x := newWorld(rng, 60, still, 0, 10*time.Second, 1, 0)
 		x.net = networks[names[rng.IntN(len(names))]]
 		x.a.node.QuantumCycles, x.b.node.QuantumCycles = 0, 0
@@ -130,7 +142,8 @@ func TestNeverWiderThanPaper(t *testing.T) {
 			}
 			got := must(r.Translate(y))(t)
 			if got.Width() > plain.Width() || got.Width() > tight.Width()+2 {
-				t.Errorf("at %d: relation %v, %d wide; the paper's %v, %d wide, tight %d", y, got, got.Width(), plain, plain.Width(), tight.Width())
+				t.Errorf("at %d: relation %v, %d wide; the paper's %v, %d wide, tight %d", y, got,
+					got.Width(), plain, plain.Width(), tight.Width())
 			}
 		}
 		for range 300 {
@@ -147,8 +160,9 @@ func TestNeverWiderThanPaper(t *testing.T) {
 
 const one = Rate(1) << rateBits
 
-// TestImplied takes pairs of constraints near the margin of the rule and looks, in exact rationals, for a rate, a
-// wander and a reading at which the one that stays lets through what the other would not.
+// TestImplied takes pairs of constraints near the margin of the rule and looks, in exact rationals,
+// for a rate, a wander and a reading at which the one that stays lets through what the other would
+// not.
 func TestImplied(t *testing.T) {
 	seed.For(t, 1, func(t *testing.T, rng *rand.Rand) {
 		implied, n := 0, 20_000/seed.Share()
@@ -198,7 +212,8 @@ func TestImplied(t *testing.T) {
 					p := new(big.Rat).Sub(rat(int64(j.a)), new(big.Rat).Mul(r, c(j)))
 					q := new(big.Rat).Sub(rat(int64(i.a)), new(big.Rat).Mul(r, c(i)))
 					if p.Cmp(q)*int(sign) < 0 {
-						t.Fatalf("%v is said to imply %v (lower: %v) at %v, w = %v; at %d it does not", j, i, lower, rates, w, y)
+						t.Fatalf("%v is said to imply %v (lower: %v) at %v, w = %v; at %d it "+
+							"does not", j, i, lower, rates, w, y)
 					}
 				}
 			}

@@ -30,13 +30,17 @@ func TestArithmeticAtTheEnds(t *testing.T) {
 		for _, y := range edges {
 			d, ok := difference(x, y)
 			if back, backOk := difference(y, x); ok != backOk || ok && d != -back {
-				t.Errorf("%d less %d is %d, %v; the other way round %d, %v", x, y, d, ok, back, backOk)
+				t.Errorf("%d less %d is %d, %v; the other way round %d, %v", x, y, d, ok, back,
+					backOk)
 			}
 		}
 		for _, r := range []Rate{0, 1, 1 << rateBits, 1<<rateBits + 1, 3 << 60, math.MaxUint64} {
 			down, up := r.times(x)
 			exact := new(big.Int).Mul(new(big.Int).SetUint64(x), new(big.Int).SetUint64(uint64(r)))
-			held := func(v uint64) *big.Int { return new(big.Int).Lsh(new(big.Int).SetUint64(v), rateBits) }
+			held := func(v uint64) *big.Int {
+				return new(big.Int).Lsh(new(big.Int).SetUint64(v),
+					rateBits)
+			}
 			if held(down).Cmp(exact) > 0 || up != math.MaxUint64 && held(up).Cmp(exact) < 0 {
 				t.Errorf("%d · %d/2⁴⁸ is from %d to %d", x, r, down, up)
 			}
@@ -71,7 +75,8 @@ func holds(t *testing.T, what string, got Span, err error, second, first uint64)
 	truth := new(big.Int).Sub(new(big.Int).SetUint64(second), new(big.Int).SetUint64(first))
 	switch {
 	case err != nil:
-		if !errors.Is(err, ErrOutOfRange) && !errors.Is(err, ErrBeyondLimit) && !errors.Is(err, ErrNoPath) {
+		if !errors.Is(err, ErrOutOfRange) && !errors.Is(err, ErrBeyondLimit) &&
+			!errors.Is(err, ErrNoPath) {
 			t.Errorf("%s: %v", what, err)
 		}
 	case !got.Valid() || !truth.IsInt64() || !got.Contains(truth.Int64()):
@@ -105,7 +110,8 @@ func TestOwnDurationsAtTheEnds(t *testing.T) {
 			t.Errorf("from 0 to %d: %v", y, err)
 		}
 	}
-	if _, err := c.Duration("a", Event{"a", 0}, Event{"a", 1<<63 - 126}); !errors.Is(err, ErrOutOfRange) {
+	if _, err := c.Duration("a", Event{"a", 0}, Event{"a", 1<<63 - 126}); !errors.Is(err,
+		ErrOutOfRange) {
 		t.Errorf("from 0 to 2⁶³ less quantum and slack: %v", err)
 	}
 	if answers < len(edges)*len(edges)/2 {
@@ -125,7 +131,8 @@ func TestRelationsAtTheEnds(t *testing.T) {
 			cases = append(cases, [][2]uint64{{a, b}})
 		}
 	}
-	cases = append(cases, [][2]uint64{{low, low}, {high, high}}, [][2]uint64{{low, low}, {middle, middle}})
+	cases = append(cases, [][2]uint64{{low, low}, {high, high}},
+		[][2]uint64{{low, low}, {middle, middle}})
 	for _, starts := range cases {
 		p := edgePair(t, starts...)
 		before := p.Constraints()
@@ -136,7 +143,8 @@ func TestRelationsAtTheEnds(t *testing.T) {
 		c := must(NewClosure([]*Relation{intoA, intoB}, ThirdAny))(t)
 		var ways []*Ways
 		for _, reference := range []string{"a", "b"} {
-			ways = append(ways, must(c.Ways(reference, "b", "b"))(t), must(c.Ways(reference, "a", "b"))(t))
+			ways = append(ways, must(c.Ways(reference, "b", "b"))(t),
+				must(c.Ways(reference, "a", "b"))(t))
 		}
 		limits := intoA.limits
 		readings := append([]uint64{limits.Lo, limits.Hi, limits.Hi - 1, limits.Hi - 26}, edges...)
@@ -145,7 +153,8 @@ func TestRelationsAtTheEnds(t *testing.T) {
 				readings = append(readings, s[1]+n)
 			}
 		}
-		offset := starts[0][0] - starts[0][1] // of a, where that is no less than 0 and no more than 2⁶⁴ − 1
+		// of a, where that is no less than 0 and no more than 2⁶⁴ − 1
+		offset := starts[0][0] - starts[0][1]
 		answers := 0
 		for _, y := range readings {
 			x := y + offset
@@ -201,7 +210,8 @@ func TestFarthestExtrapolation(t *testing.T) {
 	r := must(p.Relate(SideA, 0))(t)
 	last := r.knots[len(r.knots)-1].y
 	if got := r.Limits().Hi - last; got > maxReachCycles {
-		t.Errorf("translates %d cycles beyond the constraints, computes with %d", got, uint64(maxReachCycles))
+		t.Errorf("translates %d cycles beyond the constraints, computes with %d", got,
+			uint64(maxReachCycles))
 	}
 	for _, y := range []uint64{r.Limits().Lo, r.Limits().Hi, last + 1<<45} {
 		if at := must(r.Translate(y))(t); !at.Contains(y) {

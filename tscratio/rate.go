@@ -31,7 +31,8 @@ type RateInterval struct {
 // Contains reports whether r lies in the interval.
 func (i RateInterval) Contains(r Rate) bool { return i.Lo <= r && r <= i.Hi }
 
-// PPB returns by how many parts in 10⁹ the interval's ends differ from the rate of reference, for display.
+// PPB returns by how many parts in 10⁹ the interval's ends differ from the rate of reference, for
+// display.
 func (i RateInterval) PPB(reference float64) (lo_ppb, hi_ppb float64) {
 	return (i.Lo.Float()/reference - 1) * 1e9, (i.Hi.Float()/reference - 1) * 1e9
 }
@@ -40,7 +41,8 @@ func (i RateInterval) String() string {
 	return fmt.Sprintf("[%.12f, %.12f]", i.Lo.Float(), i.Hi.Float())
 }
 
-// wander returns the rates that occur where the rate moves by f from a mean in the interval: [lo·(1−f), hi·(1+f)].
+// wander returns the rates that occur where the rate moves by f from a mean in the interval:
+// [lo·(1−f), hi·(1+f)].
 func (i RateInterval) wander(f fraction) RateInterval {
 	return RateInterval{
 		Lo: i.Lo - Rate(f.of(uint64(i.Lo))),

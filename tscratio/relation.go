@@ -7,10 +7,12 @@ import (
 )
 
 var (
-	// ErrTooFew is returned when there are not two trains with constraints of both kinds to lie between.
+	// ErrTooFew is returned when there are not two trains with constraints of both kinds to lie
+	// between.
 	ErrTooFew = errors.New("too few constraints")
 
-	// ErrBeyondLimit is returned for a reading further from the constraints than the extrapolation limit.
+	// ErrBeyondLimit is returned for a reading further from the constraints than the extrapolation
+	// limit.
 	ErrBeyondLimit = errors.New("reading beyond the extrapolation limit")
 )
 
@@ -21,7 +23,8 @@ const (
 	// Consistent: the declared wander is at least twice the smallest that the constraints allow.
 	Consistent Verdict = iota
 
-	// Suspect: it is not. The relation is computed with twice the smallest, and its bounds are estimates.
+	// Suspect: it is not. The relation is computed with twice the smallest, and its bounds are
+	// estimates.
 	Suspect
 )
 
@@ -32,13 +35,13 @@ func (v Verdict) String() string {
 	return "suspect"
 }
 
-// Relation maps readings of From's counter to cycles of Into's counter, as intervals. It is immutable and any
-// number of goroutines may use it.
+// Relation maps readings of From's counter to cycles of Into's counter, as intervals. It is
+// immutable and any number of goroutines may use it.
 //
-// Its bounds are true if the rate of the two counters stays within Wander of its mean in any window of the
-// declared length, the cores of either node agree within its core slack, its counter moves in steps of at
-// most its quantum, and neither epoch is broken. If the verdict is Suspect the data refute, or all but
-// refute, the declared wander, and the bounds are estimates.
+// Its bounds are true if the rate of the two counters stays within Wander of its mean in any window
+// of the declared length, the cores of either node agree within its core slack, its counter moves
+// in steps of at most its quantum, and neither epoch is broken. If the verdict is Suspect the data
+// refute, or all but refute, the declared wander, and the bounds are estimates.
 type Relation struct {
 	From, Into     Node
 	Declared       Assumptions
@@ -80,12 +83,12 @@ type knot struct {
 	value Interval     // extent of p
 }
 
-// Relate evaluates the pair: what do readings of the other node's counter mean in cycles of into's, if the
-// rate wanders by at most w? Declared.Wander is the usual w.
+// Relate evaluates the pair: what do readings of the other node's counter mean in cycles of into's,
+// if the rate wanders by at most w? Declared.Wander is the usual w.
 //
-// The answer is suspect if w is less than twice the wander that the constraints themselves prove. An
-// error wraps ErrTooFew, ErrWanderAboveMax, or is a *RefutedError: then what the constraints prove is beyond
-// MaxWander, and it says where.
+// The answer is suspect if w is less than twice the wander that the constraints themselves prove.
+// An error wraps ErrTooFew, ErrWanderAboveMax, or is a *RefutedError: then what the constraints
+// prove is beyond MaxWander, and it says where.
 func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
 	r, err := p.evidence(into).relate(w)
 	if err != nil {
@@ -96,16 +99,20 @@ func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
 
 func (e *evidence) relate(w Wander) (*Relation, error) {
 	if w < 0 || w > e.declared.MaxWander {
-		return nil, fmt.Errorf("wander of %v: constraints were kept for at most %v: %w", w, e.declared.MaxWander, ErrWanderAboveMax)
+		return nil, fmt.Errorf("wander of %v: constraints were kept for at most %v: %w", w,
+			e.declared.MaxWander, ErrWanderAboveMax)
 	}
 	domain, ok := e.domain()
 	if !ok {
-		return nil, fmt.Errorf("%d lower and %d upper constraints in %d trains: %w", len(e.lower), len(e.upper), len(e.trains), ErrTooFew)
+		return nil, fmt.Errorf("%d lower and %d upper constraints in %d trains: %w", len(e.lower),
+			len(e.upper), len(e.trains), ErrTooFew)
 	}
 	if at, ok := e.backwards(Interval{0, math.MaxUint64}); ok {
-		return nil, &RefutedError{Least: maxWander, Max: e.declared.MaxWander, Contradictions: []Contradiction{
-			{Fault: RanBackwards, From: e.from.Name, Into: e.into.Name, At: at, Asked: w, Least: maxWander},
-		}}
+		return nil, &RefutedError{Least: maxWander, Max: e.declared.MaxWander,
+			Contradictions: []Contradiction{
+				{Fault: RanBackwards, From: e.from.Name, Into: e.into.Name, At: at, Asked: w,
+					Least: maxWander},
+			}}
 	}
 	places := e.places(domain)
 	least := e.least(places)
@@ -118,32 +125,35 @@ func (e *evidence) relate(w Wander) (*Relation, error) {
 	}
 }
 
-// relation evaluates the constraints for a wander of w, or of twice the least if that is more. If a knot's own
-// window refutes it, which the windows that least is from may have missed, it returns instead what
-// that window allows.
-func (e *evidence) relation(places []uint64, w, least Wander) (r *Relation, more Wander, err error) {
-	r = &Relation{From: e.from, Into: e.into, Declared: e.declared, Wander: w, Least: least, windowCycles: e.windowCycles}
+// relation evaluates the constraints for a wander of w, or of twice the least if that is more. If a
+// knot's own window refutes it, which the windows that least is from may have missed, it returns
+// instead what that window allows.
+func (e *evidence) relation(places []uint64, w, least Wander) (r *Relation, more Wander,
+	err error) {
+	r = &Relation{From: e.from, Into: e.into, Declared: e.declared, Wander: w, Least: least,
+		windowCycles: e.windowCycles}
 	if w < 2*least {
 		r.Wander, r.Verdict = 2*least, Suspect
 		r.Contradictions = e.contradictions(places, w)
 		if r.Wander > e.declared.MaxWander {
-			return nil, 0, &RefutedError{Least: least, Max: e.declared.MaxWander, Contradictions: r.Contradictions}
+			return nil, 0, &RefutedError{Least: least, Max: e.declared.MaxWander,
+				Contradictions: r.Contradictions}
 		}
 	}
 	more, err = e.fill(r, places)
 	return r, more, err
 }
 
-// A window is divided so finely that the wander between a knot and the readings half-way to the next adds
-// little: at 1 ppm and ±10 s, w·W/160 is 62 ns.
+// A window is divided so finely that the wander between a knot and the readings half-way to the
+// next adds little: at 1 ppm and ±10 s, w·W/160 is 62 ns.
 const (
 	knotsPerWindow    = 80   // between trains, unless that is more than knotsPerGap
 	minKnotsPerWindow = 1000 // trains closer than this share a knot
 	knotsPerGap       = 32
 )
 
-// places returns the readings at which the programme is solved: in every train, half-way between trains, and
-// further between if they are far apart.
+// places returns the readings at which the programme is solved: in every train, half-way between
+// trains, and further between if they are far apart.
 func (e *evidence) places(domain Interval) []uint64 {
 	ys := []uint64{domain.Lo}
 	last := func() uint64 { return ys[len(ys)-1] }
@@ -170,8 +180,8 @@ func (e *evidence) places(domain Interval) []uint64 {
 	return ys
 }
 
-// fill solves the programme at all places where that can be done and makes the pieces. If the constraints at one
-// of them refute r.Wander it stops and returns the wander that they allow there.
+// fill solves the programme at all places where that can be done and makes the pieces. If the
+// constraints at one of them refute r.Wander it stops and returns the wander that they allow there.
 func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	// Farther from a knot than this nothing is known, or nothing that can be computed with.
 	reach := down(r.Wander.reach(r.windowCycles), e.from.QuantumCycles)
@@ -195,7 +205,8 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		ys = append(ys, y)
 	}
 	if len(ys) == 0 {
-		return 0, fmt.Errorf("no window of %d cycles or less around any of %d readings: %w", uint64(maxReachCycles), len(places), ErrTooFew)
+		return 0, fmt.Errorf("no window of %d cycles or less around any of %d readings: %w",
+			uint64(maxReachCycles), len(places), ErrTooFew)
 	}
 	var s seen
 	constant := r.Wander == 0 && e.solveAll(&s, ys[0])
@@ -209,7 +220,8 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		} else if e.solveAt(&s, y, r.Wander) != feasible {
 			half := uint64(s.k) * e.windowCycles
 			c, _ := e.chordsWithin(&scratch{}, Interval{down(y, half), up(y, half)})
-			// The window is empty under r.Wander, so the wander is more than that, whatever its chords say of it.
+			// The window is empty under r.Wander, so the wander is more than that, whatever its
+			// chords say of it.
 			return max(c.least()/Wander(s.k), r.Wander+1), nil
 		}
 		r.knots = append(r.knots, knot{y, s.k, s.rates(), s.interval(s.minAt(0), s.maxAt(0))})
@@ -272,8 +284,8 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	}
 	ends, moved = append(ends, d), append(moved, m)
 
-	// On a stretch the upper end is the maximum over the polygon of p + r·(distance + moved), a convex
-	// function, and so below its chord; the lower end is concave.
+	// On a stretch the upper end is the maximum over the polygon of p + r·(distance + moved), a
+	// convex function, and so below its chord; the lower end is concave.
 	n := len(ends) - 1
 	los, his := make([]int64, n+1), make([]int64, n+1)
 	for i, d := range ends {
@@ -287,15 +299,16 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	for i := range n {
 		if before {
 			i = n - 1 - i
-			r.add(s, s.y-ends[i+1], ends[i+1], los[i+1], los[i], his[i+1], his[i], ends[i+1]-ends[i])
+			r.add(s, s.y-ends[i+1], ends[i+1], los[i+1], los[i], his[i+1], his[i],
+				ends[i+1]-ends[i])
 		} else {
 			r.add(s, s.y+ends[i], ends[i+1], los[i], los[i+1], his[i], his[i+1], ends[i+1]-ends[i])
 		}
 	}
 }
 
-// add adds a piece of the given length at start, within reach of s.y, on which the bound's ends move from
-// one value to another.
+// add adds a piece of the given length at start, within reach of s.y, on which the bound's ends
+// move from one value to another.
 func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64, length uint64) {
 	// The count may be a quantum past the reading, and past the piece's end.
 	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.QuantumCycles, r.windowCycles)))
@@ -382,13 +395,13 @@ func (r *Relation) find(y uint64) int {
 // Limits returns the readings of From that the relation translates.
 func (r *Relation) Limits() Interval { return r.limits }
 
-// Translate returns in which interval Into's counter stood when From's showed y: what a program would have
-// read there, on any core, quantum and core slack of both nodes included. It returns an error wrapping
-// ErrBeyondLimit outside of Limits.
+// Translate returns in which interval Into's counter stood when From's showed y: what a program
+// would have read there, on any core, quantum and core slack of both nodes included. It returns an
+// error wrapping ErrBeyondLimit outside of Limits.
 //
-// Core slack comes in once, with the constraints: each holds, widened by it, whatever core it was stamped on and
-// whatever core the relation is for. So the relation holds for the two cores that an event on
-// either node was read on, and their readings need no further slack.
+// Core slack comes in once, with the constraints: each holds, widened by it, whatever core it was
+// stamped on and whatever core the relation is for. So the relation holds for the two cores that an
+// event on either node was read on, and their readings need no further slack.
 func (r *Relation) Translate(y uint64) (Interval, error) {
 	if !r.limits.Contains(y) {
 		return Interval{}, r.beyond(y)
@@ -408,8 +421,8 @@ func (r *Relation) on(i int, y uint64) (Interval, error) {
 	return Interval{down(lo, uint64(p.wideLo)), up(hi, uint64(p.wideHi))}, nil
 }
 
-// count returns the interval of Into's count for an interval of From's. Counts, unlike readings, are exact
-// moments, so that no quantum comes in: it is the step in a chain of relations.
+// count returns the interval of Into's count for an interval of From's. Counts, unlike readings,
+// are exact moments, so that no quantum comes in: it is the step in a chain of relations.
 func (r *Relation) count(y Interval) (Interval, error) {
 	for _, end := range []uint64{y.Lo, y.Hi} {
 		if !r.limits.Contains(end) {
@@ -433,7 +446,8 @@ func (n Node) counts(c Interval) Interval { return Interval{c.Lo, up(c.Hi, n.Qua
 // readings returns what a program can have read on a core whose count was in c.
 func (n Node) readings(c Interval) Interval { return Interval{down(c.Lo, n.QuantumCycles), c.Hi} }
 
-// otherCore returns what any core of the node may have shown when one showed c. Relations have it in them already.
+// otherCore returns what any core of the node may have shown when one showed c. Relations have it
+// in them already.
 func (n Node) otherCore(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlackCycles), up(c.Hi, n.CoreSlackCycles)}
 }
@@ -445,14 +459,18 @@ func (n Node) stamps(c Interval) Interval {
 
 func (r *Relation) beyond(y uint64) error {
 	if r.limits.Contains(y) {
-		return fmt.Errorf("translate %d of %q to %q: the constraints are too far away, or %q had not begun to count: %w",
+		return fmt.Errorf("translate %d of %q to %q: the constraints are too far away, or %q had "+
+			"not begun to count: %w",
 			y, r.From.Name, r.Into.Name, r.Into.Name, ErrBeyondLimit)
 	}
-	return fmt.Errorf("translate %d of %q to %q, known from %d to %d, up to %v beyond the constraints: %w",
-		y, r.From.Name, r.Into.Name, r.limits.Lo, r.limits.Hi, r.Declared.ExtrapolationLimit, ErrBeyondLimit)
+	return fmt.Errorf("translate %d of %q to %q, known from %d to %d, up to %v beyond the "+
+		"constraints: %w",
+		y, r.From.Name, r.Into.Name, r.limits.Lo, r.limits.Hi, r.Declared.ExtrapolationLimit,
+		ErrBeyondLimit)
 }
 
-// Cursor translates readings that come roughly in order, faster than Translate. One goroutine may use it.
+// Cursor translates readings that come roughly in order, faster than Translate. One goroutine may
+// use it.
 type Cursor struct {
 	r    *Relation
 	i    int
@@ -496,7 +514,8 @@ func (c *Cursor) move(y uint64) (Interval, error) {
 // Knot is a reading at which the programme was solved exactly.
 type Knot struct {
 	Reading uint64
-	Count   Interval     // of Into, when From's count was Reading: without the quantum of either reading
+	// of Into, when From's count was Reading: without the quantum of either reading
+	Count   Interval
 	Rate    RateInterval // mean rate in the window around it
 	Windows int64        // how many times as long as the stated window that is
 }
@@ -538,8 +557,10 @@ func (r *Relation) rateOver(from, to uint64) (RateInterval, error) {
 	windows := max(k.k, windowsFor(reach, r.windowCycles))
 	w, ok := r.Wander.over(windows)
 	if !ok {
-		const format = "take the rate of %q from %d to %d: %d windows from the constraints, a wander of %v allows any: %w"
-		return RateInterval{}, fmt.Errorf(format, r.From.Name, from, to, windows, r.Wander, ErrBeyondLimit)
+		const format = "take the rate of %q from %d to %d: %d windows from the constraints, a " +
+			"wander of %v allows any: %w"
+		return RateInterval{}, fmt.Errorf(format, r.From.Name, from, to, windows, r.Wander,
+			ErrBeyondLimit)
 	}
 	return k.rates.wander(w.fraction()), nil
 }

@@ -16,15 +16,16 @@ func declared(w Wander) Assumptions {
 	return d
 }
 
-// TestTruthIsInside is the claim of the package: whatever the clocks do within the assumptions and whatever
-// the network does, no query's truth is outside of its bound.
+// TestTruthIsInside is the claim of the package: whatever the clocks do within the assumptions and
+// whatever the network does, no query's truth is outside of its bound.
 func TestTruthIsInside(t *testing.T) {
 	for shapeName, shape := range shapes {
 		for netName, net := range networks {
 			t.Run(shapeName+"/"+netName, func(t *testing.T) {
 				seed.For(t, 2, func(t *testing.T, rng *rand.Rand) {
 					w := []Wander{100 * PPB, 1 * PPM, 10 * PPM}[rng.IntN(3)]
-					quantum, slack := []uint64{1, 26, 120}[rng.IntN(3)], []uint64{0, 150, 900}[rng.IntN(3)]
+					quantum, slack := []uint64{1, 26, 120}[rng.IntN(3)],
+						[]uint64{0, 150, 900}[rng.IntN(3)]
 					x := newWorld(rng, 150, shape, w, 10*time.Second, quantum, slack)
 					x.net = net
 					p := x.pair(t, declared(w), 6, 0.5, [2]float64{40, 47}, [2]float64{60, 85})
@@ -36,9 +37,11 @@ func TestTruthIsInside(t *testing.T) {
 						for _, c := range r.Contradictions {
 							t.Errorf("contradiction: %v", c)
 						}
-						// The estimate that a suspect relation is uses more wander than there is here, and must hold too.
+						// The estimate that a suspect relation is uses more wander than there is
+						// here, and must hold too.
 						if bad := x.outside(t, r, 4000, 0, 150); bad > 0 {
-							t.Errorf("into %v, w = %v, q = %d, s = %d: %d of 4000 outside", r.Into.Name, w, quantum, slack, bad)
+							t.Errorf("into %v, w = %v, q = %d, s = %d: %d of 4000 outside",
+								r.Into.Name, w, quantum, slack, bad)
 						}
 					}
 				})
@@ -56,7 +59,8 @@ func TestHalfTheWanderIsNeverSuspect(t *testing.T) {
 				x.net = networks["kernel stamps"]
 				r := must(x.pair(t, declared(w), 6, 0.5, [2]float64{40, 65}).Relate(SideA, w))(t)
 				if r.Verdict != Consistent || r.Least > w/2 {
-					t.Errorf("verdict %v, w_min %v, true wander at most %v", r.Verdict, r.Least, w/2)
+					t.Errorf("verdict %v, w_min %v, true wander at most %v", r.Verdict, r.Least,
+						w/2)
 				}
 			})
 		})
@@ -76,15 +80,18 @@ func TestTooMuchWanderIsSuspect(t *testing.T) {
 					x2 := x.pair(t, d, 6, 0.5)
 					r := must(x2.Relate(SideA, w))(t)
 					// Less than twice w_min is suspect though nothing refutes it; twice is not.
-					if half := must(x2.Relate(SideA, r.Least*3/2))(t); half.Verdict != Suspect || half.Wander != 2*r.Least || len(half.Contradictions) != 0 {
-						t.Errorf("%v at 1.5 w_min, with %v and contradictions %v", half.Verdict, half.Wander, half.Contradictions)
+					if half := must(x2.Relate(SideA, r.Least*3/2))(t); half.Verdict != Suspect ||
+						half.Wander != 2*r.Least || len(half.Contradictions) != 0 {
+						t.Errorf("%v at 1.5 w_min, with %v and contradictions %v", half.Verdict,
+							half.Wander, half.Contradictions)
 					}
 					if full := must(x2.Relate(SideA, r.Least*2))(t); full.Verdict != Consistent {
 						t.Errorf("%v at 2 w_min", full.Verdict)
 					}
 					if r.Verdict != Suspect || r.Wander != 2*r.Least {
 						bad := x.outside(t, r, 2000, 1, 99)
-						t.Errorf("verdict %v at %d times the declared wander, w_min %v; %d of 2000 outside", r.Verdict, factor, r.Least, bad)
+						t.Errorf("verdict %v at %d times the declared wander, w_min %v; %d of "+
+							"2000 outside", r.Verdict, factor, r.Least, bad)
 					}
 				})
 			})
@@ -109,12 +116,14 @@ func TestRelateRefuses(t *testing.T) {
 	if got := float64(r.Limits().Hi-p.trains[len(p.trains)-1].b.Lo) / float64(x.b.node.NominalHz); got < 59.99 || got > 60 {
 		t.Errorf("translates to %g s beyond the last train, want 60", got)
 	}
-	if _, err := (&Pair{A: p.A, B: p.B, Declared: p.Declared, trains: p.trains[:1]}).Relate(SideA, 1*PPM); !errors.Is(err, ErrTooFew) {
+	if _, err := (&Pair{A: p.A, B: p.B, Declared: p.Declared, trains: p.trains[:1]}).Relate(SideA,
+		1*PPM); !errors.Is(err, ErrTooFew) {
 		t.Errorf("of one train: %v", err)
 	}
 }
 
-// TestNoWanderWhereThereIs asks for a constant rate of a pair whose rate drifts too slowly for one window to show.
+// TestNoWanderWhereThereIs asks for a constant rate of a pair whose rate drifts too slowly for one
+// window to show.
 func TestNoWanderWhereThereIs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	x := newWorld(rng, 600, drift(), 1500*PPT, 10*time.Second, 1, 0)
@@ -131,15 +140,17 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 	}
 }
 
-// TestFalseIsSuspect counts queries that are false and not marked suspect where the true wander is a multiple of the
-// declared. From five times on there must be none, where the bound is narrower than what the wander moves a
-// reading in a window. Where it is wider, constraints may be consistent with a constant rate and still, by
-// their asymmetry, mislead: then no verdict that rests on proof can tell, and the share is reported.
+// TestFalseIsSuspect counts queries that are false and not marked suspect where the true wander is
+// a multiple of the declared. From five times on there must be none, where the bound is narrower
+// than what the wander moves a reading in a window. Where it is wider, constraints may be
+// consistent with a constant rate and still, by their asymmetry, mislead: then no verdict that
+// rests on proof can tell, and the share is reported.
 func TestFalseIsSuspect(t *testing.T) {
 	for _, tc := range []struct {
 		network string
 		narrow  bool
-	}{{"kernel stamps", true}, {"near and steady", true}, {"asymmetric", false}, {"bursty", false}} {
+	}{{"kernel stamps", true}, {"near and steady", true}, {"asymmetric", false},
+		{"bursty", false}} {
 		for _, factor := range []Wander{2, 5, 20} {
 			queries, silent := 0, 0
 			seed.For(t, 8, func(t *testing.T, rng *rand.Rand) {
@@ -160,11 +171,13 @@ func TestFalseIsSuspect(t *testing.T) {
 					bad := x.outside(t, r, 500, 1, 59)
 					silent += bad
 					if bad > 0 && factor >= 5 && tc.narrow {
-						t.Errorf("%s, %s: %d of 500 false, and %v with w_min %v", shapeName, tc.network, bad, r.Verdict, r.Least)
+						t.Errorf("%s, %s: %d of 500 false, and %v with w_min %v", shapeName,
+							tc.network, bad, r.Verdict, r.Least)
 					}
 				}
 			})
-			t.Logf("%s, true wander %d times the declared: %d of %d queries false and not marked", tc.network, factor, silent, queries)
+			t.Logf("%s, true wander %d times the declared: %d of %d queries false and not marked",
+				tc.network, factor, silent, queries)
 		}
 	}
 }
@@ -191,7 +204,8 @@ func TestCursorEqualsTranslate(t *testing.T) {
 			t.Fatalf("at %d: cursor %v, %v, Translate %v, %v", y, got, errCursor, want, err)
 		}
 	}
-	if n := testing.AllocsPerRun(1000, func() { c.Translate(y); r.Translate(r.Limits().Mid()) }); n != 0 {
+	if n := testing.AllocsPerRun(1000,
+		func() { c.Translate(y); r.Translate(r.Limits().Mid()) }); n != 0 {
 		t.Errorf("%g allocations a query", n)
 	}
 }

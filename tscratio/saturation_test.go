@@ -13,11 +13,13 @@ import (
 
 func TestWanderReach(t *testing.T) {
 	const window = 25_000_000_000
-	for _, w := range []Wander{1, PPB, PPM, 125 * PPM, 2000 * PPM, 60_000 * PPM, 200_000 * PPM, maxWander} {
+	for _, w := range []Wander{1, PPB, PPM, 125 * PPM, 2000 * PPM, 60_000 * PPM, 200_000 * PPM,
+		maxWander} {
 		reach := w.reach(window)
 		k := windowsFor(reach, window)
 		if lengthened, ok := w.over(k); !ok || lengthened > maxWander || lengthened < w {
-			t.Errorf("%v over %d windows, its reach of %d cycles: %v, %v", w, k, reach, lengthened, ok)
+			t.Errorf("%v over %d windows, its reach of %d cycles: %v, %v", w, k, reach, lengthened,
+				ok)
 		}
 		if lengthened, ok := w.over(k + 1); ok && reach != maxReachCycles {
 			t.Errorf("%v over %d windows, one past its reach: %v", w, k+1, lengthened)
@@ -58,7 +60,8 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 		t.Errorf("translates up to %d windows after the last train, want 62", (got-last)/window)
 	}
 	if got, want := r.Limits().Lo, first-min(first, 62*window-x.b.node.QuantumCycles); got != want {
-		t.Errorf("translates from %d windows before the first train on, want 62", (first-got)/window)
+		t.Errorf("translates from %d windows before the first train on, want 62",
+			(first-got)/window)
 	}
 	if bad := x.outside(t, r, 500, 1, 640); bad > 0 {
 		t.Errorf("%d of 500 outside, close enough to the constraints", bad)
@@ -85,7 +88,8 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 	if span.Width() > x.a.node.NominalHz/100 {
 		t.Errorf("duration over the gap: %v, by a rate and not by its ends", span)
 	}
-	if got, err := r.scale(x.b.read(u, 0), Span{0, int64(at(2010) - at(10))}); !errors.Is(err, ErrBeyondLimit) {
+	if got, err := r.scale(x.b.read(u, 0), Span{0, int64(at(2010) - at(10))}); !errors.Is(err,
+		ErrBeyondLimit) {
 		t.Errorf("scaled over the gap: %v, %v", got, err)
 	}
 

@@ -8,28 +8,32 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// These tests take the network's delay away, which in others hides it if some rule is not kept: here a bound is
-// as narrow as its rules allow, and a truth lies close to its ends.
+// These tests take the network's delay away, which in others hides it if some rule is not kept:
+// here a bound is as narrow as its rules allow, and a truth lies close to its ends.
 
 func TestSharpQuantumAndSlack(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
-		for _, q := range []struct{ quantum, slack uint64 }{{30_000, 0}, {1, 30_000}, {30_000, 30_000}} {
+		for _, q := range []struct{ quantum, slack uint64 }{{30_000, 0}, {1, 30_000},
+			{30_000, 30_000}} {
 			x := newWorld(rng, 40, still, 0, 10*time.Second, q.quantum, q.slack)
 			x.net = instant
 			p := x.pair(t, declared(1*PPB), 12, 0.25)
-			f := &fleet{clocks: []*clock{x.a, x.b}, rng: rng, w: 1 * PPB, pairs: map[[2]int]*Pair{{0, 1}: p}}
+			f := &fleet{clocks: []*clock{x.a, x.b}, rng: rng, w: 1 * PPB,
+				pairs: map[[2]int]*Pair{{0, 1}: p}}
 			c := f.closure(t, ThirdNone)
 			for _, into := range []Side{SideA, SideB} {
 				r := must(p.Relate(into, 1*PPB))(t)
 				if bad := x.outside(t, r, 20_000/seed.Share(), 1, 39); bad > 0 {
-					t.Errorf("q = %d, s = %d, into %s: %d outside", q.quantum, q.slack, r.Into.Name, bad)
+					t.Errorf("q = %d, s = %d, into %s: %d outside", q.quantum, q.slack, r.Into.Name,
+						bad)
 				}
 			}
 			for range 20_000 / seed.Share() {
 				at := uint64((1 + rng.Float64()*38) * second)
 				e, truth := f.event(1, at), f.event(0, at)
 				if got := must(c.Translate("b", "a", e.Reading))(t); !got.Contains(truth.Reading) {
-					t.Fatalf("closed: q = %d, s = %d: %v, truth %d", q.quantum, q.slack, got.Interval, truth.Reading)
+					t.Fatalf("closed: q = %d, s = %d: %v, truth %d", q.quantum, q.slack,
+						got.Interval, truth.Reading)
 				}
 			}
 		}
@@ -51,7 +55,8 @@ func TestSharpStamps(t *testing.T) {
 	})
 }
 
-// TestSharpWander lets the rate do its worst: jump from one end of the wander to the other between trains.
+// TestSharpWander lets the rate do its worst: jump from one end of the wander to the other between
+// trains.
 func TestSharpWander(t *testing.T) {
 	seed.For(t, 6, func(t *testing.T, rng *rand.Rand) {
 		w := 1000 * PPM
@@ -65,7 +70,8 @@ func TestSharpWander(t *testing.T) {
 			if len(r.Contradictions) > 0 {
 				t.Errorf("contradicts a wander of %v: %v", w, r.Contradictions[0])
 			}
-			// As if twice w_min were not more than w, so that nothing is hidden behind the estimate.
+			// As if twice w_min were not more than w, so that nothing is hidden behind the
+			// estimate.
 			r = proven(t, p, into, w)
 			if bad := x.outside(t, r, 20_000/seed.Share(), 0, 120); bad > 0 {
 				t.Errorf("into %s: %d outside", r.Into.Name, bad)
@@ -86,7 +92,8 @@ func proven(t *testing.T, p *Pair, into Side, w Wander) *Relation {
 	return r
 }
 
-// TestSharpDrift lets the rate drift on past the last constraint and through a gap, as fast as windows allow.
+// TestSharpDrift lets the rate drift on past the last constraint and through a gap, as fast as
+// windows allow.
 func TestSharpDrift(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		w := 100 * PPM
@@ -104,14 +111,16 @@ func TestSharpDrift(t *testing.T) {
 			v := u + rng.Uint64N(5*second)
 			got := must(r.SameNode(x.b.count(u), x.b.count(v)))(t)
 			if truth := x.a.cyclesBetween(u, v); truth+1 < got.Lo || truth-1 > got.Hi {
-				t.Fatalf("duration from %.2f s to %.2f s: %v, truth %d", float64(u)/second, float64(v)/second, got, truth)
+				t.Fatalf("duration from %.2f s to %.2f s: %v, truth %d", float64(u)/second,
+					float64(v)/second, got, truth)
 			}
 		}
 	})
 }
 
 func TestConstraintsTakeTheTrueEnds(t *testing.T) {
-	e := Exchange{Sent: Interval{1, 2}, Received: Interval{3, 4}, Answered: Interval{5, 6}, Returned: Interval{7, 8}}
+	e := Exchange{Sent: Interval{1, 2}, Received: Interval{3, 4}, Answered: Interval{5, 6},
+		Returned: Interval{7, 8}}
 	for _, tc := range []struct {
 		by           Starter
 		lower, upper Constraint

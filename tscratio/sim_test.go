@@ -38,7 +38,8 @@ func newClock(node Node, start uint64, hz float64, deviation []float64) *clock {
 	whole, part := start, uint64(0)
 	for _, d := range deviation {
 		c.whole, c.part = append(c.whole, whole), append(c.part, part)
-		rate := uint64(math.Round(hz * (1 + d) * (1 << clockBits))) // cycles per second, in units of 2⁻³²
+		// cycles per second, in units of 2⁻³²
+		rate := uint64(math.Round(hz * (1 + d) * (1 << clockBits)))
 		c.rates = append(c.rates, rate)
 		whole, part = c.forward(whole, part, rate, segment)
 	}
@@ -46,8 +47,8 @@ func newClock(node Node, start uint64, hz float64, deviation []float64) *clock {
 }
 
 func (c *clock) forward(whole, part, rate, ticks uint64) (uint64, uint64) {
-	// rate·ticks/2³² in units of 2⁻³² cycles; a tick is 2⁻³² s. What is cut off is below 2⁻³² cycles and is part of
-	// the clock's definition.
+	// rate·ticks/2³² in units of 2⁻³² cycles; a tick is 2⁻³² s. What is cut off is below 2⁻³²
+	// cycles and is part of the clock's definition.
 	hi, lo := bits.Mul64(rate, ticks)
 	v := hi<<32 | lo>>32
 	part += v & (1<<clockBits - 1)
@@ -133,7 +134,8 @@ func temperatureStep(rng *rand.Rand, n int) []float64 {
 	return d
 }
 
-// square switches between the extremes at random moments: the most that a rate can do within a wander.
+// square switches between the extremes at random moments: the most that a rate can do within a
+// wander.
 func square(rng *rand.Rand, n int) []float64 {
 	d := make([]float64, n)
 	v, left := 1.0, 0
@@ -160,19 +162,24 @@ func drift() shape {
 	}
 }
 
-// instant is a network without delay, over which constraints are as sharp as quantum and core slack let them be.
+// instant is a network without delay, over which constraints are as sharp as quantum and core slack
+// let them be.
 var instant = network{}
 
 func still(_ *rand.Rand, n int) []float64 { return make([]float64, n) }
 
-var shapes = map[string]shape{"sine": sine, "random walk": randomWalk, "temperature step": temperatureStep}
+var shapes = map[string]shape{"sine": sine, "random walk": randomWalk,
+	"temperature step": temperatureStep}
 
-// newWorld makes two nodes whose relative rate wanders by at most w in any window of ±window, and by nearly that
-// in one.
-func newWorld(rng *rand.Rand, seconds int, s shape, w Wander, window time.Duration, quantum, slack uint64) *world {
+// newWorld makes two nodes whose relative rate wanders by at most w in any window of ±window, and
+// by nearly that in one.
+func newWorld(rng *rand.Rand, seconds int, s shape, w Wander, window time.Duration, quantum,
+	slack uint64) *world {
 	hzA, hzB := 2e9+rng.Float64()*1.5e9, 2e9+rng.Float64()*1.5e9
-	nodeA := Node{Name: "a", Epoch: "a1", NominalHz: uint64(hzA), QuantumCycles: max(1, quantum), CoreSlackCycles: slack}
-	nodeB := Node{Name: "b", Epoch: "b1", NominalHz: uint64(hzB), QuantumCycles: max(1, quantum/2), CoreSlackCycles: slack / 2}
+	nodeA := Node{Name: "a", Epoch: "a1", NominalHz: uint64(hzA), QuantumCycles: max(1, quantum),
+		CoreSlackCycles: slack}
+	nodeB := Node{Name: "b", Epoch: "b1", NominalHz: uint64(hzB), QuantumCycles: max(1, quantum/2),
+		CoreSlackCycles: slack / 2}
 	hzA *= 1 + (rng.Float64()-0.5)*1e-4
 	hzB *= 1 + (rng.Float64()-0.5)*1e-4
 	n := (seconds + 2) * second / segment
@@ -184,9 +191,11 @@ func newWorld(rng *rand.Rand, seconds int, s shape, w Wander, window time.Durati
 		for i := range dA {
 			mA[i], mB[i] = dA[i]*scale, dB[i]*scale
 		}
-		return &world{a: newClock(nodeA, startA, hzA, mA), b: newClock(nodeB, startB, hzB, mB), rng: rng, seconds: seconds}
+		return &world{a: newClock(nodeA, startA, hzA, mA), b: newClock(nodeB, startB, hzB, mB),
+			rng: rng, seconds: seconds}
 	}
-	// Wander is nearly proportional to the scale: twice is enough to come near from either side, then below.
+	// Wander is nearly proportional to the scale: twice is enough to come near from either side,
+	// then below.
 	for range 3 {
 		if got := build(scale).wander(window); got > 0 {
 			scale *= float64(w) * 1e-12 / got
@@ -200,8 +209,8 @@ func newWorld(rng *rand.Rand, seconds int, s shape, w Wander, window time.Durati
 	return x
 }
 
-// wander returns the largest deviation of the relative rate from the middle of its range in any window of ±window
-// of B's count, one segment more to be safe.
+// wander returns the largest deviation of the relative rate from the middle of its range in any
+// window of ±window of B's count, one segment more to be safe.
 func (x *world) wander(window time.Duration) float64 {
 	n := len(x.a.rates)
 	rel := make([]float64, n)
@@ -280,8 +289,10 @@ func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starte
 	}
 }
 
-// pair runs trains at a pace for the world's length, except in the gaps, and returns what they found.
-func (x *world) pair(t testing.TB, declared Assumptions, exchanges int, every float64, gaps ...[2]float64) *Pair {
+// pair runs trains at a pace for the world's length, except in the gaps, and returns what they
+// found.
+func (x *world) pair(t testing.TB, declared Assumptions, exchanges int, every float64,
+	gaps ...[2]float64) *Pair {
 	t.Helper()
 	p, err := NewPair(x.a.node, x.b.node, declared)
 	if err != nil {
@@ -305,7 +316,8 @@ next:
 	return p
 }
 
-// outside counts the queries, at random moments from one second to another, whose truth is not in r's bound.
+// outside counts the queries, at random moments from one second to another, whose truth is not in
+// r's bound.
 func (x *world) outside(t *testing.T, r *Relation, queries int, from, to float64) int {
 	t.Helper()
 	fromClock, intoClock := x.b, x.a
@@ -322,7 +334,8 @@ func (x *world) outside(t *testing.T, r *Relation, queries int, from, to float64
 		}
 		if !got.Contains(truth) {
 			if bad == 0 && testing.Verbose() {
-				t.Logf("at %.3f s: %d is %v, truth %d: %d cycles low, %d high", float64(at)/second, y, got, truth, int64(got.Lo-truth), int64(truth-got.Hi))
+				t.Logf("at %.3f s: %d is %v, truth %d: %d cycles low, %d high", float64(at)/second,
+					y, got, truth, int64(got.Lo-truth), int64(truth-got.Hi))
 			}
 			bad++
 		}

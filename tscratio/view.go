@@ -2,15 +2,17 @@ package tscratio
 
 import "fmt"
 
-// A closure answers each question by all of its paths. Views and ways answer many questions of one kind: they look at all paths once for
-// each stretch of readings, and then go by those that were tightest there. What they answer is as true, and at most a little wider.
+// A closure answers each question by all of its paths. Views and ways answer many questions of one
+// kind: they look at all paths once for each stretch of readings, and then go by those that were
+// tightest there. What they answer is as true, and at most a little wider.
 
 const (
 	viewStretches  = 4096 // at most, over everything that can be translated
 	minStretchBits = 24   // a stretch is at least so long: a hundredth of a second
 )
 
-// View translates readings of one node into counts of another. It keeps what it found, so one goroutine may use it.
+// View translates readings of one node into counts of another. It keeps what it found, so one
+// goroutine may use it.
 type View struct {
 	closure    *Closure
 	from, into Node
@@ -64,7 +66,8 @@ func (l *leg) count(c Interval) (Interval, bool) {
 	if p.hi < p.lo {
 		return Interval{}, false
 	}
-	return Interval{p.lo + scaleDown(c.Lo-l.start, p.slopeLo, slopeBits), p.hi + scaleUp(c.Hi-l.start, p.slopeHi, slopeBits)}, true
+	return Interval{p.lo + scaleDown(c.Lo-l.start, p.slopeLo, slopeBits),
+		p.hi + scaleUp(c.Hi-l.start, p.slopeHi, slopeBits)}, true
 }
 
 // legs are a path.
@@ -83,7 +86,8 @@ func (c *Closure) View(from, into string) (*View, error) {
 	v := &View{closure: c, legs: map[*Relation]*leg{}}
 	i, j := c.index(from), c.index(into)
 	if i < 0 || j < 0 {
-		return nil, fmt.Errorf("view readings of %q in %q: one of them is unknown: %w", from, into, ErrNoPath)
+		return nil, fmt.Errorf("view readings of %q in %q: one of them is unknown: %w", from, into,
+			ErrNoPath)
 	}
 	v.from, v.into = c.nodes[i], c.nodes[j]
 	v.quantum = v.from.QuantumCycles
@@ -111,7 +115,8 @@ func (c *Closure) View(from, into string) (*View, error) {
 	return v, nil
 }
 
-// Limits returns the smallest and the largest reading that may be translated; some between them may not be.
+// Limits returns the smallest and the largest reading that may be translated; some between them may
+// not be.
 func (v *View) Limits() (lo, hi uint64) { return v.base, v.last }
 
 // Translate is Closure.Translate without the paths.
@@ -158,7 +163,8 @@ func (s *viewStretch) count(start Interval) (Interval, bool) {
 	return i, ok && i.Valid()
 }
 
-// allow is all that some paths allow: one of as many as are needed says what is true, and not always the same.
+// allow is all that some paths allow: one of as many as are needed says what is true, and not
+// always the same.
 func allow(paths []legs, c Interval) (Interval, bool) {
 	all, ok := paths[0].count(c)
 	for _, p := range paths[1:] {
@@ -175,7 +181,8 @@ func (v *View) stretch(y uint64) *viewStretch {
 	if s.state == unknown {
 		middle := up(v.base+j<<v.bits, 1<<(v.bits-1))
 		s.state = slow
-		if on, err := v.closure.settle(v.paths, v.from.counts(At(min(middle, v.last)))); err == nil {
+		if on, err := v.closure.settle(v.paths,
+			v.from.counts(At(min(middle, v.last)))); err == nil {
 			s.state, s.verdict = fast, on.verdict
 			s.lo, s.hi = v.legsOf(on.lo), v.legsOf(on.hi)
 			if s.lo[0].second == nil && s.hi[0].second == nil {
@@ -194,7 +201,8 @@ func (v *View) legsOf(paths []told) []legs {
 	return all
 }
 
-// Ways finds durations between events of two nodes, or of one. It keeps what it found, so one goroutine may use it.
+// Ways finds durations between events of two nodes, or of one. It keeps what it found, so one
+// goroutine may use it.
 type Ways struct {
 	closure                  *Closure
 	first, second, reference Node
@@ -204,7 +212,8 @@ type Ways struct {
 	// The views that ways go by; nil where there is none.
 	secondOnFirst, firstOnSecond *View
 	firstOnRef, secondOnRef      *View
-	firstRate, secondRate        *Relation // to the reference; nil where there is none, and for the reference
+	// to the reference; nil where there is none, and for the reference
+	firstRate, secondRate *Relation
 
 	base, last uint64 // the readings of first that stretches cover
 	bits       uint
@@ -229,11 +238,14 @@ type wayStretch struct {
 	verdict  Verdict
 	rate     RateInterval // of the node that both events are put on, in reference cycles
 	from, to uint64       // that node's readings between which the rate holds
-	longest  int64        // durations up to this are scaled by it; a quarter of the window, in which the wander is what it is at once
+	// durations up to this are scaled by it; a quarter of the window, in which the wander is what
+	// it is at once
+	longest int64
 }
 
-// Ways returns what finds durations from events of one node to events of another, in cycles of the reference. The error wraps
-// ErrNoPath where a node is unknown; that no chain of relations leads from one to another is found by Duration.
+// Ways returns what finds durations from events of one node to events of another, in cycles of the
+// reference. The error wraps ErrNoPath where a node is unknown; that no chain of relations leads
+// from one to another is found by Duration.
 func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 	w := &Ways{closure: c}
 	for _, n := range []struct {
@@ -242,7 +254,8 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 	}{{reference, &w.reference}, {first, &w.first}, {second, &w.second}} {
 		i := c.index(n.name)
 		if i < 0 {
-			return nil, fmt.Errorf("find ways from %q to %q in cycles of %q: node %q: %w", first, second, reference, n.name, ErrNoPath)
+			return nil, fmt.Errorf("find ways from %q to %q in cycles of %q: node %q: %w", first,
+				second, reference, n.name, ErrNoPath)
 		}
 		*n.node = c.nodes[i]
 	}
@@ -254,7 +267,8 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 		w.firstOnSecond, _ = c.View(first, second)
 		covers = w.firstOnSecond
 	}
-	if w.same || first == reference || second == reference || c.overReference(reference, first, second) {
+	if w.same || first == reference || second == reference ||
+		c.overReference(reference, first, second) {
 		w.firstOnRef, _ = c.View(first, reference)
 		w.secondOnRef, _ = c.View(second, reference)
 	}
@@ -307,8 +321,9 @@ func (w *Ways) ask(x, y uint64) (Duration, error) {
 	return w.closure.Duration(w.reference.Name, Event{w.first.Name, x}, Event{w.second.Name, y})
 }
 
-// by goes the way that was chosen for a stretch, and where the reference is no third node, or may be one, allows no more than what both events
-// on it do: so a duration lies within the difference of what its events are translated to.
+// by goes the way that was chosen for a stretch, and where the reference is no third node, or may
+// be one, allows no more than what both events on it do: so a duration lies within the difference
+// of what its events are translated to.
 func (w *Ways) by(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
 	d, verdict, ok := w.along(s, x, y)
 	if !ok || !w.narrows(s, y-x) {
@@ -327,13 +342,15 @@ func (w *Ways) narrows(s *wayStretch, d uint64) bool {
 	if w.firstOnRef == nil || w.secondOnRef == nil {
 		return false
 	}
-	if w.same { // only where the rate's error has grown over the duration to more than a bound may be
+	// only where the rate's error has grown over the duration to more than a bound may be
+	if w.same {
 		if int64(d) < 0 {
 			d = -d
 		}
 		return scaleUp(d, uint64(s.rate.Hi-s.rate.Lo), rateBits) > narrowCycles
 	}
-	return s.way != onReference && !(s.way == onFirst && w.first.Name == w.reference.Name) && !(s.way == onSecond && w.second.Name == w.reference.Name)
+	return s.way != onReference && !(s.way == onFirst && w.first.Name == w.reference.Name) &&
+		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
 // narrowCycles is less than what two events on another node are known to.
@@ -399,7 +416,8 @@ func (w *Ways) along(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
 
 // scale is Relation.scale by the stretch's rate, where that holds.
 func (s *wayStretch) scale(y uint64, d Span) (Span, bool) {
-	if d.Hi > s.longest || d.Lo < -s.longest || offset(y, min(d.Lo, 0)) < s.from || offset(y, max(d.Hi, 0)) > s.to || y < s.from || y > s.to {
+	if d.Hi > s.longest || d.Lo < -s.longest || offset(y, min(d.Lo, 0)) < s.from ||
+		offset(y, max(d.Hi, 0)) > s.to || y < s.from || y > s.to {
 		return Span{}, false
 	}
 	var scaled Span
@@ -463,7 +481,8 @@ func (w *Ways) choose(s *wayStretch, x uint64) {
 			}
 			views = []*View{w.firstOnSecond}
 		case onReference:
-			if w.firstOnRef == nil || w.secondOnRef == nil || w.first.Name == w.reference.Name || w.second.Name == w.reference.Name {
+			if w.firstOnRef == nil || w.secondOnRef == nil || w.first.Name == w.reference.Name ||
+				w.second.Name == w.reference.Name {
 				continue
 			}
 			t.scenario = ThroughReference
@@ -483,7 +502,8 @@ func (w *Ways) choose(s *wayStretch, x uint64) {
 			continue
 		}
 		t.verdict = max(t.verdict, verdict)
-		if best.state == slow || t.verdict < best.verdict || t.verdict == best.verdict && d.Width() < width {
+		if best.state == slow || t.verdict < best.verdict ||
+			t.verdict == best.verdict && d.Width() < width {
 			best, width = t, d.Width()
 		}
 	}

@@ -8,13 +8,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// What views and ways answer holds the truth, holds with what the closure answers, and is hardly wider.
+// What views and ways answer holds the truth, holds with what the closure answers, and is hardly
+// wider.
 func TestWaysHoldTruth(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		quantum, slack := []uint64{1, 40}[rng.IntN(2)], []uint64{0, 60}[rng.IntN(2)]
 		f := newFleet(rng, 4, 60, 1*PPM, quantum, slack)
 		far, near := network{base: 40, asymmetry: 60, jitter: 5}, network{base: 3, jitter: 1}
-		for p, net := range map[[2]int]network{{0, 1}: far, {0, 2}: near, {1, 2}: near, {2, 3}: near} {
+		for p, net := range map[[2]int]network{{0, 1}: far, {0, 2}: near, {1, 2}: near,
+			{2, 3}: near} {
 			f.measure(t, p[0], p[1], net, 0.5, 59)
 		}
 		third := ThirdAny
@@ -36,8 +38,10 @@ func TestWaysHoldTruth(t *testing.T) {
 			on, to, ref := rng.IntN(4), rng.IntN(4), rng.IntN(4)
 			key := [3]int{ref, on, to}
 			if ways[key] == nil {
-				ways[key] = must(c.Ways(f.clocks[ref].node.Name, f.clocks[on].node.Name, f.clocks[to].node.Name))(t)
-				views[[2]int{on, to}] = must(c.View(f.clocks[on].node.Name, f.clocks[to].node.Name))(t)
+				ways[key] = must(c.Ways(f.clocks[ref].node.Name, f.clocks[on].node.Name,
+					f.clocks[to].node.Name))(t)
+				views[[2]int{on, to}] = must(c.View(f.clocks[on].node.Name,
+					f.clocks[to].node.Name))(t)
 			}
 			x, y := f.event(on, u), f.event(to, v)
 			d, err := ways[key].Duration(x.Reading, y.Reading)
@@ -50,7 +54,8 @@ func TestWaysHoldTruth(t *testing.T) {
 				continue
 			}
 			if truth := f.clocks[ref].cyclesBetween(u, v); truth+1 < d.Lo || truth-1 > d.Hi {
-				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d", d.Scenario, on, to, ref, d.Span, truth)
+				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d", d.Scenario, on, to,
+					ref, d.Span, truth)
 			}
 			if !d.Intersect(want.Span).Valid() || d.Verdict != want.Verdict {
 				t.Fatalf("%v, the closure has %v", d, want)
@@ -61,14 +66,16 @@ func TestWaysHoldTruth(t *testing.T) {
 			}
 			i, _, err := views[[2]int{on, to}].Translate(x.Reading)
 			closed := must(c.Translate(x.Node, f.clocks[to].node.Name, x.Reading))(t)
-			if err != nil || !i.Intersect(closed.Interval).Valid() || !i.Contains(f.clocks[to].read(u, 0)) && slack == 0 {
+			if err != nil || !i.Intersect(closed.Interval).Valid() ||
+				!i.Contains(f.clocks[to].read(u, 0)) && slack == 0 {
 				t.Fatalf("view %v, closure %v, %v", i, closed, err)
 			}
 		}
 		if wider > all/50 {
 			t.Errorf("%d of %d durations are over 1.2 times as wide as the closure's", wider, all)
 		}
-		if undecided > all/2 { // b and d, a and d as reference of each other have no direct relation
+		// b and d, a and d as reference of each other have no direct relation
+		if undecided > all/2 {
 			t.Errorf("%d durations were not decided, %d were", undecided, all)
 		}
 	})
@@ -79,7 +86,8 @@ func TestBatchesEqualSingleDurations(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		f := newFleet(rng, 4, 30, 1*PPM, []uint64{1, 40}[rng.IntN(2)], []uint64{0, 60}[rng.IntN(2)])
 		far, near := network{base: 40, asymmetry: 60, jitter: 5}, network{base: 3, jitter: 1}
-		for p, net := range map[[2]int]network{{0, 1}: far, {0, 2}: near, {1, 2}: near, {2, 3}: near} {
+		for p, net := range map[[2]int]network{{0, 1}: far, {0, 2}: near, {1, 2}: near,
+			{2, 3}: near} {
 			f.measure(t, p[0], p[1], net, 0.5, 29)
 		}
 		third := ThirdAny
@@ -91,8 +99,10 @@ func TestBatchesEqualSingleDurations(t *testing.T) {
 		c := f.closure(t, third)
 		for range 40 {
 			on, to, ref := rng.IntN(4), rng.IntN(4), rng.IntN(4)
-			names := [3]string{f.clocks[ref].node.Name, f.clocks[on].node.Name, f.clocks[to].node.Name}
-			one, many := must(c.Ways(names[0], names[1], names[2]))(t), must(c.Ways(names[0], names[1], names[2]))(t)
+			names := [3]string{f.clocks[ref].node.Name, f.clocks[on].node.Name,
+				f.clocks[to].node.Name}
+			one, many := must(c.Ways(names[0], names[1], names[2]))(t),
+				must(c.Ways(names[0], names[1], names[2]))(t)
 			var xs, ys []uint64
 			at := uint64(second)
 			for range 1500 {
@@ -102,7 +112,8 @@ func TestBatchesEqualSingleDurations(t *testing.T) {
 					from = uint64(rng.Float64() * 30 * second)
 				}
 				length := uint64(rng.Float64() * float64(uint64(second/1000000)<<rng.IntN(20)))
-				xs, ys = append(xs, f.event(on, from).Reading), append(ys, f.event(to, from+length-min(from, second/5000)).Reading)
+				xs, ys = append(xs, f.event(on, from).Reading),
+					append(ys, f.event(to, from+length-min(from, second/5000)).Reading)
 			}
 			spans := make([]Span, len(xs))
 			for i := 0; i < len(xs); {
@@ -112,8 +123,12 @@ func TestBatchesEqualSingleDurations(t *testing.T) {
 				}
 				for k := i; k < i+n; k++ {
 					want, wantErr := one.Duration(xs[k], ys[k])
-					if (err != nil) != (wantErr != nil) || err == nil && (spans[k] != want.Span || d.Scenario != want.Scenario || d.Verdict != want.Verdict) {
-						t.Fatalf("pair %d of %d at once, from %s to %s in cycles of %s: %v %v %v, %v; alone %v, %v", k-i, n, names[1], names[2], names[0], spans[k], d.Scenario, d.Verdict, err, want, wantErr)
+					if (err != nil) != (wantErr != nil) ||
+						err == nil && (spans[k] != want.Span || d.Scenario != want.Scenario ||
+							d.Verdict != want.Verdict) {
+						t.Fatalf("pair %d of %d at once, from %s to %s in cycles of %s: %v %v "+
+							"%v, %v; alone %v, %v", k-i, n, names[1], names[2], names[0], spans[k],
+							d.Scenario, d.Verdict, err, want, wantErr)
 					}
 				}
 				i += n
@@ -150,9 +165,11 @@ func BenchmarkWays(b *testing.B) {
 		f.measure(t, p[0], p[1], network{base: 3, jitter: 1}, 0.5, 59)
 	}
 	c := f.closure(t, ThirdAny)
-	for name, n := range map[string][3]int{"trivial": {0, 0, 0}, "same": {0, 1, 1}, "two": {0, 0, 1}, "three": {0, 1, 2}} {
+	for name, n := range map[string][3]int{"trivial": {0, 0, 0}, "same": {0, 1, 1},
+		"two": {0, 0, 1}, "three": {0, 1, 2}} {
 		b.Run(name, func(b *testing.B) {
-			w, err := c.Ways(f.clocks[n[0]].node.Name, f.clocks[n[1]].node.Name, f.clocks[n[2]].node.Name)
+			w, err := c.Ways(f.clocks[n[0]].node.Name, f.clocks[n[1]].node.Name,
+				f.clocks[n[2]].node.Name)
 			if err != nil {
 				b.Fatal(err)
 			}

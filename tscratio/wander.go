@@ -14,8 +14,8 @@ const (
 	PPB        = 1000 * PPT
 	PPM        = 1000 * PPB
 
-	// maxWander is the largest wander that is computed with. Beyond it a relation says nothing, and the
-	// factor 2 in over would no longer cover the terms of second order.
+	// maxWander is the largest wander that is computed with. Beyond it a relation says nothing, and
+	// the factor 2 in over would no longer cover the terms of second order.
 	maxWander = 250_000 * PPM
 )
 
@@ -28,14 +28,16 @@ func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
 //
 //	k = 1: w     k > 1: 2·k·w
 //
-// Proof. Let r be the mean rate of the stated window, whose half-length is W. The long window reaches k·W
-// from its centre, so n = ⌈(k−1)/2⌉ further windows of length 2W, laid end to end, lead from the stated
-// window to its edge. Neighbours share a reading, at which the rate is within w of either mean; so from one
-// to the next the mean changes by a factor of at most (1+w)/(1−w), and at the edge the rate is at most
-// r·(1+w)ⁿ⁺¹/(1−w)ⁿ, that is r·(1 + (2n+1)·w + …) with 2n + 1 ≤ k + 1 < 2k for k > 1. What the two differ
-// by, (k−1)·w at least, covers the terms of higher order while 2·k·w ≤ 1/4.
+// Proof. Let r be the mean rate of the stated window, whose half-length is W. The long window
+// reaches k·W from its centre, so n = ⌈(k−1)/2⌉ further windows of length 2W, laid end to end, lead
+// from the stated window to its edge. Neighbours share a reading, at which the rate is within w of
+// either mean; so from one to the next the mean changes by a factor of at most (1+w)/(1−w), and at
+// the edge the rate is at most r·(1+w)ⁿ⁺¹/(1−w)ⁿ, that is r·(1 + (2n+1)·w + …) with 2n + 1 ≤ k + 1
+// < 2k for k > 1. What the two differ by, (k−1)·w at least, covers the terms of higher order while
+// 2·k·w ≤ 1/4.
 //
-// The rates in a long window's polygon therefore include the mean of the stated window at its centre.
+// The rates in a long window's polygon therefore include the mean of the stated window at its
+// centre.
 //
 // In a window that is too long for this the rate may be anything. Then over reports false.
 func (w Wander) over(k int64) (Wander, bool) {
@@ -86,5 +88,6 @@ func (w Wander) fraction() fraction {
 	return fraction(q)
 }
 
-// of returns by how many cycles d cycles may be longer or shorter than at the mean rate, rounded up.
+// of returns by how many cycles d cycles may be longer or shorter than at the mean rate, rounded
+// up.
 func (f fraction) of(d uint64) uint64 { return scaleUp(d, uint64(f), fractionBits) }

@@ -2,8 +2,8 @@ package tscratio
 
 import "math/bits"
 
-// Products of two differences of counter values need more than 64 bits. The bounds below keep every one
-// of them within 127:
+// Products of two differences of counter values need more than 64 bits. The bounds below keep every
+// one of them within 127:
 //
 //	|b − y| ≤ 2⁴⁶, |a − anchor| ≤ 2⁶⁰, rates ≤ 2¹⁴,
 //
@@ -11,7 +11,8 @@ import "math/bits"
 const (
 	maxReachCycles    = 1 << 46 // the farthest that a window reaches: 3.9 h at 5 GHz
 	maxRelativeCycles = 1 << 60
-	maxRate           = 1 << 14 // cycles of one counter per cycle of the other: 5 GHz over 1 MHz is 5,000
+	// cycles of one counter per cycle of the other: 5 GHz over 1 MHz is 5,000
+	maxRate = 1 << 14
 )
 
 // wide is a signed 128-bit integer in two's complement.
@@ -34,8 +35,8 @@ func (v wide) minus(w wide) wide {
 // less reports whether v < w.
 func (v wide) less(w wide) bool { return v.hi < w.hi || v.hi == w.hi && v.lo < w.lo }
 
-// floorDiv returns the greatest integer ≤ v/d, for d > 0. The quotient must fit an int64, which the bounds
-// above ensure.
+// floorDiv returns the greatest integer ≤ v/d, for d > 0. The quotient must fit an int64, which the
+// bounds above ensure.
 func (v wide) floorDiv(d int64) int64 {
 	if v.hi < 0 {
 		return -wide{}.minus(v).ceilDiv(d)

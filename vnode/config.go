@@ -15,7 +15,8 @@ var ErrConfig = errors.New("not a virtual node")
 // Version of the configuration's format (FORMAT.md).
 const Version = 1
 
-// Config describes a virtual node. FORMAT.md gives the meaning of each field; DefaultConfig a node that is like the physical one.
+// Config describes a virtual node. FORMAT.md gives the meaning of each field; DefaultConfig a node
+// that is like the physical one.
 type Config struct {
 	Version  int            `json:"version"`
 	Name     string         `json:"name"`
@@ -55,7 +56,8 @@ const (
 	Temperature Shape = "temperature"
 )
 
-// Step is a jump of the counter. A negative one models a reset, and the counter is not monotone there.
+// Step is a jump of the counter. A negative one models a reset, and the counter is not monotone
+// there.
 type Step struct {
 	At        uint64 `json:"at,string"`
 	By_cycles int64  `json:"by_cycles,string"`
@@ -98,7 +100,9 @@ func PPM(ppm float64) int64 { return int64(math.Round(ppm * (1 << 40) / 1e6)) }
 
 // DefaultConfig is a node whose clocks read as the physical ones.
 func DefaultConfig() Config {
-	return Config{Version: Version, Counter: CounterConfig{Quantum_cycles: 1, Wander: WanderConfig{Shape: Steady, SegmentLog2: 28}}}
+	return Config{Version: Version,
+		Counter: CounterConfig{Quantum_cycles: 1,
+			Wander: WanderConfig{Shape: Steady, SegmentLog2: 28}}}
 }
 
 // Limits keep all fixed-point arithmetic within 128 bits, with room.
@@ -133,7 +137,9 @@ func wrong(key string, value any, want string) error {
 func (c CounterConfig) validate() error {
 	switch {
 	case c.Rate_2e40 < leastRate_2e40 || c.Rate_2e40 > mostRate_2e40:
-		return wrong("counter.rate_2e40", c.Rate_2e40, fmt.Sprintf("%d to %d (half to double speed)", int64(leastRate_2e40), int64(mostRate_2e40)))
+		return wrong("counter.rate_2e40", c.Rate_2e40,
+			fmt.Sprintf("%d to %d (half to double speed)", int64(leastRate_2e40),
+				int64(mostRate_2e40)))
 	case c.Quantum_cycles == 0 || c.Quantum_cycles > 1<<32:
 		return wrong("counter.quantum_cycles", c.Quantum_cycles, "1 to 2^32")
 	case len(c.Steps) > mostSteps:
@@ -148,10 +154,12 @@ func (c CounterConfig) validate() error {
 	switch w.Shape {
 	case Steady, Sine, Walk, Temperature:
 	default:
-		return wrong("counter.wander.shape", fmt.Sprintf("%q", w.Shape), "none, sine, walk or temperature")
+		return wrong("counter.wander.shape", fmt.Sprintf("%q", w.Shape),
+			"none, sine, walk or temperature")
 	}
 	if w.SegmentLog2 < leastSegment || w.SegmentLog2 > mostSegment {
-		return wrong("counter.wander.segment_log2", w.SegmentLog2, fmt.Sprintf("%d to %d", leastSegment, mostSegment))
+		return wrong("counter.wander.segment_log2", w.SegmentLog2,
+			fmt.Sprintf("%d to %d", leastSegment, mostSegment))
 	}
 	if w.Segments < 0 || w.Segments > mostSegments {
 		return wrong("counter.wander.segments", w.Segments, fmt.Sprintf("0 to %d", mostSegments))
@@ -164,13 +172,15 @@ func (c CounterConfig) validate() error {
 	}
 	switch {
 	case w.Limit_2e40 < 0 || w.Limit_2e40 > mostWander/2:
-		return wrong("counter.wander.limit_2e40", w.Limit_2e40, fmt.Sprintf("0 to %d", mostWander/2))
+		return wrong("counter.wander.limit_2e40", w.Limit_2e40,
+			fmt.Sprintf("0 to %d", mostWander/2))
 	case w.Window_cycles == 0 || w.Window_cycles > 1<<56:
 		return wrong("counter.wander.window_cycles", w.Window_cycles, "1 to 2^56")
 	case w.Segments == 0:
 		return wrong("counter.wander.segments", 0, "at least 1 where the rate wanders")
 	case w.Shape != Walk && (w.Period_cycles < 2<<w.SegmentLog2 || w.Period_cycles > 1<<62):
-		return wrong("counter.wander.period_cycles", w.Period_cycles, "at least two segments, at most 2^62")
+		return wrong("counter.wander.period_cycles", w.Period_cycles,
+			"at least two segments, at most 2^62")
 	case w.Shape == Temperature && w.Settle_cycles == 0:
 		return wrong("counter.wander.settle_cycles", 0, "a time constant")
 	}
@@ -185,11 +195,13 @@ func (c RealtimeConfig) validate() error {
 		return wrong("realtime.offset_ns", c.Offset_ns, "within ±2^61")
 	}
 	if n := len(c.Adjustments) + len(c.Slews) + len(c.Steps); n > mostSteps {
-		return wrong("realtime", n, fmt.Sprintf("at most %d adjustments, slews and steps", mostSteps))
+		return wrong("realtime", n,
+			fmt.Sprintf("at most %d adjustments, slews and steps", mostSteps))
 	}
 	before := func(key string, i int, at, previous int64, first bool) error {
 		if at < c.Origin_ns || at > mostTime_ns || !first && at <= previous {
-			return wrong(fmt.Sprintf("realtime.%s[%d].at_ns", key, i), at, "instants from the origin on, in ascending order")
+			return wrong(fmt.Sprintf("realtime.%s[%d].at_ns", key, i), at,
+				"instants from the origin on, in ascending order")
 		}
 		return nil
 	}
@@ -200,10 +212,12 @@ func (c RealtimeConfig) validate() error {
 		}
 		previous = a.At_ns
 		if a.Freq < -mostFreq || a.Freq > mostFreq {
-			return wrong(fmt.Sprintf("realtime.adjustments[%d].freq", i), a.Freq, "within ±32768000 (500 ppm)")
+			return wrong(fmt.Sprintf("realtime.adjustments[%d].freq", i), a.Freq,
+				"within ±32768000 (500 ppm)")
 		}
 		if a.Tick_us < 9000 || a.Tick_us > 11000 {
-			return wrong(fmt.Sprintf("realtime.adjustments[%d].tick_us", i), a.Tick_us, "9000 to 11000")
+			return wrong(fmt.Sprintf("realtime.adjustments[%d].tick_us", i), a.Tick_us,
+				"9000 to 11000")
 		}
 	}
 	for i, s := range c.Slews {
@@ -211,10 +225,12 @@ func (c RealtimeConfig) validate() error {
 			return err
 		}
 		if s.Rate_ppm < 1 || s.Rate_ppm > 1000 || 1_000_000%s.Rate_ppm != 0 {
-			return wrong(fmt.Sprintf("realtime.slews[%d].rate_ppm", i), s.Rate_ppm, "a divisor of 1000000, up to 1000")
+			return wrong(fmt.Sprintf("realtime.slews[%d].rate_ppm", i), s.Rate_ppm,
+				"a divisor of 1000000, up to 1000")
 		}
 		if most := int64(mostTime_ns / 1_000_000); s.Offset_ns < -most || s.Offset_ns > most {
-			return wrong(fmt.Sprintf("realtime.slews[%d].offset_ns", i), s.Offset_ns, fmt.Sprintf("within ±%d", most))
+			return wrong(fmt.Sprintf("realtime.slews[%d].offset_ns", i), s.Offset_ns,
+				fmt.Sprintf("within ±%d", most))
 		}
 	}
 	if len(c.Slews) > 64 { // they may overlap, and their rates add
@@ -231,7 +247,8 @@ func (c RealtimeConfig) validate() error {
 			return wrong(fmt.Sprintf("realtime.steps[%d].by_ns", i), s.By_ns, "within ±2^61")
 		}
 		if total_ns += s.By_ns; total_ns < -mostTime_ns || total_ns > mostTime_ns {
-			return wrong(fmt.Sprintf("realtime.steps[%d].by_ns", i), s.By_ns, "steps that add up to no more than ±2^61")
+			return wrong(fmt.Sprintf("realtime.steps[%d].by_ns", i), s.By_ns,
+				"steps that add up to no more than ±2^61")
 		}
 	}
 	return nil

@@ -16,9 +16,12 @@ func fullConfig() Config {
 	return Config{
 		Version: 1, Name: "b",
 		Counter: CounterConfig{
-			Origin: 1_000_000_000_000, Start: 9_223_372_036_854_775_809, Rate_2e40: -54_975_581, Quantum_cycles: 26,
-			Wander: WanderConfig{Shape: Temperature, Limit_2e40: 549_756, Window_cycles: 52_000_000_000, SegmentLog2: 28, Segments: 36_000,
-				Period_cycles: 260_000_000_000, Settle_cycles: 78_000_000_000, Seed: 18_446_744_073_709_551_615},
+			Origin: 1_000_000_000_000, Start: 9_223_372_036_854_775_809, Rate_2e40: -54_975_581,
+			Quantum_cycles: 26,
+			Wander: WanderConfig{Shape: Temperature, Limit_2e40: 549_756,
+				Window_cycles: 52_000_000_000, SegmentLog2: 28, Segments: 36_000,
+				Period_cycles: 260_000_000_000, Settle_cycles: 78_000_000_000,
+				Seed: 18_446_744_073_709_551_615},
 			Steps: []Step{{2_000_000_000_000, -5}, {3_000_000_000_000, 7}},
 		},
 		Realtime: RealtimeConfig{
@@ -83,29 +86,32 @@ func TestTheDefaultNodeReadsAsThePhysicalOne(t *testing.T) {
 
 func TestConfigsThatDescribeNoNode(t *testing.T) {
 	tests := map[string]func(c *Config){
-		"version":                 func(c *Config) { c.Version = 2 },
-		"rate_2e40 ":              func(c *Config) { c.Counter.Rate_2e40 = leastRate_2e40 - 1 },
-		"rate_2e40":               func(c *Config) { c.Counter.Rate_2e40 = mostRate_2e40 + 1 },
-		"quantum_cycles":          func(c *Config) { c.Counter.Quantum_cycles = 0 },
-		"quantum_cycles ":         func(c *Config) { c.Counter.Quantum_cycles = 1<<32 + 1 },
-		"shape":                   func(c *Config) { c.Counter.Wander.Shape = "square" },
-		"segment_log2":            func(c *Config) { c.Counter.Wander.SegmentLog2 = 9 },
-		"segment_log2 ":           func(c *Config) { c.Counter.Wander.SegmentLog2 = 31 },
-		"segments":                func(c *Config) { c.Counter.Wander.Segments = mostSegments + 1 },
-		"segments ":               func(c *Config) { c.Counter.Wander.Segments = -1 },
-		"segments = 0":            func(c *Config) { c.Counter.Wander.Segments = 0 },
-		"knots below 2^64":        func(c *Config) { c.Counter.Origin = 1<<64 - 1 },
-		"limit_2e40":              func(c *Config) { c.Counter.Wander.Limit_2e40 = -1 },
-		"limit_2e40 ":             func(c *Config) { c.Counter.Wander.Limit_2e40 = mostWander },
-		"window_cycles":           func(c *Config) { c.Counter.Wander.Window_cycles = 0 },
-		"period_cycles":           func(c *Config) { c.Counter.Wander.Period_cycles = 1 << 28 },
-		"settle_cycles":           func(c *Config) { c.Counter.Wander.Settle_cycles = 0 },
-		"steps[1].at":             func(c *Config) { c.Counter.Steps[1].At = c.Counter.Steps[0].At },
-		"counter.steps = 65537":   func(c *Config) { c.Counter.Steps = make([]Step, mostSteps+1) },
-		"origin_ns":               func(c *Config) { c.Realtime.Origin_ns = -1 },
-		"offset_ns":               func(c *Config) { c.Realtime.Offset_ns = 1 << 62 },
-		"adjustments[0].at_ns":    func(c *Config) { c.Realtime.Adjustments[0].At_ns = 1 },
-		"freq":                    func(c *Config) { c.Realtime.Adjustments[0].Freq = mostFreq + 1 },
+		"version":               func(c *Config) { c.Version = 2 },
+		"rate_2e40 ":            func(c *Config) { c.Counter.Rate_2e40 = leastRate_2e40 - 1 },
+		"rate_2e40":             func(c *Config) { c.Counter.Rate_2e40 = mostRate_2e40 + 1 },
+		"quantum_cycles":        func(c *Config) { c.Counter.Quantum_cycles = 0 },
+		"quantum_cycles ":       func(c *Config) { c.Counter.Quantum_cycles = 1<<32 + 1 },
+		"shape":                 func(c *Config) { c.Counter.Wander.Shape = "square" },
+		"segment_log2":          func(c *Config) { c.Counter.Wander.SegmentLog2 = 9 },
+		"segment_log2 ":         func(c *Config) { c.Counter.Wander.SegmentLog2 = 31 },
+		"segments":              func(c *Config) { c.Counter.Wander.Segments = mostSegments + 1 },
+		"segments ":             func(c *Config) { c.Counter.Wander.Segments = -1 },
+		"segments = 0":          func(c *Config) { c.Counter.Wander.Segments = 0 },
+		"knots below 2^64":      func(c *Config) { c.Counter.Origin = 1<<64 - 1 },
+		"limit_2e40":            func(c *Config) { c.Counter.Wander.Limit_2e40 = -1 },
+		"limit_2e40 ":           func(c *Config) { c.Counter.Wander.Limit_2e40 = mostWander },
+		"window_cycles":         func(c *Config) { c.Counter.Wander.Window_cycles = 0 },
+		"period_cycles":         func(c *Config) { c.Counter.Wander.Period_cycles = 1 << 28 },
+		"settle_cycles":         func(c *Config) { c.Counter.Wander.Settle_cycles = 0 },
+		"steps[1].at":           func(c *Config) { c.Counter.Steps[1].At = c.Counter.Steps[0].At },
+		"counter.steps = 65537": func(c *Config) { c.Counter.Steps = make([]Step, mostSteps+1) },
+		"origin_ns":             func(c *Config) { c.Realtime.Origin_ns = -1 },
+		"offset_ns":             func(c *Config) { c.Realtime.Offset_ns = 1 << 62 },
+		"adjustments[0].at_ns":  func(c *Config) { c.Realtime.Adjustments[0].At_ns = 1 },
+		"freq": func(c *Config) {
+			c.Realtime.Adjustments[0].Freq = mostFreq +
+				1
+		},
 		"tick_us":                 func(c *Config) { c.Realtime.Adjustments[0].Tick_us = 8999 },
 		"slews[0].at_ns":          func(c *Config) { c.Realtime.Slews[0].At_ns = 1 << 62 },
 		"rate_ppm":                func(c *Config) { c.Realtime.Slews[0].Rate_ppm = 0 },
@@ -115,18 +121,24 @@ func TestConfigsThatDescribeNoNode(t *testing.T) {
 		"realtime.steps[0].at_ns": func(c *Config) { c.Realtime.Steps[0].At_ns = 1 },
 		"realtime.steps[0].by_ns": func(c *Config) { c.Realtime.Steps[0].By_ns = 1 << 62 },
 		"add up": func(c *Config) {
-			c.Realtime.Steps = []RealtimeStep{{1_700_000_000_000_000_000, 1 << 61}, {1_700_000_000_000_000_001, 1}}
+			c.Realtime.Steps = []RealtimeStep{{1_700_000_000_000_000_000, 1 << 61},
+				{1_700_000_000_000_000_001, 1}}
 		},
-		"realtime = 65537": func(c *Config) { c.Realtime.Steps = make([]RealtimeStep, mostSteps-1) },
+		"realtime = 65537": func(c *Config) {
+			c.Realtime.Steps = make([]RealtimeStep,
+				mostSteps-1)
+		},
 		"leaves the mean by more": func(c *Config) {
-			c.Counter.Wander = WanderConfig{Shape: Sine, Limit_2e40: PPM(100), Window_cycles: 1, SegmentLog2: 10, Segments: 1000, Period_cycles: 1 << 20}
+			c.Counter.Wander = WanderConfig{Shape: Sine, Limit_2e40: PPM(100), Window_cycles: 1,
+				SegmentLog2: 10, Segments: 1000, Period_cycles: 1 << 20}
 		},
 	}
 	for want, change := range tests {
 		t.Run(want, func(t *testing.T) {
 			c := fullConfig()
 			change(&c)
-			if _, err := New(c); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+			if _, err := New(c); !errors.Is(err, ErrConfig) ||
+				!strings.Contains(err.Error(), strings.TrimSpace(want)) {
 				t.Errorf("New = %v, want ErrConfig and %q", err, want)
 			}
 		})
@@ -136,8 +148,11 @@ func TestConfigsThatDescribeNoNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"empty": "", "not JSON": "version: 1", "unknown key": strings.Replace(string(text), `"name"`, `"nome"`, 1),
-		"more behind": string(text) + "{}", "torn": string(text[:len(text)/2]), "no version": "{}", "number too large": strings.Replace(string(text), "18446744073709551615", "18446744073709551616", 1),
+		"empty": "", "not JSON": "version: 1",
+		"unknown key": strings.Replace(string(text), `"name"`, `"nome"`, 1),
+		"more behind": string(text) + "{}", "torn": string(text[:len(text)/2]), "no version": "{}",
+		"number too large": strings.Replace(string(text), "18446744073709551615",
+			"18446744073709551616", 1),
 	} {
 		if _, err := ParseConfig([]byte(text)); !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: ParseConfig = %v, want ErrConfig", name, err)
@@ -158,7 +173,8 @@ func slices65(s Slew) []Slew {
 	return all
 }
 
-// Whatever can be parsed makes a node whose implementations agree, and is written back as it was read.
+// Whatever can be parsed makes a node whose implementations agree, and is written back as it was
+// read.
 func FuzzParseConfig(f *testing.F) {
 	text, err := fullConfig().Encode()
 	if err != nil {

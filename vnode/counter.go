@@ -16,8 +16,8 @@ type Counter struct {
 	steps    []step
 }
 
-// A segment is the counter between two knots: at its start it stands at whole + frac/2^40 and moves at rate/2^40
-// physical cycles a cycle, which grows by slope/2^40 until its end.
+// A segment is the counter between two knots: at its start it stands at whole + frac/2^40 and moves
+// at rate/2^40 physical cycles a cycle, which grows by slope/2^40 until its end.
 type segment struct {
 	whole uint64
 	frac  uint64
@@ -79,8 +79,8 @@ func (c *Counter) Virtual(physical uint64) uint64 {
 	} else {
 		u = n - uint64(len(c.segments))<<c.shift
 	}
-	// rate·u + slope·u²/2^(shift+1). The second term is rounded down on its own; the sum of whole numbers of
-	// 2^-40 and a part of one is rounded down the same either way.
+	// rate·u + slope·u²/2^(shift+1). The second term is rounded down on its own; the sum of whole
+	// numbers of 2^-40 and a part of one is rounded down the same either way.
 	hi, lo := bits.Mul64(s.rate, u)
 	if s.slope >= 0 {
 		ch, cl := bits.Mul64(uint64(s.slope), u*u)

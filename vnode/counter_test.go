@@ -27,19 +27,26 @@ func both(t testing.TB, c CounterConfig) (*Counter, *Truth) {
 }
 
 func TestReadingsThatCanBeCheckedByHand(t *testing.T) {
-	plain := CounterConfig{Origin: 1000, Start: 50, Quantum_cycles: 1, Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}}
+	plain := CounterConfig{Origin: 1000, Start: 50, Quantum_cycles: 1,
+		Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}}
 	tests := map[string]struct {
 		change func(c *CounterConfig)
 		want   map[uint64]uint64
 	}{
-		"offset only":   {func(c *CounterConfig) {}, map[uint64]uint64{1000: 50, 1007: 57, 993: 43, 0: math.MaxUint64 - 949}},
-		"half as fast":  {func(c *CounterConfig) { c.Rate_2e40 = -1 << 39 }, map[uint64]uint64{1000: 50, 1001: 50, 1002: 51, 999: 49, 998: 49, 997: 48}},
-		"twice as fast": {func(c *CounterConfig) { c.Rate_2e40 = 1 << 40 }, map[uint64]uint64{1001: 52, 999: 48}},
-		"50 ppm":        {func(c *CounterConfig) { c.Rate_2e40 = PPM(50) }, map[uint64]uint64{1_001_000: 1_000_050 + 49, 1_020_001_000: 1_020_000_050 + 50_999}},
-		"quantum":       {func(c *CounterConfig) { c.Quantum_cycles = 26 }, map[uint64]uint64{1000: 26, 1001: 26, 1002: 52, 1027: 52, 1028: 78}},
+		"offset only": {func(c *CounterConfig) {},
+			map[uint64]uint64{1000: 50, 1007: 57, 993: 43, 0: math.MaxUint64 - 949}},
+		"half as fast": {func(c *CounterConfig) { c.Rate_2e40 = -1 << 39 },
+			map[uint64]uint64{1000: 50, 1001: 50, 1002: 51, 999: 49, 998: 49, 997: 48}},
+		"twice as fast": {func(c *CounterConfig) { c.Rate_2e40 = 1 << 40 },
+			map[uint64]uint64{1001: 52, 999: 48}},
+		"50 ppm": {func(c *CounterConfig) { c.Rate_2e40 = PPM(50) },
+			map[uint64]uint64{1_001_000: 1_000_050 + 49, 1_020_001_000: 1_020_000_050 + 50_999}},
+		"quantum": {func(c *CounterConfig) { c.Quantum_cycles = 26 },
+			map[uint64]uint64{1000: 26, 1001: 26, 1002: 52, 1027: 52, 1028: 78}},
 		"steps": {func(c *CounterConfig) { c.Steps = []Step{{1010, 100}, {1020, -70}} },
 			map[uint64]uint64{1009: 59, 1010: 160, 1019: 169, 1020: 100, 1021: 101}},
-		"wraps": {func(c *CounterConfig) { c.Start = math.MaxUint64 - 1 }, map[uint64]uint64{1001: math.MaxUint64, 1002: 0, 1003: 1}},
+		"wraps": {func(c *CounterConfig) { c.Start = math.MaxUint64 - 1 },
+			map[uint64]uint64{1001: math.MaxUint64, 1002: 0, 1003: 1}},
 		"wraps within a quantum": {func(c *CounterConfig) { c.Start = math.MaxUint64 - 1; c.Quantum_cycles = 10 },
 			map[uint64]uint64{1001: math.MaxUint64 - 5, 1002: 0, 1011: 0, 1012: 10}},
 	}
@@ -60,10 +67,12 @@ func TestReadingsThatCanBeCheckedByHand(t *testing.T) {
 	}
 }
 
-// One segment of 1,024 cycles from a rate of 1 to one of 1 + 2^-8: by hand, the area under the line is u + u²/(2·1024·256).
+// One segment of 1,024 cycles from a rate of 1 to one of 1 + 2^-8: by hand, the area under the line
+// is u + u²/(2·1024·256).
 func TestOneSegmentByHand(t *testing.T) {
 	c := CounterConfig{Quantum_cycles: 1, Wander: WanderConfig{
-		Shape: Temperature, SegmentLog2: 10, Segments: 1, Window_cycles: 1024, Period_cycles: 2048, Settle_cycles: 1, Limit_2e40: rateOne / 1024,
+		Shape: Temperature, SegmentLog2: 10, Segments: 1, Window_cycles: 1024, Period_cycles: 2048,
+		Settle_cycles: 1, Limit_2e40: rateOne / 1024,
 	}}
 	rates, err := knots(c)
 	if err != nil {
@@ -183,9 +192,12 @@ func TestInstantsAroundSteps(t *testing.T) {
 		{[]Step{{0, 10}, {1, -10}}, 20, []Span{{20, 29}}},
 		{nil, 25, nil},
 	} {
-		_, truth := both(t, CounterConfig{Quantum_cycles: 10, Steps: test.steps, Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
+		_, truth := both(t,
+			CounterConfig{Quantum_cycles: 10, Steps: test.steps,
+				Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
 		if got := truth.Instants(test.reading); !slices.Equal(got, test.want) {
-			t.Errorf("Instants(%d) with steps %v = %v, want %v", test.reading, test.steps, got, test.want)
+			t.Errorf("Instants(%d) with steps %v = %v, want %v", test.reading, test.steps, got,
+				test.want)
 		}
 	}
 }
@@ -201,9 +213,11 @@ func TestInstantsFarOut(t *testing.T) {
 		for _, s := range truth.Instants(v) {
 			found = found || s.Contains(p)
 			if truth.Reading(s.First) != v || truth.Reading(s.Last) != v {
-				t.Fatalf("Instants(%d) has %v, whose ends read %d and %d; %+v", v, s, truth.Reading(s.First), truth.Reading(s.Last), c)
+				t.Fatalf("Instants(%d) has %v, whose ends read %d and %d; %+v", v, s,
+					truth.Reading(s.First), truth.Reading(s.Last), c)
 			}
-			if s.First > 0 && truth.Reading(s.First-1) == v || s.Last < math.MaxUint64 && truth.Reading(s.Last+1) == v {
+			if s.First > 0 && truth.Reading(s.First-1) == v ||
+				s.Last < math.MaxUint64 && truth.Reading(s.Last+1) == v {
 				t.Fatalf("Instants(%d) has %v, which is not maximal; %+v", v, s, c)
 			}
 		}
@@ -239,28 +253,35 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 			}
 			other := tb.Reading(q)
 			if !slices.ContainsFunc(spans, func(s Span) bool {
-				return s.Contains(other) || s.Last < s.First && (other >= s.First || other <= s.Last)
+				return s.Contains(other) ||
+					s.Last < s.First && (other >= s.First || other <= s.Last)
 			}) {
-				t.Fatalf("at %d the counters read %d and %d; Translate gives %v\n%+v\n%+v", q, reading, other, spans, a, b)
+				t.Fatalf("at %d the counters read %d and %d; Translate gives %v\n%+v\n%+v", q,
+					reading, other, spans, a, b)
 			}
 		}
 	}
 	// Exactly: half speed sees a quantum of 10 as 5 readings.
-	_, ta := both(t, CounterConfig{Start: 0, Quantum_cycles: 10, Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
-	tb, err := NewTruth(CounterConfig{Start: 100, Rate_2e40: -1 << 39, Quantum_cycles: 1, Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}, Steps: []Step{{14, 1000}}})
+	_, ta := both(t,
+		CounterConfig{Start: 0, Quantum_cycles: 10,
+			Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
+	tb, err := NewTruth(CounterConfig{Start: 100, Rate_2e40: -1 << 39, Quantum_cycles: 1,
+		Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}, Steps: []Step{{14, 1000}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := ta.Translate(20, tb), []Span{{1110, 1114}}; !slices.Equal(got, want) {
 		t.Errorf("Translate(20) = %v, want %v", got, want)
 	}
-	if got, want := ta.Translate(10, tb), []Span{{105, 106}, {1107, 1109}}; !slices.Equal(got, want) {
+	if got, want := ta.Translate(10, tb),
+		[]Span{{105, 106}, {1107, 1109}}; !slices.Equal(got, want) {
 		t.Errorf("Translate(10) = %v, want %v", got, want)
 	}
 }
 
 // bruteWander looks at windows of one length that begin anywhere, with many instants in each.
-func bruteWander(r *rand.Rand, rate func(p uint64) (lo, hi float64), from, until, window uint64) float64 {
+func bruteWander(r *rand.Rand, rate func(p uint64) (lo, hi float64), from, until,
+	window uint64) float64 {
 	most := 0.0
 	for range 300 / seed.Share() {
 		start := from + r.Uint64N(until-from)
@@ -308,7 +329,8 @@ func TestTrueWanderNeverExceedsTheDeclared(t *testing.T) {
 		span := uint64(c.Wander.Segments+1) << c.Wander.SegmentLog2
 		brute := bruteWander(r, rate, c.Origin, c.Origin+span, c.Wander.Window_cycles)
 		if brute*rateOne > float64(got)+1 {
-			t.Fatalf("a window has a wander of %v, all were said to have at most %d; %+v", brute*rateOne, got, c)
+			t.Fatalf("a window has a wander of %v, all were said to have at most %d; %+v",
+				brute*rateOne, got, c)
 		}
 	}
 	for _, shape := range []Shape{Sine, Walk, Temperature} {
@@ -355,8 +377,10 @@ func TestWandersOfTwoNodesAdd(t *testing.T) {
 			bLo, bHi := tb.rateAround(p)
 			return float64(aLo) / float64(bHi), float64(aHi) / float64(bLo)
 		}
-		if brute := bruteWander(r, ratio, 1<<40, 1<<40+1<<30, window); brute*rateOne > float64(got)+1 {
-			t.Fatalf("a window has a relative wander of %v, all were said to have at most %d\n%+v\n%+v", brute*rateOne, got, a, b)
+		if brute := bruteWander(r, ratio, 1<<40, 1<<40+1<<30,
+			window); brute*rateOne > float64(got)+1 {
+			t.Fatalf("a window has a relative wander of %v, all were said to have at most "+
+				"%d\n%+v\n%+v", brute*rateOne, got, a, b)
 		}
 	}
 }
@@ -365,28 +389,34 @@ func TestTheIntegerSineIsOne(t *testing.T) {
 	for turn := uint64(0); turn < 1<<32; turn += 1<<20 + 12345 {
 		want := math.Sin(2*math.Pi*float64(turn)/(1<<32)) * (1 << 30)
 		if got := float64(sine(uint32(turn))); math.Abs(got-want) > 0.0004*(1<<30) {
-			t.Fatalf("sine of %v turns = %v, want %v", float64(turn)/(1<<32), got/(1<<30), want/(1<<30))
+			t.Fatalf("sine of %v turns = %v, want %v", float64(turn)/(1<<32), got/(1<<30),
+				want/(1<<30))
 		}
 	}
 }
 
 func TestSplitMixIsTheKnownOne(t *testing.T) {
 	s := splitMix(1234567)
-	for _, want := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821} {
+	for _, want := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423,
+		4593380528125082431, 16408922859458223821} {
 		if got := s.next(); got != want {
 			t.Fatalf("next() = %d, want %d", got, want)
 		}
 	}
 }
 
-// The same configuration must give the same counter for ever, and on every architecture: runs are analysed elsewhere.
+// The same configuration must give the same counter for ever, and on every architecture: runs are
+// analysed elsewhere.
 func TestCountersAreTheSameEverywhere(t *testing.T) {
-	want := map[Shape]uint64{Steady: 0xe9ee2248587c53ee, Sine: 0x75c3cba423bfd1f2, Walk: 0x4b60dccf680dd465, Temperature: 0x3def1542272a239f}
+	want := map[Shape]uint64{Steady: 0xe9ee2248587c53ee, Sine: 0x75c3cba423bfd1f2,
+		Walk: 0x4b60dccf680dd465, Temperature: 0x3def1542272a239f}
 	for shape, sum := range want {
-		c := CounterConfig{Origin: 1 << 40, Start: 1 << 62, Rate_2e40: PPM(-37.5), Quantum_cycles: 26, Wander: WanderConfig{
-			Shape: shape, Limit_2e40: PPM(0.5), Window_cycles: 52_000_000_000, SegmentLog2: 28, Segments: 1000,
-			Period_cycles: 78_000_000_000, Settle_cycles: 13_000_000_000, Seed: 42,
-		}, Steps: []Step{{1<<40 + 1<<35, 1_000_003}}}
+		c := CounterConfig{Origin: 1 << 40, Start: 1 << 62, Rate_2e40: PPM(-37.5),
+			Quantum_cycles: 26, Wander: WanderConfig{
+				Shape: shape, Limit_2e40: PPM(0.5), Window_cycles: 52_000_000_000, SegmentLog2: 28,
+				Segments:      1000,
+				Period_cycles: 78_000_000_000, Settle_cycles: 13_000_000_000, Seed: 42,
+			}, Steps: []Step{{1<<40 + 1<<35, 1_000_003}}}
 		fast, err := NewCounter(c)
 		if err != nil {
 			t.Fatal(err)
@@ -402,9 +432,11 @@ func TestCountersAreTheSameEverywhere(t *testing.T) {
 }
 
 func benchmarkCounter(b *testing.B) (*Counter, uint64) {
-	c := CounterConfig{Origin: 1 << 40, Start: 1 << 62, Rate_2e40: PPM(-37.5), Quantum_cycles: 26, Wander: WanderConfig{
-		Shape: Walk, Limit_2e40: PPM(0.5), Window_cycles: 52_000_000_000, SegmentLog2: 28, Segments: 36_000, Seed: 42,
-	}}
+	c := CounterConfig{Origin: 1 << 40, Start: 1 << 62, Rate_2e40: PPM(-37.5), Quantum_cycles: 26,
+		Wander: WanderConfig{
+			Shape: Walk, Limit_2e40: PPM(0.5), Window_cycles: 52_000_000_000, SegmentLog2: 28,
+			Segments: 36_000, Seed: 42,
+		}}
 	fast, err := NewCounter(c)
 	if err != nil {
 		b.Fatal(err)
@@ -432,7 +464,8 @@ func BenchmarkVirtualAtRandom(b *testing.B) {
 
 func BenchmarkTruthReading(b *testing.B) {
 	truth, err := NewTruth(CounterConfig{Origin: 1 << 40, Quantum_cycles: 26, Wander: WanderConfig{
-		Shape: Walk, Limit_2e40: PPM(0.5), Window_cycles: 52_000_000_000, SegmentLog2: 28, Segments: 36_000, Seed: 42}})
+		Shape: Walk, Limit_2e40: PPM(0.5), Window_cycles: 52_000_000_000, SegmentLog2: 28,
+		Segments: 36_000, Seed: 42}})
 	if err != nil {
 		b.Fatal(err)
 	}

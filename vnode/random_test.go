@@ -22,7 +22,8 @@ func either(r *rand.Rand, v int64) int64 {
 
 // randomCounter draws from everything that a configuration may say, with the extremes among it.
 func randomCounter(r *rand.Rand) CounterConfig {
-	c := CounterConfig{Origin: r.Uint64() >> r.IntN(64), Start: r.Uint64() >> r.IntN(64), Quantum_cycles: 1 + pick(r, 12)}
+	c := CounterConfig{Origin: r.Uint64() >> r.IntN(64), Start: r.Uint64() >> r.IntN(64),
+		Quantum_cycles: 1 + pick(r, 12)}
 	switch r.IntN(4) {
 	case 0:
 		c.Quantum_cycles = 1
@@ -53,8 +54,8 @@ func randomCounter(r *rand.Rand) CounterConfig {
 	return c
 }
 
-// halveLimit makes the wander smaller until the shape stays near its mean: within a short window a slow wave changes
-// little, and is large when it is scaled to the limit.
+// halveLimit makes the wander smaller until the shape stays near its mean: within a short window a
+// slow wave changes little, and is large when it is scaled to the limit.
 func halveLimit(c *CounterConfig) {
 	for {
 		if _, err := knots(*c); err == nil {
@@ -66,7 +67,8 @@ func halveLimit(c *CounterConfig) {
 
 func randomWander(r *rand.Rand, segments int) WanderConfig {
 	w := WanderConfig{
-		Shape: []Shape{Steady, Sine, Walk, Temperature}[r.IntN(4)], SegmentLog2: leastSegment + r.IntN(mostSegment-leastSegment+1), Segments: segments,
+		Shape:       []Shape{Steady, Sine, Walk, Temperature}[r.IntN(4)],
+		SegmentLog2: leastSegment + r.IntN(mostSegment-leastSegment+1), Segments: segments,
 		Limit_2e40: int64(pick(r, 27)), Seed: r.Uint64(),
 	}
 	segment := uint64(1) << w.SegmentLog2

@@ -7,7 +7,8 @@ import (
 	"sort"
 )
 
-// Units of a clock's rate: adjtimex(2) counts frequency in 2^-16 ppm, and a microsecond more a tick of 10,000 is 100 ppm.
+// Units of a clock's rate: adjtimex(2) counts frequency in 2^-16 ppm, and a microsecond more a tick
+// of 10,000 is 100 ppm.
 const (
 	freqOne     = 65_536 * 1_000_000 // a rate of 1
 	freqPPM     = 65_536
@@ -16,7 +17,8 @@ const (
 	mostFreq    = 500 * freqPPM
 )
 
-// Realtime is a virtual REALTIME clock: the fast implementation. Immutable; safe for concurrent use.
+// Realtime is a virtual REALTIME clock: the fast implementation. Immutable; safe for concurrent
+// use.
 type Realtime struct {
 	config RealtimeConfig
 	pieces []piece
@@ -44,7 +46,8 @@ func NewRealtime(c RealtimeConfig) (*Realtime, error) {
 	var events []event
 	slewing := int64(0)
 	for _, a := range c.Adjustments {
-		events = append(events, event{a.At_ns, func(p *piece) { p.freq, p.tick_us = a.Freq, a.Tick_us }})
+		events = append(events,
+			event{a.At_ns, func(p *piece) { p.freq, p.tick_us = a.Freq, a.Tick_us }})
 	}
 	for _, s := range c.Slews {
 		rate := s.Rate_ppm * freqPPM
@@ -60,10 +63,12 @@ func NewRealtime(c RealtimeConfig) (*Realtime, error) {
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at_ns, b.at_ns) })
 
-	p := piece{start_ns: c.Origin_ns, whole_ns: c.Origin_ns + c.Offset_ns, rate: freqOne, tick_us: nominalTick}
+	p := piece{start_ns: c.Origin_ns, whole_ns: c.Origin_ns + c.Offset_ns, rate: freqOne,
+		tick_us: nominalTick}
 	r := &Realtime{config: c}
 	for _, e := range events {
-		r.pieces = append(r.pieces, p) // of no length where two events fall together; then it is never found
+		// of no length where two events fall together; then it is never found
+		r.pieces = append(r.pieces, p)
 		p.whole_ns, p.frac = p.after(e.at_ns)
 		p.start_ns = e.at_ns
 		e.apply(&p)
@@ -107,17 +112,20 @@ type Timex struct {
 	Offset_ns int64 // what is still to be slewed
 }
 
-// Timex returns what adjtimex says of the virtual clock, given what it says of the physical one at that instant.
-// Frequency is rounded to its unit, 1.5·10^-11, and may exceed the kernel's 500 ppm where both clocks are slewed hard.
+// Timex returns what adjtimex says of the virtual clock, given what it says of the physical one at
+// that instant. Frequency is rounded to its unit, 1.5·10^-11, and may exceed the kernel's 500 ppm
+// where both clocks are slewed hard.
 func (r *Realtime) Timex(physical_ns int64, physical Timex) Timex {
 	freq, tick_us := int64(0), int64(nominalTick)
 	if p := r.find(physical_ns); p != nil {
 		freq, tick_us = p.freq, p.tick_us
 	}
-	// The virtual clock moves by (1 + a) for every second of a clock that moves by (1 + b): a + b + ab.
+	// The virtual clock moves by (1 + a) for every second of a clock that moves by (1 + b): a + b +
+	// ab.
 	a := freq + (tick_us-nominalTick)*freqPerTick
 	b := physical.Freq + (physical.Tick_us-nominalTick)*freqPerTick
-	out := Timex{Freq: freq + physical.Freq + roundedProduct(a, b), Tick_us: tick_us + physical.Tick_us - nominalTick, Offset_ns: physical.Offset_ns}
+	out := Timex{Freq: freq + physical.Freq + roundedProduct(a, b),
+		Tick_us: tick_us + physical.Tick_us - nominalTick, Offset_ns: physical.Offset_ns}
 	for _, s := range r.config.Slews {
 		if physical_ns >= s.At_ns {
 			out.Offset_ns += s.Offset_ns - s.done_ns(physical_ns)
@@ -126,7 +134,8 @@ func (r *Realtime) Timex(physical_ns int64, physical Timex) Timex {
 	return out
 }
 
-// done_ns is how much of the slew is done, rounded towards zero: what is left is never less than it is.
+// done_ns is how much of the slew is done, rounded towards zero: what is left is never less than it
+// is.
 func (s Slew) done_ns(physical_ns int64) int64 {
 	elapsed_ns := max(0, min(physical_ns-s.At_ns, s.length_ns()))
 	done_ns := elapsed_ns / (1_000_000 / s.Rate_ppm)
@@ -148,8 +157,8 @@ func roundedProduct(a, b int64) int64 {
 	return int64(q)
 }
 
-// Stepped says how often the clock was set after one instant and until another: a timer with TFD_TIMER_CANCEL_ON_SET
-// that was armed at the first is cancelled by the second if it is not 0.
+// Stepped says how often the clock was set after one instant and until another: a timer with
+// TFD_TIMER_CANCEL_ON_SET that was armed at the first is cancelled by the second if it is not 0.
 func (r *Realtime) Stepped(after_ns, until_ns int64) int {
 	n := 0
 	for _, s := range r.config.Steps {

@@ -28,23 +28,34 @@ func TestTimesThatCanBeCheckedByHand(t *testing.T) {
 		config RealtimeConfig
 		want   map[int64]int64
 	}{
-		"offset": {RealtimeConfig{Origin_ns: 100, Offset_ns: -7}, map[int64]int64{0: -7, 99: 92, 100: 93, 5000: 4993}},
+		"offset": {RealtimeConfig{Origin_ns: 100, Offset_ns: -7},
+			map[int64]int64{0: -7, 99: 92, 100: 93, 5000: 4993}},
 		"500 ppm fast": {RealtimeConfig{Adjustments: []Adjustment{{second, 500 * 65536, 10_000}}},
-			map[int64]int64{second: second, 2 * second: 2*second + 500_000, second + 1999: second + 1999, second + 2000: second + 2001}},
+			map[int64]int64{second: second, 2 * second: 2*second + 500_000,
+				second + 1999: second + 1999, second + 2000: second + 2001}},
 		"500 ppm slow": {RealtimeConfig{Adjustments: []Adjustment{{second, -500 * 65536, 10_000}}},
-			map[int64]int64{second + 1: second, second + 2000: second + 1999, second + 2001: second + 1999, second + 2002: second + 2000}},
-		"tick 11000, then back": {RealtimeConfig{Adjustments: []Adjustment{{second, 0, 11_000}, {2 * second, 0, 10_000}}},
-			map[int64]int64{second + 10: second + 11, 2 * second: 2*second + second/10, 3 * second: 3*second + second/10}},
-		"frequency and tick": {RealtimeConfig{Adjustments: []Adjustment{{0, 100 * 65536, 9_999}}}, map[int64]int64{second: second}},
+			map[int64]int64{second + 1: second, second + 2000: second + 1999,
+				second + 2001: second + 1999, second + 2002: second + 2000}},
+		"tick 11000, then back": {RealtimeConfig{Adjustments: []Adjustment{{second, 0, 11_000},
+			{2 * second, 0, 10_000}}},
+			map[int64]int64{second + 10: second + 11, 2 * second: 2*second + second/10,
+				3 * second: 3*second + second/10}},
+		"frequency and tick": {RealtimeConfig{Adjustments: []Adjustment{{0, 100 * 65536, 9_999}}},
+			map[int64]int64{second: second}},
 		"slew of 1 ms at 500 ppm": {RealtimeConfig{Slews: []Slew{{second, 1_000_000, 500}}},
-			map[int64]int64{second: second, 2 * second: 2*second + 500_000, 3 * second: 3*second + 1_000_000, 4 * second: 4*second + 1_000_000}},
+			map[int64]int64{second: second, 2 * second: 2*second + 500_000,
+				3 * second: 3*second + 1_000_000, 4 * second: 4*second + 1_000_000}},
 		"slew back": {RealtimeConfig{Slews: []Slew{{second, -1_000_000, 1000}}},
-			map[int64]int64{second: second, second + 500: second + 499, 2 * second: 2*second - 1_000_000, 9 * second: 9*second - 1_000_000}},
-		"two slews at once": {RealtimeConfig{Slews: []Slew{{second, 1_000_000, 500}, {second, 250_000, 250}}},
+			map[int64]int64{second: second, second + 500: second + 499,
+				2 * second: 2*second - 1_000_000, 9 * second: 9*second - 1_000_000}},
+		"two slews at once": {RealtimeConfig{Slews: []Slew{{second, 1_000_000, 500},
+			{second, 250_000, 250}}},
 			map[int64]int64{2 * second: 2*second + 750_000, 3 * second: 3*second + 1_250_000}},
 		"steps": {RealtimeConfig{Steps: []RealtimeStep{{second, 30}, {2 * second, -50}}},
-			map[int64]int64{second - 1: second - 1, second: second + 30, 2*second - 1: 2*second + 29, 2 * second: 2*second - 20}},
-		"step at a change of rate": {RealtimeConfig{Adjustments: []Adjustment{{second, 0, 11_000}}, Steps: []RealtimeStep{{second, 5}}},
+			map[int64]int64{second - 1: second - 1, second: second + 30,
+				2*second - 1: 2*second + 29, 2 * second: 2*second - 20}},
+		"step at a change of rate": {RealtimeConfig{Adjustments: []Adjustment{{second, 0, 11_000}},
+			Steps: []RealtimeStep{{second, 5}}},
 			map[int64]int64{second: second + 5, second + 10: second + 16}},
 	}
 	for name, test := range tests {
@@ -70,11 +81,14 @@ func randomRealtime(r *rand.Rand) RealtimeConfig {
 		at--
 	}
 	for range r.IntN(6) {
-		c.Adjustments = append(c.Adjustments, Adjustment{next(), either(r, int64(pick(r, 25))%(mostFreq+1)), 9000 + r.Int64N(2001)})
+		c.Adjustments = append(c.Adjustments,
+			Adjustment{next(), either(r, int64(pick(r, 25))%(mostFreq+1)), 9000 + r.Int64N(2001)})
 	}
 	at = c.Origin_ns
 	for range r.IntN(4) {
-		c.Slews = append(c.Slews, Slew{next(), either(r, int64(pick(r, 30))), []int64{500, 1000, 1, 250, 64, 40}[r.IntN(6)]})
+		c.Slews = append(c.Slews,
+			Slew{next(), either(r, int64(pick(r, 30))),
+				[]int64{500, 1000, 1, 250, 64, 40}[r.IntN(6)]})
 	}
 	at = c.Origin_ns - 1
 	for range r.IntN(4) {
@@ -160,7 +174,8 @@ func TestClockInstantsAroundSteps(t *testing.T) {
 		want    []TimeSpan
 	}{
 		{nil, 900, []TimeSpan{{1000, 1001}}},
-		{[]RealtimeStep{{1001, 0}}, 900, []TimeSpan{{1000, 1001}}}, // a step of nothing parts nothing
+		// a step of nothing parts nothing
+		{[]RealtimeStep{{1001, 0}}, 900, []TimeSpan{{1000, 1001}}},
 		{[]RealtimeStep{{1002, -1}}, 900, []TimeSpan{{1000, 1002}}},
 		{[]RealtimeStep{{1005, -4}}, 900, []TimeSpan{{1000, 1001}, {1005, 1005}}},
 		{[]RealtimeStep{{1001, 7}}, 902, nil},
@@ -168,7 +183,8 @@ func TestClockInstantsAroundSteps(t *testing.T) {
 	} {
 		_, truth := bothClocks(t, RealtimeConfig{Adjustments: slow, Steps: test.steps})
 		if got := truth.Instants(test.reading); !slices.Equal(got, test.want) {
-			t.Errorf("Instants(%d) with steps %v = %v, want %v", test.reading, test.steps, got, test.want)
+			t.Errorf("Instants(%d) with steps %v = %v, want %v", test.reading, test.steps, got,
+				test.want)
 		}
 	}
 }
@@ -189,13 +205,17 @@ func TestWhatAdjtimexSays(t *testing.T) {
 		{0, Timex{7, 10_001, -5}, Timex{7, 10_001, -5}},
 		{second - 1, still, Timex{0, 10_000, 0}},
 		{second, still, Timex{100 * 65536, 10_000, 0}},
-		{second, Timex{-50 * 65536, 10_000, 3}, Timex{50*65536 - 328, 10_000, 3}}, // 100 ppm of 50 ppm: 0.005 ppm
+		// 100 ppm of 50 ppm: 0.005 ppm
+		{second, Timex{-50 * 65536, 10_000, 3}, Timex{50*65536 - 328, 10_000, 3}},
 		{2 * second, still, Timex{0, 11_000, 0}},
-		{2 * second, Timex{100 * 65536, 10_000, 0}, Timex{110 * 65536, 11_000, 0}}, // a tenth of 100 ppm on top
-		{2 * second, Timex{0, 9_000, 0}, Timex{-10_000 * 65536, 10_000, 0}},        // 1.1 · 0.9 = 0.99
+		// a tenth of 100 ppm on top
+		{2 * second, Timex{100 * 65536, 10_000, 0}, Timex{110 * 65536, 11_000, 0}},
+		// 1.1 · 0.9 = 0.99
+		{2 * second, Timex{0, 9_000, 0}, Timex{-10_000 * 65536, 10_000, 0}},
 		{3*second - 1, still, Timex{0, 11_000, 0}},
 		{3 * second, still, Timex{0, 11_000, 600_000}},
-		{3*second + 1999, still, Timex{0, 11_000, 600_000}}, // less than a nanosecond of either is done
+		// less than a nanosecond of either is done
+		{3*second + 1999, still, Timex{0, 11_000, 600_000}},
 		{3*second + 2000, still, Timex{0, 11_000, 599_999}},
 		{4 * second, still, Timex{0, 11_000, 500_000 - 300_000}},
 		{5 * second, still, Timex{0, 11_000, -200_000}},
@@ -221,7 +241,8 @@ func TestTheClockMovesAsAdjtimexSays(t *testing.T) {
 		if says != fast.Timex(x+length, Timex{Tick_us: 10_000}) {
 			continue
 		}
-		changed := slices.ContainsFunc(c.Adjustments, func(a Adjustment) bool { return a.At_ns > x && a.At_ns <= x+length })
+		changed := slices.ContainsFunc(c.Adjustments,
+			func(a Adjustment) bool { return a.At_ns > x && a.At_ns <= x+length })
 		if changed {
 			continue
 		}
@@ -229,7 +250,8 @@ func TestTheClockMovesAsAdjtimexSays(t *testing.T) {
 		ppm16 := float64(says.Freq) + float64(says.Tick_us-10_000)*100*65536
 		want := float64(length) * (1 + ppm16/65536e6)
 		if d := float64(went) - want; d < -2 || d > 2 {
-			t.Fatalf("from %d for %d ns the clock went %d ns, adjtimex (%+v) says %v; %+v", x, length, went, says, want, c)
+			t.Fatalf("from %d for %d ns the clock went %d ns, adjtimex (%+v) says %v; %+v", x,
+				length, went, says, want, c)
 		}
 	}
 }
@@ -247,7 +269,8 @@ func TestStepsThatATimerReports(t *testing.T) {
 }
 
 func BenchmarkRealtime(b *testing.B) {
-	c := RealtimeConfig{Origin_ns: 1 << 60, Offset_ns: 12345, Adjustments: []Adjustment{{1<<60 + second, 31415, 10_000}, {1<<60 + 9*second, 0, 10_833}}}
+	c := RealtimeConfig{Origin_ns: 1 << 60, Offset_ns: 12345,
+		Adjustments: []Adjustment{{1<<60 + second, 31415, 10_000}, {1<<60 + 9*second, 0, 10_833}}}
 	fast, err := NewRealtime(c)
 	if err != nil {
 		b.Fatal(err)

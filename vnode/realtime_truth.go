@@ -13,8 +13,8 @@ type TimeSpan struct {
 // Contains says whether t is in the span.
 func (s TimeSpan) Contains(t_ns int64) bool { return s.First_ns <= t_ns && t_ns <= s.Last_ns }
 
-// RealtimeTruth is the second implementation of a virtual REALTIME: the sum of everything that acted on it, in big
-// integers, and its inverse. Immutable; safe for concurrent use.
+// RealtimeTruth is the second implementation of a virtual REALTIME: the sum of everything that
+// acted on it, in big integers, and its inverse. Immutable; safe for concurrent use.
 type RealtimeTruth struct {
 	config RealtimeConfig
 }
@@ -38,7 +38,8 @@ func (t *RealtimeTruth) exact(physical_ns int64) *big.Int {
 		}
 	}
 	sum.Mul(sum, big.NewInt(freqOne))
-	add := func(rate, from_ns, until_ns int64) { // what a rate does within a stretch, as far as that has passed
+	// what a rate does within a stretch, as far as that has passed
+	add := func(rate, from_ns, until_ns int64) {
 		if until_ns = min(until_ns, physical_ns); until_ns > from_ns {
 			gain := big.NewInt(rate)
 			sum.Add(sum, gain.Mul(gain, big.NewInt(until_ns-from_ns)))
@@ -68,8 +69,9 @@ func (t *RealtimeTruth) Reading(physical_ns int64) int64 {
 	return v.Div(v, big.NewInt(freqOne)).Int64() // Div rounds down for a positive divisor
 }
 
-// Instants returns all physical times, from the year 1970 to 2043, at which the virtual clock shows the given one, in
-// ascending order: one as a rule, none within a forward step or where a fast clock skips a nanosecond, and more after it was set back.
+// Instants returns all physical times, from the year 1970 to 2043, at which the virtual clock shows
+// the given one, in ascending order: one as a rule, none within a forward step or where a fast
+// clock skips a nanosecond, and more after it was set back.
 func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 	from_ns := int64(0)
 	var ends []int64 // of the stretches between steps
@@ -79,7 +81,8 @@ func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 	ends = append(ends, mostTime_ns)
 	var spans []TimeSpan
 	for _, until_ns := range ends {
-		// The first instant at which the clock shows at least the reading, and the first at which it shows more.
+		// The first instant at which the clock shows at least the reading, and the first at which
+		// it shows more.
 		first := t.firstAtLeast(from_ns, until_ns, reading_ns)
 		next := t.firstAtLeast(from_ns, until_ns, reading_ns+1)
 		if first < next {
@@ -94,7 +97,8 @@ func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 	return spans
 }
 
-// firstAtLeast searches a stretch without steps, where the clock never goes back. It returns until + 1 if there is none.
+// firstAtLeast searches a stretch without steps, where the clock never goes back. It returns until
+// + 1 if there is none.
 func (t *RealtimeTruth) firstAtLeast(from_ns, until_ns, want_ns int64) int64 {
 	low, high := from_ns, until_ns+1
 	for low < high {

@@ -14,8 +14,9 @@ type Span struct {
 // Contains says whether v is in the span.
 func (s Span) Contains(v uint64) bool { return s.First <= v && v <= s.Last }
 
-// Truth is the second implementation of a virtual counter: the formula of the package's documentation in big
-// integers, and its inverse. It takes about a microsecond an answer. Immutable; safe for concurrent use.
+// Truth is the second implementation of a virtual counter: the formula of the package's
+// documentation in big integers, and its inverse. It takes about a microsecond an answer.
+// Immutable; safe for concurrent use.
 type Truth struct {
 	config   CounterConfig
 	wander   []int64    // at the knots, in units of 2^-40
@@ -31,7 +32,8 @@ func NewTruth(c CounterConfig) (*Truth, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Truth{config: c, wander: make([]int64, len(rates)), integral: make([]*big.Int, len(rates))}
+	t := &Truth{config: c, wander: make([]int64, len(rates)),
+		integral: make([]*big.Int, len(rates))}
 	sum := new(big.Int)
 	for i, rate := range rates {
 		t.wander[i] = int64(rate) - rateOne - c.Rate_2e40
@@ -44,13 +46,15 @@ func NewTruth(c CounterConfig) (*Truth, error) {
 	return t, nil
 }
 
-// Exact returns the counter at a physical reading before rounding and quantum: neither cut off at 2^64 nor rounded.
+// Exact returns the counter at a physical reading before rounding and quantum: neither cut off at
+// 2^64 nor rounded.
 func (t *Truth) Exact(physical uint64) *big.Rat {
 	unit := new(big.Int).Lsh(big.NewInt(1), t.unitBits())
 	return new(big.Rat).SetFrac(t.exact(physical), unit)
 }
 
-// All terms are whole numbers of 2^-(41 + segment): the wander's integral within a segment is its coarsest.
+// All terms are whole numbers of 2^-(41 + segment): the wander's integral within a segment is its
+// coarsest.
 func (t *Truth) unitBits() uint { return uint(rateBits + 1 + t.config.Wander.SegmentLog2) }
 
 func (t *Truth) exact(physical uint64) *big.Int {
@@ -112,8 +116,9 @@ func (t *Truth) Reading(physical uint64) uint64 {
 	return v.Sub(v, new(big.Int).Mod(v, q)).Uint64()
 }
 
-// Instants returns all physical readings at which the virtual counter reads as given, as maximal spans in ascending
-// order. There is one as a rule, none within a forward step or between two quanta, and more after a reset or a wrap.
+// Instants returns all physical readings at which the virtual counter reads as given, as maximal
+// spans in ascending order. There is one as a rule, none within a forward step or between two
+// quanta, and more after a reset or a wrap.
 func (t *Truth) Instants(reading uint64) []Span {
 	q := t.config.Quantum_cycles
 	if reading%q != 0 {
@@ -173,8 +178,8 @@ func (t *Truth) appendInstants(spans []Span, from, until, bottom, top uint64) []
 	}
 }
 
-// firstAtLeast returns the first physical reading in [from, until] at which the counter, rounded down, is at least
-// want. It follows the mean rate to the neighbourhood and halves from there.
+// firstAtLeast returns the first physical reading in [from, until] at which the counter, rounded
+// down, is at least want. It follows the mean rate to the neighbourhood and halves from there.
 func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 	at := func(p uint64) bool { return t.whole(p).Cmp(want) >= 0 }
 	if at(from) {
@@ -231,13 +236,15 @@ func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 	return high, true
 }
 
-// Translate returns what the other counter reads while this one reads as given: for each span of instants all
-// readings from its first to its last one. Between two steps of the other counter it takes on only these.
+// Translate returns what the other counter reads while this one reads as given: for each span of
+// instants all readings from its first to its last one. Between two steps of the other counter it
+// takes on only these.
 func (t *Truth) Translate(reading uint64, other *Truth) []Span {
 	var spans []Span
 	for _, s := range t.Instants(reading) {
 		from := s.First
-		for _, step := range other.config.Steps { // a step in between is not a way through all readings
+		// a step in between is not a way through all readings
+		for _, step := range other.config.Steps {
 			if step.At > from && step.At <= s.Last {
 				spans = append(spans, Span{other.Reading(from), other.Reading(step.At - 1)})
 				from = step.At
@@ -248,8 +255,8 @@ func (t *Truth) Translate(reading uint64, other *Truth) []Span {
 	return spans
 }
 
-// Wander_2e40 returns the counter's true wander over windows of the given length (rounded up to whole segments), as
-// the package's documentation defines it, rounded up to 2^-40.
+// Wander_2e40 returns the counter's true wander over windows of the given length (rounded up to
+// whole segments), as the package's documentation defines it, rounded up to 2^-40.
 func (t *Truth) Wander_2e40(window_cycles uint64) uint64 {
 	w := t.config.Wander
 	w.Window_cycles = window_cycles
@@ -284,9 +291,10 @@ func (t *Truth) rateAround(physical uint64) (lo, hi uint64) {
 	return lo, hi
 }
 
-// PairWander_2e40 returns the wander of the relative rate of two counters over windows of physical cycles, rounded up:
-// never less than the truth, and more by at most one segment's share, because windows are taken from knot to knot.
-// Give the window as physical cycles: a relation's window in b's cycles, divided by b's rate.
+// PairWander_2e40 returns the wander of the relative rate of two counters over windows of physical
+// cycles, rounded up: never less than the truth, and more by at most one segment's share, because
+// windows are taken from knot to knot. Give the window as physical cycles: a relation's window in
+// b's cycles, divided by b's rate.
 func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 	at := mergeKnots(a, b)
 	type ratio struct{ lo, hi uint64 } // in units of 2^-61
@@ -307,8 +315,10 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 			lows = lows[:len(lows)-1]
 		}
 		highs, lows = append(highs, i), append(lows, i)
-		// The window ends within the segment before knot i, so it may begin within the one after knot from.
-		for i > 0 && from+1 < len(at) && at[i-1]-at[from+1] >= window_cycles && at[i-1] >= at[from+1] {
+		// The window ends within the segment before knot i, so it may begin within the one after
+		// knot from.
+		for i > 0 && from+1 < len(at) && at[i-1]-at[from+1] >= window_cycles &&
+			at[i-1] >= at[from+1] {
 			from++
 		}
 		for highs[0] < from {
@@ -331,7 +341,8 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 	return most
 }
 
-// divide61 returns a/b in units of 2^-61, rounded down. Rates are between a half and two, so it fits.
+// divide61 returns a/b in units of 2^-61, rounded down. Rates are between a half and two, so it
+// fits.
 func divide61(a, b uint64) uint64 {
 	q, _ := bits.Div64(a>>3, a<<61, b)
 	return q
@@ -340,7 +351,10 @@ func divide61(a, b uint64) uint64 {
 func mergeKnots(a, b *Truth) []uint64 {
 	var at []uint64
 	i, j := 0, 0
-	knot := func(t *Truth, i int) uint64 { return t.config.Origin + uint64(i)<<t.config.Wander.SegmentLog2 }
+	knot := func(t *Truth,
+		i int) uint64 {
+		return t.config.Origin + uint64(i)<<t.config.Wander.SegmentLog2
+	}
 	for i < len(a.wander) || j < len(b.wander) {
 		var p uint64
 		if j == len(b.wander) || i < len(a.wander) && knot(a, i) <= knot(b, j) {

@@ -5,8 +5,9 @@ import (
 	"math/bits"
 )
 
-// knots returns the rates at the knots, in units of 2^-40: 1 + rate + wander. There is one more than there are
-// segments, and at least one. They are the largest of their shape that keep the limit, give or take rounding.
+// knots returns the rates at the knots, in units of 2^-40: 1 + rate + wander. There is one more
+// than there are segments, and at least one. They are the largest of their shape that keep the
+// limit, give or take rounding.
 func knots(c CounterConfig) ([]uint64, error) {
 	base := uint64(rateOne + c.Rate_2e40)
 	w := c.Wander
@@ -26,7 +27,8 @@ func knots(c CounterConfig) ([]uint64, error) {
 	if largest == 0 {
 		return rates, nil
 	}
-	// (max - min)/(max + min) ≤ limit, with max + min about twice the base; then corrected until it holds exactly.
+	// (max - min)/(max + min) ≤ limit, with max + min about twice the base; then corrected until it
+	// holds exactly.
 	hi, lo := bits.Mul64(2*uint64(w.Limit_2e40), base)
 	scale := hi<<(64-rateBits) | lo>>rateBits
 	const tries = 64
@@ -34,7 +36,9 @@ func knots(c CounterConfig) ([]uint64, error) {
 		for i := range rates {
 			d := scaled(raw[i], scale, largest)
 			if d < -mostWander || d > mostWander || int64(base)+d <= 0 {
-				return nil, fmt.Errorf("counter.wander.limit_2e40 = %d: a %s over %d segments leaves the mean by more than 3906 ppm: take a smaller limit, a longer window or fewer segments: %w",
+				return nil, fmt.Errorf("counter.wander.limit_2e40 = %d: a %s over %d segments "+
+					"leaves the mean by more than 3906 ppm: take a smaller limit, a longer "+
+					"window or fewer segments: %w",
 					w.Limit_2e40, w.Shape, w.Segments, ErrConfig)
 			}
 			rates[i] = base + uint64(d)
@@ -48,7 +52,8 @@ func knots(c CounterConfig) ([]uint64, error) {
 		}
 		scale -= 1 + scale*(got-uint64(w.Limit_2e40))/got
 	}
-	return nil, fmt.Errorf("counter.wander.limit_2e40 = %d: cannot be kept: %w", w.Limit_2e40, ErrConfig)
+	return nil, fmt.Errorf("counter.wander.limit_2e40 = %d: cannot be kept: %w", w.Limit_2e40,
+		ErrConfig)
 }
 
 func scaled(raw int64, scale, largest uint64) int64 {
@@ -70,29 +75,32 @@ func scaled(raw int64, scale, largest uint64) int64 {
 	return int64(q)
 }
 
-// windowSegments is the window in segments, rounded up: what holds in a longer window holds in a shorter one.
+// windowSegments is the window in segments, rounded up: what holds in a longer window holds in a
+// shorter one.
 func windowSegments(w WanderConfig) int {
 	return int(min((w.Window_cycles+1<<w.SegmentLog2-1)>>w.SegmentLog2, mostSegments))
 }
 
-// wanderOf returns the smallest w, in units of 2^-40 and rounded up, for which (max - min)/(max + min) ≤ w within
-// every window. A piecewise linear function has its extremes within windows of whole segments at knots.
+// wanderOf returns the smallest w, in units of 2^-40 and rounded up, for which (max - min)/(max +
+// min) ≤ w within every window. A piecewise linear function has its extremes within windows of
+// whole segments at knots.
 func wanderOf(rates []uint64, window int) uint64 {
 	most := uint64(0)
-	extremes(len(rates), window, func(i, j int) bool { return rates[i] > rates[j] }, func(high, low int) {
-		hi, lo := bits.Mul64(rates[high]-rates[low], rateOne)
-		sum := rates[high] + rates[low]
-		q, rest := bits.Div64(hi, lo, sum)
-		if rest > 0 {
-			q++
-		}
-		most = max(most, q)
-	})
+	extremes(len(rates), window, func(i, j int) bool { return rates[i] > rates[j] },
+		func(high, low int) {
+			hi, lo := bits.Mul64(rates[high]-rates[low], rateOne)
+			sum := rates[high] + rates[low]
+			q, rest := bits.Div64(hi, lo, sum)
+			if rest > 0 {
+				q++
+			}
+			most = max(most, q)
+		})
 	return most
 }
 
-// extremes calls visit with the indices of a highest and a lowest element of every run of window + 1 elements, and of
-// the shorter runs at the start.
+// extremes calls visit with the indices of a highest and a lowest element of every run of window +
+// 1 elements, and of the shorter runs at the start.
 func extremes(n, window int, greater func(i, j int) bool, visit func(high, low int)) {
 	var highs, lows []int // candidates in order: each of highs is higher than all behind it
 	for i := range n {
@@ -160,8 +168,9 @@ func rawShape(w WanderConfig, n int) []int64 {
 	return raw
 }
 
-// sine of a full turn in 2^32 steps, times 2^30. The polynomial that meets the sine's value and slope at 0 and at a
-// quarter turn; within 0.04 %. In integers, because the compiler may round floating point differently elsewhere.
+// sine of a full turn in 2^32 steps, times 2^30. The polynomial that meets the sine's value and
+// slope at 0 and at a quarter turn; within 0.04 %. In integers, because the compiler may round
+// floating point differently elsewhere.
 func sine(turn uint32) int64 {
 	const one = 1 << 30
 	quarter := turn >> 30

@@ -15,11 +15,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// Transport is a minrtt.Transport on one REQ or REP socket. One goroutine at a time may use it; Close may be called from
-// any.
+// Transport is a minrtt.Transport on one REQ or REP socket. One goroutine at a time may use it;
+// Close may be called from any.
 type Transport struct {
 	counter func() uint64
-	peer    netip.AddrPort // all packets are from and to here; of a REP socket, nowhere: ZeroMQ does not say
+	// all packets are from and to here; of a REP socket, nowhere: ZeroMQ does not say
+	peer netip.AddrPort
 
 	answers bool // REP: it must send after each packet that it receives, and not before
 	owes    bool // an answer
@@ -42,7 +43,8 @@ const (
 )
 
 // Listen opens a REP socket that answers on a local address; port 0 takes a free one.
-func Listen(local netip.AddrPort, counter func() uint64) (t *Transport, bound netip.AddrPort, err error) {
+func Listen(local netip.AddrPort, counter func() uint64) (t *Transport, bound netip.AddrPort,
+	err error) {
 	t, err = open(zmq4.REP, local, counter, func(s *zmq4.Socket) error {
 		if err := s.Bind(endpoint(local)); err != nil {
 			return err
@@ -61,11 +63,12 @@ func Listen(local netip.AddrPort, counter func() uint64) (t *Transport, bound ne
 	return t, bound, nil
 }
 
-// Dial opens a REQ socket to one remote address. The connection is made by a thread that this call starts, in the network
-// namespace of the calling thread.
+// Dial opens a REQ socket to one remote address. The connection is made by a thread that this call
+// starts, in the network namespace of the calling thread.
 func Dial(remote netip.AddrPort, counter func() uint64) (*Transport, error) {
 	t, err := open(zmq4.REQ, remote, counter, func(s *zmq4.Socket) error {
-		// A request whose answer got lost does not keep the next from being sent, and a late answer is not taken for another.
+		// A request whose answer got lost does not keep the next from being sent, and a late answer
+		// is not taken for another.
 		return errors.Join(s.SetReqRelaxed(1), s.SetReqCorrelate(1), s.Connect(endpoint(remote)))
 	})
 	if err != nil {
@@ -77,7 +80,8 @@ func Dial(remote netip.AddrPort, counter func() uint64) (*Transport, error) {
 
 func endpoint(a netip.AddrPort) string { return "tcp://" + a.String() }
 
-func open(kind zmq4.Type, address netip.AddrPort, counter func() uint64, connect func(*zmq4.Socket) error) (*Transport, error) {
+func open(kind zmq4.Type, address netip.AddrPort, counter func() uint64,
+	connect func(*zmq4.Socket) error) (*Transport, error) {
 	if counter == nil {
 		return nil, errors.New("no counter given")
 	}
@@ -88,7 +92,8 @@ func open(kind zmq4.Type, address netip.AddrPort, counter func() uint64, connect
 	}
 	t := &Transport{counter: counter, zmq: zmq}
 	if t.socket, err = zmq.NewSocket(kind); err == nil {
-		err = errors.Join(t.socket.SetLinger(0), t.socket.SetIpv6(address.Addr().Unmap().Is6()), t.socket.SetSndtimeo(connecting), connect(t.socket))
+		err = errors.Join(t.socket.SetLinger(0), t.socket.SetIpv6(address.Addr().Unmap().Is6()),
+			t.socket.SetSndtimeo(connecting), connect(t.socket))
 	}
 	if err != nil {
 		if t.socket != nil {
@@ -129,8 +134,10 @@ func (t *Transport) Receive(b []byte, until time.Time) (minrtt.Received, error) 
 	}
 }
 
-// receive waits for no longer than patience, so that Close gets its turn, and says whether there is a result.
-func (t *Transport) receive(b []byte, left time.Duration) (r minrtt.Received, done bool, err error) {
+// receive waits for no longer than patience, so that Close gets its turn, and says whether there is
+// a result.
+func (t *Transport) receive(b []byte, left time.Duration) (r minrtt.Received, done bool,
+	err error) {
 	t.use.Lock()
 	defer t.use.Unlock()
 	if t.closed.Load() {
@@ -168,7 +175,8 @@ func (t *Transport) receive(b []byte, left time.Duration) (r minrtt.Received, do
 // SentStamps implements minrtt.Transport. There are none.
 func (t *Transport) SentStamps(func([]byte, int64)) {}
 
-// Sources implements minrtt.Transport: ZeroMQ hides its sockets from who would ask the kernel for stamps.
+// Sources implements minrtt.Transport: ZeroMQ hides its sockets from who would ask the kernel for
+// stamps.
 func (t *Transport) Sources() (transmit, receive minrtt.Source) {
 	return minrtt.Unsupported, minrtt.Unsupported
 }

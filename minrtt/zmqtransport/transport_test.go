@@ -73,7 +73,8 @@ func TestTrains(t *testing.T) {
 			t.Fatalf("%d exchanges, want 6: %+v", len(train.Exchanges), train.Counts)
 		}
 		for _, e := range train.User() {
-			if !(e.Sent.Lo < e.Received.Hi && e.Received.Lo < e.Answered.Hi && e.Answered.Lo < e.Returned.Hi) {
+			if !(e.Sent.Lo < e.Received.Hi && e.Received.Lo < e.Answered.Hi &&
+				e.Answered.Lo < e.Returned.Hi) {
 				t.Errorf("%+v is out of order", e)
 			}
 		}
@@ -105,7 +106,8 @@ func TestReceiveEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := make([]byte, 10)
-	if _, err := listener.Receive(b, time.Now().Add(time.Millisecond)); !errors.Is(err, minrtt.ErrTimeout) {
+	if _, err := listener.Receive(b, time.Now().Add(time.Millisecond)); !errors.Is(err,
+		minrtt.ErrTimeout) {
 		t.Errorf("nothing came: %v", err)
 	}
 	ended := make(chan error)
