@@ -124,8 +124,7 @@ func (r *Realtime) Timex(physical_ns int64, physical Timex) Timex {
 	// ab.
 	a := freq + (tick_us-nominalTick)*freqPerTick
 	b := physical.Freq + (physical.Tick_us-nominalTick)*freqPerTick
-	out := Timex{Freq: freq + physical.Freq + roundedProduct(a, b),
-		Tick_us: tick_us + physical.Tick_us - nominalTick, Offset_ns: physical.Offset_ns}
+	out := Timex{Freq: freq + physical.Freq + roundedProduct(a, b), Tick_us: tick_us + physical.Tick_us - nominalTick, Offset_ns: physical.Offset_ns}
 	for _, s := range r.config.Slews {
 		if physical_ns >= s.At_ns {
 			out.Offset_ns += s.Offset_ns - s.done_ns(physical_ns)
