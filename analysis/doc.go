@@ -27,6 +27,7 @@
 //
 // # What it does not do
 //
-// It draws nothing and prints nothing (packages report and internal/cli). It reads logs of this product alone. It does not model loops,
-// in which a tuple passes a point many times under one id.
+// It draws nothing and prints nothing (packages report and internal/cli/answers). It reads logs of
+// this product alone. It does not model loops, in which a tuple passes a point many times under one
+// id.
 package analysis

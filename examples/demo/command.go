@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
-	"github.com/cloudprofiler/cloudprofiler/internal/cli"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/answers"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
@@ -268,7 +268,7 @@ func printDemo(w io.Writer, r *Result, o Options) error {
 			row("all the way, to "+h.To, h)
 		}
 	}
-	cli.PrintRoutes(w, r.Answer)
+	answers.PrintRoutes(w, r.Answer)
 	fmt.Fprintln(w, "  windows wait on purpose, and all end at once; where source/intended → source/start is slowest, this machine is too slow for the load")
 	fmt.Fprintln(w, "\nminrtt is the paper's method on our own exchanges, with the wander since its anchors; ret the way of a tuple by its acknowledgement's return trip")
 	switch {
@@ -281,7 +281,7 @@ func printDemo(w io.Writer, r *Result, o Options) error {
 	default:
 		fmt.Fprintln(w, "ntp: chronyd needs a namespace for each node")
 	}
-	if names, held, _ := cli.HeldMethods(r.Answer); len(names) > 0 {
+	if names, held, _ := answers.HeldMethods(r.Answer); len(names) > 0 {
 		fmt.Fprintln(w, "\nwhat each said of all pairs, held against the truth as well:")
 		for _, name := range names {
 			fmt.Fprintf(w, "  %-14s %s\n", name, held[name])

@@ -1,8 +1,9 @@
-// Package cli is the command cprof: its subcommands, one file each, and how they end.
+// Package cli puts the command cprof together from its families of commands.
 //
-// A subcommand is a function that returns a *cobra.Command and is listed in newRoot. It writes its answer to
-// cmd.OutOrStdout(), progress and warnings to cmd.ErrOrStderr(), watches cmd.Context(), and returns an error instead of
-// printing it. What it computes belongs to the package that knows the subject: here are only flags and tables.
-//
-// The exit code follows from the returned error, see [Run]; no subcommand calls os.Exit.
+// Each family is a package below this one, with one file for each command: answers (analyze, diff,
+// export, report), fleet (config, keys, node, nodes, run, snapshot), gen, logs, machine (doctor),
+// relations (relate, relation) and rings (agent, ring). Here are only version and demo. No family
+// imports another; what they share is in package internal/command, which also says how a command
+// ends. What a command computes belongs to the package that knows the subject: a family holds flags
+// and tables.
 package cli

@@ -6,6 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/answers"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/fleet"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/gen"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/logs"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/machine"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/relations"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/rings"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
@@ -33,26 +40,17 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
   cprof version
   cprof help version`,
 	}
-	root.AddCommand(
-		newAgent(),
-		newAnalyze(),
-		newConfig(),
-		newDemo(),
-		newDiff(),
-		newDoctor(),
-		newExport(),
-		newGen(),
-		newKeys(),
-		newLog(),
-		newNode(),
-		newNodes(),
-		newRelate(),
-		newRelation(),
-		newReport(),
-		newRing(),
-		newRun(),
-		newSnapshot(),
-		newVersion(),
-	)
+	root.AddCommand(newDemo(), newVersion())
+	for _, family := range [][]*cobra.Command{
+		answers.Commands(),
+		fleet.Commands(),
+		gen.Commands(),
+		logs.Commands(),
+		machine.Commands(),
+		relations.Commands(),
+		rings.Commands(),
+	} {
+		root.AddCommand(family...)
+	}
 	return root
 }

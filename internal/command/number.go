@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -14,4 +15,10 @@ func Thousands(n uint64) string {
 		text = text[:len(text)-3]
 	}
 	return strings.Join(append([]string{text}, groups...), ",")
+}
+
+// RoundUp rounds a bound up to so many decimals.
+func RoundUp(v float64, decimals int) float64 {
+	scale := math.Pow10(decimals)
+	return math.Ceil(v*scale*(1-1e-12)) / scale
 }

@@ -63,11 +63,13 @@ var table = map[string]room{
 	"cmd/...":          {5, of("..."), of(sys, cobra, prometheus)},
 	"bench/...":        {5, of("..."), of(sys, cobra, zstd, hdr)},
 	"internal/leak":    {5, nil, of(goleak)},
-	"internal/command": {5, nil, of(sys, cobra)},
-	"internal/cli":     {5, of("...", "!bench/...", "!examples/...", "!internal/proof"), of(sys, cobra, yaml)},
-	"internal/...":     {5, of("..."), of(sys, viper, cobra, yaml, hdr, zstd)},
-	"examples/demo":    {5, of("..."), of(sys, cobra, yaml)},
-	"examples/...":     {5, of("...", "!internal/..."), of(sys, yaml, nats, natsClient)},
+	"internal/command": {5, of("tscratio"), of(sys, cobra)},
+	"internal/cli":     {5, of("...", "!bench/...", "!examples/...", "!internal/proof"), of(cobra)},
+	"internal/cli/...": {5, of("...", "!internal/cli/...", "!bench/...", "!examples/...",
+		"!internal/proof"), of(sys, cobra)},
+	"internal/...":  {5, of("..."), of(sys, viper, cobra, yaml, hdr, zstd)},
+	"examples/demo": {5, of("..."), of(sys, cobra, yaml)},
+	"examples/...":  {5, of("...", "!internal/..."), of(sys, yaml, nats, natsClient)},
 }
 
 func of(names ...string) []string { return names }

@@ -1,2 +1,4 @@
-// Package commandtest checks what the commands for people say about themselves. It is for tests alone.
+// Package commandtest helps tests of the commands for people: it runs command lines, compares
+// what they print with golden files, and checks what the commands say about themselves. It is for
+// tests alone.
 package commandtest

@@ -29,7 +29,7 @@ var proofs = []listed{
 	{name: "A fleet's bounds", command: []string{"bin/cp-bench", "sweep", "--clients", "10", "--quality"}},
 	{name: "Closure, and fleets with faults and restarts", command: []string{"go", "test", "-count=1", "-timeout=60m", "-run", "^TestBar", "./coordinator"}},
 	{name: "The analysis of a run", command: []string{"bin/cp-bench", "analyze"}},
-	{name: "Hostile runs", command: []string{"go", "test", "-count=1", "-timeout=8h", "-run", "^TestBarHostile", "./internal/cli"}},
+	{name: "Hostile runs", command: []string{"go", "test", "-count=1", "-timeout=8h", "-run", "^TestBarHostile", "./internal/cli/answers"}},
 	{name: "The whole product", command: []string{"scripts/demo"}},
 	{name: "A streaming job with all handlers", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./examples/adstream/overhead"}},
 	{name: "An hour's soak", command: []string{"bin/cp-bench", "soak"}, byName: true},

@@ -1,0 +1,295 @@
+package answers
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/truth"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// analyzeFlags are the flags of everything that analyses a run.
+type analyzeFlags struct {
+	given     func(flag string) bool
+	reference string
+	wander    command.WanderFlag
+	third     tscratio.ThirdNodes
+	memory    string
+	scratch   string
+	spill     string
+	workers   int
+	slowest   int
+	edges     []string
+	nodes     []string
+	channels  []string
+	ids       []string
+	from, to  string
+}
+
+func (f *analyzeFlags) add(cmd *cobra.Command) {
+	f.given = cmd.Flags().Changed
+	cmd.Flags().StringVar(&f.reference, "reference", "", "node in whose cycles to answer (default the run's, else the one with the smallest median bound to the others)")
+	cmd.Flags().Var(&f.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default as stored with each relation)")
+	cmd.Flags().TextVar(&f.third, "third-nodes", tscratio.ThirdAgreed, "`which` other nodes narrow what is known of two: agreed (as far as two others agree), any or none")
+	cmd.Flags().StringVar(&f.memory, "memory", "512MiB", "memory for events; what is beyond goes to a scratch file")
+	cmd.Flags().StringVar(&f.scratch, "scratch", "", "directory for the scratch file (default the system's for temporary files)")
+	cmd.Flags().StringVar(&f.spill, "scratch-limit", "64GiB", "longest that the scratch file may become")
+	cmd.Flags().IntVar(&f.workers, "workers", 0, "cores to use (default all)")
+	cmd.Flags().StringSliceVar(&f.edges, "edge", nil, "say which point follows which, as source/send:worker/recv, in place of what the data show")
+	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "look at events on these nodes only")
+	cmd.Flags().StringSliceVar(&f.channels, "channel", nil, "look at these channels only, as parser*/start; * does not reach across /")
+	cmd.Flags().StringSliceVar(&f.ids, "id", nil, "look at tuples with these ids only, as 17 or 100-200")
+	cmd.Flags().StringVar(&f.from, "from", "", "look at tuples that began from here on: cycles of the reference node, or UTC as 2026-11-20T14:00:00Z")
+	cmd.Flags().StringVar(&f.to, "to", "", "look at tuples that began up to here")
+}
+
+// addSlowest is for what shows single tuples.
+func (f *analyzeFlags) addSlowest(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.slowest, "slowest", 3, "slowest tuples to show with their whole way")
+}
+
+// options turns flags into options. Errors are of usage.
+func (f *analyzeFlags) options() (analysis.Options, error) {
+	o := analysis.Options{Reference: f.reference, ThirdNodes: f.third, Workers: f.workers, Slowest: f.slowest, Scratch: f.scratch}
+	if f.slowest == 0 {
+		o.Slowest = -1
+	}
+	o.Wander = f.wander.Value
+	for _, chosen := range []struct {
+		flag string
+		all  []string
+	}{{"reference", []string{f.reference}}, {"edge", f.edges}, {"node", f.nodes}, {"channel", f.channels}, {"id", f.ids}, {"from", []string{f.from}}, {"to", []string{f.to}}} {
+		// As of a variable that a script did not set: an answer about everything is not the one that was asked for.
+		if f.given(chosen.flag) && (len(chosen.all) == 0 || slices.Contains(chosen.all, "")) {
+			return o, command.Usagef("--%s %q: it is empty: give what to choose, or leave the flag out", chosen.flag, strings.Join(chosen.all, ","))
+		}
+	}
+	for _, size := range []struct {
+		flag, text string
+		into       *int64
+	}{{"memory", f.memory, &o.Memory_bytes}, {"scratch-limit", f.spill, &o.Scratch_bytes}} {
+		n, err := channel.ParseCount(size.text)
+		if err != nil || n < 1 || n > 1<<62 {
+			return o, command.Usagef("--%s %q: give a size such as 512MiB", size.flag, size.text)
+		}
+		*size.into = int64(n)
+	}
+	for _, e := range f.edges {
+		from, to, found := strings.Cut(e, ":")
+		if !found {
+			return o, command.Usagef("--edge %q: give two points as source/send:worker/recv", e)
+		}
+		o.Edges = append(o.Edges, [2]string{from, to})
+	}
+	o.Filter.Nodes, o.Filter.Channels = f.nodes, f.channels
+	for _, text := range f.ids {
+		from, to, isRange := strings.Cut(text, "-")
+		if !isRange {
+			to = from
+		}
+		lo, err1 := strconv.ParseUint(from, 10, 64)
+		hi, err2 := strconv.ParseUint(to, 10, 64)
+		if err := errors.Join(err1, err2); err != nil || lo > hi {
+			return o, command.Usagef("--id %q: give a number, or two as 100-200", text)
+		}
+		o.Filter.IDs = append(o.Filter.IDs, [2]uint64{lo, hi})
+	}
+	if f.slowest < 0 {
+		return o, command.Usagef("--slowest %d: give 0 or more", f.slowest)
+	}
+	if err := f.time(&o.Filter); err != nil {
+		return o, err
+	}
+	if err := o.Validate(); err != nil {
+		return o, command.UsageError{Err: err}
+	}
+	return o, nil
+}
+
+func (f *analyzeFlags) time(filter *analysis.Filter) error {
+	if f.from == "" && f.to == "" {
+		return nil
+	}
+	var utc, cycles int
+	for _, end := range []struct {
+		flag, text string
+		cycles     *uint64
+		utc        *int64
+		open       bool
+	}{{"from", f.from, &filter.From_cycles, &filter.From_utc_ns, true}, {"to", f.to, &filter.To_cycles, &filter.To_utc_ns, false}} {
+		if end.text == "" {
+			continue
+		}
+		if n, err := strconv.ParseUint(end.text, 10, 64); err == nil {
+			*end.cycles = n
+			cycles++
+			continue
+		}
+		t, err := time.Parse(time.RFC3339Nano, end.text)
+		if err != nil {
+			return command.Usagef("--%s %q: give cycles of the reference node, or UTC as 2026-11-20T14:00:00Z", end.flag, end.text)
+		}
+		*end.utc = t.UnixNano()
+		utc++
+	}
+	if utc > 0 && cycles > 0 {
+		return command.Usagef("--from %q, --to %q: give both in cycles or both in UTC", f.from, f.to)
+	}
+	if f.to == "" {
+		if utc > 0 {
+			filter.To_utc_ns = 1<<63 - 1
+		} else {
+			filter.To_cycles = 1<<64 - 1
+		}
+	}
+	return nil
+}
+
+// analyzeRun opens a run and analyses it, with a line of progress.
+func analyzeRun(ctx context.Context, path string, o analysis.Options, stderr io.Writer) (*analysis.Answer, error) {
+	dir, err := runs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return analyzeOpen(ctx, dir, o, stderr)
+}
+
+// analyzeOpen analyses a run that is open. Where it keeps the truth, as runs of virtual nodes do, all is held against that.
+func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options, stderr io.Writer) (*analysis.Answer, error) {
+	counters, missing := truth.Of(dir)
+	if counters != nil {
+		o.Truth = counters.Truth
+	}
+	dir.Run.Missing = append(dir.Run.Missing, missing...)
+	line := command.NewProgress(stderr)
+	o.Progress = line.Share()
+	answer, err := analysis.Run(ctx, dir, o)
+	line.Done()
+	return answer, err
+}
+
+func newAnalyze() *cobra.Command {
+	var flags analyzeFlags
+	var asJSON, asCSV bool
+	cmd := &cobra.Command{
+		Use:   "analyze RUN",
+		Short: "Say where tuples spent their time, and how sure that is",
+		Long: `Say where tuples spent their time, and how sure that is. RUN is the directory of a run.
+
+Events of all channels are joined on tuple id. Each duration is an interval in cycles of one node, the reference: value ± bound. It
+holds the truth if rates wander no more than is assumed. What rests on a relation that the data speak against is marked suspect: an
+estimate. What the run cannot decide is listed below the answer. A run of virtual nodes knows the truth (cprof demo): there every duration is
+held against it.
+
+What two nodes measured with each other is narrowed by what others measured with both, as far as two others agree: so a
+node whose counter or whose stamps are wrong, and just so that nothing shows it, moves nothing but what is said of itself. With
+--third-nodes any each other node narrows: tightest, and as true as all of them. With --third-nodes none, no other does.
+
+Runs may be larger than memory: see --memory.
+
+Exit code 1: nothing could be answered. Exit code 3: parts are suspect, missing or undecided.`,
+		Example: `  cprof analyze runs/tuesday
+  cprof analyze runs/tuesday --reference node-b --slowest 10
+  cprof analyze runs/tuesday --channel 'parser*/*' --from 2026-11-20T14:00:00Z
+  cprof analyze runs/tuesday --json | jq '.end_to_end[].all.percentiles'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON && asCSV {
+				return command.Usagef("--json and --csv: choose one")
+			}
+			o, err := flags.options()
+			if err != nil {
+				return err
+			}
+			answer, err := analyzeRun(cmd.Context(), args[0], o, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			switch {
+			case asJSON:
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", " ")
+				err = encoder.Encode(answer)
+			case asCSV:
+				err = printAnswerCSV(cmd.OutOrStdout(), answer)
+			default:
+				err = printAnswer(cmd.OutOrStdout(), answer)
+			}
+			if err != nil {
+				return err
+			}
+			return partial(answer)
+		},
+	}
+	flags.add(cmd)
+	flags.addSlowest(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object")
+	cmd.Flags().BoolVar(&asCSV, "csv", false, "print one line for each leg, pair of nodes and percentile, with commas")
+	return cmd
+}
+
+// partial is nil if nothing of an answer is suspect or missing.
+func partial(a *analysis.Answer) error {
+	if !a.Partial {
+		return nil
+	}
+	n := len(a.Missing)
+	for _, f := range a.Findings {
+		if f.Kind != analysis.FindNote {
+			n++
+		}
+	}
+	are := "are"
+	if n == 1 {
+		are = "is"
+	}
+	return fmt.Errorf("%s of run %q %s suspect, missing or undecided: %w", plural(n, "part"), a.Run, are, command.ErrPartial)
+}
+
+// partialOf is partial for what prints no list of the parts.
+func partialOf(a *analysis.Answer, path string) error {
+	err := partial(a)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: \"cprof analyze %s\" with the same flags names them", err, path)
+}
+
+// printAnswerCSV prints percentiles, for spreadsheets. Columns are only ever added, at the end.
+func printAnswerCSV(w io.Writer, a *analysis.Answer) error {
+	out := csv.NewWriter(w)
+	out.Write([]string{"from", "to", "kind", "origin", "from_node", "to_node", "count", "percent", "lo_cycles", "hi_cycles", "bound_cycles", "suspect"})
+	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
+		for _, l := range legs {
+			row := func(from, to string, d *analysis.Durations) {
+				for i, p := range d.Percentiles {
+					out.Write([]string{
+						l.From, l.To, l.Kind, l.Origin, from, to, fmt.Sprint(d.Count), fmt.Sprint(p.Percent), fmt.Sprint(p.Lo_cycles), fmt.Sprint(p.Hi_cycles),
+						fmt.Sprint(d.Bounds[i].Bound_cycles), fmt.Sprint(d.Suspect),
+					})
+				}
+			}
+			row("", "", &l.All)
+			for i := range l.Pairs {
+				row(l.Pairs[i].From, l.Pairs[i].To, &l.Pairs[i].Durations)
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
+}

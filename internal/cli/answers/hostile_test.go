@@ -1,0 +1,561 @@
+package answers
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/report"
+	"github.com/cloudprofiler/cloudprofiler/report/export"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// harm says what was changed of a run.
+type harm struct {
+	run  int    // of hostileRuns
+	node string // whose logs alone were changed; empty: more
+	yaml bool   // run.yaml was
+}
+
+// harmed is a run to which something was done.
+func (m mutator) harmed(all []runFiles) (runFiles, harm) {
+	h := harm{run: m.IntN(len(all))}
+	f := make(runFiles, len(all[h.run]))
+	for name, data := range all[h.run] {
+		f[name] = data
+	}
+	switch m.IntN(8) {
+	case 0, 1, 2, 3:
+		h.node = choose(m, []string{"A", "B", "C"})
+		m.logs(f, h.node)
+	case 4, 5:
+		m.relations(f)
+	case 6:
+		h.yaml = true
+		m.runYAML(f)
+	default:
+		h.yaml = m.once(2)
+		m.logs(f, choose(m, []string{"A", "B", "C"}))
+		m.logs(f, choose(m, []string{"A", "B", "C"}))
+		m.relations(f)
+		if h.yaml {
+			m.runYAML(f)
+		}
+	}
+	return f, h
+}
+
+// trial asks everything of runs to which harm was done.
+type trial struct {
+	dir  string
+	all  []runFiles
+	base map[string]*analysis.Answer // of runs as they were, by run and options
+	sums trialSums
+}
+
+// trialSums count what became of the runs.
+type trialSums struct {
+	Answered, Partial, Refused int
+	Compared                   int // of which the answers about intact nodes were held against those of the run as it was
+}
+
+func newTrial(dir string) (*trial, error) {
+	all, err := hostileRuns(dir)
+	return &trial{dir: dir, all: all, base: map[string]*analysis.Answer{}}, err
+}
+
+// options are those of a question about a run that was harmed so.
+func (m mutator) options(h harm) analysis.Options {
+	o := analysis.Options{Workers: 1 + m.IntN(2), Memory_bytes: 1 << 20}
+	if m.once(2) {
+		o.Memory_bytes = 16 << 20
+	}
+	if h.node != "" && !m.once(4) {
+		o.Edges = hostileEdges
+		o.Reference = choose(m, slices.DeleteFunc([]string{"A", "B", "C"}, func(n string) bool { return n == h.node }))
+		return o
+	}
+	if m.once(3) {
+		o.Edges = hostileEdges
+	}
+	if m.once(2) {
+		o.Reference = choose(m, []string{"A", "B", "C"})
+	}
+	if m.once(4) {
+		o.ThirdNodes = choose(m, []tscratio.ThirdNodes{tscratio.ThirdAny, tscratio.ThirdNone})
+	}
+	switch m.IntN(12) {
+	case 0:
+		o.Filter.From_cycles, o.Filter.To_cycles = 1, m.wild(1<<60)|1
+	case 1:
+		o.Filter.From_utc_ns, o.Filter.To_utc_ns = -1<<62, int64(m.wild(1<<40)>>1|1)
+	case 2:
+		o.Slowest = -1
+	case 3:
+		o.Wander = tscratio.Wander(m.Uint64N(20_000_000))
+	}
+	return o
+}
+
+// answer is that about a run as it was.
+func (t *trial) answer(run int, o analysis.Options) (*analysis.Answer, error) {
+	key := fmt.Sprint(run, o.Reference, len(o.Edges))
+	if a := t.base[key]; a != nil {
+		return a, nil
+	}
+	path := filepath.Join(t.dir, []string{"whole", "broken"}[run])
+	dir, err := runs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	t.base[key], err = analysis.Run(context.Background(), dir, analysis.Options{Reference: o.Reference, Edges: o.Edges})
+	return t.base[key], err
+}
+
+// try harms a run and asks everything of it.
+func (t *trial) try(number uint64) error {
+	m := mutator{rand.New(rand.NewPCG(number, 0)), t.dir}
+	files, h := m.harmed(t.all)
+	path := filepath.Join(t.dir, "harmed")
+	defer os.RemoveAll(path)
+	if err := files.write(path); err != nil {
+		return err
+	}
+	if err := t.salvage(files, h); err != nil {
+		return err
+	}
+	if m.once(20) {
+		return t.commands(m, path, h)
+	}
+	dir, err := runs.Open(path)
+	if err != nil {
+		return t.refused(h, err)
+	}
+	defer dir.Close()
+	o := m.options(h)
+	a, err := analysis.Run(context.Background(), dir, o)
+	if err != nil {
+		return t.refused(h, err)
+	}
+	if t.sums.Answered++; a.Partial {
+		t.sums.Partial++
+	}
+	if err := showAll(a, dir); err != nil {
+		return err
+	}
+	if err := t.intact(a, o, h, path); err != nil {
+		return err
+	}
+	whole, err := t.answer(h.run, analysis.Options{})
+	if err != nil {
+		return err
+	}
+	for _, pair := range [][2]*analysis.Answer{{whole, a}, {a, whole}} {
+		changes, err := analysis.Diff(pair[0], pair[1])
+		if err != nil && !h.yaml {
+			return fmt.Errorf("diff: %w", err)
+		}
+		if err := errors.Join(printChanges(io.Discard, pair, changes), json.NewEncoder(io.Discard).Encode(changes)); err != nil {
+			return fmt.Errorf("print diff: %w", err)
+		}
+	}
+	exported, err := runs.Open(path)
+	if err != nil {
+		return err
+	}
+	defer exported.Close()
+	if _, _, err := export.Run(context.Background(), exported, o, export.Parquet|export.CSV|export.SQL|export.Perfetto); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	return nil
+}
+
+// refused tells whether a run may be refused: only for what run.yaml says, without which nothing is known of it.
+func (t *trial) refused(h harm, err error) error {
+	if !h.yaml {
+		return fmt.Errorf("what is left was not answered: %w", err)
+	}
+	t.sums.Refused++
+	return nil
+}
+
+// showAll shows an answer in every way.
+func showAll(a *analysis.Answer, dir *runs.Directory) error {
+	var text bytes.Buffer
+	if err := errors.Join(printAnswer(&text, a), printAnswerCSV(&text, a)); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	encoded, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("print as JSON: %w", err)
+	}
+	var again analysis.Answer
+	if err := json.Unmarshal(encoded, &again); err != nil {
+		return fmt.Errorf("read JSON: %w", err)
+	}
+	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
+		for _, l := range legs {
+			if d := &l.All; d.Count > 0 && (d.Min.Lo_cycles > d.Min.Hi_cycles || d.Max.Lo_cycles > d.Max.Hi_cycles || d.Mean.Lo_cycles > d.Mean.Hi_cycles || d.Min.Lo_cycles > d.Max.Hi_cycles) {
+				return fmt.Errorf("%s to %s took from %v to %v, in the mean %v", l.From, l.To, d.Min, d.Max, d.Mean)
+			}
+		}
+	}
+	if err := report.Write(io.Discard, report.From(a, dir, "test")); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// intact holds what is said of nodes whose logs were not changed against what is said of them in the run as it was.
+func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path string) error {
+	if h.node == "" || len(o.Edges) == 0 || o.Reference == "" || o.Filter.To_cycles != 0 || o.Filter.To_utc_ns != 0 || o.Wander != 0 || o.ThirdNodes != tscratio.ThirdAgreed {
+		return nil
+	}
+	if names, err := ownNames(filepath.Join(path, "logs"), h.node); err != nil || !names {
+		return err
+	}
+	was, err := t.answer(h.run, o)
+	if err != nil {
+		return err
+	}
+	t.sums.Compared++
+	harmed := func(node string) bool { return node == h.node || strings.HasPrefix(node, h.node+" ") }
+	if d := cmp.Diff(was.Pairs, a.Pairs); d != "" {
+		return fmt.Errorf("with other logs of %s relations are others:\n%s", h.node, d)
+	}
+	for _, c := range was.Channels {
+		if !harmed(c.Node) && !slices.Contains(a.Channels, c) {
+			return fmt.Errorf("with other logs of %s the channel %+v is another: %+v", h.node, c, a.Channels)
+		}
+	}
+	for _, l := range was.Legs {
+		for _, p := range l.Pairs {
+			if harmed(p.From) || harmed(p.To) {
+				continue
+			}
+			var now analysis.NodePair
+			for _, m := range a.Legs {
+				for _, q := range m.Pairs {
+					if m.From == l.From && m.To == l.To && q.From == p.From && q.To == p.To {
+						now = q
+					}
+				}
+			}
+			if d := cmp.Diff(p, now, cmpopts.EquateEmpty()); d != "" {
+				return fmt.Errorf("with other logs of %s, %s on %s to %s on %s, in cycles of %s, is\n%s", h.node, l.From, p.From, l.To, p.To, o.Reference, d)
+			}
+		}
+	}
+	return nil
+}
+
+// ownNames tells whether a node logs only at points that no other logs at, and each id once at each: an id that comes again is another
+// tuple, and a point's earliest event counts, whoever logs it.
+func ownNames(logs, node string) (bool, error) {
+	entries, err := os.ReadDir(logs)
+	if err != nil {
+		return false, err
+	}
+	points := map[string]string{}
+	seen := map[string]map[uint64]bool{}
+	for _, e := range entries {
+		segments, err := logstore.Segments(filepath.Join(logs, e.Name()))
+		if err != nil {
+			return false, err
+		}
+		for _, s := range segments {
+			point := s.Channel.Actor + "/" + s.Channel.Point
+			if known := points[point]; known != "" && known != e.Name() && (known == node || e.Name() == node) {
+				return false, nil
+			}
+			points[point] = e.Name()
+			if seen[point] == nil {
+				seen[point] = map[uint64]bool{}
+			}
+			if e.Name() == node && !each(s.Path, seen[point]) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// each notes the ids of a log, and tells whether none was there before.
+func each(path string, seen map[uint64]bool) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	r, err := logstore.NewReader(f, path)
+	if err != nil {
+		return true // nothing of it is read
+	}
+	for {
+		b, err := r.Next()
+		var damage *logstore.CorruptionError
+		if err != nil && !errors.As(err, &damage) {
+			return true
+		}
+		if b == nil {
+			continue
+		}
+		for _, e := range b.Events {
+			if seen[e.ID] {
+				return false
+			}
+			seen[e.ID] = true
+		}
+	}
+}
+
+// salvage salvages the logs that were changed, and reads what came of it.
+func (t *trial) salvage(files runFiles, h harm) error {
+	for name, data := range files {
+		if !strings.HasPrefix(name, "logs/") || path.Base(name) == logstore.ManifestName ||
+			bytes.Equal(data, t.all[h.run][name]) {
+			continue
+		}
+		from, to := filepath.Join(t.dir, "harmed", filepath.FromSlash(name)), filepath.Join(t.dir, "salvaged")
+		if code, _, _ := cprof("log", "salvage", from, to); code == command.Failed {
+			continue // refused
+		}
+		r, err := logstore.OpenFile(to)
+		if err != nil {
+			return fmt.Errorf("what was salvaged of %q: %w", name, err)
+		}
+		for all := r.All(); err == nil; _, err = all.Next() {
+		}
+		if r.Close(); err != io.EOF {
+			return fmt.Errorf("what was salvaged of %q: %w", name, err)
+		}
+		os.Remove(to)
+	}
+	return nil
+}
+
+// commands asks as people do, by the commands themselves, and looks at their exit codes.
+func (t *trial) commands(m mutator, path string, h harm) error {
+	whole := filepath.Join(t.dir, []string{"whole", "broken"}[h.run])
+	for _, args := range [][]string{
+		{"analyze", path}, {"analyze", path, "--json"}, {"analyze", path, "--csv"}, {"report", path}, {"export", path, "--as", "parquet,csv,perfetto"},
+		{"diff", whole, path}, {"diff", path, whole, "--json"},
+	} {
+		code, out, errors := cprof(args...)
+		switch {
+		case code == command.Answered && errors == "" && out != "", code == command.Partial && errors != "" && out != "":
+		case code == command.Failed && h.yaml:
+			t.sums.Refused++
+			return nil
+		default:
+			return fmt.Errorf("cprof %q: exit code %d, %d bytes, %s", args, code, len(out), errors)
+		}
+	}
+	t.sums.Answered++
+	return nil
+}
+
+// trialVariable makes of a test's process one that tries: from a number on, so many.
+const trialVariable = "CLOUDPROFILER_TRIAL"
+
+// TestTrial is what other processes of this test run: a panic ends a process.
+func TestTrial(t *testing.T) {
+	text := os.Getenv(trialVariable)
+	if text == "" {
+		return // it has been called by nobody
+	}
+	var first, n uint64
+	if _, err := fmt.Sscanf(text, "%d %d", &first, &n); err != nil {
+		t.Fatal(err)
+	}
+	trial, err := newTrial(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		fmt.Printf("try %d\n", first+i)
+		if err := trial.try(first + i); err != nil {
+			fmt.Printf("wrong %q\n", err.Error())
+		}
+	}
+	sums, err := json.Marshal(trial.sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("sums %s\n", sums)
+}
+
+// trials is what came of many. Any number of goroutines may use it.
+type trials struct {
+	mu sync.Mutex
+	trialSums
+	panics, hangs, wrong int
+	says                 []string // of the first of these
+	peak_bytes           int64
+}
+
+// patience is how long one trial may take, which is a thousand times what it does.
+const patience = 5 * time.Minute
+
+// tryMany tries so many, from a seed on, in processes of their own, and goes on behind those that one ends at.
+func tryMany(t *testing.T, first, n uint64) *trials {
+	t.Helper()
+	all := new(trials)
+	const each = 500 // what a process takes shows in few
+	var next atomic.Uint64
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for {
+				from := next.Add(each) - each
+				if from >= n {
+					return
+				}
+				for end := min(from+each, n); from < end; {
+					from = all.process(t, first+from, end-from) - first
+				}
+			}
+		})
+	}
+	group.Wait()
+	return all
+}
+
+// process is one process that tries. It returns the seed behind the last that it tried.
+func (all *trials) process(t *testing.T, first, n uint64) (next uint64) {
+	t.Helper()
+	cmd, err := reexec.Command("-test.run=^TestTrial$", "-test.timeout=0")
+	if err != nil {
+		t.Error(err)
+		return first + n
+	}
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", trialVariable, first, n), "GOMAXPROCS=2")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Error(err)
+		return first + n
+	}
+	var hangs atomic.Bool
+	kill := time.AfterFunc(patience, func() {
+		hangs.Store(true)
+		cmd.Process.Signal(syscall.SIGQUIT)
+	})
+	at, sums := first, (*trialSums)(nil)
+	lines := bufio.NewScanner(out)
+	for lines.Buffer(nil, 1<<20); lines.Scan(); {
+		word, rest, _ := strings.Cut(lines.Text(), " ")
+		switch word {
+		case "try":
+			kill.Reset(patience)
+			if at, err = strconv.ParseUint(rest, 10, 64); err != nil {
+				t.Error(err)
+			}
+		case "wrong":
+			text, _ := strconv.Unquote(rest)
+			all.say(&all.wrong, at, text)
+		case "sums":
+			sums = new(trialSums)
+			if err := json.Unmarshal([]byte(rest), sums); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	err = cmd.Wait()
+	kill.Stop()
+	switch {
+	case hangs.Load():
+		all.say(&all.hangs, at, "it takes longer than "+patience.String()+":\n"+stderr.String())
+	case sums == nil:
+		all.say(&all.panics, at, fmt.Sprintf("%v: %s", err, stderr.String()))
+		sums = new(trialSums)
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.Answered, all.Partial, all.Refused, all.Compared = all.Answered+sums.Answered, all.Partial+sums.Partial, all.Refused+sums.Refused, all.Compared+sums.Compared
+	all.peak_bytes = max(all.peak_bytes, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
+	return at + 1
+}
+
+// say counts what is wrong, and keeps of the first how to have each again.
+func (all *trials) say(count *int, number uint64, what string) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	*count++
+	if len(all.says) < 20 {
+		all.says = append(all.says, fmt.Sprintf("%s=%d: %.4000s", seed.Variable, number, what))
+	}
+}
+
+// tell fails the test for what is wrong.
+func (all *trials) tell(t *testing.T) {
+	t.Helper()
+	for _, text := range all.says {
+		t.Error(text)
+	}
+	t.Logf("%+v, at most %d MiB", all.trialSums, all.peak_bytes>>20)
+}
+
+// Whatever is wrong with a run, what is left is answered, and what is not harmed is answered as ever.
+func TestHostileRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	first := seed.Of(t)
+	all := tryMany(t, first, uint64(200/seed.Share()))
+	all.tell(t)
+	if all.Answered == 0 || all.Compared == 0 {
+		t.Errorf("nothing was tried: %+v", all.trialSums)
+	}
+}
+
+// TestBarHostileRuns is the same for the record.
+func TestBarHostileRuns(t *testing.T) {
+	n := uint64(1000)
+	if proof.Begin(t) == proof.Full {
+		n = 100_000
+	}
+	begun := time.Now()
+	all := tryMany(t, seed.Of(t), n)
+	all.tell(t)
+	t.Logf("%.1f a second", float64(n)/time.Since(begun).Seconds())
+	proof.Check(t,
+		proof.Bar{Name: fmt.Sprintf("panics in analyze, report, export, diff and salvage of %d runs with other logs, relations or run.yaml, checksums mended", n), Figure: float64(all.panics), Unit: "panics"},
+		proof.Bar{Name: "of these that take longer than " + patience.String(), Figure: float64(all.hangs), Unit: "hangs"},
+		proof.Bar{Name: "of these in which what is left is not answered, or an intact node's answer is another", Figure: float64(all.wrong), Unit: "runs"},
+		proof.Bar{Name: "of these in which intact nodes' answers were compared", Figure: float64(all.Compared), Limit: float64(n) / 10, AtLeast: true, Unit: "runs"},
+		proof.Bar{Name: "memory", Figure: float64(all.peak_bytes) / (1 << 20), Limit: 1024, Unit: "MiB"},
+	)
+}

@@ -1,0 +1,17 @@
+package answers
+
+import (
+	"os"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/logs"
+	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
+)
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+
+// cprof runs a command line and returns its exit code and what it printed.
+func cprof(args ...string) (code int, stdout, stderr string) {
+	return commandtest.Run(append(Commands(), logs.Commands()...), args...)
+}

@@ -1,0 +1,75 @@
+package answers
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
+	"github.com/cloudprofiler/cloudprofiler/report"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+func newReport() *cobra.Command {
+	var flags analyzeFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "report RUN",
+		Short: "Analyze a run and write the answer as a page, report.html",
+		Long: `Analyze a run and write the answer as a page. RUN is the directory of a run; the page is report.html in it, unless --output names
+another file.
+
+The page is one file that asks no network for anything: open it in any browser, send it to somebody, print it. It shows what cprof analyze
+prints, and more of it: the graph of actors, distributions of durations and of their bounds, both over time, single tuples, the nodes
+against each other, and what the bounds rest on. docs/report.md says how to read it.
+
+Exit code 1: nothing could be answered. Exit code 3: the page was written, and parts of it are suspect, missing or undecided.`,
+		Example: `  cprof report runs/tuesday
+  cprof report runs/tuesday --reference node-b --output /tmp/tuesday.html`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := flags.options()
+			if err != nil {
+				return err
+			}
+			run, err := runs.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer run.Close()
+			answer, err := analyzeOpen(cmd.Context(), run, o, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			var page bytes.Buffer // whole before a file is touched
+			if err := report.Write(&page, report.From(answer, run, daemon.Version("cprof"))); err != nil {
+				return err
+			}
+			if output == "-" {
+				_, err = page.WriteTo(cmd.OutOrStdout())
+				return errors.Join(err, partial(answer))
+			}
+			if output == "" {
+				err = run.WriteReport(page.Bytes())
+			} else {
+				err = command.WriteWhole(output, page.Bytes())
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(output, filepath.Join(args[0], "report.html")))
+			return partial(answer)
+		},
+	}
+	flags.add(cmd)
+	flags.addSlowest(cmd)
+	flags.slowest = 10 // a page has room for more than a screen
+	cmd.Flags().Lookup("slowest").DefValue = "10"
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write in place of report.html in the run's directory; - is the standard output")
+	return cmd
+}

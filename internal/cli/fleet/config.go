@@ -1,0 +1,231 @@
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/handlertable"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
+)
+
+func newConfig() *cobra.Command {
+	config := &cobra.Command{
+		Use:   "config",
+		Short: "Show and change the handler table that the server serves",
+		Long: `Show and change the handler table that the server serves: which handler each channel on each node gets. It is checked as a whole before
+it is served, and reaches channels that are open already. A node that cannot reach the server keeps the last table it knows.`,
+		Example: `  cprof config get > handlers.yaml
+  cprof config diff handlers.yaml
+  cprof config apply handlers.yaml
+  cprof config set 'parser/*' counter --node 'canary-*'`,
+	}
+	config.AddCommand(newConfigGet(), newConfigSet(), newConfigDiff(), newConfigApply())
+	return config
+}
+
+func newConfigGet() *cobra.Command {
+	var server serverFlags
+	cmd := &cobra.Command{
+		Use:     "get",
+		Short:   "Print the table",
+		Example: "  cprof config get > handlers.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var now coordinator.TableRequest
+			if err := server.asking(cmd, coordinator.AskTable, nil, &now); err != nil {
+				return err
+			}
+			if now.Base == 0 {
+				return errors.New("the server has no table yet: give it one with \"cprof config apply FILE\"")
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), now.Text)
+			return err
+		},
+	}
+	server.add(cmd)
+	return cmd
+}
+
+func newConfigApply() *cobra.Command {
+	var server serverFlags
+	cmd := &cobra.Command{
+		Use:     "apply FILE",
+		Short:   "Serve the table in a file",
+		Example: "  cprof config apply handlers.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := readTable(args[0])
+			if err != nil {
+				return err
+			}
+			return server.setTable(cmd, coordinator.TableRequest{Text: string(text)})
+		},
+	}
+	server.add(cmd)
+	return cmd
+}
+
+func newConfigDiff() *cobra.Command {
+	var server serverFlags
+	cmd := &cobra.Command{
+		Use:     "diff FILE",
+		Short:   "Compare the table with that in a file",
+		Long:    "Compare the table with that in a file, line by line: - is served now, + would be.\n\nExit code 0: they are the same. Exit code 3: they differ.",
+		Example: "  cprof config diff handlers.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := readTable(args[0])
+			if err != nil {
+				return err
+			}
+			var now coordinator.TableRequest
+			if err := server.asking(cmd, coordinator.AskTable, nil, &now); err != nil {
+				return err
+			}
+			lines := diffLines(strings.Split(strings.TrimSuffix(now.Text, "\n"), "\n"), strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"))
+			changed := false
+			for _, l := range lines {
+				changed = changed || l[0] != ' '
+				fmt.Fprintln(cmd.OutOrStdout(), l)
+			}
+			if changed {
+				return fmt.Errorf("the tables differ: %w", command.ErrPartial)
+			}
+			return nil
+		},
+	}
+	server.add(cmd)
+	return cmd
+}
+
+func newConfigSet() *cobra.Command {
+	var server serverFlags
+	var node, params string
+	cmd := &cobra.Command{
+		Use:   "set CHANNEL HANDLER",
+		Short: "Put one rule before all others",
+		Long: `Put one rule before all others: channels whose names the pattern takes get the handler. A rule for the same patterns gives way to it.
+The comments of the table are lost: to keep them, edit the file and use "cprof config apply".`,
+		Example: `  cprof config set 'parser/*' counter
+  cprof config set 'parser/*' xoy --params '{x: 2, y: 1Ki}' --node 'canary-*'`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rule := fmt.Sprintf("version: 1\nrules:\n  - node: %q\n    channel: %q\n    handler: %s\n", cmp.Or(node, "*"), args[0], args[1])
+			if params != "" {
+				rule += "    params: " + params + "\n"
+			}
+			added, err := handlertable.Parse([]byte(rule), "rule")
+			if err != nil {
+				return command.UsageError{Err: err}
+			}
+			link, err := server.dial()
+			if err != nil {
+				return err
+			}
+			defer link.Close()
+			var now coordinator.TableRequest
+			if err := ask(cmd.Context(), link, coordinator.AskTable, nil, &now); err != nil {
+				return err
+			}
+			table := &handlertable.Table{}
+			if now.Base > 0 {
+				if table, err = handlertable.Parse([]byte(now.Text), "the server's table"); err != nil {
+					return err
+				}
+			}
+			next := handlertable.Table{Rules: added.Rules}
+			for _, r := range table.Rules {
+				if cmp.Or(r.Node, "*") != cmp.Or(added.Rules[0].Node, "*") || r.Channel != added.Rules[0].Channel {
+					next.Rules = append(next.Rules, r)
+				}
+			}
+			now.Text = string(next.Text())
+			return server.setTable(cmd, now)
+		},
+	}
+	server.add(cmd)
+	cmd.Flags().StringVar(&node, "node", "", "pattern on the nodes' names (default: all)")
+	cmd.Flags().StringVar(&params, "params", "", "the handler's parameters, in YAML's braces")
+	return cmd
+}
+
+// setTable hands a table to the server, and says what became of it.
+func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest) error {
+	r.By = "cprof"
+	if u, err := user.Current(); err == nil {
+		r.By = u.Username
+	}
+	var served coordinator.TableRequest
+	if err := s.asking(cmd, coordinator.AskSetTable, r, &served); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "generation %d is served; \"cprof nodes\" says which node goes by which\n", served.Base)
+	return err
+}
+
+// maxTableBytes is more than a table may have, which Parse says.
+const maxTableBytes = 2 << 20
+
+func readTable(path string) ([]byte, error) {
+	file, err := os.Open(path) // a pipe as well, as of a shell's <(…)
+	if err != nil {
+		return nil, fmt.Errorf("read table: %w", err)
+	}
+	defer file.Close()
+	text, err := plainfile.ReadAll(file, path, maxTableBytes)
+	if err != nil {
+		return nil, fmt.Errorf("read table: %w", err)
+	}
+	_, err = handlertable.Parse(text, path)
+	return text, err
+}
+
+// diffLines aligns two texts by their longest common lines. Long ones are compared as a whole.
+func diffLines(a, b []string) (out []string) {
+	const most = 4000
+	if len(a)*len(b) > most*most {
+		for _, l := range a {
+			out = append(out, "-"+l)
+		}
+		for _, l := range b {
+			out = append(out, "+"+l)
+		}
+		return out
+	}
+	common := make([][]int32, len(a)+1) // of what follows a[i] and b[j]
+	for i := range common {
+		common[i] = make([]int32, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	i, j := 0, 0
+	for i < len(a) || j < len(b) {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			out = append(out, " "+a[i])
+			i, j = i+1, j+1
+		case j == len(b) || i < len(a) && common[i+1][j] >= common[i][j+1]:
+			out = append(out, "-"+a[i])
+			i++
+		default:
+			out = append(out, "+"+b[j])
+			j++
+		}
+	}
+	return out
+}

@@ -1,0 +1,50 @@
+package fleet
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+)
+
+func newNode() *cobra.Command {
+	node := &cobra.Command{
+		Use:     "node",
+		Short:   "Change what the server knows of single nodes",
+		Example: "  cprof node forget beta",
+	}
+	node.AddCommand(newNodeForget())
+	return node
+}
+
+func newNodeForget() *cobra.Command {
+	var server serverFlags
+	cmd := &cobra.Command{
+		Use:   "forget NAME...",
+		Short: "Have the server forget nodes that are gone for good",
+		Long: `Have the server forget nodes that are gone for good: they are unhealthy no more, and nothing that was measured with them is kept or
+evaluated. Runs that were made with them stay as they are.
+
+A node that is there is not forgotten, nor is one that the run under way has. One that comes back is measured anew, as any other. To
+keep it out, take its key away as well (clients/NAME.public).`,
+		Example: "  cprof node forget beta\n  cprof node forget beta gamma",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			link, err := server.dial()
+			if err != nil {
+				return err
+			}
+			defer link.Close()
+			for _, name := range args {
+				if err := ask(cmd.Context(), link, coordinator.AskForgetNode, coordinator.NodeRequest{Name: name}, nil); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "forgot %s\n", name)
+			}
+			return nil
+		},
+	}
+	server.add(cmd)
+	return cmd
+}

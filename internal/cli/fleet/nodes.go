@@ -1,0 +1,225 @@
+package fleet
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+func newNodes() *cobra.Command {
+	var server serverFlags
+	var asJSON, table, sweep bool
+	var svg string
+	cmd := &cobra.Command{
+		Use:   "nodes",
+		Short: "Show the nodes of a fleet, and how well each knows each other's counter",
+		Long: `Show the nodes of a fleet, and how well each knows each other's counter.
+
+The matrix holds, for a reading of the row's counter, the bound of its translation into the column's: half of the interval, in µs, in the
+middle of the newest train. Marks: ! suspect (an estimate: the data contradict the declared wander), ? none yet,
+* narrowed by other nodes (as the server's third_nodes lets them), ~ old (a node is gone, or another epoch). --pairs lists every pair with all that is known of it.
+
+Exit code 3: something is unhealthy; it is listed last.`,
+		Example: `  cprof nodes
+  cprof nodes --pairs
+  cprof nodes --sweep
+  cprof nodes --json | jq '.pairs[] | select(.bound_ns > 10000)'
+  cprof nodes --svg matrix.svg`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			link, err := server.dial()
+			if err != nil {
+				return err
+			}
+			defer link.Close()
+			if sweep {
+				if err := waitForSweep(cmd, link); err != nil {
+					return err
+				}
+			}
+			var m coordinator.Matrix
+			if err := ask(cmd.Context(), link, coordinator.AskNodes, nil, &m); err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if svg != "" {
+				if err := command.WriteWhole(svg, []byte(heatMap(&m))); err != nil {
+					return fmt.Errorf("write heat map: %w", err)
+				}
+			}
+			switch {
+			case asJSON:
+				if err := printJSON(cmd, m); err != nil {
+					return err
+				}
+			case table:
+				writePairs(out, &m)
+			default:
+				writeNodes(out, &m)
+				writeMatrix(out, &m)
+			}
+			if !asJSON {
+				writeHealth(out, &m)
+			}
+			if !m.Healthy() {
+				return fmt.Errorf("the fleet is not healthy: %w", command.ErrPartial)
+			}
+			return nil
+		},
+	}
+	server.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&table, "pairs", false, "list every pair in place of the matrix")
+	cmd.Flags().BoolVar(&sweep, "sweep", false, "measure all pairs first, and wait for that")
+	cmd.Flags().StringVar(&svg, "svg", "", "write the matrix into this file as a heat map")
+	return cmd
+}
+
+func ago(ns int64) string {
+	d := time.Duration(ns)
+	switch {
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Minute).String()
+}
+
+func writeNodes(out io.Writer, m *coordinator.Matrix) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "node\tstate\theard\tMHz\tquantum\tcore slack\tprobes\ttable\tsoftware")
+	for _, n := range m.Nodes {
+		state := "here"
+		if !n.Alive {
+			state = "gone"
+		}
+		if n.Virtual {
+			state += ", virtual"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.3f\t%d\t%d\t%s\t%d\t%s\n", n.Name, state, ago(n.Heard_ns), float64(n.NominalHz)/1e6, n.QuantumCycles, n.CoreSlackCycles,
+			n.Address, n.TableGeneration, command.Line(n.Software))
+	}
+	w.Flush()
+	if len(m.Nodes) == 0 {
+		fmt.Fprintln(out, "no node has registered: start tsc-client, or cp-agent, on each")
+	}
+}
+
+// cell is a pair's place in the matrix.
+func cell(p coordinator.PairStatus) string {
+	if p.Hi_cycles == 0 {
+		return "?"
+	}
+	mark := ""
+	if p.Verdict == tscratio.Suspect.String() {
+		mark += "!"
+	}
+	if p.Path() != "direct" {
+		mark += "*"
+	}
+	if p.Old {
+		mark += "~"
+	}
+	return boundText(p.Bound_ns) + mark
+}
+
+func boundText(ns float64) string {
+	switch us := ns / 1000; {
+	case us < 10:
+		return fmt.Sprintf("%.2f", command.RoundUp(us, 2))
+	case us < 100:
+		return fmt.Sprintf("%.1f", command.RoundUp(us, 1))
+	default:
+		return fmt.Sprintf("%.0f", command.RoundUp(us, 0))
+	}
+}
+
+func writeMatrix(out io.Writer, m *coordinator.Matrix) {
+	if len(m.Nodes) < 2 {
+		return
+	}
+	cells := map[[2]string]string{}
+	for _, p := range m.Pairs {
+		cells[[2]string{p.From, p.Into}] = cell(p)
+	}
+	fmt.Fprintln(out, "\nbound of the row's readings in the column's cycles, ± µs at that node's nominal rate:")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, n := range m.Nodes {
+		fmt.Fprintf(w, "\t%s", n.Name)
+	}
+	fmt.Fprintln(w, "\t")
+	for _, from := range m.Nodes {
+		fmt.Fprint(w, from.Name)
+		for _, into := range m.Nodes {
+			text, ok := cells[[2]string{from.Name, into.Name}]
+			switch {
+			case from.Name == into.Name:
+				text = "·"
+			case !ok:
+				text = "?"
+			}
+			fmt.Fprintf(w, "\t%s", text)
+		}
+		fmt.Fprintln(w, "\t")
+	}
+	w.Flush()
+}
+
+func writePairs(out io.Writer, m *coordinator.Matrix) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "from\tinto\tbound, ± µs\tdirect\tw, ppb\tw_min\tverdict\trate, ppb\tage\tstamps\tpath\ttrains\tlost\tunhealthy")
+	for _, p := range m.Pairs {
+		rate, bound, direct := "?", "?", "?"
+		if p.Hi_cycles != 0 {
+			rate = fmt.Sprintf("%+.0f … %+.0f", p.RateLo_ppb, p.RateHi_ppb)
+			bound, direct = boundText(p.Bound_ns), boundText(p.Direct_ns)
+		}
+		verdict := p.Verdict
+		if p.Old {
+			verdict += ", old"
+		}
+		age := "?"
+		if p.Trains > 0 {
+			age = ago(p.Age_ns)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f\t%.0f\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.From, p.Into, bound, direct, p.Wander_ppb, p.Least_ppb, verdict, rate,
+			age, p.Stamps(), p.Path(), p.Trains, p.Lost, command.Line(p.Unhealthy))
+	}
+	w.Flush()
+}
+
+func writeHealth(out io.Writer, m *coordinator.Matrix) {
+	fmt.Fprintln(out)
+	if s := m.Sweep; s != nil {
+		how := "took"
+		if s.Running {
+			how = "is under way for"
+		}
+		fmt.Fprintf(out, "sweep %d (%s): %d of %d pairs complete, %s %s; %s\n", s.Number, s.Why, s.Complete, s.Pairs, how,
+			time.Duration(s.Took_ns).Round(time.Millisecond), s.Quiet)
+	}
+	if r := m.Run; r != nil {
+		fmt.Fprintf(out, "run %s: %s\n", r.Name, r.Phase)
+	}
+	if m.Healthy() {
+		fmt.Fprintln(out, "healthy")
+		return
+	}
+	fmt.Fprintln(out, "unhealthy:")
+	const most = 20
+	for i, u := range m.Unhealthy {
+		if i == most {
+			fmt.Fprintf(out, "  and %d more: see --json\n", len(m.Unhealthy)-most)
+			break
+		}
+		fmt.Fprintf(out, "  %s\n", command.Line(u))
+	}
+}

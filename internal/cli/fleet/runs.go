@@ -1,0 +1,329 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+func newRun() *cobra.Command {
+	run := &cobra.Command{
+		Use:   "run",
+		Short: "Open and close runs: experiments on all nodes, with clock anchors around them",
+		Long: `Open and close runs: experiments on all nodes, with clock anchors around them.
+
+A run begins with a sweep over all pairs of nodes. Then it is open: programs may work, and nodes go on measuring each other on a budget.
+Stopping it ends with another sweep, and fetches the nodes' logs. All of it is one directory on the server's machine, which names what is
+missing.`,
+		Example: `  cprof run start tuesday
+  ./workload
+  cprof run stop
+  cprof run list`,
+	}
+	run.AddCommand(newRunStart(), newRunStatus(), newRunStop(), newRunAbort(), newRunCollect(), newRunList(), newRunRm())
+	return run
+}
+
+func newRunStart() *cobra.Command {
+	var order runOrder
+	var request coordinator.RunRequest
+	cmd := &cobra.Command{
+		Use:   "start NAME",
+		Short: "Begin a run, and wait until it is open",
+		Example: `  cprof run start tuesday
+  cprof run start tuesday --reference node-a --note "10 kT/s, 4 workers"`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.Name = args[0]
+			if err := runs.CheckName(request.Name); err != nil {
+				return command.UsageError{Err: err}
+			}
+			return order.give(cmd, coordinator.AskStartRun, request, func(s *coordinator.RunStatus) bool {
+				return s.Phase != coordinator.PhaseBefore && s.Phase != coordinator.PhaseOpening
+			})
+		},
+	}
+	order.add(cmd, "return as soon as it has begun")
+	cmd.Flags().StringVar(&request.Note, "note", "", "what you want to remember about it")
+	cmd.Flags().StringVar(&request.Reference, "reference", "", "node in whose cycles results are wanted (default: whoever reads the run chooses)")
+	return cmd
+}
+
+func newRunStatus() *cobra.Command {
+	var server serverFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Say how the run goes, or went",
+		Example: "  cprof run status\n  cprof run status --json | jq -r .phase",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var status *coordinator.RunStatus
+			if err := server.asking(cmd, coordinator.AskRun, nil, &status); err != nil {
+				return err
+			}
+			return printRun(cmd, status, asJSON)
+		},
+	}
+	server.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object, null if there was no run")
+	return cmd
+}
+
+func newRunStop() *cobra.Command {
+	var order runOrder
+	cmd := &cobra.Command{
+		Use:     "stop",
+		Short:   "End the run, and wait until it is complete",
+		Long:    "End the run, and wait until it is complete: closed on all nodes, measured once more, and its logs fetched.\n\nExit code 3: something is missing; it is listed.",
+		Example: "  cprof run stop\n  cprof run stop --no-wait",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return order.give(cmd, coordinator.AskStopRun, nil, isComplete)
+		},
+	}
+	order.add(cmd, "return as soon as it is ending")
+	return cmd
+}
+
+func newRunAbort() *cobra.Command {
+	var order runOrder
+	cmd := &cobra.Command{
+		Use:   "abort",
+		Short: "End the run at once, with what is there",
+		Long: `End the run at once, with what is there: its nodes are told, but nobody is waited for, nothing is measured after it and no more logs are
+fetched. "cprof run collect" fetches them later, "cprof run rm" removes the run.
+
+Exit code 3: something is missing; it is listed.`,
+		Example: "  cprof run abort",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return order.give(cmd, coordinator.AskAbortRun, nil, isComplete)
+		},
+	}
+	order.add(cmd, "return as soon as it is ending")
+	return cmd
+}
+
+func newRunCollect() *cobra.Command {
+	var order runOrder
+	cmd := &cobra.Command{
+		Use:   "collect NAME",
+		Short: "Fetch what a complete run lacks of its nodes' logs",
+		Long: `Fetch what a complete run lacks of its nodes' logs: of nodes that were away when it ended, or whose files came damaged. What is in the
+run already stays as it is, also what was measured. Until it is complete again the run's directory is called NAME.part.
+
+Exit code 3: something is missing still; it is listed.`,
+		Example: "  cprof run collect tuesday",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return order.give(cmd, coordinator.AskCollectRun, coordinator.RunRequest{Name: args[0]}, isComplete)
+		},
+	}
+	order.add(cmd, "return as soon as it is fetching")
+	return cmd
+}
+
+func isComplete(s *coordinator.RunStatus) bool { return s.Phase == coordinator.PhaseComplete }
+
+// A runOrder is what the commands have in common that move a run on.
+type runOrder struct {
+	server         serverFlags
+	asJSON, noWait bool
+}
+
+func (o *runOrder) add(cmd *cobra.Command, noWait string) {
+	o.server.add(cmd)
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, noWait)
+}
+
+// give asks the server for what is to be done with a run, waits until the run has come so far, unless that is not wanted, and prints it.
+func (o *runOrder) give(cmd *cobra.Command, what string, argument any, done func(*coordinator.RunStatus) bool) error {
+	link, err := o.server.dial()
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	var status *coordinator.RunStatus
+	if err := ask(cmd.Context(), link, what, argument, &status); err != nil {
+		return err
+	}
+	if status == nil {
+		return fmt.Errorf("ask %q: the server answers with no run", what)
+	}
+	if !o.noWait {
+		if status, err = waitForRun(cmd, link, status.Name, done); err != nil {
+			return err
+		}
+	}
+	return printRun(cmd, status, o.asJSON)
+}
+
+func newRunList() *cobra.Command {
+	var server serverFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the runs that the server keeps",
+		Example: "  cprof run list\n  cprof run list --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var entries []coordinator.RunEntry
+			if err := server.asking(cmd, coordinator.AskRuns, nil, &entries); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd, entries)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "run\tstate\tbegun\ttook\tnodes\tmissing\tpath\tnote")
+			for _, e := range entries {
+				state, took := "complete", ""
+				if !e.Complete {
+					state = "incomplete"
+				}
+				if e.Problem != "" {
+					state = "damaged: " + command.Line(e.Problem)
+				}
+				if !e.Ended.IsZero() {
+					took = e.Ended.Sub(e.Begun).Round(time.Second).String()
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Name, state, e.Begun.Local().Format(time.DateTime), took, e.Nodes, e.Missing, e.Path, command.Line(e.Note))
+			}
+			return w.Flush()
+		},
+	}
+	server.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON array")
+	return cmd
+}
+
+func newRunRm() *cobra.Command {
+	var server serverFlags
+	cmd := &cobra.Command{
+		Use:     "rm NAME...",
+		Short:   "Remove runs that the server keeps, for good",
+		Example: "  cprof run rm tuesday",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			link, err := server.dial()
+			if err != nil {
+				return err
+			}
+			defer link.Close()
+			for _, name := range args {
+				if err := ask(cmd.Context(), link, coordinator.AskRemoveRun, coordinator.RunRequest{Name: name}, nil); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", name)
+			}
+			return nil
+		},
+	}
+	server.add(cmd)
+	return cmd
+}
+
+// pollEvery is how often a command that waits asks how far it is.
+const pollEvery = 200 * time.Millisecond
+
+// poll calls f until it is done, or says why not.
+func poll(ctx context.Context, f func() (done bool, err error)) error {
+	for {
+		if done, err := f(); done || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pollEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// waitForRun waits until a run has come so far.
+func waitForRun(cmd *cobra.Command, link *control.Client, name string, until func(*coordinator.RunStatus) bool) (status *coordinator.RunStatus, err error) {
+	p := command.NewProgress(cmd.ErrOrStderr())
+	defer p.Done()
+	err = poll(cmd.Context(), func() (bool, error) {
+		status = nil
+		if err := ask(cmd.Context(), link, coordinator.AskRun, nil, &status); err != nil {
+			return false, err
+		}
+		if status == nil || status.Name != name {
+			return false, fmt.Errorf("run %q is not there any more: the server was started again, or somebody else ended it", name)
+		}
+		if status.Sweep != nil {
+			p.Show("run %s: %s, %d of %d pairs", name, status.Phase, status.Sweep.Complete, status.Sweep.Pairs)
+		} else if status.Of > 0 {
+			p.Show("run %s: %s, %d of %d MB", name, status.Phase, status.Bytes>>20, status.Of>>20)
+		} else {
+			p.Show("run %s: %s", name, status.Phase)
+		}
+		return until(status), nil
+	})
+	return status, err
+}
+
+// waitForSweep has all pairs measured.
+func waitForSweep(cmd *cobra.Command, link *control.Client) error {
+	var status *coordinator.SweepStatus
+	var refused *control.RefusedError
+	err := ask(cmd.Context(), link, coordinator.AskSweep, coordinator.SweepRequest{}, &status)
+	if errors.As(err, &refused) && refused.Code == control.NotNow { // one is under way, and does as well
+		err = ask(cmd.Context(), link, coordinator.AskSweepStatus, nil, &status)
+		if err == nil && status == nil {
+			return refused
+		}
+	}
+	if err != nil {
+		return err
+	}
+	p := command.NewProgress(cmd.ErrOrStderr())
+	defer p.Done()
+	return poll(cmd.Context(), func() (bool, error) {
+		if err := ask(cmd.Context(), link, coordinator.AskSweepStatus, nil, &status); err != nil {
+			return false, err
+		}
+		if status == nil {
+			return false, errors.New("sweep is not there any more: the server was started again, so ask for it again")
+		}
+		p.Show("sweep %d: %d of %d pairs, round %d of %d", status.Number, status.Complete, status.Pairs, status.Round, status.Rounds)
+		return !status.Running, nil
+	})
+}
+
+func printRun(cmd *cobra.Command, s *coordinator.RunStatus, asJSON bool) error {
+	out := cmd.OutOrStdout()
+	if asJSON {
+		if err := printJSON(cmd, s); err != nil {
+			return err
+		}
+	} else if s == nil {
+		fmt.Fprintln(out, "there was no run since the server was started: \"cprof run list\" lists what it keeps")
+	} else {
+		fmt.Fprintf(out, "run %s: %s, %d pairs, %d trains, in %s\n", s.Name, s.Phase, s.Pairs, s.Trains, s.Path)
+		for _, m := range s.Missing {
+			fmt.Fprintf(out, "missing: %s\n", command.Line(m.String()))
+		}
+	}
+	switch {
+	case s == nil:
+		return nil
+	case s.Problem != "":
+		return fmt.Errorf("run %s is not whole: %s", s.Name, s.Problem)
+	case len(s.Missing) > 0:
+		return fmt.Errorf("run %s lacks %d parts: %w", s.Name, len(s.Missing), command.ErrPartial)
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package logs
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+type dumpFlags struct {
+	json     bool
+	limit    uint64
+	from, to uint64
+}
+
+func newLogDump() *cobra.Command {
+	var flags dumpFlags
+	cmd := &cobra.Command{
+		Use:   "dump PATH...",
+		Short: "Print what a log holds, a row a line",
+		Long: `Print what a log holds, a row a line: kind, shard, sequence, then the row's values. Lines that begin with # say which log follows
+and what of it is damaged or missing.
+
+Exit code 3: something is damaged or missing.`,
+		Example: `  cprof log dump ./logs
+  cprof log dump --limit 10 ./logs
+  cprof log dump --from 12238882201699 --to 12238892201699 ./logs
+  cprof log dump --json ./logs | jq 'select(.kind == "events") | .id'`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if flags.from > flags.to {
+				return command.Usagef("--from %d is above --to %d: no counter is between them", flags.from, flags.to)
+			}
+			return dumpLogs(cmd.OutOrStdout(), args, flags)
+		},
+	}
+	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
+	cmd.Flags().Uint64Var(&flags.limit, "limit", math.MaxUint64, "print at most this many `rows` of each log")
+	cmd.Flags().Uint64Var(&flags.from, "from", 0, "print no rows with a counter below this `count`")
+	cmd.Flags().Uint64Var(&flags.to, "to", math.MaxUint64, "print no rows with a counter above this `count`")
+	cmd.Flags().Lookup("limit").DefValue, cmd.Flags().Lookup("to").DefValue = "all", "the largest" // for --help
+	return cmd
+}
+
+// dumpRow is a row for printing. Its values are decimal strings: 64 bits do not fit into a JSON number.
+type dumpRow struct {
+	Channel     string `json:"channel"`
+	Incarnation string `json:"incarnation"`
+	Kind        string `json:"kind"`
+	Shard       int    `json:"shard"`
+	Sequence    uint64 `json:"sequence,string"`
+
+	names  []string
+	values []string
+}
+
+func (r *dumpRow) set(name string, value uint64) {
+	r.names, r.values = append(r.names, name), append(r.values, strconv.FormatUint(value, 10))
+}
+
+func (r *dumpRow) setSigned(name string, value int64) {
+	r.names, r.values = append(r.names, name), append(r.values, strconv.FormatInt(value, 10))
+}
+
+func (r *dumpRow) setText(name, value string) {
+	r.names, r.values = append(r.names, name), append(r.values, value)
+}
+
+// errEnough ends the reading of a log.
+var errEnough = fmt.Errorf("enough rows")
+
+func dumpLogs(w io.Writer, paths []string, flags dumpFlags) error {
+	logs, err := findLogs(paths)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	defer out.Flush()
+	bad := 0
+	for _, l := range logs {
+		whole, err := dumpLog(out, l, flags)
+		if err != nil {
+			return fmt.Errorf("dump %s: %w", l.name, err)
+		}
+		if !whole {
+			bad++
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d logs are damaged or lack rows, see cprof log check: %w", bad, len(logs), command.ErrPartial)
+	}
+	return nil
+}
+
+func dumpLog(w io.Writer, l aLog, flags dumpFlags) (whole bool, err error) {
+	r, closer, err := l.open()
+	if err != nil {
+		return false, err
+	}
+	defer closer.Close()
+	first, rows := true, uint64(0)
+	err = eachBlock(r, func(b *logstore.Block) error {
+		if first && !flags.json {
+			fmt.Fprintf(w, "# %s: %s\n", l.name, headerLine(r.Header()))
+		}
+		first = false
+		for i := range b.Len() {
+			counter, row := rowOf(b, i)
+			if counter < flags.from || counter > flags.to {
+				continue
+			}
+			if rows == flags.limit {
+				return errEnough
+			}
+			rows++
+			if err := row.print(w, r.Header(), flags.json); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == errEnough {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	report := r.Report()
+	if !flags.json {
+		l.printLacks(w, "# ")
+		printDamage(w, "# ", report)
+	}
+	return l.whole(report), nil
+}
+
+// rowOf makes a row of a block printable, with the counter that it stands at, 0 where it has none.
+func rowOf(b *logstore.Block, i int) (counter uint64, row dumpRow) {
+	row = dumpRow{Kind: b.Kind().String(), Shard: b.Shard, Sequence: b.First + uint64(i)}
+	switch b.Kind() {
+	case logstore.Events:
+		e := b.Events[i]
+		counter = e.Counter
+		row.set("counter", e.Counter)
+		row.set("id", e.ID)
+	case logstore.Links:
+		row.set("parent", b.Links[i].Parent)
+		row.set("child", b.Links[i].Child)
+	case logstore.Samples:
+		s := b.Samples[i]
+		counter = s.Counter
+		row.set("counter", s.Counter)
+		row.set("count", s.Count)
+	case logstore.FirstLasts:
+		f := b.FirstLasts[i]
+		counter = f.LastCounter
+		row.set("count", f.Count)
+		row.set("first_counter", f.FirstCounter)
+		row.set("first_id", f.FirstID)
+		row.set("last_counter", f.LastCounter)
+		row.set("last_id", f.LastID)
+		row.set("poison_counter", f.Poison)
+	case logstore.Transitions:
+		t := b.Transitions[i]
+		counter = t.Counter
+		row.set("from", t.From)
+		row.setText("handler", t.Settings().String())
+		row.set("counter", t.Counter)
+		row.set("dropped", t.Dropped)
+		row.set("skipped", t.Skipped)
+	case logstore.Drops:
+		d := b.Drops[i]
+		counter = d.FirstCounter
+		row.setText("of", logstore.Kind(d.Of).String())
+		row.setText("reason", logstore.Reason(d.Reason).String())
+		row.set("at", d.At)
+		row.set("count", d.Count)
+		row.set("first_counter", d.FirstCounter)
+		row.set("last_counter", d.LastCounter)
+	case logstore.ReturnTrips:
+		t := b.ReturnTrips[i]
+		counter = t.Sent
+		row.set("id", t.ID)
+		row.set("sent", t.Sent)
+		row.set("acknowledged", t.Acknowledged)
+	case logstore.NTPs:
+		n := b.NTPs[i]
+		counter = n.CounterLo
+		row.set("counter_lo", n.CounterLo)
+		row.set("counter_hi", n.CounterHi)
+		row.setSigned("offset_ns", n.Offset_ns)
+		row.set("root_delay_ns", n.RootDelay_ns)
+		row.set("root_dispersion_ns", n.RootDispersion_ns)
+		row.setSigned("frequency_ppt", n.Frequency_ppt)
+		row.set("skew_ppt", n.Skew_ppt)
+		row.set("stratum", n.Stratum)
+		row.set("leap", n.Leap)
+		row.set("reference_id", n.ReferenceID)
+	}
+	return counter, row
+}
+
+func (r *dumpRow) print(w io.Writer, h logstore.Header, asJSON bool) error {
+	if !asJSON {
+		fmt.Fprintf(w, "%s %d %d", r.Kind, r.Shard, r.Sequence)
+		for i, name := range r.names {
+			fmt.Fprintf(w, " %s=%s", name, r.values[i])
+		}
+		_, err := fmt.Fprintln(w)
+		return err
+	}
+	r.Channel, r.Incarnation = h.Channel.String(), fmt.Sprintf("%x", h.Incarnation[:])
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	text = text[:len(text)-1]
+	for i, name := range r.names {
+		value, err := json.Marshal(r.values[i])
+		if err != nil {
+			return err
+		}
+		text = fmt.Appendf(text, ",%q:%s", name, value)
+	}
+	_, err = w.Write(append(text, "}\n"...))
+	return err
+}

@@ -1,0 +1,184 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+func newLog() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Read, check, convert and rescue log files",
+		Long: `Read, check, convert and rescue log files.
+
+A log is what was kept of one channel, from one open by one program, in one or more segment files. Each file explains itself, so that
+no other is needed to read it. Where a command takes PATH, that is a file, or a directory of which it takes every log.`,
+		Example: `  cprof log check ./logs
+  cprof log dump ./logs | less
+  cprof log stat ./logs`,
+	}
+	cmd.AddCommand(newLogDump(), newLogCheck(), newLogStat(), newLogConvert(), newLogSalvage())
+	return cmd
+}
+
+// blockReader is a logstore.Reader of one file or a logstore.LogReader of a log's segments.
+type blockReader interface {
+	Next() (*logstore.Block, error)
+	Header() logstore.Header
+	Report() logstore.Report
+}
+
+// aLog is a log that can be read, and where it is.
+type aLog struct {
+	name  string // for people: a file, or a channel with its incarnation
+	files []string
+	open  func() (blockReader, io.Closer, error)
+	lacks []string // by the manifest of the directory: what is gone, or is another file
+}
+
+// whole tells whether everything is there that is known to have been.
+func (l aLog) whole(r logstore.Report) bool { return r.Whole() && len(l.lacks) == 0 }
+
+// findLogs finds the logs of paths: a file is a log of its own, a directory has those of its segments.
+func findLogs(paths []string) ([]aLog, error) {
+	var logs []aLog
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("find logs: %w", err)
+		}
+		if !info.IsDir() {
+			logs = append(logs, fileLog(path))
+			continue
+		}
+		segments, err := logstore.Segments(path)
+		if err != nil {
+			return nil, fmt.Errorf("find logs: %w", err)
+		}
+		departed, err := departures(path)
+		if err != nil {
+			return nil, fmt.Errorf("find logs: %w", err)
+		}
+		if len(segments)+len(departed) == 0 {
+			return nil, fmt.Errorf("find logs in %q: no file ends in %s", path, logstore.Suffix)
+		}
+		for len(segments) > 0 {
+			ring := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
+			segments = segments[len(ring):]
+			l := segmentsLog(ring[0], ring)
+			departed = l.take(ring[0], departed)
+			logs = append(logs, l)
+		}
+		for len(departed) > 0 { // of those of which nothing is left
+			s, ok := logstore.ParseSegment(departed[0].Name)
+			if !ok {
+				d := departed[0]
+				return nil, fmt.Errorf("find logs in %q: %q: %s", path, d.Name, d.Reason)
+			}
+			l := segmentsLog(s, nil)
+			departed = l.take(s, departed)
+			logs = append(logs, l)
+		}
+	}
+	return logs, nil
+}
+
+// departures lists what is not as the manifest of a directory has it; nothing, if there is none.
+func departures(dir string) ([]logstore.Departure, error) {
+	manifest, err := logstore.ReadManifest(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Check(dir)
+}
+
+// take takes what is of the log that a segment is of, and returns the others.
+func (l *aLog) take(of logstore.Segment, all []logstore.Departure) (others []logstore.Departure) {
+	for _, d := range all {
+		s, ok := logstore.ParseSegment(d.Name)
+		if ok && s.Channel == of.Channel && s.Incarnation == of.Incarnation {
+			l.lacks = append(l.lacks, fmt.Sprintf("%q: %s", d.Name, d.Reason))
+		} else {
+			others = append(others, d)
+		}
+	}
+	return others
+}
+
+func fileLog(path string) aLog {
+	return aLog{name: path, files: []string{path}, open: func() (blockReader, io.Closer, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		r, err := logstore.NewReader(f, path)
+		if err != nil {
+			f.Close()
+			return nil, nil, err
+		}
+		return r, f, nil
+	}}
+}
+
+func segmentsLog(of logstore.Segment, segments []logstore.Segment) aLog {
+	l := aLog{name: fmt.Sprintf("%s %x", of.Channel, of.Incarnation[:4])}
+	for _, s := range segments {
+		l.files = append(l.files, s.Path)
+	}
+	l.open = func() (blockReader, io.Closer, error) {
+		r := logstore.ReadLog(segments)
+		return r, r, nil
+	}
+	return l
+}
+
+// bytes is how large the log's files are.
+func (l aLog) bytes() (n int64) {
+	for _, file := range l.files {
+		if info, err := os.Stat(file); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+// eachBlock reads a log to its end. Damage is in the report and is gone over.
+func eachBlock(r blockReader, do func(*logstore.Block) error) error {
+	for {
+		b, err := r.Next()
+		var damage *logstore.CorruptionError
+		switch {
+		case err == io.EOF:
+			return nil
+		case errors.As(err, &damage):
+			continue
+		case err != nil:
+			return err
+		}
+		if err := do(b); err != nil {
+			return err
+		}
+	}
+}
+
+// headerLine says what a log is.
+func headerLine(h logstore.Header) string {
+	line := fmt.Sprintf("channel %s, handler %s, stamp %s, policy %s", h.Channel, h.Settings, h.Stamp, h.Policy)
+	if h.Node != "" {
+		line += fmt.Sprintf(", node %q", h.Node)
+	}
+	if h.Quantum_cycles != 0 {
+		line += fmt.Sprintf(", quantum %d cycles", h.Quantum_cycles)
+	}
+	return line
+}

@@ -1,0 +1,261 @@
+package logs
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+const sampleLogFile = "../../../logstore/testdata/v1-compressed.cplog"
+
+func sampleBytes(t *testing.T) []byte {
+	t.Helper()
+	b, err := os.ReadFile(sampleLogFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// damaged writes a file of the given bytes.
+func damaged(t *testing.T, b []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.cplog")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// ofVersion9 is a log with a whole header of a version that is yet to come.
+func ofVersion9(t *testing.T, log []byte) []byte {
+	t.Helper()
+	head, rest, found := bytes.Cut(log, []byte("crc32c "))
+	if !found || !bytes.HasPrefix(head, []byte("cloudprofiler-log 1 ")) {
+		t.Fatalf("not a log of version 1: %.40q", log)
+	}
+	head = bytes.Replace(head, []byte("cloudprofiler-log 1 "), []byte("cloudprofiler-log 9 "), 1)
+	sum := crc32.Checksum(head, crc32.MakeTable(crc32.Castagnoli))
+	return fmt.Appendf(head, "crc32c %08x%s", sum, rest[8:])
+}
+
+func TestLogCheckSaysWhatIsWrong(t *testing.T) {
+	sample := sampleBytes(t)
+	flip := func(at int) []byte {
+		b := slices.Clone(sample)
+		b[at] ^= 0x10
+		return b
+	}
+	tests := map[string]struct {
+		bytes []byte
+		code  int
+		say   []string
+	}{
+		"whole":             {sample, 0, []string{"whole", "sealed", "events, shard 0: 600 rows"}},
+		"torn":              {sample[:len(sample)*2/3], 3, []string{"NOT WHOLE", "damage: ", "torn", "not sealed"}},
+		"a flipped bit":     {flip(len(sample) / 2), 3, []string{"NOT WHOLE", "damage: ", "checksum", "missing: "}},
+		"a damaged header":  {flip(40), 1, []string{"cannot be read", "cprof log salvage"}},
+		"empty":             {nil, 1, []string{"cannot be read", "not a log", "nothing was ever written"}},
+		"one byte":          {sample[:1], 1, []string{"cannot be read"}},
+		"all zero":          {make([]byte, 4096), 1, []string{"cannot be read", "not a log", "lost its beginning"}},
+		"another file":      {[]byte("#!/bin/sh\necho hello\n"), 1, []string{"cannot be read", "not a log"}},
+		"of a later time":   {ofVersion9(t, sample), 1, []string{"cannot be read", "unknown log version", "9", "it is whole"}},
+		"a block repeated":  {slices.Concat(sample, sample[len(sample)/2:]), 3, []string{"damage: "}},
+		"junk in the midst": {slices.Concat(sample[:len(sample)/2], []byte("junk"), sample[len(sample)/2:]), 3, []string{"damage: "}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := damaged(t, test.bytes)
+			code, out, errs := cprof("log", "check", path)
+			if code != test.code {
+				t.Errorf("exit code %d, want %d\n%s%s", code, test.code, out, errs)
+			}
+			for _, say := range test.say {
+				if !strings.Contains(out, say) {
+					t.Errorf("no %q in\n%s", say, out)
+				}
+			}
+			_, out, _ = cprof("log", "check", "--json", path)
+			var line checkLine
+			if err := json.Unmarshal([]byte(out), &line); err != nil {
+				t.Fatalf("%v in %q", err, out)
+			}
+			if line.Whole != (test.code == 0) || (line.Unread != "") != (test.code == 1) {
+				t.Errorf("JSON: %+v", line)
+			}
+		})
+	}
+}
+
+func TestLogDump(t *testing.T) {
+	code, out, _ := cprof("log", "dump", sampleLogFile)
+	if code != 0 || !strings.Contains(out, "# "+sampleLogFile+": channel map#3/start") || strings.Count(out, "\nevents ") != 3600 {
+		t.Errorf("exit code %d, %d events\n%.300s", code, strings.Count(out, "\nevents "), out)
+	}
+	_, limited, _ := cprof("log", "dump", "--limit", "5", sampleLogFile)
+	if n := strings.Count(limited, "\n"); n != 6 {
+		t.Errorf("--limit 5: %d lines", n)
+	}
+	_, ascii, _ := cprof("log", "dump", "--limit", "5", "../../../logstore/testdata/v1-ascii.cplog")
+	if strings.ReplaceAll(ascii, "v1-ascii", "v1-compressed") != limited {
+		t.Errorf("two formats of one log differ:\n%s\n%s", ascii, limited)
+	}
+	code, out, errs := cprof("log", "dump", "--json", "--from", "1829587348620070", "--to", "1829587348620720", sampleLogFile)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var row map[string]any
+	if err := json.Unmarshal([]byte(lines[0]), &row); code != 0 || err != nil || row["counter"] != "1829587348620070" || row["id"] != "1125899906842624" || row["channel"] != "map#3/start" {
+		t.Errorf("exit code %d, %v, %v\n%s%s", code, err, row, out, errs)
+	}
+	if code, _, errs := cprof("log", "dump", damaged(t, sampleBytes(t)[:9000])); code != 3 || !strings.Contains(errs, "cprof log check") {
+		t.Errorf("torn: %d %s", code, errs)
+	}
+	if code, out, errs := cprof("log", "dump", "--from", "2", "--to", "1", sampleLogFile); code != 2 || out != "" || !strings.Contains(errs, "above") {
+		t.Errorf("--from above --to: %d %.100s %s", code, out, errs)
+	}
+	if code, _, errs := cprof("log", "dump", t.TempDir()); code != 1 || !strings.Contains(errs, "no file ends in .cplog") {
+		t.Errorf("an empty directory: %d %s", code, errs)
+	}
+}
+
+func TestLogConvertAndBack(t *testing.T) {
+	dir := t.TempDir()
+	_, want, _ := cprof("log", "dump", "--json", sampleLogFile)
+	from := sampleLogFile
+	for _, format := range []string{"ascii", "plain", "compressed"} {
+		to := filepath.Join(dir, format+".cplog")
+		if code, out, errs := cprof("log", "convert", "--format", format, from, to); code != 0 || !strings.Contains(out, "rows to "+to) {
+			t.Fatalf("to %s: %d %s%s", format, code, out, errs)
+		}
+		if _, got, _ := cprof("log", "dump", "--json", to); got != want {
+			t.Errorf("%s holds something else than its source", format)
+		}
+		from = to
+	}
+	if code, _, errs := cprof("log", "convert", "--format", "xml", from, dir+"/x"); code != 2 || !strings.Contains(errs, "xml") {
+		t.Errorf("unknown format: %d %s", code, errs)
+	}
+	if code, _, errs := cprof("log", "convert", sampleLogFile, from); code != 1 || !strings.Contains(errs, "exists") {
+		t.Errorf("an existing file: %d %s", code, errs)
+	}
+}
+
+func TestLogSalvage(t *testing.T) {
+	dir := t.TempDir()
+	torn := damaged(t, sampleBytes(t)[:9000])
+	to := filepath.Join(dir, "whole.cplog")
+	code, out, errs := cprof("log", "salvage", torn, to)
+	if code != 3 || !strings.Contains(out, "rows to "+to) {
+		t.Errorf("salvage: %d %s%s", code, out, errs)
+	}
+	if code, out, _ := cprof("log", "check", to); code != 0 {
+		t.Errorf("what was salvaged is not whole: %s", out)
+	}
+	if code, _, errs := cprof("log", "salvage", damaged(t, []byte("hello")), to+"2"); code != 1 || !strings.Contains(errs, "not a log") {
+		t.Errorf("no log: %d %s", code, errs)
+	}
+	headless := sampleBytes(t)
+	headless[40] ^= 0x10
+	if code, out, errs := cprof("log", "salvage", damaged(t, headless), to+"3"); code != 3 || !strings.Contains(out, "3,617 rows") || !strings.Contains(errs, "no row of its blocks") {
+		t.Errorf("a damaged header: %d %s%s", code, out, errs)
+	}
+}
+
+// A directory's logs are held against its manifest: also one of which nothing is left.
+func TestLogsThatAreGone(t *testing.T) {
+	dir := t.TempDir()
+	var paths []string
+	for i, channelName := range []string{"a/x", "b/x"} {
+		name, err := channel.ParseName(channelName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := logstore.Header{Channel: name, Incarnation: logstore.Incarnation{byte(i)}}
+		h.Settings.Kind = channel.Buffered
+		l, err := logstore.OpenLog(nil, dir, h, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range uint64(2) {
+			b := logstore.Block{Incarnation: h.Incarnation, First: k, Events: []logstore.Event{{}}}
+			if err := l.Append(&b); err != nil {
+				t.Fatal(err)
+			}
+			file := logstore.SegmentName(name, h.Incarnation, int(k))
+			paths = append(paths, filepath.Join(dir, file))
+		}
+		if err := l.Seal(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := logstore.ExtendManifest(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := cprof("log", "check", dir); code != 0 ||
+		strings.Count(out, "sealed, and it ends here") != 2 {
+		t.Errorf("nothing is gone: %d %s%s", code, out, errs)
+	}
+	os.Remove(paths[1])
+	os.Remove(paths[2])
+	os.Remove(paths[3])
+	code, out, _ := cprof("log", "check", dir)
+	if code != 3 || strings.Count(out, "NOT WHOLE") != 2 ||
+		strings.Count(out, "it is gone") != 3 || !strings.Contains(out, "nothing of it is left") {
+		t.Errorf("three segments are gone: %d %s", code, out)
+	}
+	for _, verb := range []string{"stat", "dump"} {
+		if code, out, errs := cprof("log", verb, dir); code != 3 ||
+			!strings.Contains(errs, "2 of 2 logs are damaged or lack rows") {
+			t.Errorf("%s: %d %s%s", verb, code, out, errs)
+		}
+	}
+	_, out, _ = cprof("log", "check", "--json", dir)
+	var line checkLine
+	if err := json.NewDecoder(strings.NewReader(out)).Decode(&line); err != nil || line.Whole ||
+		line.Then != "next" || len(line.Lacks) != 2 {
+		t.Errorf("%v: %s", err, out)
+	}
+	os.Remove(filepath.Join(dir, logstore.ManifestName))
+	if code, out, _ := cprof("log", "check", dir); code != 3 ||
+		!strings.Contains(out, "segment 1 and what came behind it are gone") {
+		t.Errorf("without a manifest: %d %s", code, out)
+	}
+}
+
+func TestLogStat(t *testing.T) {
+	code, out, _ := cprof("log", "stat", "--json", sampleLogFile)
+	var s statLine
+	if err := json.Unmarshal([]byte(out), &s); code != 0 || err != nil || s.Events != 3600 || s.Channel != "map#3/start" || s.Dropped != 18 || s.BytesPerRow <= 0 {
+		t.Errorf("%d %v %+v", code, err, s)
+	}
+	if code, out, _ := cprof("log", "stat", sampleLogFile); code != 0 || !strings.Contains(out, "3,600") {
+		t.Errorf("%d %s", code, out)
+	}
+	torn := damaged(t, sampleBytes(t)[:9000])
+	code, out, errs := cprof("log", "stat", torn)
+	if code != 3 || !strings.Contains(out, "NOT WHOLE: 700 rows missing") || !strings.Contains(errs, "cprof log check") {
+		t.Errorf("torn: %d %s%s", code, out, errs)
+	}
+	code, out, _ = cprof("log", "stat", "--json", torn)
+	s = statLine{}
+	if err := json.Unmarshal([]byte(out), &s); code != 3 || err != nil || s.Whole || s.Missing != 700 {
+		t.Errorf("torn, as JSON: %d %v %+v", code, err, s)
+	}
+}
+
+func TestThousands(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 12345678: "12,345,678"} {
+		if got := command.Thousands(n); got != want {
+			t.Errorf("command.Thousands(%d) = %s, want %s", n, got, want)
+		}
+	}
+}

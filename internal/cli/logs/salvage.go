@@ -1,0 +1,57 @@
+package logs
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+func newLogSalvage() *cobra.Command {
+	return &cobra.Command{
+		Use:   "salvage FILE NEWFILE",
+		Short: "Write what is whole of a damaged log file to a new one",
+		Long: `Write what is whole of a damaged log file to a new one, which is whole: rows that are gone are accounted for there as damaged. A header that is
+damaged is made up as far as the blocks tell. NEWFILE must not exist; FILE is not changed.
+
+Exit code 3: rows are gone, or there was damage.`,
+		Example: "  cprof log salvage torn.cplog whole.cplog",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return salvageLog(cmd.OutOrStdout(), args[0], args[1])
+		},
+	}
+}
+
+func salvageLog(w io.Writer, from, to string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("salvage log: %w", err)
+	}
+	defer f.Close()
+	// Of a log whose header is gone, nobody knows which channel it was.
+	unknown := logstore.Header{Channel: channel.Name{Actor: "unknown", Point: "unknown"}, NodeNumber: channel.MaxNode + 1}
+	report, err := logstore.Salvage(f, from, to, unknown)
+	if err != nil {
+		return err
+	}
+	rows, missing := uint64(0), uint64(0)
+	for i := range report.Rows {
+		rows += report.Rows[i].Rows
+		missing += report.Rows[i].MissingRows()
+	}
+	fmt.Fprintf(w, "%s rows to %s\n", command.Thousands(rows), to)
+	printDamage(w, "  ", report)
+	switch {
+	case missing > 0:
+		return fmt.Errorf("%s rows are gone for good: %w", command.Thousands(missing), command.ErrPartial)
+	case !report.Whole():
+		return fmt.Errorf("%q is damaged, and no row of its blocks is known to be gone: %w", from, command.ErrPartial)
+	}
+	return nil
+}

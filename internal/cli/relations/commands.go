@@ -1,0 +1,8 @@
+package relations
+
+import "github.com/spf13/cobra"
+
+// Commands returns this family of commands, to be put below cprof.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{newRelate(), newRelation()}
+}

@@ -1,0 +1,8 @@
+package rings
+
+import "github.com/spf13/cobra"
+
+// Commands returns this family of commands, to be put below cprof.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{newAgent(), newRing()}
+}

@@ -1,0 +1,110 @@
+package rings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/host"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+func newRingSalvage() *cobra.Command {
+	var dir, to, node string
+	cmd := &cobra.Command{
+		Use:   "salvage [RING...]",
+		Short: "Move what dead programs left in rings into logs",
+		Long: `Move what dead programs left in rings into logs, as the agent would, and remove the rings. A log that was begun in the directory is
+gone on with: give that of the agent, or of a run (RUN/logs/NODE), and what was in the ring joins what came before. Live rings are
+left alone, and nothing is done while an agent drains the directory: it does the same.
+
+Without RING every orphan is taken. RING is a file, or the start of a channel's name or of an incarnation. To look at a ring and
+leave it, use "cprof ring dump".
+Exit code 3: some ring could not be rescued; the others were.`,
+		Example: "  cprof ring salvage --to ./rescued\n  cprof ring salvage parser --to runs/tuesday/logs/worker-1 --node worker-1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return salvageRings(cmd.OutOrStdout(), dir, drain.Options{Logs: to, Node: node}, args)
+		},
+	}
+	command.RingsFlag(cmd, &dir)
+	cmd.Flags().StringVar(&to, "to", drain.DefaultLogs, "directory for the logs")
+	cmd.Flags().StringVar(&node, "node", "", "the node's name in the logs (default: the host's)")
+	return cmd
+}
+
+func salvageRings(w io.Writer, dir string, o drain.Options, words []string) error {
+	files, err := ringFiles(&dir)
+	if err != nil {
+		return err
+	}
+	if len(words) > 0 {
+		files = nil
+		for _, word := range words {
+			file, err := chooseRing(dir, word)
+			if err != nil {
+				return err
+			}
+			files = append(files, file)
+		}
+	}
+	if len(files) == 0 {
+		fmt.Fprintf(w, "no rings in %s\n", dir)
+		return nil
+	}
+	o.Epoch = sync.OnceValue(onlyEpoch)
+	all, err := drain.Salvage(dir, files, o)
+	if err != nil {
+		return err
+	}
+	// A directory that was said to be complete has more now.
+	if _, err := logstore.ReadManifest(o.Logs); err == nil {
+		wrote := func(s logstore.Segment) bool {
+			return slices.ContainsFunc(all, func(one drain.Salvaged) bool {
+				return one.Stats.Incarnation == s.Incarnation
+			})
+		}
+		if err := logstore.ExtendManifest(o.Logs, wrote); err != nil {
+			return fmt.Errorf("salvage rings: %w", err)
+		}
+	}
+	var failed, live int
+	for _, one := range all {
+		switch {
+		case errors.Is(one.Err, drain.ErrAlive):
+			live++
+		case one.Err != nil:
+			failed++
+			fmt.Fprintf(w, "cannot rescue: %v\n", one.Err)
+		default:
+			fmt.Fprintf(w, "%s: %d events to %s", one.Stats.Channel, one.Stats.Events, o.Logs)
+			if n := one.Stats.Missing; n > 0 {
+				fmt.Fprintf(w, "; %d before them are in no log there", n)
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	if live > 0 {
+		fmt.Fprintf(w, "%d live rings left alone\n", live)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d rings could not be rescued: %w", failed, len(files), command.ErrPartial)
+	}
+	return nil
+}
+
+// onlyEpoch names this boot's epoch as the agent does, where there has been no other that a ring may be of; else "".
+func onlyEpoch() string {
+	observe := host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}.Observe
+	watch, err := host.NewWatch(host.WatchOptions{Observe: observe})
+	if err != nil || watch.Epoch().Sleep != 0 {
+		return ""
+	}
+	return watch.Epoch().String()
+}
