@@ -22,7 +22,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// analyzeFlags are the flags of everything that analyses a run.
+// analyzeFlags are the flags of every command that analyzes a run.
 type analyzeFlags struct {
 	given     func(flag string) bool
 	reference string
@@ -42,29 +42,43 @@ type analyzeFlags struct {
 
 func (f *analyzeFlags) add(cmd *cobra.Command) {
 	f.given = cmd.Flags().Changed
-	cmd.Flags().StringVar(&f.reference, "reference", "", "node in whose cycles to answer (default the run's, else the one with the smallest median bound to the others)")
-	cmd.Flags().Var(&f.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default as stored with each relation)")
-	cmd.Flags().TextVar(&f.third, "third-nodes", tscratio.ThirdAgreed, "`which` other nodes narrow what is known of two: agreed (as far as two others agree), any or none")
-	cmd.Flags().StringVar(&f.memory, "memory", "512MiB", "memory for events; what is beyond goes to a scratch file")
-	cmd.Flags().StringVar(&f.scratch, "scratch", "", "directory for the scratch file (default the system's for temporary files)")
-	cmd.Flags().StringVar(&f.spill, "scratch-limit", "64GiB", "longest that the scratch file may become")
-	cmd.Flags().IntVar(&f.workers, "workers", 0, "cores to use (default all)")
-	cmd.Flags().StringSliceVar(&f.edges, "edge", nil, "say which point follows which, as source/send:worker/recv, in place of what the data show")
-	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "look at events on these nodes only")
-	cmd.Flags().StringSliceVar(&f.channels, "channel", nil, "look at these channels only, as parser*/start; * does not reach across /")
-	cmd.Flags().StringSliceVar(&f.ids, "id", nil, "look at tuples with these ids only, as 17 or 100-200")
-	cmd.Flags().StringVar(&f.from, "from", "", "look at tuples that began from here on: cycles of the reference node, or UTC as 2026-11-20T14:00:00Z")
-	cmd.Flags().StringVar(&f.to, "to", "", "look at tuples that began up to here")
+	cmd.Flags().StringVar(&f.reference, "reference", "",
+		"answer in cycles of this node (default: the run's reference, else the node with the "+
+			"smallest median bound to the others)")
+	cmd.Flags().Var(&f.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default: "+
+		"what is stored with each relation)")
+	cmd.Flags().TextVar(&f.third, "third-nodes", tscratio.ThirdAgreed,
+		"`which` third nodes narrow the relation of two: agreed (as far as two of them agree), "+
+			"any or none")
+	cmd.Flags().StringVar(&f.memory, "memory", "512MiB",
+		"memory for events; the rest goes to a scratch file")
+	cmd.Flags().StringVar(&f.scratch, "scratch", "", "directory for the scratch file (default: "+
+		"the system's temporary directory)")
+	cmd.Flags().StringVar(&f.spill, "scratch-limit", "64GiB", "size limit of the scratch file")
+	cmd.Flags().IntVar(&f.workers, "workers", 0, "cores to use (default: all)")
+	cmd.Flags().StringSliceVar(&f.edges, "edge", nil,
+		"one point follows another, as source/send:worker/recv; replaces the graph found "+
+			"in the data")
+	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "use only events on these nodes")
+	cmd.Flags().StringSliceVar(&f.channels, "channel", nil,
+		"use only these channels, as parser*/start; * does not match /")
+	cmd.Flags().StringSliceVar(&f.ids, "id", nil,
+		"use only tuples with these ids, as 17 or 100-200")
+	cmd.Flags().StringVar(&f.from, "from", "", "use only tuples that began at this time or "+
+		"later: cycles of the reference node, or UTC as 2026-11-20T14:00:00Z")
+	cmd.Flags().StringVar(&f.to, "to", "", "use only tuples that began at this time or earlier")
 }
 
-// addSlowest is for what shows single tuples.
+// addSlowest adds --slowest, for commands that show single tuples.
 func (f *analyzeFlags) addSlowest(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.slowest, "slowest", 3, "slowest tuples to show with their whole way")
+	cmd.Flags().IntVar(&f.slowest, "slowest", 3, "how many of the slowest tuples to show, each "+
+		"with its whole path")
 }
 
-// options turns flags into options. Errors are of usage.
+// options turns flags into options. Its errors are usage errors.
 func (f *analyzeFlags) options() (analysis.Options, error) {
-	o := analysis.Options{Reference: f.reference, ThirdNodes: f.third, Workers: f.workers, Slowest: f.slowest, Scratch: f.scratch}
+	o := analysis.Options{Reference: f.reference, ThirdNodes: f.third, Workers: f.workers,
+		Slowest: f.slowest, Scratch: f.scratch}
 	if f.slowest == 0 {
 		o.Slowest = -1
 	}
@@ -72,10 +86,14 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 	for _, chosen := range []struct {
 		flag string
 		all  []string
-	}{{"reference", []string{f.reference}}, {"edge", f.edges}, {"node", f.nodes}, {"channel", f.channels}, {"id", f.ids}, {"from", []string{f.from}}, {"to", []string{f.to}}} {
-		// As of a variable that a script did not set: an answer about everything is not the one that was asked for.
+	}{{"reference", []string{f.reference}}, {"edge", f.edges}, {"node", f.nodes},
+		{"channel", f.channels}, {"id", f.ids}, {"from", []string{f.from}},
+		{"to", []string{f.to}}} {
+		// A script may have passed a variable that it never set. An answer about everything is not
+		// what was asked for then.
 		if f.given(chosen.flag) && (len(chosen.all) == 0 || slices.Contains(chosen.all, "")) {
-			return o, command.Usagef("--%s %q: it is empty: give what to choose, or leave the flag out", chosen.flag, strings.Join(chosen.all, ","))
+			return o, command.Usagef("--%s %q: it is empty: say what to use, or leave the flag out",
+				chosen.flag, strings.Join(chosen.all, ","))
 		}
 	}
 	for _, size := range []struct {
@@ -130,7 +148,8 @@ func (f *analyzeFlags) time(filter *analysis.Filter) error {
 		cycles     *uint64
 		utc        *int64
 		open       bool
-	}{{"from", f.from, &filter.From_cycles, &filter.From_utc_ns, true}, {"to", f.to, &filter.To_cycles, &filter.To_utc_ns, false}} {
+	}{{"from", f.from, &filter.From_cycles, &filter.From_utc_ns, true},
+		{"to", f.to, &filter.To_cycles, &filter.To_utc_ns, false}} {
 		if end.text == "" {
 			continue
 		}
@@ -141,13 +160,15 @@ func (f *analyzeFlags) time(filter *analysis.Filter) error {
 		}
 		t, err := time.Parse(time.RFC3339Nano, end.text)
 		if err != nil {
-			return command.Usagef("--%s %q: give cycles of the reference node, or UTC as 2026-11-20T14:00:00Z", end.flag, end.text)
+			return command.Usagef("--%s %q: give cycles of the reference node, or UTC as "+
+				"2026-11-20T14:00:00Z", end.flag, end.text)
 		}
 		*end.utc = t.UnixNano()
 		utc++
 	}
 	if utc > 0 && cycles > 0 {
-		return command.Usagef("--from %q, --to %q: give both in cycles or both in UTC", f.from, f.to)
+		return command.Usagef("--from %q, --to %q: give both in cycles or both in UTC",
+			f.from, f.to)
 	}
 	if f.to == "" {
 		if utc > 0 {
@@ -159,8 +180,9 @@ func (f *analyzeFlags) time(filter *analysis.Filter) error {
 	return nil
 }
 
-// analyzeRun opens a run and analyses it, with a line of progress.
-func analyzeRun(ctx context.Context, path string, o analysis.Options, stderr io.Writer) (*analysis.Answer, error) {
+// analyzeRun opens a run and analyzes it, with a line of progress.
+func analyzeRun(ctx context.Context, path string, o analysis.Options,
+	stderr io.Writer) (*analysis.Answer, error) {
 	dir, err := runs.Open(path)
 	if err != nil {
 		return nil, err
@@ -169,8 +191,10 @@ func analyzeRun(ctx context.Context, path string, o analysis.Options, stderr io.
 	return analyzeOpen(ctx, dir, o, stderr)
 }
 
-// analyzeOpen analyses a run that is open. Where it keeps the truth, as runs of virtual nodes do, all is held against that.
-func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options, stderr io.Writer) (*analysis.Answer, error) {
+// analyzeOpen analyzes a run that is open. A run of virtual nodes keeps the truth; analyzeOpen then
+// compares everything with it.
+func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options,
+	stderr io.Writer) (*analysis.Answer, error) {
 	counters, missing := truth.Of(dir)
 	if counters != nil {
 		o.Truth = counters.Truth
@@ -189,16 +213,19 @@ func newAnalyze() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "analyze RUN",
 		Short: "Say where tuples spent their time, and how sure that is",
-		Long: `Say where tuples spent their time, and how sure that is. RUN is the directory of a run.
+		Long: `Say where tuples spent their time, and how sure that is. RUN is the directory of a
+run.
 
-Events of all channels are joined on tuple id. Each duration is an interval in cycles of one node, the reference: value ± bound. It
-holds the truth if rates wander no more than is assumed. What rests on a relation that the data speak against is marked suspect: an
-estimate. What the run cannot decide is listed below the answer. A run of virtual nodes knows the truth (cprof demo): there every duration is
-held against it.
+Events of all channels are joined by tuple id. Each duration is an interval in cycles of one node,
+the reference, printed as value ± bound. The interval holds the truth if rates wander no more than
+assumed. A duration is marked suspect, an estimate, if the data contradict a relation that it rests
+on. What the run cannot decide is listed below the answer. A run of virtual nodes knows the truth
+(cprof demo): there every duration is compared with it.
 
-What two nodes measured with each other is narrowed by what others measured with both, as far as two others agree: so a
-node whose counter or whose stamps are wrong, and just so that nothing shows it, moves nothing but what is said of itself. With
---third-nodes any each other node narrows: tightest, and as true as all of them. With --third-nodes none, no other does.
+The relation of two nodes is narrowed by what third nodes measured with both, as far as two of these
+agree. So a node whose counter or stamps are wrong in a way that nothing shows falsifies only what
+is said of that node itself. With --third-nodes any, every third node narrows: bounds are tightest,
+and true only if all nodes are right. With --third-nodes none, no third node does.
 
 Runs may be larger than memory: see --memory.
 
@@ -239,11 +266,12 @@ Exit code 1: nothing could be answered. Exit code 3: parts are suspect, missing 
 	flags.add(cmd)
 	flags.addSlowest(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object")
-	cmd.Flags().BoolVar(&asCSV, "csv", false, "print one line for each leg, pair of nodes and percentile, with commas")
+	cmd.Flags().BoolVar(&asCSV, "csv", false, "print one line for each span, pair of nodes and "+
+		"percentile, as comma-separated values")
 	return cmd
 }
 
-// partial is nil if nothing of an answer is suspect or missing.
+// partial returns nil if no part of an answer is suspect, missing or undecided.
 func partial(a *analysis.Answer) error {
 	if !a.Partial {
 		return nil
@@ -258,10 +286,11 @@ func partial(a *analysis.Answer) error {
 	if n == 1 {
 		are = "is"
 	}
-	return fmt.Errorf("%s of run %q %s suspect, missing or undecided: %w", plural(n, "part"), a.Run, are, command.ErrPartial)
+	return fmt.Errorf("%s of run %q %s suspect, missing or undecided: %w", plural(n, "part"), a.Run,
+		are, command.ErrPartial)
 }
 
-// partialOf is partial for what prints no list of the parts.
+// partialOf is partial for commands that do not list the parts.
 func partialOf(a *analysis.Answer, path string) error {
 	err := partial(a)
 	if err == nil {
@@ -270,16 +299,18 @@ func partialOf(a *analysis.Answer, path string) error {
 	return fmt.Errorf("%w: \"cprof analyze %s\" with the same flags names them", err, path)
 }
 
-// printAnswerCSV prints percentiles, for spreadsheets. Columns are only ever added, at the end.
+// printAnswerCSV prints percentiles, for spreadsheets. New columns are added at the end only.
 func printAnswerCSV(w io.Writer, a *analysis.Answer) error {
 	out := csv.NewWriter(w)
-	out.Write([]string{"from", "to", "kind", "origin", "from_node", "to_node", "count", "percent", "lo_cycles", "hi_cycles", "bound_cycles", "suspect"})
+	out.Write([]string{"from", "to", "kind", "origin", "from_node", "to_node", "count", "percent",
+		"lo_cycles", "hi_cycles", "bound_cycles", "suspect"})
 	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
 		for _, l := range legs {
 			row := func(from, to string, d *analysis.Durations) {
 				for i, p := range d.Percentiles {
 					out.Write([]string{
-						l.From, l.To, l.Kind, l.Origin, from, to, fmt.Sprint(d.Count), fmt.Sprint(p.Percent), fmt.Sprint(p.Lo_cycles), fmt.Sprint(p.Hi_cycles),
+						l.From, l.To, l.Kind, l.Origin, from, to, fmt.Sprint(d.Count),
+						fmt.Sprint(p.Percent), fmt.Sprint(p.Lo_cycles), fmt.Sprint(p.Hi_cycles),
 						fmt.Sprint(d.Bounds[i].Bound_cycles), fmt.Sprint(d.Suspect),
 					})
 				}

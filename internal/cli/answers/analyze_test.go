@@ -14,16 +14,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// returnPoints are the channels of return trips, in the order in which a tuple passes them, on one node and the other in turns.
-var returnPoints = []string{"source#0/ret-sent", "worker#0/ret-arrived", "source#0/ret-acknowledged", "worker#0/ret-echoed"}
+// returnPoints are the channels of return trips, in the order in which a tuple passes them, on two
+// nodes in turns.
+var returnPoints = []string{"source#0/ret-sent", "worker#0/ret-arrived",
+	"source#0/ret-acknowledged", "worker#0/ret-echoed"}
 
-// aRun makes a run of 2,000 tuples over two nodes, one of which goes out and comes back, with return trips.
+// aRun makes a run of 2,000 tuples that go from one node to another and back, with return trips. It
+// returns the run's directory.
 func aRun(t *testing.T, name string) string {
 	t.Helper()
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 2)
 	var channels []simrun.Channel
-	for i, name := range []string{"source#0/send", "worker#0/recv", "worker#0/send", "sink#0/recv"} {
+	for i, name := range []string{"source#0/send", "worker#0/recv", "worker#0/send",
+		"sink#0/recv"} {
 		channels = append(channels, simrun.Channel{Node: []int{0, 1, 1, 0}[i], Name: name})
 	}
 	for i, name := range returnPoints {
@@ -32,7 +36,8 @@ func aRun(t *testing.T, name string) string {
 	for id := range uint64(2000) {
 		at := simrun.Hz + id*100_000
 		for i := range returnPoints {
-			channels[4+i].Records = append(channels[4+i].Records, simrun.Record{Time: at + uint64(i)*15_000, ID: id})
+			channels[4+i].Records = append(channels[4+i].Records,
+				simrun.Record{Time: at + uint64(i)*15_000, ID: id})
 		}
 		for i := range 4 {
 			channels[i].Records = append(channels[i].Records, simrun.Record{Time: at, ID: id})
@@ -59,8 +64,11 @@ func TestAnalyze(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	for _, say := range []string{
-		"run small: 2 nodes, 8 channels, 2000 tuples", "cycles are those of node ", "the data agree", "source/send → worker/recv", "worker/recv → worker/send  computation local", "end-to-end",
-		" ± ", "lost", "slowest tuples", "± cycles, median", "A, B ", "source on A → worker on B", " ± 1500", "- ntp: what the NTP daemon of node A",
+		"run small: 2 nodes, 8 channels, 2000 tuples", "cycles are those of node ",
+		"the data agree", "source/send → worker/recv",
+		"worker/recv → worker/send  computation local", "end-to-end",
+		" ± ", "lost", "slowest tuples", "± cycles, median", "A, B ", "source on A → worker on B",
+		" ± 1500", "- ntp: what the NTP daemon of node A",
 	} {
 		if !strings.Contains(out, say) {
 			t.Errorf("%q is not in\n%s", say, out)
@@ -68,15 +76,18 @@ func TestAnalyze(t *testing.T) {
 	}
 	code, out, _ = cprof("analyze", run, "--json", "--reference", "B", "--slowest", "0")
 	var a analysis.Answer
-	if err := json.Unmarshal([]byte(out), &a); err != nil || code != 0 || a.Reference.Node != "B" || a.Reference.Chosen || len(a.Slowest) > 0 || len(a.Legs) != 3 {
-		t.Errorf("exit code %d, %v, reference %+v, %d slowest, %d legs", code, err, a.Reference, len(a.Slowest), len(a.Legs))
+	if err := json.Unmarshal([]byte(out), &a); err != nil || code != 0 || a.Reference.Node != "B" ||
+		a.Reference.Chosen || len(a.Slowest) > 0 || len(a.Legs) != 3 {
+		t.Errorf("exit code %d, %v, reference %+v, %d slowest, %d legs", code, err, a.Reference,
+			len(a.Slowest), len(a.Legs))
 	}
 	if p := a.Points[1]; p.Name != "worker/recv" || p.Lost != 4 {
 		t.Errorf("%+v", p)
 	}
 	_, out, _ = cprof("analyze", run, "--csv")
 	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
-	if want := 1 + 4*2*12; err != nil || len(rows) != want { // four legs, each as a whole and for its pair of nodes
+	// four spans, each as a whole and for its pair of nodes
+	if want := 1 + 4*2*12; err != nil || len(rows) != want {
 		t.Errorf("%d rows of CSV, want %d, %v", len(rows), want, err)
 	}
 }
@@ -88,18 +99,22 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		code int
 		say  string
 	}{
-		"no run":        {[]string{t.TempDir()}, 1, "no run.yaml"},
-		"nothing there": {[]string{"/nothing/there"}, 1, `cprof: open run "/nothing/there": no such file or directory: give the directory of one run`},
-		"no node":       {[]string{run, "--reference", "Z"}, 1, "use one of A, B"},
-		"both":          {[]string{run, "--json", "--csv"}, 2, "choose one"},
-		"memory":        {[]string{run, "--memory", "lots"}, 2, "512MiB"},
-		"edge":          {[]string{run, "--edge", "a"}, 2, "source/send:worker/recv"},
-		"id":            {[]string{run, "--id", "x"}, 2, "100-200"},
-		"time":          {[]string{run, "--from", "yesterday"}, 2, "2026-11-20T14:00:00Z"},
-		"times":         {[]string{run, "--from", "5", "--to", "2026-11-20T14:00:00Z"}, 2, "both"},
-		"wander":        {[]string{run, "--wander", "-1"}, 2, "is no wander"},
-		"backwards":     {[]string{run, "--from", "7", "--to", "5"}, 2, "from 7 to 5 cycles: the first is after the second"},
-		"backwards UTC": {[]string{run, "--from", "2026-11-20T14:00:01Z", "--to", "2026-11-20T14:00:00Z"}, 2, "from 2026-11-20T14:00:01Z to 2026-11-20T14:00:00Z"},
+		"no run": {[]string{t.TempDir()}, 1, "no run.yaml"},
+		"nothing there": {[]string{"/nothing/there"}, 1,
+			`cprof: open run "/nothing/there": no such file or directory: ` +
+				"give the directory of one run"},
+		"no node": {[]string{run, "--reference", "Z"}, 1, "use one of A, B"},
+		"both":    {[]string{run, "--json", "--csv"}, 2, "choose one"},
+		"memory":  {[]string{run, "--memory", "lots"}, 2, "512MiB"},
+		"edge":    {[]string{run, "--edge", "a"}, 2, "source/send:worker/recv"},
+		"id":      {[]string{run, "--id", "x"}, 2, "100-200"},
+		"time":    {[]string{run, "--from", "yesterday"}, 2, "2026-11-20T14:00:00Z"},
+		"times":   {[]string{run, "--from", "5", "--to", "2026-11-20T14:00:00Z"}, 2, "both"},
+		"wander":  {[]string{run, "--wander", "-1"}, 2, "is no wander"},
+		"backwards": {[]string{run, "--from", "7", "--to", "5"}, 2, "from 7 to 5 cycles: the " +
+			"first is after the second"},
+		"backwards UTC": {[]string{run, "--from", "2026-11-20T14:00:01Z", "--to",
+			"2026-11-20T14:00:00Z"}, 2, "from 2026-11-20T14:00:01Z to 2026-11-20T14:00:00Z"},
 		"pattern":       {[]string{run, "--channel", "["}, 2, "syntax error in pattern"},
 		"point":         {[]string{run, "--edge", "a:b"}, 2, "a point is actor/point"},
 		"little memory": {[]string{run, "--memory", "1KiB"}, 2, "1 MiB or more"},
@@ -108,7 +123,7 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		"third nodes":   {[]string{run, "--third-nodes", "all"}, 2, "agreed, any, none"},
 		"nobody":        {nil, 2, "RUN is missing"},
 
-		// As of variables that a script did not set.
+		// As from variables that a script did not set.
 		"empty node":      {[]string{run, "--node", ""}, 2, `--node "": it is empty`},
 		"empty nodes":     {[]string{run, "--node", "A,"}, 2, `--node "A,": it is empty`},
 		"empty channel":   {[]string{run, "--channel", ""}, 2, `--channel "": it is empty`},
@@ -117,7 +132,8 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		"empty time":      {[]string{run, "--from", "5", "--to", ""}, 2, `--to "": it is empty`},
 		"empty reference": {[]string{run, "--reference", ""}, 2, `--reference "": it is empty`},
 	} {
-		if code, _, stderr := cprof(append([]string{"analyze"}, test.args...)...); code != test.code || !strings.Contains(stderr, test.say) {
+		if code, _, stderr := cprof(append([]string{"analyze"},
+			test.args...)...); code != test.code || !strings.Contains(stderr, test.say) {
 			t.Errorf("%s: exit code %d, want %d: %s", name, code, test.code, stderr)
 		}
 	}
@@ -125,12 +141,15 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, stderr := cprof("analyze", run)
-	if code != 3 || !strings.Contains(stderr, "suspect, missing or undecided") || !strings.Contains(out, "missing\n  relations/A--B.rel: ") || !strings.Contains(out, "worker/recv → worker/send") && !strings.Contains(out, "source/send → sink/recv") {
+	if code != 3 || !strings.Contains(stderr, "suspect, missing or undecided") ||
+		!strings.Contains(out, "missing\n  relations/A--B.rel: ") ||
+		!strings.Contains(out, "worker/recv → worker/send") && !strings.Contains(out,
+			"source/send → sink/recv") {
 		t.Errorf("without its relation: exit code %d, %s\n%s", code, stderr, out)
 	}
 }
 
-// What is chosen and is not there is named, and the rest is answered.
+// A choice that the run does not have is named, and the rest is answered.
 func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 	run := aRun(t, "chosen")
 	for name, test := range map[string]struct {
@@ -138,14 +157,24 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 		code int
 		say  []string
 	}{
-		"one node":         {[]string{"--node", "A"}, 0, []string{"2000 tuples"}},
-		"no such node":     {[]string{"--node", "Z"}, 3, []string{" 0 tuples", `node "Z": it was chosen, and no node of the run is called so: use one of A, B`, "tuples: none"}},
-		"one of two":       {[]string{"--node", "A,B,Z"}, 3, []string{" 2000 tuples", "source/send → worker/recv", `node "Z": `}},
-		"no such channel":  {[]string{"--channel", "nothing*"}, 3, []string{`channel "nothing*": it was chosen`, "sink#0/recv"}},
-		"no such id":       {[]string{"--id", "999999"}, 3, []string{"no tuple was seen at two points", "tuples: none that the run has is among those that were chosen"}},
-		"another time":     {[]string{"--from", "2090-01-01T00:00:00Z"}, 3, []string{" 0 tuples", "tuples: none"}},
-		"wander asked for": {[]string{"--wander", "0.5ppm"}, 0, []string{"if rates wander by 0.5 ppm at most", "the data agree"}},
-		"wander above all": {[]string{"--wander", "900ppm"}, 3, []string{"relations/A--B.rel: ", "wander above w_max"}},
+		"one node": {[]string{"--node", "A"}, 0, []string{"2000 tuples"}},
+		"no such node": {[]string{"--node", "Z"}, 3,
+			[]string{" 0 tuples",
+				`node "Z": it was chosen, and no node of the run is called so: use one of A, B`,
+				"tuples: none"}},
+		"one of two": {[]string{"--node", "A,B,Z"}, 3,
+			[]string{" 2000 tuples", "source/send → worker/recv", `node "Z": `}},
+		"no such channel": {[]string{"--channel", "nothing*"}, 3,
+			[]string{`channel "nothing*": it was chosen`, "sink#0/recv"}},
+		"no such id": {[]string{"--id", "999999"}, 3,
+			[]string{"no tuple was seen at two points",
+				"tuples: none that the run has is among those that were chosen"}},
+		"another time": {[]string{"--from", "2090-01-01T00:00:00Z"}, 3,
+			[]string{" 0 tuples", "tuples: none"}},
+		"wander asked for": {[]string{"--wander", "0.5ppm"}, 0,
+			[]string{"if rates wander by 0.5 ppm at most", "the data agree"}},
+		"wander above all": {[]string{"--wander", "900ppm"}, 3, []string{"relations/A--B.rel: ",
+			"wander above w_max"}},
 	} {
 		code, out, stderr := cprof(append([]string{"analyze", run}, test.args...)...)
 		if code != test.code {
@@ -157,58 +186,73 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 			}
 		}
 	}
-	// Where nothing was chosen there is no time to compare bounds over; else there is.
+	// Bounds are compared over the time of the chosen tuples, so only if there are any.
 	for id, say := range map[string]bool{"999999": false, "5": true} {
-		if _, out, _ := cprof("analyze", run, "--id", id); strings.Contains(out, "± cycles, median") != say {
+		if _, out, _ := cprof("analyze", run, "--id", id); strings.Contains(out,
+			"± cycles, median") != say {
 			t.Errorf("--id %s: bounds are compared: %v, want %v\n%s", id, !say, say, out)
 		}
 	}
-	// What rests on one reason is said once, with an example.
-	if _, out, _ := cprof("analyze", run, "--wander", "900ppm"); strings.Count(out, "how long that took is not known") != 1 || !strings.Contains(out, "tuples pass 5 pairs of points whose nodes are not related, such as sink/recv and worker/recv") ||
+	// A reason that many results share is printed once, with an example.
+	if _, out, _ := cprof("analyze", run, "--wander", "900ppm"); strings.Count(out,
+		"how long that took is not known") != 1 ||
+		!strings.Contains(out, "tuples pass 5 pairs of points whose nodes are not related, such "+
+			"as sink/recv and worker/recv") ||
 		strings.Count(out, "at that time") != 1 {
 		t.Errorf("with no relation:\n%s", out)
 	}
-	// What was missing of a relation while it was measured does not hide why it is refused now, or that it is gone.
+	// A part that was missing when a relation was measured does not hide why the relation is
+	// refused now, or that it is gone.
 	file, err := os.OpenFile(filepath.Join(run, "run.yaml"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.WriteString("missing:\n  - part: relations/A--B.rel\n    reason: no answer in time\n"); err != nil {
+	if _, err := file.WriteString("missing:\n  - part: relations/A--B.rel\n    reason: no " +
+		"answer in time\n"); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
 	code, out, stderr := cprof("analyze", run, "--wander", "900ppm")
-	if code != 3 || !strings.Contains(out, "no answer in time") || !strings.Contains(out, "wander above w_max") {
-		t.Errorf("a relation refused of which a part is missing: exit code %d, %s\n%s", code, stderr, out)
+	if code != 3 || !strings.Contains(out, "no answer in time") ||
+		!strings.Contains(out, "wander above w_max") {
+		t.Errorf("a relation refused of which a part is missing: exit code %d, %s\n%s",
+			code, stderr, out)
 	}
 	if err := os.Remove(filepath.Join(run, "relations", "A--B.rel")); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, stderr := cprof("analyze", run); code != 3 || !strings.Contains(out, "no answer in time") || strings.Count(out, "relations/A--B.rel: the two nodes were not related") != 1 {
-		t.Errorf("a relation that is gone of which a part was missing before: exit code %d, %s\n%s", code, stderr, out)
+	if code, out, stderr := cprof("analyze", run); code != 3 ||
+		!strings.Contains(out, "no answer in time") ||
+		strings.Count(out, "relations/A--B.rel: the two nodes were not related") != 1 {
+		t.Errorf("a relation that is gone of which a part was missing before: exit code %d, %s\n%s",
+			code, stderr, out)
 	}
 }
 
 func TestDiff(t *testing.T) {
 	before, after := aRun(t, "before"), aRun(t, "after")
 	code, out, stderr := cprof("diff", before, after)
-	if code != 0 || !strings.Contains(out, "before: run before, 2000 tuples") || !strings.Contains(out, "\nafter:  run after, 2000 tuples") || strings.Count(out, " → ") != 1+4*2 {
+	if code != 0 || !strings.Contains(out, "before: run before, 2000 tuples") ||
+		!strings.Contains(out, "\nafter:  run after, 2000 tuples") ||
+		strings.Count(out, " → ") != 1+4*2 {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, out)
 	}
 	code, out, _ = cprof("diff", before, after, "--json")
 	if code != 0 || strings.Count(out, `"verdict"`) != 4*2 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	// They print no list of what is missing, and say what does.
+	// diff and export print no list of what is missing, and say which command does.
 	for _, args := range [][]string{{"diff", before, after}, {"export", after}} {
 		code, _, stderr := cprof(append(args, "--id", "999999")...)
-		if code != 3 || !strings.Contains(stderr, `"cprof analyze `+after+`" with the same flags names them`) {
+		if code != 3 ||
+			!strings.Contains(stderr, `"cprof analyze `+after+`" with the same flags names them`) {
 			t.Errorf("%s of no tuple: exit code %d, %s", args[0], code, stderr)
 		}
 	}
-	if code, _, stderr := cprof("diff", before, after, "--slowest", "3"); code != 2 { // it shows no single tuples
+	// diff shows no single tuples
+	if code, _, stderr := cprof("diff", before, after, "--slowest", "3"); code != 2 {
 		t.Errorf("--slowest: exit code %d, %s", code, stderr)
 	}
 	if code, _, _ := cprof("diff", before); code != 2 {
@@ -222,8 +266,10 @@ func TestExport(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "7992 events of 2000 tuples") {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, out)
 	}
-	for _, name := range []string{"events.parquet", "durations.parquet", "join.sql", "percentiles.sql", "events.csv", "durations.csv", "trace.perfetto-trace"} {
-		if info, err := os.Stat(filepath.Join(run, "exports", name)); err != nil || info.Size() == 0 {
+	for _, name := range []string{"events.parquet", "durations.parquet", "join.sql",
+		"percentiles.sql", "events.csv", "durations.csv", "trace.perfetto-trace"} {
+		if info, err := os.Stat(filepath.Join(run, "exports", name)); err != nil ||
+			info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 		if !strings.Contains(out, name) {
@@ -231,13 +277,15 @@ func TestExport(t *testing.T) {
 		}
 	}
 	for _, as := range []string{"excel", ""} {
-		if code, _, stderr := cprof("export", run, "--as", as); code != 2 || !strings.Contains(stderr, "use parquet, csv or perfetto") {
+		if code, _, stderr := cprof("export", run, "--as", as); code != 2 ||
+			!strings.Contains(stderr, "use parquet, csv or perfetto") {
 			t.Errorf("as %q: exit code %d, %s", as, code, stderr)
 		}
 	}
 }
 
-// What rests on a relation that the data speak against is an estimate, and each file and output says so.
+// A duration that rests on a contradicted relation is an estimate, and each file and output says
+// so.
 func TestAnEstimateIsMarkedEverywhere(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Suspect(seed.Random(t), parent, "suspect"); err != nil {
@@ -256,7 +304,8 @@ func TestAnEstimateIsMarkedEverywhere(t *testing.T) {
 		return values
 	}
 	code, out, stderr := cprof("analyze", run)
-	if code != 3 || !strings.Contains(out, "suspect: the relation of A and B is suspect") || !strings.Contains(out, "suspect\n") {
+	if code != 3 || !strings.Contains(out, "suspect: the relation of A and B is suspect") ||
+		!strings.Contains(out, "suspect\n") {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, out)
 	}
 	code, out, _ = cprof("analyze", run, "--csv")
@@ -275,8 +324,9 @@ func TestAnEstimateIsMarkedEverywhere(t *testing.T) {
 			t.Errorf("%s: verdicts %v", name, verdicts)
 		}
 	}
-	// And the third nodes that were asked for are those that were taken.
-	if _, out, _ := cprof("analyze", run, "--json", "--third-nodes", "none"); !strings.Contains(out, `"third_nodes": "none"`) {
+	// The third nodes that were asked for are used.
+	if _, out, _ := cprof("analyze", run, "--json", "--third-nodes", "none"); !strings.Contains(out,
+		`"third_nodes": "none"`) {
 		t.Errorf("third nodes are not none in\n%.600s", out)
 	}
 }

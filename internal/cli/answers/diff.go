@@ -20,17 +20,21 @@ func newDiff() *cobra.Command {
 		Short: "Compare two runs: what became faster or slower, beyond bounds and noise",
 		Long: `Compare two runs: what became faster or slower, beyond bounds and noise.
 
-Legs with the same ends are compared at the median and the 99th percentile. One is called faster or slower only if the intervals of
-the two runs are apart by more than a percentile of so many tuples moves by chance; the same, if bounds and difference are within
-that; else it is undecided.
+Spans with the same ends are compared at the median and at the 99th percentile. A span is called
+faster or slower only if the intervals of the two runs are further apart than chance moves such a
+percentile. It is called the same if the bounds and the difference are within that noise. Otherwise
+it is undecided.
 
-The flags choose as those of cprof analyze do, in both runs.
+The flags select the same in both runs, as they do for cprof analyze.
 
-Exit code 1: one cannot be answered. Exit code 3: parts are suspect, missing or undecided.`,
-		Example: "  cprof diff runs/monday runs/tuesday\n  cprof diff runs/monday runs/tuesday --json | jq 'select(.verdict == \"slower\")'",
-		Args:    cobra.ExactArgs(2),
+Exit code 1: one of the runs cannot be answered. Exit code 3: parts are suspect, missing or
+undecided.`,
+		Example: "  cprof diff runs/monday runs/tuesday\n  cprof diff runs/monday runs/tuesday " +
+			"--json | jq 'select(.verdict == \"slower\")'",
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDiff(cmd.Context(), args[0], args[1], flags, asJSON, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runDiff(cmd.Context(), args[0], args[1], flags, asJSON, cmd.OutOrStdout(),
+				cmd.ErrOrStderr())
 		},
 	}
 	flags.add(cmd)
@@ -38,7 +42,8 @@ Exit code 1: one cannot be answered. Exit code 3: parts are suspect, missing or 
 	return cmd
 }
 
-func runDiff(ctx context.Context, before, after string, flags analyzeFlags, asJSON bool, stdout, stderr io.Writer) error {
+func runDiff(ctx context.Context, before, after string, flags analyzeFlags, asJSON bool, stdout,
+	stderr io.Writer) error {
 	o, err := flags.options()
 	if err != nil {
 		return err
@@ -84,7 +89,8 @@ func printChanges(w io.Writer, answers [2]*analysis.Answer, changes []analysis.C
 			continue
 		}
 		if _, err := fmt.Fprintf(w, line, name, fmt.Sprintf("p%v", c.Percent),
-			analysis.SecondsBetween(c.BeforeLo_ns, c.BeforeHi_ns), analysis.SecondsBetween(c.AfterLo_ns, c.AfterHi_ns),
+			analysis.SecondsBetween(c.BeforeLo_ns, c.BeforeHi_ns),
+			analysis.SecondsBetween(c.AfterLo_ns, c.AfterHi_ns),
 			fmt.Sprintf("%.3f", c.Noise_ns/1000), c.Verdict, suspectText(c.Suspect)); err != nil {
 			return err
 		}

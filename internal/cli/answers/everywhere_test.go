@@ -19,18 +19,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/report"
 )
 
-// shownDuration is a row of what is exported.
+// shownDuration is a row of an export.
 type shownDuration struct {
 	name   string // from → to
 	lo, hi int64
 }
 
-// One run, whose nodes measured different frequencies, is shown in text, in JSON, as a page, in
-// Parquet and in Perfetto: all have the same durations, to the last digit, and one frequency, the
+// A run whose nodes measured different frequencies is shown as text, as JSON, as a page, in Parquet
+// and in Perfetto. All five have the same durations, to the last digit, and one frequency, the
 // reference's.
 func TestTheSameNumbersEverywhere(t *testing.T) {
 	run := aRun(t, "everywhere")
-	frequencies := map[string][2]string{"A": {"2600000100.25", "2600007700"}, "B": {"2599990000", "2599999000.5"}}
+	frequencies := map[string][2]string{"A": {"2600000100.25", "2600007700"},
+		"B": {"2599990000", "2599999000.5"}}
 	setFrequencies(t, run, frequencies)
 	for _, reference := range []string{"A", "B"} {
 		t.Run(reference, func(t *testing.T) { sameEverywhere(t, run, reference, frequencies) })
@@ -62,7 +63,7 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 	rows, about := readParquet(t, filepath.Join(run, "exports", "durations.parquet"))
 	slices, trace := readTrace(t, filepath.Join(run, "exports", "trace.perfetto-trace"))
 
-	// Parquet says itself what its cycles are, and that is what the others show.
+	// Parquet says what its cycles are, and the other outputs must agree.
 	number := func(text string) float64 {
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil {
@@ -72,12 +73,14 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 	}
 	lo_hz, hi_hz := about["frequency_lo_hz"], about["frequency_hi_hz"]
 	r := analysis.Reference{
-		Node: about["reference_node"], FrequencyLo_hz: number(lo_hz), FrequencyHi_hz: number(hi_hz), Source: about["frequency_source"],
+		Node: about["reference_node"], FrequencyLo_hz: number(lo_hz), FrequencyHi_hz: number(hi_hz),
+		Source: about["frequency_source"],
 	}
 	if f := frequencies[reference]; lo_hz != f[0] || hi_hz != f[1] || r != answer.Reference {
 		t.Errorf("Parquet says %v, JSON %+v, the run has %v", about, answer.Reference, f)
 	}
-	if p := page.Reference; p.Node != reference || p.Lo_hz != r.FrequencyLo_hz || p.Hi_hz != r.FrequencyHi_hz ||
+	if p := page.Reference; p.Node != reference || p.Lo_hz != r.FrequencyLo_hz ||
+		p.Hi_hz != r.FrequencyHi_hz ||
 		p.Seconds != r.SecondsMean() {
 		t.Errorf("the page's reference is %+v, want %+v", p, r)
 	}
@@ -104,8 +107,10 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 			if got := percentileOf(rows, name, percent); got != p {
 				t.Errorf("p%v of %s is %v in Parquet, %v in JSON", percent, name, got, p)
 			}
-			if !strings.Contains(line, r.Seconds(p)) || percent == 50 && !strings.Contains(line, cyclesText(p)) {
-				t.Errorf("p%v of %s is %s, %s, and in text %q", percent, name, cyclesText(p), r.Seconds(p), line)
+			if !strings.Contains(line, r.Seconds(p)) ||
+				percent == 50 && !strings.Contains(line, cyclesText(p)) {
+				t.Errorf("p%v of %s is %s, %s, and in text %q", percent, name, cyclesText(p),
+					r.Seconds(p), line)
 			}
 			for _, shown := range stretch.Percentiles {
 				i := analysis.Interval{Lo_cycles: shown.Lo_cycles, Hi_cycles: shown.Hi_cycles}
@@ -116,10 +121,11 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 		}
 	}
 
-	// The bounds of pairs, and what other methods would have said.
+	// The bounds of pairs, and those of other methods.
 	for i, p := range answer.Pairs {
 		shown := page.Pairs[i]
-		if uint64(shown.Bound_cycles) != p.Bound_cycles || uint64(shown.Worst_cycles) != p.Worst_cycles ||
+		if uint64(shown.Bound_cycles) != p.Bound_cycles ||
+			uint64(shown.Worst_cycles) != p.Worst_cycles ||
 			!strings.Contains(text, fmt.Sprintf("from %d cycles", p.Bound_cycles)) {
 			t.Errorf("the page's pair %+v, JSON's %+v", shown, p)
 		}
@@ -149,10 +155,12 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 
 var hertz = regexp.MustCompile(`[0-9] [GM]Hz`)
 
-// oneFrequency wants each output to have the reference's frequency once, and none of the other's.
+// oneFrequency wants each output to name the reference's frequency once, and the other node's
+// never.
 func oneFrequency(t *testing.T, reference string, outputs map[string]string) {
 	t.Helper()
-	digits := map[string][]string{"A": {"2.6000039", "2600000100"}, "B": {"2.5999945", "2599990000"}}
+	digits := map[string][]string{"A": {"2.6000039", "2600000100"},
+		"B": {"2.5999945", "2599990000"}}
 	for name, out := range outputs {
 		if n := len(hertz.FindAllString(out, -1)); n != 1 {
 			t.Errorf("the %s has %d frequencies", name, n)
@@ -160,7 +168,8 @@ func oneFrequency(t *testing.T, reference string, outputs map[string]string) {
 		for node, some := range digits {
 			found := strings.Contains(out, some[0]) || strings.Contains(out, some[1])
 			if found != (node == reference) {
-				t.Errorf("the frequency of %s is in the %s: %v, in cycles of %s", node, name, found, reference)
+				t.Errorf("the frequency of %s is in the %s: %v, in cycles of %s",
+					node, name, found, reference)
 			}
 		}
 	}
@@ -175,7 +184,7 @@ func stretchOf(t *testing.T, page *report.Data, points string) int {
 	return i
 }
 
-// percentileOf is that of the low ends and that of the high ends.
+// percentileOf returns the percentile of the low ends and that of the high ends.
 func percentileOf(rows []shownDuration, name string, percent float64) analysis.Interval {
 	var los, his []int64
 	for _, r := range rows {
@@ -189,7 +198,7 @@ func percentileOf(rows []shownDuration, name string, percent float64) analysis.I
 	return analysis.Interval{Lo_cycles: los[rank], Hi_cycles: his[rank]}
 }
 
-// setFrequencies gives the nodes of a run others than all of them have.
+// setFrequencies gives each node of a run a frequency of its own.
 func setFrequencies(t *testing.T, run string, frequencies map[string][2]string) {
 	t.Helper()
 	path := filepath.Join(run, "run.yaml")
@@ -246,7 +255,8 @@ func readParquet(t *testing.T, path string) (rows []shownDuration, about map[str
 	return rows, about
 }
 
-// readTrace returns the slices of a Perfetto trace with what they say, and the name of the track above.
+// readTrace returns the slices of a Perfetto trace with their annotations, and the name of the
+// track above them.
 func readTrace(t *testing.T, path string) (slices []string, name string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -14,7 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-var exportKinds = map[string]export.Kind{"parquet": export.Parquet | export.SQL, "csv": export.CSV, "perfetto": export.Perfetto}
+var exportKinds = map[string]export.Kind{"parquet": export.Parquet | export.SQL, "csv": export.CSV,
+	"perfetto": export.Perfetto}
 
 func newExport() *cobra.Command {
 	var flags analyzeFlags
@@ -22,27 +23,32 @@ func newExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export RUN",
 		Short: "Write a run for other programs: Parquet with SQL, CSV, a Perfetto trace",
-		Long: `Write a run for other programs, into its directory exports/.
+		Long: `Write a run for other programs, into the directory exports/ of the run.
 
-  parquet   events.parquet and durations.parquet, for Spark, ClickHouse, DuckDB, Trino and others, and SQL for DuckDB that joins them
+  parquet   events.parquet and durations.parquet, for Spark, ClickHouse, DuckDB, Trino and others,
+            and SQL for DuckDB that joins them
   csv       the same as text
   perfetto  trace.perfetto-trace, up to 2,000 tuples for ui.perfetto.dev
 
-The flags choose as those of cprof analyze do.
+The flags select as they do for cprof analyze.
 
 Exit code 1: nothing was exported. Exit code 3: parts are suspect, missing or undecided.`,
-		Example: "  cprof export runs/tuesday\n  cprof export runs/tuesday --as parquet,perfetto --channel 'parser*/*'\n  cd runs/tuesday/exports && duckdb -c '.read percentiles.sql'",
-		Args:    cobra.ExactArgs(1),
+		Example: "  cprof export runs/tuesday\n  cprof export runs/tuesday --as parquet,perfetto " +
+			"--channel 'parser*/*'\n  cd runs/tuesday/exports && duckdb -c '.read percentiles.sql'",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runExport(cmd.Context(), args[0], flags, kinds, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runExport(cmd.Context(), args[0], flags, kinds, cmd.OutOrStdout(),
+				cmd.ErrOrStderr())
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringSliceVar(&kinds, "as", []string{"parquet"}, "what to write: parquet, csv, perfetto")
+	cmd.Flags().StringSliceVar(&kinds, "as", []string{"parquet"}, "what to write: parquet, "+
+		"csv, perfetto")
 	return cmd
 }
 
-func runExport(ctx context.Context, path string, flags analyzeFlags, kinds []string, stdout, stderr io.Writer) error {
+func runExport(ctx context.Context, path string, flags analyzeFlags, kinds []string, stdout,
+	stderr io.Writer) error {
 	var wanted export.Kind
 	for _, k := range kinds {
 		kind, known := exportKinds[k]
@@ -70,7 +76,8 @@ func runExport(ctx context.Context, path string, flags analyzeFlags, kinds []str
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%d events of %d tuples, in cycles of node %s\n", answer.Work.Events, answer.Work.Tuples, answer.Reference.Node)
+	fmt.Fprintf(stdout, "%d events of %d tuples, in cycles of node %s\n",
+		answer.Work.Events, answer.Work.Tuples, answer.Reference.Node)
 	for _, f := range files {
 		fmt.Fprintln(stdout, filepath.Join(path, "exports", f))
 	}

@@ -22,7 +22,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func sumOf(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// mutator changes runs as somebody does who means harm and knows the formats.
+// mutator changes runs as an attacker would who knows the formats.
 type mutator struct {
 	*rand.Rand
 	scratch string // a directory
@@ -34,11 +34,12 @@ func (m mutator) once(in int) bool { return m.IntN(in) == 0 }
 
 func choose[T any](m mutator, all []T) T { return all[m.in(len(all))] }
 
-// wild is a number at the ends of a range, near another, or anywhere.
+// wild returns a number at the ends of a range, near the old one, or anywhere.
 func (m mutator) wild(was uint64) uint64 {
 	switch m.IntN(8) {
 	case 0:
-		return choose(m, []uint64{0, 1, 2, 1<<31 - 1, 1 << 32, 1 << 53, 1<<56 + 1, 1<<62 - 1, 1 << 62, 1<<63 - 1, 1 << 63, 1<<63 + 1, math.MaxUint64 - 1, math.MaxUint64})
+		return choose(m, []uint64{0, 1, 2, 1<<31 - 1, 1 << 32, 1 << 53, 1<<56 + 1, 1<<62 - 1,
+			1 << 62, 1<<63 - 1, 1 << 63, 1<<63 + 1, math.MaxUint64 - 1, math.MaxUint64})
 	case 1:
 		return was + m.Uint64N(2000) - 1000
 	case 2:
@@ -55,7 +56,7 @@ func (m mutator) wild(was uint64) uint64 {
 	return was + 1<<m.UintN(64)
 }
 
-// logs changes some logs of one node, and of no other.
+// logs changes some logs of one node, and of no other node.
 func (m mutator) logs(f runFiles, node string) {
 	for range 1 + m.IntN(3) {
 		names := f.names(runs.LogsPath(node) + "/")
@@ -95,14 +96,14 @@ func (m mutator) manifest(f runFiles, name string) {
 		delete(f, name)
 	case 1:
 		f[name] = m.damage(f[name])
-	case 2: // of another node
+	case 2: // that of another node
 		f[name] = f[choose(m, []string{"logs/A/", "logs/B/", "logs/C/"})+logstore.ManifestName]
-	default: // as of the logs that are there, whatever was done to them
+	default: // right for the logs that are there, whatever was done to them
 		f[name] = f.manifestOf(path.Dir(name))
 	}
 }
 
-// manifestOf is the right manifest of the logs in a directory.
+// manifestOf returns the right manifest of the logs in a directory.
 func (f runFiles) manifestOf(dir string) []byte {
 	var all logstore.Manifest
 	for _, name := range f.names(dir + "/") {
@@ -119,7 +120,7 @@ func (f runFiles) manifestOf(dir string) []byte {
 	return all.Encode()
 }
 
-// rows writes a log anew, some rows of which are others.
+// rows writes a log again with some rows changed.
 func (m mutator) rows(log []byte) []byte {
 	all := m.once(4) // rows, not some
 	return m.rewritten(log, !m.once(6), func(b *logstore.Block) (times int) {
@@ -128,7 +129,8 @@ func (m mutator) rows(log []byte) []byte {
 	})
 }
 
-// rewritten is a log whose blocks were changed, and come so many times, with its end or without. A log that cannot be read stays as it is.
+// rewritten returns a log whose blocks were changed, each written as often as change says, with its
+// end or without. A log that cannot be read is returned as it is.
 func (m mutator) rewritten(log []byte, seal bool, change func(*logstore.Block) (times int)) []byte {
 	r, err := logstore.NewReader(bytes.NewReader(log), "log")
 	if err != nil {
@@ -148,7 +150,7 @@ func (m mutator) rewritten(log []byte, seal bool, change func(*logstore.Block) (
 		if err != nil {
 			break
 		}
-		for range change(b) { // rows that follow
+		for range change(b) { // rows follow on
 			b.First = w.Next(b.Kind(), b.Shard)
 			if err := w.Append(b); err != nil {
 				return log
@@ -165,7 +167,7 @@ func (m mutator) rewritten(log []byte, seal bool, change func(*logstore.Block) (
 	return written
 }
 
-// change makes rows of a block others.
+// change changes rows of a block.
 func (m mutator) change(b *logstore.Block, all bool) {
 	n := b.Len()
 	chosen := func() []int {
@@ -213,26 +215,31 @@ func (m mutator) change(b *logstore.Block, all bool) {
 			set(&b.Samples[i].Count)
 		case len(b.FirstLasts) > 0:
 			l := &b.FirstLasts[i]
-			set(choose(m, []*uint64{&l.Count, &l.FirstCounter, &l.FirstID, &l.LastCounter, &l.LastID, &l.Poison}))
+			set(choose(m, []*uint64{&l.Count, &l.FirstCounter, &l.FirstID, &l.LastCounter,
+				&l.LastID, &l.Poison}))
 		case len(b.NTPs) > 0:
 			row := &b.NTPs[i]
 			if which == 0 {
 				row.Offset_ns = int64(m.wild(uint64(row.Offset_ns)))
 			}
-			set(choose(m, []*uint64{&row.CounterLo, &row.CounterHi, &row.RootDelay_ns, &row.RootDispersion_ns}))
+			set(choose(m, []*uint64{&row.CounterLo, &row.CounterHi, &row.RootDelay_ns,
+				&row.RootDispersion_ns}))
 		case len(b.Drops) > 0:
 			d := &b.Drops[i]
-			set(choose(m, []*uint64{&d.Of, &d.Reason, &d.At, &d.Count, &d.FirstCounter, &d.LastCounter}))
+			set(choose(m, []*uint64{&d.Of, &d.Reason, &d.At, &d.Count, &d.FirstCounter,
+				&d.LastCounter}))
 		}
 	}
 	if m.once(10) && len(b.Events) > 0 { // what a full ring says of itself
 		*b = logstore.Block{Incarnation: b.Incarnation, Shard: b.Shard, Drops: []logstore.Drop{{
-			Of: m.wild(1), Reason: m.Uint64N(9), At: m.wild(3), Count: m.wild(5), FirstCounter: m.wild(b.Events[0].Counter), LastCounter: m.wild(0),
+			Of: m.wild(1), Reason: m.Uint64N(9), At: m.wild(3), Count: m.wild(5),
+			FirstCounter: m.wild(b.Events[0].Counter), LastCounter: m.wild(0),
 		}}}
 	}
 }
 
-// A block of a log in binary begins so, and its header has these checksums at its end: logstore/FORMAT.md.
+// A block of a binary log begins with the magic, and its header ends with these checksums: see
+// logstore/FORMAT.md.
 const (
 	blockMagic   = "\xf5CPB"
 	blockBytes   = 64
@@ -243,7 +250,7 @@ const (
 	endBytes     = 32
 )
 
-// blocksOf are the places in a log at which blocks begin.
+// blocksOf returns the offsets at which blocks of a log begin.
 func blocksOf(log []byte) (at []int) {
 	for from := 0; ; {
 		i := bytes.Index(log[from:], []byte(blockMagic))
@@ -293,10 +300,12 @@ func (m mutator) logBytes(log []byte) []byte {
 		switch {
 		case m.once(3): // a number of the header
 			field := at + choose(m, []int{8, 32, 40})
-			binary.LittleEndian.PutUint64(log[field:], m.wild(binary.LittleEndian.Uint64(log[field:])))
+			binary.LittleEndian.PutUint64(log[field:],
+				m.wild(binary.LittleEndian.Uint64(log[field:])))
 		case m.once(4):
 			field := at + choose(m, []int{6, 48, blockLength})
-			binary.LittleEndian.PutUint32(log[field:], uint32(m.wild(uint64(binary.LittleEndian.Uint32(log[field:])))))
+			binary.LittleEndian.PutUint32(log[field:],
+				uint32(m.wild(uint64(binary.LittleEndian.Uint32(log[field:])))))
 		case m.once(6):
 			log[at+4+m.IntN(2)] = byte(m.IntN(17)) // kind or coding
 		case m.once(8):
@@ -304,7 +313,8 @@ func (m mutator) logBytes(log []byte) []byte {
 			log[end] = byte(m.Uint32())
 		case length >= 8 && m.once(2):
 			field := at + blockBytes + m.IntN(length-7)
-			binary.LittleEndian.PutUint64(log[field:], m.wild(binary.LittleEndian.Uint64(log[field:])))
+			binary.LittleEndian.PutUint64(log[field:],
+				m.wild(binary.LittleEndian.Uint64(log[field:])))
 		case length > 0:
 			log[at+blockBytes+m.IntN(length)] = byte(m.Uint32())
 		}
@@ -321,7 +331,9 @@ func (m mutator) header(log []byte) []byte {
 	lines := strings.Split(string(log[:end]), "\n")
 	i := m.IntN(len(lines))
 	if m.once(6) {
-		lines = slices.Insert(lines, i, choose(m, []string{lines[i], "continues events 0 18446744073709551615", fmt.Sprintf("continues events %d %d", m.IntN(70000), m.wild(5))}))
+		lines = slices.Insert(lines, i,
+			choose(m, []string{lines[i], "continues events 0 18446744073709551615",
+				fmt.Sprintf("continues events %d %d", m.IntN(70000), m.wild(5))}))
 	} else {
 		lines[i] = m.word(lines[i])
 	}
@@ -334,16 +346,20 @@ func (m mutator) word(line string) string {
 	i := m.IntN(len(words))
 	switch {
 	case words[i] != "" && strings.Trim(words[i], "-0123456789.e+") == "":
-		words[i] = choose(m, []string{fmt.Sprint(m.wild(7)), fmt.Sprint(int64(m.wild(7))), "-1", "1e300", "5e-324", "18446744073709551616", "", "0x10", ".inf", ".nan"})
+		words[i] = choose(m, []string{fmt.Sprint(m.wild(7)), fmt.Sprint(int64(m.wild(7))), "-1",
+			"1e300", "5e-324", "18446744073709551616", "", "0x10", ".inf", ".nan"})
 	case m.once(3):
-		words[i] += choose(m, []string{"\x00", "\x1b[2J", "é", "~", strings.Repeat("x", 300), "#1", "/recv", " ", "\""})
+		words[i] += choose(m, []string{"\x00", "\x1b[2J", "é", "~", strings.Repeat("x", 300), "#1",
+			"/recv", " ", "\""})
 	default:
-		words[i] = choose(m, []string{"", "A", "B", "C", `"A"`, "events", "epoch-A", "epoch-C-again", "true", "null", "[]", "{}", "&a", "*a", "- x", words[m.IntN(len(words))]})
+		words[i] = choose(m, []string{"", "A", "B", "C", `"A"`, "events", "epoch-A",
+			"epoch-C-again", "true", "null", "[]", "{}", "&a", "*a", "- x",
+			words[m.IntN(len(words))]})
 	}
 	return strings.Join(words, " ")
 }
 
-// damage changes bytes as a bad disk does: nothing is mended.
+// damage changes bytes as a bad disk does, and mends nothing.
 func (m mutator) damage(data []byte) []byte {
 	data = slices.Clone(data)
 	for range 1 + m.IntN(3) {
@@ -367,7 +383,7 @@ func (m mutator) damage(data []byte) []byte {
 	return data
 }
 
-// moveLog gives a log another name, or makes it another's.
+// moveLog gives a log another name, or puts it in another's place.
 func (m mutator) moveLog(f runFiles, node, name string) {
 	data := f[name]
 	dir, base := path.Split(name)
@@ -380,13 +396,14 @@ func (m mutator) moveLog(f runFiles, node, name string) {
 		f[name] = nil
 	case 2:
 		f[name] = f[other]
-	case 3: // the next segment is the same again
+	case 3: // the next segment has the same content
 		f[dir+strings.Replace(base, ".000000.", ".000001.", 1)] = data
-	case 4: // of another ring
+	case 4: // the log of another ring
 		f[dir+strings.Replace(base, ".0000", ".00ff", 1)] = data
 	case 5:
 		delete(f, name)
-		f[dir+choose(m, []string{"new#0~recv", "late#1~recv", "zero~link", "a~ret-sent", "sink#7~send"})+"."+parts[len(parts)-1]] = data
+		f[dir+choose(m, []string{"new#0~recv", "late#1~recv", "zero~link", "a~ret-sent",
+			"sink#7~send"})+"."+parts[len(parts)-1]] = data
 	case 6:
 		f[dir+choose(m, []string{".part", "x", base + ".part", base + "~"})] = data
 	}
@@ -406,7 +423,8 @@ func (m mutator) relations(f runFiles) {
 		case 1:
 			delete(f, name)
 		case 2:
-			f[choose(m, []string{"relations/A--A.rel", "relations/C--A.rel", "relations/A--B@1-2.rel", "relations/B--C@2-1.rel", choose(m, names)})] = f[name]
+			f[choose(m, []string{"relations/A--A.rel", "relations/C--A.rel",
+				"relations/A--B@1-2.rel", "relations/B--C@2-1.rel", choose(m, names)})] = f[name]
 		default:
 			f[name] = m.relationBytes(f[name])
 		}
@@ -429,14 +447,15 @@ func (m mutator) relationBytes(rel []byte) []byte {
 	if len(blocks) == 0 {
 		return m.damage(rel)
 	}
-	if m.once(8) { // trains again, or in another order
+	if m.once(8) { // trains repeated, or in another order
 		i, j := m.IntN(len(blocks)), m.IntN(len(blocks))
-		a, b := rel[blocks[i].at-4:blocks[i].at+blocks[i].length+4], rel[blocks[j].at-4:blocks[j].at+blocks[j].length+4]
+		a, b := rel[blocks[i].at-4:blocks[i].at+blocks[i].length+4],
+			rel[blocks[j].at-4:blocks[j].at+blocks[j].length+4]
 		if len(a) == len(b) {
 			copy(a, slices.Clone(b))
 		}
 	}
-	// All numbers of a pair together, or some.
+	// Change all numbers of a pair together, or some.
 	offset, all := m.wild(0), m.once(6)
 	for range 1 + m.IntN(4) {
 		b := choose(m, blocks)
@@ -445,16 +464,18 @@ func (m mutator) relationBytes(rel []byte) []byte {
 		}
 		payload := rel[b.at : b.at+b.length]
 		switch {
-		case all && len(payload) >= 51+16: // a train's extents and readings
+		case all && len(payload) >= 51+16: // the extents and readings of a train
 			for at := 19; at+8 <= len(payload); at += 8 {
-				binary.LittleEndian.PutUint64(payload[at:], binary.LittleEndian.Uint64(payload[at:])+offset)
+				binary.LittleEndian.PutUint64(payload[at:],
+					binary.LittleEndian.Uint64(payload[at:])+offset)
 			}
 		case len(payload) >= 8 && !m.once(4):
 			at := 19 + 8*m.IntN(max((len(payload)-19)/8, 1))
 			if b == blocks[0] || at+8 > len(payload) {
 				at = len(payload) - 8*(1+m.IntN(min(len(payload)/8, 10)))
 			}
-			binary.LittleEndian.PutUint64(payload[at:], m.wild(binary.LittleEndian.Uint64(payload[at:])))
+			binary.LittleEndian.PutUint64(payload[at:],
+				m.wild(binary.LittleEndian.Uint64(payload[at:])))
 		case len(payload) > 0:
 			payload[m.IntN(len(payload))] = byte(m.Uint32())
 		}
@@ -462,7 +483,7 @@ func (m mutator) relationBytes(rel []byte) []byte {
 	return mendRelation(rel)
 }
 
-// mendRelation puts the right checksums into a stored pair: tscratio/FORMAT.md.
+// mendRelation puts the right checksums into a stored pair: see tscratio/FORMAT.md.
 func mendRelation(rel []byte) []byte {
 	for at := 12; at+8 <= len(rel); {
 		n := int(binary.LittleEndian.Uint32(rel[at:]))
@@ -498,7 +519,7 @@ func (m mutator) runYAML(f runFiles) {
 	}
 }
 
-// What is not changed is mended to what it was: the mutations below know the formats.
+// Mending an unchanged file gives the same file: so the mutations above know the formats.
 func TestMendsWhatItChanges(t *testing.T) {
 	all, err := hostileRuns(t.TempDir())
 	if err != nil {

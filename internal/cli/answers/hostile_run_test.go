@@ -18,9 +18,10 @@ import (
 // runFiles are the files of a run, by their paths in it.
 type runFiles map[string][]byte
 
-// hostileEdges declare the ways of the runs below.
+// hostileEdges declare the graph of the runs below.
 var hostileEdges = [][2]string{
-	{"source/send", "worker/recv"}, {"worker/recv", "worker/send"}, {"worker/send", "sink/recv"}, {"audit/send", "audit/recv"}, {"window/send", "late/recv"},
+	{"source/send", "worker/recv"}, {"worker/recv", "worker/send"}, {"worker/send", "sink/recv"},
+	{"audit/send", "audit/recv"}, {"window/send", "late/recv"},
 }
 
 const (
@@ -28,13 +29,15 @@ const (
 	hostileHop    = simrun.Hz / 10_000
 )
 
-// hostileRuns are whole runs of the nodes A, B and C in which every two of these have legs that the third has no part in: one as it should be, and
-// one in which C was interrupted and A and B were not measured with each other.
+// hostileRuns writes whole runs of the nodes A, B and C. Every two nodes have spans in which the
+// third has no part. The first run is as it should be. In the second, C was interrupted, and A and
+// B were not measured with each other.
 func hostileRuns(parent string) ([]runFiles, error) {
 	var all []runFiles
 	for _, broken := range []bool{false, true} {
 		name := []string{"whole", "broken"}[len(all)]
-		if err := writeHostileRun(rand.New(rand.NewPCG(7, uint64(len(all)))), parent, name, broken); err != nil {
+		if err := writeHostileRun(rand.New(rand.NewPCG(7, uint64(len(all)))), parent, name,
+			broken); err != nil {
 			return nil, err
 		}
 		files, err := readFiles(filepath.Join(parent, name))
@@ -58,9 +61,11 @@ func writeHostileRun(rng *rand.Rand, parent, name string, broken bool) error {
 	if broken {
 		now := d.Run().Nodes[2]
 		now.Epoch = again.Epoch
-		err = errors.Join(os.Remove(filepath.Join(d.Path(), filepath.FromSlash(runs.RelationPath("A", "B")))), d.Update(func(r *runs.Run) { r.Enter(now) }))
+		relation := filepath.Join(d.Path(), filepath.FromSlash(runs.RelationPath("A", "B")))
+		err = errors.Join(os.Remove(relation), d.Update(func(r *runs.Run) { r.Enter(now) }))
 		for i := range 2 {
-			pair, related := simrun.Relate(rng, &nodes[i], &again, (begun+ended)/2, ended+simrun.Hz/4)
+			pair, related := simrun.Relate(rng, &nodes[i], &again, (begun+ended)/2,
+				ended+simrun.Hz/4)
 			if err = errors.Join(err, related); err == nil {
 				err = d.PutRelation(pair)
 			}
@@ -76,9 +81,11 @@ func writeHostileRun(rng *rand.Rand, parent, name string, broken bool) error {
 		logs = append(logs, l)
 		return l
 	}
-	sent, received, handed, sunk := open(0, "source#0/send", ""), open(1, "worker#0/recv", ""), open(1, "worker#0/send", "id"), open(2, "sink#0/recv", "")
+	sent, received, handed, sunk := open(0, "source#0/send", ""), open(1, "worker#0/recv", ""),
+		open(1, "worker#0/send", "id"), open(2, "sink#0/recv", "")
 	audit, audited := open(2, "audit#0/send", ""), open(0, "audit#0/recv", "")
-	links, made, late := open(1, "window#0/link", "link"), open(1, "window#0/send", ""), open(2, "late#0/recv", "")
+	links, made, late := open(1, "window#0/link", "link"), open(1, "window#0/send", ""),
+		open(2, "late#0/recv", "")
 	var trips []*simrun.Log
 	for i, channel := range returnPoints {
 		trips = append(trips, open(i%2, channel, ""))
@@ -119,7 +126,8 @@ func writeHostileRun(rng *rand.Rand, parent, name string, broken bool) error {
 	}
 	add(counter.Append(logstore.Block{Samples: samples}))
 	add(bounds.Append(logstore.Block{FirstLasts: []logstore.FirstLast{{
-		Count: hostileTuples, FirstCounter: nodes[2].Reading(begun), LastID: 1, LastCounter: nodes[2].Reading(ended), Poison: nodes[2].Reading(ended),
+		Count: hostileTuples, FirstCounter: nodes[2].Reading(begun), LastID: 1,
+		LastCounter: nodes[2].Reading(ended), Poison: nodes[2].Reading(ended),
 	}}}))
 	for _, l := range logs {
 		add(l.Seal())
@@ -132,7 +140,7 @@ func writeHostileRun(rng *rand.Rand, parent, name string, broken bool) error {
 	return err
 }
 
-// putBaseline keeps what a node's NTP daemon claimed.
+// putBaseline stores what a node's NTP daemon claimed.
 func putBaseline(d *runs.Draft, node *simrun.Node, begun uint64) error {
 	path, err := d.BaselinePath(node.Name)
 	if err != nil {
@@ -147,7 +155,8 @@ func putBaseline(d *runs.Draft, node *simrun.Node, begun uint64) error {
 	b := logstore.Block{}
 	for i := range uint64(5) {
 		at := node.Reading(begun + i*simrun.Hz/20)
-		b.NTPs = append(b.NTPs, logstore.NTP{CounterLo: at, CounterHi: at + 1000, Offset_ns: int64(i) * 100, RootDelay_ns: 1000, RootDispersion_ns: 500, Stratum: 2})
+		b.NTPs = append(b.NTPs, logstore.NTP{CounterLo: at, CounterHi: at + 1000,
+			Offset_ns: int64(i) * 100, RootDelay_ns: 1000, RootDispersion_ns: 500, Stratum: 2})
 	}
 	return errors.Join(w.Append(&b), w.Seal())
 }
@@ -167,7 +176,7 @@ func readFiles(dir string) (runFiles, error) {
 	})
 }
 
-// write puts the files where nothing is.
+// write writes the files into a directory that does not exist yet.
 func (f runFiles) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -184,7 +193,7 @@ func (f runFiles) write(dir string) error {
 	return nil
 }
 
-// names are the paths that begin so, in order.
+// names returns the paths that begin with prefix, sorted.
 func (f runFiles) names(prefix string) (names []string) {
 	for name := range f {
 		if strings.HasPrefix(name, prefix) {

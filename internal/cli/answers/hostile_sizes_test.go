@@ -21,35 +21,41 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// sizesVariable names the run that a test's process looks at.
+// sizesVariable names the environment variable with the run that a process of TestHostileSizes
+// looks at.
 const sizesVariable = "CLOUDPROFILER_SIZES"
 
-// TestLook is what other processes of this test run: what a process takes is known when it has ended.
+// TestLook is what the other processes of this test run: the memory that a process used is known
+// when it has ended.
 func TestLook(t *testing.T) {
 	run := os.Getenv(sizesVariable)
 	if run == "" {
 		return
 	}
-	for _, args := range [][]string{{"analyze", run, "--memory", "128MiB"}, {"report", run, "--memory", "128MiB"}, {"export", run, "--memory", "128MiB", "--as", "parquet,perfetto"}} {
+	for _, args := range [][]string{{"analyze", run, "--memory", "128MiB"},
+		{"report", run, "--memory", "128MiB"}, {"export", run, "--memory", "128MiB", "--as",
+			"parquet,perfetto"}} {
 		if code, _, stderr := cprof(args...); code != command.Answered && code != command.Partial {
 			t.Errorf("cprof %q: exit code %d, %s", args, code, stderr)
 		}
 	}
 }
 
-// Files that are longer than they may be, or hold far more than their length, take no more memory than a bound, and nothing waits for a file that is none.
+// Files that are too long, or that expand to far more than their length, take no more memory than
+// the limit. Nothing waits for a path that is not a file.
 func TestHostileSizes(t *testing.T) {
 	if testing.Short() || seed.Share() > 1 {
 		t.Skip("takes seconds, and the race detector takes memory of its own")
 	}
 	look(t, 10, func(name string, peak_bytes int64) {
 		if peak_bytes > hostileMemory_bytes {
-			t.Errorf("%s: it took %d MiB, at most %d", name, peak_bytes>>20, hostileMemory_bytes>>20)
+			t.Errorf("%s: it took %d MiB, at most %d", name, peak_bytes>>20,
+				hostileMemory_bytes>>20)
 		}
 	})
 }
 
-// TestBarHostileSizes is the same for the record, of logs with millions of rows.
+// TestBarHostileSizes does the same for the record, with logs of millions of rows.
 func TestBarHostileSizes(t *testing.T) {
 	blocks := uint64(20)
 	if proof.Begin(t) == proof.Full {
@@ -57,16 +63,18 @@ func TestBarHostileSizes(t *testing.T) {
 	}
 	var bars []proof.Bar
 	look(t, blocks, func(name string, peak_bytes int64) {
-		bars = append(bars, proof.Bar{Name: "memory that a run takes with " + name, Figure: float64(peak_bytes >> 20), Limit: hostileMemory_bytes >> 20, Unit: "MiB"})
+		bars = append(bars, proof.Bar{Name: "memory that a run takes with " + name,
+			Figure: float64(peak_bytes >> 20), Limit: hostileMemory_bytes >> 20, Unit: "MiB"})
 	})
 	slices.SortFunc(bars, func(a, b proof.Bar) int { return strings.Compare(a.Name, b.Name) })
 	proof.Check(t, bars...)
 }
 
-// hostileMemory_bytes is the most that a run may take.
+// hostileMemory_bytes is the limit of memory for one run.
 const hostileMemory_bytes = 1 << 30
 
-// look makes runs with files of hostile sizes, of so many blocks where they have rows, asks everything of each in a process of its own, and tells what that took.
+// look makes runs with files of hostile sizes; blocks is how many blocks a file with rows has. It
+// asks everything of each run in a process of its own, and tells the memory that it took.
 func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64)) {
 	t.Helper()
 	for name, harm := range map[string]func(run string) error{
@@ -96,13 +104,15 @@ func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64))
 			})
 		},
 		"claims without end": func(run string) error {
-			return fill(filepath.Join(run, runs.BaselinePath("A")), blocks, func(n uint64) logstore.Block {
-				rows := make([]logstore.NTP, logstore.MaxRows)
-				for i := range rows {
-					rows[i] = logstore.NTP{CounterLo: 1<<60 + n + uint64(i), CounterHi: 1<<60 + n + uint64(i), Stratum: 2}
-				}
-				return logstore.Block{NTPs: rows}
-			})
+			return fill(filepath.Join(run, runs.BaselinePath("A")), blocks,
+				func(n uint64) logstore.Block {
+					rows := make([]logstore.NTP, logstore.MaxRows)
+					for i := range rows {
+						rows[i] = logstore.NTP{CounterLo: 1<<60 + n + uint64(i),
+							CounterHi: 1<<60 + n + uint64(i), Stratum: 2}
+					}
+					return logstore.Block{NTPs: rows}
+				})
 		},
 		"one id without end": func(run string) error {
 			return fill(logOf(run, "B", "worker#0~send"), blocks, func(n uint64) logstore.Block {
@@ -117,7 +127,8 @@ func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64))
 			return fill(logOf(run, "B", "worker#0~send"), blocks, func(n uint64) logstore.Block {
 				rows := make([]logstore.Event, logstore.MaxRows)
 				for i := range rows {
-					rows[i] = logstore.Event{Counter: 1<<60 + n + uint64(i), ID: (n + uint64(i)) * 0x9e3779b97f4a7c15}
+					rows[i] = logstore.Event{Counter: 1<<60 + n + uint64(i),
+						ID: (n + uint64(i)) * 0x9e3779b97f4a7c15}
 				}
 				return logstore.Block{Events: rows}
 			})
@@ -144,7 +155,8 @@ func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64))
 			if err != nil {
 				t.Fatal(err)
 			}
-			cmd.Env = append(os.Environ(), sizesVariable+"="+filepath.Join(dir, "run"), "TMPDIR="+dir)
+			cmd.Env = append(os.Environ(), sizesVariable+"="+filepath.Join(dir, "run"),
+				"TMPDIR="+dir)
 			begun := time.Now()
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %.4000s", err, out)
@@ -156,18 +168,20 @@ func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64))
 	}
 }
 
-// logOf is the log of a node whose name begins so.
+// logOf returns the log of a node whose name begins with name.
 func logOf(run, node, name string) string {
 	found, _ := filepath.Glob(filepath.Join(run, filepath.FromSlash(runs.LogsPath(node)), "*"))
 	for _, path := range found {
-		if base := filepath.Base(path); strings.HasPrefix(base, name) || strings.Contains(base, "~"+name) {
+		if base := filepath.Base(path); strings.HasPrefix(base, name) ||
+			strings.Contains(base, "~"+name) {
 			return path
 		}
 	}
 	return ""
 }
 
-// fill writes a log anew, of so many blocks; n is the number of a block's first row.
+// fill writes a log again with so many blocks. The argument n of block is the number of its first
+// row.
 func fill(path string, blocks uint64, block func(n uint64) logstore.Block) error {
 	f, err := logstore.OpenFile(path)
 	if err != nil {

@@ -37,14 +37,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// harm says what was changed of a run.
+// harm says what was changed in a run.
 type harm struct {
 	run  int    // of hostileRuns
-	node string // whose logs alone were changed; empty: more
-	yaml bool   // run.yaml was
+	node string // the only node whose logs were changed; empty if there are more
+	yaml bool   // run.yaml was changed
 }
 
-// harmed is a run to which something was done.
+// harmed returns a run with something changed.
 func (m mutator) harmed(all []runFiles) (runFiles, harm) {
 	h := harm{run: m.IntN(len(all))}
 	f := make(runFiles, len(all[h.run]))
@@ -72,18 +72,19 @@ func (m mutator) harmed(all []runFiles) (runFiles, harm) {
 	return f, h
 }
 
-// trial asks everything of runs to which harm was done.
+// trial asks everything of changed runs.
 type trial struct {
 	dir  string
 	all  []runFiles
-	base map[string]*analysis.Answer // of runs as they were, by run and options
+	base map[string]*analysis.Answer // of unchanged runs, by run and options
 	sums trialSums
 }
 
-// trialSums count what became of the runs.
+// trialSums counts the outcomes.
 type trialSums struct {
 	Answered, Partial, Refused int
-	Compared                   int // of which the answers about intact nodes were held against those of the run as it was
+	// runs whose answers about intact nodes were compared with those of the unchanged run
+	Compared int
 }
 
 func newTrial(dir string) (*trial, error) {
@@ -91,7 +92,7 @@ func newTrial(dir string) (*trial, error) {
 	return &trial{dir: dir, all: all, base: map[string]*analysis.Answer{}}, err
 }
 
-// options are those of a question about a run that was harmed so.
+// options returns options for a question about a run with this harm.
 func (m mutator) options(h harm) analysis.Options {
 	o := analysis.Options{Workers: 1 + m.IntN(2), Memory_bytes: 1 << 20}
 	if m.once(2) {
@@ -99,7 +100,8 @@ func (m mutator) options(h harm) analysis.Options {
 	}
 	if h.node != "" && !m.once(4) {
 		o.Edges = hostileEdges
-		o.Reference = choose(m, slices.DeleteFunc([]string{"A", "B", "C"}, func(n string) bool { return n == h.node }))
+		o.Reference = choose(m,
+			slices.DeleteFunc([]string{"A", "B", "C"}, func(n string) bool { return n == h.node }))
 		return o
 	}
 	if m.once(3) {
@@ -124,7 +126,7 @@ func (m mutator) options(h harm) analysis.Options {
 	return o
 }
 
-// answer is that about a run as it was.
+// answer returns the answer about an unchanged run.
 func (t *trial) answer(run int, o analysis.Options) (*analysis.Answer, error) {
 	key := fmt.Sprint(run, o.Reference, len(o.Edges))
 	if a := t.base[key]; a != nil {
@@ -136,11 +138,12 @@ func (t *trial) answer(run int, o analysis.Options) (*analysis.Answer, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	t.base[key], err = analysis.Run(context.Background(), dir, analysis.Options{Reference: o.Reference, Edges: o.Edges})
+	t.base[key], err = analysis.Run(context.Background(), dir,
+		analysis.Options{Reference: o.Reference, Edges: o.Edges})
 	return t.base[key], err
 }
 
-// try harms a run and asks everything of it.
+// try changes a run and asks everything of it.
 func (t *trial) try(number uint64) error {
 	m := mutator{rand.New(rand.NewPCG(number, 0)), t.dir}
 	files, h := m.harmed(t.all)
@@ -183,7 +186,8 @@ func (t *trial) try(number uint64) error {
 		if err != nil && !h.yaml {
 			return fmt.Errorf("diff: %w", err)
 		}
-		if err := errors.Join(printChanges(io.Discard, pair, changes), json.NewEncoder(io.Discard).Encode(changes)); err != nil {
+		if err := errors.Join(printChanges(io.Discard, pair, changes),
+			json.NewEncoder(io.Discard).Encode(changes)); err != nil {
 			return fmt.Errorf("print diff: %w", err)
 		}
 	}
@@ -192,13 +196,15 @@ func (t *trial) try(number uint64) error {
 		return err
 	}
 	defer exported.Close()
-	if _, _, err := export.Run(context.Background(), exported, o, export.Parquet|export.CSV|export.SQL|export.Perfetto); err != nil {
+	if _, _, err := export.Run(context.Background(), exported, o,
+		export.Parquet|export.CSV|export.SQL|export.Perfetto); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	return nil
 }
 
-// refused tells whether a run may be refused: only for what run.yaml says, without which nothing is known of it.
+// refused returns an error unless a run may be refused. Only a changed run.yaml justifies that:
+// without it nothing is known of the run.
 func (t *trial) refused(h harm, err error) error {
 	if !h.yaml {
 		return fmt.Errorf("what is left was not answered: %w", err)
@@ -207,7 +213,7 @@ func (t *trial) refused(h harm, err error) error {
 	return nil
 }
 
-// showAll shows an answer in every way.
+// showAll prints an answer in every way.
 func showAll(a *analysis.Answer, dir *runs.Directory) error {
 	var text bytes.Buffer
 	if err := errors.Join(printAnswer(&text, a), printAnswerCSV(&text, a)); err != nil {
@@ -223,8 +229,11 @@ func showAll(a *analysis.Answer, dir *runs.Directory) error {
 	}
 	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
 		for _, l := range legs {
-			if d := &l.All; d.Count > 0 && (d.Min.Lo_cycles > d.Min.Hi_cycles || d.Max.Lo_cycles > d.Max.Hi_cycles || d.Mean.Lo_cycles > d.Mean.Hi_cycles || d.Min.Lo_cycles > d.Max.Hi_cycles) {
-				return fmt.Errorf("%s to %s took from %v to %v, in the mean %v", l.From, l.To, d.Min, d.Max, d.Mean)
+			if d := &l.All; d.Count > 0 && (d.Min.Lo_cycles > d.Min.Hi_cycles ||
+				d.Max.Lo_cycles > d.Max.Hi_cycles || d.Mean.Lo_cycles > d.Mean.Hi_cycles ||
+				d.Min.Lo_cycles > d.Max.Hi_cycles) {
+				return fmt.Errorf("%s to %s took from %v to %v, in the mean %v",
+					l.From, l.To, d.Min, d.Max, d.Mean)
 			}
 		}
 	}
@@ -234,9 +243,11 @@ func showAll(a *analysis.Answer, dir *runs.Directory) error {
 	return nil
 }
 
-// intact holds what is said of nodes whose logs were not changed against what is said of them in the run as it was.
+// intact compares what is said of nodes whose logs were not changed with what is said of them in
+// the unchanged run.
 func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path string) error {
-	if h.node == "" || len(o.Edges) == 0 || o.Reference == "" || o.Filter.To_cycles != 0 || o.Filter.To_utc_ns != 0 || o.Wander != 0 || o.ThirdNodes != tscratio.ThirdAgreed {
+	if h.node == "" || len(o.Edges) == 0 || o.Reference == "" || o.Filter.To_cycles != 0 ||
+		o.Filter.To_utc_ns != 0 || o.Wander != 0 || o.ThirdNodes != tscratio.ThirdAgreed {
 		return nil
 	}
 	if names, err := ownNames(filepath.Join(path, "logs"), h.node); err != nil || !names {
@@ -247,13 +258,17 @@ func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path stri
 		return err
 	}
 	t.sums.Compared++
-	harmed := func(node string) bool { return node == h.node || strings.HasPrefix(node, h.node+" ") }
+	harmed := func(node string) bool {
+		return node == h.node ||
+			strings.HasPrefix(node, h.node+" ")
+	}
 	if d := cmp.Diff(was.Pairs, a.Pairs); d != "" {
 		return fmt.Errorf("with other logs of %s relations are others:\n%s", h.node, d)
 	}
 	for _, c := range was.Channels {
 		if !harmed(c.Node) && !slices.Contains(a.Channels, c) {
-			return fmt.Errorf("with other logs of %s the channel %+v is another: %+v", h.node, c, a.Channels)
+			return fmt.Errorf("with other logs of %s the channel %+v is another: %+v",
+				h.node, c, a.Channels)
 		}
 	}
 	for _, l := range was.Legs {
@@ -270,15 +285,17 @@ func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path stri
 				}
 			}
 			if d := cmp.Diff(p, now, cmpopts.EquateEmpty()); d != "" {
-				return fmt.Errorf("with other logs of %s, %s on %s to %s on %s, in cycles of %s, is\n%s", h.node, l.From, p.From, l.To, p.To, o.Reference, d)
+				return fmt.Errorf("with other logs of %s, %s on %s to %s on %s, in cycles "+
+					"of %s, is\n%s", h.node, l.From, p.From, l.To, p.To, o.Reference, d)
 			}
 		}
 	}
 	return nil
 }
 
-// ownNames tells whether a node logs only at points that no other logs at, and each id once at each: an id that comes again is another
-// tuple, and a point's earliest event counts, whoever logs it.
+// ownNames reports whether a node logs only at points at which no other node logs, and each id at
+// most once at each. Otherwise its logs change the answers about other nodes: an id that is reused
+// is another tuple, and a point's earliest event counts, whichever node logs it.
 func ownNames(logs, node string) (bool, error) {
 	entries, err := os.ReadDir(logs)
 	if err != nil {
@@ -293,7 +310,8 @@ func ownNames(logs, node string) (bool, error) {
 		}
 		for _, s := range segments {
 			point := s.Channel.Actor + "/" + s.Channel.Point
-			if known := points[point]; known != "" && known != e.Name() && (known == node || e.Name() == node) {
+			if known := points[point]; known != "" && known != e.Name() && (known == node ||
+				e.Name() == node) {
 				return false, nil
 			}
 			points[point] = e.Name()
@@ -308,7 +326,7 @@ func ownNames(logs, node string) (bool, error) {
 	return true, nil
 }
 
-// each notes the ids of a log, and tells whether none was there before.
+// each adds the ids of a log to seen, and reports whether all of them were new.
 func each(path string, seen map[uint64]bool) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -337,14 +355,15 @@ func each(path string, seen map[uint64]bool) bool {
 	}
 }
 
-// salvage salvages the logs that were changed, and reads what came of it.
+// salvage salvages the logs that were changed, and reads the results.
 func (t *trial) salvage(files runFiles, h harm) error {
 	for name, data := range files {
 		if !strings.HasPrefix(name, "logs/") || path.Base(name) == logstore.ManifestName ||
 			bytes.Equal(data, t.all[h.run][name]) {
 			continue
 		}
-		from, to := filepath.Join(t.dir, "harmed", filepath.FromSlash(name)), filepath.Join(t.dir, "salvaged")
+		from, to := filepath.Join(t.dir, "harmed", filepath.FromSlash(name)),
+			filepath.Join(t.dir, "salvaged")
 		if code, _, _ := cprof("log", "salvage", from, to); code == command.Failed {
 			continue // refused
 		}
@@ -362,16 +381,18 @@ func (t *trial) salvage(files runFiles, h harm) error {
 	return nil
 }
 
-// commands asks as people do, by the commands themselves, and looks at their exit codes.
+// commands asks as people do, with the commands themselves, and checks their exit codes.
 func (t *trial) commands(m mutator, path string, h harm) error {
 	whole := filepath.Join(t.dir, []string{"whole", "broken"}[h.run])
 	for _, args := range [][]string{
-		{"analyze", path}, {"analyze", path, "--json"}, {"analyze", path, "--csv"}, {"report", path}, {"export", path, "--as", "parquet,csv,perfetto"},
+		{"analyze", path}, {"analyze", path, "--json"}, {"analyze", path, "--csv"},
+		{"report", path}, {"export", path, "--as", "parquet,csv,perfetto"},
 		{"diff", whole, path}, {"diff", path, whole, "--json"},
 	} {
 		code, out, errors := cprof(args...)
 		switch {
-		case code == command.Answered && errors == "" && out != "", code == command.Partial && errors != "" && out != "":
+		case code == command.Answered && errors == "" && out != "",
+			code == command.Partial && errors != "" && out != "":
 		case code == command.Failed && h.yaml:
 			t.sums.Refused++
 			return nil
@@ -383,14 +404,15 @@ func (t *trial) commands(m mutator, path string, h harm) error {
 	return nil
 }
 
-// trialVariable makes of a test's process one that tries: from a number on, so many.
+// trialVariable names the environment variable that turns a test's process into one that tries: the
+// first number and how many.
 const trialVariable = "CLOUDPROFILER_TRIAL"
 
-// TestTrial is what other processes of this test run: a panic ends a process.
+// TestTrial is what other processes of this test run, because a panic ends a process.
 func TestTrial(t *testing.T) {
 	text := os.Getenv(trialVariable)
 	if text == "" {
-		return // it has been called by nobody
+		return // no other process asks for trials
 	}
 	var first, n uint64
 	if _, err := fmt.Sscanf(text, "%d %d", &first, &n); err != nil {
@@ -413,23 +435,24 @@ func TestTrial(t *testing.T) {
 	fmt.Printf("sums %s\n", sums)
 }
 
-// trials is what came of many. Any number of goroutines may use it.
+// trials holds the outcomes of many trials. It may be used by several goroutines.
 type trials struct {
 	mu sync.Mutex
 	trialSums
 	panics, hangs, wrong int
-	says                 []string // of the first of these
+	says                 []string // what the first of these say
 	peak_bytes           int64
 }
 
-// patience is how long one trial may take, which is a thousand times what it does.
+// patience is how long one trial may take, about a thousand times what it usually takes.
 const patience = 5 * time.Minute
 
-// tryMany tries so many, from a seed on, in processes of their own, and goes on behind those that one ends at.
+// tryMany tries n numbers from first on, in processes of their own. Where one ends a process, it
+// goes on with the next.
 func tryMany(t *testing.T, first, n uint64) *trials {
 	t.Helper()
 	all := new(trials)
-	const each = 500 // what a process takes shows in few
+	const each = 500 // few, so that the memory of each process means something
 	var next atomic.Uint64
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -449,7 +472,7 @@ func tryMany(t *testing.T, first, n uint64) *trials {
 	return all
 }
 
-// process is one process that tries. It returns the seed behind the last that it tried.
+// process runs one process that tries. It returns the number after the last one that was tried.
 func (all *trials) process(t *testing.T, first, n uint64) (next uint64) {
 	t.Helper()
 	cmd, err := reexec.Command("-test.run=^TestTrial$", "-test.timeout=0")
@@ -504,12 +527,13 @@ func (all *trials) process(t *testing.T, first, n uint64) (next uint64) {
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	all.Answered, all.Partial, all.Refused, all.Compared = all.Answered+sums.Answered, all.Partial+sums.Partial, all.Refused+sums.Refused, all.Compared+sums.Compared
+	all.Answered, all.Partial, all.Refused, all.Compared = all.Answered+sums.Answered,
+		all.Partial+sums.Partial, all.Refused+sums.Refused, all.Compared+sums.Compared
 	all.peak_bytes = max(all.peak_bytes, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
 	return at + 1
 }
 
-// say counts what is wrong, and keeps of the first how to have each again.
+// say counts a failure, and keeps how to repeat it for the first few.
 func (all *trials) say(count *int, number uint64, what string) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -519,7 +543,7 @@ func (all *trials) say(count *int, number uint64, what string) {
 	}
 }
 
-// tell fails the test for what is wrong.
+// tell fails the test with what went wrong.
 func (all *trials) tell(t *testing.T) {
 	t.Helper()
 	for _, text := range all.says {
@@ -528,7 +552,7 @@ func (all *trials) tell(t *testing.T) {
 	t.Logf("%+v, at most %d MiB", all.trialSums, all.peak_bytes>>20)
 }
 
-// Whatever is wrong with a run, what is left is answered, and what is not harmed is answered as ever.
+// Whatever is wrong with a run, the rest is answered, and what is intact is answered as before.
 func TestHostileRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -541,7 +565,7 @@ func TestHostileRuns(t *testing.T) {
 	}
 }
 
-// TestBarHostileRuns is the same for the record.
+// TestBarHostileRuns does the same for the record.
 func TestBarHostileRuns(t *testing.T) {
 	n := uint64(1000)
 	if proof.Begin(t) == proof.Full {
@@ -552,10 +576,16 @@ func TestBarHostileRuns(t *testing.T) {
 	all.tell(t)
 	t.Logf("%.1f a second", float64(n)/time.Since(begun).Seconds())
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("panics in analyze, report, export, diff and salvage of %d runs with other logs, relations or run.yaml, checksums mended", n), Figure: float64(all.panics), Unit: "panics"},
-		proof.Bar{Name: "of these that take longer than " + patience.String(), Figure: float64(all.hangs), Unit: "hangs"},
-		proof.Bar{Name: "of these in which what is left is not answered, or an intact node's answer is another", Figure: float64(all.wrong), Unit: "runs"},
-		proof.Bar{Name: "of these in which intact nodes' answers were compared", Figure: float64(all.Compared), Limit: float64(n) / 10, AtLeast: true, Unit: "runs"},
-		proof.Bar{Name: "memory", Figure: float64(all.peak_bytes) / (1 << 20), Limit: 1024, Unit: "MiB"},
+		proof.Bar{Name: fmt.Sprintf("panics in analyze, report, export, diff and salvage of %d "+
+			"runs with other logs, relations or run.yaml, checksums mended", n),
+			Figure: float64(all.panics), Unit: "panics"},
+		proof.Bar{Name: "of these that take longer than " + patience.String(),
+			Figure: float64(all.hangs), Unit: "hangs"},
+		proof.Bar{Name: "of these in which what is left is not answered, or an intact node's " +
+			"answer is another", Figure: float64(all.wrong), Unit: "runs"},
+		proof.Bar{Name: "of these in which intact nodes' answers were compared",
+			Figure: float64(all.Compared), Limit: float64(n) / 10, AtLeast: true, Unit: "runs"},
+		proof.Bar{Name: "memory", Figure: float64(all.peak_bytes) / (1 << 20), Limit: 1024,
+			Unit: "MiB"},
 	)
 }

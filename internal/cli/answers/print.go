@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// halves are the middle of an interval and its bound.
+// halves returns the middle of an interval and its bound.
 func halves(i analysis.Interval) (middle int64, bound uint64) {
 	width := uint64(i.Hi_cycles) - uint64(i.Lo_cycles)
 	return i.Lo_cycles + int64(width/2), width/2 + width&1
@@ -29,7 +29,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, pluralOf(what))
 }
 
-// pluralOf makes a word plural, or the first of some as "pair of claims".
+// pluralOf returns the plural of a word, or of the first word in "pair of claims".
 func pluralOf(what string) string {
 	first, rest, found := strings.Cut(what, " of ")
 	if !found {
@@ -47,7 +47,8 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 			made += r.Tuples
 		}
 	}
-	fmt.Fprintf(out, "run %s: %s, %s, %d tuples", a.Run, plural(len(a.Nodes), "node"), plural(len(a.Channels), "channel"), a.Work.Tuples-made)
+	fmt.Fprintf(out, "run %s: %s, %s, %d tuples", a.Run, plural(len(a.Nodes), "node"),
+		plural(len(a.Channels), "channel"), a.Work.Tuples-made)
 	if made > 0 {
 		fmt.Fprintf(out, " and %d that were made of them", made)
 	}
@@ -56,7 +57,8 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 	if a.Reference.Chosen {
 		chosen = "chosen for the smallest bounds"
 	}
-	fmt.Fprintf(out, "cycles are those of node %s (%s)\n%s\n", a.Reference.Node, chosen, a.Reference.SecondsMean())
+	fmt.Fprintf(out, "cycles are those of node %s (%s)\n%s\n", a.Reference.Node, chosen,
+		a.Reference.SecondsMean())
 	printRelations(out, a)
 
 	fmt.Fprintln(out)
@@ -73,11 +75,13 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 		if l.Poison {
 			until = "the last poison"
 		}
-		fmt.Fprintf(out, "\nrun length, from the first tuple (%s) to %s (%s): %s cycles", l.From, until, l.To, cyclesText(l.Interval))
+		fmt.Fprintf(out, "\nrun length, from the first tuple (%s) to %s (%s): %s cycles",
+			l.From, until, l.To, cyclesText(l.Interval))
 		if s := a.Reference.Seconds(l.Interval); s != "" {
 			fmt.Fprintf(out, ", %s", s)
 		}
-		fmt.Fprintf(out, "; %d tuples%s\n", l.Tuples, suspectText(l.Verdict == tscratio.Suspect.String()))
+		fmt.Fprintf(out, "; %d tuples%s\n",
+			l.Tuples, suspectText(l.Verdict == tscratio.Suspect.String()))
 	}
 	printCounters(out, a)
 	printComparisons(out, a)
@@ -99,7 +103,7 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 	return err
 }
 
-// printRelations says what bounds rest on.
+// printRelations prints what the bounds rest on.
 func printRelations(out io.Writer, a *analysis.Answer) {
 	if len(a.Pairs) == 0 {
 		return
@@ -120,21 +124,25 @@ func printRelations(out io.Writer, a *analysis.Answer) {
 		}
 		declared = max(declared, p.Declared_ppm)
 	}
-	fmt.Fprintf(out, "%s of nodes related, median bound from %d cycles (%s, %s) to %d (%s, %s), if rates wander by %g ppm at most within ±%g s: ",
-		plural(len(a.Pairs), "pair"), best.Bound_cycles, best.A, best.B, worst.Bound_cycles, worst.A, worst.B, declared, a.Pairs[0].Window_s)
+	fmt.Fprintf(out, "%s of nodes related, median bound from %d cycles (%s, %s) to %d (%s, %s), "+
+		"if rates wander by %g ppm at most within ±%g s: ",
+		plural(len(a.Pairs), "pair"), best.Bound_cycles, best.A, best.B, worst.Bound_cycles,
+		worst.A, worst.B, declared, a.Pairs[0].Window_s)
 	if suspect == 0 {
 		fmt.Fprintln(out, "the data agree")
 	} else {
 		fmt.Fprintf(out, "the data speak against it for %s\n", plural(suspect, "pair"))
 	}
 	if a.ThirdNodes == tscratio.ThirdAny {
-		fmt.Fprintln(out, "bounds of two nodes are narrowed by what any other says of both: they rest on every node of the run")
+		fmt.Fprintln(out, "bounds of two nodes are narrowed by what any other says of both: they "+
+			"rest on every node of the run")
 	}
 }
 
 func printLegs(out io.Writer, a *analysis.Answer) {
 	width := legsWidth(a)
-	fmt.Fprintf(out, "%-*s  %-11s %-7s %9s  %24s %24s %24s  %s\n", width, "from → to", "kind", "where", "tuples", "p50, cycles", "p50", "p99", "verdict")
+	fmt.Fprintf(out, "%-*s  %-11s %-7s %9s  %24s %24s %24s  %s\n", width, "from → to", "kind",
+		"where", "tuples", "p50, cycles", "p50", "p99", "verdict")
 	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
 		for i := range legs {
 			l := &legs[i]
@@ -148,19 +156,22 @@ func printLegs(out io.Writer, a *analysis.Answer) {
 				p50, ok := group.d.Percentiles.At(50)
 				p99, _ := group.d.Percentiles.At(99)
 				if !ok {
-					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n", width, legName(l), l.Kind, group.where, 0, "-", "", "", verdictOf(group.d))
+					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n",
+						width, legName(l), l.Kind, group.where, 0, "-", "", "", verdictOf(group.d))
 					continue
 				}
-				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n", width, legName(l), l.Kind, group.where, group.d.Count, cyclesText(p50), a.Reference.Seconds(p50), a.Reference.Seconds(p99), verdictOf(group.d))
+				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n",
+					width, legName(l), l.Kind, group.where, group.d.Count, cyclesText(p50),
+					a.Reference.Seconds(p50), a.Reference.Seconds(p99), verdictOf(group.d))
 			}
 		}
 	}
 }
 
-// slowLegs is how many of a route's legs are named as slow.
+// slowLegs is how many spans of a path are named as slow.
 const slowLegs = 3
 
-// PrintRoutes says which legs are slow, and whether the bounds prove it.
+// PrintRoutes names the slowest spans of each path, and says whether the bounds prove their order.
 func PrintRoutes(out io.Writer, a *analysis.Answer) {
 	title := "\nslowest by the median\n"
 	for _, r := range a.Routes {
@@ -203,7 +214,7 @@ func PrintRoutes(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// legName is what a leg is called in a table.
+// legName returns the name of a span in tables.
 func legName(l *analysis.Leg) string {
 	text := l.From + " → " + l.To
 	if l.Origin != "" {
@@ -212,7 +223,7 @@ func legName(l *analysis.Leg) string {
 	return text
 }
 
-// legsWidth is that of the longest name.
+// legsWidth returns the width of the longest name.
 func legsWidth(a *analysis.Answer) (width int) {
 	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
 		for i := range legs {
@@ -222,14 +233,16 @@ func legsWidth(a *analysis.Answer) (width int) {
 	return width
 }
 
-// printTruth says how the durations went that were held against the truth.
+// printTruth prints how the durations compare with the truth.
 func printTruth(out io.Writer, a *analysis.Answer) {
 	if a.Held == nil || a.Held.Count == 0 {
 		return
 	}
-	fmt.Fprintf(out, "\nheld against the truth, which only virtual nodes know: %s\n", heldText(a.Held, "duration"))
+	fmt.Fprintf(out, "\nheld against the truth, which only virtual nodes know: %s\n",
+		heldText(a.Held, "duration"))
 	width := legsWidth(a)
-	fmt.Fprintf(out, "%-*s  %-7s %9s %9s  %18s %18s  %s\n", width, "from → to", "where", "held", "outside", "p50", "true p50", "of the bound used by 50, 99, 100 %")
+	fmt.Fprintf(out, "%-*s  %-7s %9s %9s  %18s %18s  %s\n", width, "from → to", "where", "held",
+		"outside", "p50", "true p50", "of the bound used by 50, 99, 100 %")
 	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
 		for i := range legs {
 			for _, group := range []struct {
@@ -241,14 +254,18 @@ func printTruth(out io.Writer, a *analysis.Answer) {
 				}
 				h := group.d.Held
 				p50, _ := group.d.Percentiles.At(50)
-				fmt.Fprintf(out, "%-*s  %-7s %9d %9d  %18s %18s  %3.0f, %3.0f, %3.0f %%%s\n", width, legName(&legs[i]), group.where, h.Count, h.Outside,
-					cyclesText(p50), trueText(h.True), h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100), suspectText(group.d.Suspect > 0))
+				fmt.Fprintf(out, "%-*s  %-7s %9d %9d  %18s %18s  %3.0f, %3.0f, %3.0f %%%s\n",
+					width, legName(&legs[i]), group.where, h.Count, h.Outside,
+					cyclesText(p50), trueText(h.True), h.UsedPercentile(50)*100,
+					h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100),
+					suspectText(group.d.Suspect > 0))
 			}
 		}
 	}
 }
 
-// trueText is the median of true durations: a number, or the few cycles within which it lies.
+// trueText returns the median of the true durations: a number, or the few cycles within which it
+// lies.
 func trueText(all analysis.Percentiles) string {
 	p50, ok := all.At(50)
 	switch {
@@ -260,13 +277,14 @@ func trueText(all analysis.Percentiles) string {
 	return cyclesText(p50)
 }
 
-// heldText says in a line how values went that were held against the truth.
+// heldText says in one line how values compare with the truth.
 func heldText(h *analysis.Held, what string) string {
 	outside := "all inside"
 	if h.Outside > 0 {
 		outside = fmt.Sprintf("%d OUTSIDE", h.Outside)
 	}
-	return fmt.Sprintf("%s, %s; half of them used at most %.0f %% of their bound, 99 %% of them %.0f %%, one %.0f %%", plural(int(h.Count), what), outside,
+	return fmt.Sprintf("%s, %s; half of them used at most %.0f %% of their bound, 99 %% of them "+
+		"%.0f %%, one %.0f %%", plural(int(h.Count), what), outside,
 		h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100))
 }
 
@@ -299,7 +317,7 @@ func suspectText(suspect bool) string {
 	return ""
 }
 
-// printPoints lists points at which something is to be said.
+// printPoints lists the points at which tuples were lost, duplicated, late or the like.
 func printPoints(out io.Writer, a *analysis.Answer) {
 	head := false
 	for i := range a.Points {
@@ -308,10 +326,12 @@ func printPoints(out io.Writer, a *analysis.Answer) {
 			continue
 		}
 		if !head {
-			fmt.Fprintf(out, "\n%-24s %10s %10s %10s %10s %10s %10s\n", "point", "tuples", "lost", "in flight", "duplicate", "appeared", "late")
+			fmt.Fprintf(out, "\n%-24s %10s %10s %10s %10s %10s %10s\n", "point", "tuples", "lost",
+				"in flight", "duplicate", "appeared", "late")
 			head = true
 		}
-		fmt.Fprintf(out, "%-24s %10d %10d %10d %10d %10d %10d", p.Name, p.Tuples, p.Lost, p.InFlight, p.Duplicates, p.Appeared, p.Disordered)
+		fmt.Fprintf(out, "%-24s %10d %10d %10d %10d %10d %10d", p.Name, p.Tuples, p.Lost,
+			p.InFlight, p.Duplicates, p.Appeared, p.Disordered)
 		if p.Undecided != "" && p.Lost+p.InFlight > 0 {
 			fmt.Fprintf(out, "  lost or not logged: %s", p.Undecided)
 		}
@@ -335,7 +355,8 @@ func printCounters(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// rateText is how many were counted in a second, of what was counted within an interval of cycles.
+// rateText returns how many events a second there were, if n were counted within an interval of
+// cycles.
 func rateText(n uint64, lo_cycles, hi_cycles int64, r analysis.Reference) string {
 	if !(r.FrequencyLo_hz > 0) || lo_cycles <= 0 {
 		return "-"
@@ -349,7 +370,7 @@ func rateText(n uint64, lo_cycles, hi_cycles int64, r analysis.Reference) string
 // comparedPairs is how many pairs of nodes are compared on a screen.
 const comparedPairs = 8
 
-// printComparisons puts our bound beside what others would have said.
+// printComparisons prints our bound beside what other methods would have said.
 func printComparisons(out io.Writer, a *analysis.Answer) {
 	if len(a.Comparisons) == 0 {
 		return
@@ -361,7 +382,8 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 		}
 		return 1
 	}
-	slices.SortStableFunc(all, func(x, y analysis.Comparison) int { return foreign(x) - foreign(y) })
+	slices.SortStableFunc(all,
+		func(x, y analysis.Comparison) int { return foreign(x) - foreign(y) })
 	fmt.Fprintf(out, "\n%-24s", "± cycles, median")
 	for _, m := range all[0].Methods {
 		fmt.Fprintf(out, " %22s", m.Name)
@@ -400,10 +422,12 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 	printMethodsTruth(out, a)
 }
 
-// HeldMethods are how the claims of each method went, of all pairs together, in the order of methods. about is what one is about that is not
-// what the others are about.
+// HeldMethods returns how the claims of each method compare with the truth, over all pairs, in the
+// order of methods. If a method makes claims about something else than the others do, about says
+// about what.
 func HeldMethods(a *analysis.Answer) (names []string, held, about map[string]string) {
-	what := map[string]string{analysis.Ours: "moment", analysis.MinRTT: "moment", analysis.ReT: "tuple", analysis.NTP: "pair of claims"}
+	what := map[string]string{analysis.Ours: "moment", analysis.MinRTT: "moment",
+		analysis.ReT: "tuple", analysis.NTP: "pair of claims"}
 	held, about = map[string]string{}, map[string]string{}
 	if len(a.Comparisons) == 0 {
 		return nil, held, about
@@ -440,12 +464,14 @@ func printMethodsTruth(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// printReturnTrips puts what return trips say of tuples beside what the related counters say of the same.
+// printReturnTrips prints what return trips say of tuples beside what related counters say of the
+// same tuples.
 func printReturnTrips(out io.Writer, a *analysis.Answer) {
 	for i := range a.ReturnTrips {
 		r := &a.ReturnTrips[i]
 		if i == 0 {
-			fmt.Fprintf(out, "\n%-40s %9s %10s  %24s %24s\n", "return trips, p50 in cycles", "tuples", "unanswered", "by return trip", "by related counters")
+			fmt.Fprintf(out, "\n%-40s %9s %10s  %24s %24s\n", "return trips, p50 in cycles",
+				"tuples", "unanswered", "by return trip", "by related counters")
 		}
 		text := func(d *analysis.Durations) string {
 			if p50, ok := d.Percentiles.At(50); ok {
@@ -453,7 +479,9 @@ func printReturnTrips(out io.Writer, a *analysis.Answer) {
 			}
 			return "-"
 		}
-		fmt.Fprintf(out, "%-40s %9d %10d  %24s %24s", fmt.Sprintf("%s on %s → %s on %s", r.From, r.FromNode, r.To, r.ToNode), r.ByReturnTrip.Count, r.Unanswered, text(&r.ByReturnTrip), text(&r.ByCounters))
+		fmt.Fprintf(out, "%-40s %9d %10d  %24s %24s",
+			fmt.Sprintf("%s on %s → %s on %s", r.From, r.FromNode, r.To, r.ToNode),
+			r.ByReturnTrip.Count, r.Unanswered, text(&r.ByReturnTrip), text(&r.ByCounters))
 		if r.Disagree > 0 {
 			fmt.Fprintf(out, "  %d DISAGREE", r.Disagree)
 		}
@@ -471,7 +499,10 @@ func printSlowest(out io.Writer, a *analysis.Answer) {
 		if s := a.Reference.Seconds(way.Total); s != "" {
 			fmt.Fprintf(out, ", %s", s)
 		}
-		fmt.Fprint(out, suspectText(slices.ContainsFunc(way.Passed, func(p analysis.Passed) bool { return p.Verdict == tscratio.Suspect.String() })), "\n   ")
+		fmt.Fprint(out,
+			suspectText(slices.ContainsFunc(way.Passed,
+				func(p analysis.Passed) bool { return p.Verdict == tscratio.Suspect.String() })),
+			"\n   ")
 		for k, p := range way.Passed {
 			if k > 0 {
 				since := "?"

@@ -21,14 +21,16 @@ func newReport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report RUN",
 		Short: "Analyze a run and write the answer as a page, report.html",
-		Long: `Analyze a run and write the answer as a page. RUN is the directory of a run; the page is report.html in it, unless --output names
-another file.
+		Long: `Analyze a run and write the answer as a page. RUN is the directory of a run. The page
+is report.html in it, unless --output names another file.
 
-The page is one file that asks no network for anything: open it in any browser, send it to somebody, print it. It shows what cprof analyze
-prints, and more of it: the graph of actors, distributions of durations and of their bounds, both over time, single tuples, the nodes
-against each other, and what the bounds rest on. docs/report.md says how to read it.
+The page is one file that loads nothing from the network: open it in any browser, send it to
+somebody, print it. It shows what cprof analyze prints, and more: the graph of operators,
+distributions of durations and of their bounds, both over time, single tuples, the nodes against
+each other, and what the bounds rest on. docs/report.md says how to read it.
 
-Exit code 1: nothing could be answered. Exit code 3: the page was written, and parts of it are suspect, missing or undecided.`,
+Exit code 1: nothing could be answered. Exit code 3: the page was written, and parts of it are
+suspect, missing or undecided.`,
 		Example: `  cprof report runs/tuesday
   cprof report runs/tuesday --reference node-b --output /tmp/tuesday.html`,
 		Args: cobra.ExactArgs(1),
@@ -46,8 +48,9 @@ Exit code 1: nothing could be answered. Exit code 3: the page was written, and p
 			if err != nil {
 				return err
 			}
-			var page bytes.Buffer // whole before a file is touched
-			if err := report.Write(&page, report.From(answer, run, daemon.Version("cprof"))); err != nil {
+			var page bytes.Buffer // complete before a file is touched
+			if err := report.Write(&page,
+				report.From(answer, run, daemon.Version("cprof"))); err != nil {
 				return err
 			}
 			if output == "-" {
@@ -68,8 +71,9 @@ Exit code 1: nothing could be answered. Exit code 3: the page was written, and p
 	}
 	flags.add(cmd)
 	flags.addSlowest(cmd)
-	flags.slowest = 10 // a page has room for more than a screen
+	flags.slowest = 10 // a page has more room than a screen
 	cmd.Flags().Lookup("slowest").DefValue = "10"
-	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write in place of report.html in the run's directory; - is the standard output")
+	cmd.Flags().StringVarP(&output, "output", "o", "",
+		"file to write instead of report.html in the run's directory; - is the standard output")
 	return cmd
 }

@@ -34,10 +34,13 @@ func TestReport(t *testing.T) {
 		page   string // file; empty: standard output
 		output string // in what is printed
 	}{
-		"into the run":       {[]string{run}, 0, filepath.Join(run, "report.html"), "report.html\n"},
-		"into another file":  {[]string{run, "--output", elsewhere}, 0, elsewhere, elsewhere + "\n"},
-		"onto the output":    {[]string{run, "--output", "-"}, 0, "", "</html>"},
-		"with an assumption": {[]string{run, "--wander", "0.5ppm", "--output", "-"}, 0, "", `"wander_ppb":500`},
+		"into the run": {[]string{run}, 0, filepath.Join(run, "report.html"),
+			"report.html\n"},
+		"into another file": {[]string{run, "--output", elsewhere}, 0, elsewhere,
+			elsewhere + "\n"},
+		"onto the output": {[]string{run, "--output", "-"}, 0, "", "</html>"},
+		"with an assumption": {[]string{run, "--wander", "0.5ppm", "--output", "-"}, 0, "",
+			`"wander_ppb":500`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
@@ -54,14 +57,15 @@ func TestReport(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if !bytes.Contains(page, []byte("<!DOCTYPE html>")) || !bytes.Contains(page, []byte(`"name":"chain"`)) {
+			if !bytes.Contains(page, []byte("<!DOCTYPE html>")) ||
+				!bytes.Contains(page, []byte(`"name":"chain"`)) {
 				t.Errorf("no page of the run: %.200q", page)
 			}
 		})
 	}
 }
 
-// What is missing does not keep the rest from being shown.
+// Missing parts do not keep the rest from being shown.
 func TestReportOfRunWithoutLogs(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(3, parent, "chain", 2, 2000, 10000); err != nil {
@@ -81,7 +85,7 @@ func TestReportOfRunWithoutLogs(t *testing.T) {
 	}
 }
 
-// An analysis that is stopped leaves the page of the one before it.
+// A canceled analysis leaves the page of the previous one.
 func TestReportKeepsTheOldPage(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(3, parent, "chain", 2, 2000, 10000); err != nil {
@@ -102,7 +106,8 @@ func TestReportKeepsTheOldPage(t *testing.T) {
 	}
 }
 
-// One counter far away, under a tuple's own id, is on the page as what it is: a duration of decades. The rest is as ever.
+// One counter reading that is far off, under a tuple's own id, is shown as what it is: a duration
+// of decades. The rest stays as it was.
 func TestReportOfAWildCounter(t *testing.T) {
 	dir := t.TempDir()
 	all, err := hostileRuns(dir)
@@ -115,12 +120,14 @@ func TestReportOfAWildCounter(t *testing.T) {
 			b.Events[7].Counter += 1<<58 + 1
 			return 1
 		})
-		if err := os.WriteFile(filepath.Join(run, filepath.FromSlash(name)), changed, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(run, filepath.FromSlash(name)), changed,
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	page := filepath.Join(dir, "page.html")
-	if code, _, stderr := cprof("report", run, "--reference", "B", "--output", page); code != command.Partial {
+	if code, _, stderr := cprof("report", run, "--reference", "B", "--output",
+		page); code != command.Partial {
 		t.Fatalf("exit code %d, %s", code, stderr)
 	}
 	text, err := os.ReadFile(page)
