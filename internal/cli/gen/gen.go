@@ -19,11 +19,12 @@ import (
 func newGen() *cobra.Command {
 	gen := &cobra.Command{
 		Use:   "gen",
-		Short: "Load a system at times that mean what they say, and find the throughput that it sustains",
-		Long: `Load a system at times that mean what they say, and find the throughput that it sustains.
+		Short: "Load a system on an exact schedule, and find the throughput that it sustains",
+		Long: `Load a system on an exact schedule, and find the throughput that it sustains.
 
-A sender gives every tuple a moment at which it is due, before the run, and never moves it: where the system pushes back or
-this machine falls behind, tuples are late, and that is counted. A receiver checks of every tuple that it comes, once.`,
+A sender gives every tuple a due time before the run, and never moves it. Where the system pushes
+back or this machine falls behind, tuples are late, and each late tuple is counted. A receiver
+checks that every tuple comes, once.`,
 		Example: `  cprof gen receive --at tcp://127.0.0.1:5555
   cprof gen send --to tcp://127.0.0.1:5555 --rate 100000 --duration 10s
   cprof gen search --target bucket:100000`,
@@ -32,7 +33,7 @@ this machine falls behind, tuples are late, and that is counted. A receiver chec
 	return gen
 }
 
-// tupleFlags say what is sent.
+// tupleFlags say what to send.
 type tupleFlags struct {
 	file   string
 	format string
@@ -40,9 +41,13 @@ type tupleFlags struct {
 }
 
 func (f *tupleFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.file, "tuples", "", "file with serialised tuples, sent again and again (default: made-up advertising events in JSON)")
-	cmd.Flags().StringVar(&f.format, "format", "lines", "what the file holds: lines (a tuple a line, such as JSON) or delimited (each after its length as a varint, as protobuf writes them)")
-	cmd.Flags().IntVar(&f.size, "size", 265, "bytes of a made-up tuple; 12 more travel with each")
+	cmd.Flags().StringVar(&f.file, "tuples", "", "file with serialized tuples, sent again and "+
+		"again (default: made-up advertising events in JSON)")
+	cmd.Flags().StringVar(&f.format, "format", "lines",
+		"what the file holds: lines (one tuple a line, such as JSON) or delimited (each after "+
+			"its length as a varint, as protobuf writes them)")
+	cmd.Flags().IntVar(&f.size, "size", 265, "size of a made-up tuple in bytes; each message "+
+		"has 12 more")
 }
 
 // madeUp is how many tuples are made up.
@@ -87,11 +92,12 @@ type channelFlags struct {
 
 func (f *channelFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.off, "no-log", false, "log no events to channels")
-	cmd.Flags().StringVar(&f.dir, "rings", "", "directory for the rings (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
+	cmd.Flags().StringVar(&f.dir, "rings", "",
+		"directory of the rings (default $CLOUDPROFILER_DIR, else this user's in /dev/shm)")
 }
 
-// options are nil where nothing is to be logged. A load test must not wait for a drainer: events that find no room are dropped, and counted
-// in the ring.
+// options returns nil if nothing is to be logged. A load test must not wait for a drainer, so
+// events that find no room are dropped and counted in the ring.
 func (f *channelFlags) options() *handlers.Options {
 	if f.off {
 		return nil
@@ -99,17 +105,19 @@ func (f *channelFlags) options() *handlers.Options {
 	return &handlers.Options{Dir: f.dir, Policy: "drop", Buffer: "16MiB"}
 }
 
-// endpoints checks what a user gives as an address.
+// endpoints checks the addresses that a user gives.
 func endpoints(flag string, list []string) error {
 	for _, e := range list {
-		if transport, rest, ok := strings.Cut(e, "://"); !ok || rest == "" || transport != "tcp" && transport != "ipc" {
-			return command.Usagef("--%s %q: want an address such as tcp://192.0.2.7:5555 or ipc:///tmp/engine", flag, e)
+		if transport, rest, ok := strings.Cut(e, "://"); !ok || rest == "" ||
+			transport != "tcp" && transport != "ipc" {
+			return command.Usagef("--%s %q: want an address such as tcp://192.0.2.7:5555 or "+
+				"ipc:///tmp/engine", flag, e)
 		}
 	}
 	return nil
 }
 
-// A noticeWriter says marks at once, above the line of progress.
+// A noticeWriter prints marks at once, above the line of progress.
 type noticeWriter struct {
 	mu   sync.Mutex
 	w    io.Writer
@@ -129,7 +137,7 @@ func (n *noticeWriter) show(format string, args ...any) {
 	n.line.Show(format, args...)
 }
 
-// marked turns the marks of a run into an error, so that nobody takes its numbers for clean.
+// marked turns the marks of a run into an error, so that its numbers do not pass for clean ones.
 func marked(marks []generator.Marked) error {
 	if len(marks) == 0 {
 		return nil
@@ -138,7 +146,8 @@ func marked(marks []generator.Marked) error {
 	for _, m := range marks {
 		texts = append(texts, fmt.Sprintf("%s (%d)", m.Mark, m.Count))
 	}
-	return fmt.Errorf("the numbers are marked %s: %w", strings.Join(texts, ", "), command.ErrPartial)
+	return fmt.Errorf("the numbers are marked %s: %w", strings.Join(texts, ", "),
+		command.ErrPartial)
 }
 
 func printMarks(w io.Writer, marks []generator.Marked) {

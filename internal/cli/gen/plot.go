@@ -20,9 +20,9 @@ func newGenPlot() *cobra.Command {
 	var svg bool
 	cmd := &cobra.Command{
 		Use:   "plot [FILE]",
-		Short: "Draw the latency over the load that a search saw",
-		Long: `Draw the latency over the load that a search saw: from what cprof gen search --json, or a program of yours that searches,
-has printed. Without a file it reads from standard input. It draws with characters, or as SVG.`,
+		Short: "Draw latency over load, from a search",
+		Long: `Draw latency over load, from what cprof gen search --json printed, or a search
+program of yours. Without a file it reads standard input. It draws with characters, or as SVG.`,
 		Example: `  cprof gen plot search.json
   cprof gen plot --svg search.json > curve.svg
   cprof gen search --target bucket:20000 --json | cprof gen plot`,
@@ -58,10 +58,12 @@ func plotSearch(w io.Writer, in io.Reader, svg bool) error {
 	return searchFigure(r).WriteText(w, 100)
 }
 
-// beyond is how far over what is sustained the figure goes: a search begins with far more, which would leave no room for what matters.
+// beyond is how far the figure goes, as a multiple of the sustained rate. A search begins far above
+// that, and drawing it all would leave no room for what matters.
 const beyond = 1.5
 
-// searchFigure is the latency over the load above, and what came out of the engine below. Of trials at one rate it draws the medians.
+// searchFigure returns a figure with latency over load above, and the engine's throughput below. It
+// draws the medians of trials at one rate.
 func searchFigure(r generator.SearchResult) plot.Figure {
 	edge, out := math.Inf(1), 0
 	if r.Sustained > 0 {
@@ -89,27 +91,39 @@ func searchFigure(r generator.SearchResult) plot.Figure {
 		}
 	}
 	x := plot.Axis{Label: "load, tuples a second", From: 0, To: highest * 1.02}
-	limit := plot.Series{Name: "sustained", Kind: plot.Rule, X: []float64{r.Sustained}, Color: plot.Grey}
+	limit := plot.Series{Name: "sustained", Kind: plot.Rule, X: []float64{r.Sustained},
+		Color: plot.Grey}
 	f := plot.Figure{
 		Title:    "Latency over load",
 		Subtitle: strings.SplitN(r.Answer(), "\n", 2)[0],
 		Panels: []plot.Panel{
-			{Title: "from due to out", X: x, Y: plot.Axis{Label: "latency", Unit: "ms", Log: true}, Series: []plot.Series{
-				overLoad(below, "p50", ms(func(t generator.Trial) time.Duration { return t.P50 })), overLoad(below, "p99", p99),
-				overLoad(below, "largest", ms(func(t generator.Trial) time.Duration { return t.Max })),
-				points(failed, "p99 where not sustained", p99, plot.Red), limit}},
-			{Title: "throughput", X: x, Y: plot.Axis{Label: "tuples a second", Zero: true}, Series: []plot.Series{
-				{Name: "went in", Kind: plot.Line, X: []float64{0, highest}, Y: []float64{0, highest}, Color: plot.Grey},
-				overLoad(all, "came out", func(t generator.Trial) float64 { return t.Delivered }), limit}},
+			{Title: "from due to out", X: x, Y: plot.Axis{Label: "latency", Unit: "ms", Log: true},
+				Series: []plot.Series{
+					overLoad(below, "p50",
+						ms(func(t generator.Trial) time.Duration { return t.P50 })),
+					overLoad(below, "p99", p99),
+					overLoad(below, "largest",
+						ms(func(t generator.Trial) time.Duration { return t.Max })),
+					points(failed, "p99 where not sustained", p99, plot.Red), limit}},
+			{Title: "throughput", X: x, Y: plot.Axis{Label: "tuples a second", Zero: true},
+				Series: []plot.Series{
+					{Name: "went in", Kind: plot.Line, X: []float64{0, highest},
+						Y: []float64{0, highest}, Color: plot.Grey},
+					overLoad(all, "came out",
+						func(t generator.Trial) float64 { return t.Delivered }), limit}},
 		},
-		Notes: []string{fmt.Sprintf("the generator's own ceiling: %.0f tuples a second; latencies are from when a tuple was due until it came out", r.Ceiling)},
+		Notes: []string{fmt.Sprintf("the generator's own ceiling: %.0f tuples a second; "+
+			"latencies are from when a tuple was due until it came out", r.Ceiling)},
 	}
 	if len(above) > 0 {
 		latencies := &f.Panels[0].Series
-		*latencies = append(*latencies, points(above, "p99 where sustained, and not confirmed", p99, plot.Sky))
+		*latencies = append(*latencies, points(above, "p99 where sustained, and not confirmed",
+			p99, plot.Sky))
 	}
 	if out > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("not drawn: %d trials at more than %.1f times what is sustained", out, beyond))
+		f.Notes = append(f.Notes,
+			fmt.Sprintf("not drawn: %d trials at more than %.1f times what is sustained",
+				out, beyond))
 	}
 	if r.Stalls.Count > 0 {
 		f.Notes = append(f.Notes, r.Stalls.String())
@@ -117,7 +131,7 @@ func searchFigure(r generator.SearchResult) plot.Figure {
 	return f
 }
 
-// overLoad is a line over the rates of trials, in their order, through the medians at each.
+// overLoad returns a line through the medians at each rate of the trials, which are sorted by rate.
 func overLoad(trials []generator.Trial, name string, of func(generator.Trial) float64) plot.Series {
 	s := plot.Series{Name: name, Kind: plot.Line}
 	for i := 0; i < len(trials); {
@@ -131,7 +145,8 @@ func overLoad(trials []generator.Trial, name string, of func(generator.Trial) fl
 	return s
 }
 
-func points(trials []generator.Trial, name string, of func(generator.Trial) float64, color plot.Color) plot.Series {
+func points(trials []generator.Trial, name string, of func(generator.Trial) float64,
+	color plot.Color) plot.Series {
 	s := plot.Series{Name: name, Kind: plot.Points, Color: color}
 	for _, t := range trials {
 		s.X, s.Y = append(s.X, t.Rate), append(s.Y, of(t))

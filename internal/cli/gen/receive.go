@@ -35,13 +35,15 @@ func newGenReceive() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "receive",
 		Short: "Receive tuples over ZeroMQ, and check every one",
-		Long: `Receive tuples over ZeroMQ, and check of every one that it comes, once, and in order.
+		Long: `Receive tuples over ZeroMQ, and check that every one comes, once, and in order.
 
-There is a PULL socket and a thread for each connection, at --at and, where there are several, at the ports after it. With
---decode the object factory makes objects of them, off the thread that would use them. When a tuple came is logged to the channel
-receiver#C/recv, where C is the connection. It ends when every sender has said its end, or falls silent.
+There is a PULL socket and a thread for each connection, at --at and, if there are several, at the
+ports after it. With --decode the object factory makes objects of the tuples, outside the thread
+that would use them. The arrival of a tuple is logged to the channel receiver#C/recv, where C is the
+connection. The command ends when every sender has announced its end, or falls silent.
 
-Exit code 3: the numbers are marked. Tuples were lost, came twice or were malformed, or a sender went away.`,
+Exit code 3: the numbers are marked. Tuples were lost, came twice or were malformed, or a sender
+went away.`,
 		Example: `  cprof gen receive --at tcp://*:5555
   cprof gen receive --at tcp://*:5555 --connections 2 --decode json --workers 2
   cprof gen receive --at tcp://127.0.0.1:5555 --json | jq .lost`,
@@ -51,19 +53,25 @@ Exit code 3: the numbers are marked. Tuples were lost, came twice or were malfor
 		},
 	}
 	cmd.Flags().StringVar(&flags.at, "at", "tcp://127.0.0.1:5555", "address to listen at")
-	cmd.Flags().IntVar(&flags.connections, "connections", 1, "sockets, each at the port after the last one's")
-	cmd.Flags().IntVar(&flags.senders, "senders", 1, "sender's threads that will come over each connection")
-	cmd.Flags().IntVar(&flags.hwm, "high-water", 1000, "messages that may wait here")
-	cmd.Flags().StringVar(&flags.decode, "decode", "none", "make objects of the tuples: none or json")
-	cmd.Flags().IntVar(&flags.workers, "workers", 0, "threads that decode each connection's tuples, beside the one that receives them")
-	cmd.Flags().DurationVar(&flags.silence, "silence", 5*time.Second, "how long a connection may bring nothing before it is given up")
-	cmd.Flags().DurationVar(&flags.patience, "patience", 0, "how long to wait for the first tuple; 0 waits for ever")
+	cmd.Flags().IntVar(&flags.connections, "connections",
+		1, "sockets, each at the port after the last one's")
+	cmd.Flags().IntVar(&flags.senders, "senders",
+		1, "threads of senders that will use each connection")
+	cmd.Flags().IntVar(&flags.hwm, "high-water", 1000, "messages that may wait in each socket")
+	cmd.Flags().StringVar(&flags.decode, "decode", "none",
+		"make objects of the tuples: none or json")
+	cmd.Flags().IntVar(&flags.workers, "workers", 0, "threads that decode each connection's "+
+		"tuples, besides the one that receives them")
+	cmd.Flags().DurationVar(&flags.silence, "silence", 5*time.Second, "how long a connection may "+
+		"be silent before the command gives it up")
+	cmd.Flags().DurationVar(&flags.patience, "patience",
+		0, "how long to wait for the first tuple; 0 waits forever")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object")
 	flags.channels.add(cmd)
 	return cmd
 }
 
-// portsFrom gives n addresses, at a port and those after it.
+// portsFrom returns n addresses, at a port and those after it.
 func portsFrom(at string, n int) ([]string, error) {
 	if n == 1 {
 		return []string{at}, nil
@@ -71,7 +79,8 @@ func portsFrom(at string, n int) ([]string, error) {
 	i := strings.LastIndexByte(at, ':')
 	port, err := strconv.Atoi(at[i+1:])
 	if !strings.HasPrefix(at, "tcp://") || err != nil || port < 1 || port+n-1 > 65535 {
-		return nil, command.Usagef("--at %q --connections %d: several connections need tcp and a port number", at, n)
+		return nil, command.Usagef("--at %q --connections %d: several connections need tcp and a "+
+			"port number", at, n)
 	}
 	var list []string
 	for k := range n {
@@ -95,7 +104,8 @@ func runGenReceive(ctx context.Context, flags genReceiveFlags, stdout, stderr io
 		return err
 	}
 	notices := &noticeWriter{w: stderr, line: command.NewProgress(stderr)}
-	o := generator.ReceiverOptions{Senders: flags.senders, Silence: flags.silence, Patience: flags.patience, Log: flags.channels.options(), Notice: notices.say}
+	o := generator.ReceiverOptions{Senders: flags.senders, Silence: flags.silence,
+		Patience: flags.patience, Log: flags.channels.options(), Notice: notices.say}
 	for _, at := range list {
 		pull, err := generator.NewPull(at, generator.PullOptions{HighWater: flags.hwm})
 		if err != nil {
@@ -126,7 +136,9 @@ func runGenReceive(ctx context.Context, flags genReceiveFlags, stdout, stderr io
 }
 
 // receiverFor makes a receiver, or a factory with a consumer for each connection.
-func receiverFor(o generator.ReceiverOptions, flags genReceiveFlags) (run func(context.Context) (generator.FactoryResult, error), received func() uint64, err error) {
+func receiverFor(o generator.ReceiverOptions,
+	flags genReceiveFlags) (run func(context.Context) (generator.FactoryResult, error),
+	received func() uint64, err error) {
 	if flags.decode == "none" {
 		r, err := generator.NewReceiver(o)
 		if err != nil {
@@ -137,7 +149,8 @@ func receiverFor(o generator.ReceiverOptions, flags genReceiveFlags) (run func(c
 			return generator.FactoryResult{ReceiverResult: result}, err
 		}, r.Received, nil
 	}
-	f, err := generator.NewFactory(generator.FactoryOptions[map[string]any]{Receiver: o, Decode: generator.JSON[map[string]any](), Workers: flags.workers})
+	f, err := generator.NewFactory(generator.FactoryOptions[map[string]any]{Receiver: o,
+		Decode: generator.JSON[map[string]any](), Workers: flags.workers})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -155,7 +168,7 @@ func receiverFor(o generator.ReceiverOptions, flags genReceiveFlags) (run func(c
 	}, f.Received, nil
 }
 
-// asUsage makes errors about options those of the command line.
+// asUsage turns errors about options into usage errors.
 func asUsage(err error) error {
 	if errors.Is(err, generator.ErrOptions) {
 		return command.UsageError{Err: err}
@@ -164,10 +177,14 @@ func asUsage(err error) error {
 }
 
 func printReceive(w io.Writer, r generator.FactoryResult, decoded bool) {
-	fmt.Fprintf(w, "received     %d tuples of %d senders in %.3f s: %.0f a second\n", r.Received, r.Sources, r.Elapsed.Seconds(), r.Rate)
-	fmt.Fprintf(w, "checked      %d lost, %d twice, %d out of order, %d malformed; %d of %d senders said their end\n", r.Lost, r.Duplicates, r.Reordered, r.Malformed, r.Ended, r.Sources)
+	fmt.Fprintf(w, "received     %d tuples of %d senders in %.3f s: %.0f a second\n",
+		r.Received, r.Sources, r.Elapsed.Seconds(), r.Rate)
+	fmt.Fprintf(w, "checked      %d lost, %d twice, %d out of order, %d malformed; %d of %d "+
+		"senders said their end\n", r.Lost, r.Duplicates, r.Reordered, r.Malformed, r.Ended,
+		r.Sources)
 	if decoded {
-		fmt.Fprintf(w, "decoded      %d objects, %d refused by the decoder; %d buckets waited for the consumer\n", r.Objects, r.Undecodable, r.FullQueues)
+		fmt.Fprintf(w, "decoded      %d objects, %d refused by the decoder; %d buckets waited "+
+			"for the consumer\n", r.Objects, r.Undecodable, r.FullQueues)
 	}
 	if r.Drops != "" {
 		fmt.Fprintf(w, "not logged   %s\n", r.Drops)
@@ -189,7 +206,8 @@ type receiveLine struct {
 
 func printReceiveJSON(w io.Writer, r generator.FactoryResult) error {
 	return json.NewEncoder(w).Encode(receiveLine{
-		Check: r.Check, Elapsed_ns: int64(r.Elapsed), Rate: r.Rate, Objects: r.Objects, Undecodable: r.Undecodable, FullQueues: r.FullQueues,
+		Check: r.Check, Elapsed_ns: int64(r.Elapsed), Rate: r.Rate, Objects: r.Objects,
+		Undecodable: r.Undecodable, FullQueues: r.FullQueues,
 		Marks: r.Marks, NotLogged: r.Drops,
 	})
 }

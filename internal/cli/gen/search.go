@@ -33,20 +33,23 @@ func newGenSearch() *cobra.Command {
 		Short: "Find the highest throughput that an engine sustains, and what limits it",
 		Long: `Find the highest throughput that an engine sustains, and what limits it.
 
-The generator's own ceiling is measured first; a rate near it is never taken for the engine's. Rates are then tried, from
---start on, four times as high each time, until one is not sustained; the range between is narrowed down, and what was found is
-confirmed. A rate is sustained when every tuple comes out once, and neither what waits nor its latency grows. Pauses of the
-engine are named; a trial must be three times as long as the time between two of them.
+The command measures the generator's own ceiling first, and never takes a rate near it for the
+engine's limit. Then it tries rates, from --start on, each four times the last, until one is not
+sustained. It narrows the range between, and confirms the rate that it found. A rate is sustained
+when every tuple comes out once, and neither the backlog nor its latency grows. Pauses of the engine
+are reported; a trial must be three times as long as the time between two of them.
 
-The engine takes tuples at --to and sends every tuple that it has finished to --back, where this command listens; both as in
-generator/FORMAT.md. Or it is a server in this process whose limit is known, to see what a search does:
+The engine receives tuples at --to and sends every finished tuple to --back, where this command
+listens, both as in generator/FORMAT.md. Or it is a server in this process whose limit is known,
+which shows what a search does:
   --target bucket:100000                a token bucket
   --target bucket:100000,stall:50ms/1s  one that stalls 50 ms in each second
 
-When the range is narrow the latency is seen at some lower rates as well: that is the curve, which --svg draws.
+When the range is narrow, the command also measures latency at some lower rates: that is the curve,
+which --svg draws.
 
-Exit code 3: no rate was sustained, the limit is not the engine's, it was not confirmed, or the numbers are marked, as a connection
-broke or what came back was malformed.`,
+Exit code 3: no rate was sustained, the limit is not the engine's, it was not confirmed, or the
+numbers are marked because a connection broke or a malformed message came back.`,
 		Example: `  cprof gen search --target bucket:100000
   cprof gen search --to tcp://10.0.0.7:5555 --back tcp://*:5560 --latency 20ms
   cprof gen search --target bucket:100000,stall:50ms/1s --json > search.json
@@ -56,23 +59,35 @@ broke or what came back was malformed.`,
 			return runGenSearch(cmd.Context(), flags, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringSliceVar(&flags.to, "to", nil, "addresses at which the engine takes tuples, one for each connection")
-	cmd.Flags().StringSliceVar(&flags.back, "back", nil, "addresses to listen at for what the engine has finished")
-	cmd.Flags().StringVar(&flags.target, "target", "", "a server with a known limit, in place of an engine")
+	cmd.Flags().StringSliceVar(&flags.to, "to", nil, "addresses at which the engine receives "+
+		"tuples, one for each connection")
+	cmd.Flags().StringSliceVar(&flags.back, "back", nil,
+		"addresses at which to listen for finished tuples")
+	cmd.Flags().StringVar(&flags.target, "target", "",
+		"a server with a known limit, instead of an engine")
 	cmd.Flags().IntVar(&o.Threads, "threads", 1, "threads that send")
-	cmd.Flags().IntVar(&o.Batch, "batch", 1, "tuples that may go in one message, if they are due")
-	cmd.Flags().Float64Var(&o.Start, "start", 10_000, "the first rate, tuples a second")
-	cmd.Flags().Float64Var(&o.Highest, "highest", 0, "never try a rate above (default: as far as the generator's ceiling goes)")
-	cmd.Flags().Float64Var(&o.Resolution, "resolution", 0.01, "end when a sustained and an unsustained rate are this close")
-	cmd.Flags().Float64Var(&o.Growth, "growth", 0.005, "share of the rate by which the backlog may grow and still count as noise")
-	cmd.Flags().DurationVar(&o.Latency, "latency", 0, "a sustained rate's 99th percentile may not be above; 0 is no limit")
-	cmd.Flags().DurationVar(&o.WarmUp, "warm-up", time.Second, "beginning of each trial, which is not judged")
+	cmd.Flags().IntVar(&o.Batch, "batch", 1, "most tuples in one message, if they are due")
+	cmd.Flags().Float64Var(&o.Start, "start", 10_000, "the first rate, in tuples a second")
+	cmd.Flags().Float64Var(&o.Highest, "highest", 0, "the highest rate to try (default: the "+
+		"generator's ceiling)")
+	cmd.Flags().Float64Var(&o.Resolution, "resolution",
+		0.01, "end when a sustained and an unsustained rate are this close")
+	cmd.Flags().Float64Var(&o.Growth, "growth", 0.005, "share of the rate by which the backlog "+
+		"may grow and still count as noise")
+	cmd.Flags().DurationVar(&o.Latency, "latency",
+		0, "limit of a sustained rate's 99th percentile; 0 is no limit")
+	cmd.Flags().DurationVar(&o.WarmUp, "warm-up", time.Second, "length of the start of each "+
+		"trial, which is not judged")
 	cmd.Flags().DurationVar(&o.Trial, "trial", 5*time.Second, "length of a trial after that")
-	cmd.Flags().IntVar(&o.Confirm, "confirm", 3, "how often the found rate is tried again")
-	cmd.Flags().BoolVar(&o.NoCurve, "no-curve", false, "leave out the trials below the found rate, which fill the curve")
-	cmd.Flags().DurationVar(&o.Drain, "drain", 10*time.Second, "how long the engine may take after a trial to finish what is left")
-	cmd.Flags().StringVar(&flags.svg, "svg", "", "file to draw the curve of latency over load into")
-	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object, which cprof gen plot draws")
+	cmd.Flags().IntVar(&o.Confirm, "confirm", 3, "how often to try the found rate again")
+	cmd.Flags().BoolVar(&o.NoCurve, "no-curve", false, "leave out the trials below the found "+
+		"rate that fill the curve")
+	cmd.Flags().DurationVar(&o.Drain, "drain", 10*time.Second, "how long the engine may take to "+
+		"finish what is left after a trial")
+	cmd.Flags().StringVar(&flags.svg, "svg", "",
+		"draw the curve of latency over load into this file")
+	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object, which cprof "+
+		"gen plot draws")
 	flags.tuples.add(cmd)
 	return cmd
 }
@@ -96,9 +111,11 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	o.Progress = func(phase string, rate float64, trials int) {
 		notices.show("trial %d, %s: %.0f tuples a second", trials+1, phase, rate)
 	}
-	// What a trial's sender has to say, such as that an engine refuses too much load, is what the search wants to know: it is in the verdict.
+	// The sender's notices in a trial, such as that an engine refuses too much load, are what the
+	// search is looking for: they are in its verdict.
 	o.Notice = func(n generator.Notice) {
-		if n.Mark == generator.ReceiverGone || n.Mark == generator.SenderGone || n.Mark == generator.Malformed {
+		if n.Mark == generator.ReceiverGone || n.Mark == generator.SenderGone ||
+			n.Mark == generator.Malformed {
 			notices.say(n)
 		}
 	}
@@ -114,15 +131,21 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	} else {
 		o.Connect = func(thread int) (generator.Sink, error) {
 			to := flags.to[thread%len(flags.to)]
-			return generator.NewPush(ctx, to, generator.PushOptions{Batch: o.Batch, Peer: func(gone bool) {
-				if gone {
-					search.Mark(generator.ReceiverGone, to+": the connection broke: what was on its way may be lost")
-				} else {
-					notices.say(generator.Notice{Mark: generator.ReceiverGone, Text: to + ": the connection is back"})
-				}
-			}})
+			return generator.NewPush(ctx, to,
+				generator.PushOptions{Batch: o.Batch, Peer: func(gone bool) {
+					if gone {
+						search.Mark(generator.ReceiverGone, to+": the connection broke: messages "+
+							"on their way may be lost")
+					} else {
+						notices.say(generator.Notice{Mark: generator.ReceiverGone,
+							Text: to + ": the connection is back"})
+					}
+				}})
 		}
-		start = func(done func(ids ...uint64)) (func(), error) { return listenBack(ctx, flags.back, done, search.Mark) }
+		start = func(done func(ids ...uint64)) (func(),
+			error) {
+			return listenBack(ctx, flags.back, done, search.Mark)
+		}
 	}
 	search, err = generator.NewSearch(o)
 	if err != nil {
@@ -155,13 +178,15 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	case r.LimitedBy != generator.ByEngine:
 		return fmt.Errorf("the engine's own limit was not reached: %w", command.ErrPartial)
 	case r.Confirmed < r.Wanted:
-		return fmt.Errorf("the rate was confirmed %d of %d times: %w", r.Confirmed, r.Wanted, command.ErrPartial)
+		return fmt.Errorf("the rate was confirmed %d of %d times: %w", r.Confirmed, r.Wanted,
+			command.ErrPartial)
 	}
 	return marked(r.Marks)
 }
 
 // listenBack tells the search what an engine sends back.
-func listenBack(ctx context.Context, at []string, done func(ids ...uint64), mark func(generator.Mark, string)) (stop func(), err error) {
+func listenBack(ctx context.Context, at []string, done func(ids ...uint64),
+	mark func(generator.Mark, string)) (stop func(), err error) {
 	var pulls []*generator.Pull
 	for _, a := range at {
 		p, err := generator.NewPull(a, generator.PullOptions{})

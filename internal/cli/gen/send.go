@@ -47,15 +47,18 @@ func newGenSend() *cobra.Command {
   ramp:FROM-TOxDURATION             ramp:0-100000x30s
   burst:SIZE/PERIODxDURATION        burst:500/100msx10s
   poisson:RATExDURATION[@SEED]      poisson:50000x10s@7
-  replay:FILE                       a time in seconds a line
+  replay:FILE                       one time in seconds a line
 
-Times are never moved. A tuple that is late is sent late, no faster than --catch-up times the schedule; one that is later than
---give-up is skipped. Each late tuple is counted with its cause: the engine refused it, this thread was not running, or it was
-busy with earlier ones; and whether that was still so when it was due, or the thread caught up. --core and --realtime give a thread
-a core for itself, which is what keeps it running. When a tuple was due and when it was sent is logged to the channels generator#T/intended and
-generator#T/send, where T is the thread: a latency from the former is safe from coordinated omission.
+Due times are never moved. A late tuple is sent late, no faster than --catch-up times the schedule.
+A tuple later than --give-up is skipped. Each late tuple is counted with its cause: the engine
+refused it, this thread was not running, or the thread was busy with earlier tuples. It is also
+counted whether the cause still held when the tuple was due, or the thread was only catching up.
+--core and --realtime give a thread a core of its own, which keeps it running. The due time of a
+tuple is logged to the channel generator#T/intended, and its sending to generator#T/send, where T is
+the thread: a latency from the first is safe from coordinated omission.
 
-Exit code 3: the numbers are marked. The receiver went away or was slow, tuples were skipped, or this machine was.`,
+Exit code 3: the numbers are marked. The receiver went away or was slow, tuples were skipped, or
+this machine was too slow.`,
 		Example: `  cprof gen send --to tcp://127.0.0.1:5555 --rate 100000 --duration 10s
   cprof gen send --to tcp://10.0.0.7:5555,tcp://10.0.0.7:5556 --rate 4e6 --duration 1m --batch 256
   cprof gen send --to tcp://127.0.0.1:5555 --schedule poisson:50000x10s --tuples events.json
@@ -66,29 +69,41 @@ Exit code 3: the numbers are marked. The receiver went away or was slow, tuples 
 			return runGenSend(cmd.Context(), flags, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringSliceVar(&flags.to, "to", nil, "addresses of the receiver, one for each connection (required)")
-	cmd.Flags().IntVar(&flags.threads, "threads", 0, "threads, each with a connection to one of the addresses in turn (default: as many as addresses)")
-	cmd.Flags().Float64Var(&flags.rate, "rate", 0, "tuples a second, of all threads")
-	cmd.Flags().DurationVar(&flags.duration, "duration", 10*time.Second, "how long to send at --rate")
-	cmd.Flags().StringVar(&flags.schedule, "schedule", "", "when tuples are due, instead of --rate and --duration")
-	cmd.Flags().IntVar(&flags.batch, "batch", 1, "tuples that may go in one message, if they are due")
-	cmd.Flags().IntVar(&flags.hwm, "high-water", 1000, "messages that may wait at each end before the engine counts as not taking them")
-	cmd.Flags().DurationVar(&flags.late, "late", 10*time.Microsecond, "how long after it was due a tuple counts as late")
-	cmd.Flags().Float64Var(&flags.catchUp, "catch-up", 4, "how many times as fast as scheduled late tuples may be sent, after as many milliseconds' worth at once")
-	cmd.Flags().DurationVar(&flags.giveUp, "give-up", time.Second, "how late a tuple may be and still be sent")
-	cmd.Flags().DurationVar(&flags.patience, "patience", 5*time.Second, "how long to wait for the receiver to be there, and to take the end")
-	cmd.Flags().IntSliceVar(&flags.cores, "core", nil, "cores to keep the threads on, one each in turn; leave the others to the rest of the program")
-	cmd.Flags().BoolVar(&flags.realtime, "realtime", false, "run the threads before all others on their cores (SCHED_FIFO; needs root or CAP_SYS_NICE)")
+	cmd.Flags().StringSliceVar(&flags.to, "to", nil, "addresses of the receiver, one for each "+
+		"connection (required)")
+	cmd.Flags().IntVar(&flags.threads, "threads", 0, "threads, each with a connection to one of "+
+		"the addresses in turn (default: one for each address)")
+	cmd.Flags().Float64Var(&flags.rate, "rate", 0, "tuples a second, of all threads together")
+	cmd.Flags().DurationVar(&flags.duration, "duration",
+		10*time.Second, "how long to send at --rate")
+	cmd.Flags().StringVar(&flags.schedule, "schedule", "",
+		"when tuples are due, instead of --rate and --duration")
+	cmd.Flags().IntVar(&flags.batch, "batch", 1, "most tuples in one message, if they are due")
+	cmd.Flags().IntVar(&flags.hwm, "high-water", 1000, "messages that may wait at each end "+
+		"before the engine counts as refusing them")
+	cmd.Flags().DurationVar(&flags.late, "late", 10*time.Microsecond, "how long after its due "+
+		"time a tuple counts as late")
+	cmd.Flags().Float64Var(&flags.catchUp, "catch-up",
+		4, "how many times faster than scheduled late tuples may be sent, after as many "+
+			"milliseconds' worth at once")
+	cmd.Flags().DurationVar(&flags.giveUp, "give-up", time.Second, "how late a tuple may be and "+
+		"still be sent")
+	cmd.Flags().DurationVar(&flags.patience, "patience",
+		5*time.Second, "how long to wait for the receiver at the start and at the end")
+	cmd.Flags().IntSliceVar(&flags.cores, "core", nil, "cores to pin the threads to, one each in "+
+		"turn; leave some to the rest of the program")
+	cmd.Flags().BoolVar(&flags.realtime, "realtime", false, "run the threads with priority over "+
+		"all others on their cores (SCHED_FIFO; needs root or CAP_SYS_NICE)")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object")
 	flags.tuples.add(cmd)
 	flags.channels.add(cmd)
 	return cmd
 }
 
-// surelyReached is a rate, tuples a second, that no machine is too slow for.
+// surelyReached is a rate, in tuples a second, that every machine reaches.
 const surelyReached = 200_000
 
-// scheduleOf makes the schedule that the flags ask for.
+// scheduleOf returns the schedule that the flags ask for.
 func scheduleOf(text string, rate float64, d time.Duration) (generator.Schedule, error) {
 	if (text == "") == (rate == 0) {
 		return nil, command.Usagef("give --rate or --schedule, and not both")
@@ -100,7 +115,8 @@ func scheduleOf(text string, rate float64, d time.Duration) (generator.Schedule,
 		}
 		return s, nil
 	}
-	s, err := generator.ParseSchedule(text, func(name string) (io.ReadCloser, error) { return os.Open(name) })
+	s, err := generator.ParseSchedule(text,
+		func(name string) (io.ReadCloser, error) { return os.Open(name) })
 	if err != nil {
 		return nil, command.Usagef("--schedule: %v", err)
 	}
@@ -138,32 +154,41 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 					return
 				}
 				if gone {
-					sender.Mark(generator.ReceiverGone, fmt.Sprintf("%s: the connection broke: what was on its way may be lost", to))
+					sender.Mark(generator.ReceiverGone,
+						fmt.Sprintf("%s: the connection broke: messages on their way may be lost",
+							to))
 				} else {
-					notices.say(generator.Notice{Mark: generator.ReceiverGone, Text: to + ": the connection is back"})
+					notices.say(generator.Notice{Mark: generator.ReceiverGone,
+						Text: to + ": the connection is back"})
 				}
 			},
 		})
 	}
 	sender, err = generator.NewSender(generator.SenderOptions{
-		Schedule: schedule, Tuples: tuples, Threads: flags.threads, Connect: connect, Batch: flags.batch, LateAfter: flags.late,
-		CatchUp: flags.catchUp, GiveUp: flags.giveUp, Cores: flags.cores, Realtime: flags.realtime, Log: flags.channels.options(), Notice: notices.say,
+		Schedule: schedule, Tuples: tuples, Threads: flags.threads, Connect: connect,
+		Batch: flags.batch, LateAfter: flags.late,
+		CatchUp: flags.catchUp, GiveUp: flags.giveUp, Cores: flags.cores, Realtime: flags.realtime,
+		Log: flags.channels.options(), Notice: notices.say,
 	})
 	close(ready)
 	if err != nil {
 		return asUsage(err)
 	}
-	// What this machine cannot reach even into nothing is said before the run, not after it. A rate of people is reached anywhere.
+	// If this machine cannot reach the rate even with no receiver, say so before the run. Every
+	// machine reaches rates up to surelyReached.
 	if rate := schedule.Tuples() / schedule.Duration().Seconds(); rate > surelyReached {
 		most, err := generator.Ceiling(ctx, tuples, flags.threads, flags.batch)
 		if err != nil {
 			return err
 		}
 		if rate > most {
-			sender.Mark(generator.Behind, fmt.Sprintf("%.4g tuples a second are asked for, and this machine sends %.4g into nothing: it will not reach the rate", rate, most))
+			sender.Mark(generator.Behind,
+				fmt.Sprintf("%.4g tuples a second are asked for, and this machine sends %.4g "+
+					"into nothing: it will not reach the rate", rate, most))
 		}
 	}
-	stop := every(func() { notices.show("%d of %.0f tuples sent", sender.Sent(), schedule.Tuples()) })
+	stop :=
+		every(func() { notices.show("%d of %.0f tuples sent", sender.Sent(), schedule.Tuples()) })
 	r, err := sender.Run(ctx)
 	stop()
 	notices.line.Done()
@@ -178,13 +203,16 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 func printSend(w io.Writer, schedule generator.Schedule, r generator.SenderResult) {
 	us := func(q float64) float64 { return float64(r.SendLag.ValueAtQuantile(q)) / 1e3 }
 	fmt.Fprintf(w, "schedule     %s\n", schedule)
-	fmt.Fprintf(w, "sent         %d of %d tuples in %.3f s: %.0f a second, asked for were %.0f\n", r.Sent, r.Scheduled, r.Elapsed.Seconds(), r.AchievedRate, r.IntendedRate)
+	fmt.Fprintf(w, "sent         %d of %d tuples in %.3f s: %.0f a second, asked for were %.0f\n",
+		r.Sent, r.Scheduled, r.Elapsed.Seconds(), r.AchievedRate, r.IntendedRate)
 	if r.Skipped+r.Unsent > 0 {
 		fmt.Fprintf(w, "not sent     %d too late, %d given up\n", r.Skipped, r.Unsent)
 	}
 	fmt.Fprintf(w, "late         %d: %s\n", r.Late, r.Lateness)
-	fmt.Fprintf(w, "due to sent  p50 %.1f µs, p99 %.1f µs, p99.9 %.1f µs, max %.1f µs\n", us(50), us(99), us(99.9), float64(r.SendLag.Max())/1e3)
-	fmt.Fprintf(w, "refused      %d times, for %.3f s in all\n", r.BlockedSends, r.Blocked.Seconds())
+	fmt.Fprintf(w, "due to sent  p50 %.1f µs, p99 %.1f µs, p99.9 %.1f µs, max %.1f µs\n",
+		us(50), us(99), us(99.9), float64(r.SendLag.Max())/1e3)
+	fmt.Fprintf(w, "refused      %d times, for %.3f s in all\n",
+		r.BlockedSends, r.Blocked.Seconds())
 	if r.Drops != "" {
 		fmt.Fprintf(w, "not logged   %s\n", r.Drops)
 	}
@@ -214,9 +242,12 @@ type sendLine struct {
 
 func printSendJSON(w io.Writer, schedule generator.Schedule, r generator.SenderResult) error {
 	return json.NewEncoder(w).Encode(sendLine{
-		Schedule: schedule.String(), Scheduled: r.Scheduled, Sent: r.Sent, Skipped: r.Skipped, Unsent: r.Unsent, Late: r.Lateness,
-		LagP50_ns: r.SendLag.ValueAtQuantile(50), LagP99_ns: r.SendLag.ValueAtQuantile(99), LagP999_ns: r.SendLag.ValueAtQuantile(99.9), LagMax_ns: r.SendLag.Max(),
-		BlockedSends: r.BlockedSends, Blocked_ns: int64(r.Blocked), Elapsed_ns: int64(r.Elapsed), IntendedRate: r.IntendedRate, AchievedRate: r.AchievedRate,
+		Schedule: schedule.String(), Scheduled: r.Scheduled, Sent: r.Sent, Skipped: r.Skipped,
+		Unsent: r.Unsent, Late: r.Lateness,
+		LagP50_ns: r.SendLag.ValueAtQuantile(50), LagP99_ns: r.SendLag.ValueAtQuantile(99),
+		LagP999_ns: r.SendLag.ValueAtQuantile(99.9), LagMax_ns: r.SendLag.Max(),
+		BlockedSends: r.BlockedSends, Blocked_ns: int64(r.Blocked), Elapsed_ns: int64(r.Elapsed),
+		IntendedRate: r.IntendedRate, AchievedRate: r.AchievedRate,
 		Marks: r.Marks, NotLogged: r.Drops,
 	})
 }

@@ -16,24 +16,24 @@ func newLogCheck() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
-		Short: "Say whether everything that was ever written to a log is there",
-		Long: `Say whether everything that was ever written to a log is there, and if not, what is missing and where the damage is. Every block is
-decoded and every checksum compared.
+		Short: "Check that everything ever written to a log is there",
+		Long: `Check that everything ever written to a log is there, and if not, say what is missing
+and where the damage is. Every block is decoded and every checksum compared.
 
-A log is whole if each row that was written is in it or accounted for as dropped. Of a directory,
-all segments of a log are read as one, and those that are gone are missed: by what the others say of
-them, and by the manifest that a complete run has. A log that was never sealed cannot say what it had
-behind its last row, nor one of version 1 whether segments before or behind those that are there are
-gone.
+A log is whole if each row that was written is in it or accounted for as dropped. In a directory,
+all segments of a log are read as one. Segments that are gone are noticed: by what the others say of
+them, and by the manifest that a complete run has. A log that was never sealed cannot say what
+followed its last row. A log of version 1 cannot say whether segments before its first or after its
+last are gone.
 
-Exit code 1: a file is no log, or cannot be read. Exit code 3: a log is damaged or lacks rows.`,
+Exit code 1: a file is not a log, or cannot be read. Exit code 3: a log is damaged or lacks rows.`,
 		Example: "  cprof log check ./logs\n  cprof log check --json ./logs/*.cplog",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return checkLogs(cmd.OutOrStdout(), args, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
 
@@ -51,9 +51,9 @@ type checkLine struct {
 	Duplicate int      `json:"duplicate_blocks"`
 	Foreign   int      `json:"foreign_blocks"`
 
-	// What the last file says comes after it: next, away, done; "": it does not say.
+	// What the last file says follows it: next, away or done; "" if it does not say.
 	Then string `json:"then"`
-	// Segments that are gone, or are other files than they were.
+	// Segments that are gone or were replaced.
 	Lacks []string `json:"lacks,omitempty"`
 }
 
@@ -94,18 +94,20 @@ func checkLogs(w io.Writer, paths []string, asJSON bool) error {
 	case unread > 0:
 		return fmt.Errorf("%d of %d logs cannot be read", unread, len(logs))
 	case bad > 0:
-		return fmt.Errorf("%d of %d logs are damaged or lack rows: %w", bad, len(logs), command.ErrPartial)
+		return fmt.Errorf("%d of %d logs are damaged or lack rows: %w",
+			bad, len(logs), command.ErrPartial)
 	}
 	return nil
 }
 
-// unreadAdvice says what to do about a log of which nothing could be read, "" if the error says it.
+// unreadAdvice says what to do about a log of which nothing could be read. It returns "" if the
+// error says that.
 func unreadAdvice(l aLog, err error) string {
 	switch {
 	case errors.Is(err, logstore.ErrVersion):
 		return "it is whole: read it with the cprof that belongs to its writer, or a later one"
 	case errors.Is(err, logstore.ErrHeader):
-		return "what is behind the header may be whole: cprof log salvage FILE NEWFILE"
+		return "what follows the header may be whole: cprof log salvage FILE NEWFILE"
 	case errors.Is(err, logstore.ErrNotLog) && l.bytes() == 0:
 		return "nothing was ever written to it, or all of it is lost: see what the disk says"
 	case errors.Is(err, logstore.ErrNotLog):
@@ -163,10 +165,11 @@ func printCheck(w io.Writer, l aLog, r logstore.Report) {
 	case r.Then == logstore.GoesOn:
 		state = "sealed, and it goes on in the next segment"
 	case r.Sealed:
-		state = "sealed; whether segments behind it are gone is not known: " +
+		state = "sealed; whether later segments are gone is not known: " +
 			"it is of version 1, or was salvaged without its end"
 	}
-	fmt.Fprintf(w, "%s\n  %s; %d files, %d blocks, %s\n", l.name, verdict, len(l.files), r.Blocks, state)
+	fmt.Fprintf(w, "%s\n  %s; %d files, %d blocks, %s\n", l.name, verdict, len(l.files), r.Blocks,
+		state)
 	for i := range r.Rows {
 		fmt.Fprintf(w, "  %s\n", &r.Rows[i])
 	}
@@ -180,7 +183,7 @@ func (l aLog) printLacks(w io.Writer, indent string) {
 	}
 }
 
-// printDamage lists what is damaged, missing or in a log's way.
+// printDamage lists what is damaged, missing or left out.
 func printDamage(w io.Writer, indent string, r logstore.Report) {
 	for _, d := range r.Damage {
 		fmt.Fprintf(w, "%sdamage: %v\n", indent, d)
@@ -193,16 +196,18 @@ func printDamage(w io.Writer, indent string, r logstore.Report) {
 	}
 	for i := range r.Rows {
 		for _, m := range r.Rows[i].Missing {
-			fmt.Fprintf(w, "%smissing: %s of shard %d, sequences %d to %d\n", indent, r.Rows[i].Kind, r.Rows[i].Shard, m.From, m.To-1)
+			fmt.Fprintf(w, "%smissing: %s of shard %d, sequences %d to %d\n",
+				indent, r.Rows[i].Kind, r.Rows[i].Shard, m.From, m.To-1)
 		}
 	}
 	if r.Duplicates > 0 {
 		fmt.Fprintf(w, "%s%d blocks repeat others and were left out\n", indent, r.Duplicates)
 	}
 	if r.Overlaps > 0 {
-		fmt.Fprintf(w, "%s%d blocks repeat rows of others, which were left out\n", indent, r.Overlaps)
+		fmt.Fprintf(w, "%s%d blocks repeat rows of others, which were left out\n",
+			indent, r.Overlaps)
 	}
 	if r.Foreign > 0 {
-		fmt.Fprintf(w, "%s%d blocks are of another ring and were left out\n", indent, r.Foreign)
+		fmt.Fprintf(w, "%s%d blocks belong to another ring and were left out\n", indent, r.Foreign)
 	}
 }

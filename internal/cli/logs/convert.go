@@ -15,13 +15,15 @@ func newLogConvert() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "convert PATH FILE",
-		Short: "Write a log anew in another format: compressed, plain or ascii",
-		Long: `Write a log anew, as one file, in another format: compressed (near its entropy), plain (8 bytes a word) or ascii (lines of text). PATH is a
-file, or a directory that holds the segments of one log. FILE must not exist. Damage is gone over; what is missing is told.
+		Short: "Write a log again in another format: compressed, plain or ascii",
+		Long: `Write a log again, as one file, in another format: compressed (near its entropy),
+plain (8 bytes a word) or ascii (lines of text). PATH is a file, or a directory that holds the
+segments of one log. FILE must not exist. Damaged parts are skipped, and what is missing is printed.
 
 Exit code 3: the log was damaged or lacks rows; what is whole was written.`,
-		Example: "  cprof log convert --format ascii ./logs/parser~start.0001.000000.cplog parser.txt",
-		Args:    cobra.ExactArgs(2),
+		Example: "  cprof log convert --format ascii " +
+			"./logs/parser~start.0001.000000.cplog parser.txt",
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to, err := logstore.ParseFormat(format)
 			if err != nil {

@@ -24,9 +24,9 @@ func newLogDump() *cobra.Command {
 	var flags dumpFlags
 	cmd := &cobra.Command{
 		Use:   "dump PATH...",
-		Short: "Print what a log holds, a row a line",
-		Long: `Print what a log holds, a row a line: kind, shard, sequence, then the row's values. Lines that begin with # say which log follows
-and what of it is damaged or missing.
+		Short: "Print what a log holds, one row a line",
+		Long: `Print what a log holds, one row a line: kind, shard, sequence, then the row's values.
+Lines that begin with # say which log follows and which parts of it are damaged or missing.
 
 Exit code 3: something is damaged or missing.`,
 		Example: `  cprof log dump ./logs
@@ -36,20 +36,25 @@ Exit code 3: something is damaged or missing.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if flags.from > flags.to {
-				return command.Usagef("--from %d is above --to %d: no counter is between them", flags.from, flags.to)
+				return command.Usagef("--from %d is above --to %d: no counter is between them",
+					flags.from, flags.to)
 			}
 			return dumpLogs(cmd.OutOrStdout(), args, flags)
 		},
 	}
-	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
-	cmd.Flags().Uint64Var(&flags.limit, "limit", math.MaxUint64, "print at most this many `rows` of each log")
+	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object per line")
+	cmd.Flags().Uint64Var(&flags.limit, "limit", math.MaxUint64, "print at most this many `rows` "+
+		"of each log")
 	cmd.Flags().Uint64Var(&flags.from, "from", 0, "print no rows with a counter below this `count`")
-	cmd.Flags().Uint64Var(&flags.to, "to", math.MaxUint64, "print no rows with a counter above this `count`")
-	cmd.Flags().Lookup("limit").DefValue, cmd.Flags().Lookup("to").DefValue = "all", "the largest" // for --help
+	cmd.Flags().Uint64Var(&flags.to, "to", math.MaxUint64, "print no rows with a counter above "+
+		"this `count`")
+	// for --help
+	cmd.Flags().Lookup("limit").DefValue, cmd.Flags().Lookup("to").DefValue = "all", "the largest"
 	return cmd
 }
 
-// dumpRow is a row for printing. Its values are decimal strings: 64 bits do not fit into a JSON number.
+// dumpRow is a row for printing. Its values are decimal strings, because 64 bits do not fit into a
+// JSON number.
 type dumpRow struct {
 	Channel     string `json:"channel"`
 	Incarnation string `json:"incarnation"`
@@ -97,7 +102,8 @@ func dumpLogs(w io.Writer, paths []string, flags dumpFlags) error {
 		return err
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d logs are damaged or lack rows, see cprof log check: %w", bad, len(logs), command.ErrPartial)
+		return fmt.Errorf("%d of %d logs are damaged or lack rows, see cprof log check: %w",
+			bad, len(logs), command.ErrPartial)
 	}
 	return nil
 }
@@ -143,7 +149,8 @@ func dumpLog(w io.Writer, l aLog, flags dumpFlags) (whole bool, err error) {
 	return l.whole(report), nil
 }
 
-// rowOf makes a row of a block printable, with the counter that it stands at, 0 where it has none.
+// rowOf makes a row of a block printable. It also returns the counter at which the row stands, 0 if
+// it has none.
 func rowOf(b *logstore.Block, i int) (counter uint64, row dumpRow) {
 	row = dumpRow{Kind: b.Kind().String(), Shard: b.Shard, Sequence: b.First + uint64(i)}
 	switch b.Kind() {

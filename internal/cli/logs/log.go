@@ -18,8 +18,9 @@ func newLog() *cobra.Command {
 		Short: "Read, check, convert and rescue log files",
 		Long: `Read, check, convert and rescue log files.
 
-A log is what was kept of one channel, from one open by one program, in one or more segment files. Each file explains itself, so that
-no other is needed to read it. Where a command takes PATH, that is a file, or a directory of which it takes every log.`,
+A log is what was kept of one channel, from one opening by one program, in one or more segment
+files. Each file explains itself, so no other is needed to read it. A PATH is a file, or a directory
+with any number of logs.`,
 		Example: `  cprof log check ./logs
   cprof log dump ./logs | less
   cprof log stat ./logs`,
@@ -40,13 +41,14 @@ type aLog struct {
 	name  string // for people: a file, or a channel with its incarnation
 	files []string
 	open  func() (blockReader, io.Closer, error)
-	lacks []string // by the manifest of the directory: what is gone, or is another file
+	lacks []string // files that are gone or were replaced, by the manifest of the directory
 }
 
-// whole tells whether everything is there that is known to have been.
+// whole reports whether everything is there that is known to have been.
 func (l aLog) whole(r logstore.Report) bool { return r.Whole() && len(l.lacks) == 0 }
 
-// findLogs finds the logs of paths: a file is a log of its own, a directory has those of its segments.
+// findLogs finds the logs of paths. A file is a log of its own. In a directory, the segments of a
+// log are one log.
 func findLogs(paths []string) ([]aLog, error) {
 	var logs []aLog
 	for _, path := range paths {
@@ -76,7 +78,7 @@ func findLogs(paths []string) ([]aLog, error) {
 			departed = l.take(ring[0], departed)
 			logs = append(logs, l)
 		}
-		for len(departed) > 0 { // of those of which nothing is left
+		for len(departed) > 0 { // logs of which nothing is left
 			s, ok := logstore.ParseSegment(departed[0].Name)
 			if !ok {
 				d := departed[0]
@@ -90,7 +92,8 @@ func findLogs(paths []string) ([]aLog, error) {
 	return logs, nil
 }
 
-// departures lists what is not as the manifest of a directory has it; nothing, if there is none.
+// departures lists how the files of a directory differ from its manifest. It returns nothing if
+// there is no manifest.
 func departures(dir string) ([]logstore.Departure, error) {
 	manifest, err := logstore.ReadManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +105,7 @@ func departures(dir string) ([]logstore.Departure, error) {
 	return manifest.Check(dir)
 }
 
-// take takes what is of the log that a segment is of, and returns the others.
+// take adds to l.lacks the departures that concern the log of a segment, and returns the others.
 func (l *aLog) take(of logstore.Segment, all []logstore.Departure) (others []logstore.Departure) {
 	for _, d := range all {
 		s, ok := logstore.ParseSegment(d.Name)
@@ -142,7 +145,7 @@ func segmentsLog(of logstore.Segment, segments []logstore.Segment) aLog {
 	return l
 }
 
-// bytes is how large the log's files are.
+// bytes returns the size of the log's files.
 func (l aLog) bytes() (n int64) {
 	for _, file := range l.files {
 		if info, err := os.Stat(file); err == nil {
@@ -152,7 +155,7 @@ func (l aLog) bytes() (n int64) {
 	return n
 }
 
-// eachBlock reads a log to its end. Damage is in the report and is gone over.
+// eachBlock reads a log to its end. Damage is skipped, and is in the report.
 func eachBlock(r blockReader, do func(*logstore.Block) error) error {
 	for {
 		b, err := r.Next()
@@ -173,7 +176,8 @@ func eachBlock(r blockReader, do func(*logstore.Block) error) error {
 
 // headerLine says what a log is.
 func headerLine(h logstore.Header) string {
-	line := fmt.Sprintf("channel %s, handler %s, stamp %s, policy %s", h.Channel, h.Settings, h.Stamp, h.Policy)
+	line := fmt.Sprintf("channel %s, handler %s, stamp %s, policy %s", h.Channel, h.Settings,
+		h.Stamp, h.Policy)
 	if h.Node != "" {
 		line += fmt.Sprintf(", node %q", h.Node)
 	}

@@ -37,7 +37,7 @@ func damaged(t *testing.T, b []byte) string {
 	return path
 }
 
-// ofVersion9 is a log with a whole header of a version that is yet to come.
+// ofVersion9 returns a log with a whole header of a future version.
 func ofVersion9(t *testing.T, log []byte) []byte {
 	t.Helper()
 	head, rest, found := bytes.Cut(log, []byte("crc32c "))
@@ -61,17 +61,25 @@ func TestLogCheckSaysWhatIsWrong(t *testing.T) {
 		code  int
 		say   []string
 	}{
-		"whole":             {sample, 0, []string{"whole", "sealed", "events, shard 0: 600 rows"}},
-		"torn":              {sample[:len(sample)*2/3], 3, []string{"NOT WHOLE", "damage: ", "torn", "not sealed"}},
-		"a flipped bit":     {flip(len(sample) / 2), 3, []string{"NOT WHOLE", "damage: ", "checksum", "missing: "}},
-		"a damaged header":  {flip(40), 1, []string{"cannot be read", "cprof log salvage"}},
-		"empty":             {nil, 1, []string{"cannot be read", "not a log", "nothing was ever written"}},
-		"one byte":          {sample[:1], 1, []string{"cannot be read"}},
-		"all zero":          {make([]byte, 4096), 1, []string{"cannot be read", "not a log", "lost its beginning"}},
-		"another file":      {[]byte("#!/bin/sh\necho hello\n"), 1, []string{"cannot be read", "not a log"}},
-		"of a later time":   {ofVersion9(t, sample), 1, []string{"cannot be read", "unknown log version", "9", "it is whole"}},
-		"a block repeated":  {slices.Concat(sample, sample[len(sample)/2:]), 3, []string{"damage: "}},
-		"junk in the midst": {slices.Concat(sample[:len(sample)/2], []byte("junk"), sample[len(sample)/2:]), 3, []string{"damage: "}},
+		"whole": {sample, 0, []string{"whole", "sealed", "events, shard 0: 600 rows"}},
+		"torn": {sample[:len(sample)*2/3], 3, []string{"NOT WHOLE", "damage: ", "torn",
+			"not sealed"}},
+		"a flipped bit": {flip(len(sample) / 2), 3, []string{"NOT WHOLE", "damage: ",
+			"checksum", "missing: "}},
+		"a damaged header": {flip(40), 1, []string{"cannot be read", "cprof log salvage"}},
+		"empty": {nil, 1, []string{"cannot be read", "not a log",
+			"nothing was ever written"}},
+		"one byte": {sample[:1], 1, []string{"cannot be read"}},
+		"all zero": {make([]byte, 4096), 1, []string{"cannot be read", "not a log",
+			"lost its beginning"}},
+		"another file": {[]byte("#!/bin/sh\necho hello\n"), 1, []string{"cannot be read",
+			"not a log"}},
+		"of a later time": {ofVersion9(t, sample), 1, []string{"cannot be read",
+			"unknown log version", "9", "it is whole"}},
+		"a block repeated": {slices.Concat(sample, sample[len(sample)/2:]), 3,
+			[]string{"damage: "}},
+		"junk in the midst": {slices.Concat(sample[:len(sample)/2], []byte("junk"),
+			sample[len(sample)/2:]), 3, []string{"damage: "}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +107,8 @@ func TestLogCheckSaysWhatIsWrong(t *testing.T) {
 
 func TestLogDump(t *testing.T) {
 	code, out, _ := cprof("log", "dump", sampleLogFile)
-	if code != 0 || !strings.Contains(out, "# "+sampleLogFile+": channel map#3/start") || strings.Count(out, "\nevents ") != 3600 {
+	if code != 0 || !strings.Contains(out, "# "+sampleLogFile+": channel map#3/start") ||
+		strings.Count(out, "\nevents ") != 3600 {
 		t.Errorf("exit code %d, %d events\n%.300s", code, strings.Count(out, "\nevents "), out)
 	}
 	_, limited, _ := cprof("log", "dump", "--limit", "5", sampleLogFile)
@@ -110,19 +119,25 @@ func TestLogDump(t *testing.T) {
 	if strings.ReplaceAll(ascii, "v1-ascii", "v1-compressed") != limited {
 		t.Errorf("two formats of one log differ:\n%s\n%s", ascii, limited)
 	}
-	code, out, errs := cprof("log", "dump", "--json", "--from", "1829587348620070", "--to", "1829587348620720", sampleLogFile)
+	code, out, errs := cprof("log", "dump", "--json", "--from", "1829587348620070", "--to",
+		"1829587348620720", sampleLogFile)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	var row map[string]any
-	if err := json.Unmarshal([]byte(lines[0]), &row); code != 0 || err != nil || row["counter"] != "1829587348620070" || row["id"] != "1125899906842624" || row["channel"] != "map#3/start" {
+	if err := json.Unmarshal([]byte(lines[0]), &row); code != 0 || err != nil ||
+		row["counter"] != "1829587348620070" || row["id"] != "1125899906842624" ||
+		row["channel"] != "map#3/start" {
 		t.Errorf("exit code %d, %v, %v\n%s%s", code, err, row, out, errs)
 	}
-	if code, _, errs := cprof("log", "dump", damaged(t, sampleBytes(t)[:9000])); code != 3 || !strings.Contains(errs, "cprof log check") {
+	if code, _, errs := cprof("log", "dump", damaged(t, sampleBytes(t)[:9000])); code != 3 ||
+		!strings.Contains(errs, "cprof log check") {
 		t.Errorf("torn: %d %s", code, errs)
 	}
-	if code, out, errs := cprof("log", "dump", "--from", "2", "--to", "1", sampleLogFile); code != 2 || out != "" || !strings.Contains(errs, "above") {
+	if code, out, errs := cprof("log", "dump", "--from", "2", "--to", "1",
+		sampleLogFile); code != 2 || out != "" || !strings.Contains(errs, "above") {
 		t.Errorf("--from above --to: %d %.100s %s", code, out, errs)
 	}
-	if code, _, errs := cprof("log", "dump", t.TempDir()); code != 1 || !strings.Contains(errs, "no file ends in .cplog") {
+	if code, _, errs := cprof("log", "dump", t.TempDir()); code != 1 ||
+		!strings.Contains(errs, "no file ends in .cplog") {
 		t.Errorf("an empty directory: %d %s", code, errs)
 	}
 }
@@ -133,7 +148,8 @@ func TestLogConvertAndBack(t *testing.T) {
 	from := sampleLogFile
 	for _, format := range []string{"ascii", "plain", "compressed"} {
 		to := filepath.Join(dir, format+".cplog")
-		if code, out, errs := cprof("log", "convert", "--format", format, from, to); code != 0 || !strings.Contains(out, "rows to "+to) {
+		if code, out, errs := cprof("log", "convert", "--format", format, from, to); code != 0 ||
+			!strings.Contains(out, "rows to "+to) {
 			t.Fatalf("to %s: %d %s%s", format, code, out, errs)
 		}
 		if _, got, _ := cprof("log", "dump", "--json", to); got != want {
@@ -141,10 +157,12 @@ func TestLogConvertAndBack(t *testing.T) {
 		}
 		from = to
 	}
-	if code, _, errs := cprof("log", "convert", "--format", "xml", from, dir+"/x"); code != 2 || !strings.Contains(errs, "xml") {
+	if code, _, errs := cprof("log", "convert", "--format", "xml", from, dir+"/x"); code != 2 ||
+		!strings.Contains(errs, "xml") {
 		t.Errorf("unknown format: %d %s", code, errs)
 	}
-	if code, _, errs := cprof("log", "convert", sampleLogFile, from); code != 1 || !strings.Contains(errs, "exists") {
+	if code, _, errs := cprof("log", "convert", sampleLogFile, from); code != 1 ||
+		!strings.Contains(errs, "exists") {
 		t.Errorf("an existing file: %d %s", code, errs)
 	}
 }
@@ -160,17 +178,19 @@ func TestLogSalvage(t *testing.T) {
 	if code, out, _ := cprof("log", "check", to); code != 0 {
 		t.Errorf("what was salvaged is not whole: %s", out)
 	}
-	if code, _, errs := cprof("log", "salvage", damaged(t, []byte("hello")), to+"2"); code != 1 || !strings.Contains(errs, "not a log") {
+	if code, _, errs := cprof("log", "salvage", damaged(t, []byte("hello")), to+"2"); code != 1 ||
+		!strings.Contains(errs, "not a log") {
 		t.Errorf("no log: %d %s", code, errs)
 	}
 	headless := sampleBytes(t)
 	headless[40] ^= 0x10
-	if code, out, errs := cprof("log", "salvage", damaged(t, headless), to+"3"); code != 3 || !strings.Contains(out, "3,617 rows") || !strings.Contains(errs, "no row of its blocks") {
+	if code, out, errs := cprof("log", "salvage", damaged(t, headless), to+"3"); code != 3 ||
+		!strings.Contains(out, "3,617 rows") || !strings.Contains(errs, "no row of its blocks") {
 		t.Errorf("a damaged header: %d %s%s", code, out, errs)
 	}
 }
 
-// A directory's logs are held against its manifest: also one of which nothing is left.
+// The logs of a directory are compared with its manifest, even one of which nothing is left.
 func TestLogsThatAreGone(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string
@@ -234,26 +254,31 @@ func TestLogsThatAreGone(t *testing.T) {
 func TestLogStat(t *testing.T) {
 	code, out, _ := cprof("log", "stat", "--json", sampleLogFile)
 	var s statLine
-	if err := json.Unmarshal([]byte(out), &s); code != 0 || err != nil || s.Events != 3600 || s.Channel != "map#3/start" || s.Dropped != 18 || s.BytesPerRow <= 0 {
+	if err := json.Unmarshal([]byte(out), &s); code != 0 || err != nil || s.Events != 3600 ||
+		s.Channel != "map#3/start" || s.Dropped != 18 || s.BytesPerRow <= 0 {
 		t.Errorf("%d %v %+v", code, err, s)
 	}
-	if code, out, _ := cprof("log", "stat", sampleLogFile); code != 0 || !strings.Contains(out, "3,600") {
+	if code, out, _ := cprof("log", "stat", sampleLogFile); code != 0 ||
+		!strings.Contains(out, "3,600") {
 		t.Errorf("%d %s", code, out)
 	}
 	torn := damaged(t, sampleBytes(t)[:9000])
 	code, out, errs := cprof("log", "stat", torn)
-	if code != 3 || !strings.Contains(out, "NOT WHOLE: 700 rows missing") || !strings.Contains(errs, "cprof log check") {
+	if code != 3 || !strings.Contains(out, "NOT WHOLE: 700 rows missing") ||
+		!strings.Contains(errs, "cprof log check") {
 		t.Errorf("torn: %d %s%s", code, out, errs)
 	}
 	code, out, _ = cprof("log", "stat", "--json", torn)
 	s = statLine{}
-	if err := json.Unmarshal([]byte(out), &s); code != 3 || err != nil || s.Whole || s.Missing != 700 {
+	if err := json.Unmarshal([]byte(out), &s); code != 3 || err != nil || s.Whole ||
+		s.Missing != 700 {
 		t.Errorf("torn, as JSON: %d %v %+v", code, err, s)
 	}
 }
 
 func TestThousands(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 12345678: "12,345,678"} {
+	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000",
+		12345678: "12,345,678"} {
 		if got := command.Thousands(n); got != want {
 			t.Errorf("command.Thousands(%d) = %s, want %s", n, got, want)
 		}

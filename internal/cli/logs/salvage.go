@@ -16,8 +16,9 @@ func newLogSalvage() *cobra.Command {
 	return &cobra.Command{
 		Use:   "salvage FILE NEWFILE",
 		Short: "Write what is whole of a damaged log file to a new one",
-		Long: `Write what is whole of a damaged log file to a new one, which is whole: rows that are gone are accounted for there as damaged. A header that is
-damaged is made up as far as the blocks tell. NEWFILE must not exist; FILE is not changed.
+		Long: `Write what is whole of a damaged log file to a new file, which is whole: rows that
+are gone are accounted for there as damaged. A damaged header is reconstructed as far as the blocks
+allow. NEWFILE must not exist; FILE is not changed.
 
 Exit code 3: rows are gone, or there was damage.`,
 		Example: "  cprof log salvage torn.cplog whole.cplog",
@@ -34,8 +35,9 @@ func salvageLog(w io.Writer, from, to string) error {
 		return fmt.Errorf("salvage log: %w", err)
 	}
 	defer f.Close()
-	// Of a log whose header is gone, nobody knows which channel it was.
-	unknown := logstore.Header{Channel: channel.Name{Actor: "unknown", Point: "unknown"}, NodeNumber: channel.MaxNode + 1}
+	// Without a header, the channel of a log is unknown.
+	unknown := logstore.Header{Channel: channel.Name{Actor: "unknown", Point: "unknown"},
+		NodeNumber: channel.MaxNode + 1}
 	report, err := logstore.Salvage(f, from, to, unknown)
 	if err != nil {
 		return err
@@ -49,9 +51,11 @@ func salvageLog(w io.Writer, from, to string) error {
 	printDamage(w, "  ", report)
 	switch {
 	case missing > 0:
-		return fmt.Errorf("%s rows are gone for good: %w", command.Thousands(missing), command.ErrPartial)
+		return fmt.Errorf("%s rows are gone for good: %w", command.Thousands(missing),
+			command.ErrPartial)
 	case !report.Whole():
-		return fmt.Errorf("%q is damaged, and no row of its blocks is known to be gone: %w", from, command.ErrPartial)
+		return fmt.Errorf("%q is damaged, and no row of its blocks is known to be gone: %w",
+			from, command.ErrPartial)
 	}
 	return nil
 }

@@ -16,16 +16,18 @@ func newLogStat() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stat PATH...",
 		Short: "Say how much a log holds, and how small it is",
-		Long: `Say how much a log holds, over how many cycles, how small it is, and how it was configured.
+		Long: `Say how much a log holds, over how many cycles, how small it is, and how it was
+configured.
 
 Exit code 3: a log is damaged or lacks rows; the figures are of what is whole.`,
-		Example: "  cprof log stat ./logs\n  cprof log stat --json ./logs | jq -r '[.channel, .events, .bytes_per_row] | @tsv'",
-		Args:    cobra.MinimumNArgs(1),
+		Example: "  cprof log stat ./logs\n  cprof log stat --json ./logs | jq -r '[.channel, " +
+			".events, .bytes_per_row] | @tsv'",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return statLogs(cmd.OutOrStdout(), args, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
 
@@ -56,7 +58,8 @@ func statLogs(w io.Writer, paths []string, asJSON bool) error {
 	}
 	encoder := json.NewEncoder(w)
 	if !asJSON {
-		fmt.Fprintf(w, "%-32s %-18s %6s %14s %14s %10s %10s %14s\n", "log", "handler", "files", "bytes", "events", "dropped", "bytes/row", "cycles/event")
+		fmt.Fprintf(w, "%-32s %-18s %6s %14s %14s %10s %10s %14s\n", "log", "handler", "files",
+			"bytes", "events", "dropped", "bytes/row", "cycles/event")
 	}
 	bad := 0
 	for _, l := range logs {
@@ -70,7 +73,9 @@ func statLogs(w io.Writer, paths []string, asJSON bool) error {
 		if asJSON {
 			err = encoder.Encode(s)
 		} else {
-			_, err = fmt.Fprintf(w, "%-32s %-18s %6d %14s %14s %10d %10.2f %14.1f\n", s.Log, s.Handler, s.Files, command.Thousands(uint64(s.Bytes)), command.Thousands(s.Events), s.Dropped, s.BytesPerRow, s.CyclesPerRow)
+			_, err = fmt.Fprintf(w, "%-32s %-18s %6d %14s %14s %10d %10.2f %14.1f\n",
+				s.Log, s.Handler, s.Files, command.Thousands(uint64(s.Bytes)),
+				command.Thousands(s.Events), s.Dropped, s.BytesPerRow, s.CyclesPerRow)
 			if err == nil && !s.Whole {
 				what := "see cprof log check"
 				if s.Missing > 0 {
@@ -84,7 +89,8 @@ func statLogs(w io.Writer, paths []string, asJSON bool) error {
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d logs are damaged or lack rows, see cprof log check: %w", bad, len(logs), command.ErrPartial)
+		return fmt.Errorf("%d of %d logs are damaged or lack rows, see cprof log check: %w",
+			bad, len(logs), command.ErrPartial)
 	}
 	return nil
 }
@@ -100,7 +106,8 @@ func statLog(l aLog) (statLine, error) {
 		s.Rows += uint64(b.Len())
 		s.Events += uint64(len(b.Events))
 		for _, e := range b.Events {
-			s.FirstCounter, s.LastCounter = min(s.FirstCounter, e.Counter), max(s.LastCounter, e.Counter)
+			s.FirstCounter, s.LastCounter = min(s.FirstCounter, e.Counter),
+				max(s.LastCounter, e.Counter)
 		}
 		return nil
 	})
@@ -108,7 +115,8 @@ func statLog(l aLog) (statLine, error) {
 		return s, err
 	}
 	h, report := r.Header(), r.Report()
-	s.Channel, s.Handler, s.Node, s.Blocks = h.Channel.String(), h.Settings.String(), h.Node, report.Blocks
+	s.Channel, s.Handler, s.Node, s.Blocks = h.Channel.String(), h.Settings.String(), h.Node,
+		report.Blocks
 	s.Whole = l.whole(report)
 	for i := range report.Rows {
 		s.Missing += report.Rows[i].MissingRows()

@@ -18,20 +18,25 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what on this machine is fit to measure time, what is not, and what to do",
-		Long: `Say what on this machine is fit to measure time, what is not, and what to do about it: the counter, its quantum, how far the
-cores may disagree, what ends an epoch and what of it can be seen here; then what surrounds it: shared memory for rings, kernel
-stamps on each interface, what steers CLOCK_REALTIME, sleep, limits. It measures for about a second and changes nothing.
+		Long: `Say what on this machine is fit to measure time, what is not, and what to do about
+it. This covers the counter, its quantum, how far the cores may disagree, and what ends an epoch and
+how much of that can be seen here. It also covers shared memory for rings, kernel stamps on each
+interface, what steers CLOCK_REALTIME, sleep and limits. It measures for about a second and changes
+nothing.
 
-With --wander it holds the counter against the machine's other clocks instead, for a minute, and says how far the counter's rate
-moves and what --wander that justifies. Most clocks of a machine are made from its counter, or from the same crystal; it says
-which, and what cannot be seen from here.
+With --wander it compares the counter with the machine's other clocks instead, for a minute, and
+says how far the counter's rate moves and what --wander that justifies. Most clocks of a machine are
+made from its counter, or from the same crystal. The command says which, and what cannot be seen
+from here.
 
 Exit code 1: the machine is unfit. Exit code 3: something could not be found out.`,
-		Example: "  cprof doctor\n  cprof doctor --wander --seconds 600\n  cprof doctor --json | jq '.findings[] | select(.verdict != \"fit\")'",
-		Args:    cobra.NoArgs,
+		Example: "  cprof doctor\n  cprof doctor --wander --seconds 600\n  cprof doctor --json | " +
+			"jq '.findings[] | select(.verdict != \"fit\")'",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if wander {
-				return doctorWander(cmd.Context(), seconds, asJSON, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				return doctorWander(cmd.Context(), seconds, asJSON, cmd.OutOrStdout(),
+					cmd.ErrOrStderr())
 			}
 			if cmd.Flags().Changed("seconds") {
 				return command.Usagef("--seconds goes with --wander")
@@ -51,12 +56,13 @@ Exit code 1: the machine is unfit. Exit code 3: something could not be found out
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&wander, "wander", false, "measure how far the counter's rate moves, as far as that can be seen from here")
+	cmd.Flags().BoolVar(&wander, "wander", false, "measure how far the counter's rate moves, as "+
+		"far as this machine can see that")
 	cmd.Flags().Float64Var(&seconds, "seconds", 60, "how long --wander looks; 20 at least")
 	return cmd
 }
 
-// doctorVerdict makes the exit code of a report.
+// doctorVerdict turns a report into the command's exit code.
 func doctorVerdict(report host.Report) error {
 	switch report.Verdict() {
 	case host.Unfit:

@@ -42,11 +42,14 @@ const (
 	wanderEvery  = 100 * time.Millisecond
 )
 
-// doctorWander holds this machine's counter against its other clocks and says what wander that justifies.
-func doctorWander(ctx context.Context, seconds float64, asJSON bool, stdout, stderr io.Writer) error {
+// doctorWander compares this machine's counter with its other clocks and says what wander that
+// justifies.
+func doctorWander(ctx context.Context, seconds float64, asJSON bool, stdout,
+	stderr io.Writer) error {
 	span := time.Duration(seconds * 1e9)
 	if span < 2*wanderWindow || span > 24*time.Hour {
-		return command.Usagef("--seconds %g: want %g, two windows of ±%v, to a day", seconds, (2 * wanderWindow).Seconds(), wanderWindow)
+		return command.Usagef("--seconds %g: want %g, two windows of ±%v, to a day",
+			seconds, (2 * wanderWindow).Seconds(), wanderWindow)
 	}
 	report := host.Examine(host.SystemOptions())
 	if report.Quantum == nil || report.Frequency == nil || len(report.Facts.Cores.Allowed) == 0 {
@@ -67,10 +70,11 @@ func doctorWander(ctx context.Context, seconds float64, asJSON bool, stdout, std
 	}
 	var results []oscillator.Result
 	var err error
-	// All readings on one core: its counter is then held against the clocks, and no other.
+	// All readings are on one core, so that its counter alone is compared.
 	pinned := host.OnCore(report.Facts.Cores.Allowed[0], func() {
 		results, err = oscillator.Measure(ctx, options, clocks, func(done, of int) {
-			line.Show("holding the counter against %d other clocks: %.0f of %.0f s", len(clocks), float64(done)/float64(of)*seconds, seconds)
+			line.Show("comparing the counter with %d other clocks: %.0f of %.0f s",
+				len(clocks), float64(done)/float64(of)*seconds, seconds)
 		})
 	})
 	line.Done()
@@ -115,39 +119,50 @@ func newWanderReport(results []oscillator.Result, left []string, seconds float64
 	switch {
 	case !justified:
 		w.Verdict = host.Unknown
-		w.Explanation = fmt.Sprintf("No clock here has an oscillator of its own, so this machine cannot see its own wander, however long it looks. "+
-			"Relate it with another machine for an hour (cprof relate … --seconds 3600 -o FILE): \"cprof relation show FILE\" says which wander the data refute. "+
-			"Assume at least four times that; %v is what most crystals stay below at an even temperature.", usual)
+		w.Explanation = fmt.Sprintf("No clock here has an oscillator of its own, so this machine "+
+			"cannot see its own wander, however long it looks. "+
+			"Relate it with another machine for an hour (cprof relate … --seconds 3600 -o FILE): "+
+			"\"cprof relation show FILE\" says which wander the data refute. "+
+			"Assume at least four times that; most crystals stay below %v at an even temperature.",
+			usual)
 	case advice <= usual:
 		w.Verdict = host.Fit
-		w.Explanation = fmt.Sprintf("The independent clocks refute less than a quarter of %v: it may be assumed of a pair of machines like this one, at temperatures like now. "+
+		w.Explanation = fmt.Sprintf("The independent clocks refute less than a quarter of %v: it "+
+			"may be assumed of a pair of machines like this one, at temperatures like now. "+
 			"The usual %v leaves more room.", advice, usual)
 	default:
 		w.Verdict = host.Warning
-		w.Explanation = fmt.Sprintf("Counter and clock move against each other by more than the usual %v leaves room for: assume %v of pairs with this machine. "+
+		w.Explanation = fmt.Sprintf("Counter and clock move against each other by more than the "+
+			"usual %v leaves room for: assume %v of pairs with this machine. "+
 			"Machines that have just started settle within the hour.", usual, advice)
 	}
 	return w
 }
 
 func (w wanderReport) print(out io.Writer) error {
-	fmt.Fprintf(out, "How steadily this machine's counter runs, by its other clocks, over %g s in windows of ±%g s:\n\n", w.Span_s, w.Window_s)
+	fmt.Fprintf(out, "How steadily this machine's counter runs, compared with its other clocks, "+
+		"over %g s in windows of ±%g s:\n\n", w.Span_s, w.Window_s)
 	for _, c := range w.Clocks {
 		fmt.Fprintf(out, "%-20s %s: %s\n", c.Name, c.Kind, c.Why)
 		switch {
 		case c.Error != "":
 			fmt.Fprintf(out, "%-20s not measured: %s\n", "", c.Error)
 		case c.Kind == oscillator.Same.String() && c.Refuted_ppm == 0:
-			fmt.Fprintf(out, "%-20s it refutes no wander, as it must not: the readings are sound (± %.0f ns), and say nothing of the oscillator\n", "", c.Bracket_ns/2)
+			fmt.Fprintf(out, "%-20s it refutes no wander, as it must not: the readings are sound "+
+				"(± %.0f ns), and say nothing of the oscillator\n", "", c.Bracket_ns/2)
 		case c.Kind == oscillator.Same.String():
-			fmt.Fprintf(out, "%-20s it refutes wanders below %.3g ppm, which it cannot if it is the same: look for \"tsc\" in the kernel log\n", "", c.Refuted_ppm)
+			fmt.Fprintf(out, "%-20s it refutes wanders below %.3g ppm, which it cannot if it is "+
+				"the same: look for \"tsc\" in the kernel log\n", "", c.Refuted_ppm)
 		default:
-			fmt.Fprintf(out, "%-20s it refutes wanders below %.3g ppm; one below about %.2g ppm could have gone unseen (readings are ± %.0f ns)\n", "", c.Refuted_ppm, c.Unseen_ppm, c.Bracket_ns/2)
+			fmt.Fprintf(out, "%-20s it refutes wanders below %.3g ppm; one below about %.2g ppm "+
+				"could have gone unseen (readings are ± %.0f ns)\n", "",
+				c.Refuted_ppm, c.Unseen_ppm, c.Bracket_ns/2)
 		}
 	}
 	for _, l := range w.LeftOut {
 		fmt.Fprintf(out, "left out: %s\n", l)
 	}
-	_, err := fmt.Fprintf(out, "\nverdict: %s\nadvice: --wander %gppm. %s\n", w.Verdict, w.Advice_ppm, w.Explanation)
+	_, err := fmt.Fprintf(out, "\nverdict: %s\nadvice: --wander %gppm. %s\n",
+		w.Verdict, w.Advice_ppm, w.Explanation)
 	return err
 }

@@ -15,11 +15,11 @@ import (
 func newAgent() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Ask this node's agent, and have it keep logs apart",
-		Long: `Ask this node's agent, and have it keep logs apart.
+		Short: "Ask this node's agent, and record runs on one node",
+		Long: `Ask this node's agent, and record runs on one node.
 
-The agent is cp-agent, which drains the rings of this user's programs. It is asked over a socket in the rings' directory, which only its
-user may open.`,
+The agent is cp-agent, which drains the rings of this user's programs. It answers over a socket in
+the directory of the rings, which only its user may open.`,
 		Example: `  cprof agent status
   cprof agent begin tuesday
   cprof agent end tuesday`,
@@ -33,10 +33,11 @@ func newAgentStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say how this node's agent goes",
-		Long: `Say how this node's agent goes: what it drains, what was lost and why, which handler table holds.
+		Short: "Show what this node's agent does",
+		Long: `Show what this node's agent does: what it drains, what was lost and why, and which
+handler table holds.
 
-Exit code 3: something is there that somebody should look at.`,
+Exit code 3: the agent gives a warning.`,
 		Example: "  cprof agent status\n  cprof agent status --json | jq .total",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,7 +55,7 @@ Exit code 3: something is there that somebody should look at.`,
 				err = printAgent(cmd.OutOrStdout(), s)
 			}
 			if err == nil && len(s.Warnings) > 0 {
-				return fmt.Errorf("%d of what is above is to be looked at: %w", len(s.Warnings), command.ErrPartial)
+				return fmt.Errorf("%d warnings above: %w", len(s.Warnings), command.ErrPartial)
 			}
 			return err
 		},
@@ -84,14 +85,21 @@ func printAgent(w io.Writer, s agent.Status) error {
 	case s.Chrony.Error != "":
 		chrony = s.Chrony.Error
 	}
-	fmt.Fprintf(w, "node           %s, process %d, running for %s\n", s.Node, s.ProcessID, time.Since(s.Started).Round(time.Second))
-	fmt.Fprintf(w, "run            %s\nlogs           %s\nhandler table  %s\nserver         %s\nchrony         %s\n", run, s.Logs, table, server, chrony)
-	fmt.Fprintf(w, "events         %s came, %s rows in %s bytes of logs; %d rings ended and are in their logs\n", command.Thousands(s.Total.Events), command.Thousands(s.Total.Rows), command.Thousands(s.Total.LogBytes), s.Finished)
-	fmt.Fprintf(w, "not in a log   %d dropped by programs, %d not stored at a limit, %d over their rate, %d missing, %d in rings set aside\n\n", s.Total.Dropped, s.Total.NotStored, s.Total.OverRate, s.Total.Missing, s.Total.Unread)
+	fmt.Fprintf(w, "node           %s, process %d, running for %s\n", s.Node, s.ProcessID,
+		time.Since(s.Started).Round(time.Second))
+	fmt.Fprintf(w, "run            %s\nlogs           %s\nhandler table  %s\nserver         "+
+		"%s\nchrony         %s\n", run, s.Logs, table, server, chrony)
+	fmt.Fprintf(w, "events         %s came, %s rows in %s bytes of logs; %d rings ended and are "+
+		"in their logs\n", command.Thousands(s.Total.Events), command.Thousands(s.Total.Rows),
+		command.Thousands(s.Total.LogBytes), s.Finished)
+	fmt.Fprintf(w, "not in a log   %d dropped by programs, %d not stored at a limit, %d over "+
+		"their rate, %d missing, %d in rings set aside\n\n", s.Total.Dropped, s.Total.NotStored,
+		s.Total.OverRate, s.Total.Missing, s.Total.Unread)
 	if len(s.Channels) == 0 {
 		fmt.Fprintln(w, "no program has a channel open")
 	} else {
-		fmt.Fprintf(w, "%-28s %8s %-16s %-10s %-9s %14s %10s %10s\n", "channel", "process", "handler", "full ring", "state", "events", "waiting", "dropped")
+		fmt.Fprintf(w, "%-28s %8s %-16s %-10s %-9s %14s %10s %10s\n", "channel", "process",
+			"handler", "full ring", "state", "events", "waiting", "dropped")
 	}
 	for _, c := range s.Channels {
 		state := "ended"
@@ -101,7 +109,9 @@ func printAgent(w io.Writer, s agent.Status) error {
 		case c.Alive:
 			state = "runs"
 		}
-		if _, err := fmt.Fprintf(w, "%-28s %8d %-16s %-10s %-9s %14s %10d %10d\n", c.Channel, c.ProcessID, c.Handler, c.Policy, state, command.Thousands(c.Events), c.Waiting, c.Counts.Dropped); err != nil {
+		if _, err := fmt.Fprintf(w, "%-28s %8d %-16s %-10s %-9s %14s %10d %10d\n",
+			c.Channel, c.ProcessID, c.Handler, c.Policy, state, command.Thousands(c.Events),
+			c.Waiting, c.Counts.Dropped); err != nil {
 			return err
 		}
 	}
@@ -117,8 +127,8 @@ func newAgentFlush() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:     "flush",
-		Short:   "Have what the rings hold now written to the logs",
-		Long:    "Have what the rings hold now written to the logs. It is there when the command has returned.",
+		Short:   "Write what the rings hold now to the logs",
+		Long:    "Write what the rings hold now to the logs. It is there when the command returns.",
 		Example: "  cprof agent flush",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -137,9 +147,10 @@ func newAgentBegin() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "begin NAME",
-		Short: "Keep what is logged on this node from now on apart, as a run",
-		Long: `Keep what is logged on this node from now on apart, as a run, until "cprof agent end". This is for one node without a server;
-a server opens and closes a run on all of its nodes.`,
+		Short: "Begin a run on this node",
+		Long: `Begin a run on this node: what is logged from now on is kept apart, until "cprof
+agent end". This is for one node without a server; a server opens and closes a run on all of its
+nodes.`,
 		Example: "  cprof agent begin tuesday",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -151,7 +162,8 @@ a server opens and closes a run on all of its nodes.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s is open, %d channels, in %s\n", r.Name, r.Channels, r.Directory)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s is open, %d channels, in %s\n",
+				r.Name, r.Channels, r.Directory)
 			return err
 		},
 	}
@@ -164,9 +176,10 @@ func newAgentEnd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "end NAME",
 		Short: "End a run on this node",
-		Long: `End a run on this node: what its programs have logged until now is in the run's logs when the command has returned.
+		Long: `End a run on this node. What its programs have logged until now is in the run's logs
+when the command returns.
 
-Exit code 3: something is missing in them, and the logs say what.`,
+Exit code 3: parts are missing in the logs, and the logs say which.`,
 		Example: "  cprof agent end tuesday",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -178,7 +191,8 @@ Exit code 3: something is missing in them, and the logs say what.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "run %s is closed, %d channels, in %s\n", r.Name, r.Channels, r.Directory)
+			fmt.Fprintf(cmd.OutOrStdout(), "run %s is closed, %d channels, in %s\n",
+				r.Name, r.Channels, r.Directory)
 			for _, m := range r.Missing {
 				fmt.Fprintf(cmd.OutOrStdout(), "! %s\n", m)
 			}

@@ -13,11 +13,11 @@ func newRingDump() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "dump RING",
-		Short: "Print what a ring holds, an event a line",
-		Long: `Print what a ring holds, an event a line: shard, sequence, counter, id. Lines that begin with # say what the ring is,
-which handler holds from where, and what was dropped.
+		Short: "Print what a ring holds, one event a line",
+		Long: `Print what a ring holds, one event a line: shard, sequence, counter, id. Lines that
+begin with # say what the ring is, which handler holds from which sequence on, and what was dropped.
 
-RING is a file, or the start of a channel's name or of an incarnation. Reading takes nothing away.`,
+RING is a file, or the start of a channel's name or of an incarnation. Reading removes nothing.`,
 		Example: "  cprof ring dump parser/start\n  cprof ring dump 3f9a",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

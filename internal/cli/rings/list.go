@@ -18,17 +18,18 @@ func newRingList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the rings of this node",
-		Long: `List the rings of this node: whose they are, what they wait for, what they lost.
+		Long: `List the rings of this node: whose they are, what waits in them, and what they lost.
 
-Exit code 3: there are files among them that cannot be read as rings.`,
-		Example: "  cprof ring list\n  cprof ring list --json | jq 'select(.state == \"orphan\") | .path'",
-		Args:    cobra.NoArgs,
+Exit code 3: some files cannot be read as rings.`,
+		Example: "  cprof ring list\n  cprof ring list --json | jq 'select(.state == " +
+			"\"orphan\") | .path'",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return listRings(cmd.OutOrStdout(), cmd.ErrOrStderr(), dir, asJSON, time.Now())
 		},
 	}
 	command.RingsFlag(cmd, &dir)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
 
@@ -59,9 +60,11 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 		fmt.Fprintf(w, "no rings in %s\n", dir)
 	default:
 		fmt.Fprintf(w, "%s\n", dir)
-		fmt.Fprintf(w, "%-28s %-7s %-22s %-9s %10s %12s %10s %9s %8s  %s\n", "channel", "state", "handler", "policy", "waiting", "logged", "dropped", "open for", "process", "remark")
+		fmt.Fprintf(w, "%-28s %-7s %-22s %-9s %10s %12s %10s %9s %8s  %s\n", "channel", "state",
+			"handler", "policy", "waiting", "logged", "dropped", "open for", "process", "remark")
 		for _, s := range states {
-			fmt.Fprintf(w, "%-28s %-7s %-22s %-9s %10d %12d %10d %9s %8d  %s\n", s.Channel, s.State, s.Handler, s.Policy, s.Waiting, s.Logged+s.Counted, s.Dropped,
+			fmt.Fprintf(w, "%-28s %-7s %-22s %-9s %10d %12d %10d %9s %8d  %s\n",
+				s.Channel, s.State, s.Handler, s.Policy, s.Waiting, s.Logged+s.Counted, s.Dropped,
 				now.Sub(s.openedMoment).Round(time.Second), s.Process, s.remark())
 		}
 	}
@@ -69,7 +72,8 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 		fmt.Fprintf(errs, "cannot read: %v\n", err)
 	}
 	if len(broken) > 0 {
-		return fmt.Errorf("%d of %d files cannot be read as rings: %w", len(broken), len(files), command.ErrPartial)
+		return fmt.Errorf("%d of %d files cannot be read as rings: %w", len(broken), len(files),
+			command.ErrPartial)
 	}
 	return nil
 }
@@ -86,9 +90,9 @@ func stateOf(file string) (ringState, error) {
 func (s ringState) remark() string {
 	switch {
 	case s.BadSettings:
-		return "got settings that no handler takes: it was put on null"
+		return "got settings that no handler accepts: its handler is null now"
 	case s.Misuse:
-		return "Log on a link channel, or Link on another: such calls kept nothing"
+		return "Log was called on a link channel, or Link on another: such calls stored nothing"
 	case s.State == "orphan" && s.Waiting > 0:
 		return "rescue it: cprof ring salvage"
 	}

@@ -19,9 +19,9 @@ func newRing() *cobra.Command {
 		Short: "Look at the rings in shared memory, and rescue orphans",
 		Long: `Look at the rings in shared memory, and rescue orphans.
 
-A ring is the shared memory of one channel of one program. It is live while the program has it open, and an orphan when the
-program has ended, however it did. What an orphan holds is whole: list and dump read it, salvage moves it into a log. None
-of them needs an agent.`,
+A ring is the shared memory of one channel of one program. It is live while the program has it open.
+It is an orphan after the program has ended, in whatever way. An orphan loses nothing: list and dump
+read it, salvage moves its contents into a log. None of them needs an agent.`,
 		Example: `  cprof ring list
   cprof ring dump parser
   cprof ring salvage --to ./rescued`,
@@ -30,7 +30,7 @@ of them needs an agent.`,
 	return cmd
 }
 
-// ringFiles lists the rings of a directory, with its default.
+// ringFiles lists the rings of a directory. An empty dir becomes the default.
 func ringFiles(dir *string) ([]string, error) {
 	if *dir == "" {
 		*dir = ring.DefaultDirectory()
@@ -49,7 +49,7 @@ type ringState struct {
 	Shards       int    `json:"shards"`
 	Capacity     uint64 `json:"capacity_records"`
 	Waiting      uint64 `json:"waiting_records"` // not yet safe in a log
-	Logged       uint64 `json:"logged_records"`  // since the open
+	Logged       uint64 `json:"logged_records"`  // since the channel was opened
 	Dropped      uint64 `json:"dropped_events"`
 	Counted      uint64 `json:"counted_events"`
 	BadSettings  bool   `json:"bad_settings"`
@@ -64,9 +64,11 @@ type ringState struct {
 func readRingState(r *ring.Reader) (ringState, error) {
 	h := r.Header()
 	s := ringState{
-		Channel: h.Name.String(), Policy: h.Policy.String(), Stamp: h.Stamp.String(), Writers: "one", Shards: h.Shards,
-		Capacity: h.Records * uint64(h.Shards), Opened: h.OpenedEarliest.Format(time.RFC3339Nano), openedMoment: h.OpenedEarliest,
-		Process: h.ProcessID, Incarnation: h.IncarnationText(), Path: r.Path(),
+		Channel: h.Name.String(), Policy: h.Policy.String(), Stamp: h.Stamp.String(),
+		Writers: "one", Shards: h.Shards,
+		Capacity: h.Records * uint64(h.Shards), Opened: h.OpenedEarliest.Format(time.RFC3339Nano),
+		openedMoment: h.OpenedEarliest,
+		Process:      h.ProcessID, Incarnation: h.IncarnationText(), Path: r.Path(),
 	}
 	if h.ManyWriters {
 		s.Writers = "many"
@@ -106,7 +108,8 @@ func readRingState(r *ring.Reader) (ringState, error) {
 	return s, nil
 }
 
-// chooseRing finds the ring that a person means: a file, or the start of a channel's name or incarnation.
+// chooseRing finds the ring that a word names: a file, or the start of a channel's name or
+// incarnation.
 func chooseRing(dir, word string) (string, error) {
 	if strings.ContainsRune(word, filepath.Separator) {
 		if _, err := os.Lstat(word); err == nil {
@@ -128,7 +131,9 @@ func chooseRing(dir, word string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("find ring %q in %q: no channel's name or incarnation starts so: see cprof ring list", word, dir)
+		return "",
+			fmt.Errorf("find ring %q in %q: no channel's name or incarnation starts with that: "+
+				"see cprof ring list", word, dir)
 	case 1:
 		return found[0], nil
 	}
@@ -136,10 +141,12 @@ func chooseRing(dir, word string) (string, error) {
 	for _, file := range found {
 		names.WriteString("\n  " + filepath.Base(file))
 	}
-	return "", fmt.Errorf("find ring %q in %q: it could be any of %d, give more of the name or the incarnation:%s", word, dir, len(found), names.String())
+	return "",
+		fmt.Errorf("find ring %q in %q: it could be any of %d, give more of the name or the "+
+			"incarnation:%s", word, dir, len(found), names.String())
 }
 
-// ringEvent is a record, or a place that was reserved and never written.
+// ringEvent is a record, or a hole: a place that was reserved and never written.
 type ringEvent struct {
 	shard    int
 	sequence uint64
@@ -147,7 +154,8 @@ type ringEvent struct {
 	hole     bool
 }
 
-// eachEvent calls do with every event that a ring holds, shard after shard. Holes are told only of dead owners.
+// eachEvent calls do with every event that a ring holds, shard after shard. It reports holes only
+// if the owner is dead.
 func eachEvent(r *ring.Reader, alive bool, do func(ringEvent) error) error {
 	buffer := make([]ring.Record, 4096)
 	for i := range r.Header().Shards {
@@ -162,14 +170,15 @@ func eachEvent(r *ring.Reader, alive bool, do func(ringEvent) error) error {
 				return err
 			}
 			for k, record := range buffer[:n] {
-				if err := do(ringEvent{shard: i, sequence: first + uint64(k), record: record}); err != nil {
+				if err := do(ringEvent{shard: i, sequence: first + uint64(k),
+					record: record}); err != nil {
 					return err
 				}
 			}
 			next = first + uint64(n)
 			switch {
 			case unfinished && alive:
-				next = state.Tail // its writer is at it: this is as far as one can see
+				next = state.Tail // its writer has not finished: nothing further can be seen
 			case unfinished:
 				if err := do(ringEvent{shard: i, sequence: next, hole: true}); err != nil {
 					return err
@@ -183,28 +192,35 @@ func eachEvent(r *ring.Reader, alive bool, do func(ringEvent) error) error {
 	return nil
 }
 
-// writeRing prints a ring in plain text: what it is, then an event a line, then what is in its cells.
+// writeRing prints a ring as plain text: what it is, then one event a line, then what its cells
+// hold.
 func writeRing(w io.Writer, r *ring.Reader) (events uint64, err error) {
 	state, err := readRingState(r)
 	if err != nil {
 		return 0, err
 	}
-	fmt.Fprintf(w, "# channel %s, %s, handler %s, policy %s, stamp %s, writers %s, incarnation %s\n", state.Channel, state.State, state.Handler, state.Policy, state.Stamp, state.Writers, state.Incarnation)
-	fmt.Fprintf(w, "# counter %d was read between %s and %s\n", r.Header().OpenedCounter, r.Header().OpenedEarliest.Format(time.RFC3339Nano), r.Header().OpenedLatest.Format(time.RFC3339Nano))
+	fmt.Fprintf(w, "# channel %s, %s, handler %s, policy %s, stamp %s, writers %s, "+
+		"incarnation %s\n", state.Channel, state.State, state.Handler, state.Policy, state.Stamp,
+		state.Writers, state.Incarnation)
+	fmt.Fprintf(w, "# counter %d was read between %s and %s\n", r.Header().OpenedCounter,
+		r.Header().OpenedEarliest.Format(time.RFC3339Nano),
+		r.Header().OpenedLatest.Format(time.RFC3339Nano))
 	for i := range r.Header().Shards {
 		journal, _, err := r.Journal(i)
 		if err != nil {
 			return 0, err
 		}
 		for _, e := range journal {
-			fmt.Fprintf(w, "# shard %d: handler %s from sequence %d on, counter %d\n", i, e.Settings, e.From, e.Counter)
+			fmt.Fprintf(w, "# shard %d: handler %s from sequence %d on, counter %d\n",
+				i, e.Settings, e.From, e.Counter)
 		}
 		drops, _, err := r.Drops(i)
 		if err != nil {
 			return 0, err
 		}
 		for _, d := range drops {
-			fmt.Fprintf(w, "# shard %d: %d events dropped before sequence %d, counter %d to %d\n", i, d.Count, d.At, d.FirstCounter, d.LastCounter)
+			fmt.Fprintf(w, "# shard %d: %d events dropped before sequence %d, counter %d to %d\n",
+				i, d.Count, d.At, d.FirstCounter, d.LastCounter)
 		}
 	}
 	if state.Counted > 0 {
@@ -215,7 +231,8 @@ func writeRing(w io.Writer, r *ring.Reader) (events uint64, err error) {
 		return 0, err
 	}
 	if cells.Count > 0 {
-		fmt.Fprintf(w, "# first-last: %d events, first counter %d id %d, last counter %d id %d\n", cells.Count, cells.First.Counter, cells.First.ID, cells.Last.Counter, cells.Last.ID)
+		fmt.Fprintf(w, "# first-last: %d events, first counter %d id %d, last counter %d id %d\n",
+			cells.Count, cells.First.Counter, cells.First.ID, cells.Last.Counter, cells.Last.ID)
 	}
 	if cells.PoisonCounter != 0 {
 		fmt.Fprintf(w, "# first-last: first poison at counter %d\n", cells.PoisonCounter)
@@ -223,11 +240,13 @@ func writeRing(w io.Writer, r *ring.Reader) (events uint64, err error) {
 	fmt.Fprintf(w, "# shard sequence counter id\n")
 	err = eachEvent(r, state.State == "live", func(e ringEvent) error {
 		if e.hole {
-			_, err := fmt.Fprintf(w, "# shard %d: sequence %d was reserved and never written\n", e.shard, e.sequence)
+			_, err := fmt.Fprintf(w, "# shard %d: sequence %d was reserved and never written\n",
+				e.shard, e.sequence)
 			return err
 		}
 		events++
-		_, err := fmt.Fprintf(w, "%d %d %d %d\n", e.shard, e.sequence, e.record.Counter, e.record.ID)
+		_, err := fmt.Fprintf(w, "%d %d %d %d\n", e.shard, e.sequence, e.record.Counter,
+			e.record.ID)
 		return err
 	})
 	return events, err

@@ -23,8 +23,10 @@ func openChannel(t *testing.T, dir, name string, o handlers.Options) *handlers.C
 	return c
 }
 
-// orphan leaves in dir what a program leaves that is killed: a ring that is not closed and that nobody holds.
-func orphan(t *testing.T, dir, name string, o handlers.Options, log func(*handlers.Channel)) (path string) {
+// orphan puts into dir what a killed program leaves: a ring that is not closed and that no process
+// holds.
+func orphan(t *testing.T, dir, name string, o handlers.Options,
+	log func(*handlers.Channel)) (path string) {
 	t.Helper()
 	c := openChannel(t, t.TempDir(), name, o)
 	log(c)
@@ -45,17 +47,19 @@ func TestRingList(t *testing.T) {
 	if code != 0 || out != "no rings in "+dir+"\n" {
 		t.Errorf("empty: %d %q", code, out)
 	}
-	live := openChannel(t, dir, "live/start", handlers.Options{Handler: "xoy", Params: map[string]any{"x": 1, "y": 2}})
+	live := openChannel(t, dir, "live/start",
+		handlers.Options{Handler: "xoy", Params: map[string]any{"x": 1, "y": 2}})
 	for id := range uint64(10) {
 		live.Log(id)
 	}
 	closed := openChannel(t, dir, "closed/start", handlers.Options{})
 	closed.Close()
-	orphan(t, dir, "orphan#7/end", handlers.Options{Policy: "drop", Buffer: "256"}, func(c *handlers.Channel) {
-		for id := range uint64(20) {
-			c.Log(id)
-		}
-	})
+	orphan(t, dir, "orphan#7/end", handlers.Options{Policy: "drop", Buffer: "256"},
+		func(c *handlers.Channel) {
+			for id := range uint64(20) {
+				c.Log(id)
+			}
+		})
 	code, out, _ = cprof("ring", "list", "--rings", dir, "--json")
 	if code != 0 {
 		t.Fatalf("exit code %d", code)
@@ -68,25 +72,31 @@ func TestRingList(t *testing.T) {
 		}
 		got[s.Channel] = s
 	}
-	if s := got["live/start"]; s.State != "live" || s.Handler != "xoy x=1 y=2" || s.Waiting != 5 || s.Process != os.Getpid() {
+	if s := got["live/start"]; s.State != "live" || s.Handler != "xoy x=1 y=2" || s.Waiting != 5 ||
+		s.Process != os.Getpid() {
 		t.Errorf("live: %+v", s)
 	}
 	if s := got["closed/start"]; s.State != "closed" || s.Waiting != 0 {
 		t.Errorf("closed: %+v", s)
 	}
-	if s := got["orphan#7/end"]; s.State != "orphan" || s.Waiting != 16 || s.Dropped != 4 || s.Capacity != 16 {
+	if s := got["orphan#7/end"]; s.State != "orphan" || s.Waiting != 16 || s.Dropped != 4 ||
+		s.Capacity != 16 {
 		t.Errorf("orphan: %+v", s)
 	}
 
-	if err := os.WriteFile(filepath.Join(dir, "x~start.00.ring"), []byte("no ring"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "x~start.00.ring"), []byte("no ring"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	code, out, errs := cprof("ring", "list", "--rings", dir)
-	if code != 3 || !strings.Contains(out, "orphan#7/end") || !strings.Contains(errs, "cannot read: open ring") || !strings.Contains(errs, "1 of 4 files") {
+	if code != 3 || !strings.Contains(out, "orphan#7/end") ||
+		!strings.Contains(errs, "cannot read: open ring") ||
+		!strings.Contains(errs, "1 of 4 files") {
 		t.Errorf("with a broken file: %d\n%s\n%s", code, out, errs)
 	}
 	code, out, errs = cprof("ring", "list", "--rings", dir, "--json")
-	if code != 3 || strings.Count(out, "\n") != 3 || !strings.Contains(errs, "cannot read: open ring") {
+	if code != 3 || strings.Count(out, "\n") != 3 ||
+		!strings.Contains(errs, "cannot read: open ring") {
 		t.Errorf("with a broken file, as JSON: %d\n%s\n%s", code, out, errs)
 	}
 	for line := range strings.Lines(out) {
@@ -104,7 +114,8 @@ func TestRingDump(t *testing.T) {
 		c.Log(1000 + id)
 	}
 	code, out, errs := cprof("ring", "dump", "--rings", dir, "parser#1")
-	if code != 0 || !strings.Contains(out, "2 events dropped before sequence 16") || !strings.Contains(out, "handler buffered from sequence 0 on") {
+	if code != 0 || !strings.Contains(out, "2 events dropped before sequence 16") ||
+		!strings.Contains(out, "handler buffered from sequence 0 on") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	var events []string
@@ -113,16 +124,20 @@ func TestRingDump(t *testing.T) {
 			events = append(events, line)
 		}
 	}
-	if len(events) != 16 || !strings.HasPrefix(events[0], "0 0 ") || !strings.HasSuffix(events[15], " 1015\n") {
+	if len(events) != 16 || !strings.HasPrefix(events[0], "0 0 ") ||
+		!strings.HasSuffix(events[15], " 1015\n") {
 		t.Errorf("events:\n%s", strings.Join(events, ""))
 	}
-	if code, _, errs := cprof("ring", "dump", "--rings", dir, "parser"); code != 1 || !strings.Contains(errs, "could be any of 2") {
+	if code, _, errs := cprof("ring", "dump", "--rings", dir, "parser"); code != 1 ||
+		!strings.Contains(errs, "could be any of 2") {
 		t.Errorf("ambiguous: %d %s", code, errs)
 	}
-	if code, _, errs := cprof("ring", "dump", "--rings", dir, "joiner"); code != 1 || !strings.Contains(errs, "cprof ring list") {
+	if code, _, errs := cprof("ring", "dump", "--rings", dir, "joiner"); code != 1 ||
+		!strings.Contains(errs, "cprof ring list") {
 		t.Errorf("unknown: %d %s", code, errs)
 	}
-	if code, out, errs := cprof("ring", "dump", c.Path()); code != 0 || !strings.Contains(out, " 1000\n") {
+	if code, out, errs := cprof("ring", "dump", c.Path()); code != 0 ||
+		!strings.Contains(out, " 1000\n") {
 		t.Errorf("by path: %d %s", code, errs)
 	}
 }
@@ -131,17 +146,22 @@ func TestRingSalvage(t *testing.T) {
 	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "rescued")
 	live := openChannel(t, dir, "live/start", handlers.Options{})
 	live.Log(1)
-	path := orphan(t, dir, "dead/start", handlers.Options{Policy: "drop", Buffer: "256"}, func(c *handlers.Channel) {
-		for id := range uint64(20) {
-			c.Log(40 + id)
-		}
-	})
-	orphan(t, dir, "dead/count", handlers.Options{Handler: "counter"}, func(c *handlers.Channel) { c.Log(1); c.Log(1) })
-	if err := os.WriteFile(filepath.Join(dir, "x~start.00.ring"), []byte("no ring"), 0o600); err != nil {
+	path := orphan(t, dir, "dead/start", handlers.Options{Policy: "drop", Buffer: "256"},
+		func(c *handlers.Channel) {
+			for id := range uint64(20) {
+				c.Log(40 + id)
+			}
+		})
+	orphan(t, dir, "dead/count", handlers.Options{Handler: "counter"},
+		func(c *handlers.Channel) { c.Log(1); c.Log(1) })
+	if err := os.WriteFile(filepath.Join(dir, "x~start.00.ring"), []byte("no ring"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	code, out, errs := cprof("ring", "salvage", "--rings", dir, "--to", to, "--node", "node-7")
-	if code != 3 || !strings.Contains(out, "dead/start: 16 events to "+to+"\n") || !strings.Contains(out, "1 live rings left alone") || !strings.Contains(errs, "1 of 4 rings") {
+	if code != 3 || !strings.Contains(out, "dead/start: 16 events to "+to+"\n") ||
+		!strings.Contains(out, "1 live rings left alone") ||
+		!strings.Contains(errs, "1 of 4 rings") {
 		t.Errorf("salvage: %d\n%s%s", code, out, errs)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
@@ -166,13 +186,14 @@ func TestRingSalvage(t *testing.T) {
 			t.Errorf("no event %d in\n%s", id, out)
 		}
 	}
-	// While somebody drains the directory, nothing is done.
+	// While another process drains the directory, salvage does nothing.
 	lock, err := ring.LockDirectory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if code, _, errs := cprof("ring", "salvage", "--rings", dir, "--to", to); code != 1 || !strings.Contains(errs, "drain") {
+	if code, _, errs := cprof("ring", "salvage", "--rings", dir, "--to", to); code != 1 ||
+		!strings.Contains(errs, "drain") {
 		t.Errorf("beside a drainer: %d %s", code, errs)
 	}
 }

@@ -21,14 +21,16 @@ func newRingSalvage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "salvage [RING...]",
 		Short: "Move what dead programs left in rings into logs",
-		Long: `Move what dead programs left in rings into logs, as the agent would, and remove the rings. A log that was begun in the directory is
-gone on with: give that of the agent, or of a run (RUN/logs/NODE), and what was in the ring joins what came before. Live rings are
-left alone, and nothing is done while an agent drains the directory: it does the same.
+		Long: `Move what dead programs left in rings into logs, as the agent would, and remove the
+rings. A log that was begun in the directory is continued: with the directory of the agent, or of a
+run (RUN/logs/NODE), what was in the ring joins what came before. Live rings are left alone. While
+an agent drains the directory, nothing is done, because the agent does the same.
 
-Without RING every orphan is taken. RING is a file, or the start of a channel's name or of an incarnation. To look at a ring and
-leave it, use "cprof ring dump".
-Exit code 3: some ring could not be rescued; the others were.`,
-		Example: "  cprof ring salvage --to ./rescued\n  cprof ring salvage parser --to runs/tuesday/logs/worker-1 --node worker-1",
+Without RING every orphan is rescued. RING is a file, or the start of a channel's name or of an
+incarnation. To look at a ring without changing it, use "cprof ring dump". Exit code 3: some rings
+could not be rescued; the others were.`,
+		Example: "  cprof ring salvage --to ./rescued\n  cprof ring salvage parser --to " +
+			"runs/tuesday/logs/worker-1 --node worker-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return salvageRings(cmd.OutOrStdout(), dir, drain.Options{Logs: to, Node: node}, args)
 		},
@@ -63,7 +65,7 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 	if err != nil {
 		return err
 	}
-	// A directory that was said to be complete has more now.
+	// A directory whose manifest said that it was complete has more logs now.
 	if _, err := logstore.ReadManifest(o.Logs); err == nil {
 		wrote := func(s logstore.Segment) bool {
 			return slices.ContainsFunc(all, func(one drain.Salvaged) bool {
@@ -85,7 +87,7 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 		default:
 			fmt.Fprintf(w, "%s: %d events to %s", one.Stats.Channel, one.Stats.Events, o.Logs)
 			if n := one.Stats.Missing; n > 0 {
-				fmt.Fprintf(w, "; %d before them are in no log there", n)
+				fmt.Fprintf(w, "; %d earlier ones are in no log there", n)
 			}
 			fmt.Fprintln(w)
 		}
@@ -94,12 +96,14 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 		fmt.Fprintf(w, "%d live rings left alone\n", live)
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d rings could not be rescued: %w", failed, len(files), command.ErrPartial)
+		return fmt.Errorf("%d of %d rings could not be rescued: %w",
+			failed, len(files), command.ErrPartial)
 	}
 	return nil
 }
 
-// onlyEpoch names this boot's epoch as the agent does, where there has been no other that a ring may be of; else "".
+// onlyEpoch returns the name that the agent gives this boot's epoch, or "" if a ring may be of an
+// earlier epoch.
 func onlyEpoch() string {
 	observe := host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}.Observe
 	watch, err := host.NewWatch(host.WatchOptions{Observe: observe})
