@@ -1,10 +1,10 @@
 package tscratio
 
-// Assumed is something that bounds rest on: its name, what is assumed of it, and what that means.
+// Assumed is one thing that bounds rest on: its name, its value, and what that means.
 type Assumed struct{ Name, Value, Means string }
 
-// StampsAssumed is what a stamp of the kernel's being true rests on, beside a relation's own
-// assumptions. Nothing of it is assumed of stamps that a program takes around its system calls.
+// StampsAssumed lists what must hold for a kernel stamp to be true, beyond the relation's own
+// assumptions. Stamps that a program takes around its system calls assume none of it.
 func StampsAssumed() []Assumed {
 	return []Assumed{
 		{"transmit stamps", "before the device",

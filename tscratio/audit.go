@@ -2,18 +2,18 @@ package tscratio
 
 import "slices"
 
-// Audit holds every third node against every relation.
+// Audit is the result of comparing every relation with the paths over third nodes.
 type Audit struct {
-	Disagreements []*DisagreementError // at most one a triangle
+	Disagreements []*DisagreementError // at most one per triangle
 
-	// Accused are the nodes that all disagreements have in common. With one disagreement these are
-	// all of its nodes; with more, the one that is wrong remains.
+	// Accused are the nodes that all disagreements share. One disagreement accuses all of its
+	// nodes; with more of them, the node that is wrong remains.
 	Accused []string
 }
 
-// Audit compares, for every three nodes, the direct relation with the way over the third, at so
-// many readings spread evenly over what the direct relation translates. It does so whatever is
-// taken of third nodes.
+// Audit compares, for every three nodes, the direct relation with the path over the third. It does
+// so at the given number of readings, spread evenly over those that the direct relation translates.
+// It ignores ThirdNodes.
 func (c *Closure) Audit(readings int) Audit {
 	var a Audit
 	for from := range c.names {

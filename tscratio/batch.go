@@ -1,9 +1,9 @@
 package tscratio
 
-// Durations finds the durations of as many leading pairs of readings as are found alike, at least
-// one, puts their spans into spans and returns how many they are. Scenario and Verdict of the
-// Duration hold for all of them. They are the same spans that Duration gives; it takes a fraction
-// of the time where readings come roughly in order. An error is of the first pair alone.
+// Durations finds the durations of the leading pairs of readings that one method covers. It covers
+// at least one pair, stores the durations in spans and returns their number. Scenario and Verdict
+// of the Duration hold for all of them. Each span is the one that Duration would give, but takes a
+// fraction of the time if readings come roughly in order. An error concerns only the first pair.
 func (w *Ways) Durations(xs, ys []uint64, spans []Span) (int, Duration, error) {
 	xs = xs[:min(len(xs), batchRows)]
 	ys, spans = ys[:len(xs)], spans[:len(xs)]
@@ -21,10 +21,11 @@ func (w *Ways) Durations(xs, ys []uint64, spans []Span) (int, Duration, error) {
 	return 1, d, err
 }
 
-// batchRows is how many durations are found at once at the most.
+// batchRows is the most durations that one call finds.
 const batchRows = 512
 
-// alike goes the way of the first pair's stretch, as long as the pieces last that it uses.
+// alike finds the leading durations by the method of the first pair, up to the end of the pieces
+// that it uses.
 func (w *Ways) alike(xs, ys []uint64, spans []Span) (int, Duration) {
 	s := w.stretch(xs[0])
 	if s.state != fast {
@@ -69,13 +70,14 @@ func (w *Ways) alike(xs, ys []uint64, spans []Span) (int, Duration) {
 	return w.narrowed(s, n, &d, xs, ys, spans), d
 }
 
-// narrowed is what by does after the chosen way.
+// narrowed intersects the first n spans with those through the reference, as by does for one pair.
+// It returns how many spans hold.
 func (w *Ways) narrowed(s *wayStretch, n int, d *Duration, xs, ys []uint64, spans []Span) int {
 	if n == 0 {
 		return 0
 	}
 	narrows := w.narrows(s, ys[0]-xs[0])
-	if w.same { // not all of them may need it
+	if w.same { // perhaps only some of them need it
 		for i := range n {
 			if w.narrows(s, ys[i]-xs[i]) != narrows {
 				n = i
@@ -89,7 +91,7 @@ func (w *Ways) narrowed(s *wayStretch, n int, d *Duration, xs, ys []uint64, span
 	n, verdict := w.firstOnRef.countAll(xs[:n], w.a)
 	n, other := w.secondOnRef.countAll(ys[:n], w.b)
 	if n == 0 || max(verdict, other) != d.Verdict {
-		return 0 // one by one
+		return 0 // the caller takes them one by one
 	}
 	if w.across == nil {
 		w.across = make([]Span, batchRows)
@@ -103,7 +105,8 @@ func (w *Ways) narrowed(s *wayStretch, n int, d *Duration, xs, ys []uint64, span
 	return n
 }
 
-// differences are ys − xs, give or take e, of the leading pairs for which that is a duration.
+// differences sets spans to ys − xs ± e, up to the first pair whose difference is not a duration.
+// It returns how many it set.
 func (w *Ways) differences(xs, ys []uint64, spans []Span, e int64) int {
 	for i, x := range xs {
 		d, ok := difference(ys[i], x)
@@ -115,10 +118,10 @@ func (w *Ways) differences(xs, ys []uint64, spans []Span, e int64) int {
 	return len(xs)
 }
 
-// maxSpan leaves room for what is added to a duration.
+// maxSpan leaves room for what is later added to a duration.
 const maxSpan = 1 << 62
 
-// points are readings as intervals of counts.
+// points returns the intervals of counts that the readings stand for.
 func points(readings []uint64, quantum uint64, out []Interval) []Interval {
 	out = out[:len(readings)]
 	for i, y := range readings {
@@ -127,7 +130,7 @@ func points(readings []uint64, quantum uint64, out []Interval) []Interval {
 	return out
 }
 
-// between is second − first.
+// between sets spans to second − first. It stops at the first overflow and returns how many it set.
 func between(first, second []Interval, spans []Span) int {
 	second, spans = second[:len(first)], spans[:len(first)]
 	for i := range first {
@@ -147,7 +150,8 @@ func negate(spans []Span) {
 	}
 }
 
-// countAll is count of the leading readings that are on one piece of one relation.
+// countAll translates the leading readings that lie on one piece of one relation, as count does. It
+// returns how many there are.
 func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 	if len(ys) == 0 {
 		return 0, Consistent
@@ -188,7 +192,8 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 	return len(ys), s.verdict
 }
 
-// scaleAll is scale of the leading spans where the stretch's rate holds, each from a reading on.
+// scaleAll scales the leading spans, each from its reading, as scale does. It stops where the
+// stretch's rate no longer holds, and returns how many it scaled.
 func (s *wayStretch) scaleAll(ys []uint64, spans []Span) int {
 	spans = spans[:len(ys)]
 	for i, y := range ys {

@@ -4,20 +4,21 @@ import "math/big"
 
 // This file finds the smallest wander that the constraints of a window allow.
 //
-// Let the rate stay between r·(1−w) and r·(1+w). A packet from u, of which φ(b) ≤ a is known, to l,
-// of which φ(b) ≥ a is known and which comes later, then proves
+// Let the rate stay between r·(1−w) and r·(1+w). Take an upper constraint u, φ(b_u) ≤ a_u, and a
+// later lower constraint l, φ(b_l) ≥ a_l. They prove
 //
 //	a_l − a_u ≤ φ(b_l) − φ(b_u) ≤ r·(1+w)·(b_l − b_u)
 //
-// and one from a lower constraint to a later upper one a_u − a_l ≥ r·(1−w)·(b_u − b_l). So with the
+// A lower constraint and a later upper one prove a_u − a_l ≥ r·(1−w)·(b_u − b_l). So with the
 // steepest chord s of the first kind and the flattest chord f of the second,
 //
 //	s/(1+w) ≤ r ≤ f/(1−w), and therefore w ≥ (s − f)/(s + f).
 //
-// That is all that the constraints say about w: if every two of them are consistent so, then some
-// function with such rates satisfies all (the smallest that lies above the lowers and rises fast
-// enough). It is a bound of the true wander, whatever the network does, and it is stronger than
-// asking whether a polygon is empty, in which wander is reckoned from y alone.
+// The constraints say no more than that about w: if every two of them are consistent in this sense,
+// some function with such rates satisfies them all (the smallest one that lies above the lower
+// constraints and rises fast enough). The result bounds the true wander from below, whatever the
+// network does. It is stronger than the question whether a polygon is empty, which measures wander
+// from y alone.
 
 // chord is a straight line from one constraint to a later one of the other kind.
 type chord struct {
@@ -25,13 +26,13 @@ type chord struct {
 	from, to  uint64 // readings at its ends
 }
 
-// chords are the steepest and the flattest chord of a window.
+// chords holds the steepest and the flattest chord of a window.
 type chords struct {
 	steepest, flattest chord
 }
 
-// chordsWithin returns the chords of the constraints whose trains lie wholly within some readings,
-// and whether there are both.
+// chordsWithin returns the chords of the constraints whose trains lie wholly within the given
+// readings. It reports whether both chords exist.
 func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
 	i := firstFrom(e.lower, within.Lo)
 	if i == len(e.lower) {
@@ -69,14 +70,14 @@ func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
 	return c, okS && okF
 }
 
-// scratch is what chordsWithin reuses from one window to the next.
+// scratch is memory that chordsWithin reuses from one window to the next.
 type scratch struct{ lower, upper []point }
 
-// steepest returns the chord of the largest slope from a point of first to a later one of second,
-// both with c ascending, and whether there is any chord.
+// steepest returns the chord of the largest slope from a point of first to a later point of second.
+// Both must be sorted by c. It reports whether there is any chord.
 //
-// It goes from chord to chord as Newton's method does: the one that rises most above the slope
-// found last is steeper, and if none rises above it that slope is the largest.
+// It improves one chord step by step, as Newton's method does. The chord that rises most above the
+// current slope is steeper; when none rises above it, the current slope is the largest.
 func steepest(first, second []point) (chord, bool) {
 	if len(first) == 0 || len(second) == 0 || first[0].c >= second[len(second)-1].c {
 		return chord{}, false
@@ -84,7 +85,7 @@ func steepest(first, second []point) (chord, bool) {
 	from, to := first[0], second[len(second)-1]
 	for {
 		num, den := to.a-from.a, to.c-from.c
-		// Of a point, how far it lies above a line of this slope.
+		// above returns how far a point lies above a line of this slope.
 		above := func(q point) wide { return product(q.a, den).minus(product(q.c, num)) }
 		var most, lowest wide
 		var lowestPoint point
@@ -124,8 +125,8 @@ func (c chords) least() Wander {
 	return min(Wander(num.Div(num, den).Int64()), maxWander)
 }
 
-// merge returns the chords of two sets of constraints whose rates have the same mean, without those
-// from one set to the other.
+// merge returns the chords of two sets of constraints whose rates have the same mean. It leaves out
+// chords from one set to the other.
 func (c chords) merge(d chords) chords {
 	if product(c.steepest.rise, d.steepest.run).less(product(d.steepest.rise, c.steepest.run)) {
 		c.steepest = d.steepest
@@ -136,8 +137,8 @@ func (c chords) merge(d chords) chords {
 	return c
 }
 
-// shorter returns the chord over the shorter run: where something happened, rather than what that
-// is held against.
+// shorter returns the chord over the shorter run. It spans the place where something happened; the
+// longer one is only what that is compared with.
 func (c chords) shorter() chord {
 	if c.steepest.run < c.flattest.run {
 		return c.steepest
@@ -145,16 +146,16 @@ func (c chords) shorter() chord {
 	return c.flattest
 }
 
-// leastWindowsApart is how many windows, for w_min, begin within half of one. A chord that is
-// longer than the rest of a window may be missed, which loses next to nothing.
+// leastWindowsApart is how many windows begin within half of one when w_min is sought. A chord that
+// is longer than the rest of a window may be missed, which loses next to nothing.
 const leastWindowsApart = 16
 
-// Windows of these multiples of the stated length are looked at: what moves slowly, or is seen
-// through wide constraints, shows only in the longer ones.
+// leastWindows are the window lengths that are searched, as multiples of the stated length. Slow
+// movement, and any movement seen through wide constraints, shows only in the longer ones.
 var leastWindows = [...]int64{1, 2, 4, 8}
 
-// eachWindow calls f with windows that together hold all constraints, and by how many times each is
-// longer than the stated one.
+// eachWindow calls f with windows that together hold all constraints. k is how many times longer
+// than the stated window each is.
 func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64)) {
 	for _, length := range leastWindows {
 		last := uint64(0)
@@ -175,7 +176,7 @@ func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64))
 
 // least returns w_min: the constraints refute every smaller wander.
 //
-// In a window of k times the stated length the rate stays within k·w of some value: its logarithm
+// In a window of k times the stated length the rate stays within k·w of some value. Its logarithm
 // moves by at most 2·artanh(w) in each of k adjoining windows, so it stays within k·artanh(w) of
 // the middle of its range, and tanh(k·artanh(w)) ≤ k·w.
 func (e *evidence) least(places []uint64) Wander {

@@ -14,20 +14,21 @@ import (
 // ErrNoPath is returned when no chain of relations leads from one node to another.
 var ErrNoPath = errors.New("no relation")
 
-// ThirdNodes says how far other nodes may narrow what is known of two. A value that goes over a
-// third node is as true as what that node reported: a lie of its, smaller than the bounds on its
-// way, cannot be seen.
+// ThirdNodes says how far other nodes may narrow what is known about two. A value that goes over a
+// third node is only as true as what that node reported. A lie smaller than the bounds along the
+// path cannot be seen.
 type ThirdNodes uint8
 
 const (
-	// ThirdAgreed: as far as two of them agree, each end on its own. If no more than one node lies,
-	// in whatever way, it moves relations with itself and no other. The default.
+	// ThirdAgreed narrows each end as far as two third nodes agree on it. If at most one node lies,
+	// in any manner, it moves only its own relations. This is the default.
 	ThirdAgreed ThirdNodes = iota
 
-	// ThirdAny: as far as any of them does. Nothing is tighter, and everything rests on every node.
+	// ThirdAny narrows as far as any third node does. Nothing is tighter, and everything rests on
+	// every node.
 	ThirdAny
 
-	// ThirdNone: not at all. However many nodes lie, each moves relations with itself and no other.
+	// ThirdNone never narrows. However many nodes lie, each moves only its own relations.
 	ThirdNone
 )
 
@@ -40,10 +41,10 @@ func (t ThirdNodes) String() string {
 	return fmt.Sprintf("third nodes %d", uint8(t))
 }
 
-// MarshalText returns agreed, any or none.
+// MarshalText returns "agreed", "any" or "none".
 func (t ThirdNodes) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText takes agreed, any or none.
+// UnmarshalText accepts "agreed", "any" or "none".
 func (t *ThirdNodes) UnmarshalText(text []byte) error {
 	i := slices.Index(thirdNodes[:], string(text))
 	if i < 0 {
@@ -53,7 +54,7 @@ func (t *ThirdNodes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// needed is how many of them have to agree.
+// needed returns how many third nodes must agree.
 func (t ThirdNodes) needed() int {
 	switch t {
 	case ThirdAny:
@@ -64,12 +65,12 @@ func (t ThirdNodes) needed() int {
 	return math.MaxInt
 }
 
-// Closure relates the nodes of a fleet over every third one: φ_AC ∘ φ_CB bounds φ_AB as well as a
-// direct relation does, and what all allow is tighter than each. ThirdNodes says whose word is
-// taken for it. It is immutable and any number of goroutines may use it.
+// Closure relates the nodes of a fleet over every third node. φ_AC ∘ φ_CB bounds φ_AB as a direct
+// relation does, and the intersection of all such bounds is tighter than each. ThirdNodes says
+// which third nodes are believed. A Closure is immutable; any number of goroutines may use it.
 //
-// A consistent path is one whose relations all are. Others are used only where consistent ones are
-// not enough, and what comes of them is marked suspect.
+// A path is consistent if all of its relations are. Other paths are used only where consistent ones
+// do not suffice, and their results are marked suspect.
 type Closure struct {
 	third     ThirdNodes
 	names     []string // sorted
@@ -77,7 +78,7 @@ type Closure struct {
 	relations [][]*Relation
 }
 
-// path is the direct relation of two nodes, or one into a third and one from there.
+// path is the direct relation of two nodes, or one into a third node and one from there.
 type path struct{ first, second *Relation }
 
 func (p path) verdict() Verdict {
@@ -104,13 +105,14 @@ func (p path) count(c Interval) (Interval, error) {
 	return p.second.count(c)
 }
 
-// Path names the nodes that a value went over, from its own to the one in whose cycles it is given.
+// Path names the nodes that a value passed, from its own node to the one in whose cycles it is
+// given.
 type Path []string
 
 func (p Path) String() string { return strings.Join(p, " → ") }
 
-// NewClosure returns the closure of some relations. A relation leads one way: give both directions
-// of every pair.
+// NewClosure returns the closure of some relations. A relation has one direction: give both
+// directions of every pair.
 func NewClosure(relations []*Relation, third ThirdNodes) (*Closure, error) {
 	nodes := map[string]Node{}
 	for _, r := range relations {
@@ -142,7 +144,7 @@ func NewClosure(relations []*Relation, third ThirdNodes) (*Closure, error) {
 	return c, nil
 }
 
-// index is that of a node; -1 if there is none of that name.
+// index returns the index of a node, or -1 if no node has that name.
 func (c *Closure) index(name string) int {
 	if i, ok := slices.BinarySearch(c.names, name); ok {
 		return i
@@ -164,7 +166,7 @@ func (c *Closure) over(from, into int) iter.Seq[path] {
 	}
 }
 
-// paths are all that may be used from one node to another, the direct relation first. The error
+// paths returns all usable paths from one node to another, the direct relation first. The error
 // says why there are not enough.
 func (c *Closure) paths(from, into int) ([]path, error) {
 	var ps []path
@@ -176,8 +178,8 @@ func (c *Closure) paths(from, into int) ([]path, error) {
 	if n := c.third.needed(); len(thirds) >= n {
 		ps = append(ps, thirds...)
 	} else if direct == nil && len(thirds) > 0 {
-		return nil, fmt.Errorf("%q and %q were not measured with each other, and what %d other "+
-			"nodes say of both does not count with third nodes %v: %w",
+		return nil, fmt.Errorf("%q and %q were not measured with each other, and %d third "+
+			"nodes are too few to relate them with third nodes %v: %w",
 			c.names[from], c.names[into], len(thirds), c.third, ErrNoPath)
 	}
 	if len(ps) == 0 {
@@ -186,8 +188,8 @@ func (c *Closure) paths(from, into int) ([]path, error) {
 	return ps, nil
 }
 
-// Related returns why readings of one node cannot be translated to another, in an error that wraps
-// ErrNoPath; nil if some can.
+// Related returns nil if some readings of one node can be translated to the other. Otherwise it
+// returns an error that says why not and wraps ErrNoPath.
 func (c *Closure) Related(from, into string) error {
 	i, j := c.index(from), c.index(into)
 	if i < 0 || j < 0 {
@@ -207,8 +209,8 @@ type Closed struct {
 	Verdict        Verdict
 }
 
-// DisagreementError says that two paths between nodes leave no common value: an assumption is
-// broken, or stamps lie, on one of them.
+// DisagreementError says that two paths between the same nodes leave no common value. An assumption
+// is broken on one of them, or stamps lie.
 type DisagreementError struct {
 	Reading uint64 // of the paths' first node
 	Paths   [2]Path
@@ -229,7 +231,7 @@ func (e *DisagreementError) Nodes() []string {
 	return slices.Compact(all)
 }
 
-// Translate returns in which interval into's counter stood when from's showed y, as
+// Translate returns the interval in which into's counter stood when from's showed y, as
 // Relation.Translate does. An empty intersection is a *DisagreementError.
 func (c *Closure) Translate(from, into string, y uint64) (Closed, error) {
 	closed, err := c.count(from, into, y)
@@ -244,7 +246,7 @@ func (c *Closure) Translate(from, into string, y uint64) (Closed, error) {
 	return closed, nil
 }
 
-// count returns into's count when a program read y on from.
+// count returns into's count at the moment when a program read y on from.
 func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	i, j := c.index(from), c.index(into)
 	if i < 0 {
@@ -275,21 +277,21 @@ func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	return closed, nil
 }
 
-// told is what a path says.
+// told is a path and the interval that it gives.
 type told struct {
 	path
 	at Interval
 }
 
-// settled is what the ends of a value rest on: each on the direct relation, or on as many third
-// nodes as are needed. Of these the last allows the most, and gives the end.
+// settled holds what each end of a value rests on: the direct relation, or as many third nodes as
+// must agree. The last of these third nodes is the loosest and gives the end.
 type settled struct {
 	lo, hi  []told
 	verdict Verdict
 }
 
-// settle carries a count over all paths and takes those on which the tightest ends rest that may be
-// used.
+// settle carries a count along all paths. For each end it chooses the tightest basis that
+// ThirdNodes permits.
 func (c *Closure) settle(paths []path, start Interval) (settled, error) {
 	var failed error
 	for _, verdict := range []Verdict{Consistent, Suspect} {
@@ -335,26 +337,28 @@ type Event struct {
 	Reading uint64
 }
 
-// Scenario says by which way a duration was found.
+// Scenario says how a duration was found.
 type Scenario uint8
 
 const (
-	// Trivial: both events on the reference node.
+	// Trivial: both events are on the reference node.
 	Trivial Scenario = iota + 1
 
-	// SameNode: both on one other node; by that node's rate. The paper's Scenario 1.
+	// SameNode: both events are on one other node, and its rate scales the difference. The paper's
+	// Scenario 1.
 	SameNode
 
-	// Direct: on two nodes; both put on one of the two counters by the relation of that pair, then,
-	// unless that counter is the reference, scaled to it by a rate. The paper's Scenarios 2 and 3.
+	// Direct: the events are on two nodes. The relation of that pair puts both on one of the two
+	// counters. Unless that counter is the reference, a rate then scales the difference to it. The
+	// paper's Scenarios 2 and 3.
 	Direct
 
-	// ThroughReference: on two nodes; each translated to the reference on its own. The paper's
-	// baseline. The reference then is a third node, on whose word alone the duration rests: this is
-	// a way with ThirdAny only.
+	// ThroughReference: the events are on two nodes, and each is translated to the reference on its
+	// own. The paper's baseline. The reference is then a third node on whose word alone the
+	// duration rests, so only ThirdAny allows this.
 	ThroughReference
 
-	// ByClosure: as Direct or ThroughReference, over third nodes too.
+	// ByClosure: as Direct or ThroughReference, but over third nodes too.
 	ByClosure
 )
 
@@ -377,12 +381,12 @@ func (s Scenario) String() string {
 // Duration is a duration in reference cycles.
 type Duration struct {
 	Span
-	Scenario Scenario // the one that alone is tightest; Span is what all of them allow
+	Scenario Scenario // the tightest one; Span is the intersection of all
 	Verdict  Verdict
 }
 
-// Duration returns the duration from one event to another in cycles of the reference node, quantum
-// and core slack of either node included.
+// Duration returns the duration from one event to another in cycles of the reference node. It
+// includes quantum and core slack of both events' nodes.
 func (c *Closure) Duration(reference string, first, second Event) (Duration, error) {
 	d, err := c.duration(reference, first, second)
 	if err != nil {
@@ -422,16 +426,17 @@ func (c *Closure) duration(reference string, first, second Event) (Duration, err
 	return s.result()
 }
 
-// overReference tells whether events of two nodes may both be translated to the reference: it then
-// is a third node like others.
+// overReference reports whether events of two nodes may both be translated to the reference, which
+// then is a third node like others.
 func (c *Closure) overReference(reference, first, second string) bool {
 	return c.third == ThirdAny && reference != first && reference != second
 }
 
-// on finds the duration by putting both events on one node's counter and scaling it to the
-// reference.
-func (c *Closure) on(node, reference string, first, second Event, by Scenario) (Span, Scenario,
-	Verdict, error) {
+// on finds the duration by putting both events on one node's counter and scaling the difference to
+// the reference.
+func (c *Closure) on(
+	node, reference string, first, second Event, by Scenario,
+) (Span, Scenario, Verdict, error) {
 	var verdict Verdict
 	place := func(e Event) (Interval, error) {
 		if by == ByClosure || e.Node == node {
@@ -480,8 +485,8 @@ func (c *Closure) direct(from, into string) (*Relation, error) {
 	return nil, fmt.Errorf("directly from %q to %q: %w", from, into, ErrNoPath)
 }
 
-// search keeps what all ways to a duration allow: the consistent ones, or if there are none the
-// others.
+// search intersects all durations that were found: the consistent ones or, if there are none, the
+// suspect ones.
 type search struct {
 	found     [2]bool // by verdict
 	all, best [2]Duration
@@ -490,7 +495,7 @@ type search struct {
 
 func (s *search) offer(d Span, by Scenario, v Verdict, err error) {
 	if err != nil {
-		// A disagreement must not be lost behind a way that merely was not there.
+		// Keep a disagreement even if another method failed for want of a relation.
 		var broken *DisagreementError
 		if s.err == nil || errors.As(err, &broken) {
 			s.err = err
@@ -521,7 +526,8 @@ func (s *search) result() (Duration, error) {
 		d := s.all[v]
 		d.Scenario = s.best[v].Scenario
 		if !d.Valid() {
-			return Duration{}, fmt.Errorf("ways to it leave nothing in common (the tightest, %v, "+
+			return Duration{}, fmt.Errorf("methods for it have nothing in common (the tightest, "+
+				"%v, "+
 				"gives %v): %w", d.Scenario, s.best[v].Span, ErrAssumption)
 		}
 		return d, nil

@@ -11,16 +11,16 @@ import (
 type Fault uint8
 
 const (
-	// RateMoved: the rate moved further than the wander.
+	// RateMoved: the rate moved further than the wander allows.
 	RateMoved Fault = iota + 1
 
-	// Stepped: one counter jumped against the other between two trains, on either side of which all
-	// is well. A reset or a migration that did not break the epoch, or stamps that are not what
-	// they say.
+	// Stepped: one counter jumped against the other between two trains, and all is well on either
+	// side. The cause is a reset or a migration that did not break the epoch, or false stamps.
 	Stepped
 
 	// RanBackwards: a later reading is smaller; no two counters that run forwards give such
-	// constraints. A reset, or a step back that is longer than the time between trains.
+	// constraints. The cause is a reset, or a step back that is longer than the time between
+	// trains.
 	RanBackwards
 )
 
@@ -39,14 +39,14 @@ func (f Fault) String() string {
 // Contradiction is a place where the constraints refute the wander that was asked for.
 type Contradiction struct {
 	Fault Fault
-	From  string // the node whose readings At are
-	Into  string // the other
-	// the trains before and after the place where the refutation is strongest, in cycles of From
+	From  string // the node that At belongs to
+	Into  string // the other node
+	// the trains around the place where the refutation is strongest, in cycles of From
 	At    Interval
-	Asked Wander // in the window there
-	Least Wander // the wander that it would take
+	Asked Wander // in that window
+	Least Wander // the smallest wander that the constraints there allow
 
-	// JumpCycles is by how much Into's counter jumped, for Stepped.
+	// JumpCycles is how far Into's counter jumped. It is set for Stepped only.
 	JumpCycles Span
 }
 
@@ -80,8 +80,8 @@ func (e *RefutedError) Error() string {
 // Unwrap returns ErrWanderAboveMax.
 func (e *RefutedError) Unwrap() error { return ErrWanderAboveMax }
 
-// contradictions returns the places where the constraints refute w, in order; of those less than a
-// window apart the one with the strongest evidence.
+// contradictions returns the places where the constraints refute w, in order. Of several places
+// less than a window apart it returns the one with the strongest evidence.
 func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 	var cs []Contradiction
 	var s scratch
@@ -91,7 +91,7 @@ func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 			return
 		}
 		c := e.contradiction(chords, within, k, w)
-		// Windows overlap, and most see what another saw, or its flank.
+		// Windows overlap. Most see what another window saw, or the flank of that.
 		for i := range cs {
 			if c.At.Lo <= up(cs[i].At.Hi, e.windowCycles) &&
 				cs[i].At.Lo <= up(c.At.Hi, e.windowCycles) {
@@ -119,9 +119,9 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 		return c
 	}
 	if needed, _ := e.windows(within.Mid()); k > max(needed, 1) {
-		return c // a window that long leaves the rate room enough to make a step of whatever it did
+		return c // in a window that long, the rate may move enough to look like a step
 	}
-	// A step leaves either side in order, and both at the same rate.
+	// Before and after a step nothing contradicts the wander, and the rate is the same.
 	total := w.times(k)
 	left, right := Interval{within.Lo, at.from}, Interval{at.to, within.Hi}
 	for _, t := range e.trains {
@@ -152,13 +152,13 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	return c
 }
 
-// jump returns by how much the count of into is later than it should be to the right of a gap, by
-// what is known on the left of it.
+// jump returns how far into's count, right of a gap, is ahead of what the constraints left of the
+// gap predict.
 func (e *evidence) jump(left, right Interval, w Wander) (Span, bool) {
 	var before, after seen
 	y := left.Hi + (right.Lo-left.Hi)/2
-	if !e.look(&before, y, left, w) || !before.solve() || !e.look(&after, y, right, w) ||
-		!after.solve() {
+	if !e.look(&before, y, left, w) || !before.solve() ||
+		!e.look(&after, y, right, w) || !after.solve() {
 		return Span{}, false
 	}
 	lo, hi := before.min, before.max
@@ -179,8 +179,8 @@ func (e *evidence) jump(left, right Interval, w Wander) (Span, bool) {
 	return jump, err == nil
 }
 
-// backwards returns two readings between which some constraints within a window hold for no
-// function that grows: φ(b) ≥ a and φ(b') ≤ a' with b ≤ b' and a > a'.
+// backwards returns two readings within a window between which no increasing function satisfies the
+// constraints: φ(b) ≥ a and φ(b') ≤ a' with b ≤ b' and a > a'.
 func (e *evidence) backwards(within Interval) (Interval, bool) {
 	i := firstFrom(e.lower, within.Lo)
 	var highest fact
@@ -200,7 +200,7 @@ func (e *evidence) backwards(within Interval) (Interval, bool) {
 	return Interval{}, false
 }
 
-// limit narrows the polygon to rates from lo to hi, which lie within its own.
+// limit narrows the polygon to rates from lo to hi, which lie within the polygon's own.
 func (g *polygon) limit(lo, hi slope) {
 	for _, s := range []struct{ own, to *slope }{{&g.min, &lo}, {&g.max, &hi}} {
 		*s.own = slope{
@@ -211,22 +211,22 @@ func (g *polygon) limit(lo, hi slope) {
 	}
 }
 
-// Check looks for a contradiction that the last train or the one before it brought. A step beyond
-// the bound shows within two trains. It costs little however many trains there are.
+// Check looks for a contradiction that came with the last train or the one before it. A step beyond
+// the bound shows within two trains. The cost does not depend on the number of trains.
 func (p *Pair) Check() *Contradiction { return p.CheckLast(1) }
 
-// CheckLast is Check for several trains that were added since the last look, at the cost of one. It
-// sees those of them that lie within two windows of the last.
+// CheckLast does what Check does for several trains that were added since the last check, at the
+// cost of one. It sees only those that lie within two windows of the last train.
 func (p *Pair) CheckLast(trains int) *Contradiction {
 	n := len(p.trains)
 	if n < 2 {
 		return nil
 	}
-	first := max(0, n-1-max(1, trains)) // the one before those
+	first := max(0, n-1-max(1, trains)) // the train before them
 	begin, end := p.trains[first].b.Lo, p.trains[first].b.Hi
 	for i := first + 1; i < n; i++ {
 		newest, previous := &p.trains[i], &p.trains[i-1]
-		// A counter that went back has its trains in another order than the other's.
+		// If a counter went back, its trains come in another order than the other counter's.
 		if newest.b.Lo > previous.b.Hi && newest.a.Hi < previous.a.Lo ||
 			newest.a.Lo > previous.a.Hi && newest.b.Hi < previous.b.Lo {
 			return &Contradiction{
@@ -237,7 +237,7 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 		}
 		begin, end = min(begin, newest.b.Lo), max(end, newest.b.Hi)
 	}
-	// Any window will do that ends with the last train.
+	// Any window that ends with the last train will do.
 	within := Interval{down(end, 2*p.B.cycles(p.Declared.Window)), up(end, maxErrorCycles*2)}
 	recent := &Pair{A: p.A, B: p.B, Declared: p.Declared}
 	for i := n - 1; i >= 0 && p.trains[i].b.Hi >= within.Lo; i-- {
@@ -251,7 +251,7 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 	}
 	c := e.contradiction(cs, within, 1, p.Declared.Wander)
 	if c.At.Hi < down(begin, p.B.CoreSlackCycles) {
-		return nil // an earlier train brought it
+		return nil // it came with an earlier train
 	}
 	return &c
 }

@@ -18,8 +18,8 @@ func (r *Relation) Between(x, y uint64) (Span, error) {
 // SameNode returns the duration between two events, both at readings of From's counter, in cycles
 // of Into.
 //
-// Short durations are best known by the rate, long ones by what either end is translated to; the
-// result is what both allow.
+// The rate gives the best bound for short durations, and the two translated ends for long ones. The
+// result is the intersection of both.
 func (r *Relation) SameNode(first, second uint64) (Span, error) {
 	for _, y := range []uint64{first, second} {
 		if !r.limits.Contains(y) {
@@ -34,38 +34,37 @@ func (r *Relation) SameNode(first, second uint64) (Span, error) {
 	from, errFrom := r.count(r.From.counts(At(first)))
 	to, errTo := r.count(r.From.counts(At(second)))
 	if errFrom != nil || errTo != nil {
-		return byRate, errRate // too near to the limits for a step of the counter
+		return byRate, errRate // a step of the counter would cross the limits
 	}
 	byEnds, err := to.Minus(from)
 	if err != nil || errRate != nil {
-		return byEnds, err // the rate may be known around either end, and not between
+		return byEnds, err // the rate may be known around either end, but not between
 	}
 	both := byRate.Intersect(byEnds)
 	if !both.Valid() {
-		return Span{}, fmt.Errorf("duration of %q from %d to %d is %v by rate and %v by its "+
+		return Span{}, fmt.Errorf("duration on %q from %d to %d is %v by rate and %v by its "+
 			"ends: %w", r.From.Name, first, second, byRate, byEnds, ErrAssumption)
 	}
 	return both, nil
 }
 
 // errorCycles is how far a duration between two readings of the node may be off: they may come from
-// two cores and from anywhere in their steps.
+// two cores and from anywhere within their steps.
 func (n Node) errorCycles() int64 { return int64(n.QuantumCycles + n.CoreSlackCycles) }
 
-// lasted returns the durations from an event at one reading of the node to one at another, in its
-// own cycles.
+// lasted returns the time between events at two readings of the node, in the node's own cycles.
 func (n Node) lasted(first, second uint64) (Span, error) {
 	d, ok := difference(second, first)
 	e := n.errorCycles()
 	if most := math.MaxInt64 - e; !ok || d > most || d < -most {
-		return Span{}, fmt.Errorf("take the time from %d to %d of %q: %w", first, second, n.Name,
+		return Span{}, fmt.Errorf("measure the time from %d to %d of %q: %w", first, second, n.Name,
 			ErrOutOfRange)
 	}
 	return Span{d - e, d + e}, nil
 }
 
-// scale returns in cycles of Into what lasts d cycles of From's count and begins at y, give or take
-// a quantum and core slack.
+// scale returns in cycles of Into a duration of d cycles of From's count. It begins at y, give or
+// take quantum and core slack.
 func (r *Relation) scale(y uint64, d Span) (Span, error) {
 	ends := func(d int64) (lo, hi int64, err error) {
 		length := uint64(d)
@@ -96,13 +95,14 @@ func (r *Relation) scale(y uint64, d Span) (Span, error) {
 	return Span{lo, hi}, nil
 }
 
-// maxSteps is how many steps a duration is cut into at the most. A window is some seconds: only
-// durations of half a day or more are cut more coarsely than into windows, and a program that logs
-// a counter of its own making may give one of centuries.
+// maxSteps is the largest number of steps that a duration is cut into. A window takes some seconds,
+// so only durations of half a day or more are cut more coarsely than into windows. A program that
+// logs a counter of its own making may give a duration of centuries.
 const maxSteps = 4096
 
-// passed returns how many cycles of Into pass while From counts so many from y on, or up to y, at
-// the least and at the most. It goes window by window, each by the rate of the knot in its middle.
+// passed returns the least and the most cycles of Into that pass while From counts length cycles,
+// forwards or backwards from y. It goes window by window, each by the rate of the knot in its
+// middle.
 func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
 	limit := down(r.limits.Hi, y)
 	if !forward {

@@ -7,8 +7,8 @@ import (
 )
 
 // evidence is a pair's constraints as one of its sides sees them: widened by quantum and core
-// slack, sorted, and, if the relation is to lead from A to B, turned round. In this file b is a
-// reading of the node that is translated from and a of the node that is translated into.
+// slack, and sorted. For a relation from A to B the constraints are turned round. In this file b is
+// a reading of the node that is translated from, and a one of the node that is translated into.
 type evidence struct {
 	from, into   Node
 	declared     Assumptions
@@ -56,12 +56,11 @@ func (p *Pair) evidence(into Side) *evidence {
 
 // widened is a train's constraints as seen by the side that is translated into.
 type widened struct {
-	// in the order of the train's own, lower's and upper's exchanged for SideB
-	lower, upper []reading
-	extent       Interval // as far beyond the train's readings as its constraints are widened
+	lower, upper []reading // in the train's order; SideB exchanges lower and upper
+	extent       Interval  // of the train's readings, widened as its constraints are
 }
 
-// widened returns a train's constraints, with either reading moved so far as its node's quantum and
+// widened returns a train's constraints. It moves each reading by as much as its node's quantum and
 // core slack may have moved it, in the direction that keeps the inequality true.
 func (p *Pair) widened(t *train, into Side) widened {
 	from, to := p.B, p.A
@@ -93,8 +92,8 @@ func down(x, d uint64) uint64 { return x - min(x, d) }
 
 func up(x, d uint64) uint64 { return x + min(math.MaxUint64-x, d) }
 
-// domain returns the readings that have constraints of both kinds on both sides, and whether there
-// are any.
+// domain returns the readings that have constraints of both kinds on both sides. It reports whether
+// there are any.
 func (e *evidence) domain() (Interval, bool) {
 	const none = math.MaxUint64
 	firstLower, firstUpper := uint64(none), uint64(none)
@@ -114,8 +113,8 @@ func (e *evidence) domain() (Interval, bool) {
 	return Interval{first + 1, last - 1}, true
 }
 
-// windows returns by how many times the window around y must be longer than the stated one to hold
-// constraints of both kinds on both sides of y, and whether any window does.
+// windows returns how many times longer than the stated one the window around y must be to hold
+// constraints of both kinds on both sides of y. It reports whether any window does.
 func (e *evidence) windows(y uint64) (k int64, ok bool) {
 	var lowerBefore, upperBefore, lowerAfter, upperAfter bool
 	var reach uint64
@@ -168,8 +167,8 @@ func firstFrom(fs []fact, b uint64) int {
 	return i
 }
 
-// seen is a polygon and where it is seen from: distances are from y, readings of a relative to
-// anchor. It is reused from one window to the next.
+// seen is a polygon and the place from which it is seen: distances are from y, readings of a
+// relative to anchor. It is reused from one window to the next.
 type seen struct {
 	polygon
 	y, anchor uint64
@@ -177,11 +176,11 @@ type seen struct {
 }
 
 // look fills s with the hulls of the constraints whose trains lie wholly within the given readings
-// around y, with wander w, and reports whether there are any of either kind.
+// around y, with wander w. It reports whether there are constraints of both kinds.
 //
-// What is rounded: the share of the wander in a distance, w·|b − y|, is rounded up to whole cycles.
-// That moves a lower constraint to the right and an upper one to the left, which loosens either
-// since the rate is positive, by less than a cycle.
+// The wander over a distance, w·|b − y|, is rounded up to whole cycles. This moves a lower
+// constraint to the right and an upper one to the left, by less than a cycle. The rate is positive,
+// so both moves loosen the constraint.
 func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 	s.y = y
 	s.lower, s.upper = s.lower[:0], s.upper[:0]
@@ -211,8 +210,8 @@ func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 	return len(s.lower) > 0 && len(s.upper) > 0
 }
 
-// relative returns a − anchor for a constraint of the given kind. A distance too large to be
-// computed with is replaced by the largest that is not, if that loosens the constraint; if not,
+// relative returns a − anchor for a constraint of the given kind. A distance that is too large to
+// compute with is replaced by the largest possible one if that loosens the constraint. Otherwise
 // relative reports false.
 func relative(kind Kind, a, anchor uint64) (int64, bool) {
 	d, ok := difference(a, anchor)
@@ -243,9 +242,9 @@ func behind(b, y uint64, f fraction) int64 {
 	return -int64(y - b + f.of(y-b))
 }
 
-// solveAt fills s with the polygon at y under wander w, and says whether it could: insufficient
-// means that no window has constraints on both sides or that the lengthened wander is too large to
-// compute with, infeasible that no line satisfies the constraints.
+// solveAt fills s with the polygon at y under wander w. It returns insufficient if no window has
+// constraints on both sides or the lengthened wander is too large to compute with, and infeasible
+// if no line satisfies the constraints.
 func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 	k, ok := e.windows(y)
 	if !ok {
@@ -259,16 +258,16 @@ func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 	return e.solveWithin(s, y, k, lengthened)
 }
 
-// solveAll fills s with all constraints, seen from y, for a rate that does not wander: windows
-// overlap, so a rate that is constant in each is constant. It reports false if they reach too far
-// to be computed with.
+// solveAll fills s with all constraints, seen from y, for a rate that does not wander. Windows
+// overlap, so a rate that is constant in each of them is constant everywhere. It reports false if
+// the constraints reach too far to compute with.
 func (e *evidence) solveAll(s *seen, y uint64) bool {
 	all := e.all()
 	s.k = windowsFor(all.Width(), e.windowCycles)
 	return all.Width() <= maxReachCycles && e.look(s, y, all, 0)
 }
 
-// all returns the readings that the trains lie in.
+// all returns the interval of readings that the trains lie in.
 func (e *evidence) all() Interval {
 	all := Interval{math.MaxUint64, 0}
 	for _, t := range e.trains {
@@ -277,7 +276,7 @@ func (e *evidence) all() Interval {
 	return all
 }
 
-// move looks at the same lines from another reading. It is right for a window without wander.
+// move moves the point of view to another reading. It is right only for a window without wander.
 func (s *seen) move(y uint64) {
 	d := int64(y - s.y)
 	for _, q := range []*point{&s.min.lower, &s.min.upper, &s.max.lower, &s.max.upper} {
@@ -291,7 +290,7 @@ func (s *seen) move(y uint64) {
 	s.y = y
 }
 
-// solveWithin is solveAt for a window of known length and the wander in it.
+// solveWithin does what solveAt does for a window of known length and the wander in it.
 func (e *evidence) solveWithin(s *seen, y uint64, k int64, w Wander) solution {
 	half := uint64(k) * e.windowCycles
 	within := Interval{down(y, half), up(y, half)}

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// ErrImpossible is returned for an exchange whose stamps no two clocks that run forwards can give.
+// ErrImpossible is returned for an exchange whose stamps cannot come from two clocks that run
+// forwards.
 var ErrImpossible = errors.New("impossible exchange")
 
-// Exchange is one probe and its answer: four stamps in the order in which they happened. A stamp is
-// an interval because a stamp is seldom a single reading: a kernel stamp, for one, is known only to
-// lie between two of them. The true reading lies in the interval.
+// Exchange is one probe and its answer: four stamps in the order in which they happened. Each is an
+// interval that holds the true reading, because few stamps are single readings: a kernel stamp, for
+// example, is known only to lie between two of them.
 //
-// Sent and Returned are readings of the counter of the node that started the exchange, Received and
-// Answered of the node that answered.
+// Sent and Returned are readings of the starter's counter, Received and Answered of the answerer's.
 type Exchange struct {
 	Sent     Interval // the probe leaves the starter
 	Received Interval // the probe arrives at the answerer
@@ -25,9 +25,9 @@ type Exchange struct {
 // cycles.
 func (e Exchange) RoundTripCycles() uint64 { return down(e.Returned.Hi, e.Sent.Lo) }
 
-// Check returns an error wrapping ErrImpossible if the stamps contradict themselves: an empty
-// interval, or an effect that is surely earlier than its cause, on a counter whose cores disagree
-// by no more than its slack.
+// Check returns an error that wraps ErrImpossible if the stamps contradict themselves: an interval
+// is empty, or an effect is earlier than its cause even if the cores of the counter disagree by its
+// slack.
 func (e Exchange) Check(starterSlackCycles, answererSlackCycles uint64) error {
 	for _, s := range [...]struct {
 		name string
@@ -76,8 +76,8 @@ func (k Kind) String() string {
 // Constraint is what one packet proves about φ, the function that maps B's counter to A's.
 type Constraint struct {
 	Kind Kind
-	B    uint64 // reading of B's counter, at the end of its stamp that keeps the inequality true
-	A    uint64 // reading of A's counter, likewise
+	B    uint64 // B's counter: the end of the stamp that keeps the inequality true
+	A    uint64 // A's counter, likewise
 }
 
 // Constraints returns the two inequalities that an exchange between A and B proves.

@@ -13,7 +13,7 @@ import (
 // The stored form of a pair. FORMAT.md describes it.
 
 var (
-	// ErrNotPair is returned for data that do not begin as a stored pair does.
+	// ErrNotPair is returned for data that do not begin like a stored pair.
 	ErrNotPair = errors.New("not a stored pair")
 
 	// ErrVersion is returned for a stored pair of a version that this code does not know.
@@ -22,29 +22,29 @@ var (
 	// ErrTorn is returned for a stored pair whose end is missing.
 	ErrTorn = errors.New("torn")
 
-	// ErrChecksum is returned for a stored pair with a block that is not what was written.
+	// ErrChecksum is returned for a stored pair with a changed block.
 	ErrChecksum = errors.New("checksum does not match")
 
-	// ErrMalformed is returned for a stored pair that no pair can have been stored as.
+	// ErrMalformed is returned for data that Encode never writes.
 	ErrMalformed = errors.New("malformed")
 )
 
 const (
 	fileMagic    = "CPRELATE"
 	fileVersion  = 2
-	firstVersion = 1 // whose trains lack the counts
+	firstVersion = 1 // its trains lack the counts
 
 	blockHeader = 1
 	blockTrain  = 2
 	blockEnd    = 3
 
-	// maxBlockBytes is above what the longest train needs that is of use.
+	// maxBlockBytes is more than the longest useful train needs.
 	maxBlockBytes = 1 << 26
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns the pair in its stored form. Everything that Relate needs is in it.
+// Encode returns the pair in its stored form, which holds everything that Relate needs.
 func (p *Pair) Encode() []byte {
 	out := []byte(fileMagic)
 	out = binary.LittleEndian.AppendUint32(out, fileVersion)
@@ -109,8 +109,8 @@ func appendUint64s(b []byte, vs ...uint64) []byte {
 }
 
 // DecodePair reads what Encode returned. An error wraps ErrNotPair, ErrVersion, ErrTorn,
-// ErrChecksum or ErrMalformed, and names the byte at which the block begins that is wrong. To
-// refuse a pair of another epoch, call CheckEpochs on the result.
+// ErrChecksum or ErrMalformed, and names the byte at which the damaged block begins. To refuse a
+// pair of another epoch, call CheckEpochs on the result.
 func DecodePair(data []byte) (*Pair, error) {
 	if !bytes.HasPrefix(data, []byte(fileMagic)) {
 		if len(data) < len(fileMagic) && bytes.HasPrefix([]byte(fileMagic), data) {
@@ -135,7 +135,7 @@ func DecodePair(data []byte) (*Pair, error) {
 	return p, nil
 }
 
-// decoder walks the blocks of a file. at is where the block being looked at begins.
+// decoder walks the blocks of a file. at is where the current block begins.
 type decoder struct {
 	data    []byte
 	at      int
@@ -150,7 +150,8 @@ func (d *decoder) block() (payload fields, next int, err error) {
 	}
 	n := binary.LittleEndian.Uint32(rest)
 	if n > maxBlockBytes {
-		return nil, 0, fmt.Errorf("length %d is above %d: %w", n, maxBlockBytes, ErrMalformed)
+		return nil, 0, fmt.Errorf("length of %d bytes is above %d: %w", n, maxBlockBytes,
+			ErrMalformed)
 	}
 	if uint64(len(rest)) < uint64(n)+8 {
 		return nil, 0, ErrTorn
@@ -194,9 +195,9 @@ func (d *decoder) pair() (*Pair, error) {
 			var n uint64
 			switch {
 			case !f.uint64s(&n) || len(f) > 0:
-				return nil, fmt.Errorf("end block of another length: %w", ErrMalformed)
+				return nil, fmt.Errorf("end block of the wrong length: %w", ErrMalformed)
 			case n != uint64(len(p.trains)):
-				return nil, fmt.Errorf("%d trains, and the end block counts %d: %w", len(p.trains),
+				return nil, fmt.Errorf("%d trains, but the end block counts %d: %w", len(p.trains),
 					n, ErrMalformed)
 			case next != len(d.data):
 				return nil, fmt.Errorf("%d bytes after the end block: %w", len(d.data)-next,
@@ -250,8 +251,7 @@ func decodeTrain(f fields, version uint32) (train, error) {
 	return t, nil
 }
 
-// checkTrain returns an error unless t is a train that Add could have made of something, pruned or
-// not.
+// checkTrain returns an error unless Add can have made t, pruned or not.
 func (p *Pair) checkTrain(t *train) error {
 	if len(t.lower)+len(t.upper) == 0 {
 		return fmt.Errorf("train without constraints: %w", ErrMalformed)
@@ -288,8 +288,8 @@ func (p *Pair) checkTrain(t *train) error {
 	return nil
 }
 
-// fields is what is left of a payload. Its methods take a field off its front and report whether it
-// was there.
+// fields is the rest of a payload. Its methods take a field off its front and report whether it was
+// there.
 type fields []byte
 
 func (f *fields) take(n int) []byte {

@@ -7,13 +7,13 @@ import (
 	"math/big"
 )
 
-// ErrOutOfRange is returned when a result is no 64-bit counter value or duration: the relation is
-// being used for readings that its counters never showed.
+// ErrOutOfRange is returned when a result does not fit a 64-bit counter value or duration: the
+// caller asks for readings that the counters never showed.
 var ErrOutOfRange = errors.New("result exceeds 64 bits")
 
-// Interval is the closed set of counter values from Lo to Hi, in cycles of one counter.
-// A counter value is a count since some unknown moment, so two of them can be compared only if they
-// come from one counter and one epoch.
+// Interval is the closed set of counter values from Lo to Hi, in cycles of one counter. A counter
+// value is a count since some unknown moment, so two of them can be compared only if they come from
+// one counter and one epoch.
 type Interval struct {
 	Lo, Hi uint64
 }
@@ -36,7 +36,7 @@ func (i Interval) Mid() uint64 { return i.Lo + (i.Hi-i.Lo)/2 }
 // Contains reports whether c lies in the interval.
 func (i Interval) Contains(c uint64) bool { return i.Lo <= c && c <= i.Hi }
 
-// Intersect returns what both intervals hold; the result is not Valid if that is nothing.
+// Intersect returns what both intervals hold. The result is not Valid if that is nothing.
 func (i Interval) Intersect(j Interval) Interval {
 	return Interval{max(i.Lo, j.Lo), min(i.Hi, j.Hi)}
 }
@@ -53,7 +53,7 @@ func (i Interval) Minus(j Interval) (Span, error) {
 
 func (i Interval) String() string { return fmt.Sprintf("[%d, %d]", i.Lo, i.Hi) }
 
-// difference returns x − y and whether it fits an int64, and so does its negative.
+// difference returns x − y and whether both it and its negative fit an int64.
 func difference(x, y uint64) (int64, bool) {
 	d := int64(x - y)
 	return d, (x >= y) == (d >= 0) && d != math.MinInt64
@@ -74,7 +74,7 @@ func (s Span) Width() uint64 { return uint64(s.Hi) - uint64(s.Lo) }
 // Contains reports whether d lies in the span.
 func (s Span) Contains(d int64) bool { return s.Lo <= d && d <= s.Hi }
 
-// Intersect returns what both spans hold; the result is not Valid if that is nothing.
+// Intersect returns what both spans hold. The result is not Valid if that is nothing.
 func (s Span) Intersect(t Span) Span {
 	return Span{max(s.Lo, t.Lo), min(s.Hi, t.Hi)}
 }
@@ -112,7 +112,7 @@ func (o Order) String() string {
 }
 
 // intervalOf rounds the real interval [lo, hi] outward. A counter shows no value below 0 or above
-// 2⁶⁴ − 1, so an end beyond these is moved to them; an interval wholly beyond is refused.
+// 2⁶⁴ − 1, so it clamps the ends to these, and refuses an interval that lies wholly beyond them.
 func intervalOf(lo, hi *big.Rat) (Interval, error) {
 	l, h := floor(lo), ceil(hi)
 	if h.Sign() < 0 || l.Cmp(maxUint64) > 0 {

@@ -9,13 +9,13 @@ import (
 // Kept is a train as a pair keeps it.
 type Kept struct {
 	By          Starter
-	Exchanges   int  // complete ones that it was made of
+	Exchanges   int  // complete ones in it
 	Whole       bool // whether Best is one of them
 	Best        Exchange
-	Gathered    int // constraints before any was pruned; 0 if that is not known
+	Gathered    int // constraints before pruning; 0 if unknown
 	Constraints []Constraint
 	Stamps      Stamps
-	B, A        Interval // readings that its constraints spanned before any was pruned
+	B, A        Interval // readings that its constraints spanned before pruning
 }
 
 // Kept returns the pair's trains, in the order in which they were added.
@@ -41,10 +41,10 @@ func (p *Pair) Kept() iter.Seq[Kept] {
 	}
 }
 
-// Merge adds the trains of another pair of the same two nodes, whichever of them it calls A: two
-// nodes that probe each other each know their own trains. It returns an error wrapping ErrEpoch if
-// a node's epoch is another, or ErrAssumption if the pairs are not of the same nodes with the same
-// properties or were pruned for less wander.
+// Merge adds the trains of another pair of the same two nodes: two nodes that probe each other each
+// know only their own trains. The other pair may call either node A. The error wraps ErrEpoch if a
+// node's epoch differs. It wraps ErrAssumption if the nodes or their properties differ, or if the
+// other pair was pruned for less wander.
 func (p *Pair) Merge(q *Pair) error {
 	a, b := q.A, q.B
 	turned := a.Name == p.B.Name
@@ -72,7 +72,7 @@ func (p *Pair) Merge(q *Pair) error {
 		if turned {
 			trains[i] = trains[i].turned()
 		}
-		// long ones may fit a window of one node only
+		// A long train may fit a window of one node only.
 		if err := p.checkTrain(&trains[i]); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -12,16 +12,14 @@ import (
 )
 
 var (
-	// ErrAssumption is returned for assumptions or a description of a node that nothing can be
-	// computed with.
+	// ErrAssumption is returned for assumptions, or a description of a node, that cannot be used.
 	ErrAssumption = errors.New("unusable assumption")
 
-	// ErrWanderAboveMax is returned when a relation is asked for, or turns out to need, more wander
-	// than constraints were kept for.
+	// ErrWanderAboveMax is returned when a relation is asked for more wander than constraints were
+	// kept for, or turns out to need more.
 	ErrWanderAboveMax = errors.New("wander above w_max")
 
-	// ErrEpoch is returned when what is asked for and what is at hand come from different epochs of
-	// a node.
+	// ErrEpoch is returned when two things that must share a node's epoch do not.
 	ErrEpoch = errors.New("another epoch")
 )
 
@@ -37,8 +35,8 @@ type Node struct {
 	// bound is computed from it.
 	NominalHz uint64
 
-	// QuantumCycles is the step in which the counter moves: a reading c means a count in [c, c +
-	// q]. 1 for one that moves in single cycles, which still is not a point.
+	// QuantumCycles is the step q in which the counter moves: a reading c means a count in [c, c +
+	// q]. It is 1 for a counter that moves in single cycles, so even that gives no exact point.
 	QuantumCycles uint64
 
 	// CoreSlackCycles is how far readings taken on different cores at one moment may differ. 0 is
@@ -46,24 +44,24 @@ type Node struct {
 	CoreSlackCycles uint64
 }
 
-// Assumptions are what a relation's truth rests on, beside quantum, core slack and unbroken epochs.
+// Assumptions are what a relation rests on, beside quantum, core slack and unbroken epochs.
 type Assumptions struct {
 	// Wander is how far the rate may move from its mean within Window to either side of any
 	// reading.
 	Wander Wander
 	Window time.Duration
 
-	// ExtrapolationLimit is how far before the first and after the last constraint readings are
-	// translated.
+	// ExtrapolationLimit is how far readings are translated before the first constraint and after
+	// the last one.
 	ExtrapolationLimit time.Duration
 
 	// MaxWander is the largest wander for which Prune keeps every constraint that matters. The pair
-	// is not evaluated above it.
+	// is never evaluated for more.
 	MaxWander Wander
 }
 
-// DefaultAssumptions returns 1 ppm over ±10 s, translated up to 60 s beyond the constraints and
-// kept for 16 ppm.
+// DefaultAssumptions returns a wander of 1 ppm over ±10 s, an extrapolation limit of 60 s and a
+// largest wander of 16 ppm.
 func DefaultAssumptions() Assumptions {
 	return Assumptions{
 		Wander:             1 * PPM,
@@ -81,8 +79,8 @@ const (
 	SideB
 )
 
-// Pair is what is known about two counters: constraints, and the assumptions under which they were
-// gathered. Relate evaluates it. One goroutine at a time may use a Pair.
+// Pair holds what is known about two counters: constraints, and the assumptions under which they
+// were gathered. Relate evaluates it. Only one goroutine at a time may use a Pair.
 type Pair struct {
 	A, B     Node
 	Declared Assumptions
@@ -90,23 +88,22 @@ type Pair struct {
 	trains []train // in the order in which they were added
 }
 
-// reading is the readings of A and B that one constraint compares.
+// reading is the pair of readings, of B and of A, that one constraint compares.
 type reading struct{ b, a uint64 }
 
-// train is the constraints that were gathered back to back. It is in a window whole or not at all,
-// so that a constraint can be left out for another of the same train whatever the window.
+// train holds the constraints that were gathered back to back. A window holds the whole train or
+// none of it, so a constraint may stand in for another of the same train in any window.
 type train struct {
-	exchanges uint32 // how many it was made of
-	// how many constraints it had before any was pruned; 0 in files that do not say
-	gathered uint32
-	stamps   Stamps
-	b, a     Interval // readings that its constraints spanned before any was pruned
+	exchanges uint32 // complete ones in it
+	gathered  uint32 // constraints before pruning; 0 in files that do not say
+	stamps    Stamps
+	b, a      Interval // readings that its constraints spanned before pruning
 
 	by    Starter
 	whole bool     // best is an exchange; a train of lone packets has none
-	best  Exchange // the one of smallest round trip
+	best  Exchange // the exchange of smallest round trip
 
-	lower, upper []reading // b ascending; best's are among them until they are pruned
+	lower, upper []reading // b ascending; includes those of best until they are pruned
 }
 
 // NewPair returns a pair without constraints.
@@ -118,7 +115,8 @@ func NewPair(a, b Node, declared Assumptions) (*Pair, error) {
 	return p, nil
 }
 
-// maxErrorCycles limits a quantum and a core slack: 2²⁰ cycles are 200 µs and more, beyond any use.
+// maxErrorCycles limits a quantum and a core slack: 2²⁰ cycles are at least 200 µs, far more than
+// any real counter needs.
 const maxErrorCycles = 1 << 20
 
 func (p *Pair) check() error {
@@ -196,17 +194,17 @@ func (p *Pair) CheckEpochs(epochA, epochB string) error {
 	return nil
 }
 
-// Wider returns the node as it is if both descriptions of it are true: with the larger quantum and
-// the larger core slack.
+// Wider returns the node with the larger quantum and the larger core slack of the two descriptions,
+// so that both hold.
 func (n Node) Wider(m Node) Node {
 	n.QuantumCycles = max(n.QuantumCycles, m.QuantumCycles)
 	n.CoreSlackCycles = max(n.CoreSlackCycles, m.CoreSlackCycles)
 	return n
 }
 
-// Describe takes in another description of one of the pair's nodes, and says whether that changes
-// the pair. The larger quantum and core slack hold, also for what was added before. The nominal
-// rate becomes n's: no bound rests on it. A node of another name or epoch changes nothing.
+// Describe takes in another description of one of the pair's nodes. The larger quantum and core
+// slack hold, also for earlier trains. The nominal rate becomes n's, since no bound rests on it. A
+// node of another name or epoch changes nothing. Describe reports whether the pair changed.
 func (p *Pair) Describe(n Node) (changed bool) {
 	for _, own := range []*Node{&p.A, &p.B} {
 		if own.Name != n.Name || own.Epoch != n.Epoch {
@@ -218,12 +216,12 @@ func (p *Pair) Describe(n Node) (changed bool) {
 	return changed
 }
 
-// Train is what one train of exchanges, or one on its own, brought.
+// Train is what one train of exchanges, or one exchange on its own, brought.
 type Train struct {
 	By        Starter
 	Exchanges []Exchange
 
-	// OneWay holds what packets proved whose exchange came to nothing.
+	// OneWay holds what single packets proved whose exchange failed.
 	OneWay []Constraint
 
 	// Stamps says where the stamps come from, for reports. No bound depends on it.
@@ -236,8 +234,8 @@ type Stamps struct {
 	User   uint32 // a program, around its system calls
 }
 
-// Add adds a train. The train must be short beside the window: only windows that it lies in as a
-// whole use it. An impossible exchange refuses the whole train with an error wrapping
+// Add adds a train. The train must be short compared with the window: only windows that hold it
+// whole use it. One impossible exchange makes Add refuse the whole train, with an error that wraps
 // ErrImpossible.
 func (p *Pair) Add(t Train) error {
 	if n := 2*len(t.Exchanges) + len(t.OneWay); n > maxTrainConstraints {
@@ -297,8 +295,7 @@ func (t *train) sort() {
 	}
 }
 
-func compareReadings(x,
-	y reading) int {
+func compareReadings(x, y reading) int {
 	return cmp.Or(cmp.Compare(x.b, y.b), cmp.Compare(x.a, y.a))
 }
 
@@ -314,8 +311,8 @@ func (p *Pair) Constraints() int {
 	return n
 }
 
-// Best returns of each train that the given node started the exchange of smallest round trip. It is
-// what PaperRelate wants.
+// Best returns, for each train that the given node started, the exchange of smallest round trip.
+// PaperRelate takes these.
 func (p *Pair) Best(by Starter) []Exchange {
 	var es []Exchange
 	for _, t := range p.trains {
@@ -326,8 +323,8 @@ func (p *Pair) Best(by Starter) []Exchange {
 	return es
 }
 
-// Split returns the trains that lie wholly before B's reading b and those wholly after it, as pairs
-// of their own: the way on from a step.
+// Split returns, as two pairs, the trains that lie wholly before B's reading b and those wholly
+// after it. It is the remedy for a step.
 func (p *Pair) Split(b uint64) (before, after *Pair) {
 	before = &Pair{A: p.A, B: p.B, Declared: p.Declared}
 	after = &Pair{A: p.A, B: p.B, Declared: p.Declared}

@@ -7,23 +7,23 @@ import (
 )
 
 // This file is the method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller), kept by
-// name so that ours can be held against it: two anchors, each the exchange of smallest round trip
-// of a quiet period; a straight line between them; half of the larger round trip as the bound. It
-// assumes that the relative rate never moves between the anchors (w = 0) and that readings are
-// exact. The numbers in parentheses are the paper's equations.
+// name so that ours can be compared with it. It has two anchors, each the exchange of smallest
+// round trip of a quiet period, and draws a straight line between them. Half of the larger round
+// trip is the bound. It assumes that the relative rate never moves between the anchors (w = 0) and
+// that readings are exact. Numbers in parentheses are the paper's equations.
 //
-// Everything is in exact rationals: it is slow and needs no error analysis.
+// All computation is in exact rationals, which is slow but needs no error analysis.
 
 // ErrExtrapolated is returned for a reading that does not lie between the anchors, where the
-// paper's bound is not valid. TranslateGrown gives the bound that is.
+// paper's bound is not valid. TranslateGrown gives a bound that is.
 var ErrExtrapolated = errors.New("reading is not between the anchors")
 
-// PaperRelation maps readings of the answering node's counter into cycles of the starting node's,
-// which is the paper's reference A; the answering node is its B. It is immutable.
+// PaperRelation maps readings of the answering node's counter to cycles of the starting node's. The
+// starter is the paper's reference A, the answerer its B. A PaperRelation is immutable.
 type PaperRelation struct {
-	// The lines on which φ lies at least and at most, if its rate is constant. For anchors whose
-	// answerer's stamps are single readings, as the paper has them, their mean is (4) and half
-	// their distance is the unequal form of the bound.
+	// lower and upper are the lines between which φ lies if its rate is constant. In the paper an
+	// answerer's stamps are single readings. For such anchors the mean of the lines is (4), and
+	// half their distance is the unequal form of the bound.
 	lower, upper line
 
 	from, to uint64   // readings of B between which the lines are proven
@@ -98,7 +98,7 @@ func smallestRoundTrip(es []Exchange) (Exchange, error) {
 	return best, nil
 }
 
-// Ratio returns A cycles per B cycle (2).
+// Ratio returns how many A cycles pass in a B cycle (2).
 func (p PaperRelation) Ratio() *big.Rat {
 	return half(new(big.Rat).Add(p.lower.slope, p.upper.slope))
 }
@@ -112,7 +112,7 @@ func (p PaperRelation) E() *big.Rat {
 	return j
 }
 
-// gap returns half the distance of the two lines: at an anchor, its δ (3).
+// gap returns half the distance of the two lines. At an anchor this is its δ (3).
 func (p PaperRelation) gap(b *big.Rat) *big.Rat {
 	return half(new(big.Rat).Sub(p.upper.at(b), p.lower.at(b)))
 }
@@ -125,7 +125,7 @@ func (p PaperRelation) mid(b *big.Rat) *big.Rat {
 type PaperValue struct {
 	Centre *big.Rat
 	Paper  *big.Rat // the bound as the paper gives it, a multiple of e
-	Tight  *big.Rat // the bound that its derivation gives before e is put for both anchors' errors
+	Tight  *big.Rat // the bound of the paper's derivation, before e replaces both anchors' errors
 }
 
 // Interval returns Centre ± Paper as counter values, rounded outward.
@@ -141,7 +141,7 @@ func (v PaperValue) ends(bound *big.Rat) (lo, hi *big.Rat) {
 	return new(big.Rat).Sub(v.Centre, bound), new(big.Rat).Add(v.Centre, bound)
 }
 
-// Translate returns B's reading y in A cycles, ± e (4). Outside of the anchors it returns
+// Translate returns B's reading y in A cycles, ± e (4). Outside the anchors it returns
 // ErrExtrapolated.
 func (p PaperRelation) Translate(y uint64) (Interval, error) {
 	v, err := p.Value(y)
@@ -151,7 +151,7 @@ func (p PaperRelation) Translate(y uint64) (Interval, error) {
 	return v.Interval()
 }
 
-// Value returns B's reading y in A cycles, with both bounds. Outside of the anchors it returns
+// Value returns B's reading y in A cycles, with both bounds. Outside the anchors it returns
 // ErrExtrapolated.
 func (p PaperRelation) Value(y uint64) (PaperValue, error) {
 	if y < p.from || y > p.to {
@@ -162,9 +162,10 @@ func (p PaperRelation) Value(y uint64) (PaperValue, error) {
 	return PaperValue{p.mid(b), p.E(), p.gap(b)}, nil
 }
 
-// TranslateGrown is Translate for any reading. Outside of the anchors the errors of both add up,
-// and the bound grows to (|1−λ| + |λ|)·e, where λ is the reading's place between them: 0 at the
-// first, 1 at the second. The growth covers the error of the line, not a rate that moves.
+// TranslateGrown does what Translate does for any reading. Outside the anchors the errors of both
+// add up, and the bound grows to (|1−λ| + |λ|)·e. λ is the reading's place between the anchors: 0
+// at the first, 1 at the second. The growth covers the error of the line, but not a rate that
+// moves.
 func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
 	if v, err := p.Value(y); err == nil {
 		return v.Interval()
@@ -178,9 +179,10 @@ func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
 	return PaperValue{Centre: p.mid(b), Paper: bound}.Interval()
 }
 
-// WanderedBound is e made true for rates that wander by w: at reading y, e and what the rate can
-// have moved the line away from the nearer anchor since, in A cycles. It is e + w·T/2 at most, in
-// the middle of the T between the anchors. Outside of them it returns ErrExtrapolated.
+// WanderedBound returns e corrected for rates that wander by w, in A cycles. At reading y it is e
+// plus the most by which the rate can have moved the line since the nearer anchor. With T between
+// the anchors it is at most e + w·T/2, in the middle. Outside the anchors it returns
+// ErrExtrapolated.
 func (p PaperRelation) WanderedBound(y uint64, w Wander) (*big.Rat, error) {
 	v, err := p.Value(y)
 	if err != nil {
@@ -204,7 +206,7 @@ func (p PaperRelation) slopeError() *big.Rat {
 	return d.Quo(d, p.span())
 }
 
-// SameNode is Scenario 1: both events, at readings w and y, on B; the duration in A cycles.
+// SameNode is Scenario 1: both events, at readings w and y, are on B. The duration is in A cycles.
 func (p PaperRelation) SameNode(w, y uint64) PaperValue {
 	d := new(big.Rat).Sub(integer(y), integer(w))
 	dAbs := new(big.Rat).Abs(d)
@@ -217,8 +219,8 @@ func (p PaperRelation) SameNode(w, y uint64) PaperValue {
 	}
 }
 
-// FromReference is Scenario 2: the first event at reading x on A, the second at y on B; the
-// duration in A cycles.
+// FromReference is Scenario 2: the first event is at reading x on A, the second at y on B. The
+// duration is in A cycles.
 func (p PaperRelation) FromReference(x, y uint64) (PaperValue, error) {
 	v, err := p.Value(y)
 	if err != nil {
@@ -228,10 +230,10 @@ func (p PaperRelation) FromReference(x, y uint64) (PaperValue, error) {
 	return v, nil
 }
 
-// PaperDirect is Scenario 3: the first event at reading u on B, the second at v on C, in cycles of
-// A, which saw neither. ba maps B to A and cb, measured directly between the two, C to B. The bound
-// as the paper gives it is (8); it leaves out what the error of the duration adds to the error of
-// the rate, and tight does not.
+// PaperDirect is Scenario 3: the first event is at reading u on B, the second at v on C. The
+// duration is in cycles of A, which saw neither. ba maps B to A. cb, measured directly between the
+// two, maps C to B. The bound as the paper gives it is (8). It omits the product of the duration's
+// error and the rate's error; the tight bound includes it.
 func PaperDirect(ba, cb PaperRelation, u, v uint64) (PaperValue, error) {
 	onB, err := cb.FromReference(u, v)
 	if err != nil {
@@ -252,8 +254,8 @@ func PaperDirect(ba, cb PaperRelation, u, v uint64) (PaperValue, error) {
 	return PaperValue{Centre: new(big.Rat).Mul(r, d), Paper: paper, Tight: tight}, nil
 }
 
-// PaperBaseline is the paper's baseline for the same case (11): both events are translated to A on
-// their own.
+// PaperBaseline is the paper's baseline for the same case (11): each event is translated to A on
+// its own.
 func PaperBaseline(ba, ca PaperRelation, u, v uint64) (PaperValue, error) {
 	first, err := ba.Value(u)
 	if err != nil {

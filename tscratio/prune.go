@@ -5,26 +5,28 @@ import (
 	"slices"
 )
 
-// pruneWindows is up to how many times the stated length windows answer the same after Prune.
+// pruneWindows is how many times the stated length a window may be for Prune to leave its answers
+// the same.
 const pruneWindows = 8
 
-// Prune drops constraints that change no answer and returns how many. Answers stay the same to the
-// cycle in every window of up to 8 times the stated length in which the wander computed with is at
-// most MaxWander; in others they stay true. So does w_min, while what such a window proves is at
+// Prune drops constraints that change no answer and returns their number. Answers stay the same to
+// the cycle in every window of up to 8 times the stated length whose wander is at most MaxWander.
+// In other windows they stay true. w_min stays the same too, while what such a window proves is at
 // most MaxWander.
 //
-// A lower constraint i may go if some j of the same train has
+// A lower constraint i may go if the same train has some j with
 //
 //	a_j − a_i ≥ max over r of r·[(b_j − b_i) + w_max·|b_j − b_i|]
 //
-// since j then implies i at every y; for upper constraints it is the mirror image. Only constraints
-// of the same train count, because a window holds a train whole or not at all. The rates r are
-// those of every window that may hold the train (provenRates); they are proven from constraints
-// that stay in any case, the anchors. Each train's exchange of smallest round trip is stored beside
-// its constraints, and is not touched.
+// since j then implies i at every y. For upper constraints this is mirrored. Only constraints of
+// the same train count, because a window holds a train whole or not at all. The rates r are those
+// of every window that may hold the train (provenRates). They are proven from the anchors,
+// constraints that always stay. Each train's exchange of smallest round trip is stored beside its
+// constraints and is not touched.
 //
-// A train that lacks one kind of constraint is left as it is, as is one with too little to either
-// side of it to prove a rate. More trains may be added afterwards, and Prune called again.
+// Prune leaves alone a train that lacks one kind of constraint, and one that has too few
+// constraints on either side to prove a rate. More trains may be added afterwards, and Prune called
+// again.
 func (p *Pair) Prune() int {
 	before := p.Constraints()
 	ratesA, ratesB := p.provenRates(SideA), p.provenRates(SideB)
@@ -34,8 +36,8 @@ func (p *Pair) Prune() int {
 		if rA == (RateInterval{}) || rB == (RateInterval{}) || t.a.Width() > maxReachCycles {
 			continue
 		}
-		// What goes must be implied in relations into A and in those into B, which see it turned
-		// round.
+		// What goes must be implied in relations into A and in relations into B, which see it
+		// turned round.
 		intoA, intoB := p.widened(t, SideA), p.widened(t, SideB)
 		lower, upper := p.anchors(t)
 		t.lower = thin(t.lower, lower, func(j, i int) bool {
@@ -50,9 +52,9 @@ func (p *Pair) Prune() int {
 	return before - p.Constraints()
 }
 
-// anchors returns which lower and which upper constraint of a train, that has both, stay whatever
-// happens: the tightest at the nominal rates. The choice affects how much is pruned and nothing
-// else.
+// anchors returns which lower and which upper constraint of a train always stay: the tightest at
+// the nominal rates. The train must have both kinds. The choice affects how much is pruned, and
+// nothing else.
 func (p *Pair) anchors(t *train) (lower, upper int) {
 	a, b := int64(p.A.NominalHz), int64(p.B.NominalHz)
 	// a_i − a_j > (b_i − b_j)·rate; distances within a train are below 2⁶³.
@@ -72,12 +74,12 @@ func (p *Pair) anchors(t *train) (lower, upper int) {
 	return lower, upper
 }
 
-// thin returns the readings that no other implies, and the anchor.
+// thin returns the anchor and the readings that no other reading implies.
 func thin(rs []reading, anchor int, implies func(j, i int) bool) []reading {
 	gone := make([]bool, len(rs))
 	for i := range rs {
 		for j := range rs {
-			// One that is gone is implied by one that is not, which implies all that the first did.
+			// Whatever a dropped reading implies, the kept reading that implies it implies too.
 			if i != j && i != anchor && !gone[j] && implies(j, i) {
 				gone[i] = true
 				break
@@ -93,8 +95,8 @@ func thin(rs []reading, anchor int, implies func(j, i int) bool) []reading {
 	return kept
 }
 
-// impliesLower reports whether p + r·c_j ≥ a_j leaves nothing for p + r·c_i ≥ a_i to exclude, for
-// any r in rates, any y and any wander up to f.
+// impliesLower reports whether p + r·c_j ≥ a_j implies p + r·c_i ≥ a_i, for any r in rates, any y
+// and any wander up to f.
 func impliesLower(j, i reading, rates RateInterval, f fraction) bool {
 	return atLeast(j.a, i.a, furthest(j.b, i.b, f), rates)
 }
@@ -104,8 +106,8 @@ func impliesUpper(j, i reading, rates RateInterval, f fraction) bool {
 	return atLeast(i.a, j.a, furthest(i.b, j.b, f), rates)
 }
 
-// furthest returns the most by which c may be further at b than at b2, seen from any y: (b − b2) +
-// f·|b − b2|, and one more because each c is rounded to a whole cycle.
+// furthest returns the most by which c at b may exceed c at b2, seen from any y: (b − b2) + f·|b −
+// b2|, plus one because each c is rounded to a whole cycle.
 func furthest(b, b2 uint64, f fraction) int64 {
 	if b == b2 {
 		return 0
@@ -127,18 +129,18 @@ func atLeast(a, a2 uint64, d int64, rates RateInterval) bool {
 	return have >= 0 || uint64(-have) <= slack
 }
 
-// provenRates returns for each train rates that include, for every window that holds it, all those
-// in the window's polygon, as long as the wander in the window is at most MaxWander and its length
-// at most 8 times the stated one. The zero interval says that there is no such proof.
+// provenRates returns rates for each train. They include all rates in the polygon of every window
+// that holds the train, if the wander in the window is at most MaxWander and its length at most 8
+// times the stated one. The zero interval means that there is no such proof.
 //
-// A window around y that reaches H to either side and holds a train that lies from x to z holds
-// also every other that lies within [z − H, z], if y ≤ z, or else within [x, x + H]. So the rate of
-// every window is bounded by the train and the farthest partner on at least one side. For two
-// constraints, lower (b, a) and upper (b', a'),
+// Take a window around y that reaches H to either side and holds a train from x to z. It also holds
+// every other train within [z − H, z] if y ≤ z, or else within [x, x + H]. So the train and its
+// farthest partner, on at least one side, bound the rate of every window. For two constraints,
+// lower (b, a) and upper (b', a'),
 //
 //	a − a' ≤ r·[(b − b') + w·(|b − y| + |b' − y|)], where the sum of distances is at most 2H.
 //
-// Only anchors are used, which are never pruned.
+// Only anchors are used, because they are never pruned.
 func (p *Pair) provenRates(into Side) []RateInterval {
 	type place struct {
 		Interval
@@ -205,7 +207,7 @@ next:
 	return proven
 }
 
-// rateBetween bounds the rate by two exchanges, the second after the first, if distances are
+// rateBetween bounds the rate by two exchanges, the second after the first, whose distances are
 // uncertain by apart. It reports false if that proves no upper bound.
 func rateBetween(lower, upper, laterLower, laterUpper reading, apart uint64) (RateInterval, bool) {
 	var r RateInterval

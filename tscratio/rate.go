@@ -14,8 +14,8 @@ const rateBits = 48
 // Float returns the rate for display. Nothing is computed from it.
 func (r Rate) Float() float64 { return math.Ldexp(float64(r), -rateBits) }
 
-// times returns r·d in cycles, rounded down and up. What 64 bits do not hold is their largest
-// number: less than r·d, and for up the sign that it is not known.
+// times returns r·d in cycles, rounded down and up. A product that does not fit 64 bits becomes
+// their largest number. That is a valid lower bound; as an upper bound it means "unknown".
 func (r Rate) times(d uint64) (down, up uint64) {
 	if hi, _ := bits.Mul64(d, uint64(r)); hi>>rateBits != 0 {
 		return math.MaxUint64, math.MaxUint64
@@ -31,8 +31,8 @@ type RateInterval struct {
 // Contains reports whether r lies in the interval.
 func (i RateInterval) Contains(r Rate) bool { return i.Lo <= r && r <= i.Hi }
 
-// PPB returns by how many parts in 10⁹ the interval's ends differ from the rate of reference, for
-// display.
+// PPB returns, for display, by how many parts in 10⁹ the interval's ends differ from the reference
+// rate.
 func (i RateInterval) PPB(reference float64) (lo_ppb, hi_ppb float64) {
 	return (i.Lo.Float()/reference - 1) * 1e9, (i.Hi.Float()/reference - 1) * 1e9
 }
@@ -41,7 +41,7 @@ func (i RateInterval) String() string {
 	return fmt.Sprintf("[%.12f, %.12f]", i.Lo.Float(), i.Hi.Float())
 }
 
-// wander returns the rates that occur where the rate moves by f from a mean in the interval:
+// wander returns the rates that occur if the rate moves by f from a mean in the interval:
 // [lo·(1−f), hi·(1+f)].
 func (i RateInterval) wander(f fraction) RateInterval {
 	return RateInterval{

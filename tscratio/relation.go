@@ -7,8 +7,7 @@ import (
 )
 
 var (
-	// ErrTooFew is returned when there are not two trains with constraints of both kinds to lie
-	// between.
+	// ErrTooFew is returned when no reading lies between two trains with constraints of both kinds.
 	ErrTooFew = errors.New("too few constraints")
 
 	// ErrBeyondLimit is returned for a reading further from the constraints than the extrapolation
@@ -23,8 +22,8 @@ const (
 	// Consistent: the declared wander is at least twice the smallest that the constraints allow.
 	Consistent Verdict = iota
 
-	// Suspect: it is not. The relation is computed with twice the smallest, and its bounds are
-	// estimates.
+	// Suspect: the declared wander is less than that. The relation is computed with twice the
+	// smallest, and its bounds are estimates.
 	Suspect
 )
 
@@ -36,24 +35,25 @@ func (v Verdict) String() string {
 }
 
 // Relation maps readings of From's counter to cycles of Into's counter, as intervals. It is
-// immutable and any number of goroutines may use it.
+// immutable; any number of goroutines may use it.
 //
 // Its bounds are true if the rate of the two counters stays within Wander of its mean in any window
-// of the declared length, the cores of either node agree within its core slack, its counter moves
-// in steps of at most its quantum, and neither epoch is broken. If the verdict is Suspect the data
-// refute, or all but refute, the declared wander, and the bounds are estimates.
+// of the declared length, the cores of each node agree within its core slack, each counter moves in
+// steps of at most its quantum, and no epoch is broken. If the verdict is Suspect, the data refute
+// the declared wander, or nearly do, and the bounds are estimates.
 type Relation struct {
 	From, Into     Node
 	Declared       Assumptions
-	Wander         Wander // computed with: the one asked for, or 2·Least if that is more
-	Least          Wander // the constraints refute every wander below this: w_min
+	Wander         Wander // used: the one asked for, or 2·Least if that is more
+	Least          Wander // w_min: the constraints refute every wander below it
 	Verdict        Verdict
 	Contradictions []Contradiction // where the constraints refute the wander asked for
 
 	limits       Interval // readings that are translated
 	windowCycles uint64
 
-	// The bound as pieces: from starts[i] to before starts[i+1], or to limits.Hi.
+	// The bound as pieces: piece i begins at starts[i] and ends before starts[i+1], or at
+	// limits.Hi.
 	starts []uint64
 	pieces []piece
 
@@ -64,12 +64,12 @@ type Relation struct {
 	knots []knot
 }
 
-// piece is the bound over a stretch of readings: two straight lines.
+// piece is the bound over an interval of readings: two straight lines.
 type piece struct {
 	lo, hi           uint64 // at the start
 	slopeLo, slopeHi uint64 // in units of 2⁻⁴⁰
 
-	// By how much the quanta of both nodes widen what the lines give.
+	// wideLo and wideHi are how far the quanta of both nodes widen the lines.
 	wideLo, wideHi uint32
 }
 
@@ -79,7 +79,7 @@ const slopeBits = 40
 type knot struct {
 	y     uint64
 	k     int64        // its window's length in stated windows
-	rates RateInterval // that its mean rate may have
+	rates RateInterval // of its mean rate
 	value Interval     // extent of p
 }
 
@@ -87,8 +87,8 @@ type knot struct {
 // if the rate wanders by at most w? Declared.Wander is the usual w.
 //
 // The answer is suspect if w is less than twice the wander that the constraints themselves prove.
-// An error wraps ErrTooFew, ErrWanderAboveMax, or is a *RefutedError: then what the constraints
-// prove is beyond MaxWander, and it says where.
+// An error wraps ErrTooFew or ErrWanderAboveMax, or is a *RefutedError. The last means that the
+// constraints prove more wander than MaxWander allows, and says where.
 func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
 	r, err := p.evidence(into).relate(w)
 	if err != nil {
@@ -125,11 +125,12 @@ func (e *evidence) relate(w Wander) (*Relation, error) {
 	}
 }
 
-// relation evaluates the constraints for a wander of w, or of twice the least if that is more. If a
-// knot's own window refutes it, which the windows that least is from may have missed, it returns
-// instead what that window allows.
-func (e *evidence) relation(places []uint64, w, least Wander) (r *Relation, more Wander,
-	err error) {
+// relation evaluates the constraints for a wander of w, or of twice least if that is more. A knot's
+// own window may refute that wander where the windows behind least missed it. relation then returns
+// the wander that this window allows.
+func (e *evidence) relation(
+	places []uint64, w, least Wander,
+) (r *Relation, more Wander, err error) {
 	r = &Relation{From: e.from, Into: e.into, Declared: e.declared, Wander: w, Least: least,
 		windowCycles: e.windowCycles}
 	if w < 2*least {
@@ -144,8 +145,8 @@ func (e *evidence) relation(places []uint64, w, least Wander) (r *Relation, more
 	return r, more, err
 }
 
-// A window is divided so finely that the wander between a knot and the readings half-way to the
-// next adds little: at 1 ppm and ±10 s, w·W/160 is 62 ns.
+// Knots are so dense that the wander from a knot to the readings half-way to the next adds little:
+// at 1 ppm and ±10 s, w·W/160 is 62 ns.
 const (
 	knotsPerWindow    = 80   // between trains, unless that is more than knotsPerGap
 	minKnotsPerWindow = 1000 // trains closer than this share a knot
@@ -153,7 +154,7 @@ const (
 )
 
 // places returns the readings at which the programme is solved: in every train, half-way between
-// trains, and further between if they are far apart.
+// trains, and at more places between if the trains are far apart.
 func (e *evidence) places(domain Interval) []uint64 {
 	ys := []uint64{domain.Lo}
 	last := func() uint64 { return ys[len(ys)-1] }
@@ -164,7 +165,7 @@ func (e *evidence) places(domain Interval) []uint64 {
 		}
 		from, gap := last(), y-last()
 		n := min(max(gap/far+1, 2), knotsPerGap)
-		n += n % 2 // one falls half-way, where a step between the trains shows most
+		n += n % 2 // even, so that one falls half-way, where a step shows most
 		for i := uint64(1); i < n; i++ {
 			ys = append(ys, from+gap/n*i)
 		}
@@ -180,10 +181,10 @@ func (e *evidence) places(domain Interval) []uint64 {
 	return ys
 }
 
-// fill solves the programme at all places where that can be done and makes the pieces. If the
-// constraints at one of them refute r.Wander it stops and returns the wander that they allow there.
+// fill solves the programme at all places that allow it, and makes the pieces. If the constraints
+// at one place refute r.Wander, it stops and returns the wander that they allow there.
 func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
-	// Farther from a knot than this nothing is known, or nothing that can be computed with.
+	// Farther than this from a knot, nothing is known or nothing can be computed.
 	reach := down(r.Wander.reach(r.windowCycles), e.from.QuantumCycles)
 	limit := min(e.from.cycles(e.declared.ExtrapolationLimit), reach)
 	var ys []uint64
@@ -220,8 +221,8 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		} else if e.solveAt(&s, y, r.Wander) != feasible {
 			half := uint64(s.k) * e.windowCycles
 			c, _ := e.chordsWithin(&scratch{}, Interval{down(y, half), up(y, half)})
-			// The window is empty under r.Wander, so the wander is more than that, whatever its
-			// chords say of it.
+			// The window is infeasible under r.Wander. The true wander is more than that, whatever
+			// the window's chords say.
 			return max(c.least()/Wander(s.k), r.Wander+1), nil
 		}
 		r.knots = append(r.knots, knot{y, s.k, s.rates(), s.interval(s.minAt(0), s.maxAt(0))})
@@ -243,14 +244,14 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		r.extend(&s, after, false)
 	}
 	if len(r.pieces) == 0 {
-		r.hole(r.limits.Lo) // one knot, and nothing may be extrapolated
+		r.hole(r.limits.Lo) // there is one knot, and nothing may be extrapolated
 	}
 	r.index()
 	return 0, nil
 }
 
-// reached returns how far a knot is used towards the next one, of which it is the nearer up to half
-// the gap.
+// reached returns how far a knot is used towards the next one. It is the nearer of the two up to
+// half the gap.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
@@ -258,21 +259,22 @@ func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	return min(half, reach)
 }
 
-// interval returns what lies from lo to hi relative to the anchor.
+// interval returns the interval from lo to hi, which are relative to the anchor.
 func (s *seen) interval(lo, hi int64) Interval {
 	return Interval{offset(s.anchor, lo), offset(s.anchor, hi)}
 }
 
-// extend adds the pieces to one side of s.y, up to a distance within the wander's reach: the knot's
-// polygon, sheared by the distance and opened by the wander. The wander of the knot's own window
-// holds within it. Beyond, it is that of the window, as many times as long as it must be, that
-// reaches there: the polygon includes the mean rate of the stated window at y, which is what
+// extend adds the pieces on one side of s.y, up to a distance within the wander's reach. They are
+// the knot's polygon, sheared by the distance and opened by the wander. Within the knot's own
+// window its own wander holds. Beyond it, the wander is that of the window that is just long enough
+// to reach there. The polygon includes the mean rate of the stated window at y, which is where
 // Wander.over starts from.
 func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	if distance == 0 {
 		return
 	}
-	// Ends of stretches of constant wander, and by how much it has moved readings at most.
+	// ends are the distances between which the wander is constant. moved is the most by which
+	// wander has moved readings there.
 	var ends, moved []uint64
 	var d, m uint64
 	for k := s.k; d < distance; k++ {
@@ -284,8 +286,8 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	}
 	ends, moved = append(ends, d), append(moved, m)
 
-	// On a stretch the upper end is the maximum over the polygon of p + r·(distance + moved), a
-	// convex function, and so below its chord; the lower end is concave.
+	// Between two ends the upper bound is the maximum over the polygon of p + r·(distance + moved),
+	// which is convex and so lies below its chord. The lower bound is concave.
 	n := len(ends) - 1
 	los, his := make([]int64, n+1), make([]int64, n+1)
 	for i, d := range ends {
@@ -307,13 +309,13 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	}
 }
 
-// add adds a piece of the given length at start, within reach of s.y, on which the bound's ends
-// move from one value to another.
+// add adds a piece that starts at start, with all of it within reach of s.y. On it the ends of the
+// bound move linearly from one value to another.
 func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64, length uint64) {
-	// The count may be a quantum past the reading, and past the piece's end.
+	// The count may be a quantum past the reading, and so past the piece's end.
 	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.QuantumCycles, r.windowCycles)))
 	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.QuantumCycles)
-	const margin = 2 * maxReachCycles >> slopeBits // what the slope's last bit adds over a piece
+	const margin = 2 * maxReachCycles >> slopeBits // what rounding of the slope adds over a piece
 	over := hiEnd > 0 && uint64(hiEnd) > down(math.MaxUint64-margin, s.anchor)
 	if !ok || over || wideHi > math.MaxUint32 {
 		r.hole(start) // at rates of thousands nothing useful is known
@@ -325,8 +327,8 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	if p.slopeHi, inexact = shiftedQuotient(uint64(hiEnd-hi), slopeBits, length); inexact {
 		p.slopeHi++
 	}
-	// Readings from before the other counter began are left out: no duration would lie in an
-	// interval that is cut off at 0.
+	// Readings from before the other counter began are left out: an interval cut off at 0 would not
+	// hold the true duration.
 	if lo < 0 && uint64(-lo) > s.anchor {
 		r.hole(start)
 		before := p.rises(uint64(-lo) - s.anchor)
@@ -342,7 +344,7 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	r.pieces = append(r.pieces, p)
 }
 
-// rises returns after how many readings the lower line has risen by so many cycles.
+// rises returns after how many readings the lower line has risen by the given cycles.
 func (p *piece) rises(cycles uint64) uint64 {
 	if cycles>>(64-slopeBits) >= p.slopeLo {
 		return math.MaxUint64
@@ -354,13 +356,13 @@ func (p *piece) rises(cycles uint64) uint64 {
 	return d
 }
 
-// hole adds a piece that knows nothing.
+// hole adds a piece on which nothing is known.
 func (r *Relation) hole(start uint64) {
 	r.starts = append(r.starts, start)
 	r.pieces = append(r.pieces, piece{lo: 1, hi: 0})
 }
 
-// index makes the buckets.
+// index fills the buckets.
 func (r *Relation) index() {
 	for r.limits.Width()>>r.bucketBits > 2*uint64(len(r.pieces)) {
 		r.bucketBits++
@@ -382,7 +384,7 @@ func (r *Relation) index() {
 func (r *Relation) find(y uint64) int {
 	j := (y - r.limits.Lo) >> r.bucketBits
 	i, end := int(r.buckets[j]), int(r.buckets[j+1])
-	for i < end { // the last with start ≤ y
+	for i < end { // the last piece with start ≤ y
 		if m := int(uint(i+end+1) / 2); r.starts[m] <= y {
 			i = m
 		} else {
@@ -395,13 +397,12 @@ func (r *Relation) find(y uint64) int {
 // Limits returns the readings of From that the relation translates.
 func (r *Relation) Limits() Interval { return r.limits }
 
-// Translate returns in which interval Into's counter stood when From's showed y: what a program
-// would have read there, on any core, quantum and core slack of both nodes included. It returns an
-// error wrapping ErrBeyondLimit outside of Limits.
+// Translate returns the interval in which Into's counter stood when From's showed y: what a program
+// would have read there, on any core. It includes quantum and core slack of both nodes. Outside of
+// Limits the error wraps ErrBeyondLimit.
 //
-// Core slack comes in once, with the constraints: each holds, widened by it, whatever core it was
-// stamped on and whatever core the relation is for. So the relation holds for the two cores that an
-// event on either node was read on, and their readings need no further slack.
+// The constraints are widened by the core slack, so each holds for any core. The relation therefore
+// holds for whichever two cores the events were read on, and their readings need no further slack.
 func (r *Relation) Translate(y uint64) (Interval, error) {
 	if !r.limits.Contains(y) {
 		return Interval{}, r.beyond(y)
@@ -421,8 +422,8 @@ func (r *Relation) on(i int, y uint64) (Interval, error) {
 	return Interval{down(lo, uint64(p.wideLo)), up(hi, uint64(p.wideHi))}, nil
 }
 
-// count returns the interval of Into's count for an interval of From's. Counts, unlike readings,
-// are exact moments, so that no quantum comes in: it is the step in a chain of relations.
+// count translates an interval of From's count to Into's. A count, unlike a reading, is an exact
+// moment, so no quantum widens the result. A chain of relations consists of such steps.
 func (r *Relation) count(y Interval) (Interval, error) {
 	for _, end := range []uint64{y.Lo, y.Hi} {
 		if !r.limits.Contains(end) {
@@ -440,19 +441,19 @@ func (r *Relation) count(y Interval) (Interval, error) {
 	}, nil
 }
 
-// counts returns the interval of a core's count when a program read c there.
+// counts returns the interval of a core's count when a program read a value in c there.
 func (n Node) counts(c Interval) Interval { return Interval{c.Lo, up(c.Hi, n.QuantumCycles)} }
 
 // readings returns what a program can have read on a core whose count was in c.
 func (n Node) readings(c Interval) Interval { return Interval{down(c.Lo, n.QuantumCycles), c.Hi} }
 
-// otherCore returns what any core of the node may have shown when one showed c. Relations have it
-// in them already.
+// otherCore returns what any core of the node may have shown when one showed c. Relations include
+// this already.
 func (n Node) otherCore(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlackCycles), up(c.Hi, n.CoreSlackCycles)}
 }
 
-// stamps returns the interval of any core's count when a program read c on some core.
+// stamps returns the interval of any core's count when a program read a value in c on some core.
 func (n Node) stamps(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlackCycles), up(c.Hi, n.CoreSlackCycles+n.QuantumCycles)}
 }
@@ -469,8 +470,8 @@ func (r *Relation) beyond(y uint64) error {
 		ErrBeyondLimit)
 }
 
-// Cursor translates readings that come roughly in order, faster than Translate. One goroutine may
-// use it.
+// Cursor translates faster than Relation.Translate does if readings come roughly in order. Only one
+// goroutine may use it.
 type Cursor struct {
 	r    *Relation
 	i    int
@@ -491,7 +492,7 @@ func (c *Cursor) set(i int) {
 	}
 }
 
-// Translate is Relation.Translate.
+// Translate does what Relation.Translate does.
 func (c *Cursor) Translate(y uint64) (Interval, error) {
 	if y < c.next && y >= c.r.starts[c.i] && y <= c.r.limits.Hi {
 		return c.r.on(c.i, y)
@@ -514,10 +515,9 @@ func (c *Cursor) move(y uint64) (Interval, error) {
 // Knot is a reading at which the programme was solved exactly.
 type Knot struct {
 	Reading uint64
-	// of Into, when From's count was Reading: without the quantum of either reading
-	Count   Interval
+	Count   Interval     // of Into when From's count was Reading, without the quantum of either
 	Rate    RateInterval // mean rate in the window around it
-	Windows int64        // how many times as long as the stated window that is
+	Windows int64        // the length of that window, in stated windows
 }
 
 // Knots returns the relation's knots, in order.
@@ -537,12 +537,13 @@ func (r *Relation) Rate(y uint64) (RateInterval, error) {
 	return r.rateOver(y, y)
 }
 
-// rateOver returns the rates that occur between two readings, seen from the knot nearest to their
-// middle. The error wraps ErrBeyondLimit where that is so far away that the wander allows any rate.
+// rateOver returns the rates that may occur between two readings, seen from the knot nearest to
+// their middle. The error wraps ErrBeyondLimit if that knot is so far away that the wander allows
+// any rate.
 func (r *Relation) rateOver(from, to uint64) (RateInterval, error) {
 	mid := from + (to-from)/2
 	i, j := 0, len(r.knots)-1
-	for i < j { // the last with y ≤ mid
+	for i < j { // the last knot with y ≤ mid
 		if m := (i + j + 1) / 2; r.knots[m].y <= mid {
 			i = m
 		} else {

@@ -2,25 +2,25 @@ package tscratio
 
 import "fmt"
 
-// A closure answers each question by all of its paths. Views and ways answer many questions of one
-// kind: they look at all paths once for each stretch of readings, and then go by those that were
-// tightest there. What they answer is as true, and at most a little wider.
+// A closure answers each question from all of its paths. View and Ways answer many questions of one
+// kind. For each stretch of readings they look at all paths once, and from then on use those that
+// were tightest there. Their answers are as true, and at most a little wider.
 
 const (
-	viewStretches  = 4096 // at most, over everything that can be translated
-	minStretchBits = 24   // a stretch is at least so long: a hundredth of a second
+	viewStretches  = 4096 // at most, over all readings that can be translated
+	minStretchBits = 24   // the shortest stretch is a hundredth of a second
 )
 
-// View translates readings of one node into counts of another. It keeps what it found, so one
-// goroutine may use it.
+// View translates readings of one node into counts of another. It remembers what it found, so only
+// one goroutine may use it.
 type View struct {
 	closure    *Closure
 	from, into Node
-	quantum    uint64 // of from
-	same       bool   // from is into
+	quantum    uint64 // of node from
+	same       bool   // from and into are the same node
 	paths      []path
 	legs       map[*Relation]*leg
-	base, last uint64 // the readings that stretches cover
+	base, last uint64 // the readings that the stretches cover
 	bits       uint
 	stretches  []viewStretch
 }
@@ -28,7 +28,7 @@ type View struct {
 type viewStretch struct {
 	state   stretchState
 	verdict Verdict
-	one     *leg // both ends rest on the direct relation
+	one     *leg // set if both ends rest on the direct relation
 	lo, hi  []legs
 }
 
@@ -37,14 +37,14 @@ type stretchState uint8
 const (
 	unknown stretchState = iota
 	fast
-	slow // ask the closure: it knows the error
+	slow // ask the closure, which knows the error
 )
 
-// leg is a relation with the piece that was used last.
+// leg is a relation and the piece of it that was used last.
 type leg struct {
 	r           *Relation
 	i           int
-	start, next uint64 // readings from start to before next are on piece i
+	start, next uint64 // piece i has the readings from start to before next
 }
 
 func (l *leg) count(c Interval) (Interval, bool) {
@@ -53,7 +53,7 @@ func (l *leg) count(c Interval) (Interval, bool) {
 			return Interval{}, false
 		}
 		l.i = l.r.find(c.Lo)
-		l.start, l.next = l.r.starts[l.i], l.r.limits.Hi // its last reading takes the long way
+		l.start, l.next = l.r.starts[l.i], l.r.limits.Hi // the last reading takes the slow path
 		if l.i+1 < len(l.r.starts) {
 			l.next = l.r.starts[l.i+1]
 		}
@@ -70,7 +70,7 @@ func (l *leg) count(c Interval) (Interval, bool) {
 		p.hi + scaleUp(c.Hi-l.start, p.slopeHi, slopeBits)}, true
 }
 
-// legs are a path.
+// legs are the relations of a path.
 type legs struct{ first, second *leg }
 
 func (l legs) count(c Interval) (Interval, bool) {
@@ -104,7 +104,7 @@ func (c *Closure) View(from, into string) (*View, error) {
 		v.base, v.last = min(v.base, p.first.limits.Lo), max(v.last, p.first.limits.Hi)
 		for _, r := range []*Relation{p.first, p.second} {
 			if r != nil {
-				v.legs[r] = &leg{r: r, start: 1} // no reading is from 1 to before 0
+				v.legs[r] = &leg{r: r, start: 1} // an empty piece, from 1 to before 0
 			}
 		}
 	}
@@ -115,11 +115,11 @@ func (c *Closure) View(from, into string) (*View, error) {
 	return v, nil
 }
 
-// Limits returns the smallest and the largest reading that may be translated; some between them may
-// not be.
+// Limits returns the smallest and the largest reading that may be translated. Some readings between
+// them may not be.
 func (v *View) Limits() (lo, hi uint64) { return v.base, v.last }
 
-// Translate is Closure.Translate without the paths.
+// Translate does what Closure.Translate does, but returns no paths.
 func (v *View) Translate(y uint64) (Interval, Verdict, error) {
 	i, verdict, err := v.count(y)
 	i = v.into.readings(i)
@@ -129,7 +129,7 @@ func (v *View) Translate(y uint64) (Interval, Verdict, error) {
 	return i, verdict, err
 }
 
-// count is Closure.count without the paths.
+// count does what Closure.count does, but returns no paths.
 func (v *View) count(y uint64) (Interval, Verdict, error) {
 	start := Interval{y, up(y, v.quantum)}
 	if v.same {
@@ -163,8 +163,8 @@ func (s *viewStretch) count(start Interval) (Interval, bool) {
 	return i, ok && i.Valid()
 }
 
-// allow is all that some paths allow: one of as many as are needed says what is true, and not
-// always the same.
+// allow returns everything that any of the given paths allows. Of as many paths as ThirdNodes
+// needs, at least one is true, and not always the same one.
 func allow(paths []legs, c Interval) (Interval, bool) {
 	all, ok := paths[0].count(c)
 	for _, p := range paths[1:] {
@@ -174,7 +174,7 @@ func allow(paths []legs, c Interval) (Interval, bool) {
 	return all, ok
 }
 
-// stretch is that of a reading from base to last.
+// stretch returns the stretch of a reading between base and last.
 func (v *View) stretch(y uint64) *viewStretch {
 	j := (y - v.base) >> v.bits
 	s := &v.stretches[j]
@@ -201,25 +201,25 @@ func (v *View) legsOf(paths []told) []legs {
 	return all
 }
 
-// Ways finds durations between events of two nodes, or of one. It keeps what it found, so one
-// goroutine may use it.
+// Ways finds durations between events of two nodes, or of one. It remembers what it found, so only
+// one goroutine may use it.
 type Ways struct {
 	closure                  *Closure
 	first, second, reference Node
-	same, trivial            bool // one node; which is the reference
+	same, trivial            bool // first is second; and both are the reference
 	quanta                   [2]uint64
 
-	// The views that ways go by; nil where there is none.
+	// The views that are used; nil if there is none.
 	secondOnFirst, firstOnSecond *View
 	firstOnRef, secondOnRef      *View
-	// to the reference; nil where there is none, and for the reference
+	// The relations to the reference; nil if there is none, or if the node is the reference.
 	firstRate, secondRate *Relation
 
-	base, last uint64 // the readings of first that stretches cover
+	base, last uint64 // the readings of first that the stretches cover
 	bits       uint
 	stretches  []wayStretch
 
-	a, b   []Interval // for Durations
+	a, b   []Interval // memory of Durations
 	across []Span
 }
 
@@ -238,14 +238,14 @@ type wayStretch struct {
 	verdict  Verdict
 	rate     RateInterval // of the node that both events are put on, in reference cycles
 	from, to uint64       // that node's readings between which the rate holds
-	// durations up to this are scaled by it; a quarter of the window, in which the wander is what
-	// it is at once
+	// longest is the longest duration that rate scales: a quarter of the window, within which the
+	// wander stays what it is at one moment.
 	longest int64
 }
 
-// Ways returns what finds durations from events of one node to events of another, in cycles of the
-// reference. The error wraps ErrNoPath where a node is unknown; that no chain of relations leads
-// from one to another is found by Duration.
+// Ways returns a finder of durations from events of one node to events of another, in cycles of the
+// reference. The error wraps ErrNoPath if a node is unknown. If no chain of relations joins them,
+// Duration reports that.
 func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 	w := &Ways{closure: c}
 	for _, n := range []struct {
@@ -254,8 +254,8 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 	}{{reference, &w.reference}, {first, &w.first}, {second, &w.second}} {
 		i := c.index(n.name)
 		if i < 0 {
-			return nil, fmt.Errorf("find ways from %q to %q in cycles of %q: node %q: %w", first,
-				second, reference, n.name, ErrNoPath)
+			return nil, fmt.Errorf("find durations from %q to %q in cycles of %q: node %q: %w",
+				first, second, reference, n.name, ErrNoPath)
 		}
 		*n.node = c.nodes[i]
 	}
@@ -288,7 +288,7 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 	return w, nil
 }
 
-// Duration is Closure.Duration for a reading of the first node and one of the second.
+// Duration does what Closure.Duration does for a reading of the first node and one of the second.
 func (w *Ways) Duration(x, y uint64) (Duration, error) {
 	if w.trivial {
 		d, err := w.first.lasted(x, y)
@@ -307,7 +307,8 @@ func (w *Ways) Duration(x, y uint64) (Duration, error) {
 	return w.ask(x, y)
 }
 
-// stretch is that of a reading of first from base to last, with the way that was chosen for it.
+// stretch returns the stretch of a reading of first between base and last, and chooses its method
+// first if need be.
 func (w *Ways) stretch(x uint64) *wayStretch {
 	j := (x - w.base) >> w.bits
 	s := &w.stretches[j]
@@ -321,9 +322,9 @@ func (w *Ways) ask(x, y uint64) (Duration, error) {
 	return w.closure.Duration(w.reference.Name, Event{w.first.Name, x}, Event{w.second.Name, y})
 }
 
-// by goes the way that was chosen for a stretch, and where the reference is no third node, or may
-// be one, allows no more than what both events on it do: so a duration lies within the difference
-// of what its events are translated to.
+// by finds a duration by the stretch's method. Where both events may be translated to the
+// reference, it intersects the result with the difference of the two, so that a duration lies
+// within the difference of what its events are translated to.
 func (w *Ways) by(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
 	d, verdict, ok := w.along(s, x, y)
 	if !ok || !w.narrows(s, y-x) {
@@ -337,12 +338,12 @@ func (w *Ways) by(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
 	return d, verdict, d.Valid()
 }
 
-// narrows tells whether both events on the reference can say more than the chosen way does.
+// narrows reports whether translating both events to the reference may narrow the stretch's result.
 func (w *Ways) narrows(s *wayStretch, d uint64) bool {
 	if w.firstOnRef == nil || w.secondOnRef == nil {
 		return false
 	}
-	// only where the rate's error has grown over the duration to more than a bound may be
+	// On one node, this helps only if the rate's error over the duration exceeds a bound.
 	if w.same {
 		if int64(d) < 0 {
 			d = -d
@@ -353,7 +354,7 @@ func (w *Ways) narrows(s *wayStretch, d uint64) bool {
 		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
-// narrowCycles is less than what two events on another node are known to.
+// narrowCycles is less than the bound of two events that are translated to another node.
 const narrowCycles = 32
 
 // onReference translates both events to the reference.
@@ -370,7 +371,7 @@ func (w *Ways) onReference(x, y uint64) (Span, Verdict, bool) {
 	return d, max(verdict, other), err == nil
 }
 
-// along goes the way that was chosen for a stretch.
+// along finds a duration by the stretch's method alone.
 func (w *Ways) along(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
 	if w.same {
 		d, err := w.first.lasted(x, y)
@@ -414,7 +415,7 @@ func (w *Ways) along(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
 	}
 }
 
-// scale is Relation.scale by the stretch's rate, where that holds.
+// scale does what Relation.scale does, by the stretch's rate, where that holds.
 func (s *wayStretch) scale(y uint64, d Span) (Span, bool) {
 	if d.Hi > s.longest || d.Lo < -s.longest || offset(y, min(d.Lo, 0)) < s.from ||
 		offset(y, max(d.Hi, 0)) > s.to || y < s.from || y > s.to {
@@ -438,7 +439,8 @@ func (s *wayStretch) scale(y uint64, d Span) (Span, bool) {
 	return scaled, true
 }
 
-// choose finds the way that is tightest in the middle of a stretch, for two events at one moment.
+// choose finds the method that is tightest in the middle of a stretch, for two events at one
+// moment.
 func (w *Ways) choose(s *wayStretch, x uint64) {
 	s.state = slow
 	if w.same {
@@ -510,7 +512,7 @@ func (w *Ways) choose(s *wayStretch, x uint64) {
 	*s = best
 }
 
-// hold takes the rate that holds around a reading.
+// hold stores the rate that holds around a reading.
 func (s *wayStretch) hold(r *Relation, y, reach uint64) {
 	s.longest = int64(r.windowCycles / 4)
 	reach += r.windowCycles / 4

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Wander is how far the relative rate of two counters may move from its mean within a window, as a
-// fraction in parts per 10¹².
+// Wander is how far the relative rate of two counters may move from its mean within a window. It is
+// a fraction in parts per 10¹².
 type Wander int64
 
 const (
@@ -31,15 +31,15 @@ func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
 // Proof. Let r be the mean rate of the stated window, whose half-length is W. The long window
 // reaches k·W from its centre, so n = ⌈(k−1)/2⌉ further windows of length 2W, laid end to end, lead
 // from the stated window to its edge. Neighbours share a reading, at which the rate is within w of
-// either mean; so from one to the next the mean changes by a factor of at most (1+w)/(1−w), and at
-// the edge the rate is at most r·(1+w)ⁿ⁺¹/(1−w)ⁿ, that is r·(1 + (2n+1)·w + …) with 2n + 1 ≤ k + 1
-// < 2k for k > 1. What the two differ by, (k−1)·w at least, covers the terms of higher order while
+// both means. So from one window to the next the mean changes by a factor of at most (1+w)/(1−w),
+// and at the edge the rate is at most r·(1+w)ⁿ⁺¹/(1−w)ⁿ. That is r·(1 + (2n+1)·w + …) with 2n + 1 ≤
+// k + 1 < 2k for k > 1. The difference, at least (k−1)·w, covers the terms of higher order while
 // 2·k·w ≤ 1/4.
 //
 // The rates in a long window's polygon therefore include the mean of the stated window at its
 // centre.
 //
-// In a window that is too long for this the rate may be anything. Then over reports false.
+// In a longer window the rate may be anything, and over reports false.
 func (w Wander) over(k int64) (Wander, bool) {
 	if k == 1 {
 		return w, true
@@ -50,8 +50,8 @@ func (w Wander) over(k int64) (Wander, bool) {
 	return 0, false
 }
 
-// reach returns how far from a knot the wander is known, in windows of a length: as far as over
-// answers.
+// reach returns how far from a knot the wander is known, that is, how far over answers.
+// windowCycles is the length of the stated window.
 func (w Wander) reach(windowCycles uint64) uint64 {
 	windows := uint64(1)
 	if w == 0 {
@@ -88,6 +88,5 @@ func (w Wander) fraction() fraction {
 	return fraction(q)
 }
 
-// of returns by how many cycles d cycles may be longer or shorter than at the mean rate, rounded
-// up.
+// of returns by how many cycles d cycles may differ from their length at the mean rate, rounded up.
 func (f fraction) of(d uint64) uint64 { return scaleUp(d, uint64(f), fractionBits) }

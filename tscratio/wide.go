@@ -70,13 +70,13 @@ func scaleUp(x, f uint64, n uint) uint64 {
 	return (hi+carry)<<(64-n) | lo>>n
 }
 
-// shiftedQuotient returns x·2ⁿ/d rounded down, and whether that was inexact. The quotient must fit.
+// shiftedQuotient returns x·2ⁿ/d rounded down, and whether it was rounded. The quotient must fit.
 func shiftedQuotient(x uint64, n uint, d uint64) (q uint64, inexact bool) {
 	q, r := bits.Div64(x>>(64-n), x<<n, d)
 	return q, r != 0
 }
 
-// offset returns base + d, held at the ends of the counter's range.
+// offset returns base + d, clamped to the counter's range.
 func offset(base uint64, d int64) uint64 {
 	if d < 0 {
 		return base - min(base, uint64(-d))
