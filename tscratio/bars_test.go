@@ -12,10 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A scenario is a network, and how narrow the bound is to be over it: the median half-width over
-// trains of six exchanges twice a second at w = 1 ppm, quantum 1 and slack 0. The limits are a
-// tenth above what was measured, so that a rule that loses tightness shows as one that loses truth
-// does.
+// scenarios are networks, each with a limit of how wide the bound may be over it: the median
+// half-width over trains of six exchanges twice a second at w = 1 ppm, quantum 1 and slack 0. The
+// limits are a tenth above what was measured, so that a rule that loses tightness shows as one that
+// loses truth does.
 var scenarios = []struct {
 	network  string
 	limit_us float64
@@ -29,7 +29,7 @@ var scenarios = []struct {
 	{"distant", 2010},
 }
 
-// each runs f for n seeds on all processors, or for the one that the environment gives.
+// each runs f for n seeds on all processors, or for the one seed that the environment names.
 func each(t *testing.T, n int, f func(seed uint64)) {
 	t.Helper()
 	numbers := seed.Numbers(t, n)
@@ -50,8 +50,8 @@ func each(t *testing.T, n int, f func(seed uint64)) {
 	all.Wait()
 }
 
-// Simulated queries: every one's truth is in its bound, whatever the clocks do within the
-// assumptions and whatever the network does; and the bound is narrow.
+// The truth of every simulated query lies in its bound, whatever the network does, and whatever the
+// clocks do within the assumptions. The bound is also narrow.
 func TestBarSimulatedQueries(t *testing.T) {
 	size := proof.Begin(t)
 	seeds, queries := 20, 5_000
@@ -65,7 +65,7 @@ func TestBarSimulatedQueries(t *testing.T) {
 	each(t, seeds, func(seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for i, sc := range scenarios {
-			// Truth under all conditions,
+			// Truth is tested under all conditions.
 			w := []Wander{100 * PPB, 1 * PPM, 10 * PPM}[rng.IntN(3)]
 			quantum, slack := []uint64{1, 26, 120}[rng.IntN(3)], []uint64{0, 150, 900}[rng.IntN(3)]
 			x := newWorld(rng, 100, worlds[rng.IntN(len(worlds))], w, 10*time.Second, quantum,
@@ -77,7 +77,7 @@ func TestBarSimulatedQueries(t *testing.T) {
 				r := must(p.Relate(into, w))(t)
 				bad += x.outside(t, r, queries, 0, 100)
 			}
-			// and tightness under one, at some of the seeds.
+			// Tightness is tested under one, at some of the seeds.
 			var half []float64
 			if (seed+uint64(i))%7 == 0 {
 				y := newWorld(rng, 60, sine, PPM/2, 10*time.Second, 1, 0)
@@ -113,7 +113,7 @@ func TestBarSimulatedQueries(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// A true wander of at most half the declared is never suspect.
+// A true wander of at most half the declared one is never suspect.
 func TestBarHalfTheWander(t *testing.T) {
 	seeds := 8
 	if proof.Begin(t) == proof.Full {
@@ -145,9 +145,9 @@ func TestBarHalfTheWander(t *testing.T) {
 			Figure: float64(suspect), Unit: "relations"})
 }
 
-// If the true wander is more than the declared while trains run, a query may be false and not
-// marked suspect. How many are is told for each factor. From five times on it must be none, where
-// the network's bound is narrower than what the wander moves readings by; where it is wider,
+// If the true wander exceeds the declared one while trains run, a query may be false and not marked
+// suspect. The test reports how many are, for each factor. From a factor of five on there must be
+// none if the network's bound is narrower than what the wander moves readings by. If it is wider,
 // constraints cannot show what happens between them (docs/accuracy.md).
 func TestBarMoreThanTheWander(t *testing.T) {
 	seeds := 10
@@ -168,13 +168,13 @@ func TestBarMoreThanTheWander(t *testing.T) {
 			for _, network := range []string{"kernel stamps", "near and steady", "asymmetric"} {
 				for _, factor := range []Wander{2, 5, 20} {
 					if network == "asymmetric" && seed%4 != 1 {
-						continue // told, not judged: fewer will do
+						continue // reported, not judged: fewer will do
 					}
 					w := 1 * PPM
 					x := newWorld(rng, 60, s, factor*w, 10*time.Second, 1, 0)
 					for x.during(1, 58).wander(10*time.Second) < 0.8*float64(factor*w)*1e-12 {
-						// What happens before the first train or after the last is nobody's to see:
-						// a step of temperature there is none.
+						// Nobody can see what happens before the first train or after the last, so
+						// leave out a step of temperature there.
 						x = newWorld(rng, 60, s, factor*w, 10*time.Second, 1, 0)
 					}
 					x.net = networks[network]
@@ -217,13 +217,15 @@ func TestBarMoreThanTheWander(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// during returns the world between two seconds, for its wander alone.
+// during returns the world between two seconds. It serves only to measure wander.
 func (x *world) during(from, to int) *world {
-	part := func(c *clock) *clock { return &clock{rates: c.rates[from*second/segment : to*second/segment]} }
+	part := func(c *clock) *clock {
+		return &clock{rates: c.rates[from*second/segment : to*second/segment]}
+	}
 	return &world{a: part(x.a), b: part(x.b)}
 }
 
-// A jump of either counter by more than four half-widths is named, with its place, within two
+// Check names a jump of either counter by more than four half-widths, and its place, within two
 // trains.
 func TestBarStepsAreNamed(t *testing.T) {
 	seeds := 10
@@ -259,7 +261,8 @@ func TestBarStepsAreNamed(t *testing.T) {
 				if cycles < -1<<32 {
 					cycles = -int64(x.b.count(at)) + 1000
 				} else {
-					cycles = int64(float64(cycles) / float64(x.a.node.NominalHz) * float64(x.b.node.NominalHz))
+					seconds := float64(cycles) / float64(x.a.node.NominalHz)
+					cycles = int64(seconds * float64(x.b.node.NominalHz))
 				}
 			}
 			stepped.steps = []step{{at, cycles}}
@@ -292,8 +295,8 @@ func TestBarStepsAreNamed(t *testing.T) {
 			Figure: float64(late), Unit: "steps"})
 }
 
-// What a translation by the relation of an hour costs, in order and at random, and what pruning
-// leaves of the hour.
+// The bars are what a translation by the relation of an hour costs, in order and at random, and
+// what pruning leaves of the hour.
 func TestBarHour(t *testing.T) {
 	reps := 5
 	if proof.Begin(t) == proof.Full {

@@ -13,15 +13,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// fleet is some nodes whose rates wander, any two of them by at most w.
+// fleet is a set of nodes whose rates wander, any two of them by at most w.
 type fleet struct {
 	clocks []*clock
 	rng    *rand.Rand
 	w      Wander
 	pairs  map[[2]int]*Pair
 
-	// lies is how far, in its own cycles, the stamps are off that a node, the first, tells another;
-	// none: it tells the truth.
+	// lies[{i, j}] is how far, in its own cycles, the stamps are off that node i reports to j. A
+	// node without an entry tells the truth.
 	lies map[[2]int]int64
 }
 
@@ -70,7 +70,7 @@ func (f *fleet) measureAll(t *testing.T, net network, from, to float64) {
 	}
 }
 
-// closure relates all that was measured, both ways.
+// closure relates everything that was measured, in both directions.
 func (f *fleet) closure(t *testing.T, third ThirdNodes) *Closure {
 	t.Helper()
 	var rs []*Relation
@@ -94,7 +94,7 @@ func TestClosureHoldsTruth(t *testing.T) {
 		f.measure(t, 0, 1, far, 0.5, 39)
 		f.measure(t, 0, 2, near, 0.5, 39)
 		f.measure(t, 1, 2, near, 0.5, 39)
-		f.measure(t, 2, 3, near, 0.5, 39) // a–d and b–d only over c
+		f.measure(t, 2, 3, near, 0.5, 39) // a–d and b–d are related only over c
 		c := f.closure(t, ThirdAny)
 		direct := must(f.pairs[[2]int{0, 1}].Relate(SideA, f.w))(t)
 		narrower := 0
@@ -128,7 +128,7 @@ func TestClosureHoldsTruth(t *testing.T) {
 			}
 		}
 		if narrower < 290 {
-			t.Errorf("the way over c was much narrower in %d of 300", narrower)
+			t.Errorf("the path over c was much narrower in %d of 300", narrower)
 		}
 		if a := c.Audit(20); len(a.Disagreements) != 0 {
 			t.Errorf("%v", a.Disagreements[0])
@@ -152,14 +152,14 @@ func TestDurationsHoldTruth(t *testing.T) {
 		for range 600 {
 			u := uint64((2 + rng.Float64()*55) * second)
 			v := uint64((2 + rng.Float64()*55) * second)
-			if rng.IntN(2) == 0 { // short durations too
+			if rng.IntN(2) == 0 { // test short durations too
 				v = u + uint64(rng.Float64()*1000*microsecond) - second/2000
 			}
 			on, to, ref := rng.IntN(3), rng.IntN(3), rng.IntN(3)
 			d := must(c.Duration(f.clocks[ref].node.Name, f.event(on, u), f.event(to, v)))(t)
 			seen[d.Scenario]++
 			truth := f.clocks[ref].cyclesBetween(u, v)
-			// A count between moments is known to within a cycle itself.
+			// The truth between two moments is itself known only to a cycle.
 			if truth+1 < d.Lo || truth-1 > d.Hi {
 				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d", d.Scenario, on, to,
 					ref, d.Span, truth)
@@ -174,7 +174,7 @@ func TestDurationsHoldTruth(t *testing.T) {
 		}
 		for _, s := range []Scenario{Trivial, SameNode, Direct} {
 			if seen[s] == 0 {
-				t.Errorf("no duration was found by way of %v: %v", s, seen)
+				t.Errorf("no duration was found by %v: %v", s, seen)
 			}
 		}
 	})
@@ -198,8 +198,8 @@ func TestSameNodeCountsQuantumAndSlack(t *testing.T) {
 	}
 }
 
-// TestPapersScenariosAreNotTighter holds durations against the paper's, for counters and networks
-// as it assumes them.
+// TestPapersScenariosAreNotTighter compares durations with the paper's, for counters and networks
+// that meet the paper's assumptions.
 func TestPapersScenariosAreNotTighter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 0))
 	f := newFleet(rng, 3, 40, 0, 1, 0)
@@ -230,8 +230,8 @@ func TestPapersScenariosAreNotTighter(t *testing.T) {
 		}
 		b2 := f.event(1, v)
 		d = must(c.Duration("a", b, b2))(t)
-		if p := must(paper[[2]int{0, 1}].SameNode(b.Reading,
-			b2.Reading).Span())(t); d.Width() > p.Width()+2 {
+		value := paper[[2]int{0, 1}].SameNode(b.Reading, b2.Reading)
+		if p := must(value.Span())(t); d.Width() > p.Width()+2 {
 			t.Errorf("scenario 1: ours %v, %d wide, the paper's %d", d, d.Width(), p.Width())
 		}
 	}
@@ -245,7 +245,7 @@ func TestAuditAccusesLiar(t *testing.T) {
 			f.measure(t, j, i, network{base: 3, jitter: 1}, 0.5, 29)
 		}
 	}
-	// c shifts what it says to b only.
+	// c shifts only what it reports to b.
 	p := f.pairs[[2]int{1, 2}]
 	for i := range p.trains {
 		tr := &p.trains[i]
@@ -275,10 +275,10 @@ func TestAuditAccusesLiar(t *testing.T) {
 	}
 }
 
-// The direct relation and each way over a third node are paths, as far as third nodes are believed.
+// The direct relation and each path over a third node count, as far as third nodes are believed.
 func TestClosurePaths(t *testing.T) {
 	var rs []*Relation
-	// b reaches d over others alone, and c does not reach a directly
+	// b reaches d only over others, and c does not reach a directly.
 	for _, way := range []string{"ab", "ac", "ad", "ba", "bc", "cb", "cd", "da", "db"} {
 		rs = append(rs, &Relation{From: Node{Name: way[:1]}, Into: Node{Name: way[1:]}})
 	}
@@ -325,7 +325,7 @@ func TestClosureRefuses(t *testing.T) {
 		t.Errorf("long before the first constraint: %v", err)
 	}
 	if _, err := NewClosure([]*Relation{r, r}, ThirdAny); err == nil {
-		t.Errorf("accepts two relations for one way")
+		t.Errorf("accepts two relations for one direction")
 	}
 	other := *r
 	other.From.Name, other.Into.Epoch = "c", "rebooted"
@@ -334,7 +334,7 @@ func TestClosureRefuses(t *testing.T) {
 	}
 }
 
-// TestClosurePrefersConsistent keeps an estimate from narrowing what is proven.
+// TestClosurePrefersConsistent demands that an estimate never narrows what is proven.
 func TestClosurePrefersConsistent(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 0))
 	f := newFleet(rng, 3, 20, 1*PPM, 1, 0)
@@ -378,17 +378,17 @@ func TestClosurePrefersConsistent(t *testing.T) {
 			r.Verdict = Suspect
 		}
 	}
-	if over := must(c.Translate("c", "a",
-		f.event(2, 10*second).Reading))(t); over.Verdict != Suspect {
+	over := must(c.Translate("c", "a", f.event(2, 10*second).Reading))(t)
+	if over.Verdict != Suspect {
 		t.Errorf("verdict %v where all paths are suspect", over.Verdict)
 	}
-	if d := must(c.Duration("a", f.event(1, 10*second),
-		f.event(2, 11*second)))(t); d.Verdict != Suspect {
-		t.Errorf("duration's verdict %v where all ways are suspect", d.Verdict)
+	d := must(c.Duration("a", f.event(1, 10*second), f.event(2, 11*second)))(t)
+	if d.Verdict != Suspect {
+		t.Errorf("duration's verdict %v where all methods are suspect", d.Verdict)
 	}
-	if d := must(c.Duration("a", f.event(0, 10*second),
-		f.event(1, 11*second)))(t); d.Verdict != Consistent {
-		t.Errorf("duration's verdict %v where one way is not suspect", d.Verdict)
+	d = must(c.Duration("a", f.event(0, 10*second), f.event(1, 11*second)))(t)
+	if d.Verdict != Consistent {
+		t.Errorf("duration's verdict %v where one method is not suspect", d.Verdict)
 	}
 }
 
@@ -404,7 +404,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRatesHoldTruth compares rates with what the clocks' definition says.
+// TestRatesHoldTruth compares rates with the clocks' definition.
 func TestRatesHoldTruth(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		x := newWorld(rng, 40, sine, 1*PPM, 10*time.Second, 1, 0)
@@ -443,7 +443,7 @@ func TestCountersNearTheirEnds(t *testing.T) {
 		p := x.pair(t, declared(1*PPM), 6, 0.5)
 		for _, into := range []Side{SideA, SideB} {
 			r := must(p.Relate(into, 1*PPM))(t)
-			// Where a counter begins at 0, what may lie before that is not translated.
+			// Where a counter begins at 0, readings from before that are not translated.
 			if bad := x.outside(t, r, 2000, 0.001, 20); bad > 0 {
 				t.Errorf("A from %d, B from %d, into %v: %d of 2000 outside", tc.a, tc.b, into, bad)
 			}
@@ -451,8 +451,8 @@ func TestCountersNearTheirEnds(t *testing.T) {
 	}
 }
 
-// A duration of centuries, which a counter that a program made up can give, is no more work than
-// one of half a day. It holds the truth, or is refused.
+// A made-up counter may give a duration of centuries. It takes no more work than one of half a day,
+// and either holds the truth or is refused.
 func TestDurationOfCenturies(t *testing.T) {
 	const years = uint64(1) << 61 // cycles
 	p := must(NewPair(Node{Name: "a", NominalHz: 3e9, QuantumCycles: 1},

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// TestStepIsNamed steps one counter by a little more than four half-widths of the bound around the
-// place, in either direction, and wants it named by Check within two trains, and by Relate with its
+// TestStepIsNamed steps one counter, in either direction, by a little more than four half-widths of
+// the bound around that place. Check must name the step within two trains, and Relate must give its
 // place and size.
 func TestStepIsNamed(t *testing.T) {
 	for _, name := range []string{"kernel stamps", "near and steady", "asymmetric", "bursty"} {
@@ -22,7 +22,7 @@ func TestStepIsNamed(t *testing.T) {
 					d := declared(w)
 					d.MaxWander = 1000 * PPM
 					calm := must(x.pair(t, d, 6, 0.5).Relate(SideA, w))(t)
-					// between two trains
+					// The step falls between two trains.
 					at := uint64((20 + float64(rng.IntN(40))/2 + 0.1 + rng.Float64()*0.3) * second)
 					half := uint64(0)
 					for i := range uint64(50) {
@@ -33,8 +33,8 @@ func TestStepIsNamed(t *testing.T) {
 					if rng.IntN(2) == 0 {
 						cycles = -cycles
 					}
-					// A step of B moves what A's count is at a reading of B, the other way and at
-					// the rate.
+					// A step of B moves A's count at a reading of B the other way, scaled by the
+					// rate.
 					stepped, jump := x.a, float64(cycles)
 					if rng.IntN(2) == 0 {
 						rate := float64(x.a.node.NominalHz) / float64(x.b.node.NominalHz)
@@ -69,7 +69,7 @@ func TestStepIsNamed(t *testing.T) {
 							}
 						}
 					}
-					// In a burst a train says much less than the bound, which rests on others.
+					// In a burst, one train says much less than the bound, which rests on others.
 					within := map[bool]int{false: 2, true: 8}[name == "bursty"]
 					if named == 0 || named > within {
 						t.Errorf("named at train %d after a step of %d cycles; the half-width is "+
@@ -93,7 +93,7 @@ func TestStepIsNamed(t *testing.T) {
 						t.Errorf("contradictions %v, want one step at %d", cs, x.b.count(at))
 					}
 
-					// Either side of it is a pair without contradiction.
+					// On either side of the step is a pair without contradiction.
 					before, after := p.Split(x.b.count(at))
 					for _, part := range []*Pair{before, after} {
 						if r := must(part.Relate(SideA, w))(t); r.Verdict != Consistent {
@@ -142,7 +142,7 @@ func TestResetIsNamed(t *testing.T) {
 	}
 }
 
-// TestWanderIsNotAStep holds the name apart from what looks like it.
+// TestWanderIsNotAStep demands that wander which looks like a step is not named so.
 func TestWanderIsNotAStep(t *testing.T) {
 	seed.For(t, 5, func(t *testing.T, rng *rand.Rand) {
 		x := newWorld(rng, 60, sine, 20*PPM, 10*time.Second, 1, 0)

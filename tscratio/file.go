@@ -156,8 +156,8 @@ func (d *decoder) block() (payload fields, next int, err error) {
 	if uint64(len(rest)) < uint64(n)+8 {
 		return nil, 0, ErrTorn
 	}
-	if sum := crc32.Checksum(rest[:4+n],
-		castagnoli); sum != binary.LittleEndian.Uint32(rest[4+n:]) {
+	sum := crc32.Checksum(rest[:4+n], castagnoli)
+	if sum != binary.LittleEndian.Uint32(rest[4+n:]) {
 		return nil, 0, ErrChecksum
 	}
 	return fields(rest[4 : 4+n]), d.at + 8 + int(n), nil

@@ -44,7 +44,7 @@ func smallPair(t testing.TB) *Pair {
 	return p
 }
 
-// TestEncodeBytes holds the format to the byte, field by field as FORMAT.md has it.
+// TestEncodeBytes fixes every byte of the format, field by field as FORMAT.md lists them.
 func TestEncodeBytes(t *testing.T) {
 	block := func(payload string) string {
 		raw := strings.Join(strings.Fields(payload), "")
@@ -78,8 +78,8 @@ func TestEncodeBytes(t *testing.T) {
 	}
 }
 
-// TestDecodeGolden keeps a file of each version readable. With -update that of this version is
-// written anew: the simulator's world of seed 1, pruned.
+// TestDecodeGolden keeps a file of each version readable. With -update it writes the current
+// version's anew: the simulator's world of seed 1, pruned.
 func TestDecodeGolden(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	x := newWorld(rng, 20, sine, 400*PPB, 10*time.Second, 26, 50)
@@ -110,7 +110,7 @@ func TestDecodeGolden(t *testing.T) {
 	if !reflect.DeepEqual(first, p) {
 		t.Errorf("version 1 holds another pair than its recipe makes, without the counts")
 	}
-	// A stored run can be evaluated again with another wander or reference.
+	// A stored run can be evaluated again with another wander or reference node.
 	for _, into := range []Side{SideA, SideB} {
 		for _, w := range []Wander{1 * PPM, 8 * PPM} {
 			r := must(got.Relate(into, w))(t)
@@ -125,7 +125,7 @@ func TestDecodeRefuses(t *testing.T) {
 	whole := smallPair(t).Encode()
 	edit := func(f func(b []byte) []byte) []byte { return f(bytes.Clone(whole)) }
 	headerEnd := 12 + 8 + int(binary.LittleEndian.Uint32(whole[12:]))
-	// reseal recomputes the checksum of the block at an offset.
+	// reseal recomputes the checksum of the block at the given offset.
 	reseal := func(b []byte, at int) []byte {
 		n := int(binary.LittleEndian.Uint32(b[at:]))
 		binary.LittleEndian.PutUint32(b[at+4+n:], crc32.Checksum(b[at:at+4+n], castagnoli))
@@ -196,8 +196,8 @@ func TestCheckEpochs(t *testing.T) {
 	}
 }
 
-// FuzzDecodePair looks for input that is accepted and means something else once stored again, or
-// that evaluates to nonsense.
+// FuzzDecodePair looks for accepted input that changes when stored again, or that evaluates to
+// nonsense.
 func FuzzDecodePair(f *testing.F) {
 	f.Add(smallPair(f).Encode())
 	rng := rand.New(rand.NewPCG(1, 0))
@@ -223,7 +223,7 @@ func FuzzDecodePair(f *testing.F) {
 	})
 }
 
-// FuzzRelate gives the mathematics constraints that no clock would.
+// FuzzRelate gives the mathematics constraints that no clock would give.
 func FuzzRelate(f *testing.F) {
 	for range 4 {
 		f.Add([]byte("any bytes will do, as long as there are enough for a few trains of a few "+
@@ -254,7 +254,7 @@ func FuzzRelate(f *testing.F) {
 	})
 }
 
-// evaluate asks everything of a pair, whose answers may be wrong but must be answers.
+// evaluate asks a pair every question. The answers may be wrong, but must be answers.
 func evaluate(t *testing.T, p *Pair) {
 	p.Check()
 	p.Prune()
@@ -285,8 +285,8 @@ func evaluate(t *testing.T, p *Pair) {
 	}
 }
 
-// reseal puts the right checksums into data, as far as its blocks can be followed, so that the
-// fuzzer gets past them.
+// reseal corrects the checksums in data, as far as its blocks can be followed, so that the fuzzer
+// gets past them.
 func reseal(data []byte) []byte {
 	b := bytes.Clone(data)
 	for at := 12; at+8 <= len(b); {

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// turnedPair is p as the other node would have gathered it.
+// turnedPair returns p as the other node would have gathered it.
 func turnedPair(t *testing.T, p *Pair) *Pair {
 	t.Helper()
 	q := must(NewPair(p.B, p.A, p.Declared))(t)
@@ -29,7 +29,8 @@ func turnedPair(t *testing.T, p *Pair) *Pair {
 	return q
 }
 
-// What two nodes know of each other comes to the same answers, whichever of them a pair calls A.
+// Merging what two nodes know of each other gives the same answers, whichever of them a pair calls
+// A.
 func TestMergeOfBothNodesPairs(t *testing.T) {
 	seed.For(t, 10, func(t *testing.T, rng *rand.Rand) {
 		x := newWorld(rng, 30, sine, 400*PPB, 10*time.Second, 26, 50)

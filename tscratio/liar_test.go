@@ -13,12 +13,12 @@ import (
 // honest is the network of these tests: no packet takes less than 3 µs.
 var honest = network{base: 3, jitter: 1}
 
-// claimed is by how much a liar shortens what a packet took, either way, in cycles of its own:
-// nothing that its peer sees is against it, and what is concluded from it is narrower than any
-// truth.
+// claimed is how many of its own cycles a liar takes off a packet's delay, in either direction.
+// Nothing that its peer sees contradicts this, and relations that rest on it are narrower than the
+// truth allows.
 const claimed = 5000
 
-// lie moves a node's stamps, and shortens the way between them and its peer's.
+// lie shifts a node's stamps and shortens the delay between it and its peer.
 func (e *Exchange) lie(starter bool, off int64) {
 	first, second, shorter := &e.Received, &e.Answered, int64(claimed)
 	if starter {
@@ -32,7 +32,7 @@ func (e *Exchange) lie(starter bool, off int64) {
 	}
 }
 
-// withLiar measures all pairs of the liar anew, it telling each peer its lie.
+// withLiar measures all pairs of the liar again, and has it tell each peer its lie.
 func (f *fleet) withLiar(t *testing.T, liar int, seconds float64, lie func(peer int) int64) {
 	t.Helper()
 	for peer := range f.clocks {
@@ -46,7 +46,7 @@ func (f *fleet) withLiar(t *testing.T, liar int, seconds float64, lie func(peer 
 	}
 }
 
-// copy is a fleet of the same clocks and pairs, nobody of which lies yet.
+// copy returns a fleet of the same clocks and pairs in which nobody lies yet.
 func (f *fleet) copy() *fleet {
 	g := &fleet{clocks: f.clocks, rng: f.rng, w: f.w, pairs: map[[2]int]*Pair{},
 		lies: map[[2]int]int64{}}
@@ -56,7 +56,7 @@ func (f *fleet) copy() *fleet {
 	return g
 }
 
-// someFleet is of three to five nodes, of whose pairs some were not measured.
+// someFleet returns a fleet of three to five nodes, some pairs of which were not measured.
 func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 	t.Helper()
 	n := 3 + rng.IntN(3)
@@ -67,7 +67,7 @@ func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 			if rng.IntN(6) > 0 {
 				net := honest
 				if rng.IntN(3) == 0 {
-					// its own bound is wide: all the more would others narrow it
+					// Its own bound is wide, so others would narrow it all the more.
 					net.asymmetry, net.jitter = 60, 5
 				}
 				f.measure(t, j, i, net, 0.5, float64(seconds)-0.5)
@@ -77,9 +77,9 @@ func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 	return f
 }
 
-// A liar whose stamps are plausible, in every position of random fleets, moves relations with
-// itself, by what it lies, and no other. Where each third node is believed it does move others:
-// never out of what the two measured themselves.
+// A liar with plausible stamps, anywhere in random fleets, moves its own relations by what it lies,
+// and no others. If every third node is believed it does move others, but never beyond what the two
+// nodes measured themselves.
 func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 	const seconds, upto = 12, 20_000 // 6 to 10 µs, a round trip and more
 	falsified, checked := 0, 0
@@ -102,7 +102,7 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 					switch {
 					case errors.As(err, &broken):
 						if !slices.Contains(broken.Nodes(), f.clocks[liar].node.Name) {
-							t.Fatalf("%v lies, and others are named: %v", liar, err)
+							t.Fatalf("%v lies, but others are named: %v", liar, err)
 						}
 						if from != liar && into != liar && third != ThirdAny {
 							t.Fatalf("third nodes %v: %d lies, and %d in %d is not answered: %v",
@@ -134,10 +134,10 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 							}
 						}
 					default:
-						// of the liar's cycles too: how long they are is no lie here
+						// Include the liar's cycles: its lies do not change their length.
 						ref := rng.IntN(len(f.clocks))
 						if from == into {
-							// what a node's own cycles are in the liar's rests on nothing but it
+							// A node's cycles in terms of the liar's rest on the liar alone.
 							ref = from
 						}
 						later := at + uint64(rng.Float64()*2000*microsecond)
@@ -162,14 +162,14 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 				}
 				for _, d := range c.Audit(10).Disagreements {
 					if !slices.Contains(d.Nodes(), f.clocks[liar].node.Name) {
-						t.Fatalf("%d lies, and others are named: %v", liar, d)
+						t.Fatalf("%d lies, but others are named: %v", liar, d)
 					}
 				}
 			}
 		}
 	})
 	if falsified == 0 {
-		t.Errorf("no lie moved what others are known to, of %d queries with each third node "+
+		t.Errorf("no lie moved other nodes' relations, in %d queries with each third node "+
 			"believed: these lies try nothing", checked)
 	} else {
 		t.Logf("with each third node believed, %d of %d queries between honest nodes were "+
@@ -177,8 +177,8 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// However a node lies, even another way at each moment: what others are known to, and durations
-// between them, by themselves, in views and in batches, stay true.
+// However a node lies, even differently at each moment, what is known about others stays true. So
+// do durations between them, found singly, by views and in batches.
 func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 	const seconds = 12
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
@@ -234,7 +234,7 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 					if errors.Is(err, ErrNoPath) {
 						continue
 					}
-					for range 20 { // around, for what is taken over from another moment
+					for range 20 { // around, in case something is kept from another moment
 						at := u + rng.Uint64N(second/20)
 						e, there := f.event(k[1], at), f.event(k[2], at)
 						if got, _, err := view.Translate(e.Reading); err != nil ||
@@ -249,7 +249,7 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 	})
 }
 
-// garble makes of a relation something else on each of its pieces, as narrow as can be.
+// garble replaces each piece of a relation by something false that is as narrow as can be.
 func (r *Relation) garble(rng *rand.Rand) {
 	for i := range r.pieces {
 		p := &r.pieces[i]
@@ -258,8 +258,8 @@ func (r *Relation) garble(rng *rand.Rand) {
 	}
 }
 
-// A node that tells others different things, by more than bounds hide, is named, wherever it
-// stands, and others stay known as before.
+// A node that tells others different things, by more than the bounds hide, is named, wherever it
+// stands. What is known about others stays as before.
 func TestAuditNamesLiar(t *testing.T) {
 	const seconds = 8
 	rng := seed.Random(t)
@@ -268,7 +268,7 @@ func TestAuditNamesLiar(t *testing.T) {
 		truthful.measureAll(t, honest, 0.5, seconds-0.5)
 		for liar := range nodes {
 			f := truthful.copy()
-			// 30 µs between any two
+			// The lies to any two peers differ by 30 µs or more.
 			f.withLiar(t, liar, seconds, func(peer int) int64 { return int64(peer) * 100_000 })
 			c := f.closure(t, ThirdAgreed)
 			if got := c.Audit(5); !slices.Equal(got.Accused, []string{f.clocks[liar].node.Name}) {
@@ -290,7 +290,7 @@ func TestAuditNamesLiar(t *testing.T) {
 	}
 }
 
-// Where two were not measured with each other, two others have to know both.
+// Two nodes that were not measured with each other need two others that know both.
 func TestAgreementNeedsTwo(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 0))
 	f := newFleet(rng, 4, 8, 1*PPM, 1, 0)
@@ -342,8 +342,8 @@ func TestAgreementNeedsTwo(t *testing.T) {
 			rs = append(rs, r)
 		}
 	}
-	if _, err := must(NewClosure(rs, ThirdAgreed))(t).Translate("a", "b",
-		e.Reading); !errors.Is(err, ErrNoPath) {
+	c := must(NewClosure(rs, ThirdAgreed))(t)
+	if _, err := c.Translate("a", "b", e.Reading); !errors.Is(err, ErrNoPath) {
 		t.Errorf("by one that is proven and one that is not: %v", err)
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// The oracle is a second solution of the same linear programme, in exact rationals and as simple as
-// can be: a feasible region that is bounded has its extremes in its vertices, so it intersects all
-// pairs of constraints and keeps the points that satisfy every one. It shares no code with the
+// The oracle solves the same linear programme again, in exact rationals and as simply as possible.
+// A bounded feasible region has its extremes at its vertices, so the oracle intersects all pairs of
+// constraints and keeps the points that satisfy every constraint. It shares no code with the
 // product beyond the types of its input.
 
-// half-plane p·x + r·y ≤ z
+// halfPlane is the half-plane p·x + r·y ≤ z.
 type halfPlane struct{ p, r, z *big.Rat }
 
 type oraclePolygon struct {
@@ -25,9 +25,9 @@ type oraclePolygon struct {
 
 func rat(x int64) *big.Rat { return big.NewRat(x, 1) }
 
-// oracle solves the window around y from raw trains: readings of B and A, widened here by its own
-// rule. With rounded, the wander's share of a distance is rounded up to a whole cycle, as the
-// product does it; everything else is exact in either case.
+// oracle solves the window around y from raw trains. It widens the readings of B and A by a rule of
+// its own. If rounded is set, the wander over a distance is rounded up to a whole cycle, as the
+// product does; everything else is exact in either case.
 func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 	half := new(big.Rat).SetInt64(k * int64(p.B.NominalHz) * int64(p.Declared.Window/time.Second))
 	wander := big.NewRat(int64(w), 1_000_000_000_000)
@@ -94,8 +94,8 @@ func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 	return o
 }
 
-// TestPolygonEqualsOracle wants the extents that the oracle finds, to the cycle, from the same
-// rounded distances, and none inside of those that it finds from exact ones.
+// TestPolygonEqualsOracle compares the extents with the oracle's. From the same rounded distances
+// they must be equal to the cycle; they must contain those from exact distances.
 func TestPolygonEqualsOracle(t *testing.T) {
 	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
 		w := []Wander{0, 100 * PPB, 1 * PPM, 30 * PPM}[rng.IntN(4)]
@@ -106,7 +106,7 @@ func TestPolygonEqualsOracle(t *testing.T) {
 		quantum, slack := rng.Uint64N(200), rng.Uint64N(300)
 		x := newWorld(rng, 40, randomWalk, moves, 10*time.Second, quantum, slack)
 		x.net = networks[[]string{"kernel stamps", "all of it"}[rng.IntN(2)]]
-		// Few constraints and far apart, some windows lengthened.
+		// Constraints are few and far apart, and some windows are lengthened.
 		p := x.pair(t, declared(w), 1+rng.IntN(2), 2+rng.Float64()*4,
 			[2]float64{10, 10 + rng.Float64()*20})
 		e := p.evidence(SideA)
@@ -130,7 +130,7 @@ func TestPolygonEqualsOracle(t *testing.T) {
 				if got != want {
 					t.Errorf("p = %v, want %v", got, want)
 				}
-				// Sheared to a distance.
+				// Shear the polygon to a distance.
 				d := rng.Int64N(4e9) - 2e9
 				if got, want := s.interval(s.minAt(d), s.maxAt(d)), o.extent(y, d); got != want {
 					t.Errorf("p + r·%d = %v, want %v", d, got, want)
@@ -213,15 +213,15 @@ func TestWideEqualsBig(t *testing.T) {
 	}
 }
 
-// TestWanderOverCoversChain checks the factor for lengthened windows against what it stands for:
-// the mean of window after window moves by the factor (1+w)/(1−w).
+// TestWanderOverCoversChain checks the factor for lengthened windows against its derivation: from
+// window to window the mean moves by the factor (1+w)/(1−w).
 func TestWanderOverCoversChain(t *testing.T) {
 	one := big.NewRat(1, 1)
 	for _, w := range []Wander{1, PPB, PPM, 100 * PPM, 10_000 * PPM, 60_000 * PPM} {
 		f := big.NewRat(int64(w), 1_000_000_000_000)
 		up, down := new(big.Rat).Add(one, f), new(big.Rat).Sub(one, f)
 		hi, lo := up, down
-		// Exact to begin with, rounded outward to 2⁻²⁰⁰ so that the numbers stay short.
+		// The step is exact at first, then rounded outward to 2⁻²⁰⁰ to keep the numbers short.
 		step := new(big.Rat).Quo(up, down)
 		back := new(big.Rat).Quo(down, up)
 		for k := int64(1); k < 300; k++ {
@@ -229,7 +229,7 @@ func TestWanderOverCoversChain(t *testing.T) {
 			if !ok {
 				break
 			}
-			if k%2 == 0 { // one more window beyond the first on the way to its edge: of ⌈(k−1)/2⌉
+			if k%2 == 0 { // one of the ⌈(k−1)/2⌉ further windows
 				hi = shorten(new(big.Rat).Mul(hi, step), true)
 				lo = shorten(new(big.Rat).Mul(lo, back), false)
 			}

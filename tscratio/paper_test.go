@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// vector is two anchors whose results were worked out by hand; A starts.
+// The anchors' results were worked out by hand. A starts.
 var (
 	vectorBefore = Exchange{Sent: At(1_000_000), Received: At(50_000_000), Answered: At(50_000_000),
 		Returned: At(1_200_000)}
@@ -63,8 +63,8 @@ func TestPaperVector(t *testing.T) {
 	if got, want := must(v.TightInterval())(t), (Interval{50_995_000, 51_185_002}); got != want {
 		t.Errorf("tight translation = %v, want %v", got, want)
 	}
-	if got, want := must(p.Translate(100_000_000))(t), (Interval{50_990_000,
-		51_190_001}); got != want {
+	within := Interval{50_990_000, 51_190_001}
+	if got, want := must(p.Translate(100_000_000))(t), within; got != want {
 		t.Errorf("Translate = %v, want %v", got, want)
 	}
 
@@ -93,7 +93,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 }
 
 func TestPaperDirectVector(t *testing.T) {
-	// C runs exactly as B does, with the same e, so that v on C is v on B.
+	// C runs exactly as B does, with the same e, so v on C is v on B.
 	same := func(b uint64) Exchange {
 		return Exchange{Sent: At(b - 100_000), Received: At(b), Answered: At(b),
 			Returned: At(b + 100_000)}
@@ -126,18 +126,19 @@ func TestPaperRefusesToExtrapolate(t *testing.T) {
 			t.Errorf("FromReference(0, %d) error = %v, want ErrExtrapolated", y, err)
 		}
 	}
-	// One span past the second anchor λ is 2 and the bound 3e.
+	// One span past the second anchor, λ is 2 and the bound is 3e.
 	y := uint64(250_020_000 + 200_020_000)
-	if got, want := must(p.TranslateGrown(y))(t), (Interval{401_060_000 - 300_000,
-		401_060_000 + 300_000}); got != want {
+	grown := Interval{401_060_000 - 300_000, 401_060_000 + 300_000}
+	if got, want := must(p.TranslateGrown(y))(t), grown; got != want {
 		t.Errorf("TranslateGrown(%d) = %v, want %v", y, got, want)
 	}
-	if got, want := must(p.TranslateGrown(100_000_000))(t), must(p.Translate(100_000_000))(t); got != want {
+	want := must(p.Translate(100_000_000))(t)
+	if got := must(p.TranslateGrown(100_000_000))(t); got != want {
 		t.Errorf("TranslateGrown between the anchors = %v, want %v", got, want)
 	}
 }
 
-// With wander the bound is e at the anchors, and grows with the distance from the nearer one.
+// With wander, the bound is e at the anchors and grows with the distance from the nearer one.
 func TestPaperWanderedBound(t *testing.T) {
 	p := vectorRelation(t)
 	for _, c := range []struct {
@@ -147,7 +148,7 @@ func TestPaperWanderedBound(t *testing.T) {
 		{50_000_000, "100000.00000"},
 		{100_000_000, "100050.03500"}, // 5e7·1e-6·(199.98e6 + 0.18e6)/200.02e6
 		{200_020_000, "100050.03500"},
-		{150_010_000, "100100.08000"}, // half of the way: the most
+		{150_010_000, "100100.08000"}, // half-way, where it is largest
 	} {
 		wantDecimal(t, "wandered bound", must(p.WanderedBound(c.y, PPM))(t), 5, c.want)
 		if b := must(p.WanderedBound(c.y, 0))(t); b.Cmp(p.E()) != 0 {
@@ -191,8 +192,8 @@ func TestPaperKeepsLargeCounters(t *testing.T) {
 		return e
 	}
 	p := must(PaperRelate([]Exchange{shift(vectorBefore)}, []Exchange{shift(vectorAfter)}))(t)
-	if got, want := must(p.Translate(far+1+100_000_000))(t), (Interval{far + 50_990_000,
-		far + 51_190_001}); got != want {
+	want := Interval{far + 50_990_000, far + 51_190_001}
+	if got := must(p.Translate(far + 1 + 100_000_000))(t); got != want {
 		t.Errorf("Translate = %v, want %v", got, want)
 	}
 }

@@ -211,12 +211,12 @@ next:
 // uncertain by apart. It reports false if that proves no upper bound.
 func rateBetween(lower, upper, laterLower, laterUpper reading, apart uint64) (RateInterval, bool) {
 	var r RateInterval
-	if rise, run := down(laterLower.a, upper.a),
-		up(down(laterLower.b, upper.b), apart); rise>>(64-rateBits) < run {
+	rise, run := down(laterLower.a, upper.a), up(down(laterLower.b, upper.b), apart)
+	if rise>>(64-rateBits) < run {
 		lo, _ := shiftedQuotient(rise, rateBits, run)
 		r.Lo = Rate(lo)
 	}
-	rise, run := down(laterUpper.a, lower.a), down(down(laterUpper.b, lower.b), apart)
+	rise, run = down(laterUpper.a, lower.a), down(down(laterUpper.b, lower.b), apart)
 	if run == 0 || rise>>(64-rateBits) >= run {
 		return r, false
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// copyOf returns a pair that shares nothing with p that Prune changes.
+// copyOf returns a copy of p that shares nothing which Prune changes.
 func copyOf(p *Pair) *Pair {
 	c := *p
 	c.trains = slices.Clone(p.trains)
@@ -55,7 +55,7 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 						continue
 					}
 					if a.solveAt(&s, y, w) != b.solveAt(&u, y, w) {
-						t.Fatalf("feasible with all constraints or with those kept, not with both")
+						t.Fatalf("feasible only with all constraints, or only with those kept")
 					}
 					got, want := u.interval(u.minAt(0), u.maxAt(0)),
 						s.interval(s.minAt(0), s.maxAt(0))
@@ -67,7 +67,8 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 			}
 		}
 		if again := pruned.Prune(); again != 0 {
-			// What goes now went into a proof that is weaker now; answers must not care.
+			// Constraints that go now took part in proofs, which become weaker. Answers must not
+			// change.
 			t.Logf("pruning again dropped %d more", again)
 		}
 		w := d.Wander
@@ -84,8 +85,8 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 	})
 }
 
-// TestPruneThinsIdleHour holds pruning to a fourth of the constraints at 16 ppm, a train of six
-// exchanges twice a second.
+// TestPruneThinsIdleHour demands that pruning at 16 ppm leaves at most a fourth of the constraints
+// of an hour with a train of six exchanges twice a second.
 func TestPruneThinsIdleHour(t *testing.T) {
 	x, p := hour(t)
 	before := p.Constraints()
@@ -101,9 +102,9 @@ func TestPruneThinsIdleHour(t *testing.T) {
 	}
 }
 
-// TestNeverWiderThanPaper holds both methods against each other on the same exchanges and
-// assumptions: no wander, and the quantum and core slack that the paper leaves out at 0, with
-// counters that move by single cycles.
+// TestNeverWiderThanPaper compares both methods on the same exchanges and assumptions: no wander,
+// and a quantum and a core slack of 0, which the paper leaves out, with counters that move by
+// single cycles.
 func TestNeverWiderThanPaper(t *testing.T) {
 	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
 		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "all of it",
@@ -160,9 +161,8 @@ func TestNeverWiderThanPaper(t *testing.T) {
 
 const one = Rate(1) << rateBits
 
-// TestImplied takes pairs of constraints near the margin of the rule and looks, in exact rationals,
-// for a rate, a wander and a reading at which the one that stays lets through what the other would
-// not.
+// TestImplied takes pairs of constraints near the margin of the rule. In exact rationals it looks
+// for a rate, a wander and a reading at which the one that stays allows what the other would not.
 func TestImplied(t *testing.T) {
 	seed.For(t, 1, func(t *testing.T, rng *rand.Rand) {
 		implied, n := 0, 20_000/seed.Share()
@@ -202,7 +202,8 @@ func TestImplied(t *testing.T) {
 			for _, rate := range []Rate{rates.Lo, rates.Hi} {
 				r := new(big.Rat).SetFrac64(int64(rate), int64(one))
 				for _, y := range []uint64{0, 2e9, j.b, i.b} {
-					// The distances as look has them, at the largest wander; p as j alone allows.
+					// The distances are those of look at the largest wander; p is what j alone
+					// allows.
 					c := func(x reading) *big.Rat {
 						if lower {
 							return rat(ahead(x.b, y, f))

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// These tests put counters and durations at the ends of what 64 bits hold. An answer there contains
+// These tests put counters and durations at the ends of the 64-bit range. An answer there contains
 // the truth or is refused.
 
-// edges are readings at which sums and differences of cycles run over.
+// edges are readings at which sums and differences of cycles overflow.
 var edges = []uint64{
 	0, 1, 126, 127, 1 << 20, 1<<62 - 1, 1 << 62,
 	1<<63 - 128, 1<<63 - 127, 1<<63 - 126, 1<<63 - 2, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<63 + 126,
@@ -23,8 +23,8 @@ const (
 	edgeDelay = 5000
 )
 
-// What both a duration and its negative fit is a duration; what a rate makes too long is known to
-// be too long.
+// A difference is a duration if it and its negative fit. A rate that makes a duration too long says
+// so.
 func TestArithmeticAtTheEnds(t *testing.T) {
 	for _, x := range edges {
 		for _, y := range edges {
@@ -48,7 +48,8 @@ func TestArithmeticAtTheEnds(t *testing.T) {
 	}
 }
 
-// edgePair is two counters of one rate: one train each half second, from a reading of either on.
+// edgePair returns two counters of one rate. From each given start it has one train each half
+// second.
 func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 	t.Helper()
 	d := DefaultAssumptions()
@@ -68,7 +69,7 @@ func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 	return p
 }
 
-// holds fails unless a span contains the difference of two readings, if there is no error of the
+// holds fails unless a span contains the difference of two readings, or the error is that of the
 // range.
 func holds(t *testing.T, what string, got Span, err error, second, first uint64) {
 	t.Helper()
@@ -104,7 +105,7 @@ func TestOwnDurationsAtTheEnds(t *testing.T) {
 			holds(t, "batch", spans[0], err, y, x)
 		}
 	}
-	// All but those that are within quantum and slack of 2⁶³ or beyond.
+	// Durations within quantum and slack of 2⁶³, or beyond, are refused. These are not.
 	for _, y := range []uint64{1<<63 - 127, 1<<63 - 128} {
 		if _, err := c.Duration("a", Event{"a", 0}, Event{"a", y}); err != nil {
 			t.Errorf("from 0 to %d: %v", y, err)
@@ -153,7 +154,7 @@ func TestRelationsAtTheEnds(t *testing.T) {
 				readings = append(readings, s[1]+n)
 			}
 		}
-		// of a, where that is no less than 0 and no more than 2⁶⁴ − 1
+		// offset leads to the truth in a's count, where that is between 0 and 2⁶⁴ − 1.
 		offset := starts[0][0] - starts[0][1]
 		answers := 0
 		for _, y := range readings {
@@ -190,7 +191,7 @@ func TestRelationsAtTheEnds(t *testing.T) {
 	}
 }
 
-// holdsWays asks for a duration in each way that there is. In b's count it is from x to y.
+// holdsWays asks every method for the duration between two events, which is y − x in b's count.
 func holdsWays(t *testing.T, c *Closure, w *Ways, first, second Event, x, y uint64) {
 	t.Helper()
 	d, err := c.Duration(w.reference.Name, first, second)

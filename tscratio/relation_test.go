@@ -16,8 +16,8 @@ func declared(w Wander) Assumptions {
 	return d
 }
 
-// TestTruthIsInside is the claim of the package: whatever the clocks do within the assumptions and
-// whatever the network does, no query's truth is outside of its bound.
+// TestTruthIsInside tests the package's claim: whatever the network does, and whatever the clocks
+// do within the assumptions, the truth of every query lies in its bound.
 func TestTruthIsInside(t *testing.T) {
 	for shapeName, shape := range shapes {
 		for netName, net := range networks {
@@ -37,8 +37,8 @@ func TestTruthIsInside(t *testing.T) {
 						for _, c := range r.Contradictions {
 							t.Errorf("contradiction: %v", c)
 						}
-						// The estimate that a suspect relation is uses more wander than there is
-						// here, and must hold too.
+						// A suspect relation is an estimate with more wander than there is here. It
+						// must hold too.
 						if bad := x.outside(t, r, 4000, 0, 150); bad > 0 {
 							t.Errorf("into %v, w = %v, q = %d, s = %d: %d of 4000 outside",
 								r.Into.Name, w, quantum, slack, bad)
@@ -79,7 +79,7 @@ func TestTooMuchWanderIsSuspect(t *testing.T) {
 					d.MaxWander = 100 * PPM
 					x2 := x.pair(t, d, 6, 0.5)
 					r := must(x2.Relate(SideA, w))(t)
-					// Less than twice w_min is suspect though nothing refutes it; twice is not.
+					// Less than twice w_min is suspect although nothing refutes it; twice is not.
 					if half := must(x2.Relate(SideA, r.Least*3/2))(t); half.Verdict != Suspect ||
 						half.Wander != 2*r.Least || len(half.Contradictions) != 0 {
 						t.Errorf("%v at 1.5 w_min, with %v and contradictions %v", half.Verdict,
@@ -113,17 +113,18 @@ func TestRelateRefuses(t *testing.T) {
 			t.Errorf("Translate(%d): %v", y, err)
 		}
 	}
-	if got := float64(r.Limits().Hi-p.trains[len(p.trains)-1].b.Lo) / float64(x.b.node.NominalHz); got < 59.99 || got > 60 {
+	beyond := float64(r.Limits().Hi - p.trains[len(p.trains)-1].b.Lo)
+	if got := beyond / float64(x.b.node.NominalHz); got < 59.99 || got > 60 {
 		t.Errorf("translates to %g s beyond the last train, want 60", got)
 	}
-	if _, err := (&Pair{A: p.A, B: p.B, Declared: p.Declared, trains: p.trains[:1]}).Relate(SideA,
-		1*PPM); !errors.Is(err, ErrTooFew) {
+	short := &Pair{A: p.A, B: p.B, Declared: p.Declared, trains: p.trains[:1]}
+	if _, err := short.Relate(SideA, 1*PPM); !errors.Is(err, ErrTooFew) {
 		t.Errorf("of one train: %v", err)
 	}
 }
 
-// TestNoWanderWhereThereIs asks for a constant rate of a pair whose rate drifts too slowly for one
-// window to show.
+// TestNoWanderWhereThereIs asks for a constant rate although the pair's rate drifts, too slowly for
+// one window to show it.
 func TestNoWanderWhereThereIs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	x := newWorld(rng, 600, drift(), 1500*PPT, 10*time.Second, 1, 0)
@@ -140,11 +141,11 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 	}
 }
 
-// TestFalseIsSuspect counts queries that are false and not marked suspect where the true wander is
-// a multiple of the declared. From five times on there must be none, where the bound is narrower
-// than what the wander moves a reading in a window. Where it is wider, constraints may be
-// consistent with a constant rate and still, by their asymmetry, mislead: then no verdict that
-// rests on proof can tell, and the share is reported.
+// TestFalseIsSuspect counts queries that are false and not marked suspect if the true wander is a
+// multiple of the declared one. From five times on there must be none if the bound is narrower than
+// what the wander moves a reading by in a window. If it is wider, constraints may be consistent
+// with a constant rate and still mislead by their asymmetry. No verdict that rests on proof can
+// notice that, so the test reports the share.
 func TestFalseIsSuspect(t *testing.T) {
 	for _, tc := range []struct {
 		network string
@@ -204,8 +205,8 @@ func TestCursorEqualsTranslate(t *testing.T) {
 			t.Fatalf("at %d: cursor %v, %v, Translate %v, %v", y, got, errCursor, want, err)
 		}
 	}
-	if n := testing.AllocsPerRun(1000,
-		func() { c.Translate(y); r.Translate(r.Limits().Mid()) }); n != 0 {
+	translate := func() { c.Translate(y); r.Translate(r.Limits().Mid()) }
+	if n := testing.AllocsPerRun(1000, translate); n != 0 {
 		t.Errorf("%g allocations a query", n)
 	}
 }

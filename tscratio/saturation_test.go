@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// These tests go so far from the constraints that the wander allows any rate there. Nothing may be
-// said of such readings.
+// These tests go so far from the constraints that the wander allows any rate. Nothing may be said
+// about such readings.
 
 func TestWanderReach(t *testing.T) {
 	const window = 25_000_000_000
@@ -41,8 +41,8 @@ func TestWanderReach(t *testing.T) {
 	}
 }
 
-// TestSaturatedWanderIsRefused declares so much wander that 62 windows of 10 s are the most that it
-// is known in.
+// TestSaturatedWanderIsRefused declares so much wander that it is known over at most 62 windows of
+// 10 s.
 func TestSaturatedWanderIsRefused(t *testing.T) {
 	const w = 2000 * PPM
 	d := Assumptions{
@@ -79,23 +79,23 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 		t.Errorf("at 500 s: %v", err)
 	}
 
-	// The rate is not known all the way, and both ends are.
+	// Both ends are known, but the rate between them is not.
 	u, v := uint64(10*second), uint64(2010*second)
 	span, err := r.SameNode(x.b.read(u, 0), x.b.read(v, 1))
 	if truth := int64(x.a.read(v, 0) - x.a.read(u, 0)); err != nil || !span.Contains(truth) {
 		t.Errorf("duration over the gap: %v, %v, truth %d", span, err, truth)
 	}
 	if span.Width() > x.a.node.NominalHz/100 {
-		t.Errorf("duration over the gap: %v, by a rate and not by its ends", span)
+		t.Errorf("duration over the gap: %v, by a rate instead of its ends", span)
 	}
 	if got, err := r.scale(x.b.read(u, 0), Span{0, int64(at(2010) - at(10))}); !errors.Is(err,
 		ErrBeyondLimit) {
 		t.Errorf("scaled over the gap: %v, %v", got, err)
 	}
 
-	// A view's way must not hold such a rate either.
+	// A stretch of Ways must not hold such a rate either.
 	var s wayStretch
 	if s.hold(r, at(1000), window); s.from <= s.to {
-		t.Errorf("a way holds the rate %v in the middle of the gap", s.rate)
+		t.Errorf("a stretch holds the rate %v in the middle of the gap", s.rate)
 	}
 }

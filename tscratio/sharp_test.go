@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// These tests take the network's delay away, which in others hides it if some rule is not kept:
-// here a bound is as narrow as its rules allow, and a truth lies close to its ends.
+// These tests remove the network's delay, which in other tests hides a broken rule. Here a bound is
+// as narrow as its rules allow, and a truth lies close to its ends.
 
 func TestSharpQuantumAndSlack(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
@@ -40,7 +40,7 @@ func TestSharpQuantumAndSlack(t *testing.T) {
 	})
 }
 
-// TestSharpStamps makes stamps wide intervals of which the truth is now one end, now the other.
+// TestSharpStamps makes stamps wide intervals. The truth is one end or the other.
 func TestSharpStamps(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
 		x := newWorld(rng, 40, still, 0, 10*time.Second, 1, 0)
@@ -55,8 +55,8 @@ func TestSharpStamps(t *testing.T) {
 	})
 }
 
-// TestSharpWander lets the rate do its worst: jump from one end of the wander to the other between
-// trains.
+// TestSharpWander lets the rate do its worst: it jumps from one end of the wander to the other
+// between trains.
 func TestSharpWander(t *testing.T) {
 	seed.For(t, 6, func(t *testing.T, rng *rand.Rand) {
 		w := 1000 * PPM
@@ -70,7 +70,7 @@ func TestSharpWander(t *testing.T) {
 			if len(r.Contradictions) > 0 {
 				t.Errorf("contradicts a wander of %v: %v", w, r.Contradictions[0])
 			}
-			// As if twice w_min were not more than w, so that nothing is hidden behind the
+			// Evaluate at w even if twice w_min is more, so that nothing hides behind the
 			// estimate.
 			r = proven(t, p, into, w)
 			if bad := x.outside(t, r, 20_000/seed.Share(), 0, 120); bad > 0 {
@@ -80,7 +80,7 @@ func TestSharpWander(t *testing.T) {
 	})
 }
 
-// proven evaluates a pair at w even if its wander comes nearer to w than the verdict likes.
+// proven evaluates a pair at w, even if w is less than twice w_min.
 func proven(t *testing.T, p *Pair, into Side, w Wander) *Relation {
 	t.Helper()
 	e := p.evidence(into)
@@ -92,7 +92,7 @@ func proven(t *testing.T, p *Pair, into Side, w Wander) *Relation {
 	return r
 }
 
-// TestSharpDrift lets the rate drift on past the last constraint and through a gap, as fast as
+// TestSharpDrift lets the rate drift past the last constraint, and through a gap, as fast as
 // windows allow.
 func TestSharpDrift(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {

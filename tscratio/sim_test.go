@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// This file simulates two nodes and what lies between them, with the exact truth.
+// This file simulates two nodes and the network between them, with the exact truth.
 
-// The simulation's own time is in ticks of 2⁻³² s, which no node sees.
+// The simulation's time is in ticks of 2⁻³² s, which no node sees.
 const (
 	second      = 1 << 32
 	microsecond = second / 1e6
@@ -24,7 +24,7 @@ type clock struct {
 	rates []uint64 // cycles per tick, in units of 2⁻³²⁻³², one per segment
 	whole []uint64 // count at the beginning of each segment
 	part  []uint64 // its fraction, in units of 2⁻³²
-	cores []uint64 // what each core is ahead, at most the core slack
+	cores []uint64 // how far each core is ahead: at most the core slack
 	steps []step
 }
 
@@ -47,8 +47,8 @@ func newClock(node Node, start uint64, hz float64, deviation []float64) *clock {
 }
 
 func (c *clock) forward(whole, part, rate, ticks uint64) (uint64, uint64) {
-	// rate·ticks/2³² in units of 2⁻³² cycles; a tick is 2⁻³² s. What is cut off is below 2⁻³²
-	// cycles and is part of the clock's definition.
+	// rate·ticks/2³² is in units of 2⁻³² cycles; a tick is 2⁻³² s. What is cut off is below 2⁻³²
+	// cycles and belongs to the clock's definition.
 	hi, lo := bits.Mul64(rate, ticks)
 	v := hi<<32 | lo>>32
 	part += v & (1<<clockBits - 1)
@@ -79,10 +79,10 @@ type world struct {
 	rng     *rand.Rand
 	net     network
 	seconds int
-	lie     func(e *Exchange, by Starter) // changes what one of them reports; nil: nobody lies
+	lie     func(e *Exchange, by Starter) // changes what one node reports; nil if nobody lies
 }
 
-// network is how long a packet takes and how often it does not arrive.
+// network says how long packets take and how often they are lost.
 type network struct {
 	base, asymmetry float64 // µs
 	jitter          float64 // µs, mean of an exponential
@@ -103,7 +103,7 @@ func (n network) delay(rng *rand.Rand, forth bool, t uint64) (uint64, bool) {
 	return uint64(d * microsecond), rng.Float64() >= n.loss
 }
 
-// shape is how a rate moves: parts by which it deviates, a function of the second.
+// shape is how a rate moves: its relative deviation as a function of the second.
 type shape func(rng *rand.Rand, segments int) []float64
 
 func sine(rng *rand.Rand, n int) []float64 {
@@ -134,8 +134,8 @@ func temperatureStep(rng *rand.Rand, n int) []float64 {
 	return d
 }
 
-// square switches between the extremes at random moments: the most that a rate can do within a
-// wander.
+// square switches between the extremes at random moments, which is the most that a rate can do
+// within a wander.
 func square(rng *rand.Rand, n int) []float64 {
 	d := make([]float64, n)
 	v, left := 1.0, 0
@@ -162,8 +162,8 @@ func drift() shape {
 	}
 }
 
-// instant is a network without delay, over which constraints are as sharp as quantum and core slack
-// let them be.
+// instant is a network without delay. Over it constraints are as sharp as quantum and core slack
+// allow.
 var instant = network{}
 
 func still(_ *rand.Rand, n int) []float64 { return make([]float64, n) }
@@ -172,7 +172,7 @@ var shapes = map[string]shape{"sine": sine, "random walk": randomWalk,
 	"temperature step": temperatureStep}
 
 // newWorld makes two nodes whose relative rate wanders by at most w in any window of ±window, and
-// by nearly that in one.
+// by nearly that much in one.
 func newWorld(rng *rand.Rand, seconds int, s shape, w Wander, window time.Duration, quantum,
 	slack uint64) *world {
 	hzA, hzB := 2e9+rng.Float64()*1.5e9, 2e9+rng.Float64()*1.5e9
@@ -194,8 +194,8 @@ func newWorld(rng *rand.Rand, seconds int, s shape, w Wander, window time.Durati
 		return &world{a: newClock(nodeA, startA, hzA, mA), b: newClock(nodeB, startB, hzB, mB),
 			rng: rng, seconds: seconds}
 	}
-	// Wander is nearly proportional to the scale: twice is enough to come near from either side,
-	// then below.
+	// Wander is nearly proportional to the scale. Two rounds come near from either side, and the
+	// last stays below.
 	for range 3 {
 		if got := build(scale).wander(window); got > 0 {
 			scale *= float64(w) * 1e-12 / got
@@ -209,8 +209,8 @@ func newWorld(rng *rand.Rand, seconds int, s shape, w Wander, window time.Durati
 	return x
 }
 
-// wander returns the largest deviation of the relative rate from the middle of its range in any
-// window of ±window of B's count, one segment more to be safe.
+// wander returns the largest deviation of the relative rate from the middle of its range, in any
+// window of ±window of B's count. Windows are one segment longer, to be safe.
 func (x *world) wander(window time.Duration) float64 {
 	n := len(x.a.rates)
 	rel := make([]float64, n)
@@ -220,7 +220,7 @@ func (x *world) wander(window time.Duration) float64 {
 	}
 	half := int(float64(window)/1e9*second/segment*1.001) + 2
 	worst := 0.0
-	// Monotonic queues of the maximum and the minimum.
+	// hi and lo are monotonic queues of the maximum and the minimum.
 	var hi, lo []int
 	for i := range n {
 		for len(hi) > 0 && rel[hi[len(hi)-1]] <= rel[i] {
@@ -248,7 +248,7 @@ func (x *world) stamp(c *clock, t uint64) Interval {
 	return Interval{r - uint64(x.rng.Float64()*u), r + uint64(x.rng.Float64()*u)}
 }
 
-// train runs exchanges from t on and adds what came of them.
+// train runs exchanges from t on and adds the result to the pair.
 func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starter) {
 	t.Helper()
 	starter, answerer := x.a, x.b
@@ -289,8 +289,8 @@ func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starte
 	}
 }
 
-// pair runs trains at a pace for the world's length, except in the gaps, and returns what they
-// found.
+// pair runs trains at a pace for the world's length, except in the gaps, and returns the resulting
+// pair.
 func (x *world) pair(t testing.TB, declared Assumptions, exchanges int, every float64,
 	gaps ...[2]float64) *Pair {
 	t.Helper()
@@ -316,8 +316,8 @@ next:
 	return p
 }
 
-// outside counts the queries, at random moments from one second to another, whose truth is not in
-// r's bound.
+// outside counts the queries whose truth is not in r's bound. The queries are at random moments
+// between two seconds.
 func (x *world) outside(t *testing.T, r *Relation, queries int, from, to float64) int {
 	t.Helper()
 	fromClock, intoClock := x.b, x.a

@@ -181,8 +181,8 @@ func (v *View) stretch(y uint64) *viewStretch {
 	if s.state == unknown {
 		middle := up(v.base+j<<v.bits, 1<<(v.bits-1))
 		s.state = slow
-		if on, err := v.closure.settle(v.paths,
-			v.from.counts(At(min(middle, v.last)))); err == nil {
+		start := v.from.counts(At(min(middle, v.last)))
+		if on, err := v.closure.settle(v.paths, start); err == nil {
 			s.state, s.verdict = fast, on.verdict
 			s.lo, s.hi = v.legsOf(on.lo), v.legsOf(on.hi)
 			if s.lo[0].second == nil && s.hi[0].second == nil {

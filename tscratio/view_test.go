@@ -8,8 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// What views and ways answer holds the truth, holds with what the closure answers, and is hardly
-// wider.
+// The answers of View and Ways hold the truth, agree with the closure's, and are hardly wider.
 func TestWaysHoldTruth(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		quantum, slack := []uint64{1, 40}[rng.IntN(2)], []uint64{0, 60}[rng.IntN(2)]
@@ -20,7 +19,7 @@ func TestWaysHoldTruth(t *testing.T) {
 			f.measure(t, p[0], p[1], net, 0.5, 59)
 		}
 		third := ThirdAny
-		if rng.IntN(2) == 0 { // two others narrow what is between a and b, and all are related
+		if rng.IntN(2) == 0 { // two others narrow a and b, and all are related
 			third = ThirdAgreed
 			f.measure(t, 0, 3, near, 0.5, 59)
 			f.measure(t, 1, 3, near, 0.5, 59)
@@ -74,14 +73,14 @@ func TestWaysHoldTruth(t *testing.T) {
 		if wider > all/50 {
 			t.Errorf("%d of %d durations are over 1.2 times as wide as the closure's", wider, all)
 		}
-		// b and d, a and d as reference of each other have no direct relation
+		// b and d, or a and d as each other's reference, have no direct relation.
 		if undecided > all/2 {
 			t.Errorf("%d durations were not decided, %d were", undecided, all)
 		}
 	})
 }
 
-// Many at once are the same spans as one by one.
+// A batch gives the same spans as single durations.
 func TestBatchesEqualSingleDurations(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		f := newFleet(rng, 4, 30, 1*PPM, []uint64{1, 40}[rng.IntN(2)], []uint64{0, 60}[rng.IntN(2)])
