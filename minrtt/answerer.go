@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Answerer answers probes. Accept, Serve and Counts may be called from different goroutines, Serve
-// from one at a time.
+// Answerer answers probes. Accept, Serve and Counts may be called from different goroutines, but
+// only one at a time may call Serve.
 type Answerer struct {
 	transport Transport
 	clock     Clock
 
-	// Owned by Serve.
-	failures int // of the transport, in a row
+	// Only Serve uses these.
+	failures int // of the transport, in succession
 	in, out  []byte
 	packet   packet
-	stamped  func([]byte, int64) // takeStamp, made once
+	stamped  func([]byte, int64) // takeStamp, created once
 
 	mu       sync.Mutex // protects what follows
 	counts   Counts
@@ -26,11 +26,11 @@ type Answerer struct {
 	sessions map[keyID]*session
 }
 
-// maxFailures is how often in a row the transport may fail before Serve gives it up.
+// maxFailures is how often in succession the transport may fail before Serve gives up.
 const maxFailures = 1000
 
-// NewAnswerer returns an answerer that takes keys made from some secrets; with none it answers
-// anybody, until Accept. It uses the transport alone.
+// NewAnswerer returns an answerer that accepts keys made from the given secrets. Without secrets it
+// answers anybody, until Accept. Nothing else may use the transport.
 func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) {
 	if clock.Counter == nil {
 		return nil, errors.New("new answerer: no counter given")
@@ -40,7 +40,7 @@ func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) 
 		clock:     clock,
 		secrets:   map[uint64]*accepted{},
 		sessions:  map[keyID]*session{},
-		in:        make([]byte, longSize+1), // a packet that is longer shows
+		in:        make([]byte, longSize+1), // one byte more, to notice a longer packet
 		out:       make([]byte, 0, longSize),
 	}
 	a.stamped = a.takeStamp
@@ -51,15 +51,15 @@ func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) 
 	return a, nil
 }
 
-// Counts returns what became of packets so far.
+// Counts returns what became of the packets so far.
 func (a *Answerer) Counts() Counts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.counts
 }
 
-// Serve answers probes until the context ends, whose error it returns, or the transport fails. It
-// closes the transport.
+// Serve answers probes until the context ends or the transport fails, and returns the context's or
+// the transport's error. It closes the transport.
 func (a *Answerer) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = a.transport.Close() })
 	defer func() {
@@ -80,7 +80,8 @@ func (a *Answerer) Serve(ctx context.Context) error {
 // serveOne waits for one packet and answers it if it is a probe.
 func (a *Answerer) serveOne(until time.Time) error {
 	rx, err := a.transport.Receive(a.in, until)
-	// The counts are locked from the receipt on: nobody asks for them often enough to be met here.
+	// The counts stay locked from the receipt on. Few callers ask for them, so this does not
+	// matter.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -115,8 +116,8 @@ func (a *Answerer) answer(rx Received) {
 	case kindOpen:
 		s.opening = a.clock.open()
 		if p.received.source == Kernel {
-			// The probe came before the clock was looked at: who knows what the clock did in
-			// between.
+			// The probe came before the clock was first read, so what the clock did in between is
+			// unknown.
 			p.received.source, p.received.realtime_ns = NoClock, 0
 		}
 	case kindClose:
@@ -127,7 +128,7 @@ func (a *Answerer) answer(rx Received) {
 	p.previous, p.answered = s.previous, s.answered
 	a.out = s.codec.append(a.out[:0], p)
 
-	// A close's answer is no exchange's, and if it gets lost, the next one has to carry the same.
+	// A close's answer belongs to no exchange. If it gets lost, the next one must carry the same.
 	isExchange := p.kind != kindClose|answerBit
 	if isExchange {
 		s.previous = noSequence
@@ -143,12 +144,12 @@ func (a *Answerer) answer(rx Received) {
 		s.previous, s.answered = p.sequence,
 			stamp{counter_cycles: sent.BeforeCycles, source: transmit}
 		if transmit == Kernel {
-			s.answered.source = Missing // until it comes
+			s.answered.source = Missing // until its stamp comes
 		}
 	}
 }
 
-// takeStamp takes a transmit stamp of an answer.
+// takeStamp stores a transmit stamp of an answer.
 func (a *Answerer) takeStamp(packet []byte, realtime_ns int64) {
 	var h header
 	if !sentHeader(packet, &h) {

@@ -17,20 +17,21 @@ type vdsoBracket struct {
 	second        int64 // of the clock; a struct timespec
 	nanosecond    int64
 	after_cycles  uint64
-	// of the kernel's function, of which the lower half is an int: 0 if it did read the clock
+	// of the kernel's function: the lower half is an int, 0 if it read the clock
 	result int64
 }
 
-// bracketVDSO reads the counter, CLOCK_REALTIME through the kernel's function at an address, and
-// the counter.
+// bracketVDSO reads the counter, then CLOCK_REALTIME through the kernel's function at an address,
+// then the counter again.
 //
 //go:noescape
 func bracketVDSO(function uintptr, b *vdsoBracket)
 
-// systemBracket returns a bracket with nothing else in it: time.Now reads two clocks, and is twice
-// as wide. It is nil where the kernel's function is not found.
-var systemBracket = sync.OnceValue(func() func() (before_cycles uint64, realtime_ns int64,
-	after_cycles uint64) {
+// systemBracket returns a function that reads a bracket and nothing else. time.Now reads two clocks
+// and is twice as wide. The result is nil if the kernel's function is not found.
+var systemBracket = sync.OnceValue(func() func() (
+	before_cycles uint64, realtime_ns int64, after_cycles uint64,
+) {
 	function, err := vdsoFunction("__vdso_clock_gettime")
 	if err != nil {
 		return nil
@@ -41,7 +42,7 @@ var systemBracket = sync.OnceValue(func() func() (before_cycles uint64, realtime
 	return func() (uint64, int64, uint64) {
 		var b vdsoBracket
 		if !b.read(function) {
-			return 0, 0, 0 // which no readings around it confirm
+			return 0, 0, 0 // no readings around it confirm this
 		}
 		return b.before_cycles, b.second*1_000_000_000 + b.nanosecond, b.after_cycles
 	}
@@ -52,7 +53,8 @@ func (b *vdsoBracket) read(function uintptr) bool {
 	return int32(b.result) == 0
 }
 
-// vdsoFunction finds a function in the library that the kernel maps into every process, vdso(7).
+// vdsoFunction finds a function in the library that the kernel maps into every process; see
+// vdso(7).
 func vdsoFunction(name string) (uintptr, error) {
 	image, begin, err := vdso()
 	if err != nil {
@@ -74,7 +76,7 @@ func vdsoFunction(name string) (uintptr, error) {
 	return 0, fmt.Errorf("find %s in the vDSO: it is not there", name)
 }
 
-// vdso returns the library and its address.
+// vdso returns the library's bytes and its address.
 func vdso() ([]byte, uintptr, error) {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
@@ -92,7 +94,7 @@ func vdso() ([]byte, uintptr, error) {
 			end <= begin || rights[0] != 'r' {
 			return nil, 0, fmt.Errorf("find the vDSO: %q in %s", line, maps.Name())
 		}
-		// The kernel's mapping stays where it is, and no garbage collector knows it.
+		// The kernel's mapping never moves, and the garbage collector does not know it.
 		first := *(**byte)(unsafe.Pointer(&begin))
 		return unsafe.Slice(first, end-begin), begin, nil
 	}

@@ -10,49 +10,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is a node's clocks, as functions, so that a node can be given others than the machine's.
+// Clock is a node's clocks, as functions, so that a node can have clocks other than the machine's.
 // Kernel stamps are used only if Realtime, RealtimeStep, Discipline and Steps are given. The
 // functions may be called from any goroutine.
 type Clock struct {
 	// Counter reads the node's counter, after everything that precedes the call. Required.
 	Counter func() uint64
 
-	// Quantum_cycles is the step in which the counter moves: a reading c says that it stood in [c,
-	// c + quantum]. 0 is 1.
+	// Quantum_cycles is the step in which the counter moves: a reading c means that it stood in [c,
+	// c + quantum]. 0 means 1.
 	Quantum_cycles uint64
 
-	// Realtime reads the clock that kernel stamps are of, CLOCK_REALTIME, in ns since 1970.
+	// Realtime reads CLOCK_REALTIME, the clock of kernel stamps, in ns since 1970.
 	Realtime func() int64
 
-	// Bracket reads the counter, Realtime's clock and the counter again, closer together than
-	// Counter, Realtime and Counter do one after the other. It is used where these, read before and
-	// after it, agree with it. Nil: they are the bracket.
+	// Bracket reads the counter, Realtime's clock and the counter again, closer together than calls
+	// of Counter, Realtime and Counter do. A bracket is used only if calls of Counter before and
+	// after it agree with it. If Bracket is nil, the separate calls make the bracket.
 	Bracket func() (before_cycles uint64, realtime_ns int64, after_cycles uint64)
 
-	// RealtimeStep returns how much later than a reading of it the clock may stand: 1 for one that
-	// is rounded down to whole ns. It is asked at both ends of a train; kernel stamps are not used
-	// if it fails, or if the two differ.
+	// RealtimeStep returns how much later than its reading the clock may stand: 1 for a clock that
+	// is rounded down to whole ns. It is called at both ends of a train. Kernel stamps are not used
+	// if it fails, or if the two results differ.
 	RealtimeStep func() (step_ns uint32, err error)
 
-	// Discipline says what steers that clock.
+	// Discipline returns what steers that clock.
 	Discipline func() (Discipline, error)
 
-	// Steps returns how often the clock was set, rather than steered, since some moment.
+	// Steps returns how often the clock was set, rather than steered, since some fixed moment.
 	Steps func() (uint64, error)
 
-	// KernelStamp returns what Realtime showed when the kernel took a stamp. Nil: the stamp itself.
+	// KernelStamp returns what Realtime showed when the kernel took a stamp. If nil, that is the
+	// stamp.
 	KernelStamp func(realtime_ns int64) int64
 }
 
-// SystemClock returns the machine's clocks beside the counter. What its Clock.RealtimeStep says
-// depends on the kernel, its clocksource and the machine's cores: package host knows.
+// SystemClock returns the machine's clocks, given its counter. What Clock.RealtimeStep must return
+// depends on the kernel, its clocksource and the machine's cores; package host knows it.
 func SystemClock(
 	counter func() uint64, notice *StepNotice, realtimeStep func() (step_ns uint32, err error),
 ) Clock {
 	return Clock{
 		Counter: counter,
-		// Through the vDSO, with two clocks read for one: about 60 ns between counter readings, a
-		// bracket's 30 ns. x/sys's ClockGettime is a system call.
+		// time.Now goes through the vDSO but reads two clocks: about 60 ns between counter
+		// readings, where a bracket takes 30 ns. ClockGettime of x/sys is a system call.
 		Realtime:     func() int64 { return time.Now().UnixNano() },
 		Bracket:      systemBracket(),
 		RealtimeStep: realtimeStep,
@@ -72,20 +73,19 @@ func (c *Clock) kernelStamp(realtime_ns int64) int64 {
 	return c.KernelStamp(realtime_ns)
 }
 
-// Discipline is what steers CLOCK_REALTIME, as adjtimex says it: its rate is that of the counter,
-// times a factor that is constant as long as Frequency and Tick are, and for as long as the others
-// are zero.
+// Discipline is what steers CLOCK_REALTIME, according to adjtimex. The clock's rate is the
+// counter's, times a factor. That factor is constant as long as Frequency and Tick are, and the
+// other fields are zero.
 type Discipline struct {
 	Frequency_ppm16 int64 // 2⁻¹⁶ ppm
 	Tick_us         int64 // per 1/100 s of the kernel; 10,000 unless somebody slews
-	Offset_ns       int64 // what the kernel's phase-locked loop is still to take away
-	TimeConstant    int64 // of that loop: each second it takes the offset's 2^−(2 + constant)
-	Adjust_us       int64 // what adjtime(3) is still to take away, at no more than 500 ppm
-	// a pulse-per-second signal steers: nothing is known about the next second's rate
-	PulsePerSecond bool
+	Offset_ns       int64 // what the kernel's phase-locked loop has yet to correct
+	TimeConstant    int64 // of that loop: each second it corrects the offset's 2^−(2 + constant)
+	Adjust_us       int64 // what adjtime(3) has yet to correct, at no more than 500 ppm
+	PulsePerSecond  bool  // a pulse-per-second signal steers: the next second's rate is unknown
 }
 
-// ReadDiscipline reads the machine's.
+// ReadDiscipline reads the machine's discipline.
 func ReadDiscipline() (Discipline, error) {
 	var t, adjust unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {
@@ -110,43 +110,43 @@ func ReadDiscipline() (Discipline, error) {
 }
 
 const (
-	// steady_ppb is how far the clock's rate moves while nothing steers it: the kernel follows the
+	// steady_ppb is how far the clock's rate moves while nothing steers it. The kernel follows the
 	// exact rate by steps of its multiplier, each below 0.2 ppm.
 	steady_ppb = 1_000
 
 	// adjust_ppb is the most that adjtime adds to the rate.
 	adjust_ppb = 500_000
 
-	// anything_ppb is how far the rate can move at all from its mean: tick ± 10 %, frequency ± 500
-	// ppm, adjtime, and a phase-locked loop that takes a quarter of at most half a second each
-	// second. Rates of 0.77 to 1.23 of the nominal are counter cycles per ns of 0.81 to 1.30.
+	// anything_ppb is how far the rate can move from its mean at all: tick ± 10 %, frequency ± 500
+	// ppm, adjtime, and a phase-locked loop that corrects, each second, a quarter of at most half a
+	// second. Rates of 0.77 to 1.23 times the nominal one mean 0.81 to 1.30 counter cycles per ns.
 	anything_ppb = 300_000_000
 )
 
 // wander returns how far the clock's rate may have moved from its mean between two readings of its
-// discipline, the first at a moment of the clock and the second at another.
+// discipline. The readings were taken when the clock showed opening_ns and closing_ns.
 func wander(before, after Discipline, opening_ns, closing_ns int64) uint32 {
 	if before.Frequency_ppm16 != after.Frequency_ppm16 || before.Tick_us != after.Tick_us ||
 		before.PulsePerSecond || after.PulsePerSecond {
 		return anything_ppb
 	}
 	ppb := uint64(steady_ppb)
-	// What the loop takes away each second is a share of what it has left; twice, because it is
-	// less afterwards.
+	// Each second the loop corrects a share of the remaining offset. Twice that covers its
+	// decrease.
 	if offset := max(magnitude(before.Offset_ns), magnitude(after.Offset_ns)); offset != 0 {
 		constant := min(before.TimeConstant, after.TimeConstant)
 		ppb += 1 + 2*offset>>(2+min(max(constant, 0), 10))
-		// What a frequency-locked loop makes of the offset adjtimex shows at once, and the clock
-		// follows at its next tick: no more than a quarter of it in 256 s. A phase-locked loop's is
-		// far below the above.
+		// adjtimex shows at once how a frequency-locked loop uses the offset, and the clock follows
+		// at its next tick: by no more than a quarter of the offset in 256 s. The share of a
+		// phase-locked loop is far below the term above.
 		ppb += 1 + offset>>10
 	}
-	// The kernel takes adjtime's next second from what is left of it when a second begins, at the
-	// first tick after it. The last such second is not seen by who asks, and it ends where a second
-	// does.
+	// At the first tick of each second, the kernel takes the next second's share of adjtime from
+	// what is left. adjtimex does not show the last such second, which ends where a second ends.
 	const tick = int64(10 * time.Millisecond)
 	second := int64(time.Second)
-	if before.Adjust_us != 0 || after.Adjust_us != 0 || floorDiv(opening_ns-tick, second) != floorDiv(closing_ns, second) {
+	if before.Adjust_us != 0 || after.Adjust_us != 0 ||
+		floorDiv(opening_ns-tick, second) != floorDiv(closing_ns, second) {
 		ppb += adjust_ppb
 	}
 	return uint32(min(ppb, anything_ppb))
@@ -167,7 +167,7 @@ func floorDiv(x, y int64) int64 {
 	return q
 }
 
-// clockEnd is what is read of a clock at one end of a train.
+// clockEnd holds what is read of a clock at one end of a train.
 type clockEnd struct {
 	steps      uint64
 	discipline Discipline
@@ -202,11 +202,12 @@ func (c *Clock) bracket() (b bracket) {
 		before_cycles := c.Counter()
 		b.before_cycles, b.realtime_ns, b.after_cycles = c.Bracket()
 		after_cycles := c.Counter()
-		if before_cycles <= b.before_cycles && b.before_cycles <= b.after_cycles && b.after_cycles <= after_cycles {
+		if before_cycles <= b.before_cycles &&
+			b.before_cycles <= b.after_cycles && b.after_cycles <= after_cycles {
 			return b
 		}
-		// It failed, or is of another counter, or the thread went to a core whose counter is
-		// behind.
+		// The bracket failed, or is of another counter, or the thread moved to a core whose counter
+		// is behind.
 	}
 	b.before_cycles = c.Counter()
 	b.realtime_ns = c.Realtime()
@@ -214,14 +215,14 @@ func (c *Clock) bracket() (b bracket) {
 	return b
 }
 
-// close reads the clock after a train and says what it did since open.
+// close reads the clock after a train and reports what it did since open.
 func (c *Clock) close(opening *clockEnd) clockReport {
 	var r clockReport
 	if !opening.known {
 		return r
 	}
-	// The other way round than open: what is read of the clock's step, its discipline and its
-	// setting spans the brackets.
+	// The order is the reverse of open's, so that the readings of the clock's step, its discipline
+	// and its setting span the brackets.
 	c.readBrackets(&r.closing)
 	step_ns, err1 := c.RealtimeStep()
 	discipline, err2 := c.Discipline()
@@ -241,37 +242,37 @@ func (c *Clock) close(opening *clockEnd) clockReport {
 	return r
 }
 
-// clockStatus says what a clockReport is good for. The numbers are on the wire.
+// clockStatus says what a clockReport may be used for. The numbers are on the wire.
 type clockStatus uint8
 
 const (
 	clockAbsent  clockStatus = 0 // kernel stamps cannot be turned into counter readings
-	clockRelated clockStatus = 1 // the brackets say how
+	clockRelated clockStatus = 1 // the brackets say how they can
 	clockStepped clockStatus = 2 // the clock was set during the train
 
 	clockStatuses = 3
 )
 
-// StepNotice counts how often CLOCK_REALTIME was set. The kernel notes each time for it, also when
-// it was set there and back between two questions. Any goroutine may use it.
+// StepNotice counts how often CLOCK_REALTIME was set. The kernel records each time, even if the
+// clock was set there and back between two calls. Any goroutine may use it.
 type StepNotice struct {
 	mu    sync.Mutex
-	timer int // -1: closed
+	timer int // -1 if closed
 	steps uint64
 }
 
-// OpenStepNotice begins to count.
+// OpenStepNotice starts a count.
 func OpenStepNotice() (*StepNotice, error) {
 	timer, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("watch for steps of the clock: %w",
 			os.NewSyscallError("timerfd_create", err))
 	}
-	// The timer itself is never to expire; only its cancellation is of interest.
+	// The timer itself must never expire; only its cancellation matters.
 	const never_s = math.MaxInt64/1_000_000_000 - 1
 	when := unix.ItimerSpec{Value: unix.Timespec{Sec: never_s}}
-	if err := unix.TimerfdSettime(timer, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &when,
-		nil); err != nil {
+	const flags = unix.TFD_TIMER_ABSTIME | unix.TFD_TIMER_CANCEL_ON_SET
+	if err := unix.TimerfdSettime(timer, flags, &when, nil); err != nil {
 		_ = unix.Close(timer)
 		return nil, fmt.Errorf("watch for steps of the clock: %w",
 			os.NewSyscallError("timerfd_settime", err))
@@ -301,7 +302,7 @@ func (n *StepNotice) Steps() (uint64, error) {
 	}
 }
 
-// Close ends the count.
+// Close ends the counting.
 func (n *StepNotice) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

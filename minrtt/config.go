@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Config is what a Prober and an Answerer agree on, and what a Prober does. DefaultConfig fills all
-// but Key.
+// Config is what a Prober and its Answerer agree on, and how the Prober behaves. DefaultConfig
+// fills all fields but Key.
 type Config struct {
 	// Key authenticates packets. It is made from a secret that the answerer accepts.
 	Key Key
 
-	// Exchanges is how many follow a train's warm-up.
+	// Exchanges is the number of exchanges after a train's warm-up.
 	Exchanges int
 
-	// Timeout is how long an answer is waited for.
+	// Timeout is how long to wait for an answer.
 	Timeout time.Duration
 
-	// SlackCycles is by how much readings of one node may be in the wrong order: its core slack and
-	// quantum, the larger of both nodes'. Stamps that contradict each other by more are refused as
-	// impossible.
+	// SlackCycles is how far readings of one node may be in the wrong order: its core slack and
+	// quantum, for the node where they are larger. Stamps that contradict each other by more are
+	// refused as impossible.
 	SlackCycles uint64
 
-	// Attempts is how many answers in a row may stay out before a train is given up.
+	// Attempts is how many answers in succession may be missing before a train is given up.
 	Attempts int
 }
 
-// DefaultConfig returns five exchanges after the warm-up, 100 ms for an answer and three attempts.
+// DefaultConfig returns five exchanges after the warm-up, a timeout of 100 ms and three attempts.
 func DefaultConfig() Config {
 	return Config{Exchanges: 5, Timeout: 100 * time.Millisecond, Attempts: 3}
 }
@@ -34,10 +34,10 @@ func DefaultConfig() Config {
 // maxExchanges keeps a train far shorter than any window, even on slow links.
 const maxExchanges = 1000
 
-// maxTimeout is also how long an answerer takes a silent train for a live one.
+// maxTimeout is also how long an answerer regards a silent train as alive.
 const maxTimeout = time.Minute
 
-// Validate names the first field that nothing can be done with.
+// Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
 	switch {
 	case c.Exchanges < 1 || c.Exchanges > maxExchanges:

@@ -6,41 +6,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Counts is what became of packets. What is not a probe or an answer in its place is counted and
-// has no effect.
+// Counts says what became of packets. A packet that is not an expected probe or answer is counted
+// and has no other effect.
 type Counts struct {
-	Sent     uint64 // packets that left
-	Unsent   uint64 // packets that the kernel would not take
-	Accepted uint64 // packets that came in and were what was waited for
+	Sent     uint64 // packets that were sent
+	Unsent   uint64 // packets that the kernel did not accept
+	Accepted uint64 // packets that arrived and were expected
 
 	Lost       uint64 // answers that did not come in time
-	Late       uint64 // answers that came after their time; they count as accepted as well
-	Duplicate  uint64 // packets that had come before, or came after one with a higher number
+	Late       uint64 // answers that came too late; they count as accepted too
+	Duplicate  uint64 // packets that came again, or after one with a higher number
 	OtherTrain uint64 // genuine packets of a train that this end does not know
-	Crowded    uint64 // trains that were not begun: there was no room beside those under way
+	Crowded    uint64 // trains that were refused because too many others were running
 	Foreign    uint64 // packets from another address, or without the magic
 	Truncated  uint64 // packets shorter than their kind demands
 	Oversize   uint64 // packets longer than their kind demands
 	Version    uint64 // packets of another version of the format
 	Malformed  uint64 // packets of an unknown or unexpected kind, or with content out of range
 	Forged     uint64 // packets whose authentication code does not match: another key, or damage
-	Outside    uint64 // kernel stamps of a clock that user stamps contradict; they are not used
-	Refused    uint64 // notices that nobody listens at the peer's port
+	Outside    uint64 // kernel stamps that contradict the user stamps; they are not used
+	Refused    uint64 // errors that say that nobody listens at the peer's port
 	Failed     uint64 // other errors of the transport
 }
 
-// Bytes returns at most how many bytes a train put on the network, with the headers of UDP and IP,
-// either way: it is what a budget is charged. Packets that were refused are not among them.
+// Bytes returns the most that a train put on the network in both directions, with the headers of
+// UDP and IP. Budgets charge it. Refused packets are not included.
 func (c Counts) Bytes() uint64 {
 	const headers = 8 + 40 // UDP, and IPv6 without options
 	closes := min(2*maxCloses, c.Sent+c.Accepted)
 	return (c.Sent+c.Accepted)*(shortSize+headers) + closes*(longSize-shortSize)
 }
 
-// maxCloses is how many probes close a train on a link that loses some.
+// maxCloses is how many probes close a train on a lossy link.
 const maxCloses = 2
 
-// refuse counts a packet that cannot be taken.
+// refuse counts a packet that cannot be accepted.
 func (c *Counts) refuse(err error) {
 	switch {
 	case errors.Is(err, errForeign):

@@ -8,9 +8,9 @@ import (
 )
 
 // This file asks the kernel for its software stamps and finds them in what recvmsg fills. A receive
-// stamp comes with its packet. A transmit stamp comes by the socket's error queue, with a copy of
-// the packet behind the headers that the packet had by then: the copy, and no count of packets,
-// says which one it is of.
+// stamp comes with its packet. A transmit stamp comes through the socket's error queue, with a copy
+// of the packet behind the headers that it had by then. That copy, rather than a count of packets,
+// says which packet the stamp belongs to.
 
 func (u *UDP) askForStamps() {
 	const report = unix.SOF_TIMESTAMPING_SOFTWARE
@@ -52,7 +52,7 @@ func (u *UDP) SentStamps(found func(packet []byte, realtime_ns int64)) {
 			continue
 		}
 		if errno != 0 {
-			return // empty, with EAGAIN; what else there may be is no stamp
+			return // EAGAIN if empty; any other error brings no stamp either
 		}
 		if ns := u.errors.kernelStamp(); ns != 0 {
 			found(u.queued[:n], ns)
@@ -60,7 +60,7 @@ func (u *UDP) SentStamps(found func(packet []byte, realtime_ns int64)) {
 	}
 }
 
-// kernelStamp returns the software stamp in ns since 1970; 0 if there is none.
+// kernelStamp returns the software stamp in ns since 1970, or 0 if there is none.
 func (m *message) kernelStamp() int64 {
 	control := m.control[:min(int(m.header.Controllen), len(m.control))]
 	for len(control) >= unix.SizeofCmsghdr {
@@ -70,7 +70,7 @@ func (m *message) kernelStamp() int64 {
 			return 0
 		}
 		data := control[unix.SizeofCmsghdr:length]
-		// Three times of two 64-bit words each, the software's first, the hardware's last.
+		// The data are three times of two 64-bit words: the software's first, the hardware's last.
 		if h.Level == unix.SOL_SOCKET && h.Type == unix.SCM_TIMESTAMPING && len(data) >= 16 {
 			s := int64(binary.NativeEndian.Uint64(data))
 			ns := int64(binary.NativeEndian.Uint64(data[8:]))

@@ -7,18 +7,18 @@ import (
 	"fmt"
 )
 
-// keyBytes is the length of a secret and of what is made from it.
+// keyBytes is the length of a secret and of a key made from it.
 const keyBytes = sha256.Size
 
-// A Secret is what an answerer's keys are made from, one for each prober. Whoever knows it can make
-// all of them: it belongs to the answerer and to whoever hands out its keys. The zero Secret is
-// none.
+// A Secret is what the keys of an answerer's probers are made from, one key for each prober.
+// Whoever knows it can make them all, so only the answerer and the server that hands out its keys
+// hold it. The zero Secret means none.
 type Secret struct {
 	Number uint64 // names it on the wire; never 0
 	Bytes  [keyBytes]byte
 }
 
-// NewSecret draws a secret.
+// NewSecret creates a random secret.
 func NewSecret() Secret {
 	var s Secret
 	_, _ = rand.Read(s.Bytes[:]) // never fails
@@ -26,23 +26,23 @@ func NewSecret() Secret {
 	return s
 }
 
-// newNumber draws a number other than 0.
+// newNumber returns a random number other than 0.
 func newNumber() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return max(1, binary.BigEndian.Uint64(b[:]))
 }
 
-// A Key is what one prober authenticates its trains with one answerer by. Two that share one end
-// each other's trains. With the zero Key, trains are run with an answerer that asks for none:
-// packets that were damaged are found, and nobody is kept out.
+// A Key authenticates the trains of one prober with one answerer. Two probers that share a key end
+// each other's trains. The zero Key runs trains with an answerer that demands none: damaged packets
+// are noticed, but nobody is kept out.
 type Key struct {
 	Secret uint64 // the number of the secret that it is made from
-	Prober uint64 // whose it is, by whatever number the one who made it gave it
+	Prober uint64 // the prober, by the number that the maker of the key gave it
 	Bytes  [keyBytes]byte
 }
 
-// Key makes the key of a prober.
+// Key returns the key of a prober.
 func (s *Secret) Key(prober uint64) Key {
 	message := [len(keyLabel) + 8]byte{}
 	copy(message[:], keyLabel)
@@ -50,11 +50,11 @@ func (s *Secret) Key(prober uint64) Key {
 	return Key{Secret: s.Number, Prober: prober, Bytes: hmacOnce(&s.Bytes, message[:])}
 }
 
-// keyLabel keeps what is made here apart from whatever else a secret may be used for.
+// keyLabel separates these keys from anything else that a secret may be used for.
 const keyLabel = "MRTT key"
 
 // hmacOnce returns the HMAC-SHA256 of a message no longer than a packet. Unlike crypto/hmac it
-// allocates nothing for a key that is used once, as that of a forged packet is.
+// allocates nothing for a key that is used once, such as that of a forged packet.
 func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {
 	var inner [sha256.BlockSize + longSize]byte
 	var outer [sha256.BlockSize + sha256.Size]byte
@@ -71,11 +71,11 @@ func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {
 	return sha256.Sum256(outer[:])
 }
 
-// keyTextBytes is how long a key is that is handed on.
+// keyTextBytes is the length of an encoded key.
 const keyTextBytes = 8 + 8 + keyBytes
 
-// Encode returns the key as it is handed on: its two numbers, big-endian, and its bytes. The zero
-// Key is nothing.
+// Encode returns the key in the form in which it is handed out: its two numbers, big-endian, and
+// its bytes. The zero Key gives nil.
 func (k Key) Encode() []byte {
 	if k == (Key{}) {
 		return nil
@@ -100,7 +100,7 @@ func DecodeKey(b []byte) (Key, error) {
 	return k, nil
 }
 
-// codec returns what writes and reads packets under the key.
+// codec returns a codec that writes and reads packets under the key.
 func (k *Key) codec() *codec {
 	if *k == (Key{}) {
 		return newCodec(nil)

@@ -8,7 +8,7 @@ import (
 	"hash"
 )
 
-// This file is the packet of FORMAT.md. Numbers are append-only.
+// This file encodes and decodes the packets of FORMAT.md. Numbers are append-only.
 
 const (
 	magic   = "MRTT"
@@ -16,11 +16,11 @@ const (
 
 	macSize    = 16
 	headerSize = 20
-	bodySize   = 56 // of every packet but those of a close
-	keyOffset  = 58 // of the key's two numbers, which every packet's body ends with
+	bodySize   = 56 // of every packet except closes and their answers
+	keyOffset  = 58 // of the key's two numbers, with which every body ends
 	shortSize  = headerSize + bodySize + macSize
 
-	maxBrackets = 4 // of each end of a train
+	maxBrackets = 4 // at each end of a train
 	bracketSize = 24
 	clockHeader = 12
 	clockSize   = clockHeader + 2*maxBrackets*bracketSize
@@ -31,9 +31,9 @@ const (
 type kind uint8
 
 const (
-	kindOpen  kind = 1 // the first of a train: its exchange is the warm-up
+	kindOpen  kind = 1 // the first packet of a train: its exchange is the warm-up
 	kindProbe kind = 2
-	kindClose kind = 3 // fetches the last transmit stamp, and what the answerer's clock did
+	kindClose kind = 3 // fetches the last transmit stamp and the answerer's clock report
 
 	answerBit kind = 0x80
 )
@@ -50,7 +50,7 @@ func (k kind) size() int {
 	return shortSize
 }
 
-// Errors that say why a packet was not taken.
+// These errors say why a packet was refused.
 var (
 	errShort   = errors.New("packet is shorter than its kind demands")
 	errLong    = errors.New("packet is longer than its kind demands")
@@ -61,7 +61,7 @@ var (
 	errContent = errors.New("packet's content is out of range")
 )
 
-// noSequence stands for "no packet yet" where a sequence number is expected.
+// noSequence means "no packet yet" in place of a sequence number.
 const noSequence = 1<<32 - 1
 
 // header opens every packet.
@@ -72,35 +72,35 @@ type header struct {
 	key      keyID
 }
 
-// keyID says under which key a packet is authenticated.
+// keyID names the key that authenticates a packet.
 type keyID struct {
 	secret uint64 // the number of the answerer's secret
 	prober uint64
 }
 
-// body is what an answer says. A probe's is zero: it only makes the probe as large as its answer.
+// body is what an answer says. A probe's is zero; it only makes the probe as long as its answer.
 type body struct {
 	received stamp // of the probe that this answers
 
-	// The transmit stamp of the answer before this one in the session: an answer cannot carry its
-	// own.
+	// previous and answered are the sequence number and the transmit stamp of the session's
+	// previous answer. An answer cannot carry its own stamp.
 	previous uint32
 	answered stamp
 }
 
-// stamp is a node's reading around one packet.
+// stamp holds a node's readings around one packet.
 type stamp struct {
-	// The counter: of a transmit stamp read before the packet was handed to the kernel, of a
-	// receive stamp after it was handed out.
+	// counter_cycles is the counter, read before a packet is handed to the kernel, or after the
+	// kernel hands it out.
 	counter_cycles uint64
 
-	// The kernel's own stamp, of CLOCK_REALTIME; 0 if source is not Kernel.
+	// realtime_ns is the kernel's own stamp, in CLOCK_REALTIME; 0 if source is not Kernel.
 	realtime_ns int64
 
 	source Source
 }
 
-// setKernel adds the kernel's stamp, if there is one: 0 is none.
+// setKernel adds the kernel's stamp unless it is 0, which means that there is none.
 func (s *stamp) setKernel(c *Clock, realtime_ns int64) {
 	s.source = Missing
 	switch {
@@ -114,12 +114,12 @@ func (s *stamp) setKernel(c *Clock, realtime_ns int64) {
 	}
 }
 
-// clockReport is what a close's answer says beside its body: enough to turn the session's kernel
-// stamps into the answerer's counter.
+// clockReport is what a close's answer says in addition to its body. It suffices to turn the
+// session's kernel stamps into readings of the answerer's counter.
 type clockReport struct {
 	status        clockStatus
 	wander_ppb    uint32
-	step_ns       uint32 // a reading t says that the clock stood in [t, t + step_ns]
+	step_ns       uint32 // a reading t means that the clock stood in [t, t + step_ns]
 	opening       [maxBrackets]bracket
 	closing       [maxBrackets]bracket
 	openingLength uint8
@@ -133,7 +133,7 @@ type packet struct {
 	clock clockReport
 }
 
-// codec writes and reads packets under one key. One goroutine at a time may use it.
+// codec writes and reads packets under one key. Only one goroutine at a time may use it.
 type codec struct {
 	mac hash.Hash
 	sum [sha256.Size]byte
@@ -141,8 +141,8 @@ type codec struct {
 
 func newCodec(key []byte) *codec { return &codec{mac: hmac.New(sha256.New, key)} }
 
-// append appends the packet, as large as its kind demands. Only an answer has a body, only a
-// close's a clock report.
+// append appends the packet, padded to the length that its kind demands. Only an answer has a body,
+// and only a close's answer has a clock report.
 func (c *codec) append(b []byte, p *packet) []byte {
 	start := len(b)
 	be := binary.BigEndian
@@ -205,8 +205,7 @@ func (c *codec) parse(b []byte, p *packet) error {
 	return c.parseBody(b, p)
 }
 
-// parseBody checks the authentication code of a packet whose header is decoded, and decodes the
-// rest.
+// parseBody checks the authentication code of a packet with a decoded header, and decodes the rest.
 func (c *codec) parseBody(b []byte, p *packet) error {
 	end := len(b) - macSize
 	c.authenticate(b[:end])
@@ -256,7 +255,8 @@ func parseClock(m []byte, r *clockReport) error {
 	return nil
 }
 
-// parseHeader decodes the header and checks the size that it demands, not the authentication code.
+// parseHeader decodes the header and checks the length that it demands. It does not check the
+// authentication code.
 func parseHeader(b []byte, h *header) error {
 	switch {
 	case len(b) < len(magic) || string(b[:len(magic)]) != magic:
@@ -282,7 +282,7 @@ func parseHeader(b []byte, h *header) error {
 	return nil
 }
 
-// sentHeader decodes the header of a packet of ours that something may precede.
+// sentHeader decodes the header of a packet that we sent. Other bytes may precede the packet.
 func sentHeader(b []byte, h *header) bool {
 	for _, size := range [...]int{shortSize, longSize} {
 		if len(b) >= size && parseHeader(b[len(b)-size:], h) == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Prober runs trains with one peer. One goroutine at a time may use it.
+// Prober runs trains with one peer. Only one goroutine at a time may use it.
 type Prober struct {
 	transport Transport
 	clock     Clock
@@ -22,11 +22,11 @@ type Prober struct {
 	key     keyID
 	in, out []byte
 	packet  packet
-	stamped func([]byte, int64) // takeStamp, made once
+	stamped func([]byte, int64) // takeStamp, created once
 
-	latest_cycles uint64 // of the peer's counter, in any train so far
+	latest_cycles uint64 // the latest reading of the peer's counter, in any train so far
 
-	// The train that is under way.
+	// These belong to the current train.
 	session uint64
 	probes  []probe // by sequence number
 	opening clockEnd
@@ -34,7 +34,8 @@ type Prober struct {
 	peers   clockReport
 	counts  Counts
 
-	// What own and peers come to, and whether a stamp has just refuted either.
+	// ownClock and peersClock are the relations of own and peers. refuted says whether a stamp has
+	// just refuted one of them.
 	ownClock, peersClock *realtime
 	refuted              bool
 }
@@ -43,18 +44,18 @@ type Prober struct {
 type probe struct {
 	kind    kind
 	sent    stamp
-	expired bool // waited for long enough
+	expired bool // its timeout has passed
 
-	answered bool // the answer is here, and with it
+	answered bool // the answer arrived, which set
 	received stamp
 	returned stamp
 
-	left          bool // the answer's transmit stamp is here, and with it
+	left          bool // the answer's transmit stamp arrived, which set
 	leaving       stamp
-	leftBy_cycles uint64 // the peer's counter later than that
+	leftBy_cycles uint64 // a later reading of the peer's counter
 }
 
-// NewProber returns a prober of the peer at an address. It uses the transport alone.
+// NewProber returns a prober of the peer at an address. Nothing else may use the transport.
 func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*Prober, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("new prober of %v: %w", peer, err)
@@ -67,7 +68,7 @@ func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*P
 		clock:     clock,
 		peer:      netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()),
 		config:    config,
-		in:        make([]byte, longSize+1), // a packet that is longer shows
+		in:        make([]byte, longSize+1), // one byte more, to notice a longer packet
 		out:       make([]byte, 0, longSize),
 	}
 	p.stamped = p.takeStamp
@@ -75,8 +76,7 @@ func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*P
 	return p, nil
 }
 
-// Use has trains begin under another key from now on. What the prober knows of its peer's counter
-// holds on.
+// Use makes later trains use another key. The prober keeps what it knows of the peer's counter.
 func (p *Prober) Use(key Key) {
 	if key != p.config.Key {
 		p.config.Key = key
@@ -92,9 +92,9 @@ func (p *Prober) setKey() {
 	}
 }
 
-// Train runs one train. An error wraps ErrNoAnswer if too many answers in a row stayed out;
-// ErrReplayed or tscratio.ErrImpossible if the peer's stamps cannot be true; ErrClockSet;
-// ErrClosed; or it is the context's. The train's Counts hold even then.
+// Train runs one train. The error wraps ErrNoAnswer if too many answers in succession were missing,
+// ErrReplayed or tscratio.ErrImpossible if the peer's stamps cannot be true, ErrClockSet,
+// ErrClosed, or the context's error. The train's Counts are valid even with an error.
 func (p *Prober) Train(ctx context.Context) (Train, error) {
 	t := Train{Peer: p.peer}
 	p.session = newestSession.Add(1)
@@ -113,10 +113,10 @@ func (p *Prober) Train(ctx context.Context) (Train, error) {
 	return t, nil
 }
 
-// newestSession is the highest number of a session in this process. An answerer takes no number
-// that is not above the highest that it has seen under the key, so that a packet is of no use to
-// who sends it again: numbers grow from one process to the next as the clock does, and within one
-// as trains begin.
+// newestSession is the highest number of a session in this process. An answerer accepts only a
+// number above the highest that it has seen under the key, so an old packet is useless to somebody
+// who sends it again. Numbers follow the clock from one process to the next, and grow within a
+// process with each train.
 var newestSession atomic.Uint64
 
 func init() { newestSession.Store(uint64(time.Now().UnixNano())) }
@@ -157,7 +157,7 @@ func (p *Prober) noAnswer() error {
 	case c.Refused > 0:
 		return fmt.Errorf("%w: nobody listens there: start the answerer", ErrNoAnswer)
 	case c.Version > 0:
-		return fmt.Errorf("%w: the peer speaks another version of the format, this is %d",
+		return fmt.Errorf("%w: the peer uses another version of the format, this is version %d",
 			ErrNoAnswer, version)
 	case c.Forged > 0:
 		return fmt.Errorf("%w: the peer uses another key", ErrNoAnswer)
@@ -190,7 +190,7 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 	transmit, receive := p.transport.Sources()
 	this.sent = stamp{counter_cycles: tx.BeforeCycles, source: transmit}
 	if transmit == Kernel {
-		this.sent.source = Missing // until it comes
+		this.sent.source = Missing // until its stamp comes
 	}
 
 	until := p.transport.Now().Add(p.config.Timeout)
@@ -216,7 +216,7 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 	return true, nil
 }
 
-// take takes the packet in p.in for what it is.
+// take handles the packet in p.in.
 func (p *Prober) take(rx Received, receive Source) error {
 	if rx.From != p.peer {
 		p.counts.Foreign++
@@ -259,13 +259,13 @@ func (p *Prober) take(rx Received, receive Source) error {
 	return p.takePrevious(a)
 }
 
-// takePrevious takes the transmit stamp of the answer before, which an answer carries.
+// takePrevious stores the transmit stamp of the previous answer, which an answer carries.
 func (p *Prober) takePrevious(a *packet) error {
 	switch {
 	case a.previous == noSequence:
 		return nil
 	case a.previous >= a.sequence:
-		return fmt.Errorf("answer %d shows a transmit stamp of answer %d: %w", a.sequence,
+		return fmt.Errorf("answer %d carries the transmit stamp of answer %d: %w", a.sequence,
 			a.previous, tscratio.ErrImpossible)
 	}
 	before := &p.probes[a.previous]
@@ -274,7 +274,7 @@ func (p *Prober) takePrevious(a *packet) error {
 			a.received.counter_cycles
 		return nil
 	}
-	// Several closes carry the same, but the kernel's stamp may have come in between.
+	// Several closes carry the same stamp, but the kernel's part may have come in between.
 	if before.leaving.counter_cycles != a.answered.counter_cycles {
 		return fmt.Errorf("answer %d was sent at %d and at %d: %w", a.previous,
 			before.leaving.counter_cycles, a.answered.counter_cycles, tscratio.ErrImpossible)
@@ -286,7 +286,7 @@ func (p *Prober) takePrevious(a *packet) error {
 	return nil
 }
 
-// takeStamp takes a transmit stamp of a probe.
+// takeStamp stores a transmit stamp of a probe.
 func (p *Prober) takeStamp(packet []byte, realtime_ns int64) {
 	var h header
 	if !sentHeader(packet, &h) || h.session != p.session || h.sequence >= uint32(len(p.probes)) ||
@@ -296,8 +296,8 @@ func (p *Prober) takeStamp(packet []byte, realtime_ns int64) {
 	p.probes[h.sequence].sent.setKernel(&p.clock, realtime_ns)
 }
 
-// finish puts what is known of the probes into a train, and refuses it if one of them cannot have
-// been.
+// finish puts what is known of the probes into a train. It refuses the train if one of them is
+// impossible.
 func (p *Prober) finish(t *Train) error {
 	for _, end := range []struct {
 		whose  string
@@ -321,7 +321,7 @@ func (p *Prober) finish(t *Train) error {
 	}
 }
 
-// remember notes how far the peer's counter has come.
+// remember stores the latest reading of the peer's counter.
 func (p *Prober) remember() {
 	for i := range p.probes {
 		if q := &p.probes[i]; q.answered {
@@ -330,10 +330,11 @@ func (p *Prober) remember() {
 	}
 }
 
-// fill is finish under the clocks as they are known by now.
+// fill does the work of finish, given the clocks as they are known by now.
 func (p *Prober) fill(t *Train) error {
 	t.Exchanges, t.Arrivals = nil, nil
-	// of the peer's counter, before the probe at hand can have arrived
+	// floor_cycles is a reading of the peer's counter from before the current probe can have
+	// arrived.
 	floor_cycles := p.latest_cycles
 	for i := range p.probes {
 		q := &p.probes[i]
@@ -372,7 +373,7 @@ func (p *Prober) possible(q *probe, floor_cycles uint64) error {
 		return fmt.Errorf("received at %d, after %d was seen: %w", received, p.latest_cycles,
 			ErrReplayed)
 	case before(received, floor_cycles):
-		return fmt.Errorf("received at %d, before the answer that it followed left at %d: %w",
+		return fmt.Errorf("received at %d, before the previous answer left at %d: %w",
 			received, floor_cycles, tscratio.ErrImpossible)
 	case q.left && before(leaving, received):
 		return fmt.Errorf("answered at %d, before it was received at %d: %w", leaving, received,
@@ -384,8 +385,8 @@ func (p *Prober) possible(q *probe, floor_cycles uint64) error {
 	return nil
 }
 
-// complete returns the exchange of a probe that was answered. If the answer's transmit stamp is not
-// here, it has none either.
+// complete returns the exchange of a probe that was answered. If the answer's transmit stamp did
+// not arrive, the exchange has none either.
 func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 	sent, returned := q.sent.counter_cycles, q.returned.counter_cycles
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
@@ -395,8 +396,7 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 		Answered: tscratio.At(leaving),
 		Returned: tscratio.At(returned),
 	}}
-	// A kernel stamp lies between the user stamps around it, of which the outer one is what the
-	// user's is for.
+	// A kernel stamp lies between two user stamps. The outer one is the stamp that it replaces.
 	e.Best.Sent, e.Sent = p.narrow(q.sent, p.ownClock, tscratio.Interval{Lo: sent, Hi: returned})
 	e.Best.Received, e.Received = p.narrow(q.received, p.peersClock,
 		tscratio.Interval{Lo: min(floor_cycles, received), Hi: received})
@@ -404,16 +404,17 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 		e.Best.Answered, e.Answered = p.narrow(q.leaving, p.peersClock,
 			tscratio.Interval{Lo: leaving, Hi: max(leaving, q.leftBy_cycles)})
 	}
-	e.Best.Returned, e.Returned = p.narrow(q.returned, p.ownClock, tscratio.Interval{Lo: sent, Hi: returned})
-	// Two kernel stamps may each fit and yet contradict each other.
+	e.Best.Returned, e.Returned = p.narrow(q.returned, p.ownClock,
+		tscratio.Interval{Lo: sent, Hi: returned})
+	// Two kernel stamps may each be possible and yet contradict each other.
 	if e.Best.Sent.Lo > e.Best.Returned.Hi {
 		p.refute(p.ownClock)
 	}
 	return e
 }
 
-// narrow returns what a stamp says of its node's counter. The kernel's is used if there is one, its
-// clock is known, and it does not contradict the user stamps, between which it must lie.
+// narrow returns what a stamp says about its node's counter. It uses the kernel's stamp if there is
+// one, its clock is known, and it lies between the user stamps around it.
 func (p *Prober) narrow(s stamp, clock *realtime, between tscratio.Interval) (tscratio.Interval,
 	Source) {
 	user := tscratio.At(s.counter_cycles)

@@ -6,34 +6,34 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A realtime relates CLOCK_REALTIME to the counter over one train: what the counter showed when the
-// kernel took a stamp.
+// A realtime relates CLOCK_REALTIME to the counter over one train. It says what the counter showed
+// when the kernel took a stamp.
 //
-// Let C be the counter as a function of the clock. A bracket ⟨before, t, after⟩ says that the clock
-// showed t, and so stood in [t, t + step], at some moment between the readings: C(t) ≤ after and
-// C(t + step) ≥ before. A step is 1 ns, for readings are rounded down, unless the clock moves in
-// larger ones. The clock's rate stays within wander of its mean R, in cycles per ns, so that for a
-// bracket at distance d from x
+// Let C be the counter as a function of the clock. A bracket ⟨before, t, after⟩ says that at some
+// moment between its readings the clock showed t, and so stood in [t, t + step]: C(t) ≤ after and
+// C(t + step) ≥ before. A step is 1 ns, because readings are rounded down, unless the clock moves
+// in larger ones. The clock's rate stays within wander of its mean R, in cycles per ns. For a
+// bracket at distance d from x it follows that
 //
 //	C(x) + R·(d − wander·|d|) ≤ after,  C(x) + R·(d + wander·|d|) ≥ before.
 //
 // With R > 0 these are linear inequalities in C(x) and R. Eliminating R from any two of them bounds
-// C(x); the least of these bounds is the solution, and each of them holds on its own, so that none
-// needs the others' to be right.
+// C(x), and the least of these bounds is the solution. Each bound holds on its own; none depends on
+// the others.
 type realtime struct {
 	wander float64
 	step   float64 // ns
 
-	// refuted is set when a stamp contradicts the user stamps around it: then the clock is not what
-	// it is taken for, and no other stamp of the train can be trusted.
+	// refuted is set when a stamp contradicts the user stamps around it. The clock is then not as
+	// assumed, and no other stamp of the train can be trusted.
 	refuted bool
 
-	// Relative to origin, which keeps all of them small: see reach.
+	// These are relative to origin, which keeps them small: see reach.
 	origin bracket
 	upper  []point // C(x_ns) ≤ y_cycles
 	lower  []point // C(x_ns) ≥ y_cycles
 
-	// The clock is known from the first bracket to the last, and not beyond.
+	// The clock is known between the first bracket and the last, but not beyond.
 	first_ns, last_ns float64
 }
 
@@ -47,21 +47,21 @@ type bracket struct {
 }
 
 const (
-	// reach is how far, in ns and in cycles, anything may be from the origin: 17 s, and a float64's
+	// reach is how far, in ns and in cycles, anything may be from the origin: 17 s. A float64's
 	// error there is 2⁻¹⁹.
 	reach = 1 << 34
 
-	// coarsest_ns is the largest step of a clock whose stamps are of any use.
+	// coarsest_ns is the largest step of a clock with useful stamps.
 	coarsest_ns = 1_000_000
 
-	// flattest limits by how much an elimination may enlarge errors of rounding.
+	// flattest limits how much an elimination may enlarge rounding errors.
 	flattest = 1.0 / 64
 
-	// margin is added to each bound, in cycles: errors of rounding stay below it.
+	// margin is added to each bound, in cycles. Rounding errors stay below it.
 	margin = 1.0 / 64
 )
 
-// newRealtime returns the relation that a report describes; nil if it describes none.
+// newRealtime returns the relation that a report describes, or nil if it describes none.
 func newRealtime(r *clockReport) *realtime {
 	if r.status != clockRelated || r.openingLength == 0 || r.closingLength == 0 ||
 		r.wander_ppb > anything_ppb ||
@@ -86,20 +86,20 @@ func newRealtime(r *clockReport) *realtime {
 	return c
 }
 
-// near returns a − b if it is within reach.
+// near returns a − b and whether that is within reach.
 func near(a, b uint64) (float64, bool) {
 	d := int64(a - b)
 	return float64(d), -reach <= d && d <= reach
 }
 
-// counts returns what the counter showed when the kernel took a stamp; false if the stamp is from
-// outside of the train or the brackets contradict each other.
+// counts returns what the counter showed when the kernel took a stamp. It reports false if the
+// stamp is from outside the train or the brackets contradict each other.
 func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
 	x, ok := near(uint64(stamp_ns), uint64(c.origin.realtime_ns))
 	if !ok || x < c.first_ns || x > c.last_ns {
 		return tscratio.Interval{}, false
 	}
-	// A stamp is rounded as every reading of the clock is: it was taken in [stamp, stamp + step].
+	// A stamp is rounded like every reading of the clock: it was taken in [stamp, stamp + step].
 	lo, hi := math.Floor(c.atLeast(x)-margin), math.Ceil(c.atMost(x+c.step)+margin)
 	if lo > hi || lo < -reach || hi > reach {
 		return tscratio.Interval{}, false
@@ -108,11 +108,11 @@ func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
 		Lo: c.origin.before_cycles + uint64(int64(lo)),
 		Hi: c.origin.before_cycles + uint64(int64(hi)),
 	}
-	return iv, iv.Valid() // and has not run over the end of the counter
+	return iv, iv.Valid() // a range past the end of the counter is not valid
 }
 
-// early returns the smallest distance that a point may have from x, in ns of the mean rate; late
-// the largest.
+// early returns the smallest distance that a point may have from x, in ns at the mean rate; late
+// returns the largest.
 func (c *realtime) early(p point, x float64) float64 {
 	d := p.x_ns - x
 	return d - c.wander*math.Abs(d)
@@ -136,7 +136,7 @@ func (c *realtime) atMost(x float64) float64 {
 				best = min(best, (v*p.y_cycles-u*q.y_cycles)/(v-u))
 			}
 		}
-		for _, q := range c.lower { // on p's side of x, and farther
+		for _, q := range c.lower { // points on p's side of x, but farther away
 			if a := u / c.late(q, x); 0 <= a && a < 1-flattest {
 				best = min(best, (p.y_cycles-a*q.y_cycles)/(1-a))
 			}
@@ -145,7 +145,7 @@ func (c *realtime) atMost(x float64) float64 {
 	return best
 }
 
-// atLeast returns the greatest lower bound of C(x): atMost, mirrored.
+// atLeast returns the greatest lower bound of C(x). It mirrors atMost.
 func (c *realtime) atLeast(x float64) float64 {
 	best := math.Inf(-1)
 	for _, p := range c.lower {

@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// This file says which probes an answerer takes: under which keys, and of which trains.
+// This file decides which probes an answerer accepts: under which keys, and of which trains.
 
-// overlap is for how long an answerer takes keys of a secret that it accepts no longer: what is
-// under way under them ends well, and who is to know of new ones has heard of them by then.
+// overlap is how long an answerer still accepts keys of a secret that was withdrawn. It lets
+// current trains end, and lets probers hear of their new keys.
 const overlap = 2 * time.Second
 
-// accepted is a secret that the keys of an answerer's probers may be made from.
+// accepted is a secret from which the keys of an answerer's probers may be made.
 type accepted struct {
-	Secret           // zero: anybody is answered
-	until  time.Time // zero: until Accept says otherwise
+	Secret           // zero if anybody is answered
+	until  time.Time // zero: until the next Accept
 }
 
-// Accept says from which secrets the keys are made that the answerer takes from now on. It goes on
-// to take those of secrets before for two seconds more. One that answered anybody no longer does,
-// at once.
+// Accept says which secrets' keys the answerer accepts from now on. It accepts those of earlier
+// secrets for two more seconds. An answerer that answered anybody stops doing so at once.
 func (a *Answerer) Accept(secrets []Secret) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,32 +52,32 @@ func (a *Answerer) drop(number uint64) {
 	}
 }
 
-// A session is what an answerer knows of one key: the newest train under it. A prober runs one
-// train at a time, so that a newer one ends it, and nobody else can.
+// A session is what an answerer knows about one key: its newest train. A prober runs one train at a
+// time, so a newer train ends the one before. Nobody else can end it.
 type session struct {
 	codec    *codec
-	number   uint64 // of the train. Those of earlier ones are lower, and their packets are replays
+	number   uint64 // of the train. Packets with a lower number are replays
 	used     time.Time
 	peer     netip.AddrPort
 	last     uint32 // highest sequence number seen
-	previous uint32 // the answer that answered is of
+	previous uint32 // the answer whose stamp is answered
 	answered stamp
 	opening  clockEnd
 }
 
 const (
-	// maxSessions is how many keys an answerer remembers at a time, some 1.5 kB each.
+	// maxSessions is how many keys an answerer remembers at a time, each in some 1.5 kB.
 	maxSessions = 4096
 
 	// liveFor is how long a train lives without a packet: as long as a prober may wait for an
-	// answer. The train that has been silent longest gives way to a new one if it is dead; a live
-	// one gives way to none.
+	// answer. A new train may replace the longest silent one if that is dead. Live trains are never
+	// replaced.
 	liveFor = maxTimeout
 )
 
-// take decodes a packet into a.packet, and returns the session that it belongs to; nil if it is not
-// to be answered. Until the packet's code has been checked, all that it costs is to look up two
-// numbers and to make the key that it names.
+// take decodes a packet into a.packet and returns its session, or nil if it must not be answered.
+// Before the packet's code is checked, the packet costs only two look-ups and the making of one
+// key.
 func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
 	p := &a.packet
 	if err := parseHeader(b, &p.header); err != nil {
@@ -118,7 +117,8 @@ func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
 	return s
 }
 
-// secretOf returns the secret that a key is made from, nil if that is not, or no longer, accepted.
+// secretOf returns the secret that a key is made from, or nil if that is not, or no longer,
+// accepted.
 func (a *Answerer) secretOf(key keyID) *accepted {
 	secret := a.secrets[key.secret]
 	if secret != nil && !secret.until.IsZero() && a.transport.Now().After(secret.until) {
@@ -128,8 +128,8 @@ func (a *Answerer) secretOf(key keyID) *accepted {
 	return secret
 }
 
-// codec returns what reads a packet whose header is in a.packet: the session's; without one, that
-// of the key which the packet names, or nil if the packet is not under it.
+// codec returns a codec for the packet whose header is in a.packet. It is the session's or, without
+// one, that of the key that the packet names. It returns nil if the packet does not match that key.
 func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	switch {
 	case s != nil:
@@ -142,12 +142,11 @@ func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	if sum := hmacOnce(&key.Bytes, b[:end]); !hmac.Equal(sum[:macSize], b[end:]) {
 		return nil
 	}
-	// a copy, so that the key stays off the heap until here
+	// Copy, so that the key stays off the heap until here.
 	return newCodec(bytes.Clone(key.Bytes[:]))
 }
 
-// begin begins the train that a.packet opens, in the place of the key's train before, if there is
-// one.
+// begin begins the train that a.packet opens. It replaces the key's previous train, if any.
 func (a *Answerer) begin(s *session, codec *codec, peer netip.AddrPort) *session {
 	p := &a.packet
 	switch {
@@ -166,7 +165,7 @@ func (a *Answerer) begin(s *session, codec *codec, peer netip.AddrPort) *session
 	return s
 }
 
-// forgetDead forgets the train that has been silent longest, unless it is alive.
+// forgetDead forgets the longest silent train, unless that is alive. It reports whether it did.
 func (a *Answerer) forgetDead() bool {
 	var dead keyID
 	oldest := a.transport.Now().Add(-liveFor)

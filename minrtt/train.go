@@ -8,35 +8,35 @@ import (
 )
 
 var (
-	// ErrNoAnswer is returned for a train that was given up, as often as its Config says, for want
-	// of answers.
+	// ErrNoAnswer is returned for a train that was given up after as many missing answers as its
+	// Config allows.
 	ErrNoAnswer = errors.New("no answer")
 
-	// ErrClockSet is returned for a train during which either node's CLOCK_REALTIME was set, and
-	// not just steered. The next train may be good again.
+	// ErrClockSet is returned for a train during which either node's CLOCK_REALTIME was set, not
+	// just steered. The next train may be good again.
 	ErrClockSet = errors.New("the clock was set during the train")
 
 	// ErrReplayed is returned when a peer's counter stands no later than in an earlier train: it
-	// was reset, or somebody shows stamps of then.
+	// was reset, or somebody replays old stamps.
 	ErrReplayed = errors.New("peer's stamps are no later than those of an earlier train")
 )
 
 // Exchange is one probe and its answer.
 type Exchange struct {
-	Sequence uint32 // of the probe in its train; the warm-up, if its first probe was answered, is 0
+	Sequence uint32 // of the probe in its train; 0 is the warm-up, if its first probe was answered
 
 	// User holds the counter readings around the system calls.
 	User tscratio.Exchange
 
-	// Best is User, with each stamp that the kernel gave in the place of the user's.
+	// Best is User with the kernel's stamps wherever there are any.
 	Best tscratio.Exchange
 
-	// Where Best's stamps come from.
+	// Sent, Received, Answered and Returned say where Best's stamps come from.
 	Sent, Received, Answered, Returned Source
 }
 
-// Arrival is a probe that arrived, without the other half of its exchange: the transmit stamp of
-// its answer got lost, or is fetched by nobody, as the close's is.
+// Arrival is a probe that arrived and whose exchange is incomplete. The transmit stamp of its
+// answer got lost or, as the last close's, is never fetched.
 type Arrival struct {
 	Sequence       uint32
 	Sent, Received tscratio.Interval
@@ -46,7 +46,7 @@ type Arrival struct {
 func (a Arrival) Constraint(by tscratio.Starter) tscratio.Constraint {
 	out, back := tscratio.Exchange{Sent: a.Sent, Received: a.Received}.Constraints(by)
 	if by == tscratio.StartedByB {
-		return back // which is B's packet to A
+		return back // then it is B's packet to A
 	}
 	return out
 }
@@ -54,8 +54,8 @@ func (a Arrival) Constraint(by tscratio.Starter) tscratio.Constraint {
 // Train is the outcome of one train.
 type Train struct {
 	Peer      netip.AddrPort
-	Exchanges []Exchange // that were completed, in the order of their probes
-	Arrivals  []Arrival  // of other probes, in their order
+	Exchanges []Exchange // complete ones, in the order of their probes
+	Arrivals  []Arrival  // of the other probes, in their order
 	Counts    Counts     // of this train alone
 }
 
@@ -68,7 +68,7 @@ func (t Train) User() []tscratio.Exchange {
 	return es
 }
 
-// Best returns the exchanges with the kernel's stamps where there were any.
+// Best returns the exchanges with the kernel's stamps wherever there are any.
 func (t Train) Best() []tscratio.Exchange {
 	es := make([]tscratio.Exchange, len(t.Exchanges))
 	for i := range es {

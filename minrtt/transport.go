@@ -9,28 +9,28 @@ import (
 // A Transport carries packets and stamps them as they pass. Prober and Answerer call it from one
 // goroutine at a time.
 type Transport interface {
-	// Send sends a packet. The stamp holds a counter reading from before the packet was handed on;
-	// its kernel stamp comes later, by SentStamps.
+	// Send sends a packet. The stamp holds a counter reading from before the packet was handed on.
+	// Its kernel stamp comes later, through SentStamps.
 	Send(packet []byte, to netip.AddrPort) (Sent, error)
 
-	// Receive waits for a packet until a moment of Now and copies it to b. It returns ErrTimeout
-	// when none came, an error wrapping ErrClosed when none can come any more, and other errors for
-	// a packet or a wait that came to nothing.
+	// Receive waits for a packet until the given moment of Now and copies it to b. It returns
+	// ErrTimeout if none came, an error that wraps ErrClosed if none can come any more, and another
+	// error if a packet or a wait failed.
 	Receive(b []byte, until time.Time) (Received, error)
 
 	// SentStamps calls found for each transmit stamp that the kernel has delivered since the last
-	// call. It does not wait. The slice ends with the packet that was sent, has whatever the kernel
-	// keeps in front of it, and is valid during the call; found must not use the transport.
+	// call. It does not wait. The slice ends with the packet that was sent; whatever the kernel
+	// puts in front of it comes first. The slice is valid only during the call, and found must not
+	// use the transport.
 	SentStamps(found func(packet []byte, realtime_ns int64))
 
-	// Sources says where transmit and receive stamps can come from: Kernel, or the reason why not.
+	// Sources says where transmit and receive stamps come from: Kernel, or the reason why not.
 	Sources() (transmit, receive Source)
 
-	// Now is the clock that Receive's deadlines are of.
+	// Now reads the clock that Receive's deadlines refer to.
 	Now() time.Time
 
-	// Close ends the transport. It may be called from any goroutine, and ends a Receive that is
-	// under way.
+	// Close ends the transport. Any goroutine may call it. It ends a Receive that is waiting.
 	Close() error
 }
 
@@ -41,32 +41,31 @@ type Sent struct {
 
 // Received is a packet's sender, length and receive stamp.
 type Received struct {
-	Length      int // of the packet, which may be more than fitted the buffer
+	Length      int // of the packet, which may exceed the buffer
 	From        netip.AddrPort
 	AfterCycles uint64 // read after the kernel handed the packet out
-	RealtimeNS  int64  // the kernel's stamp, of CLOCK_REALTIME; 0 if there is none
+	RealtimeNS  int64  // the kernel's stamp, in CLOCK_REALTIME; 0 if there is none
 }
 
 var (
 	// ErrTimeout is returned by Receive when no packet came in time.
 	ErrTimeout = errors.New("no packet in time")
 
-	// ErrClosed is returned by a Transport that was closed.
+	// ErrClosed is returned by a closed Transport.
 	ErrClosed = errors.New("transport is closed")
 )
 
-// Source says where a stamp comes from; where it is not the kernel, why not. The numbers are on the
+// Source says where a stamp comes from and, if not from the kernel, why not. The numbers are on the
 // wire.
 type Source uint8
 
 const (
 	Unasked     Source = 0 // user stamp: kernel stamps are switched off
 	Kernel      Source = 1 // the kernel's software stamp, between the user stamps around it
-	Unsupported Source = 2 // user stamp: the kernel refuses to stamp on this socket
+	Unsupported Source = 2 // user stamp: the kernel does not stamp this socket
 	Missing     Source = 3 // user stamp: the kernel gave none for this packet, or not in time
-	// user stamp: a kernel stamp of this clock was not between the user stamps around it
-	Outside Source = 4
-	NoClock Source = 5 // user stamp: nothing says what the kernel's is in counter cycles
+	Outside     Source = 4 // user stamp: a kernel stamp of this clock contradicted the user stamps
+	NoClock     Source = 5 // user stamp: the kernel's stamp cannot be turned into cycles
 
 	sources = 6
 )

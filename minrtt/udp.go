@@ -21,17 +21,17 @@ type UDPConfig struct {
 	// Counter reads the node's counter, after everything that precedes the call. Required.
 	Counter func() uint64
 
-	// Spin is for how long after a packet Receive polls before it sleeps in the kernel. A sleeping
-	// CPU takes tens of microseconds to wake, a polling one burns its core. 0: sleep at once.
+	// Spin is how long after a packet Receive polls before it sleeps in the kernel. A sleeping CPU
+	// takes tens of microseconds to wake; a polling one uses up its core. 0 means to sleep at once.
 	Spin time.Duration
 
-	// UserStampsOnly leaves the kernel's stamps off.
+	// UserStampsOnly switches the kernel's stamps off.
 	UserStampsOnly bool
 }
 
-// UDP is a Transport on a socket of its own, by raw system calls: the runtime's network poller
-// would put a scheduler between the packet and its stamp. One goroutine at a time may use it; Close
-// may be called from any.
+// UDP is a Transport on a socket of its own, with raw system calls: the runtime's network poller
+// would put a scheduler between a packet and its stamp. Only one goroutine at a time may use it,
+// but any may call Close.
 type UDP struct {
 	counter func() uint64
 	spin    time.Duration
@@ -45,10 +45,10 @@ type UDP struct {
 	fd          int
 	closed      atomic.Bool
 	interrupted atomic.Uint64 // receives that a signal ended
-	// held during system calls on fd, so that Close does not pull it from under them
+	// use is held during system calls on fd, so that Close does not close fd under them.
 	use sync.Mutex
 
-	// Owned by the goroutine that uses the transport.
+	// Only the goroutine that uses the transport uses these.
 	wait       time.Duration // SO_RCVTIMEO
 	lastPacket time.Time     // sent or received
 	in         message       // what Receive reads
@@ -56,7 +56,7 @@ type UDP struct {
 	queued     []byte        // buffer for errors
 	to         unix.RawSockaddrAny
 	toLength   uint32
-	toAddr     netip.AddrPort // what to was made of
+	toAddr     netip.AddrPort // what to was made from
 }
 
 // message is what recvmsg fills.
@@ -67,7 +67,8 @@ type message struct {
 	control [256]byte
 }
 
-// arm points the header at what is to be filled: recvmsg writes its lengths too.
+// arm points the header at the buffers to fill. It must be called each time, because recvmsg
+// overwrites lengths.
 func (m *message) arm(b []byte) {
 	m.vector.Base = unsafe.SliceData(b)
 	m.vector.SetLen(len(b))
@@ -81,12 +82,11 @@ func (m *message) arm(b []byte) {
 	m.header.SetControllen(len(m.control))
 }
 
-// maxWait is for how long Receive sleeps in one system call. Waking up costs more than the call:
-// let it be seldom.
+// maxWait is how long Receive sleeps in one system call. Waking up costs more than the call, so it
+// should be rare.
 const maxWait = 1 << 16 * time.Millisecond
 
-// pollsPerTurn is how often Receive polls before it lets others run. It asks for the time in every
-// fourth turn.
+// pollsPerTurn is how often Receive polls before it yields. It reads the time in every fourth turn.
 const pollsPerTurn = 16
 
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
@@ -147,13 +147,13 @@ func openUDP(local netip.AddrPort, config UDPConfig) (*UDP, error) {
 
 func (u *UDP) setUp(local netip.AddrPort) error {
 	if u.ipv6 {
-		// One socket, one family: how an IPv4 peer is written does not depend on who wrote it.
+		// One socket serves one family, so an IPv4 peer is written in only one form.
 		if err := unix.SetsockoptInt(u.fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
 			return os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
 		}
 	}
-	// Packets that are taken together have one stamp. It is off unless somebody turned it on;
-	// kernels before 5.0 do not know it.
+	// With GRO, packets that are received together share one stamp. It is off by default, but
+	// somebody may have turned it on. Kernels before 5.0 do not know it.
 	_ = unix.SetsockoptInt(u.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0)
 	u.address(local)
 	if err := u.withAddress(unix.SYS_BIND); err != nil {
@@ -186,7 +186,7 @@ func (u *UDP) connect(remote netip.AddrPort) error {
 	return nil
 }
 
-// withAddress calls bind or connect with the address that u.to holds.
+// withAddress calls bind or connect with the address in u.to.
 func (u *UDP) withAddress(call uintptr) error {
 	_, _, errno := unix.Syscall(call, uintptr(u.fd), uintptr(unsafe.Pointer(&u.to)),
 		uintptr(u.toLength))
@@ -202,13 +202,12 @@ func (u *UDP) LocalAddr() netip.AddrPort { return u.local }
 // Now implements Transport.
 func (u *UDP) Now() time.Time { return time.Now() }
 
-// Close closes the socket. A Receive that is under way returns ErrClosed.
+// Close closes the socket. A Receive that is waiting returns ErrClosed.
 func (u *UDP) Close() error {
 	if u.closed.Swap(true) {
 		return ErrClosed
 	}
-	// Of a socket that is not connected, this is an error, and wakes who waits for a packet
-	// nevertheless.
+	// On a socket that is not connected this is an error, but it still wakes a waiting Receive.
 	_ = unix.Shutdown(u.fd, unix.SHUT_RD)
 	u.use.Lock()
 	defer u.use.Unlock()
@@ -230,12 +229,12 @@ func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 	}
 	address, length := unsafe.Pointer(&u.to), uintptr(u.toLength)
 	if u.connected {
-		// the socket knows the way; given an address, the kernel would look for it again
+		// The socket knows its route. Given an address, the kernel would look the route up again.
 		address, length = nil, 0
 	}
 	for {
 		before := u.counter()
-		// Sending does not wait: a full queue is as good as a lost packet.
+		// Sending does not wait: a packet that meets a full queue counts as lost.
 		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(u.fd),
 			uintptr(unsafe.Pointer(unsafe.SliceData(packet))),
 			uintptr(len(packet)), unix.MSG_DONTWAIT, uintptr(address), length)
@@ -246,7 +245,7 @@ func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 			}
 			return Sent{BeforeCycles: before}, nil
 		case unix.EINTR:
-			continue // nothing left: the stamp is taken anew
+			continue // nothing was sent: take the stamp again
 		}
 		return Sent{}, fmt.Errorf("send to %v: %w", to, errno)
 	}
@@ -269,8 +268,8 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 			if i%pollsPerTurn != 0 {
 				continue
 			}
-			// Where the other end shares this CPU, it cannot answer while we poll: a round trip of
-			// 10 µs becomes one of milliseconds.
+			// If the other end shares this CPU, it cannot answer while we poll, and a round trip of
+			// 10 µs takes milliseconds.
 			yield()
 			if i%(4*pollsPerTurn) == 0 && !time.Now().Before(end) {
 				break
@@ -283,7 +282,7 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 		}
 		left := time.Until(until)
 		if left <= 0 {
-			// What has come in by now counts, however late this goroutine is.
+			// A packet that is here by now counts, however late this goroutine is.
 			r, errno := u.receive(b, unix.MSG_DONTWAIT)
 			if errno == unix.EAGAIN || errno == unix.EINTR {
 				return Received{}, ErrTimeout
@@ -293,7 +292,7 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 		if err := u.setWait(left); err != nil {
 			return Received{}, err
 		}
-		// The runtime's preemption signal ends the call with EINTR, on up to half of all exchanges.
+		// The runtime's preemption signal ends the call with EINTR, in up to half of all exchanges.
 		switch r, errno := u.receive(b, 0); errno {
 		case unix.EINTR:
 			u.interrupted.Add(1)
@@ -304,9 +303,9 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 	}
 }
 
-// setWait sets the longest sleep of one receive to about the time that is left: not below, and not
-// above four times of it. Setting it costs a system call, which the common case, one timeout for
-// all, does not pay.
+// setWait sets the longest sleep of one receive to about the time that is left: no less, and at
+// most four times as much. Setting it costs a system call. The common case, one timeout for all,
+// does not pay it.
 func (u *UDP) setWait(left time.Duration) error {
 	left = min(left, maxWait)
 	if left <= u.wait && u.wait <= 4*left {
@@ -324,7 +323,7 @@ func (u *UDP) setWait(left time.Duration) error {
 	return nil
 }
 
-// received is what is left to do after the stamp.
+// received does the rest of the work, after the stamp.
 func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
 	if u.closed.Load() {
 		return Received{}, ErrClosed
@@ -342,9 +341,9 @@ func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
 	return r, nil
 }
 
-// receive is one system call and the stamp after it. The runtime must know of a call that sleeps;
-// for one that polls, telling it would cost as much as the call. With MSG_TRUNC the kernel returns
-// the packet's length, not the part that fitted.
+// receive is one system call and the stamp after it. The runtime must know of a call that sleeps.
+// For one that polls, telling the runtime would cost as much as the call. With MSG_TRUNC the kernel
+// returns the packet's length, not that of the part that fitted.
 func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
 	flags |= unix.MSG_TRUNC
 	polls := flags&unix.MSG_DONTWAIT != 0
@@ -375,7 +374,7 @@ func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
 	return Received{Length: int(n), AfterCycles: u.counter()}, errno
 }
 
-// address writes an address where sendto reads it.
+// address writes an address to where sendto reads it.
 func (u *UDP) address(a netip.AddrPort) {
 	u.toAddr = a
 	port := [2]byte{byte(a.Port() >> 8), byte(a.Port())}
@@ -398,7 +397,7 @@ func (u *UDP) address(a netip.AddrPort) {
 	u.toLength = unix.SizeofSockaddrInet6
 }
 
-// scopeOf returns the index of an interface that is given by index or name; 0 if it is neither.
+// scopeOf returns the index of an interface given by index or name, or 0 if it is neither.
 func scopeOf(zone string) uint32 {
 	if zone == "" {
 		return 0

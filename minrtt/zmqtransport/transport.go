@@ -15,14 +15,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// Transport is a minrtt.Transport on one REQ or REP socket. One goroutine at a time may use it;
-// Close may be called from any.
+// Transport is a minrtt.Transport on one REQ or REP socket. Only one goroutine at a time may use
+// it, but any may call Close.
 type Transport struct {
 	counter func() uint64
-	// all packets are from and to here; of a REP socket, nowhere: ZeroMQ does not say
+	// All packets are from and to peer. For a REP socket it is empty: ZeroMQ does not name the
+	// peer.
 	peer netip.AddrPort
 
-	answers bool // REP: it must send after each packet that it receives, and not before
+	answers bool // REP: it must send once after each packet that it receives
 	owes    bool // an answer
 
 	closed atomic.Bool
@@ -35,10 +36,10 @@ type Transport struct {
 var _ minrtt.Transport = (*Transport)(nil)
 
 const (
-	// patience is for how long a packet is waited for in one call. Close waits as long.
+	// patience is how long one call waits for a packet. Close waits as long.
 	patience = 20 * time.Millisecond
 
-	// connecting is for how long a packet that is to be sent waits for the connection.
+	// connecting is how long sending a packet waits for the connection.
 	connecting = time.Second
 )
 
@@ -63,12 +64,12 @@ func Listen(local netip.AddrPort, counter func() uint64) (t *Transport, bound ne
 	return t, bound, nil
 }
 
-// Dial opens a REQ socket to one remote address. The connection is made by a thread that this call
-// starts, in the network namespace of the calling thread.
+// Dial opens a REQ socket to one remote address. This call starts a thread, which makes the
+// connection in the network namespace of the calling thread.
 func Dial(remote netip.AddrPort, counter func() uint64) (*Transport, error) {
 	t, err := open(zmq4.REQ, remote, counter, func(s *zmq4.Socket) error {
-		// A request whose answer got lost does not keep the next from being sent, and a late answer
-		// is not taken for another.
+		// A request whose answer got lost must not block the next, and a late answer must not be
+		// taken for another.
 		return errors.Join(s.SetReqRelaxed(1), s.SetReqCorrelate(1), s.Connect(endpoint(remote)))
 	})
 	if err != nil {
@@ -85,7 +86,7 @@ func open(kind zmq4.Type, address netip.AddrPort, counter func() uint64,
 	if counter == nil {
 		return nil, errors.New("no counter given")
 	}
-	// One context each: its threads begin where its first socket is made.
+	// Each socket has its own context: a context's threads start where its first socket is made.
 	zmq, err := zmq4.NewContext()
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func (t *Transport) Receive(b []byte, until time.Time) (minrtt.Received, error) 
 	}
 }
 
-// receive waits for no longer than patience, so that Close gets its turn, and says whether there is
+// receive waits no longer than patience, so that Close gets its turn, and reports whether there is
 // a result.
 func (t *Transport) receive(b []byte, left time.Duration) (r minrtt.Received, done bool,
 	err error) {
@@ -144,7 +145,7 @@ func (t *Transport) receive(b []byte, left time.Duration) (r minrtt.Received, do
 		return r, true, minrtt.ErrClosed
 	}
 	if t.owes {
-		// What came last was not worth an answer. The socket wants one.
+		// The last packet deserved no answer, but the socket demands one.
 		if _, err := t.socket.SendBytes(nil, 0); err != nil {
 			return r, true, fmt.Errorf("send by ZeroMQ: %w", err)
 		}
@@ -175,7 +176,7 @@ func (t *Transport) receive(b []byte, left time.Duration) (r minrtt.Received, do
 // SentStamps implements minrtt.Transport. There are none.
 func (t *Transport) SentStamps(func([]byte, int64)) {}
 
-// Sources implements minrtt.Transport: ZeroMQ hides its sockets from who would ask the kernel for
+// Sources implements minrtt.Transport. ZeroMQ hides its sockets, so nobody can ask the kernel for
 // stamps.
 func (t *Transport) Sources() (transmit, receive minrtt.Source) {
 	return minrtt.Unsupported, minrtt.Unsupported

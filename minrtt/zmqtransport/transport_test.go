@@ -60,7 +60,8 @@ func prober(t *testing.T, at netip.AddrPort, secret minrtt.Secret) *minrtt.Probe
 	return p
 }
 
-// Trains pass, their stamps in the order in which they were taken: both ends read one counter.
+// Trains pass, and their stamps are in the order in which they were taken: both ends read one
+// counter.
 func TestTrains(t *testing.T) {
 	at, _ := answerer(t)
 	p := prober(t, at, testSecret)
@@ -86,7 +87,7 @@ func TestTrains(t *testing.T) {
 	}
 }
 
-// A probe that deserves no answer neither gets one nor keeps the socket from answering the next.
+// A probe that deserves no answer gets none, and does not keep the socket from answering the next.
 func TestRefusedProbesDoNotStopTheAnswerer(t *testing.T) {
 	at, a := answerer(t)
 	if _, err := prober(t, at, another).Train(t.Context()); !errors.Is(err, minrtt.ErrNoAnswer) {
