@@ -83,7 +83,9 @@ type Constraint struct {
 // Constraints returns the two inequalities that an exchange between A and B proves.
 func (e Exchange) Constraints(by Starter) (lower, upper Constraint) {
 	if by == StartedByA {
-		return Constraint{Lower, e.Received.Hi, e.Sent.Lo}, Constraint{Upper, e.Answered.Lo, e.Returned.Hi}
+		return Constraint{Lower, e.Received.Hi, e.Sent.Lo},
+			Constraint{Upper, e.Answered.Lo, e.Returned.Hi}
 	}
-	return Constraint{Lower, e.Returned.Hi, e.Answered.Lo}, Constraint{Upper, e.Sent.Lo, e.Received.Hi}
+	return Constraint{Lower, e.Returned.Hi, e.Answered.Lo},
+		Constraint{Upper, e.Sent.Lo, e.Received.Hi}
 }
