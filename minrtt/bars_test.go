@@ -14,10 +14,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// The whole way from kernel stamps to a bound, in virtual time: two nodes, each with a counter that
-// wanders and a REALTIME that is steered, slewed and set, exchange trains over a network that
-// jitters and loses; the relation that follows is asked at random moments, and the exact truth is
-// in its bound.
+// The test covers everything from kernel stamps to a bound, in virtual time. Two nodes each have a
+// counter that wanders and a REALTIME that is steered, slewed and set. They exchange trains over a
+// network that jitters and loses packets. The resulting relation is queried at random moments, and
+// the exact truth must lie in its bound.
 func TestBarVirtualRealtime(t *testing.T) {
 	size := proof.Begin(t)
 	seeds, queries, wanted := 20, 10_000, 200_000.0
@@ -74,10 +74,10 @@ type simulated struct {
 	half_us             float64
 }
 
-// simulatedSeconds is how long a pair of nodes is followed.
+// simulatedSeconds is how long a pair of nodes is simulated.
 const simulatedSeconds = 40
 
-// simulateNodes follows a pair of nodes.
+// simulateNodes simulates a pair of nodes.
 func simulateNodes(t *testing.T, r *rand.Rand, queries int) (out simulated) {
 	w := []tscratio.Wander{100 * tscratio.PPB, 1 * tscratio.PPM}[r.IntN(2)]
 	f := kernelPair(t)
@@ -96,7 +96,7 @@ func simulateNodes(t *testing.T, r *rand.Rand, queries int) (out simulated) {
 			return out
 		}
 		e.virtual = v
-		// the kernel stamps with the physical clock
+		// The kernel stamps with the physical clock.
 		e.realtime = func(at time.Duration) int64 { return fakeBegin + int64(at) }
 		nodes[i] = tscratio.Node{Name: string(rune('a' + i)), Epoch: "1", NominalHz: 2_600_000_000,
 			QuantumCycles: v.quantum + 1}
@@ -176,7 +176,7 @@ func simulateNodes(t *testing.T, r *rand.Rand, queries int) (out simulated) {
 	return out
 }
 
-// steeredNode describes a node whose clocks do all that clocks do, for a minute.
+// steeredNode describes a node whose clocks do everything that clocks can do, for a minute.
 func steeredNode(r *rand.Rand, w tscratio.Wander) vnode.Config {
 	c := vnode.DefaultConfig()
 	c.Counter.Origin = 1 << 40
@@ -193,9 +193,9 @@ func steeredNode(r *rand.Rand, w tscratio.Wander) vnode.Config {
 	rt := &c.Realtime
 	rt.Origin_ns = fakeBegin
 	rt.Offset_ns = r.Int64N(2e12) - 1e12
-	// Each second something else, at a random moment of it: half of these fall into the 1 ms around
-	// a train now and then.
-	slewing := int64(0) // until when
+	// Each second brings a change, at a random moment. Half of the changes fall into the 1 ms
+	// around a train now and then.
+	slewing := int64(0) // the end of the last slew
 	for second := int64(1); second < simulatedSeconds; second++ {
 		at := fakeBegin + second*1e9 + r.Int64N(1e9)
 		if r.IntN(3) > 0 {
@@ -209,9 +209,9 @@ func steeredNode(r *rand.Rand, w tscratio.Wander) vnode.Config {
 			rt.Adjustments = append(rt.Adjustments,
 				vnode.Adjustment{At_ns: at, Tick_us: 9_500 + r.Int64N(1000)})
 		case 2:
-			// The kernel slews for whole seconds and one slew at a time: one that begins and ends
-			// within a train, which takes up to half a second where packets get lost, or while
-			// another is under way, is none of its.
+			// The kernel slews for whole seconds, and one slew at a time. Leave out slews that
+			// begin while another is under way. A train takes up to half a second if packets get
+			// lost, and no slew may begin and end within it.
 			if at < slewing {
 				continue
 			}

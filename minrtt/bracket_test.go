@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// The kernel's own function, called without the runtime between, reads the clock that time.Now
+// The kernel's own function, called without the runtime in between, reads the clock that time.Now
 // reads, between two readings of the counter, whatever the stack and the collector do meanwhile.
 func TestSystemBracketReadsTheClock(t *testing.T) {
 	read := systemBracket()
@@ -41,7 +41,7 @@ func TestSystemBracketReadsTheClock(t *testing.T) {
 			for range 50 {
 				runtime.GC()
 				runtime.Gosched()
-				deep(20) // small stacks that have to grow here and there
+				deep(20) // small stacks that must grow now and then
 			}
 		})
 	}
@@ -49,8 +49,7 @@ func TestSystemBracketReadsTheClock(t *testing.T) {
 	t.Logf("narrowest bracket: %d cycles", slices.Min(deep(1000)))
 }
 
-// A bracket that the counter itself does not confirm is not used: it is of another counter, or came
-// to nothing.
+// A bracket that the counter does not confirm is not used: it is of another counter, or it failed.
 func TestBracketOfAnotherCounterIsNotUsed(t *testing.T) {
 	const step = 10 // of the counter, from reading to reading; the first is 1010
 	instead := bracket{1030, 71, 1040}

@@ -36,8 +36,8 @@ func TestWander(t *testing.T) {
 			time.Millisecond, anything_ppb},
 		{"pulses end", with(func(d *Discipline) { d.PulsePerSecond = true }), steady, calm,
 			time.Millisecond, anything_ppb},
-		// 1 ms is left, of which each second takes 1/16: 62.5 ppm, and twice that.
-		// A frequency-locked loop adds 1/1024.
+		// 1 ms is left. Each second corrects 1/16 of it, 62.5 ppm, and the bound is twice that. A
+		// frequency-locked loop adds 1/1024.
 		{"loop at work", with(func(d *Discipline) { d.Offset_ns = 1_000_000 }), steady, calm,
 			time.Millisecond, 1000 + 125_000 + 1 + 977},
 		{"loop at work, the other way", steady,
@@ -60,8 +60,8 @@ func TestWander(t *testing.T) {
 		{"before 1970", steady, steady, -second/2 - 1, time.Microsecond, 1000},
 		{"1970 begins", steady, steady, -1, 2, 501_000},
 	} {
-		if got := wander(tc.before, tc.after, tc.opening_ns,
-			tc.opening_ns+int64(tc.length)); got != tc.want {
+		got := wander(tc.before, tc.after, tc.opening_ns, tc.opening_ns+int64(tc.length))
+		if got != tc.want {
 			t.Errorf("%s: %d ppb, want %d", tc.name, got, tc.want)
 		}
 	}
@@ -78,8 +78,7 @@ func TestReadDiscipline(t *testing.T) {
 	}
 }
 
-// Setting the machine's clock is no test's business: what a step does is tested with notices of our
-// own.
+// No test may set the machine's clock. The effect of a step is tested with notices of our own.
 func TestStepNotice(t *testing.T) {
 	n, err := OpenStepNotice()
 	if err != nil {
@@ -123,10 +122,10 @@ func TestSystemClock(t *testing.T) {
 	}
 }
 
-// wholeNs is the step of a clock that is rounded down to whole ns.
+// wholeNs is RealtimeStep of a clock that is rounded down to whole ns.
 func wholeNs() (step_ns uint32, err error) { return 1, nil }
 
-// The kernel may be given another clocksource, or cores that nothing is known of, at any time.
+// The kernel may get another clocksource, or cores about which nothing is known, at any time.
 func TestStepOfTheClock(t *testing.T) {
 	unknown := errors.New("nothing is known of core 3")
 	for _, tc := range []struct {
@@ -157,7 +156,7 @@ func TestStepOfTheClock(t *testing.T) {
 		r := c.close(&e)
 		c.RealtimeStep = nil
 		if e := c.open(); e.known {
-			t.Error("a clock of which nobody says the step is known")
+			t.Error("a clock without RealtimeStep has a known step")
 		}
 		if related := r.status == clockRelated; related != tc.wantRelated ||
 			related && r.step_ns != tc.ns[0] {

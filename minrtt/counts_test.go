@@ -2,7 +2,7 @@ package minrtt
 
 import "testing"
 
-// What a budget is charged for a train is no less than what went over the network.
+// Bytes is no less than what a train put on the network.
 func TestBytesCoverATrain(t *testing.T) {
 	f := kernelPair(t)
 	tr, err := f.p.Train(t.Context())

@@ -13,12 +13,12 @@ import (
 )
 
 // fakeNet is a network in memory and in virtual time. Everything happens on the test's goroutine:
-// while the prober waits, the net delivers, and runs the answerer on what it delivers to it.
+// while the prober waits, the net delivers packets and runs the answerer on those that reach it.
 type fakeNet struct {
 	now     time.Duration // since the beginning
 	pending []delivery    // in the order in which they arrive
 
-	// route says when copies of a packet arrive; none: it is lost.
+	// route says when copies of a packet arrive. Without any, the packet is lost.
 	route func(from *fakeEnd, packet []byte) []time.Duration
 
 	prober, answerer *fakeEnd
@@ -41,25 +41,24 @@ type fakeEnd struct {
 
 	virtual *virtualClocks // if set, the node's clocks are these
 
-	// What CLOCK_REALTIME shows, and what is said of it.
+	// realtime is what CLOCK_REALTIME shows; the fields below are what is said about it.
 	realtime   func(at time.Duration) int64
 	discipline Discipline
 	steps      uint64
 	clockError error
 
-	// How the kernel stamps.
+	// These say how the kernel stamps.
 	transmit, receives Source
-	// from the user's transmit stamp to the kernel's
-	stampAfter time.Duration
-	falsify    func(realtime_ns int64) int64 // what it says of a moment
-	queued     []queuedStamp
-	lag        int // stamps that are held back
+	stampAfter         time.Duration                 // from the user's stamp to the kernel's
+	falsify            func(realtime_ns int64) int64 // the kernel's stamp at a moment
+	queued             []queuedStamp
+	lag                int // number of stamps that are held back
 
-	// The truth about the train that is under way, by sequence number.
+	// These hold the truth about the current train, by sequence number.
 	trueSent, trueReceived map[uint32]time.Duration
 
 	inbox  []delivery
-	serve  func() // runs when something came in
+	serve  func() // runs when a packet arrives
 	closed atomic.Bool
 	errors []error       // what Receive and Send return next
 	sent   []([]byte)    // all packets that left
@@ -80,7 +79,7 @@ const (
 )
 
 func newFakeNet() *fakeNet {
-	// Half a second from where a second begins, at which the clock's rate may change.
+	// Start half a second from the beginning of a second, where the clock's rate may change.
 	n := &fakeNet{now: time.Second / 2,
 		route: func(*fakeEnd, []byte) []time.Duration { return []time.Duration{fakeDelay} }}
 	n.prober = &fakeEnd{net: n, addr: netip.MustParseAddrPort("192.0.2.1:1000"),
@@ -265,7 +264,7 @@ func newFakePair(t *testing.T, change ...func(*Config)) *fakePair {
 	return &fakePair{n, p, a}
 }
 
-// train runs one train and holds every exchange against the truth.
+// train runs one train and compares every exchange with the truth.
 func (f *fakePair) train(t *testing.T) (Train, error) {
 	t.Helper()
 	for _, e := range f.ends() {
@@ -277,8 +276,8 @@ func (f *fakePair) train(t *testing.T) (Train, error) {
 		f.truth(t, e)
 	}
 	for _, a := range tr.Arrivals {
-		if sent, received := f.when(f.prober, a.Sent.Lo),
-			f.when(f.answerer, a.Received.Hi); sent > received {
+		sent, received := f.when(f.prober, a.Sent.Lo), f.when(f.answerer, a.Received.Hi)
+		if sent > received {
 			t.Errorf("arrival %d: sent %v, received %v: an effect before its cause", a.Sequence,
 				sent, received)
 		}
@@ -286,8 +285,8 @@ func (f *fakePair) train(t *testing.T) (Train, error) {
 	return tr, err
 }
 
-// truth demands that no packet arrived before it left, as far as the stamps prove anything, and
-// that a kernel stamp's interval holds what the counter showed when the kernel took it.
+// truth demands that no packet arrived before it left, as far as the stamps prove anything. It also
+// demands that a kernel stamp's interval holds what the counter showed when the kernel took it.
 func (f *fakePair) truth(t *testing.T, e Exchange) {
 	t.Helper()
 	for name, x := range map[string]tscratio.Exchange{"user": e.User, "best": e.Best} {

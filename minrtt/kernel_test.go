@@ -17,8 +17,8 @@ type stamps struct{ sent, received, answered, returned Source }
 
 func sourcesOf(e Exchange) stamps { return stamps{e.Sent, e.Received, e.Answered, e.Returned} }
 
-// of is what the stamps of an exchange should be if those of the other exchanges are s: in the
-// warm-up the answerer had not yet looked at its clock.
+// of returns what the stamps of an exchange should be if those of the other exchanges are s. In the
+// warm-up the answerer had not yet read its clock.
 func (s stamps) of(e Exchange) stamps {
 	if e.Sequence == 0 && (s.received == Kernel || s.received == Outside) {
 		s.received = NoClock
@@ -28,7 +28,7 @@ func (s stamps) of(e Exchange) stamps {
 
 var allKernel = stamps{Kernel, Kernel, Kernel, Kernel}
 
-// kernelPair is a pair with kernel stamps at both ends, whose CPUs take long to wake: user stamps
+// kernelPair is a pair with kernel stamps at both ends. Its CPUs take long to wake, so user stamps
 // are poor.
 func kernelPair(t *testing.T) *fakePair {
 	t.Helper()
@@ -54,10 +54,11 @@ func TestKernelStamps(t *testing.T) {
 		if e.Sequence == 0 {
 			continue
 		}
-		// The packet's 10 µs and two brackets of 40 ns with what the clock may wander in 1 ms.
+		// The packet's 10 µs, plus two brackets of 40 ns with what the clock may wander in 1 ms.
+		start, end := f.prober.offset_cycles, f.answerer.offset_cycles
 		for name, half_cycles := range map[string]uint64{
-			"out":  (e.Best.Received.Hi - f.answerer.offset_cycles) - (e.Best.Sent.Lo-f.prober.offset_cycles)*3/2,
-			"back": (e.Best.Returned.Hi-f.prober.offset_cycles)*3/2 - (e.Best.Answered.Lo - f.answerer.offset_cycles),
+			"out":  (e.Best.Received.Hi - end) - (e.Best.Sent.Lo-start)*3/2,
+			"back": (e.Best.Returned.Hi-start)*3/2 - (e.Best.Answered.Lo - end),
 		} {
 			if ns := half_cycles / 3; ns < 10_000 || ns > 10_100 {
 				t.Errorf("exchange %d: %s took at most %d ns, want 10 µs and a little", e.Sequence,
@@ -128,8 +129,8 @@ func TestKernelStampsFallBack(t *testing.T) {
 	}
 }
 
-// A kernel stamp that contradicts the user stamps around it is of another clock than the brackets
-// are.
+// A kernel stamp that contradicts the user stamps around it comes from another clock than the
+// brackets do.
 func TestKernelStampsOutside(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -157,7 +158,7 @@ func TestKernelStampsOutside(t *testing.T) {
 				t.Fatal(err)
 			}
 			outside := uint64(0)
-			// the close's stamps count too, of which there is no exchange
+			// The close's stamps count too, though they belong to no exchange.
 			if tc.want.sent == Outside {
 				outside += 2
 			} else if tc.want.received == Outside {
@@ -180,7 +181,7 @@ func TestKernelStampsOutside(t *testing.T) {
 	}
 }
 
-// Each stamp of an exchange may fit on its own while the two contradict each other.
+// Each stamp of an exchange may be possible on its own while two contradict each other.
 func TestKernelStampsContradictEachOther(t *testing.T) {
 	f := kernelPair(t)
 	sends := false
@@ -195,14 +196,14 @@ func TestKernelStampsContradictEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range tr.Exchanges {
-		if got, want := sourcesOf(e), (stamps{Outside, Kernel, Kernel,
-			Outside}).of(e); got != want {
+		want := stamps{Outside, Kernel, Kernel, Outside}.of(e)
+		if got := sourcesOf(e); got != want {
 			t.Errorf("exchange %d: %v, want %v", e.Sequence, got, want)
 		}
 	}
 }
 
-// A transmit stamp that comes when its train is over is not taken for one of the next.
+// A transmit stamp that comes after its train is not taken for one of the next train.
 func TestKernelStampsOfAnEarlierTrain(t *testing.T) {
 	f := kernelPair(t)
 	f.prober.lag = 7
@@ -257,8 +258,8 @@ func (f *fakePair) ends() map[string]*fakeEnd {
 	return map[string]*fakeEnd{"prober": f.prober, "answerer": f.answerer}
 }
 
-// A step that the timer reports drops the train; one in each direction, as large as one would not
-// see otherwise.
+// A step that the timer reports drops the train. There is one step in each direction, as large as
+// would otherwise stay unnoticed.
 func TestClockSetDuringTrain(t *testing.T) {
 	for name := range newFakePair(t).ends() {
 		for _, by := range []int64{-20_000, 20_000, 0} {
@@ -299,7 +300,7 @@ func TestClockSlewedDuringTrain(t *testing.T) {
 				}
 				e.slew(slew)
 			})
-			tr, err := f.train(t) // which holds each stamp against the truth
+			tr, err := f.train(t) // compares each stamp with the truth
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -309,7 +310,7 @@ func TestClockSlewedDuringTrain(t *testing.T) {
 						name, slew, x.Sequence, got)
 				}
 			}
-			// From then on the rate is steady, and the bound as narrow as ever.
+			// From then on the rate is steady, and the bound is as narrow as before.
 			tr, err = f.train(t)
 			if err != nil {
 				t.Fatal(err)
@@ -323,7 +324,7 @@ func TestClockSlewedDuringTrain(t *testing.T) {
 	}
 }
 
-// slew changes the clock's rate from now on.
+// slew changes the clock's rate from this moment.
 func (e *fakeEnd) slew(by float64) {
 	now, was := e.net.now, e.realtime
 	e.realtime = func(at time.Duration) int64 {
@@ -334,8 +335,8 @@ func (e *fakeEnd) slew(by float64) {
 	}
 }
 
-// A node may be given another clock than the kernel stamps with: its function of the kernel's stamp
-// is applied.
+// A node may have another clock than the one that the kernel stamps with. Its KernelStamp is
+// applied.
 func TestKernelStampsOfAnotherClock(t *testing.T) {
 	f := kernelPair(t)
 	for _, e := range f.ends() {
@@ -354,8 +355,8 @@ func TestKernelStampsOfAnotherClock(t *testing.T) {
 	}
 }
 
-// A network that does everything at once, and clocks at the edge of what is assumed of them: no
-// stamp is ever untrue.
+// On a network that does everything at once, with clocks at the edge of the assumptions, no stamp
+// is ever false.
 func TestTrainHoldsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 400
@@ -370,7 +371,7 @@ func TestTrainHoldsTheTruth(t *testing.T) {
 			period, phase := 1e4+r.Float64()*1e6, r.Float64()*10
 			e.realtime = func(at time.Duration) int64 {
 				x := float64(at) * rate
-				// The kernel's steering: up to 0.5 ppm to either side.
+				// The kernel steers by up to 0.5 ppm to either side.
 				x += 0.5e-6 * period * math.Sin(float64(at)/period+phase)
 				return fakeBegin + offset + int64(math.Floor(x))
 			}
@@ -384,7 +385,7 @@ func TestTrainHoldsTheTruth(t *testing.T) {
 			for r.Float64() < 0.05 || len(arrivals) == 0 {
 				d := time.Duration(r.ExpFloat64() * 20_000)
 				if r.Float64() < 0.02 {
-					d += 100 * time.Millisecond // after its time
+					d += 100 * time.Millisecond // after the timeout
 				}
 				arrivals = append(arrivals, d)
 			}
@@ -414,7 +415,8 @@ func TestTrainHoldsTheTruth(t *testing.T) {
 }
 
 func TestKernelStampIsFoundAmongOthers(t *testing.T) {
-	// As recvmsg leaves them: a stamp of 5 s and 7 ns behind a control message of another kind.
+	// build lays messages out as recvmsg does: a stamp of 5 s and 7 ns behind a control message of
+	// another kind.
 	build := func(levels ...int) *message {
 		m := new(message)
 		at := 0

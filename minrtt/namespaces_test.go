@@ -18,8 +18,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Two processes in two namespaces exchange trains over a veth pair. They share one counter, so that
-// the true relation is known: no exchange may contradict it. The log (-v) says how narrow the
+// Two processes in two namespaces exchange trains over a veth pair. They share one counter, so the
+// true relation is known, and no exchange may contradict it. The log (-v) says how narrow the
 // bounds are.
 func TestPrivilegedTrainsBetweenNamespaces(t *testing.T) {
 	privileged.Need(t)
@@ -102,8 +102,8 @@ func trainsBetween(t *testing.T, pair *netns.Pair, addr netip.Addr, spin time.Du
 	return all
 }
 
-// report logs half-widths of the offset's interval and holds every exchange against the true
-// offset, 0: two CPUs of one machine may disagree by slack.
+// report logs half-widths of the offset's interval and compares every exchange with the true
+// offset, 0. Two CPUs of one machine may disagree by slack.
 func report(t *testing.T, name string, trains []Train, stamps func(Train) []tscratio.Exchange) {
 	t.Helper()
 	const slack_cycles = 500
@@ -139,7 +139,7 @@ func median(v []float64) float64 {
 
 var measuredHz float64
 
-// counterHz is good for a log line only.
+// counterHz is accurate enough for a log line only.
 func counterHz(t *testing.T) float64 {
 	t.Helper()
 	if measuredHz == 0 {
@@ -150,7 +150,7 @@ func counterHz(t *testing.T) float64 {
 	return measuredHz
 }
 
-// saturate sends as much TCP through the link as it takes until the test ends.
+// saturate sends as much TCP through the link as it carries, until the test ends.
 func saturate(t *testing.T, pair *netns.Pair) {
 	t.Helper()
 	var l net.Listener

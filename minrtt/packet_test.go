@@ -19,7 +19,7 @@ var (
 	testID     = keyID{testKey.Secret, testKey.Prober}
 )
 
-// everyField has another value in each field.
+// everyField returns a packet with a different value in each field.
 func everyField(k kind) packet {
 	p := packet{header: header{k, 0x0102030405060708, 0x090a0b0c, testID}}
 	if k&answerBit == 0 {
@@ -62,7 +62,7 @@ func TestPacketRoundTrip(t *testing.T) {
 	}
 }
 
-// The bytes were put together by hand from FORMAT.md; the codes come from Python's hmac module.
+// The bytes were assembled by hand from FORMAT.md. The codes come from Python's hmac module.
 func TestPacketBytes(t *testing.T) {
 	const head = "4d525454 02 %s 0000 0102030405060708 090a0b0c"
 	const key = "6162636465666768 696a6b6c6d6e6f70 0000"
@@ -105,15 +105,15 @@ func TestPacketBytes(t *testing.T) {
 	}
 }
 
-// FORMAT.md and the code must agree about what is said twice.
+// FORMAT.md and the code must agree where both state a number.
 func TestFormatDocument(t *testing.T) {
 	text, err := os.ReadFile("FORMAT.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*) \|`).FindAllStringSubmatch(string(text),
-		-1) {
+	table := regexp.MustCompile(`(?m)^\| (.*) \|`)
+	for _, row := range table.FindAllStringSubmatch(string(text), -1) {
 		cells := strings.Split(row[1], " | ")
 		rows[strings.Join(cells[:min(2, len(cells))], "|")] = true
 	}
@@ -210,14 +210,14 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%s: error = %v, want %v", tc.name, err, tc.want)
 		}
 	}
-	// A packet in which any bit is flipped is not taken, whatever part the bit is in.
+	// A packet with any one bit flipped is refused.
 	for i := range good {
 		for bit := range 8 {
 			b := bytes.Clone(good)
 			b[i] ^= 1 << bit
 			var got packet
 			if err := testKey.codec().parse(b, &got); err == nil {
-				t.Errorf("byte %d, bit %d flipped: taken", i, bit)
+				t.Errorf("byte %d, bit %d flipped: accepted", i, bit)
 			}
 		}
 	}
@@ -227,8 +227,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// What is taken must mean the same when it is written again, and nothing is taken without its code.
-// The target seals its input itself: a fuzzer finds no HMAC.
+// An accepted packet must mean the same when it is encoded again, and none is accepted without its
+// code. The target seals its input itself, because a fuzzer cannot find an HMAC.
 func FuzzPacket(f *testing.F) {
 	for _, k := range allKinds {
 		p := everyField(k)
@@ -239,7 +239,7 @@ func FuzzPacket(f *testing.F) {
 		c := testKey.codec()
 		var p packet
 		if err := c.parse(message, &p); err == nil {
-			t.Fatal("taken without a code")
+			t.Fatal("accepted without a code")
 		}
 		c.authenticate(message)
 		sealed := append(bytes.Clone(message), c.sum[:macSize]...)
@@ -247,15 +247,15 @@ func FuzzPacket(f *testing.F) {
 			return
 		}
 		if len(sealed) != p.kind.size() {
-			t.Fatalf("%d bytes taken as kind %d", len(sealed), p.kind)
+			t.Fatalf("%d bytes accepted as kind %d", len(sealed), p.kind)
 		}
 		again := c.append(nil, &p)
 		var q packet
 		if err := c.parse(again, &q); err != nil {
-			t.Fatalf("written again: %v", err)
+			t.Fatalf("encoded again: %v", err)
 		}
 		if p != q {
-			t.Fatalf("written again it means %+v, not %+v", q, p)
+			t.Fatalf("encoded again it means %+v, not %+v", q, p)
 		}
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// curve is a clock as the truth has it: counter cycles as an increasing function of the clock's
-// exact reading in ns, whose slope stays within wander of its mean.
+// curve is the true clock: counter cycles as an increasing function of the clock's exact reading in
+// ns. Its slope stays within wander of its mean.
 type curve struct {
 	rate   float64 // cycles per ns
 	wander float64
@@ -16,7 +16,8 @@ type curve struct {
 	phase  float64
 }
 
-// at returns the cycles at x ns. The slope is rate·(1 ± wander) in turn: as bad as it may be.
+// at returns the cycles at x ns. The slope alternates between rate·(1 + wander) and rate·(1 −
+// wander), which is the worst case.
 func (c curve) at(x float64) float64 {
 	half := c.period / 2
 	n := math.Floor((x + c.phase) / half)
@@ -29,7 +30,7 @@ func (c curve) at(x float64) float64 {
 }
 
 // The bound must hold whatever the clock does within its wander, wherever in the train the stamp
-// is, and whether brackets are wide or have no width at all.
+// is, and for wide brackets as for those without width.
 func TestRealtimeHoldsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	const start_ns, start_cycles = 1_800_000_000_000_000_000, 1 << 60
@@ -83,8 +84,9 @@ func TestRealtimeHoldsTheTruth(t *testing.T) {
 	}
 }
 
-// The bound is no wider than it must be: with exact brackets and a steady clock it is the stamp's
-// own nanosecond and a bracket's; with wide ones, the bracket's width, wherever in the train.
+// The bound is no wider than necessary. With exact brackets and a steady clock it is the stamp's
+// own nanosecond and a bracket's. With wide brackets it is a bracket's width, wherever in the
+// train.
 func TestRealtimeIsTight(t *testing.T) {
 	for _, tc := range []struct {
 		width_cycles uint64
@@ -92,7 +94,7 @@ func TestRealtimeIsTight(t *testing.T) {
 		most_cycles  uint64
 	}{
 		{0, 0, 2*3 + 2},
-		{0, 1000, 2*3 + 2 + 3 + 1}, // of 1 ms, at most half to either side: 1 ns
+		{0, 1000, 2*3 + 2 + 3 + 1}, // at most half of 1 ms to either side: 1 ns
 		{180, 1000, 180 + 2*3 + 2 + 3 + 1},
 	} {
 		r := clockReport{status: clockRelated, openingLength: 1, closingLength: 1,
@@ -110,7 +112,7 @@ func TestRealtimeIsTight(t *testing.T) {
 	}
 }
 
-// Several brackets at one end are intersected: each may be late on another side.
+// Several brackets at one end are intersected: each may be late on a different side.
 func TestRealtimeIntersectsBrackets(t *testing.T) {
 	r := clockReport{status: clockRelated, openingLength: 2, closingLength: 2, step_ns: 1}
 	r.opening = [maxBrackets]bracket{{990, 1000, 1001}, {2000 - 1, 2000, 2000 + 10}}
@@ -175,7 +177,7 @@ func TestRealtimeRefuses(t *testing.T) {
 	}
 	r := good()
 	if _, ok := newRealtime(&r).counts(at); !ok {
-		t.Error("a good one is refused")
+		t.Error("a good report is refused")
 	}
 }
 

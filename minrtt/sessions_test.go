@@ -12,7 +12,7 @@ import (
 
 var stranger = netip.MustParseAddrPort("192.0.2.66:66")
 
-// inject has a packet arrive at the answerer at this moment, and returns how many packets it sends
+// inject lets a packet arrive at the answerer now, and returns how many packets the answerer sends
 // in return.
 func (f *fakePair) inject(b []byte, from netip.AddrPort) int {
 	before := len(f.answerer.sent)
@@ -21,8 +21,7 @@ func (f *fakePair) inject(b []byte, from netip.AddrPort) int {
 	return len(f.answerer.sent) - before
 }
 
-// amid runs a train, does something before its third probe leaves, and wants the train whole all
-// the same.
+// amid runs a train, calls do before its third probe leaves, and still demands a whole train.
 func (f *fakePair) amid(t *testing.T, do func()) {
 	t.Helper()
 	n := 0
@@ -45,8 +44,8 @@ func open(key Key, session uint64) []byte {
 	return key.codec().append(nil, &p)
 }
 
-// Who has overheard all that a prober ever sent can end none of its trains with it, nor get an
-// answer.
+// Somebody who has overheard everything that a prober ever sent can neither end its trains with it
+// nor get an answer.
 func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
 	f := newFakePair(t)
 	for range 5 {
@@ -56,7 +55,7 @@ func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
 	}
 	overheard := f.prober.sent
 	f.amid(t, func() {
-		overheard = f.prober.sent // and what there is of this train
+		overheard = f.prober.sent // includes the current train so far
 		for _, from := range []netip.AddrPort{stranger, f.prober.addr} {
 			for _, b := range overheard[:len(overheard)-1] {
 				if n := f.inject(b, from); n > 0 {
@@ -70,7 +69,8 @@ func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
 	}
 }
 
-// Neither can a stranger who forges, nor a member with as many keys as there is room for.
+// Neither a stranger who forges packets nor a member with as many keys as there is room for ends a
+// train.
 func TestOthersOpensEndNoLiveTrain(t *testing.T) {
 	f := newFakePair(t)
 	f.amid(t, func() {
@@ -93,10 +93,10 @@ func TestOthersOpensEndNoLiveTrain(t *testing.T) {
 	if c := f.a.Counts(); c.Crowded != maxSessions+1 || c.Forged != 2*maxSessions {
 		t.Errorf("counts are %+v", c)
 	}
-	// The dead give way.
+	// Dead sessions are replaced.
 	f.now += liveFor + time.Second
 	if n := f.inject(open(testSecret.Key(1<<50), 1), stranger); n != 1 {
-		t.Error("nobody gives way when all have been silent for long")
+		t.Error("no session was replaced although all have been silent for long")
 	}
 	if len(f.a.sessions) != maxSessions {
 		t.Errorf("%d sessions, want %d", len(f.a.sessions), maxSessions)
@@ -130,8 +130,8 @@ func TestAMemberForgesNoOtherPairsPackets(t *testing.T) {
 	}
 }
 
-// Secrets change in the middle of a train without a packet lost, whether the one before is named
-// beside the new one or is no longer. After that time nobody gets an answer who has a key of it.
+// Secrets may change during a train without a lost packet, whether or not the previous secret is
+// still listed beside the new one. Later, keys of the previous secret get no answer.
 func TestSecretsChangeInTheMiddleOfATrain(t *testing.T) {
 	f := newFakePair(t)
 	next, last := NewSecret(), NewSecret()
@@ -172,8 +172,8 @@ func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if f.p, err = NewProber(n.prober, n.prober.clock(), n.answerer.addr,
-		DefaultConfig()); err != nil {
+	f.p, err = NewProber(n.prober, n.prober.clock(), n.answerer.addr, DefaultConfig())
+	if err != nil {
 		t.Fatal(err)
 	}
 	f.amid(t, func() { f.inject(open(Key{Prober: 5}, 1), stranger) })
@@ -186,7 +186,7 @@ func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 	}
 }
 
-// A packet of any length is authenticated as crypto/hmac does it.
+// hmacOnce agrees with crypto/hmac for packets of any length.
 func TestHMACOnce(t *testing.T) {
 	for n := range longSize + 1 {
 		message := bytes.Repeat([]byte{byte(n)}, n)
@@ -198,7 +198,7 @@ func TestHMACOnce(t *testing.T) {
 	}
 }
 
-// A forged packet costs no memory: it comes as often as somebody likes.
+// A forged packet allocates nothing, because anybody can send many.
 func TestAForgedPacketAllocatesNothing(t *testing.T) {
 	f := newFakePair(t)
 	forged := open(Key{Secret: testKey.Secret, Prober: 5}, 1)
@@ -232,8 +232,8 @@ func TestKeyBytes(t *testing.T) {
 	}
 }
 
-// A transmit stamp that comes so late that the next train under its key is at the same answer is
-// not taken for that one's.
+// A transmit stamp may come so late that the next train under its key has reached the same answer.
+// It is not taken for that answer's stamp.
 func TestALateTransmitStampIsNotTheNextTrains(t *testing.T) {
 	f := newFakePair(t)
 	f.stampInKernel()

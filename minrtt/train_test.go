@@ -26,7 +26,7 @@ func TestTrain(t *testing.T) {
 		if e.Sequence != uint32(i) {
 			t.Errorf("exchange %d has sequence number %d", i, e.Sequence)
 		}
-		// Two delays of 10 µs, and what lies between the reads of the counters.
+		// The round trip takes two delays of 10 µs, and the time between the reads of the counters.
 		trip := e.User.RoundTripCycles() - (e.User.Answered.Lo-e.User.Received.Lo)*2/3
 		if want := uint64(2000 * 2 * 10); trip < want || trip > want+2000 {
 			t.Errorf("exchange %d: round trip less hold is %d cycles, want %d and a little", i,
@@ -57,8 +57,8 @@ func TestTrainNeverDrawsMoreThanItGives(t *testing.T) {
 	}
 }
 
-// faults are what a network does to single packets: from is the sender's end, n counts the packets
-// of either.
+// Trains survive faults of single packets. fromProber says which end sent the packet, and n counts
+// the packets of that end.
 func TestTrainSurvivesTheNetwork(t *testing.T) {
 	type fault func(fromProber bool, n int) []time.Duration
 	one := []time.Duration{fakeDelay}
@@ -80,7 +80,7 @@ func TestTrainSurvivesTheNetwork(t *testing.T) {
 				return nil
 			}
 			return one
-			// with it the second's transmit stamp
+			// The second answer's transmit stamp is lost with it.
 		}, 4, 2, Counts{Sent: 7, Accepted: 6, Lost: 1}, Counts{Sent: 7, Accepted: 7}},
 		{"open lost twice", func(p bool, n int) []time.Duration {
 			if p && n < 2 {
@@ -214,7 +214,7 @@ func TestTrainOnAFailingTransport(t *testing.T) {
 	})
 }
 
-// What else arrives at either end is counted and changes nothing.
+// Anything else that arrives at either end is counted and changes nothing.
 func TestTrainAmidForeignTraffic(t *testing.T) {
 	c := testKey.codec()
 	make := func(change func(*packet)) []byte {
@@ -260,7 +260,7 @@ func TestTrainAmidForeignTraffic(t *testing.T) {
 	if diff := cmp.Diff(want, tr.Counts); diff != "" {
 		t.Errorf("counts of the prober (-want +got):\n%s", diff)
 	}
-	// The stray open is of a session below the one that is under way: it was replayed.
+	// The stray open's session is below the current one, so it counts as a replay.
 	want = Counts{Sent: 7, Accepted: 7, Duplicate: 1, Foreign: 2, Truncated: 1, Oversize: 2,
 		Malformed: 3, Forged: 1}
 	if diff := cmp.Diff(want, f.a.Counts()); diff != "" {
@@ -277,7 +277,7 @@ func newPacket(t *testing.T, b []byte) packet {
 	return p
 }
 
-// A peer that holds the key may still lie. What cannot be true is refused by name.
+// A peer that holds the key may still lie. Impossible stamps are refused by name.
 func TestTrainRefusesImpossibleStamps(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -291,7 +291,7 @@ func TestTrainRefusesImpossibleStamps(t *testing.T) {
 		}, tscratio.ErrImpossible},
 		{"received before the answer before it left", func(p *packet) {
 			if p.sequence == 4 {
-				p.received.counter_cycles -= 3000 * 30 // 30 µs: before the probe left
+				p.received.counter_cycles -= 3000 * 30 // 30 µs, to before the probe left
 			}
 		}, tscratio.ErrImpossible},
 		{"transmit stamp of itself", func(p *packet) {
@@ -325,7 +325,7 @@ func TestTrainRefusesImpossibleStamps(t *testing.T) {
 	}
 }
 
-// tamper lets lie change every answer, and seals it again.
+// tamper lets lie change every answer, and seals the answer again.
 func (f *fakePair) tamper(t *testing.T, lie func(p *packet)) {
 	f.route = func(from *fakeEnd, b []byte) []time.Duration {
 		if from == f.answerer {
@@ -345,7 +345,7 @@ func TestTrainRefusesReplayedStamps(t *testing.T) {
 	if _, err := f.train(t); err != nil {
 		t.Fatalf("second train: %v", err)
 	}
-	f.answerer.offset_cycles -= 1 << 30 // a reset, or stamps of long ago
+	f.answerer.offset_cycles -= 1 << 30 // a reset, or old stamps
 	if _, err := f.train(t); !errors.Is(err, ErrReplayed) {
 		t.Errorf("error = %v, want %v", err, ErrReplayed)
 	}
@@ -374,7 +374,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// One error of the transport is nothing; one after the other without end is one to report.
+// One error of the transport is ignored. Errors without end are reported.
 func TestServeGivesUpABrokenTransport(t *testing.T) {
 	n := newFakeNet()
 	a, err := NewAnswerer(n.answerer, n.answerer.clock(), []Secret{testSecret})
@@ -404,12 +404,12 @@ func TestServeGivesUpABrokenTransport(t *testing.T) {
 func TestArrivalProvesOneInequality(t *testing.T) {
 	a := Arrival{Sent: tscratio.Interval{Lo: 10, Hi: 11},
 		Received: tscratio.Interval{Lo: 20, Hi: 21}}
-	if got, want := a.Constraint(tscratio.StartedByA), (tscratio.Constraint{Kind: tscratio.Lower,
-		B: 21, A: 10}); got != want {
+	want := tscratio.Constraint{Kind: tscratio.Lower, B: 21, A: 10}
+	if got := a.Constraint(tscratio.StartedByA); got != want {
 		t.Errorf("from A to B: %+v, want %+v", got, want)
 	}
-	if got, want := a.Constraint(tscratio.StartedByB), (tscratio.Constraint{Kind: tscratio.Upper,
-		B: 10, A: 21}); got != want {
+	want = tscratio.Constraint{Kind: tscratio.Upper, B: 10, A: 21}
+	if got := a.Constraint(tscratio.StartedByB); got != want {
 		t.Errorf("from B to A: %+v, want %+v", got, want)
 	}
 }

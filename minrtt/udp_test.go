@@ -20,8 +20,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// answererVariable makes this test binary an answerer: its value is the address to answer on, and,
-// after a comma each, for how long to spin, and "user" for user stamps only.
+// answererVariable makes this test binary an answerer. Its value is the address to answer on, how
+// long to spin and, for user stamps only, "user", separated by commas.
 const answererVariable = "MINRTT_TEST_ANSWER"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// answerAsProcess answers until its standard input is closed, having said where.
+// answerAsProcess announces its address and answers until its standard input is closed.
 func answerAsProcess(how string) error {
 	words := strings.Split(how, ",")
 	spin, err := time.ParseDuration(words[1])
@@ -103,7 +103,7 @@ func TestTrainBetweenProcesses(t *testing.T) {
 			defer u.Close()
 			config := DefaultConfig()
 			config.Key = testKey
-			// nothing gets lost here: only a busy machine lets us wait
+			// Nothing gets lost here; only a busy machine makes us wait.
 			config.Timeout = 5 * time.Second
 			p, err := NewProber(u, Clock{Counter: asm.Counter}, peer, config)
 			if err != nil {
@@ -117,7 +117,7 @@ func TestTrainBetweenProcesses(t *testing.T) {
 				if len(tr.Exchanges) != 6 {
 					t.Fatalf("%d exchanges, want 6; %+v", len(tr.Exchanges), tr.Counts)
 				}
-				// Both processes read one counter, so that the true relation is known.
+				// Both processes read one counter, so the true relation is known.
 				for _, e := range tr.User() {
 					if !(e.Sent.Lo < e.Received.Hi && e.Received.Lo < e.Answered.Hi &&
 						e.Answered.Lo < e.Returned.Hi) {
@@ -181,7 +181,7 @@ func openPair(t *testing.T, local string, spin time.Duration) (listener, dialer 
 	return listener, dialer
 }
 
-const soon = 5 * time.Second // for what happens at once on any but a very busy machine
+const soon = 5 * time.Second // for what takes no time on any but a very busy machine
 
 func TestUDPCarriesPackets(t *testing.T) {
 	for _, local := range loopbacks {
@@ -224,14 +224,14 @@ func TestUDPTimesOut(t *testing.T) {
 	for _, spin := range []time.Duration{0, time.Millisecond} {
 		listener, _ := openPair(t, loopbacks[0], spin)
 		begin := time.Now()
-		if _, err := listener.Receive(make([]byte, 10),
-			begin.Add(20*time.Millisecond)); !errors.Is(err, ErrTimeout) {
+		_, err := listener.Receive(make([]byte, 10), begin.Add(20*time.Millisecond))
+		if !errors.Is(err, ErrTimeout) {
 			t.Errorf("error = %v, want %v", err, ErrTimeout)
 		}
 		if waited := time.Since(begin); waited < 20*time.Millisecond {
 			t.Errorf("waited for %v only", waited)
 		}
-		// A deadline in the past still takes what is there.
+		// A Receive with a deadline in the past still takes a packet that is there.
 		if _, err := listener.Receive(make([]byte, 10), begin); !errors.Is(err, ErrTimeout) {
 			t.Errorf("error = %v, want %v", err, ErrTimeout)
 		}
@@ -270,7 +270,7 @@ func TestUDPCloses(t *testing.T) {
 	}
 }
 
-// A port that nobody listens on is told from one that is slow.
+// A port on which nobody listens differs from one that is slow.
 func TestUDPNobodyListens(t *testing.T) {
 	for _, local := range loopbacks {
 		listener, dialer := openPair(t, local, 0)
@@ -294,17 +294,13 @@ func TestUDPRefusesAddresses(t *testing.T) {
 		name string
 		open func() (*UDP, error)
 	}{
-		{"no counter",
-			func() (*UDP,
-				error) {
-				return ListenUDP(netip.MustParseAddrPort(loopbacks[0]), UDPConfig{})
-			}},
+		{"no counter", func() (*UDP, error) {
+			return ListenUDP(netip.MustParseAddrPort(loopbacks[0]), UDPConfig{})
+		}},
 		{"no local address", func() (*UDP, error) { return ListenUDP(netip.AddrPort{}, config) }},
-		{"somebody else's address",
-			func() (*UDP,
-				error) {
-				return ListenUDP(netip.MustParseAddrPort("192.0.2.1:0"), config)
-			}},
+		{"somebody else's address", func() (*UDP, error) {
+			return ListenUDP(netip.MustParseAddrPort("192.0.2.1:0"), config)
+		}},
 		{"no remote address", func() (*UDP, error) { return DialUDP(netip.AddrPort{}, config) }},
 		{"no remote port",
 			func() (*UDP, error) { return DialUDP(netip.MustParseAddrPort(loopbacks[0]), config) }},
@@ -316,7 +312,7 @@ func TestUDPRefusesAddresses(t *testing.T) {
 	}
 }
 
-// The signal by which the runtime preempts ends a receive that sleeps. Nothing gets lost by it.
+// The signal by which the runtime preempts ends a receive that sleeps. No packet is lost by it.
 func TestUDPSurvivesSignals(t *testing.T) {
 	for _, config := range []UDPConfig{{Counter: asm.Counter},
 		{Counter: asm.Counter, UserStampsOnly: true}} {
@@ -366,13 +362,13 @@ func TestUDPSurvivesSignals(t *testing.T) {
 	}
 }
 
-// The loopback interface stamps what it carries. The kernel begins to stamp what it receives a
+// The loopback interface stamps what it carries. The kernel starts to stamp received packets a
 // little after it was asked.
 func TestUDPKernelStamps(t *testing.T) {
 	for _, local := range loopbacks {
 		listener, dialer := openPair(t, local, 0)
 		if tx, rx := dialer.Sources(); tx != Kernel || rx != Kernel {
-			// an emulator passes no stamps on
+			// An emulator passes no stamps on.
 			if os.Getenv("CI") == "true" && runtime.GOARCH == "amd64" {
 				t.Fatalf("transmit stamps: %v, receive stamps: %v: CI must run where the kernel "+
 					"stamps", tx, rx)
@@ -449,8 +445,8 @@ func TestUDPSendsWhereItIsConnected(t *testing.T) {
 	}
 }
 
-// Probing runs beside the program that is measured: a train leaves the garbage collector little to
-// do.
+// Probing runs beside the program that is measured, so a train must leave the garbage collector
+// little to do.
 func TestTrainAllocatesLittle(t *testing.T) {
 	listener, dialer := openPair(t, loopbacks[0], 0)
 	clock, done, err := machineClock()
@@ -476,7 +472,7 @@ func TestTrainAllocatesLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The result, two clock relations, the session; nothing for each exchange.
+	// The result, two clock relations and the session; nothing for each exchange.
 	if got := testing.AllocsPerRun(100, train); got > 30 {
 		t.Errorf("%v allocations a train, want at most 30", got)
 	} else {

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// virtualClocks are a virtual node's on the fake net: functions of a physical counter of 2.6 GHz
-// and of a physical clock that shows the net's time.
+// virtualClocks are a virtual node's clocks on the fake net. They are functions of a physical
+// counter of 2.6 GHz and of a physical clock that shows the net's time.
 type virtualClocks struct {
 	counter  *vnode.Counter
 	realtime *vnode.Realtime
@@ -21,7 +21,7 @@ type virtualClocks struct {
 
 func (v *virtualClocks) physical(at time.Duration) uint64 { return 1<<40 + uint64(at)*26/10 }
 
-// clock is how a virtual node's clocks are given to minrtt.
+// clock returns a virtual node's clocks as minrtt wants them.
 func (v *virtualClocks) clock(e *fakeEnd) Clock {
 	now := func() int64 { return fakeBegin + int64(e.net.now) }
 	return Clock{
@@ -31,13 +31,13 @@ func (v *virtualClocks) clock(e *fakeEnd) Clock {
 			e.net.now += fakeRead
 			return v.realtime.Virtual(now())
 		},
-		// Rounded down to ns, taken through a function that moves up to 1.11 ns for each, and
-		// rounded down again.
+		// The clock is rounded down to ns, passed through a function that moves up to 1.11 ns for
+		// each, and rounded down again.
 		RealtimeStep: func() (uint32, error) { return 3, nil },
 		Discipline: func() (Discipline, error) {
 			x := v.realtime.Timex(now(), vnode.Timex{Tick_us: 10_000})
-			// A slew moves as adjtime does, at up to 500 ppm; what is left of it is rounded up to
-			// µs, so that it is seen.
+			// A slew moves as adjtime does, at up to 500 ppm. The rest of it is rounded up to µs,
+			// so that it shows.
 			adjust := (x.Offset_ns + 999) / 1000
 			if x.Offset_ns < 0 {
 				adjust = (x.Offset_ns - 999) / 1000
@@ -49,7 +49,7 @@ func (v *virtualClocks) clock(e *fakeEnd) Clock {
 	}
 }
 
-// newVirtualClocks makes clocks that do something around a moment: change their rate by anything
+// newVirtualClocks makes clocks that do something around a moment: change their rate by any amount
 // that the kernel allows, begin or end a slew, or be set.
 func newVirtualClocks(t *testing.T, r *rand.Rand, around time.Duration) *virtualClocks {
 	t.Helper()
@@ -58,8 +58,9 @@ func newVirtualClocks(t *testing.T, r *rand.Rand, around time.Duration) *virtual
 	c.Counter.Origin = 1 << 40
 	c.Counter.Start = r.Uint64() >> 2
 	c.Counter.Rate_2e40 = vnode.PPM(r.Float64()*200 - 100)
+	shapes := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}
 	c.Counter.Wander = vnode.WanderConfig{
-		Shape:         []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}[r.IntN(4)],
+		Shape:         shapes[r.IntN(len(shapes))],
 		Limit_2e40:    vnode.PPM(1),
 		Window_cycles: 26e9, SegmentLog2: 28, Segments: 64, Period_cycles: 1 << 30,
 		Settle_cycles: 1 << 30, Seed: r.Uint64(),
@@ -76,7 +77,7 @@ func newVirtualClocks(t *testing.T, r *rand.Rand, around time.Duration) *virtual
 	case 2:
 		c.Realtime.Slews = []vnode.Slew{{At_ns: near(), Offset_ns: (1 + r.Int64N(1000)) * 1_000_000,
 			Rate_ppm: 500}}
-	case 3: // one that ends there
+	case 3: // a slew that ends there
 		length := int64(10_000_000)
 		c.Realtime.Slews = []vnode.Slew{{At_ns: near() - length, Offset_ns: -length / 2000,
 			Rate_ppm: 500}}
@@ -91,7 +92,7 @@ func newVirtualClocks(t *testing.T, r *rand.Rand, around time.Duration) *virtual
 	return v
 }
 
-// newVirtual makes the clocks that a configuration describes.
+// newVirtual returns the clocks that a configuration describes.
 func newVirtual(c vnode.Config) (v *virtualClocks, err error) {
 	v = &virtualClocks{quantum: c.Counter.Quantum_cycles}
 	if v.counter, err = vnode.NewCounter(c.Counter); err != nil {
@@ -105,9 +106,9 @@ func newVirtual(c vnode.Config) (v *virtualClocks, err error) {
 	return v, err
 }
 
-// Each node has another counter and another clock, which do in the middle of a train what clocks
-// do. Whatever comes out of a train is true: each kernel stamp's interval holds the exact count,
-// each user stamp is on its side of it.
+// The nodes have different counters and clocks, which do something in the middle of a train. Every
+// result of a train is true: each kernel stamp's interval holds the exact count, and each user
+// stamp is on its proper side of it.
 func TestTrainHoldsTheTruthOfVirtualNodes(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 1500
@@ -125,7 +126,7 @@ func TestTrainHoldsTheTruthOfVirtualNodes(t *testing.T) {
 		f.p.clock, f.a.clock = f.prober.clock(), f.answerer.clock()
 		tr, err := f.p.Train(t.Context())
 		if err != nil {
-			set++ // ErrClockSet; nothing else is in the way here, as the numbers below show
+			set++ // ErrClockSet, the only error here, as the numbers below show
 			continue
 		}
 		for _, e := range tr.Exchanges {
@@ -166,7 +167,7 @@ func (f *fakePair) virtualTruth(t *testing.T, e Exchange) {
 	} {
 		v := x.end.virtual
 		truth := v.exact.Virtual(v.physical(x.at)) // rounded down
-		// A reading is up to a quantum late; who uses it allows for that.
+		// A reading is up to a quantum late. Users of it allow for that.
 		if x.from == Kernel && (x.best.Lo > truth+1 || x.best.Hi+v.quantum < truth) {
 			t.Errorf("exchange %d: %s in %v, in truth at %d", e.Sequence, x.name, x.best, truth)
 		}
