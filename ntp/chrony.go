@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// DefaultAddress is where chronyd answers who asks on the same machine, unless its configuration
-// says "cmdport 0".
+// DefaultAddress is where chronyd answers on the same machine, unless its configuration says
+// "cmdport 0".
 const DefaultAddress = "127.0.0.1:323"
 
 var (
 	// ErrNoDaemon is returned when nobody answers.
 	ErrNoDaemon = errors.New("no chrony daemon answers")
-	// ErrReply is returned for an answer that is not what chrony's protocol says.
+	// ErrReply is returned for an answer that violates chrony's protocol.
 	ErrReply = errors.New("not a chrony reply")
-	// ErrRefused is returned when the daemon answers that it does not tell.
+	// ErrRefused is returned when the daemon refuses to answer.
 	ErrRefused = errors.New("chrony refuses")
 )
 
-// chrony's command protocol, version 6, in network byte order: candm.h of chrony's source has it.
-// Of its commands only "tracking" is used, which anyone on the machine may ask.
+// This is chrony's command protocol, version 6, in network byte order, as in candm.h of chrony's
+// source. The only command used is "tracking", which everybody on the machine may send.
 const (
 	protocolVersion = 6
 	packetRequest   = 1
@@ -36,17 +36,17 @@ const (
 
 	replyHeader   = 28
 	trackingBytes = 76
-	// A request is as long as its reply, so that nobody can use the daemon to multiply traffic.
+	// A request is as long as its reply, so nobody can use the daemon to multiply traffic.
 	packetBytes = replyHeader + trackingBytes
 )
 
 const (
 	attempts = 3
-	patience = time.Second // in all, unless the context ends sooner
+	patience = time.Second // in total, unless the context ends sooner
 )
 
-// Ask asks the chrony daemon at an address, "" is DefaultAddress, what it claims now. Errors wrap
-// ErrNoDaemon, ErrReply, ErrRefused or the context's.
+// Ask asks the chrony daemon at an address what it claims now. An empty address means
+// DefaultAddress. Errors wrap ErrNoDaemon, ErrReply, ErrRefused or the context's error.
 func Ask(ctx context.Context, address string) (Claim, error) {
 	if address == "" {
 		address = DefaultAddress
@@ -76,11 +76,11 @@ func ask(ctx context.Context, address string) (Claim, error) {
 			break
 		}
 		if _, err := conn.Write(request(sequence, attempt)); err != nil {
-			reason = err // nobody is there, and an earlier packet has told so
+			reason = err // nobody is there; the error belongs to an earlier packet
 			continue
 		}
 		conn.SetReadDeadline(time.Now().Add(patience / attempts))
-		if ctx.Err() != nil { // it may have ended just before its deadline was written over
+		if ctx.Err() != nil { // it may have ended just before its deadline was overwritten
 			break
 		}
 		var b [2 * packetBytes]byte
@@ -107,7 +107,7 @@ func request(sequence uint32, attempt int) []byte {
 	return b
 }
 
-// decode reads an answer to tracking.
+// decode reads a reply to the tracking command.
 func decode(b []byte, sequence uint32) (Claim, error) {
 	if len(b) < replyHeader || b[1] != packetReply {
 		return Claim{}, fmt.Errorf("%d bytes: %w", len(b), ErrReply)
@@ -116,7 +116,8 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 		return Claim{}, fmt.Errorf("protocol version %d, this program knows %d: %w", b[0],
 			protocolVersion, ErrReply)
 	}
-	if command, got := binary.BigEndian.Uint16(b[4:]), binary.BigEndian.Uint32(b[16:]); command != commandTracking || got != sequence {
+	command, got := binary.BigEndian.Uint16(b[4:]), binary.BigEndian.Uint32(b[16:])
+	if command != commandTracking || got != sequence {
 		return Claim{}, fmt.Errorf("command %d, sequence %d: it answers another request: %w",
 			command, got, ErrReply)
 	}
@@ -150,8 +151,8 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 		}
 		return uint64(max(v, 0))
 	}
-	// An offset is rounded away from zero and the others up: a bound may become wider, never
-	// narrower.
+	// An offset is rounded away from zero and the other values up, so that a bound may become wider
+	// but never narrower.
 	outward := func(v float64) float64 { return math.Copysign(math.Ceil(math.Abs(v)), v) }
 	c.Offset_ns = int64(number(40, 1e9, outward))
 	c.Frequency_ppt = int64(number(52, 1e6, math.Round))
@@ -164,14 +165,14 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 	return c, nil
 }
 
-// float reads chrony's own 32-bit number: 7 bits of exponent above 25 of coefficient, both signed.
+// float decodes chrony's 32-bit number: 7 bits of exponent above 25 of coefficient, both signed.
 func float(w uint32) float64 {
 	exponent := int(int32(w) >> 25)
 	coefficient := int32(w<<7) >> 7
 	return math.Ldexp(float64(coefficient), exponent-25)
 }
 
-// address reads chrony's address: 16 bytes, of which IPv4 takes 4, and the family.
+// address decodes chrony's address: 16 bytes, of which IPv4 uses 4, and the family.
 func address(b []byte) netip.Addr {
 	switch binary.BigEndian.Uint16(b[16:]) {
 	case 1:
@@ -182,11 +183,11 @@ func address(b []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// moment reads chrony's time: seconds in two words, of which the upper may say "none", and
+// moment decodes chrony's time: seconds in two words, of which the upper may say "none", and
 // nanoseconds.
 func moment(high, low, nsec uint32) time.Time {
 	if high == 0x7fffffff {
-		high = 0 // a daemon that knows 32 bits of seconds
+		high = 0 // the daemon knows only 32 bits of seconds
 	}
 	if high == 0 && low == 0 || nsec >= 1e9 {
 		return time.Time{}

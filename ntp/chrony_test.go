@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// put writes a number as chrony does: the reverse of float, in the words of its source.
+// put encodes a number as chrony does. It is the inverse of float, in the terms of chrony's source.
 func put(v float64) uint32 {
 	if v == 0 {
 		return 0
@@ -28,7 +28,7 @@ func put(v float64) uint32 {
 	return uint32(exponent)<<25 | uint32(coefficient)&(1<<25-1)
 }
 
-// reply is an answer to tracking, with another value in each field.
+// reply returns a reply to tracking with a different value in each field.
 func reply(sequence uint32) []byte {
 	b := make([]byte, packetBytes)
 	b[0], b[1] = 6, 2
@@ -73,8 +73,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What is no whole number of ns makes a bound wider, never narrower; what no number of ns holds is
-// no answer.
+// A value that is not a whole number of ns makes a bound wider, never narrower. A value that does
+// not fit is refused.
 func TestDecodeRoundsOutward(t *testing.T) {
 	with := func(values map[int]float64) []byte {
 		b := reply(9)
@@ -124,7 +124,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// The values are of chrony's own UTI_FloatNetworkToHost.
+// The values come from chrony's own UTI_FloatNetworkToHost.
 func TestFloat(t *testing.T) {
 	for w, want := range map[uint32]float64{
 		0: 0, 0x00000001: 0x1p-25, 0x01ffffff: -0x1p-25, 0x02800000: 0.5, 0x05000000: -2,
@@ -162,8 +162,12 @@ func TestBound(t *testing.T) {
 	}{
 		"offset, dispersion and half of the delay": {told, 250_000_000 + 7_812_500 + 7_812_500,
 			true},
-		"a positive offset": {with(func(c *Claim) { c.Offset_ns = 5; c.RootDelay_ns, c.RootDispersion_ns = 3, 0 }), 7, true},
-		"too much":          {with(func(c *Claim) { c.Offset_ns, c.RootDispersion_ns = math.MinInt64, math.MaxUint64 }), math.MaxUint64, true},
+		"a positive offset": {with(func(c *Claim) {
+			c.Offset_ns, c.RootDelay_ns, c.RootDispersion_ns = 5, 3, 0
+		}), 7, true},
+		"too much": {with(func(c *Claim) {
+			c.Offset_ns, c.RootDispersion_ns = math.MinInt64, math.MaxUint64
+		}), math.MaxUint64, true},
 		"no source": {with(func(c *Claim) { c.Stratum = 0 }), 0,
 			false},
 		"stratum 16": {with(func(c *Claim) { c.Stratum = 16 }), 0,
@@ -177,7 +181,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// daemon answers as it is told: nothing where there is no answer for an attempt.
+// daemon starts a daemon that answers as told. If answer returns nil, it does not answer that
+// attempt.
 func daemon(t *testing.T, answer func(attempt int, request []byte) []byte) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -247,7 +252,7 @@ func TestAskWhereNobodyAnswers(t *testing.T) {
 	}
 }
 
-// Whatever comes, a claim's bound is no narrower than its parts.
+// Whatever arrives, a claim's bound is no narrower than its parts.
 func FuzzDecode(f *testing.F) {
 	f.Add(reply(9))
 	f.Add(reply(9)[:50])

@@ -9,27 +9,28 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// End is where tuples end. Log belongs to one goroutine at a time, the other methods to any.
+// End is the end where tuples arrive. Only one goroutine at a time may call Log. Any may call the
+// other methods.
 type End struct {
 	arrived, echoed *handlers.Channel
 	conn            net.PacketConn
 	start           net.Addr
 	stream          uint64
-	out             [packetSize]byte // Log's own
+	out             [packetSize]byte // used by Log only
 	counts          counters
-	done            chan struct{} // closed when the receiver has ended
-	err             error         // why, if not because of Close; read after done
+	done            chan struct{} // closed when the receiver ends
+	err             error         // why it ended, unless by Close; read after done
 }
 
-// NewEnd opens the channels ACTOR/ret-arrived and ACTOR/ret-echoed, and takes the echoes that come
-// to conn, which is the End's from now on. Acknowledgements go to start, where a Start of the same
-// stream receives. With an error conn is as it was.
+// NewEnd opens the channels ACTOR/ret-arrived and ACTOR/ret-echoed, and receives the echoes that
+// come to conn. It sends acknowledgements to start, where a Start of the same stream receives. The
+// End owns conn from now on; if NewEnd fails, conn is unchanged.
 func NewEnd(conn net.PacketConn, start net.Addr, actor string, o Options) (*End, error) {
 	e := &End{conn: conn, start: start, stream: o.Stream, done: make(chan struct{})}
 	e.counts.news = make(chan struct{}, 1)
 	var err error
-	if e.arrived, e.echoed, err = openTwo(actor, PointArrived, PointEchoed,
-		o.Channels); err != nil {
+	e.arrived, e.echoed, err = openTwo(actor, PointArrived, PointEchoed, o.Channels)
+	if err != nil {
 		return nil, fmt.Errorf("end return trips: %w", err)
 	}
 	go func() {
@@ -41,8 +42,8 @@ func NewEnd(conn net.PacketConn, start net.Addr, actor string, o Options) (*End,
 	return e, nil
 }
 
-// Log says that a tuple is here now, and acknowledges it. It costs a log call and a system call: a
-// program that cannot pay this for every tuple calls Log for some. A nil End does nothing.
+// Log says that a tuple has arrived, and acknowledges it. It costs a log call and a system call. A
+// program that cannot pay this for every tuple may call Log for some. A nil End does nothing.
 func (e *End) Log(id uint64) {
 	if e == nil {
 		return
@@ -52,8 +53,9 @@ func (e *End) Log(id uint64) {
 	e.counts.post(e.conn, e.out[:], e.start)
 }
 
-// Settle waits until as many echoes came as acknowledgements were sent, or ctx ends, as it does
-// where a packet was lost. Nobody may log meanwhile. The error is ctx's. A nil End does nothing.
+// Settle waits until as many echoes have come as acknowledgements were sent. If a packet was lost,
+// it waits until ctx ends and returns ctx's error. Log must not be called meanwhile. A nil End does
+// nothing.
 func (e *End) Settle(ctx context.Context) error {
 	if e == nil {
 		return nil
@@ -66,14 +68,14 @@ func (e *End) Settle(ctx context.Context) error {
 		select {
 		case <-e.counts.news:
 		case <-e.done:
-			return nil // nothing comes any more; Close says why
+			return nil // no more echoes can come; Close says why
 		case <-ctx.Done():
 			return fmt.Errorf("wait for echoes: %d of %d came: %w", c.Received, c.Sent, ctx.Err())
 		}
 	}
 }
 
-// Counts are of acknowledgements sent and echoes received.
+// Counts counts acknowledgements sent and echoes received.
 func (e *End) Counts() Counts { return e.counts.read() }
 
 // Close ends the measurement and gives the channels to the drainer. A nil End does nothing.

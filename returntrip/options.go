@@ -8,37 +8,38 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// The points of the four channels, behind the actor's name.
+// These are the points of the four channels, which follow the actor's name.
 const (
 	PointSent         = "ret-sent"         // at the start: the tuple leaves
-	PointArrived      = "ret-arrived"      // at the end: it is there
-	PointAcknowledged = "ret-acknowledged" // at the start: the end says so
-	PointEchoed       = "ret-echoed"       // at the end: the start has heard it
+	PointArrived      = "ret-arrived"      // at the end: the tuple arrives
+	PointAcknowledged = "ret-acknowledged" // at the start: the acknowledgement arrives
+	PointEchoed       = "ret-echoed"       // at the end: the echo arrives
 )
 
-// Options are of a start or an end. Both ends must have the same Stream.
+// Options configure a start or an end. Both ends must have the same Stream.
 type Options struct {
-	// Stream tells this measurement's packets from others'. Any number will do, a random one is
+	// Stream separates this measurement's packets from others'. Any number will do; a random one is
 	// best.
 	Stream uint64
 
-	// Channels is how the channels are opened.
+	// Channels says how the channels are opened.
 	Channels handlers.Options
 }
 
 // Counts say what became of packets.
 type Counts struct {
 	Sent     uint64 // acknowledgements or echoes handed to the network
-	Unsent   uint64 // that the network did not take
+	Unsent   uint64 // those that the network did not accept
 	Received uint64 // echoes or acknowledgements, each logged
-	Foreign  uint64 // packets that were not of this stream, version and kind, and were not taken
+	Foreign  uint64 // packets of another stream, version or kind, which were ignored
 }
 
-// counters is Counts while they grow.
+// counters are Counts that are still growing.
 type counters struct {
 	sent, unsent, received, foreign atomic.Uint64
 
-	// holds one if a packet was received since somebody looked; nil: nobody looks
+	// news holds an element if a packet was received since the last look. It is nil if nobody
+	// looks.
 	news chan struct{}
 }
 
@@ -47,7 +48,7 @@ func (c *counters) read() Counts {
 		Foreign: c.foreign.Load()}
 }
 
-// post sends a packet and counts it. A program goes on where the network does not.
+// post sends a packet and counts it. If the network fails, the program goes on.
 func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 	if _, err := conn.WriteTo(b, to); err != nil {
 		c.unsent.Add(1)
@@ -56,7 +57,8 @@ func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 	c.sent.Add(1)
 }
 
-// receive takes packets until the connection is closed, and returns why it ended otherwise.
+// receive handles packets until the connection is closed. If it ends for another reason it returns
+// that.
 func (c *counters) receive(conn net.PacketConn, k kind, stream uint64,
 	take func(id uint64, from net.Addr)) error {
 	var b [packetSize + 1]byte // a longer packet is cut to this
@@ -83,8 +85,9 @@ func (c *counters) receive(conn net.PacketConn, k kind, stream uint64,
 }
 
 // openTwo opens two channels of an actor, or none.
-func openTwo(actor, point1, point2 string, o handlers.Options) (*handlers.Channel,
-	*handlers.Channel, error) {
+func openTwo(
+	actor, point1, point2 string, o handlers.Options,
+) (*handlers.Channel, *handlers.Channel, error) {
 	one, err := handlers.Open(actor+"/"+point1, o)
 	if err != nil {
 		return nil, nil, err

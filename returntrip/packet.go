@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// This file is the packet of FORMAT.md. Numbers are append-only.
+// This file encodes and decodes the packets of FORMAT.md. Numbers are append-only.
 
 const (
 	magic      = "RETP"
@@ -20,7 +20,7 @@ const (
 	kindEcho            kind = 2
 )
 
-// Errors that say why a packet was not taken.
+// These errors say why a packet was refused.
 var (
 	errSize    = errors.New("packet is not as long as it should be")
 	errForeign = errors.New("packet does not start with the magic")
@@ -42,7 +42,7 @@ func (p packet) put(b *[packetSize]byte) {
 	binary.BigEndian.PutUint64(b[16:], p.id)
 }
 
-// parse takes a packet that is of the kind and stream expected, and of no other.
+// parse accepts only a packet of the given kind and stream.
 func parse(b []byte, k kind, stream uint64) (id uint64, err error) {
 	switch {
 	case len(b) != packetSize:

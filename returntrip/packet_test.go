@@ -48,11 +48,11 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	if _, err := parse(change(6, 99), kindEcho, 7); err != nil {
-		t.Errorf("what is not looked at: %v", err)
+		t.Errorf("with other ignored bytes: %v", err)
 	}
 }
 
-// What is taken is, but for what is not looked at, what would be written.
+// An accepted packet is what put would write, apart from the ignored bytes.
 func FuzzParse(f *testing.F) {
 	var b [packetSize]byte
 	packet{kindEcho, 7, 9}.put(&b)

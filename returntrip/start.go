@@ -8,23 +8,24 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// Start is where tuples begin. Log belongs to one goroutine at a time, the other methods to any.
+// Start is the end where tuples begin. Only one goroutine at a time may call Log. Any may call the
+// other methods.
 type Start struct {
 	sent, acknowledged *handlers.Channel
 	conn               net.PacketConn
 	counts             counters
-	done               chan struct{} // closed when the receiver has ended
-	err                error         // why, if not because of Close; read after done
+	done               chan struct{} // closed when the receiver ends
+	err                error         // why it ended, unless by Close; read after done
 }
 
 // NewStart opens the channels ACTOR/ret-sent and ACTOR/ret-acknowledged, and answers the
-// acknowledgements that come to conn, which is the Start's from now on. With an error conn is as it
-// was.
+// acknowledgements that come to conn. The Start owns conn from now on; if NewStart fails, conn is
+// unchanged.
 func NewStart(conn net.PacketConn, actor string, o Options) (*Start, error) {
 	s := &Start{conn: conn, done: make(chan struct{})}
 	var err error
-	if s.sent, s.acknowledged, err = openTwo(actor, PointSent, PointAcknowledged,
-		o.Channels); err != nil {
+	s.sent, s.acknowledged, err = openTwo(actor, PointSent, PointAcknowledged, o.Channels)
+	if err != nil {
 		return nil, fmt.Errorf("start return trips: %w", err)
 	}
 	go func() {
@@ -47,10 +48,10 @@ func (s *Start) Log(id uint64) {
 	}
 }
 
-// Counts are of echoes sent and acknowledgements received.
+// Counts counts echoes sent and acknowledgements received.
 func (s *Start) Counts() Counts { return s.counts.read() }
 
-// Close ends the answers and gives the channels to the drainer. Ends must have settled before. A
+// Close stops answering and gives the channels to the drainer. The Ends must have settled before. A
 // nil Start does nothing.
 func (s *Start) Close() error {
 	if s == nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// port is one end of a network whose packets go where the test carries them.
+// port is one end of a network that delivers packets only as the test does.
 type port struct {
 	name   string
 	in     chan datagram
 	out    chan datagram
 	closed chan struct{}
-	refuse bool // packets
+	refuse bool // whether it refuses packets
 	broken chan error
 }
 
@@ -126,8 +126,8 @@ func spin(cycles uint64) {
 	}
 }
 
-// Each of the four moments is logged when it is, and not before: delays that the test makes are in
-// the round trips to which they belong, and what a tuple really took is between what they say.
+// Each of the four moments is logged when it happens, not before. Delays that the test makes appear
+// in the round trips to which they belong, and the true duration lies within the bounds from these.
 func TestFourMoments(t *testing.T) {
 	const forward, back, echo = 900_000, 500_000, 300_000
 	r := newTrip(t)
@@ -170,7 +170,7 @@ func TestFourMoments(t *testing.T) {
 	}
 }
 
-// Packets that are lost, doubled, overtaken or of strangers cost events of theirs and no others.
+// Packets that are lost, doubled, overtaken or foreign cost only their own events.
 func TestBadNetwork(t *testing.T) {
 	random := seed.Random(t)
 	r := newTrip(t)
@@ -185,7 +185,7 @@ func TestBadNetwork(t *testing.T) {
 			func(i, j int) { packets[i], packets[j] = packets[j], packets[i] })
 		for _, p := range packets {
 			id := uint64(p.b[22])<<8 | uint64(p.b[23])
-			for range random.IntN(3) { // 0: lost
+			for range random.IntN(3) { // 0 if it is lost
 				to.in <- p
 				want[name][id]++
 			}
@@ -203,7 +203,7 @@ func TestBadNetwork(t *testing.T) {
 		r.End.Log(id)
 	}
 	carry(r.endPort, r.startPort, "source#0/ret-acknowledged")
-	// the last packet is a stranger: when it is counted all others are done
+	// The last packet is a stranger. When it is counted, all others are done.
 	for r.Start.Counts().Foreign < tuples {
 		runtime.Gosched()
 	}
@@ -260,7 +260,7 @@ func TestNetworkThatTakesNothing(t *testing.T) {
 	}
 }
 
-// A network that ends ends the waiting for it, and Close says why.
+// A network that fails ends the waiting for it, and Close says why.
 func TestNetworkThatEnds(t *testing.T) {
 	r := newTrip(t)
 	r.End.Log(1)
@@ -280,7 +280,7 @@ func TestNetworkThatEnds(t *testing.T) {
 	}
 }
 
-// A packet counts as received when its event is logged: who settles has all of them.
+// A packet counts as received once its event is logged, so Settle waits for all events.
 func TestReceivedIsLogged(t *testing.T) {
 	p := newPort("end")
 	var c counters
@@ -303,21 +303,20 @@ func TestReceivedIsLogged(t *testing.T) {
 
 func TestOpenFailsWhole(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := NewStart(newPort("start"), "no actor",
-		Options{Channels: handlers.Options{Dir: dir}}); err == nil {
+	o := Options{Channels: handlers.Options{Dir: dir}}
+	if _, err := NewStart(newPort("start"), "no actor", o); err == nil {
 		t.Error("a start with a bad name was made")
 	}
-	if _, err := NewEnd(newPort("end"), address("start"), "no actor",
-		Options{Channels: handlers.Options{Dir: dir}}); err == nil {
+	if _, err := NewEnd(newPort("end"), address("start"), "no actor", o); err == nil {
 		t.Error("an end with a bad name was made")
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	// for one channel it is not too long, and what was opened of that is closed: leak.Main looks
+	// One of the two names is not too long. Its channel must be closed again: leak.Main checks
+	// that.
 	long := strings.Repeat("a", channel.MaxNameBytes-len("/"+PointSent))
-	if _, err := NewStart(newPort("start"), long,
-		Options{Channels: handlers.Options{Dir: dir}}); err == nil {
+	if _, err := NewStart(newPort("start"), long, o); err == nil {
 		t.Error("a start with a long name was made")
 	}
 	var s *Start

@@ -12,11 +12,11 @@ import (
 // ErrConfig is returned when a configuration describes no virtual node.
 var ErrConfig = errors.New("not a virtual node")
 
-// Version of the configuration's format (FORMAT.md).
+// Version is the version of the configuration's format (FORMAT.md).
 const Version = 1
 
-// Config describes a virtual node. FORMAT.md gives the meaning of each field; DefaultConfig a node
-// that is like the physical one.
+// Config describes a virtual node. FORMAT.md explains each field. DefaultConfig returns a node that
+// equals the physical one.
 type Config struct {
 	Version  int            `json:"version"`
 	Name     string         `json:"name"`
@@ -46,7 +46,7 @@ type WanderConfig struct {
 	Seed          uint64 `json:"seed,string"`
 }
 
-// Shape is the way in which a rate wanders.
+// Shape is the manner in which a rate wanders.
 type Shape string
 
 const (
@@ -56,8 +56,7 @@ const (
 	Temperature Shape = "temperature"
 )
 
-// Step is a jump of the counter. A negative one models a reset, and the counter is not monotone
-// there.
+// Step is a jump of the counter. A negative step models a reset; the counter is not monotone there.
 type Step struct {
 	At        uint64 `json:"at,string"`
 	By_cycles int64  `json:"by_cycles,string"`
@@ -72,21 +71,22 @@ type RealtimeConfig struct {
 	Steps       []RealtimeStep `json:"steps,omitempty"`
 }
 
-// Adjustment sets frequency and tick from an instant on. Before the first they are 0 and 10,000.
+// Adjustment sets frequency and tick from an instant on. Before the first one they are 0 and
+// 10,000.
 type Adjustment struct {
 	At_ns   int64 `json:"at_ns,string"`
 	Freq    int64 `json:"freq"`
 	Tick_us int64 `json:"tick_us"`
 }
 
-// Slew moves the clock by an offset, little by little.
+// Slew moves the clock by an offset, gradually.
 type Slew struct {
 	At_ns     int64 `json:"at_ns,string"`
 	Offset_ns int64 `json:"offset_ns,string"`
 	Rate_ppm  int64 `json:"rate_ppm"`
 }
 
-// length_ns is how long the slew takes; exact, because Rate_ppm divides a million.
+// length_ns returns how long the slew takes. It is exact, because Rate_ppm divides a million.
 func (s Slew) length_ns() int64 { return max(s.Offset_ns, -s.Offset_ns) * (1_000_000 / s.Rate_ppm) }
 
 // RealtimeStep sets the clock.
@@ -95,17 +95,17 @@ type RealtimeStep struct {
 	By_ns int64 `json:"by_ns,string"`
 }
 
-// PPM turns parts per million into the unit of rates and wanders, 2^-40.
+// PPM converts parts per million to 2^-40, the unit of rates and wanders.
 func PPM(ppm float64) int64 { return int64(math.Round(ppm * (1 << 40) / 1e6)) }
 
-// DefaultConfig is a node whose clocks read as the physical ones.
+// DefaultConfig returns a node whose clocks read as the physical ones do.
 func DefaultConfig() Config {
 	return Config{Version: Version,
 		Counter: CounterConfig{Quantum_cycles: 1,
 			Wander: WanderConfig{Shape: Steady, SegmentLog2: 28}}}
 }
 
-// Limits keep all fixed-point arithmetic within 128 bits, with room.
+// These limits keep all fixed-point arithmetic well within 128 bits.
 const (
 	rateBits       = 40
 	rateOne        = 1 << rateBits
@@ -119,7 +119,7 @@ const (
 	mostTime_ns    = 1 << 61 // the year 2043
 )
 
-// Validate names the first key that makes no sense. The error wraps ErrConfig.
+// Validate returns an error that names the first invalid key. The error wraps ErrConfig.
 func (c Config) Validate() error {
 	if c.Version != Version {
 		return fmt.Errorf("version %d: this program knows %d: %w", c.Version, Version, ErrConfig)
@@ -254,7 +254,7 @@ func (c RealtimeConfig) validate() error {
 	return nil
 }
 
-// Encode writes the configuration as FORMAT.md describes it.
+// Encode returns the configuration in the form that FORMAT.md describes.
 func (c Config) Encode() ([]byte, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("encode virtual node %q: %w", c.Name, err)
@@ -266,7 +266,7 @@ func (c Config) Encode() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// ParseConfig reads what Encode wrote. The error wraps ErrConfig.
+// ParseConfig reads what Encode returned. The error wraps ErrConfig.
 func ParseConfig(text []byte) (Config, error) {
 	c := Config{}
 	d := json.NewDecoder(bytes.NewReader(text))

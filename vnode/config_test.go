@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Every field has a value of its own.
+// fullConfig returns a configuration with a different value in each field.
 func fullConfig() Config {
 	return Config{
 		Version: 1, Name: "b",
@@ -112,12 +112,14 @@ func TestConfigsThatDescribeNoNode(t *testing.T) {
 			c.Realtime.Adjustments[0].Freq = mostFreq +
 				1
 		},
-		"tick_us":                 func(c *Config) { c.Realtime.Adjustments[0].Tick_us = 8999 },
-		"slews[0].at_ns":          func(c *Config) { c.Realtime.Slews[0].At_ns = 1 << 62 },
-		"rate_ppm":                func(c *Config) { c.Realtime.Slews[0].Rate_ppm = 0 },
-		"rate_ppm ":               func(c *Config) { c.Realtime.Slews[0].Rate_ppm = 3 },
-		"slews[0].offset_ns":      func(c *Config) { c.Realtime.Slews[0].Offset_ns = -1 << 60 },
-		"realtime.slews = 65":     func(c *Config) { c.Realtime.Slews = slices65(c.Realtime.Slews[0]) },
+		"tick_us":            func(c *Config) { c.Realtime.Adjustments[0].Tick_us = 8999 },
+		"slews[0].at_ns":     func(c *Config) { c.Realtime.Slews[0].At_ns = 1 << 62 },
+		"rate_ppm":           func(c *Config) { c.Realtime.Slews[0].Rate_ppm = 0 },
+		"rate_ppm ":          func(c *Config) { c.Realtime.Slews[0].Rate_ppm = 3 },
+		"slews[0].offset_ns": func(c *Config) { c.Realtime.Slews[0].Offset_ns = -1 << 60 },
+		"realtime.slews = 65": func(c *Config) {
+			c.Realtime.Slews = slices65(c.Realtime.Slews[0])
+		},
 		"realtime.steps[0].at_ns": func(c *Config) { c.Realtime.Steps[0].At_ns = 1 },
 		"realtime.steps[0].by_ns": func(c *Config) { c.Realtime.Steps[0].By_ns = 1 << 62 },
 		"add up": func(c *Config) {
@@ -173,8 +175,8 @@ func slices65(s Slew) []Slew {
 	return all
 }
 
-// Whatever can be parsed makes a node whose implementations agree, and is written back as it was
-// read.
+// Every configuration that can be parsed makes a node whose implementations agree, and is encoded
+// again as it was read.
 func FuzzParseConfig(f *testing.F) {
 	text, err := fullConfig().Encode()
 	if err != nil {

@@ -5,19 +5,20 @@ import (
 	"sort"
 )
 
-// Counter is a virtual counter: the fast implementation. Immutable; safe for concurrent use.
+// Counter is the fast implementation of a virtual counter. It is immutable and safe for concurrent
+// use.
 type Counter struct {
 	origin   uint64
 	shift    uint
 	quantum  uint64
 	segments []segment
-	before   uint64  // rate before the origin,
-	last     segment // and what follows the last knot
+	before   uint64  // the rate before the origin
+	last     segment // everything after the last knot
 	steps    []step
 }
 
-// A segment is the counter between two knots: at its start it stands at whole + frac/2^40 and moves
-// at rate/2^40 physical cycles a cycle, which grows by slope/2^40 until its end.
+// A segment is the counter between two knots. At its start the counter stands at whole + frac/2^40
+// and moves at rate/2^40 cycles a physical cycle. Until its end that rate grows by slope/2^40.
 type segment struct {
 	whole uint64
 	frac  uint64
@@ -47,7 +48,7 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 	for i := range counter.segments {
 		at.rate, at.slope = rates[i], int64(rates[i+1]-rates[i])
 		counter.segments[i] = at
-		// The area under a straight line: a power of two of cycles, at the mean of two rates.
+		// The area under a straight line is a power of two of cycles at the mean of the two rates.
 		hi, lo := bits.Mul64(rates[i]+rates[i+1], 1<<(counter.shift-1))
 		at.whole, at.frac = carry(at.whole, at.frac, hi, lo)
 	}
@@ -79,8 +80,8 @@ func (c *Counter) Virtual(physical uint64) uint64 {
 	} else {
 		u = n - uint64(len(c.segments))<<c.shift
 	}
-	// rate·u + slope·u²/2^(shift+1). The second term is rounded down on its own; the sum of whole
-	// numbers of 2^-40 and a part of one is rounded down the same either way.
+	// This is rate·u + slope·u²/2^(shift+1). The second term is rounded down on its own. That
+	// changes nothing: the rest is a whole number of 2^-40.
 	hi, lo := bits.Mul64(s.rate, u)
 	if s.slope >= 0 {
 		ch, cl := bits.Mul64(uint64(s.slope), u*u)
@@ -117,7 +118,7 @@ func (c *Counter) finish(v, physical uint64) uint64 {
 	return v
 }
 
-// beforeOrigin goes back from the origin at the rate of the first knot, and rounds down.
+// beforeOrigin goes back from the origin at the first knot's rate, and rounds down.
 func (c *Counter) beforeOrigin(physical uint64) uint64 {
 	start := c.last.whole
 	if len(c.segments) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// both makes the two implementations of one counter.
+// both returns the two implementations of one counter.
 func both(t testing.TB, c CounterConfig) (*Counter, *Truth) {
 	t.Helper()
 	fast, err := NewCounter(c)
@@ -47,8 +47,9 @@ func TestReadingsThatCanBeCheckedByHand(t *testing.T) {
 			map[uint64]uint64{1009: 59, 1010: 160, 1019: 169, 1020: 100, 1021: 101}},
 		"wraps": {func(c *CounterConfig) { c.Start = math.MaxUint64 - 1 },
 			map[uint64]uint64{1001: math.MaxUint64, 1002: 0, 1003: 1}},
-		"wraps within a quantum": {func(c *CounterConfig) { c.Start = math.MaxUint64 - 1; c.Quantum_cycles = 10 },
-			map[uint64]uint64{1001: math.MaxUint64 - 5, 1002: 0, 1011: 0, 1012: 10}},
+		"wraps within a quantum": {func(c *CounterConfig) {
+			c.Start, c.Quantum_cycles = math.MaxUint64-1, 10
+		}, map[uint64]uint64{1001: math.MaxUint64 - 5, 1002: 0, 1011: 0, 1012: 10}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,8 +68,8 @@ func TestReadingsThatCanBeCheckedByHand(t *testing.T) {
 	}
 }
 
-// One segment of 1,024 cycles from a rate of 1 to one of 1 + 2^-8: by hand, the area under the line
-// is u + u²/(2·1024·256).
+// One segment of 1,024 cycles leads from a rate of 1 to one of 1 + 2^-8. Computed by hand, the area
+// under the line is u + u²/(2·1024·256).
 func TestOneSegmentByHand(t *testing.T) {
 	c := CounterConfig{Quantum_cycles: 1, Wander: WanderConfig{
 		Shape: Temperature, SegmentLog2: 10, Segments: 1, Window_cycles: 1024, Period_cycles: 2048,
@@ -232,7 +233,8 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 	for range 2000 / seed.Share() {
 		a, b := randomCounter(r), randomCounter(r)
 		b.Origin = a.Origin
-		if room := (^uint64(0) - b.Origin) >> b.Wander.SegmentLog2; uint64(b.Wander.Segments) > room {
+		room := (^uint64(0) - b.Origin) >> b.Wander.SegmentLog2
+		if uint64(b.Wander.Segments) > room {
 			b.Wander = WanderConfig{Shape: Steady, SegmentLog2: 20}
 		}
 		b.Steps = nil
@@ -261,7 +263,7 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 			}
 		}
 	}
-	// Exactly: half speed sees a quantum of 10 as 5 readings.
+	// An exact case: at half speed, a quantum of 10 becomes 5 readings.
 	_, ta := both(t,
 		CounterConfig{Start: 0, Quantum_cycles: 10,
 			Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
@@ -273,13 +275,13 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 	if got, want := ta.Translate(20, tb), []Span{{1110, 1114}}; !slices.Equal(got, want) {
 		t.Errorf("Translate(20) = %v, want %v", got, want)
 	}
-	if got, want := ta.Translate(10, tb),
-		[]Span{{105, 106}, {1107, 1109}}; !slices.Equal(got, want) {
+	want := []Span{{105, 106}, {1107, 1109}}
+	if got := ta.Translate(10, tb); !slices.Equal(got, want) {
 		t.Errorf("Translate(10) = %v, want %v", got, want)
 	}
 }
 
-// bruteWander looks at windows of one length that begin anywhere, with many instants in each.
+// bruteWander tries windows of one length that begin anywhere, with many instants in each.
 func bruteWander(r *rand.Rand, rate func(p uint64) (lo, hi float64), from, until,
 	window uint64) float64 {
 	most := 0.0
@@ -329,7 +331,7 @@ func TestTrueWanderNeverExceedsTheDeclared(t *testing.T) {
 		span := uint64(c.Wander.Segments+1) << c.Wander.SegmentLog2
 		brute := bruteWander(r, rate, c.Origin, c.Origin+span, c.Wander.Window_cycles)
 		if brute*rateOne > float64(got)+1 {
-			t.Fatalf("a window has a wander of %v, all were said to have at most %d; %+v",
+			t.Fatalf("a window has a wander of %v, the limit of all is said to be %d; %+v",
 				brute*rateOne, got, c)
 		}
 	}
@@ -350,7 +352,8 @@ func TestWandersOfTwoNodesAdd(t *testing.T) {
 			c.Origin = 1<<40 + r.Uint64N(1<<25)
 			c.Wander = randomWander(r, 1+r.IntN(60))
 			c.Wander.SegmentLog2 = 20 + r.IntN(4)
-			c.Wander.Window_cycles = window + 2<<24 // PairWander takes windows from knot to knot
+			// PairWander_2e40 takes windows from knot to knot
+			c.Wander.Window_cycles = window + 2<<24
 			c.Wander.Period_cycles = 1<<26 + r.Uint64N(1<<30)
 			c.Wander.Limit_2e40 = 1 + r.Int64N(PPM(20))
 			halveLimit(&c)
@@ -377,9 +380,9 @@ func TestWandersOfTwoNodesAdd(t *testing.T) {
 			bLo, bHi := tb.rateAround(p)
 			return float64(aLo) / float64(bHi), float64(aHi) / float64(bLo)
 		}
-		if brute := bruteWander(r, ratio, 1<<40, 1<<40+1<<30,
-			window); brute*rateOne > float64(got)+1 {
-			t.Fatalf("a window has a relative wander of %v, all were said to have at most "+
+		brute := bruteWander(r, ratio, 1<<40, 1<<40+1<<30, window)
+		if brute*rateOne > float64(got)+1 {
+			t.Fatalf("a window has a relative wander of %v, the limit of all is said to be "+
 				"%d\n%+v\n%+v", brute*rateOne, got, a, b)
 		}
 	}
@@ -405,8 +408,8 @@ func TestSplitMixIsTheKnownOne(t *testing.T) {
 	}
 }
 
-// The same configuration must give the same counter for ever, and on every architecture: runs are
-// analysed elsewhere.
+// The same configuration must give the same counter for ever and on every architecture, because
+// runs are analysed elsewhere.
 func TestCountersAreTheSameEverywhere(t *testing.T) {
 	want := map[Shape]uint64{Steady: 0xe9ee2248587c53ee, Sine: 0x75c3cba423bfd1f2,
 		Walk: 0x4b60dccf680dd465, Temperature: 0x3def1542272a239f}

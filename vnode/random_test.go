@@ -10,7 +10,7 @@ var (
 	update  = flag.Bool("update", false, "write the golden files anew")
 )
 
-// pick draws a number of up to the given bits, small ones as often as large ones.
+// pick returns a number of up to the given bits. Small numbers are as frequent as large ones.
 func pick(r *rand.Rand, bits int) uint64 { return r.Uint64() >> (64 - 1 - r.IntN(bits)) }
 
 func either(r *rand.Rand, v int64) int64 {
@@ -20,7 +20,7 @@ func either(r *rand.Rand, v int64) int64 {
 	return v
 }
 
-// randomCounter draws from everything that a configuration may say, with the extremes among it.
+// randomCounter chooses from everything that a configuration may say, extremes included.
 func randomCounter(r *rand.Rand) CounterConfig {
 	c := CounterConfig{Origin: r.Uint64() >> r.IntN(64), Start: r.Uint64() >> r.IntN(64),
 		Quantum_cycles: 1 + pick(r, 12)}
@@ -54,8 +54,8 @@ func randomCounter(r *rand.Rand) CounterConfig {
 	return c
 }
 
-// halveLimit makes the wander smaller until the shape stays near its mean: within a short window a
-// slow wave changes little, and is large when it is scaled to the limit.
+// halveLimit makes the wander smaller until the shape stays near its mean. Within a short window a
+// slow wave changes little, so scaling it to the limit makes it large.
 func halveLimit(c *CounterConfig) {
 	for {
 		if _, err := knots(*c); err == nil {
@@ -78,7 +78,7 @@ func randomWander(r *rand.Rand, segments int) WanderConfig {
 	return w
 }
 
-// near draws physical readings where something happens: knots, steps, the ends; and anywhere.
+// near returns physical readings where something happens: knots, steps, the ends; and anywhere.
 func near(r *rand.Rand, c CounterConfig) uint64 {
 	jitter := uint64(either(r, int64(pick(r, 4))))
 	switch r.IntN(6) {

@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// Units of a clock's rate: adjtimex(2) counts frequency in 2^-16 ppm, and a microsecond more a tick
-// of 10,000 is 100 ppm.
+// These are units of a clock's rate. adjtimex(2) counts frequency in 2^-16 ppm. One microsecond
+// more in a tick of 10,000 is 100 ppm.
 const (
 	freqOne     = 65_536 * 1_000_000 // a rate of 1
 	freqPPM     = 65_536
@@ -17,14 +17,14 @@ const (
 	mostFreq    = 500 * freqPPM
 )
 
-// Realtime is a virtual REALTIME clock: the fast implementation. Immutable; safe for concurrent
-// use.
+// Realtime is the fast implementation of a virtual REALTIME clock. It is immutable and safe for
+// concurrent use.
 type Realtime struct {
 	config RealtimeConfig
 	pieces []piece
 }
 
-// A piece is a stretch of one rate: at its start the clock stands at whole + frac/freqOne.
+// A piece is an interval of constant rate. At its start the clock stands at whole + frac/freqOne.
 type piece struct {
 	start_ns int64
 	whole_ns int64
@@ -55,7 +55,8 @@ func NewRealtime(c RealtimeConfig) (*Realtime, error) {
 			rate = -rate
 		}
 		if s.Offset_ns != 0 {
-			events = append(events, event{s.At_ns, func(*piece) { slewing += rate }}, event{s.At_ns + s.length_ns(), func(*piece) { slewing -= rate }})
+			events = append(events, event{s.At_ns, func(*piece) { slewing += rate }},
+				event{s.At_ns + s.length_ns(), func(*piece) { slewing -= rate }})
 		}
 	}
 	for _, s := range c.Steps {
@@ -67,7 +68,7 @@ func NewRealtime(c RealtimeConfig) (*Realtime, error) {
 		tick_us: nominalTick}
 	r := &Realtime{config: c}
 	for _, e := range events {
-		// of no length where two events fall together; then it is never found
+		// If two events coincide, the piece between them is empty and never found.
 		r.pieces = append(r.pieces, p)
 		p.whole_ns, p.frac = p.after(e.at_ns)
 		p.start_ns = e.at_ns
@@ -86,7 +87,7 @@ func (p *piece) after(physical_ns int64) (int64, uint64) {
 	return p.whole_ns + int64(q), frac
 }
 
-// find returns the piece that holds at an instant, nil before the origin.
+// find returns the piece that holds at an instant, or nil before the origin.
 func (r *Realtime) find(physical_ns int64) *piece {
 	i := sort.Search(len(r.pieces), func(i int) bool { return r.pieces[i].start_ns > physical_ns })
 	if i == 0 {
@@ -109,22 +110,25 @@ func (r *Realtime) Virtual(physical_ns int64) int64 {
 type Timex struct {
 	Freq      int64 // 2^-16 ppm
 	Tick_us   int64
-	Offset_ns int64 // what is still to be slewed
+	Offset_ns int64 // the rest of a slew
 }
 
-// Timex returns what adjtimex says of the virtual clock, given what it says of the physical one at
-// that instant. Frequency is rounded to its unit, 1.5·10^-11, and may exceed the kernel's 500 ppm
-// where both clocks are slewed hard.
+// Timex returns what adjtimex says about the virtual clock, given what it says about the physical
+// one at that instant. Frequency is rounded to its unit, 1.5·10^-11. It may exceed the kernel's 500
+// ppm if both clocks are slewed hard.
 func (r *Realtime) Timex(physical_ns int64, physical Timex) Timex {
 	freq, tick_us := int64(0), int64(nominalTick)
 	if p := r.find(physical_ns); p != nil {
 		freq, tick_us = p.freq, p.tick_us
 	}
-	// The virtual clock moves by (1 + a) for every second of a clock that moves by (1 + b): a + b +
-	// ab.
+	// The virtual clock moves by (1 + a) for every second of a clock that moves by (1 + b), which
+	// adds a + b + ab.
 	a := freq + (tick_us-nominalTick)*freqPerTick
 	b := physical.Freq + (physical.Tick_us-nominalTick)*freqPerTick
-	out := Timex{Freq: freq + physical.Freq + roundedProduct(a, b), Tick_us: tick_us + physical.Tick_us - nominalTick, Offset_ns: physical.Offset_ns}
+	out := Timex{
+		Freq:    freq + physical.Freq + roundedProduct(a, b),
+		Tick_us: tick_us + physical.Tick_us - nominalTick, Offset_ns: physical.Offset_ns,
+	}
 	for _, s := range r.config.Slews {
 		if physical_ns >= s.At_ns {
 			out.Offset_ns += s.Offset_ns - s.done_ns(physical_ns)
@@ -133,8 +137,8 @@ func (r *Realtime) Timex(physical_ns int64, physical Timex) Timex {
 	return out
 }
 
-// done_ns is how much of the slew is done, rounded towards zero: what is left is never less than it
-// is.
+// done_ns returns how much of the slew is done, rounded towards zero, so that the rest is never
+// understated.
 func (s Slew) done_ns(physical_ns int64) int64 {
 	elapsed_ns := max(0, min(physical_ns-s.At_ns, s.length_ns()))
 	done_ns := elapsed_ns / (1_000_000 / s.Rate_ppm)
@@ -144,7 +148,7 @@ func (s Slew) done_ns(physical_ns int64) int64 {
 	return done_ns
 }
 
-// roundedProduct is a·b/freqOne, rounded to the nearest.
+// roundedProduct returns a·b/freqOne, rounded to the nearest integer.
 func roundedProduct(a, b int64) int64 {
 	negative := (a < 0) != (b < 0)
 	hi, lo := bits.Mul64(uint64(max(a, -a)), uint64(max(b, -b)))
@@ -156,8 +160,9 @@ func roundedProduct(a, b int64) int64 {
 	return int64(q)
 }
 
-// Stepped says how often the clock was set after one instant and until another: a timer with
-// TFD_TIMER_CANCEL_ON_SET that was armed at the first is cancelled by the second if it is not 0.
+// Stepped returns how often the clock was set after one instant and until another. If that is not
+// 0, a timer with TFD_TIMER_CANCEL_ON_SET that was armed at the first instant is cancelled by the
+// second.
 func (r *Realtime) Stepped(after_ns, until_ns int64) int {
 	n := 0
 	for _, s := range r.config.Steps {

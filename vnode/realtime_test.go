@@ -174,7 +174,7 @@ func TestClockInstantsAroundSteps(t *testing.T) {
 		want    []TimeSpan
 	}{
 		{nil, 900, []TimeSpan{{1000, 1001}}},
-		// a step of nothing parts nothing
+		// A step of nothing separates nothing.
 		{[]RealtimeStep{{1001, 0}}, 900, []TimeSpan{{1000, 1001}}},
 		{[]RealtimeStep{{1002, -1}}, 900, []TimeSpan{{1000, 1002}}},
 		{[]RealtimeStep{{1005, -4}}, 900, []TimeSpan{{1000, 1001}, {1005, 1005}}},
@@ -205,16 +205,16 @@ func TestWhatAdjtimexSays(t *testing.T) {
 		{0, Timex{7, 10_001, -5}, Timex{7, 10_001, -5}},
 		{second - 1, still, Timex{0, 10_000, 0}},
 		{second, still, Timex{100 * 65536, 10_000, 0}},
-		// 100 ppm of 50 ppm: 0.005 ppm
+		// 50 ppm of 100 ppm are 0.005 ppm.
 		{second, Timex{-50 * 65536, 10_000, 3}, Timex{50*65536 - 328, 10_000, 3}},
 		{2 * second, still, Timex{0, 11_000, 0}},
-		// a tenth of 100 ppm on top
+		// A tenth of 100 ppm comes on top.
 		{2 * second, Timex{100 * 65536, 10_000, 0}, Timex{110 * 65536, 11_000, 0}},
 		// 1.1 · 0.9 = 0.99
 		{2 * second, Timex{0, 9_000, 0}, Timex{-10_000 * 65536, 10_000, 0}},
 		{3*second - 1, still, Timex{0, 11_000, 0}},
 		{3 * second, still, Timex{0, 11_000, 600_000}},
-		// less than a nanosecond of either is done
+		// Less than a nanosecond of either slew is done.
 		{3*second + 1999, still, Timex{0, 11_000, 600_000}},
 		{3*second + 2000, still, Timex{0, 11_000, 599_999}},
 		{4 * second, still, Timex{0, 11_000, 500_000 - 300_000}},
@@ -228,7 +228,7 @@ func TestWhatAdjtimexSays(t *testing.T) {
 	}
 }
 
-// What adjtimex says must be how the clock moves: that is what stamps are converted by.
+// The clock must move as adjtimex says, because stamps are converted accordingly.
 func TestTheClockMovesAsAdjtimexSays(t *testing.T) {
 	r := seed.Random(t)
 	for range 2000 / seed.Share() {

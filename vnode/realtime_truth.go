@@ -5,16 +5,17 @@ import (
 	"math/big"
 )
 
-// TimeSpan is all whole nanoseconds from First_ns to Last_ns.
+// TimeSpan holds all whole nanoseconds from First_ns to Last_ns.
 type TimeSpan struct {
 	First_ns, Last_ns int64
 }
 
-// Contains says whether t is in the span.
+// Contains reports whether t is in the span.
 func (s TimeSpan) Contains(t_ns int64) bool { return s.First_ns <= t_ns && t_ns <= s.Last_ns }
 
-// RealtimeTruth is the second implementation of a virtual REALTIME: the sum of everything that
-// acted on it, in big integers, and its inverse. Immutable; safe for concurrent use.
+// RealtimeTruth is the second implementation of a virtual REALTIME: the sum, in big integers, of
+// everything that acted on it, and the inverse of that. It is immutable and safe for concurrent
+// use.
 type RealtimeTruth struct {
 	config RealtimeConfig
 }
@@ -38,7 +39,7 @@ func (t *RealtimeTruth) exact(physical_ns int64) *big.Int {
 		}
 	}
 	sum.Mul(sum, big.NewInt(freqOne))
-	// what a rate does within a stretch, as far as that has passed
+	// add adds what a rate does between two instants, as far as that time has passed.
 	add := func(rate, from_ns, until_ns int64) {
 		if until_ns = min(until_ns, physical_ns); until_ns > from_ns {
 			gain := big.NewInt(rate)
@@ -70,19 +71,19 @@ func (t *RealtimeTruth) Reading(physical_ns int64) int64 {
 }
 
 // Instants returns all physical times, from the year 1970 to 2043, at which the virtual clock shows
-// the given one, in ascending order: one as a rule, none within a forward step or where a fast
-// clock skips a nanosecond, and more after it was set back.
+// the given one, in ascending order. Usually there is one. There is none within a forward step, or
+// where a fast clock skips a nanosecond, and several after the clock was set back.
 func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 	from_ns := int64(0)
-	var ends []int64 // of the stretches between steps
+	var ends []int64 // of the intervals between steps
 	for _, s := range t.config.Steps {
 		ends = append(ends, s.At_ns-1)
 	}
 	ends = append(ends, mostTime_ns)
 	var spans []TimeSpan
 	for _, until_ns := range ends {
-		// The first instant at which the clock shows at least the reading, and the first at which
-		// it shows more.
+		// Find the first instant at which the clock shows at least the reading, and the first at
+		// which it shows more.
 		first := t.firstAtLeast(from_ns, until_ns, reading_ns)
 		next := t.firstAtLeast(from_ns, until_ns, reading_ns+1)
 		if first < next {
@@ -97,8 +98,8 @@ func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 	return spans
 }
 
-// firstAtLeast searches a stretch without steps, where the clock never goes back. It returns until
-// + 1 if there is none.
+// firstAtLeast searches an interval without steps, in which the clock never goes back. It returns
+// until + 1 if there is no such instant.
 func (t *RealtimeTruth) firstAtLeast(from_ns, until_ns, want_ns int64) int64 {
 	low, high := from_ns, until_ns+1
 	for low < high {

@@ -6,17 +6,17 @@ import (
 	"math/bits"
 )
 
-// Span is all whole numbers from First to Last.
+// Span holds all whole numbers from First to Last.
 type Span struct {
 	First, Last uint64
 }
 
-// Contains says whether v is in the span.
+// Contains reports whether v is in the span.
 func (s Span) Contains(v uint64) bool { return s.First <= v && v <= s.Last }
 
 // Truth is the second implementation of a virtual counter: the formula of the package's
-// documentation in big integers, and its inverse. It takes about a microsecond an answer.
-// Immutable; safe for concurrent use.
+// documentation in big integers, and its inverse. An answer takes about a microsecond. A Truth is
+// immutable and safe for concurrent use.
 type Truth struct {
 	config   CounterConfig
 	wander   []int64    // at the knots, in units of 2^-40
@@ -46,15 +46,15 @@ func NewTruth(c CounterConfig) (*Truth, error) {
 	return t, nil
 }
 
-// Exact returns the counter at a physical reading before rounding and quantum: neither cut off at
-// 2^64 nor rounded.
+// Exact returns the counter at a physical reading, neither rounded nor reduced modulo 2^64, and
+// without the quantum.
 func (t *Truth) Exact(physical uint64) *big.Rat {
 	unit := new(big.Int).Lsh(big.NewInt(1), t.unitBits())
 	return new(big.Rat).SetFrac(t.exact(physical), unit)
 }
 
-// All terms are whole numbers of 2^-(41 + segment): the wander's integral within a segment is its
-// coarsest.
+// unitBits says that all terms are whole numbers of 2^-(41 + segment). The wander's integral within
+// a segment is the coarsest of them.
 func (t *Truth) unitBits() uint { return uint(rateBits + 1 + t.config.Wander.SegmentLog2) }
 
 func (t *Truth) exact(physical uint64) *big.Int {
@@ -100,7 +100,7 @@ func (t *Truth) exact(physical uint64) *big.Int {
 	return v.Add(v, area)
 }
 
-// whole is the counter rounded down, not cut off at 2^64.
+// whole returns the counter rounded down, not reduced modulo 2^64.
 func (t *Truth) whole(physical uint64) *big.Int {
 	v := t.exact(physical)
 	return v.Rsh(v, t.unitBits()) // rounds down, also below zero
@@ -117,8 +117,8 @@ func (t *Truth) Reading(physical uint64) uint64 {
 }
 
 // Instants returns all physical readings at which the virtual counter reads as given, as maximal
-// spans in ascending order. There is one as a rule, none within a forward step or between two
-// quanta, and more after a reset or a wrap.
+// spans in ascending order. Usually there is one. There is none within a forward step or between
+// two quanta, and there are several after a reset or a wrap.
 func (t *Truth) Instants(reading uint64) []Span {
 	q := t.config.Quantum_cycles
 	if reading%q != 0 {
@@ -148,7 +148,7 @@ func (t *Truth) Instants(reading uint64) []Span {
 	}
 }
 
-// appendInstants looks between two steps, where the counter never goes back.
+// appendInstants searches between two steps, where the counter never goes back.
 func (t *Truth) appendInstants(spans []Span, from, until, bottom, top uint64) []Span {
 	low, high := t.whole(from), t.whole(until)
 	turn := new(big.Int).Rsh(low, 64)
@@ -179,7 +179,7 @@ func (t *Truth) appendInstants(spans []Span, from, until, bottom, top uint64) []
 }
 
 // firstAtLeast returns the first physical reading in [from, until] at which the counter, rounded
-// down, is at least want. It follows the mean rate to the neighbourhood and halves from there.
+// down, is at least want. It comes close by the mean rate and bisects from there.
 func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 	at := func(p uint64) bool { return t.whole(p).Cmp(want) >= 0 }
 	if at(from) {
@@ -236,14 +236,14 @@ func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 	return high, true
 }
 
-// Translate returns what the other counter reads while this one reads as given: for each span of
-// instants all readings from its first to its last one. Between two steps of the other counter it
-// takes on only these.
+// Translate returns what the other counter reads while this one reads as given. For each span of
+// instants the result holds all readings from the first to the last. Between two of its steps, the
+// other counter takes only these values.
 func (t *Truth) Translate(reading uint64, other *Truth) []Span {
 	var spans []Span
 	for _, s := range t.Instants(reading) {
 		from := s.First
-		// a step in between is not a way through all readings
+		// The other counter does not pass all readings across a step.
 		for _, step := range other.config.Steps {
 			if step.At > from && step.At <= s.Last {
 				spans = append(spans, Span{other.Reading(from), other.Reading(step.At - 1)})
@@ -255,8 +255,8 @@ func (t *Truth) Translate(reading uint64, other *Truth) []Span {
 	return spans
 }
 
-// Wander_2e40 returns the counter's true wander over windows of the given length (rounded up to
-// whole segments), as the package's documentation defines it, rounded up to 2^-40.
+// Wander_2e40 returns the counter's true wander, as the package's documentation defines it, over
+// windows of the given length. The length is rounded up to whole segments, and the wander to 2^-40.
 func (t *Truth) Wander_2e40(window_cycles uint64) uint64 {
 	w := t.config.Wander
 	w.Window_cycles = window_cycles
@@ -292,9 +292,9 @@ func (t *Truth) rateAround(physical uint64) (lo, hi uint64) {
 }
 
 // PairWander_2e40 returns the wander of the relative rate of two counters over windows of physical
-// cycles, rounded up: never less than the truth, and more by at most one segment's share, because
-// windows are taken from knot to knot. Give the window as physical cycles: a relation's window in
-// b's cycles, divided by b's rate.
+// cycles, rounded up. It is never less than the truth and exceeds it by at most one segment's
+// share, because windows are taken from knot to knot. To convert a relation's window, which is in
+// b's cycles, divide it by b's rate.
 func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 	at := mergeKnots(a, b)
 	type ratio struct{ lo, hi uint64 } // in units of 2^-61
@@ -304,7 +304,8 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 		bLo, bHi := b.rateAround(p)
 		ratios[i] = ratio{divide61(aLo, bHi), divide61(aHi, bLo) + 1}
 	}
-	// Between merged knots both rates are straight lines, and the quotient of two is monotone.
+	// Between merged knots both rates are straight lines, and the quotient of two lines is
+	// monotone.
 	most, from := uint64(0), 0
 	var highs, lows []int
 	for i := range at {
@@ -315,8 +316,8 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 			lows = lows[:len(lows)-1]
 		}
 		highs, lows = append(highs, i), append(lows, i)
-		// The window ends within the segment before knot i, so it may begin within the one after
-		// knot from.
+		// The window ends within the segment before knot i, so it may begin within the segment
+		// after knot from.
 		for i > 0 && from+1 < len(at) && at[i-1]-at[from+1] >= window_cycles &&
 			at[i-1] >= at[from+1] {
 			from++
@@ -336,13 +337,14 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 		if rest > 0 {
 			q++
 		}
-		most = max(most, (q+1)/2+1) // (max - min)/(max + min), and the halves rounded down above
+		// (max - min)/(max + min), and the halves that were rounded down
+		most = max(most, (q+1)/2+1)
 	}
 	return most
 }
 
-// divide61 returns a/b in units of 2^-61, rounded down. Rates are between a half and two, so it
-// fits.
+// divide61 returns a/b in units of 2^-61, rounded down. Rates are between a half and two, so the
+// result fits.
 func divide61(a, b uint64) uint64 {
 	q, _ := bits.Div64(a>>3, a<<61, b)
 	return q

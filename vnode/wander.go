@@ -6,8 +6,8 @@ import (
 )
 
 // knots returns the rates at the knots, in units of 2^-40: 1 + rate + wander. There is one more
-// than there are segments, and at least one. They are the largest of their shape that keep the
-// limit, give or take rounding.
+// knot than there are segments, and at least one. The wander is the largest of its shape that keeps
+// the limit, apart from rounding.
 func knots(c CounterConfig) ([]uint64, error) {
 	base := uint64(rateOne + c.Rate_2e40)
 	w := c.Wander
@@ -20,15 +20,15 @@ func knots(c CounterConfig) ([]uint64, error) {
 	}
 	raw := rawShape(w, len(rates))
 	window := windowSegments(w)
-	largest := uint64(0) // range of the raw shape within a window
+	largest := uint64(0) // the largest range of the raw shape within a window
 	extremes(len(raw), window, func(i, j int) bool { return raw[i] > raw[j] }, func(high, low int) {
 		largest = max(largest, uint64(raw[high]-raw[low]))
 	})
 	if largest == 0 {
 		return rates, nil
 	}
-	// (max - min)/(max + min) ≤ limit, with max + min about twice the base; then corrected until it
-	// holds exactly.
+	// The limit means (max - min)/(max + min) ≤ limit, where max + min is about twice the base.
+	// Start from that, then correct until it holds exactly.
 	hi, lo := bits.Mul64(2*uint64(w.Limit_2e40), base)
 	scale := hi<<(64-rateBits) | lo>>rateBits
 	const tries = 64
@@ -37,7 +37,7 @@ func knots(c CounterConfig) ([]uint64, error) {
 			d := scaled(raw[i], scale, largest)
 			if d < -mostWander || d > mostWander || int64(base)+d <= 0 {
 				return nil, fmt.Errorf("counter.wander.limit_2e40 = %d: a %s over %d segments "+
-					"leaves the mean by more than 3906 ppm: take a smaller limit, a longer "+
+					"leaves the mean by more than 3906 ppm: choose a smaller limit, a longer "+
 					"window or fewer segments: %w",
 					w.Limit_2e40, w.Shape, w.Segments, ErrConfig)
 			}
@@ -75,15 +75,15 @@ func scaled(raw int64, scale, largest uint64) int64 {
 	return int64(q)
 }
 
-// windowSegments is the window in segments, rounded up: what holds in a longer window holds in a
-// shorter one.
+// windowSegments returns the window in segments, rounded up. What holds in a longer window holds in
+// a shorter one.
 func windowSegments(w WanderConfig) int {
 	return int(min((w.Window_cycles+1<<w.SegmentLog2-1)>>w.SegmentLog2, mostSegments))
 }
 
 // wanderOf returns the smallest w, in units of 2^-40 and rounded up, for which (max - min)/(max +
-// min) ≤ w within every window. A piecewise linear function has its extremes within windows of
-// whole segments at knots.
+// min) ≤ w within every window. In windows of whole segments, a piecewise linear function has its
+// extremes at knots.
 func wanderOf(rates []uint64, window int) uint64 {
 	most := uint64(0)
 	extremes(len(rates), window, func(i, j int) bool { return rates[i] > rates[j] },
@@ -102,7 +102,7 @@ func wanderOf(rates []uint64, window int) uint64 {
 // extremes calls visit with the indices of a highest and a lowest element of every run of window +
 // 1 elements, and of the shorter runs at the start.
 func extremes(n, window int, greater func(i, j int) bool, visit func(high, low int)) {
-	var highs, lows []int // candidates in order: each of highs is higher than all behind it
+	var highs, lows []int // candidates in order: each of highs is higher than all after it
 	for i := range n {
 		for len(highs) > 0 && !greater(highs[len(highs)-1], i) {
 			highs = highs[:len(highs)-1]
@@ -121,7 +121,7 @@ func extremes(n, window int, greater func(i, j int) bool, visit func(high, low i
 	}
 }
 
-// rawShape draws the shape with an amplitude of about 2^30.
+// rawShape creates the shape with an amplitude of about 2^30.
 func rawShape(w WanderConfig, n int) []int64 {
 	raw := make([]int64, n)
 	r := splitMix(w.Seed)
@@ -168,9 +168,9 @@ func rawShape(w WanderConfig, n int) []int64 {
 	return raw
 }
 
-// sine of a full turn in 2^32 steps, times 2^30. The polynomial that meets the sine's value and
-// slope at 0 and at a quarter turn; within 0.04 %. In integers, because the compiler may round
-// floating point differently elsewhere.
+// sine returns the sine of turn/2^32 full turns, times 2^30. It uses the polynomial that has the
+// sine's value and slope at 0 and at a quarter turn, which is accurate to 0.04 %. It uses integers,
+// because floating point may be rounded differently by another compiler.
 func sine(turn uint32) int64 {
 	const one = 1 << 30
 	quarter := turn >> 30
@@ -191,7 +191,7 @@ func sine(turn uint32) int64 {
 	return y
 }
 
-// splitMix is SplitMix64: small, and the same for ever.
+// splitMix is the SplitMix64 generator: small, and the same for ever.
 type splitMix uint64
 
 func (s *splitMix) next() uint64 {
