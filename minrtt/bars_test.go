@@ -41,8 +41,8 @@ func TestBarVirtualRealtime(t *testing.T) {
 				halves = append(halves, s.half_us)
 				mu.Unlock()
 				if s.outside > 0 || s.asked < queries {
-					t.Errorf("%d of %d outside, %d wanted: again with %s=%d", s.outside, s.asked,
-						queries, seed.Variable, number)
+					t.Errorf("%d of %d outside, %d wanted: again with %s=%d",
+						s.outside, s.asked, queries, seed.Variable, number)
 				}
 			}
 		})

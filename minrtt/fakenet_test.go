@@ -278,8 +278,8 @@ func (f *fakePair) train(t *testing.T) (Train, error) {
 	for _, a := range tr.Arrivals {
 		sent, received := f.when(f.prober, a.Sent.Lo), f.when(f.answerer, a.Received.Hi)
 		if sent > received {
-			t.Errorf("arrival %d: sent %v, received %v: an effect before its cause", a.Sequence,
-				sent, received)
+			t.Errorf("arrival %d: sent %v, received %v: an effect before its cause",
+				a.Sequence, sent, received)
 		}
 	}
 	return tr, err

@@ -61,8 +61,8 @@ func TestKernelStamps(t *testing.T) {
 			"back": (e.Best.Returned.Hi-start)*3/2 - (e.Best.Answered.Lo - end),
 		} {
 			if ns := half_cycles / 3; ns < 10_000 || ns > 10_100 {
-				t.Errorf("exchange %d: %s took at most %d ns, want 10 µs and a little", e.Sequence,
-					name, ns)
+				t.Errorf("exchange %d: %s took at most %d ns, want 10 µs and a little",
+					e.Sequence, name, ns)
 			}
 		}
 	}
@@ -276,8 +276,8 @@ func TestClockSetDuringTrain(t *testing.T) {
 				}
 			})
 			if tr, err := f.train(t); !errors.Is(err, ErrClockSet) || len(tr.Exchanges) != 0 {
-				t.Errorf("%s set by %d ns: %d exchanges, error = %v, want %v", name, by,
-					len(tr.Exchanges), err, ErrClockSet)
+				t.Errorf("%s set by %d ns: %d exchanges, error = %v, want %v",
+					name, by, len(tr.Exchanges), err, ErrClockSet)
 			}
 			if _, err := f.train(t); err != nil {
 				t.Errorf("the train after it: %v", err)

@@ -51,8 +51,8 @@ func TestPrivilegedTrainsBetweenNamespaces(t *testing.T) {
 			report(t, "kernel stamps", kernel, Train.Best)
 			for _, e := range kernel[trains-1].Exchanges {
 				if got := sourcesOf(e); got != allKernel.of(e) {
-					t.Errorf("exchange %d of the last train: %v, want kernel stamps", e.Sequence,
-						got)
+					t.Errorf("exchange %d of the last train: %v, want kernel stamps",
+						e.Sequence, got)
 				}
 			}
 		})
@@ -60,8 +60,9 @@ func TestPrivilegedTrainsBetweenNamespaces(t *testing.T) {
 }
 
 // trainsBetween runs trains from namespace 0 to namespace 1.
-func trainsBetween(t *testing.T, pair *netns.Pair, addr netip.Addr, spin time.Duration, trains int,
-	userOnly bool) []Train {
+func trainsBetween(
+	t *testing.T, pair *netns.Pair, addr netip.Addr, spin time.Duration, trains int, userOnly bool,
+) []Train {
 	t.Helper()
 	stamps := map[bool]string{true: "user", false: "kernel"}[userOnly]
 	how := fmt.Sprintf("%v,%v,%s", netip.AddrPortFrom(addr, 0), spin, stamps)

@@ -16,7 +16,7 @@ const (
 
 	macSize    = 16
 	headerSize = 20
-	bodySize   = 56 // of every packet except closes and their answers
+	bodySize   = 56 // of every packet; a close has a clock report in addition
 	keyOffset  = 58 // of the key's two numbers, with which every body ends
 	shortSize  = headerSize + bodySize + macSize
 

@@ -124,8 +124,8 @@ func TestFormatDocument(t *testing.T) {
 		fmt.Sprintf("%d|8", keyOffset+8),
 		fmt.Sprintf("last %d|%d", macSize, macSize),
 		fmt.Sprintf("%d|%d", headerSize+bodySize+clockHeader, maxBrackets*bracketSize),
-		fmt.Sprintf("%d|%d", headerSize+bodySize+clockHeader+maxBrackets*bracketSize,
-			maxBrackets*bracketSize),
+		fmt.Sprintf("%d|%d",
+			headerSize+bodySize+clockHeader+maxBrackets*bracketSize, maxBrackets*bracketSize),
 	}
 	for _, k := range allKinds {
 		name := map[kind]string{kindOpen: "open", kindProbe: "probe",

@@ -46,11 +46,11 @@ type probe struct {
 	sent    stamp
 	expired bool // its timeout has passed
 
-	answered bool // the answer arrived, which set
+	answered bool // the answer arrived, and set these two
 	received stamp
 	returned stamp
 
-	left          bool // the answer's transmit stamp arrived, which set
+	left          bool // the answer's transmit stamp arrived, and set these two
 	leaving       stamp
 	leftBy_cycles uint64 // a later reading of the peer's counter
 }
@@ -162,8 +162,8 @@ func (p *Prober) noAnswer() error {
 	case c.Forged > 0:
 		return fmt.Errorf("%w: the peer uses another key", ErrNoAnswer)
 	}
-	return fmt.Errorf("%w to %d probes in a row, within %v each", ErrNoAnswer, p.config.Attempts,
-		p.config.Timeout)
+	return fmt.Errorf("%w to %d probes in a row, within %v each",
+		ErrNoAnswer, p.config.Attempts, p.config.Timeout)
 }
 
 // exchange sends one probe and waits for its answer, and reports whether it came.
@@ -265,8 +265,8 @@ func (p *Prober) takePrevious(a *packet) error {
 	case a.previous == noSequence:
 		return nil
 	case a.previous >= a.sequence:
-		return fmt.Errorf("answer %d carries the transmit stamp of answer %d: %w", a.sequence,
-			a.previous, tscratio.ErrImpossible)
+		return fmt.Errorf("answer %d carries the transmit stamp of answer %d: %w",
+			a.sequence, a.previous, tscratio.ErrImpossible)
 	}
 	before := &p.probes[a.previous]
 	if !before.left {
@@ -370,17 +370,17 @@ func (p *Prober) possible(q *probe, floor_cycles uint64) error {
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
 	switch {
 	case before(received, p.latest_cycles):
-		return fmt.Errorf("received at %d, after %d was seen: %w", received, p.latest_cycles,
-			ErrReplayed)
+		return fmt.Errorf("received at %d, after %d was seen: %w",
+			received, p.latest_cycles, ErrReplayed)
 	case before(received, floor_cycles):
 		return fmt.Errorf("received at %d, before the previous answer left at %d: %w",
 			received, floor_cycles, tscratio.ErrImpossible)
 	case q.left && before(leaving, received):
-		return fmt.Errorf("answered at %d, before it was received at %d: %w", leaving, received,
-			tscratio.ErrImpossible)
+		return fmt.Errorf("answered at %d, before it was received at %d: %w",
+			leaving, received, tscratio.ErrImpossible)
 	case before(q.returned.counter_cycles, q.sent.counter_cycles):
-		return fmt.Errorf("returned at %d, before it was sent at %d: %w", q.returned.counter_cycles,
-			q.sent.counter_cycles, tscratio.ErrImpossible)
+		return fmt.Errorf("returned at %d, before it was sent at %d: %w",
+			q.returned.counter_cycles, q.sent.counter_cycles, tscratio.ErrImpossible)
 	}
 	return nil
 }
@@ -415,8 +415,9 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 
 // narrow returns what a stamp says about its node's counter. It uses the kernel's stamp if there is
 // one, its clock is known, and it lies between the user stamps around it.
-func (p *Prober) narrow(s stamp, clock *realtime, between tscratio.Interval) (tscratio.Interval,
-	Source) {
+func (p *Prober) narrow(
+	s stamp, clock *realtime, between tscratio.Interval,
+) (tscratio.Interval, Source) {
 	user := tscratio.At(s.counter_cycles)
 	if s.source != Kernel {
 		return user, s.source

@@ -77,16 +77,16 @@ func TestRealtimeHoldsTheTruth(t *testing.T) {
 			truth := c.at(x)
 			lo, hi := float64(int64(got.Lo-start_cycles)), float64(int64(got.Hi-start_cycles))
 			if truth < lo || truth > hi {
-				t.Fatalf("%+v, %+v: at %f ns in [%f, %f], in truth at %f", c, report, x, lo, hi,
-					truth)
+				t.Fatalf("%+v, %+v: at %f ns in [%f, %f], in truth at %f",
+					c, report, x, lo, hi, truth)
 			}
 		}
 	}
 }
 
-// The bound is no wider than necessary. With exact brackets and a steady clock it is the stamp's
-// own nanosecond and a bracket's. With wide brackets it is a bracket's width, wherever in the
-// train.
+// The bound is no wider than necessary. With exact brackets and a steady clock its width is the
+// stamp's own nanosecond plus a bracket's. With wide brackets it is a bracket's width, wherever in
+// the train the stamp is.
 func TestRealtimeIsTight(t *testing.T) {
 	for _, tc := range []struct {
 		width_cycles uint64
@@ -105,8 +105,8 @@ func TestRealtimeIsTight(t *testing.T) {
 		clock := newRealtime(&r)
 		for x := int64(0); x <= 1_000_000; x += 1000 {
 			if iv, ok := clock.counts(1<<60 + x); !ok || iv.Width() > tc.most_cycles {
-				t.Errorf("%+v: at %d ns %d cycles wide, %v, want at most %d", tc, x, iv.Width(), ok,
-					tc.most_cycles)
+				t.Errorf("%+v: at %d ns %d cycles wide, %v, want at most %d",
+					tc, x, iv.Width(), ok, tc.most_cycles)
 			}
 		}
 	}
@@ -153,19 +153,15 @@ func TestRealtimeRefuses(t *testing.T) {
 		{"stamp of after the train", func(_ *clockReport, at *int64) { *at = 1<<60 + 1_000_001 }},
 		{"stamp of another day", func(_ *clockReport, at *int64) { *at += 86400e9 }},
 		{"stamp of 1970", func(_ *clockReport, at *int64) { *at = 1 }},
-		{"bracket that ends before it begins",
-			func(r *clockReport,
-				_ *int64) {
-				r.closing[0].after_cycles = r.closing[0].before_cycles - 100
-			}},
+		{"bracket that ends before it begins", func(r *clockReport, _ *int64) {
+			r.closing[0].after_cycles = r.closing[0].before_cycles - 100
+		}},
 		{"counter backwards", func(r *clockReport, _ *int64) {
 			r.closing[0].before_cycles, r.closing[0].after_cycles = 1<<40-1000, 1<<40-900
 		}},
-		{"counter of many revolutions",
-			func(r *clockReport,
-				_ *int64) {
-				r.opening[0].before_cycles, r.opening[0].after_cycles = 0, 0
-			}},
+		{"counter of many revolutions", func(r *clockReport, _ *int64) {
+			r.opening[0].before_cycles, r.opening[0].after_cycles = 0, 0
+		}},
 	} {
 		r, a := good(), at
 		tc.change(&r, &a)

@@ -60,7 +60,7 @@ type session struct {
 	used     time.Time
 	peer     netip.AddrPort
 	last     uint32 // highest sequence number seen
-	previous uint32 // the answer whose stamp is answered
+	previous uint32 // the answer that the stamp answered belongs to
 	answered stamp
 	opening  clockEnd
 }

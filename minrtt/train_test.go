@@ -29,8 +29,8 @@ func TestTrain(t *testing.T) {
 		// The round trip takes two delays of 10 µs, and the time between the reads of the counters.
 		trip := e.User.RoundTripCycles() - (e.User.Answered.Lo-e.User.Received.Lo)*2/3
 		if want := uint64(2000 * 2 * 10); trip < want || trip > want+2000 {
-			t.Errorf("exchange %d: round trip less hold is %d cycles, want %d and a little", i,
-				trip, want)
+			t.Errorf("exchange %d: round trip less hold is %d cycles, want %d and a little",
+				i, trip, want)
 		}
 	}
 	if len(tr.Arrivals) != 1 || tr.Arrivals[0].Sequence != 6 {
@@ -318,8 +318,8 @@ func TestTrainRefusesImpossibleStamps(t *testing.T) {
 				t.Errorf("error = %v, want %v", err, tc.want)
 			}
 			if len(tr.Exchanges) != 0 || len(tr.Arrivals) != 0 {
-				t.Errorf("%d exchanges, %d arrivals of a liar were kept", len(tr.Exchanges),
-					len(tr.Arrivals))
+				t.Errorf("%d exchanges, %d arrivals of a liar were kept",
+					len(tr.Exchanges), len(tr.Arrivals))
 			}
 		})
 	}

@@ -203,8 +203,8 @@ func TestUDPCarriesPackets(t *testing.T) {
 				t.Errorf("%v, %v: received from %v", local, spin, rx.From)
 			}
 			if rx.AfterCycles <= sent.BeforeCycles {
-				t.Errorf("%v, %v: received at %d, sent at %d", local, spin, rx.AfterCycles,
-					sent.BeforeCycles)
+				t.Errorf("%v, %v: received at %d, sent at %d",
+					local, spin, rx.AfterCycles, sent.BeforeCycles)
 			}
 			if _, err := listener.Send([]byte("back"), rx.From); err != nil {
 				t.Fatal(err)
@@ -282,8 +282,8 @@ func TestUDPNobodyListens(t *testing.T) {
 		}
 		tr, err := p.Train(t.Context())
 		if !errors.Is(err, ErrNoAnswer) || tr.Counts.Refused == 0 {
-			t.Errorf("%v: error = %v, counts %+v, want %v and refusals", local, err, tr.Counts,
-				ErrNoAnswer)
+			t.Errorf("%v: error = %v, counts %+v, want %v and refusals",
+				local, err, tr.Counts, ErrNoAnswer)
 		}
 	}
 }

@@ -172,8 +172,8 @@ func (f *fakePair) virtualTruth(t *testing.T, e Exchange) {
 			t.Errorf("exchange %d: %s in %v, in truth at %d", e.Sequence, x.name, x.best, truth)
 		}
 		if x.left && x.user.Lo > truth+1 || !x.left && x.user.Hi+v.quantum < truth {
-			t.Errorf("exchange %d: %s at %v on the wrong side of %d", e.Sequence, x.name, x.user,
-				truth)
+			t.Errorf("exchange %d: %s at %v on the wrong side of %d",
+				e.Sequence, x.name, x.user, truth)
 		}
 	}
 }

@@ -94,8 +94,8 @@ func ask(ctx context.Context, address string) (Claim, error) {
 	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return Claim{}, err
 	}
-	return Claim{}, fmt.Errorf("%w: %w: start chronyd, or let it answer (cmdport)", reason,
-		ErrNoDaemon)
+	return Claim{}, fmt.Errorf("%w: %w: start chronyd, or let it answer (cmdport)",
+		reason, ErrNoDaemon)
 }
 
 func request(sequence uint32, attempt int) []byte {
@@ -113,8 +113,8 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 		return Claim{}, fmt.Errorf("%d bytes: %w", len(b), ErrReply)
 	}
 	if b[0] != protocolVersion {
-		return Claim{}, fmt.Errorf("protocol version %d, this program knows %d: %w", b[0],
-			protocolVersion, ErrReply)
+		return Claim{}, fmt.Errorf("protocol version %d, this program knows %d: %w",
+			b[0], protocolVersion, ErrReply)
 	}
 	command, got := binary.BigEndian.Uint16(b[4:]), binary.BigEndian.Uint32(b[16:])
 	if command != commandTracking || got != sequence {

@@ -168,10 +168,8 @@ func TestBound(t *testing.T) {
 		"too much": {with(func(c *Claim) {
 			c.Offset_ns, c.RootDispersion_ns = math.MinInt64, math.MaxUint64
 		}), math.MaxUint64, true},
-		"no source": {with(func(c *Claim) { c.Stratum = 0 }), 0,
-			false},
-		"stratum 16": {with(func(c *Claim) { c.Stratum = 16 }), 0,
-			false},
+		"no source":      {with(func(c *Claim) { c.Stratum = 0 }), 0, false},
+		"stratum 16":     {with(func(c *Claim) { c.Stratum = 16 }), 0, false},
 		"unsynchronised": {with(func(c *Claim) { c.Leap = LeapUnsynchronised }), 0, false},
 		"zero":           {Claim{}, 0, false},
 	} {

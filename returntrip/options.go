@@ -59,8 +59,9 @@ func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 
 // receive handles packets until the connection is closed. If it ends for another reason it returns
 // that.
-func (c *counters) receive(conn net.PacketConn, k kind, stream uint64,
-	take func(id uint64, from net.Addr)) error {
+func (c *counters) receive(
+	conn net.PacketConn, k kind, stream uint64, take func(id uint64, from net.Addr),
+) error {
 	var b [packetSize + 1]byte // a longer packet is cut to this
 	for {
 		n, from, err := conn.ReadFrom(b[:])

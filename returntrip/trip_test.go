@@ -161,8 +161,8 @@ func TestFourMoments(t *testing.T) {
 	endTrip := at["sink#0/ret-echoed"] - at["sink#0/ret-arrived"]
 	truth := at["sink#0/ret-arrived"] - at["source#0/ret-sent"]
 	if truth < forward || startTrip < forward+back || endTrip < back+echo {
-		t.Errorf("tuple took %d, round trips %d and %d: less than the delays that were made", truth,
-			startTrip, endTrip)
+		t.Errorf("tuple took %d, round trips %d and %d: less than the delays that were made",
+			truth, startTrip, endTrip)
 	}
 	const slack = 10_000 // between cores
 	if truth > startTrip+slack || truth+endTrip+slack < startTrip {

@@ -133,16 +133,16 @@ func TestBarHalfTheWander(t *testing.T) {
 				relations++
 				if r.Verdict != Consistent || r.Least > w/2 {
 					suspect++
-					t.Errorf("seed %d, %s: %v, w_min %v for a true wander of at most %v", seed,
-						network, r.Verdict, r.Least, w/2)
+					t.Errorf("seed %d, %s: %v, w_min %v for a true wander of at most %v",
+						seed, network, r.Verdict, r.Least, w/2)
 				}
 				mu.Unlock()
 			}
 		}
 	})
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("suspect of %d relations of half the wander", relations),
-			Figure: float64(suspect), Unit: "relations"})
+		proof.Bar{Name: fmt.Sprintf("suspect of %d relations of half the wander",
+			relations), Figure: float64(suspect), Unit: "relations"})
 }
 
 // If the true wander exceeds the declared one while trains run, a query may be false and not marked
@@ -204,8 +204,8 @@ func TestBarMoreThanTheWander(t *testing.T) {
 			t.Logf("%s, %d × the declared wander: %d of %d relations suspect; %d of %d queries "+
 				"false and not marked", network, factor, c.suspect, c.relations, c.false_, c.asked)
 			bar := proof.Bar{
-				Name: fmt.Sprintf("false and not marked at %d × the declared wander, %s", factor,
-					network),
+				Name: fmt.Sprintf("false and not marked at %d × the declared wander, %s",
+					factor, network),
 				Figure: 100 * float64(c.false_) / float64(c.asked), Unit: "% of queries",
 			}
 			if factor == 2 || network == "asymmetric" {
@@ -291,8 +291,8 @@ func TestBarStepsAreNamed(t *testing.T) {
 		}
 	})
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("not named of %d steps and resets", steps),
-			Figure: float64(late), Unit: "steps"})
+		proof.Bar{Name: fmt.Sprintf("not named of %d steps and resets",
+			steps), Figure: float64(late), Unit: "steps"})
 }
 
 // The bars are what a translation by the relation of an hour costs, in order and at random, and

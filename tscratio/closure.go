@@ -105,8 +105,8 @@ func (p path) count(c Interval) (Interval, error) {
 	return p.second.count(c)
 }
 
-// Path names the nodes that a value passed, from its own node to the one in whose cycles it is
-// given.
+// Path names the nodes that a value passed through, from its own node to the one in whose cycles it
+// is given.
 type Path []string
 
 func (p Path) String() string { return strings.Join(p, " → ") }

@@ -105,8 +105,8 @@ func TestClosureHoldsTruth(t *testing.T) {
 					e := f.event(from, at)
 					got := must(c.Translate(e.Node, f.clocks[into].node.Name, e.Reading))(t)
 					if truth := f.event(into, at); from != into && !got.Contains(truth.Reading) {
-						t.Fatalf("%v: %v by %v and %v, truth %v", e, got.Interval, got.LoPath,
-							got.HiPath, truth)
+						t.Fatalf("%v: %v by %v and %v, truth %v",
+							e, got.Interval, got.LoPath, got.HiPath, truth)
 					}
 					if from == 1 && into == 0 {
 						own := must(direct.Translate(e.Reading))(t)
@@ -161,8 +161,8 @@ func TestDurationsHoldTruth(t *testing.T) {
 			truth := f.clocks[ref].cyclesBetween(u, v)
 			// The truth between two moments is itself known only to a cycle.
 			if truth+1 < d.Lo || truth-1 > d.Hi {
-				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d", d.Scenario, on, to,
-					ref, d.Span, truth)
+				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d",
+					d.Scenario, on, to, ref, d.Span, truth)
 			}
 			if o := d.Order(); o == Before && v < u || o == After && u < v {
 				t.Fatalf("order %v of %d and %d", o, u, v)
@@ -269,8 +269,8 @@ func TestAuditAccusesLiar(t *testing.T) {
 		t.Errorf("%d disagreements, accused %v, want b and c, whose relation is wrong",
 			len(got.Disagreements), got.Accused)
 	}
-	if _, err := c.Duration("a", f.event(1, 15*second), f.event(2, 15*second)); !errors.As(err,
-		&broken) {
+	_, err = c.Duration("a", f.event(1, 15*second), f.event(2, 15*second))
+	if !errors.As(err, &broken) {
 		t.Errorf("Duration: %v", err)
 	}
 }
@@ -302,8 +302,8 @@ func TestClosurePaths(t *testing.T) {
 			got = append(got, strings.Join(p.nodes(), ""))
 		}
 		if !slices.Equal(got, test.want) {
-			t.Errorf("from %s into %s, third nodes %v: %q, want %q", test.from, test.into,
-				test.third, got, test.want)
+			t.Errorf("from %s into %s, third nodes %v: %q, want %q",
+				test.from, test.into, test.third, got, test.want)
 		}
 	}
 }

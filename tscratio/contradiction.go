@@ -68,8 +68,8 @@ type RefutedError struct {
 
 func (e *RefutedError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "constraints refute a wander below %v; twice that is above w_max %v", e.Least,
-		e.Max)
+	fmt.Fprintf(&b, "constraints refute a wander below %v; twice that is above w_max %v",
+		e.Least, e.Max)
 	for _, c := range e.Contradictions {
 		b.WriteString("; ")
 		b.WriteString(c.String())

@@ -57,8 +57,8 @@ func (n Node) lasted(first, second uint64) (Span, error) {
 	d, ok := difference(second, first)
 	e := n.errorCycles()
 	if most := math.MaxInt64 - e; !ok || d > most || d < -most {
-		return Span{}, fmt.Errorf("measure the time from %d to %d of %q: %w", first, second, n.Name,
-			ErrOutOfRange)
+		return Span{}, fmt.Errorf("measure the time from %d to %d of %q: %w",
+			first, second, n.Name, ErrOutOfRange)
 	}
 	return Span{d - e, d + e}, nil
 }
@@ -76,8 +76,8 @@ func (r *Relation) scale(y uint64, d Span) (Span, error) {
 			return 0, 0, err
 		}
 		if h > math.MaxInt64 {
-			return 0, 0, fmt.Errorf("duration of %d cycles from %d of %q: %w", d, y, r.From.Name,
-				ErrOutOfRange)
+			return 0, 0, fmt.Errorf("duration of %d cycles from %d of %q: %w",
+				d, y, r.From.Name, ErrOutOfRange)
 		}
 		if d < 0 {
 			return -int64(h), -int64(l), nil

@@ -10,8 +10,8 @@ import (
 var ErrImpossible = errors.New("impossible exchange")
 
 // Exchange is one probe and its answer: four stamps in the order in which they happened. Each is an
-// interval that holds the true reading, because few stamps are single readings: a kernel stamp, for
-// example, is known only to lie between two of them.
+// interval that holds the true reading, because few stamps are single readings. A kernel stamp, for
+// example, is known only to lie between two readings.
 //
 // Sent and Returned are readings of the starter's counter, Received and Answered of the answerer's.
 type Exchange struct {
@@ -35,17 +35,17 @@ func (e Exchange) Check(starterSlackCycles, answererSlackCycles uint64) error {
 	}{{"sent", e.Sent}, {"received", e.Received}, {"answered", e.Answered},
 		{"returned", e.Returned}} {
 		if !s.iv.Valid() {
-			return fmt.Errorf("check exchange: %s in %v, which holds nothing: %w", s.name, s.iv,
-				ErrImpossible)
+			return fmt.Errorf("check exchange: %s in %v, which holds nothing: %w",
+				s.name, s.iv, ErrImpossible)
 		}
 	}
 	if up(e.Returned.Hi, starterSlackCycles) < e.Sent.Lo {
-		return fmt.Errorf("check exchange: returned in %v before sent in %v: %w", e.Returned,
-			e.Sent, ErrImpossible)
+		return fmt.Errorf("check exchange: returned in %v before sent in %v: %w",
+			e.Returned, e.Sent, ErrImpossible)
 	}
 	if up(e.Answered.Hi, answererSlackCycles) < e.Received.Lo {
-		return fmt.Errorf("check exchange: answered in %v before received in %v: %w", e.Answered,
-			e.Received, ErrImpossible)
+		return fmt.Errorf("check exchange: answered in %v before received in %v: %w",
+			e.Answered, e.Received, ErrImpossible)
 	}
 	return nil
 }

@@ -150,8 +150,8 @@ func (d *decoder) block() (payload fields, next int, err error) {
 	}
 	n := binary.LittleEndian.Uint32(rest)
 	if n > maxBlockBytes {
-		return nil, 0, fmt.Errorf("length of %d bytes is above %d: %w", n, maxBlockBytes,
-			ErrMalformed)
+		return nil, 0, fmt.Errorf("length of %d bytes is above %d: %w",
+			n, maxBlockBytes, ErrMalformed)
 	}
 	if uint64(len(rest)) < uint64(n)+8 {
 		return nil, 0, ErrTorn
@@ -197,11 +197,11 @@ func (d *decoder) pair() (*Pair, error) {
 			case !f.uint64s(&n) || len(f) > 0:
 				return nil, fmt.Errorf("end block of the wrong length: %w", ErrMalformed)
 			case n != uint64(len(p.trains)):
-				return nil, fmt.Errorf("%d trains, but the end block counts %d: %w", len(p.trains),
-					n, ErrMalformed)
+				return nil, fmt.Errorf("%d trains, but the end block counts %d: %w",
+					len(p.trains), n, ErrMalformed)
 			case next != len(d.data):
-				return nil, fmt.Errorf("%d bytes after the end block: %w", len(d.data)-next,
-					ErrMalformed)
+				return nil, fmt.Errorf("%d bytes after the end block: %w",
+					len(d.data)-next, ErrMalformed)
 			}
 			return p, nil
 		default:
@@ -257,15 +257,15 @@ func (p *Pair) checkTrain(t *train) error {
 		return fmt.Errorf("train without constraints: %w", ErrMalformed)
 	}
 	if w := p.B.cycles(p.Declared.Window); !t.b.Valid() || !t.a.Valid() || t.b.Width() > w/2 {
-		return fmt.Errorf("train from %v to %v with a window of %d cycles: %w", t.b, t.a, w,
-			ErrMalformed)
+		return fmt.Errorf("train from %v to %v with a window of %d cycles: %w",
+			t.b, t.a, w, ErrMalformed)
 	}
 	for _, rs := range [][]reading{t.lower, t.upper} {
 		for i, r := range rs {
 			if !t.b.Contains(r.b) || !t.a.Contains(r.a) ||
 				i > 0 && compareReadings(rs[i-1], r) >= 0 {
-				return fmt.Errorf("train with reading %d out of order or place: %w", i,
-					ErrMalformed)
+				return fmt.Errorf("train with reading %d out of order or place: %w",
+					i, ErrMalformed)
 			}
 		}
 	}
@@ -279,8 +279,8 @@ func (p *Pair) checkTrain(t *train) error {
 		}
 	}
 	if t.gathered > 0 && uint64(t.gathered) < uint64(len(t.lower)+len(t.upper)) {
-		return fmt.Errorf("train of %d constraints that had %d: %w", len(t.lower)+len(t.upper),
-			t.gathered, ErrMalformed)
+		return fmt.Errorf("train of %d constraints that had %d: %w",
+			len(t.lower)+len(t.upper), t.gathered, ErrMalformed)
 	}
 	if t.whole != (t.exchanges > 0) {
 		return fmt.Errorf("train of %d exchanges: %w", t.exchanges, ErrMalformed)

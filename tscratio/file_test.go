@@ -168,12 +168,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"train_count_wrong",
 			edit(func(b []byte) []byte { b[len(b)-12]--; return reseal(b, len(b)-17) }),
 			ErrMalformed},
-		{"no_window",
-			edit(func(b []byte) []byte {
-				clear(b[headerEnd-28 : headerEnd-20])
-				return reseal(b,
-					12)
-			}), ErrMalformed},
+		{"no_window", edit(func(b []byte) []byte {
+			clear(b[headerEnd-28 : headerEnd-20])
+			return reseal(b, 12)
+		}), ErrMalformed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, err := DecodePair(tc.data)

@@ -51,15 +51,15 @@ func (p *Pair) Merge(q *Pair) error {
 	if turned {
 		a, b = b, a
 	}
-	name := fmt.Sprintf("merge pair %q with %q into %q with %q", q.A.Name, q.B.Name, p.A.Name,
-		p.B.Name)
+	name := fmt.Sprintf("merge pair %q with %q into %q with %q",
+		q.A.Name, q.B.Name, p.A.Name, p.B.Name)
 	if a.Epoch != p.A.Epoch || b.Epoch != p.B.Epoch {
-		return fmt.Errorf("%s: epochs %q and %q, want %q and %q: %w", name, a.Epoch, b.Epoch,
-			p.A.Epoch, p.B.Epoch, ErrEpoch)
+		return fmt.Errorf("%s: epochs %q and %q, want %q and %q: %w",
+			name, a.Epoch, b.Epoch, p.A.Epoch, p.B.Epoch, ErrEpoch)
 	}
 	if a != p.A || b != p.B {
-		return fmt.Errorf("%s: nodes are %+v and %+v, want %+v and %+v: %w", name, a, b, p.A, p.B,
-			ErrAssumption)
+		return fmt.Errorf("%s: nodes are %+v and %+v, want %+v and %+v: %w",
+			name, a, b, p.A, p.B, ErrAssumption)
 	}
 	if q.Declared.MaxWander < p.Declared.MaxWander || q.Declared.Window != p.Declared.Window {
 		return fmt.Errorf("%s: constraints were kept for at most %v in windows of ±%v, want %v "+

@@ -112,7 +112,7 @@ func TestKeptShowsWhatPruningLeft(t *testing.T) {
 		}
 	}
 	if sumGathered != gathered || sumKept != gathered-dropped || exchanges != 5*p.Trains() {
-		t.Errorf("gathered %d kept %d exchanges %d, want %d, %d, %d", sumGathered, sumKept,
-			exchanges, gathered, gathered-dropped, 5*p.Trains())
+		t.Errorf("gathered %d kept %d exchanges %d, want %d, %d, %d",
+			sumGathered, sumKept, exchanges, gathered, gathered-dropped, 5*p.Trains())
 	}
 }

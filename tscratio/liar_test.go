@@ -129,8 +129,8 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 							falsified++
 							if own, err := c.direct(e.Node, truth.Node); err == nil &&
 								got.Intersect(must(own.Translate(e.Reading))(t)) != got.Interval {
-								t.Fatalf("%v is not within what %d and %d measured themselves", got,
-									from, into)
+								t.Fatalf("%v is not within what %d and %d measured themselves",
+									got, from, into)
 							}
 						}
 					default:
@@ -226,8 +226,8 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 					}
 					for what, d := range map[string]Duration{"duration": one, "by ways": d} {
 						if truth+1 < d.Lo || truth-1 > d.Hi {
-							t.Fatalf("third nodes %v: %d lies, and %s %v is %v %v, truth %d", third,
-								liar, what, k, d.Scenario, d.Span, truth)
+							t.Fatalf("third nodes %v: %d lies, and %s %v is %v %v, truth %d",
+								third, liar, what, k, d.Scenario, d.Span, truth)
 						}
 					}
 					view, err := c.View(x.Node, y.Node)
@@ -272,8 +272,8 @@ func TestAuditNamesLiar(t *testing.T) {
 			f.withLiar(t, liar, seconds, func(peer int) int64 { return int64(peer) * 100_000 })
 			c := f.closure(t, ThirdAgreed)
 			if got := c.Audit(5); !slices.Equal(got.Accused, []string{f.clocks[liar].node.Name}) {
-				t.Errorf("%d of %d lies: %d disagreements, accused %v", liar, nodes,
-					len(got.Disagreements), got.Accused)
+				t.Errorf("%d of %d lies: %d disagreements, accused %v",
+					liar, nodes, len(got.Disagreements), got.Accused)
 			}
 			for from := range nodes {
 				for into := range nodes {
@@ -281,8 +281,8 @@ func TestAuditNamesLiar(t *testing.T) {
 					got, err := c.Translate(e.Node, truth.Node, e.Reading)
 					if from != liar && into != liar && from != into &&
 						(err != nil || !got.Contains(truth.Reading)) {
-						t.Errorf("%d of %d lies, and %d in %d is %v, truth %d, %v", liar, nodes,
-							from, into, got, truth.Reading, err)
+						t.Errorf("%d of %d lies, and %d in %d is %v, truth %d, %v",
+							liar, nodes, from, into, got, truth.Reading, err)
 					}
 				}
 			}

@@ -145,8 +145,8 @@ func TestPolygonEqualsOracle(t *testing.T) {
 				outer, inner := s.interval(s.minAt(0), s.maxAt(0)), exact.extent(y, 0)
 				if inner.Lo < outer.Lo || outer.Hi < inner.Hi || lo < s.rates().Lo ||
 					s.rates().Hi < hi {
-					t.Errorf("p = %v, r = %v; from exact distances %v, %v, which is outside", outer,
-						s.rates(), inner, RateInterval{lo, hi})
+					t.Errorf("p = %v, r = %v; from exact distances %v, %v, which is outside",
+						outer, s.rates(), inner, RateInterval{lo, hi})
 				}
 				if w == 0 && outer != inner {
 					t.Errorf("p = %v, from exact distances %v, though there is no wander to round",
@@ -236,8 +236,8 @@ func TestWanderOverCoversChain(t *testing.T) {
 			total := big.NewRat(int64(lengthened), 1_000_000_000_000)
 			above, below := new(big.Rat).Sub(hi, one), new(big.Rat).Sub(one, lo)
 			if above.Cmp(total) > 0 || below.Cmp(total) > 0 {
-				t.Fatalf("%v over %d windows: rate moves by %s and %s, allowed %s", w, k,
-					above.FloatString(15), below.FloatString(15), total.FloatString(15))
+				t.Fatalf("%v over %d windows: rate moves by %s and %s, allowed %s",
+					w, k, above.FloatString(15), below.FloatString(15), total.FloatString(15))
 			}
 		}
 	}

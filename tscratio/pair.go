@@ -126,8 +126,8 @@ func (p *Pair) check() error {
 	d := p.Declared
 	switch {
 	case d.Wander < 0 || d.Wander > d.MaxWander:
-		return fmt.Errorf("wander %v is not between 0 and w_max %v: %w", d.Wander, d.MaxWander,
-			ErrAssumption)
+		return fmt.Errorf("wander %v is not between 0 and w_max %v: %w",
+			d.Wander, d.MaxWander, ErrAssumption)
 	case d.MaxWander > maxWander:
 		return fmt.Errorf("w_max %v is above %v: %w", d.MaxWander, maxWander, ErrAssumption)
 	case d.Window < time.Microsecond:
@@ -139,24 +139,24 @@ func (p *Pair) check() error {
 	for _, n := range []Node{p.A, p.B} {
 		switch w := n.cycles(d.Window); {
 		case len(n.Name) > math.MaxUint16 || len(n.Epoch) > math.MaxUint16:
-			return fmt.Errorf("name or epoch of node %.20q… is longer than %d bytes: %w", n.Name,
-				math.MaxUint16, ErrAssumption)
+			return fmt.Errorf("name or epoch of node %.20q… is longer than %d bytes: %w",
+				n.Name, math.MaxUint16, ErrAssumption)
 		case !utf8.ValidString(n.Name) || !utf8.ValidString(n.Epoch):
-			return fmt.Errorf("name %q or epoch %q is not UTF-8: %w", n.Name, n.Epoch,
-				ErrAssumption)
+			return fmt.Errorf("name %q or epoch %q is not UTF-8: %w",
+				n.Name, n.Epoch, ErrAssumption)
 		case w < minWindowCycles || w > maxReachCycles/2:
 			return fmt.Errorf("node %q: a window of %v at %d Hz is not between %d and %d cycles: "+
 				"%w", n.Name, d.Window, n.NominalHz, minWindowCycles, maxReachCycles/2,
 				ErrAssumption)
 		case n.NominalHz > maxHz:
-			return fmt.Errorf("node %q: nominal rate of %d Hz is above %d: %w", n.Name, n.NominalHz,
-				uint64(maxHz), ErrAssumption)
+			return fmt.Errorf("node %q: nominal rate of %d Hz is above %d: %w",
+				n.Name, n.NominalHz, uint64(maxHz), ErrAssumption)
 		case n.QuantumCycles > maxErrorCycles:
-			return fmt.Errorf("node %q: quantum of %d cycles is above %d: %w", n.Name,
-				n.QuantumCycles, maxErrorCycles, ErrAssumption)
+			return fmt.Errorf("node %q: quantum of %d cycles is above %d: %w",
+				n.Name, n.QuantumCycles, maxErrorCycles, ErrAssumption)
 		case n.CoreSlackCycles > maxErrorCycles:
-			return fmt.Errorf("node %q: core slack of %d cycles is above %d: %w", n.Name,
-				n.CoreSlackCycles, maxErrorCycles, ErrAssumption)
+			return fmt.Errorf("node %q: core slack of %d cycles is above %d: %w",
+				n.Name, n.CoreSlackCycles, maxErrorCycles, ErrAssumption)
 		}
 	}
 	return nil
@@ -187,8 +187,8 @@ func (p *Pair) CheckEpochs(epochA, epochB string) error {
 		want string
 	}{{p.A, epochA}, {p.B, epochB}} {
 		if e.n.Epoch != e.want {
-			return fmt.Errorf("pair %q with %q: node %q is of epoch %q, want %q: %w", p.A.Name,
-				p.B.Name, e.n.Name, e.n.Epoch, e.want, ErrEpoch)
+			return fmt.Errorf("pair %q with %q: node %q is of epoch %q, want %q: %w",
+				p.A.Name, p.B.Name, e.n.Name, e.n.Epoch, e.want, ErrEpoch)
 		}
 	}
 	return nil
@@ -262,8 +262,8 @@ func (p *Pair) Add(t Train) error {
 		}
 	}
 	if len(nt.lower)+len(nt.upper) == 0 {
-		return fmt.Errorf("add train to %q with %q: it holds neither exchange nor packet", p.A.Name,
-			p.B.Name)
+		return fmt.Errorf("add train to %q with %q: it holds neither exchange nor packet",
+			p.A.Name, p.B.Name)
 	}
 	nt.sort()
 	nt.gathered = uint32(len(nt.lower) + len(nt.upper))

@@ -155,8 +155,8 @@ func (p PaperRelation) Translate(y uint64) (Interval, error) {
 // ErrExtrapolated.
 func (p PaperRelation) Value(y uint64) (PaperValue, error) {
 	if y < p.from || y > p.to {
-		return PaperValue{}, fmt.Errorf("translate %d by anchors at %d and %d: %w", y, p.from, p.to,
-			ErrExtrapolated)
+		return PaperValue{}, fmt.Errorf("translate %d by anchors at %d and %d: %w",
+			y, p.from, p.to, ErrExtrapolated)
 	}
 	b := integer(y)
 	return PaperValue{p.mid(b), p.E(), p.gap(b)}, nil

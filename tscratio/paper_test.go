@@ -28,8 +28,8 @@ func vectorRelation(t *testing.T) PaperRelation {
 func wantRat(t *testing.T, what string, got *big.Rat, num, den int64) {
 	t.Helper()
 	if want := big.NewRat(num, den); got.Cmp(want) != 0 {
-		t.Errorf("%s = %s (%s), want %s (%s)", what, got, got.FloatString(6), want,
-			want.FloatString(6))
+		t.Errorf("%s = %s (%s), want %s (%s)",
+			what, got, got.FloatString(6), want, want.FloatString(6))
 	}
 }
 

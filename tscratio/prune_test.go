@@ -32,8 +32,8 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 		pruned := copyOf(all)
 		gone := pruned.Prune()
 		if gone != all.Constraints()-pruned.Constraints() {
-			t.Errorf("Prune() = %d, but %d of %d are left", gone, pruned.Constraints(),
-				all.Constraints())
+			t.Errorf("Prune() = %d, but %d of %d are left",
+				gone, pruned.Constraints(), all.Constraints())
 		}
 		if gone == 0 && name == "near and steady" && d.Window == 2*time.Second {
 			t.Errorf("nothing pruned of %d", all.Constraints())
@@ -67,8 +67,8 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 			}
 		}
 		if again := pruned.Prune(); again != 0 {
-			// Constraints that go now took part in proofs, which become weaker. Answers must not
-			// change.
+			// Constraints that are dropped now took part in the first proofs, so these become
+			// weaker. Answers must not change.
 			t.Logf("pruning again dropped %d more", again)
 		}
 		w := d.Wander
@@ -76,8 +76,8 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 		r := must(pruned.Relate(SideA, w))(t)
 		if full := must(all.Relate(SideA, w))(t); full.Least != r.Least ||
 			full.Verdict != r.Verdict {
-			t.Errorf("w_min %v, %v; with all constraints %v, %v", r.Least, r.Verdict, full.Least,
-				full.Verdict)
+			t.Errorf("w_min %v, %v; with all constraints %v, %v",
+				r.Least, r.Verdict, full.Least, full.Verdict)
 		}
 		if bad := x.outside(t, r, 1000, 0, 60); bad > 0 {
 			t.Errorf("%d of 1000 outside", bad)
@@ -92,8 +92,8 @@ func TestPruneThinsIdleHour(t *testing.T) {
 	before := p.Constraints()
 	start := time.Now()
 	p.Prune()
-	t.Logf("%d constraints, %d after pruning: %.1f times fewer, in %v", before, p.Constraints(),
-		float64(before)/float64(p.Constraints()), time.Since(start))
+	t.Logf("%d constraints, %d after pruning: %.1f times fewer, in %v",
+		before, p.Constraints(), float64(before)/float64(p.Constraints()), time.Since(start))
 	if before < 4*p.Constraints() {
 		t.Errorf("pruned %d constraints to %d, want a fourth at most", before, p.Constraints())
 	}
@@ -143,8 +143,8 @@ func TestNeverWiderThanPaper(t *testing.T) {
 			}
 			got := must(r.Translate(y))(t)
 			if got.Width() > plain.Width() || got.Width() > tight.Width()+2 {
-				t.Errorf("at %d: relation %v, %d wide; the paper's %v, %d wide, tight %d", y, got,
-					got.Width(), plain, plain.Width(), tight.Width())
+				t.Errorf("at %d: relation %v, %d wide; the paper's %v, %d wide, tight %d",
+					y, got, got.Width(), plain, plain.Width(), tight.Width())
 			}
 		}
 		for range 300 {

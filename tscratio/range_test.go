@@ -30,16 +30,15 @@ func TestArithmeticAtTheEnds(t *testing.T) {
 		for _, y := range edges {
 			d, ok := difference(x, y)
 			if back, backOk := difference(y, x); ok != backOk || ok && d != -back {
-				t.Errorf("%d less %d is %d, %v; the other way round %d, %v", x, y, d, ok, back,
-					backOk)
+				t.Errorf("%d less %d is %d, %v; the other way round %d, %v",
+					x, y, d, ok, back, backOk)
 			}
 		}
 		for _, r := range []Rate{0, 1, 1 << rateBits, 1<<rateBits + 1, 3 << 60, math.MaxUint64} {
 			down, up := r.times(x)
 			exact := new(big.Int).Mul(new(big.Int).SetUint64(x), new(big.Int).SetUint64(uint64(r)))
 			held := func(v uint64) *big.Int {
-				return new(big.Int).Lsh(new(big.Int).SetUint64(v),
-					rateBits)
+				return new(big.Int).Lsh(new(big.Int).SetUint64(v), rateBits)
 			}
 			if held(down).Cmp(exact) > 0 || up != math.MaxUint64 && held(up).Cmp(exact) < 0 {
 				t.Errorf("%d · %d/2⁴⁸ is from %d to %d", x, r, down, up)
@@ -211,8 +210,8 @@ func TestFarthestExtrapolation(t *testing.T) {
 	r := must(p.Relate(SideA, 0))(t)
 	last := r.knots[len(r.knots)-1].y
 	if got := r.Limits().Hi - last; got > maxReachCycles {
-		t.Errorf("translates %d cycles beyond the constraints, computes with %d", got,
-			uint64(maxReachCycles))
+		t.Errorf("translates %d cycles beyond the constraints, computes with %d",
+			got, uint64(maxReachCycles))
 	}
 	for _, y := range []uint64{r.Limits().Lo, r.Limits().Hi, last + 1<<45} {
 		if at := must(r.Translate(y))(t); !at.Contains(y) {

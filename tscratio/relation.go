@@ -99,13 +99,13 @@ func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
 
 func (e *evidence) relate(w Wander) (*Relation, error) {
 	if w < 0 || w > e.declared.MaxWander {
-		return nil, fmt.Errorf("wander of %v: constraints were kept for at most %v: %w", w,
-			e.declared.MaxWander, ErrWanderAboveMax)
+		return nil, fmt.Errorf("wander of %v: constraints were kept for at most %v: %w",
+			w, e.declared.MaxWander, ErrWanderAboveMax)
 	}
 	domain, ok := e.domain()
 	if !ok {
-		return nil, fmt.Errorf("%d lower and %d upper constraints in %d trains: %w", len(e.lower),
-			len(e.upper), len(e.trains), ErrTooFew)
+		return nil, fmt.Errorf("%d lower and %d upper constraints in %d trains: %w",
+			len(e.lower), len(e.upper), len(e.trains), ErrTooFew)
 	}
 	if at, ok := e.backwards(Interval{0, math.MaxUint64}); ok {
 		return nil, &RefutedError{Least: maxWander, Max: e.declared.MaxWander,

@@ -59,8 +59,8 @@ func TestHalfTheWanderIsNeverSuspect(t *testing.T) {
 				x.net = networks["kernel stamps"]
 				r := must(x.pair(t, declared(w), 6, 0.5, [2]float64{40, 65}).Relate(SideA, w))(t)
 				if r.Verdict != Consistent || r.Least > w/2 {
-					t.Errorf("verdict %v, w_min %v, true wander at most %v", r.Verdict, r.Least,
-						w/2)
+					t.Errorf("verdict %v, w_min %v, true wander at most %v",
+						r.Verdict, r.Least, w/2)
 				}
 			})
 		})
@@ -82,8 +82,8 @@ func TestTooMuchWanderIsSuspect(t *testing.T) {
 					// Less than twice w_min is suspect although nothing refutes it; twice is not.
 					if half := must(x2.Relate(SideA, r.Least*3/2))(t); half.Verdict != Suspect ||
 						half.Wander != 2*r.Least || len(half.Contradictions) != 0 {
-						t.Errorf("%v at 1.5 w_min, with %v and contradictions %v", half.Verdict,
-							half.Wander, half.Contradictions)
+						t.Errorf("%v at 1.5 w_min, with %v and contradictions %v",
+							half.Verdict, half.Wander, half.Contradictions)
 					}
 					if full := must(x2.Relate(SideA, r.Least*2))(t); full.Verdict != Consistent {
 						t.Errorf("%v at 2 w_min", full.Verdict)
@@ -141,8 +141,8 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 	}
 }
 
-// TestFalseIsSuspect counts queries that are false and not marked suspect if the true wander is a
-// multiple of the declared one. From five times on there must be none if the bound is narrower than
+// TestFalseIsSuspect counts false queries that are not marked suspect, for true wanders that are
+// multiples of the declared one. From five times on there must be none if the bound is narrower than
 // what the wander moves a reading by in a window. If it is wider, constraints may be consistent
 // with a constant rate and still mislead by their asymmetry. No verdict that rests on proof can
 // notice that, so the test reports the share.
@@ -172,8 +172,8 @@ func TestFalseIsSuspect(t *testing.T) {
 					bad := x.outside(t, r, 500, 1, 59)
 					silent += bad
 					if bad > 0 && factor >= 5 && tc.narrow {
-						t.Errorf("%s, %s: %d of 500 false, and %v with w_min %v", shapeName,
-							tc.network, bad, r.Verdict, r.Least)
+						t.Errorf("%s, %s: %d of 500 false, and %v with w_min %v",
+							shapeName, tc.network, bad, r.Verdict, r.Least)
 					}
 				}
 			})

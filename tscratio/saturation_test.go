@@ -18,8 +18,8 @@ func TestWanderReach(t *testing.T) {
 		reach := w.reach(window)
 		k := windowsFor(reach, window)
 		if lengthened, ok := w.over(k); !ok || lengthened > maxWander || lengthened < w {
-			t.Errorf("%v over %d windows, its reach of %d cycles: %v, %v", w, k, reach, lengthened,
-				ok)
+			t.Errorf("%v over %d windows, its reach of %d cycles: %v, %v",
+				w, k, reach, lengthened, ok)
 		}
 		if lengthened, ok := w.over(k + 1); ok && reach != maxReachCycles {
 			t.Errorf("%v over %d windows, one past its reach: %v", w, k+1, lengthened)

@@ -24,16 +24,16 @@ func TestSharpQuantumAndSlack(t *testing.T) {
 			for _, into := range []Side{SideA, SideB} {
 				r := must(p.Relate(into, 1*PPB))(t)
 				if bad := x.outside(t, r, 20_000/seed.Share(), 1, 39); bad > 0 {
-					t.Errorf("q = %d, s = %d, into %s: %d outside", q.quantum, q.slack, r.Into.Name,
-						bad)
+					t.Errorf("q = %d, s = %d, into %s: %d outside",
+						q.quantum, q.slack, r.Into.Name, bad)
 				}
 			}
 			for range 20_000 / seed.Share() {
 				at := uint64((1 + rng.Float64()*38) * second)
 				e, truth := f.event(1, at), f.event(0, at)
 				if got := must(c.Translate("b", "a", e.Reading))(t); !got.Contains(truth.Reading) {
-					t.Fatalf("closed: q = %d, s = %d: %v, truth %d", q.quantum, q.slack,
-						got.Interval, truth.Reading)
+					t.Fatalf("closed: q = %d, s = %d: %v, truth %d",
+						q.quantum, q.slack, got.Interval, truth.Reading)
 				}
 			}
 		}
@@ -111,8 +111,8 @@ func TestSharpDrift(t *testing.T) {
 			v := u + rng.Uint64N(5*second)
 			got := must(r.SameNode(x.b.count(u), x.b.count(v)))(t)
 			if truth := x.a.cyclesBetween(u, v); truth+1 < got.Lo || truth-1 > got.Hi {
-				t.Fatalf("duration from %.2f s to %.2f s: %v, truth %d", float64(u)/second,
-					float64(v)/second, got, truth)
+				t.Fatalf("duration from %.2f s to %.2f s: %v, truth %d",
+					float64(u)/second, float64(v)/second, got, truth)
 			}
 		}
 	})

@@ -173,8 +173,9 @@ var shapes = map[string]shape{"sine": sine, "random walk": randomWalk,
 
 // newWorld makes two nodes whose relative rate wanders by at most w in any window of ±window, and
 // by nearly that much in one.
-func newWorld(rng *rand.Rand, seconds int, s shape, w Wander, window time.Duration, quantum,
-	slack uint64) *world {
+func newWorld(
+	rng *rand.Rand, seconds int, s shape, w Wander, window time.Duration, quantum, slack uint64,
+) *world {
 	hzA, hzB := 2e9+rng.Float64()*1.5e9, 2e9+rng.Float64()*1.5e9
 	nodeA := Node{Name: "a", Epoch: "a1", NominalHz: uint64(hzA), QuantumCycles: max(1, quantum),
 		CoreSlackCycles: slack}
@@ -291,8 +292,9 @@ func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starte
 
 // pair runs trains at a pace for the world's length, except in the gaps, and returns the resulting
 // pair.
-func (x *world) pair(t testing.TB, declared Assumptions, exchanges int, every float64,
-	gaps ...[2]float64) *Pair {
+func (x *world) pair(
+	t testing.TB, declared Assumptions, exchanges int, every float64, gaps ...[2]float64,
+) *Pair {
 	t.Helper()
 	p, err := NewPair(x.a.node, x.b.node, declared)
 	if err != nil {
@@ -334,8 +336,8 @@ func (x *world) outside(t *testing.T, r *Relation, queries int, from, to float64
 		}
 		if !got.Contains(truth) {
 			if bad == 0 && testing.Verbose() {
-				t.Logf("at %.3f s: %d is %v, truth %d: %d cycles low, %d high", float64(at)/second,
-					y, got, truth, int64(got.Lo-truth), int64(truth-got.Hi))
+				t.Logf("at %.3f s: %d is %v, truth %d: %d cycles low, %d high",
+					float64(at)/second, y, got, truth, int64(got.Lo-truth), int64(truth-got.Hi))
 			}
 			bad++
 		}

@@ -86,8 +86,8 @@ func (c *Closure) View(from, into string) (*View, error) {
 	v := &View{closure: c, legs: map[*Relation]*leg{}}
 	i, j := c.index(from), c.index(into)
 	if i < 0 || j < 0 {
-		return nil, fmt.Errorf("view readings of %q in %q: one of them is unknown: %w", from, into,
-			ErrNoPath)
+		return nil, fmt.Errorf("view readings of %q in %q: one of them is unknown: %w",
+			from, into, ErrNoPath)
 	}
 	v.from, v.into = c.nodes[i], c.nodes[j]
 	v.quantum = v.from.QuantumCycles
@@ -163,8 +163,8 @@ func (s *viewStretch) count(start Interval) (Interval, bool) {
 	return i, ok && i.Valid()
 }
 
-// allow returns everything that any of the given paths allows. Of as many paths as ThirdNodes
-// needs, at least one is true, and not always the same one.
+// allow returns everything that any of the given paths allows. There are as many paths as
+// ThirdNodes needs to agree, so at least one of them is true, though not always the same one.
 func allow(paths []legs, c Interval) (Interval, bool) {
 	all, ok := paths[0].count(c)
 	for _, p := range paths[1:] {
@@ -322,9 +322,9 @@ func (w *Ways) ask(x, y uint64) (Duration, error) {
 	return w.closure.Duration(w.reference.Name, Event{w.first.Name, x}, Event{w.second.Name, y})
 }
 
-// by finds a duration by the stretch's method. Where both events may be translated to the
-// reference, it intersects the result with the difference of the two, so that a duration lies
-// within the difference of what its events are translated to.
+// by finds a duration by the stretch's method. If both events may be translated to the reference,
+// it intersects the result with the difference of the translated events, so that a duration never
+// contradicts these.
 func (w *Ways) by(s *wayStretch, x, y uint64) (Span, Verdict, bool) {
 	d, verdict, ok := w.along(s, x, y)
 	if !ok || !w.narrows(s, y-x) {

@@ -53,8 +53,8 @@ func TestWaysHoldTruth(t *testing.T) {
 				continue
 			}
 			if truth := f.clocks[ref].cyclesBetween(u, v); truth+1 < d.Lo || truth-1 > d.Hi {
-				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d", d.Scenario, on, to,
-					ref, d.Span, truth)
+				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d",
+					d.Scenario, on, to, ref, d.Span, truth)
 			}
 			if !d.Intersect(want.Span).Valid() || d.Verdict != want.Verdict {
 				t.Fatalf("%v, the closure has %v", d, want)

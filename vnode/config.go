@@ -100,9 +100,8 @@ func PPM(ppm float64) int64 { return int64(math.Round(ppm * (1 << 40) / 1e6)) }
 
 // DefaultConfig returns a node whose clocks read as the physical ones do.
 func DefaultConfig() Config {
-	return Config{Version: Version,
-		Counter: CounterConfig{Quantum_cycles: 1,
-			Wander: WanderConfig{Shape: Steady, SegmentLog2: 28}}}
+	return Config{Version: Version, Counter: CounterConfig{Quantum_cycles: 1,
+		Wander: WanderConfig{Shape: Steady, SegmentLog2: 28}}}
 }
 
 // These limits keep all fixed-point arithmetic well within 128 bits.
@@ -138,8 +137,8 @@ func (c CounterConfig) validate() error {
 	switch {
 	case c.Rate_2e40 < leastRate_2e40 || c.Rate_2e40 > mostRate_2e40:
 		return wrong("counter.rate_2e40", c.Rate_2e40,
-			fmt.Sprintf("%d to %d (half to double speed)", int64(leastRate_2e40),
-				int64(mostRate_2e40)))
+			fmt.Sprintf("%d to %d (half to double speed)",
+				int64(leastRate_2e40), int64(mostRate_2e40)))
 	case c.Quantum_cycles == 0 || c.Quantum_cycles > 1<<32:
 		return wrong("counter.quantum_cycles", c.Quantum_cycles, "1 to 2^32")
 	case len(c.Steps) > mostSteps:
@@ -154,8 +153,8 @@ func (c CounterConfig) validate() error {
 	switch w.Shape {
 	case Steady, Sine, Walk, Temperature:
 	default:
-		return wrong("counter.wander.shape", fmt.Sprintf("%q", w.Shape),
-			"none, sine, walk or temperature")
+		return wrong("counter.wander.shape", fmt.Sprintf("%q",
+			w.Shape), "none, sine, walk or temperature")
 	}
 	if w.SegmentLog2 < leastSegment || w.SegmentLog2 > mostSegment {
 		return wrong("counter.wander.segment_log2", w.SegmentLog2,
@@ -200,8 +199,8 @@ func (c RealtimeConfig) validate() error {
 	}
 	before := func(key string, i int, at, previous int64, first bool) error {
 		if at < c.Origin_ns || at > mostTime_ns || !first && at <= previous {
-			return wrong(fmt.Sprintf("realtime.%s[%d].at_ns", key, i), at,
-				"instants from the origin on, in ascending order")
+			return wrong(fmt.Sprintf("realtime.%s[%d].at_ns",
+				key, i), at, "instants from the origin on, in ascending order")
 		}
 		return nil
 	}
@@ -212,12 +211,12 @@ func (c RealtimeConfig) validate() error {
 		}
 		previous = a.At_ns
 		if a.Freq < -mostFreq || a.Freq > mostFreq {
-			return wrong(fmt.Sprintf("realtime.adjustments[%d].freq", i), a.Freq,
-				"within ±32768000 (500 ppm)")
+			return wrong(fmt.Sprintf("realtime.adjustments[%d].freq",
+				i), a.Freq, "within ±32768000 (500 ppm)")
 		}
 		if a.Tick_us < 9000 || a.Tick_us > 11000 {
-			return wrong(fmt.Sprintf("realtime.adjustments[%d].tick_us", i), a.Tick_us,
-				"9000 to 11000")
+			return wrong(fmt.Sprintf("realtime.adjustments[%d].tick_us",
+				i), a.Tick_us, "9000 to 11000")
 		}
 	}
 	for i, s := range c.Slews {
@@ -225,12 +224,12 @@ func (c RealtimeConfig) validate() error {
 			return err
 		}
 		if s.Rate_ppm < 1 || s.Rate_ppm > 1000 || 1_000_000%s.Rate_ppm != 0 {
-			return wrong(fmt.Sprintf("realtime.slews[%d].rate_ppm", i), s.Rate_ppm,
-				"a divisor of 1000000, up to 1000")
+			return wrong(fmt.Sprintf("realtime.slews[%d].rate_ppm",
+				i), s.Rate_ppm, "a divisor of 1000000, up to 1000")
 		}
 		if most := int64(mostTime_ns / 1_000_000); s.Offset_ns < -most || s.Offset_ns > most {
-			return wrong(fmt.Sprintf("realtime.slews[%d].offset_ns", i), s.Offset_ns,
-				fmt.Sprintf("within ±%d", most))
+			return wrong(fmt.Sprintf("realtime.slews[%d].offset_ns",
+				i), s.Offset_ns, fmt.Sprintf("within ±%d", most))
 		}
 	}
 	if len(c.Slews) > 64 { // they may overlap, and their rates add
@@ -247,8 +246,8 @@ func (c RealtimeConfig) validate() error {
 			return wrong(fmt.Sprintf("realtime.steps[%d].by_ns", i), s.By_ns, "within ±2^61")
 		}
 		if total_ns += s.By_ns; total_ns < -mostTime_ns || total_ns > mostTime_ns {
-			return wrong(fmt.Sprintf("realtime.steps[%d].by_ns", i), s.By_ns,
-				"steps that add up to no more than ±2^61")
+			return wrong(fmt.Sprintf("realtime.steps[%d].by_ns",
+				i), s.By_ns, "steps that add up to no more than ±2^61")
 		}
 	}
 	return nil

@@ -127,8 +127,7 @@ func TestConfigsThatDescribeNoNode(t *testing.T) {
 				{1_700_000_000_000_000_001, 1}}
 		},
 		"realtime = 65537": func(c *Config) {
-			c.Realtime.Steps = make([]RealtimeStep,
-				mostSteps-1)
+			c.Realtime.Steps = make([]RealtimeStep, mostSteps-1)
 		},
 		"leaves the mean by more": func(c *Config) {
 			c.Counter.Wander = WanderConfig{Shape: Sine, Limit_2e40: PPM(100), Window_cycles: 1,

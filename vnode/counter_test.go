@@ -193,12 +193,11 @@ func TestInstantsAroundSteps(t *testing.T) {
 		{[]Step{{0, 10}, {1, -10}}, 20, []Span{{20, 29}}},
 		{nil, 25, nil},
 	} {
-		_, truth := both(t,
-			CounterConfig{Quantum_cycles: 10, Steps: test.steps,
-				Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
+		_, truth := both(t, CounterConfig{Quantum_cycles: 10, Steps: test.steps,
+			Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
 		if got := truth.Instants(test.reading); !slices.Equal(got, test.want) {
-			t.Errorf("Instants(%d) with steps %v = %v, want %v", test.reading, test.steps, got,
-				test.want)
+			t.Errorf("Instants(%d) with steps %v = %v, want %v",
+				test.reading, test.steps, got, test.want)
 		}
 	}
 }
@@ -214,8 +213,8 @@ func TestInstantsFarOut(t *testing.T) {
 		for _, s := range truth.Instants(v) {
 			found = found || s.Contains(p)
 			if truth.Reading(s.First) != v || truth.Reading(s.Last) != v {
-				t.Fatalf("Instants(%d) has %v, whose ends read %d and %d; %+v", v, s,
-					truth.Reading(s.First), truth.Reading(s.Last), c)
+				t.Fatalf("Instants(%d) has %v, whose ends read %d and %d; %+v",
+					v, s, truth.Reading(s.First), truth.Reading(s.Last), c)
 			}
 			if s.First > 0 && truth.Reading(s.First-1) == v ||
 				s.Last < math.MaxUint64 && truth.Reading(s.Last+1) == v {
@@ -258,15 +257,14 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 				return s.Contains(other) ||
 					s.Last < s.First && (other >= s.First || other <= s.Last)
 			}) {
-				t.Fatalf("at %d the counters read %d and %d; Translate gives %v\n%+v\n%+v", q,
-					reading, other, spans, a, b)
+				t.Fatalf("at %d the counters read %d and %d; Translate gives %v\n%+v\n%+v",
+					q, reading, other, spans, a, b)
 			}
 		}
 	}
 	// An exact case: at half speed, a quantum of 10 becomes 5 readings.
-	_, ta := both(t,
-		CounterConfig{Start: 0, Quantum_cycles: 10,
-			Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
+	_, ta := both(t, CounterConfig{Start: 0, Quantum_cycles: 10,
+		Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
 	tb, err := NewTruth(CounterConfig{Start: 100, Rate_2e40: -1 << 39, Quantum_cycles: 1,
 		Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}, Steps: []Step{{14, 1000}}})
 	if err != nil {
@@ -282,8 +280,9 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 }
 
 // bruteWander tries windows of one length that begin anywhere, with many instants in each.
-func bruteWander(r *rand.Rand, rate func(p uint64) (lo, hi float64), from, until,
-	window uint64) float64 {
+func bruteWander(
+	r *rand.Rand, rate func(p uint64) (lo, hi float64), from, until, window uint64,
+) float64 {
 	most := 0.0
 	for range 300 / seed.Share() {
 		start := from + r.Uint64N(until-from)
@@ -392,8 +391,8 @@ func TestTheIntegerSineIsOne(t *testing.T) {
 	for turn := uint64(0); turn < 1<<32; turn += 1<<20 + 12345 {
 		want := math.Sin(2*math.Pi*float64(turn)/(1<<32)) * (1 << 30)
 		if got := float64(sine(uint32(turn))); math.Abs(got-want) > 0.0004*(1<<30) {
-			t.Fatalf("sine of %v turns = %v, want %v", float64(turn)/(1<<32), got/(1<<30),
-				want/(1<<30))
+			t.Fatalf("sine of %v turns = %v, want %v",
+				float64(turn)/(1<<32), got/(1<<30), want/(1<<30))
 		}
 	}
 }

@@ -86,9 +86,8 @@ func randomRealtime(r *rand.Rand) RealtimeConfig {
 	}
 	at = c.Origin_ns
 	for range r.IntN(4) {
-		c.Slews = append(c.Slews,
-			Slew{next(), either(r, int64(pick(r, 30))),
-				[]int64{500, 1000, 1, 250, 64, 40}[r.IntN(6)]})
+		c.Slews = append(c.Slews, Slew{next(), either(r, int64(pick(r, 30))),
+			[]int64{500, 1000, 1, 250, 64, 40}[r.IntN(6)]})
 	}
 	at = c.Origin_ns - 1
 	for range r.IntN(4) {
@@ -183,8 +182,8 @@ func TestClockInstantsAroundSteps(t *testing.T) {
 	} {
 		_, truth := bothClocks(t, RealtimeConfig{Adjustments: slow, Steps: test.steps})
 		if got := truth.Instants(test.reading); !slices.Equal(got, test.want) {
-			t.Errorf("Instants(%d) with steps %v = %v, want %v", test.reading, test.steps, got,
-				test.want)
+			t.Errorf("Instants(%d) with steps %v = %v, want %v",
+				test.reading, test.steps, got, test.want)
 		}
 	}
 }
@@ -250,8 +249,8 @@ func TestTheClockMovesAsAdjtimexSays(t *testing.T) {
 		ppm16 := float64(says.Freq) + float64(says.Tick_us-10_000)*100*65536
 		want := float64(length) * (1 + ppm16/65536e6)
 		if d := float64(went) - want; d < -2 || d > 2 {
-			t.Fatalf("from %d for %d ns the clock went %d ns, adjtimex (%+v) says %v; %+v", x,
-				length, went, says, want, c)
+			t.Fatalf("from %d for %d ns the clock went %d ns, adjtimex (%+v) says %v; %+v",
+				x, length, went, says, want, c)
 		}
 	}
 }

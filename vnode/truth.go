@@ -353,8 +353,7 @@ func divide61(a, b uint64) uint64 {
 func mergeKnots(a, b *Truth) []uint64 {
 	var at []uint64
 	i, j := 0, 0
-	knot := func(t *Truth,
-		i int) uint64 {
+	knot := func(t *Truth, i int) uint64 {
 		return t.config.Origin + uint64(i)<<t.config.Wander.SegmentLog2
 	}
 	for i < len(a.wander) || j < len(b.wander) {

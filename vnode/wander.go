@@ -52,8 +52,8 @@ func knots(c CounterConfig) ([]uint64, error) {
 		}
 		scale -= 1 + scale*(got-uint64(w.Limit_2e40))/got
 	}
-	return nil, fmt.Errorf("counter.wander.limit_2e40 = %d: cannot be kept: %w", w.Limit_2e40,
-		ErrConfig)
+	return nil, fmt.Errorf("counter.wander.limit_2e40 = %d: cannot be kept: %w",
+		w.Limit_2e40, ErrConfig)
 }
 
 func scaled(raw int64, scale, largest uint64) int64 {

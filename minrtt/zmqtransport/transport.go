@@ -24,7 +24,7 @@ type Transport struct {
 	peer netip.AddrPort
 
 	answers bool // REP: it must send once after each packet that it receives
-	owes    bool // an answer
+	owes    bool // it has yet to send an answer
 
 	closed atomic.Bool
 	use    sync.Mutex // held during calls on the socket
@@ -44,8 +44,9 @@ const (
 )
 
 // Listen opens a REP socket that answers on a local address; port 0 takes a free one.
-func Listen(local netip.AddrPort, counter func() uint64) (t *Transport, bound netip.AddrPort,
-	err error) {
+func Listen(
+	local netip.AddrPort, counter func() uint64,
+) (t *Transport, bound netip.AddrPort, err error) {
 	t, err = open(zmq4.REP, local, counter, func(s *zmq4.Socket) error {
 		if err := s.Bind(endpoint(local)); err != nil {
 			return err
@@ -81,8 +82,10 @@ func Dial(remote netip.AddrPort, counter func() uint64) (*Transport, error) {
 
 func endpoint(a netip.AddrPort) string { return "tcp://" + a.String() }
 
-func open(kind zmq4.Type, address netip.AddrPort, counter func() uint64,
-	connect func(*zmq4.Socket) error) (*Transport, error) {
+func open(
+	kind zmq4.Type, address netip.AddrPort, counter func() uint64,
+	connect func(*zmq4.Socket) error,
+) (*Transport, error) {
 	if counter == nil {
 		return nil, errors.New("no counter given")
 	}
@@ -137,8 +140,9 @@ func (t *Transport) Receive(b []byte, until time.Time) (minrtt.Received, error) 
 
 // receive waits no longer than patience, so that Close gets its turn, and reports whether there is
 // a result.
-func (t *Transport) receive(b []byte, left time.Duration) (r minrtt.Received, done bool,
-	err error) {
+func (t *Transport) receive(
+	b []byte, left time.Duration,
+) (r minrtt.Received, done bool, err error) {
 	t.use.Lock()
 	defer t.use.Unlock()
 	if t.closed.Load() {
