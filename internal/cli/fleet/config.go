@@ -20,8 +20,10 @@ func newConfig() *cobra.Command {
 	config := &cobra.Command{
 		Use:   "config",
 		Short: "Show and change the handler table that the server serves",
-		Long: `Show and change the handler table that the server serves: which handler each channel on each node gets. It is checked as a whole before
-it is served, and reaches channels that are open already. A node that cannot reach the server keeps the last table it knows.`,
+		Long: `Show and change the handler table that the server serves: which handler each channel
+on each node gets. The server checks a table as a whole before it serves it. A new table also
+reaches channels that are open. A node that cannot reach the server keeps the last table that it
+knows.`,
 		Example: `  cprof config get > handlers.yaml
   cprof config diff handlers.yaml
   cprof config apply handlers.yaml
@@ -44,7 +46,8 @@ func newConfigGet() *cobra.Command {
 				return err
 			}
 			if now.Base == 0 {
-				return errors.New("the server has no table yet: give it one with \"cprof config apply FILE\"")
+				return errors.New("the server has no table yet: give it one with \"cprof config " +
+					"apply FILE\"")
 			}
 			_, err := fmt.Fprint(cmd.OutOrStdout(), now.Text)
 			return err
@@ -76,9 +79,10 @@ func newConfigApply() *cobra.Command {
 func newConfigDiff() *cobra.Command {
 	var server serverFlags
 	cmd := &cobra.Command{
-		Use:     "diff FILE",
-		Short:   "Compare the table with that in a file",
-		Long:    "Compare the table with that in a file, line by line: - is served now, + would be.\n\nExit code 0: they are the same. Exit code 3: they differ.",
+		Use:   "diff FILE",
+		Short: "Compare the table with the one in a file",
+		Long: "Compare the table with the one in a file, line by line: - is served now, + is " +
+			"in the file.\n\nExit code 0: they are the same. Exit code 3: they differ.",
 		Example: "  cprof config diff handlers.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -90,7 +94,8 @@ func newConfigDiff() *cobra.Command {
 			if err := server.asking(cmd, coordinator.AskTable, nil, &now); err != nil {
 				return err
 			}
-			lines := diffLines(strings.Split(strings.TrimSuffix(now.Text, "\n"), "\n"), strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"))
+			lines := diffLines(strings.Split(strings.TrimSuffix(now.Text, "\n"), "\n"),
+				strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"))
 			changed := false
 			for _, l := range lines {
 				changed = changed || l[0] != ' '
@@ -112,13 +117,15 @@ func newConfigSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set CHANNEL HANDLER",
 		Short: "Put one rule before all others",
-		Long: `Put one rule before all others: channels whose names the pattern takes get the handler. A rule for the same patterns gives way to it.
-The comments of the table are lost: to keep them, edit the file and use "cprof config apply".`,
+		Long: `Put one rule before all others: channels whose names match the pattern get the
+handler. The rule replaces one with the same patterns. The comments of the table are lost: to keep
+them, edit the file and use "cprof config apply".`,
 		Example: `  cprof config set 'parser/*' counter
   cprof config set 'parser/*' xoy --params '{x: 2, y: 1Ki}' --node 'canary-*'`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rule := fmt.Sprintf("version: 1\nrules:\n  - node: %q\n    channel: %q\n    handler: %s\n", cmp.Or(node, "*"), args[0], args[1])
+			rule := fmt.Sprintf("version: 1\nrules:\n  - node: %q\n    channel: %q\n    "+
+				"handler: %s\n", cmp.Or(node, "*"), args[0], args[1])
 			if params != "" {
 				rule += "    params: " + params + "\n"
 			}
@@ -137,13 +144,15 @@ The comments of the table are lost: to keep them, edit the file and use "cprof c
 			}
 			table := &handlertable.Table{}
 			if now.Base > 0 {
-				if table, err = handlertable.Parse([]byte(now.Text), "the server's table"); err != nil {
+				if table,
+					err = handlertable.Parse([]byte(now.Text), "the server's table"); err != nil {
 					return err
 				}
 			}
 			next := handlertable.Table{Rules: added.Rules}
 			for _, r := range table.Rules {
-				if cmp.Or(r.Node, "*") != cmp.Or(added.Rules[0].Node, "*") || r.Channel != added.Rules[0].Channel {
+				if cmp.Or(r.Node, "*") != cmp.Or(added.Rules[0].Node, "*") ||
+					r.Channel != added.Rules[0].Channel {
 					next.Rules = append(next.Rules, r)
 				}
 			}
@@ -152,12 +161,12 @@ The comments of the table are lost: to keep them, edit the file and use "cprof c
 		},
 	}
 	server.add(cmd)
-	cmd.Flags().StringVar(&node, "node", "", "pattern on the nodes' names (default: all)")
+	cmd.Flags().StringVar(&node, "node", "", "pattern of nodes' names (default: all)")
 	cmd.Flags().StringVar(&params, "params", "", "the handler's parameters, in YAML's braces")
 	return cmd
 }
 
-// setTable hands a table to the server, and says what became of it.
+// setTable gives the server a table, and prints the result.
 func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest) error {
 	r.By = "cprof"
 	if u, err := user.Current(); err == nil {
@@ -167,15 +176,16 @@ func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest) e
 	if err := s.asking(cmd, coordinator.AskSetTable, r, &served); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "generation %d is served; \"cprof nodes\" says which node goes by which\n", served.Base)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "generation %d is served; \"cprof nodes\" says "+
+		"which node goes by which\n", served.Base)
 	return err
 }
 
-// maxTableBytes is more than a table may have, which Parse says.
+// maxTableBytes is above the limit that Parse has, so that Parse reports the error.
 const maxTableBytes = 2 << 20
 
 func readTable(path string) ([]byte, error) {
-	file, err := os.Open(path) // a pipe as well, as of a shell's <(…)
+	file, err := os.Open(path) // also a pipe, as from a shell's <(…)
 	if err != nil {
 		return nil, fmt.Errorf("read table: %w", err)
 	}
@@ -188,7 +198,7 @@ func readTable(path string) ([]byte, error) {
 	return text, err
 }
 
-// diffLines aligns two texts by their longest common lines. Long ones are compared as a whole.
+// diffLines aligns two texts by their longest common lines. Long texts are compared as a whole.
 func diffLines(a, b []string) (out []string) {
 	const most = 4000
 	if len(a)*len(b) > most*most {
@@ -200,7 +210,7 @@ func diffLines(a, b []string) (out []string) {
 		}
 		return out
 	}
-	common := make([][]int32, len(a)+1) // of what follows a[i] and b[j]
+	common := make([][]int32, len(a)+1) // length of what a[i:] and b[j:] have in common
 	for i := range common {
 		common[i] = make([]int32, len(b)+1)
 	}

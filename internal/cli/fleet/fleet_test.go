@@ -38,9 +38,12 @@ func startAFleet(t *testing.T, names ...string) *aFleet {
 	for _, name := range names {
 		f.want(command.Answered, "tsc-client --server", "keys", "client", name, "--dir", f.keys)
 	}
-	f.want(command.Answered, "cprof nodes --server", "keys", "client", "you", "--admin", "--dir", f.keys)
+	f.want(command.Answered, "cprof nodes --server", "keys", "client", "you", "--admin", "--dir",
+		f.keys)
 
-	config, err := daemon.Listen("127.0.0.1:0", daemon.Setting{Key: "key", Value: f.key("server.secret")}, daemon.Setting{Key: "client_keys", Value: f.key("clients")})
+	config, err := daemon.Listen("127.0.0.1:0",
+		daemon.Setting{Key: "key", Value: f.key("server.secret")},
+		daemon.Setting{Key: "client_keys", Value: f.key("clients")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +59,7 @@ func startAFleet(t *testing.T, names ...string) *aFleet {
 	t.Cleanup(func() { store.Close() })
 	c := coordinator.DefaultConfig()
 	c.SweepEvery, c.Sweep.Trains, c.Sweep.Exchanges = 0, 2, 5
-	c.Sweep.Quiet = coordinator.Quiet{} // other tests run beside this one
+	c.Sweep.Quiet = coordinator.Quiet{} // other tests run at the same time
 	server, err := coordinator.NewServer(link, c, store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -79,11 +82,13 @@ func startAFleet(t *testing.T, names ...string) *aFleet {
 
 func (f *aFleet) key(name string) string { return filepath.Join(f.keys, name) }
 
-// join registers a node that can probe, as a tsc-client can, or says that it can more. What it returns takes the node away.
+// join registers a node that can probe, as a tsc-client can, and that claims to be able to do more.
+// The function that it returns takes the node away.
 func (f *aFleet) join(name string, more ...string) (leave func()) {
 	f.t.Helper()
 	config := tscclient.DefaultConfig()
-	config.Node = tscratio.Node{Name: name, Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 30, CoreSlackCycles: 2000}
+	config.Node = tscratio.Node{Name: name, Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 30,
+		CoreSlackCycles: 2000}
 	offset := uint64(name[0]) << 50
 	config.Clock = minrtt.Clock{Counter: func() uint64 { return asm.Counter() + offset }}
 	config.Secret = minrtt.NewSecret()
@@ -96,13 +101,15 @@ func (f *aFleet) join(name string, more ...string) (leave func()) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	l.Register = control.Register{Machine: "machine-" + name, Cores: 2, Software: "tsc-client devel", Capabilities: more}
+	l.Register = control.Register{Machine: "machine-" + name, Cores: 2,
+		Software: "tsc-client devel", Capabilities: more}
 	link, err := tscclient.Connect(client, l)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { link.Close() })
-	for end := time.Now().Add(30 * time.Second); !link.State().Registered; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !link.State().Registered; time.Sleep(
+		5 * time.Millisecond) {
 		if time.Now().After(end) {
 			f.t.Fatalf("node %s does not register: %+v", name, link.State())
 		}
@@ -110,18 +117,19 @@ func (f *aFleet) join(name string, more ...string) (leave func()) {
 	return func() { link.Close() }
 }
 
-// want runs cprof and wants an exit code and a text. It returns what was printed.
+// want runs cprof and wants an exit code and a text. It returns the output.
 func (f *aFleet) want(code int, text string, args ...string) string {
 	f.t.Helper()
 	got, stdout, stderr := cprof(args...)
 	if got != code || !strings.Contains(stdout+stderr, text) {
-		f.t.Errorf("cprof %s: exit code %d, want %d and %q:\n%s%s", strings.Join(args, " "), got, code, text, stdout, stderr)
+		f.t.Errorf("cprof %s: exit code %d, want %d and %q:\n%s%s", strings.Join(args, " "), got,
+			code, text, stdout, stderr)
 	}
 	return stdout
 }
 
-// A server that is started again knows of no sweep.
-func TestSweepThatIsNotThereAnyMore(t *testing.T) {
+// A restarted server knows of no sweep.
+func TestSweepThatNoLongerExists(t *testing.T) {
 	server, err := control.Listen(control.ServerConfig{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +145,7 @@ func TestSweepThatIsNotThereAnyMore(t *testing.T) {
 		}
 	}()
 	code, _, stderr := cprof("nodes", "--sweep", "--server", server.Address())
-	if code != command.Failed || !strings.Contains(stderr, "sweep is not there any more") {
+	if code != command.Failed || !strings.Contains(stderr, "sweep no longer exists") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -147,13 +155,15 @@ func TestNodesOfAFleet(t *testing.T) {
 	f.want(command.Answered, "no node has registered", "nodes")
 	f.join("alpha")
 	leave := f.join("beta")
-	for _, text := range []string{"alpha  here", "beta   here", "1 of 1 pairs complete", "healthy", "bound of the row's readings"} {
+	for _, text := range []string{"alpha  here", "beta   here", "1 of 1 pairs complete", "healthy",
+		"bound of the row's readings"} {
 		f.want(command.Answered, text, "nodes", "--sweep")
 	}
 	f.want(command.Answered, "consistent", "nodes", "--pairs")
 	svg := filepath.Join(t.TempDir(), "matrix.svg")
 	var m coordinator.Matrix
-	if err := json.Unmarshal([]byte(f.want(command.Answered, `"pairs"`, "nodes", "--json", "--svg", svg)), &m); err != nil || len(m.Pairs) != 2 || m.Pairs[0].Bound_ns <= 0 {
+	if err := json.Unmarshal([]byte(f.want(command.Answered, `"pairs"`, "nodes", "--json", "--svg",
+		svg)), &m); err != nil || len(m.Pairs) != 2 || m.Pairs[0].Bound_ns <= 0 {
 		t.Errorf("%+v, %v", m.Pairs, err)
 	}
 	if drawn, err := os.ReadFile(svg); err != nil || !strings.Contains(string(drawn), "beta") {
@@ -165,9 +175,10 @@ func TestNodesOfAFleet(t *testing.T) {
 	if err := os.Remove(filepath.Join(f.keys, "clients", "stranger.public")); err != nil {
 		t.Fatal(err)
 	}
-	f.want(command.Failed, `key "stranger": server cannot be reached: it does not let this key in`, "nodes", "--key", f.key("stranger.secret"))
+	f.want(command.Failed, `key "stranger": server cannot be reached: it does not let this key in`,
+		"nodes", "--key", f.key("stranger.secret"))
 	f.want(command.Usage, "belong together", "nodes", "--key", "")
-	f.want(command.Usage, "not of a server", "nodes", "--server-key", f.key("beta.secret"))
+	f.want(command.Usage, "not the key of a server", "nodes", "--server-key", f.key("beta.secret"))
 
 	leave()
 	f.want(command.Partial, "beta is gone", "nodes")
@@ -181,10 +192,11 @@ func TestRunOfAFleet(t *testing.T) {
 	f.want(command.Failed, "no run is under way", "run", "stop")
 	f.want(command.Usage, `check run name "a/b": "/" is not a letter`, "run", "start", "a/b")
 	f.want(command.Failed, "gamma", "run", "start", "tuesday", "--reference", "gamma")
-	f.want(command.Answered, "run tuesday: open", "run", "start", "tuesday", "--reference", "alpha", "--note", "as a test")
+	f.want(command.Answered, "run tuesday: open", "run", "start", "tuesday", "--reference", "alpha",
+		"--note", "as a test")
 	f.want(command.Failed, "stop it first", "run", "start", "wednesday")
 	f.want(command.Answered, "open", "run", "status", "--json")
-	// Nodes that can only probe have no logs, and so lack none.
+	// Nodes that can only probe have no logs, so none are missing.
 	f.want(command.Answered, "run tuesday: complete, 1 pairs", "run", "stop")
 	f.want(command.Answered, filepath.Join(f.runs, "tuesday")+"\n", "run", "status")
 	f.want(command.Answered, "complete", "run", "status")
@@ -194,17 +206,19 @@ func TestRunOfAFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer run.Close()
-	if r := run.Run; r.Reference != "alpha" || r.Note != "as a test" || len(r.Nodes) != 2 || len(r.Missing) > 0 {
+	if r := run.Run; r.Reference != "alpha" || r.Note != "as a test" || len(r.Nodes) != 2 ||
+		len(r.Missing) > 0 {
 		t.Errorf("%+v", r)
 	}
 	if pairs, errs := run.Relations(); len(pairs) != 1 || pairs[0].Trains() < 4 {
 		t.Errorf("%d pairs, %v", len(pairs), errs)
 	}
 
-	f.join("gamma", control.CanRun, control.CanFiles) // it says so, and does not
+	f.join("gamma", control.CanRun, control.CanFiles) // it says so, but cannot
 	f.want(command.Partial, "missing: node gamma", "run", "start", "friday")
 	said := f.want(command.Partial, "missing: logs/gamma", "run", "stop")
-	if strings.Count(said, "missing: node gamma") != 1 || strings.Contains(said, "missing: logs/alpha") {
+	if strings.Count(said, "missing: node gamma") != 1 ||
+		strings.Contains(said, "missing: logs/alpha") {
 		t.Errorf("what is missing is not said once:\n%s", said)
 	}
 
@@ -233,18 +247,22 @@ func TestConfigOfAFleet(t *testing.T) {
 	}
 	const table = "# by hand\nversion: 1\nrules:\n  - channel: \"parser/*\"\n    handler: id\n"
 	f.want(command.Failed, "no table yet", "config", "get")
-	f.want(command.Failed, "bad handler table", "config", "apply", file("version: 1\nrules: [nonsense]\n"))
+	f.want(command.Failed, "bad handler table", "config", "apply",
+		file("version: 1\nrules: [nonsense]\n"))
 	f.want(command.Answered, "generation 1 is served", "config", "apply", file(table))
 	if got := f.want(command.Answered, "", "config", "get"); got != table {
 		t.Errorf("the server has\n%s, want\n%s", got, table)
 	}
 	f.want(command.Answered, "handler: id", "config", "diff", file(table))
-	f.want(command.Partial, "+    handler: counter", "config", "diff", file(strings.Replace(table, "handler: id", "handler: counter", 1)))
+	f.want(command.Partial, "+    handler: counter", "config", "diff",
+		file(strings.Replace(table, "handler: id", "handler: counter", 1)))
 	f.want(command.Usage, "nonsense", "config", "set", "join/*", "nonsense")
-	f.want(command.Answered, "generation 2", "config", "set", "join/*", "xoy", "--params", "{x: 2, y: 1Ki}", "--node", "canary-*")
+	f.want(command.Answered, "generation 2", "config", "set", "join/*", "xoy", "--params",
+		"{x: 2, y: 1Ki}", "--node", "canary-*")
 	f.want(command.Answered, "generation 3", "config", "set", "parser/*", "counter")
 	got := f.want(command.Answered, "canary-*", "config", "get")
-	if strings.Contains(got, "handler: id") || strings.Index(got, "parser/*") > strings.Index(got, "join/*") {
+	if strings.Contains(got, "handler: id") || strings.Index(got, "parser/*") > strings.Index(got,
+		"join/*") {
 		t.Errorf("the new rule is not before the others, or the old one is still there:\n%s", got)
 	}
 }
@@ -279,13 +297,16 @@ func TestKeys(t *testing.T) {
 	f := &aFleet{t: t}
 	f.want(command.Failed, `make the server's key first`, "keys", "client", "beta", "--dir", dir)
 	f.want(command.Answered, "server.secret", "keys", "server", "--dir", dir)
-	f.want(command.Failed, "server.secret", "keys", "server", "--dir", dir) // it would lock everybody out
+	// a new key would lock everybody out
+	f.want(command.Failed, "server.secret", "keys", "server", "--dir", dir)
 	f.want(command.Usage, "choose another", "keys", "client", "server", "--dir", dir)
 	f.want(command.Usage, "name", "keys", "client", "a b", "--dir", dir)
 	f.want(command.Answered, `lets node "beta" in`, "keys", "client", "beta", "--dir", dir)
 	f.want(command.Failed, "beta.secret", "keys", "client", "beta", "--dir", dir)
-	f.want(command.Answered, `lets admin "you" in`, "keys", "client", "you", "--admin", "--dir", dir)
-	for name, role := range map[string]control.Role{"server": control.RoleServer, "beta": control.RoleNode, "you": control.RoleAdmin} {
+	f.want(command.Answered, `lets admin "you" in`, "keys", "client", "you", "--admin", "--dir",
+		dir)
+	for name, role := range map[string]control.Role{"server": control.RoleServer,
+		"beta": control.RoleNode, "you": control.RoleAdmin} {
 		path := filepath.Join(dir, name+".secret")
 		key, err := control.ReadKey(path)
 		if err != nil || key.Name != name || key.Role != role || key.Secret == "" {
@@ -295,7 +316,8 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info, err)
 		}
 	}
-	if clients, err := control.ReadClientKeys(filepath.Join(dir, "clients")); err != nil || len(clients) != 2 {
+	if clients, err := control.ReadClientKeys(filepath.Join(dir, "clients")); err != nil ||
+		len(clients) != 2 {
 		t.Errorf("%d clients are let in, %v", len(clients), err)
 	}
 }

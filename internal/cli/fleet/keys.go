@@ -14,18 +14,19 @@ import (
 func newKeys() *cobra.Command {
 	keys := &cobra.Command{
 		Use:   "keys",
-		Short: "Make the keys by which server and clients know each other",
-		Long: `Make the keys by which server and clients know each other, in one directory on the server's machine:
+		Short: "Make the keys with which server and clients recognize each other",
+		Long: `Make the keys with which server and clients recognize each other, in one directory on
+the server's machine:
 
   server.secret           for the server alone
   server.public           for everybody
-  clients/NAME.public     says whom the server lets in; taken away, NAME is let in no more
+  clients/NAME.public     lets NAME in; remove it, and NAME is let in no more
   NAME.secret             for NAME alone
 
 A key is one node: a node registers with the key of its own name, and with no other.
 
-Without keys, server and clients talk on one machine only. What nodes send each other, and what they ask the server, is then open to
-every program on it.`,
+Without keys, server and clients talk on one machine only. Every program on it can then read what
+nodes send each other and what they ask the server.`,
 		Example: `  cprof keys server
   cprof keys client node-a
   cprof keys client alice --admin`,
@@ -51,7 +52,8 @@ func newKeysServer() *cobra.Command {
 			if err := os.MkdirAll(clients, 0o755); err != nil {
 				return fmt.Errorf("make key: %w", err)
 			}
-			secret, public := filepath.Join(dir, "server.secret"), filepath.Join(dir, "server.public")
+			secret, public := filepath.Join(dir, "server.secret"),
+				filepath.Join(dir, "server.public")
 			if err := writeKeys(key, secret, public); err != nil {
 				return err
 			}
@@ -93,7 +95,8 @@ func newKeysClient() *cobra.Command {
 				return command.UsageError{Err: err}
 			}
 			if _, err := os.Stat(filepath.Join(dir, "server.public")); err != nil {
-				return fmt.Errorf("make key %q: no server.public in %q: make the server's key first (\"cprof keys server\"), or give its directory with --dir", name, dir)
+				return fmt.Errorf("make key %q: no server.public in %q: make the server's key "+
+					"first (\"cprof keys server\"), or give its directory with --dir", name, dir)
 			}
 			key, err := control.NewKey(name, role)
 			if err != nil {
@@ -103,22 +106,28 @@ func newKeysClient() *cobra.Command {
 			if err := os.MkdirAll(clients, 0o755); err != nil {
 				return fmt.Errorf("make key: %w", err)
 			}
-			secret, public := filepath.Join(dir, name+".secret"), filepath.Join(clients, name+".public")
+			secret, public := filepath.Join(dir, name+".secret"),
+				filepath.Join(clients, name+".public")
 			if err := writeKeys(key, secret, public); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "made %s   lets %s %q in, from now on\nmade %s   move it to where it is used, with mode 0600, together with %s\n\n",
+			fmt.Fprintf(cmd.OutOrStdout(), "made %s   lets %s %q in, from now on\nmade %s   move "+
+				"it to where it is used, with mode 0600, together with %s\n\n",
 				public, role, name, secret, filepath.Join(dir, "server.public"))
 			if admin {
-				fmt.Fprintf(cmd.OutOrStdout(), "Ask the server with it:\n  cprof nodes --server SERVER:7330 --key %s.secret --server-key server.public\n", name)
+				fmt.Fprintf(cmd.OutOrStdout(), "Ask the server with it:\n  cprof nodes --server "+
+					"SERVER:7330 --key %s.secret --server-key server.public\n", name)
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "Start the node with it:\n  tsc-client --server SERVER:7330 --key %s.secret --server-key server.public --probes 0.0.0.0:7341\n", name)
+				fmt.Fprintf(cmd.OutOrStdout(), "Start the node with it:\n  tsc-client --server "+
+					"SERVER:7330 --key %s.secret --server-key server.public --probes "+
+					"0.0.0.0:7341\n", name)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "directory of the server's keys")
-	cmd.Flags().BoolVar(&admin, "admin", false, "let its owner ask the server: nodes, runs, handler table")
+	cmd.Flags().BoolVar(&admin, "admin", false, "let its owner ask the server: nodes, runs, "+
+		"handler table")
 	return cmd
 }
 

@@ -23,11 +23,13 @@ func newNodeForget() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget NAME...",
 		Short: "Have the server forget nodes that are gone for good",
-		Long: `Have the server forget nodes that are gone for good: they are unhealthy no more, and nothing that was measured with them is kept or
-evaluated. Runs that were made with them stay as they are.
+		Long: `Have the server forget nodes that are gone for good: they no longer count as
+unhealthy, and nothing that was measured with them is kept or evaluated. Runs that were made with
+them stay as they are.
 
-A node that is there is not forgotten, nor is one that the run under way has. One that comes back is measured anew, as any other. To
-keep it out, take its key away as well (clients/NAME.public).`,
+The server does not forget a node that is connected, or one that takes part in the current run. A
+node that comes back is measured again, like any other. To keep it out, remove its key as well
+(clients/NAME.public).`,
 		Example: "  cprof node forget beta\n  cprof node forget beta gamma",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,7 +39,8 @@ keep it out, take its key away as well (clients/NAME.public).`,
 			}
 			defer link.Close()
 			for _, name := range args {
-				if err := ask(cmd.Context(), link, coordinator.AskForgetNode, coordinator.NodeRequest{Name: name}, nil); err != nil {
+				if err := ask(cmd.Context(), link, coordinator.AskForgetNode,
+					coordinator.NodeRequest{Name: name}, nil); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "forgot %s\n", name)

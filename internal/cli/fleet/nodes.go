@@ -22,9 +22,11 @@ func newNodes() *cobra.Command {
 		Short: "Show the nodes of a fleet, and how well each knows each other's counter",
 		Long: `Show the nodes of a fleet, and how well each knows each other's counter.
 
-The matrix holds, for a reading of the row's counter, the bound of its translation into the column's: half of the interval, in µs, in the
-middle of the newest train. Marks: ! suspect (an estimate: the data contradict the declared wander), ? none yet,
-* narrowed by other nodes (as the server's third_nodes lets them), ~ old (a node is gone, or another epoch). --pairs lists every pair with all that is known of it.
+For a reading of the row's counter, the matrix shows the bound of its translation into the column's:
+half of the interval, in µs, in the middle of the newest train. Marks: ! suspect (an estimate: the
+data contradict the declared wander), ? none yet, * narrowed by third nodes (as the server's
+third_nodes lets them), ~ old (a node is gone, or another epoch). --pairs lists every pair with all
+that is known of it.
 
 Exit code 3: something is unhealthy; it is listed last.`,
 		Example: `  cprof nodes
@@ -76,9 +78,9 @@ Exit code 3: something is unhealthy; it is listed last.`,
 	}
 	server.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&table, "pairs", false, "list every pair in place of the matrix")
-	cmd.Flags().BoolVar(&sweep, "sweep", false, "measure all pairs first, and wait for that")
-	cmd.Flags().StringVar(&svg, "svg", "", "write the matrix into this file as a heat map")
+	cmd.Flags().BoolVar(&table, "pairs", false, "list every pair instead of the matrix")
+	cmd.Flags().BoolVar(&sweep, "sweep", false, "measure all pairs first, and wait for the result")
+	cmd.Flags().StringVar(&svg, "svg", "", "write the matrix to this file as a heat map")
 	return cmd
 }
 
@@ -104,7 +106,8 @@ func writeNodes(out io.Writer, m *coordinator.Matrix) {
 		if n.Virtual {
 			state += ", virtual"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.3f\t%d\t%d\t%s\t%d\t%s\n", n.Name, state, ago(n.Heard_ns), float64(n.NominalHz)/1e6, n.QuantumCycles, n.CoreSlackCycles,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.3f\t%d\t%d\t%s\t%d\t%s\n", n.Name, state, ago(n.Heard_ns),
+			float64(n.NominalHz)/1e6, n.QuantumCycles, n.CoreSlackCycles,
 			n.Address, n.TableGeneration, command.Line(n.Software))
 	}
 	w.Flush()
@@ -113,7 +116,7 @@ func writeNodes(out io.Writer, m *coordinator.Matrix) {
 	}
 }
 
-// cell is a pair's place in the matrix.
+// cell returns the text of a pair in the matrix.
 func cell(p coordinator.PairStatus) string {
 	if p.Hi_cycles == 0 {
 		return "?"
@@ -150,7 +153,8 @@ func writeMatrix(out io.Writer, m *coordinator.Matrix) {
 	for _, p := range m.Pairs {
 		cells[[2]string{p.From, p.Into}] = cell(p)
 	}
-	fmt.Fprintln(out, "\nbound of the row's readings in the column's cycles, ± µs at that node's nominal rate:")
+	fmt.Fprintln(out, "\nbound of the row's readings in the column's cycles, ± µs at that node's "+
+		"nominal rate:")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, n := range m.Nodes {
 		fmt.Fprintf(w, "\t%s", n.Name)
@@ -175,7 +179,8 @@ func writeMatrix(out io.Writer, m *coordinator.Matrix) {
 
 func writePairs(out io.Writer, m *coordinator.Matrix) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "from\tinto\tbound, ± µs\tdirect\tw, ppb\tw_min\tverdict\trate, ppb\tage\tstamps\tpath\ttrains\tlost\tunhealthy")
+	fmt.Fprintln(w, "from\tinto\tbound, ± µs\tdirect\tw, ppb\tw_min\tverdict\trate, "+
+		"ppb\tage\tstamps\tpath\ttrains\tlost\tunhealthy")
 	for _, p := range m.Pairs {
 		rate, bound, direct := "?", "?", "?"
 		if p.Hi_cycles != 0 {
@@ -190,7 +195,8 @@ func writePairs(out io.Writer, m *coordinator.Matrix) {
 		if p.Trains > 0 {
 			age = ago(p.Age_ns)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f\t%.0f\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.From, p.Into, bound, direct, p.Wander_ppb, p.Least_ppb, verdict, rate,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f\t%.0f\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n",
+			p.From, p.Into, bound, direct, p.Wander_ppb, p.Least_ppb, verdict, rate,
 			age, p.Stamps(), p.Path(), p.Trains, p.Lost, command.Line(p.Unhealthy))
 	}
 	w.Flush()
@@ -203,7 +209,8 @@ func writeHealth(out io.Writer, m *coordinator.Matrix) {
 		if s.Running {
 			how = "is under way for"
 		}
-		fmt.Fprintf(out, "sweep %d (%s): %d of %d pairs complete, %s %s; %s\n", s.Number, s.Why, s.Complete, s.Pairs, how,
+		fmt.Fprintf(out, "sweep %d (%s): %d of %d pairs complete, %s %s; %s\n",
+			s.Number, s.Why, s.Complete, s.Pairs, how,
 			time.Duration(s.Took_ns).Round(time.Millisecond), s.Quiet)
 	}
 	if r := m.Run; r != nil {

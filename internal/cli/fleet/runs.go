@@ -18,18 +18,19 @@ import (
 func newRun() *cobra.Command {
 	run := &cobra.Command{
 		Use:   "run",
-		Short: "Open and close runs: experiments on all nodes, with clock anchors around them",
-		Long: `Open and close runs: experiments on all nodes, with clock anchors around them.
+		Short: "Start, stop and list runs: experiments on all nodes, measured before and after",
+		Long: `Start, stop and list runs: experiments on all nodes, measured before and after.
 
-A run begins with a sweep over all pairs of nodes. Then it is open: programs may work, and nodes go on measuring each other on a budget.
-Stopping it ends with another sweep, and fetches the nodes' logs. All of it is one directory on the server's machine, which names what is
-missing.`,
+A run begins with a sweep over all pairs of nodes. Then it is open: programs may work, and nodes go
+on measuring each other on a budget. Stopping it ends with another sweep, and fetches the nodes'
+logs. A run is one directory on the server's machine, which names what is missing.`,
 		Example: `  cprof run start tuesday
   ./workload
   cprof run stop
   cprof run list`,
 	}
-	run.AddCommand(newRunStart(), newRunStatus(), newRunStop(), newRunAbort(), newRunCollect(), newRunList(), newRunRm())
+	run.AddCommand(newRunStart(), newRunStatus(), newRunStop(), newRunAbort(), newRunCollect(),
+		newRunList(), newRunRm())
 	return run
 }
 
@@ -47,14 +48,16 @@ func newRunStart() *cobra.Command {
 			if err := runs.CheckName(request.Name); err != nil {
 				return command.UsageError{Err: err}
 			}
-			return order.give(cmd, coordinator.AskStartRun, request, func(s *coordinator.RunStatus) bool {
-				return s.Phase != coordinator.PhaseBefore && s.Phase != coordinator.PhaseOpening
-			})
+			return order.give(cmd, coordinator.AskStartRun, request,
+				func(s *coordinator.RunStatus) bool {
+					return s.Phase != coordinator.PhaseBefore && s.Phase != coordinator.PhaseOpening
+				})
 		},
 	}
-	order.add(cmd, "return as soon as it has begun")
-	cmd.Flags().StringVar(&request.Note, "note", "", "what you want to remember about it")
-	cmd.Flags().StringVar(&request.Reference, "reference", "", "node in whose cycles results are wanted (default: whoever reads the run chooses)")
+	order.add(cmd, "return as soon as the run has begun")
+	cmd.Flags().StringVar(&request.Note, "note", "", "a note to keep with the run")
+	cmd.Flags().StringVar(&request.Reference, "reference", "",
+		"answer in cycles of this node (default: chosen by the command that reads the run)")
 	return cmd
 }
 
@@ -63,7 +66,7 @@ func newRunStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "status",
-		Short:   "Say how the run goes, or went",
+		Short:   "Show the state of the current or last run",
 		Example: "  cprof run status\n  cprof run status --json | jq -r .phase",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,16 +85,17 @@ func newRunStatus() *cobra.Command {
 func newRunStop() *cobra.Command {
 	var order runOrder
 	cmd := &cobra.Command{
-		Use:     "stop",
-		Short:   "End the run, and wait until it is complete",
-		Long:    "End the run, and wait until it is complete: closed on all nodes, measured once more, and its logs fetched.\n\nExit code 3: something is missing; it is listed.",
+		Use:   "stop",
+		Short: "End the run, and wait until it is complete",
+		Long: "End the run, and wait until it is complete: closed on all nodes, measured once " +
+			"more, and its logs fetched.\n\nExit code 3: parts are missing; they are listed.",
 		Example: "  cprof run stop\n  cprof run stop --no-wait",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return order.give(cmd, coordinator.AskStopRun, nil, isComplete)
 		},
 	}
-	order.add(cmd, "return as soon as it is ending")
+	order.add(cmd, "return as soon as the run is ending")
 	return cmd
 }
 
@@ -99,9 +103,10 @@ func newRunAbort() *cobra.Command {
 	var order runOrder
 	cmd := &cobra.Command{
 		Use:   "abort",
-		Short: "End the run at once, with what is there",
-		Long: `End the run at once, with what is there: its nodes are told, but nobody is waited for, nothing is measured after it and no more logs are
-fetched. "cprof run collect" fetches them later, "cprof run rm" removes the run.
+		Short: "End the run at once, and keep what is there",
+		Long: `End the run at once, and keep what is there. Its nodes are told, but the server waits
+for none, measures nothing and fetches no more logs. "cprof run collect" fetches them later, and
+"cprof run rm" removes the run.
 
 Exit code 3: something is missing; it is listed.`,
 		Example: "  cprof run abort",
@@ -110,7 +115,7 @@ Exit code 3: something is missing; it is listed.`,
 			return order.give(cmd, coordinator.AskAbortRun, nil, isComplete)
 		},
 	}
-	order.add(cmd, "return as soon as it is ending")
+	order.add(cmd, "return as soon as the run is ending")
 	return cmd
 }
 
@@ -119,23 +124,25 @@ func newRunCollect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "collect NAME",
 		Short: "Fetch what a complete run lacks of its nodes' logs",
-		Long: `Fetch what a complete run lacks of its nodes' logs: of nodes that were away when it ended, or whose files came damaged. What is in the
-run already stays as it is, also what was measured. Until it is complete again the run's directory is called NAME.part.
+		Long: `Fetch what a complete run lacks of its nodes' logs: of nodes that were away when it
+ended, or whose files arrived damaged. What is in the run already stays as it is, including what was
+measured. Until the run is complete again its directory is called NAME.part.
 
-Exit code 3: something is missing still; it is listed.`,
+Exit code 3: parts are still missing; they are listed.`,
 		Example: "  cprof run collect tuesday",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return order.give(cmd, coordinator.AskCollectRun, coordinator.RunRequest{Name: args[0]}, isComplete)
+			return order.give(cmd, coordinator.AskCollectRun, coordinator.RunRequest{Name: args[0]},
+				isComplete)
 		},
 	}
-	order.add(cmd, "return as soon as it is fetching")
+	order.add(cmd, "return as soon as fetching has begun")
 	return cmd
 }
 
 func isComplete(s *coordinator.RunStatus) bool { return s.Phase == coordinator.PhaseComplete }
 
-// A runOrder is what the commands have in common that move a run on.
+// A runOrder is what the commands share that change the state of a run.
 type runOrder struct {
 	server         serverFlags
 	asJSON, noWait bool
@@ -147,8 +154,10 @@ func (o *runOrder) add(cmd *cobra.Command, noWait string) {
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, noWait)
 }
 
-// give asks the server for what is to be done with a run, waits until the run has come so far, unless that is not wanted, and prints it.
-func (o *runOrder) give(cmd *cobra.Command, what string, argument any, done func(*coordinator.RunStatus) bool) error {
+// give asks the server to change a run. It waits until done says that the run has come so far,
+// unless --no-wait is given, and prints the run.
+func (o *runOrder) give(cmd *cobra.Command, what string, argument any,
+	done func(*coordinator.RunStatus) bool) error {
 	link, err := o.server.dial()
 	if err != nil {
 		return err
@@ -198,7 +207,9 @@ func newRunList() *cobra.Command {
 				if !e.Ended.IsZero() {
 					took = e.Ended.Sub(e.Begun).Round(time.Second).String()
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Name, state, e.Begun.Local().Format(time.DateTime), took, e.Nodes, e.Missing, e.Path, command.Line(e.Note))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n",
+					e.Name, state, e.Begun.Local().Format(time.DateTime), took, e.Nodes, e.Missing,
+					e.Path, command.Line(e.Note))
 			}
 			return w.Flush()
 		},
@@ -222,7 +233,8 @@ func newRunRm() *cobra.Command {
 			}
 			defer link.Close()
 			for _, name := range args {
-				if err := ask(cmd.Context(), link, coordinator.AskRemoveRun, coordinator.RunRequest{Name: name}, nil); err != nil {
+				if err := ask(cmd.Context(), link, coordinator.AskRemoveRun,
+					coordinator.RunRequest{Name: name}, nil); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", name)
@@ -234,10 +246,10 @@ func newRunRm() *cobra.Command {
 	return cmd
 }
 
-// pollEvery is how often a command that waits asks how far it is.
+// pollEvery is how often a waiting command asks for progress.
 const pollEvery = 200 * time.Millisecond
 
-// poll calls f until it is done, or says why not.
+// poll calls f until it is done or fails.
 func poll(ctx context.Context, f func() (done bool, err error)) error {
 	for {
 		if done, err := f(); done || err != nil {
@@ -252,7 +264,8 @@ func poll(ctx context.Context, f func() (done bool, err error)) error {
 }
 
 // waitForRun waits until a run has come so far.
-func waitForRun(cmd *cobra.Command, link *control.Client, name string, until func(*coordinator.RunStatus) bool) (status *coordinator.RunStatus, err error) {
+func waitForRun(cmd *cobra.Command, link *control.Client, name string,
+	until func(*coordinator.RunStatus) bool) (status *coordinator.RunStatus, err error) {
 	p := command.NewProgress(cmd.ErrOrStderr())
 	defer p.Done()
 	err = poll(cmd.Context(), func() (bool, error) {
@@ -261,10 +274,13 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string, until fun
 			return false, err
 		}
 		if status == nil || status.Name != name {
-			return false, fmt.Errorf("run %q is not there any more: the server was started again, or somebody else ended it", name)
+			return false,
+				fmt.Errorf("run %q no longer exists: the server was restarted, or somebody else "+
+					"ended the run", name)
 		}
 		if status.Sweep != nil {
-			p.Show("run %s: %s, %d of %d pairs", name, status.Phase, status.Sweep.Complete, status.Sweep.Pairs)
+			p.Show("run %s: %s, %d of %d pairs", name, status.Phase, status.Sweep.Complete,
+				status.Sweep.Pairs)
 		} else if status.Of > 0 {
 			p.Show("run %s: %s, %d of %d MB", name, status.Phase, status.Bytes>>20, status.Of>>20)
 		} else {
@@ -275,12 +291,13 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string, until fun
 	return status, err
 }
 
-// waitForSweep has all pairs measured.
+// waitForSweep has the server measure all pairs, and waits for that.
 func waitForSweep(cmd *cobra.Command, link *control.Client) error {
 	var status *coordinator.SweepStatus
 	var refused *control.RefusedError
 	err := ask(cmd.Context(), link, coordinator.AskSweep, coordinator.SweepRequest{}, &status)
-	if errors.As(err, &refused) && refused.Code == control.NotNow { // one is under way, and does as well
+	// a sweep is running, and that one will do
+	if errors.As(err, &refused) && refused.Code == control.NotNow {
 		err = ask(cmd.Context(), link, coordinator.AskSweepStatus, nil, &status)
 		if err == nil && status == nil {
 			return refused
@@ -296,9 +313,11 @@ func waitForSweep(cmd *cobra.Command, link *control.Client) error {
 			return false, err
 		}
 		if status == nil {
-			return false, errors.New("sweep is not there any more: the server was started again, so ask for it again")
+			return false,
+				errors.New("the sweep no longer exists: the server was restarted, so ask again")
 		}
-		p.Show("sweep %d: %d of %d pairs, round %d of %d", status.Number, status.Complete, status.Pairs, status.Round, status.Rounds)
+		p.Show("sweep %d: %d of %d pairs, round %d of %d", status.Number, status.Complete,
+			status.Pairs, status.Round, status.Rounds)
 		return !status.Running, nil
 	})
 }
@@ -310,9 +329,11 @@ func printRun(cmd *cobra.Command, s *coordinator.RunStatus, asJSON bool) error {
 			return err
 		}
 	} else if s == nil {
-		fmt.Fprintln(out, "there was no run since the server was started: \"cprof run list\" lists what it keeps")
+		fmt.Fprintln(out, "there was no run since the server started: \"cprof run list\" lists "+
+			"the runs that it keeps")
 	} else {
-		fmt.Fprintf(out, "run %s: %s, %d pairs, %d trains, in %s\n", s.Name, s.Phase, s.Pairs, s.Trains, s.Path)
+		fmt.Fprintf(out, "run %s: %s, %d pairs, %d trains, in %s\n", s.Name, s.Phase, s.Pairs,
+			s.Trains, s.Path)
 		for _, m := range s.Missing {
 			fmt.Fprintf(out, "missing: %s\n", command.Line(m.String()))
 		}

@@ -14,33 +14,40 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
-// defaultServer is where a server listens that nobody told another address.
+// defaultServer is the default address of a server.
 const defaultServer = "127.0.0.1:7330"
 
-// serverFlags are how a command finds the server, and what it shows there.
+// serverFlags say where the server is and with which key to ask it.
 type serverFlags struct{ address, key, serverKey string }
 
 func (s *serverFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.address, "server", cmp.Or(os.Getenv("CLOUDPROFILER_SERVER"), defaultServer), "the server's address:port; $CLOUDPROFILER_SERVER")
-	f.StringVar(&s.key, "key", os.Getenv("CLOUDPROFILER_KEY"), "file of your secret key, of role admin; $CLOUDPROFILER_KEY")
-	f.StringVar(&s.serverKey, "server-key", os.Getenv("CLOUDPROFILER_SERVER_KEY"), "file of the server's public key; $CLOUDPROFILER_SERVER_KEY")
+	f.StringVar(&s.address, "server", cmp.Or(os.Getenv("CLOUDPROFILER_SERVER"), defaultServer),
+		"the server's address:port; $CLOUDPROFILER_SERVER")
+	f.StringVar(&s.key, "key", os.Getenv("CLOUDPROFILER_KEY"), "file of your secret key, of role "+
+		"admin; $CLOUDPROFILER_KEY")
+	f.StringVar(&s.serverKey, "server-key", os.Getenv("CLOUDPROFILER_SERVER_KEY"),
+		"file of the server's public key; $CLOUDPROFILER_SERVER_KEY")
 }
 
-// dial opens a link to the server.
+// dial connects to the server.
 func (s *serverFlags) dial() (*control.Client, error) {
 	c := control.ClientConfig{Server: s.address}
 	if (s.key == "") != (s.serverKey == "") {
-		return nil, command.Usagef("--key and --server-key belong together: give both, or neither for a server on this machine without keys")
+		return nil, command.Usagef("--key and --server-key belong together: give both, or " +
+			"neither for a server on this machine without keys")
 	}
 	if s.key != "" {
 		key, err := control.ReadKey(s.key)
 		if err != nil {
 			return nil, err
 		}
-		c.Key, c.Publics = &key, func() ([]string, error) { return control.ReadServerKeys(s.serverKey) }
+		c.Key, c.Publics = &key,
+			func() ([]string, error) { return control.ReadServerKeys(s.serverKey) }
 		if _, err := c.Publics(); errors.Is(err, control.ErrKeyRole) {
-			return nil, command.UsageError{Err: fmt.Errorf("--server-key is not of a server: %w", err)}
+			return nil,
+				command.UsageError{Err: fmt.Errorf("--server-key is not the key of a server: %w",
+					err)}
 		} else if err != nil {
 			return nil, err
 		}
@@ -52,19 +59,19 @@ func (s *serverFlags) dial() (*control.Client, error) {
 	return link, err
 }
 
-// ask asks the server one question and reads its answer into result, unless that is nil.
+// ask asks the server one question and decodes its answer into result, unless that is nil.
 func ask(ctx context.Context, link *control.Client, what string, argument, result any) error {
 	err := link.Ask(ctx, what, argument, result)
 	switch {
 	case errors.Is(err, control.ErrKey):
-		return fmt.Errorf("%w: its public half has to be in the server's client_keys", err)
+		return fmt.Errorf("%w: put its public half into the server's client_keys", err)
 	case errors.Is(err, control.ErrUnreachable):
 		return fmt.Errorf("%w: is tsc-server running there, and are the keys right?", err)
 	}
 	return err
 }
 
-// asking is ask for a command that has one question.
+// asking is ask for a command that asks one question.
 func (s *serverFlags) asking(cmd *cobra.Command, what string, argument, result any) error {
 	link, err := s.dial()
 	if err != nil {

@@ -17,17 +17,20 @@ func newSnapshot() *cobra.Command {
 	var server serverFlags
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Write down what flight recorders hold now",
-		Long: `Write down what flight recorders hold now: the last events of every channel with policy overwrite, into its log.
+		Short: "Write what flight recorders hold now to the logs",
+		Long: `Write what flight recorders hold now to the logs: the last events of every channel
+with policy overwrite.
 
-Without --fleet it is this node's agent that does it; with --fleet every node's, by way of the server.
+Without --fleet, this node's agent does it; with --fleet, every node's agent, asked by the server.
 
-What was written down before is not written again. A program asks for the same with Channel.Snapshot, or cp_snapshot in C; its agent
-then passes it on to the other nodes, where it has a server.
+Events that were written before are not written again. A program asks for the same with
+Channel.Snapshot, or cp_snapshot in C. Its agent then passes the request on to the other nodes, if
+it has a server.
 
-Exit code 3: there is no flight recorder that the pattern takes.`,
-		Example: "  cprof snapshot\n  cprof snapshot --channel 'parser*/start'\n  cprof snapshot --fleet\n  cprof snapshot --json",
-		Args:    cobra.NoArgs,
+Exit code 3: no flight recorder matches the pattern.`,
+		Example: "  cprof snapshot\n  cprof snapshot --channel 'parser*/start'\n  cprof snapshot " +
+			"--fleet\n  cprof snapshot --json",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if fleet {
 				return snapshotFleet(cmd, &server, channels, asJSON)
@@ -43,23 +46,26 @@ Exit code 3: there is no flight recorder that the pattern takes.`,
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
 			} else {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d flight recorders, %s rows written\n", s.Channels, command.Thousands(s.Records))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d flight recorders, %s rows written\n",
+					s.Channels, command.Thousands(s.Records))
 			}
 			if err == nil && s.Channels == 0 {
-				return fmt.Errorf("no channel has policy overwrite%s: %w", named(channels), command.ErrPartial)
+				return fmt.Errorf("no channel has policy overwrite%s: %w",
+					named(channels), command.ErrPartial)
 			}
 			return err
 		},
 	}
 	command.RingsFlag(cmd, &dir)
 	server.add(cmd)
-	cmd.Flags().BoolVar(&fleet, "fleet", false, "on every node, by way of the server")
-	cmd.Flags().StringVar(&channels, "channel", "", "pattern on the names of channels, as in the handler table (default: all)")
+	cmd.Flags().BoolVar(&fleet, "fleet", false, "on every node, through the server")
+	cmd.Flags().StringVar(&channels, "channel", "",
+		"pattern of channels' names, as in the handler table (default: all)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
-// snapshotFleet asks the server.
+// snapshotFleet asks the server for a snapshot on every node.
 func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJSON bool) error {
 	var results []coordinator.SnapshotResult
 	request := coordinator.SnapshotRequest{Channels: channels, Reason: "cprof snapshot"}
@@ -79,7 +85,8 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 		case r.Error != "":
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %s\n", r.Node, command.Line(r.Error))
 		default:
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %d flight recorders, %s rows written\n", r.Node, r.Channels, command.Thousands(r.Records))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %d flight recorders, %s rows written\n",
+				r.Node, r.Channels, command.Thousands(r.Records))
 		}
 		if err != nil {
 			return err
@@ -87,17 +94,18 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 	}
 	switch {
 	case failed > 0:
-		return fmt.Errorf("%d of %d nodes did not do it: %w", failed, len(results), command.ErrPartial)
+		return fmt.Errorf("%d of %d nodes failed: %w", failed, len(results), command.ErrPartial)
 	case total == 0:
-		return fmt.Errorf("no channel on %d nodes has policy overwrite%s: %w", len(results), named(channels), command.ErrPartial)
+		return fmt.Errorf("no channel on %d nodes has policy overwrite%s: %w",
+			len(results), named(channels), command.ErrPartial)
 	}
 	return nil
 }
 
-// named says which names a pattern asks for; all of them go without saying.
+// named says which names a pattern matches, or nothing if it matches all.
 func named(pattern string) string {
 	if pattern == "" {
 		return ""
 	}
-	return fmt.Sprintf(" and a name that %q takes", pattern)
+	return fmt.Sprintf(" and a name that matches %q", pattern)
 }

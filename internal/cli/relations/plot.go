@@ -22,12 +22,13 @@ func newRelationPlot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot FILE",
 		Short: "Draw a relation over time: bound, residuals, rate, stamps used",
-		Long: `Draw a relation over time: its bound, what single packets proved relative to it, the relative rate, and whose stamps were used.
-It is drawn as text, or with --svg into an image.
+		Long: `Draw a relation over time: its bound, what single packets proved relative to it, the
+relative rate, and whose stamps were used. The drawing is text, or an image with --svg.
 
-Residuals are shown against the middle of the bound: packets from the first node prove that the truth is not below their mark,
-those from the second that it is not above, and the band is what all of them, and the assumed wander, leave.
-Where the data refute every bound, the packets are shown against a straight line, with the places of the contradictions.
+Residuals are shown relative to the middle of the bound. Packets from the first node prove that the
+truth is not below their mark, packets from the second that it is not above. The band is what all of
+them, and the assumed wander, leave. If the data refute every bound, the packets are shown relative
+to a straight line, with the places of the contradictions.
 
 Exit code 1: the data refute every bound. Exit code 3: the relation is suspect.`,
 		Example: `  cprof relation plot a--b.rel
@@ -67,10 +68,11 @@ Exit code 1: the data refute every bound. Exit code 3: the relation is suspect.`
 	return cmd
 }
 
-// columnsOf is a terminal's width, and 100 where there is none: in files and pipes lines stay readable.
+// columnsOf returns the width of a terminal. Files and pipes get 100, which keeps lines readable.
 func columnsOf(w io.Writer) int {
 	if file, ok := command.FileOf(w); ok {
-		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil &&
+			size.Col > 0 {
 			return min(int(size.Col), 200)
 		}
 	}
@@ -107,7 +109,9 @@ func (s *summary) figure() plot.Figure {
 	time := plot.Axis{Label: "time", Unit: "s", From: min(0, at_s(first)), To: at_s(last)}
 	panels := []plot.Panel{{
 		Title: "Bound", X: time, Y: plot.Axis{Label: "half-width", Unit: "µs", Zero: true},
-		Series: append([]plot.Series{{Name: "bound of " + r.From.Name + " in " + r.Into.Name, Kind: plot.Line, X: half.x, Y: half.lo, Color: plot.Blue}}, s.contradictionRules(at_s)...),
+		Series: append([]plot.Series{{Name: "bound of " + r.From.Name + " in " + r.Into.Name,
+			Kind: plot.Line, X: half.x, Y: half.lo, Color: plot.Blue}},
+			s.contradictionRules(at_s)...),
 	}}
 	panels = append(panels, s.residuals(time, band, at_s), s.rates(time, knots, at_s))
 	if stamps, ok := s.stampPanel(time, at_s); ok {
@@ -115,22 +119,27 @@ func (s *summary) figure() plot.Figure {
 	}
 	d := s.pair.Declared
 	notes := []string{
-		fmt.Sprintf("Assumed: the relative rate stays within %v of its mean in any ±%v, no epoch is broken, cores agree within %d and %d cycles.",
+		fmt.Sprintf("Assumed: the relative rate stays within %v of its mean in any ±%v, no epoch "+
+			"is broken, cores agree within %d and %d cycles.",
 			r.Wander, d.Window, s.pair.A.CoreSlackCycles, s.pair.B.CoreSlackCycles),
 	}
-	notes[0] += " The marks are readings as they were taken; the bound beyond them is quantum and core slack of both nodes, and wander."
+	notes[0] += " The marks are readings as they were taken; the bound beyond them is quantum " +
+		"and core slack of both nodes, and wander."
 	for _, c := range s.contradictions() {
 		notes = append(notes, "Contradiction: "+s.contradictionText(c))
 	}
 	return plot.Figure{
 		Title: fmt.Sprintf("%s in cycles of %s: %s", r.From.Name, r.Into.Name, r.Verdict),
-		Subtitle: fmt.Sprintf("bound ± %s (median), computed with a wander of %.3g ppm, %s; %d trains, %d constraints",
-			microseconds(quantile(s.halves_us, 0.5)), r.Wander.PPM(), refuted(r.Least), s.trains, s.kept),
+		Subtitle: fmt.Sprintf("bound ± %s (median), computed with a wander of %.3g ppm, %s; %d "+
+			"trains, %d constraints",
+			microseconds(quantile(s.halves_us, 0.5)), r.Wander.PPM(), refuted(r.Least), s.trains,
+			s.kept),
 		Panels: panels, Notes: notes,
 	}
 }
 
-// brokenFigure shows constraints that leave no relation, against the line from the first train to the last.
+// brokenFigure shows constraints that allow no relation, relative to the line from the first train
+// to the last.
 func (s *summary) brokenFigure() plot.Figure {
 	a, b := s.pair.A, s.pair.B
 	var trains []tscratio.Kept
@@ -146,8 +155,10 @@ func (s *summary) brokenFigure() plot.Figure {
 		slope = float64(a.NominalHz) / float64(b.NominalHz)
 	}
 	at_s := func(y uint64) float64 { return float64(int64(y-beginB)) / float64(b.NominalHz) }
-	lower := plot.Series{Name: "not below: packets of " + a.Name, Kind: plot.Points, Color: plot.Green}
-	upper := plot.Series{Name: "not above: packets of " + b.Name, Kind: plot.Points, Color: plot.Orange}
+	lower := plot.Series{Name: "not below: packets of " + a.Name, Kind: plot.Points,
+		Color: plot.Green}
+	upper := plot.Series{Name: "not above: packets of " + b.Name, Kind: plot.Points,
+		Color: plot.Orange}
 	for _, k := range trains {
 		for _, c := range k.Constraints {
 			series := &lower
@@ -159,7 +170,9 @@ func (s *summary) brokenFigure() plot.Figure {
 		}
 	}
 	panel := plot.Panel{
-		Title: "Packets", X: plot.Axis{Label: "time", Unit: "s"}, Y: plot.Axis{Label: "against a straight line from the first train to the last", Unit: "µs"},
+		Title: "Packets", X: plot.Axis{Label: "time", Unit: "s"},
+		Y: plot.Axis{Label: "against a straight line from the first train to the last",
+			Unit: "µs"},
 		Series: []plot.Series{lower, upper},
 	}
 	rule := plot.Series{Name: "contradiction", Kind: plot.Rule, Color: plot.Red}
@@ -176,9 +189,10 @@ func (s *summary) brokenFigure() plot.Figure {
 		panel.Series = append(panel.Series, rule)
 	}
 	return plot.Figure{
-		Title:    fmt.Sprintf("%s in cycles of %s: no bound", b.Name, a.Name),
-		Subtitle: fmt.Sprintf("the data prove more than half of the wander that constraints were kept for, %v; %d trains, %d constraints", s.pair.Declared.MaxWander, s.trains, s.kept),
-		Panels:   []plot.Panel{panel}, Notes: notes,
+		Title: fmt.Sprintf("%s in cycles of %s: no bound", b.Name, a.Name),
+		Subtitle: fmt.Sprintf("the data prove more than half of the wander that constraints were "+
+			"kept for, %v; %d trains, %d constraints", s.pair.Declared.MaxWander, s.trains, s.kept),
+		Panels: []plot.Panel{panel}, Notes: notes,
 	}
 }
 
@@ -195,12 +209,14 @@ func (s *summary) contradictionRules(at_s func(uint64) float64) []plot.Series {
 	return []plot.Series{{Name: "contradiction", Kind: plot.Rule, X: x, Color: plot.Red}}
 }
 
-// residuals holds what each packet proved against the middle of the bound.
+// residuals shows what each packet proved, relative to the middle of the bound.
 func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float64) plot.Panel {
 	r := s.relation
 	var lower, upper plot.Series
-	lower = plot.Series{Name: "not below: packets of " + r.Into.Name, Kind: plot.Points, Color: plot.Green}
-	upper = plot.Series{Name: "not above: packets of " + r.From.Name, Kind: plot.Points, Color: plot.Orange}
+	lower = plot.Series{Name: "not below: packets of " + r.Into.Name, Kind: plot.Points,
+		Color: plot.Green}
+	upper = plot.Series{Name: "not above: packets of " + r.From.Name, Kind: plot.Points,
+		Color: plot.Orange}
 	for k := range s.pair.Kept() {
 		for _, c := range k.Constraints {
 			y, x, series := c.B, c.A, &lower
@@ -223,7 +239,8 @@ func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float6
 			series.Y = append(series.Y, us(r.Into, float64(int64(x-at.Mid()))))
 		}
 	}
-	// A late packet proves little and would press everything else flat: most are to be seen.
+	// A late packet proves little and would flatten everything else, so the axis fits most packets,
+	// not all.
 	spread := 4 * quantile(s.halves_us, 0.9)
 	near := slices.Concat(lower.Y, upper.Y)
 	for i := range near {
@@ -239,18 +256,22 @@ func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float6
 	}
 	title := "Residuals"
 	if outside > 0 {
-		title += " (" + strconv.Itoa(outside) + " of " + strconv.Itoa(len(near)) + " are outside of the picture)"
+		title += " (" + strconv.Itoa(outside) + " of " + strconv.Itoa(len(near)) +
+			" are outside of the picture)"
 	}
 	return plot.Panel{
-		Title: title, X: time, Y: plot.Axis{Label: "against the middle of the bound", Unit: "µs", From: -spread, To: spread},
+		Title: title, X: time, Y: plot.Axis{Label: "against the middle of the bound", Unit: "µs",
+			From: -spread, To: spread},
 		Series: []plot.Series{
-			{Name: "bound", Kind: plot.Band, X: band.x, Lo: band.lo, Hi: band.hi, Color: plot.Blue}, lower, upper,
+			{Name: "bound", Kind: plot.Band, X: band.x, Lo: band.lo, Hi: band.hi, Color: plot.Blue},
+			lower, upper,
 		},
 	}
 }
 
-// rates are shown against their own mean: what matters is how they move.
-func (s *summary) rates(time plot.Axis, knots []tscratio.Knot, at_s func(uint64) float64) plot.Panel {
+// rates shows the rates relative to their own mean: what matters is how they move.
+func (s *summary) rates(time plot.Axis, knots []tscratio.Knot,
+	at_s func(uint64) float64) plot.Panel {
 	var rate curve
 	lo, hi, ok := s.meanRate()
 	mean := (lo + hi) / 2
@@ -269,12 +290,14 @@ func (s *summary) rates(time plot.Axis, knots []tscratio.Knot, at_s func(uint64)
 		rate.lo[i], rate.hi[i] = max(rate.lo[i], -spread), min(rate.hi[i], spread)
 	}
 	return plot.Panel{
-		Title: "Relative rate", X: time, Y: plot.Axis{Label: "against the mean of the whole", Unit: "ppb"},
-		Series: []plot.Series{{Name: "mean rate in the window, proven", Kind: plot.Band, X: rate.x, Lo: rate.lo, Hi: rate.hi, Color: plot.Purple}},
+		Title: "Relative rate", X: time, Y: plot.Axis{Label: "against the mean of the whole",
+			Unit: "ppb"},
+		Series: []plot.Series{{Name: "mean rate in the window, proven", Kind: plot.Band, X: rate.x,
+			Lo: rate.lo, Hi: rate.hi, Color: plot.Purple}},
 	}
 }
 
-// stampPanel is left out where the file does not say who took the stamps.
+// stampPanel shows whose stamps were used. It returns false if the file does not say.
 func (s *summary) stampPanel(time plot.Axis, at_s func(uint64) float64) (plot.Panel, bool) {
 	kernel := plot.Series{Name: "of the kernel", Kind: plot.Points, Color: plot.Green}
 	user := plot.Series{Name: "around system calls", Kind: plot.Points, Color: plot.Orange}
@@ -284,12 +307,14 @@ func (s *summary) stampPanel(time plot.Axis, at_s func(uint64) float64) (plot.Pa
 		if s.relation.From.Name == s.pair.A.Name {
 			y = k.A
 		}
-		kernel.X, kernel.Y = append(kernel.X, at_s(y.Mid())), append(kernel.Y, float64(k.Stamps.Kernel))
+		kernel.X, kernel.Y = append(kernel.X, at_s(y.Mid())),
+			append(kernel.Y, float64(k.Stamps.Kernel))
 		user.X, user.Y = append(user.X, at_s(y.Mid())), append(user.Y, float64(k.Stamps.User))
 		any = any || k.Stamps != tscratio.Stamps{}
 	}
 	return plot.Panel{
-		Title: "Stamps used, by train", X: time, Y: plot.Axis{Label: "stamps", Zero: true, Whole: true},
+		Title: "Stamps used, by train",
+		X:     time, Y: plot.Axis{Label: "stamps", Zero: true, Whole: true},
 		Series: []plot.Series{kernel, user},
 	}, any
 }

@@ -38,45 +38,54 @@ type relateFlags struct {
 func newRelate() *cobra.Command {
 	var flags relateFlags
 	cmd := &cobra.Command{
-		Use:   "relate HOST:PORT HOST:PORT",
-		Short: "Relate the counters of two nodes by hand: run trains between two tsc-clients and say what they prove",
-		Long: `Relate the counters of two nodes by hand: run trains of probes between two tsc-clients, in both directions, and say how well
-the one counter is known in cycles of the other.
+		Use: "relate HOST:PORT HOST:PORT",
+		Short: "Relate the counters of two nodes by hand: run trains between two tsc-clients and " +
+			"print what they prove",
+		Long: `Relate the counters of two nodes by hand: run trains of probes between two
+tsc-clients, in both directions, and print how well one counter is known in cycles of the other.
 
-HOST:PORT is where a tsc-client takes commands (its key "command"). Without keys that is a port of this machine; with keys it may be
-anywhere: --key is your own secret key, of role admin, and --node-key the public key of the nodes, once if they share one, or once for
-each in the order of the nodes.
+HOST:PORT is where a tsc-client takes commands (its key "command"). Without keys that is a port of
+this machine. With keys it may be anywhere: --key is your own secret key, of role admin, and
+--node-key is the public key of the nodes, once if they share one, or once for each in the order of
+the nodes.
 
-A node that stops answering ends the measurement; what was measured until then counts, and the node is named. A node whose stamps
-cannot be true is refused by name, and so are answers of an earlier time.
+If a node stops answering, the measurement ends. What was measured until then counts, and the error
+names the node. A node whose stamps cannot be true is refused by name, and so are answers from
+before the measurement.
 
-Exit code 1: nothing was measured, or the data refute every bound. Exit code 3: the relation is suspect, or parts are missing.`,
+Exit code 1: nothing was measured, or the data refute every bound. Exit code 3: the relation is
+suspect, or parts are missing.`,
 		Example: `  tsc-client --node a --command 127.0.0.1:7340 &
   tsc-client --node b --command 127.0.0.1:7350 &
   cprof relate 127.0.0.1:7340 127.0.0.1:7350
   cprof relate 127.0.0.1:7340 127.0.0.1:7350 --seconds 60 -o a--b.rel
-  cprof relate node1:7340 node2:7340 --key me.secret --node-key server.public --json | jq .bound_us`,
+  cprof relate node1:7340 node2:7340 --key me.secret --node-key server.public --json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return relate(cmd.Context(), flags, args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().Float64Var(&flags.seconds, "seconds", 10, "measure for this long")
-	cmd.Flags().IntVar(&flags.trains, "trains", 0, "so many trains in all (default: four a second)")
+	cmd.Flags().IntVar(&flags.trains, "trains",
+		0, "number of trains in all (default: four a second)")
 	cmd.Flags().IntVar(&flags.exchanges, "exchanges", 5, "exchanges of a train, after its warm-up")
-	cmd.Flags().StringVarP(&flags.out, "output", "o", "", "keep the constraints in this `file`, which must not be there yet")
+	cmd.Flags().StringVarP(&flags.out, "output", "o", "",
+		"write the constraints to this `file`, which must not exist")
 	cmd.Flags().StringVar(&flags.key, "key", "", "your secret key `file`, of role admin")
 	cmd.Flags().StringArrayVar(&flags.public, "node-key", nil, "the nodes' public key `file`")
-	cmd.Flags().Var(&flags.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default 1ppm); \"cprof doctor --wander\" measures what is justified")
-	cmd.Flags().BoolVar(&flags.userOnly, "user-stamps", false, "leave the kernel's stamps off where a train begins; those of its answers are as the answering tsc-client's own --user-stamps says")
+	cmd.Flags().Var(&flags.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default "+
+		"1ppm); \"cprof doctor --wander\" measures what is justified")
+	cmd.Flags().BoolVar(&flags.userOnly, "user-stamps",
+		false, "use no kernel stamps in the node that starts a train; the answering tsc-client "+
+			"has its own --user-stamps")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object")
 	return cmd
 }
 
 const (
-	relateTimeout = 3 * time.Second // for an answer of a node beyond what its work takes
+	relateTimeout = 3 * time.Second // for a node's answer, on top of the time that its work takes
 	trainTimeout  = 2 * time.Second // for a train
-	giveUpAfter   = 3               // trains in a row that came to nothing
+	giveUpAfter   = 3               // failed trains in a row
 )
 
 // A relateNode is one of the two tsc-clients.
@@ -84,7 +93,7 @@ type relateNode struct {
 	where   string // as on the command line
 	client  *control.Client
 	answer  tscclient.NodeAnswer
-	address netip.AddrPort // of its answerer, as the other one reaches it
+	address netip.AddrPort // of its answerer, as the other node reaches it
 }
 
 func (n *relateNode) String() string {
@@ -95,14 +104,16 @@ func (n *relateNode) String() string {
 }
 
 // ask asks a node and waits for its answer.
-func (n *relateNode) ask(ctx context.Context, what string, argument, result any, limit time.Duration) error {
+func (n *relateNode) ask(ctx context.Context, what string, argument, result any,
+	limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit+relateTimeout)
 	defer cancel()
 	return n.client.Ask(ctx, what, argument, result)
 }
 
-// meet opens the way to a node and asks what it is.
-func (n *relateNode) meet(ctx context.Context, key *control.Key, publics func() ([]string, error)) error {
+// meet connects to a node and asks what it is.
+func (n *relateNode) meet(ctx context.Context, key *control.Key,
+	publics func() ([]string, error)) error {
 	config := control.ClientConfig{Server: n.where, Key: key, Publics: publics}
 	var err error
 	if n.client, err = control.Dial(config); err != nil {
@@ -110,7 +121,8 @@ func (n *relateNode) meet(ctx context.Context, key *control.Key, publics func() 
 	}
 	if err := n.ask(ctx, tscclient.AskNode, nil, &n.answer, 0); err != nil {
 		if errors.Is(err, control.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("no tsc-client answers at %s: is it running, with --command %s, and do the keys fit? (%w)", n.where, n.where, err)
+			return fmt.Errorf("no tsc-client answers at %s: is it running, with --command %s, "+
+				"and do the keys fit? (%w)", n.where, n.where, err)
 		}
 		return fmt.Errorf("ask %s what it is: %w", n.where, err)
 	}
@@ -120,7 +132,7 @@ func (n *relateNode) meet(ctx context.Context, key *control.Key, publics func() 
 	return nil
 }
 
-// reach finds the address at which the other node reaches this one's answerer.
+// reach finds the address at which the other node reaches this node's answerer.
 func (n *relateNode) reach(ctx context.Context, other *relateNode) error {
 	own, err := resolve(ctx, n.where)
 	if err != nil {
@@ -134,7 +146,8 @@ func (n *relateNode) reach(ctx context.Context, other *relateNode) error {
 	case a.IsUnspecified():
 		n.address = netip.AddrPortFrom(own, n.address.Port())
 	case a.IsLoopback() && !(own.IsLoopback() && others.IsLoopback()):
-		return fmt.Errorf("node %v answers probes at %v, which only its own machine reaches: start its tsc-client with --probes 0.0.0.0:7341 or the like", n, n.address)
+		return fmt.Errorf("node %v answers probes at %v, which only its own machine reaches: "+
+			"start its tsc-client with --probes 0.0.0.0:7341, for example", n, n.address)
 	}
 	return nil
 }
@@ -151,15 +164,16 @@ func resolve(ctx context.Context, where string) (netip.Addr, error) {
 	return addresses[0].Unmap(), nil
 }
 
-// A measurement is what trains between two nodes came to.
+// A measurement holds the results of trains between two nodes.
 type measurement struct {
 	pair    *tscratio.Pair
 	lost    uint64
 	whyUser map[string]int
-	problem error // why it ended before its time
+	problem error // why it ended early
 }
 
-func relate(ctx context.Context, flags relateFlags, where []string, stdout, stderr io.Writer) error {
+func relate(ctx context.Context, flags relateFlags, where []string, stdout,
+	stderr io.Writer) error {
 	if err := flags.check(where); err != nil {
 		return err
 	}
@@ -234,7 +248,7 @@ func (f *relateFlags) check(where []string) error {
 	}
 	if f.out != "" {
 		if _, err := os.Lstat(f.out); err == nil {
-			return command.Usagef("--output %q is there already: choose another name", f.out)
+			return command.Usagef("--output %q exists already: choose another name", f.out)
 		}
 	}
 	return nil
@@ -264,16 +278,20 @@ func meetBoth(ctx context.Context, flags relateFlags, where []string) ([2]*relat
 		}
 	}
 	if a, b := nodes[0], nodes[1]; a.answer.Name == b.answer.Name {
-		return nodes, fmt.Errorf("both nodes are named %q: start one tsc-client with another --node", a.answer.Name)
+		return nodes,
+			fmt.Errorf("both nodes are named %q: start one tsc-client with another --node",
+				a.answer.Name)
 	}
 	return nodes, errors.Join(nodes[0].reach(ctx, nodes[1]), nodes[1].reach(ctx, nodes[0]))
 }
 
-// measurePair runs trains in turn from either node, evenly over the time.
-func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode, line *command.Progress) (*measurement, error) {
+// measurePair runs trains from both nodes in turn, spread evenly over the time.
+func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
+	line *command.Progress) (*measurement, error) {
 	assumptions := tscratio.DefaultAssumptions()
 	if flags.wander.Given {
-		assumptions.Wander, assumptions.MaxWander = flags.wander.Value, max(16*flags.wander.Value, assumptions.MaxWander)
+		assumptions.Wander, assumptions.MaxWander = flags.wander.Value,
+			max(16*flags.wander.Value, assumptions.MaxWander)
 	}
 	pair, err := tscratio.NewPair(nodes[0].answer.Node(), nodes[1].answer.Node(), assumptions)
 	if err != nil {
@@ -313,31 +331,37 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode, l
 		if now := time.Now(); now.Sub(judged) > time.Second {
 			judged = now
 			if r, err := pair.Relate(tscratio.SideA, assumptions.Wander); err == nil {
-				bound = microseconds(quantile(summarize(pair, r, nil).halves_us, 0.5)) + ", " + r.Verdict.String()
+				bound = microseconds(quantile(summarize(pair, r, nil).halves_us, 0.5)) + ", " +
+					r.Verdict.String()
 			}
 		}
-		line.Show("%s and %s: %d of %d trains, %.0f of %.0f s, bound ± %s", nodes[0].answer.Name, nodes[1].answer.Name,
+		line.Show("%s and %s: %d of %d trains, %.0f of %.0f s, bound ± %s", nodes[0].answer.Name,
+			nodes[1].answer.Name,
 			i+1, flags.trains, time.Since(begin).Seconds(), flags.seconds, bound)
 	}
 	if ctx.Err() == nil && failures < giveUpAfter && !errors.Is(m.problem, errSilent) {
-		m.problem = nil // a train that was lost on the way is no reason to doubt the others
+		m.problem = nil // a single lost train is no reason to doubt the others
 	}
 	return m, nil
 }
 
-// errSilent is wrapped when a node answers no commands any more.
-var errSilent = errors.New("does not answer any more: was it stopped, or cut off?")
+// errSilent is wrapped when a node no longer answers commands.
+var errSilent = errors.New("no longer answers: was it stopped, or cut off?")
 
-// train has one node run a train with the other. Refused says that the other's stamps cannot be true.
-func (m *measurement) train(ctx context.Context, flags relateFlags, from, to *relateNode) (refused bool, err error) {
+// train has one node run a train with the other. It returns refused if the other node's stamps
+// cannot be true.
+func (m *measurement) train(ctx context.Context, flags relateFlags, from,
+	to *relateNode) (refused bool, err error) {
 	a := to.answer
 	var answer tscclient.TrainsAnswer
 	err = from.ask(ctx, tscclient.AskTrains, tscclient.TrainsArgument{
 		Target: control.Target{
 			Peer: a.Name, PeerEpoch: a.Epoch, Address: to.address.String(), Key: a.ProbeKey,
-			NominalHz: a.NominalHz, QuantumCycles: a.QuantumCycles, CoreSlackCycles: a.CoreSlackCycles,
+			NominalHz: a.NominalHz, QuantumCycles: a.QuantumCycles,
+			CoreSlackCycles: a.CoreSlackCycles,
 		},
-		Manner: control.Manner{Exchanges: flags.exchanges, Timeout_ns: 200e6, Attempts: 3, UserStamps: flags.userOnly},
+		Manner: control.Manner{Exchanges: flags.exchanges, Timeout_ns: 200e6, Attempts: 3,
+			UserStamps: flags.userOnly},
 		Trains: 1, Limit_ns: int64(trainTimeout),
 	}, &answer, trainTimeout)
 	switch {
@@ -350,7 +374,8 @@ func (m *measurement) train(ctx context.Context, flags relateFlags, from, to *re
 	case answer.Refused:
 		return true, fmt.Errorf("node %v is refused: %s", to, answer.Error)
 	case answer.Epoch != "" && answer.Epoch != from.answer.Epoch:
-		return true, fmt.Errorf("node %v is in epoch %q now, it was in %q: its counter was interrupted; measure again", from, answer.Epoch, from.answer.Epoch)
+		return true, fmt.Errorf("node %v is in epoch %q now and was in %q: its counter was "+
+			"interrupted; measure again", from, answer.Epoch, from.answer.Epoch)
 	}
 	m.lost += answer.Lost
 	for why, n := range answer.WhyUser {
@@ -361,7 +386,7 @@ func (m *measurement) train(ctx context.Context, flags relateFlags, from, to *re
 		if err != nil {
 			return false, fmt.Errorf("node %v: %w", from, err)
 		}
-		part.Declared = m.pair.Declared // nothing of it was pruned
+		part.Declared = m.pair.Declared // none of it was pruned
 		if err := m.pair.Merge(part); err != nil {
 			return false, fmt.Errorf("node %v: %w", from, err)
 		}
@@ -372,7 +397,7 @@ func (m *measurement) train(ctx context.Context, flags relateFlags, from, to *re
 	return false, nil
 }
 
-// writeNew writes a file that must not be there, whole or not at all.
+// writeNew writes a file that must not exist, whole or not at all.
 func writeNew(name string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".relate-*")
 	if err != nil {
@@ -389,7 +414,7 @@ func writeNew(name string, data []byte) error {
 	return nil
 }
 
-// print is the closing summary.
+// print prints the closing summary.
 func (m *measurement) print(w io.Writer, s *summary, file string) error {
 	if err := s.print(w); err != nil {
 		return err
@@ -398,25 +423,30 @@ func (m *measurement) print(w io.Writer, s *summary, file string) error {
 		fmt.Fprintf(w, "%-15s %d answers\n", "lost", m.lost)
 	}
 	for _, why := range slices.Sorted(maps.Keys(m.whyUser)) {
-		fmt.Fprintf(w, "%-15s %d stamps: %s\n", "not by kernel", m.whyUser[why], strings.TrimSuffix(strings.TrimPrefix(why, "user ("), ")"))
+		fmt.Fprintf(w, "%-15s %d stamps: %s\n", "not by kernel",
+			m.whyUser[why], strings.TrimSuffix(strings.TrimPrefix(why, "user ("), ")"))
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", m.hint(s, file))
 	return err
 }
 
-// hint says what to do next.
+// hint returns what to do next.
 func (m *measurement) hint(s *summary, file string) string {
 	switch {
 	case s.relation == nil && len(s.contradictions()) > 0:
-		return "An assumption is broken: look at both machines with \"cprof doctor\", and for how steadily their counters run with \"cprof doctor --wander\"."
+		return "An assumption is broken: look at both machines with \"cprof doctor\", and for " +
+			"how steadily their counters run with \"cprof doctor --wander\"."
 	case s.relation == nil:
 		return "Measure for longer: --seconds."
 	case s.relation.Verdict == tscratio.Suspect:
-		return "Measure again with a larger --wander: \"cprof doctor --wander\" says on each machine what is justified."
+		return "Measure again with a larger --wander: \"cprof doctor --wander\" says on each " +
+			"machine what is justified."
 	case file == "":
-		return "To keep this, translate readings with it or draw it, measure again with -o FILE.rel."
+		return "To keep this, translate readings with it or draw it, measure again with " +
+			"-o FILE.rel."
 	}
-	return fmt.Sprintf("Kept in %s. Next: cprof relation plot %s; cprof relation translate %s COUNT", file, file, file)
+	return fmt.Sprintf("Kept in %s. Next: cprof relation plot %s; cprof relation "+
+		"translate %s COUNT", file, file, file)
 }
 
 // relateJSON is the line of "cprof relate --json". Scripts read it: append only.

@@ -18,7 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// aNode is a tsc-client of a test: its counter is the machine's and an offset.
+// aNode is a tsc-client of a test. Its counter is the machine's plus an offset.
 type aNode struct {
 	client   *tscclient.Client
 	commands *tscclient.Commands
@@ -32,7 +32,8 @@ func startANode(t *testing.T, name string, server control.ServerConfig) *aNode {
 	n.offset.Store(uint64(name[0]) << 50)
 	n.epoch.Store("e1")
 	config := tscclient.DefaultConfig()
-	config.Node = tscratio.Node{Name: name, Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 30, CoreSlackCycles: 2000}
+	config.Node = tscratio.Node{Name: name, Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 30,
+		CoreSlackCycles: 2000}
 	config.Clock = minrtt.Clock{Counter: func() uint64 { return asm.Counter() + n.offset.Load() }}
 	config.Epoch = func() (string, error) { return n.epoch.Load().(string), nil }
 	config.Secret = minrtt.NewSecret()
@@ -54,7 +55,8 @@ func startANode(t *testing.T, name string, server control.ServerConfig) *aNode {
 func TestRelateTwoClients(t *testing.T) {
 	a, b := startANode(t, "a", control.ServerConfig{}), startANode(t, "b", control.ServerConfig{})
 	file := filepath.Join(t.TempDir(), "a--b.rel")
-	code, stdout, stderr := cprof("relate", a.commands.Address(), b.commands.Address(), "--seconds", "0.3", "--trains", "12", "--json", "-o", file)
+	code, stdout, stderr := cprof("relate", a.commands.Address(), b.commands.Address(), "--seconds",
+		"0.3", "--trains", "12", "--json", "-o", file)
 	if code != command.Answered {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -62,7 +64,8 @@ func TestRelateTwoClients(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &j); err != nil {
 		t.Fatal(err)
 	}
-	if j.A.Name != "a" || j.B.Name != "b" || j.Trains != 12 || j.TrainsByA != 6 || j.Verdict != "consistent" || j.Bound_us == nil || j.File != file ||
+	if j.A.Name != "a" || j.B.Name != "b" || j.Trains != 12 || j.TrainsByA != 6 ||
+		j.Verdict != "consistent" || j.Bound_us == nil || j.File != file ||
 		j.KernelStamps != 0 || len(j.WhyUser) == 0 {
 		t.Errorf("%s", stdout)
 	}
@@ -82,18 +85,21 @@ func TestRelateTwoClients(t *testing.T) {
 			t.Fatalf("%d is in %v, in truth %d: %v", y, at, truth, err)
 		}
 	}
-	if code, _, stderr := cprof("relate", a.commands.Address(), b.commands.Address(), "-o", file); code != command.Usage || !strings.Contains(stderr, "is there already") {
+	if code, _, stderr := cprof("relate", a.commands.Address(), b.commands.Address(), "-o",
+		file); code != command.Usage || !strings.Contains(stderr, "exists already") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	code, stdout, _ = cprof("relate", b.commands.Address(), a.commands.Address(), "--seconds", "0.2", "--wander", "2ppm")
-	for _, want := range []string{"node A          b", "within 2 ppm", "consistent", "all around system calls", "not by kernel", "-o FILE.rel"} {
+	code, stdout, _ = cprof("relate", b.commands.Address(), a.commands.Address(), "--seconds",
+		"0.2", "--wander", "2ppm")
+	for _, want := range []string{"node A          b", "within 2 ppm", "consistent",
+		"all around system calls", "not by kernel", "-o FILE.rel"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, no %q in:\n%s", code, want, stdout)
 		}
 	}
 }
 
-// Whoever is the reason for which it ends is named, soon, and what was measured until then counts.
+// The node that ends a measurement is named, soon, and what was measured until then counts.
 func TestRelateNamesWhoFails(t *testing.T) {
 	during := func(a, b *aNode, what func()) (int, string, string) {
 		go func() { // once there is enough for a relation; the measurement takes far longer
@@ -102,21 +108,27 @@ func TestRelateNamesWhoFails(t *testing.T) {
 			}
 			what()
 		}()
-		return cprof("relate", "--seconds", "30", "--trains", "300", a.commands.Address(), b.commands.Address())
+		return cprof("relate", "--seconds", "30", "--trains", "300", a.commands.Address(),
+			b.commands.Address())
 	}
 	for name, tc := range map[string]struct {
 		what func(a, b *aNode)
 		code int
 		want []string
 	}{
-		"commands end":  {func(_, b *aNode) { b.commands.Close() }, command.Partial, []string{`node "b" at`, "does not answer any more"}},
-		"answerer ends": {func(_, b *aNode) { b.client.Close() }, command.Partial, []string{`node "`, "ended early"}},
-		"counter reset": {func(_, b *aNode) { b.offset.Store(1 << 40) }, command.Failed, []string{`node "b" at`, "refused", "replays old answers"}},
-		"new epoch":     {func(a, _ *aNode) { a.epoch.Store("e2") }, command.Failed, []string{`node "a" at`, `in epoch "e2" now`, "measure again"}},
+		"commands end": {func(_, b *aNode) { b.commands.Close() }, command.Partial,
+			[]string{`node "b" at`, "no longer answers"}},
+		"answerer ends": {func(_, b *aNode) { b.client.Close() }, command.Partial,
+			[]string{`node "`, "ended early"}},
+		"counter reset": {func(_, b *aNode) { b.offset.Store(1 << 40) }, command.Failed,
+			[]string{`node "b" at`, "refused", "replays old answers"}},
+		"new epoch": {func(a, _ *aNode) { a.epoch.Store("e2") }, command.Failed,
+			[]string{`node "a" at`, `in epoch "e2" now`, "measure again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, b := startANode(t, "a", control.ServerConfig{}), startANode(t, "b", control.ServerConfig{})
+			a, b := startANode(t, "a", control.ServerConfig{}),
+				startANode(t, "b", control.ServerConfig{})
 			begin := time.Now()
 			code, _, stderr := during(a, b, func() { tc.what(a, b) })
 			if code != tc.code {
@@ -136,7 +148,8 @@ func TestRelateNamesWhoFails(t *testing.T) {
 
 func TestRelateRefuses(t *testing.T) {
 	dir := t.TempDir()
-	secret, public, admin := filepath.Join(dir, "command.secret"), filepath.Join(dir, "command.public"), filepath.Join(dir, "me.secret")
+	secret, public, admin := filepath.Join(dir, "command.secret"),
+		filepath.Join(dir, "command.public"), filepath.Join(dir, "me.secret")
 	clients := filepath.Join(dir, "clients")
 	if err := os.Mkdir(clients, 0o700); err != nil {
 		t.Fatal(err)
@@ -154,13 +167,16 @@ func TestRelateRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, k := range map[string]control.Key{
-		secret: key, public: key.Halved(), admin: me, filepath.Join(clients, "me.public"): me.Halved(), filepath.Join(dir, "stranger.secret"): stranger,
+		secret: key, public: key.Halved(), admin: me,
+		filepath.Join(clients, "me.public"):   me.Halved(),
+		filepath.Join(dir, "stranger.secret"): stranger,
 	} {
 		if err := k.Write(path); err != nil {
 			t.Fatal(err)
 		}
 	}
-	keyed := control.ServerConfig{Key: &key, Clients: func() ([]control.Key, error) { return control.ReadClientKeys(clients) }}
+	keyed := control.ServerConfig{Key: &key,
+		Clients: func() ([]control.Key, error) { return control.ReadClientKeys(clients) }}
 	a, b := startANode(t, "a", control.ServerConfig{}), startANode(t, "a", control.ServerConfig{})
 	c, d := startANode(t, "c", keyed), startANode(t, "d", keyed)
 	short := []string{"--seconds", "0.1", "--trains", "4"}
@@ -169,16 +185,22 @@ func TestRelateRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		"same name":      {[]string{a.commands.Address(), b.commands.Address()}, command.Failed, `both nodes are named "a"`},
-		"same place":     {[]string{"h:1", "h:1"}, command.Usage, "name two"},
-		"no port":        {[]string{"h", "g:1"}, command.Usage, "want HOST:PORT"},
-		"no time":        {[]string{"h:1", "g:1", "--seconds", "0"}, command.Usage, "more than 0"},
-		"half a key":     {[]string{"h:1", "g:1", "--key", admin}, command.Usage, "give both"},
-		"needs keys":     {[]string{"192.0.2.1:1", "192.0.2.2:1"}, command.Failed, "without keys"},
-		"with keys":      {[]string{c.commands.Address(), d.commands.Address(), "--key", admin, "--node-key", public}, command.Answered, ""},
-		"without keys":   {[]string{c.commands.Address(), d.commands.Address()}, command.Failed, "do the keys fit"},
-		"a stranger":     {[]string{c.commands.Address(), d.commands.Address(), "--key", filepath.Join(dir, "stranger.secret"), "--node-key", public}, command.Failed, "do the keys fit"},
-		"not an address": {[]string{"127.0.0.1:1", a.commands.Address()}, command.Failed, "no tsc-client answers at 127.0.0.1:1"},
+		"same name": {[]string{a.commands.Address(), b.commands.Address()}, command.Failed,
+			`both nodes are named "a"`},
+		"same place": {[]string{"h:1", "h:1"}, command.Usage, "name two"},
+		"no port":    {[]string{"h", "g:1"}, command.Usage, "want HOST:PORT"},
+		"no time":    {[]string{"h:1", "g:1", "--seconds", "0"}, command.Usage, "more than 0"},
+		"half a key": {[]string{"h:1", "g:1", "--key", admin}, command.Usage, "give both"},
+		"needs keys": {[]string{"192.0.2.1:1", "192.0.2.2:1"}, command.Failed, "without keys"},
+		"with keys": {[]string{c.commands.Address(), d.commands.Address(), "--key",
+			admin, "--node-key", public}, command.Answered, ""},
+		"without keys": {[]string{c.commands.Address(), d.commands.Address()}, command.Failed,
+			"do the keys fit"},
+		"a stranger": {[]string{c.commands.Address(), d.commands.Address(), "--key",
+			filepath.Join(dir, "stranger.secret"), "--node-key", public}, command.Failed,
+			"do the keys fit"},
+		"not an address": {[]string{"127.0.0.1:1", a.commands.Address()}, command.Failed,
+			"no tsc-client answers at 127.0.0.1:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,7 +208,8 @@ func TestRelateRefuses(t *testing.T) {
 			if tc.code == command.Answered {
 				args = append(args, short...)
 			}
-			if code, _, stderr := cprof(args...); code != tc.code || !strings.Contains(stderr, tc.want) {
+			if code, _, stderr := cprof(args...); code != tc.code ||
+				!strings.Contains(stderr, tc.want) {
 				t.Errorf("exit code %d, want %d with %q: %s", code, tc.code, tc.want, stderr)
 			}
 		})

@@ -15,19 +15,21 @@ import (
 
 func newRelation() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "relation",
-		Short: "Look at a stored relation of two nodes' counters, translate readings with it, draw it",
-		Long: `Look at a stored relation of two nodes' counters, translate readings with it, draw it.
+		Use: "relation",
+		Short: "Look at a stored relation of two nodes' counters, translate readings with " +
+			"it, draw it",
+		Long: `Look at a stored relation of two nodes' counters, translate readings with it, draw
+it.
 
-A relation file (.rel) holds what packets proved about two counters and what was assumed of them; no answer is stored in it. Each of
-these commands works its answer out again, with another wander or into the other node's cycles if you like.
-"cprof relate" makes such a file, and every run holds some.`,
+A relation file (.rel) holds what packets proved about two counters and what was assumed of them. It
+holds no answers: each of these commands computes its answer again, with another wander or in the
+other node's cycles if you like. "cprof relate" makes such a file, and every run holds some.`,
 	}
 	cmd.AddCommand(newRelationShow(), newRelationTranslate(), newRelationPlot())
 	return cmd
 }
 
-// relationFlags say how a stored pair is to be evaluated.
+// relationFlags say how to evaluate a stored pair.
 type relationFlags struct {
 	into   string
 	wander command.WanderFlag
@@ -35,18 +37,21 @@ type relationFlags struct {
 }
 
 func (f *relationFlags) add(cmd *cobra.Command) {
-	cmd.Flags().Var(&f.wander, "wander", "compute with this `wander`, as 0.2ppm or 50ppb, instead of the declared one")
-	cmd.Flags().StringArrayVar(&f.with, "with", nil, "add what this `file` knows of the same two nodes; may be repeated")
+	cmd.Flags().Var(&f.wander, "wander", "compute with this `wander`, as 0.2ppm or 50ppb, "+
+		"instead of the declared one")
+	cmd.Flags().StringArrayVar(&f.with, "with", nil, "add the constraints in this `file` of the "+
+		"same two nodes; may be repeated")
 }
 
 func (f *relationFlags) addInto(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.into, "into", "", "give counts in cycles of this `node` (default: the file's first)")
+	cmd.Flags().StringVar(&f.into, "into", "", "give counts in cycles of this `node` (default: "+
+		"the file's first)")
 }
 
-// maxRelationBytes is far above what a run of days comes to.
+// maxRelationBytes is far above the size of a relation of days.
 const maxRelationBytes = 1 << 30
 
-// readPair reads a relation file, and what is to be merged with it.
+// readPair reads a relation file, and merges the files in with into it.
 func readPair(file string, with []string) (*tscratio.Pair, error) {
 	pair, err := readPairFile(file)
 	if err != nil {
@@ -58,9 +63,12 @@ func readPair(file string, with []string) (*tscratio.Pair, error) {
 			return nil, err
 		}
 		if err := pair.Merge(more); errors.Is(err, tscratio.ErrEpoch) {
-			return nil, fmt.Errorf("add %q to %q: %w: a counter was reset in between, and what was measured before says nothing about after; look at each file alone", other, file, err)
+			return nil, fmt.Errorf("add %q to %q: %w: a counter was reset in between, and what "+
+				"was measured before says nothing about after: look at each file alone",
+				other, file, err)
 		} else if err != nil {
-			return nil, fmt.Errorf("add %q to %q: %w: only files of the same two nodes, measured under the same assumptions, fit together", other, file, err)
+			return nil, fmt.Errorf("add %q to %q: %w: only files of the same two nodes, measured "+
+				"under the same assumptions, fit together", other, file, err)
 		}
 	}
 	return pair, nil
@@ -81,15 +89,16 @@ func readPairFile(file string) (*tscratio.Pair, error) {
 	return pair, nil
 }
 
-// relationRemedy says what to do about a file that cannot be read.
+// relationRemedy returns what to do about a file that cannot be read.
 func relationRemedy(err error) string {
 	switch {
 	case errors.Is(err, tscratio.ErrNotPair):
 		return `: give a file that "cprof relate" wrote, or one of a run's relations/`
 	case errors.Is(err, tscratio.ErrVersion):
-		return ": a later cprof wrote it, use that one"
+		return ": a later cprof wrote it: use that one"
 	case errors.Is(err, tscratio.ErrTorn):
-		return ": it was written or copied in part; copy it again from where it was made, or measure again"
+		return ": it was written or copied in part; copy it again from where it was made, or " +
+			"measure again"
 	case errors.Is(err, tscratio.ErrChecksum):
 		return ": it was damaged; copy it again from where it was made, or measure again"
 	}
@@ -105,7 +114,8 @@ func (f *relationFlags) relate(pair *tscratio.Pair) (*tscratio.Relation, error) 
 	return f.relateInto(pair, into)
 }
 
-func (f *relationFlags) relateInto(pair *tscratio.Pair, into tscratio.Side) (*tscratio.Relation, error) {
+func (f *relationFlags) relateInto(pair *tscratio.Pair, into tscratio.Side) (*tscratio.Relation,
+	error) {
 	w := pair.Declared.Wander
 	if f.wander.Given {
 		w = f.wander.Value
@@ -117,12 +127,13 @@ func (f *relationFlags) relateInto(pair *tscratio.Pair, into tscratio.Side) (*ts
 	return r, nil
 }
 
-// explainRelate adds to an error of Relate what to do.
+// explainRelate adds a remedy to an error of Relate.
 func explainRelate(err error, w, most tscratio.Wander) error {
 	var refuted *tscratio.RefutedError
 	switch {
 	case errors.As(err, &refuted):
-		return fmt.Errorf("%w: an assumption is broken there (see docs/relations.md): no bound can be given", err)
+		return fmt.Errorf("%w: an assumption is broken there (see docs/relations.md): no bound "+
+			"can be given", err)
 	case errors.Is(err, tscratio.ErrWanderAboveMax):
 		return fmt.Errorf("%w: give --wander %v or less, or measure again with more", err, most)
 	case errors.Is(err, tscratio.ErrTooFew):
@@ -131,8 +142,9 @@ func explainRelate(err error, w, most tscratio.Wander) error {
 	return err
 }
 
-// side finds a node of the pair by its name; "" is the other.
-func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (tscratio.Side, error) {
+// side returns the node of the pair that has this name. An empty name means the side other.
+func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (tscratio.Side,
+	error) {
 	switch name {
 	case "":
 		return other, nil
@@ -141,16 +153,17 @@ func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (t
 	case pair.B.Name:
 		return tscratio.SideB, nil
 	}
-	return 0, command.Usagef("%s %q: the relation is of %q and %q", flag, name, pair.A.Name, pair.B.Name)
+	return 0, command.Usagef("%s %q: the relation is of %q and %q", flag, name, pair.A.Name,
+		pair.B.Name)
 }
 
-// us turns a bound in cycles of a node into microseconds at its nominal rate, rounded up: a relation
-// knows no other rate.
+// us turns a bound in cycles of a node into microseconds, rounded up. It uses the node's nominal
+// rate, because a relation knows no other.
 func us(n tscratio.Node, cycles float64) float64 {
 	return command.RoundUp(cycles/float64(n.NominalHz)*1e6, 6)
 }
 
-// A summary is what there is to say about a pair and the relation that was made of it.
+// A summary is what commands print about a pair and its relation.
 type summary struct {
 	pair     *tscratio.Pair
 	relation *tscratio.Relation // nil if there is none
@@ -159,10 +172,11 @@ type summary struct {
 	trains, byA, exchanges, gathered, kept int
 	stamps                                 tscratio.Stamps
 	span                                   time.Duration
-	halves_us                              []float64 // half-widths at readings spread evenly, sorted
-	rate                                   tscratio.Span
-	rateOver_cycles                        uint64
-	first                                  uint64 // reading of From where constraints begin
+	// half-widths at evenly spread readings, sorted
+	halves_us       []float64
+	rate            tscratio.Span
+	rateOver_cycles uint64
+	first           uint64 // reading of From at which constraints begin
 }
 
 const boundSamples = 1000
@@ -207,7 +221,7 @@ func summarize(pair *tscratio.Pair, relation *tscratio.Relation, why error) *sum
 	return s
 }
 
-// quantile of sorted values.
+// quantile returns the quantile q of sorted values.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -224,7 +238,7 @@ func (s *summary) meanRate() (lo, hi float64, ok bool) {
 	return float64(s.rate.Lo) / over, float64(s.rate.Hi) / over, true
 }
 
-// verdict is one word for tables.
+// verdict returns one word for tables.
 func (s *summary) verdict() string {
 	if s.relation == nil {
 		return "none"
@@ -232,7 +246,7 @@ func (s *summary) verdict() string {
 	return s.relation.Verdict.String()
 }
 
-// contradictions names what refutes the wander, if anything does.
+// contradictions returns what refutes the wander, if anything does.
 func (s *summary) contradictions() []tscratio.Contradiction {
 	var refuted *tscratio.RefutedError
 	switch {
@@ -244,13 +258,14 @@ func (s *summary) contradictions() []tscratio.Contradiction {
 	return nil
 }
 
-// err is how a command ends that has printed the summary.
+// err returns the error of a command that has printed the summary, or nil.
 func (s *summary) err() error {
 	switch {
 	case s.relation == nil:
 		return fmt.Errorf("no bound: %w", s.why)
 	case s.relation.Verdict == tscratio.Suspect:
-		return fmt.Errorf("the data refute, or all but refute, a wander of %v: bounds are estimates, computed with %v: %w",
+		return fmt.Errorf("the data refute, or all but refute, a wander of %v: bounds are "+
+			"estimates, computed with %v: %w",
 			s.pair.Declared.Wander, s.relation.Wander, command.ErrPartial)
 	}
 	return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Two nodes in the tests' world: A counts ns, B counts 2.5 cycles a ns from another beginning, and jumps by a step
-// half-way.
+// beginB is where the counter of B begins. In the world of these tests A counts nanoseconds. B
+// counts 2.5 cycles a nanosecond, and jumps by a step half-way.
 const beginB = 1 << 50
 
 func readingB(ns uint64, step int64) uint64 {
@@ -27,7 +27,7 @@ func readingB(ns uint64, step int64) uint64 {
 	return v
 }
 
-// storedPair writes a relation file of a minute, with delays from 10 µs on.
+// storedPair writes the relation file of one minute, with delays of 10 µs and more.
 func storedPair(t *testing.T, step int64, change func(*tscratio.Pair)) string {
 	t.Helper()
 	a := tscratio.Node{Name: "a", Epoch: "boot-a", NominalHz: 1e9, QuantumCycles: 1}
@@ -72,22 +72,27 @@ func writeFile(t *testing.T, name string, data []byte) string {
 }
 
 func TestRelationOutput(t *testing.T) {
-	whole, suspect, stepped := storedPair(t, 0, nil), storedPair(t, 65_000, nil), storedPair(t, 125_000, nil)
+	whole, suspect, stepped := storedPair(t, 0, nil), storedPair(t, 65_000, nil),
+		storedPair(t, 125_000, nil)
 	for _, tc := range []struct {
 		golden string
 		code   int
 		args   []string
 	}{
 		{"relation-show.txt", command.Answered, []string{"relation", "show", whole}},
-		{"relation-show.json", command.Answered, []string{"relation", "show", whole, "--into", "b", "--wander", "0.5ppm", "--json"}},
+		{"relation-show.json", command.Answered, []string{"relation", "show", whole, "--into", "b",
+			"--wander", "0.5ppm", "--json"}},
 		{"relation-plot.txt", command.Answered, []string{"relation", "plot", whole}},
 		{"relation-show-suspect.txt", command.Partial, []string{"relation", "show", suspect}},
 		{"relation-show-stepped.txt", command.Failed, []string{"relation", "show", stepped}},
 		{"relation-plot-stepped.txt", command.Failed, []string{"relation", "plot", stepped}},
-		{"relation-show-stepped.json", command.Failed, []string{"relation", "show", stepped, "--json"}},
+		{"relation-show-stepped.json",
+			command.Failed, []string{"relation", "show", stepped, "--json"}},
 		{"relation-plot-suspect.txt", command.Partial, []string{"relation", "plot", suspect}},
-		{"relation-translate.txt", command.Answered, []string{"relation", "translate", whole, strconv.FormatUint(readingB(20e9, 0), 10)}},
-		{"relation-translate.json", command.Partial, []string{"relation", "translate", suspect, "--from", "a", "--json", "20000000000", "40000000000"}},
+		{"relation-translate.txt", command.Answered, []string{"relation", "translate",
+			whole, strconv.FormatUint(readingB(20e9, 0), 10)}},
+		{"relation-translate.json", command.Partial, []string{"relation", "translate",
+			suspect, "--from", "a", "--json", "20000000000", "40000000000"}},
 	} {
 		code, stdout, stderr := cprof(tc.args...)
 		if code != tc.code {
@@ -99,19 +104,22 @@ func TestRelationOutput(t *testing.T) {
 
 func TestRelationPlotDrawsAnImage(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "x.svg")
-	if code, _, stderr := cprof("relation", "plot", storedPair(t, 0, nil), "--svg", image); code != command.Answered {
+	if code, _, stderr := cprof("relation", "plot", storedPair(t, 0, nil), "--svg",
+		image); code != command.Answered {
 		t.Fatal(stderr)
 	}
 	svg, err := os.ReadFile(image)
-	if err != nil || !bytes.HasPrefix(svg, []byte("<svg ")) || !bytes.HasSuffix(svg, []byte("</svg>\n")) {
+	if err != nil || !bytes.HasPrefix(svg, []byte("<svg ")) ||
+		!bytes.HasSuffix(svg, []byte("</svg>\n")) {
 		t.Errorf("%v: %.100s", err, svg)
 	}
-	if code, _, stderr := cprof("relation", "plot", storedPair(t, 0, nil), "--svg", "/nonexistent/x.svg"); code != command.Failed {
+	if code, _, stderr := cprof("relation", "plot", storedPair(t, 0, nil), "--svg",
+		"/nonexistent/x.svg"); code != command.Failed {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 
-// Every answer holds the truth, from either node and whatever wander it is computed with.
+// Every answer holds the truth, in either direction and with any wander.
 func TestRelationTranslateHoldsTheTruth(t *testing.T) {
 	file := storedPair(t, 0, nil)
 	for _, wander := range []string{"1ppm", "10ppb", "8ppm"} {
@@ -129,7 +137,9 @@ func TestRelationTranslateHoldsTheTruth(t *testing.T) {
 			stdin, stdout := strings.NewReader(in.String()), new(bytes.Buffer)
 			root := commandtest.Root(Commands())
 			root.SetIn(stdin)
-			if code := command.Run(t.Context(), root, []string{"relation", "translate", file, "--json", "--from", from, "--wander", wander}, stdout, os.Stderr); code != command.Answered {
+			if code := command.Run(t.Context(), root, []string{"relation", "translate",
+				file, "--json", "--from", from, "--wander", wander}, stdout,
+				os.Stderr); code != command.Answered {
 				t.Fatalf("exit code %d", code)
 			}
 			lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
@@ -143,7 +153,8 @@ func TestRelationTranslateHoldsTheTruth(t *testing.T) {
 				}
 				lo, _ := strconv.ParseUint(line.Lo, 10, 64)
 				hi, _ := strconv.ParseUint(line.Hi, 10, 64)
-				if truth[i] < lo || truth[i] > hi || *line.Bound_us < 5 || *line.Bound_us > 30 || line.Verdict != "consistent" {
+				if truth[i] < lo || truth[i] > hi || *line.Bound_us < 5 || *line.Bound_us > 30 ||
+					line.Verdict != "consistent" {
 					t.Fatalf("%s, truth %d", text, truth[i])
 				}
 			}
@@ -157,7 +168,10 @@ func TestRelationRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit := func(f func([]byte) []byte) string { return writeFile(t, "x.rel", f(bytes.Clone(data))) }
+	edit := func(f func([]byte) []byte) string {
+		return writeFile(t, "x.rel",
+			f(bytes.Clone(data)))
+	}
 	later := storedPair(t, 0, func(p *tscratio.Pair) { p.B.Epoch = "boot-c" })
 	other := storedPair(t, 0, func(p *tscratio.Pair) { p.B.Name = "c" })
 	backwards := storedPair(t, -1_000_000_000_000, nil)
@@ -166,44 +180,68 @@ func TestRelationRefuses(t *testing.T) {
 		code int
 		want string // in the message
 	}{
-		"no file":          {[]string{"show", "/nonexistent.rel"}, command.Failed, "no such file"},
-		"a directory":      {[]string{"show", t.TempDir()}, command.Failed, "give one that ends in .rel"},
-		"another file":     {[]string{"show", writeFile(t, "x", []byte("#!/bin/sh"))}, command.Failed, `give a file that "cprof relate" wrote`},
-		"torn":             {[]string{"show", edit(func(b []byte) []byte { return b[:len(b)-9] })}, command.Failed, "copy it again from where it was made"},
-		"damaged":          {[]string{"plot", edit(func(b []byte) []byte { b[300] ^= 1; return b })}, command.Failed, "it was damaged"},
-		"later version":    {[]string{"translate", edit(func(b []byte) []byte { b[8] = 9; return b }), "1"}, command.Failed, "a later cprof wrote it"},
-		"another epoch":    {[]string{"show", whole, "--with", later}, command.Failed, "a counter was reset in between"},
-		"readings' epoch":  {[]string{"translate", whole, "--epoch", "boot-c", "1"}, command.Failed, "take the relation that was measured in that epoch"},
-		"other nodes":      {[]string{"show", whole, "--with", other}, command.Failed, "only files of the same two nodes"},
-		"unknown node":     {[]string{"show", whole, "--into", "c"}, command.Usage, `the relation is of "a" and "b"`},
-		"unknown from":     {[]string{"translate", whole, "--from", "c", "1"}, command.Usage, `the relation is of "a" and "b"`},
-		"no wander":        {[]string{"show", whole, "--wander", "fast"}, command.Usage, "give a fraction as 1ppm"},
-		"wander above max": {[]string{"translate", whole, "--wander", "17ppm", "1"}, command.Failed, "give --wander 16 ppm or less"},
-		"no reading":       {[]string{"translate", whole, "-5"}, command.Usage, "unknown shorthand"},
-		"not a reading":    {[]string{"translate", whole, "five"}, command.Failed, "give a decimal number below 2^64"},
-		"far away":         {[]string{"translate", whole, "1"}, command.Failed, "beyond the extrapolation limit"},
-		"some far away":    {[]string{"translate", whole, "1", decimal(readingB(5e9, 0))}, command.Partial, "1 of 2 readings could not be translated"},
-		"backwards":        {[]string{"translate", backwards, decimal(beginB + 100)}, command.Failed, "ran backwards"},
-		"backwards, show":  {[]string{"show", backwards}, command.Failed, "an assumption is broken"},
+		"no file": {[]string{"show", "/nonexistent.rel"}, command.Failed, "no such file"},
+		"a directory": {[]string{"show", t.TempDir()}, command.Failed,
+			"give one that ends in .rel"},
+		"another file": {[]string{"show", writeFile(t, "x", []byte("#!/bin/sh"))},
+			command.Failed, `give a file that "cprof relate" wrote`},
+		"torn": {[]string{"show", edit(func(b []byte) []byte { return b[:len(b)-9] })},
+			command.Failed, "copy it again from where it was made"},
+		"damaged": {[]string{"plot",
+			edit(func(b []byte) []byte { b[300] ^= 1; return b })}, command.Failed,
+			"it was damaged"},
+		"later version": {[]string{"translate",
+			edit(func(b []byte) []byte { b[8] = 9; return b }), "1"}, command.Failed,
+			"a later cprof wrote it"},
+		"another epoch": {[]string{"show", whole, "--with", later}, command.Failed,
+			"a counter was reset in between"},
+		"readings' epoch": {[]string{"translate", whole, "--epoch", "boot-c", "1"}, command.Failed,
+			"take the relation that was measured in that epoch"},
+		"other nodes": {[]string{"show", whole, "--with", other}, command.Failed,
+			"only files of the same two nodes"},
+		"unknown node": {[]string{"show", whole, "--into", "c"}, command.Usage,
+			`the relation is of "a" and "b"`},
+		"unknown from": {[]string{"translate", whole, "--from", "c", "1"}, command.Usage,
+			`the relation is of "a" and "b"`},
+		"no wander": {[]string{"show", whole, "--wander", "fast"}, command.Usage,
+			"give a fraction as 1ppm"},
+		"wander above max": {[]string{"translate", whole, "--wander", "17ppm", "1"}, command.Failed,
+			"give --wander 16 ppm or less"},
+		"no reading": {[]string{"translate", whole, "-5"}, command.Usage, "unknown shorthand"},
+		"not a reading": {[]string{"translate", whole, "five"}, command.Failed,
+			"give a decimal number below 2^64"},
+		"far away": {[]string{"translate", whole, "1"}, command.Failed,
+			"beyond the extrapolation limit"},
+		"some far away": {[]string{"translate", whole, "1", decimal(readingB(5e9, 0))},
+			command.Partial, "1 of 2 readings could not be translated"},
+		"backwards": {[]string{"translate", backwards, decimal(beginB + 100)}, command.Failed,
+			"ran backwards"},
+		"backwards, show": {[]string{"show", backwards}, command.Failed, "an assumption is broken"},
 	} {
 		code, _, stderr := cprof(append([]string{"relation"}, tc.args...)...)
 		if code != tc.code || !strings.Contains(stderr, tc.want) {
-			t.Errorf("%s: exit code %d, want %d; want %q in: %s", name, code, tc.code, tc.want, stderr)
+			t.Errorf("%s: exit code %d, want %d; want %q in: %s", name, code, tc.code, tc.want,
+				stderr)
 		}
 	}
 }
 
-// A file of which nothing is known but one train has no relation, and show says so.
+// A file with a single train has no relation, and show says so.
 func TestRelationOfOneTrain(t *testing.T) {
-	pair, err := tscratio.NewPair(tscratio.Node{Name: "a", NominalHz: 1e9}, tscratio.Node{Name: "b", NominalHz: 1e9}, tscratio.DefaultAssumptions())
+	pair, err := tscratio.NewPair(tscratio.Node{Name: "a", NominalHz: 1e9},
+		tscratio.Node{Name: "b", NominalHz: 1e9}, tscratio.DefaultAssumptions())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pair.Add(tscratio.Train{OneWay: []tscratio.Constraint{{Kind: tscratio.Lower, B: 5, A: 5}}}); err != nil {
+	if err :=
+		pair.Add(
+			tscratio.Train{OneWay: []tscratio.Constraint{{Kind: tscratio.Lower, B: 5,
+				A: 5}}}); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := cprof("relation", "show", writeFile(t, "x.rel", pair.Encode()))
-	if code != command.Failed || !strings.Contains(stderr, "measure for longer") || !strings.Contains(stdout, "1 trains") {
+	if code != command.Failed || !strings.Contains(stderr, "measure for longer") ||
+		!strings.Contains(stdout, "1 trains") {
 		t.Errorf("exit code %d: %s\n%s", code, stdout, stderr)
 	}
 }

@@ -18,16 +18,20 @@ func newRelationShow() *cobra.Command {
 	var flags relationFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "show FILE",
-		Short: "Say how well two counters are known, under which assumptions, and whether the data contradict these",
-		Long: `Say how well two counters are known, under which assumptions, and whether the data contradict these.
+		Use: "show FILE",
+		Short: "Show how well two counters are known, under which assumptions, and whether the " +
+			"data contradict these",
+		Long: `Show how well two counters are known, under which assumptions, and whether the data
+contradict these.
 
-The bound is half of the interval in which a reading of one counter is known to lie in cycles of the other; what is
-printed are its median, its nine tenths and its largest over the time that was measured. The smallest wander that the data
-allow is printed beside the one computed with: where that is less than twice as much, the verdict is suspect and the
-bounds are estimates. Contradictions say when, and what happened: a rate that moved, a step, a reset.
+The bound is half of the interval in which a reading of one counter is known to lie in cycles of the
+other. Printed are its median, its 90th percentile and its largest value over the time of the
+measurement. The smallest wander that the data allow is printed beside the one that was used: if it
+is more than half of that, the verdict is suspect and the bounds are estimates. Contradictions say
+when, and what happened: a rate that moved, a step, a reset.
 
-Exit code 1: the file cannot be read or the data refute every bound. Exit code 3: the relation is suspect.`,
+Exit code 1: the file cannot be read, or the data refute every bound. Exit code 3: the relation is
+suspect.`,
 		Example: `  cprof relation show a--b.rel
   cprof relation show a--b.rel --wander 0.1ppm
   cprof relation show a--b.rel --into b --json | jq .bound_us.median
@@ -60,18 +64,21 @@ Exit code 1: the file cannot be read or the data refute every bound. Exit code 3
 	return cmd
 }
 
-// print is the summary for people.
+// print prints the summary for people.
 func (s *summary) print(w io.Writer) error {
 	p := s.pair
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-15s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	for i, n := range []tscratio.Node{p.A, p.B} {
-		line([]string{"node A", "node B"}[i], "%s, nominal %.4f GHz, quantum %d cycles, core slack %d cycles, epoch %s",
-			n.Name, float64(n.NominalHz)/1e9, n.QuantumCycles, n.CoreSlackCycles, cmp.Or(n.Epoch, "(unnamed)"))
+		line([]string{"node A", "node B"}[i], "%s, nominal %.4f GHz, quantum %d cycles, core "+
+			"slack %d cycles, epoch %s",
+			n.Name, float64(n.NominalHz)/1e9, n.QuantumCycles, n.CoreSlackCycles,
+			cmp.Or(n.Epoch, "(unnamed)"))
 	}
 	d := p.Declared
-	line("assumed", "the relative rate stays within %v of its mean in any ±%v, no epoch is broken, cores agree within their slack",
+	line("assumed", "the relative rate stays within %v of its mean in any ±%v, no epoch is "+
+		"broken, cores agree within their slack",
 		d.Wander, d.Window)
 	if s.stamps.Kernel > 0 {
 		for _, a := range tscratio.StampsAssumed() {
@@ -79,8 +86,10 @@ func (s *summary) print(w io.Writer) error {
 		}
 	}
 	line("measured", "%d trains (%d by %s, %d by %s), %d exchanges, over %v",
-		s.trains, s.byA, p.A.Name, s.trains-s.byA, p.B.Name, s.exchanges, s.span.Round(100*time.Millisecond))
-	line("constraints", "%d kept, %d pruned; wanders up to %v can be computed with", s.kept, max(0, s.gathered-s.kept), d.MaxWander)
+		s.trains, s.byA, p.A.Name, s.trains-s.byA, p.B.Name, s.exchanges,
+		s.span.Round(100*time.Millisecond))
+	line("constraints", "%d kept, %d pruned; wanders up to %v can be computed with",
+		s.kept, max(0, s.gathered-s.kept), d.MaxWander)
 	line("stamps", "%s", s.stampText())
 	r := s.relation
 	if r == nil {
@@ -89,13 +98,17 @@ func (s *summary) print(w io.Writer) error {
 		line("wander", "computed with %v; %s", r.Wander, refuted(r.Least))
 		line("verdict", "%s", s.verdictText())
 		if lo, hi, ok := s.meanRate(); ok {
-			line("rate", "%.12f ± %.3g ppm cycles of %s per cycle of %s, on the mean", (lo+hi)/2, (hi-lo)/(lo+hi)*1e6, r.Into.Name, r.From.Name)
+			line("rate", "%.12f ± %.3g ppm cycles of %s per cycle of %s, on the mean",
+				(lo+hi)/2, (hi-lo)/(lo+hi)*1e6, r.Into.Name, r.From.Name)
 		}
-		line("bound", "median ± %s, nine tenths within ± %s, largest ± %s, at the nominal rate of %s",
-			microseconds(quantile(s.halves_us, 0.5)), microseconds(quantile(s.halves_us, 0.9)), microseconds(quantile(s.halves_us, 1)),
+		line("bound", "median ± %s, nine tenths within ± %s, largest ± %s, at the "+
+			"nominal rate of %s",
+			microseconds(quantile(s.halves_us, 0.5)), microseconds(quantile(s.halves_us, 0.9)),
+			microseconds(quantile(s.halves_us, 1)),
 			r.Into.Name)
 		limits := r.Limits()
-		line("translates", "readings of %s from %d to %d, up to %v beyond what was measured", r.From.Name, limits.Lo, limits.Hi, d.ExtrapolationLimit)
+		line("translates", "readings of %s from %d to %d, up to %v beyond what was measured",
+			r.From.Name, limits.Lo, limits.Hi, d.ExtrapolationLimit)
 	}
 	for _, c := range s.contradictions() {
 		line("contradiction", "%s", s.contradictionText(c))
@@ -103,7 +116,7 @@ func (s *summary) print(w io.Writer) error {
 	return nil
 }
 
-// refuted says what the data say of the wander.
+// refuted says which wanders the data refute.
 func refuted(least tscratio.Wander) string {
 	if least == 0 {
 		return "the data refute none"
@@ -128,7 +141,8 @@ func (s *summary) stampText() string {
 	case user == 0:
 		return fmt.Sprintf("%d, all of the kernel", kernel)
 	case kernel == 0:
-		return fmt.Sprintf("%d, all around system calls: the kernel gave none, so bounds are wider", user)
+		return fmt.Sprintf("%d, all around system calls: the kernel gave none, so bounds are wider",
+			user)
 	}
 	return fmt.Sprintf("%d of the kernel, %d around system calls", kernel, user)
 }
@@ -137,10 +151,11 @@ func (s *summary) verdictText() string {
 	if s.relation.Verdict == tscratio.Consistent {
 		return "consistent"
 	}
-	return fmt.Sprintf("SUSPECT: the assumed wander is less than twice what the data prove; bounds are estimates, computed with %v", s.relation.Wander)
+	return fmt.Sprintf("SUSPECT: the assumed wander is less than twice what the data prove; "+
+		"bounds are estimates, computed with %v", s.relation.Wander)
 }
 
-// contradictionText puts the time since the first constraint beside what tscratio says, which speaks in cycles.
+// contradictionText adds the time since the first constraint to what tscratio says in cycles.
 func (s *summary) contradictionText(c tscratio.Contradiction) string {
 	node, first := s.pair.B, uint64(0)
 	if c.From == s.pair.A.Name {
@@ -162,7 +177,7 @@ func (s *summary) contradictionText(c tscratio.Contradiction) string {
 	return fmt.Sprintf("%s to %s s after the first train: %v", at(c.At.Lo), at(c.At.Hi), c)
 }
 
-// The lines of --json. Scripts read them: append only.
+// These are the lines of --json. Scripts read them: append only.
 type (
 	relationJSON struct {
 		A              nodeJSON            `json:"a"`
@@ -224,22 +239,28 @@ func decimal(v uint64) string { return strconv.FormatUint(v, 10) }
 
 func (s *summary) json() relationJSON {
 	node := func(n tscratio.Node) nodeJSON {
-		return nodeJSON{n.Name, n.Epoch, decimal(n.NominalHz), decimal(n.QuantumCycles), decimal(n.CoreSlackCycles)}
+		return nodeJSON{n.Name, n.Epoch, decimal(n.NominalHz), decimal(n.QuantumCycles),
+			decimal(n.CoreSlackCycles)}
 	}
 	p, d := s.pair, s.pair.Declared
 	j := relationJSON{
 		A: node(p.A), B: node(p.B),
-		Declared_ppm: d.Wander.PPM(), Max_ppm: d.MaxWander.PPM(), Window_s: d.Window.Seconds(), Limit_s: d.ExtrapolationLimit.Seconds(),
-		Trains: s.trains, TrainsByA: s.byA, Exchanges: s.exchanges, Kept: s.kept, Pruned: max(0, s.gathered-s.kept),
-		KernelStamps: s.stamps.Kernel, UserStamps: s.stamps.User, Span_s: s.span.Seconds(), Verdict: s.verdict(),
+		Declared_ppm: d.Wander.PPM(), Max_ppm: d.MaxWander.PPM(), Window_s: d.Window.Seconds(),
+		Limit_s: d.ExtrapolationLimit.Seconds(),
+		Trains:  s.trains, TrainsByA: s.byA, Exchanges: s.exchanges, Kept: s.kept,
+		Pruned:       max(0, s.gathered-s.kept),
+		KernelStamps: s.stamps.Kernel, UserStamps: s.stamps.User, Span_s: s.span.Seconds(),
+		Verdict: s.verdict(),
 	}
 	for _, c := range s.contradictions() {
 		cj := contradictionJSON{
-			Fault: c.Fault.String(), From: c.From, Into: c.Into, Lo: decimal(c.At.Lo), Hi: decimal(c.At.Hi),
+			Fault: c.Fault.String(), From: c.From, Into: c.Into, Lo: decimal(c.At.Lo),
+			Hi:        decimal(c.At.Hi),
 			Asked_ppm: c.Asked.PPM(), Least_ppm: c.Least.PPM(),
 		}
 		if c.Fault == tscratio.Stepped {
-			cj.JumpLo, cj.JumpHi = strconv.FormatInt(c.JumpCycles.Lo, 10), strconv.FormatInt(c.JumpCycles.Hi, 10)
+			cj.JumpLo, cj.JumpHi = strconv.FormatInt(c.JumpCycles.Lo, 10),
+				strconv.FormatInt(c.JumpCycles.Hi, 10)
 		}
 		j.Contradictions = append(j.Contradictions, cj)
 	}
@@ -250,7 +271,8 @@ func (s *summary) json() relationJSON {
 	}
 	w, least := r.Wander.PPM(), r.Least.PPM()
 	j.From, j.Into, j.W_ppm, j.WMin_ppm = r.From.Name, r.Into.Name, &w, &least
-	j.Bound_us = &boundJSON{quantile(s.halves_us, 0.5), quantile(s.halves_us, 0.9), quantile(s.halves_us, 1)}
+	j.Bound_us = &boundJSON{quantile(s.halves_us, 0.5), quantile(s.halves_us, 0.9),
+		quantile(s.halves_us, 1)}
 	if lo, hi, ok := s.meanRate(); ok {
 		j.Rate = &intervalJSON{lo, hi}
 	}

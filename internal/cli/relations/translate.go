@@ -21,16 +21,19 @@ func newRelationTranslate() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "translate FILE [COUNT...]",
-		Short: "Say what the other node's counter showed at a reading of this one, with the bound",
-		Long: `Say what the other node's counter showed at a reading of this one, with the bound.
+		Short: "Translate readings of one node's counter into the other's, with the bound",
+		Long: `Translate readings of one node's counter into the other's, with the bound.
 
-COUNT is a reading of the counter of --from, as a decimal number; without any, readings are taken from standard input,
-one a line. Each answer is an interval: the other counter stood in it, if what the relation assumes is true.
+COUNT is a reading of the counter of --from, as a decimal number. Without any, readings are read
+from standard input, one a line. Each answer is an interval: the other counter stood in it, if what
+the relation assumes is true.
 
-Exit code 1: no reading could be translated. Exit code 3: some could not, or the relation is suspect.`,
+Exit code 1: no reading could be translated. Exit code 3: some could not, or the relation is
+suspect.`,
 		Example: `  cprof relation translate a--b.rel 90872340987234
   cprof relation translate a--b.rel --from a 3452345 3462345 --json
-  cprof log dump --json b.cplog | jq -r 'select(.kind == "events") | .counter' | cprof relation translate a--b.rel --from b`,
+  cprof log dump --json b.cplog | jq -r 'select(.kind == "events") | .counter' |
+    cprof relation translate a--b.rel --from b`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pair, err := readPair(args[0], flags.with)
@@ -42,7 +45,8 @@ Exit code 1: no reading could be translated. Exit code 3: some could not, or the
 				return err
 			}
 			if own := nodeOf(pair, source); cmd.Flags().Changed("epoch") && own.Epoch != epoch {
-				return fmt.Errorf("translate: readings of %q are of epoch %q, %q knows epoch %q: %w: take the relation that was measured in that epoch",
+				return fmt.Errorf("translate: readings of %q are of epoch %q, %q knows epoch %q: "+
+					"%w: take the relation that was measured in that epoch",
 					own.Name, epoch, args[0], own.Epoch, tscratio.ErrEpoch)
 			}
 			into := tscratio.SideA + tscratio.SideB - source
@@ -50,7 +54,8 @@ Exit code 1: no reading could be translated. Exit code 3: some could not, or the
 			if err != nil {
 				return err
 			}
-			t := translator{relation: relation, cursor: relation.Cursor(), out: bufio.NewWriter(cmd.OutOrStdout()), errors: cmd.ErrOrStderr(), json: asJSON}
+			t := translator{relation: relation, cursor: relation.Cursor(),
+				out: bufio.NewWriter(cmd.OutOrStdout()), errors: cmd.ErrOrStderr(), json: asJSON}
 			if len(args) > 1 {
 				err = t.all(strings.NewReader(strings.Join(args[1:], "\n")))
 			} else {
@@ -60,9 +65,11 @@ Exit code 1: no reading could be translated. Exit code 3: some could not, or the
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&from, "from", "", "the `node` whose readings COUNTs are (default: the file's second)")
-	cmd.Flags().StringVar(&epoch, "epoch", "", "refuse unless the readings' node was in this epoch")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.Flags().StringVar(&from, "from", "", "the `node` whose counter was read (default: the "+
+		"file's second)")
+	cmd.Flags().StringVar(&epoch, "epoch", "", "epoch of the readings; refuse if the relation "+
+		"is of another")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
 
@@ -116,14 +123,16 @@ func (t *translator) all(in io.Reader) error {
 	case failed > 0 && failed == asked:
 		return fmt.Errorf("none of %d readings could be translated", asked)
 	case failed > 0:
-		return fmt.Errorf("%d of %d readings could not be translated: %w", failed, asked, command.ErrPartial)
+		return fmt.Errorf("%d of %d readings could not be translated: %w",
+			failed, asked, command.ErrPartial)
 	case t.relation.Verdict == tscratio.Suspect:
-		return fmt.Errorf("the relation is suspect: bounds are estimates, computed with a wander of %v: %w", t.relation.Wander, command.ErrPartial)
+		return fmt.Errorf("the relation is suspect: bounds are estimates, computed with a "+
+			"wander of %v: %w", t.relation.Wander, command.ErrPartial)
 	}
 	return nil
 }
 
-// one answers one reading, and says whether it could.
+// one translates one reading, and reports whether it could.
 func (t *translator) one(text string) (ok bool, err error) {
 	r := t.relation
 	line := translationLine{Reading: text, From: r.From.Name, Into: r.Into.Name}
@@ -136,7 +145,8 @@ func (t *translator) one(text string) (ok bool, err error) {
 	}
 	if problem == nil {
 		half := us(r.Into, float64(at.Width())/2)
-		line.Lo, line.Hi, line.Bound_us, line.Verdict = decimal(at.Lo), decimal(at.Hi), &half, r.Verdict.String()
+		line.Lo, line.Hi, line.Bound_us, line.Verdict = decimal(at.Lo), decimal(at.Hi), &half,
+			r.Verdict.String()
 	} else {
 		line.Error = problem.Error()
 	}
@@ -150,8 +160,10 @@ func (t *translator) one(text string) (ok bool, err error) {
 		if r.Verdict == tscratio.Suspect {
 			mark = "  (estimate: suspect)"
 		}
-		_, err = fmt.Fprintf(t.out, "%s of %s is in [%d, %d] of %s: %d ± %d cycles, ± %s at its nominal rate%s\n",
-			text, r.From.Name, at.Lo, at.Hi, r.Into.Name, at.Mid(), at.HalfWidth(), microseconds(*line.Bound_us), mark)
+		_, err = fmt.Fprintf(t.out, "%s of %s is in [%d, %d] of %s: %d ± %d cycles, ± %s at its "+
+			"nominal rate%s\n",
+			text, r.From.Name, at.Lo, at.Hi, r.Into.Name, at.Mid(), at.HalfWidth(),
+			microseconds(*line.Bound_us), mark)
 	}
 	return problem == nil, err
 }
