@@ -10,18 +10,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoProgram is the demonstration: with its job and its message broker it is larger than cprof.
+// demoProgram is the demonstration. With its job and its message broker it is larger than cprof.
 const demoProgram = "cprof-demo"
 
 func newDemo() *cobra.Command {
 	return &cobra.Command{
-		Use:   "demo",
-		Short: "Run the whole product on this machine: virtual nodes, a streaming job, latencies with bounds",
+		Use: "demo",
+		Short: "Run the whole product on this machine: virtual nodes, a streaming job, latencies " +
+			"with bounds",
 		Long: `Run the whole product on this machine.
 
-The program ` + demoProgram + ` does it, which "make demo" builds. It must lie beside cprof or on the PATH.`,
+The program ` + demoProgram + ` does that, which "make demo" builds. It must be beside cprof or on
+the PATH.`,
 		Example:            "  cprof demo\n  cprof demo --keep tuesday\n  cprof demo --help",
-		DisableFlagParsing: true, // the flags are its own
+		DisableFlagParsing: true, // the demonstration parses its own flags
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := findDemo()
 			if err != nil {
@@ -33,7 +35,7 @@ The program ` + demoProgram + ` does it, which "make demo" builds. It must lie b
 	}
 }
 
-// findDemo looks beside this program first: what lies on the PATH may be another version.
+// findDemo looks beside this program first: a demonstration on the PATH may be another version.
 func findDemo() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), demoProgram)

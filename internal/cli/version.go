@@ -21,5 +21,5 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// thisVersion says in one line which build runs.
+// thisVersion returns one line that says which build this is.
 func thisVersion() string { return daemon.Version("cprof") }

@@ -7,7 +7,8 @@ import (
 
 func TestVersionCommand(t *testing.T) {
 	var out, err strings.Builder
-	if code := Run(t.Context(), []string{"version"}, &out, &err); code != 0 || !strings.HasPrefix(out.String(), "cprof ") {
+	if code := Run(t.Context(), []string{"version"}, &out, &err); code != 0 ||
+		!strings.HasPrefix(out.String(), "cprof ") {
 		t.Errorf("exit code = %d, standard output = %q, standard error = %q", code, &out, &err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Thousands writes a number so that its size is seen.
+// Thousands formats a number with a comma after each group of three digits.
 func Thousands(n uint64) string {
 	text := fmt.Sprint(n)
 	var groups []string
@@ -17,7 +17,7 @@ func Thousands(n uint64) string {
 	return strings.Join(append([]string{text}, groups...), ",")
 }
 
-// RoundUp rounds a bound up to so many decimals.
+// RoundUp rounds a bound up to the given number of decimals.
 func RoundUp(v float64, decimals int) float64 {
 	scale := math.Pow10(decimals)
 	return math.Ceil(v*scale*(1-1e-12)) / scale

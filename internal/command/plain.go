@@ -9,13 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// plain is where all output of cprof goes. Names, errors and descriptions come from nodes, programs
-// and files that need not mean well: what commands a terminal in place of being shown comes out as
-// text, \u001b for ESC, which also JSON takes for the character that it was. Lines and tabs pass.
-// Close it: an incomplete character waits for its end.
+// plain is the writer for all output of cprof. Names, errors and descriptions come from nodes,
+// programs and files that may be hostile. So a character that a terminal would obey instead of
+// showing is written as text, such as \u001b for ESC, which JSON reads as the same character.
+// Newlines and tabs pass. Close it at the end: an incomplete character waits for its
+// rest.
 type plain struct {
 	to   io.Writer
-	rest []byte // of the last Write, of a character
+	rest []byte // incomplete character at the end of the last Write
 }
 
 func (p *plain) Write(b []byte) (int, error) {
@@ -24,7 +25,7 @@ func (p *plain) Write(b []byte) (int, error) {
 		b = append(p.rest, b...)
 		p.rest = nil
 	}
-	begin := 0 // of what is still to be written as it is
+	begin := 0 // start of what is not written yet
 	for i := 0; i < len(b); {
 		if c := b[i]; c >= ' ' && c < 0x7f || c == '\n' || c == '\t' {
 			i++
@@ -55,7 +56,7 @@ func (p *plain) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Close writes what waited.
+// Close writes an incomplete character that waits.
 func (p *plain) Close() error {
 	if len(p.rest) == 0 {
 		return nil
@@ -65,8 +66,8 @@ func (p *plain) Close() error {
 	return err
 }
 
-// commands says whether a terminal would do something in place of showing the character: controls,
-// and what turns the direction of writing.
+// commands reports whether a terminal would obey the character instead of showing it: control
+// characters, and those that change the direction of writing.
 func commands(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
@@ -80,7 +81,7 @@ func FileOf(w io.Writer) (*os.File, bool) {
 	return file, ok
 }
 
-// Line makes a text of somebody else's one line, so that it cannot pass for several.
+// Line puts a foreign text on one line, so that it cannot pass for several.
 func Line(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

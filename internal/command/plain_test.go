@@ -22,7 +22,7 @@ func TestPlainShowsWhatCommandsATerminal(t *testing.T) {
 		"no \xff text \xc3":                   `no \ufffd text \ufffd`,
 		strings.Repeat("x", 100_000) + "\x1b": strings.Repeat("x", 100_000) + `\u001b`,
 	} {
-		for _, step := range []int{len(text), 1, 2, 3} { // whatever pieces it comes in
+		for _, step := range []int{len(text), 1, 2, 3} { // in pieces of any size
 			var out bytes.Buffer
 			p := &plain{to: &out}
 			for b := []byte(text); len(b) > 0; {
@@ -33,7 +33,8 @@ func TestPlainShowsWhatCommandsATerminal(t *testing.T) {
 				b = b[n:]
 			}
 			if err := p.Close(); err != nil || out.String() != want {
-				t.Errorf("%.40q in pieces of %d comes out as %.60q, %v", text, step, out.String(), err)
+				t.Errorf("%.40q in pieces of %d comes out as %.60q, %v", text, step, out.String(),
+					err)
 			}
 		}
 	}
@@ -46,13 +47,18 @@ func TestOutputCommandsNoTerminal(t *testing.T) {
 		"table":   func(cmd *cobra.Command) error { cmd.Println(evil); return nil },
 		"warning": func(cmd *cobra.Command) error { cmd.PrintErrln(evil); return nil },
 		"error":   func(*cobra.Command) error { return errors.New(evil) },
-		"json":    func(cmd *cobra.Command) error { return json.NewEncoder(cmd.OutOrStdout()).Encode(evil) },
+		"json": func(cmd *cobra.Command) error {
+			return json.NewEncoder(
+				cmd.OutOrStdout()).Encode(evil)
+		},
 	} {
 		root := &cobra.Command{Use: "cprof"}
-		root.AddCommand(&cobra.Command{Use: "x", RunE: func(cmd *cobra.Command, _ []string) error { return do(cmd) }})
+		root.AddCommand(&cobra.Command{Use: "x",
+			RunE: func(cmd *cobra.Command, _ []string) error { return do(cmd) }})
 		var out bytes.Buffer
 		Run(context.Background(), root, []string{"x"}, &out, &out)
-		if strings.ContainsAny(out.String(), "\x1b\u009b\x7f") || !strings.Contains(out.String(), "name") {
+		if strings.ContainsAny(out.String(), "\x1b\u009b\x7f") ||
+			!strings.Contains(out.String(), "name") {
 			t.Errorf("%s: %q", name, out.String())
 		}
 		if got := ""; name == "json" {

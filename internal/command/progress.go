@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Progress rewrites one line on a terminal. Where the output is no terminal it prints nothing: a log wants results.
+// Progress rewrites one line on a terminal. If the output is not a terminal it prints nothing: logs
+// should hold results.
 type Progress struct {
 	w     io.Writer
 	shown int
 }
 
-// NewProgress shows progress on w, if that is a terminal.
+// NewProgress returns a Progress that writes to w if that is a terminal.
 func NewProgress(w io.Writer) *Progress {
 	file, ok := FileOf(w)
 	if !ok {
@@ -24,7 +25,7 @@ func NewProgress(w io.Writer) *Progress {
 	if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err != nil {
 		return &Progress{}
 	}
-	return &Progress{w: file} // past plain: it moves the cursor
+	return &Progress{w: file} // not through plain: it moves the cursor
 }
 
 // Show replaces the line.
@@ -37,7 +38,7 @@ func (p *Progress) Show(format string, args ...any) {
 	p.shown = len(text)
 }
 
-// Done takes the line away.
+// Done removes the line.
 func (p *Progress) Done() {
 	p.Show("")
 	if p.w != nil {
@@ -45,8 +46,8 @@ func (p *Progress) Done() {
 	}
 }
 
-// Share returns what shows how much is done, of 1, and what is being done. Any number of goroutines may
-// call it; it writes ten times a second at the most.
+// Share returns a function that shows which part of the work is done, from 0 to 1, and what is
+// being done. It may be called by several goroutines, and writes at most ten times a second.
 func (p *Progress) Share() func(done float64, what string) {
 	shows := make(chan struct{}, 1)
 	var last time.Time
@@ -56,7 +57,8 @@ func (p *Progress) Share() func(done float64, what string) {
 			if now := time.Now(); now.Sub(last) > 100*time.Millisecond {
 				last = now
 				filled := int(done * 30)
-				p.Show("%-15s [%s%s] %3.0f %%", what, strings.Repeat("=", filled), strings.Repeat(" ", 30-filled), done*100)
+				p.Show("%-15s [%s%s] %3.0f %%", what, strings.Repeat("=", filled),
+					strings.Repeat(" ", 30-filled), done*100)
 			}
 			<-shows
 		default:

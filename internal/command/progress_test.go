@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The line shows how much is done and what, is written over no more than ten times a second, and is gone in the end.
+// The line shows how much is done and what, is rewritten at most ten times a second, and is gone at
+// the end.
 func TestProgress(t *testing.T) {
 	var out strings.Builder
 	line := &Progress{w: &out}
@@ -25,7 +26,7 @@ func TestProgress(t *testing.T) {
 	if want += "\r" + strings.Repeat(" ", 54) + "\r"; out.String() != want {
 		t.Errorf("at the end %q, want %q", out.String(), want)
 	}
-	if NewProgress(&out).w != nil { // a log wants results
+	if NewProgress(&out).w != nil { // logs should hold results
 		t.Error("progress is shown where there is no terminal")
 	}
 }

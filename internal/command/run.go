@@ -13,17 +13,17 @@ import (
 // The exit codes of every subcommand.
 const (
 	Answered = 0 // the question was answered
-	Failed   = 1 // it was not
-	Usage    = 2 // the command line is wrong, nothing was done
+	Failed   = 1 // it was not answered
+	Usage    = 2 // the command line is wrong, and nothing was done
 	Partial  = 3 // it was answered, with suspect or missing parts
 )
 
-// ErrPartial is returned (wrapped) by a subcommand that has printed its answer, where parts of the answer are suspect
-// or missing. Its text is printed after the answer and names the parts.
+// ErrPartial is returned (wrapped) by a subcommand that has printed its answer, if parts of the
+// answer are suspect or missing. Its text is printed after the answer and names the parts.
 var ErrPartial = errors.New("answered with suspect or missing parts")
 
-// A UsageError is a command line that is wrong in a way that flags and argument counts do not show, for example two
-// flags that exclude each other. What cobra finds on its own needs no wrapping.
+// A UsageError reports a wrong command line that flags and argument counts do not reveal, for
+// example two flags that exclude each other. Errors that cobra finds need no wrapping.
 type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }
@@ -38,7 +38,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 	defer stderr.Close()
 	defer stdout.Close()
 	root.SetArgs(args)
-	root.SetOut(stdout) // before prepare: cobra's completion commands keep the writer that they find
+	// before Prepare: cobra's completion commands keep the writer that they find
+	root.SetOut(stdout)
 	root.SetErr(stderr)
 	begun := Prepare(root)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -58,8 +59,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 	}
 }
 
-// Prepare gives all commands under root what they have in common. The result becomes true when a subcommand's own code
-// begins to run: every error before that is a wrong command line.
+// Prepare gives all commands under root what they have in common. The result becomes true when a
+// subcommand's own code begins to run: every error before that is a wrong command line.
 func Prepare(root *cobra.Command) (begun *bool) {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
@@ -96,14 +97,15 @@ func Prepare(root *cobra.Command) (begun *bool) {
 	walk(root)
 	if root.Version != "" {
 		line := root.Version
-		root.Version = "" // or cobra answers
+		root.Version = "" // else cobra answers
 		AnswerVersion(root, line)
 	}
 	return begun
 }
 
-// wrongArguments says which argument is missing, or which is too much, by the words of the command's usage: cobra only counts them ("accepts 1
-// arg(s), received 0"), or takes what is too much for a command.
+// wrongArguments returns an error that names the missing or surplus argument, by the words of the
+// command's usage. Cobra only counts them ("accepts 1 arg(s), received 0"), or takes a surplus
+// argument for a command.
 func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	wanted := strings.Fields(cmd.Use)[1:]
 	switch {
@@ -116,8 +118,8 @@ func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	}
 }
 
-// makeGroup lets a command that only holds others answer a wrong word with the nearest right one. Left alone, cobra
-// prints the help of "cprof log" for "cprof log nosuch", and succeeds.
+// makeGroup lets a command that only holds others answer a wrong word with the nearest right one.
+// Without it, cobra prints the help of "cprof log" for "cprof log nosuch", and succeeds.
 func makeGroup(cmd *cobra.Command) {
 	unknown := func(cmd *cobra.Command, word string) error {
 		cmd.SuggestionsMinimumDistance = 2
@@ -137,7 +139,8 @@ func makeGroup(cmd *cobra.Command) {
 		}
 		return errors.New("a command is missing")
 	}
-	// Flags are parsed before the word is looked at: "cprof log dmup --json" is about "dmup", not about "--json".
+	// Cobra parses flags before it looks at the word, but "cprof log dmup --json" should be about
+	// "dmup", not about "--json".
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if word := cmd.Flags().Arg(0); word != "" && cmd.HasSubCommands() {
 			return unknown(cmd, word)

@@ -13,10 +13,11 @@ import (
 // toyRoot has one subcommand for each way to end, and a group.
 func toyRoot() *cobra.Command {
 	ending := func(name string, end func(ctx context.Context) error) *cobra.Command {
-		cmd := &cobra.Command{Use: name, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintln(cmd.OutOrStdout(), "ran "+name)
-			return end(cmd.Context())
-		}}
+		cmd := &cobra.Command{Use: name, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				fmt.Fprintln(cmd.OutOrStdout(), "ran "+name)
+				return end(cmd.Context())
+			}}
 		cmd.Flags().Int("count", 1, "")
 		return cmd
 	}
@@ -30,8 +31,10 @@ func toyRoot() *cobra.Command {
 		two,
 		ending("answer", func(context.Context) error { return nil }),
 		ending("fail", func(context.Context) error { return errors.New("open ring \"x\": gone") }),
-		ending("misuse", func(context.Context) error { return Usagef("--a and --b exclude each other") }),
-		ending("part", func(context.Context) error { return fmt.Errorf("node \"n3\": %w", ErrPartial) }),
+		ending("misuse",
+			func(context.Context) error { return Usagef("--a and --b exclude each other") }),
+		ending("part",
+			func(context.Context) error { return fmt.Errorf("node \"n3\": %w", ErrPartial) }),
 		ending("wait", func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }),
 	)
 	return root
@@ -43,26 +46,30 @@ func TestExitCodes(t *testing.T) {
 		code     int
 		out, err string // substrings
 	}{
-		"answered":                  {"answer", 0, "ran answer", ""},
-		"answered in a group":       {"bench log", 0, "ran log", ""},
-		"failed":                    {"fail", 1, "ran fail", `cprof: open ring "x": gone`},
-		"usage by the command":      {"misuse", 2, "ran misuse", `see "cprof misuse --help"`},
-		"suspect":                   {"part", 3, "ran part", `cprof: node "n3": answered with suspect`},
-		"cancelled":                 {"wait", 1, "ran wait", "cprof: context canceled"},
-		"unknown flag":              {"answer --nosuch", 2, "", "unknown flag: --nosuch"},
-		"bad flag value":            {"answer --count=x", 2, "", `see "cprof answer --help"`},
-		"too many arguments":        {"answer more", 2, "", `cprof: unexpected argument "more"`},
-		"no argument":               {"two", 2, "", "cprof: BEFORE is missing\n"},
-		"too few arguments":         {"two one", 2, "", "cprof: AFTER is missing\n"},
-		"enough arguments":          {"two one two three", 0, "ran two", ""},
-		"unknown command":           {"anwser", 2, "", `unknown command "anwser", did you mean "answer"?`},
-		"unknown, nothing near":     {"zzzzzzzz", 2, "", `unknown command "zzzzzzzz"`},
-		"unknown with a flag":       {"anwser --json", 2, "", `did you mean "answer"?`},
-		"unknown in a group":        {"bench lgo", 2, "", `unknown command "lgo", did you mean "log"?`},
-		"unknown in group, flag":    {"bench lgo --json", 2, "", `did you mean "log"?`},
-		"unknown flag of a group":   {"bench --nosuch", 2, "", "unknown flag: --nosuch"},
-		"nothing":                   {"", 2, "", "a command is missing"},
-		"a group alone":             {"bench", 2, "", "cprof: a command is missing\nsee \"cprof bench --help\""},
+		"answered":             {"answer", 0, "ran answer", ""},
+		"answered in a group":  {"bench log", 0, "ran log", ""},
+		"failed":               {"fail", 1, "ran fail", `cprof: open ring "x": gone`},
+		"usage by the command": {"misuse", 2, "ran misuse", `see "cprof misuse --help"`},
+		"suspect": {"part", 3, "ran part",
+			`cprof: node "n3": answered with suspect`},
+		"cancelled":          {"wait", 1, "ran wait", "cprof: context canceled"},
+		"unknown flag":       {"answer --nosuch", 2, "", "unknown flag: --nosuch"},
+		"bad flag value":     {"answer --count=x", 2, "", `see "cprof answer --help"`},
+		"too many arguments": {"answer more", 2, "", `cprof: unexpected argument "more"`},
+		"no argument":        {"two", 2, "", "cprof: BEFORE is missing\n"},
+		"too few arguments":  {"two one", 2, "", "cprof: AFTER is missing\n"},
+		"enough arguments":   {"two one two three", 0, "ran two", ""},
+		"unknown command": {"anwser", 2, "",
+			`unknown command "anwser", did you mean "answer"?`},
+		"unknown, nothing near": {"zzzzzzzz", 2, "", `unknown command "zzzzzzzz"`},
+		"unknown with a flag":   {"anwser --json", 2, "", `did you mean "answer"?`},
+		"unknown in a group": {"bench lgo", 2, "",
+			`unknown command "lgo", did you mean "log"?`},
+		"unknown in group, flag":  {"bench lgo --json", 2, "", `did you mean "log"?`},
+		"unknown flag of a group": {"bench --nosuch", 2, "", "unknown flag: --nosuch"},
+		"nothing":                 {"", 2, "", "a command is missing"},
+		"a group alone": {"bench", 2, "", "cprof: a command is missing\nsee \"cprof " +
+			"bench --help\""},
 		"help":                      {"--help", 0, "Available Commands", ""},
 		"help of a command":         {"help bench log", 0, "cprof bench log", ""},
 		"help of an unknown one":    {"help nosuch", 2, "", "no help on"},

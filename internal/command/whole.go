@@ -10,15 +10,15 @@ import (
 	"path/filepath"
 )
 
-// WriteWhole writes a file that appears as a whole: one that was there stays until then. What is no
-// regular file, such as a pipe or a device, is written to.
+// WriteWhole replaces a file at once: the old one stays until the new one is complete. It writes
+// directly to a path that is not a regular file, such as a pipe or a device.
 func WriteWhole(path string, text []byte) error {
 	mode := fs.FileMode(0o644)
 	if info, err := os.Stat(path); err == nil {
 		if !info.Mode().IsRegular() {
 			return os.WriteFile(path, text, mode)
 		}
-		if path, err = filepath.EvalSymlinks(path); err != nil { // a link stays one
+		if path, err = filepath.EvalSymlinks(path); err != nil { // a link stays a link
 			return err
 		}
 		mode = info.Mode().Perm()
@@ -41,7 +41,7 @@ func WriteWhole(path string, text []byte) error {
 	return nil
 }
 
-// Draw writes an image whole.
+// Draw writes an image with WriteWhole.
 func Draw(path string, write func(io.Writer) error) error {
 	var image bytes.Buffer
 	err := write(&image)

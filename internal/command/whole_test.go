@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A page that cannot be written whole leaves the file that was named as it was. What a link leads to is written, and what is no file is written to.
+// A file that cannot be written whole stays as it was. WriteWhole follows a link, and writes to a
+// pipe as it is.
 func TestWriteWhole(t *testing.T) {
 	dir := t.TempDir()
 	page, link := filepath.Join(dir, "page.html"), filepath.Join(dir, "link.html")
@@ -23,7 +24,8 @@ func TestWriteWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, err := os.ReadFile(page); err != nil || string(text) != want || info.Mode() != mode {
+		if text, err := os.ReadFile(page); err != nil || string(text) != want ||
+			info.Mode() != mode {
 			t.Errorf("it holds %q, mode %v, %v; want %q, %v", text, info.Mode(), err, want, mode)
 		}
 		entries, err := os.ReadDir(dir)
@@ -38,7 +40,8 @@ func TestWriteWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds("first", 0o640)
-	if err := os.WriteFile(page+".part", []byte("left by one that was killed, and longer"), 0o600); err != nil {
+	if err := os.WriteFile(page+".part", []byte("left by one that was killed, and longer"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := WriteWhole(link, []byte("second")); err != nil {
@@ -62,8 +65,11 @@ func TestWriteWhole(t *testing.T) {
 	}
 	signal.Ignore(unix.SIGXFSZ)
 	defer signal.Reset(unix.SIGXFSZ)
-	const room = 16 << 20                                                                              // the go command's own log of this test has room all the same
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: room, Max: limit.Max}); err != nil { // as a disk on which no more has room
+	// leaves room for the go command's own log of this test
+	const room = 16 << 20
+	// like a full disk
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE,
+		&unix.Rlimit{Cur: room, Max: limit.Max}); err != nil {
 		t.Fatal(err)
 	}
 	tooMuch := WriteWhole(page, make([]byte, room+1))
@@ -97,7 +103,8 @@ func TestWriteWhole(t *testing.T) {
 	} else if n, err := reader.Read(text); err != nil || string(text[:n]) != "third" {
 		t.Errorf("out of a pipe come %q, %v", text[:n], err)
 	}
-	if err := WriteWhole(filepath.Join(dir, "none", "page.html"), nil); !errors.Is(err, os.ErrNotExist) {
+	if err := WriteWhole(filepath.Join(dir, "none", "page.html"), nil); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("into no directory: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// A log call in C costs little more than the counter reading in it: one writer, nobody drains.
+// A log call in C costs little more than the counter reading in it, with one writer and no drainer.
 func TestBarCLogCall(t *testing.T) {
 	repetitions := 7
 	if proof.Begin(t) == proof.Full {
@@ -29,5 +29,6 @@ func TestBarCLogCall(t *testing.T) {
 		t.Logf("%.3f: %.1f ns a call, %.1f ns bare", ratio, call_ns, bare_ns)
 		ratios = append(ratios, ratio)
 	}
-	proof.Check(t, proof.Bar{Name: "C log call, one writer, undrained", Limit: 1.1, Unit: "× bare rdtscp", Timing: true}.From(ratios))
+	proof.Check(t, proof.Bar{Name: "C log call, one writer, undrained",
+		Limit: 1.1, Unit: "× bare rdtscp", Timing: true}.From(ratios))
 }

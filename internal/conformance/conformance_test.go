@@ -21,7 +21,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// scene is a writer, a drainer and their directories.
+// scene is a writer and a drainer with their directories.
 type scene struct {
 	*writer
 	rings, logs string
@@ -39,13 +39,15 @@ func newScene(t testing.TB, language string) *scene {
 	if err := ring.SetNodeNumber(rings, 77); err != nil {
 		t.Fatal(err)
 	}
-	return &scene{writer: startWriter(t, language, rings), rings: rings, logs: filepath.Join(t.TempDir(), "logs"), began: asm.Counter()}
+	return &scene{writer: startWriter(t, language, rings), rings: rings,
+		logs: filepath.Join(t.TempDir(), "logs"), began: asm.Counter()}
 }
 
 func (s *scene) drain() {
 	s.t.Helper()
 	var err error
-	if s.drainer, err = drain.Start(s.rings, drain.Options{Logs: s.logs, Node: "node-1"}); err != nil {
+	if s.drainer,
+		err = drain.Start(s.rings, drain.Options{Logs: s.logs, Node: "node-1"}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { s.drainer.Close() })
@@ -58,7 +60,10 @@ func (s *scene) setHandler(handler string, params channel.Params) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.drainer.SetTable(&handlertable.Table{Rules: []handlertable.Rule{{Channel: "*", Settings: settings}}}); err != nil {
+	if err :=
+		s.drainer.SetTable(
+			&handlertable.Table{Rules: []handlertable.Rule{{Channel: "*",
+				Settings: settings}}}); err != nil {
 		s.t.Fatal(err)
 	}
 	waitFor(s.t, "the new handler", func() bool {
@@ -76,10 +81,10 @@ func waitFor(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// kept is what a log says, without what differs from run to run.
+// kept is what a log holds, without what differs between runs.
 type kept struct {
 	Header      header
-	IDs         []uint64 // of events, in order; of many shards sorted
+	IDs         []uint64 // of events, in order; sorted if there are several shards
 	Links       [][2]uint64
 	Drops       []drop
 	Transitions []transition
@@ -167,7 +172,8 @@ func (s *scene) end() kept {
 		for _, c := range b.Transitions {
 			stamp(-1, c.Counter, false)
 			if b.Shard == 0 {
-				k.Transitions = append(k.Transitions, transition{c.From, c.Generation, channel.Kind(c.Handler), c.A, c.B})
+				k.Transitions = append(k.Transitions,
+					transition{c.From, c.Generation, channel.Kind(c.Handler), c.A, c.B})
 			}
 		}
 		for _, c := range b.Samples {
@@ -179,7 +185,8 @@ func (s *scene) end() kept {
 			k.FirstLast, k.Poisoned = [3]uint64{f.Count, f.FirstID, f.LastID}, f.Poison != 0
 		}
 	}
-	if report := r.Report(); !report.Whole() || !report.Sealed || report.Duplicates+report.Overlaps+report.Foreign > 0 {
+	if report := r.Report(); !report.Whole() || !report.Sealed || report.Duplicates+report.Overlaps+
+		report.Foreign > 0 {
 		s.t.Errorf("the log is not whole: %+v", report)
 	}
 	if len(shards) > 1 {
@@ -188,7 +195,7 @@ func (s *scene) end() kept {
 	return k
 }
 
-// ids are count ids from first on, every step-th.
+// ids returns count ids, from first on, every step-th.
 func ids(first, count, step uint64) (all []uint64) {
 	for i := range count {
 		all = append(all, first+i*step)
@@ -205,10 +212,10 @@ func settings(t testing.TB, handler string, params channel.Params) channel.Setti
 	return s
 }
 
-// opened is the first transition.
+// opened returns the first transition.
 func opened(s channel.Settings) transition { return transition{0, 1, s.Kind, s.A, s.B} }
 
-// cases are what a program does, and what its log then says.
+// cases are what a program does, and what its log holds afterwards.
 var cases = map[string]struct {
 	run  func(s *scene)
 	want func(t testing.TB) kept
@@ -222,7 +229,8 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			id := settings(t, "id", nil)
-			return kept{Header: header{Settings: id, NodeNumber: 77}, IDs: ids(5, 1000, 1), Transitions: []transition{opened(id)}}
+			return kept{Header: header{Settings: id, NodeNumber: 77}, IDs: ids(5, 1000, 1),
+				Transitions: []transition{opened(id)}}
 		},
 	},
 	"defaults, killed": {
@@ -234,7 +242,8 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			buffered := settings(t, "buffered", nil)
-			return kept{Header: header{Settings: buffered, NodeNumber: 77}, IDs: ids(0, 30000, 1), Transitions: []transition{opened(buffered)}}
+			return kept{Header: header{Settings: buffered, NodeNumber: 77}, IDs: ids(0, 30000, 1),
+				Transitions: []transition{opened(buffered)}}
 		},
 	},
 	"laps of a small ring that blocks": {
@@ -246,7 +255,8 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			id := settings(t, "id", nil)
-			return kept{Header: header{Settings: id, Stamp: channel.Unordered, NodeNumber: 77}, IDs: ids(0, 5000, 1), Transitions: []transition{opened(id)}}
+			return kept{Header: header{Settings: id, Stamp: channel.Unordered, NodeNumber: 77},
+				IDs: ids(0, 5000, 1), Transitions: []transition{opened(id)}}
 		},
 	},
 	"drop": {
@@ -258,7 +268,8 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			id := settings(t, "id", nil)
-			return kept{Header: header{Settings: id, Policy: channel.Drop, NodeNumber: 77}, IDs: ids(0, 16, 1), Drops: []drop{{16, 84, logstore.RingFull}},
+			return kept{Header: header{Settings: id, Policy: channel.Drop, NodeNumber: 77},
+				IDs: ids(0, 16, 1), Drops: []drop{{16, 84, logstore.RingFull}},
 				Transitions: []transition{opened(id)}}
 		},
 	},
@@ -271,8 +282,10 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			id := settings(t, "id", nil)
-			return kept{Header: header{Settings: id, Policy: channel.Overwrite, NodeNumber: 77}, IDs: ids(985, 15, 1),
-				Drops: []drop{{0, 985, logstore.Overwritten}}, Transitions: []transition{opened(id)}}
+			return kept{Header: header{Settings: id, Policy: channel.Overwrite, NodeNumber: 77},
+				IDs:         ids(985, 15, 1),
+				Drops:       []drop{{0, 985, logstore.Overwritten}},
+				Transitions: []transition{opened(id)}}
 		},
 	},
 	"snapshot while it runs": {
@@ -287,8 +300,10 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			id := settings(t, "id", nil)
-			return kept{Header: header{Settings: id, Policy: channel.Overwrite, NodeNumber: 77}, IDs: ids(985, 20, 1),
-				Drops: []drop{{0, 985, logstore.Overwritten}}, Transitions: []transition{opened(id)}}
+			return kept{Header: header{Settings: id, Policy: channel.Overwrite, NodeNumber: 77},
+				IDs:         ids(985, 20, 1),
+				Drops:       []drop{{0, 985, logstore.Overwritten}},
+				Transitions: []transition{opened(id)}}
 		},
 	},
 	"counter": {
@@ -300,7 +315,8 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			c := settings(t, "counter", channel.Params{"period": "5ms"})
-			return kept{Header: header{Settings: c, NodeNumber: 77}, Counted: 12345, Transitions: []transition{opened(c)}}
+			return kept{Header: header{Settings: c, NodeNumber: 77}, Counted: 12345,
+				Transitions: []transition{opened(c)}}
 		},
 	},
 	"downsample": {
@@ -312,7 +328,8 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			d := settings(t, "downsample", channel.Params{"n": 7})
-			return kept{Header: header{Settings: d, NodeNumber: 77}, IDs: ids(100, 143, 7), Transitions: []transition{opened(d)}}
+			return kept{Header: header{Settings: d, NodeNumber: 77}, IDs: ids(100, 143, 7),
+				Transitions: []transition{opened(d)}}
 		},
 	},
 	"xoy": {
@@ -325,7 +342,8 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			x := settings(t, "xoy", channel.Params{"x": 2, "y": 10})
-			k := kept{Header: header{Settings: x, NodeNumber: 77}, Transitions: []transition{opened(x)}}
+			k := kept{Header: header{Settings: x, NodeNumber: 77},
+				Transitions: []transition{opened(x)}}
 			for _, id := range append(ids(1<<64-16, 10, 1), ids(7, 100, 1)...) {
 				if id%10 < 2 {
 					k.IDs = append(k.IDs, id)
@@ -344,7 +362,9 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			f := settings(t, "first-last", nil)
-			return kept{Header: header{Settings: f, NodeNumber: 77}, FirstLast: [3]uint64{100, 40, 139}, Poisoned: true, Transitions: []transition{opened(f)}}
+			return kept{Header: header{Settings: f, NodeNumber: 77},
+				FirstLast: [3]uint64{100, 40, 139}, Poisoned: true,
+				Transitions: []transition{opened(f)}}
 		},
 	},
 	"links": {
@@ -358,7 +378,8 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			l := settings(t, "link", nil)
-			return kept{Header: header{Settings: l, NodeNumber: 77}, Links: [][2]uint64{{1, 10}, {1, 11}}, Transitions: []transition{opened(l)}}
+			return kept{Header: header{Settings: l, NodeNumber: 77},
+				Links: [][2]uint64{{1, 10}, {1, 11}}, Transitions: []transition{opened(l)}}
 		},
 	},
 	"links, shared": {
@@ -370,7 +391,8 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			l := settings(t, "link", nil)
-			return kept{Header: header{Settings: l, NodeNumber: 77}, Links: [][2]uint64{{1, 10}}, Transitions: []transition{opened(l)}}
+			return kept{Header: header{Settings: l, NodeNumber: 77}, Links: [][2]uint64{{1, 10}},
+				Transitions: []transition{opened(l)}}
 		},
 	},
 	"shared": {
@@ -382,7 +404,8 @@ var cases = map[string]struct {
 		},
 		func(t testing.TB) kept {
 			id := settings(t, "id", nil)
-			return kept{Header: header{Settings: id, NodeNumber: 77}, IDs: ids(0, 20000, 1), Transitions: []transition{opened(id)}}
+			return kept{Header: header{Settings: id, NodeNumber: 77}, IDs: ids(0, 20000, 1),
+				Transitions: []transition{opened(id)}}
 		},
 	},
 	"the handler changes": {
@@ -398,15 +421,17 @@ var cases = map[string]struct {
 			s.do("log 0 10")
 			s.setHandler("id", nil)
 			s.do("log 50 2")
-			s.setHandler("downsample", channel.Params{"n": 3}) // which counts anew
+			s.setHandler("downsample", channel.Params{"n": 3}) // the count begins again
 			s.do("log 60 4")
 			s.do("close")
 		},
 		func(t testing.TB) kept {
 			buffered := settings(t, "buffered", nil)
 			return kept{Header: header{Settings: settings(t, "id", nil), NodeNumber: 77},
-				IDs: slices.Concat(ids(0, 10, 1), ids(0, 2, 5), ids(0, 3, 4), ids(50, 2, 1), ids(60, 2, 3)),
-				Transitions: []transition{opened(buffered), {10, 2, channel.XoY, 1, 5}, {12, 3, channel.Null, 0, 0},
+				IDs: slices.Concat(ids(0, 10, 1), ids(0, 2, 5), ids(0, 3, 4), ids(50, 2, 1),
+					ids(60, 2, 3)),
+				Transitions: []transition{opened(buffered), {10, 2, channel.XoY, 1, 5},
+					{12, 3, channel.Null, 0, 0},
 					{12, 4, channel.Downsample, 4, 0}, {15, 5, channel.Identity, 0, 0},
 					{17, 6, channel.Downsample, 3, 0}}}
 		},
@@ -421,7 +446,9 @@ func TestLanguagesSayTheSame(t *testing.T) {
 					s := newScene(t, language)
 					cases[name].run(s)
 					got, want := s.end(), cases[name].want(t)
-					got.Header.Settings, want.Header.Settings = channel.Settings{}, channel.Settings{} // of the last segment's begin
+					// those at the start of the last segment
+					got.Header.Settings, want.Header.Settings = channel.Settings{},
+						channel.Settings{}
 					if diff := cmp.Diff(want, got); diff != "" {
 						t.Error(diff)
 					}
@@ -431,7 +458,7 @@ func TestLanguagesSayTheSame(t *testing.T) {
 	}
 }
 
-// What one library refuses, the other does.
+// Both libraries refuse the same.
 func TestLanguagesRefuseTheSame(t *testing.T) {
 	for _, order := range []string{
 		"open one nopoint id 0 0 0 0 - - 0",
@@ -459,7 +486,7 @@ func TestLanguagesRefuseTheSame(t *testing.T) {
 	}
 }
 
-// Without a drainer a program waits for a second in all, whatever number of channels it has.
+// Without a drainer a program waits for one second in all, however many channels it has.
 func TestLanguagesWaitASecondInAll(t *testing.T) {
 	for language := range writers {
 		t.Run(language, func(t *testing.T) {
@@ -477,14 +504,14 @@ func TestLanguagesWaitASecondInAll(t *testing.T) {
 	}
 }
 
-// A child of a C program keeps nothing, and does not keep the ring alive.
+// A forked child of a C program keeps nothing, and does not keep the ring alive.
 func TestForkInC(t *testing.T) {
 	s := newScene(t, "c")
 	s.do("open one a/x id 0 0 0 0 - - 0")
 	s.do("log 0 10")
 	s.do("fork 100")
 	s.do("log 10 10")
-	// The child outlives it: it has the other end of the orders, which the test keeps.
+	// The child outlives the program: it has the other end of the orders, which the test keeps.
 	if err := s.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -497,7 +524,7 @@ func TestForkInC(t *testing.T) {
 	}
 }
 
-// An agent finds in a ring what the other language's library wrote: the bytes of the two headers differ where rings do.
+// A ring has the same bytes in both languages, except where any two rings differ.
 func TestLanguagesMakeTheSameFile(t *testing.T) {
 	images := map[string][]byte{}
 	for language := range writers {
@@ -512,9 +539,10 @@ func TestLanguagesMakeTheSameFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	differ := map[string][2]int{ // what is of one ring alone: from, to
+	differ := map[string][2]int{ // what belongs to one ring alone: from, to
 		"incarnation": {32, 48}, "counter, UTC and process": {64, 92}, "checksum": {248, 252},
-		"journal's counter": {4096 + 512 + 40, 4096 + 512 + 48}, "drops' counters": {4096 + 1536 + 16, 4096 + 1536 + 32},
+		"journal's counter": {4096 + 512 + 40, 4096 + 512 + 48},
+		"drops' counters":   {4096 + 1536 + 16, 4096 + 1536 + 32},
 	}
 	for i := 8192; i < len(images["go"]); i += ring.RecordBytes {
 		differ[fmt.Sprint("counter of record ", i)] = [2]int{i, i + 8}

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// What the kernel shows of control groups and of the machine, and what is said to a ring of 64 MiB, for which 69206016 bytes must be left.
+// The cases are what the kernel shows of control groups and of the machine, and the answer about a
+// ring of 64 MiB, for which 69206016 bytes must be left.
 func TestMemoryThatIsLeft(t *testing.T) {
 	cases := []struct {
 		name  string
@@ -19,42 +20,72 @@ func TestMemoryThatIsLeft(t *testing.T) {
 		says  string // "": there is room
 	}{
 		{"nothing to read", nil, ""},
-		{"v2 without limit", map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max\n", "sys/fs/cgroup/a/memory.current": "5\n"}, ""},
+		{"v2 without limit", map[string]string{"proc/self/cgroup": "0::/a\n",
+			"sys/fs/cgroup/a/memory.max": "max\n", "sys/fs/cgroup/a/memory.current": "5\n"}, ""},
 		{"v2 with just enough", map[string]string{"proc/self/cgroup": "0::/a\n",
-			"sys/fs/cgroup/a/memory.max": "100000000\n", "sys/fs/cgroup/a/memory.current": "30793984\n"}, ""},
+			"sys/fs/cgroup/a/memory.max":     "100000000\n",
+			"sys/fs/cgroup/a/memory.current": "30793984\n"}, ""},
 		{"v2 with a byte less", map[string]string{"proc/self/cgroup": "0::/a\n",
-			"sys/fs/cgroup/a/memory.max": "100000000\n", "sys/fs/cgroup/a/memory.current": "30793985\n"}, `control group "/a" has 69206015 left (memory.max 100000000)`},
+			"sys/fs/cgroup/a/memory.max":     "100000000\n",
+			"sys/fs/cgroup/a/memory.current": "30793985\n"},
+			`control group "/a" has 69206015 left (memory.max 100000000)`},
 		{"v2, the parent is full", map[string]string{"proc/self/cgroup": "0::/p/a\n",
 			"sys/fs/cgroup/p/a/memory.max": "max\n", "sys/fs/cgroup/p/a/memory.current": "1\n",
-			"sys/fs/cgroup/p/memory.max": "1000\n", "sys/fs/cgroup/p/memory.current": "2000\n"}, `control group "/p" has 0 left (memory.max 1000)`},
+			"sys/fs/cgroup/p/memory.max": "1000\n", "sys/fs/cgroup/p/memory.current": "2000\n"},
+			`control group "/p" has 0 left (memory.max 1000)`},
 		{"v2, its own group is the root", map[string]string{"proc/self/cgroup": "0::/\n",
-			"sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "0\n"}, `control group "/" has 1000 left`},
+			"sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "0\n"},
+			`control group "/" has 1000 left`},
 		{"v2, full of page cache", map[string]string{"proc/self/cgroup": "0::/a\n",
-			"sys/fs/cgroup/a/memory.max": "100000000\n", "sys/fs/cgroup/a/memory.current": "100000000\n",
-			"sys/fs/cgroup/a/memory.stat": "anon 5\nfile 99999999\nactive_file 40000000\ninactive_file 29206016\n"}, ""},
-		{"v2, full of the kernel's memory of files", map[string]string{"proc/self/cgroup": "0::/a\n",
-			"sys/fs/cgroup/a/memory.max": "100000000\n", "sys/fs/cgroup/a/memory.current": "100000000\n",
-			"sys/fs/cgroup/a/memory.stat": "slab_unreclaimable 9\nslab_reclaimable 69206015\nslab 69206024\ninactive_file 1\n"}, ""},
-		{"v2, a group that cannot be read in one that is full", map[string]string{"proc/self/cgroup": "0::/p/a/b\n",
-			"sys/fs/cgroup/p/a/memory.max": "1000\n",
-			"sys/fs/cgroup/p/memory.max":   "1000\n", "sys/fs/cgroup/p/memory.current": "999\n"}, `control group "/p" has 1 left`},
+			"sys/fs/cgroup/a/memory.max":     "100000000\n",
+			"sys/fs/cgroup/a/memory.current": "100000000\n",
+			"sys/fs/cgroup/a/memory.stat": "anon 5\nfile 99999999\nactive_file " +
+				"40000000\ninactive_file 29206016\n"}, ""},
+		{"v2, full of the kernel's memory of files",
+			map[string]string{"proc/self/cgroup": "0::/a\n",
+				"sys/fs/cgroup/a/memory.max":     "100000000\n",
+				"sys/fs/cgroup/a/memory.current": "100000000\n",
+				"sys/fs/cgroup/a/memory.stat": "slab_unreclaimable 9\nslab_reclaimable " +
+					"69206015\nslab 69206024\ninactive_file 1\n"}, ""},
+		{"v2, a group that cannot be read in one that is full",
+			map[string]string{"proc/self/cgroup": "0::/p/a/b\n",
+				"sys/fs/cgroup/p/a/memory.max":   "1000\n",
+				"sys/fs/cgroup/p/memory.max":     "1000\n",
+				"sys/fs/cgroup/p/memory.current": "999\n"}, `control group "/p" has 1 left`},
 		{"v2, full of other rings", map[string]string{"proc/self/cgroup": "0::/a\n",
-			"sys/fs/cgroup/a/memory.max": "100000000\n", "sys/fs/cgroup/a/memory.current": "100000000\n",
-			"sys/fs/cgroup/a/memory.stat": "file 99999999\nshmem 99999999\nactive_file 40000000\ninactive_file 29206015\n"}, "has 69206015 left"},
+			"sys/fs/cgroup/a/memory.max":     "100000000\n",
+			"sys/fs/cgroup/a/memory.current": "100000000\n",
+			"sys/fs/cgroup/a/memory.stat": "file 99999999\nshmem 99999999\nactive_file " +
+				"40000000\ninactive_file 29206015\n"}, "has 69206015 left"},
 		{"v1", map[string]string{"proc/self/cgroup": "5:cpu,memory:/a\n1:name=systemd:/b\n0::/\n",
-			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "1000\n", "sys/fs/cgroup/memory/a/memory.usage_in_bytes": "400\n",
-			"sys/fs/cgroup/memory/a/memory.stat": "active_file 9\ntotal_active_file 100\ntotal_inactive_file 1\n"}, `control group "/a" has 701 left (memory.limit_in_bytes 1000)`},
+			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "1000\n",
+			"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "400\n",
+			"sys/fs/cgroup/memory/a/memory.stat": "active_file 9\ntotal_active_file " +
+				"100\ntotal_inactive_file 1\n"},
+			`control group "/a" has 701 left (memory.limit_in_bytes 1000)`},
 		{"v1 without limit", map[string]string{"proc/self/cgroup": "4:memory:/a\n",
-			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "9223372036854771712\n", "sys/fs/cgroup/memory/a/memory.usage_in_bytes": "400\n"}, ""},
-		{"v1 in a container that sees the host's path", map[string]string{"proc/self/cgroup": "4:memory:/docker/4f5e\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": "1000\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "400\n"}, `control group "/" has 600 left`},
+			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "9223372036854771712\n",
+			"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "400\n"}, ""},
+		{"v1 in a container that sees the host's path",
+			map[string]string{"proc/self/cgroup": "4:memory:/docker/4f5e\n",
+				"sys/fs/cgroup/memory/memory.limit_in_bytes": "1000\n",
+				"sys/fs/cgroup/memory/memory.usage_in_bytes": "400\n"},
+			`control group "/" has 600 left`},
 		{"a path from outside of a namespace", map[string]string{"proc/self/cgroup": "0::/../b\n",
-			"sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "400\n"}, `control group "/" has 600 left`},
-		{"other controllers", map[string]string{"proc/self/cgroup": "4:cpu,memoryless:/a\nnonsense\n",
-			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "1000\n", "sys/fs/cgroup/memory/a/memory.usage_in_bytes": "400\n"}, ""},
-		{"not numbers", map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "many\n", "sys/fs/cgroup/a/memory.current": "5\n"}, ""},
-		{"a machine with just enough", map[string]string{"proc/meminfo": "MemTotal: 99999999 kB\nMemAvailable:   67584 kB\n"}, ""},
-		{"a full machine", map[string]string{"proc/meminfo": "MemTotal: 99999999 kB\nMemAvailable:   67583 kB\n"}, "this machine has 69204992 available"},
+			"sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "400\n"},
+			`control group "/" has 600 left`},
+		{"other controllers",
+			map[string]string{"proc/self/cgroup": "4:cpu,memoryless:/a\nnonsense\n",
+				"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "1000\n",
+				"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "400\n"}, ""},
+		{"not numbers", map[string]string{"proc/self/cgroup": "0::/a\n",
+			"sys/fs/cgroup/a/memory.max": "many\n", "sys/fs/cgroup/a/memory.current": "5\n"}, ""},
+		{"a machine with just enough",
+			map[string]string{"proc/meminfo": "MemTotal: 99999999 kB\nMemAvailable:   67584 kB\n"},
+			""},
+		{"a full machine",
+			map[string]string{"proc/meminfo": "MemTotal: 99999999 kB\nMemAvailable:   67583 kB\n"},
+			"this machine has 69204992 available"},
 	}
 	for language := range writers {
 		s := newScene(t, language)
@@ -76,7 +107,8 @@ func TestMemoryThatIsLeft(t *testing.T) {
 	}
 }
 
-// A ring that a control group has no room for is an error to the program. Without a look beforehand the kernel would kill it.
+// A ring that does not fit into a control group is an error to the program. Without the check
+// beforehand the kernel would kill the program.
 func TestPrivilegedControlGroupWithoutRoom(t *testing.T) {
 	privileged.Need(t)
 	for language := range writers {
@@ -94,13 +126,13 @@ func TestPrivilegedControlGroupWithoutRoom(t *testing.T) {
 	}
 }
 
-// confine puts a process into a control group of its own, with so much memory.
+// confine puts a process into a control group of its own with a memory limit.
 func confine(t *testing.T, pid int, limit_bytes int64) {
 	t.Helper()
 	parent, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1
 	if _, err := os.Stat(parent); err != nil {
 		parent, limit = "/sys/fs/cgroup", "memory.max"
-		// Without it the limit below cannot be written, which says more.
+		// Without this the limit below cannot be written, and that error says more.
 		_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+memory"), 0)
 	}
 	group := filepath.Join(parent, fmt.Sprintf("cloudprofiler-test-%d", pid))
@@ -109,7 +141,7 @@ func confine(t *testing.T, pid int, limit_bytes int64) {
 	}
 	root := filepath.Join(parent, "cgroup.procs")
 	t.Cleanup(func() {
-		_ = os.WriteFile(root, fmt.Append(nil, pid), 0) // it may have ended
+		_ = os.WriteFile(root, fmt.Append(nil, pid), 0) // the process may have ended
 		if err := os.Remove(group); err != nil {
 			t.Error(err)
 		}
@@ -119,7 +151,8 @@ func confine(t *testing.T, pid int, limit_bytes int64) {
 			t.Fatal(err)
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "cgroup")); err != nil || !bytes.Contains(text, []byte(filepath.Base(group))) {
+	if text, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "cgroup")); err != nil ||
+		!bytes.Contains(text, []byte(filepath.Base(group))) {
 		t.Fatalf("process %d is in groups %s, %v", pid, text, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// examples are what a page has in blocks of a language.
+// examples returns a page's code blocks of a language.
 func examples(t *testing.T, page, language string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.FromSlash("../../" + page))
@@ -63,7 +63,8 @@ func TestExamplesOfThePages(t *testing.T) {
 					t.Fatal(err)
 				}
 				state, err := r.State(0)
-				if want := uint64(strings.Count(test.channels[i], "start")); err != nil || state.Tail != want {
+				if want := uint64(strings.Count(test.channels[i], "start")); err != nil ||
+					state.Tail != want {
 					t.Errorf("%s holds %d events, want %d, %v", path, state.Tail, want, err)
 				}
 				r.Close()
@@ -72,27 +73,30 @@ func TestExamplesOfThePages(t *testing.T) {
 	}
 }
 
-// goProgram has the import, and all else in main.
+// goProgram makes a program of examples: the first one's import, and all else in main.
 func goProgram(t *testing.T, examples []string) (*exec.Cmd, string) {
 	t.Helper()
 	imports, body, _ := strings.Cut(strings.Join(examples, "\n"), "\n\n")
 	source, program := filepath.Join(t.TempDir(), "main.go"), filepath.Join(t.TempDir(), "program")
-	text := fmt.Sprintf("package main\n\nimport \"log\"\n%s\n\nvar tuple struct{ ID uint64 }\n\nfunc main() {\n%s\n}\n", imports, body)
+	text := fmt.Sprintf("package main\n\nimport \"log\"\n%s\n\nvar tuple struct{ ID uint64 "+
+		"}\n\nfunc main() {\n%s\n}\n", imports, body)
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return exec.Command("go", "build", "-o", program, source), program
 }
 
-// cProgram has the includes of the first example, and all else in main.
+// cProgram makes a program of examples: the first one's includes, and all else in main.
 func cProgram(t *testing.T, examples []string) (*exec.Cmd, string) {
 	t.Helper()
 	includes, body, _ := strings.Cut(strings.Join(examples, "\n"), "\n\n")
 	source, program := filepath.Join(t.TempDir(), "main.c"), filepath.Join(t.TempDir(), "program")
-	text := fmt.Sprintf("%s\n#include <stdio.h>\n\nint main(void)\n{\nuint64_t tuple_id = 1;\n%s\nreturn 0;\n}\n", includes, body)
+	text := fmt.Sprintf("%s\n#include <stdio.h>\n\nint main(void)\n{\nuint64_t tuple_id = "+
+		"1;\n%s\nreturn 0;\n}\n", includes, body)
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	library := filepath.Join(buildC(t), "libcloudprofiler.a")
-	return exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-I", "../../sdk/c/include", "-o", program, source, library, "-pthread"), program
+	return exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable",
+		"-I", "../../sdk/c/include", "-o", program, source, library, "-pthread"), program
 }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// beWriter is the twin of sdk/c/test/writer.c, which says what it is told.
+// beWriter is the twin of sdk/c/test/writer.c, which describes the orders.
 func beWriter(orders io.Reader, answers io.Writer) {
 	var c *handlers.Channel
 	obey := func(words []string) (err error) {
@@ -44,7 +44,8 @@ func beWriter(orders io.Reader, answers io.Writer) {
 		}
 		switch words[0] {
 		case "open":
-			o := handlers.Options{Handler: given(words[3]), Policy: given(words[8]), Stamp: given(words[9]), Params: channel.Params{}}
+			o := handlers.Options{Handler: given(words[3]), Policy: given(words[8]),
+				Stamp: given(words[9]), Params: channel.Params{}}
 			for i, name := range []string{"n", "x", "y"} {
 				if v := number(4 + i); v != 0 {
 					o.Params[name] = v
@@ -114,7 +115,7 @@ var writers = map[string]func(t testing.TB) *exec.Cmd{
 	},
 }
 
-// built is where the C library and its programs were built, once.
+// built is where the C library and its programs are built, once.
 var built string
 
 func buildC(t testing.TB) string {
@@ -130,7 +131,8 @@ func buildC(t testing.TB) string {
 			t.Skipf("the C library cannot be built here: %v", err)
 		}
 	}
-	// The go command takes an old result where the files that a test has read are as they were: so it reads the sources.
+	// The go command reuses an old result if the files that a test read are unchanged: so this
+	// reads the sources.
 	err := filepath.WalkDir("../../sdk/c", func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			_, err = os.ReadFile(path)
@@ -144,7 +146,8 @@ func buildC(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("make", "-C", "../../sdk/c", "programs", "CC=gcc", "BUILD="+dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("make", "-C", "../../sdk/c", "programs", "CC=gcc",
+		"BUILD="+dir).CombinedOutput(); err != nil {
 		os.RemoveAll(dir)
 		t.Fatalf("build the C library: %v\n%s", err, out)
 	}
@@ -152,7 +155,7 @@ func buildC(t testing.TB) string {
 	return dir
 }
 
-// writer is a program that does what it is told.
+// writer is a program that obeys orders.
 type writer struct {
 	t       testing.TB
 	cmd     *exec.Cmd
@@ -193,7 +196,7 @@ func (w *writer) ask(format string, args ...any) string {
 	return w.answers.Text()
 }
 
-// do gives an order that must work.
+// do gives an order that must succeed.
 func (w *writer) do(format string, args ...any) {
 	w.t.Helper()
 	if answer := w.ask(format, args...); answer != "ok" {

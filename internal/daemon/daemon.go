@@ -20,23 +20,25 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// A Daemon is a command that serves until it is told to end. C is its configuration: a struct, each field of which has a tag
-// `mapstructure:"key"`.
+// A Daemon is a command that serves until it is told to end. C is its configuration: a struct in
+// which each field has a tag `mapstructure:"key"`.
 type Daemon[C any] struct {
-	Name    string
-	Short   string
-	Long    string // without what holds for all daemons: where the configuration comes from, and exit codes
+	Name  string
+	Short string
+	// Run adds what holds for all daemons: where the configuration comes from, and exit codes
+	Long    string
 	Example string
 
-	// Flags gives each key a flag of its name, with '-' for '_', and its default.
+	// Flags adds a flag for each key, with '-' for '_', and its default.
 	Flags func(*cobra.Command)
-	// Check says what is wrong with a configuration, and fills in what rests on other keys. It changes nothing outside.
+	// Check returns what is wrong with a configuration, and fills in values that depend on other
+	// keys. It has no other effect.
 	Check func(*C) error
-	// Serve is the daemon's work. It ends as it should when ctx does.
+	// Serve is the daemon's work. It ends in good order when ctx does.
 	Serve func(ctx context.Context, s Start[C]) error
 }
 
-// A Start is what a daemon has to start with.
+// A Start is what a daemon starts with.
 type Start[C any] struct {
 	Config C
 	Again  func() (C, error) // reads the configuration again, and checks it
@@ -47,21 +49,22 @@ type Start[C any] struct {
 const (
 	exitEnded  = 0 // it ended as it was asked to
 	exitFailed = 1
-	exitUsage  = 2 // the command line or the configuration is wrong, nothing was done
+	exitUsage  = 2 // the command line or the configuration is wrong, and nothing was done
 )
 
 // Main is a command's main function.
 func Main[C any](d Daemon[C]) { os.Exit(d.Run(UntilSignal(), os.Args[1:], os.Stdout, os.Stderr)) }
 
-// UntilSignal is a context that the first SIGINT or SIGTERM ends: it asks to write everything down and end. From then on signals act as
-// usual: a second one kills.
+// UntilSignal returns a context that the first SIGINT or SIGTERM ends, which asks the program to
+// write everything down and end. After that, signals act as usual: a second one kills.
 func UntilSignal() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx
 }
 
-// Run runs the daemon until ctx ends, with args for the command line without the program's name, and returns its exit code.
+// Run runs the daemon until ctx ends, and returns its exit code. The arguments are the command line
+// without the program's name.
 func (d Daemon[C]) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var path string
 	var check bool
@@ -71,11 +74,13 @@ func (d Daemon[C]) Run(ctx context.Context, args []string, stdout, stderr io.Wri
 		Short: d.Short,
 		Long: d.Long + fmt.Sprintf(`
 
-The configuration is a YAML file, in which each key is named as its flag with '_' for '-'. Flags count more than environment variables
-(%s_%s for --%s), and these more than the file. Exit code 2: something is wrong with it, or with the command line.`,
+The configuration is a YAML file, in which each key has the name of its flag with '_' for '-'. Flags
+override environment variables (%s_%s for --%s), and these override the file. Exit code 2: something
+is wrong with it, or with the command line.`,
 			variables, strings.ToUpper(Keys[C]()[0]), flagOf(Keys[C]()[0])),
 		Example: d.Example,
-		Args: func(_ *cobra.Command, args []string) error { // cobra.NoArgs would call it an unknown command
+		// cobra.NoArgs would call it an unknown command
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("unexpected argument %q", args[0])
 			}
@@ -85,7 +90,8 @@ The configuration is a YAML file, in which each key is named as its flag with '_
 		SilenceUsage:  true,
 	}
 	cmd.Flags().StringVar(&path, "config", "", "read this YAML `file`")
-	cmd.Flags().BoolVar(&check, "check", false, "say whether the configuration can be used, and end")
+	cmd.Flags().BoolVar(&check, "check", false, "check whether the configuration can be "+
+		"used, and end")
 	d.Flags(cmd)
 	code := exitUsage
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -118,12 +124,13 @@ The configuration is a YAML file, in which each key is named as its flag with '_
 
 const maxConfigBytes = 1 << 20
 
-// read reads the file, if there is one, and puts the environment and the flags over it.
+// read reads the file, if there is one, and overrides it with the environment and the flags.
 func (d Daemon[C]) read(path, variables string, cmd *cobra.Command) (c C, err error) {
 	v := viper.New()
 	v.SetEnvPrefix(variables)
 	for _, key := range Keys[C]() {
-		if err := errors.Join(v.BindPFlag(key, cmd.Flags().Lookup(flagOf(key))), v.BindEnv(key)); err != nil {
+		if err := errors.Join(v.BindPFlag(key, cmd.Flags().Lookup(flagOf(key))),
+			v.BindEnv(key)); err != nil {
 			return c, err
 		}
 	}
@@ -143,7 +150,7 @@ func (d Daemon[C]) read(path, variables string, cmd *cobra.Command) (c C, err er
 	return c, d.Check(&c)
 }
 
-// Keys are those of a configuration, as its file has them.
+// Keys returns the keys of a configuration, as its file has them.
 func Keys[C any]() (all []string) {
 	t := reflect.TypeFor[C]()
 	for i := range t.NumField() {

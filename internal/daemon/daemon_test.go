@@ -22,7 +22,7 @@ type settings struct {
 	Other  string        `mapstructure:"other"`
 }
 
-// example is a daemon that tells the test what it has to start with.
+// example returns a daemon that tells the test what it starts with.
 func example(serve func(context.Context, Start[settings]) error) Daemon[settings] {
 	return Daemon[settings]{
 		Name:  "an-example",
@@ -61,7 +61,7 @@ func TestFlagsCountMoreThanTheEnvironmentAndThatMoreThanTheFile(t *testing.T) {
 	path := write(t, "a_time: 2s\nnumber: 2\nother: file\n")
 	t.Setenv("AN_EXAMPLE_A_TIME", "3s")
 	t.Setenv("AN_EXAMPLE_NUMBER", "3")
-	t.Setenv("AN_EXAMPLE_OTHER", "") // as if it were not there
+	t.Setenv("AN_EXAMPLE_OTHER", "") // as if it were not set
 	var first, second settings
 	d := example(func(_ context.Context, s Start[settings]) (err error) {
 		first = s.Config
@@ -72,7 +72,8 @@ func TestFlagsCountMoreThanTheEnvironmentAndThatMoreThanTheFile(t *testing.T) {
 		return err
 	})
 	var out, errs bytes.Buffer
-	if code := d.Run(t.Context(), []string{"--config", path, "--number", "4"}, &out, &errs); code != exitEnded {
+	if code := d.Run(t.Context(), []string{"--config", path, "--number", "4"}, &out,
+		&errs); code != exitEnded {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	if want := (settings{"filled in", 3 * time.Second, 4, "file"}); first != want {
@@ -90,19 +91,30 @@ func TestEnds(t *testing.T) {
 		code       int
 		serves     bool
 	}{
-		"as it was asked to":              {code: exitEnded, serves: true},
-		"help":                            {args: []string{"--help"}, says: "AN_EXAMPLE_NAME for --name", code: exitEnded},
-		"the version":                     {args: []string{"--version"}, says: "an-example devel", code: exitEnded},
-		"a check":                         {args: []string{"--check"}, says: "the configuration can be used", code: exitEnded},
-		"a check that finds":              {args: []string{"--check", "--number", "13"}, says: "an-example: number 13: want another\nsee \"an-example --help\"\n", code: exitUsage},
-		"a wrong configuration":           {file: "number: 13\n", says: "number 13", code: exitUsage},
-		"an unknown key":                  {file: "numbers: 1\n", says: "numbers", code: exitUsage},
-		"no YAML":                         {file: "\tnumber", says: "yaml", code: exitUsage},
-		"a configuration that has no end": {args: []string{"--config", "/dev/zero"}, says: "not a regular file", code: exitUsage},
-		"no file":                         {args: []string{"--config", "/nonexistent.yaml"}, says: "nonexistent.yaml", code: exitUsage},
-		"an unknown flag":                 {args: []string{"--nonsense"}, says: "unknown flag", code: exitUsage},
-		"an argument":                     {args: []string{"nonsense"}, says: "an-example: unexpected argument \"nonsense\"\nsee", code: exitUsage},
-		"a daemon that does not":          {args: []string{"--other", "fail"}, says: "an-example: it failed\n", code: exitFailed, serves: true},
+		"as it was asked to": {code: exitEnded, serves: true},
+		"help": {args: []string{"--help"},
+			says: "AN_EXAMPLE_NAME for --name", code: exitEnded},
+		"the version": {args: []string{"--version"}, says: "an-example devel",
+			code: exitEnded},
+		"a check": {args: []string{"--check"}, says: "the configuration " +
+			"can be used", code: exitEnded},
+		"a check that finds": {args: []string{"--check", "--number", "13"},
+			says: "an-example: number 13: want another\nsee \"an-example --help\"\n",
+			code: exitUsage},
+		"a wrong configuration": {file: "number: 13\n", says: "number 13",
+			code: exitUsage},
+		"an unknown key": {file: "numbers: 1\n", says: "numbers", code: exitUsage},
+		"no YAML":        {file: "\tnumber", says: "yaml", code: exitUsage},
+		"a configuration that has no end": {args: []string{"--config", "/dev/zero"},
+			says: "not a regular file", code: exitUsage},
+		"no file": {args: []string{"--config", "/nonexistent.yaml"},
+			says: "nonexistent.yaml", code: exitUsage},
+		"an unknown flag": {args: []string{"--nonsense"}, says: "unknown flag",
+			code: exitUsage},
+		"an argument": {args: []string{"nonsense"}, says: "an-example: unexpected " +
+			"argument \"nonsense\"\nsee", code: exitUsage},
+		"a daemon that does not": {args: []string{"--other", "fail"},
+			says: "an-example: it failed\n", code: exitFailed, serves: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := test.args
@@ -118,7 +130,8 @@ func TestEnds(t *testing.T) {
 				return nil
 			})
 			var out bytes.Buffer
-			if code := d.Run(t.Context(), args, &out, &out); code != test.code || served != test.serves || !strings.Contains(out.String(), test.says) {
+			if code := d.Run(t.Context(), args, &out, &out); code != test.code ||
+				served != test.serves || !strings.Contains(out.String(), test.says) {
 				t.Errorf("exit code %d, served %v: %s", code, served, out.String())
 			}
 		})
@@ -144,10 +157,12 @@ func TestLink(t *testing.T) {
 	secret, public := writeKey(t, dir, "beta", control.RoleNode)
 	_, server := writeKey(t, dir, "server", control.RoleServer)
 	l, err := Link("beta", "192.0.2.1:7330", secret, server, "192.0.2.2:7341")
-	if err != nil || l.Server.Server != "192.0.2.1:7330" || l.Server.Key.Name != "beta" || l.Server.Publics == nil || l.Advertise.Port() != 7341 {
+	if err != nil || l.Server.Server != "192.0.2.1:7330" || l.Server.Key.Name != "beta" ||
+		l.Server.Publics == nil || l.Advertise.Port() != 7341 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if l, err := Link("beta", "127.0.0.1:7330", "", "", ""); err != nil || l.Server.Key != nil || l.Advertise.IsValid() {
+	if l, err := Link("beta", "127.0.0.1:7330", "", "", ""); err != nil || l.Server.Key != nil ||
+		l.Advertise.IsValid() {
 		t.Errorf("without keys: %+v, %v", l, err)
 	}
 	for name, test := range map[string]struct{ node, key, serverKey, advertise, says string }{
@@ -157,9 +172,11 @@ func TestLink(t *testing.T) {
 		"no such server's key":   {"", secret, "/nonexistent", "", "server_key: "},
 		"a node's as a server's": {"", secret, public, "", `key of node "beta": use server.public`},
 		"no address":             {"beta", secret, server, "here", "advertise"},
-		"another node's key":     {"alpha", secret, server, "", `key of node "beta", and this is node "alpha"`},
+		"another node's key": {"alpha", secret, server, "",
+			`key of node "beta", but this is node "alpha"`},
 	} {
-		if _, err := Link(test.node, "192.0.2.1:7330", test.key, test.serverKey, test.advertise); err == nil || !strings.Contains(err.Error(), test.says) {
+		if _, err := Link(test.node, "192.0.2.1:7330", test.key, test.serverKey,
+			test.advertise); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -181,7 +198,8 @@ func TestListen(t *testing.T) {
 		"key: ":                    {"/nonexistent", dir},
 		"client_keys: stat /nonex": {secret, "/nonexistent"},
 	} {
-		if _, err := Listen("0.0.0.0:1", Setting{"key", test[0]}, Setting{"client_keys", test[1]}); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := Listen("0.0.0.0:1", Setting{"key", test[0]},
+			Setting{"client_keys", test[1]}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", test, err)
 		}
 	}

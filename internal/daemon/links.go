@@ -10,11 +10,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// A Setting is a key of a configuration, and what it says.
+// A Setting is a key of a configuration, and its value.
 type Setting struct{ Key, Value string }
 
-// Link says how a node reaches its server: with its own secret key and the server's public one, or
-// with none. An empty node or advertise leaves it to be found out.
+// Link returns how a node reaches its server: with its own secret key and the server's public one,
+// or with no keys. An empty node or advertise is found out later.
 func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfig, err error) {
 	l.Server.Server = server
 	if advertise != "" {
@@ -23,7 +23,8 @@ func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfi
 		}
 	}
 	if (key == "") != (serverKey == "") {
-		return l, errors.New("key and server_key: give both, or neither where the server is on this machine: the one says who this node is, the other who the server is")
+		return l, errors.New("key and server_key: give both, or neither if the server is on this " +
+			"machine: one says who this node is, the other who the server is")
 	}
 	if key == "" {
 		return l, l.Server.Check()
@@ -32,8 +33,9 @@ func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfi
 	if err != nil {
 		return l, fmt.Errorf("key: %w", err)
 	}
-	if node != "" && node != own.Name { // as the server does
-		return l, fmt.Errorf("key %q: it is the key of %s %q, and this is node %q: make one with \"cprof keys client %s\"",
+	if node != "" && node != own.Name { // the server checks the same
+		return l, fmt.Errorf("key %q: it is the key of %s %q, but this is node %q: make one with "+
+			"\"cprof keys client %s\"",
 			key, own.Role, own.Name, node, node)
 	}
 	public := func() ([]string, error) { return control.ReadServerKeys(serverKey) }
@@ -44,11 +46,13 @@ func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfi
 	return l, l.Server.Check()
 }
 
-// Listen says where others come in, and with which keys: the own secret one, and those of a directory. Without keys nobody can from another machine.
+// Listen returns where others connect, and with which keys: this program's secret one, and the
+// public ones in a directory. Without keys, no other machine can connect.
 func Listen(address string, key, clients Setting) (control.ServerConfig, error) {
 	c := control.ServerConfig{Address: address}
 	if (key.Value == "") != (clients.Value == "") {
-		return c, fmt.Errorf("%s and %s: give both, or neither: the one says who this is, the other who is let in", key.Key, clients.Key)
+		return c, fmt.Errorf("%s and %s: give both, or neither: one says who this is, the other "+
+			"who is let in", key.Key, clients.Key)
 	}
 	if key.Value == "" {
 		return c, c.Check()
@@ -64,11 +68,12 @@ func Listen(address string, key, clients Setting) (control.ServerConfig, error) 
 	return c, c.Check()
 }
 
-// Address reads the IP address and port that a key says.
+// Address parses the IP address and port of a key.
 func Address(key, text string) (netip.AddrPort, error) {
 	a, err := netip.ParseAddrPort(text)
 	if err != nil {
-		return a, fmt.Errorf("%s %q: want an IP address and a port, as 127.0.0.1:7341 or 0.0.0.0:7341", key, text)
+		return a, fmt.Errorf("%s %q: want an IP address and a port, as 127.0.0.1:7341 or "+
+			"0.0.0.0:7341", key, text)
 	}
 	return a, nil
 }

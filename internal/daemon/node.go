@@ -17,7 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// A Node is what this machine is to a client of package tscclient. Close it after the client.
+// A Node is what a client of package tscclient knows of this machine. Close it after the client.
 type Node struct {
 	Facts host.Facts
 
@@ -27,8 +27,8 @@ type Node struct {
 
 // OpenNode finds out what this machine's node is, which takes about a second, and puts it into a
 // client's configuration: node, epoch and clock, and a new secret for the keys of probes. An empty
-// name is the host's. A break of the counter that leaves no mark of its own is kept in the
-// directory of rings ("": the default one), which lasts as long as the boot does.
+// name becomes the host's. If the counter breaks off in a way that leaves no mark, that is kept in
+// the directory of rings (default if empty), which lasts as long as the boot does.
 func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node, error) {
 	if rings == "" {
 		rings = ring.DefaultDirectory()
@@ -70,7 +70,7 @@ func keptEpoch(rings string, log *slog.Logger) tscclient.Kept {
 		},
 		Write: func(text []byte) {
 			if err := writeEpoch(rings, path, text); err != nil {
-				log.Error("the counter broke off, and who comes after this process will not know", "error", err)
+				log.Error("the counter broke off, and later processes will not know", "error", err)
 			}
 		},
 	}
@@ -89,7 +89,7 @@ func writeEpoch(rings, path string, text []byte) error {
 	return plainfile.Replace(path, text)
 }
 
-// Register is what the node says of its machine to a server.
+// Register returns what the node tells a server about its machine.
 func (n *Node) Register(program string) (control.Register, error) {
 	facts, err := json.Marshal(n.Facts)
 	if err != nil {
@@ -97,12 +97,14 @@ func (n *Node) Register(program string) (control.Register, error) {
 	}
 	f := n.identity.Report.Frequency
 	return control.Register{
-		Machine: n.Facts.MachineID, Cores: max(1, len(n.Facts.Cores.Allowed)), Software: Release(program), Facts: facts,
-		Frequency: &control.Frequency{Lo_millihz: f.Lo_millihz, Hi_millihz: f.Hi_millihz, Clock: f.Clock},
+		Machine: n.Facts.MachineID, Cores: max(1, len(n.Facts.Cores.Allowed)),
+		Software: Release(program), Facts: facts,
+		Frequency: &control.Frequency{Lo_millihz: f.Lo_millihz, Hi_millihz: f.Hi_millihz,
+			Clock: f.Clock},
 	}, nil
 }
 
-// Observe looks at the machine's counter beside CLOCK_MONOTONIC_RAW.
+// Observe reads the machine's counter and CLOCK_MONOTONIC_RAW together.
 func (n *Node) Observe() (host.Observation, error) {
 	return host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}.Observe()
 }

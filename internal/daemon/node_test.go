@@ -12,11 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs may put anything into the directory of rings, and a client would wait for it, or read it, for ever.
+// Programs may put anything into the directory of rings, and a client must not wait for it, or read
+// it, forever.
 func TestKeptEpochIsReadFromAShortFileOnly(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
-		"a FIFO":                    func(path string) error { return unix.Mkfifo(path, 0o600) },
-		"a link to an endless file": func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a FIFO": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link to an endless file": func(path string) error {
+			return os.Symlink("/dev/zero",
+				path)
+		},
 		"a sparse terabyte": func(path string) error {
 			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
 		},
@@ -31,7 +35,7 @@ func TestKeptEpochIsReadFromAShortFileOnly(t *testing.T) {
 			if text, err := kept.Read(); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("read %d bytes, %v", len(text), err)
 			}
-			kept.Write([]byte("mine")) // takes its place
+			kept.Write([]byte("mine")) // replaces it
 			if text, err := kept.Read(); err != nil || string(text) != "mine" {
 				t.Errorf("%q, %v", text, err)
 			}
@@ -39,7 +43,8 @@ func TestKeptEpochIsReadFromAShortFileOnly(t *testing.T) {
 	}
 }
 
-// What one process keeps of its epoch the next one reads; where nothing is kept there is no file and no directory.
+// The next process reads what one process keeps of its epoch. If nothing is kept there is no file
+// and no directory.
 func TestKeptEpoch(t *testing.T) {
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Version says in one line which build of a program runs.
+// Version returns one line that says which build of a program runs.
 func Version(program string) string { return version(program, buildInfo()) }
 
-// Release is Version without what only whoever built it wants to know.
+// Release is a shorter Version, without what only its builders need.
 func Release(program string) string { return program + " " + number(buildInfo()) }
 
 func buildInfo() *debug.BuildInfo {
@@ -19,7 +19,8 @@ func buildInfo() *debug.BuildInfo {
 	return &debug.BuildInfo{GoVersion: runtime.Version()}
 }
 
-// archive is the version in the name of the archive that this command comes from; "": from none. scripts/dist sets it.
+// archive is the version in the name of the archive that this command comes from, or "".
+// scripts/dist sets it.
 var archive string
 
 func number(info *debug.BuildInfo) string {
@@ -32,8 +33,8 @@ func number(info *debug.BuildInfo) string {
 	return "devel"
 }
 
-// version says in one line what info knows. A build from a checkout has a commit only if the go command was let to ask
-// git (-buildvcs), a build from the module cache has a version and no commit.
+// version formats info in one line. A build from a checkout has a commit only if the go command
+// could ask git (-buildvcs). A build from the module cache has a version and no commit.
 func version(program string, info *debug.BuildInfo) string {
 	words := []string{program, number(info)}
 	settings := map[string]string{}

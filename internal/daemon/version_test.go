@@ -6,7 +6,10 @@ import (
 )
 
 func TestVersion(t *testing.T) {
-	setting := func(key, value string) debug.BuildSetting { return debug.BuildSetting{Key: key, Value: value} }
+	setting := func(key, value string) debug.BuildSetting {
+		return debug.BuildSetting{Key: key,
+			Value: value}
+	}
 	tests := map[string]struct {
 		info debug.BuildInfo
 		want string
@@ -26,7 +29,8 @@ func TestVersion(t *testing.T) {
 			"cprof v0.2.0 go1.26",
 		},
 		"a revision shorter than usual": {
-			debug.BuildInfo{GoVersion: "go1.26", Settings: []debug.BuildSetting{setting("vcs.revision", "abc")}},
+			debug.BuildInfo{GoVersion: "go1.26",
+				Settings: []debug.BuildSetting{setting("vcs.revision", "abc")}},
 			"cprof devel commit abc go1.26",
 		},
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Machine is what is looked at.
+// Machine is what is examined.
 type Machine struct {
 	Root fs.FS // of the file system
 
@@ -32,7 +32,7 @@ type Machine struct {
 	Limit       func(resource int) (unix.Rlimit, error)
 }
 
-// User is whom the rings belong to.
+// User is the owner of the rings.
 type User struct {
 	ID   int
 	Name string
@@ -62,7 +62,10 @@ func System() Machine {
 			_, err = unix.Adjtimex(&t)
 			return t, os.NewSyscallError("adjtimex", err)
 		},
-		Chrony: func() (ntp.Claim, error) { return ntp.Ask(context.Background(), ntp.DefaultAddress) },
+		Chrony: func() (ntp.Claim, error) {
+			return ntp.Ask(context.Background(),
+				ntp.DefaultAddress)
+		},
 		Limit: func(resource int) (l unix.Rlimit, err error) {
 			err = unix.Getrlimit(resource, &l)
 			return l, os.NewSyscallError("getrlimit", err)
@@ -112,5 +115,6 @@ func stampKinds(name string) (StampKinds, error) {
 	can := func(flag uint32) bool {
 		return info.So_timestamping&software != 0 && info.So_timestamping&flag != 0
 	}
-	return StampKinds{Transmit: can(unix.SOF_TIMESTAMPING_TX_SOFTWARE), Receive: can(unix.SOF_TIMESTAMPING_RX_SOFTWARE)}, nil
+	return StampKinds{Transmit: can(unix.SOF_TIMESTAMPING_TX_SOFTWARE),
+		Receive: can(unix.SOF_TIMESTAMPING_RX_SOFTWARE)}, nil
 }

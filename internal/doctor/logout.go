@@ -12,19 +12,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// lastSystemUser is the greatest id of a user whose shared memory logind leaves alone.
+// lastSystemUser is the largest id of a user whose shared memory logind leaves alone.
 const lastSystemUser = 999
 
-// Logout says whether systemd empties the directory of rings when this user's last session ends. What no
-// drainer has taken by then is lost, and so are the drainer's lock and the agent's socket.
+// Logout says whether systemd empties the directory of rings when this user's last session ends.
+// What no drainer has taken by then is lost, and so are the drainer's lock and the agent's socket.
 func (m Machine) Logout() host.Finding {
 	f := host.Finding{Name: "logout", Verdict: host.Fit}
 	below, err := filepath.Rel("/dev/shm", filepath.Clean(m.Rings))
 	switch {
 	case err != nil || below == ".." || strings.HasPrefix(below, "../"):
-		f.Detail = m.Rings + " is no shared memory that systemd empties at a logout"
+		f.Detail = m.Rings + " is not shared memory that systemd empties at a logout"
 	case m.User.ID <= lastSystemUser:
-		f.Detail = "systemd leaves the shared memory of a system's user alone"
+		f.Detail = "systemd leaves the shared memory of system users alone"
 	case !m.exists("run/systemd/users"):
 		f.Detail = "no systemd-logind runs that could empty shared memory at a logout"
 	case m.exists("var/lib/systemd/linger/" + m.User.Name):
@@ -35,7 +35,8 @@ func (m Machine) Logout() host.Finding {
 		f.Verdict = host.Warning
 		f.Detail = "systemd empties " + m.Rings + " when the last session of user " + m.User.Name +
 			" ends (RemoveIPC=yes): what no agent has taken from the rings by then is lost"
-		f.Remedy = "loginctl enable-linger " + m.User.Name + ", or RemoveIPC=no in /etc/systemd/logind.conf," +
+		f.Remedy = "loginctl enable-linger " + m.User.Name + ", or RemoveIPC=no in " +
+			"/etc/systemd/logind.conf," +
 			" or name a memory file system outside /dev/shm in " + ring.DirectoryVariable
 	}
 	return f
@@ -46,11 +47,11 @@ func (m Machine) exists(name string) bool {
 	return err == nil
 }
 
-// removesIPC reads logind's setting as logind does: the first logind.conf that there is, and over it all
-// drop-ins in the order of their names, of which the first directory's hides those of the same name.
+// removesIPC reads logind's setting as logind does: the first logind.conf, overridden by all
+// drop-ins in the order of their names. Of drop-ins with one name, the first directory's counts.
 func (m Machine) removesIPC() bool {
 	dirs := []string{"etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"}
-	removes := true // unless it is set
+	removes := true // the default
 	for _, dir := range dirs {
 		if text, err := fs.ReadFile(m.Root, path.Join(dir, "logind.conf")); err == nil {
 			removes = setting(string(text), "RemoveIPC", removes)
@@ -72,7 +73,7 @@ func (m Machine) removesIPC() bool {
 	return removes
 }
 
-// setting is what the last line of a text sets a key to, else what it was.
+// setting returns what the last line of a text sets a key to, or was if none does.
 func setting(text, key string, was bool) bool {
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")

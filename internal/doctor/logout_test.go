@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// A user's rings in /dev/shm go with the last session, unless somebody saw to it.
+// A user's rings in /dev/shm vanish with the last session, unless somebody prevents that.
 func TestLogout(t *testing.T) {
 	const here = "run/systemd/users/1000"
 	tests := map[string]struct {
@@ -17,31 +17,43 @@ func TestLogout(t *testing.T) {
 		want   host.Verdict
 		says   string
 	}{
-		"by default": {files: map[string]string{here: ""}, want: host.Warning, says: "what no agent has taken"},
-		"as it is shipped": {files: map[string]string{here: "", "etc/systemd/logind.conf": "[Login]\n#RemoveIPC=no\n"},
+		"by default": {files: map[string]string{here: ""}, want: host.Warning,
+			says: "what no agent has taken"},
+		"as it is shipped": {files: map[string]string{here: "",
+			"etc/systemd/logind.conf": "[Login]\n#RemoveIPC=no\n"},
 			want: host.Warning, says: "/dev/shm/rings"},
 		"without logind": {want: host.Fit, says: "no systemd-logind"},
-		"switched off": {files: map[string]string{here: "", "etc/systemd/logind.conf": "[Login]\n RemoveIPC = No\n"},
+		"switched off": {files: map[string]string{here: "",
+			"etc/systemd/logind.conf": "[Login]\n RemoveIPC = No\n"},
 			want: host.Fit, says: "RemoveIPC=no"},
-		"switched off by the system": {files: map[string]string{here: "", "usr/lib/systemd/logind.conf": "RemoveIPC=no"},
+		"switched off by the system": {files: map[string]string{here: "",
+			"usr/lib/systemd/logind.conf": "RemoveIPC=no"},
 			want: host.Fit},
 		"the administrator's file hides the system's": {files: map[string]string{
-			here: "", "usr/lib/systemd/logind.conf": "RemoveIPC=no", "etc/systemd/logind.conf": ""}, want: host.Warning},
-		"a drop-in over the file": {files: map[string]string{here: "", "etc/systemd/logind.conf": "RemoveIPC=yes",
+			here: "", "usr/lib/systemd/logind.conf": "RemoveIPC=no", "etc/systemd/logind.conf": ""},
+			want: host.Warning},
+		"a drop-in over the file": {files: map[string]string{here: "",
+			"etc/systemd/logind.conf":                   "RemoveIPC=yes",
 			"usr/lib/systemd/logind.conf.d/50-ipc.conf": "RemoveIPC=off"}, want: host.Fit},
 		"of two drop-ins the last name": {files: map[string]string{here: "",
-			"run/systemd/logind.conf.d/60.conf": "RemoveIPC=1", "etc/systemd/logind.conf.d/50.conf": "RemoveIPC=0"},
+			"run/systemd/logind.conf.d/60.conf": "RemoveIPC=1",
+			"etc/systemd/logind.conf.d/50.conf": "RemoveIPC=0"},
 			want: host.Warning},
 		"of one name the administrator's": {files: map[string]string{here: "",
-			"run/systemd/logind.conf.d/60.conf": "RemoveIPC=1", "etc/systemd/logind.conf.d/60.conf": "RemoveIPC=0"},
+			"run/systemd/logind.conf.d/60.conf": "RemoveIPC=1",
+			"etc/systemd/logind.conf.d/60.conf": "RemoveIPC=0"},
 			want: host.Fit},
-		"who lingers": {files: map[string]string{here: "", "var/lib/systemd/linger/ada": ""}, want: host.Fit, says: "linger"},
-		"another who lingers": {files: map[string]string{here: "", "var/lib/systemd/linger/bob": ""},
+		"who lingers": {files: map[string]string{here: "", "var/lib/systemd/linger/ada": ""},
+			want: host.Fit, says: "linger"},
+		"another who lingers": {files: map[string]string{here: "",
+			"var/lib/systemd/linger/bob": ""},
 			want: host.Warning, says: "enable-linger ada"},
-		"root": {files: map[string]string{here: ""}, change: func(m *Machine) { m.User = User{0, "root"} },
-			want: host.Fit, says: "system's user"},
-		"a directory elsewhere": {files: map[string]string{here: ""}, change: func(m *Machine) { m.Rings = "/dev/shm2/rings" },
-			want: host.Fit, says: "/dev/shm2/rings"},
+		"root": {files: map[string]string{here: ""},
+			change: func(m *Machine) { m.User = User{0, "root"} },
+			want:   host.Fit, says: "system users"},
+		"a directory elsewhere": {files: map[string]string{here: ""},
+			change: func(m *Machine) { m.Rings = "/dev/shm2/rings" },
+			want:   host.Fit, says: "/dev/shm2/rings"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,10 +13,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// stamps says of each interface that is up whether the kernel stamps what passes it.
+// stamps says of each interface that is up whether the kernel stamps its packets.
 func (m Machine) stamps() []host.Finding {
 	unknown := func(err error) []host.Finding {
-		return []host.Finding{{Name: "kernel stamps", Verdict: host.Unknown, Detail: "list interfaces: " + err.Error()}}
+		return []host.Finding{{Name: "kernel stamps", Verdict: host.Unknown,
+			Detail: "list interfaces: " + err.Error()}}
 	}
 	interfaces, err := m.Interfaces()
 	if err != nil {
@@ -41,18 +42,22 @@ func (m Machine) stamps() []host.Finding {
 	}
 	var findings []host.Finding
 	if len(able) > 0 {
-		findings = append(findings, host.Finding{Name: "kernel stamps", Verdict: host.Fit, Detail: "in both directions: " + strings.Join(able, ", ")})
+		findings = append(findings, host.Finding{Name: "kernel stamps",
+			Verdict: host.Fit, Detail: "in both directions: " + strings.Join(able, ", ")})
 	}
 	if len(unable) > 0 {
 		findings = append(findings, host.Finding{
 			Name: "kernel stamps", Verdict: host.Warning,
-			Detail: "the driver stamps no packets that leave: " + strings.Join(unable, ", ") + ": bounds between nodes over it are wider by what a system call takes",
-			Remedy: "probe over another interface, or use a driver that calls skb_tx_timestamp; ethtool -T shows what a driver does",
+			Detail: "the driver does not stamp packets that leave: " + strings.Join(unable, ", ") +
+				": bounds between nodes over it are wider by the time of a system call",
+			Remedy: "probe over another interface, or use a driver that calls skb_tx_timestamp; " +
+				"ethtool -T shows what a driver does",
 		})
 	}
 	if len(unasked) > 0 {
 		findings = append(findings, host.Finding{
-			Name: "kernel stamps", Verdict: host.Unknown, Detail: "the kernel does not say: " + strings.Join(unasked, ", "),
+			Name: "kernel stamps", Verdict: host.Unknown, Detail: "the kernel does not say: " +
+				strings.Join(unasked, ", "),
 			Remedy: "relate two nodes over it: cprof relation show says which stamps were used",
 		})
 	}
@@ -62,12 +67,13 @@ func (m Machine) stamps() []host.Finding {
 	return findings
 }
 
-// realtime says what steers the clock that kernel stamps are of.
+// realtime says what steers the clock of kernel stamps.
 func (m Machine) realtime() host.Finding {
 	f := host.Finding{Name: "realtime"}
 	d, err := m.Discipline()
 	if err != nil {
-		f.Verdict, f.Detail, f.Remedy = host.Unknown, err.Error(), "without adjtimex kernel stamps are not used: allow it in the container's seccomp profile"
+		f.Verdict, f.Detail, f.Remedy = host.Unknown, err.Error(), "without adjtimex kernel "+
+			"stamps are not used: allow it in the container's seccomp profile"
 		return f
 	}
 	t, err := m.ClockStatus()
@@ -75,22 +81,26 @@ func (m Machine) realtime() host.Finding {
 		f.Verdict, f.Detail = host.Unknown, err.Error()
 		return f
 	}
-	f.Detail = fmt.Sprintf("steered by %+.3f ppm", float64(d.Frequency_ppm16)/65536+float64(d.Tick_us-10_000)*100)
+	f.Detail = fmt.Sprintf("steered by %+.3f ppm",
+		float64(d.Frequency_ppm16)/65536+float64(d.Tick_us-10_000)*100)
 	if d.Adjust_us != 0 || d.Offset_ns != 0 {
 		f.Detail += fmt.Sprintf(", being slewed by %+d µs", d.Adjust_us+d.Offset_ns/1000)
 	}
 	switch {
 	case d.PulsePerSecond:
 		f.Verdict = host.Warning
-		f.Detail += "; a pulse-per-second signal steers it, so that nothing is known about the next second: kernel stamps are not used"
-		f.Remedy = "steer the clock with a daemon and not with the kernel's own loop"
+		f.Detail += "; a pulse-per-second signal steers it, so nothing is known about the next " +
+			"second: kernel stamps are not used"
+		f.Remedy = "steer the clock with a daemon, not with the kernel's own loop"
 	case t.Status&unix.STA_UNSYNC != 0:
 		f.Verdict = host.Warning
-		f.Detail += "; no daemon vouches for it. Bounds between nodes do not need one; UTC in reports is as wrong as this clock is"
+		f.Detail += "; no daemon vouches for it. Bounds between nodes do not need one; UTC in " +
+			"reports is as wrong as this clock is"
 		f.Remedy = "run chronyd if UTC matters"
 	default:
 		f.Verdict = host.Fit
-		f.Detail += fmt.Sprintf("; the daemon that steers it claims to be within %.3f ms of UTC", float64(t.Maxerror)/1000)
+		f.Detail += fmt.Sprintf("; the daemon that steers it claims to be within %.3f ms of UTC",
+			float64(t.Maxerror)/1000)
 	}
 	return f
 }
@@ -100,18 +110,21 @@ func (m Machine) chrony() host.Finding {
 	f := host.Finding{Name: "chrony", Verdict: host.Warning}
 	claim, err := m.Chrony()
 	if err != nil {
-		f.Detail = err.Error() + ": runs have nothing of NTP's to compare with; bounds between nodes do not need it"
-		f.Remedy = "run chronyd if you want to compare, or set chrony in cp-agent's configuration to where it answers"
+		f.Detail = err.Error() + ": runs cannot be compared with NTP; bounds between nodes do " +
+			"not need it"
+		f.Remedy = "run chronyd if you want to compare, or set chrony in cp-agent's " +
+			"configuration to its address"
 		return f
 	}
 	bound_ns, ok := claim.Bound_ns()
 	if !ok {
-		f.Detail = "chronyd answers and follows no source"
+		f.Detail = "chronyd answers but follows no source"
 		f.Remedy = "chronyc sources says why"
 		return f
 	}
 	f.Verdict = host.Fit
-	f.Detail = fmt.Sprintf("claims to be within %.3f ms of UTC, at stratum %d", math.Ceil(float64(bound_ns)/1e3)/1e3, claim.Stratum)
+	f.Detail = fmt.Sprintf("claims to be within %.3f ms of UTC, at stratum %d",
+		math.Ceil(float64(bound_ns)/1e3)/1e3, claim.Stratum)
 	if claim.Source.IsValid() {
 		f.Detail += ", following " + claim.Source.String()
 	}
@@ -125,16 +138,18 @@ func (m Machine) sleep() host.Finding {
 	switch words := strings.Fields(string(states)); {
 	case err != nil || len(words) == 0:
 		f.Detail = "this kernel cannot suspend"
-	case slices.Contains(words, "mem") || slices.Contains(words, "freeze") || slices.Contains(words, "disk"):
-		f.Verdict, f.Detail = host.Warning, "this machine can be suspended ("+strings.Join(words, ", ")+"): that ends the epoch, and a run with it"
+	case slices.Contains(words, "mem") || slices.Contains(words, "freeze") ||
+		slices.Contains(words, "disk"):
+		f.Verdict, f.Detail = host.Warning, "this machine can be suspended ("+
+			strings.Join(words, ", ")+"): that ends the epoch, and a run with it"
 		f.Remedy = "during a run: systemd-inhibit --what=sleep cprof run …"
 	default:
-		f.Detail = "of the states of sleep it knows " + strings.Join(words, ", ")
+		f.Detail = "the only states of sleep are " + strings.Join(words, ", ")
 	}
 	return f
 }
 
-// enoughFiles is a file for each of some thousand rings, and the rest.
+// enoughFiles is one file for each of some thousand rings, and some more.
 const enoughFiles = 4096
 
 // files says how many rings an agent can hold open.
@@ -145,15 +160,17 @@ func (m Machine) files() host.Finding {
 	case err != nil:
 		f.Verdict, f.Detail = host.Unknown, err.Error()
 	case l.Max < enoughFiles:
-		f.Verdict, f.Detail = host.Warning, fmt.Sprintf("a process may open %d: an agent holds one for every ring", l.Max)
+		f.Verdict, f.Detail = host.Warning,
+			fmt.Sprintf("a process may open %d: an agent holds one for every ring", l.Max)
 		f.Remedy = "raise it: LimitNOFILE= in the unit, --ulimit nofile= for a container"
 	default:
-		f.Detail = fmt.Sprintf("a process may open %d, of which an agent holds one for every ring", l.Max)
+		f.Detail = fmt.Sprintf("a process may open %d, of which an agent holds one for every ring",
+			l.Max)
 	}
 	return f
 }
 
-// processors says whether cores slow down or sleep deeply: bounds stay true, and get wider.
+// processors says whether cores slow down or sleep deeply. Bounds stay true then, and get wider.
 func (m Machine) processors() host.Finding {
 	f := host.Finding{Name: "frequency scaling", Verdict: host.Fit}
 	governors := map[string]int{}
@@ -164,7 +181,8 @@ func (m Machine) processors() host.Finding {
 		}
 	}
 	if len(governors) == 0 {
-		f.Detail = "the kernel does not scale the cores' frequency here; the counter does not follow it in any case"
+		f.Detail = "the kernel does not scale the cores' frequency here; the counter does not " +
+			"follow it in any case"
 		return f
 	}
 	var parts []string
@@ -172,10 +190,12 @@ func (m Machine) processors() host.Finding {
 		parts = append(parts, fmt.Sprintf("%s on %d", name, cores))
 	}
 	slices.Sort(parts)
-	f.Detail = fmt.Sprintf("governor %s %s", strings.Join(parts, ", "), map[bool]string{true: "core", false: "cores"}[len(files) == 1])
+	f.Detail = fmt.Sprintf("governor %s %s", strings.Join(parts, ", "),
+		map[bool]string{true: "core", false: "cores"}[len(files) == 1])
 	if governors["performance"] < len(files) {
 		f.Verdict = host.Warning
-		f.Detail += ": a core that wakes slowly answers probes late, and what the program does takes longer at times"
+		f.Detail += ": a core that wakes slowly answers probes late, and programs are " +
+			"slower at times"
 		f.Remedy = "for a run: cpupower frequency-set -g performance"
 	}
 	return f

@@ -15,22 +15,26 @@ func (m Machine) ringDirectory() host.Finding {
 	err := m.CheckRings(m.Rings)
 	switch {
 	case err == nil:
-		return host.Finding{Name: "ring directory", Verdict: host.Fit, Detail: m.Rings + " belongs to this user and is closed to others"}
+		return host.Finding{Name: "ring directory",
+			Verdict: host.Fit, Detail: m.Rings + " belongs to this user and is closed to others"}
 	case errors.Is(err, fs.ErrNotExist):
-		return host.Finding{Name: "ring directory", Verdict: host.Fit, Detail: m.Rings + " does not exist yet: the first program that logs makes it"}
+		return host.Finding{Name: "ring directory",
+			Verdict: host.Fit, Detail: m.Rings + " does not exist yet: the first program that " +
+				"logs makes it"}
 	}
 	return host.Finding{
 		Name: "ring directory", Verdict: host.Unfit, Detail: err.Error(),
-		Remedy: "programs could not open a channel; make a directory that only this user may write to and name it in " + ring.DirectoryVariable,
+		Remedy: "programs could not open a channel; make a directory that only this user may " +
+			"write to and name it in " + ring.DirectoryVariable,
 	}
 }
 
-// enoughBytes is what some dozens of channels of usual length take.
+// enoughBytes is room for some dozens of channels of the usual length.
 const enoughBytes = 256 << 20
 
-// sharedMemory says whether what holds the rings is memory, and enough.
+// sharedMemory says whether the rings are in memory, and whether there is enough.
 func (m Machine) sharedMemory() host.Finding {
-	// A directory that is still to be made is held by what holds the nearest one above it.
+	// If the directory does not exist yet, its file system is that of the nearest one above it.
 	at := m.Rings
 	held, err := m.Filesystem(at)
 	for err != nil && errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
@@ -43,11 +47,14 @@ func (m Machine) sharedMemory() host.Finding {
 	case err != nil:
 		f.Verdict, f.Detail = host.Unknown, err.Error()
 	case !held.Memory:
-		f.Verdict, f.Detail = host.Warning, at+" is not in memory: now and then a log call waits while the kernel writes its page back"
+		f.Verdict, f.Detail = host.Warning, at+" is not in memory: sometimes a log call waits "+
+			"while the kernel writes its page back"
 		f.Remedy = "use a tmpfs: /dev/shm, or name another in " + ring.DirectoryVariable
 	case held.Free < enoughBytes:
-		f.Verdict, f.Detail = host.Warning, size+": a channel takes 1 MiB unless its program says otherwise, and one that finds no room logs nothing"
-		f.Remedy = "give more: a container has 64 MB unless started with --shm-size, or with a directory of the host's mounted and named in " + ring.DirectoryVariable
+		f.Verdict, f.Detail = host.Warning, size+": a channel takes 1 MiB unless its program "+
+			"says otherwise, and a channel without room logs nothing"
+		f.Remedy = "give more: a container has 64 MB unless started with --shm-size, or with a " +
+			"directory of the host's mounted and named in " + ring.DirectoryVariable
 	default:
 		f.Verdict, f.Detail = host.Fit, size
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
-// Examples wants what a user copies from --help to be a command that exists, with flags that exist.
+// Examples wants every example in --help to be a command that exists, with flags that exist.
 func Examples(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	command.Prepare(root)
@@ -18,7 +18,8 @@ func Examples(t *testing.T, root *cobra.Command) {
 		if cmd.Short == "" {
 			t.Errorf("%s has no short description", cmd.CommandPath())
 		}
-		if cmd.Runnable() && !cmd.HasSubCommands() && cmd.Example == "" && cmd.Parent() == root && cmd.Name() != "help" && !cmd.Hidden {
+		if cmd.Runnable() && !cmd.HasSubCommands() && cmd.Example == "" && cmd.Parent() == root &&
+			cmd.Name() != "help" && !cmd.Hidden {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}
 		for line := range strings.Lines(cmd.Example) {
