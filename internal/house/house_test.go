@@ -7,7 +7,7 @@ import (
 	"testing/fstest"
 )
 
-// check holds a rule against this repository.
+// check applies a rule to this repository.
 func check(t *testing.T, r rule) {
 	t.Helper()
 	for _, f := range r(t, realTree(t)) {
@@ -23,7 +23,7 @@ type ruleTest struct {
 	want []string // the places of the findings, in any order
 }
 
-// runRule holds a rule against small trees: a rule that finds nothing anywhere would guard nothing.
+// runRule applies a rule to small trees. A rule that never finds anything would guard nothing.
 func runRule(t *testing.T, r rule, tests map[string]ruleTest) {
 	t.Helper()
 	for name, test := range tests {

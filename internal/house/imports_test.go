@@ -30,11 +30,14 @@ func importsFollow(table map[string]room) rule {
 					}
 				case isOurs:
 					if !allowed(own.imports, inside) {
-						report(where, "imports %q, the table allows %s only %q", inside, name, own.imports)
+						report(where, "imports %q, the table allows %s only %q",
+							inside, name, own.imports)
 					}
 				case strings.Contains(strings.Split(imported, "/")[0], "."):
-					if !slices.ContainsFunc(own.modules, func(m string) bool { return within(imported, m) }) {
-						report(where, "imports %q, the table allows %s only %q", imported, name, own.modules)
+					if !slices.ContainsFunc(own.modules,
+						func(m string) bool { return within(imported, m) }) {
+						report(where, "imports %q, the table allows %s only %q",
+							imported, name, own.modules)
 					}
 				}
 			}
@@ -43,7 +46,8 @@ func importsFollow(table map[string]room) rule {
 	}
 }
 
-// roomOf finds a package's line: its own, or that of the nearest folder above that stands for all below it.
+// roomOf returns a package's line: its own, or that of the nearest folder above that stands for all
+// below it.
 func roomOf(table map[string]room, name string) (string, room, bool) {
 	if own, ok := table[name]; ok {
 		return name, own, true
@@ -56,7 +60,7 @@ func roomOf(table map[string]room, name string) (string, room, bool) {
 	return "", room{}, false
 }
 
-// allowed says whether one of the patterns takes name and none refuses it.
+// allowed reports whether one of the patterns matches name and none excludes it.
 func allowed(patterns []string, name string) bool {
 	matches := func(pattern string) bool {
 		base, all := strings.CutSuffix(pattern, "...")
@@ -88,7 +92,8 @@ func TestTableStandsOnItsFloors(t *testing.T) {
 			if !ok {
 				t.Errorf("%s may import %q, which is not in the table", name, lower)
 			} else if below.floor >= own.floor {
-				t.Errorf("%s (floor %d) may import %s (floor %d)", name, own.floor, lower, below.floor)
+				t.Errorf("%s (floor %d) may import %s (floor %d)", name, own.floor, lower,
+					below.floor)
 			}
 		}
 	}
@@ -106,26 +111,39 @@ func TestImportRuleFinds(t *testing.T) {
 	const top = "package p\n"
 	from := func(imported string) string { return top + "import _ " + `"` + imported + `"` + "\n" }
 	runRule(t, importsFollow(small), map[string]ruleTest{
-		"allowed, and the standard library":        {tree{"ring/a.go": from("m.io/m/asm") + `import _ "os"`}, nil},
-		"a package of an allowed module":           {tree{"asm/a.go": from(sys + "/unix")}, nil},
-		"upwards":                                  {tree{"asm/a.go": from("m.io/m/ring")}, of("asm/a.go")},
-		"a module with the same beginning":         {tree{"asm/a.go": from(sys + "fs")}, of("asm/a.go")},
-		"a module of another room":                 {tree{"ring/a.go": from(zmq4)}, of("ring/a.go")},
-		"behind another platform's name":           {tree{"asm/a_plan9.go": from("m.io/m/ring")}, of("asm/a_plan9.go")},
-		"behind a build tag":                       {tree{"asm/a.go": "//go:build never\n\n" + from("m.io/m/ring")}, of("asm/a.go")},
-		"tests are free":                           {tree{"asm/a.go": top, "asm/a_test.go": from("m.io/m/ring")}, nil},
-		"not in the table":                         {tree{"novel/a.go": top}, of("novel")},
-		"below one that is":                        {tree{"ring/inner/a.go": top}, of("ring/inner")},
-		"not in the table, tests only":             {tree{"novel/a_test.go": top}, of("novel")},
-		"at the root":                              {tree{"a.go": top}, of(".")},
-		"a command":                                {tree{"cmd/x/a.go": from("m.io/m/ring") + `import _ "m.io/m/internal/y"`}, nil},
-		"below internal":                           {tree{"internal/x/y/a.go": from("m.io/m/internal/z")}, nil},
-		"internal from below":                      {tree{"ring/a.go": from("m.io/m/internal/z")}, of("ring/a.go")},
-		"internal from an example":                 {tree{"examples/x/a.go": from("m.io/m/internal/z")}, of("examples/x/a.go")},
-		"an example":                               {tree{"examples/x/a.go": from("m.io/m/ring")}, nil},
-		"cgo":                                      {tree{"ring/a.go": from("C")}, of("ring/a.go")},
-		"cgo where zmq4 is":                        {tree{"control/a.go": from("C")}, nil},
-		"a nested module goes its own way":         {tree{"tools/go.mod": "module t\n", "tools/x/a.go": from("m.io/m/ring")}, nil},
-		"test data and built files are not looked": {tree{"asm/testdata/a.go": from("C"), "bin/a.go": top}, nil},
+		"allowed, and the " +
+			"standard library": {tree{"ring/a.go": from("m.io/m/asm") + `import _ "os"`}, nil},
+		"a package of an allowed module": {tree{"asm/a.go": from(sys + "/unix")}, nil},
+		"upwards": {tree{"asm/a.go": from("m.io/m/ring")},
+			of("asm/a.go")},
+		"a module with the same beginning": {tree{"asm/a.go": from(sys + "fs")},
+			of("asm/a.go")},
+		"a module of another room": {tree{"ring/a.go": from(zmq4)},
+			of("ring/a.go")},
+		"behind another platform's name": {tree{"asm/a_plan9.go": from("m.io/m/ring")},
+			of("asm/a_plan9.go")},
+		"behind a build tag": {tree{"asm/a.go": "//go:build never\n\n" +
+			from("m.io/m/ring")}, of("asm/a.go")},
+		"tests are free": {tree{"asm/a.go": top,
+			"asm/a_test.go": from("m.io/m/ring")}, nil},
+		"not in the table":             {tree{"novel/a.go": top}, of("novel")},
+		"below one that is":            {tree{"ring/inner/a.go": top}, of("ring/inner")},
+		"not in the table, tests only": {tree{"novel/a_test.go": top}, of("novel")},
+		"at the root":                  {tree{"a.go": top}, of(".")},
+		"a command": {tree{"cmd/x/a.go": from("m.io/m/ring") +
+			`import _ "m.io/m/internal/y"`}, nil},
+		"below internal": {tree{"internal/x/y/a.go": from("m.io/m/internal/z")},
+			nil},
+		"internal from below": {tree{"ring/a.go": from("m.io/m/internal/z")},
+			of("ring/a.go")},
+		"internal from an example": {tree{"examples/x/a.go": from("m.io/m/internal/z")},
+			of("examples/x/a.go")},
+		"an example":        {tree{"examples/x/a.go": from("m.io/m/ring")}, nil},
+		"cgo":               {tree{"ring/a.go": from("C")}, of("ring/a.go")},
+		"cgo where zmq4 is": {tree{"control/a.go": from("C")}, nil},
+		"a nested module goes its own way": {tree{"tools/go.mod": "module t\n",
+			"tools/x/a.go": from("m.io/m/ring")}, nil},
+		"test data and built files " +
+			"are not looked": {tree{"asm/testdata/a.go": from("C"), "bin/a.go": top}, nil},
 	})
 }

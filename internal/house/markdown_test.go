@@ -16,7 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
 )
 
-// linksResolve is the rule that what a Markdown page points at inside the repository is there: file, folder, heading.
+// linksResolve is the rule that every link of a Markdown page within the repository leads to an
+// existing file, folder or heading.
 func linksResolve(_ *testing.T, files []file) []finding {
 	var found []finding
 	for _, f := range files {
@@ -25,7 +26,8 @@ func linksResolve(_ *testing.T, files []file) []finding {
 		}
 		for _, target := range linksOf(string(f.text)) {
 			if reason := unresolved(files, f, target); reason != "" {
-				found = append(found, finding{f.path, fmt.Sprintf("link to %q: %s", target, reason)})
+				found = append(found,
+					finding{f.path, fmt.Sprintf("link to %q: %s", target, reason)})
 			}
 		}
 	}
@@ -38,7 +40,7 @@ func unresolved(files []file, from file, target string) string {
 		return err.Error()
 	}
 	if u.Scheme != "" || u.Host != "" {
-		return "" // elsewhere: not looked up
+		return "" // outside: not checked
 	}
 	page := from
 	if u.Path != "" {
@@ -46,20 +48,22 @@ func unresolved(files []file, from file, target string) string {
 		if strings.HasPrefix(u.Path, "/") {
 			return "absolute: it works on no checkout"
 		}
-		isDir := slices.ContainsFunc(files, func(f file) bool { return to == "." || strings.HasPrefix(f.path, to+"/") })
+		isDir := slices.ContainsFunc(files,
+			func(f file) bool { return to == "." || strings.HasPrefix(f.path, to+"/") })
 		var isFile bool
 		page, isFile = find(files, to)
 		if !isDir && !isFile {
 			return "no such file or folder"
 		}
 	}
-	if u.Fragment != "" && path.Ext(page.path) == ".md" && !slices.Contains(anchorsOf(string(page.text)), u.Fragment) {
+	if u.Fragment != "" && path.Ext(page.path) == ".md" &&
+		!slices.Contains(anchorsOf(string(page.text)), u.Fragment) {
 		return "no such heading"
 	}
 	return ""
 }
 
-// pagesAreReached is the rule that a reader of README.md gets to every page by links.
+// pagesAreReached is the rule that links lead from README.md to every page.
 func pagesAreReached(_ *testing.T, files []file) []finding {
 	reached := map[string]bool{"README.md": true}
 	for todo := []string{"README.md"}; len(todo) > 0; todo = todo[1:] {
@@ -85,7 +89,8 @@ func pagesAreReached(_ *testing.T, files []file) []finding {
 }
 
 var (
-	inlineLink    = regexp.MustCompile(`\]\(\s*<?([^()\s<>]+(?:\([^()\s]*\))?)>?(?:\s+"[^"]*")?\s*\)`)
+	inlineLink = regexp.MustCompile(
+		`\]\(\s*<?([^()\s<>]+(?:\([^()\s]*\))?)>?(?:\s+"[^"]*")?\s*\)`)
 	referenceLink = regexp.MustCompile(`^ {0,3}\[[^\]]+\]:\s+<?([^\s<>]+)`)
 	codeSpan      = regexp.MustCompile("`[^`]*`")
 )
@@ -107,7 +112,7 @@ func linksOf(text string) []string {
 	return targets
 }
 
-// anchorsOf gives a page's headings as the fragments that point at them.
+// anchorsOf returns a page's headings as the fragments that point at them.
 func anchorsOf(text string) []string {
 	var anchors []string
 	for _, line := range linesOf(text) {
@@ -129,10 +134,11 @@ func anchorsOf(text string) []string {
 	return anchors
 }
 
-// A markdownLine knows whether it is prose or stands in a fenced block, and in which language's.
+// A markdownLine is a line of a page. It knows whether it is in a fenced block, and the block's
+// language.
 type markdownLine struct {
 	text    string
-	inFence bool // the fences themselves included
+	inFence bool // including the fences
 	lang    string
 }
 
@@ -143,7 +149,8 @@ func linesOf(text string) []markdownLine {
 		line = strings.TrimRight(line, "\n")
 		trimmed := strings.TrimSpace(line)
 		switch {
-		case fence == "" && (strings.HasPrefix(trimmed, "```") || strings.HasPrefix(trimmed, "~~~")):
+		case fence == "" && (strings.HasPrefix(trimmed, "```") ||
+			strings.HasPrefix(trimmed, "~~~")):
 			fence, lang = trimmed[:3], strings.TrimSpace(trimmed[3:])
 			lines = append(lines, markdownLine{line, true, ""})
 		case fence != "" && strings.HasPrefix(trimmed, fence):
@@ -161,8 +168,8 @@ var (
 	plainWord  = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
-// commandsExist is the rule that in a page's sh blocks every "make TARGET" and "cprof COMMAND" is there. Other programs
-// are the reader's own.
+// commandsExist is the rule that in a page's sh blocks every "make TARGET" and "cprof COMMAND"
+// exists. Other programs are left to the reader.
 func commandsExist(t *testing.T, files []file) []finding {
 	makefile, _ := find(files, "Makefile")
 	var targets []string
@@ -191,15 +198,16 @@ func commandsExist(t *testing.T, files []file) []finding {
 				exists = isCommand(t, words)
 			}
 			if !exists {
-				found = append(found, finding{f.path, fmt.Sprintf("no such command: %q", strings.Join(words, " "))})
+				found = append(found,
+					finding{f.path, fmt.Sprintf("no such command: %q", strings.Join(words, " "))})
 			}
 		}
 	}
 	return found
 }
 
-// isCommand asks the command itself: the words up to the first that is a flag or an argument must have
-// help, as a command that runs and not as a group of others, and its help must have the flags.
+// isCommand asks the command itself. The words before the first flag or argument must have help, as
+// a command and not as a group of commands, and the help must have the flags.
 func isCommand(t *testing.T, words []string) bool {
 	name, words := strings.TrimPrefix(words[0], "bin/"), words[1:]
 	run := cli.Run
@@ -209,8 +217,9 @@ func isCommand(t *testing.T, words []string) bool {
 	case len(words) > 0 && words[0] == "demo":
 		run = demo.Main
 	}
-	if end := slices.IndexFunc(words, func(w string) bool { return strings.ContainsAny(w, "|<>;&") }); end >= 0 {
-		words = words[:end] // what follows is the shell's
+	if end := slices.IndexFunc(words,
+		func(w string) bool { return strings.ContainsAny(w, "|<>;&") }); end >= 0 {
+		words = words[:end] // the rest belongs to the shell
 	}
 	last := slices.IndexFunc(words, func(w string) bool { return !plainWord.MatchString(w) })
 	if last < 0 {
@@ -220,10 +229,12 @@ func isCommand(t *testing.T, words []string) bool {
 		var help strings.Builder
 		code := run(t.Context(), append(words[:last:last], "--help"), &help, io.Discard)
 		if code == 0 && strings.Contains(help.String(), name+" "+strings.Join(words[:last], " ")) {
-			return !strings.Contains(help.String(), "Available Commands:") && !slices.ContainsFunc(words, func(w string) bool {
-				flag, _, _ := strings.Cut(w, "=")
-				return strings.HasPrefix(flag, "--") && !strings.Contains(help.String(), " "+flag+" ")
-			})
+			return !strings.Contains(help.String(), "Available Commands:") &&
+				!slices.ContainsFunc(words, func(w string) bool {
+					flag, _, _ := strings.Cut(w, "=")
+					return strings.HasPrefix(flag, "--") && !strings.Contains(help.String(),
+						" "+flag+" ")
+				})
 		}
 	}
 	return false
@@ -237,21 +248,28 @@ func TestLinkRuleFinds(t *testing.T) {
 	page := "# The first\n\n## A bound, w = 1\n"
 	runRule(t, linksResolve, map[string]ruleTest{
 		"all kinds of good ones": {tree{
-			"README.md":    "# Top\n[a](docs/a.md) [b](docs) [c](docs/a.md#a-bound-w--1) [d](#top) ![e](x.png \"E\") [f]\n\n[f]: docs/a.md\n",
+			"README.md": "# Top\n[a](docs/a.md) [b](docs) [c](docs/a.md#a-bound-w--1) " +
+				"[d](#top) ![e](x.png \"E\") [f]\n\n[f]: docs/a.md\n",
 			"docs/a.md":    "# The first\n\n## A bound, w = 1\n[up](../README.md#top)\n",
 			"x.png":        "picture",
 			"docs/deep.md": "[root](..)",
 		}, nil},
-		"elsewhere":             {tree{"README.md": "[a](https://example.org/x.md) [b](mailto:x@example.org)"}, nil},
-		"no such file":          {tree{"README.md": "[a](docs/b.md)", "docs/a.md": page}, of("README.md")},
-		"right from the root":   {tree{"docs/a.md": "[a](docs/b.md)", "docs/b.md": page}, of("docs/a.md")},
-		"no such heading":       {tree{"README.md": "[a](docs/a.md#second)", "docs/a.md": page}, of("README.md")},
-		"no such heading here":  {tree{"README.md": "# Top\n[a](#bottom)"}, of("README.md")},
-		"a heading in a fence":  {tree{"README.md": "[a](#top)\n```\n# Top\n```\n"}, of("README.md")},
-		"by reference":          {tree{"README.md": "[a]\n\n[a]: docs/a.md\n"}, of("README.md")},
-		"no such picture":       {tree{"README.md": "![a](a.png)"}, of("README.md")},
-		"a picture":             {tree{"README.md": "![a](a.png)", "a.png": "\x89PNG\x00"}, nil},
-		"absolute":              {tree{"README.md": "[a](/docs/a.md)", "docs/a.md": page}, of("README.md")},
+		"elsewhere": {tree{"README.md": "[a](https://example.org/x.md) " +
+			"[b](mailto:x@example.org)"}, nil},
+		"no such file": {tree{"README.md": "[a](docs/b.md)", "docs/a.md": page},
+			of("README.md")},
+		"right from the root": {tree{"docs/a.md": "[a](docs/b.md)", "docs/b.md": page},
+			of("docs/a.md")},
+		"no such heading": {tree{"README.md": "[a](docs/a.md#second)", "docs/a.md": page},
+			of("README.md")},
+		"no such heading here": {tree{"README.md": "# Top\n[a](#bottom)"}, of("README.md")},
+		"a heading in a fence": {tree{"README.md": "[a](#top)\n```\n# Top\n```\n"},
+			of("README.md")},
+		"by reference":    {tree{"README.md": "[a]\n\n[a]: docs/a.md\n"}, of("README.md")},
+		"no such picture": {tree{"README.md": "![a](a.png)"}, of("README.md")},
+		"a picture":       {tree{"README.md": "![a](a.png)", "a.png": "\x89PNG\x00"}, nil},
+		"absolute": {tree{"README.md": "[a](/docs/a.md)", "docs/a.md": page},
+			of("README.md")},
 		"out of the repository": {tree{"README.md": "[a](../x.md)"}, of("README.md")},
 		"code is no link":       {tree{"README.md": "`[a](b.md)`\n```go\n[a](b.md)\n```\n"}, nil},
 		"not Markdown":          {tree{"a.txt": "[a](b.md)"}, nil},
@@ -260,16 +278,20 @@ func TestLinkRuleFinds(t *testing.T) {
 
 func TestReachRuleFinds(t *testing.T) {
 	runRule(t, pagesAreReached, map[string]ruleTest{
-		"over others":    {tree{"README.md": "[a](docs/a.md#top)", "docs/a.md": "[b](../b.md)", "b.md": "[up](README.md)"}, nil},
-		"by none":        {tree{"README.md": "`docs/a.md` [b](b.md)", "docs/a.md": "[b](../b.md)", "b.md": ""}, of("docs/a.md")},
-		"by each other":  {tree{"README.md": "", "a.md": "[b](b.md)", "b.md": "[a](a.md)"}, of("a.md", "b.md")},
+		"over others": {tree{"README.md": "[a](docs/a.md#top)", "docs/a.md": "[b](../b.md)",
+			"b.md": "[up](README.md)"}, nil},
+		"by none": {tree{"README.md": "`docs/a.md` [b](b.md)", "docs/a.md": "[b](../b.md)",
+			"b.md": ""}, of("docs/a.md")},
+		"by each other": {tree{"README.md": "", "a.md": "[b](b.md)", "b.md": "[a](a.md)"},
+			of("a.md", "b.md")},
 		"what tests use": {tree{"README.md": "", "x/testdata/a.md": ""}, nil},
 	})
 }
 
 func TestCommandRuleFinds(t *testing.T) {
 	block := func(line string) tree {
-		return tree{"Makefile": "demo: build\n\ttrue\n", "README.md": "Do\n\n```sh\n" + line + "\n```\n"}
+		return tree{"Makefile": "demo: build\n\ttrue\n",
+			"README.md": "Do\n\n```sh\n" + line + "\n```\n"}
 	}
 	runRule(t, commandsExist, map[string]ruleTest{
 		"a target":              {block("make demo"), nil},

@@ -13,8 +13,8 @@ import (
 // embedded are the packages that programs import.
 var embedded = []string{"asm", "channel", "handlers", "ring"}
 
-// A program of another module that does what docs/instrumenting.md says gets what that page says,
-// whichever way the go command is asked: no module but x/sys, and two more with drain.
+// A program of another module that follows docs/instrumenting.md gets what that page promises, for
+// every question to the go command: no module but x/sys, and two more with drain.
 func TestOutsideProgramGetsWhatItIsTold(t *testing.T) {
 	files := realTree(t) // so that a change of any file runs this test again
 	page, _ := find(files, "docs/instrumenting.md")
@@ -46,7 +46,7 @@ func TestOutsideProgramGetsWhatItIsTold(t *testing.T) {
 	}
 }
 
-// firstCommands is the first block of shell commands below the heading Go.
+// firstCommands returns the first block of shell commands below the heading Go.
 func firstCommands(t *testing.T, page string) string {
 	t.Helper()
 	_, section, _ := strings.Cut(page, "\n## Go\n")
@@ -58,7 +58,7 @@ func firstCommands(t *testing.T, page string) string {
 	return block
 }
 
-// outsideProgram is a module of its own that lies beside a clone of this repository.
+// outsideProgram is a module of its own beside a clone of this repository.
 type outsideProgram struct {
 	t      *testing.T
 	folder string
@@ -95,8 +95,8 @@ func (p *outsideProgram) write(name, text string) {
 	}
 }
 
-// run returns what a command prints. Nothing that this test's go command was told reaches it, and
-// it has no C compiler to use.
+// run returns the output of a command. Settings of the go command that runs this test do not reach
+// it, and it has no C compiler.
 func (p *outsideProgram) run(name string, args ...string) string {
 	p.t.Helper()
 	cmd := exec.Command(name, args...)
@@ -111,7 +111,7 @@ func (p *outsideProgram) run(name string, args ...string) string {
 	return string(out)
 }
 
-// required are the modules in go.mod.
+// required returns the modules in go.mod.
 func (p *outsideProgram) required() []string {
 	var mod struct{ Require []struct{ Path string } }
 	if err := json.Unmarshal([]byte(p.run("go", "mod", "edit", "-json")), &mod); err != nil {
@@ -124,21 +124,21 @@ func (p *outsideProgram) required() []string {
 	return slices.Sorted(slices.Values(paths))
 }
 
-// built are the modules of the packages that the program is linked from.
+// built returns the modules of the packages from which the program is linked.
 func (p *outsideProgram) built() []string {
 	const module = "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}"
 	out := p.run("go", "list", "-deps", "-f", module)
 	return slices.Compact(slices.Sorted(slices.Values(strings.Fields(out))))
 }
 
-// cgo are the packages that use C where there is a C compiler, those of Go itself left out.
+// cgo returns the packages that use C if there is a C compiler, without those of Go itself.
 func (p *outsideProgram) cgo() []string {
 	const users = "{{if and .CgoFiles (not .Standard)}}{{.ImportPath}}{{end}}"
 	out := p.run("env", "CGO_ENABLED=1", "go", "list", "-deps", "-f", users)
 	return strings.Fields(out)
 }
 
-// vendored are the modules of which go mod vendor copies something.
+// vendored returns the modules from which go mod vendor copies something.
 func (p *outsideProgram) vendored() []string {
 	p.run("go", "mod", "vendor")
 	vendor := filepath.Join(p.folder, "vendor")
@@ -162,8 +162,8 @@ func (p *outsideProgram) vendored() []string {
 	return slices.Compact(slices.Sorted(slices.Values(paths)))
 }
 
-// used are those modules, of all that go.mod files name, that the program needs. Without
-// -vendor the answer includes goleak, which tests of this module use.
+// used returns those modules in go.mod files that the program needs. Without -vendor the answer
+// includes goleak, which tests of this module use.
 func (p *outsideProgram) used() []string {
 	const module = "{{if not .Main}}{{.Path}}{{end}}"
 	all := strings.Fields(p.run("go", "list", "-m", "-f", module, "all"))

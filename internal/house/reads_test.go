@@ -10,21 +10,22 @@ import (
 	"testing"
 )
 
-// kernelFiles are files of ours that read some of the kernel's whole, under names that they put together.
-// The kernel's have an end.
+// kernelFiles are the files that read whole files of the kernel under computed names. Files of the
+// kernel have an end.
 var kernelFiles = []string{
 	"bench/agent.go", "internal/memory/memory.go", "internal/oscillator/clocks_linux.go",
 	"internal/proof/machine.go", "minrtt/clock.go",
 }
 
-// readsHaveLimits is the rule that nothing is read whole without a limit: a file or a peer that has no end
-// would take all memory. Examples have none of the product's packages below internal, and mutations are
-// for who has the source.
+// readsHaveLimits is the rule that nothing is read whole without a limit: a file or a peer without
+// an end would take all memory. Examples cannot import packages below internal, and mutations are
+// run by developers only.
 func readsHaveLimits(t *testing.T, files []file) []finding {
 	var found []finding
 	for _, f := range files {
 		if !strings.HasSuffix(f.path, ".go") || strings.HasSuffix(f.path, "_test.go") ||
-			slices.Contains(kernelFiles, f.path) || within(f.path, "examples") || within(f.path, "internal/mutation") {
+			slices.Contains(kernelFiles, f.path) || within(f.path, "examples") ||
+			within(f.path, "internal/mutation") {
 			continue
 		}
 		set := token.NewFileSet()
@@ -40,9 +41,11 @@ func readsHaveLimits(t *testing.T, files []file) []finding {
 			name, argument := nameOf(call.Fun), call.Args[0]
 			switch {
 			case name == "os.ReadFile" && !ofKernel(argument):
-				found = append(found, finding{f.path, "os.ReadFile has no limit: use package plainfile"})
+				found = append(found,
+					finding{f.path, "os.ReadFile has no limit: use package plainfile"})
 			case name == "io.ReadAll" && !limited(argument):
-				found = append(found, finding{f.path, "io.ReadAll has no limit: use plainfile.ReadAll"})
+				found = append(found,
+					finding{f.path, "io.ReadAll has no limit: use plainfile.ReadAll"})
 			}
 			return true
 		})
@@ -50,7 +53,7 @@ func readsHaveLimits(t *testing.T, files []file) []finding {
 	return found
 }
 
-// nameOf is "package.Function" of what is called so.
+// nameOf returns "package.Function" for a called function.
 func nameOf(e ast.Expr) string {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		if x, ok := s.X.(*ast.Ident); ok {

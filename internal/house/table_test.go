@@ -23,8 +23,9 @@ const (
 	goleak     = "go.uber.org/goleak"
 )
 
-// table is the house. A package that is not in it fails the test: its line here is the place to say what it rests on.
-// Programs embed asm, channel, ring and handlers, so these have no dependency but x/sys; tscratio and vnode are pure.
+// table is the house. A package that is not in it fails the test: its line here says what it may
+// rest on. Programs embed asm, channel, ring and handlers, so these depend on nothing but x/sys;
+// tscratio and vnode are pure.
 var table = map[string]room{
 	"asm":      {0, nil, of(sys)},
 	"channel":  {0, nil, of(sys)},
@@ -48,18 +49,21 @@ var table = map[string]room{
 	"tscclient":           {2, of("asm", "minrtt", "tscratio", "control", "host"), of(sys)},
 
 	"returntrip": {3, of("asm", "handlers"), of(sys)},
-	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host", "internal/plainfile"),
+	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host",
+		"internal/plainfile"),
 		of(sys, prometheus)},
 	"analysis": {3, of("logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
-	"agent": {3, of("asm", "channel", "ring", "logstore", "drain", "tscclient", "control", "handlertable", "ntp", "runs", "host",
+	"agent": {3, of("asm", "channel", "ring", "logstore", "drain", "tscclient", "control",
+		"handlertable", "ntp", "runs", "host",
 		"internal/plainfile"), of(sys, prometheus)},
 	"generator": {3, of("asm", "handlers"), of(sys, zmq4, hdr, protobuf)},
 
 	"report":        {4, of("analysis", "tscratio", "runs"), of(sys)},
 	"report/export": {4, of("analysis", "tscratio", "runs"), of(sys, parquet)},
 
-	// The top floor: commands, what only they use, and programs to copy. A name that ends in "/..." is every package
-	// below it. Commands may import whatever is in the house; examples only what users can.
+	// The top floor has commands, what only they use, and programs to copy. A name that ends in
+	// "/..." is every package below it. Commands may import everything in the house, examples only
+	// what users can.
 	"cmd/...":          {5, of("..."), of(sys, cobra, prometheus)},
 	"bench/...":        {5, of("..."), of(sys, cobra, zstd, hdr)},
 	"internal/leak":    {5, nil, of(goleak)},

@@ -14,21 +14,22 @@ import (
 	"testing"
 )
 
-// A file is one that people wrote: not built, not generated, not a dependency's.
+// A file is one that people wrote: not built, not generated, not of a dependency.
 type file struct {
 	path string // from the root, with slashes
 	text []byte
 }
 
-// A finding is what a rule has against a place in the tree.
+// A finding is what a rule reports about a place in the tree.
 type finding struct{ place, reason string }
 
 func (f finding) String() string { return f.place + ": " + f.reason }
 
-// A rule reads the tree's files and says what is wrong with them.
+// A rule reads the tree's files and returns what is wrong with them.
 type rule func(t *testing.T, files []file) []finding
 
-// notOurs are folders with nothing that a person wrote for this repository, and test data, which may be wrong on purpose.
+// notOurs are folders without hand-written files of this repository, and test data, which may be
+// wrong on purpose.
 var notOurs = []string{".git", "bin", "dist", "node_modules", "testdata", "vendor"}
 
 func readTree(t *testing.T, root fs.FS) []file {
@@ -59,7 +60,7 @@ func readTree(t *testing.T, root fs.FS) []file {
 	return files
 }
 
-// realTree is this repository.
+// realTree returns this repository.
 func realTree(t *testing.T) []file {
 	t.Helper()
 	const root = "../.." // tests run in their package's folder
@@ -82,11 +83,11 @@ func find(files []file, name string) (file, bool) {
 type pkg struct {
 	path    string // from the root; "." is the root itself
 	name    string
-	docs    map[string]string // file name → package comment, test files left out
-	imports map[string]string // import path → a file that has it, test files left out
+	docs    map[string]string // file name → package comment, without test files
+	imports map[string]string // import path → a file that has it, without test files
 }
 
-// packages parses the tree's Go packages, but for those of nested modules.
+// packages parses the tree's Go packages, without those of nested modules.
 func packages(t *testing.T, files []file) []*pkg {
 	t.Helper()
 	inNestedModule := func(name string) bool {
@@ -102,7 +103,8 @@ func packages(t *testing.T, files []file) []*pkg {
 		if !strings.HasSuffix(f.path, ".go") || inNestedModule(f.path) {
 			continue
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), f.path, f.text, parser.ImportsOnly|parser.ParseComments)
+		parsed, err := parser.ParseFile(token.NewFileSet(), f.path, f.text,
+			parser.ImportsOnly|parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,16 +16,17 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is for how long goroutines may take to end: those of a NATS server do so a while after it says that it is closed. Only a leak
-// is waited for that long.
+// patience is how long goroutines may take to end: those of a NATS server take a while after it
+// says that it is closed. Only a leak makes Main wait that long.
 const patience = 20 * time.Second
 
-// Main runs the tests and returns what the process is to exit with: 1 also where they passed and left something behind.
+// Main runs the tests and returns the exit code of the process. It is 1 also if the tests passed
+// and left something behind.
 func Main(m *testing.M) int {
 	before := look()
 	code := m.Run()
 	if f := flag.Lookup("test.fuzz"); code != 0 || f != nil && f.Value.String() != "" {
-		return code // a test that failed need not have tidied up, and fuzzing ends in the midst of things
+		return code // a failed test need not tidy up, and fuzzing ends in the middle of things
 	}
 	if err := before.left(patience); err != nil {
 		fmt.Fprintf(os.Stderr, "--- FAIL: tests left behind: %v\n", err)
@@ -34,7 +35,7 @@ func Main(m *testing.M) int {
 	return 0
 }
 
-// A process is what this one had at a moment.
+// A process is the state of this process at a moment.
 type process struct {
 	descriptors []string // what they refer to, sorted
 	goroutines  goleak.Option
@@ -44,11 +45,13 @@ func look() process {
 	return process{descriptors: descriptors(), goroutines: goleak.IgnoreCurrent()}
 }
 
-// left waits until the process has no more than before, and says what it has.
+// left waits until the process has no more than before, and returns what is left.
 func (before process) left(wait time.Duration) error {
 	var err error
 	for end := time.Now().Add(wait); ; time.Sleep(10 * time.Millisecond) {
-		err = errors.Join(goleak.Find(before.goroutines), more("descriptors", before.descriptors, descriptors()), more("mappings", nil, mappings()))
+		err = errors.Join(goleak.Find(before.goroutines),
+			more("descriptors", before.descriptors, descriptors()),
+			more("mappings", nil, mappings()))
 		if err == nil || time.Now().After(end) {
 			return err
 		}
@@ -70,20 +73,22 @@ func more(what string, before, after []string) error {
 // closedRings is behind the closed rings of a process, and stays.
 const closedRings = "/memfd:cloudprofiler-closed"
 
-// descriptors returns what this process has open, without what the runtime and libraries keep for themselves and any process may begin
-// to need: its poller, events, random numbers, and the limits of its group.
+// descriptors returns what this process has open, without what the runtime and libraries may open
+// at any time: the poller, events, random numbers, and the limits of the process's group.
 func descriptors() []string {
 	const directory = "/proc/self/fd"
 	entries, err := os.ReadDir(directory)
 	if err != nil {
-		return nil // no such thing here, or an emulator's
+		return nil // no such directory here, or an emulator's
 	}
 	var open []string
 	for _, e := range entries {
 		target, err := os.Readlink(filepath.Join(directory, e.Name()))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // that of ReadDir itself
-		case strings.HasPrefix(target, "anon_inode:[event"), target == "/dev/null", target == closedRings+" (deleted)", target == "/dev/urandom", strings.HasPrefix(target, "/sys/fs/cgroup/"):
+		case errors.Is(err, fs.ErrNotExist): // the descriptor of ReadDir itself
+		case strings.HasPrefix(target, "anon_inode:[event"), target == "/dev/null",
+			target == closedRings+" (deleted)", target == "/dev/urandom",
+			strings.HasPrefix(target, "/sys/fs/cgroup/"):
 		default:
 			open = append(open, target)
 		}
@@ -92,7 +97,8 @@ func descriptors() []string {
 	return open
 }
 
-// mappings returns the files mapped into this process that are not there any more. Tests' directories are removed after each.
+// mappings returns the files mapped into this process that no longer exist. The directories of
+// tests are removed after each.
 func mappings() []string {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -100,7 +106,8 @@ func mappings() []string {
 	}
 	var files []string
 	for line := range bytes.Lines(text) {
-		if fields := bytes.Fields(line); len(fields) == 7 && string(fields[6]) == "(deleted)" && string(fields[5]) != closedRings {
+		if fields := bytes.Fields(line); len(fields) == 7 && string(fields[6]) == "(deleted)" &&
+			string(fields[5]) != closedRings {
 			files = append(files, string(fields[5]))
 		}
 	}

@@ -1,3 +1,3 @@
-// Package memory is what a process has in memory of its own, for the bars and the soak: how much, and the most that was seen. It knows nothing
-// of what a process has in there; that is for profiles.
+// Package memory measures the private memory of a process, for the bars and the soak: how much it
+// has, and the most that it had. What the process keeps there is left to profiles.
 package memory

@@ -32,7 +32,8 @@ func TestPrivateBytesGrowWithWhatIsWritten(t *testing.T) {
 
 func TestMemoryOfNobody(t *testing.T) {
 	const nobody = 1 << 30
-	if _, err := Private_bytes(nobody); err == nil || !strings.HasPrefix(err.Error(), "read memory") {
+	if _, err := Private_bytes(nobody); err == nil ||
+		!strings.HasPrefix(err.Error(), "read memory") {
 		t.Error(err)
 	}
 	over, end := context.WithCancel(t.Context())

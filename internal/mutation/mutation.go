@@ -14,13 +14,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-var mutate = flag.Bool("mutate", false, "apply every mutation of the list and want the package's tests to notice (minutes)")
+var mutate = flag.Bool("mutate", false, "apply every mutation of the list and want the package's "+
+	"tests to notice (minutes)")
 
-// A mutation is one way to break a package: in a file, one text in the place of another. If run is not empty, it is a pattern
-// of the tests that are to notice; otherwise it is all of the package's.
+// A mutation is one way to break a package: in a file, it replaces one text by another. If run is
+// not empty, it is a pattern of the tests that must notice; otherwise these are all of the
+// package's.
 type mutation struct{ name, file, old, new, run string }
 
-// parse reads a list: mutations of four lines, or five, with an empty line between. A block that starts with # is a comment.
+// parse reads a list: mutations of four or five lines, with an empty line between. A block that
+// starts with # is a comment.
 func parse(text string) ([]mutation, error) {
 	var list []mutation
 	for _, block := range strings.Split(strings.TrimSpace(text), "\n\n") {
@@ -29,7 +32,8 @@ func parse(text string) ([]mutation, error) {
 			continue
 		}
 		if len(lines) < 4 || len(lines) > 5 {
-			return nil, fmt.Errorf("parse mutations: %d lines, want name, file, old, new and maybe a pattern of tests:\n%s", len(lines), block)
+			return nil, fmt.Errorf("parse mutations: %d lines, want name, file, old, new and "+
+				"maybe a pattern of tests:\n%s", len(lines), block)
 		}
 		m := mutation{name: lines[0], file: lines[1], old: lines[2], new: lines[3]}
 		if len(lines) == 5 {
@@ -40,11 +44,12 @@ func parse(text string) ([]mutation, error) {
 	return list, nil
 }
 
-// smallTime is for how long mutations are begun where bars are measured small.
+// smallTime is how long new mutations are begun if bars are measured small.
 const smallTime = 3 * time.Second
 
-// Test checks that each mutation of a list applies to the package in the working directory. With -mutate, or where bars are
-// measured at full size, it applies each in turn and runs the package's tests; where they are measured small, the first few.
+// Test checks that each mutation of a list applies to the package in the working directory. With
+// -mutate, or if bars are measured at full size, it applies each in turn and runs the package's
+// tests. If they are measured small, it does so with the first few.
 func Test(t *testing.T, list string) {
 	t.Helper()
 	text, err := os.ReadFile(list)
@@ -94,7 +99,10 @@ func Test(t *testing.T, list string) {
 		})
 	}
 	if size != proof.None && !*mutate {
-		proof.Check(t, proof.Bar{Name: fmt.Sprintf("mutations of %s that no test notices", filepath.Base(dir(t))), Figure: float64(unnoticed), Unit: fmt.Sprintf("of %d applied", applied)})
+		proof.Check(t,
+			proof.Bar{Name: fmt.Sprintf("mutations of %s that no test notices",
+				filepath.Base(dir(t))), Figure: float64(unnoticed),
+				Unit: fmt.Sprintf("of %d applied", applied)})
 	}
 }
 
@@ -106,14 +114,16 @@ func dir(t *testing.T) string {
 	return d
 }
 
-// run runs the package's tests with other text in the place of a file's.
+// run runs the package's tests with other text in place of a file's.
 func run(t *testing.T, m mutation, mutated string) (noticed bool, output string, err error) {
 	temporary := t.TempDir()
 	replacement := filepath.Join(temporary, "mutated.go")
 	if strings.HasSuffix(m.file, ".s") {
 		replacement = filepath.Join(temporary, "mutated.s")
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(dir(t), m.file): replacement}})
+	overlay, err :=
+		json.Marshal(
+			map[string]map[string]string{"Replace": {filepath.Join(dir(t), m.file): replacement}})
 	if err != nil {
 		return false, "", err
 	}
@@ -123,24 +133,28 @@ func run(t *testing.T, m mutation, mutated string) (noticed bool, output string,
 			return false, "", err
 		}
 	}
-	args := []string{"test", "-overlay", overlayFile, "-failfast", "-count=1", "-timeout=2m", "-skip=^TestMutations$", "."}
+	args := []string{"test", "-overlay", overlayFile, "-failfast", "-count=1", "-timeout=2m",
+		"-skip=^TestMutations$", "."}
 	if m.run != "" {
 		args = append(args, "-run", m.run)
 	}
 	cmd := exec.Command("go", args...)
 	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "CLOUDPROFILER_PROOF") { // bars are not what is to notice
+		if !strings.HasPrefix(variable, "CLOUDPROFILER_PROOF") { // bars need not notice
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
 	out, err := cmd.CombinedOutput()
 	switch {
-	case strings.Contains(string(out), "[build failed]") || strings.Contains(string(out), "[setup failed]"):
+	case strings.Contains(string(out), "[build failed]") ||
+		strings.Contains(string(out), "[setup failed]"):
 		return false, "", fmt.Errorf("it does not build: %s", out)
 	case strings.Contains(string(out), "no tests to run"):
 		return false, "", fmt.Errorf("no test is named %s", m.run)
-	case err != nil && !strings.Contains(string(out), "--- FAIL") && !strings.Contains(string(out), "panic:"):
-		return false, "", fmt.Errorf("its tests ended without one that failed: %w\n%s", err, out) // killed, say, or out of space
+	case err != nil && !strings.Contains(string(out), "--- FAIL") && !strings.Contains(string(out),
+		"panic:"):
+		// for example killed, or out of space
+		return false, "", fmt.Errorf("its tests ended without one that failed: %w\n%s", err, out)
 	}
 	return err != nil, string(out), nil
 }

@@ -7,8 +7,10 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	got, err := parse("# a comment\n# of two lines\n\nfirst\na.go\n\told\n\tnew\n\nsecond\nb.go\nx\ny\n^TestB$\n")
-	want := []mutation{{"first", "a.go", "\told", "\tnew", ""}, {"second", "b.go", "x", "y", "^TestB$"}}
+	got, err := parse("# a comment\n# of two " +
+		"lines\n\nfirst\na.go\n\told\n\tnew\n\nsecond\nb.go\nx\ny\n^TestB$\n")
+	want := []mutation{{"first", "a.go", "\told", "\tnew", ""}, {"second", "b.go", "x", "y",
+		"^TestB$"}}
 	if err != nil || len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
@@ -19,8 +21,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A mutation of this very package, which the test above notices; one that changes nothing, which nothing notices; one that
-// is no Go; and one under which no test can say anything.
+// The mutations are one of this package, which the test above notices; one that changes nothing,
+// which no test notices; one that is not Go; and one under which no test can decide.
 func TestRun(t *testing.T) {
 	source, err := os.ReadFile("mutation.go")
 	if err != nil {
@@ -33,14 +35,17 @@ func TestRun(t *testing.T) {
 		{"noticed", "len(lines) > 5", "len(lines) > 6", true, true},
 		{"unnoticed", "wants its", "wants its", false, true},
 		{"not Go", "func parse(", "func (", false, false},
-		{"no test that failed", "var mutate = ", "func init() { os.Exit(3) }\nvar mutate = ", false, false},
+		{"no test that failed", "var mutate = ", "func init() { os.Exit(3) }\nvar mutate = ",
+			false, false},
 	} {
-		noticed, out, err := run(t, mutation{file: "mutation.go", run: "^TestParse$"}, strings.ReplaceAll(string(source), tc.old, tc.new))
+		noticed, out, err := run(t, mutation{file: "mutation.go", run: "^TestParse$"},
+			strings.ReplaceAll(string(source), tc.old, tc.new))
 		if noticed != tc.noticed || (err == nil) != tc.answers {
 			t.Errorf("%s: noticed %v, %v\n%s", tc.name, noticed, err, out)
 		}
 	}
-	if _, _, err := run(t, mutation{file: "mutation.go", run: "^TestNone$"}, string(source)); err == nil {
+	if _, _, err := run(t, mutation{file: "mutation.go", run: "^TestNone$"},
+		string(source)); err == nil {
 		t.Error("a pattern that matches no test notices nothing, and nobody is told")
 	}
 }

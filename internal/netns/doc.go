@@ -1,6 +1,7 @@
-// Package netns makes network namespaces with links between them, a pair or a star: nodes on one machine whose packets go
-// through the kernel's whole way. It is for tests, benchmarks and the demonstration, where they run as root, and needs no program beside the
-// kernel.
+// Package netns makes network namespaces with links between them, as a pair or a star: nodes on one
+// machine whose packets take the kernel's whole path. It is for tests, benchmarks and the
+// demonstration when they run as root, and needs no program besides the kernel.
 //
-// It limits neither bandwidth nor delay, and makes no namespace of another kind: clocks, files and users are shared.
+// It limits neither bandwidth nor delay, and makes no other kind of namespace: clocks, files and
+// users are shared.
 package netns

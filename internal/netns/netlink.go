@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is as much of rtnetlink(7) as a veth needs: requests of a fixed part and attributes, each answered by an
-// error number. All is in the machine's byte order.
+// This file has as much of rtnetlink(7) as a veth needs: requests of a fixed part and attributes,
+// each answered by an error number. All is in the machine's byte order.
 
 var native = binary.NativeEndian
 
-// attribute appends an attribute: its length and type, what it holds, and padding to four bytes.
+// attribute appends an attribute: its length and type, its value, and padding to four bytes.
 func attribute(b []byte, kind uint16, value []byte) []byte {
 	b = native.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value)))
 	b = native.AppendUint16(b, kind)
@@ -24,7 +24,7 @@ func attribute(b []byte, kind uint16, value []byte) []byte {
 	return b
 }
 
-// linkPart is a struct ifinfomsg.
+// linkPart returns a struct ifinfomsg.
 func linkPart(index int, flags, change uint32) []byte {
 	b := []byte{unix.AF_UNSPEC, 0, 0, 0}
 	b = native.AppendUint32(b, uint32(index))
@@ -50,13 +50,15 @@ func addVeth(name, peer string, namespace int) error {
 func addBridge(name string) error {
 	request := linkPart(0, 0, 0)
 	request = attribute(request, unix.IFLA_IFNAME, append([]byte(name), 0))
-	request = attribute(request, unix.IFLA_LINKINFO, attribute(nil, unix.IFLA_INFO_KIND, []byte("bridge")))
+	request = attribute(request, unix.IFLA_LINKINFO,
+		attribute(nil, unix.IFLA_INFO_KIND, []byte("bridge")))
 	return ask(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, request)
 }
 
 // enslave makes a link a port of a bridge.
 func enslave(index, bridge int) error {
-	return ask(unix.RTM_NEWLINK, 0, attribute(linkPart(index, 0, 0), unix.IFLA_MASTER, native.AppendUint32(nil, uint32(bridge))))
+	return ask(unix.RTM_NEWLINK, 0, attribute(linkPart(index, 0, 0), unix.IFLA_MASTER,
+		native.AppendUint32(nil, uint32(bridge))))
 }
 
 func setDown(index int) error { return ask(unix.RTM_NEWLINK, 0, linkPart(index, 0, unix.IFF_UP)) }
@@ -67,13 +69,15 @@ func setUp(index int) error {
 
 func addAddress(index int, p netip.Prefix) error { return addAddressTo(index, p, p.Addr()) }
 
-// addAddressTo is addAddress for a link to one other address, or with p's own one to all of p.
+// addAddressTo is addAddress for a link to one other address, or, if to is p's own address, to all
+// of p.
 func addAddressTo(index int, p netip.Prefix, to netip.Addr) error {
 	family := byte(unix.AF_INET)
 	if p.Addr().Is6() {
 		family = unix.AF_INET6
 	}
-	// A struct ifaddrmsg. Nobody else can have the address: it need not be tried out, which takes a second.
+	// This is a struct ifaddrmsg. No other host can have the address, so the kernel need not probe
+	// for it, which takes a second.
 	request := []byte{family, byte(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
 	request = native.AppendUint32(request, uint32(index))
 	request = attribute(request, unix.IFA_LOCAL, p.Addr().AsSlice())
@@ -81,7 +85,7 @@ func addAddressTo(index int, p netip.Prefix, to netip.Addr) error {
 	return ask(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, request)
 }
 
-// ask sends one request and returns what the kernel says to it.
+// ask sends one request and returns the kernel's answer.
 func ask(kind, flags uint16, request []byte) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -92,7 +96,8 @@ func ask(kind, flags uint16, request []byte) error {
 	b = native.AppendUint16(b, kind)
 	b = native.AppendUint16(b, flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
 	b = append(b, make([]byte, 8)...) // sequence number and sender: one request, one socket
-	if err := unix.Sendto(fd, append(b, request...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(fd, append(b, request...), 0,
+		&unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return os.NewSyscallError("sendto", err)
 	}
 	reply := make([]byte, 4096)

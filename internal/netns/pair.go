@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// Pair is two namespaces and the link between them. Any goroutine may use it.
+// Pair is two namespaces and the link between them. It may be used by several goroutines.
 type Pair struct {
 	ends [2]thread
 }
@@ -15,11 +15,14 @@ type Pair struct {
 const link = "link" // the name of its end in either namespace
 
 var (
-	addresses = [2]netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("192.0.2.2/24")}
-	ipv6      = [2]netip.Prefix{netip.MustParsePrefix("2001:db8::1/64"), netip.MustParsePrefix("2001:db8::2/64")}
+	addresses = [2]netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"),
+		netip.MustParsePrefix("192.0.2.2/24")}
+	ipv6 = [2]netip.Prefix{netip.MustParsePrefix("2001:db8::1/64"),
+		netip.MustParsePrefix("2001:db8::2/64")}
 )
 
-// NewPair makes a pair. It lasts until Close and until the last socket or process in it is gone.
+// NewPair makes a pair. The pair lasts until Close and until the last socket or process in it is
+// gone.
 func NewPair() (*Pair, error) {
 	p := new(Pair)
 	for i := range p.ends {
@@ -75,17 +78,18 @@ func bringUp(addresses ...netip.Prefix) error {
 	return nil
 }
 
-// Do runs f on a thread in a namespace, 0 or 1, after what it runs there already. A socket that f opens, and a process that
-// it starts, stay in the namespace; a goroutine that it starts does not begin there.
+// Do runs f on a thread in a namespace, 0 or 1, after earlier calls for that namespace. A socket
+// that f opens, and a process that it starts, stay in the namespace. A goroutine that it starts
+// does not begin there.
 func (p *Pair) Do(end int, f func() error) error { return p.ends[end].do(f) }
 
 // Addr returns the address of an end, 0 or 1.
 func (p *Pair) Addr(end int) netip.Addr { return addresses[end].Addr() }
 
-// Addr6 returns its IPv6 address.
+// Addr6 returns the IPv6 address of an end.
 func (p *Pair) Addr6(end int) netip.Addr { return ipv6[end].Addr() }
 
-// Close lets go of the namespaces. It must not be called twice, nor before all Do have returned.
+// Close releases the namespaces. It must not be called twice, nor before all Do have returned.
 func (p *Pair) Close() {
 	for _, end := range p.ends {
 		close(end)

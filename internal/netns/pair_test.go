@@ -18,8 +18,13 @@ func TestPrivilegedPairCarriesPackets(t *testing.T) {
 	defer p.Close()
 	for _, addr := range [](func(int) netip.Addr){p.Addr, p.Addr6} {
 		var near, far *net.UDPConn
-		at := func(end int) *net.UDPAddr { return net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr(end), 0)) }
-		if err := p.Do(1, func() (err error) { far, err = net.ListenUDP("udp", at(1)); return err }); err != nil {
+		at :=
+			func(end int) *net.UDPAddr {
+				return net.UDPAddrFromAddrPort(
+					netip.AddrPortFrom(addr(end), 0))
+			}
+		if err := p.Do(1,
+			func() (err error) { far, err = net.ListenUDP("udp", at(1)); return err }); err != nil {
 			t.Fatal(err)
 		}
 		defer far.Close()

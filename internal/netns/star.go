@@ -7,8 +7,9 @@ import (
 	"net/netip"
 )
 
-// Star is namespaces that reach each other over a bridge, in a namespace of its own: the hub; of NewMesh, each other directly, and the hub
-// over the bridge. Any goroutine may use it.
+// Star is namespaces that reach each other over a bridge, which is in a namespace of its own, the
+// hub. In a star of NewMesh they reach each other directly, and the hub over the bridge. It may be
+// used by several goroutines.
 type Star struct {
 	hub  thread
 	ends []thread
@@ -19,7 +20,7 @@ const Hub = -1
 
 const bridge = "bridge"
 
-// NewStar makes a star with so many ends, at most 100. It lasts as a Pair does.
+// NewStar makes a star with the given number of ends, at most 100. It lasts as a Pair does.
 func NewStar(ends int) (*Star, error) {
 	s := &Star{hub: newThread(), ends: make([]thread, ends)}
 	for i := range s.ends {
@@ -32,8 +33,8 @@ func NewStar(ends int) (*Star, error) {
 	return s, nil
 }
 
-// NewMesh makes a star in which every two ends have a link of their own as well, which their packets take: between them is one veth and no
-// bridge. Cut leaves these links as they are.
+// NewMesh makes a star in which every two ends also have a link of their own, which their packets
+// take: between them is one veth and no bridge. Cut leaves these links as they are.
 func NewMesh(ends int) (*Star, error) {
 	s, err := NewStar(ends)
 	if err != nil {
@@ -58,7 +59,8 @@ func (s *Star) connect(a, b int) error {
 	}
 	defer namespace.Close()
 	name := func(far int) string { return fmt.Sprintf("to%d", far) }
-	if err := s.Do(a, func() error { return addVeth(name(b), name(a), int(namespace.Fd())) }); err != nil {
+	if err := s.Do(a,
+		func() error { return addVeth(name(b), name(a), int(namespace.Fd())) }); err != nil {
 		return fmt.Errorf("add veth: %w", err)
 	}
 	for _, way := range [][2]int{{a, b}, {b, a}} {
@@ -68,8 +70,10 @@ func (s *Star) connect(a, b int) error {
 			if err != nil {
 				return err
 			}
-			// One host behind the link: the kernel prefers it to the bridge, behind which all are.
-			if err := addAddressTo(i.Index, netip.PrefixFrom(s.Addr(near), 32), s.Addr(far)); err != nil {
+			// The route leads to one host, so the kernel prefers it to that of the bridge, which
+			// leads to all.
+			if err := addAddressTo(i.Index, netip.PrefixFrom(s.Addr(near), 32),
+				s.Addr(far)); err != nil {
 				return fmt.Errorf("add address: %w", err)
 			}
 			return setUp(i.Index)
@@ -95,7 +99,7 @@ func (s *Star) setUp() error {
 		if err := addAddress(b.Index, netip.PrefixFrom(s.Addr(Hub), 24)); err != nil {
 			return err
 		}
-		lo, err := net.InterfaceByName("lo") // the hub's own address is reached over it
+		lo, err := net.InterfaceByName("lo") // the hub's own address is reached over lo
 		if err != nil {
 			return err
 		}
@@ -133,14 +137,15 @@ func (s *Star) setUp() error {
 		if err != nil {
 			return err
 		}
-		if err := s.Do(i, func() error { return bringUp(netip.PrefixFrom(s.Addr(i), 24)) }); err != nil {
+		if err := s.Do(i,
+			func() error { return bringUp(netip.PrefixFrom(s.Addr(i), 24)) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// port is the name of the hub's end of a link.
+// port returns the name of the hub's end of a link.
 func port(end int) string { return fmt.Sprintf("port%d", end) }
 
 // Do runs f on a thread in the namespace of an end, or in that of the hub, as Pair.Do does.
@@ -159,7 +164,7 @@ func (s *Star) Addr(end int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + end)})
 }
 
-// Cut takes an end's link away, or gives it back: its packets are lost on the way, and nobody is told.
+// Cut takes an end's link down, or up again. Packets are lost silently in between.
 func (s *Star) Cut(end int, cut bool) error {
 	return s.Do(Hub, func() error {
 		p, err := net.InterfaceByName(port(end))
@@ -173,7 +178,7 @@ func (s *Star) Cut(end int, cut bool) error {
 	})
 }
 
-// Close lets go of the namespaces, as Pair.Close does.
+// Close releases the namespaces, as Pair.Close does.
 func (s *Star) Close() {
 	close(s.hub)
 	for _, end := range s.ends {

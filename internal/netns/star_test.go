@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// arrivals says whether a packet comes from an end to end 2.
+// arrivals returns a function that reports whether a packet from an end arrives at end 2.
 func arrivals(t *testing.T, s *Star) (arrives func(from int, limit time.Duration) bool) {
 	t.Helper()
 	var listener net.PacketConn

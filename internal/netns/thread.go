@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A thread runs what it is given, one after another, in a namespace of its own once it has left that of the process. Closing it ends it, and the
-// namespace unless something else is in it.
+// A thread runs tasks, one after another, in a namespace of its own once it has left that of the
+// process. Closing it ends the thread, and its namespace unless something else is in it.
 type thread chan task
 
 type task struct {
@@ -19,7 +19,8 @@ type task struct {
 func newThread() thread {
 	t := make(thread)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread, and its namespace, end with this goroutine
+		// never unlocked: the thread and its namespace end with this goroutine
+		runtime.LockOSThread()
 		for task := range t {
 			task.done <- task.run()
 		}
@@ -35,10 +36,13 @@ func (t thread) do(f func() error) error {
 
 // leave gives the thread a namespace of its own.
 func (t thread) leave() error {
-	return t.do(func() error { return os.NewSyscallError("unshare", unix.Unshare(unix.CLONE_NEWNET)) })
+	return t.do(func() error {
+		return os.NewSyscallError("unshare",
+			unix.Unshare(unix.CLONE_NEWNET))
+	})
 }
 
-// namespace opens the thread's namespace, for others to put something into.
+// namespace opens the thread's namespace, so that others can put something into it.
 func (t thread) namespace() (ns *os.File, err error) {
 	err = t.do(func() (err error) {
 		ns, err = os.Open("/proc/thread-self/ns/net")

@@ -11,26 +11,31 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// Clocks returns the clocks that this machine has beside its counter, and what each is worth. Close them. Those that cannot be opened are
-// left out, with the reason.
+// Clocks returns the clocks that this machine has besides its counter, and what each is worth. The
+// caller closes them. Clocks that cannot be opened are left out, with the reason.
 func Clocks() (clocks []Clock, left []string) {
 	text, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	source := strings.TrimSpace(string(text))
 	step, _ := host.ClockStep_ns(source)
 	step_ns := uint64(step)
 	raw := Clock{
-		Name: "CLOCK_MONOTONIC_RAW", Kind: Independent, Step_ns: step_ns, Read: reader(unix.CLOCK_MONOTONIC_RAW),
-		Why: fmt.Sprintf("the kernel counts with %q, which is another oscillator than the counter's", source),
+		Name: "CLOCK_MONOTONIC_RAW", Kind: Independent, Step_ns: step_ns,
+		Read: reader(unix.CLOCK_MONOTONIC_RAW),
+		Why: fmt.Sprintf("the kernel counts with %q, which has another oscillator than "+
+			"the counter", source),
 	}
 	switch {
 	case source == "":
-		raw.Kind, raw.Why = Same, "the kernel does not show what it counts with, so it is taken for the counter"
+		raw.Kind, raw.Why = Same, "the kernel does not show what it counts with, so the "+
+			"counter is assumed"
 	case host.FromCounter(source):
-		raw.Kind, raw.Why = Same, fmt.Sprintf("the kernel counts with %q, which is the counter itself, scaled", source)
+		raw.Kind, raw.Why = Same,
+			fmt.Sprintf("the kernel counts with %q, which is the counter itself, scaled", source)
 	}
 	clocks = append(clocks, raw)
 	if steered, why := steering(); steered {
-		clocks = append(clocks, Clock{Name: "CLOCK_REALTIME", Kind: Steered, Step_ns: step_ns, Read: reader(unix.CLOCK_REALTIME), Why: why})
+		clocks = append(clocks, Clock{Name: "CLOCK_REALTIME", Kind: Steered, Step_ns: step_ns,
+			Read: reader(unix.CLOCK_REALTIME), Why: why})
 	} else {
 		left = append(left, "CLOCK_REALTIME: "+why)
 	}
@@ -44,7 +49,8 @@ func Clocks() (clocks []Clock, left []string) {
 		clocks = append(clocks, c)
 	}
 	if len(devices) == 0 {
-		left = append(left, "no PTP clock (/dev/ptp*): neither a network card nor the hypervisor offers one")
+		left = append(left, "no PTP clock (/dev/ptp*): neither a network card nor the "+
+			"hypervisor offers one")
 	}
 	return clocks, left
 }
@@ -57,7 +63,7 @@ func reader(clock int32) func() (int64, error) {
 	}
 }
 
-// steering says whether something disciplines CLOCK_REALTIME.
+// steering reports whether something disciplines CLOCK_REALTIME, and what that means.
 func steering() (bool, string) {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
@@ -65,9 +71,10 @@ func steering() (bool, string) {
 	case err != nil:
 		return false, fmt.Sprintf("adjtimex: %v", err)
 	case state == unix.TIME_ERROR || t.Status&unix.STA_UNSYNC != 0:
-		return false, "nothing steers it, so it shows what CLOCK_MONOTONIC_RAW does"
+		return false, "nothing steers it, so it shows the same as CLOCK_MONOTONIC_RAW"
 	}
-	return true, "the counter's oscillator, steered by NTP: corrections look like wander, and slow wander is corrected away"
+	return true, "the counter's oscillator, steered by NTP: corrections look like wander, and " +
+		"slow wander is corrected away"
 }
 
 // openPTP opens a PTP hardware clock for reading.
@@ -82,8 +89,10 @@ func openPTP(device string) (Clock, error) {
 		Name: device + " (" + name + ")", Kind: Independent, Step_ns: 50, Close: f.Close,
 		Why: "a network card's clock, with a crystal of its own, unless something steers it",
 	}
-	if strings.Contains(name, "KVM") || strings.Contains(name, "hyperv") || strings.Contains(name, "vmclock") {
-		c.Kind, c.Why = Steered, "the host's clock: the same machine's oscillator, steered by the host"
+	if strings.Contains(name, "KVM") || strings.Contains(name, "hyperv") ||
+		strings.Contains(name, "vmclock") {
+		c.Kind, c.Why = Steered, "the host's clock: the same machine's oscillator, steered "+
+			"by the host"
 	}
 	c.Read = reader(int32(^int(f.Fd()))<<3 | 3) // CLOCKFD of the kernel's clock_gettime
 	if _, err := c.Read(); err != nil {

@@ -1,10 +1,13 @@
-// Package oscillator says what this machine's clocks show of how steadily its counter runs: which wander they refute, and which they
-// could not have seen. It is behind "cprof doctor --wander".
+// Package oscillator measures how steadily this machine's counter runs, as far as the machine's
+// other clocks show that: which wander they refute, and which they could not have seen. It serves
+// "cprof doctor --wander".
 //
-// A counter is held against another clock as against another node's (package tscratio): each reading of the clock between two of
-// the counter proves that the one happened between the others. What that refutes is the wander of both together. A clock that is made
-// from the counter itself shows nothing, whatever it is called, and neither does one that is steered to follow something else as
-// far as its steering goes; each clock says what it is made of. Data can refute a wander and never confirm one.
+// A counter is compared with another clock as with another node (package tscratio): a reading of
+// the clock between two readings of the counter proves that it happened between them. What that
+// refutes is the wander of both together. A clock that is made from the counter itself shows
+// nothing, whatever its name. Nor does a clock that is steered to follow something else, as far as
+// its steering goes. Each clock says what it is made of. Data can refute a wander but never confirm
+// one.
 //
-// The package does not steer anything, needs no privilege, and compares with no other machine.
+// The package steers nothing, needs no privilege, and compares with no other machine.
 package oscillator

@@ -10,17 +10,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A Kind says what a clock has to do with the counter's oscillator.
+// A Kind says how a clock relates to the counter's oscillator.
 type Kind int
 
 const (
-	// Same: it is made from the counter. It moves with it by construction.
+	// Same: the clock is made from the counter. It moves with it by construction.
 	Same Kind = iota
 
-	// Steered: made from the counter, or from its oscillator, and steered towards something else. What it shows is the steering as well.
+	// Steered: the clock is made from the counter, or from its oscillator, and steered towards
+	// something else. What it shows includes the steering.
 	Steered
 
-	// Independent: it has an oscillator of its own.
+	// Independent: the clock has an oscillator of its own.
 	Independent
 )
 
@@ -28,57 +29,66 @@ func (k Kind) String() string {
 	return [...]string{"same oscillator", "steered", "independent"}[k]
 }
 
-// A Clock is something to hold the counter against. Read must be callable from the measuring goroutine.
+// A Clock is something to compare the counter with. Read must be callable from the measuring
+// goroutine.
 type Clock struct {
 	Name    string
 	Kind    Kind
 	Why     string                // what makes it that kind
 	Read    func() (int64, error) // ns; a reading may be up to Step_ns late
 	Step_ns uint64                // at least 1
-	Close   func() error          // nil: nothing to close
+	Close   func() error          // nil if there is nothing to close
 }
 
 // Options say how to measure. All are required.
 type Options struct {
-	Open, Close func() uint64       // read the counter: not later, not earlier than what comes next and came before
-	Wait        func(time.Duration) // between two looks
-	Hz          uint64              // of the counter, nominally
-	Quantum     uint64              // cycles in which it moves
-	Slack       uint64              // cycles by which readings of two cores may differ; 0 if all are taken on one
-	Window      time.Duration       // to either side
-	Span        time.Duration       // of the measurement: at least two windows
-	Every       time.Duration       // from one look to the next
+	// read the counter: Open not later than what follows, Close not earlier than what came before
+	Open, Close func() uint64
+	Wait        func(time.Duration) // wait between two looks
+	Hz          uint64              // nominal rate of the counter
+	Quantum     uint64              // cycles in which the counter moves
+	// cycles by which readings of two cores may differ; 0 if all are taken on one
+	Slack  uint64
+	Window time.Duration // half of a window, to either side
+	Span   time.Duration // length of the measurement: at least two windows
+	Every  time.Duration // time from one look to the next
 }
 
 // A Result is what one clock shows.
 type Result struct {
 	Clock Clock
 
-	// Refuted: the wander of counter and clock together is more than this, if the clock is what it says.
+	// Refuted: the wander of counter and clock together is more than this, if the clock is what it
+	// claims to be.
 	Refuted tscratio.Wander
 
 	// Unseen is about the largest wander that could have gone unseen.
 	Unseen tscratio.Wander
 
 	Looks      int
-	Bracket_ns float64 // median time that a look leaves open
+	Bracket_ns float64 // median width of a look
 	Err        error   // why there is no result
 }
 
-// tries is how often the clock is read at each look: one may be interrupted, the narrowest of several is not.
+// tries is how often the clock is read at each look: one reading may be interrupted, so the
+// narrowest of several counts.
 const tries = 12
 
-// Measure holds the counter against the clocks. It takes Span and calls looked after each look if that is not nil.
-func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, of int)) ([]Result, error) {
+// Measure compares the counter with the clocks. It takes Span, and calls looked after each look if
+// that is not nil.
+func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, of int)) ([]Result,
+	error) {
 	if o.Span < 2*o.Window || o.Every <= 0 || o.Every > o.Window/10 {
-		return nil, fmt.Errorf("measure wander: a span of %v with looks every %v for windows of ±%v: want two windows at least, and ten looks in each", o.Span, o.Every, o.Window)
+		return nil, fmt.Errorf("measure wander: a span of %v with looks every %v for windows of "+
+			"±%v: want two windows at least, and ten looks in each", o.Span, o.Every, o.Window)
 	}
 	pairs := make([]*tscratio.Pair, len(clocks))
 	results := make([]Result, len(clocks))
 	widths := make([][]uint64, len(clocks))
 	for i, c := range clocks {
 		results[i].Clock = c
-		counter := tscratio.Node{Name: "counter", NominalHz: o.Hz, QuantumCycles: o.Quantum, CoreSlackCycles: o.Slack}
+		counter := tscratio.Node{Name: "counter", NominalHz: o.Hz, QuantumCycles: o.Quantum,
+			CoreSlackCycles: o.Slack}
 		clock := tscratio.Node{Name: c.Name, NominalHz: 1e9, QuantumCycles: max(1, c.Step_ns)}
 		var err error
 		if pairs[i], err = tscratio.NewPair(counter, clock, assumptions(o.Window)); err != nil {
@@ -114,9 +124,10 @@ func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, o
 	return results, nil
 }
 
-// assumptions are those of a pair that is only asked what it refutes.
+// assumptions returns those of a pair that is only asked what it refutes.
 func assumptions(window time.Duration) tscratio.Assumptions {
-	return tscratio.Assumptions{Wander: 0, Window: window, ExtrapolationLimit: window, MaxWander: 1000 * tscratio.PPM}
+	return tscratio.Assumptions{Wander: 0, Window: window, ExtrapolationLimit: window,
+		MaxWander: 1000 * tscratio.PPM}
 }
 
 // look reads the clock between two readings of the counter, several times, and keeps the narrowest.
@@ -135,7 +146,8 @@ func look(o Options, c Clock, pair *tscratio.Pair) (width_cycles uint64, err err
 		}
 	}
 	if at < 0 || closed < open {
-		return 0, fmt.Errorf("%s shows %d, between %d and %d of the counter", c.Name, at, open, closed)
+		return 0, fmt.Errorf("%s shows %d, between %d and %d of the counter",
+			c.Name, at, open, closed)
 	}
 	err = pair.Add(tscratio.Train{OneWay: []tscratio.Constraint{
 		{Kind: tscratio.Lower, B: uint64(at), A: open},
@@ -152,9 +164,10 @@ func (r *Result) conclude(o Options, pair *tscratio.Pair, widths []uint64) {
 	slices.Sort(widths)
 	half := widths[len(widths)/2]
 	r.Bracket_ns = float64(half) / float64(o.Hz) * 1e9
-	// A rate that changes by d in the middle of a window bends the readings' line by d·W/2. It shows once that is more than a look
-	// leaves open.
-	open_ns := r.Bracket_ns + float64(r.Clock.Step_ns) + float64(o.Quantum+o.Slack)/float64(o.Hz)*1e9
+	// A rate that changes by d in the middle of a window bends the line of readings by d·W/2. That
+	// shows once it is more than the width of a look.
+	open_ns := r.Bracket_ns + float64(r.Clock.Step_ns) +
+		float64(o.Quantum+o.Slack)/float64(o.Hz)*1e9
 	r.Unseen = tscratio.Wander(2 * open_ns / float64(o.Window.Nanoseconds()) * 1e12)
 	relation, err := pair.Relate(tscratio.SideA, 0)
 	var refuted *tscratio.RefutedError
@@ -168,9 +181,10 @@ func (r *Result) conclude(o Options, pair *tscratio.Pair, widths []uint64) {
 	}
 }
 
-// Advice is the wander to assume of a pair of machines like this one, and whether any clock justifies it. Twice what the
-// independent clocks refute makes a relation consistent; twice that again, and what they could not see, is room for warmer days. The
-// result is for a pair, of which this node's own share is half.
+// Advice returns the wander to assume of a pair of machines like this one, and whether any clock
+// justifies it. Twice what the independent clocks refute makes a relation consistent. Twice that
+// again, plus what they could not see, is room for warmer days. The result is for a pair, and this
+// node's own share is half.
 func Advice(results []Result) (w tscratio.Wander, justified bool) {
 	for _, r := range results {
 		if r.Err != nil || r.Clock.Kind != Independent {
@@ -185,7 +199,7 @@ func Advice(results []Result) (w tscratio.Wander, justified bool) {
 	return roundUp(max(w, 100*tscratio.PPB)), true
 }
 
-// roundUp gives the next of 1, 2 and 5 times a power of ten.
+// roundUp returns the next of 1, 2 and 5 times a power of ten.
 func roundUp(w tscratio.Wander) tscratio.Wander {
 	for power := tscratio.Wander(1); ; power *= 10 {
 		for _, factor := range []tscratio.Wander{1, 2, 5} {

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// world has a counter of 2 GHz whose rate wanders against true time as a sine of the given amplitude and a period of 20 s, and clocks
-// that count true ns.
+// world has a counter of 2 GHz whose rate wanders against true time as a sine of the given
+// amplitude and a period of 20 s, and clocks that count true nanoseconds.
 type world struct {
 	now       float64 // ns
 	amplitude float64
@@ -35,7 +35,8 @@ func (w *world) clock() (int64, error) {
 func (w *world) options() Options {
 	return Options{
 		Open: w.counter, Close: w.counter, Wait: func(d time.Duration) { w.now += float64(d) },
-		Hz: 2e9, Quantum: 2, Window: 10 * time.Second, Span: 60 * time.Second, Every: 200 * time.Millisecond,
+		Hz: 2e9, Quantum: 2, Window: 10 * time.Second, Span: 60 * time.Second,
+		Every: 200 * time.Millisecond,
 	}
 }
 
@@ -58,7 +59,8 @@ func TestWanderIsRefutedAsFarAsItGoes(t *testing.T) {
 		if r.Looks != 301 || r.Bracket_ns < 40 || r.Bracket_ns > 120 {
 			t.Errorf("%d looks of %v ns", r.Looks, r.Bracket_ns)
 		}
-		if advice, justified := Advice(results); !justified || advice < 2*truth && truth > r.Unseen {
+		if advice, justified := Advice(results); !justified ||
+			advice < 2*truth && truth > r.Unseen {
 			t.Errorf("true wander %v: advice %v, %v", truth, advice, justified)
 		}
 	}
@@ -66,9 +68,11 @@ func TestWanderIsRefutedAsFarAsItGoes(t *testing.T) {
 
 func TestClocksThatShowNothingJustifyNothing(t *testing.T) {
 	w := &world{amplitude: 1e-6}
-	same := Clock{Name: "same", Kind: Same, Step_ns: 1, Read: func() (int64, error) { return int64(w.counter() / 2), nil }}
+	same := Clock{Name: "same", Kind: Same, Step_ns: 1,
+		Read: func() (int64, error) { return int64(w.counter() / 2), nil }}
 	steered := Clock{Name: "steered", Kind: Steered, Step_ns: 1, Read: w.clock}
-	broken := Clock{Name: "broken", Kind: Independent, Step_ns: 1, Read: func() (int64, error) { return 0, errors.New("gone") }}
+	broken := Clock{Name: "broken", Kind: Independent, Step_ns: 1,
+		Read: func() (int64, error) { return 0, errors.New("gone") }}
 	results, err := Measure(t.Context(), w.options(), []Clock{same, steered, broken}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -90,11 +94,12 @@ func TestMeasureEndsAndRefuses(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	looks := 0
-	_, err := Measure(ctx, w.options(), []Clock{{Name: "c", Read: w.clock, Step_ns: 1}}, func(int, int) {
-		if looks++; looks == 3 {
-			cancel()
-		}
-	})
+	_, err := Measure(ctx, w.options(), []Clock{{Name: "c", Read: w.clock, Step_ns: 1}},
+		func(int, int) {
+			if looks++; looks == 3 {
+				cancel()
+			}
+		})
 	if !errors.Is(err, context.Canceled) || looks != 3 {
 		t.Errorf("%v after %d looks", err, looks)
 	}
@@ -117,7 +122,8 @@ func TestClocksOfThisMachine(t *testing.T) {
 }
 
 func TestAdviceIsRoundedUp(t *testing.T) {
-	for w, want := range map[tscratio.Wander]tscratio.Wander{1: 1, 3: 5, 6: 10, 100_000: 100_000, 100_001: 200_000, 21 * tscratio.PPM: 50 * tscratio.PPM} {
+	for w, want := range map[tscratio.Wander]tscratio.Wander{1: 1, 3: 5, 6: 10, 100_000: 100_000,
+		100_001: 200_000, 21 * tscratio.PPM: 50 * tscratio.PPM} {
 		if got := roundUp(w); got != want {
 			t.Errorf("%v is rounded to %v, want %v", w, got, want)
 		}

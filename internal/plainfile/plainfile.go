@@ -13,15 +13,15 @@ import (
 )
 
 var (
-	// ErrNotRegular is returned for what is no regular file: a directory, a FIFO, a device, a socket, and for
-	// ReadOwn a symbolic link.
+	// ErrNotRegular is returned for anything but a regular file: a directory, a FIFO, a device, a
+	// socket, and for ReadOwn a symbolic link.
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrTooLong is returned for a file that is longer than its limit.
 	ErrTooLong = errors.New("file is too long")
 )
 
-// Open opens a regular file for reading. It never waits. The error wraps ErrNotRegular, or is what the
-// system says.
+// Open opens a regular file for reading. It never waits. The error wraps ErrNotRegular, or is the
+// system's.
 func Open(path string) (*os.File, error) { return open(path, 0) }
 
 func open(path string, flags int) (*os.File, error) {
@@ -57,11 +57,12 @@ func kindOf(m fs.FileMode) string {
 	return "special file"
 }
 
-// Read reads a regular file of at most limit bytes as a whole. Links are followed. The error wraps
-// ErrNotRegular, ErrTooLong, or is what the system says.
+// Read reads a regular file of at most limit bytes as a whole. It follows links. The error wraps
+// ErrNotRegular or ErrTooLong, or is the system's.
 func Read(path string, limit int64) ([]byte, error) { return read(path, limit, 0) }
 
-// ReadOwn is Read for a file in a directory that others write to: a symbolic link is not followed.
+// ReadOwn is Read for a file in a directory that others write to: it does not follow a symbolic
+// link.
 func ReadOwn(path string, limit int64) ([]byte, error) { return read(path, limit, unix.O_NOFOLLOW) }
 
 func read(path string, limit int64, flags int) ([]byte, error) {
@@ -73,8 +74,8 @@ func read(path string, limit int64, flags int) ([]byte, error) {
 	return ReadAll(f, path, limit)
 }
 
-// ReadAll reads a stream of at most limit bytes to its end. name is for the error, which wraps ErrTooLong
-// where there is more.
+// ReadAll reads a stream of at most limit bytes to its end. The error names the stream, and wraps
+// ErrTooLong if there is more.
 func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	var size int64
 	if f, ok := r.(*os.File); ok {
@@ -82,7 +83,7 @@ func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 			size = min(info.Size(), limit)
 		}
 	}
-	// A buffer that grows takes some times the length of a long file.
+	// A buffer that grows needs several times the length of a long file.
 	text := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	if _, err := text.ReadFrom(io.LimitReader(r, limit+1)); err != nil {
 		return nil, err
@@ -93,12 +94,12 @@ func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// Replace gives a file new content as a whole: who reads meanwhile, or dies, finds the old content. It
-// writes to a new file beside it and renames that, so it follows no link and waits for nobody. Only one
-// may replace a file at a time.
+// Replace gives a file new content as a whole: a reader meanwhile, or after a crash, finds the old
+// content. It writes a new file beside it and renames that, so it follows no link and waits for
+// nothing. Only one process may replace a file at a time.
 func Replace(path string, content []byte) error {
 	part := path + ".part"
-	// One is left of a process that was killed, or somebody put something else here.
+	// A killed process left one, or somebody put something else here.
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

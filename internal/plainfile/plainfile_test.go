@@ -19,7 +19,8 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-// oddities makes what is no regular file: opening one may wait for ever, and reading one may have no end.
+// oddities makes paths that are not regular files: opening one may wait forever, and reading one
+// may have no end.
 func oddities(t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +67,8 @@ func TestReadsUpToTheLimit(t *testing.T) {
 	if text, err := Read(path, 8); err != nil || string(text) != "12345678" {
 		t.Errorf("as long as the limit: %q, %v", text, err)
 	}
-	if text, err := Read(path, 7); !errors.Is(err, ErrTooLong) || !strings.Contains(err.Error(), path) {
+	if text, err := Read(path, 7); !errors.Is(err, ErrTooLong) ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("longer than the limit: %q, %v", text, err)
 	}
 	if text, err := Read("/proc/self/status", 1<<20); err != nil || len(text) == 0 {
@@ -83,15 +85,17 @@ func TestLinks(t *testing.T) {
 	if text, err := Read(link, 100); err != nil || string(text) != "text" {
 		t.Errorf("Read: %q, %v", text, err)
 	}
-	if _, err := ReadOwn(link, 100); !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), "link") {
+	if _, err := ReadOwn(link, 100); !errors.Is(err, ErrNotRegular) ||
+		!strings.Contains(err.Error(), "link") {
 		t.Errorf("ReadOwn: %v", err)
 	}
 }
 
-// What waits beside the file under the name that the new one gets first is neither written to nor waited for.
+// Replace neither writes to nor waits for something that already has the name of its new file.
 func TestReplaceWritesThroughNothing(t *testing.T) {
 	dir := t.TempDir()
-	path, victim := write(t, filepath.Join(dir, "file"), "old"), write(t, filepath.Join(dir, "victim"), "its own")
+	path, victim := write(t, filepath.Join(dir, "file"), "old"),
+		write(t, filepath.Join(dir, "victim"), "its own")
 	put := map[string]func(part string) error{
 		"nothing": func(string) error { return nil },
 		"a link":  func(part string) error { return os.Symlink(victim, part) },
