@@ -10,15 +10,15 @@ type Figure struct {
 	Notes    []string // printed below the panels, one a line
 }
 
-// A Panel is a pair of axes and what is drawn over them, in the order of Series. Of panels above each other each has
-// axes of its own; give them the same X.From and X.To to line them up.
+// A Panel is a pair of axes with series, drawn in their order. Each panel has axes of its own. To
+// line up panels above each other, give them the same X.From and X.To.
 type Panel struct {
 	Title  string
 	X, Y   Axis
 	Series []Series
 }
 
-// An Axis says what a panel's values are. Unless From and To say otherwise it spans what is drawn.
+// An Axis says what a panel's values are. Without From and To it spans the data.
 type Axis struct {
 	Label string
 	Unit  string // "" for a number
@@ -26,7 +26,7 @@ type Axis struct {
 	Zero  bool   // the axis begins at zero, or contains it
 	Whole bool   // values are counts: no tick lies between two of them
 
-	// From and To fix the axis where From < To. What lies beyond is left out.
+	// From and To fix the axis if From < To. Values beyond are left out.
 	From, To float64
 }
 
@@ -36,12 +36,12 @@ type Kind uint8
 const (
 	Line   Kind = iota + 1 // Y over X, joined
 	Band                   // from Lo to Hi over X
-	Points                 // Y over X, a marker each
+	Points                 // Y over X, one marker each
 	Rule                   // a line across the panel at each X
 )
 
-// A Series is one thing that a panel shows. The slices that its kind uses have the same length; what one has more than
-// another is not drawn.
+// A Series is one set of data in a panel. The slices that its kind uses should have the same
+// length; surplus values are not drawn.
 type Series struct {
 	Name   string // in the legend; "" for none
 	Kind   Kind
@@ -51,7 +51,7 @@ type Series struct {
 	Color  Color
 }
 
-// A Color is a place in the palette. Zero is the next one that the panel has not used.
+// A Color is a place in the palette. Zero is the next color that the panel has not used.
 type Color uint8
 
 const (
@@ -66,7 +66,7 @@ const (
 
 const colors = int(Grey)
 
-// length is how many values of a series can be drawn.
+// length returns how many values of a series can be drawn.
 func (s Series) length() int {
 	switch s.Kind {
 	case Line, Points:
@@ -79,7 +79,7 @@ func (s Series) length() int {
 	return 0
 }
 
-// colored returns the panel's series with a colour each.
+// colored returns the panel's series with a color each.
 func (p Panel) colored() []Series {
 	used := make([]bool, colors+1)
 	for _, s := range p.Series {
@@ -130,7 +130,7 @@ func (p Panel) axes(xTicks, yTicks int) (x, y scale, ok bool) {
 	return newScale(p.X, xs, xTicks, false), newScale(p.Y, ys, yTicks, true), true
 }
 
-// takes says whether an axis can show a value.
+// takes reports whether an axis can show a value.
 func (a Axis) takes(v float64) bool {
 	if !(math.Abs(v) <= most) || a.Log && v < least {
 		return false
@@ -138,15 +138,17 @@ func (a Axis) takes(v float64) bool {
 	return !a.fixed() || a.From <= v && v <= a.To
 }
 
-// Values beyond most are gaps, and differences below least do not show: arithmetic on them stays finite.
+// Values beyond most are gaps, and differences below least do not show, so arithmetic on the rest
+// stays finite.
 const most, least = 1e30, 1e-30
 
-// fixed says whether From and To hold.
+// fixed reports whether From and To hold.
 func (a Axis) fixed() bool {
-	return math.Abs(a.From) <= most && math.Abs(a.To) <= most && a.To-a.From >= least && !(a.Log && a.From < least)
+	return math.Abs(a.From) <= most && math.Abs(a.To) <= most && a.To-a.From >= least &&
+		!(a.Log && a.From < least)
 }
 
-// A span is the smallest interval that holds what was added.
+// A span is the smallest interval that holds the added values.
 type span struct {
 	lo, hi float64
 	any    bool

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// sample has every kind, both scales and a gap.
+// sample returns a figure with every kind, both scales and a gap.
 func sample() Figure {
 	var x, mid, lo, hi, rate []float64
 	for i := range 301 {
@@ -40,21 +40,29 @@ func sample() Figure {
 		Subtitle: "w = 1 ppm over ±10 s, 1200 constraints, consistent",
 		Panels: []Panel{
 			{
-				Title: "Residual", X: Axis{Label: "time", Unit: "s"}, Y: Axis{Label: "residual", Unit: "µs"},
+				Title: "Residual", X: Axis{Label: "time", Unit: "s"}, Y: Axis{Label: "residual",
+					Unit: "µs"},
 				Series: []Series{
 					{Name: "bound", Kind: Band, X: x, Lo: lo, Hi: hi},
 					{Name: "middle", Kind: Line, X: x, Y: mid, Color: Blue},
-					{Name: "lower constraints", Kind: Points, X: []float64{10, 100, 200, 590}, Y: []float64{-1, 1.1, 0.2, -0.5}},
-					{Name: "upper constraints", Kind: Points, X: []float64{40, 130, 230, 520}, Y: []float64{3, 3.9, 3.4, 1}, Color: Green},
+					{Name: "lower constraints", Kind: Points, X: []float64{10, 100, 200, 590},
+						Y: []float64{-1, 1.1, 0.2, -0.5}},
+					{Name: "upper constraints", Kind: Points, X: []float64{40, 130, 230, 520},
+						Y: []float64{3, 3.9, 3.4, 1}, Color: Green},
 					{Name: "contradiction", Kind: Rule, X: []float64{330}, Color: Red},
 				},
 			},
 			{
-				Title: "Half-width", X: Axis{Label: "time", Unit: "s"}, Y: Axis{Label: "half-width", Unit: "µs", Log: true},
-				Series: []Series{{Name: "a < b & c", Kind: Line, X: x, Y: rate}, {Name: "limit", Kind: Line, X: []float64{0, 600}, Y: []float64{0.5, 0.5}, Color: Green}},
+				Title: "Half-width", X: Axis{Label: "time", Unit: "s"}, Y: Axis{Label: "half-width",
+					Unit: "µs", Log: true},
+				Series: []Series{{Name: "a < b & c", Kind: Line, X: x, Y: rate},
+					{Name: "limit", Kind: Line, X: []float64{0, 600}, Y: []float64{0.5, 0.5},
+						Color: Green}},
 			},
 		},
-		Notes: []string{"The bound holds if the relative rate stays within 1 ppm of its mean in every window of ±10 s, the cores of a node agree within its slack, and no epoch is broken."},
+		Notes: []string{"The bound holds if the relative rate stays within 1 ppm of its mean in " +
+			"every window of ±10 s, the cores of a node agree within its slack, and no " +
+			"epoch is broken."},
 	}
 }
 
@@ -73,9 +81,14 @@ func render(t *testing.T, f Figure) (svg, text []byte) {
 func TestGolden(t *testing.T) {
 	figures := map[string]Figure{
 		"sample": sample(),
-		"empty":  {Title: "Nothing", Panels: []Panel{{X: Axis{Label: "time"}, Y: Axis{Label: "y"}, Series: []Series{{Name: "none", Kind: Line}}}}},
-		"counts": {Title: "Stamps", Panels: []Panel{{X: Axis{Label: "train"}, Y: Axis{Label: "stamps", Zero: true, Whole: true},
-			Series: []Series{{Name: "kernel", Kind: Line, X: []float64{1, 2, 3}, Y: []float64{2, 2, 2}}}}}},
+		"empty": {Title: "Nothing",
+			Panels: []Panel{{X: Axis{Label: "time"}, Y: Axis{Label: "y"},
+				Series: []Series{{Name: "none", Kind: Line}}}}},
+		"counts": {Title: "Stamps",
+			Panels: []Panel{{X: Axis{Label: "train"},
+				Y: Axis{Label: "stamps", Zero: true, Whole: true},
+				Series: []Series{{Name: "kernel", Kind: Line, X: []float64{1, 2, 3},
+					Y: []float64{2, 2, 2}}}}}},
 	}
 	for name, figure := range figures {
 		svg, text := render(t, figure)
@@ -91,13 +104,14 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("%s is not what is drawn; look at both, then go test -update. Drawn:\n%s", file, got)
+				t.Errorf("%s is not what is drawn; look at both, then go test -update. Drawn:\n%s",
+					file, got)
 			}
 		}
 	}
 }
 
-// checkSVG says what is wrong with an image: not XML, or something that lies outside of it.
+// checkSVG returns what is wrong with an image: it is not XML, or something lies outside of it.
 func checkSVG(svg []byte) error {
 	if !utf8.Valid(svg) {
 		return errors.New("not UTF-8")
@@ -131,25 +145,31 @@ func checkSVG(svg []byte) error {
 	}
 }
 
-// A long label at the right end of an axis is moved to the left, and not cut.
+// A long label at the right end of an axis is moved to the left, not cut.
 func TestLabelsAreNotCut(t *testing.T) {
 	var out bytes.Buffer
-	f := Figure{Panels: []Panel{{X: Axis{Label: "load", Zero: true}, Series: []Series{{Kind: Line, X: []float64{0, 100_000}, Y: []float64{0, 1}}}}}}
+	f :=
+		Figure{Panels: []Panel{{X: Axis{Label: "load", Zero: true},
+			Series: []Series{{Kind: Line, X: []float64{0, 100_000}, Y: []float64{0, 1}}}}}}
 	if err := f.WriteSVG(&out); err != nil {
 		t.Fatal(err)
 	}
-	label := regexp.MustCompile(`x="([0-9.]+)" y="[0-9.]+" text-anchor="middle">100000<`).FindSubmatch(out.Bytes())
+	label :=
+		regexp.MustCompile(`x="([0-9.]+)" y="[0-9.]+" text-anchor="middle">100000<`).FindSubmatch(
+			out.Bytes())
 	if label == nil {
 		t.Fatalf("no label says 100000:\n%s", &out)
 	}
-	if x, err := strconv.ParseFloat(string(label[1]), 64); err != nil || x+textWidth("100000", textSize)/2 > imageWidth {
+	if x, err := strconv.ParseFloat(string(label[1]), 64); err != nil ||
+		x+textWidth("100000", textSize)/2 > imageWidth {
 		t.Errorf("the last label is around %v, %v", x, err)
 	}
 }
 
 func TestAnyValuesGiveAnImage(t *testing.T) {
 	r := seed.Random(t)
-	odd := []float64{0, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64, 1e-300, 1, -1, 1 << 53, 1e18}
+	odd := []float64{0, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, -math.MaxFloat64,
+		math.SmallestNonzeroFloat64, 1e-300, 1, -1, 1 << 53, 1e18}
 	value := func() float64 {
 		if r.IntN(3) == 0 {
 			return odd[r.IntN(len(odd))]
@@ -164,12 +184,14 @@ func TestAnyValuesGiveAnImage(t *testing.T) {
 		return v
 	}
 	axis := func() Axis {
-		return Axis{Label: "l", Log: r.IntN(3) == 0, Zero: r.IntN(3) == 0, Whole: r.IntN(3) == 0, From: value() * float64(r.IntN(2)), To: value() * float64(r.IntN(2))}
+		return Axis{Label: "l", Log: r.IntN(3) == 0, Zero: r.IntN(3) == 0, Whole: r.IntN(3) == 0,
+			From: value() * float64(r.IntN(2)), To: value() * float64(r.IntN(2))}
 	}
 	for range 1000 {
 		p := Panel{X: axis(), Y: axis()}
 		for range r.IntN(9) {
-			p.Series = append(p.Series, Series{Name: "s", Kind: Kind(r.IntN(6)), X: values(), Y: values(), Lo: values(), Hi: values(), Color: Color(r.IntN(12))})
+			p.Series = append(p.Series, Series{Name: "s", Kind: Kind(r.IntN(6)), X: values(),
+				Y: values(), Lo: values(), Hi: values(), Color: Color(r.IntN(12))})
 		}
 		f := Figure{Panels: []Panel{p}}
 		svg, _ := render(t, f)
@@ -182,11 +204,12 @@ func TestAnyValuesGiveAnImage(t *testing.T) {
 func FuzzTexts(f *testing.F) {
 	f.Add("a < b & \"c\"", "\x00\x1b[31m\uFFFE")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		figure := Figure{ // with few points, so that there is time for many texts
+		figure := Figure{ // with few points, which leaves time for many texts
 			Title: a, Subtitle: b, Notes: []string{b},
 			Panels: []Panel{{
 				Title: a, X: Axis{Label: b, Unit: "s"}, Y: Axis{Label: a, Unit: b},
-				Series: []Series{{Name: a, Kind: Line, X: []float64{0, 1}, Y: []float64{1, 3}}, {Name: b, Kind: Rule, X: []float64{0.5}}},
+				Series: []Series{{Name: a, Kind: Line, X: []float64{0, 1}, Y: []float64{1, 3}},
+					{Name: b, Kind: Rule, X: []float64{0.5}}},
 			}},
 		}
 		svg, text := render(t, figure)
@@ -204,7 +227,7 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// What a thinned band or line shows must hold what it was thinned from.
+// A thinned band or line covers what it was thinned from.
 func TestThinningIsOutward(t *testing.T) {
 	run := []int{0, 1, 2, 3, 4}
 	lo := []float64{5, 3, 4, 9, 8}

@@ -17,7 +17,7 @@ type tick struct {
 	label string
 }
 
-// newScale makes a scale for values in an interval. Round begins and ends it at ticks.
+// newScale returns a scale for values in an interval. If round is set, it begins and ends at ticks.
 func newScale(a Axis, values span, wanted int, round bool) scale {
 	fixed := a.fixed()
 	if fixed {
@@ -28,7 +28,8 @@ func newScale(a Axis, values span, wanted int, round bool) scale {
 	if a.Log {
 		return logScale(values, wanted)
 	}
-	if size := max(math.Abs(values.lo), math.Abs(values.hi)); values.hi-values.lo < max(least, size*1e-12) {
+	if size := max(math.Abs(values.lo), math.Abs(values.hi)); values.hi-values.lo < max(least,
+		size*1e-12) {
 		pad := size * 0.1
 		if a.Whole || size < least {
 			pad = max(1, pad)
@@ -59,9 +60,11 @@ func newScale(a Axis, values span, wanted int, round bool) scale {
 	return s
 }
 
-// logScale begins and ends at powers of ten, or at 2 and 5 times them where that leaves more than three.
+// logScale returns a scale that begins and ends at powers of ten, or at 2 and 5 times them if that
+// leaves more than three.
 func logScale(values span, wanted int) scale {
-	s := scale{log: true, lo: math.Floor(math.Log10(values.lo) + 1e-9), hi: math.Ceil(math.Log10(values.hi) - 1e-9)}
+	s := scale{log: true, lo: math.Floor(math.Log10(values.lo) + 1e-9),
+		hi: math.Ceil(math.Log10(values.hi) - 1e-9)}
 	if s.hi <= s.lo {
 		s.hi = s.lo + 1
 	}
@@ -81,7 +84,8 @@ func logScale(values span, wanted int) scale {
 	return s
 }
 
-// place returns where a value lies. It is outside of 0 and 1 for values outside of the scale.
+// place returns where a value lies. The result is outside of 0 and 1 for values outside of the
+// scale.
 func (s scale) place(v float64) float64 {
 	if s.log {
 		v = math.Log10(v)
@@ -89,7 +93,7 @@ func (s scale) place(v float64) float64 {
 	return (v - s.lo) / (s.hi - s.lo)
 }
 
-// niceStep returns the smallest of 1, 2 and 5 times a power of ten that is not smaller.
+// niceStep returns the smallest of 1, 2 and 5 times a power of ten that is at least atLeast.
 func niceStep(atLeast float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(atLeast)))
 	for _, factor := range []float64{1, 2, 5} {
@@ -107,7 +111,8 @@ func powerOfTen(power, factor int) string {
 	return number(float64(factor)*math.Pow(10, float64(power)), max(0, -power))
 }
 
-// number prints a tick: with a true minus sign, no negative zero, and no more digits than tell ticks apart.
+// number formats a tick: with a true minus sign, no negative zero, and no more digits than tell
+// ticks apart.
 func number(v float64, decimals int) string {
 	if decimals > 6 || math.Abs(v) >= 1e7 {
 		return strconv.FormatFloat(v, 'g', 6, 64)

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Sizes in pixels of the image, which scales to any size.
+// These are sizes in pixels of the image, which scales to any size.
 const (
 	imageWidth  = 760
 	left        = 72 // of a panel's axes: room for the labels of y
@@ -25,8 +25,8 @@ func (f Figure) WriteSVG(w io.Writer) error {
 	return err
 }
 
-// style names every colour twice. Custom properties would be shorter, and several programs that show SVG do not know
-// them.
+// style names every color twice. Custom properties would be shorter, but several programs that show
+// SVG do not know them.
 const style = `
 text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:#24292f}
 .bg{fill:#ffffff}
@@ -39,20 +39,24 @@ text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-seri
 .band{stroke-width:.6;fill-opacity:.22}
 .rule{fill:none;stroke-width:1.4;stroke-dasharray:2 4}
 .point{fill:none;stroke-width:1.2}
-.c1{stroke:#0b62b0}.c2{stroke:#b35900}.c3{stroke:#007a5a}.c4{stroke:#8a3ffc}.c5{stroke:#3f8fc9}.c6{stroke:#cf222e}.c7{stroke:#6e7781}
-.f1{fill:#0b62b0}.f2{fill:#d97706}.f3{fill:#00926c}.f4{fill:#8a3ffc}.f5{fill:#3f8fc9}.f6{fill:#cf222e}.f7{fill:#6e7781}
+.c1{stroke:#0b62b0}.c2{stroke:#b35900}.c3{stroke:#007a5a}.c4{stroke:#8a3ffc}` +
+	`.c5{stroke:#3f8fc9}.c6{stroke:#cf222e}.c7{stroke:#6e7781}
+.f1{fill:#0b62b0}.f2{fill:#d97706}.f3{fill:#00926c}.f4{fill:#8a3ffc}` +
+	`.f5{fill:#3f8fc9}.f6{fill:#cf222e}.f7{fill:#6e7781}
 @media screen and (prefers-color-scheme:dark){
 text{fill:#e6edf3}
 .bg{fill:#0d1117}
 .dim{fill:#9198a1}
 .grid{stroke:#2a313c}
 .axis{stroke:#7d8590}
-.c1{stroke:#6cb6ff}.c2{stroke:#f0a04b}.c3{stroke:#4cd3a5}.c4{stroke:#c297ff}.c5{stroke:#96d0ff}.c6{stroke:#ff7b72}.c7{stroke:#9198a1}
-.f1{fill:#6cb6ff}.f2{fill:#f0a04b}.f3{fill:#4cd3a5}.f4{fill:#c297ff}.f5{fill:#96d0ff}.f6{fill:#ff7b72}.f7{fill:#9198a1}
+.c1{stroke:#6cb6ff}.c2{stroke:#f0a04b}.c3{stroke:#4cd3a5}.c4{stroke:#c297ff}` +
+	`.c5{stroke:#96d0ff}.c6{stroke:#ff7b72}.c7{stroke:#9198a1}
+.f1{fill:#6cb6ff}.f2{fill:#f0a04b}.f3{fill:#4cd3a5}.f4{fill:#c297ff}` +
+	`.f5{fill:#96d0ff}.f6{fill:#ff7b72}.f7{fill:#9198a1}
 }
 `
 
-// dashes tell lines apart where colours do not.
+// dashes tell lines apart where colors do not.
 var dashes = [colors + 1]string{3: "7 3", 4: "2 3", 5: "9 3 2 3", 6: "4 2", 7: "1 4"}
 
 func (f Figure) svg() []byte {
@@ -74,16 +78,18 @@ func (f Figure) svg() []byte {
 	height := int(math.Ceil(y + 6))
 
 	var out canvas
-	out.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`,
+	out.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" `+
+		`width="%d" height="%d" role="img" aria-labelledby="t d">`,
 		imageWidth, height, imageWidth, height)
-	out.printf("\n<title id=\"t\">%s</title>\n<desc id=\"d\">%s</desc>\n<style>%s</style>\n", escape(f.Title), escape(f.describe()), style)
+	out.printf("\n<title id=\"t\">%s</title>\n<desc id=\"d\">%s</desc>\n<style>%s</style>\n",
+		escape(f.Title), escape(f.describe()), style)
 	out.printf("<rect class=\"bg\" width=\"%d\" height=\"%d\"/>\n", imageWidth, height)
 	out.Write(body.Bytes())
 	out.printf("</svg>\n")
 	return out.Bytes()
 }
 
-// describe is what a screen reader says.
+// describe returns what a screen reader says.
 func (f Figure) describe() string {
 	parts := []string{}
 	if f.Subtitle != "" {
@@ -96,7 +102,8 @@ func (f Figure) describe() string {
 				names = append(names, s.Name)
 			}
 		}
-		parts = append(parts, fmt.Sprintf("%s over %s: %s", p.Y.title(), p.X.title(), strings.Join(names, ", ")))
+		parts = append(parts, fmt.Sprintf("%s over %s: %s", p.Y.title(), p.X.title(),
+			strings.Join(names, ", ")))
 	}
 	return strings.Join(append(parts, f.Notes...), ". ")
 }
@@ -114,7 +121,7 @@ func (c *canvas) text(s, class, anchor string, x, y float64) {
 	c.printf(">%s</text>\n", escape(s))
 }
 
-// paragraph breaks a text into lines that fit and returns where the next one begins.
+// paragraph breaks a text into lines that fit, and returns where the next line begins.
 func (c *canvas) paragraph(s, class string, x, y, lineHeight float64) float64 {
 	size := float64(textSize)
 	if class == "title" {
@@ -138,7 +145,7 @@ func (c *canvas) paragraph(s, class string, x, y, lineHeight float64) float64 {
 	return y + lineHeight
 }
 
-// textWidth estimates, on the wide side: nothing here knows the reader's font.
+// textWidth returns a generous estimate, because the reader's font is unknown.
 func textWidth(s string, size float64) float64 {
 	return 0.58 * size * float64(utf8.RuneCountInString(s))
 }
@@ -168,7 +175,8 @@ func (c *canvas) panel(p Panel, y float64) float64 {
 	var ok bool
 	f.x, f.y, ok = p.axes(8, 5)
 	if !ok {
-		c.printf("<rect class=\"axis\" x=\"%d\" y=\"%s\" width=\"%s\" height=\"%d\"/>\n", left, px(y), px(f.width), 60)
+		c.printf("<rect class=\"axis\" x=\"%d\" y=\"%s\" width=\"%s\" height=\"%d\"/>\n",
+			left, px(y), px(f.width), 60)
 		c.text("nothing to show", "dim", "middle", left+f.width/2, y+34)
 		return y + 80
 	}
@@ -177,7 +185,8 @@ func (c *canvas) panel(p Panel, y float64) float64 {
 		c.series(f, p, s)
 	}
 	bottom := f.top + f.height
-	c.printf("<path class=\"axis\" d=\"M%d %sV%sH%s\"/>\n", left, px(f.top), px(bottom), px(left+f.width))
+	c.printf("<path class=\"axis\" d=\"M%d %sV%sH%s\"/>\n", left, px(f.top), px(bottom),
+		px(left+f.width))
 	if label := p.X.title(); label != "" {
 		c.text(label, "dim", "middle", left+f.width/2, bottom+36)
 		return bottom + 56
@@ -195,11 +204,12 @@ func (c *canvas) grid(f frame) {
 	for _, t := range f.x.ticks {
 		x := left + t.at*f.width
 		c.printf("<path class=\"axis\" d=\"M%s %sv5\"/>\n", px(x), px(bottom))
-		c.text(t.label, "dim", "middle", min(x, imageWidth-textWidth(t.label, textSize)/2-2), bottom+19)
+		c.text(t.label, "dim", "middle", min(x, imageWidth-textWidth(t.label, textSize)/2-2),
+			bottom+19)
 	}
 }
 
-// legend prints what each series looks like and returns where the next line begins.
+// legend prints what each series looks like, and returns where the next line begins.
 func (c *canvas) legend(series []Series, y float64) float64 {
 	x := 16.0
 	lines := 0
@@ -214,13 +224,17 @@ func (c *canvas) legend(series []Series, y float64) float64 {
 		middle := y + float64(lines-1)*18 + 8
 		switch s.Kind {
 		case Line:
-			c.printf("<path class=\"line c%d\"%s d=\"M%s %sh22\"/>\n", s.Color, dash(s), px(x), px(middle))
+			c.printf("<path class=\"line c%d\"%s d=\"M%s %sh22\"/>\n", s.Color, dash(s), px(x),
+				px(middle))
 		case Band:
-			c.printf("<rect class=\"band c%d f%d\" x=\"%s\" y=\"%s\" width=\"22\" height=\"10\"/>\n", s.Color, s.Color, px(x), px(middle-5))
+			c.printf("<rect class=\"band c%d f%d\" x=\"%s\" y=\"%s\" width=\"22\" "+
+				"height=\"10\"/>\n", s.Color, s.Color, px(x), px(middle-5))
 		case Points:
-			c.printf("<path class=\"point c%d\" d=\"%s\"/>\n", s.Color, marker(s.Color, x+11, middle))
+			c.printf("<path class=\"point c%d\" d=\"%s\"/>\n",
+				s.Color, marker(s.Color, x+11, middle))
 		case Rule:
-			c.printf("<path class=\"rule c%d\" d=\"M%s %sv14\"/>\n", s.Color, px(x+11), px(middle-7))
+			c.printf("<path class=\"rule c%d\" d=\"M%s %sv14\"/>\n",
+				s.Color, px(x+11), px(middle-7))
 		}
 		c.text(s.Name, "", "", x+28, middle+4)
 		x += width + 12
@@ -266,7 +280,8 @@ func (c *canvas) series(f frame, p Panel, s Series) {
 		for _, v := range s.X {
 			if x := f.px(v); p.X.takes(v) && !(math.Abs(x-last) < 1) {
 				last = x
-				c.printf("<path class=\"rule c%d\" d=\"M%s %sv%s\"/>\n", s.Color, px(x), px(f.top), px(f.height))
+				c.printf("<path class=\"rule c%d\" d=\"M%s %sv%s\"/>\n", s.Color, px(x), px(f.top),
+					px(f.height))
 			}
 		}
 	}
@@ -276,7 +291,8 @@ func (c *canvas) series(f frame, p Panel, s Series) {
 func (c *canvas) line(f frame, p Panel, s Series) {
 	for _, run := range p.runs(s) {
 		var d strings.Builder
-		path := byPixel(run, func(i int) (x, lo, hi float64) { y := f.py(s.Y[i]); return f.px(s.X[i]), y, y })
+		path := byPixel(run,
+			func(i int) (x, lo, hi float64) { y := f.py(s.Y[i]); return f.px(s.X[i]), y, y })
 		for i, at := range path {
 			command := "L"
 			if i == 0 {
@@ -296,7 +312,10 @@ func (c *canvas) line(f frame, p Panel, s Series) {
 
 func (c *canvas) band(f frame, p Panel, s Series) {
 	for _, run := range p.runs(s) {
-		path := byPixel(run, func(i int) (x, lo, hi float64) { return f.px(s.X[i]), f.py(s.Hi[i]), f.py(s.Lo[i]) })
+		path := byPixel(run, func(i int) (x, lo, hi float64) {
+			return f.px(s.X[i]), f.py(s.Hi[i]),
+				f.py(s.Lo[i])
+		})
 		var d strings.Builder
 		for i, at := range path {
 			command := "L"
@@ -338,7 +357,7 @@ func (p Panel) runs(s Series) [][]int {
 // A column is what a run shows at one pixel. lo is the upper end: pixels count downward.
 type column struct{ x, first, last, lo, hi float64 }
 
-// byPixel thins a run: neighbours at the same pixel become one column.
+// byPixel thins a run: neighbors at the same pixel become one column.
 func byPixel(run []int, at func(i int) (x, lo, hi float64)) []column {
 	var path []column
 	for _, i := range run {
@@ -353,7 +372,7 @@ func byPixel(run []int, at func(i int) (x, lo, hi float64)) []column {
 	return path
 }
 
-// marker returns a path: a shape of its own for each colour.
+// marker returns a path: a shape of its own for each color.
 func marker(color Color, x, y float64) string {
 	switch color {
 	case Orange:
@@ -370,13 +389,13 @@ func marker(color Color, x, y float64) string {
 	return fmt.Sprintf("M%s %sa1.8 1.8 0 1 0 3.6 0a1.8 1.8 0 1 0-3.6 0z", px(x-1.8), px(y))
 }
 
-// px prints a coordinate to a tenth of a pixel.
+// px formats a coordinate to a tenth of a pixel.
 func px(v float64) string {
 	text := strconv.FormatFloat(v, 'f', 1, 64)
 	return strings.TrimSuffix(strings.Replace(text, "-0.0", "0.0", 1), ".0")
 }
 
-// escape makes any text fit for XML, which control characters are not even when escaped.
+// escape makes any text fit for XML. XML has no control characters, not even escaped ones.
 func escape(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == utf8.RuneError || r == 0xFFFE || r == 0xFFFF {

@@ -13,10 +13,10 @@ const (
 	leastWidth = 40
 )
 
-// symbols are a series' marks by colour; a band is shaded.
+// symbols are the marks of series by color; a band is shaded.
 var symbols = [colors + 1]rune{' ', '•', 'x', '▴', '▫', '+', '◆', '·'}
 
-// WriteText writes the figure for a terminal of so many columns, 40 at least.
+// WriteText writes the figure for a terminal with the given number of columns, at least 40.
 func (f Figure) WriteText(w io.Writer, columns int) error {
 	columns = max(columns, leastWidth)
 	var out bytes.Buffer
@@ -191,7 +191,7 @@ func pad(s string, width int) string {
 	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s))) + s
 }
 
-// printable keeps control characters, and with them a terminal's commands, out of the output.
+// printable keeps control characters, and so commands to a terminal, out of the output.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {

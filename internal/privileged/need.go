@@ -17,7 +17,8 @@ type T interface {
 	Skip(args ...any)
 }
 
-// Need skips the test unless privileged tests were asked for, and fails it where they were but cannot run.
+// Need skips the test unless privileged tests were asked for. It fails the test if they were but
+// cannot run.
 func Need(t T) {
 	t.Helper()
 	if os.Getenv(Variable) != "1" {
@@ -29,15 +30,17 @@ func Need(t T) {
 	}
 }
 
-// Check says why privileged tests cannot run here, and what to do; nil if they can.
+// Check returns why privileged tests cannot run here and what to do, or nil if they can.
 func Check() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("privileged tests need root: sudo make test-privileged")
 	}
-	// Root in a container may still lack what counts: try it, on a thread that ends with the attempt.
+	// Root in a container may still lack what counts: so try it, on a thread that ends with the
+	// attempt.
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread, and its namespace, end with this goroutine
+		// never unlocked: the thread and its namespace end with this goroutine
+		runtime.LockOSThread()
 		result <- syscall.Unshare(syscall.CLONE_NEWNET)
 	}()
 	if err := <-result; err != nil {

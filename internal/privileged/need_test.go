@@ -35,7 +35,7 @@ func TestNeedNeverSkipsWhenAsked(t *testing.T) {
 	}
 }
 
-// A namespace of our own holds a loopback interface, down, and no other.
+// A new namespace has a loopback interface, which is down, and no other.
 func TestPrivilegedNamespaceIsEmpty(t *testing.T) {
 	Need(t)
 	type seen struct {
@@ -53,7 +53,8 @@ func TestPrivilegedNamespaceIsEmpty(t *testing.T) {
 		result <- seen{links, err}
 	}()
 	got := <-result
-	if got.err != nil || len(got.links) != 1 || got.links[0].Flags&net.FlagLoopback == 0 || got.links[0].Flags&net.FlagUp != 0 {
+	if got.err != nil || len(got.links) != 1 || got.links[0].Flags&net.FlagLoopback == 0 ||
+		got.links[0].Flags&net.FlagUp != 0 {
 		t.Errorf("interfaces = %+v, %v, want lo alone and down", got.links, got.err)
 	}
 }

@@ -7,27 +7,30 @@ import (
 	"slices"
 )
 
-// A Bar is one figure that the product must reach, and what it did reach.
+// A Bar is one figure that the product must reach, and what it reached.
 type Bar struct {
-	Name    string     `json:"name"`               // what was measured; unique within its command
-	Figure  float64    `json:"figure"`             // the median, where there were repetitions
-	Limit   float64    `json:"limit"`              //
-	AtLeast bool       `json:"at_least,omitempty"` // the figure may not be below the limit; unset: not above it
-	Unit    string     `json:"unit"`               // of figure and limit, as in "× rdtscp" or "GB/s"
-	Reps    int        `json:"reps,omitempty"`     // repetitions that counted; 0: a single figure
-	Spread  [2]float64 `json:"spread"`             // smallest and largest repetition
-	Absent  string     `json:"absent,omitempty"`   // why there is no figure: a lacking privilege, too much noise
+	Name   string  `json:"name"`   // what was measured; unique within its command
+	Figure float64 `json:"figure"` // the median, if there were repetitions
+	Limit  float64 `json:"limit"`  //
+	// the figure may not be below the limit; unset: not above it
+	AtLeast bool       `json:"at_least,omitempty"`
+	Unit    string     `json:"unit"`           // of figure and limit, as in "× rdtscp" or "GB/s"
+	Reps    int        `json:"reps,omitempty"` // repetitions that counted; 0: a single figure
+	Spread  [2]float64 `json:"spread"`         // smallest and largest repetition
+	// why there is no figure: a lacking privilege, too much noise
+	Absent string `json:"absent,omitempty"`
 
 	// Timing marks a time, a speed, a share of a core, or memory. Such a figure depends on the
 	// machine and on what else runs there, so only the full run judges it.
 	Timing bool `json:"timing,omitempty"`
 }
 
-// Judged says whether a run of this size may fail by this bar. A promise, such as "no event is
+// Judged reports whether a run of this size may fail by this bar. A promise, such as "no event is
 // lost", is judged everywhere.
 func (b Bar) Judged(size Size) bool { return !b.Timing || size == Full }
 
-// From returns b with the median and the spread of the repetitions that counted; without any, b is absent.
+// From returns b with the median and the spread of the repetitions that counted. If none did, b is
+// absent.
 func (b Bar) From(repetitions []float64) Bar {
 	b.Reps = len(repetitions)
 	if b.Reps == 0 {
@@ -53,7 +56,7 @@ const (
 	Absent  Verdict = "absent"
 )
 
-// Verdict holds the figure against the limit. What is no number has not reached it.
+// Verdict compares the figure with the limit. A figure that is not a number has not reached it.
 func (b Bar) Verdict() Verdict {
 	switch {
 	case b.Absent != "":
@@ -69,7 +72,8 @@ func (b Bar) String() string {
 	if b.Absent != "" {
 		return fmt.Sprintf("%s: absent: %s (%s)", b.Name, b.Absent, b.limit())
 	}
-	return fmt.Sprintf("%s: %s: %s %s (%s%s)", b.Name, b.Verdict(), number(b.Figure), b.Unit, b.limit(), b.repetitions())
+	return fmt.Sprintf("%s: %s: %s %s (%s%s)", b.Name, b.Verdict(), number(b.Figure), b.Unit,
+		b.limit(), b.repetitions())
 }
 
 func (b Bar) limit() string {
@@ -87,7 +91,7 @@ func (b Bar) repetitions() string {
 	return fmt.Sprintf(", %s to %s in %d", number(b.Spread[0]), number(b.Spread[1]), b.Reps)
 }
 
-// number prints four significant digits, and whole numbers whole: what more there is, is noise.
+// number formats four significant digits, and whole numbers in full: more digits are noise.
 func number(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
 		return fmt.Sprintf("%.0f", v)

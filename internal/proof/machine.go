@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Machine is what a figure depends on and a reader should know.
+// A Machine is what figures depend on and readers should know.
 type Machine struct {
 	CPU    string
 	Cores  int // that this process may use
@@ -16,7 +16,8 @@ type Machine struct {
 	Go     string
 }
 
-// ThisMachine reads the facts of the machine it runs on. What cannot be read is "unknown".
+// ThisMachine returns the facts of the machine on which it runs. A fact that cannot be read is
+// "unknown".
 func ThisMachine() Machine {
 	return Machine{
 		CPU:    field("/proc/cpuinfo", "model name", ":"),
@@ -29,7 +30,7 @@ func ThisMachine() Machine {
 
 const unknown = "unknown"
 
-// field is the value of the first line "key separator value" in a file.
+// field returns the value of the first line "key separator value" in a file.
 func field(name, key, separator string) string {
 	file, err := os.Open(name)
 	if err != nil {

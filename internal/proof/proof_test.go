@@ -67,7 +67,8 @@ func TestFromRepetitions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprint(test.repetitions)
 			got := Bar{Name: "x"}.From(test.repetitions)
-			if got.Figure != test.figure || got.Spread != test.spread || got.Reps != len(test.repetitions) {
+			if got.Figure != test.figure || got.Spread != test.spread ||
+				got.Reps != len(test.repetitions) {
 				t.Errorf("From(%v) = %+v", test.repetitions, got)
 			}
 			if after := fmt.Sprint(test.repetitions); after != before {
@@ -80,7 +81,7 @@ func TestFromRepetitions(t *testing.T) {
 	}
 }
 
-// What is reported is read back, and nobody listens unless the variable says where.
+// Reported bars are read back. Without the variable, nothing is written.
 func TestReportIsReadBack(t *testing.T) {
 	t.Setenv(fileVariable, "")
 	if err := Report(Bar{}); err != nil {
@@ -110,7 +111,8 @@ func TestReportIsReadBack(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) || described != "| table |\n" {
 		t.Errorf("Read = %+v, %q, %v, want %+v", got, described, err, want)
 	}
-	for _, bad := range []Bar{{}, {Name: "x", Figure: math.NaN()}, {Name: "x", Limit: math.Inf(1)}} {
+	for _, bad := range []Bar{{}, {Name: "x", Figure: math.NaN()},
+		{Name: "x", Limit: math.Inf(1)}} {
 		if err := Report(bad); err == nil {
 			t.Errorf("Report(%+v) took it", bad)
 		}
@@ -144,13 +146,15 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// Whatever Read takes means what it says: it can be reported and read again, unchanged, and has a verdict and a page.
+// A bar that Read accepts means what it says: it can be reported and read again, unchanged, and has
+// a verdict and a page.
 func FuzzRead(f *testing.F) {
 	for _, text := range refused {
 		f.Add([]byte(text))
 	}
 	f.Add([]byte(`{"text":"| a |\n"}`))
-	f.Add([]byte(`{"name":"x","figure":2,"limit":3,"unit":"µs","reps":2,"spread":[1,3]}` + "\n" + `{"name":"y","absent":"no | root"}`))
+	f.Add([]byte(`{"name":"x","figure":2,"limit":3,"unit":"µs","reps":2,"spread":[1,3]}` + "\n" +
+		`{"name":"y","absent":"no | root"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		bars, said, err := Read(bytes.NewReader(text))
 		if err != nil {
@@ -189,16 +193,20 @@ func FuzzRead(f *testing.F) {
 
 func sampleRecord() Record {
 	return Record{
-		Begun: time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", -3600)), Size: Full, Commit: "0123456789ab",
-		Machine: Machine{CPU: "Example | CPU", Cores: 2, Kernel: "6.18", System: "Debian", Go: "go1.26 linux/amd64"},
+		Begun: time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", -3600)), Size: Full,
+		Commit: "0123456789ab",
+		Machine: Machine{CPU: "Example | CPU", Cores: 2, Kernel: "6.18", System: "Debian",
+			Go: "go1.26 linux/amd64"},
 		Results: []Result{
-			{Name: "A log call", Command: "bin/cp-bench log", Took: 12345 * time.Millisecond, Bars: []Bar{
-				Bar{Name: "id", Limit: 1.12, Unit: "× rdtscp"}.From([]float64{1.07, 1.05, 1.1}),
-				{Name: "dropped", Figure: 3, Limit: 0, Unit: "records"},
-				{Name: "namespaces", Limit: 0.8, Unit: "µs", Absent: "needs root"},
-			}},
+			{Name: "A log call", Command: "bin/cp-bench log", Took: 12345 * time.Millisecond,
+				Bars: []Bar{
+					Bar{Name: "id", Limit: 1.12, Unit: "× rdtscp"}.From([]float64{1.07, 1.05, 1.1}),
+					{Name: "dropped", Figure: 3, Limit: 0, Unit: "records"},
+					{Name: "namespaces", Limit: 0.8, Unit: "µs", Absent: "needs root"},
+				}},
 			{Name: "Silent", Command: "go test ./silent", Took: time.Second},
-			{Name: "Broken", Command: "go test ./broken", Took: time.Second, Err: errors.New("exit status 1")},
+			{Name: "Broken", Command: "go test ./broken",
+				Took: time.Second, Err: errors.New("exit status 1")},
 		},
 	}
 }
@@ -212,13 +220,22 @@ func TestCount(t *testing.T) {
 		record Record
 		want   Tally
 	}{
-		"of all kinds":                      {sampleRecord(), Tally{Reached: 1, Missed: 3, Absent: 1}},
-		"a miss that fails its test":        {Record{Results: []Result{{Err: failed, Bars: []Bar{missed}}}}, Tally{Missed: 1}},
-		"failed, with reached bars":         {Record{Results: []Result{{Err: failed, Bars: []Bar{{Name: "x"}}}}}, Tally{Reached: 1, Missed: 1}},
-		"timings, small":                    {Record{Size: Small, Results: []Result{{Bars: []Bar{slow, noisy}}}}, Tally{Unjudged: 2}},
-		"timings, full":                     {Record{Size: Full, Results: []Result{{Bars: []Bar{slow, noisy}}}}, Tally{Missed: 1, Absent: 1}},
-		"a timing does not explain failure": {Record{Size: Small, Results: []Result{{Err: failed, Bars: []Bar{slow}}}}, Tally{Missed: 1, Unjudged: 1}},
-		"a promise, small":                  {Record{Size: Small, Results: []Result{{Bars: []Bar{missed}}}}, Tally{Missed: 1}},
+		"of all kinds": {sampleRecord(),
+			Tally{Reached: 1, Missed: 3, Absent: 1}},
+		"a miss that fails its test": {
+			Record{Results: []Result{{Err: failed, Bars: []Bar{missed}}}}, Tally{Missed: 1}},
+		"failed, with reached bars": {
+			Record{Results: []Result{{Err: failed, Bars: []Bar{{Name: "x"}}}}},
+			Tally{Reached: 1, Missed: 1}},
+		"timings, small": {Record{Size: Small,
+			Results: []Result{{Bars: []Bar{slow, noisy}}}}, Tally{Unjudged: 2}},
+		"timings, full": {Record{Size: Full,
+			Results: []Result{{Bars: []Bar{slow, noisy}}}}, Tally{Missed: 1, Absent: 1}},
+		"a timing does not " +
+			"explain failure": {Record{Size: Small,
+			Results: []Result{{Err: failed, Bars: []Bar{slow}}}}, Tally{Missed: 1, Unjudged: 1}},
+		"a promise, small": {Record{Size: Small, Results: []Result{{Bars: []Bar{missed}}}},
+			Tally{Missed: 1}},
 	}
 	for name, test := range tests {
 		if got := test.record.Count(); got != test.want {
@@ -261,7 +278,8 @@ func TestThisMachineIsKnown(t *testing.T) {
 	}
 }
 
-// A fakeT notes what a test did with it. Fatal and Skip do not end the caller, as they would in a real one.
+// A fakeT counts what a test did with it. Unlike those of a real T, Fatal and Skip do not end the
+// caller.
 type fakeT struct{ fatal, skip, errors, logs int }
 
 func (f *fakeT) Helper()      {}
@@ -272,16 +290,19 @@ func (f *fakeT) Log(...any)   { f.logs++ }
 
 func TestBeginAndCheck(t *testing.T) {
 	t.Setenv(fileVariable, "")
-	for value, want := range map[string]fakeT{"": {skip: 1}, "small": {}, "full": {}, "huge": {fatal: 1, skip: 1}} {
+	for value, want := range map[string]fakeT{"": {skip: 1}, "small": {}, "full": {},
+		"huge": {fatal: 1, skip: 1}} {
 		t.Setenv(sizeVariable, value)
 		var got fakeT
 		if size := Begin(&got); got != want || want == (fakeT{}) && string(size) != value {
 			t.Errorf("%s=%q: Begin = %q, %+v, want %+v", sizeVariable, value, size, got, want)
 		}
 	}
-	bars := []Bar{{Name: "a", Figure: 1, Limit: 2}, {Name: "b", Figure: 3, Limit: 2}, {Name: "c", Absent: "x"},
+	bars := []Bar{{Name: "a", Figure: 1, Limit: 2}, {Name: "b", Figure: 3, Limit: 2},
+		{Name: "c", Absent: "x"},
 		{Name: "d", Figure: 3, Limit: 2, Timing: true}}
-	for size, want := range map[Size]fakeT{Small: {errors: 1, logs: 3}, Full: {errors: 2, logs: 2}} {
+	for size, want := range map[Size]fakeT{Small: {errors: 1, logs: 3},
+		Full: {errors: 2, logs: 2}} {
 		t.Setenv(sizeVariable, string(size))
 		var got fakeT
 		if Check(&got, bars...); got != want {

@@ -27,19 +27,20 @@ type Result struct {
 	Took    time.Duration
 	Err     error // the command's own failure; a missed bar may be one
 	Bars    []Bar
-	Text    string // that the command has for the record, as Markdown
+	Text    string // the command's text for the record, as Markdown
 }
 
 // A Tally counts verdicts.
 type Tally struct {
 	Reached, Missed, Absent int
-	Unjudged                int // missed or absent, and a timing that this size of run does not judge
+	Unjudged                int // missed or absent timings, which this size of run does not judge
 }
 
 func (t Tally) String() string {
 	text := fmt.Sprintf("%d reached, %d missed, %d absent", t.Reached, t.Missed, t.Absent)
 	if t.Unjudged > 0 {
-		text += fmt.Sprintf(", %d timings beyond their limits or absent, which only a full run judges", t.Unjudged)
+		text += fmt.Sprintf(", %d timings beyond their limits or absent, which only a "+
+			"full run judges", t.Unjudged)
 	}
 	return text
 }
@@ -70,7 +71,7 @@ func (r Record) Count() Tally {
 	return sum
 }
 
-// Markdown is the record as a page.
+// Markdown returns the record as a page.
 func (r Record) Markdown() string {
 	var page strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&page, format+"\n", args...) }
@@ -89,7 +90,8 @@ func (r Record) Markdown() string {
 	line("| system | %s, Linux %s |", cell(r.Machine.System), cell(r.Machine.Kernel))
 	line("| Go | %s |", r.Machine.Go)
 	line("")
-	line("A figure is the median of the repetitions that counted; the spread is their smallest and largest.")
+	line("A figure is the median of the repetitions that counted; the spread is their smallest " +
+		"and largest.")
 	for _, result := range r.Results {
 		line("")
 		line("## %s", result.Name)
@@ -136,8 +138,8 @@ func cell(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "\r", " ").Replace(text)
 }
 
-// Save writes the record into dir as DATE.md and returns the path. A later run of the same day becomes DATE-2.md: a
-// record is never written over, least of all by a better one.
+// Save writes the record into dir as DATE.md and returns the path. A later run on the same day
+// becomes DATE-2.md: a record is never overwritten, least of all by a better one.
 func (r Record) Save(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("save record: %w", err)

@@ -13,18 +13,19 @@ import (
 type Size string
 
 const (
-	None  Size = ""      // nobody asked for bars
-	Small Size = "small" // seconds a bar: make test
+	None  Size = ""      // bars were not asked for
+	Small Size = "small" // some seconds for each bar: make test
 	Full  Size = "full"  // what the bar says: make prove
 )
 
-// The environment through which command prove talks to what it starts.
+// These are the environment variables through which command prove talks to the commands that it
+// starts.
 const (
 	sizeVariable = "CLOUDPROFILER_PROOF"      // a Size
 	fileVariable = "CLOUDPROFILER_PROOF_FILE" // where Report appends
 )
 
-// Wanted is the size that was asked for.
+// Wanted returns the size that was asked for.
 func Wanted() (Size, error) {
 	switch size := Size(os.Getenv(sizeVariable)); size {
 	case None, Small, Full:
@@ -34,13 +35,13 @@ func Wanted() (Size, error) {
 	}
 }
 
-// entry is what is handed over in one: a bar, or a text in its place.
+// entry is one line of the file: a bar, or a text in its place.
 type entry struct {
 	*Bar
 	Text string `json:"text,omitempty"`
 }
 
-// Report hands bars to whoever runs the proofs. Without one it does nothing.
+// Report hands bars to the command that runs the proofs. Without one it does nothing.
 func Report(bars ...Bar) error {
 	if os.Getenv(fileVariable) == "" {
 		return nil
@@ -55,7 +56,8 @@ func Report(bars ...Bar) error {
 	return report(lines)
 }
 
-// Describe hands over what the record is to say before the table of bars, as Markdown. Without anybody who runs the proofs it does nothing.
+// Describe hands over what the record says above the table of bars, as Markdown. Without a command
+// that runs the proofs it does nothing.
 func Describe(markdown string) error { return report([]entry{{Text: markdown}}) }
 
 func report(all []entry) error {
@@ -112,7 +114,7 @@ func Read(r io.Reader) (bars []Bar, text string, err error) {
 	return bars, text, nil
 }
 
-// A T is a *testing.T. This package is linked into cprof, which has no business with package testing.
+// A T is a *testing.T. This package is linked into cprof, which must not link package testing.
 type T interface {
 	Helper()
 	Fatal(args ...any)
@@ -121,8 +123,8 @@ type T interface {
 	Log(args ...any)
 }
 
-// Begin skips a test of bars unless bars were asked for: a plain "go test" shares the machine with other tests, and
-// times nothing.
+// Begin skips a test of bars unless bars were asked for: a plain "go test" shares the machine with
+// other tests, and times nothing.
 func Begin(t T) Size {
 	t.Helper()
 	size, err := Wanted()
@@ -135,8 +137,8 @@ func Begin(t T) Size {
 	return size
 }
 
-// Check reports bars, and fails the test for each that was missed and that this size of run judges.
-// An absent one is left to whoever runs the proofs.
+// Check reports bars, and fails the test for each missed bar that this size of run judges. Absent
+// bars are left to the command that runs the proofs.
 func Check(t T, bars ...Bar) {
 	t.Helper()
 	size, err := Wanted()

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// EmulatorVariable names the environment variable that holds the emulator's command line, if there is one.
+// EmulatorVariable names the environment variable that holds the emulator's command line, if there
+// is one.
 const EmulatorVariable = "CLOUDPROFILER_EMULATOR"
 
-// Argv is the command line that starts this program again.
+// Argv returns the command line that starts this program again.
 func Argv(args ...string) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -20,7 +21,7 @@ func Argv(args ...string) ([]string, error) {
 	return append(argv, args...), nil
 }
 
-// Command is a process of this program that has not been started.
+// Command returns a process of this program that has not been started.
 func Command(args ...string) (*exec.Cmd, error) {
 	argv, err := Argv(args...)
 	if err != nil {

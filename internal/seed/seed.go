@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// Variable is the environment variable that a seed is taken from.
+// Variable is the environment variable that sets the seed.
 const Variable = "CLOUDPROFILER_SEED"
 
 func fromEnvironment(t testing.TB) (n uint64, given bool) {
@@ -26,7 +26,7 @@ func fromEnvironment(t testing.TB) (n uint64, given bool) {
 	return n, true
 }
 
-// Of returns the seed of a test, and says how to have the same one again.
+// Of returns the seed of a test, and logs how to repeat it.
 func Of(t testing.TB) uint64 {
 	t.Helper()
 	n, given := fromEnvironment(t)
@@ -43,8 +43,9 @@ func Random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(Of(t), 0))
 }
 
-// Share is how many times less of the same a test of numbers does here: more than 1 under the race detector and under an emulator, where code
-// is ten times slower, and the numbers are those of the ordinary run. It is not for tests that threads or processes race in.
+// Share returns by how much a test of numbers does less of the same here. It is more than 1 under
+// the race detector and under an emulator: code is ten times slower there, and the ordinary run
+// tests the same numbers. It is not for tests in which threads or processes race.
 func Share() int {
 	if raceBuild || os.Getenv(reexec.EmulatorVariable) != "" {
 		return 10
@@ -52,8 +53,8 @@ func Share() int {
 	return 1
 }
 
-// Numbers returns the seeds 1 to n, fewer by Share, or that of the environment alone. They are for tests that must go the
-// same way each time.
+// Numbers returns the seeds 1 to n, fewer by Share, or the environment's seed alone. They are for
+// tests that must run the same way each time.
 func Numbers(t testing.TB, n int) []uint64 {
 	t.Helper()
 	if given, ok := fromEnvironment(t); ok {
@@ -70,7 +71,8 @@ func Numbers(t testing.TB, n int) []uint64 {
 func For(t *testing.T, n int, f func(t *testing.T, r *rand.Rand)) {
 	t.Helper()
 	for _, seed := range Numbers(t, n) {
-		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, 0))) }) {
+		if !t.Run(fmt.Sprintf("seed=%d", seed),
+			func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, 0))) }) {
 			t.Errorf("again with %s=%d", Variable, seed)
 		}
 	}

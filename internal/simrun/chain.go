@@ -5,8 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Chain writes a complete run of tuples that pass one channel on each node, one after another: tuples a second of them, each hop some tens
-// of µs, in the order in which they were sent. It holds nothing in memory, so that runs may be large.
+// Chain writes a complete run of tuples that pass one channel on each node, one after another.
+// There are perSecond of them a second, each hop takes some tens of µs, and they arrive in the
+// order in which they were sent. It holds nothing in memory, so runs may be large.
 func Chain(seed uint64, parent, name string, nodes, tuples, perSecond int) error {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	all := Nodes(rng, nodes)

@@ -1,5 +1,6 @@
-// Package simrun makes runs of jobs that never happened: a run directory with logs and relations, from a seed, whose truth is known. Tests
-// and benchmarks of what reads runs have them from here.
+// Package simrun makes runs of jobs that never happened: run directories with logs and relations,
+// from a seed, whose truth is known. They are for tests and benchmarks of what reads runs.
 //
-// The nodes' counters have a start and a rate each, and no wander. Time is counted in cycles of a clock that no node has.
+// Each node's counter has a start and a rate, and no wander. Time is counted in cycles of a clock
+// that no node has.
 package simrun

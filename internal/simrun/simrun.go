@@ -15,19 +15,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Hz is how many cycles the true clock counts in a second.
+// Hz is how many cycles a second the true clock counts.
 const Hz = 2_600_000_000
 
 // Node is a node's counter.
 type Node struct {
 	Name    string
-	Start   uint64 // what it read at time 0
+	Start   uint64 // its reading at time 0
 	Rate    int64  // how much faster than the true clock, in parts per 10^9
-	Quantum uint64 // 0 is 1
-	Epoch   string // empty: "epoch-" and the name
+	Quantum uint64 // 0 means 1
+	Epoch   string // if empty, "epoch-" and the name
 }
 
-// Reading is the counter at a time.
+// Reading returns the counter's reading at a time.
 func (n *Node) Reading(t uint64) uint64 {
 	hi, lo := bits.Mul64(t, uint64(1_000_000_000+n.Rate))
 	q, _ := bits.Div64(hi, lo, 1_000_000_000)
@@ -35,35 +35,38 @@ func (n *Node) Reading(t uint64) uint64 {
 	return c - c%max(n.Quantum, 1)
 }
 
-// Nodes are n nodes with names from A on.
+// Nodes returns n nodes with names from A on.
 func Nodes(rng *rand.Rand, n int) []Node {
 	var nodes []Node
 	for i := range n {
-		nodes = append(nodes, Node{Name: string(rune('A' + i)), Start: rng.Uint64N(1 << 61), Rate: rng.Int64N(100_000) - 50_000})
+		nodes = append(nodes, Node{Name: string(rune('A' + i)), Start: rng.Uint64N(1 << 61),
+			Rate: rng.Int64N(100_000) - 50_000})
 	}
 	return nodes
 }
 
 // Record is an event or a link that a channel kept.
 type Record struct {
-	Time   uint64 // true; not of links
-	ID     uint64 // of a link, the parent's
+	Time   uint64 // true time; unused for links
+	ID     uint64 // for a link, the parent's
 	Child  uint64
 	IsLink bool
 }
 
-// Channel is a channel and what it kept, in the order in which it did.
+// Channel is a channel and what it kept, in that order.
 type Channel struct {
 	Node    int
 	Name    string
-	Handler string // empty: buffered
+	Handler string // buffered if empty
 	Records []Record
 }
 
-// Relate measures a pair from one time to another: trains of exchanges, a second apart at the most, in turns.
+// Relate measures a pair from one time to another: trains of exchanges at most a second apart, from
+// both nodes in turn.
 func Relate(rng *rand.Rand, a, b *Node, from, to uint64) (*tscratio.Pair, error) {
 	describe := func(n *Node) tscratio.Node {
-		return tscratio.Node{Name: n.Name, Epoch: n.epoch(), NominalHz: Hz, QuantumCycles: max(n.Quantum, 1)}
+		return tscratio.Node{Name: n.Name, Epoch: n.epoch(), NominalHz: Hz,
+			QuantumCycles: max(n.Quantum, 1)}
 	}
 	pair, err := tscratio.NewPair(describe(a), describe(b), tscratio.DefaultAssumptions())
 	if err != nil {
@@ -72,7 +75,7 @@ func Relate(rng *rand.Rand, a, b *Node, from, to uint64) (*tscratio.Pair, error)
 	return pair, Measure(rng, pair, a, b, from, to)
 }
 
-// Measure adds trains to what is known of a pair.
+// Measure adds trains to a pair.
 func Measure(rng *rand.Rand, pair *tscratio.Pair, a, b *Node, from, to uint64) error {
 	by := tscratio.StartedByA
 	step := min(uint64(Hz), max((to-from)/20, Hz/1000))
@@ -90,7 +93,8 @@ func Measure(rng *rand.Rand, pair *tscratio.Pair, a, b *Node, from, to uint64) e
 				return tscratio.At(n.Reading(at))
 			}
 			train.Exchanges = append(train.Exchanges, tscratio.Exchange{
-				Sent: stamp(x, 1000), Received: stamp(y, 1000+rng.Uint64N(20000)), Answered: stamp(y, 500), Returned: stamp(x, 1000+rng.Uint64N(20000)),
+				Sent: stamp(x, 1000), Received: stamp(y, 1000+rng.Uint64N(20000)),
+				Answered: stamp(y, 500), Returned: stamp(x, 1000+rng.Uint64N(20000)),
 			})
 		}
 		if err := pair.Add(train); err != nil {
@@ -103,13 +107,17 @@ func Measure(rng *rand.Rand, pair *tscratio.Pair, a, b *Node, from, to uint64) e
 
 func (n *Node) epoch() string { return cmp.Or(n.Epoch, "epoch-"+n.Name) }
 
-// Begin creates the run of some nodes, related from one time to another with each other.
-func Begin(rng *rand.Rand, parent, name string, nodes []Node, from, to uint64) (*runs.Draft, error) {
-	r := runs.Run{Name: name, Begun: runs.UTC{Lo_ns: 1, Hi_ns: 2}, Ended: runs.UTC{Lo_ns: 3, Hi_ns: 4}}
+// Begin creates the run of some nodes, which are related with each other from one time to another.
+func Begin(rng *rand.Rand, parent, name string, nodes []Node, from, to uint64) (*runs.Draft,
+	error) {
+	r := runs.Run{Name: name, Begun: runs.UTC{Lo_ns: 1, Hi_ns: 2},
+		Ended: runs.UTC{Lo_ns: 3, Hi_ns: 4}}
 	for i := range nodes {
 		r.Nodes = append(r.Nodes, runs.Node{
-			Name: nodes[i].Name, Number: i, Epoch: nodes[i].epoch(), Quantum_cycles: max(nodes[i].Quantum, 1),
-			FrequencyLo_hz: Hz * 0.999, FrequencyHi_hz: Hz * 1.001, FrequencySource: "the simulation",
+			Name: nodes[i].Name, Number: i, Epoch: nodes[i].epoch(),
+			Quantum_cycles: max(nodes[i].Quantum, 1),
+			FrequencyLo_hz: Hz * 0.999, FrequencyHi_hz: Hz * 1.001,
+			FrequencySource: "the simulation",
 		})
 	}
 	d, err := runs.Create(parent, r)
@@ -144,7 +152,8 @@ func OpenLog(d *runs.Draft, node *Node, name, handler string, number int) (*Log,
 	if err != nil {
 		return nil, err
 	}
-	h := logstore.Header{Node: node.Name, Epoch: node.epoch(), Channel: parsed, Quantum_cycles: max(node.Quantum, 1), Counter: node.Reading(0), UTCHi_ns: 1}
+	h := logstore.Header{Node: node.Name, Epoch: node.epoch(), Channel: parsed,
+		Quantum_cycles: max(node.Quantum, 1), Counter: node.Reading(0), UTCHi_ns: 1}
 	if h.Settings, err = channel.NewSettings(cmp.Or(handler, "buffered"), nil); err != nil {
 		return nil, err
 	}
@@ -180,7 +189,7 @@ func (l *Log) Link(parent, child uint64) error {
 	return nil
 }
 
-// Enter has what comes be logged by another counter: the node's in another epoch.
+// Enter has the node's counter in another epoch log what follows.
 func (l *Log) Enter(node *Node) error {
 	if err := l.flush(); err != nil {
 		return err

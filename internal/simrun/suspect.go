@@ -7,8 +7,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// Suspect makes a run of 100 tuples over two nodes, A and B, which also say when it began and when it ended, and of which B goes faster by 6 ppm from 20 s on: more than is declared, and not so much that
-// their relation is refused.
+// Suspect makes a run of 100 tuples over two nodes, A and B. Both also log when the run began and
+// ended, in first-last channels. From 20 s on, B runs faster by 6 ppm: more than is declared, but not
+// so much that their relation is refused.
 func Suspect(rng *rand.Rand, parent, name string) error {
 	nodes := Nodes(rng, 2)
 	d, err := Begin(rng, parent, name, nodes, Hz, 20*Hz)
@@ -22,7 +23,8 @@ func Suspect(rng *rand.Rand, parent, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(Measure(rng, pair, &nodes[0], &faster, 21*Hz, 40*Hz), d.PutRelation(pair)); err != nil {
+	if err := errors.Join(Measure(rng, pair, &nodes[0], &faster, 21*Hz, 40*Hz),
+		d.PutRelation(pair)); err != nil {
 		return err
 	}
 	for i, name := range []string{"a/send", "b/recv"} {
@@ -38,12 +40,15 @@ func Suspect(rng *rand.Rand, parent, name string) error {
 		if err := l.Seal(); err != nil {
 			return err
 		}
-		bounds, err := OpenLog(d, &nodes[i], []string{"source/send", "sink/recv"}[i], "first-last", 2+i)
+		bounds, err := OpenLog(d, &nodes[i], []string{"source/send", "sink/recv"}[i], "first-last",
+			2+i)
 		if err != nil {
 			return err
 		}
-		row := logstore.FirstLast{Count: 100, FirstCounter: nodes[i].Reading(10 * Hz), LastID: 99, LastCounter: nodes[i].Reading(11 * Hz), Poison: uint64(i) * nodes[i].Reading(12*Hz)}
-		if err := errors.Join(bounds.Append(logstore.Block{FirstLasts: []logstore.FirstLast{row}}), bounds.Seal()); err != nil {
+		row := logstore.FirstLast{Count: 100, FirstCounter: nodes[i].Reading(10 * Hz), LastID: 99,
+			LastCounter: nodes[i].Reading(11 * Hz), Poison: uint64(i) * nodes[i].Reading(12*Hz)}
+		if err := errors.Join(bounds.Append(logstore.Block{FirstLasts: []logstore.FirstLast{row}}),
+			bounds.Seal()); err != nil {
 			return err
 		}
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// sources are those of the C library, from a package at the top.
+// sources are those of the C library, relative to a package at the top.
 const sources = "../sdk/c"
 
-// AlsoC has every second program be one in C, from sdk/c/test/testimony.c, with so many writers on
-// the shared channel. It returns the languages. Without a compiler, that is Go alone; where tests
-// are to be complete it is an error.
+// AlsoC has every second program be one in C, from sdk/c/test/testimony.c, with the given number of
+// writers on the shared channel. It returns the languages. Without a compiler that is Go alone, or
+// an error if all tests must run.
 func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 	s.t.Helper()
 	for _, tool := range []string{"make", "gcc"} {
@@ -27,7 +27,7 @@ func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 			return "Go"
 		}
 	}
-	// The go command takes an old result where the files that a test has read are as they were: so it
+	// The go command reuses an old result if the files that a test read are unchanged: so this
 	// reads the sources.
 	err := filepath.WalkDir(sources, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
@@ -40,7 +40,8 @@ func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 	}
 	dir := s.t.TempDir()
 	program := filepath.Join(dir, "testimony")
-	out, err := exec.Command("make", "-C", sources, "CC=gcc", "BUILD="+dir, program).CombinedOutput()
+	out, err := exec.Command("make", "-C", sources, "CC=gcc",
+		"BUILD="+dir, program).CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("build a program in C: %v\n%s", err, out)
 	}

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A full disk is a limit on how long a process's files may become: the kernel writes what still
-// fits of a block, and fails. It needs no file system of its own, and so no root.
+// The tests simulate a full disk with a limit on the length of a process's files: the kernel writes
+// as much of a block as fits, and fails. That needs no file system of its own, and so no root.
 
-// ErrDiskFull is what the system says then.
+// ErrDiskFull is the system's error in that case.
 const ErrDiskFull = syscall.EFBIG
 
-// MeetFullDisks has this process get an error for it, and live.
+// MeetFullDisks makes a full disk an error to this process, instead of its end.
 func MeetFullDisks() { signal.Ignore(syscall.SIGXFSZ) }
 
-// diskBytes is about what the logs of these tests become before they go on in another file.
+// diskBytes is about the length at which the logs of these tests continue in another file.
 const diskBytes = 300_000
 
-// setDisk fills the disk of a process up to some byte, or empties it.
+// setDisk fills the disk of a process up to a random byte, or empties it.
 func setDisk(t testing.TB, rng *rand.Rand, cmd *exec.Cmd) {
 	t.Helper()
 	limit := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}

@@ -1,5 +1,6 @@
-// Package testimony runs programs that log until they are killed, for tests that hold logs against what was called. Each says in a file, which
-// outlives it, how many calls of each writer have returned, and into which rings.
+// Package testimony runs programs that log until they are killed, for tests that compare logs with
+// the calls that were made. Each program records in a file, which outlives it, how many calls of
+// each writer have returned, and into which rings.
 //
-// What is logged, who drains it, and what must be in the logs afterwards is the test's.
+// What is logged, what drains it, and what must be in the logs afterwards is left to the test.
 package testimony

@@ -12,23 +12,24 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// A Stage is a directory of rings with processes of this program around it, which end with the test at the latest.
+// A Stage is a directory of rings with processes of this program around it. They end with the test
+// at the latest.
 type Stage struct {
 	Rings string
 
 	t        testing.TB
-	variable string // of the environment: tells a process what it is
+	variable string // environment variable that tells a process its role
 	files    []string
-	c        func(file string) *exec.Cmd // a program in C; nil: there is none
+	c        func(file string) *exec.Cmd // a program in C; nil if there is none
 }
 
-// NewStage makes a stage. Processes find their role in an environment variable of this name.
+// NewStage makes a stage. Processes find their role in the environment variable of this name.
 func NewStage(t testing.TB, variable string) *Stage {
 	t.Helper()
 	return &Stage{Rings: Rings(t), t: t, variable: variable}
 }
 
-// Rings makes a directory of rings in shared memory, as programs have them.
+// Rings makes a directory of rings in shared memory, like those of programs.
 func Rings(t testing.TB) string {
 	t.Helper()
 	rings, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test")
@@ -39,7 +40,7 @@ func Rings(t testing.TB) string {
 	return rings
 }
 
-// Start starts a process of this role.
+// Start starts a process with this role.
 func (s *Stage) Start(role string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	cmd, err := reexec.Command(args...)
@@ -72,7 +73,7 @@ func (s *Stage) StartProgram() *exec.Cmd {
 	return s.Start("program", s.Rings, file)
 }
 
-// WaitForCalls returns when a call of the program that was started first has returned.
+// WaitForCalls waits until a call of the program that was started first has returned.
 func (s *Stage) WaitForCalls() {
 	s.t.Helper()
 	said, err := Open(s.files[0])
@@ -83,7 +84,7 @@ func (s *Stage) WaitForCalls() {
 	WaitFor(s.t, "a first call", func() bool { return atomic.LoadUint64(&said.Returned[0]) > 0 })
 }
 
-// Each shows the testimonies of programs that had their rings, one after the other.
+// Each shows the testimonies of the programs that had rings, one after the other.
 func (s *Stage) Each(show func(said *Testimony)) {
 	s.t.Helper()
 	for _, file := range s.files {
@@ -98,14 +99,15 @@ func (s *Stage) Each(show func(said *Testimony)) {
 	}
 }
 
-// KillAtRandom kills one of two programs, what drains their rings, or both, so many times, and
-// starts them again, with up to a pause between. In each pause the disk of what drains is filled or
-// emptied. At the end all are killed.
-func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration, start func() *exec.Cmd) {
+// KillAtRandom kills one of two programs, the drainer of their rings, or both, the given number of
+// times. It starts them again after a pause of random length. In each pause it fills or empties the
+// drainer's disk. At the end it kills all.
+func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
+	start func() *exec.Cmd) {
 	s.t.Helper()
 	drainer := start()
 	programs := []*exec.Cmd{s.StartProgram(), s.StartProgram()}
-	s.WaitForCalls() // or a slow machine kills them all before they begin
+	s.WaitForCalls() // else a slow machine kills them all before they begin
 	for range kills {
 		time.Sleep(time.Duration(rng.Int64N(int64(pause))))
 		setDisk(s.t, rng, drainer)
@@ -118,7 +120,8 @@ func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration, sta
 		}
 		if what != 1 {
 			Kill(drainer)
-			time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond) // what programs log meanwhile nobody drains
+			// in the meantime nothing drains what programs log
+			time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond)
 			drainer = start()
 		}
 	}
@@ -127,13 +130,16 @@ func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration, sta
 	}
 }
 
-// KillAtPoint has what drains the rings kill itself under load, a while after each other: start starts it so that it does the n-th time that it comes to
-// some point of it, for each n. A program is killed beside every second one, or beside all of them if the point is one that only an ended program
-// leads to. It returns how many came to the point, the first within half a minute on however slow a machine.
-func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool, start func(n int) *exec.Cmd) (deaths int) {
+// KillAtPoint has the drainer of the rings kill itself under load, several times: for each n of
+// times, start starts it so that it dies when it reaches some point the n-th time. A program is
+// killed beside every second drainer, or beside all of them if only an ended program leads to the
+// point. KillAtPoint returns how many drainers reached the point. The first has half a minute,
+// because machines may be slow.
+func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool,
+	start func(n int) *exec.Cmd) (deaths int) {
 	s.t.Helper()
 	program := s.StartProgram()
-	s.WaitForCalls() // or a slow machine kills it before it has a ring
+	s.WaitForCalls() // else a slow machine kills it before it has a ring
 	for _, n := range times {
 		drainer := start(n)
 		dead := make(chan bool)
@@ -143,7 +149,7 @@ func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool, start func(
 			Kill(program)
 			program = s.StartProgram()
 		}
-		patience := 400 * time.Millisecond // it may not come to the point so often
+		patience := 400 * time.Millisecond // it may not reach the point so often
 		if deaths == 0 {
 			patience = 30 * time.Second
 		}
@@ -165,7 +171,7 @@ func Kill(cmd *exec.Cmd) {
 	cmd.Wait()
 }
 
-// WaitFor waits for a minute at most.
+// WaitFor waits until done, for at most a minute.
 func WaitFor(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(2 * time.Millisecond) {

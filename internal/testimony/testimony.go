@@ -21,7 +21,7 @@ type Testimony struct {
 	rings [4][256]byte
 }
 
-// Open maps a testimony, which it makes if need be.
+// Open maps a testimony, and makes its file if there is none.
 func Open(path string) (*Testimony, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -32,38 +32,41 @@ func Open(path string) (*Testimony, error) {
 	if err := f.Truncate(int64(size)); err != nil {
 		return nil, err
 	}
-	b, err := unix.MmapPtr(int(f.Fd()), 0, nil, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	b, err := unix.MmapPtr(int(f.Fd()), 0, nil, size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
 	return (*Testimony)(b), nil
 }
 
-// Close leaves the file as it is.
+// Close unmaps the testimony. The file stays as it is.
 func (t *Testimony) Close() error {
 	return unix.MunmapPtr(unsafe.Pointer(t), unsafe.Sizeof(*t))
 }
 
-// Begin says into which rings the program is going to log.
+// Begin records into which rings the program will log.
 func (t *Testimony) Begin(rings ...string) {
 	for i, path := range rings {
 		if copy(t.rings[i][:], path) < len(path) {
-			panic(fmt.Sprintf("testimony: %d characters are too long for a path here: %q", len(path), path))
+			panic(fmt.Sprintf("testimony: %d characters are too long for a path here: %q",
+				len(path), path))
 		}
 	}
 	atomic.StoreUint64(&t.begun, 1)
 }
 
-// Begun is false where the program was killed before it had its rings.
+// Begun reports whether the program lived until it had its rings.
 func (t *Testimony) Begun() bool { return atomic.LoadUint64(&t.begun) != 0 }
 
-// Incarnation is that of a ring, which names it also when the ring is gone.
+// Incarnation returns that of a ring, even if the ring is gone.
 func (t *Testimony) Incarnation(ring int) string {
 	parts := strings.Split(filepath.Base(strings.TrimRight(string(t.rings[ring][:]), "\x00")), ".")
 	return parts[len(parts)-2]
 }
 
-// Burst calls with consecutive ids for ever, a few thousand at a time, and says how many calls have returned.
+// Burst makes calls with consecutive ids forever, a few thousand at a time, and records how many
+// calls have returned.
 func (t *Testimony) Burst(writer int, call func(id uint64)) {
 	returned := &t.Returned[writer]
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))

@@ -1,8 +1,10 @@
-// Package truth is what a run of virtual nodes knows about their counters and no other run does: what one truly read while another read so.
-// Commands hand it to package analysis, which holds durations against it.
+// Package truth is what only a run of virtual nodes knows about their counters: the true reading of
+// one while another had a given reading. Commands give it to package analysis, which compares
+// durations with it.
 //
-// A reading is led back to the physical readings that show it by the fast implementation of a virtual counter, which made it, and from
-// there to the other counter by the exact one (package vnode).
+// For a reading of one counter, the fast implementation of a virtual counter, which made the
+// reading, finds the physical readings that show it. The exact implementation translates these to
+// the other counter (package vnode).
 //
-// It judges nothing, and it knows nothing of clocks: only counters are translated.
+// The package judges nothing. It knows nothing of clocks: it translates counters only.
 package truth

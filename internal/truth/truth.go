@@ -10,19 +10,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Counters are those of the virtual nodes of a run. Immutable; safe for concurrent use.
+// Counters are those of the virtual nodes of a run. They are immutable, and may be used by several
+// goroutines.
 type Counters struct {
 	nodes map[string]*counter
 }
 
 type counter struct {
-	machine string // whose physical counter it is a function of
+	machine string // the machine with the physical counter
 	config  vnode.CounterConfig
 	fast    *vnode.Counter
 	exact   *vnode.Truth
 }
 
-// Of reads the truth that a run keeps: nil if it has none, as of real nodes. What cannot be read is named as missing.
+// Of reads the truth that a run keeps. It returns nil if there is none, as in runs of real nodes.
+// Truth that cannot be read is named as missing.
 func Of(run *runs.Directory) (*Counters, []runs.Missing) {
 	c := &Counters{nodes: map[string]*counter{}}
 	var missing []runs.Missing
@@ -32,13 +34,14 @@ func Of(run *runs.Directory) (*Counters, []runs.Missing) {
 		}
 		text, err := run.Truth(n.Name)
 		if err == nil && text == nil {
-			continue // it was measured on virtual nodes, and nobody kept what they were
+			continue // it was measured on virtual nodes, and what they were was not kept
 		}
 		if err == nil {
 			err = c.add(n.Name, n.ID, text)
 		}
 		if err != nil {
-			missing = append(missing, runs.Missing{Part: runs.TruthPath(n.Name), Reason: err.Error()})
+			missing = append(missing,
+				runs.Missing{Part: runs.TruthPath(n.Name), Reason: err.Error()})
 		}
 	}
 	if len(c.nodes) == 0 {
@@ -66,9 +69,10 @@ func (c *Counters) add(node, machine string, text []byte) error {
 	return nil
 }
 
-// Truth is analysis.Options.Truth: what another node's counter truly read, at the least and at the most, while a node's read so. ok is false
-// where that is not known.
-func (c *Counters) Truth(node string, reading uint64, other string) (read tscratio.Interval, ok bool) {
+// Truth is analysis.Options.Truth: it returns the range of another node's counter while a node's
+// counter had a given reading. It returns false if that is not known.
+func (c *Counters) Truth(node string, reading uint64, other string) (read tscratio.Interval,
+	ok bool) {
 	from, into := c.nodes[node], c.nodes[other]
 	if from == nil || into == nil || from.machine != into.machine {
 		return tscratio.Interval{}, false
@@ -87,9 +91,10 @@ func (c *Counters) Truth(node string, reading uint64, other string) (read tscrat
 	return read, read.Lo <= read.Hi
 }
 
-// instants are the physical readings at which the counter reads so. ok is false where there are none, or where it read so twice.
+// instants returns the physical readings at which the counter has the given reading. It returns
+// false if there are none, or if the counter had the reading twice.
 func (c *counter) instants(reading uint64) (vnode.Span, bool) {
-	if len(c.config.Steps) > 0 { // it may go back: only the exact inverse knows all
+	if len(c.config.Steps) > 0 { // it may go back: only the exact inverse knows all instants
 		spans := c.exact.Instants(reading)
 		if len(spans) != 1 {
 			return vnode.Span{}, false
@@ -106,9 +111,13 @@ func (c *counter) instants(reading uint64) (vnode.Span, bool) {
 	}
 	reach := 4 * (c.config.Quantum_cycles + 4)
 	low := guess - min(reach, guess)
-	first := func(least uint64) uint64 { // physical reading from low on, from which on the counter is not below
-		return low + uint64(sort.Search(int(2*reach), func(i int) bool { return int64(c.fast.Virtual(low+uint64(i))-least) >= 0 }))
+	// first physical reading from low on at which the counter is not below least
+	first := func(least uint64) uint64 {
+		return low +
+			uint64(sort.Search(int(2*reach),
+				func(i int) bool { return int64(c.fast.Virtual(low+uint64(i))-least) >= 0 }))
 	}
 	span := vnode.Span{First: first(reading), Last: first(reading+c.config.Quantum_cycles) - 1}
-	return span, span.First <= span.Last && c.fast.Virtual(span.First) == reading && c.fast.Virtual(span.Last) == reading
+	return span, span.First <= span.Last && c.fast.Virtual(span.First) == reading &&
+		c.fast.Virtual(span.Last) == reading
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// run is one of two nodes, of which those named are virtual and have this truth.
+// run returns a run of two nodes, of which the given ones are virtual and have this truth.
 func run(t *testing.T, truth map[string]vnode.Config) *runs.Directory {
 	t.Helper()
 	parent := t.TempDir()
@@ -33,7 +33,8 @@ func run(t *testing.T, truth map[string]vnode.Config) *runs.Directory {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir.Path, filepath.FromSlash(runs.TruthPath(name))), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir.Path, filepath.FromSlash(runs.TruthPath(name))),
+			text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,19 +44,21 @@ func run(t *testing.T, truth map[string]vnode.Config) *runs.Directory {
 	return dir
 }
 
-// What the exact inverse says, whatever the counters are like, is what is told, and no more is known than that.
+// Truth returns what the exact inverse says, for counters of any kind, and nothing more is known.
 func TestTruthIsTheExactInverse(t *testing.T) {
 	r := seed.Random(t)
 	shapes := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}
 	for i := range 12 {
-		physical := virtual.Physical{Counter: 1 << 50, Realtime_ns: 1_700_000_000e9, Hz: 2_600_000_000}
+		physical := virtual.Physical{Counter: 1 << 50, Realtime_ns: 1_700_000_000e9,
+			Hz: 2_600_000_000}
 		a := virtual.Config(r, "A", physical, shapes[r.IntN(len(shapes))], 0.5, 10*time.Minute)
 		b := virtual.Config(r, "B", physical, shapes[r.IntN(len(shapes))], 0.5, 10*time.Minute)
 		if i%3 == 1 {
 			b.Counter.Quantum_cycles, b.Counter.Start = 26, b.Counter.Start-b.Counter.Start%26
 		}
 		if i%3 == 2 {
-			b.Counter.Steps = []vnode.Step{{At: physical.Counter + 5e9, By_cycles: 1 + r.Int64N(1e6)}}
+			b.Counter.Steps = []vnode.Step{{At: physical.Counter + 5e9,
+				By_cycles: 1 + r.Int64N(1e6)}}
 		}
 		c, missing := Of(run(t, map[string]vnode.Config{"A": a, "B": b}))
 		if c == nil || len(missing) > 0 {
@@ -71,10 +74,12 @@ func TestTruthIsTheExactInverse(t *testing.T) {
 			reading := exactB.Reading(p)
 			got, ok := c.Truth("B", reading, "A")
 			want := exactB.Translate(reading, exactA)
-			if !ok || len(want) != 1 || got.Lo != want[0].First || got.Hi != want[0].Last || !got.Contains(exactA.Reading(p)) {
+			if !ok || len(want) != 1 || got.Lo != want[0].First || got.Hi != want[0].Last ||
+				!got.Contains(exactA.Reading(p)) {
 				t.Fatalf("case %d: %d of B is %v of A (%v), want %v", i, reading, got, ok, want)
 			}
-			if got, ok := c.Truth("B", reading, "B"); !ok || got.Lo != reading || got.Hi != reading {
+			if got, ok := c.Truth("B", reading, "B"); !ok || got.Lo != reading ||
+				got.Hi != reading {
 				t.Fatalf("its own reading %d is %v", reading, got)
 			}
 		}
@@ -110,11 +115,15 @@ func TestTruthIsNotKnown(t *testing.T) {
 		t.Errorf("between machines: %v", got)
 	}
 
-	if c, missing = Of(run(t, map[string]vnode.Config{"A": config("another"), "B": config("B")})); len(missing) != 1 || missing[0].Part != "truth/A.json" || c == nil {
+	if c,
+		missing =
+		Of(run(t, map[string]vnode.Config{"A": config("another"), "B": config("B")})); len(
+		missing) != 1 || missing[0].Part != "truth/A.json" || c == nil {
 		t.Errorf("the truth about another node: missing %v", missing)
 	}
 	dir = run(t, map[string]vnode.Config{"A": config("A")})
-	if err := os.WriteFile(filepath.Join(dir.Path, "truth", "A.json"), []byte(`{"version": 1`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir.Path, "truth", "A.json"), []byte(`{"version": 1`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if c, missing = Of(dir); len(missing) != 1 || c != nil {

@@ -26,10 +26,12 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 	if physical.Bracket != nil {
 		clock.Bracket = func() (before_cycles uint64, realtime_ns int64, after_cycles uint64) {
 			before_cycles, realtime_ns, after_cycles = physical.Bracket()
-			return n.Counter.Virtual(before_cycles), n.Realtime.Virtual(realtime_ns), n.Counter.Virtual(after_cycles)
+			return n.Counter.Virtual(before_cycles), n.Realtime.Virtual(realtime_ns),
+				n.Counter.Virtual(after_cycles)
 		}
 	}
-	// A physical reading may be late by its step, a virtual one by up to 1.11 ns for each of it, and it is rounded down.
+	// A physical reading may be late by its step, and a virtual one by up to 1.11 ns for each ns of
+	// that. It is rounded down as well.
 	clock.RealtimeStep = func() (uint32, error) {
 		step_ns, err := physical.RealtimeStep()
 		return step_ns*10/9 + 2, err
@@ -39,9 +41,11 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 		if err != nil {
 			return d, err
 		}
-		x := n.Realtime.Timex(physical.Realtime(), vnode.Timex{Freq: d.Frequency_ppm16, Tick_us: d.Tick_us})
+		x := n.Realtime.Timex(physical.Realtime(),
+			vnode.Timex{Freq: d.Frequency_ppm16, Tick_us: d.Tick_us})
 		d.Frequency_ppm16, d.Tick_us = x.Freq, x.Tick_us
-		// A slew moves as adjtime does, at up to 500 ppm. What is left of it is rounded up to µs, so that it is seen.
+		// A slew moves as adjtime's does, at up to 500 ppm. The rest of it is rounded up to µs, so
+		// that it shows.
 		switch left := x.Offset_ns; {
 		case left > 0:
 			d.Adjust_us += (left + 999) / 1000
@@ -58,7 +62,7 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 	return clock, nil
 }
 
-// HostClocks returns the counter of a virtual node beside the clocks of its machine that nobody
+// HostClocks returns the counter of a virtual node, with those clocks of its machine that nothing
 // sets.
 func HostClocks(c vnode.Config, physical host.Clocks) (host.Clocks, error) {
 	counter, err := vnode.NewCounter(c.Counter)
@@ -71,10 +75,12 @@ func HostClocks(c vnode.Config, physical host.Clocks) (host.Clocks, error) {
 	return clocks, nil
 }
 
-// Quantum_cycles returns the step in which a virtual counter moves whose physical one moves in steps of the given length.
+// Quantum_cycles returns the step of a virtual counter whose physical counter moves in steps of the
+// given length.
 func Quantum_cycles(c vnode.CounterConfig, physical_cycles uint64) uint64 {
 	physical_cycles = max(physical_cycles, 1)
 	hi, lo := bits.Mul64(physical_cycles, uint64(max(c.Rate_2e40, 0)))
-	// A hundredth for the wander, which moves the rate by less; one for what that rounds down, one for the reading.
+	// A hundredth covers the wander, which moves the rate by less. One cycle covers what that
+	// rounds down, and one the reading.
 	return max(c.Quantum_cycles, physical_cycles+(hi<<24|lo>>40)+physical_cycles/100+2)
 }

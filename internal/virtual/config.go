@@ -11,27 +11,28 @@ import (
 type Physical struct {
 	Counter     uint64 // now
 	Realtime_ns int64  // now
-	Hz          uint64 // of the counter, about
+	Hz          uint64 // approximate rate of the counter
 }
 
-// Config returns a node like one that was just found: its counter began at a time of its own and runs at up to 50 ppm
-// beside the physical one, its REALTIME is off by up to a quarter of an hour, is steered by up to 100 ppm, and slews
-// a millisecond away in every ten seconds, or sixty times where it is for long.
+// Config returns a node like one of a real fleet. Its counter began at a time of its own and runs at
+// up to 50 ppm beside the physical one. Its REALTIME is off by up to a quarter of an hour, is steered
+// by up to 100 ppm, and slews by a millisecond every ten seconds, or about sixty times in a long run.
 //
-// Its rate wanders, in windows of 20 s, by at most half of share_ppm: so the relative rate of two nodes that were made
-// with the same share stays within it.
-func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_ppm float64, lasts time.Duration) vnode.Config {
+// Its rate wanders, in windows of 20 s, by at most half of share_ppm: so the relative rate of two
+// nodes with the same share stays within it.
+func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_ppm float64,
+	lasts time.Duration) vnode.Config {
 	const windowSeconds = 20
 	runSeconds := uint64(lasts.Seconds()) + 1
 	c := vnode.DefaultConfig()
 	c.Name = name
 	c.Counter.Origin = now.Counter
-	c.Counter.Start = r.Uint64() >> 2 // so that it does not wrap while somebody watches
+	c.Counter.Start = r.Uint64() >> 2 // so that it does not wrap while it is in use
 	c.Counter.Rate_2e40 = vnode.PPM(r.Float64()*100 - 50)
 	w := &c.Counter.Wander
 	w.Shape, w.Limit_2e40 = shape, vnode.PPM(share_ppm/2)
 	if shape != vnode.Steady {
-		w.Limit_2e40 -= 2 // what two rates' second-order terms add is below one unit each
+		w.Limit_2e40 -= 2 // the second-order terms of two rates add less than one unit each
 	}
 	w.Window_cycles = windowSeconds * now.Hz
 	w.Segments = int(runSeconds*now.Hz>>w.SegmentLog2) + 1
@@ -42,9 +43,11 @@ func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_pp
 	rt := &c.Realtime
 	rt.Origin_ns = now.Realtime_ns
 	rt.Offset_ns = r.Int64N(1800e9) - 900e9
-	rt.Adjustments = []vnode.Adjustment{{At_ns: now.Realtime_ns, Freq: r.Int64N(200<<16) - 100<<16, Tick_us: 10_000}}
+	rt.Adjustments = []vnode.Adjustment{{At_ns: now.Realtime_ns, Freq: r.Int64N(200<<16) - 100<<16,
+		Tick_us: 10_000}}
 	for at := int64(0); at < int64(runSeconds); at += max(10, int64(runSeconds)/60+1) {
-		rt.Slews = append(rt.Slews, vnode.Slew{At_ns: now.Realtime_ns + at*1e9 + r.Int64N(7e9), Offset_ns: []int64{-1e6, 1e6}[r.IntN(2)], Rate_ppm: 500})
+		rt.Slews = append(rt.Slews, vnode.Slew{At_ns: now.Realtime_ns + at*1e9 + r.Int64N(7e9),
+			Offset_ns: []int64{-1e6, 1e6}[r.IntN(2)], Rate_ppm: 500})
 	}
 	return c
 }

@@ -11,7 +11,7 @@ import (
 
 var now = Physical{Counter: 1 << 50, Realtime_ns: 1_700_000_000e9, Hz: 2_600_000_000}
 
-// Two nodes of one share stay within it, whatever their shapes, and use it.
+// Two nodes with the same share stay within it, whatever their shapes, and use it.
 func TestPairsWanderByTheirShare(t *testing.T) {
 	const share_ppm = 0.5
 	shapes := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}
@@ -37,11 +37,12 @@ func TestPairsWanderByTheirShare(t *testing.T) {
 		most = max(most, w)
 	}
 	if most < uint64(vnode.PPM(share_ppm/2)) {
-		t.Errorf("no pair wanders by more than %d of %d: the share is not used", most, vnode.PPM(share_ppm))
+		t.Errorf("no pair wanders by more than %d of %d: the share is not used",
+			most, vnode.PPM(share_ppm))
 	}
 }
 
-// Every clock of the node is its own, and adjtime says so while a slew is under way.
+// Every clock of the node is its own, and adjtime says so during a slew.
 func TestClock(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	c := Config(r, "n", now, vnode.Sine, 1, 10*time.Minute)
@@ -55,8 +56,11 @@ func TestClock(t *testing.T) {
 			return c, at, c + 50
 		},
 		RealtimeStep: func() (uint32, error) { return 1, nil },
-		Discipline:   func() (minrtt.Discipline, error) { return minrtt.Discipline{Tick_us: 10_000}, nil },
-		Steps:        func() (uint64, error) { return 3, nil },
+		Discipline: func() (minrtt.Discipline, error) {
+			return minrtt.Discipline{Tick_us: 10_000},
+				nil
+		},
+		Steps: func() (uint64, error) { return 3, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -67,8 +71,10 @@ func TestClock(t *testing.T) {
 	if got := clock.Realtime() - at; got != c.Realtime.Offset_ns {
 		t.Errorf("the clock is off by %d, want %d", got, c.Realtime.Offset_ns)
 	}
-	if before, t_ns, after := clock.Bracket(); before != clock.Counter() || t_ns != clock.Realtime() || after-before < 49 || after-before > 51 {
-		t.Errorf("bracket %d, %d, %d; the counter stands at %d, the clock at %d", before, t_ns, after, clock.Counter(), clock.Realtime())
+	if before, t_ns, after := clock.Bracket(); before != clock.Counter() ||
+		t_ns != clock.Realtime() || after-before < 49 || after-before > 51 {
+		t.Errorf("bracket %d, %d, %d; the counter stands at %d, the clock at %d",
+			before, t_ns, after, clock.Counter(), clock.Realtime())
 	}
 	slewing, calm := 0, 0
 	for ; at < now.Realtime_ns+8e9; at += 1e8 {
@@ -86,7 +92,8 @@ func TestClock(t *testing.T) {
 		}
 	}
 	if slewing == 0 || calm == 0 {
-		t.Errorf("%d readings while it slews, %d while it does not: want some of both", slewing, calm)
+		t.Errorf("%d readings while it slews, %d while it does not: want some of both",
+			slewing, calm)
 	}
 	if steps, _ := clock.Steps(); steps != 3 {
 		t.Errorf("%d steps before the clock was set, want the physical clock's 3", steps)
@@ -99,7 +106,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// Without the physical clocks that kernel stamps need there are none.
+// Without the physical clocks that kernel stamps need, the node has none either.
 func TestClockOfACounterAlone(t *testing.T) {
 	clock, err := Clock(vnode.DefaultConfig(), minrtt.Clock{Counter: func() uint64 { return 7 }})
 	if err != nil || clock.Realtime != nil || clock.Counter() != 7 {
@@ -110,7 +117,7 @@ func TestClockOfACounterAlone(t *testing.T) {
 	}
 }
 
-// A step of the physical counter is never longer on the virtual one than its quantum says.
+// A step of the physical counter is never longer on the virtual counter than its quantum says.
 func TestQuantum(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	for _, step_cycles := range []uint64{1, 26, 1000, 1 << 20} {
@@ -125,7 +132,8 @@ func TestQuantum(t *testing.T) {
 			most = max(most, n.Counter.Virtual(at+step_cycles)-n.Counter.Virtual(at))
 		}
 		if most+1 > quantum_cycles || quantum_cycles > most+4+most/50 {
-			t.Errorf("steps of %d are up to %d virtual cycles and one, quantum %d", step_cycles, most, quantum_cycles)
+			t.Errorf("steps of %d are up to %d virtual cycles and one, quantum %d",
+				step_cycles, most, quantum_cycles)
 		}
 	}
 }

@@ -29,12 +29,14 @@ func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Wr
 	flags.SetOutput(stderr)
 	size := flags.String("size", string(proof.Small), `how much to measure, "small" or "full"`)
 	dir := flags.String("record", "", "write a dated record into this `directory`")
-	only := flags.String("only", "", "run the proofs whose names match this regular `expression`; without it all but those that take an hour")
+	only := flags.String("only", "", "run the proofs whose names match this regular "+
+		"`expression`; without it, all but those that take an hour")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
 	if *size != string(proof.Small) && *size != string(proof.Full) || flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "prove: size %q, arguments %q: want -size small or full and no arguments\n", *size, flags.Args())
+		fmt.Fprintf(stderr, "prove: size %q, arguments %q: want -size small or full and no "+
+			"arguments\n", *size, flags.Args())
 		return 2
 	}
 	match, err := regexp.Compile(*only)
@@ -42,12 +44,14 @@ func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Wr
 		fmt.Fprintf(stderr, "prove: -only %q: %v\n", *only, err)
 		return 2
 	}
-	wanted := slices.DeleteFunc(slices.Clone(list), func(p listed) bool { return !match.MatchString(p.name) || p.byName && *only == "" })
+	wanted := slices.DeleteFunc(slices.Clone(list),
+		func(p listed) bool { return !match.MatchString(p.name) || p.byName && *only == "" })
 	if len(wanted) == 0 {
 		fmt.Fprintf(stderr, "prove: -only %q: no proof has such a name\n", *only)
 		return 2
 	}
-	record := proof.Record{LeftOut: len(list) - len(wanted), Begun: time.Now(), Size: proof.Size(*size), Commit: commit(ctx), Machine: proof.ThisMachine()}
+	record := proof.Record{LeftOut: len(list) - len(wanted), Begun: time.Now(),
+		Size: proof.Size(*size), Commit: commit(ctx), Machine: proof.ThisMachine()}
 	for _, p := range wanted {
 		fmt.Fprintf(stdout, "%s: %s\n", p.name, strings.Join(p.command, " "))
 		result := prove(ctx, p, record.Size, stderr)
@@ -94,7 +98,8 @@ const partial = 3
 
 // prove runs one command and collects the bars that it reports.
 func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) proof.Result {
-	result := proof.Result{Name: p.name, Command: fmt.Sprintf("CLOUDPROFILER_PROOF=%s %s", size, strings.Join(p.command, " "))}
+	result := proof.Result{Name: p.name, Command: fmt.Sprintf("CLOUDPROFILER_PROOF=%s %s",
+		size, strings.Join(p.command, " "))}
 	dir, err := os.MkdirTemp("", "prove")
 	if err != nil {
 		result.Err = err
@@ -105,7 +110,8 @@ func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) pro
 
 	begun := time.Now()
 	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
-	cmd.Env = append(os.Environ(), "CLOUDPROFILER_PROOF="+string(size), "CLOUDPROFILER_PROOF_FILE="+name)
+	cmd.Env = append(os.Environ(), "CLOUDPROFILER_PROOF="+string(size), "CLOUDPROFILER_PROOF_FILE="+
+		name)
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // let it clean up
 	cmd.WaitDelay = 30 * time.Second
@@ -118,9 +124,10 @@ func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) pro
 	}
 	defer file.Close()
 	bars, text, err := proof.Read(file)
-	if absent := func(b proof.Bar) bool { return b.Absent != "" }; slices.ContainsFunc(bars, absent) &&
+	if absent := func(b proof.Bar) bool { return b.Absent != "" }; slices.ContainsFunc(bars,
+		absent) &&
 		cmd.ProcessState.ExitCode() == partial {
-		result.Err = nil // the absent bars say it
+		result.Err = nil // the absent bars say so
 	}
 	if err != nil && result.Err == nil {
 		result.Err = err
@@ -129,7 +136,7 @@ func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) pro
 	return result
 }
 
-// commit is the state of the source that the proofs are about.
+// commit returns the state of the source that is proven.
 func commit(ctx context.Context) string {
 	git := func(args ...string) string {
 		out, err := exec.CommandContext(ctx, "git", args...).Output()

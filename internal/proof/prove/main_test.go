@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// TestMain lets this test's binary be the command that is listed: with bars, failing, or silent.
+// TestMain lets this test's binary play the listed command: one with bars, one that fails, or a
+// silent one.
 func TestMain(m *testing.M) {
 	switch play := os.Getenv("PROVE_TEST_PLAY"); play {
 	case "":
@@ -54,11 +55,14 @@ func TestRun(t *testing.T) {
 		code int
 		out  string
 	}{
-		"reached":                       {"reach", nil, 0, "played at small: reached"},
-		"at full size":                  {"reach", []string{"-size", "full"}, 0, "played at full: reached"},
-		"missed":                        {"miss", nil, 1, "0 reached, 1 missed, 0 absent"},
-		"a slow machine":                {"slow", nil, 0, "MISSED: 3 x (≤ 2): a timing, which only a full run judges"},
-		"a slow machine, at full size":  {"slow", []string{"-size", "full"}, 1, "0 reached, 1 missed"},
+		"reached": {"reach", nil, 0, "played at small: reached"},
+		"at full size": {"reach", []string{"-size", "full"}, 0,
+			"played at full: reached"},
+		"missed": {"miss", nil, 1, "0 reached, 1 missed, 0 absent"},
+		"a slow machine": {"slow", nil, 0, "MISSED: 3 x (≤ 2): a timing, which " +
+			"only a full run judges"},
+		"a slow machine, at full size": {"slow", []string{"-size", "full"}, 1,
+			"0 reached, 1 missed"},
 		"a noisy machine":               {"noise", nil, 0, "0 missed, 0 absent, 1 timings"},
 		"a noisy machine, at full size": {"noise", []string{"-size", "full"}, 3, "1 absent"},
 		"absent":                        {"absent", nil, 3, "absent: needs root"},
@@ -68,9 +72,10 @@ func TestRun(t *testing.T) {
 		"an argument":                   {"reach", []string{"log"}, 2, ""},
 		"an odd flag":                   {"reach", []string{"-nosuch"}, 2, ""},
 		"nothing listed":                {"", nil, 2, ""},
-		"named":                         {"reach", []string{"-only", "^pl.y$"}, 0, "played at small: reached"},
-		"not named":                     {"reach", []string{"-only", "work"}, 2, ""},
-		"no expression":                 {"reach", []string{"-only", "("}, 2, ""},
+		"named": {"reach", []string{"-only", "^pl.y$"}, 0,
+			"played at small: reached"},
+		"not named":     {"reach", []string{"-only", "work"}, 2, ""},
+		"no expression": {"reach", []string{"-only", "("}, 2, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,26 +87,30 @@ func TestRun(t *testing.T) {
 			var out, log strings.Builder
 			code := run(t.Context(), test.args, list, &out, &log)
 			if code != test.code || !strings.Contains(out.String(), test.out) {
-				t.Errorf("exit code = %d, want %d; output %q, want %q in it; %s", code, test.code, &out, test.out, &log)
+				t.Errorf("exit code = %d, want %d; output %q, want %q in it; %s",
+					code, test.code, &out, test.out, &log)
 			}
 		})
 	}
 }
 
-// A proof that takes an hour runs where it is named, and nowhere else.
+// A proof that takes an hour runs only if it is named.
 func TestLongProofsAreNamed(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PROVE_TEST_PLAY", "reach")
-	list := []listed{{name: "short", command: []string{self}}, {name: "long", command: []string{self}, byName: true}}
+	list := []listed{{name: "short", command: []string{self}},
+		{name: "long", command: []string{self}, byName: true}}
 	for _, test := range []struct {
 		args []string
 		want bool
-	}{{nil, false}, {[]string{"-only", "long"}, true}, {[]string{"-only", "short"}, false}, {[]string{"-only", "."}, true}} {
+	}{{nil, false}, {[]string{"-only", "long"}, true}, {[]string{"-only", "short"}, false},
+		{[]string{"-only", "."}, true}} {
 		var out strings.Builder
-		if code := run(t.Context(), test.args, list, &out, &out); code != 0 || strings.Contains(out.String(), "long:") != test.want {
+		if code := run(t.Context(), test.args, list, &out, &out); code != 0 ||
+			strings.Contains(out.String(), "long:") != test.want {
 			t.Errorf("%q: exit code %d, want it run %v: %s", test.args, code, test.want, &out)
 		}
 	}
@@ -115,7 +124,8 @@ func TestRecordIsKeptAlsoOfAMiss(t *testing.T) {
 	t.Setenv("PROVE_TEST_PLAY", "miss")
 	dir := t.TempDir()
 	var out strings.Builder
-	if code := run(t.Context(), []string{"-record", dir}, []listed{{name: "play", command: []string{self}}}, &out, &out); code != 1 {
+	if code := run(t.Context(), []string{"-record", dir},
+		[]listed{{name: "play", command: []string{self}}}, &out, &out); code != 1 {
 		t.Errorf("exit code = %d, want 1; %s", code, &out)
 	}
 	names, err := filepath.Glob(dir + "/*.md")
