@@ -59,7 +59,8 @@ func parseWander(text string) (tscratio.Wander, error) {
 	}
 	w := tscratio.Wander(v*float64(unit) + 0.5)
 	if w == 0 {
-		return 0, fmt.Errorf("%q is no wander of two counters: none keep the same rate, and bounds "+
+		return 0, fmt.Errorf("%q is no wander of two counters: none keep the same rate, "+
+			"and bounds "+
 			"that assume it are false before the data refute it: give more than 0", text)
 	}
 	return w, nil

@@ -30,7 +30,8 @@ func TestCommandIsThisProgram(t *testing.T) {
 func TestEmulatorComesFirst(t *testing.T) {
 	t.Setenv(EmulatorVariable, "env emulated=1")
 	argv, err := Argv("a")
-	if err != nil || len(argv) != 4 || argv[0] != "env" || argv[1] != "emulated=1" || argv[3] != "a" {
+	if err != nil || len(argv) != 4 || argv[0] != "env" || argv[1] != "emulated=1" ||
+		argv[3] != "a" {
 		t.Errorf("Argv = %q, %v", argv, err)
 	}
 }

@@ -189,7 +189,7 @@ func (l *Log) Link(parent, child uint64) error {
 	return nil
 }
 
-// Enter has the node's counter in another epoch log what follows.
+// Enter switches to another counter, the node's in another epoch.
 func (l *Log) Enter(node *Node) error {
 	if err := l.flush(); err != nil {
 		return err

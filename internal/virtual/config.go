@@ -14,9 +14,10 @@ type Physical struct {
 	Hz          uint64 // approximate rate of the counter
 }
 
-// Config returns a node like one of a real fleet. Its counter began at a time of its own and runs at
-// up to 50 ppm beside the physical one. Its REALTIME is off by up to a quarter of an hour, is steered
-// by up to 100 ppm, and slews by a millisecond every ten seconds, or about sixty times in a long run.
+// Config returns a node like one of a real fleet. Its counter began at a time of its own and runs
+// at up to 50 ppm beside the physical one. Its REALTIME is off by up to a quarter of an hour, is
+// steered by up to 100 ppm, and slews by a millisecond every ten seconds, or about sixty times in a
+// long run.
 //
 // Its rate wanders, in windows of 20 s, by at most half of share_ppm: so the relative rate of two
 // nodes with the same share stays within it.

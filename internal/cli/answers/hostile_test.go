@@ -452,7 +452,7 @@ const patience = 5 * time.Minute
 func tryMany(t *testing.T, first, n uint64) *trials {
 	t.Helper()
 	all := new(trials)
-	const each = 500 // few, so that the memory of each process means something
+	const each = 500 // few, to see the memory of few trials at a time
 	var next atomic.Uint64
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {

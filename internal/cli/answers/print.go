@@ -131,7 +131,7 @@ func printRelations(out io.Writer, a *analysis.Answer) {
 	if suspect == 0 {
 		fmt.Fprintln(out, "the data agree")
 	} else {
-		fmt.Fprintf(out, "the data speak against it for %s\n", plural(suspect, "pair"))
+		fmt.Fprintf(out, "the data contradict it for %s\n", plural(suspect, "pair"))
 	}
 	if a.ThirdNodes == tscratio.ThirdAny {
 		fmt.Fprintln(out, "bounds of two nodes are narrowed by what any other says of both: they "+

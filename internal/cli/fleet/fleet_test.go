@@ -214,7 +214,7 @@ func TestRunOfAFleet(t *testing.T) {
 		t.Errorf("%d pairs, %v", len(pairs), errs)
 	}
 
-	f.join("gamma", control.CanRun, control.CanFiles) // it says so, but cannot
+	f.join("gamma", control.CanRun, control.CanFiles) // gamma claims these, and has neither
 	f.want(command.Partial, "missing: node gamma", "run", "start", "friday")
 	said := f.want(command.Partial, "missing: logs/gamma", "run", "stop")
 	if strings.Count(said, "missing: node gamma") != 1 ||
