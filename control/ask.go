@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// Ask asks the other end one question and reads what it answers into result, unless that is nil. It waits, and fails, as Call does.
+// Ask asks the other end one question and reads the answer into result, unless result is nil. It
+// waits and fails as Call does.
 func (l *Client) Ask(ctx context.Context, what string, argument, result any) error {
 	question := &Ask{What: what}
 	if argument != nil {

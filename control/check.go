@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on what a message may say. They keep one peer from costing another much.
+// Limits on what a message may say. They keep one peer from costing another too much.
 const (
 	MaxMessageBytes = 4 << 20 // all frames of a message
 	MaxChunkBytes   = 1 << 20
@@ -25,15 +25,15 @@ const (
 	SecretBytes     = 32 // of a ProbeSecret
 
 	maxSecrets    = 4
-	MaxFactsBytes = 64 << 10 // of a node; a machine of a thousand cores says 15 kB
-	MaxLineBytes  = 256      // of what names something, or describes it in a line
+	MaxFactsBytes = 64 << 10 // of a node; a machine with a thousand cores sends 15 kB
+	MaxLineBytes  = 256      // of a name, or of a description in one line
 
 	maxTime = 24 * time.Hour
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checkName checks the name of a node or a run: it is shown to people, and is a file's name.
+// checkName checks the name of a node or a run. People read it, and it becomes a file name.
 func checkName(what, name string) error {
 	switch {
 	case name == "":
@@ -44,14 +44,15 @@ func checkName(what, name string) error {
 		return fmt.Errorf("%s %q begins with %q", what, name, name[:1])
 	}
 	for _, r := range name {
-		if r == '/' || r == '\\' || r == utf8.RuneError || unicode.IsSpace(r) || !unicode.IsPrint(r) {
+		if r == '/' || r == '\\' || r == utf8.RuneError ||
+			unicode.IsSpace(r) || !unicode.IsPrint(r) {
 			return fmt.Errorf("%s %q holds %q", what, name, r)
 		}
 	}
 	return nil
 }
 
-// CheckName returns an error unless a text may be the name of a node or a run.
+// CheckName returns an error unless the text may name a node or a run.
 func CheckName(name string) error { return checkName("name", name) }
 
 func checkText(what, text string) error {
@@ -61,7 +62,7 @@ func checkText(what, text string) error {
 	return nil
 }
 
-// checkLine checks a text that is shown, or kept, as a line.
+// checkLine checks a text that is shown or stored as one line.
 func checkLine(what, text string) error {
 	if len(text) > MaxLineBytes {
 		return fmt.Errorf("%s has %d bytes, more than %d", what, len(text), MaxLineBytes)
@@ -74,10 +75,11 @@ func checkLine(what, text string) error {
 	return nil
 }
 
-// Cut makes what an error says a text that a message may carry: what is too long, or no UTF-8, would be refused with all of it.
+// Cut makes an error's text fit into a message. A peer would refuse a whole message whose text is
+// too long or not UTF-8.
 func Cut(text string) string { return CutTo(text, MaxTextBytes) }
 
-// CutTo is Cut for another length.
+// CutTo is Cut with another limit.
 func CutTo(text string, bytes int) string {
 	text = strings.ToValidUTF8(text, "?")
 	return strings.ToValidUTF8(text[:min(len(text), bytes)], "")
@@ -91,9 +93,11 @@ func checkTime(what string, ns int64) error {
 }
 
 func checkPath(p string) error {
-	if p == "" || len(p) > MaxTextBytes || !utf8.ValidString(p) || strings.ContainsAny(p, "\\\x00") ||
-		path.IsAbs(p) || path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../") {
-		return fmt.Errorf("path %q is not plainly within a run", p)
+	if p == "" || len(p) > MaxTextBytes ||
+		!utf8.ValidString(p) || strings.ContainsAny(p, "\\\x00") ||
+		path.IsAbs(p) || path.Clean(p) != p ||
+		p == "." || p == ".." || strings.HasPrefix(p, "../") {
+		return fmt.Errorf("path %q is not a clean path inside a run", p)
 	}
 	return nil
 }
@@ -114,19 +118,22 @@ func (m *Hello) check() error {
 func (m *Challenge) check() error { return checkText("nonce", m.Nonce) }
 
 func (m *Register) check() error {
-	if err := first(checkText("nonce", m.Nonce), checkName("name", m.Name), checkName("instance", m.Instance),
-		checkLine("epoch", m.Epoch), checkLine("machine", m.Machine), checkLine("software", m.Software), checkRate(m.NominalHz)); err != nil {
+	if err := first(
+		checkText("nonce", m.Nonce), checkName("name", m.Name), checkName("instance", m.Instance),
+		checkLine("epoch", m.Epoch), checkLine("machine", m.Machine),
+		checkLine("software", m.Software), checkRate(m.NominalHz),
+	); err != nil {
 		return err
 	}
 	switch {
 	case m.Epoch == "":
 		return fmt.Errorf("epoch is missing")
 	case m.Number < 0:
-		return fmt.Errorf("number is %d", m.Number)
+		return fmt.Errorf("number is %d, want 0 or more", m.Number)
 	case m.Cores < 1 || m.Cores > 1<<16:
-		return fmt.Errorf("%d cores", m.Cores)
+		return fmt.Errorf("%d cores, not 1 to %d", m.Cores, 1<<16)
 	case len(m.Capabilities) > 64:
-		return fmt.Errorf("%d capabilities", len(m.Capabilities))
+		return fmt.Errorf("%d capabilities, more than 64", len(m.Capabilities))
 	case len(m.Facts) > MaxFactsBytes:
 		return fmt.Errorf("facts of %d bytes, more than %d", len(m.Facts), MaxFactsBytes)
 	}
@@ -151,7 +158,7 @@ func (m *Register) check() error {
 	return nil
 }
 
-// Can says whether a node has a capability.
+// Can says whether the node has a capability.
 func (m *Register) Can(capability string) bool {
 	return slices.Contains(m.Capabilities, capability)
 }
@@ -159,23 +166,24 @@ func (m *Register) Can(capability string) bool {
 func checkAddress(address string) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || a.Port() == 0 || a.Addr().IsUnspecified() {
-		return fmt.Errorf("probe address %q is not one that packets can be sent to", address)
+		return fmt.Errorf("probe address %q cannot receive packets: want address:port", address)
 	}
 	return nil
 }
 
 func checkRate(hz uint64) error {
 	if hz < 1e6 || hz > 1e12 {
-		return fmt.Errorf("nominal rate of %d Hz is no counter's", hz)
+		return fmt.Errorf("nominal rate of %d Hz, not 1 MHz to 1 THz", hz)
 	}
 	return nil
 }
 
 func (m *Welcome) check() error {
 	if m.Heartbeat_ns <= 0 || m.Dead_ns < m.Heartbeat_ns {
-		return fmt.Errorf("heartbeat of %d ns, given up after %d ns", m.Heartbeat_ns, m.Dead_ns)
+		return fmt.Errorf("heartbeat of %d ns, peer dead after %d ns", m.Heartbeat_ns, m.Dead_ns)
 	}
-	return first(checkText("server", m.Server), checkTime("heartbeat_ns", m.Heartbeat_ns), checkTime("dead_ns", m.Dead_ns))
+	return first(checkText("server", m.Server), checkTime("heartbeat_ns", m.Heartbeat_ns),
+		checkTime("dead_ns", m.Dead_ns))
 }
 
 func (m *Refusal) check() error {
@@ -193,10 +201,10 @@ func (m *LoadRequest) check() error { return checkTime("over_ns", m.Over_ns) }
 
 func (m *Load) check() error {
 	if m.Busy_ppm < -1 || m.Busy_ppm > 1_000_000 {
-		return fmt.Errorf("busy_ppm is %d", m.Busy_ppm)
+		return fmt.Errorf("busy_ppm is %d, not -1 to 1000000", m.Busy_ppm)
 	}
 	if len(m.Unknown) > 64 {
-		return fmt.Errorf("%d unknown things", len(m.Unknown))
+		return fmt.Errorf("%d unknown things, more than 64", len(m.Unknown))
 	}
 	for _, u := range m.Unknown {
 		if err := checkText("unknown", u); err != nil {
@@ -213,7 +221,8 @@ func (t *Target) check() error {
 	if err := checkRate(t.NominalHz); err != nil {
 		return err
 	}
-	return first(checkName("peer", t.Peer), checkText("peer_epoch", t.PeerEpoch), checkAddress(t.Address))
+	return first(checkName("peer", t.Peer), checkText("peer_epoch", t.PeerEpoch),
+		checkAddress(t.Address))
 }
 
 func (m *Manner) check() error {
@@ -223,7 +232,7 @@ func (m *Manner) check() error {
 	case m.Attempts < 1 || m.Attempts > 1000:
 		return fmt.Errorf("%d attempts, not 1 to 1000", m.Attempts)
 	case m.Timeout_ns < 1:
-		return fmt.Errorf("timeout_ns is %d", m.Timeout_ns)
+		return fmt.Errorf("timeout_ns is %d, want 1 or more", m.Timeout_ns)
 	}
 	return first(checkTime("timeout_ns", m.Timeout_ns), checkTime("spin_ns", m.Spin_ns))
 }
@@ -232,7 +241,8 @@ func (m *Probe) check() error {
 	if m.Trains < 1 || m.Trains > MaxTrains {
 		return fmt.Errorf("%d trains, not 1 to %d", m.Trains, MaxTrains)
 	}
-	return first(m.Target.check(), m.Manner.check(), checkTime("gap_ns", m.Gap_ns), checkTime("limit_ns", m.Limit_ns))
+	return first(m.Target.check(), m.Manner.check(), checkTime("gap_ns", m.Gap_ns),
+		checkTime("limit_ns", m.Limit_ns))
 }
 
 func (m *Probing) check() error {
@@ -248,14 +258,14 @@ func (m *Probing) check() error {
 		}
 	}
 	if m.Period_ns < 1 {
-		return fmt.Errorf("period_ns is %d", m.Period_ns)
+		return fmt.Errorf("period_ns is %d, want 1 or more", m.Period_ns)
 	}
 	return first(m.Manner.check(), checkTime("period_ns", m.Period_ns))
 }
 
 func (m *Trains) check() error {
-	return first(checkName("peer", m.Peer), checkText("peer_epoch", m.PeerEpoch), checkText("epoch", m.Epoch),
-		checkText("error", m.Error))
+	return first(checkName("peer", m.Peer), checkText("peer_epoch", m.PeerEpoch),
+		checkText("epoch", m.Epoch), checkText("error", m.Error))
 }
 
 func (*Ack) check() error          { return nil }
@@ -285,7 +295,7 @@ func (m *RunState) check() error {
 		return err
 	}
 	if len(m.Missing) > 10_000 {
-		return fmt.Errorf("%d missing things", len(m.Missing))
+		return fmt.Errorf("%d missing things, more than 10000", len(m.Missing))
 	}
 	for _, s := range m.Missing {
 		if err := checkText("missing", s); err != nil {
@@ -309,7 +319,8 @@ func (m *Files) check() error {
 
 func (m *ReadFile) check() error {
 	if m.Offset < 0 || m.Bytes < 1 || m.Bytes > MaxChunkBytes {
-		return fmt.Errorf("%d bytes at %d, not 1 to %d from 0 on", m.Bytes, m.Offset, MaxChunkBytes)
+		return fmt.Errorf("%d bytes at offset %d, want 1 to %d bytes at 0 or more",
+			m.Bytes, m.Offset, MaxChunkBytes)
 	}
 	return first(checkName("run", m.Run), checkPath(m.Path))
 }

@@ -15,11 +15,11 @@ var (
 	// ErrRefused is wrapped by a *RefusedError.
 	ErrRefused = errors.New("refused by the server")
 
-	// ErrUnreachable is returned when a message did not leave within its time: nobody answers at the server's address, or what
-	// answers has another key.
+	// ErrUnreachable is returned when a message did not leave in time. Either nothing answers at
+	// the server's address, or what answers has another key.
 	ErrUnreachable = errors.New("server cannot be reached")
 
-	// ErrKey is returned when the server does not let the client's key in. It wraps ErrUnreachable.
+	// ErrKey is returned when the server rejects the client's key. It wraps ErrUnreachable.
 	ErrKey = fmt.Errorf("%w: it does not let this key in", ErrUnreachable)
 )
 
@@ -34,19 +34,20 @@ func (e *RefusedError) Unwrap() error { return ErrRefused }
 // ClientConfig is what a Client needs.
 type ClientConfig struct {
 	Server string // host:port
-	Key    *Key   // the client's own, with its secret. Nil: no keys, and the server must be on this machine
+	Key    *Key   // the client's own, with its secret; nil: no keys, for a server on this machine
 	Public string // the server's public key
 
-	// Publics returns the public keys that the server may have, of which each is tried in turn: for
-	// a server that is being given another key. It is called whenever a connection is begun anew.
-	// Nil: Public alone.
+	// Publics returns the public keys that the server may have. It is for a server whose key is
+	// being replaced: the client tries one key after the other. It is called before each new
+	// connection. Nil: Public alone.
 	Publics func() ([]string, error)
 
-	speaks Version // Current, but in tests
+	speaks Version // Current, except in tests
 }
 
-// Client is a node's or a command's end of the link. Any goroutine may use it. It connects by itself, and again after the server went
-// away: it is then another peer there, and what it sends is refused as NotRegistered until it registers again.
+// Client is the end of the link at a node or a command. Any goroutine may use it. It connects by
+// itself, and connects again when the connection ended. The server then sees a new peer, and
+// refuses its messages as NotRegistered until it registers again.
 type Client struct {
 	server   string
 	speaks   Version
@@ -54,19 +55,20 @@ type Client struct {
 	loop     *loop
 	done     chan struct{}
 	config   ClientConfig
-	publics  []string // that the server may have, as last read
-	turn     int      // whose of publics it is
+	publics  []string // keys that the server may have, as last read
+	turn     int      // index into publics, modulo its length
 	context  *zmq4.Context
-	dealer   *zmq4.Socket // the loop's,
-	monitor  *zmq4.Socket // and the dealer's handshakes that were refused
+	dealer   *zmq4.Socket // the loop's
+	monitor  *zmq4.Socket // the loop's: reports the dealer's refused handshakes
 
 	mu      sync.Mutex
 	request uint64
 	asked   map[uint64]chan Incoming // has room for one
 }
 
-// clients is the one context of all clients of this process: it costs two threads. Each has five sockets, and the thousand that ZeroMQ allows
-// would do for two hundred.
+// clients is the context that all clients of this process share, because a context costs two
+// threads. Each client has five sockets. ZeroMQ's default limit of one thousand sockets would allow
+// two hundred clients.
 var clients = sync.OnceValues(func() (*zmq4.Context, error) {
 	ctx, err := zmq4.NewContext()
 	if err == nil {
@@ -75,7 +77,7 @@ var clients = sync.OnceValues(func() (*zmq4.Context, error) {
 	return ctx, err
 })
 
-// Check says why Dial would not even try.
+// Check returns the error that makes Dial give up before it opens anything.
 func (c ClientConfig) Check() error {
 	if c.Key == nil && !onThisMachine(c.Server) {
 		return fmt.Errorf("connect to %q: %w", c.Server, ErrNeedsKeys)
@@ -94,8 +96,11 @@ func Dial(c ClientConfig) (*Client, error) {
 	if c.speaks == (Version{}) {
 		c.speaks = Current
 	}
-	l := &Client{server: c.Server, speaks: c.speaks, incoming: make(chan Incoming, 256), done: make(chan struct{}),
-		asked: map[uint64]chan Incoming{}, config: c, publics: []string{c.Public}}
+	l := &Client{
+		server: c.Server, speaks: c.speaks, config: c, publics: []string{c.Public},
+		incoming: make(chan Incoming, 256), done: make(chan struct{}),
+		asked: map[uint64]chan Incoming{},
+	}
 	if err := l.open(); err != nil {
 		return nil, fmt.Errorf("connect to %q: %w", c.Server, err)
 	}
@@ -119,7 +124,8 @@ func (l *Client) open() error {
 	return err
 }
 
-// connect opens a socket that connects, and connects again, and one that tells of handshakes that are refused.
+// connect opens a socket that connects, and reconnects, to the server, and a second one that
+// reports its refused handshakes.
 func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err error) {
 	if dealer, err = ctx.NewSocket(zmq4.DEALER); err != nil {
 		return nil, nil, err
@@ -129,8 +135,15 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 		return nil, nil, err
 	}
 	name := fmt.Sprintf("inproc://handshakes-%d", pairs.Add(1))
-	err = errors.Join(dealer.Monitor(name, zmq4.EVENT_HANDSHAKE_FAILED_AUTH), monitor.SetLinger(0), monitor.Connect(name), setCommon(dealer, l.server), dealer.SetImmediate(true),
-		dealer.SetReconnectIvl(100*time.Millisecond), dealer.SetReconnectIvlMax(2*time.Second))
+	err = errors.Join(
+		dealer.Monitor(name, zmq4.EVENT_HANDSHAKE_FAILED_AUTH),
+		monitor.SetLinger(0),
+		monitor.Connect(name),
+		setCommon(dealer, l.server),
+		dealer.SetImmediate(true),
+		dealer.SetReconnectIvl(100*time.Millisecond),
+		dealer.SetReconnectIvlMax(2*time.Second),
+	)
 	if c := l.config; err == nil && c.Key != nil {
 		err = errors.Join(dealer.SetCurveServerkey(l.serverKey()),
 			dealer.SetCurvePublickey(c.Key.Public), dealer.SetCurveSecretkey(c.Key.Secret))
@@ -146,22 +159,23 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 	return dealer, monitor, nil
 }
 
-// serverKey returns the key that the server is expected to have.
+// serverKey returns the key to expect of the server.
 func (l *Client) serverKey() string {
 	if l.config.Publics != nil {
-		if read, err := l.config.Publics(); err == nil && len(read) > 0 { // else it is as it was
+		// On an error, the last list stays.
+		if read, err := l.config.Publics(); err == nil && len(read) > 0 {
 			l.publics = read
 		}
 	}
 	return l.publics[l.turn%len(l.publics)]
 }
 
-// stuckLimit is how long messages wait for a connection before it is begun anew. ZeroMQ gives a connection up for good whose handshake
-// was refused, but a key may be let in later.
+// stuckLimit is how long messages wait for a connection before the client opens a new one. ZeroMQ
+// never retries a connection whose handshake was refused, but the server may accept the key later.
 const stuckLimit = time.Second
 
-// Receive waits for the next message that is not the answer to a Call of this client. Messages that cannot be understood are
-// answered with a Refusal and passed over.
+// Receive waits for the next message that is not the answer to a Call of this client. It answers a
+// message that it cannot read with a Refusal, and skips it.
 func (l *Client) Receive(ctx context.Context) (Incoming, error) {
 	select {
 	case in := <-l.incoming:
@@ -173,8 +187,8 @@ func (l *Client) Receive(ctx context.Context) (Incoming, error) {
 	}
 }
 
-// Send sends a message, usually the answer to a request, whose number it repeats. It returns when the message was handed to a
-// connection; an error wraps ErrUnreachable when there was none until the context ended.
+// Send sends a message and returns once a connection has taken it. An answer repeats the number of
+// its request. The error wraps ErrUnreachable if there was no connection until the context ended.
 func (l *Client) Send(ctx context.Context, request uint64, m Message) error {
 	frames, err := encode(m, request, l.speaks)
 	if err != nil {
@@ -201,7 +215,8 @@ func (l *Client) Send(ctx context.Context, request uint64, m Message) error {
 	}
 }
 
-// Call sends a request and waits for its answer. A Refusal is a *RefusedError. Without a deadline it waits for ten seconds.
+// Call sends a request and waits for its answer. A Refusal is returned as a *RefusedError. If the
+// context has no deadline, Call waits for ten seconds.
 func (l *Client) Call(ctx context.Context, m Message) (Message, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -211,7 +226,7 @@ func (l *Client) Call(ctx context.Context, m Message) (Message, error) {
 	answer := make(chan Incoming, 1)
 	l.mu.Lock()
 	l.request++
-	// Requests of the server's own count from 1 as well: the top bit tells them apart.
+	// The server's own requests also count from 1. The top bit tells the two apart.
 	request := l.request | 1<<63
 	l.asked[request] = answer
 	l.mu.Unlock()
@@ -232,11 +247,12 @@ func (l *Client) Call(ctx context.Context, m Message) (Message, error) {
 	case <-l.done:
 		return nil, ErrClosed
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for the answer to %s from %q: %w", m.Kind(), l.server, ctx.Err())
+		return nil, fmt.Errorf("wait for the answer to %s from %q: %w",
+			m.Kind(), l.server, ctx.Err())
 	}
 }
 
-// Register says hello, answers the challenge and registers. The nonce is filled in.
+// Register says hello, answers the challenge and registers. It fills in the nonce.
 func (l *Client) Register(ctx context.Context, r Register) (*Welcome, error) {
 	m, err := l.Call(ctx, &Hello{Name: r.Name, Software: r.Software})
 	if err != nil {
@@ -257,7 +273,7 @@ func (l *Client) Register(ctx context.Context, r Register) (*Welcome, error) {
 	return welcome, nil
 }
 
-// Close ends the client. What was sent and did not leave within a fifth of a second is lost.
+// Close ends the client. A message that has not left within a fifth of a second is lost.
 func (l *Client) Close() error {
 	l.loop.close()
 	<-l.done
@@ -268,8 +284,8 @@ func (l *Client) Close() error {
 func (l *Client) run() {
 	id := l.loop.poller.Add(l.dealer, zmq4.POLLIN)
 	l.loop.poller.Add(l.monitor, zmq4.POLLIN)
-	var waiting []outgoing // that the dealer would not take yet
-	var stuck time.Time    // since when it takes none; zero: it does
+	var waiting []outgoing // the dealer does not take these yet
+	var stuck time.Time    // since when the dealer takes nothing; zero: it takes messages
 	known := false         // the server proved its key and refused ours
 	for closed, refused := false, false; !closed; {
 		wait, events := time.Duration(-1), zmq4.POLLIN
@@ -289,8 +305,10 @@ func (l *Client) run() {
 				l.drain()
 			}
 			if p.Socket == l.monitor {
-				if event, _, _, err := l.monitor.RecvEvent(zmq4.DONTWAIT); err == nil && event == zmq4.EVENT_HANDSHAKE_FAILED_AUTH {
-					refused = l.config.Key != nil // whoever it is that refuses a client without a key, no key would help
+				event, _, _, err := l.monitor.RecvEvent(zmq4.DONTWAIT)
+				if err == nil && event == zmq4.EVENT_HANDSHAKE_FAILED_AUTH {
+					// Without a key of its own, the client has no key to blame.
+					refused = l.config.Key != nil
 				}
 			}
 		}
@@ -298,7 +316,7 @@ func (l *Client) run() {
 		queue, closed = l.loop.take()
 		before := len(waiting) + len(queue)
 		waiting = l.put(append(waiting, queue...))
-		if refused { // for good: what waits need not wait for its time
+		if refused { // waiting longer would not help
 			for _, o := range waiting {
 				o.sent <- fmt.Errorf("key %q: %w", l.config.Key.Name, ErrKey)
 			}
@@ -335,7 +353,7 @@ func (l *Client) run() {
 	close(l.done)
 }
 
-// put sends messages in their order, and returns those that must wait.
+// put sends messages in order and returns those that must wait.
 func (l *Client) put(queue []outgoing) []outgoing {
 	for i, o := range queue {
 		if !o.until.IsZero() && time.Now().After(o.until) {
@@ -366,10 +384,13 @@ func (l *Client) drain() {
 			_, code := reasonOf(err)
 			m = Refuse(code, err.Error())
 			if l.answered(Incoming{Request: request, Message: m}) {
-				continue // a call of ours gets the error
+				continue // a Call of ours gets the error
 			}
 			if encoded, err := encode(m, request, l.speaks); err == nil {
-				l.loop.put(outgoing{frames: encoded, request: request, sent: make(chan error, 1), until: time.Now().Add(time.Second)})
+				l.loop.put(outgoing{
+					frames: encoded, request: request,
+					sent: make(chan error, 1), until: time.Now().Add(time.Second),
+				})
 			}
 			continue
 		}
@@ -387,7 +408,7 @@ func (l *Client) answered(in Incoming) bool {
 	delete(l.asked, in.Request)
 	l.mu.Unlock()
 	if answer == nil {
-		return in.Request&(1<<63) != 0 // it came too late for its Call
+		return in.Request&(1<<63) != 0 // too late: its Call has returned
 	}
 	answer <- in
 	return true

@@ -13,28 +13,30 @@ import (
 	"unicode/utf8"
 )
 
-// Version is that of the messages. Ends whose minor versions are at most one apart understand each other: a field or kind
-// that is new is passed over by the older one. FORMAT.md says what each version brought.
+// Version is the version of the messages. Two ends understand each other if their minor versions
+// are at most one apart: the older end skips new fields and kinds. FORMAT.md says what each version
+// brought.
 type Version struct{ Major, Minor uint8 }
 
-// Current is what this program speaks.
+// Current is the version that this program speaks.
 var Current = Version{2, 0}
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// Understands says whether ends of two versions understand each other.
+// Understands says whether two ends with these versions understand each other.
 func (v Version) Understands(w Version) bool {
 	return v.Major == w.Major && max(v.Minor, w.Minor)-min(v.Minor, w.Minor) <= 1
 }
 
 var (
-	// ErrMessage is returned for frames that are no message.
-	ErrMessage = errors.New("no message")
+	// ErrMessage is returned for frames that are not a message.
+	ErrMessage = errors.New("not a message")
 
 	// ErrVersion is returned for a message of a version that this program does not understand.
 	ErrVersion = errors.New("version too far apart")
 
-	// ErrKind is returned for a message of a kind that this program does not know. One of a newer minor version may.
+	// ErrKind is returned for a message of a kind that this program does not know. A newer minor
+	// version may know it.
 	ErrKind = errors.New("unknown kind")
 
 	// ErrTooLarge is returned for a message longer than MaxMessageBytes.
@@ -63,7 +65,8 @@ func (h header) encode() []byte {
 
 func decodeHeader(b []byte) (h header, err error) {
 	if len(b) < headerBytes || string(b[:4]) != magic {
-		return h, fmt.Errorf("%w: does not begin with a header of %d bytes and %q", ErrMessage, headerBytes, magic)
+		return h, fmt.Errorf("%w: want a header of %d bytes that begins with %q",
+			ErrMessage, headerBytes, magic)
 	}
 	h.version = Version{b[4], b[5]}
 	h.kind = Kind(binary.BigEndian.Uint16(b[6:]))
@@ -71,8 +74,8 @@ func decodeHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// Encode returns the frames of a message. The request's number is the sender's to choose; its answer repeats it. An error says why
-// the message is one that nobody would take.
+// Encode returns the frames of a message. The sender chooses the request's number, and the answer
+// repeats it. An error says why any receiver would refuse the message.
 func Encode(m Message, request uint64) ([][]byte, error) { return encode(m, request, Current) }
 
 func encode(m Message, request uint64, speaks Version) ([][]byte, error) {
@@ -91,7 +94,8 @@ func encode(m Message, request uint64, speaks Version) ([][]byte, error) {
 		frames = append(frames, b.bulk())
 	}
 	if n := size(frames); n > MaxMessageBytes {
-		return nil, fmt.Errorf("send %s: %w: %d bytes, at most %d are taken", m.Kind(), ErrTooLarge, n, MaxMessageBytes)
+		return nil, fmt.Errorf("send %s: %w: %d bytes, more than %d",
+			m.Kind(), ErrTooLarge, n, MaxMessageBytes)
 	}
 	return frames, nil
 }
@@ -103,24 +107,29 @@ func size(frames [][]byte) (n int) {
 	return n
 }
 
-// Decode returns the message of some frames. An error wraps ErrMessage, ErrVersion, ErrKind or ErrTooLarge; the request's number
-// holds with all but the first, so that a Refusal can answer it. The message shares memory with the frames.
-func Decode(frames [][]byte) (m Message, request uint64, err error) { return decode(frames, Current) }
+// Decode returns the message in some frames. An error wraps ErrMessage, ErrVersion, ErrKind or
+// ErrTooLarge. The request's number is returned as soon as the header could be read, so that a
+// Refusal can answer it. The message shares memory with the frames.
+func Decode(frames [][]byte) (m Message, request uint64, err error) {
+	return decode(frames, Current)
+}
 
 func decode(frames [][]byte, speaks Version) (Message, uint64, error) {
 	if n := size(frames); n > MaxMessageBytes {
-		return nil, 0, fmt.Errorf("%w: %d bytes, at most %d are taken", ErrTooLarge, n, MaxMessageBytes)
+		return nil, 0, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, n, MaxMessageBytes)
 	}
 	if len(frames) < 2 {
-		return nil, 0, fmt.Errorf("%w: %d frames", ErrMessage, len(frames))
+		return nil, 0, fmt.Errorf("%w: %d frames, want 2 or more", ErrMessage, len(frames))
 	}
 	h, err := decodeHeader(frames[0])
 	if err != nil {
 		return nil, 0, err
 	}
-	// A refusal is understood in every version: otherwise nobody could say that versions differ.
+	// A refusal is understood in every version. Otherwise nobody could report that versions differ.
 	if !speaks.Understands(h.version) && h.kind != KindRefusal {
-		return nil, h.request, fmt.Errorf("%w: the other end speaks %s, this one %s: bring both to one version, or to neighbouring ones",
+		return nil, h.request, fmt.Errorf(
+			"%w: the other end speaks %s, this one %s: "+
+				"bring both to one version, or to neighbouring ones",
 			ErrVersion, h.version, speaks)
 	}
 	known, ok := kinds[h.kind]
@@ -137,7 +146,8 @@ func decode(frames [][]byte, speaks Version) (Message, uint64, error) {
 	if err := json.Unmarshal(frames[1], m); err != nil {
 		return malformed(err)
 	}
-	if first := bytes.TrimLeft(frames[1], " \t\r\n"); first[0] != '{' { // "null" is valid JSON for a struct
+	// Go's decoder accepts "null" for a struct.
+	if first := bytes.TrimLeft(frames[1], " \t\r\n"); first[0] != '{' {
 		return malformed(fmt.Errorf("body begins with %q", first[0]))
 	}
 	if b, ok := m.(bulky); ok {
@@ -169,17 +179,18 @@ func (m *Chunk) setBulk(b []byte) error {
 	return nil
 }
 
-// MaxAnswerBytes is how long an Answer's result may be, before it is compressed.
+// MaxAnswerBytes is the limit of an Answer's result before compression.
 const MaxAnswerBytes = 64 << 20
 
-// compressors are kept because each takes a megabyte, of which most answers need a hundred bytes.
+// compressors keeps compressors for reuse. Each takes a megabyte, and most answers need a hundred
+// bytes.
 var compressors = sync.Pool{New: func() any {
 	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
 	return w
 }}
 
 func (m *Answer) bulk() []byte {
-	var b bytes.Buffer // takes everything
+	var b bytes.Buffer // its writes never fail
 	w := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(w)
 	w.Reset(&b)
@@ -200,7 +211,7 @@ func (m *Answer) setBulk(b []byte) error {
 	case len(text) > MaxAnswerBytes:
 		return fmt.Errorf("result of more than %d bytes", MaxAnswerBytes)
 	case len(text) > 0 && !json.Valid(text):
-		return errors.New("result is no JSON")
+		return errors.New("result is not JSON")
 	}
 	m.Result = text
 	return nil

@@ -16,13 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// examples is one message of each kind, with another value in each field.
+// examples holds one message of each kind. No two fields have the same value.
 var examples = []Message{
 	&Hello{Name: "node-a", Software: "tsc-client 1"},
 	&Challenge{Nonce: "00ff"},
-	&Register{Nonce: "n", Name: "a", Instance: "i", Epoch: "e", NominalHz: 2_600_000_001, QuantumCycles: 26, CoreSlackCycles: 170, Number: 3, Virtual: true,
-		Machine: "m", Cores: 4, Capabilities: []string{CanProbe, CanRun}, ProbeAddress: "192.0.2.1:4000", Software: "s",
-		Facts: json.RawMessage(`{"cpu":"x"}`), Frequency: &Frequency{Lo_millihz: 2_600_000_000_000, Hi_millihz: 2_600_000_002_000, Clock: "c"}, OpenRun: "r"},
+	&Register{
+		Nonce: "n", Name: "a", Instance: "i", Epoch: "e", NominalHz: 2_600_000_001,
+		QuantumCycles: 26, CoreSlackCycles: 170, Number: 3, Virtual: true, Machine: "m", Cores: 4,
+		Capabilities: []string{CanProbe, CanRun}, ProbeAddress: "192.0.2.1:4000", Software: "s",
+		Facts: json.RawMessage(`{"cpu":"x"}`), Frequency: exampleFrequency, OpenRun: "r",
+	},
 	&Welcome{Server: "s", Heartbeat_ns: 1e9, Dead_ns: 4e9, Generation: 1<<63 + 1},
 	&Refusal{Code: NameTaken, Text: "no"},
 	&Ping{Counter_cycles: 1<<63 + 7},
@@ -30,15 +33,35 @@ var examples = []Message{
 	&Leave{Why: "update"},
 	&Done{},
 	&LoadRequest{Over_ns: 20e6},
-	&Load{Over_ns: 21e6, Busy_ppm: 500_000, ReceivedBytes: 1 << 60, SentBytes: 2, Unknown: []string{"cpu: none"}},
-	&Probe{Target: Target{Peer: "b", PeerEpoch: "e2", Address: "[2001:db8::1]:5", Key: []byte{9}, NominalHz: 1e9, QuantumCycles: 2, CoreSlackCycles: 3},
-		Manner: Manner{Exchanges: 5, Timeout_ns: 6, Attempts: 7, UserStamps: true, Spin_ns: 8}, Trains: 9, Gap_ns: 10, Limit_ns: 11},
-	&Trains{Report: 1, Peer: "b", PeerEpoch: "e2", Epoch: "e", Lost: 2, Dropped: 3, Error: "no answer", Trains: exampleTrains},
+	&Load{
+		Over_ns: 21e6, Busy_ppm: 500_000, ReceivedBytes: 1 << 60, SentBytes: 2,
+		Unknown: []string{"cpu: none"},
+	},
+	&Probe{
+		Target: Target{
+			Peer: "b", PeerEpoch: "e2", Address: "[2001:db8::1]:5", Key: []byte{9},
+			NominalHz: 1e9, QuantumCycles: 2, CoreSlackCycles: 3,
+		},
+		Manner: Manner{Exchanges: 5, Timeout_ns: 6, Attempts: 7, UserStamps: true, Spin_ns: 8},
+		Trains: 9, Gap_ns: 10, Limit_ns: 11,
+	},
+	&Trains{
+		Report: 1, Peer: "b", PeerEpoch: "e2", Epoch: "e", Lost: 2, Dropped: 3, Error: "no answer",
+		Trains: exampleTrains,
+	},
 	&Ack{Report: 1<<63 + 2},
-	&Probing{Manner: Manner{Exchanges: 1, Timeout_ns: 2, Attempts: 3}, Targets: []Target{{Peer: "c", PeerEpoch: "e3", Address: "192.0.2.3:1", NominalHz: 1e9}}, Period_ns: 4},
+	&Probing{
+		Manner: Manner{Exchanges: 1, Timeout_ns: 2, Attempts: 3},
+		Targets: []Target{
+			{Peer: "c", PeerEpoch: "e3", Address: "192.0.2.3:1", NominalHz: 1e9},
+		},
+		Period_ns: 4,
+	},
 	&Run{Name: "tuesday", Close: true},
-	&RunState{Name: "tuesday", Closed: true, Channels: 2, Missing: []string{"x"},
-		Frequency: &Frequency{Lo_millihz: 2_600_000_000_000, Hi_millihz: 2_600_000_002_000, Clock: "c"}},
+	&RunState{
+		Name: "tuesday", Closed: true, Channels: 2, Missing: []string{"x"},
+		Frequency: exampleFrequency,
+	},
 	&Table{Generation: 4, Text: []byte("version: 1\n")},
 	&TableState{Generation: 4, Channels: 5, Error: "bad"},
 	&ListFiles{Run: "tuesday"},
@@ -49,12 +72,27 @@ var examples = []Message{
 	&SnapshotState{Channels: 1, Records: 1<<63 + 3, Error: "e"},
 	&Ask{What: "nodes", Argument: json.RawMessage(`{"a":1}`)},
 	&Answer{Result: json.RawMessage(`[1,2]`)},
-	&ProbeSecrets{Secrets: []ProbeSecret{{1<<63 + 4, make([]byte, SecretBytes)}, {5, make([]byte, SecretBytes)}}},
+	&ProbeSecrets{Secrets: []ProbeSecret{
+		{1<<63 + 4, make([]byte, SecretBytes)},
+		{5, make([]byte, SecretBytes)},
+	}},
+}
+
+var exampleFrequency = &Frequency{
+	Lo_millihz: 2_600_000_000_000, Hi_millihz: 2_600_000_002_000, Clock: "c",
 }
 
 var exampleTrains = []Train{
-	{KernelStamps: 3, Exchanges: []Exchange{{Sent: Interval{1000, 1001}, Received: Interval{50, 52}, Answered: Interval{60, 60}, Returned: Interval{1100, 1107}}},
-		Arrivals: []Arrival{{Sent: Interval{1200, 1200}, Received: Interval{1<<64 - 2, 1<<64 - 1}}}},
+	{
+		KernelStamps: 3,
+		Exchanges: []Exchange{{
+			Sent: Interval{1000, 1001}, Received: Interval{50, 52},
+			Answered: Interval{60, 60}, Returned: Interval{1100, 1107},
+		}},
+		Arrivals: []Arrival{
+			{Sent: Interval{1200, 1200}, Received: Interval{1<<64 - 2, 1<<64 - 1}},
+		},
+	},
 	{},
 }
 
@@ -65,7 +103,7 @@ func TestEveryKindHasAnExample(t *testing.T) {
 	}
 	for k := range kinds {
 		if !seen[k] {
-			t.Errorf("%s has none", k)
+			t.Errorf("%s has no example", k)
 		}
 		if got := kinds[k].make().Kind(); got != k {
 			t.Errorf("%s makes %s", k, got)
@@ -90,13 +128,14 @@ func TestMessagesComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// Every field of the examples is set: one that is zero would come back as it was even if it were not carried.
+// Every field of the examples is set. A field that is zero would come back as it was even if the
+// message did not carry it.
 func TestExamplesSetEveryField(t *testing.T) {
 	for _, m := range examples {
 		if m.Kind() == KindProbing {
-			continue // its manner is the probe's
+			continue // its Manner is the same struct as that of Probe
 		}
-		if _, err := Encode(m, 1); err != nil { // which fills in a chunk's checksum
+		if _, err := Encode(m, 1); err != nil { // this fills in a chunk's checksum
 			t.Fatal(err)
 		}
 		v := reflect.ValueOf(m).Elem()
@@ -109,17 +148,25 @@ func TestExamplesSetEveryField(t *testing.T) {
 }
 
 func TestBytesOfMessages(t *testing.T) {
+	const header = "43504354" + "02" + "00" // magic, version
+	const request = "0000000000000102"
 	tests := []struct {
 		m    Message
 		want []string // frames; the header in hex
 	}{
-		{&Hello{Name: "a", Software: "s"}, []string{"43504354" + "02" + "00" + "0001" + "0000000000000102", `{"name":"a","software":"s"}`}},
-		{&Refusal{WrongVersion, "no"}, []string{"43504354" + "02" + "00" + "0005" + "0000000000000102", `{"code":2,"text":"no"}`}},
-		{&Ping{1<<64 - 1}, []string{"43504354" + "02" + "00" + "0006" + "0000000000000102", `{"counter_cycles":"18446744073709551615"}`}},
-		{&Run{Name: "r"}, []string{"43504354" + "02" + "00" + "0010" + "0000000000000102", `{"name":"r"}`}},
-		{&Table{Generation: 3, Text: []byte("x")}, []string{"43504354" + "02" + "00" + "0012" + "0000000000000102", `{"generation":"3"}`, "x"}},
-		{&Chunk{Path: "a", Size: 9, Data: []byte("123456789")}, []string{"43504354" + "02" + "00" + "0017" + "0000000000000102",
-			`{"path":"a","offset":0,"size":9,"crc32c":3808858755}`, "123456789"}}, // the check value of CRC-32C
+		{&Hello{Name: "a", Software: "s"},
+			[]string{header + "0001" + request, `{"name":"a","software":"s"}`}},
+		{&Refusal{WrongVersion, "no"},
+			[]string{header + "0005" + request, `{"code":2,"text":"no"}`}},
+		{&Ping{1<<64 - 1},
+			[]string{header + "0006" + request, `{"counter_cycles":"18446744073709551615"}`}},
+		{&Run{Name: "r"},
+			[]string{header + "0010" + request, `{"name":"r"}`}},
+		{&Table{Generation: 3, Text: []byte("x")},
+			[]string{header + "0012" + request, `{"generation":"3"}`, "x"}},
+		{&Chunk{Path: "a", Size: 9, Data: []byte("123456789")}, // the check value of CRC-32C
+			[]string{header + "0017" + request,
+				`{"path":"a","offset":0,"size":9,"crc32c":3808858755}`, "123456789"}},
 	}
 	for _, test := range tests {
 		frames, err := Encode(test.m, 0x102)
@@ -160,7 +207,7 @@ func TestTrainsThatCannotBe(t *testing.T) {
 		"end in a stamp":            "01" + "00" + "01" + "0000000000000000",
 		"more trains than bytes":    "ffffff7f",
 		"exchanges beyond the end":  "01" + "00" + "7f" + "00000000",
-		"a stamp beyond 64 bits":    "01" + "00" + "01" + "01" + "01" + strings.Repeat("00", 6) + "00",
+		"a stamp beyond 64 bits":    "0100010101" + strings.Repeat("00", 6) + "00",
 		"more kernel stamps than 4": "01" + "05" + "01" + strings.Repeat("00", 8) + "00",
 		"bytes after the last":      "00" + "00",
 		"a number beyond 64 bits":   "01" + strings.Repeat("ff", 10) + "00",
@@ -170,7 +217,7 @@ func TestTrainsThatCannotBe(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := new(Trains).setBulk(b); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
@@ -191,86 +238,116 @@ func TestDecodeRefuses(t *testing.T) {
 	probe := string(frames(examples[11])[1])
 	zeros := base64.StdEncoding.EncodeToString(make([]byte, SecretBytes))
 	register := string(frames(examples[2])[1])
-	tests := map[string]struct {
-		frames [][]byte
-		want   error
-	}{
-		"nothing":                                {nil, ErrMessage},
-		"one frame":                              {frames(&Pong{})[:1], ErrMessage},
-		"a short header":                         {[][]byte{[]byte("CPCT"), []byte("{}")}, ErrMessage},
-		"a body that is a list":                  {with(&Pong{}, 1, "[]"), ErrMessage},
-		"a body that is null":                    {with(&Pong{}, 1, " null"), ErrMessage},
-		"two bodies":                             {with(&Pong{}, 1, "{}{}"), ErrMessage},
-		"a body beyond UTF-8":                    {with(&Leave{}, 1, "{\"why\":\"\xff\"}"), ErrMessage},
-		"a third frame that lacks":               {frames(&Table{})[:2], ErrMessage},
-		"a checksum that differs":                {with(&Chunk{Path: "a", Data: []byte("x")}, 2, "y"), ErrMessage},
-		"an answer not compressed":               {with(&Answer{Result: json.RawMessage("1")}, 2, "1"), ErrMessage},
-		"a frequency that ends before it begins": {with(examples[2], 1, strings.Replace(register, "2600000000000", "2600000003000", 1)), ErrMessage},
-		"a run that leads out":                   {with(examples[2], 1, strings.Replace(register, `"open_run":"r"`, `"open_run":"../r"`, 1)), ErrMessage},
-		"software that commands a terminal":      {with(examples[2], 1, strings.Replace(register, `"software":"`, `"software":"\u001b[2J`, 1)), ErrMessage},
-		"a machine of two lines":                 {with(examples[2], 1, strings.Replace(register, `"machine":"`, `"machine":"a\nb`, 1)), ErrMessage},
-		"an epoch without end":                   {with(examples[2], 1, strings.Replace(register, `"epoch":"`, `"epoch":"`+strings.Repeat("e", 300), 1)), ErrMessage},
-		"facts without end":                      {with(examples[2], 1, strings.Replace(register, `"facts":{`, `"facts":{"x":"`+strings.Repeat("x", 1<<16)+`",`, 1)), ErrMessage},
-		"a name with a slash":                    {with(&Run{Name: "x"}, 1, `{"name":"../x"}`), ErrMessage},
-		"a name with a newline":                  {with(&Run{Name: "x"}, 1, `{"name":"a\nb"}`), ErrMessage},
-		"no name":                                {with(&Run{Name: "x"}, 1, `{}`), ErrMessage},
-		"a path that leaves":                     {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"a/../../b","bytes":1}`), ErrMessage},
-		"an absolute path":                       {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"/etc/passwd","bytes":1}`), ErrMessage},
-		"a negative offset":                      {with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, `{"run":"x","path":"y","bytes":1,"offset":-1}`), ErrMessage},
-		"a million exchanges":                    {with(examples[11], 1, strings.Replace(probe, `"exchanges":5`, `"exchanges":1000000`, 1)), ErrMessage},
-		"no exchanges":                           {with(examples[11], 1, strings.Replace(probe, `"exchanges":5`, `"exchanges":0`, 1)), ErrMessage},
-		"a long key":                             {with(examples[11], 1, strings.Replace(probe, `"CQ=="`, `"`+strings.Repeat("QUFB", 40)+`"`, 1)), ErrMessage},
-		"an address of nobody":                   {with(examples[11], 1, strings.Replace(probe, `[2001:db8::1]:5`, `0.0.0.0:5`, 1)), ErrMessage},
-		"no secrets":                             {with(examples[27], 1, `{"secrets":[]}`), ErrMessage},
-		"a secret without a number":              {with(examples[27], 1, `{"secrets":[{"number":"0","bytes":"`+zeros+`"}]}`), ErrMessage},
-		"a short secret":                         {with(examples[27], 1, `{"secrets":[{"number":"1","bytes":"AAAA"}]}`), ErrMessage},
-		"another version":                        {[][]byte{header{Version{1, 0}, KindPong, 1}.encode(), []byte("{}")}, ErrVersion},
-		"an unknown kind":                        {[][]byte{header{Current, 29, 1}.encode(), []byte("{}")}, ErrKind},
-		"too large":                              {with(&Table{}, 2, strings.Repeat("x", MaxMessageBytes)), ErrTooLarge},
+	registers := func(old, new string) [][]byte {
+		return with(examples[2], 1, strings.Replace(register, old, new, 1))
 	}
-	for name, test := range tests {
-		if m, _, err := Decode(test.frames); !errors.Is(err, test.want) {
+	probes := func(old, new string) [][]byte {
+		return with(examples[11], 1, strings.Replace(probe, old, new, 1))
+	}
+	reads := func(text string) [][]byte {
+		return with(&ReadFile{Run: "x", Path: "y", Bytes: 1}, 1, text)
+	}
+	empty := func(v Version, k Kind) [][]byte {
+		return [][]byte{header{v, k, 1}.encode(), []byte("{}")}
+	}
+	for name, frames := range map[string][][]byte{
+		"nothing":                         nil,
+		"one frame":                       frames(&Pong{})[:1],
+		"a short header":                  {[]byte("CPCT"), []byte("{}")},
+		"a body that is a list":           with(&Pong{}, 1, "[]"),
+		"a body that is null":             with(&Pong{}, 1, " null"),
+		"two bodies":                      with(&Pong{}, 1, "{}{}"),
+		"a body beyond UTF-8":             with(&Leave{}, 1, "{\"why\":\"\xff\"}"),
+		"a missing third frame":           frames(&Table{})[:2],
+		"a checksum that differs":         with(&Chunk{Path: "a", Data: []byte("x")}, 2, "y"),
+		"an uncompressed answer":          with(&Answer{Result: json.RawMessage("1")}, 2, "1"),
+		"a reversed frequency":            registers("2600000000000", "2600000003000"),
+		"a run that leads out":            registers(`"open_run":"r"`, `"open_run":"../r"`),
+		"software that steers a terminal": registers(`"software":"`, `"software":"\u001b[2J`),
+		"a machine of two lines":          registers(`"machine":"`, `"machine":"a\nb`),
+		"a very long epoch": registers(
+			`"epoch":"`, `"epoch":"`+strings.Repeat("e", 300)),
+		"very long facts": registers(
+			`"facts":{`, `"facts":{"x":"`+strings.Repeat("x", 1<<16)+`",`),
+		"a name with a slash":   with(&Run{Name: "x"}, 1, `{"name":"../x"}`),
+		"a name with a newline": with(&Run{Name: "x"}, 1, `{"name":"a\nb"}`),
+		"no name":               with(&Run{Name: "x"}, 1, `{}`),
+		"a path that leaves":    reads(`{"run":"x","path":"a/../../b","bytes":1}`),
+		"an absolute path":      reads(`{"run":"x","path":"/etc/passwd","bytes":1}`),
+		"a negative offset":     reads(`{"run":"x","path":"y","bytes":1,"offset":-1}`),
+		"a million exchanges":   probes(`"exchanges":5`, `"exchanges":1000000`),
+		"no exchanges":          probes(`"exchanges":5`, `"exchanges":0`),
+		"a long key":            probes(`"CQ=="`, `"`+strings.Repeat("QUFB", 40)+`"`),
+		"an address of nobody":  probes(`[2001:db8::1]:5`, `0.0.0.0:5`),
+		"no secrets":            with(examples[27], 1, `{"secrets":[]}`),
+		"a secret without a number": with(
+			examples[27], 1, `{"secrets":[{"number":"0","bytes":"`+zeros+`"}]}`),
+		"a short secret": with(
+			examples[27], 1, `{"secrets":[{"number":"1","bytes":"AAAA"}]}`),
+	} {
+		if m, _, err := Decode(frames); !errors.Is(err, ErrMessage) {
 			t.Errorf("%s: %v %+v", name, err, m)
 		}
 	}
+	if m, _, err := Decode(empty(Version{1, 0}, KindPong)); !errors.Is(err, ErrVersion) {
+		t.Errorf("another version: %v %+v", err, m)
+	}
+	if m, _, err := Decode(empty(Current, 29)); !errors.Is(err, ErrKind) {
+		t.Errorf("an unknown kind: %v %+v", err, m)
+	}
+	large := with(&Table{}, 2, strings.Repeat("x", MaxMessageBytes))
+	if m, _, err := Decode(large); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too large: %v %+v", err, m)
+	}
 }
 
-// A newer minor version may bring fields, frames and a longer header: they are passed over.
-func TestDecodePassesOverWhatIsNew(t *testing.T) {
+// A newer minor version may bring fields, frames and a longer header. They are skipped.
+func TestDecodeSkipsWhatIsNew(t *testing.T) {
 	h := append(header{Version{Current.Major, Current.Minor + 1}, KindRun, 7}.encode(), "more"...)
-	m, request, err := Decode([][]byte{h, []byte(`{"name":"r","new":{"x":[1]}}`), []byte("a new frame")})
+	body := []byte(`{"name":"r","new":{"x":[1]}}`)
+	m, request, err := Decode([][]byte{h, body, []byte("a new frame")})
 	if err != nil || request != 7 || m.(*Run).Name != "r" {
 		t.Errorf("%+v, %d, %v", m, request, err)
 	}
-	if _, _, err := Decode([][]byte{header{Version{9, 9}, KindRefusal, 7}.encode(), []byte(`{"code":2,"text":"old"}`)}); err != nil {
+	old := [][]byte{
+		header{Version{9, 9}, KindRefusal, 7}.encode(), []byte(`{"code":2,"text":"old"}`),
+	}
+	if _, _, err := Decode(old); err != nil {
 		t.Errorf("a refusal of version 9.9: %v", err)
 	}
 }
 
 func TestEncodeRefusesWhatNobodyTakes(t *testing.T) {
-	for _, m := range []Message{&Run{}, &Table{Text: make([]byte, MaxMessageBytes)}, &Chunk{Path: "/x"}, &Refusal{}} {
+	for _, m := range []Message{
+		&Run{}, &Table{Text: make([]byte, MaxMessageBytes)}, &Chunk{Path: "/x"}, &Refusal{},
+	} {
 		if _, err := Encode(m, 0); err == nil {
 			t.Errorf("%s %.60v is sent", m.Kind(), m)
 		}
 	}
 }
 
-// What an error says reaches the other end, however long it is and wherever it is cut.
+// The text of an error reaches the other end, however long it is and wherever it is cut.
 func TestRefusalsOfAnyTextArrive(t *testing.T) {
-	for name, text := range map[string]string{"short": "no", "in the middle of a character": "x" + strings.Repeat("\U0001F550", MaxTextBytes), "no UTF-8": strings.Repeat("\xff", MaxTextBytes)} {
+	for name, text := range map[string]string{
+		"short":                        "no",
+		"in the middle of a character": "x" + strings.Repeat("\U0001F550", MaxTextBytes),
+		"no UTF-8":                     strings.Repeat("\xff", MaxTextBytes),
+	} {
 		frames, err := Encode(Refuse(Failed, text), 1)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		m, _, err := Decode(frames)
-		if err != nil || m.(*Refusal).Code != Failed || m.(*Refusal).Text[0] != strings.ToValidUTF8(text, "?")[0] {
+		if err != nil || m.(*Refusal).Code != Failed ||
+			m.(*Refusal).Text[0] != strings.ToValidUTF8(text, "?")[0] {
 			t.Errorf("%s: %v %.60v", name, err, m)
 		}
 	}
 }
 
-// A small answer that would unpack to gigabytes is refused without unpacking it.
+// A small answer that would unpack to gigabytes is refused before it is unpacked in full.
 func TestAnswersThatExplodeAreRefused(t *testing.T) {
 	var b bytes.Buffer
 	bomb := Answer{Result: bytes.Repeat([]byte(" "), MaxAnswerBytes+1)}
@@ -279,7 +356,7 @@ func TestAnswersThatExplodeAreRefused(t *testing.T) {
 		t.Fatalf("the bomb has %d bytes", b.Len())
 	}
 	if err := new(Answer).setBulk(b.Bytes()); err == nil {
-		t.Error("taken")
+		t.Error("accepted")
 	}
 }
 
@@ -296,7 +373,8 @@ func TestFormatDocumentHasTheNumbers(t *testing.T) {
 		}
 		rest, _, _ = strings.Cut(rest, "\n## ")
 		found := map[string]int{}
-		for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z ]+) \|`).FindAllStringSubmatch(rest, -1) {
+		row := regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z ]+) \|`)
+		for _, row := range row.FindAllStringSubmatch(rest, -1) {
 			n, _ := strconv.Atoi(row[1])
 			found[row[2]] = n
 		}
@@ -323,7 +401,7 @@ func TestFormatDocumentHasTheNumbers(t *testing.T) {
 	}
 }
 
-// What is taken is a message that can be sent on, and comes back the same.
+// A message that Decode accepts can be sent on, and comes back the same.
 func FuzzDecode(f *testing.F) {
 	for _, m := range examples {
 		frames, err := Encode(m, 3)
@@ -346,18 +424,19 @@ func FuzzDecode(f *testing.F) {
 		}
 		frames, err := Encode(m, request)
 		if err != nil {
-			t.Fatalf("what was taken cannot be sent: %v", err)
+			t.Fatalf("an accepted message cannot be sent: %v", err)
 		}
 		again, request2, err := Decode(frames)
 		if err != nil || request2 != request {
-			t.Fatalf("what was sent is not taken: %v", err)
+			t.Fatalf("a sent message is not accepted: %v", err)
 		}
 		x, _ := json.Marshal(m)
 		y, _ := json.Marshal(again)
 		if !bytes.Equal(x, y) {
 			t.Errorf("%s\nbecomes\n%s", x, y)
 		}
-		if one, ok := m.(bulky); ok && m.Kind() != KindAnswer && !bytes.Equal(one.bulk(), again.(bulky).bulk()) {
+		one, ok := m.(bulky)
+		if ok && m.Kind() != KindAnswer && !bytes.Equal(one.bulk(), again.(bulky).bulk()) {
 			t.Errorf("third frame of %s changes", m.Kind())
 		}
 	})

@@ -7,17 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fdProperty is where ZeroMQ says, of a message, which socket it came from (what ZMQ_SRCFD returns).
+// fdProperty is the property of a message in which ZeroMQ gives the socket that it came from. It is
+// what ZMQ_SRCFD returns.
 const fdProperty = "__fd"
 
-// A connection is what is known of a peer that came in with a key.
+// A connection is what the server knows of a peer that came with a key.
 type connection struct {
-	public string // its key
-	fd     int    // ZeroMQ's socket; −1: not known
+	public string // the peer's key
+	fd     int    // ZeroMQ's descriptor; −1: not known
 	remote netip.AddrPort
 }
 
-// note takes note of a peer's connection, with its first message.
+// note remembers a peer's connection when its first message arrives.
 func (s *Server) note(peer Peer, public, fd string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +34,7 @@ func (s *Server) note(peer Peer, public, fd string) {
 	s.connections[peer] = c
 }
 
-// ended forgets the connection that a socket was of.
+// ended forgets the connection that used a descriptor.
 func (s *Server) ended(fd int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +45,7 @@ func (s *Server) ended(fd int) {
 	}
 }
 
-// revoke ends all that a key is connected by, and tells who receives.
+// revoke ends all connections of a key, and tells the receiver of the server's messages.
 func (s *Server) revoke(key Key) {
 	if log := s.refused.log; log != nil {
 		log.Warn("key was taken off the list: its connections end",
@@ -65,15 +66,16 @@ func (s *Server) revoke(key Key) {
 	s.revoked = append(s.revoked, Incoming{Key: key, Revoked: true})
 }
 
-// cut ends a peer's connection. ZeroMQ ends none, but takes a socket whose other end is gone for
-// what it is; and what connects anew is asked for its key.
+// cut ends a peer's connection. ZeroMQ itself cannot end one, so cut shuts the TCP socket down.
+// ZeroMQ then treats the socket like any whose other end is gone. A new connection has to prove its
+// key.
 func (s *Server) cut(peer Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.connections[peer]
 	delete(s.connections, peer)
 	delete(s.registered, peer)
-	// The number may be of another socket by now, which must not suffer.
+	// The descriptor may belong to another socket by now, which must stay open.
 	if remote, ok := remoteOf(c.fd); ok && remote == c.remote {
 		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
 	}

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// revocations is a fleet whose list of keys can change, and what its server received beside
-// registrations and signs of life.
+// revocations returns a fleet whose list of keys can change, and what its server received apart
+// from registrations and pings.
 func revocations(t *testing.T, names ...string) (
 	f *fleet, list *atomic.Pointer[[]Key], received <-chan Incoming,
 ) {
@@ -54,8 +54,7 @@ func (f *fleet) wantRevoked(received <-chan Incoming, key Key) (peer Peer) {
 	}
 }
 
-// A key that is taken off the list ends its connection, though its owner says nothing, and no other
-// one.
+// A key that leaves the list ends its own connection, even one that is silent, and no other.
 func TestAKeyThatIsTakenOffTheListEndsItsConnections(t *testing.T) {
 	t.Parallel()
 	f, list, received := revocations(t, "a", "b")
@@ -72,12 +71,12 @@ func TestAKeyThatIsTakenOffTheListEndsItsConnections(t *testing.T) {
 	if _, err := a.Call(within(t), &Ping{}); !errors.Is(err, ErrKey) {
 		t.Errorf("ping of a revoked key: %v", err)
 	}
-	f.wantWell(b) // whose connection is still the one on which it registered
+	f.wantWell(b) // its connection is still the one on which it registered
 	list.Store(&both)
 	must(a.Register(within(t), node("a")))(t)
 }
 
-// Whoever is not connected at the moment may still have been given something.
+// A client without a connection at this moment may still hold something that was given to it.
 func TestAKeyWithoutAConnectionIsRevoked(t *testing.T) {
 	t.Parallel()
 	f, list, received := revocations(t, "a")
@@ -109,22 +108,22 @@ func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
 		{nil, nil, 0},                        // perhaps it is being replaced
 		{[]Key{a}, nil, 0},                   // it was
 		{nil, nil, 0},                        //
-		{nil, emfile, 0},                     // says nothing
-		{nil, errors.New("another file"), 1}, // says something of others alone
-		{nil, nil, 1},                        // once
+		{nil, emfile, 0},                     // says nothing about a
+		{nil, errors.New("another file"), 1}, // says something about other keys only
+		{nil, nil, 1},                        // revoked only once
 		{[]Key{a}, nil, 1},                   //
 		{nil, nil, 1},                        //
-		{nil, nil, 2},                        // again
+		{nil, nil, 2},                        // revoked again
 	} {
 		listed, err = step.listed, step.err
 		now = now.Add(listEvery)
 		z.look(now)
-		z.look(now.Add(listEvery / 2)) // no look
+		z.look(now.Add(listEvery / 2)) // too early to look
 		if revoked != step.want {
 			t.Errorf("step %d: revoked %d times, want %d", i, revoked, step.want)
 		}
 	}
-	// Where there is no room to say it, it is said with the next look.
+	// A revocation that finds no room is repeated with the next look.
 	listed, busy = []Key{a}, true
 	for i := range 4 {
 		now = now.Add(listEvery)
@@ -136,11 +135,12 @@ func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
 	}
 }
 
-// What is already on its way in when its key is revoked does not come through.
+// A message that is on its way when its key is revoked does not come through.
 func TestMessagesOfARevokedKeyAreRefused(t *testing.T) {
 	s := &Server{
 		speaks: Current, refused: newRefusals(nil), incoming: make(chan Incoming, 1),
-		registered: map[Peer]bool{}, connections: map[Peer]connection{}, zap: &zap{keys: map[string]Key{}},
+		registered: map[Peer]bool{}, connections: map[Peer]connection{},
+		zap: &zap{keys: map[string]Key{}},
 	}
 	peer := Peer("\x00abcd")
 	s.registered[peer] = true
@@ -164,8 +164,8 @@ func TestMessagesOfARevokedKeyAreRefused(t *testing.T) {
 	}
 }
 
-// A server is given another key while its clients run: they know both for a while, and find it with
-// either. What the file of keys says is looked at again, so that no client is started anew.
+// A server's key is replaced while its clients run. For a while the clients know both keys, and
+// find the server with either. They read the key file again, so that none has to be restarted.
 func TestClientsFindAServerThatIsGivenAnotherKey(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a")
@@ -195,7 +195,7 @@ func TestClientsFindAServerThatIsGivenAnotherKey(t *testing.T) {
 		}
 	}
 	registers()
-	put(next, f.key) // the key to come first, so that the one of now is tried second
+	put(next, f.key) // the next key first, so that the present one is tried second
 	address := f.server.Address()
 	listen := func(key Key) {
 		t.Helper()
@@ -219,9 +219,9 @@ func TestClientsFindAServerThatIsGivenAnotherKey(t *testing.T) {
 	before := f.key
 	listen(next)
 	registers()
-	listen(before) // which turned out to be too early
+	listen(before) // the replacement came too early and is undone
 	registers()
-	// What cannot be read changes nothing.
+	// A file that cannot be read changes nothing.
 	if err := os.WriteFile(path, []byte("half of a k"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ZeroMQ keeps a message until its last frame has come, however many there are, and whole messages
-// until they are taken. It has a limit for none but single frames (see setCommon). So one peer
-// could fill this machine's memory. flows watches, from outside, how much each connection has brought that did not come out as
-// messages, and cuts it beyond a limit. Any goroutine may use it.
+// flows limits the memory that unfinished messages take. ZeroMQ keeps the frames of a message until
+// the last one has come, and whole messages until they are taken. It limits the size of a frame
+// (see setCommon), but neither their number nor their sum, so one peer could fill this machine's
+// memory. flows therefore compares, from outside, the bytes that each connection brought with the
+// bytes of the messages that came out, and cuts a connection when the difference passes a limit.
+// Any goroutine may use it.
 type flows struct {
-	port    int // that the server listens on
+	port    int // the server's
 	refused *refusals
 
 	mu    sync.Mutex
@@ -23,16 +25,17 @@ type flows struct {
 
 // A flow is one connection.
 type flow struct {
-	base  uint64 // bytes that it had brought when all messages that were whole had been taken
-	taken uint64 // bytes of messages since
+	base  uint64 // bytes received when all whole messages had last been taken
+	taken uint64 // bytes of messages since then
 }
 
 const (
-	// Of one connection: a message of the longest kind, those that wait for their turn, and what
-	// the system's own buffers hold.
+	// maxPending is the limit of one connection. It holds a message of the longest kind, the
+	// messages that wait for their turn, and the system's own buffers.
 	maxPending = 64 << 20
 
-	// Of all together: a key may have many connections. The one with most goes first.
+	// maxPendingAll is the limit of all connections together, since one key may have many. The
+	// connection with the most bytes is cut first.
 	maxPendingAll = 192 << 20
 )
 
@@ -52,7 +55,7 @@ func (f *flows) ended(fd int) {
 	delete(f.open, fd)
 }
 
-// took notes a message, by the descriptor as ZeroMQ writes it.
+// took notes a message of some bytes. The descriptor is a text because ZeroMQ gives it as one.
 func (f *flows) took(fd string, bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,8 +67,8 @@ func (f *flows) took(fd string, bytes int) {
 	}
 }
 
-// drained notes that all messages that were whole have been taken: what a connection that brought
-// one has beyond them is on its way.
+// drained notes that all whole messages have been taken. What a connection has brought beyond them
+// belongs to a message that is still arriving.
 func (f *flows) drained() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,8 +82,8 @@ func (f *flows) drained() {
 	}
 }
 
-// received is how many bytes a connection has brought. The error says that it is none of the
-// server's, any more.
+// received returns how many bytes a connection has brought. It fails if the descriptor is not, or
+// no longer, a connection of the server.
 func (f *flows) received(fd int) (uint64, error) {
 	own, err := unix.Getsockname(fd)
 	if err != nil {
@@ -103,7 +106,7 @@ func (f *flows) received(fd int) (uint64, error) {
 	return info.Bytes_received, nil
 }
 
-// look cuts connections that have brought too much.
+// look cuts the connections that have brought too much.
 func (f *flows) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,8 +135,10 @@ func (f *flows) look() {
 		if most < 0 || pending[most] <= maxPending && all <= maxPendingAll {
 			return
 		}
-		f.refused.add(ReasonTooLarge, "connection is cut: it sends and does not end its message", "bytes", pending[most])
-		_ = unix.Shutdown(most, unix.SHUT_RDWR) // ZeroMQ finds it ended, and lets go of all that came
+		f.refused.add(ReasonTooLarge, "connection cut: it sends and does not end its message",
+			"bytes", pending[most])
+		// ZeroMQ sees that the connection ended, and frees all that came.
+		_ = unix.Shutdown(most, unix.SHUT_RDWR)
 		all -= pending[most]
 		delete(pending, most)
 		delete(f.open, most)

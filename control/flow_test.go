@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// raw ZMTP 3.0 without keys: what a program sends that does not use ZeroMQ.
+// dialRaw speaks ZMTP 3.0 without keys, as a program does that does not use ZeroMQ.
 func dialRaw(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn := must(net.Dial("tcp", address))(t)
@@ -25,7 +25,7 @@ func dialRaw(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// part is a frame of a message that goes on.
+// part is a frame of a message that has more frames.
 func part(bytes int) []byte {
 	frame := make([]byte, 9+bytes)
 	frame[0] = 3 // more, long
@@ -33,7 +33,7 @@ func part(bytes int) []byte {
 	return frame
 }
 
-// A message of frames without end would be kept in memory until that comes.
+// ZeroMQ would keep all frames of an endless message in memory.
 func TestAMessageWithoutEndIsCut(t *testing.T) {
 	s := must(Listen(ServerConfig{Address: "127.0.0.1:0"}))(t)
 	defer s.Close()
@@ -47,22 +47,22 @@ func TestAMessageWithoutEndIsCut(t *testing.T) {
 	frame := part(MaxMessageBytes)
 	for sent := 0; sent <= maxPending; sent += len(frame) {
 		if _, err := conn.Write(frame); err != nil {
-			t.Fatalf("it is cut after %d bytes: %v", sent, err)
+			t.Fatalf("cut after only %d bytes: %v", sent, err)
 		}
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatal("a message of 64 MiB that goes on is not cut")
+		t.Fatal("an unfinished message of 64 MiB is not cut")
 	}
 	if s.Refused()[ReasonTooLarge] == 0 {
-		t.Error("it is not counted")
+		t.Error("the cut is not counted")
 	}
 	f.wantWell(honest)
 }
 
-// A peer that is gone while its messages wait does not take the server with it.
+// A peer that goes away while its messages wait does not bring the server down.
 func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
 	s := must(Listen(ServerConfig{Address: "127.0.0.1:0"}))(t)
 	defer s.Close()
@@ -70,14 +70,15 @@ func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
 	defer a.Close()
 	go a.Register(within(t), node("a"))
 	in := must(s.Receive(within(t)))(t)
-	for !s.full() { // nobody takes what comes, from now on
+	for !s.full() { // from now on nobody takes what comes
 		if err := a.Send(within(t), 0, &Ping{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	conn := dialRaw(t, s.Address())
 	greeting := make([]byte, 64+2)
-	if _, err := io.ReadFull(conn, greeting); err != nil { // messages are taken after it
+	// The server takes messages after its greeting.
+	if _, err := io.ReadFull(conn, greeting); err != nil {
 		t.Fatal(err)
 	}
 	for range 1000 {
@@ -92,7 +93,7 @@ func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
 	conn.Close()
 	for end := time.Now().Add(3 * wireHeartbeat); s.Refused()[ReasonDisconnected] == 0; {
 		if time.Now().After(end) {
-			t.Fatal("nobody notices that the peer is gone")
+			t.Fatal("nobody notices that the peer went away")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -104,7 +105,7 @@ func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
 	}
 }
 
-// Many connections that each stay within their limit are cut as well, the largest first.
+// Many connections that each stay within the limit of one are cut too, the largest first.
 func TestManyMessagesWithoutEndAreCut(t *testing.T) {
 	refused := newRefusals(nil)
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -130,12 +131,13 @@ func TestManyMessagesWithoutEndAreCut(t *testing.T) {
 	flows.look()
 	for i, fd := range fds {
 		if cut := flows.open[fd] == nil; cut != (sizes[i] == 60<<20) {
-			t.Errorf("the connection that has brought %d MiB of 201 in all is cut: %v", sizes[i]>>20, cut)
+			t.Errorf("the connection that brought %d MiB of 201 in all is cut: %v",
+				sizes[i]>>20, cut)
 		}
 	}
 }
 
-// Whole messages may come without end.
+// A connection may bring any number of whole messages.
 func TestManyMessagesAreNotCut(t *testing.T) {
 	f := newFleet(t, "a")
 	others := f.welcomes()
@@ -159,14 +161,15 @@ func TestManyMessagesAreNotCut(t *testing.T) {
 	f.wantWell(a)
 }
 
-// What waits for the server is bounded by its bytes, and who is not known has little of it looked
-// at.
+// The messages that wait for the server are limited by their bytes, and little is decoded for a
+// peer that is not known.
 func TestMessagesWaitByTheirBytes(t *testing.T) {
 	f := newFleet(t, "a")
 	a := f.dial(0)
 	go a.Register(within(t), node("a"))
 	in := must(f.server.Receive(within(t)))(t)
-	if err := f.server.Send(in.Peer, in.Request, &Welcome{Heartbeat_ns: 1e9, Dead_ns: 3e9}); err != nil {
+	welcome := &Welcome{Heartbeat_ns: 1e9, Dead_ns: 3e9}
+	if err := f.server.Send(in.Peer, in.Request, welcome); err != nil {
 		t.Fatal(err)
 	}
 	chunk := &Chunk{Path: "x", Size: 1, Data: make([]byte, MaxChunkBytes)}

@@ -21,9 +21,9 @@ import (
 type Role string
 
 const (
-	RoleServer Role = "server" // is the server
+	RoleServer Role = "server" // runs as the server
 	RoleNode   Role = "node"   // registers as a node
-	RoleAdmin  Role = "admin"  // registers as a node, and asks the server to do things
+	RoleAdmin  Role = "admin"  // registers as a node, and may ask the server to do things
 )
 
 // Key is a CURVE key pair, or its public half.
@@ -35,17 +35,18 @@ type Key struct {
 }
 
 var (
-	// ErrKeyFile is returned for a file that is no key.
+	// ErrKeyFile is returned for a file that is not a key.
 	ErrKeyFile = errors.New("not a key file")
 
 	// ErrKeyMode is returned for a secret key that others may read.
 	ErrKeyMode = errors.New("secret key is readable by others")
 
-	// ErrKeyRole is returned for a key of another role than is needed.
-	ErrKeyRole = errors.New("key is of another role")
+	// ErrKeyRole is returned for a key whose role is not the one needed.
+	ErrKeyRole = errors.New("key has another role")
 
-	// ErrNeedsKeys is returned for an address beyond this machine without keys.
-	ErrNeedsKeys = errors.New("without keys only addresses of this machine (127.0.0.1, ::1) are used: make keys with \"cprof keys\"")
+	// ErrNeedsKeys is returned for an address beyond this machine when there are no keys.
+	ErrNeedsKeys = errors.New("without keys only addresses of this machine (127.0.0.1, ::1) " +
+		"are used: make keys with \"cprof keys\"")
 )
 
 const keyBytes = 40 // of a Z85 key
@@ -70,17 +71,19 @@ func (k Key) check() error {
 		return fmt.Errorf("role %q, want %q, %q or %q", k.Role, RoleServer, RoleNode, RoleAdmin)
 	}
 	if !isKey(k.Public) {
-		return fmt.Errorf("public key has no %d characters of Z85", keyBytes)
+		return fmt.Errorf("public key is not %d characters of Z85", keyBytes)
 	}
 	if k.Secret != "" && !isKey(k.Secret) {
-		return fmt.Errorf("secret key has no %d characters of Z85", keyBytes)
+		return fmt.Errorf("secret key is not %d characters of Z85", keyBytes)
 	}
 	return nil
 }
 
-// isKey says whether a text is 32 bytes in Z85 (ZeroMQ's RFC 32): five characters are a number of 32 bits, to the base 85.
+// isKey says whether a text is 32 bytes in Z85 (ZeroMQ's RFC 32), where five characters are a
+// 32-bit number to the base 85.
 func isKey(text string) bool {
-	const alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+	const alphabet = "0123456789abcdefghijklmnopqrstuvwxyz" +
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 	if len(text) != keyBytes {
 		return false
 	}
@@ -100,22 +103,25 @@ func isKey(text string) bool {
 	return true
 }
 
-// Halved returns the public half.
+// Halved returns the public half of the key.
 func (k Key) Halved() Key { k.Secret = ""; return k }
 
-// Text is what the key's file holds.
+// Text returns the content of the key's file.
 func (k Key) Text() []byte {
 	var b bytes.Buffer
 	switch {
 	case k.Secret != "":
-		fmt.Fprintf(&b, "# Cloudprofiler: secret key of %s %q. Whoever reads this file can pass for it:\n", k.Role, k.Name)
-		fmt.Fprintf(&b, "# keep it where it is used, with mode 0600, and copy it nowhere else.\n")
+		fmt.Fprintf(&b, "# Cloudprofiler: secret key of %s %q. ", k.Role, k.Name)
+		b.WriteString("Whoever reads this file can pose as\n" +
+			"# its owner. Keep it where it is used, with mode 0600, and copy it nowhere else.\n")
 	case k.Role == RoleServer:
-		fmt.Fprintf(&b, "# Cloudprofiler: public key of the server. It is no secret. Every node and every command\n")
-		fmt.Fprintf(&b, "# needs a copy, from which it knows that it talks to this server.\n")
+		b.WriteString("# Cloudprofiler: public key of the server. It is not a secret. " +
+			"Every node and every\n" +
+			"# command needs a copy, which tells it that it talks to this server.\n")
 	default:
-		fmt.Fprintf(&b, "# Cloudprofiler: public key of %s %q. It is no secret. The server lets its owner in\n", k.Role, k.Name)
-		fmt.Fprintf(&b, "# while this file lies in the server's directory of client keys, and no longer.\n")
+		fmt.Fprintf(&b, "# Cloudprofiler: public key of %s %q. ", k.Role, k.Name)
+		b.WriteString("It is not a secret. The server accepts\n" +
+			"# its owner as long as this file is in the server's directory of client keys.\n")
 	}
 	fmt.Fprintf(&b, "name: %s\nrole: %s\npublic: %s\n", k.Name, k.Role, k.Public)
 	if k.Secret != "" {
@@ -136,7 +142,7 @@ func ParseKey(text []byte) (Key, error) {
 	return keys[0], nil
 }
 
-// parseKeys reads one key or several, of which each begins with its name.
+// parseKeys reads one or more keys. Each begins with its name.
 func parseKeys(text []byte) (keys []Key, err error) {
 	if len(text) > MaxTextBytes {
 		return nil, fmt.Errorf("%w: %d bytes", ErrKeyFile, len(text))
@@ -171,14 +177,14 @@ func parseKeys(text []byte) (keys []Key, err error) {
 	return keys, nil
 }
 
-// ReadKey reads a key file. A secret key that others than its owner may read or write is refused.
+// ReadKey reads a key file. It refuses a secret key that anybody but its owner may read or write.
 func ReadKey(path string) (Key, error) {
 	keys, err := readKeys(path)
 	if err != nil {
 		return Key{}, err
 	}
 	if len(keys) > 1 {
-		return Key{}, fmt.Errorf("read key %q: %w: it holds %d keys, and one is wanted",
+		return Key{}, fmt.Errorf("read key %q: %w: it holds %d keys, want one",
 			path, ErrKeyFile, len(keys))
 	}
 	return keys[0], nil
@@ -211,8 +217,8 @@ func readKeys(path string) ([]Key, error) {
 	return keys, nil
 }
 
-// ReadServerKeys reads the public keys that a server may have: one, or, one after another in the
-// file, the one that it has and the one that it is to get.
+// ReadServerKeys reads the public keys that a server may have. While its key is being replaced, the
+// file holds two, one after the other: the present key and the next one.
 func ReadServerKeys(path string) (public []string, err error) {
 	keys, err := readKeys(path)
 	if err != nil {
@@ -228,7 +234,8 @@ func ReadServerKeys(path string) (public []string, err error) {
 	return public, nil
 }
 
-// Write writes the key into a file that must not be there yet: mode 0600 with its secret, else 0644.
+// Write writes the key to a new file: with mode 0600 if it holds the secret, else 0644. It fails if
+// the file exists.
 func (k Key) Write(path string) error {
 	mode := fs.FileMode(0o644)
 	if k.Secret != "" {
@@ -246,9 +253,9 @@ func (k Key) Write(path string) error {
 	return nil
 }
 
-// ClientKeys returns what lists the public keys in a directory, for one goroutine. It reads them
-// again when a file was put there or taken away, and once a second, whoever asks how often: who
-// asks may be a stranger, and there may be thousands.
+// ClientKeys returns a function that lists the public keys in a directory. One goroutine may call
+// it. It reads the directory again when a file came or went, and otherwise at most once a second,
+// however often it is called: strangers can cause calls, and there may be thousands of files.
 func ClientKeys(dir string) func() ([]Key, error) {
 	d := &keyDirectory{path: dir, now: time.Now}
 	return d.list
@@ -258,17 +265,17 @@ type keyDirectory struct {
 	path string
 	now  func() time.Time
 
-	read    time.Time // when it was last
-	changed time.Time // when it had been, as of then
+	read    time.Time // when the directory was last read
+	changed time.Time // its modification time at that moment
 	keys    []Key
 	err     error
 }
 
-// keysAge is how old a list of keys may be of which no file came or went.
+// keysAge is how old the list may grow while no file comes or goes.
 const keysAge = time.Second
 
 func (d *keyDirectory) list() ([]Key, error) {
-	var changed time.Time // zero: it is not there
+	var changed time.Time // zero: there is no directory
 	if info, err := os.Stat(d.path); err == nil {
 		changed = info.ModTime()
 	}
@@ -279,12 +286,13 @@ func (d *keyDirectory) list() ([]Key, error) {
 	return d.keys, d.err
 }
 
-// ReadClientKeys reads the public keys in a directory: every file whose name ends in ".public". One
-// that is no client's key, or a key that has another name in a file before it, makes no difference
-// to the others, and is an error beside them.
+// ReadClientKeys reads the public keys in a directory, from every file whose name ends in
+// ".public". A file that is not a client's key does not affect the others; nor does a key that an
+// earlier file holds under another name. Each becomes an error that is returned beside the keys of
+// the others.
 func ReadClientKeys(dir string) ([]Key, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil { // what was read of it is not who is let in
+	if err != nil { // a list that was read in part says nothing about who is let in
 		return nil, fmt.Errorf("read client keys: %w", err)
 	}
 	var paths []string
@@ -302,7 +310,8 @@ func ReadClientKeys(dir string) ([]Key, error) {
 			err = fmt.Errorf("read key %q: the server's own key lets nobody in", path)
 		}
 		if name, ok := names[k.Public]; err == nil && ok && name != k.Name {
-			err = fmt.Errorf("read key %q: it is the key of %q under another name: make %q a key of its own", path, name, k.Name)
+			err = fmt.Errorf("read key %q: it is the key of %q under another name: "+
+				"make %q a key of its own", path, name, k.Name)
 		}
 		if err != nil {
 			errs = append(errs, err)

@@ -14,7 +14,8 @@ func TestKeyFilesComeBackWithTheirModes(t *testing.T) {
 	dir := t.TempDir()
 	for _, role := range []Role{RoleServer, RoleNode, RoleAdmin} {
 		k := must(NewKey("name", role))(t)
-		secret, public := filepath.Join(dir, string(role)+".secret"), filepath.Join(dir, string(role)+".public")
+		secret := filepath.Join(dir, string(role)+".secret")
+		public := filepath.Join(dir, string(role)+".public")
 		for path, k := range map[string]Key{secret: k, public: k.Halved()} {
 			if err := k.Write(path); err != nil {
 				t.Fatal(err)
@@ -23,7 +24,7 @@ func TestKeyFilesComeBackWithTheirModes(t *testing.T) {
 				t.Errorf("%q holds %+v, want %+v", path, got, k)
 			}
 			if err := k.Write(path); !errors.Is(err, os.ErrExist) {
-				t.Errorf("a key is written over: %v", err)
+				t.Errorf("a key file is overwritten: %v", err)
 			}
 		}
 		if mode := must(os.Stat(secret))(t).Mode().Perm(); mode != 0o600 {
@@ -35,7 +36,8 @@ func TestKeyFilesComeBackWithTheirModes(t *testing.T) {
 		if err := os.Chmod(secret, 0o640); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadKey(secret); !errors.Is(err, ErrKeyMode) || !strings.Contains(err.Error(), "chmod 600") {
+		_, err := ReadKey(secret)
+		if !errors.Is(err, ErrKeyMode) || !strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("a secret that others may read: %v", err)
 		}
 	}
@@ -45,8 +47,10 @@ func TestOneBadKeyDoesNotKeepTheOthersOut(t *testing.T) {
 	dir := t.TempDir()
 	good := must(NewKey("good", RoleNode))(t)
 	server := must(NewKey("server", RoleServer))(t)
-	for name, text := range map[string][]byte{"good.public": good.Halved().Text(), "bad.public": []byte("name: x\n"), "server.public": server.Halved().Text(),
-		"other.txt": []byte("nothing")} {
+	for name, text := range map[string][]byte{
+		"good.public": good.Halved().Text(), "bad.public": []byte("name: x\n"),
+		"server.public": server.Halved().Text(), "other.txt": []byte("nothing"),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -55,18 +59,23 @@ func TestOneBadKeyDoesNotKeepTheOthersOut(t *testing.T) {
 	if len(keys) != 1 || keys[0] != good.Halved() {
 		t.Errorf("keys are %+v", keys)
 	}
-	if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "bad.public") || !strings.Contains(err.Error(), "server.public") {
+	if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "bad.public") ||
+		!strings.Contains(err.Error(), "server.public") {
 		t.Errorf("error is %v", err)
 	}
-	// A key that somebody copied under another name stays the key of one.
+	// A key that was copied under another name stays the key of the first name.
 	twice := t.TempDir()
 	key := must(NewKey("a", RoleNode))(t).Halved()
 	copied := key
 	copied.Name = "b"
-	if err := errors.Join(key.Write(filepath.Join(twice, "a.public")), copied.Write(filepath.Join(twice, "b.public"))); err != nil {
+	err = errors.Join(
+		key.Write(filepath.Join(twice, "a.public")), copied.Write(filepath.Join(twice, "b.public")))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if keys, err := ReadClientKeys(twice); len(keys) != 1 || keys[0] != key || err == nil || !strings.Contains(err.Error(), `the key of "a" under another name`) {
+	keys, err = ReadClientKeys(twice)
+	if len(keys) != 1 || keys[0] != key || err == nil ||
+		!strings.Contains(err.Error(), `the key of "a" under another name`) {
 		t.Errorf("a key under two names: %+v, %v", keys, err)
 	}
 	if _, err := ReadClientKeys(filepath.Join(dir, "nosuch")); !errors.Is(err, os.ErrNotExist) {
@@ -102,8 +111,8 @@ func TestTextsThatAreNoKey(t *testing.T) {
 	}
 }
 
-// Strangers ask for the list as often as they like. It is read once a second, and when a file came
-// or went.
+// Strangers can cause the list to be asked for as often as they like. It is read once a second, and
+// when a file came or went.
 func TestListOfKeysIsReadOnceASecond(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1, 0)
@@ -124,14 +133,14 @@ func TestListOfKeysIsReadOnceASecond(t *testing.T) {
 	}
 	want()
 	before := put("a.public")
-	if err := os.Chtimes(dir, now, now); err != nil { // so that a coarse clock of files does not matter
+	if err := os.Chtimes(dir, now, now); err != nil { // the clock of files may be too coarse
 		t.Fatal(err)
 	}
 	want(before)
-	after := put("a.public") // in its place
+	after := put("a.public") // replaces the file
 	for range 9 {
 		now = now.Add(100 * time.Millisecond)
-		want(before) // it was not read
+		want(before) // it was not read again
 	}
 	now = now.Add(100 * time.Millisecond)
 	want(after)

@@ -2,7 +2,7 @@ package control
 
 import "fmt"
 
-// Kind is the number of a message on the wire. ONLY APPEND: a number is never used again for something else.
+// Kind is the number of a message on the wire. ONLY APPEND: a number is never used again.
 type Kind uint16
 
 const (
@@ -36,7 +36,7 @@ const (
 	KindProbeSecrets  Kind = 28
 )
 
-// kinds is every kind, with its name and its message.
+// kinds holds the name and the message of every kind.
 var kinds = map[Kind]struct {
 	name string
 	make func() Message
@@ -82,23 +82,24 @@ func (k Kind) String() string {
 type Code uint16
 
 const (
-	Malformed     Code = 1  // no message, or one whose content nothing can be done with
+	Malformed     Code = 1  // not a message, or one with unusable content
 	WrongVersion  Code = 2  // of a version too far from this program's
-	UnknownKind   Code = 3  // a message that this end does not know, or does not take
+	UnknownKind   Code = 3  // a kind that this end does not know, or does not take
 	TooLarge      Code = 4  // longer than MaxMessageBytes
-	NotRegistered Code = 5  // from a peer that is not, or no longer, registered: register (again)
+	NotRegistered Code = 5  // the peer is not, or no longer, registered: register (again)
 	Replayed      Code = 6  // a registration that answers no open challenge of its connection
-	NameTaken     Code = 7  // another process is alive under that name: try again later, or choose another name
+	NameTaken     Code = 7  // another process is alive under that name: wait, or use another name
 	NotAllowed    Code = 8  // the key may not do this
-	NotNow        Code = 9  // nothing is wrong with the request, but with the moment
-	NotFound      Code = 10 // what is asked for is not there
+	NotNow        Code = 9  // the request is right, but it came at the wrong moment
+	NotFound      Code = 10 // what was asked for does not exist
 	Failed        Code = 11 // it was tried and did not work
 )
 
 var codes = map[Code]string{
-	Malformed: "malformed", WrongVersion: "wrong version", UnknownKind: "unknown kind", TooLarge: "too large",
-	NotRegistered: "not registered", Replayed: "replayed", NameTaken: "name taken", NotAllowed: "not allowed",
-	NotNow: "not now", NotFound: "not found", Failed: "did not work",
+	Malformed: "malformed", WrongVersion: "wrong version", UnknownKind: "unknown kind",
+	TooLarge: "too large", NotRegistered: "not registered", Replayed: "replayed",
+	NameTaken: "name taken", NotAllowed: "not allowed", NotNow: "not now", NotFound: "not found",
+	Failed: "did not work",
 }
 
 func (c Code) String() string {

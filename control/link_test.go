@@ -18,7 +18,7 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// fleet is a server with keys, and what is needed to be its client.
+// fleet is a server with keys, and what a client of it needs.
 type fleet struct {
 	server  *Server
 	key     Key
@@ -79,20 +79,27 @@ func newFleet(t *testing.T, names ...string) *fleet {
 }
 
 func (f *fleet) config() ServerConfig {
-	return ServerConfig{Address: "127.0.0.1:0", Key: &f.key, Clients: func() ([]Key, error) { return f.listed, nil }, Log: slog.New(slog.NewTextHandler(f.logged, nil))}
+	return ServerConfig{
+		Address: "127.0.0.1:0", Key: &f.key,
+		Clients: func() ([]Key, error) { return f.listed, nil },
+		Log:     slog.New(slog.NewTextHandler(f.logged, nil)),
+	}
 }
 
 func (f *fleet) dial(i int) *Client {
 	f.t.Helper()
-	c := must(Dial(ClientConfig{Server: f.server.Address(), Key: &f.clients[i], Public: f.key.Public}))(f.t)
+	config := ClientConfig{
+		Server: f.server.Address(), Key: &f.clients[i], Public: f.key.Public,
+	}
+	c := must(Dial(config))(f.t)
 	f.t.Cleanup(func() { c.Close() })
 	return c
 }
 
-// welcomes lets in whoever registers, answers pings, and keeps what else came.
+// welcomes admits every client that registers, answers pings, and returns all other messages.
 func (f *fleet) welcomes() <-chan Incoming {
 	other := make(chan Incoming, 1000)
-	server := f.server // the field may be another one later
+	server := f.server // the field may change later
 	go func() {
 		for {
 			in, err := server.Receive(f.t.Context())
@@ -101,7 +108,8 @@ func (f *fleet) welcomes() <-chan Incoming {
 			}
 			switch m := in.Message.(type) {
 			case *Register:
-				server.Send(in.Peer, in.Request, &Welcome{Server: m.Name, Heartbeat_ns: 1e9, Dead_ns: 3e9})
+				welcome := &Welcome{Server: m.Name, Heartbeat_ns: 1e9, Dead_ns: 3e9}
+				server.Send(in.Peer, in.Request, welcome)
 			case *Ping:
 				server.Send(in.Peer, in.Request, &Pong{})
 			default:
@@ -113,11 +121,14 @@ func (f *fleet) welcomes() <-chan Incoming {
 }
 
 func node(name string) Register {
-	return Register{Name: name, Instance: "i1", Epoch: "e1", NominalHz: 2e9, QuantumCycles: 1, CoreSlackCycles: 100, Machine: "m", Cores: 2,
-		Capabilities: []string{CanProbe}, ProbeAddress: "127.0.0.1:4000", Software: "test"}
+	return Register{
+		Name: name, Instance: "i1", Epoch: "e1", NominalHz: 2e9, QuantumCycles: 1,
+		CoreSlackCycles: 100, Machine: "m", Cores: 2,
+		Capabilities: []string{CanProbe}, ProbeAddress: "127.0.0.1:4000", Software: "test",
+	}
 }
 
-// wantRefused says that something was refused, counted and logged.
+// wantRefused waits until something was refused for a reason, counted and logged.
 func (f *fleet) wantRefused(reason Reason) {
 	f.t.Helper()
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -126,16 +137,17 @@ func (f *fleet) wantRefused(reason Reason) {
 			return
 		}
 		if time.Now().After(end) {
-			f.t.Fatalf("nothing was refused for %q: %v; or it was not logged: %v", reason, f.server.Refused(), said)
+			f.t.Fatalf("nothing was refused for %q: %v; or it was not logged: %v",
+				reason, f.server.Refused(), said)
 		}
 	}
 }
 
-// wantWell says that a client gets answers.
+// wantWell requires that a client gets answers.
 func (f *fleet) wantWell(c *Client) {
 	f.t.Helper()
 	if _, err := c.Call(within(f.t), &Ping{Counter_cycles: 1}); err != nil {
-		f.t.Errorf("a client beside it does not get its answer: %v", err)
+		f.t.Errorf("a client that did nothing wrong gets no answer: %v", err)
 	}
 }
 
@@ -162,8 +174,13 @@ func TestServerSendsAndHearsAnswers(t *testing.T) {
 	if in.Key.Name != "a" || in.Key.Role != RoleNode || in.Key.Secret != "" {
 		t.Errorf("registered with key %+v", in.Key)
 	}
-	ask := &Probe{Target: Target{Peer: "b", PeerEpoch: "e", Address: "127.0.0.1:1", Key: []byte{1}, NominalHz: 2e9}, Manner: Manner{Exchanges: 3, Timeout_ns: 5, Attempts: 2},
-		Trains: 1, Gap_ns: 7, Limit_ns: 9}
+	ask := &Probe{
+		Target: Target{
+			Peer: "b", PeerEpoch: "e", Address: "127.0.0.1:1", Key: []byte{1}, NominalHz: 2e9,
+		},
+		Manner: Manner{Exchanges: 3, Timeout_ns: 5, Attempts: 2},
+		Trains: 1, Gap_ns: 7, Limit_ns: 9,
+	}
 	if err := f.server.Send(in.Peer, 77, ask); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +188,10 @@ func TestServerSendsAndHearsAnswers(t *testing.T) {
 	if d := cmp.Diff(Message(ask), got.Message); d != "" || got.Request != 77 {
 		t.Errorf("request %d arrives as\n%s", got.Request, d)
 	}
-	answer := &Trains{Report: 1, Peer: "b", PeerEpoch: "e", Epoch: "e1", Trains: []Train{{Exchanges: []Exchange{{Sent: Interval{1, 2}}}}}}
+	answer := &Trains{
+		Report: 1, Peer: "b", PeerEpoch: "e", Epoch: "e1",
+		Trains: []Train{{Exchanges: []Exchange{{Sent: Interval{1, 2}}}}},
+	}
 	if err := a.Send(within(t), got.Request, answer); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +203,9 @@ func TestServerSendsAndHearsAnswers(t *testing.T) {
 
 func TestLinkWithoutKeysStaysOnThisMachine(t *testing.T) {
 	t.Parallel()
-	for _, address := range []string{"0.0.0.0:0", "*:0", "192.0.2.1:7", "[::]:0", "example.org:5", "nonsense"} {
+	for _, address := range []string{
+		"0.0.0.0:0", "*:0", "192.0.2.1:7", "[::]:0", "example.org:5", "nonsense",
+	} {
 		if _, err := Listen(ServerConfig{Address: address}); !errors.Is(err, ErrNeedsKeys) {
 			t.Errorf("listen on %q: %v", address, err)
 		}
@@ -202,7 +224,7 @@ func TestLinkWithoutKeysStaysOnThisMachine(t *testing.T) {
 		}
 	}()
 	if err := c.Ask(within(t), "nodes", nil, nil); err != nil {
-		t.Error(err) // whoever is on this machine may ask
+		t.Error(err) // any program on this machine may ask
 	}
 }
 
@@ -215,10 +237,11 @@ func TestServerLetsOnlyListedKeysIn(t *testing.T) {
 
 	stranger := must(NewKey("stranger", RoleNode))(t)
 	other := must(NewKey("other", RoleServer))(t)
+	address := f.server.Address()
 	for name, c := range map[string]ClientConfig{
-		"key that is not listed": {Server: f.server.Address(), Key: &stranger, Public: f.key.Public},
-		"key of another server":  {Server: f.server.Address(), Key: &f.clients[0], Public: other.Public},
-		"no key":                 {Server: f.server.Address()},
+		"key that is not listed": {Server: address, Key: &stranger, Public: f.key.Public},
+		"key of another server":  {Server: address, Key: &f.clients[0], Public: other.Public},
+		"no key":                 {Server: address},
 	} {
 		l := must(Dial(c))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -233,38 +256,48 @@ func TestServerLetsOnlyListedKeysIn(t *testing.T) {
 	f.wantWell(a)
 }
 
-// ZeroMQ itself gives a connection up for good whose key was refused.
+// ZeroMQ itself never retries a connection whose key was refused.
 func TestClientComesInOnceItsKeyIsListed(t *testing.T) {
 	t.Parallel()
 	var listed atomic.Pointer[[]Key]
 	listed.Store(new([]Key))
 	key, own := must(NewKey("server", RoleServer))(t), must(NewKey("a", RoleNode))(t)
-	s := must(Listen(ServerConfig{Address: "127.0.0.1:0", Key: &key, Clients: func() ([]Key, error) { return *listed.Load(), nil }}))(t)
+	s := must(Listen(ServerConfig{
+		Address: "127.0.0.1:0", Key: &key,
+		Clients: func() ([]Key, error) { return *listed.Load(), nil },
+	}))(t)
 	defer s.Close()
 	f := &fleet{t: t, server: s, key: key, clients: []Key{own}}
 	f.welcomes()
 	c := f.dial(0)
 	// It is told why, and long before its time is over.
-	if _, err := c.Register(within(t), node("a")); !errors.Is(err, ErrKey) || !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), `key "a"`) {
+	_, err := c.Register(within(t), node("a"))
+	if !errors.Is(err, ErrKey) || !errors.Is(err, ErrUnreachable) ||
+		!strings.Contains(err.Error(), `key "a"`) {
 		t.Fatalf("before: %v", err)
 	}
 	listed.Store(&[]Key{own.Halved()})
 	must(c.Register(within(t), node("a")))(t)
 }
 
-// What listens at the server's address may be something else, which lets nobody in: a client without a key survives that.
+// Something else may listen at the server's address and let nobody in. A client without a key
+// survives that.
 func TestClientWithoutAKeyIsRefusedByAStranger(t *testing.T) {
 	t.Parallel()
 	ctx := must(zmq4.NewContext())(t)
 	defer ctx.Term()
 	refuses := must(ctx.NewSocket(zmq4.REP))(t)
 	stranger := must(ctx.NewSocket(zmq4.ROUTER))(t)
-	if err := errors.Join(refuses.SetRcvtimeo(50*time.Millisecond), refuses.Bind("inproc://zeromq.zap.01"),
-		stranger.SetLinger(0), stranger.SetZapDomain("stranger"), stranger.Bind("tcp://127.0.0.1:*")); err != nil {
+	if err := errors.Join(
+		refuses.SetRcvtimeo(50*time.Millisecond), refuses.Bind("inproc://zeromq.zap.01"),
+		stranger.SetLinger(0), stranger.SetZapDomain("stranger"),
+		stranger.Bind("tcp://127.0.0.1:*"),
+	); err != nil {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	// It refuses for as long as the client tries: one that nobody refuses is let in.
+	// It refuses for as long as the client tries. Without an answer from it, ZeroMQ would let the
+	// client in.
 	done, asked := make(chan struct{}), make(chan int, 1)
 	go func() {
 		defer refuses.Close()
@@ -285,7 +318,8 @@ func TestClientWithoutAKeyIsRefusedByAStranger(t *testing.T) {
 			}
 		}
 	}()
-	l := must(Dial(ClientConfig{Server: strings.TrimPrefix(must(stranger.GetLastEndpoint())(t), "tcp://")}))(t)
+	address := strings.TrimPrefix(must(stranger.GetLastEndpoint())(t), "tcp://")
+	l := must(Dial(ClientConfig{Server: address}))(t)
 	defer l.Close()
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -303,7 +337,8 @@ func TestServerTakesQuestionsFromAdminsOnly(t *testing.T) {
 	f := newFleet(t, "a", "admin")
 	others := f.welcomes()
 	var refused *RefusedError
-	if err := f.dial(0).Ask(within(t), "nodes", nil, nil); !errors.As(err, &refused) || refused.Code != NotAllowed || !errors.Is(err, ErrRefused) {
+	err := f.dial(0).Ask(within(t), "nodes", nil, nil)
+	if !errors.As(err, &refused) || refused.Code != NotAllowed || !errors.Is(err, ErrRefused) {
 		t.Errorf("a node's question: %v", err)
 	}
 	go func() {
@@ -314,21 +349,26 @@ func TestServerTakesQuestionsFromAdminsOnly(t *testing.T) {
 	}()
 	admin := f.dial(1)
 	var answer map[string]int
-	if err := admin.Ask(within(t), "nodes", map[string]int{"x": 1}, &answer); err != nil || answer["x"] != 1 {
+	err = admin.Ask(within(t), "nodes", map[string]int{"x": 1}, &answer)
+	if err != nil || answer["x"] != 1 {
 		t.Errorf("answer is %v, %v", answer, err)
 	}
-	if err := admin.Ask(within(t), "nodes", nil, &answer); err == nil || !strings.Contains(err.Error(), "answers with") {
-		t.Errorf("a Pong is an answer: %v", err)
+	err = admin.Ask(within(t), "nodes", nil, &answer)
+	if err == nil || !strings.Contains(err.Error(), "answers with") {
+		t.Errorf("a Pong is taken for an answer: %v", err)
 	}
 }
 
-// raw is a dealer that sends whatever frames it is told to.
+// raw returns a dealer that can send any frames.
 func (f *fleet) raw(i int) *zmq4.Socket {
 	f.t.Helper()
 	s := must(must(clients())(f.t).NewSocket(zmq4.DEALER))(f.t)
 	f.t.Cleanup(func() { s.SetLinger(0); s.Close() })
-	if err := errors.Join(s.SetCurveServerkey(f.key.Public), s.SetCurvePublickey(f.clients[i].Public), s.SetCurveSecretkey(f.clients[i].Secret),
-		s.SetRcvtimeo(10*time.Second), s.SetSndtimeo(10*time.Second)); err != nil {
+	if err := errors.Join(
+		s.SetCurveServerkey(f.key.Public), s.SetCurvePublickey(f.clients[i].Public),
+		s.SetCurveSecretkey(f.clients[i].Secret),
+		s.SetRcvtimeo(10*time.Second), s.SetSndtimeo(10*time.Second),
+	); err != nil {
 		f.t.Fatal(err)
 	}
 	return s
@@ -388,7 +428,7 @@ func TestReplayedRegistrationIsRefused(t *testing.T) {
 	send(t, s, register...) // again on the same connection
 	wantCode(t, receive(t, s), Replayed)
 
-	other := f.raw(1) // by one who overheard it
+	other := f.raw(1) // by a client that overheard it
 	f.connect(other)
 	send(t, other, register...)
 	wantCode(t, receive(t, other), Replayed)
@@ -424,7 +464,7 @@ func TestChallengesEnd(t *testing.T) {
 		t.Error("a challenge outlives its time")
 	}
 	if nonce = g.challenge("a"); !g.admit("a", nonce) || g.admit("a", nonce) {
-		t.Error("a challenge is not answered once")
+		t.Error("a challenge is not answered exactly once")
 	}
 	for i := range 3 * maxChallenges {
 		g.challenge(Peer(fmt.Sprint(i)))
@@ -437,21 +477,27 @@ func TestChallengesEnd(t *testing.T) {
 func TestServerRefusesWhatIsNoMessage(t *testing.T) {
 	t.Parallel()
 	ping := must(Encode(&Ping{}, 9))(t)
+	empty := func(v Version, k Kind) [][]byte {
+		return [][]byte{header{v, k, 9}.encode(), []byte("{}")}
+	}
+	twoApart := Version{Current.Major, Current.Minor + 2}
+	welcome := must(Encode(&Welcome{Heartbeat_ns: 1, Dead_ns: 2}, 9))(t)
+	http := append([]byte("HTTP"), ping[0][4:]...)
 	tests := map[string]struct {
 		frames [][]byte
 		reason Reason
 		code   Code
 	}{
 		"no frames":       {[][]byte{{}}, ReasonMalformed, Malformed},
-		"other magic":     {[][]byte{append([]byte("HTTP"), ping[0][4:]...), ping[1]}, ReasonMalformed, Malformed},
+		"other magic":     {[][]byte{http, ping[1]}, ReasonMalformed, Malformed},
 		"no JSON":         {[][]byte{ping[0], []byte("ping")}, ReasonMalformed, Malformed},
 		"null":            {[][]byte{ping[0], []byte("null")}, ReasonMalformed, Malformed},
-		"unknown kind":    {[][]byte{header{Current, 999, 9}.encode(), []byte("{}")}, ReasonKind, UnknownKind},
+		"unknown kind":    {empty(Current, 999), ReasonKind, UnknownKind},
 		"server's kind":   {must(Encode(&Pong{}, 9))(t), ReasonUnregistered, NotRegistered},
-		"not for servers": {must(Encode(&Welcome{Heartbeat_ns: 1, Dead_ns: 2}, 9))(t), ReasonKind, UnknownKind},
+		"not for servers": {welcome, ReasonKind, UnknownKind},
 		"unregistered":    {ping, ReasonUnregistered, NotRegistered},
-		"minor 2 apart":   {[][]byte{header{Version{Current.Major, Current.Minor + 2}, KindPing, 9}.encode(), []byte("{}")}, ReasonVersion, WrongVersion},
-		"other major":     {[][]byte{header{Version{1, 0}, KindPing, 9}.encode(), []byte("{}")}, ReasonVersion, WrongVersion},
+		"minor 2 apart":   {empty(twoApart, KindPing), ReasonVersion, WrongVersion},
+		"other major":     {empty(Version{1, 0}, KindPing), ReasonVersion, WrongVersion},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -501,7 +547,7 @@ func TestServerCutsGiantMessages(t *testing.T) {
 	f.wantWell(b)
 }
 
-// A peer that sends a byte now and then is cut off, wherever in the handshake it is.
+// A peer that sends single bytes slowly is cut, wherever in the handshake it is.
 func TestServerCutsDrippingPeers(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a")
@@ -510,12 +556,17 @@ func TestServerCutsDrippingPeers(t *testing.T) {
 	must(a.Register(within(t), node("a")))(t)
 	greeting := append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 1}, "CURVE"...)
 	greeting = append(greeting, make([]byte, 64-len(greeting))...)
-	for _, text := range [][]byte{nil, bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 100), greeting, append(greeting, 6, 0xff, 0, 0, 0, 0)} {
+	for _, text := range [][]byte{
+		nil,
+		bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 100),
+		greeting,
+		append(greeting, 6, 0xff, 0, 0, 0, 0),
+	} {
 		conn := must(net.Dial("tcp", f.server.Address()))(t)
 		began, cut := time.Now(), false
 		for i := 0; !cut && time.Since(began) < 10*time.Second; i++ {
 			if i == 10 {
-				f.wantWell(a) // it drips, and is not cut off yet
+				f.wantWell(a) // the slow peer is still connected
 			}
 			if i < len(text) {
 				if _, err := conn.Write(text[i : i+1]); err != nil {
@@ -523,12 +574,13 @@ func TestServerCutsDrippingPeers(t *testing.T) {
 				}
 			}
 			conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-			if _, err := conn.Read(make([]byte, 1000)); err != nil && !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
+			_, err := conn.Read(make([]byte, 1000))
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
 				cut = true
 			}
 		}
 		if took := time.Since(began); !cut || took > 2*handshakeLimit {
-			t.Errorf("a peer that drips %.20q is cut after %v", text, took)
+			t.Errorf("a peer that slowly sends %.20q is cut after %v", text, took)
 		}
 		conn.Close()
 	}
@@ -541,7 +593,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// Whichever end is the newer one: neighbouring versions work together, and those further apart refuse each other by name.
+// Neighbouring versions work together, whichever end is newer. Versions further apart refuse each
+// other by name.
 func TestVersionsSideBySide(t *testing.T) {
 	t.Parallel()
 	minor := func(n uint8) Version { return Version{Current.Major, n} }
@@ -550,7 +603,8 @@ func TestVersionsSideBySide(t *testing.T) {
 		works          bool
 	}{
 		{minor(1), minor(1), true}, {minor(1), minor(2), true}, {minor(2), minor(1), true},
-		{minor(1), minor(3), false}, {minor(3), minor(1), false}, {minor(1), Version{Current.Major + 1, 1}, false},
+		{minor(1), minor(3), false}, {minor(3), minor(1), false},
+		{minor(1), Version{Current.Major + 1, 1}, false},
 	} {
 		t.Run(fmt.Sprintf("server %s, client %s", test.server, test.client), func(t *testing.T) {
 			f := newFleet(t, "a")
@@ -559,7 +613,10 @@ func TestVersionsSideBySide(t *testing.T) {
 			config.speaks = test.server
 			f.server = must(Listen(config))(t)
 			f.welcomes()
-			c := must(Dial(ClientConfig{Server: f.server.Address(), Key: &f.clients[0], Public: f.key.Public, speaks: test.client}))(t)
+			c := must(Dial(ClientConfig{
+				Server: f.server.Address(), Key: &f.clients[0], Public: f.key.Public,
+				speaks: test.client,
+			}))(t)
 			defer c.Close()
 			_, err := c.Register(within(t), node("a"))
 			if test.works {
@@ -589,7 +646,9 @@ func TestClientNeverHangs(t *testing.T) {
 	defer silent.Close()
 	nobody := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	nobody.Close()
-	for name, address := range map[string]string{"silent": silent.Addr().String(), "nobody": nobody.Addr().String()} {
+	for name, address := range map[string]string{
+		"silent": silent.Addr().String(), "nobody": nobody.Addr().String(),
+	} {
 		c := must(Dial(ClientConfig{Server: address}))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		began := time.Now()
@@ -627,7 +686,8 @@ func TestClientFindsARestartedServer(t *testing.T) {
 	f.server = must(Listen(config))(t)
 	t.Cleanup(func() { f.server.Close() })
 	f.welcomes()
-	// Whatever was lost with the connection: a client that asks again is told to register, and is well when it did.
+	// The restart may have lost messages. A client that asks again is told to register, and gets
+	// answers once it did.
 	var refused *RefusedError
 	for limit := within(t); ; {
 		ctx, cancel := context.WithTimeout(limit, time.Second)

@@ -2,10 +2,10 @@ package control
 
 import "encoding/json"
 
-// Message is one of the structs below, by pointer. FORMAT.md says who sends which, and when.
+// Message is a pointer to one of the structs below. FORMAT.md says who sends which, and when.
 type Message interface {
 	Kind() Kind
-	check() error // what a decoded message must satisfy beyond its types
+	check() error // returns what is wrong with a decoded message beyond its types
 }
 
 // bulky is a message with a third frame.
@@ -15,7 +15,7 @@ type bulky interface {
 	setBulk([]byte) error
 }
 
-// What a node can do, in Register.Capabilities.
+// Capabilities of a node, in Register.Capabilities.
 const (
 	CanProbe    = "probe"    // probes others and answers probes
 	CanRun      = "run"      // opens and closes runs
@@ -24,13 +24,14 @@ const (
 	CanSnapshot = "snapshot" // dumps its flight recorders
 )
 
-// Hello opens a conversation. Client to server, which answers with a Challenge or a Refusal.
+// Hello opens a conversation. A client sends it to the server, which answers with a Challenge or a
+// Refusal.
 type Hello struct {
 	Name     string `json:"name"`     // of the node
 	Software string `json:"software"` // of the client, for people
 }
 
-// Challenge is a nonce that the next Register on this connection has to repeat.
+// Challenge holds a nonce that the next Register on this connection has to repeat.
 type Challenge struct {
 	Nonce string `json:"nonce"`
 }
@@ -39,25 +40,28 @@ type Challenge struct {
 type Register struct {
 	Nonce           string          `json:"nonce"`
 	Name            string          `json:"name"`
-	Instance        string          `json:"instance"` // of the process: chosen at random when it starts
+	Instance        string          `json:"instance"` // of the process: random
 	Epoch           string          `json:"epoch"`
 	NominalHz       uint64          `json:"nominal_hz,string"`
 	QuantumCycles   uint64          `json:"quantum_cycles,string"`
 	CoreSlackCycles uint64          `json:"core_slack_cycles,string"`
-	Number          int             `json:"number,omitempty"` // in the tuple ids that the node makes
+	Number          int             `json:"number,omitempty"` // in the node's tuple ids
 	Virtual         bool            `json:"virtual,omitempty"`
-	Machine         string          `json:"machine"` // nodes that say the same share Cores
+	Machine         string          `json:"machine"` // nodes on one machine share Cores
 	Cores           int             `json:"cores"`
 	Capabilities    []string        `json:"capabilities"`
-	ProbeAddress    string          `json:"probe_address,omitempty"` // address:port where it answers probes
+	ProbeAddress    string          `json:"probe_address,omitempty"` // address:port
 	Software        string          `json:"software"`
 	Facts           json.RawMessage `json:"facts,omitempty"` // of its host, for people
 
-	Frequency *Frequency `json:"frequency,omitempty"` // of its counter as measured, to show seconds by
-	OpenRun   string     `json:"open_run,omitempty"`  // that it keeps logs for at this moment; it may have ended meanwhile
+	// Frequency is the measured frequency of its counter. It serves to show results in seconds.
+	Frequency *Frequency `json:"frequency,omitempty"`
+
+	// OpenRun is the run that it keeps logs for. The run may have ended meanwhile.
+	OpenRun string `json:"open_run,omitempty"`
 }
 
-// Frequency is the interval that a counter's mean rate was in, by a clock.
+// Frequency is the interval that holds the mean rate of a counter, measured by a clock.
 type Frequency struct {
 	Lo_millihz uint64 `json:"lo_millihz,string"`
 	Hi_millihz uint64 `json:"hi_millihz,string"`
@@ -66,19 +70,21 @@ type Frequency struct {
 
 // Welcome tells a node that it is registered.
 type Welcome struct {
-	Server       string `json:"server"` // the server's process: another one forgot what is under way
+	// Server names the server's process. Another process has forgotten what was under way.
+	Server string `json:"server"`
+
 	Heartbeat_ns int64  `json:"heartbeat_ns"`
-	Dead_ns      int64  `json:"dead_ns"` // either end gives the other up after so long a silence
+	Dead_ns      int64  `json:"dead_ns"` // either end gives the other up after this silence
 	Generation   uint64 `json:"generation,string"`
 }
 
-// Refusal answers what is not done, and why. Either way.
+// Refusal says that a request is not done, and why. Both ends send it.
 type Refusal struct {
 	Code Code   `json:"code"`
 	Text string `json:"text"`
 }
 
-// Refuse returns a Refusal, whatever the length of its text.
+// Refuse returns a Refusal. It cuts a text that is too long.
 func Refuse(code Code, text string) *Refusal { return &Refusal{code, Cut(text)} }
 
 // Ping is a client's sign of life, every Heartbeat_ns. The server answers with a Pong.
@@ -94,7 +100,7 @@ type Leave struct {
 	Why string `json:"why"`
 }
 
-// Done answers what has no other answer.
+// Done is the answer to a request that has no other answer.
 type Done struct{}
 
 // LoadRequest asks a node how busy it is during the next Over_ns. The answer is a Load.
@@ -102,7 +108,8 @@ type LoadRequest struct {
 	Over_ns int64 `json:"over_ns"`
 }
 
-// Load is what a node did during Over_ns, its own probes and control messages left out as well as it can.
+// Load is what a node did during Over_ns. Its own probes and control messages are left out as far
+// as possible.
 type Load struct {
 	Over_ns       int64    `json:"over_ns"`
 	Busy_ppm      int64    `json:"busy_ppm"` // of all its cores' time; −1: unknown
@@ -118,53 +125,54 @@ type Target struct {
 	Address   string `json:"address"`
 	Key       []byte `json:"key,omitempty"` // minrtt's
 
-	// What the peer registered.
+	// These are what the peer registered.
 	NominalHz       uint64 `json:"nominal_hz,string"`
 	QuantumCycles   uint64 `json:"quantum_cycles,string"`
 	CoreSlackCycles uint64 `json:"core_slack_cycles,string"`
 }
 
-// Manner is how trains are run.
+// Manner says how trains are run.
 type Manner struct {
 	Exchanges  int   `json:"exchanges"`         // of each train, after its warm-up
 	Timeout_ns int64 `json:"timeout_ns"`        // for one answer
-	Attempts   int   `json:"attempts"`          // how many answers in a row may stay out
+	Attempts   int   `json:"attempts"`          // how many answers in a row may be missing
 	UserStamps bool  `json:"user_stamps"`       // leave the kernel's stamps off
 	Spin_ns    int64 `json:"spin_ns,omitempty"` // how long to poll for an answer before sleeping
 }
 
-// Probe orders a batch of trains against one node. The answer is one Trains, with the request's number, once the batch is done or
-// has been given up. Limit_ns is the time for all of it.
+// Probe orders a batch of trains to one node. The answer is one Trains with the request's number,
+// once the batch is done or given up. Limit_ns is the time for the whole batch.
 type Probe struct {
 	Target
 	Manner
 	Trains   int   `json:"trains"`
-	Gap_ns   int64 `json:"gap_ns"` // from one train's end to the next one's start
+	Gap_ns   int64 `json:"gap_ns"` // from the end of a train to the start of the next
 	Limit_ns int64 `json:"limit_ns"`
 }
 
-// Probing orders trains against many nodes in turn, one train every Period_ns, until another Probing; without targets it ends
-// them. The answer is a Done, and then a Trains with request 0 now and then.
+// Probing orders trains to many nodes in turn, one train every Period_ns, until the next Probing.
+// One without targets ends them. The answer is a Done; after it, Trains with request 0 follow from
+// time to time.
 type Probing struct {
 	Manner
 	Targets   []Target `json:"targets"`
 	Period_ns int64    `json:"period_ns"`
 }
 
-// Trains reports trains that a node ran with a peer. The server answers with an Ack of the report's number; a node keeps a report
-// until then, within its memory.
+// Trains reports trains that a node ran with a peer. The server answers with an Ack of the report's
+// number. The node keeps a report until then, as far as its memory allows.
 type Trains struct {
 	Report    uint64  `json:"report,string"` // counted from 1 in each process; 0: needs no Ack
 	Peer      string  `json:"peer"`
 	PeerEpoch string  `json:"peer_epoch"`
-	Epoch     string  `json:"epoch"` // of the node that reports
+	Epoch     string  `json:"epoch"` // of the reporting node
 	Lost      uint64  `json:"lost,string"`
-	Dropped   uint64  `json:"dropped,string"` // reports that were never acknowledged and had to make room
+	Dropped   uint64  `json:"dropped,string"` // reports without an Ack that had to make room
 	Error     string  `json:"error,omitempty"`
 	Trains    []Train `json:"-"`
 }
 
-// Ack says that all reports up to a number are kept.
+// Ack says that the server keeps all reports up to a number.
 type Ack struct {
 	Report uint64 `json:"report,string"`
 }
@@ -175,14 +183,14 @@ type Run struct {
 	Close bool   `json:"close,omitempty"`
 }
 
-// RunState is where a node is with a run.
+// RunState says how far a node is with a run.
 type RunState struct {
 	Name     string   `json:"name"`
 	Closed   bool     `json:"closed"`
 	Channels int      `json:"channels"`
 	Missing  []string `json:"missing,omitempty"` // what will be missing, and why
 
-	Frequency *Frequency `json:"frequency,omitempty"` // over the run, once that is closed
+	Frequency *Frequency `json:"frequency,omitempty"` // over the run, once the run is closed
 }
 
 // Table is the handler table. The answer is a TableState.
@@ -191,10 +199,10 @@ type Table struct {
 	Text       []byte `json:"-"`
 }
 
-// TableState says which table a node goes by.
+// TableState says which table a node uses.
 type TableState struct {
 	Generation uint64 `json:"generation,string"`
-	Channels   int    `json:"channels"` // that it reached
+	Channels   int    `json:"channels"` // channels that the table reached
 	Error      string `json:"error,omitempty"`
 }
 
@@ -207,12 +215,12 @@ type ListFiles struct {
 type Files struct {
 	Run   string `json:"run"`
 	Files []File `json:"files"`
-	More  bool   `json:"more,omitempty"` // the run is still open: files may grow and come
+	More  bool   `json:"more,omitempty"` // the run is still open: files may grow, and more may come
 }
 
 // File is a file of a run.
 type File struct {
-	Path  string `json:"path"` // with slashes, within the run: no "..", no leading slash
+	Path  string `json:"path"` // inside the run, with slashes: no "..", no leading slash
 	Bytes int64  `json:"bytes"`
 }
 
@@ -221,22 +229,23 @@ type ReadFile struct {
 	Run    string `json:"run"`
 	Path   string `json:"path"`
 	Offset int64  `json:"offset"`
-	Bytes  int64  `json:"bytes"` // at most; no more than MaxChunkBytes
+	Bytes  int64  `json:"bytes"` // at most this many; no more than MaxChunkBytes
 }
 
-// Chunk is a part of a file. It may be shorter than was asked for; it is empty at the end alone.
+// Chunk is a part of a file. It may be shorter than the request; it is empty only at the end.
 type Chunk struct {
 	Path   string `json:"path"`
 	Offset int64  `json:"offset"`
 	Size   int64  `json:"size"`   // of the whole file at this moment
-	CRC32C uint32 `json:"crc32c"` // of Data; Decode has compared it
+	CRC32C uint32 `json:"crc32c"` // of Data; Decode has checked it
 	Data   []byte `json:"-"`
 }
 
-// Snapshot asks a node to dump its flight recorders. The answer is a SnapshotState. From a node it says that a program there has asked: the server
-// sends it on to all other nodes, and answers nothing.
+// Snapshot asks a node to dump its flight recorders. The answer is a SnapshotState. A node sends
+// one when a program on it asks for a snapshot. The server passes it on to all other nodes, and
+// does not answer it.
 type Snapshot struct {
-	Channels string `json:"channels"` // pattern on their names; "": all
+	Channels string `json:"channels"` // pattern that matches their names; "": all
 	Reason   string `json:"reason"`
 }
 
@@ -253,13 +262,13 @@ type Ask struct {
 	Argument json.RawMessage `json:"argument,omitempty"`
 }
 
-// Answer answers an Ask. What is known of a large fleet is megabytes of JSON, so it travels compressed.
+// Answer answers an Ask. It travels compressed, because a large fleet makes megabytes of JSON.
 type Answer struct {
 	Result json.RawMessage `json:"-"`
 }
 
-// ProbeSecrets says from which secrets the keys of probes are made that a node accepts from now on.
-// The answer is a Done.
+// ProbeSecrets names the secrets of the probe keys that a node accepts from now on. The answer is a
+// Done.
 type ProbeSecrets struct {
 	Secrets []ProbeSecret `json:"secrets"`
 }

@@ -11,36 +11,41 @@ import (
 type Reason string
 
 const (
-	ReasonMalformed    Reason = "malformed"    // message that is none
+	ReasonMalformed    Reason = "malformed"    // not a message
 	ReasonVersion      Reason = "version"      // message of a version too far away
-	ReasonKind         Reason = "kind"         // message of a kind that is not known, or not taken from this peer
+	ReasonKind         Reason = "kind"         // kind not known, or not taken from this peer
 	ReasonTooLarge     Reason = "too_large"    // message longer than MaxMessageBytes
 	ReasonUnregistered Reason = "unregistered" // message from a peer that must register first
 	ReasonReplayed     Reason = "replayed"     // registration that answers no open challenge
 	ReasonKey          Reason = "key"          // connection with a key that is not on the list
 	ReasonRole         Reason = "role"         // question from a key that may not ask
-	ReasonHandshake    Reason = "handshake"    // connection that did not complete its handshake: no keys, other keys, too slow
-	ReasonDisconnected Reason = "disconnected" // connection that ended without a farewell: died, or was cut for what it sent
+	ReasonHandshake    Reason = "handshake"    // no key, a wrong key, or too slow
+	ReasonDisconnected Reason = "disconnected" // connection died, or was cut for what it sent
 	ReasonUnsent       Reason = "unsent"       // message to a peer that is gone or takes nothing
-	ReasonIdentity     Reason = "identity"     // peer with a routing id of its own making
+	ReasonIdentity     Reason = "identity"     // peer that chose its own routing id
 )
 
-// Reasons is every reason, in the order of FORMAT.md.
-var Reasons = []Reason{ReasonMalformed, ReasonVersion, ReasonKind, ReasonTooLarge, ReasonUnregistered, ReasonReplayed, ReasonKey,
-	ReasonRole, ReasonHandshake, ReasonDisconnected, ReasonUnsent, ReasonIdentity}
+// Reasons holds every reason, in the order of FORMAT.md.
+var Reasons = []Reason{
+	ReasonMalformed, ReasonVersion, ReasonKind, ReasonTooLarge, ReasonUnregistered, ReasonReplayed,
+	ReasonKey, ReasonRole, ReasonHandshake, ReasonDisconnected, ReasonUnsent, ReasonIdentity,
+}
 
-// refusals counts, and logs each reason once a second at most. Any goroutine may use it.
+// refusals counts refusals, and logs each reason at most once a second. Any goroutine may use it.
 type refusals struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
 	counts map[Reason]uint64
 	logged map[Reason]time.Time
-	silent map[Reason]uint64 // counted since it was logged
+	silent map[Reason]uint64 // counted since the last log line
 }
 
 func newRefusals(log *slog.Logger) *refusals {
-	return &refusals{log: log, counts: map[Reason]uint64{}, logged: map[Reason]time.Time{}, silent: map[Reason]uint64{}}
+	return &refusals{
+		log: log, counts: map[Reason]uint64{}, logged: map[Reason]time.Time{},
+		silent: map[Reason]uint64{},
+	}
 }
 
 func (r *refusals) add(reason Reason, text string, attrs ...any) {

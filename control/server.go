@@ -23,31 +23,31 @@ func (p Peer) String() string { return hex.EncodeToString([]byte(p)) }
 // ServerConfig is what a Server needs.
 type ServerConfig struct {
 	Address string // host:port; port 0 takes a free one
-	Key     *Key   // the server's, with its secret. Nil: no keys, and the address must be of this machine
+	Key     *Key   // the server's, with its secret; nil: no keys, and an address of this machine
 
-	// Clients returns the keys that are let in. It is called once a second, and when connections
-	// come, at most ten times a second. An error leaves those keys in force that came with it. The
-	// connections of a key are closed that two calls in a row, a second apart, do not return;
-	// unless the error says that the list cannot be read for now.
+	// Clients returns the keys that the server accepts. It is called once a second, and at most ten
+	// times a second when connections come. An error does not take back the keys that are returned
+	// with it. When two calls in a row, a second apart, do not return a key, its connections are
+	// closed, unless the error says that the list cannot be read for now.
 	Clients func() ([]Key, error)
 
 	Log *slog.Logger // nil: silent
 
-	speaks Version // Current, but in tests
+	speaks Version // Current, except in tests
 }
 
 // Incoming is a message that came in.
 type Incoming struct {
 	Peer    Peer // server only
-	Key     Key  // of the peer; server only, the zero Key without keys
+	Key     Key  // of the peer; server only; the zero Key if there are no keys
 	Request uint64
-	Message Message // nil: Peer could not be reached with the message Request was of, or
+	Message Message // nil: the message with number Request did not reach Peer, or see Revoked
 
-	// Revoked says that Key was taken off the list. Peer's connection is closed for it; an Incoming
-	// without a Peer comes after those of all peers, also if there are none.
+	// Revoked says that Key was taken off the list, and that Peer's connection was closed. After
+	// those of all its peers comes one without a Peer. It comes even if there were no peers.
 	Revoked bool
 
-	bytes int64 // that it came in
+	bytes int64 // length of the message on the wire
 }
 
 // Server is the server's end of the link. Any goroutine may use it.
@@ -56,7 +56,7 @@ type Server struct {
 	address  string
 	refused  *refusals
 	incoming chan Incoming
-	queued   atomic.Int64 // bytes of what is in incoming
+	queued   atomic.Int64 // bytes of the messages in incoming
 	flows    *flows
 	loop     *loop
 	done     chan struct{}
@@ -65,20 +65,21 @@ type Server struct {
 	context  *zmq4.Context
 	router   *zmq4.Socket // the loop's
 
-	revoked []Incoming // the loop's: they wait until there is room in incoming
+	revoked []Incoming // the loop's: they wait for room in incoming
 
 	mu          sync.Mutex
 	registered  map[Peer]bool
 	connections map[Peer]connection // of peers with keys
 }
 
-// Check says why Listen would not even try.
+// Check returns the error that makes Listen give up before it opens anything.
 func (c ServerConfig) Check() error {
 	if c.Key == nil && !onThisMachine(c.Address) {
 		return fmt.Errorf("listen on %q: %w", c.Address, ErrNeedsKeys)
 	}
 	if c.Key != nil && (c.Key.Role != RoleServer || c.Key.Secret == "") {
-		return fmt.Errorf("listen on %q: key %q is not a server's secret key", c.Address, c.Key.Name)
+		return fmt.Errorf("listen on %q: key %q is not a server's secret key",
+			c.Address, c.Key.Name)
 	}
 	return nil
 }
@@ -128,7 +129,8 @@ func (s *Server) open(c ServerConfig) (err error) {
 	if s.router, err = s.context.NewSocket(zmq4.ROUTER); err != nil {
 		return err
 	}
-	if err := errors.Join(setCommon(s.router, c.Address), s.router.SetRouterMandatory(1)); err != nil {
+	err = errors.Join(setCommon(s.router, c.Address), s.router.SetRouterMandatory(1))
+	if err != nil {
 		return err
 	}
 	if s.loop, err = newLoop(s.context); err != nil {
@@ -144,7 +146,8 @@ func (s *Server) open(c ServerConfig) (err error) {
 			return err
 		}
 	}
-	events := zmq4.EVENT_ACCEPTED | zmq4.EVENT_DISCONNECTED | zmq4.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq4.EVENT_HANDSHAKE_FAILED_PROTOCOL |
+	events := zmq4.EVENT_ACCEPTED | zmq4.EVENT_DISCONNECTED |
+		zmq4.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq4.EVENT_HANDSHAKE_FAILED_PROTOCOL |
 		zmq4.EVENT_HANDSHAKE_FAILED_AUTH | zmq4.EVENT_MONITOR_STOPPED
 	if err := s.router.Monitor("inproc://monitor", events); err != nil {
 		return err
@@ -172,14 +175,14 @@ func (s *Server) open(c ServerConfig) (err error) {
 	return nil
 }
 
-// Address returns host:port that the server listens on.
+// Address returns the host:port that the server listens on.
 func (s *Server) Address() string { return s.address }
 
 // Refused returns how often something was refused, by reason.
 func (s *Server) Refused() map[Reason]uint64 { return s.refused.all() }
 
-// Receive waits for the next message. What is refused does not come this far. A Register did answer its challenge; the peer counts as
-// registered until Forget.
+// Receive waits for the next message that was not refused. A Register that it returns has answered
+// its challenge, and its peer counts as registered until Forget.
 func (s *Server) Receive(ctx context.Context) (Incoming, error) {
 	taken := func(in Incoming) (Incoming, error) {
 		s.queued.Add(-in.bytes)
@@ -200,8 +203,8 @@ func (s *Server) Receive(ctx context.Context) (Incoming, error) {
 	}
 }
 
-// Send queues a message to a peer and does not wait. An error means that it was not queued; a peer that turns out to be gone is told
-// by an Incoming without a message.
+// Send queues a message to a peer and does not wait. An error means that the message was not
+// queued. If the peer turns out to be gone, Receive returns an Incoming without a message.
 func (s *Server) Send(to Peer, request uint64, m Message) error {
 	frames, err := encode(m, request, s.speaks)
 	if err != nil {
@@ -213,21 +216,21 @@ func (s *Server) Send(to Peer, request uint64, m Message) error {
 	return nil
 }
 
-// Forget takes a peer's registration back: what it sends is refused until it registers again.
+// Forget undoes a peer's registration. Its messages are refused until it registers again.
 func (s *Server) Forget(p Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.registered, p)
 }
 
-// Admit lets a peer be registered, as each is that registers, until Forget.
+// Admit makes a peer count as registered until Forget, as Register does.
 func (s *Server) Admit(p Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.registered[p] = true
 }
 
-// Close ends the server. What was sent and did not leave within a fifth of a second is lost.
+// Close ends the server. A message that has not left within a fifth of a second is lost.
 func (s *Server) Close() error {
 	s.loop.close()
 	<-s.done
@@ -241,7 +244,7 @@ func (s *Server) run() {
 	id := s.loop.poller.Add(s.router, zmq4.POLLIN)
 	for closed := false; !closed; {
 		wait := lookEvery
-		if s.full() { // let senders wait, not this server's memory grow
+		if s.full() { // senders wait, so that this server's memory does not grow
 			s.loop.poller.Update(id, 0)
 			wait = time.Millisecond
 		} else {
@@ -299,15 +302,15 @@ func (s *Server) put(o outgoing) {
 	}
 }
 
-// maxQueued is how many bytes of messages wait for Receive. What is made of them may take several
-// times that.
+// maxQueued is how many bytes of messages may wait for Receive. Decoded they may take several times
+// as much memory.
 const maxQueued = 16 << 20
 
 func (s *Server) full() bool {
 	return len(s.incoming) == cap(s.incoming) || s.queued.Load() >= maxQueued
 }
 
-// drain takes what has come, up to what Receive has room for.
+// drain takes the messages that have come, as long as there is room for Receive.
 func (s *Server) drain(g *gate) {
 	for !s.full() {
 		peer, err := s.router.RecvBytes(zmq4.DONTWAIT)
@@ -323,15 +326,16 @@ func (s *Server) drain(g *gate) {
 	}
 }
 
-// maxFrames is how many frames of a message are looked at. Later versions may have more than this
-// one's three.
+// maxFrames is how many frames of a message are read. Later versions may have more than the three
+// of this one.
 const maxFrames = 8
 
-// frames takes the frames of a message that follow the one which names the peer. Of one that is too
-// long it keeps the first alone, and as many bytes as make it too long for whoever decodes it.
+// frames takes the frames of a message that follow the one with the peer's id. Of a message that is
+// too long it keeps only the first frame, and adds tooLong so that decode refuses it.
 func (s *Server) frames() (frames [][]byte, properties map[string]string, err error) {
-	// The frame that names the peer carries no properties, the ones after it do.
-	frame, properties, err := s.router.RecvBytesWithMetadata(zmq4.DONTWAIT, "User-Id", "Peer-Address", fdProperty)
+	// The frame with the peer's id has no properties; the frames after it have.
+	frame, properties, err := s.router.RecvBytesWithMetadata(
+		zmq4.DONTWAIT, "User-Id", "Peer-Address", fdProperty)
 	bytes := 0
 	for ; err == nil; frame, err = s.router.RecvBytes(zmq4.DONTWAIT) {
 		if bytes += len(frame); bytes <= MaxMessageBytes && len(frames) < maxFrames {
@@ -349,13 +353,13 @@ func (s *Server) frames() (frames [][]byte, properties map[string]string, err er
 	return frames, properties, err
 }
 
-// tooLong stands for what is not looked at.
+// tooLong stands for frames that were not kept.
 var tooLong = make([]byte, MaxMessageBytes+1)
 
-// maxSmall is how long messages may be that carry no trains and no files.
+// maxSmall is how long a message may be that carries neither trains nor files.
 const maxSmall = 2 * MaxFactsBytes
 
-// large says whether a message of a kind may be longer than that.
+// large says whether a message of this kind may be longer than maxSmall.
 func large(k Kind) bool {
 	switch k {
 	case KindTrains, KindRunState, KindFiles, KindChunk, KindAsk:
@@ -364,7 +368,7 @@ func large(k Kind) bool {
 	return false
 }
 
-// judge hands a message out, or refuses it.
+// judge hands a message to Receive, or refuses it.
 func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[string]string) {
 	var key Key
 	if s.zap != nil {
@@ -379,12 +383,15 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		s.note(peer, key.Public, properties[fdProperty])
 	}
 	refuse := func(request uint64, reason Reason, code Code, text string) {
-		s.refused.add(reason, "message refused", "peer", peer, "address", properties["Peer-Address"], "key", key.Name, "why", text)
+		s.refused.add(reason, "message refused", "peer", peer,
+			"address", properties["Peer-Address"], "key", key.Name, "why", text)
 		if encoded, err := encode(Refuse(code, text), request, s.speaks); err == nil {
 			s.put(outgoing{peer: peer, frames: encoded, request: request})
 		}
 	}
-	if len(peer) != 5 || peer[0] != 0 { // ZeroMQ's own; any other was chosen by the peer, perhaps to pass for an old one
+	// ZeroMQ's own ids look like this. Any other was chosen by the peer, perhaps to pose as an
+	// earlier one.
+	if len(peer) != 5 || peer[0] != 0 {
 		refuse(0, ReasonIdentity, Malformed, "a client must not choose its routing id")
 		return
 	}
@@ -393,10 +400,11 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 	s.mu.Unlock()
 	asks := s.zap == nil || key.Role == RoleAdmin
 	bytes := size(frames)
-	if bytes > maxSmall && len(frames) > 0 { // who is not known has little of it looked at
+	if bytes > maxSmall && len(frames) > 0 { // do not decode much for a peer that is not known
 		h, err := decodeHeader(frames[0])
 		if err == nil && (!large(h.kind) || !registered && !(h.kind == KindAsk && asks)) {
-			refuse(h.request, ReasonTooLarge, TooLarge, fmt.Sprintf("%s of %d bytes, at most %d are taken", h.kind, bytes, maxSmall))
+			refuse(h.request, ReasonTooLarge, TooLarge,
+				fmt.Sprintf("%s of %d bytes, more than %d", h.kind, bytes, maxSmall))
 			return
 		}
 	}
@@ -414,7 +422,8 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		return
 	case *Register:
 		if !g.admit(peer, m.Nonce) {
-			refuse(request, ReasonReplayed, Replayed, "registration answers no open challenge of this connection: say hello first")
+			refuse(request, ReasonReplayed, Replayed,
+				"registration answers no open challenge of this connection: say hello first")
 			return
 		}
 		s.mu.Lock()
@@ -422,18 +431,21 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		s.mu.Unlock()
 	case *Ask:
 		if !asks {
-			refuse(request, ReasonRole, NotAllowed,
-				fmt.Sprintf("key %q has role %q: questions need one of role %q (\"cprof keys client --admin\")", key.Name, key.Role, RoleAdmin))
+			refuse(request, ReasonRole, NotAllowed, fmt.Sprintf("key %q has role %q: "+
+				"questions need one of role %q (\"cprof keys client --admin\")",
+				key.Name, key.Role, RoleAdmin))
 			return
 		}
 	case *Leave, *Refusal:
-		if !registered { // nothing to leave, and a refusal is never answered
+		if !registered { // it has nothing to leave, and a refusal is never answered
 			s.refused.add(ReasonUnregistered, "message refused", "peer", peer, "kind", m.Kind())
 			return
 		}
-	case *Ping, *Pong, *Done, *Load, *Trains, *RunState, *TableState, *Files, *Chunk, *Snapshot, *SnapshotState:
+	case *Ping, *Pong, *Done, *Load, *Trains, *RunState, *TableState, *Files, *Chunk,
+		*Snapshot, *SnapshotState:
 		if !registered {
-			refuse(request, ReasonUnregistered, NotRegistered, fmt.Sprintf("%s from a peer that is not registered", m.Kind()))
+			refuse(request, ReasonUnregistered, NotRegistered,
+				fmt.Sprintf("%s from a peer that is not registered", m.Kind()))
 			return
 		}
 	default:
@@ -441,7 +453,10 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		return
 	}
 	s.queued.Add(int64(bytes))
-	s.incoming <- Incoming{Peer: peer, Key: key, Request: request, Message: m, bytes: int64(bytes)} // there is room: drain looked, and nobody else adds to it
+	// There is room: drain has looked, and nobody else adds to the channel.
+	s.incoming <- Incoming{
+		Peer: peer, Key: key, Request: request, Message: m, bytes: int64(bytes),
+	}
 }
 
 func reasonOf(err error) (Reason, Code) {

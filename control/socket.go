@@ -15,20 +15,21 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// ErrClosed is returned by an end of a link that was closed.
+// ErrClosed is returned when this end of the link is closed.
 var ErrClosed = errors.New("link is closed")
 
 const (
-	handshakeLimit    = 2 * time.Second // for the whole handshake, however it drips
-	wireHeartbeat     = 2 * time.Second // ZeroMQ's own, which finds dead connections,
-	wireHeartbeatDead = 6 * time.Second // and messages that drip
-	wireOverhead      = 1024            // CURVE makes a frame longer; one beyond that ends its connection
+	handshakeLimit    = 2 * time.Second // for the whole handshake, however slowly bytes come
+	wireHeartbeat     = 2 * time.Second // of ZeroMQ itself: finds dead connections
+	wireHeartbeatDead = 6 * time.Second // likewise, and messages whose bytes come too slowly
+	wireOverhead      = 1024            // what CURVE adds; a longer frame ends its connection
 	sendQueue         = 1000            // messages to one peer that wait in ZeroMQ
 	lookEvery         = 50 * time.Millisecond
 	lingerAtClose     = 200 * time.Millisecond
 )
 
-// onThisMachine says whether "host:port" is surely not reached from elsewhere. A name other than localhost is not looked up.
+// onThisMachine says whether no other machine can reach "host:port". Of names it knows only
+// localhost; it looks up none.
 func onThisMachine(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -38,10 +39,10 @@ func onThisMachine(address string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// portOf is the port of "host:port".
+// portOf returns the port of "host:port".
 func portOf(address string) int {
 	_, text, _ := net.SplitHostPort(address)
-	port, _ := strconv.Atoi(text) // of an address that is listened on
+	port, _ := strconv.Atoi(text) // the server listens on this address, so it has a port
 	return port
 }
 
@@ -53,19 +54,20 @@ func setCommon(s *zmq4.Socket, address string) error {
 		s.SetHeartbeatTimeout(wireHeartbeatDead),
 		s.SetLinger(lingerAtClose),
 		s.SetSndhwm(sendQueue),
-		// ZeroMQ aborts the whole process if a peer is gone while it waits for its messages to be
-		// read. So it reads on, and flows limits what waits.
+		// ZeroMQ aborts the whole process if a peer goes away while ZeroMQ waits for somebody to
+		// read the peer's messages. So it must always read on, and flows limits what waits.
 		s.SetRcvhwm(0),
 		s.SetIpv6(strings.HasPrefix(address, "[")),
 	)
 }
 
-// A loop owns a ZeroMQ socket, which one goroutine at a time may use, and a pair of sockets by which others wake it.
+// A loop owns a ZeroMQ socket, which only one goroutine at a time may use, and a pair of sockets
+// with which other goroutines wake it.
 type loop struct {
 	poller *zmq4.Poller
 	bell   *zmq4.Socket // the loop's end
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // guards what follows
 	ringer *zmq4.Socket
 	rung   bool
 	closed bool
@@ -77,12 +79,12 @@ type outgoing struct {
 	peer    Peer // server only
 	frames  [][]byte
 	request uint64
-	revoked *Key       // server only, and then alone: a key that is to be revoked
+	revoked *Key       // server only, alone in its message: the key to revoke
 	until   time.Time  // client only: when to give up
 	sent    chan error // client only: has room for one
 }
 
-// pairs counts the pairs of sockets within this process: each wants a name of its own.
+// pairs counts the pairs of sockets in this process. Each needs its own name.
 var pairs atomic.Int64
 
 func newLoop(ctx *zmq4.Context) (l *loop, err error) {
@@ -94,14 +96,17 @@ func newLoop(ctx *zmq4.Context) (l *loop, err error) {
 	if l.ringer, err = ctx.NewSocket(zmq4.PAIR); err != nil {
 		return nil, errors.Join(err, l.bell.Close())
 	}
-	if err := errors.Join(l.bell.SetLinger(0), l.ringer.SetLinger(0), l.bell.Bind(name), l.ringer.Connect(name)); err != nil {
+	err = errors.Join(
+		l.bell.SetLinger(0), l.ringer.SetLinger(0), l.bell.Bind(name), l.ringer.Connect(name))
+	if err != nil {
 		return nil, errors.Join(err, l.bell.Close(), l.ringer.Close())
 	}
 	l.poller.Add(l.bell, zmq4.POLLIN)
 	return l, nil
 }
 
-// put queues a message and wakes the loop; false: it is closed, or the queue is full.
+// put queues a message and wakes the loop. It returns false if the loop is closed or the queue
+// full.
 func (l *loop) put(o outgoing) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,15 +118,15 @@ func (l *loop) put(o outgoing) bool {
 	return true
 }
 
-// ring wakes the loop. l.mu is held.
+// ring wakes the loop. The caller holds l.mu.
 func (l *loop) ring() {
 	if !l.rung && l.ringer != nil {
 		l.rung = true
-		l.ringer.SendBytes(nil, zmq4.DONTWAIT) // a bell that cannot be rung is ringing
+		l.ringer.SendBytes(nil, zmq4.DONTWAIT) // it fails only if the bell rings already
 	}
 }
 
-// take returns what was queued, and whether the loop is to end.
+// take returns what was queued, and whether the loop must end.
 func (l *loop) take() (queue []outgoing, closed bool) {
 	for {
 		if _, err := l.bell.RecvBytes(zmq4.DONTWAIT); err != nil {
@@ -145,7 +150,7 @@ func (l *loop) close() {
 	}
 }
 
-// end releases the bell; it is the loop's last deed.
+// end releases the bell. It is the last thing that the loop does.
 func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,19 +6,21 @@ import (
 	"fmt"
 )
 
-// Train is one train as the node that ran it reports it: the stamps of package minrtt, and nothing concluded from them.
+// Train is one train as reported by the node that ran it. It holds the stamps of package minrtt and
+// no conclusions from them.
 type Train struct {
 	KernelStamps uint64 // how many of the four stamps of each exchange were the kernel's
 	Exchanges    []Exchange
 	Arrivals     []Arrival
 }
 
-// Exchange is a probe and its answer: Sent and Returned are readings of the reporting node's counter, the others of its peer's.
+// Exchange is a probe and its answer. Sent and Returned are readings of the reporting node's
+// counter, Received and Answered are readings of its peer's.
 type Exchange struct {
 	Sent, Received, Answered, Returned Interval
 }
 
-// Arrival is a probe whose answer told nothing.
+// Arrival is a probe whose answer gave no information.
 type Arrival struct {
 	Sent, Received Interval
 }
@@ -31,10 +33,11 @@ const MaxBatchStamps = 400_000
 
 var errTrainsEnd = errors.New("trains end early")
 
-// A sequence of readings of either side is written as differences, which take two or three bytes each.
+// A trainWriter writes readings as differences from the last reading of the same side. A difference
+// takes two or three bytes.
 type trainWriter struct {
 	b    []byte
-	last [2]uint64 // reading of the reporting node, of its peer
+	last [2]uint64 // reading of the reporting node, and of its peer
 }
 
 func (w *trainWriter) interval(side int, i Interval) {
@@ -88,7 +91,8 @@ func (r *trainReader) fail(err error) {
 	r.b = nil
 }
 
-// count reads how many things follow that take so many bytes at least.
+// count reads the number of things that follow. Each takes at least the given bytes and holds the
+// given number of stamps.
 func (r *trainReader) count(what string, bytes, stamps int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/bytes) {
@@ -135,7 +139,8 @@ func (m *Trains) setBulk(b []byte) error {
 		}
 		for j := range t.Exchanges {
 			e := &t.Exchanges[j]
-			e.Sent, e.Received, e.Answered, e.Returned = r.interval(0), r.interval(1), r.interval(1), r.interval(0)
+			e.Sent, e.Received = r.interval(0), r.interval(1)
+			e.Answered, e.Returned = r.interval(1), r.interval(0)
 		}
 		if n := r.count("arrivals", 4, 2); n > 0 {
 			t.Arrivals = make([]Arrival, n)

@@ -11,8 +11,8 @@ import (
 
 const zapDomain = "cloudprofiler"
 
-// A zap answers ZeroMQ's question whether a key may come in (RFC 27, version 1.0 of ZAP), and
-// notices when one may no longer.
+// A zap answers ZeroMQ's question whether a key is accepted (RFC 27, version 1.0 of ZAP), and
+// notices when a key no longer is.
 type zap struct {
 	read    func() ([]Key, error)
 	revoke  func(Key) bool // false: try again later
@@ -22,18 +22,18 @@ type zap struct {
 	close   func()
 
 	mu   sync.Mutex
-	keys map[string]Key // by public key: those on the list, and those off it that are not yet revoked
+	keys map[string]Key // by public key: those on the list, and those to be revoked
 
 	// Its goroutine's:
 	allowed  map[string]bool
 	missing  map[string]bool // keys that the last look did not find
 	readAt   time.Time
 	lookedAt time.Time
-	complain string // what was wrong with the list the last time
-	partial  bool   // the list could not be read whole, for a reason that passes
+	complain string // what was last wrong with the list
+	partial  bool   // the list could not be read whole, for a reason that will pass
 }
 
-// listEvery is how often the list is looked at for keys that are no longer on it.
+// listEvery is how often zap looks for keys that have left the list.
 const listEvery = time.Second
 
 func newZap(
@@ -47,7 +47,9 @@ func newZap(
 	if z.socket, err = ctx.NewSocket(zmq4.REP); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(z.socket.SetLinger(0), z.socket.SetRcvtimeo(100*time.Millisecond), z.socket.Bind("inproc://zeromq.zap.01")); err != nil {
+	err = errors.Join(z.socket.SetLinger(0), z.socket.SetRcvtimeo(100*time.Millisecond),
+		z.socket.Bind("inproc://zeromq.zap.01"))
+	if err != nil {
 		z.socket.Close()
 		return nil, err
 	}
@@ -70,13 +72,14 @@ func (z *zap) serve(stop chan struct{}) {
 		z.look(time.Now())
 		m, err := z.socket.RecvMessage(0)
 		if err != nil {
-			continue // the time limit; or the context ends, and stop comes next
+			continue // a timeout, or the context ended and stop comes next
 		}
 		z.socket.SendMessage(z.answer(m))
 	}
 }
 
-// answer returns the reply to a request: version, id, domain, address, identity, mechanism, credentials.
+// answer returns the reply to a request. The request holds version, id, domain, address, identity,
+// mechanism and credentials.
 func (z *zap) answer(m []string) []string {
 	if len(m) < 2 {
 		return []string{"1.0", "", "500", "short request", "", ""}
@@ -86,8 +89,10 @@ func (z *zap) answer(m []string) []string {
 		return no("not a CURVE request")
 	}
 	public := zmq4.Z85encode(m[6])
-	// Who was just put on the list comes in, and a stranger cannot have it read without end.
-	if age := time.Since(z.readAt); age > time.Second || age > 100*time.Millisecond && !z.allowed[public] {
+	// A key that was just put on the list is accepted at once. A stranger cannot cause more than
+	// ten reads a second.
+	age := time.Since(z.readAt)
+	if age > time.Second || age > 100*time.Millisecond && !z.allowed[public] {
 		z.reload()
 	}
 	if !z.allowed[public] {
@@ -122,8 +127,8 @@ func (z *zap) reload() {
 	}
 }
 
-// look revokes the keys that were on the list and that two looks in a row do not find there: a file
-// may be missing for a moment while somebody replaces it.
+// look revokes a key that was on the list and that two looks in a row did not find. One is not
+// enough, because a file is missing for a moment while somebody replaces it.
 func (z *zap) look(now time.Time) {
 	if now.Sub(z.lookedAt) < listEvery {
 		return
@@ -151,7 +156,8 @@ func (z *zap) look(now time.Time) {
 // passes says whether an error in reading the list says nothing about who is on it.
 func passes(err error) bool {
 	for _, passing := range []error{
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.ESTALE, syscall.ETIMEDOUT,
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.ESTALE,
+		syscall.ETIMEDOUT,
 	} {
 		if errors.Is(err, passing) {
 			return true
@@ -160,7 +166,7 @@ func passes(err error) bool {
 	return false
 }
 
-// key returns the key that a connection came in with, and whether that may still be here.
+// key returns the key of a connection, and whether it is still accepted.
 func (z *zap) key(public string) (Key, bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
