@@ -9,8 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// A node that is probed twice a second and one that probes cost a core next to nothing, all that a client does beside its trains
-// included: scheduling, judging, pruning. Both are in this process, so its share is twice what one node's is.
+// A node that is probed twice a second and a node that probes cost a core next to nothing. All that
+// a client does beside its trains is included: scheduling, judging, pruning. Both nodes are in this
+// process, so its share is twice that of one node.
 func TestBarProbingByItself(t *testing.T) {
 	size := proof.Begin(t)
 	span := 6 * time.Second
@@ -18,7 +19,10 @@ func TestBarProbingByItself(t *testing.T) {
 		span = time.Minute
 	}
 	a := startNode(t, "a", func(c *Config) {
-		c.Pace = Pace{Target: time.Nanosecond, Fastest: 500 * time.Millisecond, Slowest: 500 * time.Millisecond}
+		c.Pace = Pace{
+			Target:  time.Nanosecond,
+			Fastest: 500 * time.Millisecond, Slowest: 500 * time.Millisecond,
+		}
 		c.Budget = Budget{TrainsPerSecond: 2}
 	})
 	b := startNode(t, "b", nil)
@@ -29,12 +33,15 @@ func TestBarProbingByItself(t *testing.T) {
 	time.Sleep(span) // the measurement
 	share := float64(processTime(t)-before) / float64(time.Since(begin)) / 2
 	s := a.Stats()
-	t.Logf("%d trains in %v, %.3f %% of a core for either node; of the trains' thread alone %.3f %%", s.Trains, span, 100*share,
-		100*s.Cost.CPU.Seconds()/time.Since(begin).Seconds())
+	t.Logf("%d trains in %v, %.3f %% of a core for each node; in the trains' thread only %.3f %%",
+		s.Trains, span, 100*share, 100*s.Cost.CPU.Seconds()/time.Since(begin).Seconds())
 	if want := uint64(2*span.Seconds()) - 2; s.Trains < want || s.Failed > 0 {
 		t.Errorf("%d trains, %d failed, want %d", s.Trains, s.Failed, want)
 	}
-	proof.Check(t, proof.Bar{Name: "probing twice a second", Figure: 100 * share, Limit: 0.3, Unit: "% of a core, either node", Timing: true})
+	proof.Check(t, proof.Bar{
+		Name: "probing twice a second", Figure: 100 * share, Limit: 0.3,
+		Unit: "% of a core, either node", Timing: true,
+	})
 }
 
 func processTime(t *testing.T) time.Duration {

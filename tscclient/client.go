@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// ErrClosed is returned by what is asked of a client after Close.
+// ErrClosed is returned by the methods of a client after Close.
 var ErrClosed = errors.New("client is closed")
 
 // A Client is one node's part in measuring. Any goroutine may use it.
@@ -24,71 +24,73 @@ type Client struct {
 	answerer *minrtt.Answerer
 
 	stop    context.CancelFunc
-	ctx     context.Context // ends with Close
+	ctx     context.Context // ended by Close
 	running sync.WaitGroup
 	closing sync.Once
 	changed chan struct{} // wakes the probing goroutine; has room for one
 
-	// busy has room for one: who has put something in runs a train. Two at once would disturb each other.
+	// busy has room for one element. A goroutine runs a train while its element is in it. Two
+	// trains at once would disturb each other.
 	busy    chan struct{}
-	probers map[proberKey]*prober // owned by who is busy
+	probers map[proberKey]*prober // owned by the goroutine that is busy
 
 	mu        sync.Mutex
-	secret    minrtt.Secret   // that keys of Key are made from; zero: there are none
-	given     []minrtt.Secret // what Accept was told
-	node      tscratio.Node   // with the epoch of now
+	secret    minrtt.Secret   // makes the keys that Key returns; zero: there are none
+	given     []minrtt.Secret // secrets that Accept got
+	node      tscratio.Node   // with the present epoch
 	pairs     pairs
 	probing   probing
 	observers []*func(Outcome) // replaced, never changed: they are called without the lock
 	stats     Stats
-	serving   error // why the answerer ended; nil while it has not
+	serving   error // why the answerer ended; nil while it runs
 }
 
-// probing is what SetPeers asked for.
+// probing is what SetPeers was given.
 type probing struct {
 	peers  []Peer
 	manner Manner
 	budget Budget
 }
 
-// An Outcome is what became of one train.
+// An Outcome is the result of one train.
 type Outcome struct {
 	Peer  Peer
 	Epoch string // this node's
 	Train minrtt.Train
 	Cost  Cost
 
-	// Err is nil, or why the train came to nothing.
+	// Err is nil, or says why the train failed.
 	Err error
 
-	// Contradiction is what the pair's constraints say against its assumptions since this train, if they do.
+	// Contradiction says how the pair's constraints, with this train, contradict its assumptions.
+	// It is nil if they do not.
 	Contradiction *tscratio.Contradiction
 
-	// Continuous says that the client ran the train by itself (SetPeers).
+	// Continuous says that the client ran the train on its own (SetPeers).
 	Continuous bool
 }
 
-// Stats is what a client has done.
+// Stats counts what a client has done.
 type Stats struct {
-	Trains         uint64         // that came to something
-	Failed         uint64         // that did not
+	Trains         uint64         // that succeeded
+	Failed         uint64         // that did not succeed
 	ClocksSet      uint64         // failed because CLOCK_REALTIME was set during the train
 	Refused        uint64         // failed because the peer's stamps cannot be true
 	Contradictions uint64         // trains that brought one
 	Epochs         uint64         // how often this node's epoch changed
-	Forgotten      uint64         // trains that had to make room
+	Forgotten      uint64         // trains that were dropped to make room
 	Exchanges      uint64         // completed
 	KernelStamps   uint64         // of the four stamps of each exchange
-	UserStamps     uint64         // the rest of them
-	WhyUser        map[string]int // why a stamp was not the kernel's, by reason
+	UserStamps     uint64         // the other stamps
+	WhyUser        map[string]int // counts the reasons for user stamps
 	Cost           Cost           // of all trains
-	Answers        minrtt.Counts  // what became of the packets that came to this node's answerer
-	Pairs          int            // with peers of now and before
-	KeptTrains     int            // in them
-	AnswererFailed string         // why the answerer ended, if it has
+	Answers        minrtt.Counts  // what happened to the packets that this node's answerer received
+	Pairs          int            // with present and former peers
+	KeptTrains     int            // in these pairs
+	AnswererFailed string         // why the answerer ended, if it did
 }
 
-// Start begins to answer probes. Close ends it.
+// Start starts a client, which answers probes until Close.
 func Start(config Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("start client %q: %w", config.Node.Name, err)
@@ -110,8 +112,10 @@ func Start(config Config) (*Client, error) {
 	}
 	c := &Client{
 		config: config, address: transport.LocalAddr(), answerer: answerer,
-		changed: make(chan struct{}, 1), busy: make(chan struct{}, 1), probers: map[proberKey]*prober{},
-		secret: config.Secret, node: config.Node, pairs: newPairs(config.MaxTrains, config.Assumptions),
+		changed: make(chan struct{}, 1), busy: make(chan struct{}, 1),
+		probers: map[proberKey]*prober{},
+		secret:  config.Secret, node: config.Node,
+		pairs: newPairs(config.MaxTrains, config.Assumptions),
 	}
 	c.stats.WhyUser = map[string]int{}
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -131,12 +135,12 @@ func (c *Client) answer() {
 	}
 }
 
-// Close ends what the client does. A train that is under way is given up.
+// Close ends the client. A train that is under way is given up.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.stop()
 		c.running.Wait()
-		c.busy <- struct{}{} // no train is under way, and none begins
+		c.busy <- struct{}{} // no train is under way, and none can begin
 		for key := range c.probers {
 			c.drop(key)
 		}
@@ -144,11 +148,11 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Address is where the client answers probes.
+// Address returns the address at which the client answers probes.
 func (c *Client) Address() netip.AddrPort { return c.address }
 
-// Key returns a key for one prober of this client: each call another one. It is the zero Key, with
-// which anybody is answered, if the client's Config has no Secret.
+// Key returns a key for one prober of this client. Each call returns another key. If the client's
+// Config has no Secret it returns the zero Key, and the client answers everybody.
 func (c *Client) Key() minrtt.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +162,9 @@ func (c *Client) Key() minrtt.Key {
 	return c.secret.Key(mathrand.Uint64())
 }
 
-// Accept says from which secrets, beside the one of Key, the keys are made under which the client
-// answers probes from now on. Those before end after a moment, so that what is under way ends well.
+// Accept gives the client secrets beside the one of Key. From now on the client answers probes
+// under keys that are made from these. Earlier secrets stay valid for a moment, so that trains
+// under way can finish.
 func (c *Client) Accept(secrets []minrtt.Secret) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +172,7 @@ func (c *Client) Accept(secrets []minrtt.Secret) {
 	c.accept()
 }
 
-// RenewSecret ends all keys that Key returned so far.
+// RenewSecret makes all keys invalid that Key has returned so far.
 func (c *Client) RenewSecret() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +182,7 @@ func (c *Client) RenewSecret() {
 	}
 }
 
-// accept tells the answerer what it accepts. c.mu is held.
+// accept tells the answerer which secrets to accept. The caller holds c.mu.
 func (c *Client) accept() {
 	secrets := slices.Clone(c.given)
 	if c.secret.Number != 0 {
@@ -186,7 +191,7 @@ func (c *Client) accept() {
 	c.answerer.Accept(secrets)
 }
 
-// Node is this node, with its epoch as of the last train or Check.
+// Node returns this node, with its epoch as of the last train or Check.
 func (c *Client) Node() tscratio.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,14 +219,16 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// Pairs returns copies of what is known with each peer, by their names and from the oldest epoch to the newest. This node is A of each.
+// Pairs returns copies of the pairs with all peers, sorted by peer name and then from the oldest
+// epoch to the newest. This node is A of each pair.
 func (c *Client) Pairs() []*tscratio.Pair {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pairs.copies()
 }
 
-// Observe has every train's outcome told to f until stop is called, on the goroutine that ran it: f must be quick and must not run trains.
+// Observe calls f with the outcome of every train until stop is called. It does so on the goroutine
+// that ran the train, so f must be quick and must not run trains.
 func (c *Client) Observe(f func(Outcome)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,11 +236,12 @@ func (c *Client) Observe(f func(Outcome)) (stop func()) {
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.observers = slices.DeleteFunc(slices.Clone(c.observers), func(o *func(Outcome)) bool { return o == &f })
+		c.observers = slices.DeleteFunc(slices.Clone(c.observers),
+			func(o *func(Outcome)) bool { return o == &f })
 	}
 }
 
-// Check asks for the node's epoch, and returns it. An epoch other than the one before ends all pairs.
+// Check looks up the node's epoch and returns it. When the epoch changes, all pairs end.
 func (c *Client) Check() (string, error) {
 	if c.config.Epoch == nil {
 		return c.Node().Epoch, nil
@@ -251,7 +259,8 @@ func (c *Client) Check() (string, error) {
 	return epoch, nil
 }
 
-// SetPeers says whom the client probes by itself from now on, how, and on which budget; without peers it probes nobody.
+// SetPeers says which peers the client probes on its own from now on, how, and on which budget.
+// Without peers it probes none.
 func (c *Client) SetPeers(peers []Peer, manner Manner, budget Budget) error {
 	if err := budget.Validate(); err != nil {
 		return err
@@ -274,12 +283,13 @@ func (c *Client) SetPeers(peers []Peer, manner Manner, budget Budget) error {
 	return nil
 }
 
-// Config returns what the client was started with.
+// Config returns the configuration that the client was started with.
 func (c *Client) Config() Config { return c.config }
 
 func (c *Client) checkPeer(p Peer) error {
 	if !p.Address.IsValid() || p.Address.Port() == 0 {
-		return fmt.Errorf("peer %q: %v is no address that packets can be sent to", p.Node.Name, p.Address)
+		return fmt.Errorf("peer %q: %v cannot receive packets: want address:port",
+			p.Node.Name, p.Address)
 	}
 	if _, err := tscratio.NewPair(c.Node(), p.Node, c.config.Assumptions); err != nil {
 		return err
@@ -287,7 +297,7 @@ func (c *Client) checkPeer(p Peer) error {
 	return nil
 }
 
-// probe runs trains by itself until the client is closed.
+// probe runs the client's own trains until the client is closed.
 func (c *Client) probe() {
 	defer c.running.Done()
 	var s *scheduler
@@ -314,7 +324,7 @@ func (c *Client) probe() {
 			now = c.probing
 			c.mu.Unlock()
 			if s == nil || before.budget != now.budget {
-				s, _ = newScheduler(now.budget, c.config.Pace) // SetPeers and Start have looked at both
+				s, _ = newScheduler(now.budget, c.config.Pace) // SetPeers and Start checked both
 			}
 			names := make([]string, len(now.peers))
 			clear(peers)
@@ -327,7 +337,7 @@ func (c *Client) probe() {
 	}
 }
 
-// turn runs one train for the scheduler.
+// turn runs one train that the scheduler chose.
 func (c *Client) turn(s *scheduler, p Peer, m Manner) {
 	s.began(p.Node.Name, time.Now())
 	o := c.train(c.ctx, p, m, true)

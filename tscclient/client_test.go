@@ -19,10 +19,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// testSlack_cycles covers how far the cores of the test's machine may disagree.
+// testSlack_cycles is more than the cores of the test's machine may disagree by.
 const testSlack_cycles = 2000
 
-// testNode is a node of the test: virtual clocks, a client, and the truth.
+// testNode is a node of a test: virtual clocks, a client, and the truth.
 type testNode struct {
 	*Client
 	truth *vnode.Truth
@@ -32,7 +32,7 @@ type testNode struct {
 
 var loopback = netip.MustParseAddrPort("127.0.0.1:0")
 
-// startNode starts a virtual node with another rate and offset for each name.
+// startNode starts a virtual node. Each name has another rate and offset.
 func startNode(t *testing.T, name string, change func(*Config)) *testNode {
 	t.Helper()
 	r := rand.New(rand.NewPCG(uint64(len(name))+uint64(name[0]), 0))
@@ -46,7 +46,8 @@ func startNode(t *testing.T, name string, change func(*Config)) *testNode {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { notice.Close() })
-	clock, err := virtual.Clock(v, minrtt.SystemClock(asm.Counter, notice, func() (uint32, error) { return 1, nil }))
+	system := minrtt.SystemClock(asm.Counter, notice, func() (uint32, error) { return 1, nil })
+	clock, err := virtual.Clock(v, system)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,8 @@ func startNode(t *testing.T, name string, change func(*Config)) *testNode {
 	clock.Counter = func() uint64 { return counter() + uint64(n.reset.Load()) }
 	config := DefaultConfig()
 	config.Node = tscratio.Node{
-		Name: name, Epoch: n.epoch.Load().(string), NominalHz: 2.6e9, QuantumCycles: clock.Quantum_cycles, CoreSlackCycles: testSlack_cycles,
+		Name: name, Epoch: n.epoch.Load().(string), NominalHz: 2.6e9,
+		QuantumCycles: clock.Quantum_cycles, CoreSlackCycles: testSlack_cycles,
 	}
 	config.Clock = clock
 	config.Epoch = func() (string, error) { return n.epoch.Load().(string), nil }
@@ -80,8 +82,8 @@ func (n *testNode) peer() Peer {
 	return Peer{Node: n.Node(), Address: n.Address(), Key: n.Key()}
 }
 
-// Trains between two nodes give a pair whose relation holds the truth, in both directions, and kernel stamps where the kernel
-// gives them.
+// Trains between two nodes give a pair whose relation holds the truth in both directions. They use
+// kernel stamps where the kernel gives them.
 func TestTrainsHoldTheTruth(t *testing.T) {
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
 	before := asm.Counter()
@@ -90,13 +92,15 @@ func TestTrainsHoldTheTruth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(o.Train.Exchanges) == 0 || o.Cost.CPU <= 0 || o.Cost.Bytes == 0 || o.Contradiction != nil {
+		if len(o.Train.Exchanges) == 0 || o.Cost.CPU <= 0 || o.Cost.Bytes == 0 ||
+			o.Contradiction != nil {
 			t.Fatalf("outcome %+v", o)
 		}
 	}
 	after := asm.Counter()
 	pairs := a.Pairs()
-	if len(pairs) != 1 || pairs[0].A != a.Node() || pairs[0].B != b.Node() || pairs[0].Trains() != 30 {
+	if len(pairs) != 1 || pairs[0].A != a.Node() || pairs[0].B != b.Node() ||
+		pairs[0].Trains() != 30 {
 		t.Fatalf("pairs %+v", pairs)
 	}
 	pair, err := tscratio.DecodePair(pairs[0].Encode())
@@ -116,12 +120,14 @@ func TestTrainsHoldTheTruth(t *testing.T) {
 			p := before + (after-before)/1000*i
 			at, err := r.Translate(from.Reading(p))
 			if err != nil || !at.Contains(to.Reading(p)) {
-				t.Fatalf("reading %d is in %v, in truth %d: %v", from.Reading(p), at, to.Reading(p), err)
+				t.Fatalf("reading %d is in %v, in truth %d: %v",
+					from.Reading(p), at, to.Reading(p), err)
 			}
 		}
 	}
 	s := a.Stats()
-	if s.Trains != 30 || s.Failed != 0 || s.Exchanges == 0 || s.KernelStamps+s.UserStamps != 4*s.Exchanges || s.Pairs != 1 || s.KeptTrains != 30 {
+	if s.Trains != 30 || s.Failed != 0 || s.Exchanges == 0 ||
+		s.KernelStamps+s.UserStamps != 4*s.Exchanges || s.Pairs != 1 || s.KeptTrains != 30 {
 		t.Errorf("stats %+v", s)
 	}
 	if got := b.Stats().Answers.Accepted; got == 0 {
@@ -129,7 +135,8 @@ func TestTrainsHoldTheTruth(t *testing.T) {
 	}
 }
 
-// A node that restarts its counter in a new epoch gets a new pair; in the same epoch it is refused by name.
+// A node that restarts its counter in a new epoch gets a new pair. In the same epoch its trains are
+// refused, and the error names it.
 func TestResetsAndEpochs(t *testing.T) {
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
 	train := func() (Outcome, error) { return a.Train(t.Context(), b.peer()) }
@@ -138,7 +145,8 @@ func TestResetsAndEpochs(t *testing.T) {
 	}
 	b.reset.Store(-1 << 40)
 	_, err := train()
-	if !errors.Is(err, minrtt.ErrReplayed) || !strings.Contains(err.Error(), `"b"`) || !strings.Contains(err.Error(), "new epoch") {
+	if !errors.Is(err, minrtt.ErrReplayed) || !strings.Contains(err.Error(), `"b"`) ||
+		!strings.Contains(err.Error(), "new epoch") {
 		t.Errorf("a reset of the peer: %v", err)
 	}
 	b.epoch.Store("epoch 2 of b")
@@ -156,7 +164,8 @@ func TestResetsAndEpochs(t *testing.T) {
 	for _, p := range a.Pairs() {
 		got = append(got, fmt.Sprintf("%s, %s, %d trains", p.A.Epoch, p.B.Epoch, p.Trains()))
 	}
-	want := "[epoch 1 of a, epoch 1 of b, 1 trains epoch 1 of a, epoch 2 of b, 1 trains epoch 2 of a, epoch 2 of b, 1 trains]"
+	want := "[epoch 1 of a, epoch 1 of b, 1 trains epoch 1 of a, epoch 2 of b, 1 trains " +
+		"epoch 2 of a, epoch 2 of b, 1 trains]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("pairs %v, want %v", got, want)
 	}
@@ -165,10 +174,11 @@ func TestResetsAndEpochs(t *testing.T) {
 	}
 }
 
-// A step of the clock that kernel stamps are of spoils one train and no more.
+// A step of the clock that makes the kernel's stamps spoils one train and no more.
 func TestAClockThatIsSet(t *testing.T) {
 	a := startNode(t, "a", nil)
-	var set atomic.Bool // the clock is set between the next two looks, which are a train's beginning and its end
+	// The clock is set between the next two looks, which are the beginning and the end of a train.
+	var set atomic.Bool
 	set.Store(true)
 	b := startNode(t, "b", func(c *Config) {
 		steps := c.Clock.Steps
@@ -194,17 +204,23 @@ func TestAClockThatIsSet(t *testing.T) {
 		t.Errorf("stats %+v", s)
 	}
 	set.Store(true)
-	if batch := runBatch(t.Context(), a.Client, b.peer(), a.Config().Manner, 3, 0); batch.Err != nil || len(batch.Trains) != 2 {
-		t.Errorf("a batch in which the clock was set once: %d trains, %v", len(batch.Trains), batch.Err)
+	batch := runBatch(t.Context(), a.Client, b.peer(), a.Config().Manner, 3, 0)
+	if batch.Err != nil || len(batch.Trains) != 2 {
+		t.Errorf("a batch in which the clock was set once: %d trains, %v",
+			len(batch.Trains), batch.Err)
 	}
 }
 
 func TestAnotherKeyIsNamed(t *testing.T) {
-	a, b := startNode(t, "a", func(c *Config) { c.Manner.Timeout, c.Manner.Attempts = 50*time.Millisecond, 2 }), startNode(t, "b", nil)
+	a := startNode(t, "a", func(c *Config) {
+		c.Manner.Timeout, c.Manner.Attempts = 50*time.Millisecond, 2
+	})
+	b := startNode(t, "b", nil)
 	p := b.peer()
 	another := minrtt.NewSecret()
 	p.Key = another.Key(1)
-	if _, err := a.Train(t.Context(), p); !errors.Is(err, minrtt.ErrNoAnswer) || !strings.Contains(err.Error(), `probe "b"`) {
+	_, err := a.Train(t.Context(), p)
+	if !errors.Is(err, minrtt.ErrNoAnswer) || !strings.Contains(err.Error(), `probe "b"`) {
 		t.Errorf("with another key: %v", err)
 	}
 	if got := b.Stats().Answers; got.Forged == 0 || got.Sent != 0 {
@@ -217,10 +233,13 @@ func TestAnotherKeyIsNamed(t *testing.T) {
 	}
 }
 
-// The client probes by itself: everybody living, also beside a dead peer; and ends at once when it is closed.
+// The client probes all living peers on its own, even when one peer is dead. Close ends that at
+// once.
 func TestProbingByItself(t *testing.T) {
 	a := startNode(t, "a", func(c *Config) {
-		c.Pace = Pace{Target: time.Nanosecond, Fastest: time.Millisecond, Slowest: 50 * time.Millisecond}
+		c.Pace = Pace{
+			Target: time.Nanosecond, Fastest: time.Millisecond, Slowest: 50 * time.Millisecond,
+		}
 	})
 	b, c := startNode(t, "b", nil), startNode(t, "c", nil)
 	dead := Peer{Node: c.Node(), Address: netip.MustParseAddrPort("127.0.0.1:9")}
@@ -229,7 +248,8 @@ func TestProbingByItself(t *testing.T) {
 	a.Observe(func(o Outcome) { seen <- o })
 	manner := a.Config().Manner
 	manner.Timeout, manner.Attempts = 100*time.Millisecond, 2
-	if err := a.SetPeers([]Peer{b.peer(), dead, c.peer()}, manner, Budget{TrainsPerSecond: 2000}); err != nil {
+	all := []Peer{b.peer(), dead, c.peer()}
+	if err := a.SetPeers(all, manner, Budget{TrainsPerSecond: 2000}); err != nil {
 		t.Fatal(err)
 	}
 	count := map[string]int{}
@@ -238,7 +258,8 @@ func TestProbingByItself(t *testing.T) {
 		select {
 		case o := <-seen:
 			count[o.Peer.Node.Name]++
-			if !o.Continuous || o.Err == nil && o.Peer.Node.Name == "dead" || o.Err != nil && !errors.Is(o.Err, minrtt.ErrNoAnswer) {
+			if !o.Continuous || o.Err == nil && o.Peer.Node.Name == "dead" ||
+				o.Err != nil && !errors.Is(o.Err, minrtt.ErrNoAnswer) {
 				t.Fatalf("outcome %+v", o)
 			}
 		case <-deadline:
@@ -263,8 +284,11 @@ func TestProbingByItself(t *testing.T) {
 
 // A train that waits for a dead peer ends with its context, and with the client.
 func TestTrainEndsWithItsContext(t *testing.T) {
-	a := startNode(t, "a", func(c *Config) { c.Manner.Timeout, c.Manner.Attempts = time.Minute, 100 })
-	silent, err := minrtt.ListenUDP(loopback, minrtt.UDPConfig{Counter: asm.Counter}) // reads nothing
+	a := startNode(t, "a", func(c *Config) {
+		c.Manner.Timeout, c.Manner.Attempts = time.Minute, 100
+	})
+	// Nobody reads what comes here.
+	silent, err := minrtt.ListenUDP(loopback, minrtt.UDPConfig{Counter: asm.Counter})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +300,7 @@ func TestTrainEndsWithItsContext(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var trains sync.WaitGroup
-	for range 3 { // two of them wait for the first
+	for range 3 { // two of the three wait for the first one
 		trains.Add(1)
 		go func() {
 			defer trains.Done()
@@ -285,7 +309,7 @@ func TestTrainEndsWithItsContext(t *testing.T) {
 			}
 		}()
 	}
-	time.Sleep(20 * time.Millisecond) // whichever state they are in is one that Close must end
+	time.Sleep(20 * time.Millisecond) // Close must end them in whatever state they are
 	a.Close()
 	trains.Wait()
 }
@@ -320,16 +344,20 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A peer whose answers leave before its probes arrive is refused by name, and nothing of its train is kept.
+// A peer whose answers leave before its probes arrive is refused. The error names it, and nothing
+// of its train is kept.
 func TestALiarIsRefusedByName(t *testing.T) {
 	a := startNode(t, "a", nil)
 	liar := startNode(t, "liar", func(c *Config) {
 		counter := c.Clock.Counter
 		var reads atomic.Int64
-		c.Clock.Counter = func() uint64 { return counter() - uint64(reads.Add(1))*10_000_000 } // falls with every look
+		c.Clock.Counter = func() uint64 { // falls with every reading
+			return counter() - uint64(reads.Add(1))*10_000_000
+		}
 	})
 	_, err := a.Train(t.Context(), liar.peer())
-	if !errors.Is(err, tscratio.ErrImpossible) && !errors.Is(err, minrtt.ErrReplayed) || !strings.Contains(err.Error(), `"liar"`) {
+	if !errors.Is(err, tscratio.ErrImpossible) && !errors.Is(err, minrtt.ErrReplayed) ||
+		!strings.Contains(err.Error(), `"liar"`) {
 		t.Errorf("%v", err)
 	}
 	if s := a.Stats(); s.Refused != 1 || s.KeptTrains != 0 {
@@ -337,7 +365,8 @@ func TestALiarIsRefusedByName(t *testing.T) {
 	}
 }
 
-// An epoch that ends while a train is under way leaves nothing of it: some of its stamps may be of the other epoch.
+// If an epoch ends during a train, nothing of the train is kept. Some of its stamps may be of the
+// other epoch.
 func TestAnEpochThatEndsDuringATrain(t *testing.T) {
 	var looks atomic.Int64
 	a := startNode(t, "a", func(c *Config) {
@@ -358,15 +387,19 @@ func TestAnEpochThatEndsDuringATrain(t *testing.T) {
 	blind := startNode(t, "c", func(c *Config) {
 		c.Epoch = func() (string, error) { return "", errors.New("proc is hidden") }
 	})
-	if _, err := blind.Train(t.Context(), b.peer()); err == nil || !strings.Contains(err.Error(), "proc is hidden") {
+	_, err := blind.Train(t.Context(), b.peer())
+	if err == nil || !strings.Contains(err.Error(), "proc is hidden") {
 		t.Errorf("a node that cannot see its epoch: %v", err)
 	}
 }
 
-// Any goroutine may ask for anything at any time; trains take turns.
+// Any goroutine may call any method at any time. Trains run one after the other.
 func TestManyAtOnce(t *testing.T) {
 	a := startNode(t, "a", nil)
-	peers := []Peer{startNode(t, "b", nil).peer(), startNode(t, "c", nil).peer(), startNode(t, "d", nil).peer()}
+	var peers []Peer
+	for _, name := range []string{"b", "c", "d"} {
+		peers = append(peers, startNode(t, name, nil).peer())
+	}
 	var under atomic.Int64
 	a.Observe(func(Outcome) {
 		if under.Add(1) != 1 {

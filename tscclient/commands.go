@@ -13,13 +13,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// This file is how a command ("cprof relate") asks a client directly, without a server: control.Ask over a control.Server of the
-// client's own, which is on this machine only unless there are keys.
+// This file lets a command ("cprof relate") ask a client directly, without a server. The command
+// uses control.Ask with a control.Server that the client runs. Without keys, only commands on this
+// machine can reach it.
 
-// What a command may ask.
+// Questions that a command may ask.
 const (
-	AskNode   = "node"   // what the node is: NodeAnswer
-	AskTrains = "trains" // run some trains with another node (TrainsArgument): TrainsAnswer
+	AskNode   = "node"   // describe the node: NodeAnswer
+	AskTrains = "trains" // run trains with another node (TrainsArgument): TrainsAnswer
 )
 
 // NodeAnswer answers AskNode.
@@ -34,14 +35,15 @@ type NodeAnswer struct {
 	Software        string `json:"software"`
 }
 
-// Node is the answer as tscratio has it.
+// Node returns the answer as a tscratio.Node.
 func (a NodeAnswer) Node() tscratio.Node {
 	return tscratio.Node{
-		Name: a.Name, Epoch: a.Epoch, NominalHz: a.NominalHz, QuantumCycles: a.QuantumCycles, CoreSlackCycles: a.CoreSlackCycles,
+		Name: a.Name, Epoch: a.Epoch, NominalHz: a.NominalHz,
+		QuantumCycles: a.QuantumCycles, CoreSlackCycles: a.CoreSlackCycles,
 	}
 }
 
-// TrainsArgument says with whom trains are to be run, and how.
+// TrainsArgument says with which node to run trains, and how.
 type TrainsArgument struct {
 	control.Target
 	control.Manner
@@ -50,23 +52,25 @@ type TrainsArgument struct {
 	Limit_ns int64 `json:"limit_ns"`
 }
 
-// maxAskedTrains is how many trains one question may ask for, so that its answer fits a message.
+// maxAskedTrains is how many trains one question may ask for. Their answer still fits into a
+// message.
 const maxAskedTrains = 100
 
-// A TrainsAnswer is what became of them.
+// A TrainsAnswer is the result of the trains.
 type TrainsAnswer struct {
-	// Pair is a stored pair of this node, its A, and the peer, with the trains; nothing if there are none.
+	// Pair is an encoded pair of this node (A) and the peer (B), with the trains. It is empty if
+	// there are no trains.
 	Pair []byte `json:"pair,omitempty"`
 
 	Epoch   string         `json:"epoch"`
 	Trains  int            `json:"trains"`
-	Lost    uint64         `json:"lost,string"`        // answers
-	WhyUser map[string]int `json:"why_user,omitempty"` // stamps that were not the kernel's, by reason
-	Error   string         `json:"error,omitempty"`    // why there are not as many trains as were asked for
+	Lost    uint64         `json:"lost,string"`        // answers that did not come
+	WhyUser map[string]int `json:"why_user,omitempty"` // reasons for stamps not the kernel's
+	Error   string         `json:"error,omitempty"`    // why there are fewer trains than asked for
 	Refused bool           `json:"refused,omitempty"`  // the peer's stamps cannot be true
 }
 
-// Commands answers what commands ask of a client. Any goroutine may use it.
+// Commands answers the questions of commands to a client. Any goroutine may use it.
 type Commands struct {
 	client   *Client
 	server   *control.Server
@@ -75,10 +79,10 @@ type Commands struct {
 	running  sync.WaitGroup
 }
 
-// maxQuestions is how many questions are worked on at a time.
+// maxQuestions is how many questions are worked on at once.
 const maxQuestions = 16
 
-// ServeCommands begins to answer. Software is what the client says of itself.
+// ServeCommands begins to answer commands. Software is how the client describes itself.
 func ServeCommands(c *Client, config control.ServerConfig, software string) (*Commands, error) {
 	server, err := control.Listen(config)
 	if err != nil {
@@ -91,10 +95,10 @@ func ServeCommands(c *Client, config control.ServerConfig, software string) (*Co
 	return s, nil
 }
 
-// Address is where commands reach the client, host:port.
+// Address returns the host:port at which commands reach the client.
 func (s *Commands) Address() string { return s.server.Address() }
 
-// Close ends it. Trains that are under way are given up.
+// Close stops answering. Trains that are under way are given up.
 func (s *Commands) Close() error {
 	s.stop()
 	s.running.Wait()
@@ -109,28 +113,32 @@ func (s *Commands) serve(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if in.Revoked { // whose key it was may have been told probe keys, and told them on
+		if in.Revoked { // its owner may have got probe keys, and passed them on
 			s.client.RenewSecret()
 			continue
 		}
 		ask, ok := in.Message.(*control.Ask)
 		if !ok {
-			if in.Message != nil && in.Message.Kind() != control.KindRefusal && in.Message.Kind() != control.KindLeave {
-				_ = s.server.Send(in.Peer, in.Request, &control.Refusal{Code: control.UnknownKind, Text: "this is a node, not a server: it answers questions alone"})
+			if in.Message != nil && in.Message.Kind() != control.KindRefusal &&
+				in.Message.Kind() != control.KindLeave {
+				_ = s.server.Send(in.Peer, in.Request, control.Refuse(control.UnknownKind,
+					"this is a node, not a server: it only answers questions"))
 			}
 			continue
 		}
 		select {
 		case room <- struct{}{}:
 		default:
-			_ = s.server.Send(in.Peer, in.Request, &control.Refusal{Code: control.NotNow, Text: fmt.Sprintf("%d questions are being worked on", maxQuestions)})
+			_ = s.server.Send(in.Peer, in.Request, control.Refuse(control.NotNow,
+				fmt.Sprintf("%d questions are being worked on: ask again later", maxQuestions)))
 			continue
 		}
 		s.running.Add(1)
 		go func() {
 			defer s.running.Done()
 			defer func() { <-room }()
-			_ = s.server.Send(in.Peer, in.Request, s.answer(ctx, ask)) // a command that is gone wants no answer
+			// A command that is gone needs no answer.
+			_ = s.server.Send(in.Peer, in.Request, s.answer(ctx, ask))
 		}()
 	}
 }
@@ -144,7 +152,7 @@ func (s *Commands) answer(ctx context.Context, ask *control.Ask) control.Message
 	case AskTrains:
 		result, err = s.trains(ctx, ask.Argument)
 	default:
-		return control.Refuse(control.UnknownKind, fmt.Sprintf("a node has no answer to %q", ask.What))
+		return control.Refuse(control.UnknownKind, fmt.Sprintf("a node cannot answer %q", ask.What))
 	}
 	if err != nil {
 		return control.Refuse(control.Failed, err.Error())
@@ -162,8 +170,10 @@ func (s *Commands) node() (NodeAnswer, error) {
 	}
 	n := s.client.Node()
 	return NodeAnswer{
-		Name: n.Name, Epoch: n.Epoch, NominalHz: n.NominalHz, QuantumCycles: n.QuantumCycles, CoreSlackCycles: n.CoreSlackCycles,
-		ProbeAddress: s.client.Address().String(), ProbeKey: s.client.Key().Encode(), Software: s.software,
+		Name: n.Name, Epoch: n.Epoch, NominalHz: n.NominalHz,
+		QuantumCycles: n.QuantumCycles, CoreSlackCycles: n.CoreSlackCycles,
+		ProbeAddress: s.client.Address().String(), ProbeKey: s.client.Key().Encode(),
+		Software: s.software,
 	}, nil
 }
 
@@ -172,8 +182,10 @@ func (s *Commands) trains(ctx context.Context, argument []byte) (TrainsAnswer, e
 	if err := json.Unmarshal(argument, &a); err != nil {
 		return TrainsAnswer{}, fmt.Errorf("trains: %w", err)
 	}
-	if a.Trains < 1 || a.Trains > maxAskedTrains || a.Limit_ns < 1 || a.Limit_ns > int64(maxBatchTime) || a.Gap_ns < 0 {
-		return TrainsAnswer{}, fmt.Errorf("%d trains within %v: ask for 1 to %d, within 1 ns to %v", a.Trains, time.Duration(a.Limit_ns), maxAskedTrains, maxBatchTime)
+	if a.Trains < 1 || a.Trains > maxAskedTrains ||
+		a.Limit_ns < 1 || a.Limit_ns > int64(maxBatchTime) || a.Gap_ns < 0 {
+		return TrainsAnswer{}, fmt.Errorf("%d trains within %v: ask for 1 to %d, within 1 ns to %v",
+			a.Trains, time.Duration(a.Limit_ns), maxAskedTrains, maxBatchTime)
 	}
 	p, err := peerOf(a.Target)
 	if err != nil {
@@ -185,7 +197,8 @@ func (s *Commands) trains(ctx context.Context, argument []byte) (TrainsAnswer, e
 	answer := TrainsAnswer{Epoch: b.Epoch, Trains: len(b.Trains), Lost: b.Lost}
 	if b.Err != nil {
 		answer.Error = b.Err.Error()
-		answer.Refused = errors.Is(b.Err, tscratio.ErrImpossible) || errors.Is(b.Err, minrtt.ErrReplayed)
+		answer.Refused = errors.Is(b.Err, tscratio.ErrImpossible) ||
+			errors.Is(b.Err, minrtt.ErrReplayed)
 	}
 	if len(b.Trains) == 0 {
 		return answer, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A program that relates its node's counter to another's, without a server.
+// A program relates its node's counter to another node's, without a server.
 func Example() {
 	id, err := tscclient.Identify("parser-3", tscclient.Kept{}) // takes about a second
 	if err != nil {
@@ -36,9 +36,12 @@ func Example() {
 	}
 	defer client.Close()
 
-	// What the other node is, it says of itself: by whatever way the two programs talk.
+	// The other node describes itself, in whatever way the two programs talk.
 	other := tscclient.Peer{
-		Node:    tscratio.Node{Name: "sink-1", Epoch: "…", NominalHz: 2_596_000_000, QuantumCycles: 26, CoreSlackCycles: 200},
+		Node: tscratio.Node{
+			Name: "sink-1", Epoch: "…",
+			NominalHz: 2_596_000_000, QuantumCycles: 26, CoreSlackCycles: 200,
+		},
 		Address: netip.MustParseAddrPort("198.51.100.7:7341"),
 	}
 	for range 10 {

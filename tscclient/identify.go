@@ -13,49 +13,54 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// An Identity is what this machine's node is. Any goroutine may use it.
+// An Identity describes this machine's node and watches its epoch. Any goroutine may use it.
 type Identity struct {
 	Node   tscratio.Node
 	Report host.Report
 
-	// RealtimeStep is for minrtt.SystemClock: how much later than a stamp of the kernel's its clock
-	// may stand, or why no such stamp proves anything here.
+	// RealtimeStep is for minrtt.SystemClock. It returns how far the kernel's clock may be ahead of
+	// one of the kernel's stamps, or the reason why such a stamp proves nothing here.
 	RealtimeStep func() (step_ns uint32, err error)
 
 	kept     Kept
 	watching sync.Mutex
 	watch    *host.Watch
-	named    host.Epoch          // the one that kept knows
-	events   *host.RestoreEvents // nil: the kernel tells of none
+	named    host.Epoch          // the epoch that kept holds
+	events   *host.RestoreEvents // nil: the kernel reports no restores
 }
 
-// Kept is where an identity leaves, for the process that comes after it, what nobody else could find out: that the counter jumped, after
-// which the same boot has an epoch of another name. Without it, readings from before and after would be taken for those of one epoch. The zero
-// value keeps nothing.
+// Kept stores for the next process what that process could not find out: that the counter jumped.
+// After a jump the same boot has an epoch with another name. Without Kept, readings from before and
+// after would seem to be of one epoch. The zero value keeps nothing.
 type Kept struct {
 	Read  func() ([]byte, error) // nil and no error: nothing is kept
-	Write func(text []byte)      // empty: nothing is to be kept any more. It has a failure told by itself
+	Write func(text []byte)      // empty text: nothing to keep any more; reports its own failures
 }
 
-// Identify measures what holds for readings of this machine's counter, which takes about a second, and begins to watch its
-// epoch. An empty name is the host's. An error says that the counter cannot be used. Close the identity.
+// Identify measures what is true of readings of this machine's counter, which takes about a second,
+// and begins to watch its epoch. An empty name means the host's name. An error says that the
+// counter cannot be used. The caller must close the identity.
 func Identify(name string, kept Kept) (*Identity, error) {
 	report := host.Examine(host.SystemOptions())
 	if name == "" {
 		name = report.Facts.Hostname
 	}
-	if report.Verdict() == host.Unfit || report.Quantum == nil || report.Slack == nil || report.Frequency == nil {
+	if report.Verdict() == host.Unfit ||
+		report.Quantum == nil || report.Slack == nil || report.Frequency == nil {
 		for _, f := range report.Findings {
 			if f.Verdict == host.Unfit || f.Verdict == host.Unknown {
-				return nil, fmt.Errorf("identify node %q: %s: %s: %s (\"cprof doctor\" says more)", name, f.Name, f.Detail, f.Remedy)
+				return nil, fmt.Errorf("identify node %q: %s: %s: %s (\"cprof doctor\" says more)",
+					name, f.Name, f.Detail, f.Remedy)
 			}
 		}
-		return nil, fmt.Errorf("identify node %q: not everything could be measured: see \"cprof doctor\"", name)
+		return nil, fmt.Errorf("identify node %q: not everything could be measured: "+
+			"see \"cprof doctor\"", name)
 	}
 	if !report.Slack.Known() {
 		for _, f := range report.Findings {
 			if f.Name == host.CoreSlack {
-				return nil, fmt.Errorf("identify node %q: %s: %s: %s", name, f.Name, f.Detail, f.Remedy)
+				return nil, fmt.Errorf("identify node %q: %s: %s: %s",
+					name, f.Name, f.Detail, f.Remedy)
 			}
 		}
 	}
@@ -72,7 +77,8 @@ func Identify(name string, kept Kept) (*Identity, error) {
 	}
 	if err := id.begin(host.WatchOptions{
 		Observe: observer.Observe, Widen_cycles: id.Node.QuantumCycles + id.Node.CoreSlackCycles,
-		Virtual: report.Facts.Hypervisor != "", Listening: id.events != nil && report.Facts.HasVMGenID, Settle: time.Second,
+		Virtual:   report.Facts.Hypervisor != "",
+		Listening: id.events != nil && report.Facts.HasVMGenID, Settle: time.Second,
 	}); err != nil {
 		id.Close()
 		return nil, fmt.Errorf("identify node %q: %w", name, err)
@@ -80,16 +86,17 @@ func Identify(name string, kept Kept) (*Identity, error) {
 	return id, nil
 }
 
-// begin watches the epoch from where the process before this one ended, if that left anything.
+// begin watches the epoch. It continues from what the process before this one has kept, if
+// anything.
 func (id *Identity) begin(o host.WatchOptions) error {
 	if id.kept.Read != nil {
 		text, err := id.kept.Read()
 		if err != nil {
-			return fmt.Errorf("read which epoch it was in: %w", err)
+			return fmt.Errorf("read the epoch that was kept: %w", err)
 		}
 		if len(text) > 0 {
 			if err := json.Unmarshal(text, &o.From); err != nil {
-				return fmt.Errorf("read which epoch it was in, from %q: %w", text, err)
+				return fmt.Errorf("read the epoch that was kept, from %q: %w", text, err)
 			}
 		}
 	}
@@ -101,7 +108,8 @@ func (id *Identity) begin(o host.WatchOptions) error {
 	return err
 }
 
-// look returns the epoch that the counter is in, and has its name kept if nothing else tells it.
+// look returns the epoch that the counter is in. It keeps the epoch's name if nobody else could
+// find it.
 func (id *Identity) look() (string, error) {
 	state, err := id.watch.Check()
 	if err != nil {
@@ -111,7 +119,7 @@ func (id *Identity) look() (string, error) {
 		var text []byte
 		if state.Epoch.Token != "" {
 			if text, err = json.Marshal(id.watch.Save()); err != nil {
-				return "", fmt.Errorf("write down epoch %s: %w", state.Epoch, err)
+				return "", fmt.Errorf("keep epoch %s: %w", state.Epoch, err)
 			}
 		}
 		id.kept.Write(text)
@@ -120,7 +128,7 @@ func (id *Identity) look() (string, error) {
 	return state.Epoch.String(), nil
 }
 
-// Epoch looks whether the counter still runs unbroken, and returns the epoch that it is in.
+// Epoch checks whether the counter still runs unbroken, and returns the epoch that it is in.
 func (id *Identity) Epoch() (string, error) {
 	id.watching.Lock()
 	defer id.watching.Unlock()
@@ -130,7 +138,7 @@ func (id *Identity) Epoch() (string, error) {
 	return id.look()
 }
 
-// Counter reads the counter whose identity this is.
+// Counter reads this machine's counter.
 func (id *Identity) Counter() uint64 { return asm.Counter() }
 
 // Close ends the watch.

@@ -6,9 +6,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// A counter that jumped without a mark of its own has another epoch, also for the process that comes after the one that saw it.
+// A counter may jump and leave no mark. The epoch is then another one, also for the next process,
+// which did not see the jump.
 func TestTheNextProcessKnowsOfAJump(t *testing.T) {
-	now := host.Observation{Boot: "a boot", Clocksource: "hpet"} // a clock that does not jump with the counter
+	// The HPET does not jump with the counter.
+	now := host.Observation{Boot: "a boot", Clocksource: "hpet"}
 	jump := uint64(0)
 	observe := func() (host.Observation, error) {
 		now.Bracket.Raw_ns += 1_500_000_000
@@ -18,7 +20,10 @@ func TestTheNextProcessKnowsOfAJump(t *testing.T) {
 	}
 	var text []byte
 	writes := 0
-	kept := Kept{Read: func() ([]byte, error) { return text, nil }, Write: func(b []byte) { text, writes = b, writes+1 }}
+	kept := Kept{
+		Read:  func() ([]byte, error) { return text, nil },
+		Write: func(b []byte) { text, writes = b, writes+1 },
+	}
 	start := func() *Identity {
 		t.Helper()
 		id := &Identity{kept: kept}
@@ -44,7 +49,7 @@ func TestTheNextProcessKnowsOfAJump(t *testing.T) {
 		}
 	}
 	if len(text) != 0 {
-		t.Fatalf("an epoch that anybody can name is kept: %s", text)
+		t.Fatalf("an epoch that any process can name is kept: %s", text)
 	}
 	jump = 1 << 40
 	after := look(first)
@@ -55,7 +60,7 @@ func TestTheNextProcessKnowsOfAJump(t *testing.T) {
 	if second.Node.Epoch != after || look(second) != after {
 		t.Errorf("the next process is in epoch %q, want %q", second.Node.Epoch, after)
 	}
-	jump = 1 << 41 // while none watches
+	jump = 1 << 41 // while no process watches
 	third := start()
 	if third.Node.Epoch == after || third.Node.Epoch == before {
 		t.Errorf("a jump between two processes is not seen: epoch %q", third.Node.Epoch)
@@ -70,6 +75,6 @@ func TestTheNextProcessKnowsOfAJump(t *testing.T) {
 	}
 	text = []byte("{")
 	if err := (&Identity{kept: kept}).begin(host.WatchOptions{Observe: observe}); err == nil {
-		t.Error("what is kept is damaged, and nobody is told")
+		t.Error("damaged text is kept, and there is no error")
 	}
 }

@@ -13,18 +13,21 @@ import (
 func probeSecrets(secrets ...minrtt.Secret) *control.ProbeSecrets {
 	m := &control.ProbeSecrets{}
 	for i := range secrets {
-		m.Secrets = append(m.Secrets, control.ProbeSecret{Number: secrets[i].Number, Bytes: secrets[i].Bytes[:]})
+		m.Secrets = append(m.Secrets,
+			control.ProbeSecret{Number: secrets[i].Number, Bytes: secrets[i].Bytes[:]})
 	}
 	return m
 }
 
-// A server says which keys a node takes. One that it no longer names ends after a moment, and
-// others go on.
+// A server says which keys a node accepts. A secret that it no longer names ends after a moment.
+// The others stay valid.
 func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
 	a := startNode(t, "a", nil)
-	b := startNode(t, "b", func(c *Config) { c.Manner.Timeout, c.Manner.Attempts = 200*time.Millisecond, 2 })
+	b := startNode(t, "b", func(c *Config) {
+		c.Manner.Timeout, c.Manner.Attempts = 200*time.Millisecond, 2
+	})
 	connect(t, a, s.Address(), nil)
 	s.welcome()
 	first, second := minrtt.NewSecret(), minrtt.NewSecret()
@@ -48,7 +51,8 @@ func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 		t.Error(err)
 	}
 	say(2, second, first)
-	if err := errors.Join(under(first.Key(7)), under(second.Key(7)), under(a.Key())); err != nil {
+	err := errors.Join(under(first.Key(7)), under(second.Key(7)), under(a.Key()))
+	if err != nil {
 		t.Error(err)
 	}
 	say(3, second)
@@ -60,16 +64,18 @@ func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 	if err := errors.Join(under(second.Key(7)), under(a.Key())); err != nil {
 		t.Error(err)
 	}
-	// A key is one prober's: the next one gets another.
+	// A key belongs to one prober. The next prober gets another key.
 	if key := a.Key(); key == a.Key() {
-		t.Error("two probers get one key")
+		t.Error("two probers get the same key")
 	}
 }
 
-// The keys that commands were told end when one of those who may command no longer may.
+// The keys that commands got end when one key that may command is taken off the list.
 func TestKeysOfCommandsEndWithACommandersKey(t *testing.T) {
 	a := startNode(t, "a", nil)
-	b := startNode(t, "b", func(c *Config) { c.Manner.Timeout, c.Manner.Attempts = 200*time.Millisecond, 2 })
+	b := startNode(t, "b", func(c *Config) {
+		c.Manner.Timeout, c.Manner.Attempts = 200*time.Millisecond, 2
+	})
 	key, err := control.NewKey("a", control.RoleServer)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +87,8 @@ func TestKeysOfCommandsEndWithACommandersKey(t *testing.T) {
 	var listed atomic.Pointer[[]control.Key]
 	listed.Store(&[]control.Key{admin.Halved()})
 	commands, err := ServeCommands(a.Client, control.ServerConfig{
-		Address: "127.0.0.1:0", Key: &key, Clients: func() ([]control.Key, error) { return *listed.Load(), nil },
+		Address: "127.0.0.1:0", Key: &key,
+		Clients: func() ([]control.Key, error) { return *listed.Load(), nil },
 	}, "test")
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +104,7 @@ func TestKeysOfCommandsEndWithACommandersKey(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("a key that commands were told does not end")
+			t.Fatal("a key that a command got does not end")
 		}
 	}
 	if _, err := b.Train(t.Context(), a.peer()); err != nil {

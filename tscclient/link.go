@@ -16,49 +16,51 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// LinkConfig says how a client is put under a server's command.
+// LinkConfig says how a server commands a client.
 type LinkConfig struct {
 	Server control.ClientConfig
 
-	// Register is what the node says about itself. Its name, epoch, counter and probe address are
-	// the client's and are filled in, as are instance and nonce.
+	// Register describes the node. The link fills in name, epoch, counter and probe address from
+	// the client, and instance and nonce.
 	Register control.Register
 
-	// Advertise is where others reach the client's answerer. Its zero value is where the client listens, or, if it listens on
-	// all addresses, the one that packets to the server leave from.
+	// Advertise is the address at which others reach the client's answerer. Zero: the address that
+	// the client listens on; or, if it listens on all addresses, the one that packets to the server
+	// come from.
 	Advertise netip.AddrPort
 
-	// Handle answers what is no matter of probing: runs, tables, files, snapshots. Nil, or a nil message without an error:
-	// refused as unknown. It is called from several goroutines; its context ends with the link.
+	// Handle answers orders that have nothing to do with probing: runs, tables, files, snapshots.
+	// If it is nil, or returns neither message nor error, the order is refused as unknown. It is
+	// called from several goroutines. Its context ends with the link.
 	Handle func(ctx context.Context, m control.Message) (control.Message, error)
 
-	// OpenRun says which run the node has open, "" for none. Nil: it keeps none.
+	// OpenRun returns the run that the node has open, or "". Nil: it has none.
 	OpenRun func() string
 
 	Log *slog.Logger // nil: silent
 }
 
-// LinkState is how a link stands.
+// LinkState is the state of a link.
 type LinkState struct {
 	Registered    bool
-	Server        string    // the server's process, of the newest registration
-	Since         time.Time // of Registered being as it is
+	Server        string    // the server's process at the newest registration
+	Since         time.Time // when Registered last changed
 	Problem       string    // why it is not registered; "" if it is
-	Lasting       bool      // somebody has to do something about the problem
+	Lasting       bool      // the problem stays until somebody does something
 	Registrations uint64
-	Reports       uint64 // that were not acknowledged yet
-	Dropped       uint64 // reports that had to make room
+	Reports       uint64 // reports without an acknowledgement
+	Dropped       uint64 // reports that were dropped to make room
 }
 
-// A Link keeps a client registered with a server and does what the server orders: trains, continuous probing, answers about load.
-// It registers again, with growing pauses, when the server went away, came back as another process, or the node's epoch
-// changed. Any goroutine may use it.
+// A Link keeps a client registered with a server and carries out the server's orders: trains,
+// continuous probing, questions about load. It registers again, with growing pauses, when the
+// server went away or was restarted, and when the node's epoch changed. Any goroutine may use it.
 type Link struct {
 	client  *Client
 	config  LinkConfig
 	control *control.Client
 	reports *reports
-	blind   func() // ends what observe is told
+	blind   func() // stops observe
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -69,7 +71,7 @@ type Link struct {
 	state LinkState
 }
 
-// Pauses between attempts to register. A server that refuses for a reason that lasts is asked seldom.
+// Pauses between attempts to register. After a refusal that will stay, attempts are rare.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 10 * time.Second
@@ -78,11 +80,13 @@ const (
 	registerTimeout = 5 * time.Second
 	answerTimeout   = 10 * time.Second
 
-	// maxOrders is how many of the server's orders are worked on at a time. It waits for most answers, so more are a mistake.
+	// maxOrders is how many of the server's orders are worked on at once. The server waits for most
+	// answers, so more orders are a mistake.
 	maxOrders = 64
 )
 
-// Connect begins to keep a client registered. It does not wait for the server. Close ends it; the client goes on.
+// Connect starts to keep a client registered. It does not wait for the server. Close ends the link,
+// but not the client.
 func Connect(c *Client, config LinkConfig) (*Link, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
@@ -92,7 +96,8 @@ func Connect(c *Client, config LinkConfig) (*Link, error) {
 		if config.Advertise.Addr().IsUnspecified() {
 			own, err := addressTowards(config.Server.Server)
 			if err != nil {
-				return nil, fmt.Errorf("find the address that others reach %q at: %w: give it", c.Node().Name, err)
+				return nil, fmt.Errorf("find the address at which others reach %q: %w: "+
+					"give the address to advertise", c.Node().Name, err)
 			}
 			config.Advertise = netip.AddrPortFrom(own, c.Address().Port())
 		}
@@ -118,7 +123,7 @@ func Connect(c *Client, config LinkConfig) (*Link, error) {
 	return l, nil
 }
 
-// addressTowards is the address that packets to a host leave from. None is sent.
+// addressTowards returns the address that packets to a server would come from. It sends none.
 func addressTowards(server string) (netip.Addr, error) {
 	c, err := net.Dial("udp", server)
 	if err != nil {
@@ -128,7 +133,7 @@ func addressTowards(server string) (netip.Addr, error) {
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 
-// State returns how the link stands.
+// State returns the state of the link.
 func (l *Link) State() LinkState {
 	l.mu.Lock()
 	s := l.state
@@ -137,7 +142,7 @@ func (l *Link) State() LinkState {
 	return s
 }
 
-// Tell sends the server a message that has no answer. It fails where the server is away.
+// Tell sends the server a message that has no answer. It fails if the link is not registered.
 func (l *Link) Tell(ctx context.Context, m control.Message) error {
 	if s := l.State(); !s.Registered {
 		return fmt.Errorf("tell %s: not registered: %s", m.Kind(), s.Problem)
@@ -145,12 +150,14 @@ func (l *Link) Tell(ctx context.Context, m control.Message) error {
 	return l.control.Send(ctx, 0, m)
 }
 
-// Close says farewell and ends the link. Reports that were not acknowledged are lost to the server; the client has the pairs.
+// Close says goodbye and ends the link. The server does not get reports that were not acknowledged,
+// but the client still has the pairs.
 func (l *Link) Close() error {
 	if l.ctx.Err() == nil && l.State().Registered {
 		ctx, cancel := context.WithTimeout(l.ctx, time.Second)
 		l.flushNow(ctx)
-		_ = l.control.Send(ctx, 0, &control.Leave{Why: "closed"}) // the server notices it without
+		// If it is lost, the server notices a little later.
+		_ = l.control.Send(ctx, 0, &control.Leave{Why: "closed"})
 		cancel()
 	}
 	l.blind()
@@ -160,7 +167,7 @@ func (l *Link) Close() error {
 	return err
 }
 
-// keep registers, shows signs of life, and registers again.
+// keep registers, sends pings, and registers again when the registration ends.
 func (l *Link) keep() {
 	defer l.running.Done()
 	pause := firstPause
@@ -180,12 +187,12 @@ func (l *Link) keep() {
 		err = l.alive(welcome)
 		l.notRegistered(err)
 		if !errors.Is(err, errAgain) {
-			l.sleep(firstPause) // whatever a server does, it is not asked in a tight loop
+			l.sleep(firstPause) // never ask a server in a tight loop, whatever it does
 		}
 	}
 }
 
-// lasting says whether a refusal is one that goes on until somebody does something.
+// lasting says whether a refusal stays until somebody does something.
 func lasting(err error) bool {
 	var refused *control.RefusedError
 	if !errors.As(err, &refused) {
@@ -198,7 +205,7 @@ func lasting(err error) bool {
 	return false
 }
 
-// sleep waits, or until somebody wants to register again.
+// sleep waits for d, or until somebody wants to register again.
 func (l *Link) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -215,7 +222,8 @@ func (l *Link) register() (*control.Welcome, error) {
 		return nil, err
 	}
 	n, r := l.client.Node(), l.config.Register
-	r.Name, r.Epoch, r.NominalHz, r.QuantumCycles, r.CoreSlackCycles = n.Name, epoch, n.NominalHz, n.QuantumCycles, n.CoreSlackCycles
+	r.Name, r.Epoch, r.NominalHz = n.Name, epoch, n.NominalHz
+	r.QuantumCycles, r.CoreSlackCycles = n.QuantumCycles, n.CoreSlackCycles
 	r.ProbeAddress = l.config.Advertise.String()
 	if !r.Can(control.CanProbe) {
 		r.Capabilities = append([]string{control.CanProbe}, r.Capabilities...)
@@ -223,7 +231,8 @@ func (l *Link) register() (*control.Welcome, error) {
 	if l.config.OpenRun != nil {
 		r.OpenRun = l.config.OpenRun()
 	}
-	l.reports.again() // before the server can order anything: what answers that comes after them
+	// Before the server can order anything: the reports that answer orders come after these.
+	l.reports.again()
 	ctx, cancel := context.WithTimeout(l.ctx, registerTimeout)
 	defer cancel()
 	welcome, err := l.control.Register(ctx, r)
@@ -232,14 +241,16 @@ func (l *Link) register() (*control.Welcome, error) {
 	}
 	l.mu.Lock()
 	another := l.state.Server != "" && l.state.Server != welcome.Server
-	l.state.Registered, l.state.Server, l.state.Problem, l.state.Lasting = true, welcome.Server, "", false
+	l.state.Registered, l.state.Server = true, welcome.Server
+	l.state.Problem, l.state.Lasting = "", false
 	l.state.Since = time.Now()
 	l.state.Registrations++
 	l.mu.Unlock()
-	if another { // it knows nothing of what its predecessor ordered
+	if another { // the new process knows nothing of its predecessor's orders
 		_ = l.client.SetPeers(nil, l.client.Config().Manner, Budget{})
 	}
-	l.config.Log.Info("registered", "server", l.config.Server.Server, "node", r.Name, "epoch", epoch, "probes at", r.ProbeAddress)
+	l.config.Log.Info("registered", "server", l.config.Server.Server, "node", r.Name,
+		"epoch", epoch, "probes at", r.ProbeAddress)
 	return welcome, nil
 }
 
@@ -254,14 +265,14 @@ func (l *Link) notRegistered(err error) {
 		l.state.Registered, l.state.Since = false, time.Now()
 	}
 	l.mu.Unlock()
-	if was.Registered || was.Problem != err.Error() { // each problem once
+	if was.Registered || was.Problem != err.Error() { // log each problem once
 		l.config.Log.Warn("not registered", "server", l.config.Server.Server, "why", err)
 	}
 }
 
 var errAgain = errors.New("registering again")
 
-// alive shows signs of life until the registration is over, and returns why.
+// alive sends pings until the registration ends, and returns why it ended.
 func (l *Link) alive(w *control.Welcome) error {
 	beat, dead := time.Duration(w.Heartbeat_ns), time.Duration(w.Dead_ns)
 	registered := l.client.Node().Epoch
@@ -278,7 +289,7 @@ func (l *Link) alive(w *control.Welcome) error {
 		}
 		epoch, err := l.client.Check()
 		if err == nil && epoch != registered {
-			return fmt.Errorf("the node's epoch is %q now: %w", epoch, errAgain)
+			return fmt.Errorf("the node's epoch is now %q: %w", epoch, errAgain)
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, min(dead/2, answerTimeout))
 		_, err = l.control.Call(ctx, &control.Ping{Counter_cycles: l.client.Counter()})
@@ -290,16 +301,18 @@ func (l *Link) alive(w *control.Welcome) error {
 		case errors.As(err, &refused), errors.Is(err, control.ErrKey):
 			return err
 		case time.Since(heard) > dead:
-			return fmt.Errorf("server is silent for %v: %w", time.Since(heard).Round(time.Millisecond), err)
+			silent := time.Since(heard).Round(time.Millisecond)
+			return fmt.Errorf("server has been silent for %v: %w", silent, err)
 		}
 	}
 }
 
-// receive does what the server orders.
+// receive carries out the server's orders.
 func (l *Link) receive() {
 	defer l.running.Done()
 	orders := make(chan struct{}, maxOrders)
-	newest := map[control.Kind]chan struct{}{} // closed once the newest order of a kind that holds is done and answered
+	// For each kind of order that holds: closed once the newest order is done and answered.
+	newest := map[control.Kind]chan struct{}{}
 	for {
 		in, err := l.control.Receive(l.ctx)
 		if err != nil {
@@ -315,12 +328,13 @@ func (l *Link) receive() {
 			}
 			continue
 		case *control.Pong, *control.Welcome, *control.Challenge, *control.Answer:
-			continue // they come too late for who asked
+			continue // they come too late for their calls
 		}
 		select {
 		case orders <- struct{}{}:
 		default:
-			l.answer(in.Request, &control.Refusal{Code: control.NotNow, Text: fmt.Sprintf("%d orders are under way", maxOrders)})
+			l.answer(in.Request, control.Refuse(control.NotNow,
+				fmt.Sprintf("%d orders are under way: order less at a time", maxOrders)))
 			continue
 		}
 		var before chan struct{}
@@ -343,7 +357,8 @@ func (l *Link) receive() {
 	}
 }
 
-// holds says whether what is ordered holds until the next order of its kind: these are done in the order in which they came, so that the last one does.
+// holds says whether an order holds until the next one of its kind. Such orders are carried out in
+// the order in which they came, so that the last one holds.
 func holds(m control.Message) bool {
 	switch m.(type) {
 	case *control.Table, *control.Run, *control.Probing, *control.ProbeSecrets:
@@ -395,7 +410,8 @@ func (l *Link) obey(m control.Message) control.Message {
 			answer, err = l.config.Handle(l.ctx, m)
 		}
 		if answer == nil && err == nil {
-			return &control.Refusal{Code: control.UnknownKind, Text: fmt.Sprintf("node %q does nothing about %s", l.client.Node().Name, m.Kind())}
+			return control.Refuse(control.UnknownKind,
+				fmt.Sprintf("node %q takes no %s", l.client.Node().Name, m.Kind()))
 		}
 	}
 	if err != nil {

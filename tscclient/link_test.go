@@ -19,14 +19,14 @@ type testServer struct {
 	t    *testing.T
 	peer control.Peer
 	name string
-	seen []control.Incoming // that nobody has asked for yet
+	seen []control.Incoming // messages that no test has asked for yet
 }
 
 func listen(t *testing.T, address, name string) *testServer {
 	t.Helper()
 	var s *control.Server
 	var err error
-	for range 50 { // the port of a server that has just ended may need a moment
+	for range 50 { // the port of a server that just ended may need a moment
 		if s, err = control.Listen(control.ServerConfig{Address: address}); err == nil {
 			break
 		}
@@ -38,7 +38,8 @@ func listen(t *testing.T, address, name string) *testServer {
 	return &testServer{Server: s, t: t, name: name}
 }
 
-// expect returns the next message of a kind, answers signs of life on the way, and keeps others for later.
+// expect returns the next message of a kind. It answers pings on the way, and keeps other messages
+// for later.
 func expect[M control.Message](s *testServer) (M, uint64) {
 	s.t.Helper()
 	for i, in := range s.seen {
@@ -69,7 +70,9 @@ func expect[M control.Message](s *testServer) (M, uint64) {
 func (s *testServer) welcome() *control.Register {
 	s.t.Helper()
 	r, request := expect[*control.Register](s)
-	s.order(request, &control.Welcome{Server: s.name, Heartbeat_ns: 20e6, Dead_ns: 400e6, Generation: 1})
+	s.order(request, &control.Welcome{
+		Server: s.name, Heartbeat_ns: 20e6, Dead_ns: 400e6, Generation: 1,
+	})
 	return r
 }
 
@@ -83,8 +86,9 @@ func (s *testServer) order(request uint64, m control.Message) {
 func target(n *testNode) control.Target {
 	p := n.peer()
 	return control.Target{
-		Peer: p.Node.Name, PeerEpoch: p.Node.Epoch, Address: p.Address.String(), Key: p.Key.Encode(),
-		NominalHz: p.Node.NominalHz, QuantumCycles: p.Node.QuantumCycles, CoreSlackCycles: p.Node.CoreSlackCycles,
+		Peer: p.Node.Name, PeerEpoch: p.Node.Epoch, Address: p.Address.String(),
+		Key: p.Key.Encode(), NominalHz: p.Node.NominalHz,
+		QuantumCycles: p.Node.QuantumCycles, CoreSlackCycles: p.Node.CoreSlackCycles,
 	}
 }
 
@@ -93,8 +97,10 @@ var testManner = control.Manner{Exchanges: 3, Timeout_ns: 1e9, Attempts: 3}
 func connect(t *testing.T, n *testNode, server string, change func(*LinkConfig)) *Link {
 	t.Helper()
 	config := LinkConfig{
-		Server:   control.ClientConfig{Server: server},
-		Register: control.Register{Machine: "m", Cores: 2, Software: "test", Capabilities: []string{control.CanRun}},
+		Server: control.ClientConfig{Server: server},
+		Register: control.Register{
+			Machine: "m", Cores: 2, Software: "test", Capabilities: []string{control.CanRun},
+		},
 	}
 	if change != nil {
 		change(&config)
@@ -107,8 +113,8 @@ func connect(t *testing.T, n *testNode, server string, change func(*LinkConfig))
 	return l
 }
 
-// A server commands a client: it registers with what its node is, runs a batch, probes by itself, says how busy it is, and keeps its
-// reports until they are acknowledged.
+// A server commands a client. The client registers with its node's description, runs a batch,
+// probes on its own, says how busy it is, and keeps its reports until they are acknowledged.
 func TestServerCommandsAClient(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
@@ -126,17 +132,20 @@ func TestServerCommandsAClient(t *testing.T) {
 	})
 	r := s.welcome()
 	n := a.Node()
-	if r.Name != "a" || r.Epoch != n.Epoch || r.NominalHz != n.NominalHz || r.QuantumCycles != n.QuantumCycles ||
-		r.ProbeAddress != a.Address().String() || !r.Can(control.CanProbe) || !r.Can(control.CanRun) || r.Instance == "" {
+	if r.Name != "a" || r.Epoch != n.Epoch || r.NominalHz != n.NominalHz ||
+		r.QuantumCycles != n.QuantumCycles || r.ProbeAddress != a.Address().String() ||
+		!r.Can(control.CanProbe) || !r.Can(control.CanRun) || r.Instance == "" {
 		t.Errorf("registers as %+v", r)
 	}
 	s.order(7, &control.Probe{Target: target(b), Manner: testManner, Trains: 4, Limit_ns: 20e9})
 	m, request := expect[*control.Trains](s)
-	if request != 7 || m.Report != 1 || m.Peer != "b" || m.PeerEpoch != b.Node().Epoch || m.Epoch != n.Epoch || m.Error != "" || len(m.Trains) != 4 {
+	if request != 7 || m.Report != 1 || m.Peer != "b" || m.PeerEpoch != b.Node().Epoch ||
+		m.Epoch != n.Epoch || m.Error != "" || len(m.Trains) != 4 {
 		t.Fatalf("answer %d to a batch: %+v", request, m)
 	}
 	for _, train := range m.Trains {
-		if len(train.Exchanges) != 3 && len(train.Exchanges) != 4 || train.Exchanges[0].Returned.Hi <= train.Exchanges[0].Sent.Lo {
+		if len(train.Exchanges) != 3 && len(train.Exchanges) != 4 ||
+			train.Exchanges[0].Returned.Hi <= train.Exchanges[0].Sent.Lo {
 			t.Fatalf("train %+v", train)
 		}
 	}
@@ -150,11 +159,14 @@ func TestServerCommandsAClient(t *testing.T) {
 		t.Errorf("run state %+v", state)
 	}
 	s.order(10, &control.Snapshot{})
-	if refusal, request := expect[*control.Refusal](s); request != 10 || refusal.Code != control.UnknownKind {
+	refusal, request := expect[*control.Refusal](s)
+	if request != 10 || refusal.Code != control.UnknownKind {
 		t.Errorf("refusal %+v", refusal)
 	}
 	s.order(11, &control.Table{})
-	if refusal, request := expect[*control.Refusal](s); request != 11 || refusal.Code != control.Failed || !strings.Contains(refusal.Text, "no table") {
+	refusal, request = expect[*control.Refusal](s)
+	if request != 11 || refusal.Code != control.Failed ||
+		!strings.Contains(refusal.Text, "no table") {
 		t.Errorf("refusal %+v", refusal)
 	}
 	if state := l.State(); !state.Registered || state.Server != "server 1" || state.Reports != 1 {
@@ -162,14 +174,16 @@ func TestServerCommandsAClient(t *testing.T) {
 	}
 	s.order(0, &control.Ack{Report: 1})
 
-	s.order(12, &control.Probing{Manner: testManner, Targets: []control.Target{target(b)}, Period_ns: 10e6})
+	s.order(12, &control.Probing{
+		Manner: testManner, Targets: []control.Target{target(b)}, Period_ns: 10e6,
+	})
 	expect[*control.Done](s)
 	m, request = expect[*control.Trains](s)
 	if request != 0 || m.Report != 2 || m.Peer != "b" || len(m.Trains) == 0 || m.Error != "" {
 		t.Fatalf("report %d: %+v", request, m)
 	}
 	s.order(13, &control.Probing{})
-	for { // reports of the last trains come before
+	for { // the reports of the last trains come first
 		if m, request := expect[control.Message](s); request == 13 {
 			if _, ok := m.(*control.Done); !ok {
 				t.Errorf("answer %T", m)
@@ -185,12 +199,13 @@ func waitFor(t *testing.T, true func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !true(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it does not come")
+			t.Fatal("it does not become true")
 		}
 	}
 }
 
-// Of two handler tables the one that the server sent last is handled last, however long the first one takes. Other orders do not wait for it.
+// Of two handler tables, the one that the server sent last is handled last, however long the first
+// one takes. Other orders do not wait for it.
 func TestTheLastTableHolds(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
@@ -215,7 +230,7 @@ func TestTheLastTableHolds(t *testing.T) {
 	s.welcome()
 	s.order(1, &control.Table{Generation: 1})
 	s.order(2, &control.Table{Generation: 2})
-	for request := range uint64(20) { // by the end of these the second table has had its chance
+	for request := range uint64(20) { // after these the second table has had its chance
 		s.order(3+request, &control.ListFiles{Run: "r"})
 		expect[*control.Files](s)
 	}
@@ -223,13 +238,14 @@ func TestTheLastTableHolds(t *testing.T) {
 	for want := uint64(1); want <= 2; want++ {
 		state, request := expect[*control.TableState](s)
 		if got := <-handled; got != want || state.Generation != want || request != want {
-			t.Errorf("table %d is handled and answered with %+v (%d), want %d", got, state, request, want)
+			t.Errorf("table %d is handled and answered with %+v (%d), want %d",
+				got, state, request, want)
 		}
 	}
 }
 
-// The link comes back by itself: to another process of the server, with another epoch, after it was forgotten; and what was not
-// acknowledged is reported again.
+// The link comes back on its own: to a new process of the server, with another epoch, and after the
+// server forgot it. Reports that were not acknowledged are sent again.
 func TestLinkComesBack(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
@@ -239,7 +255,9 @@ func TestLinkComesBack(t *testing.T) {
 	if m, _ := expect[*control.Trains](s); m.Report != 1 {
 		t.Fatalf("%+v", m)
 	}
-	s.order(2, &control.Probing{Manner: testManner, Targets: []control.Target{target(b)}, Period_ns: 10e6})
+	s.order(2, &control.Probing{
+		Manner: testManner, Targets: []control.Target{target(b)}, Period_ns: 10e6,
+	})
 	expect[*control.Done](s)
 
 	s.Forget(s.peer)
@@ -276,7 +294,7 @@ func TestLinkComesBack(t *testing.T) {
 	expect[*control.Leave](s)
 }
 
-// A client that outlives its links holds none of them, and tells who else observes it all the same.
+// A client that outlives its links keeps none of them, and still calls its other observers.
 func TestAClosedLinkIsToldNothing(t *testing.T) {
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
 	told := 0
@@ -300,7 +318,7 @@ func TestAClosedLinkIsToldNothing(t *testing.T) {
 	}
 }
 
-// A server that refuses is asked again after pauses that grow.
+// A link that is refused tries again after growing pauses.
 func TestPausesGrow(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server")
 	defer s.Close()
@@ -318,7 +336,8 @@ func TestPausesGrow(t *testing.T) {
 	}
 	s.welcome()
 	if took := time.Since(first); took < least {
-		t.Errorf("it was refused four times within %v, want at least %v between the first and the last time", took, least)
+		t.Errorf("it was refused four times within %v, want at least %v "+
+			"between the first and the last time", took, least)
 	}
 }
 
@@ -332,16 +351,21 @@ func TestBatchIsGivenUpByName(t *testing.T) {
 	dead := target(b)
 	dead.Address = "127.0.0.1:9"
 	s.order(1, &control.Probe{Target: dead, Manner: quick, Trains: 1000})
-	if m, request := expect[*control.Trains](s); request != 1 || len(m.Trains) != 0 || !strings.Contains(m.Error, `probe "b"`) {
+	m, request := expect[*control.Trains](s)
+	if request != 1 || len(m.Trains) != 0 || !strings.Contains(m.Error, `probe "b"`) {
 		t.Errorf("%+v", m)
 	}
-	s.order(2, &control.Probe{Target: target(b), Manner: testManner, Trains: 1000, Gap_ns: 1e9, Limit_ns: 100e6})
-	if m, request := expect[*control.Trains](s); request != 2 || len(m.Trains) != 1 || !strings.Contains(m.Error, "deadline") {
+	s.order(2, &control.Probe{
+		Target: target(b), Manner: testManner, Trains: 1000, Gap_ns: 1e9, Limit_ns: 100e6,
+	})
+	m, request = expect[*control.Trains](s)
+	if request != 2 || len(m.Trains) != 1 || !strings.Contains(m.Error, "deadline") {
 		t.Errorf("%+v", m)
 	}
 	self := target(a)
 	s.order(3, &control.Probe{Target: self, Manner: testManner, Trains: 1})
-	if m, request := expect[*control.Trains](s); request != 3 || !strings.Contains(m.Error, `both nodes are named "a"`) {
+	m, request = expect[*control.Trains](s)
+	if request != 3 || !strings.Contains(m.Error, `both nodes are named "a"`) {
 		t.Errorf("%+v", m)
 	}
 }
@@ -386,7 +410,10 @@ func TestLoadIsParsed(t *testing.T) {
 	if err != nil || cpu != (cpuTimes{busy: 171, idle: 4005}) {
 		t.Errorf("%+v, %v", cpu, err)
 	}
-	net, err := parseTraffic([]byte("Inter-| Receive\n face |bytes\n    lo: 9 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n  eth0: 100 1 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n  eth1:7 1 0 0 0 0 0 0 3 1 0 0 0 0 0 0\n"))
+	net, err := parseTraffic([]byte("Inter-| Receive\n face |bytes\n" +
+		"    lo: 9 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n" +
+		"  eth0: 100 1 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n" +
+		"  eth1:7 1 0 0 0 0 0 0 3 1 0 0 0 0 0 0\n"))
 	if err != nil || net != (traffic{107, 53}) {
 		t.Errorf("%+v, %v", net, err)
 	}
@@ -402,9 +429,13 @@ func TestLoadIsParsed(t *testing.T) {
 	}
 	at := time.Unix(0, 0)
 	first := loadLook{at: at, cpu: cpuTimes{100, 1000}, traffic: traffic{1000, 1000}}
-	second := loadLook{at: at.Add(time.Second), cpu: cpuTimes{160, 1140}, traffic: traffic{3000, 2000}, own_ns: 100e6, ownBytes: 1000}
+	second := loadLook{
+		at: at.Add(time.Second), cpu: cpuTimes{160, 1140}, traffic: traffic{3000, 2000},
+		own_ns: 100e6, ownBytes: 1000,
+	}
 	got := loadBetween(first, second)
-	if got.Busy_ppm != 250_000 || got.ReceivedBytes != 1500 || got.SentBytes != 500 || got.Over_ns != 1e9 || len(got.Unknown) != 0 {
+	if got.Busy_ppm != 250_000 || got.ReceivedBytes != 1500 || got.SentBytes != 500 ||
+		got.Over_ns != 1e9 || len(got.Unknown) != 0 {
 		t.Errorf("%+v", got)
 	}
 	second.unknownTraffic = errors.New("hidden")
@@ -416,7 +447,8 @@ func TestLoadIsParsed(t *testing.T) {
 func TestIdentityOfThisMachine(t *testing.T) {
 	id, err := Identify("here", Kept{})
 	if err != nil {
-		if os.Getenv("CI") == "true" && runtime.GOARCH == "amd64" { // emulated, no counter is fit
+		// Under emulation no counter is fit.
+		if os.Getenv("CI") == "true" && runtime.GOARCH == "amd64" {
 			t.Fatalf("%v: CI must run where nodes can", err)
 		}
 		t.Skipf("this machine's counter is not fit: %v", err)
@@ -424,7 +456,8 @@ func TestIdentityOfThisMachine(t *testing.T) {
 	defer id.Close()
 	n := id.Node
 	epoch, err := id.Epoch()
-	if err != nil || epoch == "" || epoch != n.Epoch || n.Name != "here" || n.NominalHz < 1e6 || n.QuantumCycles == 0 {
+	if err != nil || epoch == "" || epoch != n.Epoch || n.Name != "here" ||
+		n.NominalHz < 1e6 || n.QuantumCycles == 0 {
 		t.Errorf("%+v, %q, %v", n, epoch, err)
 	}
 	if id.Counter() == 0 {

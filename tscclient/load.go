@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// measureLoad says how busy the node is for a while, without what the client itself does.
+// measureLoad measures how busy the node is for a while. It leaves out what the client itself does.
 func measureLoad(ctx context.Context, c *Client, over time.Duration) (control.Message, error) {
 	first := lookAtLoad(c)
 	timer := time.NewTimer(over)
@@ -29,13 +29,13 @@ func measureLoad(ctx context.Context, c *Client, over time.Duration) (control.Me
 	return loadBetween(first, lookAtLoad(c)), nil
 }
 
-// loadLook is one look at what a node has done so far.
+// loadLook holds what a node has done so far.
 type loadLook struct {
 	at             time.Time
 	cpu            cpuTimes
 	traffic        traffic
 	own_ns         uint64 // CPU time of this process
-	ownBytes       uint64 // either way, of probes and answers together
+	ownBytes       uint64 // of probes and answers, in both directions together
 	unknownCPU     error
 	unknownTraffic error
 }
@@ -47,7 +47,7 @@ func lookAtLoad(c *Client) loadLook {
 	} else {
 		l.cpu, l.unknownCPU = parseCPU(text)
 	}
-	// Those of this process's own network namespace.
+	// The interfaces of this process's own network namespace.
 	if text, err := os.ReadFile("/proc/thread-self/net/dev"); err != nil {
 		l.unknownTraffic = err
 	} else {
@@ -80,7 +80,7 @@ func parseCPU(stat []byte) (cpuTimes, error) {
 		switch {
 		case i == 3 || i == 4: // idle, waiting for a disk
 			t.idle += v
-		case i >= 8: // of guests, which are in the first two as well
+		case i >= 8: // of guests; these times are also in the first two
 		default:
 			t.busy += v
 		}
@@ -88,7 +88,7 @@ func parseCPU(stat []byte) (cpuTimes, error) {
 	return t, nil
 }
 
-// traffic is what network interfaces carried, without the loopback's.
+// traffic counts the bytes of all network interfaces except the loopback.
 type traffic struct{ received, sent uint64 }
 
 func parseTraffic(dev []byte) (traffic, error) {
@@ -117,25 +117,28 @@ func parseTraffic(dev []byte) (traffic, error) {
 	return t, lines.Err()
 }
 
-// less subtracts, and stays at zero: counters come at different moments.
+// less subtracts and stops at zero, because the counters are not read at one moment.
 func less(x, y uint64) uint64 { return x - min(x, y) }
 
 func loadBetween(a, b loadLook) *control.Load {
 	const tick_ns = 10_000_000
 	load := &control.Load{Over_ns: int64(b.at.Sub(a.at)), Busy_ppm: -1}
+	busy, idle := less(b.cpu.busy, a.cpu.busy), less(b.cpu.idle, a.cpu.idle)
 	if err := b.unknownCPU; a.unknownCPU != nil || err != nil {
 		load.Unknown = append(load.Unknown, fmt.Sprintf("CPU: %v", cmp.Or(a.unknownCPU, err)))
-	} else if busy, idle := less(b.cpu.busy, a.cpu.busy), less(b.cpu.idle, a.cpu.idle); busy+idle > 0 {
+	} else if busy+idle > 0 {
 		own := less(b.own_ns, a.own_ns) / tick_ns
 		load.Busy_ppm = int64(less(busy, own) * 1_000_000 / (busy + idle))
 	} else {
 		load.Unknown = append(load.Unknown, "CPU: no tick went by")
 	}
 	if err := b.unknownTraffic; a.unknownTraffic != nil || err != nil {
-		load.Unknown = append(load.Unknown, fmt.Sprintf("traffic: %v", cmp.Or(a.unknownTraffic, err)))
+		load.Unknown = append(load.Unknown,
+			fmt.Sprintf("traffic: %v", cmp.Or(a.unknownTraffic, err)))
 		return load
 	}
-	// Probes and answers are about the same length: half of the client's own bytes went either way.
+	// Probes and answers have about the same length, so half of the client's own bytes went each
+	// way.
 	own := less(b.ownBytes, a.ownBytes) / 2
 	load.ReceivedBytes = less(less(b.traffic.received, a.traffic.received), own)
 	load.SentBytes = less(less(b.traffic.sent, a.traffic.sent), own)

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// peerOf is the node that an order names.
+// peerOf returns the node that an order names.
 func peerOf(t control.Target) (Peer, error) {
 	address, err := netip.ParseAddrPort(t.Address)
 	if err != nil {
@@ -24,7 +24,8 @@ func peerOf(t control.Target) (Peer, error) {
 	}
 	return Peer{
 		Node: tscratio.Node{
-			Name: t.Peer, Epoch: t.PeerEpoch, NominalHz: t.NominalHz, QuantumCycles: t.QuantumCycles, CoreSlackCycles: t.CoreSlackCycles,
+			Name: t.Peer, Epoch: t.PeerEpoch, NominalHz: t.NominalHz,
+			QuantumCycles: t.QuantumCycles, CoreSlackCycles: t.CoreSlackCycles,
 		},
 		Address: address, Key: key,
 	}, nil
@@ -46,10 +47,10 @@ func mannerOf(m control.Manner) Manner {
 	}
 }
 
-// maxBatchTime ends a batch whose order says no limit.
+// maxBatchTime is the limit of a batch whose order has none.
 const maxBatchTime = 10 * time.Minute
 
-// batch runs the trains of an order and reports them, as one.
+// batch runs the trains of an order and reports them together.
 func (l *Link) batch(m *control.Probe) (control.Message, error) {
 	p, err := peerOf(m.Target)
 	if err != nil {
@@ -68,19 +69,21 @@ func (l *Link) batch(m *control.Probe) (control.Message, error) {
 	return result.message(p), nil
 }
 
-// A batch is what became of several trains with one peer.
+// A batch is the result of several trains with one peer.
 type batch struct {
-	Epoch  string // of this node, in which all of them were
+	Epoch  string // of this node, during all of the trains
 	Trains []minrtt.Train
-	Lost   uint64 // answers
+	Lost   uint64 // answers that did not come
 
-	// Err is why the batch ended before its time; what was measured until then counts.
+	// Err says why the batch ended early. The trains before that are valid.
 	Err error
 }
 
-// runBatch runs trains with one peer, and pauses between them. It gives up where going on is of no use: nobody answers, the peer's
-// stamps cannot be true, an epoch ended.
-func runBatch(ctx context.Context, c *Client, p Peer, m Manner, trains int, gap time.Duration) batch {
+// runBatch runs trains with one peer, with a pause after each. It gives up when more trains would
+// be useless: nobody answers, the peer's stamps cannot be true, or an epoch ended.
+func runBatch(
+	ctx context.Context, c *Client, p Peer, m Manner, trains int, gap time.Duration,
+) batch {
 	var b batch
 	stamps := 0
 	for i := range trains {
@@ -99,7 +102,7 @@ func runBatch(ctx context.Context, c *Client, p Peer, m Manner, trains int, gap 
 		}
 		switch {
 		case errors.Is(err, minrtt.ErrClockSet):
-			continue // the next one may be good again
+			continue // the next train may succeed
 		case err != nil:
 			b.Err = err
 			return b
@@ -109,7 +112,8 @@ func runBatch(ctx context.Context, c *Client, p Peer, m Manner, trains int, gap 
 		}
 		n := 4*len(o.Train.Exchanges) + 2*len(o.Train.Arrivals)
 		if stamps += n; stamps > control.MaxBatchStamps {
-			b.Err = fmt.Errorf("batch holds more than %d stamps: order fewer trains", control.MaxBatchStamps)
+			b.Err = fmt.Errorf("batch holds more than %d stamps: order fewer trains",
+				control.MaxBatchStamps)
 			return b
 		}
 		b.Trains = append(b.Trains, o.Train)
@@ -117,7 +121,7 @@ func runBatch(ctx context.Context, c *Client, p Peer, m Manner, trains int, gap 
 	return b
 }
 
-// message is the batch as it is reported.
+// message returns the batch as a report.
 func (b batch) message(p Peer) *control.Trains {
 	m := &control.Trains{Peer: p.Node.Name, PeerEpoch: p.Node.Epoch, Epoch: b.Epoch, Lost: b.Lost}
 	if b.Err != nil {
@@ -132,19 +136,24 @@ func (b batch) message(p Peer) *control.Trains {
 func reported(t minrtt.Train) control.Train {
 	kernel, _ := kernelStamps(t)
 	out := control.Train{KernelStamps: uint64(kernel)}
-	interval := func(i tscratio.Interval) control.Interval { return control.Interval{Lo: i.Lo, Hi: i.Hi} }
+	interval := func(i tscratio.Interval) control.Interval {
+		return control.Interval{Lo: i.Lo, Hi: i.Hi}
+	}
 	for _, e := range t.Exchanges {
 		out.Exchanges = append(out.Exchanges, control.Exchange{
-			Sent: interval(e.Best.Sent), Received: interval(e.Best.Received), Answered: interval(e.Best.Answered), Returned: interval(e.Best.Returned),
+			Sent: interval(e.Best.Sent), Received: interval(e.Best.Received),
+			Answered: interval(e.Best.Answered), Returned: interval(e.Best.Returned),
 		})
 	}
 	for _, a := range t.Arrivals {
-		out.Arrivals = append(out.Arrivals, control.Arrival{Sent: interval(a.Sent), Received: interval(a.Received)})
+		out.Arrivals = append(out.Arrivals,
+			control.Arrival{Sent: interval(a.Sent), Received: interval(a.Received)})
 	}
 	return out
 }
 
-// continuous begins or ends probing on its own. The order's period limits the trains; the client's own budget limits the rest.
+// continuous starts or ends continuous probing. The order's period limits the number of trains, and
+// the client's own budget limits all else.
 func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 	if len(m.Targets) == 0 {
 		if err := l.client.SetPeers(nil, l.client.Config().Manner, Budget{}); err != nil {
@@ -152,7 +161,7 @@ func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, answerTimeout)
 		defer cancel()
-		l.flushNow(ctx) // what was measured belongs to what ends now
+		l.flushNow(ctx) // the trains so far belong to the probing that ends now
 		return &control.Done{}, nil
 	}
 	peers := make([]Peer, len(m.Targets))
@@ -163,7 +172,8 @@ func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 		}
 	}
 	budget := l.client.Config().Budget
-	if ordered := 1e9 / float64(m.Period_ns); budget.TrainsPerSecond == 0 || ordered < budget.TrainsPerSecond {
+	ordered := 1e9 / float64(m.Period_ns)
+	if budget.TrainsPerSecond == 0 || ordered < budget.TrainsPerSecond {
 		budget.TrainsPerSecond = min(ordered, maxTrainsPerSecond)
 	}
 	if err := l.client.SetPeers(peers, mannerOf(m.Manner), budget); err != nil {
@@ -174,7 +184,7 @@ func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 
 const maxTrainsPerSecond = 10_000
 
-// observe collects what the client measures by itself.
+// observe collects the trains that the client runs on its own.
 func (l *Link) observe(o Outcome) {
 	if !o.Continuous || l.ctx.Err() != nil {
 		return
@@ -182,7 +192,7 @@ func (l *Link) observe(o Outcome) {
 	l.reports.collect(o)
 }
 
-// flushEvery is how often trains that the client ran by itself are reported.
+// flushEvery is how often the client's own trains are reported.
 const flushEvery = time.Second
 
 func (l *Link) flush() {

@@ -9,38 +9,41 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// pairs is what is known with each peer. Not safe for concurrent use.
+// pairs holds what is known with each peer. It is not safe for concurrent use.
 type pairs struct {
 	max         int
 	assumptions tscratio.Assumptions
 	known       map[pairKey]*known
-	added       uint64 // trains, ever
+	added       uint64 // trains added in all
 	forgotten   uint64
 }
 
-// pairKey: a reading of another epoch has nothing to do with those of this one.
+// pairKey holds the epochs because readings of different epochs have nothing to do with each other.
 type pairKey struct{ epoch, peer, peerEpoch string }
 
-// known is one pair, and the newest part of it apart, by which its bound is judged.
+// known is one pair, and a copy of its newest trains by which its bound is judged.
 type known struct {
 	pair   *tscratio.Pair
-	added  uint64 // when the newest train came, in trains of all pairs
+	added  uint64 // value of pairs.added after the newest train
 	fresh  int    // trains since the last pruning
 	recent *tscratio.Pair
-	turns  int // trains since the width was worked out
+	turns  int // trains since the width was computed
 
 	halfWidth time.Duration
 	judged    bool
 }
 
 const (
-	// pruneEvery is how many trains come between two prunings: each looks at all trains of the pair.
+	// pruneEvery is how many trains come between two prunings. Each pruning looks at all trains of
+	// the pair.
 	pruneEvery = 256
 
-	// recentTrains is how many trains a bound is judged by at least, and half of how many at most.
+	// recentTrains is the least number of trains by which a bound is judged. The greatest is twice
+	// as many.
 	recentTrains = 24
 
-	// judgeEvery is how many trains come between two judgements, which cost as much as some trains. The first few are all judged.
+	// judgeEvery is how many trains come between two judgements. A judgement costs as much as some
+	// trains. After each of the first few trains the bound is judged.
 	judgeEvery = 16
 )
 
@@ -48,12 +51,12 @@ func newPairs(most int, assumptions tscratio.Assumptions) pairs {
 	return pairs{max: most, assumptions: assumptions, known: map[pairKey]*known{}}
 }
 
-// add keeps a train that own ran with peer, and returns what the pair now has against its assumptions. An error wraps
-// tscratio.ErrImpossible.
+// add keeps a train that own ran with peer, and returns how the pair now contradicts its
+// assumptions, or nil. An error wraps tscratio.ErrImpossible.
 func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradiction, error) {
 	key := pairKey{own.Epoch, peer.Name, peer.Epoch}
 	k := p.known[key]
-	if k != nil { // a node that was started again has measured itself anew
+	if k != nil { // a node that was restarted has measured itself again
 		for _, n := range []tscratio.Node{own, peer} {
 			k.pair.Describe(n)
 			k.recent.Describe(n)
@@ -73,7 +76,7 @@ func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradi
 	if err := k.pair.Add(train); err != nil {
 		return nil, err
 	}
-	_ = k.recent.Add(train) // as the other
+	_ = k.recent.Add(train) // it succeeded above
 	p.known[key] = k
 	p.added++
 	k.added = p.added
@@ -87,7 +90,7 @@ func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradi
 	return k.pair.Check(), nil
 }
 
-// constraints is what a train proved.
+// constraints returns what a train proved.
 func constraints(t minrtt.Train) tscratio.Train {
 	kernel, user := kernelStamps(t)
 	train := tscratio.Train{
@@ -100,7 +103,7 @@ func constraints(t minrtt.Train) tscratio.Train {
 	return train
 }
 
-// forgetRecent halves the recent part once it is twice as long as is looked at.
+// forgetRecent halves the copy of the newest trains once it has twice recentTrains.
 func (k *known) forgetRecent() {
 	if k.recent.Trains() < 2*recentTrains {
 		return
@@ -108,7 +111,7 @@ func (k *known) forgetRecent() {
 	_, k.recent = k.recent.Split(trainStart(k.recent, recentTrains))
 }
 
-// trainStart returns the first reading of B in the train of that number, less one.
+// trainStart returns one less than the first reading of B in the train with this number.
 func trainStart(pair *tscratio.Pair, number int) uint64 {
 	n := 0
 	for t := range pair.Kept() {
@@ -120,7 +123,7 @@ func trainStart(pair *tscratio.Pair, number int) uint64 {
 	return 0
 }
 
-// halfWidth is the median bound of a pair over its newest trains, and whether there is one.
+// halfWidth returns the median bound of a pair over its newest trains, and whether there is one.
 func (p *pairs) halfWidth(epoch string, peer tscratio.Node) (time.Duration, bool) {
 	k := p.known[pairKey{epoch, peer.Name, peer.Epoch}]
 	if k == nil {
@@ -134,7 +137,8 @@ func (p *pairs) halfWidth(epoch string, peer tscratio.Node) (time.Duration, bool
 	return k.halfWidth, k.judged
 }
 
-// medianBound is the median half-width of a pair's relation, in nanoseconds by the nominal rate.
+// medianBound returns the median half-width of a pair's relation, in nanoseconds at the nominal
+// rate.
 func medianBound(pair *tscratio.Pair) (time.Duration, bool) {
 	r, err := pair.Relate(tscratio.SideA, pair.Declared.Wander)
 	if err != nil {
@@ -156,8 +160,8 @@ func (p *pairs) trains() (n int) {
 	return n
 }
 
-// makeRoom forgets the oldest trains of the largest pair, and pairs of which nothing came for longest, until no more is kept than
-// may be.
+// makeRoom drops trains until no more than max are kept: the oldest ones of the largest pair, and
+// whole pairs that have had no train for longest.
 func (p *pairs) makeRoom() {
 	for n := p.trains(); n > p.max; n = p.trains() {
 		var largest, stalest *known
@@ -170,7 +174,7 @@ func (p *pairs) makeRoom() {
 				stalest, stale = k, key
 			}
 		}
-		// Pairs of ended epochs, and of peers that left, go first.
+		// Pairs of ended epochs, and of peers that left, are dropped first.
 		if p.added-stalest.added > uint64(p.max)/2 {
 			p.forgotten += uint64(stalest.pair.Trains())
 			delete(p.known, stale)
@@ -178,7 +182,7 @@ func (p *pairs) makeRoom() {
 		}
 		before := largest.pair.Trains()
 		_, rest := largest.pair.Split(trainStart(largest.pair, max(1, before/4)))
-		if rest.Trains() == before { // its counters ran backwards: nothing of it is of use
+		if rest.Trains() == before { // its counters ran backwards: no part of it is of use
 			rest, _ = tscratio.NewPair(rest.A, rest.B, rest.Declared)
 		}
 		largest.pair = rest
@@ -190,18 +194,19 @@ func (p *pairs) count() (pairs, trains int, forgotten uint64) {
 	return len(p.known), p.trains(), p.forgotten
 }
 
-// copies returns the pairs, which change no more.
+// copies returns copies of the pairs. Later trains do not change them.
 func (p *pairs) copies() []*tscratio.Pair {
 	all := make([]*known, 0, len(p.known))
 	for _, k := range p.known {
 		all = append(all, k)
 	}
 	slices.SortFunc(all, func(x, y *known) int {
-		return cmp.Or(cmp.Compare(x.pair.B.Name, y.pair.B.Name), cmp.Compare(x.added, y.added))
+		return cmp.Or(cmp.Compare(x.pair.B.Name, y.pair.B.Name),
+			cmp.Compare(x.added, y.added))
 	})
 	copies := make([]*tscratio.Pair, len(all))
 	for i, k := range all {
-		copies[i], _ = tscratio.NewPair(k.pair.A, k.pair.B, k.pair.Declared) // as that was
+		copies[i], _ = tscratio.NewPair(k.pair.A, k.pair.B, k.pair.Declared) // it succeeded before
 		_ = copies[i].Merge(k.pair)
 	}
 	return copies

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// fakeTrain is one train at a moment between nodes whose counters count ns; delays are from a least one on.
+// fakeTrain is one train between nodes whose counters count nanoseconds. Its delays are random,
+// from least to twice that.
 func fakeTrain(r *rand.Rand, at, least uint64) minrtt.Train {
 	var t minrtt.Train
 	for range 3 {
@@ -21,9 +22,11 @@ func fakeTrain(r *rand.Rand, at, least uint64) minrtt.Train {
 		returned := answered + delay()
 		t.Exchanges = append(t.Exchanges, minrtt.Exchange{
 			Best: tscratio.Exchange{
-				Sent: tscratio.At(at), Received: tscratio.At(received), Answered: tscratio.At(answered), Returned: tscratio.At(returned),
+				Sent: tscratio.At(at), Received: tscratio.At(received),
+				Answered: tscratio.At(answered), Returned: tscratio.At(returned),
 			},
-			Sent: minrtt.Kernel, Received: minrtt.Kernel, Answered: minrtt.Kernel, Returned: minrtt.Missing,
+			Sent: minrtt.Kernel, Received: minrtt.Kernel,
+			Answered: minrtt.Kernel, Returned: minrtt.Missing,
 		})
 		at = returned + 1000
 	}
@@ -34,8 +37,8 @@ func fakeNode(name string) tscratio.Node {
 	return tscratio.Node{Name: name, Epoch: "e", NominalHz: 1e9, QuantumCycles: 1}
 }
 
-// However long and with whomever: no more trains are kept than may be, the newest ones of each pair are, and those of pairs that
-// ended go first.
+// However many trains come, and with however many peers, no more than max are kept. The newest
+// trains of each pair stay. Those of pairs that ended are dropped first.
 func TestPairsStayWithinTheirMemory(t *testing.T) {
 	seed.For(t, 2, func(t *testing.T, r *rand.Rand) {
 		const most = 500
@@ -74,7 +77,8 @@ func TestPairsStayWithinTheirMemory(t *testing.T) {
 	})
 }
 
-// What pairs forget and prune changes no bound that is still asked for, and the judged width follows the network.
+// What pairs drop and prune changes no bound that is still needed. The judged width follows the
+// network.
 func TestJudgedWidthFollowsTheNetwork(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	p := newPairs(1000, tscratio.DefaultAssumptions())
@@ -98,14 +102,16 @@ func TestJudgedWidthFollowsTheNetwork(t *testing.T) {
 		}
 		widths = append(widths, w)
 	}
-	if widths[0] < 1*time.Microsecond || widths[0] > 5*time.Microsecond || widths[1] < 8*widths[0] {
+	if widths[0] < 1*time.Microsecond || widths[0] > 5*time.Microsecond ||
+		widths[1] < 8*widths[0] {
 		t.Errorf("half-widths %v on a near and on a far network", widths)
 	}
 }
 
 func TestPairsCountStamps(t *testing.T) {
 	p := newPairs(1000, tscratio.DefaultAssumptions())
-	if _, err := p.add(fakeNode("a"), fakeNode("b"), fakeTrain(rand.New(rand.NewPCG(1, 0)), 1e9, 1000)); err != nil {
+	train := fakeTrain(rand.New(rand.NewPCG(1, 0)), 1e9, 1000)
+	if _, err := p.add(fakeNode("a"), fakeNode("b"), train); err != nil {
 		t.Fatal(err)
 	}
 	for k := range p.copies()[0].Kept() {
@@ -113,10 +119,11 @@ func TestPairsCountStamps(t *testing.T) {
 			t.Errorf("stamps %+v", k.Stamps)
 		}
 	}
-	// A copy is not touched by what comes later.
+	// Later trains do not change a copy.
 	c := p.copies()[0]
 	for i := range uint64(2 * pruneEvery) {
-		if _, err := p.add(fakeNode("a"), fakeNode("b"), fakeTrain(rand.New(rand.NewPCG(i, 0)), 2e9+i*500e6, 1000)); err != nil {
+		train := fakeTrain(rand.New(rand.NewPCG(i, 0)), 2e9+i*500e6, 1000)
+		if _, err := p.add(fakeNode("a"), fakeNode("b"), train); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,23 +131,28 @@ func TestPairsCountStamps(t *testing.T) {
 		t.Errorf("a copy has %d trains and %d constraints", c.Trains(), c.Constraints())
 	}
 	if now := p.copies()[0]; now.Constraints() > now.Trains()*4 {
-		t.Errorf("%d constraints of %d trains: nothing was pruned", now.Constraints(), now.Trains())
+		t.Errorf("%d constraints of %d trains: nothing was pruned",
+			now.Constraints(), now.Trains())
 	}
 }
 
-// A probe that arrived, and whose answer told nothing, proves that much.
+// A probe that arrived proves something even if its answer gave no information.
 func TestLonelyArrivalsCount(t *testing.T) {
 	p := newPairs(1000, tscratio.DefaultAssumptions())
-	train := minrtt.Train{Arrivals: []minrtt.Arrival{{Sent: tscratio.At(100), Received: tscratio.At(300)}}}
+	train := minrtt.Train{Arrivals: []minrtt.Arrival{
+		{Sent: tscratio.At(100), Received: tscratio.At(300)},
+	}}
 	if _, err := p.add(fakeNode("a"), fakeNode("b"), train); err != nil {
 		t.Fatal(err)
 	}
 	for k := range p.copies()[0].Kept() {
-		if len(k.Constraints) != 1 || k.Constraints[0] != (tscratio.Constraint{Kind: tscratio.Lower, B: 300, A: 100}) {
+		want := tscratio.Constraint{Kind: tscratio.Lower, B: 300, A: 100}
+		if len(k.Constraints) != 1 || k.Constraints[0] != want {
 			t.Errorf("%+v", k)
 		}
 	}
-	if _, err := p.add(fakeNode("a"), fakeNode("b"), minrtt.Train{}); err != nil || p.trains() != 1 {
+	_, err := p.add(fakeNode("a"), fakeNode("b"), minrtt.Train{})
+	if err != nil || p.trains() != 1 {
 		t.Errorf("an empty train: %v, %d trains", err, p.trains())
 	}
 }
@@ -177,7 +189,7 @@ func BenchmarkPrune(b *testing.B) {
 	}
 }
 
-// On a budget of a few trains a second, the pair behind a noisy path gets most of them.
+// On a budget of a few trains a second, the pair with the noisy network gets most of them.
 func TestNoisyPairsAreProbedMore(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	p := newPairs(10_000, tscratio.DefaultAssumptions())
@@ -185,7 +197,7 @@ func TestNoisyPairsAreProbedMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The narrow path leaves a few hundred nanoseconds, the wide one tens of microseconds.
+	// The near network leaves a few hundred nanoseconds, the noisy one tens of microseconds.
 	least := map[string]uint64{"near": 300, "noisy": 60_000}
 	s.setPeers([]string{"near", "noisy"})
 	count := map[string]int{}
@@ -211,19 +223,21 @@ func TestNoisyPairsAreProbedMore(t *testing.T) {
 	}
 }
 
-// A peer that is started again measures itself anew. What was measured with it stays, and holds for
-// the widest of what it said.
+// A peer that is restarted measures itself again. Its earlier trains stay, and the pair uses the
+// widest slack that the peer ever stated.
 func TestPairsKeepWhatTheyKnowOfAPeerThatIsStartedAgain(t *testing.T) {
 	p := newPairs(1000, tscratio.DefaultAssumptions())
 	a, b := fakeNode("a"), fakeNode("b")
 	for i, slack := range []uint64{50, 90, 20} {
 		b.CoreSlackCycles, b.NominalHz = slack, 1e9+uint64(i)
-		if _, err := p.add(a, b, fakeTrain(rand.New(rand.NewPCG(1, 0)), 1e9+uint64(i)*1e6, 1000)); err != nil {
+		train := fakeTrain(rand.New(rand.NewPCG(1, 0)), 1e9+uint64(i)*1e6, 1000)
+		if _, err := p.add(a, b, train); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all := p.copies()
 	if len(all) != 1 || all[0].Trains() != 3 || all[0].B.CoreSlackCycles != 90 {
-		t.Errorf("%d pairs, the first of %d trains with %+v", len(all), all[0].Trains(), all[0].B)
+		t.Errorf("%d pairs, the first of %d trains with %+v",
+			len(all), all[0].Trains(), all[0].B)
 	}
 }

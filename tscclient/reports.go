@@ -10,14 +10,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// maxReports is how many reports wait for an acknowledgement, and maxCollected how many trains are put into one. A report of
-// maxCollected trains of five exchanges is some 30 kB.
+// maxReports is how many reports wait for an acknowledgement. maxCollected is how many trains are
+// put into one report. A report of maxCollected trains with five exchanges has some 30 kB.
 const (
 	maxReports   = 2000
 	maxCollected = 200
 )
 
-// reports keeps what was measured until the server has it. Any goroutine may use it.
+// reports keeps measurements until the server has them. Any goroutine may use it.
 type reports struct {
 	transmit func(context.Context, *control.Trains) error
 
@@ -26,18 +26,18 @@ type reports struct {
 	mu        sync.Mutex
 	last      uint64 // number of the newest report
 	dropped   uint64
-	collected map[pairKey]*control.Trains // trains that are in no report yet
-	unsent    []*control.Trains           // reports to be sent, or sent again
-	sent      []*control.Trains           // and not acknowledged
+	collected map[pairKey]*control.Trains // trains that are not in a report yet
+	unsent    []*control.Trains           // reports that must be sent, or sent again
+	sent      []*control.Trains           // reports that were sent and not acknowledged
 }
 
 func newReports(transmit func(context.Context, *control.Trains) error) *reports {
 	return &reports{transmit: transmit, collected: map[pairKey]*control.Trains{}}
 }
 
-// answer makes a report of a batch that answers an order, and has it sent: after those of smaller
-// numbers, since the server acknowledges all up to one. While these cannot be sent it waits with
-// them, and the order has no answer.
+// answer makes a report of a batch that answers an order, and sends it. It sends all reports with
+// smaller numbers first, because the server acknowledges all reports up to a number. While those
+// cannot be sent, the new one waits with them, and the order gets no answer.
 func (r *reports) answer(ctx context.Context, m *control.Trains, transmit func()) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
@@ -63,7 +63,7 @@ func (r *reports) numbered(m *control.Trains) *control.Trains {
 	return m
 }
 
-// collect takes a train that nobody ordered by itself.
+// collect takes a train that no single order asked for.
 func (r *reports) collect(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *reports) collect(o Outcome) {
 	}
 }
 
-// close makes a report of what was collected.
+// close makes a report of the collected trains.
 func (r *reports) close(key pairKey) {
 	r.unsent = append(r.unsent, r.numbered(r.collected[key]))
 	delete(r.collected, key)
@@ -103,8 +103,8 @@ func (r *reports) makeRoom() {
 	}
 }
 
-// send sends what is to be sent, in order, as long as that works. While nobody listens, what was collected only becomes reports
-// as it has to.
+// send sends the waiting reports in order, until one fails. While the server does not listen,
+// collected trains become reports only when there are maxCollected of them.
 func (r *reports) send(ctx context.Context, listening bool) {
 	if !listening {
 		return
@@ -119,7 +119,7 @@ func (r *reports) send(ctx context.Context, listening bool) {
 	r.sendUnsent(ctx)
 }
 
-// sendUnsent sends the reports that wait. r.sending is held.
+// sendUnsent sends the waiting reports. The caller holds r.sending.
 func (r *reports) sendUnsent(ctx context.Context) {
 	for {
 		r.mu.Lock()
@@ -130,7 +130,7 @@ func (r *reports) sendUnsent(ctx context.Context) {
 		m := r.unsent[0]
 		r.mu.Unlock()
 		if err := r.transmit(ctx, m); err != nil {
-			return // it is tried again
+			return // it will be tried again
 		}
 		r.mu.Lock()
 		if len(r.unsent) > 0 && r.unsent[0] == m {
@@ -141,7 +141,7 @@ func (r *reports) sendUnsent(ctx context.Context) {
 	}
 }
 
-// acknowledged forgets the reports up to a number.
+// acknowledged drops the reports up to a number.
 func (r *reports) acknowledged(number uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,13 +150,15 @@ func (r *reports) acknowledged(number uint64) {
 	r.unsent = slices.DeleteFunc(r.unsent, has)
 }
 
-// again has everything sent once more that was not acknowledged: the server may be another one.
+// again sends every report again that was not acknowledged. The server may be a new process.
 func (r *reports) again() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unsent = append(r.sent, r.unsent...)
 	r.sent = nil
-	slices.SortFunc(r.unsent, func(x, y *control.Trains) int { return cmp.Compare(x.Report, y.Report) })
+	slices.SortFunc(r.unsent, func(x, y *control.Trains) int {
+		return cmp.Compare(x.Report, y.Report)
+	})
 }
 
 func (r *reports) count() (kept, dropped uint64) {
@@ -166,5 +168,6 @@ func (r *reports) count() (kept, dropped uint64) {
 }
 
 func comparePairKeys(x, y pairKey) int {
-	return cmp.Or(cmp.Compare(x.peer, y.peer), cmp.Compare(x.peerEpoch, y.peerEpoch), cmp.Compare(x.epoch, y.epoch))
+	return cmp.Or(cmp.Compare(x.peer, y.peer), cmp.Compare(x.peerEpoch, y.peerEpoch),
+		cmp.Compare(x.epoch, y.epoch))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The server acknowledges all reports up to a number. So none may reach it before one of a smaller
-// number that it lacks.
+// The server acknowledges all reports up to a number. So no report may reach it before a report
+// with a smaller number that it lacks.
 func TestReportsAreSentInTheirOrder(t *testing.T) {
 	var got []uint64
 	var fails error
@@ -29,7 +29,7 @@ func TestReportsAreSentInTheirOrder(t *testing.T) {
 	r.collect(outcome)
 	r.send(t.Context(), true)
 	answer()
-	r.again() // the server is another one, and has an order at once
+	r.again() // the server is a new process, and sends an order at once
 	answer()
 	if want := []uint64{1, 2, 1, 2, 3}; !slices.Equal(got, want) {
 		t.Errorf("reports came as %d, want %d", got, want)

@@ -6,67 +6,79 @@ import (
 	"time"
 )
 
-// Budget limits continuous probing. Each limit holds over any span of time, but for what may be saved up: one second's
-// worth and one train.
+// Budget limits continuous probing. Each limit holds over any period, apart from what may be saved
+// up: one second's worth, and one train.
 type Budget struct {
-	// TrainsPerSecond is for all peers together. 0: none.
+	// TrainsPerSecond is for all peers together. 0: no trains.
 	TrainsPerSecond float64
 
-	// CPUShare is how much of one core the node's trains may take, as thread CPU time. Answering others is not counted:
-	// who probes pays. 0: no limit.
+	// CPUShare is how much of one core the node's own trains may take, as CPU time of their thread.
+	// Time for answers to other nodes is not counted: the node that probes pays. 0: no limit.
 	CPUShare float64
 
-	// BytesPerSecond is what trains may send and receive, with IP and UDP headers. 0: no limit.
+	// BytesPerSecond is how much trains may send and receive, with IP and UDP headers. 0: no limit.
 	BytesPerSecond float64
 }
 
-// DefaultBudget is two trains a second, at most 0.3 % of a core and 20,000 bytes a second.
+// DefaultBudget returns two trains a second, at most 0.3 % of a core, and 20,000 bytes a second.
 func DefaultBudget() Budget {
 	return Budget{TrainsPerSecond: 2, CPUShare: 0.003, BytesPerSecond: 20_000}
 }
 
-// Validate names the first limit that makes no sense.
+// Validate returns an error that names the first invalid limit.
 func (b Budget) Validate() error {
 	for _, limit := range []struct {
 		name  string
 		value float64
 		most  float64
-	}{{"trains per second", b.TrainsPerSecond, 10_000}, {"CPU share", b.CPUShare, 1}, {"bytes per second", b.BytesPerSecond, 1e10}} {
+	}{
+		{"trains per second", b.TrainsPerSecond, 10_000},
+		{"CPU share", b.CPUShare, 1},
+		{"bytes per second", b.BytesPerSecond, 1e10},
+	} {
 		if !(limit.value >= 0 && limit.value <= limit.most) {
-			return fmt.Errorf("budget: %s of %g is not between 0 and %g", limit.name, limit.value, limit.most)
+			return fmt.Errorf("budget: %s of %g is not between 0 and %g",
+				limit.name, limit.value, limit.most)
 		}
 	}
 	return nil
 }
 
-// Cost is what a train took of the budget.
+// Cost is the part of the budget that a train took.
 type Cost struct {
 	CPU   time.Duration
 	Bytes uint64
 }
 
-// Pace says how often a peer is probed, budget permitting.
+// Pace says how often a peer is probed if the budget allows it.
 type Pace struct {
-	// Target is the half-width that is good enough. A pair that is known better than that is probed every Slowest, one that
-	// is k times as wide k times as often, at most every Fastest.
+	// Target is the half-width that is good enough. A pair with a better one is probed once every
+	// Slowest. A pair whose half-width is k times Target is probed k times as often, at most once
+	// every Fastest.
 	Target           time.Duration
 	Fastest, Slowest time.Duration
 }
 
-// DefaultPace is a target of 0.5 µs and a train every 0.25 to 2 s: windows of ±10 s then hold ten trains at least.
+// DefaultPace returns a target of 0.5 µs and a train every 0.25 to 2 s. Windows of ±10 s then hold
+// at least ten trains.
 func DefaultPace() Pace {
-	return Pace{Target: 500 * time.Nanosecond, Fastest: 250 * time.Millisecond, Slowest: 2 * time.Second}
+	return Pace{
+		Target:  500 * time.Nanosecond,
+		Fastest: 250 * time.Millisecond, Slowest: 2 * time.Second,
+	}
 }
 
-// Validate names the first field that makes no sense.
+// Validate returns an error that names the invalid fields.
 func (p Pace) Validate() error {
 	if p.Target <= 0 || p.Fastest <= 0 || p.Slowest < p.Fastest {
-		return fmt.Errorf("pace: a target of %v and a train every %v to %v: want them positive, and the slowest not faster than the fastest", p.Target, p.Fastest, p.Slowest)
+		return fmt.Errorf("pace: target %v, a train every %v to %v: "+
+			"want all positive, and the slowest not faster than the fastest",
+			p.Target, p.Fastest, p.Slowest)
 	}
 	return nil
 }
 
-// interval is the time from one train with a peer to the next.
+// interval returns the time from one train with a peer to the next.
 func (p Pace) interval(halfWidth time.Duration) time.Duration {
 	if halfWidth <= p.Target {
 		return p.Slowest
@@ -75,23 +87,24 @@ func (p Pace) interval(halfWidth time.Duration) time.Duration {
 	return max(p.Fastest, time.Duration(scaled))
 }
 
-// unknown is the half-width of a pair of which nothing is known.
+// unknown is the half-width of a pair without a relation.
 const unknown = time.Duration(math.MaxInt64)
 
-// A scheduler says which peer is to be probed next, and when. It reads no clock: moments are given to it, and must not
-// go back. Not safe for concurrent use.
+// A scheduler says which peer to probe next, and when. It reads no clock. Its caller gives it the
+// times, which must not go back. It is not safe for concurrent use.
 //
-// Every peer has an interval by its pair's bound. The peer is next whose last train is longest ago, in its own intervals. Where the
-// budget suffices, each is probed at its interval; where it does not, all wait in proportion, and since what a peer has waited
-// grows without end, none is forgotten.
+// Every peer has an interval, which follows from its pair's bound. The next peer is the one whose
+// last train is longest ago, measured in its own intervals. If the budget suffices, each peer is
+// probed at its interval. If not, all wait in proportion. No peer is forgotten, because its measure
+// grows as long as it waits.
 type scheduler struct {
 	budget Budget
 	pace   Pace
 	peers  map[string]*turn
-	order  []*turn // as they were given: who is equal comes first who was
+	order  []*turn // as they were given; among equals the first one comes first
 
 	begun              bool
-	at                 time.Time // that the balances are of
+	at                 time.Time // the time of the balances
 	trains, cpu, bytes balance
 }
 
@@ -102,22 +115,23 @@ type turn struct {
 	interval time.Duration
 }
 
-// A balance is what may be spent of one limit. It is topped up with time, and may fall below zero by one train, whose cost
-// shows when it is over.
+// A balance is how much may be spent of one limit. It grows with time. It may fall below zero by
+// one train, because a train's cost is known only at its end.
 type balance struct {
 	perSecond, most, have float64
 	limited               bool
 }
 
 func newBalance(perSecond, least float64) balance {
-	return balance{perSecond: perSecond, most: max(perSecond, least), have: max(perSecond, least), limited: true}
+	most := max(perSecond, least)
+	return balance{perSecond: perSecond, most: most, have: most, limited: true}
 }
 
 func (b *balance) top(passed time.Duration) {
 	b.have = min(b.most, b.have+b.perSecond*passed.Seconds())
 }
 
-// wait is how long it takes until there is so much.
+// wait returns how long it takes until the balance reaches want.
 func (b *balance) wait(want float64) time.Duration {
 	if !b.limited || b.have >= want {
 		return 0
@@ -144,7 +158,7 @@ func newScheduler(budget Budget, pace Pace) (*scheduler, error) {
 	return s, nil
 }
 
-// setPeers says who is to be probed. Who was there before keeps its turn.
+// setPeers says which peers to probe. A peer that was there before keeps its turn.
 func (s *scheduler) setPeers(names []string) {
 	peers, order := map[string]*turn{}, []*turn(nil)
 	for _, name := range names {
@@ -160,8 +174,8 @@ func (s *scheduler) setPeers(names []string) {
 	s.peers, s.order = peers, order
 }
 
-// next returns the peer whose turn it is, or how long nobody's is. Without peers, or without a budget, it is nobody's for ever: an
-// hour.
+// next returns the peer whose turn it is, or how long it is nobody's turn. Without peers or without
+// a budget, it returns an hour, which stands for ever.
 func (s *scheduler) next(now time.Time) (peer string, wait time.Duration) {
 	const never = time.Hour
 	if len(s.order) == 0 || s.budget.TrainsPerSecond == 0 {
@@ -193,7 +207,7 @@ func (s *scheduler) next(now time.Time) (peer string, wait time.Duration) {
 	return best.name, 0
 }
 
-// began says that a train with a peer begins.
+// began notes that a train with a peer begins.
 func (s *scheduler) began(peer string, now time.Time) {
 	s.top(now)
 	s.trains.have--
@@ -202,8 +216,11 @@ func (s *scheduler) began(peer string, now time.Time) {
 	}
 }
 
-// ended says what the train cost, and how wide the pair's bound is now; known is false where there is none.
-func (s *scheduler) ended(peer string, now time.Time, cost Cost, halfWidth time.Duration, known bool) {
+// ended notes what the train cost and how wide the pair's bound is now. If the pair has no bound,
+// known is false.
+func (s *scheduler) ended(
+	peer string, now time.Time, cost Cost, halfWidth time.Duration, known bool,
+) {
 	s.top(now)
 	s.cpu.have -= float64(cost.CPU)
 	s.bytes.have -= float64(cost.Bytes)
@@ -215,8 +232,8 @@ func (s *scheduler) ended(peer string, now time.Time, cost Cost, halfWidth time.
 	}
 }
 
-// failed says that a train with a peer came to nothing. It gets its next turn after the slowest interval: a dead peer must not
-// take the living ones' budget.
+// failed notes that a train with a peer failed. The peer's next turn comes after the slowest
+// interval, so that a dead peer does not take the budget of the living ones.
 func (s *scheduler) failed(peer string, now time.Time, cost Cost) {
 	s.ended(peer, now, cost, 0, true)
 }

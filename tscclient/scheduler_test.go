@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// simulated is a world of peers whose bounds are given.
+// simulated is a world of peers with given bounds.
 type simulated struct {
 	scheduler *scheduler
 	now       time.Time
@@ -19,7 +19,7 @@ type simulated struct {
 	takes     func() time.Duration
 
 	begun []begun
-	gaps  map[string]time.Duration // longest from one train to the next
+	gaps  map[string]time.Duration // longest time from one train to the next
 	last  map[string]time.Time
 }
 
@@ -81,7 +81,10 @@ func randomWorld(t *testing.T, r *rand.Rand) (*simulated, Budget) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &simulated{scheduler: s, now: time.Unix(1000, 0), widths: map[string]time.Duration{}, dead: map[string]bool{}}
+	w := &simulated{
+		scheduler: s, now: time.Unix(1000, 0),
+		widths: map[string]time.Duration{}, dead: map[string]bool{},
+	}
 	var names []string
 	for i := range 1 + r.IntN(30) {
 		name := fmt.Sprint(i)
@@ -97,7 +100,8 @@ func randomWorld(t *testing.T, r *rand.Rand) (*simulated, Budget) {
 	return w, b
 }
 
-// Whatever the costs: over any span not more is spent than the budget allows, one second's worth and one train beside.
+// Whatever trains cost, no period sees more spent than the budget allows, plus one second's worth
+// and one train.
 func TestSchedulerStaysWithinItsBudget(t *testing.T) {
 	seed.For(t, 30, func(t *testing.T, r *rand.Rand) {
 		w, b := randomWorld(t, r)
@@ -105,24 +109,28 @@ func TestSchedulerStaysWithinItsBudget(t *testing.T) {
 		for i := range w.begun {
 			var trains, cpu, bytes float64
 			for _, x := range w.begun[i:] {
-				trains, cpu, bytes = trains+1, cpu+float64(x.cost.CPU), bytes+float64(x.cost.Bytes)
+				trains++
+				cpu += float64(x.cost.CPU)
+				bytes += float64(x.cost.Bytes)
 				span := x.at.Sub(w.begun[i].at).Seconds()
 				const oneCPU, oneBytes, rounding = 500_000, 1500, 2
 				switch {
 				case trains > b.TrainsPerSecond*span+max(b.TrainsPerSecond, 1)+1e-6:
-					t.Fatalf("%g trains in %g s, budget %g a second", trains, span, b.TrainsPerSecond)
+					t.Fatalf("%g trains in %g s, budget %g a second",
+						trains, span, b.TrainsPerSecond)
 				case b.CPUShare > 0 && cpu > b.CPUShare*1e9*(span+1)+oneCPU+rounding:
 					t.Fatalf("%g ns of CPU time in %g s, budget %g", cpu, span, b.CPUShare)
 				case b.BytesPerSecond > 0 && bytes > b.BytesPerSecond*(span+1)+oneBytes+rounding:
-					t.Fatalf("%g bytes in %g s, budget %g a second", bytes, span, b.BytesPerSecond)
+					t.Fatalf("%g bytes in %g s, budget %g a second",
+						bytes, span, b.BytesPerSecond)
 				}
 			}
 		}
 	})
 }
 
-// However small the budget: no peer waits longer than its share of it demands. The share is by interval, of which the
-// longest and the shortest are 2 and 0.25 s.
+// However small the budget, no peer waits longer than its share of the budget demands. The share is
+// by interval. The longest interval is 2 s, the shortest 0.25 s.
 func TestSchedulerStarvesNobody(t *testing.T) {
 	seed.For(t, 30, func(t *testing.T, r *rand.Rand) {
 		w, _ := randomWorld(t, r)
@@ -134,13 +142,15 @@ func TestSchedulerStarvesNobody(t *testing.T) {
 		limit := max(pace.Slowest, fair*time.Duration(pace.Slowest/pace.Fastest)) + 3*time.Second
 		for name, gap := range w.gaps {
 			if gap > limit {
-				t.Errorf("peer %s waited %v, %d peers at %.2f trains a second: limit %v", name, gap, len(w.widths), perSecond, limit)
+				t.Errorf("peer %s waited %v, %d peers at %.2f trains a second: limit %v",
+					name, gap, len(w.widths), perSecond, limit)
 			}
 		}
 	})
 }
 
-// With the budget exhausted a pair eight times as wide gets eight times the trains; with room, each gets its own pace.
+// When the budget is exhausted, a pair eight times as wide gets eight times the trains. When it is
+// not, each pair gets its own pace.
 func TestSchedulerProbesWidePairsMore(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
@@ -161,16 +171,20 @@ func TestSchedulerProbesWidePairsMore(t *testing.T) {
 		}
 		s.setPeers([]string{"narrow", "wide"})
 		w := &simulated{
-			scheduler: s, now: time.Unix(0, 0), widths: map[string]time.Duration{"narrow": tc.narrowW, "wide": tc.wideW},
-			cost: func() Cost { return Cost{} }, takes: func() time.Duration { return 0 },
+			scheduler: s, now: time.Unix(0, 0),
+			widths: map[string]time.Duration{"narrow": tc.narrowW, "wide": tc.wideW},
+			cost:   func() Cost { return Cost{} }, takes: func() time.Duration { return 0 },
 		}
 		w.run(100 * time.Second)
 		narrow, wide := w.count("narrow"), w.count("wide")
 		within := func(got, want int) bool {
-			return want == 0 || (got-want)*100 <= want*tc.allow_per_cent && (want-got)*100 <= want*tc.allow_per_cent
+			return want == 0 || (got-want)*100 <= want*tc.allow_per_cent &&
+				(want-got)*100 <= want*tc.allow_per_cent
 		}
-		if !within(narrow, tc.narrow) || !within(wide, tc.wide) || wide*100 < narrow*tc.ratioAtLeastPct {
-			t.Errorf("%s: %d trains with the narrow pair and %d with the wide one, want %d and %d", tc.name, narrow, wide, tc.narrow, tc.wide)
+		if !within(narrow, tc.narrow) || !within(wide, tc.wide) ||
+			wide*100 < narrow*tc.ratioAtLeastPct {
+			t.Errorf("%s: %d trains with the narrow pair and %d with the wide one, want %d and %d",
+				tc.name, narrow, wide, tc.narrow, tc.wide)
 		}
 	}
 }
@@ -198,7 +212,7 @@ func TestSchedulerAtItsEdges(t *testing.T) {
 	if peer, wait := s.next(now); peer != "" || wait != 500*time.Millisecond {
 		t.Errorf("after two trains: %q, %v, want to wait for the budget", peer, wait)
 	}
-	s.setPeers([]string{"b"}) // who stays keeps its turn
+	s.setPeers([]string{"b"}) // a peer that stays keeps its turn
 	if peer, wait := s.next(now.Add(249 * time.Millisecond)); peer != "" {
 		t.Errorf("%q is probed after 249 ms, %v", peer, wait)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// proberKey is what makes one prober fit for a train: it remembers how far the peer's counter has come, so another epoch is another
-// one, and another key is not.
+// proberKey says which trains may share a prober. A prober remembers how far the peer's counter has
+// come, so another epoch needs another prober. Another key does not.
 type proberKey struct {
 	address netip.AddrPort
 	epoch   string
@@ -29,15 +29,15 @@ type prober struct {
 	used      uint64
 }
 
-// maxProbers is how many sockets are kept. The longest unused makes room.
+// maxProbers is how many sockets are kept. The one unused for longest is dropped first.
 const maxProbers = 128
 
-// Train runs one train with a peer in the client's own manner, and keeps what it proved.
+// Train runs one train with a peer in the client's configured manner, and keeps what it proved.
 func (c *Client) Train(ctx context.Context, p Peer) (Outcome, error) {
 	return c.TrainIn(ctx, p, c.config.Manner)
 }
 
-// TrainIn is Train in another manner. The error is the outcome's.
+// TrainIn is Train in another manner. It returns the outcome's error.
 func (c *Client) TrainIn(ctx context.Context, p Peer, m Manner) (Outcome, error) {
 	if err := c.checkPeer(p); err != nil {
 		return Outcome{Peer: p, Err: err}, err
@@ -46,7 +46,7 @@ func (c *Client) TrainIn(ctx context.Context, p Peer, m Manner) (Outcome, error)
 	return o, o.Err
 }
 
-// train runs a train as soon as no other one is under way.
+// train runs a train as soon as no other train is under way.
 func (c *Client) train(ctx context.Context, p Peer, m Manner, continuous bool) Outcome {
 	o := Outcome{Peer: p, Continuous: continuous}
 	ctx, cancel := context.WithCancel(ctx)
@@ -59,7 +59,7 @@ func (c *Client) train(ctx context.Context, p Peer, m Manner, continuous bool) O
 		o.Err = c.closedOr(ctx.Err())
 		return o
 	}
-	if err := ctx.Err(); err != nil { // both were ready
+	if err := ctx.Err(); err != nil { // both channels were ready
 		o.Err = c.closedOr(err)
 		return o
 	}
@@ -78,7 +78,7 @@ func (c *Client) closedOr(err error) error {
 	return err
 }
 
-// run runs the train and keeps it. Who calls it is busy.
+// run runs the train and keeps what it proved. The caller is busy.
 func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	if o.Epoch, o.Err = c.Check(); o.Err != nil {
 		return
@@ -94,7 +94,8 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	prober.Use(o.Peer.Key)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A prober sleeps in the kernel until an answer comes or its time is over; closing its socket wakes it.
+	// A prober sleeps in the kernel until an answer comes or its time is over. Closing its socket
+	// wakes it.
 	woken := context.AfterFunc(ctx, func() { _ = prober.transport.Close() })
 	o.Train, o.Cost, err = measured(ctx, prober.Prober)
 	if !woken() || errors.Is(err, minrtt.ErrClosed) {
@@ -107,9 +108,10 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 		o.Err = explain(err)
 		return
 	}
-	// The counter may have been reset while the train was under way.
+	// The counter may have been reset during the train.
 	if epoch, err := c.Check(); err != nil || epoch != o.Epoch {
-		o.Err = errors.Join(err, fmt.Errorf("epoch of %q changed during the train: %w", own.Name, tscratio.ErrEpoch))
+		o.Err = errors.Join(err, fmt.Errorf("epoch of %q changed during the train: %w",
+			own.Name, tscratio.ErrEpoch))
 		return
 	}
 	c.mu.Lock()
@@ -119,20 +121,22 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	}
 }
 
-// explain says what a peer's impossible stamps mean.
+// explain adds to an error what a peer's impossible stamps mean.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, minrtt.ErrReplayed):
-		return fmt.Errorf("%w: its counter was reset, or somebody replays old answers; it must register with a new epoch", err)
+		return fmt.Errorf("%w: its counter was reset, or somebody replays old answers; "+
+			"it must register with a new epoch", err)
 	case errors.Is(err, tscratio.ErrImpossible):
-		return fmt.Errorf("%w: no counter that runs forward shows such stamps; its answers are not used", err)
+		return fmt.Errorf("%w: no counter that runs forward shows such stamps; "+
+			"its answers are not used", err)
 	}
 	return err
 }
 
-// measured runs a train and says what it cost.
+// measured runs a train and returns what it cost.
 func measured(ctx context.Context, p *minrtt.Prober) (minrtt.Train, Cost, error) {
-	runtime.LockOSThread() // the thread's CPU time is the train's
+	runtime.LockOSThread() // so the thread's CPU time is the train's
 	defer runtime.UnlockOSThread()
 	before := threadTime()
 	t, err := p.Train(ctx)
@@ -147,7 +151,7 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// prober returns the prober that fits, or makes it. Who calls it is busy.
+// prober returns the prober for a key, and makes it if there is none. The caller is busy.
 func (c *Client) prober(key proberKey) (*prober, error) {
 	var oldest proberKey
 	var latest uint64
@@ -167,12 +171,14 @@ func (c *Client) prober(key proberKey) (*prober, error) {
 	}
 	m := key.manner
 	transport, err := minrtt.DialUDP(key.address, minrtt.UDPConfig{
-		Counter: c.config.Clock.Counter, Spin: m.Spin, UserStampsOnly: m.UserStamps || c.config.UserStamps,
+		Counter: c.config.Clock.Counter, Spin: m.Spin,
+		UserStampsOnly: m.UserStamps || c.config.UserStamps,
 	})
 	if err != nil {
 		return nil, err
 	}
-	made, err := minrtt.NewProber(transport, c.config.Clock, key.address, m.config(minrtt.Key{}, key.slack))
+	made, err := minrtt.NewProber(
+		transport, c.config.Clock, key.address, m.config(minrtt.Key{}, key.slack))
 	if err != nil {
 		transport.Close()
 		return nil, err
@@ -189,7 +195,7 @@ func (c *Client) drop(key proberKey) {
 	}
 }
 
-// account counts an outcome and tells it to who observes.
+// account counts an outcome and passes it to the observers.
 func (c *Client) account(o *Outcome) {
 	c.mu.Lock()
 	s := &c.stats
@@ -224,7 +230,8 @@ func (c *Client) account(o *Outcome) {
 	}
 }
 
-// kernelStamps returns how many of a train's stamps are the kernel's; there are four in each exchange.
+// kernelStamps returns how many of a train's stamps are the kernel's and how many are not. Each
+// exchange has four.
 func kernelStamps(t minrtt.Train) (kernel, user int) {
 	for _, e := range t.Exchanges {
 		for _, from := range sources(e) {
@@ -242,7 +249,7 @@ func sources(e minrtt.Exchange) [4]minrtt.Source {
 	return [4]minrtt.Source{e.Sent, e.Received, e.Answered, e.Returned}
 }
 
-// countUserStamps counts why stamps were not the kernel's.
+// countUserStamps counts the reasons for stamps that are not the kernel's.
 func countUserStamps(t minrtt.Train, why map[string]int) {
 	for _, e := range t.Exchanges {
 		for _, from := range sources(e) {
