@@ -349,4 +349,6 @@ func (r *Reading) UnmarshalJSON(text []byte) error {
 }
 
 // percents_milli are the percentiles of an answer, in thousandths of a percent.
-var percents_milli = []uint64{1_000, 5_000, 10_000, 25_000, 50_000, 75_000, 90_000, 95_000, 99_000, 99_900, 99_990, 99_999}
+var percents_milli = []uint64{
+	1_000, 5_000, 10_000, 25_000, 50_000, 75_000, 90_000, 95_000, 99_000, 99_900, 99_990, 99_999,
+}

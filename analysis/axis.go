@@ -107,7 +107,10 @@ func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 		return none
 	}
 	// The reference's own readings can be placed wherever they are.
-	near := tscratio.Interval{Lo: measured.Lo - min(measured.Lo, measured.Width()), Hi: measured.Hi + min(math.MaxUint64-measured.Hi, measured.Width())}
+	near := tscratio.Interval{
+		Lo: measured.Lo - min(measured.Lo, measured.Width()),
+		Hi: measured.Hi + min(math.MaxUint64-measured.Hi, measured.Width()),
+	}
 	place := func(reading uint64) (uint64, bool) {
 		at, _, err := t.place(source, reading)
 		return at.Mid(), err == nil && (s.node != t.in.clocks.reference || near.Contains(reading))

@@ -29,7 +29,9 @@ func TestBadInput(t *testing.T) {
 		word  string // is in the answer
 		pairs int    // durations of the one leg that are left; -1: no leg
 	}{
-		"no_logs_of_a_node": {func(t *testing.T, dir string) { os.RemoveAll(dir + "/logs/B") }, "logs/B", -1},
+		"no_logs_of_a_node": {func(t *testing.T, dir string) {
+			os.RemoveAll(dir + "/logs/B")
+		}, "logs/B", -1},
 		"removed_log": {func(t *testing.T, dir string) {
 			os.Remove(glob(t, dir+"/logs/B/*.cplog"))
 		}, "it is gone", -1},
@@ -44,18 +46,24 @@ func TestBadInput(t *testing.T) {
 			}
 		}, "is damaged in 1 place: ", -1},
 		"no_log_but_a_text": {func(t *testing.T, dir string) {
-			if err := os.WriteFile(glob(t, dir+"/logs/B/*.cplog"), []byte("hello"), 0o600); err != nil {
+			if err := os.WriteFile(glob(t, dir+"/logs/B/*.cplog"), []byte("hello"),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, "not a log file", -1},
-		"missing_relation": {func(t *testing.T, dir string) { os.Remove(dir + "/relations/A--B.rel") }, "were not related", 0},
-		"torn_relation":    {func(t *testing.T, dir string) { os.Truncate(dir+"/relations/A--B.rel", 100) }, "torn", 0},
+		"missing_relation": {func(t *testing.T, dir string) {
+			os.Remove(dir + "/relations/A--B.rel")
+		}, "were not related", 0},
+		"torn_relation": {func(t *testing.T, dir string) {
+			os.Truncate(dir+"/relations/A--B.rel", 100)
+		}, "torn", 0},
 		"two_epochs": {func(t *testing.T, dir string) {
 			text, err := os.ReadFile(dir + "/run.yaml")
 			if err != nil {
 				t.Fatal(err)
 			}
-			os.WriteFile(dir+"/run.yaml", bytes.Replace(text, []byte("epoch: epoch-B"), []byte("epoch: after-boot"), 1), 0o600)
+			os.WriteFile(dir+"/run.yaml", bytes.Replace(text, []byte("epoch: epoch-B"),
+				[]byte("epoch: after-boot"), 1), 0o600)
 		}, "of epoch", -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +77,8 @@ func TestBadInput(t *testing.T) {
 			defer dir.Close()
 			a := analyze(t, dir, Options{})
 			if !a.Partial || !mentions(a, test.word) {
-				t.Errorf("partial %v, missing %v, findings %v: %q is not said", a.Partial, a.Missing, a.Findings, test.word)
+				t.Errorf("partial %v, missing %v, findings %v: %q is not said", a.Partial,
+					a.Missing, a.Findings, test.word)
 			}
 			if test.pairs == 0 { // without relation nothing says what follows what
 				if len(a.Legs) > 0 || !mentions(a, "how long that took is not known") {
@@ -80,7 +89,8 @@ func TestBadInput(t *testing.T) {
 			switch {
 			case test.pairs < 0 && len(a.Legs) > 0:
 				t.Errorf("%d legs", len(a.Legs))
-			case test.pairs >= 0 && (len(a.Legs) != 1 || a.Legs[0].All.Count != uint64(test.pairs) || a.Legs[0].All.Unplaced != 1000):
+			case test.pairs >= 0 && (len(a.Legs) != 1 ||
+				a.Legs[0].All.Count != uint64(test.pairs) || a.Legs[0].All.Unplaced != 1000):
 				t.Errorf("legs %+v", a.Legs)
 			}
 			if a.Points[0].Events != 1000 {
@@ -98,8 +108,13 @@ func TestRestOfADamagedLogIsUsed(t *testing.T) {
 		left   uint64 // durations; the torn log ends in its second block
 		gap    uint64 // rows that are known to be gone
 	}{
-		"bit":  {func(log []byte) []byte { log[len(log)*3/8] ^= 1; return log }, (blocks - 1) * logstore.MaxRows, logstore.MaxRows},
-		"torn": {func(log []byte) []byte { return log[:len(log)*3/8] }, logstore.MaxRows, logstore.MaxRows},
+		"bit": {func(log []byte) []byte {
+			log[len(log)*3/8] ^= 1
+			return log
+		}, (blocks - 1) * logstore.MaxRows, logstore.MaxRows},
+		"torn": {func(log []byte) []byte {
+			return log[:len(log)*3/8]
+		}, logstore.MaxRows, logstore.MaxRows},
 	} {
 		parent := t.TempDir()
 		if err := simrun.Chain(9, parent, "long", 2, blocks*logstore.MaxRows, 100_000); err != nil {
@@ -124,11 +139,15 @@ func TestRestOfADamagedLogIsUsed(t *testing.T) {
 				c = of
 			}
 		}
-		if len(a.Legs) != 1 || a.Legs[0].All.Count != test.left || a.Legs[0].All.After > 0 || c.Damage != 1 || c.Unaccounted != test.gap || !a.Partial || !mentions(a, "is damaged in 1 place") {
+		if len(a.Legs) != 1 || a.Legs[0].All.Count != test.left || a.Legs[0].All.After > 0 ||
+			c.Damage != 1 || c.Unaccounted != test.gap || !a.Partial ||
+			!mentions(a, "is damaged in 1 place") {
 			t.Errorf("%s: legs %d, channel %+v, findings %v", name, len(a.Legs), c, a.Findings)
 		}
-		if p := a.Points[0]; p.Lost+p.InFlight != blocks*logstore.MaxRows-test.left || !strings.Contains(p.Undecided, "the log of stage1/recv is not whole") {
-			t.Errorf("%s: at %s %d are lost and %d in flight, undecided %q", name, p.Name, p.Lost, p.InFlight, p.Undecided)
+		if p := a.Points[0]; p.Lost+p.InFlight != blocks*logstore.MaxRows-test.left ||
+			!strings.Contains(p.Undecided, "the log of stage1/recv is not whole") {
+			t.Errorf("%s: at %s %d are lost and %d in flight, undecided %q", name, p.Name, p.Lost,
+				p.InFlight, p.Undecided)
 		}
 	}
 }
@@ -142,9 +161,13 @@ func TestIDsThatNeverMatch(t *testing.T) {
 
 // A channel that nothing but the end of the stream came to is nothing to be said about.
 func TestAChannelWithoutEvents(t *testing.T) {
-	channels := append(channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3}), simrun.Channel{Node: 0, Name: "error/recv", Records: []simrun.Record{{Time: simrun.Hz, ID: poison}}})
-	if a := analyze(t, write(t, channels...), Options{}); a.Partial || len(a.Legs) != 1 || len(a.Channels) != 3 {
-		t.Errorf("partial %v, findings %v, %d legs, %d channels", a.Partial, a.Findings, len(a.Legs), len(a.Channels))
+	channels := append(channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3}), simrun.Channel{
+		Node: 0, Name: "error/recv", Records: []simrun.Record{{Time: simrun.Hz, ID: poison}},
+	})
+	if a := analyze(t, write(t, channels...), Options{}); a.Partial || len(a.Legs) != 1 ||
+		len(a.Channels) != 3 {
+		t.Errorf("partial %v, findings %v, %d legs, %d channels", a.Partial, a.Findings,
+			len(a.Legs), len(a.Channels))
 	}
 }
 
@@ -167,14 +190,21 @@ func TestLostOrNotLookedAt(t *testing.T) {
 		lost   uint64
 		why    string
 	}{
-		"all":            {nil, Filter{}, 1, ""},
-		"no log":         {func(logs string) { os.RemoveAll(logs + "/B") }, Filter{}, 3, "no log of node B is there"},
-		"bad log":        {func(logs string) { spoil(t, logs+"/B/b#1*") }, Filter{}, 3, "not all logs of b/recv can be used"},
-		"node":           {nil, Filter{Nodes: []string{"A"}}, 3, "not all channels of b/recv were chosen"},
-		"channel":        {nil, Filter{Channels: []string{"a#0/*", "b#0/*"}}, 3, "not all channels of b/recv were chosen"},
+		"all": {nil, Filter{}, 1, ""},
+		"no log": {func(logs string) {
+			os.RemoveAll(logs + "/B")
+		}, Filter{}, 3, "no log of node B is there"},
+		"bad log": {func(logs string) {
+			spoil(t, logs+"/B/b#1*")
+		}, Filter{}, 3, "not all logs of b/recv can be used"},
+		"node": {nil, Filter{Nodes: []string{"A"}}, 3,
+			"not all channels of b/recv were chosen"},
+		"channel": {nil, Filter{Channels: []string{"a#0/*", "b#0/*"}}, 3,
+			"not all channels of b/recv were chosen"},
 		"channel before": {nil, Filter{Channels: []string{"a#0/*", "b*/*"}}, 1, ""},
 	} {
-		channels := channelsOf([]uint64{7, 1, 2, 3, 4, 5}, []uint64{2, 4}, []uint64{1, 3, 5}, []uint64{11, 12})
+		channels := channelsOf([]uint64{7, 1, 2, 3, 4, 5}, []uint64{2, 4}, []uint64{1, 3, 5},
+			[]uint64{11, 12})
 		for i, c := range []struct {
 			node int
 			name string
@@ -186,8 +216,10 @@ func TestLostOrNotLookedAt(t *testing.T) {
 			test.do(filepath.Join(dir.Path, "logs"))
 		}
 		a := analyze(t, dir, Options{Edges: [][2]string{{"a/recv", "b/recv"}}, Filter: test.filter})
-		if p := a.Points[0]; p.Name != "a/recv" || p.Lost != test.lost || p.Undecided != test.why || a.Points[1].Undecided != "" {
-			t.Errorf("%s: %d lost at %s, undecided %q, at the end %q", name, p.Lost, p.Name, p.Undecided, a.Points[1].Undecided)
+		if p := a.Points[0]; p.Name != "a/recv" || p.Lost != test.lost || p.Undecided != test.why ||
+			a.Points[1].Undecided != "" {
+			t.Errorf("%s: %d lost at %s, undecided %q, at the end %q", name, p.Lost, p.Name,
+				p.Undecided, a.Points[1].Undecided)
 		}
 	}
 }
@@ -214,11 +246,15 @@ func TestASuspectRelationIsMarked(t *testing.T) {
 	if a.Length == nil || a.Length.Verdict != "suspect" {
 		t.Errorf("run length %+v", a.Length)
 	}
-	if a.Pairs[0].Verdict != "suspect" || a.Legs[0].All.Suspect != 100 || !a.Partial || !mentions(a, "is suspect") {
+	if a.Pairs[0].Verdict != "suspect" || a.Legs[0].All.Suspect != 100 || !a.Partial ||
+		!mentions(a, "is suspect") {
 		t.Errorf("pair %+v, suspect %d, findings %v", a.Pairs[0], a.Legs[0].All.Suspect, a.Findings)
 	}
-	if a := analyze(t, dir, Options{Wander: 10 * tscratio.PPM}); a.Pairs[0].Verdict != "consistent" || a.Legs[0].All.Suspect != 0 || a.Partial {
-		t.Errorf("with enough wander: pair %+v, suspect %d, findings %v", a.Pairs[0], a.Legs[0].All.Suspect, a.Findings)
+	if a := analyze(
+		t, dir, Options{Wander: 10 * tscratio.PPM}); a.Pairs[0].Verdict != "consistent" ||
+		a.Legs[0].All.Suspect != 0 || a.Partial {
+		t.Errorf("with enough wander: pair %+v, suspect %d, findings %v", a.Pairs[0],
+			a.Legs[0].All.Suspect, a.Findings)
 	}
 }
 
@@ -229,17 +265,24 @@ func TestOneNode(t *testing.T) {
 	nodes := simrun.Nodes(rng, 1)
 	channels := []simrun.Channel{{Name: "a/start"}, {Name: "a/end"}}
 	for id := range uint64(100) {
-		channels[0].Records = append(channels[0].Records, simrun.Record{Time: simrun.Hz + id*1000, ID: id})
-		channels[1].Records = append(channels[1].Records, simrun.Record{Time: simrun.Hz + id*1000 + 500, ID: id})
+		channels[0].Records = append(channels[0].Records, simrun.Record{
+			Time: simrun.Hz + id*1000, ID: id,
+		})
+		channels[1].Records = append(channels[1].Records, simrun.Record{
+			Time: simrun.Hz + id*1000 + 500, ID: id,
+		})
 	}
 	if err := simrun.Write(rng, parent, "one", nodes, channels); err != nil {
 		t.Fatal(err)
 	}
 	a := analyze(t, openRun(t, parent, "one"), Options{})
-	if a.Partial || len(a.Legs) != 1 || a.Legs[0].All.Count != 100 || a.Legs[0].All.Scenarios["trivial"] != 100 {
-		t.Errorf("partial %v, findings %v, missing %v, legs %+v", a.Partial, a.Findings, a.Missing, a.Legs)
+	if a.Partial || len(a.Legs) != 1 || a.Legs[0].All.Count != 100 ||
+		a.Legs[0].All.Scenarios["trivial"] != 100 {
+		t.Errorf("partial %v, findings %v, missing %v, legs %+v", a.Partial, a.Findings, a.Missing,
+			a.Legs)
 	}
-	if m := a.Legs[0].All.Max; m.Lo_cycles > 500 || m.Hi_cycles < 500 || m.Hi_cycles-m.Lo_cycles > 4 {
+	if m := a.Legs[0].All.Max; m.Lo_cycles > 500 || m.Hi_cycles < 500 ||
+		m.Hi_cycles-m.Lo_cycles > 4 {
 		t.Errorf("500 cycles are %v", m)
 	}
 }

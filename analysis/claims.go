@@ -36,7 +36,9 @@ func Claims(dir *runs.Directory, node, epoch string) ([]Claim, error) {
 		return nil, fail(err)
 	}
 	if reader.Header().Epoch != epoch {
-		return nil, fail(fmt.Errorf("it is of epoch %q of the node, and what is compared of %q", reader.Header().Epoch, epoch))
+		return nil,
+			fail(fmt.Errorf("it is of epoch %q of the node, and what is compared of %q",
+				reader.Header().Epoch, epoch))
 	}
 	var claims []Claim
 	var damage *logstore.CorruptionError
@@ -58,12 +60,15 @@ func Claims(dir *runs.Directory, node, epoch string) ([]Claim, error) {
 		}
 		for _, row := range block.NTPs {
 			c := Claim{CounterLo: row.CounterLo, CounterHi: row.CounterHi, Offset_ns: row.Offset_ns}
-			c.Bound_ns, c.Synchronised = ntp.Claim{Offset_ns: row.Offset_ns, RootDelay_ns: row.RootDelay_ns, RootDispersion_ns: row.RootDispersion_ns,
+			c.Bound_ns, c.Synchronised = ntp.Claim{Offset_ns: row.Offset_ns,
+				RootDelay_ns: row.RootDelay_ns, RootDispersion_ns: row.RootDispersion_ns,
 				Stratum: row.Stratum, Leap: ntp.Leap(row.Leap)}.Bound_ns()
 			claims = append(claims, c)
 		}
 		if len(claims) > maxClaims {
-			return claims[:maxClaims], fail(fmt.Errorf("there are more than %d claims: what comes behind them is not read", maxClaims))
+			return claims[:maxClaims],
+				fail(fmt.Errorf("there are more than %d claims: what comes behind them is not read",
+					maxClaims))
 		}
 	}
 }

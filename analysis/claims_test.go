@@ -29,13 +29,18 @@ func keepClaims(t *testing.T, run, node, epoch string, claims []logstore.NTP, ea
 		t.Fatal(err)
 	}
 	scratch := t.TempDir()
-	h := logstore.Header{Node: node, Epoch: epoch, Channel: name, Settings: settings, Quantum_cycles: 1, UTCHi_ns: 1, Incarnation: logstore.Incarnation{1}}
+	h := logstore.Header{
+		Node: node, Epoch: epoch, Channel: name, Settings: settings, Quantum_cycles: 1, UTCHi_ns: 1,
+		Incarnation: logstore.Incarnation{1},
+	}
 	log, err := logstore.OpenLog(nil, scratch, h, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; i < len(claims); i += each {
-		block := &logstore.Block{Incarnation: h.Incarnation, First: uint64(i), NTPs: claims[i:min(i+each, len(claims))]}
+		block := &logstore.Block{
+			Incarnation: h.Incarnation, First: uint64(i), NTPs: claims[i:min(i+each, len(claims))],
+		}
 		if err := log.Append(block); err != nil {
 			t.Fatal(err)
 		}
@@ -68,9 +73,15 @@ func TestClaims(t *testing.T) {
 		t.Errorf("nothing was kept: error %v, want fs.ErrNotExist", err)
 	}
 	path := keepClaims(t, dir.Path, "A", "epoch-A", []logstore.NTP{
-		{CounterLo: 10, CounterHi: 12, Offset_ns: -300, RootDelay_ns: 41, RootDispersion_ns: 7, Stratum: 3},
+		{
+			CounterLo: 10, CounterHi: 12, Offset_ns: -300, RootDelay_ns: 41, RootDispersion_ns: 7,
+			Stratum: 3,
+		},
 		{CounterLo: 20, CounterHi: 22, Offset_ns: 1, Stratum: 0},
-		{CounterLo: 30, CounterHi: 32, Offset_ns: 5, RootDelay_ns: 2, RootDispersion_ns: 1, Stratum: 3, Leap: 3},
+		{
+			CounterLo: 30, CounterHi: 32, Offset_ns: 5, RootDelay_ns: 2, RootDispersion_ns: 1,
+			Stratum: 3, Leap: 3,
+		},
 	}, 1)
 	want := []Claim{{10, 12, 328, -300, true}, {20, 22, 0, 1, false}, {30, 32, 0, 5, false}}
 	got, err := Claims(dir, "A", "epoch-A")
@@ -82,7 +93,8 @@ func TestClaims(t *testing.T) {
 	}
 
 	keepClaims(t, dir.Path, "B", "an older one", []logstore.NTP{{Stratum: 1}}, 1)
-	if got, err := Claims(dir, "B", "epoch-B"); err == nil || !strings.Contains(err.Error(), "epoch") {
+	if got, err := Claims(dir, "B", "epoch-B"); err == nil ||
+		!strings.Contains(err.Error(), "epoch") {
 		t.Errorf("claims of another epoch: %v, %v", got, err)
 	}
 

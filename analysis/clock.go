@@ -84,13 +84,16 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
 	// Of a node that is several, the best is taken unless it is named with its epoch.
-	candidate := func(n nodeInput) bool { return wanted == "" || n.Name == wanted || n.node == wanted }
+	candidate := func(n nodeInput) bool {
+		return wanted == "" || n.Name == wanted || n.node == wanted
+	}
 	if !slices.ContainsFunc(in.nodes, candidate) {
 		var names []string
 		for _, n := range in.nodes {
 			names = append(names, n.Name)
 		}
-		return fmt.Errorf("reference node %q is not one of the run's: use one of %s", wanted, strings.Join(names, ", "))
+		return fmt.Errorf("reference node %q is not one of the run's: use one of %s", wanted,
+			strings.Join(names, ", "))
 	}
 	best := uint64(math.MaxUint64)
 	related := -1
@@ -140,7 +143,10 @@ type timer struct {
 
 func newTimer(in *input) *timer {
 	n := len(in.nodes)
-	t := &timer{in: in, ways: make([]*tscratio.Ways, n*n), views: make([]*tscratio.View, n), none: make([]error, n*n), known: make([]*known, n*n), slack: make([]int64, len(in.sources))}
+	t := &timer{
+		in: in, ways: make([]*tscratio.Ways, n*n), views: make([]*tscratio.View, n),
+		none: make([]error, n*n), known: make([]*known, n*n), slack: make([]int64, len(in.sources)),
+	}
 	for i := range in.sources {
 		t.nodeOf = append(t.nodeOf, int32(in.sources[i].node))
 		if cycles := in.sources[i].header.Stamp.OrderingSlack_cycles(); cycles > 0 {
@@ -152,7 +158,8 @@ func newTimer(in *input) *timer {
 
 // inReference is some cycles of a node in cycles of the reference, generously: for what need not be exact but enough.
 func (in *input) inReference(node int, cycles int64) int64 {
-	if c := math.Ceil(float64(cycles) * in.rateOf(in.nodes[node].Name) * 1.01); c < mostSlack_cycles {
+	if c := math.Ceil(
+		float64(cycles) * in.rateOf(in.nodes[node].Name) * 1.01); c < mostSlack_cycles {
 		return int64(c) + 1
 	}
 	return mostSlack_cycles // or a rate that is no number
@@ -198,7 +205,8 @@ func isDuration(s tscratio.Span) bool {
 }
 
 // many finds durations between events of two nodes, as tscratio.Ways.Durations does.
-func (t *timer) many(a, b int, xs, ys []uint64, spans []tscratio.Span) (int, tscratio.Duration, error) {
+func (t *timer) many(a, b int, xs, ys []uint64,
+	spans []tscratio.Span) (int, tscratio.Duration, error) {
 	k := a*len(t.in.nodes) + b
 	w := t.ways[k]
 	if w == nil {
@@ -248,7 +256,8 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 	if t.none[k] != nil {
 		return nil
 	}
-	w, err := t.in.clocks.closure.Ways(t.in.nodes[t.in.clocks.reference].Name, t.in.nodes[a].Name, t.in.nodes[b].Name)
+	w, err := t.in.clocks.closure.Ways(t.in.nodes[t.in.clocks.reference].Name, t.in.nodes[a].Name,
+		t.in.nodes[b].Name)
 	if err != nil {
 		t.none[k] = fmt.Errorf("%w: %w", errUnrelated, err)
 		return nil
@@ -291,7 +300,8 @@ func (t *timer) limits(from, into int) (of tscratio.Interval) {
 
 // far tells whether nothing is known of how far two readings are apart.
 func (k *known) far(x, y uint64) bool {
-	return !k.onOther[0].Contains(x) && !k.onOther[1].Contains(y) && !(k.onReference[0].Contains(x) && k.onReference[1].Contains(y))
+	return !k.onOther[0].Contains(x) && !k.onOther[1].Contains(y) &&
+		!(k.onReference[0].Contains(x) && k.onReference[1].Contains(y))
 }
 
 // place is where an event lies on the reference counter.
@@ -302,12 +312,14 @@ func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.V
 		// What another core of the node would have read then.
 		n := t.in.nodes[node].described
 		e := n.CoreSlackCycles + n.QuantumCycles + slack
-		return tscratio.Interval{Lo: reading - min(reading, e), Hi: reading + min(^uint64(0)-reading, e)}, tscratio.Consistent, nil
+		return tscratio.Interval{Lo: reading - min(reading, e), Hi: reading +
+			min(^uint64(0)-reading, e)}, tscratio.Consistent, nil
 	}
 	v := t.views[node]
 	if v == nil {
 		var err error
-		if v, err = t.in.clocks.closure.View(t.in.nodes[node].Name, t.in.nodes[t.in.clocks.reference].Name); err != nil {
+		if v, err = t.in.clocks.closure.View(t.in.nodes[node].Name,
+			t.in.nodes[t.in.clocks.reference].Name); err != nil {
 			return tscratio.Interval{}, 0, fmt.Errorf("%w: %w", errUnrelated, err)
 		}
 		t.views[node] = v
@@ -317,7 +329,9 @@ func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.V
 	}
 	at, verdict, err := v.Translate(reading)
 	if slack > 0 && err == nil {
-		at = tscratio.Interval{Lo: at.Lo - min(at.Lo, slack), Hi: at.Hi + min(^uint64(0)-at.Hi, slack)}
+		at = tscratio.Interval{
+			Lo: at.Lo - min(at.Lo, slack), Hi: at.Hi + min(^uint64(0)-at.Hi, slack),
+		}
 	}
 	return at, verdict, err
 }

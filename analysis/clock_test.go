@@ -17,7 +17,10 @@ func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 		nodes := simrun.Nodes(rng, 3)
 		var channels []simrun.Channel
 		for i := range nodes {
-			channels = append(channels, simrun.Channel{Node: i, Name: strings.ToLower(nodes[i].Name) + "/recv", Records: []simrun.Record{{Time: simrun.Hz, ID: 1}}})
+			channels = append(channels, simrun.Channel{
+				Node: i, Name: strings.ToLower(nodes[i].Name) + "/recv",
+				Records: []simrun.Record{{Time: simrun.Hz, ID: 1}},
+			})
 		}
 		parent := t.TempDir()
 		if err := simrun.Write(rng, parent, "r", nodes, channels); err != nil {
@@ -26,14 +29,19 @@ func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 		x, y := min((near+1)%3, (near+2)%3), max((near+1)%3, (near+2)%3)
 		far(t, filepath.Join(parent, "r"), &nodes[x], &nodes[y])
 		dir := openRun(t, parent, "r")
-		if a := analyze(t, dir, Options{}); a.Reference.Node != nodes[near].Name || !a.Reference.Chosen {
-			t.Errorf("%s is near to both others, and the reference is %+v", nodes[near].Name, a.Reference)
+		if a := analyze(t, dir, Options{}); a.Reference.Node != nodes[near].Name ||
+			!a.Reference.Chosen {
+			t.Errorf("%s is near to both others, and the reference is %+v", nodes[near].Name,
+				a.Reference)
 		}
-		if a := analyze(t, dir, Options{Reference: nodes[x].Name}); a.Reference.Node != nodes[x].Name || a.Reference.Chosen {
+		if a := analyze(
+			t, dir, Options{Reference: nodes[x].Name}); a.Reference.Node != nodes[x].Name ||
+			a.Reference.Chosen {
 			t.Errorf("%s was named, and the reference is %+v", nodes[x].Name, a.Reference)
 		}
 		dir.Run.Reference = nodes[y].Name
-		if a := analyze(t, dir, Options{}); a.Reference.Node != nodes[y].Name || a.Reference.Chosen {
+		if a := analyze(t, dir, Options{}); a.Reference.Node != nodes[y].Name ||
+			a.Reference.Chosen {
 			t.Errorf("the run names %s, and the reference is %+v", nodes[y].Name, a.Reference)
 		}
 	}
@@ -56,17 +64,21 @@ func TestStampsThatOrderNothing(t *testing.T) {
 		t.Error("stamps with a slack are measured together, which knows no slack")
 	}
 	const slack = channel.UnorderedSlack_cycles
-	widened := func(by, stamps int64) bool { return by >= stamps*slack && by <= stamps*(slack*102/100+2) }
+	widened := func(by, stamps int64) bool {
+		return by >= stamps*slack && by <= stamps*(slack*102/100+2)
+	}
 	for second := range in.sources {
 		x, y := in.sources[0].lo, in.sources[second].lo
 		a, errA := ordered.between(0, second, x, y)
 		b, errB := unordered.between(0, second, x, y)
 		if errA != nil || errB != nil || !widened(a.Lo-b.Lo, 2) || !widened(b.Hi-a.Hi, 2) {
-			t.Errorf("a duration of %v is %v where stamps order nothing, %v, %v", a.Span, b.Span, errA, errB)
+			t.Errorf("a duration of %v is %v where stamps order nothing, %v, %v", a.Span, b.Span,
+				errA, errB)
 		}
 		p, _, errA := ordered.place(second, y)
 		q, _, errB := unordered.place(second, y)
-		if errA != nil || errB != nil || !widened(int64(p.Lo-q.Lo), 1) || !widened(int64(q.Hi-p.Hi), 1) {
+		if errA != nil || errB != nil || !widened(int64(p.Lo-q.Lo), 1) ||
+			!widened(int64(q.Hi-p.Hi), 1) {
 			t.Errorf("what is at %v is at %v where stamps order nothing, %v, %v", p, q, errA, errB)
 		}
 	}

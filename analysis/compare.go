@@ -71,11 +71,25 @@ func (in *input) compare(bins Bins, trips *returns) []Comparison {
 	if bins.Count == 0 {
 		return nil
 	}
-	c := &comparer{in: in, bins: bins, hz: in.nodes[in.clocks.reference].FrequencyHi_hz, views: map[[2]string]*tscratio.View{}, claims: map[string]claimed{}}
+	c := &comparer{
+		in: in, bins: bins, hz: in.nodes[in.clocks.reference].FrequencyHi_hz,
+		views: map[[2]string]*tscratio.View{}, claims: map[string]claimed{},
+	}
 	var all []Comparison
 	for _, p := range in.clocks.pairs {
 		ours, verdict := c.ours(&p)
-		comparison := Comparison{A: p.a, B: p.b, Verdict: verdict.String(), Methods: []Method{ours, c.minRTT(&p), {Name: ReT, Bounds_cycles: trips.bounds(in, p.a, p.b, bins.Count), Held: trips.held(in, p.a, p.b), Absent: "no return trips were logged between the two nodes"}, c.ntp(p.a, p.b)}}
+		comparison := Comparison{
+			A: p.a, B: p.b, Verdict: verdict.String(),
+			Methods: []Method{
+				ours, c.minRTT(&p),
+				{
+					Name: ReT, Bounds_cycles: trips.bounds(in, p.a, p.b, bins.Count),
+					Held:   trips.held(in, p.a, p.b),
+					Absent: "no return trips were logged between the two nodes",
+				},
+				c.ntp(p.a, p.b),
+			},
+		}
 		for i := range comparison.Methods {
 			comparison.Methods[i].sum()
 		}
@@ -92,7 +106,8 @@ func (m *Method) sum() {
 		return
 	}
 	m.Absent = ""
-	m.Least_cycles, m.Median_cycles, m.Worst_cycles = values[0], values[(len(values)-1)/2], values[len(values)-1]
+	m.Least_cycles, m.Median_cycles, m.Worst_cycles = values[0], values[(len(values)-1)/2],
+		values[len(values)-1]
 }
 
 // at is a reading of the reference in another node's cycles.
@@ -139,7 +154,10 @@ func (c *comparer) sampled(node string, bound func(reading uint64) (int64, bool)
 func (c *comparer) ours(p *pairClock) (Method, tscratio.Verdict) {
 	verdict := max(p.intoA.Verdict, p.intoB.Verdict)
 	scale := c.in.rateOf(p.a)
-	m := Method{Name: Ours, Proven: verdict == tscratio.Consistent, Absent: "the run's time lies too far from the exchanges of the two nodes"}
+	m := Method{
+		Name: Ours, Proven: verdict == tscratio.Consistent,
+		Absent: "the run's time lies too far from the exchanges of the two nodes",
+	}
 	m.Bounds_cycles = c.sampled(p.b, func(reading uint64) (int64, bool) {
 		at, ok := c.translate(p.b, p.a, reading)
 		if ok {
@@ -181,7 +199,8 @@ func (c *comparer) minRTT(p *pairClock) Method {
 }
 
 // holdPaper is hold for the paper's interval of so wide a bound.
-func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, node string, reading uint64, into string) *Held {
+func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, node string,
+	reading uint64, into string) *Held {
 	v, err := r.Value(reading)
 	if err != nil {
 		return h
@@ -195,7 +214,8 @@ func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, 
 }
 
 // hold holds an interval of what a counter reads while another reads so against the truth, where that is known.
-func (c *comparer) hold(h *Held, node string, reading uint64, into string, at tscratio.Interval) *Held {
+func (c *comparer) hold(h *Held, node string, reading uint64, into string,
+	at tscratio.Interval) *Held {
 	if c.in.options.Truth == nil {
 		return h
 	}
@@ -207,23 +227,30 @@ func (c *comparer) hold(h *Held, node string, reading uint64, into string, at ts
 		h = new(Held)
 	}
 	from := at.Lo // what lies far from 0 does not matter
-	h.hold(tscratio.Span{Hi: int64(at.Hi - from)}, tscratio.Span{Lo: int64(truth.Lo - from), Hi: int64(truth.Hi - from)})
+	h.hold(tscratio.Span{Hi: int64(at.Hi - from)}, tscratio.Span{
+		Lo: int64(truth.Lo - from), Hi: int64(truth.Hi - from),
+	})
 	return h
 }
 
 // anchored takes for the paper's anchors the best exchanges before and after what is looked at; where there are none, the first or the last.
-func (c *comparer) anchored(exchanges []tscratio.Exchange, answerer string) (tscratio.PaperRelation, error) {
+func (c *comparer) anchored(exchanges []tscratio.Exchange,
+	answerer string) (tscratio.PaperRelation, error) {
 	begin, ok := c.at(answerer, uint64(c.bins.From_cycles))
 	end, ok2 := c.at(answerer, uint64(c.bins.From_cycles)+c.bins.Width_cycles*uint64(c.bins.Count))
 	if !ok || !ok2 || len(exchanges) < 2 {
 		return tscratio.PaperRelation{}, errUnrelated
 	}
-	slices.SortFunc(exchanges, func(x, y tscratio.Exchange) int { return cmp.Compare(x.Answered.Lo, y.Answered.Lo) })
+	slices.SortFunc(exchanges, func(x, y tscratio.Exchange) int {
+		return cmp.Compare(x.Answered.Lo, y.Answered.Lo)
+	})
 	from := func(reading uint64) int {
-		i, _ := slices.BinarySearchFunc(exchanges, reading, func(e tscratio.Exchange, r uint64) int { return cmp.Compare(e.Answered.Lo, r) })
+		i, _ := slices.BinarySearchFunc(exchanges, reading,
+			func(e tscratio.Exchange, r uint64) int { return cmp.Compare(e.Answered.Lo, r) })
 		return i
 	}
-	return tscratio.PaperRelate(exchanges[:max(from(begin), 1)], exchanges[min(from(end), len(exchanges)-1):])
+	return tscratio.PaperRelate(exchanges[:max(from(begin), 1)],
+		exchanges[min(from(end), len(exchanges)-1):])
 }
 
 // claimHolds_s is for how long after a daemon's claim nothing else is said of it: it is asked every second during a run.
@@ -248,7 +275,8 @@ func (c *comparer) ntp(a, b string) Method {
 }
 
 // sharedClock is what chrony claims something about on virtual nodes.
-const sharedClock = "the one REALTIME of the machine that the virtual nodes are on, in which they truly do not differ; their own clocks chrony does not see"
+const sharedClock = "the one REALTIME of the machine that the virtual nodes are on, in which " +
+	"they truly do not differ; their own clocks chrony does not see"
 
 // holdClaims holds what the daemons of two virtual nodes say of their clocks against the truth. Both claim about the same clock, that of
 // their machine: by how far their offsets differ, they are wrong.
@@ -259,7 +287,8 @@ func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 	var before [2]*Claim
 	for i := range x {
 		now := [2]*Claim{x[i], y[i]}
-		if now[0] == nil || now[1] == nil || now == before || max(now[0].Bound_ns, now[1].Bound_ns) > mostBound_cycles {
+		if now[0] == nil || now[1] == nil || now == before ||
+			max(now[0].Bound_ns, now[1].Bound_ns) > mostBound_cycles {
 			continue
 		}
 		before = now

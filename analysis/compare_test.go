@@ -19,11 +19,16 @@ func methodsOf(t *testing.T, a *Answer) map[string]Method {
 	methods := map[string]Method{}
 	for _, m := range a.Comparisons[0].Methods {
 		methods[m.Name] = m
-		if (len(m.Bounds_cycles) == 0) == (m.Absent == "") || len(m.Bounds_cycles) > 0 && len(m.Bounds_cycles) != a.Bins.Count {
-			t.Errorf("%s has %d bounds in %d bins, absent for %q", m.Name, len(m.Bounds_cycles), a.Bins.Count, m.Absent)
+		if (len(m.Bounds_cycles) == 0) == (m.Absent == "") ||
+			len(m.Bounds_cycles) > 0 && len(m.Bounds_cycles) != a.Bins.Count {
+			t.Errorf("%s has %d bounds in %d bins, absent for %q", m.Name, len(m.Bounds_cycles),
+				a.Bins.Count, m.Absent)
 		}
-		if values := m.Bounds_cycles.present(); len(values) > 0 && (values[0] != m.Least_cycles || values[len(values)-1] != m.Worst_cycles || m.Median_cycles < m.Least_cycles || m.Median_cycles > m.Worst_cycles) {
-			t.Errorf("%s: %d, %d, %d of %v", m.Name, m.Least_cycles, m.Median_cycles, m.Worst_cycles, values)
+		if values := m.Bounds_cycles.present(); len(values) > 0 &&
+			(values[0] != m.Least_cycles || values[len(values)-1] != m.Worst_cycles ||
+				m.Median_cycles < m.Least_cycles || m.Median_cycles > m.Worst_cycles) {
+			t.Errorf("%s: %d, %d, %d of %v", m.Name, m.Least_cycles, m.Median_cycles,
+				m.Worst_cycles, values)
 		}
 	}
 	return methods
@@ -43,18 +48,23 @@ func TestComparesWithAnchors(t *testing.T) {
 		t.Errorf("proven: ours %v, the paper's %v", ours.Proven, paper.Proven)
 	}
 	if ours.Worst_cycles >= paper.Least_cycles {
-		t.Errorf("ours is %d at worst, the paper's %d at best", ours.Worst_cycles, paper.Least_cycles)
+		t.Errorf("ours is %d at worst, the paper's %d at best", ours.Worst_cycles,
+			paper.Least_cycles)
 	}
 	// It grows by the wander in each bin until the middle between the anchors is passed.
 	got := float64(paper.Bounds_cycles[a.Bins.Count/4] - paper.Bounds_cycles[0])
-	if want := float64(a.Bins.Width_cycles) * float64(a.Bins.Count/4) * 1e-6; math.Abs(got-want) > want/10 {
+	if want := float64(a.Bins.Width_cycles) * float64(a.Bins.Count/4) * 1e-6; math.Abs(
+		got-want) > want/10 {
 		t.Errorf("it grows by %g cycles in a quarter of the run, want %g", got, want)
 	}
 	if last := len(paper.Bounds_cycles) - 1; paper.Bounds_cycles[last] >= paper.Worst_cycles {
 		t.Error("it does not shrink towards the second anchor")
 	}
-	if wider := methodsOf(t, analyze(t, dir, Options{Wander: 2 * tscratio.PPM}))[MinRTT]; wider.Median_cycles < paper.Median_cycles+simrun.Hz/2*1e-6 {
-		t.Errorf("with twice the wander %d cycles, with once %d", wider.Median_cycles, paper.Median_cycles)
+	if wider := methodsOf(t, analyze(t, dir,
+		Options{
+			Wander: 2 * tscratio.PPM}))[MinRTT]; wider.Median_cycles < paper.Median_cycles+simrun.Hz/2*1e-6 {
+		t.Errorf("with twice the wander %d cycles, with once %d", wider.Median_cycles,
+			paper.Median_cycles)
 	}
 }
 
@@ -89,14 +99,17 @@ func TestComparesWithClaims(t *testing.T) {
 			}
 			at = i.Mid()
 		}
-		keepClaims(t, dir.Path, node, "epoch-"+node, []logstore.NTP{{CounterLo: at, CounterHi: at, Offset_ns: offset, RootDispersion_ns: 30, RootDelay_ns: 20, Stratum: 2}}, 1)
+		keepClaims(t, dir.Path, node, "epoch-"+node,
+			[]logstore.NTP{{CounterLo: at, CounterHi: at, Offset_ns: offset, RootDispersion_ns: 30,
+				RootDelay_ns: 20, Stratum: 2}}, 1)
 	}
 	m := methodsOf(t, analyze(t, dir, Options{}))[NTP]
 	if m.Proven || m.Absent != "" {
 		t.Fatalf("%+v", m)
 	}
 	// 1000 + 30 + 10 and 500 + 30 + 10 ns, each rounded up to cycles of the reference.
-	want := int64(math.Ceil(1040*a.Reference.FrequencyHi_hz/1e9) + math.Ceil(540*a.Reference.FrequencyHi_hz/1e9))
+	want := int64(math.Ceil(1040*a.Reference.FrequencyHi_hz/1e9) +
+		math.Ceil(540*a.Reference.FrequencyHi_hz/1e9))
 	for b, v := range m.Bounds_cycles {
 		switch {
 		case b < a.Bins.Count/2-1 && v != None:
@@ -141,7 +154,9 @@ func TestClaimsGrowOld(t *testing.T) {
 					at = translated(t, relation, at)
 				}
 				if stratum > 0 || name != "too old" {
-					claims = append(claims, logstore.NTP{CounterLo: at, CounterHi: at, Offset_ns: 1000, Stratum: stratum})
+					claims = append(claims, logstore.NTP{
+						CounterLo: at, CounterHi: at, Offset_ns: 1000, Stratum: stratum,
+					})
 				}
 			}
 			keepClaims(t, dir.Path, node, "epoch-"+node, claims, 1)

@@ -115,10 +115,18 @@ func TestADegradedNodeHarmsNoOther(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "relations/B--C.rel"},
-		"an hour ahead":   {wild(func(was uint64) uint64 { return was + hour }), "events at stage2/recv lie far from"},
-		"before the run":  {wild(func(was uint64) uint64 { return was - 87*simrun.Hz }), "events at stage2/recv lie far from"},
-		"zero":            {wild(func(uint64) uint64 { return 0 }), "events at stage2/recv lie far from"},
-		"the last of all": {wild(func(uint64) uint64 { return math.MaxUint64 }), "events at stage2/recv lie far from"},
+		"an hour ahead": {wild(func(was uint64) uint64 {
+			return was + hour
+		}), "events at stage2/recv lie far from"},
+		"before the run": {wild(func(was uint64) uint64 {
+			return was - 87*simrun.Hz
+		}), "events at stage2/recv lie far from"},
+		"zero": {wild(func(uint64) uint64 {
+			return 0
+		}), "events at stage2/recv lie far from"},
+		"the last of all": {wild(func(uint64) uint64 {
+			return math.MaxUint64
+		}), "events at stage2/recv lie far from"},
 		"all elsewhere": {func(t *testing.T, run string) {
 			rewrite(t, run, "C", func(events []logstore.Event) []logstore.Event {
 				for i := range events {
@@ -140,19 +148,23 @@ func TestADegradedNodeHarmsNoOther(t *testing.T) {
 				test.harm(t, copied)
 				a := analyzePath(t, copied, o)
 				if !a.Partial || !mentions(a, test.say) {
-					t.Errorf("in cycles of %s: partial %v, findings %v, missing %v: %q is not said", reference, a.Partial, a.Findings, a.Missing, test.say)
+					t.Errorf("in cycles of %s: partial %v, findings %v, missing %v: %q is not said",
+						reference, a.Partial, a.Findings, a.Missing, test.say)
 				}
 				if name == "not related" && reference == "C" {
 					continue // nothing of the others can be said in its cycles
 				}
-				if d := cmp.Diff(whole, legBetween(t, a, "A", "B")); name != "related to one" && d != "" {
+				if d := cmp.Diff(whole, legBetween(t, a, "A", "B")); name != "related to one" &&
+					d != "" {
 					t.Errorf("in cycles of %s, A to B:\n%s", reference, d)
 				}
 				if n := inBins(a, "stage0/recv"); n < 999 {
-					t.Errorf("in cycles of %s: %d of 1000 events at stage0/recv are in a bin", reference, n)
+					t.Errorf("in cycles of %s: %d of 1000 events at stage0/recv are in a bin",
+						reference, n)
 				}
 				if busy := busyBins(a, "stage0/recv"); busy < maxBins/4 {
-					t.Errorf("in cycles of %s: all events at stage0/recv are in %d bins of %d", reference, busy, a.Bins.Count)
+					t.Errorf("in cycles of %s: all events at stage0/recv are in %d bins of %d",
+						reference, busy, a.Bins.Count)
 				}
 			}
 		})
@@ -161,13 +173,16 @@ func TestADegradedNodeHarmsNoOther(t *testing.T) {
 
 // A counter far from all others, on the only node there is, is on the time axis: nothing says that it is wrong.
 func TestCountersAtTheEndsOfTheirRange(t *testing.T) {
-	for _, readings := range [][]uint64{{1, math.MaxUint64}, {5, 1 << 63}, {1<<63 - 1, 1<<63 + 1}, {math.MaxUint64 - 1, math.MaxUint64}} {
+	for _, readings := range [][]uint64{{1, math.MaxUint64}, {5, 1 << 63}, {1<<63 - 1, 1<<63 + 1},
+		{math.MaxUint64 - 1, math.MaxUint64}} {
 		parent := t.TempDir()
 		rng := seed.Random(t)
 		nodes := simrun.Nodes(rng, 1)
 		channels := []simrun.Channel{{Name: "a/start"}, {Name: "a/end"}}
 		for i := range channels {
-			channels[i].Records = []simrun.Record{{Time: simrun.Hz, ID: 1}, {Time: simrun.Hz + 5, ID: 2}}
+			channels[i].Records = []simrun.Record{
+				{Time: simrun.Hz, ID: 1}, {Time: simrun.Hz + 5, ID: 2},
+			}
 		}
 		if err := simrun.Write(rng, parent, "ends", nodes, channels); err != nil {
 			t.Fatal(err)
@@ -187,7 +202,8 @@ func TestCountersAtTheEndsOfTheirRange(t *testing.T) {
 		if n := inBins(a, "a/start") + inBins(a, "a/end"); n != 4 {
 			t.Errorf("%v: %d of 4 events are in a bin of %+v", readings, n, a.Bins)
 		}
-		if l := a.Legs[0].All; l.Count+l.Unplaced != 2 || l.Count > 0 && l.Min.Lo_cycles > l.Max.Hi_cycles {
+		if l := a.Legs[0].All; l.Count+l.Unplaced != 2 ||
+			l.Count > 0 && l.Min.Lo_cycles > l.Max.Hi_cycles {
 			t.Errorf("%v: %+v", readings, l)
 		}
 	}
@@ -235,7 +251,10 @@ func TestAxis(t *testing.T) {
 	}
 	rng := seed.Random(t)
 	for range 20_000 {
-		a := axis{base: rng.Uint64() >> rng.UintN(64), scale: rng.Uint64() >> rng.UintN(64), count: 1 + rng.IntN(maxBins)}
+		a := axis{
+			base: rng.Uint64() >> rng.UintN(64), scale: rng.Uint64() >> rng.UintN(64),
+			count: 1 + rng.IntN(maxBins),
+		}
 		reading := rng.Uint64() >> rng.UintN(64)
 		bin, on := a.bin(reading)
 		if !on {
@@ -248,7 +267,8 @@ func TestAxis(t *testing.T) {
 		if from > reading || reading-from > length || from+length < from {
 			t.Fatalf("%+v: bin %d of %d is %d cycles from %d on", a, bin, reading, length, from)
 		}
-		if inner := a.base <= reading && a.edge(bin) <= reading && bin+1 < a.count; inner && length > 0 {
+		if inner := a.base <= reading && a.edge(bin) <= reading && bin+1 < a.count; inner &&
+			length > 0 {
 			if last, _ := a.bin(from + length - 1); last != bin {
 				t.Fatalf("%+v: bin %d ends in bin %d", a, bin, last)
 			}
@@ -296,7 +316,8 @@ func TestFarReadingsHaveNoDuration(t *testing.T) {
 		}
 		if timer.known[a*n+b].far(x, y) {
 			if far++; err == nil {
-				t.Fatalf("from %d of %s to %d of %s is far, and took %v", x, in.nodes[a].Name, y, in.nodes[b].Name, d)
+				t.Fatalf("from %d of %s to %d of %s is far, and took %v", x, in.nodes[a].Name, y,
+					in.nodes[b].Name, d)
 			}
 		}
 	}

@@ -49,7 +49,9 @@ var diffPercents = []float64{50, 99}
 func Diff(before, after *Answer) ([]Change, error) {
 	for _, a := range []*Answer{before, after} {
 		if a.Reference.FrequencyLo_hz <= 0 {
-			return nil, fmt.Errorf("compare runs %q and %q: the frequency of node %q of run %q is not known, so that cycles of the two cannot be compared", before.Run, after.Run, a.Reference.Node, a.Run)
+			return nil, fmt.Errorf("compare runs %q and %q: the frequency of node %q of run %q "+
+				"is not known, so that cycles of the two cannot be compared", before.Run, after.Run,
+				a.Reference.Node, a.Run)
 		}
 	}
 	var changes []Change
@@ -70,7 +72,9 @@ func Diff(before, after *Answer) ([]Change, error) {
 		l := &first[i]
 		m := find(second, l)
 		if m == nil {
-			changes = append(changes, Change{From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Verdict: Gone})
+			changes = append(changes, Change{
+				From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Verdict: Gone,
+			})
 			continue
 		}
 		for _, p := range diffPercents {
@@ -81,14 +85,19 @@ func Diff(before, after *Answer) ([]Change, error) {
 	}
 	for i := range second {
 		if l := &second[i]; find(first, l) == nil {
-			changes = append(changes, Change{From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Verdict: New})
+			changes = append(changes, Change{
+				From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Verdict: New,
+			})
 		}
 	}
 	return changes, nil
 }
 
 func change(l, m *Leg, percent float64, before, after Reference) (Change, bool) {
-	c := Change{From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Percent: percent, Suspect: l.All.Suspect+m.All.Suspect > 0}
+	c := Change{
+		From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Percent: percent,
+		Suspect: l.All.Suspect+m.All.Suspect > 0,
+	}
 	x, ok := l.All.Percentiles.At(percent)
 	y, ok2 := m.All.Percentiles.At(percent)
 	if !ok || !ok2 {

@@ -16,7 +16,9 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	parent := t.TempDir()
 	answerOf := func(name string, added uint64) *Answer {
 		nodes := simrun.Nodes(rng, 2)
-		channels := []simrun.Channel{{Node: 0, Name: "a/send"}, {Node: 1, Name: "b/recv"}, {Node: 0, Name: "c/recv"}}
+		channels := []simrun.Channel{
+			{Node: 0, Name: "a/send"}, {Node: 1, Name: "b/recv"}, {Node: 0, Name: "c/recv"},
+		}
 		for id := range uint64(5000) {
 			at := simrun.Hz + id*50_000
 			for i := range channels {
@@ -69,7 +71,8 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	suspect.Legs = slices.Clone(base.Legs)
 	suspect.Legs[0].All.Suspect = 1
 	for _, pair := range [][2]*Answer{{base, &suspect}, {&suspect, base}} {
-		if changes, err := Diff(pair[0], pair[1]); err != nil || !changes[0].Suspect || changes[len(changes)-1].Suspect {
+		if changes, err := Diff(pair[0], pair[1]); err != nil || !changes[0].Suspect ||
+			changes[len(changes)-1].Suspect {
 			t.Errorf("%+v, %v", changes, err)
 		}
 	}
@@ -86,7 +89,9 @@ func TestVerdictOfAChange(t *testing.T) {
 	median := func(lo, hi, up, down int64) Durations {
 		return Durations{
 			Count: 1000, Percentiles: []Percentile{{50, Interval{lo, hi}}},
-			Highs: []Bin{{lo, hi, 600}, {hi, hi + up, 400}}, Lows: []Bin{{lo - down, lo, 400}, {lo, hi, 600}},
+			Highs: []Bin{{lo, hi, 600}, {hi, hi + up, 400}}, Lows: []Bin{
+				{lo - down, lo, 400}, {lo, hi, 600},
+			},
 		}
 	}
 	exact := Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9} // a cycle is 1 ns
@@ -97,24 +102,42 @@ func TestVerdictOfAChange(t *testing.T) {
 		noise         float64
 		want          Verdict
 	}{
-		"apart":                             {median(100, 110, 0, 0), median(111, 120, 0, 0), exact, 0, Slower},
-		"apart, the other way":              {median(111, 120, 0, 0), median(100, 110, 0, 0), exact, 0, Faster},
-		"they touch":                        {median(100, 110, 0, 0), median(110, 120, 0, 0), exact, 0, Undecided},
-		"they touch, the other way":         {median(110, 120, 0, 0), median(100, 110, 0, 0), exact, 0, Undecided},
-		"they overlap":                      {median(100, 200, 0, 0), median(150, 250, 0, 0), exact, 0, Undecided},
-		"by the noise":                      {median(100, 110, 5, 0), median(115, 120, 0, 0), exact, 5, Undecided},
-		"by more than the noise":            {median(100, 110, 5, 0), median(116, 120, 0, 0), exact, 5, Slower},
-		"by the noise, the other way":       {median(115, 120, 0, 0), median(100, 110, 0, 5), exact, 5, Undecided},
-		"by more, the other way":            {median(116, 120, 0, 0), median(100, 110, 0, 5), exact, 5, Faster},
-		"noise of the second run":           {median(100, 110, 0, 0), median(115, 120, 0, 5), exact, 5, Undecided},
-		"the larger noise":                  {median(100, 110, 3, 5), median(115, 120, 4, 2), exact, 5, Undecided},
-		"one value":                         {median(100, 100, 0, 0), median(100, 100, 0, 0), exact, 0, Same},
-		"within the noise":                  {median(100, 101, 5, 0), median(104, 105, 0, 0), exact, 5, Same},
-		"more than the noise may be hidden": {median(100, 101, 5, 0), median(104, 106, 0, 0), exact, 5, Undecided},
-		"hidden, the other way":             {median(104, 106, 5, 0), median(100, 101, 0, 0), exact, 5, Undecided},
-		"an unsure frequency":               {median(100, 100, 0, 0), median(125, 125, 0, 0), vague, 0, Undecided},
-		"an unsure frequency, and apart":    {median(100, 100, 0, 0), median(126, 126, 0, 0), vague, 0, Slower},
-		"below 0, of an unsure frequency":   {median(-100, -100, 0, 0), median(-125, -125, 0, 0), vague, 0, Undecided},
+		"apart": {median(100, 110, 0, 0), median(111, 120, 0, 0), exact,
+			0, Slower},
+		"apart, the other way": {median(111, 120, 0, 0), median(100, 110, 0, 0), exact,
+			0, Faster},
+		"they touch": {median(100, 110, 0, 0), median(110, 120, 0, 0), exact,
+			0, Undecided},
+		"they touch, the other way": {median(110, 120, 0, 0), median(100, 110, 0, 0), exact,
+			0, Undecided},
+		"they overlap": {median(100, 200, 0, 0), median(150, 250, 0, 0), exact,
+			0, Undecided},
+		"by the noise": {median(100, 110, 5, 0), median(115, 120, 0, 0), exact,
+			5, Undecided},
+		"by more than the noise": {median(100, 110, 5, 0), median(116, 120, 0, 0), exact,
+			5, Slower},
+		"by the noise, the other way": {median(115, 120, 0, 0), median(100, 110, 0, 5), exact,
+			5, Undecided},
+		"by more, the other way": {median(116, 120, 0, 0), median(100, 110, 0, 5), exact,
+			5, Faster},
+		"noise of the second run": {median(100, 110, 0, 0), median(115, 120, 0, 5), exact,
+			5, Undecided},
+		"the larger noise": {median(100, 110, 3, 5), median(115, 120, 4, 2), exact,
+			5, Undecided},
+		"one value": {median(100, 100, 0, 0), median(100, 100, 0, 0), exact,
+			0, Same},
+		"within the noise": {median(100, 101, 5, 0), median(104, 105, 0, 0), exact,
+			5, Same},
+		"more than the noise may be hidden": {median(100, 101, 5, 0), median(104, 106, 0, 0), exact,
+			5, Undecided},
+		"hidden, the other way": {median(104, 106, 5, 0), median(100, 101, 0, 0), exact,
+			5, Undecided},
+		"an unsure frequency": {median(100, 100, 0, 0), median(125, 125, 0, 0), vague,
+			0, Undecided},
+		"an unsure frequency, and apart": {median(100, 100, 0, 0), median(126, 126, 0, 0), vague,
+			0, Slower},
+		"below 0, of an unsure frequency": {median(-100, -100, 0, 0), median(-125, -125, 0, 0),
+			vague, 0, Undecided},
 	} {
 		c, ok := change(&Leg{All: test.before}, &Leg{All: test.after}, 50, test.of, exact)
 		if !ok || c.Verdict != test.want || c.Noise_ns != test.noise {
@@ -125,7 +148,9 @@ func TestVerdictOfAChange(t *testing.T) {
 	a := &Answer{Reference: exact}
 	for i, origin := range []string{"earliest", "latest"} {
 		at := int64(1000 * (i + 1))
-		a.EndToEnd = append(a.EndToEnd, Leg{From: "a", To: "b", Origin: origin, All: median(at, at, 0, 0)})
+		a.EndToEnd = append(a.EndToEnd, Leg{
+			From: "a", To: "b", Origin: origin, All: median(at, at, 0, 0),
+		})
 	}
 	changes, err := Diff(a, a)
 	if err != nil || len(changes) != 2 {

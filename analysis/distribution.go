@@ -265,13 +265,16 @@ func (d *distribution) merge(e *distribution) {
 		return
 	}
 	if d.n == 0 {
-		d.least, d.largest, d.leastBound, d.mostBound = e.least, e.largest, e.leastBound, e.mostBound
+		d.least, d.largest, d.leastBound, d.mostBound = e.least, e.largest, e.leastBound,
+			e.mostBound
 	}
 	d.n += e.n
 	d.sumLo.merge(e.sumLo)
 	d.sumHi.merge(e.sumHi)
 	d.least = tscratio.Span{Lo: min(d.least.Lo, e.least.Lo), Hi: min(d.least.Hi, e.least.Hi)}
-	d.largest = tscratio.Span{Lo: max(d.largest.Lo, e.largest.Lo), Hi: max(d.largest.Hi, e.largest.Hi)}
+	d.largest = tscratio.Span{
+		Lo: max(d.largest.Lo, e.largest.Lo), Hi: max(d.largest.Hi, e.largest.Hi),
+	}
 	d.leastBound, d.mostBound = min(d.leastBound, e.leastBound), max(d.mostBound, e.mostBound)
 	if d.lo == nil && e.lo == nil && len(d.exact)+len(e.exact) <= d.most {
 		d.exact = append(d.exact, e.exact...)

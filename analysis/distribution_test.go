@@ -18,7 +18,8 @@ func TestBuckets(t *testing.T) {
 		if v < lo || v > hi || hi-lo > lo/2048 {
 			t.Fatalf("%d is in bucket %d, from %d to %d", v, b, lo, hi)
 		}
-		if lo > 0 && bucketOf(lo-1) != b-1 || hi < math.MaxUint64 && bucketOf(hi+1) != b+1 || bucketOf(lo) != b || bucketOf(hi) != b {
+		if lo > 0 && bucketOf(lo-1) != b-1 || hi < math.MaxUint64 && bucketOf(hi+1) != b+1 ||
+			bucketOf(lo) != b || bucketOf(hi) != b {
 			t.Fatalf("bucket %d, from %d to %d, does not meet its neighbours", b, lo, hi)
 		}
 		w := int64(v >> 1)
@@ -36,11 +37,15 @@ func TestBuckets(t *testing.T) {
 func TestExtremes(t *testing.T) {
 	for _, most := range []int{0, 100} {
 		d := distribution{most: most}
-		spans := []tscratio.Span{{Lo: -1 << 62, Hi: -5}, {Lo: -5000, Hi: -1}, {Lo: -1, Hi: 0}, {Lo: 0, Hi: 5001}, {Lo: 1<<62 - 1, Hi: 1 << 62}}
+		spans := []tscratio.Span{
+			{Lo: -1 << 62, Hi: -5}, {Lo: -5000, Hi: -1}, {Lo: -1, Hi: 0}, {Lo: 0, Hi: 5001},
+			{Lo: 1<<62 - 1, Hi: 1 << 62},
+		}
 		d.addAll(spans)
 		for i, p := range d.percentiles([]uint64{20_000, 40_000, 60_000, 80_000, 100_000}) {
 			lo, hi := spans[i].Lo, spans[i].Hi
-			if p.Lo > lo || p.Hi < hi || p.Lo < lo-max(lo, -lo)/2048-1 || p.Hi > hi+max(hi, -hi)/2048+1 || most > 0 && p != spans[i] {
+			if p.Lo > lo || p.Hi < hi || p.Lo < lo-max(lo, -lo)/2048-1 ||
+				p.Hi > hi+max(hi, -hi)/2048+1 || most > 0 && p != spans[i] {
 				t.Errorf("kept %d: rank %d is %v, want %v", most, i, p, spans[i])
 			}
 		}
@@ -55,8 +60,10 @@ func TestSums(t *testing.T) {
 		values   []int64
 		down, up int64
 	}{
-		{[]int64{1, 2}, 1, 2}, {[]int64{-1, -2}, -2, -1}, {[]int64{-1, 1}, 0, 0}, {[]int64{math.MaxInt64, math.MaxInt64, math.MaxInt64}, math.MaxInt64, math.MaxInt64},
-		{[]int64{math.MinInt64 + 1, math.MinInt64 + 1}, math.MinInt64 + 1, math.MinInt64 + 1}, {[]int64{math.MaxInt64, -math.MaxInt64, 1}, 0, 1},
+		{[]int64{1, 2}, 1, 2}, {[]int64{-1, -2}, -2, -1}, {[]int64{-1, 1}, 0, 0},
+		{[]int64{math.MaxInt64, math.MaxInt64, math.MaxInt64}, math.MaxInt64, math.MaxInt64},
+		{[]int64{math.MinInt64 + 1, math.MinInt64 + 1}, math.MinInt64 + 1, math.MinInt64 + 1},
+		{[]int64{math.MaxInt64, -math.MaxInt64, 1}, 0, 1},
 	} {
 		var s, other sum
 		for i, v := range test.values {
@@ -69,7 +76,8 @@ func TestSums(t *testing.T) {
 		s.merge(other)
 		n := uint64(len(test.values))
 		if s.over(n) != test.down || s.up(n) != test.up {
-			t.Errorf("mean of %v is from %d to %d, want %d to %d", test.values, s.over(n), s.up(n), test.down, test.up)
+			t.Errorf("mean of %v is from %d to %d, want %d to %d", test.values, s.over(n), s.up(n),
+				test.down, test.up)
 		}
 	}
 }
@@ -78,15 +86,20 @@ func TestSums(t *testing.T) {
 func TestOrdersAtZero(t *testing.T) {
 	for _, most := range []int{0, 100} {
 		for span, want := range map[tscratio.Span][3]uint64{
-			{Lo: -9, Hi: -1}: {1, 0, 0}, {Lo: -9, Hi: 0}: {0, 1, 0}, {Lo: -9, Hi: 9}: {0, 1, 0}, {Lo: 0, Hi: 9}: {0, 1, 0}, {Lo: 1, Hi: 9}: {0, 0, 1},
+			{Lo: -9, Hi: -1}: {1, 0, 0}, {Lo: -9, Hi: 0}: {0, 1, 0}, {Lo: -9, Hi: 9}: {0, 1, 0},
+			{Lo: 0, Hi: 9}: {0, 1, 0}, {Lo: 1, Hi: 9}: {0, 0, 1},
 		} {
 			for others, counted := range [][]tscratio.Span{nil, {{Lo: 5, Hi: 6}, {Lo: 7, Hi: 7}}} {
 				l, p := new(leg), newLegPart(most)
 				spans := append([]tscratio.Span{span}, counted...)
-				least, largest := l.add(p, spans, &tscratio.Duration{}, make([]uint64, len(spans)), &axis{count: 1})
+				least, largest := l.add(p, spans, &tscratio.Duration{}, make([]uint64, len(spans)),
+					&axis{count: 1})
 				n := uint64(len(counted))
-				if want[2] += n; p.orders != want || p.n != n+1 || l.bins[0].n != n+1 || least.Lo != span.Lo || others == 0 && largest != span || others == 1 && largest.Lo != 7 {
-					t.Errorf("%v and %d others, %d kept: orders %v of %d, from %v to %v, want %v", span, n, most, p.orders, p.n, least, largest, want)
+				if want[2] += n; p.orders != want || p.n != n+1 || l.bins[0].n != n+1 ||
+					least.Lo != span.Lo || others == 0 && largest != span ||
+					others == 1 && largest.Lo != 7 {
+					t.Errorf("%v and %d others, %d kept: orders %v of %d, from %v to %v, want %v",
+						span, n, most, p.orders, p.n, least, largest, want)
 				}
 				want[2] -= n
 			}

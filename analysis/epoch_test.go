@@ -13,7 +13,9 @@ func TestSuspendedNode(t *testing.T) {
 	const tuples, slept, awake = 300, 100, 120 // tuples from slept to before awake are in a segment of neither epoch
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 2)
-	again := simrun.Node{Name: "B", Start: rng.Uint64N(1 << 61), Rate: -nodes[1].Rate, Epoch: "epoch-B-again"}
+	again := simrun.Node{
+		Name: "B", Start: rng.Uint64N(1 << 61), Rate: -nodes[1].Rate, Epoch: "epoch-B-again",
+	}
 	at := func(id uint64) uint64 { return 2*simrun.Hz + id*simrun.Hz/100 }
 	const hop = 700_000
 	parent := t.TempDir()
@@ -43,7 +45,9 @@ func TestSuspendedNode(t *testing.T) {
 	for id := range uint64(tuples) {
 		switch id {
 		case slept:
-			must(received.Enter(&simrun.Node{Name: "B", Start: rng.Uint64N(1 << 61), Epoch: "between epoch-B and epoch-B-again"}))
+			must(received.Enter(&simrun.Node{
+				Name: "B", Start: rng.Uint64N(1 << 61), Epoch: "between epoch-B and epoch-B-again",
+			}))
 		case awake:
 			must(received.Enter(&again))
 		}
@@ -73,10 +77,13 @@ func TestSuspendedNode(t *testing.T) {
 		}
 		return nil
 	}})
-	if want := (map[string]int{"B (epoch 1)": slept, "B (epoch 2)": tuples - awake}); got[`B (epoch 1)`] != want[`B (epoch 1)`] || got[`B (epoch 2)`] != want[`B (epoch 2)`] || len(got) != 2 {
+	if want := (map[string]int{"B (epoch 1)": slept,
+		"B (epoch 2)": tuples - awake}); got[`B (epoch 1)`] != want[`B (epoch 1)`] ||
+		got[`B (epoch 2)`] != want[`B (epoch 2)`] || len(got) != 2 {
 		t.Errorf("durations by node %v, want %v", got, want)
 	}
-	if !a.Partial || !mentions(a, "was interrupted during the run") || !mentions(a, "between epoch-B and epoch-B-again") {
+	if !a.Partial || !mentions(a, "was interrupted during the run") ||
+		!mentions(a, "between epoch-B and epoch-B-again") {
 		t.Errorf("partial %v, missing %v, findings %v", a.Partial, a.Missing, a.Findings)
 	}
 	for _, reference := range []string{"B", "B (epoch 2)"} {

@@ -16,7 +16,10 @@ import (
 func TestEventsHoldDurations(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
 		nodes := simrun.Nodes(rng, 3)
-		channels := []simrun.Channel{{Node: 0, Name: "a/send"}, {Node: 1, Name: "b/recv"}, {Node: 1, Name: "b/send"}, {Node: 2, Name: "c/recv"}, {Node: 0, Name: "d/recv"}}
+		channels := []simrun.Channel{
+			{Node: 0, Name: "a/send"}, {Node: 1, Name: "b/recv"}, {Node: 1, Name: "b/send"},
+			{Node: 2, Name: "c/recv"}, {Node: 0, Name: "d/recv"},
+		}
 		times := map[string][]uint64{}
 		for id := range uint64(50) {
 			at := simrun.Hz + id*10_000_000
@@ -46,23 +49,31 @@ func TestEventsHoldDurations(t *testing.T) {
 				Events: func(e EventRow) error {
 					events[place{e.Way, e.Point}] = e.At
 					if truth := nodes[1].Reading(times[e.Point][e.ID]); !e.At.Contains(truth) {
-						t.Errorf("third nodes %v: tuple %d was at %s at %d, outside of %v", third, e.ID, e.Point, truth, e.At)
+						t.Errorf("third nodes %v: tuple %d was at %s at %d, outside of %v", third,
+							e.ID, e.Point, truth, e.At)
 					}
 					if e.At.HalfWidth() > 2*farCycles {
-						t.Errorf("third nodes %v: tuple %d was at %s in %v, more than is needed", third, e.ID, e.Point, e.At)
+						t.Errorf("third nodes %v: tuple %d was at %s in %v, more than is needed",
+							third, e.ID, e.Point, e.At)
 					}
 					return nil
 				},
-				Durations: func(d DurationRow) error { durations = append(durations, d); return nil },
+				Durations: func(d DurationRow) error {
+					durations = append(durations, d)
+					return nil
+				},
 			})
 			if len(events) != 250 || len(durations) != 250 || a.Partial {
-				t.Fatalf("%d events, %d durations, partial %v", len(events), len(durations), a.Partial)
+				t.Fatalf("%d events, %d durations, partial %v", len(events), len(durations),
+					a.Partial)
 			}
 			for _, d := range durations {
 				from, to := events[place{d.Way, d.From}], events[place{d.Way, d.To}]
 				span, err := to.Minus(from)
 				if err != nil || span.Lo > d.Lo || span.Hi < d.Hi {
-					t.Errorf("third nodes %v, tuple %d, %s on %s to %s on %s: events are %v apart, and the duration is %v; %v", third, d.ID, d.From, d.FromNode, d.To, d.ToNode, span, d.Span, err)
+					t.Errorf("third nodes %v, tuple %d, %s on %s to %s on %s: events are %v "+
+						"apart, and the duration is %v; %v", third, d.ID, d.From, d.FromNode, d.To,
+						d.ToNode, span, d.Span, err)
 				}
 			}
 		}
@@ -76,7 +87,9 @@ const farCycles = 200_000
 func far(t *testing.T, run string, a, b *simrun.Node) {
 	t.Helper()
 	describe := func(n *simrun.Node) tscratio.Node {
-		return tscratio.Node{Name: n.Name, Epoch: "epoch-" + n.Name, NominalHz: simrun.Hz, QuantumCycles: 1}
+		return tscratio.Node{
+			Name: n.Name, Epoch: "epoch-" + n.Name, NominalHz: simrun.Hz, QuantumCycles: 1,
+		}
 	}
 	pair, err := tscratio.NewPair(describe(a), describe(b), tscratio.DefaultAssumptions())
 	if err != nil {
@@ -86,12 +99,16 @@ func far(t *testing.T, run string, a, b *simrun.Node) {
 		stamp := func(n *simrun.Node, after uint64) tscratio.Interval {
 			return tscratio.At(n.Reading(at + after*farCycles))
 		}
-		x := tscratio.Exchange{Sent: stamp(a, 0), Received: stamp(b, 1), Answered: stamp(b, 2), Returned: stamp(a, 3)}
-		if err := pair.Add(tscratio.Train{By: tscratio.StartedByA, Exchanges: []tscratio.Exchange{x, x}}); err != nil {
+		x := tscratio.Exchange{
+			Sent: stamp(a, 0), Received: stamp(b, 1), Answered: stamp(b, 2), Returned: stamp(a, 3),
+		}
+		if err := pair.Add(tscratio.Train{By: tscratio.StartedByA,
+			Exchanges: []tscratio.Exchange{x, x}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(run, "relations", a.Name+"--"+b.Name+".rel"), pair.Encode(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(run, "relations", a.Name+"--"+b.Name+".rel"),
+		pair.Encode(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -35,7 +35,9 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	if err := o.defaults(); err != nil {
 		return nil, err
 	}
-	fail := func(err error) (*Answer, error) { return nil, fmt.Errorf("analyze run %q: %w", dir.Run.Name, err) }
+	fail := func(err error) (*Answer, error) {
+		return nil, fmt.Errorf("analyze run %q: %w", dir.Run.Name, err)
+	}
 	in, err := openInput(dir, o)
 	if err != nil {
 		return fail(err)
@@ -44,7 +46,8 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		return fail(fmt.Errorf("it names no nodes: %w", ErrNothing))
 	}
 	if in.clocks.reference < 0 {
-		return fail(fmt.Errorf("it has no log that can be read: %s: %w", missingText(in.missing), ErrNothing))
+		return fail(fmt.Errorf("it has no log that can be read: %s: %w", missingText(in.missing),
+			ErrNothing))
 	}
 	t := newTimer(in)
 	if err := in.resolveFilter(); err != nil {
@@ -74,7 +77,8 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		}
 		f.merge(&w.found, o.Slowest)
 		if w.orphans > 0 {
-			in.find(FindUndecided, "%d tuples that were made of others came to the end, and where those began is not known", w.orphans)
+			in.find(FindUndecided, "%d tuples that were made of others came to the end, and "+
+				"where those began is not known", w.orphans)
 		}
 	}
 	trips, err := in.returnTrips(ctx, all, g, axes)
@@ -82,12 +86,20 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		return fail(err)
 	}
 	in.progress(1, "done")
-	a := &assembler{in: in, graph: g, found: f, told: all.told, timer: t, bins: bins, returns: trips}
+	a := &assembler{
+		in: in, graph: g, found: f, told: all.told, timer: t, bins: bins, returns: trips,
+	}
 	answer = a.answer()
-	answer.Work = Work{Tuples: f.tuples, Seconds: time.Since(began).Seconds(), Scratch_bytes: s.used.Load()}
+	answer.Work = Work{
+		Tuples: f.tuples, Seconds: time.Since(began).Seconds(), Scratch_bytes: s.used.Load(),
+	}
 	if o.Filter.any() && f.tuples == 0 && answer.Length == nil && len(answer.Counters) == 0 {
 		answer.Comparisons = nil // they are about the time of tuples
-		answer.Missing = append(answer.Missing, Missing{Part: "tuples", Reason: "none that the run has is among those that were chosen by time, node, channel or id: choose more"})
+		answer.Missing = append(answer.Missing, Missing{
+			Part: "tuples",
+			Reason: "none that the run has is among those that were chosen by time, node, " +
+				"channel or id: choose more",
+		})
 		answer.Partial = true
 	}
 	for i := range all.told {
@@ -118,13 +130,19 @@ func (in *input) resolveFilter() error {
 	n := in.nodes[in.clocks.reference]
 	h, known := in.referenceHeader()
 	if !known || n.FrequencyHi_hz == 0 {
-		return fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its counter and UTC relate, or its frequency is not known: choose by cycles", n.Name)
+		return fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its "+
+			"counter and UTC relate, or its frequency is not known: choose by cycles", n.Name)
 	}
 	// Outward: what may lie in the time is in.
-	e := float64(n.described.CoreSlackCycles + n.described.QuantumCycles + h.Stamp.OrderingSlack_cycles())
+	e := float64(n.described.CoreSlackCycles + n.described.QuantumCycles +
+		h.Stamp.OrderingSlack_cycles())
 	cycles := func(ns int64, hz float64) float64 { return float64(ns) * hz / 1e9 }
-	least := func(ns int64) float64 { return min(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz)) }
-	most := func(ns int64) float64 { return max(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz)) }
+	least := func(ns int64) float64 {
+		return min(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz))
+	}
+	most := func(ns int64) float64 {
+		return max(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz))
+	}
 	f.From_cycles = shifted(h.Counter, math.Floor(least(f.From_utc_ns-h.UTCHi_ns))-e)
 	f.To_cycles = shifted(h.Counter, math.Ceil(most(f.To_utc_ns-h.UTCLo_ns))+e)
 	f.To_cycles = max(f.To_cycles, 1)
@@ -187,17 +205,22 @@ func (a *assembler) answer() *Answer {
 	in := a.in
 	r := in.nodes[in.clocks.reference]
 	out := &Answer{
-		Version: AnswerVersion, Run: in.run.Run.Name, Note: in.run.Run.Note, Complete: in.run.Complete, Bins: a.bins,
+		Version: AnswerVersion, Run: in.run.Run.Name, Note: in.run.Run.Note,
+		Complete: in.run.Complete, Bins: a.bins,
 		Reference: Reference{
 			Node: r.Name, Chosen: in.options.Reference == "" && in.run.Run.Reference == "",
-			FrequencyLo_hz: r.FrequencyLo_hz, FrequencyHi_hz: r.FrequencyHi_hz, Source: r.FrequencySource,
+			FrequencyLo_hz: r.FrequencyLo_hz, FrequencyHi_hz: r.FrequencyHi_hz,
+			Source: r.FrequencySource,
 		},
-		Nodes: []Node{}, Pairs: []Pair{}, ThirdNodes: in.options.ThirdNodes, Points: []Point{}, Channels: []Channel{}, Legs: []Leg{}, EndToEnd: []Leg{}, Routes: []Route{},
+		Nodes: []Node{}, Pairs: []Pair{}, ThirdNodes: in.options.ThirdNodes, Points: []Point{},
+		Channels: []Channel{}, Legs: []Leg{}, EndToEnd: []Leg{}, Routes: []Route{},
 	}
 	for _, n := range in.nodes {
 		out.Nodes = append(out.Nodes, Node{
-			Name: n.Name, ID: n.ID, Epoch: n.Epoch, Quantum_cycles: n.described.QuantumCycles, CoreSlack_cycles: n.described.CoreSlackCycles,
-			FrequencyLo_hz: n.FrequencyLo_hz, FrequencyHi_hz: n.FrequencyHi_hz, Virtual: n.Virtual, Facts: n.Facts, Left: n.Left,
+			Name: n.Name, ID: n.ID, Epoch: n.Epoch, Quantum_cycles: n.described.QuantumCycles,
+			CoreSlack_cycles: n.described.CoreSlackCycles,
+			FrequencyLo_hz:   n.FrequencyLo_hz, FrequencyHi_hz: n.FrequencyHi_hz, Virtual: n.Virtual,
+			Facts: n.Facts, Left: n.Left,
 		})
 	}
 	a.pairs(out)
@@ -215,22 +238,29 @@ func (a *assembler) answer() *Answer {
 	}
 	if n := a.found.blind; n > 0 {
 		first, last := bits.TrailingZeros64(a.found.apart), 63-bits.LeadingZeros64(a.found.apart)
-		in.find(FindUndecided, "%d tuples pass points in an order that is not known, such as %s and %s, as the order is from %d others: what is between them is not measured; declare the edges",
+		in.find(FindUndecided, "%d tuples pass points in an order that is not known, such as %s "+
+			"and %s, as the order is from %d others: what is between them is not measured; "+
+			"declare the edges",
 			n, in.points[a.graph.order[first]], in.points[a.graph.order[last]], sampleTuples)
 	}
 	if n := a.found.overused; n > 0 {
-		in.find(FindUndecided, "%d ids come more than %d times each, as of a program that logs one id for all: their events are counted, and no durations are measured between them", n, maxCopies)
+		in.find(FindUndecided, "%d ids come more than %d times each, as of a program that logs "+
+			"one id for all: their events are counted, and no durations are measured between them",
+			n, maxCopies)
 	}
 	for _, b := range a.found.backs {
 		from, to := in.points[a.graph.order[b.leg.from]], in.points[a.graph.order[b.leg.to]]
-		in.find(FindImpossible, "tuple %d was at %s on %s surely after it was at %s on %s (%v cycles): an assumption is broken, or its id is not its own",
+		in.find(FindImpossible, "tuple %d was at %s on %s surely after it was at %s on %s (%v "+
+			"cycles): an assumption is broken, or its id is not its own",
 			b.id, from, in.nodes[b.a].Name, to, in.nodes[b.b].Name, b.span)
 	}
 	for _, m := range in.missing {
 		out.Missing = append(out.Missing, Missing{m.Part, m.Reason})
 	}
 	out.Findings = in.findings
-	out.Partial = len(out.Missing) > 0 || slices.ContainsFunc(out.Findings, func(f Finding) bool { return f.Kind != FindNote })
+	out.Partial = len(out.Missing) > 0 || slices.ContainsFunc(out.Findings, func(f Finding) bool {
+		return f.Kind != FindNote
+	})
 	return out
 }
 
@@ -242,20 +272,24 @@ func (a *assembler) pairs(out *Answer) {
 			widths[i] = uint64(scaled(float64(widths[i]), scale))
 		}
 		pair := Pair{
-			A: p.a, B: p.b, Wander_ppm: r.Wander.PPM(), LeastWander_ppm: r.Least.PPM(), Window_s: r.Declared.Window.Seconds(),
-			Verdict: r.Verdict.String(), Bounds_cycles: slices.Clone(widths),
+			A: p.a, B: p.b, Wander_ppm: r.Wander.PPM(), LeastWander_ppm: r.Least.PPM(),
+			Window_s: r.Declared.Window.Seconds(),
+			Verdict:  r.Verdict.String(), Bounds_cycles: slices.Clone(widths),
 		}
 		if rate, err := r.Rate(r.Limits().Mid()); err == nil {
 			pair.Rate = (rate.Lo.Float() + rate.Hi.Float()) / 2
 		}
 		if len(widths) > 0 {
 			slices.Sort(widths)
-			pair.Best_cycles, pair.Bound_cycles, pair.Worst_cycles = widths[0], widths[len(widths)/2], widths[len(widths)-1]
+			pair.Best_cycles, pair.Bound_cycles, pair.Worst_cycles = widths[0],
+				widths[len(widths)/2], widths[len(widths)-1]
 		}
 		asked := cmp.Or(a.in.options.Wander, r.Declared.Wander)
 		pair.Declared_ppm = asked.PPM()
 		if r.Verdict == tscratio.Suspect || p.intoB.Verdict == tscratio.Suspect {
-			a.in.find(FindSuspect, "the relation of %s and %s is suspect: the data allow no wander below %v, and %v was declared: what rests on it is an estimate", p.a, p.b, r.Least, asked)
+			a.in.find(FindSuspect, "the relation of %s and %s is suspect: the data allow no "+
+				"wander below %v, and %v was declared: what rests on it is an estimate", p.a, p.b,
+				r.Least, asked)
 		}
 		out.Pairs = append(out.Pairs, pair)
 	}
@@ -264,7 +298,10 @@ func (a *assembler) pairs(out *Answer) {
 		a.in.find(FindImpossible, "%v", d)
 	}
 	if len(audit.Disagreements) > 1 && len(audit.Accused) > 0 {
-		a.in.find(FindImpossible, "in all disagreements between paths is %s: its counter, or what it reported, is wrong", strings.Join(audit.Accused, " and "))
+		a.in.find(
+			FindImpossible,
+			"in all disagreements between paths is %s: its counter, or what it reported, is wrong",
+			strings.Join(audit.Accused, " and "))
 	}
 }
 
@@ -280,8 +317,11 @@ func (a *assembler) channels(out *Answer) {
 	for i := range a.told {
 		t, s := &a.told[i], &a.in.sources[i]
 		c := Channel{
-			Name: s.name, Node: a.in.nodes[s.node].Name, Incarnation: fmt.Sprintf("%x", s.header.Incarnation), Handler: s.header.Settings.String(),
-			Rows: t.rows, Poison: t.poison, Damage: len(t.report.Damage) + t.report.MoreDamage, Sealed: t.report.Sealed, Changes: t.changes, Disordered: t.disordered,
+			Name: s.name, Node: a.in.nodes[s.node].Name,
+			Incarnation: fmt.Sprintf("%x", s.header.Incarnation),
+			Handler:     s.header.Settings.String(),
+			Rows:        t.rows, Poison: t.poison, Damage: len(t.report.Damage) + t.report.MoreDamage,
+			Sealed: t.report.Sealed, Changes: t.changes, Disordered: t.disordered,
 		}
 		for k := range t.report.Rows {
 			c.Unaccounted += t.report.Rows[k].MissingRows()
@@ -298,13 +338,16 @@ func (a *assembler) channels(out *Answer) {
 			if c.Damage > 1 {
 				places = fmt.Sprintf("%d places, first", c.Damage)
 			}
-			a.in.find(FindDamage, "the log of %s is damaged in %s: %v", what, places, first(t.report.Damage))
+			a.in.find(FindDamage, "the log of %s is damaged in %s: %v", what, places,
+				first(t.report.Damage))
 		}
 		if c.Unaccounted > 0 {
-			a.in.find(FindDamage, "the log of %s lacks %d rows that were written once", what, c.Unaccounted)
+			a.in.find(FindDamage, "the log of %s lacks %d rows that were written once", what,
+				c.Unaccounted)
 		}
 		if c.Dropped > 0 {
-			a.in.find(FindUndecided, "the log of %s says that %d events were dropped: tuples that seem lost may be among them", what, c.Dropped)
+			a.in.find(FindUndecided, "the log of %s says that %d events were dropped: tuples "+
+				"that seem lost may be among them", what, c.Dropped)
 		}
 		out.Channels = append(out.Channels, c)
 	}
@@ -322,8 +365,10 @@ func (a *assembler) points(out *Answer) {
 	for r, p := range g.order {
 		f := &a.found.points[r]
 		point := Point{
-			Name: in.points[p].String(), Actor: in.points[p].actor, Nodes: []string{}, Source: g.before[r] == 0, Sink: g.after[r] == 0,
-			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost, InFlight: f.inFlight(), Appeared: f.appeared, PerBin: make([]uint64, a.bins.Count),
+			Name: in.points[p].String(), Actor: in.points[p].actor, Nodes: []string{},
+			Source: g.before[r] == 0, Sink: g.after[r] == 0,
+			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost, InFlight: f.inFlight(),
+			Appeared: f.appeared, PerBin: make([]uint64, a.bins.Count),
 		}
 		mixed, off := false, uint64(0)
 		for i := range a.told {
@@ -345,11 +390,14 @@ func (a *assembler) points(out *Answer) {
 		}
 		slices.Sort(point.Nodes)
 		if off > 0 {
-			in.find(FindUndecided, "%d events at %s lie far from the time in which counters were measured, or at no time that is known: nothing over time has them", off, point.Name)
+			in.find(FindUndecided, "%d events at %s lie far from the time in which counters "+
+				"were measured, or at no time that is known: nothing over time has them", off,
+				point.Name)
 		}
 		point.Undecided = a.undecided(r)
 		if mixed {
-			in.find(FindNote, "the ids at %s are of more than %d origins: whether they came in order is not known", point.Name, maxOrigins)
+			in.find(FindNote, "the ids at %s are of more than %d origins: whether they came in "+
+				"order is not known", point.Name, maxOrigins)
 		}
 		out.Points = append(out.Points, point)
 	}
@@ -363,7 +411,8 @@ func (a *assembler) undecided(r int) string {
 			why = append(why, fmt.Sprintf("no log of node %s is there", n))
 		}
 		for rest := a.graph.after[r]; rest != 0; rest &= rest - 1 {
-			if reason := a.in.unseen[a.in.points[a.graph.order[bits.TrailingZeros64(rest)]]]; reason != "" {
+			if reason := a.in.unseen[a.in.points[a.graph.order[bits.TrailingZeros64(
+				rest)]]]; reason != "" {
 				why = append(why, reason)
 			}
 		}
@@ -408,7 +457,8 @@ func (a *assembler) legs(out *Answer) {
 		}
 	}
 	slices.SortFunc(keys, func(x, y legKey) int {
-		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to), cmp.Compare(x.kind, y.kind))
+		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to),
+			cmp.Compare(x.kind, y.kind))
 	})
 	var unplaced, most uint64 // legs with durations that could not be computed, and how many those of one are
 	var mostOf string
@@ -418,7 +468,8 @@ func (a *assembler) legs(out *Answer) {
 		}
 		leg := a.leg(a.found.legs[k])
 		if leg.All.After > 0 {
-			a.in.find(FindImpossible, "%d tuples were surely at %s before they were at %s", leg.All.After, leg.To, leg.From)
+			a.in.find(FindImpossible, "%d tuples were surely at %s before they were at %s",
+				leg.All.After, leg.To, leg.From)
 		}
 		if leg.All.Unplaced > 0 {
 			unplaced++
@@ -435,36 +486,47 @@ func (a *assembler) legs(out *Answer) {
 	switch unplaced {
 	case 0:
 	case 1:
-		a.in.find(FindUndecided, "%d durations from %s could not be computed: their nodes are not related at that time", most, mostOf)
+		a.in.find(
+			FindUndecided,
+			"%d durations from %s could not be computed: their nodes are not related at that time",
+			most, mostOf)
 	default:
-		a.in.find(FindUndecided, "durations of %d stretches could not be computed, such as %d from %s: their nodes are not related at that time", unplaced, most, mostOf)
+		a.in.find(FindUndecided, "durations of %d stretches could not be computed, such as %d "+
+			"from %s: their nodes are not related at that time", unplaced, most, mostOf)
 	}
 }
 
 func (a *assembler) leg(l *leg) Leg {
 	in := a.in
 	p, q := in.points[a.graph.order[l.key.from]], in.points[a.graph.order[l.key.to]]
-	out := Leg{From: p.String(), To: q.String(), Kind: kindOf(l.key.kind, p, q), Pairs: []NodePair{}, OverTime: []BinDurations{}}
+	out := Leg{
+		From: p.String(), To: q.String(), Kind: kindOf(l.key.kind, p, q), Pairs: []NodePair{},
+		OverTime: []BinDurations{},
+	}
 	switch l.key.kind {
 	case fromEarliest:
 		out.Origin = "earliest"
 	case fromLatest:
 		out.Origin = "latest"
 	}
-	if whole := a.found.legs[legKey{l.key.from, l.key.to, wholeWay}]; l.key.kind == between && whole != nil && whole.again {
+	if whole := a.found.legs[legKey{l.key.from, l.key.to, wholeWay}]; l.key.kind == between &&
+		whole != nil && whole.again {
 		for _, part := range whole.parts {
 			if part != nil {
 				out.Whole += part.n
 			}
 		}
 	}
-	all, local, remote := newLegPart(in.options.exactValues), newLegPart(in.options.exactValues), newLegPart(in.options.exactValues)
+	all, local, remote := newLegPart(in.options.exactValues), newLegPart(in.options.exactValues),
+		newLegPart(in.options.exactValues)
 	for i, part := range l.parts {
 		if part == nil {
 			continue
 		}
 		from, to := i/len(in.nodes), i%len(in.nodes)
-		out.Pairs = append(out.Pairs, NodePair{in.nodes[from].Name, in.nodes[to].Name, durations(part)})
+		out.Pairs = append(out.Pairs, NodePair{
+			in.nodes[from].Name, in.nodes[to].Name, durations(part),
+		})
 		all.merge(part)
 		if from == to {
 			local.merge(part)
@@ -484,7 +546,9 @@ func (a *assembler) leg(l *leg) Leg {
 	}
 	for i, b := range l.bins {
 		if b != nil {
-			out.OverTime = append(out.OverTime, BinDurations{i, b.n, intervalOf(b.percentile(50_000)), intervalOf(b.percentile(99_000))})
+			out.OverTime = append(out.OverTime, BinDurations{
+				i, b.n, intervalOf(b.percentile(50_000)), intervalOf(b.percentile(99_000)),
+			})
 		}
 	}
 	return out
@@ -505,8 +569,10 @@ func kindOf(k legKind, p, q point) string {
 
 func durations(p *legPart) Durations {
 	d := Durations{
-		Count: p.n, Percentiles: Percentiles{}, Bounds: []BoundPercentile{}, Scenarios: map[string]uint64{}, Lows: []Bin{}, Highs: []Bin{}, Widths: []Bin{},
-		Suspect: p.suspect, Unplaced: p.unplaced, After: p.orders[0], Undecided: p.orders[1], Before: p.orders[2], Held: p.held.held(),
+		Count: p.n, Percentiles: Percentiles{}, Bounds: []BoundPercentile{},
+		Scenarios: map[string]uint64{}, Lows: []Bin{}, Highs: []Bin{}, Widths: []Bin{},
+		Suspect: p.suspect, Unplaced: p.unplaced, After: p.orders[0], Undecided: p.orders[1],
+		Before: p.orders[2], Held: p.held.held(),
 	}
 	for s, n := range p.scenarios {
 		if n > 0 {
@@ -517,7 +583,9 @@ func durations(p *legPart) Durations {
 		return d
 	}
 	for i, s := range p.percentiles(percents_milli) {
-		d.Percentiles = append(d.Percentiles, Percentile{float64(percents_milli[i]) / 1000, intervalOf(s)})
+		d.Percentiles = append(d.Percentiles, Percentile{
+			float64(percents_milli[i]) / 1000, intervalOf(s),
+		})
 	}
 	for i, b := range p.bounds(percents_milli) {
 		d.Bounds = append(d.Bounds, BoundPercentile{float64(percents_milli[i]) / 1000, b})
@@ -567,13 +635,18 @@ func (a *assembler) way(s slow) Way {
 	w := Way{ID: Reading(s.id), Total: intervalOf(s.total)}
 	for i, e := range s.way {
 		src := &a.in.sources[e.source]
-		p := Passed{Point: a.in.points[src.point].String(), Channel: src.name, Node: a.in.nodes[src.node].Name, Reading: Reading(e.reading)}
-		if d, err := a.timer.between(int(s.way[0].source), int(e.source), s.way[0].reading, e.reading); err == nil {
+		p := Passed{
+			Point: a.in.points[src.point].String(), Channel: src.name,
+			Node: a.in.nodes[src.node].Name, Reading: Reading(e.reading),
+		}
+		if d, err := a.timer.between(int(s.way[0].source), int(e.source), s.way[0].reading,
+			e.reading); err == nil {
 			p.At, p.Verdict = intervalOf(d.Span), d.Verdict.String()
 		}
 		if i > 0 {
 			before := s.way[i-1]
-			if d, err := a.timer.between(int(before.source), int(e.source), before.reading, e.reading); err == nil {
+			if d, err := a.timer.between(int(before.source), int(e.source), before.reading,
+				e.reading); err == nil {
 				since := intervalOf(d.Span)
 				p.Since = &since
 			}
@@ -611,7 +684,8 @@ func (a *assembler) length() *RunLength {
 			}
 			if d.Lo >= out.Lo_cycles {
 				from, to := &a.in.sources[i], &a.in.sources[j]
-				out.From, out.To = from.name+" on "+a.in.nodes[from.node].Name, to.name+" on "+a.in.nodes[to.node].Name
+				out.From, out.To = from.name+" on "+a.in.nodes[from.node].Name,
+					to.name+" on "+a.in.nodes[to.node].Name
 			}
 			out.Lo_cycles, out.Hi_cycles = max(out.Lo_cycles, d.Lo), max(out.Hi_cycles, d.Hi)
 		}
@@ -643,9 +717,13 @@ func (a *assembler) counters(out *Answer) {
 		}
 		s := &a.in.sources[i]
 		if n := a.told[i].samples.backwards; n > 0 {
-			a.in.find(FindDamage, "%d samples of %s on node %s count less than one before, or were taken before it: they are left out", n, s.name, a.in.nodes[s.node].Name)
+			a.in.find(FindDamage, "%d samples of %s on node %s count less than one before, or "+
+				"were taken before it: they are left out", n, s.name, a.in.nodes[s.node].Name)
 		}
-		c := Counter{Channel: s.name, Node: a.in.nodes[s.node].Name, Total: samples[len(samples)-1].Count, Periods: []Period{}}
+		c := Counter{
+			Channel: s.name, Node: a.in.nodes[s.node].Name, Total: samples[len(samples)-1].Count,
+			Periods: []Period{},
+		}
 		for k := 1; k < len(samples); k++ {
 			x, y := samples[k-1], samples[k]
 			p := Period{Count: y.Count - x.Count}

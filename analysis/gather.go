@@ -116,7 +116,9 @@ func (f *found) backwards(b backwards) {
 	}
 	f.backs = append(f.backs, b)
 	slices.SortFunc(f.backs, func(a, b backwards) int {
-		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.leg.from, b.leg.from), cmp.Compare(a.leg.to, b.leg.to), cmp.Compare(a.leg.kind, b.leg.kind), cmp.Compare(a.span.Lo, b.span.Lo))
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.leg.from, b.leg.from),
+			cmp.Compare(a.leg.to, b.leg.to), cmp.Compare(a.leg.kind, b.leg.kind),
+			cmp.Compare(a.span.Lo, b.span.Lo))
 	})
 	f.backs = f.backs[:min(len(f.backs), maxBackwards)]
 }
@@ -130,13 +132,15 @@ func (f *found) slow(total tscratio.Span, id uint64, way []passage, most int) {
 
 func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 	w := &gatherer{in: in, graph: g, timer: newTimer(in), axes: axes, plans: map[uint64]*plan{}}
-	w.single = in.options.Events != nil || in.options.Durations != nil || slices.ContainsFunc(w.timer.slack, func(s int64) bool { return s > 0 })
+	w.single = in.options.Events != nil || in.options.Durations != nil ||
+		slices.ContainsFunc(w.timer.slack, func(s int64) bool { return s > 0 })
 	for i := range in.sources {
 		rank := in.sources[i].point
 		if len(g.rank) > 0 {
 			rank = max(g.rankOf(&in.sources[i]), 0)
 		}
-		w.rankOf, w.nodeOf = append(w.rankOf, uint8(rank)), append(w.nodeOf, int32(in.sources[i].node))
+		w.rankOf, w.nodeOf = append(w.rankOf, uint8(rank)),
+			append(w.nodeOf, int32(in.sources[i].node))
 	}
 	w.found.legs, w.found.masks = map[legKey]*leg{}, map[uint64]uint64{}
 	w.found.points = make([]pointFound, len(in.points))
@@ -292,7 +296,8 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 		w.cut = append(w.cut, c)
 	}
 	slices.SortFunc(w.cut, func(a, b copied) int {
-		return cmp.Or(cmp.Compare(a.at.Mid(), b.at.Mid()), cmp.Compare(a.rank, b.rank), cmp.Compare(a.source, b.source), cmp.Compare(a.reading, b.reading))
+		return cmp.Or(cmp.Compare(a.at.Mid(), b.at.Mid()), cmp.Compare(a.rank, b.rank),
+			cmp.Compare(a.source, b.source), cmp.Compare(a.reading, b.reading))
 	})
 	// Each event at the point where the id comes first begins a tuple. Any other belongs to the last of these that does not surely come
 	// after it, or to the first.
@@ -305,7 +310,9 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	lower(w.beginnings)
 	// A tuple's events lie beside each other, those of the points that the id came to.
 	width := bits.OnesCount64(mask)
-	place := func(tuple int, rank uint8) *passage { return &w.placed[tuple*width+bits.OnesCount64(mask&(1<<rank-1))] }
+	place := func(tuple int, rank uint8) *passage {
+		return &w.placed[tuple*width+bits.OnesCount64(mask&(1<<rank-1))]
+	}
 	w.placed = extend(w.placed[:0], len(w.beginnings)*width)
 	tuple := 0
 	for i := range w.cut {
@@ -455,7 +462,8 @@ func (f *pointFound) inFlight() uint64 {
 func (f *found) keep(s slow, most int) {
 	f.slowest = append(f.slowest, s)
 	slices.SortFunc(f.slowest, func(a, b slow) int {
-		return cmp.Or(-cmp.Compare(a.total.Lo, b.total.Lo), cmp.Compare(a.id, b.id), cmp.Compare(a.way[0].reading, b.way[0].reading))
+		return cmp.Or(-cmp.Compare(a.total.Lo, b.total.Lo), cmp.Compare(a.id, b.id),
+			cmp.Compare(a.way[0].reading, b.way[0].reading))
 	})
 	f.slowest = f.slowest[:min(len(f.slowest), most)]
 	f.least = f.slowest[len(f.slowest)-1].total.Lo
@@ -543,7 +551,9 @@ func (w *gatherer) alone(l *leg, part *legPart, id uint64, from, to *passage) {
 		return
 	}
 	l.add(part, []tscratio.Span{d.Span}, &d, []uint64{from.reading}, &w.axes[part.a])
-	w.in.hold(part, part.a, part.b, []tscratio.Span{d.Span}, []uint64{from.reading}, []uint64{to.reading})
+	w.in.hold(part, part.a, part.b, []tscratio.Span{d.Span}, []uint64{from.reading}, []uint64{
+		to.reading,
+	})
 	if d.Hi < 0 {
 		w.found.backwards(backwards{id, l.key, part.a, part.b, d.Span})
 	}
@@ -552,7 +562,8 @@ func (w *gatherer) alone(l *leg, part *legPart, id uint64, from, to *passage) {
 	}
 	if w.in.options.Durations != nil && w.err == nil {
 		w.err = w.in.options.Durations(DurationRow{
-			ID: id, Way: w.number, From: l.from(w.in, w.graph), To: l.to(w.in, w.graph), FromNode: w.in.nodes[part.a].Name, ToNode: w.in.nodes[part.b].Name,
+			ID: id, Way: w.number, From: l.from(w.in, w.graph), To: l.to(w.in, w.graph),
+			FromNode: w.in.nodes[part.a].Name, ToNode: w.in.nodes[part.b].Name,
 			Kind: l.words(w.in, w.graph), Duration: d,
 		})
 	}
@@ -577,7 +588,8 @@ func (w *gatherer) settlePart(l *leg, p *legPart) {
 
 // measureAll adds tuples to a leg, by the readings at its ends. Their ids are asked for where a finding names them, and their ways, if there is
 // wayOf, where they are among the slowest.
-func (w *gatherer) measureAll(l *leg, p *legPart, xs, ys []uint64, idOf func(int) uint64, wayOf func(int) []passage) {
+func (w *gatherer) measureAll(l *leg, p *legPart, xs, ys []uint64, idOf func(int) uint64,
+	wayOf func(int) []passage) {
 	if w.spans == nil {
 		w.spans = make([]tscratio.Span, freshPairs)
 	}
@@ -603,7 +615,8 @@ func (w *gatherer) measureAll(l *leg, p *legPart, xs, ys []uint64, idOf func(int
 				}
 			}
 		}
-		if wayOf != nil && (l.again || largest.Lo >= w.found.least || len(w.found.slowest) < w.in.options.Slowest) {
+		if wayOf != nil && (l.again || largest.Lo >= w.found.least ||
+			len(w.found.slowest) < w.in.options.Slowest) {
 			for k, s := range spans {
 				if s.Lo >= w.found.least || len(w.found.slowest) < w.in.options.Slowest {
 					w.found.slow(s, idOf(i+k), wayOf(i+k), w.in.options.Slowest)
@@ -646,7 +659,10 @@ func (w *gatherer) tellEvents(id, mask uint64, way *[maxPoints]passage) {
 	for rest := placed; rest != 0 && w.err == nil; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
 		s := &w.in.sources[way[r].source]
-		w.err = w.in.options.Events(EventRow{ID: id, Way: w.number, At: at[r], Node: w.in.nodes[s.node].Name, Channel: s.name, Point: w.in.points[s.point].String(), Verdict: verdicts[r]})
+		w.err = w.in.options.Events(EventRow{
+			ID: id, Way: w.number, At: at[r], Node: w.in.nodes[s.node].Name, Channel: s.name,
+			Point: w.in.points[s.point].String(), Verdict: verdicts[r],
+		})
 	}
 }
 
@@ -685,7 +701,9 @@ func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph,
 			return nil, err
 		}
 		w.each(func(_ uint64, events []passage) {
-			if e.tuples < sampleTuples || slices.ContainsFunc(events, func(e passage) bool { return alone>>in.sources[e.source].point&1 != 0 }) {
+			if e.tuples < sampleTuples || slices.ContainsFunc(events, func(e passage) bool {
+				return alone>>in.sources[e.source].point&1 != 0
+			}) {
 				e.add(w.timer, in, w.earliest(events))
 			}
 		})
@@ -717,7 +735,8 @@ func (w *gatherer) earliest(events []passage) []passage {
 }
 
 // gather makes ways of all partitions.
-func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis, l *lineage) (*found, error) {
+func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis,
+	l *lineage) (*found, error) {
 	workers := in.workers()
 	gatherers := make([]*gatherer, workers)
 	var next, done atomic.Int64

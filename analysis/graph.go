@@ -85,14 +85,16 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 	if sure := e.surely[p][q] + e.surely[q][p]; sure > 0 {
 		return e.surely[p][q]*100 >= sure*99
 	}
-	if a, b := points[p], points[q]; a.actor == b.actor && pointOrder[a.name] > 0 && pointOrder[b.name] > 0 {
+	if a, b := points[p], points[q]; a.actor == b.actor && pointOrder[a.name] > 0 &&
+		pointOrder[b.name] > 0 {
 		return pointOrder[a.name] < pointOrder[b.name]
 	}
 	if m := e.middle[p][q] + e.middle[q][p]; m > 0 {
 		return e.middle[p][q]*4 >= m*3
 	}
 	// Their nodes are not related: what leaves an actor comes before what arrives at another.
-	return pointOrder[points[p].name] >= pointOrder["end"] && slices.Contains([]int{pointOrder["recv"], pointOrder["start"]}, pointOrder[points[q].name])
+	return pointOrder[points[p].name] >= pointOrder["end"] &&
+		slices.Contains([]int{pointOrder["recv"], pointOrder["start"]}, pointOrder[points[q].name])
 }
 
 // graphOf orders the points by what was found.
@@ -106,15 +108,20 @@ func (in *input) graphOf(e *evidence, told []told) *graph {
 			}
 		}
 		if in.alone(e, told)>>p&1 != 0 {
-			in.find(FindUndecided, "no tuple at %s is seen anywhere else: its ids match those of no other point", in.points[p])
+			in.find(
+				FindUndecided,
+				"no tuple at %s is seen anywhere else: its ids match those of no other point",
+				in.points[p])
 		}
 	}
 	switch len(unrelated) { // of many nodes they would hide what else was found
 	case 0:
 	case 1:
-		in.find(FindUndecided, "tuples pass %s and %s, and the nodes of these are not related: how long that took is not known", unrelated[0][0], unrelated[0][1])
+		in.find(FindUndecided, "tuples pass %s and %s, and the nodes of these are not related: "+
+			"how long that took is not known", unrelated[0][0], unrelated[0][1])
 	default:
-		in.find(FindUndecided, "tuples pass %d pairs of points whose nodes are not related, such as %s and %s: how long that took is not known",
+		in.find(FindUndecided, "tuples pass %d pairs of points whose nodes are not related, "+
+			"such as %s and %s: how long that took is not known",
 			len(unrelated), unrelated[0][0], unrelated[0][1])
 	}
 	precedes := make([][]bool, n)
@@ -139,7 +146,8 @@ func (in *input) graphOf(e *evidence, told []told) *graph {
 // alone are the points with events of which no tuple was seen at another point.
 func (in *input) alone(e *evidence, told []told) (mask uint64) {
 	for p, both := range e.both {
-		if len(e.both) > 1 && in.hasEvents(p, told) && !slices.ContainsFunc(both, func(n uint64) bool { return n > 0 }) {
+		if len(e.both) > 1 && in.hasEvents(p, told) &&
+			!slices.ContainsFunc(both, func(n uint64) bool { return n > 0 }) {
 			mask |= 1 << p
 		}
 	}
@@ -150,7 +158,8 @@ func (in *input) alone(e *evidence, told []told) (mask uint64) {
 func (in *input) hasEvents(p int, told []told) bool {
 	for i := range in.sources {
 		k := in.sources[i].header.Settings.Kind.String()
-		if in.sources[i].point == p && told[i].events > 0 && (k == "id" || k == "buffered" || k == "xoy") {
+		if in.sources[i].point == p && told[i].events > 0 &&
+			(k == "id" || k == "buffered" || k == "xoy") {
 			return true
 		}
 	}
@@ -172,7 +181,8 @@ func (in *input) declared() (*graph, error) {
 		p, ok := index[e[0]]
 		q, ok2 := index[e[1]]
 		if !ok || !ok2 {
-			in.find(FindNote, "the declared edge %s to %s has an end that no channel is at", e[0], e[1])
+			in.find(FindNote, "the declared edge %s to %s has an end that no channel is at", e[0],
+				e[1])
 			continue
 		}
 		precedes[p][q] = true
@@ -186,7 +196,10 @@ func (in *input) declared() (*graph, error) {
 	}
 	for p := range n {
 		if precedes[p][p] {
-			return nil, fmt.Errorf("the declared edges lead from %s back to it: the analysis knows no loops", in.points[p])
+			return nil,
+				fmt.Errorf(
+					"the declared edges lead from %s back to it: the analysis knows no loops",
+					in.points[p])
 		}
 	}
 	return in.sorted(precedes, "edges"), nil
@@ -224,7 +237,9 @@ func (in *input) sorted(precedes [][]bool, what string) *graph {
 					circle = append(circle, in.points[p].String())
 				}
 			}
-			in.find(FindUndecided, "the %s put %s in a circle: what is measured between them begins at %s; declare the edges to change that", what, strings.Join(circle, ", "), in.points[best])
+			in.find(FindUndecided, "the %s put %s in a circle: what is measured between them "+
+				"begins at %s; declare the edges to change that", what, strings.Join(circle, ", "),
+				in.points[best])
 		}
 		taken[best] = true
 		g.rank[best] = len(g.order)
@@ -287,7 +302,8 @@ func (g *graph) planOf(mask uint64, legOf func(from, to int, whole bool) *leg) *
 	}
 	if mask != 0 {
 		first, last := bits.TrailingZeros64(mask), 63-bits.LeadingZeros64(mask)
-		if first != last && g.before[first] == 0 && g.after[last] == 0 && g.before[last]&(1<<first) != 0 {
+		if first != last && g.before[first] == 0 && g.after[last] == 0 &&
+			g.before[last]&(1<<first) != 0 {
 			p.whole = &planned{from: first, to: last, leg: legOf(first, last, true)}
 		}
 	}

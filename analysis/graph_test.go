@@ -37,7 +37,8 @@ func TestWhatPrecedes(t *testing.T) {
 			points = append(points, point{actor, at})
 		}
 		if got := [2]bool{e.precedes(0, 1, points), e.precedes(1, 0, points)}; got != test.want {
-			t.Errorf("%s and %s, surely %v, by the middle %v: %v, want %v", test.p, test.q, test.surely, test.middle, got, test.want)
+			t.Errorf("%s and %s, surely %v, by the middle %v: %v, want %v", test.p, test.q,
+				test.surely, test.middle, got, test.want)
 		}
 	}
 }

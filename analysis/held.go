@@ -39,7 +39,8 @@ func (h *Held) hold(s, truth tscratio.Span) {
 			} else {
 				beyond = uint64(t) - uint64(s.Lo)
 			}
-			h.MostUsed = max(h.MostUsed, min((2*float64(beyond)-float64(width))/max(float64(width), 1), mostUsed))
+			h.MostUsed = max(h.MostUsed,
+				min((2*float64(beyond)-float64(width))/max(float64(width), 1), mostUsed))
 			return
 		}
 		used = max(used, max(below, above)-min(below, above))
@@ -156,9 +157,13 @@ func (in *input) heldInAll(a *Answer) *Held {
 	if all.Outside > 0 {
 		why := "an assumption is broken, or this is a defect"
 		if suspect > 0 {
-			why = "among them may be the estimates, which are no bounds; else an assumption is broken, or this is a defect"
+			why = "among them may be the estimates, which are no bounds; else an assumption is " +
+				"broken, or this is a defect"
 		}
-		in.find(FindImpossible, "%d of %d durations do not hold the truth that the virtual nodes know: %s", all.Outside, all.Count, why)
+		in.find(
+			FindImpossible,
+			"%d of %d durations do not hold the truth that the virtual nodes know: %s", all.Outside,
+			all.Count, why)
 	}
 	return all
 }

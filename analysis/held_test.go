@@ -19,18 +19,27 @@ func TestHold(t *testing.T) {
 		step     int // -1: outside
 		most     float64
 	}{
-		"middle":          {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 120, Hi: 120}, 0, 0},
-		"half":            {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 110, Hi: 110}, 10, 0.5},
-		"at_its_lo":       {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 100, Hi: 100}, 19, 1},
-		"at_its_hi":       {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 140, Hi: 140}, 19, 1},
-		"the_worse_end":   {tscratio.Span{Lo: -140, Hi: -100}, tscratio.Span{Lo: -120, Hi: -115}, 5, 0.25},
-		"below":           {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 99, Hi: 99}, -1, 1.05},
-		"above":           {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 160, Hi: 160}, -1, 2},
-		"partly":          {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 120, Hi: 141}, -1, 1.05},
+		"middle": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 120, Hi: 120}, 0, 0},
+		"half": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 110, Hi: 110}, 10,
+			0.5},
+		"at_its_lo": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 100, Hi: 100}, 19,
+			1},
+		"at_its_hi": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 140, Hi: 140}, 19,
+			1},
+		"the_worse_end": {tscratio.Span{Lo: -140, Hi: -100}, tscratio.Span{Lo: -120, Hi: -115}, 5,
+			0.25},
+		"below": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 99, Hi: 99}, -1,
+			1.05},
+		"above": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 160, Hi: 160}, -1,
+			2},
+		"partly": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 120, Hi: 141}, -1,
+			1.05},
 		"exact":           {tscratio.Span{Lo: 7, Hi: 7}, tscratio.Span{Lo: 7, Hi: 7}, 0, 0},
 		"exact_and_wrong": {tscratio.Span{Lo: 7, Hi: 7}, tscratio.Span{Lo: 8, Hi: 8}, -1, 2},
-		"widest":          {tscratio.Span{Lo: math.MinInt64, Hi: math.MaxInt64}, tscratio.Span{Lo: math.MaxInt64, Hi: math.MaxInt64}, 19, 1},
-		"far":             {tscratio.Span{Lo: math.MinInt64, Hi: math.MinInt64}, tscratio.Span{Lo: math.MaxInt64, Hi: math.MaxInt64}, -1, mostUsed},
+		"widest": {tscratio.Span{Lo: math.MinInt64, Hi: math.MaxInt64},
+			tscratio.Span{Lo: math.MaxInt64, Hi: math.MaxInt64}, 19, 1},
+		"far": {tscratio.Span{Lo: math.MinInt64, Hi: math.MinInt64},
+			tscratio.Span{Lo: math.MaxInt64, Hi: math.MaxInt64}, -1, mostUsed},
 	} {
 		var h Held
 		h.hold(test.s, test.truth)
@@ -38,7 +47,8 @@ func TestHold(t *testing.T) {
 		if test.step >= 0 {
 			used[test.step] = 1
 		}
-		if (h.Outside == 1) != (test.step < 0) || h.Count != 1 || h.Used != used || math.Abs(h.MostUsed-test.most) > 1e-12 {
+		if (h.Outside == 1) != (test.step < 0) || h.Count != 1 || h.Used != used ||
+			math.Abs(h.MostUsed-test.most) > 1e-12 {
 			t.Errorf("%s: %+v", name, h)
 		}
 	}
@@ -102,7 +112,8 @@ func TestUsedPercentile(t *testing.T) {
 }
 
 // chainTruth is the truth about a run of simrun.Chain with one seed: what both counters read at a time.
-func chainTruth(nodes []simrun.Node, wrong uint64) func(string, uint64, string) (tscratio.Interval, bool) {
+func chainTruth(nodes []simrun.Node, wrong uint64) func(string, uint64,
+	string) (tscratio.Interval, bool) {
 	return func(node string, reading uint64, other string) (tscratio.Interval, bool) {
 		from, into := &nodes[node[0]-'A'], &nodes[other[0]-'A']
 		if from == into {
@@ -121,7 +132,8 @@ func chainTruth(nodes []simrun.Node, wrong uint64) func(string, uint64, string) 
 		for from.Reading(last+1) == reading {
 			last++
 		}
-		return tscratio.Interval{Lo: into.Reading(lo) + wrong, Hi: into.Reading(last) + wrong}, from.Reading(lo) == reading
+		return tscratio.Interval{Lo: into.Reading(lo) + wrong, Hi: into.Reading(last) + wrong},
+			from.Reading(lo) == reading
 	}
 }
 
@@ -130,7 +142,9 @@ func jobOf(t *testing.T, parent string) []simrun.Node {
 	t.Helper()
 	r := seed.Random(t)
 	nodes := simrun.Nodes(r, 2)
-	channels := []simrun.Channel{{Node: 0, Name: "a/start"}, {Node: 0, Name: "a/end"}, {Node: 1, Name: "b/start"}}
+	channels := []simrun.Channel{
+		{Node: 0, Name: "a/start"}, {Node: 0, Name: "a/end"}, {Node: 1, Name: "b/start"},
+	}
 	at := uint64(20 * simrun.Hz)
 	for id := range uint64(3000) {
 		at += 1000 + r.Uint64N(100_000)
@@ -154,13 +168,15 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 	parent := t.TempDir()
 	nodes := jobOf(t, parent)
 	dir := openRun(t, parent, "job")
-	if a := analyze(t, dir, Options{}); a.Held != nil || a.Legs[0].All.Held != nil || a.Comparisons[0].Methods[0].Held != nil {
+	if a := analyze(t, dir, Options{}); a.Held != nil || a.Legs[0].All.Held != nil ||
+		a.Comparisons[0].Methods[0].Held != nil {
 		t.Error("without a truth something was held against it")
 	}
 	told := map[string][]int64{} // the truth of each leg, one duration after another
 	truth := chainTruth(nodes, 0)
 	a := analyze(t, dir, Options{Truth: truth, Reference: "B"})
-	if a.Held == nil || a.Held.Count != 9000 || a.Held.Outside != 0 || a.Held.MostUsed > 1 || a.Held.MostUsed == 0 || a.Partial {
+	if a.Held == nil || a.Held.Count != 9000 || a.Held.Outside != 0 || a.Held.MostUsed > 1 ||
+		a.Held.MostUsed == 0 || a.Partial {
 		t.Fatalf("%+v, partial %v", a.Held, a.Partial)
 	}
 	var used uint64
@@ -170,10 +186,11 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 	if used != a.Held.Count {
 		t.Errorf("%d of %d used something of their bound", used, a.Held.Count)
 	}
-	single := analyze(t, dir, Options{Truth: truth, Reference: "B", Durations: func(d DurationRow) error {
-		told[d.From+" "+d.To] = append(told[d.From+" "+d.To], d.Lo)
-		return nil
-	}})
+	single := analyze(t, dir,
+		Options{Truth: truth, Reference: "B", Durations: func(d DurationRow) error {
+			told[d.From+" "+d.To] = append(told[d.From+" "+d.To], d.Lo)
+			return nil
+		}})
 	for i, l := range a.Legs {
 		h := l.All.Held
 		if h.Count != l.All.Count || len(told[l.From+" "+l.To]) != int(h.Count) {
@@ -183,7 +200,8 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 			t.Errorf("%s: one worker finds another truth", l.From)
 		}
 		p, q := l.All.Percentiles[4], h.True[4]
-		if p.Percent != 50 || q.Percent != 50 || q.Lo_cycles < p.Lo_cycles || q.Hi_cycles > p.Hi_cycles {
+		if p.Percent != 50 || q.Percent != 50 || q.Lo_cycles < p.Lo_cycles ||
+			q.Hi_cycles > p.Hi_cycles {
 			t.Errorf("%s: the true median is %v, and %v was found", l.From, q, p)
 		}
 	}
@@ -195,7 +213,8 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 			}
 		default:
 			if m.Held != nil {
-				t.Errorf("%s, which claims nothing, was held against the truth: %+v", m.Name, m.Held)
+				t.Errorf("%s, which claims nothing, was held against the truth: %+v", m.Name,
+					m.Held)
 			}
 		}
 	}
@@ -239,7 +258,10 @@ func TestClaimsHeldAgainstTheTruth(t *testing.T) {
 				}
 				at = truth.Lo
 			}
-			rows = append(rows, logstore.NTP{CounterLo: at, CounterHi: at, Offset_ns: offset, RootDispersion_ns: 30, RootDelay_ns: 20, Stratum: 2})
+			rows = append(rows, logstore.NTP{
+				CounterLo: at, CounterHi: at, Offset_ns: offset, RootDispersion_ns: 30,
+				RootDelay_ns: 20, Stratum: 2,
+			})
 		}
 		keepClaims(t, dir.Path, node, "epoch-"+node, rows, 1)
 	}
@@ -251,17 +273,22 @@ func TestClaimsHeldAgainstTheTruth(t *testing.T) {
 	}{{1000, 0, 0}, {1060, 0, 0.75}, {940, 0, 0.75}, {1100, 1, 1.25}, {-1000, 1, 25}} {
 		keep("A", 1000)
 		keep("B", test.b)
-		m := methodsOf(t, analyze(t, dir, Options{Reference: "A", Truth: chainTruth(nodes, 0)}))[NTP]
-		if m.Held == nil || m.Held.Count == 0 || m.Held.Count > 2 || m.Held.Outside != test.outside*m.Held.Count || math.Abs(m.Held.MostUsed-test.most) > 1e-9 || m.About == "" {
+		m := methodsOf(t,
+			analyze(t, dir, Options{Reference: "A", Truth: chainTruth(nodes, 0)}))[NTP]
+		if m.Held == nil || m.Held.Count == 0 || m.Held.Count > 2 ||
+			m.Held.Outside != test.outside*m.Held.Count ||
+			math.Abs(m.Held.MostUsed-test.most) > 1e-9 || m.About == "" {
 			t.Errorf("offsets 1000 and %d: %+v, about %q", test.b, m.Held, m.About)
 		}
 	}
-	if m := methodsOf(t, analyze(t, dir, Options{Reference: "A"}))[NTP]; m.Held != nil || m.About != "" {
+	if m := methodsOf(t, analyze(t, dir, Options{Reference: "A"}))[NTP]; m.Held != nil ||
+		m.About != "" {
 		t.Errorf("without a truth: %+v", m)
 	}
 	// What is as large as a hostile file can make it is not held, and nothing overflows.
 	keep("A", math.MinInt64)
-	if m := methodsOf(t, analyze(t, dir, Options{Reference: "A", Truth: chainTruth(nodes, 0)}))[NTP]; m.Held != nil {
+	if m := methodsOf(t,
+		analyze(t, dir, Options{Reference: "A", Truth: chainTruth(nodes, 0)}))[NTP]; m.Held != nil {
 		t.Errorf("an offset of ages: %+v", m.Held)
 	}
 }

@@ -55,7 +55,9 @@ func epochName(n *runs.Node, epoch int) string {
 
 // nodeOf is the index of a node in an epoch; -1: the run has none such.
 func (in *input) nodeOf(node, epoch string) int {
-	return slices.IndexFunc(in.nodes, func(n nodeInput) bool { return n.node == node && n.Epoch == epoch })
+	return slices.IndexFunc(in.nodes, func(n nodeInput) bool {
+		return n.node == node && n.Epoch == epoch
+	})
 }
 
 // source is the log of one ring: events of one channel from one open of it.
@@ -96,7 +98,9 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 func (in *input) miss(missing ...runs.Missing) {
 	for _, m := range missing {
 		known := slices.Contains(in.missing[:in.recorded], m)
-		if !known && !slices.ContainsFunc(in.missing[in.recorded:], func(known runs.Missing) bool { return known.Part == m.Part }) {
+		if !known && !slices.ContainsFunc(in.missing[in.recorded:], func(known runs.Missing) bool {
+			return known.Part == m.Part
+		}) {
 			in.missing = append(in.missing, m)
 		}
 	}
@@ -112,11 +116,14 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 	for _, n := range in.run.Run.Nodes {
 		for i, e := range n.Epochs() {
 			of := n
-			of.Name, of.Epoch, of.Quantum_cycles, of.CoreSlack_cycles = epochName(&n, i), e.Epoch, e.Quantum_cycles, e.CoreSlack_cycles
+			of.Name, of.Epoch, of.Quantum_cycles, of.CoreSlack_cycles = epochName(&n, i), e.Epoch,
+				e.Quantum_cycles, e.CoreSlack_cycles
 			in.nodes = append(in.nodes, nodeInput{Node: of, node: n.Name})
 		}
 		if len(n.Earlier) > 0 {
-			in.find(FindUndecided, "the counter of node %s was interrupted during the run: each of its %d epochs is a node of its own here, and between them nothing is known of it",
+			in.find(FindUndecided, "the counter of node %s was interrupted during the run: each "+
+				"of its %d epochs is a node of its own here, and between them nothing is known "+
+				"of it",
 				n.Name, len(n.Earlier)+1)
 		}
 	}
@@ -135,7 +142,10 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 			}
 		}
 		if conflict != "" {
-			in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf("it describes node %q as no other relation does", conflict)})
+			in.miss(runs.Missing{
+				Part:   part,
+				Reason: fmt.Sprintf("it describes node %q as no other relation does", conflict),
+			})
 			continue
 		}
 		w := in.options.Wander
@@ -154,7 +164,9 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		if len(both) == 2 {
 			relations = append(relations, both...)
 			described[p.A.Name], described[p.B.Name] = p.A, p.B
-			in.clocks.pairs = append(in.clocks.pairs, pairClock{p, p.A.Name, p.B.Name, both[0], both[1]})
+			in.clocks.pairs = append(in.clocks.pairs, pairClock{
+				p, p.A.Name, p.B.Name, both[0], both[1],
+			})
 		}
 	}
 	if len(described) > maxClosed {
@@ -168,7 +180,10 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		n := &in.nodes[i]
 		var ok bool
 		if n.described, ok = described[n.Name]; !ok {
-			n.described = tscratio.Node{Name: n.Name, Epoch: n.Epoch, QuantumCycles: max(n.Quantum_cycles, 1), CoreSlackCycles: n.CoreSlack_cycles}
+			n.described = tscratio.Node{
+				Name: n.Name, Epoch: n.Epoch, QuantumCycles: max(n.Quantum_cycles, 1),
+				CoreSlackCycles: n.CoreSlack_cycles,
+			}
 		}
 	}
 	for i, a := range in.nodes {
@@ -179,7 +194,8 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 				continue
 			}
 			if err := in.clocks.closure.Related(a.Name, b.Name); err != nil {
-				in.find(FindUndecided, "what is between %s and %s is not known: %v", a.Name, b.Name, err)
+				in.find(FindUndecided, "what is between %s and %s is not known: %v", a.Name, b.Name,
+					err)
 			}
 		}
 	}
@@ -191,13 +207,17 @@ func (in *input) list(logs []runs.NodeLogs) {
 	rank := map[point]int{}
 	in.miss(in.options.Filter.unmatched(named(in.run.Run.Nodes, logs))...)
 	for _, n := range in.run.Run.Nodes {
-		if !n.NoLogs && !slices.ContainsFunc(logs, func(l runs.NodeLogs) bool { return l.Node == n.Name && len(l.Segments) > 0 }) {
+		if !n.NoLogs && !slices.ContainsFunc(logs, func(l runs.NodeLogs) bool {
+			return l.Node == n.Name && len(l.Segments) > 0
+		}) {
 			in.silent = append(in.silent, n.Name)
 		}
 	}
 	for _, l := range logs {
 		if _, known := in.run.Run.Node(l.Node); !known {
-			in.miss(runs.Missing{Part: runs.LogsPath(l.Node), Reason: "the run does not say what node this is"})
+			in.miss(runs.Missing{
+				Part: runs.LogsPath(l.Node), Reason: "the run does not say what node this is",
+			})
 			continue
 		}
 		for rest := l.Segments; len(rest) > 0; {
@@ -249,12 +269,14 @@ func pointOf(s logstore.Segment) point { return point{s.Channel.Actor, s.Channel
 func (in *input) addSources(node string, ring []logstore.Segment, rank map[point]int) {
 	name := ring[0].Channel.String()
 	if !in.options.Filter.channel(node, name) {
-		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all channels of %s were chosen", pointOf(ring[0]))
+		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all channels of %s were chosen",
+			pointOf(ring[0]))
 		return
 	}
 	part := runs.LogsPath(node) + "/" + name
 	miss := func(format string, args ...any) {
-		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all logs of %s can be used", pointOf(ring[0]))
+		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all logs of %s can be used",
+			pointOf(ring[0]))
 		in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf(format, args...)})
 	}
 	var s *source           // that the segments before were of
@@ -274,7 +296,8 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 		if of < 0 {
 			if f.Blocks() > 0 {
 				n, _ := in.run.Run.Node(node)
-				miss("it is of epoch %q, and the run of epoch %q of the node", header.Epoch, n.Epoch)
+				miss("it is of epoch %q, and the run of epoch %q of the node", header.Epoch,
+					n.Epoch)
 			}
 			f.Close()
 			s, begin = nil, i+1
@@ -284,7 +307,10 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 			if s != nil {
 				begin = i
 			}
-			in.sources = append(in.sources, source{node: of, header: header, name: name, trip: tripPoints[segment.Channel.Point], lo: ^uint64(0)})
+			in.sources = append(in.sources, source{
+				node: of, header: header, name: name, trip: tripPoints[segment.Channel.Point],
+				lo: ^uint64(0),
+			})
 			s = &in.sources[len(in.sources)-1]
 		}
 		s.segments = ring[begin : i+1]

@@ -53,7 +53,9 @@ func randomJob(rng *rand.Rand) job {
 	link := func(parent, child uint64) {
 		c := open("window", 0, "link", placed("window", 0))
 		j.channels[c].Handler = "link"
-		j.channels[c].Records = append(j.channels[c].Records, simrun.Record{ID: parent, Child: child, IsLink: true})
+		j.channels[c].Records = append(j.channels[c].Records, simrun.Record{
+			ID: parent, Child: child, IsLink: true,
+		})
 	}
 	const ms = simrun.Hz / 1000
 	lose, copies := rng.Float64()*0.1, rng.Float64()*0.05
@@ -207,7 +209,9 @@ func randomJob(rng *rand.Rand) job {
 		}
 	}
 	// Edges between points that no tuple passes are not there; others are found only if some tuple passes both.
-	j.edges = slices.DeleteFunc(j.edges, func(e [2]string) bool { return at[e[0]] == nil || at[e[1]] == nil })
+	j.edges = slices.DeleteFunc(j.edges, func(e [2]string) bool {
+		return at[e[0]] == nil || at[e[1]] == nil
+	})
 	for _, e := range j.edges {
 		both := false
 		for id := range at[e[0]] {

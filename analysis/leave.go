@@ -26,18 +26,22 @@ func (in *input) leaveOut(rank map[point]int) {
 		}
 	}
 	for _, of := range points {
-		slices.SortStableFunc(of, func(a, b point) int { return -cmp.Compare(events[a], events[b]) })
+		slices.SortStableFunc(of, func(a, b point) int {
+			return -cmp.Compare(events[a], events[b])
+		})
 	}
 	chosen := inTurns(points, maxPoints)
 	if n := len(rank) - len(chosen); n > 0 {
 		in.miss(runs.Missing{Part: "points", Reason: fmt.Sprintf(
-			"%d of %d are left out, those of which a node has fewest events: choose up to %d by channel",
+			"%d of %d are left out, those of which a node has fewest events: choose up to %d by "+
+				"channel",
 			n, len(rank), maxPoints)})
 	}
 	kept := inTurns(sources, maxSources)
 	if n := len(in.sources) - len(kept); n > 0 {
 		in.miss(runs.Missing{Part: "logs", Reason: fmt.Sprintf(
-			"%d of %d are left out: choose up to %d by node or channel", n, len(in.sources), maxSources)})
+			"%d of %d are left out: choose up to %d by node or channel", n, len(in.sources),
+			maxSources)})
 	}
 	clear(rank)
 	left := in.sources[:0]

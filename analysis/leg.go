@@ -76,7 +76,8 @@ const freshPairs = 512
 func (f *fresh) clear() { f.n, f.from, f.ways = 0, f.from[:0], f.ways[:0] }
 
 // add adds durations that were found alike, and began at readings of an axis. It returns the smallest and largest ends among them.
-func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []uint64, axis *axis) (least, largest tscratio.Span) {
+func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []uint64,
+	axis *axis) (least, largest tscratio.Span) {
 	n := uint64(len(spans))
 	p.scenarios[d.Scenario] += n
 	p.suspect += uint64(d.Verdict) * n

@@ -97,7 +97,8 @@ func (l *lineage) follow(ctx context.Context, of *scattered, w *gatherer) error 
 	current := l.origins
 	for generation := 0; ; generation++ {
 		if generation > maxGenerations {
-			l.in.find(FindUndecided, "links lead through more than %d generations of tuples, or in a circle: what is beyond is not followed", maxGenerations)
+			l.in.find(FindUndecided, "links lead through more than %d generations of tuples, or "+
+				"in a circle: what is beyond is not followed", maxGenerations)
 			break
 		}
 		made, err := l.round(ctx, current, arrived, of, w)
@@ -113,7 +114,8 @@ func (l *lineage) follow(ctx context.Context, of *scattered, w *gatherer) error 
 }
 
 // round hands the origins of one generation to its children. It returns nil when there were none.
-func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of *scattered, w *gatherer) (*store[origin], error) {
+func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of *scattered,
+	w *gatherer) (*store[origin], error) {
 	made := newStore[origin](l.scratch, l.bits, 64)
 	next, reached := made.appender(), arrived.appender()
 	any := false
@@ -218,7 +220,9 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 				kind legKind
 				passage
 			}{{fromEarliest, o.earliest}, {fromLatest, o.latest}} {
-				k := legKey{from: w.graph.rank[l.in.sources[from.source].point], to: to, kind: from.kind}
+				k := legKey{
+					from: w.graph.rank[l.in.sources[from.source].point], to: to, kind: from.kind,
+				}
 				l := w.legOf(k)
 				w.measure(l, w.part(l, from.source, e.last.source), e.id, &from.passage, &e.last)
 			}

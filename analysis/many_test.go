@@ -25,7 +25,8 @@ func TestOneIDForAll(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	a := analyze(t, dir, Options{Workers: 1, Reference: "A"})
 	runtime.ReadMemStats(&after)
-	if len(a.Legs) != 1 || a.Legs[0].All.Count != calls || a.Legs[0].All.After > 0 || a.Legs[0].All.Max.Lo_cycles > 60_000 {
+	if len(a.Legs) != 1 || a.Legs[0].All.Count != calls || a.Legs[0].All.After > 0 ||
+		a.Legs[0].All.Max.Lo_cycles > 60_000 {
 		t.Errorf("legs %+v, findings %v", a.Legs, a.Findings)
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1200*2*calls {
@@ -73,7 +74,8 @@ func TestLastNotAfter(t *testing.T) {
 			}
 		}
 		if lower(all); lastNotAfter(all, hi) != want {
-			t.Fatalf("of %v the last not above %d is %d, want %d", all, hi, lastNotAfter(all, hi), want)
+			t.Fatalf("of %v the last not above %d is %d, want %d", all, hi, lastNotAfter(all, hi),
+				want)
 		}
 	}
 }

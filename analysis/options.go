@@ -100,24 +100,31 @@ func (o *Options) Validate() error {
 	case o.Workers < 0:
 		return fmt.Errorf("analyze with %d workers: give 1 or more, or 0 for all cores", o.Workers)
 	case f.To_cycles != 0 && f.From_cycles > f.To_cycles:
-		return fmt.Errorf("analyze tuples from %d to %d cycles: the first is after the second", f.From_cycles, f.To_cycles)
+		return fmt.Errorf("analyze tuples from %d to %d cycles: the first is after the second",
+			f.From_cycles, f.To_cycles)
 	case f.To_utc_ns != 0 && f.From_utc_ns > f.To_utc_ns:
-		return fmt.Errorf("analyze tuples from %s to %s: the first is after the second", utcText(f.From_utc_ns), utcText(f.To_utc_ns))
+		return fmt.Errorf("analyze tuples from %s to %s: the first is after the second",
+			utcText(f.From_utc_ns), utcText(f.To_utc_ns))
 	}
 	for _, p := range f.Channels {
 		if _, err := path.Match(p, ""); err != nil {
-			return fmt.Errorf("analyze channels %q: %w: give names or patterns as parser*/start", p, err)
+			return fmt.Errorf("analyze channels %q: %w: give names or patterns as parser*/start", p,
+				err)
 		}
 	}
 	for _, r := range f.IDs {
 		if r[0] > r[1] {
-			return fmt.Errorf("analyze ids from %d to %d: the first is above the second", r[0], r[1])
+			return fmt.Errorf("analyze ids from %d to %d: the first is above the second", r[0],
+				r[1])
 		}
 	}
 	for _, e := range o.Edges {
 		for _, p := range e {
-			if actor, name, found := strings.Cut(p, "/"); !found || actor == "" || name == "" || strings.Contains(actor, "#") {
-				return fmt.Errorf("analyze with edge %q to %q: a point is actor/point, without an instance", e[0], e[1])
+			if actor, name, found := strings.Cut(p, "/"); !found || actor == "" || name == "" ||
+				strings.Contains(actor, "#") {
+				return fmt.Errorf(
+					"analyze with edge %q to %q: a point is actor/point, without an instance", e[0],
+					e[1])
 			}
 		}
 	}
@@ -164,12 +171,23 @@ func (f *Filter) channel(node, name string) bool {
 func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 	for _, n := range f.Nodes {
 		if !slices.Contains(nodes, n) {
-			missing = append(missing, runs.Missing{Part: fmt.Sprintf("node %q", n), Reason: "it was chosen, and no node of the run is called so: use one of " + someOf(nodes)})
+			missing = append(missing, runs.Missing{
+				Part: fmt.Sprintf("node %q", n),
+				Reason: "it was chosen, and no node of the run is called so: use one of " +
+					someOf(nodes),
+			})
 		}
 	}
 	for _, p := range f.Channels {
-		if !slices.ContainsFunc(channels, func(name string) bool { ok, _ := path.Match(p, name); return ok }) {
-			missing = append(missing, runs.Missing{Part: fmt.Sprintf("channel %q", p), Reason: "it was chosen, and no channel with a log is called so: use some of " + someOf(channels)})
+		if !slices.ContainsFunc(channels, func(name string) bool {
+			ok, _ := path.Match(p, name)
+			return ok
+		}) {
+			missing = append(missing, runs.Missing{
+				Part: fmt.Sprintf("channel %q", p),
+				Reason: "it was chosen, and no channel with a log is called so: use some of " +
+					someOf(channels),
+			})
 		}
 	}
 	return missing

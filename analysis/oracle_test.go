@@ -74,7 +74,10 @@ type oracle struct {
 func (o *oracle) place(e oracleEvent) tscratio.Interval {
 	if e.node == o.reference {
 		n := o.nodes[e.node]
-		return tscratio.Interval{Lo: e.reading - n.QuantumCycles - n.CoreSlackCycles, Hi: e.reading + n.QuantumCycles + n.CoreSlackCycles}
+		return tscratio.Interval{
+			Lo: e.reading - n.QuantumCycles - n.CoreSlackCycles,
+			Hi: e.reading + n.QuantumCycles + n.CoreSlackCycles,
+		}
 	}
 	v := o.views[e.node]
 	if v == nil {
@@ -115,12 +118,15 @@ func (o *oracle) follows(p string) bool {
 
 func (o *oracle) answer() *oracleAnswer {
 	a := &oracleAnswer{
-		pass: map[string]int{}, duplicates: map[string]int{}, lost: map[string]int{}, inFlight: map[string]int{}, appeared: map[string]int{}, disordered: map[string]int{},
+		pass: map[string]int{}, duplicates: map[string]int{}, lost: map[string]int{},
+		inFlight: map[string]int{}, appeared: map[string]int{}, disordered: map[string]int{},
 		legs: map[oracleLeg]map[[2]string][]tscratio.Duration{}, wholes: map[oracleLeg]int{},
 	}
 	for _, r := range o.rings {
 		for i, id := range r.ids {
-			if slices.ContainsFunc(r.ids[:i], func(before uint64) bool { return before>>originShift == id>>originShift && before > id }) {
+			if slices.ContainsFunc(r.ids[:i], func(before uint64) bool {
+				return before>>originShift == id>>originShift && before > id
+			}) {
 				a.disordered[r.point]++
 			}
 		}
@@ -164,7 +170,9 @@ func (o *oracle) answer() *oracleAnswer {
 					if !o.precedes(p, q) {
 						continue
 					}
-					between := slices.ContainsFunc(passed, func(r string) bool { return o.precedes(p, r) && o.precedes(r, q) })
+					between := slices.ContainsFunc(passed, func(r string) bool {
+						return o.precedes(p, r) && o.precedes(r, q)
+					})
 					if !between {
 						came = true
 						o.leg(a, oracleLeg{p, q, ""}, way[p], way[q])
@@ -187,10 +195,13 @@ func (o *oracle) answer() *oracleAnswer {
 				}
 				a.slowest = append(a.slowest, w)
 			}
-			switch whole := len(o.before[first]) == 0 && !o.follows(last) && o.precedes(first, last) && !children[id]; {
+			switch whole := len(o.before[first]) == 0 && !o.follows(last) &&
+				o.precedes(first, last) && !children[id]; {
 			case whole && isParent[id]: // others were made of it: it is as slow as it was itself
 				slow(o.duration(way[first], way[last]).Span)
-			case whole && !slices.ContainsFunc(o.points, func(r string) bool { return o.precedes(first, r) && o.precedes(r, last) }):
+			case whole && !slices.ContainsFunc(o.points, func(r string) bool {
+				return o.precedes(first, r) && o.precedes(r, last)
+			}):
 				a.wholes[oracleLeg{first, last, ""}]++ // the leg is the whole way
 				slow(o.duration(way[first], way[last]).Span)
 			case whole:
@@ -229,7 +240,9 @@ func (o *oracle) answer() *oracleAnswer {
 			a.orphans += len(events)
 			continue
 		}
-		slices.SortFunc(origins, func(x, y oracleEvent) int { return cmp.Compare(o.place(x).Mid(), o.place(y).Mid()) })
+		slices.SortFunc(origins, func(x, y oracleEvent) int {
+			return cmp.Compare(o.place(x).Mid(), o.place(y).Mid())
+		})
 		for _, e := range events {
 			first, last := origins[0], origins[len(origins)-1]
 			o.leg(a, oracleLeg{first.point, e.point, "earliest"}, first, e)
@@ -308,7 +321,11 @@ func pointName(channel string) string {
 
 // oracleOf reads a run as plainly as can be.
 func oracleOf(t *testing.T, dir *runs.Directory, reference string, edges [][2]string) *oracle {
-	o := &oracle{t: t, reference: reference, ways: map[[2]string]*tscratio.Ways{}, views: map[string]*tscratio.View{}, before: map[string][]string{}, nodes: map[string]tscratio.Node{}}
+	o := &oracle{
+		t: t, reference: reference, ways: map[[2]string]*tscratio.Ways{},
+		views: map[string]*tscratio.View{}, before: map[string][]string{},
+		nodes: map[string]tscratio.Node{},
+	}
 	pairs, missing := dir.Relations()
 	if len(missing) > 0 {
 		t.Fatal(missing)
@@ -345,7 +362,9 @@ func oracleOf(t *testing.T, dir *runs.Directory, reference string, edges [][2]st
 				}
 				for _, e := range b.Events {
 					ring.ids = append(ring.ids, e.ID)
-					o.events = append(o.events, oracleEvent{l.Node, s.Channel.Actor + "/" + s.Channel.Point, e.Counter, e.ID})
+					o.events = append(o.events, oracleEvent{
+						l.Node, s.Channel.Actor + "/" + s.Channel.Point, e.Counter, e.ID,
+					})
 				}
 				for _, k := range b.Links {
 					o.links = append(o.links, [2]uint64{k.Parent, k.Child})
@@ -372,7 +391,10 @@ func oracleOf(t *testing.T, dir *runs.Directory, reference string, edges [][2]st
 	for len(o.points) < len(points) {
 		var ready []string
 		for p := range points {
-			if !slices.Contains(o.points, p) && !slices.ContainsFunc(o.before[p], func(q string) bool { return !slices.Contains(o.points, q) }) {
+			if !slices.Contains(o.points, p) &&
+				!slices.ContainsFunc(o.before[p], func(q string) bool {
+					return !slices.Contains(o.points, q)
+				}) {
 				ready = append(ready, p)
 			}
 		}
@@ -399,17 +421,23 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 	}
 	for _, p := range got.Points {
 		for what, pair := range map[string][2]int{
-			"tuples": {int(p.Tuples), want.pass[p.Name]}, "duplicates": {int(p.Duplicates), want.duplicates[p.Name]}, "lost": {int(p.Lost), want.lost[p.Name]},
-			"in flight": {int(p.InFlight), want.inFlight[p.Name]}, "appeared": {int(p.Appeared), want.appeared[p.Name]},
-			"late": {int(p.Disordered), want.disordered[p.Name]},
+			"tuples":     {int(p.Tuples), want.pass[p.Name]},
+			"duplicates": {int(p.Duplicates), want.duplicates[p.Name]},
+			"lost":       {int(p.Lost), want.lost[p.Name]},
+			"in flight":  {int(p.InFlight), want.inFlight[p.Name]},
+			"appeared":   {int(p.Appeared), want.appeared[p.Name]},
+			"late":       {int(p.Disordered), want.disordered[p.Name]},
 		} {
 			if pair[0] != pair[1] {
 				t.Errorf("%s at %s: %d, the oracle has %d", what, p.Name, pair[0], pair[1])
 			}
 		}
 	}
-	if text := fmt.Sprintf("%d tuples that were made of others came to the end, and where those began is not known", want.orphans); mentions(got, text) != (want.orphans > 0) {
-		t.Errorf("findings %v: the oracle has %d whose origin is not known", got.Findings, want.orphans)
+	if text := fmt.Sprintf(
+		"%d tuples that were made of others came to the end, and where those began is not known",
+		want.orphans); mentions(got, text) != (want.orphans > 0) {
+		t.Errorf("findings %v: the oracle has %d whose origin is not known", got.Findings,
+			want.orphans)
 	}
 	legs := map[oracleLeg]*Leg{}
 	for i := range got.Legs {
@@ -429,10 +457,12 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 			continue
 		}
 		if l.Whole != uint64(want.wholes[k]) {
-			t.Errorf("%d went their whole way on leg %v, the oracle has %d", l.Whole, k, want.wholes[k])
+			t.Errorf("%d went their whole way on leg %v, the oracle has %d", l.Whole, k,
+				want.wholes[k])
 		}
 		if len(l.Pairs) != len(byNodes) {
-			t.Errorf("leg %v has %d pairs of nodes, the oracle has %d", k, len(l.Pairs), len(byNodes))
+			t.Errorf("leg %v has %d pairs of nodes, the oracle has %d", k, len(l.Pairs),
+				len(byNodes))
 		}
 		var all []tscratio.Duration
 		for _, p := range l.Pairs {
@@ -485,7 +515,8 @@ func compareRoutes(t *testing.T, want *oracleAnswer, got *Answer) {
 	for _, r := range got.Routes {
 		on := find(r.From[0])
 		if r.Tuples != tuples[on] {
-			t.Errorf("%d tuples on the route from %v, the oracle has %d", r.Tuples, r.From, tuples[on])
+			t.Errorf("%d tuples on the route from %v, the oracle has %d", r.Tuples, r.From,
+				tuples[on])
 		}
 		legs := 0
 		for i := range got.Legs {
@@ -499,22 +530,29 @@ func compareRoutes(t *testing.T, want *oracleAnswer, got *Answer) {
 			}
 			ends := func(points []string, of string) bool { return slices.Contains(points, of) }
 			for j := range got.Legs {
-				if other := &got.Legs[j]; other.To == l.From && ends(r.From, l.From) || other.From == l.To && ends(r.To, l.To) {
-					t.Errorf("the route from %v to %v goes on at leg %s, %s", r.From, r.To, other.From, other.To)
+				if other := &got.Legs[j]; other.To == l.From && ends(r.From, l.From) ||
+					other.From == l.To && ends(r.To, l.To) {
+					t.Errorf("the route from %v to %v goes on at leg %s, %s", r.From, r.To,
+						other.From, other.To)
 				}
 			}
 		}
 		for k := range want.legs {
 			made := k.origin != "" && k.origin != "whole" && find(k.to) == on && find(k.from) != on
-			if said := slices.ContainsFunc(r.MadeOf, func(i int) bool { return find(got.Routes[i].From[0]) == find(k.from) }); made && !said {
-				t.Errorf("the route from %v was made of %v, and some came from %s", r.From, r.MadeOf, k.from)
+			if said := slices.ContainsFunc(r.MadeOf, func(i int) bool {
+				return find(got.Routes[i].From[0]) == find(k.from)
+			}); made && !said {
+				t.Errorf("the route from %v was made of %v, and some came from %s", r.From,
+					r.MadeOf, k.from)
 			}
 		}
 		for _, of := range r.MadeOf {
 			if !slices.ContainsFunc(slices.Collect(maps.Keys(want.legs)), func(k oracleLeg) bool {
-				return k.origin == "earliest" && find(k.to) == on && find(k.from) == find(got.Routes[of].From[0])
+				return k.origin == "earliest" && find(k.to) == on &&
+					find(k.from) == find(got.Routes[of].From[0])
 			}) {
-				t.Errorf("the route from %v was not made of that from %v", r.From, got.Routes[of].From)
+				t.Errorf("the route from %v was not made of that from %v", r.From,
+					got.Routes[of].From)
 			}
 		}
 		if legs != len(r.Legs) {
@@ -534,7 +572,8 @@ func compareRoutes(t *testing.T, want *oracleAnswer, got *Answer) {
 				sure = sure && p50.Lo_cycles > q50.Hi_cycles
 			}
 			if k.Surely != sure {
-				t.Errorf("leg %d of the route from %v is surely slower than the next: %v", i, r.From, k.Surely)
+				t.Errorf("leg %d of the route from %v is surely slower than the next: %v", i,
+					r.From, k.Surely)
 			}
 		}
 	}
@@ -542,12 +581,14 @@ func compareRoutes(t *testing.T, want *oracleAnswer, got *Answer) {
 
 // isWay tells whether an answer's way is a tuple's, event for event, each with the time since the first and since the one before.
 func (o *oracle) isWay(w oracleWay, got Way) bool {
-	if uint64(got.ID) != w.passed[0].id || got.Total != intervalOf(w.Span) || len(got.Passed) != len(w.passed) {
+	if uint64(got.ID) != w.passed[0].id || got.Total != intervalOf(w.Span) ||
+		len(got.Passed) != len(w.passed) {
 		return false
 	}
 	for i, e := range w.passed {
 		p := got.Passed[i]
-		if p.Point != e.point || p.Node != e.node || uint64(p.Reading) != e.reading || p.At != intervalOf(o.duration(w.passed[0], e).Span) || (p.Since == nil) != (i == 0) {
+		if p.Point != e.point || p.Node != e.node || uint64(p.Reading) != e.reading ||
+			p.At != intervalOf(o.duration(w.passed[0], e).Span) || (p.Since == nil) != (i == 0) {
 			return false
 		}
 		if i > 0 && *p.Since != intervalOf(o.duration(w.passed[i-1], e).Span) {
@@ -557,7 +598,8 @@ func (o *oracle) isWay(w oracleWay, got Way) bool {
 	return true
 }
 
-func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *Durations, exact bool) {
+func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *Durations,
+	exact bool) {
 	t.Helper()
 	if got.Count != uint64(len(want)) || len(want) == 0 {
 		t.Errorf("%s: %d durations, the oracle has %d", what, got.Count, len(want))
@@ -584,15 +626,18 @@ func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *
 	if got.Mean.Lo_cycles != floor.Int64() || got.Mean.Hi_cycles != ceil.Int64() {
 		t.Errorf("%s: mean %v, the oracle has %v to %v", what, got.Mean, floor, ceil)
 	}
-	if got.Before != orders[tscratio.Before] || got.After != orders[tscratio.After] || got.Undecided != orders[tscratio.Undecided] {
-		t.Errorf("%s: %d before, %d undecided, %d after, the oracle has %v", what, got.Before, got.Undecided, got.After, orders)
+	if got.Before != orders[tscratio.Before] || got.After != orders[tscratio.After] ||
+		got.Undecided != orders[tscratio.Undecided] {
+		t.Errorf("%s: %d before, %d undecided, %d after, the oracle has %v", what, got.Before,
+			got.Undecided, got.After, orders)
 	}
 	if diff := gocmp.Diff(scenarios, got.Scenarios); diff != "" {
 		t.Errorf("%s: %s", what, diff)
 	}
 	last := len(los) - 1
 	if got.Min != (Interval{los[0], his[0]}) || got.Max != (Interval{los[last], his[last]}) {
-		t.Errorf("%s: from %v to %v, the oracle has %d, %d to %d, %d", what, got.Min, got.Max, los[0], his[0], los[last], his[last])
+		t.Errorf("%s: from %v to %v, the oracle has %d, %d to %d, %d", what, got.Min, got.Max,
+			los[0], his[0], los[last], his[last])
 	}
 	for i, p := range got.Percentiles {
 		r := rankBig(percents_milli[i], len(want))
@@ -601,7 +646,8 @@ func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *
 		if !exact {
 			slackLo, slackHi = max(lo, -lo)/2048+1, max(hi, -hi)/2048+1
 		}
-		if p.Lo_cycles > lo || p.Lo_cycles < lo-slackLo || p.Hi_cycles < hi || p.Hi_cycles > hi+slackHi {
+		if p.Lo_cycles > lo || p.Lo_cycles < lo-slackLo || p.Hi_cycles < hi ||
+			p.Hi_cycles > hi+slackHi {
 			t.Errorf("%s: p%v is %v, the oracle has %d to %d", what, p.Percent, p.Interval, lo, hi)
 		}
 		b := bounds[r]
@@ -624,7 +670,8 @@ func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *
 			from, _ := slices.BinarySearch(plot.values, b.Lo_cycles)
 			to, _ := slices.BinarySearch(plot.values, b.Hi_cycles+1)
 			if b.Count != uint64(to-from) {
-				t.Errorf("%s: %d of %s are from %d to %d, the oracle has %d", what, b.Count, plot.name, b.Lo_cycles, b.Hi_cycles, to-from)
+				t.Errorf("%s: %d of %s are from %d to %d, the oracle has %d", what, b.Count,
+					plot.name, b.Lo_cycles, b.Hi_cycles, to-from)
 			}
 		}
 		if n != got.Count {
@@ -649,7 +696,9 @@ func answersEqualOracle(t *testing.T, rng *rand.Rand) {
 	var want *oracleAnswer
 	var o *oracle
 	for name, options := range map[string]Options{
-		"in memory": {}, "one worker": {Workers: 1}, "from scratch": {Memory_bytes: 1 << 20, Workers: 3}, "one partition": {partitions: 1}, "folded": {exactValues: 3},
+		"in memory": {}, "one worker": {Workers: 1},
+		"from scratch": {Memory_bytes: 1 << 20, Workers: 3}, "one partition": {partitions: 1},
+		"folded": {exactValues: 3},
 	} {
 		options.Edges = j.edges
 		options.Reference = j.nodes[0].Name

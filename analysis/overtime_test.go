@@ -13,14 +13,20 @@ func TestOverTime(t *testing.T) {
 	const tuples = 20_000
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 2)
-	channels := []simrun.Channel{{Node: 0, Name: "a/recv"}, {Node: 1, Name: "b/recv"}, {Node: 1, Name: "c/recv"}}
+	channels := []simrun.Channel{
+		{Node: 0, Name: "a/recv"}, {Node: 1, Name: "b/recv"}, {Node: 1, Name: "c/recv"},
+	}
 	now := uint64(simrun.Hz)
 	for id := range uint64(tuples) {
 		now += rng.Uint64N(simrun.Hz / 2000)
 		// The slowest tuples come at the end.
 		channels[0].Records = append(channels[0].Records, simrun.Record{Time: now, ID: id})
-		channels[1].Records = append(channels[1].Records, simrun.Record{Time: now + 50_000 + 100*id + rng.Uint64N(50_000), ID: id})
-		channels[2].Records = append(channels[2].Records, simrun.Record{Time: now + 50_000_000 - 1000*id, ID: id})
+		channels[1].Records = append(channels[1].Records, simrun.Record{
+			Time: now + 50_000 + 100*id + rng.Uint64N(50_000), ID: id,
+		})
+		channels[2].Records = append(channels[2].Records, simrun.Record{
+			Time: now + 50_000_000 - 1000*id, ID: id,
+		})
 	}
 	times := make([][]uint64, len(channels)) // by id
 	for i := range channels {
@@ -65,7 +71,8 @@ func TestOverTime(t *testing.T) {
 			var took [maxBins + 2][]int64
 			for id := range uint64(tuples) {
 				b := min(binOf(times[from][id]), a.Bins.Count-1)
-				took[b] = append(took[b], int64(nodes[0].Reading(times[to][id])-nodes[0].Reading(times[from][id])))
+				took[b] = append(took[b],
+					int64(nodes[0].Reading(times[to][id])-nodes[0].Reading(times[from][id])))
 			}
 			seen := 0
 			for _, o := range l.OverTime {
@@ -73,7 +80,8 @@ func TestOverTime(t *testing.T) {
 				slices.Sort(want)
 				seen += int(o.Count)
 				if !near(int(o.Count), len(want)) {
-					t.Errorf("bin %d of %s to %s has %d durations, want %d", o.Bin, l.From, l.To, o.Count, len(want))
+					t.Errorf("bin %d of %s to %s has %d durations, want %d", o.Bin, l.From, l.To,
+						o.Count, len(want))
 					continue
 				}
 				for _, p := range []struct {
@@ -82,8 +90,10 @@ func TestOverTime(t *testing.T) {
 				}{{50_000, o.P50}, {99_000, o.P99}} {
 					r := int(rankOf(p.milli, uint64(len(want))))
 					least, most := want[max(r-3, 0)], want[min(r+3, len(want)-1)]
-					if slack := most/7 + 10_000; p.Lo_cycles > most || p.Hi_cycles < least || p.Lo_cycles < least-slack || p.Hi_cycles > most+slack {
-						t.Errorf("bin %d of %s to %s: of 100000 %d took %v, want from %d to %d", o.Bin, l.From, l.To, p.milli, p.Interval, least, most)
+					if slack := most/7 + 10_000; p.Lo_cycles > most || p.Hi_cycles < least ||
+						p.Lo_cycles < least-slack || p.Hi_cycles > most+slack {
+						t.Errorf("bin %d of %s to %s: of 100000 %d took %v, want from %d to %d",
+							o.Bin, l.From, l.To, p.milli, p.Interval, least, most)
 					}
 				}
 			}

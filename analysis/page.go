@@ -89,7 +89,9 @@ func (p *page) chain(row int, chain []passage) []passage {
 		chain = append(chain, p.at(row, bits.TrailingZeros64(rest)))
 	}
 	if p.repeats(row) {
-		i, _ := slices.BinarySearchFunc(p.again, row, func(r repeat, row int) int { return cmp.Compare(r.row, row) })
+		i, _ := slices.BinarySearchFunc(p.again, row, func(r repeat, row int) int {
+			return cmp.Compare(r.row, row)
+		})
 		for ; i < len(p.again) && p.again[i].row == row; i++ {
 			chain = append(chain, p.again[i].passage)
 		}
@@ -104,7 +106,8 @@ func (p *page) alike(row int) int {
 	mask := p.masks[row]
 	mixed, repeats := mask&p.mixed, len(p.again) > 0
 	end := row
-	for end < pageRows && p.masks[end] == mask && !(repeats && p.repeats(end)) && (mixed == 0 || p.sameSources(mixed, row, end)) {
+	for end < pageRows && p.masks[end] == mask && !(repeats && p.repeats(end)) &&
+		(mixed == 0 || p.sameSources(mixed, row, end)) {
 		end++
 	}
 	return end - row
@@ -154,7 +157,9 @@ func (w *gatherer) findPages() bool {
 			r.events = r.events[end:]
 		}
 	}
-	slices.SortStableFunc(w.stretches, func(a, b stretch) int { return cmp.Compare(a.page, b.page) })
+	slices.SortStableFunc(w.stretches, func(a, b stretch) int {
+		return cmp.Compare(a.page, b.page)
+	})
 	pages := 0
 	for i, s := range w.stretches {
 		if i == 0 || s.page != w.stretches[i-1].page {
@@ -239,7 +244,8 @@ func (w *gatherer) ways(first uint64, p *page, row, n int) {
 			wayOf = nil
 		}
 		xs, ys := p.columns[l.from].readings[row:row+n], p.columns[l.to].readings[row:row+n]
-		w.measureAll(l.leg, w.partOf(l, p.at(row, l.from).source, p.at(row, l.to).source), xs, ys, idOf, wayOf)
+		w.measureAll(l.leg, w.partOf(l, p.at(row, l.from).source, p.at(row, l.to).source), xs, ys,
+			idOf, wayOf)
 	}
 	for _, r := range plan.ends {
 		for i := range n {

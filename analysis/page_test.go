@@ -25,7 +25,9 @@ func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 				row = r.IntN(pageRows)
 			}
 			for range 1 + r.IntN(500) {
-				events = append(events, logstore.Event{Counter: r.Uint64(), ID: 77<<pageBits | uint64(row)})
+				events = append(events, logstore.Event{
+					Counter: r.Uint64(), ID: 77<<pageBits | uint64(row),
+				})
 				want[row] = append(want[row], passage{events[len(events)-1].Counter, int32(source)})
 				if r.IntN(200) > 0 {
 					row = min(row+1, pageRows-1)
@@ -37,7 +39,8 @@ func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 		kind := func(row int) []int { // its sources by rank, or nothing if one rank has several events
 			var sources, ranks []int
 			for _, e := range want[row] {
-				sources, ranks = append(sources, int(e.source)), append(ranks, int(rankOf[e.source]))
+				sources, ranks = append(sources, int(e.source)),
+					append(ranks, int(rankOf[e.source]))
 			}
 			slices.Sort(sources)
 			slices.Sort(ranks)
@@ -60,7 +63,8 @@ func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 				continue
 			}
 			alike := 0
-			for sources := kind(row); sources != nil && row+alike < pageRows && slices.Equal(kind(row+alike), sources); alike++ {
+			for sources := kind(row); sources != nil && row+alike < pageRows &&
+				slices.Equal(kind(row+alike), sources); alike++ {
 			}
 			if n := p.alike(row); n != alike {
 				t.Fatalf("from row %d on %d are alike, want %d", row, n, alike)

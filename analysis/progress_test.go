@@ -22,7 +22,9 @@ func TestProgress(t *testing.T) {
 		what string
 	}
 	var steps []step
-	analyze(t, dir, Options{Workers: 1, partitions: 3, Progress: func(done float64, what string) { steps = append(steps, step{done, what}) }})
+	analyze(t, dir, Options{Workers: 1, partitions: 3, Progress: func(done float64, what string) {
+		steps = append(steps, step{done, what})
+	}})
 	words := []string{}
 	for i, s := range steps {
 		words = append(words, s.what)
@@ -34,22 +36,26 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	joining := slices.Index(words, "joining tuples")
-	if words = slices.Compact(words); !slices.Equal(words, []string{"reading logs", "joining tuples", "done"}) {
+	if words = slices.Compact(words); !slices.Equal(words,
+		[]string{"reading logs", "joining tuples", "done"}) {
 		t.Fatalf("told %q", words)
 	}
-	if first := steps[joining-1].done; first < 0.4 || steps[len(steps)-2].done != 1 || steps[len(steps)-1].done != 1 {
-		t.Errorf("reading ends at %g, joining at %g, all at %g", first, steps[len(steps)-2].done, steps[len(steps)-1].done)
+	if first := steps[joining-1].done; first < 0.4 || steps[len(steps)-2].done != 1 ||
+		steps[len(steps)-1].done != 1 {
+		t.Errorf("reading ends at %g, joining at %g, all at %g", first, steps[len(steps)-2].done,
+			steps[len(steps)-1].done)
 	}
 
 	for _, during := range []string{"reading logs", "joining tuples"} {
 		interrupted := errors.New("interrupt signal received")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		last := ""
-		_, err := Run(ctx, dir, Options{Workers: 1, partitions: 3, Progress: func(_ float64, what string) {
-			if last = what; what == during {
-				cancel(interrupted)
-			}
-		}})
+		_, err := Run(ctx, dir,
+			Options{Workers: 1, partitions: 3, Progress: func(_ float64, what string) {
+				if last = what; what == during {
+					cancel(interrupted)
+				}
+			}})
 		if !errors.Is(err, interrupted) || last != during {
 			t.Errorf("a signal while %s: %v, and the last that was told is %s", during, err, last)
 		}

@@ -51,7 +51,10 @@ const (
 )
 
 // The points that package returntrip opens its channels at. TestPointsAreThoseOfChannels holds them together.
-var tripPoints = map[string]tripEvent{"ret-sent": sent, "ret-arrived": arrived, "ret-acknowledged": acknowledged, "ret-echoed": echoed}
+var tripPoints = map[string]tripEvent{
+	"ret-sent": sent, "ret-arrived": arrived, "ret-acknowledged": acknowledged,
+	"ret-echoed": echoed,
+}
 
 type tripKey struct {
 	from, to         string // actors
@@ -59,7 +62,8 @@ type tripKey struct {
 }
 
 func (k tripKey) compare(l tripKey) int {
-	return cmp.Or(cmp.Compare(k.from, l.from), cmp.Compare(k.to, l.to), cmp.Compare(k.fromNode, l.fromNode), cmp.Compare(k.toNode, l.toNode))
+	return cmp.Or(cmp.Compare(k.from, l.from), cmp.Compare(k.to, l.to),
+		cmp.Compare(k.fromNode, l.fromNode), cmp.Compare(k.toNode, l.toNode))
 }
 
 // tripGroup is what the return trips of one key said.
@@ -100,7 +104,8 @@ type returns struct {
 }
 
 // returnTrips joins the events of return trips.
-func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph, axes []axis) (*returns, error) {
+func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph,
+	axes []axis) (*returns, error) {
 	r := &returns{groups: map[tripKey]*tripGroup{}}
 	if s.returns == nil {
 		return r, nil
@@ -118,15 +123,20 @@ func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph, axes [
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(r.groups), tripKey.compare) {
 		if g := r.groups[k]; g.disagree > 0 {
-			in.find(FindImpossible, "of %d tuples from %s on %s to %s on %s the return trip and the related counters say what cannot both be, as of tuple %d, %v and %v cycles: an assumption is broken, or an id is not its own",
-				g.disagree, k.from, in.nodes[k.fromNode].Name, k.to, in.nodes[k.toNode].Name, g.id, g.says[0], g.says[1])
+			in.find(FindImpossible, "of %d tuples from %s on %s to %s on %s the return trip and "+
+				"the related counters say what cannot both be, as of tuple %d, %v and %v "+
+				"cycles: an assumption is broken, or an id is not its own",
+				g.disagree, k.from, in.nodes[k.fromNode].Name, k.to, in.nodes[k.toNode].Name, g.id,
+				g.says[0], g.says[1])
 		}
 	}
 	if r.unsent > 0 {
-		in.find(FindNote, "the arrival of %d tuples was acknowledged, and no log says that they left", r.unsent)
+		in.find(FindNote,
+			"the arrival of %d tuples was acknowledged, and no log says that they left", r.unsent)
 	}
 	if r.ambiguous > 0 {
-		in.find(FindNote, "the return trips of %d tuples are not counted: their ids left twice, or arrived at several nodes", r.ambiguous)
+		in.find(FindNote, "the return trips of %d tuples are not counted: their ids left twice, "+
+			"or arrived at several nodes", r.ambiguous)
 	}
 	return r, nil
 }
@@ -158,7 +168,8 @@ func (r *returns) tuple(id uint64, events []passage) {
 		return
 	}
 	whole := times[acknowledged] > 0 && times[echoed] > 0
-	if ambiguous || whole && (r.node(first[acknowledged]) != r.node(first[sent]) || r.node(first[echoed]) != r.node(first[arrived])) {
+	if ambiguous || whole && (r.node(first[acknowledged]) != r.node(first[sent]) ||
+		r.node(first[echoed]) != r.node(first[arrived])) {
 		r.ambiguous++
 		return
 	}
@@ -178,7 +189,9 @@ func (r *returns) group(from, to passage) *tripGroup {
 	g := r.groups[k]
 	if g == nil {
 		most := r.w.in.options.exactValues
-		g = &tripGroup{trips: tripSide{part: newLegPart(most)}, counters: tripSide{part: newLegPart(most)}}
+		g = &tripGroup{
+			trips: tripSide{part: newLegPart(most)}, counters: tripSide{part: newLegPart(most)},
+		}
 		r.groups[k] = g
 	}
 	return g
@@ -209,7 +222,8 @@ func (r *returns) measure(g *tripGroup, id uint64, e *[tripEvents]passage) {
 		g.counters.add(&counters, e[sent].reading, axis)
 		r.hold(g.counters.part, counters.Span, e)
 	}
-	if err == nil && err2 == nil && (back.Hi < 0 || err3 == nil && (trip.Hi < counters.Lo || counters.Hi < trip.Lo)) {
+	if err == nil && err2 == nil &&
+		(back.Hi < 0 || err3 == nil && (trip.Hi < counters.Lo || counters.Hi < trip.Lo)) {
 		if g.disagree++; g.disagree == 1 {
 			g.id, g.says = id, [2]tscratio.Span{trip.Span, counters.Span}
 		}
@@ -218,13 +232,16 @@ func (r *returns) measure(g *tripGroup, id uint64, e *[tripEvents]passage) {
 
 // hold holds what a return trip says against the truth.
 func (r *returns) hold(p *legPart, s tscratio.Span, e *[tripEvents]passage) {
-	r.w.in.hold(p, r.node(e[sent]), r.node(e[arrived]), []tscratio.Span{s}, []uint64{e[sent].reading}, []uint64{e[arrived].reading})
+	r.w.in.hold(p, r.node(e[sent]), r.node(e[arrived]), []tscratio.Span{s},
+		[]uint64{e[sent].reading}, []uint64{e[arrived].reading})
 }
 
 // held is how the claims of return trips between two nodes, either way, went; nil: no truth is known.
 func (r *returns) held(in *input, a, b string) (h *Held) {
 	for k, g := range r.groups {
-		if x, y := in.nodes[k.fromNode].Name, in.nodes[k.toNode].Name; (x == a && y == b || x == b && y == a) && g.trips.part.held != nil {
+		if x, y := in.nodes[k.fromNode].Name,
+			in.nodes[k.toNode].Name; (x == a && y == b || x == b && y == a) &&
+			g.trips.part.held != nil {
 			if h == nil {
 				h = new(Held)
 			}
@@ -240,14 +257,19 @@ func (r *returns) answer(in *input) []ReturnTrips {
 	for _, k := range slices.SortedFunc(maps.Keys(r.groups), tripKey.compare) {
 		g := r.groups[k]
 		t := ReturnTrips{
-			From: k.from, To: k.to, FromNode: in.nodes[k.fromNode].Name, ToNode: in.nodes[k.toNode].Name, Unanswered: g.unanswered,
-			Disagree: g.disagree, ByReturnTrip: durations(g.trips.part), ByCounters: durations(g.counters.part), OverTime: []BinTrips{},
+			From: k.from, To: k.to, FromNode: in.nodes[k.fromNode].Name,
+			ToNode: in.nodes[k.toNode].Name, Unanswered: g.unanswered,
+			Disagree: g.disagree, ByReturnTrip: durations(g.trips.part),
+			ByCounters: durations(g.counters.part), OverTime: []BinTrips{},
 		}
 		for i, b := range g.trips.leg.bins {
 			if b == nil {
 				continue
 			}
-			bin := BinTrips{Bin: i, Count: b.n, ByReturnTrip: intervalOf(b.percentile(50_000)), BoundByReturnTrip_cycles: g.trips.widths.bins[i].percentile(50_000).Hi}
+			bin := BinTrips{
+				Bin: i, Count: b.n, ByReturnTrip: intervalOf(b.percentile(50_000)),
+				BoundByReturnTrip_cycles: g.trips.widths.bins[i].percentile(50_000).Hi,
+			}
 			if i < len(g.counters.leg.bins) && g.counters.leg.bins[i] != nil {
 				bin.ByCounters = intervalOf(g.counters.leg.bins[i].percentile(50_000))
 				bin.BoundByCounters_cycles = g.counters.widths.bins[i].percentile(50_000).Hi
@@ -263,7 +285,8 @@ func (r *returns) answer(in *input) []ReturnTrips {
 func (r *returns) bounds(in *input, a, b string, bins int) Column {
 	var widths leg
 	for k, g := range r.groups {
-		if x, y := in.nodes[k.fromNode].Name, in.nodes[k.toNode].Name; x == a && y == b || x == b && y == a {
+		if x, y := in.nodes[k.fromNode].Name, in.nodes[k.toNode].Name; x == a && y == b ||
+			x == b && y == a {
 			for i, bin := range g.trips.widths.bins {
 				if bin != nil {
 					widths.binned(i).merge(bin)

@@ -14,17 +14,24 @@ import (
 
 // trippers makes a run in which the arrival of tuples on B is acknowledged to A, and returns how long the tuples took that were answered
 // and how long their acknowledgements' round trips took at the end, in true cycles. Some tuples or packets are lost or come twice.
-func trippers(t *testing.T, tuples uint64, more ...func(add func(channel int, time, id uint64))) (string, []simrun.Node, []int64, []int64) {
+func trippers(t *testing.T, tuples uint64,
+	more ...func(add func(channel int, time, id uint64))) (string, []simrun.Node, []int64,
+	[]int64) {
 	t.Helper()
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 3)
-	names := []string{"source#0/send", "count#0/recv", "source#0/ret-sent", "count#0/ret-arrived", "source#0/ret-acknowledged", "count#0/ret-echoed", "count#1/ret-arrived"}
+	names := []string{
+		"source#0/send", "count#0/recv", "source#0/ret-sent", "count#0/ret-arrived",
+		"source#0/ret-acknowledged", "count#0/ret-echoed", "count#1/ret-arrived",
+	}
 	var channels []simrun.Channel
 	for i, name := range names {
 		channels = append(channels, simrun.Channel{Node: []int{0, 1, 0, 1, 0, 1, 2}[i], Name: name})
 	}
 	add := func(channel int, time, id uint64) {
-		channels[channel].Records = append(channels[channel].Records, simrun.Record{Time: time, ID: id})
+		channels[channel].Records = append(channels[channel].Records, simrun.Record{
+			Time: time, ID: id,
+		})
 	}
 	var took, back []int64
 	for id := range tuples {
@@ -80,11 +87,16 @@ func TestReturnTrips(t *testing.T) {
 	parent, _, took, back := trippers(t, 2000)
 	dir := openRun(t, parent, "r")
 	a := analyze(t, dir, Options{Reference: "A"})
-	if len(a.Points) != 2 || len(a.Legs) != 1 || len(a.Channels) != 7 || a.Partial || a.Work.Events != 3800 {
-		t.Errorf("%d points, %d legs, %d channels, %d events, partial %v: %v", len(a.Points), len(a.Legs), len(a.Channels), a.Work.Events, a.Partial, a.Findings)
+	if len(a.Points) != 2 || len(a.Legs) != 1 || len(a.Channels) != 7 || a.Partial ||
+		a.Work.Events != 3800 {
+		t.Errorf("%d points, %d legs, %d channels, %d events, partial %v: %v", len(a.Points),
+			len(a.Legs), len(a.Channels), a.Work.Events, a.Partial, a.Findings)
 	}
-	if len(a.Findings) != 2 || a.Findings[0].Kind != FindNote || !strings.Contains(a.Findings[0].Text, "of 1 tuples") || !strings.Contains(a.Findings[1].Text, "of 400 tuples") {
-		t.Errorf("findings %v, want notes that one tuple was not sent, and 400 not counted", a.Findings)
+	if len(a.Findings) != 2 || a.Findings[0].Kind != FindNote ||
+		!strings.Contains(a.Findings[0].Text, "of 1 tuples") ||
+		!strings.Contains(a.Findings[1].Text, "of 400 tuples") {
+		t.Errorf("findings %v, want notes that one tuple was not sent, and 400 not counted",
+			a.Findings)
 	}
 	if len(a.ReturnTrips) != 1 {
 		t.Fatalf("%d kinds of return trips, want one", len(a.ReturnTrips))
@@ -93,8 +105,10 @@ func TestReturnTrips(t *testing.T) {
 	if r.From != "source" || r.To != "count" || r.FromNode != "A" || r.ToNode != "B" {
 		t.Errorf("%s on %s to %s on %s", r.From, r.FromNode, r.To, r.ToNode)
 	}
-	if n := uint64(len(took)); n != 1000 || r.ByReturnTrip.Count != n || r.ByCounters.Count != n || r.Unanswered != 400 || r.Disagree != 0 {
-		t.Errorf("%d and %d durations, %d unanswered, %d disagree", r.ByReturnTrip.Count, r.ByCounters.Count, r.Unanswered, r.Disagree)
+	if n := uint64(len(took)); n != 1000 || r.ByReturnTrip.Count != n || r.ByCounters.Count != n ||
+		r.Unanswered != 400 || r.Disagree != 0 {
+		t.Errorf("%d and %d durations, %d unanswered, %d disagree", r.ByReturnTrip.Count,
+			r.ByCounters.Count, r.Unanswered, r.Disagree)
 	}
 	slices.Sort(took)
 	slices.Sort(back)
@@ -102,12 +116,15 @@ func TestReturnTrips(t *testing.T) {
 		rank := rankOf(uint64(percent*1000), uint64(len(took)))
 		// Counters run at up to 50 ppm off the true clock, and channels log one after the other.
 		truth, off := took[rank], took[rank]/10_000+1
-		for name, d := range map[string]*Durations{"return trip": &r.ByReturnTrip, "counters": &r.ByCounters} {
+		for name, d := range map[string]*Durations{"return trip": &r.ByReturnTrip,
+			"counters": &r.ByCounters} {
 			if i := percentile(d, percent); truth+off < i.Lo_cycles || truth-off > i.Hi_cycles {
 				t.Errorf("p%g by %s is %v, and the truth %d", percent, name, i, truth)
 			}
 		}
-		claim := int64(r.ByReturnTrip.Bounds[slices.IndexFunc(r.ByReturnTrip.Bounds, func(b BoundPercentile) bool { return b.Percent == percent })].Bound_cycles)
+		claim := int64(
+			r.ByReturnTrip.Bounds[slices.IndexFunc(r.ByReturnTrip.Bounds,
+				func(b BoundPercentile) bool { return b.Percent == percent })].Bound_cycles)
 		if half := back[rank] / 2; claim < half-half/10_000-1 || claim > half+half/1000+10 {
 			t.Errorf("p%g of claims is %d, half of the round trip %d", percent, claim, half)
 		}
@@ -115,7 +132,9 @@ func TestReturnTrips(t *testing.T) {
 	var n uint64
 	for _, b := range r.OverTime {
 		n += b.Count
-		if b.BoundByReturnTrip_cycles < 5_000 || b.BoundByCounters_cycles <= 0 || b.ByReturnTrip.Lo_cycles > b.ByCounters.Hi_cycles || b.ByReturnTrip.Hi_cycles < b.ByCounters.Lo_cycles {
+		if b.BoundByReturnTrip_cycles < 5_000 || b.BoundByCounters_cycles <= 0 ||
+			b.ByReturnTrip.Lo_cycles > b.ByCounters.Hi_cycles ||
+			b.ByReturnTrip.Hi_cycles < b.ByCounters.Lo_cycles {
 			t.Errorf("bin %+v", b)
 		}
 	}
@@ -127,19 +146,30 @@ func TestReturnTrips(t *testing.T) {
 		switch related := c.A == "A" && c.B == "B"; {
 		case m.Name != ReT, related == (m.Absent != ""):
 			t.Errorf("%s and %s: %s absent for %q", c.A, c.B, m.Name, m.Absent)
-		case related && (m.Median_cycles < back[0]/2 || m.Median_cycles > back[len(back)-1]/2+back[len(back)-1]/16):
-			t.Errorf("median claim %d of round trips from %d to %d", m.Median_cycles, back[0], back[len(back)-1])
+		case related && (m.Median_cycles < back[0]/2 ||
+			m.Median_cycles > back[len(back)-1]/2+back[len(back)-1]/16):
+			t.Errorf("median claim %d of round trips from %d to %d", m.Median_cycles, back[0],
+				back[len(back)-1])
 		}
 	}
 	// From the scratch file, and in many partitions, the answer is the same.
-	if again := analyze(t, dir, Options{Reference: "A", Memory_bytes: 1 << 20, Workers: 1, partitions: 9}); !cmp.Equal(a, again, cmpopts.IgnoreFields(Answer{}, "Work")) {
-		t.Errorf("with less memory (-with more +with less):\n%s", cmp.Diff(a.ReturnTrips, again.ReturnTrips))
+	if again := analyze(t, dir, Options{Reference: "A", Memory_bytes: 1 << 20, Workers: 1,
+		partitions: 9}); !cmp.Equal(a, again, cmpopts.IgnoreFields(Answer{}, "Work")) {
+		t.Errorf("with less memory (-with more +with less):\n%s",
+			cmp.Diff(a.ReturnTrips, again.ReturnTrips))
 	}
-	if none := analyze(t, dir, Options{Reference: "A", Filter: Filter{IDs: [][2]uint64{{20, 29}}}}); none.ReturnTrips[0].ByReturnTrip.Count != 5 {
-		t.Errorf("of ten ids %d return trips are whole, want 5", none.ReturnTrips[0].ByReturnTrip.Count)
+	if none := analyze(t, dir, Options{Reference: "A",
+		Filter: Filter{IDs: [][2]uint64{{20, 29}}}}); none.ReturnTrips[0].ByReturnTrip.Count != 5 {
+		t.Errorf("of ten ids %d return trips are whole, want 5",
+			none.ReturnTrips[0].ByReturnTrip.Count)
 	}
-	if some := analyze(t, dir, Options{Reference: "A", Filter: Filter{To_cycles: uint64(a.Bins.From_cycles) + a.Bins.Width_cycles*uint64(a.Bins.Count)/2}}); some.ReturnTrips[0].ByReturnTrip.Count < 400 || some.ReturnTrips[0].ByReturnTrip.Count > 600 {
-		t.Errorf("of half of the time %d return trips, want about 500", some.ReturnTrips[0].ByReturnTrip.Count)
+	if some := analyze(t, dir, Options{Reference: "A",
+		Filter: Filter{To_cycles: uint64(a.Bins.From_cycles) +
+			a.Bins.Width_cycles*uint64(
+				a.Bins.Count)/2}}); some.ReturnTrips[0].ByReturnTrip.Count < 400 ||
+		some.ReturnTrips[0].ByReturnTrip.Count > 600 {
+		t.Errorf("of half of the time %d return trips, want about 500",
+			some.ReturnTrips[0].ByReturnTrip.Count)
 	}
 }
 
@@ -152,7 +182,10 @@ func TestReturnTripsThatDisagree(t *testing.T) {
 		}
 	})
 	a := analyze(t, openRun(t, parent, "r"), Options{})
-	if r := a.ReturnTrips[0]; r.Disagree != 1 || !slices.ContainsFunc(a.Findings, func(f Finding) bool { return f.Kind == FindImpossible }) || !a.Partial {
+	if r := a.ReturnTrips[0]; r.Disagree != 1 ||
+		!slices.ContainsFunc(a.Findings, func(f Finding) bool {
+			return f.Kind == FindImpossible
+		}) || !a.Partial {
 		t.Errorf("%d disagree, findings %v", r.Disagree, a.Findings)
 	}
 }
@@ -161,11 +194,15 @@ func TestReturnTripsThatDisagree(t *testing.T) {
 func TestReturnTripsAlone(t *testing.T) {
 	parent, _, took, _ := trippers(t, 100)
 	a := analyze(t, openRun(t, parent, "r"), Options{Filter: Filter{Channels: []string{"*/ret-*"}}})
-	if len(a.Points) != 0 || len(a.Legs) != 0 || a.ReturnTrips[0].ByReturnTrip.Count != uint64(len(took)) {
-		t.Errorf("%d points, %d legs, %d kinds of return trips", len(a.Points), len(a.Legs), len(a.ReturnTrips))
+	if len(a.Points) != 0 || len(a.Legs) != 0 ||
+		a.ReturnTrips[0].ByReturnTrip.Count != uint64(len(took)) {
+		t.Errorf("%d points, %d legs, %d kinds of return trips", len(a.Points), len(a.Legs),
+			len(a.ReturnTrips))
 	}
 }
 
 func percentile(d *Durations, percent float64) Interval {
-	return d.Percentiles[slices.IndexFunc(d.Percentiles, func(p Percentile) bool { return p.Percent == percent })].Interval
+	return d.Percentiles[slices.IndexFunc(d.Percentiles, func(p Percentile) bool {
+		return p.Percent == percent
+	})].Interval
 }

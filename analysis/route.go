@@ -32,7 +32,10 @@ type RankedLeg struct {
 
 // Lateness tells that a leg is no work of the program but how late its load was: from when a tuple was due, as packages that make load call it, to
 // where it began.
-func (l *Leg) Lateness() bool { return strings.HasSuffix(l.From, "/intended") && l.Kind == "inside" }
+func (l *Leg) Lateness() bool {
+	return strings.HasSuffix(l.From, "/intended") &&
+		l.Kind == "inside"
+}
 
 // routes says which points the same tuples pass, and which of their legs is slow.
 func (a *assembler) routes(out *Answer) {
@@ -47,7 +50,9 @@ func (a *assembler) routes(out *Answer) {
 		})
 		masks = append(masks, mask)
 	}
-	slices.SortFunc(masks, func(x, y uint64) int { return cmp.Compare(bits.TrailingZeros64(x), bits.TrailingZeros64(y)) })
+	slices.SortFunc(masks, func(x, y uint64) int {
+		return cmp.Compare(bits.TrailingZeros64(x), bits.TrailingZeros64(y))
+	})
 	on := map[string]int{} // the route of a point
 	for i, mask := range masks {
 		route := Route{From: []string{}, To: []string{}}
@@ -97,7 +102,9 @@ func ranked(legs []Leg, of func(*Leg) bool) []RankedLeg {
 			r = append(r, RankedLeg{Leg: i})
 		}
 	}
-	slices.SortStableFunc(r, func(x, y RankedLeg) int { return cmp.Compare(median(y).Lo_cycles, median(x).Lo_cycles) })
+	slices.SortStableFunc(r, func(x, y RankedLeg) int {
+		return cmp.Compare(median(y).Lo_cycles, median(x).Lo_cycles)
+	})
 	most := int64(math.MinInt64)
 	for i, l := range slices.Backward(r) {
 		sure = sure && legs[l.Leg].All.Suspect == 0

@@ -73,27 +73,33 @@ func TestDurationsHoldTruth(t *testing.T) {
 	dir := openRun(t, parent, "truth")
 	for i, reference := range nodes {
 		checked := 0
-		a := analyze(t, dir, Options{Reference: reference.Name, Durations: func(d DurationRow) error {
-			from, to := times[d.From][d.ID], times[d.To][d.ID]
-			exact := nodes[i]
-			exact.Quantum = 1
-			truth := int64(exact.Reading(to) - exact.Reading(from))
-			// A count between moments is known to within a cycle itself.
-			if truth+1 < d.Lo || truth-1 > d.Hi {
-				t.Errorf("in cycles of %s: tuple %d from %s to %s took %d, and the answer is %v by %v", reference.Name, d.ID, d.From, d.To, truth, d.Span, d.Scenario)
-			}
-			checked++
-			return nil
-		}})
+		a := analyze(t, dir,
+			Options{Reference: reference.Name, Durations: func(d DurationRow) error {
+				from, to := times[d.From][d.ID], times[d.To][d.ID]
+				exact := nodes[i]
+				exact.Quantum = 1
+				truth := int64(exact.Reading(to) - exact.Reading(from))
+				// A count between moments is known to within a cycle itself.
+				if truth+1 < d.Lo || truth-1 > d.Hi {
+					t.Errorf(
+						"in cycles of %s: tuple %d from %s to %s took %d, and the answer is %v by %v",
+						reference.Name, d.ID, d.From, d.To, truth, d.Span, d.Scenario)
+				}
+				checked++
+				return nil
+			}})
 		if checked != 5*3000 {
-			t.Errorf("%d durations, want four legs and one end to end for each of 3000 tuples", checked)
+			t.Errorf("%d durations, want four legs and one end to end for each of 3000 tuples",
+				checked)
 		}
 		if a.Partial || len(a.Legs) != 4 || len(a.EndToEnd) != 1 {
-			t.Errorf("answer: partial %v, legs %d and %d, findings %v", a.Partial, len(a.Legs), len(a.EndToEnd), a.Findings)
+			t.Errorf("answer: partial %v, legs %d and %d, findings %v", a.Partial, len(a.Legs),
+				len(a.EndToEnd), a.Findings)
 		}
 		for k, want := range []string{"computation", "transfer", "computation", "transfer"} {
 			if got := a.Legs[k]; got.Kind != want || (got.Local != nil) != (want == "computation") {
-				t.Errorf("leg %s to %s is %s, local %v", got.From, got.To, got.Kind, got.Local != nil)
+				t.Errorf("leg %s to %s is %s, local %v", got.From, got.To, got.Kind,
+					got.Local != nil)
 			}
 		}
 	}
@@ -129,7 +135,8 @@ func TestCircle(t *testing.T) {
 		}
 	}
 	g := in.sorted(precedes, "tuples")
-	if len(in.findings) != 1 || !strings.Contains(in.findings[0].Text, "put a/recv, b/recv, c/recv, d/recv in a circle: what is measured between them begins at a/recv") {
+	if len(in.findings) != 1 || !strings.Contains(in.findings[0].Text, "put a/recv, b/recv, "+
+		"c/recv, d/recv in a circle: what is measured between them begins at a/recv") {
 		t.Errorf("found %v", in.findings)
 	}
 	if !slices.Equal(g.order, []int{0, 1, 2, 3}) {
@@ -140,8 +147,10 @@ func TestCircle(t *testing.T) {
 // A computation is what the vocabulary calls an actor's beginning and end; other points of one actor are inside it.
 func TestKinds(t *testing.T) {
 	for _, test := range []struct{ from, to, want string }{
-		{"a/start", "a/end", "computation"}, {"a/recv", "a/send", "computation"}, {"a/recv", "a/start", "inside"}, {"a/end", "a/send", "inside"},
-		{"a/start", "a/send", "inside"}, {"a/intended", "a/start", "inside"}, {"a/send", "b/recv", "transfer"}, {"a/start", "b/end", "transfer"},
+		{"a/start", "a/end", "computation"}, {"a/recv", "a/send", "computation"},
+		{"a/recv", "a/start", "inside"}, {"a/end", "a/send", "inside"},
+		{"a/start", "a/send", "inside"}, {"a/intended", "a/start", "inside"},
+		{"a/send", "b/recv", "transfer"}, {"a/start", "b/end", "transfer"},
 	} {
 		p, q := strings.Split(test.from, "/"), strings.Split(test.to, "/")
 		if got := kindOf(between, point{p[0], p[1]}, point{q[0], q[1]}); got != test.want {
@@ -160,7 +169,9 @@ func TestLinksInACircle(t *testing.T) {
 	for _, l := range [][2]uint64{{1, 2}, {2, 3}, {3, 2}} {
 		links.Records = append(links.Records, simrun.Record{ID: l[0], Child: l[1], IsLink: true})
 	}
-	a := analyze(t, write(t, append(channels, links)...), Options{Edges: [][2]string{{"a/recv", "b/recv"}}})
+	a := analyze(t, write(t, append(channels, links)...), Options{
+		Edges: [][2]string{{"a/recv", "b/recv"}},
+	})
 	if !mentions(a, "or in a circle") || !a.Partial {
 		t.Errorf("findings %v", a.Findings)
 	}
@@ -182,7 +193,8 @@ func TestReusedIDWithinTheBound(t *testing.T) {
 		channels[0].Records[i].Time, channels[1].Records[i].Time = at, at+10
 	}
 	a := analyze(t, write(t, channels...), Options{Edges: [][2]string{{"a/recv", "b/recv"}}})
-	if l := a.Legs[0].All; a.Work.Tuples != 2 || a.Points[1].Duplicates != 0 || l.Count != 2 || l.Undecided != 2 {
+	if l := a.Legs[0].All; a.Work.Tuples != 2 || a.Points[1].Duplicates != 0 || l.Count != 2 ||
+		l.Undecided != 2 {
 		t.Errorf("%d tuples, %d duplicates, %+v", a.Work.Tuples, a.Points[1].Duplicates, l)
 	}
 }
@@ -192,7 +204,9 @@ func channelsOf(ids ...[]uint64) []simrun.Channel {
 	for i, list := range ids {
 		c := simrun.Channel{Node: i, Name: string(rune('a'+i)) + "/recv"}
 		for k, id := range list {
-			c.Records = append(c.Records, simrun.Record{Time: simrun.Hz + uint64(k*1000+i*500_000), ID: id})
+			c.Records = append(c.Records, simrun.Record{
+				Time: simrun.Hz + uint64(k*1000+i*500_000), ID: id,
+			})
 		}
 		channels = append(channels, c)
 	}
@@ -219,9 +233,13 @@ func TestAPointThatFewTuplesPass(t *testing.T) {
 			last = id
 		}
 	}
-	channels := []simrun.Channel{{Node: 0, Name: "a/recv"}, {Node: 1, Name: "b/recv"}, {Node: 1, Name: "rare/recv"}}
+	channels := []simrun.Channel{
+		{Node: 0, Name: "a/recv"}, {Node: 1, Name: "b/recv"}, {Node: 1, Name: "rare/recv"},
+	}
 	add := func(i int, id uint64) {
-		channels[i].Records = append(channels[i].Records, simrun.Record{Time: simrun.Hz + id*1000 + uint64(i)*500_000, ID: id})
+		channels[i].Records = append(channels[i].Records, simrun.Record{
+			Time: simrun.Hz + id*1000 + uint64(i)*500_000, ID: id,
+		})
 	}
 	for id := range uint64(tuples) {
 		add(0, id)
@@ -254,10 +272,14 @@ func TestAPointThatFewTuplesPass(t *testing.T) {
 		}
 	}
 	a = analyze(t, write(t, channels...), Options{partitions: 6})
-	if !mentions(a, "1 tuples pass points in an order that is not known, such as b/recv and rare/recv") || !a.Partial {
+	if !mentions(
+		a, "1 tuples pass points in an order that is not known, such as b/recv and rare/recv") ||
+		!a.Partial {
 		t.Errorf("findings %v", a.Findings)
 	}
-	a = analyze(t, write(t, channels...), Options{partitions: 6, Edges: [][2]string{{"a/recv", "b/recv"}, {"a/recv", "rare/recv"}}})
+	a = analyze(t, write(t, channels...), Options{
+		partitions: 6, Edges: [][2]string{{"a/recv", "b/recv"}, {"a/recv", "rare/recv"}},
+	})
 	if a.Partial {
 		t.Errorf("declared: findings %v", a.Findings)
 	}
@@ -267,7 +289,8 @@ func TestReceivedBeforeSentIsFound(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{1, 2, 3, 4})
 	channels[1].Records[2].Time = simrun.Hz / 2 // tuple 3 is long there when it is sent
 	a := analyze(t, write(t, channels...), Options{Edges: [][2]string{{"a/recv", "b/recv"}}})
-	if l := a.Legs[0].All; l.After != 1 || l.Before != 3 || !mentions(a, "tuple 3 was at a/recv on A surely after it was at b/recv") || !a.Partial {
+	if l := a.Legs[0].All; l.After != 1 || l.Before != 3 ||
+		!mentions(a, "tuple 3 was at a/recv on A surely after it was at b/recv") || !a.Partial {
 		t.Errorf("%+v, findings %v", l, a.Findings)
 	}
 }
@@ -284,7 +307,9 @@ func TestBackwardsAreTheSame(t *testing.T) {
 		channels[1].Records[i].Time -= simrun.Hz / 2
 	}
 	dir := write(t, channels...)
-	for _, o := range []Options{{Workers: 1}, {Workers: 3}, {Durations: func(DurationRow) error { return nil }}, {Workers: 2, partitions: 1}} {
+	for _, o := range []Options{{Workers: 1}, {Workers: 3}, {Durations: func(DurationRow) error {
+		return nil
+	}}, {Workers: 2, partitions: 1}} {
 		o.Edges = [][2]string{{"a/recv", "b/recv"}}
 		a := analyze(t, dir, o)
 		for id := range uint64(maxBackwards + 1) {
@@ -312,10 +337,14 @@ func TestSlowestAreOfAll(t *testing.T) {
 			}
 			return nil
 		}})
-		slices.SortFunc(rows, func(a, b DurationRow) int { return cmp.Or(cmp.Compare(b.Lo, a.Lo), cmp.Compare(a.ID, b.ID)) })
+		slices.SortFunc(rows, func(a, b DurationRow) int {
+			return cmp.Or(cmp.Compare(b.Lo, a.Lo), cmp.Compare(a.ID, b.ID))
+		})
 		for i := range 10 {
-			if len(rows) != 5000 || uint64(together.Slowest[i].ID) != rows[i].ID || uint64(alone.Slowest[i].ID) != rows[i].ID {
-				t.Errorf("%d stages, the %d. slowest of %d is %d, not %d or %d", stages, i+1, len(rows), rows[i].ID, together.Slowest[i].ID, alone.Slowest[i].ID)
+			if len(rows) != 5000 || uint64(together.Slowest[i].ID) != rows[i].ID ||
+				uint64(alone.Slowest[i].ID) != rows[i].ID {
+				t.Errorf("%d stages, the %d. slowest of %d is %d, not %d or %d", stages, i+1,
+					len(rows), rows[i].ID, together.Slowest[i].ID, alone.Slowest[i].ID)
 			}
 		}
 	}
@@ -333,18 +362,25 @@ func TestAWholeWayOfOneLegIsToldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := openRun(t, parent, "r")
-	truth := func(_ string, _ uint64, _ string) (tscratio.Interval, bool) { return tscratio.At(7), true }
+	truth := func(_ string, _ uint64, _ string) (tscratio.Interval, bool) {
+		return tscratio.At(7), true
+	}
 	edges := [][2]string{{"a/recv", "b/recv"}}
 	rows := 0
 	for name, o := range map[string]Options{
-		"together": {}, "alone": {Durations: func(DurationRow) error { rows++; return nil }}, "no slowest": {Slowest: -1}, "two workers": {Workers: 2, partitions: 1},
+		"together": {}, "alone": {Durations: func(DurationRow) error {
+			rows++
+			return nil
+		}}, "no slowest": {Slowest: -1}, "two workers": {Workers: 2, partitions: 1},
 	} {
 		o.Edges, o.Truth = edges, truth
 		a := analyze(t, dir, o)
-		if len(a.Legs) != 1 || len(a.EndToEnd) != 0 || a.Legs[0].All.Count != 4 || a.Legs[0].Whole != 4 || a.Held.Count != 4 {
+		if len(a.Legs) != 1 || len(a.EndToEnd) != 0 || a.Legs[0].All.Count != 4 ||
+			a.Legs[0].Whole != 4 || a.Held.Count != 4 {
 			t.Errorf("%s: legs %+v, end to end %+v, held %+v", name, a.Legs, a.EndToEnd, a.Held)
 		}
-		if want := max(4+4*o.Slowest, 0); len(a.Slowest) != want || want > 0 && a.Slowest[0].ID != 4 {
+		if want := max(4+4*o.Slowest, 0); len(a.Slowest) != want ||
+			want > 0 && a.Slowest[0].ID != 4 {
 			t.Errorf("%s: slowest %+v", name, a.Slowest)
 		}
 		var before int
@@ -367,17 +403,25 @@ func TestAWholeWayPastAPointIsNoLeg(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{2, 4})
 	channels = append(channels, simrun.Channel{Node: 0, Name: "c/recv"})
 	for id := range uint64(4) {
-		channels[2].Records = append(channels[2].Records, simrun.Record{Time: 2*simrun.Hz + id, ID: id + 1})
+		channels[2].Records = append(channels[2].Records, simrun.Record{
+			Time: 2*simrun.Hz + id, ID: id + 1,
+		})
 	}
-	a := analyze(t, write(t, channels...), Options{Edges: [][2]string{{"a/recv", "b/recv"}, {"b/recv", "c/recv"}}})
+	a := analyze(t, write(t, channels...), Options{
+		Edges: [][2]string{{"a/recv", "b/recv"}, {"b/recv", "c/recv"}},
+	})
 	counts := map[string]uint64{}
 	for _, l := range append(a.Legs, a.EndToEnd...) {
 		counts[l.From+" "+l.To+" "+l.Kind] = l.All.Count
 		if l.Whole != 0 {
-			t.Errorf("%d went their whole way from %s to %s, where %s is", l.Whole, l.From, l.To, "b/recv")
+			t.Errorf("%d went their whole way from %s to %s, where %s is", l.Whole, l.From, l.To,
+				"b/recv")
 		}
 	}
-	want := map[string]uint64{"a/recv b/recv transfer": 2, "b/recv c/recv transfer": 2, "a/recv c/recv transfer": 2, "a/recv c/recv end-to-end": 4}
+	want := map[string]uint64{
+		"a/recv b/recv transfer": 2, "b/recv c/recv transfer": 2, "a/recv c/recv transfer": 2,
+		"a/recv c/recv end-to-end": 4,
+	}
 	if !maps.Equal(counts, want) {
 		t.Errorf("legs %v, want %v", counts, want)
 	}
@@ -385,7 +429,9 @@ func TestAWholeWayPastAPointIsNoLeg(t *testing.T) {
 
 func TestDisorderAsRFC4737(t *testing.T) {
 	other := uint64(7) << originShift // of another origin, whose own ids are in order; a copy is behind itself, and late only behind a greater one
-	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3, 4, 5, 6}, []uint64{1, 1, 4, other, 2, 3, other + 1, 5, 5, 6})...), Options{})
+	a := analyze(t, write(t,
+		channelsOf([]uint64{1, 2, 3, 4, 5, 6},
+			[]uint64{1, 1, 4, other, 2, 3, other + 1, 5, 5, 6})...), Options{})
 	for _, p := range a.Points {
 		want := map[string]uint64{"a/recv": 0, "b/recv": 2}[p.Name]
 		if p.Disordered != want {
@@ -433,9 +479,11 @@ func TestDisorderOfManyWritersAndOrigins(t *testing.T) {
 	}
 	a := analyze(t, openRun(t, parent, "many"), Options{})
 	if a.Points[0].Disordered != 1 || a.Points[1].Disordered != 0 {
-		t.Errorf("%d late of two writers, %d of many origins", a.Points[0].Disordered, a.Points[1].Disordered)
+		t.Errorf("%d late of two writers, %d of many origins", a.Points[0].Disordered,
+			a.Points[1].Disordered)
 	}
-	if !mentions(a, "the ids at b/recv are of more than") || mentions(a, "the ids at a/recv are of more than") {
+	if !mentions(a, "the ids at b/recv are of more than") ||
+		mentions(a, "the ids at a/recv are of more than") {
 		t.Errorf("findings %v", a.Findings)
 	}
 }
@@ -452,7 +500,9 @@ func TestScratchIsBounded(t *testing.T) {
 	if a.Work.Scratch_bytes < 200_000*2*16/2 || a.Legs[0].All.Count != 200_000 {
 		t.Errorf("%d bytes of scratch, %d durations", a.Work.Scratch_bytes, a.Legs[0].All.Count)
 	}
-	_, err := Run(context.Background(), dir, Options{Memory_bytes: 1 << 20, Scratch: scratch, Scratch_bytes: 1 << 20})
+	_, err := Run(context.Background(), dir, Options{
+		Memory_bytes: 1 << 20, Scratch: scratch, Scratch_bytes: 1 << 20,
+	})
 	if !errors.Is(err, ErrScratch) || !strings.Contains(err.Error(), "1048576 bytes") {
 		t.Error(err)
 	}
@@ -463,7 +513,8 @@ func TestScratchIsBounded(t *testing.T) {
 	cancelled, cancel := context.WithCancelCause(context.Background())
 	cancel(stopped)
 	// However many workers it ended, it is said once.
-	if _, err := Run(cancelled, dir, Options{Workers: 2}); !errors.Is(err, stopped) || strings.Count(err.Error(), stopped.Error()) != 1 {
+	if _, err := Run(cancelled, dir, Options{Workers: 2}); !errors.Is(err, stopped) ||
+		strings.Count(err.Error(), stopped.Error()) != 1 {
 		t.Error(err)
 	}
 }
@@ -481,7 +532,8 @@ func TestRunLengthAndCounters(t *testing.T) {
 		node                int
 		name                string
 		first, last, poison uint64
-	}{{0, "s#0/send", 2, 8, 0}, {1, "s#1/send", 3, 9, 0}, {0, "t#0/recv", 4, 9, 9}, {1, "t#1/recv", 4, 9, 10}} {
+	}{{0, "s#0/send", 2, 8, 0}, {1, "s#1/send", 3, 9, 0}, {0, "t#0/recv", 4, 9, 9},
+		{1, "t#1/recv", 4, 9, 10}} {
 		l, err := simrun.OpenLog(d, &nodes[c.node], c.name, "first-last", i)
 		if err != nil {
 			t.Fatal(err)
@@ -492,10 +544,14 @@ func TestRunLengthAndCounters(t *testing.T) {
 			}
 			return nodes[c.node].Reading(s * simrun.Hz)
 		}
-		row := logstore.FirstLast{Count: 5, FirstCounter: at(c.first), FirstID: 1, LastCounter: at(c.last), LastID: 5, Poison: at(c.poison)}
+		row := logstore.FirstLast{
+			Count: 5, FirstCounter: at(c.first), FirstID: 1, LastCounter: at(c.last), LastID: 5,
+			Poison: at(c.poison),
+		}
 		early := row // as long as the run lasts, what is known so far is kept
 		early.Count, early.LastCounter, early.Poison = 1, row.FirstCounter, 0
-		if err := errors.Join(l.Append(logstore.Block{FirstLasts: []logstore.FirstLast{early}}), l.Append(logstore.Block{FirstLasts: []logstore.FirstLast{row}}), l.Seal()); err != nil {
+		if err := errors.Join(l.Append(logstore.Block{FirstLasts: []logstore.FirstLast{early}}),
+			l.Append(logstore.Block{FirstLasts: []logstore.FirstLast{row}}), l.Seal()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -503,8 +559,13 @@ func TestRunLengthAndCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	samples := []logstore.Sample{{Counter: nodes[1].Reading(2 * simrun.Hz), Count: 10}, {Counter: nodes[1].Reading(3 * simrun.Hz), Count: 110}, {Counter: nodes[1].Reading(5 * simrun.Hz), Count: 120}}
-	if err := errors.Join(l.Append(logstore.Block{Samples: samples[:2]}), l.Append(logstore.Block{Samples: samples[2:]}), l.Seal()); err != nil {
+	samples := []logstore.Sample{
+		{Counter: nodes[1].Reading(2 * simrun.Hz), Count: 10},
+		{Counter: nodes[1].Reading(3 * simrun.Hz), Count: 110},
+		{Counter: nodes[1].Reading(5 * simrun.Hz), Count: 120},
+	}
+	if err := errors.Join(l.Append(logstore.Block{Samples: samples[:2]}),
+		l.Append(logstore.Block{Samples: samples[2:]}), l.Seal()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Complete(); err != nil {
@@ -517,7 +578,8 @@ func TestRunLengthAndCounters(t *testing.T) {
 	holds := func(i Interval, truth int64) bool {
 		return i.Lo_cycles <= truth+1 && truth-1 <= i.Hi_cycles && i.Hi_cycles-i.Lo_cycles < 200_000
 	}
-	if a.Length == nil || !holds(a.Length.Interval, truth(2, 10)) || !a.Length.Poison || a.Length.Tuples != 10 || a.Length.To != "t#1/recv on B" {
+	if a.Length == nil || !holds(a.Length.Interval, truth(2, 10)) || !a.Length.Poison ||
+		a.Length.Tuples != 10 || a.Length.To != "t#1/recv on B" {
 		t.Errorf("run length %+v, want %d cycles", a.Length, truth(2, 10))
 	}
 	if len(a.Counters) != 1 || a.Counters[0].Total != 120 || len(a.Counters[0].Periods) != 2 {
@@ -528,14 +590,16 @@ func TestRunLengthAndCounters(t *testing.T) {
 		if p.Count != want.Count || !holds(p.Length, []int64{truth(2, 3), truth(3, 5)}[i]) {
 			t.Errorf("period %d: %+v", i, p)
 		}
-		if off := int64(uint64(p.From_cycles) - nodes[0].Reading(uint64(2+i)*simrun.Hz)); max(off, -off) > 100_000 {
+		if off := int64(uint64(p.From_cycles) - nodes[0].Reading(uint64(2+i)*simrun.Hz)); max(off,
+			-off) > 100_000 {
 			t.Errorf("period %d begins %d cycles from where it does", i, off)
 		}
 	}
 }
 
 func TestPointsAreThoseOfChannels(t *testing.T) {
-	for i, p := range []string{channel.PointRecv, channel.PointStart, channel.PointEnd, channel.PointSend} {
+	for i, p := range []string{channel.PointRecv, channel.PointStart, channel.PointEnd,
+		channel.PointSend} {
 		if pointOrder[p] != i+1 {
 			t.Errorf("point %q is number %d", p, pointOrder[p])
 		}
@@ -543,7 +607,8 @@ func TestPointsAreThoseOfChannels(t *testing.T) {
 	if len(pointOrder) != 4 || poison != channel.Poison {
 		t.Error("the analysis has points, or a poison, of its own")
 	}
-	for e, p := range []string{sent: returntrip.PointSent, arrived: returntrip.PointArrived, acknowledged: returntrip.PointAcknowledged, echoed: returntrip.PointEchoed} {
+	for e, p := range []string{sent: returntrip.PointSent, arrived: returntrip.PointArrived,
+		acknowledged: returntrip.PointAcknowledged, echoed: returntrip.PointEchoed} {
 		if tripPoints[p] != tripEvent(e) {
 			t.Errorf("return trips have a point %q", p)
 		}
@@ -567,10 +632,12 @@ func TestAnswerAsJSON(t *testing.T) {
 	if err != nil || !bytes.Equal(text, again) {
 		t.Errorf("it is not read back as it was, %v", err)
 	}
-	if !bytes.Contains(text, []byte(`"reading":"`)) || !bytes.Contains(text, []byte(`"id":"1125899`)) {
+	if !bytes.Contains(text, []byte(`"reading":"`)) ||
+		!bytes.Contains(text, []byte(`"id":"1125899`)) {
 		t.Error("readings and ids are not strings")
 	}
-	if !bytes.Contains(text, []byte(`"percent":99.999,`)) || !bytes.Contains(text, []byte(`"percent":1,`)) {
+	if !bytes.Contains(text, []byte(`"percent":99.999,`)) ||
+		!bytes.Contains(text, []byte(`"percent":1,`)) {
 		t.Error("percentiles do not go from 1 to 99.999")
 	}
 }

@@ -24,8 +24,10 @@ func TestManySamples(t *testing.T) {
 			left -= len(rows)
 		}
 		all := s.all()
-		if len(all) > maxSamples+1 || len(all) < min(n, maxSamples/2) || all[len(all)-1].Count != count || s.backwards != 0 {
-			t.Errorf("of %d samples %d are kept, to %d of %d", n, len(all), all[len(all)-1].Count, count)
+		if len(all) > maxSamples+1 || len(all) < min(n, maxSamples/2) ||
+			all[len(all)-1].Count != count || s.backwards != 0 {
+			t.Errorf("of %d samples %d are kept, to %d of %d", n, len(all), all[len(all)-1].Count,
+				count)
 		}
 		for i := 1; i < len(all); i++ {
 			if all[i].Counter <= all[i-1].Counter || all[i].Count < all[i-1].Count {
@@ -50,7 +52,9 @@ func TestSamplesThatGoBack(t *testing.T) {
 	}
 	var rows []logstore.Sample
 	for i, count := range []uint64{10, 20, 5, 30, 1 << 63, 40} {
-		rows = append(rows, logstore.Sample{Counter: nodes[0].Reading(uint64(2+i) * simrun.Hz), Count: count})
+		rows = append(rows, logstore.Sample{
+			Counter: nodes[0].Reading(uint64(2+i) * simrun.Hz), Count: count,
+		})
 	}
 	rows = append(rows, logstore.Sample{Counter: 1, Count: 1<<63 + 1})
 	if err := l.Append(logstore.Block{Samples: rows}); err != nil {
@@ -63,7 +67,8 @@ func TestSamplesThatGoBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := analyze(t, openRun(t, parent, "back"), Options{Reference: "A"})
-	if len(a.Counters) != 1 || !mentions(a, "3 samples of n/recv on node A count less") || !a.Partial {
+	if len(a.Counters) != 1 || !mentions(a, "3 samples of n/recv on node A count less") ||
+		!a.Partial {
 		t.Fatalf("counters %+v, findings %v", a.Counters, a.Findings)
 	}
 	sum := uint64(10)

@@ -65,9 +65,13 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 		bitsOf = uint(in.options.partitions)
 	}
 	// What is open takes at most an eighth of the memory.
-	chunkRows := int(min(max(uint64(in.options.Memory_bytes)/8/uint64(workers)>>bitsOf/16, 64), 4096))
-	out := &scattered{events: newStore[logstore.Event](s, bitsOf, chunkRows), told: make([]told, len(in.sources))}
-	out.byPar, out.byKid = newStore[logstore.Link](s, bitsOf, min(chunkRows, 256)), newStore[logstore.Link](s, bitsOf, min(chunkRows, 256))
+	chunkRows := int(
+		min(max(uint64(in.options.Memory_bytes)/8/uint64(workers)>>bitsOf/16, 64), 4096))
+	out := &scattered{
+		events: newStore[logstore.Event](s, bitsOf, chunkRows), told: make([]told, len(in.sources)),
+	}
+	out.byPar, out.byKid = newStore[logstore.Link](s, bitsOf, min(chunkRows, 256)),
+		newStore[logstore.Link](s, bitsOf, min(chunkRows, 256))
 
 	if slices.ContainsFunc(in.sources, func(s source) bool { return s.trip != noTrip }) {
 		out.returns = newStore[logstore.Event](s, bitsOf, min(chunkRows, 256))
@@ -78,7 +82,10 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	failed := make([]error, workers)
 	for w := range workers {
 		group.Go(func() {
-			r := &reader{in: in, out: out, axes: axes, events: out.events.appender(), byPar: out.byPar.appender(), byKid: out.byKid.appender()}
+			r := &reader{
+				in: in, out: out, axes: axes, events: out.events.appender(),
+				byPar: out.byPar.appender(), byKid: out.byKid.appender(),
+			}
 			if out.returns != nil {
 				r.returns = out.returns.appender()
 			}
@@ -88,7 +95,8 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 					break
 				}
 				r.report = func(rows int) {
-					in.progress(0.5*float64(done.Add(int64(rows)))/float64(max(total, 1)), "reading logs")
+					in.progress(0.5*float64(done.Add(int64(rows)))/float64(max(total, 1)),
+						"reading logs")
 				}
 				failed[w] = r.source(ctx, i)
 			}
@@ -109,7 +117,9 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 func together(failed []error) error {
 	var told []error
 	for _, err := range failed {
-		if err != nil && !slices.ContainsFunc(told, func(t error) bool { return t.Error() == err.Error() }) {
+		if err != nil && !slices.ContainsFunc(told, func(t error) bool {
+			return t.Error() == err.Error()
+		}) {
 			told = append(told, err)
 		}
 	}
@@ -202,7 +212,9 @@ func (t *told) noteHandler(kind, settings string) {
 // block takes the events of one block, which it may change.
 func (r *reader) block(source int, t *told, o *order, axis *axis, events []logstore.Event) {
 	if filter := &r.in.options.Filter; len(filter.IDs) > 0 {
-		events = slices.DeleteFunc(events, func(e logstore.Event) bool { return e.ID != poison && !filter.id(e.ID) })
+		events = slices.DeleteFunc(events, func(e logstore.Event) bool {
+			return e.ID != poison && !filter.id(e.ID)
+		})
 	}
 	a := r.events
 	if r.in.sources[source].trip != noTrip {

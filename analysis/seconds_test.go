@@ -117,7 +117,9 @@ func TestSecondsContainWhatTheFrequencyLeavesOpen(t *testing.T) {
 	for range 20_000 {
 		lo_mhz := 1e9 + rng.Int64N(5e12)
 		hi_mhz := lo_mhz + rng.Int64N(1<<rng.UintN(40)+1)
-		r := Reference{FrequencyLo_hz: float64(lo_mhz) / 1000, FrequencyHi_hz: float64(hi_mhz) / 1000}
+		r := Reference{
+			FrequencyLo_hz: float64(lo_mhz) / 1000, FrequencyHi_hz: float64(hi_mhz) / 1000,
+		}
 		middle := rng.Int64N(1<<rng.UintN(62)+1) - rng.Int64N(1<<rng.UintN(62)+1)
 		half := rng.Int64N(1<<rng.UintN(50) + 1)
 		i := Interval{middle - half, middle + half}
@@ -128,7 +130,8 @@ func TestSecondsContainWhatTheFrequencyLeavesOpen(t *testing.T) {
 				truth := new(big.Rat).SetFrac64(cycles, mhz)
 				truth.Mul(truth, big.NewRat(1000, 1))
 				if truth.Cmp(lo) < 0 || truth.Cmp(hi) > 0 {
-					t.Fatalf("%q does not contain %d cycles at %d mHz: %s s", text, cycles, mhz, truth.FloatString(15))
+					t.Fatalf("%q does not contain %d cycles at %d mHz: %s s", text, cycles, mhz,
+						truth.FloatString(15))
 				}
 			}
 		}

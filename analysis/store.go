@@ -66,7 +66,10 @@ func (s *scratch) write(b []byte) (int64, error) {
 	}
 	end := s.used.Add(int64(len(b)))
 	if end > s.most {
-		return 0, fmt.Errorf("write to scratch file in %q: more than %d bytes: allow more, or look at less: %w", s.directory, s.most, ErrScratch)
+		return 0,
+			fmt.Errorf(
+				"write to scratch file in %q: more than %d bytes: allow more, or look at less: %w",
+				s.directory, s.most, ErrScratch)
 	}
 	if _, err := s.file.WriteAt(b, end-int64(len(b))); err != nil {
 		return 0, fmt.Errorf("write to scratch file: %w", err)
@@ -114,7 +117,9 @@ type stint struct {
 }
 
 func newStore[T any](s *scratch, bits uint, chunkRows int) *store[T] {
-	return &store[T]{scratch: s, bits: bits, chunkRows: chunkRows, chunks: make([][]chunk[T], 1<<bits)}
+	return &store[T]{
+		scratch: s, bits: bits, chunkRows: chunkRows, chunks: make([][]chunk[T], 1<<bits),
+	}
 }
 
 func (s *store[T]) partitions() int { return len(s.chunks) }
@@ -129,7 +134,8 @@ func rowBytes[T any]() int64 {
 
 // bytesOf looks at rows as bytes. The file is this process's own.
 func bytesOf[T any](rows []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(rows))), len(rows)*int(rowBytes[T]()))
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(rows))),
+		len(rows)*int(rowBytes[T]()))
 }
 
 // each tells of a partition's rows, of one source after another, where they are in memory. Those of the file are read into the buffer, which is

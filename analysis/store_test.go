@@ -22,7 +22,10 @@ func TestStore(t *testing.T) {
 		want := make([][]row, st.partitions())
 		appenders := []*appender[logstore.Event]{st.appender(), st.appender()}
 		for range 1000 {
-			r := row{logstore.Event{Counter: rng.Uint64() >> 1, ID: rng.Uint64N(100 << pageBits)}, uint16(rng.IntN(3))}
+			r := row{
+				logstore.Event{Counter: rng.Uint64() >> 1, ID: rng.Uint64N(100 << pageBits)},
+				uint16(rng.IntN(3)),
+			}
 			a, p := appenders[rng.IntN(2)], st.partition(r.ID)
 			want[p] = append(want[p], r)
 			if rng.IntN(2) == 0 {
@@ -41,7 +44,8 @@ func TestStore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if left := s.memory.Load(); left < 0 || left == memory && memory > 1<<12 || (s.used.Load() == 0) != (memory == 1<<30) {
+		if left := s.memory.Load(); left < 0 || left == memory && memory > 1<<12 ||
+			(s.used.Load() == 0) != (memory == 1<<30) {
 			t.Errorf("of %d bytes %d are left, %d are in the file", memory, left, s.used.Load())
 		}
 		for p := range want {
@@ -75,7 +79,8 @@ func TestStore(t *testing.T) {
 					want[p] = nil
 				}
 				if !slices.Equal(got, want[p]) || len(events) != len(got) {
-					t.Errorf("with %d bytes, partition %d, time %d: %d rows of %d with their sources, %d without", memory, p, k, len(got), len(want[p]), len(events))
+					t.Errorf("with %d bytes, partition %d, time %d: %d rows of %d with their "+
+						"sources, %d without", memory, p, k, len(got), len(want[p]), len(events))
 				}
 			}
 		}
@@ -93,11 +98,15 @@ func TestStore(t *testing.T) {
 func TestPartitionsFitIntoMemory(t *testing.T) {
 	rng := seed.Random(t)
 	for range 10_000 {
-		events, memory, workers := uint64(1)<<rng.IntN(40), int64(1)<<(20+rng.IntN(15)), 1+rng.IntN(64)
+		events, memory, workers := uint64(1)<<rng.IntN(40), int64(1)<<(20+rng.IntN(15)),
+			1+rng.IntN(64)
 		n := partitionBits(events, memory, workers)
 		gathered := events >> n * 32 * uint64(workers)
-		if n < 6 || n > 14 || n < 14 && gathered > uint64(memory)/4 || n > 6 && gathered*2 < uint64(memory)/8 {
-			t.Fatalf("%d events, %d bytes, %d workers: 2^%d partitions, of which %d bytes are gathered", events, memory, workers, n, gathered)
+		if n < 6 || n > 14 || n < 14 && gathered > uint64(memory)/4 ||
+			n > 6 && gathered*2 < uint64(memory)/8 {
+			t.Fatalf(
+				"%d events, %d bytes, %d workers: 2^%d partitions, of which %d bytes are gathered",
+				events, memory, workers, n, gathered)
 		}
 	}
 }

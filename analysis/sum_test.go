@@ -12,7 +12,8 @@ import (
 // The sums are exact, whether durations are short or of years, and however many come at once.
 func TestSumsAreExact(t *testing.T) {
 	r := seed.Random(t)
-	for _, largest := range []int64{1 << 20, math.MaxInt64 >> 16, math.MaxInt64>>16 + 1, math.MaxInt64 / 2} {
+	for _, largest := range []int64{1 << 20, math.MaxInt64 >> 16, math.MaxInt64>>16 + 1,
+		math.MaxInt64 / 2} {
 		for i, many := range []int{1, 1000, 1 << 16, 1<<16 + 1, 1 << 16, 1<<16 + 1} {
 			share := []int{50, 50, 0, 0, 100, 100}[i] // in percent, of those below 0
 			var d distribution
@@ -39,7 +40,8 @@ func TestSumsAreExact(t *testing.T) {
 				got := new(big.Int).Lsh(big.NewInt(s.got.hi), 64)
 				got.Add(got, new(big.Int).SetUint64(s.got.lo))
 				if got.Cmp(s.want) != 0 {
-					t.Errorf("%d at once of up to %d: sum of %s ends is %v, want %v", many, largest, s.name, got, s.want)
+					t.Errorf("%d at once of up to %d: sum of %s ends is %v, want %v", many, largest,
+						s.name, got, s.want)
 				}
 			}
 		}
