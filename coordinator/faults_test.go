@@ -439,14 +439,8 @@ func (f *realFleet) hold(but string) (bounds int, untrue []string) {
 	return bounds, untrue
 }
 
-// TestPrivilegedFaults is ten virtual nodes in namespaces, whose clients are killed, stopped, cut off and brought back, and a server that is
-// killed, at random moments of a sweep.
-func TestPrivilegedFaults(t *testing.T) {
-	privileged.Need(t)
-	runFaults(t, 4)
-}
-
-// TestBarFaults is the same for the record, at full size.
+// TestBarFaults is ten virtual nodes in namespaces. Clients are killed, stopped, cut off and brought
+// back, and the server is killed, at random moments of a sweep.
 func TestBarFaults(t *testing.T) {
 	size := proof.Begin(t)
 	bar := proof.Bar{Name: "sweep of the living among 10 nodes with faults", Limit: 3, Unit: "× the normal time", Timing: true}

@@ -24,18 +24,8 @@ type withstood struct {
 	peak_MB float64 // memory of the server's process
 }
 
-// TestPrivilegedHostileMember is ten virtual nodes in namespaces, of which one has a key and does
-// whatever it likes.
-func TestPrivilegedHostileMember(t *testing.T) {
-	privileged.Need(t)
-	for _, b := range hostileMember(t, 8*time.Second).bars() {
-		if t.Log(b); b.Verdict() == proof.Missed {
-			t.Error(b)
-		}
-	}
-}
-
-// TestBarHostileMember is the same for the record.
+// TestBarHostileMember is ten virtual nodes in namespaces, of which one has a key and does whatever
+// it likes.
 func TestBarHostileMember(t *testing.T) {
 	lasts := 10 * time.Second
 	if proof.Begin(t) == proof.Full {

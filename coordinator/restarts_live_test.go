@@ -13,11 +13,6 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-func TestPrivilegedRestartsInARun(t *testing.T) {
-	privileged.Need(t)
-	liveRestarts(t, 4, 20_000).want(t)
-}
-
 // TestBarRestarts is for the record: runs in memory, and one of processes in namespaces.
 func TestBarRestarts(t *testing.T) {
 	simulated, live, restarts := 120_000, 20_000, 4
