@@ -7,17 +7,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// maxBins is how many bins the time axis has at most.
+// maxBins is the largest number of bins on the time axis.
 const maxBins = 256
 
-// axis turns a node's readings into bins: about, which is enough for what is drawn over time.
+// axis maps a node's readings to bins. It is approximate, which suffices for plots over time.
 type axis struct {
-	base  uint64 // the first reading of the first bin
+	base  uint64 // the first reading of bin 0
 	scale uint64 // bin = (reading - base)·scale / 2^64
 	count int    // 0: the node has no place on the time axis
 }
 
-// bin is the bin of a reading; false where it lies off the axis by more than a bin: by less it may be the mapping that is off.
+// bin returns the bin of a reading. It is false for a reading more than a bin off the axis; less
+// than that may be an error of the mapping.
 func (a *axis) bin(reading uint64) (int, bool) {
 	if a.count == 0 {
 		return 0, false
@@ -30,7 +31,7 @@ func (a *axis) bin(reading uint64) (int, bool) {
 	return int(min(n, uint64(a.count-1))), n <= uint64(a.count)
 }
 
-// edge is the first reading of a bin; the largest there is if the bin begins behind it.
+// edge is the first reading of a bin, or the largest reading if the bin begins beyond it.
 func (a *axis) edge(bin int) uint64 {
 	if uint64(bin) >= a.scale {
 		return math.MaxUint64
@@ -46,17 +47,20 @@ func (a *axis) edge(bin int) uint64 {
 	return at
 }
 
-// stretch is from where on, and over how many cycles, readings are in the bin of one that is in it.
+// stretch returns where the readings begin that share the bin of a given reading, and how many
+// cycles they span. bin is the bin of that reading.
 func (a *axis) stretch(bin int, reading uint64) (from, length uint64) {
 	from = min(a.edge(bin), reading)
 	return from, max(a.edge(bin+1), reading) - from
 }
 
-// axes lays one time axis over the counters of all nodes: over all readings that can be placed on the reference's. Of a reading that cannot
-// be placed, or of the reference far from all that it was measured with, nothing is known but that it is wrong or of another time: then the axis
-// ends where measuring did, so that one wild counter leaves the others their bins.
+// axes lays one time axis over the counters of all nodes. It covers all readings that can be placed
+// on the reference's counter. A reading that cannot be placed is wrong or of another time, and so
+// is one of the reference far from all its measurements. The axis then ends where the measurements
+// do, so that one wild counter leaves bins for the others.
 func (in *input) axes(t *timer) (Bins, []axis) {
-	measured := make([]tscratio.Interval, len(in.nodes)) // of its readings; invalid: it is not related
+	// of each node's readings; invalid: it is not related
+	measured := make([]tscratio.Interval, len(in.nodes))
 	reference := in.clocks.reference
 	all := tscratio.Interval{Lo: math.MaxUint64}
 	for i := range in.nodes {
@@ -84,7 +88,7 @@ func (in *input) axes(t *timer) (Bins, []axis) {
 		return Bins{}, make([]axis, len(in.nodes))
 	}
 	width := max((hi-lo)/(maxBins-1), 1)
-	if width >= 1<<53 { // every reader of JSON is to hold it exactly
+	if width >= 1<<53 { // so that every reader of JSON holds it exactly
 		width = (width | (1<<4 - 1)) + 1
 	}
 	b := Bins{From_cycles: Reading(lo), Width_cycles: width, Count: int((hi-lo)/width) + 1}
@@ -95,8 +99,8 @@ func (in *input) axes(t *timer) (Bins, []axis) {
 	return b, axes
 }
 
-// seen is from where to where the readings of a source lie on the reference's counter, as far as its node was measured; invalid where
-// none does.
+// seen is where the readings of a source lie on the reference's counter, as far as its node was
+// measured. It is invalid if none of them can be placed.
 func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 	s := &t.in.sources[source]
 	none := tscratio.Interval{Lo: math.MaxUint64}
@@ -106,7 +110,7 @@ func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 		}
 		return none
 	}
-	// The reference's own readings can be placed wherever they are.
+	// The reference's own readings can be placed at any distance.
 	near := tscratio.Interval{
 		Lo: measured.Lo - min(measured.Lo, measured.Width()),
 		Hi: measured.Hi + min(math.MaxUint64-measured.Hi, measured.Width()),
@@ -133,7 +137,7 @@ func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 	return tscratio.Interval{Lo: lo, Hi: hi}
 }
 
-// axisOf is the time axis on a node's counter; hi is its end on the reference's.
+// axisOf is the time axis on a node's counter; hi is its end on the reference's counter.
 func (in *input) axisOf(node int, b Bins, hi uint64) axis {
 	lo, width := uint64(b.From_cycles), float64(b.Width_cycles)
 	a := axis{base: lo, count: b.Count}

@@ -10,20 +10,23 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// Claim is what a node's NTP daemon claimed between two readings of the node's counter: that its clock is off UTC by Bound_ns at the
-// most; or, which is the same claim, by Offset_ns, with an error of the rest. It is a baseline to compare with, and nothing here rests on it.
+// Claim is what a node's NTP daemon claimed between two readings of the node's counter. It claimed
+// that its clock is off UTC by at most Bound_ns. Put differently, the clock is off by Offset_ns,
+// with the rest of Bound_ns as error. Claims are a baseline for comparison; nothing else rests on
+// them.
 type Claim struct {
 	CounterLo, CounterHi uint64
 	Bound_ns             uint64
 	Offset_ns            int64
-	Synchronised         bool // else it claimed nothing
+	Synchronised         bool // otherwise it claimed nothing
 }
 
-// maxClaims is how many claims are read of a node: those of twelve days.
+// maxClaims is how many claims of a node are read: those of twelve days.
 const maxClaims = 1 << 20
 
-// Claims reads what a node's NTP daemon claimed during an epoch of a run, in the order in which it did. The error wraps fs.ErrNotExist where nothing was
-// kept. What can be read of a damaged file comes with an error that wraps *logstore.CorruptionError.
+// Claims reads what a node's NTP daemon claimed during an epoch of a run, oldest first. The error
+// wraps fs.ErrNotExist if nothing was kept. If the file is damaged, Claims returns what can be read
+// and an error that wraps *logstore.CorruptionError.
 func Claims(dir *runs.Directory, node, epoch string) ([]Claim, error) {
 	file, err := dir.OpenBaseline(node)
 	if err != nil {

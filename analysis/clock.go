@@ -13,11 +13,11 @@ import (
 
 func cmpStrings(a, b string) int { return strings.Compare(a, b) }
 
-// clocks are the counters of a run and what relates them.
+// clocks are the counters of a run and the relations between them.
 type clocks struct {
 	closure   *tscratio.Closure
 	pairs     []pairClock
-	reference int // index of the node
+	reference int // index of the reference node
 }
 
 type pairClock struct {
@@ -26,10 +26,11 @@ type pairClock struct {
 	intoA, intoB *tscratio.Relation
 }
 
-// boundSamples is at how many readings a pair's bound is looked at.
+// boundSamples is the number of readings at which a pair's bound is computed.
 const boundSamples = 101
 
-// boundTo is the median half-width of one node's readings in another's cycles; false where they are not related.
+// boundTo is the median half-width of readings of one node, translated into another's cycles. It is
+// false if the nodes are not related.
 func (c *clocks) boundTo(from, into string) (uint64, bool) {
 	widths := c.boundsTo(from, into)
 	if len(widths) == 0 {
@@ -39,13 +40,14 @@ func (c *clocks) boundTo(from, into string) (uint64, bool) {
 	return widths[len(widths)/2], true
 }
 
-// boundsTo are the half-widths of readings of one node, spread evenly over what is known, in another's cycles.
+// boundsTo are the half-widths of readings of one node, translated into another's cycles. The
+// readings are evenly spaced over the time in which the two were measured.
 func (c *clocks) boundsTo(from, into string) []uint64 {
 	v, err := c.closure.View(from, into)
 	if err != nil {
 		return nil
 	}
-	of := c.between(v, from, into) // beyond its measurements every bound grows
+	of := c.between(v, from, into) // beyond the measurements every bound grows
 	lo, hi := of.Lo, of.Hi
 	var widths []uint64
 	for i := range uint64(boundSamples) {
@@ -57,7 +59,8 @@ func (c *clocks) boundsTo(from, into string) []uint64 {
 	return widths
 }
 
-// measured are the readings of one node between which it was measured against another; false where the two are not related.
+// measured is the range of readings of one node over which it was measured against another. It is
+// false if the two are not related.
 func (c *clocks) measured(from, into string) (tscratio.Interval, bool) {
 	v, err := c.closure.View(from, into)
 	if err != nil {
@@ -67,7 +70,8 @@ func (c *clocks) measured(from, into string) (tscratio.Interval, bool) {
 	return of, of.Valid()
 }
 
-// between are the readings of a view from the first measurement of the two nodes to the last; all of the view where only others measured both.
+// between is the range of a view's readings from the first measurement of the two nodes to the
+// last. If only other nodes measured them, it is the whole view.
 func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Interval) {
 	of.Lo, of.Hi = v.Limits()
 	for _, p := range c.pairs {
@@ -80,10 +84,11 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 	return of
 }
 
-// chooseReference takes the node that was asked for, or the one with the smallest median bound to the others.
+// chooseReference takes the node that was asked for, or else the one with the smallest median bound
+// to the others.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
-	// Of a node that is several, the best is taken unless it is named with its epoch.
+	// A node with several epochs counts once for each. The best is taken unless one is named.
 	candidate := func(n nodeInput) bool {
 		return wanted == "" || n.Name == wanted || n.node == wanted
 	}
@@ -111,7 +116,7 @@ func (in *input) chooseReference() error {
 				bounds = append(bounds, b)
 			}
 		}
-		// A node that more others can be seen from comes first: a bound to few is no merit.
+		// A node that is related to more others wins: small bounds to few nodes are no merit.
 		slices.Sort(bounds)
 		median := uint64(math.MaxUint64)
 		if len(bounds) > 0 {
@@ -121,7 +126,8 @@ func (in *input) chooseReference() error {
 			in.clocks.reference, related, best = i, len(bounds), median
 		}
 	}
-	if related == 0 && wanted == "" { // nothing is related: at least what happened on a node with logs can be told
+	// Nothing is related. At least what happened on one node with logs can be answered.
+	if related == 0 && wanted == "" {
 		for _, s := range in.sources {
 			in.clocks.reference = s.node
 			break
@@ -130,13 +136,13 @@ func (in *input) chooseReference() error {
 	return nil
 }
 
-// timer finds durations and places between sources, each a node. One goroutine may use it.
+// timer computes durations between sources and places their events. Only one goroutine may use it.
 type timer struct {
 	in     *input
 	ways   []*tscratio.Ways // by first·nodes + second; nil: not asked for yet
 	views  []*tscratio.View // into the reference
-	none   []error          // by first·nodes + second: why there is no way
-	known  []*known         // by first·nodes + second, where there is a way
+	none   []error          // by first·nodes + second: why there is no Ways
+	known  []*known         // by first·nodes + second, where there is a Ways
 	nodeOf []int32          // by source
 	slack  []int64          // by source: how far a stamp may be off, in reference cycles
 }
@@ -156,13 +162,14 @@ func newTimer(in *input) *timer {
 	return t
 }
 
-// inReference is some cycles of a node in cycles of the reference, generously: for what need not be exact but enough.
+// inReference converts cycles of a node to cycles of the reference. It rounds up generously: the
+// result need not be exact, only large enough.
 func (in *input) inReference(node int, cycles int64) int64 {
 	if c := math.Ceil(
 		float64(cycles) * in.rateOf(in.nodes[node].Name) * 1.01); c < mostSlack_cycles {
 		return int64(c) + 1
 	}
-	return mostSlack_cycles // or a rate that is no number
+	return mostSlack_cycles // it is larger, or the rate is NaN
 }
 
 // mostSlack_cycles is more than any stamp is off.
@@ -170,7 +177,7 @@ const mostSlack_cycles = 1 << 40
 
 var errUnrelated = errors.New("the nodes are not related")
 
-// between is the duration from an event of one source to one of another.
+// between is the duration from an event of one source to an event of another.
 func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, error) {
 	a, b := int(t.nodeOf[first]), int(t.nodeOf[second])
 	k := a*len(t.in.nodes) + b
@@ -196,15 +203,16 @@ func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, erro
 	return d, err
 }
 
-// mostCycles is the longest duration that is told: decades. It leaves room for what is added to one and for the difference of two.
+// mostCycles is the longest duration that is reported: decades. It leaves room for adding a slack,
+// and for the difference of two durations.
 const mostCycles = 1 << 60
 
-// isDuration tells whether a span has ends that durations have, and did not overflow on its way.
+// isDuration reports whether a span has ends that a duration can have, so that nothing overflowed.
 func isDuration(s tscratio.Span) bool {
 	return -mostCycles <= s.Lo && s.Lo <= s.Hi && s.Hi <= mostCycles
 }
 
-// many finds durations between events of two nodes, as tscratio.Ways.Durations does.
+// many computes durations between events of two nodes, as tscratio.Ways.Durations does.
 func (t *timer) many(a, b int, xs, ys []uint64,
 	spans []tscratio.Span) (int, tscratio.Duration, error) {
 	k := a*len(t.in.nodes) + b
@@ -242,7 +250,7 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 	return n, d, nil
 }
 
-// trivial needs no relation: a run of one node has none.
+// trivial computes a duration without a relation: a run of one node has none.
 func trivial(x, y uint64, e int64) (tscratio.Duration, error) {
 	d := int64(y - x)
 	span := tscratio.Span{Lo: d - e, Hi: d + e}
@@ -267,8 +275,10 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 	return w
 }
 
-// known are the readings of two nodes that can be placed: of each on the other's counter and on the reference's. Whoever asks for others gets an error,
-// which takes the closure a thousand times longer than an answer takes, and a program that logs counters of its own making has millions.
+// known are the readings of two nodes that can be placed: each on the other's counter and on the
+// reference's. For any other reading the closure would return an error, which takes it a thousand
+// times longer than an answer. A program that logs counters of its own making has millions of
+// these.
 type known struct {
 	onOther, onReference [2]tscratio.Interval
 }
@@ -298,18 +308,18 @@ func (t *timer) limits(from, into int) (of tscratio.Interval) {
 	return of
 }
 
-// far tells whether nothing is known of how far two readings are apart.
+// far reports whether nothing is known about the distance of two readings.
 func (k *known) far(x, y uint64) bool {
 	return !k.onOther[0].Contains(x) && !k.onOther[1].Contains(y) &&
 		!(k.onReference[0].Contains(x) && k.onReference[1].Contains(y))
 }
 
-// place is where an event lies on the reference counter.
+// place is where an event lies on the reference's counter.
 func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.Verdict, error) {
 	node := t.in.sources[source].node
 	slack := uint64(t.slack[source])
 	if node == t.in.clocks.reference {
-		// What another core of the node would have read then.
+		// What another core of the node would have read at that moment.
 		n := t.in.nodes[node].described
 		e := n.CoreSlackCycles + n.QuantumCycles + slack
 		return tscratio.Interval{Lo: reading - min(reading, e), Hi: reading +

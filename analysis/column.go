@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// None is the value of a bin for which there is none: null in JSON.
+// None marks a bin without a value: null in JSON.
 const None = math.MinInt64
 
-// Column is a value for each bin of the time axis.
+// Column is one value for each bin of the time axis.
 type Column []int64
 
 // MarshalJSON writes None as null.
@@ -47,7 +47,7 @@ func (c *Column) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// present are the column's values in order of size.
+// present are the column's values in rising order.
 func (c Column) present() []int64 {
 	values := slices.Clone(c)
 	values = slices.DeleteFunc(values, func(v int64) bool { return v == None })
@@ -55,7 +55,7 @@ func (c Column) present() []int64 {
 	return values
 }
 
-// empty is a column without a value.
+// empty is a column without any value.
 func empty(bins int) Column {
 	c := make(Column, bins)
 	for i := range c {

@@ -13,7 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Comparison is how far each method is sure of a duration from one node to another, over the time axis.
+// Comparison shows, over the time axis, how precisely each method knows a duration from one node to
+// another.
 type Comparison struct {
 	A       string   `json:"a"`
 	B       string   `json:"b"`
@@ -23,39 +24,49 @@ type Comparison struct {
 
 // The names of methods.
 const (
-	Ours   = "cloudprofiler"
-	MinRTT = "minrtt" // the paper's: two anchors, half of the larger of their round trips; and what rates may have wandered since the nearer one
-	ReT    = "ret"    // return trips: half of the round trip of a tuple's acknowledgement, the median of a bin
-	NTP    = "ntp"    // |offset| + dispersion + delay/2 of both nodes
+	Ours = "cloudprofiler"
+	// MinRTT is the paper's method: two anchors, half of the larger of their round trips, and what
+	// the rates may have wandered since the nearer anchor.
+	MinRTT = "minrtt"
+	// ReT is return trips: half of the round trip of a tuple's acknowledgement, the median of a
+	// bin.
+	ReT = "ret"
+	// NTP is |offset| + dispersion + delay/2, added up for both nodes.
+	NTP = "ntp"
 )
 
-// Method is one method's bound: what it may be off by, up or down.
+// Method is one method's bound: how far it may be off in either direction.
 type Method struct {
-	Name   string `json:"name"`
-	Proven bool   `json:"proven"`           // under the assumptions that the answer names; else it is a claim
-	Absent string `json:"absent,omitempty"` // why there is no value at all
-	About  string `json:"about,omitempty"`  // what it is about, where that is not what the others are about
+	Name string `json:"name"`
+	// under the assumptions that the answer names; otherwise it is a claim
+	Proven bool   `json:"proven"`
+	Absent string `json:"absent,omitempty"` // why there are no values
+	// what the method measures, if that differs from the others
+	About string `json:"about,omitempty"`
 
-	// Held is how the method's values went against the truth, absent where that is not known: of ours and minrtt at moments of the run what one
-	// counter reads while the other reads so, of ret durations of tuples, of ntp what the two daemons at a time say of how far their clocks differ.
+	// Held says how the method's values compare with the truth; absent where that is not known. For
+	// ours and minrtt, a value is what one counter reads while the other shows a given reading, at
+	// moments of the run. For ret it is a tuple's duration. For ntp it is the difference of the two
+	// clocks, as both daemons state it at one time.
 	Held *Held `json:"held,omitempty"`
 
 	Bounds_cycles Column `json:"bounds_cycles"` // in each bin
 
-	// Of the bins that have a value.
+	// Over the bins that have a value.
 	Least_cycles  int64 `json:"least_cycles"`
 	Median_cycles int64 `json:"median_cycles"`
 	Worst_cycles  int64 `json:"worst_cycles"`
 }
 
-// comparisonSamples is at how many moments of the run a bound is computed, and then held until the next.
+// comparisonSamples is the number of moments at which a bound is computed. Each value holds until
+// the next.
 const comparisonSamples = 90
 
-// comparer puts our bound of each pair beside what others would have said of it.
+// comparer puts our bound of each pair beside those of other methods.
 type comparer struct {
 	in     *input
 	bins   Bins
-	hz     float64 // the most that the reference's frequency may be; 0: not known
+	hz     float64 // upper end of the reference's frequency; 0: not known
 	views  map[[2]string]*tscratio.View
 	claims map[string]claimed
 }
@@ -63,7 +74,7 @@ type comparer struct {
 // claimed is what a node's daemon claimed over time, or the reason why that is not known.
 type claimed struct {
 	bounds Column
-	claims []*Claim // that holds in each bin; nil: none
+	claims []*Claim // the one that holds in each bin; nil: none
 	absent string
 }
 
@@ -98,7 +109,7 @@ func (in *input) compare(bins Bins, trips *returns) []Comparison {
 	return all
 }
 
-// sum says how large the bounds are in all.
+// sum sums up the bounds over all bins.
 func (m *Method) sum() {
 	values := m.Bounds_cycles.present()
 	if len(values) == 0 {
@@ -110,7 +121,7 @@ func (m *Method) sum() {
 		values[len(values)-1]
 }
 
-// at is a reading of the reference in another node's cycles.
+// at translates a reading of the reference into another node's cycles.
 func (c *comparer) at(node string, reading uint64) (uint64, bool) {
 	reference := c.in.nodes[c.in.clocks.reference].Name
 	if node == reference {
@@ -133,7 +144,8 @@ func (c *comparer) translate(from, into string, reading uint64) (tscratio.Interv
 	return i, err == nil
 }
 
-// sampled asks for a bound at moments of the run, which are given as readings of a node. It holds from one moment to the next.
+// sampled computes a bound at moments of the run, given as readings of a node. Each value holds
+// until the next moment.
 func (c *comparer) sampled(node string, bound func(reading uint64) (int64, bool)) Column {
 	column := empty(c.bins.Count)
 	step := max(1, c.bins.Count/comparisonSamples)
@@ -150,7 +162,7 @@ func (c *comparer) sampled(node string, bound func(reading uint64) (int64, bool)
 	return column
 }
 
-// ours is half of how wide B's readings are in A's cycles.
+// ours is half the width of B's readings translated into A's cycles.
 func (c *comparer) ours(p *pairClock) (Method, tscratio.Verdict) {
 	verdict := max(p.intoA.Verdict, p.intoB.Verdict)
 	scale := c.in.rateOf(p.a)
@@ -168,7 +180,8 @@ func (c *comparer) ours(p *pairClock) (Method, tscratio.Verdict) {
 	return m, verdict
 }
 
-// minRTT is the paper's bound, by anchors around the run. Either node may have started them: the smaller e wins.
+// minRTT is the paper's bound, with anchors before and after the run. Either node may have started
+// the exchanges: the smaller e wins.
 func (c *comparer) minRTT(p *pairClock) Method {
 	m := Method{Name: MinRTT, Absent: "neither node started exchanges before and after the run"}
 	var best *big.Rat
@@ -198,7 +211,7 @@ func (c *comparer) minRTT(p *pairClock) Method {
 	return m
 }
 
-// holdPaper is hold for the paper's interval of so wide a bound.
+// holdPaper checks the paper's interval, which extends by bound on either side, against the truth.
 func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, node string,
 	reading uint64, into string) *Held {
 	v, err := r.Value(reading)
@@ -213,7 +226,8 @@ func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, 
 	return c.hold(h, node, reading, into, at)
 }
 
-// hold holds an interval of what a counter reads while another reads so against the truth, where that is known.
+// hold checks against the truth an interval of what one counter reads while another shows a given
+// reading. Without a truth it does nothing.
 func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	at tscratio.Interval) *Held {
 	if c.in.options.Truth == nil {
@@ -226,14 +240,15 @@ func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	if h == nil {
 		h = new(Held)
 	}
-	from := at.Lo // what lies far from 0 does not matter
+	from := at.Lo // subtracted, so that ends fit into 64 signed bits
 	h.hold(tscratio.Span{Hi: int64(at.Hi - from)}, tscratio.Span{
 		Lo: int64(truth.Lo - from), Hi: int64(truth.Hi - from),
 	})
 	return h
 }
 
-// anchored takes for the paper's anchors the best exchanges before and after what is looked at; where there are none, the first or the last.
+// anchored uses the best exchanges before and after the answer's time as the paper's anchors. If
+// there are none on one side, it uses the first or the last exchange.
 func (c *comparer) anchored(exchanges []tscratio.Exchange,
 	answerer string) (tscratio.PaperRelation, error) {
 	begin, ok := c.at(answerer, uint64(c.bins.From_cycles))
@@ -253,10 +268,12 @@ func (c *comparer) anchored(exchanges []tscratio.Exchange,
 		exchanges[min(from(end), len(exchanges)-1):])
 }
 
-// claimHolds_s is for how long after a daemon's claim nothing else is said of it: it is asked every second during a run.
+// claimHolds_s is how long a daemon's claim holds if no other follows. During a run the daemon is
+// asked every second.
 const claimHolds_s = 10
 
-// ntp is what both nodes' daemons claimed, added up: the error of a duration from one clock to the other.
+// ntp adds up what both nodes' daemons claimed: the error of a duration from one clock to the
+// other.
 func (c *comparer) ntp(a, b string) Method {
 	m := Method{Name: NTP}
 	x, y := c.claimsOf(a), c.claimsOf(b)
@@ -274,12 +291,13 @@ func (c *comparer) ntp(a, b string) Method {
 	return m
 }
 
-// sharedClock is what chrony claims something about on virtual nodes.
+// sharedClock says what chrony's claims are about on virtual nodes.
 const sharedClock = "the one REALTIME of the machine that the virtual nodes are on, in which " +
 	"they truly do not differ; their own clocks chrony does not see"
 
-// holdClaims holds what the daemons of two virtual nodes say of their clocks against the truth. Both claim about the same clock, that of
-// their machine: by how far their offsets differ, they are wrong.
+// holdClaims checks what the daemons of two virtual nodes say of their clocks against the truth.
+// Both speak of the same clock, that of their machine, so any difference of their offsets is an
+// error.
 func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 	if c.in.options.Truth == nil {
 		return
@@ -310,7 +328,7 @@ func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 
 func abs(v int64) int64 { return max(v, -v) }
 
-// claimsOf are a node's. A claim holds until the next.
+// claimsOf are a node's claims over time. A claim holds until the next.
 func (c *comparer) claimsOf(node string) claimed {
 	if known, ok := c.claims[node]; ok {
 		return known
@@ -364,8 +382,8 @@ func (c *comparer) readClaims(node string) (claimed, error) {
 	return known, nil
 }
 
-// rateOf is how many cycles of the reference there are in one of a node: by the rate of their relation, else by what is said of their
-// frequencies.
+// rateOf is how many cycles of the reference pass in one cycle of a node. It uses the rate of their
+// relation, or else the stated frequencies.
 func (in *input) rateOf(node string) float64 {
 	reference := in.nodes[in.clocks.reference]
 	if node == reference.Name {
@@ -388,10 +406,12 @@ func (in *input) rateOf(node string) float64 {
 	return 1
 }
 
-// mostBound_cycles is the largest bound that is told: every reader of JSON holds it, and the sum of two.
+// mostBound_cycles is the largest bound that is reported: every reader of JSON holds it exactly,
+// and the sum of two.
 const mostBound_cycles = 1 << 52
 
-// scaled is a number of cycles in others, rounded up; the last part covers what a float64 may lack.
+// scaled converts a number of cycles by a scale and rounds up. The factor 1+1e-12 covers the error
+// of float64.
 func scaled(cycles, scale float64) int64 {
 	if scale == 1 { // they are the same cycles
 		return int64(min(math.Ceil(cycles), mostBound_cycles))
