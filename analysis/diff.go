@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Change is what a leg's percentile did from one run to another.
+// Change is how a span's percentile changed from one run to another.
 type Change struct {
 	From    string  `json:"from"`
 	To      string  `json:"to"`
@@ -14,38 +14,42 @@ type Change struct {
 	Origin  string  `json:"origin,omitempty"`
 	Percent float64 `json:"percent"`
 
-	// Both in ns: runs have other reference nodes. What is not known of a frequency is in the interval.
+	// All in ns, because runs have different reference nodes. The intervals include what is not
+	// known of the frequencies.
 	BeforeLo_ns float64 `json:"before_lo_ns"`
 	BeforeHi_ns float64 `json:"before_hi_ns"`
 	AfterLo_ns  float64 `json:"after_lo_ns"`
 	AfterHi_ns  float64 `json:"after_hi_ns"`
 
-	// Noise_ns is how far the percentile of a run moves by chance: the larger of both runs' distance from this percentile to the ends of its 99 %
-	// confidence interval, by ranks.
+	// Noise_ns is how far the percentile of a run moves by chance. It is the distance from the
+	// percentile to the ends of its 99 % confidence interval, by ranks, in the run where that is
+	// larger.
 	Noise_ns float64 `json:"noise_ns"`
 
-	// Suspect tells that durations of either run rest on a suspect relation: what is said of them is an estimate.
+	// Suspect says that durations of either run rest on a suspect relation: the change is an
+	// estimate.
 	Suspect bool `json:"suspect"`
 
 	Verdict Verdict `json:"verdict"`
 }
 
-// Verdict is what may be said of a change.
+// Verdict is what can be said of a change.
 type Verdict string
 
 const (
-	Faster    Verdict = "faster"    // by more than bounds and noise
-	Slower    Verdict = "slower"    // the same
-	Same      Verdict = "same"      // the difference is within the noise, and the bounds are too narrow to hide more than it
+	Faster Verdict = "faster" // by more than bounds and noise
+	Slower Verdict = "slower" // by more than bounds and noise
+	// the difference is within the noise, and the bounds cannot hide a larger one
+	Same      Verdict = "same"
 	Undecided Verdict = "undecided" // bounds or noise are wider than the difference
-	Gone      Verdict = "gone"      // the leg is not in the second run
-	New       Verdict = "new"       // it is not in the first
+	Gone      Verdict = "gone"      // the second run lacks the span
+	New       Verdict = "new"       // the first run lacks the span
 )
 
 // diffPercents are the percentiles that are compared.
 var diffPercents = []float64{50, 99}
 
-// Diff compares two answers, leg by leg. The error says why they cannot be compared.
+// Diff compares two answers, span by span. The error says why they cannot be compared.
 func Diff(before, after *Answer) ([]Change, error) {
 	for _, a := range []*Answer{before, after} {
 		if a.Reference.FrequencyLo_hz <= 0 {
@@ -119,9 +123,10 @@ func change(l, m *Leg, percent float64, before, after Reference) (Change, bool) 
 	return c, true
 }
 
-// noise is how far a percentile may be from the one that endlessly many tuples would have: with n independent tuples its rank is binomial,
-// and lies within 2.58 standard deviations in 99 of 100 cases. Tuples that queue behind each other are less independent than that, so
-// each ten of them count as one. The values at such ranks are read from the coarse bins.
+// noise is how far a percentile may be from that of infinitely many tuples. With n independent
+// tuples its rank is binomial, and lies within 2.58 standard deviations in 99 of 100 cases. Tuples
+// that queue behind each other are not independent, so ten of them count as one. The values at such
+// ranks are read from the coarse bins.
 func (d *Durations) noise(percent float64, r Reference) float64 {
 	const deviations, together = 2.58, 10.0
 	n := float64(d.Count) / together

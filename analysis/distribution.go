@@ -8,19 +8,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// exactValues is how many durations a distribution keeps as they are. With more, it counts them in buckets whose width is at most 1/2048 of
-// the value, and percentiles are rounded outward to their edges. HdrHistogram was considered: it takes no negative values, which the low
-// end of a short duration between nodes is, and reports bucket middles, which are no bounds.
+// exactValues is how many durations a distribution keeps exactly. If there are more, it counts them
+// in buckets whose width is at most 1/2048 of the value, and percentiles are rounded outward to
+// bucket edges. HdrHistogram does not fit: it takes no negative values, which the low end of a
+// short duration between nodes is, and it reports bucket middles, which are not bounds.
 const exactValues = 1 << 16
 
 const (
 	subBits    = 11 // 2^11 buckets for each power of two
-	pageShift  = 10 // buckets are allocated by pages
+	pageShift  = 10 // buckets are allocated in pages
 	bucketPage = 1 << pageShift
 	bucketsMax = (64-subBits)<<subBits + 1<<subBits
 )
 
-// bucketOf is the bucket of a value from 0 up: the value itself below 2^12, then 2^11 buckets for each power of two.
+// bucketOf is the bucket of a value that is not negative. Below 2^12 it is the value itself; above,
+// there are 2^11 buckets for each power of two.
 func bucketOf(v uint64) int {
 	n := bits.Len64(v)
 	if n <= subBits+1 {
@@ -30,7 +32,7 @@ func bucketOf(v uint64) int {
 	return shift<<subBits + int(v>>shift)
 }
 
-// edges is the smallest and the largest value of a bucket.
+// edges are the smallest and the largest value of a bucket.
 func edges(bucket int) (lo, hi uint64) {
 	if bucket < 2<<subBits {
 		return uint64(bucket), uint64(bucket)
@@ -42,7 +44,8 @@ func edges(bucket int) (lo, hi uint64) {
 
 // counts counts values in buckets.
 type counts struct {
-	positive, negative [bucketsMax>>pageShift + 1]*[bucketPage]uint64 // of v from 0 up; of -v-1 below
+	// positive counts values v from 0 up; negative counts -v-1 of those below 0.
+	positive, negative [bucketsMax>>pageShift + 1]*[bucketPage]uint64
 }
 
 func (c *counts) add(v int64) {
@@ -63,7 +66,7 @@ func increment(pages *[bucketsMax>>pageShift + 1]*[bucketPage]uint64, v, n uint6
 	page[b&(bucketPage-1)] += n
 }
 
-// addMany counts n of a value.
+// addMany counts a value n times.
 func (c *counts) addMany(v, n uint64) { increment(&c.positive, min(v, math.MaxInt64), n) }
 
 func (c *counts) merge(d *counts) {
@@ -86,7 +89,7 @@ func (c *counts) merge(d *counts) {
 	}
 }
 
-// each tells of every bucket with something in it, from the smallest values to the largest.
+// each calls tell for every bucket that is not empty, in rising order, until tell returns false.
 func (c *counts) each(tell func(lo, hi int64, n uint64) bool) {
 	for i := len(c.negative) - 1; i >= 0; i-- {
 		if c.negative[i] == nil {
@@ -116,10 +119,11 @@ func (c *counts) each(tell func(lo, hi int64, n uint64) bool) {
 	}
 }
 
-// distribution is what is known of many durations: those themselves while there are few, then how many of their ends fall where.
+// distribution summarises many durations. It keeps the durations while they are few, and then
+// counts their ends in buckets.
 type distribution struct {
 	n          uint64
-	most       int // durations that are kept
+	most       int // how many durations exact may hold
 	exact      []tscratio.Span
 	lo, hi     *counts // nil while exact
 	bound      *counts // half-widths
@@ -131,7 +135,7 @@ type distribution struct {
 	mostBound  uint64
 }
 
-// sum is a sum of 64-bit numbers.
+// sum is a 128-bit sum of 64-bit numbers.
 type sum struct {
 	hi int64
 	lo uint64
@@ -185,15 +189,15 @@ func (d *distribution) addAll(spans []tscratio.Span) {
 	}
 }
 
-// note adds durations but for where their ends fall, and returns the smallest and largest ends among them. If counted, their ends are still to
-// be counted in lo and hi.
+// note adds durations, and returns the smallest and largest ends among them. It does not count
+// their ends in lo and hi: if counted is true, the caller has to.
 func (d *distribution) note(spans []tscratio.Span) (least, largest tscratio.Span, counted bool) {
 	if len(spans) == 0 {
 		return least, largest, false
 	}
 	least, largest = spans[0], spans[0]
 	leastBound, mostBound := uint64(math.MaxUint64), uint64(0)
-	// Durations of days are few: of others, some ten thousand can be summed in 64 bits.
+	// Unless durations last for days, the sum of some ten thousand fits into 64 bits.
 	var sumLo, sumHi int64
 	for _, s := range spans {
 		least.Lo, least.Hi = min(least.Lo, s.Lo), min(least.Hi, s.Hi)
@@ -226,7 +230,7 @@ func (d *distribution) note(spans []tscratio.Span) (least, largest tscratio.Span
 		}
 		return least, largest, false
 	}
-	// Bounds change slowly: mostly there are many of one.
+	// Bounds change slowly: most are equal to the one before.
 	last, n := halfWidth(spans[0]), uint64(0)
 	for _, s := range spans {
 		b := halfWidth(s)
@@ -247,7 +251,7 @@ func (d *distribution) count(s tscratio.Span, bound uint64) {
 	d.bound.add(int64(min(bound, math.MaxInt64)))
 }
 
-// fold turns kept durations into counts.
+// fold replaces the exact durations by counts.
 func (d *distribution) fold() {
 	if d.lo != nil {
 		return
@@ -259,7 +263,7 @@ func (d *distribution) fold() {
 	d.exact = nil
 }
 
-// merge adds what another distribution has.
+// merge adds another distribution.
 func (d *distribution) merge(e *distribution) {
 	if e.n == 0 {
 		return
@@ -292,8 +296,9 @@ func (d *distribution) merge(e *distribution) {
 	d.bound.merge(e.bound)
 }
 
-// rankOf is which of n values, from 0, is a percentile: the smallest that at least so many of 100 are not above. percent is in
-// thousandths, so that it is exact.
+// rankOf is the rank, from 0, of a percentile among n values: the smallest rank such that at least
+// that share of the values is not above it. The percentile is in thousandths, so that the result is
+// exact.
 func rankOf(percent_milli uint64, n uint64) uint64 {
 	if n == 0 {
 		return 0
@@ -306,7 +311,7 @@ func rankOf(percent_milli uint64, n uint64) uint64 {
 	return min(max(q, 1), n) - 1
 }
 
-// percentiles are [that of the los, that of the his] for each rank, which must rise.
+// percentiles are [that of the los, that of the his] for each percentile, which must rise.
 func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Span {
 	found := make([]tscratio.Span, len(percents_milli))
 	if d.n == 0 {
@@ -328,13 +333,13 @@ func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Span {
 	los := d.lo.ranks(percents_milli, d.n, false)
 	his := d.hi.ranks(percents_milli, d.n, true)
 	for i := range found {
-		// An edge of a bucket may lie beyond what was seen.
+		// An edge of a bucket may lie beyond the values that were seen.
 		found[i] = tscratio.Span{Lo: max(los[i], d.least.Lo), Hi: min(his[i], d.largest.Hi)}
 	}
 	return found
 }
 
-// ranks are the edges of the buckets in which percentiles fall.
+// ranks are the edges of the buckets into which percentiles fall.
 func (c *counts) ranks(percents_milli []uint64, n uint64, upper bool) []int64 {
 	found := make([]int64, len(percents_milli))
 	var below uint64

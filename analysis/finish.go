@@ -28,8 +28,8 @@ func (in *input) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Run answers what a run says. The error wraps ErrNothing, ErrScratch, the context's cause, or what the options' functions
-// return; what is missing or damaged is in the answer and no error.
+// Run analyzes a run. The error wraps ErrNothing, ErrScratch, the context's cause, or what the
+// options' functions return. What is missing or damaged is part of the answer and not an error.
 func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, err error) {
 	began := time.Now()
 	if err := o.defaults(); err != nil {
@@ -121,7 +121,7 @@ func missingText(missing []runs.Missing) string {
 	return strings.Join(parts, "; ")
 }
 
-// resolveFilter turns a time of UTC into cycles of the reference.
+// resolveFilter converts the filter's UTC times to cycles of the reference.
 func (in *input) resolveFilter() error {
 	f := &in.options.Filter
 	if f.To_utc_ns == 0 {
@@ -133,7 +133,7 @@ func (in *input) resolveFilter() error {
 		return fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its "+
 			"counter and UTC relate, or its frequency is not known: choose by cycles", n.Name)
 	}
-	// Outward: what may lie in the time is in.
+	// Rounded outward: what may lie within the times is chosen.
 	e := float64(n.described.CoreSlackCycles + n.described.QuantumCycles +
 		h.Stamp.OrderingSlack_cycles())
 	cycles := func(ns int64, hz float64) float64 { return float64(ns) * hz / 1e9 }
@@ -149,7 +149,7 @@ func (in *input) resolveFilter() error {
 	return nil
 }
 
-// referenceHeader is of some log of the reference node, also of one that was not chosen.
+// referenceHeader is the header of any log of the reference node, even one that was not chosen.
 func (in *input) referenceHeader() (logstore.Header, bool) {
 	for _, s := range in.sources {
 		if s.node == in.clocks.reference {
@@ -176,7 +176,7 @@ func (in *input) referenceHeader() (logstore.Header, bool) {
 	return logstore.Header{}, false
 }
 
-// shifted is c + d, held at the ends of a counter's range.
+// shifted is c + d, limited to the range of a counter.
 func shifted(c uint64, d float64) uint64 {
 	switch {
 	case d < 0 && -d >= float64(c):
@@ -219,8 +219,9 @@ func (a *assembler) answer() *Answer {
 		out.Nodes = append(out.Nodes, Node{
 			Name: n.Name, ID: n.ID, Epoch: n.Epoch, Quantum_cycles: n.described.QuantumCycles,
 			CoreSlack_cycles: n.described.CoreSlackCycles,
-			FrequencyLo_hz:   n.FrequencyLo_hz, FrequencyHi_hz: n.FrequencyHi_hz, Virtual: n.Virtual,
-			Facts: n.Facts, Left: n.Left,
+			FrequencyLo_hz:   n.FrequencyLo_hz, FrequencyHi_hz: n.FrequencyHi_hz,
+			Virtual: n.Virtual,
+			Facts:   n.Facts, Left: n.Left,
 		})
 	}
 	a.pairs(out)
@@ -305,7 +306,8 @@ func (a *assembler) pairs(out *Answer) {
 	}
 }
 
-// auditReadings is at how many readings third nodes are held against each relation: few of many nodes.
+// auditReadings is at how many readings third nodes are checked against each relation. With many
+// nodes it is few.
 func auditReadings(nodes int) int {
 	if nodes > maxClosed {
 		return 1
@@ -320,7 +322,8 @@ func (a *assembler) channels(out *Answer) {
 			Name: s.name, Node: a.in.nodes[s.node].Name,
 			Incarnation: fmt.Sprintf("%x", s.header.Incarnation),
 			Handler:     s.header.Settings.String(),
-			Rows:        t.rows, Poison: t.poison, Damage: len(t.report.Damage) + t.report.MoreDamage,
+			Rows:        t.rows, Poison: t.poison,
+			Damage: len(t.report.Damage) + t.report.MoreDamage,
 			Sealed: t.report.Sealed, Changes: t.changes, Disordered: t.disordered,
 		}
 		for k := range t.report.Rows {
@@ -403,7 +406,7 @@ func (a *assembler) points(out *Answer) {
 	}
 }
 
-// undecided says why it is not known whether tuples that are seen no more after a point are lost.
+// undecided says why it is not known whether tuples that end at a point are lost.
 func (a *assembler) undecided(r int) string {
 	var why []string
 	if f := &a.found.points[r]; a.graph.after[r] != 0 && f.lost+f.inFlight() > 0 {
@@ -460,7 +463,9 @@ func (a *assembler) legs(out *Answer) {
 		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to),
 			cmp.Compare(x.kind, y.kind))
 	})
-	var unplaced, most uint64 // legs with durations that could not be computed, and how many those of one are
+	// unplaced counts spans with durations that could not be computed; most is the largest number
+	// of these in one span.
+	var unplaced, most uint64
 	var mostOf string
 	for _, k := range keys {
 		if a.found.legs[k].again {
@@ -554,7 +559,7 @@ func (a *assembler) leg(l *leg) Leg {
 	return out
 }
 
-// kindOf is a leg's kind in words.
+// kindOf is a span's kind in words.
 func kindOf(k legKind, p, q point) string {
 	switch {
 	case k != between:
@@ -630,7 +635,7 @@ func coarseBins(c *counts) []Bin {
 	return bins
 }
 
-// way is a tuple's whole way.
+// way is a tuple's whole path.
 func (a *assembler) way(s slow) Way {
 	w := Way{ID: Reading(s.id), Total: intervalOf(s.total)}
 	for i, e := range s.way {
@@ -656,8 +661,8 @@ func (a *assembler) way(s slow) Way {
 	return w
 }
 
-// length is the time from the first tuple to the end, over all channels that keep these. The span holds that of every two, so that it is
-// not needed which one was first.
+// length is the time from the first tuple to the end, over all channels that record these. The span
+// holds the time between every two of them, so it does not matter which was first.
 func (a *assembler) length() *RunLength {
 	var out *RunLength
 	poison := slices.ContainsFunc(a.told, func(t told) bool { return t.firstLast.Poison != 0 })
@@ -694,7 +699,7 @@ func (a *assembler) length() *RunLength {
 		return nil
 	}
 	out.Verdict = worst.String()
-	// What came to the end: the channels behind which no other first-last channel is.
+	// The end of the job is the channels that no other first-last channel follows.
 	last := -1
 	for i := range a.told {
 		if a.told[i].firstLast.Count > 0 {

@@ -20,38 +20,40 @@ type passage struct {
 	source  int32
 }
 
-// gatherer makes ways of the events of partitions. One goroutine has it.
+// gatherer joins the events of a partition into the paths of tuples. Only one goroutine may use it.
 type gatherer struct {
 	in    *input
 	graph *graph
 	timer *timer
 	axes  []axis
 
-	rankOf []uint8 // of each source's point
-	nodeOf []int32 // of each source
+	rankOf []uint8 // by source: the rank of its point
+	nodeOf []int32 // by source
 
-	// The partition: its events; stretches of them, if they make pages; or else each with its source, and chains of those whose ids have
-	// one hash.
+	// The partition. runs are its events. If they make pages, stretches are the runs cut at pages.
+	// Otherwise each event has its source, and heads and next chain events whose ids share a hash.
 	runs      []run
 	stretches []stretch
 	paged     bool
 	page      *page
 	events    []logstore.Event
 	sources   []uint16
-	heads     []uint32 // event + 1
+	heads     []uint32 // index of an event + 1
 	next      []uint32
-	buffer    []logstore.Event // what was in the scratch file
+	buffer    []logstore.Event // what was read from the scratch file
 
 	chain      []passage // the events of one id
-	firsts     []passage // of those, the first at each point
+	firsts     []passage // the first of these at each point
 	mixed      []mixed   // a chain with several ids
-	cut        []copied  // of one id, in the order of time
+	cut        []copied  // the events of one id, in order of time
 	beginnings []beginning
-	placed     []passage // of its tuples
+	placed     []passage // the events of its tuples
 
-	passed [maxPoints]passage // of a tuple, by rank; what its mask does not name is left from others
+	// passed has a tuple's events by rank. Ranks that are not in its mask hold events of other
+	// tuples.
+	passed [maxPoints]passage
 
-	// Which ids are parents and children, of the partition.
+	// The partition's ids that are parents and children.
 	links    []logstore.Link
 	parents  map[uint64]bool
 	children map[uint64]bool
@@ -59,10 +61,10 @@ type gatherer struct {
 	orphans  uint64   // linked tuples that came to the end and whose origin is not known
 	emit     *lineageAppenders
 
-	single  bool            // each duration is measured at once
-	spans   []tscratio.Span // of what is measured together
-	apart   []apart         // the durations of a tuple of which the events are told as well
-	passing []passage       // a tuple's way
+	single  bool            // each duration is computed alone
+	spans   []tscratio.Span // of durations that are computed together
+	apart   []apart         // the durations of a tuple whose events are exported as well
+	passing []passage       // a tuple's path
 	number  uint64          // of the tuple
 
 	plans map[uint64]*plan
@@ -71,25 +73,26 @@ type gatherer struct {
 	err   error
 }
 
-// found is what a gatherer found. Those of several are merged.
+// found is what a gatherer found. Those of several gatherers are merged.
 type found struct {
 	tuples  uint64
 	legs    map[legKey]*leg
 	points  []pointFound      // by rank
-	masks   map[uint64]uint64 // how many tuples passed which ranks
+	masks   map[uint64]uint64 // how many tuples passed each set of ranks
 	slowest []slow
-	least   int64  // below which a tuple is not among the slowest
+	least   int64  // a shorter tuple is not among the slowest
 	blind   uint64 // tuples that pass points whose order is not known
-	apart   uint64 // such points, as in plan
+	apart   uint64 // a pair of such points, as in plan
 	backs   []backwards
 
-	overused uint64 // ids that come too often to be those of tuples
+	overused uint64 // ids that occur too often to be those of tuples
 }
 
 type pointFound struct {
 	tuples, duplicates, appeared, lost uint64
-	newest                             []uint64   // by node: the last reading of a tuple that went on
-	ended                              [][]uint64 // by node: readings of tuples that ended after it
+	// by node: the last reading of a tuple that went on
+	newest []uint64
+	ended  [][]uint64 // by node: readings of tuples that ended after it
 }
 
 // slow is a tuple that took long.
@@ -99,7 +102,7 @@ type slow struct {
 	way   []passage
 }
 
-// backwards is a pair that was received before it was sent.
+// backwards is a pair of events that was received before it was sent.
 type backwards struct {
 	id   uint64
 	leg  legKey
@@ -109,7 +112,8 @@ type backwards struct {
 
 const maxBackwards = 5
 
-// backwards keeps the pairs of the lowest ids, so that which are named does not depend on who found them first.
+// backwards keeps the pairs of the lowest ids. So the pairs that are named do not depend on who
+// found them first.
 func (f *found) backwards(b backwards) {
 	if len(f.backs) == maxBackwards && b.id > f.backs[maxBackwards-1].id {
 		return
@@ -123,7 +127,7 @@ func (f *found) backwards(b backwards) {
 	f.backs = f.backs[:min(len(f.backs), maxBackwards)]
 }
 
-// slow puts a tuple among the slowest if it is one.
+// slow keeps a tuple if it is among the slowest.
 func (f *found) slow(total tscratio.Span, id uint64, way []passage, most int) {
 	if len(f.slowest) < most || total.Lo >= f.least {
 		f.keep(slow{total, id, slices.Clone(way)}, most)
@@ -151,7 +155,7 @@ func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 	return w
 }
 
-// load takes a partition and brings the events of an id together.
+// load takes a partition and groups its events by id.
 func (w *gatherer) load(s *scattered, partition int, keep bool) error {
 	w.runs = w.runs[:0]
 	var err error
@@ -170,7 +174,7 @@ func (w *gatherer) load(s *scattered, partition int, keep bool) error {
 	return nil
 }
 
-// chainByHash puts events into chains by a hash of their id; a chain may have several ids.
+// chainByHash chains events by a hash of their id. A chain may have several ids.
 func (w *gatherer) chainByHash() {
 	w.events, w.sources = w.events[:0], w.sources[:0]
 	for _, r := range w.runs {
@@ -192,7 +196,7 @@ func (w *gatherer) chainByHash() {
 	}
 }
 
-// each tells of every id of the partition.
+// each calls tell for every id of the partition.
 func (w *gatherer) each(tell func(id uint64, events []passage)) {
 	if w.paged {
 		w.eachPage(func(first uint64, p *page) {
@@ -225,13 +229,14 @@ func (w *gatherer) each(tell func(id uint64, events []passage)) {
 	}
 }
 
-// mixed is an event of a chain that has several ids.
+// mixed is an event of a chain with several ids.
 type mixed struct {
 	id uint64
 	passage
 }
 
-// several takes a chain apart whose events have several ids. They are sorted, as whoever chooses ids may have chosen many of one hash.
+// several splits a chain with several ids. It sorts the events, because somebody who chooses ids
+// may choose many with one hash.
 func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) {
 	w.mixed = w.mixed[:0]
 	for i := head; i != 0; i = w.next[i-1] {
@@ -266,17 +271,18 @@ func (w *gatherer) tuple(id uint64, events []passage) {
 	w.way(id, mask, way)
 }
 
-// maxCopies is how often one id may come: what takes more, tells no tuples apart.
+// maxCopies is how often one id may occur. An id that occurs more often does not identify a tuple.
 const maxCopies = 1 << 22
 
-// copied is an event of an id that comes again at some point.
+// copied is an event of an id that occurs again at some point.
 type copied struct {
 	passage
 	rank uint8
 	at   tscratio.Interval
 }
 
-// repeated takes the events of an id that passes some point more than once: tuples that share the id, or copies of one.
+// repeated takes the events of an id that passes some point more than once. They are tuples that
+// share the id, or copies of one.
 func (w *gatherer) repeated(id uint64, events []passage) {
 	if len(events) > maxCopies {
 		w.found.overused++
@@ -286,7 +292,7 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	first, mask := uint8(maxPoints), uint64(0)
 	for _, e := range events {
 		c := copied{passage: e, rank: w.rankOf[e.source] & (maxPoints - 1)}
-		// Where a node is not related its own readings must do, to give some order.
+		// Where a node is not related, its own readings have to do: any order will.
 		var err error
 		if c.at, _, err = w.timer.place(int(e.source), e.reading); err != nil {
 			c.at = tscratio.At(e.reading)
@@ -299,8 +305,8 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 		return cmp.Or(cmp.Compare(a.at.Mid(), b.at.Mid()), cmp.Compare(a.rank, b.rank),
 			cmp.Compare(a.source, b.source), cmp.Compare(a.reading, b.reading))
 	})
-	// Each event at the point where the id comes first begins a tuple. Any other belongs to the last of these that does not surely come
-	// after it, or to the first.
+	// Each event at the point where the id first occurs begins a tuple. Any other event belongs to
+	// the last of these that does not certainly begin after it, or else to the first.
 	w.beginnings = slices.Grow(w.beginnings[:0], len(events))
 	for i := range w.cut {
 		if w.cut[i].rank == first {
@@ -308,7 +314,7 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 		}
 	}
 	lower(w.beginnings)
-	// A tuple's events lie beside each other, those of the points that the id came to.
+	// The events of a tuple are adjacent, with room for each point at which the id occurs.
 	width := bits.OnesCount64(mask)
 	place := func(tuple int, rank uint8) *passage {
 		return &w.placed[tuple*width+bits.OnesCount64(mask&(1<<rank-1))]
@@ -343,25 +349,28 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	}
 }
 
-// beginning is a tuple of an id that comes again.
+// beginning is one of the tuples that share an id.
 type beginning struct {
-	lo   uint64 // the low end of where it began; after lower, the least of it and of those behind it
+	// lo is the low end of where it began. After lower, it is the least of that and of all that
+	// follow.
+	lo   uint64
 	mask uint64
 }
 
-// lower makes low ends rise, so that the last that is not above another number can be searched for.
+// lower makes the low ends rise, so that they can be searched.
 func lower(all []beginning) {
 	for i := len(all) - 2; i >= 0; i-- {
 		all[i].lo = min(all[i].lo, all[i+1].lo)
 	}
 }
 
-// lastNotAfter is the last of those whose low end is not above; the first if there is none. They have been lowered.
+// lastNotAfter is the last whose low end is not above hi, or else the first. The low ends must have
+// been lowered.
 func lastNotAfter(all []beginning, hi uint64) int {
 	return max(sort.Search(len(all), func(i int) bool { return all[i].lo > hi })-1, 0)
 }
 
-// way measures a tuple.
+// way measures the spans of one tuple.
 func (w *gatherer) way(id, mask uint64, way *[maxPoints]passage) {
 	if f := &w.in.options.Filter; f.To_cycles != 0 && !w.begins(way[bits.TrailingZeros64(mask)]) {
 		return
@@ -402,7 +411,7 @@ func (w *gatherer) way(id, mask uint64, way *[maxPoints]passage) {
 	}
 }
 
-// planOf is the plan of tuples that pass some ranks.
+// planOf is the plan for tuples that pass the given ranks.
 func (w *gatherer) planOf(mask uint64) *plan {
 	p := w.last
 	if p == nil || p.mask != mask {
@@ -415,14 +424,14 @@ func (w *gatherer) planOf(mask uint64) *plan {
 	return p
 }
 
-// begins tells whether a tuple that begins so is in the time that is looked at.
+// begins reports whether a tuple that begins with this event is in the chosen time.
 func (w *gatherer) begins(first passage) bool {
 	f := &w.in.options.Filter
 	at, _, err := w.timer.place(int(first.source), first.reading)
 	return err == nil && at.Lo <= f.To_cycles && at.Hi >= f.From_cycles
 }
 
-// end takes an event that nothing follows, where something could.
+// end takes an event that nothing follows, although something could.
 func (w *gatherer) end(r int, e *passage) {
 	f := &w.found.points[r]
 	node := int(w.nodeOf[e.source])
@@ -436,7 +445,7 @@ func (w *gatherer) end(r int, e *passage) {
 	}
 }
 
-// settle counts those of the ended that a later tuple has overtaken.
+// settle counts as lost the ended tuples that a later one has overtaken.
 func (f *pointFound) settle(node int) {
 	kept := f.ended[node][:0]
 	for _, reading := range f.ended[node] {
@@ -449,7 +458,7 @@ func (f *pointFound) settle(node int) {
 	f.ended[node] = kept
 }
 
-// inFlight is how many of the ended no later tuple has overtaken, once these are settled.
+// inFlight is how many ended tuples no later one has overtaken. They must have been settled.
 func (f *pointFound) inFlight() uint64 {
 	var n uint64
 	for _, readings := range f.ended {
@@ -469,7 +478,7 @@ func (f *found) keep(s slow, most int) {
 	f.least = f.slowest[len(f.slowest)-1].total.Lo
 }
 
-// partOf is part for a plan's leg: most often that of the tuple before.
+// partOf is part for a plan's span. Most often it is that of the tuple before.
 func (w *gatherer) partOf(p *planned, from, to int32) *legPart {
 	if p.part == nil || p.sources != [2]int32{from, to} {
 		p.part, p.sources = w.part(p.leg, from, to), [2]int32{from, to}
@@ -477,7 +486,7 @@ func (w *gatherer) partOf(p *planned, from, to int32) *legPart {
 	return p.part
 }
 
-// part is the part of a leg between the nodes of two sources.
+// part is the part of a span between the nodes of two sources.
 func (w *gatherer) part(l *leg, from, to int32) *legPart {
 	a, b := int(w.nodeOf[from]), int(w.nodeOf[to])
 	part := l.parts[a*len(w.in.nodes)+b]
@@ -489,7 +498,7 @@ func (w *gatherer) part(l *leg, from, to int32) *legPart {
 	return part
 }
 
-// measure adds a tuple to a leg.
+// measure adds a tuple to a span.
 func (w *gatherer) measure(l *leg, part *legPart, id uint64, from, to *passage) {
 	if w.single {
 		w.alone(l, part, id, from, to)
@@ -503,7 +512,8 @@ func (w *gatherer) measure(l *leg, part *legPart, id uint64, from, to *passage) 
 	}
 }
 
-// whole measures a tuple from its first point to its last. Its way is kept until it is known that it is not one of the slowest.
+// whole measures a tuple from its first point to its last. It keeps the path until it is known
+// whether the tuple is among the slowest.
 func (w *gatherer) whole(p *planned, id, mask uint64, way *[maxPoints]passage) {
 	part := w.partOf(p, way[p.from].source, way[p.to].source)
 	if w.in.options.Slowest > 0 {
@@ -517,7 +527,7 @@ func (w *gatherer) whole(p *planned, id, mask uint64, way *[maxPoints]passage) {
 	w.measure(p.leg, part, id, &way[p.from], &way[p.to])
 }
 
-// pass collects a tuple's whole way.
+// pass collects a tuple's whole path.
 func (w *gatherer) pass(mask uint64, way *[maxPoints]passage) {
 	w.passing = w.passing[:0]
 	for rest := mask; rest != 0; rest &= rest - 1 {
@@ -525,8 +535,9 @@ func (w *gatherer) pass(mask uint64, way *[maxPoints]passage) {
 	}
 }
 
-// ownWay puts a tuple of which others were made among the slowest, as far as it went under its own id. That is no leg: from end to end it is
-// measured through what was made of it (lineage.go).
+// ownWay considers for the slowest a tuple of which others were made, as far as it went under its
+// own id. This is not a span: lineage.go measures from end to end, through what was made of the
+// tuple.
 func (w *gatherer) ownWay(p *planned, id, mask uint64, way *[maxPoints]passage) {
 	from, to := &way[p.from], &way[p.to]
 	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
@@ -536,7 +547,8 @@ func (w *gatherer) ownWay(p *planned, id, mask uint64, way *[maxPoints]passage) 
 	}
 }
 
-// alone measures a duration at once: where stamps have a slack of their own, or somebody wants to be told each.
+// alone computes one duration. It is used where stamps have a slack of their own, or durations are
+// exported.
 func (w *gatherer) alone(l *leg, part *legPart, id uint64, from, to *passage) {
 	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
 	if err != nil {
@@ -557,7 +569,8 @@ func (w *gatherer) alone(l *leg, part *legPart, id uint64, from, to *passage) {
 	if d.Hi < 0 {
 		w.found.backwards(backwards{id, l.key, part.a, part.b, d.Span})
 	}
-	if w.in.options.Events != nil && w.number > 0 { // a lineage has no way of its own, and no events
+	// a lineage has no path of its own, and no events
+	if w.in.options.Events != nil && w.number > 0 {
 		w.apart = append(w.apart, apart{l.key.from, l.key.to, d.Span})
 	}
 	if w.in.options.Durations != nil && w.err == nil {
@@ -569,7 +582,7 @@ func (w *gatherer) alone(l *leg, part *legPart, id uint64, from, to *passage) {
 	}
 }
 
-// settlePart measures what was collected.
+// settlePart computes the durations that were collected.
 func (w *gatherer) settlePart(l *leg, p *legPart) {
 	f := p.fresh
 	var wayOf func(int) []passage
@@ -586,8 +599,8 @@ func (w *gatherer) settlePart(l *leg, p *legPart) {
 	f.clear()
 }
 
-// measureAll adds tuples to a leg, by the readings at its ends. Their ids are asked for where a finding names them, and their ways, if there is
-// wayOf, where they are among the slowest.
+// measureAll adds tuples to a span, given the readings at its ends. idOf is called where a finding
+// names a tuple. wayOf, unless it is nil, is called for tuples among the slowest.
 func (w *gatherer) measureAll(l *leg, p *legPart, xs, ys []uint64, idOf func(int) uint64,
 	wayOf func(int) []passage) {
 	if w.spans == nil {
@@ -627,15 +640,16 @@ func (w *gatherer) measureAll(l *leg, p *legPart, xs, ys []uint64, idOf func(int
 	}
 }
 
-// apart is how far two events of a tuple are from each other, by the ranks of their points.
+// apart is the duration between two events of a tuple, by the ranks of their points.
 type apart struct {
 	from, to int
 	span     tscratio.Span
 }
 
-// tellEvents tells a tuple's events, each where its node and the reference have it. Where the reference is a third node to two of them, what these know
-// of each other may reach beyond that, and does not rest on the reference's word alone: then the later event's interval is widened, so that whoever
-// takes differences finds no less than that.
+// tellEvents exports a tuple's events, each placed on the reference's counter. If the reference is
+// a third node to two of them, what their nodes know of each other may reach beyond the difference
+// of these places, because it does not rest on the reference alone. The later event's interval is
+// then widened, so that differences of exported events still contain the duration.
 func (w *gatherer) tellEvents(id, mask uint64, way *[maxPoints]passage) {
 	var at [maxPoints]tscratio.Interval
 	var verdicts [maxPoints]tscratio.Verdict
@@ -684,8 +698,8 @@ func (w *gatherer) legOf(k legKey) *leg {
 	return l
 }
 
-// sample looks at partitions until enough tuples have said in which order they pass points, and goes on for points that few tuples pass until
-// one of these was seen, or all were looked at.
+// sample reads partitions until enough tuples have shown the order in which they pass points. For
+// points that few tuples pass, it goes on until one of these is seen or all partitions are read.
 func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph, error) {
 	if len(in.options.Edges) > 0 {
 		return in.declared()
@@ -712,8 +726,8 @@ func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph,
 	return in.graphOf(e, s.told), nil
 }
 
-// earliest is the first event of an id at each point: where ids come again, a tuple still passes a point for the first time after those
-// before it.
+// earliest are the first events of an id at each point. Even if ids repeat, a tuple passes a point
+// for the first time after the points before it.
 func (w *gatherer) earliest(events []passage) []passage {
 	var mask uint64
 	way := w.firsts[:0]
@@ -734,7 +748,7 @@ func (w *gatherer) earliest(events []passage) []passage {
 	return way
 }
 
-// gather makes ways of all partitions.
+// gather joins the events of all partitions into paths.
 func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis,
 	l *lineage) (*found, error) {
 	workers := in.workers()
@@ -794,7 +808,7 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 	return all, together(failed)
 }
 
-// settle brings what is collected to its place.
+// settle adds to found what was collected.
 func (w *gatherer) settle() {
 	for _, p := range w.plans {
 		w.found.tuples += p.tuples
@@ -818,7 +832,7 @@ func (w *gatherer) settle() {
 	}
 }
 
-// merge takes what another gatherer found. Both are settled.
+// merge adds what another gatherer found. Both must be settled.
 func (f *found) merge(o *found, slowest int) {
 	f.tuples += o.tuples
 	f.blind += o.blind

@@ -9,16 +9,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// graph is in which order tuples pass points.
+// graph is the order in which tuples pass points.
 type graph struct {
-	order  []int    // points, as they are passed
-	rank   []int    // of each point
-	before []uint64 // by rank: the ranks that come before it, in every tuple that passes both
+	order  []int    // points, in the order in which they are passed
+	rank   []int    // by point
+	before []uint64 // by rank: the ranks that precede it in every tuple that passes both
 	after  []uint64
-	apart  []uint64 // by rank: the ranks that no tuple passed with it of those that the order is from; nil of a graph that was declared
+	// apart has, by rank, the ranks that no tuple of the sample passed together with it. It is nil
+	// for a declared graph.
+	apart []uint64
 }
 
-// rankOf is where a source's events stand; -1: nowhere.
+// rankOf is the rank of a source's point; -1 if it has no point.
 func (g *graph) rankOf(s *source) int {
 	if s.point < 0 {
 		return -1
@@ -26,12 +28,12 @@ func (g *graph) rankOf(s *source) int {
 	return g.rank[s.point]
 }
 
-// evidence is what a sample of tuples says of the order of points.
+// evidence is what a sample of tuples says about the order of points.
 type evidence struct {
 	points int
 	both   [][]uint64 // tuples that pass both
-	surely [][]uint64 // that surely pass the first before the second
-	middle [][]uint64 // whose interval's middle says so
+	surely [][]uint64 // of these, those that certainly pass the first before the second
+	middle [][]uint64 // of these, those for which the middle of the interval says so
 	tuples int
 }
 
@@ -76,8 +78,9 @@ func (e *evidence) add(t *timer, in *input, way []passage) {
 	}
 }
 
-// precedes tells whether tuples pass p before q: surely, where the bounds tell; else by what points are called; else by the middles of
-// their intervals. Where tuples pass them in both orders, they are parallel.
+// precedes reports whether tuples pass p before q. The bounds decide where they can, then the names
+// of the points, then the middles of the intervals. If tuples pass them in both orders, the points
+// are parallel.
 func (e *evidence) precedes(p, q int, points []point) bool {
 	if e.both[p][q] == 0 {
 		return false
@@ -92,12 +95,13 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 	if m := e.middle[p][q] + e.middle[q][p]; m > 0 {
 		return e.middle[p][q]*4 >= m*3
 	}
-	// Their nodes are not related: what leaves an actor comes before what arrives at another.
+	// Their nodes are not related. A point that leaves an actor precedes one that arrives at
+	// another.
 	return pointOrder[points[p].name] >= pointOrder["end"] &&
 		slices.Contains([]int{pointOrder["recv"], pointOrder["start"]}, pointOrder[points[q].name])
 }
 
-// graphOf orders the points by what was found.
+// graphOf orders the points by the evidence.
 func (in *input) graphOf(e *evidence, told []told) *graph {
 	n := len(in.points)
 	var unrelated [][2]point
@@ -114,7 +118,7 @@ func (in *input) graphOf(e *evidence, told []told) *graph {
 				in.points[p])
 		}
 	}
-	switch len(unrelated) { // of many nodes they would hide what else was found
+	switch len(unrelated) { // with many nodes they would hide other findings
 	case 0:
 	case 1:
 		in.find(FindUndecided, "tuples pass %s and %s, and the nodes of these are not related: "+
@@ -143,7 +147,7 @@ func (in *input) graphOf(e *evidence, told []told) *graph {
 	return g
 }
 
-// alone are the points with events of which no tuple was seen at another point.
+// alone are the points with events none of whose tuples was seen at another point.
 func (in *input) alone(e *evidence, told []told) (mask uint64) {
 	for p, both := range e.both {
 		if len(e.both) > 1 && in.hasEvents(p, told) &&
@@ -154,7 +158,7 @@ func (in *input) alone(e *evidence, told []told) (mask uint64) {
 	return mask
 }
 
-// hasEvents tells whether some channel of a point keeps every tuple, and has any.
+// hasEvents reports whether some channel of a point keeps every tuple and has events.
 func (in *input) hasEvents(p int, told []told) bool {
 	for i := range in.sources {
 		k := in.sources[i].header.Settings.Kind.String()
@@ -166,7 +170,7 @@ func (in *input) hasEvents(p int, told []told) bool {
 	return false
 }
 
-// declared is the graph of the edges that were declared.
+// declared is the graph of the declared edges.
 func (in *input) declared() (*graph, error) {
 	n := len(in.points)
 	index := map[string]int{}
@@ -187,7 +191,7 @@ func (in *input) declared() (*graph, error) {
 		}
 		precedes[p][q] = true
 	}
-	for via := range n { // what follows at any distance
+	for via := range n { // the transitive closure
 		for p := range n {
 			for q := range n {
 				precedes[p][q] = precedes[p][q] || precedes[p][via] && precedes[via][q]
@@ -196,16 +200,15 @@ func (in *input) declared() (*graph, error) {
 	}
 	for p := range n {
 		if precedes[p][p] {
-			return nil,
-				fmt.Errorf(
-					"the declared edges lead from %s back to it: the analysis knows no loops",
-					in.points[p])
+			return nil, fmt.Errorf(
+				"the declared edges lead from %s back to it: the analysis knows no loops",
+				in.points[p])
 		}
 	}
 	return in.sorted(precedes, "edges"), nil
 }
 
-// sorted puts points in an order in which what precedes comes first.
+// sorted orders points so that each comes after those that precede it.
 func (in *input) sorted(precedes [][]bool, what string) *graph {
 	n := len(in.points)
 	g := &graph{rank: make([]int, n), before: make([]uint64, n), after: make([]uint64, n)}
@@ -228,7 +231,7 @@ func (in *input) sorted(precedes [][]bool, what string) *graph {
 			}
 		}
 		if least > 0 {
-			circles++ // those that are left once it is cut are within it
+			circles++ // a further circle lies within the first, which has been cut
 		}
 		if least > 0 && circles == 1 {
 			var circle []string
@@ -256,28 +259,31 @@ func (in *input) sorted(precedes [][]bool, what string) *graph {
 	return g
 }
 
-// plan is what is measured of tuples that pass the same points.
+// plan is what is measured for tuples that pass the same points.
 type plan struct {
 	mask   uint64
 	tuples uint64
 	legs   []planned
 	whole  *planned // from the first point to the last
-	ends   []int    // ranks of points that nothing follows here, though something can
-	starts []int    // ranks of points that nothing precedes here, though something can
-	goesOn uint64   // ranks of points that something follows here
-	apart  uint64   // two ranks of which it is not known which comes first, as no tuple of the sample passed both; 0: none
+	ends   []int    // ranks that nothing follows here, though something could
+	starts []int    // ranks that nothing precedes here, though something could
+	goesOn uint64   // ranks that something follows here
+	// apart has two ranks whose order is not known, because no tuple of the sample passed both. 0:
+	// there are none.
+	apart uint64
 }
 
-// planned is a leg from one rank to another.
+// planned is a span from one rank to another.
 type planned struct {
 	from, to int
 	leg      *leg
 
-	sources [2]int32 // of the tuple before, and the part that they belong to
+	// sources are those of the tuple before, and part is the part of leg that belongs to them.
+	sources [2]int32
 	part    *legPart
 }
 
-// planOf makes the plan for points.
+// planOf makes the plan for a set of points.
 func (g *graph) planOf(mask uint64, legOf func(from, to int, whole bool) *leg) *plan {
 	p := &plan{mask: mask}
 	for rest := mask; rest != 0; rest &= rest - 1 {
@@ -310,12 +316,12 @@ func (g *graph) planOf(mask uint64, legOf func(from, to int, whole bool) *leg) *
 	return p
 }
 
-// direct are the points of a tuple that come before one with none of its points between.
+// direct are the points of a tuple that precede one, with none of its points between.
 func (g *graph) direct(mask uint64, to int) uint64 {
 	all := mask & g.before[to]
 	found := all
 	for rest := all; rest != 0; rest &= rest - 1 {
-		// What comes before this one is not direct.
+		// What precedes this one is not direct.
 		found &^= g.before[bits.TrailingZeros64(rest)]
 	}
 	return found
