@@ -6,34 +6,38 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Held is how values went that were held against the truth, which only a run of virtual nodes knows (Options.Truth).
+// Held says how values compare with the truth. Only a run of virtual nodes knows the truth
+// (Options.Truth).
 type Held struct {
-	Count   uint64 `json:"count"`   // values that were held against it
-	Outside uint64 `json:"outside"` // whose interval does not hold it: must be 0 of what is proven
+	Count uint64 `json:"count"` // values that were checked
+	// whose interval does not contain the truth: must be 0 for what is proven
+	Outside uint64 `json:"outside"`
 
-	// Used is how much of their bound the errors of the others used, in steps of a twentieth: an error is from the middle of the interval to
-	// the truth.
-	Used     [UsedSteps]uint64 `json:"used"`
-	MostUsed float64           `json:"most_used"` // of 1; more where something is outside
+	// Used is a histogram of how much of its bound the error of each other value used, in steps of
+	// a twentieth. The error is the distance from the middle of the interval to the truth.
+	Used [UsedSteps]uint64 `json:"used"`
+	// 1 is the whole bound; above 1 if something is outside
+	MostUsed float64 `json:"most_used"`
 
-	// True are the percentiles of the true durations; empty for what are no durations.
+	// True are the percentiles of the true durations; empty if the values are not durations.
 	True Percentiles `json:"true_percentiles,omitempty"`
 }
 
-// UsedSteps is how finely Held tells how much of a bound was used.
+// UsedSteps is the number of steps of Used.
 const UsedSteps = 20
 
-// hold holds one interval against all that the truth can be.
+// hold checks one interval against everything the truth may be.
 func (h *Held) hold(s, truth tscratio.Span) {
 	h.Count++
-	// In half cycles, so that the middle is a whole number; unsigned, as two ends may lie 2^64 apart.
+	// In half cycles, so that the middle is a whole number. Unsigned, because two ends may lie 2^64
+	// apart.
 	width := uint64(s.Hi) - uint64(s.Lo)
-	var used uint64 // of the width, in half cycles
+	var used uint64 // the largest error, in half cycles
 	for _, t := range [2]int64{truth.Lo, truth.Hi} {
 		below, above := uint64(t)-uint64(s.Lo), uint64(s.Hi)-uint64(t) // they add up to the width
 		if t < s.Lo || t > s.Hi {
 			h.Outside++
-			beyond := above // of the far end
+			beyond := above // beyond the far end
 			if t < s.Lo {
 				beyond = uint64(s.Hi) - uint64(t)
 			} else {
@@ -58,10 +62,11 @@ func (h *Held) hold(s, truth tscratio.Span) {
 	h.Used[step]++
 }
 
-// mostUsed keeps what is far outside a number that everybody can read.
+// mostUsed limits what is far outside to a number that people can read.
 const mostUsed = 1e9
 
-// Merge adds what came of other values. Percentiles of true durations stay as they are: they cannot be added.
+// Merge adds the results for other values. Percentiles of true durations stay as they are, because
+// they cannot be added.
 func (h *Held) Merge(o *Held) {
 	h.Count += o.Count
 	h.Outside += o.Outside
@@ -71,7 +76,8 @@ func (h *Held) Merge(o *Held) {
 	h.MostUsed = max(h.MostUsed, o.MostUsed)
 }
 
-// UsedPercentile is how much of their bound that many of 100 used at the most, of 1, rounded up to a twentieth.
+// UsedPercentile is a percentile of how much of their bound values used: 1 is the whole bound. It
+// is rounded up to a twentieth.
 func (h *Held) UsedPercentile(percent float64) float64 {
 	var inside, below uint64
 	for _, n := range h.Used {
@@ -89,7 +95,7 @@ func (h *Held) UsedPercentile(percent float64) float64 {
 	return 1
 }
 
-// heldPart is what is true of a leg's durations between two nodes.
+// heldPart compares a span's durations between two nodes with the truth.
 type heldPart struct {
 	Held
 	truths distribution
@@ -100,7 +106,7 @@ func (p *heldPart) merge(q *heldPart) {
 	p.truths.merge(&q.truths)
 }
 
-// held is that as an answer has it; nil: nothing is known.
+// held converts it for an answer; nil: nothing is known.
 func (p *heldPart) held() *Held {
 	if p == nil {
 		return nil
@@ -120,7 +126,7 @@ func (in *input) trueDuration(a int, x uint64, b int, y uint64) (tscratio.Span, 
 	return tscratio.Span{Lo: int64(to.Lo - from.Hi), Hi: int64(to.Hi - from.Lo)}, ok && ok2
 }
 
-// hold holds the durations of a leg against the truth, where that is known.
+// hold checks the durations of a span against the truth, where that is known.
 func (in *input) hold(p *legPart, a, b int, spans []tscratio.Span, xs, ys []uint64) {
 	if in.options.Truth == nil {
 		return
@@ -138,7 +144,8 @@ func (in *input) hold(p *legPart, a, b int, spans []tscratio.Span, xs, ys []uint
 	}
 }
 
-// heldInAll is how all durations of an answer went, and finds those that are not true.
+// heldInAll sums up all durations of an answer, and adds a finding if some do not contain the
+// truth.
 func (in *input) heldInAll(a *Answer) *Held {
 	if in.options.Truth == nil {
 		return nil

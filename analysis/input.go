@@ -11,15 +11,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The most that one answer tells apart. Points are bits of a tuple's signature.
+// The most that one answer can tell apart. Points are bits of a tuple's mask.
 const (
 	maxPoints  = 64
 	maxSources = 1<<16 - 1
-	maxClosed  = 32 // nodes of which third ones are looked at: paths grow with the cube of the nodes
+	// maxClosed is the largest number of nodes for which third nodes are considered: paths grow
+	// with the cube of the nodes.
+	maxClosed = 32
 )
 
-// ErrNothing is returned for a run in which there is nothing to answer from: no log can be read, or
-// none is of a node that is known.
+// ErrNothing is returned for a run that offers nothing to analyze: no log can be read, or none is
+// of a known node.
 var ErrNothing = errors.New("nothing to analyze")
 
 // input is what an answer is made from.
@@ -28,24 +30,24 @@ type input struct {
 	options  Options
 	nodes    []nodeInput // by name
 	sources  []source
-	points   []point // by actor and then as tuples pass them
+	points   []point // by actor, and within one in the order in which tuples pass them
 	clocks   clocks
 	missing  []runs.Missing
-	recorded int              // of missing: what was missing when the run was made
+	recorded int              // how many of missing were noted when the run was made
 	unseen   map[point]string // why not all logs of a point are looked at
-	silent   []string         // nodes of which there should be logs, and are none
+	silent   []string         // nodes that should have logs, and have none
 	findings []Finding
 }
 
-// nodeInput is a node in one epoch. A node whose counter was interrupted is as many as it has epochs, each with a name of its own: their
-// readings have nothing to do with each other.
+// nodeInput is a node in one epoch. A node whose counter was interrupted becomes as many as it has
+// epochs, each with its own name, because their readings have nothing to do with each other.
 type nodeInput struct {
 	runs.Node
 	node      string // what the run calls it
 	described tscratio.Node
 }
 
-// epochName is what a node is called in one of its epochs, counted from 0 on.
+// epochName is the name of a node in one of its epochs, counted from 0.
 func epochName(n *runs.Node, epoch int) string {
 	if len(n.Earlier) == 0 {
 		return n.Name
@@ -53,7 +55,7 @@ func epochName(n *runs.Node, epoch int) string {
 	return fmt.Sprintf("%s (epoch %d)", n.Name, epoch+1)
 }
 
-// nodeOf is the index of a node in an epoch; -1: the run has none such.
+// nodeOf is the index of a node in an epoch; -1: the run has no such node.
 func (in *input) nodeOf(node, epoch string) int {
 	return slices.IndexFunc(in.nodes, func(n nodeInput) bool {
 		return n.node == node && n.Epoch == epoch
@@ -63,12 +65,12 @@ func (in *input) nodeOf(node, epoch string) int {
 // source is the log of one ring: events of one channel from one open of it.
 type source struct {
 	node     int
-	point    int       // -1: of a return trip, which is joined on its own
-	trip     tripEvent // noTrip: of no return trip
+	point    int       // -1: a return trip, which is joined separately
+	trip     tripEvent // noTrip: not part of a return trip
 	segments []logstore.Segment
 	header   logstore.Header
-	events   uint64 // about how many, for the sizes of things
-	lo, hi   uint64 // counters of its rows
+	events   uint64 // about how many; for sizing
+	lo, hi   uint64 // smallest and largest counter of its rows
 	name     string // of its channel
 }
 
@@ -94,7 +96,8 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	return in, in.chooseReference()
 }
 
-// miss notes missing parts, each once. What was missing of one when the run was made does not hide what is wrong with it now.
+// miss notes missing parts, each once. What was noted about a part when the run was made does not
+// hide what is wrong with it now.
 func (in *input) miss(missing ...runs.Missing) {
 	for _, m := range missing {
 		known := slices.Contains(in.missing[:in.recorded], m)
@@ -106,7 +109,7 @@ func (in *input) miss(missing ...runs.Missing) {
 	}
 }
 
-// find notes a finding.
+// find adds a finding.
 func (in *input) find(kind FindingKind, format string, args ...any) {
 	in.findings = append(in.findings, Finding{Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
@@ -133,7 +136,8 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 	for _, p := range pairs {
 		part := in.run.Run.PairPath(p.A, p.B)
 		for _, n := range []*tscratio.Node{&p.A, &p.B} {
-			n.Name = in.nodes[in.nodeOf(n.Name, n.Epoch)].Name // which readRelation has found in the run
+			// readRelation has made sure that the run has this node.
+			n.Name = in.nodes[in.nodeOf(n.Name, n.Epoch)].Name
 		}
 		conflict := ""
 		for _, n := range []tscratio.Node{p.A, p.B} {
@@ -190,7 +194,7 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		for _, b := range in.nodes[i+1:] {
 			_, knownA := described[a.Name]
 			_, knownB := described[b.Name]
-			if !knownA || !knownB || a.node == b.node { // these are said elsewhere
+			if !knownA || !knownB || a.node == b.node { // reported elsewhere
 				continue
 			}
 			if err := in.clocks.closure.Related(a.Name, b.Name); err != nil {
@@ -248,7 +252,7 @@ func (in *input) list(logs []runs.NodeLogs) {
 	}
 }
 
-// named are the names of nodes, and of channels that have a log, in order.
+// named are the sorted names of nodes, and of channels that have a log.
 func named(of []runs.Node, logs []runs.NodeLogs) (nodes, channels []string) {
 	for _, n := range of {
 		nodes = append(nodes, n.Name)
@@ -265,7 +269,7 @@ func named(of []runs.Node, logs []runs.NodeLogs) (nodes, channels []string) {
 
 func pointOf(s logstore.Segment) point { return point{s.Channel.Actor, s.Channel.Point} }
 
-// addSources looks at the log of one ring, and makes a source of what it has of each epoch.
+// addSources opens the log of one ring, and makes a source of its part in each epoch.
 func (in *input) addSources(node string, ring []logstore.Segment, rank map[point]int) {
 	name := ring[0].Channel.String()
 	if !in.options.Filter.channel(node, name) {
@@ -279,15 +283,15 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 			pointOf(ring[0]))
 		in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf(format, args...)})
 	}
-	var s *source           // that the segments before were of
-	from := len(in.sources) // those of this ring
-	begin := 0              // of the segments that belong to the next source
+	var s *source           // the source of the segments before
+	from := len(in.sources) // index of the first source of this ring
+	begin := 0              // the first segment of the current source
 	for i, segment := range ring {
 		f, err := logstore.OpenFile(segment.Path)
 		if err != nil {
 			miss("%v", err)
 			if s != nil {
-				s.segments = ring[begin : i+1] // its reader says what is missing
+				s.segments = ring[begin : i+1] // its reader reports what is missing
 			}
 			continue
 		}
@@ -318,7 +322,7 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 			s.lo, s.hi = min(s.lo, lo), max(s.hi, hi)
 		}
 		if places, err := f.Continues(); err == nil {
-			var rows uint64 // since the ring's first
+			var rows uint64 // since the ring began
 			for _, p := range places {
 				if p.Kind == logstore.Events || p.Kind == logstore.Links {
 					rows += p.Next

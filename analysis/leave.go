@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// leaveOut leaves out the points and logs that are more than one answer tells apart, and names them.
-// Nodes choose in turns, each its points of most events first: so one program with a thousand
+// leaveOut drops points and logs beyond what one answer can tell apart, and notes how many. Nodes
+// choose in turns, each beginning with its points of most events. So one program with a thousand
 // channels takes nothing from the others.
 func (in *input) leaveOut(rank map[point]int) {
 	sources := make([][]int, len(in.nodes))
@@ -59,7 +59,7 @@ func (in *input) leaveOut(rank map[point]int) {
 	in.sources = left
 }
 
-// inTurns takes one of each group after another, until there are so many different ones.
+// inTurns takes one item of each group after another, until it has most different ones.
 func inTurns[T comparable](groups [][]T, most int) map[T]bool {
 	chosen := map[T]bool{}
 	for turn, more := 0, true; more; turn++ {

@@ -7,14 +7,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// legKind says what a leg is measured of.
+// legKind says what a span measures.
 type legKind uint8
 
 const (
-	between      legKind = iota // points that follow each other
+	between      legKind = iota // from one point to the next
 	wholeWay                    // a tuple from its first point to its last
-	fromEarliest                // a tuple that was made of others, from where the first of these began
-	fromLatest                  // and the last
+	fromEarliest                // a tuple made of others, from where the first of these began
+	fromLatest                  // the same from where the last of these began
 )
 
 type legKey struct {
@@ -25,18 +25,19 @@ type legKey struct {
 // leg is what was measured from one point to another.
 type leg struct {
 	key   legKey
-	parts []*legPart // by first node·nodes + second
+	parts []*legPart // by first node·nodes + second node
 	bins  []*binned  // over time
 
-	// again tells that no point can lie between the two of a whole way: the leg between them has its durations. They are measured again for the
-	// slowest tuples, and counted.
+	// again is set for a whole path if no point can lie between its two. The span between the same
+	// points already has its durations. They are computed once more to find the slowest tuples, and
+	// counted.
 	again bool
 }
 
 func (l *leg) from(in *input, g *graph) string { return in.points[g.order[l.key.from]].String() }
 func (l *leg) to(in *input, g *graph) string   { return in.points[g.order[l.key.to]].String() }
 
-// words are the leg's kind, and its origin if it has one.
+// words are the span's kind, and its origin if it has one.
 func (l *leg) words(in *input, g *graph) string {
 	kind := kindOf(l.key.kind, in.points[g.order[l.key.from]], in.points[g.order[l.key.to]])
 	switch l.key.kind {
@@ -48,34 +49,35 @@ func (l *leg) words(in *input, g *graph) string {
 	return kind
 }
 
-// legPart is the part of a leg between two nodes. Pairs of readings are collected and done together, because one thing after another is done
-// to many durations in less time than all things to each.
+// legPart is the part of a span between two nodes. Pairs of readings are collected and computed
+// together, because that takes less time for each.
 type legPart struct {
 	distribution
 	a, b      int // nodes
 	fresh     *fresh
-	held      *heldPart // nil: no truth is known
+	held      *heldPart // nil: the truth is not known
 	unplaced  uint64
 	suspect   uint64
 	orders    [3]uint64 // after, undecided, before
 	scenarios [6]uint64
 }
 
-// fresh are pairs of readings that are collected.
+// fresh are pairs of readings that wait to be computed.
 type fresh struct {
 	n           int
 	xs, ys, ids [freshPairs]uint64
-	// Of tuples that may be among the slowest, their way: ways[from[i]:from[i+1]].
+	// The paths of tuples that may be among the slowest: ways[from[i]:from[i+1]].
 	from []int32
 	ways []passage
 }
 
-// freshPairs is how many pairs are collected.
+// freshPairs is how many pairs are collected at most.
 const freshPairs = 512
 
 func (f *fresh) clear() { f.n, f.from, f.ways = 0, f.from[:0], f.ways[:0] }
 
-// add adds durations that were found alike, and began at readings of an axis. It returns the smallest and largest ends among them.
+// add adds durations of one scenario and verdict that began at readings xs. It returns the smallest
+// and largest ends among them.
 func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []uint64,
 	axis *axis) (least, largest tscratio.Span) {
 	n := uint64(len(spans))
@@ -169,7 +171,8 @@ func (l *leg) merge(m *leg) {
 	}
 }
 
-// binned is how long tuples of one bin of time took, coarsely: negative los count as 0.
+// binned is a coarse histogram of how long the tuples of one bin of time took. Negative los count
+// as 0.
 type binned struct {
 	n      uint64
 	lo, hi [coarseBuckets]uint32
@@ -191,7 +194,7 @@ func coarse(v int64) int {
 	return shift<<coarseBits + int(u>>shift)
 }
 
-// coarseOf is coarse of the values of one of bucketOf's buckets.
+// coarseOf is the coarse bucket of the values in one of bucketOf's buckets.
 func coarseOf(bucket int) int {
 	if bucket < 2<<subBits {
 		return coarse(int64(bucket))
@@ -200,7 +203,7 @@ func coarseOf(bucket int) int {
 	return finer<<coarseBits + bucket>>finer
 }
 
-// coarseEdges is edges of such a bucket.
+// coarseEdges are the smallest and the largest value of a coarse bucket.
 func coarseEdges(bucket int) (lo, hi int64) {
 	if bucket < 2<<coarseBits {
 		return int64(bucket), int64(bucket)
@@ -210,7 +213,7 @@ func coarseEdges(bucket int) (lo, hi int64) {
 	return int64(l), int64(min(l+1<<shift-1, math.MaxInt64))
 }
 
-// binned is the leg's bin of a number.
+// binned returns the histogram of a bin of time.
 func (l *leg) binned(bin int) *binned {
 	if bin >= len(l.bins) {
 		l.bins = append(l.bins, make([]*binned, bin+1-len(l.bins))...)
@@ -232,7 +235,8 @@ func (b *binned) count(spans []tscratio.Span) {
 	}
 }
 
-// countBoth counts durations, and where their ends fall in a distribution that has noted them: most of the work is done once for both.
+// countBoth counts durations here and their ends in a distribution that has noted them. Most of the
+// work is shared.
 func (b *binned) countBoth(spans []tscratio.Span, d *distribution) {
 	b.n += uint64(len(spans))
 	los, his := &d.lo.positive, &d.hi.positive
@@ -262,7 +266,7 @@ func (b *binned) merge(c *binned) {
 	}
 }
 
-// percentile is that of a bin, rounded outward.
+// percentile is a percentile of the durations, rounded outward.
 func (b *binned) percentile(percent_milli uint64) tscratio.Span {
 	rank := rankOf(percent_milli, b.n)
 	var s tscratio.Span

@@ -8,20 +8,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// maxGenerations is how often a tuple may have been made of others that were made of others.
+// maxGenerations is the largest number of generations from a tuple back to its origin.
 const maxGenerations = 64
 
-// lineage leads tuples that were made of others back to where these began. Origins are handed from parent to child in rounds, each a
-// join of the origins of one generation with the links, by partitions.
+// lineage traces tuples that were made of others back to where those began. Origins are passed from
+// parent to child in rounds. Each round joins the origins of one generation with the links, by
+// partitions.
 type lineage struct {
 	in      *input
 	bits    uint
 	scratch *scratch
-	origins *store[origin] // of parents that nobody made
+	origins *store[origin] // of parents that are no children
 	ends    *store[ending] // of children that came to the end
 }
 
-// origin is where the first and the last began of the tuples that an id was made of.
+// origin is where the tuples began that an id was made of: the first and the last of them.
 type origin struct {
 	id               uint64
 	earliest, latest passage
@@ -53,7 +54,7 @@ func (l *lineage) appenders() *lineageAppenders {
 
 func (a *lineageAppenders) flush() error { return errors.Join(a.origins.flush(), a.ends.flush()) }
 
-// loadLinks notes which ids of a partition are parents, and which children.
+// loadLinks notes which ids of a partition are parents and which are children.
 func (w *gatherer) loadLinks(s *scattered, partition int) error {
 	if w.lineage == nil {
 		return nil
@@ -91,7 +92,7 @@ func (w *gatherer) lineageOf(id, mask uint64, way *[maxPoints]passage, parent, c
 	}
 }
 
-// follow measures all tuples that came to the end and were made of others.
+// follow measures all tuples that were made of others and came to the end.
 func (l *lineage) follow(ctx context.Context, of *scattered, w *gatherer) error {
 	arrived := newStore[origin](l.scratch, l.bits, 64)
 	current := l.origins
@@ -113,7 +114,7 @@ func (l *lineage) follow(ctx context.Context, of *scattered, w *gatherer) error 
 	return l.measure(arrived, w)
 }
 
-// round hands the origins of one generation to its children. It returns nil when there were none.
+// round passes the origins of one generation to its children. It returns nil if there were none.
 func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of *scattered,
 	w *gatherer) (*store[origin], error) {
 	made := newStore[origin](l.scratch, l.bits, 64)
@@ -163,7 +164,7 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 	return made, nil
 }
 
-// joined takes what is known of each id together.
+// joined merges the rows of each id.
 func (l *lineage) joined(rows []origin, w *gatherer) map[uint64]origin {
 	byID := make(map[uint64]origin, len(rows))
 	for _, o := range rows {
@@ -183,7 +184,7 @@ func (l *lineage) joined(rows []origin, w *gatherer) map[uint64]origin {
 	return byID
 }
 
-// earlier puts any two events in an order, by the middle of their intervals.
+// earlier orders any two events by the middle of their intervals.
 func (w *gatherer) earlier(a, b passage) bool {
 	x, _, errA := w.timer.place(int(a.source), a.reading)
 	y, _, errB := w.timer.place(int(b.source), b.reading)

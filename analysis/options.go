@@ -11,45 +11,52 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Options say what is asked of a run. The zero value asks for everything.
+// Options say what to ask of a run. The zero value asks for everything.
 type Options struct {
-	// Reference is the node in whose cycles the answer is given; empty: the run's own, else the node with the smallest median bound to the
-	// others.
+	// Reference is the node in whose cycles the answer is given. Empty: the one that the run names,
+	// or else the node with the smallest median bound to the others.
 	Reference string
 
-	// Wander is assumed of each pair in place of what is stored with it; 0: as stored.
+	// Wander is assumed for each pair instead of the stored wander; 0: as stored.
 	Wander tscratio.Wander
 
-	// ThirdNodes says how far other nodes may narrow what is known of two. Of more than 32 nodes none may.
+	// ThirdNodes says how far other nodes may narrow what is known of two. With more than 32 nodes,
+	// none may.
 	ThirdNodes tscratio.ThirdNodes
 
-	// Memory_bytes is how much events may take in memory, 0 is 512 MiB; what is beyond goes to a scratch file in Scratch, or the system's
-	// directory for temporary files, of at most Scratch_bytes, 0 is 64 GiB.
+	// Memory_bytes is how much memory events may take; 0 is 512 MiB. The rest goes to a scratch
+	// file in Scratch, or in the system's directory for temporary files, of at most Scratch_bytes;
+	// 0 is 64 GiB.
 	Memory_bytes  int64
 	Scratch       string
 	Scratch_bytes int64
 
-	// Workers is how many cores are used; 0: all.
+	// Workers is the number of cores to use; 0: all.
 	Workers int
 
-	// Slowest is how many of the slowest tuples are kept with their whole way, of those that others were made of the way under their own id; 0 is
-	// 10, negative none.
+	// Slowest is how many of the slowest tuples are kept with their whole path; 0 is 10, negative
+	// is none. For a tuple of which others were made, the path under its own id is kept.
 	Slowest int
 
-	// Edges declare which points follow which, each actor/point, in place of what is found in the data.
+	// Edges declare which points follow which, each as actor/point. They replace what is found in
+	// the data.
 	Edges [][2]string
 
 	Filter Filter
 
-	// Truth says what another node's counter truly read, at the least and at the most, while a node's read so; ok is false where that is not known.
-	// Only of virtual nodes is it (internal/truth): then all that is answered is held against it. It is called by many goroutines. nil: nobody knows.
+	// Truth returns the least and the most that another node's counter truly read when a node's
+	// counter showed a reading. ok is false where that is not known. It is known only for virtual
+	// nodes (internal/truth); then the whole answer is checked against it. Many goroutines call it.
+	// nil: the truth is not known.
 	Truth func(node string, reading uint64, other string) (read tscratio.Interval, ok bool)
 
-	// Progress is told how much of the work is done, from 0 to 1, and what is being done. It may be nil.
+	// Progress is called with the share of the work that is done, from 0 to 1, and with what is
+	// being done. It may be nil.
 	Progress func(done float64, what string)
 
-	// Events and Durations are told every event and every duration, one at a time and in no order; nil: nobody wants them. An error from
-	// them ends the analysis. With them, one core is used.
+	// Events and Durations are called for every event and every duration, one at a time and in no
+	// order. They may be nil. An error from them ends the analysis. If one is set, one core is
+	// used.
 	Events    func(EventRow) error
 	Durations func(DurationRow) error
 
@@ -57,41 +64,46 @@ type Options struct {
 	partitions  int // bits; for tests
 }
 
-// Filter says which part of a run is looked at. Its zero value is all.
+// Filter chooses a part of a run. Its zero value chooses everything.
 type Filter struct {
-	// Tuples that began from From_cycles to To_cycles of the reference node, if To_cycles is not 0. One whose interval is partly in is in.
+	// Tuples that began between From_cycles and To_cycles of the reference node, unless To_cycles
+	// is 0. A tuple whose interval overlaps them is chosen.
 	From_cycles, To_cycles uint64
-	// The same in ns of UTC, if To_utc_ns is not 0, as the reference node's clock tells it.
+	// The same in ns of UTC by the reference node's clock, unless To_utc_ns is 0.
 	From_utc_ns, To_utc_ns int64
 
-	Nodes    []string    // events on these nodes; none: all
-	Channels []string    // events of channels whose name one of these patterns (path.Match) matches; none: all
-	IDs      [][2]uint64 // tuples with an id from the first to the second of one of these; none: all
+	Nodes []string // only events on these nodes; none: on all
+	// Only events of channels whose name matches one of these patterns (path.Match); none: of all.
+	Channels []string
+	// Only tuples whose id lies between the two of a pair, or is one of them; none: all.
+	IDs [][2]uint64
 }
 
-// EventRow is an event as it is exported.
+// EventRow is an event for export.
 type EventRow struct {
-	ID      uint64
-	Way     uint64            // tells tuples apart that share an id
-	At      tscratio.Interval // in cycles of the reference node; the difference of two events of a way holds the duration between them
+	ID  uint64
+	Way uint64 // tells apart tuples that share an id
+	// At is in cycles of the reference node. The difference of two events of a Way contains the
+	// duration between them.
+	At      tscratio.Interval
 	Node    string
 	Channel string
 	Point   string
 	Verdict tscratio.Verdict
 }
 
-// DurationRow is a duration as it is exported.
+// DurationRow is a duration for export.
 type DurationRow struct {
 	ID       uint64
-	Way      uint64 // as EventRow's; of a tuple that was made of others, 0
+	Way      uint64 // as in EventRow; 0 for a tuple that was made of others
 	From, To string // points
 	FromNode string
 	ToNode   string
-	Kind     string // as Leg's, with ", earliest" or ", latest" behind it for a Leg with an origin
+	Kind     string // as in Leg; if it has an origin, followed by ", earliest" or ", latest"
 	tscratio.Duration
 }
 
-// Validate tells what no run could answer: values that are wrong by themselves.
+// Validate reports values that are wrong for any run.
 func (o *Options) Validate() error {
 	f := &o.Filter
 	switch {
@@ -153,7 +165,7 @@ func (o *Options) defaults() error {
 	return nil
 }
 
-// channel tells whether a channel of a node is looked at.
+// channel reports whether a channel of a node is chosen.
 func (f *Filter) channel(node, name string) bool {
 	if len(f.Nodes) > 0 && !slices.Contains(f.Nodes, node) {
 		return false
@@ -166,8 +178,8 @@ func (f *Filter) channel(node, name string) bool {
 	return len(f.Channels) == 0
 }
 
-// unmatched are the nodes and patterns that choose nothing of a run, with what there is. Two of which each chooses something, and nothing
-// together, are not among them.
+// unmatched are the nodes and patterns that choose nothing of a run, with the names that exist. A
+// node and a pattern that each choose something, but nothing together, are not among them.
 func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 	for _, n := range f.Nodes {
 		if !slices.Contains(nodes, n) {
@@ -193,7 +205,7 @@ func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 	return missing
 }
 
-// someOf lists names, of many the first.
+// someOf lists names, or the first of many.
 func someOf(names []string) string {
 	const most = 12
 	switch {
@@ -205,7 +217,7 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// any tells whether anything is left out.
+// any reports whether the filter leaves anything out.
 func (f *Filter) any() bool {
 	return len(f.Nodes)+len(f.Channels)+len(f.IDs) > 0 || f.To_cycles != 0 || f.To_utc_ns != 0
 }

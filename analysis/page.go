@@ -10,19 +10,21 @@ import (
 
 const pageRows = 1 << pageBits
 
-// page has the events of one page of ids as a table: a row for each id, a column for each point by its rank. Ids that follow each other,
-// of tuples that went the same way, are then rows that follow each other, and measured together.
+// page is a table of the events of one page of ids: a row for each id, and a column for each point
+// by its rank. Tuples with consecutive ids that took the same path are adjacent rows, and are
+// measured together.
 type page struct {
-	masks   [pageRows]uint64 // of each row: the ranks that have an event in it
+	masks   [pageRows]uint64 // by row: the ranks with an event
 	columns [maxPoints]*column
-	used    uint64 // ranks that have an event
-	mixed   uint64 // of these, those whose events are of several sources
+	used    uint64 // ranks with an event
+	mixed   uint64 // of these, those with events of several sources
 
 	repeated [pageRows / 64]uint64 // rows with more than one event of a rank
-	again    []repeat              // what is not in a column because another event is
+	again    []repeat              // events whose place in a column is taken
 }
 
-// column has a page's events of one rank. What the masks do not name is left from other pages.
+// column has a page's events of one rank. Rows that are not in the masks hold events of other
+// pages.
 type column struct {
 	readings [pageRows]uint64
 	sources  [pageRows]uint16
@@ -34,7 +36,7 @@ type repeat struct {
 	passage
 }
 
-// clear makes the page empty.
+// clear empties the page.
 func (p *page) clear() {
 	clear(p.masks[:])
 	p.used, p.mixed = 0, 0
@@ -44,7 +46,7 @@ func (p *page) clear() {
 	}
 }
 
-// fill puts events of one source into the page. Their ids have to be of one page, and of the same each time until clear.
+// fill puts events of one source into the page. Until clear, all ids must be of one page.
 func (p *page) fill(events []logstore.Event, source uint16, rank uint8) {
 	bit := uint64(1) << rank
 	c := p.columns[rank]
@@ -72,12 +74,12 @@ func (p *page) fill(events []logstore.Event, source uint16, rank uint8) {
 	}
 }
 
-// sortRepeats has to be called when the page is full, before rows are looked at.
+// sortRepeats must be called when the page is full, before its rows are read.
 func (p *page) sortRepeats() {
 	slices.SortFunc(p.again, func(a, b repeat) int { return cmp.Compare(a.row, b.row) })
 }
 
-// at is a row's event of a rank that it has.
+// at is a row's event of a rank. The row must have one.
 func (p *page) at(row, rank int) passage {
 	c := p.columns[rank]
 	return passage{c.readings[row], int32(c.sources[row])}
@@ -101,7 +103,8 @@ func (p *page) chain(row int, chain []passage) []passage {
 
 func (p *page) repeats(row int) bool { return p.repeated[row/64]>>(row%64)&1 != 0 }
 
-// alike is how many rows from one on have events of the same sources and no others; 0 if the row repeats some.
+// alike is how many rows, from the given one on, have events of the same sources and no others. It
+// is 0 if the row has several events of one rank.
 func (p *page) alike(row int) int {
 	mask := p.masks[row]
 	mixed, repeats := mask&p.mixed, len(p.again) > 0
@@ -113,7 +116,7 @@ func (p *page) alike(row int) int {
 	return end - row
 }
 
-// sameSources tells whether two rows have events of the same sources, by ranks that both have.
+// sameSources reports whether two rows have events of the same sources at the given ranks.
 func (p *page) sameSources(mask uint64, a, b int) bool {
 	for ; mask != 0; mask &= mask - 1 {
 		if c := p.columns[bits.TrailingZeros64(mask)]; c.sources[a] != c.sources[b] {
@@ -123,20 +126,20 @@ func (p *page) sameSources(mask uint64, a, b int) bool {
 	return true
 }
 
-// run are events of a partition that follow each other and are of one source.
+// run is consecutive events of a partition from one source.
 type run struct {
 	events []logstore.Event
 	source uint16
 }
 
-// stretch is a run of one page.
+// stretch is a run within one page of ids.
 type stretch struct {
 	run
 	page uint64
 }
 
-// findPages cuts the partition's runs into stretches, sorted by pages. It does so only where most events are of the page of the event before
-// them, and pages are not nearly empty.
+// findPages cuts the partition's runs at pages, and sorts the pieces by page. It reports false
+// unless most events are of the same page as the event before, and pages are reasonably full.
 func (w *gatherer) findPages() bool {
 	const leastStretch, leastPerPage = 16, 64
 	n := 0
@@ -169,7 +172,7 @@ func (w *gatherer) findPages() bool {
 	return pages <= n/leastPerPage+1
 }
 
-// eachPage fills one page after another and tells of it; first is the id of its row 0.
+// eachPage fills one page after another and calls tell with it. first is the id of its row 0.
 func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 	if w.page == nil {
 		w.page = new(page)
@@ -185,10 +188,11 @@ func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 	}
 }
 
-// leastAlike is how many rows that are alike are measured together: of fewer, looking up what all of them need takes longer than it spares.
+// leastAlike is the smallest number of rows that are worth measuring together. With fewer, looking
+// up what they share takes longer than it saves.
 const leastAlike = 8
 
-// tuples takes a page's tuples.
+// tuples takes the tuples of a page.
 func (w *gatherer) tuples(first uint64, p *page) {
 	together := !w.single && w.lineage == nil && w.in.options.Filter.To_cycles == 0
 	for row := 0; row < pageRows; {
@@ -221,7 +225,7 @@ func (w *gatherer) tuples(first uint64, p *page) {
 	}
 }
 
-// ways is way for rows that are alike, of tuples that nobody wants to be told one by one.
+// ways is way for rows that are alike. Nobody may have asked for each tuple.
 func (w *gatherer) ways(first uint64, p *page, row, n int) {
 	mask := p.masks[row]
 	plan := w.planOf(mask)

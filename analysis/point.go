@@ -1,7 +1,7 @@
 package analysis
 
-// The points of an actor that the vocabulary of channels names, in the order in which a tuple passes them. Package channel has the same
-// words; TestPointsAreThoseOfChannels holds them together.
+// pointOrder has the points of an actor that package channel names, in the order in which a tuple
+// passes them. TestPointsAreThoseOfChannels compares both.
 var pointOrder = map[string]int{"recv": 1, "start": 2, "end": 3, "send": 4}
 
 // poison is the id that ends a stream.

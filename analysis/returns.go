@@ -9,26 +9,29 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// ReturnTrips are durations from one node to another, each found twice: by the acknowledgement that came back over the network (ReT), and by
-// the related counters. Package returntrip logs them.
+// ReturnTrips are durations from one node to another, each computed twice: from the acknowledgement
+// that came back over the network (ReT), and from the related counters. Package returntrip logs
+// them.
 type ReturnTrips struct {
-	From     string `json:"from"` // actor where tuples leave
+	From     string `json:"from"` // actor that tuples leave
 	To       string `json:"to"`   // actor where they arrive
 	FromNode string `json:"from_node"`
 	ToNode   string `json:"to_node"`
 
-	Unanswered uint64 `json:"unanswered"` // tuples that left and arrived, and whose acknowledgement or echo was lost
-	Disagree   uint64 `json:"disagree"`   // whose two intervals have nothing in common: must be 0
+	// Unanswered counts tuples that left and arrived, and whose acknowledgement or echo was lost.
+	Unanswered uint64 `json:"unanswered"`
+	Disagree   uint64 `json:"disagree"` // whose two intervals do not overlap: must be 0
 
-	// With start and end the round trips that were measured there, the tuple took from start − end to start: so its bounds are what ReT
-	// claims, half of the round trip at the end.
+	// Let start and end be the round trips that were measured at either side. The tuple took from
+	// start − end to start. So the bound of ByReturnTrip is what ReT claims, half of the round trip
+	// measured at the end.
 	ByReturnTrip Durations `json:"by_return_trip"`
 	ByCounters   Durations `json:"by_counters"`
 
 	OverTime []BinTrips `json:"over_time"` // by when the tuple left
 }
 
-// BinTrips is what fell into one bin, to 1/16: medians.
+// BinTrips are medians over one bin, rounded to 1/16.
 type BinTrips struct {
 	Bin                      int      `json:"bin"`
 	Count                    uint64   `json:"count"`
@@ -38,7 +41,7 @@ type BinTrips struct {
 	BoundByCounters_cycles   int64    `json:"bound_by_counters_cycles"`
 }
 
-// tripEvent is which of the four moments of a return trip an event is.
+// tripEvent says which of the four moments of a return trip an event is.
 type tripEvent uint8
 
 const (
@@ -50,7 +53,8 @@ const (
 	tripEvents
 )
 
-// The points that package returntrip opens its channels at. TestPointsAreThoseOfChannels holds them together.
+// tripPoints are the points at which package returntrip opens its channels.
+// TestPointsAreThoseOfChannels compares both.
 var tripPoints = map[string]tripEvent{
 	"ret-sent": sent, "ret-arrived": arrived, "ret-acknowledged": acknowledged,
 	"ret-echoed": echoed,
@@ -66,16 +70,16 @@ func (k tripKey) compare(l tripKey) int {
 		cmp.Compare(k.fromNode, l.fromNode), cmp.Compare(k.toNode, l.toNode))
 }
 
-// tripGroup is what the return trips of one key said.
+// tripGroup is what the return trips of one key say.
 type tripGroup struct {
 	unanswered, disagree uint64
 
 	trips, counters tripSide
-	id              uint64 // of the first that disagrees, and what it says
+	id              uint64 // of the first tuple that disagrees
 	says            [2]tscratio.Span
 }
 
-// tripSide are durations that were found in one way.
+// tripSide are durations by one of the two methods.
 type tripSide struct {
 	part   *legPart
 	leg    leg // over time
@@ -95,12 +99,14 @@ func (s *tripSide) add(d *tscratio.Duration, x uint64, axis *axis) {
 	b.hi[coarse(width)]++
 }
 
-// returns joins return trips, and keeps what they say by key. One goroutine has it.
+// returns joins return trips and groups the results by key. Only one goroutine may use it.
 type returns struct {
-	w         *gatherer
-	groups    map[tripKey]*tripGroup
-	unsent    uint64 // tuples that arrived, and nobody knows from where
-	ambiguous uint64 // tuples whose id left twice, or was at several nodes where it can be at one
+	w      *gatherer
+	groups map[tripKey]*tripGroup
+	unsent uint64 // tuples that arrived, with no log of where they left
+	// ambiguous counts tuples whose id left twice, or was at several nodes where only one is
+	// possible.
+	ambiguous uint64
 }
 
 // returnTrips joins the events of return trips.
@@ -141,8 +147,9 @@ func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph,
 	return r, nil
 }
 
-// tuple takes all events of an id. Where packets, or the tuple on one node, came more than once, the earliest count: an acknowledgement
-// cannot come before the first arrival, nor an echo before the first acknowledgement.
+// tuple takes all events of an id. If packets, or the tuple on one node, came more than once, the
+// earliest count: an acknowledgement cannot come before the first arrival, nor an echo before the
+// first acknowledgement.
 func (r *returns) tuple(id uint64, events []passage) {
 	var first [tripEvents]passage
 	var times [tripEvents]int
@@ -158,7 +165,8 @@ func (r *returns) tuple(id uint64, events []passage) {
 			first[k] = e
 		}
 	}
-	if times[sent] == 0 || times[arrived] == 0 { // one that does not arrive may have been filtered
+	// a tuple that did not arrive may have been filtered
+	if times[sent] == 0 || times[arrived] == 0 {
 		if times[arrived] > 0 {
 			r.unsent++
 		}
@@ -197,7 +205,7 @@ func (r *returns) group(from, to passage) *tripGroup {
 	return g
 }
 
-// measure finds a duration in both ways.
+// measure computes a duration by both methods.
 func (r *returns) measure(g *tripGroup, id uint64, e *[tripEvents]passage) {
 	between := func(x, y tripEvent) (tscratio.Duration, error) {
 		return r.w.timer.between(int(e[x].source), int(e[y].source), e[x].reading, e[y].reading)
@@ -230,13 +238,13 @@ func (r *returns) measure(g *tripGroup, id uint64, e *[tripEvents]passage) {
 	}
 }
 
-// hold holds what a return trip says against the truth.
+// hold checks what a return trip says against the truth.
 func (r *returns) hold(p *legPart, s tscratio.Span, e *[tripEvents]passage) {
 	r.w.in.hold(p, r.node(e[sent]), r.node(e[arrived]), []tscratio.Span{s},
 		[]uint64{e[sent].reading}, []uint64{e[arrived].reading})
 }
 
-// held is how the claims of return trips between two nodes, either way, went; nil: no truth is known.
+// held sums up the return trips between two nodes in both directions; nil: the truth is not known.
 func (r *returns) held(in *input, a, b string) (h *Held) {
 	for k, g := range r.groups {
 		if x, y := in.nodes[k.fromNode].Name,
@@ -281,7 +289,8 @@ func (r *returns) answer(in *input) []ReturnTrips {
 	return all
 }
 
-// bounds are the medians over time of what return trips between two nodes, either way, claim.
+// bounds are, over time, the medians of the bounds that return trips between two nodes claim, in
+// both directions.
 func (r *returns) bounds(in *input, a, b string, bins int) Column {
 	var widths leg
 	for k, g := range r.groups {

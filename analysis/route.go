@@ -8,38 +8,38 @@ import (
 	"strings"
 )
 
-// Route is points that the same tuples pass: a part of the graph that no other touches. What was made of tuples has ids of its own, and so a
-// route, too.
+// Route is a path: points that the same tuples pass. It is a part of the graph that is connected to
+// no other. Tuples that were made of others have their own ids, and so a path of their own.
 type Route struct {
-	From   []string `json:"from"` // where tuples begin on it
-	To     []string `json:"to"`   // where they end
+	From   []string `json:"from"` // points where tuples begin
+	To     []string `json:"to"`   // points where they end
 	Tuples uint64   `json:"tuples"`
 
-	// MadeOf are the routes on which those tuples began of which these were made.
+	// MadeOf are the paths of the tuples of which those of this path were made.
 	MadeOf []int `json:"made_of,omitempty"`
 
-	// Legs are those of the route that have durations: first that of the largest median, by its low end.
+	// Legs are the spans of the path that have durations, largest median first, by its low end.
 	Legs []RankedLeg `json:"legs"`
 }
 
-// RankedLeg is a leg's place among those of its route.
+// RankedLeg is a span in the order of its path.
 type RankedLeg struct {
 	Leg int `json:"leg"` // index in Answer's Legs
-	// Surely tells that its true median is above those of all that come after it: the bounds do not overlap, none is an estimate, and no
-	// duration of the route could not be computed.
+	// Surely says that its true median is above those of all spans after it. Their bounds do not
+	// overlap, none is an estimate, and every duration of the path could be computed.
 	Surely bool `json:"surely"`
 }
 
-// Lateness tells that a leg is no work of the program but how late its load was: from when a tuple was due, as packages that make load call it, to
-// where it began.
+// Lateness reports whether a span is not work of the program but how late its load was: from when a
+// tuple was due, at a point that load generators call intended, to where it began.
 func (l *Leg) Lateness() bool {
 	return strings.HasSuffix(l.From, "/intended") &&
 		l.Kind == "inside"
 }
 
-// routes says which points the same tuples pass, and which of their legs is slow.
+// routes finds which points the same tuples pass, and which of their spans are slow.
 func (a *assembler) routes(out *Answer) {
-	var masks []uint64 // of ranks, apart from each other
+	var masks []uint64 // of ranks, disjoint
 	for mask := range a.found.masks {
 		masks = slices.DeleteFunc(masks, func(other uint64) bool {
 			if other&mask == 0 {
@@ -53,7 +53,7 @@ func (a *assembler) routes(out *Answer) {
 	slices.SortFunc(masks, func(x, y uint64) int {
 		return cmp.Compare(bits.TrailingZeros64(x), bits.TrailingZeros64(y))
 	})
-	on := map[string]int{} // the route of a point
+	on := map[string]int{} // index of a point's path
 	for i, mask := range masks {
 		route := Route{From: []string{}, To: []string{}}
 		for rest := mask; rest != 0; rest &= rest - 1 {
@@ -85,7 +85,7 @@ func (a *assembler) routes(out *Answer) {
 	}
 }
 
-// ranked puts some legs in the order of their medians.
+// ranked orders the chosen spans by their medians.
 func ranked(legs []Leg, of func(*Leg) bool) []RankedLeg {
 	r := []RankedLeg{}
 	median := func(i RankedLeg) Interval {

@@ -2,17 +2,18 @@ package analysis
 
 import "github.com/cloudprofiler/cloudprofiler/logstore"
 
-// maxSamples is how many samples of a counter are kept: of more, every second, then every fourth. A sample counts all since the beginning, so
-// that nothing is lost but when it was counted.
+// maxSamples is how many samples of a counter are kept. Beyond that every second is kept, then
+// every fourth. A sample counts everything since the beginning, so thinning loses only when
+// something was counted.
 const maxSamples = 1 << 14
 
-// samples are those of a counting channel.
+// samples are those of a channel that counts.
 type samples struct {
 	rows      []logstore.Sample // rising
-	every     uint64            // of these that came, one is kept; 0 is 1
+	every     uint64            // one of this many is kept; 0 is 1
 	seen      uint64
 	last      logstore.Sample
-	backwards uint64 // that count less than the one before, or were taken before it
+	backwards uint64 // samples that count less than the one before, or were taken before it
 }
 
 func (s *samples) add(rows []logstore.Sample) {
@@ -31,7 +32,7 @@ func (s *samples) add(rows []logstore.Sample) {
 	}
 }
 
-// thin keeps every second.
+// thin keeps every second sample.
 func (s *samples) thin() {
 	kept := s.rows[:0]
 	for i := 0; i < len(s.rows); i += 2 {
@@ -40,7 +41,7 @@ func (s *samples) thin() {
 	s.rows, s.every = kept, 2*max(s.every, 1)
 }
 
-// all are the samples that are kept, and the last.
+// all are the samples that are kept, and the last one.
 func (s *samples) all() []logstore.Sample {
 	if n := len(s.rows); n > 0 && s.rows[n-1] != s.last {
 		return append(s.rows[:n:n], s.last)

@@ -12,22 +12,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// told is what a source's log said beside its events.
+// told is what a source's log said besides its events.
 type told struct {
 	report     logstore.Report
 	err        error // why it could not be read to its end
 	rows       uint64
-	events     uint64 // that are looked at
+	events     uint64 // that were chosen
 	poison     uint64
 	links      uint64
 	disordered uint64
-	tooMixed   bool // ids of too many origins to say whether they came in order
+	tooMixed   bool // ids of too many origins to know whether they came in order
 	changes    int
-	thins      string // the first handler that does not keep every tuple; empty: none
+	thins      string // the first handler that does not keep every tuple; empty: there is none
 	firstLast  logstore.FirstLast
 	samples    samples
 	perBin     []uint64
-	offAxis    uint64 // events that are in no bin, of a node that is related
+	offAxis    uint64 // events in no bin, of a related node
 }
 
 // scattered is everything that was read.
@@ -40,10 +40,10 @@ type scattered struct {
 	links   uint64
 }
 
-// partitionBits is into how many partitions, as a power of two, events are scattered: a partition with its index is to fit into a quarter of a
-// worker's share of the memory.
+// partitionBits is the number of partitions as a power of two. A partition with its index should
+// fit into a quarter of a worker's share of the memory.
 func partitionBits(events uint64, memory_bytes int64, workers int) uint {
-	const gatheredBytes = 32 // an event takes so many once it is gathered
+	const gatheredBytes = 32 // an event's size once it is gathered
 	share := uint64(memory_bytes) / uint64(workers) / 4
 	n := uint(6)
 	for n < 14 && events*gatheredBytes>>n > share {
@@ -64,7 +64,7 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	if in.options.partitions > 0 {
 		bitsOf = uint(in.options.partitions)
 	}
-	// What is open takes at most an eighth of the memory.
+	// Open chunks take at most an eighth of the memory.
 	chunkRows := int(
 		min(max(uint64(in.options.Memory_bytes)/8/uint64(workers)>>bitsOf/16, 64), 4096))
 	out := &scattered{
@@ -113,7 +113,8 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	return out, together(failed)
 }
 
-// together joins what workers ended with, and says once what ended several of them, as a signal does.
+// together joins the errors of workers. An error that ended several of them, as a signal does,
+// appears once.
 func together(failed []error) error {
 	var told []error
 	for _, err := range failed {
@@ -126,7 +127,7 @@ func together(failed []error) error {
 	return errors.Join(told...)
 }
 
-// reader reads logs, one after another. One goroutine has it.
+// reader reads one log after another. Only one goroutine may use it.
 type reader struct {
 	in      *input
 	out     *scattered
@@ -209,7 +210,7 @@ func (t *told) noteHandler(kind, settings string) {
 	}
 }
 
-// block takes the events of one block, which it may change.
+// block takes the events of one block. It may change them.
 func (r *reader) block(source int, t *told, o *order, axis *axis, events []logstore.Event) {
 	if filter := &r.in.options.Filter; len(filter.IDs) > 0 {
 		events = slices.DeleteFunc(events, func(e logstore.Event) bool {
@@ -220,7 +221,8 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 	if r.in.sources[source].trip != noTrip {
 		a = r.returns
 	}
-	// Most events are of the page of the one before: what is done is done to all of these, one thing after another.
+	// Most events are of the same page as the event before. They are handled together, one step
+	// after another.
 	for len(events) > 0 {
 		page := events[0].ID >> pageBits
 		n := 1
@@ -245,7 +247,7 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 
 // tally counts events in the bins of their readings, and returns how many lie off the axis.
 func (a *axis) tally(perBin []uint64, events []logstore.Event) (off uint64) {
-	if a.count == 0 { // the node is not related, which is said elsewhere
+	if a.count == 0 { // the node is not related, which is reported elsewhere
 		return 0
 	}
 	for i := 0; i < len(events); {
@@ -265,16 +267,16 @@ func (a *axis) tally(perBin []uint64, events []logstore.Event) (off uint64) {
 	return off
 }
 
-// originShift takes from an id what says who made it: node and instance.
+// originShift reduces an id to its origin: the node and instance that made it.
 const originShift = 40
 
-// maxOrigins is of how many origins the order is followed.
+// maxOrigins is the largest number of origins whose order is followed.
 const maxOrigins = 4096
 
-// order follows whether ids come in the order in which they were made, as RFC 4737 defines reordering: an id is late if a greater one of the
-// same origin came before.
+// order checks whether ids come in the order in which they were made. As RFC 4737 defines
+// reordering, an id is late if a greater one of the same origin came before.
 type order struct {
-	origin, next uint64 // of the origin that was seen last: the id that would be next
+	origin, next uint64 // the last origin seen, and the least id that would be in order
 	others       map[uint64]uint64
 }
 
@@ -291,7 +293,7 @@ func (o *order) take(t *told, events []logstore.Event) {
 	}
 }
 
-// other takes an id that is late, or of another origin than the one before.
+// other takes an id that is late, or of another origin than the id before.
 func (o *order) other(t *told, id uint64) {
 	origin := id >> originShift
 	if origin != o.origin {
@@ -310,7 +312,7 @@ func (o *order) other(t *told, id uint64) {
 		o.next = id + 1
 		return
 	}
-	if id+1 < o.next { // a copy of the greatest came after no greater one
+	if id+1 < o.next { // a copy of the greatest id has no greater one before it
 		t.disordered++
 	}
 }

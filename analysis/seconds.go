@@ -9,14 +9,14 @@ import (
 )
 
 // Seconds are cycles of the reference divided by its frequency, which is an interval. They are
-// computed in whole picoseconds and rounded outward, so that all outputs show the same digits.
-// The page does the same in web/src/number.ts; report/testdata/seconds.json is held against both.
+// computed in whole picoseconds and rounded outward, so that all outputs show the same digits. The
+// page does the same in web/src/number.ts; report/testdata/seconds.json tests both.
 
-// Measured says whether the frequency was measured. One that was not is nominal.
+// Measured reports whether the frequency was measured. Otherwise it is nominal.
 func (r Reference) Measured() bool { return r.FrequencyHi_hz > r.FrequencyLo_hz }
 
-// Seconds is an interval of cycles in seconds, as "40.02 ± 0.64 µs". The bound contains what the
-// frequency leaves open. "": the frequency is not known.
+// Seconds prints an interval of cycles in seconds, as "40.02 ± 0.64 µs". The bound includes the
+// uncertainty of the frequency. "": the frequency is not known.
 func (r Reference) Seconds(i Interval) string {
 	if !(r.FrequencyLo_hz > 0) {
 		return ""
@@ -25,7 +25,7 @@ func (r Reference) Seconds(i Interval) string {
 	return plusMinus(lo, hi, secondUnits)
 }
 
-// Bound is a half-width in seconds, as "656 ns", rounded up. "": the frequency is not known.
+// Bound prints a half-width in seconds, as "656 ns", rounded up. "": the frequency is not known.
 func (r Reference) Bound(cycles int64) string {
 	if !(r.FrequencyLo_hz > 0) {
 		return ""
@@ -33,7 +33,7 @@ func (r Reference) Bound(cycles int64) string {
 	return roundUp(r.picoseconds(cycles, true), 3, secondUnits)
 }
 
-// SecondsMean says what a second is here.
+// SecondsMean says how seconds were computed.
 func (r Reference) SecondsMean() string {
 	switch {
 	case !(r.FrequencyLo_hz > 0):
@@ -65,7 +65,7 @@ func (r Reference) ns(i Interval) (lo, hi float64) {
 	return lo / 1000, hi / 1000
 }
 
-// SecondsBetween is an interval that is given in ns, to the picosecond, as Seconds shows it.
+// SecondsBetween prints an interval that is given in ns, to the picosecond, as Seconds does.
 func SecondsBetween(lo_ns, hi_ns float64) string {
 	ps := func(ns float64) *big.Int { return wholeOf(math.Round(ns * 1000)) }
 	return plusMinus(ps(lo_ns), ps(hi_ns), secondUnits)
@@ -75,7 +75,7 @@ func SecondsBetween(lo_ns, hi_ns float64) string {
 func (r Reference) picoseconds(cycles int64, most bool) *big.Int {
 	const perMillihertz = 1e15
 	n := new(big.Int).Mul(big.NewInt(cycles), big.NewInt(perMillihertz))
-	f := r.millihertz((cycles >= 0) != most) // more cycles a second make less of a duration
+	f := r.millihertz((cycles >= 0) != most) // a higher frequency makes a shorter duration
 	if f.Sign() == 0 {
 		f.SetInt64(1)
 	}
@@ -85,8 +85,8 @@ func (r Reference) picoseconds(cycles int64, most bool) *big.Int {
 	return floorDiv(n, f)
 }
 
-// millihertz is an end of the frequency. Stored ones are whole, but a float64 of them is in Hz:
-// what that lacks is no reason to go one further out.
+// millihertz is an end of the frequency. Stored frequencies are whole in mHz, but here they are
+// float64 in Hz. The rounding error of that must not widen the interval by one.
 func (r Reference) millihertz(most bool) *big.Int {
 	const lacks = 0x1p-51
 	if most {
@@ -100,7 +100,7 @@ func wholeOf(v float64) *big.Int {
 	return n
 }
 
-// Units are 10^12, 10^9, 10^6 and 10^3 of what is whole.
+// units are the names of 10^12, 10^9, 10^6 and 10^3 of the whole unit.
 type units [4]string
 
 var (
@@ -108,8 +108,8 @@ var (
 	hertzUnits  = units{"GHz", "MHz", "kHz", "Hz"} // millihertz are
 )
 
-// of is the largest unit that a number reaches, by its power of ten; the smallest if it reaches
-// none.
+// of is the largest unit that a number reaches, with its power of ten; the smallest unit if it
+// reaches none.
 func (u units) of(n *big.Int) (name string, power int) {
 	for i, name := range u {
 		if power := 12 - 3*i; digitsOf(n) > power {
@@ -119,8 +119,8 @@ func (u units) of(n *big.Int) (name string, power int) {
 	return u[3], 3
 }
 
-// plusMinus prints what lies between two whole numbers. The bound has two digits, and a unit of its
-// own where it is much smaller than the value.
+// plusMinus prints the interval between two whole numbers. The bound has two digits, and a unit of
+// its own if it is much smaller than the value.
 func plusMinus(lo, hi *big.Int, u units) string {
 	larger := lo
 	if hi.CmpAbs(lo) > 0 {
@@ -133,7 +133,7 @@ func plusMinus(lo, hi *big.Int, u units) string {
 	step := powerOfTen(cut)
 	twice := new(big.Int).Add(lo, hi)
 	value := floorDiv(twice.Add(twice, step), new(big.Int).Lsh(step, 1)) // the middle, rounded
-	// What rounding the value took from one side is added to the bound.
+	// The rounding of the value took from one side; the bound makes up for it.
 	at := new(big.Int).Mul(value, step)
 	need := new(big.Int).Sub(hi, at)
 	if below := at.Sub(at, lo); below.Cmp(need) > 0 {
@@ -145,7 +145,7 @@ func plusMinus(lo, hi *big.Int, u units) string {
 	return decimal(value, power-cut) + " ± " + decimal(ceilDiv(need, step), power-cut) + " " + name
 }
 
-// roundUp prints a whole number with so many digits, and no less than it is.
+// roundUp prints a whole number rounded up to so many digits.
 func roundUp(n *big.Int, digits int, u units) string {
 	if n.Sign() <= 0 {
 		return "0 " + u[3]
@@ -156,12 +156,12 @@ func roundUp(n *big.Int, digits int, u units) string {
 	}
 	_, _, before := cut()
 	step := powerOfTen(before)
-	n = new(big.Int).Mul(ceilDiv(n, step), step) // which may reach the next unit
+	n = new(big.Int).Mul(ceilDiv(n, step), step) // rounding may reach the next unit
 	name, power, after := cut()
 	return decimal(floorDiv(n, powerOfTen(after)), power-after) + " " + name
 }
 
-// decimal puts a point before the last digits.
+// decimal prints a number with a point before its last digits.
 func decimal(n *big.Int, decimals int) string {
 	sign, digits := "", new(big.Int).Abs(n).String()
 	if n.Sign() < 0 {
@@ -182,7 +182,7 @@ func powerOfTen(n int) *big.Int {
 	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
 }
 
-// floorDiv and ceilDiv divide by what is above 0.
+// floorDiv and ceilDiv divide by a positive number.
 func floorDiv(a, b *big.Int) *big.Int {
 	q, _ := new(big.Int).DivMod(a, b, new(big.Int)) // Euclidean: rounds down where b is above 0
 	return q

@@ -9,10 +9,12 @@ import (
 	"unsafe"
 )
 
-// ErrScratch is returned when a run needs more room for what does not fit into memory than it may have.
+// ErrScratch is returned if a run needs more scratch space than it may use for what does not fit
+// into memory.
 var ErrScratch = errors.New("scratch space is used up")
 
-// Ids are put into partitions by pages of so many: ids that follow each other stay together, and so do their memory accesses.
+// Ids are put into partitions by pages of 2^pageBits. Consecutive ids stay together, and so do
+// their memory accesses.
 const pageBits = 12
 
 // mix spreads the bits of a page's number (the finaliser of MurmurHash3).
@@ -24,10 +26,11 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// scratch is a file without a name for what does not fit into memory, and the budgets of both. Any number of goroutines may use it.
+// scratch is an unnamed file for what does not fit into memory, and the budgets of both. Any number
+// of goroutines may use it.
 type scratch struct {
 	directory string
-	most      int64 // bytes in the file
+	most      int64 // largest size of the file
 
 	memory atomic.Int64 // bytes that may still be kept in memory
 	used   atomic.Int64 // of the file
@@ -43,7 +46,7 @@ func newScratch(directory string, memory, most int64) *scratch {
 	return s
 }
 
-// take takes memory from the budget, if there is so much.
+// take takes bytes from the memory budget, if it has that many.
 func (s *scratch) take(bytes int64) bool {
 	if s.memory.Add(-bytes) >= 0 {
 		return true
@@ -54,7 +57,7 @@ func (s *scratch) take(bytes int64) bool {
 
 func (s *scratch) give(bytes int64) { s.memory.Add(bytes) }
 
-// write appends to the file and returns where.
+// write appends to the file and returns the offset.
 func (s *scratch) write(b []byte) (int64, error) {
 	s.open.Do(func() {
 		if s.file, s.err = os.CreateTemp(s.directory, "cprof-analyze-"); s.err == nil {
@@ -66,10 +69,9 @@ func (s *scratch) write(b []byte) (int64, error) {
 	}
 	end := s.used.Add(int64(len(b)))
 	if end > s.most {
-		return 0,
-			fmt.Errorf(
-				"write to scratch file in %q: more than %d bytes: allow more, or look at less: %w",
-				s.directory, s.most, ErrScratch)
+		return 0, fmt.Errorf(
+			"write to scratch file in %q: more than %d bytes: allow more, or look at less: %w",
+			s.directory, s.most, ErrScratch)
 	}
 	if _, err := s.file.WriteAt(b, end-int64(len(b))); err != nil {
 		return 0, fmt.Errorf("write to scratch file: %w", err)
@@ -91,8 +93,9 @@ func (s *scratch) close() error {
 	return s.file.Close()
 }
 
-// store keeps rows by partition, in memory or in the scratch file. Rows must have no pointers: the file holds them as they are in memory.
-// Appenders fill it, one for each goroutine; then partitions are loaded.
+// store keeps rows by partition, in memory or in the scratch file. Rows must not contain pointers,
+// because the file holds them as they are in memory. Appenders fill the store, one for each
+// goroutine; afterwards partitions are loaded.
 type store[T any] struct {
 	scratch   *scratch
 	bits      uint // 2^bits partitions
@@ -104,13 +107,13 @@ type store[T any] struct {
 
 // chunk is some rows of one partition.
 type chunk[T any] struct {
-	rows    []T   // nil: in the file
+	rows    []T   // nil: they are in the file
 	n       int   // rows
 	at      int64 // in the file
 	sources []stint
 }
 
-// stint says that the rows of a chunk from one on are of a source.
+// stint says from which row on the rows of a chunk are of a source.
 type stint struct {
 	from   int32
 	source int32
@@ -124,7 +127,7 @@ func newStore[T any](s *scratch, bits uint, chunkRows int) *store[T] {
 
 func (s *store[T]) partitions() int { return len(s.chunks) }
 
-// partition is where an id belongs.
+// partition is the partition of an id.
 func (s *store[T]) partition(id uint64) int { return int(mix(id>>pageBits) >> (64 - s.bits)) }
 
 func rowBytes[T any]() int64 {
@@ -132,14 +135,14 @@ func rowBytes[T any]() int64 {
 	return int64(unsafe.Sizeof(row))
 }
 
-// bytesOf looks at rows as bytes. The file is this process's own.
+// bytesOf returns the memory of rows. Only this process reads the file.
 func bytesOf[T any](rows []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(rows))),
 		len(rows)*int(rowBytes[T]()))
 }
 
-// each tells of a partition's rows, of one source after another, where they are in memory. Those of the file are read into the buffer, which is
-// returned, as it may have become longer.
+// each calls tell with a partition's rows, those of one source at a time, in no copy if they are in
+// memory. Rows in the file are read into buffer, which may grow and is returned.
 func (s *store[T]) each(partition int, buffer []T, tell func(rows []T, source int32)) ([]T, error) {
 	inFile := 0
 	for _, c := range s.chunks[partition] {
@@ -186,14 +189,15 @@ func (s *store[T]) peek(partition int, rows []T) ([]T, error) {
 	return rows, nil
 }
 
-// load is peek, and the partition is then empty.
+// load is peek, and empties the partition.
 func (s *store[T]) load(partition int, rows []T) ([]T, error) {
 	rows, err := s.peek(partition, rows)
 	s.drop(partition)
 	return rows, err
 }
 
-// drop makes a partition empty, and gives its memory back: that of rows which somebody still has is theirs to count.
+// drop empties a partition and returns its memory to the budget. Rows that somebody still holds are
+// no longer counted.
 func (s *store[T]) drop(partition int) {
 	for _, c := range s.chunks[partition] {
 		s.scratch.give(int64(cap(c.rows)) * rowBytes[T]())
@@ -211,11 +215,11 @@ func extend[T any](s []T, n int) []T {
 	return s[:len(s)+n]
 }
 
-// appender adds rows to a store. One goroutine may use it. Flush it at the end.
+// appender adds rows to a store. Only one goroutine may use it. Call flush at the end.
 type appender[T any] struct {
 	store *store[T]
 	open  []openChunk[T]
-	err   error // the first; what comes after is dropped
+	err   error // the first; later rows are dropped
 }
 
 type openChunk[T any] struct {
@@ -242,7 +246,7 @@ func (a *appender[T]) add(id uint64, source int32, row T) {
 	c.rows = append(c.rows, row)
 }
 
-// addAll adds rows of ids of one page.
+// addAll adds rows whose ids are of one page.
 func (a *appender[T]) addAll(page uint64, source int32, rows []T) {
 	p := a.store.partition(page << pageBits)
 	c := &a.open[p]
@@ -294,7 +298,7 @@ func (a *appender[T]) put(p int) {
 	c.sources, c.source = c.sources[:0], -1
 }
 
-// flush moves what is open to the store. The appender is then empty, and has no memory.
+// flush moves all open chunks to the store. The appender is then empty and uses no memory.
 func (a *appender[T]) flush() error {
 	for p := range a.open {
 		if c := &a.open[p]; len(c.rows) > 0 {
