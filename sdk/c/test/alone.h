@@ -96,6 +96,19 @@ static inline void log_one(void)
 	__atomic_fetch_add(&returned, 1, __ATOMIC_RELAXED);
 }
 
+/*
+ * wait_again has calls wait for room although one waited in vain. On a busy machine the first calls
+ * may use up their time before they sleep.
+ */
+static inline void wait_again(cp_channel *waits)
+{
+	struct channel *c = (struct channel *)waits;
+
+	STORE(c->lost, false);
+	for (unsigned i = 0; i < c->shard_count; i++)
+		STORE(&c->shards[i].stalled, false);
+}
+
 static inline void log_some(void)
 {
 	for (int i = 0; i < 100 * RECORDS; i++)
