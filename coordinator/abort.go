@@ -9,26 +9,26 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// endRun notes when the run ended, unless that is noted.
+// endRun records when the run ended, unless that is recorded.
 func (c *core) endRun() {
 	if err := c.run.draft.Update(func(r *runs.Run) {
 		if r.Ended.IsZero() {
 			r.Ended = endOf(r.Begun, c.now())
 		}
 	}); err != nil {
-		c.log.Error("end of the run is not noted", "error", err)
+		c.log.Error("record the end of the run", "error", err)
 	}
 }
 
-// endOf is when a run ended that began then. A clock that was set back in between gives no time
-// before the beginning: the run ended at some time after that.
+// endOf returns when a run ended that began at begun. If the clock was set back in between, the end
+// still does not come before the beginning: the run ended at some time after it.
 func endOf(begun runs.UTC, now time.Time) runs.UTC {
 	end := runs.UTCOf(now, utcSlack)
 	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)
 	return end
 }
 
-// abortRun ends the run at once, with what is there: nobody is waited for.
+// abortRun ends the run at once with what is there. It waits for no node.
 func (c *core) abortRun() error {
 	r := c.run
 	if r == nil {
@@ -38,7 +38,7 @@ func (c *core) abortRun() error {
 		return fmt.Errorf("run %q is being aborted already", r.name())
 	}
 	r.lacks("run.yaml", fmt.Sprintf("the run was aborted: %s", r.phase))
-	if c.sweep != nil { // its own: there is no other during a run
+	if c.sweep != nil { // the run's own: during a run there is no other
 		c.sweep, c.swept = nil, c.now()
 	}
 	r.aborted = true
@@ -47,8 +47,10 @@ func (c *core) abortRun() error {
 		c.targetsChanged()
 		c.endRun()
 		for _, n := range c.sorted() {
-			if n.alive() && n.can(control.CanRun) { // who was told to open it may not have said so yet
-				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit, closingRun, func(control.Message, error) {})
+			// A node may have opened the run and not said so yet.
+			if n.alive() && n.can(control.CanRun) {
+				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit,
+					closingRun, func(control.Message, error) {})
 			}
 		}
 	}

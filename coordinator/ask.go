@@ -11,33 +11,33 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// The questions that a server answers, by control.Ask.What.
+// The questions that a server answers, as values of control.Ask.What.
 const (
 	AskNodes       = "nodes"        // → Matrix
-	AskRegistered  = "registered"   // → names of the nodes that are there and take part in measuring
+	AskRegistered  = "registered"   // → names of the nodes that are there and can be measured
 	AskSweep       = "sweep"        // SweepRequest → SweepStatus
 	AskSweepStatus = "sweep-status" // → SweepStatus, or null
-	AskTable       = "table"        // → TableRequest, Base being its generation
+	AskTable       = "table"        // → TableRequest; Base is its generation
 	AskSetTable    = "set-table"    // TableRequest → TableRequest
 	AskStartRun    = "start-run"    // RunRequest → RunStatus
 	AskStopRun     = "stop-run"     // → RunStatus
 	AskAbortRun    = "abort-run"    // → RunStatus
 	AskCollectRun  = "collect-run"  // RunRequest → RunStatus
-	AskRun         = "run"          // → RunStatus of the run that is under way, or of the last one; or null
+	AskRun         = "run"          // → RunStatus of the present or else the last run, or null
 	AskRuns        = "runs"         // → []RunEntry
 	AskRemoveRun   = "remove-run"   // RunRequest → nothing
 	AskSnapshot    = "snapshot"     // SnapshotRequest → []SnapshotResult
 	AskForgetNode  = "forget-node"  // NodeRequest → nothing
 )
 
-// SweepRequest asks for a sweep; what is zero is as configured.
+// SweepRequest asks for a sweep. A zero field means the configured value.
 type SweepRequest struct {
 	Trains    int  `json:"trains,omitempty"`
 	Exchanges int  `json:"exchanges,omitempty"`
 	Width     int  `json:"width,omitempty"`
-	NoQuiet   bool `json:"no_quiet,omitempty"` // wait for no quiet moments
+	NoQuiet   bool `json:"no_quiet,omitempty"` // do not wait for quiet moments
 
-	// Nodes are those whose pairs are measured, among each other; none: all.
+	// Nodes names the nodes whose pairs are measured. None: all nodes.
 	Nodes []string `json:"nodes,omitempty"`
 }
 
@@ -62,9 +62,11 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 			c.send(in.Peer, in.Request, control.Refuse(control.Failed, err.Error()))
 			return
 		}
-		// The network may refuse what is too large even when compressed: the question is answered all the same.
+		// The network may refuse an answer that is too large even when compressed. The question
+		// must get an answer even then.
 		if err := c.network.Send(in.Peer, in.Request, &control.Answer{Result: text}); err != nil {
-			c.send(in.Peer, in.Request, control.Refuse(control.TooLarge, fmt.Sprintf("the answer to %q has %d bytes: %v", ask.What, len(text), err)))
+			why := fmt.Sprintf("the answer to %q has %d bytes: %v", ask.What, len(text), err)
+			c.send(in.Peer, in.Request, control.Refuse(control.TooLarge, why))
 		}
 	}
 	refuse := func(code control.Code, err error) {
@@ -97,7 +99,8 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 			return
 		}
 		if c.run != nil {
-			refuse(control.NotNow, fmt.Errorf("run %q is under way: its own anchors measure, and a sweep would disturb it", c.run.name()))
+			refuse(control.NotNow, fmt.Errorf("run %q is under way: it takes its own anchors, "+
+				"and a sweep would disturb it", c.run.name()))
 			return
 		}
 		if err := c.startSweep("asked for", c.config.Sweep.with(r), nil); err != nil {
@@ -151,7 +154,8 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 		}
 		switch err := c.collectRun(r.Name); {
 		case errors.Is(err, fs.ErrNotExist):
-			refuse(control.NotFound, fmt.Errorf("no complete run %q is there: %q lists what is", r.Name, "cprof run list"))
+			refuse(control.NotFound, fmt.Errorf("there is no complete run %q: %q lists the runs",
+				r.Name, "cprof run list"))
 		case err != nil:
 			refuse(control.NotNow, err)
 		default:
@@ -174,7 +178,8 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 		}
 		switch err := c.removeRun(r.Name); {
 		case errors.Is(err, fs.ErrNotExist):
-			refuse(control.NotFound, fmt.Errorf("run %q is not there: %q lists what is", r.Name, "cprof run list"))
+			refuse(control.NotFound, fmt.Errorf("there is no run %q: %q lists the runs",
+				r.Name, "cprof run list"))
 		case err != nil:
 			refuse(control.Failed, err)
 		default:
@@ -187,7 +192,8 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 		}
 		switch err := c.forgetNode(r.Name); {
 		case errors.Is(err, fs.ErrNotExist):
-			refuse(control.NotFound, fmt.Errorf("node %q is not known: %q lists those that are", r.Name, "cprof nodes"))
+			refuse(control.NotFound, fmt.Errorf("node %q is not known: %q lists the nodes",
+				r.Name, "cprof nodes"))
 		case err != nil:
 			refuse(control.NotNow, err)
 		default:
@@ -199,7 +205,7 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 			c.snapshots(r, nil, reply)
 		}
 	default:
-		refuse(control.UnknownKind, fmt.Errorf("this server knows no question %q", ask.What))
+		refuse(control.UnknownKind, fmt.Errorf("this server does not know question %q", ask.What))
 	}
 }
 
@@ -227,7 +233,10 @@ func (c *core) listRuns() ([]RunEntry, error) {
 	}
 	entries := []RunEntry{}
 	for _, e := range all {
-		entry := RunEntry{Name: e.Name, Path: e.Path, Complete: e.Complete, Nodes: len(e.Run.Nodes), Missing: len(e.Run.Missing), Note: e.Run.Note}
+		entry := RunEntry{
+			Name: e.Name, Path: e.Path, Complete: e.Complete,
+			Nodes: len(e.Run.Nodes), Missing: len(e.Run.Missing), Note: e.Run.Note,
+		}
 		if e.Err != nil {
 			entry.Problem = e.Err.Error()
 		}

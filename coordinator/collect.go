@@ -17,30 +17,33 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// A collection is a node's files on their way into the run, one after another. What has come of a file waits beside the server's state
-// until it is whole: a node that comes back, and a server that is started again, go on where it was.
+// A collection fetches a node's files into the run, one after another. The part of a file that has
+// come waits beside the server's state until the file is whole. After the node came back or the
+// server was restarted, fetching continues there.
 type collection struct {
 	run     *run
 	node    string
 	files   []control.File
-	at      int             // of files
-	resumed bool            // what there is of the file came at another time
+	at      int             // index into files
+	resumed bool            // a part of the file came earlier, and fetching continued after it
 	done    map[string]bool // paths that need nothing more
 	got     int64
 	of      int64
 	tries   int
-	looked  time.Time   // when it was seen to go on,
-	came    int64       // and how far it was
-	until   time.Time   // the node is gone, and waited for until then; zero: it is not
+	looked  time.Time   // when progress was last seen
+	came    int64       // and how far it had come
+	until   time.Time   // the node is gone, and is waited for until then; zero: it is not gone
 	over    func(error) // called once
 }
 
 const collectTries = 5
 
-// errFetchAgain is returned for a file that came in parts at several times and is damaged: one of them may have been so here.
-var errFetchAgain = errors.New("a part that had come before is damaged")
+// errFetchAgain is returned for a damaged file whose parts came at several times. One of the parts
+// may have been damaged here.
+var errFetchAgain = errors.New("a part that came earlier may be damaged")
 
-// collectAll fetches the files of all nodes that have the run, side by side, and then completes the run.
+// collectAll fetches the files of all nodes that have the run, in parallel, and then completes the
+// run.
 func (c *core) collectAll() {
 	r := c.run
 	var nodes []*node
@@ -64,7 +67,7 @@ func (c *core) collectAll() {
 			over()
 		}
 		r.collect = append(r.collect, k)
-		if r.again { // it may never have heard that the run ended
+		if r.again { // the node may not have heard that the run ended
 			c.tellOne(n, true, func() { c.list(k) })
 			continue
 		}
@@ -73,14 +76,14 @@ func (c *core) collectAll() {
 	over()
 }
 
-// collectFailed goes on with a node that is gone once it is back, and gives up on others.
+// collectFailed waits for a node that is gone to come back. It gives up on any other node.
 func (c *core) collectFailed(k *collection, why error) {
 	if c.ended(k) {
 		return
 	}
 	n := c.nodes[k.node]
 	if until := n.heard.Add(c.config.Return); !n.alive() && c.now().Before(until) {
-		c.log.Warn("node is waited for: its logs are not all here", "node", k.node, "until", until)
+		c.log.Warn("wait for a node: some of its logs are missing", "node", k.node, "until", until)
 		k.until = until
 		return
 	}
@@ -96,12 +99,14 @@ func (c *core) stepCollect() {
 		if !k.until.IsZero() && !c.now().Before(k.until) {
 			k.until = time.Time{}
 			n := c.nodes[k.node]
-			k.over(fmt.Errorf("it is gone: %s, and was not back within %v", n.left, c.config.Return))
+			k.over(fmt.Errorf("it is gone: %s, and was not back within %v",
+				n.left, c.config.Return))
 		}
 	}
 }
 
-// collectOn goes on with a node that was waited for. It may have missed that the run is closed.
+// collectOn continues with a node that was waited for. The node may have missed that the run was
+// closed.
 func (c *core) collectOn(n *node) {
 	for _, k := range c.run.collect {
 		if k.node == n.name() && !k.until.IsZero() {
@@ -116,7 +121,7 @@ func (c *core) list(k *collection) {
 	if c.ended(k) {
 		return
 	}
-	c.ask(c.nodes[k.node], &control.ListFiles{Run: r.name()}, c.config.AnswerLimit, "a list of its files", func(m control.Message, err error) {
+	done := func(m control.Message, err error) {
 		if c.ended(k) {
 			return
 		}
@@ -136,10 +141,12 @@ func (c *core) list(k *collection) {
 			r.lacks("node "+k.node, notFetched+" whole: it was still writing")
 		}
 		c.nextFile(k)
-	})
+	}
+	c.ask(c.nodes[k.node], &control.ListFiles{Run: r.name()}, c.config.AnswerLimit,
+		"a list of its files", done)
 }
 
-// nextFile begins with the file that it is the turn of, or goes on with it.
+// nextFile starts with the next file that is needed, or continues with it.
 func (c *core) nextFile(k *collection) {
 	r := k.run
 	for k.at < len(k.files) && (k.done[k.files[k.at].Path] || r.has(k.node, k.files[k.at])) {
@@ -180,8 +187,12 @@ func (c *core) fetch(k *collection) {
 		k.over(why)
 		return
 	}
-	ask := &control.ReadFile{Run: c.run.name(), Path: f.Path, Offset: offset, Bytes: min(control.MaxChunkBytes, f.Bytes-offset)}
-	c.ask(c.nodes[k.node], ask, c.config.AnswerLimit, fmt.Sprintf("a part of %q", f.Path), func(m control.Message, err error) {
+	ask := &control.ReadFile{
+		Run: c.run.name(), Path: f.Path,
+		Offset: offset, Bytes: min(control.MaxChunkBytes, f.Bytes-offset),
+	}
+	what := fmt.Sprintf("a part of %q", f.Path)
+	c.ask(c.nodes[k.node], ask, c.config.AnswerLimit, what, func(m control.Message, err error) {
 		if c.ended(k) {
 			return
 		}
@@ -189,9 +200,11 @@ func (c *core) fetch(k *collection) {
 		switch {
 		case err != nil:
 		case !ok:
-			err = fmt.Errorf("node %q answers a wish for a file with %s", k.node, m.Kind())
-		case chunk.Path != f.Path || chunk.Offset != offset || len(chunk.Data) == 0 || int64(len(chunk.Data)) > ask.Bytes:
-			err = fmt.Errorf("node %q sends %d bytes of %q at %d, not of %q at %d", k.node, len(chunk.Data), chunk.Path, chunk.Offset, f.Path, offset)
+			err = fmt.Errorf("node %q answers a request for a file with %s", k.node, m.Kind())
+		case chunk.Path != f.Path || chunk.Offset != offset ||
+			len(chunk.Data) == 0 || int64(len(chunk.Data)) > ask.Bytes:
+			err = fmt.Errorf("node %q sends %d bytes of %q at %d, want %q at %d",
+				k.node, len(chunk.Data), chunk.Path, chunk.Offset, f.Path, offset)
 		default:
 			err = appendTo(part, chunk.Data)
 			k.got += int64(len(chunk.Data))
@@ -208,7 +221,8 @@ func (c *core) fetch(k *collection) {
 	})
 }
 
-// keepFile puts a file that is here into the run. One that is damaged and came at several times is fetched once more.
+// keepFile puts a fetched file into the run. If it is damaged and came at several times, keepFile
+// fetches it once more.
 func (c *core) keepFile(k *collection, f control.File, part string) {
 	r := k.run
 	draft := r.draft
@@ -223,10 +237,11 @@ func (c *core) keepFile(k *collection, f control.File, part string) {
 		}
 		switch {
 		case errors.Is(err, errFetchAgain):
-			c.log.Warn("file is fetched once more", "node", k.node, "file", f.Path, "error", err)
+			c.log.Warn("fetch a file once more", "node", k.node, "file", f.Path, "error", err)
 		default:
 			k.done[f.Path] = true
-			c.run.missing = slices.DeleteFunc(c.run.missing, func(m runs.Missing) bool { return isOf(m, k.node, f) })
+			c.run.missing = slices.DeleteFunc(c.run.missing,
+				func(m runs.Missing) bool { return isOf(m, k.node, f) })
 			if err != nil {
 				c.run.lacks("node "+k.node, fmt.Sprintf("%s%q: %v", notWhole, f.Path, err))
 			}
@@ -235,24 +250,26 @@ func (c *core) keepFile(k *collection, f control.File, part string) {
 	})
 }
 
-// ended says whether nothing more is fetched for it: the run was aborted, or is another.
+// ended says whether fetching is over for k, because its run was aborted or is no longer the
+// present one.
 func (c *core) ended(k *collection) bool { return c.run != k.run || k.run.aborted }
 
-// slowest is how much has to come of a node's files in a minute. A node that has no end of them,
-// byte by byte, holds the run up no longer.
+// slowest is the least number of bytes that a node's files must bring in a minute. Without it, a
+// node that sends endless files byte by byte would hold the run up for ever.
 const slowest = 1 << 20
 
-// stalls says why nothing more is fetched from a node: too little comes, or too much.
+// stalls says why nothing more is fetched from a node: too little comes, or the disk is full.
 func (c *core) stalls(k *collection) error {
 	if took := c.now().Sub(k.looked); took > time.Minute {
 		came := k.got + int64(k.at)<<16 // a small file is work as well
 		if came-k.came < slowest {
-			return fmt.Errorf("it gave %d bytes of %q in %v", came-k.came, k.files[k.at].Path, took.Round(time.Second))
+			return fmt.Errorf("it gave %d bytes of %q in %v, want %d bytes a minute",
+				came-k.came, k.files[k.at].Path, took.Round(time.Second), slowest)
 		}
 		k.looked, k.came = c.now(), came
 	}
 	if room, err := c.store.room(); err == nil && room <= 0 {
-		return errors.New("the disk of the server's state is full")
+		return errors.New("the disk with the server's state is full: make room")
 	}
 	return nil
 }
@@ -268,7 +285,7 @@ func partSize(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// place is where a node's file is in a run; "": such a file has no place.
+// place returns where a node's file belongs in a run. "": it belongs nowhere.
 func place(node, file string) string {
 	switch base := path.Base(file); {
 	case strings.HasSuffix(base, ".cplog"):
@@ -281,12 +298,14 @@ func place(node, file string) string {
 	return ""
 }
 
-// isOf says whether it is this file that the run lacks, or has with damage.
+// isOf says whether m says that this file is missing from the run or damaged in it.
 func isOf(m runs.Missing, node string, f control.File) bool {
-	return m.Part == "node "+node && strings.HasPrefix(m.Reason, fmt.Sprintf("%s%q: ", notWhole, f.Path))
+	return m.Part == "node "+node &&
+		strings.HasPrefix(m.Reason, fmt.Sprintf("%s%q: ", notWhole, f.Path))
 }
 
-// has says whether a file is in the run already, from before the server was started again. Files of a run that is closed do not change.
+// has says whether a file is already in the run, from before a restart of the server. The files of
+// a closed run do not change.
 func (r *run) has(node string, f control.File) bool {
 	to := place(node, f.Path)
 	if to == "" {
@@ -299,9 +318,10 @@ func (r *run) has(node string, f control.File) bool {
 	return err == nil && info.Size() == f.Bytes
 }
 
-// keep puts a whole file into the run. A log that is damaged is kept for what is whole in it; the error says where it is not.
+// keep puts a fetched file into the run. Of a damaged log it keeps what is whole, and the error
+// says where the damage is.
 func keep(draft *runs.Draft, node string, f control.File, part string, resumed bool) error {
-	if err := appendTo(part, nil); err != nil { // an empty one has not come to be
+	if err := appendTo(part, nil); err != nil { // an empty file was never created
 		return err
 	}
 	from, err := os.Open(part)
@@ -329,7 +349,7 @@ func keep(draft *runs.Draft, node string, f control.File, part string, resumed b
 			err = draft.PutTruth(node, text)
 		}
 	default:
-		return fmt.Errorf("is neither a log (.cplog), a baseline (.ntp) nor a truth (truth.json)")
+		return errors.New("is neither a log (.cplog), a baseline (.ntp) nor a truth (truth.json)")
 	}
 	return errors.Join(err, damage)
 }

@@ -563,7 +563,7 @@ func TestAnswersThatWereNotAskedFor(t *testing.T) {
 		says    string
 	}{
 		"another file":  {onChunk(func(c *control.Chunk) { c.Path += "x" }), "bytes of \"logs/"},
-		"another place": {onChunk(func(c *control.Chunk) { c.Offset++ }), "at 1, not of"},
+		"another place": {onChunk(func(c *control.Chunk) { c.Offset++ }), "at 1, want"},
 		"nothing":       {onChunk(func(c *control.Chunk) { c.Data = nil }), "sends 0 bytes of"},
 		"too much":      {onChunk(func(c *control.Chunk) { c.Data = make([]byte, 100_000) }), "sends 100000 bytes of"},
 		"no part": {func(m control.Message) control.Message {
@@ -571,7 +571,7 @@ func TestAnswersThatWereNotAskedFor(t *testing.T) {
 				return &control.Done{}
 			}
 			return m
-		}, "answers a wish for a file with"},
+		}, "answers a request for a file with"},
 		"no list": {func(control.Message) control.Message { return &control.Done{} }, "answers a list of files with"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,55 +9,57 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Config is what a Server goes by. DefaultConfig fills all of it.
+// Config configures a Server. DefaultConfig fills in all of it.
 type Config struct {
-	Heartbeat time.Duration // how often clients show a sign of life
-	Dead      time.Duration // how long a silence ends a registration
+	Heartbeat time.Duration // how often clients send a ping
+	Dead      time.Duration // the silence that ends a registration
 
-	Sweep      SweepOptions  // the manner of sweeps that nobody asked for in another one
+	Sweep      SweepOptions  // how sweeps are done unless a request says otherwise
 	SweepEvery time.Duration // 0: only when nodes join, and around runs
-	Settle     time.Duration // how long to wait after a node has joined, for others that come with it
+	Settle     time.Duration // how long a sweep waits for more nodes after one has joined
 
-	// Budget is how many exchanges a second the fleet spends while a run is open, all nodes together.
+	// Budget is how many exchanges a second the whole fleet spends while a run is open.
 	Budget         int
-	TrainExchanges int // of the trains that these are spent in
+	TrainExchanges int // in each train that this budget is spent on
 
-	AnswerLimit time.Duration // for what takes a node no time: runs, tables, lists of files
-	Return      time.Duration // how long a node whose files are to be fetched may be silent before the run does without them
+	AnswerLimit time.Duration // for answers that need no work: runs, tables, lists of files
+	Return      time.Duration // how long a run waits for the files of a silent node
 
 	Assumptions tscratio.Assumptions // of every pair
-	ThirdNodes  tscratio.ThirdNodes  // how far other nodes may narrow a pair's bound in the matrix
-	LiveTrains  int                  // kept of a pair between runs
-	FlushEvery  time.Duration        // how often what was measured is written down
+	ThirdNodes  tscratio.ThirdNodes  // how far other nodes may narrow a bound in the matrix
+	LiveTrains  int                  // trains of a pair that are kept between runs
+	FlushEvery  time.Duration        // how often measurements are written to disk
 }
 
-// SweepOptions is how a sweep over all pairs is done.
+// SweepOptions says how a sweep over all pairs is done.
 type SweepOptions struct {
 	Trains     int           // in each direction of each pair
 	Exchanges  int           // of each train
 	Gap        time.Duration // between the trains of a batch
 	Timeout    time.Duration // for one answer
-	Attempts   int           // answers in a row that may stay out
+	Attempts   int           // answers in a row that may be missing
 	UserStamps bool
 	Spin       time.Duration
 
-	// Width is how many pairs are measured at one time. 0: as many as leave each node a core of its machine to itself.
+	// Width is how many pairs are measured at once. 0: as many as leave each node a core of its
+	// machine.
 	Width int
 
 	Quiet Quiet
 
-	Nodes []string // those that take part; none: all
+	Nodes []string // the nodes that take part; none: all
 }
 
-// Quiet is what a quiet moment is, and how long one is waited for before each round.
+// Quiet says what a quiet moment is, and how long to wait for one before each round.
 type Quiet struct {
-	Over         time.Duration // how long nodes are looked at. 0: nobody looks
+	Over         time.Duration // how long nodes are watched; 0: they are not watched
 	Limit        time.Duration // how long to wait at most
 	Busy_ppm     int64         // of a node's cores
-	BytesASecond uint64        // of a node's traffic, either way
+	BytesASecond uint64        // of a node's traffic, in each direction
 }
 
-// DefaultConfig returns 1 s heartbeats, a sweep a minute for quality, and 2,000 exchanges a second during runs.
+// DefaultConfig returns 1 s heartbeats, a sweep every minute, and 2,000 exchanges a second during
+// runs.
 func DefaultConfig() Config {
 	return Config{
 		Heartbeat:      time.Second,
@@ -78,22 +80,29 @@ func DefaultConfig() Config {
 // defaultSweep returns four trains of 25 exchanges each way, at quiet moments.
 func defaultSweep() SweepOptions {
 	return SweepOptions{
-		Trains: 4, Exchanges: 25, Gap: 2 * time.Millisecond, Timeout: 100 * time.Millisecond, Attempts: 3,
-		Quiet: Quiet{Over: 20 * time.Millisecond, Limit: time.Second, Busy_ppm: 500_000, BytesASecond: 10 << 20},
+		Trains: 4, Exchanges: 25, Gap: 2 * time.Millisecond,
+		Timeout: 100 * time.Millisecond, Attempts: 3,
+		Quiet: Quiet{
+			Over: 20 * time.Millisecond, Limit: time.Second,
+			Busy_ppm: 500_000, BytesASecond: 10 << 20,
+		},
 	}
 }
 
-// Validate names the first field that nothing can be done with.
+// Validate returns an error that names the first field with an unusable value.
 func (c Config) Validate() error {
 	switch {
 	case c.Heartbeat <= 0 || c.Dead < 2*c.Heartbeat:
-		return fmt.Errorf("heartbeat %v, dead %v: dead must be at least twice the heartbeat", c.Heartbeat, c.Dead)
+		return fmt.Errorf("heartbeat %v, dead %v: dead must be at least twice the heartbeat",
+			c.Heartbeat, c.Dead)
 	case c.SweepEvery < 0 || c.Settle < 0:
-		return fmt.Errorf("sweep_every %v, settle %v: want no negative time", c.SweepEvery, c.Settle)
+		return fmt.Errorf("sweep_every %v, settle %v: want no negative time",
+			c.SweepEvery, c.Settle)
 	case c.Budget < 1 || c.Budget > 1_000_000:
 		return fmt.Errorf("budget %d: want 1 to 1,000,000 exchanges a second", c.Budget)
 	case c.AnswerLimit <= 0 || c.FlushEvery <= 0 || c.Return < 0:
-		return fmt.Errorf("answer_limit %v, flush_every %v, return %v: want more than 0", c.AnswerLimit, c.FlushEvery, c.Return)
+		return fmt.Errorf("answer_limit %v, flush_every %v, return %v: want more than 0",
+			c.AnswerLimit, c.FlushEvery, c.Return)
 	case c.LiveTrains < 4:
 		return fmt.Errorf("live_trains %d: want at least 4", c.LiveTrains)
 	}
@@ -108,12 +117,13 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// train is how a node is asked to run a train: what it would refuse, it need not be asked for.
+// train returns the options as minrtt's, which a node checks. An order that would fail there is not
+// given.
 func (o SweepOptions) train() minrtt.Config {
 	return minrtt.Config{Exchanges: o.Exchanges, Timeout: o.Timeout, Attempts: o.Attempts}
 }
 
-// Validate names the first field that nothing can be done with.
+// Validate returns an error that names the first field with an unusable value.
 func (o SweepOptions) Validate() error {
 	if err := o.train().Validate(); err != nil {
 		return fmt.Errorf("sweep: %w", err)
@@ -122,17 +132,22 @@ func (o SweepOptions) Validate() error {
 	case o.Trains < 1 || o.Trains > control.MaxTrains:
 		return fmt.Errorf("sweep: %d trains: want 1 to %d", o.Trains, control.MaxTrains)
 	case o.Trains*o.Exchanges*4 > control.MaxBatchStamps:
-		return fmt.Errorf("sweep: %d exchanges in %d trains: want no more than %d in all", o.Exchanges, o.Trains, control.MaxBatchStamps/4)
+		return fmt.Errorf("sweep: %d exchanges in %d trains: want no more than %d in all",
+			o.Exchanges, o.Trains, control.MaxBatchStamps/4)
 	case o.Gap < 0 || o.Spin < 0 || o.Width < 0:
-		return fmt.Errorf("sweep: gap %v, spin %v, width %d: want nothing negative", o.Gap, o.Spin, o.Width)
+		return fmt.Errorf("sweep: gap %v, spin %v, width %d: want nothing negative",
+			o.Gap, o.Spin, o.Width)
 	case o.Quiet.Over < 0 || o.Quiet.Limit < 0:
-		return fmt.Errorf("sweep: quiet over %v, limit %v: want no negative time", o.Quiet.Over, o.Quiet.Limit)
+		return fmt.Errorf("sweep: quiet over %v, limit %v: want no negative time",
+			o.Quiet.Over, o.Quiet.Limit)
 	}
 	return nil
 }
 
-// limit is how long one direction of a pair may take: a hundred times what it takes on a good link, and the answers that stay out.
+// limit is how long one direction of a pair may take: a hundred times what it takes on a good link,
+// plus the time for missing answers.
 func (o SweepOptions) limit() time.Duration {
-	return 100*time.Millisecond + time.Duration(o.Trains)*(o.Gap+time.Duration(o.Exchanges+2)*2*time.Millisecond) +
+	exchanges := time.Duration(o.Exchanges+2) * 2 * time.Millisecond
+	return 100*time.Millisecond + time.Duration(o.Trains)*(o.Gap+exchanges) +
 		time.Duration(o.Attempts)*o.Timeout
 }

@@ -16,12 +16,12 @@ import (
 // network is how a core reaches its peers. *control.Server is one.
 type network interface {
 	Send(to control.Peer, request uint64, m control.Message) error
-	Forget(control.Peer) // take its registration back
-	Admit(control.Peer)  // let it be registered, as each is that registers
+	Forget(control.Peer) // undo its registration
+	Admit(control.Peer)  // make it count as registered, as registering does
 }
 
-// core is the rules of the server. It waits for nothing: it is told what came in (handle) and what time it is (tick), and asks the
-// network to send. One goroutine may use it.
+// core holds the rules of the server. It never waits: it is told what came in (handle) and that
+// time has passed (tick), and asks the network to send. One goroutine may use it.
 type core struct {
 	config   Config
 	now      func() time.Time
@@ -30,11 +30,12 @@ type core struct {
 	log      *slog.Logger
 	instance string
 
-	// background does work off the core's goroutine, and then goes on with its result on it. Here, and in tests, at once.
+	// background does work off the core's goroutine, then calls then with its result on that
+	// goroutine. The default, which tests use, does both at once.
 	background func(work func() error, then func(error))
 
-	// took is how long ago something began, for the shares of nodes. Nothing takes any time here,
-	// and in tests.
+	// took returns how much time has passed since began, for the nodes' shares. The default, which
+	// tests use, returns 0.
 	took func(began time.Time) time.Duration
 
 	nodes      map[string]*node
@@ -48,29 +49,29 @@ type core struct {
 	pending  map[uint64]*pending
 
 	sweep   *sweep
-	sweepBy time.Time // when the next one is due that somebody's coming asks for; zero: none
+	sweepBy time.Time // when the sweep is due for nodes that joined; zero: none is
 	swept   time.Time // when the last one ended
 	last    *SweepStatus
 	sweeps  uint64
-	asked   int // exchanges of the longest train that a sweep has asked for
+	asked   int // exchanges of the longest train that any sweep has asked for
 
-	wants      []func(*Matrix) // who waits for a matrix that begins to be evaluated from now on
+	wants      []func(*Matrix) // called with the next matrix whose evaluation begins
 	evaluating bool
 
 	run       *run
 	lastRun   *RunStatus
-	anchoring bool // nodes were told to probe by themselves
+	anchoring bool // nodes were told to probe on their own
 
 	table tableState
 
-	renewed time.Time // when all nodes were told new secrets for probe keys the last time
-	rekeyAt time.Time // when probers get keys made from new secrets; zero: there are none
+	renewed time.Time // when all nodes were last told new secrets for probe keys
+	rekeyAt time.Time // when probers get keys made from new secrets; zero: no secret is new
 
-	acks    map[control.Peer]uint64 // to be sent once what they are for is written down
+	acks    map[control.Peer]uint64 // sent once the reports are on disk
 	flushed time.Time
 }
 
-// A pending is a request that was not answered yet.
+// A pending is a request that waits for its answer.
 type pending struct {
 	node  *node
 	until time.Time
@@ -78,11 +79,13 @@ type pending struct {
 	done  func(control.Message, error)
 }
 
-// errLate is what a request ends with whose answer did not come in time.
+// errLate is the error of a request whose answer did not come in time.
 var errLate = errors.New("no answer in time")
 
-// newCore returns a core that goes on with what is in the store.
-func newCore(config Config, store *Store, network network, now func() time.Time, log *slog.Logger) (*core, error) {
+// newCore returns a core that continues with what is in the store.
+func newCore(
+	config Config, store *Store, network network, now func() time.Time, log *slog.Logger,
+) (*core, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -92,9 +95,12 @@ func newCore(config Config, store *Store, network network, now func() time.Time,
 	id := make([]byte, 8)
 	rand.Read(id)
 	c := &core{
-		config: config, now: now, network: network, store: store, log: log, instance: hex.EncodeToString(id),
-		nodes: map[string]*node{}, peers: map[control.Peer]*node{}, pairs: map[pairKey]*pair{}, current: map[[2]string]pairKey{},
-		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{}, flushed: now(), swept: now(), renewed: now(),
+		config: config, now: now, network: network, store: store, log: log,
+		instance: hex.EncodeToString(id),
+		nodes:    map[string]*node{}, peers: map[control.Peer]*node{},
+		pairs: map[pairKey]*pair{}, current: map[[2]string]pairKey{},
+		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{},
+		flushed: now(), swept: now(), renewed: now(),
 		background: func(work func() error, then func(error)) { then(work()) },
 		took:       func(time.Time) time.Duration { return 0 },
 	}
@@ -103,13 +109,15 @@ func newCore(config Config, store *Store, network network, now func() time.Time,
 
 func (c *core) send(to control.Peer, request uint64, m control.Message) {
 	if err := c.network.Send(to, request, m); err != nil {
-		c.log.Error("message is not sent", "kind", m.Kind(), "error", err)
+		c.log.Error("message was not sent", "kind", m.Kind(), "error", err)
 	}
 }
 
-// ask sends a request to a node. done is called once: with the answer, or with an error once the node refuses, is gone, or lets the
-// limit pass.
-func (c *core) ask(n *node, m control.Message, limit time.Duration, what string, done func(control.Message, error)) {
+// ask sends a request to a node. done is called once: with the answer, or with an error when the
+// node refuses, is gone, or does not answer within the limit.
+func (c *core) ask(
+	n *node, m control.Message, limit time.Duration, what string, done func(control.Message, error),
+) {
 	if !n.alive() {
 		done(nil, fmt.Errorf("node %q is gone: %s", n.name(), n.left))
 		return
@@ -143,10 +151,11 @@ func (c *core) handle(in control.Incoming) {
 	}
 	n := c.peers[in.Peer]
 	if n == nil {
-		if in.Message != nil { // a connection that was given up, whose node is told so
+		if in.Message != nil { // the node does not know yet that this connection was given up
 			c.network.Forget(in.Peer)
 			if in.Message.Kind() != control.KindRefusal && in.Message.Kind() != control.KindLeave {
-				c.send(in.Peer, in.Request, &control.Refusal{Code: control.NotRegistered, Text: "this connection was given up: register again"})
+				c.send(in.Peer, in.Request, control.Refuse(control.NotRegistered,
+					"this connection was given up: register again"))
 			}
 		}
 		return
@@ -157,7 +166,8 @@ func (c *core) handle(in control.Incoming) {
 	}
 	c.heardOf(n)
 	p := c.pending[in.Request]
-	if asked := in.Request != 0 && p != nil && p.node == n; !asked || in.Message.Kind() == control.KindTrains {
+	asked := in.Request != 0 && p != nil && p.node == n
+	if !asked || in.Message.Kind() == control.KindTrains {
 		defer c.charge(n, time.Now())
 	}
 	switch m := in.Message.(type) {
@@ -169,7 +179,8 @@ func (c *core) handle(in control.Incoming) {
 		return
 	case *control.Refusal:
 		if p := c.pending[in.Request]; p != nil && p.node == n {
-			c.settle(in.Request, nil, fmt.Errorf("node %q refuses (%s): %s", n.name(), m.Code, m.Text))
+			err := fmt.Errorf("node %q refuses (%s): %s", n.name(), m.Code, m.Text)
+			c.settle(in.Request, nil, err)
 		}
 		return
 	case *control.Trains:
@@ -214,7 +225,7 @@ func (c *core) tick() {
 	}
 }
 
-// next is when tick is to be called again, at the latest.
+// next returns when tick must be called again, at the latest.
 func (c *core) next() time.Time {
 	next := c.flushed.Add(c.config.FlushEvery)
 	earlier := func(t time.Time) {
@@ -243,7 +254,7 @@ func (c *core) next() time.Time {
 	switch {
 	case c.sweep != nil:
 		earlier(c.sweep.wake)
-	case c.run == nil: // sweeps that are due wait for its end
+	case c.run == nil: // sweeps wait for the end of a run
 		earlier(c.sweepBy)
 		if c.config.SweepEvery > 0 {
 			earlier(c.swept.Add(c.config.SweepEvery))
@@ -252,12 +263,12 @@ func (c *core) next() time.Time {
 	return next
 }
 
-// flush writes down what was measured since the last time, and acknowledges it.
+// flush writes new measurements to disk, and acknowledges them.
 func (c *core) flush() {
 	c.flushed = c.now()
 	if err := c.save(); err != nil {
-		c.log.Error("what was measured is not written down", "error", err)
-		return // nothing is acknowledged that is not kept
+		c.log.Error("write measurements", "error", err)
+		return // what is not on disk is not acknowledged
 	}
 	for peer, report := range c.acks {
 		if c.peers[peer] != nil {

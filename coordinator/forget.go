@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// NodeRequest is what is wanted of one node.
+// NodeRequest names a node.
 type NodeRequest struct {
 	Name string `json:"name"`
 }
 
 // forgetNode drops a node that is gone, and all that is kept of it outside of runs: its pairs, its
-// key's claim to the name, what the last sweep said of it. It returns when that is written down.
-// The error wraps fs.ErrNotExist if nothing is known of the name.
+// key's claim to the name, and what the last sweep said about it. It returns when that is on disk.
+// The error wraps fs.ErrNotExist if the name is not known.
 func (c *core) forgetNode(name string) error {
 	n := c.nodes[name]
 	if n.alive() {
@@ -23,7 +23,8 @@ func (c *core) forgetNode(name string) error {
 	if c.run != nil {
 		about := c.run.draft.Run()
 		if _, ok := about.Node(name); ok {
-			return fmt.Errorf("node %q is in run %q, which is %s: wait until that is complete", name, about.Name, c.run.phase)
+			return fmt.Errorf("node %q is in run %q, which is %s: wait until the run is complete",
+				name, about.Name, c.run.phase)
 		}
 	}
 	var pairs []pairKey
@@ -39,7 +40,7 @@ func (c *core) forgetNode(name string) error {
 		delete(c.nodes, name)
 		c.nodesDirty = true
 	}
-	err := c.save() // of a node that is not in it, a server that is started again keeps no pair
+	err := c.save() // a restarted server drops the pairs of nodes that are not saved
 	for _, key := range pairs {
 		delete(c.current, key.names())
 		c.pairs[key].run = nil // no run has the node
@@ -48,15 +49,18 @@ func (c *core) forgetNode(name string) error {
 	if c.last != nil {
 		c.last = c.ofKnownNodes(c.last)
 	}
-	c.log.Info("node is forgotten", "node", name, "pairs", len(pairs))
+	c.log.Info("node was forgotten", "node", name, "pairs", len(pairs))
 	return err
 }
 
-// ofKnownNodes is what a sweep found amiss, without nodes that were forgotten.
+// ofKnownNodes returns the status of a sweep without the nodes that were forgotten.
 func (c *core) ofKnownNodes(s *SweepStatus) *SweepStatus {
 	own := *s
-	own.Lost = slices.DeleteFunc(slices.Clone(s.Lost), func(l LostPair) bool { return c.nodes[l.A] == nil || c.nodes[l.B] == nil })
-	own.Noisy = slices.DeleteFunc(slices.Clone(s.Noisy), func(n NoisyNode) bool { return c.nodes[n.Node] == nil })
+	gone := func(name string) bool { return c.nodes[name] == nil }
+	own.Lost = slices.DeleteFunc(slices.Clone(s.Lost),
+		func(l LostPair) bool { return gone(l.A) || gone(l.B) })
+	own.Noisy = slices.DeleteFunc(slices.Clone(s.Noisy),
+		func(n NoisyNode) bool { return gone(n.Node) })
 	return &own
 }
 
@@ -64,9 +68,9 @@ func (k pairKey) has(name string) bool { return k.a == name || k.b == name }
 
 func (k pairKey) names() [2]string { return [2]string{k.a, k.b} }
 
-// forgetStrangers drops pairs of which a node is not known: it was forgotten, or the server died
-// before it wrote the node down, and then what was measured is reported again. What a run has
-// stays.
+// forgetStrangers drops pairs with a node that is not known. Either the node was forgotten, or the
+// server died before it wrote the node to disk; then the trains are reported again. Pairs that a
+// run has stay.
 func (c *core) forgetStrangers() error {
 	var err error
 	for _, key := range c.sortedPairs() {
@@ -78,7 +82,7 @@ func (c *core) forgetStrangers() error {
 	return err
 }
 
-// drop removes a pair, also from the disk.
+// drop removes a pair, from the disk as well.
 func (c *core) drop(key pairKey) error {
 	delete(c.pairs, key)
 	if err := c.store.remove(pairFile(key)); err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// What is missing is said up to these limits: who tells of it may be a node that has no end of it.
+// Limits on the list of what is missing. A node may report more and more without end.
 const (
-	maxMissing     = 10_000 // of a run
-	maxMissingPart = 64     // of a part of it
+	maxMissing     = 10_000 // for a run
+	maxMissingPart = 64     // for one part of it
 )
 
 func (r *run) lacks(part, reason string) {
@@ -28,7 +28,7 @@ func (r *run) lacks(part, reason string) {
 	}
 	switch of {
 	case maxMissingPart - 1:
-		m.Reason = "more is missing than is said here"
+		m.Reason = "more is missing than is listed here"
 		fallthrough
 	default:
 		r.missing = append(r.missing, m)
@@ -36,23 +36,24 @@ func (r *run) lacks(part, reason string) {
 	}
 }
 
-// maxEpochs is how many epochs of a node a run keeps apart. Machines are not suspended more often,
-// and each costs a relation with all others.
+// maxEpochs is how many epochs of a node a run keeps apart. No machine is suspended more often, and
+// each epoch costs a relation with every other node.
 const maxEpochs = 64
 
-// enter notes what a node is from now on. changed says that it has another epoch than before.
+// enter notes the node's present description in the run. changed says that its epoch is a new one.
 func (r *run) enter(about runs.Node) (changed bool, err error) {
 	of := r.draft.Run()
 	known, ok := of.Node(about.Name)
 	isIts := func(e runs.Epoch) bool { return e.Epoch == about.Epoch }
 	if ok && len(known.Earlier) >= maxEpochs && !slices.ContainsFunc(known.Epochs(), isIts) {
-		return true, fmt.Errorf("its counter was interrupted more than %d times: what was measured in epoch %q is not kept", maxEpochs, about.Epoch)
+		return true, fmt.Errorf("its counter was interrupted more than %d times: "+
+			"trains of epoch %q are not kept", maxEpochs, about.Epoch)
 	}
 	err = r.draft.Update(func(run *runs.Run) { changed = run.Enter(about) })
 	return changed, err
 }
 
-// takes says whether the run keeps what is known of two counters.
+// takes says whether the run keeps trains between two counters.
 func (r *run) takes(a, b tscratio.Node) bool {
 	of := r.draft.Run()
 	return r.gathers() && of.PairPath(a, b) != ""

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Matrix is what is known of a fleet: of every node, and of every pair both ways.
+// Matrix is what is known of a fleet: of every node, and of every pair in both directions.
 type Matrix struct {
 	At        time.Time    `json:"at"`
 	Server    string       `json:"server"`
@@ -23,7 +23,7 @@ type Matrix struct {
 	Unhealthy []string     `json:"unhealthy"` // in words, the worst first
 
 	Generation uint64                    `json:"table_generation,string"`
-	ThirdNodes tscratio.ThirdNodes       `json:"third_nodes"` // how far they narrow bounds: agreed, any, none
+	ThirdNodes tscratio.ThirdNodes       `json:"third_nodes"` // agreed, any or none
 	Refused    map[control.Reason]uint64 `json:"refused,omitempty"`
 }
 
@@ -33,7 +33,7 @@ type NodeStatus struct {
 	Epoch           string `json:"epoch"`
 	Alive           bool   `json:"alive"`
 	Left            string `json:"left,omitempty"`
-	Heard_ns        int64  `json:"heard_ns"` // ago
+	Heard_ns        int64  `json:"heard_ns"` // time since it was last heard of
 	Virtual         bool   `json:"virtual,omitempty"`
 	Machine         string `json:"machine"`
 	Address         string `json:"probe_address,omitempty"`
@@ -46,7 +46,7 @@ type NodeStatus struct {
 	TableError      string `json:"table_error,omitempty"`
 	Load            string `json:"load,omitempty"`
 	DroppedReports  uint64 `json:"dropped_reports,string"`
-	Accused         bool   `json:"accused,omitempty"` // all disagreements of the fleet have it in common
+	Accused         bool   `json:"accused,omitempty"` // all disagreements of the fleet involve it
 }
 
 // PairStatus is the relation that maps readings of From to cycles of Into.
@@ -54,15 +54,16 @@ type PairStatus struct {
 	From string `json:"from"`
 	Into string `json:"into"`
 
-	// Where From's counter showed Reading_cycles, in the middle of the newest train, Into's stood in [Lo, Hi].
+	// In the middle of the newest train, From's counter showed Reading_cycles, and Into's counter
+	// was in [Lo_cycles, Hi_cycles].
 	Reading_cycles uint64        `json:"reading_cycles,string,omitempty"`
 	Lo_cycles      uint64        `json:"lo_cycles,string,omitempty"`
 	Hi_cycles      uint64        `json:"hi_cycles,string,omitempty"`
-	Bound_ns       float64       `json:"bound_ns"`        // half of that, for display; with the closure
-	Direct_ns      float64       `json:"direct_bound_ns"` // without it; 0: there is no direct relation
+	Bound_ns       float64       `json:"bound_ns"`        // half that width, with the closure
+	Direct_ns      float64       `json:"direct_bound_ns"` // without it; 0: no direct relation
 	LoPath         tscratio.Path `json:"lo_path,omitempty"`
 	HiPath         tscratio.Path `json:"hi_path,omitempty"`
-	Wander_ppb     float64       `json:"wander_ppb"` // computed with
+	Wander_ppb     float64       `json:"wander_ppb"` // that the bound allows for
 	Least_ppb      float64       `json:"least_wander_ppb"`
 	Verdict        string        `json:"verdict"` // consistent, suspect or none
 	RateLo_ppb     float64       `json:"rate_lo_ppb"`
@@ -72,11 +73,11 @@ type PairStatus struct {
 	Trains         uint64        `json:"trains,string"`
 	Exchanges      uint64        `json:"exchanges,string"`
 	Lost           uint64        `json:"lost,string"`
-	Old            bool          `json:"old,omitempty"` // a node is gone, or has another epoch by now
+	Old            bool          `json:"old,omitempty"` // a node is gone, or has another epoch now
 	Unhealthy      string        `json:"unhealthy,omitempty"`
 }
 
-// Stamps says who took the pair's stamps.
+// Stamps says whether the kernel or user space took the pair's stamps.
 func (p PairStatus) Stamps() string {
 	switch {
 	case p.Exchanges == 0:
@@ -89,7 +90,7 @@ func (p PairStatus) Stamps() string {
 	return fmt.Sprintf("kernel %.0f%%", p.Kernel_percent)
 }
 
-// Path says over which nodes the bound came.
+// Path names the nodes that the bound came over.
 func (p PairStatus) Path() string {
 	via := map[string]bool{}
 	for _, path := range []tscratio.Path{p.LoPath, p.HiPath} {
@@ -105,29 +106,39 @@ func (p PairStatus) Path() string {
 	return "via " + strings.Join(slices.Sorted(maps.Keys(via)), ", ")
 }
 
-// A fleetCopy is all that a Matrix is made of, apart from the core: evaluating many pairs takes long.
+// A fleetCopy holds all that a Matrix is made of, copied from the core, because evaluating many
+// pairs takes long.
 type fleetCopy struct {
 	matrix Matrix
 	pairs  []pairCopy
 }
 
 type pairCopy struct {
-	pair          // live is in encoded
+	pair          // its live pair is in encoded
 	encoded       []byte
 	old           bool
 	neverMeasured bool
 }
 
-// copyFleet copies what a Matrix is made of. What it returns evaluates that, on any goroutine.
+// copyFleet copies what a Matrix is made of. It returns a function that evaluates the copy, on any
+// goroutine.
 func (c *core) copyFleet() func() *Matrix {
 	now := c.now()
 	s := &fleetCopy{}
-	s.matrix = Matrix{At: now, Server: c.instance, Sweep: c.sweepStatus(), Run: c.runStatus(), Generation: c.table.Generation, ThirdNodes: c.config.ThirdNodes}
+	s.matrix = Matrix{
+		At: now, Server: c.instance, Sweep: c.sweepStatus(), Run: c.runStatus(),
+		Generation: c.table.Generation, ThirdNodes: c.config.ThirdNodes,
+	}
 	for _, n := range c.sorted() {
 		r := n.registered
-		status := NodeStatus{Name: r.Name, Epoch: r.Epoch, Alive: n.alive(), Left: n.left, Heard_ns: int64(now.Sub(n.heard)), Virtual: r.Virtual, Machine: r.Machine,
-			Address: r.ProbeAddress, Software: r.Software, NominalHz: r.NominalHz, QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles,
-			Restarts: n.restarts, TableGeneration: n.generation, TableError: n.tableError, DroppedReports: n.dropped}
+		status := NodeStatus{
+			Name: r.Name, Epoch: r.Epoch, Alive: n.alive(), Left: n.left,
+			Heard_ns: int64(now.Sub(n.heard)), Virtual: r.Virtual, Machine: r.Machine,
+			Address: r.ProbeAddress, Software: r.Software, NominalHz: r.NominalHz,
+			QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles,
+			Restarts: n.restarts, TableGeneration: n.generation, TableError: n.tableError,
+			DroppedReports: n.dropped,
+		}
 		if n.load != nil {
 			status.Load = fmt.Sprintf("%d %% busy", n.load.Busy_ppm/10_000)
 		}
@@ -138,18 +149,19 @@ func (c *core) copyFleet() func() *Matrix {
 		a, b := c.nodes[names[0]], c.nodes[names[1]]
 		k := pairCopy{pair: *p, encoded: p.live.Encode()}
 		k.live, k.run = nil, nil
-		k.old = a == nil || b == nil || !a.alive() || !b.alive() || a.registered.Epoch != p.key.epochA || b.registered.Epoch != p.key.epochB
+		k.old = a == nil || b == nil || !a.alive() || !b.alive() ||
+			a.registered.Epoch != p.key.epochA || b.registered.Epoch != p.key.epochB
 		s.pairs = append(s.pairs, k)
 	}
 	s.addNeverMeasured(c)
 	return s.evaluate
 }
 
-// maxNeverMeasured is how many pairs are named that nobody measured. Of 12,000 nodes that just came
-// there are 72 million.
+// maxNeverMeasured is how many pairs are listed that were never measured. 12,000 new nodes have 72
+// million of them.
 const maxNeverMeasured = 1000
 
-// addNeverMeasured names pairs that should have been measured and never were.
+// addNeverMeasured lists the pairs that should have been measured and never were.
 func (s *fleetCopy) addNeverMeasured(c *core) {
 	var all []*node
 	for _, n := range c.sorted() {
@@ -165,7 +177,8 @@ func (s *fleetCopy) addNeverMeasured(c *core) {
 	}
 	left := len(all)*(len(all)-1)/2 - measured
 	if more := left - maxNeverMeasured; more > 0 {
-		s.matrix.Unhealthy = append(s.matrix.Unhealthy, fmt.Sprintf("%d more pairs were never measured", more))
+		s.matrix.Unhealthy = append(s.matrix.Unhealthy,
+			fmt.Sprintf("%d more pairs were never measured", more))
 	}
 	left = min(left, maxNeverMeasured)
 	for i, a := range all {
@@ -174,14 +187,16 @@ func (s *fleetCopy) addNeverMeasured(c *core) {
 				return
 			}
 			if _, ok := c.current[[2]string{a.name(), b.name()}]; !ok {
-				s.pairs = append(s.pairs, pairCopy{pair: pair{key: pairKey{a: a.name(), b: b.name()}}, neverMeasured: true})
+				key := pairKey{a: a.name(), b: b.name()}
+				s.pairs = append(s.pairs, pairCopy{pair: pair{key: key}, neverMeasured: true})
 				left--
 			}
 		}
 	}
 }
 
-// matrix has the fleet evaluated, in the background. However many ask, one evaluation is under way at a time.
+// matrix evaluates the fleet in the background. However many callers there are, one evaluation is
+// under way at a time.
 func (c *core) matrix(then func(*Matrix)) {
 	c.wants = append(c.wants, then)
 	if !c.evaluating {
@@ -205,7 +220,7 @@ func (c *core) evaluateFleet() {
 	})
 }
 
-// evaluate relates every pair both ways, and closes over the fleet.
+// evaluate relates every pair in both directions, and computes the closure over the fleet.
 func (s *fleetCopy) evaluate() *Matrix {
 	m := &s.matrix
 	hz := map[string]float64{}
@@ -214,7 +229,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 	}
 	var all []*tscratio.Relation
 	type evaluated struct {
-		into, from *tscratio.Relation // cycles of A for readings of B, and the other way
+		into, from *tscratio.Relation // cycles of A for readings of B, and the reverse
 		err        error
 	}
 	results := make([]evaluated, len(s.pairs))
@@ -229,7 +244,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 			continue
 		}
 		k.encoded = nil
-		live.Prune() // it answers the same, in a fraction of the time
+		live.Prune() // a pruned pair answers the same in a fraction of the time
 		both, err := relations(live)
 		if err != nil {
 			results[i].err = err
@@ -244,7 +259,8 @@ func (s *fleetCopy) evaluate() *Matrix {
 	if len(all) > 0 {
 		var err error
 		if closure, err = tscratio.NewClosure(all, m.ThirdNodes); err != nil {
-			m.Unhealthy = append(m.Unhealthy, fmt.Sprintf("fleet cannot be closed over: %v", err))
+			m.Unhealthy = append(m.Unhealthy,
+				fmt.Sprintf("fleet cannot be closed over: %v", err))
 		} else {
 			s.audit(closure)
 		}
@@ -273,9 +289,14 @@ func (s *fleetCopy) audit(closure *tscratio.Closure) {
 	}
 }
 
-func (s *fleetCopy) status(k *pairCopy, from, into string, reading uint64, r *tscratio.Relation, err error, closure *tscratio.Closure,
-	hz map[string]float64) PairStatus {
-	p := PairStatus{From: from, Into: into, Verdict: "none", Trains: k.trains, Exchanges: k.exchanges, Lost: k.lost, Old: k.old}
+func (s *fleetCopy) status(
+	k *pairCopy, from, into string, reading uint64, r *tscratio.Relation, err error,
+	closure *tscratio.Closure, hz map[string]float64,
+) PairStatus {
+	p := PairStatus{
+		From: from, Into: into, Verdict: "none",
+		Trains: k.trains, Exchanges: k.exchanges, Lost: k.lost, Old: k.old,
+	}
 	if k.neverMeasured {
 		p.Unhealthy = "never measured"
 		return p
@@ -285,16 +306,19 @@ func (s *fleetCopy) status(k *pairCopy, from, into string, reading uint64, r *ts
 		p.Kernel_percent = 100 * float64(k.kernel) / float64(k.stamps)
 	}
 	if k.complaint != "" {
-		p.Unhealthy = fmt.Sprintf("%s (%v ago)", k.complaint, s.matrix.At.Sub(k.complaintAt).Round(time.Second))
+		ago := s.matrix.At.Sub(k.complaintAt).Round(time.Second)
+		p.Unhealthy = fmt.Sprintf("%s (%v ago)", k.complaint, ago)
 	}
 	if err != nil {
 		p.Unhealthy = why(err)
 		return p
 	}
 	p.Verdict = r.Verdict.String()
-	p.Wander_ppb, p.Least_ppb = float64(r.Wander)/float64(tscratio.PPB), float64(r.Least)/float64(tscratio.PPB)
+	p.Wander_ppb = float64(r.Wander) / float64(tscratio.PPB)
+	p.Least_ppb = float64(r.Least) / float64(tscratio.PPB)
 	if r.Verdict == tscratio.Suspect && p.Unhealthy == "" {
-		p.Unhealthy = fmt.Sprintf("suspect: the data need a wander of at least %.3g ppb", p.Least_ppb)
+		p.Unhealthy = fmt.Sprintf("suspect: the data need a wander of at least %.3g ppb",
+			p.Least_ppb)
 	}
 	if rate, err := r.Rate(reading); err == nil {
 		p.RateLo_ppb, p.RateHi_ppb = rate.PPB(hz[into] / hz[from])
@@ -321,10 +345,12 @@ func (s *fleetCopy) status(k *pairCopy, from, into string, reading uint64, r *ts
 	return p
 }
 
-// complain words what is unhealthy.
+// complain lists in words what is unhealthy.
 func (s *fleetCopy) complain() {
 	m := &s.matrix
-	say := func(format string, args ...any) { m.Unhealthy = append(m.Unhealthy, fmt.Sprintf(format, args...)) }
+	say := func(format string, args ...any) {
+		m.Unhealthy = append(m.Unhealthy, fmt.Sprintf(format, args...))
+	}
 	for _, n := range m.Nodes {
 		if !n.Alive {
 			say("node %s is gone: %s", n.Name, n.Left)
@@ -336,12 +362,13 @@ func (s *fleetCopy) complain() {
 			say("node %s had to drop %d reports of trains", n.Name, n.DroppedReports)
 		}
 		if n.Accused {
-			say("node %s is in all disagreements between paths: its counter, or its stamps, are wrong", n.Name)
+			say("node %s is in all disagreements between paths: "+
+				"its counter or its stamps are wrong", n.Name)
 		}
 	}
 	if m.Sweep != nil {
 		for _, l := range m.Sweep.Lost {
-			say("sweep %d has not measured %s with %s: %s", m.Sweep.Number, l.A, l.B, l.Why)
+			say("sweep %d did not measure %s with %s: %s", m.Sweep.Number, l.A, l.B, l.Why)
 		}
 		for _, n := range m.Sweep.Noisy {
 			say("sweep %d found node %s not quiet: %s", m.Sweep.Number, n.Node, n.What)
@@ -354,7 +381,8 @@ func (s *fleetCopy) complain() {
 	}
 }
 
-// Healthy says whether every pair of the nodes that are there has a consistent bound, and nothing else is amiss.
+// Healthy says whether every pair of the nodes that are there has a consistent bound, and nothing
+// else is wrong.
 func (m *Matrix) Healthy() bool {
 	for _, p := range m.Pairs {
 		if !p.Old && p.Verdict != tscratio.Consistent.String() {

@@ -9,31 +9,49 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// matrixAge is how old the matrix may be that metrics are taken from: evaluating it costs, scrapers come often.
+// matrixAge is how old the matrix for metrics may be. Evaluating one is expensive, and scrapers
+// come often.
 const matrixAge = 5 * time.Second
 
 var (
-	nodeUp       = description("node_up", "1 while a node is registered and heard of, else 0.", "node")
-	nodeRestarts = description("node_restarts_total", "How often another process or epoch came in a node's place.", "node")
-	nodeTable    = description("node_table_generation", "The generation of the handler table that a node goes by.", "node")
-	tableServed  = description("table_generation", "The generation of the handler table that is served.")
-	pairBound    = description("pair_bound_seconds", "Half of the interval in which a reading's translation lies, in the middle of the newest train, closed over the fleet.", "from", "into")
-	pairDirect   = description("pair_direct_bound_seconds", "The same by the pair's own trains alone.", "from", "into")
-	pairAge      = description("pair_age_seconds", "How long ago the newest train of a pair was reported.", "from", "into")
-	pairLeast    = description("pair_least_wander_ratio", "The wander below which the constraints refute the assumptions.", "from", "into")
-	pairSuspect  = description("pair_suspect", "1 if a pair's bound is an estimate, because the data contradict the declared wander.", "from", "into")
-	pairLost     = description("pair_exchanges_lost_total", "Answers that did not come, in the trains of a pair.", "from", "into")
-	unhealthy    = description("unhealthy", "How many things are amiss, in words: cprof nodes.")
-	sweepTook    = description("sweep_seconds", "How long the last sweep took, or the one under way has taken.")
-	sweepPairs   = description("sweep_pairs", "Pairs of that sweep, by what became of them.", "state")
-	refusedTotal = description("refused_total", "What was refused, by reason.", "reason")
+	nodeUp = description("node_up",
+		"1 while a node is registered and heard of, else 0.", "node")
+	nodeRestarts = description("node_restarts_total",
+		"How often another process or epoch took a node's place.", "node")
+	nodeTable = description("node_table_generation",
+		"The generation of the handler table that a node uses.", "node")
+	tableServed = description("table_generation",
+		"The generation of the handler table that is served.")
+	pairBound = description("pair_bound_seconds",
+		"Half the width of the interval that holds a reading's translation, in the middle of the "+
+			"newest train, closed over the fleet.", "from", "into")
+	pairDirect = description("pair_direct_bound_seconds",
+		"The same from the pair's own trains only.", "from", "into")
+	pairAge = description("pair_age_seconds",
+		"How long ago the newest train of a pair was reported.", "from", "into")
+	pairLeast = description("pair_least_wander_ratio",
+		"The wander below which the constraints refute the assumptions.", "from", "into")
+	pairSuspect = description("pair_suspect",
+		"1 if a pair's bound is an estimate, because the data contradict the declared wander.",
+		"from", "into")
+	pairLost = description("pair_exchanges_lost_total",
+		"Answers that did not come, in the trains of a pair.", "from", "into")
+	unhealthy = description("unhealthy",
+		"How many things are wrong; \"cprof nodes\" describes them.")
+	sweepTook = description("sweep_seconds",
+		"How long the last sweep took, or the present one has taken so far.")
+	sweepPairs = description("sweep_pairs",
+		"Pairs of that sweep, by what became of them.", "state")
+	refusedTotal = description("refused_total",
+		"How often something was refused, by reason.", "reason")
 )
 
 func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("cloudprofiler_"+name, help, labels, nil)
 }
 
-// Describe implements prometheus.Collector. It names nothing beforehand: to collect takes a core that runs.
+// Describe implements prometheus.Collector. It describes nothing in advance, because collecting
+// needs a core that runs.
 func (s *Server) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

@@ -13,32 +13,32 @@ import (
 
 // A node is what is known of one name. It stays when its client is gone.
 type node struct {
-	registered control.Register // as of its last registration
+	registered control.Register // its last registration
 	key        string           // public key that it came with; "" without keys
 	peer       control.Peer     // its connection; "" while it is gone
 	joined     time.Time
-	heard      time.Time // the last sign of life
-	mute       string    // why it is passed over; "" if it is not
+	heard      time.Time // when it was last heard of
+	mute       string    // why it is skipped; "" if it is not
 	late       int       // answers in a row that did not come in time
 	left       string    // why it is gone; "" while it is there
-	restarts   int       // how often another process, or another epoch, came in its place
+	restarts   int       // how often another process, or another epoch, took its place
 
-	generation uint64 // of the handler table that it goes by
+	generation uint64 // of the handler table that it uses
 	tableError string
-	load       *control.Load // the last
+	load       *control.Load // its newest load
 	keys       probeKeys
 
 	share share
 
-	snapshot    *SnapshotRequest // that a program on it wants of the others; nil: none
-	snapshotDue time.Time        // when it may have the next
+	snapshot    *SnapshotRequest // what a program on it wants from the other nodes; nil: nothing
+	snapshotDue time.Time        // when it may have the next one
 
-	reports uint64          // highest number of a report that was taken in, of this instance
-	seen    map[uint64]bool // numbers up to that, of the last reportWindow
+	reports uint64          // highest number of a report of this instance that was taken in
+	seen    map[uint64]bool // numbers of reports that were taken in, of the last reportWindow
 	dropped uint64          // reports that the node had to drop
 }
 
-// alive says whether the node is there; one that was forgotten (nil) is not.
+// alive says whether the node is there. A node that was forgotten (nil) is not.
 func (n *node) alive() bool { return n != nil && n.peer != "" }
 
 func (n *node) can(capability string) bool { return n.registered.Can(capability) }
@@ -46,19 +46,23 @@ func (n *node) can(capability string) bool { return n.registered.Can(capability)
 func (n *node) name() string { return n.registered.Name }
 
 func nodeOf(r control.Register) tscratio.Node {
-	return tscratio.Node{Name: r.Name, Epoch: r.Epoch, NominalHz: r.NominalHz, QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles}
+	return tscratio.Node{
+		Name: r.Name, Epoch: r.Epoch, NominalHz: r.NominalHz,
+		QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles,
+	}
 }
 
-// describe has what is known of the node's counter be this.
+// describe replaces what is known of the node's counter.
 func (n *node) describe(d tscratio.Node) {
 	r := &n.registered
-	r.NominalHz, r.QuantumCycles, r.CoreSlackCycles = d.NominalHz, d.QuantumCycles, d.CoreSlackCycles
+	r.NominalHz = d.NominalHz
+	r.QuantumCycles, r.CoreSlackCycles = d.QuantumCycles, d.CoreSlackCycles
 }
 
-// reportWindow is by how much a report may come later than one of a higher number.
+// reportWindow is how many numbers a report may be behind the highest one.
 const reportWindow = 4096
 
-// isNew says whether a report was not taken in before. It takes note of it.
+// isNew says whether a report was not taken in before, and notes that it is now.
 func (n *node) isNew(report uint64) bool {
 	if n.seen == nil {
 		n.seen = map[uint64]bool{}
@@ -77,7 +81,7 @@ func (n *node) isNew(report uint64) bool {
 		if n.reports > reportWindow {
 			delete(n.seen, n.reports-reportWindow)
 		}
-		if report-n.reports > 2*reportWindow { // nobody counts so far one by one
+		if report-n.reports > 2*reportWindow { // no process makes so many reports one by one
 			n.reports = report - reportWindow
 			clear(n.seen)
 			n.seen[report] = true
@@ -86,8 +90,8 @@ func (n *node) isNew(report uint64) bool {
 	return true
 }
 
-// maxNodes is how many nodes are known at most, here or gone: as many as one order to probe can
-// name, and the node that it is for.
+// maxNodes is how many nodes may be known, alive or gone: as many as one order to probe can name,
+// and the node that gets the order.
 const maxNodes = control.MaxTargets + 1
 
 func (c *core) register(in control.Incoming, r *control.Register) {
@@ -99,7 +103,8 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		refuse(control.Malformed, "%v", err)
 		return
 	}
-	if _, err := tscratio.NewPair(nodeOf(*r), tscratio.Node{Name: r.Name + "'", Epoch: "-", NominalHz: 1e9}, c.config.Assumptions); err != nil {
+	other := tscratio.Node{Name: r.Name + "'", Epoch: "-", NominalHz: 1e9}
+	if _, err := tscratio.NewPair(nodeOf(*r), other, c.config.Assumptions); err != nil {
 		refuse(control.Malformed, "%v", err)
 		return
 	}
@@ -108,30 +113,40 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		return
 	}
 	old := c.nodes[r.Name]
-	if old != nil && old.alive() && old.peer != in.Peer && (old.registered.Instance != r.Instance || old.key != in.Key.Public) {
+	if old != nil && old.alive() && old.peer != in.Peer &&
+		(old.registered.Instance != r.Instance || old.key != in.Key.Public) {
 		if old.key != in.Key.Public {
-			refuse(control.NameTaken, "node %q is there, with another key of that name: stop that one, or choose another name", r.Name)
+			refuse(control.NameTaken, "node %q is there, with another key of that name: "+
+				"stop that one, or choose another name", r.Name)
 			return
 		}
-		refuse(control.NameTaken, "node %q is there, as another process that was heard of %v ago: stop that one, or wait until it has been silent for %v",
+		refuse(control.NameTaken, "node %q is there, as another process that was heard of %v ago: "+
+			"stop that one, or wait until it has been silent for %v",
 			r.Name, c.now().Sub(old.heard).Round(time.Millisecond), c.config.Dead)
 		return
 	}
 	var taken share
 	if old != nil {
-		if wait := old.share.wait(c.now()); wait > 0 || !old.share.take(c.now(), registerTakes) {
-			refuse(control.NotNow, "node %q took more of the server's time than its share: come back in %v", r.Name, old.share.wait(c.now()).Round(time.Second))
+		wait := old.share.wait(c.now())
+		if wait > 0 || !old.share.take(c.now(), registerTakes) {
+			refuse(control.NotNow, "node %q took more of the server's time than its share: "+
+				"come back in %v", r.Name, old.share.wait(c.now()).Round(time.Second))
 			return
 		}
 		taken = old.share
 	}
 	if old == nil && len(c.nodes) >= maxNodes {
-		refuse(control.NotNow, "this server knows %d nodes, and takes no more: forget some (\"cprof node forget\")", len(c.nodes))
+		refuse(control.NotNow, "this server knows %d nodes, and takes no more: "+
+			"forget some (\"cprof node forget\")", len(c.nodes))
 		return
 	}
-	n := &node{registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now(), share: taken}
+	n := &node{
+		registered: *r, key: in.Key.Public, peer: in.Peer,
+		joined: c.now(), heard: c.now(), share: taken,
+	}
 	n.registered.Nonce = ""
-	if old != nil && old.registered.Epoch == r.Epoch { // one counter, which this process has measured anew
+	// One epoch is one counter, which this process has measured again.
+	if old != nil && old.registered.Epoch == r.Epoch {
 		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
 	}
 	if old == nil || nodeOf(old.registered) != nodeOf(n.registered) {
@@ -147,9 +162,9 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 			n.restarts++
 		}
 	}
-	c.nodes[r.Name] = n // before its predecessor ends: whoever waited for that one goes on with this one
+	c.nodes[r.Name] = n // before old ends: all that waits for old then continues with n
 	if old != nil && old.alive() {
-		same := old.peer == in.Peer // it registers twice on one connection, which is to last
+		same := old.peer == in.Peer // it registers again on one connection, which must stay
 		c.gone(old, "connected again")
 		if same {
 			c.network.Admit(in.Peer)
@@ -157,37 +172,44 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	}
 	c.peers[in.Peer] = n
 	c.nodesDirty = true
-	c.log.Info("node registered", "node", r.Name, "epoch", r.Epoch, "address", r.ProbeAddress, "software", r.Software)
-	c.send(in.Peer, in.Request, &control.Welcome{Server: c.instance, Heartbeat_ns: int64(c.config.Heartbeat), Dead_ns: int64(c.config.Dead),
-		Generation: c.table.Generation})
+	c.log.Info("node registered", "node", r.Name, "epoch", r.Epoch,
+		"address", r.ProbeAddress, "software", r.Software)
+	c.send(in.Peer, in.Request, &control.Welcome{
+		Server:       c.instance,
+		Heartbeat_ns: int64(c.config.Heartbeat), Dead_ns: int64(c.config.Dead),
+		Generation: c.table.Generation,
+	})
 	c.pushTable(n)
 	c.joinRun(n)
 	c.renewSecret(n)
 	c.targetsChanged()
-	if n.probing() { // else once it has keys
+	if n.probing() { // otherwise takesSecret does it
 		c.sweepBy = c.now().Add(c.config.Settle)
 	}
 }
 
-// mayBe says why a key may not be that of a node. One key is one node: who counts nodes that agree,
-// counts keys. Without keys anybody may be anybody.
+// mayBe returns the reason why a key must not register as a node. One key is one node, because the
+// count of nodes that agree must be a count of keys. Without keys anybody may be any node.
 func (c *core) mayBe(name string, key control.Key) error {
 	if key.Public == "" {
 		return nil
 	}
 	if key.Name != name {
-		return fmt.Errorf("key of %q registers as node %q: a node needs a key of its own name (\"cprof keys client %s\")", key.Name, name, name)
+		return fmt.Errorf("key of %q registers as node %q: "+
+			"a node needs a key of its own name (\"cprof keys client %s\")", key.Name, name, name)
 	}
 	for _, n := range c.nodes {
 		if n.key == key.Public && n.name() != name {
-			return fmt.Errorf("node %q registers with the key of node %q: one key is one node: make it a key of its own, or forget the other (\"cprof node forget %s\")",
+			return fmt.Errorf("node %q registers with the key of node %q: one key is one node: "+
+				"make it a key of its own, or forget the other (\"cprof node forget %s\")",
 				name, n.name(), n.name())
 		}
 	}
 	return nil
 }
 
-// heardOf notes a sign of life. One that lives and answers nothing is passed over until it answers, or the next sweep tries it again.
+// heardOf notes that a node was heard of. A node that is alive and answers nothing is skipped until
+// it answers, or until the next sweep tries it again.
 func (c *core) heardOf(n *node) {
 	n.heard = c.now()
 	if n.late < 2 {
@@ -195,7 +217,7 @@ func (c *core) heardOf(n *node) {
 	}
 }
 
-// gone takes a node out. What was measured with it stays; who waits for it stops waiting.
+// gone marks a node as gone. Its measurements stay. All requests to it fail.
 func (c *core) gone(n *node, why string) {
 	if !n.alive() {
 		return
@@ -212,7 +234,7 @@ func (c *core) gone(n *node, why string) {
 	c.targetsChanged()
 }
 
-// pendingOf lists what a node was asked for, in the order in which it was.
+// pendingOf lists the pending requests to a node, oldest first.
 func (c *core) pendingOf(n *node) (ids []uint64) {
 	for id, p := range c.pending {
 		if p.node == n {
@@ -223,7 +245,7 @@ func (c *core) pendingOf(n *node) (ids []uint64) {
 	return ids
 }
 
-// buryTheDead takes out who has been silent for too long.
+// buryTheDead marks nodes as gone that have been silent for too long.
 func (c *core) buryTheDead() {
 	for _, n := range c.sorted() {
 		if silent := c.now().Sub(n.heard); n.alive() && silent >= c.config.Dead {
@@ -232,8 +254,8 @@ func (c *core) buryTheDead() {
 	}
 }
 
-// wasBusy says for how long the core heard nobody. What nodes said meanwhile still waits: that time is not their silence, nor does it
-// make their answers late.
+// wasBusy tells the core that it has handled no message for a time d. Messages from that time still
+// wait. It therefore counts neither as silence of the nodes nor as delay of their answers.
 func (c *core) wasBusy(d time.Duration) {
 	if d < c.config.Heartbeat {
 		return
@@ -246,7 +268,8 @@ func (c *core) wasBusy(d time.Duration) {
 	}
 }
 
-// sorted returns the nodes by their names: what is done to each happens in an order that a test can repeat.
+// sorted returns the nodes by name, so that whatever is done to all of them happens in an order
+// that a test can repeat.
 func (c *core) sorted() []*node {
 	all := make([]*node, 0, len(c.nodes))
 	for _, n := range c.nodes {

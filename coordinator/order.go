@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// sortedPairs returns a map's pairs in the order of their names.
+// sortedPairs returns the keys of a map, sorted by their names.
 func sortedPairs[V any](m map[[2]string]V) [][2]string {
 	keys := make([][2]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, func(a, b [2]string) int { return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1])) })
+	slices.SortFunc(keys, func(a, b [2]string) int {
+		return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1]))
+	})
 	return keys
 }
 
@@ -22,7 +24,8 @@ func (c *core) sortedPairs() []pairKey {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(x, y pairKey) int {
-		return cmp.Or(strings.Compare(x.a, y.a), strings.Compare(x.b, y.b), strings.Compare(x.epochA, y.epochA), strings.Compare(x.epochB, y.epochB))
+		return cmp.Or(strings.Compare(x.a, y.a), strings.Compare(x.b, y.b),
+			strings.Compare(x.epochA, y.epochA), strings.Compare(x.epochB, y.epochB))
 	})
 	return keys
 }

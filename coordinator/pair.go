@@ -11,30 +11,32 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// pairKey names two counters: names in their order, and the epochs. Nothing else tells pairs apart:
-// what else is known of a counter is measured anew by each process, and is evidence (widen).
+// pairKey identifies two counters by the nodes' names, sorted, and their epochs. Nothing else tells
+// pairs apart. Each process measures the rest of a counter's description again; that is evidence
+// about the counter (widen).
 type pairKey struct{ a, b, epochA, epochB string }
 
 // A pair is what was measured between two counters.
 type pair struct {
 	key  pairKey
-	live *tscratio.Pair // the last trains
-	run  *tscratio.Pair // those of the open run; nil while there is none
+	live *tscratio.Pair // the newest trains
+	run  *tscratio.Pair // the trains of the open run; nil while there is none
 
 	readA, readB uint64    // readings in the middle of the newest train
-	at           time.Time // when it was reported
+	at           time.Time // when that train was reported
 	ends         []uint64  // readings of B after each train of live, oldest first
-	trains       uint64    // ever
+	trains       uint64    // how many there have ever been
 	exchanges    uint64
 	lost         uint64
-	kernel       uint64 // stamps that the kernel took,
-	stamps       uint64 // of all
-	complaint    string // what the constraints last said against the assumptions, or the last refused train
+	kernel       uint64 // stamps that the kernel took
+	stamps       uint64 // all stamps
+	complaint    string // the last contradiction or refused train
 	complaintAt  time.Time
 	dirty        bool
 }
 
-// pruneEvery is how many trains come between two prunings of a run's pair, each of which looks at all of them.
+// pruneEvery is how many trains come between two prunings of a run's pair. Each pruning looks at
+// all of its trains.
 const pruneEvery = 256
 
 // pairOf returns the pair of two nodes in their present epochs.
@@ -67,8 +69,8 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 	return p, nil
 }
 
-// widen settles what holds of some nodes' counters in their present epochs: the widest that was
-// ever said of each, for what was measured before as well.
+// widen finds the widest description that was ever stated of some nodes' counters in their present
+// epochs, and applies it, also to earlier trains.
 func (c *core) widen(nodes ...*node) {
 	type counter struct{ name, epoch string }
 	of := func(n tscratio.Node) counter { return counter{n.Name, n.Epoch} }
@@ -100,7 +102,7 @@ func (c *core) widen(nodes ...*node) {
 	}
 }
 
-// both returns what is kept of a pair: between runs, and for the open one if there is one.
+// both returns the trains between runs and, if there is one, those of the open run.
 func (p *pair) both() []*tscratio.Pair {
 	if p.run == nil {
 		return []*tscratio.Pair{p.live}
@@ -108,53 +110,61 @@ func (p *pair) both() []*tscratio.Pair {
 	return []*tscratio.Pair{p.live, p.run}
 }
 
-// forget drops a pair of an epoch that ended: nothing is asked about it any more. One that a run holds goes when that is complete.
+// forget drops a pair of an epoch that ended, because nobody asks about it any more. A pair that a
+// run has is dropped when the run is complete.
 func (c *core) forget(key pairKey) {
 	p := c.pairs[key]
 	if p == nil || p.run != nil || c.current[key.names()] == key {
 		return
 	}
 	if err := c.drop(key); err != nil {
-		c.log.Error("pair of an epoch that ended is not removed", "error", err)
+		c.log.Error("remove a pair whose epoch ended", "error", err)
 	}
 }
 
 func interval(i control.Interval) tscratio.Interval { return tscratio.Interval{Lo: i.Lo, Hi: i.Hi} }
 
-// trainOf translates a reported train.
+// trainOf converts a reported train.
 func trainOf(t control.Train, by tscratio.Starter) tscratio.Train {
-	stamps := tscratio.Stamps{Kernel: uint32(t.KernelStamps), User: uint32(4*len(t.Exchanges)) - uint32(t.KernelStamps)}
-	out := tscratio.Train{By: by, Exchanges: make([]tscratio.Exchange, len(t.Exchanges)), Stamps: stamps}
+	kernel := uint32(t.KernelStamps)
+	out := tscratio.Train{
+		By: by, Exchanges: make([]tscratio.Exchange, len(t.Exchanges)),
+		Stamps: tscratio.Stamps{Kernel: kernel, User: uint32(4*len(t.Exchanges)) - kernel},
+	}
 	for i, e := range t.Exchanges {
-		out.Exchanges[i] = tscratio.Exchange{Sent: interval(e.Sent), Received: interval(e.Received), Answered: interval(e.Answered), Returned: interval(e.Returned)}
+		out.Exchanges[i] = tscratio.Exchange{
+			Sent: interval(e.Sent), Received: interval(e.Received),
+			Answered: interval(e.Answered), Returned: interval(e.Returned),
+		}
 	}
 	for _, a := range t.Arrivals {
-		out.OneWay = append(out.OneWay, minrtt.Arrival{Sent: interval(a.Sent), Received: interval(a.Received)}.Constraint(by))
+		arrival := minrtt.Arrival{Sent: interval(a.Sent), Received: interval(a.Received)}
+		out.OneWay = append(out.OneWay, arrival.Constraint(by))
 	}
 	return out
 }
 
-// trains takes in what a node reports.
+// trains takes in a node's report of trains.
 func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	n.dropped = max(n.dropped, m.Dropped)
 	if m.Report > 0 {
 		c.acks[n.peer] = max(c.acks[n.peer], m.Report)
 		if !n.isNew(m.Report) {
-			return // it did not hear of the acknowledgement
+			return // the node did not get the acknowledgement
 		}
 	}
 	peer := c.nodes[m.Peer]
 	switch {
 	case peer == nil || peer == n:
-		c.log.Warn("trains with a node that is not known", "node", n.name(), "peer", m.Peer)
+		c.log.Warn("trains with an unknown node", "node", n.name(), "peer", m.Peer)
 		return
 	case m.Epoch != n.registered.Epoch || m.PeerEpoch != peer.registered.Epoch:
-		c.log.Info("trains of another epoch are passed over", "node", n.name(), "peer", m.Peer)
+		c.log.Info("skip trains of another epoch", "node", n.name(), "peer", m.Peer)
 		return
 	}
 	p, err := c.pairOf(n, peer)
 	if err != nil {
-		c.log.Error("pair cannot be kept", "error", err)
+		c.log.Error("keep a pair", "error", err)
 		return
 	}
 	p.lost += m.Lost
@@ -166,19 +176,20 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 		for _, t := range some {
 			if err := c.add(p, trainOf(t, by), t); err != nil {
 				p.complaint, p.complaintAt = err.Error(), c.now()
-				c.log.Warn("train is refused", "node", n.name(), "peer", m.Peer, "error", err)
+				c.log.Warn("train refused", "node", n.name(), "peer", m.Peer, "error", err)
 			}
 		}
 		c.judge(p, len(some))
 	}
 }
 
-// judge holds trains that came against the assumptions, and forgets older ones. It costs as much
-// for many as for one.
+// judge compares new trains with the assumptions, and drops old trains. Judging many trains at once
+// costs as much as judging one.
 func (c *core) judge(p *pair, trains int) {
 	if contradiction := p.live.CheckLast(trains); contradiction != nil {
 		p.complaint, p.complaintAt = contradiction.String(), c.now()
-		c.log.Warn("constraints contradict the assumptions", "a", p.key.a, "b", p.key.b, "what", p.complaint)
+		c.log.Warn("constraints contradict the assumptions",
+			"a", p.key.a, "b", p.key.b, "what", p.complaint)
 	}
 	if len(p.ends) >= 2*c.config.LiveTrains {
 		c.shorten(p)
@@ -190,7 +201,7 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 		return nil
 	}
 	if n, most := len(t.Exchanges)+len(t.Arrivals), c.longestTrain(); n > most {
-		return fmt.Errorf("train has %d exchanges, and none of more than %d was ordered", n, most)
+		return fmt.Errorf("train has %d exchanges: no order asked for more than %d", n, most)
 	}
 	if err := p.live.Add(train); err != nil {
 		return err
@@ -227,14 +238,15 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 	return nil
 }
 
-// longestTrain is how many packets an ordered train may have told of. What is kept of a train costs
-// the square of its length: a node must not choose that.
+// longestTrain is the greatest number of packets in a train that was ordered. The cost of keeping a
+// train grows with the square of its length, so a node must not choose the length.
 func (c *core) longestTrain() int {
 	o := c.config.Sweep
-	return (max(o.Exchanges, c.config.TrainExchanges, c.asked) + 2) * o.Attempts // with warm-up and close
+	const warmUpAndClose = 2
+	return (max(o.Exchanges, c.config.TrainExchanges, c.asked) + warmUpAndClose) * o.Attempts
 }
 
-// shorten forgets the older half of what is kept of a pair between runs.
+// shorten drops the older half of a pair's trains between runs.
 func (c *core) shorten(p *pair) {
 	cut := p.ends[len(p.ends)-c.config.LiveTrains-1] + 1
 	if _, after := p.live.Split(cut); after.Trains() > 0 {
@@ -244,7 +256,7 @@ func (c *core) shorten(p *pair) {
 	p.ends = slices.Clone(p.ends[len(p.ends)-c.config.LiveTrains:])
 }
 
-// relations evaluates a pair both ways.
+// relations evaluates a pair in both directions.
 func relations(p *tscratio.Pair) (both []*tscratio.Relation, err error) {
 	for _, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
 		r, err := p.Relate(side, p.Declared.Wander)
@@ -256,7 +268,7 @@ func relations(p *tscratio.Pair) (both []*tscratio.Relation, err error) {
 	return both, nil
 }
 
-// why words an evaluation's error for a table.
+// why puts an error of an evaluation into words for a table.
 func why(err error) string {
 	switch {
 	case errors.Is(err, tscratio.ErrTooFew):

@@ -8,40 +8,39 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// This file hands out the keys of probes. The server draws a secret for each node and tells it to
-// that node alone; whoever is to probe the node gets a key that is made from it for that prober. So
-// nobody knows a key of two others, and a new secret is all that it takes to end the keys of
-// everybody.
+// This file hands out the keys of probes. The server draws a secret for each node and tells it only
+// to that node. A prober of the node gets a key that is made from the secret for that prober. So no
+// node knows the key of two others, and one new secret makes all keys of a node invalid.
 
 const (
-	// secretLife is how often a node gets a new secret. The one before stays in force beside it: a
-	// key lives for twice as long at most.
+	// secretLife is how often a node gets a new secret. The previous secret stays valid beside the
+	// new one, so a key lives at most twice as long.
 	secretLife = 10 * time.Minute
 
-	// settleKeys is for how long probers wait for their new keys, so that they get those of all
-	// nodes together.
+	// settleKeys is how long probers wait for new keys, so that they get those of all nodes at
+	// once.
 	settleKeys = 100 * time.Millisecond
 )
 
-// probeKeys is what keys of probes with a node are made from.
+// probeKeys holds what the keys of a node's probes are made from.
 type probeKeys struct {
-	numbered time.Time     // when it was given its number
-	prober   uint64        // the node's number in the keys that it is given for others
-	secret   minrtt.Secret // of the keys that others are given for it: it has said that it accepts them
+	numbered time.Time     // when the node got its number
+	prober   uint64        // the node's number in the keys that it gets for others
+	secret   minrtt.Secret // makes others' keys for it; the node said that it accepts them
 	told     uint64        // number of the last secret that it was told
-	alone    bool          // the next secret it is told ends those before
-	renewAt  time.Time     // when it is told once more, as it did not answer; zero: it was told
+	alone    bool          // the next secret must make the earlier ones invalid
+	renewAt  time.Time     // when it is told again, as it did not answer; zero: no need
 }
 
-// numberLife is how long a node has its number, however often it comes as another process: an
-// answerer has room for so many keys, and one node must not have many of them.
+// numberLife is how long a node keeps its number, however often its process changes. An answerer
+// has room for a limited number of keys, and one node must not use many of them.
 const numberLife = time.Minute
 
-// newProbeKeys returns what a node begins with that registers: what it had, if it is the same
+// newProbeKeys returns the keys of a node that registers: the ones that it had, if it is the same
 // process.
 func (c *core) newProbeKeys(old *node, instance string) probeKeys {
 	switch {
-	case old == nil || old.keys.prober == 0: // or known from before this server was started
+	case old == nil || old.keys.prober == 0: // nor was it numbered since the server started
 	case old.registered.Instance == instance:
 		return old.keys
 	case c.now().Sub(old.keys.numbered) < numberLife:
@@ -55,10 +54,10 @@ func (n *node) takesPart() bool {
 	return n.alive() && n.can(control.CanProbe) && n.registered.ProbeAddress != ""
 }
 
-// probing says whether the node can be measured: there are keys.
+// probing says whether the node can be measured, because there are keys for it.
 func (n *node) probing() bool { return n.takesPart() && n.keys.secret.Number != 0 }
 
-// target is what a node needs to probe another one.
+// target returns what a node needs to probe another one.
 func (n *node) target(to *node) control.Target {
 	r := to.registered
 	return control.Target{
@@ -68,8 +67,8 @@ func (n *node) target(to *node) control.Target {
 	}
 }
 
-// renewSecret draws a secret for a node and tells it. Others get keys made from it once the node
-// has answered.
+// renewSecret draws a secret for a node and tells the node. Others get keys made from it once the
+// node has answered.
 func (c *core) renewSecret(n *node) {
 	if !n.takesPart() {
 		return
@@ -84,9 +83,11 @@ func (c *core) renewSecret(n *node) {
 		name(k.secret)
 	}
 	k.told, k.renewAt = next.Number, time.Time{}
-	c.ask(n, m, c.config.AnswerLimit, "its secret for probe keys", func(_ control.Message, err error) {
+	const what = "its secret for probe keys"
+	c.ask(n, m, c.config.AnswerLimit, what, func(_ control.Message, err error) {
 		if err != nil {
-			c.log.Warn("node has no new secret for probe keys", "node", n.name(), "error", err)
+			c.log.Warn("node did not get a new secret for probe keys",
+				"node", n.name(), "error", err)
 			if n.alive() && k.told == next.Number {
 				k.renewAt = c.now().Add(c.config.Heartbeat)
 			}
@@ -96,7 +97,7 @@ func (c *core) renewSecret(n *node) {
 	})
 }
 
-// takesSecret takes note that a node accepts the keys that are made from a secret.
+// takesSecret notes that a node accepts the keys that are made from a secret.
 func (c *core) takesSecret(n *node, s minrtt.Secret) {
 	first := !n.probing()
 	n.keys.secret = s
@@ -111,11 +112,12 @@ func (c *core) takesSecret(n *node, s minrtt.Secret) {
 	c.sweepBy = c.now().Add(c.config.Settle)
 }
 
-// revoked takes a peer out whose key was taken off the list. Whoever has had probe keys by it, or
-// through who had it, loses them: every node gets a new secret, and those before end everywhere.
+// revoked marks a node as gone because its key was taken off the list. Probe keys that were given
+// to the key's owner, or passed on by the owner, must end. So every node gets a new secret, and the
+// earlier ones become invalid everywhere.
 func (c *core) revoked(in control.Incoming) {
 	if n := c.peers[in.Peer]; n != nil {
-		c.gone(n, "its key was taken off the list of those that are let in")
+		c.gone(n, "its key was taken off the list")
 	}
 	if in.Peer != "" {
 		return
@@ -144,7 +146,7 @@ func (c *core) stepKeys() {
 	}
 }
 
-// nextKeys calls earlier with the moments at which stepKeys has something to do.
+// nextKeys calls earlier with the times at which stepKeys has something to do.
 func (c *core) nextKeys(earlier func(time.Time)) {
 	earlier(c.renewed.Add(secretLife))
 	earlier(c.rekeyAt)

@@ -195,7 +195,7 @@ func TestARevokedNodeGetsNoAnswers(t *testing.T) {
 	f.revoke(liar)
 	f.run(4*time.Second, nil)
 	f.wantKeys(0)
-	if n := f.core.nodes["n01"]; n.alive() || n.left != "its key was taken off the list of those that are let in" {
+	if n := f.core.nodes["n01"]; n.alive() || n.left != "its key was taken off the list" {
 		t.Errorf("it is %v there, %q", n.alive(), n.left)
 	}
 	answers := func() (n int) {

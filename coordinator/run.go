@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Phase is where a run is. A run goes through all of them in this order.
+// Phase is how far a run is. A run goes through all phases in this order.
 type Phase string
 
 const (
@@ -24,11 +24,11 @@ const (
 	PhaseOpen       Phase = "open"           // anchors on a budget; the workload may run
 	PhaseClosing    Phase = "closing"        // nodes are told
 	PhaseAfter      Phase = "anchors after"  // a sweep
-	PhaseCollecting Phase = "collecting"     // files of the nodes
+	PhaseCollecting Phase = "collecting"     // files of the nodes are fetched
 	PhaseComplete   Phase = "complete"
 )
 
-// A run is the one that is under way.
+// A run is the run that is under way.
 type run struct {
 	draft   *runs.Draft
 	phase   Phase
@@ -37,47 +37,49 @@ type run struct {
 	opened  map[string]bool // nodes that have it open
 	missing []runs.Missing
 	collect []*collection
-	stop    bool // as soon as it is open
-	again   bool // it was complete, and is only collected from once more
-	aborted bool // it is completed with what is there, as soon as nothing is being put into it
-	keeping int  // files that are
+	stop    bool // close the run as soon as it is open
+	again   bool // it was complete, and its files are only being collected once more
+	aborted bool // complete it with what is there, as soon as keeping is 0
+	keeping int  // files that are being put into it
 
-	// back is until when nodes may come back that lost the server to its restart. Before, a sweep would find nobody; zero: nobody is waited for.
+	// back is how long the run waits for nodes that lost the server to its restart. An earlier
+	// sweep would find no node. Zero: it does not wait.
 	back time.Time
 }
 
-// RunStatus is how a run goes.
+// RunStatus says how far a run is.
 type RunStatus struct {
 	Name    string         `json:"name"`
 	Phase   Phase          `json:"phase"`
 	Begun   time.Time      `json:"begun"`
-	Nodes   []string       `json:"nodes"` // that have it open, or had
+	Nodes   []string       `json:"nodes"` // that have or had it open
 	Pairs   int            `json:"pairs"`
 	Trains  int            `json:"trains"`
 	Bytes   int64          `json:"bytes,omitempty"` // collected
-	Of      int64          `json:"of,omitempty"`    // bytes to be collected, as far as known
+	Of      int64          `json:"of,omitempty"`    // bytes to collect, as far as known
 	Sweep   *SweepStatus   `json:"sweep,omitempty"`
 	Missing []runs.Missing `json:"missing,omitempty"`
 	Path    string         `json:"path"` // on the server's machine
 	Problem string         `json:"problem,omitempty"`
 }
 
-// gathers says whether trains belong to the run.
+// gathers says whether new trains belong to the run.
 func (r *run) gathers() bool { return !r.again }
 
 func (r *run) name() string { return r.draft.Run().Name }
 
-// utcSlack is how far the server's own clock is taken to be off: it labels runs, and no bound rests on it.
+// utcSlack is how far the server's own clock is assumed to be off. That clock labels runs, and no
+// bound rests on it.
 const utcSlack = time.Second
 
-// RunRequest is what "run start" wants.
+// RunRequest is the argument of "run start".
 type RunRequest struct {
 	Name      string `json:"name"`
 	Note      string `json:"note,omitempty"`
 	Reference string `json:"reference,omitempty"`
 }
 
-// startRun begins a run with a sweep. It returns when the run's directory is there.
+// startRun begins a run with a sweep. It returns when the run's directory exists.
 func (c *core) startRun(r RunRequest) error {
 	if c.run != nil {
 		return fmt.Errorf("run %q is %s: stop it first", c.run.name(), c.run.phase)
@@ -85,14 +87,18 @@ func (c *core) startRun(r RunRequest) error {
 	if r.Reference != "" && (c.nodes[r.Reference] == nil || !c.nodes[r.Reference].alive()) {
 		return fmt.Errorf("reference node %q is not registered", r.Reference)
 	}
-	about := runs.Run{Version: runs.Version, Name: r.Name, Note: r.Note, Begun: runs.UTCOf(c.now(), utcSlack), Reference: r.Reference,
-		Wander_ppt: int64(c.config.Assumptions.Wander), Window_ns: int64(c.config.Assumptions.Window)}
+	about := runs.Run{
+		Version: runs.Version, Name: r.Name, Note: r.Note, Reference: r.Reference,
+		Begun:      runs.UTCOf(c.now(), utcSlack),
+		Wander_ppt: int64(c.config.Assumptions.Wander),
+		Window_ns:  int64(c.config.Assumptions.Window),
+	}
 	for _, n := range c.sorted() {
 		if n.alive() {
 			about.Nodes = append(about.Nodes, runNode(n))
 		}
 	}
-	if err := c.store.removeParts(); err != nil { // of a run of that name that could not go on
+	if err := c.store.removeParts(); err != nil { // of a run that could not be resumed
 		return err
 	}
 	draft, err := runs.Create(c.store.runs, about)
@@ -101,9 +107,11 @@ func (c *core) startRun(r RunRequest) error {
 	}
 	c.run = &run{draft: draft, phase: PhaseBefore, begun: c.now(), opened: map[string]bool{}}
 	if c.table.Text != "" {
-		err = draft.AddTable(runs.TableChange{Served_utc_ns: c.now().UnixNano(), By: "before the run", Table: c.table.Text})
+		err = draft.AddTable(runs.TableChange{
+			Served_utc_ns: c.now().UnixNano(), By: "before the run", Table: c.table.Text,
+		})
 	}
-	for _, p := range c.pairs { // in use only from now on
+	for _, p := range c.pairs { // only trains from now on belong to the run
 		p.run = nil
 	}
 	c.log.Info("run begins", "run", r.Name)
@@ -112,9 +120,12 @@ func (c *core) startRun(r RunRequest) error {
 
 func runNode(n *node) runs.Node {
 	r := n.registered
-	out := runs.Node{ID: r.Machine, Name: r.Name, Number: r.Number, Epoch: r.Epoch, Quantum_cycles: r.QuantumCycles, CoreSlack_cycles: r.CoreSlackCycles,
-		FrequencyLo_hz: float64(r.NominalHz), FrequencyHi_hz: float64(r.NominalHz), FrequencySource: "nominal", Virtual: r.Virtual,
-		NoLogs: !n.can(control.CanFiles)}
+	out := runs.Node{
+		ID: r.Machine, Name: r.Name, Number: r.Number, Epoch: r.Epoch, Virtual: r.Virtual,
+		Quantum_cycles: r.QuantumCycles, CoreSlack_cycles: r.CoreSlackCycles,
+		FrequencyLo_hz: float64(r.NominalHz), FrequencyHi_hz: float64(r.NominalHz),
+		FrequencySource: "nominal", NoLogs: !n.can(control.CanFiles),
+	}
 	if r.Frequency != nil {
 		setFrequency(&out, r.Frequency)
 	}
@@ -138,7 +149,8 @@ func setFrequency(n *runs.Node, f *control.Frequency) {
 	n.FrequencySource = f.Clock
 }
 
-// noteFrequency notes what a node measured over the run: no other frequency of it is as good.
+// noteFrequency notes the frequency that a node measured over the run. It is the best one of that
+// node.
 func (r *run) noteFrequency(node string, f *control.Frequency) error {
 	return r.draft.Update(func(run *runs.Run) {
 		for i := range run.Nodes {
@@ -149,7 +161,7 @@ func (r *run) noteFrequency(node string, f *control.Frequency) error {
 	})
 }
 
-// stopRun ends the open run. It returns at once; runStatus says how far it is.
+// stopRun ends the open run. It returns at once; runStatus says how far the run is.
 func (c *core) stopRun() error {
 	switch r := c.run; {
 	case r == nil:
@@ -165,7 +177,7 @@ func (c *core) stopRun() error {
 	}
 }
 
-// stepRun goes on where a run waits for nothing but its turn.
+// stepRun continues a run that waits only for its turn.
 func (c *core) stepRun() {
 	r := c.run
 	if r == nil || r.aborted || c.sweep != nil || c.now().Before(r.back) {
@@ -184,20 +196,21 @@ func (c *core) stepRun() {
 	}
 }
 
-// sweepFor takes a run's anchors at one of its ends.
+// sweepFor takes a run's anchors before or after it.
 func (c *core) sweepFor(r *run, when string) {
-	if err := c.startSweep(when+r.name(), c.config.Sweep, func(s *SweepStatus) { c.runSwept(r, s) }); err != nil {
-		c.log.Error("sweep does not start", "error", err)
+	done := func(s *SweepStatus) { c.runSwept(r, s) }
+	if err := c.startSweep(when+r.name(), c.config.Sweep, done); err != nil {
+		c.log.Error("start a sweep", "error", err)
 	}
 }
 
 func (c *core) enter(p Phase) {
 	if c.run.phase != p {
 		c.run.phase = p
-		c.log.Info("run goes on", "run", c.run.name(), "phase", p)
+		c.log.Info("run continues", "run", c.run.name(), "phase", p)
 	}
 	if err := c.store.putRun(c.run); err != nil {
-		c.log.Error("run is not noted", "error", err)
+		c.log.Error("note a run", "error", err)
 	}
 }
 
@@ -223,7 +236,8 @@ func (c *core) runSwept(r *run, s *SweepStatus) {
 	c.collectAll()
 }
 
-// How what runs lack of a node begins, if the node may still give it.
+// Each of these begins a reason why something of a node is missing from a run that the node may
+// still give.
 const (
 	openingRun = "opening the run"
 	closingRun = "closing the run"
@@ -261,7 +275,8 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 	if closing {
 		what = closingRun
 	}
-	c.ask(n, &control.Run{Name: r.name(), Close: closing}, c.config.AnswerLimit, what, func(m control.Message, err error) {
+	m := &control.Run{Name: r.name(), Close: closing}
+	c.ask(n, m, c.config.AnswerLimit, what, func(m control.Message, err error) {
 		if state, ok := m.(*control.RunState); ok && err == nil {
 			r.opened[name] = true
 			for _, missing := range state.Missing[:min(len(state.Missing), maxMissingPart)] {
@@ -269,7 +284,7 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 			}
 			if closing && state.Frequency != nil {
 				if err := r.noteFrequency(name, state.Frequency); err != nil {
-					c.log.Error("frequency over the run is not noted", "node", name, "error", err)
+					c.log.Error("note a node's frequency over the run", "node", name, "error", err)
 				}
 			}
 		} else if err != nil {
@@ -293,10 +308,12 @@ func (c *core) joinRun(n *node) {
 	about := runNode(n)
 	changed, err := r.enter(about)
 	if changed {
-		c.log.Warn("node's counter was interrupted", "node", about.Name, "epoch", about.Epoch)
+		c.log.Warn("node's counter was interrupted",
+			"node", about.Name, "epoch", about.Epoch)
 	}
 	if err != nil {
-		c.log.Error("node is not noted in the run", "node", about.Name, "epoch", about.Epoch, "error", err)
+		c.log.Error("note a node in the run",
+			"node", about.Name, "epoch", about.Epoch, "error", err)
 		r.lacks("node "+about.Name, err.Error())
 	}
 	switch {
@@ -309,19 +326,23 @@ func (c *core) joinRun(n *node) {
 	}
 }
 
-// closeEnded has a node close a run that ended while the node was away. A run that is none of this server's is left alone.
+// closeEnded tells a node to close a run that ended while the node was away. It does not touch a
+// run that this server does not have.
 func (c *core) closeEnded(n *node) {
 	name := n.registered.OpenRun
 	if name == "" || !c.hasEnded(name, n.name()) {
 		return
 	}
-	c.ask(n, &control.Run{Name: name, Close: true}, c.config.AnswerLimit, "closing the run", func(_ control.Message, err error) {
+	done := func(_ control.Message, err error) {
 		if err != nil {
-			c.log.Error("node does not close a run that is over", "node", n.name(), "run", name, "error", err)
+			c.log.Error("have a node close a run that is over",
+				"node", n.name(), "run", name, "error", err)
 			return
 		}
-		c.log.Warn("node was away when its run ended: cprof run collect fetches its logs", "node", n.name(), "run", name)
-	})
+		c.log.Warn("node was away when its run ended: cprof run collect fetches its logs",
+			"node", n.name(), "run", name)
+	}
+	c.ask(n, &control.Run{Name: name, Close: true}, c.config.AnswerLimit, closingRun, done)
 }
 
 // hasEnded says whether a run is over and has the node.
@@ -340,7 +361,8 @@ func (c *core) hasEnded(name, node string) bool {
 	return slices.ContainsFunc(dir.Run.Nodes, func(n runs.Node) bool { return n.Name == node })
 }
 
-// collectRun fetches once more what a complete run lacks of its nodes' files: they may be back, or whole now.
+// collectRun fetches once more the files that a complete run lacks. Their nodes may be back, or the
+// files may be whole by now.
 func (c *core) collectRun(name string) error {
 	if c.run != nil {
 		return fmt.Errorf("run %q is %s: wait until it is complete", c.run.name(), c.run.phase)
@@ -349,7 +371,10 @@ func (c *core) collectRun(name string) error {
 	if err != nil {
 		return err
 	}
-	r := &run{draft: draft, phase: PhaseCollecting, begun: c.now(), opened: map[string]bool{}, again: true}
+	r := &run{
+		draft: draft, phase: PhaseCollecting, begun: c.now(), opened: map[string]bool{},
+		again: true,
+	}
 	of := draft.Run()
 	for _, n := range of.Nodes {
 		if known := c.nodes[n.Name]; known != nil && !n.NoLogs {
@@ -357,8 +382,10 @@ func (c *core) collectRun(name string) error {
 		}
 	}
 	for _, m := range of.Missing {
-		if node, ok := strings.CutPrefix(m.Part, "node "); ok && r.opened[node] && (strings.HasPrefix(m.Reason, notFetched) || strings.HasPrefix(m.Reason, closingRun)) {
-			continue // it is found again, if it is still so
+		node, ok := strings.CutPrefix(m.Part, "node ")
+		if ok && r.opened[node] && (strings.HasPrefix(m.Reason, notFetched) ||
+			strings.HasPrefix(m.Reason, closingRun)) {
+			continue // if it is still so, it is found again
 		}
 		if node := path.Base(m.Part); m.Part == runs.LogsPath(node) && r.opened[node] {
 			continue
@@ -375,7 +402,7 @@ func (c *core) collectRun(name string) error {
 
 func (c *core) closeRun() {
 	c.enter(PhaseClosing)
-	c.targetsChanged() // ends the anchors
+	c.targetsChanged() // this ends the anchors
 	c.tell(true, func() {
 		c.endRun()
 		c.enter(PhaseAfter)
@@ -383,7 +410,8 @@ func (c *core) closeRun() {
 	})
 }
 
-// targetsChanged tells nodes whom to probe while a run is open, and when none is any more, to stop.
+// targetsChanged tells nodes which nodes to probe while a run is open. When no run is open any
+// more, it tells them to stop.
 func (c *core) targetsChanged() {
 	open := c.run != nil && c.run.phase == PhaseOpen
 	if !open && !c.anchoring {
@@ -400,10 +428,13 @@ func (c *core) targetsChanged() {
 		m := &control.Probing{}
 		if open {
 			o := c.config.Sweep
-			m.Manner = control.Manner{Exchanges: c.config.TrainExchanges, Timeout_ns: int64(o.Timeout), Attempts: o.Attempts, UserStamps: o.UserStamps,
-				Spin_ns: int64(o.Spin)}
-			// A train is its exchanges, one more that warms up, and one that closes.
-			m.Period_ns = max(1, int64(len(probing))*int64(c.config.TrainExchanges+2)*int64(time.Second)/int64(c.config.Budget))
+			m.Manner = control.Manner{
+				Exchanges: c.config.TrainExchanges, Timeout_ns: int64(o.Timeout),
+				Attempts: o.Attempts, UserStamps: o.UserStamps, Spin_ns: int64(o.Spin),
+			}
+			// A train is its exchanges, one to warm up, and one that closes it.
+			packets := int64(len(probing)) * int64(c.config.TrainExchanges+2)
+			m.Period_ns = max(1, packets*int64(time.Second)/int64(c.config.Budget))
 			for _, p := range probing {
 				if p != n {
 					m.Targets = append(m.Targets, n.target(p))
@@ -412,13 +443,13 @@ func (c *core) targetsChanged() {
 		}
 		c.ask(n, m, c.config.AnswerLimit, "an order to probe", func(_ control.Message, err error) {
 			if err != nil {
-				c.log.Warn("node does not probe by itself", "error", err)
+				c.log.Warn("node does not probe on its own", "error", err)
 			}
 		})
 	}
 }
 
-// completeRun writes what the server itself knows, and gives the run its name.
+// completeRun writes what the server itself knows into the run, and completes it.
 func (c *core) completeRun() {
 	r := c.run
 	keys := c.sortedPairs()
@@ -444,11 +475,11 @@ func (c *core) completeRun() {
 	status := c.runStatus()
 	status.Phase = PhaseComplete
 	if completed == nil {
-		status.Missing = missing // with what the run itself lacked
+		status.Missing = missing // including what the draft itself found missing
 	}
 	if err = errors.Join(err, completed); err != nil {
 		status.Problem = err.Error()
-		c.log.Error("run is not complete", "run", status.Name, "error", err)
+		c.log.Error("complete a run", "run", status.Name, "error", err)
 	} else {
 		c.log.Info("run is complete", "run", status.Name, "missing", len(status.Missing))
 	}
@@ -458,7 +489,7 @@ func (c *core) completeRun() {
 		c.forget(key)
 	}
 	if err := errors.Join(c.store.putRun(nil), c.store.removeParts()); err != nil {
-		c.log.Error("run's end is not noted", "error", err)
+		c.log.Error("note the end of a run", "error", err)
 	}
 }
 
@@ -467,7 +498,10 @@ func (c *core) runStatus() *RunStatus {
 	if r == nil {
 		return c.lastRun
 	}
-	s := &RunStatus{Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: slices.Clone(r.missing), Path: r.draft.Path()}
+	s := &RunStatus{
+		Name: r.name(), Phase: r.phase, Begun: r.begun,
+		Missing: slices.Clone(r.missing), Path: r.draft.Path(),
+	}
 	for name := range r.opened {
 		s.Nodes = append(s.Nodes, name)
 	}
@@ -488,18 +522,21 @@ func (c *core) runStatus() *RunStatus {
 	return s
 }
 
-// resumeRun goes on with the run that was under way when the server ended.
+// resumeRun continues the run that was under way when the server ended.
 func (c *core) resumeRun(noted *notedRun) error {
 	draft, err := runs.Resume(c.store.runs, noted.Name)
 	if err != nil {
 		return err
 	}
-	r := &run{draft: draft, phase: noted.Phase, begun: noted.Begun, opened: map[string]bool{}, missing: noted.Missing, again: noted.Again}
+	r := &run{
+		draft: draft, phase: noted.Phase, begun: noted.Begun, opened: map[string]bool{},
+		missing: noted.Missing, again: noted.Again,
+	}
 	for _, name := range noted.Opened {
 		r.opened[name] = true
 	}
 	r.back = c.now().Add(c.config.Dead)
-	// Nodes are told to open or close the run as they come back.
+	// Nodes are told to open or close the run when they come back.
 	switch r.phase {
 	case PhaseOpening:
 		r.phase = PhaseOpen
@@ -512,8 +549,8 @@ func (c *core) resumeRun(noted *notedRun) error {
 	if r.phase == PhaseAfter {
 		c.endRun()
 	}
-	c.log.Info("run goes on", "run", noted.Name, "phase", r.phase)
-	if r.again { // what was measured in it stays as it is
+	c.log.Info("run continues", "run", noted.Name, "phase", r.phase)
+	if r.again { // its measurements stay as they are
 		return nil
 	}
 	dir, err := runs.Open(draft.Path())
@@ -523,8 +560,8 @@ func (c *core) resumeRun(noted *notedRun) error {
 	defer dir.Close()
 	pairs, unread := dir.Relations()
 	for _, m := range unread {
-		c.log.Error("what the run has measured cannot be gone on with", "part", m.Part, "error", m.Reason)
-		r.lacks(m.Part, "from before the server was started again: "+m.Reason)
+		c.log.Error("read a relation of the run", "part", m.Part, "error", m.Reason)
+		r.lacks(m.Part, "from before the server was restarted: "+m.Reason)
 	}
 	for _, p := range pairs {
 		key := pairKey{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}

@@ -10,28 +10,33 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// Server is the rules of the server behind a link. Any goroutine may use it; Run is called once.
+// Server is the server's rules behind a link. Any goroutine may use it. Run may be called once.
 type Server struct {
 	link *control.Server
 	core *core
 	log  *slog.Logger
-	then chan func() // to be called on the core's goroutine
+	then chan func() // called on the core's goroutine
 
 	latest chan chan *Matrix
 	ended  chan struct{} // closed when Run ends
 
 	mu       sync.Mutex
-	matrix   *Matrix // the last that Matrix returned,
+	matrix   *Matrix // the last one that Matrix returned
 	matrixAt time.Time
 }
 
-// NewServer puts a core behind a link. Run runs it.
-func NewServer(link *control.Server, config Config, store *Store, log *slog.Logger) (*Server, error) {
+// NewServer puts a core behind a link. The caller must call Run.
+func NewServer(
+	link *control.Server, config Config, store *Store, log *slog.Logger,
+) (*Server, error) {
 	core, err := newCore(config, store, link, time.Now, log)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{link: link, core: core, log: core.log, then: make(chan func(), 16), latest: make(chan chan *Matrix), ended: make(chan struct{})}
+	s := &Server{
+		link: link, core: core, log: core.log, then: make(chan func(), 16),
+		latest: make(chan chan *Matrix), ended: make(chan struct{}),
+	}
 	core.took = time.Since
 	core.background = func(work func() error, then func(error)) {
 		go func() {
@@ -45,7 +50,8 @@ func NewServer(link *control.Server, config Config, store *Store, log *slog.Logg
 	return s, nil
 }
 
-// Run serves until the context ends, and then writes down what is not yet written. It closes neither link nor store.
+// Run serves until the context ends, and then writes to disk what is not there yet. It closes
+// neither the link nor the store.
 func (s *Server) Run(ctx context.Context) error {
 	defer close(s.ended)
 	incoming := make(chan control.Incoming)
@@ -93,7 +99,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Matrix returns what is known of the fleet, at most so old. It returns nil once Run has ended.
+// Matrix returns what is known of the fleet, at most age old. It returns nil once Run has ended.
 func (s *Server) Matrix(age time.Duration) *Matrix {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +114,7 @@ func (s *Server) Matrix(age time.Duration) *Matrix {
 	}
 	select {
 	case m := <-reply:
-		own := *m // who asked at the same moment has it as well
+		own := *m // other callers may have got the same m
 		own.Refused = s.link.Refused()
 		s.matrix, s.matrixAt = &own, time.Now()
 		return s.matrix

@@ -7,25 +7,25 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A share is what a node has taken of the server's time that nobody asked it to. Without a limit
-// one node keeps the others from theirs.
+// A share is how much of the server's time a node took with messages that nobody asked for. Without
+// a limit, one node could keep the others from their time.
 type share struct {
-	taken time.Duration // as of at; it wears off
+	taken time.Duration // as of at; it decreases with time
 	at    time.Time
 	over  bool // it took too much
 }
 
 const (
-	// shareOf is which part of the time a node may take in the long run: a tenth. Its trains of an
-	// ordinary run take a hundredth of that.
+	// shareOf says which part of the time a node may take in the long run: one tenth. Its trains in
+	// an ordinary run take a hundredth of that.
 	shareOf = 10
 
-	// shareMost is what it may take at once, as after an hour away, when it reports what it
-	// measured meanwhile.
+	// shareMost is how much a node may take at once. It may need that after an hour away, when it
+	// reports what it measured in that time.
 	shareMost = 20 * time.Second
 
-	// What a message takes at least, in the link as well, and a registration, which concerns all
-	// nodes.
+	// messageTakes is the least that a message takes, with the time in the link. registerTakes is
+	// the least that a registration takes, because it concerns all nodes.
 	messageTakes  = 10 * time.Microsecond
 	registerTakes = 200 * time.Millisecond
 )
@@ -41,8 +41,8 @@ func (s *share) now(now time.Time) time.Duration {
 	return max(0, s.taken-max(0, now.Sub(s.at))/shareOf)
 }
 
-// wait is how long a node that took too much has to wait, until half of it has worn off. 0: it may
-// come.
+// wait returns how long a node that took too much must wait, until half of it is left. 0: the node
+// may come.
 func (s *share) wait(now time.Time) time.Duration {
 	if !s.over {
 		return 0
@@ -50,13 +50,14 @@ func (s *share) wait(now time.Time) time.Duration {
 	return max(0, s.now(now)-shareMost/2) * shareOf
 }
 
-// charge has a node answer for what it took. One that took too much is let go, and may come back
-// later: what it reported and the server has not acknowledged it reports again.
+// charge adds the time since began to a node's share. A node that took too much is sent away and
+// may come back later. It then reports again what the server did not acknowledge.
 func (c *core) charge(n *node, began time.Time) {
 	if !n.alive() || n.share.take(c.now(), max(messageTakes, c.took(began))) {
 		return
 	}
-	why := fmt.Sprintf("took more of the server's time than its share: come back in %v", n.share.wait(c.now()).Round(time.Second))
+	why := fmt.Sprintf("took more of the server's time than its share: come back in %v",
+		n.share.wait(c.now()).Round(time.Second))
 	peer := n.peer
 	c.gone(n, why)
 	c.send(peer, 0, control.Refuse(control.NotNow, why))

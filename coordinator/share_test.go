@@ -119,7 +119,7 @@ func TestATrainThatNobodyOrderedIsRefused(t *testing.T) {
 		t.Error(got)
 	}
 	long := f.core.longestTrain() + 1
-	if got := complaint(long); !strings.Contains(got, "none of more than") {
+	if got := complaint(long); !strings.Contains(got, "no order asked for more than") {
 		t.Errorf("a train of %d exchanges: %q", long, got)
 	}
 	trains := func() (n uint64) {

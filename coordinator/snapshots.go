@@ -21,13 +21,12 @@ type SnapshotResult struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// snapshotEvery is how often a node may have the whole fleet dump what its flight recorders hold.
-// What it wants before that is done at that time, as one: the same order a thousand times is one
-// order.
+// snapshotEvery is how often a node may make the whole fleet dump its flight recorders. Orders that
+// come sooner are merged into one, which is carried out at the next opportunity.
 const snapshotEvery = time.Second
 
-// wantSnapshot has the fleet dump because a program on a node asked. The node's own agent has done
-// it.
+// wantSnapshot makes the fleet dump because a program on a node asked for it. The node's own agent
+// has dumped already.
 func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 	if w := n.snapshot; w != nil {
 		if w.Channels != m.Channels {
@@ -40,7 +39,7 @@ func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 	c.stepSnapshots()
 }
 
-// stepSnapshots does what nodes wanted and may have now.
+// stepSnapshots carries out the snapshots that nodes wanted and may have now.
 func (c *core) stepSnapshots() {
 	for _, n := range c.sorted() {
 		if n.snapshot == nil || c.now().Before(n.snapshotDue) {
@@ -52,8 +51,8 @@ func (c *core) stepSnapshots() {
 	}
 }
 
-// snapshots asks all nodes that can, but for one that has done it, for a dump, and replies when all
-// have answered.
+// snapshots asks all nodes that can dump for a dump, except one that has done it. It replies when
+// all have answered.
 func (c *core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
 	results := []SnapshotResult{}
 	var ask []*node
@@ -68,7 +67,8 @@ func (c *core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
 		return
 	}
 	for _, n := range ask {
-		c.ask(n, &control.Snapshot{Channels: r.Channels, Reason: r.Reason}, c.config.AnswerLimit, "a snapshot", func(m control.Message, err error) {
+		m := &control.Snapshot{Channels: r.Channels, Reason: r.Reason}
+		c.ask(n, m, c.config.AnswerLimit, "a snapshot", func(m control.Message, err error) {
 			result := SnapshotResult{Node: n.name()}
 			if s, ok := m.(*control.SnapshotState); ok && err == nil {
 				result.Channels, result.Records, result.Error = s.Channels, s.Records, s.Error

@@ -20,15 +20,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Store is the directory in which a server keeps what it knows (FORMAT.md). Each file is there whole or not at all, whenever the server
-// dies; no more is promised for the death of the machine. One Server at a time may use it.
+// Store is the directory in which a server keeps what it knows (FORMAT.md). Whenever the server
+// dies, each file is there whole or not at all. The Store promises no more if the machine dies. One
+// Server at a time may use it.
 type Store struct {
 	dir  string
 	runs string
 	lock *os.File
 }
 
-// OpenStore opens a server's directory, makes it if need be, and keeps other servers out of it. Runs are kept in a directory of their own.
+// OpenStore opens a server's directory and keeps other servers out of it. It makes the directory if
+// need be. Runs are kept in a directory of their own.
 func OpenStore(dir, runs string) (*Store, error) {
 	for _, d := range []string{filepath.Join(dir, "pairs"), runs} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -41,7 +43,8 @@ func OpenStore(dir, runs string) (*Store, error) {
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("open state %q: another server uses it (%w): stop that one, or give this one a directory of its own", dir, err)
+		return nil, fmt.Errorf("open state %q: another server uses it (%w): "+
+			"stop that one, or give this one a directory of its own", dir, err)
 	}
 	return &Store{dir, runs, lock}, nil
 }
@@ -69,15 +72,15 @@ func (s *Store) writeJSON(name string, v any) error {
 	return s.write(name, append(text, '\n'))
 }
 
-// No state that a server writes is longer than these: of the server, of a pair with what was
-// measured, and of the configuration of a virtual node.
+// A server writes no state longer than these: its own state, a pair with its trains, and the
+// configuration of a virtual node.
 const (
 	maxStateBytes = 64 << 20
 	maxPairBytes  = 1 << 30
 	maxTruthBytes = 64 << 20
 )
 
-// readJSON reads what writeJSON wrote; false: it is not there.
+// readJSON reads what writeJSON wrote. It returns false if the file does not exist.
 func (s *Store) readJSON(name string, v any) (bool, error) {
 	path := filepath.Join(s.dir, name)
 	text, err := plainfile.Read(path, maxStateBytes)
@@ -87,12 +90,12 @@ func (s *Store) readJSON(name string, v any) (bool, error) {
 		return false, fmt.Errorf("read state: %w", err)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
-		return false, fmt.Errorf("read state %q: %w: mend it, or take it away", path, err)
+		return false, fmt.Errorf("read state %q: %w: mend it, or remove it", path, err)
 	}
 	return true, nil
 }
 
-// remove removes a file, which need not be there.
+// remove removes a file, which need not exist.
 func (s *Store) remove(name string) error {
 	if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove state: %w", err)
@@ -102,7 +105,7 @@ func (s *Store) remove(name string) error {
 
 func (s *Store) putTable(t tableState) error { return s.writeJSON("table.json", t) }
 
-// notedRun is the run that is under way, as it is written down.
+// notedRun is the form in which the run under way is written to disk.
 type notedRun struct {
 	Name    string         `json:"name"`
 	Phase   Phase          `json:"phase"`
@@ -116,34 +119,37 @@ func (s *Store) putRun(r *run) error {
 	if r == nil {
 		return s.remove("run.json")
 	}
-	n := notedRun{Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: r.missing, Again: r.again}
+	n := notedRun{
+		Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: r.missing, Again: r.again,
+	}
 	for name := range r.opened {
 		n.Opened = append(n.Opened, name)
 	}
 	return s.writeJSON("run.json", n)
 }
 
-// partPath is where a file that is being fetched waits. Names in it are the store's own.
+// partPath is where a file that is being fetched waits. The names of these files are the store's
+// own.
 func (s *Store) partPath(run, node, path string) string {
 	sum := sha256.Sum256([]byte(run + "\x00" + node + "\x00" + path))
 	return filepath.Join(s.dir, "parts", hex.EncodeToString(sum[:12]))
 }
 
-// room is how many bytes may still be written: what is free, but for a twentieth of the disk, or 1
-// GB of a large one. Others need that.
+// room returns how many bytes may still be written. Other programs need the rest: a twentieth of
+// the disk, or 1 GB of a large disk.
 func (s *Store) room() (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(s.dir, &fs); err != nil {
-		return 0, fmt.Errorf("look for room in state %q: %w", s.dir, err)
+		return 0, fmt.Errorf("find the room in state %q: %w", s.dir, err)
 	}
 	block := int64(fs.Bsize)
 	return int64(fs.Bavail)*block - min(int64(fs.Blocks)*block/20, 1<<30), nil
 }
 
-// removeParts forgets what had come of files: their run is over.
+// removeParts removes the parts of files, because their run is over.
 func (s *Store) removeParts() error { return os.RemoveAll(filepath.Join(s.dir, "parts")) }
 
-// notedNode is a node as it is written down.
+// notedNode is the form in which a node is written to disk.
 type notedNode struct {
 	Registered control.Register `json:"registered"`
 	Key        string           `json:"public_key,omitempty"`
@@ -154,7 +160,7 @@ type notedNode struct {
 	Reports    uint64           `json:"reports,string"`
 }
 
-// notedPair is the first line of a pair's file; the stored pair follows.
+// notedPair is the first line of a pair's file. The encoded pair follows.
 type notedPair struct {
 	ReadA     uint64    `json:"read_a_cycles,string"`
 	ReadB     uint64    `json:"read_b_cycles,string"`
@@ -172,19 +178,22 @@ func pairFile(k pairKey) string {
 	return filepath.Join("pairs", hex.EncodeToString(sum[:12])+".pair")
 }
 
-// save writes down what has changed. Nodes come last: they say which reports were taken in, and of
-// a report whose trains are not written nobody may say that.
+// save writes all changes to disk. Nodes come last, because they say which reports were taken in.
+// They must not say that of a report whose trains are not on disk.
 func (c *core) save() error {
 	for _, key := range c.sortedPairs() {
 		p := c.pairs[key]
 		if !p.dirty {
 			continue
 		}
-		line, err := json.Marshal(notedPair{p.readA, p.readB, p.at, p.ends, p.trains, p.exchanges, p.lost, p.kernel, p.stamps})
+		line, err := json.Marshal(notedPair{
+			p.readA, p.readB, p.at, p.ends, p.trains, p.exchanges, p.lost, p.kernel, p.stamps,
+		})
 		if err != nil {
 			return err
 		}
-		if err := c.store.write(pairFile(key), append(append(line, '\n'), p.live.Encode()...)); err != nil {
+		text := append(append(line, '\n'), p.live.Encode()...)
+		if err := c.store.write(pairFile(key), text); err != nil {
 			return err
 		}
 		if p.run != nil && p.run.Trains() > 0 {
@@ -197,7 +206,9 @@ func (c *core) save() error {
 	if c.nodesDirty || len(c.acks) > 0 {
 		var nodes []notedNode
 		for _, n := range c.sorted() {
-			nodes = append(nodes, notedNode{n.registered, n.key, n.joined, n.heard, n.left, n.restarts, n.reports})
+			nodes = append(nodes, notedNode{
+				n.registered, n.key, n.joined, n.heard, n.left, n.restarts, n.reports,
+			})
 		}
 		if err := c.store.writeJSON("nodes.json", nodes); err != nil {
 			return err
@@ -207,7 +218,7 @@ func (c *core) save() error {
 	return nil
 }
 
-// restore reads what an earlier core wrote. A pair that cannot be read is set aside, and said.
+// restore reads what an earlier core wrote. It logs pairs that cannot be read, and sets them aside.
 func (c *core) restore() error {
 	if _, err := c.store.readJSON("table.json", &c.table); err != nil {
 		return err
@@ -221,8 +232,10 @@ func (c *core) restore() error {
 		if left == "" {
 			left = "has not come back since the server was started"
 		}
-		c.nodes[n.Registered.Name] = &node{registered: n.Registered, key: n.Key, joined: n.Joined, heard: n.Heard, left: left,
-			restarts: n.Restarts, reports: n.Reports}
+		c.nodes[n.Registered.Name] = &node{
+			registered: n.Registered, key: n.Key, joined: n.Joined, heard: n.Heard, left: left,
+			restarts: n.Restarts, reports: n.Reports,
+		}
 	}
 	paths, err := filepath.Glob(filepath.Join(c.store.dir, "pairs", "*.pair"))
 	if err != nil {
@@ -230,7 +243,7 @@ func (c *core) restore() error {
 	}
 	for _, path := range paths {
 		if err := c.restorePair(path); err != nil {
-			c.log.Error("pair is set aside", "file", path, "error", err)
+			c.log.Error("set a pair aside", "file", path, "error", err)
 			os.Rename(path, path+".bad")
 		}
 	}
@@ -242,14 +255,15 @@ func (c *core) restore() error {
 		return err
 	} else if there {
 		if err := c.resumeRun(&noted); err != nil {
-			c.log.Error("run cannot go on", "run", noted.Name, "error", err)
+			c.log.Error("resume a run", "run", noted.Name, "error", err)
 			return c.store.putRun(nil)
 		}
 	}
 	if err := c.forgetStrangers(); err != nil {
 		return err
 	}
-	c.widen(c.sorted()...) // a server that dies while it writes may have written this of some pairs and not of others
+	// A server that died while it wrote may have written a description to only some of the pairs.
+	c.widen(c.sorted()...)
 	return nil
 }
 
@@ -271,8 +285,10 @@ func (c *core) restorePair(path string) error {
 		return fmt.Errorf("was gathered under other assumptions: %+v", live.Declared)
 	}
 	key := pairKey{live.A.Name, live.B.Name, live.A.Epoch, live.B.Epoch}
-	c.pairs[key] = &pair{key: key, live: live, readA: n.ReadA, readB: n.ReadB, at: n.At, ends: n.Ends, trains: n.Trains, exchanges: n.Exchanges,
-		lost: n.Lost, kernel: n.Kernel, stamps: n.Stamps}
+	c.pairs[key] = &pair{
+		key: key, live: live, readA: n.ReadA, readB: n.ReadB, at: n.At, ends: n.Ends,
+		trains: n.Trains, exchanges: n.Exchanges, lost: n.Lost, kernel: n.Kernel, stamps: n.Stamps,
+	}
 	if now, ok := c.current[key.names()]; !ok || c.pairs[now].at.Before(n.At) {
 		c.current[key.names()] = key
 	}

@@ -19,12 +19,12 @@ type sweep struct {
 	ended   func(*SweepStatus)
 
 	rounds  [][][2]string // still to come
-	queue   [][2]string   // of this round, not begun
+	queue   [][2]string   // pairs of this round that have not begun
 	running int           // pairs
 	inUse   map[string]int
-	mends   int // passes over pairs that failed, so far
+	mends   int // passes over failed pairs so far
 	before  int // pairs that were done when this pass began
-	pairs   int // to be measured
+	pairs   int // to measure
 	done    int
 	nodes   int
 	round   int
@@ -32,20 +32,21 @@ type sweep struct {
 
 	lost map[[2]string]string // pairs that are not complete, and why
 
-	// failed is, of each node, the peers with which trains failed in this pass. One of two may be to blame: the other pairs of both
-	// wait for the next pass, where a node that fails with two and succeeds with none is passed over.
+	// failed lists, for each node, the peers with which trains failed in this pass. Either node of
+	// such a pair may be to blame, so the other pairs of both wait for the next pass. There, a node
+	// that fails with two peers and succeeds with none is skipped.
 	failed    map[string]map[string]bool
 	succeeded map[string]bool
 
 	looking  int       // nodes that were asked how busy they are
-	noisy    []string  // those that are, as of the last look
-	lookFrom time.Time // the first look before this round
+	noisy    []string  // nodes that were busy at the last look
+	lookFrom time.Time // when this round looked first
 	found    map[string]string
 	waited   time.Duration
-	wake     time.Time // when to look again; zero: not waiting for the clock
+	wake     time.Time // when to look again; zero: it waits for no time
 }
 
-// SweepStatus is how a sweep goes, or went.
+// SweepStatus says how a sweep goes, or went.
 type SweepStatus struct {
 	Number    uint64      `json:"number"`
 	Why       string      `json:"why"`
@@ -58,12 +59,12 @@ type SweepStatus struct {
 	Round     int         `json:"round"`
 	Rounds    int         `json:"rounds"`
 	Lost      []LostPair  `json:"lost,omitempty"`
-	Quiet     string      `json:"quiet"`           // what was found when nodes were looked at
-	Noisy     []NoisyNode `json:"noisy,omitempty"` // that were not quiet when their rounds began
+	Quiet     string      `json:"quiet"`           // what the looks at the nodes found
+	Noisy     []NoisyNode `json:"noisy,omitempty"` // nodes not quiet when their rounds began
 	Waited_ns int64       `json:"waited_ns"`       // for quiet moments
 }
 
-// LostPair is a pair that a sweep has not measured in both directions.
+// LostPair is a pair that a sweep did not measure in both directions.
 type LostPair struct {
 	A   string `json:"a"`
 	B   string `json:"b"`
@@ -76,8 +77,8 @@ type NoisyNode struct {
 	What string `json:"what"`
 }
 
-// startSweep begins a sweep over all nodes that take part in measuring. It does nothing, and says so, while another is under way. ended
-// may be nil.
+// startSweep begins a sweep over all nodes that can be measured. While another sweep is under way,
+// it does nothing and returns an error. ended may be nil.
 func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -87,8 +88,11 @@ func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 	}
 	c.sweeps++
 	c.asked = max(c.asked, o.Exchanges)
-	s := &sweep{number: c.sweeps, why: why, options: o, began: c.now(), ended: ended, inUse: map[string]int{},
-		lost: map[[2]string]string{}, found: map[string]string{}, failed: map[string]map[string]bool{}, succeeded: map[string]bool{}}
+	s := &sweep{
+		number: c.sweeps, why: why, options: o, began: c.now(), ended: ended,
+		inUse: map[string]int{}, lost: map[[2]string]string{}, found: map[string]string{},
+		failed: map[string]map[string]bool{}, succeeded: map[string]bool{},
+	}
 	var names []string
 	for _, n := range c.sorted() {
 		if n.probing() && (len(o.Nodes) == 0 || slices.Contains(o.Nodes, n.name())) {
@@ -113,7 +117,7 @@ func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 	return nil
 }
 
-// stepSweep begins a sweep that is due, and goes on with one that waits for the clock.
+// stepSweep begins a sweep that is due, or continues one that waited for a time.
 func (c *core) stepSweep() {
 	now := c.now()
 	if s := c.sweep; s != nil {
@@ -123,7 +127,7 @@ func (c *core) stepSweep() {
 		}
 		return
 	}
-	if c.run != nil { // a sweep would disturb what is measured, and its own anchors do
+	if c.run != nil { // a sweep would disturb the run, whose own anchors measure
 		if c.run.gathers() {
 			c.sweepBy = time.Time{}
 		}
@@ -131,7 +135,8 @@ func (c *core) stepSweep() {
 	}
 	switch {
 	case !c.sweepBy.IsZero() && !now.Before(c.sweepBy):
-		_ = c.startSweep("nodes joined", c.config.Sweep, nil) // nothing can be wrong with it: none is under way, and its manner is the configured one
+		// It cannot fail: no sweep is under way, and its options are the configured ones.
+		_ = c.startSweep("nodes joined", c.config.Sweep, nil)
 	case c.config.SweepEvery > 0 && now.Sub(c.swept) >= c.config.SweepEvery:
 		_ = c.startSweep("regular", c.config.Sweep, nil)
 	}
@@ -157,10 +162,10 @@ func (c *core) nextRound() {
 	c.look()
 }
 
-// maxMends is how many passes a sweep makes over pairs that failed, as long as each brings some of them.
+// maxMends is how many passes a sweep makes over failed pairs, as long as each pass completes some.
 const maxMends = 3
 
-// mend gives pairs another chance whose nodes are there now.
+// mend tries lost pairs again whose nodes are there now.
 func (c *core) mend() bool {
 	s := c.sweep
 	if s.mends == maxMends || s.mends > 0 && s.done == s.before {
@@ -178,7 +183,7 @@ func (c *core) mend() bool {
 			again = append(again, p)
 		}
 	}
-	// Each round takes what it can of disjoint pairs.
+	// Each round takes as many disjoint pairs as it can.
 	for len(again) > 0 {
 		busy := map[string]bool{}
 		var round, rest [][2]string
@@ -219,7 +224,9 @@ func (c *core) look() {
 		return
 	}
 	for _, n := range ask {
-		c.ask(n, &control.LoadRequest{Over_ns: int64(q.Over)}, q.Over+500*time.Millisecond, "a look at its load", func(m control.Message, err error) {
+		ask := &control.LoadRequest{Over_ns: int64(q.Over)}
+		limit := q.Over + 500*time.Millisecond
+		c.ask(n, ask, limit, "a look at its load", func(m control.Message, err error) {
 			if c.sweep != s {
 				return
 			}
@@ -237,7 +244,7 @@ func (c *core) look() {
 	}
 }
 
-// finds says what is not quiet.
+// finds says what is not quiet, or "".
 func (q Quiet) finds(l *control.Load) string {
 	over := max(time.Duration(l.Over_ns), time.Millisecond)
 	rate := func(bytes uint64) uint64 { return uint64(float64(bytes) / over.Seconds()) }
@@ -260,7 +267,7 @@ func (c *core) looked() {
 		return
 	}
 	if len(s.noisy) == 0 {
-		for _, p := range s.queue { // it took a moment, and then they were quiet
+		for _, p := range s.queue { // they became quiet after a moment
 			delete(s.found, p[0])
 			delete(s.found, p[1])
 		}
@@ -320,7 +327,7 @@ func (c *core) launch() {
 	}
 }
 
-// note takes note of what became of a pair.
+// note records how a pair ended.
 func (s *sweep) note(p [2]string, err error) {
 	if err == nil {
 		s.done++
@@ -336,18 +343,18 @@ func (s *sweep) note(p [2]string, err error) {
 	}
 }
 
-// doubts says why a pair is not tried in this pass.
+// doubts says why a pair is not tried in this pass, or "".
 func (s *sweep) doubts(p [2]string) string {
 	for _, name := range p {
 		switch n := len(s.failed[name]); {
 		case n > 0 && s.mends == 0, n > 1 && !s.succeeded[name]:
-			return fmt.Sprintf("not tried: trains between %q and others came to nothing", name)
+			return fmt.Sprintf("not tried: trains between %q and others failed", name)
 		}
 	}
 	return ""
 }
 
-// unfit says why two nodes cannot be measured now.
+// unfit says why two nodes cannot be measured now, or "".
 func (c *core) unfit(nodes ...*node) string {
 	for _, n := range nodes {
 		switch {
@@ -362,8 +369,8 @@ func (c *core) unfit(nodes ...*node) string {
 	return ""
 }
 
-// room says whether a pair can be measured beside those that are: each node wants a core of its machine for itself. A pair that has a
-// machine to itself may use it whatever its size.
+// room says whether a pair can be measured beside those under way. Each node needs a core of its
+// machine. A pair that has a machine to itself may use it however small it is.
 func (s *sweep) room(a, b *node) bool {
 	if s.options.Width > 0 {
 		return s.running < s.options.Width
@@ -378,7 +385,7 @@ func (s *sweep) room(a, b *node) bool {
 	return fits(ra.Machine, ra.Cores, 1) && fits(rb.Machine, rb.Cores, 1)
 }
 
-// direction has one node probe another.
+// direction makes one node probe another.
 func (c *core) direction(from, to *node, done func(error)) {
 	o := c.sweep.options
 	if why := c.unfit(from, to); why != "" {
@@ -388,10 +395,14 @@ func (c *core) direction(from, to *node, done func(error)) {
 	limit := o.limit()
 	probe := &control.Probe{
 		Target: from.target(to),
-		Manner: control.Manner{Exchanges: o.Exchanges, Timeout_ns: int64(o.Timeout), Attempts: o.Attempts, UserStamps: o.UserStamps, Spin_ns: int64(o.Spin)},
+		Manner: control.Manner{
+			Exchanges: o.Exchanges, Timeout_ns: int64(o.Timeout), Attempts: o.Attempts,
+			UserStamps: o.UserStamps, Spin_ns: int64(o.Spin),
+		},
 		Trains: o.Trains, Gap_ns: int64(o.Gap), Limit_ns: int64(limit),
 	}
-	c.ask(from, probe, limit+500*time.Millisecond, fmt.Sprintf("trains with %q", to.name()), func(m control.Message, err error) {
+	what := fmt.Sprintf("trains with %q", to.name())
+	c.ask(from, probe, limit+500*time.Millisecond, what, func(m control.Message, err error) {
 		if err == nil {
 			if t, ok := m.(*control.Trains); !ok {
 				err = fmt.Errorf("node %q answers an order to probe with %s", from.name(), m.Kind())
@@ -410,9 +421,10 @@ func (c *core) endSweep() {
 	status := c.ofKnownNodes(s.status(c.now()))
 	status.Running = false
 	c.last, c.sweep, c.swept = status, nil, c.now()
-	c.log.Info("sweep ended", "why", s.why, "nodes", s.nodes, "pairs", s.pairs, "complete", s.done, "took", c.now().Sub(s.began), "quiet", status.Quiet)
+	c.log.Info("sweep ended", "why", s.why, "nodes", s.nodes, "pairs", s.pairs,
+		"complete", s.done, "took", c.now().Sub(s.began), "quiet", status.Quiet)
 	for _, l := range status.Lost {
-		c.log.Warn("pair is not measured", "a", l.A, "b", l.B, "why", l.Why)
+		c.log.Warn("pair was not measured", "a", l.A, "b", l.B, "why", l.Why)
 	}
 	c.flush()
 	if s.ended != nil {
@@ -421,8 +433,11 @@ func (c *core) endSweep() {
 }
 
 func (s *sweep) status(now time.Time) *SweepStatus {
-	t := &SweepStatus{Number: s.number, Why: s.why, Began: s.began, Took_ns: int64(now.Sub(s.began)), Running: true, Nodes: s.nodes, Pairs: s.pairs,
-		Complete: s.done, Round: s.round, Rounds: s.total, Waited_ns: int64(s.waited)}
+	t := &SweepStatus{
+		Number: s.number, Why: s.why, Began: s.began, Took_ns: int64(now.Sub(s.began)),
+		Running: true, Nodes: s.nodes, Pairs: s.pairs, Complete: s.done,
+		Round: s.round, Rounds: s.total, Waited_ns: int64(s.waited),
+	}
 	for _, p := range sortedPairs(s.lost) {
 		t.Lost = append(t.Lost, LostPair{p[0], p[1], s.lost[p]})
 	}
@@ -441,7 +456,8 @@ func (s *sweep) status(now time.Time) *SweepStatus {
 	return t
 }
 
-// sweepStatus returns the sweep that is under way, or else the last one; nil: there was none.
+// sweepStatus returns the status of the sweep that is under way, else of the last one. It returns
+// nil if there was none.
 func (c *core) sweepStatus() *SweepStatus {
 	if c.sweep != nil {
 		return c.sweep.status(c.now())

@@ -14,35 +14,42 @@ type tableState struct {
 	Text       string `json:"text"`
 }
 
-// TableRequest is what "config set" wants.
+// TableRequest is the argument of "config set".
 type TableRequest struct {
 	Text string `json:"text"`
-	Base uint64 `json:"base,string"` // the generation that it was made from: another one by now refuses it. 0: whatever there is
-	By   string `json:"by,omitempty"`
+
+	// Base is the generation that Text was made from. If another one is served by now, the request
+	// is refused. 0: replace any generation.
+	Base uint64 `json:"base,string"`
+
+	By string `json:"by,omitempty"`
 }
 
-// errStale is returned for a table that was made from one that is served no more.
+// errStale is returned for a table that was made from one that is no longer served.
 var errStale = fmt.Errorf("the table was changed meanwhile: get it again")
 
 // setTable checks a table and serves it.
 func (c *core) setTable(r TableRequest) error {
 	if r.Base != 0 && r.Base != c.table.Generation {
-		return fmt.Errorf("generation %d is served, this was made from %d: %w", c.table.Generation, r.Base, errStale)
+		return fmt.Errorf("generation %d is served, this was made from %d: %w",
+			c.table.Generation, r.Base, errStale)
 	}
 	if len(r.Text) > control.MaxMessageBytes/2 {
-		return fmt.Errorf("table of %d bytes, at most %d can be carried", len(r.Text), control.MaxMessageBytes/2)
+		return fmt.Errorf("table of %d bytes, more than %d",
+			len(r.Text), control.MaxMessageBytes/2)
 	}
 	if _, err := handlertable.Parse([]byte(r.Text), "table"); err != nil {
 		return err
 	}
 	next := tableState{c.table.Generation + 1, r.Text}
 	if err := c.store.putTable(next); err != nil {
-		return err // what is served is what a restart would serve
+		return err // a restart must serve the same table
 	}
 	c.table = next
 	c.log.Info("handler table changed", "generation", next.Generation, "by", r.By)
 	if c.run != nil && c.run.gathers() {
-		if err := c.run.draft.AddTable(runs.TableChange{Served_utc_ns: c.now().UnixNano(), By: r.By, Table: r.Text}); err != nil {
+		change := runs.TableChange{Served_utc_ns: c.now().UnixNano(), By: r.By, Table: r.Text}
+		if err := c.run.draft.AddTable(change); err != nil {
 			c.run.lacks("table.yaml", err.Error())
 		}
 	}
@@ -68,7 +75,8 @@ func (c *core) pushTable(n *node) {
 			n.generation, n.tableError = state.Generation, state.Error
 		}
 		if n.tableError != "" {
-			c.log.Warn("handler table is not applied", "node", n.name(), "generation", m.Generation, "error", n.tableError)
+			c.log.Warn("handler table is not applied",
+				"node", n.name(), "generation", m.Generation, "error", n.tableError)
 		}
 	})
 }
