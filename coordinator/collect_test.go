@@ -17,15 +17,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// logFile is the log of a ring, in some ten kilobytes.
+// logFile makes the log of a ring, of some ten kilobytes.
 func logFile(t *testing.T, f *fleet, node, name string) (file string, content []byte) {
 	t.Helper()
 	parsed, err := channel.ParseName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := logstore.Header{Format: logstore.Plain, Node: node, NodeNumber: 1, Epoch: "e1", Channel: parsed, Settings: channel.Settings{Kind: channel.Identity},
-		Incarnation: logstore.Incarnation{byte(f.r.Uint32()), 1}, ProcessID: 1, Counter: 1, UTCLo_ns: 1, UTCHi_ns: 2}
+	h := logstore.Header{
+		Format: logstore.Plain, Node: node, NodeNumber: 1, Epoch: "e1", Channel: parsed,
+		Settings:    channel.Settings{Kind: channel.Identity},
+		Incarnation: logstore.Incarnation{byte(f.r.Uint32()), 1},
+		ProcessID:   1, Counter: 1, UTCLo_ns: 1, UTCHi_ns: 2,
+	}
 	path := filepath.Join(t.TempDir(), logstore.SegmentName(parsed, h.Incarnation, 0))
 	w, err := logstore.Create(nil, path, h)
 	if err != nil {
@@ -52,7 +56,7 @@ func logFile(t *testing.T, f *fleet, node, name string) (file string, content []
 	return filepath.Base(path), content
 }
 
-// withLogs is a fleet of three with logs. It returns the number of bytes of those of n00 as well.
+// withLogs returns a fleet of three nodes with logs, and the size of n00's logs in bytes.
 func withLogs(t *testing.T) (f *fleet, size int) {
 	t.Helper()
 	f = newFleet(t, testConfig(), names(3)...)
@@ -69,7 +73,7 @@ func withLogs(t *testing.T) (f *fleet, size int) {
 	return f, size
 }
 
-// opened is one whose run is open.
+// opened is withLogs with an open run.
 func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	t.Helper()
 	f, size = withLogs(t)
@@ -80,7 +84,8 @@ func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	return f, f.clients["n00"], size
 }
 
-// collecting is one whose run has come to fetching, n00 having sent about half of what it has.
+// collecting is opened with a run whose files are being fetched. n00 has sent about half of its
+// files.
 func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	t.Helper()
 	f, of, size = opened(t)
@@ -91,7 +96,8 @@ func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	return f, of, size
 }
 
-// complete waits for the end of the run, and returns what is missing and which of the nodes' files are in it as they were.
+// complete waits for the end of the run. It returns what is missing, and how many of the nodes'
+// files are in the run unchanged.
 func (f *fleet) complete() (missing []runs.Missing, whole int) {
 	f.t.Helper()
 	if !f.run(3*time.Minute, func() bool { return f.core.run == nil }) {
@@ -104,14 +110,16 @@ func (f *fleet) complete() (missing []runs.Missing, whole int) {
 	path := filepath.Join(f.store.runs, "r")
 	for _, c := range f.clients {
 		for name, content := range c.files {
-			got, err := os.ReadFile(filepath.Join(path, filepath.FromSlash(place(c.register.Name, name))))
+			to := filepath.FromSlash(place(c.register.Name, name))
+			got, err := os.ReadFile(filepath.Join(path, to))
 			if err == nil && bytes.Equal(got, content) {
 				whole++
 			}
 		}
 	}
 	var parts int
-	filepath.WalkDir(filepath.Join(f.store.dir, "parts"), func(_ string, e fs.DirEntry, err error) error {
+	dir := filepath.Join(f.store.dir, "parts")
+	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			parts++
 		}
@@ -127,7 +135,7 @@ func TestFilesOfANodeThatComesBack(t *testing.T) {
 	f, c, size := collecting(t)
 	c.state = killed
 	c.life++
-	f.run(10*time.Second, nil) // it is found dead, and the others have long sent theirs
+	f.run(10*time.Second, nil) // it is found dead, and the others have sent their files long before
 	if f.phase() != PhaseCollecting {
 		t.Fatalf("the run is %s without the node", f.phase())
 	}
@@ -138,11 +146,12 @@ func TestFilesOfANodeThatComesBack(t *testing.T) {
 	if len(missing) > 0 || whole != 6 {
 		t.Errorf("%d of 6 files are whole, missing: %v", whole, missing)
 	}
-	if n := len(c.opened); n != 3 || !c.opened[1].Close || !c.opened[2].Close { // the second time, because it may have missed the first
+	// It is told twice, because it may have missed the first time.
+	if n := len(c.opened); n != 3 || !c.opened[1].Close || !c.opened[2].Close {
 		t.Errorf("it was told %+v", c.opened)
 	}
 	if c.sent > size+2000 {
-		t.Errorf("it sent %d bytes of %d: not on from where it was", c.sent, size)
+		t.Errorf("it sent %d bytes of %d: it did not continue where it was", c.sent, size)
 	}
 	all := int64(0)
 	for _, c := range f.clients {
@@ -151,7 +160,7 @@ func TestFilesOfANodeThatComesBack(t *testing.T) {
 		}
 	}
 	if s := f.core.lastRun; s.Bytes != all || s.Of != all {
-		t.Errorf("%d of %d bytes are said to have come, want %d", s.Bytes, s.Of, all)
+		t.Errorf("status says that %d of %d bytes came, want %d", s.Bytes, s.Of, all)
 	}
 }
 
@@ -161,7 +170,8 @@ func TestFilesOfANodeThatStaysAway(t *testing.T) {
 	c.life++
 	begin := f.time
 	missing, whole := f.complete()
-	if whole < 4 || len(missing) != 1 || missing[0].Part != "node n00" || !strings.Contains(missing[0].Reason, "was not back within 30s") {
+	if whole < 4 || len(missing) != 1 || missing[0].Part != "node n00" ||
+		!strings.Contains(missing[0].Reason, "was not back within 30s") {
 		t.Errorf("%d files are whole, missing: %v", whole, missing)
 	}
 	if took := f.time - begin; took > f.config.Return+f.config.Dead {
@@ -169,7 +179,7 @@ func TestFilesOfANodeThatStaysAway(t *testing.T) {
 	}
 }
 
-// One that is given up does not end the wait for another.
+// Giving up one node does not end the wait for another.
 func TestOneNodeStaysAwayAndAnotherComesBack(t *testing.T) {
 	f, c, _ := opened(t)
 	d := f.clients["n01"]
@@ -183,12 +193,14 @@ func TestOneNodeStaysAwayAndAnotherComesBack(t *testing.T) {
 	d.state = killed
 	d.life++
 	f.run(f.config.Return-5*time.Second, nil)
-	if f.core.run == nil || !f.core.run.collect[0].until.IsZero() || f.core.run.collect[1].until.IsZero() {
-		t.Fatal("it is not time that the one is given up, and the other is not")
+	run := f.core.run
+	if run == nil || !run.collect[0].until.IsZero() || run.collect[1].until.IsZero() {
+		t.Fatal("want the first node given up, and the second one waited for")
 	}
 	d.comeBack()
 	missing, whole := f.complete()
-	if whole != 4 || slices.ContainsFunc(missing, func(m runs.Missing) bool { return m.Part == "node n01" }) {
+	ofSecond := func(m runs.Missing) bool { return m.Part == "node n01" }
+	if whole != 4 || slices.ContainsFunc(missing, ofSecond) {
 		t.Errorf("%d of 4 files are whole, missing: %v", whole, missing)
 	}
 }
@@ -201,11 +213,12 @@ func TestFilesAfterTheServersRestart(t *testing.T) {
 		t.Errorf("%d of 6 files are whole, missing: %v", whole, missing)
 	}
 	if c.sent > size+2000 {
-		t.Errorf("%d bytes were sent of %d: not on from where it was", c.sent, size)
+		t.Errorf("%d bytes were sent of %d: it did not continue where it was", c.sent, size)
 	}
 }
 
-// A server that is started again asks for what is due at once, when no node has found it yet. A run loses nothing by that.
+// A restarted server could do what is due at once, when no node has found it yet. A run loses
+// nothing by a restart.
 func TestRunAfterTheServersRestart(t *testing.T) {
 	for _, phase := range []Phase{PhaseBefore, PhaseOpening, PhaseClosing, PhaseAfter} {
 		t.Run(string(phase), func(t *testing.T) {
@@ -233,7 +246,8 @@ func TestRunAfterTheServersRestart(t *testing.T) {
 			if whole != 6 {
 				t.Errorf("%d of 6 files are whole", whole)
 			}
-			if s := f.core.sweepStatus(); len(missing) > 0 || s.Why != "after run r" || s.Complete != 3 {
+			s := f.core.sweepStatus()
+			if len(missing) > 0 || s.Why != "after run r" || s.Complete != 3 {
 				t.Errorf("missing: %v; the sweep after the run is %+v", missing, s)
 			}
 			for name, c := range f.clients {
@@ -245,7 +259,8 @@ func TestRunAfterTheServersRestart(t *testing.T) {
 	}
 }
 
-// What came of a file before the server's restart is damaged on its disk meanwhile: the file is fetched again.
+// If the part of a file from before the server's restart was damaged on its disk, the file is
+// fetched again.
 func TestAPartThatIsDamagedIsFetchedAgain(t *testing.T) {
 	f, c, size := collecting(t)
 	f.core = nil
@@ -276,7 +291,7 @@ func TestAPartThatIsDamagedIsFetchedAgain(t *testing.T) {
 // A log that is damaged on its node is fetched as it is, and named.
 func TestADamagedLogIsNamed(t *testing.T) {
 	f, c, _ := collecting(t)
-	for _, c := range f.clients { // the next run has them damaged from the beginning
+	for _, c := range f.clients { // in the next run they are damaged from the beginning
 		if c.register.Name == "n01" {
 			for name, b := range c.files {
 				if strings.Contains(name, "a~x") {
@@ -294,31 +309,36 @@ func TestADamagedLogIsNamed(t *testing.T) {
 	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
 	f.ask(AskStopRun, nil)
 	missing, whole := f.complete()
-	if whole != 6 || len(missing) != 1 || missing[0].Part != "node n01" || !strings.Contains(missing[0].Reason, "a~x") || !strings.Contains(missing[0].Reason, "1 places are damaged") {
+	if whole != 6 || len(missing) != 1 || missing[0].Part != "node n01" ||
+		!strings.Contains(missing[0].Reason, "a~x") ||
+		!strings.Contains(missing[0].Reason, "1 places are damaged") {
 		t.Errorf("%d of 6 files are as on the nodes, missing: %v", whole, missing)
 	}
 }
 
-// What had come of a run's files is no beginning of another run's, though they have the same paths.
+// Parts of one run's files are not taken for parts of another run's, although the paths are the
+// same.
 func TestPartsOfAnotherRun(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)
 	file, content := logFile(t, f, "n00", "a/x")
 	f.clients["n00"].files["logs/n00/"+file] = content
 	for _, run := range []string{"r", "before"} {
-		if err := appendTo(f.store.partPath(run, "n00", "logs/n00/"+file), []byte("what another run had")); err != nil {
+		part := f.store.partPath(run, "n00", "logs/n00/"+file)
+		if err := appendTo(part, []byte("what another run had")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
 	f.ask(AskStopRun, nil)
-	if missing, whole := f.complete(); whole != 1 || len(missing) != 1 || missing[0].Part != "logs/n01" {
+	missing, whole := f.complete()
+	if whole != 1 || len(missing) != 1 || missing[0].Part != "logs/n01" {
 		t.Errorf("%d files are whole, missing: %v", whole, missing)
 	}
 }
 
-// away is one whose run was completed while n00 was not there.
+// away is opened with a run that was completed while n00 was gone.
 func away(t *testing.T) (f *fleet, of *fakeClient) {
 	t.Helper()
 	f, of, _ = opened(t)
@@ -326,7 +346,8 @@ func away(t *testing.T) (f *fleet, of *fakeClient) {
 	of.life++
 	f.run(10*time.Second, nil)
 	f.ask(AskStopRun, nil)
-	if missing, whole := f.complete(); whole != 4 || len(missing) == 0 || of.register.OpenRun != "r" {
+	missing, whole := f.complete()
+	if whole != 4 || len(missing) == 0 || of.register.OpenRun != "r" {
 		t.Fatalf("%d files are whole, missing: %v", whole, missing)
 	}
 	return f, of
@@ -356,13 +377,15 @@ func relationsOf(t *testing.T, f *fleet) map[string]string {
 	return all
 }
 
-// A node that was away while its run ended closes it when it is back, and its logs can then be fetched; also over the server's own restart.
+// A node that was away when its run ended closes the run when it is back. Its logs can then be
+// fetched, even across a restart of the server.
 func TestCollectOnceMore(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		f, c := away(t)
 		relations := relationsOf(t, f)
 		c.comeBack()
-		if last := c.opened[len(c.opened)-1]; last.Name != "r" || !last.Close || c.register.OpenRun != "" {
+		last := c.opened[len(c.opened)-1]
+		if last.Name != "r" || !last.Close || c.register.OpenRun != "" {
 			t.Fatalf("it was told %+v", c.opened)
 		}
 		if _, ok := f.ask(AskCollectRun, RunRequest{Name: "r"}).(*control.Answer); !ok {
@@ -380,7 +403,7 @@ func TestCollectOnceMore(t *testing.T) {
 			t.Errorf("restart %v: %d of 6 files are whole, missing: %v", restart, whole, missing)
 		}
 		if f.core.last != sweeps || !maps.Equal(relations, relationsOf(t, f)) {
-			t.Errorf("restart %v: what was measured is another now", restart)
+			t.Errorf("restart %v: the measurements changed", restart)
 		}
 	}
 }
@@ -399,21 +422,27 @@ func TestCollectOnceMoreFromNobody(t *testing.T) {
 		}
 		return n
 	}
-	if whole != 4 || about(missing, notFetched) != 1 || about(missing, "no log of this node") != about(before, "no log of this node") {
+	const noLog = "no log of this node"
+	if whole != 4 || about(missing, notFetched) != 1 ||
+		about(missing, noLog) != about(before, noLog) {
 		t.Errorf("%d files are whole, missing before: %v, missing: %v", whole, before, missing)
 	}
-	for name, want := range map[string]string{"nobody": "no complete run", "": "is empty", "../r": "name"} {
-		if m, ok := f.ask(AskCollectRun, RunRequest{Name: name}).(*control.Refusal); !ok || !strings.Contains(m.Text, want) {
+	for name, want := range map[string]string{
+		"nobody": "no complete run", "": "is empty", "../r": "name",
+	} {
+		m, ok := f.ask(AskCollectRun, RunRequest{Name: name}).(*control.Refusal)
+		if !ok || !strings.Contains(m.Text, want) {
 			t.Errorf("run %q: %+v", name, m)
 		}
 	}
 	f.ask(AskStartRun, RunRequest{Name: "next"})
-	if m, ok := f.ask(AskCollectRun, RunRequest{Name: "r"}).(*control.Refusal); !ok || m.Code != control.NotNow {
+	m, ok := f.ask(AskCollectRun, RunRequest{Name: "r"}).(*control.Refusal)
+	if !ok || m.Code != control.NotNow {
 		t.Errorf("while another run is under way: %+v", m)
 	}
 }
 
-// One that is back before the anchors after are measured is told then.
+// A node that is back before the anchors after the run is told then to close it.
 func TestANodeThatIsBackInTimeClosesTheRun(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -433,17 +462,19 @@ func TestANodeThatIsBackInTimeClosesTheRun(t *testing.T) {
 	}
 }
 
-// One that is back while the run is collected once more is told as well, and gives what it has.
+// A node that is back while a run is collected once more is told to close it too, and gives its
+// files.
 func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	f, c := away(t)
 	d := f.clients["n01"]
 	relations := relationsOf(t, f)
-	if err := os.RemoveAll(filepath.Join(f.store.runs, "r", "logs", "n01")); err != nil { // so that it takes a while
+	// Without these logs, collecting takes a while.
+	if err := os.RemoveAll(filepath.Join(f.store.runs, "r", "logs", "n01")); err != nil {
 		t.Fatal(err)
 	}
 	f.ask(AskCollectRun, RunRequest{Name: "r"})
 	f.run(time.Millisecond, nil)
-	d.cut = true // and it is waited for
+	d.cut = true // the run waits for it
 	f.run(10*time.Second, nil)
 	if f.phase() != PhaseCollecting {
 		t.Fatal(f.phase())
@@ -452,10 +483,13 @@ func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	if last := c.opened[len(c.opened)-1]; !last.Close {
 		t.Errorf("it was told %+v", c.opened)
 	}
-	// What is measured meanwhile is none of the run's.
+	// Trains and tables of this time do not belong to the run.
 	train, _ := c.train(f.clients["n02"], 3)
-	c.send(0, &control.Trains{Report: c.report + 1, Peer: "n02", PeerEpoch: "e1", Epoch: "e1", Trains: []control.Train{train}})
-	f.ask(AskSetTable, TableRequest{Text: "version: 1\nrules: []\n"}) // and what is served meanwhile was never in force in it
+	c.send(0, &control.Trains{
+		Report: c.report + 1, Peer: "n02", PeerEpoch: "e1", Epoch: "e1",
+		Trains: []control.Train{train},
+	})
+	f.ask(AskSetTable, TableRequest{Text: "version: 1\nrules: []\n"})
 	f.run(time.Second, nil)
 	d.cut = false
 	d.register.Instance += "'"
@@ -464,7 +498,7 @@ func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 		t.Errorf("%d of 4 files are whole", whole)
 	}
 	if !maps.Equal(relations, relationsOf(t, f)) {
-		t.Error("what was measured is another now")
+		t.Error("the measurements changed")
 	}
 	dir, err := runs.Open(filepath.Join(f.store.runs, "r"))
 	if err != nil {
@@ -476,7 +510,8 @@ func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	}
 }
 
-// One that is cut off just while others are told that the run ends hears of it when the run is collected from once more.
+// A node that is cut off just when the others are told that the run ends is told when the run is
+// collected once more.
 func TestANodeThatMissedTheEnd(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)
@@ -487,16 +522,19 @@ func TestANodeThatMissedTheEnd(t *testing.T) {
 	f.ask(AskStopRun, nil)
 	f.run(2*time.Second, nil)
 	c.cut = false
-	if missing, _ := f.complete(); c.register.OpenRun != "r" || !slices.ContainsFunc(missing, func(m runs.Missing) bool { return strings.HasPrefix(m.Reason, closingRun) }) {
+	unclosed := func(m runs.Missing) bool { return strings.HasPrefix(m.Reason, closingRun) }
+	missing, _ := f.complete()
+	if c.register.OpenRun != "r" || !slices.ContainsFunc(missing, unclosed) {
 		t.Fatalf("open: %q; missing: %v", c.register.OpenRun, missing)
 	}
 	f.ask(AskCollectRun, RunRequest{Name: "r"})
-	if missing, _ := f.complete(); c.register.OpenRun != "" || slices.ContainsFunc(missing, func(m runs.Missing) bool { return strings.HasPrefix(m.Reason, closingRun) }) {
+	missing, _ = f.complete()
+	if c.register.OpenRun != "" || slices.ContainsFunc(missing, unclosed) {
 		t.Errorf("open: %q; missing: %v", c.register.OpenRun, missing)
 	}
 }
 
-// A run that is none of the server's stays open.
+// A run that the server does not have stays open.
 func TestRunsOfOthersStayOpen(t *testing.T) {
 	f, c := away(t)
 	for _, run := range []string{"local", "another"} {
@@ -512,20 +550,22 @@ func TestRunsOfOthersStayOpen(t *testing.T) {
 	}
 }
 
-// What was damaged on its way, or on its node, and is whole there now, is fetched.
-// A matrix, which is evaluated while the core goes on, tells of the run as it was.
-func TestWhatIsToldOfARunDoesNotChange(t *testing.T) {
+// The status of a run does not change after it was returned. A matrix uses it while the core
+// continues.
+func TestStatusOfARunDoesNotChange(t *testing.T) {
 	f, _, _ := opened(t)
 	r := f.core.run
-	r.lacks("a", "is mended")
-	r.lacks("b", "is not")
+	r.lacks("a", "will be mended")
+	r.lacks("b", "will not")
 	told := f.core.runStatus().Missing
-	r.missing = slices.DeleteFunc(r.missing, func(m runs.Missing) bool { return m.Part == "a" })
+	isA := func(m runs.Missing) bool { return m.Part == "a" }
+	r.missing = slices.DeleteFunc(r.missing, isA)
 	if len(told) != 2 || told[0].Part != "a" || told[1].Part != "b" {
-		t.Errorf("it was told what is missing, and now that is %v", told)
+		t.Errorf("the list of what is missing became %v", told)
 	}
 }
 
+// A file that was damaged on its way or on its node is fetched again, once it is whole on the node.
 func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
 	f, c := away(t)
 	c.comeBack()
@@ -539,7 +579,9 @@ func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
 	for i := range 3 {
 		f.ask(AskCollectRun, RunRequest{Name: "r"})
 		missing, whole := f.complete()
-		if damaged := i < 2; whole != 6 || len(missing) != map[bool]int{true: 1}[damaged] || damaged && !strings.HasPrefix(missing[0].Reason, notWhole) {
+		damaged := i < 2
+		if whole != 6 || len(missing) != map[bool]int{true: 1}[damaged] ||
+			damaged && !strings.HasPrefix(missing[0].Reason, notWhole) {
 			t.Errorf("%d: %d of 6 files are as on the nodes, missing: %v", i, whole, missing)
 		}
 		if i == 1 {
@@ -548,7 +590,8 @@ func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
 	}
 }
 
-// A node that answers something else than it was asked for is asked a few times, and then given up: nothing of it comes into the run.
+// A node that answers with something it was not asked for is asked a few times and then given up.
+// Nothing of it comes into the run.
 func TestAnswersThatWereNotAskedFor(t *testing.T) {
 	onChunk := func(change func(*control.Chunk)) func(control.Message) control.Message {
 		return func(m control.Message) control.Message {
@@ -565,14 +608,20 @@ func TestAnswersThatWereNotAskedFor(t *testing.T) {
 		"another file":  {onChunk(func(c *control.Chunk) { c.Path += "x" }), "bytes of \"logs/"},
 		"another place": {onChunk(func(c *control.Chunk) { c.Offset++ }), "at 1, want"},
 		"nothing":       {onChunk(func(c *control.Chunk) { c.Data = nil }), "sends 0 bytes of"},
-		"too much":      {onChunk(func(c *control.Chunk) { c.Data = make([]byte, 100_000) }), "sends 100000 bytes of"},
+		"too much": {
+			onChunk(func(c *control.Chunk) { c.Data = make([]byte, 100_000) }),
+			"sends 100000 bytes of",
+		},
 		"no part": {func(m control.Message) control.Message {
 			if _, ok := m.(*control.Chunk); ok {
 				return &control.Done{}
 			}
 			return m
 		}, "answers a request for a file with"},
-		"no list": {func(control.Message) control.Message { return &control.Done{} }, "answers a list of files with"},
+		"no list": {
+			func(control.Message) control.Message { return &control.Done{} },
+			"answers a list of files with",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, c, _ := opened(t)
@@ -583,20 +632,24 @@ func TestAnswersThatWereNotAskedFor(t *testing.T) {
 			}
 			f.ask(AskStopRun, nil)
 			missing, whole := f.complete()
-			if whole != 4 || len(missing) == 0 || missing[0].Part != "node n00" || !strings.HasPrefix(missing[0].Reason, notFetched+": ") || !strings.Contains(missing[0].Reason, test.says) {
+			if whole != 4 || len(missing) == 0 || missing[0].Part != "node n00" ||
+				!strings.HasPrefix(missing[0].Reason, notFetched+": ") ||
+				!strings.Contains(missing[0].Reason, test.says) {
 				t.Errorf("%d of 4 files are whole, missing: %v", whole, missing)
 			}
-			if got, _ := filepath.Glob(filepath.Join(f.store.runs, "r", "logs", "n00", "*")); len(got) > 0 {
+			got, _ := filepath.Glob(filepath.Join(f.store.runs, "r", "logs", "n00", "*"))
+			if len(got) > 0 {
 				t.Errorf("in the run: %v", got)
 			}
-			if want := map[bool]int{true: 1, false: 1 + collectTries}[name == "no list"]; answers != want {
+			want := map[bool]int{true: 1, false: 1 + collectTries}[name == "no list"]
+			if answers != want {
 				t.Errorf("it was asked %d times, want %d", answers, want)
 			}
 		})
 	}
 }
 
-// Each part has its tries: what fails now and then is asked for again.
+// Each part has its own tries. A request that fails now and then is repeated.
 func TestAPartIsAskedForAgain(t *testing.T) {
 	f, c, _ := opened(t)
 	parts := 0
@@ -614,7 +667,7 @@ func TestAPartIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// A node that is still writing is said to be. A file without content comes as well, and is named.
+// A node that is still writing is named. An empty file is fetched too, and named.
 func TestAListThatIsNotComplete(t *testing.T) {
 	f, c, _ := opened(t)
 	c.files["logs/n00.ntp"] = nil
@@ -626,13 +679,14 @@ func TestAListThatIsNotComplete(t *testing.T) {
 	}
 	f.ask(AskStopRun, nil)
 	missing, whole := f.complete()
-	if whole != 7 || len(missing) != 2 || missing[0].Part != "node n00" || !strings.Contains(missing[0].Reason, "it was still writing") ||
+	if whole != 7 || len(missing) != 2 || missing[0].Part != "node n00" ||
+		!strings.Contains(missing[0].Reason, "it was still writing") ||
 		!strings.Contains(missing[1].Reason, "file is empty") {
 		t.Errorf("%d of 7 files are whole, missing: %v", whole, missing)
 	}
 }
 
-// What was fetched of a file while it was written is fetched whole once more.
+// A file that was fetched while it was being written is fetched again when it is whole.
 func TestAFileThatGrew(t *testing.T) {
 	f, c, _ := opened(t)
 	const name = "truth.json"
@@ -649,12 +703,13 @@ func TestAFileThatGrew(t *testing.T) {
 	}
 }
 
-// Who keeps no files, or came when the run was over, is not asked for any.
-func TestFilesOfWhoHasNone(t *testing.T) {
+// A node that keeps no files, or that came after the run was over, is not asked for any.
+func TestFilesOfNodesWithout(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)
 	c := f.clients["n00"]
-	c.register.Capabilities = slices.DeleteFunc(c.register.Capabilities, func(s string) bool { return s == control.CanFiles })
+	c.register.Capabilities = slices.DeleteFunc(c.register.Capabilities,
+		func(s string) bool { return s == control.CanFiles })
 	c.connect()
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// What a node would refuse is refused before any is asked: a sweep would lose every pair by it.
+// An order that nodes would refuse is refused before any node gets it. A sweep would lose every
+// pair by it.
 func TestConfigAsksForNoTrainThatNodesRefuse(t *testing.T) {
 	for says, change := range map[string]func(*Config){
 		"":                               func(*Config) {},
@@ -16,7 +17,9 @@ func TestConfigAsksForNoTrainThatNodesRefuse(t *testing.T) {
 		"sweep: timeout: 2m":             func(c *Config) { c.Sweep.Timeout = 2 * time.Minute },
 		"train_exchanges: exchanges: 0":  func(c *Config) { c.TrainExchanges = 0 },
 		"train_exchanges: exchanges: 10": func(c *Config) { c.TrainExchanges = 1001 },
-		"no more than 100000 in all":     func(c *Config) { c.Sweep.Trains, c.Sweep.Exchanges = 101, 1000 },
+		"no more than 100000 in all": func(c *Config) {
+			c.Sweep.Trains, c.Sweep.Exchanges = 101, 1000
+		},
 	} {
 		c := DefaultConfig()
 		change(&c)

@@ -42,7 +42,7 @@ func TestSweepMeasuresEveryPairBothWays(t *testing.T) {
 			}
 		}
 		if f.clashes > 0 {
-			t.Errorf("%d nodes: a node was in two pairs at a time %d times", n, f.clashes)
+			t.Errorf("%d nodes: %d times a node was in two pairs at once", n, f.clashes)
 		}
 		m := f.wantTrue()
 		if len(m.Pairs) != n*(n-1) || !m.Healthy() {
@@ -50,7 +50,8 @@ func TestSweepMeasuresEveryPairBothWays(t *testing.T) {
 		}
 		for _, p := range m.Pairs {
 			if p.Bound_ns < 1 || p.Bound_ns > 30_000 || p.Bound_ns > p.Direct_ns {
-				t.Errorf("bound of %s in %s is %v ns, direct %v", p.From, p.Into, p.Bound_ns, p.Direct_ns)
+				t.Errorf("bound of %s in %s is %v ns, direct %v",
+					p.From, p.Into, p.Bound_ns, p.Direct_ns)
 			}
 		}
 	}
@@ -64,7 +65,7 @@ func TestPairsOnOneMachineShareItsCores(t *testing.T) {
 		c := f.join(name)
 		c.register.Machine, c.register.Cores = "one", 4
 	}
-	// They registered with what they had before: let them do it again.
+	// They registered before these were set, so they register again.
 	for _, c := range f.clients {
 		c.connect()
 	}
@@ -75,7 +76,7 @@ func TestPairsOnOneMachineShareItsCores(t *testing.T) {
 		return f.swept()
 	})
 	if widest != 2 {
-		t.Errorf("up to %d pairs at a time on four cores, want 2", widest)
+		t.Errorf("up to %d pairs at once on four cores, want 2", widest)
 	}
 	if s := f.core.last; s == nil || s.Complete != 28 {
 		t.Errorf("%+v", s)
@@ -87,12 +88,17 @@ func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 		"killed":  func(f *fleet, c *fakeClient) { c.state = killed },
 		"stopped": func(f *fleet, c *fakeClient) { c.state = stopped },
 		"cut off": func(f *fleet, c *fakeClient) { c.cut = true },
-		"leaves":  func(f *fleet, c *fakeClient) { c.send(0, &control.Leave{Why: "update"}); c.state = killed },
+		"leaves": func(f *fleet, c *fakeClient) {
+			c.send(0, &control.Leave{Why: "update"})
+			c.state = killed
+		},
 	}
 	for name, fault := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, testConfig(), names(9)...)
-			f.run(time.Minute, func() bool { return f.core.sweep != nil && f.core.sweep.round == 4 })
+			f.run(time.Minute, func() bool {
+				return f.core.sweep != nil && f.core.sweep.round == 4
+			})
 			fault(f, f.clients["n03"])
 			began := f.time
 			s := f.wantSweep(time.Minute)
@@ -128,7 +134,8 @@ func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 				}
 			}
 			if old == 0 || kept == 0 {
-				t.Errorf("%d directions are old, %d of them have bounds: results of dead nodes are to be kept and marked", old, kept)
+				t.Errorf("%d directions are old, %d of them have bounds: "+
+					"results of dead nodes must be kept and marked", old, kept)
 			}
 			if !strings.Contains(strings.Join(m.Unhealthy, "\n"), "n03 is gone") {
 				t.Errorf("unhealthy is %q", m.Unhealthy)
@@ -137,12 +144,14 @@ func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 	}
 }
 
-// A server that takes long over something takes nobody for dead by it, and those who are gone no later than that.
-func TestTheServersOwnWorkIsNobodysSilence(t *testing.T) {
+// A server that is busy for long takes no node for dead because of that. It finds those that are
+// gone right afterwards.
+func TestTheServersOwnWorkIsNotSilence(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
 	f.clients["n00"].state = killed
-	if err := f.core.startSweep("asked for", f.config.Sweep, nil); err != nil || len(f.core.pending) == 0 {
+	err := f.core.startSweep("asked for", f.config.Sweep, nil)
+	if err != nil || len(f.core.pending) == 0 {
 		t.Fatalf("%d requests, %v", len(f.core.pending), err)
 	}
 	asked := maps.Clone(f.core.pending)
@@ -151,7 +160,7 @@ func TestTheServersOwnWorkIsNobodysSilence(t *testing.T) {
 	f.core.tick()
 	for id, p := range asked {
 		if f.core.pending[id] != p {
-			t.Errorf("request %d for %s waits no more", id, p.what)
+			t.Errorf("request %d for %s no longer waits", id, p.what)
 		}
 	}
 	if m := f.wantTrue(); !m.Nodes[0].Alive || !m.Nodes[1].Alive {
@@ -191,12 +200,14 @@ func TestNodesThatJoinAreMeasured(t *testing.T) {
 	}
 }
 
-// wantPairs looks how many pairs are kept, in memory and on disk: those of epochs that ended would grow without end.
+// wantPairs checks how many pairs are kept, in memory and on disk. Pairs of epochs that ended would
+// grow without limit.
 func (f *fleet) wantPairs(n int) {
 	f.t.Helper()
 	files, err := filepath.Glob(filepath.Join(f.store.dir, "pairs", "*"))
 	if err != nil || len(f.core.pairs) != n || len(files) != n {
-		f.t.Errorf("%d pairs are known, %d written down, want %d: %v", len(f.core.pairs), len(files), n, err)
+		f.t.Errorf("%d pairs are known, %d are on disk, want %d: %v",
+			len(f.core.pairs), len(files), n, err)
 	}
 }
 
@@ -221,7 +232,7 @@ func TestAnEpochEndsWhatWasKnown(t *testing.T) {
 	f.wantPairs(3)
 	f.restart()
 	f.wantPairs(3)
-	// A run that is open holds what was measured in it until it is complete.
+	// An open run keeps its measurements until it is complete.
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
 		t.Fatalf("run is %s", f.phase())
@@ -250,7 +261,7 @@ func TestASecondProcessUnderANameIsRefusedWhileTheFirstLives(t *testing.T) {
 	f.clients["a"] = second
 	f.run(10*time.Second, nil)
 	if n := f.core.nodes["a"]; !n.alive() || n.registered.Instance != second.register.Instance {
-		t.Error("the second process has not got the name that became free")
+		t.Error("the second process did not get the name that became free")
 	}
 }
 
@@ -271,7 +282,10 @@ func TestRegisteringTwiceOnAConnectionIsOneRegistration(t *testing.T) {
 
 func TestSweepWaitsForAQuietMomentUpToALimit(t *testing.T) {
 	config := testConfig()
-	config.Sweep.Quiet = Quiet{Over: 20 * time.Millisecond, Limit: time.Second, Busy_ppm: 500_000, BytesASecond: 1 << 20}
+	config.Sweep.Quiet = Quiet{
+		Over: 20 * time.Millisecond, Limit: time.Second,
+		Busy_ppm: 500_000, BytesASecond: 1 << 20,
+	}
 	f := newFleet(t, config, names(2)...)
 	f.clients["n00"].busy = 900_000
 	f.run(time.Minute, func() bool { return f.core.sweep != nil })
@@ -280,7 +294,8 @@ func TestSweepWaitsForAQuietMomentUpToALimit(t *testing.T) {
 		t.Error("a busy node is probed at once")
 	}
 	f.clients["n00"].busy = 100_000
-	if s := f.wantSweep(time.Minute); s.Quiet != "quiet" || s.Waited_ns < int64(200*time.Millisecond) {
+	s := f.wantSweep(time.Minute)
+	if s.Quiet != "quiet" || s.Waited_ns < int64(200*time.Millisecond) {
 		t.Errorf("%+v", s)
 	}
 	f.clients["n01"].busy = 900_000
@@ -288,11 +303,12 @@ func TestSweepWaitsForAQuietMomentUpToALimit(t *testing.T) {
 	if err := f.core.startSweep("again", config.Sweep, nil); err != nil {
 		t.Fatal(err)
 	}
-	s := f.wantSweep(time.Minute)
+	s = f.wantSweep(time.Minute)
 	if took := f.time - began; took < time.Second || took > 2*time.Second {
 		t.Errorf("a node that stays busy is waited for %v", took)
 	}
-	if s.Quiet != "1 of 2 nodes were not quiet" || len(s.Noisy) != 1 || s.Noisy[0].Node != "n01" || !strings.Contains(s.Noisy[0].What, "90 %") || s.Complete != 1 {
+	if s.Quiet != "1 of 2 nodes were not quiet" || len(s.Noisy) != 1 ||
+		s.Noisy[0].Node != "n01" || !strings.Contains(s.Noisy[0].What, "90 %") || s.Complete != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -300,7 +316,7 @@ func TestSweepWaitsForAQuietMomentUpToALimit(t *testing.T) {
 func TestWhatIsNotQuiet(t *testing.T) {
 	q := Quiet{Busy_ppm: 500_000, BytesASecond: 1_000_000}
 	for want, load := range map[string]control.Load{
-		"":                   {Busy_ppm: 500_000, ReceivedBytes: 20_000, SentBytes: 20_000}, // just so
+		"":                   {Busy_ppm: 500_000, ReceivedBytes: 20_000, SentBytes: 20_000},
 		"51 % busy":          {Busy_ppm: 510_000},
 		"receives 1500 kB/s": {ReceivedBytes: 30_000},
 		"sends 1250 kB/s":    {SentBytes: 25_000},
@@ -323,11 +339,12 @@ func TestRestartedServerKnowsWhatWasMeasured(t *testing.T) {
 	}
 	for i, p := range after.Pairs {
 		q := before.Pairs[i]
-		if !p.Old || p.Direct_ns != q.Direct_ns || p.Trains != q.Trains || p.Reading_cycles != q.Reading_cycles {
+		if !p.Old || p.Direct_ns != q.Direct_ns || p.Trains != q.Trains ||
+			p.Reading_cycles != q.Reading_cycles {
 			t.Errorf("is %+v\nwas %+v", p, q)
 		}
 	}
-	// They come back one after another, each with a heartbeat of its own, so several sweeps may begin.
+	// They come back one after another, each with its own heartbeat, so several sweeps may begin.
 	if !f.run(time.Minute, func() bool { return f.swept() && f.core.last.Complete == 10 }) {
 		t.Errorf("nodes do not come back to a restarted server: %+v", f.core.sweepStatus())
 	}
@@ -355,7 +372,8 @@ func (f *fleet) phase() Phase {
 func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
-	status := answered[RunStatus](t, f.ask(AskStartRun, RunRequest{Name: "tuesday", Reference: "n00"}))
+	request := RunRequest{Name: "tuesday", Reference: "n00"}
+	status := answered[RunStatus](t, f.ask(AskStartRun, request))
 	if status.Phase != PhaseBefore {
 		t.Errorf("%+v", status)
 	}
@@ -363,18 +381,20 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 		t.Fatalf("run is %s", f.phase())
 	}
 	const sweep = 24 // trains: six pairs, two directions, two in each
-	if before := f.core.runStatus().Trains; before < sweep || f.core.last.Why != "before run tuesday" {
+	before := f.core.runStatus().Trains
+	if before < sweep || f.core.last.Why != "before run tuesday" {
 		t.Errorf("%d trains before the run, by %+v", before, f.core.last)
 	}
 	f.run(5*time.Second, nil)
-	f.restart() // in the middle
+	f.restart() // in the middle of the run
 	f.run(20*time.Second, nil)
 	if f.phase() != PhaseOpen {
 		t.Fatalf("after a restart the run is %s", f.phase())
 	}
 	f.run(5*time.Second, nil)
 	f.clients["n01"].overRun = &control.Frequency{
-		Lo_millihz: 2_600_000_000_001, Hi_millihz: 2_600_000_000_002, Clock: "a sundial over the run",
+		Lo_millihz: 2_600_000_000_001, Hi_millihz: 2_600_000_000_002,
+		Clock: "a sundial over the run",
 	}
 	answered[RunStatus](t, f.ask(AskStopRun, nil))
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseAfter }) {
@@ -398,12 +418,13 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	// It measured it over the run, and registered again afterwards.
-	if n := dir.Run.Nodes[1]; n.FrequencyLo_hz != 2_600_000_000.001 || n.FrequencyHi_hz != 2_600_000_000.002 ||
-		n.FrequencySource != "a sundial over the run" {
+	// The node measured this over the run. It registered again afterwards, which did not change it.
+	if n := dir.Run.Nodes[1]; n.FrequencyLo_hz != 2_600_000_000.001 ||
+		n.FrequencyHi_hz != 2_600_000_000.002 || n.FrequencySource != "a sundial over the run" {
 		t.Errorf("a node's frequency over the run: %+v", n)
 	}
-	if n := dir.Run.Nodes[0]; n.FrequencyLo_hz != 2.5999e9 || n.FrequencyHi_hz != 2.6001e9 || n.FrequencySource != "a sundial" {
+	if n := dir.Run.Nodes[0]; n.FrequencyLo_hz != 2.5999e9 ||
+		n.FrequencyHi_hz != 2.6001e9 || n.FrequencySource != "a sundial" {
 		t.Errorf("a node's frequency: %+v", n)
 	}
 	pairs, _ := dir.Relations()
@@ -413,8 +434,8 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	all := 0
 	for _, p := range pairs {
 		all += p.Trains()
-		// Two sweeps of four trains each, and 30 s of the budget, 2,000 exchanges a second, among 12 directions, less what it took nodes to
-		// find the restarted server.
+		// Two sweeps of four trains each, and 30 s of the budget (2,000 exchanges a second) among
+		// 12 directions, less the time in which nodes looked for the restarted server.
 		if p.Trains() < 300*f.config.Budget/2000 {
 			t.Errorf("%s with %s has %d trains", p.A.Name, p.B.Name, p.Trains())
 		}
@@ -423,11 +444,12 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 		}
 	}
 	if all < during+sweep || f.core.last.Why != "after run tuesday" {
-		t.Errorf("%d trains, %d before the run was over, and then by %+v", all, during, f.core.last)
+		t.Errorf("%d trains, %d before the run was over, and then by %+v",
+			all, during, f.core.last)
 	}
 	for _, c := range f.clients {
 		if c.probing != nil {
-			t.Errorf("%s probes on after the run", c.register.Name)
+			t.Errorf("%s still probes after the run", c.register.Name)
 		}
 		if len(c.opened) < 2 || !c.opened[len(c.opened)-1].Close {
 			t.Errorf("%s was told %+v", c.register.Name, c.opened)
@@ -463,13 +485,15 @@ func TestAnchorsKeepToTheFleetsBudget(t *testing.T) {
 	before := count()
 	f.run(10*time.Second, nil)
 	trains := count() - before
-	if rate := float64(trains) * float64(f.config.TrainExchanges+2) / 10; rate > 2000 || rate < 1800 {
+	rate := float64(trains) * float64(f.config.TrainExchanges+2) / 10
+	if rate > 2000 || rate < 1800 {
 		t.Errorf("%.0f exchanges a second, want the budget of 2000", rate)
 	}
 	m := f.wantTrue()
 	for _, p := range m.Pairs {
 		if p.Age_ns > int64(5*time.Second) {
-			t.Errorf("the newest train of %s with %s is %v old", p.From, p.Into, time.Duration(p.Age_ns))
+			t.Errorf("the newest train of %s with %s is %v old",
+				p.From, p.Into, time.Duration(p.Age_ns))
 		}
 	}
 }
@@ -477,7 +501,8 @@ func TestAnchorsKeepToTheFleetsBudget(t *testing.T) {
 func TestTableIsCheckedBeforeItIsServed(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.run(time.Second, nil)
-	if m, ok := f.ask(AskSetTable, TableRequest{Text: "version: 1\nrules: [nonsense]\n"}).(*control.Refusal); !ok {
+	bad := TableRequest{Text: "version: 1\nrules: [nonsense]\n"}
+	if m, ok := f.ask(AskSetTable, bad).(*control.Refusal); !ok {
 		t.Errorf("a bad table is answered with %+v", m)
 	}
 	good := "version: 1\nrules:\n  - channel: \"*\"\n    handler: counter\n"
@@ -485,7 +510,8 @@ func TestTableIsCheckedBeforeItIsServed(t *testing.T) {
 	if got.Base != 1 || got.Text != good {
 		t.Errorf("%+v", got)
 	}
-	if m, ok := f.ask(AskSetTable, TableRequest{Text: good, Base: 7}).(*control.Refusal); !ok || m.Code != control.NotNow {
+	m, ok := f.ask(AskSetTable, TableRequest{Text: good, Base: 7}).(*control.Refusal)
+	if !ok || m.Code != control.NotNow {
 		t.Errorf("a table made from another one is answered with %+v", m)
 	}
 	f.run(time.Second, nil)
@@ -502,14 +528,17 @@ func TestTableIsCheckedBeforeItIsServed(t *testing.T) {
 	}
 }
 
-// A table is with every node that takes one as soon as packets get there, it is shown where it is not in force, and a run that is under way
-// keeps when it was served, and what held before.
+// A table reaches every node that takes one as fast as packets do. The matrix shows where it is not
+// in force. A run that is under way records when it was served, and what held before.
 func TestTableReachesEveryNodeAtOnce(t *testing.T) {
 	f := newFleet(t, testConfig(), names(5)...)
 	deaf, refuses, odd := f.clients["n01"], f.clients["n02"], f.clients["n03"]
-	deaf.register.Capabilities = slices.DeleteFunc(deaf.register.Capabilities, func(s string) bool { return s == control.CanTable })
+	deaf.register.Capabilities = slices.DeleteFunc(deaf.register.Capabilities,
+		func(s string) bool { return s == control.CanTable })
 	deaf.connect()
-	refuses.instead = func(control.Message) control.Message { return &control.TableState{Error: "no room"} }
+	refuses.instead = func(control.Message) control.Message {
+		return &control.TableState{Error: "no room"}
+	}
 	odd.instead = func(control.Message) control.Message { return &control.Done{} }
 	f.run(time.Second, nil)
 	const first = "version: 1\nrules: []\n"
@@ -530,8 +559,9 @@ func TestTableReachesEveryNodeAtOnce(t *testing.T) {
 	for _, n := range f.core.copyFleet()().Nodes {
 		want := map[string]string{"n02": "no room", "n03": "answers the table with"}[n.Name]
 		generation := map[string]uint64{"n00": 2, "n04": 2}[n.Name]
-		if n.TableGeneration != generation || want == "" && n.TableError != "" || !strings.Contains(n.TableError, want) {
-			t.Errorf("%s is said to have generation %d, %q", n.Name, n.TableGeneration, n.TableError)
+		if n.TableGeneration != generation || want == "" && n.TableError != "" ||
+			!strings.Contains(n.TableError, want) {
+			t.Errorf("%s has generation %d, %q", n.Name, n.TableGeneration, n.TableError)
 		}
 	}
 	dir, err := runs.Open(f.core.run.draft.Path())
@@ -539,19 +569,25 @@ func TestTableReachesEveryNodeAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	if changes, err := dir.Table(); err != nil || len(changes) != 2 || changes[0].Table != first || changes[1] != (runs.TableChange{Served_utc_ns: served.UnixNano(), By: "me", Table: text}) {
+	want := runs.TableChange{Served_utc_ns: served.UnixNano(), By: "me", Table: text}
+	changes, err := dir.Table()
+	if err != nil || len(changes) != 2 || changes[0].Table != first || changes[1] != want {
 		t.Errorf("the run has %+v, %v", changes, err)
 	}
 }
 
-// One direct path has up to 5 ms of noise, one way; the others are good. The way over a third node bounds the pair as well as its two hops
-// allow.
+// One direct link has up to 5 ms of noise in one direction. The others are good. The path over a
+// third node bounds the pair as well as its two hops allow.
 func TestClosureBoundsANoisyPair(t *testing.T) { closureBar(t) }
 
-// TestBarClosure is the same for the record.
+// TestBarClosure is the same test for the record.
 func TestBarClosure(t *testing.T) {
 	proof.Begin(t)
-	proof.Check(t, proof.Bar{Name: "closure: bound of a pair with 5 ms of noise one way", Limit: 1.2, Unit: "× the sum of its two best hops"}.From(closureBar(t)))
+	bar := proof.Bar{
+		Name:  "closure: bound of a pair with 5 ms of noise one way",
+		Limit: 1.2, Unit: "× the sum of its two best hops",
+	}
+	proof.Check(t, bar.From(closureBar(t)))
 }
 
 func closureBar(t *testing.T) (ratios []float64) {
@@ -571,13 +607,16 @@ func closureBar(t *testing.T) (ratios []float64) {
 	for _, d := range [][2]string{{"n00", "n01"}, {"n01", "n00"}} {
 		best := 1e18
 		for _, via := range []string{"n02", "n03"} {
-			best = min(best, bound[[2]string{d[0], via}].Direct_ns+bound[[2]string{via, d[1]}].Direct_ns)
+			hops := bound[[2]string{d[0], via}].Direct_ns + bound[[2]string{via, d[1]}].Direct_ns
+			best = min(best, hops)
 		}
 		p := bound[d]
-		t.Logf("%s in %s: ± %.0f ns %s, direct ± %.0f, sum of the two best hops %.0f", p.From, p.Into, p.Bound_ns, p.Path(), p.Direct_ns, best)
+		t.Logf("%s in %s: ± %.0f ns %s, direct ± %.0f, sum of the two best hops %.0f",
+			p.From, p.Into, p.Bound_ns, p.Path(), p.Direct_ns, best)
 		ratios = append(ratios, p.Bound_ns/best)
 		if p.Bound_ns > 1.2*best {
-			t.Errorf("bound is %.2f of the sum of its two best hops, want at most 1.2", p.Bound_ns/best)
+			t.Errorf("bound is %.2f of the sum of its two best hops, want at most 1.2",
+				p.Bound_ns/best)
 		}
 		if p.Direct_ns < 1e6 {
 			t.Errorf("the direct bound is ± %.0f ns: there is no noise", p.Direct_ns)
@@ -589,20 +628,27 @@ func closureBar(t *testing.T) (ratios []float64) {
 	return ratios
 }
 
-// A node whose stamps are wrong, and plausible to each peer, makes bounds with itself false and no others, whatever it tells whom. It is named once
-// it is off by more than the paths to others leave open. With "any" a smaller lie makes false what is said of two honest nodes on a bad link.
+// A node's stamps are wrong, but plausible to each peer. Then bounds with that node are false, and
+// no others, whatever it tells its peers. It is named once it is off by more than the paths to
+// others allow. With "any", a smaller lie makes bounds between two honest nodes on a bad link
+// false.
 func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 	const liar = "n01"
-	const off, far, shorter = 60_000, 400_000, 10_000 // cycles: 23 µs, 154 µs and 4 µs, of a way of 10 to 30 µs
+	// In cycles: 23, 154 and 4 µs. A hop takes 10 to 30 µs.
+	const off, far, shorter = 60_000, 400_000, 10_000
 	for name, test := range map[string]struct {
 		lies    map[string]int64 // by peer
-		matters bool             // to others, if each is believed
-		named   bool             // by the matrix
+		matters bool             // to other nodes, if any third node is believed
+		named   bool             // in the matrix
 	}{
-		"alike to all":         {map[string]int64{"n00": off, "n02": off, "n03": off, "n04": off}, false, false}, // to the others it is a counter like any
+		// To the other nodes this is a counter like any other.
+		"alike to all": {
+			map[string]int64{"n00": off, "n02": off, "n03": off, "n04": off}, false, false},
 		"a little to one only": {map[string]int64{"n00": off}, true, false},
 		"a lot to one only":    {map[string]int64{"n00": far}, false, true},
-		"another to each":      {map[string]int64{"n00": far, "n02": -far, "n03": 3 * far, "n04": -3 * far}, false, true},
+		"another to each": {
+			map[string]int64{"n00": far, "n02": -far, "n03": 3 * far, "n04": -3 * far},
+			false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var others int
@@ -618,7 +664,9 @@ func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 				for _, name := range names(5) {
 					f.join(name)
 				}
-				f.clients[liar].lie = func(peer string) (int64, int64) { return test.lies[peer], shorter }
+				f.clients[liar].lie = func(peer string) (int64, int64) {
+					return test.lies[peer], shorter
+				}
 				f.wantSweep(time.Minute)
 				f.ask(AskStartRun, RunRequest{Name: "r"})
 				f.run(8*time.Second, nil)
@@ -634,15 +682,20 @@ func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 					} else if p.From == liar || p.Into == liar {
 						own++
 					} else if others++; third == tscratio.ThirdAgreed {
-						t.Errorf("%s in cycles of %s is [%d, %d] %s, and %d in truth: neither of them lies", p.From, p.Into, p.Lo_cycles, p.Hi_cycles, p.Path(), truth)
+						t.Errorf("%s in cycles of %s is [%d, %d] %s, and %d in truth: "+
+							"neither of them lies", p.From, p.Into, p.Lo_cycles, p.Hi_cycles,
+							p.Path(), truth)
 					}
 				}
 				if own == 0 {
 					t.Error("no bound of the liar's is false: it does not lie")
 				}
-				accused := slices.ContainsFunc(m.Unhealthy, func(s string) bool { return strings.HasPrefix(s, "node "+liar+" is in all disagreements") })
+				accused := slices.ContainsFunc(m.Unhealthy, func(s string) bool {
+					return strings.HasPrefix(s, "node "+liar+" is in all disagreements")
+				})
 				if accused != test.named || test.named && m.Healthy() {
-					t.Errorf("third nodes %v: named %v, want %v; healthy %v: %q", third, accused, test.named, m.Healthy(), m.Unhealthy)
+					t.Errorf("third nodes %v: named %v, want %v; healthy %v: %q",
+						third, accused, test.named, m.Healthy(), m.Unhealthy)
 				}
 				if name == "another to each" {
 					for _, n := range m.Nodes {
@@ -653,13 +706,15 @@ func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 				}
 			}
 			if test.matters && others == 0 {
-				t.Error("with any third node believed, no bound between honest nodes is false: the test can see nothing")
+				t.Error("with any third node believed, no bound between honest nodes is false: " +
+					"the test sees nothing")
 			}
 		})
 	}
 }
 
-// Faults of all kinds at random moments: no bound is false, nothing hangs, and every loss is named.
+// Faults of all kinds occur at random moments. No bound is false, nothing hangs, and every loss is
+// named.
 func TestRandomFaults(t *testing.T) {
 	f := newFleet(t, testConfig(), names(10)...)
 	f.wantSweep(time.Minute)
@@ -692,7 +747,7 @@ func TestRandomFaults(t *testing.T) {
 	if !f.run(time.Minute, func() bool { return f.core.sweep == nil }) {
 		t.Fatal("a sweep hangs")
 	}
-	f.run(10*time.Second, nil) // those that are gone are known to be
+	f.run(10*time.Second, nil) // the nodes that are gone are found to be
 	f.core.sweepBy = time.Time{}
 	f.run(time.Minute, func() bool { return f.core.sweep == nil })
 	f.core.last = nil
@@ -715,7 +770,7 @@ func TestRandomFaults(t *testing.T) {
 	f.wantTrue()
 }
 
-// A node that is suspended while a run is open has two epochs in it, each with its relations.
+// A node that is suspended during an open run has two epochs in it, each with its own relations.
 func TestRunKeepsBothEpochs(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -732,7 +787,7 @@ func TestRunKeepsBothEpochs(t *testing.T) {
 	c.state = running
 	c.connect()
 	f.run(10*time.Millisecond, nil)
-	f.restart() // in the middle
+	f.restart() // in the middle of the run
 	f.run(20*time.Second, nil)
 	answered[RunStatus](t, f.ask(AskStopRun, nil))
 	if !f.run(time.Minute, func() bool { return f.core.run == nil }) {
@@ -760,7 +815,8 @@ func TestRunKeepsBothEpochs(t *testing.T) {
 	f.wantPairs(3)
 }
 
-// Sweeps that are due wait for a run's end; nobody looks again and again whether it has come.
+// A sweep that is due waits for the end of a run. The core does not wake up again and again to
+// look.
 func TestRunLongerThanTheTimeBetweenSweeps(t *testing.T) {
 	config := testConfig()
 	config.SweepEvery, config.Budget = 30*time.Second, 20
@@ -779,7 +835,8 @@ func TestRunLongerThanTheTimeBetweenSweeps(t *testing.T) {
 	number := f.core.last.Number
 	f.ask(AskStopRun, nil)
 	f.complete()
-	if !f.run(time.Minute, func() bool { return f.core.last.Number >= number+2 }) { // that after the run, and the next that is due
+	// One sweep after the run, and the next one that is due.
+	if !f.run(time.Minute, func() bool { return f.core.last.Number >= number+2 }) {
 		t.Error("no sweep after the run")
 	}
 }

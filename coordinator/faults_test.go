@@ -33,7 +33,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// jobVariable makes this test program one process of a fleet: its value is the job's description.
+// jobVariable makes this test program one process of a fleet. Its value is the job's description.
 const jobVariable = "COORDINATOR_TEST_JOB"
 
 func TestMain(m *testing.M) {
@@ -74,7 +74,10 @@ func faultsConfig() Config {
 	c.Heartbeat, c.Dead = 300*time.Millisecond, 1200*time.Millisecond
 	c.SweepEvery, c.Settle = 0, time.Hour
 	c.FlushEvery = 300 * time.Millisecond
-	c.Sweep = SweepOptions{Trains: 5, Exchanges: 20, Gap: 2 * time.Millisecond, Timeout: 60 * time.Millisecond, Attempts: 2}
+	c.Sweep = SweepOptions{
+		Trains: 5, Exchanges: 20, Gap: 2 * time.Millisecond,
+		Timeout: 60 * time.Millisecond, Attempts: 2,
+	}
 	return c
 }
 
@@ -108,21 +111,26 @@ func (j job) run() error {
 	if err != nil {
 		return err
 	}
-	clock, err := virtual.Clock(clocks, minrtt.SystemClock(asm.Counter, notice, func() (uint32, error) { return 1, nil }))
+	system := minrtt.SystemClock(asm.Counter, notice, func() (uint32, error) { return 1, nil })
+	clock, err := virtual.Clock(clocks, system)
 	if err != nil {
 		return err
 	}
 	config := tscclient.DefaultConfig()
-	config.Node, config.Clock, config.Listen, config.Secret = j.Node, clock, j.Listen, minrtt.NewSecret()
-	// Whatever the machine does besides, each pair has several trains in each few seconds.
+	config.Node, config.Clock, config.Listen = j.Node, clock, j.Listen
+	config.Secret = minrtt.NewSecret()
+	// However busy the machine is, each pair must get several trains every few seconds.
 	config.Budget = tscclient.Budget{TrainsPerSecond: 10}
 	client, err := tscclient.Start(config)
 	if err != nil {
 		return err
 	}
 	if _, err := tscclient.Connect(client, tscclient.LinkConfig{
-		Server:   control.ClientConfig{Server: j.Address, Key: &key, Public: server.Public},
-		Register: control.Register{Virtual: true, Machine: "this", Cores: j.Cores, Software: "test", Capabilities: []string{control.CanProbe}},
+		Server: control.ClientConfig{Server: j.Address, Key: &key, Public: server.Public},
+		Register: control.Register{
+			Virtual: true, Machine: "this", Cores: j.Cores, Software: "test",
+			Capabilities: []string{control.CanProbe},
+		},
 	}); err != nil {
 		return err
 	}
@@ -161,7 +169,7 @@ type realClient struct {
 	job     job
 	truth   *vnode.Truth
 	process *exec.Cmd
-	fault   string // "" while it is well
+	fault   string // "" while nothing was done to it
 }
 
 const serverPort = 7330
@@ -264,7 +272,8 @@ func (f *realFleet) command(j job) *exec.Cmd {
 		f.t.Fatal(err)
 	}
 	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
-	log, err := os.OpenFile(filepath.Join(f.dir, fmt.Sprintf("log-%s", j.Node.Name)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	path := filepath.Join(f.dir, fmt.Sprintf("log-%s", j.Node.Name))
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -274,7 +283,10 @@ func (f *realFleet) command(j job) *exec.Cmd {
 }
 
 func (f *realFleet) startServer() {
-	f.server = f.start(netns.Hub, job{Address: f.address(), Key: filepath.Join(f.dir, "server.secret"), Public: filepath.Join(f.dir, "clients"), State: f.dir})
+	f.server = f.start(netns.Hub, job{
+		Address: f.address(), Key: filepath.Join(f.dir, "server.secret"),
+		Public: filepath.Join(f.dir, "clients"), State: f.dir,
+	})
 }
 
 func (f *realFleet) startClient(i int) { f.clients[i].process = f.start(i, f.clients[i].job) }
@@ -304,15 +316,17 @@ func (f *realFleet) end() {
 			if bytes.Contains(text, []byte("SIGQUIT")) {
 				shown = 400
 			}
-			f.t.Logf("%s, the last of %d lines:\n%s", filepath.Base(path), len(lines), bytes.Join(lines[max(0, len(lines)-shown):], []byte("\n")))
+			end := bytes.Join(lines[max(0, len(lines)-shown):], []byte("\n"))
+			f.t.Logf("%s, the last of %d lines:\n%s", filepath.Base(path), len(lines), end)
 		}
 	}
 }
 
-// question asks the server, which may just have been started again.
+// question asks the server, which may just have been restarted.
 func (f *realFleet) question(what string, argument, result any) {
 	f.t.Helper()
-	limit := 3 * time.Second // of one try; a slow server needs longer, and one that was killed does not answer at all
+	// The limit is for one try. A slow server needs longer, and one that was killed never answers.
+	limit := 3 * time.Second
 	for end := time.Now().Add(time.Minute); ; limit *= 2 {
 		answer, err := f.asker.ask(what, argument, limit)
 		if err == nil {
@@ -322,7 +336,7 @@ func (f *realFleet) question(what string, argument, result any) {
 			return
 		}
 		if time.Now().After(end) {
-			f.server.Process.Signal(syscall.SIGQUIT) // it says in its log where it is
+			f.server.Process.Signal(syscall.SIGQUIT) // its log then shows what it was doing
 			f.server.Wait()
 			f.t.Fatalf("the server does not answer %q: %v", what, err)
 		}
@@ -339,10 +353,10 @@ func (f *realFleet) wellNodes() (names []string) {
 	return names
 }
 
-// wait waits until those that are well are registered.
+// wait waits until all nodes without a fault are registered.
 func (f *realFleet) wait() {
 	f.t.Helper()
-	f.until("all that are well are registered", func() bool {
+	f.until("all nodes without a fault are registered", func() bool {
 		there := f.registered()
 		return !slices.ContainsFunc(f.wellNodes(), func(n string) bool {
 			return !slices.Contains(there, n)
@@ -356,18 +370,19 @@ func (f *realFleet) registered() (names []string) {
 	return names
 }
 
-// until waits until something holds.
+// until waits until a condition holds.
 func (f *realFleet) until(what string, holds func() bool) {
 	f.t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			f.t.Fatalf("after a minute it does not hold that %s; registered are %v", what,
-				f.registered())
+			f.t.Fatalf("after a minute it does not hold that %s; registered are %v",
+				what, f.registered())
 		}
 	}
 }
 
-// sweep has all pairs measured. fault, unless nil, is done a while after the beginning; true: the server is another one after it.
+// sweep measures all pairs. If fault is not nil, it is called some time after the beginning. If it
+// returns true, the server is a new process, and there is no status.
 func (f *realFleet) sweep(after time.Duration, fault func() bool) *SweepStatus {
 	f.t.Helper()
 	var s *SweepStatus
@@ -395,7 +410,7 @@ func (f *realFleet) truths() map[string]*vnode.Truth {
 	return truths
 }
 
-// check holds every bound against the truth; it returns how many there are.
+// check compares every bound with the truth. It returns the number of bounds.
 func (f *realFleet) check() (bounds int) {
 	f.t.Helper()
 	bounds, untrue := f.hold("")
@@ -405,7 +420,8 @@ func (f *realFleet) check() (bounds int) {
 	return bounds
 }
 
-// hold holds the bounds against the truth, but for those of one node. It tells of those that miss it.
+// hold compares all bounds with the truth, without those of the node but. It describes the bounds
+// that miss the truth.
 func (f *realFleet) hold(but string) (bounds int, untrue []string) {
 	f.t.Helper()
 	var m Matrix
@@ -419,7 +435,7 @@ func (f *realFleet) hold(but string) (bounds int, untrue []string) {
 		held := false
 		for _, span := range truths[p.From].Instants(p.Reading_cycles) {
 			if span.First > asm.Counter() {
-				continue // where the virtual counter shows the same once more, in a hundred years
+				continue // the virtual counter shows the same reading again, in a hundred years
 			}
 			lo, hi := truths[p.Into].Reading(span.First), truths[p.Into].Reading(span.Last)
 			if lo < p.Lo_cycles || hi > p.Hi_cycles {
@@ -430,7 +446,8 @@ func (f *realFleet) hold(but string) (bounds int, untrue []string) {
 			held = true
 		}
 		if !held {
-			untrue = append(untrue, fmt.Sprintf("%s's %d is a reading of no instant", p.From, p.Reading_cycles))
+			untrue = append(untrue, fmt.Sprintf("%s's %d is a reading of no instant",
+				p.From, p.Reading_cycles))
 		}
 		if p.Verdict != tscratio.Consistent.String() {
 			f.t.Logf("%s with %s is %s: %s", p.From, p.Into, p.Verdict, p.Unhealthy)
@@ -443,7 +460,10 @@ func (f *realFleet) hold(but string) (bounds int, untrue []string) {
 // back, and the server is killed, at random moments of a sweep.
 func TestBarFaults(t *testing.T) {
 	size := proof.Begin(t)
-	bar := proof.Bar{Name: "sweep of the living among 10 nodes with faults", Limit: 3, Unit: "× the normal time", Timing: true}
+	bar := proof.Bar{
+		Name:  "sweep of the living among 10 nodes with faults",
+		Limit: 3, Unit: "× the normal time", Timing: true,
+	}
 	if err := privileged.Check(); err != nil {
 		bar.Absent = err.Error()
 		proof.Check(t, bar)
@@ -490,17 +510,18 @@ func runFaults(t *testing.T, faults int) (ratios []float64) {
 			f.harm(slices.Index(f.clients, c), what)
 			return false
 		})
-		if s == nil { // the server forgot the sweep, and nothing else: it is asked again
+		if s == nil { // the server forgot the sweep, and nothing else: ask it again
 			name = "server"
 			s = f.sweep(0, nil)
 		}
 		well := len(f.wellNodes())
 		ratio := float64(s.Took_ns) / float64(normal[1])
-		t.Logf("fault %d: %s %s; %d of %d pairs in %.2f of the normal time", n, what, name, s.Complete, s.Pairs, ratio)
+		t.Logf("fault %d: %s %s; %d of %d pairs in %.2f of the normal time",
+			n, what, name, s.Complete, s.Pairs, ratio)
 		ratios = append(ratios, ratio)
 		f.wantNamed(s)
 		if living := well * (well - 1) / 2; s.Complete < living {
-			t.Errorf("%d pairs are complete, %d are among the living: %+v", s.Complete, living, s.Lost)
+			t.Errorf("%d pairs are complete, the living have %d: %+v", s.Complete, living, s.Lost)
 		}
 		checked += f.check()
 		for i, c := range f.clients {
@@ -520,14 +541,14 @@ func runFaults(t *testing.T, faults int) (ratios []float64) {
 		t.Errorf("after all faults %d pairs are complete: %+v", s.Complete, s.Lost)
 	}
 	checked += f.check()
-	t.Logf("%d bounds were held against the truth", checked)
+	t.Logf("%d bounds were compared with the truth", checked)
 	if checked < faults*nodes {
-		t.Errorf("only %d bounds were held against the truth", checked)
+		t.Errorf("only %d bounds were compared with the truth", checked)
 	}
 	return ratios
 }
 
-// harm does one of these to a client: kill, stop, cut.
+// harm does one of three things to a client: kill, stop or cut.
 func (f *realFleet) harm(i int, what string) {
 	f.t.Helper()
 	c := f.clients[i]
@@ -544,7 +565,7 @@ func (f *realFleet) harm(i int, what string) {
 	c.fault = what
 }
 
-// heal ends what harm began.
+// heal undoes what harm did.
 func (f *realFleet) heal(i int) {
 	f.t.Helper()
 	c := f.clients[i]
@@ -561,7 +582,8 @@ func (f *realFleet) heal(i int) {
 	c.fault = ""
 }
 
-// wantNamed says that every pair that was lost is named, with one of those that are not well and a reason.
+// wantNamed requires that every lost pair is listed with a reason, and that one of its nodes has a
+// fault.
 func (f *realFleet) wantNamed(s *SweepStatus) {
 	f.t.Helper()
 	if s.Complete+len(s.Lost) != s.Pairs {
@@ -570,7 +592,7 @@ func (f *realFleet) wantNamed(s *SweepStatus) {
 	well := f.wellNodes()
 	for _, l := range s.Lost {
 		if slices.Contains(well, l.A) && slices.Contains(well, l.B) {
-			f.t.Errorf("%s with %s is lost, and both are well: %s", l.A, l.B, l.Why)
+			f.t.Errorf("%s with %s is lost, and neither has a fault: %s", l.A, l.B, l.Why)
 		}
 		if strings.TrimSpace(l.Why) == "" {
 			f.t.Errorf("%s with %s is lost for no reason", l.A, l.B)

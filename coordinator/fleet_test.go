@@ -13,7 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// fleet is a core, its network and its clients in a time of their own: nothing sleeps, and what happens is a function of a seed.
+// fleet is a core, its network and its clients in a time of their own. Nothing sleeps, and
+// everything follows from a seed.
 type fleet struct {
 	t       *testing.T
 	r       *rand.Rand
@@ -30,19 +31,21 @@ type fleet struct {
 	forgotten map[control.Peer]bool
 	asked     map[uint64]control.Message // answers to questions
 	asks      uint64
-	active    map[string]bool // nodes in a probe just now
-	clashes   int             // how often one was in two at a time
+	active    map[string]bool // nodes in a probe at this moment
+	clashes   int             // how often a node was in two probes at once
 	probed    map[[2]string]int
-	links     map[[2]string]link // of a node's packets to another; default otherwise
+	links     map[[2]string]link // from a node to another; others have the default
 
-	acknowledged func(of *fakeClient, m *control.Trains) // told of each report that was; may be nil
-	holders      map[minrtt.Key]map[*fakeClient]bool     // who was given each key
-	madeAt       map[minrtt.Key]time.Duration            // when it was used first
-	oldest       time.Duration                           // the longest time that one was used for
-	unanswered   int                                     // trains for want of a key that is accepted
+	// acknowledged is called with each report that was acknowledged. It may be nil.
+	acknowledged func(of *fakeClient, m *control.Trains)
+
+	holders    map[minrtt.Key]map[*fakeClient]bool // the clients that were given each key
+	madeAt     map[minrtt.Key]time.Duration        // when each key was first used
+	oldest     time.Duration                       // the longest time for which a key was used
+	unanswered int                                 // trains whose key was not accepted
 }
 
-// link is what a packet's way does to it: at least base, and up to noise more.
+// link says how long a packet takes: at least base, and up to noise more.
 type link struct{ base, noise time.Duration }
 
 type event struct {
@@ -56,9 +59,13 @@ func newFleet(t *testing.T, config Config, names ...string) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, r: seed.Random(t), begin: time.Unix(1_800_000_000, 0), config: config, store: store, clients: map[string]*fakeClient{},
-		byPeer: map[control.Peer]*fakeClient{}, forgotten: map[control.Peer]bool{}, asked: map[uint64]control.Message{}, active: map[string]bool{}, probed: map[[2]string]int{},
-		links: map[[2]string]link{}, holders: map[minrtt.Key]map[*fakeClient]bool{}, madeAt: map[minrtt.Key]time.Duration{}}
+	f := &fleet{
+		t: t, r: seed.Random(t), begin: time.Unix(1_800_000_000, 0), config: config, store: store,
+		clients: map[string]*fakeClient{}, byPeer: map[control.Peer]*fakeClient{},
+		forgotten: map[control.Peer]bool{}, asked: map[uint64]control.Message{},
+		active: map[string]bool{}, probed: map[[2]string]int{}, links: map[[2]string]link{},
+		holders: map[minrtt.Key]map[*fakeClient]bool{}, madeAt: map[minrtt.Key]time.Duration{},
+	}
 	t.Cleanup(func() { store.Close() })
 	f.startCore()
 	for _, name := range names {
@@ -69,7 +76,10 @@ func newFleet(t *testing.T, config Config, names ...string) *fleet {
 
 func testConfig() Config {
 	c := DefaultConfig()
-	c.Sweep = SweepOptions{Trains: 2, Exchanges: 10, Gap: time.Millisecond, Timeout: 100 * time.Millisecond, Attempts: 3}
+	c.Sweep = SweepOptions{
+		Trains: 2, Exchanges: 10, Gap: time.Millisecond,
+		Timeout: 100 * time.Millisecond, Attempts: 3,
+	}
 	c.SweepEvery = 0
 	c.Budget /= seed.Share()
 	return c
@@ -93,7 +103,7 @@ func (f *fleet) startCore() {
 	f.core = core
 }
 
-// restart kills the core and starts another one on the same store.
+// restart kills the core and starts another one with the same store.
 func (f *fleet) restart() {
 	f.startCore()
 	for _, c := range f.clients { // their connections are gone
@@ -106,7 +116,7 @@ func (f *fleet) after(d time.Duration, do func()) {
 	f.events = append(f.events, event{f.time + d, do})
 }
 
-// run lets time pass, until a condition holds or a limit is over.
+// run lets time pass until a condition holds or the limit is reached.
 func (f *fleet) run(limit time.Duration, until func() bool) bool {
 	end := f.time + limit
 	for steps := 0; ; steps++ {
@@ -141,7 +151,7 @@ func (f *fleet) run(limit time.Duration, until func() bool) bool {
 // Send implements network.
 func (f *fleet) Send(to control.Peer, request uint64, m control.Message) error {
 	if _, err := control.Encode(m, request); err != nil {
-		f.t.Errorf("core sends what nobody takes: %v", err)
+		f.t.Errorf("core sends what any receiver would refuse: %v", err)
 		return err
 	}
 	if to == "admin" {
@@ -160,7 +170,7 @@ func (f *fleet) Send(to control.Peer, request uint64, m control.Message) error {
 func (f *fleet) Forget(p control.Peer) { f.forgotten[p] = true }
 func (f *fleet) Admit(p control.Peer)  { delete(f.forgotten, p) }
 
-// ask asks the core a question.
+// ask asks the core a question and returns the answer.
 func (f *fleet) ask(what string, argument any) control.Message {
 	f.t.Helper()
 	var text json.RawMessage
@@ -168,7 +178,8 @@ func (f *fleet) ask(what string, argument any) control.Message {
 		text, _ = json.Marshal(argument)
 	}
 	f.asks++
-	f.core.handle(control.Incoming{Peer: "admin", Request: f.asks, Message: &control.Ask{What: what, Argument: text}})
+	question := &control.Ask{What: what, Argument: text}
+	f.core.handle(control.Incoming{Peer: "admin", Request: f.asks, Message: question})
 	return f.asked[f.asks]
 }
 
@@ -180,20 +191,20 @@ const (
 	killed
 )
 
-// fakeClient is a node's client: its counter is a linear function of time, exactly.
+// fakeClient is a node's client. Its counter is exactly a linear function of time.
 type fakeClient struct {
 	f        *fleet
 	register control.Register
-	key      control.Key // that its connection has; none by default
+	key      control.Key // the key of its connection; none by default
 	refused  []*control.Refusal
 	peer     control.Peer
 	state    state
-	cut      bool // its packets reach nobody
+	cut      bool // its packets reach no node
 	offset   uint64
 	rate     float64 // cycles a ns
 	probing  *control.Probing
 	turn     int
-	due      time.Duration // when the next train of those begins
+	due      time.Duration // when the next of its own trains begins
 	report   uint64
 	unacked  []*control.Trains
 	opened   []control.Run
@@ -202,36 +213,50 @@ type fakeClient struct {
 	snapshots []control.Snapshot
 	answerer  fakeAnswerer
 	deaf      bool     // to secrets
-	missing   []string // what it says of runs
+	missing   []string // what it reports as missing from runs
 	files     map[string][]byte
 	sent      int // bytes of files
 	heard     time.Duration
 	busy      int64 // ppm
-	life      int   // events of an earlier one do nothing
+	life      int   // events of an earlier life do nothing
 	lie       func(peer string) (off, shorter int64)
-	overRun   *control.Frequency                           // its counter's, as it says when a run is closed
-	slow      time.Duration                                // how long these take
-	instead   func(answer control.Message) control.Message // of the answers about files and tables
+	overRun   *control.Frequency // reported when a run is closed
+
+	// slow delays answers about files and tables, and instead replaces them.
+	slow    time.Duration
+	instead func(answer control.Message) control.Message
 }
 
 func (f *fleet) join(name string) *fakeClient {
-	c := &fakeClient{f: f, offset: f.r.Uint64() >> 4, rate: 2.6 * (1 + (f.r.Float64()-0.5)*1e-4), files: map[string][]byte{}}
-	c.answerer = fakeAnswerer{f: f, secrets: map[uint64]minrtt.Secret{}, ends: map[uint64]time.Duration{}}
-	c.register = control.Register{Name: name, Instance: fmt.Sprintf("i%d", f.r.Uint64()), Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 1, CoreSlackCycles: 50,
-		Machine: "m-" + name, Cores: 2, Capabilities: []string{control.CanProbe, control.CanRun, control.CanTable, control.CanFiles},
+	c := &fakeClient{
+		f: f, offset: f.r.Uint64() >> 4, rate: 2.6 * (1 + (f.r.Float64()-0.5)*1e-4),
+		files: map[string][]byte{},
+	}
+	c.answerer = fakeAnswerer{
+		f: f, secrets: map[uint64]minrtt.Secret{}, ends: map[uint64]time.Duration{},
+	}
+	c.register = control.Register{
+		Name: name, Instance: fmt.Sprintf("i%d", f.r.Uint64()), Epoch: "e1",
+		NominalHz: 2.6e9, QuantumCycles: 1, CoreSlackCycles: 50, Machine: "m-" + name, Cores: 2,
+		Capabilities: []string{
+			control.CanProbe, control.CanRun, control.CanTable, control.CanFiles,
+		},
 		ProbeAddress: fmt.Sprintf("10.0.0.1:%d", 1000+len(f.clients)), Software: "fake",
-		Frequency: &control.Frequency{Lo_millihz: 2.5999e12, Hi_millihz: 2.6001e12, Clock: "a sundial"}}
+		Frequency: &control.Frequency{
+			Lo_millihz: 2.5999e12, Hi_millihz: 2.6001e12, Clock: "a sundial",
+		},
+	}
 	f.clients[name] = c
 	c.connect()
 	return c
 }
 
 func (c *fakeClient) counter(at time.Duration) uint64 {
-	// In whole cycles of an exact rational: at in ns times rate, computed in one way everywhere.
+	// Whole cycles: at in ns times the rate, computed in the same way everywhere.
 	return c.offset + uint64(float64(at)*c.rate)
 }
 
-// guarded is an event of this life of the client that happens only while it runs.
+// later does something after a while, if the client then still runs and is in the same life.
 func (c *fakeClient) later(d time.Duration, do func()) {
 	life := c.life
 	c.f.after(d, func() {
@@ -265,12 +290,12 @@ func (c *fakeClient) send(request uint64, m control.Message) {
 		if err != nil {
 			c.f.t.Fatal(err)
 		}
-		if got.Kind() == control.KindRegister { // as the link does it
+		if got.Kind() == control.KindRegister { // as the link does
 			delete(c.f.forgotten, peer)
 		} else if c.f.forgotten[peer] {
 			c.f.after(50*time.Microsecond, func() {
 				if c.peer == peer && c.state == running && !c.cut {
-					c.receive(request, &control.Refusal{Code: control.NotRegistered, Text: "register"})
+					c.receive(request, control.Refuse(control.NotRegistered, "register"))
 				}
 			})
 			return
@@ -292,7 +317,7 @@ func (c *fakeClient) beat() {
 	}
 }
 
-// probeLater has the next train of those that the node runs by itself begin when it is due.
+// probeLater starts the next of the node's own trains when it is due.
 func (c *fakeClient) probeLater() {
 	period := time.Duration(c.probing.Period_ns)
 	c.due = c.f.time + period
@@ -316,7 +341,9 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 			c.connect()
 		}
 	case *control.LoadRequest:
-		c.later(time.Duration(m.Over_ns), func() { c.send(request, &control.Load{Over_ns: m.Over_ns, Busy_ppm: c.busy}) })
+		c.later(time.Duration(m.Over_ns), func() {
+			c.send(request, &control.Load{Over_ns: m.Over_ns, Busy_ppm: c.busy})
+		})
 	case *control.ProbeSecrets:
 		if !c.deaf {
 			c.answerer.accept(m)
@@ -365,7 +392,10 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		data := c.files[m.Path]
 		m.Bytes = min(m.Bytes, 1000) // so that a file comes in many parts
 		c.sent += int(min(m.Bytes, int64(len(data))-m.Offset))
-		c.answer(request, &control.Chunk{Path: m.Path, Offset: m.Offset, Size: int64(len(data)), Data: data[m.Offset:min(m.Offset+m.Bytes, int64(len(data)))]})
+		part := data[m.Offset:min(m.Offset+m.Bytes, int64(len(data)))]
+		c.answer(request, &control.Chunk{
+			Path: m.Path, Offset: m.Offset, Size: int64(len(data)), Data: part,
+		})
 	}
 }
 
@@ -380,7 +410,8 @@ func (c *fakeClient) answer(request uint64, m control.Message) {
 	c.send(request, m)
 }
 
-// train runs one train in no time that anybody sees; it returns how long it takes.
+// train runs one train. No time passes for the rest of the fleet. It returns how long the train
+// takes.
 func (c *fakeClient) train(to *fakeClient, exchanges int) (t control.Train, took time.Duration) {
 	at := c.f.time
 	way := func(from, to *fakeClient) time.Duration {
@@ -390,7 +421,7 @@ func (c *fakeClient) train(to *fakeClient, exchanges int) (t control.Train, took
 		}
 		return l.base + time.Duration(c.f.r.Int64N(int64(l.noise)+1))
 	}
-	// A liar's stamps are off, and shorten the way between them and its peer's.
+	// A liar's stamps are off, and shorten the distance between its own and its peer's.
 	stamp := func(of, peer *fakeClient, leaves bool) control.Interval {
 		n := of.counter(at)
 		if of.lie != nil {
@@ -423,7 +454,8 @@ func (c *fakeClient) probe(request uint64, m *control.Probe) {
 	to := f.clients[m.Peer]
 	if to == nil || to.state != running || to.cut || to.register.ProbeAddress != m.Address {
 		out.Error, out.Lost = "no answer", uint64(m.Attempts)
-		c.later(time.Duration(m.Attempts)*time.Duration(m.Timeout_ns), func() { c.send(request, out) })
+		silence := time.Duration(m.Attempts) * time.Duration(m.Timeout_ns)
+		c.later(silence, func() { c.send(request, out) })
 		return
 	}
 	if !f.answered(c, to, m.Key) {
@@ -459,7 +491,7 @@ func (c *fakeClient) probe(request uint64, m *control.Probe) {
 	next()
 }
 
-// probeOn runs the next train of those that the node runs by itself.
+// probeOn runs the next of the node's own trains.
 func (c *fakeClient) probeOn() {
 	p := c.probing
 	if p == nil {
@@ -467,25 +499,29 @@ func (c *fakeClient) probeOn() {
 	}
 	target := p.Targets[c.turn%len(p.Targets)]
 	c.turn++
-	if to := c.f.clients[target.Peer]; to != nil && to.state == running && !to.cut && !c.cut && c.f.answered(c, to, target.Key) {
+	to := c.f.clients[target.Peer]
+	if to != nil && to.state == running && !to.cut && !c.cut && c.f.answered(c, to, target.Key) {
 		c.report++
 		t, _ := c.train(to, p.Exchanges)
-		out := &control.Trains{Report: c.report, Peer: target.Peer, PeerEpoch: target.PeerEpoch, Epoch: c.register.Epoch, Trains: []control.Train{t}}
+		out := &control.Trains{
+			Report: c.report, Peer: target.Peer, PeerEpoch: target.PeerEpoch,
+			Epoch: c.register.Epoch, Trains: []control.Train{t},
+		}
 		c.unacked = append(c.unacked, out)
 		c.send(0, out)
 	}
 	c.probeLater()
 }
 
-// holds says what a bound should hold, and whether it does.
+// holds returns the true value for a bound, and whether the bound holds it.
 func (f *fleet) holds(p PairStatus) (truth uint64, ok bool) {
 	from, into := f.clients[p.From], f.clients[p.Into]
 	truth = into.counter(time.Duration(float64(p.Reading_cycles-from.offset) / from.rate))
-	const slop = 8 // the float64 between a count and a time
+	const slop = 8 // rounding in float64 between a count and a time
 	return truth, truth+slop >= p.Lo_cycles && truth <= p.Hi_cycles+slop
 }
 
-// wantTrue holds every bound of the matrix against the truth.
+// wantTrue compares every bound of the matrix with the truth.
 func (f *fleet) wantTrue() *Matrix {
 	f.t.Helper()
 	m := f.core.copyFleet()()
@@ -494,7 +530,8 @@ func (f *fleet) wantTrue() *Matrix {
 			continue
 		}
 		if truth, ok := f.holds(p); !ok {
-			f.t.Errorf("%s in cycles of %s is [%d, %d], and %d in truth", p.From, p.Into, p.Lo_cycles, p.Hi_cycles, truth)
+			f.t.Errorf("%s in cycles of %s is [%d, %d], and %d in truth",
+				p.From, p.Into, p.Lo_cycles, p.Hi_cycles, truth)
 		}
 	}
 	return m

@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// refused is what the core says against a question; "": it does it.
+// refused returns how the core refuses a question, or "" if it does not.
 func (f *fleet) refused(what string, argument any) string {
 	if r, ok := f.ask(what, argument).(*control.Refusal); ok {
 		return r.Code.String() + ": " + r.Text
@@ -20,7 +20,8 @@ func TestAForgottenNodeIsNowhere(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
 	forget := func(name string) string { return f.refused(AskForgetNode, NodeRequest{name}) }
-	if got := forget("n02"); !strings.Contains(got, "not now") || !strings.Contains(got, "stop its client first") {
+	got := forget("n02")
+	if !strings.Contains(got, "not now") || !strings.Contains(got, "stop its client first") {
 		t.Errorf("a node that is there: %q", got)
 	}
 	if got := forget("n99"); !strings.Contains(got, "not found") {
@@ -36,7 +37,7 @@ func TestAForgottenNodeIsNowhere(t *testing.T) {
 		t.Errorf("a node of the run: %q", got)
 	}
 	f.ask(AskStopRun, nil)
-	f.complete() // with a sweep that the node is lost in
+	f.complete() // the node is lost in the sweep after the run
 	f.wantPairs(6)
 	if m := f.wantTrue(); m.Healthy() || !strings.Contains(strings.Join(m.Unhealthy, "\n"), "n02") {
 		t.Errorf("before: %q", m.Unhealthy)
@@ -52,7 +53,8 @@ func TestAForgottenNodeIsNowhere(t *testing.T) {
 		f.wantPairs(3)
 		m := f.wantTrue()
 		if !m.Healthy() || len(m.Nodes) != 3 || len(m.Pairs) != 6 {
-			t.Errorf("restarted %v: %d nodes, %d pairs, unhealthy %q", restarted, len(m.Nodes), len(m.Pairs), m.Unhealthy)
+			t.Errorf("restarted %v: %d nodes, %d pairs, unhealthy %q",
+				restarted, len(m.Nodes), len(m.Pairs), m.Unhealthy)
 		}
 	}
 	f.clients["n02"].state = running // it was only away for long
@@ -66,11 +68,13 @@ func TestAForgottenNodeIsNowhere(t *testing.T) {
 	}
 }
 
-// A node may be forgotten at any moment of a sweep that wanted it.
+// A node may be forgotten at any moment of a sweep that measures it.
 func TestANodeIsForgottenDuringASweep(t *testing.T) {
 	for round := range 7 {
 		f := newFleet(t, testConfig(), names(8)...)
-		f.run(time.Minute, func() bool { return f.core.sweep != nil && f.core.sweep.round == round+1 })
+		f.run(time.Minute, func() bool {
+			return f.core.sweep != nil && f.core.sweep.round == round+1
+		})
 		f.clients["n03"].send(0, &control.Leave{Why: "scrapped"})
 		f.clients["n03"].state = killed
 		f.run(time.Millisecond, nil)
@@ -85,7 +89,7 @@ func TestANodeIsForgottenDuringASweep(t *testing.T) {
 			t.Errorf("unhealthy: %q", m.Unhealthy)
 		}
 	}
-	// Nor does it stay in what a sweep found that has ended.
+	// A forgotten node also disappears from the results of a sweep that has ended.
 	f := newFleet(t, testConfig(), names(8)...)
 	f.run(time.Minute, func() bool { return f.core.sweep != nil && f.core.sweep.round == 2 })
 	f.clients["n03"].state = killed
@@ -101,8 +105,7 @@ func TestANodeIsForgottenDuringASweep(t *testing.T) {
 	}
 }
 
-// A server that dies while it forgets has forgotten when it is back, or has not: it keeps no half
-// of a node.
+// A server that dies while it forgets a node has forgotten all of it after the restart, or nothing.
 func TestAServerThatDiesWhileItForgets(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)

@@ -17,10 +17,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// withstood is what a hostile member does to the rest of a fleet.
+// withstood counts what a hostile member does to the rest of a fleet.
 type withstood struct {
 	untrue  int     // bounds between others that miss the truth
-	starved int     // pairs of others without new trains, of all windows
+	starved int     // pairs of others that got no new trains in a window, over all windows
 	peak_MB float64 // memory of the server's process
 }
 
@@ -53,8 +53,8 @@ func (w withstood) bars() []proof.Bar {
 	}
 }
 
-// hostileMember opens a run of ten nodes, of which the last is hostile from before the run until
-// its files are collected.
+// hostileMember opens a run of ten nodes. The last one is hostile from before the run until its
+// files are collected.
 func hostileMember(t *testing.T, lasts time.Duration) (w withstood) {
 	r := seed.Random(t)
 	const nodes = 10
@@ -131,7 +131,7 @@ func hostileMember(t *testing.T, lasts time.Duration) (w withstood) {
 	return w
 }
 
-// trainsOfOthers returns how many trains there are of each pair, but for those of one node.
+// trainsOfOthers returns the number of trains of each pair without the node but.
 func (f *realFleet) trainsOfOthers(but string) map[[2]string]uint64 {
 	f.t.Helper()
 	var m Matrix
@@ -148,7 +148,7 @@ func (f *realFleet) trainsOfOthers(but string) map[[2]string]uint64 {
 	return trains
 }
 
-// peak_MB is the most memory that the server's process has had.
+// peak_MB returns the greatest amount of memory that the server's process has had.
 func (f *realFleet) peak_MB() float64 {
 	f.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.server.Process.Pid))
@@ -168,7 +168,7 @@ func (f *realFleet) peak_MB() float64 {
 	return 0
 }
 
-// deeds counts what the member did. Whatever it never did was not withstood.
+// deeds counts what the member did. A deed that it never did was not withstood.
 func (f *realFleet) deeds() map[string]int {
 	f.t.Helper()
 	log, err := os.ReadFile(filepath.Join(f.dir, "log-"+f.clients[len(f.clients)-1].job.Node.Name))
@@ -184,7 +184,7 @@ func (f *realFleet) deeds() map[string]int {
 	}
 	for _, d := range hostileDeeds {
 		if did[d.name] == 0 {
-			f.t.Errorf("the member never came to %q", d.name)
+			f.t.Errorf("the member never did %q", d.name)
 		}
 	}
 	return did

@@ -20,12 +20,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// hostileJob makes a client hostile. It knows what all counters show: nobody lies better than who
-// knows the truth.
+// hostileJob makes a client hostile. It knows what all counters show, because the best liar knows
+// the truth.
 type hostileJob struct {
 	Seed    uint64
-	Fleet   []hostilePeer // the last is itself
-	Patient bool          // it also does what keeps a run from its end for minutes
+	Fleet   []hostilePeer // the last one is the client itself
+	Patient bool          // it also does things that delay the end of a run by minutes
 }
 
 type hostilePeer struct {
@@ -33,28 +33,30 @@ type hostilePeer struct {
 	Clocks      []byte
 }
 
-// hostile is a member of the fleet with a key of its own that does whatever it likes.
+// hostile is a member of the fleet that has a key of its own and does whatever it likes.
 type hostile struct {
 	job         job
 	key, server control.Key
-	peers       []hostilePeer // but itself
+	peers       []hostilePeer // without itself
 	truth       map[string]*vnode.Truth
 	link        *control.Client
 	context     *zmq4.Context
 	answerer    *minrtt.Answerer
 
-	// Of the goroutine of the deeds:
+	// These belong to the goroutine that does the deeds.
 	rand     *rand.Rand
 	register control.Register
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // guards what follows
 	epoch  string     // as the server knows it
 	report uint64
 }
 
 func newHostile(j job, key, server control.Key) *hostile {
-	return &hostile{job: j, key: key, server: server, truth: map[string]*vnode.Truth{},
-		rand: rand.New(rand.NewPCG(j.Hostile.Seed, 0)), epoch: j.Node.Epoch}
+	return &hostile{
+		job: j, key: key, server: server, truth: map[string]*vnode.Truth{},
+		rand: rand.New(rand.NewPCG(j.Hostile.Seed, 0)), epoch: j.Node.Epoch,
+	}
 }
 
 // hostileDeeds are done in random order.
@@ -70,12 +72,12 @@ var hostileDeeds = []struct {
 	{"facts", (*hostile).facts},
 	{"snapshots", (*hostile).snapshots},
 	{"asks", (*hostile).asks},
-	{"what nobody asked for", (*hostile).unasked},
+	{"answers to questions that nobody asked", (*hostile).unasked},
 	{"garbage", (*hostile).garbage},
 	{"garbage instead of ZeroMQ", (*hostile).strange},
 	{"connections", (*hostile).connections},
 	{"deafness", (*hostile).deaf},
-	{"a message without end", (*hostile).endless},
+	{"an endless message", (*hostile).endless},
 }
 
 // run does deeds until the process is killed.
@@ -93,10 +95,16 @@ func (h *hostile) run() error {
 		}
 	}
 	n := h.job.Node
-	h.register = control.Register{Name: n.Name, Instance: "hostile", Epoch: n.Epoch, NominalHz: n.NominalHz,
-		QuantumCycles: n.QuantumCycles, CoreSlackCycles: n.CoreSlackCycles, Virtual: true, Machine: "this",
-		Cores: h.job.Cores, Software: "test", ProbeAddress: h.job.Listen.String(), Capabilities: []string{
-			control.CanProbe, control.CanRun, control.CanTable, control.CanFiles, control.CanSnapshot}}
+	h.register = control.Register{
+		Name: n.Name, Instance: "hostile", Epoch: n.Epoch, NominalHz: n.NominalHz,
+		QuantumCycles: n.QuantumCycles, CoreSlackCycles: n.CoreSlackCycles, Virtual: true,
+		Machine: "this", Cores: h.job.Cores, Software: "test",
+		ProbeAddress: h.job.Listen.String(),
+		Capabilities: []string{
+			control.CanProbe, control.CanRun, control.CanTable, control.CanFiles,
+			control.CanSnapshot,
+		},
+	}
 	if err := h.answerProbes(); err != nil {
 		return err
 	}
@@ -104,7 +112,8 @@ func (h *hostile) run() error {
 	if h.context, err = zmq4.NewContext(); err != nil {
 		return err
 	}
-	h.link, err = control.Dial(control.ClientConfig{Server: h.job.Address, Key: &h.key, Public: h.server.Public})
+	config := control.ClientConfig{Server: h.job.Address, Key: &h.key, Public: h.server.Public}
+	h.link, err = control.Dial(config)
 	if err != nil {
 		return err
 	}
@@ -112,7 +121,7 @@ func (h *hostile) run() error {
 	go h.lives()
 	for ; ; h.rest() {
 		for _, i := range h.rand.Perm(len(hostileDeeds)) {
-			h.signUp(h.register) // it may be refused: its share is used up
+			h.signUp(h.register) // this may be refused, when its share is used up
 			d := hostileDeeds[i]
 			err := d.do(h)
 			text, _ := json.Marshal(struct{ Did, Error string }{d.name, fmt.Sprint(err)})
@@ -121,7 +130,7 @@ func (h *hostile) run() error {
 	}
 }
 
-// rest has it lie at its leisure, so that not all that it does is kept from it by its share.
+// rest lies at a slow pace, so that its share does not prevent all that it does.
 func (h *hostile) rest() {
 	h.during(time.Second, func() { h.lies(); time.Sleep(50 * time.Millisecond) })
 }
@@ -136,7 +145,7 @@ func within(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-// signUp registers, and says why not.
+// signUp registers, and returns why it could not.
 func (h *hostile) signUp(r control.Register) error {
 	ctx, cancel := within(2 * time.Second)
 	defer cancel()
@@ -162,7 +171,8 @@ func (h *hostile) lives() {
 	}
 }
 
-// A liar's line is where its counter, or a peer's, is about now: exact to the cycle is no lie.
+// A liar's line says where its counter, or a peer's, is at about this moment. A reading that is
+// exact to the cycle would not be a lie.
 type liarsLine struct {
 	at, reading uint64
 	rate        float64
@@ -180,8 +190,8 @@ func (l liarsLine) interval(back uint64, lie int64, width uint64) control.Interv
 	return control.Interval{Lo: lo, Hi: lo + width}
 }
 
-// trains are such that each may pass for a train: the peer's stamps are true, its own are shifted,
-// run at another rate, or are narrower than they may be.
+// trains makes trains that may each pass for a real one. The peer's stamps are true. Its own are
+// shifted, or run at another rate, or are narrower than they may be.
 func (h *hostile) trains(r *rand.Rand, peer string, trains, exchanges int) (out []control.Train) {
 	own, other := h.line(h.job.Node.Name), h.line(peer)
 	lie := []int64{0, 300, -300, 100_000, -100_000, 1 << 40}[r.IntN(6)]
@@ -210,22 +220,26 @@ func (h *hostile) reportOf(peer hostilePeer, trains []control.Train) *control.Tr
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.report++
-	return &control.Trains{Report: h.report, Peer: peer.Name, PeerEpoch: peer.Epoch, Epoch: h.epoch, Trains: trains}
+	return &control.Trains{
+		Report: h.report, Peer: peer.Name, PeerEpoch: peer.Epoch, Epoch: h.epoch, Trains: trains,
+	}
 }
 
 func (h *hostile) lies() (err error) {
 	for _, p := range h.peers {
-		err = h.send(0, h.reportOf(p, h.trains(h.rand, p.Name, 1+h.rand.IntN(5), 1+h.rand.IntN(20))))
+		trains := h.trains(h.rand, p.Name, 1+h.rand.IntN(5), 1+h.rand.IntN(20))
+		err = h.send(0, h.reportOf(p, trains))
 	}
 	return err
 }
 
-// liesOfNoEnd reports trains with itself, with nobody, and of others with others, as far as a
-// message can say so.
+// liesOfNoEnd reports trains with itself, with an unknown node, and between other nodes, as far as
+// a message can say that.
 func (h *hostile) liesOfNoEnd() (err error) {
 	self := hostilePeer{Name: h.job.Node.Name, Epoch: h.epoch}
 	h.send(0, h.reportOf(self, h.trains(h.rand, self.Name, 3, 10)))
-	h.send(0, h.reportOf(hostilePeer{Name: "nobody", Epoch: "e"}, h.trains(h.rand, self.Name, 3, 10)))
+	nobody := hostilePeer{Name: "nobody", Epoch: "e"}
+	h.send(0, h.reportOf(nobody, h.trains(h.rand, self.Name, 3, 10)))
 	for _, p := range h.peers {
 		of := h.peers[h.rand.IntN(len(h.peers))]
 		m := h.reportOf(p, h.trains(h.rand, p.Name, 3, 10))
@@ -246,12 +260,13 @@ func (h *hostile) liesOfNoEnd() (err error) {
 	return err
 }
 
-// largeReports are as long as reports may be: many trains, one train, and trains far apart.
+// largeReports sends reports as long as they may be: many trains, one train, and trains far apart.
 func (h *hostile) largeReports() (err error) {
 	for range 3 {
 		for _, shape := range [][2]int{{10_000, 9}, {1, 100_000}, {100, 900}} {
 			p := h.peers[h.rand.IntN(len(h.peers))]
-			if e := h.send(0, h.reportOf(p, h.trains(h.rand, p.Name, shape[0], shape[1]))); e != nil {
+			trains := h.trains(h.rand, p.Name, shape[0], shape[1])
+			if e := h.send(0, h.reportOf(p, trains)); e != nil {
 				err = e
 			}
 		}
@@ -269,7 +284,7 @@ func (h *hostile) epochs() (err error) {
 	return err
 }
 
-// names registers as others, and as nobody whom the server knows.
+// names registers under other nodes' names, and under names that the server does not know.
 func (h *hostile) names() (err error) {
 	for i := range 10 {
 		r := h.register
@@ -287,7 +302,7 @@ func (h *hostile) names() (err error) {
 func (h *hostile) facts() (err error) {
 	for i := range 10 {
 		r := h.register
-		bytes := []int{10_000, 10_900, 20_000, 600_000}[i%4] // as JSON, each is six
+		bytes := []int{10_000, 10_900, 20_000, 600_000}[i%4] // each takes six bytes in JSON
 		r.Facts = []byte(`{"x":"` + strings.Repeat(`\u0001`, bytes) + `"}`)
 		if frames, err := control.Encode(&r, 1); err == nil {
 			h.raw(func(s *zmq4.Socket) { sendRaw(s, frames) })
@@ -299,7 +314,8 @@ func (h *hostile) facts() (err error) {
 
 func (h *hostile) snapshots() (err error) {
 	for i := range 2000 {
-		err = h.send(0, &control.Snapshot{Channels: fmt.Sprint(i), Reason: strings.Repeat("x", control.MaxTextBytes)})
+		reason := strings.Repeat("x", control.MaxTextBytes)
+		err = h.send(0, &control.Snapshot{Channels: fmt.Sprint(i), Reason: reason})
 	}
 	return err
 }
@@ -307,24 +323,30 @@ func (h *hostile) snapshots() (err error) {
 func (h *hostile) asks() (err error) {
 	for range 500 {
 		for _, what := range []string{AskNodes, AskAbortRun, AskForgetNode, AskSnapshot} {
-			err = h.send(1, &control.Ask{What: what, Argument: []byte(`"` + strings.Repeat("x", 1000) + `"`)})
+			argument := []byte(`"` + strings.Repeat("x", 1000) + `"`)
+			err = h.send(1, &control.Ask{What: what, Argument: argument})
 		}
 	}
 	return err
 }
 
-// unasked answers what the server may have asked somebody, and gives it orders.
+// unasked sends answers to questions that the server may have asked another node, and gives the
+// server orders.
 func (h *hostile) unasked() (err error) {
 	for range 200 {
 		peer := h.peers[h.rand.IntN(len(h.peers))]
 		for _, m := range []control.Message{
 			&control.Ack{Report: h.rand.Uint64()},
-			&control.ProbeSecrets{Secrets: []control.ProbeSecret{{Number: 1, Bytes: make([]byte, control.SecretBytes)}}},
+			&control.ProbeSecrets{Secrets: []control.ProbeSecret{
+				{Number: 1, Bytes: make([]byte, control.SecretBytes)},
+			}},
 			&control.Done{}, &control.Pong{}, &control.Load{Busy_ppm: 1_000_000},
 			&control.Run{Name: "hostile", Close: true}, &control.Table{Text: []byte("*: null")},
-			&control.RunState{Name: "hostile", Closed: true}, &control.TableState{Generation: 1 << 60},
+			&control.RunState{Name: "hostile", Closed: true},
+			&control.TableState{Generation: 1 << 60},
 			&control.Chunk{Path: "logs/x.cplog", Data: []byte("x")}, &control.Files{Run: "hostile"},
-			&control.Leave{Why: "\x1b[2J"}, &control.Welcome{Server: "x", Heartbeat_ns: 1, Dead_ns: 1},
+			&control.Leave{Why: "\x1b[2J"},
+			&control.Welcome{Server: "x", Heartbeat_ns: 1, Dead_ns: 1},
 			h.reportOf(peer, h.trains(h.rand, peer.Name, 1, 5)),
 		} {
 			if m.Kind() == control.KindLeave && h.rand.IntN(100) > 0 {
@@ -336,7 +358,7 @@ func (h *hostile) unasked() (err error) {
 	return err
 }
 
-// raw is a connection of ZeroMQ's with the key, and nothing of this project.
+// raw calls do with a ZeroMQ connection that uses the key, and nothing of this project.
 func (h *hostile) raw(do func(*zmq4.Socket)) error {
 	s, err := h.context.NewSocket(zmq4.DEALER)
 	if err != nil {
@@ -373,7 +395,7 @@ func (h *hostile) noise(n int) []byte {
 	return b
 }
 
-// garbage is frames without sense, and messages that were damaged.
+// garbage sends frames without meaning, and damaged messages.
 func (h *hostile) garbage() error {
 	return h.raw(func(s *zmq4.Socket) {
 		for range 500 {
@@ -399,7 +421,7 @@ func (h *hostile) garbage() error {
 	})
 }
 
-// strange is TCP connections that speak no ZeroMQ, or stop doing so after its greeting.
+// strange opens TCP connections that do not speak ZeroMQ, or stop doing so after its greeting.
 func (h *hostile) strange() error {
 	for i := range 50 {
 		c, err := net.DialTimeout("tcp", h.job.Address, time.Second)
@@ -408,7 +430,8 @@ func (h *hostile) strange() error {
 		}
 		c.SetDeadline(time.Now().Add(50 * time.Millisecond))
 		if i%2 == 0 {
-			c.Write([]byte("\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00CURVE" + strings.Repeat("\x00", 47)))
+			greeting := "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00CURVE"
+			c.Write([]byte(greeting + strings.Repeat("\x00", 47)))
 		}
 		c.Write(h.noise(100_000))
 		c.Close()
@@ -416,7 +439,7 @@ func (h *hostile) strange() error {
 	return nil
 }
 
-// connections are many at once, each with the beginning of a large message on its way.
+// connections opens many connections at once, and begins a large message on each.
 func (h *hostile) connections() error {
 	var all []*zmq4.Socket
 	defer func() {
@@ -448,7 +471,7 @@ func (h *hostile) connections() error {
 	return nil
 }
 
-// deaf has the server answer without end, and reads nothing.
+// deaf makes the server answer without end, and reads nothing.
 func (h *hostile) deaf() error {
 	return h.raw(func(s *zmq4.Socket) {
 		h.during(500*time.Millisecond, func() {
@@ -459,7 +482,7 @@ func (h *hostile) deaf() error {
 	})
 }
 
-// endless is a message of 256 MB, of which the end does not come.
+// endless sends 256 MB of a message and not its end.
 func (h *hostile) endless() error {
 	return h.raw(func(s *zmq4.Socket) {
 		frame := make([]byte, 1<<20)
@@ -471,7 +494,7 @@ func (h *hostile) endless() error {
 	})
 }
 
-// answers does what the server orders, in its own way.
+// answers carries out the server's orders in its own way.
 func (h *hostile) answers() {
 	r := rand.New(rand.NewPCG(h.job.Hostile.Seed, 1))
 	data := make([]byte, 3<<20)
@@ -482,7 +505,7 @@ func (h *hostile) answers() {
 		}
 		var answer control.Message
 		switch m := in.Message.(type) {
-		case *control.ProbeSecrets: // or nobody would probe it
+		case *control.ProbeSecrets: // otherwise nobody would probe it
 			var secrets []minrtt.Secret
 			for _, s := range m.Secrets {
 				secrets = append(secrets, minrtt.Secret{Number: s.Number, Bytes: [32]byte(s.Bytes)})
@@ -514,7 +537,9 @@ func (h *hostile) answers() {
 		case *control.Snapshot:
 			answer = &control.SnapshotState{Error: strings.Repeat("x", control.MaxTextBytes)}
 		case *control.Probing, *control.Table, *control.LoadRequest:
-			answer = []control.Message{&control.Done{}, &control.Pong{}, control.Refuse(control.Failed, "no")}[r.IntN(3)]
+			answer = []control.Message{
+				&control.Done{}, &control.Pong{}, control.Refuse(control.Failed, "no"),
+			}[r.IntN(3)]
 		default:
 			continue
 		}
@@ -524,19 +549,24 @@ func (h *hostile) answers() {
 	}
 }
 
-// list names more files than there are, or files without end.
+// list lists more files than there are, or endless files.
 func (h *hostile) list(r *rand.Rand, run string) control.Message {
 	m := &control.Files{Run: run, More: true}
 	switch r.IntN(4) {
 	case 0:
 		for i := range 30_000 {
-			m.Files = append(m.Files, control.File{Path: fmt.Sprintf("logs/%d.cplog", i), Bytes: 1 << 50})
+			path := fmt.Sprintf("logs/%d.cplog", i)
+			m.Files = append(m.Files, control.File{Path: path, Bytes: 1 << 50})
 		}
 	case 1:
-		m.Files = []control.File{{Path: "logs/x.cplog", Bytes: 1 << 62}, {Path: "logs/y.cplog", Bytes: 1 << 62}}
+		m.Files = []control.File{
+			{Path: "logs/x.cplog", Bytes: 1 << 62}, {Path: "logs/y.cplog", Bytes: 1 << 62},
+		}
 	case 2:
-		m.Files = []control.File{{Path: "logs/x.cplog", Bytes: 64 << 20}, {Path: "truth.json", Bytes: 64 << 20},
-			{Path: "x.ntp", Bytes: 64 << 20}, {Path: "nothing", Bytes: 1 << 20}}
+		m.Files = []control.File{
+			{Path: "logs/x.cplog", Bytes: 64 << 20}, {Path: "truth.json", Bytes: 64 << 20},
+			{Path: "x.ntp", Bytes: 64 << 20}, {Path: "nothing", Bytes: 1 << 20},
+		}
 	case 3:
 		if !h.job.Hostile.Patient {
 			return &control.Done{}
@@ -546,7 +576,7 @@ func (h *hostile) list(r *rand.Rand, run string) control.Message {
 	return m
 }
 
-// answerProbes answers others' probes with stamps that lie now and then.
+// answerProbes answers other nodes' probes with stamps that are sometimes false.
 func (h *hostile) answerProbes() error {
 	clocks, err := vnode.ParseConfig(h.job.Clocks)
 	if err != nil {
@@ -556,7 +586,8 @@ func (h *hostile) answerProbes() error {
 	if err != nil {
 		return err
 	}
-	clock, err := virtual.Clock(clocks, minrtt.SystemClock(asm.Counter, notice, func() (uint32, error) { return 1, nil }))
+	system := minrtt.SystemClock(asm.Counter, notice, func() (uint32, error) { return 1, nil })
+	clock, err := virtual.Clock(clocks, system)
 	if err != nil {
 		return err
 	}

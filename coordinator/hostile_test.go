@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// openRun begins a run and waits until it is open.
+// openRun starts a run and waits until it is open.
 func (f *fleet) openRun(name string) {
 	f.t.Helper()
 	answered[RunStatus](f.t, f.ask(AskStartRun, RunRequest{Name: name}))
@@ -34,8 +34,8 @@ func (f *fleet) readRun() *runs.Directory {
 	return dir
 }
 
-// A node whose counter breaks off without end, and that says so, costs the run what is measured
-// with it and nothing else.
+// A node's counter is interrupted without end, and the node says so. That costs the run the trains
+// with this node and nothing else.
 func TestANodeOfManyEpochsLeavesTheRunWhole(t *testing.T) {
 	config := testConfig()
 	config.Budget = 30
@@ -50,17 +50,21 @@ func TestANodeOfManyEpochsLeavesTheRunWhole(t *testing.T) {
 		f.run(time.Second, nil)
 		c.report++
 		train, _ := c.train(f.clients["n00"], 5)
-		c.send(0, &control.Trains{Report: c.report, Peer: "n00", PeerEpoch: "e1", Epoch: c.register.Epoch, Trains: []control.Train{train}})
+		c.send(0, &control.Trains{
+			Report: c.report, Peer: "n00", PeerEpoch: "e1", Epoch: c.register.Epoch,
+			Trains: []control.Train{train},
+		})
 		f.run(time.Second, nil)
 	}
 	if err := f.core.save(); err != nil {
-		t.Errorf("what is measured is not written down: %v", err)
+		t.Errorf("the measurements are not on disk: %v", err)
 	}
 	f.ask(AskStopRun, nil)
 	f.complete()
 	dir := f.readRun()
 	n, _ := dir.Run.Node("n02")
-	if len(n.Earlier) > maxEpochs || !strings.Contains(fmt.Sprint(dir.Run.Missing), "interrupted more than 64 times") {
+	missing := fmt.Sprint(dir.Run.Missing)
+	if len(n.Earlier) > maxEpochs || !strings.Contains(missing, "interrupted more than 64 times") {
 		t.Errorf("the node has %d epochs, missing is %.300v", len(n.Earlier), dir.Run.Missing)
 	}
 	pairs, _ := dir.Relations()
@@ -69,11 +73,11 @@ func TestANodeOfManyEpochsLeavesTheRunWhole(t *testing.T) {
 		honest = honest || p.A.Name == "n00" && p.B.Name == "n01" && p.Trains() > 100
 	}
 	if !honest {
-		t.Error("what the others measured is not there")
+		t.Error("the others' measurements are missing")
 	}
 }
 
-// Nor does one that has no end of what is missing.
+// A node that reports an endless list of missing things does not damage the run.
 func TestANodeThatMissesEverythingLeavesTheRunReadable(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)
@@ -97,7 +101,7 @@ func TestANodeThatMissesEverythingLeavesTheRunReadable(t *testing.T) {
 	}
 }
 
-// A node that has no end of a file, byte by byte, does not hold a run up for ever.
+// A node that sends an endless file byte by byte does not hold up a run for ever.
 func TestAFileWithoutEndDoesNotHoldUpTheRun(t *testing.T) {
 	f, of, _ := opened(t)
 	trickle := 0
@@ -117,17 +121,21 @@ func TestAFileWithoutEndDoesNotHoldUpTheRun(t *testing.T) {
 	if !f.run(10*time.Minute, func() bool { return f.core.run == nil }) {
 		t.Fatalf("after ten minutes the run is %s", f.phase())
 	}
-	if missing := fmt.Sprint(f.readRun().Run.Missing); !strings.Contains(missing, "bytes of \"logs/x.cplog\" in 1m") || trickle < 10 {
+	missing := fmt.Sprint(f.readRun().Run.Missing)
+	if !strings.Contains(missing, "bytes of \"logs/x.cplog\" in 1m") || trickle < 10 {
 		t.Errorf("%d chunks, missing %s", trickle, missing)
 	}
 }
 
-// A run can be ended in each of its phases, and the next one begun.
+// A run can be aborted in each of its phases, and then the next one can begin.
 func TestARunIsAborted(t *testing.T) {
-	if got := newFleet(t, testConfig(), names(2)...).refused(AskAbortRun, nil); !strings.Contains(got, "no run is under way") {
+	got := newFleet(t, testConfig(), names(2)...).refused(AskAbortRun, nil)
+	if !strings.Contains(got, "no run is under way") {
 		t.Errorf("without a run: %q", got)
 	}
-	for _, phase := range []Phase{PhaseBefore, PhaseOpening, PhaseOpen, PhaseClosing, PhaseAfter, PhaseCollecting} {
+	for _, phase := range []Phase{
+		PhaseBefore, PhaseOpening, PhaseOpen, PhaseClosing, PhaseAfter, PhaseCollecting,
+	} {
 		for _, restarted := range []bool{false, true} {
 			config := testConfig()
 			config.Budget = 100
@@ -141,7 +149,7 @@ func TestARunIsAborted(t *testing.T) {
 				return f.phase() == phase
 			}
 			if !f.run(time.Minute, reaches) {
-				t.Fatalf("%s is not reached, but %s", phase, f.phase())
+				t.Fatalf("the run does not reach %q, it is %s", phase, f.phase())
 			}
 			if restarted {
 				f.restart()
@@ -151,13 +159,15 @@ func TestARunIsAborted(t *testing.T) {
 				t.Fatalf("%s: %+v", phase, status)
 			}
 			dir := f.readRun()
-			if missing := fmt.Sprint(dir.Run.Missing); !strings.Contains(missing, "the run was aborted") || dir.Run.Ended.IsZero() {
+			missing := fmt.Sprint(dir.Run.Missing)
+			if !strings.Contains(missing, "the run was aborted") || dir.Run.Ended.IsZero() {
 				t.Errorf("%s: ended %v, missing %s", phase, dir.Run.Ended, missing)
 			}
-			f.run(20*time.Second, nil) // whatever was under way for it comes to nothing
+			f.run(20*time.Second, nil) // what was under way for the run has no effect
 			for _, c := range f.clients {
 				if c.probing != nil || !restarted && c.register.OpenRun != "" {
-					t.Errorf("%s: %s probes on, or has run %q open", phase, c.register.Name, c.register.OpenRun)
+					t.Errorf("%s: %s still probes, or has run %q open",
+						phase, c.register.Name, c.register.OpenRun)
 				}
 			}
 			f.openRun("next")
@@ -170,19 +180,20 @@ func TestARunIsAborted(t *testing.T) {
 	}
 }
 
-// Files that are being put into a run when it is aborted are put into it first, and none after
-// them.
+// When a run is aborted, the files that are being put into it are put into it first, and no others.
 func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
 	f, _, _ := opened(t)
 	var then []func()
-	f.core.background = func(work func() error, done func(error)) { then = append(then, func() { done(work()) }) }
+	f.core.background = func(work func() error, done func(error)) {
+		then = append(then, func() { done(work()) })
+	}
 	f.ask(AskStopRun, nil)
 	if !f.run(time.Minute, func() bool { return len(then) > 0 }) {
 		t.Fatal(f.phase())
 	}
 	f.ask(AskAbortRun, nil)
 	if f.core.run == nil {
-		t.Fatal("the run is complete while a file is put into it")
+		t.Fatal("the run is complete while a file is being put into it")
 	}
 	for len(then) > 0 {
 		do := then[0]
@@ -197,8 +208,7 @@ func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
 	f.readRun()
 }
 
-// Names without end are refused, and thousands of nodes that nobody has measured yet are told of in
-// no time.
+// Endless new names are refused. Thousands of nodes without a train do not make the matrix slow.
 func TestNodesWithoutEnd(t *testing.T) {
 	f := newFleet(t, testConfig())
 	f.core.config.Settle = time.Hour
@@ -211,15 +221,17 @@ func TestNodesWithoutEnd(t *testing.T) {
 		t.Errorf("%d nodes are known", n)
 	}
 	m := f.core.copyFleet()()
-	if len(m.Pairs) != 2*maxNeverMeasured || !strings.Contains(m.Unhealthy[0], "12501500 more pairs were never measured") {
-		t.Errorf("%d pairs are told of, unhealthy %.200q", len(m.Pairs), m.Unhealthy)
+	if len(m.Pairs) != 2*maxNeverMeasured ||
+		!strings.Contains(m.Unhealthy[0], "12501500 more pairs were never measured") {
+		t.Errorf("%d pairs are listed, unhealthy %.200q", len(m.Pairs), m.Unhealthy)
 	}
-	if got := f.refused(AskForgetNode, NodeRequest{"n0000"}); !strings.Contains(got, "stop its client") {
+	got := f.refused(AskForgetNode, NodeRequest{"n0000"})
+	if !strings.Contains(got, "stop its client") {
 		t.Error(got)
 	}
 }
 
-// A server's clock that is set back while a run is open leaves the run an end.
+// If the server's clock is set back during a run, the run still gets an end.
 func TestAClockThatIsSetBackLeavesTheRunAnEnd(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)

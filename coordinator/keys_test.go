@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A key is one node, and a node's name is its key's, whoever is there and whoever is not.
+// A key is one node. A node has the name of its key, whether or not other nodes are there.
 func TestAKeyIsOneNode(t *testing.T) {
 	f := newFleet(t, testConfig())
 	keyOf := func(name, public string) control.Key {
@@ -22,8 +22,10 @@ func TestAKeyIsOneNode(t *testing.T) {
 	}
 	wantRefused := func(c *fakeClient, code control.Code, text string) {
 		t.Helper()
-		if len(c.refused) != 1 || c.refused[0].Code != code || !strings.Contains(c.refused[0].Text, text) || !f.forgotten[c.peer] {
-			t.Errorf("%s with the key of %s is refused with %+v, want %s: %s", c.register.Name, c.key.Name, c.refused, code, text)
+		if len(c.refused) != 1 || c.refused[0].Code != code ||
+			!strings.Contains(c.refused[0].Text, text) || !f.forgotten[c.peer] {
+			t.Errorf("%s with the key of %s is refused with %+v, want %s: %s",
+				c.register.Name, c.key.Name, c.refused, code, text)
 		}
 		c.state = killed
 	}
@@ -33,7 +35,7 @@ func TestAKeyIsOneNode(t *testing.T) {
 	}
 	wantRefused(come("a", keyOf("a", "key 3")), control.NameTaken, "another key of that name")
 	stolen := come("a", keyOf("a", "key 3"))
-	stolen.refused, stolen.register.Instance = nil, a.register.Instance // which is no secret
+	stolen.refused, stolen.register.Instance = nil, a.register.Instance // an instance is not secret
 	stolen.connect()
 	f.run(100*time.Millisecond, nil)
 	wantRefused(stolen, control.NameTaken, "another key of that name")
@@ -48,15 +50,19 @@ func TestAKeyIsOneNode(t *testing.T) {
 			f.run(time.Second, nil)
 		}
 		was := f.core.nodes["a"]
-		wantRefused(come("a", keyOf("b", "key 2")), control.NotAllowed, `key of "b" registers as node "a"`)
-		wantRefused(come("c", keyOf("b", "key 2")), control.NotAllowed, `key of "b" registers as node "c"`)
-		wantRefused(come("c", keyOf("c", "key 2")), control.NotAllowed, `with the key of node "b"`) // its file was given another name
-		wantRefused(come("c", keyOf("c", "key 1")), control.NotAllowed, `with the key of node "a"`)
+		notAllowed := func(name string, key control.Key, text string) {
+			t.Helper()
+			wantRefused(come(name, key), control.NotAllowed, text)
+		}
+		notAllowed("a", keyOf("b", "key 2"), `key of "b" registers as node "a"`)
+		notAllowed("c", keyOf("b", "key 2"), `key of "b" registers as node "c"`)
+		notAllowed("c", keyOf("c", "key 2"), `with the key of node "b"`) // its file was renamed
+		notAllowed("c", keyOf("c", "key 1"), `with the key of node "a"`)
 		if f.core.nodes["a"] != was || f.core.nodes["c"] != nil || !f.core.nodes["b"].alive() {
 			t.Errorf("nodes are %+v", f.core.nodes)
 		}
 	}
-	come("a", keyOf("a", "key 4")) // a new key of its name, as the server's keeper wants it
+	come("a", keyOf("a", "key 4")) // the administrator gave it a new key
 	if n := f.core.nodes["a"]; !n.alive() || n.key != "key 4" {
 		t.Errorf("node is %+v", n)
 	}

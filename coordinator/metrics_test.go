@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// listening is a server that does not run yet.
+// listening returns a server that does not run yet.
 func listening(t *testing.T) (*Server, *control.Server) {
 	t.Helper()
 	store, err := OpenStore(t.TempDir(), t.TempDir())
@@ -31,7 +31,7 @@ func listening(t *testing.T) (*Server, *control.Server) {
 	return s, link
 }
 
-// Who scrapes a server while it ends is not left waiting for a matrix that nobody evaluates any more.
+// A scraper that asks a server while it ends does not wait for a matrix that is never evaluated.
 func TestMatrixEndsWithTheServer(t *testing.T) {
 	s, _ := listening(t)
 	begun := make(chan struct{})
@@ -52,11 +52,11 @@ func TestMatrixEndsWithTheServer(t *testing.T) {
 			t.Errorf("a matrix of a server that ended: %+v", m)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("the matrix is waited for")
+		t.Fatal("Matrix still waits")
 	}
 }
 
-// A server is registered with its metrics before it runs.
+// A server's metrics are registered before it runs.
 func TestMetricsAreGatheredFromARunningServer(t *testing.T) {
 	s, link := listening(t)
 	registry := prometheus.NewRegistry()
@@ -93,7 +93,9 @@ func TestMetricsAreGatheredFromARunningServer(t *testing.T) {
 			}
 		}
 	}
-	if len(refused) != len(control.Reasons) || refused[string(control.ReasonUnregistered)] != 1 || refused[string(control.ReasonKey)] != 0 {
+	if len(refused) != len(control.Reasons) ||
+		refused[string(control.ReasonUnregistered)] != 1 ||
+		refused[string(control.ReasonKey)] != 0 {
 		t.Errorf("refused: %v", refused)
 	}
 	cancel()

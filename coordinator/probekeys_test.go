@@ -9,12 +9,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// fakeAnswerer is what a fake client's answerer accepts, as minrtt's does it.
+// fakeAnswerer accepts keys for a fake client as minrtt's answerer does.
 type fakeAnswerer struct {
 	f       *fleet
 	secrets map[uint64]minrtt.Secret
-	ends    map[uint64]time.Duration // of those that are no longer named
-	named   int                      // secrets that it was told of, ever
+	ends    map[uint64]time.Duration // of secrets that are no longer named
+	named   int                      // secrets that it was ever told
 }
 
 func (a *fakeAnswerer) accept(m *control.ProbeSecrets) {
@@ -32,15 +32,15 @@ func (a *fakeAnswerer) accept(m *control.ProbeSecrets) {
 	}
 }
 
-// answers says whether a probe under a key is answered now.
+// answers says whether a probe with this key is answered now.
 func (a *fakeAnswerer) answers(key minrtt.Key) bool {
 	s, known := a.secrets[key.Secret]
 	end, ends := a.ends[key.Secret]
 	return known && s.Key(key.Prober) == key && (!ends || a.f.time <= end)
 }
 
-// answered says whether a client gets answers from another one under the key of an order, and notes
-// whose the key is.
+// answered says whether a client gets answers from another one with the key of an order, and notes
+// who has the key.
 func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	key, err := minrtt.DecodeKey(encoded)
 	if err != nil {
@@ -59,16 +59,18 @@ func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	return true
 }
 
-// wantKeys wants each key to be held by one prober alone, and how many trains were not answered for
-// want of a key.
+// wantKeys requires that each key has only one prober, and checks how many trains got no answer
+// because of their key.
 func (f *fleet) wantKeys(unanswered int) {
 	f.t.Helper()
 	if f.unanswered != unanswered {
-		f.t.Errorf("%d trains had a key that the other node does not take, want %d", f.unanswered, unanswered)
+		f.t.Errorf("%d trains had a key that the other node does not accept, want %d",
+			f.unanswered, unanswered)
 	}
 	for key, holders := range f.holders {
 		if len(holders) != 1 {
-			f.t.Errorf("key %d of secret %d is held by %d nodes", key.Prober, key.Secret, len(holders))
+			f.t.Errorf("key %d of secret %d is held by %d nodes",
+				key.Prober, key.Secret, len(holders))
 		}
 	}
 }
@@ -81,8 +83,8 @@ func (f *fleet) wantOpen() {
 	}
 }
 
-// Each pair has keys of its own in each direction, which are new every now and then, and no train
-// is lost by that.
+// Each pair has its own key in each direction. The keys change now and then, and no train is lost
+// by that.
 func TestKeysArePerPairAndRotate(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
@@ -105,8 +107,8 @@ func TestKeysArePerPairAndRotate(t *testing.T) {
 	f.ask(AskStopRun, nil)
 	f.complete()
 	f.wantKeys(0)
-	// Neither does a server that is started again give one key to two: it knows the nodes, and no
-	// number of theirs.
+	// A restarted server does not give one key to two nodes either. It knows the nodes, but not
+	// their numbers.
 	f.restart()
 	f.core.last = nil
 	clear(f.holders)
@@ -115,8 +117,7 @@ func TestKeysArePerPairAndRotate(t *testing.T) {
 	f.wantKeys(0)
 }
 
-// A prober that is slow to hear of new keys loses no train: those that it has are good for as long
-// again.
+// A prober that gets its new keys late loses no train. Its old keys stay valid for as long again.
 func TestAProberThatHearsLateOfNewKeysLosesNoTrain(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -134,7 +135,7 @@ func TestAProberThatHearsLateOfNewKeysLosesNoTrain(t *testing.T) {
 	f.wantKeys(0)
 }
 
-// A node that is slow to take its new secret is probed under the one before until it has.
+// A node that takes its new secret late is probed with the previous one until then.
 func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -155,7 +156,8 @@ func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
 	f.wantKeys(0)
 }
 
-// Who registers again and again, each time as another process, gets no pile of keys for each node.
+// A node that registers again and again, each time as a new process, does not get many keys for
+// each node.
 func TestANodeThatComesAgainAndAgainHasFewKeys(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)
@@ -172,21 +174,22 @@ func TestANodeThatComesAgainAndAgainHasFewKeys(t *testing.T) {
 	}
 }
 
-// revoke is what the link says when a client's key is taken off the list.
+// revoke tells the core what the link says when a client's key is taken off the list.
 func (f *fleet) revoke(c *fakeClient) {
 	key := control.Key{Name: c.register.Name}
 	f.core.handle(control.Incoming{Peer: c.peer, Key: key, Revoked: true})
 	f.core.handle(control.Incoming{Key: key, Revoked: true})
 }
 
-// Whose key is taken off the list gets no answer from anybody within seconds, whatever it was
-// given, and no other node loses a train by that; nor one that was away at that moment later.
+// When a node's key is taken off the list, no node answers it within seconds, whatever keys it was
+// given. No other node loses a train by that. A node that was away at that moment does not answer
+// it later.
 func TestARevokedNodeGetsNoAnswers(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
 	f.core.config.Budget = 7
 	f.wantOpen()
-	f.run(secretLife+time.Minute, nil) // so that two secrets of each are in force
+	f.run(secretLife+time.Minute, nil) // so that two secrets of each node are valid
 	away := f.clients["n03"]
 	away.cut = true
 	f.run(f.config.Dead+time.Second, nil)
@@ -215,7 +218,8 @@ func TestARevokedNodeGetsNoAnswers(t *testing.T) {
 	away.beat()
 	f.run(5*time.Second, nil)
 	if n := answers(); !f.core.nodes["n03"].alive() || n > 0 {
-		t.Errorf("the node that was away is %v there, and %d keys are good", f.core.nodes["n03"].alive(), n)
+		t.Errorf("the node that was away is %v there, and %d keys are valid",
+			f.core.nodes["n03"].alive(), n)
 	}
 	f.wantKeys(0)
 }

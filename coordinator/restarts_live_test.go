@@ -40,8 +40,8 @@ func TestBarRestarts(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// liveRestarts opens a run of four virtual nodes in namespaces. It kills clients and the server and
-// cuts probing off in its middle. Then it asks the finished run for as many bounds as it is told to.
+// liveRestarts opens a run of four virtual nodes in namespaces. During the run it kills clients and
+// the server, and cuts nodes off. Then it asks the finished run for a number of bounds.
 func liveRestarts(t *testing.T, restarts, queries int) (h heldRun) {
 	r := seed.Random(t)
 	const nodes = 4
@@ -71,7 +71,7 @@ func liveRestarts(t *testing.T, restarts, queries int) (h heldRun) {
 			f.heal(i)
 		}
 		f.wait()
-		// Clients send again what a server that died had not acknowledged.
+		// Clients send again what a server that died did not acknowledge.
 		f.until("the run has the trains that it had", func() bool {
 			f.question(AskRun, nil, &status)
 			return status.Trains >= before
@@ -105,7 +105,7 @@ func liveRestarts(t *testing.T, restarts, queries int) (h heldRun) {
 	return h
 }
 
-// moreTrains waits until the run has some trains more.
+// moreTrains waits until the run has some more trains.
 func (f *realFleet) moreTrains(status *RunStatus) {
 	f.t.Helper()
 	f.question(AskRun, nil, status)
@@ -116,7 +116,7 @@ func (f *realFleet) moreTrains(status *RunStatus) {
 	})
 }
 
-// outsideLive asks for bounds at random instants of a run and counts those that miss the truth.
+// outsideLive asks for bounds at random instants of a run, and counts those that miss the truth.
 func (f *realFleet) outsideLive(
 	r *rand.Rand, p *tscratio.Pair, begun, ended uint64, queries int,
 ) (outside int) {

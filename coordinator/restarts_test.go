@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// startAgain ends the client's process and starts another one, which measures its counter anew.
+// startAgain ends the client's process and starts a new one, which measures its counter again.
 func (c *fakeClient) startAgain() {
 	f := c.f
 	c.state = killed
@@ -27,10 +27,10 @@ func (c *fakeClient) startAgain() {
 	c.connect()
 }
 
-// acknowledged is what the server said that it keeps, as pairs of which nothing was pruned.
+// acknowledged holds what the server said that it keeps, as pairs that were never pruned.
 type acknowledged map[pairKey]*tscratio.Pair
 
-// add takes in a report, of a node described as widely as any process did.
+// add takes in a report. It describes each node as widely as any process of it did.
 func (all acknowledged) add(t *testing.T, by *fakeClient, m *control.Trains) {
 	a, b, starter := by.register.Name, m.Peer, tscratio.StartedByA
 	key := pairKey{a, b, m.Epoch, m.PeerEpoch}
@@ -41,9 +41,11 @@ func (all acknowledged) add(t *testing.T, by *fakeClient, m *control.Trains) {
 	if p == nil {
 		wide := tscratio.Node{NominalHz: 2.6e9, QuantumCycles: 3, CoreSlackCycles: 89}
 		nodes := [2]tscratio.Node{wide, wide}
-		nodes[0].Name, nodes[0].Epoch, nodes[1].Name, nodes[1].Epoch = key.a, key.epochA, key.b, key.epochB
+		nodes[0].Name, nodes[0].Epoch = key.a, key.epochA
+		nodes[1].Name, nodes[1].Epoch = key.b, key.epochB
 		var err error
-		if p, err = tscratio.NewPair(nodes[0], nodes[1], tscratio.DefaultAssumptions()); err != nil {
+		p, err = tscratio.NewPair(nodes[0], nodes[1], tscratio.DefaultAssumptions())
+		if err != nil {
 			t.Fatal(err)
 		}
 		all[key] = p
@@ -55,7 +57,7 @@ func (all acknowledged) add(t *testing.T, by *fakeClient, m *control.Trains) {
 	}
 }
 
-// kept names a train by what pruning leaves of it.
+// kept identifies a train by what pruning leaves of it.
 type kept struct {
 	by        tscratio.Starter
 	best      tscratio.Exchange
@@ -72,9 +74,9 @@ func trainsOf(p *tscratio.Pair) (all map[kept]int) {
 	return all
 }
 
-// heldRun is a finished run, held against what was acknowledged while it was open.
+// heldRun is the result of comparing a finished run with what was acknowledged while it was open.
 type heldRun struct {
-	trains, lost     int // a train is lost without the constraints that no other of it implies
+	trains, lost     int // a train is lost if a constraint is missing that no other of it implies
 	queries, outside int // bounds asked for, and those that miss the truth
 }
 
@@ -113,7 +115,7 @@ func (f *fleet) hold(dir *runs.Directory, all acknowledged, perPair int) (h held
 		there := trainsOf(got)
 		for train := range trainsOf(want) {
 			h.trains++
-			if there[train] < 2 { // the tightest one of either kind is never pruned
+			if there[train] < 2 { // the tightest one of each kind is never pruned
 				h.lost++
 			}
 		}
@@ -141,7 +143,7 @@ func (f *fleet) outside(key pairKey, p *tscratio.Pair, queries int) (outside int
 		}
 		// y may be before the beginning.
 		truth := a.offset + uint64(int64(float64(int64(y-b.offset))/b.rate*a.rate))
-		const slop = 8 // the float64 between a count and a time
+		const slop = 8 // rounding in float64 between a count and a time
 		if truth+slop < at.Lo || truth > at.Hi+slop {
 			outside++
 			f.t.Logf("%v: reading %d is %v, and %d in truth", key, y, at, truth)
@@ -150,13 +152,13 @@ func (f *fleet) outside(key pairKey, p *tscratio.Pair, queries int) (outside int
 	return outside
 }
 
-// Clients and the server are started again in the middle of an open run, at random: what was
-// acknowledged is in the finished run.
+// Clients and the server are restarted at random during an open run. What was acknowledged is in
+// the finished run.
 func TestARunKeepsItsConstraintsOverRestarts(t *testing.T) {
 	simulatedRestarts(t, 1000).want(t)
 }
 
-// simulatedRestarts is a run in memory, whose clients and server are started again at random. It
+// simulatedRestarts makes a run in memory, whose clients and server are restarted at random. It
 // asks for perPair bounds of each of its pairs.
 func simulatedRestarts(t *testing.T, perPair int) heldRun {
 	t.Helper()
@@ -182,7 +184,7 @@ func simulatedRestarts(t *testing.T, perPair int) heldRun {
 			f.clients[names(4)[f.r.IntN(4)]].startAgain()
 		}
 	}
-	f.clients["n01"].startAgain() // at least one of each
+	f.clients["n01"].startAgain() // at least one restart of each kind
 	f.restart()
 	f.run(20*time.Second, nil)
 	f.ask(AskStopRun, nil)
@@ -198,8 +200,8 @@ func simulatedRestarts(t *testing.T, perPair int) heldRun {
 	return f.hold(dir, all, perPair)
 }
 
-// Each process measures its counter anew. In one epoch it is one counter all the same, and the
-// widest that was said of it holds for what came before and comes after, also in the run.
+// Each process measures its counter again. In one epoch it is one counter all the same. The widest
+// description holds for earlier and later trains, also in the run.
 func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300
@@ -214,7 +216,8 @@ func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	c := f.clients["n01"]
 	for _, slack := range []uint64{400, 20} {
 		c.startAgain()
-		c.register.NominalHz, c.register.CoreSlackCycles, c.register.QuantumCycles = 2.6e9+7, slack, 1
+		r := &c.register
+		r.NominalHz, r.CoreSlackCycles, r.QuantumCycles = 2.6e9+7, slack, 1
 		c.connect()
 		f.run(5*time.Second, nil)
 	}
@@ -247,7 +250,8 @@ func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	for _, p := range pairs {
 		trains += p.Trains()
 		for _, n := range []tscratio.Node{p.A, p.B} {
-			if want := map[bool]uint64{true: 400, false: 50}[n.Name == "n01"]; n.CoreSlackCycles != want || n.NominalHz != 2.6e9 {
+			want := map[bool]uint64{true: 400, false: 50}[n.Name == "n01"]
+			if n.CoreSlackCycles != want || n.NominalHz != 2.6e9 {
 				t.Errorf("%s with %s has %+v", p.A.Name, p.B.Name, n)
 			}
 		}
@@ -268,8 +272,8 @@ func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	}
 }
 
-// A server that dies between two of its files has not noted a report as taken in whose trains it
-// has not written.
+// If a server dies between two of its files, it has not noted a report whose trains are not on
+// disk.
 func TestAServerThatDiesWhileItWritesLosesNoReport(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300
@@ -305,8 +309,8 @@ func TestAServerThatDiesWhileItWritesLosesNoReport(t *testing.T) {
 	f.hold(dir, all, 1000).want(t)
 }
 
-// A server that dies while it writes has written of some pairs how wide a counter is, and of others
-// not.
+// A server that dies while it writes has written a counter's new description to only some of the
+// pairs.
 func TestWhatIsKnownOfACounterIsTheSameInAllPairs(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A node that has the server work without end is let go, and the others are measured on. It may
-// come back, and what it reported is not lost.
+// A node that gives the server endless work is sent away, and the others are still measured. It may
+// come back, and its reports are not lost.
 func TestANodeHasItsShareOfTheServer(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
@@ -21,7 +21,10 @@ func TestANodeHasItsShareOfTheServer(t *testing.T) {
 			c.report++
 			reports++
 			train, _ := c.train(f.clients["n01"], 5)
-			m := &control.Trains{Report: c.report, Peer: "n01", PeerEpoch: "e1", Epoch: "e1", Trains: []control.Train{train}}
+			m := &control.Trains{
+				Report: c.report, Peer: "n01", PeerEpoch: "e1", Epoch: "e1",
+				Trains: []control.Train{train},
+			}
 			c.unacked = append(c.unacked, m)
 			c.send(0, m)
 			f.run(time.Millisecond, nil)
@@ -29,16 +32,18 @@ func TestANodeHasItsShareOfTheServer(t *testing.T) {
 		return reports
 	}
 	if n := flood(); n < 200 || n > 210 {
-		t.Errorf("it is let go after %d reports of %v", n, takes)
+		t.Errorf("it is sent away after %d reports of %v", n, takes)
 	}
-	if left := f.core.nodes["n00"].left; !strings.Contains(left, "more of the server's time than its share") {
+	left := f.core.nodes["n00"].left
+	if !strings.Contains(left, "more of the server's time than its share") {
 		t.Errorf("it is gone: %q", left)
 	}
 	takes = time.Millisecond
 	c.refused = nil
 	c.connect()
 	f.run(100*time.Millisecond, nil)
-	if len(c.refused) == 0 || c.refused[0].Code != control.NotNow || !strings.Contains(c.refused[0].Text, "come back in 1m") {
+	if len(c.refused) == 0 || c.refused[0].Code != control.NotNow ||
+		!strings.Contains(c.refused[0].Text, "come back in 1m") {
 		t.Errorf("it comes back at once: %+v", c.refused)
 	}
 	for name, n := range f.core.nodes {
@@ -57,7 +62,7 @@ func TestANodeHasItsShareOfTheServer(t *testing.T) {
 	f.wantTrue()
 }
 
-// Nor may it register without end: that concerns all nodes.
+// A node may not register without end either, because a registration concerns all nodes.
 func TestANodeRegistersSeldom(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.run(time.Second, nil)
@@ -74,7 +79,7 @@ func TestANodeRegistersSeldom(t *testing.T) {
 	}
 }
 
-// A step within a report of many trains is named, as one between two reports is.
+// A step within a report of many trains is named, as is a step between two reports.
 func TestAStepWithinAReportIsNamed(t *testing.T) {
 	for _, trains := range []int{1, 2, 10, 50, 150} {
 		f := newFleet(t, testConfig(), names(2)...)
@@ -99,8 +104,8 @@ func TestAStepWithinAReportIsNamed(t *testing.T) {
 	}
 }
 
-// A train that is longer than any that was ordered is refused: what it costs grows with the square
-// of its length.
+// A train longer than any that was ordered is refused, because its cost grows with the square of
+// its length.
 func TestATrainThatNobodyOrderedIsRefused(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)
@@ -108,7 +113,10 @@ func TestATrainThatNobodyOrderedIsRefused(t *testing.T) {
 	complaint := func(exchanges int) string {
 		c.report++
 		train, _ := c.train(f.clients["n01"], exchanges)
-		c.send(0, &control.Trains{Report: c.report, Peer: "n01", PeerEpoch: "e1", Epoch: "e1", Trains: []control.Train{train}})
+		c.send(0, &control.Trains{
+			Report: c.report, Peer: "n01", PeerEpoch: "e1", Epoch: "e1",
+			Trains: []control.Train{train},
+		})
 		f.run(time.Millisecond, nil)
 		for _, p := range f.core.pairs {
 			return p.complaint

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A program that asks for dumps without end has each node dump once a second, and nothing that it
-// asked for is passed over.
+// If a program asks for dumps without end, each node dumps once a second, and no request is
+// skipped.
 func TestSnapshotsOfAProgramAreLimited(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	for _, c := range f.clients {
@@ -24,7 +24,8 @@ func TestSnapshotsOfAProgramAreLimited(t *testing.T) {
 		f.run(100*time.Millisecond, nil)
 	}
 	f.run(time.Second, nil)
-	for name, want := range map[string]int{"n00": 0, "n01": 11, "n02": 11} { // one a second for ten seconds, and the last
+	// One a second for ten seconds, and the last one.
+	for name, want := range map[string]int{"n00": 0, "n01": 11, "n02": 11} {
 		if got := len(f.clients[name].snapshots); got != want {
 			t.Errorf("%s was asked for %d dumps, want %d", name, got, want)
 		}
@@ -35,7 +36,8 @@ func TestSnapshotsOfAProgramAreLimited(t *testing.T) {
 		c.send(0, &control.Snapshot{Channels: channels})
 	}
 	f.run(5*time.Second, nil)
-	if got := f.clients["n01"].snapshots; len(got) != 2 || got[0].Channels != "a" || got[1].Channels != "b" {
+	got := f.clients["n01"].snapshots
+	if len(got) != 2 || got[0].Channels != "a" || got[1].Channels != "b" {
 		t.Errorf("dumps of a and b are ordered as %+v", got)
 	}
 	f.clients["n01"].snapshots = nil
@@ -43,7 +45,8 @@ func TestSnapshotsOfAProgramAreLimited(t *testing.T) {
 		c.send(0, &control.Snapshot{Channels: channels})
 	}
 	f.run(5*time.Second, nil)
-	if got := f.clients["n01"].snapshots; len(got) != 2 || got[0].Channels != "a" || got[1].Channels != "" {
+	got = f.clients["n01"].snapshots
+	if len(got) != 2 || got[0].Channels != "a" || got[1].Channels != "" {
 		t.Errorf("dumps of a, b and c are ordered as %+v", got)
 	}
 }
