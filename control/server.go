@@ -44,7 +44,7 @@ type Incoming struct {
 	Message Message // nil: the message with number Request did not reach Peer, or see Revoked
 
 	// Revoked says that Key was taken off the list, and that Peer's connection was closed. After
-	// those of all its peers comes one without a Peer. It comes even if there were no peers.
+	// the Incomings for all its peers comes one without a Peer, even if there were no peers.
 	Revoked bool
 
 	bytes int64 // length of the message on the wire

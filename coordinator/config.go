@@ -117,8 +117,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// train returns the options as minrtt's, which a node checks. An order that would fail there is not
-// given.
+// train returns the options as a minrtt.Config. Its Validate refuses here what nodes would refuse
+// later.
 func (o SweepOptions) train() minrtt.Config {
 	return minrtt.Config{Exchanges: o.Exchanges, Timeout: o.Timeout, Attempts: o.Attempts}
 }

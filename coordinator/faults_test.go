@@ -420,8 +420,8 @@ func (f *realFleet) check() (bounds int) {
 	return bounds
 }
 
-// hold compares all bounds with the truth, without those of the node but. It describes the bounds
-// that miss the truth.
+// hold compares all bounds with the truth, except those of one node. It describes the bounds that
+// miss the truth.
 func (f *realFleet) hold(but string) (bounds int, untrue []string) {
 	f.t.Helper()
 	var m Matrix

@@ -124,7 +124,7 @@ func (f *fleet) run(limit time.Duration, until func() bool) bool {
 			return true
 		}
 		if steps > 5_000_000 {
-			f.t.Fatal("it goes on and on")
+			f.t.Fatal("the events do not end")
 		}
 		next := max(f.time, f.core.next().Sub(f.begin))
 		i := -1
@@ -222,7 +222,7 @@ type fakeClient struct {
 	lie       func(peer string) (off, shorter int64)
 	overRun   *control.Frequency // reported when a run is closed
 
-	// slow delays answers about files and tables, and instead replaces them.
+	// slow delays the answers about files and tables. The function instead replaces these answers.
 	slow    time.Duration
 	instead func(answer control.Message) control.Message
 }

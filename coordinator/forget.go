@@ -18,7 +18,7 @@ type NodeRequest struct {
 func (c *core) forgetNode(name string) error {
 	n := c.nodes[name]
 	if n.alive() {
-		return fmt.Errorf("node %q is there: stop its client first", name)
+		return fmt.Errorf("node %q is registered: stop its client first", name)
 	}
 	if c.run != nil {
 		about := c.run.draft.Run()

@@ -131,7 +131,7 @@ func hostileMember(t *testing.T, lasts time.Duration) (w withstood) {
 	return w
 }
 
-// trainsOfOthers returns the number of trains of each pair without the node but.
+// trainsOfOthers returns the number of trains of each pair, except the pairs of one node.
 func (f *realFleet) trainsOfOthers(but string) map[[2]string]uint64 {
 	f.t.Helper()
 	var m Matrix

@@ -116,11 +116,11 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	if old != nil && old.alive() && old.peer != in.Peer &&
 		(old.registered.Instance != r.Instance || old.key != in.Key.Public) {
 		if old.key != in.Key.Public {
-			refuse(control.NameTaken, "node %q is there, with another key of that name: "+
+			refuse(control.NameTaken, "node %q is registered with another key of that name: "+
 				"stop that one, or choose another name", r.Name)
 			return
 		}
-		refuse(control.NameTaken, "node %q is there, as another process that was heard of %v ago: "+
+		refuse(control.NameTaken, "node %q is registered by another process, heard of %v ago: "+
 			"stop that one, or wait until it has been silent for %v",
 			r.Name, c.now().Sub(old.heard).Round(time.Millisecond), c.config.Dead)
 		return
