@@ -288,7 +288,7 @@ func (d *keyDirectory) list() ([]Key, error) {
 
 // ReadClientKeys reads the public keys in a directory, from every file whose name ends in
 // ".public". A file that is not a client's key does not affect the others; nor does a key that an
-// earlier file holds under another name. Each becomes an error that is returned beside the keys of
+// earlier file holds under another name. Each such file causes an error, returned with the keys of
 // the others.
 func ReadClientKeys(dir string) ([]Key, error) {
 	entries, err := os.ReadDir(dir)

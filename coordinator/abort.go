@@ -20,8 +20,8 @@ func (c *core) endRun() {
 	}
 }
 
-// endOf returns when a run ended that began at begun. If the clock was set back in between, the end
-// still does not come before the beginning: the run ended at some time after it.
+// endOf returns the end of a run that began at begun and ends now. If the clock was set back in
+// between, the end still does not come before the beginning: the run ended at some time after it.
 func endOf(begun runs.UTC, now time.Time) runs.UTC {
 	end := runs.UTCOf(now, utcSlack)
 	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)

@@ -50,7 +50,7 @@ type core struct {
 
 	sweep   *sweep
 	sweepBy time.Time // when the sweep is due for nodes that joined; zero: none is
-	swept   time.Time // when the last one ended
+	swept   time.Time // when the last sweep ended
 	last    *SweepStatus
 	sweeps  uint64
 	asked   int // exchanges of the longest train that any sweep has asked for

@@ -236,8 +236,8 @@ func (c *core) runSwept(r *run, s *SweepStatus) {
 	c.collectAll()
 }
 
-// Each of these begins a reason why something of a node is missing from a run that the node may
-// still give.
+// A reason why a run lacks something of a node begins with one of these, if the node may still be
+// able to give it.
 const (
 	openingRun = "opening the run"
 	closingRun = "closing the run"
