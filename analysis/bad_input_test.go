@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// What is bad or missing is said, and what is left is answered.
+// What is bad or missing is reported, and the rest is answered.
 func TestBadInput(t *testing.T) {
 	glob := func(t *testing.T, pattern string) string {
 		t.Helper()
@@ -26,8 +26,8 @@ func TestBadInput(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		do    func(t *testing.T, dir string)
-		word  string // is in the answer
-		pairs int    // durations of the one leg that are left; -1: no leg
+		word  string // that the answer contains
+		pairs int    // that are left of the one span; -1: there is no span
 	}{
 		"no_logs_of_a_node": {func(t *testing.T, dir string) {
 			os.RemoveAll(dir + "/logs/B")
@@ -80,7 +80,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("partial %v, missing %v, findings %v: %q is not said", a.Partial,
 					a.Missing, a.Findings, test.word)
 			}
-			if test.pairs == 0 { // without relation nothing says what follows what
+			if test.pairs == 0 { // without a relation nothing shows what follows what
 				if len(a.Legs) > 0 || !mentions(a, "how long that took is not known") {
 					t.Errorf("legs %+v, findings %v", a.Legs, a.Findings)
 				}
@@ -100,13 +100,14 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Of a log that is damaged in the middle, or torn, the rest is used: what is gone is counted, and what is seen no more is not called lost.
+// The rest of a log that is damaged in the middle, or torn, is used. Rows that are gone are
+// counted, and tuples that are not seen again are not called lost.
 func TestRestOfADamagedLogIsUsed(t *testing.T) {
 	const blocks = 4
 	for name, test := range map[string]struct {
 		damage func(log []byte) []byte
 		left   uint64 // durations; the torn log ends in its second block
-		gap    uint64 // rows that are known to be gone
+		gap    uint64 // rows that must be gone
 	}{
 		"bit": {func(log []byte) []byte {
 			log[len(log)*3/8] ^= 1
@@ -159,7 +160,7 @@ func TestIDsThatNeverMatch(t *testing.T) {
 	}
 }
 
-// A channel that nothing but the end of the stream came to is nothing to be said about.
+// There is nothing to report about a channel that received only the end of the stream.
 func TestAChannelWithoutEvents(t *testing.T) {
 	channels := append(channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3}), simrun.Channel{
 		Node: 0, Name: "error/recv", Records: []simrun.Record{{Time: simrun.Hz, ID: poison}},
@@ -182,7 +183,8 @@ func TestNoTuples(t *testing.T) {
 	}
 }
 
-// What is seen no more because a log is not there, cannot be used or was not chosen is not called lost without that being said.
+// Where a log is absent, cannot be used or was not chosen, tuples that are not seen again are not
+// called lost without saying so.
 func TestLostOrNotLookedAt(t *testing.T) {
 	for name, test := range map[string]struct {
 		do     func(logs string)
@@ -224,7 +226,7 @@ func TestLostOrNotLookedAt(t *testing.T) {
 	}
 }
 
-// spoil writes something else into a file.
+// spoil overwrites a file.
 func spoil(t *testing.T, pattern string) {
 	t.Helper()
 	found, err := filepath.Glob(pattern)
@@ -258,7 +260,7 @@ func TestASuspectRelationIsMarked(t *testing.T) {
 	}
 }
 
-// One node needs no relation.
+// A run of one node needs no relation.
 func TestOneNode(t *testing.T) {
 	rng := seed.Random(t)
 	parent := t.TempDir()

@@ -27,13 +27,13 @@ func BenchmarkChain(b *testing.B) {
 	}
 }
 
-// What ids look like and how tuples are routed decides how their events are brought together.
+// The pattern of ids and the routing of tuples decide how events are brought together.
 func BenchmarkIDs(b *testing.B) {
 	const tuples = 500_000
 	for name, job := range map[string]struct {
 		id       func(i uint64, rng *rand.Rand) uint64
 		instance func(i uint64) uint64
-		window   uint64 // so many become one before the last stage
+		window   uint64 // how many tuples become one before the last stage
 	}{
 		"following each other": {func(i uint64, _ *rand.Rand) uint64 {
 			return i

@@ -40,7 +40,7 @@ func Claims(dir *runs.Directory, node, epoch string) ([]Claim, error) {
 	}
 	if reader.Header().Epoch != epoch {
 		return nil,
-			fail(fmt.Errorf("it is of epoch %q of the node, and what is compared of %q",
+			fail(fmt.Errorf("it is of epoch %q of the node, but epoch %q is compared",
 				reader.Header().Epoch, epoch))
 	}
 	var claims []Claim
@@ -70,7 +70,7 @@ func Claims(dir *runs.Directory, node, epoch string) ([]Claim, error) {
 		}
 		if len(claims) > maxClaims {
 			return claims[:maxClaims],
-				fail(fmt.Errorf("there are more than %d claims: what comes behind them is not read",
+				fail(fmt.Errorf("there are more than %d claims: the rest is not read",
 					maxClaims))
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// keepClaims writes what a node's daemon claimed into a run, in blocks of so many.
+// keepClaims writes the claims of a node's daemon into a run, in blocks of the given size.
 func keepClaims(t *testing.T, run, node, epoch string, claims []logstore.NTP, each int) string {
 	t.Helper()
 	name, err := channel.ParseName("ntp/claims")
@@ -102,7 +102,7 @@ func TestClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text[bytes.Index(text, []byte("\ncrc32c "))+60] ^= 0x55 // in the first block, behind the header
+	text[bytes.Index(text, []byte("\ncrc32c "))+60] ^= 0x55 // in the first block, after the header
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestClaims(t *testing.T) {
 	if !errors.As(err, &damage) {
 		t.Errorf("a damaged file: error %v, want a CorruptionError", err)
 	}
-	if diff := cmp.Diff(want[1:], got); diff != "" { // what comes behind the damage is read
+	if diff := cmp.Diff(want[1:], got); diff != "" { // what follows the damage is read
 		t.Errorf("claims of a damaged file (-want +got):\n%s", diff)
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// The reference is the node with the smallest median bound to the others, unless one is named; and one to which more are related comes before.
+// The reference is the node with the smallest median bound to the others, unless one is named. A
+// node to which more others are related is preferred.
 func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 	rng := seed.Random(t)
 	for _, near := range []int{0, 1, 2} { // to both others
@@ -47,7 +48,8 @@ func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 	}
 }
 
-// A stamp that orders nothing may be off by its slack: so are the durations and places that rest on it, whether on one node or between two.
+// A stamp that orders nothing may be off by its slack. So may the durations and places that rest on
+// it, on one node or between two.
 func TestStampsThatOrderNothing(t *testing.T) {
 	_, dir := smallRun(t)
 	in, err := openInput(dir, Options{Reference: "A"})

@@ -292,8 +292,8 @@ func (c *comparer) ntp(a, b string) Method {
 }
 
 // sharedClock says what chrony's claims are about on virtual nodes.
-const sharedClock = "the one REALTIME of the machine that the virtual nodes are on, in which " +
-	"they truly do not differ; their own clocks chrony does not see"
+const sharedClock = "REALTIME of the one machine that the virtual nodes are on. In truth " +
+	"it is the same for both; chrony does not see their own clocks"
 
 // holdClaims checks what the daemons of two virtual nodes say of their clocks against the truth.
 // Both speak of the same clock, that of their machine, so any difference of their offsets is an
@@ -343,7 +343,8 @@ func (c *comparer) claimsOf(node string) claimed {
 
 func (c *comparer) readClaims(node string) (claimed, error) {
 	if !(c.hz > 0) {
-		return claimed{}, errors.New("it is in ns, and the frequency of the reference is not known")
+		return claimed{},
+			errors.New("claims are in ns, and the frequency of the reference is not known")
 	}
 	of := c.in.nodes[slices.IndexFunc(c.in.nodes, func(n nodeInput) bool { return n.Name == node })]
 	claims, err := Claims(c.in.run, of.node, of.Epoch)

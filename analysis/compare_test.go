@@ -34,7 +34,8 @@ func methodsOf(t *testing.T, a *Answer) map[string]Method {
 	return methods
 }
 
-// The paper's bound is what its anchors around the run say, and grows with the wander since the nearer of them. Ours is below.
+// The paper's bound is what its anchors around the run give, and grows with the wander since the
+// nearer anchor. Ours is smaller.
 func TestComparesWithAnchors(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(3, parent, "chain", 2, 30_000, 10_000); err != nil {
@@ -51,7 +52,7 @@ func TestComparesWithAnchors(t *testing.T) {
 		t.Errorf("ours is %d at worst, the paper's %d at best", ours.Worst_cycles,
 			paper.Least_cycles)
 	}
-	// It grows by the wander in each bin until the middle between the anchors is passed.
+	// It grows by the wander in each bin, up to the middle between the anchors.
 	got := float64(paper.Bounds_cycles[a.Bins.Count/4] - paper.Bounds_cycles[0])
 	if want := float64(a.Bins.Width_cycles) * float64(a.Bins.Count/4) * 1e-6; math.Abs(
 		got-want) > want/10 {
@@ -60,15 +61,15 @@ func TestComparesWithAnchors(t *testing.T) {
 	if last := len(paper.Bounds_cycles) - 1; paper.Bounds_cycles[last] >= paper.Worst_cycles {
 		t.Error("it does not shrink towards the second anchor")
 	}
-	if wider := methodsOf(t, analyze(t, dir,
-		Options{
-			Wander: 2 * tscratio.PPM}))[MinRTT]; wider.Median_cycles < paper.Median_cycles+simrun.Hz/2*1e-6 {
+	wide := methodsOf(t, analyze(t, dir, Options{Wander: 2 * tscratio.PPM}))
+	if wider := wide[MinRTT]; wider.Median_cycles < paper.Median_cycles+simrun.Hz/2*1e-6 {
 		t.Errorf("with twice the wander %d cycles, with once %d", wider.Median_cycles,
 			paper.Median_cycles)
 	}
 }
 
-// What both nodes' daemons claimed is added up, from when it was claimed until it is too old, or nothing is claimed any more.
+// The claims of both nodes' daemons are added up. Each holds until it is too old, or nothing is
+// claimed any more.
 func TestComparesWithClaims(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(7, parent, "chain", 2, 20_000, 10_000); err != nil {
@@ -79,7 +80,7 @@ func TestComparesWithClaims(t *testing.T) {
 	if m := methodsOf(t, a)[NTP]; !strings.Contains(m.Absent, "not kept") {
 		t.Errorf("nothing was kept: %v", m)
 	}
-	// Each node claims from the middle of the run's own time on.
+	// Each node claims from the middle of the run's time on.
 	half := uint64(a.Bins.From_cycles) + a.Bins.Width_cycles*uint64(a.Bins.Count)/2
 	pairs, _ := dir.Relations()
 	for node, offset := range map[string]int64{"A": 1000, "B": -500} {
@@ -128,7 +129,7 @@ func TestComparesWithClaims(t *testing.T) {
 	}
 }
 
-// A claim holds for 10 s, or until the daemon follows no source any more.
+// A claim holds for 10 s, or until the daemon has no source any more.
 func TestClaimsGrowOld(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(7, parent, "long", 2, 300, 20); err != nil {
@@ -173,7 +174,7 @@ func TestClaimsGrowOld(t *testing.T) {
 	}
 }
 
-// translated is what a counter reads while another reads so.
+// translated is what one counter reads while another shows a reading.
 func translated(t *testing.T, r *tscratio.Relation, reading uint64) uint64 {
 	t.Helper()
 	at, err := r.Translate(reading)

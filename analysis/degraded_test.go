@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// chainEdges declare the way of simrun.Chain over three nodes.
+// chainEdges declare the path of simrun.Chain over three nodes.
 var chainEdges = [][2]string{{"stage0/recv", "stage1/recv"}, {"stage1/recv", "stage2/recv"}}
 
 // aChain is the directory of a run of 1,000 tuples over the nodes A, B and C.
@@ -88,7 +88,7 @@ func legBetween(t *testing.T, a *Answer, from, to string) Durations {
 	return Durations{}
 }
 
-// What is wrong with one node changes nothing of what is said of the others, and is named.
+// A defect of one node is named, and changes nothing in the answer about the others.
 func TestADegradedNodeHarmsNoOther(t *testing.T) {
 	const hour = 3600 * simrun.Hz
 	wild := func(counter func(was uint64) uint64) func(*testing.T, string) {
@@ -152,7 +152,7 @@ func TestADegradedNodeHarmsNoOther(t *testing.T) {
 						reference, a.Partial, a.Findings, a.Missing, test.say)
 				}
 				if name == "not related" && reference == "C" {
-					continue // nothing of the others can be said in its cycles
+					continue // in its cycles nothing can be said about the others
 				}
 				if d := cmp.Diff(whole, legBetween(t, a, "A", "B")); name != "related to one" &&
 					d != "" {
@@ -171,7 +171,8 @@ func TestADegradedNodeHarmsNoOther(t *testing.T) {
 	}
 }
 
-// A counter far from all others, on the only node there is, is on the time axis: nothing says that it is wrong.
+// The counter of the only node has its place on the time axis, however far from all others it is:
+// nothing shows that it is wrong.
 func TestCountersAtTheEndsOfTheirRange(t *testing.T) {
 	for _, readings := range [][]uint64{{1, math.MaxUint64}, {5, 1 << 63}, {1<<63 - 1, 1<<63 + 1},
 		{math.MaxUint64 - 1, math.MaxUint64}} {
@@ -219,7 +220,7 @@ func analyzePath(t *testing.T, run string, o Options) *Answer {
 	return analyze(t, dir, o)
 }
 
-// inBins is how many events of a point are on the time axis.
+// inBins is the number of events of a point that are on the time axis.
 func inBins(a *Answer, point string) (n uint64) {
 	for _, p := range a.Points {
 		for _, events := range p.PerBin {
@@ -231,7 +232,7 @@ func inBins(a *Answer, point string) (n uint64) {
 	return n
 }
 
-// busyBins is how many bins have events of a point.
+// busyBins is the number of bins with events of a point.
 func busyBins(a *Answer, point string) (n int) {
 	for _, p := range a.Points {
 		for _, events := range p.PerBin {
@@ -243,7 +244,8 @@ func busyBins(a *Answer, point string) (n int) {
 	return n
 }
 
-// A reading is in the bin that its edges say, whatever the axis is, and a node without an axis has no bins.
+// Whatever the axis, a reading is in the bin whose edges enclose it. A node without an axis has no
+// bins.
 func TestAxis(t *testing.T) {
 	var none axis
 	if bin, on := none.bin(5); on {
@@ -276,7 +278,7 @@ func TestAxis(t *testing.T) {
 	}
 }
 
-// No duration is refused as far away that the closure knows of.
+// No duration that the closure can compute is refused as too far away.
 func TestFarReadingsHaveNoDuration(t *testing.T) {
 	rng := seed.Random(t)
 	dir, err := runs.Open(aChain(t))

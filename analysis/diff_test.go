@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// A leg that takes longer by much is slower; by less than chance moves it, it is not called that.
+// A span that takes much longer is slower. A change that chance explains is not called so.
 func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	rng := seed.Random(t)
 	parent := t.TempDir()
@@ -35,7 +35,7 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Frequencies of a simulation are exact; their width would hide everything.
+		// Frequencies of a simulation are exact; an uncertain one would hide everything.
 		a.Reference.FrequencyLo_hz, a.Reference.FrequencyHi_hz = simrun.Hz, simrun.Hz
 		return a
 	}
@@ -66,7 +66,7 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	if changes, _ := Diff(&gone, base); changes[len(changes)-1].Verdict != New {
 		t.Errorf("%+v", changes)
 	}
-	// What rests on a suspect relation in either run is an estimate.
+	// A change is an estimate if it rests on a suspect relation in either run.
 	suspect := *base
 	suspect.Legs = slices.Clone(base.Legs)
 	suspect.Legs[0].All.Suspect = 1
@@ -83,9 +83,10 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	}
 }
 
-// What is said of a change, at the edges of bounds and noise.
+// The verdict at the edges of bounds and noise.
 func TestVerdictOfAChange(t *testing.T) {
-	// A median in [lo, hi], and what lies a tenth of all further up and down: 100 of 1000 tuples count, whose median moves by 13 % of them.
+	// A median in [lo, hi], with the next tenth of the durations up above it and down below it. Of
+	// 1000 tuples 100 count, and their median moves by 13 % of them.
 	median := func(lo, hi, up, down int64) Durations {
 		return Durations{
 			Count: 1000, Percentiles: []Percentile{{50, Interval{lo, hi}}},
@@ -98,7 +99,7 @@ func TestVerdictOfAChange(t *testing.T) {
 	vague := Reference{FrequencyLo_hz: 0.8e9, FrequencyHi_hz: 1e9}
 	for name, test := range map[string]struct {
 		before, after Durations
-		of            Reference // before's
+		of            Reference // the reference before
 		noise         float64
 		want          Verdict
 	}{
@@ -144,7 +145,7 @@ func TestVerdictOfAChange(t *testing.T) {
 			t.Errorf("%s: %+v, want %s, noise %g", name, c, test.want, test.noise)
 		}
 	}
-	// Ways to the earliest and to the latest origin are two legs.
+	// Spans from the earliest and from the latest origin are two spans.
 	a := &Answer{Reference: exact}
 	for i, origin := range []string{"earliest", "latest"} {
 		at := int64(1000 * (i + 1))

@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Buckets follow each other without a gap, hold what they say, and are no wider than 1/2048 of what they hold.
+// Buckets adjoin each other, contain what they claim, and are no wider than 1/2048 of what they
+// contain.
 func TestBuckets(t *testing.T) {
 	rng := seed.Random(t)
 	for range 100_000 {
@@ -33,7 +34,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Ends of 64 bits and below zero are counted, and rounded outward.
+// Values of 64 bits and negative values are counted, and rounded outward.
 func TestExtremes(t *testing.T) {
 	for _, most := range []int{0, 100} {
 		d := distribution{most: most}
@@ -82,7 +83,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// An end at zero decides nothing; each leg of a run is counted once, kept or folded.
+// A span whose end is zero orders nothing. Each duration is counted once, exact or folded.
 func TestOrdersAtZero(t *testing.T) {
 	for _, most := range []int{0, 100} {
 		for span, want := range map[tscratio.Span][3]uint64{

@@ -8,9 +8,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// A node that is suspended in the middle of a run is two: each answers by its own relations, and for what was logged between them nothing does.
+// A node that is suspended in the middle of a run becomes two. Each answers by its own relations,
+// and neither answers for what was logged between the epochs.
 func TestSuspendedNode(t *testing.T) {
-	const tuples, slept, awake = 300, 100, 120 // tuples from slept to before awake are in a segment of neither epoch
+	// Tuples from slept up to awake are in a segment of neither epoch.
+	const tuples, slept, awake = 300, 100, 120
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 2)
 	again := simrun.Node{

@@ -11,8 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The difference of two events holds the duration between them, also of two nodes that know less of each other than the reference does of both. And
-// an event's interval holds the moment at which it truly was.
+// The difference of two events contains the duration between them, even if two nodes know less of
+// each other than the reference does of both. An event's interval contains the moment at which it
+// truly was.
 func TestEventsHoldDurations(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
 		nodes := simrun.Nodes(rng, 3)
@@ -80,10 +81,10 @@ func TestEventsHoldDurations(t *testing.T) {
 	})
 }
 
-// farCycles is how long the packets of two nodes take that are far from each other.
+// farCycles is how long packets take between two nodes that are far apart.
 const farCycles = 200_000
 
-// far writes into a run a relation of two nodes that are far from each other, in place of the one that is there.
+// far replaces the relation of two nodes in a run by one of nodes that are far apart.
 func far(t *testing.T, run string, a, b *simrun.Node) {
 	t.Helper()
 	describe := func(n *simrun.Node) tscratio.Node {

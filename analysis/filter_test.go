@@ -48,7 +48,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// The end of a stream is that of all its tuples, whichever are looked at.
+// The end of a stream belongs to all its tuples, whichever are chosen.
 func TestPoisonIsCountedWhateverIsChosen(t *testing.T) {
 	dir := write(t, channelsOf([]uint64{1, 2, 3, poison}, []uint64{1, poison - 1, poison, 2, 3})...)
 	for name, test := range map[string]struct {
@@ -74,10 +74,10 @@ func TestPoisonIsCountedWhateverIsChosen(t *testing.T) {
 	}
 }
 
-// Tuples are chosen by UTC through the reference's own stamp of it, outward.
+// Tuples are chosen by UTC through the reference's own stamp of it, rounded outward.
 func TestFilterByUTC(t *testing.T) {
 	_, dir := smallRun(t)
-	const s = 1_000_000_000 // the simulation's counters begin at the year 1970; its tuples at 2 s
+	const s = 1_000_000_000 // the simulation's counters begin in 1970; its tuples at 2 s
 	for name, test := range map[string]struct{ from, to, least, most int64 }{
 		"all": {0, 100 * s, 1000, 1000}, "none": {50 * s, 100 * s, 0, 0},
 		"the first half": {0, 2*s + s/20, 400, 600},
@@ -86,7 +86,7 @@ func TestFilterByUTC(t *testing.T) {
 		if n := int64(a.Work.Tuples); n < test.least || n > test.most {
 			t.Errorf("%s: %d tuples", name, n)
 		}
-		// The reference's stamp is read also where nothing of that node is chosen.
+		// The reference's stamp is read even if nothing of that node is chosen.
 		other := analyze(t, dir, Options{
 			Reference: "A",
 			Filter:    Filter{Nodes: []string{"B"}, From_utc_ns: test.from, To_utc_ns: test.to},
@@ -97,12 +97,13 @@ func TestFilterByUTC(t *testing.T) {
 	}
 }
 
-// A time of UTC becomes the widest stretch of cycles that it may be: by the ends of the stamp, of the frequency and of what a reading may be off.
+// Times of UTC become the widest possible range of cycles: by the ends of the stamp, by the ends of
+// the frequency, and by how far a reading may be off.
 func TestUTCIsWidenedOutward(t *testing.T) {
 	const counter = 1_000_000
 	for name, test := range map[string]struct {
 		from_ns, to_ns int64
-		lo, hi         int64 // from the counter
+		lo, hi         int64 // relative to the counter
 	}{
 		"after the stamp": {1000, 3000, 1000 - 200, 2 * (3000 - 100)},
 		"around it":       {0, 300, -2 * 200, 2 * (300 - 100)},

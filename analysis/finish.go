@@ -77,8 +77,8 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		}
 		f.merge(&w.found, o.Slowest)
 		if w.orphans > 0 {
-			in.find(FindUndecided, "%d tuples that were made of others came to the end, and "+
-				"where those began is not known", w.orphans)
+			in.find(FindUndecided, "%d tuples that were made of others came to the end, but "+
+				"where those others began is not known", w.orphans)
 		}
 	}
 	trips, err := in.returnTrips(ctx, all, g, axes)
@@ -97,8 +97,8 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		answer.Comparisons = nil // they are about the time of tuples
 		answer.Missing = append(answer.Missing, Missing{
 			Part: "tuples",
-			Reason: "none that the run has is among those that were chosen by time, node, " +
-				"channel or id: choose more",
+			Reason: "no tuple of the run is among those chosen by time, node, channel or id: " +
+				"choose more",
 		})
 		answer.Partial = true
 	}
@@ -239,20 +239,21 @@ func (a *assembler) answer() *Answer {
 	}
 	if n := a.found.blind; n > 0 {
 		first, last := bits.TrailingZeros64(a.found.apart), 63-bits.LeadingZeros64(a.found.apart)
-		in.find(FindUndecided, "%d tuples pass points in an order that is not known, such as %s "+
-			"and %s, as the order is from %d others: what is between them is not measured; "+
-			"declare the edges",
+		in.find(FindUndecided, "%d tuples pass points whose order is not known, such as %s and "+
+			"%s, because none of %d sampled tuples passed both: nothing is measured between "+
+			"them; declare the edges",
 			n, in.points[a.graph.order[first]], in.points[a.graph.order[last]], sampleTuples)
 	}
 	if n := a.found.overused; n > 0 {
-		in.find(FindUndecided, "%d ids come more than %d times each, as of a program that logs "+
-			"one id for all: their events are counted, and no durations are measured between them",
+		in.find(FindUndecided, "%d ids occur more than %d times each, as in a program that logs "+
+			"one id for everything: their events are counted, but no durations are measured "+
+			"between them",
 			n, maxCopies)
 	}
 	for _, b := range a.found.backs {
 		from, to := in.points[a.graph.order[b.leg.from]], in.points[a.graph.order[b.leg.to]]
 		in.find(FindImpossible, "tuple %d was at %s on %s surely after it was at %s on %s (%v "+
-			"cycles): an assumption is broken, or its id is not its own",
+			"cycles): an assumption is broken, or its id is not unique",
 			b.id, from, in.nodes[b.a].Name, to, in.nodes[b.b].Name, b.span)
 	}
 	for _, m := range in.missing {
@@ -288,9 +289,9 @@ func (a *assembler) pairs(out *Answer) {
 		asked := cmp.Or(a.in.options.Wander, r.Declared.Wander)
 		pair.Declared_ppm = asked.PPM()
 		if r.Verdict == tscratio.Suspect || p.intoB.Verdict == tscratio.Suspect {
-			a.in.find(FindSuspect, "the relation of %s and %s is suspect: the data allow no "+
-				"wander below %v, and %v was declared: what rests on it is an estimate", p.a, p.b,
-				r.Least, asked)
+			a.in.find(FindSuspect, "the relation of %s and %s is suspect: its data need a "+
+				"wander of at least %v, but %v was declared: what rests on it is an estimate",
+				p.a, p.b, r.Least, asked)
 		}
 		out.Pairs = append(out.Pairs, pair)
 	}
@@ -301,7 +302,7 @@ func (a *assembler) pairs(out *Answer) {
 	if len(audit.Disagreements) > 1 && len(audit.Accused) > 0 {
 		a.in.find(
 			FindImpossible,
-			"in all disagreements between paths is %s: its counter, or what it reported, is wrong",
+			"%s is in all disagreements between paths: its counter, or what it reported, is wrong",
 			strings.Join(audit.Accused, " and "))
 	}
 }
@@ -345,7 +346,7 @@ func (a *assembler) channels(out *Answer) {
 				first(t.report.Damage))
 		}
 		if c.Unaccounted > 0 {
-			a.in.find(FindDamage, "the log of %s lacks %d rows that were written once", what,
+			a.in.find(FindDamage, "the log of %s lacks %d rows that had been written", what,
 				c.Unaccounted)
 		}
 		if c.Dropped > 0 {
@@ -394,7 +395,7 @@ func (a *assembler) points(out *Answer) {
 		slices.Sort(point.Nodes)
 		if off > 0 {
 			in.find(FindUndecided, "%d events at %s lie far from the time in which counters "+
-				"were measured, or at no time that is known: nothing over time has them", off,
+				"were measured, or at an unknown time: what is shown over time lacks them", off,
 				point.Name)
 		}
 		point.Undecided = a.undecided(r)
@@ -496,7 +497,7 @@ func (a *assembler) legs(out *Answer) {
 			"%d durations from %s could not be computed: their nodes are not related at that time",
 			most, mostOf)
 	default:
-		a.in.find(FindUndecided, "durations of %d stretches could not be computed, such as %d "+
+		a.in.find(FindUndecided, "durations of %d spans could not be computed, such as %d "+
 			"from %s: their nodes are not related at that time", unplaced, most, mostOf)
 	}
 }

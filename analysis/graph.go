@@ -121,7 +121,7 @@ func (in *input) graphOf(e *evidence, told []told) *graph {
 	switch len(unrelated) { // with many nodes they would hide other findings
 	case 0:
 	case 1:
-		in.find(FindUndecided, "tuples pass %s and %s, and the nodes of these are not related: "+
+		in.find(FindUndecided, "tuples pass %s and %s, whose nodes are not related: "+
 			"how long that took is not known", unrelated[0][0], unrelated[0][1])
 	default:
 		in.find(FindUndecided, "tuples pass %d pairs of points whose nodes are not related, "+
@@ -185,8 +185,7 @@ func (in *input) declared() (*graph, error) {
 		p, ok := index[e[0]]
 		q, ok2 := index[e[1]]
 		if !ok || !ok2 {
-			in.find(FindNote, "the declared edge %s to %s has an end that no channel is at", e[0],
-				e[1])
+			in.find(FindNote, "the declared edge %s to %s has an end without a channel", e[0], e[1])
 			continue
 		}
 		precedes[p][q] = true

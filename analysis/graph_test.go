@@ -5,13 +5,14 @@ import (
 	"testing"
 )
 
-// What decides which of two points comes first: tuples of which the bounds tell it, the names of an actor's points, the middles of intervals, and
-// where nodes are not related that what leaves an actor comes before what arrives at another.
+// What decides which of two points comes first: tuples for which the bounds decide, the names of an
+// actor's points, and the middles of intervals. Between nodes that are not related, a point that
+// leaves an actor comes before one that arrives at another.
 func TestWhatPrecedes(t *testing.T) {
 	for _, test := range []struct {
 		p, q           string
 		both           uint64
-		surely, middle [2]uint64 // that passed p first, and q
+		surely, middle [2]uint64 // tuples that passed p first, and q first
 		want           [2]bool   // p before q, q before p
 	}{
 		{"a/recv", "b/recv", 0, [2]uint64{}, [2]uint64{}, [2]bool{}},

@@ -164,13 +164,13 @@ func (in *input) heldInAll(a *Answer) *Held {
 	if all.Outside > 0 {
 		why := "an assumption is broken, or this is a defect"
 		if suspect > 0 {
-			why = "among them may be the estimates, which are no bounds; else an assumption is " +
+			why = "some may be estimates, which are no bounds; otherwise an assumption is " +
 				"broken, or this is a defect"
 		}
 		in.find(
 			FindImpossible,
-			"%d of %d durations do not hold the truth that the virtual nodes know: %s", all.Outside,
-			all.Count, why)
+			"%d of %d durations do not contain the truth that the virtual nodes know: %s",
+			all.Outside, all.Count, why)
 	}
 	return all
 }

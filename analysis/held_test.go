@@ -54,7 +54,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// Against rational numbers, for any intervals.
+// Checked with rational numbers, for random intervals.
 func TestHoldIsExact(t *testing.T) {
 	r := seed.Random(t)
 	value := func() int64 { return int64(r.Uint64()) >> r.IntN(64) }
@@ -67,7 +67,7 @@ func TestHoldIsExact(t *testing.T) {
 		if truth.Lo > truth.Hi {
 			truth.Lo, truth.Hi = truth.Hi, truth.Lo
 		}
-		if r.IntN(2) == 0 { // else it is seldom inside
+		if r.IntN(2) == 0 { // otherwise it is rarely inside
 			truth.Lo = max(s.Lo, min(truth.Lo, s.Hi))
 			truth.Hi = truth.Lo
 		}
@@ -111,7 +111,8 @@ func TestUsedPercentile(t *testing.T) {
 	}
 }
 
-// chainTruth is the truth about a run of simrun.Chain with one seed: what both counters read at a time.
+// chainTruth is the truth about a run of simrun.Chain with one seed: what either counter reads at
+// any time.
 func chainTruth(nodes []simrun.Node, wrong uint64) func(string, uint64,
 	string) (tscratio.Interval, bool) {
 	return func(node string, reading uint64, other string) (tscratio.Interval, bool) {
@@ -119,7 +120,7 @@ func chainTruth(nodes []simrun.Node, wrong uint64) func(string, uint64,
 		if from == into {
 			return tscratio.Interval{Lo: reading, Hi: reading}, true
 		}
-		// The first time at which it reads so, and the last.
+		// The first time at which the counter shows the reading, and the last.
 		lo, hi := uint64(0), uint64(1000*simrun.Hz)
 		for lo < hi {
 			if middle := lo + (hi-lo)/2; from.Reading(middle) >= reading {
@@ -163,7 +164,8 @@ func jobOf(t *testing.T, parent string) []simrun.Node {
 	return nodes
 }
 
-// Every duration is held against the truth, and what was found of it does not depend on how the work was shared.
+// Every duration is compared with the truth. The result does not depend on how the work was
+// divided.
 func TestHeldAgainstTheTruth(t *testing.T) {
 	parent := t.TempDir()
 	nodes := jobOf(t, parent)
@@ -172,7 +174,7 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 		a.Comparisons[0].Methods[0].Held != nil {
 		t.Error("without a truth something was held against it")
 	}
-	told := map[string][]int64{} // the truth of each leg, one duration after another
+	told := map[string][]int64{} // the true durations of each span
 	truth := chainTruth(nodes, 0)
 	a := analyze(t, dir, Options{Truth: truth, Reference: "B"})
 	if a.Held == nil || a.Held.Count != 9000 || a.Held.Outside != 0 || a.Held.MostUsed > 1 ||
@@ -219,7 +221,7 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 		}
 	}
 
-	// A truth that is another one is found out, and only between nodes.
+	// A false truth is noticed, and only between nodes.
 	a = analyze(t, dir, Options{Truth: chainTruth(nodes, simrun.Hz/100), Reference: "B"})
 	for _, l := range a.Legs {
 		want := uint64(0)
@@ -231,7 +233,7 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 		}
 	}
 	if i := slices.IndexFunc(a.Findings, func(f Finding) bool {
-		return f.Kind == FindImpossible && strings.Contains(f.Text, "do not hold the truth")
+		return f.Kind == FindImpossible && strings.Contains(f.Text, "do not contain the truth")
 	}); i < 0 || !a.Partial {
 		t.Errorf("partial %v, findings %v", a.Partial, a.Findings)
 	}
@@ -240,7 +242,8 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 	}
 }
 
-// The daemons of virtual nodes claim about the one clock of their machine: by what they say of it differently they are wrong.
+// The daemons of virtual nodes speak of the one clock of their machine: where they differ, they are
+// wrong.
 func TestClaimsHeldAgainstTheTruth(t *testing.T) {
 	parent := t.TempDir()
 	nodes := jobOf(t, parent)
@@ -265,7 +268,8 @@ func TestClaimsHeldAgainstTheTruth(t *testing.T) {
 		}
 		keepClaims(t, dir.Path, node, "epoch-"+node, rows, 1)
 	}
-	// Both are sure to 40 ns, so to 80 of the difference: of which 60 is three quarters, and 100 more than it may be.
+	// Each is sure to within 40 ns, so their difference to within 80. A difference of 60 uses three
+	// quarters of that, and 100 is outside.
 	for _, test := range []struct {
 		b       int64
 		outside uint64
@@ -285,7 +289,7 @@ func TestClaimsHeldAgainstTheTruth(t *testing.T) {
 		m.About != "" {
 		t.Errorf("without a truth: %+v", m)
 	}
-	// What is as large as a hostile file can make it is not held, and nothing overflows.
+	// A value as large as a hostile file can make it is not compared, and nothing overflows.
 	keep("A", math.MinInt64)
 	if m := methodsOf(t,
 		analyze(t, dir, Options{Reference: "A", Truth: chainTruth(nodes, 0)}))[NTP]; m.Held != nil {

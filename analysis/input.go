@@ -125,8 +125,8 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		}
 		if len(n.Earlier) > 0 {
 			in.find(FindUndecided, "the counter of node %s was interrupted during the run: each "+
-				"of its %d epochs is a node of its own here, and between them nothing is known "+
-				"of it",
+				"of its %d epochs is a separate node here, and nothing is known about the time "+
+				"between them",
 				n.Name, len(n.Earlier)+1)
 		}
 	}
@@ -147,8 +147,9 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		}
 		if conflict != "" {
 			in.miss(runs.Missing{
-				Part:   part,
-				Reason: fmt.Sprintf("it describes node %q as no other relation does", conflict),
+				Part: part,
+				Reason: fmt.Sprintf("it describes node %q differently from other relations",
+					conflict),
 			})
 			continue
 		}
@@ -198,7 +199,8 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 				continue
 			}
 			if err := in.clocks.closure.Related(a.Name, b.Name); err != nil {
-				in.find(FindUndecided, "what is between %s and %s is not known: %v", a.Name, b.Name,
+				in.find(FindUndecided, "durations between %s and %s are not known: %v", a.Name,
+					b.Name,
 					err)
 			}
 		}
@@ -220,7 +222,7 @@ func (in *input) list(logs []runs.NodeLogs) {
 	for _, l := range logs {
 		if _, known := in.run.Run.Node(l.Node); !known {
 			in.miss(runs.Missing{
-				Part: runs.LogsPath(l.Node), Reason: "the run does not say what node this is",
+				Part: runs.LogsPath(l.Node), Reason: "the run names no such node",
 			})
 			continue
 		}
@@ -300,7 +302,7 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 		if of < 0 {
 			if f.Blocks() > 0 {
 				n, _ := in.run.Run.Node(node)
-				miss("it is of epoch %q, and the run of epoch %q of the node", header.Epoch,
+				miss("it is of epoch %q, but the run has epoch %q of the node", header.Epoch,
 					n.Epoch)
 			}
 			f.Close()

@@ -13,8 +13,9 @@ type job struct {
 	nodes    []simrun.Node
 	channels []simrun.Channel
 	edges    [][2]string
-	// findable says that the edges are in the data: of each some tuple passes both ends, no id that ends in a window comes to the sink as another
-	// tuple, and none that was not seen at its source is seen there as another.
+	// findable says that the edges can be found in the data. For each edge, some tuple passes both
+	// ends. No id that ends in a window reaches the sink as another tuple. No id that was not seen
+	// at its source is seen there as another tuple.
 	findable bool
 }
 
@@ -63,8 +64,8 @@ func randomJob(rng *rand.Rand) job {
 	window := rng.IntN(2) * (2 + rng.IntN(4)) // 0: none
 	branch := rng.IntN(2) == 0
 	reuse := rng.IntN(2) == 0
-	unlogged := rng.IntN(2) == 0 // some events are not there
-	// Either each tuple has a fate of its own, or so many have one after another.
+	unlogged := rng.IntN(2) == 0 // some events are not logged
+	// Either each tuple has its own fate, or many consecutive tuples share one.
 	block, odd := uint64(1), 50
 	if rng.IntN(2) == 0 {
 		block, odd = 8<<rng.IntN(4), 300
@@ -97,16 +98,18 @@ func randomJob(rng *rand.Rand) job {
 			now += ms/20 + rng.Uint64N(ms/5)
 			at := now
 			hops, kind := uint64(0), id/block
-			hop := func() bool { // on to the next, or lost
+			hop := func() bool { // on to the next actor, or lost
 				at += ms/2 + rng.Uint64N(ms)
 				hops++
 				return !chance(id, hops, lose)
 			}
 			alive, through := true, stages
-			if clicks := window > 0 && round == 0 && kind%5 == 0; clicks { // the window joins what comes from two sources
+			// The window joins tuples of two sources.
+			if clicks := window > 0 && round == 0 && kind%5 == 0; clicks {
 				log("clicks", 0, "send", at, id)
 				through = nil
-			} else if !unlogged || !chance(id, 0, 0.1) { // else it is seen for the first time behind its source
+				// Otherwise it is first seen after its source.
+			} else if !unlogged || !chance(id, 0, 0.1) {
 				log("source", int(kind%2), "send", at, id)
 			}
 			for _, s := range through {
@@ -143,13 +146,14 @@ func randomJob(rng *rand.Rand) job {
 					for _, p := range waiting {
 						link(p, child)
 					}
-					if rng.IntN(8) == 0 { // made of what was made
+					if rng.IntN(8) == 0 { // made of one that was itself made
 						link(made-2, child)
 					}
-					if rng.IntN(8) == 0 { // of itself
+					if rng.IntN(8) == 0 { // made of itself
 						link(child, child)
 					}
-					if rng.IntN(8) == 0 { // of something that nobody saw, which is no tuple's origin
+					// made of an id that nobody saw: that is no tuple's origin
+					if rng.IntN(8) == 0 {
 						link(1<<62+child, child)
 						link(1<<62+child, child+1<<61)
 						log("window", 0, "send", at+ms/8, child+1<<61)
@@ -208,7 +212,8 @@ func randomJob(rng *rand.Rand) job {
 			ids[r.ID] = ids[r.ID] || !r.IsLink
 		}
 	}
-	// Edges between points that no tuple passes are not there; others are found only if some tuple passes both.
+	// An edge whose points no tuple passes does not exist. Any other is found only if some tuple
+	// passes both of its points.
 	j.edges = slices.DeleteFunc(j.edges, func(e [2]string) bool {
 		return at[e[0]] == nil || at[e[1]] == nil
 	})

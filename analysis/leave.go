@@ -33,7 +33,7 @@ func (in *input) leaveOut(rank map[point]int) {
 	chosen := inTurns(points, maxPoints)
 	if n := len(rank) - len(chosen); n > 0 {
 		in.miss(runs.Missing{Part: "points", Reason: fmt.Sprintf(
-			"%d of %d are left out, those of which a node has fewest events: choose up to %d by "+
+			"%d of %d are left out, those with the fewest events of a node: choose up to %d by "+
 				"channel",
 			n, len(rank), maxPoints)})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// A program with more channels than one answer tells apart takes no point from other nodes, and what
+// A program with more channels than one answer can tell apart takes no point from other nodes. What
 // is left out is named.
 func TestMorePointsThanAreToldApart(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3})
@@ -41,7 +41,7 @@ func TestMorePointsThanAreToldApart(t *testing.T) {
 	}
 }
 
-// Each takes one in turn, and what two have counts once.
+// Each group takes one in turn, and an item of two groups counts once.
 func TestInTurns(t *testing.T) {
 	groups := [][]int{{1, 2, 3, 4, 5}, {9}, {2, 8}}
 	for most, want := range map[int]map[int]bool{

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// A program that logs one id for all takes no more memory than its events do some times over, and its calls are told apart as long as none
-// begins before the one before has ended.
+// A program that logs one id for everything takes no more memory than a small multiple of its
+// events. Its calls are told apart as long as none begins before the previous one has ended.
 func TestOneIDForAll(t *testing.T) {
 	const calls = 50_000
 	channels := []simrun.Channel{{Name: "a/start"}, {Node: 1, Name: "b/end"}}
@@ -34,7 +34,8 @@ func TestOneIDForAll(t *testing.T) {
 	}
 }
 
-// Ids that somebody chose so that all have one hash are joined as others are: each with its own events, in time that grows as they do.
+// Ids that somebody chose to share one hash are joined like others: each with its own events, in
+// time proportional to their number.
 func TestIDsOfOneHash(t *testing.T) {
 	const n = 60_000
 	w := &gatherer{}
@@ -59,7 +60,7 @@ func TestIDsOfOneHash(t *testing.T) {
 	}
 }
 
-// The last that is not surely after an event is found as looking at one after another does.
+// Searching finds the same last beginning that does not certainly follow an event as a linear scan.
 func TestLastNotAfter(t *testing.T) {
 	rng := seed.Random(t)
 	for range 2000 {

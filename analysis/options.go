@@ -120,7 +120,8 @@ func (o *Options) Validate() error {
 	}
 	for _, p := range f.Channels {
 		if _, err := path.Match(p, ""); err != nil {
-			return fmt.Errorf("analyze channels %q: %w: give names or patterns as parser*/start", p,
+			return fmt.Errorf(
+				"analyze channels %q: %w: give names or patterns such as parser*/start", p,
 				err)
 		}
 	}
@@ -185,7 +186,7 @@ func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 		if !slices.Contains(nodes, n) {
 			missing = append(missing, runs.Missing{
 				Part: fmt.Sprintf("node %q", n),
-				Reason: "it was chosen, and no node of the run is called so: use one of " +
+				Reason: "it was chosen, but the run has no such node: use one of " +
 					someOf(nodes),
 			})
 		}
@@ -197,7 +198,7 @@ func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 		}) {
 			missing = append(missing, runs.Missing{
 				Part: fmt.Sprintf("channel %q", p),
-				Reason: "it was chosen, and no channel with a log is called so: use some of " +
+				Reason: "it was chosen, but no channel with a log has this name: use some of " +
 					someOf(channels),
 			})
 		}

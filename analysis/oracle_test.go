@@ -22,8 +22,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The oracle answers the same questions again, with everything in memory and nothing clever: each id on its own, each percentile from
-// a sorted list. It shares tscratio with the analysis, and nothing else.
+// The oracle answers the same questions with everything in memory and in the simplest way: each id
+// separately, each percentile from a sorted list. It shares only tscratio with the analysis.
 
 type oracleEvent struct {
 	node, point string
@@ -31,13 +31,13 @@ type oracleEvent struct {
 	id          uint64
 }
 
-// oracleRing are the ids of one log, in its order.
+// oracleRing are the ids of one log, in their order.
 type oracleRing struct {
 	point string
 	ids   []uint64
 }
 
-// oracleWay is a tuple from its first event to its last.
+// oracleWay is a tuple's path from its first event to its last.
 type oracleWay struct {
 	tscratio.Span
 	passed []oracleEvent
@@ -53,7 +53,8 @@ type oracleAnswer struct {
 	orphans                                    int
 	slowest                                    []oracleWay
 	disordered                                 map[string]int
-	points                                     [][]string // of each tuple, those that it passed
+	// of each tuple, the points that it passed
+	points [][]string
 }
 
 type oracle struct {
@@ -62,7 +63,7 @@ type oracle struct {
 	closure   *tscratio.Closure
 	ways      map[[2]string]*tscratio.Ways
 	views     map[string]*tscratio.View
-	before    map[string][]string // all points that come before one
+	before    map[string][]string // by point: all points that precede it
 	points    []string            // in an order in which tuples pass them
 	events    []oracleEvent
 	rings     []oracleRing
@@ -70,7 +71,7 @@ type oracle struct {
 	nodes     map[string]tscratio.Node
 }
 
-// place is the middle and the ends of an event on the reference.
+// place is an event's interval on the reference.
 func (o *oracle) place(e oracleEvent) tscratio.Interval {
 	if e.node == o.reference {
 		n := o.nodes[e.node]
@@ -135,10 +136,11 @@ func (o *oracle) answer() *oracleAnswer {
 	for _, e := range o.events {
 		byID[e.id] = append(byID[e.id], e)
 	}
-	parents, children := map[uint64][]uint64{}, map[uint64]bool{} // of a child; who is one
+	// by child; the ids that are children
+	parents, children := map[uint64][]uint64{}, map[uint64]bool{}
 	isParent := map[uint64]bool{}
 	for _, l := range o.links {
-		if l[0] == l[1] { // says nothing
+		if l[0] == l[1] { // such a link says nothing
 			continue
 		}
 		parents[l[1]] = append(parents[l[1]], l[0])
@@ -197,12 +199,12 @@ func (o *oracle) answer() *oracleAnswer {
 			}
 			switch whole := len(o.before[first]) == 0 && !o.follows(last) &&
 				o.precedes(first, last) && !children[id]; {
-			case whole && isParent[id]: // others were made of it: it is as slow as it was itself
+			case whole && isParent[id]: // others were made of it: only its own path counts
 				slow(o.duration(way[first], way[last]).Span)
 			case whole && !slices.ContainsFunc(o.points, func(r string) bool {
 				return o.precedes(first, r) && o.precedes(r, last)
 			}):
-				a.wholes[oracleLeg{first, last, ""}]++ // the leg is the whole way
+				a.wholes[oracleLeg{first, last, ""}]++ // the span is the whole path
 				slow(o.duration(way[first], way[last]).Span)
 			case whole:
 				slow(o.leg(a, oracleLeg{first, last, "whole"}, way[first], way[last]).Span)
@@ -263,7 +265,7 @@ func (o *oracle) leg(a *oracleAnswer, l oracleLeg, x, y oracleEvent) tscratio.Du
 	return d
 }
 
-// tuples takes the events of an id apart into tuples.
+// tuples splits the events of an id into tuples.
 func (o *oracle) tuples(events []oracleEvent, a *oracleAnswer) []map[string]oracleEvent {
 	rank := func(p string) int { return slices.Index(o.points, p) }
 	first := events[0].point
@@ -306,7 +308,7 @@ func (o *oracle) tuples(events []oracleEvent, a *oracleAnswer) []map[string]orac
 	return ways
 }
 
-// rankBig is the rank of a percentile, in exact fractions.
+// rankBig is the rank of a percentile, computed in exact fractions.
 func rankBig(percent_milli uint64, n int) int {
 	r := new(big.Rat).SetFrac64(int64(percent_milli)*int64(n), 100_000)
 	q := new(big.Int).Add(r.Num(), new(big.Int).Sub(r.Denom(), big.NewInt(1)))
@@ -319,7 +321,7 @@ func pointName(channel string) string {
 	return actor + "/" + point
 }
 
-// oracleOf reads a run as plainly as can be.
+// oracleOf reads a run in the simplest way.
 func oracleOf(t *testing.T, dir *runs.Directory, reference string, edges [][2]string) *oracle {
 	o := &oracle{
 		t: t, reference: reference, ways: map[[2]string]*tscratio.Ways{},
@@ -413,7 +415,7 @@ func oracleOf(t *testing.T, dir *runs.Directory, reference string, edges [][2]st
 	return o
 }
 
-// compare holds an answer against the oracle's.
+// compare compares an answer with the oracle's.
 func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact bool) {
 	t.Helper()
 	if got.Work.Tuples != uint64(want.tuples) {
@@ -434,7 +436,8 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 		}
 	}
 	if text := fmt.Sprintf(
-		"%d tuples that were made of others came to the end, and where those began is not known",
+		"%d tuples that were made of others came to the end, but where those others began "+
+			"is not known",
 		want.orphans); mentions(got, text) != (want.orphans > 0) {
 		t.Errorf("findings %v: the oracle has %d whose origin is not known", got.Findings,
 			want.orphans)
@@ -486,11 +489,11 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 	}
 }
 
-// compareRoutes holds routes against the tuples of the oracle: two points are on one route if, over any others, some tuples lead from the one to the
-// other; and each leg stands before those whose median is smaller.
+// compareRoutes compares paths with the tuples of the oracle. Two points are on one path if tuples
+// connect them, possibly through other points. Each span comes before those with a smaller median.
 func compareRoutes(t *testing.T, want *oracleAnswer, got *Answer) {
 	t.Helper()
-	group := map[string]string{} // of a point: any one of those on its route
+	group := map[string]string{} // by point: some point of its path
 	find := func(p string) string {
 		for group[p] != p {
 			p = group[p]
@@ -579,7 +582,8 @@ func compareRoutes(t *testing.T, want *oracleAnswer, got *Answer) {
 	}
 }
 
-// isWay tells whether an answer's way is a tuple's, event for event, each with the time since the first and since the one before.
+// isWay reports whether an answer's path is that of a tuple, event for event, each with the time
+// since the first event and since the one before.
 func (o *oracle) isWay(w oracleWay, got Way) bool {
 	if uint64(got.ID) != w.passed[0].id || got.Total != intervalOf(w.Span) ||
 		len(got.Passed) != len(w.passed) {
@@ -715,7 +719,7 @@ func answersEqualOracle(t *testing.T, rng *rand.Rand) {
 	if !j.findable {
 		return
 	}
-	// The order is in the data: without edges, the same legs are found.
+	// The order is in the data: without declared edges, the same spans are found.
 	got, err := Run(context.Background(), dir, Options{Reference: j.nodes[0].Name})
 	if err != nil {
 		t.Fatal(err)

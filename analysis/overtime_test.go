@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// What fell into each bin of time is what did: events at each point, on whatever node it is, and durations by when they began.
+// Each bin of time has what belongs to it: events by point, on whatever node they are, and
+// durations by when they began.
 func TestOverTime(t *testing.T) {
 	const tuples = 20_000
 	rng := seed.Random(t)
@@ -35,7 +36,7 @@ func TestOverTime(t *testing.T) {
 		}
 		simrun.InOrder(channels[i].Records)
 	}
-	// A point's instances are counted together.
+	// All instances of a point are counted together.
 	all := channels[1].Records
 	channels[1].Name, channels[1].Records = "b#0/recv", all[:0:0]
 	channels = append(channels, simrun.Channel{Node: 0, Name: "b#1/recv"})
@@ -53,7 +54,7 @@ func TestOverTime(t *testing.T) {
 		binOf := func(time uint64) int {
 			return int((nodes[0].Reading(time) - uint64(a.Bins.From_cycles)) / a.Bins.Width_cycles)
 		}
-		// Where a bin's edge is, is known to within the bound: so few events may be in the bin beside.
+		// The edge of a bin is known to within the bound, so a few events may be in the bin beside.
 		near := func(got, want int) bool { return max(got-want, want-got) <= 2 }
 		for i, p := range a.Points {
 			var want [maxBins + 2]int

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// A page that is used again and again has of each id the events that were put into it, and says of rows that follow each other that they are
-// alike if, and only if, they are.
+// A page that is used again and again has, for each id, exactly the events that were put into it.
+// It reports adjacent rows as alike if and only if they are.
 func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 	r := seed.Random(t)
 	rankOf := []uint8{0, 0, 0, 5, 5, 63} // by source
@@ -21,7 +21,7 @@ func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 		for range r.IntN(20) {
 			source := r.IntN(len(rankOf))
 			var events []logstore.Event
-			if r.IntN(2) == 0 { // else where the others ended
+			if r.IntN(2) == 0 { // otherwise go on where the last events ended
 				row = r.IntN(pageRows)
 			}
 			for range 1 + r.IntN(500) {
@@ -36,7 +36,7 @@ func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 			p.fill(events, uint16(source), rankOf[source])
 		}
 		p.sortRepeats()
-		kind := func(row int) []int { // its sources by rank, or nothing if one rank has several events
+		kind := func(row int) []int { // the sources by rank; none if one rank has several events
 			var sources, ranks []int
 			for _, e := range want[row] {
 				sources, ranks = append(sources, int(e.source)),

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Who waits is told what is done, in the order in which it is: reading takes the first half, joining the second. And either ends at a signal, with
-// its name.
+// Progress is reported in order: reading takes the first half, joining the second. Either stops at
+// a signal, and the error says which.
 func TestProgress(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(5, parent, "chain", 2, 20_000, 1_000_000); err != nil {

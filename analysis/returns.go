@@ -130,15 +130,15 @@ func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph,
 	for _, k := range slices.SortedFunc(maps.Keys(r.groups), tripKey.compare) {
 		if g := r.groups[k]; g.disagree > 0 {
 			in.find(FindImpossible, "of %d tuples from %s on %s to %s on %s the return trip and "+
-				"the related counters say what cannot both be, as of tuple %d, %v and %v "+
-				"cycles: an assumption is broken, or an id is not its own",
+				"the related counters contradict each other, as for tuple %d with %v and %v "+
+				"cycles: an assumption is broken, or an id is not unique",
 				g.disagree, k.from, in.nodes[k.fromNode].Name, k.to, in.nodes[k.toNode].Name, g.id,
 				g.says[0], g.says[1])
 		}
 	}
 	if r.unsent > 0 {
 		in.find(FindNote,
-			"the arrival of %d tuples was acknowledged, and no log says that they left", r.unsent)
+			"the arrival of %d tuples was acknowledged, but no log says that they left", r.unsent)
 	}
 	if r.ambiguous > 0 {
 		in.find(FindNote, "the return trips of %d tuples are not counted: their ids left twice, "+

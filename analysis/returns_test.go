@@ -12,8 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// trippers makes a run in which the arrival of tuples on B is acknowledged to A, and returns how long the tuples took that were answered
-// and how long their acknowledgements' round trips took at the end, in true cycles. Some tuples or packets are lost or come twice.
+// trippers makes a run in which the arrival of tuples on B is acknowledged to A. It returns, for
+// the tuples that were answered, how long they took and how long the round trips of their
+// acknowledgements took at the end, in true cycles. Some tuples or packets are lost or come twice.
 func trippers(t *testing.T, tuples uint64,
 	more ...func(add func(channel int, time, id uint64))) (string, []simrun.Node, []int64,
 	[]int64) {
@@ -52,8 +53,8 @@ func trippers(t *testing.T, tuples uint64,
 		echoed := acknowledged + 10_000 + rng.Uint64N(20_000)
 		switch id % 10 {
 		case 3:
-			continue // the echo is
-		case 4: // both come twice
+			continue // the echo is lost
+		case 4: // both are received twice
 			add(4, acknowledged+500, id)
 			add(5, echoed+500, id)
 		case 5: // the tuple is delivered again
@@ -82,7 +83,8 @@ func trippers(t *testing.T, tuples uint64,
 	return parent, nodes, took, back
 }
 
-// What return trips say holds the truth, and stands beside what the related counters say. Their channels are no points of the program.
+// What return trips say contains the truth, and stands beside what the related counters say. Their
+// channels are not points of the program.
 func TestReturnTrips(t *testing.T) {
 	parent, _, took, back := trippers(t, 2000)
 	dir := openRun(t, parent, "r")
@@ -114,7 +116,8 @@ func TestReturnTrips(t *testing.T) {
 	slices.Sort(back)
 	for _, percent := range []float64{1, 50, 99} {
 		rank := rankOf(uint64(percent*1000), uint64(len(took)))
-		// Counters run at up to 50 ppm off the true clock, and channels log one after the other.
+		// Counters run at up to 50 ppm off the true clock, and the channels do not log at the same
+		// moment.
 		truth, off := took[rank], took[rank]/10_000+1
 		for name, d := range map[string]*Durations{"return trip": &r.ByReturnTrip,
 			"counters": &r.ByCounters} {
@@ -152,7 +155,7 @@ func TestReturnTrips(t *testing.T) {
 				back[len(back)-1])
 		}
 	}
-	// From the scratch file, and in many partitions, the answer is the same.
+	// With a scratch file and many partitions, the answer is the same.
 	if again := analyze(t, dir, Options{Reference: "A", Memory_bytes: 1 << 20, Workers: 1,
 		partitions: 9}); !cmp.Equal(a, again, cmpopts.IgnoreFields(Answer{}, "Work")) {
 		t.Errorf("with less memory (-with more +with less):\n%s",
@@ -173,11 +176,12 @@ func TestReturnTrips(t *testing.T) {
 	}
 }
 
-// A return trip that cannot have been, if the related counters are right, is a finding.
+// A return trip that contradicts the related counters is a finding.
 func TestReturnTripsThatDisagree(t *testing.T) {
 	parent, _, _, _ := trippers(t, 100, func(add func(channel int, time, id uint64)) {
 		const begin = 2 * simrun.Hz
-		for i, at := range []uint64{begin, begin + 50_000_000, begin + 10_000, begin + 50_010_000} { // acknowledged long before it arrives
+		// The acknowledgement is much earlier than the arrival.
+		for i, at := range []uint64{begin, begin + 50_000_000, begin + 10_000, begin + 50_010_000} {
 			add(2+i, at, 1<<41)
 		}
 	})
@@ -190,7 +194,7 @@ func TestReturnTripsThatDisagree(t *testing.T) {
 	}
 }
 
-// A run may have return trips and nothing else.
+// A run may have only return trips.
 func TestReturnTripsAlone(t *testing.T) {
 	parent, _, took, _ := trippers(t, 100)
 	a := analyze(t, openRun(t, parent, "r"), Options{Filter: Filter{Channels: []string{"*/ret-*"}}})

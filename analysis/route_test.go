@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Points that no tuple passes both of are on routes of their own, also where edges between them are declared; and what is made of tuples on their
-// own route was not made of another's.
+// Points that no tuple passes together are on different paths, even if edges between them are
+// declared. What was made of tuples on one path was not made of another's.
 func TestRoutesApart(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3}, []uint64{7, 8})
 	links := simrun.Channel{Node: 0, Name: "w/link", Handler: "link"}

@@ -42,7 +42,7 @@ func analyze(t *testing.T, dir *runs.Directory, o Options) *Answer {
 	return a
 }
 
-// Every duration holds the true one, whichever node's cycles it is given in.
+// Every duration contains the true one, whichever node's cycles it is given in.
 func TestDurationsHoldTruth(t *testing.T) {
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 3)
@@ -79,10 +79,10 @@ func TestDurationsHoldTruth(t *testing.T) {
 				exact := nodes[i]
 				exact.Quantum = 1
 				truth := int64(exact.Reading(to) - exact.Reading(from))
-				// A count between moments is known to within a cycle itself.
+				// A count between moments is itself known to within one cycle.
 				if truth+1 < d.Lo || truth-1 > d.Hi {
-					t.Errorf(
-						"in cycles of %s: tuple %d from %s to %s took %d, and the answer is %v by %v",
+					t.Errorf("in cycles of %s: tuple %d from %s to %s took %d, and the answer "+
+						"is %v by %v",
 						reference.Name, d.ID, d.From, d.To, truth, d.Span, d.Scenario)
 				}
 				checked++
@@ -124,7 +124,8 @@ func mentions(a *Answer, word string) bool {
 	return err == nil && bytes.Contains(text, []byte(word))
 }
 
-// Points that the tuples put in a circle are told once, not again for each circle within it, and each has its place.
+// Points that the tuples put in a circle are reported once, not again for each circle within it.
+// Each gets a place.
 func TestCircle(t *testing.T) {
 	in := &input{points: []point{{"a", "recv"}, {"b", "recv"}, {"c", "recv"}, {"d", "recv"}}}
 	precedes := make([][]bool, 4)
@@ -144,7 +145,8 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// A computation is what the vocabulary calls an actor's beginning and end; other points of one actor are inside it.
+// The span from an actor's start to its end, by the names of the vocabulary, is a computation.
+// Spans between other points of one actor are inside it.
 func TestKinds(t *testing.T) {
 	for _, test := range []struct{ from, to, want string }{
 		{"a/start", "a/end", "computation"}, {"a/recv", "a/send", "computation"},
@@ -162,7 +164,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Links that lead in a circle are followed for a while, and what is beyond is said to be left.
+// Links in a circle are followed for some generations. A finding says that the rest is not
+// followed.
 func TestLinksInACircle(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3}, []uint64{2, 3})
 	links := simrun.Channel{Node: 0, Name: "w/link", Handler: "link"}
@@ -185,7 +188,8 @@ func TestLinksInACircle(t *testing.T) {
 	}
 }
 
-// Where the bound does not tell whether an event came before the second tuple of its id or behind it, it is that tuple's.
+// If the bound does not tell whether an event came before or after the second tuple of its id, it
+// belongs to that tuple.
 func TestReusedIDWithinTheBound(t *testing.T) {
 	channels := channelsOf([]uint64{1, 1}, []uint64{1, 1})
 	for i := range channels[0].Records {
@@ -223,11 +227,11 @@ func write(t *testing.T, channels ...simrun.Channel) *runs.Directory {
 	return openRun(t, parent, "r")
 }
 
-// The order of a point that few tuples pass is found, wherever in the run these are.
+// The place of a point that few tuples pass is found, wherever in the run they are.
 func TestAPointThatFewTuplesPass(t *testing.T) {
 	const tuples = 3 * sampleTuples
 	partition := newStore[logstore.Event](nil, 6, 1).partition
-	last := uint64(0) // of the page that is looked at last
+	last := uint64(0) // an id in the partition that is read last
 	for id := range uint64(tuples) {
 		if partition(id) > partition(last) {
 			last = id
@@ -259,7 +263,8 @@ func TestAPointThatFewTuplesPass(t *testing.T) {
 	if a.Partial {
 		t.Errorf("findings %v", a.Findings)
 	}
-	// Of a point that others pass too it is not looked for which tuples pass it with each other point: that these are not measured is said.
+	// If tuples do connect a point to others, the rest of the run is not searched for tuples that
+	// pass it with each other point. A finding says what is not measured.
 	for i := range channels {
 		channels[i].Records = channels[i].Records[:0]
 	}
@@ -273,7 +278,7 @@ func TestAPointThatFewTuplesPass(t *testing.T) {
 	}
 	a = analyze(t, write(t, channels...), Options{partitions: 6})
 	if !mentions(
-		a, "1 tuples pass points in an order that is not known, such as b/recv and rare/recv") ||
+		a, "1 tuples pass points whose order is not known, such as b/recv and rare/recv") ||
 		!a.Partial {
 		t.Errorf("findings %v", a.Findings)
 	}
@@ -287,7 +292,7 @@ func TestAPointThatFewTuplesPass(t *testing.T) {
 
 func TestReceivedBeforeSentIsFound(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{1, 2, 3, 4})
-	channels[1].Records[2].Time = simrun.Hz / 2 // tuple 3 is long there when it is sent
+	channels[1].Records[2].Time = simrun.Hz / 2 // tuple 3 arrives long before it is sent
 	a := analyze(t, write(t, channels...), Options{Edges: [][2]string{{"a/recv", "b/recv"}}})
 	if l := a.Legs[0].All; l.After != 1 || l.Before != 3 ||
 		!mentions(a, "tuple 3 was at a/recv on A surely after it was at b/recv") || !a.Partial {
@@ -295,7 +300,8 @@ func TestReceivedBeforeSentIsFound(t *testing.T) {
 	}
 }
 
-// Of many that were received before they were sent the same are named, whoever finds them and in whatever order.
+// If many tuples were received before they were sent, the same ones are named, whoever finds them
+// and in whatever order.
 func TestBackwardsAreTheSame(t *testing.T) {
 	const tuples = 40
 	ids := make([]uint64, tuples)
@@ -321,7 +327,8 @@ func TestBackwardsAreTheSame(t *testing.T) {
 	}
 }
 
-// The slowest are found whether tuples are measured together or one by one, and whether their way is a leg of its own or not.
+// The slowest tuples are found whether tuples are measured together or one by one, and whether
+// their path is a single span or not.
 func TestSlowestAreOfAll(t *testing.T) {
 	for _, stages := range []int{2, 3} {
 		parent := t.TempDir()
@@ -350,12 +357,13 @@ func TestSlowestAreOfAll(t *testing.T) {
 	}
 }
 
-// Where nothing can lie between a tuple's first point and its last, the way is a leg already: its durations are told once, counted once against
-// the truth and named once where they cannot be. What is slow is known all the same.
+// If nothing can lie between a tuple's first point and its last, its path is already a span. Its
+// durations are reported once, compared with the truth once, and named once if they are impossible.
+// The slowest tuples are known all the same.
 func TestAWholeWayOfOneLegIsToldOnce(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{1, 2, 3, 4, 5})
-	channels[1].Records[2].Time = simrun.Hz / 2 // tuple 3 is long there when it is sent
-	channels[1].Records[3].Time += 10_000_000   // and 4 is late
+	channels[1].Records[2].Time = simrun.Hz / 2 // tuple 3 arrives long before it is sent
+	channels[1].Records[3].Time += 10_000_000   // tuple 4 is late
 	rng := seed.Random(t)
 	nodes, parent := simrun.Nodes(rng, 2), t.TempDir()
 	if err := simrun.Write(rng, parent, "r", nodes, channels); err != nil {
@@ -389,7 +397,7 @@ func TestAWholeWayOfOneLegIsToldOnce(t *testing.T) {
 				before++
 			}
 		}
-		if before != 2 { // the leg's, and the tuple's
+		if before != 2 { // that of the span, and that of the tuple
 			t.Errorf("%s: findings %v", name, a.Findings)
 		}
 	}
@@ -398,7 +406,8 @@ func TestAWholeWayOfOneLegIsToldOnce(t *testing.T) {
 	}
 }
 
-// A whole way on which a point can lie is told beside the leg past it, which has other tuples: those that did not pass the point.
+// A whole path on which a point can lie is reported beside the span that skips the point. The span
+// has other tuples: those that did not pass the point.
 func TestAWholeWayPastAPointIsNoLeg(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{2, 4})
 	channels = append(channels, simrun.Channel{Node: 0, Name: "c/recv"})
@@ -428,7 +437,9 @@ func TestAWholeWayPastAPointIsNoLeg(t *testing.T) {
 }
 
 func TestDisorderAsRFC4737(t *testing.T) {
-	other := uint64(7) << originShift // of another origin, whose own ids are in order; a copy is behind itself, and late only behind a greater one
+	// Ids of another origin, which are in order. A copy comes after itself, and is late only if a
+	// greater one came before it.
+	other := uint64(7) << originShift
 	a := analyze(t, write(t,
 		channelsOf([]uint64{1, 2, 3, 4, 5, 6},
 			[]uint64{1, 1, 4, other, 2, 3, other + 1, 5, 5, 6})...), Options{})
@@ -440,7 +451,8 @@ func TestDisorderAsRFC4737(t *testing.T) {
 	}
 }
 
-// Each writer's ids are in an order of their own, and of ids of very many origins it is said that nobody followed them.
+// Each writer's ids have their own order. If ids have very many origins, a finding says that their
+// order was not followed.
 func TestDisorderOfManyWritersAndOrigins(t *testing.T) {
 	rng := seed.Random(t)
 	nodes, parent := simrun.Nodes(rng, 2), t.TempDir()
@@ -488,7 +500,7 @@ func TestDisorderOfManyWritersAndOrigins(t *testing.T) {
 	}
 }
 
-// Twice the scratch file that a run needs is enough; less than it needs is an error that says so.
+// Twice the scratch file that a run needs is enough. With less than it needs, an error says so.
 func TestScratchIsBounded(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(5, parent, "big", 2, 200_000, 1_000_000); err != nil {
@@ -512,7 +524,7 @@ func TestScratchIsBounded(t *testing.T) {
 	stopped := errors.New("stopped by a signal")
 	cancelled, cancel := context.WithCancelCause(context.Background())
 	cancel(stopped)
-	// However many workers it ended, it is said once.
+	// The error appears once, however many workers it ended.
 	if _, err := Run(cancelled, dir, Options{Workers: 2}); !errors.Is(err, stopped) ||
 		strings.Count(err.Error(), stopped.Error()) != 1 {
 		t.Error(err)
@@ -548,7 +560,7 @@ func TestRunLengthAndCounters(t *testing.T) {
 			Count: 5, FirstCounter: at(c.first), FirstID: 1, LastCounter: at(c.last), LastID: 5,
 			Poison: at(c.poison),
 		}
-		early := row // as long as the run lasts, what is known so far is kept
+		early := row // while the run lasts, the log keeps what is known so far
 		early.Count, early.LastCounter, early.Poison = 1, row.FirstCounter, 0
 		if err := errors.Join(l.Append(logstore.Block{FirstLasts: []logstore.FirstLast{early}}),
 			l.Append(logstore.Block{FirstLasts: []logstore.FirstLast{row}}), l.Seal()); err != nil {

@@ -8,10 +8,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// However many samples a counter has, few are kept, and what they count adds up.
+// However many samples a counter has, few are kept, and their counts add up.
 func TestManySamples(t *testing.T) {
 	rng := seed.Random(t)
-	for _, n := range []int{1, 2, 100, maxSamples, maxSamples + 1, 3*maxSamples + 7, 40 * maxSamples} {
+	for _, n := range []int{
+		1, 2, 100, maxSamples, maxSamples + 1, 3*maxSamples + 7, 40 * maxSamples,
+	} {
 		var s samples
 		var at, count uint64
 		for left := n; left > 0; {
@@ -37,7 +39,7 @@ func TestManySamples(t *testing.T) {
 	}
 }
 
-// A counter that goes back is said to, and nobody is told that it counted 2^64.
+// A counter that goes back is reported, and is not said to have counted 2^64.
 func TestSamplesThatGoBack(t *testing.T) {
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 2)

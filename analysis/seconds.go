@@ -40,12 +40,12 @@ func (r Reference) SecondsMean() string {
 		return "the frequency of " + r.Node + " is not known: there are no seconds"
 	case !r.Measured():
 		ghz := strconv.FormatFloat(r.FrequencyLo_hz/1e9, 'f', -1, 64)
-		return "seconds are cycles by " + ghz +
-			" GHz, which is nominal: nobody measured how far it is off"
+		return "seconds are cycles divided by " + ghz +
+			" GHz, which is nominal: nobody measured its error"
 	}
 	f := plusMinus(r.millihertz(false), r.millihertz(true), hertzUnits)
 	return fmt.Sprintf(
-		"seconds are by %s, measured against %s; what that leaves open is in their bounds",
+		"seconds are cycles divided by %s, measured against %s; their bounds include its error",
 		f, r.Source)
 }
 

@@ -16,17 +16,17 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// shownSeconds is an interval of cycles, and what text and page make of it.
+// shownSeconds is an interval of cycles, and how text and page print it.
 type shownSeconds struct {
 	Lo_hz   float64 `json:"lo_hz"`
 	Hi_hz   float64 `json:"hi_hz"`
 	Lo      int64   `json:"lo_cycles"`
 	Hi      int64   `json:"hi_cycles"`
 	Seconds string  `json:"seconds"`
-	Bound   string  `json:"bound"` // of a half-width of Hi cycles; empty where that is below 0
+	Bound   string  `json:"bound"` // a half-width of Hi cycles; empty if that is negative
 }
 
-// secondsShown has what is easily got wrong, and some that nobody chose.
+// secondsShown has cases that are easily got wrong, and random ones.
 func secondsShown() (all []shownSeconds) {
 	add := func(lo_hz, hi_hz float64, lo, hi int64) {
 		r := Reference{FrequencyLo_hz: lo_hz, FrequencyHi_hz: hi_hz}
@@ -50,7 +50,7 @@ func secondsShown() (all []shownSeconds) {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 250 {
-		// Each product is rounded by itself: some processors add to it before they round.
+		// Each product is rounded separately: some processors fuse the addition.
 		least := rng.Float64() * 4e9
 		middle := rng.Int64N(1<<rng.UintN(52)+1) - rng.Int64N(1<<rng.UintN(52)+1)
 		half := rng.Int64N(1<<rng.UintN(40) + 1)
@@ -86,7 +86,7 @@ func TestSecondsAreShownOneWay(t *testing.T) {
 	}
 }
 
-// shown reads what was printed back, exactly.
+// shown parses what was printed, exactly.
 func shown(t *testing.T, text string) (lo, hi *big.Rat) {
 	t.Helper()
 	units := map[string]string{"s": "1", "ms": "1/1000", "µs": "1/1000000", "ns": "1/1000000000"}
@@ -149,13 +149,14 @@ func TestSecondsOfAFrequency(t *testing.T) {
 	if got := unknown.Seconds(Interval{1, 2}) + unknown.Bound(3); got != "" {
 		t.Errorf("of an unknown frequency: %q", got)
 	}
-	const measured = "measured against a clock; what that leaves open is in their bounds"
+	const measured = "measured against a clock; their bounds include its error"
 	for want, r := range map[string]Reference{
-		"the frequency of A is not known: there are no seconds":                              unknown,
-		"seconds are cycles by 2.6 GHz, which is nominal: nobody measured how far it is off": {FrequencyLo_hz: 2.6e9, FrequencyHi_hz: 2.6e9, Source: "nominal"},
-		"seconds are by 2.596117025 GHz ± 25 Hz, " + measured: {
+		"the frequency of A is not known: there are no seconds": unknown,
+		"seconds are cycles divided by 2.6 GHz, which is nominal: nobody measured its error": {
+			FrequencyLo_hz: 2.6e9, FrequencyHi_hz: 2.6e9, Source: "nominal"},
+		"seconds are cycles divided by 2.596117025 GHz ± 25 Hz, " + measured: {
 			FrequencyLo_hz: 2_596_117_000, FrequencyHi_hz: 2_596_117_050, Source: "a clock"},
-		"seconds are by 2.6000 GHz ± 2.6 MHz, " + measured: {
+		"seconds are cycles divided by 2.6000 GHz ± 2.6 MHz, " + measured: {
 			FrequencyLo_hz: 2.6e9 * 0.999, FrequencyHi_hz: 2.6e9 * 1.001, Source: "a clock"},
 	} {
 		if got := r.SecondsMean(); got != want {

@@ -8,8 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// What is put into a store comes out again, each row with its source and in the partition of its id, whether it was kept in memory or in the
-// file; and what it took of the memory is given back once it was taken out.
+// What is put into a store comes out again, each row with its source and in the partition of its
+// id, whether it was kept in memory or in the file. The memory that it took is given back once it
+// was taken out.
 func TestStore(t *testing.T) {
 	rng := seed.Random(t)
 	type row struct {
@@ -75,7 +76,7 @@ func TestStore(t *testing.T) {
 				}
 				slices.SortFunc(got, order)
 				slices.SortFunc(want[p], order)
-				if k == 2 { // it was taken
+				if k == 2 { // it was taken out
 					want[p] = nil
 				}
 				if !slices.Equal(got, want[p]) || len(events) != len(got) {
@@ -93,8 +94,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// What workers gather at a time, each a partition, takes no more than a quarter of the memory, while there are not so many partitions that what is open
-// of each would take it.
+// The partitions that workers gather at one time take no more than a quarter of the memory, unless
+// there are so many partitions that their open chunks would take it.
 func TestPartitionsFitIntoMemory(t *testing.T) {
 	rng := seed.Random(t)
 	for range 10_000 {

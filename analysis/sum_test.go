@@ -9,13 +9,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The sums are exact, whether durations are short or of years, and however many come at once.
+// Sums are exact, whether durations are short or last for years, and however many are added at
+// once.
 func TestSumsAreExact(t *testing.T) {
 	r := seed.Random(t)
 	for _, largest := range []int64{1 << 20, math.MaxInt64 >> 16, math.MaxInt64>>16 + 1,
 		math.MaxInt64 / 2} {
 		for i, many := range []int{1, 1000, 1 << 16, 1<<16 + 1, 1 << 16, 1<<16 + 1} {
-			share := []int{50, 50, 0, 0, 100, 100}[i] // in percent, of those below 0
+			share := []int{50, 50, 0, 0, 100, 100}[i] // of negative durations, in percent
 			var d distribution
 			d.most = 10
 			lo, hi := new(big.Int), new(big.Int)

@@ -61,8 +61,8 @@ func drawSample(seed uint64) *Data {
 	d.Reference = Reference{Node: "edge", Why: "smallest median bound to the other nodes",
 		Lo_hz: sampleHz - 2600, Hi_hz: sampleHz + 2600,
 		Hz_source: "CLOCK_MONOTONIC_RAW over the run",
-		Seconds: "seconds are by 2.5960000 GHz ± 2.6 kHz, measured against " +
-			"CLOCK_MONOTONIC_RAW over the run; what that leaves open is in their bounds",
+		Seconds: "seconds are cycles divided by 2.5960000 GHz ± 2.6 kHz, measured against " +
+			"CLOCK_MONOTONIC_RAW over the run; their bounds include its error",
 		Wander_ppb: 1000, Window_ns: 10e9,
 		Length: Span{length - 1650, length + 1650}, Length_means: "from the first record of the " +
 			"sources to the first poison pill at the sinks"}
