@@ -10,7 +10,7 @@ import (
 
 // Seconds are cycles of the reference divided by its frequency, which is an interval. They are
 // computed in whole picoseconds and rounded outward, so that all outputs show the same digits. The
-// page does the same in web/src/number.ts; report/testdata/seconds.json tests both.
+// page does the same in web/src/number.ts; analysis/testdata/seconds.json tests both.
 
 // Measured reports whether the frequency was measured. Otherwise it is nominal.
 func (r Reference) Measured() bool { return r.FrequencyHi_hz > r.FrequencyLo_hz }

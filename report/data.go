@@ -108,17 +108,17 @@ type Actor struct {
 	Events int64    `json:"events"`
 }
 
-// Route is the path that the same tuples take. Tuples that were made of others have another route.
+// Route is the path that the same tuples take. Tuples that were made of others have another path.
 type Route struct {
 	Begins  []string `json:"begins"` // actors at which its tuples begin
 	Ends    []string `json:"ends"`   // actors at which they end
 	Points  string   `json:"points"` // points at which they begin
 	Tuples  int64    `json:"tuples"`
-	Made_of []int    `json:"made_of"` // numbers from 0 of the routes whose tuples these are made of
-	Slowest []Slow   `json:"slowest"` // a few of its stretches, by the median, the slowest first
+	Made_of []int    `json:"made_of"` // numbers from 0 of the paths whose tuples these are made of
+	Slowest []Slow   `json:"slowest"` // a few of its spans, slowest median first
 }
 
-// Slow is a stretch between two points, on all nodes together.
+// Slow is a span between two points, on all nodes together.
 type Slow struct {
 	Name    string  `json:"name"`
 	Points  string  `json:"points"`
@@ -128,7 +128,7 @@ type Slow struct {
 	Surely  bool    `json:"surely"` // its median is proven to be above those of all after it
 }
 
-// Kind says what a stretch is.
+// Kind says what a span is.
 type Kind string
 
 const (
@@ -138,7 +138,7 @@ const (
 	EndToEnd    Kind = "end_to_end"  // from the first to the last
 )
 
-// Place says whether the ends of a stretch lie on one node.
+// Place says whether the ends of a span lie on one node.
 type Place string
 
 const (
@@ -146,8 +146,8 @@ const (
 	Remote Place = "remote"
 )
 
-// Stretch is a span of the tuples' path, with its durations and their bounds. A span that some
-// tuples take within a node and others between nodes is two stretches.
+// Stretch is a row of the page: a span, with its durations and their bounds. A span that some tuples
+// take within a node and others between nodes has two rows.
 type Stretch struct {
 	ID        string          `json:"id"` // unique in the page
 	Name      string          `json:"name"`
@@ -175,7 +175,7 @@ type Stretch struct {
 	BoundDensity Density `json:"bound_density"` // of the half-widths
 
 	Over []Over `json:"over"` // over the timeline
-	// Over_same is the id of the stretch whose Over this one shares. Series are kept for all nodes
+	// Over_same is the id of the row whose Over this one shares. Series are kept for all nodes
 	// together.
 	Over_same string `json:"over_same"`
 }
@@ -207,8 +207,8 @@ type Density struct {
 	Shares      []float64 `json:"shares"` // sum 1; none: nothing is known
 }
 
-// Over is one percentile of a stretch over the timeline. A duration belongs to the moment at which
-// its tuple began the stretch.
+// Over is one percentile of a span over the timeline. A duration belongs to the moment at which its
+// tuple began the span.
 type Over struct {
 	P         float64 `json:"p"`
 	Lo_cycles Column  `json:"lo_cycles"`
@@ -269,7 +269,7 @@ type Held struct {
 	Largest float64   `json:"largest"`
 }
 
-// TrueLeg is Held for the durations of a stretch, within nodes or between them.
+// TrueLeg is Held for the durations of a span, within nodes or between them.
 type TrueLeg struct {
 	Name   string `json:"name"`
 	Points string `json:"points"`

@@ -32,11 +32,10 @@ func (f *from) stretches() {
 		}
 	}
 	if left > 0 {
-		f.absent(PartStretches, "%d more stretches are not shown: all are in what cprof analyze "+
-			"--csv prints", left)
+		f.absent(PartStretches, "%d more spans are not shown: cprof analyze --csv prints all", left)
 	}
 	if empty > 0 {
-		f.absent(PartStretches, "%d stretches have no duration that could be computed", empty)
+		f.absent(PartStretches, "%d spans have no duration that could be computed", empty)
 	}
 	if len(f.Stretches) == 0 {
 		f.absent(PartStretches, "no tuple was seen at two places")
@@ -44,7 +43,7 @@ func (f *from) stretches() {
 	}
 }
 
-// stretchOf gives a leg its name and kind.
+// stretchOf names a span and says its kind.
 func (f *from) stretchOf(l *analysis.Leg) Stretch {
 	x := Stretch{Kind: Transfer, From: f.actorOf(l.From), To: f.actorOf(l.To),
 		Points: l.From + " → " + l.To}
@@ -64,7 +63,7 @@ func (f *from) stretchOf(l *analysis.Leg) Stretch {
 	default:
 		x.Name = x.From + " → " + x.To
 	}
-	// Points tell apart two stretches of one kind between the same actors.
+	// Points tell apart two spans of one kind between the same actors.
 	if x.Kind != EndToEnd && slices.ContainsFunc(f.a.Legs, func(o analysis.Leg) bool {
 		return f.actorOf(o.From) == x.From && f.actorOf(o.To) == x.To && o.Kind == l.Kind &&
 			(o.From != l.From || o.To != l.To)
@@ -77,8 +76,8 @@ func (f *from) stretchOf(l *analysis.Leg) Stretch {
 	return x
 }
 
-// parts are the stretches by which a leg is shown: one for each pair of nodes or, if there are many
-// pairs, one within nodes and one between them.
+// parts are the rows that show a span: one for each pair of nodes or, if there are many pairs, one
+// within nodes and one between them.
 func (f *from) parts(l *analysis.Leg) []Stretch {
 	x := f.stretchOf(l)
 	var parts []Stretch

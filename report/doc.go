@@ -6,7 +6,7 @@
 //	err = report.Write(w, data)
 //
 // Data is all that a page shows. FORMAT.md describes it. The page has it as JSON, so that a program
-// can read a page too. It is aggregated: its size depends on how many stretches, nodes and moments
+// can read a page too. It is aggregated: its size depends on how many spans, nodes and moments
 // are shown, and not on how many tuples there were. The page's source is TypeScript in web/. Its
 // built form is page.html here, so that building this package needs no node.
 //

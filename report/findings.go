@@ -99,7 +99,7 @@ func (f *from) findings() {
 	}
 	if transfers == 0 && durations > 0 {
 		f.Remarks = append(f.Remarks,
-			Remark{Note, "no tuple was seen at two actors: nothing was received that was sent"})
+			Remark{Note, "no tuple was seen at two operators: there are no transfers"})
 	}
 	if unplaced > 0 {
 		add("not computed", unplaced, durations+unplaced, Good, Wrong, "durations between nodes "+
@@ -117,15 +117,15 @@ func (f *from) findings() {
 		add("appeared", appeared, tuples, Good, Note, "tuples that were not seen where "+
 			"tuples begin")
 	}
-	add("dropped", dropped, events+dropped, Good, Note, "events that a full ring did not keep, "+
-		"as it counted them")
+	add("dropped", dropped, events+dropped, Good, Note, "events that a full ring did not "+
+		"keep, as counted by the ring")
 	if unaccounted > 0 {
 		add("unaccounted", unaccounted, events+unaccounted, Good, Wrong,
-			"events that were written once and that no log accounts for")
+			"events that had been written and that no log accounts for")
 	}
 	if damage > 0 {
-		add("damaged stretches of logs", damage, 0, Good, Wrong, "what is in them is lost; all "+
-			"around them was read")
+		add("damaged parts of logs", damage, 0, Good, Wrong, "what they held is lost; the "+
+			"rest was read")
 	}
 	if !f.a.Complete {
 		f.Remarks = append(f.Remarks,

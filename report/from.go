@@ -15,8 +15,8 @@ import (
 // How much of a run a page shows. Absent says what it leaves out.
 const (
 	maxStretches   = 120
-	maxSplit       = 4 // a leg of more pairs of nodes is not shown pair by pair
-	maxSlow        = 3 // slowest stretches of a route
+	maxSplit       = 4 // a span of more pairs of nodes is not shown pair by pair
+	maxSlow        = 3 // slowest spans of a path
 	maxThroughputs = 6 // as many as there are colours
 	maxNodes       = 60
 	maxComparisons = 60
@@ -148,8 +148,8 @@ func (f *from) pair(x, y string) Pair {
 			Rate: p.Rate, Wander_ppb: p.Wander_ppm * 1000, Least_ppb: p.LeastWander_ppm * 1000,
 		}
 		if pair.Verdict == Suspect {
-			pair.Reason = fmt.Sprintf("the data allow no wander below %.4g ppm, and %.4g ppm was "+
-				"declared: the bound is computed with %.4g ppm", p.LeastWander_ppm, p.Declared_ppm,
+			pair.Reason = fmt.Sprintf("the data need a wander of at least %.4g ppm, but %.4g ppm "+
+				"was declared: the bound is computed with %.4g ppm", p.LeastWander_ppm, p.Declared_ppm,
 				p.Wander_ppm)
 		}
 		return pair
@@ -314,7 +314,7 @@ func (f *from) spread(periods []analysis.Period) Column {
 	return column
 }
 
-// within is the kind of a step between two points of one actor: that of the leg between them, if
+// within is the kind of a step between two points of one actor: that of the span between them, if
 // there is one.
 func (f *from) within(before, after string) Kind {
 	for _, l := range f.a.Legs {
@@ -377,6 +377,6 @@ func (f *from) tuples() {
 		f.Tuples = append(f.Tuples, t)
 	}
 	if len(f.Tuples) == 0 {
-		f.absent(PartTuples, "no tuple went the whole way, or none was asked for")
+		f.absent(PartTuples, "no tuple took the whole path, or none was asked for")
 	}
 }

@@ -21,7 +21,7 @@ const (
 	sampleHz      = 2.596e9
 	sampleSeconds = 90
 	sampleBuckets = 180
-	sampleDraws   = 18000      // durations that are drawn for a stretch
+	sampleDraws   = 18000      // durations that are drawn for a span
 	sampleTuples  = 10_412_667 // the number that they stand for
 )
 
@@ -123,15 +123,15 @@ func drawSample(seed uint64) *Data {
 	d.Undecided = []string{
 		"Whether 1,204 pairs of tuples overtook each other between core-1 and core-2: their " +
 			"arrivals lie within each other's bounds.",
-		"Where between the network and the receiving actor's queue a transfer waited: no channel " +
+		"Where between the network and the receiving operator's queue a transfer waited: no channel " +
 			"stands between them.",
 		"Whether the wander of a pair was below what was assumed: data can refute an assumption " +
 			"and never confirm it."}
 	d.Remarks = []Remark{
-		{Note, "the relation of core-1 and core-2 is suspect: the data allow no wander below " +
-			"1.56 ppm, and 1 ppm was declared"},
-		{Note, "the relation of edge and core-2 is suspect: the data allow no wander below 1.56 " +
-			"ppm, and 1 ppm was declared"}}
+		{Note, "the relation of core-1 and core-2 is suspect: its data need a wander of at " +
+			"least 1.56 ppm, but 1 ppm was declared"},
+		{Note, "the relation of edge and core-2 is suspect: its data need a wander of at least " +
+			"1.56 ppm, but 1 ppm was declared"}}
 	d.Missing = []Missing{{"logs/core-2/audit.cplog",
 		"the last block is torn: 41 records were salvaged"}}
 	d.Absent = []Absent{{PartFacts, "node core-2 left before it was asked for its facts: " +

@@ -6,11 +6,11 @@ import "github.com/cloudprofiler/cloudprofiler/analysis"
 func (f *from) truth() {
 	switch {
 	case f.a.Held == nil:
-		f.absent(PartTruth, "only a run of virtual nodes knows the truth, as that of cprof demo: "+
-			"between real machines nobody does")
+		f.absent(PartTruth, "only a run of virtual nodes knows the truth, such as that of cprof "+
+			"demo: between real machines nobody does")
 		return
 	case f.a.Held.Count == 0:
-		f.absent(PartTruth, "the run knows the truth, and there is no duration to hold against it")
+		f.absent(PartTruth, "the run knows the truth, but has no duration to hold against it")
 		return
 	}
 	f.Truth.Durations = held(f.a.Held)
@@ -28,7 +28,7 @@ func (f *from) truth() {
 	f.Truth.Remote = held(&remote)
 	if n := len(f.Truth.Stretches); n > maxStretches {
 		f.Truth.Stretches = f.Truth.Stretches[:maxStretches]
-		f.absent(PartTruth, "%d more stretches are not shown", n-maxStretches)
+		f.absent(PartTruth, "%d more spans are not shown", n-maxStretches)
 	}
 	if len(f.a.Comparisons) == 0 {
 		return

@@ -46,12 +46,12 @@ test("shows every part, and the answer first", () => open("sample", async (page)
     assert.equal(await page.locator(`#${part} .absent`).count(), 0, `${part} is absent`);
   }
   assert.match(await text(page, "#undecided"), /overtook each other[^]*Missing from the run[^]*41 records were salvaged/);
-  assert.match(await text(page, "#findings"), /received before sent of[^]*is suspect: the data allow no wander below 1\.56 ppm/);
+  assert.match(await text(page, "#findings"), /received before sent of[^]*is suspect: its data need a wander of at least 1\.56 ppm/);
 }));
 
 test("says how everything went that was held against the truth", () => open("sample", async (page) => {
   assert.match(await text(page, ".tiles"), /held against the truth\s+all true\s+[\d\u2009]+ durations/);
-  assert.match(await text(page, "#truth .banner"), /All true[^]*took at most 30 % of the bound/);
+  assert.match(await text(page, "#truth .banner"), /All true[^]*used at most 30 % of the bound/);
   const rows = page.locator("#truth table").first().locator("tbody tr");
   assert.equal(await rows.count(), 13);
   assert.match(await rows.first().innerText(), /none[^]*off by ≤ \d+(\.\d+)? ns[^]*5 %\s+30 %\s+30 %/);
@@ -79,8 +79,8 @@ test("marks estimates wherever they are", () => open("sample", async (page) => {
   assert.equal(await page.locator("#bounds .line.dashed").count(), 1);
 }));
 
-test("the heading leads to what is missing, and the first tiles say of which way they are", () => open("sample", async (page) => {
-  assert.match(await text(page, ".banner"), /One part of the run is missing or not whole, and 3 things cannot be decided\./);
+test("the heading leads to what is missing, and the first tiles name their path", () => open("sample", async (page) => {
+  assert.match(await text(page, ".banner"), /One part of the run is missing or incomplete, and 3 things cannot be decided\./);
   await page.locator(".banner a").first().focus();
   await page.keyboard.press("Enter");
   await page.waitForURL(/#missing$/);
@@ -91,27 +91,27 @@ test("the heading leads to what is missing, and the first tiles say of which way
   assert.match(await text(page, ".tiles"), /source\/send → sink\/recv/);
 }));
 
-test("says which stretch is slow, and how sure that is", () => open("sample", async (page) => {
+test("says which span is slow, and how sure that is", () => open("sample", async (page) => {
   assert.match(await text(page, ".slowest h2"), /^Slowest of 10\.41 M tuples from source\/intended$/);
   const rows = page.locator(".slowest li");
-  assert.match(await rows.nth(0).innerText(), /^parse → enrich\s+42\.46 ± 0\.67 µs\s+the bounds do not tell it from what follows$/);
+  assert.match(await rows.nth(0).innerText(), /^parse → enrich\s+42\.46 ± 0\.67 µs\s+the bounds do not separate it from the next$/);
   assert.match(await rows.nth(1).innerText(), /^window → sink[^]* estimate\s+an estimate, and so is its place$/);
-  assert.match(await text(page, ".tiles"), /tuples\s+10\.41 M\s+[\d\u2009]+ went the whole way/);
+  assert.match(await text(page, ".tiles"), /tuples\s+10\.41 M\s+[\d\u2009]+ took the whole path/);
   assert.equal(await page.locator("#graph .made").count(), 1); // the tip alone, which nothing uses
 }));
 
 test("what was made of tuples is counted apart, and the graph leads to it", () => open("partial", async (page) => {
-  assert.match(await text(page, ".tiles"), /tuples\s+10\.41 M\s+2\u2009300 more were made of these, [\d\u2009]+ went the whole way/);
+  assert.match(await text(page, ".tiles"), /tuples\s+10\.41 M\s+2\u2009300 more were made of these, [\d\u2009]+ took the whole path/);
   assert.match(await text(page, ".slowest li"), /µs\s+surely the slowest, by the median$/);
   const made = page.locator("#graph .arrow.made");
   assert.equal(await made.count(), 2);
   assert.deepEqual((await page.locator("#graph g:has(> .arrow.made) > title").allTextContents()).sort(),
-    ["audit", "sink"].map((from) => `what digest begins with was made of what ended at ${from}`));
-  assert.match(await page.locator("#graph svg").getAttribute("aria-label") ?? "", /^7 actors and 5 transfers between them$/);
+    ["audit", "sink"].map((from) => `tuples that begin at digest were made of those that ended at ${from}`));
+  assert.match(await page.locator("#graph svg").getAttribute("aria-label") ?? "", /^7 operators and 5 transfers between them$/);
 }));
 
-test("a run that is consistent and not whole says both", () => open("partial", async (page) => {
-  assert.match(await text(page, ".banner"), /^Consistent, and not whole\. .*They cannot confirm it\. One part of the run is missing or not whole\.$/);
+test("a run that is consistent but incomplete says both", () => open("partial", async (page) => {
+  assert.match(await text(page, ".banner"), /^Consistent, but incomplete\. .*They cannot confirm it\. One part of the run is missing or incomplete\.$/);
   assert.equal(await page.locator(".banner.partial a[href='#missing']").count(), 1);
 }));
 
@@ -161,7 +161,7 @@ test("all that can be clicked is reached by keyboard, in order and seen", async 
   }
 });
 
-test("a stretch that is chosen in the table is shown over time", () => open("sample", async (page) => {
+test("a span that is chosen in the table is shown over time", () => open("sample", async (page) => {
   const label = () => page.locator("#latency svg[role=img]").getAttribute("aria-label");
   assert.equal(await label(), "Latency of end to end over time");
   await page.locator("#stretches button.pick", { hasText: "parse → enrich" }).click();
@@ -226,7 +226,7 @@ test("dragging shows a part of the run", () => open("sample", async (page) => {
   assert.match(await page.locator("#latency output").innerText(), /Arrow keys/);
 }));
 
-test("a tuple's whole way", () => open("sample", async (page) => {
+test("a tuple's whole path", () => open("sample", async (page) => {
   const second = page.locator("#tuples button.tuple").nth(1);
   const id = await second.locator(".tuple-id").innerText();
   await second.click();
@@ -410,7 +410,7 @@ test("a large run opens at once and stays fluid", () => open("large", async (pag
   console.log(`# a value is read in ${move.toFixed(1)} ms, a part of the run drawn in ${zoom.toFixed(0)} ms`);
   assert.ok(move < 50, `a value took ${move} ms to be read`);
   assert.ok(zoom < 500, `a part of the run took ${zoom} ms to be drawn`);
-  console.log(`# opened in ${opened.toFixed(0)} ms; drawn again for a unit ${unit.toFixed(0)} ms, a stretch ${stretch.toFixed(0)} ms, a pair ${pair.toFixed(0)} ms`);
+  console.log(`# opened in ${opened.toFixed(0)} ms; drawn again for a unit ${unit.toFixed(0)} ms, a span ${stretch.toFixed(0)} ms, a pair ${pair.toFixed(0)} ms`);
   assert.ok(opened < 3000, `opened in ${opened} ms`);
   assert.ok(Math.max(unit, stretch, pair) < 1000, "slow to draw again");
 }));

@@ -1,4 +1,4 @@
-// The actors as boxes and the transfers between them as arrows, each with its median and its bound.
+// Operators as boxes and transfers as arrows, each with its median and bound.
 
 import { absent } from "./marks.ts";
 import { html, picture, shorten, svg, textWidth } from "./dom.ts";
@@ -19,7 +19,7 @@ export function graph(state: State): HTMLElement {
     edge.stretches.push(s);
     edges.set(key, edge);
   }
-  // What was made of tuples goes a way of its own, from where theirs ended.
+  // Tuples that were made of others begin their own path where those ended.
   for (const route of data.routes) for (const origin of route.made_of) for (const from of data.routes[origin]!.ends) for (const to of route.begins) {
     const key = JSON.stringify([from, to]);
     if (from !== to && !edges.has(key)) edges.set(key, { from, to, stretches: [] });
@@ -35,7 +35,7 @@ export function graph(state: State): HTMLElement {
   // Across if each arrow has room for its label, else down; wider than the page if neither fits.
   const labelWidth = (text: string) => textWidth(text, 11, 600);
   const label = Math.max(70, ...transfers.map((s) => labelWidth(median(s)) + 24));
-  // Downwards an arrow is as long as its labels are high together.
+  // Downwards an arrow is as long as its labels are high.
   const tops = [8];
   for (let layer = 0; layer < layers; layer++) {
     const most = Math.max(1, ...[...edges.values()].filter((e) => places.get(e.from)?.layer === layer).map((e) => Math.min(4, e.stretches.length)));
@@ -75,7 +75,7 @@ export function graph(state: State): HTMLElement {
       const text = median(s);
       const straight = across && Math.abs(a[1] - b[1]) < 8;
       const y = straight ? mid[1] - 12 - (shown.length - 1 - i) * lineHeight : mid[1] + 1 + (i - (shown.length - 1) / 2) * lineHeight;
-      // Beside an arrow that goes straight down, else on it.
+      // Beside an arrow that goes straight down, otherwise on it.
       const centred = across || Math.abs(a[0] - b[0]) > 40;
       const x = centred ? mid[0] : mid[0] + 18, half = labelWidth(text) / 2;
       return svg("g", { class: "edge-label", ...pick(s), "aria-label": `${s.name}, ${s.place}, ${s.nodes.join(" to ")}: median ${text}` },
@@ -84,7 +84,7 @@ export function graph(state: State): HTMLElement {
         svg("text", { x, y, class: `on-edge ${style(s)}${s.verdict === "suspect" ? " is-estimate" : ""}`, "text-anchor": centred ? "middle" : "start" }, text));
     });
     if (e.stretches.length === 0) {
-      return svg("g", {}, svg("title", {}, `what ${e.to} begins with was made of what ended at ${e.from}`),
+      return svg("g", {}, svg("title", {}, `tuples that begin at ${e.to} were made of those that ended at ${e.from}`),
         svg("path", { d: path, class: "arrow made", "marker-end": "url(#tip-made)" }));
     }
     const count = Math.max(...e.stretches.map((s) => s.count)), all = Math.max(1, ...transfers.map((s) => s.count));
@@ -107,7 +107,7 @@ export function graph(state: State): HTMLElement {
   });
   const tip = (name: string) => svg("marker", { id: `tip-${name}`, viewBox: "0 0 8 8", refX: 1, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" },
     svg("path", { d: "M0,0L8,4L0,8z", class: `tip ${name}` }));
-  const drawing = picture(width, height, `${data.actors.length} actors and ${[...edges.values()].filter((e) => e.stretches.length > 0).length} transfers between them`,
+  const drawing = picture(width, height, `${data.actors.length} operators and ${[...edges.values()].filter((e) => e.stretches.length > 0).length} transfers between them`,
     svg("defs", {}, tip("remote"), tip("local"), tip("made")), ...arrows, ...boxes);
   drawing.setAttribute("role", "group");
   return html("div", { class: "chart scroll" }, drawing);

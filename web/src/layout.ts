@@ -4,7 +4,7 @@
 export interface Edge { from: string; to: string }
 export interface Place { layer: number; slot: number; slots: number } // slot: of so many, halves where a layer is not full
 
-/** layers gives every actor its layer: the longest way from a source. Edges that close a circle count for nothing. */
+/** layers is each actor's longest path from a source. Edges that close a circle do not count. */
 export function layers(names: string[], edges: Edge[]): Map<string, number> {
   const known = new Set(names);
   const out = new Map<string, string[]>(names.map((n) => [n, []]));

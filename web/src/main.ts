@@ -1,4 +1,4 @@
-// The page: reads the data that stand in it, draws its parts, and draws again what the reader's choices change.
+// The page: it reads its data, draws its parts, and redraws what the reader's choices change.
 
 import { version, type Data } from "./data.ts";
 import { html, replace } from "./dom.ts";
@@ -17,31 +17,31 @@ interface Part {
   title: string;
   lead: string; // how to read it
   draw: (state: State) => HTMLElement;
-  depends: (keyof State)[]; // what makes it be drawn again, beside unit, scale and width
-  name?: string; // in the bar at the top; left out: not there
+  depends: (keyof State)[]; // besides unit, scale and width, what redraws it when it changes
+  name?: string; // in the bar at the top; absent: not in the bar
 }
 
 const parts: Part[] = [
-  { id: "graph", title: "The way of the tuples", name: "Graph", draw: graph, depends: ["stretch"],
-    lead: "Boxes are actors, with the median of their own computation. Arrows are transfers, with their median and its bound; an arrow between machines is plum, one within a machine green, and a dotted one leads to what was made of the tuples. Choose a value to see it over time." },
-  { id: "stretches", title: "Where the time went", name: "Stretches", depends: ["stretch"],
-    lead: "A box spans the middle half of the durations around their median, whiskers reach 1.5 times as far, a dot is the mean, the pale shape how they are spread. The shade behind each line is as wide as the line is uncertain. On the right, how the bounds of the same durations are spread, on an axis of their own.",
+  { id: "graph", title: "The path of the tuples", name: "Graph", draw: graph, depends: ["stretch"],
+    lead: "Boxes are operators, with the median of their own computation. Arrows are transfers, with their median and its bound. An arrow between machines is plum, one within a machine is green, and a dotted one leads to tuples that were made of these. Choose a value to see it over time." },
+  { id: "stretches", title: "Where the time went", name: "Spans", depends: ["stretch"],
+    lead: "A box holds the middle half of the durations around their median, and whiskers reach 1.5 times as far. A dot is the mean, and the pale shape is the distribution. The shade behind each line is as wide as the line is uncertain. On the right, on an axis of its own, is the distribution of the bounds of the same durations.",
     draw: (state) => state.data.stretches.length === 0 ? absent(state.absent("stretches")) : stretches(state) },
   { id: "latency", title: "Latency over time", name: "Over time", draw: latency, depends: ["stretch", "from", "to"],
-    lead: "Percentiles of the tuples that began the stretch at that moment; bands are what the bounds leave open." },
-  { id: "throughput", title: "Throughput over time", draw: throughput, depends: ["from", "to"], lead: "What passed each place, counted in equal spans of the reference counter." },
+    lead: "Percentiles of the tuples that began the span at that moment. The bands are as wide as the bounds." },
+  { id: "throughput", title: "Throughput over time", draw: throughput, depends: ["from", "to"], lead: "What passed each place, counted in equal steps of the reference counter." },
   { id: "bounds", title: "How sure that is, and how sure others would be", name: "Bounds", draw: bounds, depends: ["pair", "from", "to"],
-    lead: "What a duration between two nodes may be off by, up or down, by each method and at the same moments of the same run." },
+    lead: "How far a duration between two nodes may be off in either direction, by each method, at the same moments of the same run." },
   { id: "truth", title: "Held against the truth", name: "Truth", draw: truth, depends: [],
-    lead: "Only virtual nodes know this: their counters are known functions of one that all of them share, so what truly passed is known to the cycle. Nothing on the rest of this page has made use of it. An error is from the middle of an interval to the truth; at 100 % of its bound it would be at the interval's end." },
+    lead: "Only virtual nodes know the truth: their counters are known functions of one that they share, so the true durations are known to the cycle. Nothing else on this page uses it. An error is the distance from the middle of an interval to the truth. At 100 % of the bound, the truth is at the end of the interval." },
   { id: "tuples", title: "Single tuples", name: "Tuples", draw: waterfalls, depends: ["tuple"],
-    lead: "The whole way of the slowest tuples. Whiskers at both ends of a bar are the moments at which it can have begun and ended; the duration on the right is often known better than that, because both ends share an error." },
+    lead: "The whole path of the slowest tuples. Whiskers at both ends of a bar are the moments at which it can have begun and ended. The duration on the right is often known better than these, because both ends share an error." },
   { id: "findings", title: "What was found", name: "Findings", draw: findings, depends: [], lead: "" },
   { id: "undecided", title: "What this run cannot decide", draw: undecided, depends: [], lead: "" },
   { id: "nodes", title: "The nodes against each other", name: "Nodes", draw: matrix, depends: ["pair"],
-    lead: "Above the diagonal the bound of a pair of counters, median over the run: the darker, the wider. Below it, about how much faster the one counter runs than the other. Choose a pair to see it in full, and above." },
+    lead: "Above the diagonal is the bound of each pair of counters, the median over the run: the darker, the wider. Below it is about how much faster one counter runs than the other. Choose a pair to see it in full, and over time above." },
   { id: "assumptions", title: "What the bounds rest on", name: "Assumptions", draw: assumptions, depends: [],
-    lead: "Under these a bound is a theorem. Data can refute an assumption and never confirm it." },
+    lead: "Under these assumptions a bound is a theorem. Data can refute an assumption, and never confirm it." },
   { id: "machines", title: "The machines", name: "Machines", draw: machines, depends: [], lead: "" },
 ];
 
@@ -65,7 +65,7 @@ function columnWidth(main: Element): number {
   return Math.max(280, Math.floor(main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)));
 }
 
-/** show puts a page in place of what is there, but leaves the data and this script, so that a saved page is whole. */
+/** show replaces the page, but keeps the data and this script, so that a saved page is complete. */
 function show(...elements: HTMLElement[]): void {
   document.body.querySelectorAll(":scope > :not(script)").forEach((e) => e.remove());
   document.body.prepend(...elements);
@@ -90,7 +90,7 @@ function start(data: Data): void {
     main.append(html("section", { id: part.id, "aria-labelledby": `${part.id}-title` }, html("h2", { id: `${part.id}-title` }, part.title), lead, content));
     return { part, content, lead };
   });
-  main.append(html("footer", {}, `${data.run.program || "cprof"}, report data version ${data.version}. This page asks no network for anything.`));
+  main.append(html("footer", {}, `${data.run.program || "cprof"}, report data version ${data.version}. This page loads nothing from a network.`));
 
   let drawn: Record<string, unknown> = {};
   const draw = () => {
@@ -101,7 +101,7 @@ function start(data: Data): void {
     for (const { part, content, lead } of sections) {
       if (!all && !part.depends.some((key) => changed(key))) continue;
       replace(content, part.draw(state));
-      // How to read a part is of no use where there is none.
+      // An absent part needs no advice on how to read it.
       if (lead) lead.hidden = content.firstElementChild?.classList.contains("absent") ?? false;
     }
     drawn = now;
@@ -117,7 +117,7 @@ function start(data: Data): void {
       if (width !== state.width && !matchMedia("print").matches) state.set({ width });
     });
   }).observe(main);
-  // On paper the column is as wide as A4 lets it be at the size that style.css prints in, and nothing can be opened.
+  // On paper the column fills A4 at the size that style.css prints in, and details must be open.
   addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((d) => d.setAttribute("open", "")); state.set({ width: 815 }); });
   addEventListener("afterprint", () => state.set({ width: columnWidth(main) }));
 }

@@ -1,4 +1,4 @@
-// The nodes against each other: bounds above the diagonal, rates below it, and what is known about each machine.
+// The nodes against each other: bounds above the diagonal, rates below it, and facts on each machine.
 
 import type { Pair } from "./data.ts";
 import { html, replace, shorten } from "./dom.ts";
@@ -6,7 +6,7 @@ import { absent, estimate } from "./marks.ts";
 import { whole } from "./number.ts";
 import type { State } from "./state.ts";
 
-/** rate is how much faster A's counter runs than B's: a share where they are nearly alike, else their ratio. */
+/** rate is how much faster A's counter runs than B's: a share if nearly equal, else a ratio. */
 export function rate(p: Pair): string {
   if (!(p.rate > 0)) return "not known";
   const ppb = (p.rate - 1) * 1e9;
@@ -73,8 +73,8 @@ function pairDetail(state: State, p: Pair): HTMLElement {
     html("dl", { class: "facts" },
       fact("bound, median", format.bound(p.bound_cycles, p.verdict)), fact("bound, worst", format.bound(p.worst_cycles, p.verdict)),
       fact(`rate of ${p.a} to ${p.b}`, rate(p)),
-      fact("wander computed with", `${+(p.wander_ppb / 1000).toFixed(3)} ppm`), fact("least wander the data allow", `${+(p.least_ppb / 1000).toFixed(3)} ppm`),
-      p.exchanges > 0 ? fact("exchanges", `${whole(p.exchanges)} in ${whole(p.trains)} trains`) : null, p.paths ? fact("way", p.paths) : null));
+      fact("wander of the bound", `${+(p.wander_ppb / 1000).toFixed(3)} ppm`), fact("least wander the data allow", `${+(p.least_ppb / 1000).toFixed(3)} ppm`),
+      p.exchanges > 0 ? fact("exchanges", `${whole(p.exchanges)} in ${whole(p.trains)} trains`) : null, p.paths ? fact("paths", p.paths) : null));
 }
 
 export function machines(state: State): HTMLElement {
@@ -82,7 +82,7 @@ export function machines(state: State): HTMLElement {
   const missing = state.absent("facts");
   if (!nodes.some((n) => n.facts.length > 0)) return absent(missing);
   const names = [...new Set(nodes.flatMap((n) => n.facts.map((f) => f.name)))];
-  // Facts that are alike on many nodes would fill the page: nodes are columns while there are few.
+  // Nodes are columns while there are few; with many, the same facts would fill the page.
   const cell = (node: typeof nodes[number], fact: string) => html("td", {}, node.facts.find((f) => f.name === fact)?.value ?? html("span", { class: "nothing" }, "–"));
   const head = (n: typeof nodes[number]) => [n.name, n.virtual ? html("small", {}, "virtual") : null, n.left ? html("small", { class: "left" }, `left: ${n.left}`) : null];
   const few = nodes.length <= 4 && state.width > 600;

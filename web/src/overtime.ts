@@ -1,4 +1,4 @@
-// The three charts over time: latency of one stretch, throughput, and our bound against what others would have said.
+// The charts over time: latency of one span, throughput, and our bound beside other methods'.
 
 import type { Column, Method } from "./data.ts";
 import { html } from "./dom.ts";
@@ -13,14 +13,14 @@ export function latency(state: State): HTMLElement {
   const s = state.chosen();
   const any = state.data.stretches.some((x) => x.over.length > 0);
   if (!any) return absent(state.absent("latency"));
-  const choose = html("label", { class: "choose" }, "Stretch ",
+  const choose = html("label", { class: "choose" }, "Span ",
     html("select", { "data-key": "choose-stretch", change: (e: Event) => state.set({ stretch: (e.target as HTMLSelectElement).value }) },
       ...state.data.stretches.map((x) => html("option", { value: x.id, selected: x.id === state.stretch },
         `${x.name}, ${x.place}${x.place === "remote" || x.nodes.length ? ` (${x.nodes.join(" → ")})` : ""}${x.verdict === "suspect" ? ", estimate" : ""}`))));
   const kept = s?.over_same ? state.data.stretches.find((x) => x.id === s.over_same) : s;
   const together = s && kept ? state.data.stretches.filter((x) => (x.over_same || x.id) === kept.id) : [];
   const verdict = together.some((x) => x.verdict === "suspect") ? "suspect" : "consistent";
-  if (!s || !kept || kept.over.length === 0) return html("div", {}, choose, absent(["This stretch has no values over time."]));
+  if (!s || !kept || kept.over.length === 0) return html("div", {}, choose, absent(["This span has no values over time."]));
   const styles: Record<string, string> = { "50": "p50", "99": "p99", "100": "p100" };
   const lines: Line[] = kept.over.map((o) => ({
     name: o.p === 50 ? "median" : o.p === 100 ? "slowest" : `${o.p} %`, style: styles[String(o.p)] ?? "p99", dashed: verdict === "suspect",
@@ -28,7 +28,7 @@ export function latency(state: State): HTMLElement {
     text: (b) => o.lo_cycles[b] === null || o.lo_cycles[b] === undefined ? "–" : state.format.text(interval({ lo_cycles: o.lo_cycles[b]!, hi_cycles: o.hi_cycles[b]! }), verdict),
   }));
   return html("div", {}, html("div", { class: "row" }, choose, estimate(verdict),
-    together.length > 1 ? html("span", { class: "hint" }, `${together.length} stretches of it together: over time they were not kept apart.`) : null),
+    together.length > 1 ? html("span", { class: "hint" }, `${together.length} parts of this span together: over time they were not kept apart.`) : null),
     timeChart(state, { key: "time-latency", label: `Latency of ${s.name} over time`, lines, log: state.log, zero: true, tick: (v) => state.format.tick(v) }));
 }
 
@@ -36,13 +36,13 @@ export function throughput(state: State): HTMLElement {
   const { throughput, timeline } = state.data;
   if (throughput.length === 0) return absent(state.absent("throughput"));
   const seconds = state.format.unit === "seconds";
-  // Events a second, or a million cycles where the frequency is not known or not wanted.
+  // Events per second, or per million cycles if the frequency is not known or not wanted.
   const per = seconds ? state.format.draw(timeline.bucket_cycles) : timeline.bucket_cycles / 1e6;
   const lines: Line[] = throughput.map((t, i) => {
     const rate = t.count.map((c) => (c === null ? null : c / per));
     return { name: t.name, style: `series-${i % 6}`, lo: rate, hi: rate, text: (b) => rate[b] === null || rate[b] === undefined ? "–" : `${compact(rate[b]!)}/${seconds ? "s" : "Mcycle"}` };
   });
-  return html("div", {}, html("p", { class: "axis-unit" }, seconds ? "a second" : "in a million cycles"),
+  return html("div", {}, html("p", { class: "axis-unit" }, seconds ? "per second" : "per million cycles"),
     timeChart(state, { key: "time-throughput", label: "Throughput over time", lines, log: false, zero: true, tick: compact, height: 220 }),
     html("details", {}, html("summary", {}, "What was counted"), html("ul", {}, ...throughput.map((t) => html("li", {}, html("b", {}, t.name), `: ${t.source}`)))));
 }
@@ -54,7 +54,7 @@ export const methods: Record<string, [string, string]> = {
   ntp: ["NTP", "|offset| + dispersion + delay/2 of both nodes, as chrony claims"],
 };
 
-/** methodStyle is the class of what is drawn of a method. */
+/** methodStyle is the class that colours a method. */
 export function methodStyle(name: string): string { return `method-${name in methods ? name : "other"}`; }
 
 export function median(c: Column): number | null {

@@ -1,9 +1,12 @@
-// What the reader chose. One object, and a list of what to draw again when it changes.
+// What the reader chose, and what to redraw when that changes.
 
 import type { Data, Stretch } from "./data.ts";
 import { Format, type Unit } from "./number.ts";
 
-/** first is the stretch that is shown first: the whole way, unless most of the time nothing went it, as where windows are emitted once a second. */
+/**
+ * first is the span that is shown first: the whole path, unless most of the time nothing took it,
+ * as when windows are emitted once a second.
+ */
 function first(data: Data): Stretch | undefined {
   const dense = (s: Stretch) => (s.over[0]?.lo_cycles ?? []).filter((v) => v !== null).length * 2 > data.timeline.buckets;
   const order = (["end_to_end", "transfer", "computation"] as const).flatMap((kind) => data.stretches.filter((s) => s.kind === kind));

@@ -1,4 +1,4 @@
-// The table of stretches: a box of durations on the left, the density of their bounds on the right.
+// The table of spans: a box of durations on the left, the density of their bounds on the right.
 
 import { area, curveBasis } from "d3-shape";
 import { hatch, valueScale, xAxis, type Scale } from "./axis.ts";
@@ -8,9 +8,9 @@ import { estimate, value } from "./marks.ts";
 import { compact, interval, whole } from "./number.ts";
 import type { State } from "./state.ts";
 
-export const kinds: [Kind, string][] = [["end_to_end", "End to end"], ["transfer", "Transfer, from one actor to the next"], ["computation", "Computation, within an actor"], ["inside", "Within an actor, before or beside its computation"]];
+export const kinds: [Kind, string][] = [["end_to_end", "End to end"], ["transfer", "Transfer, from one operator to the next"], ["computation", "Computation, within an operator"], ["inside", "Within an operator, before or beside its computation"]];
 
-/** style is the class that colours a stretch. */
+/** style is the class that colours a span. */
 export function style(s: { kind: Kind; place?: string }): string {
   return s.kind === "transfer" ? (s.place === "remote" ? "remote" : "local") : s.kind;
 }
@@ -22,7 +22,7 @@ export function at(s: Stretch, p: number): Percentile | undefined {
 export function stretches(state: State): HTMLElement {
   const { data, format, width } = state;
   const wide = width >= 680;
-  // The plots get what the texts leave: the columns' widths are fixed, so that a long name cannot push them off the page.
+  // The plots get what the texts leave. Widths are fixed, so no long name pushes them off the page.
   const texts = data.stretches.flatMap((s) => [at(s, 50), at(s, 99)]).map((p) => (p ? textWidth(format.text(interval(p)), 13.5) : 0));
   const nameWidth = 216, countWidth = width >= 860 ? 76 : 0, valueWidth = Math.ceil(Math.max(90, ...texts)) + 40;
   const rest = wide ? width - nameWidth - countWidth - valueWidth - 28 : width - 14;
@@ -60,7 +60,7 @@ export function stretches(state: State): HTMLElement {
     html("table", { class: wide ? "stretches" : "stretches narrow" },
       html("colgroup", {}, ...[nameWidth, countWidth, valueWidth, boxWidth + 14, boundWidth].filter((w) => w > 0).map((w) => html("col", { width: wide ? w : null }))),
       html("thead", {}, html("tr", {},
-        html("th", { scope: "col" }, "stretch"), countWidth ? html("th", { scope: "col", class: "number" }, "tuples") : null,
+        html("th", { scope: "col" }, "span"), countWidth ? html("th", { scope: "col", class: "number" }, "tuples") : null,
         html("th", { scope: "col", class: "number" }, "median"),
         html("th", { scope: "col", class: "plot" }, "duration", axisPicture(x, boxWidth)),
         html("th", { scope: "col", class: "plot" }, "bound, ±", axisPicture(bx, boundWidth)))),
@@ -71,7 +71,7 @@ export function stretches(state: State): HTMLElement {
       })));
 }
 
-/** ridge is a density as an outline around the middle of a row, half as high as it is let. */
+/** ridge is a density as an outline around the middle of a row. */
 function ridge(state: State, d: Density, x: Scale, middle: number, half: number, up: boolean): string {
   const most = Math.max(...d.shares);
   if (!(most > 0)) return "";
@@ -92,7 +92,7 @@ function boxPlot(state: State, s: Stretch, x: Scale, width: number, label: strin
   if (!q1 || !q2 || !q3) return picture(width, rowHeight, `${label}: none`);
   const px = (cycles: number) => x(format.draw(cycles));
   const centre = (p: { lo_cycles: number; hi_cycles: number }) => px((p.lo_cycles + p.hi_cycles) / 2);
-  // A line of the box has a shade as wide as it is uncertain.
+  // Behind each line of the box is a shade as wide as the line is uncertain.
   const edge = (p: { lo_cycles: number; hi_cycles: number }, half: number, name: string) => {
     return svg("g", { class: `edge ${kind} ${name}` },
       svg("rect", { x: px(p.lo_cycles), width: Math.max(0, px(p.hi_cycles) - px(p.lo_cycles)), y: middle - half, height: 2 * half }),

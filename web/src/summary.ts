@@ -1,4 +1,4 @@
-// What a reader wants first, and what a careful one reads last: the answer, the findings, the assumptions.
+// What a reader wants first, and what a careful one reads last: answer, findings, assumptions.
 
 import { html } from "./dom.ts";
 import { absent, estimate, estimateMeans, value } from "./marks.ts";
@@ -22,46 +22,46 @@ export function heading(state: State): HTMLElement {
       reference.seconds ? html("span", { class: "seconds" }, `${reference.seconds[0]!.toUpperCase()}${reference.seconds.slice(1)}.`) : null),
     verdict === "suspect"
       ? html("p", { class: "banner suspect" }, html("b", {}, "Partly an estimate. "),
-        suspect > 0 ? `The data refute, or nearly refute, what is assumed of ${suspect === 1 ? "one pair" : `${suspect} of ${pairs.length} pairs`} of nodes. ` : "",
+        suspect > 0 ? `The data refute, or nearly refute, what is assumed about ${suspect === 1 ? "one pair" : `${suspect} of ${pairs.length} pairs`} of nodes. ` : "",
         "Everything that rests on that is hatched and marked ", estimate("suspect"), ".", lacks)
       : pairs.length > 0 || lacks ? html("p", { class: lacks ? "banner partial" : "banner good" },
-        pairs.length > 0 ? html("span", {}, html("b", {}, lacks ? "Consistent, and not whole. " : "Consistent. "), "The data do not refute what the bounds assume. They cannot confirm it.") : html("b", {}, "Not whole."),
+        pairs.length > 0 ? html("span", {}, html("b", {}, lacks ? "Consistent, but incomplete. " : "Consistent. "), "The data do not refute what the bounds assume. They cannot confirm it.") : html("b", {}, "Incomplete."),
         lacks) : null);
 }
 
-/** notWhole counts what is missing or cannot be decided, and leads to it. */
+/** notWhole counts what is missing or cannot be decided, and links to it. */
 function notWhole({ missing, undecided }: Data): HTMLElement | null {
   const parts = missing.length === 1 ? "One part of the run is" : missing.length > 1 ? `${missing.length} parts of the run are` : "";
   if (missing.length + undecided.length === 0) return null;
   return html("span", { class: "lacks" }, " ",
-    parts && html("a", { href: "#missing" }, `${parts} missing or not whole`), parts && undecided.length > 0 ? ", and " : null,
+    parts && html("a", { href: "#missing" }, `${parts} missing or incomplete`), parts && undecided.length > 0 ? ", and " : null,
     undecided.length > 0 ? html("a", { href: "#undecided" }, undecided.length === 1 ? "one thing cannot be decided" : `${undecided.length} things cannot be decided`) : null, ".");
 }
 
 export function tiles(state: State): HTMLElement {
   const { data, format } = state;
-  const whole_way = data.stretches.find((s) => s.kind === "end_to_end");
-  // A run may have several whole ways, as through windows and past them: which one this is must be said.
-  const way = whole_way && (whole_way.name.startsWith(whole_way.points) ? whole_way.name : whole_way.points);
+  const whole_path = data.stretches.find((s) => s.kind === "end_to_end");
+  // A run may have several whole paths, such as through windows and past them: say which it is.
+  const path = whole_path && (whole_path.name.startsWith(whole_path.points) ? whole_path.name : whole_path.points);
   const tile = (name: string, content: Node | string, below: Node | string | null = null, kind = "") =>
     html("div", { class: `tile ${kind}` }, html("dt", {}, name), html("dd", {}, content, below ? html("small", {}, below) : null));
   const early = data.findings.find((f) => f.name === "received before sent");
-  // What comes in, if the page knows that; else what was counted last.
-  const rate = data.throughput.find((t) => whole_way?.points.startsWith(`${t.name} → `)) ?? data.throughput[data.throughput.length - 1];
+  // The rate of what comes in, if the page knows it; otherwise of what was counted last.
+  const rate = data.throughput.find((t) => whole_path?.points.startsWith(`${t.name} → `)) ?? data.throughput[data.throughput.length - 1];
   const counted = rate?.count.reduce<number>((sum, c) => sum + (c ?? 0), 0) ?? 0;
   const made = data.routes.reduce((sum, r) => sum + (r.made_of.length > 0 ? r.tuples : 0), 0);
   const length = format.draw(data.timeline.bucket_cycles) * (rate?.count.filter((c) => c !== null).length ?? 0);
   return html("dl", { class: "tiles" },
-    whole_way ? tile("end to end, median", value(format, at(whole_way, 50), whole_way.verdict), way) : null,
-    whole_way ? tile("end to end, 99 %", value(format, at(whole_way, 99), whole_way.verdict), `${compact(whole_way.count)} tuples that came this way, ${whole_way.nodes.join(" → ")}`) : null,
+    whole_path ? tile("end to end, median", value(format, at(whole_path, 50), whole_path.verdict), path) : null,
+    whole_path ? tile("end to end, 99 %", value(format, at(whole_path, 99), whole_path.verdict), `${compact(whole_path.count)} tuples on this path, ${whole_path.nodes.join(" → ")}`) : null,
     rate && length > 0 && format.unit === "seconds" ? tile("throughput, mean", `${compact(counted / length)}/s`, rate.name) : null,
-    tile("tuples", compact(data.totals.tuples - made), `${made > 0 ? `${whole(made)} more were made of these, ` : ""}${whole(data.totals.complete)} went the whole way`),
+    tile("tuples", compact(data.totals.tuples - made), `${made > 0 ? `${whole(made)} more were made of these, ` : ""}${whole(data.totals.complete)} took the whole path`),
     data.truth.durations.held > 0 ? tile("held against the truth", data.truth.durations.outside === 0 ? "all true" : `${whole(data.truth.durations.outside)} are not`,
       `${whole(data.truth.durations.held)} durations`, data.truth.durations.outside === 0 ? "good" : "wrong") : null,
     early ? tile("received before sent", whole(early.count), early.count === 0 ? "as it must be" : "an assumption is wrong", early.count === 0 ? "good" : "wrong") : null);
 }
 
-/** slowest says for each route which of its stretches take the most time, and how sure that is. */
+/** slowest says for each path which of its spans take the most time, and how sure that is. */
 export function slowest(state: State): HTMLElement | null {
   const routes = state.data.routes.filter((r) => r.slowest.length > 1);
   if (routes.length === 0) return null;
@@ -69,7 +69,7 @@ export function slowest(state: State): HTMLElement | null {
     html("h2", {}, `Slowest of ${compact(r.tuples)} ${r.made_of.length > 0 ? "that were made of others," : "tuples"} from ${r.points}`),
     html("ol", {}, ...r.slowest.map((s, i) => html("li", {},
       html("span", { class: "name", title: s.points }, s.name), " ", value(state.format, s.median, s.verdict),
-      html("small", {}, [s.means, s.surely ? "" : s.verdict === "suspect" ? "an estimate, and so is its place" : "the bounds do not tell it from what follows", i === 0 && s.surely ? "surely the slowest, by the median" : ""].filter(Boolean).join("; "))))))));
+      html("small", {}, [s.means, s.surely ? "" : s.verdict === "suspect" ? "an estimate, and so is its place" : "the bounds do not separate it from the next", i === 0 && s.surely ? "surely the slowest, by the median" : ""].filter(Boolean).join("; "))))))));
 }
 
 const weights = { good: ["✓", "as it should be"], note: ["•", "worth knowing"], wrong: ["✕", "something is broken"] } as const;
@@ -90,7 +90,7 @@ function remark(r: Data["remarks"][number]): HTMLElement {
 
 export function undecided(state: State): HTMLElement {
   const { undecided, missing } = state.data;
-  const list = undecided.length === 0 ? html("p", {}, state.data.totals.tuples === 0 ? "Anything: it has no tuples." : "Nothing of this kind was met.") : html("ul", { class: "plain" }, ...undecided.map((u) => html("li", {}, u)));
+  const list = undecided.length === 0 ? html("p", {}, state.data.totals.tuples === 0 ? "Anything: it has no tuples." : "It decides everything that was asked.") : html("ul", { class: "plain" }, ...undecided.map((u) => html("li", {}, u)));
   return html("div", {}, list, missing.length === 0 ? null : html("div", {}, html("h3", { id: "missing" }, "Missing from the run"),
     html("ul", { class: "plain" }, ...missing.map((m) => html("li", {}, html("code", {}, m.part), `: ${m.reason}`)))));
 }

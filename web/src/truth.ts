@@ -1,4 +1,4 @@
-// What only virtual nodes know: whether the intervals were true, and how much of its bound each error took.
+// What only virtual nodes know: whether intervals were true, and how much of its bound each error used.
 
 import type { Held, TrueLeg, TrueMethod } from "./data.ts";
 import { xAxis, valueScale, type Scale } from "./axis.ts";
@@ -11,7 +11,7 @@ import { style } from "./stretches.ts";
 
 const rowHeight = 34;
 
-/** percent is a share of a bound, rounded up: what is printed is not exceeded. */
+/** percent is a share of a bound, rounded up. */
 export function percent(share: number): string {
   return share > 9.99 ? "> 999 %" : `${Math.ceil(share * 100 - 1e-9)} %`;
 }
@@ -40,7 +40,7 @@ export function truth(state: State): HTMLElement {
     return html("tr", {},
       html("th", { scope: "row", title: l.points }, html("i", { class: `swatch ${style(l)}` }), l.name, html("small", {}, l.place === "remote" ? "between nodes" : "within a node")),
       html("td", { class: "number" }, whole(l.held.held)), html("td", { class: "number" }, outside(l.held)),
-      html("td", { class: "number" }, html("div", {}, value(state.format, l.median, "")), html("small", { class: "number", title: "how far the middle is from the true median, which is known to a few cycles, or to what many durations are rounded to" }, off > 0 ? `off by ${state.format.most(off)}` : "exact")),
+      html("td", { class: "number" }, html("div", {}, value(state.format, l.median, "")), html("small", { class: "number", title: "how far the middle is from the true median, which is known to a few cycles, or as finely as many durations are rounded" }, off > 0 ? `off by ${state.format.most(off)}` : "exact")),
       ...used(l.held, style(l), l.name));
   };
   const method = (m: TrueMethod) => {
@@ -54,16 +54,16 @@ export function truth(state: State): HTMLElement {
     html("p", { class: durations.outside === 0 ? "banner good" : "banner suspect" },
       html("b", {}, durations.outside === 0 ? "All true. " : `${whole(durations.outside)} are not true. `),
       `${whole(durations.held)} durations were held against the truth, ${whole(remote.held)} of them between nodes: `,
-      durations.outside === 0 ? "the interval of every one holds it" : "an assumption is broken, or this is a defect",
-      remote.held > 0 ? `. Between nodes the error took at most ${percent(remote.largest)} of the bound.` : "."),
-    html("div", { class: "scroll" }, html("table", { class: "truth" }, head("stretch", "durations", "median"), html("tbody", {}, ...truth.stretches.map(leg)))),
-    truth.methods.length === 0 ? null : html("h3", {}, "What each method said of all pairs of nodes"),
+      durations.outside === 0 ? "the interval of each contains it" : "an assumption is broken, or this is a defect",
+      remote.held > 0 ? `. Between nodes the error used at most ${percent(remote.largest)} of the bound.` : "."),
+    html("div", { class: "scroll" }, html("table", { class: "truth" }, head("span", "durations", "median"), html("tbody", {}, ...truth.stretches.map(leg)))),
+    truth.methods.length === 0 ? null : html("h3", {}, "What each method said about all pairs of nodes"),
     truth.methods.length === 0 ? null : html("div", { class: "scroll" }, html("table", { class: "truth" }, head("method", "held"), html("tbody", {}, ...truth.methods.map(method)))));
 }
 
 function histogram(h: Held, x: Scale, width: number, kind: string, name: string): SVGElement {
   const most = Math.max(...h.shares, 1e-9), base = rowHeight - 5, step = 1 / Math.max(1, h.shares.length);
-  const text = `${name}: half of the errors took at most ${percent(h.used_50)} of their bound, 99 % at most ${percent(h.used_99)}, the largest ${percent(h.largest)}` +
+  const text = `${name}: half of the errors used at most ${percent(h.used_50)} of their bound, 99 % at most ${percent(h.used_99)}, the largest ${percent(h.largest)}` +
     (h.outside > 0 ? `; ${whole(h.outside)} are outside` : "");
   return picture(width, rowHeight, text,
     svg("title", {}, text),

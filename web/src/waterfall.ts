@@ -1,4 +1,4 @@
-// One tuple's whole way: a lane for each step, and at both ends of it what is not sure of its moment.
+// One tuple's whole path: a lane for each step, with the uncertainty of both its ends.
 
 import { valueScale, xAxis } from "./axis.ts";
 import type { Tuple } from "./data.ts";
@@ -57,6 +57,6 @@ function waterfall(state: State, t: Tuple, width: number): HTMLElement {
   const steps = t.steps.map((s) => `${s.name} ${format.text(interval(s.duration), s.verdict)}`).join("; ");
   return html("figure", { class: "chart" },
     html("figcaption", {}, "Tuple ", html("code", {}, t.id), ", ", t.why, ": ", value(format, t.total, t.verdict), " in all"),
-    picture(width, height, `Way of tuple ${t.id}: ${steps}`,
+    picture(width, height, `Path of tuple ${t.id}: ${steps}`,
       xAxis(x, width, height - 26, height - 26 - top, (v) => format.tick(v)), ...rows));
 }

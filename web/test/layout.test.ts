@@ -4,7 +4,7 @@ import { layers, place } from "../src/layout.ts";
 
 const edges = (...pairs: string[]) => pairs.map((p) => ({ from: p.split(">")[0]!, to: p.split(">")[1]! }));
 
-test("a layer is the longest way from a source", () => {
+test("a layer is the longest path from a source", () => {
   const got = layers(["sink", "a", "b", "source"], edges("source>a", "a>b", "b>sink", "source>sink"));
   assert.deepEqual(Object.fromEntries(got), { source: 0, a: 1, b: 2, sink: 3 });
 });
