@@ -110,8 +110,8 @@ type Actor struct {
 
 // Route is the path that the same tuples take. Tuples that were made of others have another path.
 type Route struct {
-	Begins  []string `json:"begins"` // actors at which its tuples begin
-	Ends    []string `json:"ends"`   // actors at which they end
+	Begins  []string `json:"begins"` // operators at which its tuples begin
+	Ends    []string `json:"ends"`   // operators at which they end
 	Points  string   `json:"points"` // points at which they begin
 	Tuples  int64    `json:"tuples"`
 	Made_of []int    `json:"made_of"` // numbers from 0 of the paths whose tuples these are made of
@@ -132,9 +132,9 @@ type Slow struct {
 type Kind string
 
 const (
-	Computation Kind = "computation" // within one actor, from its start to its end
-	Inside      Kind = "inside"      // within one actor, between other points of it
-	Transfer    Kind = "transfer"    // from one actor to the next
+	Computation Kind = "computation" // within one operator, from its start to its end
+	Inside      Kind = "inside"      // within one operator, between other points of it
+	Transfer    Kind = "transfer"    // from one operator to the next
 	EndToEnd    Kind = "end_to_end"  // from the first to the last
 )
 
@@ -153,8 +153,8 @@ type Stretch struct {
 	Name      string          `json:"name"`
 	Kind      Kind            `json:"kind"`
 	Place     Place           `json:"place"`
-	From      string          `json:"from"`   // actor
-	To        string          `json:"to"`     // actor; the same for a computation
+	From      string          `json:"from"`   // operator
+	To        string          `json:"to"`     // operator; the same for a computation
 	Points    string          `json:"points"` // where it begins and ends, as "from → to"
 	Means     string          `json:"means"`  // what tuples wait for, if the points tell it
 	Nodes     []string        `json:"nodes"`  // one if both ends are on it, else those of each end

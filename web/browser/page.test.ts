@@ -1,4 +1,5 @@
-// The page in a browser: what is clicked, what is then shown, and that nothing complains. Pages come from go test ./report -pages.
+// The page in a browser: what clicks show, and that nothing complains. go test ./report -pages
+// writes the pages.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -9,7 +10,7 @@ let browser: Browser;
 before(async () => { browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] }); });
 after(async () => { await browser.close(); });
 
-/** open opens a sample page, and says at the end what it complained about and asked for. */
+/** open opens a sample page, and fails if the page complained or asked for anything else. */
 async function open(name: string, use: (page: Page) => Promise<void>, options: { width?: number; height?: number; dark?: boolean; watch?: boolean } = {}): Promise<void> {
   const page = await browser.newPage({ viewport: { width: options.width ?? 1366, height: options.height ?? 768 }, colorScheme: options.dark ? "dark" : "light" });
   const complaints: string[] = [], requests: string[] = [];
@@ -17,7 +18,7 @@ async function open(name: string, use: (page: Page) => Promise<void>, options: {
   page.on("pageerror", (e) => complaints.push(String(e)));
   page.on("dialog", (d) => { complaints.push(`dialog ${d.message()}`); void d.dismiss(); });
   page.on("request", (r) => requests.push(r.url()));
-  // What listens for clicks and presses is noted as it begins to.
+  // Note every element that listens for clicks or presses.
   if (options.watch) await page.addInitScript(() => {
     const clickable: EventTarget[] = (window as any).clickable = [], listen = EventTarget.prototype.addEventListener;
     EventTarget.prototype.addEventListener = function (this: EventTarget, type: string, ...more: any[]) {
@@ -140,7 +141,7 @@ test("all that can be clicked is reached by keyboard, in order and seen", async 
           const last = (window as any).last as Element | undefined;
           (window as any).last = e;
           e.setAttribute("data-reached", "");
-          // What is taller than the window shows what fits of it.
+          // An element taller than the window shows as much as fits.
           const hidden = box.bottom <= (sticky ? bar.getBoundingClientRect().bottom : 0) || box.top >= innerHeight;
           return { name: `${e.tagName} ${e.getAttribute("data-key") ?? e.textContent?.trim().slice(0, 30)}`, marked, hidden,
             back: last ? !(last.compareDocumentPosition(e) & Node.DOCUMENT_POSITION_FOLLOWING) : false };
@@ -149,7 +150,8 @@ test("all that can be clicked is reached by keyboard, in order and seen", async 
         assert.deepEqual({ ...stop, name: "" }, { name: "", marked: true, hidden: false, back: false }, `${stop.name} at ${width}, after ${seen.at(-1)}`);
         seen.push(stop.name);
       }
-      // Of radio buttons and the matrix's cells one is a stop, and arrow keys reach the others.
+      // Only one of a group of radio buttons or of the matrix's cells is a stop; arrow keys reach
+      // the rest.
       const left = await page.evaluate(() => ((window as any).clickable as Element[]).filter((e) => e.isConnected && !e.matches("[data-reached], input[type=radio], .cell, .chart.time *"))
         .map((e) => e.outerHTML.slice(0, 100)));
       assert.deepEqual(left, [], "clicked and not reached");
@@ -273,7 +275,8 @@ test("what can be used has a name, and a picture says what it shows", () => open
 test("text stands out from what is behind it", async () => {
   for (const dark of [false, true]) {
     await open("sample", async (page) => {
-      // WCAG AA: 4.5 to 1. Of every text, against the page, which all sheets here are close to.
+      // WCAG AA asks for 4.5 to 1. Every text is compared with the page, to which all sheets are
+      // close.
       const dim = await page.evaluate(() => {
         const numbers = (c: string) => (c.match(/[\d.]+/g) ?? []).map(Number);
         const luminance = (c: string) => { const [r = 0, g = 0, b = 0] = numbers(c).map((v) => { const x = v / 255; return x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
@@ -396,7 +399,7 @@ test("a large run opens at once and stays fluid", () => open("large", async (pag
     return performance.now() - begun;
   }, act);
   const unit = await took("input[value=cycles]"), stretch = await took("#stretches tbody tr:nth-child(9) button"), pair = await took("[data-key=cell-3-9]");
-  // A pointer over a chart, and what it zooms: what a reader does for minutes.
+  // Reading values and zooming, as a reader does for minutes.
   const each = async (key: string, times: number) => page.evaluate(([key, times]) => {
     const chart = document.querySelector<HTMLElement>("[data-key=time-latency]")!, begun = performance.now();
     chart.focus();

@@ -10,7 +10,10 @@ export interface Scale {
   hi: number;
 }
 
-/** logTicks are round values of a logarithmic axis, at most so many, or the outermost two of the fewest that there are. */
+/**
+ * logTicks are at most `count` round values of a logarithmic axis. If that leaves fewer than two,
+ * they are the outermost two of a denser choice.
+ */
 export function logTicks(lo: number, hi: number, count: number): number[] {
   const first = Math.floor(Math.log10(lo)), last = Math.ceil(Math.log10(hi));
   let found: number[] = [], before: number[] = [];
@@ -43,7 +46,10 @@ export function valueScale(lo: number, hi: number, range: [number, number], log:
 
 export interface Label { middle: number; width: number }
 
-/** besides are the middles of an axis' labels, in order and moved into 0 to across, with null for one that the label before it leaves no room. */
+/**
+ * besides are the middles of an axis' labels in order, moved so that they fit between 0 and
+ * across. A label for which the one before leaves no room is null.
+ */
 export function besides(labels: Label[], across: number, gap = 7): (number | null)[] {
   let free = -Infinity;
   return labels.map(({ middle, width }) => {
@@ -54,7 +60,7 @@ export function besides(labels: Label[], across: number, gap = 7): (number | nul
   });
 }
 
-/** xAxis is ticks with their labels along the bottom of a picture that is so wide, and lines up through the plot. */
+/** xAxis draws ticks with labels along the bottom of a picture, and lines up through the plot. */
 export function xAxis(scale: Scale, across: number, y: number, up: number, label: (x: number) => string): SVGElement {
   const middles = besides(scale.ticks.map((t) => ({ middle: scale(t), width: textWidth(label(t), 11.5) })), across);
   return svg("g", { class: "axis", "aria-hidden": "true" }, ...scale.ticks.flatMap((t, i) => [
@@ -70,14 +76,14 @@ export function yAxis(scale: Scale, x: number, across: number, label: (x: number
   ]));
 }
 
-/** hatch is the pattern of everything that is an estimate. */
+/** hatch is the pattern that marks estimates. */
 export function hatch(): SVGElement {
   return svg("defs", {},
     svg("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
       svg("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "hatch-line" })));
 }
 
-/** apart moves labels of one column so that none covers another, each as near to its place as that allows. */
+/** apart moves the labels of a column so that none covers another, each as little as possible. */
 export function apart(wanted: number[], gap: number, lo: number, hi: number): number[] {
   const order = wanted.map((_, i) => i).sort((a, b) => wanted[a]! - wanted[b]!);
   const placed = [...wanted];

@@ -1,4 +1,4 @@
-// Elements, made so that text stays text: nothing in this page parses markup from data.
+// Elements are made so that text stays text: nothing in this page parses markup from data.
 
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | null | undefined | ((event: any) => void)>;
@@ -23,12 +23,12 @@ export function svg(tag: string, attributes: Attributes = {}, ...children: Child
   return fillElement(document.createElementNS("http://www.w3.org/2000/svg", tag) as SVGElement, attributes, children);
 }
 
-/** picture is an SVG of so many CSS pixels: text in it has the page's sizes. */
+/** picture is an SVG in CSS pixels, so text in it has the page's sizes. */
 export function picture(width: number, height: number, label: string, ...children: Child[]): SVGElement {
   return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...children);
 }
 
-/** replace puts new content in an element, and the focus back on what had it, by data-key. */
+/** replace replaces an element's content, and puts the focus back on the same data-key. */
 export function replace(element: Element, ...children: Child[]): void {
   const key = element.contains(document.activeElement) ? document.activeElement?.getAttribute("data-key") : null;
   element.replaceChildren(...children.filter((c): c is Node | string => Boolean(c)));
@@ -41,7 +41,7 @@ export function replace(element: Element, ...children: Child[]): void {
 
 let ruler: CanvasRenderingContext2D | null | undefined, family = "";
 
-/** textWidth is how wide a text is in the page's font. */
+/** textWidth is the width of a text in the page's font. */
 export function textWidth(text: string, size = 12, weight = 400): number {
   if (ruler === undefined) {
     ruler = document.createElement("canvas").getContext("2d");
@@ -52,7 +52,7 @@ export function textWidth(text: string, size = 12, weight = 400): number {
   return ruler.measureText(text).width;
 }
 
-/** shorten keeps names that somebody else chose from running over what is beside them. */
+/** shorten cuts long names, so that they do not run over what is beside them. */
 export function shorten(text: string, most: number): string {
   return text.length <= most ? text : text.slice(0, Math.max(1, most - 1)) + "…";
 }

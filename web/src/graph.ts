@@ -41,7 +41,8 @@ export function graph(state: State): HTMLElement {
     const most = Math.max(1, ...[...edges.values()].filter((e) => places.get(e.from)?.layer === layer).map((e) => Math.min(4, e.stretches.length)));
     tops.push(tops[layer]! + boxHeight + 30 + lineHeight * most);
   }
-  const acrossWidth = layers * boxWidth + (layers - 1) * label + 4, over = Math.max(0, label - boxWidth / 2), downWidth = slots * (boxWidth + over + 12); // labels stand to the right
+  const acrossWidth = layers * boxWidth + (layers - 1) * label + 4, over = Math.max(0, label - boxWidth / 2); // labels are on the right
+  const downWidth = slots * (boxWidth + over + 12);
   const across = acrossWidth <= Math.max(state.width, downWidth);
   const width = Math.max(state.width, across ? acrossWidth : downWidth);
   const height = across ? Math.max(112, slots * 112) : tops[layers - 1]! + boxHeight + 8;

@@ -1,8 +1,9 @@
-// Where the boxes of the actor graph go: layers from the sources to the sinks, an order in each that crosses few edges, and what
-// nothing joins beside each other.
+// Where the boxes of the graph go: in layers from the sources to the sinks, each layer in an order
+// that crosses few edges. Parts that no edge connects are put side by side.
 
 export interface Edge { from: string; to: string }
-export interface Place { layer: number; slot: number; slots: number } // slot: of so many, halves where a layer is not full
+/** Place is one of `slots` slots of a layer. In a layer that is not full, slots may be halves. */
+export interface Place { layer: number; slot: number; slots: number }
 
 /** layers is each actor's longest path from a source. Edges that close a circle do not count. */
 export function layers(names: string[], edges: Edge[]): Map<string, number> {
@@ -11,7 +12,7 @@ export function layers(names: string[], edges: Edge[]): Map<string, number> {
   for (const e of edges) {
     if (e.from !== e.to && known.has(e.from) && known.has(e.to)) out.get(e.from)!.push(e.to);
   }
-  // An order in which every edge leads on, but for those that lead back to where the search is.
+  // An order in which every edge leads forward, except those that close a circle.
   const order: string[] = [];
   const state = new Map<string, "open" | "done">();
   const back = new Set<string>();
@@ -37,7 +38,7 @@ export function layers(names: string[], edges: Edge[]): Map<string, number> {
   return layer;
 }
 
-/** parts are the names that edges join, each list in the order of the names. */
+/** parts are the groups of names that edges connect, each in the order of names. */
 export function parts(names: string[], edges: Edge[]): string[][] {
   const near = new Map<string, string[]>(names.map((n) => [n, []]));
   for (const e of edges) {
@@ -57,7 +58,10 @@ export function parts(names: string[], edges: Edge[]): string[][] {
   return Array.from({ length: count }, (_, i) => names.filter((n) => part.get(n) === i));
 }
 
-/** place gives each part of a graph a strip of its own, so that the arrows of one do not bend around another. */
+/**
+ * place gives each connected part of a graph its own strip, so that no arrow bends around another
+ * part.
+ */
 export function place(names: string[], edges: Edge[]): Map<string, Place> {
   const strips = parts(names, edges).map((part) => placePart(part, edges.filter((e) => part.includes(e.from) && part.includes(e.to))));
   const width = (strip: Map<string, Place>) => Math.max(...[...strip.values()].map((p) => p.slots));
@@ -71,7 +75,7 @@ export function place(names: string[], edges: Edge[]): Map<string, Place> {
   return places;
 }
 
-/** placePart orders each layer by where the neighbours are, a few times over. */
+/** placePart orders each layer by the places of its neighbours, several times over. */
 function placePart(names: string[], edges: Edge[]): Map<string, Place> {
   const layer = layers(names, edges);
   const rows: string[][] = [];

@@ -1,4 +1,5 @@
-// Small things that many parts show: a value with its bound, the mark of an estimate, a part that is not there.
+// What many parts show: a value with its bound, the mark of an estimate, the note of an absent
+// part.
 
 import type { Verdict } from "./data.ts";
 import { html } from "./dom.ts";

@@ -1,4 +1,5 @@
-// Values and their bounds as text. Rounding goes outward: what is printed as value ± bound holds the interval that it is of.
+// Values and their bounds as text. Rounding goes outward: the printed value ± bound contains the
+// interval.
 
 import type { Reference, Verdict } from "./data.ts";
 
@@ -10,15 +11,15 @@ export function interval(x: { lo_cycles: number; hi_cycles: number }): Interval 
   return { lo: x.lo_cycles, hi: x.hi_cycles };
 }
 
-/** Whole numbers of a unit, by the power of ten that it is of them: picoseconds are whole. */
+/** The units, each as a power of ten of picoseconds, which are whole numbers. */
 const units: [string, number][] = [["s", 12], ["ms", 9], ["µs", 6], ["ns", 3]];
 
 /**
- * inPicoseconds is an interval of cycles with what is not known of the frequency, rounded outward. All
- * of this is as in analysis/seconds.go, so that the digits are those of cprof analyze.
+ * inPicoseconds converts an interval of cycles, includes the uncertainty of the frequency, and rounds
+ * outward. All of this is as in analysis/seconds.go, so the digits are those of cprof analyze.
  */
 export function inPicoseconds(x: Interval, reference: Frequency): { lo: bigint; hi: bigint } {
-  // A stored frequency is whole in millihertz. What a number in Hz lacks is no reason to go further out.
+  // A stored frequency is whole in mHz. The rounding of a number in Hz must not widen the interval.
   const lacks = 2 ** -51;
   const least = BigInt(Math.floor(reference.lo_hz * 1000 * (1 + lacks))) || 1n;
   const most = BigInt(Math.ceil(reference.hi_hz * 1000 * (1 - lacks))) || 1n;
@@ -37,7 +38,7 @@ export function group(digits: string): string {
 
 const minus = (text: string) => text.replace(/^-(?=[\d\u2009.]*[1-9])/, "−").replace(/^-/, "");
 
-/** floorDiv and ceilDiv divide by what is above 0. */
+/** floorDiv and ceilDiv divide by a positive number. */
 function floorDiv(a: bigint, b: bigint): bigint {
   return a / b - (a < 0n && a % b !== 0n ? 1n : 0n);
 }
@@ -47,11 +48,11 @@ const abs = (n: bigint) => (n < 0n ? -n : n);
 const digitsOf = (n: bigint) => abs(n).toString().length;
 const smallest = units[units.length - 1]!;
 const unitOf = (n: bigint) => units.find(([, power]) => digitsOf(n) > power) ?? smallest;
-/** cutOf is how many of the last digits go, so that so many stay, and none before the point. */
+/** cutOf is how many of the last digits to drop to keep `digits`, but none before the point. */
 const cutOf = (n: bigint, digits: number, power: number) =>
   Math.min(Math.max(0, digitsOf(n) - digits), power);
 
-/** decimal puts a point before the last digits. */
+/** decimal prints a number with a point before its last digits. */
 function decimal(n: bigint, decimals: number): string {
   const digits = abs(n).toString().padStart(decimals + 1, "0"), sign = n < 0n ? "-" : "";
   if (decimals === 0) return minus(sign + group(digits));
@@ -59,15 +60,15 @@ function decimal(n: bigint, decimals: number): string {
 }
 
 /**
- * plusMinus prints what lies between two whole numbers, with a bound of two digits: in a unit of its own
- * where it is much smaller than the value.
+ * plusMinus prints the interval between two whole numbers. The bound has two digits, and a unit of
+ * its own if it is much smaller than the value.
  */
 function plusMinus(lo: bigint, hi: bigint): Shown {
   const [unit, power] = unitOf(abs(hi) > abs(lo) ? hi : lo);
   const cut = cutOf(ceilDiv(hi - lo, 2n), 2, power);
   const step = 10n ** BigInt(cut);
   const value = floorDiv(lo + hi + step, 2n * step);
-  // What rounding the value took from one side is added to the bound.
+  // The rounding of the value took from one side; the bound makes up for it.
   const need = hi - value * step > value * step - lo ? hi - value * step : value * step - lo;
   if (power - cut > 3) {
     const bound = roundUp(need, 2);
@@ -77,26 +78,29 @@ function plusMinus(lo: bigint, hi: bigint): Shown {
   return { value: decimal(value, power - cut), unit: "", bound, boundUnit: unit };
 }
 
-/** roundUp prints a whole number with so many digits, and no less than it is. */
+/** roundUp prints a whole number rounded up to so many digits. */
 function roundUp(n: bigint, digits: number): { bound: string; unit: string } {
   if (n <= 0n) return { bound: "0", unit: smallest[0] };
   const before = 10n ** BigInt(cutOf(n, digits, unitOf(n)[1]));
-  n = ceilDiv(n, before) * before; // which may reach the next unit
+  n = ceilDiv(n, before) * before; // rounding may reach the next unit
   const [unit, power] = unitOf(n);
   const cut = cutOf(n, digits, power);
   return { bound: decimal(floorDiv(n, 10n ** BigInt(cut)), power - cut), unit };
 }
 
-/** Shown is the parts of a value in text; the bound has a unit of its own where it is much smaller than the value. */
+/**
+ * Shown is a value as text, in parts. The bound has its own unit if it is much smaller than the
+ * value.
+ */
 export interface Shown { value: string; unit: string; bound: string; boundUnit: string }
 
-/** A Format turns intervals of reference cycles into text, in the unit that was chosen. */
+/** Format prints intervals of reference cycles in the chosen unit. */
 export class Format {
   constructor(readonly unit: Unit, readonly reference: Frequency) {
     if (!(reference.lo_hz > 0)) this.unit = "cycles";
   }
 
-  /** draw turns cycles into what axes count: seconds or cycles. */
+  /** draw converts cycles to the unit of the axes: seconds or cycles. */
   draw(cycles: number): number {
     return this.unit === "cycles" ? cycles : cycles / ((this.reference.lo_hz + this.reference.hi_hz) / 2);
   }
@@ -111,7 +115,7 @@ export class Format {
     return { value: decimal(middle, 0), unit: "", bound, boundUnit: "cycles" };
   }
 
-  /** text is "40.02 ± 0.64 µs", and says so where it is an estimate. */
+  /** text is "40.02 ± 0.64 µs", with a mark if it is an estimate. */
   text(x: Interval, verdict: Verdict = "consistent"): string {
     const { value, unit, bound, boundUnit } = this.parts(x);
     return `${value}${unit && ` ${unit}`} ± ${bound} ${boundUnit}${verdict === "suspect" ? " est." : ""}`;
@@ -123,7 +127,7 @@ export class Format {
     return `± ${bound} ${unit}${verdict === "suspect" ? " est." : ""}`;
   }
 
-  /** most is a distance that is not exceeded. */
+  /** most prints an upper limit. */
   most(cycles: number): string {
     const { bound, unit } = this.halfWidth(cycles);
     return `≤ ${bound} ${unit}`;
@@ -134,7 +138,7 @@ export class Format {
     return roundUp(inPicoseconds({ lo: 0, hi: cycles }, this.reference).hi, 3);
   }
 
-  /** tick is a value on an axis, without more digits than it needs. */
+  /** tick is a value on an axis, with no more digits than it needs. */
   tick(drawn: number): string {
     if (this.unit === "cycles") return compact(drawn);
     if (drawn === 0) return "0";
@@ -143,7 +147,7 @@ export class Format {
   }
 }
 
-/** up rounds to so many significant digits, never down. */
+/** up rounds up to so many significant digits. */
 function up(x: number, digits: number): string {
   if (x <= 0) return "0";
   const decimals = Math.max(0, digits - 1 - Math.floor(Math.log10(x)));
@@ -151,7 +155,7 @@ function up(x: number, digits: number): string {
   return (Math.ceil(x / step - 1e-9) * step).toFixed(decimals);
 }
 
-/** compact is a count or a rate in three or four digits: 10.4 M. */
+/** compact is a count or a rate in at most four digits: 10.41 M. */
 export function compact(x: number): string {
   for (const [factor, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
     if (Math.abs(x) >= factor * 0.99995) return `${Number((x / factor).toPrecision(4))} ${unit}`;
@@ -159,12 +163,12 @@ export function compact(x: number): string {
   return minus(String(Number(x.toPrecision(4))));
 }
 
-/** whole is a count to the last digit. */
+/** whole is a count with all its digits. */
 export function whole(x: number | string): string {
   return minus(group(String(x)));
 }
 
-/** utc prints an instant to the millisecond, and how far it may be off. */
+/** utc prints an instant to the millisecond, with how far it may be off. */
 export function utc(x: { lo_ns: string; hi_ns: string }): string | null {
   const lo = BigInt(x.lo_ns), hi = BigInt(x.hi_ns);
   if (lo === 0n && hi === 0n) return null;

@@ -15,16 +15,16 @@ function first(data: Data): Stretch | undefined {
 
 type Pair = { a: string; b: string };
 
-/** samePair holds whichever of the two nodes comes first. */
+/** samePair ignores the order of the two nodes. */
 export function samePair(x: Pair, y: Pair): boolean { return (x.a === y.a && x.b === y.b) || (x.a === y.b && x.b === y.a); }
 
 export class State {
   unit: Unit;
   log = true;
   stretch = ""; // id, for latency over time
-  pair = 0; // of data.pairs
-  tuple = 0; // of data.tuples
-  from = 0; // buckets that charts over time show: from, and before to
+  pair = 0; // index in data.pairs
+  tuple = 0; // index in data.tuples
+  from = 0; // charts over time show the buckets from `from` up to `to`, without it
   to: number;
   width = 1080; // of the page's column, CSS pixels
 
@@ -34,7 +34,7 @@ export class State {
     this.unit = data.reference.lo_hz > 0 ? "seconds" : "cycles";
     this.to = data.timeline.buckets;
     this.stretch = first(data)?.id ?? "";
-    // The pair of which the most methods say something.
+    // The pair with values of the most methods.
     const said = (c: Data["comparisons"][number]) => c.methods.filter((m) => m.bound_cycles.some((v) => v !== null)).length;
     const most = data.comparisons.reduce<Data["comparisons"][number] | undefined>((best, c) => (best && said(best) >= said(c) ? best : c), undefined);
     this.pair = Math.max(0, data.pairs.findIndex((p) => most && samePair(p, most)));
@@ -51,6 +51,6 @@ export class State {
     for (const listener of this.listeners) listener();
   }
 
-  /** absent says why a part is not there; empty if it is. */
+  /** absent says why a part is absent; empty if it is there. */
   absent(part: string): string[] { return this.data.absent.filter((a) => a.part === part).map((a) => a.reason); }
 }

@@ -1,4 +1,5 @@
-// Lines over the run's time, with bands for what is not sure. All of them share the part of the run that is shown.
+// Lines over the run's time, with bands for their uncertainty. All charts show the same part of the
+// run.
 
 import { area, line } from "d3-shape";
 import { apart, valueScale, xAxis, yAxis } from "./axis.ts";
@@ -27,7 +28,7 @@ export interface TimeChart {
 
 interface Point { at: number; lo: number; hi: number }
 
-/** pieces leaves out buckets without a value; a gap of more than three of them breaks the line. */
+/** pieces skips buckets without a value. More than three of them in a row break the line. */
 export function pieces(l: { lo: Column; hi: Column }, from: number, to: number): Point[][] {
   const found: Point[][] = [];
   let last = -Infinity;
@@ -57,7 +58,7 @@ export function timeChart(state: State, chart: TimeChart): HTMLElement {
   const hi = Math.max(...all.map((p) => p.hi));
   const y = valueScale(log ? lo * 0.9 : lo, hi * (log ? 1.1 : 1.02), [box.bottom, box.top], log);
   const x = valueScale(seconds(from), seconds(to), [box.left, box.right], false, Math.max(3, Math.floor((box.right - box.left) / 110)));
-  // The nice ends of an axis of time would show buckets that there are not.
+  // A time axis with rounded ends would show buckets that do not exist.
   const px = (at: number) => box.left + ((at + 0.5 - from) / (to - from)) * (box.right - box.left);
   const timeTicks = Object.assign((t: number) => box.left + ((t - seconds(from)) / (seconds(to) - seconds(from))) * (box.right - box.left),
     { ticks: x.ticks.filter((t) => t >= seconds(from) && t <= seconds(to)), lo: x.lo, hi: x.hi });

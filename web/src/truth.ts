@@ -1,4 +1,5 @@
-// What only virtual nodes know: whether intervals were true, and how much of its bound each error used.
+// What only virtual nodes know: whether intervals were true, and how much of the bounds errors
+// used.
 
 import type { Held, TrueLeg, TrueMethod } from "./data.ts";
 import { xAxis, valueScale, type Scale } from "./axis.ts";

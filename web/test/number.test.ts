@@ -5,7 +5,7 @@ import shown from "../../analysis/testdata/seconds.json";
 
 const exact = { lo_hz: 1e9, hi_hz: 1e9 }; // a cycle is a nanosecond
 
-/** read turns what was printed back into the interval that it claims, in seconds or cycles. */
+/** read parses what was printed into the interval that it claims, in seconds or cycles. */
 function read(text: string): [number, number] {
   const units: Record<string, number> = { s: 1, ms: 1e-3, "µs": 1e-6, ns: 1e-9, cycles: 1 };
   const found = text.replaceAll("\u2009", "").replace(" est.", "").match(/^(−?[\d.]+)(?: (\S+))? ± ([\d.]+) (\S+)$/);
@@ -14,7 +14,7 @@ function read(text: string): [number, number] {
   return [value - bound, value + bound];
 }
 
-/** random draws from a seed that is printed when a test fails, and taken back from CLOUDPROFILER_SEED. */
+/** seed is the seed of random draws. A failing test prints it; CLOUDPROFILER_SEED sets it. */
 export const seed = Number(process.env.CLOUDPROFILER_SEED ?? Math.floor(Math.random() * 2 ** 31));
 function draws(state: number): () => number {
   return () => { // mulberry32
@@ -62,7 +62,7 @@ test("seconds are as unsure as the frequency", () => {
   assert.deepEqual(inPicoseconds({ lo: -100, hi: 300 }, { lo_hz: 50, hi_hz: 100 }), { lo: -2_000_000_000_000n, hi: 6_000_000_000_000n });
 });
 
-/** plain is a text as it stands in a terminal. */
+/** plain is a text as a terminal shows it. */
 const plain = (text: string) => text.replaceAll("\u2009", "").replace("−", "-");
 
 test("seconds have the digits that cprof analyze prints", () => {
