@@ -47,9 +47,9 @@ func (a *axis) edge(bin int) uint64 {
 	return at
 }
 
-// stretch returns where the readings begin that share the bin of a given reading, and how many
+// binRange returns where the readings begin that share the bin of a given reading, and how many
 // cycles they span. bin is the bin of that reading.
-func (a *axis) stretch(bin int, reading uint64) (from, length uint64) {
+func (a *axis) binRange(bin int, reading uint64) (from, length uint64) {
 	from = min(a.edge(bin), reading)
 	return from, max(a.edge(bin+1), reading) - from
 }

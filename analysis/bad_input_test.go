@@ -183,8 +183,8 @@ func TestNoTuples(t *testing.T) {
 	}
 }
 
-// Where a log is absent, cannot be used or was not chosen, tuples that are not seen again are not
-// called lost without saying so.
+// If a log is absent, cannot be used or was not chosen, the answer says so where it counts lost
+// tuples: these may be in that log.
 func TestLostOrNotLookedAt(t *testing.T) {
 	for name, test := range map[string]struct {
 		do     func(logs string)

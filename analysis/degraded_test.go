@@ -265,7 +265,7 @@ func TestAxis(t *testing.T) {
 		if bin < 0 || bin >= a.count {
 			t.Fatalf("%+v: %d is in bin %d", a, reading, bin)
 		}
-		from, length := a.stretch(bin, reading)
+		from, length := a.binRange(bin, reading)
 		if from > reading || reading-from > length || from+length < from {
 			t.Fatalf("%+v: bin %d of %d is %d cycles from %d on", a, bin, reading, length, from)
 		}

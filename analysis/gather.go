@@ -30,17 +30,17 @@ type gatherer struct {
 	rankOf []uint8 // by source: the rank of its point
 	nodeOf []int32 // by source
 
-	// The partition. runs are its events. If they make pages, stretches are the runs cut at pages.
+	// The partition. runs are its events. If they make pages, pageRuns are the runs cut at pages.
 	// Otherwise each event has its source, and heads and next chain events whose ids share a hash.
-	runs      []run
-	stretches []stretch
-	paged     bool
-	page      *page
-	events    []logstore.Event
-	sources   []uint16
-	heads     []uint32 // index of an event + 1
-	next      []uint32
-	buffer    []logstore.Event // what was read from the scratch file
+	runs     []run
+	pageRuns []pageRun
+	paged    bool
+	page     *page
+	events   []logstore.Event
+	sources  []uint16
+	heads    []uint32 // index of an event + 1
+	next     []uint32
+	buffer   []logstore.Event // what was read from the scratch file
 
 	chain      []passage // the events of one id
 	firsts     []passage // the first of these at each point

@@ -108,7 +108,7 @@ func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []
 			i++
 			continue
 		}
-		from, length := axis.stretch(bin, x)
+		from, length := axis.binRange(bin, x)
 		end := i + 1
 		for end < len(xs) && xs[end]-from < length {
 			end++

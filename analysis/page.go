@@ -132,8 +132,8 @@ type run struct {
 	source uint16
 }
 
-// stretch is a run within one page of ids.
-type stretch struct {
+// pageRun is a run within one page of ids.
+type pageRun struct {
 	run
 	page uint64
 }
@@ -141,31 +141,31 @@ type stretch struct {
 // findPages cuts the partition's runs at pages, and sorts the pieces by page. It reports false
 // unless most events are of the same page as the event before, and pages are reasonably full.
 func (w *gatherer) findPages() bool {
-	const leastStretch, leastPerPage = 16, 64
+	const leastPageRun, leastPerPage = 16, 64
 	n := 0
 	for _, r := range w.runs {
 		n += len(r.events)
 	}
-	w.stretches = w.stretches[:0]
+	w.pageRuns = w.pageRuns[:0]
 	for _, r := range w.runs {
 		for len(r.events) > 0 {
 			page, end := r.events[0].ID>>pageBits, 1
 			for end < len(r.events) && r.events[end].ID>>pageBits == page {
 				end++
 			}
-			w.stretches = append(w.stretches, stretch{run{r.events[:end], r.source}, page})
-			if len(w.stretches) > n/leastStretch+1 {
+			w.pageRuns = append(w.pageRuns, pageRun{run{r.events[:end], r.source}, page})
+			if len(w.pageRuns) > n/leastPageRun+1 {
 				return false
 			}
 			r.events = r.events[end:]
 		}
 	}
-	slices.SortStableFunc(w.stretches, func(a, b stretch) int {
+	slices.SortStableFunc(w.pageRuns, func(a, b pageRun) int {
 		return cmp.Compare(a.page, b.page)
 	})
 	pages := 0
-	for i, s := range w.stretches {
-		if i == 0 || s.page != w.stretches[i-1].page {
+	for i, s := range w.pageRuns {
+		if i == 0 || s.page != w.pageRuns[i-1].page {
 			pages++
 		}
 	}
@@ -178,9 +178,9 @@ func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 		w.page = new(page)
 	}
 	p := w.page
-	for i, s := range w.stretches {
+	for i, s := range w.pageRuns {
 		p.fill(s.events, s.source, w.rankOf[s.source]&(maxPoints-1))
-		if i+1 == len(w.stretches) || w.stretches[i+1].page != s.page {
+		if i+1 == len(w.pageRuns) || w.pageRuns[i+1].page != s.page {
 			p.sortRepeats()
 			tell(s.page<<pageBits, p)
 			p.clear()

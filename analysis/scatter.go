@@ -258,7 +258,7 @@ func (a *axis) tally(perBin []uint64, events []logstore.Event) (off uint64) {
 			i++
 			continue
 		}
-		from, length := a.stretch(bin, c)
+		from, length := a.binRange(bin, c)
 		first := i
 		for i++; i < len(events) && events[i].Counter-from < length; i++ {
 		}

@@ -50,7 +50,7 @@ func secondsShown() (all []shownSeconds) {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 250 {
-		// Each product is rounded separately: some processors fuse the addition.
+		// Each product is rounded separately, because some processors fuse it with the addition.
 		least := rng.Float64() * 4e9
 		middle := rng.Int64N(1<<rng.UintN(52)+1) - rng.Int64N(1<<rng.UintN(52)+1)
 		half := rng.Int64N(1<<rng.UintN(40) + 1)

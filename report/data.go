@@ -146,8 +146,8 @@ const (
 	Remote Place = "remote"
 )
 
-// Stretch is a row of the page: a span, with its durations and their bounds. A span that some tuples
-// take within a node and others between nodes has two rows.
+// Stretch is a row of the page: a span, with its durations and their bounds. A span that some
+// tuples take within a node and others between nodes has two rows.
 type Stretch struct {
 	ID        string          `json:"id"` // unique in the page
 	Name      string          `json:"name"`

@@ -149,8 +149,8 @@ func (f *from) pair(x, y string) Pair {
 		}
 		if pair.Verdict == Suspect {
 			pair.Reason = fmt.Sprintf("the data need a wander of at least %.4g ppm, but %.4g ppm "+
-				"was declared: the bound is computed with %.4g ppm", p.LeastWander_ppm, p.Declared_ppm,
-				p.Wander_ppm)
+				"was declared: the bound is computed with %.4g ppm",
+				p.LeastWander_ppm, p.Declared_ppm, p.Wander_ppm)
 		}
 		return pair
 	}

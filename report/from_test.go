@@ -37,8 +37,8 @@ func chain(t *testing.T) (*analysis.Answer, *runs.Directory) {
 	return answer, run
 }
 
-// Tuples that went their whole path are counted once. A path of one stretch has no second stretch
-// from end to end.
+// Tuples that took their whole path are counted once. A path of one span has no second row from end
+// to end.
 func TestFromCountsWholeWays(t *testing.T) {
 	a, run := chain(t)
 	if n := From(a, run, "a test").Totals.Complete; n != 20000 {
@@ -72,8 +72,8 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 			t.Errorf("%+v, want %+v", s, want)
 		}
 	}
-	// There is an estimate, a route that is made of another, an actor with two points, and more
-	// legs than a page shows.
+	// There are an estimate, a path made of another, an actor with two points, and more spans than
+	// a page shows.
 	a.Legs[a.Routes[0].Legs[0].Leg].All.Suspect = 1
 	for range maxSlow {
 		a.Routes[0].Legs = append(a.Routes[0].Legs, analysis.RankedLeg{Leg: 0})
@@ -273,7 +273,7 @@ func TestFromOfNothing(t *testing.T) {
 	}
 }
 
-// A page stays within its size, however many nodes, legs and pairs the run has. It says what it
+// A page stays within its size, however many nodes, spans and pairs the run has. It says what it
 // leaves out.
 func TestFromLargeRun(t *testing.T) {
 	a, run := chain(t)
@@ -298,7 +298,7 @@ func TestFromLargeRun(t *testing.T) {
 	}
 }
 
-// If many pairs of nodes share a leg, it is shown as two stretches, and not as one for each pair.
+// A span between many pairs of nodes is shown in two rows, and not in one for each pair.
 func TestFromManyPairs(t *testing.T) {
 	a, run := chain(t)
 	l := &a.Legs[0]
@@ -431,7 +431,7 @@ func TestWhiskers(t *testing.T) {
 	}
 }
 
-// A page shows what was held against the truth: for each stretch, for all durations between nodes,
+// A page shows what was held against the truth: for each span, for all durations between nodes,
 // and for each method over all pairs.
 func TestFromShowsTheTruth(t *testing.T) {
 	a, run := chain(t)
@@ -481,8 +481,8 @@ func TestFromShowsTheTruth(t *testing.T) {
 	}
 }
 
-// A wait before an actor begins is not its computation: not in stretches, nor in the truth, nor in
-// single tuples.
+// A wait before an actor begins is not its computation: neither in the table of spans,
+// nor in the truth, nor in single tuples.
 func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
 	a := &analysis.Answer{}
 	one := analysis.Durations{Count: 1}

@@ -9,7 +9,7 @@ import (
 	"reflect"
 )
 
-// page is built from web/ by make web. A test holds it against its source.
+// page is built from web/ by make web. A test compares it with its source.
 //
 //go:embed page.html
 var page []byte

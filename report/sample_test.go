@@ -123,8 +123,8 @@ func drawSample(seed uint64) *Data {
 	d.Undecided = []string{
 		"Whether 1,204 pairs of tuples overtook each other between core-1 and core-2: their " +
 			"arrivals lie within each other's bounds.",
-		"Where between the network and the receiving operator's queue a transfer waited: no channel " +
-			"stands between them.",
+		"Where between the network and the receiving operator's queue a transfer waited: no " +
+			"channel stands between them.",
 		"Whether the wander of a pair was below what was assumed: data can refute an assumption " +
 			"and never confirm it."}
 	d.Remarks = []Remark{
@@ -275,8 +275,8 @@ func (s *sample) throughput() {
 	}
 }
 
-// truth is what virtual nodes would know of the sample. Errors take at most a third of the bound,
-// as those of related counters do, or up to all of it, as those of return trips do.
+// truth is what virtual nodes would know of the sample. Errors use at most a third of the bound, as
+// with related counters, or up to all of it, as with return trips.
 func (s *sample) truth() {
 	held := func(n int64, largest float64) Held {
 		h := Held{Held: n, Shares: make([]float64, 20), Largest: largest, Used_50: .05,

@@ -2,7 +2,7 @@ package report
 
 import "github.com/cloudprofiler/cloudprofiler/analysis"
 
-// truth shows what was held against the truth, and how that went.
+// truth shows how values compare with the truth.
 func (f *from) truth() {
 	switch {
 	case f.a.Held == nil:
