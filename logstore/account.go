@@ -11,39 +11,43 @@ import (
 // Range is the sequences from From up to but not including To.
 type Range struct{ From, To uint64 }
 
-// Report is the account of what was read: what is there, what is damaged, and what is missing.
+// Report says what was read, what is damaged, and what is missing.
 type Report struct {
-	Sealed     bool               // the last file read is sealed: nothing after its last row was ever written to it
-	Blocks     int                // whole blocks of rows that were not seen before
-	Duplicates int                // whole blocks all of whose rows were seen before: left out
-	Overlaps   int                // whole blocks some of whose rows were seen before: these left out
-	Foreign    int                // whole blocks of another ring: left out
-	Damage     []*CorruptionError // in the order of the files and offsets; at most maxDamage of them
-	MoreDamage int                // and how many more
+	// the last file is sealed, so nothing was written after its last row
+	Sealed bool
+	Blocks int // whole blocks of rows that are new
+	// whole blocks that were left out because all their rows were read before
+	Duplicates int
+	Overlaps   int // whole blocks that lost the rows that were read before
+	// whole blocks that were left out because they are of another ring
+	Foreign    int
+	Damage     []*CorruptionError // in the order of files and offsets; at most maxDamage of them
+	MoreDamage int                // damage beyond these
 	Rows       []Account
 
-	Then  End     // what the last file read says of what comes after it
-	Chain []Break // in the order of the segments; of a log whose segments were read as one
+	Then  End     // what the last file says about what follows it
+	Chain []Break // in the order of the segments; only if segments were read as one log
 }
 
-// maxDamage bounds the memory that a damaged file makes a report take.
+// maxDamage bounds the memory that a damaged file can cost a report.
 const maxDamage = 1000
 
-// Account is what is known of the rows of one kind in one shard.
+// Account is what is known about the rows of one kind in one shard.
 type Account struct {
 	Kind  Kind
 	Shard int
 	Rows  uint64 // read
-	Next  uint64 // sequence behind the last row that is known to have been written
+	Next  uint64 // sequence after the last row that is known to have been written
 
-	// Missing rows were written and are not in what was read, nor do Drops account for them.
+	// Missing are the rows that were written but not read, and for which no Drops account.
 	Missing []Range
-	// Dropped rows are those for which Drops account, by Reason. Those with RingFull never had a sequence.
+	// Dropped counts the rows for which Drops account, by Reason. Those with RingFull never had a
+	// sequence.
 	Dropped map[Reason]uint64
 }
 
-// Whole tells whether everything that is known to have been written is there or accounted for.
-// That nothing else was written, only the end of the log says: see Then.
+// Whole tells whether all rows that are known to have been written are there or accounted for. Only
+// the end of the log can say that nothing more was written: see Then.
 func (r *Report) Whole() bool {
 	for _, a := range r.Rows {
 		if len(a.Missing) > 0 {
@@ -53,7 +57,7 @@ func (r *Report) Whole() bool {
 	return len(r.Damage) == 0 && len(r.Chain) == 0
 }
 
-// MissingRows is how many rows are missing without account.
+// MissingRows returns how many rows are missing without an account.
 func (a *Account) MissingRows() uint64 {
 	var n uint64
 	for _, m := range a.Missing {
@@ -62,7 +66,7 @@ func (a *Account) MissingRows() uint64 {
 	return n
 }
 
-// String is the account on one line.
+// String returns the account on one line.
 func (a *Account) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, shard %d: %d rows", a.Kind, a.Shard, a.Rows)
@@ -90,7 +94,7 @@ func (r *Report) damage(e *CorruptionError) {
 	}
 }
 
-// stream is the rows of one kind in one shard. Each has sequences of its own.
+// stream is the rows of one kind in one shard. Each stream has its own sequences.
 type stream struct {
 	kind  Kind
 	shard int
@@ -99,14 +103,14 @@ type stream struct {
 type streamState struct {
 	rows    uint64
 	from    uint64  // where the account begins
-	next    uint64  // behind the highest row that was read
-	end     uint64  // behind the highest row that is known to have been written
-	covered []Range // rows that were read, sorted and apart
+	next    uint64  // after the highest row that was read
+	end     uint64  // after the highest row that is known to have been written
+	covered []Range // rows that were read, sorted and disjoint
 	absent  []Range // rows that Drops account for
 	dropped map[Reason]uint64
 }
 
-// tracker follows the sequences of all streams through a file, or several.
+// tracker follows the sequences of all streams through one file or more.
 type tracker map[stream]*streamState
 
 func (t tracker) of(kind Kind, shard int) *streamState {
@@ -119,14 +123,14 @@ func (t tracker) of(kind Kind, shard int) *streamState {
 	return s
 }
 
-// begin takes note of where a file says that its rows begin: those before must be in the files before.
+// begin notes where a file says that its rows begin. The rows before must be in earlier files.
 func (t tracker) begin(places []Place) {
 	for _, p := range places {
 		t.known(p.Kind, p.Shard, p.Next)
 	}
 }
 
-// skipTo takes note of where rows begin that are to be accounted for: what came before is not missing.
+// skipTo notes where the account of rows begins. Rows before that are not missing.
 func (t tracker) skipTo(places []Place) {
 	for _, p := range places {
 		s := t.of(p.Kind, p.Shard)
@@ -134,14 +138,14 @@ func (t tracker) skipTo(places []Place) {
 	}
 }
 
-// known takes note that rows up to next were written.
+// known notes that the rows before next were written.
 func (t tracker) known(kind Kind, shard int, next uint64) {
 	s := t.of(kind, shard)
 	s.end = max(s.end, next)
 }
 
-// accept takes note of rows that were read, and returns those of them that no block before had. Where these are in several pieces,
-// which no writer makes, it is the first.
+// accept notes that rows were read, and returns those that no earlier block had. If these are in
+// several pieces, it returns the first. No writer makes such pieces.
 func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
 	s := t.of(kind, shard)
 	read := Range{max(first, s.from), first + uint64(rows)}
@@ -162,9 +166,11 @@ func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
 	return read
 }
 
-// insertRange adds a range to ranges that are sorted and apart; it overlaps none of them.
+// insertRange adds a range to ranges that are sorted and disjoint. It must overlap none of them.
 func insertRange(ranges []Range, r Range) []Range {
-	at, _ := slices.BinarySearchFunc(ranges, r, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
+	at, _ := slices.BinarySearchFunc(ranges, r, func(a, b Range) int {
+		return cmp.Compare(a.From, b.From)
+	})
 	after := at < len(ranges) && ranges[at].From == r.To
 	switch before := at > 0 && ranges[at-1].To == r.From; {
 	case before && after:
@@ -180,7 +186,7 @@ func insertRange(ranges []Range, r Range) []Range {
 	return ranges
 }
 
-// account takes note of drops that were read.
+// account notes drops that were read.
 func (t tracker) account(shard int, drops []Drop) {
 	for _, d := range drops {
 		if d.Of == 0 || d.Of >= kinds || d.Count == 0 || d.At+d.Count < d.At {
@@ -198,7 +204,7 @@ func (t tracker) account(shard int, drops []Drop) {
 	}
 }
 
-// pass moves streams on over rows that come next and of which drops say that they will not come.
+// pass moves streams past the rows that come next if drops say that these will not come.
 func (t tracker) pass(shard int, drops []Drop) {
 	for _, d := range drops {
 		if d.Of == 0 || d.Of >= kinds || d.At+d.Count < d.At || !Reason(d.Reason).InSequence() {
@@ -211,7 +217,7 @@ func (t tracker) pass(shard int, drops []Drop) {
 	}
 }
 
-// wrote takes note of a block that is in the file: its rows end before to, and these are its drops.
+// wrote notes a block that the file has. Its rows end before to, and drops are its drops.
 func (t tracker) wrote(kind Kind, shard int, to uint64, drops []Drop) {
 	s := t.of(kind, shard)
 	s.next = max(s.next, to)
@@ -225,7 +231,8 @@ func (t tracker) report() []Account {
 	for key, s := range t {
 		missing := without([]Range{{s.from, s.end}}, append(slices.Clone(s.absent), s.covered...))
 		all = append(all, Account{
-			Kind: key.kind, Shard: key.shard, Rows: s.rows, Next: s.end, Missing: missing, Dropped: maps.Clone(s.dropped),
+			Kind: key.kind, Shard: key.shard, Rows: s.rows, Next: s.end, Missing: missing,
+			Dropped: maps.Clone(s.dropped),
 		})
 	}
 	slices.SortFunc(all, func(a, b Account) int {
@@ -234,7 +241,8 @@ func (t tracker) report() []Account {
 	return all
 }
 
-// without returns the parts of ranges, which are sorted and apart, that none of others covers.
+// without returns the parts of ranges that none of others covers. ranges must be sorted and
+// disjoint.
 func without(ranges, others []Range) []Range {
 	others = slices.Clone(others)
 	slices.SortFunc(others, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
@@ -248,7 +256,7 @@ func without(ranges, others []Range) []Range {
 			}
 			r.From = max(r.From, o.To)
 			if r.From >= r.To {
-				break // it may reach into the next range
+				break // o may reach into the next range
 			}
 		}
 		if r.From < r.To {

@@ -2,13 +2,15 @@ package logstore
 
 import "encoding/binary"
 
-// packPad is how many bytes of zeros follow packed values, so that a value can always be loaded as one 64-bit word.
+// packPad is the number of zero bytes after packed values. With them, a value can always be loaded
+// as one 64-bit word.
 const packPad = 7
 
-// packLimit is the widest value, in bits, that may be packed: with up to 7 bits of its neighbour it must fit a word.
+// packLimit is the most bits that a packed value may have. With up to 7 bits of its neighbor it
+// must fit into a word.
 const packLimit = 56
 
-// packedSize is the size in bytes of n values packed in width bits each.
+// packedSize returns the bytes that n values take at width bits each.
 func packedSize(n, width int) int {
 	if width == 0 {
 		return 0
@@ -16,13 +18,14 @@ func packedSize(n, width int) int {
 	return (n*width+7)/8 + packPad
 }
 
-// appendPacked appends the low width bits of each value less base, first value in the lowest bits.
+// appendPacked appends the low width bits of each value less base. The first value is in the lowest
+// bits.
 func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	if width == 0 {
 		return dst
 	}
 	start, size := len(dst), packedSize(len(values), width)
-	dst = grow(dst, size+8) // the last words may be written past the end
+	dst = grow(dst, size+8) // the last words may be written beyond the end
 	out := dst[start : start+size+8]
 	mask := uint64(1)<<width - 1
 	var word uint64
@@ -51,8 +54,8 @@ func grow(b []byte, n int) []byte {
 	return b[:len(b)+n]
 }
 
-// packSymbols packs symbols of width 1, 2, 4 or 8 bits into bytes, first symbol in the lowest bits, appending to dst. Bits of a symbol above its
-// width are cut off.
+// packSymbols appends symbols of 1, 2, 4 or 8 bits, packed into bytes, to dst. The first symbol is
+// in the lowest bits. Bits of a symbol above width are cut off.
 func packSymbols(dst, symbols []byte, width int) []byte {
 	if width == 8 {
 		return append(dst, symbols...)
@@ -75,7 +78,8 @@ func packSymbols(dst, symbols []byte, width int) []byte {
 		}
 	case 1:
 		for i := range out {
-			// Gathers the lowest bit of 8 bytes: each product bit that reaches the top byte comes from one of them.
+			// Gather the lowest bits of 8 bytes. Each bit of the product's top byte comes from one
+			// of them.
 			x := binary.LittleEndian.Uint64(symbols[8*i:]) & 0x0101010101010101
 			out[i] = byte(x * 0x0102040810204080 >> 56)
 		}
@@ -90,7 +94,7 @@ func packSymbols(dst, symbols []byte, width int) []byte {
 	return dst
 }
 
-// unpackSymbols is the reverse of packSymbols. len(packed) must be that of len(symbols) symbols.
+// unpackSymbols reverses packSymbols. len(packed) must match len(symbols).
 func unpackSymbols(symbols, packed []byte, width int) {
 	if width == 8 {
 		copy(symbols, packed)
@@ -112,7 +116,7 @@ func unpackSymbols(symbols, packed []byte, width int) {
 		}
 	case 1:
 		for i, b := range in {
-			// Copies the byte into each of 8, keeps bit j in byte j, and turns "not zero" into 1.
+			// Copy the byte into each of 8, keep bit j in byte j, and turn "not zero" into 1.
 			x := uint64(b) * 0x0101010101010101 & 0x8040201008040201
 			x = (x + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101
 			binary.LittleEndian.PutUint64(symbols[8*i:], x)
@@ -123,7 +127,7 @@ func unpackSymbols(symbols, packed []byte, width int) {
 	}
 }
 
-// unpack reads values packed by appendPacked. len(packed) must be their packedSize.
+// unpack reads values that appendPacked packed. len(packed) must be their packedSize.
 func unpack(values []uint64, packed []byte, base uint64, width int) {
 	if width == 0 {
 		for i := range values {
@@ -140,8 +144,8 @@ func unpack(values []uint64, packed []byte, base uint64, width int) {
 	}
 }
 
-// join puts values together from their high parts and their packed low parts. symbols must be as long as values, and len(packed) their
-// packedSize.
+// join makes values from their high parts and their packed low parts. symbols must be as long as
+// values, and len(packed) must be their packedSize.
 func join(values []uint64, symbols, packed []byte, base uint64, width int) {
 	symbols = symbols[:len(values)]
 	if width == 0 {
@@ -160,10 +164,10 @@ func join(values []uint64, symbols, packed []byte, base uint64, width int) {
 	}
 }
 
-// anyAtLeast tells whether one of the eight bytes of x is at least limit, which is not 0.
+// anyAtLeast tells whether one of the eight bytes of x is at least limit. limit must not be 0.
 func anyAtLeast(x uint64, limit byte) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	// Adding what limit lacks of 128 to the lower seven bits carries into the eighth where they reach it.
+	// Add 128 less limit to the lower seven bits. Bytes that reach limit carry into the eighth bit.
 	if limit > 128 {
 		return (x&^tops+ones*uint64(-limit))&x&tops != 0
 	}

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// MaxRows is how many rows a block may have.
+	// MaxRows is the most rows that a block may have.
 	MaxRows = 1 << 16
 
-	// BlockOverhead is how many bytes a block may take beyond its rows' 8 bytes a word.
+	// BlockOverhead is how many bytes a block may take beyond its rows, at 8 bytes a word.
 	BlockOverhead = blockHeaderSize
 
 	// maxShard is the highest shard number.
@@ -23,12 +23,14 @@ const (
 // Incarnation names one ring: one open of a channel by one process. It is random.
 type Incarnation [16]byte
 
-// Block is a run of rows of one kind. Of the slices exactly one has elements, and it says the kind.
+// Block is a run of rows of one kind. Exactly one of the slices has elements, which decides the
+// kind.
 type Block struct {
 	Incarnation Incarnation
-	Shard       int    // of the ring; 0 for kinds that do not come from one
-	First       uint64 // sequence of the first row; each kind in each shard counts its own rows from 0
-	Plain       bool   // have the rows written as they are into a compressed file too; a reader leaves it false
+	Shard       int    // of the ring; 0 for kinds that come from no ring
+	First       uint64 // sequence of the first row; each kind in each shard counts its rows from 0
+	// write the rows uncompressed even into a compressed file; readers leave it false
+	Plain bool
 
 	Events      []Event
 	Links       []Link
@@ -42,13 +44,13 @@ type Block struct {
 	index []indexEntry
 }
 
-// Kind is the kind of the rows; 0 without any.
+// Kind returns the kind of the rows. It is 0 without rows.
 func (b *Block) Kind() Kind {
 	k, _ := b.rows()
 	return k
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (b *Block) Len() int {
 	k, w := b.rows()
 	if k == 0 {
@@ -57,7 +59,7 @@ func (b *Block) Len() int {
 	return len(w) / k.columns()
 }
 
-// rows returns the kind and the rows as words.
+// rows returns the kind, and the rows as words.
 func (b *Block) rows() (Kind, []uint64) {
 	switch {
 	case len(b.Events) > 0:
@@ -82,13 +84,20 @@ func (b *Block) rows() (Kind, []uint64) {
 	return 0, nil
 }
 
-// clear empties all slices but keeps their memory.
+// clear empties all slices and keeps their memory.
 func (b *Block) clear() {
-	b.Events, b.Links, b.Samples, b.FirstLasts = b.Events[:0], b.Links[:0], b.Samples[:0], b.FirstLasts[:0]
-	b.Transitions, b.Drops, b.ReturnTrips, b.NTPs, b.index = b.Transitions[:0], b.Drops[:0], b.ReturnTrips[:0], b.NTPs[:0], b.index[:0]
+	b.Events = b.Events[:0]
+	b.Links = b.Links[:0]
+	b.Samples = b.Samples[:0]
+	b.FirstLasts = b.FirstLasts[:0]
+	b.Transitions = b.Transitions[:0]
+	b.Drops = b.Drops[:0]
+	b.ReturnTrips = b.ReturnTrips[:0]
+	b.NTPs = b.NTPs[:0]
+	b.index = b.index[:0]
 }
 
-// makeRows empties the block, gives it n rows of a kind and returns their words.
+// makeRows empties the block, gives it n rows of a kind, and returns their words.
 func (b *Block) makeRows(k Kind, n int) []uint64 {
 	b.clear()
 	switch k {
@@ -119,7 +128,7 @@ func makeRows[R row](rows *[]R, n int) []uint64 {
 	return words(*rows)
 }
 
-// keep takes away the rows that are not in a range, and returns whether there were any.
+// keep removes the rows outside a range, and returns whether there were any.
 func (b *Block) keep(r Range) bool {
 	from, to := int(r.From-b.First), int(r.To-b.First)
 	if from == 0 && to == b.Len() {
@@ -151,7 +160,8 @@ func (b *Block) keep(r Range) bool {
 func (b *Block) check() error {
 	n := b.Len()
 	filled := 0
-	for _, l := range []int{len(b.Events), len(b.Links), len(b.Samples), len(b.FirstLasts), len(b.Transitions), len(b.Drops), len(b.ReturnTrips), len(b.NTPs), len(b.index)} {
+	for _, l := range []int{len(b.Events), len(b.Links), len(b.Samples), len(b.FirstLasts),
+		len(b.Transitions), len(b.Drops), len(b.ReturnTrips), len(b.NTPs), len(b.index)} {
 		if l > 0 {
 			filled++
 		}
@@ -169,21 +179,21 @@ func (b *Block) check() error {
 	return nil
 }
 
-// How a payload is coded. Append only.
+// The codings of a payload. Append only.
 const (
-	payloadPlain      = 0 // the words of each row, 8 bytes each, lowest byte first
-	payloadCompressed = 1 // column after column
-	payloadText       = 2 // a line for each row, its words in decimal; in text files only
+	payloadPlain      = 0 // the words of each row, 8 bytes each, little-endian
+	payloadCompressed = 1 // one column after another
+	payloadText       = 2 // one line for each row, its words in decimal; in text files only
 )
 
-// blockHeader is what stands before a block's payload: see FORMAT.md.
+// blockHeader precedes a block's payload: see FORMAT.md.
 type blockHeader struct {
 	kind        Kind
 	coding      uint8
 	shard       int
 	first       uint64
 	incarnation Incarnation
-	lo, hi      uint64 // smallest and largest counter; 0 and 2^64-1 for kinds whose rows have none
+	lo, hi      uint64 // smallest and largest counter; 0 and 2^64-1 for kinds without counters
 	rows        int
 	length      int    // of the payload
 	checksum    uint32 // of the payload
@@ -215,7 +225,7 @@ func (h *blockHeader) put(b []byte) {
 	binary.LittleEndian.PutUint32(b[60:], checksum(b[:60]))
 }
 
-// parseBlockHeader reads a header from the first 64 bytes of b.
+// parseBlockHeader parses the first 64 bytes of b.
 func parseBlockHeader(b []byte) (blockHeader, bool) {
 	b = b[:blockHeaderSize]
 	if string(b[:4]) != blockMagic || checksum(b[:60]) != binary.LittleEndian.Uint32(b[60:]) {
@@ -235,9 +245,10 @@ func parseBlockHeader(b []byte) (blockHeader, bool) {
 	return h, h.coding != payloadText && h.sane()
 }
 
-// sane tells whether the numbers go together. It bounds what reading the payload takes.
+// sane tells whether the numbers agree with each other. It bounds what reading the payload costs.
 func (h *blockHeader) sane() bool {
-	if !h.kind.known() || h.rows < 1 || h.rows > MaxRows || h.length < 1 || h.first+uint64(h.rows) < h.first {
+	if !h.kind.known() || h.rows < 1 || h.rows > MaxRows || h.length < 1 ||
+		h.first+uint64(h.rows) < h.first {
 		return false
 	}
 	words := h.rows * h.kind.columns()
@@ -252,7 +263,7 @@ func (h *blockHeader) sane() bool {
 	return false
 }
 
-// counterRange is the smallest and the largest counter in rows.
+// counterRange returns the smallest and the largest counter in rows.
 func counterRange(k Kind, words []uint64) (lo, hi uint64) {
 	columns := kindTable[k].columns
 	lo, hi = math.MaxUint64, 0
@@ -272,21 +283,25 @@ func counterRange(k Kind, words []uint64) (lo, hi uint64) {
 	return lo, hi
 }
 
-// encoder turns blocks into bytes. Its zero value is ready; it serves one goroutine at a time.
+// encoder turns blocks into bytes. Its zero value is ready for use. One goroutine at a time may use
+// it.
 type encoder struct {
 	columns columnEncoder
 	text    []byte
-	buffer  []byte // for who has the encoder
+	buffer  []byte // for the user of the encoder
 }
 
-// encoders are shared by all writers: one holds some megabytes, and a drainer may have hundreds of logs open.
+// encoders are shared by all writers. One holds some megabytes, and a drainer may have hundreds of
+// logs open.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
-// appendBlock appends a block that has passed its check, coded for a file of the given format.
+// appendBlock appends a block in the coding for a file of the given format. The block must have
+// passed its check.
 func (e *encoder) appendBlock(dst []byte, b *Block, format Format, quantum_cycles uint64) []byte {
 	kind, words := b.rows()
 	h := blockHeader{
-		kind: kind, shard: b.Shard, first: b.First, incarnation: b.Incarnation, rows: len(words) / kind.columns(),
+		kind: kind, shard: b.Shard, first: b.First, incarnation: b.Incarnation,
+		rows: len(words) / kind.columns(),
 	}
 	if b.Plain && format == Compressed {
 		format = Plain
@@ -321,7 +336,8 @@ func (e *encoder) appendBlock(dst []byte, b *Block, format Format, quantum_cycle
 }
 
 // appendColumns appends the columns of rows, and returns the smallest and the largest counter.
-func (e *encoder) appendColumns(dst []byte, kind Kind, words []uint64, quantum_cycles uint64) (out []byte, lo, hi uint64) {
+func (e *encoder) appendColumns(dst []byte, kind Kind, words []uint64,
+	quantum_cycles uint64) (out []byte, lo, hi uint64) {
 	columns := kindTable[kind].columns
 	lo, hi = math.MaxUint64, 0
 	for c, info := range columns {
@@ -340,12 +356,13 @@ func (e *encoder) appendColumns(dst []byte, kind Kind, words []uint64, quantum_c
 	return dst, lo, hi
 }
 
-// decoder turns bytes into blocks. Its zero value is ready; it serves one goroutine at a time.
+// decoder turns bytes into blocks. Its zero value is ready for use. One goroutine at a time may use
+// it.
 type decoder struct {
 	columns columnDecoder
 }
 
-// block decodes a payload whose checksum has been verified.
+// block decodes a payload whose checksum was verified.
 func (d *decoder) block(b *Block, h *blockHeader, payload []byte) error {
 	b.Incarnation, b.Shard, b.First = h.incarnation, h.shard, h.first
 	words := b.makeRows(h.kind, h.rows)
@@ -366,7 +383,7 @@ func (d *decoder) block(b *Block, h *blockHeader, payload []byte) error {
 		}
 	}
 	if len(payload) > 0 {
-		return columnError("%d bytes behind the last column", len(payload))
+		return columnError("%d bytes after the last column", len(payload))
 	}
 	return nil
 }

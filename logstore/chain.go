@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 )
 
-// End is what a sealed segment says of what comes after it. The names stand in ascii files, the
-// numbers in others: append only.
+// End is what a sealed segment says about what follows it. Ascii files hold the names, other files
+// the numbers. Append only.
 type End uint8
 
 const (
-	Unsaid End = iota // the file is not sealed, or of version 1
+	Unsaid End = iota // the file is not sealed, or is of version 1
 	GoesOn            // the next segment, in the same directory
 	Moved             // the next segment, in another directory
 	Ended             // nothing: the log ends here
@@ -22,7 +22,7 @@ const (
 	ends
 )
 
-var endNames = [ends]string{"----", "next", "away", "done"} // of one length
+var endNames = [ends]string{"----", "next", "away", "done"} // of equal length
 
 func (e End) String() string {
 	if e >= ends {
@@ -31,7 +31,7 @@ func (e End) String() string {
 	return endNames[e]
 }
 
-// parseEndName returns ends for a word that is no End's name.
+// parseEndName returns ends if no End has this name.
 func parseEndName(name string) End {
 	for e, n := range endNames {
 		if n == name {
@@ -41,14 +41,14 @@ func parseEndName(name string) End {
 	return ends
 }
 
-// Break is a place where the segments of a log do not hang together.
+// Break is a place where the segments of a log do not fit together.
 type Break struct {
-	// Numbers of the segments that are gone: from From up to but not including To. The same: none is.
+	// The segments that are gone, from From up to but not including To. None is if both are equal.
 	From, To int
-	More     bool // and those behind them, if there were any
+	More     bool // the segments after these are gone too, if there were any
 
-	// Changed is the name of a segment that is not the one that the next was begun after. "": From and
-	// To say it all.
+	// Changed names a segment that is not the one after which the next was begun. It is "" if From
+	// and To say everything.
 	Changed string
 }
 
@@ -66,10 +66,10 @@ func (b Break) String() string {
 	return fmt.Sprintf("segments %d to %d are gone", b.From, b.To-1)
 }
 
-// CheckChain looks whether the segments of one ring in one directory, in their order, are all that
-// there were: by what each says of the part of the log that it belongs to, of the one before it,
-// and of what comes after it. It reads the beginning and the end of each. Segments of version 1
-// say nothing of that: those before the first and behind the last are not missed in them.
+// CheckChain checks whether these segments of one ring in one directory, in order, are all that
+// there were. Each segment says to which part of the log it belongs, which segment was before it,
+// and what follows it. CheckChain reads the beginning and the end of each. Segments of version 1
+// say none of this, so segments before a first or after a last one of version 1 are not missed.
 func CheckChain(segments []Segment) ([]Break, error) {
 	var breaks []Break
 	var before link
@@ -89,7 +89,7 @@ func CheckChain(segments []Segment) ([]Break, error) {
 	if !before.known || before.then != GoesOn {
 		return breaks, nil
 	}
-	// It may have been begun since the segments were listed.
+	// The next segment may have been begun after the segments were listed.
 	next := before.Number + 1
 	_, err := os.Lstat(before.sibling(next))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,10 +98,10 @@ func CheckChain(segments []Segment) ([]Break, error) {
 	return breaks, nil
 }
 
-// link is what a segment says of its place in its log.
+// link is what a segment says about its place in its log.
 type link struct {
 	Segment
-	known  bool // its header could be read, and bears the file's name
+	known  bool // its header could be read and matches the file's name
 	header Header
 	then   End
 	print  Fingerprint
@@ -111,7 +111,8 @@ func readLink(s Segment) (link, error) {
 	l := link{Segment: s}
 	file, err := os.Open(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return l, nil // it went since the segments were listed, as whoever reads its blocks says
+		// The file went after the segments were listed. Reading its blocks reports that.
+		return l, nil
 	}
 	if err != nil {
 		return l, fmt.Errorf("check segments: %w", err)
@@ -139,12 +140,12 @@ func readLink(s Segment) (link, error) {
 		l.then = e.then
 	}
 	if l.print, err = TakeFingerprint(file, st.Size()); errors.Is(err, io.EOF) {
-		return l, nil // it is being cut
+		return l, nil // the file is being cut
 	}
 	return l, err
 }
 
-// between says what is wrong between two segments of a log that are listed one behind the other.
+// between says what is wrong between two segments that are neighbors in the list.
 func between(a, b link) []Break {
 	next := a.Number + 1
 	switch {
@@ -155,7 +156,7 @@ func between(a, b link) []Break {
 		}
 		return nil
 	case b.known && b.header.Part > a.Number:
-		// The log was away, and came back with the segment that its part begins with.
+		// The log moved away, and came back with the segment that begins its part.
 		var breaks []Break
 		if a.then != Moved && a.then != Ended && (!a.known || a.header.version > 1) {
 			breaks = append(breaks, Break{From: next, To: next + 1, More: true})

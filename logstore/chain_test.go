@@ -38,14 +38,14 @@ func (c *chained) must(err error) {
 	}
 }
 
-// row appends one.
+// row appends one row.
 func (c *chained) row() {
 	c.t.Helper()
 	b := &Block{Incarnation: sampleIncarnation, First: c.Next(Events, 0), Events: make([]Event, 1)}
 	c.must(c.Append(b))
 }
 
-// segments are those in a directory.
+// segments returns the segments in a directory.
 func (c *chained) segments(dir string) []Segment {
 	c.t.Helper()
 	segments, err := Segments(dir)
@@ -53,7 +53,7 @@ func (c *chained) segments(dir string) []Segment {
 	return segments
 }
 
-// report is that of what a directory has.
+// report returns the report on the log in a directory.
 func (c *chained) report(dir string) Report {
 	c.t.Helper()
 	r := ReadLog(c.segments(dir))
@@ -63,8 +63,8 @@ func (c *chained) report(dir string) Report {
 	return r.Report()
 }
 
-// A writer that dies between sealing a segment and beginning the next is followed by one that
-// begins it, whatever that one does first.
+// A writer dies between sealing a segment and beginning the next. The writer after it begins that
+// segment, whatever it does first.
 func TestDeathBetweenSegments(t *testing.T) {
 	away := t.TempDir()
 	for name, act := range map[string]func(c *chained){
@@ -92,8 +92,7 @@ func TestDeathBetweenSegments(t *testing.T) {
 	}
 }
 
-// A writer that dies between leaving a directory and coming to the other is followed by one that
-// goes there.
+// A writer dies between leaving a directory and reaching the other. The writer after it goes there.
 func TestDeathOnTheWay(t *testing.T) {
 	c := chain(t)
 	c.row()
@@ -122,8 +121,8 @@ func TestDeathOnTheWay(t *testing.T) {
 	}
 }
 
-// A log that comes back to a directory begins another part there: what is between the two is not
-// missed, and a part without its beginning is.
+// A log that comes back to a directory begins another part there. What lies between the parts is
+// not missed, but a lost beginning of a part is.
 func TestLogThatComesBack(t *testing.T) {
 	c := chain(t)
 	away := t.TempDir()
@@ -149,7 +148,7 @@ func TestLogThatComesBack(t *testing.T) {
 	}
 }
 
-// Segments that were listed while the log went on are not said to lack those that came since.
+// Segments were listed while the log was written. Those that came later are not missed.
 func TestSegmentsListedBeforeTheNext(t *testing.T) {
 	c := chain(t)
 	c.row()
@@ -162,8 +161,8 @@ func TestSegmentsListedBeforeTheNext(t *testing.T) {
 	}
 }
 
-// A log of version 1 goes on in the present one, in a segment of its own, which knows where the
-// log began.
+// A log of version 1 continues in the present version, in a new segment. That segment knows where
+// the log began.
 func TestOldLogGoesOn(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		c := &chained{t: t, dir: t.TempDir()}
@@ -193,7 +192,7 @@ func TestOldLogGoesOn(t *testing.T) {
 	}
 }
 
-// What salvage made of a segment takes its place in the log.
+// Salvage rewrites a segment, and the new one takes the old one's place in the log.
 func TestSalvagedSegmentInItsPlace(t *testing.T) {
 	c := chain(t)
 	for range 3 {

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// events are the next n records of a data set.
+// events returns the next n records of a data set.
 func events(s *dataset.Set, n int) []Event {
 	counters, ids := make([]uint64, n), make([]uint64, n)
 	s.Fill(counters, ids)
@@ -33,14 +33,14 @@ func newSet(t testing.TB, name string, seed uint64) *dataset.Set {
 	return s
 }
 
-// The bars of the format, on every data set: a block takes at most 1.15 × the entropy of its records and a tenth of a byte each, and
-// decodes to what it was made of.
+// These are the bars of the format, on every data set. A block takes at most 1.15 × the entropy of
+// its records and a tenth of a byte each, and decodes to the same rows.
 func TestSizeStaysNearEntropy(t *testing.T) {
 	for _, name := range dataset.Names() {
 		t.Run(name, func(t *testing.T) {
 			blocks := 16
 			if strings.HasPrefix(name, "loop/") {
-				// Its entropy is measured, and the bar says over how many records.
+				// The entropy is measured, and the bar says over how many records.
 				blocks = 153 // more than ten million
 				if testing.Short() || seed.Share() > 1 {
 					blocks = 16
@@ -54,14 +54,16 @@ func TestSizeStaysNearEntropy(t *testing.T) {
 			var got Block
 			var buffer []byte
 			bytes := 0
-			counters, ids, records := make([]uint64, MaxRows), make([]uint64, MaxRows), make([]Event, MaxRows)
+			counters, ids, records := make([]uint64, MaxRows), make([]uint64, MaxRows),
+				make([]Event, MaxRows)
 			for range blocks {
 				s.Fill(counters, ids)
 				plugIn.Observe(counters)
 				for i := range records {
 					records[i] = Event{counters[i], ids[i]}
 				}
-				buffer = e.appendBlock(buffer[:0], &Block{First: 7, Events: records}, Compressed, s.Quantum)
+				buffer = e.appendBlock(buffer[:0], &Block{First: 7, Events: records}, Compressed,
+					s.Quantum)
 				bytes += len(buffer)
 				h, ok := parseBlockHeader(buffer)
 				if !ok {
@@ -90,8 +92,8 @@ func TestSizeStaysNearEntropy(t *testing.T) {
 	}
 }
 
-// BenchmarkEvents measures whole blocks, checksums included. MB/s is by the wall clock; thread-MB/s by the time that the thread had a core, which
-// is what can be compared where a machine is shared.
+// BenchmarkEvents measures whole blocks with checksums. MB/s is by the wall clock. thread-MB/s is
+// by the time that the thread had a core, and can be compared on a shared machine.
 func BenchmarkEvents(b *testing.B) {
 	for _, name := range dataset.Names() {
 		s := newSet(b, name, 1)
@@ -109,11 +111,14 @@ func BenchmarkEvents(b *testing.B) {
 				for b.Loop() {
 					once()
 				}
-				b.ReportMetric(16*MaxRows*float64(b.N)/1e6/(threadTime(b)-begin).Seconds(), "thread-MB/s")
+				b.ReportMetric(16*MaxRows*float64(b.N)/1e6/(threadTime(b)-begin).Seconds(),
+					"thread-MB/s")
 				b.ReportMetric(float64(len(buffer))/MaxRows, "B/event")
 			})
 		}
-		measure("encode", func() { buffer = e.appendBlock(buffer[:0], &block, Compressed, s.Quantum) })
+		measure("encode", func() {
+			buffer = e.appendBlock(buffer[:0], &block, Compressed, s.Quantum)
+		})
 		h, _ := parseBlockHeader(buffer)
 		measure("decode", func() {
 			if checksum(buffer[blockHeaderSize:]) != h.checksum {
@@ -126,7 +131,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// threadTime is how long this thread has had a core.
+// threadTime returns how long this thread has had a core.
 func threadTime(b *testing.B) time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

@@ -11,56 +11,58 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// errColumn is wrapped by all errors of decoding a column.
+// errColumn is wrapped by every error of decoding a column.
 var errColumn = errors.New("column is damaged")
 
 func columnError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errColumn}, args...)...)
 }
 
-// How a column relates to what is coded. Append only.
+// The ways in which coded numbers stand for a column. Append only.
 const (
 	columnPlain  = 0 // the values themselves
 	columnDelta  = 1 // the first value, then differences in units of a quantum
-	columnFrames = 2 // for every 64 values their smallest, and how far each lies above it
-	columnMerged = 3 // which of several sources each value is of, and how far it lies behind the last of that source
+	columnFrames = 2 // the smallest of every 64 values, and the distance of each from it
+	columnMerged = 3 // the source of each value, and its distance from the last one of that source
 )
 
-// How numbers are coded. Append only.
+// The codings of numbers. Append only.
 const (
-	numbersConstant = 0 // all the same
-	numbersSplit    = 1 // low bits packed; high bits as symbols; what does not fit one as an exception
-	numbersWhole    = 2 // eight bytes each
+	numbersConstant = 0 // all equal
+	// low bits packed, high bits as symbols, exceptions for those that fit no symbol
+	numbersSplit = 1
+	numbersWhole = 2 // eight bytes each
 )
 
-// How symbols are coded. Append only.
+// The codings of symbols. Append only.
 const (
-	symbolsPacked   = 0 // as they are
+	symbolsPacked   = 0 // packed only
 	symbolsHuffman  = 1 // huff0, four streams
-	symbolsConstant = 2 // one byte, which all the packed bytes are
+	symbolsConstant = 2 // one byte, to which all packed bytes are equal
 )
 
 const (
 	frameLength = 64
 
-	// sourceShift parts a value into its source and its count: a tuple id begins with the node and the instance that made it.
+	// sourceShift splits a value into its source and its count. A tuple id begins with the node and
+	// the instance that made it.
 	sourceShift = 40
 	countMask   = 1<<sourceShift - 1
 	maxSources  = 255
 
-	// symbolLimit is the first high part that can never be a symbol, because it says "exception".
+	// symbolLimit is the first high part that can never be a symbol, because it means "exception".
 	symbolLimit = 255
 
-	// sampleSize is how many values the shape of a column is judged by.
+	// sampleSize is the number of values from which the shape of a column is judged.
 	sampleSize = 512
 
-	// exceptionDepth is how often exceptions may themselves have exceptions.
+	// exceptionDepth is how deep exceptions may themselves have exceptions.
 	exceptionDepth = 3
 )
 
 // columnView is one column of rows that lie in memory row by row.
 type columnView struct {
-	words []uint64 // from the column's first value on
+	words []uint64 // from the column's first value
 	width int      // of a row
 	rows  int
 }
@@ -71,7 +73,8 @@ func viewColumn(words []uint64, c, width int) columnView {
 
 func (v columnView) first() uint64 { return v.words[0] }
 
-// columnEncoder holds what encoding a column needs beside its input. Its zero value is ready; it serves one goroutine at a time.
+// columnEncoder holds the buffers for encoding columns. Its zero value is ready for use. One
+// goroutine at a time may use it.
 type columnEncoder struct {
 	huffman    huff0.Scratch
 	values     []uint64
@@ -84,18 +87,19 @@ type columnEncoder struct {
 	sample     [sampleSize]uint64
 }
 
-// merged is a column taken apart by source.
+// merged is a column split by source.
 type merged struct {
-	slots   [1024]uint16 // index of a source by its hash, plus 1; searched from there on
-	last    []uint64     // value of each source
-	before  []uint64     // what each source is said to have begun behind
-	sources []byte       // index of the source of each value
-	counts  []uint64     // how far each value lies behind the last of its source
+	slots   [1024]uint16 // a source's index plus 1, at its hash or the next free slot after it
+	last    []uint64     // last value of each source
+	before  []uint64     // the value before the first of each source
+	sources []byte       // index of each value's source
+	counts  []uint64     // distance of each value from the last of its source
 }
 
-// appendCounters appends a column that mostly rises in steps of quantum, and returns its smallest and largest value. A quantum that does not
-// hold costs space and nothing else.
-func (e *columnEncoder) appendCounters(dst []byte, column columnView, quantum uint64) (out []byte, lo, hi uint64) {
+// appendCounters appends a column that mostly rises in steps of quantum. It returns the smallest
+// and the largest value. A wrong quantum only costs space.
+func (e *columnEncoder) appendCounters(dst []byte, column columnView,
+	quantum uint64) (out []byte, lo, hi uint64) {
 	if quantum == 0 || quantum > math.MaxInt64 {
 		quantum = 1
 	}
@@ -107,7 +111,8 @@ func (e *columnEncoder) appendCounters(dst []byte, column columnView, quantum ui
 	return e.appendDeltas(dst, column.first(), quantum, d), lo, hi
 }
 
-// appendValues appends a column of which nothing is known, in the way that a sample says is smallest.
+// appendValues appends a column about which nothing is known. A sample decides which way is
+// smallest.
 func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 	if step, steady := steady(column); steady {
 		dst = append(dst, columnDelta)
@@ -124,10 +129,11 @@ func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 	asPlain := e.shapeOf(values).cost_bits
 	phase := framePhase(values)
 	bases, rest := e.frames(values, phase)
-	const base_bits = 16.0 / frameLength // a guess, to be sure of a gain
+	const base_bits = 16.0 / frameLength // a guess, so that frames are a sure gain
 	asFrames := e.shapeOf(rest).cost_bits + base_bits
 	if e.merged.take(values) {
-		if e.merged.cost_bits()+e.shapeOf(e.merged.counts).cost_bits < min(asFrames, asDelta, asPlain) {
+		asMerged := e.merged.cost_bits() + e.shapeOf(e.merged.counts).cost_bits
+		if asMerged < min(asFrames, asDelta, asPlain) {
 			return e.appendMerged(dst)
 		}
 		_, rest = e.frames(values, phase)
@@ -168,15 +174,16 @@ func (e *columnEncoder) appendDeltas(dst []byte, first, quantum uint64, deltas [
 	return e.appendNumbers(dst, deltas, 0)
 }
 
-// deltas returns the signed differences of a column in units of quantum, or nil where one is not a multiple; and the smallest and the largest
-// value.
+// deltas returns the signed differences of a column in units of quantum, and the smallest and the
+// largest value. It returns nil if a difference is not a multiple of quantum.
 func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, lo, hi uint64) {
 	e.numbers = slices.Grow(e.numbers[:0], column.rows)[:column.rows-1]
 	d = e.numbers
 	words, width := column.words, column.width
 	last := words[0]
 	at := width
-	// The differences are judged all at once, by the bits that any of them has. Counters that only rise, the usual case, need no more.
+	// Judge all differences at once by the bits that any of them has. That suffices for counters
+	// that only rise, which is the usual case.
 	var any uint64
 	if quantum == 1 {
 		for i := range d {
@@ -197,7 +204,8 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 			any |= y
 		}
 	}
-	// So small, they are whole multiples, none is negative, and together they can wrap at most once.
+	// If the differences are this small, all are whole multiples, none is negative, and their sum
+	// can wrap at most once.
 	if any <= math.MaxInt64/quantum/uint64(column.rows) && last >= words[0] {
 		return d, words[0], last
 	}
@@ -220,20 +228,22 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 	return d, lo, hi
 }
 
-// exactInverse returns what to multiply a number with, and how far then to rotate it right, to divide it by a divisor below 2^63. Where there is a
-// rest, the result is above (2^64-1)/divisor: multiplication by the inverse of an odd number permutes all numbers, and the multiples come to lie
-// lowest. (Granlund and Montgomery, Division by invariant integers using multiplication, 1994, section 9.)
+// exactInverse returns how to divide by a divisor below 2^63: multiply by inverse, then rotate
+// right by shift. If there is a remainder, the result is above (2^64-1)/divisor: multiplication by
+// the inverse of an odd number permutes all numbers, and maps the multiples to the lowest.
+// (Granlund and Montgomery, Division by invariant integers using multiplication, 1994, section 9.)
 func exactInverse(divisor uint64) (inverse uint64, shift int) {
 	shift = bits.TrailingZeros64(divisor)
 	odd := divisor >> shift
-	inverse = odd // right in the lowest 3 bits; each step doubles that
+	inverse = odd // correct in the lowest 3 bits; each step doubles that
 	for range 5 {
 		inverse *= 2 - odd*inverse
 	}
 	return inverse, shift
 }
 
-// take takes a column apart by source. It returns false where that is senseless: one source, or too many.
+// take splits a column by source. It returns false if that is no use: if there is one source, or
+// too many.
 func (m *merged) take(values []uint64) bool {
 	clear(m.slots[:])
 	m.last, m.before = m.last[:0], m.before[:0]
@@ -251,21 +261,22 @@ func (m *merged) take(values []uint64) bool {
 			if len(m.last) == maxSources {
 				return false
 			}
-			// As if the one before had been there, so that a source that counts by one has the same distance throughout.
+			// Pretend that the value before was there. Then a source that counts by one has equal
+			// distances.
 			before := v&^countMask | (v-1)&countMask
 			m.last, m.before = append(m.last, before), append(m.before, before)
 			at = uint16(len(m.last))
 			m.slots[slot] = at
 		}
 		m.sources[i] = byte(at - 1)
-		// The distance is one of 40 bits, and signed.
+		// The distance has 40 bits and a sign.
 		m.counts[i] = uint64(int64((v-m.last[at-1])<<(64-sourceShift)) >> (64 - sourceShift))
 		m.last[at-1] = v
 	}
 	return len(m.last) > 1
 }
 
-// cost_bits is what the sources take, a value.
+// cost_bits returns what the sources cost, in bits a value.
 func (m *merged) cost_bits() float64 {
 	var count [maxSources]float64
 	for _, s := range m.sources {
@@ -288,7 +299,7 @@ func (e *columnEncoder) appendMerged(dst []byte) []byte {
 	return e.appendNumbers(dst, m.counts, 0)
 }
 
-// sourceWidth is how many bits say which of n sources.
+// sourceWidth returns how many bits the index of one of n sources takes.
 func sourceWidth(n int) int {
 	switch {
 	case n <= 2:
@@ -301,8 +312,9 @@ func sourceWidth(n int) int {
 	return 8
 }
 
-// framePhase guesses where frames begin, modulo their length: most often the smallest index that all earlier values lie below and all
-// later ones above.
+// framePhase guesses the index at which frames begin, modulo their length. Only such an index
+// counts at which all earlier values lie below all later ones. The most frequent phase wins, then
+// the smallest.
 func framePhase(values []uint64) int {
 	const look = 16 * frameLength
 	v := values[:min(look, len(values))]
@@ -333,8 +345,8 @@ func framePhase(values []uint64) int {
 	return best
 }
 
-// frames splits values into frames, the first of them phase long if phase is not 0, and returns the smallest value of each and the distance
-// of each value from that.
+// frames splits values into frames. If phase is not 0, the first frame has that length. frames
+// returns the smallest value of each frame, and the distance of each value from it.
 func (e *columnEncoder) frames(values []uint64, phase int) (bases, rest []uint64) {
 	e.numbers = slices.Grow(e.numbers[:0], len(values))[:len(values)]
 	rest = e.numbers
@@ -371,18 +383,19 @@ func frameCount(n, phase int) int {
 	return count + (n+frameLength-1)/frameLength
 }
 
-// shape says how numbers are to be split.
+// shape says how to split numbers.
 type shape struct {
 	base      uint64
-	low       int     // bits packed
+	low       int     // number of low bits to pack
 	cost_bits float64 // expected, a number
 }
 
-// shapeOf judges numbers by an evenly spaced sample of them.
+// shapeOf judges numbers by an evenly spaced sample.
 func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	sample := numbers
 	if len(numbers) > sampleSize {
-		// Spaced by a fraction, so that a period in the numbers does not meet a period in the sample.
+		// The spacing is a fraction, so that a period in the numbers does not meet one in the
+		// sample.
 		step := uint64(len(numbers)-1) << 32 / (sampleSize - 1)
 		for i := range e.sample {
 			e.sample[i] = numbers[uint64(i)*step>>32]
@@ -391,7 +404,7 @@ func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	} else {
 		sample = e.sample[:copy(e.sample[:], numbers)]
 	}
-	// Sorted by sign: xor moves the negative ones below.
+	// Sort by sign. The xor moves the negative ones below.
 	const sign = 1 << 63
 	for i := range sample {
 		sample[i] ^= sign
@@ -412,16 +425,17 @@ func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	return best
 }
 
-// shapeFrom finds how many low bits to pack when high parts are counted from base. sample is sorted by sign.
+// shapeFrom finds how many low bits to pack if high parts count from base. sample is sorted by
+// sign.
 func shapeFrom(sample []uint64, base uint64) shape {
 	best := shape{cost_bits: math.Inf(1)}
 	n := len(sample)
-	// Exceptions beyond a tenth are never worth it, and nor are low bits that nearly all numbers lack.
+	// More than a tenth of exceptions never pays. Nor do low bits that nearly all numbers lack.
 	first := max(bits.Len64(sample[n-1-n/10]-base)-8, 0)
 	span := bits.Len64(sample[n-1] - base)
 	for low := first; low <= packLimit; low++ {
 		cost := cost(sample, base, low, span)
-		// The wider of two equals has fewer symbols: it is faster, and its table shorter.
+		// Of two equals, the wider has fewer symbols. It is faster, and its table is shorter.
 		if cost <= best.cost_bits+0.01 {
 			best = shape{base: base, low: low, cost_bits: min(cost, best.cost_bits)}
 		}
@@ -432,7 +446,7 @@ func shapeFrom(sample []uint64, base uint64) shape {
 	return best
 }
 
-// cost estimates the bits that a number takes, from a sample sorted by sign.
+// cost estimates the bits that a number takes. sample is sorted by sign.
 func cost(sample []uint64, base uint64, low, span int) float64 {
 	n := float64(len(sample))
 	var sum float64 // of count·log2(count)
@@ -463,12 +477,13 @@ func cost(sample []uint64, base uint64, low, span int) float64 {
 	}
 	entropy := math.Log2(n) - sum/n
 	if cells > 1 {
-		entropy += float64(cells-1) / (2 * n * math.Ln2) // Miller and Madow's correction of the small sample's bias
+		// Miller and Madow's correction for the bias of a small sample.
+		entropy += float64(cells-1) / (2 * n * math.Ln2)
 	}
 	return entropy + float64(low)*(1-float64(escapes)/n) + float64(escapes)/n*float64(span+4)
 }
 
-// appendNumbers appends numbers in the smallest way known. depth counts exceptions of exceptions.
+// appendNumbers appends numbers in the smallest known way. depth counts exceptions of exceptions.
 func (e *columnEncoder) appendNumbers(dst []byte, numbers []uint64, depth int) []byte {
 	if constant(numbers) {
 		dst = append(dst, numbersConstant)
@@ -480,13 +495,13 @@ func (e *columnEncoder) appendNumbers(dst []byte, numbers []uint64, depth int) [
 	}
 	start := len(dst)
 	dst = e.appendSplit(dst, numbers, s, depth)
-	if len(dst)-start > 1+8*len(numbers) { // the sample misled
+	if len(dst)-start > 1+8*len(numbers) { // the sample was misleading
 		dst = appendWhole(dst[:start], numbers)
 	}
 	return dst
 }
 
-// steady tells whether a column of at least two values has one difference throughout.
+// steady tells whether all differences in a column are equal. It is false for less than two values.
 func steady(column columnView) (step uint64, yes bool) {
 	if column.rows < 2 {
 		return 0, false
@@ -495,7 +510,7 @@ func steady(column columnView) (step uint64, yes bool) {
 	step = words[width] - words[0]
 	last, at := words[0], width
 	for left := column.rows - 1; left > 0; {
-		stride := min(64, left) // to leave early without asking at each
+		stride := min(64, left) // leaves early without a test at each value
 		left -= stride
 		var differ uint64
 		for range stride {
@@ -513,7 +528,7 @@ func steady(column columnView) (step uint64, yes bool) {
 
 func constant(numbers []uint64) bool {
 	first := numbers[0]
-	// In strides, to leave early without asking at each.
+	// Strides leave early without a test at each value.
 	for len(numbers) >= 64 {
 		var differ uint64
 		for _, v := range numbers[:64] {
@@ -590,7 +605,7 @@ func (e *columnEncoder) appendSplit(dst []byte, numbers []uint64, s shape, depth
 	return dst
 }
 
-// takeExceptions collects the numbers whose symbols do not fit, and makes these symbols say so.
+// takeExceptions collects the numbers that fit no symbol, and sets their symbols to the escape.
 func (e *columnEncoder) takeExceptions(numbers []uint64, width, depth int) {
 	symbols := e.symbols[:len(numbers)]
 	exceptions := e.exceptions[depth][:0]
@@ -615,7 +630,8 @@ func (e *columnEncoder) takeExceptions(numbers []uint64, width, depth int) {
 	e.exceptions[depth] = exceptions
 }
 
-// symbolWidth finds the smallest width of symbols at which few more of them are exceptions than must be, and how many are.
+// symbolWidth finds the smallest width of symbols that adds few exceptions to the inevitable ones.
+// It returns the number of all exceptions too.
 func symbolWidth(count *[256]int, n int) (width, escapes int) {
 	if count[0] == n {
 		return 0, 0

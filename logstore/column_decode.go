@@ -7,10 +7,11 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// columnDecoder holds what decoding a column needs beside its input. Its zero value is ready; it serves one goroutine at a time.
+// columnDecoder holds the buffers for decoding columns. Its zero value is ready for use. One
+// goroutine at a time may use it.
 //
-// Nothing in the input is trusted: every length is held against what is there before it is used, and no more memory is taken than
-// the caller's count of values asks for.
+// The input is not trusted. Every length is checked against the bytes that are there before it is
+// used. The memory taken is at most what the caller's count of values asks for.
 type columnDecoder struct {
 	huffman    huff0.Scratch
 	values     []uint64
@@ -22,7 +23,8 @@ type columnDecoder struct {
 	places     [exceptionDepth + 1][]uint32 // of exceptions
 }
 
-// column decodes the values of a column, at least one, from the front of src and returns what follows them.
+// column decodes the values of a column, at least one, from the front of src. It returns the bytes
+// after them.
 func (d *columnDecoder) column(to columnView, src []byte) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, columnError("no kind")
@@ -50,7 +52,7 @@ func (d *columnDecoder) makeValues(n int) []uint64 {
 	return d.values
 }
 
-// set puts values into the rows.
+// set writes values into the rows.
 func (v columnView) set(values []uint64) {
 	at := 0
 	for _, x := range values {
@@ -150,7 +152,7 @@ func (d *columnDecoder) merged(to columnView, src []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.sources = append(d.sources[:0], d.symbols...) // numbers take d.symbols
+	d.sources = append(d.sources[:0], d.symbols...) // numbers reuses d.symbols
 	if src, err = d.numbers(d.makeValues(to.rows), src, 0); err != nil {
 		return nil, err
 	}
@@ -167,7 +169,8 @@ func (d *columnDecoder) merged(to columnView, src []byte) ([]byte, error) {
 	return src, nil
 }
 
-// numbers decodes len(values) numbers, at least one, from the front of src and returns what follows them.
+// numbers decodes len(values) numbers, at least one, from the front of src. It returns the bytes
+// after them.
 func (d *columnDecoder) numbers(values []uint64, src []byte, depth int) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, columnError("no coding of numbers")
@@ -215,7 +218,8 @@ func (d *columnDecoder) split(values []uint64, src []byte, depth int) ([]byte, e
 	}
 	packed := packedSize(len(values), low)
 	if len(src) < packed {
-		return nil, columnError("%d bytes for %d numbers of %d low bits", len(src), len(values), low)
+		return nil, columnError("%d bytes for %d numbers of %d low bits",
+			len(src), len(values), low)
 	}
 	lowBits, src := src[:packed], src[packed:]
 	switch width {
@@ -260,7 +264,7 @@ func (d *columnDecoder) split(values []uint64, src []byte, depth int) ([]byte, e
 	}
 	d.exceptions[depth] = slices.Grow(d.exceptions[depth][:0], len(places))[:len(places)]
 	exceptions := d.exceptions[depth]
-	src, err = d.numbers(exceptions, src, depth+1) // takes d.symbols
+	src, err = d.numbers(exceptions, src, depth+1) // reuses d.symbols
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +274,7 @@ func (d *columnDecoder) split(values []uint64, src []byte, depth int) ([]byte, e
 	return src, nil
 }
 
-// readSymbols reads n symbols into d.symbols and returns what follows them.
+// readSymbols reads n symbols into d.symbols and returns the bytes after them.
 func (d *columnDecoder) readSymbols(n, width int, src []byte) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, columnError("no coding of symbols")
@@ -307,7 +311,7 @@ func (d *columnDecoder) readSymbols(n, width int, src []byte) ([]byte, error) {
 			return nil, columnError("table of symbols: %v", err)
 		}
 		d.packed = slices.Grow(d.packed[:0], size)
-		// The decoder takes the capacity for the size.
+		// The decoder takes the capacity as the size.
 		packed, err = table.Decoder().Decompress4X(d.packed[:0:size], coded)
 		if err != nil {
 			return nil, columnError("symbols: %v", err)

@@ -11,15 +11,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// shapes are ways in which a column may run, each drawn anew.
+// shapes are kinds of columns. Each is drawn anew.
 var shapes = map[string]func(rng *rand.Rand, v []uint64){
-	"zero":     func(rng *rand.Rand, v []uint64) {},
-	"constant": func(rng *rand.Rand, v []uint64) { fill(v, func(int) uint64 { return math.MaxUint64 - 3 }) },
+	"zero": func(rng *rand.Rand, v []uint64) {},
+	"constant": func(rng *rand.Rand, v []uint64) {
+		fill(v, func(int) uint64 { return math.MaxUint64 - 3 })
+	},
 	"steady": func(rng *rand.Rand, v []uint64) {
 		s := rng.Uint64()
 		fill(v, func(i int) uint64 { return s * uint64(i) })
 	},
-	"random": func(rng *rand.Rand, v []uint64) { fill(v, func(int) uint64 { return rng.Uint64() }) },
+	"random": func(rng *rand.Rand, v []uint64) {
+		fill(v, func(int) uint64 { return rng.Uint64() })
+	},
 	"few bits": func(rng *rand.Rand, v []uint64) {
 		n := 1 + rng.Uint64N(20)
 		fill(v, func(int) uint64 { return rng.Uint64N(n) })
@@ -112,7 +116,7 @@ func TestColumnsComeBack(t *testing.T) {
 			case 2:
 				quantum = 1 + rng.Uint64N(1000)
 			case 3:
-				quantum = rng.Uint64() // holds nowhere
+				quantum = rng.Uint64() // does not hold
 			case 4:
 				quantum = 0
 			}
@@ -121,7 +125,7 @@ func TestColumnsComeBack(t *testing.T) {
 					values[i] *= quantum
 				}
 			}
-			// The column lies in rows with others, which must not be touched.
+			// The column lies in rows with others, which must stay untouched.
 			width := 1 + rng.IntN(3)
 			c := rng.IntN(width)
 			words, got := make([]uint64, n*width), make([]uint64, n*width)
@@ -135,7 +139,8 @@ func TestColumnsComeBack(t *testing.T) {
 					var lo, hi uint64
 					coded, lo, hi = e.appendCounters(nil, column, quantum)
 					if lo != slices.Min(values) || hi != slices.Max(values) {
-						t.Fatalf("%s: range %d to %d, want %d to %d", name, lo, hi, slices.Min(values), slices.Max(values))
+						t.Fatalf("%s: range %d to %d, want %d to %d", name, lo, hi,
+							slices.Min(values), slices.Max(values))
 					}
 				} else {
 					coded = e.appendValues(nil, column)
@@ -148,14 +153,15 @@ func TestColumnsComeBack(t *testing.T) {
 					t.Fatalf("%s, %d values: %d bytes left, error %v", name, n, len(rest), err)
 				}
 				if !slices.Equal(got, words) {
-					t.Fatalf("%s, %d values, quantum %d, counters %v: they differ", name, n, quantum, counters)
+					t.Fatalf("%s, %d values, quantum %d, counters %v: they differ", name, n,
+						quantum, counters)
 				}
 			}
 		}
 	}
 }
 
-// A block takes at most 64 bytes more than its rows, whatever they are.
+// A block takes at most 64 bytes more than its rows, whatever these are.
 func TestBlockIsNeverMuchLargerThanItsRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 1))
 	var e encoder
@@ -176,8 +182,8 @@ func TestBlockIsNeverMuchLargerThanItsRows(t *testing.T) {
 	}
 }
 
-// Ids that several nodes and instances count on their own, and that come together in one channel: they take what it takes to say whose each
-// is.
+// Several nodes and instances count their own ids, which meet in one channel. The ids take only
+// what it takes to say whose each one is.
 func TestMergedIDsStayNearEntropy(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 5))
 	for _, sources := range []int{2, 3, 5, 16, 60, 255} {
@@ -191,15 +197,18 @@ func TestMergedIDsStayNearEntropy(t *testing.T) {
 			next[s]++
 			return next[s]
 		})
-		coded := new(columnEncoder).appendValues(nil, columnView{words: values, width: 1, rows: len(values)})
+		coded := new(columnEncoder).appendValues(nil, columnView{
+			words: values, width: 1, rows: len(values),
+		})
 		got, entropy := 8*float64(len(coded))/MaxRows, math.Log2(float64(sources))
 		if limit := 1.05*entropy + 0.3; got > limit {
-			t.Errorf("%d sources: %.3f bits an id, entropy %.3f, limit %.3f", sources, got, entropy, limit)
+			t.Errorf("%d sources: %.3f bits an id, entropy %.3f, limit %.3f", sources, got, entropy,
+				limit)
 		}
 	}
 }
 
-// Groups of 64 that begin anywhere in a block are found.
+// Groups of 64 are found wherever in a block they begin.
 func TestShuffledGroupsAreFoundAtAnyPhase(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 6))
 	for phase := range 64 {
@@ -209,35 +218,41 @@ func TestShuffledGroupsAreFoundAtAnyPhase(t *testing.T) {
 			g := values[from:min(from+64, len(values))]
 			rng.Shuffle(len(g), func(i, j int) { g[i], g[j] = g[j], g[i] })
 		}
-		coded := new(columnEncoder).appendValues(nil, columnView{words: values, width: 1, rows: len(values)})
+		coded := new(columnEncoder).appendValues(nil, columnView{
+			words: values, width: 1, rows: len(values),
+		})
 		if got := 8 * float64(len(coded)) / float64(len(values)); got > 6.3 {
 			t.Errorf("phase %d: %.2f bits a value, 6 and a little are enough", phase, got)
 		}
 	}
 }
 
-// What no encoder writes is refused by name, without a panic.
+// Columns that no encoder writes are refused by name, without a panic.
 func TestSenselessColumnsAreRefused(t *testing.T) {
 	eight := "12345678"
 	split := func(low, width, exceptions byte, rest string) string {
-		return string([]byte{columnPlain, numbersSplit}) + eight + string([]byte{low, width, exceptions}) + rest
+		return string([]byte{columnPlain, numbersSplit}) + eight +
+			string([]byte{low, width, exceptions}) + rest
 	}
 	nested := "\x00"
 	for range exceptionDepth + 2 {
-		nested += string([]byte{numbersSplit}) + eight + string([]byte{0, 8, 20, symbolsConstant, 255})
+		nested += string([]byte{numbersSplit}) + eight + string([]byte{
+			0, 8, 20, symbolsConstant, 255,
+		})
 	}
 	zeros := string(make([]byte, 400))
 	for name, coded := range map[string]string{
-		"nothing":                      "",
-		"unknown kind":                 "\x04",
-		"plain without numbers":        "\x00",
-		"unknown numbers":              "\x00\x03",
-		"short constant":               "\x00\x001234567",
-		"short whole":                  "\x00\x02" + zeros[:159],
-		"short first value":            "\x011234567",
-		"no quantum":                   "\x01" + eight,
-		"quantum 0":                    "\x01" + eight + "\x00",
-		"quantum of 11 bytes":          "\x01" + eight + "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"nothing":               "",
+		"unknown kind":          "\x04",
+		"plain without numbers": "\x00",
+		"unknown numbers":       "\x00\x03",
+		"short constant":        "\x00\x001234567",
+		"short whole":           "\x00\x02" + zeros[:159],
+		"short first value":     "\x011234567",
+		"no quantum":            "\x01" + eight,
+		"quantum 0":             "\x01" + eight + "\x00",
+		"quantum of 11 bytes": "\x01" + eight +
+			"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 		"delta without numbers":        "\x01" + eight + "\x01",
 		"frames without phase":         "\x02",
 		"phase 64":                     "\x02\x40\x00" + eight,
@@ -267,7 +282,9 @@ func TestSenselessColumnsAreRefused(t *testing.T) {
 		"unknown source":               "\x03\x03" + eight + eight + eight + "\x02\xff\x00" + eight,
 	} {
 		values := make([]uint64, 20)
-		rest, err := new(columnDecoder).column(columnView{words: values, width: 1, rows: len(values)}, []byte(coded))
+		rest,
+			err := new(columnDecoder).column(columnView{words: values, width: 1, rows: len(values)},
+			[]byte(coded))
 		if !errors.Is(err, errColumn) {
 			t.Errorf("%s: %d bytes left, error %v", name, len(rest), err)
 		}
@@ -297,7 +314,8 @@ func TestAnyAtLeast(t *testing.T) {
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], rng.Uint64()&rng.Uint64()&rng.Uint64())
 		limit := byte(1 + rng.IntN(255))
-		if got, want := anyAtLeast(binary.LittleEndian.Uint64(b[:]), limit), slices.Max(b[:]) >= limit; got != want {
+		if got, want := anyAtLeast(binary.LittleEndian.Uint64(b[:]), limit),
+			slices.Max(b[:]) >= limit; got != want {
 			t.Fatalf("%v has one of at least %d: %v", b, limit, got)
 		}
 	}
@@ -345,9 +363,10 @@ func FuzzColumnDecoder(f *testing.F) {
 		if len(rest) > len(coded) {
 			t.Fatal("more is left than there was")
 		}
-		// What was decoded is a column like any other.
+		// The decoded values are a column like any other.
 		again := make([]uint64, len(values))
-		if _, err := d.column(columnView{words: again, width: 1, rows: len(again)}, e.appendValues(nil, column)); err != nil || !slices.Equal(again, values) {
+		if _, err := d.column(columnView{words: again, width: 1, rows: len(again)},
+			e.appendValues(nil, column)); err != nil || !slices.Equal(again, values) {
 			t.Fatalf("values do not come back: %v", err)
 		}
 	})
@@ -369,10 +388,12 @@ func FuzzColumnRoundTrip(f *testing.F) {
 		got := make([]uint64, len(values))
 		to := columnView{words: got, width: 1, rows: len(got)}
 		coded, _, _ := e.appendCounters(nil, column, quantum)
-		if rest, err := d.column(to, coded); err != nil || len(rest) > 0 || !slices.Equal(got, values) {
+		if rest, err := d.column(to, coded); err != nil || len(rest) > 0 ||
+			!slices.Equal(got, values) {
 			t.Fatalf("counters: %d bytes left, error %v", len(rest), err)
 		}
-		if rest, err := d.column(to, e.appendValues(nil, column)); err != nil || len(rest) > 0 || !slices.Equal(got, values) {
+		if rest, err := d.column(to, e.appendValues(nil, column)); err != nil || len(rest) > 0 ||
+			!slices.Equal(got, values) {
 			t.Fatalf("values: %d bytes left, error %v", len(rest), err)
 		}
 	})

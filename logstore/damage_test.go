@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// harm is a run's directory with logs in it, as it is damaged.
+// harm is a run's directory of logs, and how it is damaged.
 type harm struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -37,36 +37,36 @@ func (h *harm) read(path string) []byte {
 
 func (h *harm) write(path string, data []byte) { h.check(os.WriteFile(path, data, 0o600)) }
 
-// any is one of the damaged log's files.
+// any returns one of the damaged log's files.
 func (h *harm) any() string { return h.files[h.rng.IntN(len(h.files))] }
 
-// change writes a file anew.
+// change rewrites a file.
 func (h *harm) change(with func(data []byte) []byte) {
 	path := h.any()
 	h.write(path, with(h.read(path)))
 }
 
-// swap has two files change names.
+// swap exchanges the names of two files.
 func (h *harm) swap(a, b string) {
 	x, y := h.read(a), h.read(b)
 	h.write(a, y)
 	h.write(b, x)
 }
 
-// elsewhere is a file of another run.
+// elsewhere returns a file of the other run.
 func (h *harm) elsewhere() string {
 	segments, err := Segments(h.other)
 	h.check(err)
 	return segments[h.rng.IntN(len(segments))].Path
 }
 
-// numbered is the name that a file of the damaged log would have with another number.
+// numbered returns the name of the damaged log's file with another number.
 func (h *harm) numbered(number int) string {
 	s, _ := ParseSegment(h.files[0])
 	return filepath.Join(h.dir, SegmentName(s.Channel, s.Incarnation, number))
 }
 
-// The ways in which a log is damaged.
+// These are the ways in which a log is damaged.
 var harms = map[string]func(h *harm){
 	"bit flip": func(h *harm) {
 		h.change(func(b []byte) []byte { b[h.rng.IntN(len(b))] ^= 1 << h.rng.IntN(8); return b })
@@ -150,8 +150,8 @@ var harms = map[string]func(h *harm){
 	"emptied": func(h *harm) { h.write(h.any(), nil) },
 }
 
-// damagedLogs writes two logs of random length that were moved from one run to the next, and ends
-// them. It returns the rows of each.
+// damagedLogs writes two logs of random length, moves them from one run to the next, and ends them.
+// It returns the rows of each.
 func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map[rowKey]rowValue {
 	rows := make([]map[rowKey]rowValue, len(dirs))
 	for d := range dirs {
@@ -182,7 +182,7 @@ func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map
 				if i == 0 {
 					rowsOf(b, rows[d])
 				}
-				// The agent is killed, and another goes on.
+				// The agent is killed, and another continues.
 				if rng.IntN(20) == 0 {
 					if err := l.Close(); err != nil {
 						t.Fatal(err)
@@ -205,16 +205,16 @@ func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map
 	return rows
 }
 
-// Whatever happens to the files of a run, readers notice it, or all rows are there and no others.
-// Without a manifest, they notice as much in a log of which something is left and that has an end;
-// but what another run has of the same log is no damage to it.
+// Whatever happens to the files of a run, either readers notice it, or exactly the right rows are
+// there. Without a manifest they notice as much in a log that has an end and of which something is
+// left. But files of the same log in another run are not missed here.
 func TestDamageIsNoticedOrHarmless(t *testing.T) {
 	if unnoticed := damageLogs(t, 5*len(harms)); unnoticed > 0 {
 		t.Errorf("%d damaged logs are not noticed", unnoticed)
 	}
 }
 
-// TestBarDamagedLogs is the same for the record.
+// TestBarDamagedLogs is the same test at full length, for the record.
 func TestBarDamagedLogs(t *testing.T) {
 	logs := 300
 	if proof.Begin(t) == proof.Full {
@@ -226,7 +226,7 @@ func TestBarDamagedLogs(t *testing.T) {
 	})
 }
 
-// damageLogs damages so many logs, in each way by turns.
+// damageLogs damages this many logs, in each way in turn.
 func damageLogs(t *testing.T, logs int) (unnoticed int) {
 	rng := seed.Random(t)
 	names := slices.Sorted(maps.Keys(harms))
@@ -239,7 +239,7 @@ func damageLogs(t *testing.T, logs int) (unnoticed int) {
 	return unnoticed
 }
 
-// damageLog damages a log in one way. It says what was not noticed, or nothing.
+// damageLog damages a log in one way. It returns what went unnoticed, or "".
 func damageLog(t *testing.T, rng *rand.Rand, name string) (unnoticed string) {
 	sealed := rng.IntN(4) > 0
 	parent, err := os.MkdirTemp("", "damage")

@@ -6,43 +6,44 @@ import (
 )
 
 var (
-	// ErrNotLog is returned when a file does not begin as a log does.
+	// ErrNotLog is returned for a file that does not begin like a log.
 	ErrNotLog = errors.New("not a log file")
-	// ErrVersion is returned when a file's header is whole and of a version that this program does not know.
+	// ErrVersion is returned for a file with a whole header of a version that this program does not
+	// know.
 	ErrVersion = errors.New("unknown log version")
-	// ErrHeader is returned when a file begins as a log does and its header is damaged.
+	// ErrHeader is returned for a file that begins like a log but has a damaged header.
 	ErrHeader = errors.New("damaged log header")
 	// ErrBytes is returned for bytes where neither a block nor the end of the log begins.
 	ErrBytes = errors.New("bytes that are no block")
-	// ErrTorn is returned for a block that the file ends in.
+	// ErrTorn is returned for a block that the end of the file cuts off.
 	ErrTorn = errors.New("torn block")
-	// ErrChecksum is returned for a block whose payload does not have its checksum.
+	// ErrChecksum is returned for a block whose payload does not match its checksum.
 	ErrChecksum = errors.New("bad checksum of a block")
-	// ErrPayload is returned for a block whose payload has its checksum and still is none.
+	// ErrPayload is returned for a block whose payload matches its checksum but does not decode.
 	ErrPayload = errors.New("senseless payload of a block")
-	// ErrForeign is returned for a whole block of another ring than the file's.
+	// ErrForeign is returned for a whole block that is not of the file's ring.
 	ErrForeign = errors.New("block of a foreign incarnation")
-	// ErrIndex is returned when the index at the end of a file contradicts the blocks.
+	// ErrIndex is returned if the index at the end of a file contradicts the blocks.
 	ErrIndex = errors.New("index contradicts the blocks")
-	// ErrSegment is returned for a file that bears the name of another segment of its log.
+	// ErrSegment is returned for a file that has the name of another segment of its log.
 	ErrSegment = errors.New("segment of another number")
-	// ErrSequence is returned when a block is appended that repeats or goes behind the rows before it.
+	// ErrSequence is returned for an appended block that begins before the next row.
 	ErrSequence = errors.New("block out of sequence")
-	// ErrBlock is returned when a block is appended that no file can hold.
+	// ErrBlock is returned for an appended block that no file can hold.
 	ErrBlock = errors.New("bad block")
-	// ErrSealed is returned when a sealed file is to be written on.
+	// ErrSealed is returned for a write to a sealed file.
 	ErrSealed = errors.New("log file is sealed")
-	// ErrRemoved is returned when the file that a Writer appends to is no longer at its path.
+	// ErrRemoved is returned if the file to which a Writer appends is no longer at its path.
 	ErrRemoved = errors.New("log file was removed")
 )
 
-// CorruptionError says that a stretch of a file is damaged, where, and in which way: it wraps one
-// of ErrHeader, ErrBytes, ErrTorn, ErrChecksum, ErrPayload, ErrForeign, ErrIndex and ErrSegment.
-// Reading can go on behind it.
+// CorruptionError says which part of a file is damaged, and how. It wraps one of ErrHeader,
+// ErrBytes, ErrTorn, ErrChecksum, ErrPayload, ErrForeign, ErrIndex and ErrSegment. Reading can
+// continue after the damage.
 type CorruptionError struct {
 	File   string
 	Offset int64 // of the first damaged byte
-	Length int64 // of the damage; behind it lies a whole block, or the end
+	Length int64 // of the damage; a whole block or the end follows it
 	Err    error
 }
 

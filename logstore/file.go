@@ -10,8 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// File is a log that is read from where it is wanted. Where it is sealed, its index says where that is; else the
-// headers of its blocks are read once at the opening. One goroutine at a time may use a File and its cursors.
+// File reads chosen parts of a log. The index of a sealed file says where they are. In another file
+// the headers of all blocks are read once, when it is opened. One goroutine at a time may use a
+// File and its cursors.
 type File struct {
 	name    string
 	from    io.ReaderAt
@@ -20,22 +21,22 @@ type File struct {
 	sealed  bool
 	indexBy indexBy
 	entries []indexEntry
-	indexes []indexEntry // of the blocks of the index, where the file was searched for blocks
-	then    End          // what the end says
-	places  []Place      // how far the streams came, as known from the index
+	indexes []indexEntry // of the index's blocks, if the file was searched for blocks
+	then    End          // what the end of the file says
+	places  []Place      // how far the streams came according to the index
 	closer  io.Closer
 }
 
-// indexBy is where a File's index comes from, from the quickest to the surest.
+// indexBy says how a File's index was made. The order is from the quickest way to the surest.
 type indexBy uint8
 
 const (
-	byEnd     indexBy = iota // the file's end
-	byHeaders                // each block's header, and where it says the next begins
-	bySearch                 // everything was read
+	byEnd     indexBy = iota // from the file's end
+	byHeaders                // from each block's header, which leads to the next
+	bySearch                 // by reading everything
 )
 
-// OpenFile opens a log file. Errors are those of NewReader and of the system. Close it.
+// OpenFile opens a log file. It returns the errors of NewReader and of the system. Close the file.
 func OpenFile(path string) (*File, error) {
 	file, err := plainfile.Open(path)
 	if err != nil {
@@ -57,7 +58,7 @@ func OpenFile(path string) (*File, error) {
 	return f, nil
 }
 
-// NewFile is OpenFile for a log that lies in the first size bytes of from.
+// NewFile is OpenFile for a log in the first size bytes of from.
 func NewFile(from io.ReaderAt, size int64, name string) (*File, error) {
 	f, err := newFile(from, size, name)
 	if err != nil {
@@ -70,10 +71,10 @@ func NewFile(from io.ReaderAt, size int64, name string) (*File, error) {
 	return f, f.scan()
 }
 
-// newFile reads the header, and knows of no block.
+// newFile reads the header but no blocks.
 func newFile(from io.ReaderAt, size int64, name string) (*File, error) {
 	f := &File{name: name, from: from, size: size}
-	const usual = 4096 // as long as nearly all headers are
+	const usual = 4096 // the length of nearly all headers, or more
 	head := newReader(io.NewSectionReader(from, 0, min(size, usual)), name)
 	err := head.readHeader()
 	if errors.Is(err, ErrHeader) && size > usual {
@@ -95,16 +96,17 @@ func (f *File) Close() error {
 	return f.closer.Close()
 }
 
-// Header is what the log says of itself.
+// Header returns what the log says about itself.
 func (f *File) Header() Header { return f.header }
 
-// Then is what the file's end says of what comes after it.
+// Then returns what the file's end says about what follows the file.
 func (f *File) Then() End { return f.then }
 
-// Blocks is how many blocks of rows the file is known to have.
+// Blocks returns how many blocks of rows are known in the file.
 func (f *File) Blocks() int { return len(f.entries) }
 
-// readIndex reads the index of a sealed file, and returns false where there is none that can be believed.
+// readIndex reads the index of a sealed file. It returns false if there is none that can be
+// believed.
 func (f *File) readIndex() bool {
 	tail := make([]byte, min(f.size-f.header.headerLength, frameLimit))
 	if _, err := f.from.ReadAt(tail, f.size-int64(len(tail))); err != nil && err != io.EOF {
@@ -131,7 +133,8 @@ func (f *File) readIndex() bool {
 	return true
 }
 
-// readIndexBack reads the index from its last block on: the first row of each is of the one before.
+// readIndexBack reads the index from its last block back. The first row of each block leads to the
+// block before.
 func (f *File) readIndexBack(e end, limit uint64) ([]indexEntry, bool) {
 	if e.rows == 0 {
 		return nil, e.offset == limit
@@ -161,7 +164,7 @@ func (f *File) readIndexBack(e end, limit uint64) ([]indexEntry, bool) {
 	return slices.Concat(blocks...), true
 }
 
-// readIndexOn reads the index of a file of version 1: all blocks of it, one behind the other.
+// readIndexOn reads the index of a file of version 1, whose blocks follow one another.
 func (f *File) readIndexOn(e end, limit uint64) (entries []indexEntry, ok bool) {
 	from := uint64(f.header.headerLength)
 	for at := e.offset; at < limit; {
@@ -175,7 +178,8 @@ func (f *File) readIndexOn(e end, limit uint64) (entries []indexEntry, ok bool) 
 	return entries, uint64(len(entries)) == e.rows
 }
 
-// readIndexBlock reads a block of the index that ends before limit, and says where.
+// readIndexBlock reads a block of the index, and returns the offset at which it ends. It must end
+// at or before limit.
 func (f *File) readIndexBlock(at, limit uint64) (rows []indexEntry, to uint64, ok bool) {
 	if at >= limit {
 		return nil, 0, false
@@ -197,8 +201,8 @@ func (f *File) readIndexBlock(at, limit uint64) (rows []indexEntry, to uint64, o
 	return c.block.index, to, err == nil
 }
 
-// believable tells whether entries are of blocks of rows that lie one behind the other between two
-// offsets. So a file can make a reader take memory for no more of them than there is room for.
+// believable tells whether entries describe blocks of rows that follow one another between two
+// offsets. So a file cannot make a reader take memory for more of them than it has room for.
 func believable(entries []indexEntry, from, to uint64) bool {
 	for _, e := range entries {
 		if !e.ofRows() || e.Offset < from || e.Offset+e.Length > to {
@@ -209,8 +213,8 @@ func believable(entries []indexEntry, from, to uint64) bool {
 	return true
 }
 
-// scan makes the index of a file that has none. Headers alone are read as long as each leads to the next; from damage
-// on, all.
+// scan makes the index of a file that has none. It reads only headers as long as each leads to the
+// next. From the first damage on it reads everything.
 func (f *File) scan() error {
 	f.indexBy = byHeaders
 	offset, last := f.header.headerLength, f.header.headerLength
@@ -243,7 +247,7 @@ func (f *File) scan() error {
 	return nil
 }
 
-// search makes the index from an offset on, where a block begins, by reading everything.
+// search makes the index from an offset on by reading everything. A block must begin at the offset.
 func (f *File) search(offset int64) error {
 	f.indexBy = bySearch
 	behind := func(e indexEntry) bool { return int64(e.Offset) >= offset }
@@ -272,7 +276,8 @@ func (f *File) search(offset int64) error {
 	}
 }
 
-// lastEntries are those of the last block of each kind in each shard, in the order of the file.
+// lastEntries returns the entries of the last block of each kind in each shard, in the order of the
+// file.
 func (f *File) lastEntries() []indexEntry {
 	var last []indexEntry
 	seen := map[stream]bool{}
@@ -286,8 +291,8 @@ func (f *File) lastEntries() []indexEntry {
 	return last
 }
 
-// Between returns a cursor over the blocks that have, or whose kind cannot tell that it has not, rows with counters from lo to hi. Rows of
-// these blocks that lie outside are not taken away.
+// Between returns a cursor over the blocks that have rows with counters from lo to hi. Blocks of
+// kinds without a counter range are included. The blocks keep their rows outside the range.
 func (f *File) Between(lo, hi uint64) *Cursor {
 	return &Cursor{file: f, lo: lo, hi: hi, tracker: tracker{}}
 }
@@ -305,11 +310,13 @@ func (f *File) Of(kind Kind) *Cursor {
 // Last returns a cursor over the last block of a kind in each shard.
 func (f *File) Last(kind Kind) *Cursor {
 	last := *f
-	last.entries, last.indexBy = f.lastEntries(), bySearch // damage in one of them is no reason to search for more
+	// Damage in one of these is no reason to search for more.
+	last.entries, last.indexBy = f.lastEntries(), bySearch
 	return last.Of(kind)
 }
 
-// CounterRange is the smallest and the largest counter of the file's rows; ok is false where it has none.
+// CounterRange returns the smallest and the largest counter of the file's rows. ok is false if
+// there are no counters.
 func (f *File) CounterRange() (lo, hi uint64, ok bool) {
 	lo = math.MaxUint64
 	for _, e := range f.entries {
@@ -333,8 +340,8 @@ type Cursor struct {
 	tracker tracker
 }
 
-// Next returns the next block, valid until the next call, a *CorruptionError that Next goes on behind, io.EOF at the end, or another
-// error, which is final.
+// Next returns the next block, which is valid until the next call. A *CorruptionError reports
+// damage, and Next continues after it. At the end Next returns io.EOF. Any other error is final.
 func (c *Cursor) Next() (*Block, error) {
 	for c.next < len(c.file.entries) {
 		e := c.file.entries[c.next]
@@ -343,8 +350,8 @@ func (c *Cursor) Next() (*Block, error) {
 			continue
 		}
 		block, err := c.read(e)
-		// What the index says of this place is not so: bytes came or went, or a header lied. Only a search knows where the blocks are now.
-		// Those that were returned are known by their sequences.
+		// The index is wrong about this place: bytes came or went, or a header lied. Only a search
+		// can say where the blocks are now. Sequences identify the blocks that were returned.
 		from := int64(-1)
 		switch {
 		case c.file.indexBy == byEnd && errors.Is(err, ErrIndex):
@@ -366,7 +373,8 @@ func (c *Cursor) Next() (*Block, error) {
 	return nil, io.EOF
 }
 
-// read reads the block that an entry speaks of. It returns neither a block nor an error where the rows were returned before.
+// read reads the block that an entry describes. If its rows were returned before, read returns
+// neither a block nor an error.
 func (c *Cursor) read(e indexEntry) (*Block, error) {
 	h, payload, err := c.verify(e)
 	if err != nil {
@@ -384,16 +392,18 @@ func (c *Cursor) read(e indexEntry) (*Block, error) {
 }
 
 func (c *Cursor) damage(e indexEntry, why error) error {
-	return &CorruptionError{File: c.file.name, Offset: int64(e.Offset), Length: int64(e.Length), Err: why}
+	return &CorruptionError{
+		File: c.file.name, Offset: int64(e.Offset), Length: int64(e.Length), Err: why,
+	}
 }
 
-// verify reads the block that an entry speaks of and holds its payload against its checksum.
+// verify reads the block that an entry describes, and checks its payload against its checksum.
 func (c *Cursor) verify(e indexEntry) (h blockHeader, payload []byte, err error) {
 	size := int(e.Length)
 	if int64(e.Offset)+int64(size) > c.file.size {
 		return h, nil, c.damage(e, ErrTorn)
 	}
-	// Lengths come from a file: the header is believed before memory is taken for the payload.
+	// Lengths come from a file. Verify the header before taking memory for the payload.
 	c.buffer = slices.Grow(c.buffer[:0], frameLimit)
 	head := c.buffer[:min(frameLimit, size)]
 	whole, err := c.readAt(head, int64(e.Offset))
@@ -404,7 +414,8 @@ func (c *Cursor) verify(e indexEntry) (h blockHeader, payload []byte, err error)
 		return h, nil, c.damage(e, ErrTorn)
 	}
 	f := parseFrame(head, c.file.header.Format)
-	if !f.isBlock || entryOf(&f.block, int64(e.Offset), f.size+f.block.length) != e || f.block.incarnation != c.file.header.Incarnation {
+	if !f.isBlock || entryOf(&f.block, int64(e.Offset), f.size+f.block.length) != e ||
+		f.block.incarnation != c.file.header.Incarnation {
 		return h, nil, c.damage(e, ErrIndex)
 	}
 	c.buffer = slices.Grow(c.buffer[:len(head)], size-len(head))[:size]
@@ -421,7 +432,7 @@ func (c *Cursor) verify(e indexEntry) (h blockHeader, payload []byte, err error)
 	return f.block, payload, nil
 }
 
-// readAt fills b. whole is false where the file has become shorter.
+// readAt fills b. whole is false if the file has become shorter.
 func (c *Cursor) readAt(b []byte, offset int64) (whole bool, err error) {
 	n, err := c.file.from.ReadAt(b, offset)
 	if n == len(b) || err == io.EOF {
@@ -430,8 +441,8 @@ func (c *Cursor) readAt(b []byte, offset int64) (whole bool, err error) {
 	return false, fmt.Errorf("read log %q: offset %d: %w", c.file.name, offset, err)
 }
 
-// Continues lists how far the rows of each kind and shard have come at the end of the file. Rows of which a Drop says that they are not
-// there count as come.
+// Continues lists how far the rows of each kind and shard have come at the end of the file. Rows
+// that a Drop declares absent count as well.
 func (f *File) Continues() ([]Place, error) {
 	t := tracker{}
 	t.skipTo(f.header.Continues)

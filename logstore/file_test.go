@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// countingReader counts what is read through it.
+// countingReader counts the bytes that are read through it.
 type countingReader struct {
 	io.ReaderAt
 	bytes int64
@@ -22,20 +22,23 @@ func (c *countingReader) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// To decode a counter range of 1 % of a log reads little of it. There are as many blocks as in a gigabyte, of fewer records.
+// Decoding a counter range of 1 % of a log reads little of it. The log has as many blocks as one of
+// a gigabyte, but of fewer records.
 func TestSeekReadsLittle(t *testing.T) {
 	blocks := max(4000, 10_000/seed.Share())
 	if testing.Short() {
 		blocks = 4000
 	}
-	for sealed, limit := range map[bool]float64{true: 0.02, false: 0.07} { // headers weigh more in small blocks
+	// Headers weigh more in small blocks.
+	for sealed, limit := range map[bool]float64{true: 0.02, false: 0.07} {
 		if share, _ := seek(t, 1024, blocks, sealed); share > limit {
-			t.Errorf("sealed %v: read %.2f %% of the file for 1 %% of the counters", sealed, 100*share)
+			t.Errorf("sealed %v: read %.2f %% of the file for 1 %% of the counters", sealed,
+				100*share)
 		}
 	}
 }
 
-// The same in a log of a gigabyte: at most 2 %, also without an index.
+// The same holds in a log of a gigabyte: it reads at most 2 %, even without an index.
 func TestBarSeek(t *testing.T) {
 	blocks := 1000
 	size := proof.Begin(t)
@@ -49,12 +52,16 @@ func TestBarSeek(t *testing.T) {
 			t.Errorf("log of %d bytes is no gigabyte", bytes)
 		}
 		what := map[bool]string{true: "sealed", false: "not sealed"}[sealed]
-		bars = append(bars, proof.Bar{Name: "read for 1 % of the counters of a log, " + what, Figure: 100 * share, Limit: 2, Unit: "% of its bytes"})
+		bars = append(bars, proof.Bar{
+			Name: "read for 1 % of the counters of a log, " + what, Figure: 100 * share, Limit: 2,
+			Unit: "% of its bytes",
+		})
 	}
 	proof.Check(t, bars...)
 }
 
-// seek writes a log, decodes 1 % of its counters, and says which share of its bytes that reads.
+// seek writes a log, decodes 1 % of its counters, and returns the share of its bytes that this
+// reads.
 func seek(t *testing.T, rows, blocks int, sealed bool) (share float64, bytes int64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
@@ -64,10 +71,13 @@ func seek(t *testing.T, rows, blocks int, sealed bool) (share float64, bytes int
 	}
 	s := newSet(t, "poisson1us/seq/q1", 1)
 	first, last := uint64(0), uint64(0)
-	pool := events(s, rows*64) // drawn again and again, later each time
+	pool := events(s, rows*64) // used again and again, later each time
 	span := pool[len(pool)-1].Counter - pool[0].Counter + 2600
 	for i := range blocks {
-		b := Block{Incarnation: sampleIncarnation, First: uint64(i * rows), Events: pool[i%64*rows : (i%64+1)*rows]}
+		b := Block{
+			Incarnation: sampleIncarnation, First: uint64(i * rows),
+			Events: pool[i%64*rows : (i%64+1)*rows],
+		}
 		if i == 0 {
 			first = b.Events[0].Counter
 		}

@@ -5,13 +5,12 @@ import (
 	"io"
 )
 
-// Fingerprint tells a file from others without reading all of it: a sealed segment has its header
-// at its front, and lists its blocks at its end. That its middle is whole, its blocks' checksums
-// say.
+// Fingerprint identifies a file without reading all of it. A sealed segment begins with its header,
+// and ends with the list of its blocks. The blocks' checksums protect the middle.
 type Fingerprint struct {
-	Bytes int64 // of the file
+	Bytes int64 // length of the file
 
-	// Checksums of its first and last bytes: fingerprintBytes of each, or all that there are.
+	// Checksums of the first and the last fingerprintBytes, or of all if there are fewer.
 	Head, Tail uint32
 }
 
@@ -33,14 +32,14 @@ func TakeFingerprint(from io.ReaderAt, size int64) (Fingerprint, error) {
 	return f, nil
 }
 
-// String is what parseFingerprint reads.
+// String returns the text that parseFingerprint reads.
 func (f Fingerprint) String() string { return fmt.Sprintf("%d %08x %08x", f.Bytes, f.Head, f.Tail) }
 
 func parseFingerprint(text string) (Fingerprint, error) {
 	var f Fingerprint
 	_, err := fmt.Sscanf(text, "%d %x %x", &f.Bytes, &f.Head, &f.Tail)
 	if err != nil || f.Bytes < 0 || f.String() != text {
-		return Fingerprint{}, fmt.Errorf("fingerprint %q is no length with two checksums", text)
+		return Fingerprint{}, fmt.Errorf("fingerprint %q is not a length and two checksums", text)
 	}
 	return f, nil
 }

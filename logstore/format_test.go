@@ -20,7 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the files of testdata anew")
 
-// FORMAT.md has a table for each list of numbers. It and the constants must say the same, both ways.
+// FORMAT.md has a table for each list of numbers. The table and the constants must agree in both
+// directions.
 func TestFormatDocumentAgrees(t *testing.T) {
 	text, err := os.ReadFile("FORMAT.md")
 	if err != nil {
@@ -50,7 +51,7 @@ func TestFormatDocumentAgrees(t *testing.T) {
 		reasons[int(r)] = name
 	}
 	for _, c := range []struct {
-		table  string // its head's second cell
+		table  string // second cell of its head
 		column int
 		want   map[int]string
 	}{
@@ -60,10 +61,31 @@ func TestFormatDocumentAgrees(t *testing.T) {
 		{"word", 1, map[int]string{
 			int(Unsaid): "----", int(GoesOn): "next", int(Moved): "away", int(Ended): "done",
 		}},
-		{"coding", 1, map[int]string{payloadPlain: "plain", payloadCompressed: "compressed", payloadText: "text"}},
-		{"column", 1, map[int]string{columnPlain: "plain", columnDelta: "delta", columnFrames: "frames", columnMerged: "merged"}},
-		{"numbers", 1, map[int]string{numbersConstant: "constant", numbersSplit: "split", numbersWhole: "whole"}},
-		{"symbols", 1, map[int]string{symbolsPacked: "packed", symbolsHuffman: "huffman", symbolsConstant: "constant"}},
+		{
+			"coding", 1,
+			map[int]string{
+				payloadPlain: "plain", payloadCompressed: "compressed", payloadText: "text",
+			},
+		},
+		{
+			"column", 1,
+			map[int]string{
+				columnPlain: "plain", columnDelta: "delta", columnFrames: "frames",
+				columnMerged: "merged",
+			},
+		},
+		{
+			"numbers", 1,
+			map[int]string{
+				numbersConstant: "constant", numbersSplit: "split", numbersWhole: "whole",
+			},
+		},
+		{
+			"symbols", 1,
+			map[int]string{
+				symbolsPacked: "packed", symbolsHuffman: "huffman", symbolsConstant: "constant",
+			},
+		},
 	} {
 		if got := formatTable(string(text), c.table, c.column); !maps.Equal(got, c.want) {
 			t.Errorf("table of %s: FORMAT.md has\n%v\nthe code has\n%v", c.table, got, c.want)
@@ -84,7 +106,8 @@ func TestFormatDocumentAgrees(t *testing.T) {
 			t.Errorf("%s: FORMAT.md lacks %q", what, want)
 		}
 	}
-	if fingerprintBytes != 4096 || MaxRows != 65_536 || headerLimit != 65_536 || hexBytes(blockMagic) != "F5 43 50 42" || hexBytes(endMagic) != "F5 43 50 45 4E 44 0D 0A" {
+	if fingerprintBytes != 4096 || MaxRows != 65_536 || headerLimit != 65_536 ||
+		hexBytes(blockMagic) != "F5 43 50 42" || hexBytes(endMagic) != "F5 43 50 45 4E 44 0D 0A" {
 		t.Error("a constant that FORMAT.md spells out has changed")
 	}
 	for _, f := range formatNames {
@@ -97,14 +120,16 @@ func TestFormatDocumentAgrees(t *testing.T) {
 	h.Continues, h.Previous, h.Rewritten = []Place{{Events, 0, 1}}, Fingerprint{1, 2, 3}, true
 	for i, line := range strings.Split(string(appendHeader(nil, &h)), "\n") {
 		key, _, _ := strings.Cut(line, " ")
-		if i > 0 && key != "" && key != "#" && key != "crc32c" && !strings.Contains(string(text), "\n| "+key+" |") {
+		if i > 0 && key != "" && key != "#" && key != "crc32c" &&
+			!strings.Contains(string(text), "\n| "+key+" |") {
 			t.Errorf("FORMAT.md lacks line %q of the header", key)
 		}
 	}
 }
 
 func hexBytes(s string) string {
-	return strings.TrimSpace(strings.ToUpper(regexp.MustCompile("..").ReplaceAllString(hex.EncodeToString([]byte(s)), "$0 ")))
+	return strings.TrimSpace(strings.ToUpper(
+		regexp.MustCompile("..").ReplaceAllString(hex.EncodeToString([]byte(s)), "$0 ")))
 }
 
 // formatTable reads the rows of the table whose head is "| number | name |".
@@ -123,9 +148,10 @@ func formatTable(text, name string, column int) map[int]string {
 			inside = head == name || len(cells) == 2 && head == name
 			continue
 		}
-		if number, err := strconv.Atoi(strings.TrimSpace(cells[0])); inside && err == nil && column < len(cells) {
+		if number, err := strconv.Atoi(strings.TrimSpace(cells[0])); inside && err == nil &&
+			column < len(cells) {
 			cell := strings.TrimSpace(cells[column])
-			if len(cells) == 2 { // the name, then what it means
+			if len(cells) == 2 { // the name, then its meaning
 				cell, _, _ = strings.Cut(cell, ":")
 			}
 			got[number] = cell
@@ -136,12 +162,15 @@ func formatTable(text, name string, column int) map[int]string {
 
 func TestRowsAreWords(t *testing.T) {
 	for kind, row := range map[Kind]any{
-		Events: Event{}, Links: Link{}, Samples: Sample{}, FirstLasts: FirstLast{}, Transitions: Transition{},
-		Drops: Drop{}, ReturnTrips: ReturnTrip{}, NTPs: NTP{}, index: indexEntry{},
+		Events: Event{}, Links: Link{}, Samples: Sample{}, FirstLasts: FirstLast{},
+		Transitions: Transition{},
+		Drops:       Drop{}, ReturnTrips: ReturnTrip{}, NTPs: NTP{}, index: indexEntry{},
 	} {
 		typ := reflect.TypeOf(row)
-		if int(typ.Size()) != 8*kind.columns() || typ.NumField() != kind.columns() || typ.Align() != int(unsafe.Alignof(uint64(0))) {
-			t.Errorf("%s: %d bytes, %d fields, %d columns", kind, typ.Size(), typ.NumField(), kind.columns())
+		if int(typ.Size()) != 8*kind.columns() || typ.NumField() != kind.columns() ||
+			typ.Align() != int(unsafe.Alignof(uint64(0))) {
+			t.Errorf("%s: %d bytes, %d fields, %d columns", kind, typ.Size(), typ.NumField(),
+				kind.columns())
 		}
 		for i := range typ.NumField() {
 			if typ.Field(i).Type.Size() != 8 {
@@ -157,7 +186,10 @@ func TestRowsAreWords(t *testing.T) {
 
 func TestExactBytes(t *testing.T) {
 	incarnation := sampleIncarnation
-	b := Block{Incarnation: incarnation, Shard: 0x0102, First: 0x0304, Events: []Event{{26 * 10, 0xA1}, {26 * 12, 0xA2}, {26 * 15, 0xA3}}}
+	b := Block{
+		Incarnation: incarnation, Shard: 0x0102, First: 0x0304,
+		Events: []Event{{26 * 10, 0xA1}, {26 * 12, 0xA2}, {26 * 15, 0xA3}},
+	}
 	var many Block
 	for i := range 20 {
 		many.Events = append(many.Events, Event{26 * uint64(10+i*i), 7 + uint64(i)})
@@ -187,7 +219,8 @@ func TestExactBytes(t *testing.T) {
 	text := string(e.appendBlock(nil, &b, Text, 26)) +
 		string((&end{offset: 77, rows: 1}).append(nil, Text)) +
 		string((&end{offset: 77, rows: 1, then: Ended}).append(nil, Text))
-	want := "block events shard 258 first 772 rows 3 counters 260 to 390 incarnation 0102030405060708090a0b0c0d0e0f10 bytes 24 crc32c af838ea9 check 6997ba3b\n" +
+	want := "block events shard 258 first 772 rows 3 counters 260 to 390 incarnation " +
+		"0102030405060708090a0b0c0d0e0f10 bytes 24 crc32c af838ea9 check 6997ba3b\n" +
 		"260 161\n312 162\n390 163\n" +
 		"end 00000000000000000077 00000000000000000001 7da0ab4f\n" +
 		"end 00000000000000000077 00000000000000000001 done 76645c83\n"
@@ -196,7 +229,8 @@ func TestExactBytes(t *testing.T) {
 	}
 }
 
-// shippedBlocks are what the files of testdata hold. They are the recipe of these files and do not change: a new version gets its own.
+// shippedBlocks are the content of the files of testdata. These files were made from them, so they
+// do not change. A new version gets its own.
 func shippedBlocks() []*Block {
 	blocks := sampleBlocks()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -226,7 +260,7 @@ func shippedBlocks() []*Block {
 	return blocks
 }
 
-// shippedHeader is that of the files of testdata, of a version.
+// shippedHeader is the header of the files of testdata, of a version.
 func shippedHeader(t *testing.T, version int, format Format) Header {
 	h := sampleHeader(t, format)
 	if version == 1 {
@@ -239,19 +273,21 @@ func shippedHeader(t *testing.T, version int, format Format) Header {
 	return h
 }
 
-// shippedBlocksOf are shippedBlocks, where a segment of version 2 goes on with samples of another
-// shard.
+// shippedBlocksOf returns shippedBlocks, split where a segment of version 2 continues with samples
+// of another shard.
 func shippedBlocksOf(version int) []*Block {
 	blocks := shippedBlocks()
 	if version > 1 {
 		samples := []Sample{{26 << 46, 5}}
-		blocks = append(blocks, &Block{Incarnation: sampleIncarnation, Shard: 7, First: 11, Samples: samples})
+		blocks = append(blocks, &Block{
+			Incarnation: sampleIncarnation, Shard: 7, First: 11, Samples: samples,
+		})
 	}
 	return blocks
 }
 
-// One file of each format of each version that was ever shipped is kept, and must be read as it was written. For a new version:
-// go test ./logstore -run Shipped -update.
+// One file of each format of each shipped version is kept, and must read as it was written. For a
+// new version: go test ./logstore -run Shipped -update.
 func TestShippedVersionsAreRead(t *testing.T) {
 	for version := 1; version <= Version; version++ {
 		blocks := shippedBlocksOf(version)
@@ -278,7 +314,7 @@ func TestShippedVersionsAreRead(t *testing.T) {
 			}
 			for _, name := range slices.Sorted(maps.Keys(readers)) {
 				if name == "segments" && version > 1 {
-					continue // which wants it to be the first of its log
+					continue // which wants to be the first of its log
 				}
 				rows, damage, err := readers[name](t, data)
 				if err != nil || len(damage) > 0 {
@@ -294,7 +330,7 @@ func TestShippedVersionsAreRead(t *testing.T) {
 			if err != nil || !f.sealed || f.indexBy != byEnd || f.Then() != then {
 				t.Errorf("%s: %+v, error %v", path, f, err)
 			}
-			// Without a choice to make, what is written is the same bytes.
+			// Where the writer has no choice to make, it writes the same bytes.
 			if format == Compressed || version < Version {
 				continue
 			}

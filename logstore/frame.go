@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// A file is, after its header, a row of frames: blocks, and in a sealed file the index's blocks and one end.
+// After its header a file is a sequence of frames: blocks, and in a sealed file the blocks of the
+// index and one end.
 
-// frameLimit is how many bytes tell what frame begins at a place.
+// frameLimit is how many bytes suffice to identify a frame.
 const frameLimit = blockLineLimit
 
 const (
@@ -21,12 +22,12 @@ const (
 
 // end closes a sealed file.
 type end struct {
-	offset uint64 // of the index's last block; of its first one in version 1
+	offset uint64 // of the index's last block; in version 1 of its first
 	rows   uint64 // of the index
 	then   End
 }
 
-// append writes the end as of version 2, and as of version 1 if it does not say what comes then.
+// append writes an end of version 2, or of version 1 if nothing is said about what follows.
 func (e *end) append(dst []byte, format Format) []byte {
 	start := len(dst)
 	if format == Text {
@@ -43,7 +44,7 @@ func (e *end) append(dst []byte, format Format) []byte {
 	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
 }
 
-// parseEnd reads an end from the front of b, and says how long it is.
+// parseEnd parses an end at the front of b, and returns its size.
 func parseEnd(b []byte, format Format) (e end, size int, ok bool) {
 	if format == Text {
 		size = bytes.IndexByte(b[:min(len(b), endTextSize)], '\n') + 1
@@ -65,7 +66,7 @@ func parseEnd(b []byte, format Format) (e end, size int, ok bool) {
 	return e, endSize, e.then < ends && bytes.Equal(e.append(nil, Plain), b[:endSize])
 }
 
-// parseLastEnd reads the end that b ends with, and says where in b it begins.
+// parseLastEnd parses the end with which b ends, and returns where in b it begins.
 func parseLastEnd(b []byte, format Format) (e end, at int, ok bool) {
 	at = len(b) - endSize
 	if format == Text {
@@ -78,7 +79,7 @@ func parseLastEnd(b []byte, format Format) (e end, at int, ok bool) {
 	return e, at, ok && at+size == len(b)
 }
 
-// frame is what begins at some place of a file.
+// frame is what begins at an offset of a file.
 type frame struct {
 	isBlock bool
 	isEnd   bool
@@ -87,7 +88,7 @@ type frame struct {
 	size    int // of the block's header, or of the end
 }
 
-// parseFrame looks at the bytes of a place: frameLimit of them, or all that are left.
+// parseFrame parses the bytes at an offset. b must have frameLimit bytes, or all that are left.
 func parseFrame(b []byte, format Format) frame {
 	var f frame
 	if format == Text {
@@ -113,7 +114,7 @@ func parseFrame(b []byte, format Format) frame {
 	return f
 }
 
-// startsFrame tells whether what is left of a file is the front part of a frame.
+// startsFrame tells whether the rest of a file is the front part of a frame.
 func startsFrame(b []byte, format Format) bool {
 	starts := []string{blockMagic, endMagic}
 	if format == Text {
@@ -127,9 +128,9 @@ func startsFrame(b []byte, format Format) bool {
 	return false
 }
 
-// nextCandidate is the index of the next place in b where a frame may begin, or len(b).
+// nextCandidate returns the index of the next place in b where a frame may begin, or len(b).
 func nextCandidate(b []byte, format Format) int {
-	starts := []string{blockMagic[:3]} // both begin so
+	starts := []string{blockMagic[:3]} // blocks and the end begin with these
 	if format == Text {
 		starts = []string{"block ", "end "}
 	}
@@ -142,13 +143,13 @@ func nextCandidate(b []byte, format Format) int {
 	return at
 }
 
-// window is the part of a file that a reader looks at.
+// window is the part of a file that a reader sees.
 type window struct {
 	from   io.Reader
 	buffer []byte
 	start  int   // of what is not yet consumed
 	offset int64 // of start in the file
-	err    error // why from gives no more; io.EOF at the end of the file
+	err    error // why from returns no more; io.EOF at the end of the file
 }
 
 // ahead returns the next n bytes, or all that are left.
@@ -170,7 +171,7 @@ func (w *window) ahead(n int) []byte {
 	return w.buffer[w.start:min(len(w.buffer), w.start+n)]
 }
 
-// available is everything that has been read and not consumed.
+// available returns all bytes that were read but not consumed.
 func (w *window) available() []byte { return w.buffer[w.start:] }
 
 func (w *window) consume(n int) {

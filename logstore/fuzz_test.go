@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// edit changes a file as damage does. Each six bytes of the script are one edit: what, where (two), length (two), and a byte.
-// overwritten are the stretches that edits wrote over, nil if bytes came or went.
+// edit changes a file as damage does. Each six bytes of the script are one edit: what, where (two),
+// length (two), and a byte. overwritten lists the parts that edits overwrote. It is nil if bytes
+// came or went.
 func edit(data, script []byte) (edited []byte, overwritten []span, moved bool) {
 	data = slices.Clone(data)
 	for ; len(script) >= 6 && len(data) > 0; script = script[6:] {
@@ -24,7 +25,7 @@ func edit(data, script []byte) (edited []byte, overwritten []span, moved bool) {
 			for i := at; i < end; i++ {
 				data[i] = script[5]
 			}
-		case 2: // a copy of what lies elsewhere
+		case 2: // a copy from elsewhere
 			from := (at + int(script[5])*97) % len(data)
 			copy(data[at:end], slices.Clone(data[from:]))
 		case 3:
@@ -43,7 +44,8 @@ func edit(data, script []byte) (edited []byte, overwritten []span, moved bool) {
 	return data, overwritten, moved
 }
 
-// Whatever happens to a file, no reader returns a row that was not written, or one twice, and what no edit touched is returned.
+// Whatever happens to a file, no reader returns a row that was not written, or a row twice. All
+// rows that no edit touched are returned.
 func FuzzDamagedLog(f *testing.F) {
 	blocks := sampleBlocks()
 	written := rowsOfAll(f, blocks)
@@ -90,20 +92,23 @@ func FuzzDamagedLog(f *testing.F) {
 			}
 			var left []*Block
 			for i, place := range s.places {
-				if !slices.ContainsFunc(overwritten, func(o span) bool { return o.from < place.to && o.to > place.from }) {
+				if !slices.ContainsFunc(overwritten, func(o span) bool {
+					return o.from < place.to && o.to > place.from
+				}) {
 					left = append(left, blocks[i])
 				}
 			}
 			for key, value := range rowsOfAll(t, left) {
 				if rows[key] != value {
-					t.Fatalf("%s: row %v is %v, and nothing happened to %v", name, key, rows[key], value)
+					t.Fatalf("%s: row %v is %v, and nothing happened to %v", name, key, rows[key],
+						value)
 				}
 			}
 		}
 	})
 }
 
-// Any bytes at all: readers end, and salvage makes a whole log of them or nothing.
+// For any bytes at all, readers end, and salvage makes a whole log or nothing.
 func FuzzAnyBytes(f *testing.F) {
 	for _, format := range formats {
 		data := writeLog(f, sampleHeader(f, format), sampleBlocks(), true)
@@ -112,7 +117,8 @@ func FuzzAnyBytes(f *testing.F) {
 		// Two blocks change places.
 		_, places, _ := spans(f, data)
 		a, b := places[1], places[3]
-		f.Add(slices.Concat(data[:a.from], data[b.from:b.to], data[a.to:b.from], data[a.from:a.to], data[b.to:]))
+		f.Add(slices.Concat(data[:a.from], data[b.from:b.to], data[a.to:b.from], data[a.from:a.to],
+			data[b.to:]))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		stream, _, err := readers["stream"](t, data)
@@ -121,7 +127,8 @@ func FuzzAnyBytes(f *testing.F) {
 			t.Fatalf("stream: %v, file: %v", err, err2)
 		}
 		path := filepath.Join(t.TempDir(), "salvaged")
-		if _, salvaged := Salvage(bytes.NewReader(data), "log", path, sampleHeader(t, Plain)); salvaged != nil {
+		if _, salvaged := Salvage(bytes.NewReader(data), "log", path,
+			sampleHeader(t, Plain)); salvaged != nil {
 			if err == nil {
 				t.Fatalf("what can be read cannot be salvaged: %v", salvaged)
 			}
@@ -136,14 +143,16 @@ func FuzzAnyBytes(f *testing.F) {
 		if err != nil || len(damage) > 0 {
 			t.Fatalf("what was salvaged has damage %v, error %v", damage, err)
 		}
-		maps.DeleteFunc(again, func(key rowKey, value rowValue) bool { return key.kind == Drops && stream[key] != value })
+		maps.DeleteFunc(again, func(key rowKey, value rowValue) bool {
+			return key.kind == Drops && stream[key] != value
+		})
 		if stream != nil && !maps.Equal(again, stream) {
 			t.Fatalf("%d rows were read, %d salvaged", len(stream), len(again))
 		}
 	})
 }
 
-// A header of another's making parses or not, and what parses is written again as the same.
+// A header from elsewhere may parse or not. If it does, it is written again the same.
 func FuzzHeader(f *testing.F) {
 	for _, format := range formats {
 		h := sampleHeader(f, format)
@@ -151,7 +160,7 @@ func FuzzHeader(f *testing.F) {
 		f.Add(appendHeader(nil, &h))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// The checksum would keep the fuzzer from everything behind it.
+		// With a wrong checksum the fuzzer would never reach what is after it.
 		if i := bytes.LastIndex(data, []byte("crc32c ")); i >= 0 {
 			data = append(append(slices.Clone(data[:i]), checksumLine(data[:i])...), '\n')
 		}
@@ -161,13 +170,16 @@ func FuzzHeader(f *testing.F) {
 		}
 		again, err := parseHeader(appendHeader(nil, &h))
 		if err != nil || !sameHeader(h, again) {
-			t.Fatalf("%+v is written as %q and read as %+v, error %v", h, appendHeader(nil, &h), again, err)
+			t.Fatalf("%+v is written as %q and read as %+v, error %v", h, appendHeader(nil, &h),
+				again, err)
 		}
 	})
 }
 
 func FuzzBlockLine(f *testing.F) {
-	h := blockHeader{kind: Events, coding: payloadText, first: 7, rows: 3, lo: 1, hi: 2, length: 40, checksum: 5}
+	h := blockHeader{
+		kind: Events, coding: payloadText, first: 7, rows: 3, lo: 1, hi: 2, length: 40, checksum: 5,
+	}
 	f.Add(h.appendLine(nil))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		if i := bytes.LastIndex(line, []byte("check ")); i >= 0 {

@@ -12,17 +12,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Version is the version of the files that this package writes. It reads those of version 1 as
-// well, which do not say how long their log is.
+// Version is the version of the files that this package writes. The package also reads version 1,
+// whose files do not say how long their log is.
 const Version = 2
 
-// Format says how a file keeps rows. The names stand in files: append only.
+// Format says how a file keeps rows. Files contain the names: append only.
 type Format uint8
 
 const (
 	Compressed Format = iota // column by column, near their entropy
-	Plain                    // as they are in memory, 8 bytes a word
-	Text                     // lines that people and scripts read
+	Plain                    // as in memory, 8 bytes a word
+	Text                     // lines for people and scripts
 )
 
 var formatNames = []string{"compressed", "plain", "ascii"}
@@ -34,65 +34,70 @@ func (f Format) String() string {
 	return formatNames[f]
 }
 
-// ErrFormat is returned when there is no format of the given name.
+// ErrFormat is returned if no format has the given name.
 var ErrFormat = errors.New("unknown log format")
 
-// ParseFormat reads a format's name. The error wraps ErrFormat.
+// ParseFormat parses a format's name. The error wraps ErrFormat.
 func ParseFormat(name string) (Format, error) {
 	for f, n := range formatNames {
 		if n == name {
 			return Format(f), nil
 		}
 	}
-	return 0, fmt.Errorf("parse log format %q: use one of %s: %w", name, strings.Join(formatNames, ", "), ErrFormat)
+	return 0, fmt.Errorf("parse log format %q: use one of %s: %w", name,
+		strings.Join(formatNames, ", "), ErrFormat)
 }
 
-// Header is what a file says of itself before its first block.
+// Header is what a file says about itself before its first block.
 type Header struct {
 	Format Format
 
 	Node       string // name of the node
-	NodeNumber int    // as in the tuple ids that it makes; channel.MaxNode + 1: none
+	NodeNumber int    // as in the tuple ids that the node makes; channel.MaxNode + 1: none
 	Epoch      string // name of the span in which the node's counter ran unbroken
 
 	Channel     channel.Name
-	Settings    channel.Settings // in force when the file was begun; changes come as Transitions
+	Settings    channel.Settings // in force when the file was begun; Transitions report changes
 	Policy      channel.Policy
 	Stamp       channel.Stamp
 	Incarnation Incarnation
 	ProcessID   int // of the program, for display
 
-	Quantum_cycles   uint64 // in which the counter moves; 0: not known
+	Quantum_cycles   uint64 // step in which the counter moves; 0: unknown
 	CoreSlack_cycles uint64 // how far the node's cores may disagree
 
-	// The counter read Counter at some instant of UTC, by the node's clock, between these nanoseconds since 1970.
+	// The counter read Counter at an instant between these two nanoseconds of UTC since 1970, by
+	// the node's clock.
 	Counter  uint64
 	UTCLo_ns int64
 	UTCHi_ns int64
 
-	Segment   int         // number of the file among those of one ring, from 0
-	Part      int         // segment with which the log begins in this directory; UnknownPart
-	Previous  Fingerprint // of the segment before; zero: there is none, or it is not known
-	Rewritten bool        // the file was made of another one: the next segment has that one's Previous
+	Segment  int         // number of the file among the ring's files, from 0
+	Part     int         // the segment with which the log begins in this directory, or UnknownPart
+	Previous Fingerprint // of the segment before; zero: there is none, or it is unknown
+	// Rewritten says that the file was made from another one. The next segment has that one as its
+	// Previous.
+	Rewritten bool
 
-	// Continues is what the segments before it hold. Kinds and shards that are not listed begin at 0.
+	// Continues says how many rows the segments before this one hold. Unlisted kinds and shards
+	// begin at 0.
 	Continues []Place
 
-	version      int   // of the file that it was read from
+	version      int   // of the file from which the header was read
 	headerLength int64 // of the header in that file
 }
 
 // UnknownPart is the Part of a file of version 1, and of one whose header was lost.
 const UnknownPart = -1
 
-// Place is how far the rows of a kind in a shard have come: the sequence of the next.
+// Place says how far the rows of a kind in a shard have come. Next is the sequence of the next row.
 type Place struct {
 	Kind  Kind
 	Shard int
 	Next  uint64
 }
 
-// stampSlack is a line for readers; it follows from the stamp.
+// stampSlack_cycles follows from the stamp. Its line in the header is for people.
 func (h *Header) stampSlack_cycles() uint64 { return h.Stamp.OrderingSlack_cycles() }
 
 const (
@@ -100,7 +105,8 @@ const (
 	headerLimit = 1 << 16 // bytes
 )
 
-// appendHeader appends the header as lines of text, in every format. The last line is the checksum of the lines before it.
+// appendHeader appends the header as lines of text, in every format. The last line is the checksum
+// of the lines before it.
 func appendHeader(dst []byte, h *Header) []byte {
 	start := len(dst)
 	line := func(key string, format string, args ...any) {
@@ -136,7 +142,8 @@ func appendHeader(dst []byte, h *Header) []byte {
 	for _, p := range h.Continues {
 		line("continues", "%s %d %d", p.Kind, p.Shard, p.Next)
 	}
-	line("#", "handler: %s; full ring: %s; stamp: %s, within %d cycles", h.Settings, h.Policy, h.Stamp, h.stampSlack_cycles())
+	line("#", "handler: %s; full ring: %s; stamp: %s, within %d cycles", h.Settings, h.Policy,
+		h.Stamp, h.stampSlack_cycles())
 	line("#", "counters are in cycles; row of each kind:")
 	for k := range kindTable {
 		if info := kindTable[k]; info.name != "" {
@@ -159,31 +166,36 @@ func (h *Header) check() error {
 	case err != nil:
 		return err
 	case name != h.Channel:
-		return fmt.Errorf("channel name %q does not read back as itself: use channel.ParseName: %w", h.Channel, channel.ErrName)
+		return fmt.Errorf("channel name %q does not read back as itself: use channel.ParseName: %w",
+			h.Channel, channel.ErrName)
 	case int(h.Format) >= len(formatNames):
 		return fmt.Errorf("%s: %w", h.Format, ErrFormat)
 	case h.UTCLo_ns > h.UTCHi_ns:
-		return fmt.Errorf("counter read between %d and %d ns of UTC: put the earlier first", h.UTCLo_ns, h.UTCHi_ns)
+		return fmt.Errorf("counter read between %d and %d ns of UTC: put the earlier first",
+			h.UTCLo_ns, h.UTCHi_ns)
 	case h.Segment < 0 || h.ProcessID < 0 || h.NodeNumber < 0 || h.NodeNumber > channel.MaxNode+1:
-		return fmt.Errorf("segment %d, process %d, node number %d: out of range", h.Segment, h.ProcessID, h.NodeNumber)
+		return fmt.Errorf("segment %d, process %d, node number %d: out of range", h.Segment,
+			h.ProcessID, h.NodeNumber)
 	case h.Part < UnknownPart || h.Part > h.Segment:
 		return fmt.Errorf("part from segment %d on, in segment %d: out of range", h.Part, h.Segment)
 	case !h.Policy.Known() || !h.Stamp.Known():
 		return fmt.Errorf("%s and %s: use known ones", h.Policy, h.Stamp)
 	case len(appendHeader(nil, h)) > headerLimit:
-		return fmt.Errorf("header of %d bytes: shorten the node's or the epoch's name to fit %d", len(appendHeader(nil, h)), headerLimit)
+		return fmt.Errorf("header of %d bytes: shorten the node's or the epoch's name to fit %d",
+			len(appendHeader(nil, h)), headerLimit)
 	}
 	return h.Settings.Validate()
 }
 
-// parseHeader reads a header from the front of b. Errors wrap ErrNotLog, ErrVersion or ErrHeader.
+// parseHeader parses a header at the front of b. Errors wrap ErrNotLog, ErrVersion or ErrHeader.
 func parseHeader(b []byte) (Header, error) {
 	b = b[:min(len(b), headerLimit)]
 	if len(b) == 0 {
 		return Header{}, fmt.Errorf("file is empty: %w", ErrNotLog)
 	}
 	if !bytes.HasPrefix(b, []byte(headerMagic)) {
-		return Header{}, fmt.Errorf("file begins with %q, a log with %q: %w", b[:min(len(b), len(headerMagic))], headerMagic, ErrNotLog)
+		return Header{}, fmt.Errorf("file begins with %q, a log with %q: %w",
+			b[:min(len(b), len(headerMagic))], headerMagic, ErrNotLog)
 	}
 	end := bytes.Index(b, []byte("\n\n"))
 	const sumLine = len("crc32c 12345678\n")
@@ -192,9 +204,11 @@ func parseHeader(b []byte) (Header, error) {
 	}
 	end++
 	text := b[:end-sumLine]
-	// In every version the header ends so, and its first line has the version: what is whole and new can be told from what is damaged.
+	// In every version the header ends in this line, and the version is in its first. So a whole
+	// header of a new version differs from a damaged one.
 	if want := checksumLine(text); want != string(b[end-sumLine:end]) {
-		return Header{}, fmt.Errorf("it ends in %q and should in %q: %w", b[end-sumLine:end], want, ErrHeader)
+		return Header{}, fmt.Errorf("it ends with %q, want %q: %w",
+			b[end-sumLine:end], want, ErrHeader)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	version, format, _ := strings.Cut(strings.TrimPrefix(lines[0], headerMagic), " ")
@@ -225,13 +239,17 @@ func parseHeader(b []byte) (Header, error) {
 				p.fail(err)
 			}
 		case "handler":
-			h.Settings = channel.Settings{Kind: channel.Kind(p.number(0, math.MaxUint8)), A: p.number(1, math.MaxUint64), B: p.number(2, math.MaxUint64)}
+			h.Settings = channel.Settings{
+				Kind: channel.Kind(p.number(0, math.MaxUint8)), A: p.number(1, math.MaxUint64),
+				B: p.number(2, math.MaxUint64),
+			}
 		case "policy":
 			h.Policy = channel.Policy(p.number(0, math.MaxUint8))
 		case "stamp":
 			h.Stamp = channel.Stamp(p.number(0, math.MaxUint8))
 		case "incarnation":
-			if n, err := hex.Decode(h.Incarnation[:], []byte(value[:min(len(value), 32)])); err != nil || n != 16 {
+			n, err := hex.Decode(h.Incarnation[:], []byte(value[:min(len(value), 32)]))
+			if err != nil || n != 16 {
 				p.fail(fmt.Errorf("incarnation %q is not 32 hexadecimal digits", value))
 			}
 		case "process":
@@ -254,16 +272,18 @@ func parseHeader(b []byte) (Header, error) {
 			h.Rewritten = p.number(0, 1) == 1
 		case "continues":
 			if len(p.words) == 0 {
-				p.fail(errors.New("continues nothing"))
+				p.fail(errors.New("continues has no kind"))
 				break
 			}
 			kind, known := parseKind(p.words[0])
 			if !known {
-				p.fail(fmt.Errorf("continues rows of an unknown kind %q", p.words[0]))
+				p.fail(fmt.Errorf("continues has an unknown kind %q", p.words[0]))
 			}
-			h.Continues = append(h.Continues, Place{Kind: kind, Shard: int(p.number(1, maxShard)), Next: p.number(2, math.MaxUint64)})
+			h.Continues = append(h.Continues, Place{
+				Kind: kind, Shard: int(p.number(1, maxShard)), Next: p.number(2, math.MaxUint64),
+			})
 		}
-		// Other keys are for later programs of the same version, and # for people.
+		// Other keys are from later programs of the same version. Lines with # are for people.
 	}
 	if p.err == nil {
 		p.err = h.check()

@@ -28,8 +28,8 @@ func smallBlocks(t *testing.T, append func(*Block) error, from, to int) map[rowK
 	return rows
 }
 
-// A segment is as long as its limit says, however small its blocks are, and what waits in memory
-// of its index has a limit of its own.
+// A segment keeps to its limit however small its blocks are. The part of its index that waits in
+// memory has a limit of its own.
 func TestSegmentsAreLimitedByBytes(t *testing.T) {
 	const blocks = 3*indexRows + 17
 	for _, format := range formats {
@@ -62,7 +62,8 @@ func TestSegmentsAreLimitedByBytes(t *testing.T) {
 		diffRows(t, got, want)
 		f, err := OpenFile(segments[0].Path)
 		if err != nil || !f.sealed || f.indexBy != byEnd || f.Blocks() != blocks {
-			t.Fatalf("%s: %d blocks, index of kind %d, error %v", format, f.Blocks(), f.indexBy, err)
+			t.Fatalf("%s: %d blocks, index of kind %d, error %v", format, f.Blocks(), f.indexBy,
+				err)
 		}
 		if got, damage, err = drainBlocks(f.All().Next); err != nil || len(damage) > 0 {
 			t.Fatalf("%s: damage %v, error %v", format, damage, err)
@@ -72,8 +73,8 @@ func TestSegmentsAreLimitedByBytes(t *testing.T) {
 	}
 }
 
-// Who goes on with a file lists the blocks that are not in its index, wherever the writer before
-// died: also within a block of it.
+// A resumed file lists the blocks that are not in its index. That holds wherever the writer before
+// died, even in a block of the index.
 func TestIndexAfterDeath(t *testing.T) {
 	rng := seed.Random(t)
 	const blocks, more = 2*indexRows + 100, 50
@@ -137,7 +138,7 @@ func TestIndexAfterDeath(t *testing.T) {
 	}
 }
 
-// A damaged block of the index costs a search, and no row.
+// A damaged block of the index costs a search, but no row.
 func TestDamagedIndexIsSearchedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	w, err := Create(nil, path, sampleHeader(t, Plain))
@@ -172,14 +173,16 @@ func TestDamagedIndexIsSearchedFor(t *testing.T) {
 	}
 }
 
-// An index that says a block of it lists itself, or one behind it, ends nothing but the belief in
-// it.
+// An index block may claim to list itself, or a later block. Then the index is not believed, and
+// nothing else happens.
 func TestIndexInACircle(t *testing.T) {
 	header := appendHeader(nil, ptr(sampleHeader(t, Plain)))
 	for name, point := range map[string]func(at, length uint64) indexEntry{
-		"itself":  func(at, n uint64) indexEntry { return indexEntry{Offset: at, Length: n} },
-		"behind":  func(at, n uint64) indexEntry { return indexEntry{Offset: at + 1, Length: n} },
-		"wraps":   func(at, n uint64) indexEntry { return indexEntry{Offset: 1<<64 - 64, Length: 128} },
+		"itself": func(at, n uint64) indexEntry { return indexEntry{Offset: at, Length: n} },
+		"behind": func(at, n uint64) indexEntry { return indexEntry{Offset: at + 1, Length: n} },
+		"wraps": func(at, n uint64) indexEntry {
+			return indexEntry{Offset: 1<<64 - 64, Length: 128}
+		},
 		"nothing": func(at, n uint64) indexEntry { return indexEntry{Offset: at} },
 	} {
 		at := uint64(len(header))

@@ -8,19 +8,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Kind says what the rows of a block are. Numbers stand in files: append only.
+// Kind says what the rows of a block are. Files contain the numbers: append only.
 type Kind uint8
 
 const (
 	Events      Kind = 1  // what a channel kept, as [Event]
-	Links       Kind = 2  // which tuple came of which, as [Link]
+	Links       Kind = 2  // which tuple was made from which, as [Link]
 	Samples     Kind = 3  // a counting channel's count at an instant, as [Sample]
 	FirstLasts  Kind = 4  // a first-last channel's cell at an instant, as [FirstLast]
-	Transitions Kind = 5  // from which row on which handler held, as [Transition]
-	Drops       Kind = 6  // rows that are not in the log, and why, as [Drop]
+	Transitions Kind = 5  // which handler applied from which row on, as [Transition]
+	Drops       Kind = 6  // which rows are not in the log, and why, as [Drop]
 	ReturnTrips Kind = 7  // round trips of tuples and their acknowledgements, as [ReturnTrip]
 	NTPs        Kind = 8  // what the node's NTP daemon claimed, as [NTP]
-	index       Kind = 15 // where blocks lie, as indexEntry; at the end of a sealed file
+	index       Kind = 15 // where blocks are, as indexEntry; at the end of a sealed file
 
 	kinds = 16
 )
@@ -28,15 +28,16 @@ const (
 // Event is a record of a channel: the counter at the call, and the tuple's id.
 type Event struct{ Counter, ID uint64 }
 
-// Link says that tuple Child was made of tuple Parent.
+// Link says that tuple Child was made from tuple Parent.
 type Link struct{ Parent, Child uint64 }
 
-// Sample is how much a channel had counted, since its ring was opened, when the counter was read.
+// Sample is the number of events that a channel had counted, since its ring was opened, when the
+// counter was read.
 type Sample struct{ Counter, Count uint64 }
 
-// FirstLast is what a first-last channel had kept at some instant: it replaces the row before it.
+// FirstLast is what a first-last channel had kept at an instant. It replaces the row before it.
 type FirstLast struct {
-	Count        uint64 // of tuples; with 0 the four fields below do not hold
+	Count        uint64 // of tuples; if 0, the four fields below do not hold
 	FirstCounter uint64
 	FirstID      uint64
 	LastCounter  uint64
@@ -44,18 +45,19 @@ type FirstLast struct {
 	Poison       uint64 // counter at the first poison; 0: none yet
 }
 
-// Transition says which settings held from row From of Events or Links on. With many writers a few older calls may follow it.
+// Transition says which settings applied from row From of Events or Links on. With many writers, a
+// few calls under the older settings may follow that row.
 type Transition struct {
 	From       uint64
 	Generation uint64
 	Handler    uint64 // a channel.Kind
-	A, B       uint64 // its parameters, as in channel.Settings
+	A, B       uint64 // the handler's parameters, as in channel.Settings
 	Counter    uint64 // at the change
-	Dropped    uint64 // how many events the channel had dropped up to it
-	Skipped    uint64 // changes just before, of which nothing more is known
+	Dropped    uint64 // how many events the channel had dropped until then
+	Skipped    uint64 // changes just before this one of which nothing more is known
 }
 
-// Settings are the handler and its parameters. They come from a file: validate them before computing with them.
+// Settings returns the handler and its parameters. They come from a file: validate them before use.
 func (t Transition) Settings() channel.Settings {
 	return channel.Settings{Kind: channel.Kind(min(t.Handler, math.MaxUint8)), A: t.A, B: t.B}
 }
@@ -64,27 +66,30 @@ func (t Transition) Settings() channel.Settings {
 type Drop struct {
 	Of           uint64 // the Kind of the rows
 	Reason       uint64 // a Reason
-	At           uint64 // where in the sequence
+	At           uint64 // place in the sequence
 	Count        uint64
-	FirstCounter uint64 // counter at the first of them, 0 where unknown
-	LastCounter  uint64 // counter at the last of them, 0 where unknown
+	FirstCounter uint64 // counter at the first of them; 0: unknown
+	LastCounter  uint64 // counter at the last of them; 0: unknown
 }
 
-// Reason says why rows are missing. Numbers stand in files: append only.
+// Reason says why rows are missing. Files contain the numbers: append only.
 type Reason uint64
 
 const (
-	RingFull     Reason = 1 // no room: they never had a place in the sequence; they would have come before row At
-	NeverWritten Reason = 2 // reserved by a writer that died: rows At to At+Count-1
-	Overwritten  Reason = 3 // a flight recorder went over them: the same
-	NotStored    Reason = 4 // taken from the ring, but the disk was full or its limit reached: the same
-	Damaged      Reason = 5 // were in a log that was damaged since: the same
-	Unread       Reason = 6 // in a ring that was damaged before they were taken from it: the same
-	OverRate     Reason = 7 // more than the handler table's rate: the same
+	// RingFull rows found no room and have no place in the sequence. They would have come before
+	// row At. For all other reasons rows At to At+Count-1 are missing.
+	RingFull     Reason = 1
+	NeverWritten Reason = 2 // reserved by a writer that died
+	Overwritten  Reason = 3 // a flight recorder overwrote them
+	NotStored    Reason = 4 // taken from the ring, but the disk was full or the limit reached
+	Damaged      Reason = 5 // were in a log that was damaged later
+	Unread       Reason = 6 // in a ring that was damaged before they were taken
+	OverRate     Reason = 7 // more than the rate in the handler table
 )
 
 var reasonNames = map[Reason]string{
-	RingFull: "ring full", NeverWritten: "reserved, never written", Overwritten: "overwritten", NotStored: "not stored", Damaged: "damaged", Unread: "unread", OverRate: "over rate",
+	RingFull: "ring full", NeverWritten: "reserved, never written", Overwritten: "overwritten",
+	NotStored: "not stored", Damaged: "damaged", Unread: "unread", OverRate: "over rate",
 }
 
 func (r Reason) String() string {
@@ -94,10 +99,11 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason-%d", uint64(r))
 }
 
-// InSequence tells whether the missing rows have sequence numbers of their own.
+// InSequence tells whether the missing rows have sequences of their own.
 func (r Reason) InSequence() bool { return r != RingFull }
 
-// ReturnTrip is the way of a tuple to its end and of the acknowledgement back, both read on this node's counter.
+// ReturnTrip is the way of a tuple to its end and of the acknowledgement back. This node's counter
+// gave both readings.
 type ReturnTrip struct{ ID, Sent, Acknowledged uint64 }
 
 // NTP is what an NTP daemon claimed between two readings of the counter.
@@ -113,7 +119,7 @@ type NTP struct {
 	ReferenceID          uint64
 }
 
-// indexEntry says where a block lies.
+// indexEntry says where a block is.
 type indexEntry struct {
 	Offset uint64
 	Length uint64 // of the whole block
@@ -129,8 +135,8 @@ type role uint8
 
 const (
 	roleValue   role = iota
-	roleCounter      // mostly rises, in steps of the quantum; the block's range covers it
-	roleLoose        // a counter that may be 0 for "none" and is not in the block's range
+	roleCounter      // mostly rises, in steps of the quantum; in the block's range
+	roleLoose        // a counter that may be 0 for "none"; not in the block's range
 	roleSigned
 )
 
@@ -146,15 +152,34 @@ type kindInfo struct {
 
 // kindTable gives each kind its columns, in the order of the fields of its row.
 var kindTable = [kinds]kindInfo{
-	Events:      {"events", []columnInfo{{"counter", roleCounter}, {"id", roleValue}}},
-	Links:       {"links", []columnInfo{{"parent", roleValue}, {"child", roleValue}}},
-	Samples:     {"samples", []columnInfo{{"counter", roleCounter}, {"count", roleValue}}},
-	FirstLasts:  {"first-last", []columnInfo{{"count", roleValue}, {"first_counter", roleLoose}, {"first_id", roleValue}, {"last_counter", roleLoose}, {"last_id", roleValue}, {"poison_counter", roleLoose}}},
-	Transitions: {"transitions", []columnInfo{{"from", roleValue}, {"generation", roleValue}, {"handler", roleValue}, {"a", roleValue}, {"b", roleValue}, {"counter", roleCounter}, {"dropped", roleValue}, {"skipped", roleValue}}},
-	Drops:       {"drops", []columnInfo{{"of", roleValue}, {"reason", roleValue}, {"at", roleValue}, {"count", roleValue}, {"first_counter", roleLoose}, {"last_counter", roleLoose}}},
-	ReturnTrips: {"return-trips", []columnInfo{{"id", roleValue}, {"sent", roleCounter}, {"acknowledged", roleCounter}}},
-	NTPs:        {"ntp", []columnInfo{{"counter_lo", roleCounter}, {"counter_hi", roleCounter}, {"offset_ns", roleSigned}, {"root_delay_ns", roleValue}, {"root_dispersion_ns", roleValue}, {"frequency_ppt", roleSigned}, {"skew_ppt", roleValue}, {"stratum", roleValue}, {"leap", roleValue}, {"reference_id", roleValue}}},
-	index:       {"index", []columnInfo{{"offset", roleValue}, {"length", roleValue}, {"kind", roleValue}, {"shard", roleValue}, {"first", roleValue}, {"count", roleValue}, {"lo", roleValue}, {"hi", roleValue}}},
+	Events:  {"events", []columnInfo{{"counter", roleCounter}, {"id", roleValue}}},
+	Links:   {"links", []columnInfo{{"parent", roleValue}, {"child", roleValue}}},
+	Samples: {"samples", []columnInfo{{"counter", roleCounter}, {"count", roleValue}}},
+	FirstLasts: {"first-last", []columnInfo{
+		{"count", roleValue}, {"first_counter", roleLoose}, {"first_id", roleValue},
+		{"last_counter", roleLoose}, {"last_id", roleValue}, {"poison_counter", roleLoose},
+	}},
+	Transitions: {"transitions", []columnInfo{
+		{"from", roleValue}, {"generation", roleValue}, {"handler", roleValue}, {"a", roleValue},
+		{"b", roleValue}, {"counter", roleCounter}, {"dropped", roleValue}, {"skipped", roleValue},
+	}},
+	Drops: {"drops", []columnInfo{
+		{"of", roleValue}, {"reason", roleValue}, {"at", roleValue}, {"count", roleValue},
+		{"first_counter", roleLoose}, {"last_counter", roleLoose},
+	}},
+	ReturnTrips: {"return-trips", []columnInfo{
+		{"id", roleValue}, {"sent", roleCounter}, {"acknowledged", roleCounter},
+	}},
+	NTPs: {"ntp", []columnInfo{
+		{"counter_lo", roleCounter}, {"counter_hi", roleCounter}, {"offset_ns", roleSigned},
+		{"root_delay_ns", roleValue}, {"root_dispersion_ns", roleValue},
+		{"frequency_ppt", roleSigned}, {"skew_ppt", roleValue}, {"stratum", roleValue},
+		{"leap", roleValue}, {"reference_id", roleValue},
+	}},
+	index: {"index", []columnInfo{
+		{"offset", roleValue}, {"length", roleValue}, {"kind", roleValue}, {"shard", roleValue},
+		{"first", roleValue}, {"count", roleValue}, {"lo", roleValue}, {"hi", roleValue},
+	}},
 }
 
 func (k Kind) known() bool { return k < kinds && kindTable[k].name != "" }
@@ -166,7 +191,7 @@ func (k Kind) String() string {
 	return kindTable[k].name
 }
 
-// parseKind is the reverse of Kind.String for known kinds.
+// parseKind reverses Kind.String for known kinds.
 func parseKind(name string) (Kind, bool) {
 	for k, info := range kindTable {
 		if info.name == name && name != "" {
@@ -176,16 +201,18 @@ func parseKind(name string) (Kind, bool) {
 	return 0, false
 }
 
-// columns is how many 64-bit words a row of the kind has.
+// columns returns how many 64-bit words a row of the kind has.
 func (k Kind) columns() int { return len(kindTable[k].columns) }
 
 type row interface {
 	Event | Link | Sample | FirstLast | Transition | Drop | ReturnTrip | NTP | indexEntry
 }
 
-// words looks at rows as the 64-bit words that they consist of. This is about memory only: files are written word by
-// word in a stated byte order. TestRowsAreWords asserts that every row is as many words as its kind has columns.
+// words returns the 64-bit words of rows. It concerns memory only: files are written word by word
+// in a fixed byte order. TestRowsAreWords checks that every row has as many words as its kind has
+// columns.
 func words[R row](rows []R) []uint64 {
 	var r R
-	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(rows))), len(rows)*int(unsafe.Sizeof(r)/8))
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(rows))),
+		len(rows)*int(unsafe.Sizeof(r)/8))
 }

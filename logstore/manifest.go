@@ -11,18 +11,19 @@ import (
 	"strings"
 )
 
-// ManifestName is what the manifest is called in a directory of logs.
+// ManifestName is the name of the manifest in a directory of logs.
 const ManifestName = "manifest.txt"
 
-// ErrManifest is returned for a manifest that is damaged, or of a version that this program does
-// not know.
+// ErrManifest is returned for a manifest that is damaged, or whose version this program does not
+// know.
 var ErrManifest = errors.New("bad manifest of logs")
 
-// Manifest lists the segments that a directory had when nothing more was to come. So it tells what
-// no segment can: that all those of a log are gone, or the end of one that was never sealed.
+// Manifest lists the segments that a directory had when no more were expected. It reports two
+// losses that no segment can: a log whose segments are all gone, and the lost end of a log that was
+// never sealed.
 type Manifest []ManifestEntry
 
-// ManifestEntry is a segment: the name of its file, and what it was like.
+// ManifestEntry is a segment: the name of its file, and the file's fingerprint.
 type ManifestEntry struct {
 	Name  string
 	Print Fingerprint
@@ -33,9 +34,10 @@ const (
 	manifestLimit = 64 << 20 // bytes: half a million segments
 )
 
-// ExtendManifest adds to the manifest of a directory the segments that are not in it, and those
-// that were written anew; nil: none were. It is made if it is not there. What else it has stays as
-// it was. Errors are those of ReadManifest and of the system.
+// ExtendManifest adds segments to the manifest of a directory: those that are not in it, and those
+// for which anew is true because they were rewritten. A nil anew means that none were. The manifest
+// is created if it is missing. Its other entries stay. ExtendManifest returns the errors of
+// ReadManifest and of the system.
 func ExtendManifest(dir string, anew func(Segment) bool) error {
 	m, err := ReadManifest(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +72,7 @@ func ExtendManifest(dir string, anew func(Segment) bool) error {
 	return nil
 }
 
-// write puts the manifest into a file that appears whole.
+// write writes the manifest to a file that appears whole.
 func (m Manifest) write(path string) error {
 	unfinished := path + ".new"
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -104,14 +106,15 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// readRegular reads a file that somebody else may have made, up to the manifest's limit and a byte.
+// readRegular reads a regular file that anybody may have made. It reads at most one byte more than
+// the manifest's limit.
 func readRegular(path string) ([]byte, error) {
 	st, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
 	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%q is no regular file: %w", path, ErrManifest)
+		return nil, fmt.Errorf("%q is not a regular file: %w", path, ErrManifest)
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -121,7 +124,7 @@ func readRegular(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, manifestLimit+1))
 }
 
-// Encode is the text that ReadManifest reads.
+// Encode returns the text that ReadManifest reads.
 func (m Manifest) Encode() []byte {
 	text := fmt.Appendf(nil, "%s1\n", manifestMagic)
 	for _, e := range m {
@@ -150,11 +153,11 @@ func parseManifest(text []byte) (Manifest, error) {
 	for _, line := range lines[1 : len(lines)-1] {
 		key, value, _ := strings.Cut(line, " ")
 		if key != "segment" {
-			continue // of a later program of the same version
+			continue // from a later program of the same version
 		}
 		name, print, _ := strings.Cut(value, " ")
 		if _, ok := ParseSegment(name); !ok || filepath.Base(name) != name {
-			return nil, fmt.Errorf("%q is no segment's name", name)
+			return nil, fmt.Errorf("%q is not the name of a segment", name)
 		}
 		f, err := parseFingerprint(print)
 		if err != nil {
@@ -165,11 +168,11 @@ func parseManifest(text []byte) (Manifest, error) {
 	return m, nil
 }
 
-// Departure is a file that is not as a manifest has it.
+// Departure is a file that differs from its entry in a manifest.
 type Departure struct{ Name, Reason string }
 
-// Check compares the segments in a directory with those of the manifest. A file that was made of
-// another, as by salvage, may differ.
+// Check compares the segments in a directory with the manifest. A file that was made from another,
+// as salvage does, may differ.
 func (m Manifest) Check(dir string) ([]Departure, error) {
 	segments, err := Segments(dir)
 	if err != nil {
@@ -201,7 +204,7 @@ func (m Manifest) Check(dir string) ([]Departure, error) {
 	return all, nil
 }
 
-// differs says in what a file is not the one that is listed, "" in nothing.
+// differs says how a file differs from its entry, or "" if it does not.
 func (e ManifestEntry) differs(s Segment) (string, error) {
 	print, err := fingerprintOf(OS{}, s.Path)
 	if err != nil || print == e.Print {

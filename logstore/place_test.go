@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// A drop that says what is not there moves the log on as the rows would have, however the log is opened again: else who fills it
-// would account for the same rows twice.
+// A drop that declares rows absent moves the log on as these rows would have, however the log is
+// opened again. Otherwise its writer would account for the same rows twice.
 func TestDropsInSequenceMoveTheLogOn(t *testing.T) {
 	for _, again := range []string{"resume", "sealed", "rotated"} {
 		dir := t.TempDir()
@@ -30,7 +30,9 @@ func TestDropsInSequenceMoveTheLogOn(t *testing.T) {
 			}
 		}
 		drops := func(reason Reason, at, count uint64) *Block {
-			return &Block{Drops: []Drop{{Of: uint64(Events), Reason: uint64(reason), At: at, Count: count}}}
+			return &Block{
+				Drops: []Drop{{Of: uint64(Events), Reason: uint64(reason), At: at, Count: count}},
+			}
 		}
 		check := func(want uint64) {
 			t.Helper()
@@ -75,7 +77,8 @@ func TestDropsInSequenceMoveTheLogOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, a := range r.Report().Rows {
-			if a.Kind == Events && (a.Rows != 15 || a.Dropped[NeverWritten] != 3 || a.Dropped[Unread] != 2 || a.Dropped[RingFull] != 100) {
+			if a.Kind == Events && (a.Rows != 15 || a.Dropped[NeverWritten] != 3 ||
+				a.Dropped[Unread] != 2 || a.Dropped[RingFull] != 100) {
 				t.Errorf("%s: %+v", again, a)
 			}
 		}
@@ -111,7 +114,8 @@ func TestSegmentsOfOneRing(t *testing.T) {
 				t.Errorf("%s, %d: %d segments, want %d", text, i, len(got), want)
 			}
 			for n, s := range got {
-				if s.Number != n || s.Channel.String() != text || s.Incarnation != (Incarnation{i}) {
+				if s.Number != n || s.Channel.String() != text ||
+					s.Incarnation != (Incarnation{i}) {
 					t.Errorf("%s, %d: segment %d is %+v", text, i, n, s)
 				}
 			}
@@ -160,7 +164,12 @@ func TestCursorOfOneKind(t *testing.T) {
 	for i := range uint64(10) {
 		blocks := []*Block{
 			{Incarnation: sampleIncarnation, First: i, Events: []Event{{i, i}}},
-			{Incarnation: sampleIncarnation, First: i, Transitions: []Transition{{From: i, Generation: i, Handler: uint64(channel.Identity)}}},
+			{
+				Incarnation: sampleIncarnation, First: i,
+				Transitions: []Transition{
+					{From: i, Generation: i, Handler: uint64(channel.Identity)},
+				},
+			},
 		}
 		for _, b := range blocks {
 			if err := w.Append(b); err != nil {
@@ -198,12 +207,14 @@ func TestCursorOfOneKind(t *testing.T) {
 
 func TestRemovedSegmentsAreCounted(t *testing.T) {
 	dir := t.TempDir()
-	l, err := OpenLog(nil, dir, sampleHeader(t, Compressed), 1) // each block but the first begins a segment
+	// Each block but the first begins a segment.
+	l, err := OpenLog(nil, dir, sampleHeader(t, Compressed), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range uint64(4) {
-		if err := l.Append(&Block{Incarnation: sampleIncarnation, First: i, Events: make([]Event, 1)}); err != nil {
+		if err := l.Append(&Block{Incarnation: sampleIncarnation, First: i,
+			Events: make([]Event, 1)}); err != nil {
 			t.Fatal(err)
 		}
 		segments, _ := Segments(dir)

@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// Reader reads a log from its beginning to its end, whatever state it is in: behind damage it goes on with the next whole block. It takes
-// memory for one block. One goroutine at a time may use it.
+// Reader reads a log from beginning to end, whatever its state. After damage it continues with the
+// next whole block. It takes memory for one block. One goroutine at a time may use it.
 type Reader struct {
 	name    string
 	header  Header
-	guess   bool // no header was read: format and incarnation come from the first block
+	guess   bool // no header was read: the first block gives format and incarnation
 	window  window
 	decoder decoder
 	block   Block
@@ -22,20 +22,21 @@ type Reader struct {
 	report  Report
 
 	indexed   uint64     // rows of the index so far
-	firstAt   int64      // where its first block is
-	lastIndex indexEntry // of its last block
-	listed    uint64     // sum of the hashes of its rows
-	seen      uint64     // sum of the hashes of all blocks, to compare with that
+	firstAt   int64      // offset of the index's first block
+	lastIndex indexEntry // of the index's last block
+	listed    uint64     // sum of the hashes of the index's rows
+	seen      uint64     // sum of the hashes of all blocks; the same if the index is right
 	ended     bool       // the end of a sealed file was read
-	then      End        // what that said
-	searched  int64      // bytes of damaged payloads that were searched for blocks
+	then      End        // what the end said
+	searched  int64      // bytes of damaged payloads in which blocks were searched
 
-	// If not nil: where to note the blocks. Of their rows only drops and the index are wanted then.
+	// If not nil, the blocks are noted here. Then only drops and the index are decoded.
 	file *File
 }
 
-// NewReader reads the header of a log, and with Next its blocks. The name is for errors. Errors wrap ErrNotLog, ErrVersion, ErrHeader or what from
-// returns; a log without a header that can be read still goes through Salvage.
+// NewReader reads the header of a log. Next reads its blocks. The name is for errors. Errors wrap
+// ErrNotLog, ErrVersion, ErrHeader or an error of from. Salvage can read even a log without a
+// readable header.
 func NewReader(from io.Reader, name string) (*Reader, error) {
 	r := newReader(from, name)
 	if err := r.readHeader(); err != nil {
@@ -64,11 +65,11 @@ func (r *Reader) readHeader() error {
 	return nil
 }
 
-// Header is what the log says of itself.
+// Header returns what the log says about itself.
 func (r *Reader) Header() Header { return r.header }
 
-// Report is the account of what was read so far; of the whole log after Next has returned io.EOF. The rows of segments
-// before this one are not in it.
+// Report returns the account of what was read so far. After Next has returned io.EOF it covers the
+// whole log. It does not cover the rows of earlier segments.
 func (r *Reader) Report() Report {
 	report := r.report
 	report.Damage = slices.Clone(report.Damage)
@@ -77,15 +78,16 @@ func (r *Reader) Report() Report {
 	return report
 }
 
-// Next returns the next block of rows that no block before had; it is valid until the next call. A *CorruptionError says that a
-// stretch of the file is damaged: Next goes on behind it when it is called again. At the end Next returns io.EOF; any other error is of
-// the reader underneath and final.
+// Next returns the next block of rows that no earlier block had. The block is valid until the next
+// call. A *CorruptionError reports damage, and Next continues after it when called again. At the
+// end Next returns io.EOF. Any other error comes from the underlying reader and is final.
 func (r *Reader) Next() (*Block, error) {
 	for {
 		b := r.window.ahead(frameLimit)
 		if len(b) == 0 {
 			if r.window.err != io.EOF {
-				return nil, fmt.Errorf("read log %q: offset %d: %w", r.name, r.window.offset, r.window.err)
+				return nil, fmt.Errorf("read log %q: offset %d: %w",
+					r.name, r.window.offset, r.window.err)
 			}
 			return nil, io.EOF
 		}
@@ -105,7 +107,7 @@ func (r *Reader) Next() (*Block, error) {
 				return nil, err
 			}
 		case f.isBlock || f.isEnd:
-			r.ended, r.then = false, Unsaid // somebody wrote on a sealed file
+			r.ended, r.then = false, Unsaid // somebody wrote to a sealed file
 		default:
 			why := ErrBytes
 			if len(b) < frameLimit && startsFrame(b, r.header.Format) {
@@ -116,7 +118,8 @@ func (r *Reader) Next() (*Block, error) {
 	}
 }
 
-// readBlock reads the block that begins here. It returns neither a block nor an error if there is nothing to say of it.
+// readBlock reads the block that begins here. It returns neither a block nor an error if there is
+// nothing to report.
 func (r *Reader) readBlock(f *frame) (*Block, error) {
 	h := &f.block
 	size := f.size + h.length
@@ -174,7 +177,7 @@ func (r *Reader) readBlock(f *frame) (*Block, error) {
 	return &r.block, nil
 }
 
-// readIndex takes note of what a block of the index says was written.
+// readIndex notes the blocks that a block of the index lists.
 func (r *Reader) readIndex(block indexEntry, rows []indexEntry) {
 	if r.indexed == 0 {
 		r.firstAt = int64(block.Offset)
@@ -182,7 +185,7 @@ func (r *Reader) readIndex(block indexEntry, rows []indexEntry) {
 	r.indexed += block.Count
 	r.lastIndex = block
 	if r.header.version > 1 {
-		r.seen += block.hash() // the next one lists it
+		r.seen += block.hash() // the next block of the index lists this one
 	}
 	if r.file != nil {
 		r.file.indexes = append(r.file.indexes, block)
@@ -195,13 +198,13 @@ func (r *Reader) readIndex(block indexEntry, rows []indexEntry) {
 	}
 }
 
-// readEnd reads the end of a sealed file, and holds the index against the blocks.
+// readEnd reads the end of a sealed file, and compares the index with the blocks.
 func (r *Reader) readEnd(f *frame) error {
 	offset := r.window.offset
 	r.window.consume(f.size)
 	r.ended, r.then = true, f.end.then
 	if len(r.report.Damage)+r.report.Duplicates+r.report.Overlaps > 0 {
-		return nil // it is known that they cannot agree
+		return nil // they cannot agree, as is known already
 	}
 	seen, at := r.seen, r.firstAt
 	if r.header.version > 1 && r.indexed > 0 {
@@ -213,10 +216,11 @@ func (r *Reader) readEnd(f *frame) error {
 	return nil
 }
 
-// skipDamaged goes past a block whose header is whole and whose payload is not, and returns where it began. Its length may be what is
-// wrong, so other blocks are searched for within it.
+// skipDamaged passes a block with a whole header and a damaged payload, and returns where it began.
+// The length may be what is wrong, so skipDamaged searches within the payload for other blocks.
 func (r *Reader) skipDamaged(size int, short bool) (from int64) {
-	// Each header found costs the checksum of a payload. What a file of false headers can make that cost has a limit.
+	// Each header that is found costs the checksum of a payload. This limits what a file of false
+	// headers can cost.
 	const floor = 64 << 20
 	if r.searched > floor+2*r.window.offset && !short {
 		from = r.window.offset
@@ -227,7 +231,8 @@ func (r *Reader) skipDamaged(size int, short bool) (from int64) {
 	return r.search(1)
 }
 
-// search goes n bytes on, and from there to the next place where a frame begins. It returns where it was.
+// search advances by n bytes, and then to the next place where a frame begins. It returns where it
+// began.
 func (r *Reader) search(n int) (from int64) {
 	from = r.window.offset
 	r.window.consume(n)
@@ -277,14 +282,15 @@ func entryOf(h *blockHeader, offset int64, size int) indexEntry {
 	}
 }
 
-// ofRows tells whether an entry is of a block of rows that can be.
+// ofRows tells whether an entry can be that of a block of rows.
 func (e indexEntry) ofRows() bool {
 	return e.Kind < kinds && Kind(e.Kind).known() && Kind(e.Kind) != index && e.sane()
 }
 
-// sane tells whether the numbers of an entry go together.
+// sane tells whether the numbers of an entry agree with each other.
 func (e indexEntry) sane() bool {
-	return e.Shard <= maxShard && e.Count >= 1 && e.Count <= MaxRows && e.First+e.Count >= e.First &&
+	return e.Shard <= maxShard && e.Count >= 1 && e.Count <= MaxRows &&
+		e.First+e.Count >= e.First &&
 		e.Length >= blockHeaderSize && e.Length <= math.MaxInt32 && e.Offset+e.Length >= e.Offset
 }
 
@@ -292,7 +298,7 @@ var hashSeed = maphash.MakeSeed()
 
 func (e indexEntry) hash() uint64 { return maphash.Comparable(hashSeed, e) }
 
-// Check reads a log to its end and returns the account. Damage is in the account and not an error.
+// Check reads a log to its end and returns the account. Damage is in the account and is no error.
 func Check(from io.Reader, name string) (Report, error) {
 	r, err := NewReader(from, name)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// Every reader of the package, as a function from a file's bytes to its rows and its damage. All are held to one table.
+// These are all readers of the package, as functions from a file's bytes to its rows and its
+// damage. One table tests them all.
 var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, []error, error){
 	"stream": func(t testing.TB, data []byte) (map[rowKey]rowValue, []error, error) {
 		r, err := NewReader(bytes.NewReader(data), "log")
@@ -39,7 +40,8 @@ var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, [
 		return drainBlocks(f.All().Next)
 	},
 	"segments": func(t testing.TB, data []byte) (map[rowKey]rowValue, []error, error) {
-		path := filepath.Join(t.TempDir(), SegmentName(mustName(t, "map#3/start"), sampleIncarnation, 0))
+		path := filepath.Join(t.TempDir(),
+			SegmentName(mustName(t, "map#3/start"), sampleIncarnation, 0))
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +78,7 @@ var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, [
 		if err != nil || len(again) > 0 {
 			t.Fatalf("what was salvaged has damage %v, error %v", again, err)
 		}
-		// What was salvaged accounts for what is not in it, but for drops themselves.
+		// The salvaged log accounts for what it lacks, except for drops themselves.
 		checked := checkFile(t, path)
 		for _, a := range checked.Rows {
 			if len(a.Missing) > 0 && a.Kind != Drops {
@@ -102,7 +104,7 @@ var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, [
 		}
 		w, err := Resume(nil, path)
 		switch {
-		case errors.Is(err, ErrSealed): // as it should be
+		case errors.Is(err, ErrSealed): // as expected
 		case err != nil:
 			return nil, nil, err
 		default:
@@ -158,10 +160,10 @@ func drainBlocks(next func() (*Block, error)) (map[rowKey]rowValue, []error, err
 	}
 }
 
-// span is where a block lies in a file.
+// span says where a block lies in a file.
 type span struct{ from, to int }
 
-// spans returns where the header, the blocks of rows, and what follows them lie.
+// spans returns where the header, the blocks of rows, and the rest lie.
 func spans(t testing.TB, data []byte) (header span, blocks []span, tail span) {
 	t.Helper()
 	f, err := NewFile(bytes.NewReader(data), int64(len(data)), "log")
@@ -177,7 +179,7 @@ func spans(t testing.TB, data []byte) (header span, blocks []span, tail span) {
 	return header, blocks, span{at, len(data)}
 }
 
-// survivors are the rows of all blocks but those listed.
+// survivors returns the rows of all blocks but those listed.
 func survivors(t testing.TB, blocks []*Block, lost ...int) map[rowKey]rowValue {
 	t.Helper()
 	var left []*Block
@@ -213,16 +215,16 @@ func diffRows(t testing.TB, got, want map[rowKey]rowValue) {
 	}
 }
 
-// The named ways in which files are damaged, and which rows survive each.
+// Files are damaged in these named ways, and each way says which rows survive.
 var corruptions = []struct {
 	name     string
 	unsealed bool
 	damage   func(t testing.TB, format Format, data []byte) []byte
 	lost     []int         // blocks whose rows do not survive
-	why      error         // that a reader names, nil: none
-	fails    error         // with which every reader but salvage fails
-	salvage  error         // with which salvage fails; nil: all blocks survive there but lost
-	missing  map[int]Range // account of what is missing, by shard, of events
+	why      error         // the damage that a reader names; nil: none
+	fails    error         // the error of every reader but salvage
+	salvage  error         // the error of salvage; nil: all blocks but lost survive there
+	missing  map[int]Range // account of missing events, by shard
 }{
 	{name: "whole"},
 	{name: "whole_unsealed", unsealed: true},
@@ -237,7 +239,8 @@ var corruptions = []struct {
 			_, blocks, _ := spans(t, data)
 			return data[:(blocks[5].from+blocks[5].to)/2]
 		},
-		lost: []int{5, 6, 7, 8, 9, 10, 11, 12, 13}, why: ErrTorn, missing: map[int]Range{0: {501, 600}},
+		lost: []int{5, 6, 7, 8, 9, 10, 11, 12, 13}, why: ErrTorn,
+		missing: map[int]Range{0: {501, 600}},
 	},
 	{
 		name: "torn_header_of_a_block", unsealed: true,
@@ -279,7 +282,8 @@ var corruptions = []struct {
 		lost: []int{3}, why: ErrBytes, missing: map[int]Range{0: {300, 500}},
 	},
 	{
-		// A header with its checksum that says the payload is longer than it is: blocks behind it must not vanish in it.
+		// This header matches its checksum but says that the payload is longer than it is. Blocks
+		// after it must not vanish in it.
 		name: "lying_length",
 		damage: func(t testing.TB, format Format, data []byte) []byte {
 			_, blocks, _ := spans(t, data)
@@ -373,7 +377,9 @@ var corruptions = []struct {
 		name: "foreign_incarnation", unsealed: true,
 		damage: func(t testing.TB, format Format, data []byte) []byte {
 			_, blocks, _ := spans(t, data)
-			foreign := Block{Incarnation: Incarnation{9}, First: 1000, Events: []Event{{1, 2}, {3, 4}}}
+			foreign := Block{
+				Incarnation: Incarnation{9}, First: 1000, Events: []Event{{1, 2}, {3, 4}},
+			}
 			return insert(data, blocks[8].to, new(encoder).appendBlock(nil, &foreign, format, 1))
 		},
 		why: ErrForeign,
@@ -389,8 +395,10 @@ var corruptions = []struct {
 	},
 	{
 		name: "zeros_behind", unsealed: true,
-		damage: func(t testing.TB, _ Format, data []byte) []byte { return append(data, make([]byte, 5000)...) },
-		why:    ErrBytes,
+		damage: func(t testing.TB, _ Format, data []byte) []byte {
+			return append(data, make([]byte, 5000)...)
+		},
+		why: ErrBytes,
 	},
 	{
 		name: "block_cut_out",
@@ -401,7 +409,7 @@ var corruptions = []struct {
 		lost: []int{3}, why: ErrIndex, missing: map[int]Range{0: {300, 500}},
 	},
 	{
-		name: "last_block_cut_out", // of its stream: only the index tells
+		name: "last_block_cut_out", // of its stream: only the index shows it
 		damage: func(t testing.TB, _ Format, data []byte) []byte {
 			_, blocks, _ := spans(t, data)
 			return slices.Delete(data, blocks[9].from, blocks[9].to)
@@ -410,15 +418,19 @@ var corruptions = []struct {
 	},
 	{
 		name: "blocks_change_places", unsealed: true,
-		damage: func(t testing.TB, _ Format, data []byte) []byte { return swapBlocks(t, data, 3, 5) },
+		damage: func(t testing.TB, _ Format, data []byte) []byte {
+			return swapBlocks(t, data, 3, 5)
+		},
 	},
 	{
-		name:   "blocks_change_places_in_a_sealed_file",
-		damage: func(t testing.TB, _ Format, data []byte) []byte { return swapBlocks(t, data, 3, 5) },
-		why:    ErrIndex,
+		name: "blocks_change_places_in_a_sealed_file",
+		damage: func(t testing.TB, _ Format, data []byte) []byte {
+			return swapBlocks(t, data, 3, 5)
+		},
+		why: ErrIndex,
 	},
 	{
-		// Who believes the header comes out at a whole block, and has gone past another.
+		// A reader that believes the header arrives at a whole block, but has passed another one.
 		name: "lying_length_that_leads_to_a_block", unsealed: true,
 		damage: func(t testing.TB, format Format, data []byte) []byte {
 			_, blocks, _ := spans(t, data)
@@ -427,7 +439,8 @@ var corruptions = []struct {
 			if format != Text {
 				h.coding = payloadCompressed
 			}
-			h.length = blocks[5].to - blocks[3].from - parseFrame(data[blocks[3].from:blocks[3].to], format).size
+			h.length = blocks[5].to - blocks[3].from -
+				parseFrame(data[blocks[3].from:blocks[3].to], format).size
 			return replaceHeader(data, blocks[3], h, format)
 		},
 		lost: []int{3}, why: ErrChecksum, missing: map[int]Range{0: {300, 500}},
@@ -455,16 +468,26 @@ var corruptions = []struct {
 			return append(data, data[blocks[2].from:blocks[2].to]...)
 		},
 	},
-	{name: "empty", damage: func(testing.TB, Format, []byte) []byte { return nil }, fails: ErrNotLog, salvage: ErrNotLog},
-	{name: "one_byte", damage: func(_ testing.TB, _ Format, data []byte) []byte { return data[:1] }, fails: ErrNotLog, salvage: ErrNotLog},
-	{name: "header_alone_torn", damage: func(_ testing.TB, _ Format, data []byte) []byte { return data[:100] }, fails: ErrHeader, salvage: ErrNotLog},
-	{name: "all_zero", damage: func(_ testing.TB, _ Format, data []byte) []byte { clear(data); return data }, fails: ErrNotLog, salvage: ErrNotLog},
+	{name: "empty", damage: func(testing.TB, Format, []byte) []byte {
+		return nil
+	}, fails: ErrNotLog, salvage: ErrNotLog},
+	{name: "one_byte", damage: func(_ testing.TB, _ Format, data []byte) []byte {
+		return data[:1]
+	}, fails: ErrNotLog, salvage: ErrNotLog},
+	{name: "header_alone_torn", damage: func(_ testing.TB, _ Format, data []byte) []byte {
+		return data[:100]
+	}, fails: ErrHeader, salvage: ErrNotLog},
+	{name: "all_zero", damage: func(_ testing.TB, _ Format, data []byte) []byte {
+		clear(data)
+		return data
+	}, fails: ErrNotLog, salvage: ErrNotLog},
 }
 
 func swapBlocks(t testing.TB, data []byte, i, j int) []byte {
 	_, blocks, _ := spans(t, data)
 	a, b := blocks[i], blocks[j]
-	return slices.Concat(data[:a.from], data[b.from:b.to], data[a.to:b.from], data[a.from:a.to], data[b.to:])
+	return slices.Concat(data[:a.from], data[b.from:b.to], data[a.to:b.from], data[a.from:a.to],
+		data[b.to:])
 }
 
 func headerAt(t testing.TB, data []byte, format Format) blockHeader {
@@ -476,7 +499,7 @@ func headerAt(t testing.TB, data []byte, format Format) blockHeader {
 	return f.block
 }
 
-// replaceHeader gives the block in s another header, with a checksum that holds.
+// replaceHeader gives the block in s another header, with a valid checksum.
 func replaceHeader(data []byte, s span, h blockHeader, format Format) []byte {
 	old := parseFrame(data[s.from:min(len(data), s.from+frameLimit)], format)
 	var head []byte
@@ -486,7 +509,7 @@ func replaceHeader(data []byte, s span, h blockHeader, format Format) []byte {
 		head = make([]byte, blockHeaderSize)
 		h.put(head)
 	}
-	// A count that lies has to get past the payload's checksum as well.
+	// A wrong count must also match the payload's checksum.
 	return append(append(slices.Clone(data[:s.from]), head...), data[s.from+old.size:]...)
 }
 
@@ -516,9 +539,11 @@ func TestCorruption(t *testing.T) {
 						return
 					}
 					diffRows(t, rows, survivors(t, blocks, c.lost...))
-					// A file is read by its index, so that it does not see all that a stream does; nor does one that was resumed.
+					// A File is read by its index, so it sees less than a stream does. So does a
+					// resumed file.
 					if c.why != nil && name != "file" && name != "resume" {
-						if !slices.ContainsFunc(damage, func(err error) bool { return errors.Is(err, c.why) }) {
+						isWhy := func(err error) bool { return errors.Is(err, c.why) }
+						if !slices.ContainsFunc(damage, isWhy) {
 							t.Errorf("damage %v, want %v", damage, c.why)
 						}
 					}
@@ -543,7 +568,8 @@ func TestCorruption(t *testing.T) {
 					if m, ok := c.missing[a.Shard]; ok {
 						want = []Range{m}
 						if c.name == "zeros_in_the_middle" {
-							want = []Range{{300, 501}} // the drops that account for row 500 are lost as well
+							// The drops that account for row 500 are lost as well.
+							want = []Range{{300, 501}}
 						}
 					}
 					if !slices.Equal(a.Missing, want) {
@@ -558,7 +584,7 @@ func TestCorruption(t *testing.T) {
 	}
 }
 
-// Headers whose checksum holds and that no writer writes are no headers.
+// A header that no writer writes is no header, even if its checksum matches.
 func TestSenselessBlockHeadersAreRefused(t *testing.T) {
 	good := blockHeader{kind: Events, coding: payloadPlain, rows: 3, length: 48}
 	parses := func(h blockHeader) (binary, text bool) {
@@ -575,26 +601,33 @@ func TestSenselessBlockHeadersAreRefused(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		spoil  func(h *blockHeader)
-		inText bool // good there
+		inText bool // valid there
 	}{
-		"no kind":                 {spoil: func(h *blockHeader) { h.kind = 0 }},
-		"unknown kind":            {spoil: func(h *blockHeader) { h.kind = 9 }},
-		"kind beyond all":         {spoil: func(h *blockHeader) { h.kind = 200 }},
-		"unknown coding":          {spoil: func(h *blockHeader) { h.coding = 3 }, inText: true},
-		"text in a binary file":   {spoil: func(h *blockHeader) { h.coding = payloadText }, inText: true},
-		"no rows":                 {spoil: func(h *blockHeader) { h.rows = 0 }},
-		"too many rows":           {spoil: func(h *blockHeader) { h.rows, h.length = MaxRows+1, 16*(MaxRows+1) }},
-		"no bytes":                {spoil: func(h *blockHeader) { h.length = 0 }},
-		"plain and short":         {spoil: func(h *blockHeader) { h.length = 47 }, inText: true},
-		"plain and long":          {spoil: func(h *blockHeader) { h.length = 49 }, inText: true},
-		"compressed, not smaller": {spoil: func(h *blockHeader) { h.coding = payloadCompressed }, inText: true},
-		"text too long":           {spoil: func(h *blockHeader) { h.length = 6*textWordBytes + 1 }},
-		"sequence that wraps":     {spoil: func(h *blockHeader) { h.first = 1<<64 - 2 }},
+		"no kind":         {spoil: func(h *blockHeader) { h.kind = 0 }},
+		"unknown kind":    {spoil: func(h *blockHeader) { h.kind = 9 }},
+		"kind beyond all": {spoil: func(h *blockHeader) { h.kind = 200 }},
+		"unknown coding":  {spoil: func(h *blockHeader) { h.coding = 3 }, inText: true},
+		"text in a binary file": {spoil: func(h *blockHeader) {
+			h.coding = payloadText
+		}, inText: true},
+		"no rows": {spoil: func(h *blockHeader) { h.rows = 0 }},
+		"too many rows": {spoil: func(h *blockHeader) {
+			h.rows, h.length = MaxRows+1, 16*(MaxRows+1)
+		}},
+		"no bytes":        {spoil: func(h *blockHeader) { h.length = 0 }},
+		"plain and short": {spoil: func(h *blockHeader) { h.length = 47 }, inText: true},
+		"plain and long":  {spoil: func(h *blockHeader) { h.length = 49 }, inText: true},
+		"compressed, not smaller": {spoil: func(h *blockHeader) {
+			h.coding = payloadCompressed
+		}, inText: true},
+		"text too long":       {spoil: func(h *blockHeader) { h.length = 6*textWordBytes + 1 }},
+		"sequence that wraps": {spoil: func(h *blockHeader) { h.first = 1<<64 - 2 }},
 	} {
 		h := good
 		c.spoil(&h)
 		if binary, text := parses(h); binary || text != c.inText {
-			t.Errorf("%s: taken as binary %v, as text %v, want false, %v", name, binary, text, c.inText)
+			t.Errorf("%s: taken as binary %v, as text %v, want false, %v", name, binary, text,
+				c.inText)
 		}
 	}
 	h := good
@@ -619,7 +652,7 @@ func TestSenselessBlockHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// A segment's rows begin where its header says: an older block in it is not of this segment.
+// A segment's rows begin where its header says. An older block in it is not part of this segment.
 func TestRowsBeforeTheSegmentAreNotReadAgain(t *testing.T) {
 	h := sampleHeader(t, Plain)
 	h.Segment, h.Continues = 1, []Place{{Events, 0, 100}}
@@ -636,18 +669,20 @@ func TestRowsBeforeTheSegmentAreNotReadAgain(t *testing.T) {
 	if err != nil || b.First != 100 || len(b.Events) != 3 {
 		t.Fatalf("block %+v, error %v", b, err)
 	}
-	if report := r.Report(); report.Duplicates != 1 || report.Overlaps != 1 || !report.Whole() || report.Rows[0].Rows != 3 {
+	if report := r.Report(); report.Duplicates != 1 || report.Overlaps != 1 || !report.Whole() ||
+		report.Rows[0].Rows != 3 {
 		t.Errorf("%+v", report)
 	}
 }
 
-// One bit of any byte is flipped: all readers return the rows of the other blocks, and nothing that was not written.
+// One bit of any byte is flipped. All readers return the rows of the other blocks, and nothing that
+// was not written.
 func TestAnyFlippedBit(t *testing.T) {
 	blocks := sampleBlocks()
 	for _, format := range formats {
 		whole := writeLog(t, sampleHeader(t, format), blocks, true)
 		header, places, _ := spans(t, whole)
-		step := 5 // that shares no factor with 8: every bit of a byte is somewhere
+		step := 5 // shares no factor with 8, so it covers every bit of a byte
 		if format == Text {
 			step = 23
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// countingDisk counts what is read through it.
+// countingDisk counts the bytes that are read through it.
 type countingDisk struct {
 	OS
 	read int64
@@ -38,7 +38,8 @@ func (f countingFile) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Programs wait for who goes on with their log. So it reads the headers, and of the payloads the last few, wherever a writer died.
+// Programs wait for Resume. So it reads the headers, and only the last few payloads, wherever a
+// writer died.
 func TestResumeReadsLittle(t *testing.T) {
 	const blocks, shards, rows = 300, 3, 4096
 	path := filepath.Join(t.TempDir(), "log")
@@ -67,7 +68,8 @@ func TestResumeReadsLittle(t *testing.T) {
 	if limit > end/15 {
 		t.Fatalf("%d of %d bytes are no little", limit, end)
 	}
-	// What is left of a longer block that could not be taken back lies behind a torn one: the header says where the block ends, and bytes are there.
+	// The rest of a longer block, which could not be taken back, follows a torn one. There are
+	// bytes where the header says that the block ends.
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +94,8 @@ func TestResumeReadsLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 		if disk.read > limit {
-			t.Errorf("%s: read %d of %d bytes, want at most %d", name, disk.read, len(c.data), limit)
+			t.Errorf("%s: read %d of %d bytes, want at most %d", name, disk.read, len(c.data),
+				limit)
 		}
 		if w.Size() != c.size {
 			t.Errorf("%s: goes on at %d, want %d", name, w.Size(), c.size)
@@ -101,7 +104,7 @@ func TestResumeReadsLittle(t *testing.T) {
 	}
 }
 
-// nextOf reads a log whole and returns where it goes on.
+// nextOf reads a whole log and returns where it continues.
 func nextOf(t *testing.T, data []byte) map[stream]uint64 {
 	r, err := NewReader(bytes.NewReader(data), "log")
 	if err != nil {
@@ -129,8 +132,8 @@ func (t tracker) nexts() map[stream]uint64 {
 	return all
 }
 
-// Who resumes reads little, and comes to what reading all comes to: where writers died in any byte, over whatever was left there, and where
-// anything else was damaged besides.
+// Resume reads little, and reaches the same result as reading everything. Writers died in any byte,
+// over whatever was left there, and other damage was done as well.
 func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 	rng := seed.Random(t)
 	path := filepath.Join(t.TempDir(), "log")
@@ -143,8 +146,9 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 		if rng.IntN(3) > 0 {
 			whole := data
 			data = slices.Clone(data[:header.to+rng.IntN(len(data)-header.to+1)])
-			// Over what was left of a longer one that could not be taken back: a part of a block. Writers leave no more than that, as the next block goes
-			// over it; whole blocks behind a torn one would be taken for its successors.
+			// Write over the rest of a longer block that could not be taken back, which is part of
+			// a block. Writers leave no more than that, because the next block overwrites it. Whole
+			// blocks after a torn one would count as its successors.
 			if rng.IntN(2) == 0 {
 				left := places[rng.IntN(len(places))]
 				data = append(data, whole[left.from:left.from+rng.IntN(left.to-left.from)]...)
@@ -177,9 +181,12 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 			t.Fatalf("%s: goes on at %v, reading all at %v", format, got, want)
 		}
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, data[:w.Size()]) {
-			t.Fatalf("%s: the file is not what it was up to byte %d, error %v", format, w.Size(), err)
+			t.Fatalf("%s: the file is not what it was up to byte %d, error %v", format, w.Size(),
+				err)
 		}
-		next := &Block{Incarnation: sampleIncarnation, First: w.Next(Events, 0), Events: []Event{{1, 2}}}
+		next := &Block{
+			Incarnation: sampleIncarnation, First: w.Next(Events, 0), Events: []Event{{1, 2}},
+		}
 		if err := w.Append(next); err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +200,7 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 	}
 }
 
-// randomBlocks are some that a drainer could have written.
+// randomBlocks returns blocks that a drainer could have written.
 func randomBlocks(rng *rand.Rand) []*Block {
 	var blocks []*Block
 	t := tracker{}
@@ -206,7 +213,12 @@ func randomBlocks(rng *rand.Rand) []*Block {
 			}
 		case 2:
 			reasons := []Reason{RingFull, NeverWritten, NotStored, OverRate}
-			b.Drops = []Drop{{Of: uint64(Events), Reason: uint64(reasons[rng.IntN(len(reasons))]), At: t.of(Events, b.Shard).next, Count: 1 + rng.Uint64N(9)}}
+			b.Drops = []Drop{
+				{
+					Of: uint64(Events), Reason: uint64(reasons[rng.IntN(len(reasons))]),
+					At: t.of(Events, b.Shard).next, Count: 1 + rng.Uint64N(9),
+				},
+			}
 		case 3:
 			b.Samples = []Sample{{Counter: rng.Uint64(), Count: rng.Uint64()}}
 		}

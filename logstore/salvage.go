@@ -7,10 +7,12 @@ import (
 	"os"
 )
 
-// Salvage reads a log in whatever state it is, also one whose header is damaged, and writes what is whole to a new, sealed log at path. For rows
-// that are missing there it writes Drops with the reason Damaged. Of a log without a header the fields that only a header has are those of
-// fallback. The report is the account of the old log; rows missing in it are accounted for in the new one. Errors wrap ErrVersion, ErrNotLog where
-// nothing was found that could be of a log, or what the system says; then no file remains at path.
+// Salvage reads a log in whatever state it is, even one with a damaged header. It writes all whole
+// blocks to a new, sealed log at path. For rows that are missing between them it writes Drops with
+// the reason Damaged. If the log has no header, fallback gives the fields that only a header has.
+// The report is the account of the old log; the new log accounts for the rows that are missing in
+// it. Errors wrap ErrVersion, ErrNotLog if nothing of a log was found, or an error of the system.
+// After an error there is no file at path.
 func Salvage(from io.Reader, name, path string, fallback Header) (Report, error) {
 	r := newReader(from, name)
 	var first *Block
@@ -21,7 +23,8 @@ func Salvage(from io.Reader, name, path string, fallback Header) (Report, error)
 		headless := &CorruptionError{File: name, Err: fmt.Errorf("%w: %w", ErrHeader, err)}
 		r.guess = true
 		if first, err = r.firstBlock(); err != nil {
-			return Report{}, fmt.Errorf("salvage log %q: no block of a log in it: %w: %w", name, headless, ErrNotLog)
+			return Report{}, fmt.Errorf("salvage log %q: no block of a log in it: %w: %w", name,
+				headless, ErrNotLog)
 		}
 		format, incarnation := r.header.Format, r.header.Incarnation
 		r.header = fallback
@@ -62,7 +65,7 @@ func (r *Reader) firstBlock() (*Block, error) {
 func salvage(r *Reader, w *Writer, b *Block) error {
 	for {
 		if b != nil {
-			// Not Append: in a damaged file blocks may be out of order.
+			// Append would refuse blocks out of order, which a damaged file may have.
 			if err := w.append(b); err != nil {
 				return err
 			}
@@ -77,18 +80,21 @@ func salvage(r *Reader, w *Writer, b *Block) error {
 			return err
 		}
 	}
-	drops := make(map[int][]Drop) // of shards
+	drops := make(map[int][]Drop) // by shard
 	for _, a := range r.tracker.report() {
 		for _, m := range a.Missing {
-			drops[a.Shard] = append(drops[a.Shard], Drop{Of: uint64(a.Kind), Reason: uint64(Damaged), At: m.From, Count: m.To - m.From})
+			drops[a.Shard] = append(drops[a.Shard], Drop{
+				Of: uint64(a.Kind), Reason: uint64(Damaged), At: m.From, Count: m.To - m.From,
+			})
 		}
 	}
 	for shard, all := range drops {
 		for len(all) > 0 {
 			n := min(len(all), MaxRows)
-			// The drops' own sequence goes on behind what is known to have been written.
+			// The drops' own sequence continues after all that is known to have been written.
 			next := max(w.Next(Drops, shard), r.tracker.of(Drops, shard).end)
-			if err := w.Append(&Block{Incarnation: w.header.Incarnation, Shard: shard, First: next, Drops: all[:n]}); err != nil {
+			if err := w.Append(&Block{Incarnation: w.header.Incarnation, Shard: shard, First: next,
+				Drops: all[:n]}); err != nil {
 				return err
 			}
 			all = all[n:]

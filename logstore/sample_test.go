@@ -27,17 +27,20 @@ func mustName(t testing.TB, s string) channel.Name {
 
 var sampleIncarnation = Incarnation{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 
-// sampleHeader has a value of its own in every field.
+// sampleHeader has a distinct value in every field.
 func sampleHeader(t testing.TB, format Format) Header {
 	return Header{
-		Format: format, Node: "node \"seven\"\n", NodeNumber: 7, Epoch: "boot-4711", Channel: mustName(t, "map#3/start"),
-		Settings: channel.Settings{Kind: channel.XoY, A: 2, B: 1024}, Policy: channel.Drop, Stamp: channel.Unordered,
+		Format: format, Node: "node \"seven\"\n", NodeNumber: 7, Epoch: "boot-4711",
+		Channel:  mustName(t, "map#3/start"),
+		Settings: channel.Settings{Kind: channel.XoY, A: 2, B: 1024}, Policy: channel.Drop,
+		Stamp:       channel.Unordered,
 		Incarnation: sampleIncarnation, ProcessID: 1234, Quantum_cycles: 26, CoreSlack_cycles: 65,
 		Counter: 1 << 51, UTCLo_ns: 1_700_000_000_000_000_001, UTCHi_ns: 1_700_000_000_000_000_099,
 	}
 }
 
-// sampleBlocks are blocks of every kind, two shards of events, with drops that account for what is left out.
+// sampleBlocks are blocks of every kind, with two shards of events, and drops that account for the
+// missing rows.
 func sampleBlocks() []*Block {
 	rng := rand.New(rand.NewPCG(1, 2))
 	events := func(first uint64, shard, n int) *Block {
@@ -50,25 +53,57 @@ func sampleBlocks() []*Block {
 		return b
 	}
 	blocks := []*Block{
-		{Incarnation: sampleIncarnation, Transitions: []Transition{{0, 1, uint64(channel.XoY), 2, 1024, 26 << 46, 0, 0}}},
+		{
+			Incarnation: sampleIncarnation,
+			Transitions: []Transition{{0, 1, uint64(channel.XoY), 2, 1024, 26 << 46, 0, 0}},
+		},
 		events(0, 0, 300),
 		events(0, 5, 120),
 		events(300, 0, 200),
-		{Incarnation: sampleIncarnation, Drops: []Drop{{uint64(Events), uint64(RingFull), 500, 17, 26 << 47, 27 << 47}, {uint64(Events), uint64(NeverWritten), 500, 1, 0, 0}}},
+		{
+			Incarnation: sampleIncarnation,
+			Drops: []Drop{
+				{uint64(Events), uint64(RingFull), 500, 17, 26 << 47, 27 << 47},
+				{uint64(Events), uint64(NeverWritten), 500, 1, 0, 0},
+			},
+		},
 		events(501, 0, 99),
 		{Incarnation: sampleIncarnation, Links: []Link{{1, 100}, {2, 100}, {math.MaxUint64, 0}}},
-		{Incarnation: sampleIncarnation, Samples: []Sample{{26 << 46, 0}, {26<<46 + 2_600_000_000, 17}, {26<<46 + 5_200_000_000, 1 << 60}}},
-		{Incarnation: sampleIncarnation, FirstLasts: []FirstLast{{}, {3, 26 << 46, 11, 27 << 46, 13, 0}, {4, 26 << 46, 11, 28 << 46, 14, 29 << 46}}},
+		{
+			Incarnation: sampleIncarnation,
+			Samples: []Sample{
+				{26 << 46, 0}, {26<<46 + 2_600_000_000, 17}, {26<<46 + 5_200_000_000, 1 << 60},
+			},
+		},
+		{
+			Incarnation: sampleIncarnation,
+			FirstLasts: []FirstLast{
+				{}, {3, 26 << 46, 11, 27 << 46, 13, 0}, {4, 26 << 46, 11, 28 << 46, 14, 29 << 46},
+			},
+		},
 		events(120, 5, 80),
-		{Incarnation: sampleIncarnation, Transitions: []Transition{{600, 2, uint64(channel.Null), 0, 0, 28 << 46, 17, 3}}, First: 1},
-		{Incarnation: sampleIncarnation, ReturnTrips: []ReturnTrip{{5, 26 << 46, 26<<46 + 260}, {6, 26<<46 + 26, 26<<46 + 520}}},
-		{Incarnation: sampleIncarnation, NTPs: []NTP{{26 << 46, 26<<46 + 52, -12345, 200, 300, -7, 8, 2, 0, 0x7f7f0101}, {27 << 46, 27<<46 + 52, 12345, 201, 301, 9, 10, 3, 3, 5}}},
+		{
+			Incarnation: sampleIncarnation,
+			Transitions: []Transition{{600, 2, uint64(channel.Null), 0, 0, 28 << 46, 17, 3}},
+			First:       1,
+		},
+		{
+			Incarnation: sampleIncarnation,
+			ReturnTrips: []ReturnTrip{{5, 26 << 46, 26<<46 + 260}, {6, 26<<46 + 26, 26<<46 + 520}},
+		},
+		{
+			Incarnation: sampleIncarnation,
+			NTPs: []NTP{
+				{26 << 46, 26<<46 + 52, -12345, 200, 300, -7, 8, 2, 0, 0x7f7f0101},
+				{27 << 46, 27<<46 + 52, 12345, 201, 301, 9, 10, 3, 3, 5},
+			},
+		},
 		events(600, 0, 1),
 	}
 	return blocks
 }
 
-// row is one row of a log by its place and its value.
+// row is one row of a log: its place and its value.
 type rowKey struct {
 	kind  Kind
 	shard int
@@ -120,7 +155,7 @@ func writeLog(t testing.TB, h Header, blocks []*Block, seal bool) []byte {
 	return data
 }
 
-// writeLogTo writes blocks to a file and seals it; with nil it does not.
+// writeLogTo writes blocks to a file, and seals it unless then is nil.
 func writeLogTo(t testing.TB, path string, h Header, blocks []*Block, then *End) {
 	t.Helper()
 	w, err := Create(nil, path, h)
@@ -142,7 +177,7 @@ func writeLogTo(t testing.TB, path string, h Header, blocks []*Block, then *End)
 	}
 }
 
-// faultyDisk is the operating system's file system with a limit to what can be written.
+// faultyDisk is the operating system's file system with a limit on what can be written.
 type faultyDisk struct {
 	OS
 	free int // bytes until it is full

@@ -17,15 +17,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// Suffix is what the names of log files end with.
+// Suffix ends the names of log files.
 const Suffix = ".cplog"
 
-// SegmentName is the name of a segment's file: channel, incarnation and number.
+// SegmentName returns the name of a segment's file: channel, incarnation and number.
 func SegmentName(name channel.Name, incarnation Incarnation, segment int) string {
 	return fmt.Sprintf("%s.%x.%06d%s", name.FileStem(), incarnation, segment, Suffix)
 }
 
-// Segment is a log file by its name alone.
+// Segment is a log file, described by its name alone.
 type Segment struct {
 	Path        string
 	Channel     channel.Name
@@ -33,7 +33,7 @@ type Segment struct {
 	Number      int
 }
 
-// ParseSegment reads what SegmentName wrote, with or without directories before it.
+// ParseSegment parses a name that SegmentName made. Directories may stand before the name.
 func ParseSegment(path string) (Segment, bool) {
 	base, found := strings.CutSuffix(filepath.Base(path), Suffix)
 	if !found {
@@ -61,7 +61,7 @@ func ParseSegment(path string) (Segment, bool) {
 	return s, SegmentName(s.Channel, s.Incarnation, s.Number) == filepath.Base(path)
 }
 
-// sibling is the path of another segment of the same log.
+// sibling returns the path of another segment of the same log.
 func (s Segment) sibling(number int) string {
 	return filepath.Join(filepath.Dir(s.Path), SegmentName(s.Channel, s.Incarnation, number))
 }
@@ -74,7 +74,7 @@ func cutLast(s string, separator byte) (before, after string, found bool) {
 	return s[:i], s[i+1:], true
 }
 
-// Segments lists the log files of a directory, those of one ring together and in their order.
+// Segments lists the log files of a directory. Those of one ring stand together, in their order.
 func Segments(dir string) ([]Segment, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -87,15 +87,17 @@ func Segments(dir string) ([]Segment, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Segment) int {
-		return cmp.Or(strings.Compare(a.Channel.String(), b.Channel.String()), slices.Compare(a.Incarnation[:], b.Incarnation[:]), cmp.Compare(a.Number, b.Number))
+		return cmp.Or(strings.Compare(a.Channel.String(), b.Channel.String()),
+			slices.Compare(a.Incarnation[:], b.Incarnation[:]), cmp.Compare(a.Number, b.Number))
 	})
 	return all, nil
 }
 
-// SegmentsOf is the part of what Segments lists that is of one ring.
+// SegmentsOf returns those of the listed segments that belong to one ring. Segments made the list.
 func SegmentsOf(all []Segment, name channel.Name, incarnation Incarnation) []Segment {
 	order := func(s Segment, _ int) int {
-		return cmp.Or(strings.Compare(s.Channel.String(), name.String()), bytes.Compare(s.Incarnation[:], incarnation[:]))
+		return cmp.Or(strings.Compare(s.Channel.String(), name.String()),
+			bytes.Compare(s.Incarnation[:], incarnation[:]))
 	}
 	from, _ := slices.BinarySearchFunc(all, 0, order)
 	to := from
@@ -105,7 +107,7 @@ func SegmentsOf(all []Segment, name channel.Name, incarnation Incarnation) []Seg
 	return all[from:to:to]
 }
 
-// SegmentLimit is how long a segment becomes, in bytes, unless it is set.
+// SegmentLimit is the default length, in bytes, at which a segment is full.
 const SegmentLimit = 256 << 20
 
 // Log is the log of one ring, in as many segments as it takes. One goroutine at a time may use it.
@@ -115,14 +117,15 @@ type Log struct {
 	limit  int64
 	header Header
 	writer *Writer
-	places []Place // where the next segment goes on; while there is no writer
-	then   End     // what the last segment says of that; while there is no writer
+	places []Place // where the next segment begins; set while there is no writer
+	then   End     // what the last segment says about the next; set while there is no writer
 
 	removed int
 }
 
-// OpenLog begins the log of a ring, or goes on with it where its last segment ends, and in its epoch. The header's Segment and Continues are set by the Log. A limit
-// of 0 is SegmentLimit, a nil file system the operating system's.
+// OpenLog begins the log of a ring. If the log has segments, OpenLog continues it where the last
+// one ends, in that segment's epoch. The Log sets the header's Segment and Continues. A limit of 0
+// means SegmentLimit, and a nil file system means the operating system's.
 func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, error) {
 	segments, err := Segments(dir)
 	if err != nil {
@@ -131,8 +134,10 @@ func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, error) {
 	return OpenSegments(fsys, dir, segments, h, limit)
 }
 
-// OpenSegments is OpenLog where the segments in the directory have been listed, as for many logs at once.
-func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header, limit int64) (*Log, error) {
+// OpenSegments is OpenLog for a directory whose segments are already listed. One list can serve
+// many logs.
+func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header,
+	limit int64) (*Log, error) {
 	if fsys == nil {
 		fsys = OS{}
 	}
@@ -182,17 +187,19 @@ func fingerprintOf(fsys FileSystem, path string) (Fingerprint, error) {
 	return TakeFingerprint(file, st.Size())
 }
 
-// goOn takes over from the segment before what is known of the counter: that it is in another epoch by now, only who writes can know.
+// goOn takes over the epoch and the relation of counter and UTC from the segment before. Only the
+// writer can know that the counter has entered another epoch since.
 func (h *Header) goOn(before *Header) {
-	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = before.Epoch, before.Counter, before.UTCLo_ns, before.UTCHi_ns
+	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = before.Epoch, before.Counter, before.UTCLo_ns,
+		before.UTCHi_ns
 	if before.Part != UnknownPart {
 		h.Part = before.Part
 	}
 }
 
-// goOnBehind learns where a log ends in segments none of which can be written on: what its last
-// header says, and how far it has come. What a damaged one had is not counted: it is missing where
-// the next one begins.
+// goOnBehind finds where a log ends if none of its segments can be written to. It reads the last
+// readable header, and how far that segment came. The rows of a damaged segment are not counted, so
+// they are missing where the next segment begins.
 func (l *Log) goOnBehind(segments []Segment) error {
 	for i := len(segments) - 1; i >= 0; i-- {
 		f, err := OpenFile(segments[i].Path)
@@ -213,7 +220,7 @@ func (l *Log) goOnBehind(segments []Segment) error {
 	return nil
 }
 
-// Next is the sequence of the next row of a kind in a shard.
+// Next returns the sequence of the next row of a kind in a shard.
 func (l *Log) Next(kind Kind, shard int) uint64 {
 	if l.writer != nil {
 		return l.writer.Next(kind, shard)
@@ -226,10 +233,10 @@ func (l *Log) Next(kind Kind, shard int) uint64 {
 	return 0
 }
 
-// Removed is how many segments were removed, or cut, while this Log wrote to them.
+// Removed returns how many segments were removed, or cut, while this Log wrote to them.
 func (l *Log) Removed() int { return l.removed }
 
-// Size is how long the current segment is.
+// Size returns the length of the current segment.
 func (l *Log) Size() int64 {
 	if l.writer == nil {
 		return 0
@@ -237,11 +244,12 @@ func (l *Log) Size() int64 {
 	return l.writer.Size()
 }
 
-// Append writes a block, into a new segment if the current one is full or was removed. Errors are those of Writer.Append: after one,
-// nothing of the block counts as written, and Append may be called again.
+// Append writes a block. It begins a new segment if the current one is full or was removed. It
+// returns the errors of Writer.Append. After an error nothing of the block counts as written, and
+// Append may be called again.
 func (l *Log) Append(b *Block) error {
 	for attempt := 0; ; attempt++ {
-		// One of version 1 cannot say what comes after it.
+		// A segment of version 1 cannot say what comes after it.
 		if l.writer != nil && (l.writer.Size() >= l.limit || l.writer.header.version < Version) {
 			if err := l.rotate(GoesOn); err != nil && !errors.Is(err, ErrRemoved) {
 				return err
@@ -256,7 +264,7 @@ func (l *Log) Append(b *Block) error {
 		if !errors.Is(err, ErrRemoved) || attempt > 0 {
 			return err
 		}
-		// Its rows are lost; that the next segment does not begin where the one before it ended says which.
+		// The rows of the removed segment are lost. The gap before the next segment says which.
 		l.removed++
 		l.leave()
 	}
@@ -269,7 +277,8 @@ func (l *Log) begin() error {
 	if l.then == Moved {
 		h.Part = h.Segment
 	}
-	w, err := Create(l.fs, filepath.Join(l.dir, SegmentName(h.Channel, h.Incarnation, h.Segment)), h)
+	w, err := Create(l.fs, filepath.Join(l.dir, SegmentName(h.Channel, h.Incarnation, h.Segment)),
+		h)
 	if err != nil {
 		return err
 	}
@@ -277,7 +286,7 @@ func (l *Log) begin() error {
 	return nil
 }
 
-// rotate seals the current segment. If it was removed, it is left.
+// rotate seals the current segment. If the segment was removed, rotate only leaves it.
 func (l *Log) rotate(then End) error {
 	err := l.writer.SealAs(then)
 	if errors.Is(err, ErrRemoved) {
@@ -290,9 +299,9 @@ func (l *Log) rotate(then End) error {
 	return err
 }
 
-// leave goes over to the next segment.
+// leave moves to the next segment.
 func (l *Log) leave() {
-	if l.header.Previous = l.writer.print; l.writer.file != nil { // it was not sealed
+	if l.header.Previous = l.writer.print; l.writer.file != nil { // the segment was not sealed
 		l.header.Previous = l.writer.fingerprint()
 	}
 	l.places = l.writer.Continues()
@@ -301,8 +310,8 @@ func (l *Log) leave() {
 	l.header.Segment++
 }
 
-// end seals the log in its directory. Where the last segment says that another comes there, that
-// one has no rows.
+// end seals the log in its directory. If the last segment says that another follows there, end
+// writes that one without rows.
 func (l *Log) end(then End) error {
 	if l.writer == nil && l.then == GoesOn {
 		if err := l.begin(); err != nil {
@@ -315,7 +324,8 @@ func (l *Log) end(then End) error {
 	return l.rotate(then)
 }
 
-// Change sets what the headers of segments begun from now on say of the settings, and of how counter and UTC relate.
+// Change sets the settings, and the relation of counter and UTC, in the headers of segments that
+// begin from now on.
 func (l *Log) Change(settings channel.Settings, counter uint64, utcLo_ns, utcHi_ns int64) error {
 	h := l.header
 	h.Settings, h.Counter, h.UTCLo_ns, h.UTCHi_ns = settings, counter, utcLo_ns, utcHi_ns
@@ -326,10 +336,11 @@ func (l *Log) Change(settings channel.Settings, counter uint64, utcLo_ns, utcHi_
 	return nil
 }
 
-// Epoch is that of the segment that the next block goes to.
+// Epoch returns the epoch of the segment to which the next block goes.
 func (l *Log) Epoch() string { return l.header.Epoch }
 
-// Enter has rows go to a segment of another epoch from the next block on, with how counter and UTC relate in it. The current segment is sealed.
+// Enter seals the current segment. From the next block on, rows go to a segment of the given epoch,
+// with this relation of counter and UTC.
 func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) error {
 	h := l.header
 	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = epoch, counter, utcLo_ns, utcHi_ns
@@ -341,17 +352,18 @@ func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) erro
 			return err
 		}
 	}
-	// Which sealing moved on.
+	// Sealing changed these.
 	h.Segment, h.Part, h.Previous = l.header.Segment, l.header.Part, l.header.Previous
 	l.header = h
 	return nil
 }
 
-// Moved tells whether the log was sealed to go on in another directory, and did not come to it.
+// Moved tells whether the log was sealed in order to move, but did not reach the other directory.
 func (l *Log) Moved() bool { return l.writer == nil && l.then == Moved }
 
-// Move ends the log in its directory and goes on in another, with a segment that is there at once and says where it goes on. After an
-// error the log may be in either; Move may be called again.
+// Move ends the log in its directory and continues it in another. It creates a segment there at
+// once, which says where it continues. After an error the log may be in either directory, and Move
+// may be called again.
 func (l *Log) Move(dir string) error {
 	if err := l.end(Moved); err != nil && !errors.Is(err, ErrRemoved) {
 		return err
@@ -360,10 +372,10 @@ func (l *Log) Move(dir string) error {
 	return l.begin()
 }
 
-// Seal ends the log. Without a block in it, it has no file.
+// Seal ends the log. A log without blocks has no file.
 func (l *Log) Seal() error { return l.end(Ended) }
 
-// Close leaves the log to be opened again.
+// Close leaves the log so that it can be opened again.
 func (l *Log) Close() error {
 	if l.writer == nil {
 		return nil
@@ -373,11 +385,11 @@ func (l *Log) Close() error {
 	return w.Close()
 }
 
-// LogReader reads the segments of one ring as one log. What is missing before, between and behind
-// them is in its account. One goroutine at a time may use it.
+// LogReader reads the segments of one ring as one log. Its report says what is missing before,
+// between and after them. One goroutine at a time may use it.
 type LogReader struct {
 	segments []Segment
-	whole    bool // they are all that are here
+	whole    bool // the segments are all that the directory has
 	file     *os.File
 	reader   *Reader
 	header   Header
@@ -386,22 +398,23 @@ type LogReader struct {
 	next     int
 }
 
-// ReadLog begins to read a log, of which the segments are all that are in their directory, in
-// their order. Close the reader.
+// ReadLog begins to read a log. The segments must be all that are in their directory, in order.
+// Close the reader.
 func ReadLog(segments []Segment) *LogReader {
 	return &LogReader{segments: segments, whole: true, tracker: tracker{}}
 }
 
-// ReadSegments is ReadLog for some of a log's segments: others are not missed. CheckChain says
-// what of the whole log is.
+// ReadSegments is ReadLog for some of a log's segments. It does not report the others as missing.
+// CheckChain checks the whole log.
 func ReadSegments(segments []Segment) *LogReader {
 	return &LogReader{segments: segments, tracker: tracker{}}
 }
 
-// Header is that of the segment that the last block was read from.
+// Header returns the header of the segment that held the last block.
 func (l *LogReader) Header() Header { return l.header }
 
-// Report is the account of what was read so far; of the whole log after Next has returned io.EOF.
+// Report returns the account of what was read so far. After Next has returned io.EOF it covers the
+// whole log.
 func (l *LogReader) Report() Report {
 	report := l.report
 	report.Damage = slices.Clone(report.Damage)
@@ -424,7 +437,8 @@ func (r *Report) add(of Report) {
 	}
 }
 
-// Next is Reader.Next over all segments. A segment whose header cannot be read is damage as a whole.
+// Next is Reader.Next over all segments. A segment whose header cannot be read counts as damage as
+// a whole.
 func (l *LogReader) Next() (*Block, error) {
 	for {
 		if l.reader == nil {
@@ -444,7 +458,7 @@ func (l *LogReader) Next() (*Block, error) {
 	}
 }
 
-// atEnd returns io.EOF once it is known whether the segments are all that there were.
+// atEnd checks whether the segments are all that there were, and returns io.EOF.
 func (l *LogReader) atEnd() (err error) {
 	if l.whole {
 		l.report.Chain, err = CheckChain(l.segments)
@@ -464,10 +478,11 @@ func (l *LogReader) open() error {
 	}
 	r, err := NewReader(file, s.Path)
 	if err == nil && (r.header.Incarnation != s.Incarnation || r.header.Channel != s.Channel) {
-		err = fmt.Errorf("read log %q: header of %s, incarnation %x: %w", s.Path, r.header.Channel, r.header.Incarnation, ErrForeign)
+		err = fmt.Errorf("read log %q: header of %s, incarnation %x: %w", s.Path, r.header.Channel,
+			r.header.Incarnation, ErrForeign)
 	}
 	if err == nil && r.header.Segment != s.Number {
-		// Its rows are the log's all the same.
+		// The rows belong to the log all the same.
 		err := fmt.Errorf("named as segment %d, written as %d: %w",
 			s.Number, r.header.Segment, ErrSegment)
 		l.report.damage(&CorruptionError{File: s.Path, Err: err})
@@ -485,8 +500,8 @@ func (l *LogReader) open() error {
 		return err
 	}
 	l.file, l.reader, l.header = file, r, r.header
-	// Sequences go on from the segment before; where this one begins later, rows are missing.
-	// Before the first are those of other directories, unless the log began here.
+	// Sequences continue from the segment before. If this one begins later, rows are missing. The
+	// rows before the first segment are in other directories, unless the log began here.
 	if l.next == 1 && !(l.whole && r.header.Part == 0) {
 		l.tracker.skipTo(r.header.Continues)
 	}

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// textWordBytes is the most that one word takes in a text file: 20 digits and what separates it from the next.
+// textWordBytes is the most bytes that a word takes in a text file: 20 digits and a separator.
 const textWordBytes = 21
 
-// blockLineLimit is the most that the line before a block's rows takes.
+// blockLineLimit is the most bytes that the line before a block's rows takes.
 const blockLineLimit = 320
 
 // appendText appends a line for each row.
@@ -35,7 +35,7 @@ func appendText(dst []byte, kind Kind, words []uint64) []byte {
 	return dst
 }
 
-// parseText reads what appendText wrote, and nothing else.
+// parseText parses what appendText wrote, and nothing else.
 func parseText(words []uint64, kind Kind, payload []byte) error {
 	columns := kindTable[kind].columns
 	for i := range words {
@@ -59,28 +59,30 @@ func parseText(words []uint64, kind Kind, payload []byte) error {
 			words[i], err = strconv.ParseUint(string(text), 10, 64)
 		}
 		if err != nil {
-			return fmt.Errorf("row %d: %s %q is no number", i/len(columns), columns[c].name, text)
+			return fmt.Errorf("row %d: %s %q is not a number", i/len(columns), columns[c].name, text)
 		}
 	}
 	if len(payload) > 0 {
-		return fmt.Errorf("%d bytes behind the last row", len(payload))
+		return fmt.Errorf("%d bytes after the last row", len(payload))
 	}
 	return nil
 }
 
-// appendLine appends the header as a line. Its last word is the checksum of what precedes it.
+// appendLine appends the header as a line. Its last word is the checksum of the bytes before it.
 func (h *blockHeader) appendLine(dst []byte) []byte {
 	start := len(dst)
-	dst = fmt.Appendf(dst, "block %s shard %d first %d rows %d counters %d to %d incarnation %x bytes %d crc32c %08x check ",
+	dst = fmt.Appendf(dst, "block %s shard %d first %d rows %d counters %d to %d incarnation %x "+
+		"bytes %d crc32c %08x check ",
 		h.kind, h.shard, h.first, h.rows, h.lo, h.hi, h.incarnation, h.length, h.checksum)
 	return fmt.Appendf(dst, "%08x\n", checksum(dst[start:]))
 }
 
-// parseBlockLine reads a header from a line, given without its end.
+// parseBlockLine parses a header from a line without its line end.
 func parseBlockLine(line []byte) (blockHeader, bool) {
 	h := blockHeader{coding: payloadText}
 	f := strings.Fields(string(line))
-	if len(f) != 20 || f[0] != "block" || f[19] != fmt.Sprintf("%08x", checksum(line[:len(line)-8])) {
+	if len(f) != 20 || f[0] != "block" ||
+		f[19] != fmt.Sprintf("%08x", checksum(line[:len(line)-8])) {
 		return h, false
 	}
 	kind, known := parseKind(f[1])
@@ -98,7 +100,8 @@ func parseBlockLine(line []byte) (blockHeader, bool) {
 	h.first = number(f[5], math.MaxUint64)
 	h.rows = int(number(f[7], MaxRows))
 	h.lo, h.hi = number(f[9], math.MaxUint64), number(f[11], math.MaxUint64)
-	if n, err := hex.Decode(h.incarnation[:], []byte(f[13])[:min(len(f[13]), 32)]); err != nil || n != 16 {
+	if n, err := hex.Decode(h.incarnation[:], []byte(f[13])[:min(len(f[13]), 32)]); err != nil ||
+		n != 16 {
 		return h, false
 	}
 	h.length = int(number(f[15], math.MaxInt32))
@@ -107,6 +110,7 @@ func parseBlockLine(line []byte) (blockHeader, bool) {
 	if bad || err != nil || !h.sane() {
 		return h, false
 	}
-	// The checksum holds for the bytes, and this for their form: there is one way to write a header.
+	// The checksum protects the bytes. This protects their form: a header can be written in one way
+	// only.
 	return h, string(h.appendLine(nil)) == string(line)+"\n"
 }

@@ -8,7 +8,8 @@ import (
 	"os"
 )
 
-// FileSystem is what a Writer needs of one. Tests put in their own, to fail at a named place.
+// FileSystem is what a Writer needs of a file system. Tests use their own, to fail at a chosen
+// place.
 type FileSystem interface {
 	// OpenFile is os.OpenFile.
 	OpenFile(path string, flag int, mode fs.FileMode) (WriterFile, error)
@@ -32,7 +33,7 @@ type OS struct{}
 func (OS) OpenFile(path string, flag int, mode fs.FileMode) (WriterFile, error) {
 	f, err := os.OpenFile(path, flag, mode)
 	if err != nil {
-		return nil, err // not an interface that holds a nil *os.File
+		return nil, err // an interface that holds a nil *os.File would not be nil
 	}
 	return f, nil
 }
@@ -40,15 +41,15 @@ func (OS) Rename(from, to string) error          { return os.Rename(from, to) }
 func (OS) Remove(path string) error              { return os.Remove(path) }
 func (OS) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
 
-// Writer appends blocks to a log file. A block is in the file, as one that any reader returns, when Append has returned nil: no
-// buffer of this process stands between. What survives is the death of processes; nothing is synced for that of the machine. One
-// goroutine at a time may use a Writer.
+// Writer appends blocks to a log file. When Append has returned nil, the block is in the file, and
+// every reader can return it: this process buffers nothing. So it survives the death of processes,
+// but nothing is synced against that of the machine. One goroutine at a time may use a Writer.
 type Writer struct {
 	fs      FileSystem
 	path    string
 	file    WriterFile
 	header  Header
-	offset  int64 // behind the last whole block
+	offset  int64 // after the last whole block
 	index   []indexEntry
 	indexed uint64     // rows of the index that are in the file
 	last    indexEntry // of the block that holds the last of them
@@ -57,14 +58,14 @@ type Writer struct {
 	print   Fingerprint // of the file, once it is sealed
 }
 
-// indexRows is how many rows of the index wait in memory, 64 bytes each. More go into the file,
-// between the blocks.
+// indexRows is how many rows of the index wait in memory, at 64 bytes each. When there are more,
+// they go into the file between the blocks.
 const indexRows = 1 << 12
 
 const fileMode = 0o600
 
-// Create begins a log file. The header is in it when it appears at its path, where nothing may be before. A nil file system is the
-// operating system's.
+// Create begins a log file. The file has its header when it appears at its path. No file may be
+// there before. A nil file system means the operating system's.
 func Create(fsys FileSystem, path string, h Header) (*Writer, error) {
 	if fsys == nil {
 		fsys = OS{}
@@ -85,7 +86,8 @@ func create(fsys FileSystem, path string, h Header) (*Writer, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	// A file that has a name has a whole header: a death in between leaves one under another name.
+	// A file with its final name has a whole header. A death before that leaves a file with another
+	// name.
 	unfinished := path + ".new"
 	file, err := fsys.OpenFile(unfinished, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -105,13 +107,16 @@ func create(fsys FileSystem, path string, h Header) (*Writer, error) {
 }
 
 func newWriter(fsys FileSystem, path string, file WriterFile, h Header) *Writer {
-	w := &Writer{fs: fsys, path: path, file: file, header: h, offset: h.headerLength, tracker: tracker{}}
+	w := &Writer{
+		fs: fsys, path: path, file: file, header: h, offset: h.headerLength, tracker: tracker{},
+	}
 	w.tracker.skipTo(h.Continues)
 	return w
 }
 
-// Resume opens a log file that was not sealed, to append to it behind the last whole block. What follows that, the torn block of a writer that
-// died, is cut off; damage before it stays, and is for readers to find.
+// Resume opens a log file that was not sealed, in order to append to it after the last whole block.
+// It cuts off what follows, which is the torn block of a writer that died. It leaves earlier damage
+// for readers to find.
 func Resume(fsys FileSystem, path string) (*Writer, error) {
 	if fsys == nil {
 		fsys = OS{}
@@ -155,7 +160,8 @@ func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 			w.index = append(w.index, e)
 		}
 	}
-	// Rows that were only announced, by a torn block's header, were never acknowledged: they will come again. So this goes by what is there.
+	// Rows that only a torn block's header announced were never acknowledged, so they will come
+	// again. Count only the rows that are there.
 	c := f.All()
 	for _, e := range f.entries {
 		var drops []Drop
@@ -180,14 +186,16 @@ func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 	return w, nil
 }
 
-// scanToResume finds the blocks, and leaves out what is torn. It reads headers, and of the payloads the last of each kind in each shard:
-// programs wait for who resumes, and a segment has up to [SegmentLimit] bytes.
+// scanToResume finds the blocks, and leaves out what is torn. It reads all headers, but only the
+// payloads of the last block of each kind in each shard. Programs wait for Resume, and a segment
+// has up to [SegmentLimit] bytes.
 //
-// That is as sure as reading all. A writer puts a block where the one before it ends, in one call, and only when the call for that one had returned
-// that it was written. So whatever process dies at whatever moment, a header behind a payload says that the payload is whole, and what is torn is the last
-// block, whether the file ends within it or older bytes lie behind it that could not be taken back. Where the log goes on depends on
-// the last blocks alone, so that damage by others than writers is noticed where it would lead to rows that are neither in the log nor
-// missed in it. Other damage stays where it is, as it always did, and the index leads readers to it.
+// That is as sure as reading everything. A writer puts each block where the last one ended, in one
+// call, after the call for the last one has succeeded. So whenever a process dies, a header after a
+// payload proves that the payload is whole. Only the last block can be torn: the file ends within
+// it, or older bytes follow it that could not be taken back. Where the log continues depends on the
+// last blocks alone. So damage by others than writers is noticed where it would lose rows without a
+// trace. Other damage stays where it is, and the index leads readers to it.
 func (f *File) scanToResume() error {
 	if err := f.scan(); err != nil {
 		return err
@@ -223,14 +231,14 @@ func (f *File) scanToResume() error {
 	}
 }
 
-// Header is what the log says of itself.
+// Header returns what the log says about itself.
 func (w *Writer) Header() Header { return w.header }
 
-// Size is how long the file is.
+// Size returns the length of the file.
 func (w *Writer) Size() int64 { return w.offset }
 
-// Next is the sequence of the next row of a kind in a shard: behind the last in this file and those before it, and behind rows of which
-// a Drop says that they are not there.
+// Next returns the sequence of the next row of a kind in a shard. It is after the last row in this
+// file and the files before it, and after rows that a Drop declares absent.
 func (w *Writer) Next(kind Kind, shard int) uint64 {
 	if s := w.tracker[stream{kind, shard}]; s != nil {
 		return s.next
@@ -238,12 +246,13 @@ func (w *Writer) Next(kind Kind, shard int) uint64 {
 	return 0
 }
 
-// Continues lists where the next segment goes on.
+// Continues lists where the next segment continues.
 func (w *Writer) Continues() []Place { return w.tracker.places() }
 
-// Append writes a block. Its incarnation must be the file's, and its first row must not be before Next. After an error nothing
-// of the block counts as written, and Append may be called again when there is space. The error wraps ErrBlock or ErrSequence for a
-// block that cannot be written, ErrRemoved if the file is no longer where it was, and else what the system says.
+// Append writes a block. Its incarnation must be the file's, and its first row must not be before
+// Next. After an error nothing of the block counts as written, and Append may be called again when
+// there is space. The error wraps ErrBlock, ErrForeign or ErrSequence for a block that cannot be
+// written, ErrRemoved if the file is no longer at its path, or an error of the system.
 func (w *Writer) Append(b *Block) error {
 	err := b.check()
 	switch {
@@ -253,9 +262,11 @@ func (w *Writer) Append(b *Block) error {
 	case len(b.index) > 0:
 		err = fmt.Errorf("rows of the index: %w", ErrBlock)
 	case b.Incarnation != w.header.Incarnation:
-		err = fmt.Errorf("incarnation %x, the file is of %x: %w", b.Incarnation, w.header.Incarnation, ErrForeign)
+		err = fmt.Errorf("incarnation %x, the file is of %x: %w", b.Incarnation,
+			w.header.Incarnation, ErrForeign)
 	case b.First < w.Next(b.Kind(), b.Shard):
-		err = fmt.Errorf("%s of shard %d from row %d on, next is %d: %w", b.Kind(), b.Shard, b.First, w.Next(b.Kind(), b.Shard), ErrSequence)
+		err = fmt.Errorf("%s of shard %d from row %d on, next is %d: %w", b.Kind(), b.Shard,
+			b.First, w.Next(b.Kind(), b.Shard), ErrSequence)
 	default:
 		err = w.append(b)
 	}
@@ -265,7 +276,7 @@ func (w *Writer) Append(b *Block) error {
 	return nil
 }
 
-// append writes a block that was checked, in whatever place of the sequence.
+// append writes a checked block, wherever it is in the sequence.
 func (w *Writer) append(b *Block) error {
 	if err := w.present(); err != nil {
 		return err
@@ -313,7 +324,8 @@ func (w *Writer) present() error {
 	return nil
 }
 
-// write writes at the end, all or nothing: a part is taken back, and if that fails, is what the next block is written over.
+// write writes all bytes at the end or none. It takes back a part that was written. If that fails,
+// the next block overwrites the part.
 func (w *Writer) write(b []byte) error {
 	n, err := w.file.WriteAt(b, w.offset)
 	if err == nil && n < len(b) {
@@ -325,9 +337,9 @@ func (w *Writer) write(b []byte) error {
 	return err
 }
 
-// appendIndex appends what of the index is not in the file. The first row of a block of the index
-// is of the one before. It returns how many rows the file then has, and an entry of the block with
-// the last of them.
+// appendIndex appends the rows of the index that are not in the file. The first row of each block
+// of the index describes the block of the index before it. appendIndex returns how many rows the
+// file then has, and the entry of the block with the last of them.
 func (w *Writer) appendIndex(e *encoder, b []byte) (out []byte, rows uint64, last indexEntry) {
 	rows, last = w.indexed, w.last
 	start := len(b)
@@ -346,8 +358,7 @@ func (w *Writer) appendIndex(e *encoder, b []byte) (out []byte, rows uint64, las
 	return b, rows, last
 }
 
-// appendOldIndex appends the whole index, as in files of version 1, and returns how many rows it
-// has.
+// appendOldIndex appends the whole index, as in files of version 1, and returns its number of rows.
 func (w *Writer) appendOldIndex(e *encoder, b []byte) ([]byte, uint64) {
 	for i := 0; i < len(w.index); i += MaxRows {
 		rows := w.index[i:min(i+MaxRows, len(w.index))]
@@ -360,9 +371,9 @@ func (w *Writer) appendOldIndex(e *encoder, b []byte) ([]byte, uint64) {
 // Seal is SealAs for a log that ends here.
 func (w *Writer) Seal() error { return w.SealAs(Ended) }
 
-// SealAs writes the index, and what comes after the file, and closes it. After an error the file
-// is as it was, open, and Seal or Append may be called again. A file of version 1 cannot say what
-// comes after it.
+// SealAs writes the index and what follows the file, and closes the file. After an error the file
+// is as before and open, and Seal or Append may be called again. A file of version 1 cannot say
+// what follows it.
 func (w *Writer) SealAs(then End) error {
 	if w.sealed {
 		return fmt.Errorf("seal log %q: %w", w.path, ErrSealed)
@@ -395,8 +406,8 @@ func (w *Writer) SealAs(then End) error {
 	return w.Close()
 }
 
-// fingerprint is that of the file as it was written; without checksums if it cannot be read any
-// more.
+// fingerprint returns the fingerprint of the file as written. It has no checksums if the file can
+// no longer be read.
 func (w *Writer) fingerprint() Fingerprint {
 	f, err := TakeFingerprint(w.file, w.offset)
 	if err != nil {
@@ -405,7 +416,7 @@ func (w *Writer) fingerprint() Fingerprint {
 	return f
 }
 
-// Close closes the file. Unless it was sealed, it can be resumed. A Writer that was closed must not be used.
+// Close closes the file. Unless it was sealed, it can be resumed. A closed Writer must not be used.
 func (w *Writer) Close() error {
 	if w.file == nil {
 		return nil

@@ -27,7 +27,8 @@ func TestEveryKindComesBack(t *testing.T) {
 				diffRows(t, rows, rowsOfAll(t, blocks))
 			}
 			report, err := Check(bytes.NewReader(data), "log")
-			if err != nil || !report.Whole() || report.Sealed != seal || report.Blocks != len(blocks) {
+			if err != nil || !report.Whole() || report.Sealed != seal ||
+				report.Blocks != len(blocks) {
 				t.Errorf("%s, sealed %v: report %+v, error %v", format, seal, report, err)
 			}
 		}
@@ -39,9 +40,11 @@ func TestEmptyLogIsALog(t *testing.T) {
 		for _, seal := range []bool{false, true} {
 			data := writeLog(t, sampleHeader(t, format), nil, seal)
 			for name, read := range readers {
-				// Salvage and resume of a log without rows make another one.
-				if rows, damage, err := read(t, data); len(rows) != 0 || len(damage) != 0 || err != nil {
-					t.Errorf("%s, %s: rows %v, damage %v, error %v", format, name, rows, damage, err)
+				// Salvage and resume make another log of one without rows.
+				if rows, damage, err := read(t, data); len(rows) != 0 || len(damage) != 0 ||
+					err != nil {
+					t.Errorf("%s, %s: rows %v, damage %v, error %v", format, name, rows, damage,
+						err)
 				}
 			}
 		}
@@ -54,7 +57,7 @@ func TestHeaderComesBack(t *testing.T) {
 		want.Segment, want.Part, want.Rewritten = 3, 2, true
 		want.Previous = Fingerprint{1 << 40, 5, 1<<32 - 1}
 		want.Continues = []Place{{Events, 0, 17}, {Drops, 65535, 1<<64 - 1}}
-		for shard := range 300 { // longer than what is read at first
+		for shard := range 300 { // longer than the first read
 			want.Continues = append(want.Continues, Place{Samples, shard, uint64(shard)})
 		}
 		data := writeLog(t, want, nil, false)
@@ -78,8 +81,10 @@ func TestHeaderComesBack(t *testing.T) {
 }
 
 func sameHeader(a, b Header) bool {
-	return bytes.Equal(appendHeader(nil, &a), appendHeader(nil, &b)) && a.Node == b.Node && a.Epoch == b.Epoch && a.Channel == b.Channel &&
-		a.Settings == b.Settings && a.Incarnation == b.Incarnation && a.UTCLo_ns == b.UTCLo_ns && a.UTCHi_ns == b.UTCHi_ns && a.Counter == b.Counter
+	return bytes.Equal(appendHeader(nil, &a), appendHeader(nil, &b)) && a.Node == b.Node &&
+		a.Epoch == b.Epoch && a.Channel == b.Channel &&
+		a.Settings == b.Settings && a.Incarnation == b.Incarnation && a.UTCLo_ns == b.UTCLo_ns &&
+		a.UTCHi_ns == b.UTCHi_ns && a.Counter == b.Counter
 }
 
 func TestHeaderThatCannotBeReadBackIsRefused(t *testing.T) {
@@ -123,13 +128,19 @@ func TestAppendRefusesWhatNoFileCanHold(t *testing.T) {
 		block Block
 		want  error
 	}{
-		"no rows":             {Block{Incarnation: sampleIncarnation, First: 15}, ErrBlock},
-		"two kinds":           {Block{Incarnation: sampleIncarnation, First: 15, Events: make([]Event, 1), Links: make([]Link, 1)}, ErrBlock},
-		"too many rows":       {Block{Incarnation: sampleIncarnation, First: 15, Events: make([]Event, MaxRows+1)}, ErrBlock},
-		"shard":               {Block{Incarnation: sampleIncarnation, First: 15, Shard: 1 << 16, Events: make([]Event, 1)}, ErrBlock},
-		"sequence that wraps": {Block{Incarnation: sampleIncarnation, First: 1<<64 - 1, Events: make([]Event, 2)}, ErrBlock},
-		"sequence again":      {Block{Incarnation: sampleIncarnation, First: 14, Events: make([]Event, 5)}, ErrSequence},
-		"other ring":          {Block{Incarnation: Incarnation{7}, First: 15, Events: make([]Event, 1)}, ErrForeign},
+		"no rows": {Block{Incarnation: sampleIncarnation, First: 15}, ErrBlock},
+		"two kinds": {Block{Incarnation: sampleIncarnation, First: 15,
+			Events: make([]Event, 1), Links: make([]Link, 1)}, ErrBlock},
+		"too many rows": {Block{Incarnation: sampleIncarnation, First: 15,
+			Events: make([]Event, MaxRows+1)}, ErrBlock},
+		"shard": {Block{Incarnation: sampleIncarnation, First: 15, Shard: 1 << 16,
+			Events: make([]Event, 1)}, ErrBlock},
+		"sequence that wraps": {Block{Incarnation: sampleIncarnation, First: 1<<64 - 1,
+			Events: make([]Event, 2)}, ErrBlock},
+		"sequence again": {Block{Incarnation: sampleIncarnation, First: 14,
+			Events: make([]Event, 5)}, ErrSequence},
+		"other ring": {Block{Incarnation: Incarnation{7}, First: 15,
+			Events: make([]Event, 1)}, ErrForeign},
 	} {
 		size := w.Size()
 		if err := w.Append(&c.block); !errors.Is(err, c.want) {
@@ -141,11 +152,13 @@ func TestAppendRefusesWhatNoFileCanHold(t *testing.T) {
 	}
 }
 
-// The disk becomes full at every byte of a block in turn, and then has space again: every block is there exactly once, and nothing else.
+// The disk becomes full at every byte of a block in turn, and then has space again. Every block is
+// there exactly once, and nothing else.
 func TestDiskFullAndSpaceAgain(t *testing.T) {
 	blocks := sampleBlocks()
 	for _, format := range formats {
-		size := len(writeLog(t, sampleHeader(t, format), blocks[:3], false)) - len(appendHeader(nil, ptr(sampleHeader(t, format))))
+		size := len(writeLog(t, sampleHeader(t, format), blocks[:3], false)) -
+			len(appendHeader(nil, ptr(sampleHeader(t, format))))
 		for free := 0; free < size; free += 1 + size*seed.Share()/150 {
 			path := filepath.Join(t.TempDir(), "log")
 			disk := &faultyDisk{free: 1 << 20}
@@ -165,7 +178,8 @@ func TestDiskFullAndSpaceAgain(t *testing.T) {
 				}
 				refused++
 				if data, _ := os.ReadFile(path); int64(len(data)) != w.Size() {
-					t.Fatalf("%s: %d bytes free: %d bytes in the file, %d of whole blocks", format, free, len(data), w.Size())
+					t.Fatalf("%s: %d bytes free: %d bytes in the file, %d of whole blocks", format,
+						free, len(data), w.Size())
 				}
 				disk.free = 1 << 20
 				if err := w.Append(b); err != nil {
@@ -183,7 +197,8 @@ func TestDiskFullAndSpaceAgain(t *testing.T) {
 			if err := w.Seal(); err != nil {
 				t.Fatal(err)
 			}
-			if report := checkFile(t, path); !report.Whole() || !report.Sealed || report.Blocks != 3 {
+			if report := checkFile(t, path); !report.Whole() || !report.Sealed ||
+				report.Blocks != 3 {
 				t.Fatalf("%s: %d bytes free: %+v", format, free, report)
 			}
 		}
@@ -214,7 +229,8 @@ func TestCreateOverwritesNothing(t *testing.T) {
 	}
 }
 
-// A writer that died in the middle of any byte of a block is resumed: what was acknowledged is there once, and the block comes again.
+// A writer dies in the middle of any byte of a block, and the log is resumed. All acknowledged rows
+// are there once, and the block comes again.
 func TestResumeAfterTornWrite(t *testing.T) {
 	blocks := sampleBlocks()
 	for _, format := range formats {
@@ -227,8 +243,10 @@ func TestResumeAfterTornWrite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if data, _ := os.ReadFile(path); len(data) != len(before) || w.Size() != int64(len(before)) {
-				t.Fatalf("%s: cut at %d: %d bytes after resuming, %d are whole", format, cut, len(data), len(before))
+			if data, _ := os.ReadFile(path); len(data) != len(before) ||
+				w.Size() != int64(len(before)) {
+				t.Fatalf("%s: cut at %d: %d bytes after resuming, %d are whole", format, cut,
+					len(data), len(before))
 			}
 			if next := w.Next(Events, 0); next != 501 { // row 500 was dropped
 				t.Fatalf("%s: next is %d, want 501", format, next)
@@ -243,7 +261,8 @@ func TestResumeAfterTornWrite(t *testing.T) {
 			}
 			data, _ := os.ReadFile(path)
 			if !bytes.Equal(data, writeLog(t, sampleHeader(t, format), blocks, true)) {
-				t.Fatalf("%s: cut at %d: file differs from one that was written in one go", format, cut)
+				t.Fatalf("%s: cut at %d: file differs from one that was written in one go", format,
+					cut)
 			}
 		}
 	}
@@ -263,9 +282,12 @@ func TestResumeRefusesSealed(t *testing.T) {
 
 func TestFileRemovedUnderTheWriter(t *testing.T) {
 	for name, remove := range map[string]func(path string) error{
-		"removed":  os.Remove,
-		"replaced": func(path string) error { os.Remove(path); return os.WriteFile(path, make([]byte, 1<<20), 0o600) },
-		"cut":      func(path string) error { return os.Truncate(path, 100) },
+		"removed": os.Remove,
+		"replaced": func(path string) error {
+			os.Remove(path)
+			return os.WriteFile(path, make([]byte, 1<<20), 0o600)
+		},
+		"cut": func(path string) error { return os.Truncate(path, 100) },
 	} {
 		path := filepath.Join(t.TempDir(), "log")
 		w, err := Create(nil, path, sampleHeader(t, Plain))
@@ -290,7 +312,7 @@ func TestFileRemovedUnderTheWriter(t *testing.T) {
 	}
 }
 
-// A Log goes over its segments, is closed and opened again in between, and reads back as one.
+// A Log fills several segments, is closed and opened again in between, and reads back as one.
 func TestLogOfManySegments(t *testing.T) {
 	for _, format := range formats {
 		dir := t.TempDir()
@@ -338,14 +360,14 @@ func TestLogOfManySegments(t *testing.T) {
 			t.Errorf("%+v", report)
 		}
 
-		// A log of nothing but sealed segments goes on in a new one.
+		// A log of sealed segments only continues in a new one.
 		l, err = OpenLog(nil, dir, sampleHeader(t, format), 2000)
 		if err != nil || l.Next(Events, 0) != 67*20 {
 			t.Fatalf("%s: next %d, error %v", format, l.Next(Events, 0), err)
 		}
 		l.Close()
 
-		// A segment that is gone is missing by sequence, and nothing else is.
+		// A removed segment is missing by sequence, and nothing else is.
 		gone := segments[2]
 		lost := checkSegment(t, gone.Path)
 		os.Remove(gone.Path)
@@ -395,7 +417,9 @@ func TestLogGoesOnWhenItsFileIsRemoved(t *testing.T) {
 	}
 	appendRows := func(n int) {
 		t.Helper()
-		b := &Block{Incarnation: sampleIncarnation, First: l.Next(Events, 0), Events: make([]Event, n)}
+		b := &Block{
+			Incarnation: sampleIncarnation, First: l.Next(Events, 0), Events: make([]Event, n),
+		}
 		if err := l.Append(b); err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +430,7 @@ func TestLogGoesOnWhenItsFileIsRemoved(t *testing.T) {
 	}
 	appendRows(5)
 	other := &Block{Incarnation: sampleIncarnation, Shard: 1, Events: make([]Event, 3)}
-	if err := l.Append(other); err != nil { // nothing of this shard will remain
+	if err := l.Append(other); err != nil { // no row of this shard will remain
 		t.Fatal(err)
 	}
 	segments, _ := Segments(dir)
@@ -420,7 +444,8 @@ func TestLogGoesOnWhenItsFileIsRemoved(t *testing.T) {
 	if _, _, err := drainBlocks(r.Next); err != nil {
 		t.Fatal(err)
 	}
-	if a := r.Report().Rows[1]; a.Shard != 1 || a.Rows != 0 || !slices.Equal(a.Missing, []Range{{0, 3}}) {
+	if a := r.Report().Rows[1]; a.Shard != 1 || a.Rows != 0 ||
+		!slices.Equal(a.Missing, []Range{{0, 3}}) {
 		t.Errorf("%+v", a)
 	}
 	a := r.Report().Rows[0]
@@ -432,10 +457,15 @@ func TestLogGoesOnWhenItsFileIsRemoved(t *testing.T) {
 func TestSegmentNamesReadBack(t *testing.T) {
 	name := SegmentName(mustName(t, "a.b#12/c.d"), sampleIncarnation, 1234567)
 	s, ok := ParseSegment("/x/" + name)
-	if !ok || s.Number != 1234567 || s.Incarnation != sampleIncarnation || s.Channel != mustName(t, "a.b#12/c.d") {
+	if !ok || s.Number != 1234567 || s.Incarnation != sampleIncarnation ||
+		s.Channel != mustName(t, "a.b#12/c.d") {
 		t.Errorf("%q reads back as %+v, %v", name, s, ok)
 	}
-	for _, bad := range []string{"", ".cplog", "a.cplog", "a~b.00.000000.cplog", name + "x", "x" + Suffix, "a~b.0102030405060708090a0b0c0d0e0f1g.000000.cplog", "a~b.0102030405060708090a0b0c0d0e0f10.-00001.cplog"} {
+	for _, bad := range []string{
+		"", ".cplog", "a.cplog", "a~b.00.000000.cplog", name + "x", "x" + Suffix,
+		"a~b.0102030405060708090a0b0c0d0e0f1g.000000.cplog",
+		"a~b.0102030405060708090a0b0c0d0e0f10.-00001.cplog",
+	} {
 		if s, ok := ParseSegment(bad); ok {
 			t.Errorf("%q is taken for segment %+v", bad, s)
 		}
@@ -469,18 +499,26 @@ func TestOverlapIsTrimmed(t *testing.T) {
 	}
 }
 
-// Drops behind the last row say how far the sequence came, and account for it.
+// Drops after the last row say how far the sequence came, and account for it.
 func TestDropsAccountForTheEnd(t *testing.T) {
 	blocks := []*Block{
 		{Incarnation: sampleIncarnation, Events: make([]Event, 10)},
-		{Incarnation: sampleIncarnation, Drops: []Drop{{Of: uint64(Events), Reason: uint64(NotStored), At: 10, Count: 5}, {Of: uint64(Events), Reason: uint64(RingFull), At: 15, Count: 7}}},
+		{
+			Incarnation: sampleIncarnation,
+			Drops: []Drop{
+				{Of: uint64(Events), Reason: uint64(NotStored), At: 10, Count: 5},
+				{Of: uint64(Events), Reason: uint64(RingFull), At: 15, Count: 7},
+			},
+		},
 	}
-	report, err := Check(bytes.NewReader(writeLog(t, sampleHeader(t, Compressed), blocks, true)), "log")
+	data := writeLog(t, sampleHeader(t, Compressed), blocks, true)
+	report, err := Check(bytes.NewReader(data), "log")
 	if err != nil || !report.Whole() {
 		t.Fatalf("%+v, error %v", report, err)
 	}
 	a := report.Rows[0]
-	if a.Kind != Events || a.Rows != 10 || a.Next != 15 || a.Dropped[NotStored] != 5 || a.Dropped[RingFull] != 7 {
+	if a.Kind != Events || a.Rows != 10 || a.Next != 15 || a.Dropped[NotStored] != 5 ||
+		a.Dropped[RingFull] != 7 {
 		t.Errorf("%+v", a)
 	}
 	if got, want := a.String(), "events, shard 0: 10 rows, 7 ring full, 5 not stored"; got != want {
