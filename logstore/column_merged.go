@@ -1,0 +1,86 @@
+package logstore
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// merged is a column split by source.
+type merged struct {
+	slots   [1024]uint16 // a source's index plus 1, at its hash or the next free slot after it
+	last    []uint64     // last value of each source
+	before  []uint64     // the value before the first of each source
+	sources []byte       // index of each value's source
+	counts  []uint64     // distance of each value from the last of its source
+}
+
+// take splits a column by source. It returns false if that is no use: if there is one source, or
+// too many.
+func (m *merged) take(values []uint64) bool {
+	clear(m.slots[:])
+	m.last, m.before = m.last[:0], m.before[:0]
+	m.sources = slices.Grow(m.sources[:0], len(values))[:len(values)]
+	m.counts = slices.Grow(m.counts[:0], len(values))[:len(values)]
+	for i, v := range values {
+		source := v >> sourceShift
+		slot := source * 0x9e3779b97f4a7c15 >> 54
+		at := m.slots[slot]
+		for at != 0 && m.last[at-1]>>sourceShift != source {
+			slot = (slot + 1) % uint64(len(m.slots))
+			at = m.slots[slot]
+		}
+		if at == 0 {
+			if len(m.last) == maxSources {
+				return false
+			}
+			// Pretend that the value before was there. Then a source that counts by one has equal
+			// distances.
+			before := v&^countMask | (v-1)&countMask
+			m.last, m.before = append(m.last, before), append(m.before, before)
+			at = uint16(len(m.last))
+			m.slots[slot] = at
+		}
+		m.sources[i] = byte(at - 1)
+		// The distance has 40 bits and a sign.
+		m.counts[i] = uint64(int64((v-m.last[at-1])<<(64-sourceShift)) >> (64 - sourceShift))
+		m.last[at-1] = v
+	}
+	return len(m.last) > 1
+}
+
+// cost_bits returns what the sources cost, in bits a value.
+func (m *merged) cost_bits() float64 {
+	var count [maxSources]float64
+	for _, s := range m.sources {
+		count[s]++
+	}
+	n, sum := float64(len(m.sources)), 0.0
+	for _, c := range count[:len(m.last)] {
+		sum += c * math.Log2(c)
+	}
+	return math.Log2(n) - sum/n + float64(64*len(m.last))/n
+}
+
+func (e *columnEncoder) appendMerged(dst []byte) []byte {
+	m := &e.merged
+	dst = append(dst, columnMerged, byte(len(m.before)))
+	for _, b := range m.before {
+		dst = binary.LittleEndian.AppendUint64(dst, b)
+	}
+	dst = e.appendSymbols(dst, m.sources, sourceWidth(len(m.before)))
+	return e.appendNumbers(dst, m.counts, 0)
+}
+
+// sourceWidth returns how many bits the index of one of n sources takes.
+func sourceWidth(n int) int {
+	switch {
+	case n <= 2:
+		return 1
+	case n <= 4:
+		return 2
+	case n <= 16:
+		return 4
+	}
+	return 8
+}

@@ -1,0 +1,107 @@
+package logstore
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// shape says how to split numbers.
+type shape struct {
+	base      uint64
+	low       int     // number of low bits to pack
+	cost_bits float64 // expected, a number
+}
+
+// shapeOf judges numbers by an evenly spaced sample.
+func (e *columnEncoder) shapeOf(numbers []uint64) shape {
+	sample := numbers
+	if len(numbers) > sampleSize {
+		// The spacing is a fraction, so that a period in the numbers does not meet one in the
+		// sample.
+		step := uint64(len(numbers)-1) << 32 / (sampleSize - 1)
+		for i := range e.sample {
+			e.sample[i] = numbers[uint64(i)*step>>32]
+		}
+		sample = e.sample[:]
+	} else {
+		sample = e.sample[:copy(e.sample[:], numbers)]
+	}
+	// Sort by sign. The xor moves the negative ones below.
+	const sign = 1 << 63
+	for i := range sample {
+		sample[i] ^= sign
+	}
+	slices.Sort(sample)
+	for i := range sample {
+		sample[i] ^= sign
+	}
+	best := shape{cost_bits: math.Inf(1)}
+	for _, base := range [2]uint64{sample[0], sample[len(sample)/50]} {
+		if s := shapeFrom(sample, base); s.cost_bits < best.cost_bits {
+			best = s
+		}
+		if sample[0] == sample[len(sample)/50] {
+			break
+		}
+	}
+	return best
+}
+
+// shapeFrom finds how many low bits to pack if high parts count from base. sample is sorted by
+// sign.
+func shapeFrom(sample []uint64, base uint64) shape {
+	best := shape{cost_bits: math.Inf(1)}
+	n := len(sample)
+	// More than a tenth of exceptions never pays. Nor do low bits that nearly all numbers lack.
+	first := max(bits.Len64(sample[n-1-n/10]-base)-8, 0)
+	span := bits.Len64(sample[n-1] - base)
+	for low := first; low <= packLimit; low++ {
+		cost := cost(sample, base, low, span)
+		// Of two equals, the wider has fewer symbols. It is faster, and its table is shorter.
+		if cost <= best.cost_bits+0.01 {
+			best = shape{base: base, low: low, cost_bits: min(cost, best.cost_bits)}
+		}
+		if low >= span || cost > best.cost_bits+1 {
+			break
+		}
+	}
+	return best
+}
+
+// cost estimates the bits that a number takes. sample is sorted by sign.
+func cost(sample []uint64, base uint64, low, span int) float64 {
+	n := float64(len(sample))
+	var sum float64 // of count·log2(count)
+	cells, escapes, run := 0, 0, 0
+	last := uint64(math.MaxUint64)
+	flush := func() {
+		if run > 0 {
+			cells++
+			sum += float64(run) * math.Log2(float64(run))
+		}
+	}
+	for _, v := range sample {
+		cell := (v - base) >> low
+		if cell >= symbolLimit {
+			escapes++
+			continue
+		}
+		if cell != last {
+			flush()
+			run, last = 0, cell
+		}
+		run++
+	}
+	flush()
+	if escapes > 0 {
+		cells++
+		sum += float64(escapes) * math.Log2(float64(escapes))
+	}
+	entropy := math.Log2(n) - sum/n
+	if cells > 1 {
+		// Miller and Madow's correction for the bias of a small sample.
+		entropy += float64(cells-1) / (2 * n * math.Ln2)
+	}
+	return entropy + float64(low)*(1-float64(escapes)/n) + float64(escapes)/n*float64(span+4)
+}

@@ -1,0 +1,288 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// SegmentLimit is the default length, in bytes, at which a segment is full.
+const SegmentLimit = 256 << 20
+
+// Log is the log of one ring, in as many segments as it takes. One goroutine at a time may use it.
+type Log struct {
+	fs     FileSystem
+	dir    string
+	limit  int64
+	header Header
+	writer *Writer
+	places []Place // where the next segment begins; set while there is no writer
+	then   End     // what the last segment says about the next; set while there is no writer
+
+	removed int
+}
+
+// OpenLog begins the log of a ring. If the log has segments, OpenLog continues it where the last
+// one ends, in that segment's epoch. The Log sets the header's Segment and Continues. A limit of 0
+// means SegmentLimit, and a nil file system means the operating system's.
+func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, error) {
+	segments, err := Segments(dir)
+	if err != nil {
+		return nil, err
+	}
+	return OpenSegments(fsys, dir, segments, h, limit)
+}
+
+// OpenSegments is OpenLog for a directory whose segments are already listed. One list can serve
+// many logs.
+func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header,
+	limit int64) (*Log, error) {
+	if fsys == nil {
+		fsys = OS{}
+	}
+	if limit <= 0 {
+		limit = SegmentLimit
+	}
+	if err := h.check(); err != nil {
+		return nil, fmt.Errorf("open log in %q: %w", dir, err)
+	}
+	h.Segment, h.Part, h.Previous, h.Rewritten, h.Continues = 0, 0, Fingerprint{}, false, nil
+	l := &Log{fs: fsys, dir: dir, limit: limit, header: h}
+	segments = SegmentsOf(segments, h.Channel, h.Incarnation)
+	if len(segments) == 0 {
+		return l, nil
+	}
+	if l.header.Part = UnknownPart; segments[0].Number == 0 {
+		l.header.Part = 0
+	}
+	last := segments[len(segments)-1]
+	l.header.Segment = last.Number
+	w, err := Resume(fsys, last.Path)
+	switch {
+	case err == nil:
+		l.writer = w
+		l.places = w.Continues()
+		l.header.goOn(&w.header)
+		return l, nil
+	case errors.Is(err, ErrSealed), errors.Is(err, ErrHeader), errors.Is(err, ErrNotLog):
+		l.header.Segment++
+		if err = l.goOnBehind(segments); err == nil {
+			l.header.Previous, err = fingerprintOf(fsys, last.Path)
+		}
+	}
+	return l, err
+}
+
+func fingerprintOf(fsys FileSystem, path string) (Fingerprint, error) {
+	file, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return Fingerprint{}, err
+	}
+	defer file.Close()
+	st, err := file.Stat()
+	if err != nil {
+		return Fingerprint{}, err
+	}
+	return TakeFingerprint(file, st.Size())
+}
+
+// goOn takes over the epoch and the relation of counter and UTC from the segment before. Only the
+// writer can know that the counter has entered another epoch since.
+func (h *Header) goOn(before *Header) {
+	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = before.Epoch, before.Counter, before.UTCLo_ns,
+		before.UTCHi_ns
+	if before.Part != UnknownPart {
+		h.Part = before.Part
+	}
+}
+
+// goOnBehind finds where a log ends if none of its segments can be written to. It reads the last
+// readable header, and how far that segment came. The rows of a damaged segment are not counted, so
+// they are missing where the next segment begins.
+func (l *Log) goOnBehind(segments []Segment) error {
+	for i := len(segments) - 1; i >= 0; i-- {
+		f, err := OpenFile(segments[i].Path)
+		if errors.Is(err, ErrHeader) || errors.Is(err, ErrNotLog) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		l.header.goOn(&f.header)
+		if i == len(segments)-1 {
+			l.then = f.then
+		}
+		l.places, err = f.Continues()
+		return err
+	}
+	return nil
+}
+
+// Next returns the sequence of the next row of a kind in a shard.
+func (l *Log) Next(kind Kind, shard int) uint64 {
+	if l.writer != nil {
+		return l.writer.Next(kind, shard)
+	}
+	for _, p := range l.places {
+		if p.Kind == kind && p.Shard == shard {
+			return p.Next
+		}
+	}
+	return 0
+}
+
+// Removed returns how many segments were removed, or cut, while this Log wrote to them.
+func (l *Log) Removed() int { return l.removed }
+
+// Size returns the length of the current segment.
+func (l *Log) Size() int64 {
+	if l.writer == nil {
+		return 0
+	}
+	return l.writer.Size()
+}
+
+// Append writes a block. It begins a new segment if the current one is full or was removed. It
+// returns the errors of Writer.Append. After an error nothing of the block counts as written, and
+// Append may be called again.
+func (l *Log) Append(b *Block) error {
+	for attempt := 0; ; attempt++ {
+		// A segment of version 1 cannot say what comes after it.
+		if l.writer != nil && (l.writer.Size() >= l.limit || l.writer.header.version < Version) {
+			if err := l.rotate(GoesOn); err != nil && !errors.Is(err, ErrRemoved) {
+				return err
+			}
+		}
+		if l.writer == nil {
+			if err := l.begin(); err != nil {
+				return err
+			}
+		}
+		err := l.writer.Append(b)
+		if !errors.Is(err, ErrRemoved) || attempt > 0 {
+			return err
+		}
+		// The rows of the removed segment are lost. The gap before the next segment says which.
+		l.removed++
+		l.leave()
+	}
+}
+
+// begin creates the next segment.
+func (l *Log) begin() error {
+	h := l.header
+	h.Continues = l.places
+	if l.then == Moved {
+		h.Part = h.Segment
+	}
+	w, err := Create(l.fs, filepath.Join(l.dir, SegmentName(h.Channel, h.Incarnation, h.Segment)),
+		h)
+	if err != nil {
+		return err
+	}
+	l.writer, l.header.Part, l.then = w, h.Part, Unsaid
+	return nil
+}
+
+// rotate seals the current segment. If the segment was removed, rotate only leaves it.
+func (l *Log) rotate(then End) error {
+	err := l.writer.SealAs(then)
+	if errors.Is(err, ErrRemoved) {
+		l.removed++
+	}
+	if err == nil || errors.Is(err, ErrRemoved) {
+		l.leave()
+		l.then = then
+	}
+	return err
+}
+
+// leave moves to the next segment.
+func (l *Log) leave() {
+	if l.header.Previous = l.writer.print; l.writer.file != nil { // the segment was not sealed
+		l.header.Previous = l.writer.fingerprint()
+	}
+	l.places = l.writer.Continues()
+	l.writer.Close()
+	l.writer = nil
+	l.header.Segment++
+}
+
+// end seals the log in its directory. If the last segment says that another follows there, end
+// writes that one without rows.
+func (l *Log) end(then End) error {
+	if l.writer == nil && l.then == GoesOn {
+		if err := l.begin(); err != nil {
+			return err
+		}
+	}
+	if l.writer == nil {
+		return nil
+	}
+	return l.rotate(then)
+}
+
+// Change sets the settings, and the relation of counter and UTC, in the headers of segments that
+// begin from now on.
+func (l *Log) Change(settings channel.Settings, counter uint64, utcLo_ns, utcHi_ns int64) error {
+	h := l.header
+	h.Settings, h.Counter, h.UTCLo_ns, h.UTCHi_ns = settings, counter, utcLo_ns, utcHi_ns
+	if err := h.check(); err != nil {
+		return fmt.Errorf("change header of log in %q: %w", l.dir, err)
+	}
+	l.header = h
+	return nil
+}
+
+// Epoch returns the epoch of the segment to which the next block goes.
+func (l *Log) Epoch() string { return l.header.Epoch }
+
+// Enter seals the current segment. From the next block on, rows go to a segment of the given epoch,
+// with this relation of counter and UTC.
+func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) error {
+	h := l.header
+	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = epoch, counter, utcLo_ns, utcHi_ns
+	if err := h.check(); err != nil {
+		return fmt.Errorf("enter epoch %q in log in %q: %w", epoch, l.dir, err)
+	}
+	if l.writer != nil {
+		if err := l.rotate(GoesOn); err != nil && !errors.Is(err, ErrRemoved) {
+			return err
+		}
+	}
+	// Sealing changed these.
+	h.Segment, h.Part, h.Previous = l.header.Segment, l.header.Part, l.header.Previous
+	l.header = h
+	return nil
+}
+
+// Moved tells whether the log was sealed in order to move, but did not reach the other directory.
+func (l *Log) Moved() bool { return l.writer == nil && l.then == Moved }
+
+// Move ends the log in its directory and continues it in another. It creates a segment there at
+// once, which says where it continues. After an error the log may be in either directory, and Move
+// may be called again.
+func (l *Log) Move(dir string) error {
+	if err := l.end(Moved); err != nil && !errors.Is(err, ErrRemoved) {
+		return err
+	}
+	l.dir, l.then = dir, Moved
+	return l.begin()
+}
+
+// Seal ends the log. A log without blocks has no file.
+func (l *Log) Seal() error { return l.end(Ended) }
+
+// Close leaves the log so that it can be opened again.
+func (l *Log) Close() error {
+	if l.writer == nil {
+		return nil
+	}
+	w := l.writer
+	l.writer, l.places = nil, w.Continues()
+	return w.Close()
+}

@@ -1,0 +1,146 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
+)
+
+// LogReader reads the segments of one ring as one log. Its report says what is missing before,
+// between and after them. One goroutine at a time may use it.
+type LogReader struct {
+	segments []Segment
+	whole    bool // the segments are all that the directory has
+	file     *os.File
+	reader   *Reader
+	header   Header
+	tracker  tracker
+	report   Report
+	next     int
+}
+
+// ReadLog begins to read a log. The segments must be all that are in their directory, in order.
+// Close the reader.
+func ReadLog(segments []Segment) *LogReader {
+	return &LogReader{segments: segments, whole: true, tracker: tracker{}}
+}
+
+// ReadSegments is ReadLog for some of a log's segments. It does not report the others as missing.
+// CheckChain checks the whole log.
+func ReadSegments(segments []Segment) *LogReader {
+	return &LogReader{segments: segments, tracker: tracker{}}
+}
+
+// Header returns the header of the segment that held the last block.
+func (l *LogReader) Header() Header { return l.header }
+
+// Report returns the account of what was read so far. After Next has returned io.EOF it covers the
+// whole log.
+func (l *LogReader) Report() Report {
+	report := l.report
+	report.Damage = slices.Clone(report.Damage)
+	if l.reader != nil {
+		report.add(l.reader.Report())
+	}
+	report.Rows = l.tracker.report()
+	return report
+}
+
+func (r *Report) add(of Report) {
+	r.Sealed, r.Then = of.Sealed, of.Then
+	r.Blocks += of.Blocks
+	r.Duplicates += of.Duplicates
+	r.Overlaps += of.Overlaps
+	r.Foreign += of.Foreign
+	r.MoreDamage += of.MoreDamage
+	for _, d := range of.Damage {
+		r.damage(d)
+	}
+}
+
+// Next is Reader.Next over all segments. A segment whose header cannot be read counts as damage as
+// a whole.
+func (l *LogReader) Next() (*Block, error) {
+	for {
+		if l.reader == nil {
+			if l.next == len(l.segments) {
+				return nil, l.atEnd()
+			}
+			if err := l.open(); err != nil {
+				return nil, err
+			}
+		}
+		b, err := l.reader.Next()
+		if err != io.EOF {
+			return b, err
+		}
+		l.report.add(l.reader.Report())
+		l.Close()
+	}
+}
+
+// atEnd checks whether the segments are all that there were, and returns io.EOF.
+func (l *LogReader) atEnd() (err error) {
+	if l.whole {
+		l.report.Chain, err = CheckChain(l.segments)
+	}
+	if err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+func (l *LogReader) open() error {
+	s := l.segments[l.next]
+	l.next++
+	file, err := plainfile.Open(s.Path)
+	if err != nil {
+		return fmt.Errorf("read log: %w", err)
+	}
+	r, err := NewReader(file, s.Path)
+	if err == nil && (r.header.Incarnation != s.Incarnation || r.header.Channel != s.Channel) {
+		err = fmt.Errorf("read log %q: header of %s, incarnation %x: %w", s.Path, r.header.Channel,
+			r.header.Incarnation, ErrForeign)
+	}
+	if err == nil && r.header.Segment != s.Number {
+		// The rows belong to the log all the same.
+		err := fmt.Errorf("named as segment %d, written as %d: %w",
+			s.Number, r.header.Segment, ErrSegment)
+		l.report.damage(&CorruptionError{File: s.Path, Err: err})
+	}
+	if errors.Is(err, ErrNotLog) || errors.Is(err, ErrHeader) || errors.Is(err, ErrForeign) {
+		damage := &CorruptionError{File: s.Path, Err: err}
+		if st, err := file.Stat(); err == nil {
+			damage.Length = st.Size()
+		}
+		l.report.damage(damage)
+		err = damage
+	}
+	if err != nil {
+		file.Close()
+		return err
+	}
+	l.file, l.reader, l.header = file, r, r.header
+	// Sequences continue from the segment before. If this one begins later, rows are missing. The
+	// rows before the first segment are in other directories, unless the log began here.
+	if l.next == 1 && !(l.whole && r.header.Part == 0) {
+		l.tracker.skipTo(r.header.Continues)
+	}
+	l.tracker.begin(r.header.Continues)
+	r.tracker = l.tracker
+	return nil
+}
+
+// Close closes the segment that is being read.
+func (l *LogReader) Close() error {
+	if l.file == nil {
+		return nil
+	}
+	file := l.file
+	l.file, l.reader = nil, nil
+	return file.Close()
+}
