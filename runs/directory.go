@@ -21,20 +21,26 @@ var ErrNotRun = errors.New("not a run")
 
 // Directory is a run that is read. Any number of goroutines may use it.
 type Directory struct {
-	Path     string
-	Run      Run
-	Complete bool // it has its name; else it is being written, or whoever wrote it died
+	Path string
+	Run  Run
+	// Complete says that the run has its final name. Otherwise it is being written, or its writer
+	// died.
+	Complete bool
 
 	root *os.Root
 }
 
-// Open opens a run directory, complete or not. The error wraps ErrNotRun, ErrRun or what the system says. Close it.
+// Open opens a run directory, complete or not. The error wraps ErrNotRun, ErrRun or an error of the
+// system. Close the directory.
 func Open(dir string) (*Directory, error) {
-	fail := func(err error) (*Directory, error) { return nil, fmt.Errorf("open run %q: %w", dir, err) }
+	fail := func(err error) (*Directory, error) {
+		return nil, fmt.Errorf("open run %q: %w", dir, err)
+	}
 	root, err := openRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) && !strings.HasSuffix(dir, part) {
 		if _, unfinished := os.Stat(filepath.Clean(dir) + part); unfinished == nil {
-			return fail(fmt.Errorf("it is not complete: stop the run, or open %q: %w", filepath.Clean(dir)+part, err))
+			return fail(fmt.Errorf("it is not complete: stop the run, or open %q: %w",
+				filepath.Clean(dir)+part, err))
 		}
 		err = fmt.Errorf("%w: give the directory of one run, as \"cprof run list\" names it", err)
 	}
@@ -44,7 +50,8 @@ func Open(dir string) (*Directory, error) {
 	d := &Directory{Path: dir, root: root}
 	text, err := readFile(root, runFile, maxRunBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("there is no %s in it: give the directory of one run: %w", runFile, ErrNotRun)
+		err = fmt.Errorf("there is no %s in it: give the directory of one run: %w", runFile,
+			ErrNotRun)
 	}
 	if err == nil {
 		d.Run, err = parseRun(text, path.Join(dir, runFile))
@@ -53,7 +60,7 @@ func Open(dir string) (*Directory, error) {
 		root.Close()
 		return fail(err)
 	}
-	// A run that somebody copied may be called as it likes.
+	// A copied run may have any name.
 	name := filepath.Base(filepath.Clean(dir))
 	if absolute, err := filepath.Abs(dir); err == nil {
 		name = filepath.Base(absolute)
@@ -62,12 +69,12 @@ func Open(dir string) (*Directory, error) {
 	return d, nil
 }
 
-// openRoot opens a directory that no name leads out of.
+// openRoot opens a directory as a root that no name leads out of.
 func openRoot(dir string) (*os.Root, error) {
 	info, err := os.Stat(dir)
 	var named *fs.PathError
 	if errors.As(err, &named) {
-		return nil, named.Err // who asks names the path
+		return nil, named.Err // the caller names the path
 	}
 	if err != nil {
 		return nil, err
@@ -78,7 +85,7 @@ func openRoot(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
-// readFile reads a regular file of at most so many bytes. Of a longer one nothing is read.
+// readFile reads a regular file of at most most bytes. It reads nothing of a longer one.
 func readFile(root *os.Root, name string, most int64) ([]byte, error) {
 	f, size, err := openFile(root, name)
 	if err != nil {
@@ -91,7 +98,7 @@ func readFile(root *os.Root, name string, most int64) ([]byte, error) {
 	return plainfile.ReadAll(f, name, most)
 }
 
-// openFile opens a regular file: nothing else, as opening a FIFO waits for whoever writes to it.
+// openFile opens a regular file. It refuses others, because opening a FIFO waits for a writer.
 func openFile(root *os.Root, name string) (f *os.File, size int64, err error) {
 	info, err := root.Lstat(name)
 	if err != nil {
@@ -104,10 +111,10 @@ func openFile(root *os.Root, name string) (f *os.File, size int64, err error) {
 	return f, info.Size(), err
 }
 
-// Close lets go of the directory.
+// Close closes the directory.
 func (d *Directory) Close() error { return d.root.Close() }
 
-// list is the names in a directory of the run; none if it is not there.
+// list returns the entries of a directory of the run, or none if it is not there.
 func (d *Directory) list(dir string) ([]fs.DirEntry, error) {
 	info, err := d.root.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +129,8 @@ func (d *Directory) list(dir string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(d.root.FS(), dir)
 }
 
-// Relations reads all stored pairs, by the names of their files. What cannot be used is missing, with the reason.
+// Relations reads all stored pairs, in the order of their files' names. Those that cannot be used
+// are missing, with the reason.
 func (d *Directory) Relations() ([]*tscratio.Pair, []Missing) {
 	entries, err := d.list(relationsDir)
 	if err != nil {
@@ -138,7 +146,9 @@ func (d *Directory) Relations() ([]*tscratio.Pair, []Missing) {
 		}
 		pair, err := d.readRelation(name)
 		if err == nil {
-			counter := func(n tscratio.Node) tscratio.Node { return tscratio.Node{Name: n.Name, Epoch: n.Epoch} }
+			counter := func(n tscratio.Node) tscratio.Node {
+				return tscratio.Node{Name: n.Name, Epoch: n.Epoch}
+			}
 			nodes := [2]tscratio.Node{counter(pair.A), counter(pair.B)}
 			if pair.A.Name > pair.B.Name {
 				nodes[0], nodes[1] = nodes[1], nodes[0]
@@ -172,10 +182,13 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 			return nil, fmt.Errorf("node %q is not one of the run's", n.Name)
 		}
 		if node.epochNumber(n.Epoch) == 0 {
-			return nil, fmt.Errorf("it is of epoch %q of node %q, and the run of %q", n.Epoch, n.Name, node.Epoch)
+			return nil, fmt.Errorf("it is of epoch %q of node %q, and the run of %q", n.Epoch,
+				n.Name, node.Epoch)
 		}
 	}
-	before := strings.Replace(name, pair.A.Name+"--"+pair.B.Name, pairName(pair.A.Name, pair.B.Name), 1) // as earlier versions called it
+	// Earlier versions named files like this.
+	before := strings.Replace(name, pair.A.Name+"--"+pair.B.Name,
+		pairName(pair.A.Name, pair.B.Name), 1)
 	if want := d.Run.PairPath(pair.A, pair.B); want != name && want != before {
 		return nil, fmt.Errorf("what it holds belongs in %q", want)
 	}
@@ -185,12 +198,12 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 // NodeLogs are the logs of one node.
 type NodeLogs struct {
 	Node     string
-	Segments []logstore.Segment // those of one ring together and in their order
+	Segments []logstore.Segment // those of one ring together and in order
 }
 
-// Logs lists the logs of all nodes, also of nodes that run.yaml does not name. What cannot be
-// listed is missing, with the reason, and so is each segment that is gone or has changed: it is
-// named as its file would be.
+// Logs lists the logs of all nodes, including nodes that run.yaml does not name. What cannot be
+// listed is missing, with the reason. So is each segment that is gone or has changed, under the
+// name of its file.
 func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 	entries, err := d.list(logsDir)
 	if err != nil {
@@ -220,8 +233,8 @@ func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 	return logs, missing
 }
 
-// departures names the segments of a node that are gone, or are not what they were, by the
-// manifest and by what the others say of them.
+// departures names the segments of a node that are gone or have changed. The manifest and the other
+// segments tell.
 func departures(part, dir string, segments []logstore.Segment) (missing []Missing) {
 	lacks := func(name, reason string) {
 		name = path.Join(part, name)
@@ -258,7 +271,7 @@ func departures(part, dir string, segments []logstore.Segment) (missing []Missin
 	return missing
 }
 
-// Table reads the changes of the handler table; none were noted if there is no error and no change.
+// Table reads the changes of the handler table. Without error and changes, none were noted.
 func (d *Directory) Table() ([]TableChange, error) {
 	text, err := readFile(d.root, tableFile, maxTableBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -270,7 +283,7 @@ func (d *Directory) Table() ([]TableChange, error) {
 	return parseTable(text, path.Join(d.Path, tableFile))
 }
 
-// Truth reads the configuration of a virtual node; nil if the node has none.
+// Truth reads the configuration of a virtual node. It returns nil if the node has none.
 func (d *Directory) Truth(node string) ([]byte, error) {
 	if err := checkNode(&d.Run, node); err != nil {
 		return nil, fmt.Errorf("read truth: %w", err)
@@ -285,7 +298,8 @@ func (d *Directory) Truth(node string) ([]byte, error) {
 	return text, nil
 }
 
-// OpenBaseline opens what a node's NTP daemon claimed; the error wraps fs.ErrNotExist where nothing was kept. Close it.
+// OpenBaseline opens the file of what a node's NTP daemon claimed. If nothing was kept, the error
+// wraps fs.ErrNotExist. Close the file.
 func (d *Directory) OpenBaseline(node string) (*os.File, error) {
 	if err := checkNode(&d.Run, node); err != nil {
 		return nil, fmt.Errorf("open baseline: %w", err)
@@ -300,7 +314,7 @@ func (d *Directory) OpenBaseline(node string) (*os.File, error) {
 // Export is a file of exports/ that is being written.
 type Export struct{ file *begun }
 
-// CreateExport begins a file in exports/, in place of what has its name, which stays until Finish.
+// CreateExport begins a file in exports/. A file of the same name stays until Finish replaces it.
 func (d *Directory) CreateExport(name string) (*Export, error) {
 	if err := checkWord("export", name); err != nil {
 		return nil, err
@@ -325,10 +339,10 @@ func (e *Export) Finish() error {
 	return nil
 }
 
-// Abandon takes away what was written.
+// Abandon removes the unfinished file.
 func (e *Export) Abandon() error { return e.file.abandon() }
 
-// WriteReport writes report.html, in place of one that was there, which stays if this fails.
+// WriteReport replaces report.html. If that fails, the old one stays.
 func (d *Directory) WriteReport(page []byte) error {
 	if err := put(d.root, reportFile, bytes.NewReader(page)); err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -336,7 +350,8 @@ func (d *Directory) WriteReport(page []byte) error {
 	return nil
 }
 
-// Lacks names what the run should have and has not: logs of each node that keeps some, a relation of each pair, an end.
+// Lacks names what the run should have but lacks: logs of each node that keeps some, a relation of
+// each pair, and an end.
 func (d *Directory) Lacks() []Missing {
 	pairs, missing := d.Relations()
 	logs, unlisted := d.Logs()
@@ -344,8 +359,10 @@ func (d *Directory) Lacks() []Missing {
 	return append(missing, d.Absent(pairs, logs, missing)...)
 }
 
-// Absent is what Lacks finds beside what Relations and Logs named as missing, for whoever has read these.
-func (d *Directory) Absent(pairs []*tscratio.Pair, logs []NodeLogs, known []Missing) (missing []Missing) {
+// Absent is Lacks for a caller that has read Relations and Logs. It leaves out what these named as
+// missing.
+func (d *Directory) Absent(pairs []*tscratio.Pair, logs []NodeLogs,
+	known []Missing) (missing []Missing) {
 	named := map[string]bool{}
 	for _, m := range known {
 		named[m.Part] = true
@@ -355,7 +372,9 @@ func (d *Directory) Absent(pairs []*tscratio.Pair, logs []NodeLogs, known []Miss
 		related[[2]string{p.A.Name, p.B.Name}], related[[2]string{p.B.Name, p.A.Name}] = true, true
 	}
 	for i, a := range d.Run.Nodes {
-		has := slices.ContainsFunc(logs, func(l NodeLogs) bool { return l.Node == a.Name && len(l.Segments) > 0 })
+		has := slices.ContainsFunc(logs, func(l NodeLogs) bool {
+			return l.Node == a.Name && len(l.Segments) > 0
+		})
 		if !has && !a.NoLogs && !named[LogsPath(a.Name)] {
 			reason := "no log of this node was collected"
 			if a.Left != "" {
@@ -364,8 +383,11 @@ func (d *Directory) Absent(pairs []*tscratio.Pair, logs []NodeLogs, known []Miss
 			missing = append(missing, Missing{LogsPath(a.Name), reason})
 		}
 		for _, b := range d.Run.Nodes[i+1:] {
-			if !related[[2]string{a.Name, b.Name}] && !named[RelationPath(a.Name, b.Name)] && !named[RelationPath(b.Name, a.Name)] {
-				missing = append(missing, Missing{RelationPath(a.Name, b.Name), "the two nodes were not related"})
+			if !related[[2]string{a.Name, b.Name}] && !named[RelationPath(a.Name, b.Name)] &&
+				!named[RelationPath(b.Name, a.Name)] {
+				missing = append(missing, Missing{
+					RelationPath(a.Name, b.Name), "the two nodes were not related",
+				})
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// ErrExists is returned when a run of the name is there already, complete or not.
+// ErrExists is returned if a run of the name exists already, complete or not.
 var ErrExists = errors.New("run exists")
 
 const (
@@ -26,33 +26,39 @@ const (
 	fileMode      = 0o600
 )
 
-// Draft is a run that is being written. Any number of goroutines may use it, of one process. Each part appears whole, under its own
-// name, or not at all; logs apart, which are salvaged from whatever state they are in.
+// Draft is a run that is being written. Any number of goroutines of one process may use it. Each
+// part appears whole under its own name, or not at all. Logs are different: they are readable in
+// any state.
 type Draft struct {
 	parent string // the directory of runs
-	path   string // of this one: it ends in ".part" until Complete
+	path   string // of this run; ends in ".part" until Complete
 	root   *os.Root
 
 	mu  sync.Mutex
 	run Run // protected by mu
 }
 
-// Create begins a run in a directory of runs, which is made if it is not there. The error wraps ErrExists, ErrName or ErrRun.
+// Create begins a run in a directory of runs, which it creates if necessary. The error wraps
+// ErrExists, ErrName or ErrRun.
 func Create(parent string, r Run) (*Draft, error) {
 	r.Version = Version
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("create run: %w", err)
 	}
-	fail := func(err error) (*Draft, error) { return nil, fmt.Errorf("create run %q: %w", r.Name, err) }
+	fail := func(err error) (*Draft, error) {
+		return nil, fmt.Errorf("create run %q: %w", r.Name, err)
+	}
 	if err := os.MkdirAll(parent, directoryMode); err != nil {
 		return fail(err)
 	}
 	if _, err := os.Lstat(filepath.Join(parent, r.Name)); !errors.Is(err, fs.ErrNotExist) {
-		return fail(fmt.Errorf("%q is there: choose another name or remove it: %w", filepath.Join(parent, r.Name), ErrExists))
+		return fail(fmt.Errorf("%q is there: choose another name or remove it: %w",
+			filepath.Join(parent, r.Name), ErrExists))
 	}
 	d := &Draft{parent: parent, path: filepath.Join(parent, r.Name+part), run: r}
 	if err := os.Mkdir(d.path, directoryMode); errors.Is(err, fs.ErrExist) {
-		return fail(fmt.Errorf("%q is there and was never completed: go on with it, choose another name or remove it: %w", d.path, ErrExists))
+		return fail(fmt.Errorf("%q is there and was never completed: resume it, choose "+
+			"another name or remove it: %w", d.path, ErrExists))
 	} else if err != nil {
 		return fail(err)
 	}
@@ -73,9 +79,11 @@ func Create(parent string, r Run) (*Draft, error) {
 	return d, nil
 }
 
-// Resume goes on with a run that was not completed, as after a restart.
+// Resume continues a run that was not completed, for example after a restart.
 func Resume(parent, name string) (*Draft, error) {
-	fail := func(err error) (*Draft, error) { return nil, fmt.Errorf("go on with run %q: %w", name, err) }
+	fail := func(err error) (*Draft, error) {
+		return nil, fmt.Errorf("resume run %q: %w", name, err)
+	}
 	if err := CheckName(name); err != nil {
 		return fail(err)
 	}
@@ -98,9 +106,12 @@ func Resume(parent, name string) (*Draft, error) {
 	return d, nil
 }
 
-// Reopen goes on with a run that is complete, to add what it lacks. Until it is completed again, it bears the name of one that is not.
+// Reopen continues a complete run, to add what it lacks. Until Complete it has the name of an
+// incomplete run again.
 func Reopen(parent, name string) (*Draft, error) {
-	fail := func(err error) (*Draft, error) { return nil, fmt.Errorf("open run %q again: %w", name, err) }
+	fail := func(err error) (*Draft, error) {
+		return nil, fmt.Errorf("reopen run %q: %w", name, err)
+	}
 	if err := CheckName(name); err != nil {
 		return fail(err)
 	}
@@ -115,14 +126,14 @@ func Reopen(parent, name string) (*Draft, error) {
 	return d, nil
 }
 
-// Path is the directory, which Complete renames.
+// Path returns the directory. Complete renames it.
 func (d *Draft) Path() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.path
 }
 
-// Run is a copy of what run.yaml says.
+// Run returns a copy of the content of run.yaml.
 func (d *Draft) Run() Run {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +145,7 @@ func (r Run) clone() Run {
 	return r
 }
 
-// Update changes run.yaml. change may not call the draft. The name stays what it is.
+// Update changes run.yaml. change must not call the draft, and cannot change the name.
 func (d *Draft) Update(change func(*Run)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,7 +160,7 @@ func (d *Draft) Update(change func(*Run)) error {
 	return nil
 }
 
-// save writes run.yaml. The lock is held, or nobody else knows the draft yet.
+// save writes run.yaml. The caller holds the lock, or nobody else knows the draft yet.
 func (d *Draft) save() error {
 	about := d.run
 	about.Missing = shorten(about.Missing)
@@ -158,27 +169,33 @@ func (d *Draft) save() error {
 		return err
 	}
 	if len(text) > maxRunBytes {
-		return fmt.Errorf("%s would have %d bytes, and is read up to %d: %w", runFile, len(text), maxRunBytes, ErrRun)
+		return fmt.Errorf("%s would have %d bytes, at most %d are read: %w", runFile, len(text),
+			maxRunBytes, ErrRun)
 	}
 	return d.put(runFile, text)
 }
 
-// shorten keeps what can be said of what is missing within half of what may be read, and says how
-// much is left out.
+// shorten cuts the list of missing parts to half of what may be read, and says how many parts it
+// leaves out.
 func shorten(missing []Missing) []Missing {
 	const perEntry = 64 // at most, beside the texts
 	bytes := 0
 	for i, m := range missing {
-		if bytes += len(m.Part) + 4*len(m.Reason) + perEntry; bytes > maxRunBytes/2 { // a byte may need four
-			return append(slices.Clone(missing[:i]), Missing{runFile, fmt.Sprintf("%d more parts are missing", len(missing)-i)})
+		// a byte may need four
+		if bytes += len(m.Part) + 4*len(m.Reason) + perEntry; bytes > maxRunBytes/2 {
+			return append(slices.Clone(missing[:i]), Missing{
+				runFile, fmt.Sprintf("%d more parts are missing", len(missing)-i),
+			})
 		}
 	}
 	return missing
 }
 
-func (d *Draft) put(name string, data []byte) error { return put(d.root, name, bytes.NewReader(data)) }
+func (d *Draft) put(name string, data []byte) error {
+	return put(d.root, name, bytes.NewReader(data))
+}
 
-// put writes a file that appears as a whole.
+// put writes a file that appears whole.
 func put(root *os.Root, name string, from io.Reader) error {
 	f, err := begin(root, name)
 	if err != nil {
@@ -190,7 +207,7 @@ func put(root *os.Root, name string, from io.Reader) error {
 	return f.finish()
 }
 
-// begun is a file that has its name when it is finished.
+// begun is a file that gets its name when it is finished.
 type begun struct {
 	*os.File
 	root       *os.Root
@@ -218,17 +235,21 @@ func (b *begun) finish() error {
 
 func (b *begun) abandon() error { return errors.Join(b.Close(), b.root.Remove(b.temp)) }
 
-// PutRelation writes what is known about a pair, in place of what was known before.
+// PutRelation writes what is known about a pair. It replaces what was known before.
 func (d *Draft) PutRelation(pair *tscratio.Pair) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := d.run.PairPath(pair.A, pair.B)
 	if name == "" {
-		return fmt.Errorf("put relation of %q and %q: epochs %q and %q are not both of the run's: add them to its nodes first", pair.A.Name, pair.B.Name, pair.A.Epoch, pair.B.Epoch)
+		return fmt.Errorf("put relation of %q and %q: epochs %q and %q are not both in the "+
+			"run: add them to its nodes first", pair.A.Name, pair.B.Name, pair.A.Epoch,
+			pair.B.Epoch)
 	}
 	data := pair.Encode()
 	if len(data) > maxRelationBytes {
-		return fmt.Errorf("put relation of %q and %q: %d bytes, at most %d are read: prune it, or end the run", pair.A.Name, pair.B.Name, len(data), maxRelationBytes)
+		return fmt.Errorf(
+			"put relation of %q and %q: %d bytes, at most %d are read: prune it, or end the run",
+			pair.A.Name, pair.B.Name, len(data), maxRelationBytes)
 	}
 	if err := d.put(name, data); err != nil {
 		return fmt.Errorf("put relation: %w", err)
@@ -254,7 +275,7 @@ func (d *Draft) AddTable(change TableChange) error {
 	return nil
 }
 
-// LogDirectory is where a drainer of this machine writes the logs of a node.
+// LogDirectory returns where a drainer on this machine writes the logs of a node.
 func (d *Draft) LogDirectory(node string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -268,17 +289,22 @@ func (d *Draft) makeLogs(node string) error {
 	if err := checkNode(&d.run, node); err != nil {
 		return err
 	}
-	if err := d.root.Mkdir(LogsPath(node), directoryMode); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := d.root.Mkdir(LogsPath(node), directoryMode); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
 }
 
-// AddLog copies a segment of a log into the run. name is the segment's file name; a segment that is there already is replaced.
+// AddLog copies a segment of a log into the run. name is the segment's file name. A segment of that
+// name is replaced.
 func (d *Draft) AddLog(node, name string, from io.Reader) error {
-	fail := func(err error) error { return fmt.Errorf("add log %q of node %q: %w", name, node, err) }
+	fail := func(err error) error {
+		return fmt.Errorf("add log %q of node %q: %w", name, node, err)
+	}
 	if _, ok := logstore.ParseSegment(name); !ok || path.Base(name) != name {
-		return fail(fmt.Errorf("a segment is called CHANNEL.INCARNATION.NUMBER%s: %w", logstore.Suffix, ErrName))
+		return fail(fmt.Errorf("a segment is called CHANNEL.INCARNATION.NUMBER%s: %w",
+			logstore.Suffix, ErrName))
 	}
 	d.mu.Lock()
 	err := d.makeLogs(node)
@@ -295,7 +321,7 @@ func (d *Draft) AddLog(node, name string, from io.Reader) error {
 	return nil
 }
 
-// noteAnew has a manifest that was made before know of a segment that came since.
+// noteAnew adds a segment that came later to a manifest, if there is one.
 func (d *Draft) noteAnew(node, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -306,21 +332,24 @@ func (d *Draft) noteAnew(node, name string) error {
 		err = logstore.ExtendManifest(dir, anew)
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, logstore.ErrManifest) {
-		return nil // it is made when the run is complete; one that is bad is missing
+		// Complete makes a missing manifest. A bad one is named as missing.
+		return nil
 	}
 	return err
 }
 
-// CheckLog holds a segment of a log, or a baseline, against its checksums. The error says where it is damaged, and wraps logstore's.
+// CheckLog checks a segment of a log, or a baseline, against its checksums. The error says where it
+// is damaged, and wraps one of logstore's.
 func CheckLog(from io.Reader, name string) error {
 	report, err := logstore.Check(from, name)
 	if err == nil && len(report.Damage) > 0 {
-		err = fmt.Errorf("%d places are damaged, the first: %w", len(report.Damage)+report.MoreDamage, report.Damage[0])
+		err = fmt.Errorf("%d places are damaged, the first: %w",
+			len(report.Damage)+report.MoreDamage, report.Damage[0])
 	}
 	return err
 }
 
-// BaselinePath is where the NTP blocks of a node are to be written on this machine.
+// BaselinePath returns where on this machine the NTP blocks of a node are to be written.
 func (d *Draft) BaselinePath(node string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -359,19 +388,23 @@ func (d *Draft) PutTruth(node string, config []byte) error {
 	return nil
 }
 
-// Complete looks what is missing, notes it beside what was noted before, and gives the run its name. The draft must not be used after
-// it, whether there was an error or not.
+// Complete finds the missing parts, notes them beside those noted before, and gives the run its
+// final name. After Complete, even after an error, the draft must not be used.
 func (d *Draft) Complete() ([]Missing, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.root.Close()
-	fail := func(err error) ([]Missing, error) { return nil, fmt.Errorf("complete run %q: %w", d.run.Name, err) }
+	fail := func(err error) ([]Missing, error) {
+		return nil, fmt.Errorf("complete run %q: %w", d.run.Name, err)
+	}
 	reader := &Directory{Path: d.path, Run: d.run, root: d.root}
 	if err := d.noteLogs(reader); err != nil {
 		return fail(err)
 	}
 	for _, m := range reader.Lacks() {
-		if !slices.ContainsFunc(d.run.Missing, func(known Missing) bool { return known.Part == m.Part }) {
+		if !slices.ContainsFunc(d.run.Missing, func(known Missing) bool {
+			return known.Part == m.Part
+		}) {
 			d.run.Missing = append(d.run.Missing, m)
 		}
 	}
@@ -386,8 +419,7 @@ func (d *Draft) Complete() ([]Missing, error) {
 	return slices.Clone(d.run.Missing), nil
 }
 
-// noteLogs has each node's manifest name all segments that are there. One that is bad stays, and
-// is missing.
+// noteLogs adds all segments to each node's manifest. A bad manifest stays, and is missing.
 func (d *Draft) noteLogs(reader *Directory) error {
 	logs, _ := reader.Logs()
 	for _, l := range logs {
@@ -400,17 +432,18 @@ func (d *Draft) noteLogs(reader *Directory) error {
 	return nil
 }
 
-// Close leaves the run as it is, to be gone on with.
+// Close leaves the run as it is. Resume continues it.
 func (d *Draft) Close() error { return d.root.Close() }
 
-// renameNew renames a directory to a name that nothing has.
+// renameNew renames a directory to a name that must be free.
 func renameNew(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	switch {
 	case errors.Is(err, unix.EEXIST):
 		return fmt.Errorf("%q is there: %w", to, ErrExists)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		// Not every filesystem knows it. A run that is there is then safe because it is not empty.
+		// Not every filesystem supports this. An existing run is safe even then, because it is not
+		// empty.
 		err = os.Rename(from, to)
 	}
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// What lies where in a run directory. Paths use '/'.
+// These are the names in a run directory. Paths use '/'.
 const (
 	runFile        = "run.yaml"
 	tableFile      = "table.yaml"
@@ -23,7 +23,8 @@ const (
 	truthSuffix    = ".json"
 )
 
-// The most that is read of a file at once. A relation takes some 200 bytes a train, and in memory some times that.
+// These limit what is read of a file at once. A relation takes some 200 bytes a train, and several
+// times that in memory.
 const (
 	maxRunBytes      = 4 << 20
 	maxTableBytes    = 64 << 20
@@ -31,11 +32,13 @@ const (
 	maxTruthBytes    = 64 << 20
 )
 
-// RelationPath is where the stored pair of two nodes lies in a run.
-func RelationPath(a, b string) string { return path.Join(relationsDir, pairName(a, b)+relationSuffix) }
+// RelationPath returns where in a run the stored pair of two nodes is.
+func RelationPath(a, b string) string {
+	return path.Join(relationsDir, pairName(a, b)+relationSuffix)
+}
 
-// pairName is that of two nodes in a file's name. Where their names hold dashes enough to be those
-// of two others as well, the length of the first says which they are.
+// pairName returns the name of two nodes in a file's name. If dashes in their names make the name
+// ambiguous, the length of the first is appended.
 func pairName(a, b string) string {
 	name := a + "--" + b
 	if strings.Index(name, "--") == len(a) && strings.LastIndex(name, "--") == len(a) {
@@ -44,7 +47,8 @@ func pairName(a, b string) string {
 	return fmt.Sprintf("%s~%d", name, len(a))
 }
 
-// PairPath is where a pair lies in the run: at RelationPath where it is of the first epoch of both nodes. "": one of them is not of the run.
+// PairPath returns where in the run a pair is. That is RelationPath for the first epochs of both
+// nodes. It returns "" if one of the nodes or epochs is not of the run.
 func (r *Run) PairPath(a, b tscratio.Node) string {
 	var epochs [2]int
 	for i, n := range []tscratio.Node{a, b} {
@@ -57,16 +61,18 @@ func (r *Run) PairPath(a, b tscratio.Node) string {
 	case epochs == [2]int{1, 1}:
 		return RelationPath(a.Name, b.Name)
 	}
-	return path.Join(relationsDir, fmt.Sprintf("%s@%d-%d%s", pairName(a.Name, b.Name), epochs[0], epochs[1], relationSuffix))
+	return path.Join(relationsDir,
+		fmt.Sprintf("%s@%d-%d%s", pairName(a.Name, b.Name), epochs[0], epochs[1], relationSuffix))
 }
 
-// LogsPath is where the logs of a node lie in a run.
+// LogsPath returns where in a run the logs of a node are.
 func LogsPath(node string) string { return path.Join(logsDir, node) }
 
-// BaselinePath is where what a node's NTP daemon claimed lies in a run: a log with blocks of kind ntp.
+// BaselinePath returns where in a run the claims of a node's NTP daemon are: a log with blocks of
+// kind ntp.
 func BaselinePath(node string) string { return path.Join(baselinesDir, node+baselineSuffix) }
 
-// TruthPath is where the configuration of a virtual node lies in a run.
+// TruthPath returns where in a run the configuration of a virtual node is.
 func TruthPath(node string) string { return path.Join(truthDir, node+truthSuffix) }
 
 func checkNode(r *Run, node string) error {

@@ -19,8 +19,8 @@ type Entry struct {
 	Err      error // why it could not be read
 }
 
-// List lists the runs of a directory by their names; none if the directory is not there. Directories without a run.yaml are no runs,
-// unless their name says that one was begun there.
+// List lists the runs of a directory by name. It lists none if the directory does not exist. A
+// directory without a run.yaml is no run, unless its name says that one was begun there.
 func List(parent string) ([]Entry, error) {
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,8 @@ func List(parent string) ([]Entry, error) {
 	return found, nil
 }
 
-// Remove removes a run, complete or not. It removes nothing that is no run. The error wraps ErrName, ErrNotRun or fs.ErrNotExist.
+// Remove removes a run, complete or not. It removes nothing else. The error wraps ErrName,
+// ErrNotRun or fs.ErrNotExist.
 func Remove(parent, name string) error {
 	fail := func(err error) error { return fmt.Errorf("remove run %q: %w", name, err) }
 	if err := CheckName(name); err != nil {
@@ -74,9 +75,10 @@ func Remove(parent, name string) error {
 		if !info.IsDir() {
 			return fail(fmt.Errorf("%q is no directory: %w", filepath.Join(parent, dir), ErrNotRun))
 		}
-		// A run that was being created when its creator died may lack its run.yaml.
+		// If the creator of a run died early, the run may lack its run.yaml.
 		if _, err := root.Lstat(filepath.Join(dir, runFile)); err != nil && dir == name {
-			return fail(fmt.Errorf("%q has no %s: remove it by hand if it is yours: %w", filepath.Join(parent, dir), runFile, ErrNotRun))
+			return fail(fmt.Errorf("%q has no %s: remove it by hand if it is yours: %w",
+				filepath.Join(parent, dir), runFile, ErrNotRun))
 		}
 		if err := root.RemoveAll(dir); err != nil {
 			return fail(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// completeWith makes a complete run whose node A has a log of three segments, and returns the
-// names of their files.
+// completeWith makes a complete run whose node A has a log of three segments. It returns the names
+// of their files.
 func completeWith(t *testing.T) (dir string, names []string) {
 	t.Helper()
 	parent := t.TempDir()
@@ -30,7 +30,9 @@ func completeWith(t *testing.T) (dir string, names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := logstore.Header{Node: "A", Epoch: "boot-9", Channel: name, Incarnation: logstore.Incarnation{1}}
+	h := logstore.Header{
+		Node: "A", Epoch: "boot-9", Channel: name, Incarnation: logstore.Incarnation{1},
+	}
 	h.Settings.Kind = channel.Buffered
 	l, err := logstore.OpenLog(nil, logs, h, 1) // each block begins a segment
 	if err != nil {
@@ -59,7 +61,7 @@ func completeWith(t *testing.T) (dir string, names []string) {
 	return filepath.Join(parent, d.Run().Name), names
 }
 
-// lacksOf are the parts of node A's logs that a run lacks.
+// lacksOf returns the parts of node A's logs that a run lacks.
 func lacksOf(t *testing.T, dir string) (parts []string) {
 	t.Helper()
 	d, err := Open(dir)
@@ -77,8 +79,8 @@ func lacksOf(t *testing.T, dir string) (parts []string) {
 	return parts
 }
 
-// A complete run names each segment that is gone, was changed, or came later: also where nothing
-// of a log is left.
+// A complete run names each segment that is gone, was changed, or came later. That holds even if
+// nothing of a log is left.
 func TestDepartedSegmentsAreMissing(t *testing.T) {
 	const added = "x~y.00000000000000000000000000000000.000000.cplog"
 	for name, c := range map[string]struct {
@@ -158,8 +160,7 @@ func TestDepartedSegmentsAreMissing(t *testing.T) {
 	}
 }
 
-// What a run was complete with stays known when it is gone on with, and what came then is known
-// too.
+// The manifest of a complete run stays valid when the run is continued, and covers what came then.
 func TestManifestOfAReopenedRun(t *testing.T) {
 	dir, names := completeWith(t)
 	logs := filepath.Join(dir, "logs/A")

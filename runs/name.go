@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// ErrName is returned for a name of a run or a node that cannot be one, because it is part of a path.
+// ErrName is returned for a name that a run or a node cannot have, because names are parts of
+// paths.
 var ErrName = errors.New("bad name")
 
-// maxNameBytes is the longest name of a run or a node.
+// maxNameBytes limits the name of a run or a node.
 const maxNameBytes = 100
 
-// part is what the name of a run ends with until it is complete.
+// part ends the name of a run until the run is complete.
 const part = ".part"
 
 // CheckName returns nil if a run may have the name. The error wraps ErrName.
@@ -21,7 +22,8 @@ func CheckName(name string) error {
 		return err
 	}
 	if strings.HasSuffix(name, part) {
-		return fmt.Errorf("check run name %q: it ends in %q, which marks runs that are not complete: %w", name, part, ErrName)
+		return fmt.Errorf("check run name %q: it ends in %q, which marks incomplete runs: %w",
+			name, part, ErrName)
 	}
 	return nil
 }
@@ -32,16 +34,21 @@ func CheckNodeName(name string) error { return checkWord("node", name) }
 func checkWord(what, name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("check %s name: it is empty: use letters, digits, '-', '_' and '.': %w", what, ErrName)
+		return fmt.Errorf("check %s name: it is empty: use letters, digits, '-', '_' and '.': %w",
+			what, ErrName)
 	case len(name) > maxNameBytes:
-		return fmt.Errorf("check %s name %.40q…: %d bytes, at most %d: %w", what, name, len(name), maxNameBytes, ErrName)
+		return fmt.Errorf("check %s name %.40q…: %d bytes, at most %d: %w", what, name, len(name),
+			maxNameBytes, ErrName)
 	case name[0] == '.' || name[0] == '-':
-		return fmt.Errorf("check %s name %q: begin with a letter or a digit: %w", what, name, ErrName)
+		return fmt.Errorf("check %s name %q: begin with a letter or a digit: %w", what, name,
+			ErrName)
 	}
 	for i := range len(name) {
 		c := name[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
-			return fmt.Errorf("check %s name %q: %q is not a letter, a digit, '-', '_' or '.': %w", what, name, name[i:i+1], ErrName)
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' ||
+			c == '_' || c == '.') {
+			return fmt.Errorf("check %s name %q: %q is not a letter, a digit, '-', '_' or '.': %w",
+				what, name, name[i:i+1], ErrName)
 		}
 	}
 	return nil

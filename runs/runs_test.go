@@ -23,10 +23,15 @@ import (
 func exampleRun() Run {
 	return Run{
 		Version: Version, Name: "tuesday-1.b", Note: "two nodes: one virtual",
-		Begun: UTC{1700000000000000001, 1700000000000000002}, Ended: UTC{1700000000000000003, 1700000000000000004},
+		Begun:     UTC{1700000000000000001, 1700000000000000002},
+		Ended:     UTC{1700000000000000003, 1700000000000000004},
 		Reference: "A", Wander_ppt: 5, Window_ns: 6,
 		Nodes: []Node{
-			{ID: "machine-7", Name: "A", Number: 8, Epoch: "boot-9", Quantum_cycles: 10, CoreSlack_cycles: 11, FrequencyLo_hz: 12.5, FrequencyHi_hz: 13.25, FrequencySource: "CLOCK_MONOTONIC_RAW", Facts: map[string]string{"kernel": "6.1"}},
+			{
+				ID: "machine-7", Name: "A", Number: 8, Epoch: "boot-9", Quantum_cycles: 10,
+				CoreSlack_cycles: 11, FrequencyLo_hz: 12.5, FrequencyHi_hz: 13.25,
+				FrequencySource: "CLOCK_MONOTONIC_RAW", Facts: map[string]string{"kernel": "6.1"},
+			},
 			{Name: "B.b_2", Number: 14, Epoch: "boot-15", Virtual: true, Left: "killed"},
 		},
 		Missing: []Missing{{"relations/A--B.b_2.rel", "why not"}},
@@ -51,7 +56,10 @@ func segment(t *testing.T) (string, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := logstore.Header{Node: "A", Epoch: "boot-9", Channel: name, Incarnation: logstore.Incarnation{1, 2}, UTCHi_ns: 1}
+	h := logstore.Header{
+		Node: "A", Epoch: "boot-9", Channel: name, Incarnation: logstore.Incarnation{1, 2},
+		UTCHi_ns: 1,
+	}
 	h.Settings.Kind = channel.Buffered
 	dir := t.TempDir()
 	file := logstore.SegmentName(name, h.Incarnation, 0)
@@ -59,7 +67,8 @@ func segment(t *testing.T) (string, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Append(&logstore.Block{Incarnation: h.Incarnation, Events: []logstore.Event{{Counter: 3, ID: 4}}}); err != nil {
+	if err := w.Append(&logstore.Block{Incarnation: h.Incarnation,
+		Events: []logstore.Event{{Counter: 3, ID: 4}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Seal(); err != nil {
@@ -103,7 +112,8 @@ func TestARunFromItsBeginningToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"version: 1\n", "version: 1\nrules: []\n# end"} {
-		if err := d.AddTable(TableChange{Served_utc_ns: int64(len(table)), By: "me: myself", Table: table}); err != nil {
+		if err := d.AddTable(TableChange{Served_utc_ns: int64(len(table)), By: "me: myself",
+			Table: table}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,11 +155,13 @@ func TestARunFromItsBeginningToItsEnd(t *testing.T) {
 		t.Errorf("relations: %v, missing %v", pairs, lost)
 	}
 	logs, lost := got.Logs()
-	if len(logs) != 1 || logs[0].Node != "A" || len(logs[0].Segments) != 1 || logs[0].Segments[0].Channel.String() != "map#3/start" || len(lost) > 0 {
+	if len(logs) != 1 || logs[0].Node != "A" || len(logs[0].Segments) != 1 ||
+		logs[0].Segments[0].Channel.String() != "map#3/start" || len(lost) > 0 {
 		t.Errorf("logs: %v, missing %v", logs, lost)
 	}
 	table, err := got.Table()
-	if err != nil || len(table) != 2 || table[1] != (TableChange{26, "me: myself", "version: 1\nrules: []\n# end"}) {
+	if err != nil || len(table) != 2 ||
+		table[1] != (TableChange{26, "me: myself", "version: 1\nrules: []\n# end"}) {
 		t.Errorf("table: %+v, %v", table, err)
 	}
 	if truth, err := got.Truth("B.b_2"); err != nil || string(truth) != "{}" {
@@ -165,7 +177,8 @@ func TestARunFromItsBeginningToItsEnd(t *testing.T) {
 	f.Close()
 
 	entries, err := List(parent)
-	if err != nil || len(entries) != 1 || entries[0].Name != r.Name || !entries[0].Complete || entries[0].Err != nil {
+	if err != nil || len(entries) != 1 || entries[0].Name != r.Name || !entries[0].Complete ||
+		entries[0].Err != nil {
 		t.Errorf("list: %+v, %v", entries, err)
 	}
 	if err := Remove(parent, r.Name); err != nil {
@@ -179,7 +192,8 @@ func TestARunFromItsBeginningToItsEnd(t *testing.T) {
 func TestNames(t *testing.T) {
 	for name, good := range map[string]bool{
 		"a": true, "A-1_b.c": true, "_x": true, strings.Repeat("x", 100): true,
-		"": false, ".": false, "..": false, ".a": false, "-a": false, "a/b": false, "a\\b": false, "a b": false, "é": false, "a\x00": false,
+		"": false, ".": false, "..": false, ".a": false, "-a": false, "a/b": false, "a\\b": false,
+		"a b": false, "é": false, "a\x00": false,
 		strings.Repeat("x", 101): false, "../a": false, "/a": false, "a.part": false,
 	} {
 		if err := CheckName(name); (err == nil) != good || err != nil && !errors.Is(err, ErrName) {
@@ -191,7 +205,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Whatever name comes from elsewhere, nothing is written or removed beside the run.
+// Whatever names come from elsewhere, nothing beside the run is written or removed.
 func TestNoPathLeadsOut(t *testing.T) {
 	parent := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "outside")
@@ -205,7 +219,8 @@ func TestNoPathLeadsOut(t *testing.T) {
 	}
 	defer d.Close()
 	file, log := segment(t)
-	for _, name := range []string{"../" + file, "x/" + file, "/" + file, "map~start.cplog", "run.yaml", ""} {
+	for _, name := range []string{"../" + file, "x/" + file, "/" + file, "map~start.cplog",
+		"run.yaml", ""} {
 		if err := d.AddLog("A", name, bytes.NewReader(log)); err == nil {
 			t.Errorf("log %q was added", name)
 		}
@@ -234,7 +249,7 @@ func TestNoPathLeadsOut(t *testing.T) {
 			t.Errorf("resume %q: %v", name, err)
 		}
 	}
-	// Links that lead out.
+	// These links lead out of the run.
 	if err := os.Symlink(outside, filepath.Join(d.Path(), "logs", "A")); err != nil {
 		t.Fatal(err)
 	}
@@ -261,27 +276,41 @@ func TestNoPathLeadsOut(t *testing.T) {
 	}
 }
 
-// A torn or hostile directory is an error that names the part, never a panic, and the rest is still read.
+// A torn or hostile directory causes an error that names the part, never a panic. The rest is still
+// read.
 func TestBadDirectories(t *testing.T) {
 	file, log := segment(t)
 	for name, test := range map[string]struct {
 		do   func(dir string) error
 		open error  // what Open's error wraps
-		part string // else: what is missing
+		part string // what is missing if Open succeeds
 		why  string
 	}{
-		"no_run_yaml":    {func(dir string) error { return os.Remove(dir + "/run.yaml") }, ErrNotRun, "", ""},
-		"empty_run_yaml": {func(dir string) error { return os.WriteFile(dir+"/run.yaml", nil, 0o600) }, ErrRun, "", ""},
-		"torn_run_yaml":  {func(dir string) error { return os.Truncate(dir+"/run.yaml", 150) }, ErrRun, "", ""},
+		"no_run_yaml": {func(dir string) error {
+			return os.Remove(dir + "/run.yaml")
+		}, ErrNotRun, "", ""},
+		"empty_run_yaml": {func(dir string) error {
+			return os.WriteFile(dir+"/run.yaml", nil, 0o600)
+		}, ErrRun, "", ""},
+		"torn_run_yaml": {func(dir string) error {
+			return os.Truncate(dir+"/run.yaml", 150)
+		}, ErrRun, "", ""},
 		"run_yaml_is_a_dir": {func(dir string) error {
 			return errors.Join(os.Remove(dir+"/run.yaml"), os.Mkdir(dir+"/run.yaml", 0o700))
 		}, errAny, "", ""},
 		"run_yaml_is_a_link": {func(dir string) error {
-			return errors.Join(os.Remove(dir+"/run.yaml"), os.Symlink("/etc/hostname", dir+"/run.yaml"))
+			return errors.Join(os.Remove(dir+"/run.yaml"),
+				os.Symlink("/etc/hostname", dir+"/run.yaml"))
 		}, errAny, "", ""},
-		"newer_version": {func(dir string) error { return os.WriteFile(dir+"/run.yaml", []byte("version: 2\nmore: 1\n"), 0o600) }, ErrVersion, "", ""},
-		"torn_relation": {func(dir string) error { return os.Truncate(dir+"/relations/A--B.b_2.rel", 20) }, nil, "relations/A--B.b_2.rel", "torn"},
-		"no_relation":   {func(dir string) error { return os.Remove(dir + "/relations/A--B.b_2.rel") }, nil, "relations/A--B.b_2.rel", "not related"},
+		"newer_version": {func(dir string) error {
+			return os.WriteFile(dir+"/run.yaml", []byte("version: 2\nmore: 1\n"), 0o600)
+		}, ErrVersion, "", ""},
+		"torn_relation": {func(dir string) error {
+			return os.Truncate(dir+"/relations/A--B.b_2.rel", 20)
+		}, nil, "relations/A--B.b_2.rel", "torn"},
+		"no_relation": {func(dir string) error {
+			return os.Remove(dir + "/relations/A--B.b_2.rel")
+		}, nil, "relations/A--B.b_2.rel", "not related"},
 		"relation_of_others": {func(dir string) error {
 			return os.Rename(dir+"/relations/A--B.b_2.rel", dir+"/relations/A--C.rel")
 		}, nil, "relations/A--C.rel", "belongs in"},
@@ -295,11 +324,18 @@ func TestBadDirectories(t *testing.T) {
 			r.Nodes[0].Epoch = "boot-10"
 			return os.WriteFile(dir+"/relations/A--B.b_2.rel", pairOf(t, r).Encode(), 0o600)
 		}, nil, "relations/A--B.b_2.rel", "epoch"},
-		"logs_of_a_node_are_a_file": {func(dir string) error { return os.WriteFile(dir+"/logs/B.b_2", nil, 0o600) }, nil, "logs/B.b_2", "no directory"},
-		"logs_are_a_link":           {func(dir string) error { return os.Symlink("/etc", dir+"/logs/B.b_2") }, nil, "logs/B.b_2", "no directory"},
-		"no_logs_at_all":            {func(dir string) error { return os.RemoveAll(dir + "/logs") }, nil, "logs/A", "no log"},
+		"logs_of_a_node_are_a_file": {func(dir string) error {
+			return os.WriteFile(dir+"/logs/B.b_2", nil, 0o600)
+		}, nil, "logs/B.b_2", "no directory"},
+		"logs_are_a_link": {func(dir string) error {
+			return os.Symlink("/etc", dir+"/logs/B.b_2")
+		}, nil, "logs/B.b_2", "no directory"},
+		"no_logs_at_all": {func(dir string) error {
+			return os.RemoveAll(dir + "/logs")
+		}, nil, "logs/A", "no log"},
 		"relations_are_a_file": {func(dir string) error {
-			return errors.Join(os.RemoveAll(dir+"/relations"), os.WriteFile(dir+"/relations", nil, 0o600))
+			return errors.Join(os.RemoveAll(dir+"/relations"),
+				os.WriteFile(dir+"/relations", nil, 0o600))
 		}, nil, "relations", "no directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -309,12 +345,15 @@ func TestBadDirectories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(d.PutRelation(pairOf(t, r)), d.AddLog("A", file, bytes.NewReader(log)), test.do(d.Path()), d.Close()); err != nil {
+			if err := errors.Join(d.PutRelation(pairOf(t, r)),
+				d.AddLog("A", file, bytes.NewReader(log)), test.do(d.Path()),
+				d.Close()); err != nil {
 				t.Fatal(err)
 			}
 			got, err := Open(d.Path())
 			if test.open != nil {
-				if err == nil || test.open != errAny && !errors.Is(err, test.open) || !strings.Contains(err.Error(), d.Path()) {
+				if err == nil || test.open != errAny && !errors.Is(err, test.open) ||
+					!strings.Contains(err.Error(), d.Path()) {
 					t.Errorf("open: %v, want %v with the path", err, test.open)
 				}
 				entries, err := List(parent)
@@ -346,12 +385,13 @@ func TestOpenOfAnUnfinishedRunSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Close()
-	if _, err := Open(filepath.Join(parent, "tuesday-1.b")); err == nil || !strings.Contains(err.Error(), "not complete") {
+	if _, err := Open(filepath.Join(parent, "tuesday-1.b")); err == nil ||
+		!strings.Contains(err.Error(), "not complete") {
 		t.Error(err)
 	}
 }
 
-// Names with dashes share no file with others.
+// Nodes with dashes in their names share no file with others.
 func TestEachPairHasAFileOfItsOwn(t *testing.T) {
 	names := []string{"x", "y", "z", "x-", "x--y", "y--z", "x--y--z", "x---y", "y-", "x--y-", "z--"}
 	files := map[string][2]string{}
@@ -370,7 +410,7 @@ func TestEachPairHasAFileOfItsOwn(t *testing.T) {
 	if got := RelationPath("node-a", "node-b"); got != "relations/node-a--node-b.rel" {
 		t.Errorf("plain names are in %q", got)
 	}
-	// What an earlier version called x--y--z.rel is read, whichever it is of.
+	// An earlier version's x--y--z.rel is read, whichever pair it is of.
 	r := exampleRun()
 	r.Reference, r.Nodes[0].Name, r.Nodes[1].Name, r.Missing = "", "x--y", "z", nil
 	parent := t.TempDir()
@@ -398,22 +438,26 @@ func TestEachPairHasAFileOfItsOwn(t *testing.T) {
 	d.Close()
 }
 
-// What is written can be read again: a change that would make it too long is refused, and of too
-// much that is missing the beginning is kept.
+// What is written can be read again. A change that would make run.yaml too long is refused. If too
+// much is missing, the beginning of the list is kept.
 func TestRunIsNeverTooLongToBeRead(t *testing.T) {
 	parent := t.TempDir()
 	d, err := Create(parent, exampleRun())
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = d.Update(func(r *Run) { r.Nodes[0].Facts = map[string]string{"x": strings.Repeat("x", 5<<20)} })
+	err = d.Update(func(r *Run) {
+		r.Nodes[0].Facts = map[string]string{"x": strings.Repeat("x", 5<<20)}
+	})
 	if !errors.Is(err, ErrRun) || !strings.Contains(err.Error(), "is read up to") {
 		t.Errorf("a fact of 5 MB: %v", err)
 	}
 	if err := d.Update(func(r *Run) {
 		r.Note = "after it"
 		for i := range 50_000 {
-			r.Missing = append(r.Missing, Missing{fmt.Sprintf("relations/%d.rel", i), strings.Repeat("\x01", 200)})
+			r.Missing = append(r.Missing, Missing{
+				fmt.Sprintf("relations/%d.rel", i), strings.Repeat("\x01", 200),
+			})
 		}
 	}); err != nil {
 		t.Fatal(err)
@@ -427,7 +471,8 @@ func TestRunIsNeverTooLongToBeRead(t *testing.T) {
 	}
 	defer dir.Close()
 	last := dir.Run.Missing[len(dir.Run.Missing)-1]
-	if dir.Run.Note != "after it" || dir.Run.Nodes[0].Facts["x"] != "" || len(dir.Run.Missing) < 1000 || !strings.Contains(last.Reason, "more parts are missing") {
+	if dir.Run.Note != "after it" || dir.Run.Nodes[0].Facts["x"] != "" ||
+		len(dir.Run.Missing) < 1000 || !strings.Contains(last.Reason, "more parts are missing") {
 		t.Errorf("note %q, %d missing, the last %v", dir.Run.Note, len(dir.Run.Missing), last)
 	}
 }
@@ -446,7 +491,8 @@ func TestNodeWithoutLogsLacksNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	missing, err := d.Complete()
-	if diff := cmp.Diff([]Missing{{"logs/A", "no log of this node was collected"}}, missing); diff != "" || err != nil {
+	if diff := cmp.Diff([]Missing{{"logs/A", "no log of this node was collected"}},
+		missing); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	if _, err := os.Stat(filepath.Join(d.Path(), "run.yaml")); err != nil {
@@ -454,7 +500,7 @@ func TestNodeWithoutLogsLacksNone(t *testing.T) {
 	}
 }
 
-// A page that cannot be written leaves the one before as it was.
+// If a page cannot be written, the old one stays.
 func TestReportIsWrittenWhole(t *testing.T) {
 	draft, err := Create(t.TempDir(), exampleRun())
 	if err != nil {
@@ -541,31 +587,45 @@ missing:
 	for name, change := range map[string]func(string) string{
 		"unknown key":   func(s string) string { return s + "colour: red\n" },
 		"two documents": func(s string) string { return s + "---\nversion: 1\n" },
-		"reference":     func(s string) string { return strings.Replace(s, "reference: A", "reference: C", 1) },
-		"node twice":    func(s string) string { return strings.Replace(s, "B.b_2\n    number", "A\n    number", 1) },
-		"path as name":  func(s string) string { return strings.Replace(s, "tuesday-1.b", "../x", 1) },
-		"path as node":  func(s string) string { return strings.Replace(s, "name: B.b_2", "name: a/b", 1) },
+		"reference": func(s string) string {
+			return strings.Replace(s, "reference: A", "reference: C", 1)
+		},
+		"node twice": func(s string) string {
+			return strings.Replace(s, "B.b_2\n    number", "A\n    number", 1)
+		},
+		"path as name": func(s string) string {
+			return strings.Replace(s, "tuesday-1.b", "../x", 1)
+		},
+		"path as node": func(s string) string {
+			return strings.Replace(s, "name: B.b_2", "name: a/b", 1)
+		},
 		"interval": func(s string) string {
 			return strings.Replace(s, "lo_ns: 1700000000000000003", "lo_ns: 1800000000000000003", 1)
 		},
-		"ends before": func(s string) string { return strings.ReplaceAll(s, "1700000000000000003", "3") + "" },
-		"quantum": func(s string) string {
-			return strings.Replace(s, "quantum_cycles: 10", "quantum_cycles: 18446744073709551615", 1)
+		"ends before": func(s string) string {
+			return strings.ReplaceAll(s, "1700000000000000003", "3") + ""
 		},
-		"frequency":       func(s string) string { return strings.Replace(s, "12.5", ".nan", 1) },
-		"negative wander": func(s string) string { return strings.Replace(s, "wander_ppt: 5", "wander_ppt: -5", 1) },
+		"quantum": func(s string) string {
+			return strings.Replace(s, "quantum_cycles: 10", "quantum_cycles: 18446744073709551615",
+				1)
+		},
+		"frequency": func(s string) string { return strings.Replace(s, "12.5", ".nan", 1) },
+		"negative wander": func(s string) string {
+			return strings.Replace(s, "wander_ppt: 5", "wander_ppt: -5", 1)
+		},
 	} {
 		changed := change(want)
 		if name == "ends before" {
 			changed = strings.ReplaceAll(changed, "1700000000000000004", "4")
 		}
-		if _, err := parseRun([]byte(changed), "x"); !errors.Is(err, ErrRun) || !strings.Contains(err.Error(), `"x"`) {
+		if _, err := parseRun([]byte(changed), "x"); !errors.Is(err, ErrRun) ||
+			!strings.Contains(err.Error(), `"x"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// What is read is written as the same run, and is one that may be worked with.
+// A parsed run is written as the same run, and its values can be used.
 func FuzzRunYAML(f *testing.F) {
 	text, err := exampleRun().Encode()
 	if err != nil {
@@ -583,7 +643,8 @@ func FuzzRunYAML(f *testing.F) {
 			}
 			return
 		}
-		if CheckName(r.Name) != nil || filepath.Base(RelationPath(r.Name, r.Name)) != r.Name+"--"+r.Name+".rel" {
+		if CheckName(r.Name) != nil ||
+			filepath.Base(RelationPath(r.Name, r.Name)) != r.Name+"--"+r.Name+".rel" {
 			t.Fatalf("name %q", r.Name)
 		}
 		again, err := r.Encode()
@@ -600,9 +661,10 @@ func FuzzRunYAML(f *testing.F) {
 	})
 }
 
-// Changes that are read are read again, in their order, when they are written as they came: one after another.
+// Changes of the table that are appended one by one are read again in order.
 func FuzzTableYAML(f *testing.F) {
-	f.Add([]byte("- served_utc_ns: 1\n  by: me\n  table: |\n    version: 1\n- served_utc_ns: 2\n  table: \"\"\n"))
+	f.Add([]byte("- served_utc_ns: 1\n  by: me\n  table: |\n    version: 1\n- served_utc_ns: " +
+		"2\n  table: \"\"\n"))
 	f.Add([]byte("- 5\n"))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -620,7 +682,7 @@ func FuzzTableYAML(f *testing.F) {
 				t.Fatal(err)
 			}
 			written = append(written, item...)
-			changes[i].Table = strings.ReplaceAll(changes[i].Table, "\r\n", "\n") // as encode says
+			changes[i].Table = strings.ReplaceAll(changes[i].Table, "\r\n", "\n") // as encode does
 		}
 		back, err := parseTable(written, "again")
 		if err != nil {
@@ -634,15 +696,17 @@ func FuzzTableYAML(f *testing.F) {
 
 func TestTableYAML(t *testing.T) {
 	for text, good := range map[string]bool{
-		"": true, "- served_utc_ns: 1\n  table: x\n": true, "- 5\n": false, "served_utc_ns: 1\n": false, "- served_utc_ns: 1\n  colour: x\n": false, "[": false,
+		"": true, "- served_utc_ns: 1\n  table: x\n": true, "- 5\n": false,
+		"served_utc_ns: 1\n": false, "- served_utc_ns: 1\n  colour: x\n": false, "[": false,
 	} {
-		if _, err := parseTable([]byte(text), "t"); (err == nil) != good || err != nil && !errors.Is(err, ErrRun) {
+		if _, err := parseTable([]byte(text), "t"); (err == nil) != good ||
+			err != nil && !errors.Is(err, ErrRun) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
-// A complete run can be gone on with, and is complete again.
+// A complete run can be continued, and becomes complete again.
 func TestReopen(t *testing.T) {
 	parent := t.TempDir()
 	d, err := Create(parent, exampleRun())
@@ -667,7 +731,8 @@ func TestReopen(t *testing.T) {
 	if err != nil || !slices.Equal(before, after) {
 		t.Errorf("missing %v, then %v, %v", before, after, err)
 	}
-	if err := os.WriteFile(filepath.Join(parent, name, "run.yaml"), []byte("nonsense"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(parent, name, "run.yaml"), []byte("nonsense"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Reopen(parent, name); !errors.Is(err, ErrRun) {
@@ -678,11 +743,14 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// Of two frequencies of one epoch the narrower is kept. A nominal one, which nobody measured, is
-// none, however narrow.
+// Of two frequencies of one epoch the narrower is kept. A nominal one, which nobody measured, never
+// counts, however narrow it is.
 func TestEnterKeepsTheBetterFrequency(t *testing.T) {
 	node := func(epoch string, lo, hi float64) Node {
-		return Node{Name: "A", Epoch: epoch, FrequencyLo_hz: lo, FrequencyHi_hz: hi, FrequencySource: fmt.Sprint(lo, hi)}
+		return Node{
+			Name: "A", Epoch: epoch, FrequencyLo_hz: lo, FrequencyHi_hz: hi,
+			FrequencySource: fmt.Sprint(lo, hi),
+		}
 	}
 	over := node("e", 99, 101)
 	for name, test := range map[string]struct{ was, now, want Node }{
@@ -696,16 +764,18 @@ func TestEnterKeepsTheBetterFrequency(t *testing.T) {
 		r := Run{Nodes: []Node{test.was}}
 		r.Enter(test.now)
 		got := r.Nodes[0]
-		if got.FrequencyLo_hz != test.want.FrequencyLo_hz || got.FrequencyHi_hz != test.want.FrequencyHi_hz ||
+		if got.FrequencyLo_hz != test.want.FrequencyLo_hz ||
+			got.FrequencyHi_hz != test.want.FrequencyHi_hz ||
 			got.FrequencySource != test.want.FrequencySource {
 			t.Errorf("%s: %+v, want the frequency of %+v", name, got, test.want)
 		}
 	}
 }
 
-// A file longer than it may be is not read, and what is no file is not waited for.
+// A file beyond its limit is not read, and nothing waits for a file that is not regular.
 func TestNothingIsReadBeyondItsLimit(t *testing.T) {
-	for name, most := range map[string]int64{runFile: maxRunBytes, tableFile: maxTableBytes, TruthPath("A"): maxTruthBytes, RelationPath("A", "B.b_2"): maxRelationBytes} {
+	for name, most := range map[string]int64{runFile: maxRunBytes, tableFile: maxTableBytes,
+		TruthPath("A"): maxTruthBytes, RelationPath("A", "B.b_2"): maxRelationBytes} {
 		parent := t.TempDir()
 		draft, err := Create(parent, exampleRun())
 		if err != nil {
@@ -717,10 +787,12 @@ func TestNothingIsReadBeyondItsLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(draft.Path(), filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)); err != nil {
 			t.Fatal(err)
 		}
-		if text, err := readFile(dir.root, name, most); text != nil || err == nil || !strings.Contains(err.Error(), "1099511627776 bytes long, at most") {
+		if text, err := readFile(dir.root, name, most); text != nil || err == nil ||
+			!strings.Contains(err.Error(), "1099511627776 bytes long, at most") {
 			t.Errorf("%s of 1 TiB: %d bytes, %v", name, len(text), err)
 		}
 		if err := os.Truncate(path, 5); err != nil {
@@ -745,10 +817,12 @@ func TestABaselineThatIsAPipeIsNotWaitedFor(t *testing.T) {
 	}
 	defer dir.Close()
 	path := filepath.Join(draft.Path(), filepath.FromSlash(BaselinePath("A")))
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), unix.Mkfifo(path, 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+		unix.Mkfifo(path, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := dir.OpenBaseline("A"); f != nil || err == nil || !strings.Contains(err.Error(), "no regular file") {
+	if f, err := dir.OpenBaseline("A"); f != nil || err == nil ||
+		!strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("%v, %v", f, err)
 	}
 }

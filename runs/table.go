@@ -8,14 +8,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TableChange is a handler table from the moment on at which it was served.
+// TableChange is a handler table, and the moment from which it was served.
 type TableChange struct {
 	Served_utc_ns int64  `yaml:"served_utc_ns"`
-	By            string `yaml:"by,omitempty"` // who changed it, as far as that is known
-	Table         string `yaml:"table"`        // its text, as package handlertable reads it
+	By            string `yaml:"by,omitempty"` // who changed it, if known
+	// its text, in the form that package handlertable reads
+	Table string `yaml:"table"`
 }
 
-// parseTable reads a table.yaml: all changes, in the order in which they were made. The error wraps ErrRun.
+// parseTable parses a table.yaml: all changes in order. The error wraps ErrRun.
 func parseTable(text []byte, name string) ([]TableChange, error) {
 	var changes []TableChange
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -26,7 +27,7 @@ func parseTable(text []byte, name string) ([]TableChange, error) {
 	return changes, nil
 }
 
-// encode is the change as one item of the list: table.yaml is written by appending to it.
+// encode returns the change as one item of the list. table.yaml is written by appending items.
 func (c TableChange) encode() ([]byte, error) {
 	c.Table = strings.ReplaceAll(c.Table, "\r\n", "\n")
 	return yaml.Marshal([]TableChange{c})
