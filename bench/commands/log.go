@@ -51,7 +51,7 @@ Exit code 3: fewer than 5 repetitions counted, or a row could not be measured he
   cp-bench log --json | jq -r '[.name, .ratio_to_counter] | @tsv'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBenchLog(cmd.Context(), flags, cmd.Flags().Changed("repetitions"), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runBenchLog(cmd.Context(), flags, cmd.Flags().Changed, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
@@ -61,7 +61,7 @@ Exit code 3: fewer than 5 repetitions counted, or a row could not be measured he
 	return cmd
 }
 
-func runBenchLog(ctx context.Context, flags benchLogFlags, repetitionsGiven bool, stdout, stderr io.Writer) error {
+func runBenchLog(ctx context.Context, flags benchLogFlags, given func(string) bool, stdout, stderr io.Writer) error {
 	if flags.repetitions < minCounted {
 		return command.Usagef("--repetitions %d: a figure needs %d or more", flags.repetitions, minCounted)
 	}
@@ -69,8 +69,11 @@ func runBenchLog(ctx context.Context, flags benchLogFlags, repetitionsGiven bool
 	if err != nil {
 		return err
 	}
-	if size == proof.Full && !repetitionsGiven {
+	switch {
+	case size == proof.Full && !given("repetitions"):
 		flags.repetitions, flags.limit = 25, 5*time.Minute
+	case size == proof.Small && !given("limit"):
+		flags.limit = smallLimit
 	}
 	line := command.NewProgress(stderr)
 	result, err := bench.Log(ctx, bench.LogOptions{

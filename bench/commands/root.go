@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,10 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(), demo.NewProcess())
 	return root
 }
+
+// smallLimit ends a small run of bars on a busy machine. It prints timings and judges none, so it does
+// not wait for a quiet moment.
+const smallLimit = 20 * time.Second
 
 // minCounted is the fewest repetitions that a bar is judged by.
 const minCounted = 5

@@ -76,8 +76,13 @@ func runBenchStore(ctx context.Context, flags benchStoreFlags, given func(string
 	switch {
 	case size == proof.Full && !given("limit"):
 		flags.limit = 5 * time.Minute
-	case size == proof.Small && !given("repetitions"):
-		flags.repetitions = minCounted
+	case size == proof.Small:
+		if !given("repetitions") {
+			flags.repetitions = minCounted
+		}
+		if !given("limit") {
+			flags.limit = smallLimit
+		}
 	}
 	line := command.NewProgress(stderr)
 	result, err := bench.Store(ctx, bench.StoreOptions{

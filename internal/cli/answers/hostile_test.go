@@ -567,7 +567,7 @@ func TestHostileRuns(t *testing.T) {
 
 // TestBarHostileRuns does the same for the record.
 func TestBarHostileRuns(t *testing.T) {
-	n := uint64(1000)
+	n := uint64(300)
 	if proof.Begin(t) == proof.Full {
 		n = 100_000
 	}
