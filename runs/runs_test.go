@@ -449,7 +449,7 @@ func TestRunIsNeverTooLongToBeRead(t *testing.T) {
 	err = d.Update(func(r *Run) {
 		r.Nodes[0].Facts = map[string]string{"x": strings.Repeat("x", 5<<20)}
 	})
-	if !errors.Is(err, ErrRun) || !strings.Contains(err.Error(), "is read up to") {
+	if !errors.Is(err, ErrRun) || !strings.Contains(err.Error(), "at most 4194304 are read") {
 		t.Errorf("a fact of 5 MB: %v", err)
 	}
 	if err := d.Update(func(r *Run) {
