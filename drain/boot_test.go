@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// forgeIdentity changes a ring's identity, which is as whole as before.
+// forgeIdentity changes a ring's identity and keeps its checksum valid.
 func forgeIdentity(t *testing.T, path string, at int64, b []byte) {
 	t.Helper()
 	const atChecksum = 248
@@ -26,7 +26,7 @@ func forgeIdentity(t *testing.T, path string, at int64, b []byte) {
 	patch(t, path, atChecksum, binary.NativeEndian.AppendUint32(nil, sum))
 }
 
-// forgetBoot has a ring say that its program knew no boot id, as one without /proc.
+// forgetBoot makes a ring say that its program knew no boot id, as one without /proc.
 func forgetBoot(t *testing.T, path string) {
 	t.Helper()
 	forgeIdentity(t, path, 48, make([]byte, 16))
@@ -66,14 +66,17 @@ func TestRingOfAnUnknownBoot(t *testing.T) {
 	}
 }
 
-// What nobody knows to be of one epoch has not the name of one.
+// Rows that nobody knows to be of one epoch do not get the name of one.
 func TestUnknownBootsRelateToNothing(t *testing.T) {
 	o := Options{Epoch: func() string { return "now" }}
-	one, other := o.epochNow(ring.Header{Incarnation: [16]byte{1}}), o.epochNow(ring.Header{Incarnation: [16]byte{2}})
+	one, other := o.epochNow(ring.Header{Incarnation: [16]byte{1}}), o.epochNow(ring.Header{
+		Incarnation: [16]byte{2},
+	})
 	if one == other || one == "now" || strings.Contains(one, "boot 0") {
 		t.Errorf("epochs %q and %q", one, other)
 	}
-	if epoch := processEpoch(); epoch == one || epoch != processEpoch() || strings.Contains(epoch, "boot 0") {
+	if epoch := processEpoch(); epoch == one || epoch != processEpoch() ||
+		strings.Contains(epoch, "boot 0") {
 		t.Errorf("this process's epoch is %q", epoch)
 	}
 }

@@ -16,43 +16,45 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// ErrFull is returned, through Options.Notify and Stats, where a drainer can hold no more rings.
+// ErrFull is returned, through Options.Notify and Stats, if a drainer can hold no more rings.
 var ErrFull = errors.New("no room for more rings")
 
-// capacity is how many rings a drainer holds at once, and how much of them it maps. A directory's
-// rings are those of one user, so it bounds what a user's programs take of the drainer. What it
-// keeps back is for logs, and for who asks how it goes.
+// capacity is how many rings a drainer holds at once, and how many bytes of them it maps. A
+// directory's rings are those of one user, so it bounds what a user's programs cost the drainer. It
+// keeps back descriptors and mappings for logs and for queries.
 type capacity struct {
 	rings  int
 	mapped int64
-	why    string // which of the kernel's limits it is
+	why    string // which of the kernel's limits applies
 }
 
 const (
 	// A ring takes a descriptor for its file, one for its log, and a mapping.
 	filesOfRing = 2
 	mapsOfRing  = 1
-	// These are for everything else, or a quarter where there is less.
+	// These are kept for everything else, or a quarter of what there is if that is less.
 	filesReserve = 512
 	mapsReserve  = 8192
 
-	defaultMaps = 65530 // the kernel's own, where it does not say
+	defaultMaps = 65530 // the kernel's default, if it does not say
 
-	// maxRings is for what a drainer takes for each of them: up to 30 KB with the kernel's share, so
-	// that they fit a service with 1 GiB.
+	// maxRings allows for what a drainer takes for each ring: up to 30 KB with the kernel's share.
+	// So the rings fit a service with 1 GiB.
 	maxRings = 1 << 14
 
-	// maxMapped is what a drainer maps of rings. It is the most of them that it can be charged for.
+	// maxMapped is how many bytes of rings a drainer maps. It can be charged for no more of them.
 	maxMapped = 512 << 20
 )
 
-// newCapacity makes a capacity of what the kernel allows a process.
+// newCapacity computes a capacity from what the kernel allows a process.
 func newCapacity(files, maps uint64) capacity {
 	byFiles := int((files - min(files/4, filesReserve)) / filesOfRing)
 	byMaps := int((maps - min(maps/4, mapsReserve)) / mapsOfRing)
 	switch rings := max(min(byFiles, byMaps, maxRings), 1); rings {
 	case byFiles:
-		return capacity{rings, maxMapped, fmt.Sprintf("a process may open %d files: raise LimitNOFILE", files)}
+		return capacity{
+			rings, maxMapped, fmt.Sprintf("a process may open %d files: raise LimitNOFILE", files),
+		}
 	case byMaps:
 		why := fmt.Sprintf("a process may have %d mappings: raise vm.max_map_count", maps)
 		return capacity{rings, maxMapped, why}
@@ -69,7 +71,7 @@ func systemCapacity() (capacity, error) {
 	return newCapacity(min(l.Cur, 1<<30), maxMaps()), nil
 }
 
-// maxMaps is how many mappings a process may have.
+// maxMaps returns how many mappings a process may have.
 func maxMaps() uint64 {
 	text, err := os.ReadFile("/proc/sys/vm/max_map_count")
 	if err != nil {
@@ -82,31 +84,33 @@ func maxMaps() uint64 {
 	return n
 }
 
-// full returns why no other ring can be held. The caller holds mu.
+// full returns why no other ring can be held, or nil. The caller holds mu.
 func (d *Drainer) full() error {
 	switch {
 	case len(d.sources) >= d.room.rings:
-		return fmt.Errorf("%d rings are open, and no more can be: %s: %w", len(d.sources), d.room.why, ErrFull)
+		return fmt.Errorf("%d rings are open, and no more can be: %s: %w", len(d.sources),
+			d.room.why, ErrFull)
 	case d.mapped >= d.room.mapped:
-		return fmt.Errorf("%d bytes of rings are mapped, the most that are: close channels of many writers: %w",
+		return fmt.Errorf(
+			"%d bytes of rings are mapped, the most that are: close channels of many writers: %w",
 			d.mapped, ErrFull)
 	}
 	return nil
 }
 
-// postponed is a ring that is there and is not drained yet.
+// postponed is a ring that is not drained yet.
 type postponed struct {
 	again time.Duration // when to try it again
 	isNew bool          // as in Drainer.open
 
-	// Where there is no room for it:
+	// These are set if there is no room for it:
 	why     error
 	process process
 	bytes   int64
 }
 
-// leave takes note that a ring is left alone for now. It is said of the first, until there are
-// none.
+// leave notes that a ring is left alone for now. The first one is reported, and then no other until
+// none is left alone.
 func (d *Drainer) leave(whose process, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,8 +120,8 @@ func (d *Drainer) leave(whose process, why error) {
 	d.leaving[whose]++
 }
 
-// left makes known how many rings the last scan and those after it left alone, and shares the
-// room out.
+// left reports how many rings the last scan and the scans after it left alone, and shares out the
+// room.
 func (d *Drainer) left() {
 	d.mu.Lock()
 	count := 0
@@ -133,8 +137,8 @@ func (d *Drainer) left() {
 	}
 }
 
-// shareOut gives each process the same share of the room, as far as it has rings for it. Where
-// one has less than its share, those that have more give some back. The caller holds mu, at the
+// shareOut gives each process the same share of the room, as far as it has rings for it. If a
+// process has less than its share, those that have more give some back. The caller holds mu, at the
 // end of a scan.
 func (d *Drainer) shareOut() {
 	d.share = math.MaxInt
@@ -167,7 +171,7 @@ func (d *Drainer) shareOut() {
 		over[p] = has.Rings - d.share
 	}
 	for _, s := range d.sources {
-		if s.yields.Load() { // and will be gone soon
+		if s.yields.Load() { // so it will be gone soon
 			needed--
 			over[s.process]--
 		}
@@ -179,14 +183,15 @@ func (d *Drainer) shareOut() {
 		if over[s.process] > 0 && !s.yields.Load() {
 			needed--
 			over[s.process]--
-			d.later[path] = postponed{process: s.process, bytes: s.header.FileBytes(), why: d.leavingWhy}
+			d.later[path] = postponed{
+				process: s.process, bytes: s.header.FileBytes(), why: d.leavingWhy,
+			}
 			s.yields.Store(true)
 		}
 	}
 }
 
-// level is the most that each may have, of those who want so many, so that all together have what
-// there is.
+// level returns the most that each may have, given what each wants, so that all together have room.
 func level(wants []int, room int) int {
 	slices.Sort(wants)
 	for i, want := range wants {
@@ -199,9 +204,9 @@ func level(wants []int, room int) int {
 	return math.MaxInt
 }
 
-// yield leaves a ring whose room another process is to have. It reports false where its log
-// cannot be ended. The ring is drained again when there is room, and its log goes on in the
-// directory of then.
+// yield leaves a ring whose room another process is to have. It returns false if the ring's log
+// cannot be ended. When there is room, the ring is drained again, and its log continues in the
+// directory of that time.
 func (s *source) yield(w *worker) bool {
 	for i := range s.places {
 		if s.takeSkipped(w, i) != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// However many a user's programs open, descriptors and mappings are left for logs and for who asks.
+// However many rings a user's programs open, descriptors and mappings are left for logs and for
+// queries.
 func TestCapacityKeepsSomeBack(t *testing.T) {
 	for _, tc := range []struct {
 		files, maps uint64
@@ -35,7 +36,8 @@ func TestCapacityKeepsSomeBack(t *testing.T) {
 	} {
 		c := newCapacity(tc.files, tc.maps)
 		if c.rings != tc.rings || !strings.Contains(c.why, tc.why) {
-			t.Errorf("%d files, %d mappings: %d rings, %s; want %d", tc.files, tc.maps, c.rings, c.why, tc.rings)
+			t.Errorf("%d files, %d mappings: %d rings, %s; want %d", tc.files, tc.maps, c.rings,
+				c.why, tc.rings)
 		}
 	}
 	if c, err := systemCapacity(); err != nil || c.rings < 1 {
@@ -54,14 +56,17 @@ func openFiles(t *testing.T) int {
 
 func TestRingsBeyondCapacityAreLeftAlone(t *testing.T) {
 	for name, room := range map[string]capacity{
-		"rings": {rings: 3, mapped: maxMapped, why: "a test wants it"}, "mappings": {rings: 100, mapped: 3 * 8192},
+		"rings":    {rings: 3, mapped: maxMapped, why: "a test wants it"},
+		"mappings": {rings: 100, mapped: 3 * 8192},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Options{})
 			r.d.room = room
 			var channels []*handlers.Channel
 			for i := range 10 {
-				channels = append(channels, r.open(fmt.Sprintf("a/x%d", i), handlers.Options{Policy: "drop", Buffer: "1KiB"}))
+				channels = append(channels, r.open(fmt.Sprintf("a/x%d", i), handlers.Options{
+					Policy: "drop", Buffer: "1KiB",
+				}))
 				logMany(channels[i], 0, 10)
 			}
 			before := openFiles(t)
@@ -80,7 +85,8 @@ func TestRingsBeyondCapacityAreLeftAlone(t *testing.T) {
 				c.Close()
 			}
 			r.run(10 * time.Second)
-			if s := r.d.Stats(); s.Finished != 10 || s.Left != 0 || s.LeftWhy != nil || s.Total.Rows < 100 {
+			if s := r.d.Stats(); s.Finished != 10 || s.Left != 0 || s.LeftWhy != nil ||
+				s.Total.Rows < 100 {
 				t.Errorf("%d finished, %d left, %d rows", s.Finished, s.Left, s.Total.Rows)
 			}
 			if r.d.mapped != 0 {
@@ -90,7 +96,7 @@ func TestRingsBeyondCapacityAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A directory full of what is no ring costs a word for each, and not a line of the log.
+// A directory full of files that are no rings costs a word for each, and not a line in the log.
 func TestManyRingsAreSetAside(t *testing.T) {
 	const many = maxAside + 200
 	r := newRig(t, Options{})
@@ -101,7 +107,8 @@ func TestManyRingsAreSetAside(t *testing.T) {
 		}
 	}
 	r.run(3 * time.Second)
-	if s := r.d.Stats(); len(s.Rings) != maxAside || s.SetAside != many || len(r.noticed) != maxAside+1 {
+	if s := r.d.Stats(); len(s.Rings) != maxAside || s.SetAside != many ||
+		len(r.noticed) != maxAside+1 {
 		t.Errorf("%d described of %d, said %d times", len(s.Rings), s.SetAside, len(r.noticed))
 	}
 	for i := range many {
@@ -113,39 +120,45 @@ func TestManyRingsAreSetAside(t *testing.T) {
 	}
 }
 
-// Two containers have a process of the same id each, as this one and that which the first ring
-// says.
+// Two containers have a process of the same id: this one, and the one that the first ring names.
 func TestProcessesOfTwoNamespaces(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 1})
 	other := r.open("a/other", handlers.Options{})
 	forgeIdentity(t, other.Path(), 232, word(1))
 	r.open("a/x", handlers.Options{})
 	r.advance(0)
-	if s := r.d.Stats(); len(s.Rings) != 2 || len(s.Processes) != 2 || s.Processes[0].PIDNamespace != 1 {
+	if s := r.d.Stats(); len(s.Rings) != 2 || len(s.Processes) != 2 ||
+		s.Processes[0].PIDNamespace != 1 {
 		t.Fatalf("rings %+v of processes %+v", s.Rings, s.Processes)
 	}
 	r.open("a/y", handlers.Options{})
 	r.run(2 * time.Second)
-	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 1 || !strings.Contains(s.LeftWhy.Error(), "of PID namespace") {
+	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 1 ||
+		!strings.Contains(s.LeftWhy.Error(), "of PID namespace") {
 		t.Errorf("%d rings, %d left: %v", len(s.Rings), s.Left, s.LeftWhy)
 	}
 }
 
-// However many rings a process has open, there is room for those of another that come later: also
-// where it says each time that it is another process.
+// However many rings a process has open, there is room for later rings of another process. That
+// holds even if the first claims to be another process each time.
 func TestRoomIsShared(t *testing.T) {
 	const rings = 100
-	for name, lies := range map[string]bool{"one process": false, "one that says it is many": true} {
+	for name, lies := range map[string]bool{
+		"one process": false, "one that says it is many": true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Options{})
 			r.d.room.rings = rings
 			open := func(i int) *handlers.Channel {
-				return r.open(fmt.Sprintf("a/x%d", i), handlers.Options{Policy: "drop", Buffer: "1KiB"})
+				return r.open(fmt.Sprintf("a/x%d", i), handlers.Options{
+					Policy: "drop", Buffer: "1KiB",
+				})
 			}
 			for i := range 2 * rings {
 				c := open(i)
 				if lies {
-					forgeIdentity(t, c.Path(), 88, binary.NativeEndian.AppendUint32(nil, uint32(1<<24+i)))
+					forgeIdentity(t, c.Path(), 88,
+						binary.NativeEndian.AppendUint32(nil, uint32(1<<24+i)))
 				}
 			}
 			r.run(3 * time.Second)
@@ -168,7 +181,7 @@ func TestRoomIsShared(t *testing.T) {
 	}
 }
 
-// A process is asked again for what it has opened since.
+// A process is asked again about the files that it has opened since.
 func TestLaterRingsAreVouchedFor(t *testing.T) {
 	r := newRig(t, Options{})
 	r.d.room.rings = 10
@@ -187,8 +200,10 @@ func TestLevel(t *testing.T) {
 		room  int
 		want  int
 	}{
-		{[]int{10}, 5, 5}, {[]int{10}, 10, math.MaxInt}, {[]int{100, 4}, 50, 46}, {[]int{100, 4, 100}, 50, 23},
-		{[]int{7, 7, 7}, 20, 6}, {[]int{1, 1, 9, 9}, 3, 1}, {[]int{2, 2, 2}, 2, 1}, {nil, 5, math.MaxInt},
+		{[]int{10}, 5, 5}, {[]int{10}, 10, math.MaxInt}, {[]int{100, 4}, 50, 46},
+		{[]int{100, 4, 100}, 50, 23},
+		{[]int{7, 7, 7}, 20, 6}, {[]int{1, 1, 9, 9}, 3, 1}, {[]int{2, 2, 2}, 2, 1},
+		{nil, 5, math.MaxInt},
 	} {
 		if got := level(slices.Clone(tc.wants), tc.room); got != tc.want {
 			t.Errorf("%v in %d: %d, want %d", tc.wants, tc.room, got, tc.want)
@@ -196,7 +211,7 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// A ring that yields its room is whole in the end, wherever logs go meanwhile; and a directory
+// A ring that yields its room is whole in the end, wherever logs go in the meantime. A directory
 // that they have left stays as it is.
 func TestARingThatYields(t *testing.T) {
 	r := newRig(t, Options{Workers: 1})
@@ -204,7 +219,9 @@ func TestARingThatYields(t *testing.T) {
 	r.d.room.rings = 2
 	var own []*handlers.Channel
 	for i := range 2 {
-		own = append(own, r.open(fmt.Sprintf("own/x%d", i), handlers.Options{Handler: "id", Buffer: "16KiB"}))
+		own = append(own, r.open(fmt.Sprintf("own/x%d", i), handlers.Options{
+			Handler: "id", Buffer: "16KiB",
+		}))
 		logMany(own[i], 0, 100)
 	}
 	r.run(time.Second)
@@ -229,7 +246,8 @@ func TestARingThatYields(t *testing.T) {
 	}
 	r.run(3 * time.Second)
 	if s := r.d.Stats(); s.Finished != 3 || s.Left != 0 || s.Total.Missing > 0 || s.SetAside > 0 {
-		t.Errorf("%d finished, %d left, %d missing: %q", s.Finished, s.Left, s.Total.Missing, r.noticed)
+		t.Errorf("%d finished, %d left, %d missing: %q", s.Finished, s.Left, s.Total.Missing,
+			r.noticed)
 	}
 	for name, b := range contents(t, first) {
 		if !bytes.Equal(b, before[name]) {

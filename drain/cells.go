@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// cells writes what the handlers counter and first-last keep in the ring: samples that are due, or
-// what is there now.
+// cells writes what the handlers counter and first-last keep in the ring: the samples that are due,
+// or the present values.
 func (s *source) cells(w *worker, now phase) error {
 	final := now != live
 	counting := s.settings.Kind == channel.Counter && now != dead
@@ -43,13 +43,14 @@ func (s *source) cells(w *worker, now phase) error {
 	return nil
 }
 
-// takeSamples writes what the sampler has taken, if it is worth a block.
+// takeSamples writes the sampler's samples if they are worth a block.
 func (s *source) takeSamples(w *worker, all bool) error {
 	rows, since := s.d.sampler.taken(s)
 	if len(rows) == 0 || !all && w.now-since < blockHold && len(rows) < samplesKept/2 {
 		return nil
 	}
-	if err := s.append(&w.block, logstore.Block{First: s.log.Next(logstore.Samples, 0), Samples: rows}); err != nil {
+	if err := s.append(&w.block,
+		logstore.Block{First: s.log.Next(logstore.Samples, 0), Samples: rows}); err != nil {
 		return err
 	}
 	s.counted = rows[len(rows)-1].Count
@@ -57,7 +58,7 @@ func (s *source) takeSamples(w *worker, all bool) error {
 	return nil
 }
 
-// lastSample writes what has been counted since the last sample.
+// lastSample writes the count of the events since the last sample.
 func (s *source) lastSample(w *worker) error {
 	var count [1]uint64
 	var failed [1]error
@@ -69,7 +70,8 @@ func (s *source) lastSample(w *worker) error {
 		return nil
 	}
 	row := []logstore.Sample{{Counter: before, Count: count[0]}}
-	if err := s.append(&w.block, logstore.Block{First: s.log.Next(logstore.Samples, 0), Samples: row}); err != nil {
+	if err := s.append(&w.block,
+		logstore.Block{First: s.log.Next(logstore.Samples, 0), Samples: row}); err != nil {
 		return err
 	}
 	s.counted = count[0]
@@ -82,26 +84,29 @@ func (s *source) takeFirstLast(w *worker) error {
 		return err
 	}
 	row := []logstore.FirstLast{{
-		Count: now.Count, FirstCounter: now.First.Counter, FirstID: now.First.ID, LastCounter: now.Last.Counter, LastID: now.Last.ID, Poison: now.PoisonCounter,
+		Count: now.Count, FirstCounter: now.First.Counter, FirstID: now.First.ID,
+		LastCounter: now.Last.Counter, LastID: now.Last.ID, Poison: now.PoisonCounter,
 	}}
-	if err := s.append(&w.block, logstore.Block{First: s.log.Next(logstore.FirstLasts, 0), FirstLasts: row}); err != nil {
+	if err := s.append(&w.block,
+		logstore.Block{First: s.log.Next(logstore.FirstLasts, 0), FirstLasts: row}); err != nil {
 		return err
 	}
 	s.firstLast = now
 	return nil
 }
 
-// fromRow is the reverse of what takeFirstLast makes of a cell.
+// fromRow reverses what takeFirstLast makes from a cell.
 func fromRow(r logstore.FirstLast) ring.FirstAndLast {
 	return ring.FirstAndLast{
-		Count: r.Count, First: ring.Record{Counter: r.FirstCounter, ID: r.FirstID}, Last: ring.Record{Counter: r.LastCounter, ID: r.LastID}, PoisonCounter: r.Poison,
+		Count: r.Count, First: ring.Record{Counter: r.FirstCounter, ID: r.FirstID},
+		Last: ring.Record{Counter: r.LastCounter, ID: r.LastID}, PoisonCounter: r.Poison,
 	}
 }
 
-// sampler reads the counts of all counting channels whose period is over at one instant, also while
+// sampler reads the counts of all counting channels whose period ends at one instant, even while
 // their workers wait for a slow disk.
 type sampler struct {
-	changed chan struct{} // another ring is to be sampled
+	changed chan struct{} // wakes the sampler for another ring
 
 	mu    sync.Mutex // guards all below
 	all   []*sampling
@@ -118,15 +123,15 @@ type sampling struct {
 	due    time.Duration
 
 	rows  []logstore.Sample // not yet in the log
-	since time.Duration     // the first of them was taken
+	since time.Duration     // when the first of them was taken
 	err   error
 }
 
-// samplesKept is how many samples wait for a log that cannot be written. Those that come then are left out: the counts go on, and only
-// the step to the next one becomes longer.
+// samplesKept is how many samples wait for a log that cannot be written. Later ones are left out.
+// The counts go on, so only the step to the next sample grows.
 const samplesKept = 4096
 
-// sample has a ring sampled, with the period that it has now.
+// sample begins to sample a ring, with its present period.
 func (p *sampler) sample(s *source, now time.Duration) error {
 	period := time.Duration(s.settings.A)
 	if s.sampling == nil {
@@ -146,7 +151,7 @@ func (p *sampler) sample(s *source, now time.Duration) error {
 	return s.sampling.err
 }
 
-// nextDue puts samples of one period at the same instants, whenever their channels were opened.
+// nextDue gives samples of one period the same instants, whenever their channels were opened.
 func nextDue(now, period time.Duration) time.Duration { return now - now%period + period }
 
 func (p *sampler) wake() {
@@ -156,14 +161,15 @@ func (p *sampler) wake() {
 	}
 }
 
-// taken returns the samples that wait, and when the first of them was taken. They are the caller's to read until it drops them.
+// taken returns the samples that wait, and when the first of them was taken. The caller may read
+// them until it drops them.
 func (p *sampler) taken(s *source) ([]logstore.Sample, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return s.sampling.rows[:len(s.sampling.rows):len(s.sampling.rows)], s.sampling.since
 }
 
-// drop takes away the first n samples that wait.
+// drop removes the first n samples that wait.
 func (p *sampler) drop(s *source, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,10 +187,11 @@ func (p *sampler) stop(s *source) {
 	s.sampling = nil
 }
 
-// sweepTries is how often counts are read, of which the quickest holds: a core that is taken away in between makes the instant long.
+// sweepTries is how often counts are read. The quickest reading counts, because losing the core in
+// between makes the instant long.
 const sweepTries = 3
 
-// sweep takes the samples that are due, and returns when the next ones are.
+// sweep takes the samples that are due, and returns when the next ones are due.
 func (p *sampler) sweep(now time.Duration) (next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +199,7 @@ func (p *sampler) sweep(now time.Duration) (next time.Duration) {
 	next = now + time.Hour
 	for _, one := range p.all {
 		if one.err != nil {
-			continue // its worker has yet to hear of it
+			continue // its worker does not know yet
 		}
 		if one.due <= now {
 			p.rings, p.due = append(p.rings, one.reader), append(p.due, one)

@@ -11,9 +11,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// The clock of the day is for display: whatever was set on it, since a ring was opened or meanwhile, rings are found and events are in logs.
+// The clock of the day is for display. Whatever was set on it, before a ring was opened or after,
+// rings are found and events are in logs.
 func TestClockThatIsSet(t *testing.T) {
-	const identity, atUTC = 248, 72 // in a ring's file: length but for the checksum behind, and place of the interval in which it was opened
+	// These are offsets in a ring's file: the length up to the checksum, and the interval in which
+	// the ring was opened.
+	const identity, atUTC = 248, 72
 	r := newRig(t, Options{SegmentBytes: 1})
 	const day = 24 * time.Hour
 	for _, by := range []time.Duration{10_000 * day, -10_000 * day} {
@@ -27,15 +30,17 @@ func TestClockThatIsSet(t *testing.T) {
 		opened := time.Now().Add(by)
 		binary.LittleEndian.PutUint64(b[atUTC:], uint64(opened.UnixNano()))
 		binary.LittleEndian.PutUint64(b[atUTC+8:], uint64(opened.UnixNano()+100))
-		binary.LittleEndian.PutUint32(b[identity:], crc32.Checksum(b[:identity], crc32.MakeTable(crc32.Castagnoli)))
+		binary.LittleEndian.PutUint32(b[identity:],
+			crc32.Checksum(b[:identity], crc32.MakeTable(crc32.Castagnoli)))
 		patch(t, c.Path(), 0, b)
-		// The directory's time, by which it is seen that something came, goes where the clock goes.
+		// The directory's time, which shows that something came, follows the clock.
 		if err := os.Chtimes(r.rings, opened, opened); err != nil {
 			t.Fatal(err)
 		}
 		logMany(c, 0, 100)
 		r.advance(DefaultPoll)
-		apply(t, r, channel.Settings{Kind: channel.Identity}) // headers of segments begin to say what the clock says now
+		// Headers of segments begin to say what the clock says now.
+		apply(t, r, channel.Settings{Kind: channel.Identity})
 		logMany(c, 100, 200)
 		r.run(time.Second)
 		logMany(c, 200, 300)

@@ -18,7 +18,7 @@ import (
 // death is what a fault panics with.
 type death struct{ at FaultPoint }
 
-// dying runs something and reports whether it came to a death.
+// dying runs a function and reports whether it died.
 func dying(do func()) (died bool) {
 	defer func() {
 		switch r := recover().(type) {
@@ -33,7 +33,8 @@ func dying(do func()) (died bool) {
 	return false
 }
 
-// story is a program that uses everything that a drainer takes from rings, and what it knows to be true afterwards.
+// story is a program that uses everything that a drainer takes from rings, and what must be true
+// afterwards.
 type story struct {
 	r        *rig
 	rng      *rand.Rand
@@ -49,7 +50,8 @@ type story struct {
 func newStory(r *rig, rng *rand.Rand) *story {
 	s := &story{r: r, rng: rng}
 	s.one = r.open("one/x", handlers.Options{Handler: "buffered", Policy: "drop", Buffer: "4KiB"})
-	s.many = r.openAs("many/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "4KiB"}, handlers.OpenShared)
+	s.many = r.openAs("many/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "4KiB"},
+		handlers.OpenShared)
 	s.links = r.open("links/x", handlers.Options{Handler: "link", Policy: "drop", Buffer: "8KiB"})
 	s.counter = r.open("counter/x", handlers.Options{Handler: "counter"})
 	s.cell = r.open("cell/x", handlers.Options{Handler: "first-last"})
@@ -76,7 +78,10 @@ func (s *story) end() {
 	for _, c := range []*handlers.Channel{s.one, s.many, s.links, s.counter, s.cell, s.recorder} {
 		c.Close()
 	}
-	p, err := ring.Create(s.r.rings, ring.Config{Name: name(s.r.t, "hole/x"), Settings: channel.Settings{Kind: channel.Buffered}, ManyWriters: true, Records: 4096})
+	p, err := ring.Create(s.r.rings, ring.Config{
+		Name: name(s.r.t, "hole/x"), Settings: channel.Settings{Kind: channel.Buffered},
+		ManyWriters: true, Records: 4096,
+	})
 	if err != nil {
 		s.r.t.Fatal(err)
 	}
@@ -90,19 +95,21 @@ func (s *story) end() {
 	p.Close()
 }
 
-// check holds the logs against what was called.
+// check compares the logs with the calls.
 func (s *story) check() error {
 	logs, err := tryReadLogs(s.r.logs)
 	if err != nil {
 		return err
 	}
 	for name, k := range logs {
-		if !k.report.Whole() || k.report.Duplicates+k.report.Overlaps+k.report.Foreign > 0 || !k.report.Sealed {
+		if !k.report.Whole() || k.report.Duplicates+k.report.Overlaps+k.report.Foreign > 0 ||
+			!k.report.Sealed {
 			return fmt.Errorf("log of %s is not whole and sealed: %+v", name, k.report)
 		}
 		for _, drops := range k.drops {
 			for _, d := range drops {
-				reason := map[string]logstore.Reason{"hole/x": logstore.NeverWritten, "recorder/x": logstore.Overwritten}[name]
+				reason := map[string]logstore.Reason{"hole/x": logstore.NeverWritten,
+					"recorder/x": logstore.Overwritten}[name]
 				if got := logstore.Reason(d.Reason); got != max(reason, logstore.RingFull) {
 					return fmt.Errorf("%s: %d rows %s", name, d.Count, got)
 				}
@@ -111,7 +118,8 @@ func (s *story) check() error {
 		for shard, rows := range k.transitions {
 			for i, row := range rows {
 				if i > 0 && (row.Generation <= rows[i-1].Generation || row.From < rows[i-1].From) {
-					return fmt.Errorf("%s, shard %d: transition %+v after %+v", name, shard, row, rows[i-1])
+					return fmt.Errorf("%s, shard %d: transition %+v after %+v", name, shard, row,
+						rows[i-1])
 				}
 			}
 		}
@@ -121,10 +129,10 @@ func (s *story) check() error {
 			return fmt.Errorf("no log of %s", name)
 		}
 	}
-	// One writer: every id below calls is there or in a range of drops, at its place.
+	// One writer: every id below calls is there, or in a range of drops, at its place.
 	for _, name := range []string{"one/x", "links/x", "recorder/x"} {
 		k := logs[name]
-		gaps := map[uint64]uint64{} // by the row that they come before
+		gaps := map[uint64]uint64{} // by the row before which they would have come
 		for _, d := range k.drops[0] {
 			gaps[d.At] += d.Count
 		}
@@ -168,16 +176,19 @@ func (s *story) check() error {
 	if got := uint64(len(seen)) + many.dropped(logstore.RingFull); got != s.calls {
 		return fmt.Errorf("many/x: %d ids are in the log or dropped, want %d", got, s.calls)
 	}
-	if hole := logs["hole/x"]; hole == nil || hole.all() != 70 || hole.dropped(logstore.NeverWritten) != 30 {
+	if hole := logs["hole/x"]; hole == nil || hole.all() != 70 ||
+		hole.dropped(logstore.NeverWritten) != 30 {
 		return fmt.Errorf("hole/x: %+v", hole)
 	}
 	if s.calls == 0 {
 		return nil
 	}
-	if samples := logs["counter/x"].samples; len(samples) == 0 || samples[len(samples)-1].Count != s.calls {
+	if samples := logs["counter/x"].samples; len(samples) == 0 ||
+		samples[len(samples)-1].Count != s.calls {
 		return fmt.Errorf("counter/x: %d calls, samples %+v", s.calls, samples)
 	}
-	if cells := logs["cell/x"].firstLasts; len(cells) == 0 || cells[len(cells)-1].Count != s.calls || cells[len(cells)-1].LastID != s.calls-1 {
+	if cells := logs["cell/x"].firstLasts; len(cells) == 0 ||
+		cells[len(cells)-1].Count != s.calls || cells[len(cells)-1].LastID != s.calls-1 {
 		return fmt.Errorf("cell/x: %d calls, rows %+v", s.calls, cells)
 	}
 	if files, _ := ring.Files(s.r.rings); len(files) > 0 {
@@ -197,7 +208,8 @@ var alternate = func() (tables [2]*handlertable.Table) {
 	return tables
 }()
 
-// A drainer dies at the n-th time that it comes to a fault point, and another one goes on: for every point, and for many n.
+// A drainer dies when it reaches a fault point for the n-th time, and another one continues: for
+// every point, and for many n.
 func TestDeathAtEveryFaultPoint(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 1))
 	most := 400
@@ -222,7 +234,8 @@ func TestDeathAtEveryFaultPoint(t *testing.T) {
 	}
 }
 
-// tellStory has a drainer die every time that a point is come to for the n-th time since it began.
+// tellStory makes a drainer die every time that a point is reached for the n-th time since it
+// began.
 func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths int) {
 	t.Helper()
 	r := &rig{t: t, rings: t.TempDir(), logs: filepath.Join(t.TempDir(), "logs")}
@@ -241,7 +254,7 @@ func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths in
 		for dying(do) {
 			deaths++
 			r.kill()
-			left = n + deaths // or it would die of the same for ever
+			left = n + deaths // otherwise it would die of the same fault forever
 			r.start(o)
 		}
 	}
@@ -280,7 +293,8 @@ func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths in
 	return deaths
 }
 
-// A drainer that died between the end of a log and the ring's adds nothing to what is complete.
+// A drainer died between the end of a log and the end of its ring. The next adds nothing to the
+// complete log.
 func TestDeathAfterSealAddsNothing(t *testing.T) {
 	for _, handler := range []string{"counter", "first-last", "buffered"} {
 		r := newRig(t, Options{Fault: func(p FaultPoint) {

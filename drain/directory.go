@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// keepLock reports whether this drainer still has the directory. Somebody may remove it, or its lock, as
-// systemd does at a logout; then the lock is taken anew. If another drainer came first, this one lets go of
-// the rings that the other can find, as if it had died, and takes them back once the other has ended. The
-// caller holds scanning.
+// keepLock reports whether this drainer still has the directory. Somebody may remove it, or its
+// lock, as systemd does at a logout. Then keepLock takes the lock anew. If another drainer came
+// first, this one lets go of the rings that the other can find, as if it had died. It takes them
+// back when the other has ended. The caller holds scanning.
 func (d *Drainer) keepLock() bool {
 	fresh, err := d.lock.Keep()
 	if fresh {
@@ -28,8 +28,9 @@ func (d *Drainer) keepLock() bool {
 	return err == nil
 }
 
-// letGo leaves the rings that still have their names. The others nobody else can find. Once the directory
-// is this drainer's again, it finds them as a drainer that starts: with logs that were begun before.
+// letGo leaves the rings that still have their names. Nobody else can find the others. When the
+// directory is this drainer's again, it finds the rings like a drainer that starts: with logs that
+// were begun before.
 func (d *Drainer) letGo() {
 	d.begun = false
 	clear(d.later) // the other may begin their logs
@@ -50,10 +51,10 @@ func (d *Drainer) letGo() {
 	}
 }
 
-// let takes note that a ring is another drainer's now, or is left alone for a while.
+// let notes that a ring is another drainer's now, or is left alone for a while.
 func (d *Drainer) let(s *source, err error) {
 	c := s.snapshot()
-	c.Dropped = 0 // which the ring goes on to count
+	c.Dropped = 0 // the ring counts on
 	d.mu.Lock()
 	delete(d.sources, c.Path)
 	d.logsOf[c.Path] = s.dir

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// running is a drainer at work, and what it said.
+// running is a drainer at work, and what it reported.
 type running struct {
 	*Drainer
 	logs string
@@ -24,11 +24,12 @@ type running struct {
 func startRunning(t *testing.T, rings string) *running {
 	t.Helper()
 	r := &running{logs: filepath.Join(t.TempDir(), "logs")}
-	d, err := Start(rings, Options{Node: "node-1", Logs: r.logs, Workers: 2, Notify: func(err error) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.said = append(r.said, err)
-	}})
+	d, err := Start(rings,
+		Options{Node: "node-1", Logs: r.logs, Workers: 2, Notify: func(err error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.said = append(r.said, err)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func logTo(c *handlers.Channel, from, to uint64) {
 	}
 }
 
-// A logout removes the directory with all that is in it. Rings that are open go on, and new ones are found.
+// A logout removes the directory with everything in it. Open rings go on, and new ones are found.
 func TestDirectoryIsRemoved(t *testing.T) {
 	rings := filepath.Join(t.TempDir(), "rings")
 	r := startRunning(t, rings)
@@ -86,7 +87,8 @@ func TestDirectoryIsRemoved(t *testing.T) {
 	}
 }
 
-// Where another drainer has the directory, this one lets go of what that one finds, and takes it back.
+// If another drainer has the directory, this one lets go of what that one finds, and takes it back
+// later.
 func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 	rings := filepath.Join(t.TempDir(), "rings")
 	r := startRunning(t, rings)
@@ -108,7 +110,10 @@ func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 		return err == nil
 	})
 	defer other.Close()
-	testimony.WaitFor(t, "this one lets go", func() bool { s := r.Stats(); return s.Lost != nil && len(s.Rings) == 0 })
+	testimony.WaitFor(t, "this one lets go", func() bool {
+		s := r.Stats()
+		return s.Lost != nil && len(s.Rings) == 0
+	})
 	if err := r.Stats().Lost; !errors.Is(err, ring.ErrLocked) {
 		t.Error(err)
 	}
@@ -120,7 +125,10 @@ func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 		t.Errorf("%d events in the log of a drainer that has let go at 100", n)
 	}
 	other.Close()
-	testimony.WaitFor(t, "this one takes it back", func() bool { s := r.Stats(); return s.Lost == nil && len(s.Rings) == 1 })
+	testimony.WaitFor(t, "this one takes it back", func() bool {
+		s := r.Stats()
+		return s.Lost == nil && len(s.Rings) == 1
+	})
 	c.Close()
 	testimony.WaitFor(t, "the ring has ended", func() bool { return r.Stats().Finished == 1 })
 	if k := readLogs(t, r.logs)["a/b"]; k.all() != 200 || len(k.report.Damage) > 0 {

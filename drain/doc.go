@@ -4,21 +4,25 @@
 //	…
 //	err = d.Close()
 //
-// There is one drainer for a directory of rings. It finds rings as they appear, keeps what they hold in a log each, changes
-// their settings as the handler table says, and removes the rings of programs that ended once everything is safe.
+// There is one drainer for a directory of rings. It finds rings as they appear, keeps the content
+// of each in a log, and changes their settings as the handler table says. It removes the rings of
+// ended programs once everything is safe.
 //
-// The log is the truth about the position. A block is written first and the ring's head is moved then, so that a drainer that
-// dies in between finds in the log what it had written, and goes on behind it. Nothing else is kept anywhere.
+// The log decides the position. The drainer writes a block first, and then moves the ring's head. A
+// drainer that dies in between finds in the log what it had written, and continues after it.
+// Nothing else is kept anywhere.
 //
-// # What it takes
+// # Cost
 //
-// Memory: [WorkerBytes] for each worker, beside the shared memory of the rings; for each ring some kilobytes and 64 bytes
-// for each block of its current segment. Nothing grows with the number of records that wait: where the disk is slower than the
-// programs, rings fill, and their policy decides.
+// Memory: [WorkerBytes] for each worker, beside the shared memory of the rings. Each ring takes
+// some kilobytes, and 64 bytes for each block of its current segment. Nothing grows with the number
+// of records that wait: if the disk is slower than the programs, rings fill, and their policy
+// decides.
 //
-// Processor: a worker looks at a ring before a quarter of it can have filled at the highest rate of late, at the latest after
-// Options.Poll, and where nothing comes at all, after up to four times that. A burst after silence can therefore fill a ring before
-// the first look: with policy block the program waits for it, with drop it drops.
+// Processor: a worker looks at a ring before a quarter of it can have filled at the highest recent
+// rate, and at the latest after Options.Poll. If nothing comes at all, it looks after up to four
+// times that. So a burst after silence can fill a ring before the first look. With policy block the
+// program then waits for it, with drop it drops.
 //
-// The package knows nothing of networks, runs or what events mean.
+// The package knows nothing about networks, runs or the meaning of events.
 package drain

@@ -29,24 +29,25 @@ type Drainer struct {
 	table   atomic.Pointer[handlertable.Table]
 	logs    atomic.Pointer[string] // directory
 	limits  limits
-	now     func() time.Duration // since some fixed moment
+	now     func() time.Duration // since a fixed moment
 	closing chan struct{}
 	came    arrivals
-	moved   atomic.Bool   // the directory is another one than that which is watched
+	moved   atomic.Bool   // the directory is not the one that is watched
 	asked   chan struct{} // a program wants a snapshot
 	running sync.WaitGroup
 
 	scanning  sync.Mutex // guards the group below
 	watcher   *handlertable.Watcher
 	nextVouch time.Duration     // when processes are asked again which rings are theirs
-	files     map[process]files // that processes were asked for after a scan had seen the rings
-	dirTime   unix.Timespec     // of the directory, when it was read last
+	files     map[process]files // of processes that were asked after a scan had seen the rings
+	dirTime   unix.Timespec     // of the directory, when it was last read
 	nextRead  time.Duration
 	nextTable time.Duration
-	parts     map[string]time.Duration // rings that are being made without a lock: since when
+	parts     map[string]time.Duration // unfinished rings without a lock, and since when
 	later     map[string]postponed     // rings that could not be opened
 	soon      map[string]bool          // those of them that may soon have room
-	begun     bool                     // the directory was read: rings that are found from now on are new
+	// the directory was read, so rings that are found now are new
+	begun bool
 
 	once     sync.Once
 	closeErr error
@@ -54,23 +55,23 @@ type Drainer struct {
 	mu         sync.Mutex // guards all below
 	sources    map[string]*source
 	processes  processes
-	share      int                   // rings that a process may have, where there is not room for all
-	logsOf     map[string]string     // where the logs are of rings that were let go, by path
+	share      int                   // rings that a process may have if there is not room for all
+	logsOf     map[string]string     // where the logs of rings are that were let go, by path
 	mapped     int64                 // bytes of the rings that are open
-	aside      map[string]*RingStats // nil: one of those beyond maxAside
-	leaving    map[process]int       // rings that the last scan left alone, or that were left since
+	aside      map[string]*RingStats // nil: one beyond maxAside
+	leaving    map[process]int       // rings left alone by the last scan or since
 	leavingWhy error                 // why the first of them was
-	leftAlone  int                   // the same as it is known: not while a scan is under way
+	leftAlone  int                   // the reported number; does not change during a scan
 	leftWhy    error
 	ended      Totals // of rings that are gone
 	finished   uint64
 	tableError error
-	lostLock   error // why the directory is not this drainer's any more
+	lostLock   error // why the directory is no longer this drainer's
 	closeErrs  []error
 }
 
-// Start begins to drain a directory, which is made where it does not exist. The error wraps ring.ErrLocked where another process
-// drains it.
+// Start begins to drain a directory, which it creates if it does not exist. The error wraps
+// ring.ErrLocked if another process drains it.
 func Start(dir string, o Options) (*Drainer, error) {
 	begin := time.Now()
 	d, err := newDrainer(dir, o, func() time.Duration { return time.Since(begin) })
@@ -86,7 +87,7 @@ func Start(dir string, o Options) (*Drainer, error) {
 	return d, nil
 }
 
-// newDrainer makes a drainer that does nothing by itself.
+// newDrainer makes a drainer that does nothing on its own.
 func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, error) {
 	o, err := o.normalise()
 	if err != nil {
@@ -94,8 +95,9 @@ func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, erro
 	}
 	d := &Drainer{
 		dir: dir, o: o, now: now, closing: make(chan struct{}), asked: make(chan struct{}, 1),
-		came: arrivals{some: make(chan struct{}, 1)}, sampler: sampler{changed: make(chan struct{}, 1)},
-		parts: map[string]time.Duration{}, later: map[string]postponed{}, soon: map[string]bool{},
+		came:    arrivals{some: make(chan struct{}, 1)},
+		sampler: sampler{changed: make(chan struct{}, 1)},
+		parts:   map[string]time.Duration{}, later: map[string]postponed{}, soon: map[string]bool{},
 		files: map[process]files{}, leaving: map[process]int{}, share: math.MaxInt,
 		logsOf: map[string]string{}, sources: map[string]*source{}, processes: processes{},
 		aside: map[string]*RingStats{},
@@ -135,8 +137,9 @@ func (d *Drainer) notify(err error) {
 	}
 }
 
-// SetTable puts another handler table in force, which must not change any more; nil leaves settings as they are. The file of
-// Options.TableFile, if there is one, goes on to be looked at: its next version replaces this one.
+// SetTable puts another handler table in force, which must not change any more. nil leaves settings
+// as they are. The file of Options.TableFile, if there is one, is still checked: its next version
+// replaces this table.
 func (d *Drainer) SetTable(t *handlertable.Table) error {
 	if t != nil {
 		if err := t.Validate(); err != nil {
@@ -147,7 +150,7 @@ func (d *Drainer) SetTable(t *handlertable.Table) error {
 	return nil
 }
 
-// scan is rescan where something may have changed.
+// scan calls rescan if something may have changed.
 func (d *Drainer) scan(now time.Duration) {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -155,7 +158,8 @@ func (d *Drainer) scan(now time.Duration) {
 		d.nextTable = now + tablePoll
 		d.readTable()
 	}
-	// A directory's time tells that something came or went, but for what came within the same tick of the kernel's clock.
+	// A directory's time tells that something came or went, unless that happened within the same
+	// tick of the kernel's clock.
 	var st unix.Stat_t
 	err := unix.Stat(d.dir, &st)
 	if err == nil && st.Mtim == d.dirTime && now < d.nextRead {
@@ -180,13 +184,13 @@ func (d *Drainer) readDirectory(now time.Duration) {
 	clear(d.leaving)
 	d.leavingWhy = nil
 	d.mu.Unlock()
-	d.came.take() // those are among the entries
+	d.came.take() // these are among the entries
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
-		return // gone: the rings that are open go on
+		return // gone; the open rings go on
 	}
 	seen := make(map[string]bool, len(entries))
-	// All logs are listed once for all rings that are new, if there are any.
+	// All logs are listed once for all new rings, if there are any.
 	logs := sync.OnceValues(d.listLogs)
 	for i, e := range entries {
 		if i%arrivedEvery == arrivedEvery-1 {
@@ -227,7 +231,7 @@ func (d *Drainer) readTable() {
 	}
 }
 
-// find takes in a ring that is new.
+// find begins to drain a new ring.
 func (d *Drainer) find(path string, now time.Duration, list func() (begun, error)) {
 	d.mu.Lock()
 	_, aside := d.aside[path]
@@ -247,8 +251,8 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		}
 		return
 	case again && before.why != nil:
-		// It is opened only when there is room for it, or to see whose rings those are that its
-		// process has.
+		// The ring is opened only if there is room for it, or to see whose rings its process really
+		// has.
 		why := d.admit(before.process, before.bytes)
 		if why != nil && (errors.Is(why, ErrFull) || now < d.nextVouch) {
 			before.again, before.why = now+time.Second, why
@@ -271,12 +275,12 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	case of == none:
 		delete(d.later, path)
 	case of == passing && errors.Is(err, fs.ErrNotExist):
-		return // gone meanwhile
+		return // gone in the meantime
 	case of == hostile:
 		d.setAside(&source{stats: RingStats{Path: path}}, err)
 		return
 	default:
-		// Too many open files, no memory, a log that cannot be read: it may pass.
+		// Too many open files, no memory, or a log that cannot be read: it may pass.
 		p := postponed{again: now + time.Second, isNew: isNew}
 		if refused, ok := errors.AsType[*refusal](err); ok {
 			p.process, p.bytes, p.why = refused.process, refused.bytes, err
@@ -301,14 +305,14 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	w.add(s)
 }
 
-// findPart removes a ring that was being made when its program died.
+// findPart removes an unfinished ring whose program died.
 func (d *Drainer) findPart(path string, now time.Duration) {
 	since, again := d.parts[path]
 	if !again {
 		d.parts[path] = now
 		return
 	}
-	// A program locks the file right after it has made it, and must not find it locked.
+	// A program locks the file right after creating it, and must not find it locked.
 	if now-since < partAge {
 		return
 	}
@@ -320,7 +324,7 @@ func (d *Drainer) findPart(path string, now time.Duration) {
 	lock.Close()
 }
 
-// forget drops what is known of files that are gone. Rings that are drained go on.
+// forget drops what is known about files that are gone. Rings that are drained go on.
 func (d *Drainer) forget(seen map[string]bool) {
 	for path := range d.parts {
 		if !seen[path] {
@@ -349,7 +353,7 @@ func (d *Drainer) forget(seen map[string]bool) {
 	}
 }
 
-// setAside remembers a ring that is not to be drained, in the place of its source if it had one.
+// setAside remembers a ring that must not be drained. It replaces its source if there is one.
 func (d *Drainer) setAside(s *source, reason error) {
 	s.count(func(c *RingStats) { c.SetAside = reason })
 	c := s.snapshot()
@@ -367,11 +371,12 @@ func (d *Drainer) setAside(s *source, reason error) {
 		d.notify(fmt.Errorf("set aside ring: %w", reason))
 	}
 	if n == maxAside {
-		d.notify(fmt.Errorf("set aside ring: more than %d are: the others are only counted: %w", n, reason))
+		d.notify(fmt.Errorf("set aside ring: more than %d are: the others are only counted: %w", n,
+			reason))
 	}
 }
 
-// remove removes a ring that is in its log as a whole. Whoever sees that its file is gone finds it
+// remove removes a ring whose log is complete. Whoever sees that the file is gone finds the ring
 // counted.
 func (d *Drainer) remove(s *source) error {
 	c := s.snapshot()
@@ -386,7 +391,7 @@ func (d *Drainer) remove(s *source) error {
 	return nil
 }
 
-// gone takes note that a source has ended, whose ring is removed or set aside, and holds nothing.
+// gone notes that a source has ended, whose ring was removed or set aside, and releases it.
 func (d *Drainer) gone(s *source) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -394,7 +399,7 @@ func (d *Drainer) gone(s *source) {
 	d.mapped -= s.header.MappedBytes()
 }
 
-// closed takes note of how a source was left.
+// closed notes how a source was left.
 func (d *Drainer) closed(s *source, err error) {
 	if err == nil {
 		return
@@ -404,7 +409,7 @@ func (d *Drainer) closed(s *source, err error) {
 	d.closeErrs = append(d.closeErrs, fmt.Errorf("drain ring %q: %w", s.ring.Path(), err))
 }
 
-// left is why a ring could not be drained to what it held when the drainer was closed.
+// left returns why a ring could not be drained completely when the drainer was closed.
 func (s *source) left() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -425,7 +430,7 @@ func (d *Drainer) runSweeps() {
 	}
 }
 
-// Flush writes what the rings hold now. The error says which could not be drained.
+// Flush writes what the rings hold now. The error names those that could not be drained.
 func (d *Drainer) Flush() error {
 	return d.each(func(w *worker, s *source) (more, gone bool, err error) {
 		gone = s.look(w, flush)
@@ -435,8 +440,8 @@ func (d *Drainer) Flush() error {
 
 var errClosed = errors.New("drainer is closed")
 
-// each has every worker do something with each of its rings, those that appeared just now among
-// them, until there is no more to do.
+// each makes every worker do something with each of its rings, including those that appeared just
+// now, until there is no more to do.
 func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) error {
 	select {
 	case <-d.closing:
@@ -462,8 +467,8 @@ func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) e
 	return errors.Join(all...)
 }
 
-// Close drains what the rings hold now and leaves them, and their logs, to be gone on with. The error says which could not be
-// drained.
+// Close drains what the rings hold now, and leaves them and their logs so that another drainer can
+// continue. The error names those that could not be drained.
 func (d *Drainer) Close() error {
 	d.once.Do(func() {
 		d.rescan()

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// wantIDs fails the test unless events are those of ids from 0 on, in order.
+// wantIDs fails the test unless events have the ids from 0 on, in order.
 func wantIDs(t testing.TB, events []logstore.Event, n uint64) {
 	t.Helper()
 	if uint64(len(events)) != n {
@@ -29,7 +29,9 @@ func wantIDs(t testing.TB, events []logstore.Event, n uint64) {
 }
 
 func TestEveryEventOfAProgramThatEnds(t *testing.T) {
-	r := newRig(t, Options{Quantum_cycles: 1, CoreSlack_cycles: 65, Epoch: func() string { return "epoch-7" }})
+	r := newRig(t, Options{Quantum_cycles: 1, CoreSlack_cycles: 65, Epoch: func() string {
+		return "epoch-7"
+	}})
 	const n = 150_000
 	c := r.open("parser#3/start", handlers.Options{Handler: "buffered"})
 	for i := range uint64(n) {
@@ -44,23 +46,28 @@ func TestEveryEventOfAProgramThatEnds(t *testing.T) {
 	log.check(t)
 	wantIDs(t, log.events[0], n)
 	h := log.header
-	if !log.report.Sealed || h.Node != "node-1" || h.Epoch != "epoch-7" || h.Quantum_cycles != 1 || h.CoreSlack_cycles != 65 ||
-		h.Settings.Kind != channel.Buffered || h.Counter == 0 || h.UTCHi_ns < h.UTCLo_ns || h.ProcessID != os.Getpid() {
+	if !log.report.Sealed || h.Node != "node-1" || h.Epoch != "epoch-7" || h.Quantum_cycles != 1 ||
+		h.CoreSlack_cycles != 65 ||
+		h.Settings.Kind != channel.Buffered || h.Counter == 0 || h.UTCHi_ns < h.UTCLo_ns ||
+		h.ProcessID != os.Getpid() {
 		t.Errorf("sealed %v, header %+v", log.report.Sealed, h)
 	}
-	if len(log.transitions[0]) != 1 || log.transitions[0][0].From != 0 || log.transitions[0][0].Settings().Kind != channel.Buffered {
+	if len(log.transitions[0]) != 1 || log.transitions[0][0].From != 0 ||
+		log.transitions[0][0].Settings().Kind != channel.Buffered {
 		t.Errorf("transitions %+v", log.transitions)
 	}
 	if files, _ := ring.Files(r.rings); len(files) > 0 {
 		t.Errorf("the ring is still there: %v", files)
 	}
 	stats := r.d.Stats()
-	if stats.Finished != 1 || stats.Total.Events != n || len(stats.Rings) != 0 || len(r.noticed) > 0 {
+	if stats.Finished != 1 || stats.Total.Events != n || len(stats.Rings) != 0 ||
+		len(r.noticed) > 0 {
 		t.Errorf("%+v, noticed %v", stats, r.noticed)
 	}
 }
 
-// What handler id keeps is in the file, plain, within 100 ms of the event; others gather for a second.
+// What handler id keeps is in the file, plain, within 100 ms of the event. Other events gather for
+// a second.
 func TestWhenEventsAreInTheFile(t *testing.T) {
 	for _, test := range []struct {
 		handler string
@@ -83,7 +90,8 @@ func TestWhenEventsAreInTheFile(t *testing.T) {
 				r.advance(DefaultPoll)
 			}
 			if took := r.clock - logged; took > test.within || took < test.within/4 {
-				t.Errorf("%s: in the file after %s, want within %s and not at once", test.handler, took, test.within)
+				t.Errorf("%s: in the file after %s, want within %s and not at once", test.handler,
+					took, test.within)
 			}
 			if plain := size()-at == logstore.BlockOverhead+16*100; plain != test.plain {
 				t.Errorf("%s: 100 events take %d bytes", test.handler, size()-at)
@@ -153,7 +161,8 @@ func TestManyWritersDrainShardByShard(t *testing.T) {
 }
 
 func TestLinksAreKeptAsPairs(t *testing.T) {
-	for _, open := range []func(string, handlers.Options) (*handlers.Channel, error){handlers.Open, handlers.OpenShared} {
+	for _, open := range []func(string, handlers.Options) (*handlers.Channel, error){handlers.Open,
+		handlers.OpenShared} {
 		r := newRig(t, Options{})
 		c := r.openAs("a/b", handlers.Options{Handler: "link"}, open)
 		const n = 30_000
@@ -185,7 +194,8 @@ func TestLinksAreKeptAsPairs(t *testing.T) {
 
 func TestDropsAreAccountedForByRange(t *testing.T) {
 	r := newRig(t, Options{})
-	c := r.open("a/b", handlers.Options{Handler: "buffered", Policy: "drop", Buffer: "1Ki"}) // 64 records
+	// 64 records
+	c := r.open("a/b", handlers.Options{Handler: "buffered", Policy: "drop", Buffer: "1Ki"})
 	var id uint64
 	log := func(n int) {
 		for range n {
@@ -211,23 +221,26 @@ func TestDropsAreAccountedForByRange(t *testing.T) {
 	}
 	for i, want := range []struct{ at, count uint64 }{{64, 36}, {128, 6}} {
 		d := k.drops[0][i]
-		if d.At != want.at || d.Count != want.count || d.Of != uint64(logstore.Events) || d.FirstCounter == 0 || d.LastCounter < d.FirstCounter {
+		if d.At != want.at || d.Count != want.count || d.Of != uint64(logstore.Events) ||
+			d.FirstCounter == 0 || d.LastCounter < d.FirstCounter {
 			t.Errorf("range %d: %+v, want %+v", i, d, want)
 		}
 	}
 	if uint64(k.all())+k.dropped(logstore.RingFull) != id {
-		t.Errorf("%d events and %d dropped, want %d in all", k.all(), k.dropped(logstore.RingFull), id)
+		t.Errorf("%d events and %d dropped, want %d in all", k.all(), k.dropped(logstore.RingFull),
+			id)
 	}
 }
 
-// A range of a program that lives is not taken before it is over, and is then.
+// A range of a living program is taken when it is over, and not before.
 func TestARangeOfDropsIsTakenWhenItIsOver(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1Ki"})
 	for i := range uint64(70) {
 		c.Log(i)
 	}
-	r.run(300 * time.Millisecond) // the ring is empty now; the next event may still be dropped at this place
+	// The ring is empty now. The next event may still be dropped at this place.
+	r.run(300 * time.Millisecond)
 	if log := readLogs(t, r.logs)["a/b"]; len(log.drops[0]) > 0 {
 		t.Errorf("taken too early: %+v", log.drops)
 	}
@@ -238,7 +251,7 @@ func TestARangeOfDropsIsTakenWhenItIsOver(t *testing.T) {
 	}
 }
 
-// recordAt is where a record of a shard lies.
+// recordAt returns where a record of a shard is.
 func recordAt(s *ring.Shard, seq uint64) *ring.Record {
 	return (*ring.Record)(unsafe.Add(s.Records, (seq&s.Mask)*ring.RecordBytes))
 }
@@ -250,7 +263,10 @@ func TestHolesOfADeadOwner(t *testing.T) {
 		if per == 2 {
 			handler, kind = channel.Link, logstore.Links
 		}
-		p, err := ring.Create(r.rings, ring.Config{Name: name(t, "a/b"), Settings: channel.Settings{Kind: handler}, ManyWriters: true, Records: 4096})
+		p, err := ring.Create(r.rings, ring.Config{
+			Name: name(t, "a/b"), Settings: channel.Settings{Kind: handler}, ManyWriters: true,
+			Records: 4096,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +276,8 @@ func TestHolesOfADeadOwner(t *testing.T) {
 				*recordAt(shard, seq) = ring.Record{Counter: shard.Finished(seq+1, seq), ID: seq}
 			}
 		}
-		// Rows 3, 4 and 9 are reserved and never written; of row 7 a part is, where it has two.
+		// Rows 3, 4 and 9 are reserved but never written. Of row 7 a part is written, if it has
+		// two.
 		for row := range uint64(9) {
 			if row != 3 && row != 4 && (row != 7 || per == 1) {
 				finish(row)
@@ -272,7 +289,8 @@ func TestHolesOfADeadOwner(t *testing.T) {
 		*shard.Tail = 10 * per
 		r.run(2 * time.Second)
 		if log := readLogs(t, r.logs)["a/b"]; log != nil && log.all() != 3 {
-			t.Errorf("%s: of a living owner %d rows are taken, want the 3 before the hole", kind, log.all())
+			t.Errorf("%s: of a living owner %d rows are taken, want the 3 before the hole", kind,
+				log.all())
 		}
 		if s := r.stats("a/b"); s.Holes != 0 {
 			t.Errorf("%s: %d holes of a living owner", kind, s.Holes)
@@ -294,7 +312,8 @@ func TestHolesOfADeadOwner(t *testing.T) {
 		if per == 2 {
 			want = 4
 		}
-		if len(holes) != want || log.all()+len(holes) != 10 || holes[0] != 3 || holes[len(holes)-1] != 9 {
+		if len(holes) != want || log.all()+len(holes) != 10 || holes[0] != 3 ||
+			holes[len(holes)-1] != 9 {
 			t.Errorf("%s: holes %v and %d rows", kind, holes, log.all())
 		}
 	}
@@ -302,9 +321,12 @@ func TestHolesOfADeadOwner(t *testing.T) {
 
 func TestCountsAreSampledTogether(t *testing.T) {
 	r := newRig(t, Options{})
-	a := r.open("a/x", handlers.Options{Handler: "counter", Params: channel.Params{"period": "200ms"}})
+	a := r.open("a/x", handlers.Options{
+		Handler: "counter", Params: channel.Params{"period": "200ms"},
+	})
 	r.advance(70 * time.Millisecond)
-	b := r.openAs("b/x", handlers.Options{Handler: "counter", Params: channel.Params{"period": "200ms"}}, handlers.OpenShared)
+	b := r.openAs("b/x", handlers.Options{Handler: "counter",
+		Params: channel.Params{"period": "200ms"}}, handlers.OpenShared)
 	for i := range 100 {
 		for range i {
 			a.Log(1)
@@ -323,8 +345,10 @@ func TestCountsAreSampledTogether(t *testing.T) {
 	x.check(t)
 	y.check(t)
 	const all = 99 * 100 / 2
-	if last := x.samples[len(x.samples)-1]; last.Count != all+1 || y.samples[len(y.samples)-1].Count != 2*all {
-		t.Errorf("last counts %d and %d, want %d and %d", last.Count, y.samples[len(y.samples)-1].Count, all+1, 2*all)
+	if last := x.samples[len(x.samples)-1]; last.Count != all+1 ||
+		y.samples[len(y.samples)-1].Count != 2*all {
+		t.Errorf("last counts %d and %d, want %d and %d", last.Count,
+			y.samples[len(y.samples)-1].Count, all+1, 2*all)
 	}
 	if n := len(y.samples); n < 5 || n > 8 {
 		t.Errorf("%d samples in a second of 200 ms each", n)
@@ -368,7 +392,8 @@ func TestCountOfAChannelThatGetsAnotherHandler(t *testing.T) {
 	}
 }
 
-// A ring whose count cannot be read is left to its worker: the sampler does not come back to it at once, again and again.
+// A ring whose count cannot be read is left to its worker. The sampler does not retry it at once,
+// again and again.
 func TestSamplerWaitsForNoRingThatFailed(t *testing.T) {
 	r := newRig(t, Options{})
 	r.open("a/b", handlers.Options{Handler: "counter"})
@@ -411,17 +436,22 @@ func TestFirstAndLast(t *testing.T) {
 	if first.Count != 10 || first.FirstID != 100 || first.LastID != 109 || first.Poison != 0 {
 		t.Errorf("%+v", first)
 	}
-	if last.Count != 20 || last.FirstID != 100 || last.FirstCounter != first.FirstCounter || last.LastID != 209 || last.Poison < last.LastCounter {
+	if last.Count != 20 || last.FirstID != 100 || last.FirstCounter != first.FirstCounter ||
+		last.LastID != 209 || last.Poison < last.LastCounter {
 		t.Errorf("%+v", last)
 	}
 }
 
 func TestFlightRecorder(t *testing.T) {
-	for _, size := range []uint64{1 << 10, 1 << 18} { // a part of a block, and four of them
+	for _, size := range []uint64{1 << 10, 1 << 18} { // a part of a block, and four blocks
 		r := newRig(t, Options{})
-		c := r.open("a/b", handlers.Options{Handler: "buffered", Policy: "overwrite", Buffer: "16KiB"})
+		c := r.open("a/b", handlers.Options{
+			Handler: "buffered", Policy: "overwrite", Buffer: "16KiB",
+		})
 		if size > 1<<10 {
-			c = r.open("a/c", handlers.Options{Handler: "buffered", Policy: "overwrite", Buffer: "4MiB"})
+			c = r.open("a/c", handlers.Options{
+				Handler: "buffered", Policy: "overwrite", Buffer: "4MiB",
+			})
 		}
 		other := r.open("z/z", handlers.Options{Handler: "buffered", Policy: "overwrite"})
 		other.Log(1)
@@ -454,7 +484,9 @@ func TestFlightRecorder(t *testing.T) {
 		}
 		snapshot := func() {
 			t.Helper()
-			if err := snapshotNow(r, func(n channel.Name) bool { return n.String() == name }); err != nil {
+			if err := snapshotNow(r, func(n channel.Name) bool {
+				return n.String() == name
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -471,7 +503,7 @@ func TestFlightRecorder(t *testing.T) {
 		snapshot()
 		one := logstore.Drop{At: size / 2, Count: 2*size + 1}
 		check(one)
-		log(size / 2) // of what it holds now half is in the log
+		log(size / 2) // half of what it holds now is in the log
 		snapshot()
 		check(one)
 		log(2 * size)
@@ -484,7 +516,7 @@ func TestFlightRecorder(t *testing.T) {
 	}
 }
 
-// snapshotNow is Snapshot for a drainer that has no goroutines: somebody must do the worker's part.
+// snapshotNow is Snapshot for a drainer without goroutines: it does the worker's part.
 func snapshotNow(r *rig, match func(channel.Name) bool) error {
 	done := make(chan error)
 	go func() { done <- r.d.Snapshot(match) }()
@@ -543,8 +575,9 @@ func TestWhatComesTooLateIsAnError(t *testing.T) {
 	r := newRig(t, Options{})
 	r.open("a/b", handlers.Options{})
 	r.advance(tick)
-	r.d.workers[0].end() // as Close does meanwhile
-	for what, err := range map[string]error{"Flush": r.d.Flush(), "Snapshot": r.d.Snapshot(nil), "SetLogs": r.d.SetLogs(t.TempDir())} {
+	r.d.workers[0].end() // as Close does in the meantime
+	for what, err := range map[string]error{"Flush": r.d.Flush(), "Snapshot": r.d.Snapshot(nil),
+		"SetLogs": r.d.SetLogs(t.TempDir())} {
 		if !errors.Is(err, errClosed) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -574,7 +607,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Options{TableFile: broken + "x"}, "no such file"},
 	} {
 		test.o.Logs = t.TempDir()
-		if d, err := Start(t.TempDir(), test.o); err == nil || !strings.Contains(err.Error(), test.say) {
+		if d, err := Start(t.TempDir(), test.o); err == nil ||
+			!strings.Contains(err.Error(), test.say) {
 			t.Errorf("%+v: %v, %v, want %q", test.o, d, err, test.say)
 		}
 	}

@@ -5,7 +5,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// takeDrops writes ranges of dropped events that cannot grow any more. state was read before.
+// takeDrops writes the ranges of dropped events that can no longer grow. The caller has read state
+// before.
 func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error {
 	p := &s.places[i]
 	ranges, _, err := s.ring.Drops(i)
@@ -15,10 +16,10 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	n := len(ranges)
 	leftAt := uint64(noPlace)
 	if n > 0 && now != dead {
-		// A range grows as long as it is the newest and its place is the tail. One writer that has moved
-		// on has left it for good; of many, one that saw the old tail may still be at it, so that theirs
-		// is over when there is another. That holds for a range as well that may have been the newest
-		// when the table was full: it grows at any place.
+		// A range grows as long as it is the newest and its place is the tail. A single writer that
+		// has moved on has left it for good. One of many writers that saw the old tail may still
+		// use it, so a range of theirs is over when there is another. The same holds for a range
+		// that may have been the newest when the table was full: it grows at any place.
 		newest := ranges[n-1].At
 		passes := !s.header.ManyWriters && !p.mayHaveBeenFull(p.drops+uint64(n))
 		if !passes || state.Tail <= newest {
@@ -30,10 +31,11 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	}
 	rows, count := w.drops[:0], uint64(0)
 	for _, r := range ranges[:n] {
-		if r.Count > 0 { // else the program died over it
+		if r.Count > 0 { // otherwise the program died over it
 			count += r.Count
 			rows = append(rows, logstore.Drop{
-				Of: uint64(s.kind), Reason: uint64(logstore.RingFull), At: r.At / s.per, Count: r.Count,
+				Of: uint64(s.kind), Reason: uint64(logstore.RingFull), At: r.At / s.per,
+				Count:        r.Count,
 				FirstCounter: r.FirstCounter, LastCounter: r.LastCounter,
 			})
 		}
@@ -54,11 +56,11 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	return s.release(i)
 }
 
-// mayHaveBeenFull says whether the program may have found the table full since it began the newest
-// of its ranges, so many in all. It began it with room, when the drainer had said of at least begun
-// − DropsSize ranges that they are safe. It found the table full after that only if the drainer had
-// said just that number. What the drainer says now tells nothing: an event that is being counted
-// may have looked before.
+// mayHaveBeenFull tells whether the program may have found the table full since it began the newest
+// of its ranges, of which it has begun that many in all. It began that range with room, when the
+// drainer had said that at least begun − DropsSize ranges were safe. It found the table full later
+// only if the drainer had said exactly that number. What the drainer says now proves nothing: an
+// event that is being counted may have looked before.
 func (p *place) mayHaveBeenFull(begun uint64) bool {
 	return begun >= ring.DropsSize && p.told>>(p.drops+ring.DropsSize-begun)&1 == 1
 }

@@ -32,8 +32,8 @@ func (s *source) finish(w *worker) error {
 	return nil
 }
 
-// complete returns an error if the ring of a dead program has anything that its log does not.
-// Whatever was forgotten on the way here then stays in the ring.
+// complete returns an error if the ring of a dead program has anything that its log lacks. Whatever
+// was forgotten before then stays in the ring.
 func (s *source) complete() error {
 	for i := range s.places {
 		if err := s.completeShard(i); err != nil {
@@ -81,7 +81,8 @@ func (s *source) completeShard(i int) error {
 		return fmt.Errorf("%d events dropped, its log has %d, and %d ranges of them are left: %w",
 			state.Dropped, p.accounted, len(ranges), ring.ErrDamaged)
 	case len(entries) > 0:
-		return fmt.Errorf("%d changes of settings are not in its log: %w", len(entries), ring.ErrDamaged)
+		return fmt.Errorf("%d changes of settings are not in its log: %w", len(entries),
+			ring.ErrDamaged)
 	case p.skipped > 0:
 		return fmt.Errorf("%d rows were not stored, and its log does not say so: %w",
 			p.skipped, ring.ErrDamaged)
@@ -89,7 +90,7 @@ func (s *source) completeShard(i int) error {
 	return nil
 }
 
-// leave gives back what the source holds. The log is left to be opened again.
+// leave releases what the source holds. The log can be opened again.
 func (s *source) leave(w *worker) error {
 	s.d.sampler.stop(s)
 	err := s.log.Close()
@@ -99,7 +100,7 @@ func (s *source) leave(w *worker) error {
 	return err
 }
 
-// setAside gives a ring up that cannot be trusted any more, and says in its log what was not read.
+// setAside gives up a ring that can no longer be trusted. The log says what was not read.
 func (s *source) setAside(w *worker, reason error) {
 	for i := range s.places {
 		p := &s.places[i]
@@ -109,7 +110,7 @@ func (s *source) setAside(w *worker, reason error) {
 		}
 		drop := logstore.Drop{Reason: uint64(logstore.Unread), At: next, Count: p.tail/s.per - next}
 		if s.appendDrop(w, i, drop) != nil {
-			break // the disk as well: the reason below has to do
+			break // the disk fails too; the reason below must suffice
 		}
 		s.count(func(c *RingStats) { c.Unread += drop.Count })
 	}

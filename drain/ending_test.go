@@ -12,21 +12,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program ends while the disk is full. Whenever there is space again, and however little at
-// first, its log has all that it left: events, drops, settings and cells.
+// A program ends while the disk is full. When there is space again, however little at first, its
+// log gets all that it left: events, drops, settings and cells.
 func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 	kinds := []string{"id", "counter", "first-last", "null"}
 	for wait := time.Duration(0); wait < 3*tick; wait += DefaultPoll / 2 {
 		for space := 0; space < 600; space += 97 {
 			disk := &fullDisk{logstore.OS{}, 1 << 40}
 			r := newRig(t, Options{FileSystem: disk})
-			c := r.open("a/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"}) // 64 records
+			// 64 records
+			c := r.open("a/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"})
 			r.run(2 * tick)
 			var tables []*handlertable.Table
 			for _, kind := range kinds {
 				tables = append(tables, tableOf(t, "channel: '*', handler: "+kind))
 			}
-			for _, table := range tables { // which is not written down: its time has not come
+			for _, table := range tables { // is not written: its time has not come
 				r.d.SetTable(table)
 				for _, w := range r.d.workers {
 					w.sources[0].apply()
@@ -45,31 +46,36 @@ func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 			}
 			log := readLogs(t, r.logs)["a/x"]
 			log.check(t)
-			if rows := log.transitions[0]; len(rows) != 4 { // the table's first rule is what the program chose
-				t.Errorf("after %s with space for %d bytes: transitions %+v, want 4", wait, space, rows)
+			// The table's first rule is what the program chose.
+			if rows := log.transitions[0]; len(rows) != 4 {
+				t.Errorf("after %s with space for %d bytes: transitions %+v, want 4", wait, space,
+					rows)
 			}
 			if log.all() != 64 || log.dropped(logstore.RingFull) != 6 {
-				t.Errorf("after %s with space for %d bytes: %d events and %d dropped, want 64 and 6",
+				t.Errorf(
+					"after %s with space for %d bytes: %d events and %d dropped, want 64 and 6",
 					wait, space, log.all(), log.dropped(logstore.RingFull))
 			}
 			if n := len(log.samples); n == 0 || log.samples[n-1].Count != 70 {
 				t.Errorf("after %s with space for %d bytes: samples %+v", wait, space, log.samples)
 			}
 			if n := len(log.firstLasts); n == 0 || log.firstLasts[n-1].Count != 70 {
-				t.Errorf("after %s with space for %d bytes: first and last %+v", wait, space, log.firstLasts)
+				t.Errorf("after %s with space for %d bytes: first and last %+v", wait, space,
+					log.firstLasts)
 			}
 			r.d.Close()
 		}
 	}
 }
 
-// An event that finds the table of drops full is still being counted when the drainer has made
-// room, and when another drainer has come: it is counted in the range that it extends, so that this
-// one is not over.
+// An event finds the table of drops full. It is still being counted when the drainer has made room,
+// and when another drainer has come. It is counted in the range that it extends, so that range is
+// not over.
 func TestDropThatIsCountedLate(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // 16 records
-	before, err := ring.OpenConsumer(c.Path())                          // a drainer that takes records and no drops
+	// This drainer takes records but no drops.
+	before, err := ring.OpenConsumer(c.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +118,8 @@ func TestDropThatIsCountedLate(t *testing.T) {
 	}
 }
 
-// Whatever the looks before have forgotten of a ring whose program is gone: it is noticed before
-// the ring is removed.
+// Whatever earlier looks have forgotten of a ring whose program is gone, it is noticed before the
+// ring is removed.
 func TestARingIsNotRemovedBeforeItsLogIsComplete(t *testing.T) {
 	begin := func(events uint64, fault func(FaultPoint)) (*rig, *handlers.Channel) {
 		r := newRig(t, Options{Fault: fault})
@@ -175,7 +181,7 @@ func TestARingIsNotRemovedBeforeItsLogIsComplete(t *testing.T) {
 	}
 }
 
-// Whoever sees that a ring's file is gone finds it counted among those that are finished.
+// Whoever sees that a ring's file is gone finds the ring counted as finished.
 func TestARingThatIsGoneIsCounted(t *testing.T) {
 	var r *rig
 	removed := 0
@@ -184,8 +190,10 @@ func TestARingThatIsGoneIsCounted(t *testing.T) {
 			return
 		}
 		removed++
-		if s := r.d.Stats(); s.Finished != uint64(removed) || s.Total.Events != 10 || len(s.Rings) != 0 {
-			t.Errorf("its file is gone, and %d rings are finished, %d events: %+v", s.Finished, s.Total.Events, s.Rings)
+		if s := r.d.Stats(); s.Finished != uint64(removed) || s.Total.Events != 10 ||
+			len(s.Rings) != 0 {
+			t.Errorf("its file is gone, and %d rings are finished, %d events: %+v", s.Finished,
+				s.Total.Events, s.Rings)
 		}
 	}})
 	c := r.open("a/b", handlers.Options{})

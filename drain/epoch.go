@@ -6,17 +6,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A segment names one epoch, and what is in it was logged in that one. A block's rows come from the ring before the epoch is asked for, so
-// that they were logged in the log's epoch if that is still the answer. If it is not, nobody knows in which of the two they were, nor those that
-// the ring had by then: they go to a segment whose epoch is called after both, which is that of no relation. The log then goes on in the
-// new one. What a ring holds that has no log yet is taken to be of the epoch in which it is found.
+// A segment names one epoch, in which all its rows were logged. A block's rows are read from the
+// ring before the epoch is asked for. So they were logged in the log's epoch if that is still the
+// answer. If it is not, nobody knows in which of the two epochs they were logged, nor those that
+// the ring had by then. They go to a segment whose epoch is named after both, and which belongs to
+// no relation. Then the log continues in the new epoch. The content of a ring without a log counts
+// as logged in the epoch in which the ring is found.
 
-// betweenEpochs names where it is not known in which of two epochs, or of those between them, rows were logged.
+// betweenEpochs names the epoch of rows that were logged in one of two epochs, or between them.
 func betweenEpochs(before, now string) string { return between + before + and + now }
 
 const between, and = "between ", " and "
 
-// beginEpoch goes on in the epoch that the log has come to. What the ring holds may be of that one or of a later.
+// beginEpoch continues in the epoch that the log has reached. The ring's content may be of that
+// epoch or of a later one.
 func (s *source) beginEpoch() error {
 	s.epoch = s.log.Epoch()
 	both, broken := strings.CutPrefix(s.epoch, between)
@@ -27,13 +30,13 @@ func (s *source) beginEpoch() error {
 	return s.noteBreak()
 }
 
-// noteBreak notes how far rows have come that may be older than the epoch that was asked for before.
+// noteBreak notes how far the rows reach that may be of an earlier epoch than the present one.
 func (s *source) noteBreak() (err error) {
 	s.breaks, err = s.tails()
 	return err
 }
 
-// tails is how far the shards have come.
+// tails returns how far the shards have come.
 func (s *source) tails() ([]uint64, error) {
 	tails := make([]uint64, s.header.Shards)
 	for i := range tails {
@@ -46,7 +49,7 @@ func (s *source) tails() ([]uint64, error) {
 	return tails, nil
 }
 
-// holdEpoch has what was read before go to a segment that says when it was logged.
+// holdEpoch makes sure that rows read before go to a segment that says when they were logged.
 func (s *source) holdEpoch() error {
 	now := s.d.o.epochNow(s.header)
 	if now == s.epoch {
@@ -59,11 +62,11 @@ func (s *source) holdEpoch() error {
 		return err
 	}
 	s.epoch = now
-	s.nextLook = s.lookedAt // the next one is due at once
+	s.nextLook = s.lookedAt // the next look is due at once
 	return s.noteBreak()
 }
 
-// enterEpoch begins with the present epoch's own segment when all that may be older is in the log.
+// enterEpoch begins a segment of the present epoch when all rows that may be older are in the log.
 func (s *source) enterEpoch() error {
 	for i := range s.places {
 		if s.places[i].head < s.breaks[i] {
@@ -79,14 +82,15 @@ func (s *source) enterEpoch() error {
 
 func (s *source) enter(epoch string) error {
 	now := ring.Now()
-	if err := s.log.Enter(epoch, now.Counter, now.Earliest.UnixNano(), now.Latest.UnixNano()); err != nil {
+	if err := s.log.Enter(epoch, now.Counter, now.Earliest.UnixNano(),
+		now.Latest.UnixNano()); err != nil {
 		return logFailure{err}
 	}
 	return nil
 }
 
-// findBoot finds out the boot of a ring that does not say it, as of a program without /proc: it
-// is this one if somebody has the ring open, or if it is in memory.
+// findBoot finds the boot of a ring that does not name it, because its program had no /proc. It is
+// this boot if somebody has the ring open, or if the ring is in memory.
 func (s *source) findBoot() {
 	if s.header.Boot != ([16]byte{}) {
 		return

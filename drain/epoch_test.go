@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// idsByEpoch reads what each segment holds, each of which must say that it goes on where the one before it ended.
+// idsByEpoch reads what each segment holds. Each must say that it begins where the one before it
+// ended.
 func idsByEpoch(t *testing.T, dir string) map[uint64]string {
 	t.Helper()
 	segments, err := logstore.Segments(dir)
@@ -41,8 +42,8 @@ func idsByEpoch(t *testing.T, dir string) map[uint64]string {
 	return epochs
 }
 
-// A segment that names an epoch has what was logged in that one, whenever the epoch changes and the drainer dies; and it is between two of them alone that
-// nothing is claimed.
+// A segment that names an epoch has the rows that were logged in it, whenever the epoch changes and
+// the drainer dies. Only between two epochs nothing is claimed.
 func TestSegmentsAreOfOneEpoch(t *testing.T) {
 	rng := seed.Random(t)
 	for round := range 12 {
@@ -55,7 +56,9 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 		if round%3 == 2 {
 			policy = channel.Overwrite
 		}
-		c := r.open("a/b", handlers.Options{Handler: "id", Policy: policy.String(), Buffer: "64KiB"})
+		c := r.open("a/b", handlers.Options{
+			Handler: "id", Policy: policy.String(), Buffer: "64KiB",
+		})
 		r.advance(DefaultPoll)
 		truth := map[uint64]string{}
 		log := func(n int) {
@@ -80,10 +83,11 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 		log(1)
 		dump()
 		r.run(blockHold)
-		certain := map[uint64]bool{} // logged when the log had come to the epoch
+		certain := map[uint64]bool{} // logged when the log had reached the epoch
 		for range 40 {
 			asked = func() {
-				if rng.IntN(4) == 0 { // the program and the machine do not wait while a block is written
+				// The program and the machine do not wait while a block is written.
+				if rng.IntN(4) == 0 {
 					log(rng.IntN(5))
 					number++
 					log(rng.IntN(5))
@@ -107,7 +111,7 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 				r.advance(DefaultPoll)
 			}
 			asked = func() {}
-			if rng.IntN(8) == 0 { // first what may be older goes, then what is new comes
+			if rng.IntN(8) == 0 { // first the rows that may be older go, then new ones come
 				for range 2 {
 					log(1)
 					r.run(2 * blockHold)

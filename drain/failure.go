@@ -6,14 +6,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// cause is what an error is about, which says what becomes of the ring.
+// cause is what an error is about. It decides what happens to the ring.
 type cause int
 
 const (
 	none    cause = iota
-	ofLog         // the log cannot be written: it is tried again
-	passing       // the system lacks something at the moment: it is tried again
-	hostile       // the ring contradicts itself or is not to be trusted: it is set aside
+	ofLog         // the log cannot be written; try again
+	passing       // the system lacks something at the moment; try again
+	hostile       // the ring contradicts itself or cannot be trusted; set it aside
 )
 
 // logFailure is an error of the log.
@@ -21,8 +21,8 @@ type logFailure struct{ error }
 
 func (f logFailure) Unwrap() error { return f.error }
 
-// causeOf takes an error for passing unless it is known to be something else: a healthy ring must
-// not be given up for what the system lacks.
+// causeOf treats an error as passing unless it is known to be something else. A healthy ring must
+// not be given up because the system lacks something.
 func causeOf(err error) cause {
 	var failure logFailure
 	switch {
@@ -31,7 +31,9 @@ func causeOf(err error) cause {
 	case errors.As(err, &failure):
 		return ofLog
 	}
-	for _, of := range []error{ring.ErrUntrusted, ring.ErrDamaged, ring.ErrVersion, ring.ErrShrunk} {
+	for _, of := range []error{
+		ring.ErrUntrusted, ring.ErrDamaged, ring.ErrVersion, ring.ErrShrunk,
+	} {
 		if errors.Is(err, of) {
 			return hostile
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// What the system lacks for a while does not make a ring hostile.
+// A temporary lack of the system does not make a ring hostile.
 func TestCauses(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -39,7 +39,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// A healthy channel is given the handler counter while the process has no descriptor left.
+// A healthy channel gets the handler counter while the process has no descriptor left.
 func TestNoDescriptorIsLeftForACountingChannel(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id"})
@@ -50,7 +50,8 @@ func TestNoDescriptorIsLeftForACountingChannel(t *testing.T) {
 		t.Fatal(err)
 	}
 	give := func(n uint64) {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: limit.Max}); err != nil {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE,
+			&unix.Rlimit{Cur: n, Max: limit.Max}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,9 +85,10 @@ func TestAPassingErrorPasses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// With the directory's time, so that nobody looks whether it is still the same.
+			// Keep the directory's time, so that nobody checks whether it is still the same.
 			when := info.ModTime()
-			err = errors.Join(os.Rename(r.rings, away), os.WriteFile(r.rings, nil, 0o600), os.Chtimes(r.rings, when, when))
+			err = errors.Join(os.Rename(r.rings, away), os.WriteFile(r.rings, nil, 0o600),
+				os.Chtimes(r.rings, when, when))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +116,7 @@ func TestAPassingErrorPasses(t *testing.T) {
 	}
 }
 
-// A head in the middle of a pair is what no drainer of ours left. The ring is set aside.
+// No drainer of ours leaves a head in the middle of a pair. The ring is set aside.
 func TestAHeadWithinAPair(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "link"})
@@ -128,7 +130,7 @@ func TestAHeadWithinAPair(t *testing.T) {
 	}
 }
 
-// Whatever hostile rings say that they count, no sum becomes smaller by it.
+// Whatever hostile rings claim to have counted, no sum becomes smaller.
 func TestHostileCounts(t *testing.T) {
 	r := newRig(t, Options{})
 	const rings = 8

@@ -10,12 +10,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// reserve makes a ring of a dead program that has reserved so many records, or some more, and
-// written those that written says. It returns how many of each there are.
+// reserve makes a ring of a dead program that has reserved this many records or some more, and has
+// written those that written selects. It returns how many of each there are.
 func reserve(t *testing.T, r *rig, n uint64, written func(uint64) bool) (reserved, whole uint64) {
 	t.Helper()
 	p, err := ring.Create(r.rings, ring.Config{
-		Name: name(t, "dead/x"), Settings: channel.Settings{Kind: channel.Identity}, ManyWriters: true, Records: n,
+		Name: name(t, "dead/x"), Settings: channel.Settings{Kind: channel.Identity},
+		ManyWriters: true, Records: n,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +37,8 @@ func reserve(t *testing.T, r *rig, n uint64, written func(uint64) bool) (reserve
 	return reserved, whole
 }
 
-// However much a dead ring has, and however it is made up: one look takes a bounded part of it, and
-// in the end nothing is missing.
+// However much a dead ring has, and of whatever kind, one look takes a bounded part of it. In the
+// end nothing is missing.
 func TestALookAtADeadRingIsBounded(t *testing.T) {
 	for _, test := range []struct {
 		what    string
@@ -64,16 +65,20 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 					break
 				}
 				now := stats.Rings[0]
-				blocks, rows, holes := now.Blocks-before.Blocks, now.Rows-before.Rows, now.Holes-before.Holes
-				if blocks > most || rows > lookRecords+logstore.MaxRows || holes > 4*lookRecords+holeRecords ||
+				blocks, rows, holes := now.Blocks-before.Blocks, now.Rows-before.Rows,
+					now.Holes-before.Holes
+				if blocks > most || rows > lookRecords+logstore.MaxRows ||
+					holes > 4*lookRecords+holeRecords ||
 					now.SetAside != nil || looks > 1000 {
-					t.Fatalf("a look wrote %d blocks, %d rows, and passed %d holes: %+v", blocks, rows, holes, now)
+					t.Fatalf("a look wrote %d blocks, %d rows, and passed %d holes: %+v", blocks,
+						rows, holes, now)
 				}
 				before = now
 			}
 			k := readLogs(t, r.logs)["dead/x"]
 			k.check(t)
-			if got := uint64(k.all()); got != whole || k.dropped(logstore.NeverWritten) != reserved-whole {
+			if got := uint64(k.all()); got != whole ||
+				k.dropped(logstore.NeverWritten) != reserved-whole {
 				t.Errorf("%d rows and %d never written, want %d of %d",
 					got, k.dropped(logstore.NeverWritten), whole, reserved)
 			}
@@ -81,8 +86,8 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 	}
 }
 
-// While logs move, and one ring is full of records, the others are looked at as ever. What comes to
-// the full one meanwhile is for the new directory.
+// While logs move, and one ring is full of records, the others are looked at as usual. What comes
+// to the full one in the meantime goes to the new directory.
 func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	var r *rig
 	var large, small *handlers.Channel
@@ -98,7 +103,8 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 		}
 	}})
 	large = r.open("a/large", handlers.Options{Handler: "id", Policy: "drop", Buffer: "64MiB"})
-	c := r.open("b/small", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"}) // 64 records
+	// 64 records
+	c := r.open("b/small", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"})
 	r.run(2 * tick)
 	logMany(large, 0, 4<<20)
 	first := r.logs
@@ -117,8 +123,8 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	checkIDs(t, "what came meanwhile", readLogs(t, r.d.Logs())["a/large"].ids(), 4<<20, 4<<20+id)
 }
 
-// However many rings are full, one pass takes of all of them together not much more than of one: in
-// between, every other ring is looked at.
+// However many rings are full, one pass takes not much more from all of them together than from
+// one. In between, every other ring is looked at.
 func TestManyFullRingsShareAPass(t *testing.T) {
 	const rings = 6
 	for what, records := range map[string]uint64{"records": 1 << 18, "holes": 1 << 21} {
@@ -136,7 +142,7 @@ func TestManyFullRingsShareAPass(t *testing.T) {
 				now := taken()
 				most := uint64(lookRecords + rings*leastRecords)
 				if !written {
-					most *= 5 // they are only looked at
+					most *= 5 // they are only examined
 				}
 				if passes > 0 && now-before > most || passes > 1000 {
 					t.Fatalf("pass %d took %d, want at most %d", passes, now-before, most)

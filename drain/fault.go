@@ -7,24 +7,27 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// FaultPoint names a place at which a drainer's death is tested.
+// FaultPoint names a place at which tests make a drainer die.
 type FaultPoint string
 
 const (
 	BeforeWrite  FaultPoint = "before-write"  // nothing of a block is in the file
-	TornWrite    FaultPoint = "torn-write"    // half of what is written at once is in the file
-	AfterWrite   FaultPoint = "after-write"   // the block is in the file, the ring's head is not moved
-	AfterHead    FaultPoint = "after-head"    // the head is moved
-	AtRotation   FaultPoint = "at-rotation"   // a segment is about to be begun; the one before it is sealed
-	SegmentBegun FaultPoint = "segment-begun" // it has its name and its header, and no block
-	BeforeSeal   FaultPoint = "before-seal"   // everything of a ring is in its log, which is not sealed
-	AfterSeal    FaultPoint = "after-seal"    // it is sealed, the ring is there
+	TornWrite    FaultPoint = "torn-write"    // half of one write is in the file
+	AfterWrite   FaultPoint = "after-write"   // the block is in the file; the head has not moved
+	AfterHead    FaultPoint = "after-head"    // the ring's head has moved
+	AtRotation   FaultPoint = "at-rotation"   // between a sealed segment and the next
+	SegmentBegun FaultPoint = "segment-begun" // the segment has name and header, but no block
+	BeforeSeal   FaultPoint = "before-seal"   // the log has the whole ring, but is not sealed
+	AfterSeal    FaultPoint = "after-seal"    // the log is sealed, but the ring is there
 	AfterRemove  FaultPoint = "after-remove"  // the ring is gone
 )
 
-// FaultPoints lists them all.
+// FaultPoints lists all fault points.
 func FaultPoints() []FaultPoint {
-	return []FaultPoint{BeforeWrite, TornWrite, AfterWrite, AfterHead, AtRotation, SegmentBegun, BeforeSeal, AfterSeal, AfterRemove}
+	return []FaultPoint{
+		BeforeWrite, TornWrite, AfterWrite, AfterHead, AtRotation, SegmentBegun, BeforeSeal,
+		AfterSeal, AfterRemove,
+	}
 }
 
 func (d *Drainer) fault(p FaultPoint) {
@@ -33,13 +36,14 @@ func (d *Drainer) fault(p FaultPoint) {
 	}
 }
 
-// faultSystem calls at the points that lie between calls of the system.
+// faultSystem calls the drainer at the fault points between system calls.
 type faultSystem struct {
 	logstore.FileSystem
 	fault func(FaultPoint)
 }
 
-func (s faultSystem) OpenFile(path string, flag int, mode fs.FileMode) (logstore.WriterFile, error) {
+func (s faultSystem) OpenFile(path string, flag int,
+	mode fs.FileMode) (logstore.WriterFile, error) {
 	if strings.HasSuffix(path, ".new") {
 		s.fault(AtRotation)
 	}

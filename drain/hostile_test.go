@@ -34,7 +34,8 @@ func patch(t *testing.T, path string, offset int64, b []byte) {
 
 func word(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 
-// Where a hostile program may write: offsets in a ring of one shard, as FORMAT.md of package ring has them.
+// These are places where a hostile program may write: offsets in a ring of one shard, as in
+// FORMAT.md of package ring.
 const (
 	atShard   = 4096
 	atTail    = atShard
@@ -46,7 +47,7 @@ const (
 
 // A ring that lies, or shrinks, is set aside with its reason. The rings beside it do not notice.
 func TestBadRingsAmongHealthyOnes(t *testing.T) {
-	// Whoever cuts a program's ring kills the program, which is this one: it closes the ring first.
+	// Cutting a program's ring kills the program, which is this one. So it closes the ring first.
 	cut := func(size int64) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
 			if err := os.Truncate(path, size); err != nil {
@@ -63,17 +64,31 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 		{"cut to nothing", cut(0), ring.ErrShrunk, true},
 		{"cut to the header", cut(4096), ring.ErrShrunk, true},
 		{"cut within the records", cut(8192), ring.ErrShrunk, true},
-		{"tail far ahead", func(t *testing.T, path string) { patch(t, path, atTail, word(1<<40)) }, ring.ErrDamaged, true},
-		{"tail beyond 63 bits", func(t *testing.T, path string) { patch(t, path, atTail, word(1<<63)) }, ring.ErrDamaged, true},
-		{"tail gone back", func(t *testing.T, path string) { patch(t, path, atTail, word(0)) }, ring.ErrDamaged, true},
-		{"head moved", func(t *testing.T, path string) { patch(t, path, atHead, word(650)) }, ring.ErrDamaged, true},
-		{"head ahead", func(t *testing.T, path string) { patch(t, path, atHead, word(1<<40)) }, ring.ErrDamaged, true},
+		{"tail far ahead", func(t *testing.T, path string) {
+			patch(t, path, atTail, word(1<<40))
+		}, ring.ErrDamaged, true},
+		{"tail beyond 63 bits", func(t *testing.T, path string) {
+			patch(t, path, atTail, word(1<<63))
+		}, ring.ErrDamaged, true},
+		{"tail gone back", func(t *testing.T, path string) {
+			patch(t, path, atTail, word(0))
+		}, ring.ErrDamaged, true},
+		{"head moved", func(t *testing.T, path string) {
+			patch(t, path, atHead, word(650))
+		}, ring.ErrDamaged, true},
+		{"head ahead", func(t *testing.T, path string) {
+			patch(t, path, atHead, word(1<<40))
+		}, ring.ErrDamaged, true},
 		{"many ranges of drops", func(t *testing.T, path string) {
 			patch(t, path, atDrops, word(1<<40))
 			patch(t, path, atDropped, word(1))
 		}, ring.ErrDamaged, false},
-		{"dropped events of no range", func(t *testing.T, path string) { patch(t, path, atDropped, word(1)) }, ring.ErrDamaged, false},
-		{"a long journal", func(t *testing.T, path string) { patch(t, path, atJournal, word(1<<40)) }, ring.ErrDamaged, false},
+		{"dropped events of no range", func(t *testing.T, path string) {
+			patch(t, path, atDropped, word(1))
+		}, ring.ErrDamaged, false},
+		{"a long journal", func(t *testing.T, path string) {
+			patch(t, path, atJournal, word(1<<40))
+		}, ring.ErrDamaged, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.want == ring.ErrShrunk && os.Getenv(reexec.EmulatorVariable) != "" {
@@ -83,7 +98,7 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 			bad := r.open("bad/x", handlers.Options{Policy: "drop", Buffer: "16KiB"})
 			good := r.open("good/x", handlers.Options{Policy: "drop", Buffer: "16KiB"})
 			r.run(2 * tick)
-			const n = 600 // of 1,024: they are written at once
+			const n = 600 // of 1,024; they are written at once
 			for i := range uint64(n) {
 				bad.Log(i)
 				good.Log(i)
@@ -99,7 +114,8 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 			}
 			test.damage(t, bad.Path())
 			r.run(time.Second)
-			bad.Close() // a journal is not looked at before there is something to note, or its owner is gone
+			// A journal is not read before there is something to note, or its owner is gone.
+			bad.Close()
 			r.run(2 * time.Second)
 			var reason error
 			for _, c := range r.d.Stats().Rings {
@@ -118,7 +134,8 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 			logs := readLogs(t, r.logs)
 			logs["bad/x"].check(t)
 			if uint64(len(logs["bad/x"].events[0])) < n || !logs["bad/x"].report.Sealed {
-				t.Errorf("the bad ring's log has %d events, sealed %v", len(logs["bad/x"].events[0]), logs["bad/x"].report.Sealed)
+				t.Errorf("the bad ring's log has %d events, sealed %v",
+					len(logs["bad/x"].events[0]), logs["bad/x"].report.Sealed)
 			}
 			if lost := logs["bad/x"].dropped(logstore.Unread); test.unread && lost != 100 {
 				t.Errorf("%d rows are said to be unread, want 100", lost)
@@ -131,7 +148,7 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 
 func TestHalfAPairIsDamage(t *testing.T) {
 	r := newRig(t, Options{})
-	r.d.o.Notify = func(error) { // as who asks while it is being set aside
+	r.d.o.Notify = func(error) { // as a query does while it is being set aside
 		if s := r.d.Stats(); len(s.Rings) != 1 {
 			t.Errorf("it is counted %d times", len(s.Rings))
 		}
@@ -146,8 +163,8 @@ func TestHalfAPairIsDamage(t *testing.T) {
 	}
 }
 
-// Random bytes anywhere in a ring's first pages: whatever they do, the drainer lives, the ring beside it is whole, and the damaged one writes
-// nowhere but into its own log, which can be read.
+// Random bytes are written anywhere in a ring's first pages. Whatever they do, the drainer lives,
+// and the ring beside it is whole. The damaged ring writes only to its own log, which can be read.
 func TestRandomDamage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 2))
 	rounds := 200
@@ -174,7 +191,8 @@ func TestRandomDamage(t *testing.T) {
 				binary.NativeEndian.PutUint64(b, rng.Uint64())
 			}
 			at := 8 * rng.Int64N(2*4096/8)
-			if rng.IntN(2) == 0 { // where a ring says how far it is: most of the rest is never read again
+			// This is where a ring says how far it is. Most of the rest is never read again.
+			if rng.IntN(2) == 0 {
 				at = atShard + 8*rng.Int64N(256/8)
 			}
 			patch(t, bad.Path(), at, b)
@@ -209,11 +227,13 @@ func TestFilesThatAreNoRings(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	os.WriteFile(outside, make([]byte, 1<<16), 0o600)
 	bad := map[string]func(path string) error{
-		"link":   func(path string) error { return os.Symlink(outside, path) },
-		"hard":   func(path string) error { return os.Link(outside, path) },
-		"empty":  func(path string) error { return os.WriteFile(path, nil, 0o600) },
-		"zero":   func(path string) error { return os.WriteFile(path, make([]byte, 1<<16), 0o600) },
-		"open":   func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)) },
+		"link":  func(path string) error { return os.Symlink(outside, path) },
+		"hard":  func(path string) error { return os.Link(outside, path) },
+		"empty": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"zero":  func(path string) error { return os.WriteFile(path, make([]byte, 1<<16), 0o600) },
+		"open": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666))
+		},
 		"fifo":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"folder": func(path string) error { return os.Mkdir(path, 0o700) },
 		"random": func(path string) error {
@@ -231,12 +251,13 @@ func TestFilesThatAreNoRings(t *testing.T) {
 	r.run(3 * time.Second)
 	stats := r.d.Stats()
 	if len(stats.Rings) != len(bad)+1 || len(r.noticed) != len(bad) {
-		t.Errorf("%d rings, noticed %d of %d: %v", len(stats.Rings), len(r.noticed), len(bad), r.noticed)
+		t.Errorf("%d rings, noticed %d of %d: %v", len(stats.Rings), len(r.noticed), len(bad),
+			r.noticed)
 	}
 	c.Close()
 	r.run(300 * time.Millisecond)
 	wantIDs(t, readLogs(t, r.logs)["good/x"].events[0], 100)
-	// What is taken away is forgotten.
+	// What is removed is forgotten.
 	for name := range bad {
 		os.Remove(filepath.Join(r.rings, name+".ring"))
 	}
@@ -246,7 +267,8 @@ func TestFilesThatAreNoRings(t *testing.T) {
 	}
 }
 
-// A ring that went back while nobody drained it has records under numbers that its log has already: none of them is taken.
+// A ring went back while nobody drained it, so it has records under numbers that its log has
+// already. None of them is taken.
 func TestRingThatIsBehindItsLog(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Buffer: "16KiB"})
@@ -270,7 +292,7 @@ func TestRingThatIsBehindItsLog(t *testing.T) {
 	wantIDs(t, k.events[0], 600)
 }
 
-// A ring whose log knows less than the ring has given up: the rest is missing, by the log's own account.
+// A ring's log has less than the ring has given up. The rest is missing, by the log's own account.
 func TestLogThatLostItsEnd(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -303,13 +325,15 @@ func TestLogThatLostItsEnd(t *testing.T) {
 		r.start(Options{})
 		log()
 		if got := r.stats("a/b").Missing; got != test.missing {
-			t.Errorf("%s: stats say that %d rows are missing, want %d", test.name, got, test.missing)
+			t.Errorf("%s: stats say that %d rows are missing, want %d", test.name, got,
+				test.missing)
 		}
 		c.Close()
 		r.run(300 * time.Millisecond)
 		k := readLogs(t, r.logs)["a/b"]
 		if k.dropped(logstore.Damaged) != test.missing || uint64(k.all())+test.missing != id {
-			t.Errorf("%s: %d rows and %d damaged, want %d in all", test.name, k.all(), k.dropped(logstore.Damaged), id)
+			t.Errorf("%s: %d rows and %d damaged, want %d in all", test.name, k.all(),
+				k.dropped(logstore.Damaged), id)
 		}
 		for _, a := range k.report.Rows {
 			if a.Kind == logstore.Events && len(a.Missing) > 0 {
@@ -349,7 +373,7 @@ func TestLogFileRemovedUnderTheDrainer(t *testing.T) {
 	}
 }
 
-// fullDisk takes so many bytes and no more.
+// fullDisk takes this many bytes and no more.
 type fullDisk struct {
 	logstore.FileSystem
 	space int
@@ -378,14 +402,17 @@ func (f fullFile) WriteAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// The disk is full in the middle of a block, any block: nothing of it counts, the ring keeps its records, its policy decides about
-// more, and when there is space again all goes on.
+// The disk is full in the middle of any block. Nothing of the block counts, the ring keeps its
+// records, and its policy decides about more. When there is space again everything goes on.
 func TestDiskFullAndSpaceAgain(t *testing.T) {
 	for space := 0; space < 20_000; space += 611 {
 		disk := &fullDisk{logstore.OS{}, space}
 		r := newRig(t, Options{FileSystem: disk, SegmentBytes: 6000})
-		c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "4KiB"}) // 256 records
-		counter := r.open("a/c", handlers.Options{Handler: "counter", Params: map[string]any{"period": "10ms"}})
+		// 256 records
+		c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "4KiB"})
+		counter := r.open("a/c", handlers.Options{
+			Handler: "counter", Params: map[string]any{"period": "10ms"},
+		})
 		var id uint64
 		log := func(rounds int) {
 			for range rounds {
@@ -418,14 +445,16 @@ func TestDiskFullAndSpaceAgain(t *testing.T) {
 		k := logs["a/b"]
 		k.check(t)
 		if got := uint64(k.all()) + k.dropped(logstore.RingFull); got != id {
-			t.Errorf("space %d: %d rows and %d dropped, want %d in all", space, k.all(), k.dropped(logstore.RingFull), id)
+			t.Errorf("space %d: %d rows and %d dropped, want %d in all", space, k.all(),
+				k.dropped(logstore.RingFull), id)
 		}
 		logs["a/c"].check(t)
 		if samples := logs["a/c"].samples; samples[len(samples)-1].Count != id {
 			t.Errorf("space %d: last sample %+v, want %d", space, samples[len(samples)-1], id)
 		}
 		if space == 0 && (failed == 0 || failed > 40 || k.dropped(logstore.RingFull) == 0) {
-			t.Errorf("%d failures in half a second, %d dropped", failed, k.dropped(logstore.RingFull))
+			t.Errorf("%d failures in half a second, %d dropped", failed,
+				k.dropped(logstore.RingFull))
 		}
 		if failed > 0 && len(r.noticed) > 4 {
 			t.Errorf("noticed %d times: %v", len(r.noticed), r.noticed)
@@ -433,7 +462,8 @@ func TestDiskFullAndSpaceAgain(t *testing.T) {
 	}
 }
 
-// Where logs cannot be opened, that is said once, and the rings are drained as soon as they can.
+// If logs cannot be opened, that is reported once, and the rings are drained as soon as they can
+// be.
 func TestLogsThatCannotBeOpened(t *testing.T) {
 	r := newRig(t, Options{})
 	os.RemoveAll(r.logs)

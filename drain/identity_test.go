@@ -25,7 +25,7 @@ func copyRing(t *testing.T, from, to string) {
 	}
 }
 
-// forge adds records to a ring with one writer, as another program may that is the same user's.
+// forge adds records to a ring with one writer, as another program of the same user may.
 func forge(t *testing.T, path string, records uint64) {
 	t.Helper()
 	c, err := ring.OpenConsumer(path)
@@ -51,7 +51,7 @@ func asideFor(r *rig, path string) error {
 	return nil
 }
 
-// A copy of a ring, under another name, writes nothing to the ring's log: whether it comes while a
+// A copy of a ring, under another name, writes nothing to the ring's log. It may come while a
 // drainer is there or before.
 func TestACopyBesideItsRing(t *testing.T) {
 	for _, restart := range []bool{false, true} {
@@ -90,7 +90,7 @@ func TestACopyBesideItsRing(t *testing.T) {
 	}
 }
 
-// A ring that is put back when it has come to its end adds nothing to its log.
+// A ring that is put back after its end adds nothing to its log.
 func TestARingThatComesBack(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id", Buffer: "16KiB"})
@@ -114,7 +114,7 @@ func TestARingThatComesBack(t *testing.T) {
 	wantIDs(t, k.events[0], 100)
 }
 
-// Whatever rings come back, and whoever drains: a directory that logs have left stays as it is.
+// Whatever rings come back, and whoever drains, a directory that logs have left stays as it is.
 func TestADirectoryThatWasLeftStaysAsItIs(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		r := newRig(t, Options{})
@@ -166,13 +166,14 @@ func contents(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// A ring that a drainer left alone at its start may have a log. One that came later may not,
-// however long it is left alone, and why ever.
+// A ring that a drainer left alone at its start may have a log. A ring that came later may not,
+// however long it is left alone, and for whatever reason.
 func TestARingThatWasLeftAlone(t *testing.T) {
 	for name, limit := range map[string]struct {
 		o    Options
 		room int
-	}{"for want of room": {Options{}, 1}, "as one too many of its process": {Options{MaxProcessRings: 1}, 100}} {
+	}{"for want of room": {Options{}, 1},
+		"as one too many of its process": {Options{MaxProcessRings: 1}, 100}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Options{})
 			c := r.open("b/c", handlers.Options{Handler: "id", Buffer: "16KiB"})
@@ -235,7 +236,7 @@ func TestARingThatAnotherDrainerTookMeanwhile(t *testing.T) {
 		case <-done:
 			let = true
 		default:
-			r.d.workers[0].pass(r.clock) // as the worker does by itself
+			r.d.workers[0].pass(r.clock) // as the worker does on its own
 		}
 	}
 	other := &rig{t: t, rings: t.TempDir(), logs: r.logs}

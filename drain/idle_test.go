@@ -16,7 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// beIdle drains what nobody writes to, and says what it took: private memory in MB, and the share of a core in each second.
+// beIdle drains rings that nobody writes to. It reports the cost: private memory in MB, and the
+// share of a core in each second.
 func beIdle(rings, logs, seconds string) {
 	n, err := strconv.Atoi(seconds)
 	must(err)
@@ -43,7 +44,7 @@ func ownTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// An idle drainer costs half a percent of a core, with a few rings that are open and quiet.
+// An idle drainer costs half a percent of a core, with a few open and quiet rings.
 func TestBarIdle(t *testing.T) {
 	seconds := 5
 	if proof.Begin(t) == proof.Full {
@@ -86,7 +87,10 @@ func TestBarIdle(t *testing.T) {
 		figures[1+i] *= 100
 	}
 	proof.Check(t,
-		proof.Bar{Name: "idle drainer with 6 rings", Limit: 0.5, Unit: "% of a core", Timing: true}.From(figures[1:]),
-		proof.Bar{Name: "its private memory", Figure: figures[0], Limit: 40, Unit: "MB", Timing: true},
+		proof.Bar{Name: "idle drainer with 6 rings", Limit: 0.5, Unit: "% of a core",
+			Timing: true}.From(figures[1:]),
+		proof.Bar{
+			Name: "its private memory", Figure: figures[0], Limit: 40, Unit: "MB", Timing: true,
+		},
 	)
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// These tests run programs and drainers as processes of their own and kill them as the kernel does.
+// These tests run programs and drainers as processes of their own, and kill them as the kernel
+// does.
 
 const roleVariable = "CLOUDPROFILER_DRAIN_TEST_ROLE"
 
@@ -42,12 +43,13 @@ func TestMain(m *testing.M) {
 // sharedWriters is how many goroutines log on the shared channel.
 const sharedWriters = 4
 
-// beProgram logs until it is killed. Of its testimony's writers the first is that of the channel with one, the second that of links, the others
-// are those of the shared channel.
+// beProgram logs until it is killed. The first of its testimony's writers is that of the channel
+// with one, the second that of links. The others are those of the shared channel.
 func beProgram(rings, file string) {
 	said, err := testimony.Open(file)
 	must(err)
-	open := func(name string, o handlers.Options, open func(string, handlers.Options) (*handlers.Channel, error)) *handlers.Channel {
+	open := func(name string, o handlers.Options,
+		open func(string, handlers.Options) (*handlers.Channel, error)) *handlers.Channel {
 		o.Dir = rings
 		c, err := open(name, o)
 		must(err)
@@ -55,7 +57,8 @@ func beProgram(rings, file string) {
 	}
 	one := open("one/x", handlers.Options{Policy: "drop", Buffer: "64KiB"}, handlers.Open)
 	links := open("links/x", handlers.Options{Handler: "link", Buffer: "64KiB"}, handlers.Open)
-	shared := open("shared/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "256KiB"}, handlers.OpenShared)
+	shared := open("shared/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "256KiB"},
+		handlers.OpenShared)
 	said.Begin(one.Path(), links.Path(), shared.Path())
 	for i := range sharedWriters {
 		go said.Burst(2+i, func(id uint64) { shared.Log(uint64(i)<<48 | id) })
@@ -64,7 +67,7 @@ func beProgram(rings, file string) {
 	said.Burst(0, one.Log)
 }
 
-// beDrainer drains until it is killed, at the latest by itself when it comes to a point for the n-th time.
+// beDrainer drains until it is killed. If it reaches a point for the n-th time, it kills itself.
 func beDrainer(rings, logs, point, count string) {
 	testimony.MeetFullDisks()
 	n, err := strconv.ParseInt(count, 10, 64)
@@ -100,14 +103,17 @@ type scene struct {
 
 func newScene(t testing.TB) *scene {
 	t.Helper()
-	return &scene{Stage: testimony.NewStage(t, roleVariable), t: t, logs: filepath.Join(t.TempDir(), "logs")}
+	return &scene{
+		Stage: testimony.NewStage(t, roleVariable), t: t, logs: filepath.Join(t.TempDir(), "logs"),
+	}
 }
 
 func (s *scene) startDrainer(point string, n int) *exec.Cmd {
 	return s.Start("drainer", s.Rings, s.logs, point, strconv.Itoa(n))
 }
 
-// end drains what is left, and returns how many records are in the logs and how many errors of each kind there are in them.
+// end drains what is left. It returns how many records are in the logs, and how many errors of each
+// kind are in them.
 func (s *scene) end() (records uint64, wrong []error) {
 	s.t.Helper()
 	d, err := Start(s.Rings, Options{Logs: s.logs, Node: "node-1"})
@@ -142,14 +148,16 @@ func (s *scene) end() (records uint64, wrong []error) {
 		segments = segments[n:]
 	}
 	s.Each(func(said *testimony.Testimony) {
-		for i, check := range []func(*testimony.Testimony, *kept) error{checkOne, checkLinks, checkShared} {
+		for i, check := range []func(*testimony.Testimony, *kept) error{checkOne, checkLinks,
+			checkShared} {
 			ring := said.Incarnation(i)
 			k := logs[ring]
 			if k == nil {
 				wrong = append(wrong, fmt.Errorf("no log of ring %s", ring))
 				continue
 			}
-			if !k.report.Whole() || !k.report.Sealed || k.report.Duplicates+k.report.Overlaps+k.report.Foreign > 0 {
+			if !k.report.Whole() || !k.report.Sealed ||
+				k.report.Duplicates+k.report.Overlaps+k.report.Foreign > 0 {
 				wrong = append(wrong, fmt.Errorf("log of ring %s: %+v", ring, k.report))
 			}
 			if rows := k.transitions[0]; len(rows) != 1 || rows[0].Generation != 1 {
@@ -164,8 +172,8 @@ func (s *scene) end() (records uint64, wrong []error) {
 	return records, wrong
 }
 
-// inOrder holds ids against what one writer did: each from 0 on, but for ranges of drops at their place. The call in which the
-// program was killed may be there.
+// inOrder compares ids with what one writer did: each id from 0 on, except for ranges of drops at
+// their place. The call in which the program was killed may be there.
 func inOrder(ids []uint64, drops []logstore.Drop, returned uint64) error {
 	gaps := map[uint64]uint64{}
 	for _, d := range drops {
@@ -212,7 +220,8 @@ func checkShared(said *testimony.Testimony, k *kept) error {
 		var next [sharedWriters]uint64
 		for _, e := range events {
 			writer, id := e.ID>>48, e.ID&(1<<48-1)
-			if writer >= sharedWriters || id > said.Returned[2+writer] || id < next[writer] || seen[e.ID] {
+			if writer >= sharedWriters || id > said.Returned[2+writer] || id < next[writer] ||
+				seen[e.ID] {
 				return fmt.Errorf("shard %d: id %#x", shard, e.ID)
 			}
 			next[writer] = id + 1
@@ -224,19 +233,25 @@ func checkShared(said *testimony.Testimony, k *kept) error {
 		returned += n
 	}
 	kept := uint64(len(seen)) + k.dropped(logstore.RingFull)
-	if kept < returned || kept > returned+sharedWriters || k.dropped(logstore.NeverWritten) > sharedWriters {
-		return fmt.Errorf("%d calls are in the log or dropped, %d have returned, %d were never written", kept, returned, k.dropped(logstore.NeverWritten))
+	if kept < returned || kept > returned+sharedWriters ||
+		k.dropped(logstore.NeverWritten) > sharedWriters {
+		return fmt.Errorf(
+			"%d calls are in the log or dropped, %d have returned, %d were never written", kept,
+			returned, k.dropped(logstore.NeverWritten))
 	}
 	return nil
 }
 
-// killAtRandom kills programs, the drainer, or both, so many times, and starts them again, while
-// the disk fills and empties. It returns the languages of the programs as well.
-func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (languages string, records uint64, wrong []error) {
+// killAtRandom kills programs, the drainer, or both, this many times, and starts them again, while
+// the disk fills and empties. It also returns the languages of the programs.
+func killAtRandom(t testing.TB, rng *rand.Rand,
+	kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
 	languages = s.AlsoC(sharedWriters, true)
-	s.KillAtRandom(rng, kills, 60*time.Millisecond, func() *exec.Cmd { return s.startDrainer("", 0) })
+	s.KillAtRandom(rng, kills, 60*time.Millisecond, func() *exec.Cmd {
+		return s.startDrainer("", 0)
+	})
 	records, wrong = s.end()
 	return languages, records, wrong
 }
@@ -277,18 +292,25 @@ func TestBarRecordsOnceAfterKills(t *testing.T) {
 		t.Logf("%d: %v", i+1, err)
 	}
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("logs with a record lost, doubled or uncounted, %d kills at random of programs in %s "+
-			"and drainers, on a disk that fills and empties", kills, languages), Figure: float64(len(wrong)), Unit: "logs"},
-		proof.Bar{Name: "records in these logs", Figure: float64(records), Limit: 100_000, AtLeast: true, Unit: "records"},
+		proof.Bar{Name: fmt.Sprintf(
+			"logs with a record lost, doubled or uncounted, %d kills at random of programs in %s "+
+				"and drainers, on a disk that fills and empties", kills, languages),
+			Figure: float64(len(wrong)), Unit: "logs"},
+		proof.Bar{
+			Name: "records in these logs", Figure: float64(records), Limit: 100_000, AtLeast: true,
+			Unit: "records",
+		},
 	)
 }
 
-// killAtPoint has drainers kill themselves at one point, a while after each other, under load.
+// killAtPoint makes drainers kill themselves at one point, with pauses, under load.
 func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
 	ended := point == BeforeSeal || point == AfterSeal || point == AfterRemove
-	deaths := s.KillAtPoint(rng, []int{1, 2, 4, 7, 11, 17, 26}, ended, func(n int) *exec.Cmd { return s.startDrainer(string(point), n) })
+	deaths := s.KillAtPoint(rng, []int{1, 2, 4, 7, 11, 17, 26}, ended, func(n int) *exec.Cmd {
+		return s.startDrainer(string(point), n)
+	})
 	records, wrong = s.end()
 	if deaths == 0 {
 		wrong = append(wrong, fmt.Errorf("no drainer has come to %s", point))

@@ -13,10 +13,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// ErrLimit is returned, through Options.Notify and Stats, where records are not stored because a limit is reached.
+// ErrLimit is returned, through Options.Notify and Stats, while records are not stored because a
+// limit is reached.
 var ErrLimit = errors.New("limit of the logs is reached")
 
-// limits says whether there is room for more.
+// limits tells whether there is room for more.
 type limits struct {
 	mu      sync.Mutex // guards all below
 	max     int64      // of the directory; 0: none
@@ -26,14 +27,16 @@ type limits struct {
 	used    int64
 	over    error
 	said    bool
-	again   time.Duration // before which nothing is said once more
-	next    time.Duration // when to look at the file system again
+	again   time.Duration // no report before this time
+	next    time.Duration // when to check the file system again
 }
 
-// limitTick is how often the file system is asked for what is free. At a gigabyte a second that is a fifth of a gigabyte.
+// limitTick is how often the free space of the file system is checked. At a gigabyte a second that
+// is a fifth of a gigabyte.
 const limitTick = 200 * time.Millisecond
 
-// limitQuiet is how long a limit that comes and goes is not said again: a file system at its limit flickers.
+// limitQuiet is how long a limit that comes and goes is not reported again. A file system at its
+// limit flickers.
 const limitQuiet = 5 * time.Second
 
 // begin counts what a directory holds.
@@ -41,7 +44,7 @@ func (l *limits) begin(dir string) {
 	var used int64
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
-			return nil // gone meanwhile, or nothing of ours
+			return nil // gone in the meantime, or not ours
 		}
 		if info, err := e.Info(); err == nil {
 			used += info.Size()
@@ -65,28 +68,31 @@ func (l *limits) add(bytes int64) {
 	l.used += bytes
 }
 
-// reached returns why nothing more is to be stored, or nil.
+// reached returns why nothing more may be stored, or nil.
 func (l *limits) reached(now time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.max > 0 && l.used >= l.max:
-		return fmt.Errorf("%q holds %d bytes of at most %d: end the run or raise the limit: %w", l.dir, l.used, l.max, ErrLimit)
+		return fmt.Errorf("%q holds %d bytes of at most %d: end the run or raise the limit: %w",
+			l.dir, l.used, l.max, ErrLimit)
 	case l.minFree == 0:
 		return nil
 	case now < l.next:
 		return l.over
 	}
 	l.next, l.over = now+limitTick, nil
-	// Where it cannot be asked, writing will say what is wrong.
+	// If the file system cannot be asked, writing will say what is wrong.
 	if free, err := l.free(l.dir); err == nil && free < l.minFree {
-		l.over = fmt.Errorf("the file system of %q has %.1f %% free, %.1f %% are to stay so: make room: %w", l.dir, 100*free, 100*l.minFree, ErrLimit)
+		l.over = fmt.Errorf(
+			"the file system of %q has %.1f %% free, %.1f %% are to stay so: make room: %w", l.dir,
+			100*free, 100*l.minFree, ErrLimit)
 	}
 	l.said = l.said && l.over != nil
 	return l.over
 }
 
-// freeShare is what part of a directory's file system is free to this user.
+// freeShare returns the share of a directory's file system that is free to this user.
 func freeShare(dir string) (float64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil || st.Blocks == 0 {
@@ -95,7 +101,8 @@ func freeShare(dir string) (float64, error) {
 	return float64(st.Bavail) / float64(st.Blocks), nil
 }
 
-// limitReached says so once, until there was room again, or there are another directory or other limits.
+// limitReached reports a reached limit once. It reports again when there was room in between, or
+// the directory or the limits changed.
 func (d *Drainer) limitReached(now time.Duration, why error) {
 	l := &d.limits
 	l.mu.Lock()
@@ -112,16 +119,17 @@ func (d *Drainer) limitReached(now time.Duration, why error) {
 // SetLimits changes Options.MaxBytes and MinFree.
 func (d *Drainer) SetLimits(maxBytes int64, minFree float64) error {
 	if maxBytes < 0 || minFree < 0 || minFree >= 1 {
-		return fmt.Errorf("set limits of %d bytes and %g free: use 0 or more, and less than 1 free", maxBytes, minFree)
+		return fmt.Errorf("set limits of %d bytes and %g free: use 0 or more, and less than 1 free",
+			maxBytes, minFree)
 	}
 	d.limits.set(maxBytes, minFree)
 	return nil
 }
 
-// Limit is why nothing more is stored, or nil.
+// Limit returns why nothing more is stored, or nil.
 func (d *Drainer) Limit() error { return d.limits.reached(d.now()) }
 
-// skip takes rows for gone that were not stored.
+// skip notes rows that were not stored and are gone.
 func (s *source) skip(w *worker, i int, rows uint64, why error) {
 	p := &s.places[i]
 	if p.skipped == 0 {
@@ -131,8 +139,8 @@ func (s *source) skip(w *worker, i int, rows uint64, why error) {
 	s.count(func(c *RingStats) { c.NotStored += rows; c.Limit = why })
 }
 
-// takeSkipped writes down how many rows were not stored: before others are, and else once in a while. Who dies before it leaves them to be
-// found missing.
+// takeSkipped writes how many rows were not stored: before other rows are written, and otherwise
+// now and then. If the drainer dies before that, the rows are found missing.
 func (s *source) takeSkipped(w *worker, i int) error {
 	p := &s.places[i]
 	if p.skipped == 0 {

@@ -11,18 +11,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// Logs is the directory that logs are written to.
+// Logs returns the directory to which logs are written.
 func (d *Drainer) Logs() string { return *d.logs.Load() }
 
-// SetLogs has what is logged from now on written to another directory, which is made where it is not there. What the rings hold now still
-// goes to the one before, whose logs are sealed. Each ring has a segment in the new directory when SetLogs has returned nil; after an error those
-// that could not be moved are tried again. A drainer that is started later needs the new directory as Options.Logs and the old one in
-// Options.Before, so whoever calls keeps both before the call.
+// SetLogs sends what is logged from now on to another directory, which it creates if necessary. The
+// present content of the rings still goes to the directory before, whose logs are sealed. When
+// SetLogs has returned nil, each ring has a segment in the new directory. After an error, the logs
+// that could not be moved are tried again. A drainer that starts later needs the new directory as
+// Options.Logs and the old one in Options.Before, so note both before the call.
 func (d *Drainer) SetLogs(dir string) error {
 	if err := makeLogs(dir); err != nil {
 		return fmt.Errorf("change log directory: %w", err)
 	}
-	d.rescan() // rings that are new have logged for the directory before
+	d.rescan() // new rings have logged for the directory before
 	d.limits.begin(dir)
 	d.logs.Store(&dir)
 	return d.Flush()
@@ -35,13 +36,13 @@ func makeLogs(dir string) error {
 	return nil
 }
 
-// begun is what directories held of logs when a scan came upon a new ring.
+// begun is what directories held of logs when a scan found a new ring.
 type begun struct {
 	dirs     []string // the current one first
 	segments [][]logstore.Segment
 }
 
-// listLogs lists all logs, once for all rings that are new.
+// listLogs lists all logs, once for all new rings.
 func (d *Drainer) listLogs() (begun, error) {
 	if err := makeLogs(d.Logs()); err != nil {
 		return begun{}, err
@@ -52,12 +53,12 @@ func (d *Drainer) listLogs() (begun, error) {
 		if err != nil && i == 0 {
 			return begun{}, err
 		}
-		b.segments = append(b.segments, segments) // one before may be gone
+		b.segments = append(b.segments, segments) // an earlier directory may be gone
 	}
 	return b, nil
 }
 
-// and adds a directory, if it is not there already.
+// and adds a directory if it is not listed yet.
 func (b begun) and(dir string) (begun, error) {
 	if slices.Contains(b.dirs, dir) {
 		return b, nil
@@ -69,20 +70,22 @@ func (b begun) and(dir string) (begun, error) {
 	return begun{append(slices.Clone(b.dirs), dir), append(slices.Clone(b.segments), segments)}, nil
 }
 
-// of returns the directory in which a ring's log is to be gone on with, and the segments there: where its latest segment is. A directory may have been
-// written to, left, and come back to.
-func (b begun) of(name channel.Name, incarnation logstore.Incarnation) (dir string, segments []logstore.Segment) {
+// of returns the directory in which a ring's log continues, and the segments there. It is the
+// directory with the latest segment: a directory may have been written to, left, and come back to.
+func (b begun) of(name channel.Name,
+	incarnation logstore.Incarnation) (dir string, segments []logstore.Segment) {
 	dir = b.dirs[0]
 	for i := range b.dirs {
 		one := logstore.SegmentsOf(b.segments[i], name, incarnation)
-		if len(one) > 0 && (len(segments) == 0 || one[len(one)-1].Number > segments[len(segments)-1].Number) {
+		if len(one) > 0 &&
+			(len(segments) == 0 || one[len(one)-1].Number > segments[len(segments)-1].Number) {
 			dir, segments = b.dirs[i], one
 		}
 	}
 	return dir, segments
 }
 
-// has says whether a ring's log was begun anywhere.
+// has tells whether a ring's log was begun anywhere.
 func (b begun) has(name channel.Name, incarnation logstore.Incarnation) bool {
 	_, segments := b.of(name, incarnation)
 	return len(segments) > 0

@@ -38,7 +38,7 @@ func checkIDs(t *testing.T, what string, got []uint64, from, to uint64) {
 	}
 }
 
-// setLogs is SetLogs for a rig, whose workers move by hand.
+// setLogs is SetLogs for a rig, whose workers are moved by hand.
 func (r *rig) setLogs(dir string) {
 	r.t.Helper()
 	done := make(chan error)
@@ -82,7 +82,8 @@ func TestLogsGoToAnotherDirectory(t *testing.T) {
 		if !logs["a/x"].report.Sealed {
 			t.Errorf("the log in %q is not sealed", dir)
 		}
-		// A channel that logs nothing is there as well, so that whoever reads the directory knows of it.
+		// A channel that logs nothing is there as well, so that readers of the directory know of
+		// it.
 		if i > 0 && logs["idle/x"] == nil {
 			t.Errorf("no log of the idle channel in %q", dir)
 		}
@@ -92,7 +93,8 @@ func TestLogsGoToAnotherDirectory(t *testing.T) {
 	}
 }
 
-// A drainer dies between telling where logs are to go and having moved them all: the next one goes on from the old directory.
+// A drainer dies after it was told where logs are to go, and before it has moved them all. The next
+// one continues from the old directory.
 func TestMoveAfterDeath(t *testing.T) {
 	for _, moved := range []bool{false, true} {
 		r := newRig(t, Options{})
@@ -129,8 +131,8 @@ func TestMoveAfterDeath(t *testing.T) {
 	}
 }
 
-// A drainer dies over a move, when the log is sealed in the old directory and not yet begun in the
-// new one. The next one leaves the old part as it is: it says that nothing more comes there.
+// A drainer dies during a move: the log is sealed in the old directory and not yet begun in the new
+// one. The next one leaves the old part as it is, because that says that nothing more comes there.
 func TestDeathBetweenDirectories(t *testing.T) {
 	r := newRig(t, Options{})
 	first, second := r.logs, filepath.Join(t.TempDir(), "second")
@@ -138,7 +140,7 @@ func TestDeathBetweenDirectories(t *testing.T) {
 	logMany(c, 0, 100)
 	r.advance(0)
 	r.run(time.Second)
-	err := r.d.sources[c.Path()].log.Move(second) // which nobody has made
+	err := r.d.sources[c.Path()].log.Move(second) // nobody has created it
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -164,7 +166,8 @@ func TestDeathBetweenDirectories(t *testing.T) {
 	}
 }
 
-// A directory is left and come back to. Who starts anew goes on behind the latest segment, wherever it is.
+// Logs leave a directory and come back to it. A new drainer continues after the latest segment,
+// wherever that is.
 func TestComeBackAfterDeath(t *testing.T) {
 	r := newRig(t, Options{})
 	first, second := r.logs, filepath.Join(t.TempDir(), "second")
@@ -182,13 +185,14 @@ func TestComeBackAfterDeath(t *testing.T) {
 	c.Close()
 	r.advance(0)
 	r.run(2 * time.Second)
-	checkIDs(t, "second", readLogs(t, second)["a/x"].ids(), 100, 210) // its program ended before it was moved
+	// Its program ended before it was moved.
+	checkIDs(t, "second", readLogs(t, second)["a/x"].ids(), 100, 210)
 	if stats := r.d.Stats().Total; stats.Missing != 0 {
 		t.Errorf("%+v", stats)
 	}
 }
 
-// Where the new directory cannot be made, everything stays as it is.
+// If the new directory cannot be created, everything stays as it is.
 func TestLogsStayWhereTheyCannotGo(t *testing.T) {
 	r := newRig(t, Options{})
 	file := filepath.Join(t.TempDir(), "file")
@@ -200,7 +204,8 @@ func TestLogsStayWhereTheyCannotGo(t *testing.T) {
 	}
 }
 
-// At the limit records are taken and not stored; the log says which, and goes on when there is room again.
+// At the limit records are taken but not stored. The log says which, and goes on when there is room
+// again.
 func TestLimit(t *testing.T) {
 	r := newRig(t, Options{MaxBytes: 30_000})
 	c := r.open("a/x", handlers.Options{Handler: "id", Policy: "drop"})
@@ -228,7 +233,8 @@ func TestLimit(t *testing.T) {
 	}
 	gone := k.dropped(logstore.NotStored)
 	if gone != stats.Total.NotStored || uint64(k.all())+gone != batch*batches+10 {
-		t.Errorf("%d in the log and %d not stored of %d; stats say %d", k.all(), gone, batch*batches+10, stats.Total.NotStored)
+		t.Errorf("%d in the log and %d not stored of %d; stats say %d", k.all(), gone,
+			batch*batches+10, stats.Total.NotStored)
 	}
 	all := k.ids()
 	if all[len(all)-1] != batch*batches+9 {
@@ -257,7 +263,8 @@ func TestFreeSpaceIsLeft(t *testing.T) {
 	}
 }
 
-// What a limit took from the log of a drainer that died is missing, as the next one says.
+// Rows that a limit kept from the log of a drainer that died are missing, and the next drainer says
+// so.
 func TestSkippedRowsOfTheDead(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/x", handlers.Options{Handler: "id"})
@@ -282,7 +289,8 @@ func TestSkippedRowsOfTheDead(t *testing.T) {
 }
 
 func TestProcessesAreCapped(t *testing.T) {
-	for name, o := range map[string]Options{"rings": {MaxProcessRings: 2}, "bytes": {MaxProcessBytes: 2*(1<<20) + 100_000}} {
+	for name, o := range map[string]Options{"rings": {MaxProcessRings: 2},
+		"bytes": {MaxProcessBytes: 2*(1<<20) + 100_000}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, o)
 			var channels []*handlers.Channel
@@ -291,7 +299,8 @@ func TestProcessesAreCapped(t *testing.T) {
 			}
 			r.advance(0)
 			stats := r.d.Stats()
-			if len(stats.Rings) != 2 || len(stats.Processes) != 1 || stats.Processes[0].Rings != 2 || stats.Processes[0].ProcessID != os.Getpid() {
+			if len(stats.Rings) != 2 || len(stats.Processes) != 1 ||
+				stats.Processes[0].Rings != 2 || stats.Processes[0].ProcessID != os.Getpid() {
 				t.Fatalf("%+v", stats)
 			}
 			if len(r.noticed) != 1 || !errors.Is(r.noticed[0], ErrProcess) {
@@ -312,14 +321,15 @@ func TestProcessesAreCapped(t *testing.T) {
 	}
 }
 
-// Who sets another limit is told when that one is reached as well.
+// A new limit is reported as well when it is reached.
 func TestEachLimitIsSaid(t *testing.T) {
 	r := newRig(t, Options{MaxBytes: 1})
 	c := r.open("a/x", handlers.Options{Handler: "id"})
 	for want := 1; want <= 2; want++ {
 		for range 2 {
 			logMany(c, 0, 10)
-			r.run(limitQuiet / 5) // so that the second one comes before the first could be said again
+			// So the second one comes before the first could be reported again.
+			r.run(limitQuiet / 5)
 		}
 		if len(r.noticed) != want {
 			t.Errorf("noticed %v, want %d", r.noticed, want)
@@ -330,7 +340,7 @@ func TestEachLimitIsSaid(t *testing.T) {
 	}
 }
 
-// A limit that comes and goes by itself is said each time that it comes.
+// A limit that comes and goes on its own is reported each time that it comes.
 func TestALimitThatComesAndGoes(t *testing.T) {
 	r := newRig(t, Options{MinFree: 0.05})
 	free := 0.5
@@ -356,12 +366,14 @@ func TestALimitThatComesAndGoes(t *testing.T) {
 	c.Close()
 	r.run(2 * time.Second)
 	k := readLogs(t, r.logs)["a/x"]
-	if gone := k.dropped(logstore.NotStored); k.all() < 30 || gone < 30 || uint64(k.all())+gone != 90 {
+	if gone := k.dropped(logstore.NotStored); k.all() < 30 || gone < 30 ||
+		uint64(k.all())+gone != 90 {
 		t.Errorf("%d events and %d not stored of 90", k.all(), gone)
 	}
 }
 
-// One that comes and goes many times a second is said now and then. One that came back too soon to be said, and stays, is said after a while.
+// A limit that comes and goes many times a second is reported now and then. One that came back too
+// soon to be reported, and stays, is reported after a while.
 func TestALimitThatFlickers(t *testing.T) {
 	r := newRig(t, Options{MinFree: 0.05})
 	looks, full := 0, false

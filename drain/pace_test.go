@@ -19,24 +19,41 @@ func TestPace(t *testing.T) {
 		from, below time.Duration
 	}{
 		{"nothing ever came", place{}, 0, 0, time.Minute, 2 * time.Hour},
-		{"a million a second", place{head: 1000}, 1000, 0, 8 * time.Millisecond, 8300 * time.Microsecond},
-		{"a million a second before, nothing now", place{rate: 1e6, head: 1000, tail: 1000}, 1000, 1000, 16 * time.Millisecond, 17 * time.Millisecond},
-		{"a million a second, and much waits", place{}, 8192, 0, 4 * time.Millisecond, 4200 * time.Microsecond},
+		{
+			"a million a second", place{head: 1000}, 1000, 0, 8 * time.Millisecond,
+			8300 * time.Microsecond,
+		},
+		{
+			"a million a second before, nothing now", place{rate: 1e6, head: 1000, tail: 1000},
+			1000, 1000, 16 * time.Millisecond, 17 * time.Millisecond,
+		},
+		{
+			"a million a second, and much waits", place{}, 8192, 0, 4 * time.Millisecond,
+			4200 * time.Microsecond,
+		},
 		{"a quarter waits", place{}, records / 4, 0, 0, 1},
-		{"it was full, and is empty now", place{head: records}, records, 0, 60 * time.Microsecond, 100 * time.Microsecond},
-		{"a writer is at it", place{unfinished: true}, records, 0, time.Millisecond, time.Millisecond + 1},
+		{
+			"it was full, and is empty now", place{head: records}, records, 0,
+			60 * time.Microsecond, 100 * time.Microsecond,
+		},
+		{
+			"a writer is at it", place{unfinished: true}, records, 0, time.Millisecond,
+			time.Millisecond + 1,
+		},
 	} {
 		now := time.Millisecond // since the last look
 		if test.tail == 8192 {
 			now = 8192 * time.Microsecond
 		}
-		if got := test.p.pace(ring.State{Tail: test.tail, Head: test.head}, now, records); got < test.from || got >= test.below {
-			t.Errorf("%s: the next look after %s, want %s to %s", test.name, got, test.from, test.below)
+		if got := test.p.pace(ring.State{Tail: test.tail, Head: test.head}, now,
+			records); got < test.from || got >= test.below {
+			t.Errorf("%s: the next look after %s, want %s to %s", test.name, got, test.from,
+				test.below)
 		}
 	}
 }
 
-// What is left over when a long block was written gathers for the next one.
+// Rows that are left over after a long block gather for the next one.
 func TestBlocksStayLong(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Buffer: "16MiB"})
@@ -66,7 +83,7 @@ func TestAChannelThatClosesIsFinishedAtOnce(t *testing.T) {
 	}
 }
 
-// Where the table of drops was full, its last range grows at any place: it is over when there is another.
+// In a full table of drops, the last range grows at any place. It is over when there is another.
 func TestLastRangeOfAFullTable(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // 16 records
@@ -83,7 +100,7 @@ func TestLastRangeOfAFullTable(t *testing.T) {
 	}
 	for i := range uint64(ring.DropsSize + 5) {
 		drop()
-		// A drainer that takes records and no drops: those before this one.
+		// This drainer took the records before this one, but no drops.
 		if err := before.Release(0, 16*(i+1), 0, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +120,8 @@ func TestLastRangeOfAFullTable(t *testing.T) {
 			}
 		}
 		if rows != ranges || log.dropped(logstore.RingFull) != events {
-			t.Fatalf("%d ranges of %d events, want %d of %d", rows, log.dropped(logstore.RingFull), ranges, events)
+			t.Fatalf("%d ranges of %d events, want %d of %d", rows, log.dropped(logstore.RingFull),
+				ranges, events)
 		}
 	}
 	check(ring.DropsSize-1, ring.DropsSize-1)

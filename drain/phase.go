@@ -1,6 +1,6 @@
 package drain
 
-// phase is what a look at a ring is for. Each asks for all that the one before it does.
+// phase is the purpose of a look at a ring. Each phase includes the one before.
 type phase int
 
 const (

@@ -14,27 +14,27 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ErrProcess is returned, through Options.Notify and Stats, where a process has more rings than
-// one is to have.
+// ErrProcess is returned, through Options.Notify and Stats, if a process has more rings than one
+// may have.
 var ErrProcess = errors.New("process has too many rings")
 
-// ProcessStats is what the rings of a process take. Which process it is, is what the rings say.
+// ProcessStats is what the rings of a process take. The rings name their process.
 type ProcessStats struct {
-	PIDNamespace uint64 // in which the process id holds; 0: not known
-	ProcessID    int    // 0: of processes that say they are another; -1: of those that had ended
+	PIDNamespace uint64 // in which the process id is valid; 0: unknown
+	ProcessID    int    // 0: processes that claim to be another; -1: processes that had ended
 	Rings        int
 	RingBytes    int64 // of shared memory
 }
 
-// process tells processes apart, also those of two containers that have the same id.
+// process identifies a process, even among containers that use the same ids.
 type process struct {
 	namespace uint64
 	id        int
 }
 
-// These stand for all processes of a namespace whose rings said to be another's, and for all that
-// had ended when a ring was found, or asked for: nobody can say whose it was, and it is drained
-// soon.
+// These stand for all processes of a namespace whose rings claimed to be another's, and for all
+// that had ended when a ring was found or checked. Nobody can say whose such a ring was, and it
+// will be drained soon.
 const (
 	unvouched = 0
 	hasEnded  = -1
@@ -55,7 +55,7 @@ func (p process) String() string {
 	return fmt.Sprintf("process %d of PID namespace %d", p.id, p.namespace)
 }
 
-// processes is what the rings that are drained take.
+// processes is what the drained rings take, by process.
 type processes map[process]ProcessStats
 
 func (p processes) add(s *source, sign int) {
@@ -71,7 +71,7 @@ func (p processes) add(s *source, sign int) {
 	p[whose] = one
 }
 
-// refusal says that there is no room for a ring, or none for one more of its process.
+// refusal says that there is no room for a ring, or for another ring of its process.
 type refusal struct {
 	process process
 	bytes   int64
@@ -80,35 +80,39 @@ type refusal struct {
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// admit returns a refusal if a ring is more than its process is to have, or if there is no room.
+// admit returns a refusal if a ring is more than its process may have, or if there is no room.
 func (d *Drainer) admit(of process, bytes int64) error {
 	d.mu.Lock()
 	has, share, full := d.processes[of], d.share, d.full()
 	d.mu.Unlock()
 	switch {
 	case d.o.MaxProcessRings > 0 && has.Rings >= d.o.MaxProcessRings:
-		return &refusal{of, bytes, fmt.Errorf("%s has %d rings already, the most that one may have: "+
-			"close some or raise the limit: %w", of, has.Rings, ErrProcess)}
+		return &refusal{of, bytes,
+			fmt.Errorf("%s has %d rings already, the most that one may have: "+
+				"close some or raise the limit: %w", of, has.Rings, ErrProcess)}
 	case d.o.MaxProcessBytes > 0 && has.RingBytes+bytes > d.o.MaxProcessBytes:
-		return &refusal{of, bytes, fmt.Errorf("%s has rings of %d bytes already, and %d more are above %d: "+
-			"use smaller ones or raise the limit: %w", of, has.RingBytes, bytes, d.o.MaxProcessBytes, ErrProcess)}
+		return &refusal{of, bytes,
+			fmt.Errorf("%s has rings of %d bytes already, and %d more are above %d: "+
+				"use smaller ones or raise the limit: %w", of, has.RingBytes, bytes,
+				d.o.MaxProcessBytes, ErrProcess)}
 	case has.Rings >= share:
-		return &refusal{of, bytes, fmt.Errorf("%s has %d rings already, its share of what there is room for: "+
-			"close some, or have more room: %s: %w", of, has.Rings, d.room.why, ErrFull)}
+		return &refusal{of, bytes,
+			fmt.Errorf("%s has %d rings already, its share of what there is room for: "+
+				"close some, or have more room: %s: %w", of, has.Rings, d.room.why, ErrFull)}
 	case full != nil:
 		return &refusal{of, bytes, full}
 	}
 	return nil
 }
 
-// vouchEvery is how often the rings of a process that seems to have too many are looked through.
+// vouchEvery is how often the rings of a process that seems to have too many are checked.
 const vouchEvery = time.Second
 
-// admitNew is admit for a ring that was not seen before. It may say the process id of another
-// program, to use up what that may have, or another each time, to have more than one process may.
-// So where little room is left, or somebody was found to do so, the process is asked whether it
-// has the ring open. And where one seems to have too many, those that it does not have open are
-// no longer taken for its own.
+// admitNew is admit for a ring that was not seen before. The ring may claim the process id of
+// another program, to use up that one's allowance. Or it may claim a new id each time, to get more
+// than one process may have. So if little room is left, or somebody was found to do this, the
+// process is asked whether it has the ring open. And if a process seems to have too many rings,
+// those that it does not have open no longer count as its own.
 func (d *Drainer) admitNew(s *source) error {
 	d.mu.Lock()
 	liars := d.processes[process{s.process.namespace, unvouched}]
@@ -136,7 +140,7 @@ func (d *Drainer) admitNew(s *source) error {
 	return d.admit(s.process, s.header.FileBytes())
 }
 
-// vouch asks a process which of these rings, that are said to be its own, it has open.
+// vouch finds out which of these rings the process that they name has open.
 func (d *Drainer) vouch(all []*source) {
 	whose := all[0].process
 	files, asked := d.files[whose]
@@ -167,14 +171,14 @@ func (d *Drainer) vouch(all []*source) {
 	}
 }
 
-// files are those that a process has open, if that is known.
+// files are the files that a process has open, if that is known.
 type files struct {
 	open  map[ring.FileID]bool
 	known bool
 }
 
-// filesOf are the files that a process has open, by the kernel's word. They are not known of a
-// process in another namespace than this one, nor of one that this user may not look at.
+// filesOf returns the files that a process has open, according to the kernel. They are unknown for
+// a process in another namespace, and for one that this user may not inspect.
 func filesOf(p process) (open map[ring.FileID]bool, known bool) {
 	var own unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/pid", &own); err != nil || own.Ino != p.namespace {

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program whose rings say another's process id uses up what it may have itself, and not what
-// the other may.
+// A program whose rings claim another's process id uses up its own allowance, and not that of the
+// other.
 func TestRingsOfAnothersProcessID(t *testing.T) {
 	s := newScene(t)
 	liar, honest := s.StartProgram(), s.StartProgram()
@@ -27,7 +27,8 @@ func TestRingsOfAnothersProcessID(t *testing.T) {
 			t.Fatal(err)
 		}
 		if l.Header().ProcessID == liar.Process.Pid {
-			forgeIdentity(t, path, 88, binary.NativeEndian.AppendUint32(nil, uint32(honest.Process.Pid)))
+			forgeIdentity(t, path, 88,
+				binary.NativeEndian.AppendUint32(nil, uint32(honest.Process.Pid)))
 		}
 		l.Close()
 	}
@@ -37,9 +38,11 @@ func TestRingsOfAnothersProcessID(t *testing.T) {
 	r.run(5 * time.Second)
 	stats := r.d.Stats()
 	if len(stats.Rings) != 6 || stats.Left != 0 || len(stats.Processes) != 2 {
-		t.Fatalf("%d rings, left %d: %v, of processes %+v", len(stats.Rings), stats.Left, stats.LeftWhy, stats.Processes)
+		t.Fatalf("%d rings, left %d: %v, of processes %+v", len(stats.Rings), stats.Left,
+			stats.LeftWhy, stats.Processes)
 	}
-	if p := stats.Processes; p[0].ProcessID != unvouched || p[0].Rings != 3 || p[1].ProcessID != honest.Process.Pid || p[1].Rings != 3 {
+	if p := stats.Processes; p[0].ProcessID != unvouched || p[0].Rings != 3 ||
+		p[1].ProcessID != honest.Process.Pid || p[1].Rings != 3 {
 		t.Errorf("processes %+v", p)
 	}
 }
@@ -60,8 +63,8 @@ func TestFilesOf(t *testing.T) {
 	}
 }
 
-// What dead programs left waits for no living one: not for those that say they are others, and
-// not for one with their process id.
+// What dead programs left waits for no living one: neither for those that claim to be others, nor
+// for one with their process id.
 func TestRingsOfProgramsThatHaveEnded(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 2})
 	for i := range 5 {
@@ -83,6 +86,7 @@ func TestRingsOfProgramsThatHaveEnded(t *testing.T) {
 	}
 	r.run(10 * time.Second)
 	if s := r.d.Stats(); s.Finished != 10 || len(s.Rings) != 4 || s.Left != 6 {
-		t.Errorf("%d finished, %d there, %d left: %v, of processes %+v", s.Finished, len(s.Rings), s.Left, s.LeftWhy, s.Processes)
+		t.Errorf("%d finished, %d there, %d left: %v, of processes %+v", s.Finished, len(s.Rings),
+			s.Left, s.LeftWhy, s.Processes)
 	}
 }

@@ -6,24 +6,25 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// rate is how many rows a log may take by the handler table's rule: a bucket that holds two seconds' worth and begins full. It is filled up once in
-// a second, so that a channel that is over its rate has one gap a second and not one a look.
+// rate limits the rows of a log to the handler table's rule. It is a bucket that holds two seconds'
+// worth and begins full. It is filled once a second, so that a channel above its rate has one gap a
+// second and not one a look.
 type rate struct {
-	perSecond uint64 // 0: no bound
+	perSecond uint64 // 0: no limit
 	left      uint64
 	filled    time.Duration
 }
 
 const rateFill = time.Second
 
-// set changes the rate. A bucket of another rate begins full.
+// set changes the rate. If the rate is another one, its bucket begins full.
 func (r *rate) set(perSecond uint64) {
 	if r.perSecond != perSecond {
 		*r = rate{perSecond: perSecond, left: 2 * perSecond}
 	}
 }
 
-// take returns how many of some rows may be kept.
+// take returns how many of the rows may be kept.
 func (r *rate) take(now time.Duration, rows uint64) uint64 {
 	if r.perSecond == 0 {
 		return rows
@@ -32,15 +33,17 @@ func (r *rate) take(now time.Duration, rows uint64) uint64 {
 	case since >= 2*rateFill:
 		r.left, r.filled = 2*r.perSecond, now
 	case since >= rateFill:
-		r.left, r.filled = min(r.left+uint64(float64(r.perSecond)*since.Seconds()), 2*r.perSecond), now
+		r.left, r.filled = min(r.left+uint64(float64(r.perSecond)*since.Seconds()), 2*r.perSecond),
+			now
 	}
 	kept := min(rows, r.left)
 	r.left -= kept
 	return kept
 }
 
-// takeOverRate accounts for rows from..to of the worker's buffer, the first of which the shard's head has come to. The log is told before the ring, as of rows that
-// are stored: who dies in between leaves neither more nor less missing.
+// takeOverRate accounts for the rows from..to of the worker's buffer. The shard's head is at the
+// first of them. The log is told before the ring, as for stored rows. So a death in between makes
+// neither more nor less rows missing.
 func (s *source) takeOverRate(w *worker, i int, from, to uint64) error {
 	if err := s.takeSkipped(w, i); err != nil {
 		return err

@@ -25,7 +25,7 @@ func TestRateBucket(t *testing.T) {
 		{100 * time.Millisecond, 300, 100},
 		{1500 * time.Millisecond, 300, 150},
 		{time.Hour, 300, 200},
-		{1000 * time.Millisecond, 100, 100}, // and at its rate for ever
+		{1000 * time.Millisecond, 100, 100}, // then at its rate forever
 		{1000 * time.Millisecond, 100, 100},
 	} {
 		now += step.after
@@ -39,7 +39,8 @@ func TestRateBucket(t *testing.T) {
 	}
 }
 
-// A rate comes to channels that are open, and holds; what is beyond it is in the log as a number, each at its place, also when the drainer dies.
+// A rate applies to open channels, and holds. Rows above it are in the log as numbers, each at its
+// place, even if the drainer dies.
 func TestRateBoundsTheLog(t *testing.T) {
 	for _, handler := range []string{"id", "buffered", "link"} {
 		t.Run(handler, func(t *testing.T) {
@@ -73,7 +74,8 @@ func TestRateBoundsTheLog(t *testing.T) {
 			r.run(time.Second)
 			over := r.stats("a/x").OverRate
 			if kept := seconds*5*200 - over; kept > (seconds+1+2)*100 || kept < seconds*100 {
-				t.Errorf("in %d s %d rows of %d were kept at 100 a second", seconds, kept, seconds*5*200)
+				t.Errorf("in %d s %d rows of %d were kept at 100 a second", seconds, kept,
+					seconds*5*200)
 			}
 			if n := r.stats("b/x").OverRate; n != 0 {
 				t.Errorf("%d rows of another channel were over the rate", n)
@@ -102,8 +104,11 @@ func TestRateBoundsTheLog(t *testing.T) {
 			logs := readLogs(t, r.logs)
 			k := logs["a/x"]
 			k.check(t)
-			if gone := k.dropped(logstore.OverRate); uint64(k.all())+gone != id || gone < over+before || len(k.drops[0]) < 10 {
-				t.Errorf("%d rows in the log and %d over the rate (%d ranges), of %d; stats: %d and %d", k.all(), gone, len(k.drops[0]), id, over, before)
+			if gone := k.dropped(logstore.OverRate); uint64(k.all())+gone != id ||
+				gone < over+before || len(k.drops[0]) < 10 {
+				t.Errorf(
+					"%d rows in the log and %d over the rate (%d ranges), of %d; stats: %d and %d",
+					k.all(), gone, len(k.drops[0]), id, over, before)
 			}
 			if n := k.dropped(logstore.Damaged); n > 0 {
 				t.Errorf("%d rows are missing after the death", n)
@@ -115,7 +120,7 @@ func TestRateBoundsTheLog(t *testing.T) {
 	}
 }
 
-// At a limit of the disk nothing is written of what is over the rate either.
+// At a limit of the disk, rows above the rate are not written either.
 func TestLimitBeforeRate(t *testing.T) {
 	r := newRig(t, Options{MaxBytes: 1, Table: tableOf(t, "channel: '*', handler: id, rate: 1")})
 	c := r.open("a/x", handlers.Options{Handler: "buffered"})

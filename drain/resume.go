@@ -10,16 +10,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// readLog finds in the end of the log what the ring may not yet know to be there: after each block the ring is told
-// before the next is written, so it is in the last block, and what each kind had come to is in the last of that kind.
+// readLog finds in the end of the log what the ring may not know to be there. After each block the
+// ring is told before the next is written, so it is in the last block. How far each kind had come
+// is in the last block of that kind.
 func (s *source) readLog(segments []logstore.Segment) error {
 	for i, segment := range segments {
 		if i > 0 && i < len(segments)-1 {
 			continue
 		}
 		f, err := logstore.OpenFile(segment.Path)
-		if errors.Is(err, logstore.ErrHeader) || errors.Is(err, logstore.ErrNotLog) || errors.Is(err, fs.ErrNotExist) {
-			continue // a damaged one; what it had is missing in the log that goes on behind it
+		if errors.Is(err, logstore.ErrHeader) || errors.Is(err, logstore.ErrNotLog) ||
+			errors.Is(err, fs.ErrNotExist) {
+			// a damaged segment; the log continues after it, and its rows are missing there
+			continue
 		}
 		if err != nil {
 			return err
@@ -34,7 +37,8 @@ func (s *source) readLog(segments []logstore.Segment) error {
 }
 
 func (s *source) readSegment(f *logstore.File) error {
-	for _, kind := range []logstore.Kind{logstore.Transitions, logstore.Drops, logstore.Samples, logstore.FirstLasts} {
+	for _, kind := range []logstore.Kind{logstore.Transitions, logstore.Drops, logstore.Samples,
+		logstore.FirstLasts} {
 		for cursor := f.Last(kind); ; {
 			b, err := cursor.Next()
 			var damage *logstore.CorruptionError
@@ -80,10 +84,12 @@ func (s *source) sync(w *worker) error {
 		}
 		next := s.log.Next(s.kind, i) * s.per
 		if next > state.Tail {
-			return fmt.Errorf("drain ring %q: shard %d ends at record %d, its log has come to %d: %w", s.ring.Path(), i, state.Tail, next, ring.ErrDamaged)
+			return fmt.Errorf(
+				"drain ring %q: shard %d ends at record %d, its log has come to %d: %w",
+				s.ring.Path(), i, state.Tail, next, ring.ErrDamaged)
 		}
 		if next < state.Head {
-			// What the ring gave up as safe is in no log that is here.
+			// Rows that the ring gave up as safe are in none of these logs.
 			lost := (state.Head - next + s.per - 1) / s.per
 			drop := logstore.Drop{Reason: uint64(logstore.Damaged), At: next / s.per, Count: lost}
 			if err := s.appendDrop(w, i, drop); err != nil {
@@ -116,7 +122,7 @@ func (s *source) sync(w *worker) error {
 		}
 		p.head, p.drops, p.journal = next, drops, journal
 		p.accounted, p.leftAt = accounted, noPlace
-		p.told = 1<<64 - 1 // by drainers before this one: any number
+		p.told = 1<<64 - 1 // by earlier drainers: any number
 		if err := s.release(i); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// rig is a drainer that a test moves on by hand, with a clock of its own.
+// rig is a drainer that a test moves by hand, with a clock of its own.
 type rig struct {
 	t       testing.TB
 	d       *Drainer
@@ -29,12 +29,12 @@ func newRig(t testing.TB, o Options) *rig {
 	r.start(o)
 	t.Cleanup(func() {
 		r.d.Close()
-		r.kill() // its workers are this rig, and nobody else gives their rings up
+		r.kill() // its workers are this rig, so nobody else gives up their rings
 	})
 	return r
 }
 
-// start begins a drainer where the one before it, if there was one, left.
+// start begins a drainer where the one before it, if any, left off.
 func (r *rig) start(o Options) {
 	r.t.Helper()
 	o.Logs = r.logs
@@ -49,7 +49,7 @@ func (r *rig) start(o Options) {
 	r.d = d
 }
 
-// kill ends the drainer as death does: nothing is written any more, and its files are closed.
+// kill ends the drainer as death does: nothing more is written, and its files are closed.
 func (r *rig) kill() {
 	for _, w := range r.d.workers {
 		w.leaveIncoming()
@@ -63,7 +63,7 @@ func (r *rig) kill() {
 	r.d.once.Do(func() { r.d.lock.Close() })
 }
 
-// advance moves the clock on and does what is due.
+// advance moves the clock and does what is due.
 func (r *rig) advance(by time.Duration) {
 	r.clock += by
 	r.d.scan(r.clock)
@@ -84,7 +84,8 @@ func (r *rig) open(name string, o handlers.Options) *handlers.Channel {
 	return r.openAs(name, o, handlers.Open)
 }
 
-func (r *rig) openAs(name string, o handlers.Options, open func(string, handlers.Options) (*handlers.Channel, error)) *handlers.Channel {
+func (r *rig) openAs(name string, o handlers.Options,
+	open func(string, handlers.Options) (*handlers.Channel, error)) *handlers.Channel {
 	r.t.Helper()
 	o.Dir = r.rings
 	c, err := open(name, o)
@@ -95,7 +96,7 @@ func (r *rig) openAs(name string, o handlers.Options, open func(string, handlers
 	return c
 }
 
-// stats of the only ring, or the one of that channel.
+// stats returns those of the only ring, or of the one with that channel.
 func (r *rig) stats(name string) RingStats {
 	r.t.Helper()
 	for _, c := range r.d.Stats().Rings {
@@ -120,7 +121,7 @@ type kept struct {
 	segments    int
 }
 
-// dropped is how many rows the log says are not in it, for a reason.
+// dropped returns how many rows are not in the log for a reason, as the log says.
 func (k *kept) dropped(reason logstore.Reason) (n uint64) {
 	for _, drops := range k.drops {
 		for _, d := range drops {
@@ -132,7 +133,7 @@ func (k *kept) dropped(reason logstore.Reason) (n uint64) {
 	return n
 }
 
-// all is how many events or links are in the log.
+// all returns how many events or links are in the log.
 func (k *kept) all() (n int) {
 	for _, rows := range k.events {
 		n += len(rows)
@@ -143,7 +144,7 @@ func (k *kept) all() (n int) {
 	return n
 }
 
-// readLogs reads all logs of a directory, by channel. There is one ring a channel.
+// readLogs reads all logs of a directory, by channel. Each channel has one ring.
 func readLogs(t testing.TB, dir string) map[string]*kept {
 	t.Helper()
 	logs, err := tryReadLogs(dir)
@@ -180,7 +181,8 @@ func tryReadLogs(dir string) (map[string]*kept, error) {
 
 func readLog(segments []logstore.Segment) (*kept, error) {
 	k := &kept{
-		events: map[int][]logstore.Event{}, links: map[int][]logstore.Link{}, transitions: map[int][]logstore.Transition{}, drops: map[int][]logstore.Drop{},
+		events: map[int][]logstore.Event{}, links: map[int][]logstore.Link{},
+		transitions: map[int][]logstore.Transition{}, drops: map[int][]logstore.Drop{},
 		segments: len(segments),
 	}
 	r := logstore.ReadLog(segments)
@@ -193,7 +195,7 @@ func readLog(segments []logstore.Segment) (*kept, error) {
 			return k, nil
 		}
 		if errors.As(err, &damage) {
-			continue // in the report
+			continue // is in the report
 		}
 		if err != nil {
 			return nil, err

@@ -11,16 +11,18 @@ import (
 // ErrAlive is returned for a ring that a program has open.
 var ErrAlive = errors.New("ring is in use")
 
-// Salvaged is what became of a ring.
+// Salvaged is the result for one ring.
 type Salvaged struct {
 	Path  string
 	Stats RingStats
-	Err   error // it stays where it is
+	Err   error // the ring stays where it is
 }
 
-// Salvage does once, for some rings of a directory, what a Drainer does all the time for those whose programs are dead: moves what they hold into logs in Options.Logs,
-// and removes them. A log that was begun there is gone on with; one that begins there says of what had been taken from the ring before that it is missing.
-// Rings of living programs are left alone, with ErrAlive. The error wraps ring.ErrLocked where somebody drains the directory.
+// Salvage does once, for some rings of a directory, what a Drainer does continuously for rings of
+// dead programs: it moves their content into logs in Options.Logs, and removes the rings. A log
+// that was begun there is continued. A log that begins there reports rows as missing that were
+// taken from the ring before. Salvage leaves rings of living programs alone, with ErrAlive. The
+// error wraps ring.ErrLocked if somebody drains the directory.
 func Salvage(dir string, paths []string, o Options) ([]Salvaged, error) {
 	begin := time.Now()
 	o.Workers = 1
@@ -55,7 +57,7 @@ func (d *Drainer) salvage(path string, logs begun) (RingStats, error) {
 	w := d.workers[0]
 	w.now = d.now()
 	for s.more = true; s.more && err == nil; {
-		_, err = s.drain(w, flush) // which leaves it when it is through
+		_, err = s.drain(w, flush) // which leaves s when s is empty
 	}
 	switch causeOf(err) {
 	case hostile:

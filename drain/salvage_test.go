@@ -12,7 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// What is left in the rings of the dead joins what a drainer that died had written, each record once; in another directory the log says what it lacks.
+// The rest in the rings of dead programs joins what a dead drainer had written, each record once.
+// In another directory the log says what it lacks.
 func TestSalvageGoesOnWithTheLog(t *testing.T) {
 	for name, same := range map[string]bool{"where the log was begun": true, "elsewhere": false} {
 		t.Run(name, func(t *testing.T) {
@@ -30,8 +31,11 @@ func TestSalvageGoesOnWithTheLog(t *testing.T) {
 			if !same {
 				to = filepath.Join(t.TempDir(), "logs")
 			}
-			got, err := Salvage(r.rings, []string{path, alive.Path()}, Options{Logs: to, Node: "node-1"})
-			if err != nil || len(got) != 2 || got[0].Err != nil || got[0].Stats.Events != 50 || !errors.Is(got[1].Err, ErrAlive) {
+			got, err := Salvage(r.rings, []string{path, alive.Path()}, Options{
+				Logs: to, Node: "node-1",
+			})
+			if err != nil || len(got) != 2 || got[0].Err != nil || got[0].Stats.Events != 50 ||
+				!errors.Is(got[1].Err, ErrAlive) {
 				t.Fatalf("%+v, %v", got, err)
 			}
 			if _, err := os.Stat(path); !os.IsNotExist(err) {
@@ -49,8 +53,10 @@ func TestSalvageGoesOnWithTheLog(t *testing.T) {
 				from, missing = 100, 100
 			}
 			ids := k.ids()
-			if uint64(len(ids)) != 150-from || ids[0] != from || k.dropped(logstore.Damaged) != missing || got[0].Stats.Missing != missing {
-				t.Errorf("%d events from %d on, %d said to be missing", len(ids), ids[0], k.dropped(logstore.Damaged))
+			if uint64(len(ids)) != 150-from || ids[0] != from ||
+				k.dropped(logstore.Damaged) != missing || got[0].Stats.Missing != missing {
+				t.Errorf("%d events from %d on, %d said to be missing", len(ids), ids[0],
+					k.dropped(logstore.Damaged))
 			}
 			if _, err := Salvage(r.rings, []string{alive.Path()}, Options{Logs: to}); err != nil {
 				t.Errorf("the directory is still locked: %v", err)
@@ -66,11 +72,14 @@ func TestSalvageWithoutADisk(t *testing.T) {
 	logMany(c, 0, 100)
 	path := c.Path()
 	c.Close()
-	if _, err := Salvage(r.rings, []string{path}, Options{Logs: r.logs}); !errors.Is(err, ring.ErrLocked) {
+	if _, err := Salvage(r.rings, []string{path}, Options{Logs: r.logs}); !errors.Is(err,
+		ring.ErrLocked) {
 		t.Errorf("beside a drainer: %v", err)
 	}
 	r.kill()
-	got, err := Salvage(r.rings, []string{path}, Options{Logs: r.logs, FileSystem: &fullDisk{logstore.OS{}, 100}})
+	got, err := Salvage(r.rings, []string{path}, Options{
+		Logs: r.logs, FileSystem: &fullDisk{logstore.OS{}, 100},
+	})
 	if err != nil || len(got) != 1 || got[0].Err == nil {
 		t.Fatalf("%+v, %v", got, err)
 	}

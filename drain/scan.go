@@ -13,26 +13,24 @@ import (
 )
 
 const (
-	// Reading the directory, and looking for what came, each is followed by a pause of so many
-	// times as long as it took.
+	// After each reading of the directory, and each search for new rings, comes a pause of this
+	// many times its length.
 	scanPause = 3
 
-	// arrivedEvery is after how many files of a directory those are looked for that have come
-	// meanwhile.
+	// arrivedEvery is the number of files of a directory after which new arrivals are looked for.
 	arrivedEvery = 1 << 10
 
-	// Rings for which others yield are tried again after this time, so many of them. The others
-	// wait for the next time that the directory is read.
+	// Rings for which others yield are tried again after this time, at most this many at once. The
+	// others wait until the directory is read again.
 	soonEvery = 50 * time.Millisecond
 	maxSoon   = 1 << 10
 
-	// maxArrived is how many names of files that came are kept. If there are more, the directory
-	// is read.
+	// maxArrived is how many names of new files are kept. If there are more, the directory is read.
 	maxArrived = 1 << 12
 )
 
-// runScans looks for rings, as the kernel says that they come or else now and then, and for another
-// handler table.
+// runScans looks for rings, and for a changed handler table. It does so when the kernel reports new
+// rings, and otherwise now and then.
 func (d *Drainer) runScans() {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -51,7 +49,7 @@ func (d *Drainer) runScans() {
 	}
 	watch()
 	defer func() { unwatch() }()
-	var readAt, lookAt time.Duration // not before
+	var readAt, lookAt time.Duration // not before these
 	timed := func(do func()) (again time.Duration) {
 		begin := d.now()
 		do()
@@ -64,7 +62,7 @@ func (d *Drainer) runScans() {
 		}
 		if d.moved.Swap(false) {
 			watch()
-			continue // what came before it was watched
+			continue // arrivals before the watch began
 		}
 		for read := false; !read; {
 			if pause := lookAt - d.now(); pause > 0 {
@@ -92,15 +90,15 @@ func (d *Drainer) runScans() {
 	}
 }
 
-// expects says whether some rings may soon have room.
+// expects tells whether some rings may soon have room.
 func (d *Drainer) expects() bool {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
 	return len(d.soon) > 0
 }
 
-// scanArrived takes in what has come. It reports false where the whole directory has to be read
-// for that.
+// scanArrived finds the rings that have arrived. It returns false if that takes reading the whole
+// directory.
 func (d *Drainer) scanArrived() bool {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -114,8 +112,8 @@ func (d *Drainer) scanArrived() bool {
 	return all
 }
 
-// findArrived is find for each ring whose name came since the last time. It reports which these
-// are, and whether they are all. The caller holds scanning.
+// findArrived calls find for each ring whose name came since the last time. It returns these rings,
+// and whether they are all. The caller holds scanning.
 func (d *Drainer) findArrived(now time.Duration) (paths []string, all bool) {
 	names, all := d.came.take()
 	logs := sync.OnceValues(d.listLogs)
@@ -130,7 +128,7 @@ func (d *Drainer) findArrived(now time.Duration) (paths []string, all bool) {
 	return paths, all
 }
 
-// scanSoon tries those rings again for which others yield.
+// scanSoon tries the rings again for which others yield.
 func (d *Drainer) scanSoon() {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -144,7 +142,7 @@ func (d *Drainer) scanSoon() {
 		waits = waits && d.processes[p.process].Rings < d.share
 		full := d.full()
 		if waits && full == nil {
-			// find says it again where it must
+			// find counts it again if it must
 			if d.leaving[p.process]--; d.leaving[p.process] <= 0 {
 				delete(d.leaving, p.process)
 			}
@@ -166,16 +164,16 @@ func (d *Drainer) scanSoon() {
 	}
 }
 
-// arrivals are names of rings that have come to a directory, as the kernel says.
+// arrivals are names of rings that have come to a directory, as reported by the kernel.
 type arrivals struct {
-	some chan struct{} // has a value when there are some
+	some chan struct{} // has a value while there are some
 
 	mu    sync.Mutex // guards all below
 	names []string
-	lost  bool // some names
+	lost  bool // some names were lost
 }
 
-// watch has the kernel say what comes to a directory, until stop is closed. It fails where the
+// watch makes the kernel report what comes to a directory, until stop is closed. It fails if the
 // kernel's limits for this user are reached.
 func (a *arrivals) watch(dir string, stop <-chan struct{}) error {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// The kernel says which rings come. Where it says too much at once, the directory is to be read.
+// The kernel reports which rings come. If it reports too many at once, the directory must be read.
 func TestArrivals(t *testing.T) {
 	dir, stop := t.TempDir(), make(chan struct{})
 	defer close(stop)
@@ -92,7 +92,7 @@ func TestRingsThatArrive(t *testing.T) {
 	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 2 {
 		t.Errorf("%d rings, %d left", len(s.Rings), s.Left)
 	}
-	// One that has less than its share is taken as soon as another has yielded.
+	// A process that has less than its share gets a ring as soon as another has yielded.
 	other := r.open("b/x", handlers.Options{Buffer: "1KiB"})
 	forgeIdentity(t, other.Path(), 232, word(1))
 	names = append(names, filepath.Base(other.Path()))

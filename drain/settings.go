@@ -9,7 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ErrRefused is returned, through Options.Notify and Stats, where the handler table asks for what a channel cannot do.
+// ErrRefused is returned, through Options.Notify and Stats, if the handler table asks for something
+// that a channel cannot do.
 var ErrRefused = errors.New("channel cannot take the handler")
 
 // apply sets what the handler table says, once for each table.
@@ -25,20 +26,22 @@ func (s *source) apply() error {
 	}
 	if want.Kind != channel.Null && (want.Kind == channel.Link) != (s.kind == logstore.Links) {
 		s.table = table
-		err := fmt.Errorf("set handler %s on %s: link is chosen at the open and stays: change the handler table's rule: %w", want, s.header.Name, ErrRefused)
+		err := fmt.Errorf("set handler %s on %s: link is chosen at the open and stays: change "+
+			"the handler table's rule: %w", want, s.header.Name, ErrRefused)
 		s.d.notify(err)
 		s.count(func(c *RingStats) { c.Refused = err })
 		return nil
 	}
 	if want != s.settings {
-		// The program notes every change. As long as the journal has room for it nothing in there is ever written over.
+		// The program notes every change. As long as the journal has room, nothing in it is
+		// overwritten.
 		for i := range s.places {
 			entries, _, err := s.ring.Journal(i)
 			if err != nil {
 				return err
 			}
 			if len(entries) >= ring.JournalSize-2 {
-				return nil // at the next tick
+				return nil // try again at the next tick
 			}
 		}
 		if _, err := s.ring.Apply(want); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// tableOf is a table of one rule for each pattern.
+// tableOf returns a table of one rule for each pattern.
 func tableOf(t *testing.T, rules ...string) *handlertable.Table {
 	t.Helper()
 	text := "version: 1\nrules:\n"
@@ -46,7 +46,8 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 		a.Log(1) // xoy would keep none
 		b.Log(1)
 	}
-	r.d.SetTable(tableOf(t, "node: node-2, channel: '*', handler: null", "channel: '*', handler: buffered"))
+	r.d.SetTable(
+		tableOf(t, "node: node-2, channel: '*', handler: null", "channel: '*', handler: buffered"))
 	r.run(2 * tick)
 	settings("a/x", "buffered")
 	settings("b/x", "buffered")
@@ -54,7 +55,8 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 		a.Log(3)
 		b.Log(3)
 	}
-	// Without a rule each has what its program chose, also where another drainer takes over.
+	// Without a rule each channel has the settings of its program, even after another drainer takes
+	// over.
 	r.kill()
 	r.start(Options{Table: tableOf(t, "channel: other/x, handler: null")})
 	r.run(2 * tick)
@@ -62,7 +64,7 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 	settings("b/x", "counter period=1s")
 	a.Log(5)
 	b.Log(5)
-	// Without a table they keep what they have.
+	// Without a table they keep their settings.
 	r.d.SetTable(tableOf(t, "channel: a/x, handler: null"))
 	r.run(2 * tick)
 	a.Log(6)
@@ -80,7 +82,8 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 		kind channel.Kind
 	}
 	for name, want := range map[string][]step{
-		"a/x": {{0, channel.XoY}, {0, channel.Identity}, {5, channel.Buffered}, {12, channel.XoY}, {12, channel.Null}},
+		"a/x": {{0, channel.XoY}, {0, channel.Identity}, {5, channel.Buffered}, {12, channel.XoY},
+			{12, channel.Null}},
 		"b/x": {{0, channel.Counter}, {0, channel.Buffered}, {7, channel.Counter}},
 	} {
 		rows := logs[name].transitions[0]
@@ -137,7 +140,9 @@ func TestTableFileIsWatched(t *testing.T) {
 }
 
 func TestTableThatAChannelCannotTake(t *testing.T) {
-	r := newRig(t, Options{Table: tableOf(t, "channel: a/link, handler: id", "channel: a/log, handler: link")})
+	r := newRig(t, Options{
+		Table: tableOf(t, "channel: a/link, handler: id", "channel: a/log, handler: link"),
+	})
 	link := r.open("a/link", handlers.Options{Handler: "link"})
 	log := r.open("a/log", handlers.Options{Handler: "buffered"})
 	r.run(time.Second)
@@ -163,14 +168,17 @@ func TestTableThatAChannelCannotTake(t *testing.T) {
 	}
 }
 
-// However often the table changes while nothing of it can be written, the log says in the end what held from where.
+// However often the table changes while nothing of it can be written, the log says in the end which
+// settings applied from where.
 func TestJournalIsNeverLost(t *testing.T) {
 	disk := &fullDisk{logstore.OS{}, 1 << 40}
 	r := newRig(t, Options{FileSystem: disk})
 	c := r.open("a/x", handlers.Options{Handler: "id"})
 	r.run(2 * tick)
 	disk.space = 0
-	tables := []*handlertable.Table{tableOf(t, "channel: '*', handler: null"), tableOf(t, "channel: '*', handler: counter")}
+	tables := []*handlertable.Table{
+		tableOf(t, "channel: '*', handler: null"), tableOf(t, "channel: '*', handler: counter"),
+	}
 	for i := range uint64(100) {
 		r.d.SetTable(tables[i%2])
 		r.run(2 * retryLast)
@@ -194,7 +202,8 @@ func TestJournalIsNeverLost(t *testing.T) {
 	}
 }
 
-// Table after table under load: each event is there once, and the transitions divide them as the handlers kept them.
+// Table follows table under load. Each event is there once, and the transitions divide them as the
+// handlers kept them.
 func TestTableChangesUnderLoad(t *testing.T) {
 	rings, logs := t.TempDir(), t.TempDir()
 	d, err := Start(rings, Options{Logs: logs, Node: "node-1"})
@@ -239,8 +248,10 @@ func TestTableChangesUnderLoad(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		before := calls.Load() // the program notes the change in a call after it
-		testimony.WaitFor(t, "calls under the new table", func() bool { return calls.Load() > before+10_000 })
+		before := calls.Load() // the program notes the change in a later call
+		testimony.WaitFor(t, "calls under the new table", func() bool {
+			return calls.Load() > before+10_000
+		})
 	}
 	close(stop)
 	<-done
@@ -280,15 +291,18 @@ func TestTableChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// Without a rule a channel has what its program chose, whatever became of its journal and of the
-// logs before.
+// Without a rule a channel has the settings of its program, whatever happened to its journal and
+// its earlier logs.
 func TestWithoutARuleTheProgramsOwnSettingsHold(t *testing.T) {
 	own := handlers.Options{Handler: "xoy", Params: channel.Params{"x": 1, "y": 2}}
 	for name, interfere := range map[string]func(r *rig, c *handlers.Channel){
-		"seen before its journal has an entry": func(_ *rig, c *handlers.Channel) { patch(t, c.Path(), atJournal, word(0)) },
+		"seen before its journal has an entry": func(_ *rig, c *handlers.Channel) {
+			patch(t, c.Path(), atJournal, word(0))
+		},
 		"changed so often that every slot was used": func(r *rig, c *handlers.Channel) {
 			for i := range 20 {
-				r.d.SetTable(tableOf(t, []string{"channel: '*', handler: id", "channel: '*', handler: buffered"}[i%2]))
+				r.d.SetTable(tableOf(t,
+					[]string{"channel: '*', handler: id", "channel: '*', handler: buffered"}[i%2]))
 				r.run(2 * tick)
 				c.Log(uint64(i))
 			}

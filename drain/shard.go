@@ -9,33 +9,37 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// place is where a shard's draining stands. Numbers are of the ring: head and tail in records.
+// place is how far a shard is drained. Numbers are the ring's: head and tail count records.
 type place struct {
-	head, drops, journal uint64 // that are safe in the log, as the ring has been told
+	head, drops, journal uint64 // safe in the log, as the ring was told
 
-	tail       uint64        // as seen at the last look
-	looked     time.Duration // when that was
-	since      time.Duration // nothing has waited longer
-	dropped    uint64        // as seen when ranges of drops were taken last
-	accounted  uint64        // dropped events that are in the log
-	told       uint64        // bit k: the program was told that drops − k ranges are safe, at some time
-	leftAt     uint64        // place of a range that was left, and is over when the tail has passed it; noPlace: none
-	unfinished bool          // a record is reserved and not written
+	tail      uint64        // as seen at the last look
+	looked    time.Duration // when the last look was
+	since     time.Duration // how long the oldest has waited at most
+	dropped   uint64        // as seen when ranges of drops were last taken
+	accounted uint64        // dropped events that are in the log
+	// bit k: the program was told at some time that drops − k ranges are safe
+	told uint64
+	// leftAt is the place of a range that was left, which is over when the tail has passed it; or
+	// noPlace.
+	leftAt     uint64
+	unfinished bool // a record is reserved but not written
 
-	// Rows that were not stored because a limit was reached, and that the log does not account for yet.
+	// These are rows that were not stored because of a limit, and for which the log does not
+	// account yet.
 	skipped, skippedAt uint64
 	skippedSince       time.Duration
 
-	rate    float64 // of records, in a second: see pace
+	rate    float64 // records a second: see pace
 	shown   shown   // as in the stats
-	lastGen uint64  // the last generation that the log has
-	lastAt  uint64  // the last place of a range of drops, plus 1, that it had then
+	lastGen uint64  // last generation that the log has
+	lastAt  uint64  // last place of a range of drops, plus 1, that the log had then
 }
 
-// noPlace is past all records.
+// noPlace is after all records.
 const noPlace = 1<<64 - 1
 
-// shard does at one shard what the phase asks for.
+// shard does for one shard what the phase asks for.
 func (s *source) shard(w *worker, i int, now phase) error {
 	p := &s.places[i]
 	state, err := s.ring.State(i)
@@ -55,7 +59,8 @@ func (s *source) shard(w *worker, i int, now phase) error {
 	if came > 0 {
 		w.moved = w.now
 	}
-	if next := (shown{state.Tail - p.head, state.Dropped, state.Flags}); came > 0 || next != p.shown {
+	if next := (shown{state.Tail - p.head, state.Dropped, state.Flags}); came > 0 ||
+		next != p.shown {
 		p.shown = next
 		s.count(func(c *RingStats) {
 			c.Events += came / s.per
@@ -65,10 +70,10 @@ func (s *source) shard(w *worker, i int, now phase) error {
 			c.shards[i] = next
 		})
 	}
-	return err // what is shown of a ring moves on while its log cannot be written
+	return err // the stats of a ring go on while its log cannot be written
 }
 
-// take writes what a shard has, as far as it is due, into the log.
+// take writes the content of a shard into the log, as far as it is due.
 func (s *source) take(w *worker, i int, state ring.State, now phase) error {
 	p := &s.places[i]
 	if state.Dropped != p.dropped || state.Tail > p.leftAt || now == dead {
@@ -76,7 +81,7 @@ func (s *source) take(w *worker, i int, state ring.State, now phase) error {
 			return err
 		}
 	}
-	if s.header.Policy == channel.Overwrite { // which is left until somebody wants it
+	if s.header.Policy == channel.Overwrite { // is left until somebody wants it
 		return nil
 	}
 	return s.takeRecords(w, i, state.Tail, now)
@@ -85,11 +90,12 @@ func (s *source) take(w *worker, i int, state ring.State, now phase) error {
 // fastest is more records than a core logs in a second.
 const fastest = 1e8
 
-// pace says after what time to look again at a shard, so that no more than a quarter of it has filled by then; it is nothing where
-// that much waits.
+// pace returns how long to wait before the next look at a shard, so that no more than a quarter of
+// it has filled by then. It returns 0 if that much waits already.
 //
-// Programs log in bursts. So the rate that counts is the highest of late: it is halved at each look at which the program was
-// slower, and the time to the next look doubles. How fast a program would be that waited for room, nobody knows.
+// Programs log in bursts, so the highest recent rate counts. It is halved at each look at which the
+// program was slower, which doubles the time to the next look. Nobody knows how fast a program
+// would be that waited for room.
 func (p *place) pace(state ring.State, now time.Duration, records uint64) time.Duration {
 	const longest = time.Hour
 	came := state.Tail - p.tail
@@ -108,12 +114,13 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 		return 0
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
-	// Halving alone would look ever more often as the quarter comes near. Where there is time until the ring is full, a look can wait.
+	// Halving alone would look more and more often as the quarter comes near. If there is time
+	// until the ring is full, a look can wait.
 	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }
 
-// hold is how long events may gather.
+// hold returns how long events may gather.
 func (s *source) hold() time.Duration {
 	if s.settings.Kind == channel.Identity {
 		return identityHold
@@ -143,13 +150,14 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 			return err
 		}
 		if first != p.head {
-			return fmt.Errorf("drain ring %q: shard %d gave record %d for %d: %w", s.ring.Path(), i, first, p.head, ring.ErrDamaged)
+			return fmt.Errorf("drain ring %q: shard %d gave record %d for %d: %w", s.ring.Path(), i,
+				first, p.head, ring.ErrDamaged)
 		}
 		s.budget -= max(n, blockRecords)
 		rows := uint64(n) / s.per
 		if rows == 0 {
 			if now != dead {
-				// A writer is at it.
+				// A writer is still writing it.
 				p.unfinished = unfinished
 				break
 			}
@@ -159,7 +167,8 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 			continue
 		}
 		kept := rows
-		if s.d.limits.reached(w.now) == nil { // else nothing is kept, and not even what is over the rate is told one by one
+		// At a limit nothing is kept, and rows above the rate are not told one by one.
+		if s.d.limits.reached(w.now) == nil {
 			kept = s.rate.take(w.now, rows)
 		}
 		if kept > 0 {
@@ -191,10 +200,11 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	return nil
 }
 
-// batch is how many records are taken at once, whole pairs: of what the look has left.
+// batch returns how many records to take at once from the rest of the look's budget, in whole
+// pairs.
 func (s *source) batch() uint64 { return uint64(max(s.budget, blockRecords)) / s.per * s.per }
 
-// store writes the first rows in the worker's buffer, or takes note that there is no room for them.
+// store writes the first rows in the worker's buffer, or notes that there is no room for them.
 func (s *source) store(w *worker, i int, rows uint64) error {
 	if why := s.d.limits.reached(w.now); why != nil {
 		s.d.limitReached(w.now, why)
@@ -207,9 +217,11 @@ func (s *source) store(w *worker, i int, rows uint64) error {
 	return s.append(&w.block, s.rows(w, i, int(rows)))
 }
 
-// rows makes a block of the first n rows in the worker's buffer.
+// rows makes a block from the first n rows in the worker's buffer.
 func (s *source) rows(w *worker, i, n int) logstore.Block {
-	b := logstore.Block{Shard: i, First: s.places[i].head / s.per, Plain: s.settings.Kind == channel.Identity}
+	b := logstore.Block{
+		Shard: i, First: s.places[i].head / s.per, Plain: s.settings.Kind == channel.Identity,
+	}
 	if s.kind == logstore.Links {
 		b.Links = w.links(n)
 	} else {
@@ -218,15 +230,15 @@ func (s *source) rows(w *worker, i, n int) logstore.Block {
 	return b
 }
 
-// takeHole accounts for records that a dead owner reserved and never wrote: the next ones, of a
-// large hole a part.
+// takeHole accounts for the next records that a dead owner reserved but never wrote. Of a large
+// hole it takes a part.
 func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	p := &s.places[i]
 	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, min(holeRecords, 4*s.batch()))
 	if err != nil {
 		return err
 	}
-	s.budget -= int(more / 4) // it is only looked at
+	s.budget -= int(more / 4) // it is only examined
 	end := p.head + s.per + more
 	if err := s.takeSkipped(w, i); err != nil {
 		return err
@@ -245,15 +257,15 @@ func (s *source) takeHole(w *worker, i int, tail uint64) error {
 func (s *source) takeJournal(w *worker, i int) error {
 	p := &s.places[i]
 	if s.alive && p.lastGen == s.word.Generation() {
-		return nil // the program has nothing to note before it is given something
+		return nil // the program notes nothing before it is given something
 	}
 	entries, _, err := s.ring.Journal(i)
 	if err != nil {
 		return err
 	}
 	n := len(entries)
-	// Where there was no room for more, the newest entry is written over by the next change: it is the last only where the
-	// program has adopted what we set last. apply keeps it from coming to this.
+	// In a full journal the next change overwrites the newest entry. That entry is final only if
+	// the program has adopted the drainer's last settings. apply prevents this case.
 	if n == ring.JournalSize && s.alive && entries[n-1].Word != s.word {
 		n--
 	}
@@ -263,11 +275,13 @@ func (s *source) takeJournal(w *worker, i int) error {
 	rows := w.transitions[:0]
 	for _, e := range entries[:n] {
 		rows = append(rows, logstore.Transition{
-			From: e.From / s.per, Generation: e.Word.Generation(), Handler: uint64(e.Settings.Kind), A: e.Settings.A, B: e.Settings.B,
+			From: e.From / s.per, Generation: e.Word.Generation(), Handler: uint64(e.Settings.Kind),
+			A: e.Settings.A, B: e.Settings.B,
 			Counter: e.Counter, Dropped: e.Dropped, Skipped: e.Skipped,
 		})
 	}
-	if err := s.append(&w.block, logstore.Block{Shard: i, First: s.log.Next(logstore.Transitions, i), Transitions: rows}); err != nil {
+	if err := s.append(&w.block, logstore.Block{Shard: i,
+		First: s.log.Next(logstore.Transitions, i), Transitions: rows}); err != nil {
 		return err
 	}
 	p.journal += uint64(n)
@@ -277,7 +291,8 @@ func (s *source) takeJournal(w *worker, i int) error {
 	}
 	if i == 0 {
 		now := ring.Now()
-		if err := s.log.Change(entries[n-1].Settings, now.Counter, now.Earliest.UnixNano(), now.Latest.UnixNano()); err != nil {
+		if err := s.log.Change(entries[n-1].Settings, now.Counter, now.Earliest.UnixNano(),
+			now.Latest.UnixNano()); err != nil {
 			return logFailure{err}
 		}
 	}

@@ -8,10 +8,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Snapshot writes down what flight recorders hold: the last records of channels with policy overwrite. match chooses
-// channels; nil is all. What an earlier snapshot has written is not written again.
+// Snapshot writes what flight recorders hold: the last records of channels with policy overwrite.
+// match chooses channels, and nil means all. Records that an earlier snapshot has written are not
+// written again.
 func (d *Drainer) Snapshot(match func(channel.Name) bool) error {
-	// What programs ask for from here on is not answered by this.
+	// This does not answer what programs ask for from here on.
 	err := d.each(func(_ *worker, s *source) (more, gone bool, err error) {
 		s.asked, _, err = s.ring.Asked()
 		return false, false, err
@@ -41,7 +42,7 @@ func (d *Drainer) Snapshot(match func(channel.Name) bool) error {
 	}))
 }
 
-// runSnapshots takes snapshots that programs ask for.
+// runSnapshots takes the snapshots that programs ask for.
 func (d *Drainer) runSnapshots() {
 	for {
 		select {
@@ -54,7 +55,7 @@ func (d *Drainer) runSnapshots() {
 		}
 		err := d.Snapshot(nil)
 		select {
-		case <-d.closing: // which ends it as well
+		case <-d.closing: // ends the snapshot too
 		default:
 			if err != nil {
 				d.notify(err)
@@ -63,7 +64,7 @@ func (d *Drainer) runSnapshots() {
 	}
 }
 
-// wantsSnapshot looks whether the program has asked for one.
+// wantsSnapshot tells whether the program has asked for a snapshot.
 func (s *source) wantsSnapshot() error {
 	_, open, err := s.ring.Asked()
 	if open {
@@ -75,7 +76,7 @@ func (s *source) wantsSnapshot() error {
 	return err
 }
 
-// dump writes what a flight recorder holds and the log does not have.
+// dump writes what a flight recorder holds and the log lacks.
 func (s *source) dump(w *worker) error {
 	const shard = 0 // a flight recorder has one writer
 	p := &s.places[shard]

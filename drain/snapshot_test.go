@@ -9,7 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program asks on any of its channels: every recorder is written down, once for each time, and others are told.
+// A program asks on any of its channels. Every recorder is written, once for each request, and
+// others are told.
 func TestProgramAsksForSnapshot(t *testing.T) {
 	var told atomic.Int64
 	rings, logs := t.TempDir(), t.TempDir()
@@ -44,7 +45,9 @@ func TestProgramAsksForSnapshot(t *testing.T) {
 	}
 	for times := int64(1); times < 3; times++ {
 		plain.Snapshot()
-		testimony.WaitFor(t, "the answer", func() bool { return answered() && told.Load() == times })
+		testimony.WaitFor(t, "the answer", func() bool {
+			return answered() && told.Load() == times
+		})
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)

@@ -13,54 +13,57 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// source is a ring and the log that it goes into. It belongs to one worker; the group at the end is for all.
+// source is a ring and its log. It belongs to one worker, except for the group at the end.
 type source struct {
-	d       *Drainer
-	ring    *ring.Consumer
-	header  ring.Header
-	log     *logstore.Log
-	dir     string        // where the log is
-	kind    logstore.Kind // of its rows
-	per     uint64        // records that make a row
-	process process       // whose it counts as; guarded by the drainer's mu once that has the source
+	d      *Drainer
+	ring   *ring.Consumer
+	header ring.Header
+	log    *logstore.Log
+	dir    string        // where the log is
+	kind   logstore.Kind // of its rows
+	per    uint64        // records in a row
+	// The process to which the ring counts. The drainer's mu guards it once the drainer has the
+	// source.
+	process process
 	file    ring.FileID
-	yields  atomic.Bool // its room is to be another process's
+	yields  atomic.Bool // another process needs its room
 	enough  uint64      // records that are worth a block: a quarter of a shard, or a whole block
 
-	epoch    string // that is known to hold: of the log, unless breaks are under way
+	epoch    string // the present one; the log's, unless breaks are set
 	places   []place
 	synced   bool // ring and log agree on the places
 	settings channel.Settings
 	word     ring.Word
-	own      channel.Settings    // that the program chose
+	own      channel.Settings    // chosen by the program
 	table    *handlertable.Table // whose settings were applied last
 	alive    bool
 
 	budget int      // how many records this look may still take
-	first  int      // shard that the next look begins with
-	more   bool     // the last look, a flush or one at a dead ring, has left something for the next
-	until  []uint64 // tails of the shards when the flush began that is under way; nil: none is
+	first  int      // the shard at which the next look begins
+	more   bool     // the last look, a flush or one at a dead ring, left something for the next
+	until  []uint64 // tails of the shards at the beginning of the present flush; nil: there is none
 
 	nextLook  time.Duration
 	lookedAt  time.Duration
 	nextTick  time.Duration
 	nextCells time.Duration
 	retryAt   time.Duration // after a failure of the log
-	retry     time.Duration // how long the next one waits
+	retry     time.Duration // the next wait
 
-	before    string            // the epoch that was the last to hold, while there are
-	breaks    []uint64          // tails of the shards when the log's epoch was seen to have ended; nil: it holds
+	before string // the last epoch before the break, if breaks are set
+	// tails of the shards when the log's epoch was found ended; nil: it has not ended
+	breaks    []uint64
 	firstLast ring.FirstAndLast // as in the log
 	counted   uint64            // as in the log
 	sampling  *sampling         // while the handler is counter
-	rate      rate              // that the handler table bounds the log to
-	asked     uint64            // snapshots that the program asked for before the one that is being taken
+	rate      rate              // of rows, limited by the handler table
+	asked     uint64            // snapshots that the program asked for before the present one
 
 	mu    sync.Mutex // guards stats
 	stats RingStats
 }
 
-// open opens a ring and its log. One that is new has none yet.
+// open opens a ring and its log. A new ring has no log yet.
 func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 	c, err := ring.OpenConsumer(path)
 	if err != nil {
@@ -73,7 +76,8 @@ func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 		err = d.admitNew(s)
 	}
 	if err == nil && isNew && logs.has(s.header.Name, s.header.Incarnation) {
-		err = fmt.Errorf("open ring %q: it is new, and its log was begun before: it has the identity of another: %w",
+		err = fmt.Errorf("open ring %q: it is new, and its log was begun before: it has the "+
+			"identity of another: %w",
 			path, ring.ErrUntrusted)
 	}
 	if err == nil {
@@ -121,12 +125,12 @@ func (s *source) prepare(logs begun) error {
 		return err
 	}
 	if now := logs.dirs[0]; s.log.Size() == 0 && dir != now {
-		// It was left sealed, and nothing comes to a directory that is left.
+		// It was left sealed, and nothing comes to a directory that was left.
 		if err := s.openLog(now, segments, begin); err != nil {
 			return err
 		}
 	}
-	// Who went before died over the move. What the ring holds came after it.
+	// The drainer before died during the move. What the ring holds came after it.
 	if logs := s.d.Logs(); s.log.Moved() && dir != logs {
 		if err := s.log.Move(logs); err != nil {
 			return logFailure{err}
@@ -147,10 +151,12 @@ func (s *source) prepare(logs begun) error {
 	return nil
 }
 
-func (s *source) openLog(dir string, segments []logstore.Segment, begin channel.Settings) (err error) {
+func (s *source) openLog(dir string, segments []logstore.Segment,
+	begin channel.Settings) (err error) {
 	o := &s.d.o
 	s.dir = dir
-	s.log, err = logstore.OpenSegments(o.FileSystem, dir, segments, o.logHeader(s.header, begin), o.SegmentBytes)
+	s.log, err = logstore.OpenSegments(o.FileSystem, dir, segments, o.logHeader(s.header, begin),
+		o.SegmentBytes)
 	if err != nil {
 		return logFailure{err}
 	}
@@ -178,7 +184,7 @@ func (s *source) append(b *logstore.Block, as logstore.Block) error {
 	removed := s.log.Removed()
 	switch err := s.log.Append(b); {
 	case errors.Is(err, logstore.ErrSequence), errors.Is(err, logstore.ErrBlock):
-		// No disk brings that about. What the ring says of itself cannot be.
+		// A disk cannot cause this. What the ring says about itself cannot be true.
 		return fmt.Errorf("drain ring %q: %w: %w", s.ring.Path(), err, ring.ErrDamaged)
 	case err != nil:
 		return logFailure{err}
@@ -203,7 +209,9 @@ func (s *source) append(b *logstore.Block, as logstore.Block) error {
 // appendDrop writes that rows are not in the log, and why.
 func (s *source) appendDrop(w *worker, shard int, drop logstore.Drop) error {
 	drop.Of = uint64(s.kind)
-	return s.append(&w.block, logstore.Block{Shard: shard, First: s.log.Next(logstore.Drops, shard), Drops: append(w.drops[:0], drop)})
+	return s.append(&w.block, logstore.Block{
+		Shard: shard, First: s.log.Next(logstore.Drops, shard), Drops: append(w.drops[:0], drop),
+	})
 }
 
 func (s *source) count(change func(*RingStats)) {
@@ -212,7 +220,8 @@ func (s *source) count(change func(*RingStats)) {
 	s.mu.Unlock()
 }
 
-// look does at the ring what the phase asks for. done says that nothing is left to do for ever.
+// look does for the ring what the phase asks for. done means that there is nothing left to do,
+// ever.
 func (s *source) look(w *worker, asked phase) (done bool) {
 	if w.now < s.retryAt && asked == live {
 		s.nextLook = s.retryAt
@@ -236,7 +245,7 @@ func (s *source) look(w *worker, asked phase) (done bool) {
 	return false
 }
 
-// fail has what could not be done tried again later.
+// fail makes what failed be tried again later.
 func (s *source) fail(w *worker, err error) {
 	if s.retry == 0 {
 		s.d.notify(err)
@@ -247,10 +256,10 @@ func (s *source) fail(w *worker, err error) {
 	s.retryAt = w.now + s.retry
 	s.nextLook = s.retryAt
 	s.count(func(c *RingStats) { c.Failures++; c.Failure = err })
-	makeLogs(s.d.Logs()) // it may be the directory that is gone
+	makeLogs(s.d.Logs()) // the directory may be gone
 }
 
-// drain is look, with its error.
+// drain is look, and returns its error.
 func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 	s.budget, s.more = w.portion(), false
 	if !s.synced {
@@ -277,7 +286,7 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 				return false, err
 			}
 		}
-		s.nextTick = w.now + tick // not before all of it was done
+		s.nextTick = w.now + tick // after all of this was done
 	}
 	if now == flush && s.until == nil {
 		if s.until, err = s.tails(); err != nil {
@@ -319,11 +328,11 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 	return false, nil
 }
 
-// tick looks at what changes rarely.
+// tick checks what changes rarely.
 func (s *source) tick() error {
 	if s.alive {
 		var err error
-		// Once it is false nothing changes any more: what is read after it is the last.
+		// Once alive is false nothing changes any more, so what is read after it is final.
 		if s.alive, err = s.ring.Alive(); err != nil {
 			return err
 		}
@@ -343,7 +352,8 @@ func (s *source) tick() error {
 	return s.apply()
 }
 
-// readSettings reads what the ring's settings are now. Those that nobody can take are what the program takes them for.
+// readSettings reads the ring's present settings. Settings that nobody can take become those that
+// the program uses in their place.
 func (s *source) readSettings() error {
 	settings, word, err := s.ring.Settings()
 	if err != nil {

@@ -10,64 +10,66 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// RingStats is what is known of a ring. Counts are of this drainer, since it found the ring, unless it is said.
+// RingStats is what is known about a ring. Counts are this drainer's, from when it found the ring,
+// unless another beginning is given.
 type RingStats struct {
 	Path         string
 	Channel      channel.Name
 	Incarnation  logstore.Incarnation
 	ProcessID    int    // of the program, as the ring says
-	PIDNamespace uint64 // in which that holds; 0: not known
+	PIDNamespace uint64 // in which ProcessID is valid; 0: unknown
 	RingBytes    int64  // of shared memory
 	Policy       channel.Policy
-	Settings     channel.Settings // that the ring has now
+	Settings     channel.Settings // the ring's present settings
 	Alive        bool             // the program has it open
-	SetAside     error            // not nil: it cannot be trusted and is not drained any more
+	SetAside     error            // not nil: it cannot be trusted and is no longer drained
 
-	Events   uint64 // that came, from the first look on
+	Events   uint64 // that came since the first look
 	Waiting  uint64 // records in the ring
-	Dropped  uint64 // by the program, since it opened the channel
+	Dropped  uint64 // by the program since it opened the channel
 	Misused  bool   // the program logs events on a link channel, or links on another
 	Rejected bool   // the program was given settings that it could not take
 
 	Rows      uint64 // of all kinds, that were written
 	Blocks    uint64
 	LogBytes  uint64
-	Holes     uint64 // rows that were reserved and never written
-	Missing   uint64 // rows that were taken from the ring once and are in no log here
-	Unread    uint64 // rows that were in a ring when it was set aside
+	Holes     uint64 // rows that were reserved but never written
+	Missing   uint64 // rows that were taken from the ring but are in no log here
+	Unread    uint64 // rows that were in the ring when it was set aside
 	NotStored uint64 // rows that were taken from the ring while a limit was reached
-	OverRate  uint64 // rows that were taken from the ring and are more than the handler table's rate
-	Removed   int    // log files that went away while they were written
+	OverRate  uint64 // rows that were taken from the ring above the handler table's rate
+	Removed   int    // log files that were removed while they were written
 
 	Failures uint64 // of writing the log
-	Failure  error  // the last one, until writing succeeds
-	Limit    error  // why rows were not stored, the last time
+	Failure  error  // the last failure; nil after a success
+	Limit    error  // why rows were last not stored
 	Refused  error  // why the handler table's settings were not set
 
 	shards []shown
 }
 
-// shown is what the stats say of a shard.
+// shown is what the stats say about a shard.
 type shown struct{ waiting, dropped, flags uint64 }
 
 // Stats is what a drainer does.
 type Stats struct {
-	Rings     []RingStats    // that are there, those that were set aside among them, sorted by path
-	Finished  uint64         // rings that were drained to their end and removed
+	Rings     []RingStats    // present rings, including those set aside, sorted by path
+	Finished  uint64         // rings that were drained completely and removed
 	Processes []ProcessStats // that have rings here, by process id
 	Limit     error          // why records are not stored now
-	Total     Totals         // of all rings, those that are finished as well
-	Table     error          // why the handler table's file is not in use as it is
-	SetAside  int            // rings that are not drained any more; Rings has the first thousand of them
-	Left      int            // rings that are not drained yet, because there are too many
+	Total     Totals         // of all rings, including the finished ones
+	Table     error          // why the handler table's file is not in use
+	SetAside  int            // rings that are no longer drained; Rings has the first thousand
+	Left      int            // rings that are not drained yet because there are too many
 	LeftWhy   error          // why the first of them is not
-	Lost      error          // why the directory is not this drainer's now: nothing is drained
+	Lost      error          // why the directory is not this drainer's now; nothing is drained
 }
 
 // Totals are sums over rings.
 type Totals struct {
-	Events, Dropped, Rows, Blocks, LogBytes, Holes, Missing, Unread, NotStored, OverRate, Failures uint64
-	Removed                                                                                        int
+	Events, Dropped, Rows, Blocks, LogBytes, Holes, Missing, Unread, NotStored, OverRate,
+	Failures uint64
+	Removed int
 }
 
 func (t *Totals) add(c *RingStats) {
@@ -85,7 +87,7 @@ func (t *Totals) add(c *RingStats) {
 	t.Removed += c.Removed
 }
 
-// sum is as large as it can be where a sum of what rings say is larger.
+// sum returns the largest number if the sum of what rings say is larger.
 func sum(a, b uint64) uint64 {
 	if a+b < a {
 		return 1<<64 - 1
@@ -93,7 +95,7 @@ func sum(a, b uint64) uint64 {
 	return a + b
 }
 
-// snapshot is the ring's figures now.
+// snapshot returns the ring's present figures.
 func (s *source) snapshot() RingStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,12 +110,13 @@ func (s *source) snapshot() RingStats {
 	return c
 }
 
-// Stats returns the figures of now.
+// Stats returns the present figures.
 func (d *Drainer) Stats() Stats {
 	limit := d.Limit()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	stats := Stats{Limit: limit, Finished: d.finished, Total: d.ended, Table: d.tableError, Lost: d.lostLock,
+	stats := Stats{Limit: limit, Finished: d.finished, Total: d.ended, Table: d.tableError,
+		Lost:     d.lostLock,
 		SetAside: len(d.aside), Left: d.leftAlone, LeftWhy: d.leftWhy}
 	for _, s := range d.sources {
 		c := s.snapshot()
@@ -121,7 +124,7 @@ func (d *Drainer) Stats() Stats {
 		stats.Rings = append(stats.Rings, c)
 	}
 	for _, c := range d.aside {
-		if c != nil { // else it is among those that ended
+		if c != nil { // otherwise it is among those that ended
 			stats.Total.add(c)
 			stats.Rings = append(stats.Rings, *c)
 		}
@@ -130,8 +133,11 @@ func (d *Drainer) Stats() Stats {
 		stats.Processes = append(stats.Processes, p)
 	}
 	slices.SortFunc(stats.Processes, func(a, b ProcessStats) int {
-		return cmp.Or(cmp.Compare(a.PIDNamespace, b.PIDNamespace), cmp.Compare(a.ProcessID, b.ProcessID))
+		return cmp.Or(cmp.Compare(a.PIDNamespace, b.PIDNamespace),
+			cmp.Compare(a.ProcessID, b.ProcessID))
 	})
-	slices.SortFunc(stats.Rings, func(a, b RingStats) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(stats.Rings, func(a, b RingStats) int {
+		return strings.Compare(a.Path, b.Path)
+	})
 	return stats
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// A real file system that is full, and has space again.
+// A real file system becomes full, and then has space again.
 func TestPrivilegedFullFileSystem(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{})
@@ -59,6 +59,7 @@ func TestPrivilegedFullFileSystem(t *testing.T) {
 	k := readLogs(t, r.logs)["a/b"]
 	k.check(t)
 	if got := uint64(k.all()) + k.dropped(logstore.RingFull); got != id {
-		t.Errorf("%d rows and %d dropped, want %d in all", k.all(), k.dropped(logstore.RingFull), id)
+		t.Errorf("%d rows and %d dropped, want %d in all", k.all(), k.dropped(logstore.RingFull),
+			id)
 	}
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// worker drains some of the rings, one after the other, through one set of buffers.
+// worker drains some of the rings, one after another, through one set of buffers.
 type worker struct {
 	d       *Drainer
 	now     time.Duration // when this pass began
-	moved   time.Duration // when records came last
+	moved   time.Duration // when records last came
 	sources []*source
-	hungry  int // rings that had more, in this pass, than they were given
-	starved int // the same of the pass before
-	yielded int // rings that were to be left, in this pass
+	hungry  int // rings that had more in this pass than they were allowed
+	starved int // the same for the pass before
+	yielded int // rings that were due to be left, in this pass
 
-	// Records are copied out of a ring once, and coded from there. The two are the same memory.
+	// Records are copied out of a ring once, and encoded from there. The two slices share memory.
 	records     []ring.Record
 	events      []logstore.Event
 	pairs       []logstore.Link
@@ -37,7 +37,8 @@ type worker struct {
 	ended    bool
 }
 
-// A record of a ring is an event of a log, word by word: each of these fails to compile where it is not.
+// A record of a ring has the layout of an event of a log. Each of these fails to compile if it has
+// not.
 const (
 	_ = -uint(unsafe.Sizeof(ring.Record{}) ^ unsafe.Sizeof(logstore.Event{}))
 	_ = -uint(unsafe.Offsetof(ring.Record{}.ID) ^ unsafe.Offsetof(logstore.Event{}.ID))
@@ -46,11 +47,12 @@ const (
 
 func newWorker(d *Drainer) *worker {
 	w := &worker{d: d, records: make([]ring.Record, logstore.MaxRows)}
-	w.events = unsafe.Slice((*logstore.Event)(unsafe.Pointer(unsafe.SliceData(w.records))), len(w.records))
+	w.events = unsafe.Slice((*logstore.Event)(unsafe.Pointer(unsafe.SliceData(w.records))),
+		len(w.records))
 	return w
 }
 
-// links are the first n pairs of the buffer.
+// links returns the first n pairs of the buffer.
 func (w *worker) links(n int) []logstore.Link {
 	w.pairs = slices.Grow(w.pairs[:0], n)[:n]
 	for i := range w.pairs {
@@ -61,7 +63,7 @@ func (w *worker) links(n int) []logstore.Link {
 
 // run drains until the drainer is closed.
 func (w *worker) run() {
-	runtime.LockOSThread() // it mostly sleeps in the kernel: so Go has less to arrange about it
+	runtime.LockOSThread() // it mostly sleeps in the kernel, so this is less work for Go
 	defer runtime.UnlockOSThread()
 	for {
 		next := w.pass(w.d.now())
@@ -75,7 +77,7 @@ func (w *worker) run() {
 	}
 }
 
-// pass looks at all rings whose time has come, and returns when the next one's comes.
+// pass looks at all rings whose time has come, and returns when the next look is due.
 func (w *worker) pass(now time.Duration) (next time.Duration) {
 	w.begin(now)
 	w.takeIn()
@@ -111,10 +113,11 @@ func (w *worker) begin(now time.Duration) {
 	w.yielded = 0
 }
 
-// portion is how many records a look may take: those that want more share what one may have alone.
+// portion returns how many records a look may take. Rings that have more share what one ring may
+// have alone.
 func (w *worker) portion() int { return max(lookRecords/max(w.starved, 1), leastRecords) }
 
-// takeIn makes the worker's own what was given to it.
+// takeIn takes over the rings that were given to the worker.
 func (w *worker) takeIn() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,18 +126,20 @@ func (w *worker) takeIn() {
 	w.incoming = w.incoming[:0]
 }
 
-// early is how much before its time a ring is looked at that can wait, so that with many rings there is a pause between passes.
+// early is how much too early a ring may be looked at if it can wait. So there is a pause between
+// passes even with many rings.
 const early = time.Millisecond
 
-// due says whether it is time to look.
+// due tells whether it is time to look.
 func (s *source) due(now time.Duration) bool {
 	return s.nextLook <= now || s.nextLook <= now+early && now-s.lookedAt >= 4*early
 }
 
-// longQuiet is how long nothing must have come for a worker to look seldom.
+// longQuiet is how long a worker must see no records before it looks rarely.
 const longQuiet = 3 * time.Second
 
-// rest is the longest time to the next look at a ring. Waking up is nearly all that an idle drainer costs.
+// rest returns the longest time to the next look at a ring. Waking up is nearly all that an idle
+// drainer costs.
 func (w *worker) rest() time.Duration {
 	switch quiet := w.now - w.moved; {
 	case quiet > longQuiet:
@@ -145,15 +150,17 @@ func (w *worker) rest() time.Duration {
 	return w.d.o.Poll
 }
 
-// awakeLimit is the shortest wait for which a worker sleeps. Where a ring fills so quickly, it would be full before a sleeping thread
-// had its core back: that takes from 50 µs to more than a millisecond.
+// awakeLimit is the shortest wait for which a worker sleeps. A ring that fills more quickly would
+// be full before a sleeping thread had its core back: that takes from 50 µs to more than a
+// millisecond.
 const awakeLimit = 200 * time.Microsecond
 
-// sleep waits until a moment, which is at most four polls away: nothing wakes a worker.
+// sleep waits until a moment at most four polls away. Nothing wakes a worker.
 func (w *worker) sleep(until time.Duration) {
 	left := until - w.d.now()
 	if left >= awakeLimit {
-		// Go's own timers are a millisecond coarse, and cost an idle process half as much again.
+		// Go's own timers have a resolution of a millisecond, and cost an idle process half as much
+		// again.
 		pause := unix.NsecToTimespec(int64(left))
 		unix.Nanosleep(&pause, nil)
 		return
@@ -169,7 +176,8 @@ func (w *worker) add(s *source) {
 	w.mu.Unlock()
 }
 
-// call has the worker do something between two passes, and waits for it. It returns false where the worker has ended.
+// call makes the worker do something between two passes, and waits for it. It returns false if the
+// worker has ended.
 func (w *worker) call(do func()) bool {
 	done := make(chan struct{})
 	w.mu.Lock()
@@ -183,13 +191,13 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
-// each does something with each ring until there is no more to do, by turns. Rings with which it is
-// through are looked at meanwhile as ever.
+// each does something with each ring, in turns, until there is no more to do. Meanwhile finished
+// rings are looked at as usual.
 func (w *worker) each(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {
 		waiting[s] = true
-		s.until = nil // what is asked for now is later than what was
+		s.until = nil // this request is later than the one before
 	}
 	for len(waiting) > 0 {
 		w.begin(w.d.now())
@@ -210,9 +218,9 @@ func (w *worker) each(do func(s *source) (more, gone bool)) {
 	}
 }
 
-// end drains what the rings hold now and leaves them to the next drainer.
+// end drains what the rings hold now, and leaves them to the next drainer.
 func (w *worker) end() {
-	w.pass(w.d.now()) // takes in what is incoming
+	w.pass(w.d.now()) // takes in the incoming rings
 	w.mu.Lock()
 	w.ended = true
 	calls := w.calls
