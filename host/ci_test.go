@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// skipOutsideCI skips a test that this machine cannot run. In CI that is a failure: a check that was not made must not pass.
+// skipOutsideCI skips a test that this machine cannot run. In CI that is a failure: a check that
+// was not made must not pass.
 func skipOutsideCI(t *testing.T, reason string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

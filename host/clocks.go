@@ -2,8 +2,8 @@ package host
 
 import "fmt"
 
-// Clocks are the counter and the clocks of a node. Nothing here sleeps or looks elsewhere for the time. The zero
-// value is not usable; SystemClocks gives the machine's own.
+// Clocks are the counter and the clocks of a node. Nothing here sleeps or looks elsewhere for the
+// time. The zero value is not usable; SystemClocks gives the machine's own.
 type Clocks struct {
 	EdgeOpen     func() uint64
 	EdgeClose    func() uint64
@@ -15,8 +15,9 @@ type Clocks struct {
 // One reading may be interrupted; the narrowest of several is not.
 const bracketTries = 16
 
-// Bracket reads CLOCK_MONOTONIC_RAW between two readings of the counter and returns the narrowest of several tries.
-// Readings on two cores may disagree by the core slack; the narrowest try of an unpinned thread rarely has two.
+// Bracket reads CLOCK_MONOTONIC_RAW between two readings of the counter and returns the narrowest
+// of several tries. Readings on two cores may disagree by the core slack; the narrowest try of an
+// unpinned thread rarely has two.
 func (c Clocks) Bracket() (Bracket, error) {
 	var narrowest Bracket
 	for try := range bracketTries {
@@ -33,8 +34,9 @@ func (c Clocks) Bracket() (Bracket, error) {
 	return narrowest, nil
 }
 
-// Slept_ns is how long the machine has slept since it was booted, to within what this takes: some hundred nanoseconds, and longer where the thread
-// is interrupted. It is for who must look often; a Watch looks at more.
+// Slept_ns is how long the machine has slept since it was booted, to within what this takes: some
+// hundred nanoseconds, and longer where the thread is interrupted. It is for who must look often; a
+// Watch looks at more.
 func (c Clocks) Slept_ns() (int64, error) {
 	awake_ns, err := c.Monotonic_ns()
 	if err != nil {
@@ -47,7 +49,8 @@ func (c Clocks) Slept_ns() (int64, error) {
 	return boot_ns - awake_ns, nil
 }
 
-// suspended returns the narrowest span that CLOCK_BOOTTIME less CLOCK_MONOTONIC lies in: the time that the machine has slept.
+// suspended returns the narrowest span that CLOCK_BOOTTIME less CLOCK_MONOTONIC lies in: the time
+// that the machine has slept.
 func (c Clocks) suspended() (lo_ns, hi_ns int64, err error) {
 	for try := range bracketTries {
 		before, err := c.Monotonic_ns()

@@ -16,11 +16,13 @@ import (
 // ErrEpochText is returned when a text is not an epoch.
 var ErrEpochText = errors.New("not an epoch")
 
-// Epoch names a span in which a node's counter ran unbroken. Two epochs are the same if and only if they are equal,
-// as values or as texts; readings of one node may be compared within one epoch alone.
+// Epoch names a span in which a node's counter ran unbroken. Two epochs are the same if and only if
+// they are equal, as values or as texts; readings of one node may be compared within one epoch
+// alone.
 //
-// Processes of one boot arrive at the same epoch on their own, except for breaks that only a running Watch can see:
-// those give the epoch a Token. So one Watch a node should name the epoch for all others.
+// Processes of one boot arrive at the same epoch on their own, except for breaks that only a
+// running Watch can see: those give the epoch a Token. So one Watch a node should name the epoch
+// for all others.
 type Epoch struct {
 	Boot       string // the kernel's boot id
 	Sleep      int64  // time spent suspended since boot, in steps of 16 ms
@@ -30,8 +32,9 @@ type Epoch struct {
 	Token      string // "" until a break was seen that the fields above cannot express
 }
 
-// Suspending and resuming takes far longer than this; reading the time slept is some hundred nanoseconds wide. A
-// value on the edge between two steps could be read as either, with a chance of some 10^-5 a suspend.
+// Suspending and resuming takes far longer than this; reading the time slept is some hundred
+// nanoseconds wide. A value on the edge between two steps could be read as either, with a chance of
+// some 10^-5 a suspend.
 const sleepStep_ns = 16_000_000
 
 func (e Epoch) String() string {
@@ -137,7 +140,8 @@ func (o Observer) Observe() (Observation, error) {
 	return now, nil
 }
 
-// A time namespace shifts CLOCK_BOOTTIME and CLOCK_MONOTONIC for the processes in it, by amounts of its own.
+// A time namespace shifts CLOCK_BOOTTIME and CLOCK_MONOTONIC for the processes in it, by amounts of
+// its own.
 func timeNamespaceShift_ns(root fs.FS) int64 {
 	text, err := readText(root, "proc/self/timens_offsets")
 	if err != nil {
@@ -208,8 +212,9 @@ type WatchOptions struct {
 	Virtual      bool   // a hypervisor is present: migrations and restores are possible
 	Listening    bool   // Observe is told of restore events
 
-	// DriftLimit_ppm is how far the counter's rate against CLOCK_MONOTONIC_RAW may change from one span to the
-	// next before it counts as a jump. Default 20: two crystals on one board move by less.
+	// DriftLimit_ppm is how far the counter's rate against CLOCK_MONOTONIC_RAW may change from one
+	// span to the next before it counts as a jump. Default 20: two crystals on one board move by
+	// less.
 	DriftLimit_ppm int64
 
 	// Settle is the span over which that rate is measured. Default 1 s.
@@ -240,7 +245,8 @@ type State struct {
 	// UnseenMoves says that a live migration or a restore may go unseen.
 	UnseenMoves bool
 
-	// Threshold_cycles is the smallest jump that this Check was sure to see; 0 while the rate is not known.
+	// Threshold_cycles is the smallest jump that this Check was sure to see; 0 while the rate is
+	// not known.
 	Threshold_cycles uint64
 }
 
@@ -254,7 +260,8 @@ type Watch struct {
 	rate  *Frequency
 }
 
-// NewWatch makes the first observation. With From set, what broke since is reported by the first Check.
+// NewWatch makes the first observation. With From set, what broke since is reported by the first
+// Check.
 func NewWatch(options WatchOptions) (*Watch, error) {
 	w := &Watch{o: options}
 	if w.o.DriftLimit_ppm == 0 {
@@ -295,8 +302,8 @@ func (w *Watch) Epoch() Epoch { return w.epoch }
 // Save returns what a later process needs to continue.
 func (w *Watch) Save() Saved { return Saved{w.epoch, w.last, w.mark, w.rate} }
 
-// Check looks again and says whether the counter ran unbroken since the look before. After a break it stands in a new
-// epoch. An error says that it could not look, and nothing about the epoch.
+// Check looks again and says whether the counter ran unbroken since the look before. After a break
+// it stands in a new epoch. An error says that it could not look, and nothing about the epoch.
 func (w *Watch) Check() (State, error) {
 	now, err := w.o.Observe()
 	if err != nil {
@@ -367,7 +374,8 @@ func compareMarkers(last, now Observation) []Break {
 	return breaks
 }
 
-// compareCounter holds the counter's way since the last look, and since the rate's mark, against CLOCK_MONOTONIC_RAW.
+// compareCounter holds the counter's way since the last look, and since the rate's mark, against
+// CLOCK_MONOTONIC_RAW.
 func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycles uint64) {
 	for _, since := range []Observation{w.last, w.mark} {
 		widen := int64(w.o.Widen_cycles)
@@ -391,7 +399,8 @@ func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycle
 	return breaks, threshold_cycles
 }
 
-// expected is how far the counter goes in a span of CLOCK_MONOTONIC_RAW, at the rate known, give or take the drift limit.
+// expected is how far the counter goes in a span of CLOCK_MONOTONIC_RAW, at the rate known, give or
+// take the drift limit.
 func (w *Watch) expected(ns, step_ns int64) Cycles {
 	bound := func(millihz uint64, ns, millionths int64) int64 {
 		v := new(big.Int).SetUint64(millihz)
@@ -402,7 +411,8 @@ func (w *Watch) expected(ns, step_ns int64) Cycles {
 	return Cycles{bound(w.rate.Lo_millihz, ns-step_ns, 1_000_000-w.o.DriftLimit_ppm), 1 + bound(w.rate.Hi_millihz, ns+step_ns, 1_000_000+w.o.DriftLimit_ppm)}
 }
 
-// blind lists what cannot be seen. It is a promise to the reader of a bound: everything else would have been seen.
+// blind lists what cannot be seen. It is a promise to the reader of a bound: everything else would
+// have been seen.
 func (w *Watch) blind(now Observation) []string {
 	var blind []string
 	if w.o.Virtual && now.VMClock == nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// Facts are what a node says about itself. Nothing here is measured, and no bound rests on it. What could not be read is "" or nil.
+// Facts are what a node says about itself. Nothing here is measured, and no bound rests on it. What
+// could not be read is "" or nil.
 type Facts struct {
 	Hostname   string `json:"hostname"`
 	MachineID  string `json:"machine_id"` // a keyed hash: the same for one installation, and of no use elsewhere
@@ -54,8 +55,8 @@ const (
 	onlineFile     = "sys/devices/system/cpu/online"
 )
 
-// ReadFacts reads the facts from below a root directory (os.DirFS("/") for this machine) and from what the CPU says (asm.Read). What
-// cannot be read stays empty: containers hide much of it.
+// ReadFacts reads the facts from below a root directory (os.DirFS("/") for this machine) and from
+// what the CPU says (asm.Read). What cannot be read stays empty: containers hide much of it.
 func ReadFacts(root fs.FS, features asm.Features) Facts {
 	text := func(name string) string {
 		s, _ := readText(root, name)

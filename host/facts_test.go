@@ -20,7 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// fixture reads a machine's files from one text: "-- path --" opens each. (Paths of /sys have colons in them, which Go modules cannot hold as files.)
+// fixture reads a machine's files from one text: "-- path --" opens each. (Paths of /sys have
+// colons in them, which Go modules cannot hold as files.)
 func fixture(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".txtar"))

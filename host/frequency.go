@@ -21,10 +21,12 @@ type Bracket struct {
 // Width_cycles is how long the reading took: what the bracket leaves open.
 func (b Bracket) Width_cycles() uint64 { return b.Close - b.Open }
 
-// Frequency is the counter's rate against a clock: the mean over the span is in [Lo, Hi], rounded outward.
+// Frequency is the counter's rate against a clock: the mean over the span is in [Lo, Hi], rounded
+// outward.
 //
-// CLOCK_MONOTONIC_RAW is what the kernel made of its own clocksource. Where that is the counter itself, this is the
-// kernel's calibration given back, with no news about the oscillator; hence it labels seconds and proves none.
+// CLOCK_MONOTONIC_RAW is what the kernel made of its own clocksource. Where that is the counter
+// itself, this is the kernel's calibration given back, with no news about the oscillator; hence it
+// labels seconds and proves none.
 type Frequency struct {
 	Lo_millihz uint64        `json:"lo_millihz,string"`
 	Hi_millihz uint64        `json:"hi_millihz,string"`
@@ -62,8 +64,9 @@ func FrequencyOver(first, last Observation, widen_cycles uint64) (Frequency, err
 	return FrequencyBetween(first.Bracket, last.Bracket, widen_cycles, step_ns)
 }
 
-// FrequencyBetween returns the counter's mean rate between two brackets. widen_cycles is what a reading may be off: the
-// quantum, and the core slack unless all readings were taken on one core. step_ns is the step in which the clock moves (ClockStep_ns).
+// FrequencyBetween returns the counter's mean rate between two brackets. widen_cycles is what a
+// reading may be off: the quantum, and the core slack unless all readings were taken on one core.
+// step_ns is the step in which the clock moves (ClockStep_ns).
 func FrequencyBetween(first, last Bracket, widen_cycles uint64, step_ns int64) (Frequency, error) {
 	ns := last.Raw_ns - first.Raw_ns
 	cycles := new(big.Int).SetUint64(last.Open - first.Close)

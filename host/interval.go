@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Cycles is a span of counter cycles: the true value is at least Lo_cycles and at most Hi_cycles. A value that is
-// not known from one side has the smallest or the largest int64 there.
+// Cycles is a span of counter cycles: the true value is at least Lo_cycles and at most Hi_cycles. A
+// value that is not known from one side has the smallest or the largest int64 there.
 type Cycles struct {
 	Lo_cycles int64 `json:"lo_cycles,string"`
 	Hi_cycles int64 `json:"hi_cycles,string"`
@@ -55,7 +55,8 @@ func magnitude(v int64) uint64 {
 	return uint64(v)
 }
 
-// addOutward adds two upper bounds. A sum that no int64 holds becomes the nearest weaker bound that one does.
+// addOutward adds two upper bounds. A sum that no int64 holds becomes the nearest weaker bound that
+// one does.
 func addOutward(a, b int64) int64 {
 	if a == math.MaxInt64 || b == math.MaxInt64 {
 		return math.MaxInt64

@@ -14,7 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// AllowedCores lists the cores that this process may run on. Masks wider than 1,024 cores are not supported.
+// AllowedCores lists the cores that this process may run on. Masks wider than 1,024 cores are not
+// supported.
 func AllowedCores() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -29,8 +30,8 @@ func AllowedCores() ([]int, error) {
 	return cores, nil
 }
 
-// OnCore runs f on a thread that may run on one core alone. The thread's affinity is put back and the thread then
-// ends, so that no other goroutine ever inherits the pin.
+// OnCore runs f on a thread that may run on one core alone. The thread's affinity is put back and
+// the thread then ends, so that no other goroutine ever inherits the pin.
 func OnCore(core int, f func()) error {
 	done := make(chan error)
 	go func() {
@@ -61,15 +62,16 @@ func OnCore(core int, f func()) error {
 	return <-done
 }
 
-// A word that two cores share, with no word of others on its line or on the one that is fetched with it.
+// A word that two cores share, with no word of others on its line or on the one that is fetched
+// with it.
 type line struct {
 	sequence atomic.Uint64
 	fetched  atomic.Uint64 // see hand
 	_        [128 - 16]byte
 }
 
-// hand hands a number over and returns the counter from before. The line is fetched first: a core that has to ask the
-// other for it after it has read the counter proves that much less.
+// hand hands a number over and returns the counter from before. The line is fetched first: a core
+// that has to ask the other for it after it has read the counter proves that much less.
 func (l *line) hand(n uint64) (sent uint64) {
 	l.fetched.Store(n)
 	sent = counterBefore()
@@ -84,12 +86,13 @@ type table struct {
 	_    [127]byte
 }
 
-// pauses is how long, in readings of the counter, an end may pause between looks. One that never does takes the line
-// back from the other before it has used it; one that pauses for long is late. So each round has its own pause, and the
-// best round counts.
+// pauses is how long, in readings of the counter, an end may pause between looks. One that never
+// does takes the line back from the other before it has used it; one that pauses for long is late.
+// So each round has its own pause, and the best round counts.
 const pauses = 32
 
-// await spins until the word holds want. The clock is looked at rarely, because it costs more than a hand-over.
+// await spins until the word holds want. The clock is looked at rarely, because it costs more than
+// a hand-over.
 func (t *table) await(l *line, want uint64, deadline time.Time) bool {
 	for spins := 1; l.sequence.Load() != want; spins++ {
 		for range want % pauses {
@@ -126,7 +129,8 @@ type stamps struct{ sent, received uint64 }
 // pingPong passes a message between two pinned threads, rounds times or until patience ends. It
 // returns what the rounds in which no core was moved prove best (narrowest).
 func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
-	// Two ends that spin need two threads of Go. A container with a CPU quota may have been given one.
+	// Two ends that spin need two threads of Go. A container with a CPU quota may have been given
+	// one.
 	if before := runtime.GOMAXPROCS(0); before < 2 {
 		runtime.GOMAXPROCS(2)
 		defer runtime.GOMAXPROCS(before)
@@ -186,8 +190,9 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 	return forth, back, nil
 }
 
-// undisturbedRounds is how many times as long as half of all rounds one may take. An interrupt takes
-// longer, and so does a hypervisor that runs a virtual core elsewhere: it must leave and enter it.
+// undisturbedRounds is how many times as long as half of all rounds one may take. An interrupt
+// takes longer, and so does a hypervisor that runs a virtual core elsewhere: it must leave and
+// enter it.
 const undisturbedRounds = 4
 
 // narrowest returns the hand-overs in both directions that prove most together, among those between

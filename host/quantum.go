@@ -16,18 +16,20 @@ var (
 	ErrCounterBackwards = errors.New("counter went backwards on one core")
 )
 
-// Quantum is the step in which a counter really moves: a reading v says that the ideal counter, which moves
-// evenly, stood in [v, v + Step_cycles).
+// Quantum is the step in which a counter really moves: a reading v says that the ideal counter,
+// which moves evenly, stood in [v, v + Step_cycles).
 //
-// A counter that moves in even steps has differences that are all multiples of the step, so the greatest common
-// divisor of the differences is the step or a multiple of it, never less: errors are on the safe side. That it is a
-// multiple by accident becomes half as likely with every different difference. A counter that a hypervisor scales
-// moves in steps which alternate between two neighbouring integers; their greatest common divisor is 1 and would
-// promise too much. Such a counter is recognised by its differences lying around the multiples of one real number, ρ.
-// Where there are too few different differences to tell chance from rule, the larger step is taken. Uneven steps
-// below 8 cycles are not recognised, nor are steps so nearly even that all readings together lost less than a cycle by
-// it: with 20,000 of them, a scale within 1 ppm of a whole number. (KVM scales by 250 ppm or more, or not at all.) Such a
-// counter may have counted one or two cycles more than Step_cycles says.
+// A counter that moves in even steps has differences that are all multiples of the step, so the
+// greatest common divisor of the differences is the step or a multiple of it, never less: errors
+// are on the safe side. That it is a multiple by accident becomes half as likely with every
+// different difference. A counter that a hypervisor scales moves in steps which alternate between
+// two neighbouring integers; their greatest common divisor is 1 and would promise too much. Such a
+// counter is recognised by its differences lying around the multiples of one real number, ρ. Where
+// there are too few different differences to tell chance from rule, the larger step is taken.
+// Uneven steps below 8 cycles are not recognised, nor are steps so nearly even that all readings
+// together lost less than a cycle by it: with 20,000 of them, a scale within 1 ppm of a whole
+// number. (KVM scales by 250 ppm or more, or not at all.) Such a counter may have counted one or
+// two cycles more than Step_cycles says.
 type Quantum struct {
 	Step_cycles uint64 `json:"step_cycles,string"`
 	Uneven      bool   `json:"uneven"` // scaled: steps alternate between two neighbouring integers
@@ -41,12 +43,12 @@ type Quantum struct {
 const (
 	quantumBlocks = 8
 
-	// Different differences that a block needs before its divisor is believed: a multiple by accident has a
-	// chance of less than 2^-7.
+	// Different differences that a block needs before its divisor is believed: a multiple by
+	// accident has a chance of less than 2^-7.
 	quantumEvidence = 8
 
-	// A scaled step is believed when a counter without steps would have looked like it with a chance below 2^-40,
-	// or when so few differences are there that nothing refutes it.
+	// A scaled step is believed when a counter without steps would have looked like it with a
+	// chance below 2^-40, or when so few differences are there that nothing refutes it.
 	scaledEvidenceBits = 40
 	scaledFew          = 32
 
@@ -54,8 +56,9 @@ const (
 	smallestScaled = 8
 )
 
-// MeasureQuantum reads the counter the given number of times, with gaps of varied length, on the calling thread.
-// The thread must stay on one core (see OnCore). 20,000 readings take about a millisecond.
+// MeasureQuantum reads the counter the given number of times, with gaps of varied length, on the
+// calling thread. The thread must stay on one core (see OnCore). 20,000 readings take about a
+// millisecond.
 func MeasureQuantum(counter func() uint64, readings int) (Quantum, error) {
 	if readings < 2 {
 		return Quantum{}, fmt.Errorf("measure quantum: %d readings: at least 2 are needed", readings)
@@ -64,7 +67,8 @@ func MeasureQuantum(counter func() uint64, readings int) (Quantum, error) {
 	random := uint64(0x9e3779b97f4a7c15)
 	sink := uint64(0)
 	for i := range values {
-		// Without gaps of varied length a tight loop shows the same two or three differences for ever.
+		// Without gaps of varied length a tight loop shows the same two or three differences for
+		// ever.
 		random ^= random << 13
 		random ^= random >> 7
 		random ^= random << 17
@@ -122,8 +126,8 @@ func quantumOf(values []uint64) (Quantum, error) {
 	distinct := slices.Compact(differences)
 	q.Different = len(distinct)
 
-	// The largest divisor of a block is the safe one: a live migration between two readings makes that block's
-	// divisor too small, and nothing makes one smaller than the step.
+	// The largest divisor of a block is the safe one: a live migration between two readings makes
+	// that block's divisor too small, and nothing makes one smaller than the step.
 	q.Step_cycles = rich
 	if rich == 0 { // no block is rich enough: judge all differences together
 		for _, d := range distinct {
@@ -136,8 +140,9 @@ func quantumOf(values []uint64) (Quantum, error) {
 			q.Dissenting++
 		}
 	}
-	// A migration spoils one block, by a jump of any length. Where more blocks disagree, or one does by a difference as
-	// short as the others, it may be that the steps are uneven by so little that most blocks saw none of it.
+	// A migration spoils one block, by a jump of any length. Where more blocks disagree, or one
+	// does by a difference as short as the others, it may be that the steps are uneven by so little
+	// that most blocks saw none of it.
 	if q.Step_cycles == 1 || q.Dissenting > 1 || hasShortStray(distinct, q.Step_cycles) {
 		if step, sure, ok := scaledStep(distinct, q.Step_cycles >= smallestScaled); ok && step+1 > q.Step_cycles {
 			// Reading floor(k·ρ) stands for [k·ρ, (k+1)·ρ): up to a step and the fraction cut off.
@@ -147,8 +152,8 @@ func quantumOf(values []uint64) (Quantum, error) {
 	return q, nil
 }
 
-// hasShortStray tells whether a difference that is no multiple of the step is at most twice the longest that is one.
-// The differences are sorted.
+// hasShortStray tells whether a difference that is no multiple of the step is at most twice the
+// longest that is one. The differences are sorted.
 func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 	shortest, longest := uint64(0), uint64(0)
 	for _, d := range distinct {
@@ -161,9 +166,10 @@ func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 	return shortest != 0 && shortest <= 2*longest
 }
 
-// scaledStep looks for the largest real step ρ ≥ 8 such that every difference lies within 1 of a multiple of ρ,
-// and returns ρ rounded up. Sure says that chance is excluded; it is from the start where whole blocks of readings show
-// that the counter has steps. The differences are sorted and different.
+// scaledStep looks for the largest real step ρ ≥ 8 such that every difference lies within 1 of a
+// multiple of ρ, and returns ρ rounded up. Sure says that chance is excluded; it is from the start
+// where whole blocks of readings show that the counter has steps. The differences are sorted and
+// different.
 func scaledStep(distinct []uint64, stepped bool) (step uint64, sure, ok bool) {
 	smallest := float64(distinct[0])
 	for multiple := 1.0; smallest/multiple >= smallestScaled; multiple++ {

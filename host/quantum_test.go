@@ -135,7 +135,8 @@ func TestOneUnevenStepIsEnough(t *testing.T) {
 }
 
 func TestASmallStepIsUnevenByOneReading(t *testing.T) {
-	// 33 lengths would not be enough to tell steps of 8 from none; the seven blocks of multiples of 8 are.
+	// 33 lengths would not be enough to tell steps of 8 from none; the seven blocks of multiples of
+	// 8 are.
 	values := []uint64{1 << 50}
 	for i := range uint64(4000) {
 		d := 8 * (1 + i*i%37)

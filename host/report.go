@@ -102,7 +102,8 @@ func verdictSentence(v Verdict) string {
 	return "its counter cannot be trusted"
 }
 
-// writeWrapped puts words after a first indent, 100 columns wide; lines that follow start below the first word.
+// writeWrapped puts words after a first indent, 100 columns wide; lines that follow start below the
+// first word.
 func writeWrapped(b *strings.Builder, indent, text string) {
 	const width = 100
 	column := len(indent)
@@ -144,8 +145,8 @@ type Options struct {
 	FrequencySpan   time.Duration // default 100 ms
 }
 
-// Examine finds out everything about a node. It takes less than a second on a few cores, and never fails: what could
-// not be found out is a finding.
+// Examine finds out everything about a node. It takes less than a second on a few cores, and never
+// fails: what could not be found out is a finding.
 func Examine(o Options) Report {
 	if o.QuantumReadings == 0 {
 		o.QuantumReadings = 20_000
@@ -244,7 +245,8 @@ func (o Options) quantum(facts Facts) (q Quantum, err error) {
 	return q, failed
 }
 
-// A claim that is off by more than this is worth a line. Crystals are within 100 ppm of what is printed on them.
+// A claim that is off by more than this is worth a line. Crystals are within 100 ppm of what is
+// printed on them.
 const claimLimit_ppm = 200
 
 func frequencyFinding(f *Frequency, facts Facts) Finding {

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RestoreEvents counts what the kernel announces when a hypervisor gives the machine a new generation id: it was
-// restored from a snapshot or cloned. The id itself cannot be read by programs, so a restore from before listening stays
-// unseen. It needs no privilege; the kernel sends nothing to network namespaces that belong to a user namespace other
-// than the first. Kernels announce it since about 6.8, with CONFIG_VMGENID. Not safe for concurrent use.
+// RestoreEvents counts what the kernel announces when a hypervisor gives the machine a new
+// generation id: it was restored from a snapshot or cloned. The id itself cannot be read by
+// programs, so a restore from before listening stays unseen. It needs no privilege; the kernel
+// sends nothing to network namespaces that belong to a user namespace other than the first. Kernels
+// announce it since about 6.8, with CONFIG_VMGENID. Not safe for concurrent use.
 type RestoreEvents struct {
 	fd    int
 	count uint64
@@ -33,8 +34,8 @@ func ListenRestores() (*RestoreEvents, error) {
 	return &RestoreEvents{fd: fd}, nil
 }
 
-// Count reads what has arrived, without waiting, and returns how many restores were announced so far and whether
-// announcements were lost.
+// Count reads what has arrived, without waiting, and returns how many restores were announced so
+// far and whether announcements were lost.
 func (r *RestoreEvents) Count() (restores uint64, lost bool, err error) {
 	buffer := make([]byte, 8192)
 	for {
@@ -60,7 +61,8 @@ func (r *RestoreEvents) Count() (restores uint64, lost bool, err error) {
 // Close stops listening.
 func (r *RestoreEvents) Close() error { return unix.Close(r.fd) }
 
-// isRestore looks for the variable that Linux's vmgenid driver sends, among KEY=VALUE fields that end with zero bytes.
+// isRestore looks for the variable that Linux's vmgenid driver sends, among KEY=VALUE fields that
+// end with zero bytes.
 func isRestore(datagram []byte) bool {
 	for field := range bytes.SplitSeq(datagram, []byte{0}) {
 		if strings.HasPrefix(string(field), "NEW_VMGENID=") {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// ErrCoresDisagree is returned when the offset between two cores does not stay among those that were
-// seen, or when hand-overs contradict each other.
+// ErrCoresDisagree is returned when the offset between two cores does not stay among those that
+// were seen, or when hand-overs contradict each other.
 var ErrCoresDisagree = errors.New("no constant offset between cores explains the readings")
 
-// Handover is one message from core to core through shared memory. The counter is read on From before
-// the message is sent (counterBefore), and on To after it was received (counterAfter). It proves that
-// the first reading was taken before the second. A hand-over that was delayed proves less, and never
-// something false.
+// Handover is one message from core to core through shared memory. The counter is read on From
+// before the message is sent (counterBefore), and on To after it was received (counterAfter). It
+// proves that the first reading was taken before the second. A hand-over that was delayed proves
+// less, and never something false.
 type Handover struct {
 	From, To       int
 	Sent, Received uint64
 }
 
 // handed is the largest offset from one core to the other (To's counter less From's at one instant)
-// that a hand-over allows. Sent ≤ ideal < Sent + q on one core, and the ideal reading on the other is
-// < Received + q.
+// that a hand-over allows. Sent ≤ ideal < Sent + q on one core, and the ideal reading on the other
+// is < Received + q.
 func handed(h Handover, quantum_cycles int64) int64 {
 	return addOutward(int64(h.Received-h.Sent), quantum_cycles)
 }
@@ -59,8 +59,8 @@ type Slack struct {
 }
 
 // mostSlack_cycles is the largest slack that a relation takes (package tscratio): 200 µs and more.
-// Cores never disagree by so little less than that. Hand-overs during which an end did not run prove
-// no better.
+// Cores never disagree by so little less than that. Hand-overs during which an end did not run
+// prove no better.
 const mostSlack_cycles = 1 << 20
 
 // Known says whether a node's readings may be used with this slack: every core was related, and
@@ -79,10 +79,10 @@ const patienceLooks = 256
 // core that was never reached cannot be taken for one that agrees: that would make bounds false.
 const mostBudgets = 10
 
-// MeasureSlack passes messages between cores until the budget is used up or nothing changes. It first
-// looks at every core with the lowest one. Then it looks at the pair that is known worst, and now and
-// then at the others again. A slack that is not Known by then gets more time. The error wraps
-// ErrCoresDisagree where an offset drifts.
+// MeasureSlack passes messages between cores until the budget is used up or nothing changes. It
+// first looks at every core with the lowest one. Then it looks at the pair that is known worst, and
+// now and then at the others again. A slack that is not Known by then gets more time. The error
+// wraps ErrCoresDisagree where an offset drifts.
 //
 // The statement is about the time of measuring, and covers each placement of virtual cores that was
 // seen in it (type looks). It holds later only if no placement has offsets beyond those.

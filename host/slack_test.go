@@ -225,7 +225,8 @@ func TestSlackWhereNotAllIsKnown(t *testing.T) {
 	}
 }
 
-// On a busy machine no hand-over may complete within the budget, or only such during which an end did not run for long. Neither is an answer.
+// On a busy machine no hand-over may complete within the budget, or only such during which an end
+// did not run for long. Neither is an answer.
 func TestSlackOfABusyMachine(t *testing.T) {
 	for name, early := range map[string]func(*cores) (forth, back Handover){
 		"nothing completes": func(*cores) (forth, back Handover) { return },

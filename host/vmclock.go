@@ -11,8 +11,9 @@ import (
 // ErrVMClock is returned when the VMClock device does not hold what its specification says.
 var ErrVMClock = errors.New("not a VMClock page")
 
-// VMClock is what a hypervisor says about disruptions of the counter (https://uapi-group.org/specifications/specs/vmclock/).
-// Linux shows the page as /dev/vmclock0 (CONFIG_PTP_1588_CLOCK_VMCLOCK).
+// VMClock is what a hypervisor says about disruptions of the counter
+// (https://uapi-group.org/specifications/specs/vmclock/). Linux shows the page as /dev/vmclock0
+// (CONFIG_PTP_1588_CLOCK_VMCLOCK).
 type VMClock struct {
 	Disruption uint64 `json:"disruption,string"` // changes when the counter may have been disrupted, by live migration for one
 	Generation uint64 `json:"generation,string"` // changes when the machine was cloned or restored; 0 where not given
