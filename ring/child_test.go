@@ -20,7 +20,8 @@ import (
 // childVariable makes this test's binary one of the programs below.
 const childVariable = "RING_TEST_CHILD"
 
-// children are programs of one argument, a directory. They print one line when they are ready, and end with their input.
+// children are programs with one argument, a directory. They print one line when they are ready,
+// and end with their input.
 var children = map[string]func(dir string) error{
 	// A program with a ring.
 	"owner": func(dir string) error {
@@ -32,7 +33,7 @@ var children = map[string]func(dir string) error{
 		fmt.Println(p.Path)
 		return waitForEnd()
 	},
-	// A program with a ring, which has started another program.
+	// A program with a ring that has started another program.
 	"parent": func(dir string) error {
 		p, err := Create(dir, testConfig())
 		if err != nil {
@@ -61,8 +62,8 @@ var children = map[string]func(dir string) error{
 		fmt.Println("ready")
 		return waitForEnd()
 	},
-	// A program that asks for its boot without a descriptor to ask with, before and after it has
-	// got the answer.
+	// A program that asks for its boot without a free descriptor, before and after it has got the
+	// answer.
 	"boot": func(string) error {
 		var l unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
@@ -86,7 +87,8 @@ var children = map[string]func(dir string) error{
 		fmt.Println("ready")
 		return waitForEnd()
 	},
-	// A program that keeps no more of a ring than what it writes through, and nothing of its directory's lock.
+	// A program that keeps nothing of a ring but what it writes through, and nothing of its
+	// directory's lock.
 	"forgetful": func(dir string) error {
 		path, shard, err := func() (string, *Shard, error) {
 			p, err := Create(dir, testConfig())
@@ -109,14 +111,15 @@ var children = map[string]func(dir string) error{
 		defer put(shard, 1, 1)
 		return waitForEnd()
 	},
-	// A program that may write no large files.
+	// A program that may not write large files.
 	"small files": func(dir string) error {
-		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: 4096}); err != nil {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE,
+			&unix.Rlimit{Cur: 4096, Max: 4096}); err != nil {
 			return err
 		}
 		return sayError(Create(dir, testConfig()))
 	},
-	// A program that has no file descriptors left.
+	// A program that has no free file descriptor.
 	"no descriptors": func(dir string) error {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}); err != nil {
 			return err
@@ -158,7 +161,7 @@ type child struct {
 	end  io.Closer
 }
 
-// start runs a child until it has said its line.
+// start runs a child until it has printed its line.
 func start(t *testing.T, name, dir string, change ...func(*exec.Cmd)) *child {
 	t.Helper()
 	cmd, err := reexec.Command()
@@ -187,7 +190,7 @@ func start(t *testing.T, name, dir string, change ...func(*exec.Cmd)) *child {
 	return c
 }
 
-// kill ends the child as kill -9 does.
+// kill ends the child like kill -9.
 func (c *child) kill(t *testing.T) {
 	t.Helper()
 	must(t, c.Process.Kill())

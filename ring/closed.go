@@ -10,14 +10,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// The address space of a closed ring stays taken, because a goroutine may still be in a log call.
-// Behind it lies private memory, of which nothing is there but what late calls write.
+// The address space of a closed ring stays reserved, because a goroutine may still be in a log
+// call. Private memory is mapped there. It takes only the pages that late calls write.
 //
-// Where the system promises no more memory than it has (overcommit_memory=2), it would charge
-// such a mapping all the same, and a program that opens and closes channels would come to an end.
-// There one file in memory is behind all closed rings of the process: a shared mapping of a file
-// is not charged. A ring takes the file's bytes at its own address, so that neighbours make one
-// mapping.
+// If the system promises no more memory than it has (overcommit_memory=2), it charges even for such
+// a mapping. A program that opens and closes channels would then run out of memory. In that case
+// one memory file backs all closed rings of the process, because a shared mapping of a file is not
+// charged. A ring maps the file's bytes at the offset of its own address, so that neighbors make
+// one mapping.
 
 // overcommitFile says what the system promises.
 var overcommitFile = "/proc/sys/vm/overcommit_memory"
@@ -30,10 +30,10 @@ func promisesNoMore() bool {
 // closedBytes is more than any address in user space.
 const closedBytes = 1 << 48
 
-// closedFile makes the file behind closed rings, once; -1 where that cannot be.
+// closedFile creates the file behind closed rings, once. It is -1 if that is impossible.
 var closedFile = sync.OnceValue(func() int {
 	var l unix.Rlimit
-	// Whoever makes a longer file than it may is sent a signal that ends it.
+	// A process that makes a file longer than it may gets a signal that ends it.
 	if err := unix.Prlimit(0, unix.RLIMIT_FSIZE, nil, &l); err != nil || l.Cur < closedBytes {
 		return -1
 	}
@@ -48,7 +48,7 @@ var closedFile = sync.OnceValue(func() int {
 	return fd
 })
 
-// detach puts memory that reads zero, and that nobody else reads, in the mapping's place.
+// detach replaces the mapping by memory that reads zero and that nobody else reads.
 func detach(mapping []byte) error {
 	const access = unix.PROT_READ | unix.PROT_WRITE
 	at := unsafe.Pointer(&mapping[0])

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// flagsOf are the kernel's flags of the mapping that an address is in.
+// flagsOf returns the kernel's flags of the mapping at an address.
 func flagsOf(t *testing.T, at unsafe.Pointer) []string {
 	t.Helper()
 	f, err := os.Open("/proc/self/smaps")
@@ -31,9 +31,9 @@ func flagsOf(t *testing.T, at unsafe.Pointer) []string {
 	return nil
 }
 
-// What a process has closed is not charged against what the system may promise: a program that
-// opens and closes channels all day would come to an end where memory is not overcommitted. Where
-// it is, a program makes no call of the system more.
+// Closed rings are not charged against the memory that the system may promise. Otherwise a program
+// that opens and closes channels all day would end where memory is not overcommitted. Where memory
+// is overcommitted, a program makes no additional system call.
 func TestClosedRingsArePromisedNoMemory(t *testing.T) {
 	asSystem := overcommitFile
 	t.Cleanup(func() { overcommitFile = asSystem })
@@ -44,14 +44,16 @@ func TestClosedRingsArePromisedNoMemory(t *testing.T) {
 		records, word := p.Shards[0].Records, p.Word()
 		must(t, p.Close())
 		flags := flagsOf(t, records)
-		// A private mapping is charged unless overcommit_memory allows it not to be; a shared one
-		// of a file never is.
-		if slices.Contains(flags, "ac") || !slices.Contains(flags, "sh") || !slices.Contains(flags, "wr") {
+		// A private mapping is charged unless overcommit_memory allows otherwise. A shared mapping
+		// of a file is never charged.
+		if slices.Contains(flags, "ac") || !slices.Contains(flags, "sh") ||
+			!slices.Contains(flags, "wr") {
 			t.Errorf("the mapping behind a closed ring has the flags %q", flags)
 		}
-		// A call that is late writes into it, and the ring of no other has what it wrote.
+		// A late call writes into it, and no other ring has what it wrote.
 		if late := (*uint64)(records); *late != 0 || *word != 0 {
-			t.Errorf("a closed ring has switching word %d and a record of another, %d", *word, *late)
+			t.Errorf("a closed ring has switching word %d and a record of another, %d", *word,
+				*late)
 		} else {
 			*late = 7
 		}

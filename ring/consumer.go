@@ -12,15 +12,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Consumer is the end that drains a ring and changes its settings. There is one for each directory, by lock: see
-// LockDirectory. It must not be used by more than one goroutine at a time.
+// Consumer is the end that drains a ring and changes its settings. A lock allows one drainer for
+// each directory: see LockDirectory. One goroutine at a time may use a Consumer.
 type Consumer struct {
 	Reader
 	generation uint64
 }
 
-// OpenConsumer maps a ring for draining. Its file must have the name that its identity gives it:
-// one of another name is a copy, and what it holds must not go where that of the ring goes.
+// OpenConsumer maps a ring for draining. Its file must have the name that its identity gives it. A
+// file with another name is a copy, and its records must not go where those of the ring go.
 func OpenConsumer(path string) (*Consumer, error) {
 	r, err := open(path, true)
 	if err != nil {
@@ -28,7 +28,8 @@ func OpenConsumer(path string) (*Consumer, error) {
 	}
 	if name := fileName(r.header.Name, r.header.Incarnation); filepath.Base(path) != name {
 		r.Close()
-		return nil, fmt.Errorf("open ring %q: its identity is that of %q: %w", path, name, ErrUntrusted)
+		return nil, fmt.Errorf("open ring %q: its identity is that of %q: %w",
+			path, name, ErrUntrusted)
 	}
 	c := &Consumer{Reader: *r}
 	c.heads = slices.Repeat([]uint64{unknownHead}, len(c.shards))
@@ -41,8 +42,9 @@ func OpenConsumer(path string) (*Consumer, error) {
 	return c, nil
 }
 
-// Release tells the program that everything of a shard below head is safe in the log, as are that many ranges of drops and
-// journal entries since the open. Numbers that would go back are refused.
+// Release tells the program what is safe in the log: the shard's records below head, and the given
+// numbers of ranges of drops and of journal entries, both counted since the open. It refuses
+// numbers that would go back.
 func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 	s, err := c.State(i)
 	if err != nil {
@@ -56,11 +58,17 @@ func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 		journalTaken, journalWritten := load(&line.journal), load(&page.producer.journal)
 		switch {
 		case head < s.Head || head > s.Tail:
-			refused = fmt.Errorf("release ring %q to sequence %d: it is not between head %d and tail %d: %w", c.path, head, s.Head, s.Tail, ErrDamaged)
+			refused = fmt.Errorf(
+				"release ring %q to sequence %d: it is not between head %d and tail %d: %w", c.path,
+				head, s.Head, s.Tail, ErrDamaged)
 		case drops < dropsTaken || drops > dropsBegun:
-			refused = fmt.Errorf("release ring %q: %d ranges of drops are not between %d and %d: %w", c.path, drops, dropsTaken, dropsBegun, ErrDamaged)
+			refused = fmt.Errorf(
+				"release ring %q: %d ranges of drops are not between %d and %d: %w", c.path, drops,
+				dropsTaken, dropsBegun, ErrDamaged)
 		case journal < journalTaken || journal > journalWritten:
-			refused = fmt.Errorf("release ring %q: %d journal entries are not between %d and %d: %w", c.path, journal, journalTaken, journalWritten, ErrDamaged)
+			refused = fmt.Errorf(
+				"release ring %q: %d journal entries are not between %d and %d: %w", c.path,
+				journal, journalTaken, journalWritten, ErrDamaged)
 		default:
 			atomic.StoreUint64(&line.drops, drops)
 			atomic.StoreUint64(&line.journal, journal)
@@ -74,8 +82,8 @@ func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 	return refused
 }
 
-// Apply changes the channel's settings. They hold from the program's next log call on, which writes them into the
-// journal.
+// Apply changes the channel's settings. They apply from the program's next log call on, which
+// writes them into the journal.
 func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 	if err := settings.Validate(); err != nil {
 		return 0, fmt.Errorf("change settings of %s: %w", c.header.Name, err)
@@ -84,7 +92,7 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Above everything seen, so that a ring whose word somebody wrote over cannot bring an old generation back.
+	// Stay above every generation seen, so that an overwritten word cannot bring an old one back.
 	c.generation = max(c.generation, current.Generation())
 	if c.generation > maxGeneration-2 {
 		return 0, c.damaged("switching word %d: no generation is left", uint64(current))
@@ -106,14 +114,14 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 	return w, nil
 }
 
-// next is the word of the next generation. Generations take turns at the slots that are the
-// drainer's.
+// next returns the word of the next generation. Generations use the drainer's slots in turn.
 func (c *Consumer) next(kind channel.Kind) Word {
 	c.generation++
 	return NewWord(c.generation, kind, chosenSlot+1+int(c.generation%(slots-1)))
 }
 
-// Asked returns how many snapshots the program has asked for, and whether some of them were not answered yet.
+// Asked returns how many snapshots the program has asked for, and whether some of them are
+// unanswered.
 func (c *Consumer) Asked() (n uint64, open bool, err error) {
 	err = guard(func() {
 		n = load(&c.shards[0].producer.asked)
@@ -125,7 +133,7 @@ func (c *Consumer) Asked() (n uint64, open bool, err error) {
 	return n, open, nil
 }
 
-// Answered takes note that the first n snapshots that the program asked for were taken.
+// Answered notes that the first n snapshots that the program asked for were taken.
 func (c *Consumer) Answered(n uint64) error {
 	if err := guard(func() { atomic.StoreUint64(&c.shards[0].consumer.asked, n) }); err != nil {
 		return c.failed(err)
@@ -133,10 +141,10 @@ func (c *Consumer) Answered(n uint64) error {
 	return nil
 }
 
-// FileID tells a file from all others that there are.
+// FileID identifies a file among all files.
 type FileID struct{ Device, Inode uint64 }
 
-// File is which one the ring is.
+// File returns the identity of the ring's file.
 func (r *Reader) File() (FileID, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(r.file.Fd()), &st); err != nil {
@@ -145,8 +153,8 @@ func (r *Reader) File() (FileID, error) {
 	return FileID{uint64(st.Dev), st.Ino}, nil
 }
 
-// Named reports whether the ring's name still leads to this file. It does not once somebody has removed the
-// file, or put another in its place.
+// Named reports whether the ring's name still leads to this file. It does not if somebody has
+// removed the file, or put another in its place.
 func (r *Reader) Named() (bool, error) {
 	var open unix.Stat_t
 	if err := unix.Fstat(int(r.file.Fd()), &open); err != nil {
@@ -171,7 +179,8 @@ func (c *Consumer) Remove() error {
 		return fmt.Errorf("remove ring %q: %w", c.path, err)
 	}
 	if !mine {
-		return fmt.Errorf("remove ring %q: another file has taken its name: %w", c.path, ErrUntrusted)
+		return fmt.Errorf("remove ring %q: another file has taken its name: %w", c.path,
+			ErrUntrusted)
 	}
 	if err := os.Remove(c.path); err != nil {
 		return fmt.Errorf("remove ring: %w", err)

@@ -4,20 +4,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// unknownKind is no kind of any version: the check of settings refuses it.
+// unknownKind is a kind of no version. The check of settings refuses it.
 const unknownKind = channel.Kind(0xFF)
 
-// patience is how often one end reads again what the other changed meanwhile. A few times do for an honest one.
+// patience is how often one end rereads what the other has changed. An honest one needs a few
+// readings.
 const patience = 10_000
 
-// load reads the settings that the switching word points to. They are unchecked; a word that contradicts its slot, or does
-// not stand still, gives settings that no check passes.
+// load reads the settings that the switching word points to. They are unchecked. If a word
+// contradicts its slot, or does not stand still, load returns settings that pass no check.
 func (c *control) load() (channel.Settings, Word) {
 	var w Word
 	for range patience {
 		w = Word(load(&c.word))
 		settings := c.slot[w.slot()%slots].load()
-		// A slot is written again only when no word points to it: if the word still stands, so did the slot.
+		// A slot is written again only when no word points to it. If the word did not change,
+		// neither did the slot.
 		if Word(load(&c.word)) != w {
 			continue
 		}

@@ -20,27 +20,27 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// ErrConfig is returned when a ring is asked for that cannot be.
+// ErrConfig is returned for a configuration that no ring can have.
 var ErrConfig = errors.New("bad ring configuration")
 
-// DefaultRecords is how many records a ring holds unless it is told: 1 MiB, which a drainer that looks every
-// millisecond keeps from filling at the highest rate there is.
+// DefaultRecords is how many records a ring holds by default: 1 MiB. A drainer that looks every
+// millisecond keeps that from filling at the highest rate there is.
 const DefaultRecords = 1 << 16
 
-// minShardRecords is what a core gets when the records of a ring are divided among many.
+// minShardRecords is the least that a core gets when the records of a ring are divided among many.
 const minShardRecords = 1 << 10
 
-// Config says what ring to make.
+// Config says what ring to create.
 type Config struct {
 	Name        channel.Name
 	Settings    channel.Settings
 	Policy      channel.Policy
 	Stamp       channel.Stamp
 	ManyWriters bool
-	Records     uint64 // in all; rounded up to a power of two for each shard; 0: DefaultRecords
+	Records     uint64 // in all; rounded up to a power of two a shard; 0: DefaultRecords
 }
 
-// normalise fills in defaults and returns the records of a shard and the number of shards.
+// normalise fills in defaults. It returns the records of a shard and the number of shards.
 func (c Config) normalise(cores int) (records uint64, shards int, err error) {
 	if _, err := channel.ParseName(c.Name.String()); err != nil {
 		return 0, 0, fmt.Errorf("make ring: %w", err)
@@ -49,20 +49,24 @@ func (c Config) normalise(cores int) (records uint64, shards int, err error) {
 		return 0, 0, fmt.Errorf("make ring for %s: %w", c.Name, err)
 	}
 	if c.ManyWriters && c.Policy == channel.Overwrite {
-		return 0, 0, fmt.Errorf("make ring for %s: policy overwrite is for one writer: use block or drop: %w", c.Name, ErrConfig)
+		return 0, 0, fmt.Errorf("make ring for %s: policy overwrite is for one writer: use block "+
+			"or drop: %w", c.Name, ErrConfig)
 	}
 	if c.ManyWriters && c.Stamp != channel.Ordered {
-		return 0, 0, fmt.Errorf("make ring for %s: stamp %s does not tell the core, which many writers need: use rdtscp: %w", c.Name, c.Stamp, ErrConfig)
+		return 0, 0, fmt.Errorf("make ring for %s: stamp %s does not tell the core, which many "+
+			"writers need: use rdtscp: %w", c.Name, c.Stamp, ErrConfig)
 	}
 	if !c.Policy.Known() || !c.Stamp.Known() {
-		return 0, 0, fmt.Errorf("make ring for %s: %s or %s is unknown: %w", c.Name, c.Policy, c.Stamp, ErrConfig)
+		return 0, 0, fmt.Errorf("make ring for %s: %s or %s is unknown: %w", c.Name, c.Policy,
+			c.Stamp, ErrConfig)
 	}
 	records = c.Records
 	if records == 0 {
 		records = DefaultRecords
 	}
 	if records > MaxRecords {
-		return 0, 0, fmt.Errorf("make ring for %s: %d records of %d bytes: use at most %d: %w", c.Name, records, RecordBytes, MaxRecords, ErrConfig)
+		return 0, 0, fmt.Errorf("make ring for %s: %d records of %d bytes: use at most %d: %w",
+			c.Name, records, RecordBytes, MaxRecords, ErrConfig)
 	}
 	shards = 1
 	if c.ManyWriters {
@@ -73,12 +77,14 @@ func (c Config) normalise(cores int) (records uint64, shards int, err error) {
 	return 1 << bits.Len64(records-1), shards, nil
 }
 
-// shardCores is how many cores get a shard. arm64 cannot read the core with the counter and has one shard.
+// shardCores returns how many cores get a shard. arm64 cannot read the core with the counter, so it
+// has one shard.
 func shardCores() int {
 	if runtime.GOARCH != "amd64" {
 		return 1
 	}
-	// Possible cores, not those this process may use now: an affinity can change under a running program.
+	// Count possible cores, not those this process may use now: the affinity of a running program
+	// can change.
 	if text, err := os.ReadFile("/sys/devices/system/cpu/possible"); err == nil {
 		if n := highestCore(string(text)) + 1; n > 0 {
 			return n
@@ -87,7 +93,7 @@ func shardCores() int {
 	return runtime.NumCPU()
 }
 
-// highestCore reads the last number of a list such as "0-3,8-11", or -1.
+// highestCore returns the last number of a list such as "0-3,8-11", or -1.
 func highestCore(list string) int {
 	list = strings.TrimSpace(list)
 	last := list[strings.LastIndexAny(list, "-,")+1:]
@@ -100,8 +106,9 @@ func highestCore(list string) int {
 
 // Producer is the program's end of a ring. Package handlers writes through its shards.
 //
-// One goroutine may use a shard of a ring with one writer; any number those of a ring with many. Close may be called once,
-// by anyone, at any time: writers that are still at it write into memory that nobody reads.
+// One goroutine may use a shard of a ring with one writer. Any number may use those of a ring with
+// many. Anyone may call Close once, at any time: writers that are still in a call write to memory
+// that nobody reads.
 type Producer struct {
 	Path        string
 	Incarnation [16]byte
@@ -114,8 +121,9 @@ type Producer struct {
 	closing sync.Once
 }
 
-// Create makes the ring file in a directory that MakeDirectory has passed, locks it and maps it. All its memory is
-// allocated and touched, so that a full file system, or a control group's limit, is an error here and no fault later.
+// Create creates the ring file in a directory that MakeDirectory has passed, locks it and maps it.
+// It allocates and touches all its memory, so that a full file system, or a control group's limit,
+// is an error here and no fault later.
 func Create(dir string, c Config) (*Producer, error) { return create(dir, c, shardCores()) }
 
 func create(dir string, c Config, cores int) (*Producer, error) {
@@ -134,9 +142,11 @@ func create(dir string, c Config, cores int) (*Producer, error) {
 	}
 	p.Path = filepath.Join(dir, fileName(c.Name, p.Incarnation))
 	part := p.Path + partSuffix
-	fd, err := unix.Open(part, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Open(part, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+		0o600)
 	if err != nil {
-		return nil, fmt.Errorf("make ring for %s in %q: set %s to a place where this user may write: %w", c.Name, dir, DirectoryVariable, err)
+		return nil, fmt.Errorf("make ring for %s in %q: set %s to a place where this user may "+
+			"write: %w", c.Name, dir, DirectoryVariable, err)
 	}
 	p.file = os.NewFile(uintptr(fd), part)
 	if err := p.prepare(c, records, shards, part); err != nil {
@@ -149,7 +159,7 @@ func create(dir string, c Config, cores int) (*Producer, error) {
 
 func (p *Producer) prepare(c Config, records uint64, shards int, part string) error {
 	size := fileBytes(shards, records)
-	// The lock comes before the name: whoever finds the file under its name finds it locked or abandoned.
+	// Lock before naming. Then whoever finds the file under its name finds it locked or abandoned.
 	if err := lock(p.file); err != nil {
 		return err
 	}
@@ -161,22 +171,26 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 	if err := allocate(p.file, int64(size)); err != nil {
 		return fmt.Errorf("allocate %d bytes: %s: %w", size, roomAdvice(err), err)
 	}
-	mapping, err := unix.Mmap(int(p.file.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	mapping, err := unix.Mmap(int(p.file.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return fmt.Errorf("map %d bytes: %w", size, err)
 	}
 	p.mapping = mapping
-	// A child that is forked and does not exec must not write into its parent's ring.
+	// A child that is forked and does not exec must not write to its parent's ring.
 	if err := unix.Madvise(mapping, unix.MADV_DONTFORK); err != nil {
 		unix.Munmap(mapping)
 		return fmt.Errorf("keep the ring from children: %w", err)
 	}
 	for i := 0; i < size; i += pageBytes {
-		mapping[i] = 0 // a write fault now, where MAP_POPULATE has mapped the page for reading only
+		// Cause a write fault now. MAP_POPULATE has mapped the page for reading only.
+		mapping[i] = 0
 	}
 
 	p.header = (*header)(unsafe.Pointer(&mapping[0]))
-	p.header.control.slot[chosenSlot] = slot{kind: uint64(c.Settings.Kind), a: c.Settings.A, b: c.Settings.B}
+	p.header.control.slot[chosenSlot] = slot{
+		kind: uint64(c.Settings.Kind), a: c.Settings.A, b: c.Settings.B,
+	}
 	p.header.control.word = uint64(FirstWord(c.Settings.Kind))
 	p.identify(c, records, shards)
 	p.Shards = make([]Shard, shards)
@@ -185,7 +199,7 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 		page := (*shard)(unsafe.Pointer(&mapping[shardOffset(i)]))
 		first := recordsOffset(shards) + i*int(records)*RecordBytes
 		p.Shards[i].init(page, unsafe.Pointer(&mapping[first]), records, c, lost)
-		// Before the name: a drainer may change the settings as soon as it sees the ring.
+		// This precedes the name: a drainer may change the settings as soon as it sees the ring.
 		p.Shards[i].Journal(FirstWord(c.Settings.Kind), c.Settings, p.header.identity.openedCounter)
 	}
 	if err := os.Rename(part, p.Path); err != nil {
@@ -205,7 +219,8 @@ func (p *Producer) identify(c Config, records uint64, shards int) {
 	id.incarnation = p.Incarnation
 	id.boot = Boot()
 	now := Now()
-	id.openedCounter, id.openedUTCLo_ns, id.openedUTCHi_ns = now.Counter, now.Earliest.UnixNano(), now.Latest.UnixNano()
+	id.openedCounter, id.openedUTCLo_ns, id.openedUTCHi_ns = now.Counter, now.Earliest.UnixNano(),
+		now.Latest.UnixNano()
 	id.pid, id.pidNamespace = uint32(os.Getpid()), pidNamespace()
 	id.nodeNumber = uint32(p.NodeNumber)
 	if c.ManyWriters {
@@ -220,7 +235,7 @@ func (p *Producer) identify(c Config, records uint64, shards int) {
 	id.checksum = id.sum()
 }
 
-// pidNamespace is the inode number of this process's PID namespace, or 0 where the kernel does
+// pidNamespace returns the inode number of this process's PID namespace, or 0 if the kernel does
 // not tell.
 func pidNamespace() (inode uint64) {
 	var st unix.Stat_t
@@ -237,12 +252,13 @@ func (id *identity) sum() uint32 {
 	return crc32.Checksum(b, castagnoli)
 }
 
-// boot is what Boot has found out; nil: nothing yet.
+// boot is what Boot has found out. nil: nothing yet.
 var boot atomic.Pointer[[16]byte]
 
-// Boot is the kernel's random id of the time since it was booted, as in Header, or zero where it
-// tells none: then a ring from before a reboot is not told apart. It is asked until it has told,
-// and no more: what a process knows does not change when it has no descriptor left.
+// Boot returns the random id of the kernel's present boot, as in Header. It is zero if the kernel
+// gives none; then a ring from before a reboot cannot be recognized. Boot asks the kernel until it
+// answers and keeps the answer. So a process that knows the id does not lose it when it has no
+// descriptor left.
 func Boot() (id [16]byte) {
 	if known := boot.Load(); known != nil {
 		return *known
@@ -270,26 +286,28 @@ func allocate(f *os.File, size int64) error {
 
 func roomAdvice(err error) string {
 	if err == unix.EOPNOTSUPP {
-		return "this file system allocates nothing ahead: set " + DirectoryVariable + " to a place in memory"
+		return "this file system cannot allocate in advance: set " + DirectoryVariable +
+			" to a place in memory"
 	}
 	return "use a smaller ring or make room"
 }
 
-// Word is the switching word, for the hot path to compare with the one it has adopted.
+// Word returns the switching word. The hot path compares it with the one that it has adopted.
 func (p *Producer) Word() *uint64 { return &p.header.control.word }
 
-// Settings returns the settings that the switching word points to now, unchecked, with the word.
+// Settings returns the settings that the switching word points to now, unchecked, and the word.
 func (p *Producer) Settings() (channel.Settings, Word) { return p.header.control.load() }
 
-// Raise puts up a flag in the ring's first shard.
+// Raise sets a flag in the ring's first shard.
 func (p *Producer) Raise(flag uint64) { p.Shards[0].raise(flag) }
 
-// Snapshot asks the drainer to write down what the node's flight recorders hold.
+// Snapshot asks the drainer to write what the node's flight recorders hold.
 func (p *Producer) Snapshot() { p.Shards[0].ask() }
 
-// Close marks the ring as closed and gives up its lock; the drainer takes the rest. The address space stays reserved,
-// without memory behind it, because a goroutine may still be in a log call. A ring that nobody closes lives until the
-// process ends: its mapping holds the lock even where the garbage collector closes the file.
+// Close marks the ring as closed and releases its lock. The drainer takes the rest. The address
+// space stays reserved, without memory behind it, because a goroutine may still be in a log call. A
+// ring that nobody closes lives until the process ends: its mapping holds the lock even if the
+// garbage collector closes the file.
 func (p *Producer) Close() error {
 	var err error
 	p.closing.Do(func() {

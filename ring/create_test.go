@@ -44,13 +44,17 @@ func TestCreate(t *testing.T) {
 		t.Errorf("mode %v, %d links, %d bytes", info.Mode(), st.Nlink, info.Size())
 	}
 	h := look(t, p.Path).Header()
-	if h.OpenedCounter < low || h.OpenedCounter > high || h.OpenedEarliest.Before(earliest.Add(-1)) || h.OpenedLatest.After(latest.Add(2)) || h.OpenedLatest.Before(h.OpenedEarliest) {
+	if h.OpenedCounter < low || h.OpenedCounter > high ||
+		h.OpenedEarliest.Before(earliest.Add(-1)) || h.OpenedLatest.After(latest.Add(2)) ||
+		h.OpenedLatest.Before(h.OpenedEarliest) {
 		t.Errorf("opened %+v, want counter in [%d, %d] in [%v, %v]", h, low, high, earliest, latest)
 	}
 	if h.Boot != Boot() || h.IncarnationText() != hex.EncodeToString(p.Incarnation[:]) {
 		t.Errorf("%+v", h)
 	}
-	if entries, taken, err := look(t, p.Path).Journal(0); err != nil || taken != 0 || len(entries) != 1 || entries[0].Word.Generation() != 1 || entries[0].Settings != testConfig().Settings {
+	if entries, taken, err := look(t, p.Path).Journal(0); err != nil || taken != 0 ||
+		len(entries) != 1 || entries[0].Word.Generation() != 1 ||
+		entries[0].Settings != testConfig().Settings {
 		t.Errorf("it appears with the journal %+v, %d taken, %v", entries, taken, err)
 	}
 	if s, w := p.Settings(); s != testConfig().Settings || w.Generation() != 1 {
@@ -108,17 +112,21 @@ func TestShardsAndRecords(t *testing.T) {
 		c.ManyWriters = test.many
 		records, shards, err := c.normalise(test.cores)
 		if err != nil || records != test.wantRecords || shards != test.wantShards {
-			t.Errorf("%d records on %d cores, many %v: %d shards of %d, %v, want %d of %d", test.records, test.cores, test.many, shards, records, err, test.wantShards, test.wantRecords)
+			t.Errorf("%d records on %d cores, many %v: %d shards of %d, %v, want %d of %d",
+				test.records, test.cores, test.many, shards, records, err, test.wantShards,
+				test.wantRecords)
 		}
 	}
-	for range 10_000 { // what is made can be opened
+	for range 10_000 { // every created ring can be opened
 		c := testConfig(size(rng.Uint64N(MaxRecords + 1)))
 		c.ManyWriters = rng.IntN(2) == 0
 		cores := 1 + rng.IntN(1<<rng.IntN(13))
 		records, shards, err := c.normalise(cores)
 		must(t, err)
-		if bits.OnesCount64(records) != 1 || bits.OnesCount(uint(shards)) != 1 || records < MinRecords || uint64(shards)*records > MaxRecords ||
-			uint64(shards)*records < c.Records || shards > MaxShards || shards < min(cores, MaxShards) && c.ManyWriters {
+		if bits.OnesCount64(records) != 1 || bits.OnesCount(uint(shards)) != 1 ||
+			records < MinRecords || uint64(shards)*records > MaxRecords ||
+			uint64(shards)*records < c.Records || shards > MaxShards ||
+			shards < min(cores, MaxShards) && c.ManyWriters {
 			t.Fatalf("%d records on %d cores: %d shards of %d", c.Records, cores, shards, records)
 		}
 	}
@@ -131,17 +139,29 @@ func TestCreateRefusesBadConfigurations(t *testing.T) {
 		want   error
 		say    string
 	}{
-		"many overwriting":   {func(c *Config) { c.ManyWriters, c.Policy = true, channel.Overwrite }, ErrConfig, "use block or drop"},
-		"many unordered":     {func(c *Config) { c.ManyWriters, c.Stamp = true, channel.Unordered }, ErrConfig, "use rdtscp"},
-		"unknown policy":     {func(c *Config) { c.Policy = 3 }, ErrConfig, "policy-3"},
-		"unknown stamp":      {func(c *Config) { c.Stamp = 2 }, ErrConfig, "stamp-2"},
-		"too many records":   {size(MaxRecords + 1), ErrConfig, "268435457 records"},
-		"far too many":       {size(1<<64 - 1), ErrConfig, "18446744073709551615 records"},
-		"unknown handler":    {func(c *Config) { c.Settings.Kind = 99 }, channel.ErrHandler, "99"},
-		"bad parameter":      {func(c *Config) { c.Settings = channel.Settings{Kind: channel.XoY} }, channel.ErrParameter, "y = 0"},
-		"no name":            {func(c *Config) { c.Name = channel.Name{} }, channel.ErrName, "empty actor"},
-		"name as a path":     {func(c *Config) { c.Name = channel.Name{Actor: "../../x", Point: "start"} }, channel.ErrName, ""},
-		"name that is long":  {func(c *Config) { c.Name = channel.Name{Actor: strings.Repeat("a", 200), Point: "start"} }, channel.ErrName, ""},
+		"many overwriting": {func(c *Config) {
+			c.ManyWriters, c.Policy = true, channel.Overwrite
+		}, ErrConfig, "use block or drop"},
+		"many unordered": {func(c *Config) {
+			c.ManyWriters, c.Stamp = true, channel.Unordered
+		}, ErrConfig, "use rdtscp"},
+		"unknown policy":   {func(c *Config) { c.Policy = 3 }, ErrConfig, "policy-3"},
+		"unknown stamp":    {func(c *Config) { c.Stamp = 2 }, ErrConfig, "stamp-2"},
+		"too many records": {size(MaxRecords + 1), ErrConfig, "268435457 records"},
+		"far too many":     {size(1<<64 - 1), ErrConfig, "18446744073709551615 records"},
+		"unknown handler":  {func(c *Config) { c.Settings.Kind = 99 }, channel.ErrHandler, "99"},
+		"bad parameter": {func(c *Config) {
+			c.Settings = channel.Settings{Kind: channel.XoY}
+		}, channel.ErrParameter, "y = 0"},
+		"no name": {func(c *Config) {
+			c.Name = channel.Name{}
+		}, channel.ErrName, "empty actor"},
+		"name as a path": {func(c *Config) {
+			c.Name = channel.Name{Actor: "../../x", Point: "start"}
+		}, channel.ErrName, ""},
+		"name that is long": {func(c *Config) {
+			c.Name = channel.Name{Actor: strings.Repeat("a", 200), Point: "start"}
+		}, channel.ErrName, ""},
 		"instance too large": {func(c *Config) { c.Name.Instance = 5000 }, channel.ErrName, "5000"},
 	} {
 		p, err := Create(dir, testConfig(test.change))
@@ -159,7 +179,8 @@ func TestCreateWhereItCannot(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	writeFile(t, file, nil)
 	before := descriptors(t)
-	for where, want := range map[string]error{filepath.Join(dir, "none"): fs.ErrNotExist, file: unix.ENOTDIR} {
+	for where, want := range map[string]error{filepath.Join(dir, "none"): fs.ErrNotExist,
+		file: unix.ENOTDIR} {
 		if p, err := Create(where, testConfig()); p != nil || !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", where, err, want)
 		}
@@ -172,7 +193,8 @@ func TestCreateWhereItCannot(t *testing.T) {
 		must(t, os.Chmod(dir, 0o700))
 	}
 	writeFile(t, filepath.Join(dir, nodeFile), []byte("many\n"))
-	if _, err := Create(dir, testConfig()); err == nil || !strings.Contains(err.Error(), "node number") {
+	if _, err := Create(dir, testConfig()); err == nil ||
+		!strings.Contains(err.Error(), "node number") {
 		t.Errorf("bad node number: %v", err)
 	}
 	must(t, os.Remove(filepath.Join(dir, nodeFile)))
@@ -201,7 +223,8 @@ func TestPrivilegedNoSpace(t *testing.T) {
 			defer p.Close()
 			continue
 		}
-		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "use a smaller ring or make room") {
+		if !errors.Is(err, unix.ENOSPC) ||
+			!strings.Contains(err.Error(), "use a smaller ring or make room") {
 			t.Errorf("ring %d: %v", i, err)
 		}
 		if left := names(t, dir); len(left) != i {
@@ -218,12 +241,13 @@ func TestPrivilegedReadOnly(t *testing.T) {
 	if _, err := Create(dir, testConfig()); !errors.Is(err, unix.EROFS) {
 		t.Errorf("%v", err)
 	}
-	if err := MakeDirectory(filepath.Join(dir, "x")); !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), DirectoryVariable) {
+	if err := MakeDirectory(filepath.Join(dir, "x")); !errors.Is(err, unix.EROFS) ||
+		!strings.Contains(err.Error(), DirectoryVariable) {
 		t.Errorf("%v", err)
 	}
 }
 
-// mount mounts a memory file system until the test's end.
+// mount mounts a memory file system until the test ends.
 func mount(t *testing.T, options string, flags uintptr) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -240,8 +264,11 @@ func TestPrivilegedAnotherUsersFiles(t *testing.T) {
 	openBoth(t, "another's file", p.Path, ErrUntrusted, "belongs to user 65534")
 	dir := t.TempDir()
 	must(t, os.Chown(dir, nobody, nobody))
-	for what, err := range map[string]error{"make": MakeDirectory(dir), "check": CheckDirectory(dir)} {
-		if !errors.Is(err, ErrDirectory) || !strings.Contains(err.Error(), "belongs to user 65534") {
+	for what, err := range map[string]error{
+		"make": MakeDirectory(dir), "check": CheckDirectory(dir),
+	} {
+		if !errors.Is(err, ErrDirectory) ||
+			!strings.Contains(err.Error(), "belongs to user 65534") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -250,8 +277,8 @@ func TestPrivilegedAnotherUsersFiles(t *testing.T) {
 	}
 }
 
-// Another user's program can neither read a ring nor write to it, nor put one beside it or take it away; and where the directory is open to look
-// into, the file itself is not.
+// Another user's program can neither read a ring nor write to it, nor put one beside it or remove
+// it. Even in a directory that others may search, the file itself is closed to them.
 func TestPrivilegedAnotherUserStaysOut(t *testing.T) {
 	privileged.Need(t)
 	above, err := os.MkdirTemp("/tmp", "cloudprofiler-ring") // where that user may go
@@ -264,7 +291,9 @@ func TestPrivilegedAnotherUserStaysOut(t *testing.T) {
 	try := func(command string) error {
 		cmd := exec.Command("/bin/sh", "-c", command, "sh", p.Path, dir)
 		cmd.Dir = "/"
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: 12345, Gid: 12345},
+		}
 		return cmd.Run()
 	}
 	must(t, try(`test -r /bin/sh && ! test -w /bin/sh && test "$(id -u)" = 12345`))
@@ -289,7 +318,8 @@ func TestPrivilegedAnotherUserStaysOut(t *testing.T) {
 			t.Error("another user may look into the directory")
 		}
 	}
-	if got := names(t, dir); !slices.Contains(got, filepath.Base(p.Path)) || slices.Contains(got, "mine.ring") || slices.Contains(got, "other.ring") {
+	if got := names(t, dir); !slices.Contains(got, filepath.Base(p.Path)) ||
+		slices.Contains(got, "mine.ring") || slices.Contains(got, "other.ring") {
 		t.Errorf("the directory holds %q", got)
 	}
 }
@@ -318,7 +348,8 @@ func TestCloseLeavesTheRest(t *testing.T) {
 }
 
 func TestHighestCore(t *testing.T) {
-	for list, want := range map[string]int{"0": 0, "0-3": 3, "0-3,8-11\n": 11, "0,2,4": 4, "": -1, "x": -1, "0-": -1} {
+	for list, want := range map[string]int{"0": 0, "0-3": 3, "0-3,8-11\n": 11, "0,2,4": 4, "": -1,
+		"x": -1, "0-": -1} {
 		if got := highestCore(list); got != want {
 			t.Errorf("highestCore(%q) = %d, want %d", list, got, want)
 		}

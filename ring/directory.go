@@ -14,7 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// ErrDirectory is returned when a directory cannot be trusted with rings, or with what else is this user's alone.
+// ErrDirectory is returned for a directory that is not safe for rings, or for other data that is
+// private to this user.
 var ErrDirectory = errors.New("unfit directory")
 
 // DirectoryVariable names the environment variable that says where a node's rings are.
@@ -22,11 +23,11 @@ const DirectoryVariable = "CLOUDPROFILER_DIR"
 
 const (
 	ringSuffix = ".ring"
-	partSuffix = ".part" // a ring that is being made; it has no reader yet
+	partSuffix = ".part" // an unfinished ring; it has no reader yet
 	nodeFile   = "node"  // holds the node's number, in decimal
 )
 
-// DefaultDirectory is $CLOUDPROFILER_DIR, else a directory of this user's in shared memory.
+// DefaultDirectory is $CLOUDPROFILER_DIR, or else a directory of this user's in shared memory.
 func DefaultDirectory() string {
 	if dir := os.Getenv(DirectoryVariable); dir != "" {
 		return dir
@@ -34,40 +35,50 @@ func DefaultDirectory() string {
 	return fmt.Sprintf("/dev/shm/cloudprofiler-%d", os.Geteuid())
 }
 
-// MakeDirectory makes the directory, private to this user, where it does not exist, and checks it where it does: it must be
-// this user's, no symbolic link, and closed to others for writing. Errors of the check wrap ErrDirectory.
+// MakeDirectory creates the directory, private to this user, or checks an existing one. It must
+// belong to this user, be no symbolic link, and be closed to others for writing. Errors of the
+// check wrap ErrDirectory.
 func MakeDirectory(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make ring directory %q: set %s to a place where this user may write: %w", dir, DirectoryVariable, err)
+		return fmt.Errorf("make ring directory %q: set %s to a place where this user may write: %w",
+			dir, DirectoryVariable, err)
 	}
 	return CheckDirectory(dir)
 }
 
-// CheckDirectory is MakeDirectory for who must not make one. Its errors wrap ErrDirectory, or fs.ErrNotExist.
-func CheckDirectory(dir string) error { return CheckPrivate(dir, "ring directory", DirectoryVariable) }
+// CheckDirectory is MakeDirectory for callers that must not create one. Its errors wrap
+// ErrDirectory, or fs.ErrNotExist.
+func CheckDirectory(dir string) error {
+	return CheckPrivate(dir, "ring directory", DirectoryVariable)
+}
 
-// CheckPrivate is CheckDirectory for what else a user keeps from others: what says what it is, and setting what names another.
+// CheckPrivate is CheckDirectory for other private directories. what describes the directory, and
+// setting names the option that chooses another.
 func CheckPrivate(dir, what, setting string) error {
 	var st unix.Stat_t
-	// Clean, because a slash at the end would follow a link.
+	// Clean the path, because a slash at the end would follow a link.
 	if err := unix.Lstat(filepath.Clean(dir), &st); err != nil {
 		return fmt.Errorf("check %s %q: %w", what, dir, err)
 	}
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return fmt.Errorf("check %s %q: it is a symbolic link: name its target in %s: %w", what, dir, setting, ErrDirectory)
+		return fmt.Errorf("check %s %q: it is a symbolic link: name its target in %s: %w", what,
+			dir, setting, ErrDirectory)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("check %s %q: it is not a directory: remove it or set %s: %w", what, dir, setting, ErrDirectory)
+		return fmt.Errorf("check %s %q: it is not a directory: remove it or set %s: %w", what, dir,
+			setting, ErrDirectory)
 	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("check %s %q: it belongs to user %d and this is user %d: set %s to a directory of your own: %w", what, dir, st.Uid, os.Geteuid(), setting, ErrDirectory)
+		return fmt.Errorf("check %s %q: it belongs to user %d and this is user %d: set %s to a "+
+			"directory of your own: %w", what, dir, st.Uid, os.Geteuid(), setting, ErrDirectory)
 	case st.Mode&0o022 != 0:
-		return fmt.Errorf("check %s %q: others may write to it (mode %#o): chmod 700 it: %w", what, dir, st.Mode&0o777, ErrDirectory)
+		return fmt.Errorf("check %s %q: others may write to it (mode %#o): chmod 700 it: %w", what,
+			dir, st.Mode&0o777, ErrDirectory)
 	}
 	return nil
 }
 
-// InSharedMemory reports whether dir is on a memory file system. Elsewhere rings work, but the kernel's write-back makes
-// a log call fault a page now and then.
+// InSharedMemory reports whether dir is on a memory file system. Elsewhere rings work, but because
+// of the kernel's write-back a log call faults a page now and then.
 func InSharedMemory(dir string) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -76,12 +87,13 @@ func InSharedMemory(dir string) (bool, error) {
 	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
 }
 
-// fileName is a ring's, by its identity.
+// fileName returns the name of a ring's file, by its identity.
 func fileName(name channel.Name, incarnation [16]byte) string {
 	return fmt.Sprintf("%s.%x%s", name.FileStem(), incarnation, ringSuffix)
 }
 
-// Files lists the ring files of a directory, sorted by name. A directory that does not exist has none.
+// Files lists the ring files of a directory, sorted by name. A directory that does not exist has
+// none.
 func Files(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -102,8 +114,8 @@ func Files(dir string) ([]string, error) {
 // maxNodeBytes is longer than any file with a node's number.
 const maxNodeBytes = 64
 
-// NodeNumber reads the node's number that the directory was given. ok is false where it was given none.
-// Programs write to the directory, so nothing but a short regular file is read.
+// NodeNumber reads the node's number that the directory was given. ok is false if it has none.
+// Programs write to the directory, so NodeNumber reads only a short regular file.
 func NodeNumber(dir string) (number int, ok bool, err error) {
 	path := filepath.Join(dir, nodeFile)
 	text, err := plainfile.ReadOwn(path, maxNodeBytes)
@@ -115,7 +127,8 @@ func NodeNumber(dir string) (number int, ok bool, err error) {
 	}
 	number, err = strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || number < 0 || number > channel.MaxNode {
-		return 0, false, fmt.Errorf("read node number from %q: %.20q is not a number from 0 to %d", path, text, channel.MaxNode)
+		return 0, false, fmt.Errorf("read node number from %q: %.20q is not a number from 0 to %d",
+			path, text, channel.MaxNode)
 	}
 	return number, true, nil
 }

@@ -29,12 +29,14 @@ func TestDirectories(t *testing.T) {
 	must(t, os.Mkdir(at("readable"), 0o755))
 	for dir, say := range map[string]string{
 		at("good"): "", at("good") + "/": "", at("readable"): "",
-		at("link"): "symbolic link", at("link") + "/": "symbolic link", at("link") + "/.": "symbolic link",
+		at("link"): "symbolic link", at("link") + "/": "symbolic link", at("link") +
+			"/.": "symbolic link",
 		at("file"):       "not a directory",
 		at("-rwxrwx---"): "chmod 700", at("-rwx---rwx"): "chmod 700", at("-rwxrwxrwx"): "chmod 700",
 	} {
 		err := CheckDirectory(dir)
-		if say == "" && err != nil || say != "" && (!errors.Is(err, ErrDirectory) || !strings.Contains(err.Error(), say)) {
+		if say == "" && err != nil || say != "" &&
+			(!errors.Is(err, ErrDirectory) || !strings.Contains(err.Error(), say)) {
 			t.Errorf("CheckDirectory(%q) = %v, want %q", dir, err, say)
 		}
 		made := MakeDirectory(dir)
@@ -81,11 +83,14 @@ func TestInSharedMemory(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"b.ring", "a.ring", "c.ring.part", "node", "drainer.lock", "ring"} {
+	for _, name := range []string{
+		"b.ring", "a.ring", "c.ring.part", "node", "drainer.lock", "ring",
+	} {
 		writeFile(t, filepath.Join(dir, name), nil)
 	}
 	got, err := Files(dir)
-	if want := []string{filepath.Join(dir, "a.ring"), filepath.Join(dir, "b.ring")}; err != nil || !slices.Equal(got, want) {
+	if want := []string{filepath.Join(dir, "a.ring"), filepath.Join(dir, "b.ring")}; err != nil ||
+		!slices.Equal(got, want) {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 	if got, err := Files(filepath.Join(dir, "none")); err != nil || got != nil {
@@ -96,11 +101,14 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Programs may put anything into the directory. A FIFO would have the open wait for ever, and a device read without end.
+// Programs may put anything into the directory. Opening a FIFO would wait forever, and reading a
+// device would not end.
 func TestNodeNumberIsReadFromAShortFileOnly(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
-		"a FIFO":                     func(path string) error { return unix.Mkfifo(path, 0o600) },
-		"a link to an endless file":  func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a FIFO": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link to an endless file": func(path string) error {
+			return os.Symlink("/dev/zero", path)
+		},
 		"a link to one with another": func(path string) error { return os.Symlink(path+"2", path) },
 		"a directory":                func(path string) error { return os.Mkdir(path, 0o700) },
 		"a sparse terabyte": func(path string) error {
@@ -153,7 +161,8 @@ func TestNodeNumber(t *testing.T) {
 			t.Errorf("%d is taken", bad)
 		}
 	}
-	for _, text := range []string{"", "\n", "x", "-1", "16384", "1 2", "0x1", "1.0", "99999999999999999999", strings.Repeat("9", 1000)} {
+	for _, text := range []string{"", "\n", "x", "-1", "16384", "1 2", "0x1", "1.0",
+		"99999999999999999999", strings.Repeat("9", 1000)} {
 		writeFile(t, filepath.Join(dir, nodeFile), []byte(text))
 		if n, ok, err := NodeNumber(dir); err == nil || ok || len(err.Error()) > 300 {
 			t.Errorf("%.30q: %d, %v, %v", text, n, ok, err)

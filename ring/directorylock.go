@@ -13,11 +13,12 @@ import (
 // lockFile tells drainers of all versions, in all languages, that a directory is drained.
 const lockFile = "drainer.lock"
 
-// DirectoryLock says that this process drains a directory. It holds until it is closed or the process dies.
+// DirectoryLock says that this process drains a directory. It holds until it is closed or the
+// process dies.
 //
-// It is two locks: one of the file drainer.lock, and one of the directory itself. The file can be removed,
-// and whoever makes another one could lock that; the directory cannot be removed without the rings in it.
-// One goroutine at a time may use it.
+// It consists of two locks: one on the file drainer.lock, and one on the directory itself. Somebody
+// can remove the file and lock a new one, but cannot remove the directory without the rings in it.
+// One goroutine at a time may use a DirectoryLock.
 type DirectoryLock struct {
 	dir  string
 	root *os.File // the directory
@@ -27,8 +28,8 @@ type DirectoryLock struct {
 // held keeps directory locks from the garbage collector, which would close their files.
 var held sync.Map
 
-// LockDirectory makes this process the one that drains a directory. The error wraps ErrLocked where another
-// does.
+// LockDirectory makes this process the one that drains a directory. The error wraps ErrLocked if
+// another process does.
 func LockDirectory(dir string) (*DirectoryLock, error) {
 	if err := CheckDirectory(dir); err != nil {
 		return nil, err
@@ -41,7 +42,8 @@ func LockDirectory(dir string) (*DirectoryLock, error) {
 	return l, nil
 }
 
-// take locks the directory that has the name now, and its file. After an error it holds what it held before.
+// take locks the directory that has the name now, and its file. After an error it holds what it
+// held before.
 func (l *DirectoryLock) take() error {
 	root := l.root
 	if same, err := l.same(l.dir, root); err != nil || !same {
@@ -86,14 +88,16 @@ func lockRoot(dir string) (*os.File, error) {
 
 func lockError(dir string, err error) error {
 	if errors.Is(err, ErrLocked) {
-		return fmt.Errorf("lock ring directory %q: another process drains it: stop that one first: %w", dir, err)
+		return fmt.Errorf(
+			"lock ring directory %q: another process drains it: stop that one first: %w", dir, err)
 	}
 	return fmt.Errorf("lock ring directory %q: %w", dir, err)
 }
 
-// Keep looks whether the lock still is that of the directory and the file which have the names now. Where
-// they were removed, as by a logout, it makes them and takes the lock anew; fresh says that the directory is
-// another one. The error wraps ErrLocked where another process came first. It may be called again.
+// Keep checks whether the lock is still on the directory and the file that have the names now. If
+// they were removed, as by a logout, it creates them and takes the lock anew. fresh says that the
+// directory is another one. The error wraps ErrLocked if another process came first. Keep may be
+// called again.
 func (l *DirectoryLock) Keep() (fresh bool, err error) {
 	sameRoot, err := l.same(l.dir, l.root)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Who makes another lock file after the first was removed, as systemd does at a logout, is no second drainer.
+// The first lock file was removed, as systemd does at a logout. Whoever makes another does not
+// become a second drainer.
 func TestDirectoryStaysLockedWithoutItsFile(t *testing.T) {
 	dir := t.TempDir()
 	l, err := LockDirectory(dir)
@@ -22,7 +23,8 @@ func TestDirectoryStaysLockedWithoutItsFile(t *testing.T) {
 	if fresh, err := l.Keep(); fresh || err != nil {
 		t.Errorf("%v, %v", fresh, err)
 	}
-	if other, err := OpenLocked(path); !errors.Is(err, ErrLocked) { // as drainers did that knew only the file
+	// like drainers that knew only the file
+	if other, err := OpenLocked(path); !errors.Is(err, ErrLocked) {
 		t.Errorf("the file was not locked anew: %v, %v", other, err)
 	}
 	if fresh, err := l.Keep(); fresh || err != nil {
@@ -48,7 +50,7 @@ func TestDirectoryLockIsTakenAnewWithTheDirectory(t *testing.T) {
 	must(t, l.Close())
 }
 
-// Of two drainers the one that comes first after the directory was removed has the new one.
+// After the directory was removed, the first of two drainers to come gets the new one.
 func TestAnotherTakesTheDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rings")
 	must(t, os.Mkdir(dir, 0o700))

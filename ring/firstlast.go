@@ -7,13 +7,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Where the hot path finds the count of a FirstLast and its two last records.
+// The hot path finds the count of a FirstLast and its two last records at these offsets.
 const (
 	FirstLastCountOffset = unsafe.Offsetof(FirstLast{}.count)
 	FirstLastLastOffset  = unsafe.Offsetof(FirstLast{}.last)
 )
 
-// Put keeps a record, for one writer at a time. The count is stored last: until then the record before it is the last one.
+// Put keeps a record, for one writer at a time. It stores the count last. Until then the record
+// before is the last one.
 func (f *FirstLast) Put(r Record) {
 	if r.ID == channel.Poison {
 		if f.poison == 0 {

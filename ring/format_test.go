@@ -12,12 +12,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// A section of FORMAT.md whose heading ends in the name and the size of a struct has a table of its fields.
+// A section of FORMAT.md whose heading ends in the name and the size of a struct has a table of its
+// fields.
 var structHeading = regexp.MustCompile(`^#+ .*: ([A-Za-z]+), ([0-9]+) bytes$`)
 
 var tableRow = regexp.MustCompile(`^\| (.*) \|$`)
 
-// tables reads FORMAT.md: the rows of each struct by its name, and those of tables of numbers.
+// tables reads FORMAT.md. It returns the rows of each struct by its name, and the rows of tables of
+// numbers.
 func tables(t *testing.T) (structs map[string][]string, numbers []string) {
 	t.Helper()
 	text, err := os.ReadFile("FORMAT.md")
@@ -43,7 +45,8 @@ func tables(t *testing.T) (structs map[string][]string, numbers []string) {
 		switch {
 		case cell[1] == "offset" || cell[1] == "value":
 		case name != "":
-			structs[name] = append(structs[name], fmt.Sprintf("%s at %s, %s bytes", cell[0], cell[1], cell[2]))
+			structs[name] = append(structs[name],
+				fmt.Sprintf("%s at %s, %s bytes", cell[0], cell[1], cell[2]))
 		default:
 			numbers = append(numbers, cell[0]+" = "+cell[1])
 		}
@@ -54,7 +57,8 @@ func tables(t *testing.T) (structs map[string][]string, numbers []string) {
 func TestFormatTablesAreTheStructs(t *testing.T) {
 	got, _ := tables(t)
 	want := make(map[string][]string)
-	for _, v := range []any{header{}, identity{}, control{}, slot{}, shard{}, producerLine{}, consumerLine{}, cells{}, FirstLast{}, journalEntry{}, dropRange{}, Record{}} {
+	for _, v := range []any{header{}, identity{}, control{}, slot{}, shard{}, producerLine{},
+		consumerLine{}, cells{}, FirstLast{}, journalEntry{}, dropRange{}, Record{}} {
 		s := reflect.TypeOf(v)
 		rows := []string{fmt.Sprintf("size %d", s.Size())}
 		for i := range s.NumField() {
@@ -97,10 +101,14 @@ func sameLines(t *testing.T, what string, code, document []string) {
 func TestFormatTablesAreTheNumbers(t *testing.T) {
 	_, got := tables(t)
 	want := []string{
-		number("version", version), number("pageBytes", pageBytes), number("RecordBytes", RecordBytes), number("MinRecords", MinRecords),
-		number("MaxRecords", MaxRecords), number("MaxShards", MaxShards), number("slots", slots), number("JournalSize", JournalSize),
-		number("DropsSize", DropsSize), number("maxGeneration", maxGeneration), number("MaxEvents", MaxEvents),
-		number("FlagBadSettings", FlagBadSettings), number("FlagMisuse", FlagMisuse), number("FlagClosed", FlagClosed),
+		number("version", version), number("pageBytes", pageBytes),
+		number("RecordBytes", RecordBytes), number("MinRecords", MinRecords),
+		number("MaxRecords", MaxRecords), number("MaxShards", MaxShards), number("slots", slots),
+		number("JournalSize", JournalSize),
+		number("DropsSize", DropsSize), number("maxGeneration", maxGeneration),
+		number("MaxEvents", MaxEvents),
+		number("FlagBadSettings", FlagBadSettings), number("FlagMisuse", FlagMisuse),
+		number("FlagClosed", FlagClosed),
 	}
 	for k := channel.Kind(0); k.Known(); k++ {
 		want = append(want, number("kind "+k.String(), uint64(k)))
@@ -114,14 +122,18 @@ func TestFormatTablesAreTheNumbers(t *testing.T) {
 	sameLines(t, "numbers", want, got)
 }
 
-func number(name string, value uint64) string { return name + " = " + strconv.FormatUint(value, 10) }
+func number(name string, value uint64) string {
+	return name + " = " + strconv.FormatUint(value, 10)
+}
 
-// What FORMAT.md says in prose, as numbers.
+// This checks the numbers in the prose of FORMAT.md.
 func TestFormatPlacesInTheFile(t *testing.T) {
-	if shardOffset(0) != 4096 || shardOffset(1) != 8192 || recordsOffset(4) != 5*4096 || fileBytes(4, 16) != 5*4096+4*16*16 {
+	if shardOffset(0) != 4096 || shardOffset(1) != 8192 || recordsOffset(4) != 5*4096 ||
+		fileBytes(4, 16) != 5*4096+4*16*16 {
 		t.Error("places differ from the drawing")
 	}
-	if w := NewWord(0x1234, channel.XoY, 7); w != 0x1234_05_07 || w.Generation() != 0x1234 || w.Kind() != channel.XoY || w.slot() != 7 {
+	if w := NewWord(0x1234, channel.XoY, 7); w != 0x1234_05_07 || w.Generation() != 0x1234 ||
+		w.Kind() != channel.XoY || w.slot() != 7 {
 		t.Errorf("word = %#x", uint64(w))
 	}
 	if string(magic) != "CP-RING\n" || channel.MaxNode+1 != 16384 {
@@ -134,7 +146,7 @@ func TestFormatPlacesInTheFile(t *testing.T) {
 	}
 }
 
-// A ring file, byte for byte where it does not depend on the machine and the moment.
+// A ring file is compared byte for byte where it does not depend on the machine and the moment.
 func TestFormatBytes(t *testing.T) {
 	p := newRing(t, func(c *Config) {
 		c.Settings = channel.Settings{Kind: channel.XoY, A: 3, B: 0x0102}
@@ -166,15 +178,31 @@ func TestFormatBytes(t *testing.T) {
 		bytes string
 	}{
 		{"magic, version 1, 1 shard", 0, "CP-RING\n\x01\x00\x00\x00\x01\x00\x00\x00"},
-		{"16 records, length", 16, "\x10\x00\x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x00\x00\x00"},
+		{
+			"16 records, length", 16,
+			"\x10\x00\x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x00\x00\x00",
+		},
 		{"incarnation", 32, string(p.Incarnation[:])},
-		{"no node, one writer, drop, rdtsc, name's length, no links", 92, "\x00\x40\x00\x00\x00\x01\x01" + string(rune(len(name))) + "\x00\x00\x00\x00"},
+		{
+			"no node, one writer, drop, rdtsc, name's length, no links", 92,
+			"\x00\x40\x00\x00\x00\x01\x01" + string(rune(len(name))) + "\x00\x00\x00\x00",
+		},
 		{"name", 104, name + strings.Repeat("\x00", 128-len(name))},
 		{"word", 1024, "\x00\x05\x01\x00\x00\x00\x00\x00"},
-		{"slot 0", 1088, "\x05\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x02\x01\x00\x00\x00\x00\x00\x00"},
-		{"tail, dropped, drops, journal, flags, asked", 4096, word(16) + word(1) + word(1) + word(1) + word(2) + word(2)},
+		{
+			"slot 0", 1088,
+			"\x05\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x02\x01\x00\x00\x00\x00\x00\x00",
+		},
+		{
+			"tail, dropped, drops, journal, flags, asked", 4096,
+			word(16) + word(1) + word(1) + word(1) + word(2) + word(2),
+		},
 		{"head, drops, journal, asked", 4096 + 128, word(5) + word(0) + word(1) + word(1)},
-		{"journal", 4096 + 512, word(0x10500) + word(5) + word(3) + word(0x102) + word(0) + word(p.header.identity.openedCounter) + word(0) + word(0)},
+		{
+			"journal", 4096 + 512,
+			word(0x10500) + word(5) + word(3) + word(0x102) + word(0) +
+				word(p.header.identity.openedCounter) + word(0) + word(0),
+		},
 		{"drops", 4096 + 1536, word(16) + word(0) + word(0x1010) + word(0x1010)},
 		{"records", 8192, word(0x1000) + word(0x2000) + word(0x1001) + word(0x2001)},
 		{"last record", 8192 + 15*16, word(0x100f) + word(0x200f)},
@@ -185,7 +213,7 @@ func TestFormatBytes(t *testing.T) {
 	}
 }
 
-// word is 8 bytes as amd64 and arm64 store them.
+// word returns 8 bytes as amd64 and arm64 store them.
 func word(v uint64) string {
 	b := make([]byte, 8)
 	for i := range b {

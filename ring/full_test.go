@@ -36,7 +36,7 @@ func TestBlockWaitsASecondInAll(t *testing.T) {
 	if c.now != time.Second {
 		t.Errorf("waited for another %v after the drainer was given up", c.now-time.Second)
 	}
-	// It moves again: there is room, and then another second is waited.
+	// It moves again. There is room, and then the wait is another second.
 	setHead(p, 0, 3)
 	for i := range 3 {
 		if !put(s, 4, 0) {
@@ -62,7 +62,7 @@ func TestMovementStartsTheWaitAgain(t *testing.T) {
 	}
 	fill()
 	c := (&clock{step: 100 * time.Millisecond}).use(p)
-	// One place is not enough for a pair; the next comes 900 ms later.
+	// One place is not enough for a pair. The next comes 900 ms later.
 	c.during = func(pause int) {
 		switch pause {
 		case 9:
@@ -79,19 +79,27 @@ func TestMovementStartsTheWaitAgain(t *testing.T) {
 	}
 }
 
-// A drainer that pretends to move holds nobody for longer than one that does not.
+// A drainer that pretends to move holds nobody longer than one that does not move.
 func TestNoMovementIsNotMovement(t *testing.T) {
 	for name, head := range map[string]func(p *Producer, pause int) uint64{
-		"to and fro":            func(_ *Producer, pause int) uint64 { return uint64(pause % 2) },
-		"back":                  func(_ *Producer, pause int) uint64 { return uint64(1000 - pause) },
-		"past the tail":         func(p *Producer, pause int) uint64 { return *p.Shards[0].Tail + uint64(pause) },
-		"far past the tail":     func(_ *Producer, pause int) uint64 { return 1<<64 - 1 - uint64(pause) },
-		"at the tail's top bit": func(p *Producer, pause int) uint64 { return 1<<63 + uint64(pause) },
+		"to and fro": func(_ *Producer, pause int) uint64 { return uint64(pause % 2) },
+		"back": func(_ *Producer, pause int) uint64 {
+			return uint64(1000 - pause)
+		},
+		"past the tail": func(p *Producer, pause int) uint64 {
+			return *p.Shards[0].Tail + uint64(pause)
+		},
+		"far past the tail": func(_ *Producer, pause int) uint64 {
+			return 1<<64 - 1 - uint64(pause)
+		},
+		"at the tail's top bit": func(p *Producer, pause int) uint64 {
+			return 1<<63 + uint64(pause)
+		},
 	} {
 		p := newRing(t, policy(channel.Block), linking)
 		s := &p.Shards[0]
 		put(s, 1, 8, 9)
-		setHead(p, 0, 1) // so that "to and fro" has been at its furthest
+		setHead(p, 0, 1) // so that "to and fro" has been as far as it goes
 		s.refresh(1)
 		setHead(p, 0, 0)
 		for *s.Tail+2 <= s.Limit {
@@ -113,7 +121,7 @@ func TestNoMovementIsNotMovement(t *testing.T) {
 	}
 }
 
-// With a dead drainer a program waits one second, not one second in each shard and ring.
+// With a dead drainer a program waits one second, and not one second in each shard and ring.
 func TestAllRingsOfADirectoryWaitOnce(t *testing.T) {
 	dir := t.TempDir()
 	c := &clock{step: 10 * time.Millisecond}
@@ -140,20 +148,22 @@ func TestAllRingsOfADirectoryWaitOnce(t *testing.T) {
 	if c.now != 2*time.Second {
 		t.Errorf("the wait in another directory took %v", c.now-time.Second)
 	}
-	// The drainer comes back and frees one shard: all wait for it again, until it is gone for another second.
+	// The drainer comes back and frees one shard. All wait for it again, until it is gone for
+	// another second.
 	setHead(rings[1], 1, 1)
 	if !putMany(&rings[1].Shards[1], 1, 1) || putMany(&rings[0].Shards[0], 1, 1) {
 		t.Error("room where the head is still, or none where it moved")
 	}
 	if c.now != 2*time.Second {
-		t.Errorf("a shard that was given up itself waits again, %v, though its head did not move", c.now-2*time.Second)
+		t.Errorf("a shard that was given up itself waits again, %v, though its head did not move",
+			c.now-2*time.Second)
 	}
 	if putMany(&rings[2].Shards[0], 1, 1) || c.now > 3*time.Second {
 		t.Errorf("waited for %v", c.now)
 	}
 }
 
-// Other writers and the drainer move on between a writer's two looks: that is no full ring.
+// Other writers and the drainer move on between a writer's two looks. That is no full ring.
 func TestAHeadPastAnOldTailIsRoom(t *testing.T) {
 	p := newShards(t, 1, MinRecords)
 	s := &p.Shards[0]
@@ -184,10 +194,11 @@ func TestCloseFreesAWaitingWriter(t *testing.T) {
 	}
 }
 
-// drop is one event that was dropped, as the model of the next test remembers it.
+// drop is one dropped event, as the model of the next test remembers it.
 type drop struct{ at, counter uint64 }
 
-// Every dropped event is counted once, in a range at its place in the sequence, whatever the drainer takes when.
+// Every dropped event is counted once, in a range at its place in the sequence, whatever the
+// drainer takes when.
 func TestDropsAreCountedWhereTheyWere(t *testing.T) {
 	rng := seed.Random(t)
 	for range 50 {
@@ -203,7 +214,7 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 	defer c.Close()
 	var dropped []drop    // all, in order
 	var counted uint64    // in ranges that were released
-	var overflow = false  // the table has been full since the last release: ranges may reach too far
+	var overflow = false  // the table was full since the last release, so ranges may cover too much
 	var released uint64   // ranges
 	var head, next uint64 // next counter
 
@@ -220,14 +231,17 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 		for _, r := range ranges {
 			for k := range r.Count {
 				d := dropped[sum+k]
-				if d.counter < r.FirstCounter || d.counter > r.LastCounter || d.at < r.At || d.at != r.At && !overflow {
+				if d.counter < r.FirstCounter || d.counter > r.LastCounter || d.at < r.At ||
+					d.at != r.At && !overflow {
 					t.Fatalf("event %+v was dropped, its range says %+v", d, r)
 				}
 			}
 			sum += r.Count
 		}
-		if state, err := c.State(0); err != nil || sum != uint64(len(dropped)) || state.Dropped != sum {
-			t.Fatalf("%d events dropped, ranges have %d, the ring counts %d (%v)", len(dropped), sum, state.Dropped, err)
+		if state, err := c.State(0); err != nil || sum != uint64(len(dropped)) ||
+			state.Dropped != sum {
+			t.Fatalf("%d events dropped, ranges have %d, the ring counts %d (%v)", len(dropped),
+				sum, state.Dropped, err)
 		}
 	}
 	for range rng.IntN(400) {
@@ -243,7 +257,7 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 			if err := c.Release(0, head, released, 0); err != nil {
 				t.Fatal(err)
 			}
-		default: // the drainer takes some of the ranges; rarely, so that the table also fills up
+		default: // the drainer takes some ranges, but rarely, so that the table also fills up
 			check()
 			if rng.IntN(8) > 0 {
 				continue
@@ -252,7 +266,7 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The last may still grow: it is left, as a drainer would.
+			// The last range may still grow, so it is left, as by a drainer.
 			for _, r := range ranges[:max(len(ranges), 1)-1] {
 				counted += r.Count
 				released++
@@ -286,7 +300,10 @@ func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 		t.Fatalf("%d ranges, %d before, %v", len(ranges), before, err)
 	}
 	last := ranges[DropsSize-1]
-	want := DropRange{At: MinRecords + DropsSize - 1, Before: DropsSize - 1, Count: 11, FirstCounter: 100 + DropsSize - 1, LastCounter: 100 + DropsSize + 9}
+	want := DropRange{
+		At: MinRecords + DropsSize - 1, Before: DropsSize - 1, Count: 11,
+		FirstCounter: 100 + DropsSize - 1, LastCounter: 100 + DropsSize + 9,
+	}
 	if last != want {
 		t.Errorf("last range %+v, want %+v", last, want)
 	}
@@ -298,12 +315,13 @@ func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 	}
 	put(s, 1000, 1)
 	ranges, before, err = c.Drops(0)
-	if err != nil || before != DropsSize || len(ranges) != 1 || ranges[0].Count != 1 || ranges[0].FirstCounter != 1000 {
+	if err != nil || before != DropsSize || len(ranges) != 1 || ranges[0].Count != 1 ||
+		ranges[0].FirstCounter != 1000 {
 		t.Errorf("after the release: %+v, %d before, %v", ranges, before, err)
 	}
 }
 
-// A range that is begun while the ranges are read does not lend its events to the one before it.
+// A range begins while the ranges are read. It does not lend its events to the one before.
 func TestDropsUnderAWriter(t *testing.T) {
 	p := newRing(t)
 	s, c := &p.Shards[0], drain(t, p.Path)
@@ -312,7 +330,7 @@ func TestDropsUnderAWriter(t *testing.T) {
 	go func() {
 		defer close(done)
 		for at := range uint64(places) {
-			// Straight to what Room does last, at a new place each time: 1 + at%3 events each.
+			// Do what Room does last, at a new place each time, with 1 + at%3 events each.
 			for range 1 + at%3 {
 				for s.page.producer.drops-atomic.LoadUint64(&s.page.consumer.drops) >= DropsSize-1 {
 					pause(0)
@@ -344,7 +362,7 @@ func TestDropsUnderAWriter(t *testing.T) {
 	<-done
 }
 
-// Of many writers the one that was stamped first may come to the table last.
+// Of many writers, the one that was stamped first may come to the table last.
 func TestDropsOfManyWritersAreIntervals(t *testing.T) {
 	p := newShards(t, 1, MinRecords)
 	s := &p.Shards[0]
@@ -355,7 +373,8 @@ func TestDropsOfManyWritersAreIntervals(t *testing.T) {
 		putMany(s, counter, 1)
 	}
 	ranges, _, err := look(t, p.Path).Drops(0)
-	if err != nil || len(ranges) != 1 || ranges[0] != (DropRange{At: MinRecords, Count: 4, FirstCounter: 40, LastCounter: 60}) {
+	if err != nil || len(ranges) != 1 ||
+		ranges[0] != (DropRange{At: MinRecords, Count: 4, FirstCounter: 40, LastCounter: 60}) {
 		t.Errorf("%+v, %v", ranges, err)
 	}
 }

@@ -39,7 +39,8 @@ func images(t testing.TB) [][]byte {
 					_, w := p.Settings()
 					s.Journal(w, testConfig().Settings, n)
 					if state, err := c.State(i); err == nil {
-						must(t, c.Release(i, min(state.Tail, state.Head+3), min(s.page.producer.drops, n/40), n/40))
+						must(t, c.Release(i, min(state.Tail, state.Head+3),
+							min(s.page.producer.drops, n/40), n/40))
 					}
 				}
 			}
@@ -51,8 +52,8 @@ func images(t testing.TB) [][]byte {
 	return all
 }
 
-// FuzzReader changes words of a ring file as a hostile program may, with a checksum that fits. The file is refused with a
-// reason, or what is read of it keeps the promises of Reader's methods.
+// FuzzReader changes words of a ring file as a hostile program may, with a matching checksum. The
+// file is refused with a reason, or what is read of it keeps the promises of Reader's methods.
 func FuzzReader(f *testing.F) {
 	all := images(f)
 	// A mutation is ten bytes: where, in words, and with what.
@@ -89,12 +90,13 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// readAll reads whatever can be read of a ring, and checks it.
+// readAll reads everything that can be read of a ring, and checks it.
 func readAll(t *testing.T, path string, from uint64) {
 	t.Helper()
 	c, err := OpenConsumer(path)
 	if err != nil {
-		if !errors.Is(err, ErrUntrusted) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrDamaged) {
+		if !errors.Is(err, ErrUntrusted) && !errors.Is(err, ErrVersion) &&
+			!errors.Is(err, ErrDamaged) {
 			t.Errorf("an error of no known sort: %v", err)
 		}
 		return
@@ -106,7 +108,8 @@ func readAll(t *testing.T, path string, from uint64) {
 	}
 	info, err := os.Stat(path)
 	must(t, err)
-	if fileBytes(h.Shards, h.Records) != int(info.Size()) || !h.ManyWriters && h.Shards != 1 || !h.Policy.Known() || !h.Stamp.Known() ||
+	if fileBytes(h.Shards, h.Records) != int(info.Size()) || !h.ManyWriters && h.Shards != 1 ||
+		!h.Policy.Known() || !h.Stamp.Known() ||
 		h.OpenedLatest.Before(h.OpenedEarliest) || h.NodeNumber > channel.MaxNode+1 {
 		t.Errorf("header %+v of %d bytes", h, info.Size())
 	}
@@ -124,7 +127,8 @@ func readAll(t *testing.T, path string, from uint64) {
 		if refused("State", err) {
 			continue
 		}
-		if s.Head > s.Tail || s.Tail >= 1<<63 || h.Policy != channel.Overwrite && s.Tail-s.Head > h.Records {
+		if s.Head > s.Tail || s.Tail >= 1<<63 ||
+			h.Policy != channel.Overwrite && s.Tail-s.Head > h.Records {
 			t.Errorf("state %+v", s)
 		}
 		copyFuzzed(t, c, i, s, from)
@@ -134,7 +138,8 @@ func readAll(t *testing.T, path string, from uint64) {
 		if !refused("Drops", err) {
 			place, sum := uint64(0), uint64(0)
 			for _, r := range ranges {
-				if r.At < place || r.At > s.Tail || r.FirstCounter > r.LastCounter || r.Count > s.Dropped {
+				if r.At < place || r.At > s.Tail || r.FirstCounter > r.LastCounter ||
+					r.Count > s.Dropped {
 					t.Errorf("range %+v after one at %d, state %+v", r, place, s)
 				}
 				place = r.At
@@ -148,7 +153,8 @@ func readAll(t *testing.T, path string, from uint64) {
 		if !refused("Journal", err) {
 			place := uint64(0)
 			for _, e := range entries {
-				if e.Settings.Validate() != nil || e.From < place || e.From > s.Tail || e.Word == 0 {
+				if e.Settings.Validate() != nil || e.From < place || e.From > s.Tail ||
+					e.Word == 0 {
 					t.Errorf("entry %+v after one from %d, state %+v", e, place, s)
 				}
 				place = e.From
@@ -157,7 +163,8 @@ func readAll(t *testing.T, path string, from uint64) {
 				t.Errorf("%d entries", len(entries))
 			}
 		}
-		if err := c.Release(i, s.Head, takenDrops+uint64(len(ranges)), takenJournal+uint64(len(entries))); err == nil {
+		if err := c.Release(i, s.Head, takenDrops+uint64(len(ranges)),
+			takenJournal+uint64(len(entries))); err == nil {
 			if after, err := c.State(i); err != nil || after != s {
 				t.Errorf("releasing nothing made %+v of %+v, %v", after, s, err)
 			}
@@ -180,7 +187,8 @@ func readAll(t *testing.T, path string, from uint64) {
 	if refused("Apply", err) {
 		return
 	}
-	if got, gotWord, err := c.Settings(); err != nil || got != settingsOf(5) || gotWord != w || w.Generation() <= before.Generation() {
+	if got, gotWord, err := c.Settings(); err != nil || got != settingsOf(5) || gotWord != w ||
+		w.Generation() <= before.Generation() {
 		t.Errorf("settings %v under %v, before %v, %v", got, gotWord, before, err)
 	}
 }
@@ -200,18 +208,20 @@ func copyFuzzed(t *testing.T, c *Consumer, i int, s State, from uint64) {
 		n > 0 && h.Policy == channel.Overwrite && s.Tail-first >= h.Records,
 		unfinished && !h.ManyWriters,
 		!h.ManyWriters && first < s.Tail && first+uint64(n) != s.Tail:
-		t.Errorf("copy from %d: %d from %d on, unfinished %v, state %+v of %d", from, n, first, unfinished, s, h.Records)
+		t.Errorf("copy from %d: %d from %d on, unfinished %v, state %+v of %d", from, n, first,
+			unfinished, s, h.Records)
 	}
 	for k, r := range into[:n] {
 		seq := first + uint64(k)
 		raw := rawRecord(t, c.Path(), h, i, seq)
-		if r.Counter != raw.Counter&counterMask || r.ID != raw.ID || h.ManyWriters && raw.Counter&lapBit != lapMark(seq, h.Records) {
+		if r.Counter != raw.Counter&counterMask || r.ID != raw.ID ||
+			h.ManyWriters && raw.Counter&lapBit != lapMark(seq, h.Records) {
 			t.Errorf("sequence %d is %+v, the file has %+v", seq, r, raw)
 		}
 	}
 }
 
-// rawRecord is what a file has in the place of a sequence.
+// rawRecord returns what a file has at the place of a sequence.
 func rawRecord(t *testing.T, path string, h Header, shard int, seq uint64) (r Record) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -223,7 +233,8 @@ func rawRecord(t *testing.T, path string, h Header, shard int, seq uint64) (r Re
 	return r
 }
 
-// FuzzIdentity changes bytes of the identity, with a checksum that fits and a file as long as it says.
+// FuzzIdentity changes bytes of the identity. The checksum matches, and the file is as long as it
+// says.
 func FuzzIdentity(f *testing.F) {
 	p := newRing(f)
 	valid := append([]byte{}, p.mapping[:unsafe.Sizeof(identity{})]...)
@@ -247,13 +258,16 @@ func FuzzIdentity(f *testing.F) {
 			}
 			return
 		}
-		// What passes can be put back together from what it was read as.
+		// What passes can be written back from what was read.
 		again := id
-		again.shards, again.records, again.fileBytes = uint32(h.Shards), h.Records, uint64(fileBytes(h.Shards, h.Records))
+		again.shards, again.records, again.fileBytes = uint32(h.Shards), h.Records,
+			uint64(fileBytes(h.Shards, h.Records))
 		again.name, again.nameBytes = [channel.MaxNameBytes]byte{}, uint8(len(h.Name.String()))
 		copy(again.name[:], h.Name.String())
-		again.openedUTCLo_ns, again.openedUTCHi_ns = h.OpenedEarliest.UnixNano(), h.OpenedLatest.UnixNano()
-		again.policy, again.stamp, again.pid, again.nodeNumber = uint8(h.Policy), uint8(h.Stamp), uint32(h.ProcessID), uint32(h.NodeNumber)
+		again.openedUTCLo_ns, again.openedUTCHi_ns = h.OpenedEarliest.UnixNano(),
+			h.OpenedLatest.UnixNano()
+		again.policy, again.stamp, again.pid, again.nodeNumber = uint8(h.Policy), uint8(h.Stamp),
+			uint32(h.ProcessID), uint32(h.NodeNumber)
 		if again != id {
 			t.Errorf("%+v reads as %+v", id, h)
 		}

@@ -6,11 +6,11 @@ import (
 	"runtime/debug"
 )
 
-// ErrShrunk is returned when a ring file was cut under its reader.
+// ErrShrunk is returned if a ring file was cut while it was read.
 var ErrShrunk = errors.New("ring file shrank under its reader")
 
-// guard runs f, which reads or writes a mapping of somebody else's file. A page that is no longer there would be the end of
-// the process; here it is an error.
+// guard runs f, which accesses a mapping of somebody else's file. A missing page would end the
+// process; guard makes it an error.
 func guard(f func()) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -88,28 +88,29 @@ func TestReadersInTheOwnersProcessTakeNoLock(t *testing.T) {
 	must(t, p.Close())
 }
 
-// Process ids repeat: the lock alone tells.
+// Process ids repeat, so only the lock decides.
 func TestTheProcessIDSaysNothing(t *testing.T) {
 	dir := t.TempDir()
 	p := newRingIn(t, dir, 1)
 	image, err := os.ReadFile(p.Path)
 	must(t, err)
 	orphan := filepath.Join(dir, "copy.ring")
-	writeFile(t, orphan, image) // names this process, which is alive and does not hold it
+	writeFile(t, orphan, image) // names this process, which is alive but does not hold it
 	r := look(t, orphan)
 	if r.Header().ProcessID != os.Getpid() || alive(t, r) {
 		t.Errorf("process %d, alive %v", r.Header().ProcessID, alive(t, r))
 	}
 	c := start(t, "idle", dir)
 	c.kill(t)
-	p.header.identity.pid = uint32(c.Process.Pid) // names a process that is dead
+	p.header.identity.pid = uint32(c.Process.Pid) // names a dead process
 	p.header.identity.checksum = p.header.identity.sum()
 	if r := look(t, p.Path); r.Header().ProcessID != c.Process.Pid || !alive(t, r) {
 		t.Errorf("process %d, alive %v", r.Header().ProcessID, alive(t, r))
 	}
 }
 
-// A program that keeps no more of a ring than what it writes through still owns it; so does a drainer its directory.
+// A program that keeps nothing of a ring but what it writes through still owns it. A drainer still
+// owns its directory.
 func TestGarbageCollectionEndsNoRing(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, "forgetful", dir)
@@ -166,13 +167,16 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// Whole pages vanish under a reader: an error, and the process lives.
+// Whole pages vanish under a reader. That is an error, and the process lives.
 func TestAFileThatShrinks(t *testing.T) {
 	needFaultAddresses(t)
 	const records = 1 << 14
 	for name, try := range map[string]func(c *Consumer) error{
-		"State":        func(c *Consumer) error { _, err := c.State(0); return err },
-		"Copy":         func(c *Consumer) error { _, _, _, err := c.Copy(0, 0, make([]Record, records)); return err },
+		"State": func(c *Consumer) error { _, err := c.State(0); return err },
+		"Copy": func(c *Consumer) error {
+			_, _, _, err := c.Copy(0, 0, make([]Record, records))
+			return err
+		},
 		"Drops":        func(c *Consumer) error { _, _, err := c.Drops(0); return err },
 		"Journal":      func(c *Consumer) error { _, _, err := c.Journal(0); return err },
 		"Counted":      func(c *Consumer) error { _, err := c.Counted(); return err },
@@ -205,7 +209,7 @@ func TestAFileThatShrinks(t *testing.T) {
 	}
 }
 
-// Mid-copy, while another thread of the machine cuts.
+// The cut comes in the middle of a copy, from another thread of the machine.
 func TestAFileThatShrinksMeanwhile(t *testing.T) {
 	needFaultAddresses(t)
 	const records = 1 << 14
@@ -231,7 +235,8 @@ func TestAFileThatShrinksMeanwhile(t *testing.T) {
 	must(t, <-cut)
 }
 
-// needFaultAddresses: guard tells a fault of the mapping from a nil pointer by its address, as the kernel gives it.
+// needFaultAddresses: guard tells a fault of the mapping from a nil pointer by its address, as
+// given by the kernel.
 func needFaultAddresses(t *testing.T) {
 	t.Helper()
 	if os.Getenv(reexec.EmulatorVariable) != "" {
@@ -257,12 +262,13 @@ func TestShardsShareNoLines(t *testing.T) {
 
 func pageSize() int { return os.Getpagesize() }
 
-// A boot that is known stays known where no descriptor is left; one that could not be asked for
-// is asked for again.
+// A known boot stays known when no descriptor is left. If it could not be asked for, it is asked
+// for again.
 func TestBootIsAskedUntilItIsKnown(t *testing.T) {
 	said := strings.Fields(start(t, "boot", t.TempDir()).said)
 	want := fmt.Sprintf("%x", Boot())
-	if len(said) != 3 || said[0] != fmt.Sprintf("%x", [16]byte{}) || said[1] != want || said[2] != want {
+	if len(said) != 3 || said[0] != fmt.Sprintf("%x", [16]byte{}) || said[1] != want ||
+		said[2] != want {
 		t.Errorf("without a descriptor, with one, and without one again: %q, want %q", said, want)
 	}
 }

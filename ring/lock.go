@@ -11,11 +11,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// Liveness is an open-file-description lock on the whole ring file. The kernel releases it with the last
-// descriptor, however the owner dies; it tells processes apart that have the same id in different containers; and unlike
-// a POSIX lock it is not lost when another part of the owner opens and closes the same file.
+// Liveness is an open-file-description lock on the whole ring file. The kernel releases it with the
+// last descriptor, however the owner dies. The lock tells processes apart that have the same id in
+// different containers. Unlike a POSIX lock, it survives when another part of the owner opens and
+// closes the same file.
 
-// ErrLocked is returned when another open of the file holds its lock.
+// ErrLocked is returned if another open of the file holds its lock.
 var ErrLocked = errors.New("locked by another")
 
 func lock(f *os.File) error {
@@ -31,8 +32,8 @@ func lock(f *os.File) error {
 	return nil
 }
 
-// OpenLocked opens a file of this user's, makes it where there is none, and locks it until it is closed or the process ends.
-// The error wraps ErrLocked where another open has the lock.
+// OpenLocked opens a file of this user's, or creates it, and locks it until it is closed or the
+// process ends. The error wraps ErrLocked if another open has the lock.
 func OpenLocked(path string) (*os.File, error) {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Open(path, flags, 0o600)

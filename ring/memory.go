@@ -12,17 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keptInMemory reports whether the pages of f's file system have nowhere to go but memory.
+// keptInMemory reports whether the pages of f's file system can only be in memory.
 func keptInMemory(f *os.File) bool {
 	var s unix.Statfs_t
-	return unix.Fstatfs(int(f.Fd()), &s) == nil && (int64(s.Type) == unix.TMPFS_MAGIC || int64(s.Type) == unix.RAMFS_MAGIC)
+	return unix.Fstatfs(int(f.Fd()), &s) == nil &&
+		(int64(s.Type) == unix.TMPFS_MAGIC || int64(s.Type) == unix.RAMFS_MAGIC)
 }
 
-// CheckMemory refuses what the control groups of this process, or the machine, have no memory for. Shared memory that is asked for beyond a
-// group's limit is no error to the kernel: it ends a process of the group. root is that of the file system; what cannot be read there is taken for
-// no limit. Others can take the memory between this look and the use. The C library has the same, and the conformance test asks both.
+// CheckMemory refuses a size for which the control groups of this process, or the machine, have no
+// memory. The kernel does not refuse shared memory beyond a group's limit: it ends a process of the
+// group. root is the root of the file system. What cannot be read there counts as no limit. Others
+// can take the memory between this check and its use. The C library has the same check, and the
+// conformance test compares both.
 func CheckMemory(root fs.FS, bytes int64) error {
-	// Beside it the kernel's tables of its pages, and some for the program to go on.
+	// The kernel needs tables of the pages too, and the program some memory to go on.
 	wanted := bytes + bytes/64 + 1<<20
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(groups)) {
@@ -34,11 +37,12 @@ func CheckMemory(root fs.FS, bytes int64) error {
 		if !ok {
 			continue
 		}
-		// A container may see its own group as the root of the mount under the path that the host has for it: then the path leads nowhere,
-		// and its ancestors end at the right one.
+		// A container may see its own group as the root of the mount, under the host's path. Then
+		// the path leads nowhere, but its ancestors end at the right group.
 		for group := path.Clean("/" + field[2]); ; group = path.Dir(group) {
 			if left, limit := files.left(root, group); left < wanted {
-				return fmt.Errorf("%d bytes of shared memory, and control group %q has %d left (%s %d): ask for less, or raise the group's limit: %w",
+				return fmt.Errorf("%d bytes of shared memory, and control group %q has %d left "+
+					"(%s %d): ask for less, or raise the group's limit: %w",
 					bytes, group, max(left, 0), files.limit, limit, unix.ENOMEM)
 			}
 			if group == "/" {
@@ -47,7 +51,8 @@ func CheckMemory(root fs.FS, bytes int64) error {
 		}
 	}
 	if kB, ok := statistic(root, "proc/meminfo", "MemAvailable:"); ok && kB<<10 < wanted {
-		return fmt.Errorf("%d bytes of shared memory, and this machine has %d available: ask for less, or make room: %w", bytes, kB<<10, unix.ENOMEM)
+		return fmt.Errorf("%d bytes of shared memory, and this machine has %d available: ask "+
+			"for less, or make room: %w", bytes, kB<<10, unix.ENOMEM)
 	}
 	return nil
 }
@@ -55,23 +60,32 @@ func CheckMemory(root fs.FS, bytes int64) error {
 // groupFiles names where a version of control groups keeps its numbers.
 type groupFiles struct {
 	mount, limit, usage string
-	cache               [3]string // in memory.stat: what the kernel drops before it ends anyone
+	// in memory.stat: memory that the kernel reclaims before it ends a process
+	cache [3]string
 }
 
-// memoryController tells by a line of /proc/self/cgroup whether it is about memory, and where.
+// memoryController tells from a line of /proc/self/cgroup whether it is about memory, and where the
+// numbers are.
 func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 	if hierarchy == "0" && controllers == "" {
-		return groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", [3]string{"active_file", "inactive_file", "slab_reclaimable"}}, true
+		return groupFiles{
+			"sys/fs/cgroup", "memory.max", "memory.current",
+			[3]string{"active_file", "inactive_file", "slab_reclaimable"},
+		}, true
 	}
 	for controller := range strings.SplitSeq(controllers, ",") {
 		if controller == "memory" {
-			return groupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", [3]string{"total_active_file", "total_inactive_file"}}, true
+			return groupFiles{
+				"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+				[3]string{"total_active_file", "total_inactive_file"},
+			}, true
 		}
 	}
 	return groupFiles{}, false
 }
 
-// left is what a group may still take, and its limit; boundless if that cannot be read, or is "max".
+// left returns what a group may still take, and its limit. There is none if it cannot be read, or
+// is "max".
 func (g groupFiles) left(root fs.FS, group string) (left, limit int64) {
 	dir := path.Join(g.mount, group)
 	limit, err1 := readNumber(root, path.Join(dir, g.limit))
@@ -94,7 +108,7 @@ func readNumber(root fs.FS, name string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// statistic finds a number behind its name, a line each.
+// statistic finds the number after a name, in a file with one of each a line.
 func statistic(root fs.FS, file, name string) (int64, bool) {
 	text, _ := fs.ReadFile(root, file)
 	for line := range strings.Lines(string(text)) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What control groups say is in the conformance test, which has it of the C library as well.
+// The conformance test checks what control groups say, for the C library as well.
 
 func TestFileSystemsInMemory(t *testing.T) {
 	shared, err := os.CreateTemp("/dev/shm", "cloudprofiler-test")

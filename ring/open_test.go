@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// openBoth opens a path for looking on and for draining; both must say the same.
+// openBoth opens a path for reading and for draining. Both must have the same result.
 func openBoth(t *testing.T, what, path string, want error, say string) {
 	t.Helper()
 	r, err := Open(path)
@@ -25,7 +25,8 @@ func openBoth(t *testing.T, what, path string, want error, say string) {
 		c.Close()
 	}
 	for _, err := range []error{err, errDrain} {
-		if !errors.Is(err, want) || !strings.Contains(err.Error(), say) || !strings.HasPrefix(err.Error(), `open ring "`+path+`": `) {
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), say) ||
+			!strings.HasPrefix(err.Error(), `open ring "`+path+`": `) {
 			t.Errorf("%s: %v, want %q and %v", what, err, say, want)
 		}
 	}
@@ -66,21 +67,23 @@ func TestOpenRefusesWhatIsNoRing(t *testing.T) {
 	must(t, err)
 	path := filepath.Join(t.TempDir(), "x.ring")
 	for name, b := range map[string][]byte{
-		"empty":                    {},
-		"1 byte":                   image[:1],
-		"identity less a byte":     image[:255],
-		"identity alone":           image[:256],
-		"header alone":             image[:4096],
-		"a byte too short":         image[:len(image)-1],
-		"a byte too long":          append(image[:len(image):len(image)], 0),
-		"twice as long":            append(image[:len(image):len(image)], image...),
-		"zeros":                    make([]byte, len(image)),
-		"checksum of another ring": append(append([]byte{}, image[:248]...), append([]byte{1, 2, 3, 4}, image[252:]...)...),
+		"empty":                {},
+		"1 byte":               image[:1],
+		"identity less a byte": image[:255],
+		"identity alone":       image[:256],
+		"header alone":         image[:4096],
+		"a byte too short":     image[:len(image)-1],
+		"a byte too long":      append(image[:len(image):len(image)], 0),
+		"twice as long":        append(image[:len(image):len(image)], image...),
+		"zeros":                make([]byte, len(image)),
+		"checksum of another ring": append(append([]byte{}, image[:248]...),
+			append([]byte{1, 2, 3, 4}, image[252:]...)...),
 	} {
 		writeFile(t, path, b)
 		openBoth(t, name, path, ErrDamaged, "")
 	}
-	// Sparse, with an honest checksum: absurd sizes are refused before anything is mapped.
+	// The file is sparse, with a valid checksum. Absurd sizes are refused before anything is
+	// mapped.
 	id := p.header.identity
 	id.shards, id.records, id.manyWriters = MaxShards, MaxRecords, 1
 	id.stamp = uint8(channel.Ordered)
@@ -91,44 +94,82 @@ func TestOpenRefusesWhatIsNoRing(t *testing.T) {
 	openBoth(t, "256 GiB", path, ErrDamaged, "64 shards of 268435456 records")
 }
 
-// Each field with a wrong value and a right checksum.
+// Each field gets a wrong value, with a matching checksum.
 func TestOpenRefusesEachWrongField(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(id *identity)
 		want   error
 		say    string
 	}{
-		"magic":            {func(id *identity) { id.magic[0] = 'X' }, ErrDamaged, `"XP-RING\n"`},
-		"version 0":        {func(id *identity) { id.version = 0 }, ErrVersion, "version 0"},
-		"next version":     {func(id *identity) { id.version = version + 1 }, ErrVersion, "version 2"},
-		"no shards":        {func(id *identity) { id.shards = 0 }, ErrDamaged, "0 shards"},
-		"3 shards":         {func(id *identity) { id.shards, id.manyWriters = 3, 1 }, ErrDamaged, "3 shards"},
-		"too many shards":  {func(id *identity) { id.shards, id.manyWriters = 128, 1 }, ErrDamaged, "128 shards"},
-		"shards of one":    {func(id *identity) { id.resize(2, 16) }, ErrDamaged, "many-writers mark 0 with 2 shards"},
-		"no records":       {func(id *identity) { id.resize(1, 0) }, ErrDamaged, "0 records"},
-		"8 records":        {func(id *identity) { id.resize(1, 8) }, ErrDamaged, "8 records"},
-		"17 records":       {func(id *identity) { id.resize(1, 17) }, ErrDamaged, "17 records"},
-		"too many records": {func(id *identity) { id.resize(1, 2*MaxRecords) }, ErrDamaged, "records a shard"},
-		"records overflow": {func(id *identity) { id.records = 1 << 63 }, ErrDamaged, "records a shard"},
-		"more than file":   {func(id *identity) { id.resize(1, 32) }, ErrDamaged, "the header says 8704"},
-		"length":           {func(id *identity) { id.fileBytes++ }, ErrDamaged, "the header says 8449"},
-		"length overflow":  {func(id *identity) { id.fileBytes |= 1 << 63 }, ErrDamaged, "the header says"},
-		"many writers 2":   {func(id *identity) { id.manyWriters = 2 }, ErrDamaged, "many-writers mark 2"},
-		"policy":           {func(id *identity) { id.policy = 3 }, ErrDamaged, "policy-3"},
-		"stamp":            {func(id *identity) { id.stamp = 2 }, ErrDamaged, "stamp-2"},
-		"many overwriting": {func(id *identity) { id.manyWriters, id.policy = 1, uint8(channel.Overwrite) }, ErrDamaged, "many writers with overwrite"},
-		"many unordered":   {func(id *identity) { id.manyWriters, id.stamp = 1, uint8(channel.Unordered) }, ErrDamaged, "many writers with drop and rdtsc"},
-		"links":            {func(id *identity) { id.links = 2 }, ErrDamaged, "links mark 2"},
-		"no name":          {func(id *identity) { id.nameBytes, id.name = 0, [channel.MaxNameBytes]byte{} }, ErrDamaged, "channel name"},
-		"long name":        {func(id *identity) { id.nameBytes = 129 }, ErrDamaged, "a name of 129 bytes"},
-		"name as a path":   {func(id *identity) { id.nameBytes = uint8(copy(id.name[:], "../passwd\x00\x00\x00\x00")) }, ErrDamaged, "channel name"},
-		"name shortened":   {func(id *identity) { id.nameBytes-- }, ErrDamaged, "bytes behind the name"},
-		"opened backwards": {func(id *identity) { id.openedUTCHi_ns = id.openedUTCLo_ns - 1 }, ErrDamaged, "opened between"},
-		"node":             {func(id *identity) { id.nodeNumber = channel.MaxNode + 2 }, ErrDamaged, "node number 16385"},
+		"magic":     {func(id *identity) { id.magic[0] = 'X' }, ErrDamaged, `"XP-RING\n"`},
+		"version 0": {func(id *identity) { id.version = 0 }, ErrVersion, "version 0"},
+		"next version": {func(id *identity) {
+			id.version = version + 1
+		}, ErrVersion, "version 2"},
+		"no shards": {func(id *identity) { id.shards = 0 }, ErrDamaged, "0 shards"},
+		"3 shards": {func(id *identity) {
+			id.shards, id.manyWriters = 3, 1
+		}, ErrDamaged, "3 shards"},
+		"too many shards": {func(id *identity) {
+			id.shards, id.manyWriters = 128, 1
+		}, ErrDamaged, "128 shards"},
+		"shards of one": {func(id *identity) {
+			id.resize(2, 16)
+		}, ErrDamaged, "many-writers mark 0 with 2 shards"},
+		"no records": {func(id *identity) { id.resize(1, 0) }, ErrDamaged, "0 records"},
+		"8 records":  {func(id *identity) { id.resize(1, 8) }, ErrDamaged, "8 records"},
+		"17 records": {func(id *identity) { id.resize(1, 17) }, ErrDamaged, "17 records"},
+		"too many records": {func(id *identity) {
+			id.resize(1, 2*MaxRecords)
+		}, ErrDamaged, "records a shard"},
+		"records overflow": {func(id *identity) {
+			id.records = 1 << 63
+		}, ErrDamaged, "records a shard"},
+		"more than file": {func(id *identity) {
+			id.resize(1, 32)
+		}, ErrDamaged, "the header says 8704"},
+		"length": {func(id *identity) {
+			id.fileBytes++
+		}, ErrDamaged, "the header says 8449"},
+		"length overflow": {func(id *identity) {
+			id.fileBytes |= 1 << 63
+		}, ErrDamaged, "the header says"},
+		"many writers 2": {func(id *identity) {
+			id.manyWriters = 2
+		}, ErrDamaged, "many-writers mark 2"},
+		"policy": {func(id *identity) { id.policy = 3 }, ErrDamaged, "policy-3"},
+		"stamp":  {func(id *identity) { id.stamp = 2 }, ErrDamaged, "stamp-2"},
+		"many overwriting": {func(id *identity) {
+			id.manyWriters, id.policy = 1, uint8(channel.Overwrite)
+		}, ErrDamaged, "many writers with overwrite"},
+		"many unordered": {func(id *identity) {
+			id.manyWriters, id.stamp = 1, uint8(channel.Unordered)
+		}, ErrDamaged, "many writers with drop and rdtsc"},
+		"links": {func(id *identity) { id.links = 2 }, ErrDamaged, "links mark 2"},
+		"no name": {func(id *identity) {
+			id.nameBytes, id.name = 0, [channel.MaxNameBytes]byte{}
+		}, ErrDamaged, "channel name"},
+		"long name": {func(id *identity) {
+			id.nameBytes = 129
+		}, ErrDamaged, "a name of 129 bytes"},
+		"name as a path": {func(id *identity) {
+			id.nameBytes = uint8(copy(id.name[:], "../passwd\x00\x00\x00\x00"))
+		}, ErrDamaged, "channel name"},
+		"name shortened": {func(id *identity) {
+			id.nameBytes--
+		}, ErrDamaged, "bytes after the name"},
+		"opened backwards": {func(id *identity) {
+			id.openedUTCHi_ns = id.openedUTCLo_ns - 1
+		}, ErrDamaged, "opened between"},
+		"node": {func(id *identity) {
+			id.nodeNumber = channel.MaxNode + 2
+		}, ErrDamaged, "node number 16385"},
 	} {
 		p := newRing(t)
 		test.change(&p.header.identity)
-		openBoth(t, name+", old checksum", p.Path, map[bool]error{true: test.want, false: ErrDamaged}[name == "magic" || test.want == ErrVersion], "")
+		openBoth(t, name+", old checksum", p.Path,
+			map[bool]error{true: test.want, false: ErrDamaged}[name == "magic" ||
+				test.want == ErrVersion], "")
 		p.header.identity.checksum = p.header.identity.sum()
 		openBoth(t, name, p.Path, test.want, test.say)
 	}
@@ -148,14 +189,18 @@ func TestOpenReadsBackEachField(t *testing.T) {
 	id.policy, id.stamp = uint8(channel.Overwrite), uint8(channel.Unordered)
 	id.checksum = id.sum()
 	h := look(t, p.Path).Header()
-	if h.Name != testConfig().Name || h.Incarnation != p.Incarnation || h.Boot != id.boot || h.Shards != 1 || h.Records != 16 || h.ManyWriters ||
-		!h.Links || h.Policy != channel.Overwrite || h.Stamp != channel.Unordered || h.OpenedCounter != 11 ||
-		h.OpenedEarliest.UnixNano() != 12 || h.OpenedLatest.UnixNano() != 13 || h.ProcessID != 14 || h.NodeNumber != 15 {
+	if h.Name != testConfig().Name || h.Incarnation != p.Incarnation || h.Boot != id.boot ||
+		h.Shards != 1 || h.Records != 16 || h.ManyWriters ||
+		!h.Links || h.Policy != channel.Overwrite || h.Stamp != channel.Unordered ||
+		h.OpenedCounter != 11 ||
+		h.OpenedEarliest.UnixNano() != 12 || h.OpenedLatest.UnixNano() != 13 || h.ProcessID != 14 ||
+		h.NodeNumber != 15 {
 		t.Errorf("%+v", h)
 	}
 	many := newShards(t, 4, 32)
 	h = look(t, many.Path).Header()
-	if h.Shards != 4 || h.Records != 32 || !h.ManyWriters || h.Links || h.NodeNumber != channel.MaxNode+1 || h.ProcessID != os.Getpid() {
+	if h.Shards != 4 || h.Records != 32 || !h.ManyWriters || h.Links ||
+		h.NodeNumber != channel.MaxNode+1 || h.ProcessID != os.Getpid() {
 		t.Errorf("%+v", h)
 	}
 }

@@ -9,25 +9,27 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// readAt is a file that a test stands in front of.
+// readAt is a file behind which a test can act.
 type readAt func(b []byte, offset int64) (int, error)
 
 func (f readAt) ReadAt(b []byte, offset int64) (int, error) { return f(b, offset) }
 
-// recordsIn are the records that a read of whole ones has brought.
+// recordsIn returns the records in b, which has whole ones.
 func recordsIn(b []byte) []Record {
 	return unsafe.Slice((*Record)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/RecordBytes)
 }
 
 // A read may bring a counter word that says that the record is written, and beside it an id from
-// before it was: of many writers nothing orders the two. Half of a word may be old as well. The
-// second read brings what was stored before that word.
+// before: with many writers nothing orders the two. Half of a word may be old as well. The second
+// read brings what was stored before that word.
 func TestWhatWasBesideACounterWordIsReadAgain(t *testing.T) {
 	p := newShards(t, 1, 64)
 	s, c := &p.Shards[0], drain(t, p.Path)
 	for seq := range uint64(40) {
-		if seq != 30 { // which is reserved
-			*(*Record)(unsafe.Add(s.Records, seq*RecordBytes)) = Record{s.Finished(counterOf(seq), seq), seq}
+		if seq != 30 { // the record at 30 is reserved
+			*(*Record)(unsafe.Add(s.Records, seq*RecordBytes)) = Record{
+				s.Finished(counterOf(seq), seq), seq,
+			}
 		}
 	}
 	*s.Tail = 40
@@ -45,7 +47,8 @@ func TestWhatWasBesideACounterWordIsReadAgain(t *testing.T) {
 	into := make([]Record, 64)
 	first, n, unfinished, err := c.Copy(0, 0, into)
 	if first != 0 || n != 30 || !unfinished || err != nil {
-		t.Fatalf("from %d: %d records, unfinished %v, %v, want 30 of them", first, n, unfinished, err)
+		t.Fatalf("from %d: %d records, unfinished %v, %v, want 30 of them", first, n, unfinished,
+			err)
 	}
 	for seq, r := range into[:n] {
 		if want := (Record{counterOf(uint64(seq)), uint64(seq)}); r != want {
@@ -54,7 +57,7 @@ func TestWhatWasBesideACounterWordIsReadAgain(t *testing.T) {
 	}
 }
 
-// What is written over while it is read is not given out, however it was read.
+// Records that are overwritten while they are read are not returned, however they were read.
 func TestOverwrittenWhileItIsRead(t *testing.T) {
 	p := newRing(t, policy(channel.Overwrite))
 	s, c := &p.Shards[0], look(t, p.Path)
@@ -81,18 +84,20 @@ func TestOverwrittenWhileItIsRead(t *testing.T) {
 	}
 }
 
-// A file that is cut before a read, or in the middle of one, has records that are none.
+// A file that is cut before a read, or in the middle of one, has invalid records.
 func TestCutWhileItIsRead(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		for cutAt := 1; cutAt <= 2; cutAt++ {
 			p := newShards(t, 1, 64)
 			for seq := range uint64(50) {
 				s := &p.Shards[0]
-				*(*Record)(unsafe.Add(s.Records, seq*RecordBytes)) = Record{s.Finished(seq, seq), seq}
+				*(*Record)(unsafe.Add(s.Records, seq*RecordBytes)) = Record{
+					s.Finished(seq, seq), seq,
+				}
 				*s.Tail = seq + 1
 			}
 			c, reads := drain(t, p.Path), 0
-			c.header.ManyWriters = many // what differs to a reader
+			c.header.ManyWriters = many // the difference for a reader
 			c.records = readAt(func(b []byte, offset int64) (int, error) {
 				if reads++; reads == cutAt {
 					must(t, os.Truncate(p.Path, int64(recordsOffset(1))+20*RecordBytes+3))

@@ -6,28 +6,27 @@ import (
 	"unsafe"
 )
 
-// Records are read through the file and not through a mapping. A page of shared memory that nobody
-// has written is made when somebody looks at it through a mapping, and is charged to that one: a
-// sparse ring of gigabytes would be the end of a drainer with a limit. Reading a hole of a file
-// takes no memory.
+// Records are read through the file and not through a mapping. Looking at an unwritten page of
+// shared memory through a mapping creates the page, and charges it to the reader. A sparse ring of
+// gigabytes would end a drainer with a limit. Reading a hole of a file takes no memory.
 //
-// The kernel copies from the page cache, which is the very memory that the program writes to
-// through its mapping. What is left is the order of loads.
+// The kernel copies from the page cache, which is the memory that the program writes to through its
+// mapping. So only the order of loads matters.
 //
 // Before a read the reader loads the tail in the mapping, with an atomic load. The kernel's loads
-// come after it on the same thread, and that is enough: on x86 no load passes an earlier one, on
+// come after it on the same thread, and that suffices: on x86 no load passes an earlier one, and on
 // arm64 none passes an acquiring load (LDAR). Neither a system call nor a move to another core
-// weakens that. So records below the tail are there, if they were stored before the tail was.
+// weakens that. So records below the tail are there, if they were stored before the tail.
 //
-// Within a read there is no order, and a word may even be copied in parts. A record that somebody
-// may be writing is none until something that was loaded later says so: see copyOut and Copy.
+// Within a read there is no order, and even a word may be copied in parts. A record that somebody
+// may be writing does not count until a later load proves it: see copyOut and Copy.
 //
-// After a read comes settle, so that what is loaded next was not loaded before.
+// After a read comes settle, so that later loads cannot happen before it.
 
-// copyOut copies records and returns how many: with many writers, up to the first that is not
-// finished. There the tail covers records that are only reserved, and a record's own counter word
-// says that the rest is written. What was read beside that word may be older than the word: so what
-// is finished is read once more.
+// copyOut copies records and returns how many. With many writers it stops at the first record that
+// is not finished. There the tail also covers records that are only reserved, and a record's own
+// counter word says that the rest is written. What was read beside that word may be older than the
+// word, so finished records are read once more.
 func (r *Reader) copyOut(i int, first uint64, into []Record) (n int, err error) {
 	if err := r.readRecords(i, first, into); err != nil {
 		return 0, err
@@ -45,7 +44,7 @@ func (r *Reader) copyOut(i int, first uint64, into []Record) (n int, err error) 
 	return n, nil
 }
 
-// finished counts the records in front that carry the mark of their lap. The counter word is
+// finished counts the records at the front that have the mark of their lap. The counter word is
 // stored last.
 func (r *Reader) finished(first uint64, records []Record) int {
 	for k := range records {
@@ -56,7 +55,7 @@ func (r *Reader) finished(first uint64, records []Record) int {
 	return len(records)
 }
 
-// readRecords reads records as they are. A file that has been cut has fewer of them.
+// readRecords reads records without checks. A file that was cut has fewer of them.
 func (r *Reader) readRecords(i int, first uint64, into []Record) error {
 	size := r.header.Records
 	shard := int64(recordsOffset(r.header.Shards)) + int64(i)*int64(size)*RecordBytes
@@ -75,21 +74,21 @@ func (r *Reader) readRecords(i int, first uint64, into []Record) error {
 	return nil
 }
 
-// settle has all that was loaded before it, by the kernel as well, be older than what is loaded
-// after it. On x86 the store is an exchange, which nothing passes. On arm64 it is one that
-// releases (STLR), which no earlier load passes; the load behind it acquires (LDAR), which does
-// not pass such a store, and which nothing later passes.
+// settle orders all earlier loads, even the kernel's, before all later ones. On x86 the store is an
+// exchange, which nothing passes. On arm64 it is a releasing store (STLR), which no earlier load
+// passes. The load after it acquires (LDAR): it does not pass such a store, and no later load
+// passes it.
 func (r *Reader) settle() {
 	atomic.StoreUint64(&r.fence, 0)
 	atomic.LoadUint64(&r.fence)
 }
 
-// Unwritten looks at so many records at first, and at more each time, up to the second number.
+// Unwritten looks at unwrittenFirst records at first, then at more each time, up to unwrittenMost.
 const unwrittenFirst, unwrittenMost = 1 << 6, 1 << 12
 
-// Unwritten counts records from a sequence on, of at most so many, that were reserved and not
-// written, for a ring whose owner is dead. Pairs are told by their first record: step is 2 for
-// them, else 1.
+// Unwritten counts records from a sequence on, at most most of them, that were reserved but not
+// written. It is for a ring whose owner is dead. The first record of a pair decides: step is 2 for
+// pairs, else 1.
 func (r *Reader) Unwritten(i int, from, step, most uint64) (n uint64, err error) {
 	s, err := r.State(i)
 	if err != nil || from >= s.Tail {

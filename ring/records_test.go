@@ -12,7 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// In these tests the counter of a record is a function of its id, so that a torn or invented one gives itself away.
+// In these tests the counter of a record is a function of its id, so that a torn or invented one
+// shows.
 func counterOf(id uint64) uint64 { return (id*0x9E3779B97F4A7C15)>>1 | 1 }
 
 func TestOneWriterInOrder(t *testing.T) {
@@ -60,8 +61,10 @@ func TestCopyBesideTheRecords(t *testing.T) {
 	} {
 		into := make([]Record, 20)
 		first, n, _, err := c.Copy(0, test.from, into)
-		if err != nil || first != test.first || uint64(n) != test.n || n > 0 && into[0].ID != first {
-			t.Errorf("from %d: first %d, n %d, %v, want %d and %d", test.from, first, n, err, test.first, test.n)
+		if err != nil || first != test.first || uint64(n) != test.n ||
+			n > 0 && into[0].ID != first {
+			t.Errorf("from %d: first %d, n %d, %v, want %d and %d", test.from, first, n, err,
+				test.first, test.n)
 		}
 	}
 	if _, n, _, err := c.Copy(0, 4, nil); n != 0 || err != nil {
@@ -87,10 +90,12 @@ func TestOverwriteKeepsTheLastButOne(t *testing.T) {
 				records, first, _ := copyAll(t, r, 0, 0)
 				oldest := max(tail, ring.held) - ring.held
 				if first != oldest || uint64(len(records)) != tail-oldest {
-					t.Fatalf("tail %d: %d records from %d on, want from %d on", tail, len(records), first, oldest)
+					t.Fatalf("tail %d: %d records from %d on, want from %d on", tail, len(records),
+						first, oldest)
 				}
 				for i, got := range records {
-					if id := first + uint64(i); got.ID != id || name == "records" && got.Counter != counterOf(id) {
+					if id := first + uint64(i); got.ID != id ||
+						name == "records" && got.Counter != counterOf(id) {
 						t.Fatalf("sequence %d is %+v", id, got)
 					}
 				}
@@ -105,7 +110,7 @@ func TestOverwriteKeepsTheLastButOne(t *testing.T) {
 	}
 }
 
-// What a writer is at when it is killed between its stores is not shown.
+// A writer is killed between its stores. Its record is not shown.
 func TestOverwriteHidesWhatIsBeingWritten(t *testing.T) {
 	for _, n := range []uint64{1, 2} {
 		change := []func(*Config){policy(channel.Overwrite)}
@@ -178,7 +183,7 @@ func TestOverwriteUnderAWriter(t *testing.T) {
 	t.Logf("of %d copies %d lost their oldest", seen, trimmed)
 }
 
-// Someone looks on while a drainer drains: what it sees is true, and nothing is damaged.
+// A reader looks on while a drainer drains. What it sees is true, and nothing is damaged.
 func TestLookingOnUnderADrainer(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		change := []func(*Config){policy(channel.Block), size(64)}
@@ -223,8 +228,10 @@ func TestLookingOnUnderADrainer(t *testing.T) {
 				break
 			}
 			for i, got := range into[:n] {
-				if id := first + uint64(i); got.ID != id || got.Counter != counterOf(id)&counterMask {
-					t.Errorf("many %v: sequence %d is %+v, want counter %d", many, id, got, counterOf(id)&counterMask)
+				if id := first + uint64(i); got.ID != id ||
+					got.Counter != counterOf(id)&counterMask {
+					t.Errorf("many %v: sequence %d is %+v, want counter %d", many, id, got,
+						counterOf(id)&counterMask)
 					failed.Store(true)
 					break
 				}
@@ -250,7 +257,7 @@ func TestManyWritersInAndOut(t *testing.T) {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(w, 0))
 			for i := range uint64(each) {
-				// The counter is the writer's own count; goroutines change cores as they like.
+				// The counter is the writer's own count. Goroutines change cores freely.
 				if !putMany(&p.Shards[rng.IntN(shards)], i, w<<32|i) {
 					t.Error("dropped while the drainer moves")
 				}
@@ -273,7 +280,8 @@ func TestManyWritersInAndOut(t *testing.T) {
 			for _, r := range into[:n] {
 				w, id := r.ID>>32, r.ID&(1<<32-1)
 				if w >= writers || r.Counter != id || id < got[w][i] || seen[r.ID] {
-					t.Errorf("record %+v of writer %d: after %d, seen before %v", r, w, got[w][i], seen[r.ID])
+					t.Errorf("record %+v of writer %d: after %d, seen before %v", r, w, got[w][i],
+						seen[r.ID])
 				}
 				got[w][i] = id + 1
 				seen[r.ID] = true
@@ -293,8 +301,8 @@ func TestManyWritersInAndOut(t *testing.T) {
 	}
 }
 
-// Over many laps of a tiny ring, writers reserve, store one word, finish, or never come back: what the reader calls finished
-// is what was finished, of this lap.
+// Over many laps of a tiny ring, writers reserve, store one word, finish, or never come back. The
+// records that the reader calls finished are those that were finished in this lap.
 func TestLapsOfManyWriters(t *testing.T) {
 	rng := seed.Random(t)
 	for range 300 {
@@ -337,7 +345,8 @@ func lapsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 			want++
 		}
 		if from+uint64(n) != want || unfinished != (want < uint64(len(progress))) {
-			t.Fatalf("from %d of %d: %d finished, unfinished %v, want %d", from, len(progress), n, unfinished, want-from)
+			t.Fatalf("from %d of %d: %d finished, unfinished %v, want %d", from, len(progress), n,
+				unfinished, want-from)
 		}
 		for i, r := range into[:n] {
 			if seq := from + uint64(i); r.ID != seq || r.Counter != counterOf(seq)&counterMask {
@@ -364,7 +373,7 @@ func lapsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 			}
 		}
 	}
-	// The owner dies: behind each hole go on, to the tail.
+	// The owner dies. Continue after each hole, up to the tail.
 	for from := head; from < uint64(len(progress)); {
 		n := uint64(check(from))
 		if from += n; from < uint64(len(progress)) && progress[from] == finished {
@@ -388,7 +397,8 @@ func TestHolesAreNotRecords(t *testing.T) {
 		if len(records) != 0 || !unfinished {
 			t.Fatalf("hole %d: %+v, unfinished %v", seq+1, records, unfinished)
 		}
-		// The next lap finds in the hole what was there before the hole: so the drainer of a living owner fills it.
+		// The next lap finds in the hole what was there before. That is why the drainer of a living
+		// owner fills it.
 		store(s, seq+1, Record{s.Finished(1, seq+1), 1})
 		if err := c.Release(0, seq+2, 0, 0); err != nil {
 			t.Fatal(err)
@@ -438,7 +448,7 @@ func TestFirstLastOfManyShards(t *testing.T) {
 	}
 }
 
-// At full speed the writer leaves a reader no time but between two instructions.
+// At full speed the writer leaves a reader no time but that between two instructions.
 func TestFirstLastUnderAWriter(t *testing.T) {
 	p := newRing(t)
 	r, cell := look(t, p.Path), p.Shards[0].FirstLast()
@@ -461,7 +471,8 @@ func TestFirstLastUnderAWriter(t *testing.T) {
 			continue
 		}
 		seen++
-		if got.First != (Record{counterOf(0), 0}) || got.Last != (Record{counterOf(got.Count - 1), got.Count - 1}) {
+		if got.First != (Record{counterOf(0), 0}) ||
+			got.Last != (Record{counterOf(got.Count - 1), got.Count - 1}) {
 			t.Fatalf("%+v", got)
 		}
 	}

@@ -26,7 +26,8 @@ func TestReleaseTakesOnlyWhatIsThere(t *testing.T) {
 		{"drops that were not", 4, 2, 0, "2 ranges of drops are not between 0 and 1"},
 		{"journal that was not", 4, 0, 2, "2 journal entries are not between 0 and 1"},
 	} {
-		if err := c.Release(0, test.head, test.drops, test.journal); err == nil || !strings.Contains(err.Error(), test.say) {
+		if err := c.Release(0, test.head, test.drops, test.journal); err == nil ||
+			!strings.Contains(err.Error(), test.say) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.say)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// settingsOf makes settings whose parameters tell of each other, so that a mixture gives itself away.
+// settingsOf makes settings whose parameters depend on each other, so that a mixture shows.
 func settingsOf(n uint64) channel.Settings {
 	if n%3 == 0 {
 		return channel.Settings{Kind: channel.Downsample, A: n + 1}
@@ -43,19 +43,26 @@ func TestApply(t *testing.T) {
 		}
 		for name, load := range map[string]func() (channel.Settings, Word){
 			"program": p.Settings,
-			"reader":  func() (channel.Settings, Word) { s, w, err := c.Settings(); must(t, err); return s, w },
+			"reader": func() (channel.Settings, Word) {
+				s, w, err := c.Settings()
+				must(t, err)
+				return s, w
+			},
 		} {
 			if got, gotWord := load(); got != want || gotWord != w {
-				t.Fatalf("%s reads %v under %#x, want %v under %#x", name, got, uint64(gotWord), want, uint64(w))
+				t.Fatalf("%s reads %v under %#x, want %v under %#x", name, got, uint64(gotWord),
+					want, uint64(w))
 			}
 		}
 		last = w
 	}
-	// Another drainer goes on from there.
-	if w, err := drain(t, p.Path).Apply(settingsOf(1)); err != nil || w.Generation() <= last.Generation() {
+	// Another drainer continues from there.
+	if w, err := drain(t, p.Path).Apply(settingsOf(1)); err != nil ||
+		w.Generation() <= last.Generation() {
 		t.Errorf("%v after %v, %v", w, last, err)
 	}
-	if _, err := c.Apply(channel.Settings{Kind: channel.XoY}); !errors.Is(err, channel.ErrParameter) {
+	if _,
+		err := c.Apply(channel.Settings{Kind: channel.XoY}); !errors.Is(err, channel.ErrParameter) {
 		t.Errorf("bad settings: %v", err)
 	}
 }
@@ -67,23 +74,26 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Somebody writes over the switching word: generations still rise, until there are none.
+// Somebody overwrites the switching word. Generations still rise, until none are left.
 func TestApplyOverAHostileWord(t *testing.T) {
-	for _, word := range []uint64{0, 1, 1 << 16, 0xFF, 0x0500FF, 7, 0xFFFF, NewWordBits(1<<40, 0xFF, 0xFF), NewWordBits(8, 5, 1), NewWordBits(maxGeneration-2, 5, 5)} {
+	for _, word := range []uint64{0, 1, 1 << 16, 0xFF, 0x0500FF, 7, 0xFFFF,
+		NewWordBits(1<<40, 0xFF, 0xFF), NewWordBits(8, 5, 1), NewWordBits(maxGeneration-2, 5, 5)} {
 		p := newRing(t)
 		c := drain(t, p.Path)
 		first, err := c.Apply(settingsOf(1))
 		must(t, err)
 		*p.Word() = word
 		w, err := c.Apply(settingsOf(2))
-		if err != nil || w.Generation() <= first.Generation() || w.Generation() <= Word(word).Generation() || w.slot() == Word(word).slot() {
+		if err != nil || w.Generation() <= first.Generation() ||
+			w.Generation() <= Word(word).Generation() || w.slot() == Word(word).slot() {
 			t.Errorf("over %#x: %#x after %#x, %v", word, uint64(w), uint64(first), err)
 		}
 		if s, got := p.Settings(); s != settingsOf(2) || got != w {
 			t.Errorf("over %#x: the program reads %v", word, s)
 		}
 	}
-	for _, word := range []uint64{1<<64 - 1, NewWordBits(maxGeneration, 0, 0), NewWordBits(maxGeneration-1, 0, 0)} {
+	for _, word := range []uint64{1<<64 - 1, NewWordBits(maxGeneration, 0, 0),
+		NewWordBits(maxGeneration-1, 0, 0)} {
 		p := newRing(t)
 		c := drain(t, p.Path)
 		*p.Word() = word
@@ -97,16 +107,26 @@ func NewWordBits(generation uint64, kind, slot int) uint64 {
 	return uint64(NewWord(generation, channel.Kind(kind), slot))
 }
 
-// What contradicts itself gives settings that no check passes.
+// A word and a slot that contradict each other give settings that pass no check.
 func TestContradictorySettingsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(c *control){
-		"slot that is not there":    func(c *control) { c.word = NewWordBits(2, int(channel.Buffered), slots) },
-		"last slot number":          func(c *control) { c.word = NewWordBits(2, int(channel.Buffered), 0xFF) },
-		"kind unlike the slot's":    func(c *control) { c.word = NewWordBits(2, int(channel.Identity), 0) },
-		"empty slot of another":     func(c *control) { c.word = NewWordBits(2, int(channel.Buffered), 3) },
-		"kind above 8 bits":         func(c *control) { c.slot[0].kind |= 1 << 32 },
-		"all ones":                  func(c *control) { c.word = 1<<64 - 1 },
-		"unknown kind in both":      func(c *control) { c.word, c.slot[0].kind = NewWordBits(2, 99, 0), 99 },
+		"slot that is not there": func(c *control) {
+			c.word = NewWordBits(2, int(channel.Buffered), slots)
+		},
+		"last slot number": func(c *control) {
+			c.word = NewWordBits(2, int(channel.Buffered), 0xFF)
+		},
+		"kind unlike the slot's": func(c *control) {
+			c.word = NewWordBits(2, int(channel.Identity), 0)
+		},
+		"empty slot of another": func(c *control) {
+			c.word = NewWordBits(2, int(channel.Buffered), 3)
+		},
+		"kind above 8 bits": func(c *control) { c.slot[0].kind |= 1 << 32 },
+		"all ones":          func(c *control) { c.word = 1<<64 - 1 },
+		"unknown kind in both": func(c *control) {
+			c.word, c.slot[0].kind = NewWordBits(2, 99, 0), 99
+		},
 		"parameter that is not its": func(c *control) { c.slot[0].a = 1 },
 	} {
 		p := newRing(t)
@@ -121,7 +141,7 @@ func TestContradictorySettingsAreRefused(t *testing.T) {
 	}
 }
 
-// Settings change as fast as they can: what is read was applied, whole, in order.
+// Settings change as fast as they can. What is read was applied, whole, in order.
 func TestSettingsUnderAChanger(t *testing.T) {
 	p := newRing(t)
 	c, r := drain(t, p.Path), look(t, p.Path)
@@ -151,7 +171,7 @@ func TestSettingsUnderAChanger(t *testing.T) {
 	changer.Wait()
 }
 
-// A changer that goes between two slots leaves a reader the least time there may be.
+// Alternating between two slots leaves a reader the least possible time.
 func TestSettingsAreNeverMixed(t *testing.T) {
 	p := newRing(t)
 	control := &p.header.control
@@ -168,7 +188,7 @@ func TestSettingsAreNeverMixed(t *testing.T) {
 	})
 	for seen := 0; seen < 100_000; {
 		s, w := p.Settings()
-		if s.Kind != channel.XoY { // before the first, or patience has an end
+		if s.Kind != channel.XoY { // before the first, or when patience ends
 			continue
 		}
 		seen++
@@ -181,13 +201,15 @@ func TestSettingsAreNeverMixed(t *testing.T) {
 	changer.Wait()
 }
 
-// A drainer that never lets the word stand, or a program that never lets its tables stand, holds nobody.
+// A drainer that never lets the word stand, or a program that never lets its tables stand, blocks
+// nobody.
 func TestNothingThatMovesHangsTheOther(t *testing.T) {
 	p := newRing(t, policy(channel.Block))
 	r := look(t, p.Path)
 	page := p.Shards[0].page
 	for _, word := range []*uint64{
-		p.Word(), &page.consumer.head, &page.consumer.drops, &page.consumer.journal, &page.producer.drops, &page.producer.journal,
+		p.Word(), &page.consumer.head, &page.consumer.drops, &page.consumer.journal,
+		&page.producer.drops, &page.producer.journal,
 		&page.producer.tail, &page.journal[0].word, &page.cells.firstLast.count,
 	} {
 		was := *word
@@ -222,7 +244,10 @@ func TestJournal(t *testing.T) {
 		w, err := c.Apply(settingsOf(counter))
 		must(t, err)
 		put(s, counter, 1)
-		e := JournalEntry{Word: w, Settings: settingsOf(counter), From: *s.Tail, Counter: counter, Dropped: s.page.producer.dropped}
+		e := JournalEntry{
+			Word: w, Settings: settingsOf(counter), From: *s.Tail, Counter: counter,
+			Dropped: s.page.producer.dropped,
+		}
 		s.Journal(w, e.Settings, counter)
 		counter++
 		written++
@@ -233,7 +258,8 @@ func TestJournal(t *testing.T) {
 		t.Helper()
 		got, gotBefore, err := c.Journal(0)
 		if err != nil || gotBefore != before || len(got) != len(want) {
-			t.Fatalf("%d entries after %d, %v, want %d after %d", len(got), gotBefore, err, len(want), before)
+			t.Fatalf("%d entries after %d, %v, want %d after %d", len(got), gotBefore, err,
+				len(want), before)
 		}
 		for i := range got {
 			if got[i] != want[i] {
@@ -241,13 +267,19 @@ func TestJournal(t *testing.T) {
 			}
 		}
 	}
-	want = []JournalEntry{{Word: FirstWord(testConfig().Settings.Kind), Settings: testConfig().Settings, Counter: p.header.identity.openedCounter}}
+	want = []JournalEntry{
+		{
+			Word: FirstWord(testConfig().Settings.Kind), Settings: testConfig().Settings,
+			Counter: p.header.identity.openedCounter,
+		},
+	}
 	check(0) // what the program chose
 	for range JournalSize - 1 {
 		want = append(want, change())
 		check(0)
 	}
-	// Full: the newest takes the place of the one before it and counts those.
+	// The journal is full. The newest entry replaces the one before it and counts the replaced
+	// ones.
 	for skipped := uint64(1); skipped < 30; skipped++ {
 		e := change()
 		e.Skipped = skipped
@@ -260,7 +292,7 @@ func TestJournal(t *testing.T) {
 	must(t, c.Release(0, 0, s.page.producer.drops, JournalSize+1))
 	want = nil
 	check(JournalSize + 1)
-	for range 3 * JournalSize { // round the table
+	for range 3 * JournalSize { // around the table
 		want = []JournalEntry{change()}
 		check(s.page.producer.journal - 1)
 		must(t, c.Release(0, 0, 0+s.page.producer.drops, s.page.producer.journal))
@@ -354,14 +386,15 @@ func TestDamagedState(t *testing.T) {
 			"State": func() error { _, err := r.State(0); return err },
 			"Copy":  func() error { _, _, _, err := r.Copy(0, 5, make([]Record, 1)); return err },
 		} {
-			if err := try(); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), test.say) {
+			if err := try(); !errors.Is(err, ErrDamaged) ||
+				!strings.Contains(err.Error(), test.say) {
 				t.Errorf("%s: %s = %v, want %q", name, what, err, test.say)
 			}
 		}
 	}
 }
 
-// Head and tail move between a reader's looks at them: the distance that it sees is one that there was.
+// Head and tail move between a reader's loads. The distance that it sees is one that existed.
 func TestStateUnderADrainer(t *testing.T) {
 	if os.Getenv(reexec.EmulatorVariable) != "" {
 		t.Skip("emulated, the reader is too slow to ever see this head stand still")
@@ -395,7 +428,7 @@ func TestStateUnderADrainer(t *testing.T) {
 	both.Wait()
 }
 
-// Only its drainer moves a head: to it, another's doing is damage.
+// Only its drainer moves a head. If somebody else does, it is damage to the drainer.
 func TestAHeadThatMovesByItself(t *testing.T) {
 	p := newRing(t)
 	for i := range uint64(10) {

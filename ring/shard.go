@@ -14,39 +14,41 @@ import (
 // stallLimit is how long a program waits for a drainer that does not move.
 const stallLimit = time.Second
 
-// Shard is the producer's end of one sequence of records: all of a ring with one writer, one core's of a ring with many.
+// Shard is the producer's end of one sequence of records: all of a ring with one writer, or those
+// of one core in a ring with many.
 //
-// The hot path of package handlers writes records and the tail itself, through the pointers; Shard has what happens
-// when there is no room. A shard of one writer belongs to that writer. The methods of a shard of many may be called
-// by all of them.
+// The hot path of package handlers writes records and the tail itself, through the pointers. Shard
+// handles the case without room. A shard of one writer belongs to that writer. All writers may call
+// the methods of a shard of many.
 type Shard struct {
 	Tail    *uint64        // sequence of the next record
 	Records unsafe.Pointer // to the first record
 	Mask    uint64         // records − 1
 
-	// Limit is the tail at which there may be no room: the hot path must not pass it. It is the furthest head that was
-	// seen plus the records of the ring; for policy overwrite it is never reached.
+	// Limit is the tail at which there may be no room: the hot path must not pass it. It is the
+	// furthest head seen plus the records of the ring. With policy overwrite it is never reached.
 	Limit uint64
 
 	page        *shard
 	policy      channel.Policy
 	manyWriters bool
 
-	claimed atomic.Bool // many writers: one of them is at the cell of FirstLast
+	claimed atomic.Bool // many writers: one of them uses the cell of FirstLast
 
-	mu      sync.Mutex   // many writers: guards all below and what they write besides records
-	stalled bool         // the head did not move for stallLimit, and has not since
-	lost    *atomic.Bool // the same of all rings in the directory: see lostDrainer
+	// With many writers, mu guards all below and what they write besides records.
+	mu      sync.Mutex
+	stalled bool         // the head has not moved for stallLimit or longer
+	lost    *atomic.Bool // the same for all rings in the directory: see lostDrainer
 
-	now   func() time.Duration // since some fixed moment
+	now   func() time.Duration // since a fixed moment
 	pause func(attempt int)
 
-	_ [40]byte // so that two shards of an array share no pair of cache lines
+	_ [40]byte // keeps two shards of an array in separate pairs of cache lines
 }
 
 const _ = -uint(unsafe.Sizeof(Shard{}) % 128)
 
-// Finished is the counter word of a finished record of a ring with many writers.
+// Finished returns the counter word of a finished record of a ring with many writers.
 func (s *Shard) Finished(counter, seq uint64) uint64 {
 	return counter&counterMask | lapMark(seq, s.Mask+1)
 }
@@ -62,11 +64,12 @@ func (s *Shard) init(page *shard, records unsafe.Pointer, n uint64, c Config, lo
 	}
 }
 
-// directories has a mark for each directory in which this process has made rings.
+// directories has a mark for each directory in which this process has created rings.
 var directories sync.Map // of *atomic.Bool by path
 
-// lostDrainer is the mark that a wait for the drainer of a directory ended for nothing. It spares the program a wait of
-// stallLimit in each of its rings and shards; the first that sees its head move takes the mark down.
+// lostDrainer returns the mark that says that a wait for the drainer of a directory was in vain. It
+// spares the program a wait of stallLimit in each of its rings and shards. The first one that sees
+// its head move clears the mark.
 func lostDrainer(dir string) *atomic.Bool {
 	mark, _ := directories.LoadOrStore(filepath.Clean(dir), new(atomic.Bool))
 	return mark.(*atomic.Bool)
@@ -81,14 +84,16 @@ func pause(attempt int) {
 	time.Sleep(min(time.Duration(attempt-99)*10*time.Microsecond, time.Millisecond))
 }
 
-// Head is where the drainer is, as it says.
+// Head returns the drainer's position, as it says.
 func (s *Shard) Head() uint64 { return atomic.LoadUint64(&s.page.consumer.head) }
 
-// refresh looks at the head again: whether there is room for n records at the tail, and whether the head has moved on. A head
-// past the tail, or behind where it was, is not from a drainer of ours: it neither makes room nor counts as movement.
+// refresh reads the head again. It tells whether there is room for n records at the tail, and
+// whether the head has moved. A head past the tail, or behind its former place, is from no drainer
+// of ours: it neither makes room nor counts as movement.
 func (s *Shard) refresh(n uint64) (room, moved bool) {
 	head := s.Head()
-	tail := atomic.LoadUint64(s.Tail) // after the head: other writers and the drainer may both have moved on in between
+	// Load the tail after the head. Other writers and the drainer may both have moved in between.
+	tail := atomic.LoadUint64(s.Tail)
 	if head > tail {
 		return false, false
 	}
@@ -104,8 +109,8 @@ func (s *Shard) refresh(n uint64) (room, moved bool) {
 	return tail+n <= limit, moved
 }
 
-// Room waits, as the policy says, until n records have room at the tail. Where they get none it counts them as one
-// dropped event, with the counter at the event, and returns false.
+// Room waits, as the policy says, until n records have room at the tail. If they get none, it
+// counts them as one dropped event, with the counter at the event, and returns false.
 func (s *Shard) Room(n, counter uint64) bool {
 	if s.manyWriters {
 		s.mu.Lock()
@@ -121,8 +126,9 @@ func (s *Shard) Room(n, counter uint64) bool {
 	return false
 }
 
-// wait returns true when there is room, false when the head has not moved for stallLimit. A drainer that was once given
-// up, here or in another ring, is waited for again only after it has moved.
+// wait returns true when there is room, and false when the head has not moved for stallLimit. After
+// a drainer was given up, here or in another ring, wait does not wait for it again until it has
+// moved.
 func (s *Shard) wait(n uint64) bool {
 	since := s.now()
 	for attempt := 0; ; attempt++ {
@@ -143,8 +149,9 @@ func (s *Shard) wait(n uint64) bool {
 	}
 }
 
-// drop counts one event as dropped and notes where in the sequence and when. The count is what holds: a range is
-// written before the event is counted, so that a program which dies in between leaves a range of none.
+// drop counts one event as dropped, and notes its place in the sequence and its time. The count
+// decides. A range is written before the event is counted, so a program that dies in between leaves
+// an empty range.
 func (s *Shard) drop(counter uint64) {
 	line := &s.page.producer
 	dropped, begun, tail := atomic.LoadUint64(&line.dropped), line.drops, atomic.LoadUint64(s.Tail)
@@ -158,29 +165,31 @@ func (s *Shard) drop(counter uint64) {
 		atomic.StoreUint64(&next.first, counter)
 		atomic.StoreUint64(&next.last, counter)
 		atomic.StoreUint64(&line.drops, begun+1)
-	default: // the same place, or a full table: then the last range reaches further than it should
-		// Of many writers, the one that was stamped first need not be the first to come here.
+	// The same place, or a full table: then the last range covers more than it should.
+	default:
+		// With many writers, the one that was stamped first need not come here first.
 		atomic.StoreUint64(&last.first, min(last.first, counter))
 		atomic.StoreUint64(&last.last, max(last.last, counter))
 	}
 	atomic.StoreUint64(&line.dropped, dropped+1)
 }
 
-// Dropped is how many events found no room since the open. Any goroutine may ask, while the ring is open.
+// Dropped returns how many events found no room since the open. Any goroutine may call it while the
+// ring is open.
 func (s *Shard) Dropped() uint64 { return atomic.LoadUint64(&s.page.producer.dropped) }
 
-// Journal notes that from the tail on the settings hold that came with the word.
+// Journal notes that the settings of the word apply from the tail on.
 func (s *Shard) Journal(w Word, settings channel.Settings, counter uint64) {
 	line := &s.page.producer
 	n := line.journal
 	skipped := uint64(0)
 	if n > 0 && n-atomic.LoadUint64(&s.page.consumer.journal) >= JournalSize {
-		// Nobody reads. The newest entry takes the place of the one before it, and says that it did.
+		// Nobody reads. The newest entry replaces the one before it, and says so.
 		n--
 		skipped = s.page.journal[n%JournalSize].skipped + 1
 	}
 	e := &s.page.journal[n%JournalSize]
-	atomic.StoreUint64(&e.word, 0) // unfinished, for a reader that came at last
+	atomic.StoreUint64(&e.word, 0) // unfinished, for a reader that has just come
 	atomic.StoreUint64(&e.kind, uint64(settings.Kind))
 	atomic.StoreUint64(&e.a, settings.A)
 	atomic.StoreUint64(&e.b, settings.B)
@@ -200,16 +209,17 @@ func (s *Shard) ask() {
 	atomic.AddUint64(&s.page.producer.asked, 1)
 }
 
-// Counter is the cell of the counting handler.
+// Counter returns the cell of the counting handler.
 func (s *Shard) Counter() *uint64 { return &s.page.cells.counter }
 
-// FirstLast is the cell of the first-last handler.
+// FirstLast returns the cell of the first-last handler.
 func (s *Shard) FirstLast() *FirstLast { return &s.page.cells.firstLast }
 
-// ClaimCell takes the cell of FirstLast for one of many writers, who stamps, puts and releases it. It returns false where another writer
-// is at it, for which nobody waits: that writer may have lost its core. Because the stamp is read under the claim, the stamps in a
-// cell rise. The claim is in the program's own memory: in the ring, another process could hold it for ever.
+// ClaimCell claims the cell of FirstLast for one of many writers, which stamps, puts and releases
+// it. It returns false if another writer has the cell. Nobody waits for that one, because it may
+// have lost its core. The stamp is read under the claim, so the stamps in a cell rise. The claim is
+// in the program's own memory: in the ring, another process could hold it forever.
 func (s *Shard) ClaimCell() bool { return s.claimed.CompareAndSwap(false, true) }
 
-// ReleaseCell gives the cell back.
+// ReleaseCell releases the cell.
 func (s *Shard) ReleaseCell() { s.claimed.Store(false) }

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// sparse writes a ring into shared memory of which only the header is there, and a hole of so
-// many bytes in it.
+// sparse writes a ring into shared memory that has only its header, and a hole of this many bytes
+// in it.
 func sparse(t *testing.T, shards int, records uint64, hole int) (path string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")
@@ -46,8 +46,8 @@ func blocks(t *testing.T, path string) int64 {
 	return st.Blocks
 }
 
-// A hostile program makes a ring of gigabytes of which it has allocated nothing, or gives back
-// what it had. Whoever drains it must not be the one who allocates it.
+// A hostile program makes a ring of gigabytes of which it has allocated nothing, or it frees what
+// it had. Its drainer must not be the one that allocates it.
 func TestReadingAHoleTakesNoMemory(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		const records = 1 << 20
@@ -57,7 +57,8 @@ func TestReadingAHoleTakesNoMemory(t *testing.T) {
 		into := make([]Record, records)
 		for i := range shards {
 			_, n, unfinished, err := c.Copy(i, 0, into)
-			if shards == 1 && (n != records || unfinished) || shards > 1 && (n != 0 || !unfinished) || err != nil {
+			if shards == 1 && (n != records || unfinished) ||
+				shards > 1 && (n != 0 || !unfinished) || err != nil {
 				t.Errorf("%d shards: %d records, unfinished %v, %v", shards, n, unfinished, err)
 			}
 			if n, err := c.Unwritten(i, 0, 1, records); shards > 1 && (n != records || err != nil) {
@@ -70,7 +71,7 @@ func TestReadingAHoleTakesNoMemory(t *testing.T) {
 	}
 }
 
-// What a reader maps it would allocate by looking at it.
+// A reader would allocate by looking what it maps.
 func TestHeaderWithAHoleIsRefused(t *testing.T) {
 	for shards, hole := range map[int]int{1: pageBytes, 64: 63 * pageBytes} {
 		path := sparse(t, shards, 1024, hole)
@@ -96,11 +97,13 @@ func TestUnwritten(t *testing.T) {
 	finish(10_000)
 	*s.Tail = 12_000
 	for _, tc := range []struct{ from, step, most, want uint64 }{
-		{0, 1, 100, 0}, {1, 1, 100, 100}, {1, 1, 1 << 40, 9_999}, {9_999, 1, 5, 1}, {10_001, 1, 1 << 40, 1_999},
+		{0, 1, 100, 0}, {1, 1, 100, 100}, {1, 1, 1 << 40, 9_999}, {9_999, 1, 5, 1},
+		{10_001, 1, 1 << 40, 1_999},
 		{1, 2, 101, 100}, {2, 2, 1 << 40, 9_998}, {12_000, 1, 1, 0}, {10_001, 2, 1 << 40, 1_998},
 	} {
 		if n, err := c.Unwritten(0, tc.from, tc.step, tc.most); n != tc.want || err != nil {
-			t.Errorf("from %d by %d, at most %d: %d, %v, want %d", tc.from, tc.step, tc.most, n, err, tc.want)
+			t.Errorf("from %d by %d, at most %d: %d, %v, want %d", tc.from, tc.step, tc.most, n,
+				err, tc.want)
 		}
 	}
 }

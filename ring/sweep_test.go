@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A ring that cannot be read spoils its own count alone, and the counts are of an instant between two readings of the counter.
+// A ring that cannot be read spoils only its own count. The counts are of an instant between two
+// readings of the counter.
 func TestSweep(t *testing.T) {
 	needFaultAddresses(t)
 	var rings []*Reader
@@ -22,7 +23,7 @@ func TestSweep(t *testing.T) {
 		defer r.Close()
 		rings, paths = append(rings, r), append(paths, p.Path)
 		if i == 1 {
-			p.Close() // it would not outlive the cut
+			p.Close() // it would not survive the cut
 		}
 	}
 	if err := os.Truncate(paths[1], 0); err != nil {
@@ -32,18 +33,21 @@ func TestSweep(t *testing.T) {
 	first := Now()
 	before, after := Sweep(rings, counts, errs)
 	last := Now()
-	if errs[0] != nil || errs[2] != nil || counts[0] != 10 || counts[2] != 12 || !errors.Is(errs[1], ErrShrunk) {
+	if errs[0] != nil || errs[2] != nil || counts[0] != 10 || counts[2] != 12 ||
+		!errors.Is(errs[1], ErrShrunk) {
 		t.Errorf("counts %v, errors %v", counts, errs)
 	}
 	if before < first.Counter || after < before || last.Counter < after {
-		t.Errorf("swept from %d to %d, between %d and %d", before, after, first.Counter, last.Counter)
+		t.Errorf("swept from %d to %d, between %d and %d", before, after, first.Counter,
+			last.Counter)
 	}
 	if first.Latest.Before(first.Earliest) || last.Earliest.Before(first.Latest) {
 		t.Errorf("%+v then %+v", first, last)
 	}
 }
 
-// A clock that is set back between its two readings leaves no interval that ends before it begins: a ring that said so would be damaged.
+// A clock that is set back between its two readings leaves no interval that ends before it begins.
+// A ring with such an interval would be damaged.
 func TestClockSetBackWhileItIsRead(t *testing.T) {
 	times := []int64{1_000_000, 400, 500, 600}
 	now := instant(func() time.Time {

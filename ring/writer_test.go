@@ -16,7 +16,10 @@ func testConfig(change ...func(*Config)) Config {
 	if err != nil {
 		panic(err)
 	}
-	c := Config{Name: name, Settings: channel.Settings{Kind: channel.Buffered}, Policy: channel.Drop, Records: MinRecords}
+	c := Config{
+		Name: name, Settings: channel.Settings{Kind: channel.Buffered}, Policy: channel.Drop,
+		Records: MinRecords,
+	}
 	for _, f := range change {
 		f(&c)
 	}
@@ -28,18 +31,19 @@ func size(records uint64) func(*Config)     { return func(c *Config) { c.Records
 func manyWriters(c *Config)                 { c.ManyWriters = true }
 func linking(c *Config)                     { c.Settings = channel.Settings{Kind: channel.Link} }
 
-// newRing makes a ring in a directory of its own, which the test's end closes.
+// newRing makes a ring in a directory of its own. The test's end closes it.
 func newRing(t testing.TB, change ...func(*Config)) *Producer {
 	t.Helper()
 	return newRingIn(t, t.TempDir(), 1, change...)
 }
 
-// newShards makes a ring of many writers with so many shards, whatever cores the machine has.
+// newShards makes a ring of many writers with this many shards, whatever cores the machine has.
 func newShards(t testing.TB, shards int, records uint64, change ...func(*Config)) *Producer {
 	t.Helper()
 	p := newRingIn(t, t.TempDir(), shards, append(change, manyWriters, size(records))...)
 	if len(p.Shards) != shards || p.Shards[0].Mask+1 != records {
-		t.Fatalf("%d shards of %d records, want %d of %d", len(p.Shards), p.Shards[0].Mask+1, shards, records)
+		t.Fatalf("%d shards of %d records, want %d of %d", len(p.Shards), p.Shards[0].Mask+1,
+			shards, records)
 	}
 	return p
 }
@@ -121,17 +125,17 @@ func store(s *Shard, seq uint64, r Record) {
 	atomic.StoreUint64(&at.Counter, r.Counter)
 }
 
-// setHead does what a drainer does, or what is none.
+// setHead does what a drainer does, or what no drainer does.
 func setHead(p *Producer, shard int, head uint64) {
 	atomic.StoreUint64(&p.Shards[shard].page.consumer.head, head)
 }
 
-// clock is a time that passes in pauses alone: so much in each.
+// clock is a time that passes only in pauses, by the same amount in each.
 type clock struct {
 	now    time.Duration
 	step   time.Duration
 	pauses int
-	during func(pause int) // what the drainer does meanwhile
+	during func(pause int) // what the drainer does in the meantime
 }
 
 // use gives the shards of a ring the clock.
@@ -150,7 +154,8 @@ func (c *clock) use(p *Producer) *clock {
 }
 
 // copyAll copies all finished records of a shard from sequence from on.
-func copyAll(t testing.TB, r *Reader, i int, from uint64) (records []Record, first uint64, unfinished bool) {
+func copyAll(t testing.TB, r *Reader, i int,
+	from uint64) (records []Record, first uint64, unfinished bool) {
 	t.Helper()
 	into := make([]Record, r.Header().Records)
 	first, n, unfinished, err := r.Copy(i, from, into)
