@@ -1,0 +1,87 @@
+package ring
+
+import (
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// JournalEntry says from which record on settings apply.
+type JournalEntry struct {
+	Word     Word
+	Settings channel.Settings // what the program made of the word
+	// From is the first sequence under the settings. With many writers a few calls that were in
+	// flight may follow it.
+	From    uint64
+	Counter uint64 // counter at the change
+	Dropped uint64 // events dropped before the change
+	Skipped uint64 // changes just before this one of which the journal has no entry
+}
+
+// Journal returns the entries that are not yet in the log, and the number of entries before them.
+// The newest is left out while it is written, and forever if the owner died over it.
+func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err error) {
+	page := r.shards[i]
+	var written, taken, tail uint64
+	var table [JournalSize]journalEntry
+	still := false
+	err = guard(func() {
+		for range patience {
+			taken = load(&page.consumer.journal)
+			written = load(&page.producer.journal)
+			whole := true
+			for k := range table {
+				var ok bool
+				table[k], ok = page.journal[k].load()
+				whole = whole && ok
+			}
+			tail = load(&page.producer.tail)
+			// Entries that the drainer has taken in the meantime may have been replaced.
+			if still = whole && taken == load(&page.consumer.journal); still {
+				break
+			}
+		}
+	})
+	if err != nil {
+		return nil, 0, r.failed(err)
+	}
+	if !still {
+		return nil, 0, r.damaged("shard %d: the journal does not stand still", i)
+	}
+	if taken > written || written-taken > JournalSize {
+		return nil, 0, r.damaged("shard %d: %d journal entries, %d of them taken",
+			i, written, taken)
+	}
+	place := uint64(0)
+	for k := taken; k < written; k++ {
+		e := table[k%JournalSize]
+		if e.word == 0 && k == written-1 {
+			break
+		}
+		settings := channel.Settings{Kind: channel.Kind(e.kind), A: e.a, B: e.b}
+		switch err := settings.Validate(); {
+		case e.word == 0:
+			return nil, 0, r.damaged("shard %d: journal entry %d has no word", i, k)
+		case e.kind > 0xFF:
+			return nil, 0, r.damaged("shard %d: journal entry %d with kind %d", i, k, e.kind)
+		case err != nil:
+			return nil, 0, r.damaged("shard %d: journal entry %d: %v", i, k, err)
+		case e.from < place || e.from > tail:
+			return nil, 0, r.damaged("shard %d: journal entry %d from sequence %d, after one "+
+				"from %d, tail %d", i, k, e.from, place, tail)
+		}
+		place = e.from
+		entries = append(entries, JournalEntry{
+			Word: Word(e.word), Settings: settings, From: e.from, Counter: e.counter,
+			Dropped: e.dropped, Skipped: e.skipped,
+		})
+	}
+	return entries, taken, nil
+}
+
+// load returns false if the entry was written in the meantime.
+func (e *journalEntry) load() (journalEntry, bool) {
+	word := load(&e.word)
+	got := journalEntry{word: word, kind: load(&e.kind), a: load(&e.a), b: load(&e.b),
+		from: load(&e.from), counter: load(&e.counter), dropped: load(&e.dropped),
+		skipped: load(&e.skipped)}
+	return got, load(&e.word) == word
+}
