@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
@@ -33,19 +31,8 @@ node that comes back is measured again, like any other. To keep it out, remove i
 		Example: "  cprof node forget beta\n  cprof node forget beta gamma",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			link, err := server.dial()
-			if err != nil {
-				return err
-			}
-			defer link.Close()
-			for _, name := range args {
-				if err := ask(cmd.Context(), link, coordinator.AskForgetNode,
-					coordinator.NodeRequest{Name: name}, nil); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "forgot %s\n", name)
-			}
-			return nil
+			return server.each(cmd, args, "forgot", coordinator.AskForgetNode,
+				func(name string) any { return coordinator.NodeRequest{Name: name} })
 		},
 	}
 	server.add(cmd)

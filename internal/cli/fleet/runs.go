@@ -227,19 +227,8 @@ func newRunRm() *cobra.Command {
 		Example: "  cprof run rm tuesday",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			link, err := server.dial()
-			if err != nil {
-				return err
-			}
-			defer link.Close()
-			for _, name := range args {
-				if err := ask(cmd.Context(), link, coordinator.AskRemoveRun,
-					coordinator.RunRequest{Name: name}, nil); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", name)
-			}
-			return nil
+			return server.each(cmd, args, "removed", coordinator.AskRemoveRun,
+				func(name string) any { return coordinator.RunRequest{Name: name} })
 		},
 	}
 	server.add(cmd)

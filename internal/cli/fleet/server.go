@@ -81,6 +81,23 @@ func (s *serverFlags) asking(cmd *cobra.Command, what string, argument, result a
 	return ask(cmd.Context(), link, what, argument, result)
 }
 
+// each asks for every name in turn. It prints what was done and the name, and stops at an error.
+func (s *serverFlags) each(cmd *cobra.Command, names []string, done, what string,
+	argument func(name string) any) error {
+	link, err := s.dial()
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	for _, name := range names {
+		if err := ask(cmd.Context(), link, what, argument(name), nil); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", done, name)
+	}
+	return nil
+}
+
 func printJSON(cmd *cobra.Command, v any) error {
 	e := json.NewEncoder(cmd.OutOrStdout())
 	e.SetIndent("", "  ")
