@@ -47,13 +47,15 @@ type Agent struct {
 
 // TableStatus says which handler table is in force.
 type TableStatus struct {
-	Source     string    `json:"source"`               // "none", "file", "server" or "last of the server"
+	// "none", "file", "server" or "last of the server"
+	Source     string    `json:"source"`
 	Generation uint64    `json:"generation,omitempty"` // the server's
 	Since      time.Time `json:"since,omitzero"`
-	Error      string    `json:"error,omitempty"` // why a newer one is not in force
+	Error      string    `json:"error,omitempty"` // why a newer table is not in force
 }
 
-// Start begins to drain, and to answer. The error wraps ring.ErrLocked where another agent has the directory of rings or of logs, and ErrConfig.
+// Start begins to drain and to answer. The error wraps ErrConfig, or ring.ErrLocked if another
+// agent has the directory of rings or of logs.
 func Start(c Config) (*Agent, error) {
 	a, err := start(c)
 	if err != nil {
@@ -72,7 +74,8 @@ func start(c Config) (a *Agent, err error) {
 	a = &Agent{c: c, started: time.Now(), epochs: newEpochs(&c)}
 	if a.lock, err = ring.OpenLocked(filepath.Join(c.State, lockFile)); err != nil {
 		if errors.Is(err, ring.ErrLocked) {
-			err = fmt.Errorf("another agent keeps its logs in %q: stop it, or set state: %w", c.State, err)
+			err = fmt.Errorf("another agent keeps its logs in %q: stop it, or set state: %w",
+				c.State, err)
 		}
 		return nil, err
 	}
@@ -86,8 +89,10 @@ func start(c Config) (a *Agent, err error) {
 		return nil, err
 	}
 	o := drain.Options{
-		Logs: filepath.Join(c.State, a.state.Logs), Node: c.Node, Epoch: a.epochs.epoch, Quantum_cycles: c.Quantum_cycles, CoreSlack_cycles: c.CoreSlack_cycles,
-		Workers: c.Workers, MaxBytes: c.MaxRunBytes, MinFree: c.MinFree, MaxProcessRings: c.MaxProcessRings, MaxProcessBytes: c.MaxProcessBytes,
+		Logs: filepath.Join(c.State, a.state.Logs), Node: c.Node, Epoch: a.epochs.epoch,
+		Quantum_cycles: c.Quantum_cycles, CoreSlack_cycles: c.CoreSlack_cycles,
+		Workers: c.Workers, MaxBytes: c.MaxRunBytes, MinFree: c.MinFree,
+		MaxProcessRings: c.MaxProcessRings, MaxProcessBytes: c.MaxProcessBytes,
 		Notify: c.Notify, Asked: a.asked, Fault: c.Fault,
 	}
 	if c.Client != nil {
@@ -107,7 +112,7 @@ func start(c Config) (a *Agent, err error) {
 	a.stop = stop
 	a.chrony = newPoller(c.Chrony, c.Node, a.epochs.epoch, a.notify)
 	if a.state.Run != "" {
-		a.beginFrequency(a.state.Run) // of what is left of it
+		a.beginFrequency(a.state.Run) // of the rest of the run
 		a.chrony.open(a.baselinePath(a.state.Run))
 	}
 	a.running.Go(func() { a.chrony.run(ctx) })
@@ -118,15 +123,18 @@ func start(c Config) (a *Agent, err error) {
 	return a, nil
 }
 
-// makeState makes the directory of logs, private to this user, and checks one that is there.
+// makeState makes the directory of logs, private to this user, or checks an existing one.
 func makeState(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make directory of logs and runs: set state to a place where this user may write: %w", err)
+		return fmt.Errorf(
+			"make directory of logs and runs: set state to a place where this user may write: %w",
+			err)
 	}
 	return ring.CheckPrivate(dir, "directory of logs and runs", "state")
 }
 
-// chooseTable sets the handler table that holds at the start: the file's, else the last one that a server sent.
+// chooseTable sets the handler table for the start: the file's, or else the last one that a server
+// sent.
 func (a *Agent) chooseTable(o *drain.Options) error {
 	a.table = TableStatus{Source: "none"}
 	if a.c.Table != "" {
@@ -138,7 +146,9 @@ func (a *Agent) chooseTable(o *drain.Options) error {
 	switch {
 	case err == nil:
 		o.Table = last
-		a.table = TableStatus{Source: "last of the server", Generation: a.state.Saw, Since: a.started}
+		a.table = TableStatus{
+			Source: "last of the server", Generation: a.state.Saw, Since: a.started,
+		}
 	case errors.Is(err, os.ErrNotExist):
 	default:
 		return err
@@ -152,8 +162,9 @@ func (a *Agent) notify(err error) {
 	}
 }
 
-// SetTable puts a server's handler table in force on all channels, at once, and keeps it for when the server is away. The generation is the
-// server's, for display. The error wraps handlertable.ErrTable.
+// SetTable puts a server's handler table in force on all channels at once, and keeps it for times
+// without the server. The generation is the server's, for display. The error wraps
+// handlertable.ErrTable.
 func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err error) {
 	table, err := handlertable.Parse(text, "the server's table")
 	if err == nil {
@@ -167,7 +178,8 @@ func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err erro
 	}
 	a.table = TableStatus{Source: "server", Generation: generation, Since: time.Now()}
 	a.state.Saw = generation
-	// It is in force; that it could not be kept is told and harms only who starts without a server.
+	// The table is in force. Failing to keep it is reported, and harms only an agent that starts
+	// without a server.
 	keepErr := plainfile.Replace(filepath.Join(a.c.State, tableFile), text)
 	if keepErr == nil {
 		keepErr = a.state.write(a.c.State)
@@ -178,7 +190,7 @@ func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err erro
 	return len(a.drainer.Stats().Rings), nil
 }
 
-// SetLimits changes what the configuration says of disk space, as after a reload.
+// SetLimits changes the configured limits of disk space, for example after a reload.
 func (a *Agent) SetLimits(maxRunBytes int64, minFree float64) error {
 	return a.drainer.SetLimits(maxRunBytes, minFree)
 }
@@ -186,8 +198,9 @@ func (a *Agent) SetLimits(maxRunBytes int64, minFree float64) error {
 // Flush writes what the rings hold now.
 func (a *Agent) Flush() error { return a.drainer.Flush() }
 
-// Snapshot dumps what flight recorders hold: those whose name the pattern takes (as in the handler table), "" is all. It returns how many channels
-// there were and how many records came.
+// Snapshot dumps what flight recorders hold. The pattern selects channels by name, as in the
+// handler table, and "" selects all. Snapshot returns how many channels there were and how many
+// records came.
 func (a *Agent) Snapshot(pattern string) (channels int, records uint64, err error) {
 	var match func(channel.Name) bool
 	if pattern != "" {
@@ -199,7 +212,8 @@ func (a *Agent) Snapshot(pattern string) (channels int, records uint64, err erro
 	}
 	recorders := func() (channels int, rows uint64) {
 		for _, r := range a.drainer.Stats().Rings {
-			if r.Policy == channel.Overwrite && r.SetAside == nil && (match == nil || match(r.Channel)) {
+			if r.Policy == channel.Overwrite && r.SetAside == nil &&
+				(match == nil || match(r.Channel)) {
 				channels, rows = channels+1, rows+r.Rows
 			}
 		}
@@ -211,7 +225,8 @@ func (a *Agent) Snapshot(pattern string) (channels int, records uint64, err erro
 	return channels, max(after, before) - before, err
 }
 
-// Close drains what the rings hold, leaves the logs to the next agent, and ends. The error says what could not be drained.
+// Close drains what the rings hold, leaves the logs to the next agent, and ends. The error names
+// what could not be drained.
 func (a *Agent) Close() error {
 	a.once.Do(func() {
 		a.stop()

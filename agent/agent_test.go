@@ -26,10 +26,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// testConfig is an agent with directories of its own.
+// testConfig returns the configuration of an agent with directories of its own.
 func testConfig(t testing.TB) Config {
 	t.Helper()
-	return Config{Node: "node-1", Rings: testimony.Rings(t), State: filepath.Join(t.TempDir(), "state"), Chrony: ChronyOff}
+	return Config{
+		Node: "node-1", Rings: testimony.Rings(t), State: filepath.Join(t.TempDir(), "state"),
+		Chrony: ChronyOff,
+	}
 }
 
 func startTest(t testing.TB, c Config) *Agent {
@@ -66,7 +69,9 @@ func idsIn(t testing.TB, dir, channel string) (ids []uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	segments = slices.DeleteFunc(segments, func(s logstore.Segment) bool { return s.Channel.String() != channel })
+	segments = slices.DeleteFunc(segments, func(s logstore.Segment) bool {
+		return s.Channel.String() != channel
+	})
 	r := logstore.ReadLog(segments)
 	defer r.Close()
 	for {
@@ -89,12 +94,14 @@ func idsIn(t testing.TB, dir, channel string) (ids []uint64) {
 
 func checkRange(t testing.TB, what string, ids []uint64, from, to uint64) {
 	t.Helper()
-	if len(ids) != int(to-from) || len(ids) > 0 && (ids[0] != from || ids[len(ids)-1] != to-1) || !slices.IsSorted(ids) {
+	if len(ids) != int(to-from) || len(ids) > 0 && (ids[0] != from || ids[len(ids)-1] != to-1) ||
+		!slices.IsSorted(ids) {
 		t.Errorf("%s: %d ids, want those from %d to %d", what, len(ids), from, to)
 	}
 }
 
-// What is logged before, in and after a run is in a directory each, also where an agent ends in the middle and another goes on.
+// Events before, in and after a run are in separate directories, even if an agent ends in the
+// middle and another continues.
 func TestRunsKeepTheirOwn(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
@@ -118,13 +125,14 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	logIDs(ch, 20, 30) // nobody is there
+	logIDs(ch, 20, 30) // no agent is there
 	a = startTest(t, c)
 	if run := a.Status().Run; run != "tuesday" {
 		t.Fatalf("the next agent is in run %q", run)
 	}
 	logIDs(ch, 30, 40)
-	unfinished := filepath.Join(c.State, a.runPath("tuesday"), runs.LogsPath(c.Node), "a~x.00000000000000000000000000000001.000000.cplog.new")
+	unfinished := filepath.Join(c.State, a.runPath("tuesday"), runs.LogsPath(c.Node),
+		"a~x.00000000000000000000000000000001.000000.cplog.new")
 	if err := os.WriteFile(unfinished, nil, 0o600); err != nil { // as a kill leaves it
 		t.Fatal(err)
 	}
@@ -143,14 +151,16 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkRange(t, "before", idsIn(t, filepath.Join(c.State, "logs", "000000"), "a/x"), 0, 10)
-	checkRange(t, "in the run", idsIn(t, filepath.Join(c.State, "runs", "tuesday", runs.LogsPath("node-1")), "a/x"), 10, 40)
+	checkRange(t, "in the run",
+		idsIn(t, filepath.Join(c.State, "runs", "tuesday", runs.LogsPath("node-1")), "a/x"), 10, 40)
 	checkRange(t, "after", idsIn(t, filepath.Join(c.State, "logs", "000001"), "a/x"), 40, 50)
 }
 
-// Runs that are too many go, the one that was begun first before others, whatever the clock said when they were written. Of those that no agent has
-// written down the clock decides, and they go first.
+// Excess runs are removed in the order in which they were begun, whatever the clock said when they
+// were written. The clock decides among those that no agent has noted, and these go first.
 func TestOldRunsAreRemoved(t *testing.T) {
-	for name, offset := range map[string]int64{"the clock goes on": 1, "it stands": 0, "it was set back": -1} {
+	for name, offset := range map[string]int64{"the clock goes on": 1, "it stands": 0,
+		"it was set back": -1} {
 		c := testConfig(t)
 		c.KeepRuns = 2
 		a := startTest(t, c)
@@ -169,7 +179,7 @@ func TestOldRunsAreRemoved(t *testing.T) {
 		}
 		for i, step := range []struct {
 			run  string
-			left []string // beside it, once it is open
+			left []string // beside the present run, once it is open
 		}{{"b", []string{"y"}}, {"a", []string{"b"}}, {"d", []string{"a"}}, {"c", []string{"d"}}} {
 			if i == 2 { // another agent knows it as well
 				if err := a.Close(); err != nil {
@@ -187,7 +197,8 @@ func TestOldRunsAreRemoved(t *testing.T) {
 				got = append(got, e.Name())
 			}
 			if err != nil || !slices.Equal(got, want) {
-				t.Errorf("%s: runs %q are left beside %q, want %q, %v", name, got, step.run, want, err)
+				t.Errorf("%s: runs %q are left beside %q, want %q, %v", name, got, step.run, want,
+					err)
 			}
 			if _, err := a.CloseRun(step.run); err != nil {
 				t.Fatal(err)
@@ -220,7 +231,8 @@ func TestFilesOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, more, err = a.Files("r")
-	if err != nil || more || len(files) != 1 || !strings.HasPrefix(files[0].Path, "logs/node-1/a~x.") {
+	if err != nil || more || len(files) != 1 ||
+		!strings.HasPrefix(files[0].Path, "logs/node-1/a~x.") {
 		t.Fatalf("%+v, %v, %v", files, more, err)
 	}
 	var got []byte
@@ -236,7 +248,8 @@ func TestFilesOfARun(t *testing.T) {
 	if err != nil || string(got) != string(want) {
 		t.Errorf("%d bytes of %d, %v", len(got), len(want), err)
 	}
-	if n, _, err := a.ReadFile("r", files[0].Path, files[0].Bytes, make([]byte, 10)); n != 0 || err != nil {
+	if n, _, err := a.ReadFile("r", files[0].Path, files[0].Bytes, make([]byte, 10)); n != 0 ||
+		err != nil {
 		t.Errorf("at the end: %d, %v", n, err)
 	}
 
@@ -247,7 +260,8 @@ func TestFilesOfARun(t *testing.T) {
 	if err := os.Symlink(secret, filepath.Join(c.State, "runs", "r", "link")); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"../../secret", "link", secret, "/etc/passwd", "logs", "logs/node-1/../../../../secret", ""} {
+	for _, path := range []string{"../../secret", "link", secret, "/etc/passwd", "logs",
+		"logs/node-1/../../../../secret", ""} {
 		if n, _, err := a.ReadFile("r", path, 0, make([]byte, 10)); err == nil {
 			t.Errorf("%q: %d bytes", path, n)
 		}
@@ -262,7 +276,8 @@ func TestFilesOfARun(t *testing.T) {
 	}
 }
 
-// A server's table is in force at once, and holds while the server is away, also for the next agent.
+// A server's table is in force at once. It stays in force while the server is away, even for the
+// next agent.
 func TestServersTable(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
@@ -270,7 +285,9 @@ func TestServersTable(t *testing.T) {
 	testimony.WaitFor(t, "the ring", func() bool { return len(a.Status().Channels) == 1 })
 	handler := func(a *Agent, channel, want string) func() bool {
 		return func() bool {
-			return slices.ContainsFunc(a.Status().Channels, func(c RingStatus) bool { return c.Channel == channel && c.Handler == want })
+			return slices.ContainsFunc(a.Status().Channels, func(c RingStatus) bool {
+				return c.Channel == channel && c.Handler == want
+			})
 		}
 	}
 	stale := func(a *Agent) bool {
@@ -304,7 +321,8 @@ func TestServersTable(t *testing.T) {
 	if _, err := a.SetTable([]byte("- nonsense"), 8); !errors.Is(err, handlertable.ErrTable) {
 		t.Error(err)
 	}
-	if s := a.Status().Table; s.Source != "server" || s.Generation != 7 || s.Error == "" || !stale(a) {
+	if s := a.Status().Table; s.Source != "server" || s.Generation != 7 || s.Error == "" ||
+		!stale(a) {
 		t.Errorf("%+v, stale is %v", s, stale(a))
 	}
 	a.Close()
@@ -318,7 +336,7 @@ func TestServersTable(t *testing.T) {
 	testimony.WaitFor(t, "the kept handler", handler(a, "b/new", "null"))
 	a.Close()
 
-	// A file that was configured holds over it.
+	// A configured file prevails over it.
 	c.Table = filepath.Join(t.TempDir(), "handlers.yaml")
 	table.Rules[0].Channel = "other/*"
 	if err := os.WriteFile(c.Table, table.Text(), 0o600); err != nil {
@@ -338,7 +356,8 @@ func TestTableIsStaleWhileTheServerIsAway(t *testing.T) {
 		t.Fatal("there is no metric for it")
 	}
 	table := TableStatus{Source: "server", Generation: 7}
-	for s, want := range map[LinkStatus]float64{{}: 0, {Server: "alpha:1"}: 1, {Server: "alpha:1", Connected: true}: 0} {
+	for s, want := range map[LinkStatus]float64{{}: 0, {Server: "alpha:1"}: 1,
+		{Server: "alpha:1", Connected: true}: 0} {
 		if got := nodeMetrics[i].of(&Status{Table: table, Link: s}); got != want {
 			t.Errorf("%+v: %v, want %v", s, got, want)
 		}
@@ -359,7 +378,8 @@ func TestSnapshotTakesAPattern(t *testing.T) {
 	}{{"a/*", 1, 10}, {"none/*", 0, 0}, {"", 2, 10}, {"", 2, 0}} {
 		channels, records, err := a.Snapshot(test.pattern)
 		// Beside the records a log has a row for the settings, which may come with any of them.
-		if err != nil || channels != test.channels || records < test.records || records > test.records+2 {
+		if err != nil || channels != test.channels || records < test.records ||
+			records > test.records+2 {
 			t.Errorf("%q: %d channels, %d records, %v", test.pattern, channels, records, err)
 		}
 	}
@@ -388,13 +408,15 @@ func TestOrders(t *testing.T) {
 			t.Errorf("%s: %+v, want a refusal: %s", m.Kind(), r, want)
 		}
 	}
-	if s := do(&control.Run{Name: "r"}).(*control.RunState); s.Name != "r" || s.Closed || s.Channels != 1 {
+	if s := do(&control.Run{Name: "r"}).(*control.RunState); s.Name != "r" || s.Closed ||
+		s.Channels != 1 {
 		t.Errorf("%+v", s)
 	}
 	refused(&control.Run{Name: "s"}, control.NotNow)
 	refused(&control.Run{Name: "s", Close: true}, control.NotFound)
 	refused(&control.Run{Name: "../s"}, control.Failed)
-	if s := do(&control.Snapshot{}).(*control.SnapshotState); s.Channels != 1 || s.Records < 10 || s.Error != "" {
+	if s := do(&control.Snapshot{}).(*control.SnapshotState); s.Channels != 1 || s.Records < 10 ||
+		s.Error != "" {
 		t.Errorf("%+v", s)
 	}
 	if s := do(&control.Run{Name: "r", Close: true}).(*control.RunState); !s.Closed {
@@ -405,19 +427,24 @@ func TestOrders(t *testing.T) {
 		t.Fatalf("%+v", files)
 	}
 	f := files.Files[0]
-	chunk := do(&control.ReadFile{Run: "r", Path: f.Path, Offset: 5, Bytes: f.Bytes}).(*control.Chunk)
-	if int64(len(chunk.Data)) != f.Bytes-5 || chunk.Size != f.Bytes || chunk.Offset != 5 || chunk.Path != f.Path {
+	read := do(&control.ReadFile{Run: "r", Path: f.Path, Offset: 5, Bytes: f.Bytes})
+	chunk := read.(*control.Chunk)
+	if int64(len(chunk.Data)) != f.Bytes-5 || chunk.Size != f.Bytes || chunk.Offset != 5 ||
+		chunk.Path != f.Path {
 		t.Errorf("%d bytes of %d at %d", len(chunk.Data), chunk.Size, chunk.Offset)
 	}
 	refused(&control.ReadFile{Run: "r", Path: "logs/node-1/none", Bytes: 1}, control.NotFound)
 	refused(&control.ReadFile{Run: "r", Path: f.Path, Offset: -1, Bytes: 1}, control.Malformed)
-	refused(&control.ReadFile{Run: "r", Path: f.Path, Bytes: control.MaxChunkBytes + 1}, control.Malformed)
+	refused(&control.ReadFile{Run: "r", Path: f.Path, Bytes: control.MaxChunkBytes + 1},
+		control.Malformed)
 	refused(&control.ListFiles{Run: "none"}, control.NotFound)
 	table := (&handlertable.Table{Rules: []handlertable.Rule{{Channel: "*"}}}).Text()
-	if s := do(&control.Table{Generation: 3, Text: table}).(*control.TableState); s.Generation != 3 || s.Channels != 1 || s.Error != "" {
+	s := do(&control.Table{Generation: 3, Text: table}).(*control.TableState)
+	if s.Generation != 3 || s.Channels != 1 || s.Error != "" {
 		t.Errorf("%+v", s)
 	}
-	if s := do(&control.Table{Generation: 4, Text: []byte("?")}).(*control.TableState); s.Generation != 3 || s.Error == "" {
+	s = do(&control.Table{Generation: 4, Text: []byte("?")}).(*control.TableState)
+	if s.Generation != 3 || s.Error == "" {
 		t.Errorf("%+v", s)
 	}
 	if answer, err := a.Handle(t.Context(), &control.Ping{}); answer != nil || err != nil {
@@ -429,7 +456,8 @@ func TestSecondAgentIsRefused(t *testing.T) {
 	c := testConfig(t)
 	startTest(t, c)
 	other := testConfig(t)
-	for what, second := range map[string]Config{"rings": {Rings: c.Rings, State: other.State}, "state": {Rings: other.Rings, State: c.State}} {
+	for what, second := range map[string]Config{"rings": {Rings: c.Rings, State: other.State},
+		"state": {Rings: other.Rings, State: c.State}} {
 		second.Node, second.Chrony = "node-2", ChronyOff
 		if a, err := Start(second); !errors.Is(err, ring.ErrLocked) {
 			t.Errorf("the same %s: %v", what, err)
@@ -440,7 +468,8 @@ func TestSecondAgentIsRefused(t *testing.T) {
 	}
 }
 
-// The directory of logs is made for this user alone. What is wrong with one that is there is said of that one, and not of the rings'.
+// The directory of logs is made for this user only. Errors about an existing one name that one, and
+// not that of the rings.
 func TestDirectoryOfLogs(t *testing.T) {
 	made := testConfig(t)
 	startTest(t, made)
@@ -448,7 +477,9 @@ func TestDirectoryOfLogs(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	for name, spoil := range map[string]func(dir string) error{
-		"a link":         func(dir string) error { return errors.Join(os.Remove(dir), os.Symlink(t.TempDir(), dir)) },
+		"a link": func(dir string) error {
+			return errors.Join(os.Remove(dir), os.Symlink(t.TempDir(), dir))
+		},
 		"open to others": func(dir string) error { return os.Chmod(dir, 0o777) },
 	} {
 		c := testConfig(t)
@@ -457,7 +488,9 @@ func TestDirectoryOfLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Start(c)
-		if !errors.Is(err, ring.ErrDirectory) || !strings.Contains(err.Error(), "check directory of logs and runs \""+c.State) || strings.Contains(err.Error(), "ring") ||
+		if !errors.Is(err, ring.ErrDirectory) ||
+			!strings.Contains(err.Error(), "check directory of logs and runs \""+c.State) ||
+			strings.Contains(err.Error(), "ring") ||
 			strings.Contains(err.Error(), ring.DirectoryVariable) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -479,7 +512,7 @@ func TestBadConfigurations(t *testing.T) {
 			t.Errorf("%s was taken", name)
 			a.Close()
 		}
-		// Nothing is left that keeps the next one from starting.
+		// Nothing is left that would keep the next one from starting.
 		good := testConfig(t)
 		good.Rings = c.Rings
 		startTest(t, good).Close()
@@ -488,8 +521,10 @@ func TestBadConfigurations(t *testing.T) {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"{", `{"logs": "../elsewhere"}`, `{"logs": "logs/000000", "before": ["/etc"]}`} {
-		if err := os.WriteFile(filepath.Join(c.State, "state.json"), []byte(text), 0o600); err != nil {
+	for _, text := range []string{"{", `{"logs": "../elsewhere"}`,
+		`{"logs": "logs/000000", "before": ["/etc"]}`} {
+		if err := os.WriteFile(filepath.Join(c.State, "state.json"), []byte(text),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Start(c); err == nil {
@@ -516,7 +551,8 @@ func TestSocketAndPages(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	s, err := local.Status(ctx)
-	if err != nil || s.Node != "node-1" || len(s.Channels) != 1 || s.Channels[0].Channel != "a/x" || len(s.Processes) != 1 || s.Processes[0].Rings != 1 {
+	if err != nil || s.Node != "node-1" || len(s.Channels) != 1 || s.Channels[0].Channel != "a/x" ||
+		len(s.Processes) != 1 || s.Processes[0].Rings != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if err := local.Flush(ctx); err != nil {
@@ -525,10 +561,12 @@ func TestSocketAndPages(t *testing.T) {
 	if s, err := local.Snapshot(ctx, ""); err != nil || s.Channels != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if r, err := local.OpenRun(ctx, "r"); err != nil || r.Directory != filepath.Join(c.State, "runs", "r") {
+	if r, err := local.OpenRun(ctx, "r"); err != nil ||
+		r.Directory != filepath.Join(c.State, "runs", "r") {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := local.OpenRun(ctx, "s"); err == nil || !strings.Contains(err.Error(), "close it first") {
+	if _, err := local.OpenRun(ctx, "s"); err == nil ||
+		!strings.Contains(err.Error(), "close it first") {
 		t.Error(err)
 	}
 	if r, err := local.CloseRun(ctx, "r"); err != nil || !r.Closed {
@@ -557,18 +595,22 @@ func TestSocketAndPages(t *testing.T) {
 		}
 		return answer.StatusCode, string(text)
 	}
-	if code, text := get("GET", "/status", "text/html"); code != 200 || !strings.Contains(text, "cp-agent on node-1") || !strings.Contains(text, "a/x") {
+	if code, text := get("GET", "/status", "text/html"); code != 200 ||
+		!strings.Contains(text, "cp-agent on node-1") || !strings.Contains(text, "a/x") {
 		t.Errorf("%d %s", code, text)
 	}
 	for _, path := range []string{"/status", "/status.json"} {
 		code, text := get("GET", path, "application/json")
 		var s Status
-		if err := json.Unmarshal([]byte(text), &s); err != nil || code != 200 || s.Node != "node-1" {
+		if err := json.Unmarshal([]byte(text), &s); err != nil || code != 200 ||
+			s.Node != "node-1" {
 			t.Errorf("%s: %d %v", path, code, err)
 		}
 	}
 	code, text := get("GET", "/metrics", "")
-	for _, want := range []string{"cloudprofiler_agent_events_total 10\n", "cloudprofiler_agent_rings 1\n", "cloudprofiler_agent_server_connected 0\n", `cloudprofiler_agent_channel_events{channel="a/x"} 10`, "process_cpu_seconds_total"} {
+	for _, want := range []string{"cloudprofiler_agent_events_total 10\n",
+		"cloudprofiler_agent_rings 1\n", "cloudprofiler_agent_server_connected 0\n",
+		`cloudprofiler_agent_channel_events{channel="a/x"} 10`, "process_cpu_seconds_total"} {
 		if code != 200 || !strings.Contains(text, want) {
 			t.Errorf("metrics: %d, no %q", code, want)
 		}
@@ -576,8 +618,9 @@ func TestSocketAndPages(t *testing.T) {
 	if strings.Contains(text, "chrony_bound") {
 		t.Error("a bound that nobody claims is in the metrics")
 	}
-	// Whoever reaches the address may look, and not order.
-	for _, path := range []string{PathSnapshot, PathFlush, PathOpenRun + "?name=x", PathCloseRun + "?name=x"} {
+	// Anybody who reaches the address may look, but not give orders.
+	for _, path := range []string{PathSnapshot, PathFlush, PathOpenRun + "?name=x", PathCloseRun +
+		"?name=x"} {
 		if code, _ := get("POST", path, ""); code != http.StatusNotFound {
 			t.Errorf("POST %s: %d", path, code)
 		}
@@ -586,17 +629,24 @@ func TestSocketAndPages(t *testing.T) {
 	if _, err := local.Status(ctx); !errors.Is(err, ErrNoAgent) {
 		t.Error(err)
 	}
-	if _, err := Connect(filepath.Join(c.Rings, "none")); !errors.Is(err, ErrNoAgent) || !strings.Contains(err.Error(), "start cp-agent, or name") {
+	if _, err := Connect(filepath.Join(c.Rings, "none")); !errors.Is(err, ErrNoAgent) ||
+		!strings.Contains(err.Error(), "start cp-agent, or name") {
 		t.Errorf("a directory that is none: %v", err)
 	}
 }
 
-// What chrony claims is in the run's file, one block after another, also of two agents; and in the status.
+// What chrony claims is in the run's file, one block after another, even from two agents; and in
+// the status.
 func TestClaimsAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "baselines", "n.ntp")
-	claim := ntp.Claim{Offset_ns: -5, RootDelay_ns: 10, RootDispersion_ns: 20, Frequency_ppt: -7, Skew_ppt: 8, Stratum: 2, ReferenceID: 9}
+	claim := ntp.Claim{
+		Offset_ns: -5, RootDelay_ns: 10, RootDispersion_ns: 20, Frequency_ppt: -7, Skew_ppt: 8,
+		Stratum: 2, ReferenceID: 9,
+	}
 	newTestPoller := func() *poller {
-		p := newPoller("somewhere", "n", func() string { return "e7" }, func(err error) { t.Error(err) })
+		p := newPoller("somewhere", "n", func() string {
+			return "e7"
+		}, func(err error) { t.Error(err) })
 		p.ask = func(context.Context, string) (ntp.Claim, error) { return claim, nil }
 		return p
 	}
@@ -615,7 +665,9 @@ func TestClaimsAreKept(t *testing.T) {
 	p = newTestPoller()
 	p.open(path)
 	p.poll(t.Context())
-	p.ask = func(context.Context, string) (ntp.Claim, error) { return ntp.Claim{}, errors.New("gone") }
+	p.ask = func(context.Context, string) (ntp.Claim, error) {
+		return ntp.Claim{}, errors.New("gone")
+	}
 	p.poll(t.Context())
 	if s := p.Status(); s.Bounded || s.Error != "gone" {
 		t.Errorf("%+v", s)
@@ -633,7 +685,7 @@ func TestClaimsAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := r.Header(); h.Epoch != "e7" { // or no analysis takes it for this run's
+	if h := r.Header(); h.Epoch != "e7" { // otherwise no analysis takes it for this run's
 		t.Errorf("epoch %q", h.Epoch)
 	}
 	n := 0
@@ -647,7 +699,10 @@ func TestClaimsAreKept(t *testing.T) {
 		}
 		for _, row := range b.NTPs {
 			n++
-			want := logstore.NTP{CounterLo: row.CounterLo, CounterHi: row.CounterHi, Offset_ns: -5, RootDelay_ns: 10, RootDispersion_ns: 20, Frequency_ppt: -7, Skew_ppt: 8, Stratum: 2, ReferenceID: 9}
+			want := logstore.NTP{
+				CounterLo: row.CounterLo, CounterHi: row.CounterHi, Offset_ns: -5, RootDelay_ns: 10,
+				RootDispersion_ns: 20, Frequency_ppt: -7, Skew_ppt: 8, Stratum: 2, ReferenceID: 9,
+			}
 			if row != want || row.CounterLo >= row.CounterHi {
 				t.Errorf("%+v", row)
 			}
@@ -658,12 +713,13 @@ func TestClaimsAreKept(t *testing.T) {
 	}
 }
 
-// During a run chrony is asked every second, and from its first moment on; else seldom. What it says of a counter of another epoch than the file's is
-// not kept, and of what no disk takes there is an end.
+// During a run chrony is asked every second, from the first moment on, and rarely otherwise. Claims
+// about a counter of another epoch than the file's are not kept. Claims that no disk takes are
+// limited.
 func TestChronyIsAskedEverySecond(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "n.ntp")
 	synctest.Test(t, func(t *testing.T) {
-		var other atomic.Bool // is the epoch that the counter is in
+		var other atomic.Bool // is the counter's epoch
 		var asked, failed atomic.Int64
 		epoch := func() string {
 			if other.Load() {
@@ -672,7 +728,10 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 			return "e7"
 		}
 		p := newPoller("somewhere", "n", epoch, func(error) { failed.Add(1) })
-		p.ask = func(context.Context, string) (ntp.Claim, error) { asked.Add(1); return ntp.Claim{Stratum: 1}, nil }
+		p.ask = func(context.Context, string) (ntp.Claim, error) {
+			asked.Add(1)
+			return ntp.Claim{Stratum: 1}, nil
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go p.run(ctx)
@@ -683,7 +742,7 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 			return asked.Load() - before
 		}
 		since(59 * time.Second)
-		if n := asked.Load(); n != 6 { // the first may come before since looks
+		if n := asked.Load(); n != 6 { // the first may come before since is set
 			t.Errorf("asked %d times in a minute without a run", n)
 		}
 		p.open(path)
@@ -704,7 +763,7 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 			t.Errorf("%d claims in the file and %d held, want 20 and 1", next, held)
 		}
 		p.mu.Lock()
-		err := p.writer.Close() // as a disk that takes no more
+		err := p.writer.Close() // like a disk that takes no more
 		p.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)
@@ -714,7 +773,9 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 		held = len(p.rows)
 		p.mu.Unlock()
 		if held > 100*claimsHeld+1 || failed.Load() != 1 {
-			t.Errorf("%d claims are held, and %d times it was said that they cannot be kept, want once", held, failed.Load())
+			t.Errorf(
+				"%d claims are held, and %d times it was said that they cannot be kept, want once",
+				held, failed.Load())
 		}
 		cancel()
 		synctest.Wait()
@@ -733,7 +794,7 @@ func TestStateMovesOn(t *testing.T) {
 	for _, to := range strings.Split("efghijklmnop", "") {
 		s = s.to(to, func(string) bool { return true })
 	}
-	// While nothing can be moved, a log may be left in any that is still there.
+	// While nothing can be moved, a log may be left in any directory that is still there.
 	if len(s.Before) != 15 || s.Before[0] != "o" || s.Before[14] != "a" {
 		t.Errorf("%+v", s)
 	}
@@ -753,7 +814,8 @@ func TestStateMovesOn(t *testing.T) {
 	}
 }
 
-// A logout removes the directory of rings with the agent's socket. Whoever asks then finds the agent again.
+// A logout removes the directory of rings with the agent's socket. Later callers find the agent
+// again.
 func TestSocketIsMadeAnew(t *testing.T) {
 	c := testConfig(t)
 	startTest(t, c)
@@ -762,7 +824,8 @@ func TestSocketIsMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		var err error
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(
+			10 * time.Millisecond) {
 			var l *Local
 			if l, err = Connect(c.Rings); err != nil {
 				continue
@@ -774,7 +837,8 @@ func TestSocketIsMadeAnew(t *testing.T) {
 		if err != nil {
 			t.Fatalf("without %q: %v", path, err)
 		}
-		if info, err := os.Lstat(filepath.Join(c.Rings, SocketName)); err != nil || info.Mode().Perm() != 0o600 {
+		if info, err := os.Lstat(filepath.Join(c.Rings, SocketName)); err != nil ||
+			info.Mode().Perm() != 0o600 {
 			t.Errorf("the socket is open to others: %v, %v", info, err)
 		}
 	}

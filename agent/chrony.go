@@ -22,19 +22,20 @@ import (
 type ChronyStatus struct {
 	At       time.Time `json:"at,omitzero"` // of the last answer
 	Bound_ns uint64    `json:"bound_ns,string"`
-	Bounded  bool      `json:"bounded"` // it follows a source: Bound_ns holds, by its claim
+	Bounded  bool      `json:"bounded"` // it follows a source: by its claim, Bound_ns holds
 	Claim    ntp.Claim `json:"-"`
-	Error    string    `json:"error,omitempty"` // why it did not answer the last time
+	Error    string    `json:"error,omitempty"` // why it did not give the last answer
 }
 
-// claimsHeld is how many claims are written at once. An agent that is killed loses as many: they are a baseline to compare with.
+// claimsHeld is how many claims are written at once. A killed agent loses as many. They are only a
+// baseline for comparison.
 const claimsHeld = 10
 
 // poller asks chrony and keeps its claims in the run's file.
 type poller struct {
 	address string
 	node    string
-	epoch   func() string // that the counter is in
+	epoch   func() string // of the counter
 	notify  func(error)
 	ask     func(context.Context, string) (ntp.Claim, error)
 	changed chan struct{} // a run was opened
@@ -45,14 +46,17 @@ type poller struct {
 	next   uint64
 	id     logstore.Incarnation
 	rows   []logstore.NTP
-	failed bool // the last claims could not be written, which was said
+	failed bool // the last claims could not be written, and that was reported
 }
 
 func newPoller(address, node string, epoch func() string, notify func(error)) *poller {
-	return &poller{address: address, node: node, epoch: epoch, notify: notify, ask: ntp.Ask, changed: make(chan struct{}, 1)}
+	return &poller{
+		address: address, node: node, epoch: epoch, notify: notify, ask: ntp.Ask,
+		changed: make(chan struct{}, 1),
+	}
 }
 
-// run asks until the context ends: often during a run, seldom else.
+// run asks until the context ends: often during a run, and rarely otherwise.
 func (p *poller) run(ctx context.Context) {
 	if p.address == ChronyOff {
 		return
@@ -97,11 +101,14 @@ func (p *poller) poll(ctx context.Context) {
 		return
 	}
 	if p.epoch() != p.writer.Header().Epoch {
-		return // readings of another counter: what is there already is of the epoch that the file names
+		// These are readings of another counter. Those in the file are of the epoch that it names.
+		return
 	}
 	p.rows = append(p.rows, logstore.NTP{
-		CounterLo: before, CounterHi: after, Offset_ns: claim.Offset_ns, RootDelay_ns: claim.RootDelay_ns, RootDispersion_ns: claim.RootDispersion_ns,
-		Frequency_ppt: claim.Frequency_ppt, Skew_ppt: claim.Skew_ppt, Stratum: claim.Stratum, Leap: uint64(claim.Leap), ReferenceID: claim.ReferenceID,
+		CounterLo: before, CounterHi: after, Offset_ns: claim.Offset_ns,
+		RootDelay_ns: claim.RootDelay_ns, RootDispersion_ns: claim.RootDispersion_ns,
+		Frequency_ppt: claim.Frequency_ppt, Skew_ppt: claim.Skew_ppt, Stratum: claim.Stratum,
+		Leap: uint64(claim.Leap), ReferenceID: claim.ReferenceID,
 	})
 	if len(p.rows) >= claimsHeld {
 		err := p.flush()
@@ -117,8 +124,9 @@ func (p *poller) flush() error {
 	if len(p.rows) == 0 {
 		return nil
 	}
-	if err := p.writer.Append(&logstore.Block{Incarnation: p.id, First: p.next, NTPs: p.rows}); err != nil {
-		if len(p.rows) > 100*claimsHeld { // the disk is full for long
+	if err := p.writer.Append(
+		&logstore.Block{Incarnation: p.id, First: p.next, NTPs: p.rows}); err != nil {
+		if len(p.rows) > 100*claimsHeld { // the disk has long been full
 			p.rows = p.rows[:0]
 		}
 		return fmt.Errorf("keep what chrony claims: %w", err)
@@ -128,7 +136,8 @@ func (p *poller) flush() error {
 	return nil
 }
 
-// open begins the file of a run, or goes on with it. Without it the run goes on: it is a baseline.
+// open begins the file of a run, or continues it. If that fails the run goes on, because the file
+// is only a baseline.
 func (p *poller) open(path string) {
 	if p.address == ChronyOff {
 		return
@@ -160,9 +169,12 @@ func (p *poller) tryOpen(path string) error {
 		rand.Read(p.id[:])
 		now := ring.Now()
 		w, err = logstore.Create(nil, path, logstore.Header{
-			Format: logstore.Compressed, Node: p.node, NodeNumber: channel.MaxNode + 1, Epoch: p.epoch(), Channel: name,
-			Settings: channel.Settings{Kind: channel.Identity}, Incarnation: p.id, ProcessID: os.Getpid(),
-			Counter: now.Counter, UTCLo_ns: now.Earliest.UnixNano(), UTCHi_ns: now.Latest.UnixNano(),
+			Format: logstore.Compressed, Node: p.node, NodeNumber: channel.MaxNode + 1,
+			Epoch: p.epoch(), Channel: name,
+			Settings: channel.Settings{Kind: channel.Identity}, Incarnation: p.id,
+			ProcessID: os.Getpid(),
+			Counter:   now.Counter, UTCLo_ns: now.Earliest.UnixNano(),
+			UTCHi_ns: now.Latest.UnixNano(),
 		})
 	}
 	if err != nil {
@@ -184,7 +196,7 @@ func (p *poller) close() error {
 	return err
 }
 
-// leave writes what is held and leaves the file to the next agent.
+// leave writes the claims that are held, and leaves the file to the next agent.
 func (p *poller) leave() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +208,7 @@ func (p *poller) leave() error {
 	return err
 }
 
-// Status is what is known now.
+// Status returns what is known now.
 func (p *poller) Status() ChronyStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,64 +15,74 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// ErrConfig is returned for a configuration that cannot be worked with.
+// ErrConfig is returned for a configuration that cannot be used.
 var ErrConfig = errors.New("bad configuration of the agent")
 
-// Config says what an agent does. The zero value, with State set, works.
+// Config says what an agent does. The zero value with State set works.
 type Config struct {
-	Node  string // its name, as in a run; "": the host's
-	Rings string // directory of the rings; "": $CLOUDPROFILER_DIR, else one of this user's in shared memory
+	Node string // its name, as in a run; "": the host's
+	// Rings is the directory of the rings. "" means $CLOUDPROFILER_DIR, or else one of this user's
+	// in shared memory.
+	Rings string
 	State string // directory of logs and runs; "": the user's own
 
 	Table   string // file with the handler table; "": the last one that a server sent, if any
 	Workers int    // how many rings are drained at once; 0: one for every four cores
 
-	MaxRunBytes     int64   // that the logs of a run may take, and those of no run; 0: no bound
-	MinFree         float64 // part of State's file system that is to stay free, 0 to 1
-	MaxProcessRings int     // that one process may have; 0: no bound
-	MaxProcessBytes int64   // of shared memory that these may take; 0: no bound
-	KeepRuns        int     // closed runs that are kept; older ones are removed when another is opened. 0: all
+	MaxRunBytes     int64   // for the logs of a run, and for those of no run; 0: no limit
+	MinFree         float64 // share of State's file system that must stay free, 0 to 1
+	MaxProcessRings int     // for one process; 0: no limit
+	MaxProcessBytes int64   // of shared memory, for one process; 0: no limit
+	// KeepRuns is how many closed runs are kept. Opening another run removes older ones. 0 keeps
+	// all.
+	KeepRuns int
 
-	Chrony string // address of chronyd; "": its usual one; "off": it is not asked
+	Chrony string // address of chronyd; "": the usual one; "off": it is not asked
 	Listen string // address:port for /metrics and /status; "": only the socket in Rings
 
-	// Client is the node's part in measuring: it answers probes, and knows the node's epoch, quantum and core slack, for the headers of
-	// logs. The agent closes it. nil: there is none, and the headers say what is below.
+	// Client is the node's part in measuring. It answers probes, and knows the node's epoch,
+	// quantum and core slack for the headers of logs. The agent closes it. nil means that there is
+	// none, and the fields below apply.
 	Client *tscclient.Client
 
-	// Observe looks at the node's counter beside a clock, at both ends of a run: the run's seconds are by
-	// the mean rate in between. nil: that is not measured.
+	// Observe reads the node's counter beside a clock, at both ends of a run. The mean rate in
+	// between converts the run's cycles to seconds. nil: that is not measured.
 	Observe func() (host.Observation, error)
 
-	// What is known of the node where there is no Client; see drain.Options.
+	// These describe the node if there is no Client; see drain.Options.
 	Epoch            string
 	Quantum_cycles   uint64
 	CoreSlack_cycles uint64
 
-	// Server is who commands the agent; its Handle and Register.Capabilities are the agent's. nil: nobody.
+	// Server is the server that commands the agent. The agent sets its Handle and
+	// Register.Capabilities. nil: there is none.
 	Server *tscclient.LinkConfig
 
-	// Notify is told, once each, of what went wrong and of what changed. It is called from several goroutines. nil: nobody is.
+	// Notify is told once of everything that goes wrong or changes. Several goroutines call it.
+	// nil: nobody is told.
 	Notify func(error)
 
-	// Fault is drain.Options.Fault: for tests of what a death, or a disk that hangs, leaves.
+	// Fault is drain.Options.Fault. Tests use it to see what a death, or a disk that hangs, leaves.
 	Fault func(drain.FaultPoint)
 }
 
-// ChronyOff is the address of no chrony daemon.
+// ChronyOff is the address for no chrony daemon.
 const ChronyOff = "off"
 
-// DefaultConfig is what cp-agent does unless it is told otherwise.
+// DefaultConfig returns what cp-agent does by default.
 func DefaultConfig() Config {
-	return Config{MaxRunBytes: 100 << 30, MinFree: 0.05, MaxProcessRings: 4096, MaxProcessBytes: 16 << 30, KeepRuns: 10}
+	return Config{
+		MaxRunBytes: 100 << 30, MinFree: 0.05, MaxProcessRings: 4096, MaxProcessBytes: 16 << 30,
+		KeepRuns: 10,
+	}
 }
 
 const (
-	claimPeriod  = time.Second      // between two questions to chrony during a run, and
-	claimPatient = 10 * time.Second // while there is none
+	claimPeriod  = time.Second      // between two questions to chrony during a run
+	claimPatient = 10 * time.Second // the same without a run
 )
 
-// normalise fills in what is left open and checks the rest.
+// normalise fills in defaults and checks the rest.
 func (c Config) normalise() (Config, error) {
 	if c.Node == "" {
 		name, err := os.Hostname()
@@ -98,7 +108,8 @@ func (c Config) normalise() (Config, error) {
 		c.Chrony = ntp.DefaultAddress
 	}
 	if c.Server != nil && c.Client == nil {
-		return c, fmt.Errorf("a server without a client that answers probes: set both: %w", ErrConfig)
+		return c, fmt.Errorf("a server without a client that answers probes: set both: %w",
+			ErrConfig)
 	}
 	if c.KeepRuns < 0 {
 		return c, fmt.Errorf("keep_runs %d: use 0 or more: %w", c.KeepRuns, ErrConfig)
@@ -106,7 +117,8 @@ func (c Config) normalise() (Config, error) {
 	return c, nil
 }
 
-// DefaultState is where an agent of this user keeps things: below /var/lib/cloudprofiler for root, below $XDG_STATE_HOME or ~/.local/state for others.
+// DefaultState returns where an agent of this user keeps its data: below /var/lib/cloudprofiler for
+// root, below $XDG_STATE_HOME or ~/.local/state for others.
 func DefaultState() (string, error) {
 	if os.Geteuid() == 0 {
 		return "/var/lib/cloudprofiler/agent", nil

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// maxConnections is how many may ask an agent at one time at each of its addresses. The others
-// wait, and take no descriptor of it.
+// maxConnections is how many connections an agent has at each of its addresses. More callers wait,
+// and take no descriptor of the agent.
 const maxConnections = 64
 
-// bounded is a listener that has only so many connections open.
+// bounded is a listener that limits its open connections.
 type bounded struct {
 	net.Listener
 	slots  chan struct{}
@@ -18,7 +18,9 @@ type bounded struct {
 }
 
 func bound(l net.Listener) net.Listener {
-	return &bounded{Listener: l, slots: make(chan struct{}, maxConnections), closed: make(chan struct{})}
+	return &bounded{
+		Listener: l, slots: make(chan struct{}, maxConnections), closed: make(chan struct{}),
+	}
 }
 
 func (b *bounded) Accept() (net.Conn, error) {

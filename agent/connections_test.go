@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whoever opens connections and asks nothing takes as many descriptors of the agent as are meant
-// for that.
+// Callers that open connections and ask nothing take only the agent's descriptors that are meant
+// for them.
 func TestConnectionsAreBounded(t *testing.T) {
 	inner, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
 	if err != nil {
@@ -34,7 +34,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	slots := l.(*bounded).slots
 	if len(slots) != maxConnections || cap(slots) != maxConnections {
-		t.Fatalf("%d of %d slots are taken by %d connections", len(slots), cap(slots), maxConnections)
+		t.Fatalf("%d of %d slots are taken by %d connections", len(slots), cap(slots),
+			maxConnections)
 	}
 	dial() // waits
 	type accepted struct {

@@ -25,14 +25,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A user's programs open more rings than the agent has descriptors for. It answers, opens runs
-// and drains what it holds, and the others as soon as some are gone.
+// A user's programs open more rings than the agent has descriptors for. It answers, opens runs, and
+// drains the rings that it holds. It drains the others as soon as some are gone.
 func TestMoreRingsThanDescriptors(t *testing.T) {
 	const rings = 120
 	s := newScene(t)
 	var channels []*handlers.Channel
 	for i := range rings {
-		c, err := handlers.Open(fmt.Sprintf("a/x%d", i), handlers.Options{Dir: s.Rings, Policy: "drop", Buffer: "1KiB"})
+		c, err := handlers.Open(fmt.Sprintf("a/x%d", i), handlers.Options{
+			Dir: s.Rings, Policy: "drop", Buffer: "1KiB",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,14 +57,19 @@ func TestMoreRingsThanDescriptors(t *testing.T) {
 				return now
 			}
 			if ctx.Err() != nil {
-				t.Fatalf("%s: %v, %d channels, %d left, warnings %q", what, err, len(now.Channels), now.Left, now.Warnings)
+				t.Fatalf("%s: %v, %d channels, %d left, warnings %q", what, err, len(now.Channels),
+					now.Left, now.Warnings)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	now := ask("it holds what it can", func(s Status) bool { return len(s.Channels)+s.Left == rings })
-	if len(now.Channels) < 10 || len(now.Channels) > 128/2 || now.SetAside != 0 || len(now.Warnings) == 0 {
-		t.Errorf("it holds %d of %d rings, set aside %d, warnings %q", len(now.Channels), rings, now.SetAside, now.Warnings)
+	now := ask("it holds what it can", func(s Status) bool {
+		return len(s.Channels)+s.Left == rings
+	})
+	if len(now.Channels) < 10 || len(now.Channels) > 128/2 || now.SetAside != 0 ||
+		len(now.Warnings) == 0 {
+		t.Errorf("it holds %d of %d rings, set aside %d, warnings %q", len(now.Channels), rings,
+			now.SetAside, now.Warnings)
 	}
 	run, err := agent.OpenRun(t.Context(), "crowded")
 	if err != nil {
@@ -76,7 +83,8 @@ func TestMoreRingsThanDescriptors(t *testing.T) {
 		t.Fatalf("close the run: %v", err)
 	}
 	events := uint64(0)
-	for _, dir := range []string{filepath.Join(s.state, span(0)), filepath.Join(run.Directory, "logs", "node-1")} {
+	for _, dir := range []string{filepath.Join(s.state, span(0)),
+		filepath.Join(run.Directory, "logs", "node-1")} {
 		segments, err := logstore.Segments(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +103,7 @@ func TestMoreRingsThanDescriptors(t *testing.T) {
 	}
 }
 
-// beCrowd opens many channels, logs once on each, and keeps them.
+// beCrowd opens many channels, logs once on each, and keeps them open.
 func beCrowd(rings, name, count string) {
 	n, err := strconv.Atoi(count)
 	must(err)
@@ -113,11 +121,11 @@ func beCrowd(rings, name, count string) {
 
 // memoryGroup is a control group that bounds a process's memory.
 type memoryGroup struct {
-	dir, limit, peak string // peak: "" where the kernel does not keep it
+	dir, limit, peak string // peak: "" if the kernel does not keep it
 }
 
-// newMemoryGroup makes a control group, if this process may: with the memory controller of
-// version 1, or of version 2.
+// newMemoryGroup makes a control group, if this process may, with the memory controller of version
+// 1 or 2.
 func newMemoryGroup(t *testing.T, bytes int64) (g memoryGroup, err error) {
 	name := fmt.Sprintf("cloudprofiler-test-%d", os.Getpid())
 	for _, g = range []memoryGroup{
@@ -140,7 +148,7 @@ func (g memoryGroup) join(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// peak_bytes is the most that it took, with all that the kernel holds for it.
+// peak_bytes returns the most memory that the group took, including what the kernel holds for it.
 func (g memoryGroup) peak_bytes() (int64, error) {
 	text, err := os.ReadFile(filepath.Join(g.dir, g.peak))
 	if err != nil {
@@ -149,8 +157,8 @@ func (g memoryGroup) peak_bytes() (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// sparse makes rings of 2 GiB of which nothing is there, and which are full, of a program that
-// lives. It returns what they have in memory.
+// sparse makes rings of 2 GiB, of a living program. They hold nothing in memory and claim to be
+// full. sparse returns the memory that they take.
 func (s *scene) sparse(count int) (blocks_bytes func() int64) {
 	v := villain{rings: s.Rings, scratch: s.t.TempDir()}
 	image := v.image("crowd/sparse", ring.Config{})
@@ -196,9 +204,9 @@ func metricsOf(t *testing.T, agent *Local) map[string]float64 {
 	return figures
 }
 
-// An agent with little memory and few descriptors beside a crowd of rings that it cannot all
-// hold: it lives, answers, says what it does not drain, and drains those of programs that come
-// before the crowd and after it. When the crowd has died, it goes on.
+// An agent has little memory and few descriptors beside a crowd of rings, not all of which it can
+// hold. It lives, answers, and says what it does not drain. It drains the rings of programs that
+// come before the crowd and after it. When the crowd has died, it goes on.
 func TestBarCrowdOfRings(t *testing.T) {
 	const limit_bytes, files = 1 << 30, 4096
 	rings, ringsOfOne, sparse, lasts, patience := 2000, 200, 1, 2*time.Second, 2*time.Minute
@@ -239,8 +247,10 @@ func TestBarCrowdOfRings(t *testing.T) {
 				return now
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("not in %s: %s: %d channels, %d left, %d set aside, %d finished, warnings %q",
-					patience, what, len(now.Channels), now.Left, now.SetAside, now.Finished, now.Warnings)
+				t.Fatalf(
+					"not in %s: %s: %d channels, %d left, %d set aside, %d finished, warnings %q",
+					patience, what, len(now.Channels), now.Left, now.SetAside, now.Finished,
+					now.Warnings)
 			}
 		}
 	}
@@ -249,7 +259,8 @@ func TestBarCrowdOfRings(t *testing.T) {
 	before_bytes := sparse_bytes()
 	var crowd []*told
 	for i, left := 0, rings; left > 0; i, left = i+1, left-ringsOfOne {
-		one := s.tell("crowd", s.Rings, fmt.Sprintf("crowd#%d", i), strconv.Itoa(min(left, ringsOfOne)))
+		one := s.tell("crowd", s.Rings, fmt.Sprintf("crowd#%d", i),
+			strconv.Itoa(min(left, ringsOfOne)))
 		crowd = append(crowd, one.open())
 		status()
 	}
@@ -283,8 +294,9 @@ func TestBarCrowdOfRings(t *testing.T) {
 	var lost uint64
 	for name, said := range stories {
 		lost += s.lost(name, said)
-		t.Logf("%s: %d events on each of %d channels, %d dropped, drained in %.1f ms at the median, "+
-			"%.1f ms at most", name, said.Events, honestChannels, said.Dropped,
+		t.Logf(
+			"%s: %d events on each of %d channels, %d dropped, drained in %.1f ms at the median, "+
+				"%.1f ms at most", name, said.Events, honestChannels, said.Dropped,
 			percentile(said.Latencies_us, 0.5), percentile(said.Latencies_us, 1))
 	}
 	for _, one := range crowd {
@@ -309,8 +321,11 @@ func TestBarCrowdOfRings(t *testing.T) {
 	}
 	t.Logf("%d rings, of which it held %.0f; %d answers", all, held, answers)
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("agent with %d descriptors beside %d rings: events lost of honest "+
-			"programs before and among them", files, rings), Figure: float64(lost), Unit: "events"},
+		proof.Bar{
+			Name: fmt.Sprintf("agent with %d descriptors beside %d rings: events lost of honest "+
+				"programs before and among them", files, rings),
+			Figure: float64(lost), Unit: "events",
+		},
 		proof.Bar{Name: "rings that its metrics do not tell of", Figure: untold, Unit: "rings"},
 		proof.Bar{Name: fmt.Sprintf("memory that it made in sparse rings of %d GiB", 2*sparse),
 			Figure: float64(made_bytes) / 1e6, Unit: "MB"},

@@ -8,9 +8,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// Looking at everything that tells whether the counter ran on takes a tenth of a millisecond, which is too long before each block of a log. So
-// that is done epochEvery, and in between only when the machine has slept. A suspend is seen at once; another break, as a migration, may leave
-// what was logged in so long a time in the epoch before it.
+// Checking everything that tells whether the counter ran on takes a tenth of a millisecond. That is
+// too long before each block of a log. So it is done every epochEvery, and in between only when the
+// machine has slept. A suspend is seen at once. After another break, such as a migration, up to
+// that much logging may stay in the epoch before it.
 const (
 	epochEvery    = 200 * time.Millisecond
 	sleepLeast_ns = 8_000_000 // half of the step in which an epoch's name counts it
@@ -23,8 +24,8 @@ type epochs struct {
 
 	mu       sync.Mutex // guards all below
 	now      string
-	seen     time.Time // when that was
-	sleep_ns int64     // that there had been by then
+	seen     time.Time // when the last look was
+	sleep_ns int64     // how long the machine had slept by then
 }
 
 func newEpochs(c *Config) *epochs {
@@ -35,7 +36,7 @@ func newEpochs(c *Config) *epochs {
 			if epoch, err := c.Client.Check(); err == nil {
 				return epoch
 			}
-			return c.Client.Node().Epoch // nothing is known of a break
+			return c.Client.Node().Epoch // no break is known
 		}
 	case c.Epoch != "":
 		e.look = func() string { return c.Epoch }
@@ -43,13 +44,14 @@ func newEpochs(c *Config) *epochs {
 	return e
 }
 
-// epoch names the span in which the node's counter is, as the server and the headers of logs have it.
+// epoch names the span in which the node's counter is, as the server and the headers of logs do.
 func (e *epochs) epoch() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	sleep_ns, err := e.slept()
 	moved_ns := sleep_ns - e.sleep_ns
-	if e.now == "" || err != nil || moved_ns >= sleepLeast_ns || moved_ns <= -sleepLeast_ns || time.Since(e.seen) >= epochEvery {
+	if e.now == "" || err != nil || moved_ns >= sleepLeast_ns || moved_ns <= -sleepLeast_ns ||
+		time.Since(e.seen) >= epochEvery {
 		e.now, e.seen, e.sleep_ns = e.look(), time.Now(), sleep_ns
 	}
 	return e.now

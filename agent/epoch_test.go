@@ -2,10 +2,13 @@ package agent
 
 import "testing"
 
-// A suspend is seen at the next block, whenever everything was looked at last.
+// A suspend is seen at the next block, whenever the last full look was.
 func TestSleepIsSeenAtOnce(t *testing.T) {
 	now, slept_ns, looks := "awake", int64(5e9), 0
-	e := &epochs{look: func() string { looks++; return now }, slept: func() (int64, error) { return slept_ns, nil }}
+	e := &epochs{look: func() string {
+		looks++
+		return now
+	}, slept: func() (int64, error) { return slept_ns, nil }}
 	if got := e.epoch(); got != "awake" || looks != 1 {
 		t.Fatalf("epoch %q after %d looks", got, looks)
 	}

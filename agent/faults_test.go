@@ -29,8 +29,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// blockedFor runs a program with channels that block and that nobody drains, or that somebody stops to drain once it has opened them, and returns how
-// long its calls took.
+// blockedFor runs a program with channels that block. Nobody drains them, or somebody stops
+// draining once the program has opened them. blockedFor returns how long its calls took.
 func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	t.Helper()
 	cmd, err := reexec.Command(s.Rings, "1000")
@@ -67,10 +67,11 @@ func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// However an agent goes, a program with channels that block waits for a second in all. The exact second is held in package ring, with a clock of its own; here
-// a machine that has other things to do may make more of it once, and not each time.
+// However an agent ends, a program with channels that block waits for a second in all. Package ring
+// tests the exact second, with a clock of its own. Here a busy machine may make it longer once, but
+// not each time.
 func TestProgramsWaitASecondInAll(t *testing.T) {
-	const limit = 1900 * time.Millisecond // below what two waits take
+	const limit = 1900 * time.Millisecond // less than two waits take
 	drains := func(s *scene) func() bool {
 		return func() bool {
 			local, err := Connect(s.Rings)
@@ -82,10 +83,15 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]func(t *testing.T, s *scene) time.Duration{
-		"never started": func(t *testing.T, s *scene) time.Duration { return blockedFor(t, s, func() {}) },
+		"never started": func(t *testing.T, s *scene) time.Duration {
+			return blockedFor(t, s, func() {})
+		},
 		"killed": func(t *testing.T, s *scene) time.Duration {
 			agent := s.startAgent("", 0)
-			return blockedFor(t, s, func() { testimony.WaitFor(t, "the agent", drains(s)); testimony.Kill(agent) })
+			return blockedFor(t, s, func() {
+				testimony.WaitFor(t, "the agent", drains(s))
+				testimony.Kill(agent)
+			})
 		},
 		"stopped": func(t *testing.T, s *scene) time.Duration {
 			agent := s.startAgent("", 0)
@@ -115,11 +121,14 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 	}
 }
 
-// What is hostile, damaged or no ring at all in the directory is set aside with the reason; the agent lives, and a healthy channel does not notice.
+// Files in the directory that are hostile, damaged or no rings are set aside with the reason. The
+// agent lives, and a healthy channel does not notice.
 func TestHostileDirectory(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
-	healthy := open(t, c, "healthy/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "16MiB"})
+	healthy := open(t, c, "healthy/x", handlers.Options{
+		Handler: "id", Policy: "drop", Buffer: "16MiB",
+	})
 	stop := make(chan struct{})
 	logged := make(chan uint64)
 	go func() {
@@ -139,7 +148,9 @@ func TestHostileDirectory(t *testing.T) {
 		}
 	}()
 	rng := rand.New(rand.NewPCG(seed.Of(t), 3))
-	name := func(i int) string { return filepath.Join(c.Rings, fmt.Sprintf("model~x.%032x.ring", i)) }
+	name := func(i int) string {
+		return filepath.Join(c.Rings, fmt.Sprintf("model~x.%032x.ring", i))
+	}
 	random := make([]byte, 20_000)
 	for i := range random {
 		random[i] = byte(rng.Uint32())
@@ -153,19 +164,21 @@ func TestHostileDirectory(t *testing.T) {
 	write(0, nil)
 	write(1, random)
 	write(2, random[:100])
-	// A ring that is whole but for one byte each, at random, in its header and its lines.
+	// These rings are whole except for one random byte each, in the header and the lines.
 	whole := open(t, c, "model/x", handlers.Options{Handler: "id", Buffer: "4096"})
 	logIDs(whole, 0, 100)
 	image, err := os.ReadFile(whole.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// named gives a copy of it the identity that belongs to its name, or it would be refused for that alone.
+	// named gives a copy of the image the identity that matches its name. Otherwise it would be
+	// refused for that alone.
 	named := func(i int) []byte {
 		b := slices.Clone(image)
 		copy(b[32:48], make([]byte, 16))
 		b[47] = byte(i)
-		binary.NativeEndian.PutUint32(b[248:], crc32.Checksum(b[:248], crc32.MakeTable(crc32.Castagnoli)))
+		binary.NativeEndian.PutUint32(b[248:],
+			crc32.Checksum(b[:248], crc32.MakeTable(crc32.Castagnoli)))
 		return b
 	}
 	for i := 10; i < 60; i++ {
@@ -189,8 +202,8 @@ func TestHostileDirectory(t *testing.T) {
 	if err := os.Link(name(6), filepath.Join(c.Rings, "second-name")); err != nil {
 		t.Fatal(err)
 	}
-	// A ring whose file shrinks while it is drained, and one whose numbers move on their own.
-	// Their lock says that somebody lives.
+	// A ring whose file shrinks while it is drained, and one whose numbers move on their own. Their
+	// locks say that somebody lives.
 	live := func(i int) *os.File {
 		t.Helper()
 		part := name(i) + ".made"
@@ -208,7 +221,7 @@ func TestHostileDirectory(t *testing.T) {
 		return f
 	}
 	shrinks, f := live(7), live(8)
-	a.Flush() // it has taken in all of them now; the error is of those that are bad
+	a.Flush() // it has taken in all of them now; the error is about the bad ones
 	if err := shrinks.Truncate(4096); err != nil {
 		t.Fatal(err)
 	}
@@ -221,13 +234,15 @@ func TestHostileDirectory(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	testimony.WaitFor(t, "the ring that shrank", func() bool {
-		return slices.ContainsFunc(a.Status().Warnings, func(w string) bool { return strings.Contains(w, "shrank") })
+		return slices.ContainsFunc(a.Status().Warnings, func(w string) bool {
+			return strings.Contains(w, "shrank")
+		})
 	})
 	status := a.Status()
 	close(stop)
 	n := <-logged
 	if err := a.Flush(); err != nil {
-		t.Log(err) // of those that are set aside meanwhile
+		t.Log(err) // about those that were set aside in the meantime
 	}
 	set := 0
 	for _, ch := range status.Channels {
@@ -239,9 +254,13 @@ func TestHostileDirectory(t *testing.T) {
 		t.Errorf("%d rings were set aside, %d warnings", set, len(status.Warnings))
 	}
 	healthy.Close()
-	testimony.WaitFor(t, "the healthy ring", func() bool { _, err := os.Stat(healthy.Path()); return err != nil })
-	checkRange(t, "the healthy channel", idsIn(t, filepath.Join(c.State, "logs", "000000"), "healthy/x"), 0, n)
-	// Nothing was written outside of the agent's directory, and nothing that is no ring was removed.
+	testimony.WaitFor(t, "the healthy ring", func() bool {
+		_, err := os.Stat(healthy.Path())
+		return err != nil
+	})
+	checkRange(t, "the healthy channel",
+		idsIn(t, filepath.Join(c.State, "logs", "000000"), "healthy/x"), 0, n)
+	// Nothing was written outside of the agent's directory, and only rings were removed.
 	for _, i := range []int{1, 3, 4, 5, 6} {
 		if _, err := os.Lstat(name(i)); err != nil {
 			t.Error(err)
@@ -249,11 +268,13 @@ func TestHostileDirectory(t *testing.T) {
 	}
 }
 
-// A log that is cut, or taken away, under the agent costs what was in it; the rest goes on, and the log says what is missing.
+// If a log is cut or removed under the agent, its content is lost. The rest goes on, and the log
+// says what is missing.
 func TestLogsThatGoAway(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
-	ch, other := open(t, c, "a/x", handlers.Options{Handler: "id"}), open(t, c, "other/x", handlers.Options{Handler: "id"})
+	ch, other := open(t, c, "a/x", handlers.Options{Handler: "id"}),
+		open(t, c, "other/x", handlers.Options{Handler: "id"})
 	logs := filepath.Join(c.State, "logs", "000000")
 	flush := func() {
 		t.Helper()
@@ -283,7 +304,9 @@ func TestLogsThatGoAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := logstore.ReadLog(slices.DeleteFunc(segments, func(s logstore.Segment) bool { return !strings.HasPrefix(filepath.Base(s.Path), prefix) }))
+		r := logstore.ReadLog(slices.DeleteFunc(segments, func(s logstore.Segment) bool {
+			return !strings.HasPrefix(filepath.Base(s.Path), prefix)
+		}))
 		defer r.Close()
 		for {
 			var damage *logstore.CorruptionError
@@ -309,8 +332,10 @@ func TestLogsThatGoAway(t *testing.T) {
 		return stored, missing, next
 	}
 	cut := said("a~x.")
-	if stored, missing, next := rows(cut); stored != 100 || missing != 1000 || next != 1100 || len(cut.Damage) != 1 || cut.Whole() {
-		t.Errorf("the cut log has %d events, says that %d are missing up to %d: %+v", stored, missing, next, cut)
+	if stored, missing, next := rows(cut); stored != 100 || missing != 1000 || next != 1100 ||
+		len(cut.Damage) != 1 || cut.Whole() {
+		t.Errorf("the cut log has %d events, says that %d are missing up to %d: %+v", stored,
+			missing, next, cut)
 	}
 	if err := os.RemoveAll(logs); err != nil {
 		t.Fatal(err)
@@ -327,20 +352,26 @@ func TestLogsThatGoAway(t *testing.T) {
 	}
 	ch.Close()
 	other.Close()
-	testimony.WaitFor(t, "the rings to be gone", func() bool { files, err := ring.Files(c.Rings); return err == nil && len(files) == 0 })
+	testimony.WaitFor(t, "the rings to be gone", func() bool {
+		files, err := ring.Files(c.Rings)
+		return err == nil && len(files) == 0
+	})
 	if s := a.Status(); s.Total.Events != 2400 || s.Total.Removed != 2 {
 		t.Errorf("%+v", s.Total)
 	}
-	for _, prefix := range []string{"a~x.", "other~x."} { // a log that goes on says what is gone
+	for _, prefix := range []string{"a~x.", "other~x."} { // a log that continues says what is gone
 		if r := said(prefix); r.Then != logstore.Ended || r.Whole() || len(r.Chain) != 1 {
 			t.Errorf("%s in the new directory: %+v", prefix, r)
-		} else if stored, missing, next := rows(r); stored != 100 || missing != 1100 || next != 1200 {
-			t.Errorf("%s has %d events in the new directory, says that %d are missing up to %d", prefix, stored, missing, next)
+		} else if stored, missing, next := rows(r); stored != 100 || missing != 1100 ||
+			next != 1200 {
+			t.Errorf("%s has %d events in the new directory, says that %d are missing up to %d",
+				prefix, stored, missing, next)
 		}
 	}
 }
 
-// abandon has a process open channels, log once on each, and die; it returns how long the agent took to have them all in logs.
+// abandon makes a process open channels, log once on each, and die. It returns how long the agent
+// took to have them all in logs.
 func abandon(t *testing.T, rings int) time.Duration {
 	t.Helper()
 	c := testConfig(t)
@@ -385,30 +416,37 @@ func abandon(t *testing.T, rings int) time.Duration {
 	}
 	took := time.Since(begin)
 	s := a.Status()
-	if s.Total.Events < uint64(rings) || s.Finished != uint64(rings) || s.Total.Missing+s.Total.Dropped > 0 {
+	if s.Total.Events < uint64(rings) || s.Finished != uint64(rings) ||
+		s.Total.Missing+s.Total.Dropped > 0 {
 		t.Errorf("%d rings: %+v, %d finished", rings, s.Total, s.Finished)
 	}
 	if err := a.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	checkRange(t, "the healthy channel", idsIn(t, filepath.Join(c.State, "logs", "000000"), "healthy/x"), 0, id)
+	checkRange(t, "the healthy channel",
+		idsIn(t, filepath.Join(c.State, "logs", "000000"), "healthy/x"), 0, id)
 	return took
 }
 
 func TestAbandonedRings(t *testing.T) { abandon(t, 300) }
 
-// Ten thousand rings that were opened and abandoned are in logs, soon.
+// Ten thousand rings that were opened and abandoned are soon in logs.
 func TestBarTenThousandAbandonedRings(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("TestAbandonedRings is the small one")
 	}
-	proof.Check(t, proof.Bar{Name: "10,000 rings opened, abandoned, and in logs", Figure: abandon(t, 10_000).Seconds(), Limit: 120, Unit: "s", Timing: true})
+	proof.Check(t, proof.Bar{
+		Name: "10,000 rings opened, abandoned, and in logs", Figure: abandon(t, 10_000).Seconds(),
+		Limit: 120, Unit: "s", Timing: true,
+	})
 }
 
-// On a disk that is full the agent lives, programs are not held up for more than their second, and the log goes on when there is room.
+// On a full disk the agent lives, programs wait for no more than their second, and the log goes on
+// when there is room.
 func TestPrivilegedFullDisk(t *testing.T) {
 	privileged.Need(t)
-	for name, minFree := range map[string]float64{"with space that is to stay free": 0.3, "to the last byte": 0} {
+	for name, minFree := range map[string]float64{"with space that is to stay free": 0.3,
+		"to the last byte": 0} {
 		t.Run(name, func(t *testing.T) {
 			c := testConfig(t)
 			c.State = t.TempDir()
@@ -424,7 +462,7 @@ func TestPrivilegedFullDisk(t *testing.T) {
 			begin := time.Now()
 			const calls = 400_000
 			for range calls {
-				ch.Log(rng.Uint64()) // which no codec makes smaller
+				ch.Log(rng.Uint64()) // no codec makes these smaller
 			}
 			took := time.Since(begin)
 			if took > 3*time.Second {
@@ -435,15 +473,24 @@ func TestPrivilegedFullDisk(t *testing.T) {
 					t.Errorf("%+v, limit %q", s.Total, s.Limit)
 				}
 			} else {
-				testimony.WaitFor(t, "the count of what was dropped", func() bool { s := a.Status(); return s.Total.Failures > 0 && s.Total.Dropped > 0 })
+				testimony.WaitFor(t, "the count of what was dropped", func() bool {
+					s := a.Status()
+					return s.Total.Failures > 0 && s.Total.Dropped > 0
+				})
 			}
-			if err := unix.Mount("tmpfs", c.State, "tmpfs", unix.MS_REMOUNT, "size=200m,mode=700"); err != nil {
+			if err := unix.Mount("tmpfs", c.State, "tmpfs", unix.MS_REMOUNT,
+				"size=200m,mode=700"); err != nil {
 				t.Fatal(err)
 			}
-			testimony.WaitFor(t, "the disk", func() bool { return a.Flush() == nil && a.Status().Limit == "" })
+			testimony.WaitFor(t, "the disk", func() bool {
+				return a.Flush() == nil && a.Status().Limit == ""
+			})
 			logIDs(ch, 0, 100)
 			ch.Close()
-			testimony.WaitFor(t, "the ring to be gone", func() bool { files, err := ring.Files(c.Rings); return err == nil && len(files) == 0 })
+			testimony.WaitFor(t, "the ring to be gone", func() bool {
+				files, err := ring.Files(c.Rings)
+				return err == nil && len(files) == 0
+			})
 			if err := a.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -455,7 +502,8 @@ func TestPrivilegedFullDisk(t *testing.T) {
 					out += n
 				}
 				if k.events+out != calls+100 {
-					t.Errorf("%d events and %d that are not there (%v) of %d: %v", k.events, out, k.drops, calls+100, err)
+					t.Errorf("%d events and %d that are not there (%v) of %d: %v", k.events, out,
+						k.drops, calls+100, err)
 				}
 				if last := k.ids[0][len(k.ids[0])-1]; last != 99 {
 					t.Errorf("the last id is %d", last)

@@ -7,16 +7,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// runFrequency is that of the node's counter over a run. It is measured from when the run is
-// opened, or the agent began to keep it, to when it is closed. The zero value is of no run.
+// runFrequency is the frequency of the node's counter over a run. It is measured from when the run
+// is opened, or when this agent takes it over, until it is closed. The zero value is of no run.
 type runFrequency struct {
 	run   string
 	epoch string
 	begun host.Observation
-	is    *control.Frequency // nil: it is not known
+	is    *control.Frequency // nil: unknown
 }
 
-// beginFrequency looks at the counter for the first time. What fails is told: it costs no data.
+// beginFrequency reads the counter for the first time. A failure is reported, but costs no data.
 func (a *Agent) beginFrequency(run string) {
 	a.frequency = runFrequency{}
 	if a.c.Observe == nil {
@@ -31,7 +31,7 @@ func (a *Agent) beginFrequency(run string) {
 	a.frequency = runFrequency{run: run, epoch: epoch, begun: begun}
 }
 
-// endFrequency looks for the last time.
+// endFrequency reads the counter for the last time.
 func (a *Agent) endFrequency(run string) {
 	f := &a.frequency
 	if f.run != run {
@@ -46,14 +46,15 @@ func (a *Agent) endFrequency(run string) {
 		over, err = host.FrequencyOver(f.begun, ended, a.widen_cycles())
 	}
 	if err != nil {
-		a.notify(fmt.Errorf("measure the counter's frequency over run %q, which has an earlier one: %w", run, err))
+		a.notify(fmt.Errorf(
+			"measure the counter's frequency over run %q, which has an earlier one: %w", run, err))
 		return
 	}
 	f.is = &control.Frequency{Lo_millihz: over.Lo_millihz, Hi_millihz: over.Hi_millihz}
 	f.is.Clock = over.Clock + " over the run"
 }
 
-// widen_cycles is what two readings of the counter may be off against each other.
+// widen_cycles returns how far two readings of the counter may disagree.
 func (a *Agent) widen_cycles() uint64 {
 	if a.c.Client == nil {
 		return a.c.Quantum_cycles + a.c.CoreSlack_cycles

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// A run has the mean frequency of its own time, by what was seen at its ends, and keeps it for who
-// asks again. Where it cannot be measured the run says none, and somebody is told why.
+// A run has the mean frequency of its own time, from readings at its ends, and keeps it for later
+// queries. If it cannot be measured the run has none, and somebody is told why.
 func TestFrequencyOverARun(t *testing.T) {
 	const second = 1_000_000_000
 	seen := host.Observation{Boot: "b", Clocksource: "tsc"}
@@ -37,9 +37,12 @@ func TestFrequencyOverARun(t *testing.T) {
 		t.Errorf("of a run that was just opened: %+v", f)
 	}
 	const hz, seconds = 2_600_000_000, 20
-	seen.Bracket = host.Bracket{Open: 1050 + seconds*hz, Raw_ns: (77 + seconds) * second, Close: 1100 + seconds*hz}
+	seen.Bracket = host.Bracket{
+		Open: 1050 + seconds*hz, Raw_ns: (77 + seconds) * second, Close: 1100 + seconds*hz,
+	}
 	f := frequency("r", true)
-	if f == nil || f.Clock != "CLOCK_MONOTONIC_RAW over the run" || f.Lo_millihz > hz*1000 || f.Hi_millihz < hz*1000 {
+	if f == nil || f.Clock != "CLOCK_MONOTONIC_RAW over the run" || f.Lo_millihz > hz*1000 ||
+		f.Hi_millihz < hz*1000 {
 		t.Fatalf("%+v", f)
 	}
 	// Brackets of 50 cycles, readings that may be off by 126, a clock that moves in steps.

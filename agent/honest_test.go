@@ -24,18 +24,19 @@ const (
 	honestChannels = 4
 	honestBurst    = 200 // events of a channel
 	honestEvery    = 20 * time.Millisecond
-	honestBuffer   = "1MiB" // of a channel: 6 s of its events; a crowded machine stops a thread for 2
+	// of a channel: 6 s of its events; a crowded machine stops a thread for 2
+	honestBuffer = "1MiB"
 )
 
-// story is what an honest program tells at its end.
+// story is what an honest program reports at its end.
 type story struct {
 	Events       uint64 // of each of its channels
 	Dropped      uint64
 	Latencies_us []int64 // from a burst until all of it is safe in logs
 }
 
-// beHonest logs a burst on each of its channels now and again, until it is told to end, and looks
-// how long it takes until one is drained.
+// beHonest logs a burst on each of its channels now and then, until it is told to end. It measures
+// how long it takes until a burst is drained.
 func beHonest(rings, name string) {
 	var channels []*handlers.Channel
 	var readers []*ring.Reader
@@ -51,7 +52,7 @@ func beHonest(rings, name string) {
 	told := make(chan struct{})
 	go func() { fmt.Scanln(); close(told) }()
 	var s story
-	var logged time.Time // a burst that is watched; zero: none is
+	var logged time.Time // a burst that is watched; zero: none
 	tails := make([]uint64, honestChannels)
 	drained := func() bool {
 		for i, r := range readers {
@@ -101,7 +102,7 @@ func beHonest(rings, name string) {
 	must(json.NewEncoder(os.Stdout).Encode(s))
 }
 
-// told is a process that does something until it is told to end, and says then how it was.
+// told is a process that works until it is told to end, and then reports.
 type told struct {
 	t     testing.TB
 	cmd   *exec.Cmd
@@ -109,7 +110,7 @@ type told struct {
 	lines *bufio.Scanner
 }
 
-// tell starts a process of a role, which says "open" once it has begun.
+// tell starts a process of a role. The process says "open" once it has begun.
 func (s *scene) tell(role string, args ...string) *told {
 	s.t.Helper()
 	cmd, err := reexec.Command(args...)
@@ -146,7 +147,7 @@ func (p *told) open() *told {
 
 func (s *scene) startHonest(name string) *told { return s.tell("honest", s.Rings, name).open() }
 
-// end tells an honest program to end, and returns what it tells.
+// end tells an honest program to end, and returns its report.
 func (p *told) end() (s story) {
 	p.t.Helper()
 	p.tell()
@@ -159,7 +160,7 @@ func (p *told) end() (s story) {
 	return s
 }
 
-// lost is how many events of an honest program are not in its logs.
+// lost returns how many events of an honest program are not in its logs.
 func (s *scene) lost(name string, said story) (events uint64) {
 	s.t.Helper()
 	for i := range honestChannels {
@@ -177,8 +178,8 @@ func (s *scene) lost(name string, said story) (events uint64) {
 	return events
 }
 
-// beSteady drains until it is killed, with so many descriptors, or as many as the system gives
-// it: "0". It begins when it is told to.
+// beSteady drains until it is killed, with the given number of descriptors. "0" means as many as
+// the system gives it. It begins when it is told to.
 func beSteady(rings, state, files string) {
 	n, err := strconv.ParseUint(files, 10, 64)
 	must(err)
@@ -192,7 +193,8 @@ func beSteady(rings, state, files string) {
 	select {}
 }
 
-// startSteady starts an agent with so many descriptors. before is called before it begins.
+// startSteady starts an agent with this many descriptors. It calls before just before the agent
+// begins.
 func (s *scene) startSteady(files int, before func(pid int)) *told {
 	s.t.Helper()
 	p := s.tell("steady", s.Rings, s.state, strconv.Itoa(files))

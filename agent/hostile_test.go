@@ -22,14 +22,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Where a hostile program writes: offsets in a ring, as FORMAT.md of package ring has them.
+// These are places where a hostile program writes: offsets in a ring, as in FORMAT.md of package
+// ring.
 const (
 	atRecords     = 16
 	atFileBytes   = 24
 	atIncarnation = 32
 	atChecksum    = 248
 	atWord        = 1024
-	atShard       = 4096 // the first; each has as many bytes
+	atShard       = 4096 // the first; all have the same size
 	shardBytes    = 4096
 	atTail        = 0 // in a shard, as are those below
 	atJournal     = 24
@@ -37,14 +38,14 @@ const (
 	atHead        = 128
 )
 
-// villain is a program that makes rings to do harm with.
+// villain is a program that makes rings to do harm.
 type villain struct {
 	rings, scratch string
 	rng            *rand.Rand
 	made           int
 }
 
-// image is a ring as a program makes it, with its smallest number of records.
+// image is a ring as a program makes it, with the smallest number of records.
 func (v *villain) image(name string, c ring.Config) []byte {
 	var err error
 	c.Name, err = channel.ParseName(name)
@@ -60,10 +61,10 @@ func (v *villain) image(name string, c ring.Config) []byte {
 	return b[:atShard+shardBytes*len(p.Shards)]
 }
 
-// shards of an image, which is a header and these.
+// shards returns the shards of an image, which is a header and these.
 func shards(image []byte) int { return len(image)/shardBytes - 1 }
 
-// grow gives an image so many records in each shard, and returns how long its file is to be.
+// grow gives an image this many records in each shard, and returns how long its file must be.
 func grow(image []byte, records int64) (size int64) {
 	size = int64(len(image)) + int64(shards(image))*records*ring.RecordBytes
 	binary.NativeEndian.PutUint64(image[atRecords:], uint64(records))
@@ -84,8 +85,8 @@ type mischief struct {
 	*os.File
 }
 
-// put makes a ring of an image, with an identity of its own; what is not in the image is a hole.
-// It is locked, as that of a program that lives is. Close it, and the program is dead.
+// put makes a ring from an image, with an identity of its own. What the image lacks is a hole. The
+// ring is locked like that of a living program. Closing it makes the program dead.
 func (v *villain) put(name string, image []byte, size int64) mischief {
 	v.made++
 	incarnation := image[atIncarnation : atIncarnation+16]
@@ -104,12 +105,12 @@ func (v *villain) put(name string, image []byte, size int64) mischief {
 	return mischief{path, f}
 }
 
-// isThere says whether the ring has its name still: the agent removes what it has drained.
+// isThere tells whether the ring still has its name. The agent removes rings that it has drained.
 func (m mischief) isThere() bool { return m.File != nil && exists(m.path) }
 
 func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
-// remove takes the ring away, if there is one.
+// remove removes the ring, if there is one.
 func (m mischief) remove() {
 	if m.File != nil {
 		m.Close()
@@ -135,8 +136,8 @@ func (v *villain) open(name string) *handlers.Channel {
 	return c
 }
 
-// crimes are what hostile programs do, each with a number of rings at once. What they return is
-// done to ring i every few milliseconds.
+// crimes are what hostile programs do, each with a number of rings at once. The returned function
+// is called for ring i every few milliseconds.
 func (v *villain) crimes() map[string]func(i int) {
 	all := make([]map[int]mischief, 8)
 	for k := range all {
@@ -270,7 +271,7 @@ func (v *villain) crimes() map[string]func(i int) {
 	}
 }
 
-// beHostile commits all crimes, each with so many rings at once, until it is killed.
+// beHostile commits all crimes, each with this many rings at once, until it is killed.
 func beHostile(rings, scratch, count string) {
 	n, err := strconv.Atoi(count)
 	must(err)
@@ -289,8 +290,8 @@ func beHostile(rings, scratch, count string) {
 	}
 }
 
-// Twenty rings of each hostile kind beside six honest programs, none of which loses an event, or
-// waits much longer for its events to be in logs than without them.
+// Twenty rings of each hostile kind run beside six honest programs. None of these loses an event,
+// or waits much longer for its events to be in logs than without them.
 func TestBarHostileRings(t *testing.T) {
 	const programs, each = 6, 20
 	alone, beside := 5*time.Second, 10*time.Second
@@ -326,9 +327,11 @@ func TestBarHostileRings(t *testing.T) {
 			events += honestChannels * said.Events
 			latencies_us = append(latencies_us, said.Latencies_us...)
 		}
-		t.Logf("%s: %d events, %d lost, drained in %.1f ms at the median, in %.1f ms 99 times of a "+
-			"hundred, in %.1f ms at most", what, events, lost,
-			percentile(latencies_us, 0.5), percentile(latencies_us, 0.99), percentile(latencies_us, 1))
+		t.Logf(
+			"%s: %d events, %d lost, drained in %.1f ms at the median, in %.1f ms 99 times of a "+
+				"hundred, in %.1f ms at most", what, events, lost,
+			percentile(latencies_us, 0.5), percentile(latencies_us, 0.99),
+			percentile(latencies_us, 1))
 		return lost, events, latencies_us
 	}
 	lostAlone, _, quiet := run("alone", alone)
@@ -346,8 +349,9 @@ func TestBarHostileRings(t *testing.T) {
 			err, now.SetAside, now.Finished)
 	}
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("events that %d honest programs lost beside %d rings of each of ten "+
-			"hostile kinds, and not alone", programs, each),
+		proof.Bar{
+			Name: fmt.Sprintf("events that %d honest programs lost beside %d rings of each of ten "+
+				"hostile kinds, and not alone", programs, each),
 			Figure: max(0, float64(lost)-float64(lostAlone)), Unit: "events"},
 		proof.Bar{Name: "events that they logged meanwhile",
 			Figure: float64(events), Limit: 10_000, AtLeast: true, Unit: "events"},

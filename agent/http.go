@@ -21,7 +21,8 @@ import (
 // may connect.
 const SocketName = "agent.sock"
 
-// The paths that the agent serves. Those below /do/ are orders: by POST, and only on the socket.
+// These are the paths that the agent serves. Those below /do/ are orders. They need POST, and the
+// socket.
 const (
 	PathStatus     = "/status"
 	PathStatusJSON = "/status.json"
@@ -68,7 +69,7 @@ func (a *Agent) listen(ctx context.Context) error {
 	return nil
 }
 
-// serve answers on a listener until that or the server is closed.
+// serve answers on a listener until the listener or the server is closed.
 func (a *Agent) serve(server *http.Server, l net.Listener) {
 	a.running.Go(func() {
 		err := server.Serve(bound(l))
@@ -91,7 +92,7 @@ func newServer(h http.Handler) *http.Server {
 		MaxHeaderBytes: 1 << 14}
 }
 
-// mux has the paths that are served, with those of orders if it may take any.
+// mux returns the served paths, including those of orders if orders is true.
 func (a *Agent) mux(orders bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+PathStatusJSON,

@@ -12,24 +12,30 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// killAtRandom kills programs, the agent, or both, so many times, and starts them again, while the
-// agent opens and closes runs and its disk fills and empties. It returns the languages of the
-// programs as well.
-func killAtRandom(t testing.TB, rng *rand.Rand, kills int) (languages string, records uint64, wrong []error) {
+// killAtRandom kills programs, the agent, or both, this many times, and starts them again, while
+// the agent opens and closes runs and its disk fills and empties. It also returns the languages of
+// the programs.
+func killAtRandom(t testing.TB, rng *rand.Rand,
+	kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
 	languages = s.AlsoC(sharedWriters, false)
-	s.KillAtRandom(rng, kills, 120*time.Millisecond, func() *exec.Cmd { return s.startAgent("", 0) })
+	s.KillAtRandom(rng, kills, 120*time.Millisecond, func() *exec.Cmd {
+		return s.startAgent("", 0)
+	})
 	records, wrong = s.end()
 	return languages, records, wrong
 }
 
-// killAtPoint has agents kill themselves at one point, a while after each other, under load.
-func killAtPoint(t testing.TB, rng *rand.Rand, point drain.FaultPoint) (records uint64, wrong []error) {
+// killAtPoint makes agents kill themselves at one point, with pauses, under load.
+func killAtPoint(t testing.TB, rng *rand.Rand,
+	point drain.FaultPoint) (records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)
 	ended := point == drain.BeforeSeal || point == drain.AfterSeal || point == drain.AfterRemove
-	deaths := s.KillAtPoint(rng, []int{1, 3, 7, 15}, ended, func(n int) *exec.Cmd { return s.startAgent(string(point), n) })
+	deaths := s.KillAtPoint(rng, []int{1, 3, 7, 15}, ended, func(n int) *exec.Cmd {
+		return s.startAgent(string(point), n)
+	})
 	records, wrong = s.end()
 	if deaths == 0 {
 		wrong = append(wrong, fmt.Errorf("no agent has come to %s", point))
@@ -55,9 +61,16 @@ func TestBarRecordsOnceAfterKills(t *testing.T) {
 		t.Logf("%d: %v", i+1, err)
 	}
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("rings with a record lost, doubled or uncounted, %d kills at random of programs in %s "+
-			"and agents, on a disk that fills and empties, and at %d fault points, runs opened and closed", kills, languages, len(points)), Figure: float64(len(wrong)), Unit: "rings"},
-		proof.Bar{Name: "records in these logs", Figure: float64(records), Limit: 100_000, AtLeast: true, Unit: "records"},
+		proof.Bar{
+			Name: fmt.Sprintf("rings with a record lost, doubled or uncounted, %d kills at random "+
+				"of programs in %s and agents, on a disk that fills and empties, and at %d fault "+
+				"points, runs opened and closed", kills, languages, len(points)),
+			Figure: float64(len(wrong)), Unit: "rings",
+		},
+		proof.Bar{
+			Name: "records in these logs", Figure: float64(records), Limit: 100_000, AtLeast: true,
+			Unit: "records",
+		},
 	)
 }
 

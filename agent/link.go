@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// LinkStatus says how it is with the server.
+// LinkStatus describes the link to the server.
 type LinkStatus struct {
 	Server    string    `json:"server,omitempty"` // "": there is none
 	Connected bool      `json:"connected"`
@@ -39,10 +39,11 @@ func (a *Agent) connect() error {
 	return nil
 }
 
-// tellLimit is how long it may take to tell the server something.
+// tellLimit is how long telling the server something may take.
 const tellLimit = time.Second
 
-// asked has the other nodes take a snapshot, because a program on this one wants it. This node's begins without waiting for that.
+// asked makes the other nodes take a snapshot, because a program on this one asked for it. This
+// node's snapshot does not wait for that.
 func (a *Agent) asked() {
 	link := a.link.Load()
 	if link == nil {
@@ -51,7 +52,8 @@ func (a *Agent) asked() {
 	a.running.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), tellLimit)
 		defer cancel()
-		if err := link.Tell(ctx, &control.Snapshot{Reason: "a program on " + a.c.Node + " asked"}); err != nil {
+		if err := link.Tell(ctx,
+			&control.Snapshot{Reason: "a program on " + a.c.Node + " asked"}); err != nil {
 			a.notify(fmt.Errorf("have other nodes take a snapshot: %w", err))
 		}
 	})
@@ -63,10 +65,13 @@ func (a *Agent) linkStatus() LinkStatus {
 		return LinkStatus{}
 	}
 	s := link.State()
-	return LinkStatus{Server: a.c.Server.Server.Server, Connected: s.Registered, Since: s.Since, Error: s.Problem}
+	return LinkStatus{
+		Server: a.c.Server.Server.Server, Connected: s.Registered, Since: s.Since, Error: s.Problem,
+	}
 }
 
-// Handle does what a server orders, and returns the answer; nil for what is no matter of an agent.
+// Handle does what a server orders, and returns the answer. It returns nil for orders that are not
+// for agents.
 func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, error) {
 	switch m := m.(type) {
 	case *control.Table:
@@ -85,7 +90,8 @@ func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, e
 			return refusal(err), nil
 		}
 		return &control.RunState{
-			Name: s.Name, Closed: s.Closed, Channels: s.Channels, Missing: s.Missing, Frequency: s.Frequency,
+			Name: s.Name, Closed: s.Closed, Channels: s.Channels, Missing: s.Missing,
+			Frequency: s.Frequency,
 		}, nil
 	case *control.ListFiles:
 		files, more, err := a.Files(m.Run)
@@ -99,7 +105,8 @@ func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, e
 		return answer, nil
 	case *control.ReadFile:
 		if m.Bytes < 0 || m.Bytes > control.MaxChunkBytes || m.Offset < 0 {
-			return &control.Refusal{Code: control.Malformed, Text: fmt.Sprintf("%d bytes at %d", m.Bytes, m.Offset)}, nil
+			return &control.Refusal{Code: control.Malformed,
+				Text: fmt.Sprintf("%d bytes at %d", m.Bytes, m.Offset)}, nil
 		}
 		b := make([]byte, m.Bytes)
 		n, size, err := a.ReadFile(m.Run, m.Path, m.Offset, b)
@@ -124,7 +131,7 @@ func (a *Agent) generation() uint64 {
 	return a.table.Generation
 }
 
-// cut is the text of an error as a message may carry it.
+// cut returns the text of an error, short enough for a message.
 func cut(err error) string {
 	return control.Cut(err.Error())
 }

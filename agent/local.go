@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ErrNoAgent is returned when no agent answers.
+// ErrNoAgent is returned if no agent answers.
 var ErrNoAgent = errors.New("no agent answers")
 
 // Local is this user's agent on this node, asked over its socket. Any goroutine may use it.
@@ -25,43 +25,47 @@ type Local struct {
 	http http.Client
 }
 
-// Connect finds the agent of a directory of rings, "" is the default one. It asks nothing yet. The error wraps ring.ErrDirectory where the directory
-// cannot be trusted, ErrNoAgent where there is none.
+// Connect finds the agent of a directory of rings. "" means the default one. Connect asks nothing
+// yet. The error wraps ring.ErrDirectory if the directory cannot be trusted, and ErrNoAgent if
+// there is none.
 func Connect(rings string) (*Local, error) {
 	if rings == "" {
 		rings = ring.DefaultDirectory()
 	}
 	if err := ring.CheckDirectory(rings); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("find the agent: there is no directory of rings %q: start cp-agent, or name the directory that it has: %w", rings, ErrNoAgent)
+		return nil, fmt.Errorf("find the agent: there is no directory of rings %q: start "+
+			"cp-agent, or name the directory that it has: %w", rings, ErrNoAgent)
 	} else if err != nil {
 		return nil, fmt.Errorf("find the agent: %w", err)
 	}
 	l := &Local{path: filepath.Join(rings, SocketName)}
-	l.http.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", l.path)
-	}}
+	l.http.Transport = &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", l.path)
+		}}
 	return l, nil
 }
 
-// Status asks how it goes.
+// Status asks for the agent's status.
 func (l *Local) Status(ctx context.Context) (s Status, err error) {
 	err = l.ask(ctx, http.MethodGet, PathStatusJSON, nil, &s)
 	return s, err
 }
 
-// Flush has what the rings hold now written down.
+// Flush makes the agent write what the rings hold now.
 func (l *Local) Flush(ctx context.Context) error {
 	return l.ask(ctx, http.MethodPost, PathFlush, nil, &struct{}{})
 }
 
-// Snapshot has flight recorders dumped: those whose name the pattern takes, "" is all.
+// Snapshot makes the agent dump flight recorders. The pattern selects them by name, and "" selects
+// all.
 func (l *Local) Snapshot(ctx context.Context, channels string) (s SnapshotAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathSnapshot, url.Values{"channels": {channels}}, &s)
 	return s, err
 }
 
-// OpenRun has what is logged from now on kept apart, under a name.
+// OpenRun makes the agent keep what is logged from now on apart, under a name.
 func (l *Local) OpenRun(ctx context.Context, name string) (r RunAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathOpenRun, url.Values{"name": {name}}, &r)
 	return r, err
@@ -81,7 +85,8 @@ func (l *Local) ask(ctx context.Context, method, path string, query url.Values, 
 	answer, err := l.http.Do(r)
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Errorf("ask the agent at %q: %w: start cp-agent, or name its directory of rings", l.path, ErrNoAgent)
+		return fmt.Errorf("ask the agent at %q: %w: start cp-agent, or name its directory of rings",
+			l.path, ErrNoAgent)
 	}
 	if err != nil {
 		return fmt.Errorf("ask the agent at %q: %w", l.path, err)

@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// metrics are the agent's figures for Prometheus. They are made of one Status each time that they are asked for.
+// metrics are the agent's figures for Prometheus. Each request makes them from one Status.
 type metrics struct{ a *Agent }
 
-// A metric is one figure. Names are what dashboards rest on: append only.
+// A metric is one figure. Dashboards depend on the names: append only.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -29,45 +29,82 @@ func yes(v bool) float64 {
 }
 
 var nodeMetrics = []metric{
-	newMetric("events_total", "Events that programs logged, as seen by this agent.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Events) }),
-	newMetric("dropped_total", "Events that programs dropped because their rings were full.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Dropped) }),
-	newMetric("not_stored_total", "Records that were taken and not stored because a limit was reached.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.NotStored) }),
-	newMetric("over_rate_total", "Records that were taken and not stored because they were more than the handler table's rate.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.OverRate) }),
-	newMetric("missing_total", "Records that were taken once and are in no log.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Missing) }),
-	newMetric("unread_total", "Records in rings that were set aside.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Unread) }),
-	newMetric("rows_total", "Rows written to logs.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Rows) }),
-	newMetric("log_bytes_total", "Bytes written to logs.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.LogBytes) }),
-	newMetric("log_failures_total", "Attempts to write a log that failed.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Failures) }),
-	newMetric("removed_files_total", "Log files that went away while they were written, with what was in them.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Removed) }),
-	newMetric("finished_rings_total", "Rings that were drained to their end.", prometheus.CounterValue, func(s *Status) float64 { return float64(s.Finished) }),
-	newMetric("rings", "Rings that are there.", prometheus.GaugeValue, func(s *Status) float64 { return float64(len(s.Channels)) }),
-	newMetric("ring_bytes", "Shared memory that rings take.", prometheus.GaugeValue, func(s *Status) (sum float64) {
-		for _, p := range s.Processes {
-			sum += float64(p.RingBytes)
-		}
-		return sum
-	}),
-	newMetric("processes", "Processes that have rings.", prometheus.GaugeValue, func(s *Status) float64 { return float64(len(s.Processes)) }),
-	newMetric("limit_reached", "1 while records are not stored because a limit is reached.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Limit != "") }),
-	newMetric("left_rings", "Rings that are not drained until others are gone, because there are too many.", prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Left) }),
-	newMetric("set_aside_rings", "Rings that cannot be trusted, and are not drained any more.", prometheus.GaugeValue, func(s *Status) float64 { return float64(s.SetAside) }),
-	newMetric("directory_lost", "1 while another agent has the directory of rings, and nothing is drained.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Lost != "") }),
-	newMetric("run_open", "1 while a run is open.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Run != "") }),
-	newMetric("server_connected", "1 while the server is there; 0 while it is away, or where there is none.", prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Link.Connected) }),
-	newMetric("handler_table_generation", "The server's generation of the handler table in force; 0: it is not the server's.", prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Table.Generation) }),
-	newMetric("handler_table_stale", "1 where the last handler table could not be used, or the server that sent it is away.", prometheus.GaugeValue, func(s *Status) float64 {
-		return yes(s.Table.Error != "" || s.Table.Source == "last of the server" || s.Link.Server != "" && !s.Link.Connected)
-	}),
-	newMetric("chrony_bound_seconds", "How far the system clock may be from UTC, by chrony's claim; absent where it claims nothing.", prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Chrony.Bound_ns) / 1e9 }),
+	newMetric("events_total", "Events that programs logged, as seen by this agent.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Events) }),
+	newMetric("dropped_total", "Events that programs dropped because their rings were full.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Dropped) }),
+	newMetric("not_stored_total",
+		"Records that were taken and not stored because a limit was reached.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.NotStored) }),
+	newMetric("over_rate_total", "Records that were taken and not stored because they were more "+
+		"than the handler table's rate.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.OverRate) }),
+	newMetric("missing_total", "Records that were taken once and are in no log.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Missing) }),
+	newMetric("unread_total", "Records in rings that were set aside.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Unread) }),
+	newMetric("rows_total", "Rows written to logs.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Rows) }),
+	newMetric("log_bytes_total", "Bytes written to logs.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.LogBytes) }),
+	newMetric("log_failures_total", "Attempts to write a log that failed.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Failures) }),
+	newMetric("removed_files_total",
+		"Log files that went away while they were written, with what was in them.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Removed) }),
+	newMetric("finished_rings_total", "Rings that were drained to their end.",
+		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Finished) }),
+	newMetric("rings", "Rings that are there.",
+		prometheus.GaugeValue, func(s *Status) float64 { return float64(len(s.Channels)) }),
+	newMetric("ring_bytes", "Shared memory that rings take.",
+		prometheus.GaugeValue, func(s *Status) (sum float64) {
+			for _, p := range s.Processes {
+				sum += float64(p.RingBytes)
+			}
+			return sum
+		}),
+	newMetric("processes", "Processes that have rings.",
+		prometheus.GaugeValue, func(s *Status) float64 { return float64(len(s.Processes)) }),
+	newMetric("limit_reached", "1 while records are not stored because a limit is reached.",
+		prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Limit != "") }),
+	newMetric("left_rings",
+		"Rings that are not drained until others are gone, because there are too many.",
+		prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Left) }),
+	newMetric("set_aside_rings", "Rings that cannot be trusted, and are not drained any more.",
+		prometheus.GaugeValue, func(s *Status) float64 { return float64(s.SetAside) }),
+	newMetric("directory_lost",
+		"1 while another agent has the directory of rings, and nothing is drained.",
+		prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Lost != "") }),
+	newMetric("run_open", "1 while a run is open.",
+		prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Run != "") }),
+	newMetric("server_connected",
+		"1 while the server is there; 0 while it is away, or where there is none.",
+		prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Link.Connected) }),
+	newMetric("handler_table_generation",
+		"The server's generation of the handler table in force; 0: it is not the server's.",
+		prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Table.Generation) }),
+	newMetric("handler_table_stale",
+		"1 where the last handler table could not be used, or the server that sent it is away.",
+		prometheus.GaugeValue, func(s *Status) float64 {
+			return yes(s.Table.Error != "" || s.Table.Source == "last of the server" ||
+				s.Link.Server != "" && !s.Link.Connected)
+		}),
+	newMetric("chrony_bound_seconds", "How far the system clock may be from UTC, by chrony's "+
+		"claim; absent where it claims nothing.",
+		prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Chrony.Bound_ns) / 1e9 }),
 }
 
 var (
-	channelEvents  = prometheus.NewDesc("cloudprofiler_agent_channel_events", "Events of the rings of a channel that are there now.", []string{"channel"}, nil)
-	channelDropped = prometheus.NewDesc("cloudprofiler_agent_channel_dropped", "Events that were dropped on the rings of a channel that are there now.", []string{"channel"}, nil)
-	channelWaiting = prometheus.NewDesc("cloudprofiler_agent_channel_waiting", "Records that wait in the rings of a channel.", []string{"channel"}, nil)
+	channelEvents = prometheus.NewDesc("cloudprofiler_agent_channel_events",
+		"Events of the rings of a channel that are there now.", []string{"channel"}, nil)
+	channelDropped = prometheus.NewDesc("cloudprofiler_agent_channel_dropped",
+		"Events that were dropped on the rings of a channel that are there now.",
+		[]string{"channel"}, nil)
+	channelWaiting = prometheus.NewDesc("cloudprofiler_agent_channel_waiting",
+		"Records that wait in the rings of a channel.", []string{"channel"}, nil)
 )
 
-// maxChannelSeries bounds what a scrape costs: beyond it the rest is one series.
+// maxChannelSeries bounds the cost of a scrape. Channels beyond it share one series.
 const maxChannelSeries = 1000
 
 const otherChannels = "(others)"
@@ -97,12 +134,17 @@ func (m metrics) Collect(to chan<- prometheus.Metric) {
 			name = otherChannels
 		}
 		sum := channels[name]
-		channels[name] = sums{sum.events + c.Events, sum.dropped + c.Dropped, sum.waiting + c.Waiting}
+		channels[name] = sums{
+			sum.events + c.Events, sum.dropped + c.Dropped, sum.waiting + c.Waiting,
+		}
 	}
 	for name, sum := range channels {
-		to <- prometheus.MustNewConstMetric(channelEvents, prometheus.GaugeValue, float64(sum.events), name)
-		to <- prometheus.MustNewConstMetric(channelDropped, prometheus.GaugeValue, float64(sum.dropped), name)
-		to <- prometheus.MustNewConstMetric(channelWaiting, prometheus.GaugeValue, float64(sum.waiting), name)
+		to <- prometheus.MustNewConstMetric(channelEvents, prometheus.GaugeValue,
+			float64(sum.events), name)
+		to <- prometheus.MustNewConstMetric(channelDropped, prometheus.GaugeValue,
+			float64(sum.dropped), name)
+		to <- prometheus.MustNewConstMetric(channelWaiting, prometheus.GaugeValue,
+			float64(sum.waiting), name)
 	}
 }
 
@@ -111,8 +153,13 @@ var chronyBound = nodeMetrics[len(nodeMetrics)-1].desc
 
 func (a *Agent) registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	start := prometheus.NewGauge(prometheus.GaugeOpts{Name: "cloudprofiler_agent_start_time_seconds", Help: "When the agent began, in seconds since 1970 UTC."})
+	start := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "cloudprofiler_agent_start_time_seconds",
+		Help: "When the agent began, in seconds since 1970 UTC.",
+	})
 	start.Set(float64(a.started.UnixNano()) / float64(time.Second))
-	r.MustRegister(metrics{a}, start, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	r.MustRegister(
+		metrics{a}, start, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector())
 	return r
 }

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// markup is HTML that is written out in this file. A constant becomes one by itself. A value does
-// not: do not convert one.
+// markup is HTML that is written in this file. A constant converts to it implicitly. A variable
+// does not: do not convert one.
 type markup string
 
-// page is HTML that is being written. It does not use html/template, which makes the linker keep
-// every exported method of the program: that is a fifth of the agent.
+// page is HTML that is being written. It does not use html/template, because that makes the linker
+// keep every exported method of the program, which is a fifth of the agent.
 type page struct{ b bytes.Buffer }
 
-// write writes markup with each of its %s replaced by a value, which is escaped. A value must not
-// stand in a tag, a script or a style.
+// write writes markup with each %s replaced by an escaped value. A value must not stand in a tag, a
+// script or a style.
 func (p *page) write(m markup, values ...any) {
 	escaped := make([]any, len(values))
 	for i, v := range values {
@@ -46,7 +46,7 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 <h1>cp-agent on %s</h1>
 `
 
-// statusPage is /status for people. It loads nothing from anywhere.
+// statusPage returns /status for people. It loads nothing from anywhere.
 func statusPage(s *Status) []byte {
 	var p page
 	p.write(pageHead, s.Node, s.Node)
@@ -167,7 +167,7 @@ func showChrony(c *ChronyStatus) string {
 	}
 }
 
-// showBytes is a size for people.
+// showBytes returns a size for people.
 func showBytes(bytes uint64) string {
 	n := float64(bytes)
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// setStrings sets every string in v, as deep as it is, to what text makes of its field's name.
+// setStrings sets every string in v, however deep, to what text makes from its field's name.
 func setStrings(v reflect.Value, name string, text func(name string) string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -65,7 +65,7 @@ func TestPageEscapesHostileText(t *testing.T) {
 	}
 }
 
-// What a status says in words and numbers is on the page.
+// The page shows the words and numbers of a status.
 func TestPageShowsStatus(t *testing.T) {
 	s := Status{
 		Node: "n", ProcessID: 7, Started: time.Now(), Run: "r", Finished: 3,

@@ -22,7 +22,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// These tests run programs and agents as processes of their own and kill them as the kernel does.
+// These tests run programs and agents as processes of their own, and kill them as the kernel does.
 
 const roleVariable = "CLOUDPROFILER_AGENT_TEST_ROLE"
 
@@ -58,13 +58,18 @@ func must(err error) {
 
 const sharedWriters = 2
 
-// beProgram logs until it is killed. Of its testimony's writers the first is that of the channel with one, the others are those of the shared one.
+// beProgram logs until it is killed. The first of its testimony's writers is that of the channel
+// with one, and the others are those of the shared one.
 func beProgram(rings, file string) {
 	said, err := testimony.Open(file)
 	must(err)
-	one, err := handlers.Open("one/x", handlers.Options{Dir: rings, Policy: "drop", Buffer: "64KiB"})
+	one, err := handlers.Open("one/x", handlers.Options{
+		Dir: rings, Policy: "drop", Buffer: "64KiB",
+	})
 	must(err)
-	shared, err := handlers.OpenShared("shared/x", handlers.Options{Dir: rings, Handler: "id", Policy: "drop", Buffer: "128KiB"})
+	shared, err := handlers.OpenShared("shared/x", handlers.Options{
+		Dir: rings, Handler: "id", Policy: "drop", Buffer: "128KiB",
+	})
 	must(err)
 	said.Begin(one.Path(), shared.Path())
 	for i := range sharedWriters {
@@ -73,8 +78,9 @@ func beProgram(rings, file string) {
 	said.Burst(0, one.Log)
 }
 
-// beAgent drains until it is killed, at the latest by itself when it comes to a point for the n-th time, and opens and closes runs all the while. At
-// the point "hang" it stops for ever instead, in the middle of writing.
+// beAgent drains until it is killed, and opens and closes runs all the while. If it reaches a point
+// for the n-th time, it kills itself. At the point "hang" it stops forever instead, in the middle
+// of writing.
 func beAgent(rings, state, point, count string) {
 	n, err := strconv.ParseInt(count, 10, 64)
 	must(err)
@@ -124,14 +130,18 @@ type scene struct {
 
 func newScene(t testing.TB) *scene {
 	t.Helper()
-	return &scene{Stage: testimony.NewStage(t, roleVariable), t: t, state: filepath.Join(t.TempDir(), "state")}
+	return &scene{
+		Stage: testimony.NewStage(t, roleVariable), t: t,
+		state: filepath.Join(t.TempDir(), "state"),
+	}
 }
 
 func (s *scene) startAgent(point string, n int) *exec.Cmd {
 	return s.Start("agent", s.Rings, s.state, point, strconv.Itoa(n))
 }
 
-// logsOf lists the segments of each ring, in their order, over all directories in which an agent keeps logs.
+// logsOf lists the segments of each ring, in order, over all directories in which an agent keeps
+// logs.
 func logsOf(t testing.TB, state string) map[string][]logstore.Segment {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(state, "runs", "*", "logs", "*"))
@@ -159,7 +169,8 @@ func logsOf(t testing.TB, state string) map[string][]logstore.Segment {
 	return all
 }
 
-// end drains what is left, and returns how many records are in the logs and what is wrong with them.
+// end drains what is left. It returns how many records are in the logs, and what is wrong with
+// them.
 func (s *scene) end() (records uint64, wrong []error) {
 	s.t.Helper()
 	a, err := Start(Config{Node: "node-1", Rings: s.Rings, State: s.state, Chrony: ChronyOff})
@@ -185,7 +196,8 @@ func (s *scene) end() (records uint64, wrong []error) {
 				err = check(said, k)
 			}
 			if err != nil {
-				err = fmt.Errorf("log of ring %s: %w: %q", said.Incarnation(i), err, paths(logs[said.Incarnation(i)]))
+				err = fmt.Errorf("log of ring %s: %w: %q", said.Incarnation(i), err,
+					paths(logs[said.Incarnation(i)]))
 				wrong = append(wrong, err)
 			}
 			records += k.events
@@ -203,13 +215,15 @@ func paths(segments []logstore.Segment) (all []string) {
 
 const blockers = 8
 
-// beBlocker fills channels that block, and says how long it was held up in all, in milliseconds.
+// beBlocker fills channels that block, and prints how long it was held up in all, in milliseconds.
 func beBlocker(rings, events string) {
 	n, err := strconv.Atoi(events)
 	must(err)
 	var channels []*handlers.Channel
 	for i := range blockers {
-		c, err := handlers.Open(fmt.Sprintf("blocker#%d/x", i), handlers.Options{Dir: rings, Buffer: "4KiB"})
+		c, err := handlers.Open(fmt.Sprintf("blocker#%d/x", i), handlers.Options{
+			Dir: rings, Buffer: "4KiB",
+		})
 		must(err)
 		channels = append(channels, c)
 	}
@@ -224,12 +238,14 @@ func beBlocker(rings, events string) {
 	fmt.Println(time.Since(begin).Milliseconds())
 }
 
-// beAbandoner opens so many channels, logs once on each, and dies.
+// beAbandoner opens this many channels, logs once on each, and dies.
 func beAbandoner(rings, count string) {
 	n, err := strconv.Atoi(count)
 	must(err)
 	for i := range n {
-		c, err := handlers.Open(fmt.Sprintf("abandoned#%d/p%d", i%1000, i/1000), handlers.Options{Dir: rings, Buffer: "256"})
+		c, err := handlers.Open(fmt.Sprintf("abandoned#%d/p%d", i%1000, i/1000), handlers.Options{
+			Dir: rings, Buffer: "256",
+		})
 		must(err)
 		c.Log(uint64(i))
 	}

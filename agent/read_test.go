@@ -12,14 +12,18 @@ import (
 // account is what a log says.
 type account struct {
 	events uint64
-	ids    map[int][]uint64 // by shard, in their order
+	ids    map[int][]uint64 // by shard, in order
 	drops  map[logstore.Reason]uint64
-	at     map[uint64]uint64 // of shard 0: events dropped because the ring was full, by the row before which they would have come
+	// at counts, for shard 0, the events dropped because the ring was full, by the row before which
+	// they would have come.
+	at map[uint64]uint64
 }
 
 // read reads a log, which must be whole and sealed.
 func read(segments []logstore.Segment) (account, error) {
-	k := account{ids: map[int][]uint64{}, drops: map[logstore.Reason]uint64{}, at: map[uint64]uint64{}}
+	k := account{
+		ids: map[int][]uint64{}, drops: map[logstore.Reason]uint64{}, at: map[uint64]uint64{},
+	}
 	if len(segments) == 0 {
 		return k, errors.New("there is none")
 	}
@@ -44,14 +48,15 @@ func read(segments []logstore.Segment) (account, error) {
 			}
 		}
 	}
-	if report := r.Report(); !report.Whole() || !report.Sealed || report.Duplicates+report.Overlaps+report.Foreign > 0 {
+	if report := r.Report(); !report.Whole() || !report.Sealed ||
+		report.Duplicates+report.Overlaps+report.Foreign > 0 {
 		return k, fmt.Errorf("it is not whole: %+v", report)
 	}
 	return k, nil
 }
 
-// checkOne holds a log of one writer against what it did: ids from 0 on, but for ranges of drops at their place. The call in which the program was
-// killed may be there.
+// checkOne compares a log of one writer with what it did: ids from 0 on, except for ranges of drops
+// at their place. The call in which the program was killed may be there.
 func checkOne(said *testimony.Testimony, k account) error {
 	for reason, n := range k.drops {
 		if reason != logstore.RingFull {
@@ -66,19 +71,22 @@ func checkOne(said *testimony.Testimony, k account) error {
 		next++
 	}
 	if next += k.at[uint64(len(k.ids[0]))]; next != said.Returned[0] && next != said.Returned[0]+1 {
-		return fmt.Errorf("%d calls are in the log or dropped, %d have returned", next, said.Returned[0])
+		return fmt.Errorf("%d calls are in the log or dropped, %d have returned", next,
+			said.Returned[0])
 	}
 	return nil
 }
 
-// checkShared holds a log of many writers against what they did: each id once, rising for each writer in each shard.
+// checkShared compares a log of many writers with what they did: each id once, rising for each
+// writer in each shard.
 func checkShared(said *testimony.Testimony, k account) error {
 	seen := map[uint64]bool{}
 	for shard, ids := range k.ids {
 		var next [sharedWriters]uint64
 		for _, id := range ids {
 			writer, n := id>>48, id&(1<<48-1)
-			if writer >= sharedWriters || n > said.Returned[1+writer] || n < next[writer] || seen[id] {
+			if writer >= sharedWriters || n > said.Returned[1+writer] || n < next[writer] ||
+				seen[id] {
 				return fmt.Errorf("shard %d: id %#x", shard, id)
 			}
 			next[writer] = n + 1
@@ -90,8 +98,11 @@ func checkShared(said *testimony.Testimony, k account) error {
 		returned += n
 	}
 	kept := uint64(len(seen)) + k.drops[logstore.RingFull]
-	if kept < returned || kept > returned+sharedWriters || k.drops[logstore.NeverWritten] > sharedWriters {
-		return fmt.Errorf("%d calls are in the log or dropped, %d have returned, %d were never written", kept, returned, k.drops[logstore.NeverWritten])
+	if kept < returned || kept > returned+sharedWriters ||
+		k.drops[logstore.NeverWritten] > sharedWriters {
+		return fmt.Errorf(
+			"%d calls are in the log or dropped, %d have returned, %d were never written", kept,
+			returned, k.drops[logstore.NeverWritten])
 	}
 	return nil
 }

@@ -17,22 +17,22 @@ import (
 )
 
 var (
-	// ErrRunOpen is returned when another run is open on this node.
+	// ErrRunOpen is returned if another run is open on this node.
 	ErrRunOpen = errors.New("another run is open")
-	// ErrRunClosed is returned when a run of the name was closed on this node before.
+	// ErrRunClosed is returned if a run of the name was closed on this node before.
 	ErrRunClosed = errors.New("a run of this name was closed here")
 	// ErrNoRun is returned for a run that is not open, or not here.
 	ErrNoRun = errors.New("no such run")
 )
 
-// RunState is where this node is with a run.
+// RunState is the state of a run on this node.
 type RunState struct {
 	Name     string
 	Closed   bool
 	Channels int      // that have a log in it
-	Missing  []string // what is not in it and should be, and why
+	Missing  []string // what should be in it but is not, and why
 
-	Frequency *control.Frequency // of the node's counter over the run; nil: not known
+	Frequency *control.Frequency // of the node's counter over the run; nil: unknown
 }
 
 func (a *Agent) runPath(name string) string { return filepath.Join(runsFolder, name) }
@@ -40,7 +40,8 @@ func (a *Agent) baselinePath(run string) string {
 	return filepath.Join(a.c.State, a.runPath(run), runs.BaselinePath(a.c.Node))
 }
 
-// OpenRun has everything that is logged from now on kept as a part of the run. Opening a run that is open does nothing.
+// OpenRun makes everything that is logged from now on part of the run. If the run is open already,
+// OpenRun does nothing.
 func (a *Agent) OpenRun(name string) (RunState, error) {
 	a.runsMu.Lock()
 	defer a.runsMu.Unlock()
@@ -70,7 +71,8 @@ func (a *Agent) openRun(name string) (RunState, error) {
 			a.notify(err) // the run is more important than the space
 		}
 	}
-	if err := a.moveLogs(name, filepath.Join(a.runPath(name), runs.LogsPath(a.c.Node))); err != nil {
+	if err := a.moveLogs(name,
+		filepath.Join(a.runPath(name), runs.LogsPath(a.c.Node))); err != nil {
 		return RunState{}, err
 	}
 	a.beginFrequency(name)
@@ -83,7 +85,8 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 	a.runsMu.Lock()
 	defer a.runsMu.Unlock()
 	if open := a.run(); open != name {
-		if _, err := os.Stat(filepath.Join(a.c.State, a.runPath(name))); runs.CheckName(name) != nil || err != nil {
+		_, err := os.Stat(filepath.Join(a.c.State, a.runPath(name)))
+		if runs.CheckName(name) != nil || err != nil {
 			return RunState{}, fmt.Errorf("close run %q on %s: %w", name, a.c.Node, ErrNoRun)
 		}
 		return a.runState(name, true), nil // it was closed before
@@ -101,8 +104,8 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 	return state, nil
 }
 
-// moveLogs has logs go to a directory, "" is a new one for a time without a run. The file that says so comes first, so that an agent that is killed in between is followed by one that
-// goes on with it.
+// moveLogs sends logs to a directory. "" means a new one for a time without a run. It writes the
+// state file first, so that after a kill the next agent continues the move.
 func (a *Agent) moveLogs(run, logs string) error {
 	a.mu.Lock()
 	next := a.state
@@ -127,19 +130,19 @@ func (a *Agent) moveLogs(run, logs string) error {
 		return err
 	}
 	a.mu.Lock()
-	a.state = a.state.moved() // which the next change writes down
+	a.state = a.state.moved() // the next change writes it
 	a.mu.Unlock()
 	return nil
 }
 
-// now is the state as it is.
+// now returns the present state.
 func (a *Agent) now() state {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state
 }
 
-// run is the name of the run that is open, or "".
+// run returns the name of the open run, or "".
 func (a *Agent) run() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,7 +151,8 @@ func (a *Agent) run() string {
 
 func (a *Agent) runState(name string, closed bool) RunState {
 	s := RunState{Name: name, Closed: closed}
-	segments, err := logstore.Segments(filepath.Join(a.c.State, a.runPath(name), runs.LogsPath(a.c.Node)))
+	dir := filepath.Join(a.c.State, a.runPath(name), runs.LogsPath(a.c.Node))
+	segments, err := logstore.Segments(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Missing = append(s.Missing, err.Error())
 	}
@@ -163,7 +167,7 @@ func (a *Agent) runState(name string, closed bool) RunState {
 	return s
 }
 
-// missing lists what rings had and no log has.
+// missing lists what rings had but no log has.
 func (a *Agent) missing() (all []string) {
 	stats := a.drainer.Stats()
 	for _, r := range stats.Rings {
@@ -178,17 +182,21 @@ func (a *Agent) missing() (all []string) {
 			all = append(all, fmt.Sprintf("%s: %d records were not stored: %v", name, n, r.Limit))
 		}
 		if r.Removed > 0 {
-			all = append(all, fmt.Sprintf("%s: log files that went away while they were written, with what was in them: %d", name, r.Removed))
+			all = append(all, fmt.Sprintf("%s: log files that went away while they were written, "+
+				"with what was in them: %d", name, r.Removed))
 		}
 		if r.Missing > 0 {
-			all = append(all, fmt.Sprintf("%s: %d records were logged and are in no log", name, r.Missing))
+			all = append(all,
+				fmt.Sprintf("%s: %d records were logged and are in no log", name, r.Missing))
 		}
 	}
 	return all
 }
 
-// removeOld removes what is beyond the closed runs that are kept, or the spans between them, the oldest first. The server has collected runs, or nobody
-// will. Their order is that in which they were begun; the clock tells only that of those which were there before an agent wrote it down.
+// removeOld removes the closed runs, or the directories of times without a run, beyond those that
+// are kept, the oldest first. By then the server has collected the runs, or nobody will. The order
+// is that in which they were begun. The clock decides only among those from before agents noted
+// that order.
 func (a *Agent) removeOld(folder string) error {
 	if a.c.KeepRuns == 0 {
 		return nil
@@ -208,11 +216,14 @@ func (a *Agent) removeOld(folder string) error {
 	for _, e := range entries {
 		info, err := e.Info()
 		if dir := filepath.Join(folder, e.Name()); err == nil && e.IsDir() && dir != state.Logs {
-			all = append(all, old{filepath.Join(parent, e.Name()), state.begun(dir), info.ModTime()})
+			all = append(all, old{
+				filepath.Join(parent, e.Name()), state.begun(dir), info.ModTime(),
+			})
 		}
 	}
 	slices.SortFunc(all, func(x, y old) int {
-		return cmp.Or(cmp.Compare(x.begun, y.begun), x.time.Compare(y.time), cmp.Compare(x.path, y.path))
+		return cmp.Or(cmp.Compare(x.begun, y.begun), x.time.Compare(y.time),
+			cmp.Compare(x.path, y.path))
 	})
 	for len(all) >= a.c.KeepRuns {
 		if err := os.RemoveAll(all[0].path); err != nil {
@@ -229,7 +240,8 @@ type File struct {
 	Bytes int64
 }
 
-// Files lists the files of a run. more is true while it is open: files may grow and come. The error wraps ErrNoRun.
+// Files lists the files of a run. more is true while the run is open: files may grow and come. The
+// error wraps ErrNoRun.
 func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	root, err := a.openRoot(run)
 	if err != nil {
@@ -256,15 +268,16 @@ func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	return files, a.run() == run, nil
 }
 
-// ReadFile reads a part of a file of a run, and how long the file is now. At the end it returns fewer bytes than there is room for, and no
-// error. The error wraps ErrNoRun or fs.ErrNotExist.
-func (a *Agent) ReadFile(run, path string, offset int64, into []byte) (n int, size int64, err error) {
+// ReadFile reads a part of a file of a run, and returns the present length of the file. At the end
+// it returns fewer bytes than into holds, and no error. The error wraps ErrNoRun or fs.ErrNotExist.
+func (a *Agent) ReadFile(run, path string, offset int64,
+	into []byte) (n int, size int64, err error) {
 	root, err := a.openRoot(run)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer root.Close()
-	f, err := root.Open(filepath.FromSlash(path)) // which leads nowhere out of it
+	f, err := root.Open(filepath.FromSlash(path)) // leads nowhere outside it
 	if err != nil {
 		return 0, 0, fmt.Errorf("read file of run %q: %w", run, err)
 	}

@@ -12,19 +12,20 @@ import (
 	"time"
 )
 
-// socketTick is how often the agent looks whether its socket is still there.
+// socketTick is how often the agent checks whether its socket is still there.
 const socketTick = time.Second
 
 // openSocket makes the agent's socket in the directory of rings.
 func (a *Agent) openSocket() (*net.UnixListener, fs.FileInfo, error) {
 	path := filepath.Join(a.c.Rings, SocketName)
-	// One is left of an agent that was killed; that no other lives is known by the lock of the directory.
+	// A killed agent leaves its socket. The lock of the directory proves that no other agent lives.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("make the agent's socket: %w", err)
 	}
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return nil, nil, fmt.Errorf("make the agent's socket: %w: use a shorter path for the rings", err)
+		return nil, nil, fmt.Errorf("make the agent's socket: %w: use a shorter path for the rings",
+			err)
 	}
 	socket.SetUnlinkOnClose(false) // by then the name may be another's
 	// Until here the directory's mode, 700, keeps others out.
@@ -37,8 +38,10 @@ func (a *Agent) openSocket() (*net.UnixListener, fs.FileInfo, error) {
 	return socket, info, nil
 }
 
-// keepSocket makes the socket anew when somebody has removed it, as systemd does at a logout, until ctx ends.
-func (a *Agent) keepSocket(ctx context.Context, server *http.Server, socket *net.UnixListener, made fs.FileInfo) {
+// keepSocket makes the socket anew if somebody has removed it, as systemd does at a logout, until
+// ctx ends.
+func (a *Agent) keepSocket(ctx context.Context, server *http.Server, socket *net.UnixListener,
+	made fs.FileInfo) {
 	ticker := time.NewTicker(socketTick)
 	defer ticker.Stop()
 	path, failed := filepath.Join(a.c.Rings, SocketName), false
@@ -52,7 +55,7 @@ func (a *Agent) keepSocket(ctx context.Context, server *http.Server, socket *net
 		case <-ticker.C:
 		}
 		if isThere(path, made) || a.drainer.Stats().Lost != nil {
-			continue // where it is not, the directory may be another agent's
+			continue // otherwise the directory may be another agent's
 		}
 		next, nextMade, err := a.openSocket()
 		if err != nil {

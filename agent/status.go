@@ -9,42 +9,46 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/drain"
 )
 
-// Status is what an agent says of itself. Scripts read its JSON: append only.
+// Status is what an agent says about itself. Scripts read its JSON: append only.
 type Status struct {
-	Node      string         `json:"node"`
-	ProcessID int            `json:"process_id"`
-	Started   time.Time      `json:"started"`
-	Rings     string         `json:"rings_directory"`
-	Logs      string         `json:"logs_directory"`
-	Run       string         `json:"run,omitempty"` // that is open
-	Table     TableStatus    `json:"handler_table"`
-	Link      LinkStatus     `json:"server"`
-	Chrony    ChronyStatus   `json:"chrony"`
-	Limit     string         `json:"limit,omitempty"` // why records are not stored now
-	Lost      string         `json:"lost,omitempty"`  // why the directory of rings is not this agent's now
-	Total     Counts         `json:"total"`           // since the agent began
-	Finished  uint64         `json:"finished_rings"`  // whose programs ended, and that are in their logs as a whole
-	SetAside  int            `json:"set_aside_rings"` // that are not drained any more; channels has the first thousand of them
-	Left      int            `json:"left_rings"`      // that are not drained yet, because there are too many
+	Node      string       `json:"node"`
+	ProcessID int          `json:"process_id"`
+	Started   time.Time    `json:"started"`
+	Rings     string       `json:"rings_directory"`
+	Logs      string       `json:"logs_directory"`
+	Run       string       `json:"run,omitempty"` // the open run
+	Table     TableStatus  `json:"handler_table"`
+	Link      LinkStatus   `json:"server"`
+	Chrony    ChronyStatus `json:"chrony"`
+	Limit     string       `json:"limit,omitempty"` // why records are not stored now
+	// why the directory of rings is not this agent's now
+	Lost     string `json:"lost,omitempty"`
+	Total    Counts `json:"total"`          // since the agent began
+	Finished uint64 `json:"finished_rings"` // of ended programs, completely in their logs
+	// no longer drained; channels has the first thousand of them
+	SetAside  int            `json:"set_aside_rings"`
+	Left      int            `json:"left_rings"` // not drained yet, because there are too many
 	LeftWhy   string         `json:"left_why,omitempty"`
 	Channels  []RingStatus   `json:"channels"`
 	Processes []ProcessUsage `json:"processes"`
 	Warnings  []string       `json:"warnings,omitempty"` // what somebody should look at
 }
 
-// Counts add up what rings had and what became of it. Counts are decimal strings in JSON: they have 64 bits.
+// Counts add up what rings had and what happened to it. In JSON they are decimal strings, because
+// they have 64 bits.
 type Counts struct {
 	Events    uint64 `json:"events,string"`     // that came
-	Dropped   uint64 `json:"dropped,string"`    // by programs, whose rings were full
+	Dropped   uint64 `json:"dropped,string"`    // by programs whose rings were full
 	NotStored uint64 `json:"not_stored,string"` // taken while a limit was reached
-	OverRate  uint64 `json:"over_rate,string"`  // taken, and more than the handler table's rate
-	Missing   uint64 `json:"missing,string"`    // taken once, and in no log
+	OverRate  uint64 `json:"over_rate,string"`  // taken above the handler table's rate
+	Missing   uint64 `json:"missing,string"`    // taken, but in no log
 	Unread    uint64 `json:"unread,string"`     // in rings that were set aside
-	Holes     uint64 `json:"holes,string"`      // reserved by programs that died, and never written
+	Holes     uint64 `json:"holes,string"`      // reserved by programs that died, but never written
 	Rows      uint64 `json:"rows,string"`       // in logs
 	LogBytes  uint64 `json:"log_bytes,string"`
-	Failures  uint64 `json:"failures,string"`      // of writing logs
-	Removed   uint64 `json:"removed_files,string"` // log files that went away while they were written
+	Failures  uint64 `json:"failures,string"` // of writing logs
+	// log files that were removed while they were written
+	Removed uint64 `json:"removed_files,string"`
 }
 
 // RingStatus is one channel of one program.
@@ -54,8 +58,8 @@ type RingStatus struct {
 	ProcessID   int    `json:"process_id"`
 	Handler     string `json:"handler"`
 	Policy      string `json:"policy"`
-	Alive       bool   `json:"alive"`               // the program has it open; false where that is not known
-	SetAside    bool   `json:"set_aside,omitempty"` // it cannot be trusted, and is not drained any more
+	Alive       bool   `json:"alive"`               // the program has it open; false if unknown
+	SetAside    bool   `json:"set_aside,omitempty"` // it cannot be trusted and is no longer drained
 	Waiting     uint64 `json:"waiting,string"`      // records in the ring
 	RingBytes   int64  `json:"ring_bytes"`
 	Counts
@@ -64,24 +68,29 @@ type RingStatus struct {
 
 // ProcessUsage is what the rings of a process take.
 type ProcessUsage struct {
-	ProcessID int   `json:"process_id"` // 0: of processes that say they are another; -1: of those that had ended
+	// 0: processes that claim to be another; -1: processes that had ended
+	ProcessID int   `json:"process_id"`
 	Rings     int   `json:"rings"`
 	RingBytes int64 `json:"ring_bytes"`
 
-	PIDNamespace uint64 `json:"pid_namespace,omitempty"` // in which the id holds, as rings say
+	PIDNamespace uint64 `json:"pid_namespace,omitempty"` // in which the id is valid, as rings say
 }
 
-// Status is how it goes now.
+// Status returns the present status.
 func (a *Agent) Status() Status {
 	stats := a.drainer.Stats()
 	a.mu.Lock()
 	s := Status{
-		Node: a.c.Node, ProcessID: os.Getpid(), Started: a.started, Rings: a.c.Rings, Run: a.state.Run, Table: a.table, Link: a.linkStatus(),
+		Node: a.c.Node, ProcessID: os.Getpid(), Started: a.started, Rings: a.c.Rings,
+		Run: a.state.Run, Table: a.table, Link: a.linkStatus(),
 	}
 	a.mu.Unlock()
 	s.Logs, s.Finished, s.Chrony = a.drainer.Logs(), stats.Finished, a.chrony.Status()
 	t := stats.Total
-	s.Total = Counts{t.Events, t.Dropped, t.NotStored, t.OverRate, t.Missing, t.Unread, t.Holes, t.Rows, t.LogBytes, t.Failures, uint64(t.Removed)}
+	s.Total = Counts{
+		t.Events, t.Dropped, t.NotStored, t.OverRate, t.Missing, t.Unread, t.Holes, t.Rows,
+		t.LogBytes, t.Failures, uint64(t.Removed),
+	}
 	if stats.Table != nil {
 		s.Table.Error = stats.Table.Error()
 	}
@@ -100,7 +109,9 @@ func (a *Agent) Status() Status {
 		s.Channels = append(s.Channels, ringStatus(r))
 	}
 	for _, p := range stats.Processes {
-		s.Processes = append(s.Processes, ProcessUsage{p.ProcessID, p.Rings, p.RingBytes, p.PIDNamespace})
+		s.Processes = append(s.Processes, ProcessUsage{
+			p.ProcessID, p.Rings, p.RingBytes, p.PIDNamespace,
+		})
 	}
 	s.Warnings = s.warnings()
 	return s
@@ -108,9 +119,14 @@ func (a *Agent) Status() Status {
 
 func ringStatus(r drain.RingStats) RingStatus {
 	one := RingStatus{
-		Channel: r.Channel.String(), Incarnation: fmt.Sprintf("%x", r.Incarnation), ProcessID: r.ProcessID, Handler: r.Settings.String(), Policy: r.Policy.String(),
-		Alive: r.Alive && r.SetAside == nil, SetAside: r.SetAside != nil, Waiting: r.Waiting, RingBytes: r.RingBytes,
-		Counts: Counts{r.Events, r.Dropped, r.NotStored, r.OverRate, r.Missing, r.Unread, r.Holes, r.Rows, r.LogBytes, r.Failures, uint64(r.Removed)},
+		Channel: r.Channel.String(), Incarnation: fmt.Sprintf("%x", r.Incarnation),
+		ProcessID: r.ProcessID, Handler: r.Settings.String(), Policy: r.Policy.String(),
+		Alive: r.Alive && r.SetAside == nil, SetAside: r.SetAside != nil, Waiting: r.Waiting,
+		RingBytes: r.RingBytes,
+		Counts: Counts{
+			r.Events, r.Dropped, r.NotStored, r.OverRate, r.Missing, r.Unread, r.Holes, r.Rows,
+			r.LogBytes, r.Failures, uint64(r.Removed),
+		},
 	}
 	if r.Channel == (channel.Name{}) {
 		one.Channel = r.Path // it could not be opened
@@ -123,14 +139,15 @@ func ringStatus(r drain.RingStats) RingStatus {
 	case r.Refused != nil:
 		one.Trouble = r.Refused.Error()
 	case r.Misused:
-		one.Trouble = "the program logs events on a link channel, or links on another: such calls keep nothing"
+		one.Trouble = "the program logs events on a link channel, or links on another: such " +
+			"calls keep nothing"
 	case r.Rejected:
 		one.Trouble = "the program was given settings that it could not take, and is on null"
 	}
 	return one
 }
 
-// warnings are what somebody should look at, the worst first.
+// warnings returns what somebody should look at, the worst first.
 func (s *Status) warnings() (all []string) {
 	if s.Lost != "" {
 		all = append(all, "nothing is drained: "+s.Lost)
@@ -139,7 +156,8 @@ func (s *Status) warnings() (all []string) {
 		all = append(all, "records are not stored: "+s.Limit)
 	}
 	if s.Left > 0 {
-		all = append(all, fmt.Sprintf("rings that are not drained until others are gone: %d: %s", s.Left, s.LeftWhy))
+		all = append(all, fmt.Sprintf("rings that are not drained until others are gone: %d: %s",
+			s.Left, s.LeftWhy))
 	}
 	if s.Table.Error != "" {
 		all = append(all, "the handler table in force is an older one: "+s.Table.Error)
@@ -149,15 +167,16 @@ func (s *Status) warnings() (all []string) {
 		if why == "" {
 			why = "it has not answered yet"
 		}
-		all = append(all, "the server "+s.Link.Server+" is away, and the last handler table holds: "+why)
+		all = append(all,
+			"the server "+s.Link.Server+" is away, and the last handler table holds: "+why)
 	}
 	return append(all, s.troubles()...)
 }
 
-// maxTroubles is how many troubles of channels are told. More are counted.
+// maxTroubles is how many troubles of channels are listed. More are counted.
 const maxTroubles = 100
 
-// troubles are what is wrong with channels, each once.
+// troubles returns what is wrong with channels, each once.
 func (s *Status) troubles() (all []string) {
 	said := map[string]bool{}
 	for _, c := range s.Channels {
@@ -179,7 +198,7 @@ func (s *Status) troubles() (all []string) {
 	return all
 }
 
-// described is how many of the rings that are set aside are among the channels.
+// described returns how many of the rings that are set aside are among the channels.
 func (s *Status) described() (n int) {
 	for _, c := range s.Channels {
 		if c.SetAside {

@@ -6,26 +6,30 @@ import (
 	"testing"
 )
 
-// However many rings are in trouble, what is said of them is short. Looking whether a word was
-// said before among all that were took the square of their number.
+// However many rings are in trouble, the report on them is short. Comparing each message with all
+// earlier ones took the square of their number.
 func TestTroublesOfManyRings(t *testing.T) {
 	s := Status{SetAside: 95_000}
 	for i := range 90_000 {
-		s.Channels = append(s.Channels, RingStatus{Channel: fmt.Sprint("/rings/", i), Trouble: "no ring", SetAside: true})
+		s.Channels = append(s.Channels, RingStatus{
+			Channel: fmt.Sprint("/rings/", i), Trouble: "no ring", SetAside: true,
+		})
 	}
 	for range 3 {
-		s.Channels = append(s.Channels, RingStatus{Channel: "a/b", Trouble: "the disk is full"}, RingStatus{Channel: "c/d"})
+		s.Channels = append(s.Channels, RingStatus{Channel: "a/b", Trouble: "the disk is full"},
+			RingStatus{Channel: "c/d"})
 	}
 	all := s.warnings()
 	if len(all) != maxTroubles+2 || all[0] != "/rings/0: no ring" {
 		t.Fatalf("%d warnings, the first %q", len(all), all[0])
 	}
-	for i, want := range []string{"89901 more channels have such troubles", "5000 more rings are set aside"} {
+	for i, want := range []string{"89901 more channels have such troubles",
+		"5000 more rings are set aside"} {
 		if got := all[maxTroubles+i]; got != want {
 			t.Errorf("says %q, want %q", got, want)
 		}
 	}
-	// Each is said once.
+	// Each is reported once.
 	s.Channels = s.Channels[90_000:]
 	s.SetAside = 0
 	if all := s.warnings(); len(all) != 1 || all[0] != "a/b: the disk is full" {
@@ -36,10 +40,12 @@ func TestTroublesOfManyRings(t *testing.T) {
 // Nobody knows whether the program of a ring that is set aside runs.
 func TestPageOfRings(t *testing.T) {
 	s := Status{Channels: []RingStatus{
-		{Channel: "a/aside", SetAside: true}, {Channel: "a/living", Alive: true}, {Channel: "a/dead"},
+		{Channel: "a/aside", SetAside: true}, {Channel: "a/living", Alive: true},
+		{Channel: "a/dead"},
 	}}
 	html := string(statusPage(&s))
-	for channel, want := range map[string]string{"a/aside": "<td>set aside", "a/living": "<td>runs", "a/dead": "<td>ended"} {
+	for channel, want := range map[string]string{"a/aside": "<td>set aside", "a/living": "<td>runs",
+		"a/dead": "<td>ended"} {
 		_, row, _ := strings.Cut(html, "<td>"+channel)
 		if row, _, _ = strings.Cut(row, "\n"); !strings.Contains(row, want) {
 			t.Errorf("%s: %q, want %q in it", channel, row, want)
