@@ -30,7 +30,7 @@ func (s *source) beginEpoch() error {
 	return s.noteBreak()
 }
 
-// noteBreak notes how far the rows reach that may be of an earlier epoch than the present one.
+// noteBreak notes the tails of the shards. Rows below them may be of an earlier epoch.
 func (s *source) noteBreak() (err error) {
 	s.breaks, err = s.tails()
 	return err

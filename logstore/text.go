@@ -59,7 +59,8 @@ func parseText(words []uint64, kind Kind, payload []byte) error {
 			words[i], err = strconv.ParseUint(string(text), 10, 64)
 		}
 		if err != nil {
-			return fmt.Errorf("row %d: %s %q is not a number", i/len(columns), columns[c].name, text)
+			return fmt.Errorf("row %d: %s %q is not a number",
+				i/len(columns), columns[c].name, text)
 		}
 	}
 	if len(payload) > 0 {
