@@ -79,8 +79,11 @@ void cp_drop(struct channel *c, struct shard *s, uint64_t counter);
 /* cp_at_drops reports whether a signal handler asks that interrupted its thread in cp_drop. */
 bool cp_at_drops(void);
 
-/* cp_pause waits a little: at first only for another thread, then for up to a millisecond. */
-void cp_pause(unsigned attempt);
+/*
+ * cp_pause waits a little. At first it yields to other threads. Where a yield takes long, or after
+ * many, it sleeps for up to a millisecond. It returns the attempt that comes next.
+ */
+unsigned cp_pause(unsigned attempt);
 
 /* cp_journal notes from which record on settings hold. */
 void cp_journal(struct shard *s, uint64_t word, struct settings settings, uint64_t counter);

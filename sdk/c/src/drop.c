@@ -85,8 +85,10 @@ static _Thread_local struct shard *volatile at_drops __attribute__((tls_model("i
 
 static void take_turn(struct shard *s)
 {
-	for (unsigned attempt = 0; !CHANGE(&s->dropper, NULL, &at_drops); attempt++)
-		cp_pause(attempt);
+	unsigned attempt = 0;
+
+	while (!CHANGE(&s->dropper, NULL, &at_drops))
+		attempt = cp_pause(attempt);
 }
 
 static void leave_turn(struct shard *s)

@@ -10,6 +10,15 @@
 /* How long a program waits for a drainer that takes nothing. */
 #define STALL_NS UINT64_C(1000000000)
 
+/* How often a thread yields before it sleeps. */
+#define YIELDS 100
+
+/*
+ * A yield that takes longer gave the core to a program that computes. The next would take as long,
+ * and a hundred of them more than STALL_NS. The shortest sleep ends sooner.
+ */
+#define SLOW_YIELD_NS UINT64_C(100000)
+
 static uint64_t now_ns(void)
 {
 	struct timespec t;
@@ -17,13 +26,14 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-void cp_pause(unsigned attempt)
+unsigned cp_pause(unsigned attempt)
 {
-	if (attempt < 100) {
+	if (attempt < YIELDS) {
+		uint64_t before = now_ns();
 		sched_yield();
-		return;
+		return now_ns() - before < SLOW_YIELD_NS ? attempt + 1 : YIELDS;
 	}
-	uint64_t us = (uint64_t)(attempt - 99) * 10;
+	uint64_t us = (uint64_t)(attempt - YIELDS + 1) * 10;
 	struct timespec t = {.tv_sec = 0, .tv_nsec = (long)(us < 1000 ? us : 1000) * 1000};
 	int error = errno, cancel;
 
@@ -32,6 +42,7 @@ void cp_pause(unsigned attempt)
 	nanosleep(&t, NULL);
 	errno = error;
 	pthread_setcancelstate(cancel, &(int){0});
+	return attempt + 1;
 }
 
 static struct directory {
@@ -88,7 +99,7 @@ static bool wait_for_room(struct channel *c, struct shard *s, uint64_t n)
 {
 	uint64_t since = now_ns(), seen = LOAD(&s->hot.limit);
 
-	for (unsigned attempt = 0;; attempt++) {
+	for (unsigned attempt = 0;; attempt = cp_pause(attempt)) {
 		uint64_t limit = refresh(c, s), now = now_ns();
 		if (LOAD(s->hot.tail) + n <= limit)
 			return true;
@@ -102,7 +113,6 @@ static bool wait_for_room(struct channel *c, struct shard *s, uint64_t n)
 			STORE(c->lost, true);
 			return false;
 		}
-		cp_pause(attempt);
 	}
 }
 

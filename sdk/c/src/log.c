@@ -164,7 +164,7 @@ static bool put_claimed(struct shard *s, uint64_t id)
 static void first_last(struct channel *c, uint64_t id)
 {
 	enum { ROUNDS = 10 };
-	unsigned core;
+	unsigned core, attempt = 0;
 
 	if (!c->many) {
 		put_first_last(&c->shards[0].page->cells.first_last, stamp(c), id);
@@ -179,7 +179,7 @@ static void first_last(struct channel *c, uint64_t id)
 			cp_drop(c, &c->shards[core & (c->shard_count - 1)], counter);
 			return;
 		}
-		cp_pause(round);
+		attempt = cp_pause(attempt);
 	}
 }
 

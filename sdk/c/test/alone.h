@@ -2,8 +2,8 @@
  * What the tests of interrupted calls share. Each test runs in a process of its own, which is
  * killed if it hangs.
  *
- * Most moments are no matter of luck: these programs have two functions of the C library in place
- * of the library's, which call what a test has put into a hook.
+ * Most moments are no matter of luck: these programs have functions of their own in place of
+ * three of the C library's. They call what a test has put into a hook, or do what it has set.
  */
 #ifndef CP_ALONE_H
 #define CP_ALONE_H
@@ -45,6 +45,18 @@ int nanosleep(const struct timespec *wanted, struct timespec *left)
 		return -1;
 	}
 	return (int)syscall(SYS_nanosleep, wanted, left);
+}
+
+/* What each yield takes at least, as where other programs want the core. Atomic */
+static long yield_ns;
+
+int sched_yield(void)
+{
+	struct timespec others = {.tv_sec = 0, .tv_nsec = PEEK(&yield_ns)};
+
+	if (others.tv_nsec > 0)
+		return (int)syscall(SYS_nanosleep, &others, NULL);
+	return (int)syscall(SYS_sched_yield);
 }
 
 int close(int fd)
@@ -97,8 +109,8 @@ static inline void log_one(void)
 }
 
 /*
- * wait_again has calls wait for room although one waited in vain. On a busy machine the first calls
- * may use up their time before they sleep.
+ * wait_again has calls wait for room although one waited in vain. On a busy machine a single yield
+ * may use up the time of a call before it sleeps.
  */
 static inline void wait_again(cp_channel *waits)
 {

@@ -96,6 +96,26 @@ static void test_handler_while_a_call_waits(void)
 	}
 }
 
+static void end_wait(void) { STORE(((struct channel *)channel)->lost, true); }
+
+/*
+ * Where others want the core, a yield gives it to each of them first. A call that goes on yielding
+ * uses up its time, and sees late that there is room. So it must soon sleep.
+ */
+static void test_call_sleeps_where_yields_are_slow(void)
+{
+	channel = open_ring("yields/x", "id", "block", false);
+	yield_ns = 20000000;
+	at_nanosleep = end_wait;
+	/* Three waits: on a busy machine a single yield may take up all of one. */
+	for (int i = 0; i < RECORDS + 3 && at_nanosleep != NULL; i++) {
+		log_one();
+		wait_again(channel);
+	}
+	CHECK(at_nanosleep == NULL);
+	CHECK(accounted(channel) == returned);
+}
+
 static void test_handler_while_a_call_opens_or_closes(void)
 {
 	write_node();
@@ -396,6 +416,7 @@ int main(void)
 		return 1;
 	prepare();
 	ALONE(test_handler_while_a_call_waits);
+	ALONE(test_call_sleeps_where_yields_are_slow);
 	ALONE(test_handler_while_a_call_opens_or_closes);
 	ALONE(test_handler_in_a_new_child);
 	ALONE(test_handlers_while_events_are_dropped);
