@@ -9,7 +9,7 @@ import (
 )
 
 // AnswerVersion is the version of the Answer's JSON. Within one version, fields are only added.
-const AnswerVersion = 1
+const AnswerVersion = 2
 
 // Answer is everything that was found in a run. "cprof analyze --json" prints it as JSON, and a
 // report page is made from that JSON.
@@ -37,11 +37,11 @@ type Answer struct {
 
 	Points   []Point   `json:"points"` // in the order in which tuples pass them
 	Channels []Channel `json:"channels"`
-	Legs     []Leg     `json:"legs"`   // spans between consecutive points: the edges of the graph
-	Routes   []Route   `json:"routes"` // paths, and which of their spans are slow
-	// EndToEnd is measured from where tuples begin to where they end. A pair of points that Legs
+	Spans    []Span    `json:"spans"` // spans between consecutive points: the edges of the graph
+	Paths    []Path    `json:"paths"` // paths, and which of their spans are slow
+	// EndToEnd is measured from where tuples begin to where they end. A pair of points that Spans
 	// has already, with nothing between them, is left out.
-	EndToEnd []Leg      `json:"end_to_end"`
+	EndToEnd []Span     `json:"end_to_end"`
 	Length   *RunLength `json:"run_length,omitempty"`
 	Counters []Counter  `json:"counters,omitempty"` // of channels that count
 
@@ -53,13 +53,13 @@ type Answer struct {
 
 	ReturnTrips []ReturnTrips `json:"return_trips,omitempty"`
 
-	// Held sums up all durations of Legs and EndToEnd that were checked against the truth. It is
+	// Held sums up all durations of Spans and EndToEnd that were checked against the truth. It is
 	// absent where the truth is not known.
 	Held *Held `json:"held,omitempty"`
 
-	Slowest  []Way     `json:"slowest,omitempty"`
-	Findings []Finding `json:"findings,omitempty"`
-	Missing  []Missing `json:"missing,omitempty"`
+	Slowest  []TuplePath `json:"slowest,omitempty"`
+	Findings []Finding   `json:"findings,omitempty"`
+	Missing  []Missing   `json:"missing,omitempty"`
 
 	Work Work `json:"work"`
 }
@@ -154,8 +154,8 @@ type Channel struct {
 	Disordered  uint64 `json:"disordered"` // as in Point
 }
 
-// Leg is a span: from one point to another.
-type Leg struct {
+// Span is a span: from one point to another.
+type Span struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 
@@ -222,7 +222,7 @@ type Interval struct {
 	Hi_cycles int64 `json:"hi_cycles"`
 }
 
-func intervalOf(s tscratio.Span) Interval { return Interval{s.Lo, s.Hi} }
+func intervalOf(s tscratio.Elapsed) Interval { return Interval{s.Lo, s.Hi} }
 
 // Percentiles belong to one set of durations, in rising order.
 type Percentiles []Percentile
@@ -299,8 +299,8 @@ type Period struct {
 	Count       uint64   `json:"count"`
 }
 
-// Way is the whole path of a tuple.
-type Way struct {
+// TuplePath is the whole path of a tuple.
+type TuplePath struct {
 	ID     Reading  `json:"id"`
 	Total  Interval `json:"total"`
 	Passed []Passed `json:"passed"`

@@ -81,17 +81,17 @@ func TestBadInput(t *testing.T) {
 					a.Missing, a.Findings, test.word)
 			}
 			if test.pairs == 0 { // without a relation nothing shows what follows what
-				if len(a.Legs) > 0 || !mentions(a, "how long that took is not known") {
-					t.Errorf("legs %+v, findings %v", a.Legs, a.Findings)
+				if len(a.Spans) > 0 || !mentions(a, "how long that took is not known") {
+					t.Errorf("spans %+v, findings %v", a.Spans, a.Findings)
 				}
 				a = analyze(t, dir, Options{Edges: [][2]string{{"stage0/recv", "stage1/recv"}}})
 			}
 			switch {
-			case test.pairs < 0 && len(a.Legs) > 0:
-				t.Errorf("%d legs", len(a.Legs))
-			case test.pairs >= 0 && (len(a.Legs) != 1 ||
-				a.Legs[0].All.Count != uint64(test.pairs) || a.Legs[0].All.Unplaced != 1000):
-				t.Errorf("legs %+v", a.Legs)
+			case test.pairs < 0 && len(a.Spans) > 0:
+				t.Errorf("%d spans", len(a.Spans))
+			case test.pairs >= 0 && (len(a.Spans) != 1 ||
+				a.Spans[0].All.Count != uint64(test.pairs) || a.Spans[0].All.Unplaced != 1000):
+				t.Errorf("spans %+v", a.Spans)
 			}
 			if a.Points[0].Events != 1000 {
 				t.Errorf("%d events at %s", a.Points[0].Events, a.Points[0].Name)
@@ -140,10 +140,10 @@ func TestRestOfADamagedLogIsUsed(t *testing.T) {
 				c = of
 			}
 		}
-		if len(a.Legs) != 1 || a.Legs[0].All.Count != test.left || a.Legs[0].All.After > 0 ||
+		if len(a.Spans) != 1 || a.Spans[0].All.Count != test.left || a.Spans[0].All.After > 0 ||
 			c.Damage != 1 || c.Unaccounted != test.gap || !a.Partial ||
 			!mentions(a, "is damaged in 1 place") {
-			t.Errorf("%s: legs %d, channel %+v, findings %v", name, len(a.Legs), c, a.Findings)
+			t.Errorf("%s: spans %d, channel %+v, findings %v", name, len(a.Spans), c, a.Findings)
 		}
 		if p := a.Points[0]; p.Lost+p.InFlight != blocks*logstore.MaxRows-test.left ||
 			!strings.Contains(p.Undecided, "the log of stage1/recv is not whole") {
@@ -155,7 +155,7 @@ func TestRestOfADamagedLogIsUsed(t *testing.T) {
 
 func TestIDsThatNeverMatch(t *testing.T) {
 	a := analyze(t, write(t, channelsOf([]uint64{1, 2, 3}, []uint64{11, 12})...), Options{})
-	if len(a.Legs) > 0 || a.Work.Tuples != 5 || !mentions(a, "match those of no other point") {
+	if len(a.Spans) > 0 || a.Work.Tuples != 5 || !mentions(a, "match those of no other point") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -165,16 +165,16 @@ func TestAChannelWithoutEvents(t *testing.T) {
 	channels := append(channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3}), simrun.Channel{
 		Node: 0, Name: "error/recv", Records: []simrun.Record{{Time: simrun.Hz, ID: poison}},
 	})
-	if a := analyze(t, write(t, channels...), Options{}); a.Partial || len(a.Legs) != 1 ||
+	if a := analyze(t, write(t, channels...), Options{}); a.Partial || len(a.Spans) != 1 ||
 		len(a.Channels) != 3 {
-		t.Errorf("partial %v, findings %v, %d legs, %d channels", a.Partial, a.Findings,
-			len(a.Legs), len(a.Channels))
+		t.Errorf("partial %v, findings %v, %d spans, %d channels", a.Partial, a.Findings,
+			len(a.Spans), len(a.Channels))
 	}
 }
 
 func TestNoTuples(t *testing.T) {
 	a := analyze(t, write(t), Options{})
-	if len(a.Legs) > 0 || a.Work.Tuples != 0 || !a.Partial || !mentions(a, "logs/A") {
+	if len(a.Spans) > 0 || a.Work.Tuples != 0 || !a.Partial || !mentions(a, "logs/A") {
 		t.Errorf("%+v", a)
 	}
 	a = analyze(t, write(t, channelsOf([]uint64{poison}, []uint64{poison})...), Options{})
@@ -248,15 +248,16 @@ func TestASuspectRelationIsMarked(t *testing.T) {
 	if a.Length == nil || a.Length.Verdict != "suspect" {
 		t.Errorf("run length %+v", a.Length)
 	}
-	if a.Pairs[0].Verdict != "suspect" || a.Legs[0].All.Suspect != 100 || !a.Partial ||
+	if a.Pairs[0].Verdict != "suspect" || a.Spans[0].All.Suspect != 100 || !a.Partial ||
 		!mentions(a, "is suspect") {
-		t.Errorf("pair %+v, suspect %d, findings %v", a.Pairs[0], a.Legs[0].All.Suspect, a.Findings)
+		t.Errorf("pair %+v, suspect %d, findings %v", a.Pairs[0], a.Spans[0].All.Suspect,
+			a.Findings)
 	}
 	if a := analyze(
 		t, dir, Options{Wander: 10 * tscratio.PPM}); a.Pairs[0].Verdict != "consistent" ||
-		a.Legs[0].All.Suspect != 0 || a.Partial {
+		a.Spans[0].All.Suspect != 0 || a.Partial {
 		t.Errorf("with enough wander: pair %+v, suspect %d, findings %v", a.Pairs[0],
-			a.Legs[0].All.Suspect, a.Findings)
+			a.Spans[0].All.Suspect, a.Findings)
 	}
 }
 
@@ -278,12 +279,12 @@ func TestOneNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := analyze(t, openRun(t, parent, "one"), Options{})
-	if a.Partial || len(a.Legs) != 1 || a.Legs[0].All.Count != 100 ||
-		a.Legs[0].All.Scenarios["trivial"] != 100 {
-		t.Errorf("partial %v, findings %v, missing %v, legs %+v", a.Partial, a.Findings, a.Missing,
-			a.Legs)
+	if a.Partial || len(a.Spans) != 1 || a.Spans[0].All.Count != 100 ||
+		a.Spans[0].All.Scenarios["trivial"] != 100 {
+		t.Errorf("partial %v, findings %v, missing %v, spans %+v", a.Partial, a.Findings, a.Missing,
+			a.Spans)
 	}
-	if m := a.Legs[0].All.Max; m.Lo_cycles > 500 || m.Hi_cycles < 500 ||
+	if m := a.Spans[0].All.Max; m.Lo_cycles > 500 || m.Hi_cycles < 500 ||
 		m.Hi_cycles-m.Lo_cycles > 4 {
 		t.Errorf("500 cycles are %v", m)
 	}

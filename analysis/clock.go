@@ -197,7 +197,7 @@ func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, erro
 	}
 	d, err := w.Duration(x, y)
 	d.Lo, d.Hi = d.Lo-slack, d.Hi+slack
-	if err == nil && !isDuration(d.Span) {
+	if err == nil && !isDuration(d.Elapsed) {
 		return tscratio.Duration{}, tscratio.ErrOutOfRange
 	}
 	return d, err
@@ -208,13 +208,13 @@ func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, erro
 const mostCycles = 1 << 60
 
 // isDuration reports whether a span has ends that a duration can have, so that nothing overflowed.
-func isDuration(s tscratio.Span) bool {
+func isDuration(s tscratio.Elapsed) bool {
 	return -mostCycles <= s.Lo && s.Lo <= s.Hi && s.Hi <= mostCycles
 }
 
 // many computes durations between events of two nodes, as tscratio.Ways.Durations does.
 func (t *timer) many(a, b int, xs, ys []uint64,
-	spans []tscratio.Span) (int, tscratio.Duration, error) {
+	elapsed []tscratio.Elapsed) (int, tscratio.Duration, error) {
 	k := a*len(t.in.nodes) + b
 	w := t.ways[k]
 	if w == nil {
@@ -224,7 +224,7 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 			}
 			n := t.in.nodes[a].described
 			d, err := trivial(xs[0], ys[0], int64(n.QuantumCycles+n.CoreSlackCycles))
-			spans[0] = d.Span
+			elapsed[0] = d.Elapsed
 			return 1, d, err
 		}
 	}
@@ -234,11 +234,11 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 	if n > 0 {
 		return n, tscratio.Duration{}, errUnrelated
 	}
-	n, d, err := w.Durations(xs, ys, spans)
+	n, d, err := w.Durations(xs, ys, elapsed)
 	if err != nil {
 		return n, d, err
 	}
-	for i, s := range spans[:n] {
+	for i, s := range elapsed[:n] {
 		switch {
 		case isDuration(s):
 		case i == 0:
@@ -253,11 +253,11 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 // trivial computes a duration without a relation: a run of one node has none.
 func trivial(x, y uint64, e int64) (tscratio.Duration, error) {
 	d := int64(y - x)
-	span := tscratio.Span{Lo: d - e, Hi: d + e}
-	if (y >= x) != (d >= 0) || !isDuration(span) {
+	elapsed := tscratio.Elapsed{Lo: d - e, Hi: d + e}
+	if (y >= x) != (d >= 0) || !isDuration(elapsed) {
 		return tscratio.Duration{}, tscratio.ErrOutOfRange
 	}
-	return tscratio.Duration{Span: span, Scenario: tscratio.Trivial}, nil
+	return tscratio.Duration{Elapsed: elapsed, Scenario: tscratio.Trivial}, nil
 }
 
 func (t *timer) way(k, a, b int) *tscratio.Ways {

@@ -74,8 +74,8 @@ func TestStampsThatOrderNothing(t *testing.T) {
 		a, errA := ordered.between(0, second, x, y)
 		b, errB := unordered.between(0, second, x, y)
 		if errA != nil || errB != nil || !widened(a.Lo-b.Lo, 2) || !widened(b.Hi-a.Hi, 2) {
-			t.Errorf("a duration of %v is %v where stamps order nothing, %v, %v", a.Span, b.Span,
-				errA, errB)
+			t.Errorf("a duration of %v is %v where stamps order nothing, %v, %v", a.Elapsed,
+				b.Elapsed, errA, errB)
 		}
 		p, _, errA := ordered.place(second, y)
 		q, _, errB := unordered.place(second, y)

@@ -241,7 +241,7 @@ func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 		h = new(Held)
 	}
 	from := at.Lo // subtracted, so that ends fit into 64 signed bits
-	h.hold(tscratio.Span{Hi: int64(at.Hi - from)}, tscratio.Span{
+	h.hold(tscratio.Elapsed{Hi: int64(at.Hi - from)}, tscratio.Elapsed{
 		Lo: int64(truth.Lo - from), Hi: int64(truth.Hi - from),
 	})
 	return h
@@ -322,7 +322,7 @@ func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 			off += claim.Offset_ns * int64(1-2*k)
 			rest += int64(claim.Bound_ns) - abs(claim.Offset_ns)
 		}
-		m.Held.hold(tscratio.Span{Lo: off - rest, Hi: off + rest}, tscratio.Span{})
+		m.Held.hold(tscratio.Elapsed{Lo: off - rest, Hi: off + rest}, tscratio.Elapsed{})
 	}
 }
 

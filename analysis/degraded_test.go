@@ -74,17 +74,17 @@ func rewriteFile(t *testing.T, path string, change func([]logstore.Event) []logs
 	}
 }
 
-// legBetween is the part of the answer between two nodes.
-func legBetween(t *testing.T, a *Answer, from, to string) Durations {
+// spanBetween is the part of the answer between two nodes.
+func spanBetween(t *testing.T, a *Answer, from, to string) Durations {
 	t.Helper()
-	for _, l := range a.Legs {
+	for _, l := range a.Spans {
 		for _, p := range l.Pairs {
 			if p.From == from && p.To == to {
 				return p.Durations
 			}
 		}
 	}
-	t.Fatalf("nothing from %s to %s: legs %+v, findings %v", from, to, a.Legs, a.Findings)
+	t.Fatalf("nothing from %s to %s: spans %+v, findings %v", from, to, a.Spans, a.Findings)
 	return Durations{}
 }
 
@@ -140,7 +140,7 @@ func TestADegradedNodeHarmsNoOther(t *testing.T) {
 			run := aChain(t)
 			for _, reference := range []string{"A", "B", "C"} {
 				o := Options{Reference: reference, Edges: chainEdges}
-				whole := legBetween(t, analyzePath(t, run, o), "A", "B")
+				whole := spanBetween(t, analyzePath(t, run, o), "A", "B")
 				copied := filepath.Join(t.TempDir(), "chain")
 				if err := os.CopyFS(copied, os.DirFS(run)); err != nil {
 					t.Fatal(err)
@@ -154,7 +154,7 @@ func TestADegradedNodeHarmsNoOther(t *testing.T) {
 				if name == "not related" && reference == "C" {
 					continue // in its cycles nothing can be said about the others
 				}
-				if d := cmp.Diff(whole, legBetween(t, a, "A", "B")); name != "related to one" &&
+				if d := cmp.Diff(whole, spanBetween(t, a, "A", "B")); name != "related to one" &&
 					d != "" {
 					t.Errorf("in cycles of %s, A to B:\n%s", reference, d)
 				}
@@ -203,7 +203,7 @@ func TestCountersAtTheEndsOfTheirRange(t *testing.T) {
 		if n := inBins(a, "a/start") + inBins(a, "a/end"); n != 4 {
 			t.Errorf("%v: %d of 4 events are in a bin of %+v", readings, n, a.Bins)
 		}
-		if l := a.Legs[0].All; l.Count+l.Unplaced != 2 ||
+		if l := a.Spans[0].All; l.Count+l.Unplaced != 2 ||
 			l.Count > 0 && l.Min.Lo_cycles > l.Max.Hi_cycles {
 			t.Errorf("%v: %+v", readings, l)
 		}

@@ -59,11 +59,11 @@ func Diff(before, after *Answer) ([]Change, error) {
 		}
 	}
 	var changes []Change
-	legs := func(a *Answer) []Leg { return slices.Concat(a.Legs, a.EndToEnd) }
-	same := func(x, y *Leg) bool {
+	spans := func(a *Answer) []Span { return slices.Concat(a.Spans, a.EndToEnd) }
+	same := func(x, y *Span) bool {
 		return x.From == y.From && x.To == y.To && x.Kind == y.Kind && x.Origin == y.Origin
 	}
-	find := func(in []Leg, l *Leg) *Leg {
+	find := func(in []Span, l *Span) *Span {
 		for i := range in {
 			if same(&in[i], l) {
 				return &in[i]
@@ -71,7 +71,7 @@ func Diff(before, after *Answer) ([]Change, error) {
 		}
 		return nil
 	}
-	first, second := legs(before), legs(after)
+	first, second := spans(before), spans(after)
 	for i := range first {
 		l := &first[i]
 		m := find(second, l)
@@ -97,7 +97,7 @@ func Diff(before, after *Answer) ([]Change, error) {
 	return changes, nil
 }
 
-func change(l, m *Leg, percent float64, before, after Reference) (Change, bool) {
+func change(l, m *Span, percent float64, before, after Reference) (Change, bool) {
 	c := Change{
 		From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Percent: percent,
 		Suspect: l.All.Suspect+m.All.Suspect > 0,

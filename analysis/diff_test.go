@@ -68,8 +68,8 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	}
 	// A change is an estimate if it rests on a suspect relation in either run.
 	suspect := *base
-	suspect.Legs = slices.Clone(base.Legs)
-	suspect.Legs[0].All.Suspect = 1
+	suspect.Spans = slices.Clone(base.Spans)
+	suspect.Spans[0].All.Suspect = 1
 	for _, pair := range [][2]*Answer{{base, &suspect}, {&suspect, base}} {
 		if changes, err := Diff(pair[0], pair[1]); err != nil || !changes[0].Suspect ||
 			changes[len(changes)-1].Suspect {
@@ -140,7 +140,7 @@ func TestVerdictOfAChange(t *testing.T) {
 		"below 0, of an unsure frequency": {median(-100, -100, 0, 0), median(-125, -125, 0, 0),
 			vague, 0, Undecided},
 	} {
-		c, ok := change(&Leg{All: test.before}, &Leg{All: test.after}, 50, test.of, exact)
+		c, ok := change(&Span{All: test.before}, &Span{All: test.after}, 50, test.of, exact)
 		if !ok || c.Verdict != test.want || c.Noise_ns != test.noise {
 			t.Errorf("%s: %+v, want %s, noise %g", name, c, test.want, test.noise)
 		}
@@ -149,7 +149,7 @@ func TestVerdictOfAChange(t *testing.T) {
 	a := &Answer{Reference: exact}
 	for i, origin := range []string{"earliest", "latest"} {
 		at := int64(1000 * (i + 1))
-		a.EndToEnd = append(a.EndToEnd, Leg{
+		a.EndToEnd = append(a.EndToEnd, Span{
 			From: "a", To: "b", Origin: origin, All: median(at, at, 0, 0),
 		})
 	}

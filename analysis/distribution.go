@@ -124,13 +124,13 @@ func (c *counts) each(tell func(lo, hi int64, n uint64) bool) {
 type distribution struct {
 	n          uint64
 	most       int // how many durations exact may hold
-	exact      []tscratio.Span
+	exact      []tscratio.Elapsed
 	lo, hi     *counts // nil while exact
 	bound      *counts // half-widths
 	sumLo      sum
 	sumHi      sum
-	least      tscratio.Span // smallest lo, smallest hi
-	largest    tscratio.Span // largest lo, largest hi
+	least      tscratio.Elapsed // smallest lo, smallest hi
+	largest    tscratio.Elapsed // largest lo, largest hi
 	leastBound uint64
 	mostBound  uint64
 }
@@ -176,14 +176,14 @@ func (s sum) up(n uint64) int64 {
 	return -negative.over(n)
 }
 
-func halfWidth(s tscratio.Span) uint64 { w := s.Width(); return w/2 + w&1 }
+func halfWidth(s tscratio.Elapsed) uint64 { w := s.Width(); return w/2 + w&1 }
 
 // addAll adds durations.
-func (d *distribution) addAll(spans []tscratio.Span) {
-	if _, _, counted := d.note(spans); !counted {
+func (d *distribution) addAll(elapsed []tscratio.Elapsed) {
+	if _, _, counted := d.note(elapsed); !counted {
 		return
 	}
-	for _, s := range spans {
+	for _, s := range elapsed {
 		d.lo.add(s.Lo)
 		d.hi.add(s.Hi)
 	}
@@ -191,15 +191,16 @@ func (d *distribution) addAll(spans []tscratio.Span) {
 
 // note adds durations, and returns the smallest and largest ends among them. It does not count
 // their ends in lo and hi: if counted is true, the caller has to.
-func (d *distribution) note(spans []tscratio.Span) (least, largest tscratio.Span, counted bool) {
-	if len(spans) == 0 {
+func (d *distribution) note(elapsed []tscratio.Elapsed) (
+	least, largest tscratio.Elapsed, counted bool) {
+	if len(elapsed) == 0 {
 		return least, largest, false
 	}
-	least, largest = spans[0], spans[0]
+	least, largest = elapsed[0], elapsed[0]
 	leastBound, mostBound := uint64(math.MaxUint64), uint64(0)
 	// Unless durations last for days, the sum of some ten thousand fits into 64 bits.
 	var sumLo, sumHi int64
-	for _, s := range spans {
+	for _, s := range elapsed {
 		least.Lo, least.Hi = min(least.Lo, s.Lo), min(least.Hi, s.Hi)
 		largest.Lo, largest.Hi = max(largest.Lo, s.Lo), max(largest.Hi, s.Hi)
 		b := halfWidth(s)
@@ -208,11 +209,11 @@ func (d *distribution) note(spans []tscratio.Span) (least, largest tscratio.Span
 		sumHi += s.Hi
 	}
 	const fits = math.MaxInt64 >> 16
-	if len(spans) <= 1<<16 && least.Lo >= -fits && largest.Hi <= fits {
+	if len(elapsed) <= 1<<16 && least.Lo >= -fits && largest.Hi <= fits {
 		d.sumLo.add(sumLo)
 		d.sumHi.add(sumHi)
 	} else {
-		for _, s := range spans {
+		for _, s := range elapsed {
 			d.sumLo.add(s.Lo)
 			d.sumHi.add(s.Hi)
 		}
@@ -220,19 +221,21 @@ func (d *distribution) note(spans []tscratio.Span) (least, largest tscratio.Span
 	if d.n == 0 {
 		d.least, d.largest, d.leastBound, d.mostBound = least, largest, leastBound, mostBound
 	}
-	d.least = tscratio.Span{Lo: min(d.least.Lo, least.Lo), Hi: min(d.least.Hi, least.Hi)}
-	d.largest = tscratio.Span{Lo: max(d.largest.Lo, largest.Lo), Hi: max(d.largest.Hi, largest.Hi)}
+	d.least = tscratio.Elapsed{Lo: min(d.least.Lo, least.Lo), Hi: min(d.least.Hi, least.Hi)}
+	d.largest = tscratio.Elapsed{
+		Lo: max(d.largest.Lo, largest.Lo), Hi: max(d.largest.Hi, largest.Hi),
+	}
 	d.leastBound, d.mostBound = min(d.leastBound, leastBound), max(d.mostBound, mostBound)
-	d.n += uint64(len(spans))
+	d.n += uint64(len(elapsed))
 	if d.lo == nil {
-		if d.exact = append(d.exact, spans...); len(d.exact) > d.most {
+		if d.exact = append(d.exact, elapsed...); len(d.exact) > d.most {
 			d.fold()
 		}
 		return least, largest, false
 	}
 	// Bounds change slowly: most are equal to the one before.
-	last, n := halfWidth(spans[0]), uint64(0)
-	for _, s := range spans {
+	last, n := halfWidth(elapsed[0]), uint64(0)
+	for _, s := range elapsed {
 		b := halfWidth(s)
 		if b == last {
 			n++
@@ -245,7 +248,7 @@ func (d *distribution) note(spans []tscratio.Span) (least, largest tscratio.Span
 	return least, largest, true
 }
 
-func (d *distribution) count(s tscratio.Span, bound uint64) {
+func (d *distribution) count(s tscratio.Elapsed, bound uint64) {
 	d.lo.add(s.Lo)
 	d.hi.add(s.Hi)
 	d.bound.add(int64(min(bound, math.MaxInt64)))
@@ -275,8 +278,8 @@ func (d *distribution) merge(e *distribution) {
 	d.n += e.n
 	d.sumLo.merge(e.sumLo)
 	d.sumHi.merge(e.sumHi)
-	d.least = tscratio.Span{Lo: min(d.least.Lo, e.least.Lo), Hi: min(d.least.Hi, e.least.Hi)}
-	d.largest = tscratio.Span{
+	d.least = tscratio.Elapsed{Lo: min(d.least.Lo, e.least.Lo), Hi: min(d.least.Hi, e.least.Hi)}
+	d.largest = tscratio.Elapsed{
 		Lo: max(d.largest.Lo, e.largest.Lo), Hi: max(d.largest.Hi, e.largest.Hi),
 	}
 	d.leastBound, d.mostBound = min(d.leastBound, e.leastBound), max(d.mostBound, e.mostBound)
@@ -312,8 +315,8 @@ func rankOf(percent_milli uint64, n uint64) uint64 {
 }
 
 // percentiles are [that of the los, that of the his] for each percentile, which must rise.
-func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Span {
-	found := make([]tscratio.Span, len(percents_milli))
+func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Elapsed {
+	found := make([]tscratio.Elapsed, len(percents_milli))
 	if d.n == 0 {
 		return found
 	}
@@ -326,7 +329,7 @@ func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Span {
 		slices.Sort(his)
 		for i, p := range percents_milli {
 			r := rankOf(p, d.n)
-			found[i] = tscratio.Span{Lo: los[r], Hi: his[r]}
+			found[i] = tscratio.Elapsed{Lo: los[r], Hi: his[r]}
 		}
 		return found
 	}
@@ -334,7 +337,7 @@ func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Span {
 	his := d.hi.ranks(percents_milli, d.n, true)
 	for i := range found {
 		// An edge of a bucket may lie beyond the values that were seen.
-		found[i] = tscratio.Span{Lo: max(los[i], d.least.Lo), Hi: min(his[i], d.largest.Hi)}
+		found[i] = tscratio.Elapsed{Lo: max(los[i], d.least.Lo), Hi: min(his[i], d.largest.Hi)}
 	}
 	return found
 }

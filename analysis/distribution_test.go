@@ -38,16 +38,16 @@ func TestBuckets(t *testing.T) {
 func TestExtremes(t *testing.T) {
 	for _, most := range []int{0, 100} {
 		d := distribution{most: most}
-		spans := []tscratio.Span{
+		elapsed := []tscratio.Elapsed{
 			{Lo: -1 << 62, Hi: -5}, {Lo: -5000, Hi: -1}, {Lo: -1, Hi: 0}, {Lo: 0, Hi: 5001},
 			{Lo: 1<<62 - 1, Hi: 1 << 62},
 		}
-		d.addAll(spans)
+		d.addAll(elapsed)
 		for i, p := range d.percentiles([]uint64{20_000, 40_000, 60_000, 80_000, 100_000}) {
-			lo, hi := spans[i].Lo, spans[i].Hi
+			lo, hi := elapsed[i].Lo, elapsed[i].Hi
 			if p.Lo > lo || p.Hi < hi || p.Lo < lo-max(lo, -lo)/2048-1 ||
-				p.Hi > hi+max(hi, -hi)/2048+1 || most > 0 && p != spans[i] {
-				t.Errorf("kept %d: rank %d is %v, want %v", most, i, p, spans[i])
+				p.Hi > hi+max(hi, -hi)/2048+1 || most > 0 && p != elapsed[i] {
+				t.Errorf("kept %d: rank %d is %v, want %v", most, i, p, elapsed[i])
 			}
 		}
 		if d.least.Lo != -1<<62 || d.largest.Hi != 1<<62 {
@@ -83,24 +83,26 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// A span whose end is zero orders nothing. Each duration is counted once, exact or folded.
+// A duration whose end is zero orders nothing. Each duration is counted once, exact or folded.
 func TestOrdersAtZero(t *testing.T) {
 	for _, most := range []int{0, 100} {
-		for span, want := range map[tscratio.Span][3]uint64{
+		for one, want := range map[tscratio.Elapsed][3]uint64{
 			{Lo: -9, Hi: -1}: {1, 0, 0}, {Lo: -9, Hi: 0}: {0, 1, 0}, {Lo: -9, Hi: 9}: {0, 1, 0},
 			{Lo: 0, Hi: 9}: {0, 1, 0}, {Lo: 1, Hi: 9}: {0, 0, 1},
 		} {
-			for others, counted := range [][]tscratio.Span{nil, {{Lo: 5, Hi: 6}, {Lo: 7, Hi: 7}}} {
-				l, p := new(leg), newLegPart(most)
-				spans := append([]tscratio.Span{span}, counted...)
-				least, largest := l.add(p, spans, &tscratio.Duration{}, make([]uint64, len(spans)),
-					&axis{count: 1})
+			for others, counted := range [][]tscratio.Elapsed{
+				nil, {{Lo: 5, Hi: 6}, {Lo: 7, Hi: 7}},
+			} {
+				l, p := new(span), newSpanPart(most)
+				elapsed := append([]tscratio.Elapsed{one}, counted...)
+				least, largest := l.add(p, elapsed, &tscratio.Duration{},
+					make([]uint64, len(elapsed)), &axis{count: 1})
 				n := uint64(len(counted))
 				if want[2] += n; p.orders != want || p.n != n+1 || l.bins[0].n != n+1 ||
-					least.Lo != span.Lo || others == 0 && largest != span ||
+					least.Lo != one.Lo || others == 0 && largest != one ||
 					others == 1 && largest.Lo != 7 {
 					t.Errorf("%v and %d others, %d kept: orders %v of %d, from %v to %v, want %v",
-						span, n, most, p.orders, p.n, least, largest, want)
+						one, n, most, p.orders, p.n, least, largest, want)
 				}
 				want[2] -= n
 			}

@@ -8,9 +8,9 @@
 //
 // All events of all channels are scattered by id into partitions. Partitions stay in memory as long
 // as the budget lasts and then go to a scratch file (store.go). The partitions are then gathered
-// one after another: the events of one id are a tuple's path (gather.go). Where ids are
+// one after another: the events of one id are a tuple's path (gather.go, tuple.go). Where ids are
 // consecutive, tuples that took the same path are adjacent rows of a table and are measured
-// together (page.go).
+// together (page.go, whole.go, measure.go).
 //
 // The first partitions are a sample of ids over the whole run. They show the order in which tuples
 // pass the points of the program (graph.go). By that order a tuple's path is cut into spans between

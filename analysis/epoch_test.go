@@ -72,7 +72,7 @@ func TestSuspendedNode(t *testing.T) {
 		}
 		truth := int64(nodes[0].Reading(at(r.ID)+hop) - nodes[0].Reading(at(r.ID)))
 		if truth+1 < r.Lo || truth-1 > r.Hi {
-			t.Errorf("tuple %d took %d, and the answer is %v", r.ID, truth, r.Span)
+			t.Errorf("tuple %d took %d, and the answer is %v", r.ID, truth, r.Elapsed)
 		}
 		if r.From == "a/send" {
 			got[r.ToNode]++
@@ -90,8 +90,8 @@ func TestSuspendedNode(t *testing.T) {
 	}
 	for _, reference := range []string{"B", "B (epoch 2)"} {
 		a := analyze(t, dir, Options{Reference: reference})
-		if len(a.Legs) != 1 || len(a.Nodes) != 3 {
-			t.Errorf("in cycles of %s: %d legs, nodes %+v", reference, len(a.Legs), a.Nodes)
+		if len(a.Spans) != 1 || len(a.Nodes) != 3 {
+			t.Errorf("in cycles of %s: %d spans, nodes %+v", reference, len(a.Spans), a.Nodes)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestEventsHoldDurations(t *testing.T) {
 			var durations []DurationRow
 			a := analyze(t, dir, Options{Reference: "B", ThirdNodes: third,
 				Events: func(e EventRow) error {
-					events[place{e.Way, e.Point}] = e.At
+					events[place{e.Tuple, e.Point}] = e.At
 					if truth := nodes[1].Reading(times[e.Point][e.ID]); !e.At.Contains(truth) {
 						t.Errorf("third nodes %v: tuple %d was at %s at %d, outside of %v", third,
 							e.ID, e.Point, truth, e.At)
@@ -69,12 +69,12 @@ func TestEventsHoldDurations(t *testing.T) {
 					a.Partial)
 			}
 			for _, d := range durations {
-				from, to := events[place{d.Way, d.From}], events[place{d.Way, d.To}]
-				span, err := to.Minus(from)
-				if err != nil || span.Lo > d.Lo || span.Hi < d.Hi {
+				from, to := events[place{d.Tuple, d.From}], events[place{d.Tuple, d.To}]
+				elapsed, err := to.Minus(from)
+				if err != nil || elapsed.Lo > d.Lo || elapsed.Hi < d.Hi {
 					t.Errorf("third nodes %v, tuple %d, %s on %s to %s on %s: events are %v "+
 						"apart, and the duration is %v; %v", third, d.ID, d.From, d.FromNode, d.To,
-						d.ToNode, span, d.Span, err)
+						d.ToNode, elapsed, d.Elapsed, err)
 				}
 			}
 		}

@@ -17,7 +17,7 @@ func TestFilters(t *testing.T) {
 	for name, test := range map[string]struct {
 		filter Filter
 		tuples uint64
-		legs   int
+		spans  int
 	}{
 		"ids": {Filter{
 			IDs: [][2]uint64{{1<<50 | 10, 1<<50 | 19}, {1<<50 | 30, 1<<50 | 30}}}, 11, 1},
@@ -30,9 +30,9 @@ func TestFilters(t *testing.T) {
 			To_cycles: uint64(first.Reading)}, 1, 1},
 	} {
 		a := analyze(t, dir, Options{Filter: test.filter, Reference: first.Node})
-		if a.Work.Tuples != test.tuples || len(a.Legs) != test.legs {
-			t.Errorf("%s: %d tuples and %d legs, want %d and %d", name, a.Work.Tuples, len(a.Legs),
-				test.tuples, test.legs)
+		if a.Work.Tuples != test.tuples || len(a.Spans) != test.spans {
+			t.Errorf("%s: %d tuples and %d spans, want %d and %d", name, a.Work.Tuples,
+				len(a.Spans), test.tuples, test.spans)
 		}
 	}
 	for name, o := range map[string]Options{

@@ -262,7 +262,7 @@ func (in *input) sorted(precedes [][]bool, what string) *graph {
 type plan struct {
 	mask   uint64
 	tuples uint64
-	legs   []planned
+	spans  []planned
 	whole  *planned // from the first point to the last
 	ends   []int    // ranks that nothing follows here, though something could
 	starts []int    // ranks that nothing precedes here, though something could
@@ -275,15 +275,15 @@ type plan struct {
 // planned is a span from one rank to another.
 type planned struct {
 	from, to int
-	leg      *leg
+	span     *span
 
-	// sources are those of the tuple before, and part is the part of leg that belongs to them.
+	// sources are those of the tuple before, and part is the part of span that belongs to them.
 	sources [2]int32
-	part    *legPart
+	part    *spanPart
 }
 
 // planOf makes the plan for a set of points.
-func (g *graph) planOf(mask uint64, legOf func(from, to int, whole bool) *leg) *plan {
+func (g *graph) planOf(mask uint64, spanOf func(from, to int, whole bool) *span) *plan {
 	p := &plan{mask: mask}
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		to := bits.TrailingZeros64(rest)
@@ -296,7 +296,7 @@ func (g *graph) planOf(mask uint64, legOf func(from, to int, whole bool) *leg) *
 		}
 		for ; direct != 0; direct &= direct - 1 {
 			from := bits.TrailingZeros64(direct)
-			p.legs = append(p.legs, planned{from: from, to: to, leg: legOf(from, to, false)})
+			p.spans = append(p.spans, planned{from: from, to: to, span: spanOf(from, to, false)})
 			p.goesOn |= 1 << from
 		}
 	}
@@ -309,7 +309,7 @@ func (g *graph) planOf(mask uint64, legOf func(from, to int, whole bool) *leg) *
 		first, last := bits.TrailingZeros64(mask), 63-bits.LeadingZeros64(mask)
 		if first != last && g.before[first] == 0 && g.after[last] == 0 &&
 			g.before[last]&(1<<first) != 0 {
-			p.whole = &planned{from: first, to: last, leg: legOf(first, last, true)}
+			p.whole = &planned{from: first, to: last, span: spanOf(first, last, true)}
 		}
 	}
 	return p

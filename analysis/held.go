@@ -27,7 +27,7 @@ type Held struct {
 const UsedSteps = 20
 
 // hold checks one interval against everything the truth may be.
-func (h *Held) hold(s, truth tscratio.Span) {
+func (h *Held) hold(s, truth tscratio.Elapsed) {
 	h.Count++
 	// In half cycles, so that the middle is a whole number. Unsigned, because two ends may lie 2^64
 	// apart.
@@ -119,19 +119,19 @@ func (p *heldPart) held() *Held {
 }
 
 // trueDuration is the true duration between readings of two nodes, in cycles of the reference.
-func (in *input) trueDuration(a int, x uint64, b int, y uint64) (tscratio.Span, bool) {
+func (in *input) trueDuration(a int, x uint64, b int, y uint64) (tscratio.Elapsed, bool) {
 	reference := in.nodes[in.clocks.reference].Name
 	from, ok := in.options.Truth(in.nodes[a].Name, x, reference)
 	to, ok2 := in.options.Truth(in.nodes[b].Name, y, reference)
-	return tscratio.Span{Lo: int64(to.Lo - from.Hi), Hi: int64(to.Hi - from.Lo)}, ok && ok2
+	return tscratio.Elapsed{Lo: int64(to.Lo - from.Hi), Hi: int64(to.Hi - from.Lo)}, ok && ok2
 }
 
 // hold checks the durations of a span against the truth, where that is known.
-func (in *input) hold(p *legPart, a, b int, spans []tscratio.Span, xs, ys []uint64) {
+func (in *input) hold(p *spanPart, a, b int, elapsed []tscratio.Elapsed, xs, ys []uint64) {
 	if in.options.Truth == nil {
 		return
 	}
-	for i, s := range spans {
+	for i, s := range elapsed {
 		truth, ok := in.trueDuration(a, xs[i], b, ys[i])
 		if !ok {
 			continue
@@ -140,7 +140,7 @@ func (in *input) hold(p *legPart, a, b int, spans []tscratio.Span, xs, ys []uint
 			p.held = &heldPart{truths: distribution{most: p.most}}
 		}
 		p.held.hold(s, truth)
-		p.held.truths.addAll([]tscratio.Span{truth})
+		p.held.truths.addAll([]tscratio.Elapsed{truth})
 	}
 }
 
@@ -151,8 +151,8 @@ func (in *input) heldInAll(a *Answer) *Held {
 		return nil
 	}
 	all, suspect := new(Held), uint64(0)
-	for _, legs := range [][]Leg{a.Legs, a.EndToEnd} {
-		for _, l := range legs {
+	for _, spans := range [][]Span{a.Spans, a.EndToEnd} {
+		for _, l := range spans {
 			if h := l.All.Held; h != nil {
 				all.Merge(h)
 				if h.Outside > 0 {

@@ -15,31 +15,31 @@ import (
 
 func TestHold(t *testing.T) {
 	for name, test := range map[string]struct {
-		s, truth tscratio.Span
+		s, truth tscratio.Elapsed
 		step     int // -1: outside
 		most     float64
 	}{
-		"middle": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 120, Hi: 120}, 0, 0},
-		"half": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 110, Hi: 110}, 10,
+		"middle": {tscratio.Elapsed{Lo: 100, Hi: 140}, tscratio.Elapsed{Lo: 120, Hi: 120}, 0, 0},
+		"half": {tscratio.Elapsed{Lo: 100, Hi: 140}, tscratio.Elapsed{Lo: 110, Hi: 110}, 10,
 			0.5},
-		"at_its_lo": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 100, Hi: 100}, 19,
+		"at_its_lo": {tscratio.Elapsed{Lo: 100, Hi: 140}, tscratio.Elapsed{Lo: 100, Hi: 100}, 19,
 			1},
-		"at_its_hi": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 140, Hi: 140}, 19,
+		"at_its_hi": {tscratio.Elapsed{Lo: 100, Hi: 140}, tscratio.Elapsed{Lo: 140, Hi: 140}, 19,
 			1},
-		"the_worse_end": {tscratio.Span{Lo: -140, Hi: -100}, tscratio.Span{Lo: -120, Hi: -115}, 5,
-			0.25},
-		"below": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 99, Hi: 99}, -1,
+		"the_worse_end": {tscratio.Elapsed{Lo: -140, Hi: -100},
+			tscratio.Elapsed{Lo: -120, Hi: -115}, 5, 0.25},
+		"below": {tscratio.Elapsed{Lo: 100, Hi: 140}, tscratio.Elapsed{Lo: 99, Hi: 99}, -1,
 			1.05},
-		"above": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 160, Hi: 160}, -1,
+		"above": {tscratio.Elapsed{Lo: 100, Hi: 140}, tscratio.Elapsed{Lo: 160, Hi: 160}, -1,
 			2},
-		"partly": {tscratio.Span{Lo: 100, Hi: 140}, tscratio.Span{Lo: 120, Hi: 141}, -1,
+		"partly": {tscratio.Elapsed{Lo: 100, Hi: 140}, tscratio.Elapsed{Lo: 120, Hi: 141}, -1,
 			1.05},
-		"exact":           {tscratio.Span{Lo: 7, Hi: 7}, tscratio.Span{Lo: 7, Hi: 7}, 0, 0},
-		"exact_and_wrong": {tscratio.Span{Lo: 7, Hi: 7}, tscratio.Span{Lo: 8, Hi: 8}, -1, 2},
-		"widest": {tscratio.Span{Lo: math.MinInt64, Hi: math.MaxInt64},
-			tscratio.Span{Lo: math.MaxInt64, Hi: math.MaxInt64}, 19, 1},
-		"far": {tscratio.Span{Lo: math.MinInt64, Hi: math.MinInt64},
-			tscratio.Span{Lo: math.MaxInt64, Hi: math.MaxInt64}, -1, mostUsed},
+		"exact":           {tscratio.Elapsed{Lo: 7, Hi: 7}, tscratio.Elapsed{Lo: 7, Hi: 7}, 0, 0},
+		"exact_and_wrong": {tscratio.Elapsed{Lo: 7, Hi: 7}, tscratio.Elapsed{Lo: 8, Hi: 8}, -1, 2},
+		"widest": {tscratio.Elapsed{Lo: math.MinInt64, Hi: math.MaxInt64},
+			tscratio.Elapsed{Lo: math.MaxInt64, Hi: math.MaxInt64}, 19, 1},
+		"far": {tscratio.Elapsed{Lo: math.MinInt64, Hi: math.MinInt64},
+			tscratio.Elapsed{Lo: math.MaxInt64, Hi: math.MaxInt64}, -1, mostUsed},
 	} {
 		var h Held
 		h.hold(test.s, test.truth)
@@ -59,8 +59,8 @@ func TestHoldIsExact(t *testing.T) {
 	r := seed.Random(t)
 	value := func() int64 { return int64(r.Uint64()) >> r.IntN(64) }
 	for range 20_000 {
-		s := tscratio.Span{Lo: value(), Hi: value()}
-		truth := tscratio.Span{Lo: value(), Hi: value()}
+		s := tscratio.Elapsed{Lo: value(), Hi: value()}
+		truth := tscratio.Elapsed{Lo: value(), Hi: value()}
 		if s.Lo > s.Hi {
 			s.Lo, s.Hi = s.Hi, s.Lo
 		}
@@ -170,7 +170,7 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 	parent := t.TempDir()
 	nodes := jobOf(t, parent)
 	dir := openRun(t, parent, "job")
-	if a := analyze(t, dir, Options{}); a.Held != nil || a.Legs[0].All.Held != nil ||
+	if a := analyze(t, dir, Options{}); a.Held != nil || a.Spans[0].All.Held != nil ||
 		a.Comparisons[0].Methods[0].Held != nil {
 		t.Error("without a truth something was held against it")
 	}
@@ -193,12 +193,12 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 			told[d.From+" "+d.To] = append(told[d.From+" "+d.To], d.Lo)
 			return nil
 		}})
-	for i, l := range a.Legs {
+	for i, l := range a.Spans {
 		h := l.All.Held
 		if h.Count != l.All.Count || len(told[l.From+" "+l.To]) != int(h.Count) {
 			t.Errorf("%s: %d of %d held", l.From, h.Count, l.All.Count)
 		}
-		if !slices.Equal(h.True, single.Legs[i].All.Held.True) || single.Held.Used != a.Held.Used {
+		if !slices.Equal(h.True, single.Spans[i].All.Held.True) || single.Held.Used != a.Held.Used {
 			t.Errorf("%s: one worker finds another truth", l.From)
 		}
 		p, q := l.All.Percentiles[4], h.True[4]
@@ -223,7 +223,7 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 
 	// A false truth is noticed, and only between nodes.
 	a = analyze(t, dir, Options{Truth: chainTruth(nodes, simrun.Hz/100), Reference: "B"})
-	for _, l := range a.Legs {
+	for _, l := range a.Spans {
 		want := uint64(0)
 		if l.To == "b/start" {
 			want = l.All.Count

@@ -26,16 +26,16 @@ func TestMorePointsThanAreToldApart(t *testing.T) {
 	if len(a.Points) != maxPoints || !a.Partial || !mentions(a, "66 of 130 are left out") {
 		t.Fatalf("%d points, missing %v", len(a.Points), a.Missing)
 	}
-	leg := func(a *Answer) (from, to string, n uint64) {
-		for _, l := range a.Legs {
+	span := func(a *Answer) (from, to string, n uint64) {
+		for _, l := range a.Spans {
 			if l.Pairs[0].From == "B" {
 				return l.From, l.To, l.All.Count
 			}
 		}
 		return "", "", 0
 	}
-	from, to, n := leg(few)
-	from2, to2, n2 := leg(a)
+	from, to, n := span(few)
+	from2, to2, n2 := span(a)
 	if d := cmp.Diff([]any{from, to, n}, []any{from2, to2, n2}); d != "" || n != 3 {
 		t.Errorf("what B says of itself is other beside such a node:\n%s", d)
 	}

@@ -82,13 +82,13 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 }
 
 // lineageOf notes where a linked tuple began and ended.
-func (w *gatherer) lineageOf(id, mask uint64, way *[maxPoints]passage, parent, child bool) {
+func (w *gatherer) lineageOf(id, mask uint64, path *[maxPoints]passage, parent, child bool) {
 	if parent && !child {
-		first := way[bits.TrailingZeros64(mask)]
+		first := path[bits.TrailingZeros64(mask)]
 		w.emit.origins.add(id, 0, origin{id, first, first})
 	}
 	if last := 63 - bits.LeadingZeros64(mask); child && w.graph.after[last] == 0 {
-		w.emit.ends.add(id, 0, ending{id, way[last]})
+		w.emit.ends.add(id, 0, ending{id, path[last]})
 	}
 }
 
@@ -218,13 +218,13 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 			}
 			to := w.graph.rank[l.in.sources[e.last.source].point]
 			for _, from := range []struct {
-				kind legKind
+				kind spanKind
 				passage
 			}{{fromEarliest, o.earliest}, {fromLatest, o.latest}} {
-				k := legKey{
+				k := spanKey{
 					from: w.graph.rank[l.in.sources[from.source].point], to: to, kind: from.kind,
 				}
-				l := w.legOf(k)
+				l := w.spanOf(k)
 				w.measure(l, w.part(l, from.source, e.last.source), e.id, &from.passage, &e.last)
 			}
 		}

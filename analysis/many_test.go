@@ -25,9 +25,9 @@ func TestOneIDForAll(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	a := analyze(t, dir, Options{Workers: 1, Reference: "A"})
 	runtime.ReadMemStats(&after)
-	if len(a.Legs) != 1 || a.Legs[0].All.Count != calls || a.Legs[0].All.After > 0 ||
-		a.Legs[0].All.Max.Lo_cycles > 60_000 {
-		t.Errorf("legs %+v, findings %v", a.Legs, a.Findings)
+	if len(a.Spans) != 1 || a.Spans[0].All.Count != calls || a.Spans[0].All.After > 0 ||
+		a.Spans[0].All.Max.Lo_cycles > 60_000 {
+		t.Errorf("spans %+v, findings %v", a.Spans, a.Findings)
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1200*2*calls {
 		t.Errorf("%d bytes for each of %d events", took/(2*calls), 2*calls)

@@ -81,9 +81,9 @@ type Filter struct {
 
 // EventRow is an event for export.
 type EventRow struct {
-	ID  uint64
-	Way uint64 // tells apart tuples that share an id
-	// At is in cycles of the reference node. The difference of two events of a Way contains the
+	ID    uint64
+	Tuple uint64 // tells apart tuples that share an id
+	// At is in cycles of the reference node. The difference of two events of one tuple contains the
 	// duration between them.
 	At      tscratio.Interval
 	Node    string
@@ -95,11 +95,11 @@ type EventRow struct {
 // DurationRow is a duration for export.
 type DurationRow struct {
 	ID       uint64
-	Way      uint64 // as in EventRow; 0 for a tuple that was made of others
+	Tuple    uint64 // as in EventRow; 0 for a tuple that was made of others
 	From, To string // points
 	FromNode string
 	ToNode   string
-	Kind     string // as in Leg; if it has an origin, followed by ", earliest" or ", latest"
+	Kind     string // as in Span; if it has an origin, followed by ", earliest" or ", latest"
 	tscratio.Duration
 }
 

@@ -67,7 +67,7 @@ func TestOverTime(t *testing.T) {
 				}
 			}
 		}
-		for _, l := range a.Legs {
+		for _, l := range a.Spans {
 			from, to := int(l.From[0]-'a'), int(l.To[0]-'a')
 			var took [maxBins + 2][]int64
 			for id := range uint64(tuples) {

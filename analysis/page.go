@@ -206,7 +206,7 @@ func (w *gatherer) tuples(first uint64, p *page) {
 			n = p.alike(row)
 		}
 		if n >= leastAlike {
-			w.ways(first, p, row, n)
+			w.paths(first, p, row, n)
 			row += n
 			continue
 		}
@@ -220,36 +220,36 @@ func (w *gatherer) tuples(first uint64, p *page) {
 				rank := bits.TrailingZeros64(rest)
 				w.passed[rank] = p.at(row, rank)
 			}
-			w.way(first+uint64(row), mask, &w.passed)
+			w.path(first+uint64(row), mask, &w.passed)
 		}
 	}
 }
 
 // ways is way for rows that are alike. Nobody may have asked for each tuple.
-func (w *gatherer) ways(first uint64, p *page, row, n int) {
+func (w *gatherer) paths(first uint64, p *page, row, n int) {
 	mask := p.masks[row]
 	plan := w.planOf(mask)
 	plan.tuples += uint64(n)
 	idOf := func(i int) uint64 { return first + uint64(row+i) }
-	for i := range plan.legs {
-		l := &plan.legs[i]
+	for i := range plan.spans {
+		l := &plan.spans[i]
 		xs, ys := p.columns[l.from].readings[row:row+n], p.columns[l.to].readings[row:row+n]
 		source := p.at(row, l.from).source
-		w.measureAll(l.leg, w.partOf(l, source, p.at(row, l.to).source), xs, ys, idOf, nil)
+		w.measureAll(l.span, w.partOf(l, source, p.at(row, l.to).source), xs, ys, idOf, nil)
 		newest := &w.found.points[l.from].newest[w.nodeOf[source]]
 		*newest = max(*newest, slices.Max(xs))
 	}
 	if l := plan.whole; l != nil {
-		wayOf := func(i int) []passage {
+		pathOf := func(i int) []passage {
 			w.passing = p.chain(row+i, w.passing[:0])
 			return w.passing
 		}
 		if w.in.options.Slowest == 0 {
-			wayOf = nil
+			pathOf = nil
 		}
 		xs, ys := p.columns[l.from].readings[row:row+n], p.columns[l.to].readings[row:row+n]
-		w.measureAll(l.leg, w.partOf(l, p.at(row, l.from).source, p.at(row, l.to).source), xs, ys,
-			idOf, wayOf)
+		w.measureAll(l.span, w.partOf(l, p.at(row, l.from).source, p.at(row, l.to).source), xs, ys,
+			idOf, pathOf)
 	}
 	for _, r := range plan.ends {
 		for i := range n {

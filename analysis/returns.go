@@ -76,23 +76,23 @@ type tripGroup struct {
 
 	trips, counters tripSide
 	id              uint64 // of the first tuple that disagrees
-	says            [2]tscratio.Span
+	says            [2]tscratio.Elapsed
 }
 
 // tripSide are durations by one of the two methods.
 type tripSide struct {
-	part   *legPart
-	leg    leg // over time
-	widths leg // half-widths over time
+	part   *spanPart
+	span   span // over time
+	widths span // half-widths over time
 }
 
 func (s *tripSide) add(d *tscratio.Duration, x uint64, axis *axis) {
-	s.leg.add(s.part, []tscratio.Span{d.Span}, d, []uint64{x}, axis)
+	s.span.add(s.part, []tscratio.Elapsed{d.Elapsed}, d, []uint64{x}, axis)
 	bin, on := axis.bin(x)
 	if !on {
 		return
 	}
-	width := int64(halfWidth(d.Span))
+	width := int64(halfWidth(d.Elapsed))
 	b := s.widths.binned(bin)
 	b.n++
 	b.lo[coarse(width)]++
@@ -198,7 +198,7 @@ func (r *returns) group(from, to passage) *tripGroup {
 	if g == nil {
 		most := r.w.in.options.exactValues
 		g = &tripGroup{
-			trips: tripSide{part: newLegPart(most)}, counters: tripSide{part: newLegPart(most)},
+			trips: tripSide{part: newSpanPart(most)}, counters: tripSide{part: newSpanPart(most)},
 		}
 		r.groups[k] = g
 	}
@@ -221,26 +221,26 @@ func (r *returns) measure(g *tripGroup, id uint64, e *[tripEvents]passage) {
 		trip.Verdict = max(trip.Verdict, back.Verdict)
 		if back.Hi >= 0 {
 			g.trips.add(&trip, e[sent].reading, axis)
-			r.hold(g.trips.part, trip.Span, e)
+			r.hold(g.trips.part, trip.Elapsed, e)
 		}
 	}
 	if err3 != nil {
 		g.counters.part.unplaced++
 	} else {
 		g.counters.add(&counters, e[sent].reading, axis)
-		r.hold(g.counters.part, counters.Span, e)
+		r.hold(g.counters.part, counters.Elapsed, e)
 	}
 	if err == nil && err2 == nil &&
 		(back.Hi < 0 || err3 == nil && (trip.Hi < counters.Lo || counters.Hi < trip.Lo)) {
 		if g.disagree++; g.disagree == 1 {
-			g.id, g.says = id, [2]tscratio.Span{trip.Span, counters.Span}
+			g.id, g.says = id, [2]tscratio.Elapsed{trip.Elapsed, counters.Elapsed}
 		}
 	}
 }
 
 // hold checks what a return trip says against the truth.
-func (r *returns) hold(p *legPart, s tscratio.Span, e *[tripEvents]passage) {
-	r.w.in.hold(p, r.node(e[sent]), r.node(e[arrived]), []tscratio.Span{s},
+func (r *returns) hold(p *spanPart, s tscratio.Elapsed, e *[tripEvents]passage) {
+	r.w.in.hold(p, r.node(e[sent]), r.node(e[arrived]), []tscratio.Elapsed{s},
 		[]uint64{e[sent].reading}, []uint64{e[arrived].reading})
 }
 
@@ -270,7 +270,7 @@ func (r *returns) answer(in *input) []ReturnTrips {
 			Disagree: g.disagree, ByReturnTrip: durations(g.trips.part),
 			ByCounters: durations(g.counters.part), OverTime: []BinTrips{},
 		}
-		for i, b := range g.trips.leg.bins {
+		for i, b := range g.trips.span.bins {
 			if b == nil {
 				continue
 			}
@@ -278,8 +278,8 @@ func (r *returns) answer(in *input) []ReturnTrips {
 				Bin: i, Count: b.n, ByReturnTrip: intervalOf(b.percentile(50_000)),
 				BoundByReturnTrip_cycles: g.trips.widths.bins[i].percentile(50_000).Hi,
 			}
-			if i < len(g.counters.leg.bins) && g.counters.leg.bins[i] != nil {
-				bin.ByCounters = intervalOf(g.counters.leg.bins[i].percentile(50_000))
+			if i < len(g.counters.span.bins) && g.counters.span.bins[i] != nil {
+				bin.ByCounters = intervalOf(g.counters.span.bins[i].percentile(50_000))
 				bin.BoundByCounters_cycles = g.counters.widths.bins[i].percentile(50_000).Hi
 			}
 			t.OverTime = append(t.OverTime, bin)
@@ -292,7 +292,7 @@ func (r *returns) answer(in *input) []ReturnTrips {
 // bounds are, over time, the medians of the bounds that return trips between two nodes claim, in
 // both directions.
 func (r *returns) bounds(in *input, a, b string, bins int) Column {
-	var widths leg
+	var widths span
 	for k, g := range r.groups {
 		if x, y := in.nodes[k.fromNode].Name, in.nodes[k.toNode].Name; x == a && y == b ||
 			x == b && y == a {

@@ -89,10 +89,10 @@ func TestReturnTrips(t *testing.T) {
 	parent, _, took, back := trippers(t, 2000)
 	dir := openRun(t, parent, "r")
 	a := analyze(t, dir, Options{Reference: "A"})
-	if len(a.Points) != 2 || len(a.Legs) != 1 || len(a.Channels) != 7 || a.Partial ||
+	if len(a.Points) != 2 || len(a.Spans) != 1 || len(a.Channels) != 7 || a.Partial ||
 		a.Work.Events != 3800 {
-		t.Errorf("%d points, %d legs, %d channels, %d events, partial %v: %v", len(a.Points),
-			len(a.Legs), len(a.Channels), a.Work.Events, a.Partial, a.Findings)
+		t.Errorf("%d points, %d spans, %d channels, %d events, partial %v: %v", len(a.Points),
+			len(a.Spans), len(a.Channels), a.Work.Events, a.Partial, a.Findings)
 	}
 	if len(a.Findings) != 2 || a.Findings[0].Kind != FindNote ||
 		!strings.Contains(a.Findings[0].Text, "of 1 tuples") ||
@@ -198,9 +198,9 @@ func TestReturnTripsThatDisagree(t *testing.T) {
 func TestReturnTripsAlone(t *testing.T) {
 	parent, _, took, _ := trippers(t, 100)
 	a := analyze(t, openRun(t, parent, "r"), Options{Filter: Filter{Channels: []string{"*/ret-*"}}})
-	if len(a.Points) != 0 || len(a.Legs) != 0 ||
+	if len(a.Points) != 0 || len(a.Spans) != 0 ||
 		a.ReturnTrips[0].ByReturnTrip.Count != uint64(len(took)) {
-		t.Errorf("%d points, %d legs, %d kinds of return trips", len(a.Points), len(a.Legs),
+		t.Errorf("%d points, %d spans, %d kinds of return trips", len(a.Points), len(a.Spans),
 			len(a.ReturnTrips))
 	}
 }

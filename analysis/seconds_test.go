@@ -37,16 +37,16 @@ func secondsShown() (all []shownSeconds) {
 		all = append(all, s)
 	}
 	const hz = 2_596_117_000.123
-	for _, span := range [][2]int64{
+	for _, elapsed := range [][2]int64{
 		{0, 0}, {0, 1}, {1, 1}, {-1, 1}, {-1, 0}, {-700, 700}, {-500, 900}, {-900, 500},
 		{39_390, 40_650}, {1_265_430, 1_265_534}, {999, 1000}, {999_999, 1_000_001},
 		{998_000_000, 999_999_999}, {94_999, 104_999}, {2_454_239_000, 2_454_241_600},
 		{-1<<53 + 1, 1<<53 - 1}, {1<<53 - 2, 1<<53 - 1}, {4, 5}, {-5, -4}, {125, 125}, {-125, -125},
 	} {
-		add(1e9, 1e9, span[0], span[1])
-		add(hz, hz, span[0], span[1])
-		add(hz, hz+0.002, span[0], span[1])
-		add(0.1, 1e15-1, span[0], span[1])
+		add(1e9, 1e9, elapsed[0], elapsed[1])
+		add(hz, hz, elapsed[0], elapsed[1])
+		add(hz, hz+0.002, elapsed[0], elapsed[1])
+		add(0.1, 1e15-1, elapsed[0], elapsed[1])
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 250 {

@@ -21,17 +21,17 @@ func TestSumsAreExact(t *testing.T) {
 			d.most = 10
 			lo, hi := new(big.Int), new(big.Int)
 			for range 2 {
-				spans := make([]tscratio.Span, many)
-				for i := range spans {
-					s := tscratio.Span{Lo: largest - r.Int64N(3), Hi: largest}
+				elapsed := make([]tscratio.Elapsed, many)
+				for i := range elapsed {
+					s := tscratio.Elapsed{Lo: largest - r.Int64N(3), Hi: largest}
 					if r.IntN(100) < share {
-						s = tscratio.Span{Lo: -largest, Hi: -largest + r.Int64N(3)}
+						s = tscratio.Elapsed{Lo: -largest, Hi: -largest + r.Int64N(3)}
 					}
-					spans[i] = s
+					elapsed[i] = s
 					lo.Add(lo, big.NewInt(s.Lo))
 					hi.Add(hi, big.NewInt(s.Hi))
 				}
-				d.addAll(spans)
+				d.addAll(elapsed)
 			}
 			for _, s := range []struct {
 				name string

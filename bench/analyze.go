@@ -121,8 +121,8 @@ func analyzeChain(ctx context.Context, path string, tuples int, o analysis.Optio
 	if err != nil {
 		return err
 	}
-	if len(a.Legs) != 2 || len(a.EndToEnd) != 1 || a.EndToEnd[0].All.Count != uint64(tuples) || a.Partial {
-		return fmt.Errorf("analyze a run of %d tuples: %d legs, %v", tuples, len(a.Legs), a.Findings)
+	if len(a.Spans) != 2 || len(a.EndToEnd) != 1 || a.EndToEnd[0].All.Count != uint64(tuples) || a.Partial {
+		return fmt.Errorf("analyze a run of %d tuples: %d spans, %v", tuples, len(a.Spans), a.Findings)
 	}
 	if answer != nil {
 		*answer = *a
@@ -146,15 +146,15 @@ func peakMemory() (float64, error) {
 	return 0, errors.New("read memory: /proc/self/status has no VmHWM")
 }
 
-// duckJoin ends in the same percentiles as the analysis, over the same legs.
+// duckJoin ends in the same percentiles as the analysis, over the same spans.
 const duckJoin = `
 import duckdb, sys, time
 c = duckdb.connect()
 c.execute('SET enable_progress_bar = false')
 q = """
 WITH e AS (SELECT tuple_id, point, lo_cycles::HUGEINT AS lo, hi_cycles::HUGEINT AS hi FROM 'events.parquet'),
-legs(p, q) AS (VALUES ('stage0/recv', 'stage1/recv'), ('stage1/recv', 'stage2/recv'), ('stage0/recv', 'stage2/recv')),
-d AS (SELECT p, q, (b.lo - a.hi)::BIGINT AS lo, (b.hi - a.lo)::BIGINT AS hi FROM legs JOIN e a ON a.point = p JOIN e b ON b.point = q AND b.tuple_id = a.tuple_id)
+spans(p, q) AS (VALUES ('stage0/recv', 'stage1/recv'), ('stage1/recv', 'stage2/recv'), ('stage0/recv', 'stage2/recv')),
+d AS (SELECT p, q, (b.lo - a.hi)::BIGINT AS lo, (b.hi - a.lo)::BIGINT AS hi FROM spans JOIN e a ON a.point = p JOIN e b ON b.point = q AND b.tuple_id = a.tuple_id)
 SELECT p, q, count(*), quantile_disc(lo, [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999]),
     quantile_disc(hi, [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999]) FROM d GROUP BY ALL
 """

@@ -142,8 +142,8 @@ func wander(before, after Discipline, opening_ns, closing_ns int64) uint32 {
 		ppb += 1 + offset>>10
 	}
 	// At the first tick of a second, the kernel takes that second's share of adjtime from what is
-	// left. During the last such second adjtimex therefore shows that nothing is left. It ends where
-	// a second ends.
+	// left. During the last such second adjtimex therefore shows that nothing is left. It ends
+	// where a second ends.
 	const tick = int64(10 * time.Millisecond)
 	second := int64(time.Second)
 	if before.Adjust_us != 0 || after.Adjust_us != 0 ||

@@ -52,11 +52,11 @@ func (d *Data) Check() error {
 		}
 		ids[s.ID] = true
 	}
-	for i, r := range d.Routes {
+	for i, r := range d.Paths {
 		for _, of := range r.Made_of {
-			if of < 0 || of >= len(d.Routes) {
+			if of < 0 || of >= len(d.Paths) {
 				return fmt.Errorf("check report: route %d is made of route %d of %d: %w",
-					i, of, len(d.Routes), ErrData)
+					i, of, len(d.Paths), ErrData)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ type Data struct {
 	Timeline    Timeline     `json:"timeline"`
 	Totals      Totals       `json:"totals"`
 	Actors      []Actor      `json:"actors"`
-	Routes      []Route      `json:"routes"`
+	Paths       []Path       `json:"routes"`
 	Stretches   []Stretch    `json:"stretches"`
 	Throughput  []Throughput `json:"throughput"`
 	Comparisons []Comparison `json:"comparisons"`
@@ -108,8 +108,8 @@ type Actor struct {
 	Events int64    `json:"events"`
 }
 
-// Route is the path that the same tuples take. Tuples that were made of others have another path.
-type Route struct {
+// Path is the path that the same tuples take. Tuples that were made of others have another path.
+type Path struct {
 	Begins  []string `json:"begins"` // operators at which its tuples begin
 	Ends    []string `json:"ends"`   // operators at which they end
 	Points  string   `json:"points"` // points at which they begin
@@ -341,7 +341,7 @@ type Pair struct {
 	Least_ppb    float64 `json:"least_ppb"`  // the data refute a wander below this
 	Exchanges    int64   `json:"exchanges"`
 	Trains       int64   `json:"trains"`
-	Paths        string  `json:"paths"` // how the bound came about: direct, or over which nodes
+	Paths        string  `json:"routes"` // how the bound came about: direct, or over which nodes
 }
 
 // Assumption is something that the bounds rest on.
@@ -388,7 +388,7 @@ type Missing struct {
 // The parts that may be absent.
 const (
 	PartGraph      = "graph"
-	PartStretches  = "stretches"
+	PartSegments   = "stretches"
 	PartLatency    = "latency"
 	PartThroughput = "throughput"
 	PartBounds     = "bounds"

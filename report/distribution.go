@@ -12,8 +12,8 @@ import (
 
 func (f *from) stretches() {
 	var left, empty int
-	for _, legs := range [][]analysis.Leg{f.a.EndToEnd, f.a.Legs} {
-		for _, l := range legs {
+	for _, spans := range [][]analysis.Span{f.a.EndToEnd, f.a.Spans} {
+		for _, l := range spans {
 			if l.All.Count == 0 {
 				empty++
 				continue
@@ -32,19 +32,19 @@ func (f *from) stretches() {
 		}
 	}
 	if left > 0 {
-		f.absent(PartStretches, "%d more spans are not shown: cprof analyze --csv prints all", left)
+		f.absent(PartSegments, "%d more spans are not shown: cprof analyze --csv prints all", left)
 	}
 	if empty > 0 {
-		f.absent(PartStretches, "%d spans have no duration that could be computed", empty)
+		f.absent(PartSegments, "%d spans have no duration that could be computed", empty)
 	}
 	if len(f.Stretches) == 0 {
-		f.absent(PartStretches, "no tuple was seen at two places")
+		f.absent(PartSegments, "no tuple was seen at two places")
 		f.absent(PartLatency, "no tuple was seen at two places")
 	}
 }
 
 // stretchOf names a span and says its kind.
-func (f *from) stretchOf(l *analysis.Leg) Stretch {
+func (f *from) stretchOf(l *analysis.Span) Stretch {
 	x := Stretch{Kind: Transfer, From: f.actorOf(l.From), To: f.actorOf(l.To),
 		Points: l.From + " → " + l.To}
 	switch l.Kind {
@@ -64,7 +64,7 @@ func (f *from) stretchOf(l *analysis.Leg) Stretch {
 		x.Name = x.From + " → " + x.To
 	}
 	// Points tell apart two spans of one kind between the same actors.
-	if x.Kind != EndToEnd && slices.ContainsFunc(f.a.Legs, func(o analysis.Leg) bool {
+	if x.Kind != EndToEnd && slices.ContainsFunc(f.a.Spans, func(o analysis.Span) bool {
 		return f.actorOf(o.From) == x.From && f.actorOf(o.To) == x.To && o.Kind == l.Kind &&
 			(o.From != l.From || o.To != l.To)
 	}) {
@@ -78,7 +78,7 @@ func (f *from) stretchOf(l *analysis.Leg) Stretch {
 
 // parts are the rows that show a span: one for each pair of nodes or, if there are many pairs, one
 // within nodes and one between them.
-func (f *from) parts(l *analysis.Leg) []Stretch {
+func (f *from) parts(l *analysis.Span) []Stretch {
 	x := f.stretchOf(l)
 	var parts []Stretch
 	add := func(place Place, nodes []string, d *analysis.Durations) {

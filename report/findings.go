@@ -62,7 +62,7 @@ func (f *from) findings() {
 				p.Name, p.Undecided))
 		}
 	}
-	for _, l := range f.a.Legs {
+	for _, l := range f.a.Spans {
 		complete += l.Whole
 		durations += l.All.Count
 		undecided, unplaced = undecided+l.All.Undecided, unplaced+l.All.Unplaced

@@ -202,12 +202,12 @@ func pointOf(point string) string {
 }
 
 func (f *from) routes() {
-	for _, r := range f.a.Routes {
-		route := Route{Begins: f.actorsOf(r.From), Ends: f.actorsOf(r.To),
+	for _, r := range f.a.Paths {
+		path := Path{Begins: f.actorsOf(r.From), Ends: f.actorsOf(r.To),
 			Points: strings.Join(r.From, ", "), Tuples: count(r.Tuples),
 			Made_of: slices.Clone(r.MadeOf)}
-		for _, ranked := range r.Legs[:min(len(r.Legs), maxSlow)] {
-			l := &f.a.Legs[ranked.Leg]
+		for _, ranked := range r.Spans[:min(len(r.Spans), maxSlow)] {
+			l := &f.a.Spans[ranked.Span]
 			s := f.stretchOf(l)
 			median, _ := l.All.Percentiles.At(50)
 			slow := Slow{Name: s.Name, Points: s.Points, Means: s.Means, Median: span(median),
@@ -215,9 +215,9 @@ func (f *from) routes() {
 			if l.All.Suspect > 0 {
 				slow.Verdict = Suspect
 			}
-			route.Slowest = append(route.Slowest, slow)
+			path.Slowest = append(path.Slowest, slow)
 		}
-		f.Routes = append(f.Routes, route)
+		f.Paths = append(f.Paths, path)
 	}
 }
 
@@ -317,7 +317,7 @@ func (f *from) spread(periods []analysis.Period) Column {
 // within is the kind of a step between two points of one actor: that of the span between them, if
 // there is one.
 func (f *from) within(before, after string) Kind {
-	for _, l := range f.a.Legs {
+	for _, l := range f.a.Spans {
 		if l.From == before && l.To == after && l.Kind == "computation" {
 			return Computation
 		}
@@ -330,7 +330,7 @@ var ordinals = []string{"slowest", "2nd slowest", "3rd slowest"}
 func (f *from) tuples() {
 	// The page prints middles, so they give the order.
 	slowest := slices.Clone(f.a.Slowest)
-	slices.SortStableFunc(slowest, func(x, y analysis.Way) int {
+	slices.SortStableFunc(slowest, func(x, y analysis.TuplePath) int {
 		return cmp.Compare(y.Total.Lo_cycles/2+y.Total.Hi_cycles/2,
 			x.Total.Lo_cycles/2+x.Total.Hi_cycles/2)
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
-	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
@@ -56,37 +54,37 @@ func TestFromCountsWholeWays(t *testing.T) {
 
 func TestFromShowsWhatIsSlow(t *testing.T) {
 	a, run := chain(t)
-	route := From(a, run, "a test").Routes[0]
-	if diff := cmp.Diff(Route{Begins: []string{"stage0"}, Ends: []string{"stage2"},
-		Points: a.Routes[0].From[0], Tuples: 20000, Slowest: route.Slowest}, route); diff != "" {
+	path := From(a, run, "a test").Paths[0]
+	if diff := cmp.Diff(Path{Begins: []string{"stage0"}, Ends: []string{"stage2"},
+		Points: a.Paths[0].From[0], Tuples: 20000, Slowest: path.Slowest}, path); diff != "" {
 		t.Error(diff)
 	}
-	if len(route.Slowest) != min(len(a.Legs), maxSlow) {
-		t.Errorf("%d are slow of %d", len(route.Slowest), len(a.Legs))
+	if len(path.Slowest) != min(len(a.Spans), maxSlow) {
+		t.Errorf("%d are slow of %d", len(path.Slowest), len(a.Spans))
 	}
-	for i, s := range route.Slowest {
-		l := a.Legs[a.Routes[0].Legs[i].Leg]
+	for i, s := range path.Slowest {
+		l := a.Spans[a.Paths[0].Spans[i].Span]
 		p50, _ := l.All.Percentiles.At(50)
 		if want := (Slow{Name: s.Name, Points: l.From + " → " + l.To, Median: span(p50),
-			Verdict: Consistent, Surely: a.Routes[0].Legs[i].Surely}); s != want {
+			Verdict: Consistent, Surely: a.Paths[0].Spans[i].Surely}); s != want {
 			t.Errorf("%+v, want %+v", s, want)
 		}
 	}
 	// There are an estimate, a path made of another, an actor with two points, and more spans than
 	// a page shows.
-	a.Legs[a.Routes[0].Legs[0].Leg].All.Suspect = 1
+	a.Spans[a.Paths[0].Spans[0].Span].All.Suspect = 1
 	for range maxSlow {
-		a.Routes[0].Legs = append(a.Routes[0].Legs, analysis.RankedLeg{Leg: 0})
+		a.Paths[0].Spans = append(a.Paths[0].Spans, analysis.RankedSpan{Span: 0})
 	}
 	a.Points = append(a.Points, analysis.Point{Name: "window/start", Actor: "window"},
 		analysis.Point{Name: "window/end", Actor: "window"})
-	a.Routes = append(a.Routes, analysis.Route{From: []string{"window/start", "window/end"},
+	a.Paths = append(a.Paths, analysis.Path{From: []string{"window/start", "window/end"},
 		To: []string{"window/end"}, Tuples: 5, MadeOf: []int{0}})
-	routes := From(a, run, "a test").Routes
+	routes := From(a, run, "a test").Paths
 	if s := routes[0].Slowest; len(s) != maxSlow || s[0].Verdict != Suspect {
 		t.Errorf("%+v", s)
 	}
-	if diff := cmp.Diff(Route{Begins: []string{"window"}, Ends: []string{"window"},
+	if diff := cmp.Diff(Path{Begins: []string{"window"}, Ends: []string{"window"},
 		Points: "window/start, window/end", Tuples: 5, Made_of: []int{0}}, routes[1]); diff != "" {
 		t.Error(diff)
 	}
@@ -108,16 +106,16 @@ func TestFromShowsTheAnswer(t *testing.T) {
 		t.Errorf("%d actors, %d pairs, %d comparisons, %d nodes, %d tuples",
 			len(d.Actors), len(d.Pairs), len(d.Comparisons), len(d.Nodes), len(d.Tuples))
 	}
-	legs := append(slices.Clone(a.EndToEnd), a.Legs...)
-	if len(d.Stretches) != len(legs) { // each has one pair of nodes
-		t.Fatalf("%d stretches of %d legs", len(d.Stretches), len(legs))
+	spans := append(slices.Clone(a.EndToEnd), a.Spans...)
+	if len(d.Stretches) != len(spans) { // each has one pair of nodes
+		t.Fatalf("%d stretches of %d spans", len(d.Stretches), len(spans))
 	}
 	for i, s := range d.Stretches {
-		l := legs[i].Pairs[0]
-		if s.Count != int64(l.Count) || s.Points != legs[i].From+" → "+legs[i].To ||
+		l := spans[i].Pairs[0]
+		if s.Count != int64(l.Count) || s.Points != spans[i].From+" → "+spans[i].To ||
 			s.Place != Remote {
-			t.Errorf("stretch %d is %q with %d durations, %s; the leg has %d", i, s.Points, s.Count,
-				s.Place, l.Count)
+			t.Errorf("stretch %d is %q with %d durations, %s; the span has %d", i, s.Points,
+				s.Count, s.Place, l.Count)
 		}
 		for _, p := range l.Percentiles {
 			if !slices.Contains(s.Percentiles, Percentile{p.Percent, p.Lo_cycles, p.Hi_cycles}) {
@@ -190,7 +188,7 @@ func TestFromComparesBounds(t *testing.T) {
 func TestFromMarksEstimates(t *testing.T) {
 	a, run := chain(t)
 	a.Pairs[0].Verdict, a.Pairs[0].LeastWander_ppm, a.Pairs[0].Wander_ppm = "suspect", 0.8, 1.6
-	a.Legs[0].Pairs[0].Suspect = 5
+	a.Spans[0].Pairs[0].Suspect = 5
 	a.Slowest[0].Passed[1].Verdict = "suspect"
 	d := From(a, run, "a test")
 	if d.Verdict != Suspect {
@@ -209,8 +207,8 @@ func TestFromMarksEstimates(t *testing.T) {
 		t.Errorf("%d pairs are marked, want 1", suspect)
 	}
 	for _, s := range d.Stretches {
-		if want := s.Points == a.Legs[0].From+" → "+a.Legs[0].To; (s.Verdict == Suspect) != want ||
-			(s.Suspect == 5) != want {
+		want := s.Points == a.Spans[0].From+" → "+a.Spans[0].To
+		if (s.Verdict == Suspect) != want || (s.Suspect == 5) != want {
 			t.Errorf("stretch %q: %s, %d estimates", s.Points, s.Verdict, s.Suspect)
 		}
 	}
@@ -226,8 +224,8 @@ func TestFromMarksEstimates(t *testing.T) {
 
 func TestFromReportsWhatIsWrong(t *testing.T) {
 	a, run := chain(t)
-	a.Legs[0].All.After = 3
-	a.Legs[0].All.Unplaced = 9
+	a.Spans[0].All.After = 3
+	a.Spans[0].All.Unplaced = 9
 	a.Channels[0].Unaccounted = 2
 	a.Complete = false
 	a.Findings = []analysis.Finding{{Kind: analysis.FindImpossible, Text: "x"},
@@ -264,7 +262,7 @@ func TestFromOfNothing(t *testing.T) {
 	_, run := chain(t)
 	d := From(&analysis.Answer{Run: "nothing"}, run, "a test")
 	written(t, d)
-	for _, part := range []string{PartGraph, PartStretches, PartLatency, PartThroughput, PartBounds,
+	for _, part := range []string{PartGraph, PartSegments, PartLatency, PartThroughput, PartBounds,
 		PartTuples, PartNodes, PartSeconds} {
 		if !slices.ContainsFunc(d.Absent,
 			func(a Absent) bool { return a.Part == part && a.Reason != "" }) {
@@ -277,12 +275,14 @@ func TestFromOfNothing(t *testing.T) {
 // leaves out.
 func TestFromLargeRun(t *testing.T) {
 	a, run := chain(t)
-	leg := a.Legs[0]
+	span := a.Spans[0]
 	for i := range 300 {
-		leg.From, leg.To = fmt.Sprintf("actor%d/send", i), fmt.Sprintf("actor%d/recv", i+1)
-		a.Legs = append(a.Legs, leg)
-		a.Points = append(a.Points, analysis.Point{Name: leg.From, Actor: fmt.Sprintf("actor%d", i),
-			Nodes: []string{"A"}, PerBin: a.Points[0].PerBin})
+		span.From, span.To = fmt.Sprintf("actor%d/send", i), fmt.Sprintf("actor%d/recv", i+1)
+		a.Spans = append(a.Spans, span)
+		a.Points = append(a.Points, analysis.Point{
+			Name: span.From, Actor: fmt.Sprintf("actor%d", i), Nodes: []string{"A"},
+			PerBin: a.Points[0].PerBin,
+		})
 		a.Missing = append(a.Missing, analysis.Missing{Part: fmt.Sprint(i), Reason: "gone"})
 	}
 	for i := range 200 {
@@ -291,7 +291,7 @@ func TestFromLargeRun(t *testing.T) {
 	}
 	d := From(a, run, "a test")
 	t.Logf("%d bytes", len(written(t, d))) // Write fails above MaxBytes
-	for _, part := range []string{PartStretches, PartThroughput, PartNodes} {
+	for _, part := range []string{PartSegments, PartThroughput, PartNodes} {
 		if !slices.ContainsFunc(d.Absent, func(a Absent) bool { return a.Part == part }) {
 			t.Errorf("nothing says what was left out of %s", part)
 		}
@@ -301,7 +301,7 @@ func TestFromLargeRun(t *testing.T) {
 // A span between many pairs of nodes is shown in two rows, and not in one for each pair.
 func TestFromManyPairs(t *testing.T) {
 	a, run := chain(t)
-	l := &a.Legs[0]
+	l := &a.Spans[0]
 	l.Local = l.Remote
 	for i := range 10 {
 		p := l.Pairs[0]
@@ -319,115 +319,7 @@ func TestFromManyPairs(t *testing.T) {
 		}
 	}
 	if !slices.Equal(places, []Place{Local, Remote}) {
-		t.Errorf("stretches of the leg: %v", places)
-	}
-}
-
-func TestSpreadKeepsTheSum(t *testing.T) {
-	random := seed.Random(t)
-	for range 200 {
-		timeline := Timeline{Start: 1000, Bucket_cycles: 1 + random.Int64N(500), Buckets: 50}
-		f := &from{Data: &Data{Timeline: timeline}}
-		var periods []analysis.Period
-		var sum, at uint64
-		for at < 49*uint64(f.Timeline.Bucket_cycles) {
-			length := 1 + random.Int64N(2*f.Timeline.Bucket_cycles)
-			if at+uint64(length) > 50*uint64(f.Timeline.Bucket_cycles) {
-				break
-			}
-			n := random.Uint64N(10000)
-			periods = append(periods, analysis.Period{From_cycles: analysis.Reading(1000 + at),
-				Length: analysis.Interval{Lo_cycles: length, Hi_cycles: length}, Count: n})
-			sum, at = sum+n, at+uint64(length)
-		}
-		var got int64
-		for _, c := range f.spread(periods) {
-			if c != None {
-				got += c
-			}
-		}
-		if diff := got - int64(sum); diff < -1 || diff > 1 { // lengths are halved and added up
-			t.Fatalf("%d counted, %d shown", sum, got)
-		}
-	}
-}
-
-func TestDensityHoldsAll(t *testing.T) {
-	random := seed.Random(t)
-	for range 500 {
-		bins := randomBins(random)
-		d := densityOf(bins)
-		var sum float64
-		for _, s := range d.Shares {
-			if s < 0 {
-				t.Fatalf("a share of %v", s)
-			}
-			sum += s
-		}
-		if math.Abs(sum-1) > 1e-4 {
-			t.Fatalf("shares of %v sum up to %v", bins, sum)
-		}
-		if last := bins[len(bins)-1]; d.From_cycles > max(1, float64(bins[0].Lo_cycles)) ||
-			d.To_cycles < float64(last.Hi_cycles) {
-			t.Fatalf("density from %v to %v of bins %v", d.From_cycles, d.To_cycles, bins)
-		}
-	}
-	if d := densityOf(nil); len(d.Shares) > 0 {
-		t.Errorf("a density of nothing: %v", d)
-	}
-}
-
-// randomBins are bins in order, as a distribution has them. The first may have negative ends.
-func randomBins(random *rand.Rand) []analysis.Bin {
-	var bins []analysis.Bin
-	at := random.Int64N(1<<random.UintN(40)) - 100
-	for range 1 + random.IntN(30) {
-		width := 1 + random.Int64N(1+max(at, 1)/16)
-		bins = append(bins, analysis.Bin{Lo_cycles: at, Hi_cycles: at + width - 1,
-			Count: 1 + random.Uint64N(1000)})
-		at += width + random.Int64N(10)
-	}
-	return bins
-}
-
-// Whiskers lie around the box and within all durations. Only what is beyond them is an outlier.
-func TestWhiskers(t *testing.T) {
-	bin := func(at int64, n uint64) analysis.Bin {
-		return analysis.Bin{Lo_cycles: at, Hi_cycles: at, Count: n}
-	}
-	durations := func(bins ...analysis.Bin) *analysis.Durations {
-		d := &analysis.Durations{Lows: bins}
-		for _, b := range bins {
-			d.Highs = append(d.Highs, bin(b.Lo_cycles+2, b.Count))
-		}
-		d.Min = analysis.Interval{Lo_cycles: d.Lows[0].Lo_cycles, Hi_cycles: d.Highs[0].Hi_cycles}
-		last := len(bins) - 1
-		d.Max = analysis.Interval{Lo_cycles: d.Lows[last].Lo_cycles,
-			Hi_cycles: d.Highs[last].Hi_cycles}
-		d.Percentiles = []analysis.Percentile{
-			{Percent: 25, Interval: analysis.Interval{Lo_cycles: 100, Hi_cycles: 102}},
-			{Percent: 75, Interval: analysis.Interval{Lo_cycles: 200, Hi_cycles: 202}}}
-		return d
-	}
-	for name, c := range map[string]struct {
-		durations *analysis.Durations
-		want      [2]Span
-		outliers  int64
-	}{
-		"all within": {durations(bin(90, 1), bin(100, 5), bin(200, 5), bin(300, 1)),
-			[2]Span{{90, 92}, {300, 302}}, 0},
-		"some beyond": {durations(bin(-80, 4), bin(90, 1), bin(100, 5), bin(300, 1), bin(900, 3)),
-			[2]Span{{90, 92}, {300, 302}}, 7},
-		"at the fence": {durations(bin(-49, 1), bin(349, 1)), [2]Span{{-49, -47}, {349, 351}}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var s Stretch
-			whiskers(&s, c.durations)
-			if s.Whiskers != c.want || s.Outliers != c.outliers {
-				t.Errorf("whiskers %v with %d beyond, want %v with %d", s.Whiskers, s.Outliers,
-					c.want, c.outliers)
-			}
-		})
+		t.Errorf("stretches of the span: %v", places)
 	}
 }
 
@@ -435,17 +327,17 @@ func TestWhiskers(t *testing.T) {
 // and for each method over all pairs.
 func TestFromShowsTheTruth(t *testing.T) {
 	a, run := chain(t)
-	legs := append(slices.Clone(a.EndToEnd), a.Legs...)
+	spans := append(slices.Clone(a.EndToEnd), a.Spans...)
 	wrong := 0
 	a.Held = new(analysis.Held)
-	for i := range legs {
+	for i := range spans {
 		h := &analysis.Held{Count: 100, Outside: uint64(i), MostUsed: 0.5,
 			True: []analysis.Percentile{{Percent: 50,
 				Interval: analysis.Interval{Lo_cycles: 7, Hi_cycles: 8}}}}
 		h.Used[3] = 100 - uint64(i)
 		wrong += i
 		a.Held.Merge(h)
-		legs[i].Remote.Held = h // the answer has this pointer
+		spans[i].Remote.Held = h // the answer has this pointer
 	}
 	for i := range a.Comparisons {
 		ntp := &a.Comparisons[i].Methods[3]
@@ -454,12 +346,12 @@ func TestFromShowsTheTruth(t *testing.T) {
 	}
 	d := From(a, run, "a test")
 	written(t, d)
-	if n := int64(100 * len(legs)); d.Truth.Durations.Held != n || d.Truth.Remote.Held != n ||
+	if n := int64(100 * len(spans)); d.Truth.Durations.Held != n || d.Truth.Remote.Held != n ||
 		d.Truth.Durations.Outside != int64(wrong) || len(d.Absent) > 0 {
 		t.Errorf("%+v, absent %v", d.Truth, d.Absent)
 	}
-	if len(d.Truth.Stretches) != len(legs) {
-		t.Fatalf("%d stretches of %d", len(d.Truth.Stretches), len(legs))
+	if len(d.Truth.Stretches) != len(spans) {
+		t.Fatalf("%d stretches of %d", len(d.Truth.Stretches), len(spans))
 	}
 	for i, s := range d.Truth.Stretches {
 		h := s.Held
@@ -492,15 +384,15 @@ func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
 		a.Points = append(a.Points, analysis.Point{Name: p, Actor: actor})
 	}
 	for i, kind := range []string{"inside", "computation", "transfer", "inside"} {
-		a.Legs = append(a.Legs, analysis.Leg{From: a.Points[i].Name, To: a.Points[i+1].Name,
+		a.Spans = append(a.Spans, analysis.Span{From: a.Points[i].Name, To: a.Points[i+1].Name,
 			Kind: kind, All: one,
 			Pairs: []analysis.NodePair{{From: "A", To: "A", Durations: one}}})
 	}
-	w := analysis.Way{}
+	w := analysis.TuplePath{}
 	for _, p := range a.Points {
 		w.Passed = append(w.Passed, analysis.Passed{Point: p.Name, Node: "A"})
 	}
-	a.Slowest = []analysis.Way{w}
+	a.Slowest = []analysis.TuplePath{w}
 	f := &from{new(Data), a}
 	f.stretches()
 	f.tuples()

@@ -193,7 +193,7 @@ func TestCheckRefuses(t *testing.T) {
 		"a number too large": func(d *Data) { d.Stretches[0].Mean = Span{0, 1<<53 + 1} },
 		"no number":          func(d *Data) { d.Reference.Lo_hz /= 0 * d.Reference.Hi_hz },
 		"buckets of nothing": func(d *Data) { d.Timeline.Bucket_cycles = 0 },
-		"a route of none":    func(d *Data) { d.Routes[0].Made_of = []int{1} },
+		"a path of none":     func(d *Data) { d.Paths[0].Made_of = []int{1} },
 		"one id twice":       func(d *Data) { d.Stretches[1].ID = d.Stretches[0].ID },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,12 +214,12 @@ func TestWriteSamplePages(t *testing.T) {
 		t.Skip("for the browser's tests: name a directory with -pages")
 	}
 	partial := sampleData(sampleSeed) // its bounds hold, and a part of it is missing
-	partial.Verdict, partial.Undecided, partial.Routes[0].Slowest[0].Surely = Consistent, nil, true
+	partial.Verdict, partial.Undecided, partial.Paths[0].Slowest[0].Surely = Consistent, nil, true
 	// made of windows
-	digests := Route{Begins: []string{"digest"}, Ends: []string{"digest"}, Points: "digest/start",
+	digests := Path{Begins: []string{"digest"}, Ends: []string{"digest"}, Points: "digest/start",
 		Tuples: 2300, Made_of: []int{0}}
 	partial.Actors = append(partial.Actors, Actor{"digest", []string{"edge"}, 4600})
-	partial.Routes = append(partial.Routes, digests)
+	partial.Paths = append(partial.Paths, digests)
 	partial.Totals.Tuples += 2300
 	for name, d := range map[string]*Data{
 		"partial": partial,

@@ -15,14 +15,14 @@ func (f *from) truth() {
 	}
 	f.Truth.Durations = held(f.a.Held)
 	var remote analysis.Held
-	for _, legs := range [][]analysis.Leg{f.a.EndToEnd, f.a.Legs} {
-		for i := range legs {
-			l := &legs[i]
+	for _, spans := range [][]analysis.Span{f.a.EndToEnd, f.a.Spans} {
+		for i := range spans {
+			l := &spans[i]
 			if l.Remote != nil && l.Remote.Held != nil {
 				remote.Merge(l.Remote.Held)
 			}
-			f.trueLeg(l, Local, l.Local)
-			f.trueLeg(l, Remote, l.Remote)
+			f.trueSpan(l, Local, l.Local)
+			f.trueSpan(l, Remote, l.Remote)
 		}
 	}
 	f.Truth.Remote = held(&remote)
@@ -54,7 +54,7 @@ func (f *from) truth() {
 var heldOf = map[string]string{Ours: "moments", MinRTT: "moments", ReT: "tuples",
 	NTP: "pairs of claims"}
 
-func (f *from) trueLeg(l *analysis.Leg, place Place, d *analysis.Durations) {
+func (f *from) trueSpan(l *analysis.Span, place Place, d *analysis.Durations) {
 	if d == nil || d.Held == nil {
 		return
 	}

@@ -2,22 +2,22 @@ package tscratio
 
 // Durations finds the durations of the leading pairs of readings that one method covers. It covers
 // at least one pair, stores the durations in spans and returns their number. Scenario and Verdict
-// of the Duration hold for all of them. Each span is the one that Duration would give, but takes a
+// of the Duration hold for all of them. Each is the one that Duration would give, but takes a
 // fraction of the time if readings come roughly in order. An error concerns only the first pair.
-func (w *Ways) Durations(xs, ys []uint64, spans []Span) (int, Duration, error) {
+func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, error) {
 	xs = xs[:min(len(xs), batchRows)]
-	ys, spans = ys[:len(xs)], spans[:len(xs)]
+	ys, elapsed = ys[:len(xs)], elapsed[:len(xs)]
 	n, d := 0, Duration{}
 	if w.trivial {
-		n, d = w.differences(xs, ys, spans, w.first.errorCycles()), Duration{Scenario: Trivial}
-	} else if xs[0] >= w.base && xs[0] <= w.last && len(w.stretches) > 0 {
-		n, d = w.alike(xs, ys, spans)
+		n, d = w.differences(xs, ys, elapsed, w.first.errorCycles()), Duration{Scenario: Trivial}
+	} else if xs[0] >= w.base && xs[0] <= w.last && len(w.segments) > 0 {
+		n, d = w.alike(xs, ys, elapsed)
 	}
 	if n > 0 {
 		return n, d, nil
 	}
 	d, err := w.Duration(xs[0], ys[0])
-	spans[0] = d.Span
+	elapsed[0] = d.Elapsed
 	return 1, d, err
 }
 
@@ -26,8 +26,8 @@ const batchRows = 512
 
 // alike finds the leading durations by the method of the first pair, up to the end of the pieces
 // that it uses.
-func (w *Ways) alike(xs, ys []uint64, spans []Span) (int, Duration) {
-	s := w.stretch(xs[0])
+func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
+	s := w.segment(xs[0])
 	if s.state != fast {
 		return 0, Duration{}
 	}
@@ -45,34 +45,34 @@ func (w *Ways) alike(xs, ys []uint64, spans []Span) (int, Duration) {
 	a, b := w.a, w.b
 	switch {
 	case w.same:
-		n = w.differences(xs[:n], ys, spans, w.first.errorCycles())
-		n = s.scaleAll(xs[:n], spans)
+		n = w.differences(xs[:n], ys, elapsed, w.first.errorCycles())
+		n = s.scaleAll(xs[:n], elapsed)
 	case s.way == onFirst:
 		n, verdict = w.secondOnFirst.countAll(ys[:n], a)
-		n = between(points(xs[:n], w.quanta[0], b), a[:n], spans)
+		n = between(points(xs[:n], w.quanta[0], b), a[:n], elapsed)
 		if w.firstRate != nil {
-			n = s.scaleAll(xs[:n], spans)
+			n = s.scaleAll(xs[:n], elapsed)
 		}
 	case s.way == onSecond:
 		n, verdict = w.firstOnSecond.countAll(xs[:n], a)
-		n = between(a[:n], points(ys[:n], w.quanta[1], b), spans)
+		n = between(a[:n], points(ys[:n], w.quanta[1], b), elapsed)
 		if w.secondRate != nil {
-			negate(spans[:n]) // backwards from the second
-			n = s.scaleAll(ys[:n], spans)
-			negate(spans[:n])
+			negate(elapsed[:n]) // backwards from the second
+			n = s.scaleAll(ys[:n], elapsed)
+			negate(elapsed[:n])
 		}
 	default:
 		n, verdict = w.firstOnRef.countAll(xs[:n], a)
 		n, other = w.secondOnRef.countAll(ys[:n], b)
-		n = between(a[:n], b[:n], spans)
+		n = between(a[:n], b[:n], elapsed)
 	}
 	d.Verdict = max(d.Verdict, verdict, other)
-	return w.narrowed(s, n, &d, xs, ys, spans), d
+	return w.narrowed(s, n, &d, xs, ys, elapsed), d
 }
 
 // narrowed intersects the first n spans with those through the reference, as by does for one pair.
 // It returns how many spans hold.
-func (w *Ways) narrowed(s *wayStretch, n int, d *Duration, xs, ys []uint64, spans []Span) int {
+func (w *Ways) narrowed(s *waySegment, n int, d *Duration, xs, ys []uint64, elapsed []Elapsed) int {
 	if n == 0 {
 		return 0
 	}
@@ -94,11 +94,11 @@ func (w *Ways) narrowed(s *wayStretch, n int, d *Duration, xs, ys []uint64, span
 		return 0 // the caller takes them one by one
 	}
 	if w.across == nil {
-		w.across = make([]Span, batchRows)
+		w.across = make([]Elapsed, batchRows)
 	}
 	n = between(w.a[:n], w.b[:n], w.across)
 	for i := range n {
-		if spans[i] = spans[i].Intersect(w.across[i]); !spans[i].Valid() {
+		if elapsed[i] = elapsed[i].Intersect(w.across[i]); !elapsed[i].Valid() {
 			return i
 		}
 	}
@@ -107,13 +107,13 @@ func (w *Ways) narrowed(s *wayStretch, n int, d *Duration, xs, ys []uint64, span
 
 // differences sets spans to ys − xs ± e, up to the first pair whose difference is not a duration.
 // It returns how many it set.
-func (w *Ways) differences(xs, ys []uint64, spans []Span, e int64) int {
+func (w *Ways) differences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 	for i, x := range xs {
 		d, ok := difference(ys[i], x)
 		if !ok || d > maxSpan || d < -maxSpan {
 			return i
 		}
-		spans[i] = Span{d - e, d + e}
+		elapsed[i] = Elapsed{d - e, d + e}
 	}
 	return len(xs)
 }
@@ -131,22 +131,22 @@ func points(readings []uint64, quantum uint64, out []Interval) []Interval {
 }
 
 // between sets spans to second − first. It stops at the first overflow and returns how many it set.
-func between(first, second []Interval, spans []Span) int {
-	second, spans = second[:len(first)], spans[:len(first)]
+func between(first, second []Interval, elapsed []Elapsed) int {
+	second, elapsed = second[:len(first)], elapsed[:len(first)]
 	for i := range first {
 		lo, okLo := difference(second[i].Lo, first[i].Hi)
 		hi, okHi := difference(second[i].Hi, first[i].Lo)
 		if !okLo || !okHi {
 			return i
 		}
-		spans[i] = Span{lo, hi}
+		elapsed[i] = Elapsed{lo, hi}
 	}
 	return len(first)
 }
 
-func negate(spans []Span) {
-	for i, s := range spans {
-		spans[i] = Span{-s.Hi, -s.Lo}
+func negate(elapsed []Elapsed) {
+	for i, s := range elapsed {
+		elapsed[i] = Elapsed{-s.Hi, -s.Lo}
 	}
 }
 
@@ -163,7 +163,7 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 		return 0, Consistent
 	}
 	j := (ys[0] - v.base) >> v.bits
-	s := v.stretch(ys[0])
+	s := v.segment(ys[0])
 	if s.state != fast || s.one == nil {
 		return 0, Consistent
 	}
@@ -193,19 +193,19 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 }
 
 // scaleAll scales the leading spans, each from its reading, as scale does. It stops where the
-// stretch's rate no longer holds, and returns how many it scaled.
-func (s *wayStretch) scaleAll(ys []uint64, spans []Span) int {
-	spans = spans[:len(ys)]
+// segment's rate no longer holds, and returns how many it scaled.
+func (s *waySegment) scaleAll(ys []uint64, elapsed []Elapsed) int {
+	elapsed = elapsed[:len(ys)]
 	for i, y := range ys {
-		d := spans[i]
+		d := elapsed[i]
 		if d.Lo < 0 || d.Hi > s.longest || y < s.from || y > s.to || s.to-y < uint64(d.Hi) {
 			var ok bool
-			if spans[i], ok = s.scale(y, d); !ok {
+			if elapsed[i], ok = s.scale(y, d); !ok {
 				return i
 			}
 			continue
 		}
-		spans[i] = Span{int64(scaleDown(uint64(d.Lo), uint64(s.rate.Lo), rateBits)),
+		elapsed[i] = Elapsed{int64(scaleDown(uint64(d.Lo), uint64(s.rate.Lo), rateBits)),
 			int64(scaleUp(uint64(d.Hi), uint64(s.rate.Hi), rateBits))}
 	}
 	return len(ys)

@@ -162,7 +162,7 @@ func TestDurationsHoldTruth(t *testing.T) {
 			// The truth between two moments is itself known only to a cycle.
 			if truth+1 < d.Lo || truth-1 > d.Hi {
 				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d",
-					d.Scenario, on, to, ref, d.Span, truth)
+					d.Scenario, on, to, ref, d.Elapsed, truth)
 			}
 			if o := d.Order(); o == Before && v < u || o == After && u < v {
 				t.Fatalf("order %v of %d and %d", o, u, v)
@@ -192,7 +192,7 @@ func TestSameNodeCountsQuantumAndSlack(t *testing.T) {
 		for _, ref := range []int{0, 1} {
 			d := must(c.Duration(f.clocks[ref].node.Name, f.event(1, u), f.event(1, v)))(t)
 			if truth := f.clocks[ref].cyclesBetween(u, v); truth+1 < d.Lo || truth-1 > d.Hi {
-				t.Fatalf("%v in cycles of %d: %v, truth %d", d.Scenario, ref, d.Span, truth)
+				t.Fatalf("%v in cycles of %d: %v, truth %d", d.Scenario, ref, d.Elapsed, truth)
 			}
 		}
 	}
@@ -224,14 +224,14 @@ func TestPapersScenariosAreNotTighter(t *testing.T) {
 			"baseline": must(PaperBaseline(paper[[2]int{0, 1}], paper[[2]int{0, 2}], b.Reading,
 				onC.Reading))(t),
 		} {
-			if p := must(s.Span())(t); d.Width() > p.Width() {
+			if p := must(s.Elapsed())(t); d.Width() > p.Width() {
 				t.Errorf("%s: ours %v, %d wide, the paper's %d", what, d, d.Width(), p.Width())
 			}
 		}
 		b2 := f.event(1, v)
 		d = must(c.Duration("a", b, b2))(t)
 		value := paper[[2]int{0, 1}].SameNode(b.Reading, b2.Reading)
-		if p := must(value.Span())(t); d.Width() > p.Width()+2 {
+		if p := must(value.Elapsed())(t); d.Width() > p.Width()+2 {
 			t.Errorf("scenario 1: ours %v, %d wide, the paper's %d", d, d.Width(), p.Width())
 		}
 	}
@@ -394,10 +394,10 @@ func TestClosurePrefersConsistent(t *testing.T) {
 
 func TestOrder(t *testing.T) {
 	for _, tc := range []struct {
-		s    Span
+		s    Elapsed
 		want Order
-	}{{Span{1, 5}, Before}, {Span{-5, -1}, After}, {Span{0, 5}, Undecided},
-		{Span{-5, 0}, Undecided}, {Span{-1, 1}, Undecided}} {
+	}{{Elapsed{1, 5}, Before}, {Elapsed{-5, -1}, After}, {Elapsed{0, 5}, Undecided},
+		{Elapsed{-5, 0}, Undecided}, {Elapsed{-1, 1}, Undecided}} {
 		if got := tc.s.Order(); got != tc.want {
 			t.Errorf("%v.Order() = %v, want %v", tc.s, got, tc.want)
 		}

@@ -47,7 +47,7 @@ type Contradiction struct {
 	Least Wander // the smallest wander that the constraints there allow
 
 	// JumpCycles is how far Into's counter jumped. It is set for Stepped only.
-	JumpCycles Span
+	JumpCycles Elapsed
 }
 
 func (c Contradiction) String() string {
@@ -154,12 +154,12 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 
 // jump returns how far into's count, right of a gap, is ahead of what the constraints left of the
 // gap predict.
-func (e *evidence) jump(left, right Interval, w Wander) (Span, bool) {
+func (e *evidence) jump(left, right Interval, w Wander) (Elapsed, bool) {
 	var before, after seen
 	y := left.Hi + (right.Lo-left.Hi)/2
 	if !e.look(&before, y, left, w) || !before.solve() ||
 		!e.look(&after, y, right, w) || !after.solve() {
-		return Span{}, false
+		return Elapsed{}, false
 	}
 	lo, hi := before.min, before.max
 	if lo.below(after.min.num, after.min.den) {
@@ -169,7 +169,7 @@ func (e *evidence) jump(left, right Interval, w Wander) (Span, bool) {
 		hi = after.max
 	}
 	if lo.above(hi.num, hi.den) {
-		return Span{}, false
+		return Elapsed{}, false
 	}
 	before.limit(lo, hi)
 	after.limit(lo, hi)

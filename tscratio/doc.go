@@ -46,7 +46,7 @@
 //     (evidence.go);
 //   - the ends of p are rounded to whole cycles, those of r to 2⁻⁴⁸ (polygon.go);
 //   - between knots the bound follows a line whose slope is rounded outward to 2⁻⁴⁰. That line is a
-//     chord on the outer side of a convex or concave bound (relation.go);
+//     chord on the outer side of a convex or concave bound (relate.go);
 //   - w_min is rounded down (chord.go).
 //
 // ErrBeyondLimit and ErrOutOfRange refuse what cannot be answered: a reading or a rate so far from

@@ -7,10 +7,10 @@ import (
 
 // Between returns the duration from an event at reading x of Into's counter to one at reading y of
 // From's, in cycles of Into. Quantum and core slack of both nodes are included.
-func (r *Relation) Between(x, y uint64) (Span, error) {
+func (r *Relation) Between(x, y uint64) (Elapsed, error) {
 	at, err := r.Translate(y)
 	if err != nil {
-		return Span{}, err
+		return Elapsed{}, err
 	}
 	return at.Minus(At(x))
 }
@@ -20,15 +20,15 @@ func (r *Relation) Between(x, y uint64) (Span, error) {
 //
 // The rate gives the best bound for short durations, and the two translated ends for long ones. The
 // result is the intersection of both.
-func (r *Relation) SameNode(first, second uint64) (Span, error) {
+func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 	for _, y := range []uint64{first, second} {
 		if !r.limits.Contains(y) {
-			return Span{}, r.beyond(y)
+			return Elapsed{}, r.beyond(y)
 		}
 	}
 	d, err := r.From.lasted(first, second)
 	if err != nil {
-		return Span{}, err
+		return Elapsed{}, err
 	}
 	byRate, errRate := r.scale(first, d)
 	from, errFrom := r.count(r.From.counts(At(first)))
@@ -42,7 +42,7 @@ func (r *Relation) SameNode(first, second uint64) (Span, error) {
 	}
 	both := byRate.Intersect(byEnds)
 	if !both.Valid() {
-		return Span{}, fmt.Errorf("duration on %q from %d to %d is %v by rate and %v by its "+
+		return Elapsed{}, fmt.Errorf("duration on %q from %d to %d is %v by rate and %v by its "+
 			"ends: %w", r.From.Name, first, second, byRate, byEnds, ErrAssumption)
 	}
 	return both, nil
@@ -53,19 +53,19 @@ func (r *Relation) SameNode(first, second uint64) (Span, error) {
 func (n Node) errorCycles() int64 { return int64(n.QuantumCycles + n.CoreSlackCycles) }
 
 // lasted returns the time between events at two readings of the node, in the node's own cycles.
-func (n Node) lasted(first, second uint64) (Span, error) {
+func (n Node) lasted(first, second uint64) (Elapsed, error) {
 	d, ok := difference(second, first)
 	e := n.errorCycles()
 	if most := math.MaxInt64 - e; !ok || d > most || d < -most {
-		return Span{}, fmt.Errorf("measure the time from %d to %d of %q: %w",
+		return Elapsed{}, fmt.Errorf("measure the time from %d to %d of %q: %w",
 			first, second, n.Name, ErrOutOfRange)
 	}
-	return Span{d - e, d + e}, nil
+	return Elapsed{d - e, d + e}, nil
 }
 
 // scale returns in cycles of Into a duration of d cycles of From's count. It begins at y, give or
 // take quantum and core slack.
-func (r *Relation) scale(y uint64, d Span) (Span, error) {
+func (r *Relation) scale(y uint64, d Elapsed) (Elapsed, error) {
 	ends := func(d int64) (lo, hi int64, err error) {
 		length := uint64(d)
 		if d < 0 {
@@ -86,13 +86,13 @@ func (r *Relation) scale(y uint64, d Span) (Span, error) {
 	}
 	lo, _, err := ends(d.Lo)
 	if err != nil {
-		return Span{}, err
+		return Elapsed{}, err
 	}
 	_, hi, err := ends(d.Hi)
 	if err != nil {
-		return Span{}, err
+		return Elapsed{}, err
 	}
-	return Span{lo, hi}, nil
+	return Elapsed{lo, hi}, nil
 }
 
 // maxSteps is the largest number of steps that a duration is cut into. A window takes some seconds,
@@ -134,4 +134,158 @@ func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err er
 		}
 	}
 	return lo, hi, nil
+}
+
+// Event is a reading of a node's counter.
+type Event struct {
+	Node    string
+	Reading uint64
+}
+
+// Scenario says how a duration was found.
+type Scenario uint8
+
+const (
+	// Trivial: both events are on the reference node.
+	Trivial Scenario = iota + 1
+
+	// SameNode: both events are on one other node, and its rate scales the difference. The paper's
+	// Scenario 1.
+	SameNode
+
+	// Direct: the events are on two nodes. The relation of that pair puts both on one of the two
+	// counters. Unless that counter is the reference, a rate then scales the difference to it. The
+	// paper's Scenarios 2 and 3.
+	Direct
+
+	// ThroughReference: the events are on two nodes, and each is translated to the reference on its
+	// own. The paper's baseline. The reference is then a third node on whose word alone the
+	// duration rests, so only ThirdAny allows this.
+	ThroughReference
+
+	// ByClosure: as Direct or ThroughReference, but over third nodes too.
+	ByClosure
+)
+
+func (s Scenario) String() string {
+	switch s {
+	case Trivial:
+		return "trivial"
+	case SameNode:
+		return "same node"
+	case Direct:
+		return "direct"
+	case ThroughReference:
+		return "through reference"
+	case ByClosure:
+		return "by closure"
+	}
+	return fmt.Sprintf("scenario %d", uint8(s))
+}
+
+// Duration is a duration in reference cycles.
+type Duration struct {
+	Elapsed
+	Scenario Scenario // the tightest one; Elapsed is the intersection of all
+	Verdict  Verdict
+}
+
+// Duration returns the duration from one event to another in cycles of the reference node. It
+// includes quantum and core slack of both events' nodes.
+func (c *Closure) Duration(reference string, first, second Event) (Duration, error) {
+	d, err := c.duration(reference, first, second)
+	if err != nil {
+		return Duration{}, fmt.Errorf("duration from %d of %q to %d of %q in cycles of %q: %w",
+			first.Reading, first.Node, second.Reading, second.Node, reference, err)
+	}
+	return d, nil
+}
+
+func (c *Closure) duration(reference string, first, second Event) (Duration, error) {
+	for _, n := range []string{reference, first.Node, second.Node} {
+		if c.index(n) < 0 {
+			return Duration{}, fmt.Errorf("node %q: %w", n, ErrNoPath)
+		}
+	}
+	var s search
+	if first.Node == second.Node {
+		if first.Node == reference {
+			d, err := c.nodes[c.index(reference)].lasted(first.Reading, second.Reading)
+			return Duration{d, Trivial, Consistent}, err
+		}
+		if r, err := c.direct(first.Node, reference); err == nil {
+			d, err := r.SameNode(first.Reading, second.Reading)
+			s.offer(d, SameNode, r.Verdict, err)
+		}
+		s.offer(c.on(reference, reference, first, second, ByClosure))
+		return s.result()
+	}
+	for _, on := range []string{first.Node, second.Node} {
+		s.offer(c.on(on, reference, first, second, Direct))
+		s.offer(c.on(on, reference, first, second, ByClosure))
+	}
+	if c.overReference(reference, first.Node, second.Node) {
+		s.offer(c.on(reference, reference, first, second, ThroughReference))
+		s.offer(c.on(reference, reference, first, second, ByClosure))
+	}
+	return s.result()
+}
+
+// overReference reports whether events of two nodes may both be translated to the reference, which
+// then is a third node like others.
+func (c *Closure) overReference(reference, first, second string) bool {
+	return c.third == ThirdAny && reference != first && reference != second
+}
+
+// on finds the duration by putting both events on one node's counter and scaling the difference to
+// the reference.
+func (c *Closure) on(
+	node, reference string, first, second Event, by Scenario,
+) (Elapsed, Scenario, Verdict, error) {
+	var verdict Verdict
+	place := func(e Event) (Interval, error) {
+		if by == ByClosure || e.Node == node {
+			at, err := c.count(e.Node, node, e.Reading)
+			verdict = max(verdict, at.Verdict)
+			return at.Interval, err
+		}
+		r, err := c.direct(e.Node, node)
+		if err != nil {
+			return Interval{}, err
+		}
+		verdict = max(verdict, r.Verdict)
+		return r.count(r.From.counts(At(e.Reading)))
+	}
+	x, err := place(first)
+	if err != nil {
+		return Elapsed{}, by, verdict, err
+	}
+	y, err := place(second)
+	if err != nil {
+		return Elapsed{}, by, verdict, err
+	}
+	d, err := y.Minus(x)
+	if err != nil || node == reference {
+		return d, by, verdict, err
+	}
+	r, err := c.direct(node, reference)
+	if err != nil {
+		return Elapsed{}, by, verdict, err
+	}
+	verdict = max(verdict, r.Verdict)
+	at := first.Reading
+	if first.Node != node { // count backwards from the second
+		at = second.Reading
+		d, err = r.scale(at, Elapsed{-d.Hi, -d.Lo})
+		return Elapsed{-d.Hi, -d.Lo}, by, verdict, err
+	}
+	d, err = r.scale(at, d)
+	return d, by, verdict, err
+}
+
+func (c *Closure) direct(from, into string) (*Relation, error) {
+	if r := c.relations[c.index(from)][c.index(into)]; r != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("directly from %q to %q: %w", from, into, ErrNoPath)
 }

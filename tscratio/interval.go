@@ -42,13 +42,13 @@ func (i Interval) Intersect(j Interval) Interval {
 }
 
 // Minus returns the durations from an event in j to an event in i.
-func (i Interval) Minus(j Interval) (Span, error) {
+func (i Interval) Minus(j Interval) (Elapsed, error) {
 	lo, okLo := difference(i.Lo, j.Hi)
 	hi, okHi := difference(i.Hi, j.Lo)
 	if !okLo || !okHi {
-		return Span{}, fmt.Errorf("subtract %v from %v: %w", j, i, ErrOutOfRange)
+		return Elapsed{}, fmt.Errorf("subtract %v from %v: %w", j, i, ErrOutOfRange)
 	}
-	return Span{lo, hi}, nil
+	return Elapsed{lo, hi}, nil
 }
 
 func (i Interval) String() string { return fmt.Sprintf("[%d, %d]", i.Lo, i.Hi) }
@@ -59,28 +59,28 @@ func difference(x, y uint64) (int64, bool) {
 	return d, (x >= y) == (d >= 0) && d != math.MinInt64
 }
 
-// Span is an interval of durations in cycles of one counter. A negative duration says that the
+// Elapsed is an interval of durations in cycles of one counter. A negative duration says that the
 // second event came first.
-type Span struct {
+type Elapsed struct {
 	Lo, Hi int64
 }
 
-// Valid reports whether the span holds anything.
-func (s Span) Valid() bool { return s.Lo <= s.Hi }
+// Valid reports whether the interval holds anything.
+func (s Elapsed) Valid() bool { return s.Lo <= s.Hi }
 
 // Width returns Hi − Lo in cycles.
-func (s Span) Width() uint64 { return uint64(s.Hi) - uint64(s.Lo) }
+func (s Elapsed) Width() uint64 { return uint64(s.Hi) - uint64(s.Lo) }
 
-// Contains reports whether d lies in the span.
-func (s Span) Contains(d int64) bool { return s.Lo <= d && d <= s.Hi }
+// Contains reports whether d lies in the interval.
+func (s Elapsed) Contains(d int64) bool { return s.Lo <= d && d <= s.Hi }
 
-// Intersect returns what both spans hold. The result is not Valid if that is nothing.
-func (s Span) Intersect(t Span) Span {
-	return Span{max(s.Lo, t.Lo), min(s.Hi, t.Hi)}
+// Intersect returns what both intervals hold. The result is not Valid if that is nothing.
+func (s Elapsed) Intersect(t Elapsed) Elapsed {
+	return Elapsed{max(s.Lo, t.Lo), min(s.Hi, t.Hi)}
 }
 
-// Order says in which order the span's two events happened.
-func (s Span) Order() Order {
+// Order says in which order the two events happened.
+func (s Elapsed) Order() Order {
 	switch {
 	case s.Lo > 0:
 		return Before
@@ -90,7 +90,7 @@ func (s Span) Order() Order {
 	return Undecided
 }
 
-func (s Span) String() string { return fmt.Sprintf("[%d, %d]", s.Lo, s.Hi) }
+func (s Elapsed) String() string { return fmt.Sprintf("[%d, %d]", s.Lo, s.Hi) }
 
 // Order is the proven order of two events.
 type Order int8
@@ -129,12 +129,12 @@ func intervalOf(lo, hi *big.Rat) (Interval, error) {
 }
 
 // spanOf rounds the real interval [lo, hi] outward.
-func spanOf(lo, hi *big.Rat) (Span, error) {
+func spanOf(lo, hi *big.Rat) (Elapsed, error) {
 	l, h := floor(lo), ceil(hi)
 	if !l.IsInt64() || !h.IsInt64() {
-		return Span{}, fmt.Errorf("duration in [%s, %s]: %w", l, h, ErrOutOfRange)
+		return Elapsed{}, fmt.Errorf("duration in [%s, %s]: %w", l, h, ErrOutOfRange)
 	}
-	return Span{l.Int64(), h.Int64()}, nil
+	return Elapsed{l.Int64(), h.Int64()}, nil
 }
 
 var maxUint64 = new(big.Int).SetUint64(math.MaxUint64)

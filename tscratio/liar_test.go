@@ -227,7 +227,7 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 					for what, d := range map[string]Duration{"duration": one, "by ways": d} {
 						if truth+1 < d.Lo || truth-1 > d.Hi {
 							t.Fatalf("third nodes %v: %d lies, and %s %v is %v %v, truth %d",
-								third, liar, what, k, d.Scenario, d.Span, truth)
+								third, liar, what, k, d.Scenario, d.Elapsed, truth)
 						}
 					}
 					view, err := c.View(x.Node, y.Node)

@@ -51,7 +51,7 @@ func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 		if new(big.Rat).Neg(lo).Cmp(half) > 0 || hi.Cmp(half) > 0 {
 			continue
 		}
-		stretch := func(d *big.Rat, sign int64) *big.Rat {
+		segment := func(d *big.Rat, sign int64) *big.Rat {
 			x := new(big.Rat).Abs(d)
 			x.Mul(x, wander)
 			if rounded {
@@ -61,12 +61,12 @@ func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 			return x.Add(x, d)
 		}
 		for _, c := range t.lower { // p + r·c ≥ a
-			x := stretch(minus(c.b, qB+sB), 1)
+			x := segment(minus(c.b, qB+sB), 1)
 			planes = append(planes, halfPlane{rat(-1), x.Neg(x), new(big.Rat).Neg(minus(c.a, -sA))})
 		}
 		for _, c := range t.upper {
 			planes = append(planes,
-				halfPlane{rat(1), stretch(minus(c.b, -sB), -1), minus(c.a, qA+sA)})
+				halfPlane{rat(1), segment(minus(c.b, -sB), -1), minus(c.a, qA+sA)})
 		}
 	}
 	var o oraclePolygon

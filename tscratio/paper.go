@@ -134,8 +134,8 @@ func (v PaperValue) Interval() (Interval, error) { return intervalOf(v.ends(v.Pa
 // TightInterval returns Centre ± Tight as counter values, rounded outward.
 func (v PaperValue) TightInterval() (Interval, error) { return intervalOf(v.ends(v.Tight)) }
 
-// Span returns Centre ± Paper as a duration, rounded outward.
-func (v PaperValue) Span() (Span, error) { return spanOf(v.ends(v.Paper)) }
+// Elapsed returns Centre ± Paper as a duration, rounded outward.
+func (v PaperValue) Elapsed() (Elapsed, error) { return spanOf(v.ends(v.Paper)) }
 
 func (v PaperValue) ends(bound *big.Rat) (lo, hi *big.Rat) {
 	return new(big.Rat).Sub(v.Centre, bound), new(big.Rat).Add(v.Centre, bound)

@@ -70,7 +70,7 @@ func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 
 // holds fails unless a span contains the difference of two readings, or the error is that of the
 // range.
-func holds(t *testing.T, what string, got Span, err error, second, first uint64) {
+func holds(t *testing.T, what string, got Elapsed, err error, second, first uint64) {
 	t.Helper()
 	truth := new(big.Int).Sub(new(big.Int).SetUint64(second), new(big.Int).SetUint64(first))
 	switch {
@@ -93,15 +93,15 @@ func TestOwnDurationsAtTheEnds(t *testing.T) {
 	for _, x := range edges {
 		for _, y := range edges {
 			d, err := c.Duration("a", Event{"a", x}, Event{"a", y})
-			holds(t, "closure", d.Span, err, y, x)
+			holds(t, "closure", d.Elapsed, err, y, x)
 			if err == nil {
 				answers++
 			}
 			d, err = w.Duration(x, y)
-			holds(t, "ways", d.Span, err, y, x)
-			spans := make([]Span, 1)
-			_, _, err = w.Durations([]uint64{x}, []uint64{y}, spans)
-			holds(t, "batch", spans[0], err, y, x)
+			holds(t, "ways", d.Elapsed, err, y, x)
+			elapsed := make([]Elapsed, 1)
+			_, _, err = w.Durations([]uint64{x}, []uint64{y}, elapsed)
+			holds(t, "batch", elapsed[0], err, y, x)
 		}
 	}
 	// Durations within quantum and slack of 2⁶³, or beyond, are refused. These are not.
@@ -194,12 +194,12 @@ func TestRelationsAtTheEnds(t *testing.T) {
 func holdsWays(t *testing.T, c *Closure, w *Ways, first, second Event, x, y uint64) {
 	t.Helper()
 	d, err := c.Duration(w.reference.Name, first, second)
-	holds(t, "closure", d.Span, err, y, x)
+	holds(t, "closure", d.Elapsed, err, y, x)
 	d, err = w.Duration(first.Reading, second.Reading)
-	holds(t, "ways", d.Span, err, y, x)
-	spans := make([]Span, 1)
-	_, _, err = w.Durations([]uint64{first.Reading}, []uint64{second.Reading}, spans)
-	holds(t, "batch", spans[0], err, y, x)
+	holds(t, "ways", d.Elapsed, err, y, x)
+	elapsed := make([]Elapsed, 1)
+	_, _, err = w.Durations([]uint64{first.Reading}, []uint64{second.Reading}, elapsed)
+	holds(t, "batch", elapsed[0], err, y, x)
 }
 
 // TestFarthestExtrapolation lets a relation be translated farther than can be computed with.

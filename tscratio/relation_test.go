@@ -142,10 +142,10 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 }
 
 // TestFalseIsSuspect counts false queries that are not marked suspect, for true wanders that are
-// multiples of the declared one. From five times on there must be none if the bound is narrower than
-// what the wander moves a reading by in a window. If it is wider, constraints may be consistent
-// with a constant rate and still mislead by their asymmetry. No verdict that rests on proof can
-// notice that, so the test reports the share.
+// multiples of the declared one. From five times on there must be none if the bound is narrower
+// than what the wander moves a reading by in a window. If it is wider, constraints may be
+// consistent with a constant rate and still mislead by their asymmetry. No verdict that rests on
+// proof can notice that, so the test reports the share.
 func TestFalseIsSuspect(t *testing.T) {
 	for _, tc := range []struct {
 		network string

@@ -54,9 +54,9 @@ func TestWaysHoldTruth(t *testing.T) {
 			}
 			if truth := f.clocks[ref].cyclesBetween(u, v); truth+1 < d.Lo || truth-1 > d.Hi {
 				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d",
-					d.Scenario, on, to, ref, d.Span, truth)
+					d.Scenario, on, to, ref, d.Elapsed, truth)
 			}
-			if !d.Intersect(want.Span).Valid() || d.Verdict != want.Verdict {
+			if !d.Intersect(want.Elapsed).Valid() || d.Verdict != want.Verdict {
 				t.Fatalf("%v, the closure has %v", d, want)
 			}
 			all++
@@ -114,20 +114,20 @@ func TestBatchesEqualSingleDurations(t *testing.T) {
 				xs, ys = append(xs, f.event(on, from).Reading),
 					append(ys, f.event(to, from+length-min(from, second/5000)).Reading)
 			}
-			spans := make([]Span, len(xs))
+			elapsed := make([]Elapsed, len(xs))
 			for i := 0; i < len(xs); {
-				n, d, err := many.Durations(xs[i:], ys[i:], spans[i:])
+				n, d, err := many.Durations(xs[i:], ys[i:], elapsed[i:])
 				if n < 1 {
 					t.Fatalf("%d durations", n)
 				}
 				for k := i; k < i+n; k++ {
 					want, wantErr := one.Duration(xs[k], ys[k])
 					if (err != nil) != (wantErr != nil) ||
-						err == nil && (spans[k] != want.Span || d.Scenario != want.Scenario ||
+						err == nil && (elapsed[k] != want.Elapsed || d.Scenario != want.Scenario ||
 							d.Verdict != want.Verdict) {
 						t.Fatalf("pair %d of %d at once, from %s to %s in cycles of %s: %v %v "+
-							"%v, %v; alone %v, %v", k-i, n, names[1], names[2], names[0], spans[k],
-							d.Scenario, d.Verdict, err, want, wantErr)
+							"%v, %v; alone %v, %v", k-i, n, names[1], names[2], names[0],
+							elapsed[k], d.Scenario, d.Verdict, err, want, wantErr)
 					}
 				}
 				i += n
@@ -185,13 +185,13 @@ func BenchmarkWays(b *testing.B) {
 				}
 			})
 			b.Run("many", func(b *testing.B) {
-				spans := make([]Span, len(x))
+				elapsed := make([]Elapsed, len(x))
 				for i := range x {
 					at := uint64((2 + 0.1*float64(i)/float64(len(x))) * second)
 					x[i], y[i] = f.event(n[1], at).Reading, f.event(n[2], at+second/10000).Reading
 				}
 				for i, k := 0, 0; i < b.N; {
-					n, _, err := w.Durations(x[k:], y[k:], spans[k:])
+					n, _, err := w.Durations(x[k:], y[k:], elapsed[k:])
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -268,7 +268,7 @@ func printDemo(w io.Writer, r *Result, o Options) error {
 			row("all the way, to "+h.To, h)
 		}
 	}
-	answers.PrintRoutes(w, r.Answer)
+	answers.PrintPaths(w, r.Answer)
 	fmt.Fprintln(w, "  windows wait on purpose, and all end at once; where source/intended → source/start is slowest, this machine is too slow for the load")
 	fmt.Fprintln(w, "\nminrtt is the paper's method on our own exchanges, with the wander since its anchors; ret the way of a tuple by its acknowledgement's return trip")
 	switch {

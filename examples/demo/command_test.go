@@ -21,7 +21,7 @@ func demoHop(from, to string, lo, step, bound int64, between ...string) *Hop {
 	h := &Hop{From: from, To: to, Pairs: map[[2]string]int{}}
 	for i := range int64(100) {
 		at := lo + i*step
-		h.Durations = append(h.Durations, tscratio.Span{Lo: at - bound, Hi: at + bound})
+		h.Durations = append(h.Durations, tscratio.Elapsed{Lo: at - bound, Hi: at + bound})
 		if len(between) == 2 {
 			h.Crosses++
 			h.Widths = append(h.Widths, 2*bound)
@@ -70,7 +70,7 @@ func demoResult() *Result {
 		}}},
 		Held: held(800, 4),
 	}
-	var tuples, windows []analysis.RankedLeg // as they come: the slowest first
+	var tuples, windows []analysis.RankedSpan // as they come: the slowest first
 	for i, l := range []struct {
 		from, to, kind string
 		p50, bound     int64
@@ -80,15 +80,15 @@ func demoResult() *Result {
 	} {
 		median := analysis.Interval{Lo_cycles: l.p50 - l.bound, Hi_cycles: l.p50 + l.bound}
 		all := analysis.Durations{Count: 100, Percentiles: analysis.Percentiles{{Percent: 50, Interval: median}}}
-		r.Answer.Legs = append(r.Answer.Legs, analysis.Leg{From: l.from, To: l.to, Kind: l.kind, All: all})
+		r.Answer.Spans = append(r.Answer.Spans, analysis.Span{From: l.from, To: l.to, Kind: l.kind, All: all})
 		if i < 3 {
-			tuples = append(tuples, analysis.RankedLeg{Leg: i, Surely: true})
+			tuples = append(tuples, analysis.RankedSpan{Span: i, Surely: true})
 		} else {
-			windows = append(windows, analysis.RankedLeg{Leg: i, Surely: true})
+			windows = append(windows, analysis.RankedSpan{Span: i, Surely: true})
 		}
 	}
 	r.Answer.Reference = analysis.Reference{Node: "A", FrequencyLo_hz: 2.5e9, FrequencyHi_hz: 2.5e9 + 20, Source: "CLOCK_MONOTONIC_RAW over the run"}
-	r.Answer.Routes = []analysis.Route{{From: []string{"source/intended"}, Tuples: 100, Legs: tuples}, {From: []string{"window/start"}, Tuples: 7, MadeOf: []int{0}, Legs: windows}}
+	r.Answer.Paths = []analysis.Path{{From: []string{"source/intended"}, Tuples: 100, Spans: tuples}, {From: []string{"window/start"}, Tuples: 7, MadeOf: []int{0}, Spans: windows}}
 	return r
 }
 

@@ -101,11 +101,11 @@ func check(t *testing.T, r *Result) {
 		t.Errorf("the answer held against the truth: %+v; %d durations are no window's", h, direct)
 	}
 	for _, h := range r.Hops {
-		i := slices.IndexFunc(r.Answer.Legs, func(l analysis.Leg) bool { return l.From == h.From && l.To == h.To })
+		i := slices.IndexFunc(r.Answer.Spans, func(l analysis.Span) bool { return l.From == h.From && l.To == h.To })
 		if h.Since || i < 0 {
 			continue
 		}
-		l := r.Answer.Legs[i].All
+		l := r.Answer.Spans[i].All
 		if p := l.Held.True[4]; l.Held.Count != uint64(len(h.Durations)) || p.Lo_cycles > h.truePercentile(50) || h.truePercentile(50) > p.Hi_cycles {
 			t.Errorf("%s to %s: by the logs alone the true median of %d is %v, by the physical stamps of %d it is %d", h.From, h.To, l.Held.Count, p, len(h.Durations), h.truePercentile(50))
 		}

@@ -123,21 +123,21 @@ func TestTranslateLogs(t *testing.T) {
 func TestChecker(t *testing.T) {
 	c := vnode.DefaultConfig().Counter
 	for name, test := range map[string]struct {
-		span    tscratio.Span
+		span    tscratio.Elapsed
 		outside int
 	}{
-		"exact":     {tscratio.Span{Lo: 500, Hi: 500}, 0},
-		"at_its_lo": {tscratio.Span{Lo: 500, Hi: 900}, 0},
-		"at_its_hi": {tscratio.Span{Lo: -5, Hi: 500}, 0},
-		"below":     {tscratio.Span{Lo: 501, Hi: 900}, 1},
-		"above":     {tscratio.Span{Lo: -5, Hi: 499}, 1},
+		"exact":     {tscratio.Elapsed{Lo: 500, Hi: 500}, 0},
+		"at_its_lo": {tscratio.Elapsed{Lo: 500, Hi: 900}, 0},
+		"at_its_hi": {tscratio.Elapsed{Lo: -5, Hi: 500}, 0},
+		"below":     {tscratio.Elapsed{Lo: 501, Hi: 900}, 1},
+		"above":     {tscratio.Elapsed{Lo: -5, Hi: 499}, 1},
 	} {
 		hops := newHops(false)
 		k, err := newChecker(physicals{"a/end": {{1, 1000}, {7, 2000}}, "b/start": {{7, 2500}}}, c, hops.take)
 		if err != nil {
 			t.Fatal(err)
 		}
-		row := analysis.DurationRow{ID: 7, From: "a/end", To: "b/start", FromNode: "A", ToNode: "B", Kind: "transfer", Duration: tscratio.Duration{Span: test.span}}
+		row := analysis.DurationRow{ID: 7, From: "a/end", To: "b/start", FromNode: "A", ToNode: "B", Kind: "transfer", Duration: tscratio.Duration{Elapsed: test.span}}
 		if err := k.duration(row); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ type Hop struct {
 	From, To  string          // points
 	Since     bool            // it begins where the tuple did, and other hops lie between
 	Crosses   int             // durations from one node to another
-	Durations []tscratio.Span // in cycles of A, as they were measured
+	Durations []tscratio.Elapsed // in cycles of A, as they were measured
 	Truth     []int64         // in cycles of A, as the virtual nodes know them
 	Outside   int             // durations that did not contain the truth: must be 0
 
@@ -188,7 +188,7 @@ func (h *hops) take(d analysis.DurationRow, truth int64) {
 		h.byEnds[key] = hop
 		h.order = append(h.order, hop)
 	}
-	hop.Durations, hop.Truth = append(hop.Durations, d.Span), append(hop.Truth, truth)
+	hop.Durations, hop.Truth = append(hop.Durations, d.Elapsed), append(hop.Truth, truth)
 	if d.FromNode != d.ToNode {
 		hop.Crosses++
 		hop.Widths = append(hop.Widths, d.Hi-d.Lo)

@@ -3,8 +3,8 @@
 // and commands in documents exist.
 //
 // All of it is tests, and plain "go test" runs them. A rule is a function from a file tree to
-// findings. Each is tested on small trees in which it must, and must not, find something. Rules read
-// text: they need no network and no build, and they see the files of every platform and every build
-// tag. The import table is in table_test.go. One test is not a rule: it builds a program of another
-// module, to see what such a program gets.
+// findings. Each is tested on small trees in which it must, and must not, find something. Rules
+// read text: they need no network and no build, and they see the files of every platform and every
+// build tag. The import table is in table_test.go. One test is not a rule: it builds a program of
+// another module, to see what such a program gets.
 package house

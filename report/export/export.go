@@ -134,14 +134,15 @@ func newCSVSink(w []io.Writer) (sink, error) {
 
 func (s *csvSink) event(e *analysis.EventRow) error {
 	u := func(v uint64) string { return strconv.FormatUint(v, 10) }
-	return s.events.Write([]string{u(e.ID), u(e.Way), u(e.At.Lo), u(e.At.Hi), e.Node, e.Channel,
+	return s.events.Write([]string{u(e.ID), u(e.Tuple), u(e.At.Lo), u(e.At.Hi), e.Node, e.Channel,
 		e.Point, e.Verdict.String()})
 }
 
 func (s *csvSink) duration(d *analysis.DurationRow) error {
 	u := func(v uint64) string { return strconv.FormatUint(v, 10) }
 	i := func(v int64) string { return strconv.FormatInt(v, 10) }
-	return s.durations.Write([]string{u(d.ID), u(d.Way), d.From, d.To, d.FromNode, d.ToNode, d.Kind,
+	return s.durations.Write([]string{
+		u(d.ID), u(d.Tuple), d.From, d.To, d.FromNode, d.ToNode, d.Kind,
 		i(d.Lo), i(d.Hi), d.Scenario.String(), d.Verdict.String()})
 }
 

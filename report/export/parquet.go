@@ -101,13 +101,13 @@ func newParquetSink(w []io.Writer) (sink, error) {
 
 func (s *parquetSink) event(e *analysis.EventRow) error {
 	return s.events.add(eventRow{
-		e.ID, e.Way, e.At.Lo, e.At.Hi, e.Node, e.Channel, e.Point, e.Verdict.String(),
+		e.ID, e.Tuple, e.At.Lo, e.At.Hi, e.Node, e.Channel, e.Point, e.Verdict.String(),
 	})
 }
 
 func (s *parquetSink) duration(d *analysis.DurationRow) error {
 	return s.durations.add(durationRow{
-		d.ID, d.Way, d.From, d.To, d.FromNode, d.ToNode, d.Kind, d.Lo, d.Hi,
+		d.ID, d.Tuple, d.From, d.To, d.FromNode, d.ToNode, d.Kind, d.Lo, d.Hi,
 		d.Scenario.String(), d.Verdict.String(),
 	})
 }

@@ -18,13 +18,13 @@ import (
 // anEvent and aDuration have another value in each field, and the ends of what a column takes.
 var (
 	anEvent = analysis.EventRow{
-		ID: 1<<64 - 1, Way: 2, At: tscratio.Interval{Lo: 1 << 63, Hi: 1<<63 + 4},
+		ID: 1<<64 - 1, Tuple: 2, At: tscratio.Interval{Lo: 1 << 63, Hi: 1<<63 + 4},
 		Node: "n", Channel: "a#5/p", Point: "a/p", Verdict: tscratio.Suspect,
 	}
 	aDuration = analysis.DurationRow{
-		ID: 6, Way: 7, From: "a/p", To: "b/q", FromNode: "n", ToNode: "m", Kind: "transfer",
+		ID: 6, Tuple: 7, From: "a/p", To: "b/q", FromNode: "n", ToNode: "m", Kind: "transfer",
 		Duration: tscratio.Duration{
-			Span: tscratio.Span{Lo: -8, Hi: 9}, Scenario: tscratio.Direct,
+			Elapsed: tscratio.Elapsed{Lo: -8, Hi: 9}, Scenario: tscratio.Direct,
 			Verdict: tscratio.Suspect,
 		},
 	}

@@ -44,17 +44,17 @@ func (t *trace) way(id, way uint64) *tracedWay {
 }
 
 func (t *trace) event(e *analysis.EventRow) error {
-	if way := t.way(e.ID, e.Way); way != nil {
+	if way := t.way(e.ID, e.Tuple); way != nil {
 		way.events[e.Point] = *e
 	}
 	return nil
 }
 
 func (t *trace) duration(d *analysis.DurationRow) error {
-	if d.Way == 0 { // the tuple was made of others, and has no way
+	if d.Tuple == 0 { // the tuple was made of others, and has no way
 		return nil
 	}
-	if way := t.way(d.ID, d.Way); way != nil {
+	if way := t.way(d.ID, d.Tuple); way != nil {
 		way.durations = append(way.durations, *d)
 	}
 	return nil

@@ -304,8 +304,8 @@ func printAnswerCSV(w io.Writer, a *analysis.Answer) error {
 	out := csv.NewWriter(w)
 	out.Write([]string{"from", "to", "kind", "origin", "from_node", "to_node", "count", "percent",
 		"lo_cycles", "hi_cycles", "bound_cycles", "suspect"})
-	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
-		for _, l := range legs {
+	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
+		for _, l := range spans {
 			row := func(from, to string, d *analysis.Durations) {
 				for i, p := range d.Percentiles {
 					out.Write([]string{

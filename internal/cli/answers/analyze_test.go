@@ -77,9 +77,9 @@ func TestAnalyze(t *testing.T) {
 	code, out, _ = cprof("analyze", run, "--json", "--reference", "B", "--slowest", "0")
 	var a analysis.Answer
 	if err := json.Unmarshal([]byte(out), &a); err != nil || code != 0 || a.Reference.Node != "B" ||
-		a.Reference.Chosen || len(a.Slowest) > 0 || len(a.Legs) != 3 {
-		t.Errorf("exit code %d, %v, reference %+v, %d slowest, %d legs", code, err, a.Reference,
-			len(a.Slowest), len(a.Legs))
+		a.Reference.Chosen || len(a.Slowest) > 0 || len(a.Spans) != 3 {
+		t.Errorf("exit code %d, %v, reference %+v, %d slowest, %d spans", code, err, a.Reference,
+			len(a.Slowest), len(a.Spans))
 	}
 	if p := a.Points[1]; p.Name != "worker/recv" || p.Lost != 4 {
 		t.Errorf("%+v", p)

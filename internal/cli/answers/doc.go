@@ -3,5 +3,5 @@
 // All four take the flags of analyze, which say what to answer, and end with exit code 3 where a
 // part of the answer is suspect or missing. What they compute belongs to packages analysis, report
 // and report/export: here are flags, tables and CSV. The demonstration prints its answer with
-// [PrintRoutes] too.
+// [PrintPaths] too.
 package answers

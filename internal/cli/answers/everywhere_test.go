@@ -89,11 +89,11 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 	}
 	oneFrequency(t, reference, map[string]string{"text": text, "trace": trace, "page": data})
 
-	legs := append(answer.Legs, answer.EndToEnd...)
-	if len(legs) != 4 {
-		t.Fatalf("%d legs", len(legs))
+	spans := append(answer.Spans, answer.EndToEnd...)
+	if len(spans) != 4 {
+		t.Fatalf("%d spans", len(spans))
 	}
-	for _, l := range legs {
+	for _, l := range spans {
 		name := l.From + " → " + l.To
 		var line string
 		for _, candidate := range strings.Split(text, "\n") {

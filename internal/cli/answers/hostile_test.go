@@ -1,7 +1,6 @@
 package answers
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -12,24 +11,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
-	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
-	"github.com/cloudprofiler/cloudprofiler/internal/proof"
-	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
-	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/report"
 	"github.com/cloudprofiler/cloudprofiler/report/export"
@@ -227,8 +216,8 @@ func showAll(a *analysis.Answer, dir *runs.Directory) error {
 	if err := json.Unmarshal(encoded, &again); err != nil {
 		return fmt.Errorf("read JSON: %w", err)
 	}
-	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
-		for _, l := range legs {
+	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
+		for _, l := range spans {
 			if d := &l.All; d.Count > 0 && (d.Min.Lo_cycles > d.Min.Hi_cycles ||
 				d.Max.Lo_cycles > d.Max.Hi_cycles || d.Mean.Lo_cycles > d.Mean.Hi_cycles ||
 				d.Min.Lo_cycles > d.Max.Hi_cycles) {
@@ -271,13 +260,13 @@ func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path stri
 				h.node, c, a.Channels)
 		}
 	}
-	for _, l := range was.Legs {
+	for _, l := range was.Spans {
 		for _, p := range l.Pairs {
 			if harmed(p.From) || harmed(p.To) {
 				continue
 			}
 			var now analysis.NodePair
-			for _, m := range a.Legs {
+			for _, m := range a.Spans {
 				for _, q := range m.Pairs {
 					if m.From == l.From && m.To == l.To && q.From == p.From && q.To == p.To {
 						now = q
@@ -402,190 +391,4 @@ func (t *trial) commands(m mutator, path string, h harm) error {
 	}
 	t.sums.Answered++
 	return nil
-}
-
-// trialVariable names the environment variable that turns a test's process into one that tries: the
-// first number and how many.
-const trialVariable = "CLOUDPROFILER_TRIAL"
-
-// TestTrial is what other processes of this test run, because a panic ends a process.
-func TestTrial(t *testing.T) {
-	text := os.Getenv(trialVariable)
-	if text == "" {
-		return // no other process asks for trials
-	}
-	var first, n uint64
-	if _, err := fmt.Sscanf(text, "%d %d", &first, &n); err != nil {
-		t.Fatal(err)
-	}
-	trial, err := newTrial(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range n {
-		fmt.Printf("try %d\n", first+i)
-		if err := trial.try(first + i); err != nil {
-			fmt.Printf("wrong %q\n", err.Error())
-		}
-	}
-	sums, err := json.Marshal(trial.sums)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Printf("sums %s\n", sums)
-}
-
-// trials holds the outcomes of many trials. It may be used by several goroutines.
-type trials struct {
-	mu sync.Mutex
-	trialSums
-	panics, hangs, wrong int
-	says                 []string // what the first of these say
-	peak_bytes           int64
-}
-
-// patience is how long one trial may take, about a thousand times what it usually takes.
-const patience = 5 * time.Minute
-
-// tryMany tries n numbers from first on, in processes of their own. Where one ends a process, it
-// goes on with the next.
-func tryMany(t *testing.T, first, n uint64) *trials {
-	t.Helper()
-	all := new(trials)
-	const each = 500 // few, to see the memory of few trials at a time
-	var next atomic.Uint64
-	var group sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for {
-				from := next.Add(each) - each
-				if from >= n {
-					return
-				}
-				for end := min(from+each, n); from < end; {
-					from = all.process(t, first+from, end-from) - first
-				}
-			}
-		})
-	}
-	group.Wait()
-	return all
-}
-
-// process runs one process that tries. It returns the number after the last one that was tried.
-func (all *trials) process(t *testing.T, first, n uint64) (next uint64) {
-	t.Helper()
-	cmd, err := reexec.Command("-test.run=^TestTrial$", "-test.timeout=0")
-	if err != nil {
-		t.Error(err)
-		return first + n
-	}
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", trialVariable, first, n), "GOMAXPROCS=2")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Error(err)
-		return first + n
-	}
-	var hangs atomic.Bool
-	kill := time.AfterFunc(patience, func() {
-		hangs.Store(true)
-		cmd.Process.Signal(syscall.SIGQUIT)
-	})
-	at, sums := first, (*trialSums)(nil)
-	lines := bufio.NewScanner(out)
-	for lines.Buffer(nil, 1<<20); lines.Scan(); {
-		word, rest, _ := strings.Cut(lines.Text(), " ")
-		switch word {
-		case "try":
-			kill.Reset(patience)
-			if at, err = strconv.ParseUint(rest, 10, 64); err != nil {
-				t.Error(err)
-			}
-		case "wrong":
-			text, _ := strconv.Unquote(rest)
-			all.say(&all.wrong, at, text)
-		case "sums":
-			sums = new(trialSums)
-			if err := json.Unmarshal([]byte(rest), sums); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	err = cmd.Wait()
-	kill.Stop()
-	switch {
-	case hangs.Load():
-		all.say(&all.hangs, at, "it takes longer than "+patience.String()+":\n"+stderr.String())
-	case sums == nil:
-		all.say(&all.panics, at, fmt.Sprintf("%v: %s", err, stderr.String()))
-		sums = new(trialSums)
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.Answered, all.Partial, all.Refused, all.Compared = all.Answered+sums.Answered,
-		all.Partial+sums.Partial, all.Refused+sums.Refused, all.Compared+sums.Compared
-	all.peak_bytes = max(all.peak_bytes, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
-	return at + 1
-}
-
-// say counts a failure, and keeps how to repeat it for the first few.
-func (all *trials) say(count *int, number uint64, what string) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	*count++
-	if len(all.says) < 20 {
-		all.says = append(all.says, fmt.Sprintf("%s=%d: %.4000s", seed.Variable, number, what))
-	}
-}
-
-// tell fails the test with what went wrong.
-func (all *trials) tell(t *testing.T) {
-	t.Helper()
-	for _, text := range all.says {
-		t.Error(text)
-	}
-	t.Logf("%+v, at most %d MiB", all.trialSums, all.peak_bytes>>20)
-}
-
-// Whatever is wrong with a run, the rest is answered, and what is intact is answered as before.
-func TestHostileRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	first := seed.Of(t)
-	all := tryMany(t, first, uint64(200/seed.Share()))
-	all.tell(t)
-	if all.Answered == 0 || all.Compared == 0 {
-		t.Errorf("nothing was tried: %+v", all.trialSums)
-	}
-}
-
-// TestBarHostileRuns does the same for the record.
-func TestBarHostileRuns(t *testing.T) {
-	n := uint64(300)
-	if proof.Begin(t) == proof.Full {
-		n = 100_000
-	}
-	begun := time.Now()
-	all := tryMany(t, seed.Of(t), n)
-	all.tell(t)
-	t.Logf("%.1f a second", float64(n)/time.Since(begun).Seconds())
-	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("panics in analyze, report, export, diff and salvage of %d "+
-			"runs with other logs, relations or run.yaml, checksums mended", n),
-			Figure: float64(all.panics), Unit: "panics"},
-		proof.Bar{Name: "of these that take longer than " + patience.String(),
-			Figure: float64(all.hangs), Unit: "hangs"},
-		proof.Bar{Name: "of these in which what is left is not answered, or an intact node's " +
-			"answer is another", Figure: float64(all.wrong), Unit: "runs"},
-		proof.Bar{Name: "of these in which intact nodes' answers were compared",
-			Figure: float64(all.Compared), Limit: float64(n) / 10, AtLeast: true, Unit: "runs"},
-		proof.Bar{Name: "memory", Figure: float64(all.peak_bytes) / (1 << 20), Limit: 1024,
-			Unit: "MiB"},
-	)
 }

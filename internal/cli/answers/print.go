@@ -42,7 +42,7 @@ func pluralOf(what string) string {
 func printAnswer(w io.Writer, a *analysis.Answer) error {
 	out := &strings.Builder{}
 	made := uint64(0)
-	for _, r := range a.Routes {
+	for _, r := range a.Paths {
 		if len(r.MadeOf) > 0 {
 			made += r.Tuples
 		}
@@ -62,11 +62,11 @@ func printAnswer(w io.Writer, a *analysis.Answer) error {
 	printRelations(out, a)
 
 	fmt.Fprintln(out)
-	if len(a.Legs)+len(a.EndToEnd) == 0 {
+	if len(a.Spans)+len(a.EndToEnd) == 0 {
 		fmt.Fprintln(out, "no tuple was seen at two points: there are no durations")
 	} else {
-		printLegs(out, a)
-		PrintRoutes(out, a)
+		printSpans(out, a)
+		PrintPaths(out, a)
 	}
 	printTruth(out, a)
 	printPoints(out, a)
@@ -139,13 +139,13 @@ func printRelations(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-func printLegs(out io.Writer, a *analysis.Answer) {
-	width := legsWidth(a)
+func printSpans(out io.Writer, a *analysis.Answer) {
+	width := spansWidth(a)
 	fmt.Fprintf(out, "%-*s  %-11s %-7s %9s  %24s %24s %24s  %s\n", width, "from → to", "kind",
 		"where", "tuples", "p50, cycles", "p50", "p99", "verdict")
-	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
-		for i := range legs {
-			l := &legs[i]
+	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
+		for i := range spans {
+			l := &spans[i]
 			for _, group := range []struct {
 				where string
 				d     *analysis.Durations
@@ -157,25 +157,25 @@ func printLegs(out io.Writer, a *analysis.Answer) {
 				p99, _ := group.d.Percentiles.At(99)
 				if !ok {
 					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n",
-						width, legName(l), l.Kind, group.where, 0, "-", "", "", verdictOf(group.d))
+						width, spanName(l), l.Kind, group.where, 0, "-", "", "", verdictOf(group.d))
 					continue
 				}
 				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n",
-					width, legName(l), l.Kind, group.where, group.d.Count, cyclesText(p50),
+					width, spanName(l), l.Kind, group.where, group.d.Count, cyclesText(p50),
 					a.Reference.Seconds(p50), a.Reference.Seconds(p99), verdictOf(group.d))
 			}
 		}
 	}
 }
 
-// slowLegs is how many spans of a path are named as slow.
-const slowLegs = 3
+// slowSpans is how many spans of a path are named as slow.
+const slowSpans = 3
 
-// PrintRoutes names the slowest spans of each path, and says whether the bounds prove their order.
-func PrintRoutes(out io.Writer, a *analysis.Answer) {
+// PrintPaths names the slowest spans of each path, and says whether the bounds prove their order.
+func PrintPaths(out io.Writer, a *analysis.Answer) {
 	title := "\nslowest by the median\n"
-	for _, r := range a.Routes {
-		if len(r.Legs) < 2 {
+	for _, r := range a.Paths {
+		if len(r.Spans) < 2 {
 			continue
 		}
 		fmt.Fprint(out, title)
@@ -185,8 +185,8 @@ func PrintRoutes(out io.Writer, a *analysis.Answer) {
 			made = " that were made of others"
 		}
 		fmt.Fprintf(out, "  of %d tuples%s, from %s: ", r.Tuples, made, strings.Join(r.From, ", "))
-		for i, ranked := range r.Legs[:min(len(r.Legs), slowLegs)] {
-			l := &a.Legs[ranked.Leg]
+		for i, ranked := range r.Spans[:min(len(r.Spans), slowSpans)] {
+			l := &a.Spans[ranked.Span]
 			p50, _ := l.All.Percentiles.At(50)
 			switch {
 			case i == 0 && ranked.Surely:
@@ -208,14 +208,14 @@ func PrintRoutes(out io.Writer, a *analysis.Answer) {
 			if l.All.Suspect > 0 {
 				text += ", suspect"
 			}
-			fmt.Fprintf(out, "%s (%s)", legName(l), text)
+			fmt.Fprintf(out, "%s (%s)", spanName(l), text)
 		}
 		fmt.Fprintln(out)
 	}
 }
 
-// legName returns the name of a span in tables.
-func legName(l *analysis.Leg) string {
+// spanName returns the name of a span in tables.
+func spanName(l *analysis.Span) string {
 	text := l.From + " → " + l.To
 	if l.Origin != "" {
 		text += ", " + l.Origin + " origin"
@@ -223,98 +223,14 @@ func legName(l *analysis.Leg) string {
 	return text
 }
 
-// legsWidth returns the width of the longest name.
-func legsWidth(a *analysis.Answer) (width int) {
-	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
-		for i := range legs {
-			width = max(width, len([]rune(legName(&legs[i]))))
+// spansWidth returns the width of the longest name.
+func spansWidth(a *analysis.Answer) (width int) {
+	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
+		for i := range spans {
+			width = max(width, len([]rune(spanName(&spans[i]))))
 		}
 	}
 	return width
-}
-
-// printTruth prints how the durations compare with the truth.
-func printTruth(out io.Writer, a *analysis.Answer) {
-	if a.Held == nil || a.Held.Count == 0 {
-		return
-	}
-	fmt.Fprintf(out, "\nheld against the truth, which only virtual nodes know: %s\n",
-		heldText(a.Held, "duration"))
-	width := legsWidth(a)
-	fmt.Fprintf(out, "%-*s  %-7s %9s %9s  %18s %18s  %s\n", width, "from → to", "where", "held",
-		"outside", "p50", "true p50", "of the bound used by 50, 99, 100 %")
-	for _, legs := range [][]analysis.Leg{a.Legs, a.EndToEnd} {
-		for i := range legs {
-			for _, group := range []struct {
-				where string
-				d     *analysis.Durations
-			}{{"local", legs[i].Local}, {"remote", legs[i].Remote}} {
-				if group.d == nil || group.d.Held == nil {
-					continue
-				}
-				h := group.d.Held
-				p50, _ := group.d.Percentiles.At(50)
-				fmt.Fprintf(out, "%-*s  %-7s %9d %9d  %18s %18s  %3.0f, %3.0f, %3.0f %%%s\n",
-					width, legName(&legs[i]), group.where, h.Count, h.Outside,
-					cyclesText(p50), trueText(h.True), h.UsedPercentile(50)*100,
-					h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100),
-					suspectText(group.d.Suspect > 0))
-			}
-		}
-	}
-}
-
-// trueText returns the median of the true durations: a number, or the few cycles within which it
-// lies.
-func trueText(all analysis.Percentiles) string {
-	p50, ok := all.At(50)
-	switch {
-	case !ok:
-		return "-"
-	case p50.Lo_cycles == p50.Hi_cycles:
-		return fmt.Sprint(p50.Lo_cycles)
-	}
-	return cyclesText(p50)
-}
-
-// heldText says in one line how values compare with the truth.
-func heldText(h *analysis.Held, what string) string {
-	outside := "all inside"
-	if h.Outside > 0 {
-		outside = fmt.Sprintf("%d OUTSIDE", h.Outside)
-	}
-	return fmt.Sprintf("%s, %s; half of them used at most %.0f %% of their bound, 99 %% of them "+
-		"%.0f %%, one %.0f %%", plural(int(h.Count), what), outside,
-		h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100))
-}
-
-// verdictOf says in a few words how sure durations are.
-func verdictOf(d *analysis.Durations) string {
-	var words []string
-	if d.After > 0 {
-		words = append(words, fmt.Sprintf("%d RECEIVED BEFORE SENT", d.After))
-	}
-	if d.Suspect > 0 {
-		words = append(words, "suspect")
-	}
-	if d.Unplaced > 0 {
-		words = append(words, fmt.Sprintf("%d not related", d.Unplaced))
-	}
-	if d.Undecided > 0 {
-		words = append(words, fmt.Sprintf("order of %d undecided", d.Undecided))
-	}
-	if len(words) == 0 {
-		return "ok"
-	}
-	return strings.Join(words, ", ")
-}
-
-// suspectText marks an estimate.
-func suspectText(suspect bool) string {
-	if suspect {
-		return "  suspect"
-	}
-	return ""
 }
 
 // printPoints lists the points at which tuples were lost, duplicated, late or the like.
@@ -365,103 +281,6 @@ func rateText(n uint64, lo_cycles, hi_cycles int64, r analysis.Reference) string
 	most := float64(n) / float64(lo_cycles) * r.FrequencyHi_hz
 	middle := math.Round(least/2 + most/2)
 	return fmt.Sprintf("%.0f ± %.0f", middle, math.Ceil(max(most-middle, middle-least)))
-}
-
-// comparedPairs is how many pairs of nodes are compared on a screen.
-const comparedPairs = 8
-
-// printComparisons prints our bound beside what other methods would have said.
-func printComparisons(out io.Writer, a *analysis.Answer) {
-	if len(a.Comparisons) == 0 {
-		return
-	}
-	all := slices.Clone(a.Comparisons)
-	foreign := func(c analysis.Comparison) int {
-		if c.A == a.Reference.Node || c.B == a.Reference.Node {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(all,
-		func(x, y analysis.Comparison) int { return foreign(x) - foreign(y) })
-	fmt.Fprintf(out, "\n%-24s", "± cycles, median")
-	for _, m := range all[0].Methods {
-		fmt.Fprintf(out, " %22s", m.Name)
-	}
-	fmt.Fprintln(out)
-	var why []string
-	for _, c := range all[:min(len(all), comparedPairs)] {
-		fmt.Fprintf(out, "%-24s", c.A+", "+c.B)
-		for _, m := range c.Methods {
-			text := "-"
-			if m.Absent == "" {
-				text = fmt.Sprint(m.Median_cycles)
-				if bound := a.Reference.Bound(m.Median_cycles); bound != "" {
-					text += " (" + bound + ")"
-				}
-			} else if reason := m.Name + ": " + m.Absent; !slices.Contains(why, reason) {
-				why = append(why, reason)
-			}
-			fmt.Fprintf(out, " %22s", text)
-		}
-		if c.Verdict != "consistent" {
-			fmt.Fprint(out, "  suspect")
-		}
-		fmt.Fprintln(out)
-	}
-	if n := len(all) - comparedPairs; n > 0 {
-		fmt.Fprintf(out, "  and %s: --json has them\n", plural(n, "more pair"))
-	}
-	for i, reason := range why {
-		if i == 3 {
-			fmt.Fprintf(out, "  - %s: --json has them\n", plural(len(why)-i, "more reason"))
-			break
-		}
-		fmt.Fprintf(out, "  - %s\n", reason)
-	}
-	printMethodsTruth(out, a)
-}
-
-// HeldMethods returns how the claims of each method compare with the truth, over all pairs, in the
-// order of methods. If a method makes claims about something else than the others do, about says
-// about what.
-func HeldMethods(a *analysis.Answer) (names []string, held, about map[string]string) {
-	what := map[string]string{analysis.Ours: "moment", analysis.MinRTT: "moment",
-		analysis.ReT: "tuple", analysis.NTP: "pair of claims"}
-	held, about = map[string]string{}, map[string]string{}
-	if len(a.Comparisons) == 0 {
-		return nil, held, about
-	}
-	for i, m := range a.Comparisons[0].Methods {
-		sum := new(analysis.Held)
-		for _, c := range a.Comparisons {
-			if h := c.Methods[i].Held; h != nil {
-				sum.Merge(h)
-			}
-			if c.Methods[i].About != "" {
-				about[m.Name] = c.Methods[i].About
-			}
-		}
-		if sum.Count > 0 {
-			names, held[m.Name] = append(names, m.Name), heldText(sum, what[m.Name])
-		}
-	}
-	return names, held, about
-}
-
-func printMethodsTruth(out io.Writer, a *analysis.Answer) {
-	names, held, about := HeldMethods(a)
-	if len(names) > 0 {
-		fmt.Fprintln(out, "  what each said of all pairs, held against the truth:")
-	}
-	for _, name := range names {
-		fmt.Fprintf(out, "  %-14s %s\n", name, held[name])
-	}
-	for _, name := range names {
-		if about[name] != "" {
-			fmt.Fprintf(out, "  %s is about %s\n", name, about[name])
-		}
-	}
 }
 
 // printReturnTrips prints what return trips say of tuples beside what related counters say of the

@@ -51,28 +51,28 @@ func printedAnswer() *analysis.Answer {
 	none := &analysis.Durations{Unplaced: 7}
 	windows := durations(10, 2_034_864_189, 2_100_000_000, 279)
 	windows.Held = held(10, 0, 2, 0.1)
-	a.Legs = []analysis.Leg{
+	a.Spans = []analysis.Span{
 		{From: "source/send", To: "worker/recv", Kind: "transfer", Local: local, Remote: remote},
 		{From: "worker/recv", To: "worker/send", Kind: "computation", Local: none},
 	}
-	a.EndToEnd = []analysis.Leg{{From: "source/send", To: "sink/recv", Kind: "end-to-end",
+	a.EndToEnd = []analysis.Span{{From: "source/send", To: "sink/recv", Kind: "end-to-end",
 		Origin: "earliest", Remote: windows}}
 	quick, wait, store := durations(2_300, 300, 900, 280),
 		durations(2_300, 2_034_864_189, 2_100_000_000, 279),
 		durations(2_300, 1_654_493, 2_000_000, 147)
 	for i, d := range []*analysis.Durations{quick, wait, store} {
 		ends := []string{"window/intended", "window/start", "window/end", "store/start"}
-		a.Legs = append(a.Legs, analysis.Leg{From: ends[i], To: ends[i+1], Kind: "inside",
+		a.Spans = append(a.Spans, analysis.Span{From: ends[i], To: ends[i+1], Kind: "inside",
 			Local: d, All: *d})
 	}
-	a.Legs[0].All = *remote
-	a.Routes = []analysis.Route{
+	a.Spans[0].All = *remote
+	a.Paths = []analysis.Path{
 		{From: []string{"source/send"}, Tuples: 37_700,
-			Legs: []analysis.RankedLeg{{Leg: 0}, {Leg: 2}}},
+			Spans: []analysis.RankedSpan{{Span: 0}, {Span: 2}}},
 		{From: []string{"window/intended"}, Tuples: 2_300, MadeOf: []int{0},
-			Legs: []analysis.RankedLeg{{Leg: 3, Surely: true}, {Leg: 4, Surely: true},
-				{Leg: 2, Surely: true}}},
-		{From: []string{"alone/recv"}, Tuples: 7, Legs: []analysis.RankedLeg{{Leg: 1}}},
+			Spans: []analysis.RankedSpan{{Span: 3, Surely: true}, {Span: 4, Surely: true},
+				{Span: 2, Surely: true}}},
+		{From: []string{"alone/recv"}, Tuples: 7, Spans: []analysis.RankedSpan{{Span: 1}}},
 	}
 	a.Held = held(40_008, 2, 3, 1.25)
 	a.Points = []analysis.Point{{Name: "source/send", Tuples: 40_000},
@@ -108,7 +108,7 @@ func printedAnswer() *analysis.Answer {
 		ByCounters: *durations(500, 410_000, 510_000, 2_000), Unanswered: 3, Disagree: 1}}
 	a.ReturnTrips[0].ByCounters.Suspect = 500
 	since := analysis.Interval{Lo_cycles: 999, Hi_cycles: 1_001}
-	a.Slowest = []analysis.Way{{ID: 1<<64 - 1,
+	a.Slowest = []analysis.TuplePath{{ID: 1<<64 - 1,
 		Total: analysis.Interval{Lo_cycles: 1_999, Hi_cycles: 2_001}, Passed: []analysis.Passed{
 			{Channel: "source#0/send", Node: "A"}, {Channel: "worker#0/recv", Node: "B",
 				Since: &since}, {Channel: "sink#0/recv", Node: "C", Verdict: "suspect"},

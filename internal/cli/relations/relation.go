@@ -174,7 +174,7 @@ type summary struct {
 	span                                   time.Duration
 	// half-widths at evenly spread readings, sorted
 	halves_us       []float64
-	rate            tscratio.Span
+	rate            tscratio.Elapsed
 	rateOver_cycles uint64
 	first           uint64 // reading of From at which constraints begin
 }

@@ -7,26 +7,26 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// legKind says what a span measures.
-type legKind uint8
+// spanKind says what a span measures.
+type spanKind uint8
 
 const (
-	between      legKind = iota // from one point to the next
-	wholeWay                    // a tuple from its first point to its last
-	fromEarliest                // a tuple made of others, from where the first of these began
-	fromLatest                  // the same from where the last of these began
+	between      spanKind = iota // from one point to the next
+	wholePath                    // a tuple from its first point to its last
+	fromEarliest                 // a tuple made of others, from where the first of these began
+	fromLatest                   // the same from where the last of these began
 )
 
-type legKey struct {
+type spanKey struct {
 	from, to int // ranks
-	kind     legKind
+	kind     spanKind
 }
 
-// leg is what was measured from one point to another.
-type leg struct {
-	key   legKey
-	parts []*legPart // by first node·nodes + second node
-	bins  []*binned  // over time
+// span is what was measured from one point to another.
+type span struct {
+	key   spanKey
+	parts []*spanPart // by first node·nodes + second node
+	bins  []*binned   // over time
 
 	// again is set for a whole path if no point can lie between its two. The span between the same
 	// points already has its durations. They are computed once more to find the slowest tuples, and
@@ -34,11 +34,11 @@ type leg struct {
 	again bool
 }
 
-func (l *leg) from(in *input, g *graph) string { return in.points[g.order[l.key.from]].String() }
-func (l *leg) to(in *input, g *graph) string   { return in.points[g.order[l.key.to]].String() }
+func (l *span) from(in *input, g *graph) string { return in.points[g.order[l.key.from]].String() }
+func (l *span) to(in *input, g *graph) string   { return in.points[g.order[l.key.to]].String() }
 
 // words are the span's kind, and its origin if it has one.
-func (l *leg) words(in *input, g *graph) string {
+func (l *span) words(in *input, g *graph) string {
 	kind := kindOf(l.key.kind, in.points[g.order[l.key.from]], in.points[g.order[l.key.to]])
 	switch l.key.kind {
 	case fromEarliest:
@@ -49,9 +49,9 @@ func (l *leg) words(in *input, g *graph) string {
 	return kind
 }
 
-// legPart is the part of a span between two nodes. Pairs of readings are collected and computed
+// spanPart is the part of a span between two nodes. Pairs of readings are collected and computed
 // together, because that takes less time for each.
-type legPart struct {
+type spanPart struct {
 	distribution
 	a, b      int // nodes
 	fresh     *fresh
@@ -67,28 +67,28 @@ type fresh struct {
 	n           int
 	xs, ys, ids [freshPairs]uint64
 	// The paths of tuples that may be among the slowest: ways[from[i]:from[i+1]].
-	from []int32
-	ways []passage
+	from  []int32
+	paths []passage
 }
 
 // freshPairs is how many pairs are collected at most.
 const freshPairs = 512
 
-func (f *fresh) clear() { f.n, f.from, f.ways = 0, f.from[:0], f.ways[:0] }
+func (f *fresh) clear() { f.n, f.from, f.paths = 0, f.from[:0], f.paths[:0] }
 
 // add adds durations of one scenario and verdict that began at readings xs. It returns the smallest
 // and largest ends among them.
-func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []uint64,
-	axis *axis) (least, largest tscratio.Span) {
-	n := uint64(len(spans))
+func (l *span) add(p *spanPart, elapsed []tscratio.Elapsed, d *tscratio.Duration, xs []uint64,
+	axis *axis) (least, largest tscratio.Elapsed) {
+	n := uint64(len(elapsed))
 	p.scenarios[d.Scenario] += n
 	p.suspect += uint64(d.Verdict) * n
-	least, largest, counted := p.note(spans)
+	least, largest, counted := p.note(elapsed)
 	if least.Lo > 0 {
 		p.orders[2] += n
 	} else {
 		var after, before uint64
-		for _, s := range spans {
+		for _, s := range elapsed {
 			after += uint64(s.Hi) >> 63
 			before += uint64(-s.Lo) >> 63
 		}
@@ -96,14 +96,14 @@ func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []
 		p.orders[1] += n - after - before
 		p.orders[2] += before
 	}
-	xs = xs[:len(spans)]
-	for i := 0; i < len(spans); {
+	xs = xs[:len(elapsed)]
+	for i := 0; i < len(elapsed); {
 		x := xs[i]
 		bin, on := axis.bin(x)
 		if !on {
 			if counted {
-				p.lo.add(spans[i].Lo)
-				p.hi.add(spans[i].Hi)
+				p.lo.add(elapsed[i].Lo)
+				p.hi.add(elapsed[i].Hi)
 			}
 			i++
 			continue
@@ -115,20 +115,20 @@ func (l *leg) add(p *legPart, spans []tscratio.Span, d *tscratio.Duration, xs []
 		}
 		b := l.binned(bin)
 		if counted {
-			b.countBoth(spans[i:end], &p.distribution)
+			b.countBoth(elapsed[i:end], &p.distribution)
 		} else {
-			b.count(spans[i:end])
+			b.count(elapsed[i:end])
 		}
 		i = end
 	}
 	return least, largest
 }
 
-func newLegPart(most int) *legPart {
-	return &legPart{distribution: distribution{most: most}}
+func newSpanPart(most int) *spanPart {
+	return &spanPart{distribution: distribution{most: most}}
 }
 
-func (p *legPart) merge(q *legPart) {
+func (p *spanPart) merge(q *spanPart) {
 	p.distribution.merge(&q.distribution)
 	if q.held != nil {
 		if p.held == nil {
@@ -146,7 +146,7 @@ func (p *legPart) merge(q *legPart) {
 	}
 }
 
-func (l *leg) merge(m *leg) {
+func (l *span) merge(m *span) {
 	for i, p := range m.parts {
 		switch {
 		case p == nil:
@@ -214,7 +214,7 @@ func coarseEdges(bucket int) (lo, hi int64) {
 }
 
 // binned returns the histogram of a bin of time.
-func (l *leg) binned(bin int) *binned {
+func (l *span) binned(bin int) *binned {
 	if bin >= len(l.bins) {
 		l.bins = append(l.bins, make([]*binned, bin+1-len(l.bins))...)
 	}
@@ -227,9 +227,9 @@ func (l *leg) binned(bin int) *binned {
 }
 
 // count counts durations.
-func (b *binned) count(spans []tscratio.Span) {
-	b.n += uint64(len(spans))
-	for _, s := range spans {
+func (b *binned) count(elapsed []tscratio.Elapsed) {
+	b.n += uint64(len(elapsed))
+	for _, s := range elapsed {
 		b.lo[coarse(s.Lo)]++
 		b.hi[coarse(s.Hi)]++
 	}
@@ -237,10 +237,10 @@ func (b *binned) count(spans []tscratio.Span) {
 
 // countBoth counts durations here and their ends in a distribution that has noted them. Most of the
 // work is shared.
-func (b *binned) countBoth(spans []tscratio.Span, d *distribution) {
-	b.n += uint64(len(spans))
+func (b *binned) countBoth(elapsed []tscratio.Elapsed, d *distribution) {
+	b.n += uint64(len(elapsed))
 	los, his := &d.lo.positive, &d.hi.positive
-	for _, s := range spans {
+	for _, s := range elapsed {
 		if s.Lo >= 0 && s.Hi >= 0 {
 			lo, hi := bucketOf(uint64(s.Lo)), bucketOf(uint64(s.Hi))
 			if inLo, inHi := los[lo>>pageShift], his[hi>>pageShift]; inLo != nil && inHi != nil {
@@ -267,9 +267,9 @@ func (b *binned) merge(c *binned) {
 }
 
 // percentile is a percentile of the durations, rounded outward.
-func (b *binned) percentile(percent_milli uint64) tscratio.Span {
+func (b *binned) percentile(percent_milli uint64) tscratio.Elapsed {
 	rank := rankOf(percent_milli, b.n)
-	var s tscratio.Span
+	var s tscratio.Elapsed
 	find := func(counts *[coarseBuckets]uint32) (lo, hi int64) {
 		var below uint64
 		for i, n := range counts {

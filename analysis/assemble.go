@@ -1,0 +1,297 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// assembler makes an Answer of what was found.
+type assembler struct {
+	in    *input
+	graph *graph
+	found *found
+	told  []told
+	timer *timer
+	bins  Bins
+
+	returns *returns
+}
+
+func (a *assembler) answer() *Answer {
+	in := a.in
+	r := in.nodes[in.clocks.reference]
+	out := &Answer{
+		Version: AnswerVersion, Run: in.run.Run.Name, Note: in.run.Run.Note,
+		Complete: in.run.Complete, Bins: a.bins,
+		Reference: Reference{
+			Node: r.Name, Chosen: in.options.Reference == "" && in.run.Run.Reference == "",
+			FrequencyLo_hz: r.FrequencyLo_hz, FrequencyHi_hz: r.FrequencyHi_hz,
+			Source: r.FrequencySource,
+		},
+		Nodes: []Node{}, Pairs: []Pair{}, ThirdNodes: in.options.ThirdNodes, Points: []Point{},
+		Channels: []Channel{}, Spans: []Span{}, EndToEnd: []Span{}, Paths: []Path{},
+	}
+	for _, n := range in.nodes {
+		out.Nodes = append(out.Nodes, Node{
+			Name: n.Name, ID: n.ID, Epoch: n.Epoch, Quantum_cycles: n.described.QuantumCycles,
+			CoreSlack_cycles: n.described.CoreSlackCycles,
+			FrequencyLo_hz:   n.FrequencyLo_hz, FrequencyHi_hz: n.FrequencyHi_hz,
+			Virtual: n.Virtual,
+			Facts:   n.Facts, Left: n.Left,
+		})
+	}
+	a.pairs(out)
+	a.channels(out)
+	a.points(out)
+	a.spans(out)
+	a.paths(out)
+	out.Held = in.heldInAll(out)
+	out.Length = a.length()
+	a.counters(out)
+	out.ReturnTrips = a.returns.answer(in)
+	out.Comparisons = in.compare(a.bins, a.returns)
+	for _, s := range a.found.slowest {
+		out.Slowest = append(out.Slowest, a.path(s))
+	}
+	if n := a.found.blind; n > 0 {
+		first, last := bits.TrailingZeros64(a.found.apart), 63-bits.LeadingZeros64(a.found.apart)
+		in.find(FindUndecided, "%d tuples pass points whose order is not known, such as %s and "+
+			"%s, because none of %d sampled tuples passed both: nothing is measured between "+
+			"them; declare the edges",
+			n, in.points[a.graph.order[first]], in.points[a.graph.order[last]], sampleTuples)
+	}
+	if n := a.found.overused; n > 0 {
+		in.find(FindUndecided, "%d ids occur more than %d times each, as in a program that logs "+
+			"one id for everything: their events are counted, but no durations are measured "+
+			"between them",
+			n, maxCopies)
+	}
+	for _, b := range a.found.backs {
+		from, to := in.points[a.graph.order[b.span.from]], in.points[a.graph.order[b.span.to]]
+		in.find(FindImpossible, "tuple %d was at %s on %s surely after it was at %s on %s (%v "+
+			"cycles): an assumption is broken, or its id is not unique",
+			b.id, from, in.nodes[b.a].Name, to, in.nodes[b.b].Name, b.elapsed)
+	}
+	for _, m := range in.missing {
+		out.Missing = append(out.Missing, Missing{m.Part, m.Reason})
+	}
+	out.Findings = in.findings
+	out.Partial = len(out.Missing) > 0 || slices.ContainsFunc(out.Findings, func(f Finding) bool {
+		return f.Kind != FindNote
+	})
+	return out
+}
+
+func (a *assembler) pairs(out *Answer) {
+	for _, p := range a.in.clocks.pairs {
+		r := p.intoA
+		widths := a.in.clocks.boundsTo(p.b, p.a)
+		for i, scale := 0, a.in.rateOf(p.a); i < len(widths); i++ {
+			widths[i] = uint64(scaled(float64(widths[i]), scale))
+		}
+		pair := Pair{
+			A: p.a, B: p.b, Wander_ppm: r.Wander.PPM(), LeastWander_ppm: r.Least.PPM(),
+			Window_s: r.Declared.Window.Seconds(),
+			Verdict:  r.Verdict.String(), Bounds_cycles: slices.Clone(widths),
+		}
+		if rate, err := r.Rate(r.Limits().Mid()); err == nil {
+			pair.Rate = (rate.Lo.Float() + rate.Hi.Float()) / 2
+		}
+		if len(widths) > 0 {
+			slices.Sort(widths)
+			pair.Best_cycles, pair.Bound_cycles, pair.Worst_cycles = widths[0],
+				widths[len(widths)/2], widths[len(widths)-1]
+		}
+		asked := cmp.Or(a.in.options.Wander, r.Declared.Wander)
+		pair.Declared_ppm = asked.PPM()
+		if r.Verdict == tscratio.Suspect || p.intoB.Verdict == tscratio.Suspect {
+			a.in.find(FindSuspect, "the relation of %s and %s is suspect: its data need a "+
+				"wander of at least %v, but %v was declared: what rests on it is an estimate",
+				p.a, p.b, r.Least, asked)
+		}
+		out.Pairs = append(out.Pairs, pair)
+	}
+	audit := a.in.clocks.closure.Audit(auditReadings(len(a.in.nodes)))
+	for _, d := range audit.Disagreements {
+		a.in.find(FindImpossible, "%v", d)
+	}
+	if len(audit.Disagreements) > 1 && len(audit.Accused) > 0 {
+		a.in.find(
+			FindImpossible,
+			"every path that disagrees with another leads over %s: its counter, or what it "+
+				"reported, is wrong",
+			strings.Join(audit.Accused, " and "))
+	}
+}
+
+// auditReadings is at how many readings third nodes are checked against each relation. With many
+// nodes it is few.
+func auditReadings(nodes int) int {
+	if nodes > maxClosed {
+		return 1
+	}
+	return 16
+}
+
+func (a *assembler) channels(out *Answer) {
+	for i := range a.told {
+		t, s := &a.told[i], &a.in.sources[i]
+		c := Channel{
+			Name: s.name, Node: a.in.nodes[s.node].Name,
+			Incarnation: fmt.Sprintf("%x", s.header.Incarnation),
+			Handler:     s.header.Settings.String(),
+			Rows:        t.rows, Poison: t.poison,
+			Damage: len(t.report.Damage) + t.report.MoreDamage,
+			Sealed: t.report.Sealed, Changes: t.changes, Disordered: t.disordered,
+		}
+		for k := range t.report.Rows {
+			c.Unaccounted += t.report.Rows[k].MissingRows()
+			for _, n := range t.report.Rows[k].Dropped {
+				c.Dropped += n
+			}
+		}
+		what := fmt.Sprintf("%s of node %s", s.name, c.Node)
+		if t.err != nil {
+			a.in.find(FindDamage, "the log of %s cannot be read to its end: %v", what, t.err)
+		}
+		if c.Damage > 0 {
+			places := "1 place"
+			if c.Damage > 1 {
+				places = fmt.Sprintf("%d places, first", c.Damage)
+			}
+			a.in.find(FindDamage, "the log of %s is damaged in %s: %v", what, places,
+				first(t.report.Damage))
+		}
+		if c.Unaccounted > 0 {
+			a.in.find(FindDamage, "the log of %s lacks %d rows that had been written", what,
+				c.Unaccounted)
+		}
+		if c.Dropped > 0 {
+			a.in.find(FindUndecided, "the log of %s says that %d events were dropped: tuples "+
+				"that seem lost may be among them", what, c.Dropped)
+		}
+		out.Channels = append(out.Channels, c)
+	}
+}
+
+func first[E error](all []E) any {
+	if len(all) == 0 {
+		return "not kept"
+	}
+	return all[0]
+}
+
+func (a *assembler) points(out *Answer) {
+	in, g := a.in, a.graph
+	for r, p := range g.order {
+		f := &a.found.points[r]
+		point := Point{
+			Name: in.points[p].String(), Actor: in.points[p].actor, Nodes: []string{},
+			Source: g.before[r] == 0, Sink: g.after[r] == 0,
+			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost, InFlight: f.inFlight(),
+			Appeared: f.appeared, PerBin: make([]uint64, a.bins.Count),
+		}
+		mixed, off := false, uint64(0)
+		for i := range a.told {
+			s, t := &in.sources[i], &a.told[i]
+			if s.point != p {
+				continue
+			}
+			if name := in.nodes[s.node].Name; !slices.Contains(point.Nodes, name) {
+				point.Nodes = append(point.Nodes, name)
+			}
+			point.Events += t.events
+			point.Disordered += t.disordered
+			mixed, off = mixed || t.tooMixed, off+t.offAxis
+			for b, n := range t.perBin {
+				if b < len(point.PerBin) {
+					point.PerBin[b] += n
+				}
+			}
+		}
+		slices.Sort(point.Nodes)
+		if off > 0 {
+			in.find(FindUndecided, "%d events at %s lie far from the time in which counters "+
+				"were measured, or at an unknown time: what is shown over time lacks them", off,
+				point.Name)
+		}
+		point.Undecided = a.undecided(r)
+		if mixed {
+			in.find(FindNote, "the ids at %s are of more than %d origins: whether they came in "+
+				"order is not known", point.Name, maxOrigins)
+		}
+		out.Points = append(out.Points, point)
+	}
+}
+
+// undecided says why it is not known whether tuples that end at a point are lost.
+func (a *assembler) undecided(r int) string {
+	var why []string
+	if f := &a.found.points[r]; a.graph.after[r] != 0 && f.lost+f.inFlight() > 0 {
+		for _, n := range a.in.silent {
+			why = append(why, fmt.Sprintf("no log of node %s is there", n))
+		}
+		for rest := a.graph.after[r]; rest != 0; rest &= rest - 1 {
+			if reason := a.in.unseen[a.in.points[a.graph.order[bits.TrailingZeros64(
+				rest)]]]; reason != "" {
+				why = append(why, reason)
+			}
+		}
+	}
+	for i := range a.told {
+		s, t := &a.in.sources[i], &a.told[i]
+		if s.point < 0 || a.graph.after[r]>>a.graph.rank[s.point]&1 == 0 {
+			continue
+		}
+		switch {
+		case t.thins != "" && t.thins != a.thinsAt(r):
+			why = append(why, fmt.Sprintf("%s keeps only %s", s.name, t.thins))
+		case t.err != nil || !t.report.Whole():
+			why = append(why, fmt.Sprintf("the log of %s is not whole", s.name))
+		default:
+			for k := range t.report.Rows {
+				if len(t.report.Rows[k].Dropped) > 0 {
+					why = append(why, fmt.Sprintf("%s dropped events", s.name))
+					break
+				}
+			}
+		}
+	}
+	slices.Sort(why)
+	return strings.Join(slices.Compact(why), "; ")
+}
+
+func (a *assembler) counters(out *Answer) {
+	for i := range a.told {
+		samples := a.told[i].samples.all()
+		if len(samples) == 0 {
+			continue
+		}
+		s := &a.in.sources[i]
+		if n := a.told[i].samples.backwards; n > 0 {
+			a.in.find(FindDamage, "%d samples of %s on node %s count less than one before, or "+
+				"were taken before it: they are left out", n, s.name, a.in.nodes[s.node].Name)
+		}
+		c := Counter{
+			Channel: s.name, Node: a.in.nodes[s.node].Name, Total: samples[len(samples)-1].Count,
+			Periods: []Period{},
+		}
+		for k := 1; k < len(samples); k++ {
+			x, y := samples[k-1], samples[k]
+			p := Period{Count: y.Count - x.Count}
+			if at, _, err := a.timer.place(i, x.Counter); err == nil {
+				p.From_cycles = Reading(at.Mid())
+			}
+			if d, err := a.timer.between(i, i, x.Counter, y.Counter); err == nil {
+				p.Length = intervalOf(d.Elapsed)
+			}
+			c.Periods = append(c.Periods, p)
+		}
+		out.Counters = append(out.Counters, c)
+	}
+}

@@ -1,0 +1,280 @@
+package analysis
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+func (a *assembler) thinsAt(r int) string {
+	for i := range a.told {
+		if a.graph.rankOf(&a.in.sources[i]) == r {
+			return a.told[i].thins
+		}
+	}
+	return ""
+}
+
+func (a *assembler) spans(out *Answer) {
+	keys := make([]spanKey, 0, len(a.found.spans))
+	for k, l := range a.found.spans {
+		if slices.ContainsFunc(l.parts, func(p *spanPart) bool { return p != nil }) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(x, y spanKey) int {
+		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to),
+			cmp.Compare(x.kind, y.kind))
+	})
+	// unplaced counts spans with durations that could not be computed; most is the largest number
+	// of these in one span.
+	var unplaced, most uint64
+	var mostOf string
+	for _, k := range keys {
+		if a.found.spans[k].again {
+			continue
+		}
+		span := a.span(a.found.spans[k])
+		if span.All.After > 0 {
+			a.in.find(FindImpossible, "%d tuples were surely at %s before they were at %s",
+				span.All.After, span.To, span.From)
+		}
+		if span.All.Unplaced > 0 {
+			unplaced++
+			if n := span.All.Unplaced; n > most {
+				most, mostOf = n, span.From+" to "+span.To
+			}
+		}
+		if k.kind == between {
+			out.Spans = append(out.Spans, span)
+		} else {
+			out.EndToEnd = append(out.EndToEnd, span)
+		}
+	}
+	switch unplaced {
+	case 0:
+	case 1:
+		a.in.find(
+			FindUndecided,
+			"%d durations from %s could not be computed: their nodes are not related at that time",
+			most, mostOf)
+	default:
+		a.in.find(FindUndecided, "durations of %d spans could not be computed, such as %d "+
+			"from %s: their nodes are not related at that time", unplaced, most, mostOf)
+	}
+}
+
+func (a *assembler) span(l *span) Span {
+	in := a.in
+	p, q := in.points[a.graph.order[l.key.from]], in.points[a.graph.order[l.key.to]]
+	out := Span{
+		From: p.String(), To: q.String(), Kind: kindOf(l.key.kind, p, q), Pairs: []NodePair{},
+		OverTime: []BinDurations{},
+	}
+	switch l.key.kind {
+	case fromEarliest:
+		out.Origin = "earliest"
+	case fromLatest:
+		out.Origin = "latest"
+	}
+	if whole := a.found.spans[spanKey{l.key.from, l.key.to, wholePath}]; l.key.kind == between &&
+		whole != nil && whole.again {
+		for _, part := range whole.parts {
+			if part != nil {
+				out.Whole += part.n
+			}
+		}
+	}
+	all, local, remote := newSpanPart(in.options.exactValues), newSpanPart(in.options.exactValues),
+		newSpanPart(in.options.exactValues)
+	for i, part := range l.parts {
+		if part == nil {
+			continue
+		}
+		from, to := i/len(in.nodes), i%len(in.nodes)
+		out.Pairs = append(out.Pairs, NodePair{
+			in.nodes[from].Name, in.nodes[to].Name, durations(part),
+		})
+		all.merge(part)
+		if from == to {
+			local.merge(part)
+		} else {
+			remote.merge(part)
+		}
+	}
+	out.All = durations(all)
+	for _, group := range []struct {
+		part *spanPart
+		into **Durations
+	}{{local, &out.Local}, {remote, &out.Remote}} {
+		if group.part.n+group.part.unplaced > 0 {
+			d := durations(group.part)
+			*group.into = &d
+		}
+	}
+	for i, b := range l.bins {
+		if b != nil {
+			out.OverTime = append(out.OverTime, BinDurations{
+				i, b.n, intervalOf(b.percentile(50_000)), intervalOf(b.percentile(99_000)),
+			})
+		}
+	}
+	return out
+}
+
+// kindOf is a span's kind in words.
+func kindOf(k spanKind, p, q point) string {
+	switch {
+	case k != between:
+		return "end-to-end"
+	case p.actor != q.actor:
+		return "transfer"
+	case p.name == "start" && q.name == "end", p.name == "recv" && q.name == "send":
+		return "computation"
+	}
+	return "inside"
+}
+
+func durations(p *spanPart) Durations {
+	d := Durations{
+		Count: p.n, Percentiles: Percentiles{}, Bounds: []BoundPercentile{},
+		Scenarios: map[string]uint64{}, Lows: []Bin{}, Highs: []Bin{}, Widths: []Bin{},
+		Suspect: p.suspect, Unplaced: p.unplaced, After: p.orders[0], Undecided: p.orders[1],
+		Before: p.orders[2], Held: p.held.held(),
+	}
+	for s, n := range p.scenarios {
+		if n > 0 {
+			d.Scenarios[tscratio.Scenario(s).String()] = n
+		}
+	}
+	if p.n == 0 {
+		return d
+	}
+	for i, s := range p.percentiles(percents_milli) {
+		d.Percentiles = append(d.Percentiles, Percentile{
+			float64(percents_milli[i]) / 1000, intervalOf(s),
+		})
+	}
+	for i, b := range p.bounds(percents_milli) {
+		d.Bounds = append(d.Bounds, BoundPercentile{float64(percents_milli[i]) / 1000, b})
+	}
+	d.Mean = Interval{p.sumLo.over(p.n), p.sumHi.up(p.n)}
+	d.Min, d.Max = intervalOf(p.least), intervalOf(p.largest)
+	d.Lows, d.Highs, d.Widths = p.plots()
+	return d
+}
+
+// plots are the ends and half-widths in coarse bins.
+func (d *distribution) plots() (lows, highs, widths []Bin) {
+	if d.lo != nil {
+		return coarseBins(d.lo), coarseBins(d.hi), coarseBins(d.bound)
+	}
+	var lo, hi, bound counts
+	for _, s := range d.exact {
+		lo.add(s.Lo)
+		hi.add(s.Hi)
+		bound.add(int64(min(halfWidth(s), math.MaxInt64)))
+	}
+	return coarseBins(&lo), coarseBins(&hi), coarseBins(&bound)
+}
+
+func coarseBins(c *counts) []Bin {
+	bins := []Bin{}
+	c.each(func(lo, hi int64, n uint64) bool {
+		var from, to int64
+		if lo >= 0 {
+			from, to = coarseEdges(coarse(lo))
+		} else {
+			b, t := coarseEdges(coarse(^hi))
+			from, to = ^t, ^b
+		}
+		if k := len(bins) - 1; k >= 0 && bins[k].Lo_cycles == from {
+			bins[k].Count += n
+			return true
+		}
+		bins = append(bins, Bin{from, to, n})
+		return true
+	})
+	return bins
+}
+
+// way is a tuple's whole path.
+func (a *assembler) path(s slow) TuplePath {
+	w := TuplePath{ID: Reading(s.id), Total: intervalOf(s.total)}
+	for i, e := range s.path {
+		src := &a.in.sources[e.source]
+		p := Passed{
+			Point: a.in.points[src.point].String(), Channel: src.name,
+			Node: a.in.nodes[src.node].Name, Reading: Reading(e.reading),
+		}
+		if d, err := a.timer.between(int(s.path[0].source), int(e.source), s.path[0].reading,
+			e.reading); err == nil {
+			p.At, p.Verdict = intervalOf(d.Elapsed), d.Verdict.String()
+		}
+		if i > 0 {
+			before := s.path[i-1]
+			if d, err := a.timer.between(int(before.source), int(e.source), before.reading,
+				e.reading); err == nil {
+				since := intervalOf(d.Elapsed)
+				p.Since = &since
+			}
+		}
+		w.Passed = append(w.Passed, p)
+	}
+	return w
+}
+
+// length is the time from the first tuple to the end, over all channels that record these. The span
+// holds the time between every two of them, so it does not matter which was first.
+func (a *assembler) length() *RunLength {
+	var out *RunLength
+	poison := slices.ContainsFunc(a.told, func(t told) bool { return t.firstLast.Poison != 0 })
+	var worst tscratio.Verdict
+	for i := range a.told {
+		if a.told[i].firstLast.Count == 0 {
+			continue
+		}
+		for j := range a.told {
+			end := a.told[j].firstLast.Poison
+			if !poison && a.told[j].firstLast.Count > 0 {
+				end = a.told[j].firstLast.LastCounter
+			}
+			if end == 0 {
+				continue
+			}
+			d, err := a.timer.between(i, j, a.told[i].firstLast.FirstCounter, end)
+			if err != nil {
+				continue
+			}
+			worst = max(worst, d.Verdict)
+			if out == nil {
+				out = &RunLength{Interval: intervalOf(d.Elapsed), Poison: poison}
+			}
+			if d.Lo >= out.Lo_cycles {
+				from, to := &a.in.sources[i], &a.in.sources[j]
+				out.From, out.To = from.name+" on "+a.in.nodes[from.node].Name,
+					to.name+" on "+a.in.nodes[to.node].Name
+			}
+			out.Lo_cycles, out.Hi_cycles = max(out.Lo_cycles, d.Lo), max(out.Hi_cycles, d.Hi)
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	out.Verdict = worst.String()
+	// The end of the job is the channels that no other first-last channel follows.
+	last := -1
+	for i := range a.told {
+		if a.told[i].firstLast.Count > 0 {
+			last = max(last, a.graph.rankOf(&a.in.sources[i]))
+		}
+	}
+	for i := range a.told {
+		if a.graph.rankOf(&a.in.sources[i]) == last {
+			out.Tuples += a.told[i].firstLast.Count
+		}
+	}
+	return out
+}

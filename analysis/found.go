@@ -1,0 +1,137 @@
+package analysis
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// found is what a gatherer found. Those of several gatherers are merged.
+type found struct {
+	tuples  uint64
+	spans   map[spanKey]*span
+	points  []pointFound      // by rank
+	masks   map[uint64]uint64 // how many tuples passed each set of ranks
+	slowest []slow
+	least   int64  // a shorter tuple is not among the slowest
+	blind   uint64 // tuples that pass points whose order is not known
+	apart   uint64 // a pair of such points, as in plan
+	backs   []backwards
+
+	overused uint64 // ids that occur too often to be those of tuples
+}
+
+type pointFound struct {
+	tuples, duplicates, appeared, lost uint64
+	// by node: the last reading of a tuple that went on
+	newest []uint64
+	ended  [][]uint64 // by node: readings of tuples that ended after it
+}
+
+// slow is a tuple that took long.
+type slow struct {
+	total tscratio.Elapsed
+	id    uint64
+	path  []passage
+}
+
+// backwards is a pair of events that was received before it was sent.
+type backwards struct {
+	id      uint64
+	span    spanKey
+	a, b    int // nodes
+	elapsed tscratio.Elapsed
+}
+
+const maxBackwards = 5
+
+// backwards keeps the pairs of the lowest ids. So the pairs that are named do not depend on who
+// found them first.
+func (f *found) backwards(b backwards) {
+	if len(f.backs) == maxBackwards && b.id > f.backs[maxBackwards-1].id {
+		return
+	}
+	f.backs = append(f.backs, b)
+	slices.SortFunc(f.backs, func(a, b backwards) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.span.from, b.span.from),
+			cmp.Compare(a.span.to, b.span.to), cmp.Compare(a.span.kind, b.span.kind),
+			cmp.Compare(a.elapsed.Lo, b.elapsed.Lo))
+	})
+	f.backs = f.backs[:min(len(f.backs), maxBackwards)]
+}
+
+// slow keeps a tuple if it is among the slowest.
+func (f *found) slow(total tscratio.Elapsed, id uint64, path []passage, most int) {
+	if len(f.slowest) < most || total.Lo >= f.least {
+		f.keep(slow{total, id, slices.Clone(path)}, most)
+	}
+}
+
+// settle counts as lost the ended tuples that a later one has overtaken.
+func (f *pointFound) settle(node int) {
+	kept := f.ended[node][:0]
+	for _, reading := range f.ended[node] {
+		if reading < f.newest[node] {
+			f.lost++
+		} else {
+			kept = append(kept, reading)
+		}
+	}
+	f.ended[node] = kept
+}
+
+// inFlight is how many ended tuples no later one has overtaken. They must have been settled.
+func (f *pointFound) inFlight() uint64 {
+	var n uint64
+	for _, readings := range f.ended {
+		n += uint64(len(readings))
+	}
+	return n
+}
+
+// keep puts a tuple among the slowest.
+func (f *found) keep(s slow, most int) {
+	f.slowest = append(f.slowest, s)
+	slices.SortFunc(f.slowest, func(a, b slow) int {
+		return cmp.Or(-cmp.Compare(a.total.Lo, b.total.Lo), cmp.Compare(a.id, b.id),
+			cmp.Compare(a.path[0].reading, b.path[0].reading))
+	})
+	f.slowest = f.slowest[:min(len(f.slowest), most)]
+	f.least = f.slowest[len(f.slowest)-1].total.Lo
+}
+
+// merge adds what another gatherer found. Both must be settled.
+func (f *found) merge(o *found, slowest int) {
+	f.tuples += o.tuples
+	f.blind += o.blind
+	for mask, n := range o.masks {
+		f.masks[mask] += n
+	}
+	f.apart = max(f.apart, o.apart)
+	f.overused += o.overused
+	for k, l := range o.spans {
+		if mine := f.spans[k]; mine != nil {
+			mine.merge(l)
+		} else {
+			f.spans[k] = l
+		}
+	}
+	for i := range f.points {
+		a, b := &f.points[i], &o.points[i]
+		a.tuples += b.tuples
+		a.duplicates += b.duplicates
+		a.appeared += b.appeared
+		a.lost += b.lost
+		for n := range a.newest {
+			a.newest[n] = max(a.newest[n], b.newest[n])
+			a.ended[n] = append(a.ended[n], b.ended[n]...)
+		}
+	}
+	for _, s := range o.slowest {
+		f.keep(s, slowest)
+	}
+	for _, b := range o.backs {
+		f.backwards(b)
+	}
+}

@@ -1,0 +1,330 @@
+package analysis
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// compare compares an answer with the oracle's.
+func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact bool) {
+	t.Helper()
+	if got.Work.Tuples != uint64(want.tuples) {
+		t.Errorf("%d tuples, the oracle has %d", got.Work.Tuples, want.tuples)
+	}
+	for _, p := range got.Points {
+		for what, pair := range map[string][2]int{
+			"tuples":     {int(p.Tuples), want.pass[p.Name]},
+			"duplicates": {int(p.Duplicates), want.duplicates[p.Name]},
+			"lost":       {int(p.Lost), want.lost[p.Name]},
+			"in flight":  {int(p.InFlight), want.inFlight[p.Name]},
+			"appeared":   {int(p.Appeared), want.appeared[p.Name]},
+			"late":       {int(p.Disordered), want.disordered[p.Name]},
+		} {
+			if pair[0] != pair[1] {
+				t.Errorf("%s at %s: %d, the oracle has %d", what, p.Name, pair[0], pair[1])
+			}
+		}
+	}
+	if text := fmt.Sprintf(
+		"%d tuples that were made of others came to the end, but where those others began "+
+			"is not known",
+		want.orphans); mentions(got, text) != (want.orphans > 0) {
+		t.Errorf("findings %v: the oracle has %d whose origin is not known", got.Findings,
+			want.orphans)
+	}
+	spans := map[oracleSpan]*Span{}
+	for i := range got.Spans {
+		spans[oracleSpan{got.Spans[i].From, got.Spans[i].To, ""}] = &got.Spans[i]
+	}
+	for i := range got.EndToEnd {
+		l := &got.EndToEnd[i]
+		spans[oracleSpan{l.From, l.To, cmp.Or(l.Origin, "whole")}] = l
+	}
+	if len(spans) != len(want.spans) {
+		t.Errorf("%d spans, the oracle has %d", len(spans), len(want.spans))
+	}
+	for k, byNodes := range want.spans {
+		l := spans[k]
+		if l == nil {
+			t.Errorf("span %v is missing", k)
+			continue
+		}
+		if l.Whole != uint64(want.wholes[k]) {
+			t.Errorf("%d went their whole path on span %v, the oracle has %d", l.Whole, k,
+				want.wholes[k])
+		}
+		if len(l.Pairs) != len(byNodes) {
+			t.Errorf("span %v has %d pairs of nodes, the oracle has %d", k, len(l.Pairs),
+				len(byNodes))
+		}
+		var all []tscratio.Duration
+		for _, p := range l.Pairs {
+			ds := byNodes[[2]string{p.From, p.To}]
+			all = append(all, ds...)
+			compareDurations(t, fmt.Sprint(k, p.From, p.To), ds, &p.Durations, exact)
+		}
+		compareDurations(t, fmt.Sprint(k), all, &l.All, exact)
+	}
+	comparePaths(t, want, got)
+	for i, s := range got.Slowest {
+		if s.Total.Lo_cycles != want.slowest[i].Lo {
+			t.Errorf("slowest %d took %v, the oracle has %v", i, s.Total, want.slowest[i].Elapsed)
+		}
+		if !slices.ContainsFunc(want.slowest, func(w oraclePath) bool { return o.isPath(w, s) }) {
+			t.Errorf("slowest %d went %+v: no tuple of the oracle did", i, s)
+		}
+	}
+	if want := min(10, len(want.slowest)); len(got.Slowest) != want {
+		t.Errorf("%d slowest, want %d", len(got.Slowest), want)
+	}
+}
+
+// comparePaths compares paths with the tuples of the oracle. Two points are on one path if tuples
+// connect them, possibly through other points. Each span comes before those with a smaller median.
+func comparePaths(t *testing.T, want *oracleAnswer, got *Answer) {
+	t.Helper()
+	group := map[string]string{} // by point: some point of its path
+	find := func(p string) string {
+		for group[p] != p {
+			p = group[p]
+		}
+		return p
+	}
+	for _, path := range want.points {
+		for _, p := range path {
+			if group[p] == "" {
+				group[p] = p
+			}
+			group[find(p)] = find(path[0])
+		}
+	}
+	tuples := map[string]uint64{}
+	for _, path := range want.points {
+		tuples[find(path[0])]++
+	}
+	if len(got.Paths) != len(tuples) {
+		t.Errorf("%d paths, the oracle has %d", len(got.Paths), len(tuples))
+	}
+	for _, r := range got.Paths {
+		on := find(r.From[0])
+		if r.Tuples != tuples[on] {
+			t.Errorf("%d tuples on the path from %v, the oracle has %d", r.Tuples, r.From,
+				tuples[on])
+		}
+		spans := 0
+		for i := range got.Spans {
+			l := &got.Spans[i]
+			if find(l.From) != on {
+				continue
+			}
+			spans++
+			if !slices.ContainsFunc(r.Spans, func(k RankedSpan) bool { return k.Span == i }) {
+				t.Errorf("span %s, %s is not on the path from %v", l.From, l.To, r.From)
+			}
+			ends := func(points []string, of string) bool { return slices.Contains(points, of) }
+			for j := range got.Spans {
+				if other := &got.Spans[j]; other.To == l.From && ends(r.From, l.From) ||
+					other.From == l.To && ends(r.To, l.To) {
+					t.Errorf("the path from %v to %v goes on at span %s, %s", r.From, r.To,
+						other.From, other.To)
+				}
+			}
+		}
+		for k := range want.spans {
+			made := k.origin != "" && k.origin != "whole" && find(k.to) == on && find(k.from) != on
+			if said := slices.ContainsFunc(r.MadeOf, func(i int) bool {
+				return find(got.Paths[i].From[0]) == find(k.from)
+			}); made && !said {
+				t.Errorf("the path from %v was made of %v, and some came from %s", r.From,
+					r.MadeOf, k.from)
+			}
+		}
+		for _, of := range r.MadeOf {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(want.spans)), func(k oracleSpan) bool {
+				return k.origin == "earliest" && find(k.to) == on &&
+					find(k.from) == find(got.Paths[of].From[0])
+			}) {
+				t.Errorf("the path from %v was not made of that from %v", r.From,
+					got.Paths[of].From)
+			}
+		}
+		if spans != len(r.Spans) {
+			t.Errorf("%d spans on the path from %v, and %d lead on it", len(r.Spans), r.From, spans)
+		}
+		for i, k := range r.Spans {
+			p50, _ := got.Spans[k.Span].All.Percentiles.At(50)
+			sure := true
+			for _, after := range r.Spans[i:] {
+				sure = sure && got.Spans[after.Span].All.Suspect == 0
+			}
+			for _, after := range r.Spans[i+1:] {
+				q50, _ := got.Spans[after.Span].All.Percentiles.At(50)
+				if q50.Lo_cycles > p50.Lo_cycles {
+					t.Errorf("median %v stands before %v", p50, q50)
+				}
+				sure = sure && p50.Lo_cycles > q50.Hi_cycles
+			}
+			if k.Surely != sure {
+				t.Errorf("span %d of the path from %v is surely slower than the next: %v", i,
+					r.From, k.Surely)
+			}
+		}
+	}
+}
+
+// isPath reports whether an answer's path is that of a tuple, event for event, each with the time
+// since the first event and since the one before.
+func (o *oracle) isPath(w oraclePath, got TuplePath) bool {
+	if uint64(got.ID) != w.passed[0].id || got.Total != intervalOf(w.Elapsed) ||
+		len(got.Passed) != len(w.passed) {
+		return false
+	}
+	for i, e := range w.passed {
+		p := got.Passed[i]
+		if p.Point != e.point || p.Node != e.node || uint64(p.Reading) != e.reading ||
+			p.At != intervalOf(o.duration(w.passed[0], e).Elapsed) || (p.Since == nil) != (i == 0) {
+			return false
+		}
+		if i > 0 && *p.Since != intervalOf(o.duration(w.passed[i-1], e).Elapsed) {
+			return false
+		}
+	}
+	return true
+}
+
+func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *Durations,
+	exact bool) {
+	t.Helper()
+	if got.Count != uint64(len(want)) || len(want) == 0 {
+		t.Errorf("%s: %d durations, the oracle has %d", what, got.Count, len(want))
+		return
+	}
+	var los, his []int64
+	var bounds []uint64
+	orders := map[tscratio.Order]uint64{}
+	scenarios := map[string]uint64{}
+	sumLo, sumHi := new(big.Int), new(big.Int)
+	for _, d := range want {
+		los, his, bounds = append(los, d.Lo), append(his, d.Hi), append(bounds, (d.Width()+1)/2)
+		orders[d.Order()]++
+		scenarios[d.Scenario.String()]++
+		sumLo.Add(sumLo, big.NewInt(d.Lo))
+		sumHi.Add(sumHi, big.NewInt(d.Hi))
+	}
+	slices.Sort(los)
+	slices.Sort(his)
+	slices.Sort(bounds)
+	n := big.NewInt(int64(len(want)))
+	floor := new(big.Int).Div(sumLo, n)
+	ceil := new(big.Int).Neg(new(big.Int).Div(new(big.Int).Neg(sumHi), n))
+	if got.Mean.Lo_cycles != floor.Int64() || got.Mean.Hi_cycles != ceil.Int64() {
+		t.Errorf("%s: mean %v, the oracle has %v to %v", what, got.Mean, floor, ceil)
+	}
+	if got.Before != orders[tscratio.Before] || got.After != orders[tscratio.After] ||
+		got.Undecided != orders[tscratio.Undecided] {
+		t.Errorf("%s: %d before, %d undecided, %d after, the oracle has %v", what, got.Before,
+			got.Undecided, got.After, orders)
+	}
+	if diff := gocmp.Diff(scenarios, got.Scenarios); diff != "" {
+		t.Errorf("%s: %s", what, diff)
+	}
+	last := len(los) - 1
+	if got.Min != (Interval{los[0], his[0]}) || got.Max != (Interval{los[last], his[last]}) {
+		t.Errorf("%s: from %v to %v, the oracle has %d, %d to %d, %d", what, got.Min, got.Max,
+			los[0], his[0], los[last], his[last])
+	}
+	for i, p := range got.Percentiles {
+		r := rankBig(percents_milli[i], len(want))
+		lo, hi := los[r], his[r]
+		slackLo, slackHi := int64(0), int64(0)
+		if !exact {
+			slackLo, slackHi = max(lo, -lo)/2048+1, max(hi, -hi)/2048+1
+		}
+		if p.Lo_cycles > lo || p.Lo_cycles < lo-slackLo || p.Hi_cycles < hi ||
+			p.Hi_cycles > hi+slackHi {
+			t.Errorf("%s: p%v is %v, the oracle has %d to %d", what, p.Percent, p.Interval, lo, hi)
+		}
+		b := bounds[r]
+		if g := got.Bounds[i].Bound_cycles; g < b || exact && g != b || g > b+b/2048+1 {
+			t.Errorf("%s: bound p%v is %d, the oracle has %d", what, p.Percent, g, b)
+		}
+	}
+	widths := make([]int64, len(bounds))
+	for i, b := range bounds {
+		widths[i] = int64(b)
+	}
+	for _, plot := range []struct {
+		name   string
+		bins   []Bin
+		values []int64
+	}{{"lows", got.Lows, los}, {"highs", got.Highs, his}, {"widths", got.Widths, widths}} {
+		var n uint64
+		for _, b := range plot.bins {
+			n += b.Count
+			from, _ := slices.BinarySearch(plot.values, b.Lo_cycles)
+			to, _ := slices.BinarySearch(plot.values, b.Hi_cycles+1)
+			if b.Count != uint64(to-from) {
+				t.Errorf("%s: %d of %s are from %d to %d, the oracle has %d", what, b.Count,
+					plot.name, b.Lo_cycles, b.Hi_cycles, to-from)
+			}
+		}
+		if n != got.Count {
+			t.Errorf("%s: %s count %d of %d", what, plot.name, n, got.Count)
+		}
+	}
+}
+
+func TestAnswersEqualOracle(t *testing.T) {
+	for i := range max(2, 16/seed.Share()) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { answersEqualOracle(t, seed.Random(t)) })
+	}
+}
+
+func answersEqualOracle(t *testing.T, rng *rand.Rand) {
+	j := randomJob(rng)
+	parent := t.TempDir()
+	if err := simrun.Write(rng, parent, "job", j.nodes, j.channels); err != nil {
+		t.Fatal(err)
+	}
+	dir := openRun(t, parent, "job")
+	var want *oracleAnswer
+	var o *oracle
+	for name, options := range map[string]Options{
+		"in memory": {}, "one worker": {Workers: 1},
+		"from scratch": {Memory_bytes: 1 << 20, Workers: 3}, "one partition": {partitions: 1},
+		"folded": {exactValues: 3},
+	} {
+		options.Edges = j.edges
+		options.Reference = j.nodes[0].Name
+		got, err := Run(context.Background(), dir, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			o = oracleOf(t, dir, got.Reference.Node, j.edges)
+			want = o.answer()
+		}
+		t.Run(name, func(t *testing.T) { compare(t, o, want, got, options.exactValues == 0) })
+	}
+	if !j.findable {
+		return
+	}
+	// The order is in the data: without declared edges, the same spans are found.
+	got, err := Run(context.Background(), dir, Options{Reference: j.nodes[0].Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("found", func(t *testing.T) { compare(t, o, want, got, true) })
+}

@@ -1,0 +1,187 @@
+package analysis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+func (in *input) workers() int {
+	if in.options.Events != nil || in.options.Durations != nil {
+		return 1
+	}
+	if in.options.Workers > 0 {
+		return in.options.Workers
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// Run analyzes a run. The error wraps ErrNothing, ErrScratch, the context's cause, or what the
+// options' functions return. What is missing or damaged is part of the answer and not an error.
+func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, err error) {
+	began := time.Now()
+	if err := o.defaults(); err != nil {
+		return nil, err
+	}
+	fail := func(err error) (*Answer, error) {
+		return nil, fmt.Errorf("analyze run %q: %w", dir.Run.Name, err)
+	}
+	in, err := openInput(dir, o)
+	if err != nil {
+		return fail(err)
+	}
+	if len(in.nodes) == 0 {
+		return fail(fmt.Errorf("it names no nodes: %w", ErrNothing))
+	}
+	if in.clocks.reference < 0 {
+		return fail(fmt.Errorf("it has no log that can be read: %s: %w", missingText(in.missing),
+			ErrNothing))
+	}
+	t := newTimer(in)
+	if err := in.resolveFilter(); err != nil {
+		return fail(err)
+	}
+	bins, axes := in.axes(t)
+	temporary := cmp.Or(o.Scratch, os.TempDir())
+	s := newScratch(temporary, o.Memory_bytes/2, o.Scratch_bytes)
+	defer func() { err = errors.Join(err, s.close()) }()
+	all, err := in.scatter(ctx, s, axes)
+	if err != nil {
+		return fail(err)
+	}
+	g, err := in.sample(ctx, all, axes)
+	if err != nil {
+		return fail(err)
+	}
+	l := in.newLineage(s, all)
+	f, err := in.gather(ctx, all, g, axes, l)
+	if err != nil {
+		return fail(err)
+	}
+	if l != nil {
+		w := in.newGatherer(g, axes)
+		if err := l.follow(ctx, all, w); err != nil {
+			return fail(err)
+		}
+		f.merge(&w.found, o.Slowest)
+		if w.orphans > 0 {
+			in.find(FindUndecided, "%d tuples that were made of others came to the end, but "+
+				"where those others began is not known", w.orphans)
+		}
+	}
+	trips, err := in.returnTrips(ctx, all, g, axes)
+	if err != nil {
+		return fail(err)
+	}
+	in.progress(1, "done")
+	a := &assembler{
+		in: in, graph: g, found: f, told: all.told, timer: t, bins: bins, returns: trips,
+	}
+	answer = a.answer()
+	answer.Work = Work{
+		Tuples: f.tuples, Seconds: time.Since(began).Seconds(), Scratch_bytes: s.used.Load(),
+	}
+	if o.Filter.any() && f.tuples == 0 && answer.Length == nil && len(answer.Counters) == 0 {
+		answer.Comparisons = nil // they are about the time of tuples
+		answer.Missing = append(answer.Missing, Missing{
+			Part: "tuples",
+			Reason: "no tuple of the run is among those chosen by time, node, channel or id: " +
+				"choose more",
+		})
+		answer.Partial = true
+	}
+	for i := range all.told {
+		if in.sources[i].trip == noTrip {
+			answer.Work.Events += all.told[i].events
+		}
+	}
+	return answer, nil
+}
+
+func missingText(missing []runs.Missing) string {
+	if len(missing) == 0 {
+		return "there is none"
+	}
+	var parts []string
+	for _, m := range missing[:min(len(missing), 3)] {
+		parts = append(parts, m.String())
+	}
+	return strings.Join(parts, "; ")
+}
+
+// resolveFilter converts the filter's UTC times to cycles of the reference.
+func (in *input) resolveFilter() error {
+	f := &in.options.Filter
+	if f.To_utc_ns == 0 {
+		return nil
+	}
+	n := in.nodes[in.clocks.reference]
+	h, known := in.referenceHeader()
+	if !known || n.FrequencyHi_hz == 0 {
+		return fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its "+
+			"counter and UTC relate, or its frequency is not known: choose by cycles", n.Name)
+	}
+	// Rounded outward: what may lie within the times is chosen.
+	e := float64(n.described.CoreSlackCycles + n.described.QuantumCycles +
+		h.Stamp.OrderingSlack_cycles())
+	cycles := func(ns int64, hz float64) float64 { return float64(ns) * hz / 1e9 }
+	least := func(ns int64) float64 {
+		return min(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz))
+	}
+	most := func(ns int64) float64 {
+		return max(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz))
+	}
+	f.From_cycles = shifted(h.Counter, math.Floor(least(f.From_utc_ns-h.UTCHi_ns))-e)
+	f.To_cycles = shifted(h.Counter, math.Ceil(most(f.To_utc_ns-h.UTCLo_ns))+e)
+	f.To_cycles = max(f.To_cycles, 1)
+	return nil
+}
+
+// referenceHeader is the header of any log of the reference node, even one that was not chosen.
+func (in *input) referenceHeader() (logstore.Header, bool) {
+	for _, s := range in.sources {
+		if s.node == in.clocks.reference {
+			return s.header, true
+		}
+	}
+	logs, _ := in.run.Logs()
+	for _, l := range logs {
+		for _, s := range l.Segments {
+			if l.Node != in.nodes[in.clocks.reference].node {
+				break
+			}
+			f, err := logstore.OpenFile(s.Path)
+			if err != nil {
+				continue
+			}
+			h := f.Header()
+			f.Close()
+			if in.nodeOf(l.Node, h.Epoch) == in.clocks.reference {
+				return h, true
+			}
+		}
+	}
+	return logstore.Header{}, false
+}
+
+// shifted is c + d, limited to the range of a counter.
+func shifted(c uint64, d float64) uint64 {
+	switch {
+	case d < 0 && -d >= float64(c):
+		return 0
+	case d < 0:
+		return c - uint64(-d)
+	case d >= float64(math.MaxUint64-c):
+		return math.MaxUint64
+	}
+	return c + uint64(d)
+}

@@ -1,0 +1,446 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/pebbe/zmq4"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// trains makes trains that may each pass for a real one. The peer's stamps are true. Its own are
+// shifted, or run at another rate, or are narrower than they may be.
+func (h *hostile) trains(r *rand.Rand, peer string, trains, exchanges int) (out []control.Train) {
+	own, other := h.line(h.job.Node.Name), h.line(peer)
+	lie := []int64{0, 300, -300, 100_000, -100_000, 1 << 40}[r.IntN(6)]
+	own.rate *= []float64{1, 1 + 1e-7, 1 + 1e-5, 2}[r.IntN(4)]
+	width := []uint64{0, 10, 10_000}[r.IntN(3)]
+	const step = 5000
+	back := uint64(trains*(exchanges+1)+1) * 4 * step
+	for range trains {
+		t := control.Train{KernelStamps: uint64(4 * exchanges)}
+		for range exchanges {
+			t.Exchanges = append(t.Exchanges, control.Exchange{
+				Sent:     own.interval(back, lie, width),
+				Received: other.interval(back-step, 0, width),
+				Answered: other.interval(back-2*step, 0, width),
+				Returned: own.interval(back-3*step, lie, width),
+			})
+			back -= 4 * step
+		}
+		out = append(out, t)
+		back -= 4 * step
+	}
+	return out
+}
+
+func (h *hostile) reportOf(peer hostilePeer, trains []control.Train) *control.Trains {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.report++
+	return &control.Trains{
+		Report: h.report, Peer: peer.Name, PeerEpoch: peer.Epoch, Epoch: h.epoch, Trains: trains,
+	}
+}
+
+func (h *hostile) lies() (err error) {
+	for _, p := range h.peers {
+		trains := h.trains(h.rand, p.Name, 1+h.rand.IntN(5), 1+h.rand.IntN(20))
+		err = h.send(0, h.reportOf(p, trains))
+	}
+	return err
+}
+
+// liesOfNoEnd reports trains with itself, with an unknown node, and between other nodes, as far as
+// a message can say that.
+func (h *hostile) liesOfNoEnd() (err error) {
+	self := hostilePeer{Name: h.job.Node.Name, Epoch: h.epoch}
+	h.send(0, h.reportOf(self, h.trains(h.rand, self.Name, 3, 10)))
+	nobody := hostilePeer{Name: "nobody", Epoch: "e"}
+	h.send(0, h.reportOf(nobody, h.trains(h.rand, self.Name, 3, 10)))
+	for _, p := range h.peers {
+		of := h.peers[h.rand.IntN(len(h.peers))]
+		m := h.reportOf(p, h.trains(h.rand, p.Name, 3, 10))
+		m.Epoch, m.Report = of.Epoch, 1<<63
+		err = h.send(0, m)
+		frames, e := control.Encode(m, 0)
+		if e != nil {
+			return e
+		}
+		var body map[string]any
+		if err := json.Unmarshal(frames[1], &body); err != nil {
+			return err
+		}
+		body["node"], body["name"], body["by"] = of.Name, of.Name, of.Name
+		frames[1], _ = json.Marshal(body)
+		h.raw(func(s *zmq4.Socket) { sendRaw(s, frames) })
+	}
+	return err
+}
+
+// largeReports sends reports as long as they may be: many trains, one train, and trains far apart.
+func (h *hostile) largeReports() (err error) {
+	for range 3 {
+		for _, shape := range [][2]int{{10_000, 9}, {1, 100_000}, {100, 900}} {
+			p := h.peers[h.rand.IntN(len(h.peers))]
+			trains := h.trains(h.rand, p.Name, shape[0], shape[1])
+			if e := h.send(0, h.reportOf(p, trains)); e != nil {
+				err = e
+			}
+		}
+	}
+	return err
+}
+
+func (h *hostile) epochs() (err error) {
+	for range 10 {
+		r := h.register
+		r.Epoch = fmt.Sprintf("%0200d", h.rand.Uint64())
+		err = h.signUp(r)
+		h.lies()
+	}
+	return err
+}
+
+// names registers under other nodes' names, and under names that the server does not know.
+func (h *hostile) names() (err error) {
+	for i := range 10 {
+		r := h.register
+		r.Name = fmt.Sprintf("x%d", h.rand.Uint64())
+		if i%2 == 0 {
+			r.Name = h.peers[h.rand.IntN(len(h.peers))].Name
+		}
+		if err = h.signUp(r); err == nil {
+			return fmt.Errorf("it is registered as %s", r.Name)
+		}
+	}
+	return err
+}
+
+func (h *hostile) facts() (err error) {
+	for i := range 10 {
+		r := h.register
+		bytes := []int{10_000, 10_900, 20_000, 600_000}[i%4] // each takes six bytes in JSON
+		r.Facts = []byte(`{"x":"` + strings.Repeat(`\u0001`, bytes) + `"}`)
+		if frames, err := control.Encode(&r, 1); err == nil {
+			h.raw(func(s *zmq4.Socket) { sendRaw(s, frames) })
+		}
+		err = h.signUp(r)
+	}
+	return err
+}
+
+func (h *hostile) snapshots() (err error) {
+	for i := range 2000 {
+		reason := strings.Repeat("x", control.MaxTextBytes)
+		err = h.send(0, &control.Snapshot{Channels: fmt.Sprint(i), Reason: reason})
+	}
+	return err
+}
+
+func (h *hostile) asks() (err error) {
+	for range 500 {
+		for _, what := range []string{AskNodes, AskAbortRun, AskForgetNode, AskSnapshot} {
+			argument := []byte(`"` + strings.Repeat("x", 1000) + `"`)
+			err = h.send(1, &control.Ask{What: what, Argument: argument})
+		}
+	}
+	return err
+}
+
+// unasked sends answers to questions that the server may have asked another node, and gives the
+// server orders.
+func (h *hostile) unasked() (err error) {
+	for range 200 {
+		peer := h.peers[h.rand.IntN(len(h.peers))]
+		for _, m := range []control.Message{
+			&control.Ack{Report: h.rand.Uint64()},
+			&control.ProbeSecrets{Secrets: []control.ProbeSecret{
+				{Number: 1, Bytes: make([]byte, control.SecretBytes)},
+			}},
+			&control.Done{}, &control.Pong{}, &control.Load{Busy_ppm: 1_000_000},
+			&control.Run{Name: "hostile", Close: true}, &control.Table{Text: []byte("*: null")},
+			&control.RunState{Name: "hostile", Closed: true},
+			&control.TableState{Generation: 1 << 60},
+			&control.Chunk{Path: "logs/x.cplog", Data: []byte("x")}, &control.Files{Run: "hostile"},
+			&control.Leave{Why: "\x1b[2J"},
+			&control.Welcome{Server: "x", Heartbeat_ns: 1, Dead_ns: 1},
+			h.reportOf(peer, h.trains(h.rand, peer.Name, 1, 5)),
+		} {
+			if m.Kind() == control.KindLeave && h.rand.IntN(100) > 0 {
+				continue
+			}
+			err = h.send(h.rand.Uint64N(2000), m)
+		}
+	}
+	return err
+}
+
+// raw calls do with a ZeroMQ connection that uses the key, and nothing of this project.
+func (h *hostile) raw(do func(*zmq4.Socket)) error {
+	s, err := h.context.NewSocket(zmq4.DEALER)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	s.SetLinger(100 * time.Millisecond)
+	s.SetSndtimeo(time.Second)
+	s.SetRcvhwm(1)
+	s.SetCurveServerkey(h.server.Public)
+	s.SetCurvePublickey(h.key.Public)
+	s.SetCurveSecretkey(h.key.Secret)
+	if err := s.Connect("tcp://" + h.job.Address); err != nil {
+		return err
+	}
+	do(s)
+	return nil
+}
+
+func sendRaw(s *zmq4.Socket, frames [][]byte) error {
+	parts := make([]any, len(frames))
+	for i, f := range frames {
+		parts[i] = f
+	}
+	_, err := s.SendMessage(parts...)
+	return err
+}
+
+func (h *hostile) noise(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(h.rand.Uint32())
+	}
+	return b
+}
+
+// garbage sends frames without meaning, and damaged messages.
+func (h *hostile) garbage() error {
+	return h.raw(func(s *zmq4.Socket) {
+		for range 500 {
+			frames, err := control.Encode(&control.Hello{Name: h.job.Node.Name}, h.rand.Uint64())
+			if err != nil {
+				return
+			}
+			switch h.rand.IntN(3) {
+			case 0:
+				frames = [][]byte{h.noise(h.rand.IntN(100)), h.noise(h.rand.IntN(10_000))}
+			case 1:
+				f := frames[h.rand.IntN(2)]
+				f[h.rand.IntN(len(f))] ^= 1 << h.rand.IntN(8)
+			case 2:
+				for range 1000 {
+					frames = append(frames, nil)
+				}
+			}
+			if sendRaw(s, frames) != nil {
+				return
+			}
+		}
+	})
+}
+
+// strange opens TCP connections that do not speak ZeroMQ, or stop doing so after its greeting.
+func (h *hostile) strange() error {
+	for i := range 50 {
+		c, err := net.DialTimeout("tcp", h.job.Address, time.Second)
+		if err != nil {
+			return err
+		}
+		c.SetDeadline(time.Now().Add(50 * time.Millisecond))
+		if i%2 == 0 {
+			greeting := "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00CURVE"
+			c.Write([]byte(greeting + strings.Repeat("\x00", 47)))
+		}
+		c.Write(h.noise(100_000))
+		c.Close()
+	}
+	return nil
+}
+
+// connections opens many connections at once, and begins a large message on each.
+func (h *hostile) connections() error {
+	var all []*zmq4.Socket
+	defer func() {
+		for _, s := range all {
+			s.Close()
+		}
+	}()
+	for range 100 {
+		s, err := h.context.NewSocket(zmq4.DEALER)
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+		s.SetLinger(0)
+		s.SetSndtimeo(20 * time.Millisecond)
+		s.SetCurveServerkey(h.server.Public)
+		s.SetCurvePublickey(h.key.Public)
+		s.SetCurveSecretkey(h.key.Secret)
+		if err := s.Connect("tcp://" + h.job.Address); err != nil {
+			return err
+		}
+		frames, err := control.Encode(&control.Hello{Name: h.job.Node.Name}, 1)
+		if err != nil {
+			return err
+		}
+		sendRaw(s, frames)
+		s.SendBytes(make([]byte, control.MaxMessageBytes), zmq4.SNDMORE|zmq4.DONTWAIT)
+	}
+	return nil
+}
+
+// deaf makes the server answer without end, and reads nothing.
+func (h *hostile) deaf() error {
+	return h.raw(func(s *zmq4.Socket) {
+		h.during(500*time.Millisecond, func() {
+			if frames, err := control.Encode(&control.Hello{Name: h.job.Node.Name}, 1); err == nil {
+				sendRaw(s, frames)
+			}
+		})
+	})
+}
+
+// endless sends 256 MB of a message and not its end.
+func (h *hostile) endless() error {
+	return h.raw(func(s *zmq4.Socket) {
+		frame := make([]byte, 1<<20)
+		for range 256 {
+			if _, err := s.SendBytes(frame, zmq4.SNDMORE); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// answers carries out the server's orders in its own way.
+func (h *hostile) answers() {
+	r := rand.New(rand.NewPCG(h.job.Hostile.Seed, 1))
+	data := make([]byte, 3<<20)
+	for {
+		in, err := h.link.Receive(context.Background())
+		if err != nil {
+			return
+		}
+		var answer control.Message
+		switch m := in.Message.(type) {
+		case *control.ProbeSecrets: // otherwise nobody would probe it
+			var secrets []minrtt.Secret
+			for _, s := range m.Secrets {
+				secrets = append(secrets, minrtt.Secret{Number: s.Number, Bytes: [32]byte(s.Bytes)})
+			}
+			h.answerer.Accept(secrets)
+			answer = &control.Done{}
+		case *control.Run:
+			missing := make([]string, 10_000)
+			for i := range missing {
+				missing[i] = strings.Repeat("\x01", 60)
+			}
+			answer = &control.RunState{Name: m.Name, Closed: m.Close, Missing: missing}
+		case *control.ListFiles:
+			answer = h.list(r, m.Run)
+		case *control.ReadFile:
+			c := &control.Chunk{Path: m.Path, Offset: m.Offset, Size: 1 << 60, Data: data[:m.Bytes]}
+			switch {
+			case strings.Contains(m.Path, "trickle"):
+				c.Data = data[:1]
+			case r.IntN(20) == 0:
+				c.Data = data
+			case r.IntN(20) == 0:
+				c.Offset++
+			}
+			answer = c
+		case *control.Probe:
+			p := h.peers[r.IntN(len(h.peers))]
+			answer = h.reportOf(p, h.trains(r, p.Name, min(m.Trains, 100), min(m.Exchanges, 100)))
+		case *control.Snapshot:
+			answer = &control.SnapshotState{Error: strings.Repeat("x", control.MaxTextBytes)}
+		case *control.Probing, *control.Table, *control.LoadRequest:
+			answer = []control.Message{
+				&control.Done{}, &control.Pong{}, control.Refuse(control.Failed, "no"),
+			}[r.IntN(3)]
+		default:
+			continue
+		}
+		if r.IntN(10) > 0 || in.Message.Kind() == control.KindProbeSecrets {
+			h.send(in.Request, answer)
+		}
+	}
+}
+
+// list lists more files than there are, or endless files.
+func (h *hostile) list(r *rand.Rand, run string) control.Message {
+	m := &control.Files{Run: run, More: true}
+	switch r.IntN(4) {
+	case 0:
+		for i := range 30_000 {
+			path := fmt.Sprintf("logs/%d.cplog", i)
+			m.Files = append(m.Files, control.File{Path: path, Bytes: 1 << 50})
+		}
+	case 1:
+		m.Files = []control.File{
+			{Path: "logs/x.cplog", Bytes: 1 << 62}, {Path: "logs/y.cplog", Bytes: 1 << 62},
+		}
+	case 2:
+		m.Files = []control.File{
+			{Path: "logs/x.cplog", Bytes: 64 << 20}, {Path: "truth.json", Bytes: 64 << 20},
+			{Path: "x.ntp", Bytes: 64 << 20}, {Path: "nothing", Bytes: 1 << 20},
+		}
+	case 3:
+		if !h.job.Hostile.Patient {
+			return &control.Done{}
+		}
+		m.Files = []control.File{{Path: "logs/trickle.cplog", Bytes: 1 << 30}}
+	}
+	return m
+}
+
+// answerProbes answers other nodes' probes with stamps that are sometimes false.
+func (h *hostile) answerProbes() error {
+	clocks, err := vnode.ParseConfig(h.job.Clocks)
+	if err != nil {
+		return err
+	}
+	notice, err := minrtt.OpenStepNotice()
+	if err != nil {
+		return err
+	}
+	system := minrtt.SystemClock(asm.Counter, notice, func() (uint32, error) { return 1, nil })
+	clock, err := virtual.Clock(clocks, system)
+	if err != nil {
+		return err
+	}
+	truly := clock.Counter
+	clock.Counter = func() uint64 {
+		c := truly()
+		switch rand.IntN(50) {
+		case 0:
+			return c + 1e6
+		case 1:
+			return c - 1e6
+		case 2:
+			return rand.Uint64()
+		}
+		return c
+	}
+	clock.Bracket = nil
+	transport, err := minrtt.ListenUDP(h.job.Listen, minrtt.UDPConfig{Counter: clock.Counter})
+	if err != nil {
+		return err
+	}
+	h.answerer, err = minrtt.NewAnswerer(transport, clock, []minrtt.Secret{minrtt.NewSecret()})
+	if err != nil {
+		return err
+	}
+	go h.answerer.Serve(context.Background())
+	return nil
+}

@@ -1,0 +1,105 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
+	"github.com/cloudprofiler/cloudprofiler/internal/truth"
+	webpage "github.com/cloudprofiler/cloudprofiler/report"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// answer makes of the collected run what "cprof report" would, and holds it against the truth.
+func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
+	physical, err := readPhysicals(nil, d.logs()...)
+	if err != nil {
+		return err
+	}
+	if err := d.analyse(ctx, run, physical); err != nil {
+		return err
+	}
+	d.countLost()
+	if d.o.Keep == "" {
+		return nil
+	}
+	d.o.Progress("writing the page")
+	var page bytes.Buffer
+	if err := webpage.Write(&page, webpage.From(d.Answer, run, d.o.Program)); err != nil {
+		return err
+	}
+	if err := run.WriteReport(page.Bytes()); err != nil {
+		return err
+	}
+	if err := os.CopyFS(d.o.Keep, os.DirFS(d.runPath())); err != nil {
+		return errors.Join(fmt.Errorf("keep the run: %w", err), os.RemoveAll(d.o.Keep))
+	}
+	return nil
+}
+
+// countLost adds the events that are in no log.
+func (d *demonstration) countLost() {
+	for _, c := range d.Answer.Channels {
+		d.Lost += int(c.Dropped + c.Unaccounted)
+	}
+}
+
+// analyse analyses the run twice: as anybody would, and for how long after it began each tuple was where.
+func (d *demonstration) analyse(ctx context.Context, run *runs.Directory, physical physicals) error {
+	d.Wander = run.Run.Assumptions().Wander
+	known, missing := truth.Of(run)
+	if known == nil || len(missing) > 0 {
+		return fmt.Errorf("read the truth about the nodes from the run: %v", missing)
+	}
+	for _, edges := range [][][2]string{nil, sinceStart()} {
+		d.o.Progress("joining tuples, holding their durations against the truth")
+		hops := newHops(edges != nil)
+		check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, hops.take)
+		if err != nil {
+			return err
+		}
+		o := analysis.Options{Edges: edges, Durations: check.duration, Scratch: d.scratch}
+		if edges == nil { // what the page shows holds itself against the truth as any run of virtual nodes does: by the logs alone
+			o.Truth = known.Truth
+		}
+		answer, err := analysis.Run(ctx, run, o)
+		if err != nil {
+			return err
+		}
+		if d.Answer == nil {
+			d.Answer = answer
+		}
+		for _, h := range hops.order {
+			h.Percentiles = percentilesOf(answer, h)
+		}
+		d.Hops = append(d.Hops, hops.order...)
+	}
+	return nil
+}
+
+// percentilesOf are those that the answer has of a hop: what it shows is shown here.
+func percentilesOf(a *analysis.Answer, h *Hop) analysis.Percentiles {
+	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
+		for _, l := range spans {
+			if l.From == h.From && l.To == h.To && l.Origin == "" {
+				return l.All.Percentiles
+			}
+		}
+	}
+	return nil
+}
+
+// sinceStart are the edges from where tuples begin to each point that they pass later.
+func sinceStart() (edges [][2]string) {
+	for _, stage := range job.Stages[1 : len(job.Stages)-1] {
+		for _, point := range []string{"start", "end"} {
+			edges = append(edges, [2]string{job.Stages[0] + "/start", stage + "/" + point})
+		}
+	}
+	return edges
+}

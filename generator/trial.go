@@ -1,0 +1,286 @@
+package generator
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+// How often a rate is tried again. Where the generator itself fell behind, that says nothing about the engine. Where the engine did, while this
+// machine was so busy that tuples were sent late, it may have been kept from its work as well: once more.
+const (
+	generatorRetries = 2
+	busyRetries      = 1
+)
+
+func (s *Search) trial(ctx context.Context, phase string, rate float64, warmUp, length time.Duration, growth float64) (v Verdict, err error) {
+	for tries := 1; ; tries++ {
+		v, err = s.tryOnce(ctx, phase, rate, warmUp, length, growth)
+		if err != nil || v.kept() || len(s.result.Trials) >= s.o.MaxTrials {
+			return v, err
+		}
+		last := s.result.Trials[len(s.result.Trials)-1]
+		late := slices.ContainsFunc(last.Marks, func(m Marked) bool { return m.Mark == Late })
+		switch {
+		case slices.Contains(v.Reasons, Generator) && tries <= generatorRetries:
+		case late && !last.Cut && tries <= busyRetries:
+		default:
+			return v, nil
+		}
+	}
+}
+
+// tryOnce tries a rate and keeps what it showed.
+func (s *Search) tryOnce(ctx context.Context, phase string, rate float64, warmUp, length time.Duration, growth float64) (Verdict, error) {
+	if err := ctx.Err(); err != nil {
+		return Verdict{}, err
+	}
+	if s.o.Progress != nil {
+		s.o.Progress(phase, rate, len(s.result.Trials))
+	}
+	o, err := s.try(ctx, rate, warmUp, length)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("at %.0f/s: %w", rate, err)
+	}
+	v := judge(o, limits{growth, s.o.Latency})
+	t := Trial{Phase: phase, Rate: rate, Verdict: v, Sustained: v.kept(), Lateness: o.Sender.Lateness, Sent: o.Sender.Sent, Check: o.Check, Marks: o.Sender.Marks, Length: length, Cut: o.Cut}
+	if o.Latency != nil && o.Latency.TotalCount() > 0 {
+		at := func(q float64) time.Duration { return time.Duration(o.Latency.ValueAtQuantile(q)) }
+		t.P50, t.P90, t.P99, t.P999, t.Max = at(50), at(90), at(99), at(99.9), time.Duration(o.Latency.Max())
+	}
+	s.result.Trials = append(s.result.Trials, t)
+	return v, nil
+}
+
+// measureOwnCeiling connects, then sends flat out into nothing.
+func (s *Search) measureOwnCeiling(ctx context.Context) (float64, error) {
+	if err := s.connect(); err != nil {
+		return 0, err
+	}
+	return ceiling(ctx, s.o.Tuples, s.o.Threads, s.o.Batch, s.clock, func(thread int, id, due uint64) { s.rings[thread].put(id, due) })
+}
+
+// Ceiling is how many tuples a second this machine can send into nothing, by so many threads. No rate above it is ever reached.
+func Ceiling(ctx context.Context, tuples *Tuples, threads, batch int) (float64, error) {
+	return ceiling(ctx, tuples, threads, batch, nil, nil)
+}
+
+func ceiling(ctx context.Context, tuples *Tuples, threads, batch int, clock Clock, due func(thread int, id, due uint64)) (float64, error) {
+	sender, err := NewSender(SenderOptions{
+		FlatOut: ceilingTime, Tuples: tuples, Threads: threads, Batch: batch, Clock: clock, due: due,
+		IDs:     func(int) (IDSource, error) { return &freeIDs{}, nil },
+		Connect: func(int) (Sink, error) { return Discard{}, nil },
+	})
+	if err != nil {
+		return 0, err
+	}
+	r, err := sender.Run(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return r.AchievedRate, ctx.Err()
+}
+
+const ceilingTime = 300 * time.Millisecond
+
+// freeIDs makes ids that leave the machine nowhere.
+type freeIDs struct{ next uint64 }
+
+func (f *freeIDs) Next() (uint64, bool) { f.next++; return f.next, true }
+
+// connect makes what all trials use: clock, connections, ids.
+func (s *Search) connect() error {
+	var err error
+	if s.clock, err = NewClock(); err != nil {
+		return err
+	}
+	for i := range s.o.Threads {
+		var ids IDSource
+		if s.o.IDs != nil {
+			ids, err = s.o.IDs(i)
+		} else {
+			var own *handlers.IDs
+			if own, err = handlers.OpenIDs("", handlers.AnyInstance); err == nil {
+				ids = own
+				s.held = append(s.held, own)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		sink, err := s.o.Connect(i)
+		if err != nil {
+			return fmt.Errorf("thread %d: %w", i, err)
+		}
+		s.sinks, s.ids, s.rings, s.sent = append(s.sinks, sink), append(s.ids, ids), append(s.rings, newDueRing()), append(s.sent, End{})
+		s.spare = append(s.spare, nil)
+	}
+	return nil
+}
+
+// close says the end on every connection, and gives back what the search holds.
+func (s *Search) close() {
+	s.current.Store(nil)
+	for i, sink := range s.sinks {
+		sink.Close(s.sent[i])
+	}
+	for _, h := range s.held {
+		h.Close()
+	}
+}
+
+// heldSink is a sink that stays open after a trial.
+type heldSink struct{ Sink }
+
+func (heldSink) Close(End) error { return nil }
+
+// heldPush is a Push that does, and that a sender knows for one.
+type heldPush struct{ *Push }
+
+func (heldPush) Close(End) error { return nil }
+
+type heldRoomSink struct {
+	heldSink
+	RoomWaiter
+}
+
+func hold(s Sink) Sink {
+	if p, ok := s.(*Push); ok {
+		return heldPush{p}
+	}
+	if w, ok := s.(RoomWaiter); ok {
+		return heldRoomSink{heldSink{s}, w}
+	}
+	return heldSink{s}
+}
+
+// farBehind_s is the backlog, in seconds of the rate, at which a trial has shown enough.
+const farBehind_s = 0.5
+
+// tryRate sends at a rate for some time, and watches what comes out.
+func (s *Search) tryRate(ctx context.Context, rate float64, warmUp, length time.Duration) (Observation, error) {
+	schedule, err := Constant(rate, warmUp+length)
+	if err != nil {
+		return Observation{}, err
+	}
+	out := &outlet{rings: map[uint64]*dueRing{}, first: map[uint64]uint64{}, hz: s.clock.Frequency_hz(), latency: newLatencies()}
+	o := Observation{Rate: rate, WarmUp: warmUp, Length: length}
+	sender, err := NewSender(SenderOptions{
+		Schedule: schedule, Tuples: s.o.Tuples, Threads: s.o.Threads, Batch: s.o.Batch, Clock: s.clock, Notice: s.o.Notice, GiveUp: 2 * time.Second,
+		Connect: func(thread int) (Sink, error) { return hold(s.sinks[thread]), nil },
+		IDs:     func(thread int) (IDSource, error) { return &trialIDs{search: s, thread: thread, out: out}, nil },
+		due:     func(thread int, id, due uint64) { s.rings[thread].put(id, due) },
+	})
+	if err != nil {
+		return o, err
+	}
+	out.start = s.clock.Now()
+	out.from = out.start + uint64(warmUp.Seconds()*out.hz)
+	s.current.Store(out)
+
+	trialCtx, cut := context.WithCancel(ctx)
+	defer cut()
+	watched := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(watched)
+		s.watch(&o, sender, out, ended, cut)
+	}()
+	o.Sender, err = sender.Run(trialCtx)
+	close(ended)
+	<-watched
+	if err != nil {
+		return o, err
+	}
+	for i, e := range o.Sender.Ends {
+		if e.Sent > 0 && s.sent[i].Sent == 0 {
+			s.sent[i].First = e.First
+		}
+		s.sent[i].Sent += e.Sent
+		s.spare[i] = append(sender.threads[i].spare, s.spare[i]...)
+	}
+	s.drain(ctx, out, o.Sender.Sent)
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	for _, e := range o.Sender.Ends {
+		out.checker.ended(e)
+	}
+	o.Check, o.Latency = out.checker.check(), out.latency
+	for i, h := range out.slices {
+		if h.TotalCount() > 0 {
+			o.Slices = append(o.Slices, LatencySlice{time.Duration(i) * latencySlice, time.Duration(h.ValueAtQuantile(50)) * time.Microsecond})
+		}
+	}
+	return o, nil
+}
+
+// A trialIDs gives a thread's ids in one trial, first those that the last one did not use, and has the outlet know which is the first.
+type trialIDs struct {
+	search *Search
+	thread int
+	out    *outlet
+	begun  bool
+}
+
+func (t *trialIDs) Next() (id uint64, ok bool) {
+	if spare := t.search.spare[t.thread]; len(spare) > 0 {
+		id, t.search.spare[t.thread] = spare[0], spare[1:]
+	} else if id, ok = t.search.ids[t.thread].Next(); !ok {
+		return 0, false
+	}
+	if !t.begun {
+		t.begun = true
+		t.out.begin(id, t.search.rings[t.thread])
+	}
+	return id, true
+}
+
+// watch samples a trial every millisecond, and cuts it when the engine is far behind.
+func (s *Search) watch(o *Observation, sender *Sender, out *outlet, ended chan struct{}, cut func()) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	all := uint64(math.Ceil(o.Rate * (o.WarmUp + o.Length).Seconds()))
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		start := sender.Start()
+		// What came out is read first, then what went in: no sample shows more coming out than there was.
+		done, sent, now := out.done.Load(), sender.Sent(), asm.Counter()
+		if start == 0 || now < start {
+			continue
+		}
+		at := float64(now-start) / out.hz
+		sample := Sample{time.Duration(at * 1e9), min(all, uint64(at*o.Rate)+1), sent, done}
+		if sample.At > o.WarmUp+o.Length {
+			return
+		}
+		o.Samples = append(o.Samples, sample)
+		if backlog := sample.backlog(); backlog > max(100, farBehind_s*o.Rate) && sample.At > o.WarmUp+o.Length/6 {
+			o.Cut = true
+			cut()
+			return
+		}
+	}
+}
+
+// drain waits until everything came out, or nothing has for a second, or for the time that an engine is given.
+func (s *Search) drain(ctx context.Context, out *outlet, sent uint64) {
+	const idle = time.Second
+	seen, at := out.done.Load(), time.Now()
+	for begun := time.Now(); out.done.Load() < sent && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
+		if now := out.done.Load(); now != seen {
+			seen, at = now, time.Now()
+		}
+		if time.Since(begun) > s.o.Drain || time.Since(at) > max(idle, s.o.Drain/4) {
+			return
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package tscratio
+
+import (
+	"fmt"
+	"math"
+)
+
+// Relate evaluates the pair: what do readings of the other node's counter mean in cycles of into's,
+// if the rate wanders by at most w? Declared.Wander is the usual w.
+//
+// The answer is suspect if w is less than twice the wander that the constraints themselves prove.
+// An error wraps ErrTooFew or ErrWanderAboveMax, or is a *RefutedError. The last means that the
+// constraints prove more wander than MaxWander allows, and says where.
+func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
+	r, err := p.evidence(into).relate(w)
+	if err != nil {
+		return nil, fmt.Errorf("relate %q with %q: %w", p.A.Name, p.B.Name, err)
+	}
+	return r, nil
+}
+
+func (e *evidence) relate(w Wander) (*Relation, error) {
+	if w < 0 || w > e.declared.MaxWander {
+		return nil, fmt.Errorf("wander of %v: constraints were kept for at most %v: %w",
+			w, e.declared.MaxWander, ErrWanderAboveMax)
+	}
+	domain, ok := e.domain()
+	if !ok {
+		return nil, fmt.Errorf("%d lower and %d upper constraints in %d trains: %w",
+			len(e.lower), len(e.upper), len(e.trains), ErrTooFew)
+	}
+	if at, ok := e.backwards(Interval{0, math.MaxUint64}); ok {
+		return nil, &RefutedError{Least: maxWander, Max: e.declared.MaxWander,
+			Contradictions: []Contradiction{
+				{Fault: RanBackwards, From: e.from.Name, Into: e.into.Name, At: at, Asked: w,
+					Least: maxWander},
+			}}
+	}
+	places := e.places(domain)
+	least := e.least(places)
+	for {
+		r, more, err := e.relation(places, w, least)
+		if err != nil || more == 0 {
+			return r, err
+		}
+		least = more
+	}
+}
+
+// relation evaluates the constraints for a wander of w, or of twice least if that is more. A knot's
+// own window may refute that wander where the windows behind least missed it. relation then returns
+// the wander that this window allows.
+func (e *evidence) relation(
+	places []uint64, w, least Wander,
+) (r *Relation, more Wander, err error) {
+	r = &Relation{From: e.from, Into: e.into, Declared: e.declared, Wander: w, Least: least,
+		windowCycles: e.windowCycles}
+	if w < 2*least {
+		r.Wander, r.Verdict = 2*least, Suspect
+		r.Contradictions = e.contradictions(places, w)
+		if r.Wander > e.declared.MaxWander {
+			return nil, 0, &RefutedError{Least: least, Max: e.declared.MaxWander,
+				Contradictions: r.Contradictions}
+		}
+	}
+	more, err = e.fill(r, places)
+	return r, more, err
+}
+
+// Knots are so dense that the wander from a knot to the readings half-way to the next adds little:
+// at 1 ppm and ±10 s, w·W/160 is 62 ns.
+const (
+	knotsPerWindow    = 80   // between trains, unless that is more than knotsPerGap
+	minKnotsPerWindow = 1000 // trains closer than this share a knot
+	knotsPerGap       = 32
+)
+
+// places returns the readings at which the programme is solved: in every train, half-way between
+// trains, and at more places between if the trains are far apart.
+func (e *evidence) places(domain Interval) []uint64 {
+	ys := []uint64{domain.Lo}
+	last := func() uint64 { return ys[len(ys)-1] }
+	near, far := e.windowCycles/minKnotsPerWindow, e.windowCycles/knotsPerWindow
+	until := func(y uint64) {
+		if y > domain.Hi || y <= last() || y-last() <= near {
+			return
+		}
+		from, gap := last(), y-last()
+		n := min(max(gap/far+1, 2), knotsPerGap)
+		n += n % 2 // even, so that one falls half-way, where a step shows most
+		for i := uint64(1); i < n; i++ {
+			ys = append(ys, from+gap/n*i)
+		}
+		ys = append(ys, y)
+	}
+	for _, t := range e.trains {
+		until(t.Mid())
+	}
+	until(domain.Hi)
+	if last() != domain.Hi {
+		ys = append(ys, domain.Hi)
+	}
+	return ys
+}
+
+// fill solves the programme at all places that allow it, and makes the pieces. If the constraints
+// at one place refute r.Wander, it stops and returns the wander that they allow there.
+func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
+	// Farther than this from a knot, nothing is known or nothing can be computed.
+	reach := down(r.Wander.reach(r.windowCycles), e.from.QuantumCycles)
+	limit := min(e.from.cycles(e.declared.ExtrapolationLimit), reach)
+	var ys []uint64
+	apart := map[uint64]bool{} // no reading between this and the one before can be answered
+	skipped := false
+	for _, y := range places {
+		k, ok := e.windows(y)
+		if ok {
+			_, ok = r.Wander.over(k)
+		}
+		if !ok {
+			skipped = true
+			continue
+		}
+		if skipped && len(ys) > 0 {
+			apart[y] = true
+		}
+		skipped = false
+		ys = append(ys, y)
+	}
+	if len(ys) == 0 {
+		return 0, fmt.Errorf("no window of %d cycles or less around any of %d readings: %w",
+			uint64(maxReachCycles), len(places), ErrTooFew)
+	}
+	var s seen
+	constant := r.Wander == 0 && e.solveAll(&s, ys[0])
+	if constant && !s.solve() {
+		c, _ := e.chordsWithin(&scratch{}, e.all())
+		return max(c.least()/Wander(s.k), PPT), nil
+	}
+	for i, y := range ys {
+		if constant {
+			s.move(y)
+		} else if e.solveAt(&s, y, r.Wander) != feasible {
+			half := uint64(s.k) * e.windowCycles
+			c, _ := e.chordsWithin(&scratch{}, Interval{down(y, half), up(y, half)})
+			// The window is infeasible under r.Wander. The true wander is more than that, whatever
+			// the window's chords say.
+			return max(c.least()/Wander(s.k), r.Wander+1), nil
+		}
+		r.knots = append(r.knots, knot{y, s.k, s.rates(), s.interval(s.minAt(0), s.maxAt(0))})
+		before, after := min(limit, y), min(limit, math.MaxUint64-y)
+		if i > 0 {
+			gap := y - ys[i-1]
+			before = reached(gap-gap/2, apart[y], limit, reach)
+		}
+		if i+1 < len(ys) {
+			after = reached((ys[i+1]-y)/2, apart[ys[i+1]], limit, reach)
+		}
+		if i == 0 {
+			r.limits.Lo = y - before
+		} else if y-before > r.limits.Hi {
+			r.hole(r.limits.Hi)
+		}
+		r.limits.Hi = y + after
+		r.extend(&s, before, true)
+		r.extend(&s, after, false)
+	}
+	if len(r.pieces) == 0 {
+		r.hole(r.limits.Lo) // there is one knot, and nothing may be extrapolated
+	}
+	r.index()
+	return 0, nil
+}
+
+// reached returns how far a knot is used towards the next one. It is the nearer of the two up to
+// half the gap.
+func reached(half uint64, apart bool, limit, reach uint64) uint64 {
+	if apart {
+		return min(half, limit)
+	}
+	return min(half, reach)
+}
+
+// interval returns the interval from lo to hi, which are relative to the anchor.
+func (s *seen) interval(lo, hi int64) Interval {
+	return Interval{offset(s.anchor, lo), offset(s.anchor, hi)}
+}
+
+// extend adds the pieces on one side of s.y, up to a distance within the wander's reach. They are
+// the knot's polygon, sheared by the distance and opened by the wander. Within the knot's own
+// window its own wander holds. Beyond it, the wander is that of the window that is just long enough
+// to reach there. The polygon includes the mean rate of the stated window at y, which is where
+// Wander.over starts from.
+func (r *Relation) extend(s *seen, distance uint64, before bool) {
+	if distance == 0 {
+		return
+	}
+	// ends are the distances between which the wander is constant. moved is the most by which
+	// wander has moved readings there.
+	var ends, moved []uint64
+	var d, m uint64
+	for k := s.k; d < distance; k++ {
+		w, _ := r.Wander.over(k) // where it does not answer, add refuses the piece
+		end := min(distance, uint64(k)*r.windowCycles)
+		ends, moved = append(ends, d), append(moved, m)
+		m += w.fraction().of(end - d)
+		d = end
+	}
+	ends, moved = append(ends, d), append(moved, m)
+
+	// Between two ends the upper bound is the maximum over the polygon of p + r·(distance + moved),
+	// which is convex and so lies below its chord. The lower bound is concave.
+	n := len(ends) - 1
+	los, his := make([]int64, n+1), make([]int64, n+1)
+	for i, d := range ends {
+		d, m := int64(d), int64(moved[i])
+		if before {
+			los[i], his[i] = s.minAt(-d-m), s.maxAt(-d+m)
+		} else {
+			los[i], his[i] = s.minAt(d-m), s.maxAt(d+m)
+		}
+	}
+	for i := range n {
+		if before {
+			i = n - 1 - i
+			r.add(s, s.y-ends[i+1], ends[i+1], los[i+1], los[i], his[i+1], his[i],
+				ends[i+1]-ends[i])
+		} else {
+			r.add(s, s.y+ends[i], ends[i+1], los[i], los[i+1], his[i], his[i+1], ends[i+1]-ends[i])
+		}
+	}
+}
+
+// add adds a piece that starts at start, with all of it within reach of s.y. On it the ends of the
+// bound move linearly from one value to another.
+func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64, length uint64) {
+	// The count may be a quantum past the reading, and so past the piece's end.
+	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.QuantumCycles, r.windowCycles)))
+	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.QuantumCycles)
+	const margin = 2 * maxReachCycles >> slopeBits // what rounding of the slope adds over a piece
+	over := hiEnd > 0 && uint64(hiEnd) > down(math.MaxUint64-margin, s.anchor)
+	if !ok || over || wideHi > math.MaxUint32 {
+		r.hole(start) // at rates of thousands nothing useful is known
+		return
+	}
+	p := piece{wideLo: uint32(r.Into.QuantumCycles), wideHi: uint32(wideHi)}
+	var inexact bool
+	p.slopeLo, _ = shiftedQuotient(uint64(loEnd-lo), slopeBits, length)
+	if p.slopeHi, inexact = shiftedQuotient(uint64(hiEnd-hi), slopeBits, length); inexact {
+		p.slopeHi++
+	}
+	// Readings from before the other counter began are left out: an interval cut off at 0 would not
+	// hold the true duration.
+	if lo < 0 && uint64(-lo) > s.anchor {
+		r.hole(start)
+		before := p.rises(uint64(-lo) - s.anchor)
+		if before >= length {
+			return
+		}
+		start += before
+		lo += int64(scaleDown(before, p.slopeLo, slopeBits))
+		hi += int64(scaleUp(before, p.slopeHi, slopeBits))
+	}
+	p.lo, p.hi = offset(s.anchor, lo), offset(s.anchor, hi)
+	r.starts = append(r.starts, start)
+	r.pieces = append(r.pieces, p)
+}
+
+// rises returns after how many readings the lower line has risen by the given cycles.
+func (p *piece) rises(cycles uint64) uint64 {
+	if cycles>>(64-slopeBits) >= p.slopeLo {
+		return math.MaxUint64
+	}
+	d, inexact := shiftedQuotient(cycles, slopeBits, p.slopeLo)
+	if inexact {
+		d++
+	}
+	return d
+}
