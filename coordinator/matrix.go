@@ -362,7 +362,7 @@ func (s *fleetCopy) complain() {
 			say("node %s had to drop %d reports of trains", n.Name, n.DroppedReports)
 		}
 		if n.Accused {
-			say("node %s is in all disagreements between paths: "+
+			say("every path that disagrees with another leads over node %s: "+
 				"its counter or its stamps are wrong", n.Name)
 		}
 	}

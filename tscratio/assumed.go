@@ -9,8 +9,12 @@ func StampsAssumed() []Assumed {
 	return []Assumed{
 		{"transmit stamps", "before the device",
 			"the kernel stamps a packet before it hands it to the device"},
+		{"receive stamps", "after the arrival",
+			"the kernel stamps a packet that arrives after it arrived"},
 		{"clock of stamps", "as adjtimex says",
 			"CLOCK_REALTIME runs as adjtimex says at both ends of a train"},
+		{"rate of the clock", "± 1 ppm in a train",
+			"while nothing steers it, its rate moves by at most 1 ppm in a train"},
 		{"changes of the clock", "for longer than a train",
 			"nobody changes how it runs, or the clocksource, and takes that back in a train"},
 		{"steps of the clock", "noticed",
