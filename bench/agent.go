@@ -20,28 +20,38 @@ import (
 
 // AgentOptions say how long to measure an agent.
 type AgentOptions struct {
-	Duration time.Duration // of each row
-	Command  []string      // that runs AgentProcess
-	Dir      string        // where rings are made, in a directory of their own; "": in shared memory
-	Logs     string        // where logs are written, in a directory of their own; "": the system's temporary directory
+	Duration time.Duration // how long to log for each row
+	Command  []string      // the command that runs AgentProcess
 	Rows     []string      // nil: all of AgentRows
+
+	// Rings and logs go to new directories in Dir and Logs. The defaults are shared memory and the
+	// system's directory for temporary files.
+	Dir, Logs string
 
 	Progress func(row, step string) // may be nil
 }
 
-// AgentRow is what an agent took, and gave.
+// AgentRow is what an agent cost, and what it kept.
 type AgentRow struct {
-	Name           string
-	Seconds        float64
-	RatioToCounter float64 // of a log call, everything that it waited included, in the turns that count; 0: not measured
-	Turns          int     // of logging, that count
-	Disturbed      int     // turns in which other processes took a tenth of a core; they count only where there are too few others
+	Name    string
+	Seconds float64
+
+	// RatioToCounter is the cost of a log call, with all its waiting, over that of a bare counter
+	// reading. It is 0 if it was not measured.
+	RatioToCounter float64
 	Counter_ns     float64
-	Events         uint64
-	Lost           uint64 // that are not in the log with the id that they were logged with, dropped ones included
+	Turns          int // turns of logging that count for the ratio
+
+	// Disturbed is how many turns had other processes take a tenth of a core. They count for the
+	// ratio only if there are too few others.
+	Disturbed int
+
+	// Lost is how many of Events are not in the log with their id, dropped ones included.
+	Events, Lost uint64
+	LogBytes     int64
+
 	AgentCores     float64
 	AgentPrivateMB float64 // the most that was seen
-	LogBytes       int64
 }
 
 // AgentRows names the rows.
@@ -49,7 +59,7 @@ func AgentRows() []string { return []string{"one-producer", "200-channels", "idl
 
 const (
 	manyChannels   = 200
-	eventsASecond  = 50_000 // on each of them
+	eventsASecond  = 50_000 // on each of manyChannels
 	idleChannels   = 6
 	comesToRest    = 3 * time.Second
 	producerTurn   = 250 * time.Millisecond
@@ -75,8 +85,13 @@ func Agent(ctx context.Context, o AgentOptions) ([]AgentRow, error) {
 	return rows, nil
 }
 
+// A producer logs for a row in a directory of rings, while the agent runs as process pid. It
+// returns how many events it logged on each channel.
+type producer func(ctx context.Context, o AgentOptions, rings string, pid int,
+	row *AgentRow) (map[string]uint64, error)
+
 func agentRow(ctx context.Context, o AgentOptions, name string) (row AgentRow, err error) {
-	produce, known := map[string]func(context.Context, AgentOptions, string, int, *AgentRow) (map[string]uint64, error){
+	produce, known := map[string]producer{
 		"one-producer": oneProducer, "200-channels": manyProducers, "idle": noProducer,
 	}[name]
 	if !known {
@@ -144,17 +159,19 @@ func ringParent(dir string) string {
 	return ""
 }
 
-// loggingTurn is a while of logging.
+// loggingTurn is a stretch of logging without a pause.
 type loggingTurn struct {
 	spent time.Duration
 	calls uint64
 }
 
-// fewestTurns is how many must have been undisturbed.
+// fewestTurns is how many undisturbed turns a ratio needs.
 const fewestTurns = 4
 
-// oneProducer logs at full speed on one channel that blocks, and reads the bare counter between turns.
-func oneProducer(ctx context.Context, o AgentOptions, rings string, pid int, row *AgentRow) (map[string]uint64, error) {
+// oneProducer logs at full speed on one channel that blocks, and reads the bare counter between
+// turns.
+func oneProducer(ctx context.Context, o AgentOptions, rings string, pid int,
+	row *AgentRow) (map[string]uint64, error) {
 	own, err := cores()
 	if err != nil {
 		return nil, err
@@ -201,7 +218,8 @@ func oneProducer(ctx context.Context, o AgentOptions, rings string, pid int, row
 		if err != nil {
 			return nil, err
 		}
-		if others := after.othersSince(before) - float64(agentAfter-agentBefore)/float64(one.spent); others <= disturbedShare {
+		others := after.othersSince(before) - float64(agentAfter-agentBefore)/float64(one.spent)
+		if others <= disturbedShare {
 			turns = append(turns, one)
 		} else {
 			disturbed = append(disturbed, one)
@@ -222,7 +240,8 @@ func oneProducer(ctx context.Context, o AgentOptions, rings string, pid int, row
 }
 
 // manyProducers logs at a steady pace on many channels.
-func manyProducers(ctx context.Context, o AgentOptions, rings string, _ int, _ *AgentRow) (map[string]uint64, error) {
+func manyProducers(ctx context.Context, o AgentOptions, rings string, _ int,
+	_ *AgentRow) (map[string]uint64, error) {
 	logged := map[string]uint64{}
 	var channels []*handlers.Channel
 	for i := range manyChannels {
@@ -240,7 +259,7 @@ func manyProducers(ctx context.Context, o AgentOptions, rings string, _ int, _ *
 		if at >= o.Duration || ctx.Err() != nil {
 			break
 		}
-		// What is due by now, on every channel: a millisecond's worth, and what was held up.
+		// Log what is due by now on every channel: a millisecond's worth, and what was held up.
 		for due := uint64(at.Seconds() * eventsASecond); id < due; id++ {
 			for _, c := range channels {
 				c.Log(id)
@@ -254,8 +273,10 @@ func manyProducers(ctx context.Context, o AgentOptions, rings string, _ int, _ *
 	return logged, ctx.Err()
 }
 
-// noProducer has channels open on which nothing happens. What counts is the median second: others on the machine make some longer.
-func noProducer(ctx context.Context, o AgentOptions, rings string, pid int, row *AgentRow) (map[string]uint64, error) {
+// noProducer opens channels on which nothing happens. The median second counts: other load on the
+// machine makes some seconds dearer.
+func noProducer(ctx context.Context, o AgentOptions, rings string, pid int,
+	row *AgentRow) (map[string]uint64, error) {
 	for i := range idleChannels {
 		c, err := handlers.Open(fmt.Sprintf("bench#%d/idle", i), handlers.Options{Dir: rings})
 		if err != nil {
@@ -263,7 +284,7 @@ func noProducer(ctx context.Context, o AgentOptions, rings string, pid int, row 
 		}
 		defer c.Close()
 	}
-	if err := pause(ctx, comesToRest); err != nil { // it finds them
+	if err := pause(ctx, comesToRest); err != nil { // the agent finds them
 		return nil, err
 	}
 	var shares []float64
@@ -286,8 +307,9 @@ func noProducer(ctx context.Context, o AgentOptions, rings string, pid int, row 
 	return nil, nil
 }
 
-// lost reads all logs: every channel must have its ids from 0 on, in their order.
-func lost(ctx context.Context, dir string, logged map[string]uint64) (n uint64, bytes int64, err error) {
+// lost reads all logs and counts what they lack: a channel must have its ids from 0 on, in order.
+func lost(ctx context.Context, dir string,
+	logged map[string]uint64) (n uint64, bytes int64, err error) {
 	segments, err := logstore.Segments(dir)
 	if err != nil {
 		return 0, 0, err
@@ -317,8 +339,9 @@ func lost(ctx context.Context, dir string, logged map[string]uint64) (n uint64, 
 	return n, bytes, nil
 }
 
-// inOrder counts the events of a log that have the id which follows from those before.
-func inOrder(ctx context.Context, segments []logstore.Segment, want uint64) (good uint64, err error) {
+// inOrder counts the events of a log whose id follows the one before.
+func inOrder(ctx context.Context, segments []logstore.Segment,
+	want uint64) (good uint64, err error) {
 	r := logstore.ReadLog(segments)
 	defer r.Close()
 	var next uint64
@@ -354,7 +377,8 @@ func startAgent(command []string, rings, state string) (*agentProcess, error) {
 	if len(command) == 0 {
 		return nil, errors.New("no command that runs an agent")
 	}
-	p := &agentProcess{cmd: exec.Command(command[0], append(command[1:len(command):len(command)], rings, state)...)}
+	args := append(command[1:len(command):len(command)], rings, state)
+	p := &agentProcess{cmd: exec.Command(command[0], args...)}
 	p.cmd.Stderr = os.Stderr
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -369,7 +393,7 @@ func startAgent(command []string, rings, state string) (*agentProcess, error) {
 	}
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		p.kill()
-		return nil, fmt.Errorf("start an agent: it said nothing: %w", err)
+		return nil, fmt.Errorf("start an agent: it did not say that it drains: %w", err)
 	}
 	return p, nil
 }
@@ -388,7 +412,8 @@ func (p *agentProcess) kill() {
 	p.cmd.Wait()
 }
 
-// threadsTime adds up the threads of a process, to the nanosecond: /proc/PID/stat counts in hundredths of a second.
+// threadsTime returns the processor time of a process's threads, to the nanosecond. /proc/PID/stat
+// counts in hundredths of a second.
 func threadsTime(pid int) (sum time.Duration, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
@@ -412,10 +437,13 @@ func threadsTime(pid int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// AgentProcess is an agent that drains rings into state until its input ends, for Agent to start.
+// AgentProcess is an agent that drains rings into state until its input ends. Agent starts it.
 func AgentProcess(rings, state string, in io.Reader, out io.Writer) error {
 	agent.LimitMemory()
-	a, err := agent.Start(agent.Config{Node: "bench", Rings: rings, State: state, Notify: func(err error) { fmt.Fprintln(os.Stderr, err) }})
+	a, err := agent.Start(agent.Config{
+		Node: "bench", Rings: rings, State: state,
+		Notify: func(err error) { fmt.Fprintln(os.Stderr, err) },
+	})
 	if err != nil {
 		return err
 	}

@@ -19,28 +19,29 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// AnalyzeOptions say how large the run is that is analysed.
+// AnalyzeOptions say how large the analysed runs are.
 type AnalyzeOptions struct {
-	Tuples       int    // of three channels on three nodes
-	MemoryTuples int    // of the run whose memory is measured; 0: the same
-	DuckTuples   int    // of the run that DuckDB joins as well; 0: none
-	Python       string // that has DuckDB; empty: python3
+	Tuples       int    // of the run, which has three channels on three nodes
+	MemoryTuples int    // of the run that memory is measured on; 0: the same run
+	DuckTuples   int    // of the run that DuckDB joins too; 0: none
+	Python       string // the Python that has DuckDB; "": python3
 	Repetitions  int
-	Dir          string // for the runs; empty: a temporary one
+	Dir          string // where the runs are made; "": a temporary directory
 	Progress     func(what string)
 }
 
-// AnalyzeResult is what an analysis took.
+// AnalyzeResult is what an analysis cost.
 type AnalyzeResult struct {
 	PerSecond    []float64 // tuples in a second of processor time, one for each repetition
 	MemoryTuples int
 	Peak_mb      float64 // most memory of this process during the analysis
 	Scratch_mb   float64
-	Ratios       []float64 // time that DuckDB takes for the join, by that of the analysis
+	Ratios       []float64 // DuckDB's time for the join over that of the analysis
 	NoDuck       string    // why there are no ratios
 }
 
-// Analyze measures the join of three channels on three nodes from compressed logs: decoding, joining, translating, percentiles.
+// Analyze measures the join of three channels on three nodes from compressed logs: to decode, to
+// join, to translate and to find percentiles.
 func Analyze(ctx context.Context, o AnalyzeOptions) (result AnalyzeResult, err error) {
 	dir := o.Dir
 	if dir == "" {
@@ -65,15 +66,17 @@ func Analyze(ctx context.Context, o AnalyzeOptions) (result AnalyzeResult, err e
 		if err != nil {
 			return result, err
 		}
-		if err := analyzeChain(ctx, run, o.Tuples, analysis.Options{Workers: 1, Memory_bytes: 2 << 30}, nil); err != nil {
+		oneCore := analysis.Options{Workers: 1, Memory_bytes: 2 << 30}
+		if err := analyzeChain(ctx, run, o.Tuples, oneCore, nil); err != nil {
 			return result, err
 		}
 		after, err := readUsage()
 		if err != nil {
 			return result, err
 		}
-		if i > 0 { // the first warms the files up
-			result.PerSecond = append(result.PerSecond, float64(o.Tuples)/(after.own-before.own).Seconds())
+		if i > 0 { // the first fills the page cache
+			result.PerSecond = append(result.PerSecond,
+				float64(o.Tuples)/(after.own-before.own).Seconds())
 		}
 	}
 	if result.MemoryTuples = o.MemoryTuples; o.MemoryTuples == 0 {
@@ -86,11 +89,13 @@ func Analyze(ctx context.Context, o AnalyzeOptions) (result AnalyzeResult, err e
 	}
 	progress("analysing %d tuples for their memory", result.MemoryTuples)
 	debug.FreeOSMemory()
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // begins the peak anew: proc(5)
+	// This resets the peak: proc(5).
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		return result, fmt.Errorf("begin to measure memory: %w", err)
 	}
 	var answer analysis.Answer
-	if err := analyzeChain(ctx, run, result.MemoryTuples, analysis.Options{Scratch: dir}, &answer); err != nil {
+	options := analysis.Options{Scratch: dir}
+	if err := analyzeChain(ctx, run, result.MemoryTuples, options, &answer); err != nil {
 		return result, err
 	}
 	if result.Peak_mb, err = peakMemory(); err != nil {
@@ -110,8 +115,9 @@ func chainRun(dir, name string, tuples int) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// analyzeChain analyses a run and makes sure that the answer is whole: a fast one that lacks tuples is none.
-func analyzeChain(ctx context.Context, path string, tuples int, o analysis.Options, answer *analysis.Answer) error {
+// analyzeChain analyses a run and checks that the answer lacks no tuples.
+func analyzeChain(ctx context.Context, path string, tuples int, o analysis.Options,
+	answer *analysis.Answer) error {
 	d, err := runs.Open(path)
 	if err != nil {
 		return err
@@ -121,8 +127,10 @@ func analyzeChain(ctx context.Context, path string, tuples int, o analysis.Optio
 	if err != nil {
 		return err
 	}
-	if len(a.Spans) != 2 || len(a.EndToEnd) != 1 || a.EndToEnd[0].All.Count != uint64(tuples) || a.Partial {
-		return fmt.Errorf("analyze a run of %d tuples: %d spans, %v", tuples, len(a.Spans), a.Findings)
+	whole := len(a.Spans) == 2 && len(a.EndToEnd) == 1 && !a.Partial
+	if !whole || a.EndToEnd[0].All.Count != uint64(tuples) {
+		return fmt.Errorf("analyze a run of %d tuples: %d spans, %v",
+			tuples, len(a.Spans), a.Findings)
 	}
 	if answer != nil {
 		*answer = *a
@@ -130,7 +138,7 @@ func analyzeChain(ctx context.Context, path string, tuples int, o analysis.Optio
 	return nil
 }
 
-// peakMemory is the most memory that this process had in use since it was asked to begin anew.
+// peakMemory returns the most memory that this process had since the peak was reset.
 func peakMemory() (float64, error) {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {
@@ -146,17 +154,27 @@ func peakMemory() (float64, error) {
 	return 0, errors.New("read memory: /proc/self/status has no VmHWM")
 }
 
-// duckJoin ends in the same percentiles as the analysis, over the same spans.
+// duckJoin finds the same percentiles as the analysis, over the same spans.
 const duckJoin = `
 import duckdb, sys, time
 c = duckdb.connect()
 c.execute('SET enable_progress_bar = false')
 q = """
-WITH e AS (SELECT tuple_id, point, lo_cycles::HUGEINT AS lo, hi_cycles::HUGEINT AS hi FROM 'events.parquet'),
-spans(p, q) AS (VALUES ('stage0/recv', 'stage1/recv'), ('stage1/recv', 'stage2/recv'), ('stage0/recv', 'stage2/recv')),
-d AS (SELECT p, q, (b.lo - a.hi)::BIGINT AS lo, (b.hi - a.lo)::BIGINT AS hi FROM spans JOIN e a ON a.point = p JOIN e b ON b.point = q AND b.tuple_id = a.tuple_id)
-SELECT p, q, count(*), quantile_disc(lo, [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999]),
-    quantile_disc(hi, [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999]) FROM d GROUP BY ALL
+WITH e AS (
+    SELECT tuple_id, point, lo_cycles::HUGEINT AS lo, hi_cycles::HUGEINT AS hi
+    FROM 'events.parquet'),
+spans(p, q) AS (VALUES
+    ('stage0/recv', 'stage1/recv'),
+    ('stage1/recv', 'stage2/recv'),
+    ('stage0/recv', 'stage2/recv')),
+d AS (
+    SELECT p, q, (b.lo - a.hi)::BIGINT AS lo, (b.hi - a.lo)::BIGINT AS hi
+    FROM spans JOIN e a ON a.point = p
+    JOIN e b ON b.point = q AND b.tuple_id = a.tuple_id)
+SELECT p, q, count(*),
+    quantile_disc(lo, [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999]),
+    quantile_disc(hi, [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999])
+FROM d GROUP BY ALL
 """
 for line in sys.stdin:
     t = time.monotonic()
@@ -165,8 +183,9 @@ for line in sys.stdin:
     print(time.monotonic() - t, flush=True)
 `
 
-// duck compares with DuckDB, in turns, both on all cores.
-func (r *AnalyzeResult) duck(ctx context.Context, dir string, o AnalyzeOptions, progress func(string, ...any)) error {
+// duck compares the analysis with DuckDB, in turns, both on all cores.
+func (r *AnalyzeResult) duck(ctx context.Context, dir string, o AnalyzeOptions,
+	progress func(string, ...any)) error {
 	python := o.Python
 	if python == "" {
 		python = "python3"

@@ -23,7 +23,8 @@ func TestBusyTime(t *testing.T) {
 func TestOthersSince(t *testing.T) {
 	start := time.Unix(0, 0)
 	before := usage{at: start, busy: time.Second, own: 300 * time.Millisecond}
-	after := usage{at: start.Add(2 * time.Second), busy: 3 * time.Second, own: 1800 * time.Millisecond}
+	after := usage{at: start.Add(2 * time.Second), busy: 3 * time.Second,
+		own: 1800 * time.Millisecond}
 	if got := after.othersSince(before); got != 0.25 {
 		t.Errorf("othersSince = %v, want 0.25: half a second of two", got)
 	}
@@ -49,16 +50,17 @@ func TestSamplesLeaveOutDisturbedRepetitions(t *testing.T) {
 	}
 }
 
-// What is measured is what the names say: each row's channel keeps what its handler keeps.
+// The rows are those that the names promise, and their channels drop nothing.
 func TestLogMeasuresEveryRow(t *testing.T) {
 	if raceBuild {
-		t.Skip("times nothing that is worth it under the race detector")
+		t.Skip("under the race detector the figures mean nothing")
 	}
 	result, err := Log(context.Background(), LogOptions{Repetitions: 1, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "null counter counter-multi xoy-2-of-1024 downsample-1-of-1000 id buffered first-last id-rdtsc buffered-rdtsc shared-1 shared-2"
+	want := "null counter counter-multi xoy-2-of-1024 downsample-1-of-1000 " +
+		"id buffered first-last id-rdtsc buffered-rdtsc shared-1 shared-2"
 	var names []string
 	for _, row := range result.Rows {
 		names = append(names, row.Name)
@@ -80,7 +82,8 @@ func TestLogMeasuresEveryRow(t *testing.T) {
 func TestLogEndsWhenItIsTold(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Log(ctx, LogOptions{Repetitions: 5, Limit: time.Hour, Dir: t.TempDir()}); err != context.Canceled {
+	_, err := Log(ctx, LogOptions{Repetitions: 5, Limit: time.Hour, Dir: t.TempDir()})
+	if err != context.Canceled {
 		t.Errorf("Log = %v, want context.Canceled", err)
 	}
 }

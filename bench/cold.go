@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// ColdRow is the cost of a call that comes every 10 µs, between which the program uses the caches for something else.
+// ColdRow is the cost of a call that comes every 10 µs. Between calls the program uses the caches
+// for something else.
 type ColdRow struct {
 	Name   string
 	P50_ns float64
@@ -24,9 +25,10 @@ const (
 	coldWorkBytes = 64 << 20 // more than a core's caches hold
 )
 
-// cold measures the identity handler and, beside it, the bare counter in the same place.
+// cold measures the identity handler and, in the same place, the bare counter.
 func cold(ctx context.Context, dir string) ([]ColdRow, error) {
-	c, err := handlers.Open("bench#0/cold", handlers.Options{Handler: "id", Policy: "overwrite", Dir: dir})
+	options := handlers.Options{Handler: "id", Policy: "overwrite", Dir: dir}
+	c, err := handlers.Open("bench#0/cold", options)
 	if err != nil {
 		return nil, err
 	}
@@ -52,15 +54,16 @@ func cold(ctx context.Context, dir string) ([]ColdRow, error) {
 			return nil, err
 		}
 		for k, row := range calls {
-			// What a program does between two events: it walks through memory of its own.
+			// Between two events a program walks through memory of its own.
 			var sum byte
-			for end := time.Now().Add(coldGap); time.Now().Before(end); at = (at + 4096) % len(work) {
+			for end := time.Now().Add(coldGap); time.Now().Before(end); {
 				for i := 0; i < 4096; i += 64 {
 					sum += work[at+i]
 				}
+				at = (at + 4096) % len(work)
 			}
 			work[at] = sum
-			asm.EdgeClose() // waits for that store, which is not the call's
+			asm.EdgeClose() // wait for that store, which is not the call's
 			open := asm.EdgeOpen()
 			row.call(id)
 			cycles[k] = append(cycles[k], asm.EdgeClose()-open)
@@ -70,12 +73,16 @@ func cold(ctx context.Context, dir string) ([]ColdRow, error) {
 	for _, c := range cycles {
 		slices.Sort(c)
 	}
-	empty := float64(cycles[0][coldCalls/2]) // what the two readings around a call cost themselves
+	empty := float64(cycles[0][coldCalls/2]) // the cost of the two readings around a call
 	var rows []ColdRow
 	for k, row := range calls[1:] {
 		sorted := cycles[k+1]
-		ns := func(percent int) float64 { return (float64(sorted[coldCalls*percent/100]) - empty) * nsPerCycle }
-		rows = append(rows, ColdRow{Name: row.name, P50_ns: ns(50), P99_ns: ns(99), Calls: coldCalls})
+		ns := func(percent int) float64 {
+			return (float64(sorted[coldCalls*percent/100]) - empty) * nsPerCycle
+		}
+		rows = append(rows, ColdRow{
+			Name: row.name, P50_ns: ns(50), P99_ns: ns(99), Calls: coldCalls,
+		})
 	}
 	return rows, nil
 }

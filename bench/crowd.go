@@ -5,11 +5,13 @@ import (
 	"slices"
 )
 
-// A core may be one of two that share what executes instructions, and on the other of which the hypervisor runs somebody else: then
-// what needs execution takes up to twice as long, while a reading of the counter, which waits for itself, takes hardly longer. The
-// kernel does not know. Additions that wait for nothing tell it: two kinds of turns, a factor of about 1.8 apart.
+// Two cores may share what executes instructions, and the hypervisor may run somebody else on the
+// other one. Then instructions take up to twice as long, but a reading of the counter, which waits
+// for itself, takes hardly longer. The kernel does not know about it. Additions that wait for
+// nothing show it: there are two kinds of turns, whose times differ by a factor of about 1.8.
 
-// crowdedBy is how much longer than in the quietest turns additions may take, in readings of the counter, in a turn that counts.
+// crowdedBy is how much longer than in the quietest turns additions may take in a turn that counts,
+// in readings of the counter.
 const crowdedBy = 1.25
 
 // crowdAdditions take about two tenths of a millisecond.
@@ -43,8 +45,8 @@ type turn struct {
 	crowd float64 // one round of additions beside it, in readings of its base
 }
 
-// quietest is how long additions take in the quietest turns: what a twentieth of all is below, as an interruption of the base
-// makes a few look quieter than any is.
+// quietest returns how long additions take in the quietest turns. It is the value that a twentieth
+// of the turns is below: an interruption of the base makes a few turns look quieter than any is.
 func quietest(all []turn) float64 {
 	if len(all) == 0 {
 		return 0
@@ -57,7 +59,8 @@ func quietest(all []turn) float64 {
 	return crowds[len(crowds)/20]
 }
 
-// repetitions are the medians of as many turns after another as a repetition has, of those that were not crowded.
+// repetitions makes repetitions of the turns that were not crowded, one after another, and returns
+// the median of each.
 func repetitions(all []turn, quiet float64) (ratios, ns []float64) {
 	var ratio, took samples
 	for _, t := range all {

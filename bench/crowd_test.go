@@ -27,11 +27,13 @@ func TestRepetitionsLeaveOutCrowdedTurns(t *testing.T) {
 		}
 		ratios, ns := repetitions(all, quietest(all))
 		want, least := 1.05, (alone+10)/turns
-		if share == 1 { // nothing says that it could be otherwise
+		if share == 1 { // then no quiet turn shows the difference
 			want, least = 1.4, 990/turns
 		}
-		if len(ratios) < least-1 || len(ns) != len(ratios) || slices.Min(ratios) != want || slices.Max(ratios) != want {
-			t.Errorf("%.0f %% crowded: %d repetitions, want %d of %v; %v", 100*share, len(ratios), least, want, ratios)
+		if len(ratios) < least-1 || len(ns) != len(ratios) ||
+			slices.Min(ratios) != want || slices.Max(ratios) != want {
+			t.Errorf("%.0f %% crowded: %d repetitions, want %d of %v; %v",
+				100*share, len(ratios), least, want, ratios)
 		}
 	}
 	if ratios, _ := repetitions(nil, quietest(nil)); len(ratios) > 0 {
@@ -39,7 +41,8 @@ func TestRepetitionsLeaveOutCrowdedTurns(t *testing.T) {
 	}
 }
 
-// Of rows with another base each is held against its own; the number is that of the row that has fewest.
+// Each row is compared with its own base, and the number of repetitions is that of the row that has
+// fewest.
 func TestJudge(t *testing.T) {
 	row := func(base string, crowds ...float64) *logRun {
 		r := &logRun{LogRow: LogRow{Base: base}}
@@ -52,8 +55,10 @@ func TestJudge(t *testing.T) {
 	}
 	absent := row("rdtsc")
 	absent.Absent = "no second core"
-	rows := []*logRun{row("rdtscp", 1, 1, 2, 1), row("rdtscp", 1, 2, 1.2, 2), row("rdtsc", 2, 2, 2.2, 4), absent}
-	if n := judge(rows); n != 2 || len(rows[0].Ratios) != 3 || len(rows[1].Ratios) != 2 || len(rows[2].Ratios) != 3 {
+	rows := []*logRun{row("rdtscp", 1, 1, 2, 1), row("rdtscp", 1, 2, 1.2, 2),
+		row("rdtsc", 2, 2, 2.2, 4), absent}
+	if n := judge(rows); n != 2 ||
+		len(rows[0].Ratios) != 3 || len(rows[1].Ratios) != 2 || len(rows[2].Ratios) != 3 {
 		t.Error(n, rows[0].Ratios, rows[1].Ratios, rows[2].Ratios)
 	}
 	if n := judge(nil); n != 0 {

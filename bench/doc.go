@@ -1,8 +1,10 @@
 // Package bench measures what the product costs on this machine: the figures behind "cp-bench".
 //
-// A cost is a ratio to a base that is measured beside it: the machine's speed drifts, and both drift together. What is
-// measured and its base take turns every few milliseconds; a repetition is many such turns and gives their median; a
-// repetition in which other processes took more than a tenth of a core is marked and does not count.
+// A cost is a ratio to a base that is measured beside it, because the machine's speed drifts, and
+// then both drift together. The two take turns every few milliseconds. A repetition is many such
+// turns and gives their median. It does not count if other processes took more than a tenth of a
+// core.
 //
-// It prints nothing and judges nothing: tables are in package cli, limits in the bars that cli reports to package proof.
+// The package prints nothing and judges nothing: tables and limits are in package bench/commands,
+// which reports bars to package proof.
 package bench

@@ -18,42 +18,52 @@ var pushPullSource []byte
 
 // GenOptions say how long to measure the generator.
 type GenOptions struct {
-	Repetitions int           // that count; at least 1
-	Limit       time.Duration // of each row, after which no further repetition is begun
-	Tuples      int           // of a turn of single; the other rows have their share
-	Rows        []string      // "" is all: single, batched, schedule, factory
+	Repetitions int           // how many must count; at least 1
+	Limit       time.Duration // begin no further repetition of a row after it
+	Tuples      int           // in a turn of single; the other rows have their share
+	Rows        []string      // empty: all of GenRows
 
 	// Progress is called before each repetition and may be nil.
 	Progress func(row string, counted, disturbed int)
 }
 
-// GenRow is one row. What it means is with GenRows.
+// GenRow is one row. GenRows says what it means.
 type GenRow struct {
-	Name      string
-	Figures   []float64 // one for each counted repetition
-	Rates     []float64 // tuples a second; schedule: the rate that was asked for
-	Base      []float64 // single: of the C loop; factory: ns a tuple of decoding inline
-	Wrong     uint64    // tuples that were lost, doubled or out of order
+	Name    string
+	Figures []float64 // one for each counted repetition
+	Rates   []float64 // tuples a second; schedule: the rate that was asked for
+	Base    []float64 // single: the C loop's rate; factory: ns to decode a tuple inline
+	Wrong   uint64    // tuples that were lost, doubled or out of order
+
+	Disturbed int    // repetitions that do not count
+	Absent    string // why it was not measured
+
+	// Only schedule has these.
+
 	Late      generator.Lateness
 	Sent      uint64
-	Unaccount uint64 // schedule: late tuples without a cause, and tuples that are neither sent nor counted as not sent
+	Unaccount uint64 // late tuples without a cause, and tuples neither sent nor counted as unsent
 	P99_ns    float64
-	Disturbed int
-	Beside    []Beside // schedule: of every repetition, also of those that do not count
-	Absent    string   // why it was not measured
+	Beside    []Beside // one for each repetition, counted or not
 
 	restless bool // schedule: the machine was not idle in the last repetition
 }
 
-// Beside is how much was late in a repetition of schedule, and how much a loop would have had late on the same core right before and after,
-// that sends nothing: what the machine itself does to a schedule.
+// Beside is how much was late in a repetition of schedule, and how much a loop that sends nothing
+// would have had late on the same core right before and after. The loop shows what the machine
+// itself does to a schedule.
 type Beside struct {
 	Late_percent, Loop_percent float64
 }
 
-// GenRows are the rows: single is the rate over one ZeroMQ connection, one message a tuple, as a ratio to the C loop; batched is the rate with
-// many tuples a message; schedule is the share of tuples sent within 10 µs of when they were due, at half of what its setup takes; factory is the
-// consumer's time for a tuple as a ratio to that of decoding it.
+// GenRows are the rows:
+//
+//   - single is the rate over one ZeroMQ connection with one tuple a message, as a ratio to the C
+//     loop
+//   - batched is the rate with many tuples a message
+//   - schedule is the share of tuples sent within 10 µs of when they were due, at half of the rate
+//     that its setup reaches
+//   - factory is the consumer's time for a tuple, as a ratio to decoding it
 var GenRows = []string{"single", "batched", "schedule", "factory"}
 
 // A genMeasure measures one row once.
@@ -77,7 +87,8 @@ func Gen(ctx context.Context, o GenOptions) ([]GenRow, error) {
 		if err != nil {
 			return rows, fmt.Errorf("measure %s: %w", name, err)
 		}
-		for row.Absent == "" && len(row.Figures) < o.Repetitions && (len(row.Figures)+row.Disturbed == 0 || time.Now().Before(deadline)) {
+		for row.Absent == "" && len(row.Figures) < o.Repetitions &&
+			(len(row.Figures)+row.Disturbed == 0 || time.Now().Before(deadline)) {
 			if err := ctx.Err(); err != nil {
 				return rows, err
 			}
@@ -93,9 +104,10 @@ func Gen(ctx context.Context, o GenOptions) ([]GenRow, error) {
 	return rows, nil
 }
 
-// repeat measures once, and takes it back where other processes were busy. Wrong tuples count all the same.
+// repeat measures once. If other processes were busy it drops the figures, but wrong tuples still
+// count.
 func (r *GenRow) repeat(ctx context.Context, measure genMeasure, tuples int) error {
-	runtime.GC() // not the last row's
+	runtime.GC() // collect the last row's garbage now
 	before, err := readUsage()
 	if err != nil {
 		return err
@@ -123,7 +135,9 @@ func genTurn(ctx context.Context, r *GenRow, dir string, tuples int) (genMeasure
 	case "single":
 		program, absent := buildPushPull(ctx, dir)
 		r.Absent = absent
-		return func(ctx context.Context, r *GenRow, tuples int) error { return single(ctx, r, program, tuples) }, nil
+		return func(ctx context.Context, r *GenRow, tuples int) error {
+			return single(ctx, r, program, tuples)
+		}, nil
 	case "batched":
 		return batched, nil
 	case "schedule":
@@ -135,14 +149,16 @@ func genTurn(ctx context.Context, r *GenRow, dir string, tuples int) (genMeasure
 			r.Absent = "this process may use 1 core: sender and receiver need one each"
 			return nil, nil
 		}
-		return func(ctx context.Context, r *GenRow, tuples int) error { return onSchedule(ctx, r, tuples, own) }, nil
+		return func(ctx context.Context, r *GenRow, tuples int) error {
+			return onSchedule(ctx, r, tuples, own)
+		}, nil
 	case "factory":
 		return factory, nil
 	}
 	return nil, fmt.Errorf("unknown row %q, want one of %q", r.Name, GenRows)
 }
 
-// buildPushPull compiles the base.
+// buildPushPull compiles the C loop, or says why it cannot.
 func buildPushPull(ctx context.Context, dir string) (program, absent string) {
 	compiler := os.Getenv("CC")
 	if compiler == "" {
@@ -153,14 +169,16 @@ func buildPushPull(ctx context.Context, dir string) (program, absent string) {
 	if err := os.WriteFile(source, pushPullSource, 0o600); err != nil {
 		return "", err.Error()
 	}
-	out, err := exec.CommandContext(ctx, compiler, "-O2", "-o", program, source, "-lzmq", "-lpthread").CombinedOutput()
+	cmd := exec.CommandContext(ctx, compiler, "-O2", "-o", program, source, "-lzmq", "-lpthread")
+	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Sprintf("the C loop that is its base does not compile here (%v): install a C compiler and libzmq's headers; %.200s", err, out)
+		return "", fmt.Sprintf("the C loop that is its base does not compile here (%v): "+
+			"install a C compiler and libzmq's headers; %.200s", err, out)
 	}
 	return program, ""
 }
 
-// singleBatch is how many messages cross into C together. Each is one tuple.
+// singleBatch is how many messages cross into C in one call. Each is one tuple.
 const singleBatch = 64
 
 // tupleBody is a body of 265 bytes: with its length and id a tuple has 277.
@@ -183,7 +201,8 @@ func single(ctx context.Context, r *GenRow, program string, tuples int) error {
 	if err != nil {
 		return err
 	}
-	run, err := overZeroMQ(ctx, generator.SenderOptions{FlatOut: time.Minute, Limit: uint64(tuples), Batch: singleBatch}, generator.PushOptions{})
+	o := generator.SenderOptions{FlatOut: time.Minute, Limit: uint64(tuples), Batch: singleBatch}
+	run, err := overZeroMQ(ctx, o, generator.PushOptions{})
 	if err != nil {
 		return err
 	}
@@ -192,7 +211,9 @@ func single(ctx context.Context, r *GenRow, program string, tuples int) error {
 		return err
 	}
 	base := (before + after) / 2
-	r.Figures, r.Rates, r.Base = append(r.Figures, run.received.Rate/base), append(r.Rates, run.received.Rate), append(r.Base, base)
+	r.Figures = append(r.Figures, run.received.Rate/base)
+	r.Rates = append(r.Rates, run.received.Rate)
+	r.Base = append(r.Base, base)
 	r.Wrong += run.wrong()
 	return nil
 }
@@ -200,22 +221,26 @@ func single(ctx context.Context, r *GenRow, program string, tuples int) error {
 const batchOfBatched = 256
 
 func batched(ctx context.Context, r *GenRow, tuples int) error {
-	run, err := overZeroMQ(ctx, generator.SenderOptions{FlatOut: time.Minute, Limit: uint64(4 * tuples), Batch: batchOfBatched}, generator.PushOptions{Batch: batchOfBatched})
+	o := generator.SenderOptions{
+		FlatOut: time.Minute, Limit: uint64(4 * tuples), Batch: batchOfBatched,
+	}
+	run, err := overZeroMQ(ctx, o, generator.PushOptions{Batch: batchOfBatched})
 	if err != nil {
 		return err
 	}
-	r.Figures, r.Rates = append(r.Figures, run.received.Rate/1e6), append(r.Rates, run.received.Rate)
+	r.Figures = append(r.Figures, run.received.Rate/1e6)
+	r.Rates = append(r.Rates, run.received.Rate)
 	r.Wrong += run.wrong()
 	return nil
 }
 
-// A genRun is both ends' account.
+// A genRun is what both ends counted.
 type genRun struct {
 	sent     generator.SenderResult
 	received generator.ReceiverResult
 }
 
-// wrong is how many tuples did not come once, in order.
+// wrong returns how many tuples did not arrive once and in order.
 func (g genRun) wrong() uint64 {
 	c := g.received.Check
 	wrong := c.Lost + c.Duplicates + c.Reordered + c.Malformed
@@ -225,26 +250,37 @@ func (g genRun) wrong() uint64 {
 	return wrong
 }
 
-// overZeroMQ sends over one connection within this process, to a receiver that only checks.
-func overZeroMQ(ctx context.Context, o generator.SenderOptions, push generator.PushOptions) (genRun, error) {
-	return connected(ctx, o, push, func(o generator.ReceiverOptions) (func(context.Context) (generator.ReceiverResult, error), error) {
-		receiver, err := generator.NewReceiver(o)
-		if err != nil {
-			return nil, err
-		}
-		return receiver.Run, nil
-	})
+// A receive receives tuples until they end.
+type receive func(context.Context) (generator.ReceiverResult, error)
+
+// checkOnly makes a receiver that does nothing with tuples but check them.
+func checkOnly(o generator.ReceiverOptions) (receive, error) {
+	receiver, err := generator.NewReceiver(o)
+	if err != nil {
+		return nil, err
+	}
+	return receiver.Run, nil
 }
 
-// connected sends over one connection within this process, to what receive makes.
-func connected(ctx context.Context, o generator.SenderOptions, push generator.PushOptions, receive func(generator.ReceiverOptions) (func(context.Context) (generator.ReceiverResult, error), error)) (run genRun, err error) {
+// overZeroMQ sends over one connection within this process, to a receiver that only checks.
+func overZeroMQ(ctx context.Context, o generator.SenderOptions,
+	push generator.PushOptions) (genRun, error) {
+	return connected(ctx, o, push, checkOnly)
+}
+
+// connected sends over one connection within this process, to the receiver that newReceiver makes.
+func connected(ctx context.Context, o generator.SenderOptions, push generator.PushOptions,
+	newReceiver func(generator.ReceiverOptions) (receive, error)) (run genRun, err error) {
 	ctx, end := context.WithCancel(ctx)
-	pull, err := generator.NewPull("tcp://127.0.0.1:*", generator.PullOptions{HighWater: push.HighWater})
+	pull, err := generator.NewPull("tcp://127.0.0.1:*",
+		generator.PullOptions{HighWater: push.HighWater})
 	if err != nil {
 		end()
 		return run, err
 	}
-	receiver, err := receive(generator.ReceiverOptions{Sources: []generator.Source{pull}, Patience: 10 * time.Second})
+	receiver, err := newReceiver(generator.ReceiverOptions{
+		Sources: []generator.Source{pull}, Patience: 10 * time.Second,
+	})
 	if err != nil {
 		end()
 		pull.Close()
@@ -263,7 +299,9 @@ func connected(ctx context.Context, o generator.SenderOptions, push generator.Pu
 		}
 		end()
 	}()
-	o.Connect = func(int) (generator.Sink, error) { return generator.NewPush(ctx, pull.Endpoint(), push) }
+	o.Connect = func(int) (generator.Sink, error) {
+		return generator.NewPush(ctx, pull.Endpoint(), push)
+	}
 	o.IDs = func(int) (generator.IDSource, error) { return &localIDs{next: 1}, nil }
 	if o.Tuples, err = generator.Advertisements(1000, tupleBody, 1); err != nil {
 		return run, err
@@ -280,7 +318,7 @@ func connected(ctx context.Context, o generator.SenderOptions, push generator.Pu
 	return run, receiveErr
 }
 
-// localIDs makes ids for tuples that leave no trace.
+// localIDs makes ids for tuples that no channel logs.
 type localIDs struct{ next uint64 }
 
 func (l *localIDs) Next() (uint64, bool) { l.next++; return l.next - 1, true }

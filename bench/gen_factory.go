@@ -21,9 +21,10 @@ type advertisement struct {
 	Pad   string `json:"pad"`
 }
 
-// factory has the same tuples come over ZeroMQ twice: once the consumer decodes them itself, once it takes objects from the factory. What counts is the
-// processor time of the consumer's thread for a tuple. Inline that is the decoding alone, without the receiving that its thread does as well; with the
-// factory it is all that the thread does.
+// factory sends the same tuples over ZeroMQ twice. The first time the consumer decodes them itself,
+// the second time it takes objects from the factory. What counts is the processor time of the
+// consumer's thread for a tuple. Inline that is the decoding alone, though the thread also
+// receives. With the factory it is all that the thread does.
 func factory(ctx context.Context, r *GenRow, tuples int) error {
 	n := tuples / 8 // decoding is the slow part
 	inline, received, err := decodeInline(ctx, n)
@@ -36,13 +37,15 @@ func factory(ctx context.Context, r *GenRow, tuples int) error {
 		return err
 	}
 	r.Wrong += received.wrong()
-	r.Figures, r.Base, r.Rates = append(r.Figures, taken/inline), append(r.Base, inline), append(r.Rates, received.received.Rate)
+	r.Figures = append(r.Figures, taken/inline)
+	r.Base = append(r.Base, inline)
+	r.Rates = append(r.Rates, received.received.Rate)
 	return nil
 }
 
 var decode = generator.JSON[advertisement]()
 
-// clicks is what a consumer does with an object, so that it must look at it.
+// clicks makes a consumer look at an object.
 func clicks(a *advertisement) int {
 	if a.Event == "click" {
 		return 1
@@ -54,29 +57,26 @@ func decodeInline(ctx context.Context, n int) (ns float64, run genRun, err error
 	var spent time.Duration
 	var failed error
 	objects, found := 0, 0
-	run, err = overZeroMQTo(ctx, n, func(o generator.ReceiverOptions) (func(context.Context) (generator.ReceiverResult, error), error) {
-		o.Handle = func(_ int, b *generator.Bucket) {
-			runtime.LockOSThread() // the connection's goroutine ends with the run
-			before, err := threadTime()
-			failed = errors.Join(failed, err)
-			for _, t := range b.Tuples {
-				a, err := decode(t.Body)
-				if err == nil {
-					objects++
-					found += clicks(&a)
+	run, err = overZeroMQTo(ctx, n,
+		func(o generator.ReceiverOptions) (receive, error) {
+			o.Handle = func(_ int, b *generator.Bucket) {
+				runtime.LockOSThread() // the connection's goroutine ends with the run
+				before, err := threadTime()
+				failed = errors.Join(failed, err)
+				for _, t := range b.Tuples {
+					a, err := decode(t.Body)
+					if err == nil {
+						objects++
+						found += clicks(&a)
+					}
 				}
+				after, err := threadTime()
+				failed = errors.Join(failed, err)
+				spent += after - before
+				runtime.UnlockOSThread()
 			}
-			after, err := threadTime()
-			failed = errors.Join(failed, err)
-			spent += after - before
-			runtime.UnlockOSThread()
-		}
-		receiver, err := generator.NewReceiver(o)
-		if err != nil {
-			return nil, err
-		}
-		return receiver.Run, nil
-	})
+			return checkOnly(o)
+		})
 	if err == nil {
 		err = failed
 	}
@@ -89,37 +89,40 @@ func decodeInline(ctx context.Context, n int) (ns float64, run genRun, err error
 func decodeInFactory(ctx context.Context, n int) (ns float64, run genRun, err error) {
 	consumed := make(chan error, 1)
 	var spent time.Duration
-	run, err = overZeroMQTo(ctx, n, func(o generator.ReceiverOptions) (func(context.Context) (generator.ReceiverResult, error), error) {
-		f, err := generator.NewFactory(generator.FactoryOptions[advertisement]{Receiver: o, Decode: decode})
-		if err != nil {
-			return nil, err
-		}
-		go func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			defer close(consumed)
-			before, err := threadTime()
-			objects, found := 0, 0
-			for consumer := f.Consumer(0); ; objects++ {
-				object, ok := consumer.Next()
-				if !ok {
-					break
+	run, err = overZeroMQTo(ctx, n,
+		func(o generator.ReceiverOptions) (receive, error) {
+			f, err := generator.NewFactory(
+				generator.FactoryOptions[advertisement]{Receiver: o, Decode: decode})
+			if err != nil {
+				return nil, err
+			}
+			go func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				defer close(consumed)
+				before, err := threadTime()
+				objects, found := 0, 0
+				for consumer := f.Consumer(0); ; objects++ {
+					object, ok := consumer.Next()
+					if !ok {
+						break
+					}
+					found += clicks(&object.Value)
 				}
-				found += clicks(&object.Value)
-			}
-			after, failed := threadTime()
-			spent = after - before
-			if err = errors.Join(err, failed); err != nil {
-				consumed <- err
-			} else if objects != n || found == 0 {
-				consumed <- fmt.Errorf("take from the factory: %d of %d objects, %d clicks", objects, n, found)
-			}
-		}()
-		return func(ctx context.Context) (generator.ReceiverResult, error) {
-			r, err := f.Run(ctx)
-			return r.ReceiverResult, err
-		}, nil
-	})
+				after, failed := threadTime()
+				spent = after - before
+				if err = errors.Join(err, failed); err != nil {
+					consumed <- err
+				} else if objects != n || found == 0 {
+					consumed <- fmt.Errorf("take from the factory: %d of %d objects, %d clicks",
+						objects, n, found)
+				}
+			}()
+			return func(ctx context.Context) (generator.ReceiverResult, error) {
+				r, err := f.Run(ctx)
+				return r.ReceiverResult, err
+			}, nil
+		})
 	if err != nil {
 		return 0, run, err
 	}
@@ -127,7 +130,9 @@ func decodeInFactory(ctx context.Context, n int) (ns float64, run genRun, err er
 	return float64(spent) / float64(n), run, err
 }
 
-// overZeroMQTo sends n tuples flat out to a receiver that the caller makes.
-func overZeroMQTo(ctx context.Context, n int, receiver func(generator.ReceiverOptions) (func(context.Context) (generator.ReceiverResult, error), error)) (genRun, error) {
-	return connected(ctx, generator.SenderOptions{FlatOut: time.Minute, Limit: uint64(n), Batch: 64}, generator.PushOptions{Batch: 64, HighWater: 20}, receiver)
+// overZeroMQTo sends n tuples flat out to the receiver that newReceiver makes.
+func overZeroMQTo(ctx context.Context, n int,
+	newReceiver func(generator.ReceiverOptions) (receive, error)) (genRun, error) {
+	o := generator.SenderOptions{FlatOut: time.Minute, Limit: uint64(n), Batch: 64}
+	return connected(ctx, o, generator.PushOptions{Batch: 64, HighWater: 20}, newReceiver)
 }

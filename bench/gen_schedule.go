@@ -14,13 +14,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/generator"
 )
 
-// scheduleQueue is how many messages may wait at each end: the receiver may pause for some milliseconds without the sender being refused.
+// scheduleQueue is how many messages may wait at each end. It is enough for the receiver to pause
+// for some milliseconds.
 const scheduleQueue = 50_000
 
-// onSchedule sends from a core that the sender has for itself, where it may before everything else there; everything else in this process
-// keeps to the other cores. The rate is half of what the same setup takes flat out.
+// onSchedule sends from a core that the sender has for itself: everything else in this process
+// keeps to the other cores. If it may, it runs there before everything else. The rate is half of
+// what the same setup reaches flat out.
 func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
-	// A thread in C gives its place in the Go runtime away, and must find another when it is back.
+	// A thread that is in C gives its place in the Go runtime away, and needs another when it
+	// returns.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * len(own)))
 	senders := own[len(own)-1:]
 	restore, err := pinAll(own[:len(own)-1])
@@ -59,7 +62,8 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 		return fmt.Errorf("nothing was sent at %.0f tuples a second", rate)
 	}
 	r.Figures = append(r.Figures, 100*float64(s.Sent-s.Late)/float64(s.Scheduled))
-	r.Beside = append(r.Beside, Beside{100 * float64(s.Scheduled-s.Sent+s.Late) / float64(s.Scheduled), loop_percent})
+	r.Beside = append(r.Beside,
+		Beside{100 * float64(s.Scheduled-s.Sent+s.Late) / float64(s.Scheduled), loop_percent})
 	r.Rates = append(r.Rates, rate)
 	r.Sent += s.Sent
 	r.Late.Late += s.Late
@@ -67,23 +71,28 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 	r.Late.Stalled += s.Stalled
 	r.Late.Busy += s.Busy
 	r.Late.CatchingUp += s.CatchingUp
-	r.Unaccount += s.Late - s.Lateness.Blocked - s.Stalled - s.Busy + s.Scheduled - s.Sent - s.Skipped - s.Unsent
+	r.Unaccount += s.Late - s.Lateness.Blocked - s.Stalled - s.Busy +
+		s.Scheduled - s.Sent - s.Skipped - s.Unsent
 	r.P99_ns = max(r.P99_ns, float64(s.SendLag.ValueAtQuantile(99)))
 	r.Wrong += run.wrong()
 	return nil
 }
 
-// maxLoop_percent is how much a loop that does nothing but look at the counter may have late beside a repetition that counts. After a pause a sender at half
-// of what it can do is late for as many tuples again, until it has caught up: a machine that takes more takes half of the one percent that a sender may have
-// late, and is not idle.
+// maxLoop_percent is how much a loop that only looks at the counter may have late beside a
+// repetition that counts. After a pause, a sender at half of its full rate is late for as many
+// tuples again, until it has caught up. So a machine that takes more than this takes half of the
+// one percent that a sender may have late, and is not idle.
 const maxLoop_percent = 0.25
 
-// mayRealtime says whether this process may have threads run before all others.
+// mayRealtime reports whether this process may have threads run before all others.
 func mayRealtime() bool { return onOwnThread(func() error { return realtime(0) }) == nil }
 
-// realtime has a thread run before all others, as a sender does that is told to.
+// realtime has a thread run before all others, as a sender with Realtime does.
 func realtime(thread int) error {
-	attr := unix.SchedAttr{Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	attr := unix.SchedAttr{
+		Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: unix.SCHED_FIFO,
+		Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
+	}
 	return unix.SchedSetAttr(thread, &attr, 0)
 }
 
@@ -100,10 +109,11 @@ func onOwnThread(f func() error) error {
 // lateAfter is how late a tuple may be sent.
 const lateAfter = 10 * time.Microsecond
 
-// lateIn is how much of a pause makes late what is due in it, whoever sends it: all but the end.
+// lateIn returns the part of a pause in which what is due will be late: all but its end.
 func lateIn(pause time.Duration) time.Duration { return max(0, pause-lateAfter) }
 
-// lateLoop looks at the counter on a core, again and again, for 0.2 s, and returns the share of the time in which what is due is late.
+// lateLoop looks at the counter on a core for 0.2 s, and returns the share of that time in which
+// what is due is late.
 func lateLoop(core []int, first bool) (share float64, err error) {
 	err = onOwnThread(func() error {
 		if err := pinThread(0, core); err != nil {
@@ -116,7 +126,7 @@ func lateLoop(core []int, first bool) (share float64, err error) {
 		}
 		var all, late time.Duration
 		for range 40 {
-			// Shorter than the time after which Go's scheduler would take the thread away.
+			// This is shorter than the time after which Go's scheduler takes the thread away.
 			for begun, last := time.Now(), time.Now(); ; {
 				now := time.Now()
 				late += lateIn(now.Sub(last))
@@ -144,7 +154,8 @@ func pinThread(thread int, to []int) error {
 	return nil
 }
 
-// pinAll keeps all threads of this process, and those that they start, on some cores. A thread that has ended meanwhile is left out.
+// pinAll keeps all threads of this process, and those that they start, on some cores. It ignores
+// threads that end meanwhile.
 func pinAll(to []int) (restore func(), err error) {
 	all, err := cores()
 	if err != nil {

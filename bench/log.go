@@ -17,8 +17,8 @@ import (
 
 // LogOptions say how long to measure log calls.
 type LogOptions struct {
-	Repetitions int           // that count; at least 1
-	Limit       time.Duration // after which no further repetition is begun
+	Repetitions int           // how many must count; at least 1
+	Limit       time.Duration // begin no further repetition after it
 	Dir         string        // where the rings are made; "" as in handlers.Options
 
 	// Progress is called before each repetition and may be nil.
@@ -54,25 +54,32 @@ type logCase struct {
 	calls   uint64 // of each writer in a turn: a few milliseconds
 }
 
-// Turns in a repetition. A turn measures the base and every row once.
+// turns is how many turns a repetition has. A turn measures the base and every row once.
 const turns = 8
 
 var logCases = []logCase{
 	{name: "null", options: handlers.Options{Handler: "null"}, calls: 2_000_000},
 	{name: "counter", options: handlers.Options{Handler: "counter"}, calls: 1_000_000},
-	{name: "counter-multi", options: handlers.Options{Handler: "counter"}, shared: true, calls: 600_000},
-	{name: "xoy-2-of-1024", options: handlers.Options{Handler: "xoy", Params: channel.Params{"x": 2, "y": 1024}}, calls: 1_000_000},
-	{name: "downsample-1-of-1000", options: handlers.Options{Handler: "downsample", Params: channel.Params{"n": 1000}}, calls: 1_000_000},
+	{name: "counter-multi", options: handlers.Options{Handler: "counter"}, shared: true,
+		calls: 600_000},
+	{name: "xoy-2-of-1024", calls: 1_000_000,
+		options: handlers.Options{Handler: "xoy", Params: channel.Params{"x": 2, "y": 1024}}},
+	{name: "downsample-1-of-1000", calls: 1_000_000,
+		options: handlers.Options{Handler: "downsample", Params: channel.Params{"n": 1000}}},
 	{name: "id", options: handlers.Options{Handler: "id"}, calls: 200_000},
 	{name: "buffered", options: handlers.Options{Handler: "buffered"}, calls: 200_000},
 	{name: "first-last", options: handlers.Options{Handler: "first-last"}, calls: 200_000},
 	{name: "id-rdtsc", options: handlers.Options{Handler: "id", Stamp: "rdtsc"}, calls: 300_000},
-	{name: "buffered-rdtsc", options: handlers.Options{Handler: "buffered", Stamp: "rdtsc"}, calls: 300_000},
-	{name: "shared-1", options: handlers.Options{Handler: "id"}, shared: true, writers: 1, calls: 100_000},
-	{name: "shared-2", options: handlers.Options{Handler: "id"}, shared: true, writers: 2, calls: 100_000},
+	{name: "buffered-rdtsc", options: handlers.Options{Handler: "buffered", Stamp: "rdtsc"},
+		calls: 300_000},
+	{name: "shared-1", options: handlers.Options{Handler: "id"}, shared: true, writers: 1,
+		calls: 100_000},
+	{name: "shared-2", options: handlers.Options{Handler: "id"}, shared: true, writers: 2,
+		calls: 100_000},
 }
 
-// Log measures every kind of log call against bare readings of the counter. It pins itself to one core.
+// Log measures every kind of log call against bare readings of the counter. It pins itself to one
+// core.
 func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 	own, err := cores()
 	if err != nil {
@@ -131,7 +138,8 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 		result.Counted = judge(rows)
 		result.Disturbed = all - result.Counted
 	}
-	result.Counter_ns, result.CounterUnordered_ns = base.ordered_ns.figure(), base.unordered_ns.figure()
+	result.Counter_ns = base.ordered_ns.figure()
+	result.CounterUnordered_ns = base.unordered_ns.figure()
 	for _, row := range rows {
 		if err := row.finish(); err != nil {
 			return result, fmt.Errorf("measure %s: %w", row.Name, err)
@@ -144,7 +152,7 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 	return result, nil
 }
 
-// judge gives each row the repetitions that count, and returns how many all rows have.
+// judge gives each row the repetitions that count, and returns how many every row has at least.
 func judge(rows []*logRun) int {
 	byBase := map[string][]turn{}
 	for _, r := range rows {
@@ -164,7 +172,7 @@ func judge(rows []*logRun) int {
 	return max(0, counted)
 }
 
-// samples collects one figure: from the turns of a repetition their median, which counts or not.
+// samples collects one figure: the median of each repetition that counts.
 type samples struct {
 	turns   []float64
 	counted []float64
@@ -195,7 +203,7 @@ type base struct {
 	ordered_ns, unordered_ns samples
 }
 
-// nsPerCall times n of something.
+// nsPerCall times n calls.
 func nsPerCall(n uint64, do func(n uint64)) float64 {
 	start := time.Now()
 	do(n)
@@ -243,7 +251,7 @@ func newLogRun(c logCase, dir string, own []int) (*logRun, error) {
 	o, open := c.options, handlers.Open
 	o.Dir, o.Policy = dir, channel.Overwrite.String()
 	if c.shared {
-		// Room for all that a core logs in a turn, on each of the shards.
+		// Each shard has room for all that a core logs in a turn.
 		open, o.Policy, o.Buffer = handlers.OpenShared, channel.Drop.String(), "32MiB"
 	}
 	var err error
@@ -333,7 +341,7 @@ func (r *logRun) finish() error {
 	return nil
 }
 
-// close gives back what the row holds, and removes its ring.
+// close frees what the row holds, and removes its ring.
 func (r *logRun) close() {
 	if r.other != nil {
 		r.other.stop()
@@ -370,7 +378,7 @@ func newOtherWriter(c *handlers.Channel, core int) (*otherWriter, error) {
 		for !w.ended.Load() {
 			n := w.todo.Load()
 			if n == 0 {
-				// Idle, it must not take the core from what else is measured.
+				// While it is idle it must not take the core from other measurements.
 				time.Sleep(50 * time.Microsecond)
 				continue
 			}

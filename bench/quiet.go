@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disturbedShare is the share of a core that other processes may take during a repetition that counts.
+// disturbedShare is the share of a core that other processes may take during a repetition that
+// counts.
 const disturbedShare = 0.1
 
 // usage is the processor time spent up to some moment.
 type usage struct {
 	at   time.Time
-	busy time.Duration // by everybody on this machine, and taken by its hypervisor
-	own  time.Duration // by this process, and by those that it started and that have ended
+	busy time.Duration // of everybody on this machine, and what its hypervisor took
+	own  time.Duration // of this process and of its children that have ended
 }
 
 // tick is the kernel's unit in /proc/stat, the same on every Linux that Go runs on.
@@ -42,8 +43,8 @@ func readUsage() (usage, error) {
 	return u, nil
 }
 
-// busyTime adds up the first line of /proc/stat but for idle and iowait (the 4th and 5th number) and for guest time, which
-// is in user time already (the 9th and 10th).
+// busyTime adds up the first line of /proc/stat. It leaves out idle and iowait (the 4th and 5th
+// number), and guest time (the 9th and 10th), which is in user time already.
 func busyTime(stat []byte) (time.Duration, error) {
 	line, _, _ := bytes.Cut(stat, []byte("\n"))
 	fields := bytes.Fields(line)
@@ -63,7 +64,7 @@ func busyTime(stat []byte) (time.Duration, error) {
 	return time.Duration(ticks) * tick, nil
 }
 
-// othersSince is the share of one core that was not this process's.
+// othersSince returns how many cores others have used since before.
 func (u usage) othersSince(before usage) float64 {
 	elapsed := u.at.Sub(before.at)
 	if elapsed <= 0 {

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// The search's bar: the limits of servers that are known, in real time, with the same search that users have.
+// The search's bar: in real time, the search that users have must find the limits of servers whose
+// limits are known.
 func TestBarSearch(t *testing.T) {
 	size := proof.Begin(t)
 	for _, text := range []string{"bucket:100000", "bucket:100000,stall:50ms/1s"} {
@@ -19,7 +20,10 @@ func TestBarSearch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := generator.SearchOptions{Connect: server.Connect, Start: 50_000, Confirm: 1, NoCurve: true, Trial: 3100 * time.Millisecond, WarmUp: 300 * time.Millisecond}
+		o := generator.SearchOptions{
+			Connect: server.Connect, Start: 50_000, Confirm: 1,
+			NoCurve: true, Trial: 3100 * time.Millisecond, WarmUp: 300 * time.Millisecond,
+		}
 		if size == proof.Full {
 			o.Start, o.Confirm, o.Trial, o.WarmUp = 0, 3, 5*time.Second, time.Second
 		}
@@ -46,20 +50,27 @@ func TestBarSearch(t *testing.T) {
 		for _, trial := range r.Trials {
 			t.Logf("%+v", trial)
 		}
-		off := proof.Bar{Name: "search: " + text, Figure: 100 * math.Abs(r.Sustained-server.Limit()) / server.Limit(), Limit: 3, Unit: "% off the limit", Timing: true}
+		off := proof.Bar{Name: "search: " + text,
+			Figure: 100 * math.Abs(r.Sustained-server.Limit()) / server.Limit(), Limit: 3,
+			Unit: "% off the limit", Timing: true}
 		switch {
 		case r.LimitedBy == generator.ByEngine:
-		case r.LimitedBy == generator.ByGenerator && others > disturbedShare: // true: this machine could not send as much
-			off.Absent = fmt.Sprintf("the generator was the limit, as the search says: other processes took %.1f cores", others)
+		case r.LimitedBy == generator.ByGenerator && others > disturbedShare:
+			// The search is right: this machine could not send as much.
+			off.Absent = fmt.Sprintf("the generator was the limit, as the search says: "+
+				"other processes took %.1f cores", others)
 		default:
 			off.Figure = 100
 		}
 		bars := []proof.Bar{off}
 		if server.Stall > 0 {
 			named := func(what string, got, want time.Duration) proof.Bar {
-				return proof.Bar{Name: "search: " + text + ": " + what, Figure: 100 * math.Abs(float64(got-want)) / float64(want), Limit: 10, Unit: "% off the truth", Timing: true}
+				return proof.Bar{Name: "search: " + text + ": " + what,
+					Figure: 100 * math.Abs(float64(got-want)) / float64(want), Limit: 10,
+					Unit: "% off the truth", Timing: true}
 			}
-			bars = append(bars, named("length of the stalls", r.Stalls.Typical, server.Stall), named("time between stalls", r.Stalls.Every, server.Period))
+			bars = append(bars, named("length of the stalls", r.Stalls.Typical, server.Stall),
+				named("time between stalls", r.Stalls.Every, server.Period))
 		}
 		proof.Check(t, bars...)
 	}

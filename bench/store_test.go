@@ -12,7 +12,8 @@ func TestStoreMeasures(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	result, err := Store(context.Background(), StoreOptions{
-		Repetitions: 1, Limit: time.Nanosecond, Dir: t.TempDir(), Logs: t.TempDir(), Sets: []string{"poisson1us/seq/q26", "bursts/random/q1"},
+		Repetitions: 1, Limit: time.Nanosecond, Dir: t.TempDir(), Logs: t.TempDir(),
+		Sets: []string{"poisson1us/seq/q26", "bursts/random/q1"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -21,11 +22,13 @@ func TestStoreMeasures(t *testing.T) {
 		t.Fatalf("%+v", result)
 	}
 	for _, row := range result.Rows {
-		if len(row.Encode) != 1 || len(row.Decode) != 1 || !(row.Encode[0] > 0) || !(row.Decode[0] > 0) || math.IsInf(row.Encode[0]+row.Decode[0], 0) {
+		if len(row.Encode) != 1 || len(row.Decode) != 1 || !(row.Encode[0] > 0) ||
+			!(row.Decode[0] > 0) || math.IsInf(row.Encode[0]+row.Decode[0], 0) {
 			t.Errorf("%s: %v and %v GB/s", row.Name, row.Encode, row.Decode)
 		}
 		if row.BytesPerEvent < row.EntropyBytes || row.BytesPerEvent > 1.15*row.EntropyBytes+0.1 {
-			t.Errorf("%s: %.3f bytes an event, entropy %.3f", row.Name, row.BytesPerEvent, row.EntropyBytes)
+			t.Errorf("%s: %.3f bytes an event, entropy %.3f",
+				row.Name, row.BytesPerEvent, row.EntropyBytes)
 		}
 	}
 }
@@ -34,7 +37,9 @@ func TestSustainedKeepsEveryEvent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	row, err := sustained(context.Background(), StoreOptions{Sustained: time.Second, Limit: time.Second, Dir: t.TempDir(), Logs: t.TempDir()})
+	row, err := sustained(context.Background(),
+		StoreOptions{Sustained: time.Second, Limit: time.Second, Dir: t.TempDir(),
+			Logs: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,12 +47,14 @@ func TestSustainedKeepsEveryEvent(t *testing.T) {
 		t.Skip("this process may use 1 core")
 	}
 	if row.Logged+row.Dropped != row.Events {
-		t.Errorf("%d events are in the log and %d were dropped, of %d", row.Logged, row.Dropped, row.Events)
+		t.Errorf("%d events are in the log and %d were dropped, of %d",
+			row.Logged, row.Dropped, row.Events)
 	}
 }
 
 func TestUnknownSetIsRefused(t *testing.T) {
-	if _, err := Store(context.Background(), StoreOptions{Repetitions: 1, Dir: t.TempDir(), Sets: []string{"loop/seq"}}); err == nil {
+	if _, err := Store(context.Background(), StoreOptions{Repetitions: 1, Dir: t.TempDir(),
+		Sets: []string{"loop/seq"}}); err == nil {
 		t.Error("no error")
 	}
 }

@@ -25,17 +25,17 @@ import (
 // SweepOptions say how large a fleet is, and what is measured.
 type SweepOptions struct {
 	Clients   int
-	Exchanges int // each way, of a pair
+	Exchanges int // of a pair, each way
 	Width     int // pairs at one time; 0: as the server chooses, for quality
-	Trains    int // in which the exchanges are spent; 0: one
+	Trains    int // how many trains share the exchanges; 0: one
 
-	// Alone is how many more pairs are measured, each alone, to compare the fleet's with.
+	// Alone is how many other pairs are measured, each alone, to compare with the fleet's.
 	Alone int
 
 	// Command starts this program again, so that it calls SweepServer or SweepClients.
 	Command func(job string) (*exec.Cmd, error)
 
-	// Progress is told what is being done, and may be nil.
+	// Progress is told what happens now, and may be nil.
 	Progress func(step string)
 }
 
@@ -59,10 +59,12 @@ type SweepResult struct {
 	KernelStamps  float64 // percent
 }
 
-// clientsPerProcess is how many clients share a process: few enough to be scheduled like processes, and not one each for a hundred.
+// clientsPerProcess is how many clients share a process. They are few, so that they are scheduled
+// like processes. One each would be too many processes for a hundred clients.
 const clientsPerProcess = 25
 
-// Sweep measures a sweep over clients on this machine's loopback: a server in a process of its own, and clients in a few.
+// Sweep measures a sweep over clients on this machine's loopback interface. The server has a
+// process of its own, and the clients have a few.
 func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	progress := o.Progress
 	if progress == nil {
@@ -101,14 +103,15 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	progress("starting the clients")
 	var workers []*worker
 	for names := range slices.Chunk(slices.Concat(fleet, alone), clientsPerProcess) {
-		w, err := startWorker(ctx, o.Command, SweepClientsJob, sweepClients{Server: address, Names: names})
+		w, err := startWorker(ctx, o.Command, SweepClientsJob,
+			sweepClients{Server: address, Names: names})
 		if err != nil {
 			return r, err
 		}
 		defer w.stop()
 		workers = append(workers, w)
 	}
-	for _, w := range workers { // each has examined the machine, which is no part of a sweep
+	for _, w := range workers { // each examines the machine, which is no part of a sweep
 		var ready bool
 		if err := w.out.Decode(&ready); err != nil {
 			return r, fmt.Errorf("clients of the sweep: %w", err)
@@ -130,7 +133,8 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 			break
 		}
 		if time.Since(began) > time.Minute {
-			return r, fmt.Errorf("only %d of %d clients have registered within a minute", len(there), len(fleet)+len(alone))
+			return r, fmt.Errorf("only %d of %d clients have registered within a minute",
+				len(there), len(fleet)+len(alone))
 		}
 		if err := pause(ctx, 5*time.Millisecond); err != nil {
 			return r, err
@@ -139,17 +143,23 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	peak := watchMemory(ctx, server.cmd.Process.Pid)
 	defer peak()
 	trains := max(o.Trains, 1)
-	status, err := sweepOver(ctx, link, coordinator.SweepRequest{Trains: trains, Exchanges: (o.Exchanges + trains - 1) / trains, Width: o.Width,
-		NoQuiet: o.Width > 0, Nodes: fleet}, 5*time.Millisecond, progress)
+	request := coordinator.SweepRequest{
+		Trains: trains, Exchanges: (o.Exchanges + trains - 1) / trains,
+		Width: o.Width, NoQuiet: o.Width > 0, Nodes: fleet,
+	}
+	status, err := sweepOver(ctx, link, request, 5*time.Millisecond, progress)
 	if err != nil {
 		return r, err
 	}
-	r = SweepResult{Clients: o.Clients, Exchanges: o.Exchanges, Pairs: status.Complete, Lost: status.Lost, Seconds: time.Since(began).Seconds(),
-		SweepSeconds: float64(status.Took_ns) / 1e9}
+	r = SweepResult{
+		Clients: o.Clients, Exchanges: o.Exchanges, Pairs: status.Complete, Lost: status.Lost,
+		Seconds: time.Since(began).Seconds(), SweepSeconds: float64(status.Took_ns) / 1e9,
+	}
+	request.Width = 0
 	for i := range o.Alone {
 		progress(fmt.Sprintf("pair %d of %d, alone", i+1, o.Alone))
-		_, err := sweepOver(ctx, link, coordinator.SweepRequest{Trains: trains, Exchanges: (o.Exchanges + trains - 1) / trains, NoQuiet: o.Width > 0,
-			Nodes: alone[2*i : 2*i+2]}, 5*time.Millisecond, func(string) {})
+		request.Nodes = alone[2*i : 2*i+2]
+		_, err := sweepOver(ctx, link, request, 5*time.Millisecond, func(string) {})
 		if err != nil {
 			return r, err
 		}
@@ -196,7 +206,8 @@ func askServer(ctx context.Context, link *control.Client, what string, argument,
 	return link.Ask(ctx, what, argument, result)
 }
 
-func sweepOver(ctx context.Context, link *control.Client, r coordinator.SweepRequest, every time.Duration, progress func(string)) (s *coordinator.SweepStatus, err error) {
+func sweepOver(ctx context.Context, link *control.Client, r coordinator.SweepRequest,
+	every time.Duration, progress func(string)) (s *coordinator.SweepStatus, err error) {
 	if err := askServer(ctx, link, coordinator.AskSweep, r, &s); err != nil {
 		return nil, err
 	}
@@ -217,7 +228,7 @@ func sweepOver(ctx context.Context, link *control.Client, r coordinator.SweepReq
 	return s, nil
 }
 
-// worker is a process of this program that does a job until its input ends.
+// worker is this program in another process, which does a job until its input ends.
 type worker struct {
 	cmd *exec.Cmd
 	in  *json.Encoder
@@ -225,7 +236,8 @@ type worker struct {
 	end io.Closer
 }
 
-func startWorker(ctx context.Context, command func(string) (*exec.Cmd, error), job string, setup any) (*worker, error) {
+func startWorker(ctx context.Context,
+	command func(string) (*exec.Cmd, error), job string, setup any) (*worker, error) {
 	cmd, err := command(job)
 	if err != nil {
 		return nil, err
@@ -251,7 +263,7 @@ func startWorker(ctx context.Context, command func(string) (*exec.Cmd, error), j
 	return w, nil
 }
 
-// stop ends the worker, if need be by force.
+// stop ends the worker, by force if it must.
 func (w *worker) stop() {
 	w.end.Close()
 	kill := time.AfterFunc(10*time.Second, func() { w.cmd.Process.Kill() })
@@ -268,7 +280,8 @@ func SweepServer(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := orders.Decode(&setup); err != nil {
 		return err
 	}
-	store, err := coordinator.OpenStore(filepath.Join(setup.Dir, "state"), filepath.Join(setup.Dir, "runs"))
+	store, err := coordinator.OpenStore(filepath.Join(setup.Dir, "state"),
+		filepath.Join(setup.Dir, "runs"))
 	if err != nil {
 		return err
 	}
@@ -280,7 +293,7 @@ func SweepServer(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	defer link.Close()
 	config := coordinator.DefaultConfig()
-	config.SweepEvery, config.Settle = 0, time.Hour // only what is asked for
+	config.SweepEvery, config.Settle = 0, time.Hour // sweep only when asked
 	config.Dead = 30 * time.Second                  // the machine is overcommitted on purpose
 	server, err := coordinator.NewServer(link, config, store, log)
 	if err != nil {
@@ -352,7 +365,8 @@ func SweepClients(_ context.Context, in io.Reader, out io.Writer) error {
 	return failed
 }
 
-func startSweepClient(id *tscclient.Identity, notice *minrtt.StepNotice, server, name string) ([]io.Closer, error) {
+func startSweepClient(id *tscclient.Identity, notice *minrtt.StepNotice, server,
+	name string) ([]io.Closer, error) {
 	config := tscclient.DefaultConfig()
 	config.Node = id.Node
 	config.Node.Name = name
@@ -364,7 +378,8 @@ func startSweepClient(id *tscclient.Identity, notice *minrtt.StepNotice, server,
 	}
 	link, err := tscclient.Connect(client, tscclient.LinkConfig{
 		Server: control.ClientConfig{Server: server},
-		Register: control.Register{Machine: id.Report.Facts.MachineID, Cores: len(id.Report.Facts.Cores.Allowed), Software: "cp-bench sweep",
+		Register: control.Register{Machine: id.Report.Facts.MachineID,
+			Cores: len(id.Report.Facts.Cores.Allowed), Software: "cp-bench sweep",
 			Capabilities: []string{control.CanProbe}},
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 type Clock interface {
 	// Now reads the counter.
 	Now() uint64
-	// Wait returns when the counter has reached a value, or somewhat earlier where that is long.
+	// Wait returns when the counter has reached a value. It may return earlier if that takes long.
 	Wait(until uint64)
 	// Frequency_hz is how many steps the counter makes in a second.
 	Frequency_hz() float64
@@ -23,11 +23,12 @@ type Clock interface {
 // counterClock is the machine's counter.
 type counterClock struct{ hz float64 }
 
-// calibration is how long NewClock compares the counter with the system's clock: two readings that are each true within 50 ns give a
-// rate true within 2 ppm, and a schedule's rate is no better than that.
+// calibration is how long NewClock compares the counter with the system's clock. Two readings, each
+// true within 50 ns, give a rate true within 2 ppm. A schedule's rate is no better than that.
 const calibration = 50 * time.Millisecond
 
-// NewClock finds out how fast this machine's counter runs, which takes 50 ms. The error wraps asm.ErrUnfit where the counter cannot be used.
+// NewClock finds out how fast this machine's counter runs, which takes 50 ms. The error wraps
+// asm.ErrUnfit where the counter cannot be used.
 func NewClock() (Clock, error) {
 	if err := asm.Read().Check(); err != nil {
 		return nil, fmt.Errorf("use the counter as a clock: %w", err)
@@ -38,7 +39,8 @@ func NewClock() (Clock, error) {
 	return &counterClock{hz: float64(c1-c0) / t1.Sub(t0).Seconds()}, nil
 }
 
-// reading is the counter and the system's clock at one moment: the narrowest of some tries.
+// reading returns the counter and the system's clock at one moment: the closest pair of several
+// tries.
 func reading() (at time.Time, counter uint64) {
 	best := uint64(1<<64 - 1)
 	for range 32 {
@@ -54,7 +56,8 @@ func reading() (at time.Time, counter uint64) {
 func (c *counterClock) Now() uint64           { return asm.Counter() }
 func (c *counterClock) Frequency_hz() float64 { return c.hz }
 
-// A sleeping thread is woken up late, by 60 µs or so on virtual machines: it sleeps while there is more time than that, and spins for the rest.
+// A sleeping thread wakes up late, by about 60 µs on virtual machines. It sleeps while more than
+// spin_s is left, and spins for the rest.
 const (
 	spin_s     = 150e-6
 	longestNap = 20 * time.Millisecond // so that a cancelled run ends soon
@@ -69,16 +72,18 @@ func (c *counterClock) Wait(until uint64) {
 		if s := float64(left) / c.hz; s > spin_s {
 			nap := min(time.Duration((s-spin_s)*1e9), longestNap)
 			t := unix.NsecToTimespec(int64(nap))
-			unix.Nanosleep(&t, nil) // a signal may end it early, and the caller asks again
+			unix.Nanosleep(&t, nil) // a signal may end it early; the caller asks again
 			return
 		}
 	}
 }
 
-// sharpTimers takes the thread for this goroutine alone and asks the kernel not to put its wake-ups together with others.
+// sharpTimers locks the goroutine to its thread, and asks the kernel not to delay the thread's
+// wake-ups in order to group them with others.
 func sharpTimers() (release func()) {
 	runtime.LockOSThread()
-	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // without it a sender wakes up 50 µs later, and spins less
+	// The kernel's usual slack would wake up a sender 50 µs later.
+	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	return func() {
 		unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)
 		runtime.UnlockOSThread()

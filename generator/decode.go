@@ -6,7 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A Decoder makes an object of a serialised tuple. It is called from several goroutines at once and may not keep the body.
+// A Decoder makes an object of a serialised tuple. Several goroutines call it at once. It may not
+// keep the body.
 type Decoder[T any] func(body []byte) (T, error)
 
 // JSON decodes with encoding/json.

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/generator"
 )
 
-// An engine that is loaded in the program that it runs in: what it takes, and how it says that it has no room.
+// This engine is a queue in the same program. Its sink takes what the queue has room for, and says
+// by the number taken that there is no more room.
 func ExampleSinkFunc() {
 	queue := make(chan uint64, 1024) // the engine
 	counted := make(chan int)
@@ -62,7 +63,7 @@ func ExampleSinkFunc() {
 	// Output: 100 due, 100 sent, 100 in the engine
 }
 
-// Tuples are serialised once, before a run. Each time that one is sent it has an id of its own.
+// Tuples are serialised once, before a run. Each gets an id of its own each time it is sent.
 func ExampleTuples() {
 	var tuples generator.Tuples
 	for user := range 2 {
@@ -74,13 +75,14 @@ func ExampleTuples() {
 			log.Fatal(err)
 		}
 	}
-	travels := tuples.GetBytes(nil, 1, 77) // number 1, with id 77
-	fmt.Printf("%d tuples; %d bytes, the id at 4: %x, the body at 12: %s\n", tuples.Len(), len(travels), travels[4:12], travels[12:])
+	message := tuples.GetBytes(nil, 1, 77) // number 1, with id 77
+	fmt.Printf("%d tuples; %d bytes, the id at 4: %x, the body at 12: %s\n",
+		tuples.Len(), len(message), message[4:12], message[12:])
 	// Output: 2 tuples; 22 bytes, the id at 4: 4d00000000000000, the body at 12: {"user":1}
 }
 
-// The object factory in an engine's source: it receives over ZeroMQ, two workers decode, and the consumer takes objects in the order in which their
-// tuples were sent.
+// This is the object factory in an engine's source. It receives over ZeroMQ, and two workers
+// decode. The consumer gets the objects in the order in which their tuples were sent.
 func ExampleFactory() {
 	type event struct{ User int }
 	pull, err := generator.NewPull("tcp://127.0.0.1:*", generator.PullOptions{})
@@ -146,8 +148,9 @@ func load(endpoint string) {
 	}
 }
 
-// A search for what an engine sustains: a sink for what goes in, and Done for what comes out. Here the engine is a queue of 1,000 that a server
-// empties. The output is not compared: it is this machine's.
+// A search for what an engine sustains needs a sink for what goes in, and calls of Done for what
+// comes out. Here the engine is a queue of 1,000 that a server empties. The output depends on the
+// machine, so it is not compared.
 func ExampleSearch() {
 	tuples, err := generator.Advertisements(1000, 265, 1)
 	if err != nil {

@@ -13,16 +13,18 @@ type Object[T any] struct {
 	Value T
 }
 
-// FactoryOptions say how a Factory decodes. Receiver holds how it receives; its Handle is the factory's.
+// FactoryOptions say how a Factory decodes. Receiver says how it receives; the factory sets
+// Receiver.Handle itself.
 type FactoryOptions[T any] struct {
 	Receiver ReceiverOptions
 	Decode   Decoder[T]
 
-	// Workers decode the tuples of each connection beside its receiving thread, bucket by bucket in turn, so that order is kept.
-	// 0 decodes on the receiving thread itself, in parallel only between connections.
+	// Workers is how many goroutines decode the tuples of each connection, beside its receiving
+	// thread. They take buckets in turn, so that order is kept. With 0, the receiving thread itself
+	// decodes, in parallel only between connections.
 	Workers int
-	// Queue is how many buckets may wait for the consumer of each connection. A full queue has its connection wait: that is
-	// back-pressure, and counted. 0 is 64.
+	// Queue is how many buckets may wait for the consumer of each connection. The connection waits
+	// while the queue is full: that is back-pressure, and counted. 0 means 64.
 	Queue int
 }
 
@@ -30,17 +32,19 @@ type FactoryOptions[T any] struct {
 type FactoryResult struct {
 	ReceiverResult        // Malformed includes tuples that the decoder refused
 	Objects        uint64 // decoded and handed over
-	Undecodable    uint64 // that the decoder refused
-	FullQueues     uint64 // buckets that had to wait for room: the consumer is slower than the decoder
+	Undecodable    uint64 // tuples that the decoder refused
+	FullQueues     uint64 // buckets that waited for room: the consumer is slower than the decoder
 	Abandoned      uint64 // objects that found no room when the run was ended
 }
 
-// A Factory is the object factory: it receives serialised tuples, decodes them off the consumer's critical path, and hands objects over
-// by a bounded queue for each connection, in the order in which they came there.
+// A Factory is the object factory. It receives serialised tuples and decodes them off the
+// consumer's critical path. It hands objects over through a bounded queue for each connection, in
+// the order in which the tuples came there.
 //
-// Each connection's receiving thread takes a bucket of tuples. Where there are workers it deals buckets out to them in turn, each by a queue of
-// its own, and the consumer takes from the workers in the same turn: so order is kept without a number on anything, and every queue has one
-// producer and one consumer.
+// Each connection's receiving thread takes a bucket of tuples. Where there are workers, it gives
+// buckets to them in turn, each through a queue of its own. The consumer takes from the workers in
+// the same turn. So order is kept without sequence numbers, and every queue has one producer and
+// one consumer.
 type Factory[T any] struct {
 	o           FactoryOptions[T]
 	receiver    *Receiver
@@ -53,12 +57,12 @@ type Factory[T any] struct {
 
 // factoryConnection is what belongs to one connection.
 type factoryConnection[T any] struct {
-	deal int // the receiving thread's: the next lane
+	deal int // the next lane; only the receiving thread uses it
 	Consumer[T]
 }
 
-// A lane is the way of every n-th bucket of a connection. The full ones go from the receiving thread over the worker to the consumer; the empty
-// ones go back.
+// A lane carries every n-th bucket of a connection. Full buckets go from the receiving thread
+// through the worker to the consumer. Empty ones go back.
 type lane[T any] struct {
 	raw     *spsc[*rawBucket]  // receiving thread to worker; nil without workers
 	rawBack *spsc[*rawBucket]  // worker to receiving thread
@@ -66,7 +70,8 @@ type lane[T any] struct {
 	back    *spsc[[]Object[T]] // from the consumer
 }
 
-// A rawBucket holds copies of tuples on their way to a worker: the receiver fills its own bucket again at once.
+// A rawBucket holds copies of tuples on their way to a worker, because the receiver fills its own
+// bucket again at once.
 type rawBucket struct {
 	tuples []Tuple
 	bytes  []byte
@@ -86,7 +91,9 @@ func NewFactory[T any](o FactoryOptions[T]) (*Factory[T], error) {
 		o.Queue = 64
 	}
 	if o.Decode == nil || o.Workers < 0 || o.Workers > 256 || o.Queue < 1 {
-		return nil, fmt.Errorf("object factory: %w: Decode given %t, Workers %d, Queue %d", ErrOptions, o.Decode != nil, o.Workers, o.Queue)
+		return nil, fmt.Errorf("object factory: %w: Decode given %t, Workers %d, Queue %d: "+
+			"give a Decode, 0 to 256 Workers and a Queue of 1 or more",
+			ErrOptions, o.Decode != nil, o.Workers, o.Queue)
 	}
 	f := &Factory[T]{o: o}
 	for range o.Receiver.Sources {
@@ -111,13 +118,14 @@ func NewFactory[T any](o FactoryOptions[T]) (*Factory[T], error) {
 	return f, nil
 }
 
-// Consumer is where the objects of a connection come out.
+// Consumer returns the consumer of a connection's objects.
 func (f *Factory[T]) Consumer(connection int) *Consumer[T] {
 	return &f.connections[connection].Consumer
 }
 
-// Run receives and decodes until the receiver ends, then closes the queues: consumers take what is left, and then know of the end. When ctx is cancelled
-// buckets that find no room are dropped, so that a consumer who has gone does not hold it up.
+// Run receives and decodes until the receiver ends, then closes the queues. Consumers take what is
+// left, and then see the end. When ctx is cancelled, Run drops buckets that find no room, so that a
+// consumer that has gone does not block it.
 func (f *Factory[T]) Run(ctx context.Context) (FactoryResult, error) {
 	stop := context.AfterFunc(ctx, f.closeReady)
 	defer stop()
@@ -138,7 +146,12 @@ func (f *Factory[T]) Run(ctx context.Context) (FactoryResult, error) {
 	}
 	f.workers.Wait()
 	f.closeReady()
-	r := FactoryResult{ReceiverResult: received, Undecodable: f.undecodable.Load(), FullQueues: f.fullQueues.Load(), Abandoned: f.abandoned.Load()}
+	r := FactoryResult{
+		ReceiverResult: received,
+		Undecodable:    f.undecodable.Load(),
+		FullQueues:     f.fullQueues.Load(),
+		Abandoned:      f.abandoned.Load(),
+	}
 	r.Malformed += r.Undecodable
 	r.Objects = r.Received - r.Undecodable - r.Abandoned
 	r.Marks = f.receiver.marks.list()
@@ -205,7 +218,7 @@ func (f *Factory[T]) work(l *lane[T]) {
 	}
 }
 
-// decode makes objects of a bucket and hands them over.
+// decode makes objects of a bucket's tuples and hands them over.
 func (f *Factory[T]) decode(l *lane[T], tuples []Tuple) {
 	objects, _ := l.back.tryTake()
 	objects = objects[:0]
@@ -213,7 +226,9 @@ func (f *Factory[T]) decode(l *lane[T], tuples []Tuple) {
 		v, err := f.o.Decode(t.Body)
 		if err != nil {
 			f.undecodable.Add(1)
-			f.receiver.marks.make(Malformed, 1, "tuple %d: the decoder refuses it: %v; its body begins with %.40q", t.ID, err, t.Body)
+			f.receiver.marks.make(Malformed, 1,
+				"tuple %d: the decoder refuses it: %v; its body begins with %.40q",
+				t.ID, err, t.Body)
 			continue
 		}
 		objects = append(objects, Object[T]{t.ID, v})
@@ -227,7 +242,8 @@ func (f *Factory[T]) decode(l *lane[T], tuples []Tuple) {
 	}
 }
 
-// Next returns the next object; it waits for it. It is false when the connection has ended and everything was taken.
+// Next waits for the next object and returns it. ok is false when the connection has ended and
+// everything was taken.
 func (c *Consumer[T]) Next() (o Object[T], ok bool) {
 	if c.at < len(c.bucket) {
 		c.at++
@@ -256,5 +272,5 @@ func (c *Consumer[T]) Next() (o Object[T], ok bool) {
 	}
 }
 
-// Received is how many tuples came so far. Any goroutine may ask.
+// Received returns how many tuples have come so far. Any goroutine may call it.
 func (f *Factory[T]) Received() uint64 { return f.receiver.Received() }

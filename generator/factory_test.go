@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// A madeSource gives tuples of one source: body makes each one's.
+// A madeSource gives the tuples of one source, with the bodies that body makes.
 type madeSource struct {
 	first, n, given uint64
 	body            func(k uint64) []byte
@@ -46,7 +46,8 @@ func TestFactoryKeepsOrderOfEachConnection(t *testing.T) {
 				o := FactoryOptions[uint64]{Workers: workers, Queue: queue, Decode: JSON[uint64]()}
 				o.Receiver.Bucket = 7
 				for c := range uint64(2) {
-					o.Receiver.Sources = append(o.Receiver.Sources, &madeSource{first: (c + 1) << countBits, n: n, body: numbers})
+					source := &madeSource{first: (c + 1) << countBits, n: n, body: numbers}
+					o.Receiver.Sources = append(o.Receiver.Sources, source)
 				}
 				f, err := NewFactory(o)
 				if err != nil {
@@ -81,7 +82,8 @@ func TestFactoryKeepsOrderOfEachConnection(t *testing.T) {
 	}
 }
 
-// Workers decode a connection's tuples at the same time, and not on the thread that receives: here each waits for the others.
+// Workers decode a connection's tuples at the same time, and not on the thread that receives. Here
+// each waits for the others.
 func TestFactoryDecodesInParallel(t *testing.T) {
 	const workers = 3
 	var together sync.WaitGroup
@@ -110,12 +112,13 @@ func TestFactoryCountsWhatCannotBeDecoded(t *testing.T) {
 	var notices []Notice
 	o := FactoryOptions[uint64]{Decode: JSON[uint64]()}
 	o.Receiver.Notice = func(n Notice) { notices = append(notices, n) }
-	o.Receiver.Sources = []Source{&madeSource{first: 1 << countBits, n: 100, body: func(k uint64) []byte {
+	body := func(k uint64) []byte {
 		if k%10 == 3 {
 			return []byte("{broken")
 		}
 		return numbers(k)
-	}}}
+	}
+	o.Receiver.Sources = []Source{&madeSource{first: 1 << countBits, n: 100, body: body}}
 	f, err := NewFactory(o)
 	if err != nil {
 		t.Fatal(err)
@@ -133,20 +136,22 @@ func TestFactoryCountsWhatCannotBeDecoded(t *testing.T) {
 		got <- n
 	}()
 	r, err := f.Run(t.Context())
-	if n := <-got; err != nil || n != 90 || r.Objects != 90 || r.Undecodable != 10 || r.Malformed != 10 || r.Lost != 0 || r.Whole() {
+	if n := <-got; err != nil || n != 90 || r.Objects != 90 || r.Undecodable != 10 ||
+		r.Malformed != 10 || r.Lost != 0 || r.Whole() {
 		t.Errorf("%d objects, %+v, %v", n, r, err)
 	}
-	if len(notices) != 1 || notices[0].Mark != Malformed || !strings.Contains(notices[0].Text, "{broken") || r.Marks[0].Count != 10 {
+	if len(notices) != 1 || notices[0].Mark != Malformed ||
+		!strings.Contains(notices[0].Text, "{broken") || r.Marks[0].Count != 10 {
 		t.Errorf("notices %v, marks %v: want the first one said, all counted", notices, r.Marks)
 	}
 }
 
-// A consumer that has gone must not keep a factory that is told to end, and what it did not take is counted. Until then the queues hold what they have
-// room for, and the connection waits.
+// A consumer that has gone must not hold up a factory that is to end. What it did not take is
+// counted. Until then the queues hold what they have room for, and the connection waits.
 func TestFactoryEndsWithoutItsConsumer(t *testing.T) {
 	for workers, buckets := range map[int]uint64{
 		0: 3, // two in the queue, one that finds no room
-		2: 7, // of each worker one in either queue and one that finds no room, and one that the receiving thread has
+		2: 7, // one in each of four queues, one per worker and one at the receiving thread
 	} {
 		source := &madeSource{first: 1 << countBits, n: 1 << 40, body: numbers}
 		o := FactoryOptions[uint64]{Decode: JSON[uint64](), Queue: 2, Workers: workers}
@@ -163,11 +168,13 @@ func TestFactoryEndsWithoutItsConsumer(t *testing.T) {
 			cancel()
 		}()
 		r, err := f.Run(ctx)
-		if err != nil || !source.closed || r.FullQueues == 0 || r.Abandoned == 0 || r.Objects+r.Abandoned+r.Undecodable != r.Received {
+		if err != nil || !source.closed || r.FullQueues == 0 || r.Abandoned == 0 ||
+			r.Objects+r.Abandoned+r.Undecodable != r.Received {
 			t.Errorf("%d workers: %+v, %v", workers, r, err)
 		}
 		if r.Received != buckets*64 {
-			t.Errorf("%d workers: %d tuples were received, and the queues have room for %d", workers, r.Received, buckets*64)
+			t.Errorf("%d workers: %d tuples were received, and the queues have room for %d",
+				workers, r.Received, buckets*64)
 		}
 		if !has(r.Marks, Interrupted) {
 			t.Errorf("marks %v", r.Marks)
@@ -232,11 +239,14 @@ func TestSPSCIsBounded(t *testing.T) {
 
 func TestLoadTuples(t *testing.T) {
 	var lines Tuples
-	if err := lines.LoadLines(strings.NewReader("{}\n\n[1]\n")); err != nil || lines.Len() != 2 || string(lines.body(1)) != "[1]" {
+	err := lines.LoadLines(strings.NewReader("{}\n\n[1]\n"))
+	if err != nil || lines.Len() != 2 || string(lines.body(1)) != "[1]" {
 		t.Errorf("%d, %v", lines.Len(), err)
 	}
 	var delimited Tuples
-	if err := delimited.LoadDelimited(strings.NewReader("\x02ab\x01c")); err != nil || delimited.Len() != 2 || string(delimited.body(0)) != "ab" || string(delimited.body(1)) != "c" {
+	err = delimited.LoadDelimited(strings.NewReader("\x02ab\x01c"))
+	if err != nil || delimited.Len() != 2 ||
+		string(delimited.body(0)) != "ab" || string(delimited.body(1)) != "c" {
 		t.Errorf("%d, %v", delimited.Len(), err)
 	}
 	for _, bad := range []string{"\x02a", "\x00", "\xff\xff\xff\xff\x0f", "\xff"} {
@@ -244,7 +254,8 @@ func TestLoadTuples(t *testing.T) {
 			t.Errorf("%q was loaded", bad)
 		}
 	}
-	if err := (&Tuples{}).LoadLines(strings.NewReader(strings.Repeat("x", MaxTuple+2))); err == nil {
+	long := strings.Repeat("x", MaxTuple+2)
+	if err := (&Tuples{}).LoadLines(strings.NewReader(long)); err == nil {
 		t.Error("a line that is too long was loaded")
 	}
 	if _, err := Advertisements(1, 10, 1); !errors.Is(err, ErrTuple) {

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// favour puts the calling thread where the options want it.
+// favour gives the calling thread the core and the priority that the options ask for.
 func (o *SenderOptions) favour(number int) error {
 	if len(o.Cores) > 0 {
 		var set unix.CPUSet
 		core := o.Cores[number%len(o.Cores)]
 		set.Set(core)
 		if err := unix.SchedSetaffinity(0, &set); err != nil || !set.IsSet(core) {
-			return fmt.Errorf("keep to core %d: %w: give one that this process may use", core, errors.Join(err, ErrOptions))
+			return fmt.Errorf("keep to core %d: %w: give one that this process may use",
+				core, errors.Join(err, ErrOptions))
 		}
 	}
 	if o.Realtime {
@@ -27,30 +28,33 @@ func (o *SenderOptions) favour(number int) error {
 	return nil
 }
 
-// runFirst has the calling thread run before all others that want its core, or again as one of them.
+// runFirst gives the calling thread priority over all others that want its core, or takes that
+// priority away again.
 func runFirst(first bool) error {
 	attr := unix.SchedAttr{Policy: unix.SCHED_NORMAL, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	if first {
-		attr.Policy, attr.Priority = unix.SCHED_FIFO, 1 // the lowest: it comes before everything else but the kernel's own watchdogs
+		// The lowest real-time priority beats everything but the kernel's own watchdogs.
+		attr.Policy, attr.Priority = unix.SCHED_FIFO, 1
 	}
 	attr.Size = uint32(unsafe.Sizeof(attr))
 	return unix.SchedSetAttr(0, &attr, 0)
 }
 
-// The kernel lets real-time threads have 950 ms of each second, and then stops them for the other 50, whether somebody waits for their core
-// or not (sched_rt_runtime_us). So a thread that does not sleep a tenth of the time by itself is one among others in between: for less at a
-// time, and on a core of its own nobody takes that.
+// The kernel lets real-time threads have 950 ms of each second, and stops them for the other 50 ms,
+// even if nothing else waits for their core (sched_rt_runtime_us). So a thread that does not sleep
+// a tenth of the time gives up its priority now and then. It then loses less time at once, and on a
+// core of its own it loses none.
 const (
 	firstFor_s = 45e-3
 	amongFor_s = 5e-3
 )
 
-// turns are when a thread runs before others. It belongs to the thread.
+// turns says when a thread has priority over others. It belongs to the thread.
 type turns struct {
 	wanted       bool
 	hz           float64
 	among        bool
-	begun, until uint64 // counter, of the turn; 0: there was none
+	begun, until uint64 // counter, of the turn; 0 if there was none
 	ran_ns       int64  // processor time of the thread when the turn began
 }
 
@@ -59,20 +63,21 @@ func (t *turns) look(now uint64) {
 	if !t.wanted || now < t.until {
 		return
 	}
+	const maxShare = firstFor_s / (firstFor_s + amongFor_s)
 	ran_ns, length_s := processorTime_ns(), firstFor_s
 	switch {
-	case t.until == 0: // the thread has been favoured just now
+	case t.until == 0: // favour has just given the thread its priority
 	case t.among:
 		t.among = false
-		_ = runFirst(true) // it could be done once; if not again, the sender is late and says so
-	case float64(ran_ns-t.ran_ns)/1e9 > firstFor_s/(firstFor_s+amongFor_s)*float64(now-t.begun)/t.hz:
-		t.among, length_s = true, amongFor_s
+		_ = runFirst(true) // it worked before; if it fails now, the sender is late and says so
+	case float64(ran_ns-t.ran_ns)/1e9 > maxShare*float64(now-t.begun)/t.hz:
+		t.among, length_s = true, amongFor_s // the thread slept less than a tenth of its turn
 		_ = runFirst(false)
 	}
 	t.begun, t.until, t.ran_ns = now, now+uint64(length_s*t.hz), ran_ns
 }
 
-// processorTime_ns is that of the calling thread.
+// processorTime_ns returns the processor time of the calling thread.
 func processorTime_ns() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -81,7 +86,8 @@ func processorTime_ns() int64 {
 	return t.Nano()
 }
 
-// favourable tells before a run whether favour will work, on a thread that ends with it.
+// favourable checks before a run whether favour will work. It tries it on a thread that ends with
+// the check.
 func (o *SenderOptions) favourable() error {
 	if len(o.Cores) == 0 && !o.Realtime {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A signal, such as the runtime sends, is no reason to give a connection up.
+// A call that a signal ends, such as one of the runtime, is made again.
 func TestCallsThatSignalsEndAreMadeAgain(t *testing.T) {
 	for _, want := range []error{nil, syscall.EADDRINUSE} {
 		calls := 0
@@ -16,7 +16,7 @@ func TestCallsThatSignalsEndAreMadeAgain(t *testing.T) {
 			if want != nil {
 				return -1, want
 			}
-			return 0, syscall.ENOENT // what errno held before
+			return 0, syscall.ENOENT // a stale errno
 		})
 		if err != want || calls != 3 {
 			t.Errorf("%d calls, %v, want 3 and %v", calls, err, want)

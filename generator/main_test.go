@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 )
 
-// What takes ids takes them from a directory of the tests' own.
+// The tests take ids from a directory of their own.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "generator-test")
 	if err == nil {

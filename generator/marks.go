@@ -7,31 +7,32 @@ import (
 	"sync"
 )
 
-// A Mark is something that a run's numbers must be read with.
+// A Mark is a fact that a reader of a run's numbers must know.
 type Mark string
 
 // The marks. Scripts read them: append only.
 const (
 	ReceiverGone Mark = "receiver-gone" // a connection broke; what was on its way may be lost
-	Blocked      Mark = "blocked"       // an engine took nothing for a while: it is slow, or the network is cut
+	Blocked      Mark = "blocked"       // an engine took nothing for a while: slow, or cut off
 	Behind       Mark = "behind"        // tuples were so late that they were never sent
-	Late         Mark = "late"          // more than one tuple of a hundred was sent late by this machine's own doing
-	Unsent       Mark = "unsent"        // the run ended with tuples that the engine would not take
-	Malformed    Mark = "malformed"     // what came was not what FORMAT.md, or the decoder, says
+	Late         Mark = "late"          // this machine sent more than 1 % of the tuples late
+	Unsent       Mark = "unsent"        // the run ended with tuples that the engine did not take
+	Malformed    Mark = "malformed"     // a message broke FORMAT.md, or the decoder refused it
 	Lost         Mark = "lost"          // tuples did not arrive
 	Duplicated   Mark = "duplicated"    // tuples arrived twice
 	SenderGone   Mark = "sender-gone"   // a sender ended without its poison pill, or fell silent
 	Interrupted  Mark = "interrupted"   // the run was ended from outside
-	NotLogged    Mark = "not-logged"    // events found no room in their channels: the logs lack them, and say so
+	NotLogged    Mark = "not-logged"    // events found no room: the logs lack them, and say so
 )
 
-// A Notice says at once what a run's marks say in the end.
+// A Notice reports, as soon as it happens, what a run's marks report at the end.
 type Notice struct {
 	Mark Mark
 	Text string
 }
 
-// Marks are the marks of a run, with how often each was made. Zero is ready to use; any number of goroutines may make marks.
+// Marks holds the marks of a run, with how often each was made. The zero value is ready to use. Any
+// number of goroutines may make marks.
 type Marks struct {
 	mu     sync.Mutex
 	counts map[Mark]uint64
@@ -39,7 +40,7 @@ type Marks struct {
 	notice func(Notice)    // may be nil
 }
 
-// make counts a mark n times. The first time of each is said at once.
+// make counts a mark n times. The first time, it also sends a notice.
 func (m *Marks) make(mark Mark, n uint64, format string, args ...any) {
 	if n == 0 {
 		return
@@ -62,7 +63,7 @@ func (m *Marks) make(mark Mark, n uint64, format string, args ...any) {
 	}
 }
 
-// say passes something on that marks nothing, such as that a connection is back.
+// say sends a notice without counting a mark, such as that a connection is back.
 func (m *Marks) say(mark Mark, format string, args ...any) {
 	if m.notice != nil {
 		m.notice(Notice{mark, fmt.Sprintf(format, args...)})
@@ -71,7 +72,9 @@ func (m *Marks) say(mark Mark, format string, args ...any) {
 
 // notLogged marks events that found no room in a channel.
 func (m *Marks) notLogged(events uint64) {
-	m.make(NotLogged, events, "%d events found no room in their channels, and are not in the logs: no agent drains them, or it is too slow", events)
+	m.make(NotLogged, events,
+		"%d events found no room in their channels, and are not in the logs: "+
+			"no agent drains them, or it is too slow", events)
 }
 
 // A Marked is a mark, how often it was made, and what was said the first time.

@@ -10,9 +10,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// betweenNamespaces runs a sender in one namespace and a receiver in another. The sockets of ZeroMQ are in the namespace of the thread that makes
-// their context.
-func betweenNamespaces(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOptions) (cut func(bool), sender *Sender, sent func() (SenderResult, error), received func() ReceiverResult) {
+// betweenNamespaces runs a sender in one namespace and a receiver in another. ZeroMQ's sockets are
+// in the namespace of the thread that makes their context.
+func betweenNamespaces(
+	t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOptions,
+) (
+	cut func(bool),
+	sender *Sender,
+	sent func() (SenderResult, error),
+	received func() ReceiverResult,
+) {
 	t.Helper()
 	privileged.Need(t)
 	star, err := netns.NewStar(2)
@@ -28,13 +35,14 @@ func betweenNamespaces(t *testing.T, push PushOptions, o SenderOptions, ro Recei
 	if err != nil {
 		t.Fatal(err)
 	}
-	sender, sent, received = between(t, pull, push, o, ro, func(push PushOptions) (sink Sink, err error) {
+	connect := func(push PushOptions) (sink Sink, err error) {
 		err = star.Do(0, func() (err error) {
 			sink, err = NewPush(t.Context(), pull.Endpoint(), push)
 			return err
 		})
 		return sink, err
-	})
+	}
+	sender, sent, received = between(t, pull, push, o, ro, connect)
 	cut = func(cut bool) {
 		if err := star.Cut(1, cut); err != nil {
 			t.Fatal(err)
@@ -46,11 +54,14 @@ func betweenNamespaces(t *testing.T, push PushOptions, o SenderOptions, ro Recei
 	return cut, sender, sent, received
 }
 
-// A link that is taken away and given back costs time and no tuple, and both ends say so while it is away.
+// A link that goes away and comes back costs time but no tuple. Both ends say so while it is away.
 func TestPrivilegedLinkCutAndHealed(t *testing.T) {
 	senderSays, receiverSays := newNoticed(), newNoticed()
 	cut, _, sent, received := betweenNamespaces(t, PushOptions{HighWater: 10},
-		SenderOptions{Schedule: mustSchedule(t, "constant:20000x2s"), GiveUp: 30 * time.Second, Notice: senderSays.say},
+		SenderOptions{
+			Schedule: mustSchedule(t, "constant:20000x2s"), GiveUp: 30 * time.Second,
+			Notice: senderSays.say,
+		},
 		ReceiverOptions{Silence: 60 * time.Second, Notice: receiverSays.say})
 	cut(true)
 	blocked := senderSays.wait(t, Blocked)
@@ -62,10 +73,14 @@ func TestPrivilegedLinkCutAndHealed(t *testing.T) {
 	t.Logf("%v, %v, %v", blocked, silent, again)
 }
 
-// A link that stays away ends both, each with its account and its marks.
+// If a link stays away, both ends end, and each reports its counts and marks.
 func TestPrivilegedLinkStaysAway(t *testing.T) {
-	cut, _, sent, received := betweenNamespaces(t, PushOptions{HighWater: 10, Patience: time.Second},
-		SenderOptions{Schedule: mustSchedule(t, "constant:20000x2s"), GiveUp: 500 * time.Millisecond, Notice: newNoticed().say},
+	cut, _, sent, received := betweenNamespaces(t,
+		PushOptions{HighWater: 10, Patience: time.Second},
+		SenderOptions{
+			Schedule: mustSchedule(t, "constant:20000x2s"), GiveUp: 500 * time.Millisecond,
+			Notice: newNoticed().say,
+		},
 		ReceiverOptions{Silence: 2 * time.Second})
 	cut(true)
 	s, err := sent()
@@ -73,8 +88,10 @@ func TestPrivilegedLinkStaysAway(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "does not know of the end") {
 		t.Errorf("error %v, want one that says that the receiver does not know of the end", err)
 	}
-	if s.Skipped+s.Unsent == 0 || s.Scheduled != s.Sent+s.Skipped+s.Unsent || !has(s.Marks, Blocked) || !has(s.Marks, Unsent) {
-		t.Errorf("of %d sent %d, skipped %d, %d unsent, marks %v", s.Scheduled, s.Sent, s.Skipped, s.Unsent, s.Marks)
+	if s.Skipped+s.Unsent == 0 || s.Scheduled != s.Sent+s.Skipped+s.Unsent ||
+		!has(s.Marks, Blocked) || !has(s.Marks, Unsent) {
+		t.Errorf("of %d sent %d, skipped %d, %d unsent, marks %v",
+			s.Scheduled, s.Sent, s.Skipped, s.Unsent, s.Marks)
 	}
 	if r.Received > s.Sent || r.Whole() || r.Ended != 0 || !has(r.Marks, SenderGone) {
 		t.Errorf("received %+v of %d sent, marks %v", r.Check, s.Sent, r.Marks)

@@ -12,7 +12,7 @@ type Sample struct {
 	At   time.Duration
 	Due  uint64 // tuples that were due
 	Sent uint64
-	Done uint64 // that came out of the engine
+	Done uint64 // tuples that came out of the engine
 }
 
 func (s Sample) backlog() float64 { return float64(s.Due) - float64(s.Done) }
@@ -23,20 +23,21 @@ type LatencySlice struct {
 	Median time.Duration
 }
 
-// An Observation is what was seen in a trial. The verdict is computed from it alone.
+// An Observation is what was seen in a trial. The verdict follows from it alone.
 type Observation struct {
-	Rate    float64       // that was to be sent
-	WarmUp  time.Duration // which is not judged
-	Length  time.Duration // that is
-	Samples []Sample      // a millisecond or so apart
+	Rate    float64       // tuples a second that were due
+	WarmUp  time.Duration // not judged
+	Length  time.Duration // judged, after the warm-up
+	Samples []Sample      // about a millisecond apart
 	Slices  []LatencySlice
 	Latency *hdrhistogram.Histogram // ns from due to out, of tuples due after the warm-up
 	Check   Check                   // after the engine had time to let everything out
 	Sender  SenderResult
-	Cut     bool // the trial was ended early, as the engine was far behind
+	Cut     bool // the trial was ended early because the engine was far behind
 }
 
-// A Stall is a time in which nothing came out of the engine although tuples were sent and waited in it.
+// A Stall is a time in which nothing came out of the engine although tuples were sent and waited in
+// it.
 type Stall struct {
 	At  time.Duration
 	For time.Duration
@@ -46,7 +47,7 @@ type Stall struct {
 type Stalls struct {
 	Count   int           `json:"count"`
 	Typical time.Duration `json:"typical_ns"` // the median length
-	Every   time.Duration `json:"every_ns"`   // the median time from one to the next; 0 where they keep no beat
+	Every   time.Duration `json:"every_ns"`   // the median from one to the next; 0 if irregular
 }
 
 // A Reason says why a rate is not sustained.
@@ -59,35 +60,42 @@ const (
 	TuplesLost     Reason = "tuples-lost"
 	TuplesDoubled  Reason = "tuples-doubled"
 	LatencyTooHigh Reason = "latency-too-high"
-	Generator      Reason = "generator" // it was the generator that fell behind: says nothing about the engine
+	Generator      Reason = "generator" // the generator fell behind: nothing is known of the engine
 	NothingSeen    Reason = "nothing-came-out"
 )
 
 // A Verdict is what a trial shows.
 type Verdict struct {
-	Reasons       []Reason `json:"reasons,omitempty"` // empty: sustained
-	Achieved      float64  `json:"achieved"`          // tuples a second sent in the judged time
-	Delivered     float64  `json:"delivered"`         // tuples a second that came out in it
-	BacklogGrowth float64  `json:"backlog_growth"`    // tuples a second, by the smallest backlogs of its first and last third
-	LatencyGrowth float64  `json:"latency_growth"`    // seconds a second, by the smallest medians of these
-	Backlog       float64  `json:"backlog"`           // the largest
-	Stalls        Stalls   `json:"stalls"`
+	Reasons   []Reason `json:"reasons,omitempty"` // empty: sustained
+	Achieved  float64  `json:"achieved"`          // tuples a second sent in the judged time
+	Delivered float64  `json:"delivered"`         // tuples a second that came out in it
+
+	// BacklogGrowth is in tuples a second, from the smallest backlog of the judged time's first
+	// third to that of its last.
+	BacklogGrowth float64 `json:"backlog_growth"`
+	// LatencyGrowth is in seconds a second, from the smallest median of the first third to that of
+	// the last.
+	LatencyGrowth float64 `json:"latency_growth"`
+	Backlog       float64 `json:"backlog"` // the largest
+	Stalls        Stalls  `json:"stalls"`
 }
 
 // kept says whether the engine kept up.
 func (v Verdict) kept() bool { return len(v.Reasons) == 0 }
 
-// limits are what a verdict goes by.
+// limits are what judge holds a trial against.
 type limits struct {
 	growth  float64       // the share of the rate by which the backlog may grow
-	latency time.Duration // the 99th percentile may not be above; 0 is no limit
+	latency time.Duration // the highest 99th percentile; 0 means no limit
 }
 
 // judge holds a trial against the limits.
 //
-// An engine that pauses now and then has a backlog like the teeth of a saw; it sustains a rate when it gets rid of it again. So growth is told by
-// the smallest backlog in the first third of the judged time and in the last: the teeth have no part in it, if a third is longer than one.
-// Backlog is what was due and has not come out: tuples that the engine refused to take wait in it as well.
+// The backlog of an engine that pauses now and then looks like a saw. The engine sustains the rate
+// if it gets rid of the backlog again. So judge compares the smallest backlog in the first third of
+// the judged time with that in the last third. The teeth of the saw then do not count, if a third
+// is longer than a tooth. The backlog is what was due and has not come out. It includes tuples that
+// the engine has refused to take.
 func judge(o Observation, l limits) Verdict {
 	var v Verdict
 	window := o.Samples
@@ -124,7 +132,8 @@ func judge(o Observation, l limits) Verdict {
 		return (end - begin) / (span.Seconds() * 2 / 3)
 	}
 	v.BacklogGrowth = growth(Sample.backlog)
-	// What a millisecond brings is noise: the time in which a sample, or the engine, may have been held up.
+	// Growth by what is due in a millisecond is noise: a sample, or the engine, may have been held
+	// up for that long.
 	noise := max(10, o.Rate*1e-3) / (span.Seconds() * 2 / 3)
 	allowed := max(l.growth*o.Rate, noise)
 	unsent := growth(func(s Sample) float64 { return float64(s.Due) - float64(s.Sent) })
@@ -138,17 +147,21 @@ func judge(o Observation, l limits) Verdict {
 	} else if own {
 		v.Reasons = append(v.Reasons, Generator)
 	}
-	if v.LatencyGrowth = latencyGrowth(o.Slices, first.At, last.At); v.LatencyGrowth > max(l.growth, 1.5e-3/span.Seconds()) && !own {
+	v.LatencyGrowth = latencyGrowth(o.Slices, first.At, last.At)
+	if v.LatencyGrowth > max(l.growth, 1.5e-3/span.Seconds()) && !own {
 		v.Reasons = append(v.Reasons, LatencyGrows)
 	}
-	if l.latency > 0 && o.Latency != nil && time.Duration(o.Latency.ValueAtQuantile(99)) > l.latency {
-		v.Reasons = append(v.Reasons, LatencyTooHigh)
+	if l.latency > 0 && o.Latency != nil {
+		if p99 := time.Duration(o.Latency.ValueAtQuantile(99)); p99 > l.latency {
+			v.Reasons = append(v.Reasons, LatencyTooHigh)
+		}
 	}
 	v.Stalls = sumUp(findStalls(window))
 	return v
 }
 
-// latencyGrowth is how much the latency grows in a second, in seconds, by the smallest medians of the first and last third.
+// latencyGrowth returns by how many seconds the latency grows in a second, from the smallest median
+// of the first third to that of the last.
 func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 	span := to - from
 	begin, end := time.Duration(-1), time.Duration(-1)
@@ -169,14 +182,15 @@ func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 	return (end - begin).Seconds() / (span.Seconds() * 2 / 3)
 }
 
-// A stall is at least this long, and the engine had at least so many tuples due in it: at a low rate a pause is nothing.
+// A stall is at least this long, and at least this many tuples were due in it: at a low rate a
+// pause means nothing.
 const (
 	shortestStall = 5 * time.Millisecond
 	stallTuples   = 10
 )
 
-// findStalls looks for times in which nothing came out although tuples went in and waited. It needs three samples within one: a time in which this
-// machine did not run has none.
+// findStalls looks for times in which nothing came out although tuples went in and waited. A stall
+// must hold three samples: a time in which this machine did not run has none.
 func findStalls(samples []Sample) []Stall {
 	var found []Stall
 	for i := 0; i < len(samples); {
@@ -185,7 +199,9 @@ func findStalls(samples []Sample) []Stall {
 			j++
 		}
 		a, b := samples[i], samples[j]
-		if j-i >= 3 && b.At-a.At >= shortestStall && b.Due-a.Due >= stallTuples && b.Sent > a.Done && b.backlog() > 1 {
+		long := j-i >= 3 && b.At-a.At >= shortestStall
+		waiting := b.Sent > a.Done && b.backlog() > 1
+		if long && b.Due-a.Due >= stallTuples && waiting {
 			found = append(found, Stall{a.At, b.At - a.At})
 		}
 		i = j + 1
@@ -193,8 +209,9 @@ func findStalls(samples []Sample) []Stall {
 	return found
 }
 
-// sumUp names the beat of stalls that keep one: of three or more, when most gaps are within a fifth of their median. Stalls of less than half the
-// typical length are between beats: on a busy machine any engine has such.
+// sumUp sums up stalls, and finds their period if they have one. They have one if there are three
+// or more, and most gaps are within a fifth of the median gap. It ignores stalls of less than half
+// the typical length when it looks for the period: on a busy machine any engine has such stalls.
 func sumUp(found []Stall) Stalls {
 	if len(found) == 0 {
 		return Stalls{}

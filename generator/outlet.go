@@ -10,8 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// dueSlots is how many of a thread's latest tuples have their due time remembered. A tuple that comes out after so many later ones were sent has
-// no latency, which is counted; a search has ended its trial long before.
+// dueSlots is for how many of a thread's latest tuples the due time is remembered. A tuple that
+// comes out after more later ones were sent has no latency, and is counted. A search ends its trial
+// long before.
 const dueSlots = 1 << 20
 
 // A dueRing remembers when a thread's tuples were due. One goroutine writes, any may read.
@@ -27,7 +28,7 @@ func newDueRing() *dueRing {
 
 func (r *dueRing) put(id, due uint64) {
 	s := &r.slots[id%dueSlots]
-	s.id.Store(Poison) // no reader takes the due time of one tuple for that of another
+	s.id.Store(Poison) // so that no reader takes one tuple's due time for another's
 	s.due.Store(due)
 	s.id.Store(id)
 }
@@ -41,7 +42,8 @@ func (r *dueRing) get(id uint64) (due uint64, ok bool) {
 	return due, s.id.Load() == id
 }
 
-// latencySlice is the time for which latencies are summed up on their own, so that their growth is seen.
+// latencySlice is the length of the slices of a trial whose latencies are summed up apart. Their
+// growth shows between slices.
 const latencySlice = 100 * time.Millisecond
 
 // An outlet is where a trial learns what came out of the engine.
@@ -50,25 +52,26 @@ type outlet struct {
 
 	mu      sync.Mutex // guards what follows
 	checker checker
-	rings   map[uint64]*dueRing // by source; of the whole search
+	rings   map[uint64]*dueRing // by source, for the whole search
 	first   map[uint64]uint64   // by source, the first id of this trial
 	stale   uint64              // tuples of earlier trials
 	unknown uint64              // tuples whose due time was forgotten
 	start   uint64              // counter
 	hz      float64
-	from    uint64 // counter: latencies of tuples that were due from here on count in the whole
+	from    uint64 // counter; latency holds the tuples that were due from then on
 	latency *hdrhistogram.Histogram
 	slices  []*hdrhistogram.Histogram // µs, by when tuples came out
 }
 
-// begin learns of a thread's first id in this trial, before it is sent, and of where its due times are.
+// begin registers a thread's first id in this trial, before that is sent, and the ring with its due
+// times.
 func (o *outlet) begin(id uint64, ring *dueRing) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.first[id>>countBits], o.rings[id>>countBits] = id, ring
 }
 
-// take learns of tuples that came out.
+// take registers tuples that came out.
 func (o *outlet) take(ids []uint64) {
 	now := asm.Counter()
 	o.mu.Lock()

@@ -7,7 +7,8 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// A Bucket is a handful of tuples that came together. It is used again and again: what is in it is good until it is filled anew.
+// A Bucket is a handful of tuples that came together. Receive uses its memory again, so its content
+// is valid only until it is filled anew.
 type Bucket struct {
 	Tuples    []Tuple
 	Ends      []End
@@ -19,7 +20,8 @@ type Bucket struct {
 
 // A Source gives the tuples of one connection. One goroutine uses it.
 type Source interface {
-	// Receive fills a bucket, with at most max messages. It returns soon even when nothing came: with an empty bucket.
+	// Receive fills a bucket with at most max messages. If nothing comes it returns soon all the
+	// same, with an empty bucket.
 	Receive(b *Bucket, max int) error
 	// Close gives back what the source holds.
 	Close() error
@@ -27,9 +29,10 @@ type Source interface {
 
 // PullOptions say how a Pull receives.
 type PullOptions struct {
-	// HighWater is how many messages may wait here. 0 is 1,000.
+	// HighWater is how many messages may wait here. 0 means 1,000.
 	HighWater int
-	// Peer is called, from another goroutine, when a connection breaks (gone) and when one comes. May be nil.
+	// Peer is called, from another goroutine, when a connection breaks (gone) and when one comes.
+	// It may be nil.
 	Peer func(gone bool)
 }
 
@@ -41,10 +44,11 @@ type Pull struct {
 	closed   bool
 }
 
-// bucketBytes is what a bucket takes at a time. It stays in a core's cache, and a message that is longer has it grow once.
+// bucketBytes is the size of a bucket's memory. It fits into a core's cache. A longer message makes
+// it grow once.
 const bucketBytes = 256 << 10
 
-// receiveWait is how long a Receive waits for the first message.
+// receiveWait is how long Receive waits for the first message.
 const receiveWait = 50 * time.Millisecond
 
 // NewPull listens at an endpoint such as tcp://*:5555 or tcp://127.0.0.1:*.
@@ -53,7 +57,8 @@ func NewPull(endpoint string, o PullOptions) (*Pull, error) {
 		o.HighWater = 1000
 	}
 	if o.HighWater < 1 {
-		return nil, fmt.Errorf("pull at %q: %w: HighWater %d", endpoint, ErrOptions, o.HighWater)
+		return nil, fmt.Errorf("pull at %q: %w: HighWater %d: give 1 or more",
+			endpoint, ErrOptions, o.HighWater)
 	}
 	p := &Pull{puller: newPuller()}
 	var err error
@@ -66,7 +71,11 @@ func NewPull(endpoint string, o PullOptions) (*Pull, error) {
 		p.puller.free()
 		return nil, fmt.Errorf("pull at %q: %w", endpoint, err)
 	}
-	for _, option := range []struct{ option, value int }{{receiveHighWater, o.HighWater}, {receiveTimeout, milliseconds(receiveWait)}, {lingerOption, 0}} {
+	for _, option := range []struct{ option, value int }{
+		{receiveHighWater, o.HighWater},
+		{receiveTimeout, milliseconds(receiveWait)},
+		{lingerOption, 0},
+	} {
 		if err == nil {
 			err = p.socket.set(option.option, option.value)
 		}
@@ -84,10 +93,10 @@ func NewPull(endpoint string, o PullOptions) (*Pull, error) {
 	return p, nil
 }
 
-// Endpoint is where to connect to, with the port that was chosen.
+// Endpoint is the address to connect to, with the port that was chosen.
 func (p *Pull) Endpoint() string { return p.endpoint }
 
-// Receive waits a little for the first message, and takes what else is there.
+// Receive waits a little for the first message, then takes those that have come already.
 func (p *Pull) Receive(b *Bucket, max int) error {
 	b.Tuples, b.Ends, b.Malformed = b.Tuples[:0], b.Ends[:0], b.Malformed[:0]
 	if b.bytes == nil {

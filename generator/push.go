@@ -11,13 +11,17 @@ import (
 
 // PushOptions say how a Push sends.
 type PushOptions struct {
-	// Batch is how many tuples a message may hold; 0 is 1. See SenderOptions.Batch for how many there are to put together.
+	// Batch is how many tuples a message may hold; 0 means 1. SenderOptions.Batch limits how many
+	// the sender hands over together.
 	Batch int
-	// HighWater is how many messages may wait at each end of the connection before the engine counts as not taking them. 0 is 1,000.
+	// HighWater is how many messages may wait at each end of the connection before the engine
+	// counts as not taking them. 0 means 1,000.
 	HighWater int
-	// Patience is how long to wait for somebody to connect to, and at the end for what is on its way. 0 is 5 s.
+	// Patience is how long to wait for a receiver to answer, and at the end for messages to leave.
+	// 0 means 5 s.
 	Patience time.Duration
-	// Peer is called, from another goroutine, when a connection breaks (gone) and when it is back. May be nil.
+	// Peer is called, from another goroutine, when a connection breaks (gone) and when it is back.
+	// It may be nil.
 	Peer func(gone bool)
 }
 
@@ -31,11 +35,14 @@ type Push struct {
 	counts  []int // tuples in each message
 }
 
-// NewPush connects to an endpoint such as tcp://192.0.2.7:5555, and waits until somebody is there.
+// NewPush connects to an endpoint such as tcp://192.0.2.7:5555, and waits until a receiver answers.
 func NewPush(ctx context.Context, endpoint string, o PushOptions) (*Push, error) {
-	o.Batch, o.HighWater, o.Patience = cmp.Or(o.Batch, 1), cmp.Or(o.HighWater, 1000), cmp.Or(o.Patience, 5*time.Second)
+	o.Batch, o.HighWater = cmp.Or(o.Batch, 1), cmp.Or(o.HighWater, 1000)
+	o.Patience = cmp.Or(o.Patience, 5*time.Second)
 	if o.Batch < 1 || o.Batch > maxPerMessage || o.HighWater < 1 || o.Patience < 0 {
-		return nil, fmt.Errorf("push to %q: %w: Batch %d, HighWater %d, Patience %s", endpoint, ErrOptions, o.Batch, o.HighWater, o.Patience)
+		return nil, fmt.Errorf("push to %q: %w: Batch %d, HighWater %d, Patience %s: "+
+			"give a Batch of 1 to %d, a HighWater of 1 or more and no negative Patience",
+			endpoint, ErrOptions, o.Batch, o.HighWater, o.Patience, maxPerMessage)
 	}
 	p := &Push{o: o}
 	there, before := make(chan struct{}, 1), false
@@ -78,7 +85,8 @@ func NewPush(ctx context.Context, endpoint string, o PushOptions) (*Push, error)
 	return p, nil
 }
 
-// Send sends tuples in as few messages as Batch allows. What does not fit below the high-water mark is not taken.
+// Send sends tuples in as few messages as Batch allows. It does not take tuples beyond the
+// high-water mark.
 func (p *Push) Send(tuples []Tuple) (int, error) {
 	if err := p.encode(tuples, p.o.Batch); err != nil {
 		return 0, err
@@ -94,7 +102,7 @@ func (p *Push) Send(tuples []Tuple) (int, error) {
 	return taken, nil
 }
 
-// encode makes messages of tuples, one after the other in scratch.
+// encode writes tuples as messages into scratch, one after the other.
 func (p *Push) encode(tuples []Tuple, batch int) error {
 	p.scratch, p.sizes, p.counts = p.scratch[:0], p.sizes[:0], p.counts[:0]
 	for left := tuples; len(left) > 0; {
@@ -103,7 +111,8 @@ func (p *Push) encode(tuples []Tuple, batch int) error {
 		p.scratch = appendHeader(p.scratch, kindTuples, n)
 		for i, t := range left[:n] {
 			if len(t.Body) == 0 || len(t.Body) > MaxTuple {
-				return fmt.Errorf("push tuple %d: %w: %d bytes, want 1 to %d", t.ID, ErrTuple, len(t.Body), MaxTuple)
+				return fmt.Errorf("push tuple %d: %w: %d bytes, want 1 to %d",
+					t.ID, ErrTuple, len(t.Body), MaxTuple)
 			}
 			if i > 0 && len(p.scratch)-begin+prefixBytes+len(t.Body) > maxMessage {
 				n = i
@@ -119,14 +128,18 @@ func (p *Push) encode(tuples []Tuple, batch int) error {
 	return nil
 }
 
-// paces says whether sendAt may be used: not for messages of several tuples, whose times differ.
+// paces says whether sendAt may be used. It may not for messages of several tuples, whose times
+// differ.
 func (p *Push) paces(c Clock) bool {
 	_, real := c.(*counterClock)
 	return real && p.o.Batch == 1
 }
 
-// sendAt is Send with a time for each tuple: it waits for it, in C, where Go's scheduler and collector do not come in between.
-func (p *Push) sendAt(tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64) (int, error) {
+// sendAt sends each tuple at its time. It waits for that in C, where Go's scheduler and garbage
+// collector do not interfere.
+func (p *Push) sendAt(
+	tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64,
+) (int, error) {
 	if err := p.encode(tuples, 1); err != nil {
 		return 0, err
 	}
@@ -140,7 +153,7 @@ func (p *Push) sendAt(tuples []Tuple, due []uint64, noted []paced, lateAfter uin
 // WaitRoom waits until the connection takes a message.
 func (p *Push) WaitRoom(atMost time.Duration) { p.socket.waitRoom(atMost) }
 
-// Close sends the end and closes the connection when everything is on its way, or after Patience.
+// Close sends the end. It closes the connection once all messages have left, or after Patience.
 func (p *Push) Close(e End) error {
 	defer p.socket.close()
 	message := appendEnd(nil, e)
@@ -153,7 +166,8 @@ func (p *Push) Close(e End) error {
 			return nil
 		}
 		if time.Since(begun) > p.o.Patience {
-			return fmt.Errorf("push the end: the engine has taken nothing for %s, and does not know of the end", p.o.Patience)
+			return fmt.Errorf("push the end: the engine has taken nothing for %s, "+
+				"and does not know of the end", p.o.Patience)
 		}
 	}
 }

@@ -14,24 +14,28 @@ import (
 
 // ReceiverOptions say how to receive.
 type ReceiverOptions struct {
-	Sources []Source // one for each connection, and for each a thread
+	Sources []Source // one for each connection; each has a thread of its own
 
-	// Senders is how many sender's threads come over each connection: after as many ends the connection is done. 0 is 1.
+	// Senders is how many sender's threads use each connection. A connection is done after as many
+	// ends. 0 means 1.
 	Senders int
-	// Bucket is how many messages a thread takes at a time, at most. 0 is 64.
+	// Bucket is how many messages a thread takes at a time, at most. 0 means 64.
 	Bucket int
-	// Silence is how long a connection may bring nothing, after its first tuple, before the thread gives it up. 0 is 5 s.
+	// Silence is how long a connection may bring nothing, after its first tuple, before the thread
+	// gives it up. 0 means 5 s.
 	Silence time.Duration
 	// Patience is how long to wait for the first tuple. 0 waits for ever.
 	Patience time.Duration
 
-	// Log opens the channel receiver#C/recv for each connection C, with these options; nil opens none.
+	// Log holds the options for channel receiver#C/recv of each connection C. nil opens none.
 	Log *handlers.Options
 
-	// Handle is given every bucket, on its connection's thread, after its ids were checked. The bucket is borrowed.
+	// Handle is called with every bucket, on its connection's thread, after the ids were checked.
+	// The bucket is borrowed.
 	Handle func(connection int, b *Bucket)
 
-	Notice func(Notice) // called at once when a mark is first made, from any goroutine; may be nil
+	// Notice is called as soon as a mark is first made, from any goroutine. It may be nil.
+	Notice func(Notice)
 }
 
 // ReceiverResult is what came.
@@ -43,7 +47,7 @@ type ReceiverResult struct {
 	Drops   string // why a channel could not be opened, "" if all were
 }
 
-// A Receiver takes tuples from connections, and checks of every id that it comes, once, and in order.
+// A Receiver takes tuples from connections. It checks that every id comes once and in order.
 type Receiver struct {
 	o        ReceiverOptions
 	threads  []*receiveThread
@@ -52,7 +56,8 @@ type Receiver struct {
 	drops    string
 }
 
-// receiveThread is one connection's. What is not atomic belongs to its goroutine until Run has returned.
+// receiveThread is the thread of one connection. What is not atomic belongs to its goroutine until
+// Run has returned.
 type receiveThread struct {
 	checker
 	number      int
@@ -63,9 +68,12 @@ type receiveThread struct {
 
 // NewReceiver checks the options and opens the channels.
 func NewReceiver(o ReceiverOptions) (*Receiver, error) {
-	o.Senders, o.Bucket, o.Silence = cmp.Or(o.Senders, 1), cmp.Or(o.Bucket, 64), cmp.Or(o.Silence, 5*time.Second)
+	o.Senders, o.Bucket = cmp.Or(o.Senders, 1), cmp.Or(o.Bucket, 64)
+	o.Silence = cmp.Or(o.Silence, 5*time.Second)
 	if len(o.Sources) == 0 || o.Senders < 1 || o.Bucket < 1 || o.Silence < 0 || o.Patience < 0 {
-		return nil, fmt.Errorf("receive: %w: %d Sources, Senders %d, Bucket %d, Silence %s, Patience %s", ErrOptions, len(o.Sources), o.Senders, o.Bucket, o.Silence, o.Patience)
+		return nil, fmt.Errorf("receive: %w: %d Sources, Senders %d, Bucket %d, Silence %s, "+
+			"Patience %s: give a source, and no negative number",
+			ErrOptions, len(o.Sources), o.Senders, o.Bucket, o.Silence, o.Patience)
 	}
 	r := &Receiver{o: o}
 	r.marks.notice = o.Notice
@@ -82,10 +90,11 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 	return r, nil
 }
 
-// Received is how many tuples came so far. Any goroutine may ask.
+// Received returns how many tuples have come so far. Any goroutine may call it.
 func (r *Receiver) Received() uint64 { return r.received.Load() }
 
-// Run receives until every connection has brought its ends, has fallen silent, or ctx is cancelled; then it closes the sources.
+// Run receives until every connection has brought its ends or has fallen silent, or ctx is
+// cancelled. Then it closes the sources.
 func (r *Receiver) Run(ctx context.Context) (ReceiverResult, error) {
 	var wait sync.WaitGroup
 	errs := make([]error, len(r.threads))
@@ -115,7 +124,8 @@ func (r *Receiver) run(ctx context.Context, t *receiveThread) error {
 		now := time.Now()
 		if quiet {
 			quiet = false
-			r.marks.say(SenderGone, "connection %d: tuples come again, after %.1f s", t.number, now.Sub(t.last).Seconds())
+			r.marks.say(SenderGone, "connection %d: tuples come again, after %.1f s",
+				t.number, now.Sub(t.last).Seconds())
 		}
 		for _, tuple := range b.Tuples {
 			t.recv.Log(tuple.ID)
@@ -143,10 +153,10 @@ func (r *Receiver) run(ctx context.Context, t *receiveThread) error {
 	return nil
 }
 
-// quietNotice is how long a connection may bring nothing before that is said.
+// quietNotice is how long a connection may bring nothing before a notice says so.
 const quietNotice = time.Second
 
-// givesUp decides on a connection that brings nothing.
+// givesUp says whether to give up a connection that brings nothing.
 func (r *Receiver) givesUp(t *receiveThread, waited time.Duration, quiet *bool) bool {
 	if t.first.IsZero() {
 		if r.o.Patience > 0 && waited > r.o.Patience {
@@ -157,12 +167,14 @@ func (r *Receiver) givesUp(t *receiveThread, waited time.Duration, quiet *bool) 
 	}
 	silent := time.Since(t.last)
 	if silent > r.o.Silence {
-		r.marks.make(SenderGone, 1, "connection %d: nothing came for %s, and no end: the sender died, or the network is cut", t.number, r.o.Silence)
+		r.marks.make(SenderGone, 1, "connection %d: nothing came for %s, and no end: "+
+			"the sender died, or the network is cut", t.number, r.o.Silence)
 		return true
 	}
 	if silent > quietNotice && !*quiet {
 		*quiet = true
-		r.marks.say(SenderGone, "connection %d: nothing came for %.0f s; giving it up after %s", t.number, silent.Seconds(), r.o.Silence)
+		r.marks.say(SenderGone, "connection %d: nothing came for %.0f s; giving it up after %s",
+			t.number, silent.Seconds(), r.o.Silence)
 	}
 	return false
 }
@@ -183,7 +195,8 @@ func (r *Receiver) result(interrupted bool) ReceiverResult {
 		result.Rate = float64(result.Received) / result.Elapsed.Seconds()
 	}
 	r.marks.make(Lost, result.Lost, "%d tuples did not arrive", result.Lost)
-	r.marks.make(Duplicated, result.Duplicates, "%d tuples arrived more than once", result.Duplicates)
+	r.marks.make(Duplicated, result.Duplicates,
+		"%d tuples arrived more than once", result.Duplicates)
 	if interrupted {
 		r.marks.make(Interrupted, 1, "the run was interrupted")
 	}

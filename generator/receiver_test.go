@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// A listedSource gives ids as they are listed, and then an end, or nothing for ever.
+// A listedSource gives the listed ids, and then an end. Without an end it gives nothing more.
 type listedSource struct {
 	ids []uint64
 	end *End
@@ -35,17 +35,22 @@ func (s *listedSource) Receive(b *Bucket, max int) error {
 
 func (s *listedSource) Close() error { return nil }
 
-// What did not come and what came twice is counted, and marked as often; what came is logged, in the order in which it came.
+// Tuples that are missing or come twice are counted and marked. All that came are logged, in the
+// order in which they came.
 func TestReceiverMarksAndLogsWhatItSees(t *testing.T) {
 	const first = 1 << countBits
 	ids := []uint64{first, first + 1, first + 1, first + 5, first + 4, first + 5}
 	dir := t.TempDir()
-	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{&listedSource{ids: ids, end: &End{first, 8}}}, Bucket: 2, Log: &handlers.Options{Dir: dir, Policy: "overwrite"}})
+	receiver, err := NewReceiver(ReceiverOptions{
+		Sources: []Source{&listedSource{ids: ids, end: &End{first, 8}}}, Bucket: 2,
+		Log: &handlers.Options{Dir: dir, Policy: "overwrite"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, err := receiver.Run(t.Context())
-	if want := (Check{Received: 6, Lost: 4, Duplicates: 2, Reordered: 1, Sources: 1, Ended: 1}); err != nil || r.Check != want || r.Drops != "" {
+	want := Check{Received: 6, Lost: 4, Duplicates: 2, Reordered: 1, Sources: 1, Ended: 1}
+	if err != nil || r.Check != want || r.Drops != "" {
 		t.Errorf("%+v, want %+v, %v, %s", r.Check, want, err, r.Drops)
 	}
 	counts := map[Mark]uint64{}
@@ -64,10 +69,12 @@ func TestReceiverMarksAndLogsWhatItSees(t *testing.T) {
 	}
 }
 
-// Who waits for a sender that never comes says so, and ends.
+// A receiver whose sender never comes says so, and ends.
 func TestReceiverWaitsNoLongerThanItsPatience(t *testing.T) {
 	says := newNoticed()
-	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{&listedSource{}}, Patience: 20 * time.Millisecond, Notice: says.say})
+	receiver, err := NewReceiver(ReceiverOptions{
+		Sources: []Source{&listedSource{}}, Patience: 20 * time.Millisecond, Notice: says.say,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +88,9 @@ func TestReceiverWaitsNoLongerThanItsPatience(t *testing.T) {
 // A run whose channels cannot be opened goes on, and says that it logs nothing.
 func TestLoadGoesOnWithoutItsChannels(t *testing.T) {
 	log := &handlers.Options{Dir: t.TempDir(), Policy: "nosuch"}
-	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{&listedSource{end: &End{}}}, Log: log})
+	receiver, err := NewReceiver(ReceiverOptions{
+		Sources: []Source{&listedSource{end: &End{}}}, Log: log,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,28 +98,36 @@ func TestLoadGoesOnWithoutItsChannels(t *testing.T) {
 		t.Errorf("received: %+v, %v", r, err)
 	}
 	clock, sink := newFakes()
-	if r, err := (SenderOptions{Schedule: mustSchedule(t, "constant:1000x10ms"), Log: log}).run(t, clock, sink); err != nil || r.Sent != 10 || r.Drops == "" {
+	o := SenderOptions{Schedule: mustSchedule(t, "constant:1000x10ms"), Log: log}
+	if r, err := o.run(t, clock, sink); err != nil || r.Sent != 10 || r.Drops == "" {
 		t.Errorf("sent: %d, %q, %v", r.Sent, r.Drops, err)
 	}
 }
 
-// Events that find no room are missing in the logs. Both ends say so, and how many.
+// Events that find no room are missing in the logs. Both ends say how many.
 func TestLoadIsMarkedByWhatWasNotLogged(t *testing.T) {
 	log := &handlers.Options{Dir: t.TempDir(), Policy: "drop", Buffer: "64KiB"} // 4,096 events
 	var ids []uint64
 	for k := range uint64(5000) {
 		ids = append(ids, 1<<countBits+k)
 	}
-	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{&listedSource{ids: ids, end: &End{ids[0], 5000}}}, Log: log})
+	receiver, err := NewReceiver(ReceiverOptions{
+		Sources: []Source{&listedSource{ids: ids, end: &End{ids[0], 5000}}}, Log: log,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := receiver.Run(t.Context()); err != nil || !r.Whole() || len(r.Marks) != 1 || r.Marks[0].Mark != NotLogged || r.Marks[0].Count != 5000-4096 {
-		t.Errorf("received: %+v, %v", r, err)
+	received, err := receiver.Run(t.Context())
+	if err != nil || !received.Whole() || len(received.Marks) != 1 ||
+		received.Marks[0].Mark != NotLogged || received.Marks[0].Count != 5000-4096 {
+		t.Errorf("received: %+v, %v", received, err)
 	}
 	clock, sink := newFakes()
-	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:1000000x5ms"), Log: log}.run(t, clock, sink)
-	if err != nil || r.Sent != 5000 || len(r.Marks) != 1 || r.Marks[0].Mark != NotLogged || r.Marks[0].Count != 2*(5000-4096) {
+	r, err := SenderOptions{
+		Schedule: mustSchedule(t, "constant:1000000x5ms"), Log: log,
+	}.run(t, clock, sink)
+	if err != nil || r.Sent != 5000 || len(r.Marks) != 1 || r.Marks[0].Mark != NotLogged ||
+		r.Marks[0].Count != 2*(5000-4096) {
 		t.Errorf("sent: %d, %v, %v", r.Sent, r.Marks, err)
 	}
 }

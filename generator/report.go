@@ -14,14 +14,19 @@ func (r SearchResult) Answer() string {
 	var text strings.Builder
 	switch r.LimitedBy {
 	case ByNothing:
-		fmt.Fprintf(&text, "no rate was sustained, not even %.4g tuples a second: %s", r.Failed, reasons(r.Why))
+		fmt.Fprintf(&text, "no rate was sustained, not even %.4g tuples a second: %s",
+			r.Failed, reasons(r.Why))
 		return text.String()
 	case ByEngine:
-		fmt.Fprintf(&text, "sustained: %.0f tuples a second; the engine is the limit: at %.0f %s", r.Sustained, r.Failed, reasons(r.Why))
+		fmt.Fprintf(&text, "sustained: %.0f tuples a second; the engine is the limit: at %.0f %s",
+			r.Sustained, r.Failed, reasons(r.Why))
 	case ByGenerator:
-		fmt.Fprintf(&text, "sustained: at least %.0f tuples a second; the generator is the limit, not the engine: its own ceiling is %.0f", r.Sustained, r.Ceiling)
+		fmt.Fprintf(&text, "sustained: at least %.0f tuples a second; the generator is the limit, "+
+			"not the engine: its own ceiling is %.0f", r.Sustained, r.Ceiling)
 	case ByHighest:
-		fmt.Fprintf(&text, "sustained: at least %.0f tuples a second, the highest rate that was wanted", r.Sustained)
+		fmt.Fprintf(&text,
+			"sustained: at least %.0f tuples a second, the highest rate that was wanted",
+			r.Sustained)
 	default:
 		return "the search was not finished"
 	}
@@ -34,21 +39,29 @@ func (r SearchResult) Answer() string {
 	return text.String()
 }
 
-// String says what the stalls are like.
+// String describes the stalls in a sentence.
 func (s Stalls) String() string {
+	typical := s.Typical.Round(100 * time.Microsecond)
 	switch {
 	case s.Count == 0:
 		return "no stalls"
 	case s.Every > 0:
-		return fmt.Sprintf("the engine stalls for %s every %s", s.Typical.Round(100*time.Microsecond), s.Every.Round(10*time.Millisecond))
+		every := s.Every.Round(10 * time.Millisecond)
+		return fmt.Sprintf("the engine stalls for %s every %s", typical, every)
 	default:
-		return fmt.Sprintf("the engine stalled %d times, typically for %s, in no beat", s.Count, s.Typical.Round(100*time.Microsecond))
+		return fmt.Sprintf("the engine stalled %d times, typically for %s, at irregular times",
+			s.Count, typical)
 	}
 }
 
 var reasonTexts = map[Reason]string{
-	BacklogGrows: "the backlog grows", LatencyGrows: "the latency grows", TuplesLost: "tuples are lost", TuplesDoubled: "tuples come out twice",
-	LatencyTooHigh: "the latency is above the limit", Generator: "the generator fell behind", NothingSeen: "nothing comes out",
+	BacklogGrows:   "the backlog grows",
+	LatencyGrows:   "the latency grows",
+	TuplesLost:     "tuples are lost",
+	TuplesDoubled:  "tuples come out twice",
+	LatencyTooHigh: "the latency is above the limit",
+	Generator:      "the generator fell behind",
+	NothingSeen:    "nothing comes out",
 }
 
 func reasons(list []Reason) string {
@@ -59,7 +72,7 @@ func reasons(list []Reason) string {
 	return strings.Join(texts, ", ")
 }
 
-// WriteText writes the answer, and below it the latency over the load: a line for each trial, by rate.
+// WriteText writes the answer, and below it a line for each trial, by rate, with its latencies.
 func (r SearchResult) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n", r.Answer())
 	fmt.Fprintf(w, "the generator's own ceiling: %.0f tuples a second\n", r.Ceiling)
@@ -67,7 +80,8 @@ func (r SearchResult) WriteText(w io.Writer) error {
 		fmt.Fprintf(w, "marked %s, %d times: %s\n", m.Mark, m.Count, m.Text)
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "%12s %12s %12s %10s %10s %10s %9s  %s\n", "tuples/s", "sent/s", "out/s", "p50 µs", "p99 µs", "max µs", "phase", "verdict")
+	fmt.Fprintf(w, "%12s %12s %12s %10s %10s %10s %9s  %s\n",
+		"tuples/s", "sent/s", "out/s", "p50 µs", "p99 µs", "max µs", "phase", "verdict")
 	for _, t := range r.ByRate() {
 		verdict := "sustained"
 		if !t.Sustained {
@@ -82,13 +96,15 @@ func (r SearchResult) WriteText(w io.Writer) error {
 			}
 		}
 		us := func(d time.Duration) float64 { return float64(d) / 1e3 }
-		fmt.Fprintf(w, "%12.0f %12.0f %12.0f %10.1f %10.1f %10.1f %9s  %s\n", t.Rate, t.Achieved, t.Delivered, us(t.P50), us(t.P99), us(t.Max), t.Phase, verdict)
+		fmt.Fprintf(w, "%12.0f %12.0f %12.0f %10.1f %10.1f %10.1f %9s  %s\n",
+			t.Rate, t.Achieved, t.Delivered, us(t.P50), us(t.P99), us(t.Max), t.Phase, verdict)
 	}
-	_, err := fmt.Fprintf(w, "\nlatencies are from when a tuple was due until it came out, of tuples due after the warm-up\n")
+	_, err := fmt.Fprintln(w, "\nlatencies are from when a tuple was due until it came out, "+
+		"of tuples due after the warm-up")
 	return err
 }
 
-// ByRate is the trials in the order of their rates.
+// ByRate returns the trials in the order of their rates.
 func (r SearchResult) ByRate() []Trial {
 	list := slices.Clone(r.Trials)
 	slices.SortStableFunc(list, func(a, b Trial) int { return cmp.Compare(a.Rate, b.Rate) })

@@ -12,33 +12,38 @@ import (
 	"time"
 )
 
-// ErrSchedule is wrapped by errors about schedules that cannot be.
+// ErrSchedule is wrapped by errors about impossible schedules.
 var ErrSchedule = errors.New("bad schedule")
 
-// A Schedule says when each tuple of a run is due. It never changes: any number of goroutines may use it.
+// A Schedule says when each tuple of a run is due. It never changes, so any number of goroutines
+// may use it.
 //
-// Times are absolute: each is computed from the tuple's number, so that nothing adds up over a run, and any real rate is possible.
+// Times are absolute. Each is computed from the tuple's number, so errors do not add up over a run,
+// and any real rate is possible.
 type Schedule interface {
 	// Thread returns the due times of tuples i, i+n, i+2n and so on: the share of thread i of n.
 	Thread(i, n int) Times
 	// Duration is the time that the schedule spans.
 	Duration() time.Duration
-	// Tuples is how many it holds; of a random one, how many are expected.
+	// Tuples is how many tuples it holds. A random schedule returns how many are expected.
 	Tuples() float64
-	// String is what ParseSchedule reads.
+	// String returns the form that ParseSchedule reads.
 	String() string
 }
 
-// Times gives due times, nanoseconds after the run's start, one a call and never decreasing; ok is false after the last.
+// Times returns the next due time at each call, in nanoseconds after the run's start. Times never
+// decrease. ok is false after the last.
 type Times func() (due_ns float64, ok bool)
 
-// maxRate is beyond any machine: a tuple a cycle or so. A rate below it may still be too much; the sender says so.
+// maxRate is beyond any machine: about a tuple a cycle. A lower rate may still be too much; then
+// the sender says so.
 const maxRate = 1e10
 
 // maxDuration keeps times exact to a hundredth of a nanosecond in a float64.
 const maxDuration = 24 * time.Hour
 
-// A Stretch is a part of a schedule in which the rate goes from one value to another, in a straight line.
+// A Stretch is a part of a schedule in which the rate goes in a straight line from one value to
+// another.
 type Stretch struct {
 	From, To float64 // tuples a second
 	For      time.Duration
@@ -48,7 +53,7 @@ type Stretch struct {
 type linear struct {
 	text     string
 	stretch  []Stretch
-	begin_ns []float64 // of each stretch, and of what follows the last
+	begin_ns []float64 // when each stretch begins, and when the last ends
 	before   []float64 // tuples due before each stretch, and in all
 }
 
@@ -70,17 +75,20 @@ func Stretches(text string, parts ...Stretch) (Schedule, error) {
 	}
 	for _, p := range parts {
 		if !(p.From >= 0 && p.From <= maxRate && p.To >= 0 && p.To <= maxRate) {
-			return nil, fmt.Errorf("%w %q: a rate is not from 0 to %g tuples a second", ErrSchedule, text, maxRate)
+			return nil, fmt.Errorf("%w %q: a rate from %g to %g: give 0 to %g tuples a second",
+				ErrSchedule, text, p.From, p.To, maxRate)
 		}
 		if p.For <= 0 || p.For > maxDuration {
-			return nil, fmt.Errorf("%w %q: a part of %s: give more than 0 and at most %s", ErrSchedule, text, p.For, maxDuration)
+			return nil, fmt.Errorf("%w %q: a part of %s: give more than 0 and at most %s",
+				ErrSchedule, text, p.For, maxDuration)
 		}
 		last := len(s.before) - 1
 		s.begin_ns = append(s.begin_ns, s.begin_ns[last]+float64(p.For))
 		s.before = append(s.before, s.before[last]+(p.From+p.To)/2*p.For.Seconds())
 	}
 	if s.Duration() > maxDuration {
-		return nil, fmt.Errorf("%w %q: it takes %s, more than %s", ErrSchedule, text, s.Duration(), maxDuration)
+		return nil, fmt.Errorf("%w %q: it takes %s, more than %s",
+			ErrSchedule, text, s.Duration(), maxDuration)
 	}
 	if s.Tuples() == 0 {
 		return nil, fmt.Errorf("%w %q: it holds no tuple", ErrSchedule, text)
@@ -108,7 +116,7 @@ func (s *linear) Thread(i, n int) Times {
 	}
 }
 
-// timeOf solves n = rate·t + slope·t²/2 for t, in the form that does not cancel.
+// timeOf solves n = rate·t + slope·t²/2 for t, in the form that has no cancellation.
 func timeOf(n, rate, slope float64) float64 {
 	if n == 0 {
 		return 0
@@ -116,25 +124,33 @@ func timeOf(n, rate, slope float64) float64 {
 	return 2 * n / (rate + math.Sqrt(max(0, rate*rate+2*slope*n)))
 }
 
-// burst is a schedule of tuples that are due together.
+// burst is a schedule of groups of tuples that are due together.
 type burst struct {
 	size   float64
 	period time.Duration
 	span   time.Duration
 }
 
-// Burst has size tuples due at one moment, in every period.
+// Burst returns a schedule with size tuples due at the beginning of every period.
 func Burst(size int, period, d time.Duration) (Schedule, error) {
 	b := burst{float64(size), period, d}
 	if size < 1 || period <= 0 || d <= 0 || d > maxDuration || b.size/period.Seconds() > maxRate {
-		return nil, fmt.Errorf("%w %q: give a size and a period above 0, and a duration of at most %s", ErrSchedule, b, maxDuration)
+		return nil, fmt.Errorf("%w %q: give a size and a period above 0, a duration above 0 "+
+			"and at most %s, and no more than %g tuples a second",
+			ErrSchedule, b, maxDuration, maxRate)
 	}
 	return b, nil
 }
 
-func (b burst) String() string          { return fmt.Sprintf("burst:%.0f/%sx%s", b.size, b.period, b.span) }
+func (b burst) String() string {
+	return fmt.Sprintf("burst:%.0f/%sx%s", b.size, b.period, b.span)
+}
+
 func (b burst) Duration() time.Duration { return b.span }
-func (b burst) Tuples() float64         { return b.size * math.Ceil(float64(b.span)/float64(b.period)) }
+
+func (b burst) Tuples() float64 {
+	return b.size * math.Ceil(float64(b.span)/float64(b.period))
+}
 
 func (b burst) Thread(i, n int) Times {
 	k := float64(i)
@@ -155,12 +171,14 @@ type poisson struct {
 	seed uint64
 }
 
-// Poisson has tuples arrive on their own, as from many independent users. The same seed gives the same times; each thread has a stream of its
-// own at its share of the rate, and together they are the process asked for.
+// Poisson returns a schedule with random times, as of many independent users. The same seed gives
+// the same times. Each thread has a random stream of its own at its share of the rate. Together
+// they are the process asked for.
 func Poisson(rate float64, d time.Duration, seed uint64) (Schedule, error) {
 	p := poisson{rate, d, seed}
 	if !(rate > 0 && rate <= maxRate) || d <= 0 || d > maxDuration {
-		return nil, fmt.Errorf("%w %q: give a rate above 0 and at most %g, and a duration of at most %s", ErrSchedule, p, maxRate, maxDuration)
+		return nil, fmt.Errorf("%w %q: give a rate above 0 and at most %g, "+
+			"and a duration above 0 and at most %s", ErrSchedule, p, maxRate, maxDuration)
 	}
 	return p, nil
 }
@@ -181,14 +199,15 @@ func (p poisson) Thread(i, n int) Times {
 	}
 }
 
-// replay is a schedule that was recorded.
+// replay is a recorded schedule.
 type replay struct {
 	name   string
 	due_ns []float64
 }
 
-// Replay has tuples due when a trace says: a line for each tuple, its time in seconds, in order; the first one is the start. Empty lines and lines
-// that begin with # are left out.
+// Replay returns a schedule with the times of a trace. The trace has a line for each tuple, its
+// time in seconds, in order. The first time is the start. Replay skips empty lines and lines that
+// begin with #.
 func Replay(name string, trace io.Reader) (Schedule, error) {
 	s := &replay{name: name}
 	lines, first, last := bufio.NewScanner(trace), 0.0, 0.0
@@ -199,16 +218,19 @@ func Replay(name string, trace io.Reader) (Schedule, error) {
 		}
 		at, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(at) || math.IsInf(at, 0) {
-			return nil, fmt.Errorf("%w %q: line %d: %.40q is not a time in seconds", ErrSchedule, name, n, text)
+			return nil, fmt.Errorf("%w %q: line %d: %.40q is not a time in seconds",
+				ErrSchedule, name, n, text)
 		}
 		if len(s.due_ns) == 0 {
 			first, last = at, at
 		}
 		if at < last {
-			return nil, fmt.Errorf("%w %q: line %d: %.40q is before the line above: sort the trace", ErrSchedule, name, n, text)
+			return nil, fmt.Errorf("%w %q: line %d: %.40q is before the line above: sort the trace",
+				ErrSchedule, name, n, text)
 		}
 		if at-first > maxDuration.Seconds() {
-			return nil, fmt.Errorf("%w %q: line %d: %.40q is more than %s after the first", ErrSchedule, name, n, text, maxDuration)
+			return nil, fmt.Errorf("%w %q: line %d: %.40q is more than %s after the first",
+				ErrSchedule, name, n, text, maxDuration)
 		}
 		last = at
 		s.due_ns = append(s.due_ns, (at-first)*1e9)

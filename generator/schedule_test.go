@@ -66,7 +66,8 @@ func TestSchedulesSayWhenTuplesAreDue(t *testing.T) {
 			}
 			for i, want := range test.want {
 				if math.Abs(due[i]-want) > 0.01 {
-					t.Errorf("%s: tuple %d of %d threads is due at %f, want %f", s, i, threads, due[i], want)
+					t.Errorf("%s: tuple %d of %d threads is due at %f, want %f",
+						s, i, threads, due[i], want)
 				}
 			}
 		}
@@ -76,7 +77,7 @@ func TestSchedulesSayWhenTuplesAreDue(t *testing.T) {
 	}
 }
 
-// Nothing adds up: after an hour at any rate the last tuple is where it belongs.
+// Errors do not add up: after an hour at any rate the last tuple is due at its exact time.
 func TestConstantDoesNotDrift(t *testing.T) {
 	r := seed.Random(t)
 	for range 20 {
@@ -106,9 +107,11 @@ func TestPoissonIsPoisson(t *testing.T) {
 			}
 		}
 		if share := float64(long) / float64(len(due)); math.Abs(share-1/math.E) > 0.01 {
-			t.Errorf("%d threads: %.3f of all gaps are longer than the mean, want %.3f", threads, share, 1/math.E)
+			t.Errorf("%d threads: %.3f of all gaps are longer than the mean, want %.3f",
+				threads, share, 1/math.E)
 		}
-		if again := all(t, mustSchedule(t, "poisson:10000x10s@3"), threads); !slices.Equal(due, again) {
+		again := all(t, mustSchedule(t, "poisson:10000x10s@3"), threads)
+		if !slices.Equal(due, again) {
 			t.Error("the same seed gave other times")
 		}
 	}
@@ -116,13 +119,16 @@ func TestPoissonIsPoisson(t *testing.T) {
 
 func TestReplay(t *testing.T) {
 	open := func(text string) func(string) (io.ReadCloser, error) {
-		return func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }
+		return func(string) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(text)), nil
+		}
 	}
 	s, err := ParseSchedule("replay:trace", open("# seconds\n10.5\n10.5\n\n10.75\n12\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if due := all(t, s, 2); !slices.Equal(due, []float64{0, 0, 0.25e9, 1.5e9}) || s.Duration() != 1500*time.Millisecond {
+	due := all(t, s, 2)
+	if !slices.Equal(due, []float64{0, 0, 0.25e9, 1.5e9}) || s.Duration() != 1500*time.Millisecond {
 		t.Errorf("due %v, duration %s", due, s.Duration())
 	}
 	for _, bad := range []string{"", "x", "2\n1\n", "NaN\n", "0\n1e9\n", "inf\n"} {
@@ -133,9 +139,16 @@ func TestReplay(t *testing.T) {
 }
 
 func TestParseScheduleRefuses(t *testing.T) {
-	for _, bad := range []string{"", "constant", "constant:", "constant:0x1s", "constant:-1x1s", "constant:NaNx1s", "constant:infx1s", "constant:1e11x1s", "constant:1x0s",
-		"constant:1x-1s", "constant:1x25h", "constant:1", "step:", "step:1x1s,", "step:0x1s", "ramp:1x1s", "ramp:1-2", "burst:0/1sx1s", "burst:1/0sx1s", "burst:1/1s",
-		"poisson:1x1s@", "poisson:0x1s", "poisson:1x1s@-1", "replay:file", "sine:1x1s"} {
+	for _, bad := range []string{
+		"", "constant", "constant:", "constant:1",
+		"constant:0x1s", "constant:-1x1s", "constant:NaNx1s", "constant:infx1s", "constant:1e11x1s",
+		"constant:1x0s", "constant:1x-1s", "constant:1x25h",
+		"step:", "step:1x1s,", "step:0x1s",
+		"ramp:1x1s", "ramp:1-2",
+		"burst:0/1sx1s", "burst:1/0sx1s", "burst:1/1s",
+		"poisson:1x1s@", "poisson:0x1s", "poisson:1x1s@-1",
+		"replay:file", "sine:1x1s",
+	} {
 		if s, err := ParseSchedule(bad, nil); !errors.Is(err, ErrSchedule) {
 			t.Errorf("%q: %v, %v", bad, s, err)
 		}
@@ -143,7 +156,9 @@ func TestParseScheduleRefuses(t *testing.T) {
 }
 
 func FuzzParseSchedule(f *testing.F) {
-	for _, text := range []string{"constant:2.5x1s", "step:1x1s,2x2s", "ramp:0-9x1s", "burst:2/1sx3s", "poisson:5x1s@7"} {
+	for _, text := range []string{
+		"constant:2.5x1s", "step:1x1s,2x2s", "ramp:0-9x1s", "burst:2/1sx3s", "poisson:5x1s@7",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

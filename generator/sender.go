@@ -14,10 +14,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// ErrOptions is wrapped by errors about options that cannot be.
+// ErrOptions is wrapped by errors about impossible options.
 var ErrOptions = errors.New("bad options")
 
-// An IDSource makes the ids of one thread: each one more than the last.
+// An IDSource makes the ids of one thread: each is one more than the last.
 type IDSource interface {
 	Next() (id uint64, ok bool)
 }
@@ -26,53 +26,65 @@ type IDSource interface {
 type SenderOptions struct {
 	Schedule Schedule // when each tuple is due; nil with FlatOut
 	Tuples   *Tuples  // what is sent, again and again
-	Threads  int      // each with a sink of its own; 0 is 1
+	Threads  int      // each with a sink of its own; 0 means 1
 	Connect  func(thread int) (Sink, error)
 
-	// FlatOut, instead of a schedule, sends as fast as the sinks take, for this long. Then every tuple is due when it is sent.
+	// FlatOut sends as fast as the sinks take tuples, for this long, and replaces the schedule.
+	// Every tuple is then due when it is sent.
 	FlatOut time.Duration
-	// Limit ends a thread of a run that is flat out after that many tuples. 0 is no limit.
+	// Limit ends a thread of a flat-out run after that many tuples. 0 means no limit.
 	Limit uint64
 
-	// Batch is how many tuples may be handed to a sink at a time; 0 is 1. No tuple waits for others: only those that are due
-	// already go together.
+	// Batch is how many tuples may be handed to a sink at a time; 0 means 1. No tuple waits for
+	// others: only those that are already due go together.
 	Batch int
 
-	// Cores keeps each thread on one core, taking these in turn; it should have that core for itself. Empty leaves it to the kernel.
+	// Cores pins each thread to one core, taking these in turn. A thread should have its core for
+	// itself. Empty leaves the choice to the kernel.
 	Cores []int
-	// Realtime has the threads run before all others that want their cores, as SCHED_FIFO. It needs root or CAP_SYS_NICE.
+	// Realtime gives the threads priority over all others on their cores, with SCHED_FIFO. It needs
+	// root or CAP_SYS_NICE.
 	Realtime bool
 
-	// LateAfter is how long after it was due a tuple counts as late. 0 is 10 µs.
+	// LateAfter is how long after it was due a tuple counts as late. 0 means 10 µs.
 	LateAfter time.Duration
-	// CatchUp bounds how fast tuples are sent that are late: this many times as fast as they were due, after as many
-	// milliseconds' worth at once. At least 1; 0 is 4.
+	// CatchUp limits how fast late tuples are sent: this many times as fast as they were due, after
+	// a first burst of as many milliseconds' worth. Give 1 or more; 0 means 4.
 	CatchUp float64
-	// GiveUp is how late a tuple may be and still be sent. Later ones are skipped, and counted. At the end of the schedule it is
-	// also how long the sender waits for an engine that does not take the rest. 0 is 1 s.
+	// GiveUp is how late a tuple may be and still be sent. Later ones are skipped and counted. At
+	// the end of the schedule the sender also waits this long for an engine that does not take the
+	// rest. 0 means 1 s.
 	GiveUp time.Duration
 
-	// Log opens the channels generator#T/intended and generator#T/send, with these options; nil opens none.
+	// Log holds the options for channels generator#T/intended and generator#T/send. nil opens none.
 	Log *handlers.Options
 
 	// IDs makes the ids of a thread. nil takes them from handlers.OpenIDs, in the directory of Log.
 	IDs func(thread int) (IDSource, error)
 
-	Notice func(Notice) // called at once when a mark is first made, from any goroutine; may be nil
-	Clock  Clock        // nil is this machine's counter
+	// Notice is called as soon as a mark is first made, from any goroutine. It may be nil.
+	Notice func(Notice)
+	Clock  Clock // nil means this machine's counter
 
-	// due, where set, learns of each tuple just before it is sent.
+	// due is called for each tuple just before it is sent. It may be nil.
 	due func(thread int, id, due_counter uint64)
 }
 
-// Lateness is why tuples were late. Each late tuple has one cause, what put the thread behind its schedule: Late = Blocked + Stalled + Busy.
+// Lateness counts late tuples by cause. A late tuple's cause is what put its thread behind the
+// schedule: Late = Blocked + Stalled + Busy.
 type Lateness struct {
-	Late    uint64 `json:"late"`    // sent more than LateAfter after they were due
-	Blocked uint64 `json:"blocked"` // of these: the engine took nothing when they were due
-	Stalled uint64 `json:"stalled"` // of these: this thread was not running, for the kernel, the hypervisor or the garbage collector took the processor
-	Busy    uint64 `json:"busy"`    // of these: the thread was still sending earlier ones
+	Late uint64 `json:"late"` // sent more than LateAfter after they were due
 
-	// CatchingUp is how many of all these were due only when their cause was over, and were late because the thread still caught up.
+	// Blocked counts late tuples that were due while the engine took nothing.
+	Blocked uint64 `json:"blocked"`
+	// Stalled counts late tuples whose thread was not running: the kernel, the hypervisor or the
+	// garbage collector had taken the processor.
+	Stalled uint64 `json:"stalled"`
+	// Busy counts late tuples whose thread was still sending earlier ones.
+	Busy uint64 `json:"busy"`
+
+	// CatchingUp counts late tuples that were due after their cause had ended, and were late only
+	// because the thread was still catching up. They are also in one of the counts above.
 	CatchingUp uint64 `json:"catching_up"`
 }
 
@@ -89,19 +101,19 @@ func (l *Lateness) add(o Lateness) {
 	l.CatchingUp += o.CatchingUp
 }
 
-// SenderResult is what became of a schedule. Scheduled = Sent + Skipped + Unsent.
+// SenderResult counts what became of a schedule's tuples. Scheduled = Sent + Skipped + Unsent.
 type SenderResult struct {
 	Scheduled uint64
 	Sent      uint64
-	Skipped   uint64 // so late that they were not sent
+	Skipped   uint64 // not sent because they were too late
 	Unsent    uint64 // given up at the end, or when the run was interrupted
 	Lateness
 
 	BlockedSends uint64        // offers that the engine did not take whole
-	Blocked      time.Duration // how long threads waited for it, added up
+	Blocked      time.Duration // how long threads waited for the engine, added up
 	Elapsed      time.Duration // from the start until the last tuple was sent
 
-	IntendedRate float64 // tuples a second that the schedule asked for; 0 flat out
+	IntendedRate float64 // tuples a second that the schedule asked for; 0 if flat out
 	AchievedRate float64
 
 	SendLag *hdrhistogram.Histogram // ns from due to sent, of every tuple sent
@@ -126,18 +138,20 @@ func NewSender(o SenderOptions) (*Sender, error) {
 		return nil, fmt.Errorf("send: %w: %s", ErrOptions, fmt.Sprintf(format, args...))
 	}
 	o.Threads, o.Batch, o.CatchUp = cmp.Or(o.Threads, 1), cmp.Or(o.Batch, 1), cmp.Or(o.CatchUp, 4)
-	o.LateAfter, o.GiveUp = cmp.Or(o.LateAfter, 10*time.Microsecond), cmp.Or(o.GiveUp, time.Second)
+	o.LateAfter = cmp.Or(o.LateAfter, 10*time.Microsecond)
+	o.GiveUp = cmp.Or(o.GiveUp, time.Second)
 	switch {
 	case (o.Schedule == nil) == (o.FlatOut == 0):
 		return bad("give a Schedule or FlatOut, and not both")
 	case o.FlatOut < 0 || o.LateAfter < 0 || o.GiveUp < 0:
-		return bad("FlatOut %s, LateAfter %s, GiveUp %s: none may be negative", o.FlatOut, o.LateAfter, o.GiveUp)
+		return bad("FlatOut %s, LateAfter %s, GiveUp %s: none may be negative",
+			o.FlatOut, o.LateAfter, o.GiveUp)
 	case o.Threads < 1 || o.Threads > 256:
 		return bad("Threads %d: give 1 to 256", o.Threads)
 	case o.Batch < 1 || o.Batch > maxPerMessage:
 		return bad("Batch %d: give 1 to %d", o.Batch, maxPerMessage)
 	case !(o.CatchUp >= 1):
-		return bad("CatchUp %g: give 1 or more, or a sender that is late stays so", o.CatchUp)
+		return bad("CatchUp %g: give 1 or more, or a late sender stays late", o.CatchUp)
 	case o.Tuples == nil || o.Tuples.Len() == 0:
 		return bad("no Tuples are loaded")
 	case o.Connect == nil:
@@ -165,7 +179,7 @@ func NewSender(o SenderOptions) (*Sender, error) {
 	return s, nil
 }
 
-// abandon gives back what a sender holds that is not run.
+// abandon releases what a sender holds that will not run.
 func (s *Sender) abandon() {
 	for _, t := range s.threads {
 		t.sink.Close(End{})
@@ -173,7 +187,7 @@ func (s *Sender) abandon() {
 	}
 }
 
-// Sent is how many tuples were sent so far. Any goroutine may ask.
+// Sent returns how many tuples have been sent so far. Any goroutine may call it.
 func (s *Sender) Sent() uint64 {
 	n := uint64(0)
 	for _, t := range s.threads {
@@ -182,17 +196,19 @@ func (s *Sender) Sent() uint64 {
 	return n
 }
 
-// Start is the counter at the schedule's beginning, 0 before that. Any goroutine may ask.
+// Start returns the counter at the schedule's beginning, and 0 before that. Any goroutine may call
+// it.
 func (s *Sender) Start() uint64 { return s.start.Load() }
 
-// Mark has something noted with the run that a sink found out. Any goroutine may call it.
+// Mark adds a mark that a sink found out. Any goroutine may call it.
 func (s *Sender) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
 
-// leadTime_s is from Run to the first due time: threads get ready in it.
+// leadTime_s is the time from Run to the first due time, in which threads get ready.
 const leadTime_s = 2e-3
 
-// Run sends the schedule to its end, says the end on each sink, closes them, and returns what became of it. Cancelling ctx ends it early, with
-// the numbers so far and the mark Interrupted. An error is that of a sink; the numbers are true all the same.
+// Run sends the schedule to its end, sends the end on each sink, closes the sinks, and returns what
+// became of the tuples. If ctx is cancelled, Run ends early and returns the numbers so far with the
+// mark Interrupted. An error comes from a sink; the numbers are true all the same.
 func (s *Sender) Run(ctx context.Context) (SenderResult, error) {
 	start := s.clock.Now() + uint64(leadTime_s*s.clock.Frequency_hz())
 	s.start.Store(start)
@@ -220,7 +236,8 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 		r.Scheduled += t.scheduled
 		r.Sent += t.sent.Load()
 		r.Skipped += t.skipped
-		s.marks.make(Behind, t.skipped-min(t.skipped, 1), "tuples were skipped") // the first one was said
+		// The first skipped tuple made its mark when it was skipped.
+		s.marks.make(Behind, t.skipped-min(t.skipped, 1), "tuples were skipped")
 		r.Unsent += t.unsent
 		r.Lateness.add(t.late)
 		r.BlockedSends += t.blockedSends
@@ -240,7 +257,10 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 		r.AchievedRate = float64(r.Sent) / span.Seconds()
 	}
 	if own := r.Stalled + r.Busy; own*100 > r.Sent && r.Sent > 0 && s.o.Schedule != nil {
-		s.marks.make(Late, own, "%d of %d tuples were sent more than %s late by this machine's own doing: the rate is too high for it, or it is busy with something else", own, r.Sent, s.o.LateAfter)
+		s.marks.make(Late, own,
+			"%d of %d tuples were sent more than %s late by this machine itself: "+
+				"the rate is too high for it, or it is busy with something else",
+			own, r.Sent, s.o.LateAfter)
 	}
 	s.marks.make(Unsent, r.Unsent, "%d tuples were not sent at all", r.Unsent)
 	if interrupted {
@@ -250,9 +270,11 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 	return r
 }
 
-// newLatencies holds nanoseconds, up to some minutes, with three digits.
+// newLatencies makes a histogram of nanoseconds, up to ten minutes, with three digits.
 func newLatencies() *hdrhistogram.Histogram { return hdrhistogram.New(1, longestLatency_ns, 3) }
 
 const longestLatency_ns = int64(10 * time.Minute)
 
-func record(h *hdrhistogram.Histogram, ns int64) { h.RecordValue(min(max(ns, 1), longestLatency_ns)) }
+func record(h *hdrhistogram.Histogram, ns int64) {
+	h.RecordValue(min(max(ns, 1), longestLatency_ns))
+}

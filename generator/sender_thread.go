@@ -12,17 +12,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// A sendThread sends a thread's share of a schedule. What is not atomic belongs to its goroutine until run has returned.
+// A sendThread sends a thread's share of a schedule. What is not atomic belongs to its goroutine
+// until run has returned.
 type sendThread struct {
 	sender *Sender
 	number int
 	sink   Sink
-	room   RoomWaiter // the sink, where it can tell
-	pacer  pacer      // the sink, where it can
+	room   RoomWaiter // the sink, if it is a RoomWaiter; else nil
+	pacer  pacer      // the sink, if it is a pacer; else nil
 	ids    IDSource
 	held   []io.Closer
 
-	intended, send *handlers.Channel // no-ops where nothing is logged
+	intended, send *handlers.Channel // no-ops if nothing is logged
 
 	turns turns
 
@@ -36,11 +37,12 @@ type sendThread struct {
 	notLogged                  uint64 // events
 	firstID, lastSent          uint64
 
-	// Why the thread is behind its schedule, as long as it is: of tuples that were due while it caught up, too.
-	cause *uint64 // a count of late, nil while it is not behind
-	over  uint64  // counter when that was over: what is due later and late all the same is late for what is behind
+	// cause says why the thread is behind its schedule, also for tuples that are due while it
+	// catches up. It points to a count of late, and is nil while the thread is not behind.
+	cause *uint64
+	over  uint64 // counter when the cause ended; tuples due later are late from catching up
 
-	spare []uint64 // ids that were not sent after all: nothing is missing between those that are
+	spare []uint64 // ids of tuples that were not sent, used again so that no id is missing
 	batch []Tuple
 	due   []uint64 // of the batch, counter
 	noted []paced
@@ -48,7 +50,12 @@ type sendThread struct {
 }
 
 func newSendThread(s *Sender, number int) (*sendThread, error) {
-	t := &sendThread{sender: s, number: number, lag: newLatencies(), turns: turns{wanted: s.o.Realtime, hz: s.clock.Frequency_hz()}}
+	t := &sendThread{
+		sender: s,
+		number: number,
+		lag:    newLatencies(),
+		turns:  turns{wanted: s.o.Realtime, hz: s.clock.Frequency_hz()},
+	}
 	// Threads begin at different tuples, so that they do not send copies of each other.
 	t.place = s.o.Tuples.Len() / s.o.Threads * number
 	if s.o.Log != nil {
@@ -82,7 +89,7 @@ func newSendThread(s *Sender, number int) (*sendThread, error) {
 	return t, nil
 }
 
-// channel opens one of the thread's channels. A run goes on without it.
+// channel opens one of the thread's channels. If that fails, the run goes on without the channel.
 func (t *sendThread) channel(point string) *handlers.Channel {
 	c, err := handlers.Open(fmt.Sprintf("generator#%d/%s", t.number, point), *t.sender.o.Log)
 	if err != nil {
@@ -102,7 +109,7 @@ func (t *sendThread) release() {
 
 func (t *sendThread) end() End { return End{First: t.firstID, Sent: t.sent.Load()} }
 
-// run sends until the schedule ends, says the end and closes the sink.
+// run sends until the schedule ends, sends the end and closes the sink.
 func (t *sendThread) run(start uint64) error {
 	release := sharpTimers()
 	defer t.release()
@@ -117,7 +124,7 @@ func (t *sendThread) run(start uint64) error {
 		err = t.flatOut(start)
 	}
 	if len(t.sender.o.Cores) == 0 && !t.sender.o.Realtime {
-		release() // any other thread ends with this goroutine: it is of no use to others
+		release() // a thread with a core or a priority of its own ends with this goroutine instead
 	}
 	if closing := t.sink.Close(t.end()); err == nil && closing != nil {
 		err = fmt.Errorf("send: thread %d: end: %w", t.number, closing)
@@ -125,14 +132,16 @@ func (t *sendThread) run(start uint64) error {
 	return err
 }
 
-// maxCredit_s is the longest pause of a thread that is made good at once, times CatchUp: a thread that did not run for a second comes back
-// to a second's tuples, and must not throw them all at the engine.
+// maxCredit_s is the longest pause of a thread that earns credit at once, times CatchUp. A thread
+// that did not run for a second has a second's tuples to send, and must not throw them all at the
+// engine.
 const maxCredit_s = 1e-3
 
 // follow sends each tuple when it is due.
 //
-// There are two times. One is the counter's. The other, allowed, follows it, and is behind only when the thread is late: then it goes at most
-// CatchUp times as fast. A tuple may be sent once allowed has reached its due time.
+// There are two times. One is the counter's. The other, allowed, follows it, and is behind only
+// when the thread is late. It then advances at most CatchUp times as fast as the counter. A tuple
+// may be sent once allowed has reached its due time.
 func (t *sendThread) follow(start uint64) error {
 	o, clock := &t.sender.o, t.sender.clock
 	hz := clock.Frequency_hz()
@@ -157,14 +166,15 @@ func (t *sendThread) follow(start uint64) error {
 	allowed := looked
 	for more {
 		if t.stopped.Load() {
-			t.unsent++ // the one in hand; what the schedule would still have held was never due
+			t.unsent++ // the one in hand; later tuples were never due
 			return nil
 		}
 		t.turns.look(looked)
 		now := clock.Now()
 		elapsed := now - looked
 		if elapsed > lateAfter {
-			t.blame(&t.late.Stalled, now) // a look at the clock takes nanoseconds: something else took the processor
+			// Reading the clock takes nanoseconds, so something else took the processor.
+			t.blame(&t.late.Stalled, now)
 		}
 		looked = now
 		allowed = min(now, allowed+uint64(o.CatchUp*float64(min(elapsed, maxCredit))))
@@ -172,11 +182,13 @@ func (t *sendThread) follow(start uint64) error {
 			if due > now {
 				t.cause = nil // nothing else waits to be sent
 				if t.pacer != nil && due-now < ahead {
-					if due, more, err = t.pace(now, now+ahead, due, next, lateAfter, deadline); err != nil {
+					due, more, err = t.pace(now, now+ahead, due, next, lateAfter, deadline)
+					if err != nil {
 						return err
 					}
 					looked = clock.Now()
-					allowed = min(looked, now+uint64(o.CatchUp*float64(min(looked-now, maxCredit))))
+					credit := uint64(o.CatchUp * float64(min(looked-now, maxCredit)))
+					allowed = min(looked, now+credit)
 					continue
 				}
 				until := due
@@ -195,8 +207,11 @@ func (t *sendThread) follow(start uint64) error {
 		t.batch, t.due = t.batch[:0], t.due[:0]
 		for more && due <= allowed && len(t.batch) < o.Batch {
 			if now > due+giveUp {
-				if t.skipped++; t.skipped == 1 { // the rest is counted in the end: there may be millions
-					t.sender.marks.make(Behind, 1, "thread %d is %s late and sends no tuple that is later: the rate, %s, is beyond what this machine can send or the engine takes", t.number, o.GiveUp, o.Schedule)
+				if t.skipped++; t.skipped == 1 { // there may be millions: result counts the rest
+					t.sender.marks.make(Behind, 1,
+						"thread %d is %s late and sends no tuple that is later: "+
+							"this machine cannot send, or the engine not take, the rate of %s",
+						t.number, o.GiveUp, o.Schedule)
 				}
 			} else if err := t.take(due); err != nil {
 				t.unsent += uint64(len(t.batch)) + 1
@@ -214,21 +229,25 @@ func (t *sendThread) follow(start uint64) error {
 			return err
 		}
 		looked = clock.Now()
-		// The time in offer is the thread's own work, or was booked as blocked: it earns credit like any other.
+		// The time in offer earns credit like any other: it is the thread's own work, or is counted
+		// as blocked.
 		allowed = min(looked, allowed+uint64(o.CatchUp*float64(min(looked-now, maxCredit))))
 	}
 	return nil
 }
 
-// ahead_s is how far ahead a pacer is given tuples, and maxAhead how many: making its messages, and booking them, must not take as long as
-// a tuple may be late. It takes 0.1 to 0.2 µs for each.
+// ahead_s is how far ahead a pacer is given tuples, and maxAhead how many. Making and booking their
+// messages takes 0.1 to 0.2 µs each. All of it must take less time than a tuple may be late.
 const (
 	ahead_s  = 500e-6
 	maxAhead = 16
 )
 
-// pace has the pacer send what is due until a time. It returns the first tuple that is not.
-func (t *sendThread) pace(now, until, due uint64, next func() (uint64, bool), lateAfter, deadline uint64) (uint64, bool, error) {
+// pace has the pacer send the tuples that are due before until. It returns the first tuple that is
+// due later.
+func (t *sendThread) pace(
+	now, until, due uint64, next func() (uint64, bool), lateAfter, deadline uint64,
+) (uint64, bool, error) {
 	t.batch, t.due = t.batch[:0], t.due[:0]
 	more := true
 	for more && due < until && len(t.batch) < maxAhead {
@@ -246,7 +265,7 @@ func (t *sendThread) pace(now, until, due uint64, next func() (uint64, bool), la
 	if err == nil {
 		for i, n := range t.noted[:taken] {
 			if i == 0 && n.before&waited == 0 && n.sent-now > lateAfter {
-				n.before |= paused // making the messages takes less
+				n.before |= paused // making the messages takes less time than that
 			}
 			t.learn(n, n.sent > t.due[i]+lateAfter)
 			t.send.LogAt(n.sent, t.batch[i].ID)
@@ -270,7 +289,8 @@ func (t *sendThread) pace(now, until, due uint64, next func() (uint64, bool), la
 	return due, more, err
 }
 
-// learn takes from a pacer's note why the thread is behind, or that it is not any more. What was before a wait matters only if it was the end of it.
+// learn takes from a pacer's note why the thread is behind, or that it no longer is. What came
+// before a wait matters only if the wait ended late because of it.
 func (t *sendThread) learn(n paced, late bool) {
 	if n.before&waited != 0 {
 		t.cause = nil
@@ -309,7 +329,8 @@ func (t *sendThread) take(due uint64) error {
 	return nil
 }
 
-// offer hands the batch to the sink until all of it is taken. A sink that takes nothing until the deadline ends the run.
+// offer hands the batch to the sink until all of it is taken. If the sink takes nothing until the
+// deadline, the run ends.
 func (t *sendThread) offer(lateAfter, deadline uint64) error {
 	clock := t.sender.clock
 	nsPerCycle := 1e9 / clock.Frequency_hz()
@@ -325,13 +346,16 @@ func (t *sendThread) offer(lateAfter, deadline uint64) error {
 		}
 		if taken < 0 || taken > len(rest) {
 			t.unsent += uint64(len(rest))
-			return fmt.Errorf("send: thread %d: sink took %d of %d tuples: it must return how many it took", t.number, taken, len(rest))
+			return fmt.Errorf("send: thread %d: sink took %d of %d tuples: "+
+				"it must return how many it took", t.number, taken, len(rest))
 		}
 		if taken > 0 && refusedAt != 0 {
 			t.blocked += now - refusedAt
 			t.cause, t.over = &t.late.Blocked, now
 			if said {
-				t.sender.marks.say(Blocked, "thread %d: the engine takes tuples again, after %.3f s", t.number, float64(now-refusedAt)*nsPerCycle/1e9)
+				refused_s := float64(now-refusedAt) * nsPerCycle / 1e9
+				t.sender.marks.say(Blocked,
+					"thread %d: the engine takes tuples again, after %.3f s", t.number, refused_s)
 			}
 			refusedAt, said = 0, false
 			pause = uint64(clock.Frequency_hz() * 2e-6)
@@ -356,7 +380,8 @@ func (t *sendThread) offer(lateAfter, deadline uint64) error {
 		}
 		if waited := float64(now-refusedAt) * nsPerCycle; waited > blockedNotice_ns && !said {
 			said = true
-			t.sender.marks.make(Blocked, 1, "thread %d: the engine has taken nothing for %.0f ms: it is slower than the rate, or the network is cut", t.number, waited/1e6)
+			t.sender.marks.make(Blocked, 1, "thread %d: the engine has taken nothing for %.0f ms: "+
+				"it is slower than the rate, or the network is cut", t.number, waited/1e6)
 		}
 		if now > deadline || t.stopped.Load() {
 			t.blocked += now - refusedAt
@@ -382,10 +407,10 @@ func (t *sendThread) giveBack(rest []Tuple) {
 	t.spare = append(ids, t.spare...)
 }
 
-// longestRoomWait is how soon a thread that is refused looks at the clock.
+// longestRoomWait is the longest that a refused thread goes without looking at the clock.
 const longestRoomWait = 5 * time.Millisecond
 
-// blockedNotice_ns is how long an engine may take nothing before that is said.
+// blockedNotice_ns is how long an engine may take nothing before a notice says so.
 const blockedNotice_ns = 100e6
 
 // book counts how late a tuple was sent, and why.
@@ -399,7 +424,7 @@ func (t *sendThread) book(now, due, lateAfter uint64, nsPerCycle float64) {
 	}
 	t.late.Late++
 	if t.cause == nil {
-		t.cause, t.over = &t.late.Busy, math.MaxUint64 // it goes on
+		t.cause, t.over = &t.late.Busy, math.MaxUint64 // the cause has not ended
 	}
 	*t.cause++
 	if due > t.over {
@@ -407,7 +432,8 @@ func (t *sendThread) book(now, due, lateAfter uint64, nsPerCycle float64) {
 	}
 }
 
-// blame notes why the thread is behind from here on, if it was not before, and when that was over.
+// blame notes why the thread is behind from now on, and when that cause ended. A cause that it has
+// already stays.
 func (t *sendThread) blame(cause *uint64, over uint64) {
 	if t.cause == nil {
 		t.cause, t.over = cause, over

@@ -2,17 +2,18 @@ package generator
 
 import "slices"
 
-// An id's upper bits say whose it is, its lower ones count: see FORMAT.md.
+// An id's upper bits name its source, its lower ones count: see FORMAT.md.
 const countBits = 40
 
-// maxGaps bounds what a sequence remembers of ids that it still waits for. Of more gaps than that the oldest is given up as lost.
+// maxGaps limits what a sequence remembers of ids that it still waits for. With more gaps, it gives
+// up the oldest one as lost.
 const maxGaps = 4096
 
-// A gap is a range of counts that did not come, from and below to.
+// A gap is a range of counts that did not come. It begins with from and ends before to.
 type gap struct{ from, to uint64 }
 
-// A sequence knows of every id of one source whether it came. In order, which is nearly always, an id costs a comparison. One
-// goroutine uses it.
+// A sequence knows for every id of one source whether it came. An id that comes in order, as nearly
+// all do, costs one comparison. One goroutine uses it.
 type sequence struct {
 	started    bool
 	first      uint64 // the smallest count seen
@@ -55,8 +56,8 @@ func (s *sequence) see(count uint64) {
 	}
 }
 
-// seeEarlier takes a count below the next one: it fills a gap, or came before. Below what was forgotten nobody knows, and it is taken for a
-// late one that was counted as lost.
+// seeEarlier takes a count below the next one, which fills a gap or came before. A count among
+// those that were given up is unknown: it is taken for a late one that was counted as lost.
 func (s *sequence) seeEarlier(count uint64) {
 	i, _ := slices.BinarySearchFunc(s.gaps, count, func(g gap, c uint64) int {
 		if g.to <= c {
@@ -87,7 +88,8 @@ func (s *sequence) seeEarlier(count uint64) {
 	}
 }
 
-// lost is how many ids are missing: between those that came, and where the source has said its end, before and after them.
+// lost returns how many ids are missing between those that came. If the source has sent its end, it
+// also counts those before the first and after the last that came.
 func (s *sequence) lost() uint64 {
 	n := s.forgotten
 	for _, g := range s.gaps {
@@ -111,13 +113,15 @@ func (s *sequence) lost() uint64 {
 
 // A Check is what became of the tuples of some sources.
 type Check struct {
-	Received   uint64 `json:"received"`   // tuples that came, duplicates included
-	Lost       uint64 `json:"lost"`       // that did not come; before a source's end is known, only those that later ones prove
-	Duplicates uint64 `json:"duplicates"` // that came again
-	Reordered  uint64 `json:"reordered"`  // that came after a later one of the same source
-	Malformed  uint64 `json:"malformed"`  // messages, or tuples, that nothing could be made of
+	Received uint64 `json:"received"` // tuples that came, duplicates included
+	// Lost counts tuples that did not come. Before a source's end is known, it counts only those
+	// whose loss later tuples prove.
+	Lost       uint64 `json:"lost"`
+	Duplicates uint64 `json:"duplicates"` // tuples that came again
+	Reordered  uint64 `json:"reordered"`  // tuples that came after a later one of the same source
+	Malformed  uint64 `json:"malformed"`  // messages or tuples that could not be read
 	Sources    int    `json:"sources"`    // threads that sent
-	Ended      int    `json:"ended"`      // of these, how many said their end
+	Ended      int    `json:"ended"`      // of these, how many sent their end
 }
 
 // Whole says whether every tuple of every source came once.
@@ -126,14 +130,21 @@ func (c Check) Whole() bool {
 }
 
 func (c Check) plus(o Check) Check {
-	return Check{c.Received + o.Received, c.Lost + o.Lost, c.Duplicates + o.Duplicates, c.Reordered + o.Reordered, c.Malformed + o.Malformed,
-		c.Sources + o.Sources, c.Ended + o.Ended}
+	return Check{
+		Received:   c.Received + o.Received,
+		Lost:       c.Lost + o.Lost,
+		Duplicates: c.Duplicates + o.Duplicates,
+		Reordered:  c.Reordered + o.Reordered,
+		Malformed:  c.Malformed + o.Malformed,
+		Sources:    c.Sources + o.Sources,
+		Ended:      c.Ended + o.Ended,
+	}
 }
 
 // A checker checks the ids of several sources. One goroutine uses it.
 type checker struct {
 	sources   map[uint64]*sequence
-	last      *sequence // of lastOf: tuples of one source come together
+	last      *sequence // that of lastOf, kept because tuples of one source come together
 	lastOf    uint64
 	malformed uint64
 }
@@ -158,7 +169,7 @@ func (c *checker) see(id uint64) {
 	c.last.see(id & (1<<countBits - 1))
 }
 
-// ended notes a source's end. Of one that sent nothing there is nothing to know.
+// ended notes a source's end. A source that sent nothing has no ids to check.
 func (c *checker) ended(e End) {
 	if e.Sent > 0 {
 		c.of(e.First >> countBits).end = &e

@@ -7,7 +7,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A model of a source's ids: it remembers all of them.
+// modelCheck is a model of a checker that remembers all ids of a source.
 func modelCheck(ids []uint64, end *End) Check {
 	want := Check{Sources: 1, Received: uint64(len(ids))}
 	seen := map[uint64]bool{}
@@ -86,7 +86,7 @@ func TestCheckerKnowsNothingLostOfWhoSentNothing(t *testing.T) {
 	}
 }
 
-// What it remembers is bounded, and what it forgets it has counted.
+// A checker remembers a limited number of gaps, and counts what it forgets.
 func TestCheckerForgetsTheOldestGaps(t *testing.T) {
 	var c checker
 	const n = 3 * maxGaps

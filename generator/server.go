@@ -8,12 +8,15 @@ import (
 	"time"
 )
 
-// A Server is an engine whose limit is known: a token bucket that lets a rate through, and that may stall for a time in every period, in which no tokens
-// come. Tuples wait in memory. While some do, no time is lost to it: what it could have let out while this machine did not run it, it lets out
-// as soon as it runs, so that its limit is the same on a machine with other work.
+// A Server is an engine with a known limit. It is a token bucket that lets a rate through. It may
+// stall for a time in every period; no tokens come in a stall.
+//
+// Tuples wait in memory. While some wait, the server loses no time. What it could have let out
+// while this machine did not run it, it lets out as soon as it runs. So its limit is the same on a
+// busy machine.
 type Server struct {
 	Rate   float64       // tuples a second
-	Stall  time.Duration // 0: it does not stall
+	Stall  time.Duration // 0 if it does not stall
 	Period time.Duration
 
 	done func(ids ...uint64)
@@ -21,24 +24,27 @@ type Server struct {
 	mu      sync.Mutex // guards what follows
 	begun   time.Time
 	waiting []uint64
-	since   time.Duration // after begun: when the first of those that wait came
+	since   time.Duration // when the first that waits came, after begun
 	stopped bool
 }
 
-// maxWaiting is what a server lets wait: what comes beyond is refused.
+// maxWaiting is how many tuples a server lets wait. It refuses more.
 const maxWaiting = 4 << 20
 
-// tokenSpan is how many tokens the bucket holds while nothing waits, as time. They hide as much overload from a trial: the fewer, the sharper the limit.
+// tokenSpan limits the tokens that the bucket holds while nothing waits, as a time at the rate.
+// They hide that much overload from a trial: the fewer, the sharper the limit.
 const tokenSpan = time.Millisecond
 
 // ParseServer reads bucket:RATE or bucket:RATE,stall:DURATION/PERIOD.
 func ParseServer(text string) (*Server, error) {
-	bad := fmt.Errorf("read target %q: want bucket:RATE or bucket:RATE,stall:DURATION/PERIOD, as in bucket:100000,stall:50ms/1s", text)
+	bad := fmt.Errorf("read target %q: want bucket:RATE or bucket:RATE,stall:DURATION/PERIOD, "+
+		"as in bucket:100000,stall:50ms/1s", text)
 	head, tail, stalls := strings.Cut(text, ",")
 	rate, ok := strings.CutPrefix(head, "bucket:")
 	s := &Server{}
 	var err error
-	if s.Rate, err = strconv.ParseFloat(rate, 64); !ok || err != nil || !(s.Rate >= 1 && s.Rate <= 1e9) {
+	s.Rate, err = strconv.ParseFloat(rate, 64)
+	if !ok || err != nil || !(s.Rate >= 1 && s.Rate <= 1e9) {
 		return nil, bad
 	}
 	if !stalls {
@@ -48,13 +54,14 @@ func ParseServer(text string) (*Server, error) {
 	length, period, cut := strings.Cut(spec, "/")
 	stall, errStall := time.ParseDuration(length)
 	s.Period, err = time.ParseDuration(period)
-	if s.Stall = stall; !ok || !cut || errStall != nil || err != nil || stall <= 0 || s.Period <= stall {
+	s.Stall = stall
+	if !ok || !cut || errStall != nil || err != nil || stall <= 0 || s.Period <= stall {
 		return nil, bad
 	}
 	return s, nil
 }
 
-// Connect is the way in.
+// Connect returns the sink that leads into the server.
 func (s *Server) Connect(int) (Sink, error) {
 	return SinkFunc(func(tuples []Tuple) (int, error) {
 		s.mu.Lock()
@@ -70,7 +77,8 @@ func (s *Server) Connect(int) (Sink, error) {
 	}), nil
 }
 
-// Start lets it serve, and tell what comes out, until the returned function is called.
+// Start starts the server, which calls done with the tuples that come out. The returned function
+// stops it.
 func (s *Server) Start(done func(ids ...uint64)) (stop func()) {
 	s.done, s.begun = done, time.Now()
 	ended := make(chan struct{})
@@ -118,7 +126,8 @@ func (s *Server) serve() {
 	}
 }
 
-// fill adds the tokens of a time in which nothing waited, of which the bucket holds only so many, and of the time after it in which something did.
+// fill adds the tokens of the time from last to busy, in which nothing waited, and of the time from
+// busy to now, in which something did. In the first time the bucket holds only so many.
 func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
 	if busy > last {
 		tokens = min(tokens+s.Rate*s.open(last, busy).Seconds(), s.Rate*tokenSpan.Seconds())
@@ -126,7 +135,7 @@ func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
 	return tokens + s.Rate*s.open(busy, now).Seconds()
 }
 
-// open is how much of a time is outside of stalls, which come at the beginning of each period.
+// open returns how much of a time lies outside of stalls. A stall begins each period.
 func (s *Server) open(from, to time.Duration) time.Duration {
 	if s.Stall == 0 {
 		return to - from
@@ -137,7 +146,7 @@ func (s *Server) open(from, to time.Duration) time.Duration {
 	return until(to) - until(from)
 }
 
-// Limit is the rate that a server sustains.
+// Limit returns the rate that a server sustains.
 func (s *Server) Limit() float64 {
 	if s.Stall == 0 {
 		return s.Rate

@@ -14,7 +14,10 @@ func TestParseServer(t *testing.T) {
 	if s, err := ParseServer("bucket:2.5"); err != nil || s.Limit() != 2.5 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	for _, bad := range []string{"", "bucket", "bucket:", "bucket:0", "bucket:x", "bucket:1,", "bucket:1,stall", "bucket:1,stall:1s/1s", "bucket:1,stall:0s/1s", "nats"} {
+	for _, bad := range []string{
+		"", "nats", "bucket", "bucket:", "bucket:0", "bucket:x", "bucket:1,", "bucket:1,stall",
+		"bucket:1,stall:1s/1s", "bucket:1,stall:0s/1s",
+	} {
 		if s, err := ParseServer(bad); err == nil {
 			t.Errorf("%q: %+v", bad, s)
 		}
@@ -24,8 +27,12 @@ func TestParseServer(t *testing.T) {
 func TestServerIsOpenOutsideOfStalls(t *testing.T) {
 	s := Server{Rate: 1, Stall: 50 * time.Millisecond, Period: time.Second}
 	for _, test := range []struct{ from, to, want time.Duration }{
-		{0, 50 * time.Millisecond, 0}, {0, 60 * time.Millisecond, 10 * time.Millisecond}, {500 * time.Millisecond, 1500 * time.Millisecond, 950 * time.Millisecond},
-		{1020 * time.Millisecond, 1030 * time.Millisecond, 0}, {0, 10 * time.Second, 9500 * time.Millisecond},
+		{0, 50 * time.Millisecond, 0}, {0, 60 * time.Millisecond, 10 * time.Millisecond}, {
+			500 * time.Millisecond, 1500 * time.Millisecond, 950 * time.Millisecond,
+		},
+		{
+			1020 * time.Millisecond, 1030 * time.Millisecond, 0,
+		}, {0, 10 * time.Second, 9500 * time.Millisecond},
 	} {
 		if got := s.open(test.from, test.to); got != test.want {
 			t.Errorf("open from %s to %s: %s, want %s", test.from, test.to, got, test.want)
@@ -33,7 +40,7 @@ func TestServerIsOpenOutsideOfStalls(t *testing.T) {
 	}
 }
 
-// What a server could have let out while it did not run is not lost, if something waited for it.
+// A server makes up for the time in which it did not run, if something waited for it.
 func TestServerLosesNoTimeWhileSomethingWaits(t *testing.T) {
 	s := Server{Rate: 1000, Stall: 50 * time.Millisecond, Period: time.Second}
 	const ms = time.Millisecond
@@ -50,7 +57,8 @@ func TestServerLosesNoTimeWhileSomethingWaits(t *testing.T) {
 		"unless nothing waited":  {40, 100 * ms, 101 * ms, 111 * ms, 11},
 		"a look with no time at": {3, 100 * ms, 100 * ms, 100 * ms, 3},
 	} {
-		if got := s.fill(test.tokens, test.last, test.busy, test.now); math.Abs(got-test.want) > 1e-6 {
+		got := s.fill(test.tokens, test.last, test.busy, test.now)
+		if math.Abs(got-test.want) > 1e-6 {
 			t.Errorf("%s: %g tokens, want %g", name, got, test.want)
 		}
 	}

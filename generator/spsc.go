@@ -5,18 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// A spsc is a bounded queue between one producer and one consumer, who each may wait. Both sides write only what is theirs; what they read of
-// each other they remember, so that a queue that is neither full nor empty moves no cache line but those of its values.
+// A spsc is a bounded queue between one producer and one consumer. Each may wait. Each side writes
+// only its own fields, and remembers what it has read of the other's. So a queue that is neither
+// full nor empty moves no cache lines but those of its values.
 type spsc[T any] struct {
 	slots []T
 	mask  uint64
 
 	_        [64]byte
-	head     atomic.Uint64 // the next to take: written by the consumer
-	tailSeen uint64        // the consumer's
+	head     atomic.Uint64 // the next to take; the consumer writes it
+	tailSeen uint64        // the consumer's copy of tail
 	_        [48]byte
-	tail     atomic.Uint64 // the next to put: written by the producer
-	headSeen uint64        // the producer's
+	tail     atomic.Uint64 // the next to put; the producer writes it
+	headSeen uint64        // the producer's copy of head
 	_        [48]byte
 
 	full, empty sleeper
@@ -34,7 +35,8 @@ func newSPSC[T any](capacity int) *spsc[T] {
 	return q
 }
 
-// put waits for room. It is false once the queue is closed. waited is true where there was no room at once.
+// put waits for room. ok is false once the queue is closed. waited is true if there was no room at
+// once.
 func (q *spsc[T]) put(v T) (waited, ok bool) {
 	tail := q.tail.Load()
 	for tail-q.headSeen > q.mask {
@@ -56,7 +58,7 @@ func (q *spsc[T]) put(v T) (waited, ok bool) {
 	return waited, true
 }
 
-// tryPut does not wait. It is false where there is no room.
+// tryPut does not wait. It returns false if there is no room.
 func (q *spsc[T]) tryPut(v T) bool {
 	tail := q.tail.Load()
 	if tail-q.headSeen > q.mask {
@@ -70,7 +72,7 @@ func (q *spsc[T]) tryPut(v T) bool {
 	return true
 }
 
-// take waits for a value. It is false once the queue is closed and empty.
+// take waits for a value. ok is false once the queue is closed and empty.
 func (q *spsc[T]) take() (v T, ok bool) {
 	head := q.head.Load()
 	for head == q.tailSeen {
@@ -85,7 +87,7 @@ func (q *spsc[T]) take() (v T, ok bool) {
 	return q.takeAt(head), true
 }
 
-// tryTake does not wait.
+// tryTake does not wait. ok is false if the queue is empty.
 func (q *spsc[T]) tryTake() (v T, ok bool) {
 	head := q.head.Load()
 	if head == q.tailSeen {
@@ -99,20 +101,21 @@ func (q *spsc[T]) tryTake() (v T, ok bool) {
 func (q *spsc[T]) takeAt(head uint64) T {
 	var zero T
 	v := q.slots[head&q.mask]
-	q.slots[head&q.mask] = zero // the queue keeps nothing alive
+	q.slots[head&q.mask] = zero // so that the queue keeps no value alive
 	q.head.Store(head + 1)
 	q.full.wake()
 	return v
 }
 
-// close ends both sides' waiting. What is in the queue may still be taken.
+// close ends the waiting of both sides. Values in the queue may still be taken.
 func (q *spsc[T]) close() {
 	q.closed.Store(true)
 	q.full.wake()
 	q.empty.wake()
 }
 
-// A sleeper is where one side of a queue waits for the other: it looks a few times, then sleeps until the bell rings.
+// A sleeper is where one side of a queue waits for the other. It looks a few times, then sleeps
+// until the bell rings.
 type sleeper struct {
 	asleep atomic.Bool
 	bell   chan struct{}
@@ -126,7 +129,7 @@ func (s *sleeper) sleep(awake func() bool) {
 		runtime.Gosched()
 	}
 	s.asleep.Store(true)
-	if awake() { // between the last look and the word that it sleeps the other side may have come by
+	if awake() { // the other side may have come after the last look, and seen asleep still false
 		s.asleep.Store(false)
 		return
 	}

@@ -70,7 +70,7 @@ func (w *wire) copy(to, from net.Conn) {
 	}
 }
 
-// cutFor lets nothing through until heal is called.
+// cutNow lets nothing through until heal is called.
 func (w *wire) cutNow() (heal func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (n *noticed) say(notice Notice) {
 	n.now <- notice
 }
 
-// wait returns when a mark was said.
+// wait returns once a notice with the mark has come.
 func (n *noticed) wait(t *testing.T, mark Mark) Notice {
 	t.Helper()
 	for {
@@ -114,7 +114,7 @@ func (n *noticed) wait(t *testing.T, mark Mark) Notice {
 				return notice
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatalf("mark %s was not said; said were %v", mark, n.list)
+			t.Fatalf("no notice of mark %s; the notices are %v", mark, n.list)
 		}
 	}
 }
@@ -129,19 +129,34 @@ func has(marks []Marked, mark Mark) bool {
 }
 
 // overWire runs a sender over a wire to a receiver.
-func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOptions) (w *wire, sender *Sender, sent func() (SenderResult, error), received func() ReceiverResult) {
+func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOptions) (
+	w *wire,
+	sender *Sender,
+	sent func() (SenderResult, error),
+	received func() ReceiverResult,
+) {
 	t.Helper()
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{HighWater: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w = newWire(t, pull.Endpoint())
-	sender, sent, received = between(t, pull, push, o, ro, func(push PushOptions) (Sink, error) { return NewPush(t.Context(), w.endpoint(), push) })
+	sender, sent, received = between(
+		t, pull, push, o, ro,
+		func(push PushOptions) (Sink, error) { return NewPush(t.Context(), w.endpoint(), push) },
+	)
 	return w, sender, sent, received
 }
 
-// between runs a sender, whose way out connect makes, and a receiver.
-func between(t *testing.T, pull *Pull, push PushOptions, o SenderOptions, ro ReceiverOptions, connect func(PushOptions) (Sink, error)) (sender *Sender, sent func() (SenderResult, error), received func() ReceiverResult) {
+// between runs a sender, with the sink that connect makes, and a receiver.
+func between(
+	t *testing.T, pull *Pull, push PushOptions, o SenderOptions, ro ReceiverOptions,
+	connect func(PushOptions) (Sink, error),
+) (
+	sender *Sender,
+	sent func() (SenderResult, error),
+	received func() ReceiverResult,
+) {
 	t.Helper()
 	ro.Sources = []Source{pull}
 	receiver, err := NewReceiver(ro)
@@ -178,14 +193,19 @@ func between(t *testing.T, pull *Pull, push PushOptions, o SenderOptions, ro Rec
 		r, err := sender.Run(t.Context())
 		gotSent <- result{r, err}
 	}()
-	return sender, func() (SenderResult, error) { r := <-gotSent; return r.r, r.err }, func() ReceiverResult { return <-gotReceived }
+	sent = func() (SenderResult, error) { r := <-gotSent; return r.r, r.err }
+	received = func() ReceiverResult { return <-gotReceived }
+	return sender, sent, received
 }
 
-// A network that is cut and healed costs time and no tuple, and both ends say so at once.
+// A network that is cut and healed costs time but no tuple. Both ends say so at once.
 func TestNetworkCutAndHealed(t *testing.T) {
 	senderSays, receiverSays := newNoticed(), newNoticed()
 	w, sender, sent, received := overWire(t, PushOptions{HighWater: 10},
-		SenderOptions{Schedule: mustSchedule(t, "constant:20000x2s"), GiveUp: 20 * time.Second, Notice: senderSays.say},
+		SenderOptions{
+			Schedule: mustSchedule(t, "constant:20000x2s"), GiveUp: 20 * time.Second,
+			Notice: senderSays.say,
+		},
 		ReceiverOptions{Silence: 30 * time.Second, Notice: receiverSays.say})
 	for sender.Sent() < 1000 {
 		time.Sleep(time.Millisecond)
@@ -200,10 +220,12 @@ func TestNetworkCutAndHealed(t *testing.T) {
 	t.Logf("%v, %v, %v", blocked, silent, again)
 }
 
-// wantHealed: of 40,000 tuples none is lost where the way was cut for a while, and what that cost is accounted for.
+// wantHealed checks that none of 40,000 tuples is lost after a cut that was healed, and that the
+// time it cost is counted.
 func wantHealed(t *testing.T, s SenderResult, err error, r ReceiverResult) {
 	t.Helper()
-	if err != nil || s.Sent != 40_000 || s.Skipped+s.Unsent > 0 || !r.Whole() || r.Received != 40_000 {
+	if err != nil || s.Sent != 40_000 || s.Skipped+s.Unsent > 0 || !r.Whole() ||
+		r.Received != 40_000 {
 		t.Errorf("sent %d of %d, received %+v, %v", s.Sent, s.Scheduled, r.Check, err)
 	}
 	if !has(s.Marks, Blocked) || s.Blocked < 100*time.Millisecond || s.Lateness.Blocked == 0 {
@@ -214,11 +236,14 @@ func wantHealed(t *testing.T, s SenderResult, err error, r ReceiverResult) {
 	}
 }
 
-// A receiver that goes away is said at once; what was on its way is lost, and counted at the other end.
+// A receiver that goes away is noticed at once. The receiver counts the tuples that were lost.
 func TestConnectionBreaks(t *testing.T) {
 	says := newNoticed()
 	w, sender, sent, received := overWire(t, PushOptions{},
-		SenderOptions{Schedule: mustSchedule(t, "constant:20000x1s"), GiveUp: 20 * time.Second, Notice: says.say}, ReceiverOptions{Silence: 10 * time.Second})
+		SenderOptions{
+			Schedule: mustSchedule(t, "constant:20000x1s"), GiveUp: 20 * time.Second,
+			Notice: says.say,
+		}, ReceiverOptions{Silence: 10 * time.Second})
 	for sender.Sent() < 1000 {
 		time.Sleep(time.Millisecond)
 	}
@@ -237,12 +262,16 @@ func TestConnectionBreaks(t *testing.T) {
 	}
 }
 
-// A receiver that is slow pushes back: the sender's schedule does not move, and the lateness is the receiver's.
+// A slow receiver pushes back: the sender's schedule does not move, and the lateness has the
+// receiver as its cause.
 func TestSlowReceiver(t *testing.T) {
 	says := newNoticed()
 	buckets := 0
 	_, _, sent, received := overWire(t, PushOptions{HighWater: 10},
-		SenderOptions{Schedule: mustSchedule(t, "constant:100000x1s"), GiveUp: 300 * time.Millisecond, Notice: says.say},
+		SenderOptions{
+			Schedule: mustSchedule(t, "constant:100000x1s"), GiveUp: 300 * time.Millisecond,
+			Notice: says.say,
+		},
 		ReceiverOptions{Bucket: 50, Handle: func(int, *Bucket) {
 			if buckets++; buckets < 200 { // 1 s and more, for a tenth of what is sent
 				time.Sleep(5 * time.Millisecond)
@@ -250,22 +279,26 @@ func TestSlowReceiver(t *testing.T) {
 		}})
 	s, err := sent()
 	r := received()
-	if err != nil || s.Scheduled != 100_000 || s.Skipped == 0 || s.BlockedSends == 0 || s.Lateness.Blocked < s.Late/2 {
-		t.Errorf("%d scheduled, %d sent, %d skipped, refused %d times, late %+v, %v", s.Scheduled, s.Sent, s.Skipped, s.BlockedSends, s.Lateness, err)
+	if err != nil || s.Scheduled != 100_000 || s.Skipped == 0 || s.BlockedSends == 0 ||
+		s.Lateness.Blocked < s.Late/2 {
+		t.Errorf("%d scheduled, %d sent, %d skipped, refused %d times, late %+v, %v",
+			s.Scheduled, s.Sent, s.Skipped, s.BlockedSends, s.Lateness, err)
 	}
 	if !has(s.Marks, Behind) || r.Received != s.Sent || !r.Whole() {
 		t.Errorf("marks %v, received %+v", s.Marks, r.Check)
 	}
 }
 
-// A sender that dies without its poison pill is said, and nothing waits for ever.
+// A receiver notices a sender that dies without its poison pill, and does not wait for ever.
 func TestSenderDies(t *testing.T) {
 	says := newNoticed()
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{pull}, Silence: 1200 * time.Millisecond, Notice: says.say})
+	receiver, err := NewReceiver(ReceiverOptions{
+		Sources: []Source{pull}, Silence: 1200 * time.Millisecond, Notice: says.say,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +307,8 @@ func TestSenderDies(t *testing.T) {
 	push([]byte("no message of ours"))
 	push(appendTuple(appendHeader(nil, kindTuples, 1), Tuple{1<<countBits + 6, []byte("x")}))
 	r, err := receiver.Run(t.Context())
-	if want := (Check{Received: 2, Lost: 1, Malformed: 1, Sources: 1}); err != nil || r.Check != want {
+	want := Check{Received: 2, Lost: 1, Malformed: 1, Sources: 1}
+	if err != nil || r.Check != want {
 		t.Errorf("%+v, want %+v, %v", r.Check, want, err)
 	}
 	if !has(r.Marks, SenderGone) || !has(r.Marks, Malformed) || !has(r.Marks, Lost) {
@@ -294,7 +328,7 @@ func newRawPush(t *testing.T, endpoint string) (send func([]byte)) {
 	return func(message []byte) { p.socket.send(message, []uint32{uint32(len(message))}) }
 }
 
-// What comes from strangers does not stop a receiver.
+// A stranger's bytes do not stop a receiver.
 func TestStrangersConnect(t *testing.T) {
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{})
 	if err != nil {
@@ -336,7 +370,11 @@ func TestBigTuples(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, batch := range []int{1, 20} {
-		sender, received := pair(t, 1, PushOptions{Batch: batch}, SenderOptions{FlatOut: time.Minute, Limit: 50, Batch: batch, Tuples: &tuples}, ReceiverOptions{})
+		sender, received := pair(
+			t, 1, PushOptions{Batch: batch},
+			SenderOptions{FlatOut: time.Minute, Limit: 50, Batch: batch, Tuples: &tuples},
+			ReceiverOptions{},
+		)
 		if _, err := sender.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}

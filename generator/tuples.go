@@ -18,35 +18,37 @@ const MaxTuple = 128 << 10
 // ErrTuple is wrapped by errors about tuples that cannot be sent.
 var ErrTuple = errors.New("bad tuple")
 
-// A Tuple is a serialised tuple and its id. Who is given one may not keep the body.
+// A Tuple is a serialised tuple and its id. A function that is given one may not keep the body.
 type Tuple struct {
 	ID   uint64
 	Body []byte
 }
 
-// Tuples are the serialised tuples of a run, all in memory before it begins, so that sending does nothing but send. A sender
-// goes through them again and again, each time with new ids. Loading is for one goroutine; once loaded, any number may read.
+// Tuples holds the serialised tuples of a run. All are in memory before the run begins, so that
+// sending does nothing but send. A sender goes through them again and again, with new ids each
+// time. One goroutine may load; once loaded, any number may read.
 type Tuples struct {
 	bytes []byte
 	ends  []int
 }
 
-// LoadBytes adds a serialised tuple. It copies.
+// LoadBytes adds a copy of a serialised tuple.
 func (t *Tuples) LoadBytes(body []byte) error {
 	if len(body) == 0 || len(body) > MaxTuple {
-		return fmt.Errorf("load tuple %d: %w: %d bytes, want 1 to %d", len(t.ends), ErrTuple, len(body), MaxTuple)
+		return fmt.Errorf("load tuple %d: %w: %d bytes, want 1 to %d",
+			len(t.ends), ErrTuple, len(body), MaxTuple)
 	}
 	t.bytes = append(t.bytes, body...)
 	t.ends = append(t.ends, len(t.bytes))
 	return nil
 }
 
-// GetBytes appends tuple number i to b as it travels, with an id injected, and returns the whole.
+// GetBytes appends tuple number i with an id to b, as a message holds it, and returns the whole.
 func (t *Tuples) GetBytes(b []byte, i int, id uint64) []byte {
 	return appendTuple(b, Tuple{id, t.body(i)})
 }
 
-// Len is how many tuples are loaded.
+// Len returns how many tuples are loaded.
 func (t *Tuples) Len() int { return len(t.ends) }
 
 func (t *Tuples) body(i int) []byte {
@@ -57,7 +59,7 @@ func (t *Tuples) body(i int) []byte {
 	return t.bytes[start:t.ends[i]:t.ends[i]]
 }
 
-// LoadLines loads a tuple from each line, such as JSON. Empty lines are left out.
+// LoadLines loads a tuple, such as JSON, from each line. It skips empty lines.
 func (t *Tuples) LoadLines(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, MaxTuple+1)
@@ -75,7 +77,8 @@ func (t *Tuples) LoadLines(r io.Reader) error {
 	return nil
 }
 
-// LoadDelimited loads tuples that each follow their length as a varint: how protobuf messages are kept in a file.
+// LoadDelimited loads tuples that each follow their length as a varint, the usual form of protobuf
+// messages in a file.
 func (t *Tuples) LoadDelimited(r io.Reader) error {
 	in := bufio.NewReader(r)
 	for {
@@ -87,7 +90,8 @@ func (t *Tuples) LoadDelimited(r io.Reader) error {
 			return fmt.Errorf("load tuple %d: its length: %w", t.Len(), err)
 		}
 		if size == 0 || size > MaxTuple {
-			return fmt.Errorf("load tuple %d: %w: %d bytes, want 1 to %d", t.Len(), ErrTuple, size, MaxTuple)
+			return fmt.Errorf("load tuple %d: %w: %d bytes, want 1 to %d",
+				t.Len(), ErrTuple, size, MaxTuple)
 		}
 		body := make([]byte, size)
 		if _, err := io.ReadFull(in, body); err != nil {
@@ -99,20 +103,25 @@ func (t *Tuples) LoadDelimited(r io.Reader) error {
 	}
 }
 
-// Advertisements are n JSON tuples of size bytes each, the events of an advertising stream: what a tuple is where no other is given. A size of 265 and
-// the 12 bytes before it are the 277 bytes that streaming benchmarks have a tuple of.
+// Advertisements returns n JSON tuples of size bytes each, the events of an advertising stream.
+// They are used where no other tuples are given. A size of 265 and the 12 bytes before it make 277
+// bytes, the tuple of streaming benchmarks.
 func Advertisements(n, size int, seed uint64) (*Tuples, error) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	id := func() string {
-		return fmt.Sprintf("%08x-%04x-%04x-%012x", random.Uint32(), random.Uint32()>>16, random.Uint32()>>16, random.Uint64()>>16)
+		return fmt.Sprintf("%08x-%04x-%04x-%012x",
+			random.Uint32(), random.Uint32()>>16, random.Uint32()>>16, random.Uint64()>>16)
 	}
 	kinds := []string{"view", "click", "purchase"}
 	t := &Tuples{}
 	for range n {
-		text := fmt.Appendf(nil, `{"user_id":"%s","page_id":"%s","ad_id":"%s","ad_type":"banner","event_type":"%s","ip":"10.%d.%d.%d","pad":"`,
-			id(), id(), id(), kinds[random.IntN(3)], random.IntN(256), random.IntN(256), random.IntN(256))
+		text := fmt.Appendf(nil, `{"user_id":"%s","page_id":"%s","ad_id":"%s",`+
+			`"ad_type":"banner","event_type":"%s","ip":"10.%d.%d.%d","pad":"`,
+			id(), id(), id(),
+			kinds[random.IntN(3)], random.IntN(256), random.IntN(256), random.IntN(256))
 		if len(text)+2 > size {
-			return nil, fmt.Errorf("make tuples: %w: %d bytes are too few, want %d or more", ErrTuple, size, len(text)+2)
+			return nil, fmt.Errorf("make tuples: %w: %d bytes are too few, want %d or more",
+				ErrTuple, size, len(text)+2)
 		}
 		for len(text)+2 < size {
 			text = append(text, 'a'+byte(random.IntN(26)))

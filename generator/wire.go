@@ -22,10 +22,10 @@ const (
 	maxMessage    = 1 << 20
 )
 
-// ErrMalformed is wrapped by errors about messages that are not as FORMAT.md says.
+// ErrMalformed is wrapped by errors about messages that break a rule of FORMAT.md.
 var ErrMalformed = errors.New("malformed message")
 
-// An End is what a sender's thread says of itself when it ends.
+// An End is what a sender's thread reports when it ends.
 type End struct {
 	First uint64 // id of its first tuple
 	Sent  uint64 // how many it sent
@@ -49,11 +49,13 @@ func appendEnd(b []byte, e End) []byte {
 	return binary.LittleEndian.AppendUint64(b, e.Sent)
 }
 
-// parseMessage appends a message's tuples, which point into it; of an end it returns that. On an error nothing was appended.
+// parseMessage appends a message's tuples to tuples. Their bodies point into the message. If the
+// message is an end, it returns that instead. After an error nothing was appended.
 func parseMessage(m []byte, tuples []Tuple) (_ []Tuple, end *End, err error) {
 	before := len(tuples)
 	bad := func(format string, args ...any) ([]Tuple, *End, error) {
-		return tuples[:before], nil, fmt.Errorf("%w of %d bytes: %s", ErrMalformed, len(m), fmt.Sprintf(format, args...))
+		return tuples[:before], nil,
+			fmt.Errorf("%w of %d bytes: %s", ErrMalformed, len(m), fmt.Sprintf(format, args...))
 	}
 	if len(m) < headerBytes || string(m[:3]) != wireMagic {
 		return bad("it begins with %.8q, not with %q", m, wireMagic)
@@ -71,10 +73,14 @@ func parseMessage(m []byte, tuples []Tuple) (_ []Tuple, end *End, err error) {
 			return bad("it holds no tuple")
 		}
 	case kindEnd:
-		if count != 0 || len(m) != endBytes || binary.LittleEndian.Uint64(m[headerBytes:]) != Poison {
+		if count != 0 || len(m) != endBytes ||
+			binary.LittleEndian.Uint64(m[headerBytes:]) != Poison {
 			return bad("an end without its poison")
 		}
-		return tuples, &End{binary.LittleEndian.Uint64(m[headerBytes+8:]), binary.LittleEndian.Uint64(m[headerBytes+16:])}, nil
+		return tuples, &End{
+			First: binary.LittleEndian.Uint64(m[headerBytes+8:]),
+			Sent:  binary.LittleEndian.Uint64(m[headerBytes+16:]),
+		}, nil
 	default:
 		return bad("unknown kind %d", m[4])
 	}
@@ -84,8 +90,10 @@ func parseMessage(m []byte, tuples []Tuple) (_ []Tuple, end *End, err error) {
 			return bad("tuple %d of %d is cut", i, count)
 		}
 		size, id := binary.LittleEndian.Uint32(rest), binary.LittleEndian.Uint64(rest[4:])
-		if size == 0 || size > MaxTuple || int(size) > len(rest)-prefixBytes || id == Poison {
-			return bad("tuple %d of %d has length %d and id %d, %d bytes are left", i, count, size, id, len(rest)-prefixBytes)
+		left := len(rest) - prefixBytes
+		if size == 0 || size > MaxTuple || int(size) > left || id == Poison {
+			return bad("tuple %d of %d has length %d and id %d, %d bytes are left",
+				i, count, size, id, left)
 		}
 		end := prefixBytes + int(size)
 		tuples = append(tuples, Tuple{id, rest[prefixBytes:end:end]})

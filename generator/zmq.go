@@ -12,20 +12,23 @@ package generator
 
 enum {
 	CP_SLOTS = 4096,
-	CP_SLOT_BYTES = 508, // with its flag eight cache lines
-	CP_WAITED = 1,       // there was time to wait: what came before is made good
-	CP_PAUSED = 2,       // the thread was kept from looking at the counter, for longer than a tuple may be late
-	CP_SLOW = 4,         // the message before took that long to send, and the thread was on a processor
+	CP_SLOT_BYTES = 508, // eight cache lines together with the flag
+	CP_WAITED = 1,       // there was time to wait, so the thread has caught up
+	CP_PAUSED = 2,       // the thread did not read the counter for longer than a tuple may be late
+	CP_SLOW = 4,         // the message before took that long to send, and the thread was running
 };
 
 // A cp_slot holds a message while libzmq has it.
 typedef struct {
-	_Alignas(64) _Atomic uint32_t busy; // set by the sender, cleared by whichever thread of libzmq is done with the message
+	// The sender sets busy. The thread of libzmq that is done with the message clears it.
+	_Alignas(64) _Atomic uint32_t busy;
 	char bytes[CP_SLOT_BYTES];
 } cp_slot;
 
-// A cp_pool is where messages lie until they are sent. Without it libzmq takes memory for each one, which its I/O thread gives back: both then wait
-// for the allocator's lock, and so for each other. What is longer than a slot, or more than all slots, goes that way still.
+// A cp_pool holds messages until they are sent. Without it libzmq allocates memory for each
+// message, and its I/O thread frees it. Both threads then wait for the allocator's lock, and so for
+// each other. A message that is longer than a slot, or that finds no free slot, is still sent in
+// that way.
 typedef struct {
 	cp_slot *slots;
 	uint32_t next;
@@ -35,7 +38,7 @@ static int cp_pool_make(cp_pool *p) {
 	p->slots = aligned_alloc(64, CP_SLOTS * sizeof(cp_slot));
 	if (!p->slots)
 		return -1;
-	memset(p->slots, 0, CP_SLOTS * sizeof(cp_slot)); // no page of it is missing later
+	memset(p->slots, 0, CP_SLOTS * sizeof(cp_slot)); // also faults in every page now
 	return 0;
 }
 
@@ -56,7 +59,7 @@ static int cp_one(void *socket, cp_pool *p, const char *message, uint32_t size) 
 	atomic_store_explicit(&slot->busy, 1, memory_order_relaxed);
 	if (zmq_msg_send(&msg, socket, ZMQ_DONTWAIT) < 0) {
 		int error = errno;
-		zmq_msg_close(&msg); // and so frees the slot
+		zmq_msg_close(&msg); // this also frees the slot
 		errno = error;
 		return -1;
 	}
@@ -64,8 +67,8 @@ static int cp_one(void *socket, cp_pool *p, const char *message, uint32_t size) 
 	return 0;
 }
 
-// cp_send sends the first of n messages that lie one after the other in buf, until one does not fit, and returns how many
-// it sent, or -1 and errno.
+// cp_send sends the first of n messages, which lie one after the other in buf, until one does not
+// fit. It returns how many it sent, or -1 and errno.
 static int cp_send(void *socket, cp_pool *p, const char *buf, const uint32_t *sizes, int n) {
 	for (int i = 0; i < n; i++) {
 		if (cp_one(socket, p, buf, sizes[i]) < 0) {
@@ -103,7 +106,7 @@ static uint64_t cp_cpu_ns(void) {
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-// A cp_pacing is what cp_pace goes by, and a thread's processor time at some moment.
+// A cp_pacing holds the limits of cp_pace, and a thread's processor time at some moment.
 typedef struct {
 	uint64_t late; // counter steps
 	double ns;     // of a step
@@ -114,18 +117,20 @@ typedef struct {
 	uint64_t sent, before; // before: bits of CP_WAITED, CP_PAUSED and CP_SLOW
 } cp_paced;
 
-// cp_cpu_age_ns is how old the processor time may be that a pause is told by: a thread that sleeps does so for longer, between two calls.
+// cp_cpu_age_ns is how old the processor time may be that cp_ran compares with. A thread that
+// sleeps between two calls sleeps longer than that.
 static const double cp_cpu_age_ns = 50e3;
 
-// cp_ran says whether a thread was on a processor for most of the last steps.
+// cp_ran says whether a thread was on a processor for most of the last steps of the counter.
 static int cp_ran(const cp_pacing *p, uint64_t now, uint64_t steps) {
 	double away_ns = (double)(now - p->counter) * p->ns - (double)(cp_cpu_ns() - p->cpu_ns);
 	return away_ns < (double)steps * p->ns / 2;
 }
 
-// cp_pace is cp_send with a time for each message: it waits for it, spinning, and notes when it sent, and what was before. What was
-// after the last one is in noted[n].
-static int cp_pace(void *socket, cp_pool *pool, cp_pacing *p, const char *buf, const uint32_t *sizes, const uint64_t *due, cp_paced *noted, int n) {
+// cp_pace is cp_send with a time for each message. It spins until that time, and notes when it sent
+// the message and what came before. What came after the last message is in noted[n].
+static int cp_pace(void *socket, cp_pool *pool, cp_pacing *p, const char *buf,
+		const uint32_t *sizes, const uint64_t *due, cp_paced *noted, int n) {
 	uint64_t last = cp_counter();
 	if ((double)(last - p->counter) * p->ns > cp_cpu_age_ns) {
 		p->cpu_ns = cp_cpu_ns();
@@ -157,7 +162,7 @@ static int cp_pace(void *socket, cp_pool *pool, cp_pacing *p, const char *buf, c
 	}
 }
 
-// cp_wait waits until the socket takes a message, for some milliseconds at most.
+// cp_wait waits until the socket takes a message, for at most ms milliseconds.
 static int cp_wait(void *socket, long ms) {
 	zmq_pollitem_t item = {socket, 0, ZMQ_POLLOUT, 0};
 	return zmq_poll(&item, 1, ms);
@@ -169,8 +174,9 @@ typedef struct {
 	int pending;
 } cp_puller;
 
-// cp_receive puts messages one after the other into buf: at most n, and none that does not fit. It waits for the first, as long as the
-// socket's ZMQ_RCVTIMEO says, and for no other. It returns how many it received, 0 after the time, or -1 and errno.
+// cp_receive puts at most n messages one after the other into buf, and stops before one that does
+// not fit. It waits only for the first, as long as the socket's ZMQ_RCVTIMEO says. It returns how
+// many it received, 0 if none came in that time, or -1 and errno.
 static int cp_receive(void *socket, cp_puller *p, char *buf, size_t room, uint32_t *sizes, int n) {
 	int i = 0;
 	while (i < n) {
@@ -207,7 +213,8 @@ static void cp_drop(cp_puller *p) {
 	p->pending = 0;
 }
 
-// cp_event waits for an event of a monitor: its number, 0 where none came in time, -1 where there will be none.
+// cp_event waits for an event of a monitor. It returns its number, 0 if none came in time, or -1 if
+// none will come.
 static int cp_event(void *socket) {
 	zmq_msg_t msg;
 	int event = 0;
@@ -250,13 +257,17 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// Package zmq4 crosses into C four times for a message, and allocates each one that it receives: here that costs more than ZeroMQ itself. So
-// the sockets of this package are its own, which cross once for a bucket of messages, and zmq4 gives the names of errors and options.
+// Package zmq4 crosses into C four times for a message, and allocates each one that it receives.
+// Here that costs more than ZeroMQ itself. So this package has sockets of its own, which cross into
+// C once for a bucket of messages. From zmq4 it takes the names of errors and events.
 
-// monitorEvents are those that say whether there is somebody at the other end.
-const monitorEvents = zmq4.EVENT_HANDSHAKE_SUCCEEDED | zmq4.EVENT_DISCONNECTED | zmq4.EVENT_MONITOR_STOPPED
+// monitorEvents are the events that say whether there is a peer.
+const monitorEvents = zmq4.EVENT_HANDSHAKE_SUCCEEDED |
+	zmq4.EVENT_DISCONNECTED |
+	zmq4.EVENT_MONITOR_STOPPED
 
-// A socket is a ZeroMQ socket with a context, and so an I/O thread, of its own. One goroutine uses it.
+// A socket is a ZeroMQ socket with a context, and so an I/O thread, of its own. One goroutine uses
+// it.
 type socket struct {
 	context, socket unsafe.Pointer
 	events          sync.WaitGroup
@@ -289,7 +300,7 @@ func newSocket(kind zmq4.Type, notify onPeers) (*socket, error) {
 	return s, nil
 }
 
-// monitor learns from a socket of its own which connections stand.
+// monitor watches the socket's connections through a second socket, and tells notify.
 func (s *socket) monitor(notify onPeers) error {
 	name := C.CString("inproc://peers")
 	defer C.free(unsafe.Pointer(name))
@@ -310,13 +321,14 @@ func (s *socket) monitor(notify onPeers) error {
 	}
 	s.events.Go(func() {
 		defer C.zmq_close(pair)
-		for stand := 0; ; { // connections that do
+		for established := 0; ; {
 			switch event := zmq4.Event(C.cp_event(pair)); {
 			case event == zmq4.EVENT_HANDSHAKE_SUCCEEDED:
-				stand++
+				established++
 				notify(false)
-			case event == zmq4.EVENT_DISCONNECTED && stand > 0: // also a connection that never came to stand may be reported
-				stand--
+			case event == zmq4.EVENT_DISCONNECTED && established > 0:
+				// With 0, this connection was never established.
+				established--
 				notify(true)
 			case event == zmq4.EVENT_MONITOR_STOPPED, event < 0:
 				return
@@ -328,7 +340,8 @@ func (s *socket) monitor(notify onPeers) error {
 
 func (s *socket) set(option, value int) error {
 	v := C.int(value)
-	if code, err := C.zmq_setsockopt(s.socket, C.int(option), unsafe.Pointer(&v), C.size_t(unsafe.Sizeof(v))); code != 0 {
+	at, size := unsafe.Pointer(&v), C.size_t(unsafe.Sizeof(v))
+	if code, err := C.zmq_setsockopt(s.socket, C.int(option), at, size); code != 0 {
 		return fmt.Errorf("set ZeroMQ option %d to %d: %w", option, value, zmqError(err))
 	}
 	return nil
@@ -336,14 +349,15 @@ func (s *socket) set(option, value int) error {
 
 func (s *socket) setMaxMessage(bytes int64) error {
 	v := C.int64_t(bytes)
-	if code, err := C.zmq_setsockopt(s.socket, C.ZMQ_MAXMSGSIZE, unsafe.Pointer(&v), C.size_t(unsafe.Sizeof(v))); code != 0 {
+	at, size := unsafe.Pointer(&v), C.size_t(unsafe.Sizeof(v))
+	if code, err := C.zmq_setsockopt(s.socket, C.ZMQ_MAXMSGSIZE, at, size); code != 0 {
 		return fmt.Errorf("set the longest ZeroMQ message to %d bytes: %w", bytes, zmqError(err))
 	}
 	return nil
 }
 
-// uninterrupted calls ZeroMQ until no signal ends the call. The runtime sends signals to preempt
-// goroutines. ZeroMQ notices them before it begins with what it was asked for.
+// uninterrupted repeats a call of ZeroMQ until no signal ends it. The runtime sends signals to
+// preempt goroutines. ZeroMQ notices them before it begins what it was asked for.
 func uninterrupted(call func() (code int, err error)) error {
 	for {
 		code, err := call()
@@ -369,7 +383,7 @@ func (s *socket) connect(endpoint string) error {
 	return nil
 }
 
-// bind returns the endpoint as it came to be, with the port that was chosen.
+// bind listens and returns the actual endpoint, with the port that was chosen.
 func (s *socket) bind(endpoint string) (string, error) {
 	e := C.CString(endpoint)
 	defer C.free(unsafe.Pointer(e))
@@ -382,7 +396,8 @@ func (s *socket) bind(endpoint string) (string, error) {
 	}
 	var text [256]C.char
 	size := C.size_t(len(text))
-	if code, err := C.zmq_getsockopt(s.socket, C.ZMQ_LAST_ENDPOINT, unsafe.Pointer(&text[0]), &size); code != 0 {
+	at := unsafe.Pointer(&text[0])
+	if code, err := C.zmq_getsockopt(s.socket, C.ZMQ_LAST_ENDPOINT, at, &size); code != 0 {
 		return "", fmt.Errorf("listen at %q: %w", endpoint, zmqError(err))
 	}
 	return C.GoString(&text[0]), nil
@@ -390,28 +405,39 @@ func (s *socket) bind(endpoint string) (string, error) {
 
 // send sends the messages that lie one after the other in b and returns how many the socket took.
 func (s *socket) send(b []byte, sizes []uint32) (int, error) {
-	n, err := C.cp_send(s.socket, &s.pool, (*C.char)(unsafe.Pointer(unsafe.SliceData(b))), (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))), C.int(len(sizes)))
+	n, err := C.cp_send(s.socket, &s.pool,
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(b))),
+		(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))),
+		C.int(len(sizes)))
 	if n < 0 {
 		return 0, zmqError(err)
 	}
 	return int(n), nil
 }
 
-// pace sends each message at its time, and notes when it did and what was before, once more than there are messages. What is late is later than lateAfter, in steps of hz a second.
-func (s *socket) pace(b []byte, sizes []uint32, lateAfter uint64, hz float64, due []uint64, noted []paced) (int, error) {
+// pace sends each message at its time. It notes when it did, and what came before; noted has one
+// entry more than there are messages. Late means more than lateAfter, in steps of hz a second.
+func (s *socket) pace(
+	b []byte, sizes []uint32, lateAfter uint64, hz float64, due []uint64, noted []paced,
+) (int, error) {
 	s.pacing.late, s.pacing.ns = C.uint64_t(lateAfter), C.double(1e9/hz)
-	n, err := C.cp_pace(s.socket, &s.pool, &s.pacing, (*C.char)(unsafe.Pointer(unsafe.SliceData(b))), (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))),
-		(*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(due))), (*C.cp_paced)(unsafe.Pointer(unsafe.SliceData(noted))), C.int(len(sizes)))
+	n, err := C.cp_pace(s.socket, &s.pool, &s.pacing,
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(b))),
+		(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))),
+		(*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(due))),
+		(*C.cp_paced)(unsafe.Pointer(unsafe.SliceData(noted))),
+		C.int(len(sizes)))
 	if n < 0 {
 		return 0, zmqError(err)
 	}
 	return int(n), nil
 }
 
-// waitRoom waits until the socket takes a message, for some time at most.
+// waitRoom waits until the socket takes a message, for at most d.
 func (s *socket) waitRoom(d time.Duration) { C.cp_wait(s.socket, C.long(milliseconds(d))) }
 
-// close gives the socket back: at once what was received, and what is to be sent within the linger time that was set.
+// close releases the socket. Received messages are dropped at once. Messages to send have the
+// linger time that was set.
 func (s *socket) close() {
 	if s.closed {
 		return
@@ -421,10 +447,10 @@ func (s *socket) close() {
 	C.zmq_close(s.socket)
 	s.events.Wait()
 	C.zmq_ctx_term(s.context)
-	C.free(unsafe.Pointer(s.pool.slots)) // nobody has any of them now
+	C.free(unsafe.Pointer(s.pool.slots)) // libzmq has released all of them
 }
 
-// What C notes is what Go reads.
+// C and Go must agree on the layout of paced and on its bits.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(paced{})-unsafe.Sizeof(C.cp_paced{})]
 	_ = [1]struct{}{}[unsafe.Offsetof(paced{}.before)-unsafe.Offsetof(C.cp_paced{}.before)]
@@ -440,7 +466,7 @@ func zmqError(err error) error {
 	return err
 }
 
-// A puller is the C part of a Pull. It lives in C memory, as libzmq knows its address.
+// A puller is the C part of a Pull. It lives in C memory, because libzmq knows its address.
 type puller struct{ c *C.cp_puller }
 
 func newPuller() puller {
@@ -452,9 +478,11 @@ func (p puller) free() {
 	C.free(unsafe.Pointer(p.c))
 }
 
-// receive fills b with messages, whose sizes it returns in sizes.
+// receive fills b with messages and sizes with their sizes.
 func (p puller) receive(s *socket, b []byte, sizes []uint32) (int, error) {
-	n, err := C.cp_receive(s.socket, p.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(b))), C.size_t(len(b)), (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))), C.int(len(sizes)))
+	n, err := C.cp_receive(s.socket, p.c,
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(b))), C.size_t(len(b)),
+		(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))), C.int(len(sizes)))
 	if n < 0 {
 		return 0, zmqError(err)
 	}
@@ -464,7 +492,7 @@ func (p puller) receive(s *socket, b []byte, sizes []uint32) (int, error) {
 // pending says whether a message waits that did not fit.
 func (p puller) pending() bool { return p.c.pending != 0 }
 
-// The options that a socket is given.
+// The options that a socket of this package uses.
 const (
 	sendHighWater    = C.ZMQ_SNDHWM
 	receiveHighWater = C.ZMQ_RCVHWM

@@ -29,7 +29,9 @@ func testTuples(t testing.TB) *Tuples {
 }
 
 // pair connects a sender over ZeroMQ to a receiver, which runs until the test asks for its result.
-func pair(t testing.TB, threads int, push PushOptions, o SenderOptions, r ReceiverOptions) (*Sender, func() ReceiverResult) {
+func pair(
+	t testing.TB, threads int, push PushOptions, o SenderOptions, r ReceiverOptions,
+) (*Sender, func() ReceiverResult) {
 	t.Helper()
 	var endpoints []string
 	for range threads {
@@ -53,7 +55,9 @@ func pair(t testing.TB, threads int, push PushOptions, o SenderOptions, r Receiv
 		done <- result
 	}()
 	o.Threads, o.IDs = threads, testIDs
-	o.Connect = func(thread int) (Sink, error) { return NewPush(t.Context(), endpoints[thread], push) }
+	o.Connect = func(thread int) (Sink, error) {
+		return NewPush(t.Context(), endpoints[thread], push)
+	}
 	if o.Tuples == nil {
 		o.Tuples = testTuples(t)
 	}
@@ -69,7 +73,8 @@ func TestEveryTupleArrivesOnceInOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var bodies atomic.Uint64
 			tuples := testTuples(t)
-			sender, received := pair(t, 2, PushOptions{Batch: batch}, SenderOptions{FlatOut: time.Minute, Limit: 20_000, Batch: batch, Tuples: tuples},
+			sender, received := pair(t, 2, PushOptions{Batch: batch},
+				SenderOptions{FlatOut: time.Minute, Limit: 20_000, Batch: batch, Tuples: tuples},
 				ReceiverOptions{Handle: func(_ int, b *Bucket) {
 					for _, tuple := range b.Tuples {
 						if len(tuple.Body) == 265 && tuple.Body[0] == '{' {
@@ -84,10 +89,13 @@ func TestEveryTupleArrivesOnceInOrder(t *testing.T) {
 			got := received()
 			want := Check{Received: 40_000, Sources: 2, Ended: 2}
 			if got.Check != want || sent.Sent != 40_000 || bodies.Load() != 40_000 {
-				t.Errorf("sent %d, check %+v, whole bodies %d, want %+v", sent.Sent, got.Check, bodies.Load(), want)
+				t.Errorf("sent %d, check %+v, whole bodies %d, want %+v",
+					sent.Sent, got.Check, bodies.Load(), want)
 			}
-			// A machine that is busy may keep the receiver from its work for so long that the sender says so. Nothing else is marked.
-			if len(got.Marks) > 0 || len(sent.Marks) > 0 && !(len(sent.Marks) == 1 && has(sent.Marks, Blocked)) {
+			// A busy machine may delay the receiver for so long that the sender marks it. Nothing
+			// else may be marked.
+			onlyBlocked := len(sent.Marks) == 1 && has(sent.Marks, Blocked)
+			if len(got.Marks) > 0 || len(sent.Marks) > 0 && !onlyBlocked {
 				t.Errorf("marks %v %v, want none", sent.Marks, got.Marks)
 			}
 		})
@@ -95,21 +103,25 @@ func TestEveryTupleArrivesOnceInOrder(t *testing.T) {
 }
 
 func TestPushSaysThatNobodyIsThere(t *testing.T) {
-	_, err := NewPush(t.Context(), "tcp://127.0.0.1:1", PushOptions{Patience: 50 * time.Millisecond})
+	_, err := NewPush(
+		t.Context(), "tcp://127.0.0.1:1", PushOptions{Patience: 50 * time.Millisecond},
+	)
 	if err == nil {
 		t.Fatal("connected to nobody")
 	}
 	t.Log(err)
 }
 
-// What waits in a Push is what was sent, also when more waits than it has places for.
+// A Push keeps the tuples that wait in it intact, even if more wait than it has slots.
 func TestPushKeepsWhatWaits(t *testing.T) {
-	const n = 60_000 // of 400 bytes: more than the kernel's buffers and all places hold
+	const n = 60_000 // of 400 bytes: more than the kernel's buffers and all slots hold
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{HighWater: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	push, err := NewPush(t.Context(), pull.Endpoint(), PushOptions{HighWater: n, Patience: 20 * time.Second})
+	push, err := NewPush(
+		t.Context(), pull.Endpoint(), PushOptions{HighWater: n, Patience: 20 * time.Second},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,14 +135,18 @@ func TestPushKeepsWhatWaits(t *testing.T) {
 	closed := make(chan error)
 	go func() { closed <- push.Close(End{1, n}) }()
 	next := uint64(0)
-	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{pull}, Silence: 20 * time.Second, Handle: func(_ int, b *Bucket) {
+	check := func(_ int, b *Bucket) {
 		for _, tuple := range b.Tuples {
-			if got := binary.LittleEndian.Uint64(tuple.Body[392:]); got != next || tuple.ID != next+1 {
+			got := binary.LittleEndian.Uint64(tuple.Body[392:])
+			if got != next || tuple.ID != next+1 {
 				t.Errorf("tuple %d came with id %d and number %d", next, tuple.ID, got)
 			}
 			next++
 		}
-	}})
+	}
+	receiver, err := NewReceiver(ReceiverOptions{
+		Sources: []Source{pull}, Silence: 20 * time.Second, Handle: check,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +156,7 @@ func TestPushKeepsWhatWaits(t *testing.T) {
 	}
 }
 
-// A message holds as many tuples as Batch says, and no more than its longest length has room for.
+// A message holds as many tuples as Batch says, but no more than fit into the longest message.
 func TestPushPutsTuplesTogether(t *testing.T) {
 	thousand := make([]Tuple, 1000)
 	for i := range thousand {
@@ -154,7 +170,11 @@ func TestPushPutsTuplesTogether(t *testing.T) {
 		tuples []Tuple
 		batch  int
 		want   []int
-	}{{thousand, 300, []int{300, 300, 300, 100}}, {thousand[:3], 1, []int{1, 1, 1}}, {big, 10, []int{7, 3}}} {
+	}{
+		{thousand, 300, []int{300, 300, 300, 100}},
+		{thousand[:3], 1, []int{1, 1, 1}},
+		{big, 10, []int{7, 3}},
+	} {
 		pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -164,8 +184,10 @@ func TestPushPutsTuplesTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := push.Send(test.tuples); n != len(test.tuples) || err != nil || !slices.Equal(push.counts, test.want) {
-			t.Errorf("%d tuples, batch %d: %d taken in messages of %v, want %v, %v", len(test.tuples), test.batch, n, push.counts, test.want, err)
+		n, err := push.Send(test.tuples)
+		if n != len(test.tuples) || err != nil || !slices.Equal(push.counts, test.want) {
+			t.Errorf("%d tuples, batch %d: %d taken in messages of %v, want %v, %v",
+				len(test.tuples), test.batch, n, push.counts, test.want, err)
 		}
 		closed := make(chan error, 1)
 		go func() { closed <- push.Close(End{0, uint64(len(test.tuples))}) }()
@@ -181,7 +203,8 @@ func TestPushPutsTuplesTogether(t *testing.T) {
 	}
 }
 
-// At its high-water mark a connection takes nothing more: what the kernel holds besides is some megabytes.
+// At its high-water mark a connection takes nothing more. The kernel's buffers hold some megabytes
+// more.
 func TestHighWaterMarkBounds(t *testing.T) {
 	const most = 60 << 20
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{HighWater: 2})

@@ -2,8 +2,8 @@ package host
 
 import "fmt"
 
-// Clocks are the counter and the clocks of a node. Nothing here sleeps or looks elsewhere for the
-// time. The zero value is not usable; SystemClocks gives the machine's own.
+// Clocks are the counter and the clocks of a node. Nothing here sleeps or takes the time from
+// elsewhere. The zero value is not usable. SystemClocks returns the machine's own.
 type Clocks struct {
 	EdgeOpen     func() uint64
 	EdgeClose    func() uint64
@@ -12,7 +12,7 @@ type Clocks struct {
 	Boottime_ns  func() (int64, error) // CLOCK_BOOTTIME
 }
 
-// One reading may be interrupted; the narrowest of several is not.
+// One reading may be interrupted, but hardly each of several.
 const bracketTries = 16
 
 // Bracket reads CLOCK_MONOTONIC_RAW between two readings of the counter and returns the narrowest
@@ -34,9 +34,9 @@ func (c Clocks) Bracket() (Bracket, error) {
 	return narrowest, nil
 }
 
-// Slept_ns is how long the machine has slept since it was booted, to within what this takes: some
-// hundred nanoseconds, and longer where the thread is interrupted. It is for who must look often; a
-// Watch looks at more.
+// Slept_ns returns how long the machine has slept since it was booted. It is true to within the
+// time that this takes: some hundred nanoseconds, and more if the thread is interrupted. It is for
+// programs that must look often. A Watch looks at more.
 func (c Clocks) Slept_ns() (int64, error) {
 	awake_ns, err := c.Monotonic_ns()
 	if err != nil {
@@ -66,7 +66,8 @@ func (c Clocks) suspended() (lo_ns, hi_ns int64, err error) {
 			return 0, 0, fmt.Errorf("read CLOCK_MONOTONIC: %w", err)
 		}
 		if try == 0 || after-before < hi_ns-lo_ns {
-			lo_ns, hi_ns = boot-after-1, boot-before+1 // each reading is rounded down to a nanosecond
+			// Each reading is rounded down to a nanosecond.
+			lo_ns, hi_ns = boot-after-1, boot-before+1
 		}
 	}
 	return lo_ns, hi_ns, nil

@@ -17,6 +17,7 @@ func SystemClocks() Clocks {
 	}
 	return Clocks{
 		EdgeOpen: asm.EdgeOpen, EdgeClose: asm.EdgeClose,
-		Raw_ns: read(unix.CLOCK_MONOTONIC_RAW), Monotonic_ns: read(unix.CLOCK_MONOTONIC), Boottime_ns: read(unix.CLOCK_BOOTTIME),
+		Raw_ns: read(unix.CLOCK_MONOTONIC_RAW), Monotonic_ns: read(unix.CLOCK_MONOTONIC),
+		Boottime_ns: read(unix.CLOCK_BOOTTIME),
 	}
 }

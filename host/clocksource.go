@@ -18,17 +18,16 @@ type clocksource struct {
 // clocksources is all that is known of clocksources. Linux gives the rates: drivers/clocksource,
 // arch/x86/kernel.
 var clocksources = map[string]clocksource{
-	// The counter times a factor, rounded down to whole ns. In what steps the counter moves is its
+	// This is the counter times a factor, rounded down to whole ns. The counter's own steps are its
 	// quantum.
 	"tsc":              {1, true},
 	"arch_sys_counter": {1, true},
 
-	// The counter as ns, which the hypervisor's factor rounds down once and the kernel's a second
-	// time.
+	// This is the counter in ns. The hypervisor's factor rounds it down once, the kernel's again.
 	"kvm-clock": {2, true},
 	"xen":       {2, true},
 
-	// 10 MHz, whatever the counter behind it does.
+	// This counts at 10 MHz, whatever the counter behind it does.
 	"hyperv_clocksource_tsc_page": {101, true},
 	"hyperv_clocksource_msr":      {101, true},
 	"hyperv_clocksource":          {101, true},
@@ -37,11 +36,11 @@ var clocksources = map[string]clocksource{
 	"acpi_pm": {281, false}, // 3.579545 MHz
 }
 
-// coarsestStep_ns is the periodic tick's: the longest that any clock stands still.
+// coarsestStep_ns is the step of the periodic tick: no clock stands still for longer.
 const coarsestStep_ns = 10_000_001
 
-// ClockStep_ns returns how much later than a reading of theirs the kernel's clocks may stand, and
-// whether that is known of a clocksource. If not, it is taken for the periodic tick.
+// ClockStep_ns returns how far the kernel's clocks may be past what they show, and whether that is
+// known of a clocksource. If it is not known, it is the periodic tick.
 func ClockStep_ns(name string) (step_ns int64, known bool) {
 	if c, ok := clocksources[name]; ok {
 		return c.step_ns, true
@@ -49,23 +48,26 @@ func ClockStep_ns(name string) (step_ns int64, known bool) {
 	return coarsestStep_ns, false
 }
 
-// FromCounter says whether clocks that the kernel makes from a clocksource are the counter itself,
-// scaled.
+// FromCounter reports whether the clocks that the kernel makes from a clocksource are the counter
+// itself, scaled.
 func FromCounter(name string) bool { return clocksources[name].counter }
 
-// StampStep returns what says how much later than a stamp of the kernel's its clock may stand, or
-// why such stamps prove nothing. It looks again whenever it is called: another clocksource can be
-// chosen, and cores brought online, while programs run. Stamps are taken by whichever core takes
-// the interrupt, so all that are online must be among the proven ones, which a Slack is of.
+// StampStep returns a function that returns how far the kernel's clock may be past one of its
+// stamps, or why the kernel's stamps prove nothing. The function looks again at each call: while
+// programs run, another clocksource can be chosen and cores can be brought online. The core that
+// takes the interrupt takes the stamp, so all cores that are online must be among the proven ones,
+// which are those of a Slack.
 func StampStep(root fs.FS, proven []int) func() (step_ns uint32, err error) {
 	release, _ := readText(root, "proc/sys/kernel/osrelease")
 	never := checkRelease(release)
 	cpus := "/" + path.Dir(onlineFile)
-	if mounts, _ := readText(root, "proc/self/mountinfo"); never == nil && mountedOver(mounts, cpus) {
+	mounts, _ := readText(root, "proc/self/mountinfo")
+	if never == nil && mountedOver(mounts, cpus) {
 		// LXC shows a container the cores that it may use, as if there were no others.
 		never = &noStamps{
 			"something is mounted over " + cpus + ", so which cores may take them is not known",
-			"show the kernel's own /sys to this process (LXC: no lxcfs there), or run it outside of the container",
+			"show the kernel's own /sys to this process (LXC: no lxcfs there), " +
+				"or run it outside of the container",
 		}
 	}
 	return func() (uint32, error) {
@@ -83,10 +85,10 @@ func StampStep(root fs.FS, proven []int) func() (step_ns uint32, err error) {
 		proves := func(core int) bool { return slices.Contains(proven, core) }
 		if unproven := slices.DeleteFunc(online, proves); len(unproven) > 0 {
 			return 0, &noStamps{
-				"how far the counters of these cores are off was not measured, and they may take them: " +
-					listCores(unproven),
-				"let this process run on all cores that are online (AllowedCPUs=), and start it again after one was " +
-					"brought online",
+				"how far the counters of these cores are off was not measured, " +
+					"and they may take them: " + listCores(unproven),
+				"let this process run on all cores that are online (AllowedCPUs=), " +
+					"and start it again after one was brought online",
 			}
 		}
 		name, err := readText(root, clocksourceDir+"current_clocksource")
@@ -102,7 +104,7 @@ func StampStep(root fs.FS, proven []int) func() (step_ns uint32, err error) {
 	}
 }
 
-// mountedOver says whether mountinfo, proc_pid_mountinfo(5), shows a mount in a directory.
+// mountedOver reports whether mountinfo, see proc_pid_mountinfo(5), shows a mount in a directory.
 func mountedOver(mountinfo, directory string) bool {
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
@@ -115,7 +117,7 @@ func mountedOver(mountinfo, directory string) bool {
 
 const showSys = "show /sys to this process"
 
-// noStamps is why the kernel's stamps prove nothing on a machine.
+// noStamps says why the kernel's stamps prove nothing on a machine.
 type noStamps struct{ why, remedy string }
 
 func (n *noStamps) Error() string { return "use kernel stamps: " + n.why + ": " + n.remedy }
@@ -126,7 +128,8 @@ func (n *noStamps) Error() string { return "use kernel stamps: " + n.why + ": " 
 func checkRelease(release string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
-		why := fmt.Sprintf("the kernel's version %q cannot be read, and before 4.19 adjtimex is a tick ahead of the clock", release)
+		why := fmt.Sprintf("the kernel's version %q cannot be read, "+
+			"and before 4.19 adjtimex is a tick ahead of the clock", release)
 		return &noStamps{why, "show /proc to this process"}
 	}
 	if major < 4 || major == 4 && minor < 19 {
@@ -136,7 +139,7 @@ func checkRelease(release string) error {
 	return nil
 }
 
-// stampsFinding says whether this machine's bounds rest on kernel stamps.
+// stampsFinding says whether this machine's bounds may rest on kernel stamps.
 func stampsFinding(root fs.FS, slack *Slack) Finding {
 	const name = "clock of stamps"
 	var proven []int

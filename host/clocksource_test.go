@@ -6,11 +6,12 @@ import (
 	"testing/fstest"
 )
 
-// What Linux registers: a clock moves in steps of its clocksource, and is rounded down.
+// A clock moves in steps of the clocksource that Linux registers, and is rounded down.
 func TestClockStep(t *testing.T) {
 	for name, want := range map[string]int64{
 		"tsc": 1, "arch_sys_counter": 1, "kvm-clock": 2, "xen": 2,
-		"hyperv_clocksource_tsc_page": 101, "hyperv_clocksource_msr": 101, "hpet": 101, "acpi_pm": 281,
+		"hyperv_clocksource_tsc_page": 101, "hyperv_clocksource_msr": 101, "hpet": 101,
+		"acpi_pm": 281,
 	} {
 		if got, known := ClockStep_ns(name); got != want || !known {
 			t.Errorf("%s: %d ns, known %v; want %d", name, got, known, want)
@@ -18,10 +19,12 @@ func TestClockStep(t *testing.T) {
 	}
 	for _, name := range []string{"", "jiffies", "refined-jiffies", "pit", "tsc\n"} {
 		if got, known := ClockStep_ns(name); got < 10_000_000 || known || FromCounter(name) {
-			t.Errorf("%q: %d ns, known %v; want the tick, and not the counter itself", name, got, known)
+			t.Errorf("%q: %d ns, known %v; want the tick, and not the counter itself",
+				name, got, known)
 		}
 	}
-	for name, want := range map[string]bool{"tsc": true, "kvm-clock": true, "xen": true, "hpet": false, "acpi_pm": false} {
+	for name, want := range map[string]bool{"tsc": true, "kvm-clock": true, "xen": true,
+		"hpet": false, "acpi_pm": false} {
 		if got := FromCounter(name); got != want {
 			t.Errorf("%s is the counter itself: %v", name, got)
 		}
@@ -48,11 +51,14 @@ func TestStampStep(t *testing.T) {
 		want   uint32
 		why    string
 	}{
-		{"all is known", machine("6.1.0-21-cloud-arm64", "0-3", "arch_sys_counter"), []int{0, 1, 2, 3}, 1, ""},
+		{"all is known", machine("6.1.0-21-cloud-arm64", "0-3", "arch_sys_counter"),
+			[]int{0, 1, 2, 3}, 1, ""},
 		{"cores that are offline by now", machine("4.19.0", "0", "tsc"), []int{0, 1}, 1, ""},
-		{"Hyper-V", machine("6.8.0-1021-azure", "0-1", "hyperv_clocksource_tsc_page"), []int{0, 1}, 101, ""},
+		{"Hyper-V", machine("6.8.0-1021-azure", "0-1", "hyperv_clocksource_tsc_page"), []int{0, 1},
+			101, ""},
 		{"one of two cores", machine("6.8.0", "0-1", "tsc"), []int{0}, 0, "1"},
-		{"a core was brought online", machine("6.8.0", "0-4,7", "tsc"), []int{0, 1, 2, 3}, 0, "4,7"},
+		{"a core was brought online", machine("6.8.0", "0-4,7", "tsc"), []int{0, 1, 2, 3}, 0,
+			"4,7"},
 		{"no core is proven", machine("6.8.0", "0", "tsc"), nil, 0, "0"},
 		{"unknown clocksource", machine("6.8.0", "0", "jiffies"), []int{0}, 0, `"jiffies"`},
 		{"no clocksource", machine("6.8.0", "0", ""), []int{0}, 0, "clocksource"},
@@ -76,13 +82,15 @@ func TestStampsWhereCoresAreHidden(t *testing.T) {
 		"proc/sys/kernel/osrelease":            {Data: []byte("6.8.0\n")},
 		onlineFile:                             {Data: []byte("0\n")},
 		clocksourceDir + "current_clocksource": {Data: []byte("tsc\n")},
-		"proc/self/mountinfo":                  {Data: []byte("25 30 0:23 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n")},
+		"proc/self/mountinfo": {
+			Data: []byte("25 30 0:23 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n")},
 	}
 	if got, err := StampStep(root, []int{0})(); got != 1 || err != nil {
 		t.Errorf("%d ns, %v", got, err)
 	}
 	for _, over := range []string{"/sys/devices/system/cpu", "/sys/devices/system/cpu/online"} {
-		line := "560 542 0:49 /sys/devices/system/cpu " + over + " rw,nosuid - fuse.lxcfs lxcfs rw\n"
+		line := "560 542 0:49 /sys/devices/system/cpu " + over +
+			" rw,nosuid - fuse.lxcfs lxcfs rw\n"
 		root["proc/self/mountinfo"].Data = []byte(line)
 		got, err := StampStep(root, []int{0})()
 		if err == nil || !strings.Contains(err.Error(), "mounted over") {

@@ -17,12 +17,11 @@ import (
 var ErrEpochText = errors.New("not an epoch")
 
 // Epoch names a span in which a node's counter ran unbroken. Two epochs are the same if and only if
-// they are equal, as values or as texts; readings of one node may be compared within one epoch
-// alone.
+// they are equal, as values or as texts. Readings of a node may be compared only within one epoch.
 //
-// Processes of one boot arrive at the same epoch on their own, except for breaks that only a
-// running Watch can see: those give the epoch a Token. So one Watch a node should name the epoch
-// for all others.
+// Processes of one boot arrive at the same epoch on their own. Only breaks that a running Watch
+// alone can see give the epoch a Token. So one Watch on each node should name the epoch for all
+// processes.
 type Epoch struct {
 	Boot       string // the kernel's boot id
 	Sleep      int64  // time spent suspended since boot, in steps of 16 ms
@@ -32,8 +31,8 @@ type Epoch struct {
 	Token      string // "" until a break was seen that the fields above cannot express
 }
 
-// Suspending and resuming takes far longer than this; reading the time slept is some hundred
-// nanoseconds wide. A value on the edge between two steps could be read as either, with a chance of
+// Suspending and resuming takes far longer than this. A reading of the time slept is some hundred
+// nanoseconds wide. One on the edge between two steps could be taken for either, with a chance of
 // some 10^-5 a suspend.
 const sleepStep_ns = 16_000_000
 
@@ -93,7 +92,7 @@ func ParseEpoch(text string) (Epoch, error) {
 	return e, nil
 }
 
-// Observation is one look at everything that tells whether the counter still runs unbroken.
+// Observation is one look at everything that shows whether the counter still runs unbroken.
 type Observation struct {
 	Boot         string   `json:"boot"`
 	Clocksource  string   `json:"clocksource"`
@@ -119,7 +118,8 @@ func (o Observer) Observe() (Observation, error) {
 	if now.Boot, err = readText(o.Root, "proc/sys/kernel/random/boot_id"); err != nil {
 		return now, fmt.Errorf("observe epoch: read boot id: %w", err)
 	}
-	now.Clocksource, _ = readText(o.Root, clocksourceDir+"current_clocksource") // "" where sysfs is hidden
+	// This is "" if sysfs is hidden.
+	now.Clocksource, _ = readText(o.Root, clocksourceDir+"current_clocksource")
 	if now.Bracket, err = o.Clocks.Bracket(); err != nil {
 		return now, fmt.Errorf("observe epoch: %w", err)
 	}
@@ -140,8 +140,8 @@ func (o Observer) Observe() (Observation, error) {
 	return now, nil
 }
 
-// A time namespace shifts CLOCK_BOOTTIME and CLOCK_MONOTONIC for the processes in it, by amounts of
-// its own.
+// A time namespace shifts CLOCK_BOOTTIME and CLOCK_MONOTONIC for its processes, each by another
+// amount.
 func timeNamespaceShift_ns(root fs.FS) int64 {
 	text, err := readText(root, "proc/self/timens_offsets")
 	if err != nil {
@@ -191,11 +191,11 @@ type Reason string
 const (
 	Booted             Reason = "boot"        // another boot id
 	Suspended          Reason = "suspend"     // the machine slept
-	Disrupted          Reason = "disruption"  // the hypervisor says the counter was disrupted: a live migration
+	Disrupted          Reason = "disruption"  // the hypervisor says so: a live migration
 	Restored           Reason = "restore"     // a snapshot was restored or the machine was cloned
-	Jumped             Reason = "jump"        // the counter moved otherwise than CLOCK_MONOTONIC_RAW
+	Jumped             Reason = "jump"        // the counter moved unlike CLOCK_MONOTONIC_RAW
 	WentBack           Reason = "backwards"   // the counter is smaller than it was
-	ClocksourceChanged Reason = "clocksource" // the kernel left its clocksource: it may have found the counter unstable
+	ClocksourceChanged Reason = "clocksource" // the kernel may have found the counter unstable
 )
 
 // Break is one piece of evidence that the counter did not run unbroken.
@@ -204,7 +204,7 @@ type Break struct {
 	Detail string `json:"detail"`
 }
 
-// WatchOptions says what a Watch looks at and how sharply.
+// WatchOptions says what a Watch looks at, and how closely.
 type WatchOptions struct {
 	Observe func() (Observation, error) // required; see Observer
 
@@ -220,13 +220,13 @@ type WatchOptions struct {
 	// Settle is the span over which that rate is measured. Default 1 s.
 	Settle time.Duration
 
-	// From continues what another process saw before: breaks in between are found.
+	// From continues from what another process saw. Breaks in between are found.
 	From *Saved
 
 	token func() string
 }
 
-// Saved is what a Watch knows, for the process that comes after it.
+// Saved is what a Watch knows, for a later process.
 type Saved struct {
 	Epoch Epoch       `json:"epoch"`
 	Last  Observation `json:"last"`
@@ -236,17 +236,20 @@ type Saved struct {
 
 // State is the answer of one Check.
 type State struct {
-	Epoch     Epoch    // the one that holds now
-	Unbroken  bool     // nothing broke since the Check before
-	Breaks    []Break  // what broke
-	Blind     []string // what cannot be seen here: those breaks show only as contradictions with other nodes
+	Epoch    Epoch   // the one that holds now
+	Unbroken bool    // nothing broke since the Check before
+	Breaks   []Break // what broke
+
+	// Blind lists breaks that cannot be seen here. They show only as contradictions with other
+	// nodes.
+	Blind     []string
 	Frequency *Frequency
 
-	// UnseenMoves says that a live migration or a restore may go unseen.
+	// UnseenMoves says whether a live migration or a restore may go unseen.
 	UnseenMoves bool
 
-	// Threshold_cycles is the smallest jump that this Check was sure to see; 0 while the rate is
-	// not known.
+	// Threshold_cycles is the smallest jump that this Check was sure to see. It is 0 while the rate
+	// is not known.
 	Threshold_cycles uint64
 }
 
@@ -260,8 +263,7 @@ type Watch struct {
 	rate  *Frequency
 }
 
-// NewWatch makes the first observation. With From set, what broke since is reported by the first
-// Check.
+// NewWatch makes the first observation. With From, the first Check reports what broke since then.
 func NewWatch(options WatchOptions) (*Watch, error) {
 	w := &Watch{o: options}
 	if w.o.DriftLimit_ppm == 0 {
@@ -274,7 +276,8 @@ func NewWatch(options WatchOptions) (*Watch, error) {
 		w.o.token = randomToken
 	}
 	if from := w.o.From; from != nil {
-		w.epoch, w.first, w.last, w.mark, w.rate = from.Epoch, from.Last, from.Last, from.Mark, from.Rate
+		w.epoch, w.first, w.last, w.mark, w.rate = from.Epoch, from.Last, from.Last, from.Mark,
+			from.Rate
 		return w, nil
 	}
 	now, err := w.o.Observe()
@@ -302,8 +305,8 @@ func (w *Watch) Epoch() Epoch { return w.epoch }
 // Save returns what a later process needs to continue.
 func (w *Watch) Save() Saved { return Saved{w.epoch, w.last, w.mark, w.rate} }
 
-// Check looks again and says whether the counter ran unbroken since the look before. After a break
-// it stands in a new epoch. An error says that it could not look, and nothing about the epoch.
+// Check looks again and says whether the counter ran unbroken since the look before. A break begins
+// a new epoch. An error means that it could not look, and says nothing about the epoch.
 func (w *Watch) Check() (State, error) {
 	now, err := w.o.Observe()
 	if err != nil {
@@ -311,7 +314,8 @@ func (w *Watch) Check() (State, error) {
 	}
 	s := State{Blind: w.blind(now), UnseenMoves: w.o.Virtual && now.VMClock == nil}
 	s.Breaks = append(s.Breaks, compareMarkers(w.last, now)...)
-	if !slices.ContainsFunc(s.Breaks, func(b Break) bool { return b.Reason == Booted }) { // another boot has another counter
+	// Another boot has another counter.
+	if !slices.ContainsFunc(s.Breaks, func(b Break) bool { return b.Reason == Booted }) {
 		breaks, threshold_cycles := w.compareCounter(now)
 		s.Breaks = append(s.Breaks, breaks...)
 		s.Threshold_cycles = threshold_cycles
@@ -328,11 +332,13 @@ func (w *Watch) Check() (State, error) {
 	s.Unbroken = true
 	step_ns, _ := ClockStep_ns(now.Clocksource)
 	if now.Bracket.Raw_ns-w.mark.Bracket.Raw_ns >= int64(w.o.Settle) {
-		if rate, err := FrequencyBetween(w.mark.Bracket, now.Bracket, w.o.Widen_cycles, step_ns); err == nil {
+		rate, err := FrequencyBetween(w.mark.Bracket, now.Bracket, w.o.Widen_cycles, step_ns)
+		if err == nil {
 			w.rate, w.mark = &rate, now
 		}
 	}
-	if f, err := FrequencyBetween(w.first.Bracket, now.Bracket, w.o.Widen_cycles, step_ns); err == nil {
+	f, err := FrequencyBetween(w.first.Bracket, now.Bracket, w.o.Widen_cycles, step_ns)
+	if err == nil {
 		s.Frequency = &f
 	}
 	w.last = now
@@ -340,7 +346,7 @@ func (w *Watch) Check() (State, error) {
 	return s, nil
 }
 
-// compareMarkers compares what the kernel and the hypervisor say of themselves.
+// compareMarkers compares what the kernel and the hypervisor report.
 func compareMarkers(last, now Observation) []Break {
 	var breaks []Break
 	add := func(reason Reason, format string, args ...any) {
@@ -351,16 +357,20 @@ func compareMarkers(last, now Observation) []Break {
 		return breaks // nothing else can be compared
 	}
 	if now.SleepLo_ns > last.SleepHi_ns || now.SleepHi_ns < last.SleepLo_ns {
-		add(Suspended, "slept for %v", time.Duration(now.SleepLo_ns-last.SleepLo_ns).Round(time.Millisecond))
+		add(Suspended, "slept for %v",
+			time.Duration(now.SleepLo_ns-last.SleepLo_ns).Round(time.Millisecond))
 	}
 	switch {
 	case (now.VMClock == nil) != (last.VMClock == nil):
 		add(Disrupted, "VMClock appeared or disappeared")
 	case now.VMClock != nil && now.VMClock.Disruption != last.VMClock.Disruption:
-		add(Disrupted, "VMClock's disruption marker was %d, is %d", last.VMClock.Disruption, now.VMClock.Disruption)
+		add(Disrupted, "VMClock's disruption marker was %d, is %d", last.VMClock.Disruption,
+			now.VMClock.Disruption)
 	}
-	if now.VMClock != nil && last.VMClock != nil && now.VMClock.Generation != last.VMClock.Generation {
-		add(Restored, "VMClock's generation was %d, is %d", last.VMClock.Generation, now.VMClock.Generation)
+	if now.VMClock != nil && last.VMClock != nil &&
+		now.VMClock.Generation != last.VMClock.Generation {
+		add(Restored, "VMClock's generation was %d, is %d", last.VMClock.Generation,
+			now.VMClock.Generation)
 	}
 	switch {
 	case now.Restores != last.Restores:
@@ -369,19 +379,25 @@ func compareMarkers(last, now Observation) []Break {
 		add(Restored, "kernel announcements were lost; a restore may be among them")
 	}
 	if now.Clocksource != last.Clocksource {
-		add(ClocksourceChanged, "clocksource was %q, is %q: look for \"clocksource\" in the kernel log", last.Clocksource, now.Clocksource)
+		add(ClocksourceChanged,
+			"clocksource was %q, is %q: look for \"clocksource\" in the kernel log",
+			last.Clocksource, now.Clocksource)
 	}
 	return breaks
 }
 
-// compareCounter holds the counter's way since the last look, and since the rate's mark, against
-// CLOCK_MONOTONIC_RAW.
+// compareCounter compares how far the counter went with CLOCK_MONOTONIC_RAW, since the last look
+// and since the mark of the rate.
 func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycles uint64) {
 	for _, since := range []Observation{w.last, w.mark} {
 		widen := int64(w.o.Widen_cycles)
-		went := Cycles{int64(now.Bracket.Open-since.Bracket.Close) - widen, int64(now.Bracket.Close-since.Bracket.Open) + widen}
+		went := Cycles{
+			int64(now.Bracket.Open-since.Bracket.Close) - widen,
+			int64(now.Bracket.Close-since.Bracket.Open) + widen,
+		}
 		if went.Hi_cycles < 0 {
-			return append(breaks, Break{WentBack, fmt.Sprintf("the counter was %d, is %d", since.Bracket.Close, now.Bracket.Open)}), threshold_cycles
+			text := fmt.Sprintf("the counter was %d, is %d", since.Bracket.Close, now.Bracket.Open)
+			return append(breaks, Break{WentBack, text}), threshold_cycles
 		}
 		if w.rate == nil {
 			continue
@@ -389,18 +405,20 @@ func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycle
 		step_ns, _ := ClockStep_ns(now.Clocksource)
 		expected := w.expected(now.Bracket.Raw_ns-since.Bracket.Raw_ns, step_ns)
 		if since == w.last {
-			threshold_cycles = uint64(went.Hi_cycles-went.Lo_cycles) + uint64(expected.Hi_cycles-expected.Lo_cycles)
+			threshold_cycles = uint64(went.Hi_cycles-went.Lo_cycles) +
+				uint64(expected.Hi_cycles-expected.Lo_cycles)
 		}
 		if went.Lo_cycles > expected.Hi_cycles || went.Hi_cycles < expected.Lo_cycles {
 			jump := Cycles{went.Lo_cycles - expected.Hi_cycles, went.Hi_cycles - expected.Lo_cycles}
-			return append(breaks, Break{Jumped, fmt.Sprintf("the counter jumped by %v against CLOCK_MONOTONIC_RAW", jump)}), threshold_cycles
+			text := fmt.Sprintf("the counter jumped by %v against CLOCK_MONOTONIC_RAW", jump)
+			return append(breaks, Break{Jumped, text}), threshold_cycles
 		}
 	}
 	return breaks, threshold_cycles
 }
 
-// expected is how far the counter goes in a span of CLOCK_MONOTONIC_RAW, at the rate known, give or
-// take the drift limit.
+// expected returns how far the counter goes in a span of CLOCK_MONOTONIC_RAW, at the known rate and
+// within the drift limit.
 func (w *Watch) expected(ns, step_ns int64) Cycles {
 	bound := func(millihz uint64, ns, millionths int64) int64 {
 		v := new(big.Int).SetUint64(millihz)
@@ -408,7 +426,10 @@ func (w *Watch) expected(ns, step_ns int64) Cycles {
 		v.Div(v, big.NewInt(1_000_000_000_000)).Div(v, big.NewInt(1_000_000))
 		return v.Int64()
 	}
-	return Cycles{bound(w.rate.Lo_millihz, ns-step_ns, 1_000_000-w.o.DriftLimit_ppm), 1 + bound(w.rate.Hi_millihz, ns+step_ns, 1_000_000+w.o.DriftLimit_ppm)}
+	return Cycles{
+		bound(w.rate.Lo_millihz, ns-step_ns, 1_000_000-w.o.DriftLimit_ppm),
+		bound(w.rate.Hi_millihz, ns+step_ns, 1_000_000+w.o.DriftLimit_ppm) + 1,
+	}
 }
 
 // blind lists what cannot be seen. It is a promise to the reader of a bound: everything else would
@@ -417,32 +438,40 @@ func (w *Watch) blind(now Observation) []string {
 	var blind []string
 	if w.o.Virtual && now.VMClock == nil {
 		if w.o.Listening {
-			blind = append(blind, "live migration, and restores before this process began to listen: by contradiction only")
+			blind = append(blind, "live migration, and restores before this process began to "+
+				"listen: by contradiction only")
 		} else {
 			blind = append(blind, "live migration and snapshot restore: by contradiction only")
 		}
 	}
 	switch {
 	case now.Clocksource == "tsc" || now.Clocksource == "arch_sys_counter":
-		blind = append(blind, "forward jumps of the counter: the kernel's clocks are made from the same counter and jump with it; by contradiction only")
+		blind = append(blind, "forward jumps of the counter: the kernel's clocks are made from "+
+			"the same counter and jump with it; by contradiction only")
 	case now.Clocksource == "":
-		blind = append(blind, "forward jumps of the counter, if the kernel's clocks are made from it (clocksource unreadable): by contradiction only")
+		blind = append(blind, "forward jumps of the counter, if the kernel's clocks are made "+
+			"from it (clocksource unreadable): by contradiction only")
 	}
 	if w.rate == nil {
-		blind = append(blind, fmt.Sprintf("jumps of the counter within the first %v: its rate is not known yet", w.o.Settle))
+		blind = append(blind, fmt.Sprintf("jumps of the counter within the first %v: "+
+			"its rate is not known yet", w.o.Settle))
 	}
 	return blind
 }
 
 func (s State) finding() Finding {
-	f := Finding{Name: "epoch", Verdict: Fit, Detail: "the counter runs unbroken since " + s.Epoch.String()}
+	f := Finding{
+		Name: "epoch", Verdict: Fit,
+		Detail: "the counter runs unbroken since " + s.Epoch.String(),
+	}
 	if !s.Unbroken {
 		f.Verdict, f.Detail = Unfit, "the counter did not run unbroken:"
 		for _, b := range s.Breaks {
 			f.Detail += fmt.Sprintf(" %s (%s);", b.Reason, b.Detail)
 		}
 		f.Detail = strings.TrimSuffix(f.Detail, ";")
-		f.Remedy = "results from before and after cannot be compared; disable suspend and pin the machine to its host during a run"
+		f.Remedy = "results from before and after cannot be compared; " +
+			"disable suspend and pin the machine to its host during a run"
 		return f
 	}
 	if len(s.Blind) > 0 {
@@ -450,7 +479,8 @@ func (s State) finding() Finding {
 	}
 	if s.UnseenMoves {
 		f.Verdict = Warning
-		f.Remedy = "keep the machine from being migrated, suspended or restored during a run; relations with other nodes contradict each other if it was"
+		f.Remedy = "keep the machine from being migrated, suspended or restored during a run; " +
+			"relations with other nodes contradict each other if it was"
 	}
 	return f
 }

@@ -17,22 +17,28 @@ import (
 // Facts are what a node says about itself. Nothing here is measured, and no bound rests on it. What
 // could not be read is "" or nil.
 type Facts struct {
-	Hostname   string `json:"hostname"`
-	MachineID  string `json:"machine_id"` // a keyed hash: the same for one installation, and of no use elsewhere
-	Kernel     string `json:"kernel"`
-	CPU        string `json:"cpu"`
-	Hypervisor string `json:"hypervisor,omitempty"` // name where it is known, "yes" where only its presence is
-	Container  string `json:"container,omitempty"`  // docker, podman, kubernetes, lxc, systemd-nspawn or wsl
+	Hostname string `json:"hostname"`
+	// MachineID is a keyed hash. It is the same for one installation and of no use elsewhere.
+	MachineID string `json:"machine_id"`
+	Kernel    string `json:"kernel"`
+	CPU       string `json:"cpu"`
+	// Hypervisor is its name, or "yes" if only its presence is known.
+	Hypervisor string `json:"hypervisor,omitempty"`
+	// Container is docker, podman, kubernetes, lxc, systemd-nspawn or wsl.
+	Container string `json:"container,omitempty"`
 
 	Clocksource  string   `json:"clocksource"`
 	Clocksources []string `json:"clocksources"` // those that the kernel would accept
 	Cores        Cores    `json:"cores"`
-	CPUQuota     string   `json:"cpu_quota,omitempty"` // of the control group, in cores, such as "1.50"
+	// CPUQuota is the limit of the control group in cores, such as "1.50".
+	CPUQuota string `json:"cpu_quota,omitempty"`
 
-	// The kernel lists flags for this CPU, and constant_tsc or nonstop_tsc is not among them.
+	// KernelDoubtsCounter: the kernel lists flags for this CPU, but not both constant_tsc and
+	// nonstop_tsc.
 	KernelDoubtsCounter bool `json:"kernel_doubts_counter"`
 
-	HasVMGenID    bool   `json:"has_vmgenid"`              // a restore is announced to those who listen (ListenRestores)
+	// HasVMGenID: restores are announced to those who listen (ListenRestores).
+	HasVMGenID    bool   `json:"has_vmgenid"`
 	HasVMClock    bool   `json:"has_vmclock"`              // the hypervisor offers VMClock,
 	OpensVMClock  bool   `json:"opens_vmclock"`            // and this process may read it
 	ClaimsFreq_hz uint64 `json:"claims_freq_hz,omitempty"` // by CPU or hypervisor; a label
@@ -78,11 +84,13 @@ func ReadFacts(root fs.FS, features asm.Features) Facts {
 	if f.CPU == "" {
 		f.CPU = cpuinfo.name
 	}
-	f.KernelDoubtsCounter = len(cpuinfo.flags) > 0 && !(cpuinfo.flags["constant_tsc"] && cpuinfo.flags["nonstop_tsc"])
+	f.KernelDoubtsCounter = len(cpuinfo.flags) > 0 &&
+		!(cpuinfo.flags["constant_tsc"] && cpuinfo.flags["nonstop_tsc"])
 	f.Hypervisor = hypervisor(root, features, cpuinfo)
 	f.Cores = readCores(root)
 	f.HasVMGenID = bound(root, "vmgenid")
-	f.HasVMClock = exists(root, "dev/vmclock0") || exists(root, "sys/bus/platform/devices/AMZNC10C:00")
+	f.HasVMClock = exists(root, "dev/vmclock0") ||
+		exists(root, "sys/bus/platform/devices/AMZNC10C:00")
 	if file, err := root.Open("dev/vmclock0"); err == nil {
 		file.Close()
 		f.OpensVMClock = true
@@ -100,7 +108,7 @@ func exists(root fs.FS, name string) bool {
 	return err == nil
 }
 
-// bound says whether a driver has a device.
+// bound reports whether a driver has a device.
 func bound(root fs.FS, driver string) bool {
 	for _, bus := range []string{"platform", "acpi"} {
 		entries, err := fs.ReadDir(root, path.Join("sys/bus", bus, "drivers", driver))
@@ -118,7 +126,7 @@ func bound(root fs.FS, driver string) bool {
 	return false
 }
 
-// hashMachineID follows machine-id(5): the raw id is confidential, a keyed hash of it may be shown.
+// hashMachineID follows machine-id(5): the raw id is confidential, but a keyed hash may be shown.
 func hashMachineID(id string) string {
 	if id == "" || id == "uninitialized" {
 		return ""
@@ -166,10 +174,12 @@ func parseCPUInfo(text string) cpuInfo {
 	return info
 }
 
-// armCores names what is found in clouds and on desks; Linux gives only numbers.
+// armCores names the cores that are found in clouds and on desks. Linux gives only numbers.
 var armCores = map[string]string{
-	"0x41/0xd03": "Arm Cortex-A53", "0x41/0xd07": "Arm Cortex-A57", "0x41/0xd08": "Arm Cortex-A72", "0x41/0xd0b": "Arm Cortex-A76",
-	"0x41/0xd0c": "Arm Neoverse N1", "0x41/0xd40": "Arm Neoverse V1", "0x41/0xd49": "Arm Neoverse N2", "0x41/0xd4f": "Arm Neoverse V2",
+	"0x41/0xd03": "Arm Cortex-A53", "0x41/0xd07": "Arm Cortex-A57", "0x41/0xd08": "Arm Cortex-A72",
+	"0x41/0xd0b": "Arm Cortex-A76",
+	"0x41/0xd0c": "Arm Neoverse N1", "0x41/0xd40": "Arm Neoverse V1",
+	"0x41/0xd49": "Arm Neoverse N2", "0x41/0xd4f": "Arm Neoverse V2",
 	"0xc0/0xac3": "Ampere One",
 }
 
@@ -182,8 +192,10 @@ func armName(implementer, part string) string {
 
 func hypervisor(root fs.FS, features asm.Features, cpuinfo cpuInfo) string {
 	signatures := map[string]string{
-		"KVMKVMKVM": "KVM", "VMwareVMware": "VMware", "Microsoft Hv": "Hyper-V", "XenVMMXenVMM": "Xen",
-		"TCGTCGTCGTCG": "QEMU (emulated)", "bhyve bhyve": "bhyve", "ACRNACRNACRN": "ACRN", "VBoxVBoxVBox": "VirtualBox",
+		"KVMKVMKVM": "KVM", "VMwareVMware": "VMware", "Microsoft Hv": "Hyper-V",
+		"XenVMMXenVMM": "Xen",
+		"TCGTCGTCGTCG": "QEMU (emulated)", "bhyve bhyve": "bhyve", "ACRNACRNACRN": "ACRN",
+		"VBoxVBoxVBox": "VirtualBox",
 	}
 	if name, ok := signatures[features.Hypervisor]; ok {
 		return name
@@ -232,7 +244,8 @@ func container(root fs.FS) string {
 	if kind, err := readText(root, "run/systemd/container"); err == nil {
 		return kind
 	}
-	if release, err := readText(root, "proc/sys/kernel/osrelease"); err == nil && strings.Contains(release, "WSL") {
+	release, err := readText(root, "proc/sys/kernel/osrelease")
+	if err == nil && strings.Contains(release, "WSL") {
 		return "wsl"
 	}
 	return ""
@@ -353,14 +366,17 @@ func (f Facts) findings() []Finding {
 func (f Facts) cpuFinding() Finding {
 	name := "counter"
 	if err := f.Features.Check(); err != nil {
-		return Finding{name, Unfit, err.Error(), "use another machine, or let the hypervisor pass the feature through"}
+		return Finding{name, Unfit, err.Error(),
+			"use another machine, or let the hypervisor pass the feature through"}
 	}
 	cpu := f.CPU
 	if cpu == "" {
 		cpu = "this CPU"
 	}
 	if f.KernelDoubtsCounter {
-		return Finding{name, Warning, cpu + " says that its counter has one rate, but the kernel lists no constant_tsc and nonstop_tsc",
+		return Finding{name, Warning,
+			cpu + " says that its counter has one rate, " +
+				"but the kernel does not list both constant_tsc and nonstop_tsc",
 			"look for \"tsc\" in the kernel log; update the kernel or the hypervisor"}
 	}
 	return Finding{name, Fit, cpu + " counts at one rate in every power and frequency state", ""}
@@ -370,14 +386,22 @@ func (f Facts) clocksourceFinding() Finding {
 	name := "clocksource"
 	switch {
 	case f.Clocksource == "":
-		return Finding{name, Unknown, "the kernel's clocksource cannot be read", "show /sys to this process"}
+		return Finding{name, Unknown, "the kernel's clocksource cannot be read",
+			"show /sys to this process"}
 	case f.Clocksource == "tsc" || f.Clocksource == "arch_sys_counter":
-		return Finding{name, Fit, "the kernel itself keeps time with this counter (" + f.Clocksource + ")", ""}
-	case slices.Contains(f.Clocksources, "tsc") || slices.Contains(f.Clocksources, "arch_sys_counter"):
-		return Finding{name, Fit, fmt.Sprintf("the kernel uses %s; it would accept the counter as well", f.Clocksource), ""}
+		return Finding{name, Fit,
+			"the kernel itself keeps time with this counter (" + f.Clocksource + ")", ""}
+	case slices.Contains(f.Clocksources, "tsc") ||
+		slices.Contains(f.Clocksources, "arch_sys_counter"):
+		return Finding{name, Fit,
+			fmt.Sprintf("the kernel uses %s; it would accept the counter as well", f.Clocksource),
+			""}
 	}
-	return Finding{name, Warning, fmt.Sprintf("the kernel uses %s and does not offer the counter (it offers: %s): it may have found it unstable", f.Clocksource, strings.Join(f.Clocksources, ", ")),
-		"look for \"clocksource\" and \"unstable\" in the kernel log; on virtual machines, ask for an invariant TSC"}
+	detail := fmt.Sprintf("the kernel uses %s and does not offer the counter (it offers: %s): "+
+		"it may have found it unstable", f.Clocksource, strings.Join(f.Clocksources, ", "))
+	return Finding{name, Warning, detail,
+		"look for \"clocksource\" and \"unstable\" in the kernel log; " +
+			"on virtual machines, ask for an invariant TSC"}
 }
 
 func (f Facts) placeFinding() Finding {
@@ -398,11 +422,13 @@ func (f Facts) placeFinding() Finding {
 	}
 	detail += ", " + cores
 	if f.OpensVMClock {
-		return Finding{name, Fit, detail + "; the hypervisor announces migrations and restores (VMClock)", ""}
+		return Finding{name, Fit,
+			detail + "; the hypervisor announces migrations and restores (VMClock)", ""}
 	}
 	remedy := "forbid live migration during a run, or use a dedicated host"
 	if f.HasVMClock {
-		remedy = "the hypervisor offers VMClock, which would announce it: use a kernel with CONFIG_PTP_1588_CLOCK_VMCLOCK and make /dev/vmclock0 readable; else " + remedy
+		remedy = "the hypervisor offers VMClock, which would announce it: use a kernel with " +
+			"CONFIG_PTP_1588_CLOCK_VMCLOCK and make /dev/vmclock0 readable; else " + remedy
 	}
 	return Finding{name, Warning, detail + ": it can be migrated, snapshotted and restored", remedy}
 }
@@ -410,7 +436,9 @@ func (f Facts) placeFinding() Finding {
 func (f Facts) containerFinding() Finding {
 	detail := "runs in a container (" + f.Container + ")"
 	if f.CPUQuota != "" {
-		return Finding{"container", Warning, detail + ", limited to " + f.CPUQuota + " cores: the program is stopped when it has used them up",
+		detail += ", limited to " + f.CPUQuota +
+			" cores: the program is stopped when it has used them up"
+		return Finding{"container", Warning, detail,
 			"give the measured program whole cores, or no limit"}
 	}
 	return Finding{"container", Fit, detail + "; the counter is the machine's", ""}

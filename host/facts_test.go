@@ -45,10 +45,18 @@ func fixture(t *testing.T, name string) fstest.MapFS {
 }
 
 var (
-	invariant = asm.Features{CPU: "AMD EPYC", Hypervisor: "KVMKVMKVM", Ordered: true, Invariant: true}
-	intel     = asm.Features{CPU: "Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz", Ordered: true, Invariant: true, Frequency_hz: 2_600_000_000}
-	arm       = asm.Features{Ordered: true, Invariant: true, Frequency_hz: 2_600_000_000}
-	xen       = asm.Features{CPU: "Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz", Hypervisor: "XenVMMXenVMM", Ordered: true, Invariant: true}
+	invariant = asm.Features{
+		CPU: "AMD EPYC", Hypervisor: "KVMKVMKVM", Ordered: true, Invariant: true,
+	}
+	intel = asm.Features{
+		CPU: "Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz", Ordered: true,
+		Invariant: true, Frequency_hz: 2_600_000_000,
+	}
+	arm = asm.Features{Ordered: true, Invariant: true, Frequency_hz: 2_600_000_000}
+	xen = asm.Features{
+		CPU:        "Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz",
+		Hypervisor: "XenVMMXenVMM", Ordered: true, Invariant: true,
+	}
 )
 
 func TestFactsOfKnownMachines(t *testing.T) {
@@ -57,29 +65,37 @@ func TestFactsOfKnownMachines(t *testing.T) {
 		want     Facts
 	}{
 		"kvm_guest": {invariant, Facts{
-			Hostname: "vm", Kernel: "6.18.44-fc-v657", CPU: "AMD EPYC", Hypervisor: "KVM", Clocksource: "tsc", Clocksources: []string{"tsc", "kvm-clock"},
-			MachineID:  "8332e55d53e7a0b5f6b34c65154b5605",
-			Cores:      Cores{Possible: []int{0, 1}, Online: []int{0, 1}, Allowed: []int{0, 1}, Sockets: 1, NUMA: 1},
+			Hostname: "vm", Kernel: "6.18.44-fc-v657", CPU: "AMD EPYC", Hypervisor: "KVM",
+			Clocksource: "tsc", Clocksources: []string{"tsc", "kvm-clock"},
+			MachineID: "8332e55d53e7a0b5f6b34c65154b5605",
+			Cores: Cores{Possible: []int{0, 1}, Online: []int{0, 1}, Allowed: []int{0, 1},
+				Sockets: 1, NUMA: 1},
 			HasVMGenID: true, HasVMClock: true,
 		}},
 		"intel_two_sockets": {intel, Facts{
-			Hostname: "rack7-12", Kernel: "5.15.0-105-generic", CPU: intel.CPU, Clocksource: "tsc", Clocksources: []string{"tsc", "hpet", "acpi_pm"},
-			MachineID: "fed37a0da5c95114cd67d92a88757613",
-			Cores: Cores{Possible: []int{0, 1, 2, 3, 4, 5, 6, 7}, Online: []int{0, 1, 2, 3, 4, 5, 6, 7}, Allowed: []int{0, 1, 2, 3, 4, 5, 6, 7},
+			Hostname: "rack7-12", Kernel: "5.15.0-105-generic", CPU: intel.CPU, Clocksource: "tsc",
+			Clocksources: []string{"tsc", "hpet", "acpi_pm"},
+			MachineID:    "fed37a0da5c95114cd67d92a88757613",
+			Cores: Cores{Possible: []int{0, 1, 2, 3, 4, 5, 6, 7},
+				Online: []int{0, 1, 2, 3, 4, 5, 6, 7}, Allowed: []int{0, 1, 2, 3, 4, 5, 6, 7},
 				Sockets: 2, NUMA: 2, Siblings: true},
 			ClaimsFreq_hz: 2_600_000_000,
 		}},
 		"arm64_cloud": {arm, Facts{
-			Hostname: "ip-10-0-3-17", Kernel: "6.1.0-21-cloud-arm64", CPU: "Arm Neoverse N1", Hypervisor: "KVM", Clocksource: "arch_sys_counter",
-			MachineID:     "f7267f6339b9bb99e65d0ea0404b6bbd",
-			Clocksources:  []string{"arch_sys_counter"},
-			Cores:         Cores{Possible: []int{0, 1, 2, 3}, Online: []int{0, 1, 2, 3}, Allowed: []int{0, 1, 2, 3}, Sockets: 1, NUMA: 1},
+			Hostname: "ip-10-0-3-17", Kernel: "6.1.0-21-cloud-arm64", CPU: "Arm Neoverse N1",
+			Hypervisor: "KVM", Clocksource: "arch_sys_counter",
+			MachineID:    "f7267f6339b9bb99e65d0ea0404b6bbd",
+			Clocksources: []string{"arch_sys_counter"},
+			Cores: Cores{Possible: []int{0, 1, 2, 3}, Online: []int{0, 1, 2, 3},
+				Allowed: []int{0, 1, 2, 3}, Sockets: 1, NUMA: 1},
 			ClaimsFreq_hz: 2_600_000_000,
 		}},
 		"container_on_xen": {xen, Facts{
-			Hostname: "worker-6c9f7d5b4-x2x8q", Kernel: "5.10.205-195.807.amzn2.x86_64", CPU: xen.CPU, Hypervisor: "Xen", Container: "kubernetes",
+			Hostname: "worker-6c9f7d5b4-x2x8q", Kernel: "5.10.205-195.807.amzn2.x86_64",
+			CPU: xen.CPU, Hypervisor: "Xen", Container: "kubernetes",
 			Clocksource: "xen", Clocksources: []string{"xen", "hpet", "acpi_pm"}, CPUQuota: "1.50",
-			Cores:               Cores{Possible: []int{0, 1, 2, 3, 4, 5, 6, 7}, Online: []int{0, 1}, Allowed: []int{0}, NUMA: 1},
+			Cores: Cores{Possible: []int{0, 1, 2, 3, 4, 5, 6, 7}, Online: []int{0, 1},
+				Allowed: []int{0}, NUMA: 1},
 			KernelDoubtsCounter: true,
 		}},
 		"nothing readable": {asm.Features{}, Facts{}},
@@ -98,7 +114,8 @@ func TestFactsOfKnownMachines(t *testing.T) {
 			if !reflect.DeepEqual(got, test.want) {
 				t.Errorf("facts =\n%+v, want\n%+v", got, test.want)
 			}
-			if raw, _ := readText(root, "etc/machine-id"); raw != "" && strings.Contains(got.MachineID, raw[:8]) {
+			raw, _ := readText(root, "etc/machine-id")
+			if raw != "" && strings.Contains(got.MachineID, raw[:8]) {
 				t.Errorf("machine id %q shows the raw one", got.MachineID)
 			}
 		})
@@ -126,7 +143,8 @@ func TestPlacesByTheirHints(t *testing.T) {
 		{files("proc/self/cgroup", "0::/user.slice"), ""},
 	} {
 		if got := container(test.root); got != test.want {
-			t.Errorf("container of %v = %q, want %q", reflect.ValueOf(test.root).MapKeys(), got, test.want)
+			t.Errorf("container of %v = %q, want %q",
+				reflect.ValueOf(test.root).MapKeys(), got, test.want)
 		}
 	}
 	const vendor, product = "sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name"
@@ -148,16 +166,20 @@ func TestPlacesByTheirHints(t *testing.T) {
 			t.Errorf("hypervisor of %v = %q, want %q", test.root[vendor], got, test.want)
 		}
 	}
-	if got := hypervisor(files(), asm.Features{Hypervisor: "Unheard Of"}, cpuInfo{}); got != "Unheard Of" {
+	if got := hypervisor(files(), asm.Features{Hypervisor: "Unheard Of"},
+		cpuInfo{}); got != "Unheard Of" {
 		t.Errorf("hypervisor = %q, want the signature", got)
 	}
-	if got := hypervisor(files(), asm.Features{}, cpuInfo{flags: map[string]bool{"hypervisor": true}}); got != "yes" {
+	if got := hypervisor(files(), asm.Features{},
+		cpuInfo{flags: map[string]bool{"hypervisor": true}}); got != "yes" {
 		t.Errorf("hypervisor = %q, want yes", got)
 	}
-	if got := cpuQuota(files("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1", "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")); got != "" {
+	if got := cpuQuota(files("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1",
+		"sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")); got != "" {
 		t.Errorf("no quota = %q", got)
 	}
-	if got := cpuQuota(files("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000", "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")); got != "0.50" {
+	if got := cpuQuota(files("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000",
+		"sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")); got != "0.50" {
 		t.Errorf("quota = %q, want 0.50", got)
 	}
 	if got := cpuQuota(files("sys/fs/cgroup/cpu.max", "max 100000")); got != "" {
@@ -166,13 +188,15 @@ func TestPlacesByTheirHints(t *testing.T) {
 }
 
 func TestCoreLists(t *testing.T) {
-	for text, want := range map[string][]int{"": nil, "0": {0}, "0-3,8,10-11": {0, 1, 2, 3, 8, 10, 11}, "5,5,4": {4, 5}} {
+	for text, want := range map[string][]int{"": nil, "0": {0},
+		"0-3,8,10-11": {0, 1, 2, 3, 8, 10, 11}, "5,5,4": {4, 5}} {
 		got, err := parseCores(text)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("parseCores(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"x", "1-", "-1", "1,,2", "0-99999", "1-2-3", "0-65535,0-65535,0-65535"} {
+	for _, text := range []string{"x", "1-", "-1", "1,,2", "0-99999", "1-2-3",
+		"0-65535,0-65535,0-65535"} {
 		if got, err := parseCores(text); err == nil {
 			t.Errorf("parseCores(%q) = %d cores, want an error", text, len(got))
 		}
@@ -238,7 +262,8 @@ func TestReports(t *testing.T) {
 			}
 			n.files = fixture(t, base)
 			o := Options{Root: n.files, Features: test.features, Clocks: n.clocks(), Wait: n.wait}
-			allowed := ReadFacts(n.files, test.features).Cores.Allowed // by a control group: affinity bars nobody
+			// A control group bars the other cores. Affinity bars none.
+			allowed := ReadFacts(n.files, test.features).Cores.Allowed
 			o.OnCore = func(core int, f func()) error {
 				if !slices.Contains(allowed, core) {
 					return fmt.Errorf("pin a thread to core %d: %w", core, syscall.EINVAL)
@@ -248,9 +273,12 @@ func TestReports(t *testing.T) {
 			}
 			now := time.Unix(0, 0)
 			o.Slack.Now = func() time.Time { return now }
-			o.Slack.Exchange = func(a, b, rounds int, patience time.Duration) (forth, back Handover, err error) {
+			o.Slack.Exchange = func(
+				a, b, rounds int, patience time.Duration,
+			) (forth, back Handover, err error) {
 				now = now.Add(time.Millisecond)
-				return Handover{a, b, 1000, 1000 + uint64(90+10*b)}, Handover{b, a, 1000, 1000 + uint64(80+10*a)}, nil
+				return Handover{a, b, 1000, 1000 + uint64(90+10*b)},
+					Handover{b, a, 1000, 1000 + uint64(80+10*a)}, nil
 			}
 			if test.change != nil {
 				test.change(&o, n)
@@ -288,7 +316,8 @@ func TestReports(t *testing.T) {
 				t.Fatal(err)
 			}
 			var back Report
-			if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back.Findings, r.Findings) {
+			if err := json.Unmarshal(text, &back); err != nil ||
+				!reflect.DeepEqual(back.Findings, r.Findings) {
 				t.Errorf("report through JSON: %v", err)
 			}
 		})
@@ -297,7 +326,8 @@ func TestReports(t *testing.T) {
 
 func TestAClaimThatIsWrongIsAWarning(t *testing.T) {
 	f := Frequency{2_596_117_000_000, 2_596_127_000_000, time.Second, "CLOCK_MONOTONIC_RAW"}
-	for claim, want := range map[uint64]Verdict{0: Fit, 2_596_000_000: Fit, 2_596_122_000: Fit, 2_590_000_000: Warning, 2_600_000_000: Warning} {
+	for claim, want := range map[uint64]Verdict{0: Fit, 2_596_000_000: Fit, 2_596_122_000: Fit,
+		2_590_000_000: Warning, 2_600_000_000: Warning} {
 		if got := frequencyFinding(&f, Facts{ClaimsFreq_hz: claim}); got.Verdict != want {
 			t.Errorf("claim of %d Hz = %+v, want %v", claim, got, want)
 		}

@@ -18,15 +18,15 @@ type Bracket struct {
 	Close  uint64 `json:"close,string"`
 }
 
-// Width_cycles is how long the reading took: what the bracket leaves open.
+// Width_cycles is how long the reading took, and so what the bracket leaves open.
 func (b Bracket) Width_cycles() uint64 { return b.Close - b.Open }
 
 // Frequency is the counter's rate against a clock: the mean over the span is in [Lo, Hi], rounded
 // outward.
 //
-// CLOCK_MONOTONIC_RAW is what the kernel made of its own clocksource. Where that is the counter
-// itself, this is the kernel's calibration given back, with no news about the oscillator; hence it
-// labels seconds and proves none.
+// The kernel makes CLOCK_MONOTONIC_RAW from its own clocksource. If that is the counter itself, the
+// frequency is the kernel's own calibration and says nothing new about the oscillator. So it labels
+// seconds and proves none.
 type Frequency struct {
 	Lo_millihz uint64        `json:"lo_millihz,string"`
 	Hi_millihz uint64        `json:"hi_millihz,string"`
@@ -34,7 +34,7 @@ type Frequency struct {
 	Clock      string        `json:"clock"`
 }
 
-// Contains says whether a frequency is possible.
+// Contains reports whether a frequency is possible.
 func (f Frequency) Contains(millihz uint64) bool {
 	return f.Lo_millihz <= millihz && millihz <= f.Hi_millihz
 }
@@ -50,11 +50,12 @@ func (f Frequency) Uncertainty_ppb() uint64 {
 
 func (f Frequency) String() string {
 	middle := f.Lo_millihz/2 + f.Hi_millihz/2
-	return fmt.Sprintf("%d.%06d MHz ± %d.%03d ppm of %s", middle/1e9, middle%1e9/1e3, f.Uncertainty_ppb()/1e3, f.Uncertainty_ppb()%1e3, f.Clock)
+	return fmt.Sprintf("%d.%06d MHz ± %d.%03d ppm of %s",
+		middle/1e9, middle%1e9/1e3, f.Uncertainty_ppb()/1e3, f.Uncertainty_ppb()%1e3, f.Clock)
 }
 
-// FrequencyOver is the counter's mean rate between two observations. The error says so where the
-// counter or the clock was another in between, as far as their markers tell.
+// FrequencyOver returns the counter's mean rate between two observations. It fails if the counter
+// or the clock changed in between, as far as their markers tell.
 func FrequencyOver(first, last Observation, widen_cycles uint64) (Frequency, error) {
 	if breaks := compareMarkers(first, last); len(breaks) > 0 {
 		b := breaks[0]
@@ -64,14 +65,16 @@ func FrequencyOver(first, last Observation, widen_cycles uint64) (Frequency, err
 	return FrequencyBetween(first.Bracket, last.Bracket, widen_cycles, step_ns)
 }
 
-// FrequencyBetween returns the counter's mean rate between two brackets. widen_cycles is what a
-// reading may be off: the quantum, and the core slack unless all readings were taken on one core.
-// step_ns is the step in which the clock moves (ClockStep_ns).
+// FrequencyBetween returns the counter's mean rate between two brackets. widen_cycles is how far a
+// reading may be off: the quantum, and the core slack unless one core took all readings. step_ns is
+// the step in which the clock moves (ClockStep_ns).
 func FrequencyBetween(first, last Bracket, widen_cycles uint64, step_ns int64) (Frequency, error) {
 	ns := last.Raw_ns - first.Raw_ns
 	cycles := new(big.Int).SetUint64(last.Open - first.Close)
 	if int64(last.Open-first.Close) <= 0 || ns <= step_ns {
-		return Frequency{}, fmt.Errorf("measure frequency: brackets %d ns apart, with a clock that moves in steps of %d ns: take them further apart: %w", ns, step_ns, ErrSpanTooShort)
+		return Frequency{}, fmt.Errorf("measure frequency: brackets %d ns apart, "+
+			"with a clock that moves in steps of %d ns: take them further apart: %w",
+			ns, step_ns, ErrSpanTooShort)
 	}
 	widen := new(big.Int).SetUint64(widen_cycles)
 	lo := cycles.Sub(cycles, widen)
@@ -85,7 +88,8 @@ func FrequencyBetween(first, last Bracket, widen_cycles uint64, step_ns int64) (
 	lo.Mul(lo, scale).Div(lo, big.NewInt(ns+step_ns))
 	hi.Mul(hi, scale).Add(hi, big.NewInt(ns-step_ns-1)).Div(hi, big.NewInt(ns-step_ns))
 	if !hi.IsUint64() {
-		return Frequency{}, fmt.Errorf("measure frequency: more than %d cycles in %d ns: %w", last.Close-first.Open, ns, ErrSpanTooShort)
+		return Frequency{}, fmt.Errorf("measure frequency: more than %d cycles in %d ns: %w",
+			last.Close-first.Open, ns, ErrSpanTooShort)
 	}
 	return Frequency{lo.Uint64(), hi.Uint64(), time.Duration(ns), "CLOCK_MONOTONIC_RAW"}, nil
 }

@@ -17,14 +17,22 @@ func TestFrequencyIsRoundedOutward(t *testing.T) {
 		lo, hi      uint64
 		err         error
 	}{
-		"exact":            {first: Bracket{100, 0, 100}, last: Bracket{2700, 1000, 2700}, lo: 2_600_000_000_000, hi: 2_600_000_000_000},
-		"bracket and step": {first: Bracket{100, 0, 200}, last: Bracket{3100, 1000, 3300}, step: 1, lo: 2_897_102_897_102, hi: 3_203_203_203_204},
-		"quantum":          {first: Bracket{0, 0, 0}, last: Bracket{1000, 1000, 1000}, widen: 26, lo: 974_000_000_000, hi: 1_026_000_000_000},
-		"less than zero":   {first: Bracket{0, 0, 0}, last: Bracket{10, 1000, 10}, widen: 26, lo: 0, hi: 36_000_000_000},
-		"no time passed":   {first: Bracket{0, 5, 0}, last: Bracket{10, 5, 10}, err: ErrSpanTooShort},
-		"within a step":    {first: Bracket{0, 0, 0}, last: Bracket{1000, 10, 1000}, step: 10, err: ErrSpanTooShort},
-		"overlapping":      {first: Bracket{0, 0, 100}, last: Bracket{90, 1000, 1000}, err: ErrSpanTooShort},
-		"too fast":         {first: Bracket{0, 0, 0}, last: Bracket{1 << 62, 2, 1 << 62}, err: ErrSpanTooShort},
+		"exact": {first: Bracket{100, 0, 100}, last: Bracket{2700, 1000, 2700},
+			lo: 2_600_000_000_000, hi: 2_600_000_000_000},
+		"bracket and step": {first: Bracket{100, 0, 200}, last: Bracket{3100, 1000, 3300}, step: 1,
+			lo: 2_897_102_897_102, hi: 3_203_203_203_204},
+		"quantum": {first: Bracket{0, 0, 0}, last: Bracket{1000, 1000, 1000}, widen: 26,
+			lo: 974_000_000_000, hi: 1_026_000_000_000},
+		"less than zero": {first: Bracket{0, 0, 0}, last: Bracket{10, 1000, 10}, widen: 26, lo: 0,
+			hi: 36_000_000_000},
+		"no time passed": {first: Bracket{0, 5, 0}, last: Bracket{10, 5, 10},
+			err: ErrSpanTooShort},
+		"within a step": {first: Bracket{0, 0, 0}, last: Bracket{1000, 10, 1000}, step: 10,
+			err: ErrSpanTooShort},
+		"overlapping": {first: Bracket{0, 0, 100}, last: Bracket{90, 1000, 1000},
+			err: ErrSpanTooShort},
+		"too fast": {first: Bracket{0, 0, 0}, last: Bracket{1 << 62, 2, 1 << 62},
+			err: ErrSpanTooShort},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +41,8 @@ func TestFrequencyIsRoundedOutward(t *testing.T) {
 				t.Fatalf("error = %v, want %v", err, test.err)
 			}
 			if f.Lo_millihz != test.lo || f.Hi_millihz != test.hi {
-				t.Errorf("frequency = [%d, %d], want [%d, %d]", f.Lo_millihz, f.Hi_millihz, test.lo, test.hi)
+				t.Errorf("frequency = [%d, %d], want [%d, %d]",
+					f.Lo_millihz, f.Hi_millihz, test.lo, test.hi)
 			}
 		})
 	}
@@ -61,7 +70,8 @@ func TestTrueFrequencyIsInside(t *testing.T) {
 			continue // counters of a few steps
 		}
 		if !f.Contains(uint64(hz) * 1000) {
-			t.Fatalf("true frequency %d Hz outside [%d, %d] mHz; quantum %d, step %d, %+v, %+v", hz, f.Lo_millihz, f.Hi_millihz, quantum, step, first, last)
+			t.Fatalf("true frequency %d Hz outside [%d, %d] mHz; quantum %d, step %d, %+v, %+v",
+				hz, f.Lo_millihz, f.Hi_millihz, quantum, step, first, last)
 		}
 	}
 }

@@ -5,33 +5,33 @@ import (
 	"math"
 )
 
-// Cycles is a span of counter cycles: the true value is at least Lo_cycles and at most Hi_cycles. A
-// value that is not known from one side has the smallest or the largest int64 there.
+// Cycles is an interval of counter cycles: the true value is at least Lo_cycles and at most
+// Hi_cycles. An end that is not known is the smallest or the largest int64.
 type Cycles struct {
 	Lo_cycles int64 `json:"lo_cycles,string"`
 	Hi_cycles int64 `json:"hi_cycles,string"`
 }
 
-// Empty says that no value is possible: the readings contradict each other.
+// Empty reports whether no value is possible: the readings then contradict each other.
 func (c Cycles) Empty() bool { return c.Lo_cycles > c.Hi_cycles }
 
-// Contains says whether v is possible.
+// Contains reports whether v is possible.
 func (c Cycles) Contains(v int64) bool { return c.Lo_cycles <= v && v <= c.Hi_cycles }
 
-// meets says whether a value is possible that is possible for d as well.
+// meets reports whether c and d have a possible value in common.
 func (c Cycles) meets(d Cycles) bool {
 	return c.Lo_cycles <= d.Hi_cycles && d.Lo_cycles <= c.Hi_cycles
 }
 
-// join covers both.
+// join returns the smallest interval that covers both.
 func (c Cycles) join(d Cycles) Cycles {
 	return Cycles{min(c.Lo_cycles, d.Lo_cycles), max(c.Hi_cycles, d.Hi_cycles)}
 }
 
-// width_cycles is how far the possible values are apart.
+// width_cycles returns how far apart the possible values are.
 func (c Cycles) width_cycles() uint64 { return uint64(c.Hi_cycles) - uint64(c.Lo_cycles) }
 
-// Magnitude is the largest distance from zero that is possible.
+// Magnitude returns the largest possible distance from zero.
 func (c Cycles) Magnitude() uint64 { return max(magnitude(c.Lo_cycles), magnitude(c.Hi_cycles)) }
 
 func (c Cycles) String() string {
@@ -55,8 +55,8 @@ func magnitude(v int64) uint64 {
 	return uint64(v)
 }
 
-// addOutward adds two upper bounds. A sum that no int64 holds becomes the nearest weaker bound that
-// one does.
+// addOutward adds two upper bounds. If no int64 holds the sum, it returns the nearest weaker bound
+// that one holds.
 func addOutward(a, b int64) int64 {
 	if a == math.MaxInt64 || b == math.MaxInt64 {
 		return math.MaxInt64

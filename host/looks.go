@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// muchWider is how many times as wide as the narrowest look one may be and still count. Beyond that
-// an end did not run at times, and the look says little about the offset.
+// muchWider is how many times as wide as the narrowest look a look may be and still count. In a
+// wider one an end did not run at times, so it says little about the offset.
 const muchWider = 4
 
 // looks is what was seen of the offset between two cores: an interval for each exchange, in order.
 //
-// Looks are joined and never intersected. A hypervisor moves virtual cores between cores, every few
-// milliseconds on a busy host, and the counters of those may disagree: one pair was seen at offsets
-// 150 cycles apart. What several placements prove, intersected, holds for none of them.
+// Looks are joined and never intersected. On a busy host a hypervisor moves virtual cores to other
+// cores every few milliseconds, and the counters of those may disagree: one pair was seen at
+// offsets 150 cycles apart. The intersection of what several placements prove holds for none of
+// them.
 type looks []Cycles
 
 // joined covers every offset that the looks prove. A look much wider than the narrowest counts only
-// where it contradicts the others.
+// if it contradicts the others.
 func (l looks) joined() Cycles {
 	if len(l) == 0 {
 		return Cycles{math.MinInt64, math.MaxInt64}
@@ -41,7 +42,7 @@ func (l looks) joined() Cycles {
 	return joined
 }
 
-// moved says whether no constant offset explains the looks.
+// moved reports whether no constant offset explains the looks.
 func (l looks) moved() bool {
 	highest, lowest := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, c := range l {
@@ -50,8 +51,9 @@ func (l looks) moved() bool {
 	return highest > lowest
 }
 
-// drifts says whether the offset went where it had not been: a look of the last quarter contradicts
-// every look of the first half. Virtual cores that are moved come back to offsets that they had.
+// drifts reports whether the offset went to where it had not been: a look of the last quarter
+// contradicts every look of the first half. Virtual cores that are moved come back to earlier
+// offsets.
 func (l looks) drifts() bool {
 	before := l[:(len(l)+1)/2]
 	return slices.ContainsFunc(l[max(len(l)*3/4, len(before)):], func(late Cycles) bool {

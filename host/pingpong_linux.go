@@ -30,8 +30,8 @@ func AllowedCores() ([]int, error) {
 	return cores, nil
 }
 
-// OnCore runs f on a thread that may run on one core alone. The thread's affinity is put back and
-// the thread then ends, so that no other goroutine ever inherits the pin.
+// OnCore runs f on a thread that may run on one core alone. Afterwards it restores the thread's
+// affinity and the thread ends, so that no other goroutine inherits the pin.
 func OnCore(core int, f func()) error {
 	done := make(chan error)
 	go func() {
@@ -49,10 +49,11 @@ func OnCore(core int, f func()) error {
 		f()
 		var after unix.CPUSet
 		if err := unix.SchedGetaffinity(0, &after); err != nil || after != only {
-			done <- fmt.Errorf("stay on core %d: something else changed the affinity meanwhile: measure again", core)
+			done <- fmt.Errorf("stay on core %d: something else changed the affinity meanwhile: "+
+				"measure again", core)
 			return
 		}
-		// The process's first thread cannot end; it would show its mask as that of the process.
+		// The process's first thread cannot end, and its mask would show as that of the process.
 		err := unix.SchedSetaffinity(0, &before)
 		if err != nil {
 			err = fmt.Errorf("put affinity back after core %d: %w", core, err)
@@ -62,16 +63,16 @@ func OnCore(core int, f func()) error {
 	return <-done
 }
 
-// A word that two cores share, with no word of others on its line or on the one that is fetched
-// with it.
+// line is a word that two cores share. Nothing else is on its cache line, or on the line that is
+// fetched with it.
 type line struct {
 	sequence atomic.Uint64
 	fetched  atomic.Uint64 // see hand
 	_        [128 - 16]byte
 }
 
-// hand hands a number over and returns the counter from before. The line is fetched first: a core
-// that has to ask the other for it after it has read the counter proves that much less.
+// hand hands a number over and returns the counter's reading before that. It fetches the line
+// first: if a core had to ask for it after reading the counter, it would prove that much less.
 func (l *line) hand(n uint64) (sent uint64) {
 	l.fetched.Store(n)
 	sent = counterBefore()
@@ -86,13 +87,13 @@ type table struct {
 	_    [127]byte
 }
 
-// pauses is how long, in readings of the counter, an end may pause between looks. One that never
-// does takes the line back from the other before it has used it; one that pauses for long is late.
-// So each round has its own pause, and the best round counts.
+// pauses is how long an end may pause between looks, in readings of the counter. An end that never
+// pauses takes the line back before the other end has used it. One that pauses for long is late. So
+// each round has its own pause, and the best round counts.
 const pauses = 32
 
-// await spins until the word holds want. The clock is looked at rarely, because it costs more than
-// a hand-over.
+// await spins until the word holds want. It rarely looks at the clock, which costs more than a
+// hand-over.
 func (t *table) await(l *line, want uint64, deadline time.Time) bool {
 	for spins := 1; l.sequence.Load() != want; spins++ {
 		for range want % pauses {
@@ -127,10 +128,9 @@ func (b *best) take(from, to int, sent, received uint64) {
 type stamps struct{ sent, received uint64 }
 
 // pingPong passes a message between two pinned threads, rounds times or until patience ends. It
-// returns what the rounds in which no core was moved prove best (narrowest).
+// returns the hand-overs that narrowest chooses.
 func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
-	// Two ends that spin need two threads of Go. A container with a CPU quota may have been given
-	// one.
+	// Two ends that spin need two threads of Go. A container with a CPU quota may have only one.
 	if before := runtime.GOMAXPROCS(0); before < 2 {
 		runtime.GOMAXPROCS(2)
 		defer runtime.GOMAXPROCS(before)
@@ -144,7 +144,7 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 	t := new(table)
 	deadline := time.Now().Add(patience)
 
-	// An end that could not be pinned takes part in the rendezvous and leaves at once.
+	// An end that could not be pinned takes part in the rendezvous and then leaves.
 	end := func(core, which int, f func()) {
 		defer left.Done()
 		ran := false
@@ -190,13 +190,13 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 	return forth, back, nil
 }
 
-// undisturbedRounds is how many times as long as half of all rounds one may take. An interrupt
-// takes longer, and so does a hypervisor that runs a virtual core elsewhere: it must leave and
-// enter it.
+// undisturbedRounds is how many times as long as the median round an undisturbed round may take. An
+// interrupt takes longer. So does a hypervisor that moves a virtual core: it must leave and enter
+// it.
 const undisturbedRounds = 4
 
-// narrowest returns the hand-overs in both directions that prove most together, among those between
-// which no round was disturbed. Between others, the offset of the cores may have changed.
+// narrowest returns the two hand-overs, one in each direction, that prove most together, among
+// those with no disturbed round between them. With one, the offset of the cores may have changed.
 func narrowest(a, b int, atA, atB []stamps) (forth, back Handover) {
 	if len(atA) == 0 {
 		return Handover{}, Handover{}

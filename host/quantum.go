@@ -19,40 +19,44 @@ var (
 // Quantum is the step in which a counter really moves: a reading v says that the ideal counter,
 // which moves evenly, stood in [v, v + Step_cycles).
 //
-// A counter that moves in even steps has differences that are all multiples of the step, so the
-// greatest common divisor of the differences is the step or a multiple of it, never less: errors
-// are on the safe side. That it is a multiple by accident becomes half as likely with every
-// different difference. A counter that a hypervisor scales moves in steps which alternate between
-// two neighbouring integers; their greatest common divisor is 1 and would promise too much. Such a
-// counter is recognised by its differences lying around the multiples of one real number, ρ. Where
-// there are too few different differences to tell chance from rule, the larger step is taken.
-// Uneven steps below 8 cycles are not recognised, nor are steps so nearly even that all readings
-// together lost less than a cycle by it: with 20,000 of them, a scale within 1 ppm of a whole
-// number. (KVM scales by 250 ppm or more, or not at all.) Such a counter may have counted one or
-// two cycles more than Step_cycles says.
+// If a counter moves in even steps, all its differences are multiples of the step. So the greatest
+// common divisor of the differences is the step or a multiple of it, never less: errors are on the
+// safe side. With every different difference it becomes half as likely that it is a multiple.
+//
+// A counter that a hypervisor scales moves in steps that alternate between two neighbouring
+// integers. Their greatest common divisor is 1, which would promise too much. Such a counter is
+// recognised because its differences lie around the multiples of one real number, ρ. If too few
+// differences are different to tell chance from rule, the larger step is taken.
+//
+// Two kinds of uneven steps are not recognised: those below 8 cycles, and those so nearly even that
+// all readings together lost less than a cycle by it. With 20,000 readings that is a scale within
+// 1 ppm of a whole number. (KVM scales by 250 ppm or more, or not at all.) Such a counter may have
+// counted one or two cycles more than Step_cycles says.
 type Quantum struct {
 	Step_cycles uint64 `json:"step_cycles,string"`
 	Uneven      bool   `json:"uneven"` // scaled: steps alternate between two neighbouring integers
 	Readings    int    `json:"readings"`
-	Moves       int    `json:"moves"`      // readings that differed from the one before
-	Different   int    `json:"different"`  // different differences among them: what the certainty rests on
-	Dissenting  int    `json:"dissenting"` // of 8 blocks of readings, how many would have given a smaller step
-	AtMost      bool   `json:"at_most"`    // too few different differences: the step may be smaller
+	Moves       int    `json:"moves"` // readings that differed from the one before
+	// Different is how many different differences there were. The certainty rests on them.
+	Different int `json:"different"`
+	// Dissenting is how many of 8 blocks of readings would have given a smaller step.
+	Dissenting int  `json:"dissenting"`
+	AtMost     bool `json:"at_most"` // too few different differences: the step may be smaller
 }
 
 const (
 	quantumBlocks = 8
 
-	// Different differences that a block needs before its divisor is believed: a multiple by
-	// accident has a chance of less than 2^-7.
+	// A block needs this many different differences before its divisor is believed. The chance that
+	// it is a multiple is then less than 2^-7.
 	quantumEvidence = 8
 
-	// A scaled step is believed when a counter without steps would have looked like it with a
-	// chance below 2^-40, or when so few differences are there that nothing refutes it.
+	// A scaled step is believed if a counter without steps would look like it with a chance below
+	// 2^-40, or if there are so few differences that nothing refutes it.
 	scaledEvidenceBits = 40
 	scaledFew          = 32
 
-	// The smallest scaled step that is looked for, in cycles.
+	// This is the smallest scaled step that is looked for, in cycles.
 	smallestScaled = 8
 )
 
@@ -61,13 +65,14 @@ const (
 // millisecond.
 func MeasureQuantum(counter func() uint64, readings int) (Quantum, error) {
 	if readings < 2 {
-		return Quantum{}, fmt.Errorf("measure quantum: %d readings: at least 2 are needed", readings)
+		return Quantum{}, fmt.Errorf("measure quantum: %d readings: at least 2 are needed",
+			readings)
 	}
 	values := make([]uint64, readings)
 	random := uint64(0x9e3779b97f4a7c15)
 	sink := uint64(0)
 	for i := range values {
-		// Without gaps of varied length a tight loop shows the same two or three differences for
+		// With gaps of one length a tight loop would show the same two or three differences for
 		// ever.
 		random ^= random << 13
 		random ^= random >> 7
@@ -85,9 +90,9 @@ func MeasureQuantum(counter func() uint64, readings int) (Quantum, error) {
 	return quantumOf(values)
 }
 
-// sinkhole keeps the compiler from removing the gaps. It is written by whoever measures last.
+// sinkhole keeps the compiler from removing the gaps.
 //
-//lint:ignore U1000 it is written and never read, that is all it is for
+//lint:ignore U1000 it is only written
 var sinkhole uint64
 
 // quantumOf is the pure part of MeasureQuantum.
@@ -103,7 +108,8 @@ func quantumOf(values []uint64) (Quantum, error) {
 		for i := max(start, 1); i < min(start+size, len(values)); i++ {
 			d := values[i] - values[i-1]
 			if int64(d) < 0 {
-				return q, fmt.Errorf("measure quantum: reading %d after %d: pin the thread to one core, and do not use this counter if it is pinned: %w",
+				return q, fmt.Errorf("measure quantum: reading %d after %d: "+
+					"pin the thread to one core, and do not use this counter if it is pinned: %w",
 					values[i], values[i-1], ErrCounterBackwards)
 			}
 			if d == 0 {
@@ -120,7 +126,8 @@ func quantumOf(values []uint64) (Quantum, error) {
 	}
 	q.Moves = len(differences)
 	if q.Moves == 0 {
-		return q, fmt.Errorf("measure quantum: %d readings, all %d: %w", len(values), values[0], ErrCounterStill)
+		return q, fmt.Errorf("measure quantum: %d readings, all %d: %w",
+			len(values), values[0], ErrCounterStill)
 	}
 	slices.Sort(differences)
 	distinct := slices.Compact(differences)
@@ -140,20 +147,22 @@ func quantumOf(values []uint64) (Quantum, error) {
 			q.Dissenting++
 		}
 	}
-	// A migration spoils one block, by a jump of any length. Where more blocks disagree, or one
-	// does by a difference as short as the others, it may be that the steps are uneven by so little
-	// that most blocks saw none of it.
+	// A migration spoils one block, by a jump of any length. If more blocks disagree, or one does
+	// by a difference as short as the others, the steps may be uneven by so little that most blocks
+	// saw none of it.
 	if q.Step_cycles == 1 || q.Dissenting > 1 || hasShortStray(distinct, q.Step_cycles) {
-		if step, sure, ok := scaledStep(distinct, q.Step_cycles >= smallestScaled); ok && step+1 > q.Step_cycles {
-			// Reading floor(k·ρ) stands for [k·ρ, (k+1)·ρ): up to a step and the fraction cut off.
+		step, sure, ok := scaledStep(distinct, q.Step_cycles >= smallestScaled)
+		if ok && step+1 > q.Step_cycles {
+			// A reading floor(k·ρ) stands for [k·ρ, (k+1)·ρ): up to a step and the fraction cut
+			// off.
 			q.Step_cycles, q.Uneven, q.Dissenting, q.AtMost = step+1, true, 0, !sure
 		}
 	}
 	return q, nil
 }
 
-// hasShortStray tells whether a difference that is no multiple of the step is at most twice the
-// longest that is one. The differences are sorted.
+// hasShortStray reports whether some difference is no multiple of the step and at most twice the
+// longest one that is. The differences are sorted.
 func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 	shortest, longest := uint64(0), uint64(0)
 	for _, d := range distinct {
@@ -167,14 +176,15 @@ func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 }
 
 // scaledStep looks for the largest real step ρ ≥ 8 such that every difference lies within 1 of a
-// multiple of ρ, and returns ρ rounded up. Sure says that chance is excluded; it is from the start
-// where whole blocks of readings show that the counter has steps. The differences are sorted and
-// different.
+// multiple of ρ, and returns ρ rounded up. sure says that chance is excluded. It is excluded from
+// the start if stepped: whole blocks of readings then show that the counter has steps. The
+// differences are sorted and different.
 func scaledStep(distinct []uint64, stepped bool) (step uint64, sure, ok bool) {
 	smallest := float64(distinct[0])
 	for multiple := 1.0; smallest/multiple >= smallestScaled; multiple++ {
 		lo, hi := (smallest-1)/multiple, (smallest+1)/multiple // ρ is in (lo, hi)
-		chance := 1.0                                          // that differences of a counter without steps fit as well
+		// chance is the probability that the differences of a counter without steps would fit too.
+		chance := 1.0
 		fits := true
 		for _, d := range distinct {
 			d := float64(d)
@@ -220,15 +230,18 @@ func (q Quantum) finding() Finding {
 	if q.Uneven {
 		shape = "within one cycle of a multiple (a scaled counter)"
 	}
-	f.Detail = fmt.Sprintf("the counter moves in steps of %d %s: every difference of %d readings (%d different) is %s",
+	f.Detail = fmt.Sprintf("the counter moves in steps of %d %s: "+
+		"every difference of %d readings (%d different) is %s",
 		q.Step_cycles, plural(q.Step_cycles, "cycle"), q.Readings, q.Different, shape)
 	if q.AtMost {
 		f.Detail += "; it may be smaller, with too few different differences to say"
 	}
 	if q.Dissenting > 0 {
 		f.Verdict = Warning
-		f.Detail = fmt.Sprintf("the counter moves in steps of %d cycles, but %d of %d blocks of readings disagree", q.Step_cycles, q.Dissenting, quantumBlocks)
-		f.Remedy = "run it again; if it stays, the counter jumped while it was read: look at the epoch"
+		f.Detail = fmt.Sprintf("the counter moves in steps of %d cycles, "+
+			"but %d of %d blocks of readings disagree", q.Step_cycles, q.Dissenting, quantumBlocks)
+		f.Remedy = "run it again; if it stays, the counter jumped while it was read: " +
+			"look at the epoch"
 	}
 	return f
 }

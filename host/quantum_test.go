@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A stepped counter moves by cost cycles of ideal time a reading and shows the last full step.
+// A steppedCounter moves on by cost cycles at each reading and shows the last full step.
 type steppedCounter struct {
 	ideal float64
 	step  float64
@@ -48,7 +48,8 @@ func TestQuantumOfKnownCounters(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := &steppedCounter{ideal: 1e9, step: test.step, phase: 17, cost: costs(r, test.low, test.span)}
+			c := &steppedCounter{ideal: 1e9, step: test.step, phase: 17,
+				cost: costs(r, test.low, test.span)}
 			q, err := MeasureQuantum(c.read, 20_000)
 			if test.step == 5000 || test.step == 333.25 {
 				// Such steps repeat themselves; spread the readings as a busy machine does.
@@ -77,7 +78,8 @@ func TestQuantumIsNeverSmallerThanTheStep(t *testing.T) {
 			step += r.Float64()
 		}
 		values := make([]uint64, 2000)
-		c := &steppedCounter{ideal: 1e12 * r.Float64(), step: step, cost: costs(r, 20+200*r.Float64(), 50+4000*r.Float64())}
+		c := &steppedCounter{ideal: 1e12 * r.Float64(), step: step,
+			cost: costs(r, 20+200*r.Float64(), 50+4000*r.Float64())}
 		for i := range values {
 			values[i] = c.read()
 		}
@@ -85,7 +87,8 @@ func TestQuantumIsNeverSmallerThanTheStep(t *testing.T) {
 		if err != nil {
 			t.Fatalf("step %v: %v", step, err)
 		}
-		if float64(q.Step_cycles) < step && (step >= 8 || step == math.Trunc(step)) && !looksEven(values, uint64(step)) {
+		if float64(q.Step_cycles) < step && (step >= 8 || step == math.Trunc(step)) &&
+			!looksEven(values, uint64(step)) {
 			t.Fatalf("step %v: quantum = %+v is smaller", step, q)
 		}
 		if step == math.Trunc(step) && q.Step_cycles != uint64(step) && !q.AtMost {
@@ -94,7 +97,7 @@ func TestQuantumIsNeverSmallerThanTheStep(t *testing.T) {
 	}
 }
 
-// looksEven tells whether every difference of readings is a multiple of the step.
+// looksEven reports whether every difference of readings is a multiple of the step.
 func looksEven(values []uint64, step_cycles uint64) bool {
 	for i := 1; i < len(values); i++ {
 		if (values[i]-values[i-1])%step_cycles != 0 {
@@ -113,7 +116,8 @@ func TestOneUnevenStepIsEnough(t *testing.T) {
 			step = 2*math.Trunc(step) - step
 		}
 		values := make([]uint64, 4000)
-		c := &steppedCounter{ideal: 1e12 * r.Float64(), step: step, cost: costs(r, 20+200*r.Float64(), 50+4000*r.Float64())}
+		c := &steppedCounter{ideal: 1e12 * r.Float64(), step: step,
+			cost: costs(r, 20+200*r.Float64(), 50+4000*r.Float64())}
 		for i := range values {
 			values[i] = c.read()
 		}
@@ -129,7 +133,8 @@ func TestOneUnevenStepIsEnough(t *testing.T) {
 			continue
 		}
 		if float64(q.Step_cycles) < step+1 {
-			t.Fatalf("step %v: quantum = %+v is smaller than a step and the fraction cut off", step, q)
+			t.Fatalf("step %v: quantum = %+v is smaller than a step and the fraction cut off",
+				step, q)
 		}
 	}
 }
@@ -179,7 +184,8 @@ func TestOneMigrationDoesNotMakeTheQuantumSmaller(t *testing.T) {
 		}
 		q, err := quantumOf(values)
 		if err != nil || q.Step_cycles != 26 || q.Uneven || q.Dissenting != 1 {
-			t.Fatalf("moved before reading %d: quantum = %+v, %v; want 26 with one block dissenting", moved, q, err)
+			t.Fatalf("moved before reading %d: quantum = %+v, %v; "+
+				"want 26 with one block dissenting", moved, q, err)
 		}
 		if f := q.finding(); f.Verdict != Warning || f.Remedy == "" {
 			t.Errorf("finding = %+v, want a warning with a remedy", f)
@@ -226,10 +232,14 @@ func TestFewDifferentDifferencesGiveTheLargerStep(t *testing.T) {
 		differences []uint64
 		want        Quantum
 	}{
-		"always the same":             {[]uint64{78}, Quantum{Step_cycles: 78, Different: 1, AtMost: true}},
-		"two multiples of 26":         {[]uint64{78, 104}, Quantum{Step_cycles: 26, Different: 2, AtMost: true}},
-		"scaled, or just a few":       {[]uint64{25, 26, 52}, Quantum{Step_cycles: 27, Different: 3, AtMost: true, Uneven: true}},
-		"a few that refute each step": {[]uint64{25, 31, 38, 45}, Quantum{Step_cycles: 1, Different: 4, AtMost: true}},
+		"always the same": {[]uint64{78},
+			Quantum{Step_cycles: 78, Different: 1, AtMost: true}},
+		"two multiples of 26": {[]uint64{78, 104},
+			Quantum{Step_cycles: 26, Different: 2, AtMost: true}},
+		"scaled, or just a few": {[]uint64{25, 26, 52},
+			Quantum{Step_cycles: 27, Different: 3, AtMost: true, Uneven: true}},
+		"a few that refute each step": {[]uint64{25, 31, 38, 45},
+			Quantum{Step_cycles: 1, Different: 4, AtMost: true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

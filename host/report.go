@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// Verdict is the answer to one question about a node. The numbers are in order of concern.
+// Verdict is the answer to one question about a node. The numbers rise with concern.
 type Verdict int
 
 const (
@@ -32,7 +32,7 @@ func (v Verdict) String() string {
 	return verdicts[v]
 }
 
-// MarshalText and UnmarshalText write and read the word.
+// MarshalText and UnmarshalText write and read the verdict as a word.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
 func (v *Verdict) UnmarshalText(text []byte) error {
@@ -45,7 +45,7 @@ func (v *Verdict) UnmarshalText(text []byte) error {
 	return fmt.Errorf("parse verdict %q: want one of %s", text, strings.Join(verdicts[:], ", "))
 }
 
-// Finding is one thing that was found out about a node. Remedy is "" where there is nothing to do.
+// Finding is one thing that was found out about a node. Remedy is "" if there is nothing to do.
 type Finding struct {
 	Name    string  `json:"name"`
 	Verdict Verdict `json:"verdict"`
@@ -53,17 +53,18 @@ type Finding struct {
 	Remedy  string  `json:"remedy,omitempty"`
 }
 
-// Report is everything that was found out about a node.
+// Report is all that was found out about a node.
 type Report struct {
-	Facts     Facts      `json:"facts"`
-	Epoch     string     `json:"epoch"`
-	Quantum   *Quantum   `json:"quantum,omitempty"` // nil where it could not be measured; a finding says why
+	Facts Facts  `json:"facts"`
+	Epoch string `json:"epoch"`
+	// Those that could not be measured are nil, and a finding says why.
+	Quantum   *Quantum   `json:"quantum,omitempty"`
 	Slack     *Slack     `json:"slack,omitempty"`
 	Frequency *Frequency `json:"frequency,omitempty"`
 	Findings  []Finding  `json:"findings"`
 }
 
-// Verdict is the worst of the findings.
+// Verdict returns the worst verdict of the findings.
 func (r Report) Verdict() Verdict {
 	worst := Fit
 	for _, f := range r.Findings {
@@ -72,7 +73,7 @@ func (r Report) Verdict() Verdict {
 	return worst
 }
 
-// WriteTo prints the report for people.
+// WriteTo prints the report for people to read.
 func (r Report) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
 	name := r.Facts.Hostname
@@ -102,7 +103,7 @@ func verdictSentence(v Verdict) string {
 	return "its counter cannot be trusted"
 }
 
-// writeWrapped puts words after a first indent, 100 columns wide; lines that follow start below the
+// writeWrapped writes words after a first indent, 100 columns wide. The next lines begin below the
 // first word.
 func writeWrapped(b *strings.Builder, indent, text string) {
 	const width = 100
@@ -131,7 +132,7 @@ func plural(n uint64, noun string) string {
 	return noun + "s"
 }
 
-// Options are the hands and eyes of Examine. SystemOptions gives those of this machine.
+// Options are what Examine looks at and measures with. SystemOptions returns those of this machine.
 type Options struct {
 	Root     fs.FS
 	Features asm.Features
@@ -145,8 +146,8 @@ type Options struct {
 	FrequencySpan   time.Duration // default 100 ms
 }
 
-// Examine finds out everything about a node. It takes less than a second on a few cores, and never
-// fails: what could not be found out is a finding.
+// Examine finds out everything about a node. On a few cores it takes less than a second. It never
+// fails: what it could not find out is a finding.
 func Examine(o Options) Report {
 	if o.QuantumReadings == 0 {
 		o.QuantumReadings = 20_000
@@ -202,7 +203,8 @@ func Examine(o Options) Report {
 		Listening: observer.Restores != nil && r.Facts.HasVMGenID, Settle: o.FrequencySpan,
 	})
 	if err != nil {
-		r.Findings = append(r.Findings, Finding{"epoch", Unknown, err.Error(), "show /proc to this process"})
+		r.Findings = append(r.Findings, Finding{"epoch", Unknown, err.Error(),
+			"show /proc to this process"})
 		return r
 	}
 	o.Wait(o.FrequencySpan) // the first span gives the rate,
@@ -221,8 +223,8 @@ func Examine(o Options) Report {
 	return r
 }
 
-// open returns the cores that this process may use: those that are online, whatever its own
-// affinity, but for those from which its control group bars it.
+// open returns the cores that this process may use: all that are online, except those from which
+// its control group bars it. Its own affinity does not matter.
 func (o Options) open(c Cores) []int {
 	if len(c.Online) == 0 {
 		allowed, _ := AllowedCores() // none: then nothing can be measured, which says so
@@ -239,7 +241,10 @@ func (o Options) quantum(facts Facts) (q Quantum, err error) {
 		core = facts.Cores.Allowed[0]
 	}
 	var failed error
-	if err := o.OnCore(core, func() { q, failed = MeasureQuantum(o.Clocks.EdgeClose, o.QuantumReadings) }); err != nil {
+	err = o.OnCore(core, func() {
+		q, failed = MeasureQuantum(o.Clocks.EdgeClose, o.QuantumReadings)
+	})
+	if err != nil {
 		return q, fmt.Errorf("measure quantum: %w", err)
 	}
 	return q, failed
@@ -252,7 +257,9 @@ const claimLimit_ppm = 200
 func frequencyFinding(f *Frequency, facts Facts) Finding {
 	const name = "frequency"
 	if f == nil {
-		return Finding{name, Unknown, "CLOCK_MONOTONIC_RAW moves too coarsely to measure a rate so soon", "run it for longer; only the display of seconds needs it"}
+		return Finding{name, Unknown,
+			"CLOCK_MONOTONIC_RAW moves too coarsely to measure a rate so soon",
+			"run it for longer; only the display of seconds needs it"}
 	}
 	out := Finding{name, Fit, f.String() + "; only the display of seconds rests on it", ""}
 	if claim := facts.ClaimsFreq_hz * 1000; claim != 0 {
@@ -260,7 +267,8 @@ func frequencyFinding(f *Frequency, facts Facts) Finding {
 		if f.Hi_millihz+slack < claim || f.Lo_millihz > claim+slack {
 			out.Verdict = Warning
 			out.Detail += fmt.Sprintf("; CPU or hypervisor claim %d Hz", facts.ClaimsFreq_hz)
-			out.Remedy = "look for \"tsc\" and \"clocksource\" in the kernel log: one of the two clocks is wrong"
+			out.Remedy = "look for \"tsc\" and \"clocksource\" in the kernel log: " +
+				"one of the two clocks is wrong"
 		}
 	}
 	return out

@@ -9,33 +9,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RestoreEvents counts what the kernel announces when a hypervisor gives the machine a new
-// generation id: it was restored from a snapshot or cloned. The id itself cannot be read by
-// programs, so a restore from before listening stays unseen. It needs no privilege; the kernel
-// sends nothing to network namespaces that belong to a user namespace other than the first. Kernels
-// announce it since about 6.8, with CONFIG_VMGENID. Not safe for concurrent use.
+// RestoreEvents counts the kernel's announcements that a hypervisor gave the machine a new
+// generation id: it was restored from a snapshot or cloned. Programs cannot read the id, so a
+// restore before listening stays unseen. It needs no privilege. The kernel sends nothing to network
+// namespaces that belong to a user namespace other than the first. Kernels announce restores since
+// about 6.8, with CONFIG_VMGENID. It is not safe for concurrent use.
 type RestoreEvents struct {
 	fd    int
 	count uint64
 	lost  bool
 }
 
-// ListenRestores begins to listen. Close it.
+// ListenRestores begins to listen. The caller closes the result.
 func ListenRestores() (*RestoreEvents, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return nil, fmt.Errorf("listen for restores: open socket: %w", err)
 	}
 	const kernelGroup = 1
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}); err != nil {
+	address := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}
+	if err := unix.Bind(fd, address); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("listen for restores: bind: %w", err)
 	}
 	return &RestoreEvents{fd: fd}, nil
 }
 
-// Count reads what has arrived, without waiting, and returns how many restores were announced so
-// far and whether announcements were lost.
+// Count reads what has arrived, without waiting. It returns how many restores were announced so
+// far, and whether announcements were lost.
 func (r *RestoreEvents) Count() (restores uint64, lost bool, err error) {
 	buffer := make([]byte, 8192)
 	for {
@@ -51,8 +53,9 @@ func (r *RestoreEvents) Count() (restores uint64, lost bool, err error) {
 		case err != nil:
 			return r.count, r.lost, fmt.Errorf("read restore announcements: %w", err)
 		}
-		// Port 0 is the kernel; anybody else may be lying.
-		if sender, ok := from.(*unix.SockaddrNetlink); ok && sender.Pid == 0 && isRestore(buffer[:n]) {
+		// Port 0 is the kernel. Anybody else may lie.
+		sender, ok := from.(*unix.SockaddrNetlink)
+		if ok && sender.Pid == 0 && isRestore(buffer[:n]) {
 			r.count++
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrCoresDisagree is returned when the offset between two cores does not stay among those that
-// were seen, or when hand-overs contradict each other.
+// ErrCoresDisagree is returned when the offset between two cores leaves the range that was seen, or
+// when hand-overs contradict each other.
 var ErrCoresDisagree = errors.New("no constant offset between cores explains the readings")
 
 // Handover is one message from core to core through shared memory. The counter is read on From
@@ -21,9 +21,9 @@ type Handover struct {
 	Sent, Received uint64
 }
 
-// handed is the largest offset from one core to the other (To's counter less From's at one instant)
-// that a hand-over allows. Sent ≤ ideal < Sent + q on one core, and the ideal reading on the other
-// is < Received + q.
+// handed returns the largest offset from one core to the other (To's counter less From's at one
+// instant) that a hand-over allows. Sent ≤ ideal < Sent + q on one core, and the ideal reading on
+// the other is < Received + q.
 func handed(h Handover, quantum_cycles int64) int64 {
 	return addOutward(int64(h.Received-h.Sent), quantum_cycles)
 }
@@ -33,12 +33,12 @@ type SlackOptions struct {
 	Cores          []int  // all on which a program or the kernel may read the counter
 	Quantum_cycles uint64 // default 1; take it from MeasureQuantum
 
-	// Budget is the time that measuring may take. Default: 500 ms and 1 ms for each pair, at most
-	// 3 s. It is ten times as long where that does not make the slack Known.
+	// Budget is the time that measuring may take. The default is 500 ms and 1 ms for each pair, at
+	// most 3 s. It is ten times as long if that does not make the slack Known.
 	Budget time.Duration
 
 	// Exchange passes a message between two cores back and forth. It returns one hand-over in each
-	// direction, between which no core was moved. Default: two threads pinned to the cores.
+	// direction, between which no core was moved. The default uses two threads pinned to the cores.
 	Exchange func(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error)
 	Now      func() time.Time
 }
@@ -51,40 +51,44 @@ type Slack struct {
 	Slack_cycles uint64 `json:"slack_cycles,string"` // proven for Cores
 	Cores        []int  `json:"cores"`
 	Unmeasured   []int  `json:"unmeasured,omitempty"` // cores asked for of which nothing is known
-	Worst        [2]int `json:"worst"`                // the pair with the largest possible disagreement,
-	Between      Cycles `json:"between"`              // and its interval
-	Moved        bool   `json:"moved,omitempty"`      // an offset changed while it was measured
-	Exchanges    int    `json:"exchanges"`
-	Handovers    int    `json:"handovers"`
+
+	// Worst is the pair with the largest possible disagreement, and Between is its interval.
+	Worst   [2]int `json:"worst"`
+	Between Cycles `json:"between"`
+
+	Moved     bool `json:"moved,omitempty"` // an offset changed while it was measured
+	Exchanges int  `json:"exchanges"`
+	Handovers int  `json:"handovers"`
 }
 
 // mostSlack_cycles is the largest slack that a relation takes (package tscratio): 200 µs and more.
-// Cores never disagree by so little less than that. Hand-overs during which an end did not run
-// prove no better.
+// Working cores disagree by far less. A larger slack means that an end did not run during the
+// hand-overs.
 const mostSlack_cycles = 1 << 20
 
-// Known says whether a node's readings may be used with this slack: every core was related, and
+// Known reports whether a node's readings may be used with this slack: every core was related
 // closely enough.
 func (s Slack) Known() bool { return len(s.Unmeasured) == 0 && s.Slack_cycles <= mostSlack_cycles }
 
-// exchangeRounds makes one exchange last a millisecond between two cores that both run: long enough
-// for some hand-overs at which both caches and both pipelines are at their best, and shorter than
+// exchangeRounds makes one exchange between two running cores last a millisecond. That is long
+// enough for some hand-overs with both caches and both pipelines at their best, and shorter than
 // most hypervisors leave a core where it is.
 const exchangeRounds = 2000
 
-// patienceLooks is after how many looks without change measuring ends.
+// patienceLooks is how many looks without change end the measuring.
 const patienceLooks = 256
 
-// mostBudgets is how many budgets a busy machine gets, where the two ends seldom run at one time. A
-// core that was never reached cannot be taken for one that agrees: that would make bounds false.
+// mostBudgets is how many budgets a busy machine gets, on which the two ends seldom run at one
+// time. A core that was never reached must not be taken for one that agrees: that would make bounds
+// false.
 const mostBudgets = 10
 
 // MeasureSlack passes messages between cores until the budget is used up or nothing changes. It
 // first looks at every core with the lowest one. Then it looks at the pair that is known worst, and
 // now and then at the others again. A slack that is not Known by then gets more time. The error
-// wraps ErrCoresDisagree where an offset drifts.
+// wraps ErrCoresDisagree if an offset drifts.
 //
-// The statement is about the time of measuring, and covers each placement of virtual cores that was
+// The slack holds for the time of measuring, and covers each placement of virtual cores that was
 // seen in it (type looks). It holds later only if no placement has offsets beyond those.
 func MeasureSlack(options SlackOptions) (Slack, error) {
 	if len(options.Cores) == 0 {
@@ -130,8 +134,12 @@ func newSlackMeter(o SlackOptions) *slackMeter {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &slackMeter{SlackOptions: o, cores: slices.Compact(slices.Sorted(slices.Values(o.Cores))),
-		pairs: map[[2]int]*pairLooks{}, deadline: o.Now().Add(o.Budget)}
+	return &slackMeter{
+		SlackOptions: o,
+		cores:        slices.Compact(slices.Sorted(slices.Values(o.Cores))),
+		pairs:        map[[2]int]*pairLooks{},
+		deadline:     o.Now().Add(o.Budget),
+	}
 }
 
 // lookAtAll looks at each core with the lowest one.
@@ -145,7 +153,7 @@ func (m *slackMeter) lookAtAll() error {
 }
 
 // lookAtWorst looks at the pair that is known worst until nothing changes. Each fourth look is at
-// another pair: a core that drifts shows when it is measured again, however well it was known.
+// another pair: however well a core is known, its drift shows only when it is measured again.
 func (m *slackMeter) lookAtWorst() error {
 	worst, between, _ := m.worst()
 	for idle := 0; idle < patienceLooks && worst[0] != worst[1] && !m.late(); idle++ {
@@ -187,18 +195,19 @@ func (m *slackMeter) lookUntilKnown() error {
 
 func (m *slackMeter) late() bool { return !m.Now().Before(m.deadline) }
 
-// share is the part of the budget that one core may use. A core that does not run, because its
-// hypervisor halted it or a real-time task holds it, must not eat the others' time.
+// share is the part of the budget that one core may use. A core may not run, because its hypervisor
+// halted it or a real-time task holds it. It must not use up the time of the others.
 func (m *slackMeter) share() time.Duration {
 	return m.Budget / time.Duration(max(1, len(m.cores)-1))
 }
 
-// look takes one look at a pair of cores, and says whether it changed what is known of it.
+// look takes one look at a pair of cores, and reports whether that changed what is known of it.
 func (m *slackMeter) look(pair [2]int) (changed bool, err error) {
 	patience := max(0, min(m.share(), m.deadline.Sub(m.Now())))
 	forth, back, err := m.Exchange(pair[0], pair[1], exchangeRounds, patience)
 	if err != nil {
-		return false, fmt.Errorf("measure core slack between cores %d and %d: %w", pair[0], pair[1], err)
+		return false, fmt.Errorf("measure core slack between cores %d and %d: %w",
+			pair[0], pair[1], err)
 	}
 	m.slack.Exchanges++
 	if forth.From == forth.To || back.From == back.To {
@@ -208,8 +217,8 @@ func (m *slackMeter) look(pair [2]int) (changed bool, err error) {
 	q := int64(min(m.Quantum_cycles, math.MaxInt64))
 	between := Cycles{-max(handed(back, q), -math.MaxInt64), handed(forth, q)}
 	if between.Empty() {
-		return false, fmt.Errorf("measure core slack: relate cores %d and %d: offset must be %v: %w",
-			pair[0], pair[1], between, ErrCoresDisagree)
+		return false, fmt.Errorf("measure core slack: relate cores %d and %d: "+
+			"offset must be %v: %w", pair[0], pair[1], between, ErrCoresDisagree)
 	}
 	p := m.pairs[pair]
 	if p == nil {
@@ -222,8 +231,8 @@ func (m *slackMeter) look(pair [2]int) (changed bool, err error) {
 	return p.joined != before, nil
 }
 
-// worst returns the pair of cores between which the largest offset is possible, what it may be, and
-// the cores of which nothing is known.
+// worst returns the pair of cores with the largest possible offset, the interval of that offset,
+// and the cores of which nothing is known.
 func (m *slackMeter) worst() (pair [2]int, between Cycles, unknown []int) {
 	known := m.cores[:1:1]
 	for _, core := range m.cores[1:] {
@@ -245,7 +254,7 @@ func (m *slackMeter) worst() (pair [2]int, between Cycles, unknown []int) {
 }
 
 // between returns the possible offsets of two cores: those that were seen, or else those that their
-// offsets to the lowest core allow. The two are not intersected, for the reason that looks are not.
+// offsets to the lowest core allow. The two are never intersected, for the same reason as looks.
 func (m *slackMeter) between(a, b int) Cycles {
 	if p := m.pairs[[2]int{a, b}]; p != nil {
 		return p.joined
@@ -263,7 +272,8 @@ func (m *slackMeter) result(err error) (Slack, error) {
 		l := p.looks
 		s.Moved = s.Moved || l.moved()
 		if err == nil && l.drifts() {
-			err = fmt.Errorf("measure core slack: cores %d and %d: the offset was in %v, and at last in %v: %w",
+			err = fmt.Errorf("measure core slack: cores %d and %d: "+
+				"the offset was in %v, and at last in %v: %w",
 				pair[0], pair[1], l[:(len(l)+1)/2].joined(), l[len(l)-1], ErrCoresDisagree)
 		}
 	}
@@ -287,21 +297,25 @@ func (s Slack) finding(f Facts, err error) Finding {
 	const name = CoreSlack
 	switch {
 	case errors.Is(err, ErrCoresDisagree):
-		return Finding{name, Unfit, "the cores' counters do not keep a constant distance: " + err.Error(),
-			"update the firmware, disable features that set the TSC of single cores, " +
-				"or keep this and all instrumented programs in a cpuset of one core (AllowedCPUs=N)"}
+		return Finding{name, Unfit,
+			"the cores' counters do not keep a constant distance: " + err.Error(),
+			"update the firmware, disable features that set the TSC of single cores, or keep " +
+				"this and all instrumented programs in a cpuset of one core (AllowedCPUs=N)"}
 	case err != nil:
-		return Finding{name, Unknown, err.Error(), "allow sched_setaffinity(2), or state the slack yourself"}
+		return Finding{name, Unknown, err.Error(),
+			"allow sched_setaffinity(2), or state the slack yourself"}
 	case len(s.Cores) == 1 && len(s.Unmeasured) == 0:
 		if len(f.Cores.Online) > 1 {
-			return Finding{name, Warning, fmt.Sprintf("this process may run on core %d alone, of %d: nothing is known about programs on the others", s.Cores[0], len(f.Cores.Online)),
-				keepTogether}
+			detail := fmt.Sprintf("this process may run on core %d alone, of %d: "+
+				"nothing is known about programs on the others", s.Cores[0], len(f.Cores.Online))
+			return Finding{name, Warning, detail, keepTogether}
 		}
 		return Finding{name, Fit, "one core: nothing to disagree with", ""}
 	}
-	out := Finding{name, Fit, fmt.Sprintf("%d cores agree within %d cycles, proven by %d hand-overs; "+
-		"widest between cores %d and %d: %v", len(s.Cores), s.Slack_cycles, s.Handovers*exchangeRounds,
-		s.Worst[0], s.Worst[1], s.Between), ""}
+	detail := fmt.Sprintf("%d cores agree within %d cycles, proven by %d hand-overs; "+
+		"widest between cores %d and %d: %v", len(s.Cores), s.Slack_cycles,
+		s.Handovers*exchangeRounds, s.Worst[0], s.Worst[1], s.Between)
+	out := Finding{name, Fit, detail, ""}
 	if s.Moved {
 		out.Verdict = Warning
 		out.Detail += "; an offset changed meanwhile, and the slack covers those that were seen"
@@ -310,16 +324,18 @@ func (s Slack) finding(f Facts, err error) Finding {
 	switch {
 	case len(s.Unmeasured) > 0:
 		out.Verdict = Unknown
-		out.Detail = fmt.Sprintf("cores that could not be reached, and of which nothing is known: %s; %d agree within %d cycles", listCores(s.Unmeasured), len(s.Cores), s.Slack_cycles)
-		out.Remedy = "run it again when the machine is less busy, " +
-			"or keep it and the programs that are measured to a cpuset without those cores (AllowedCPUs=)"
+		out.Detail = fmt.Sprintf("cores that could not be reached, and of which nothing is known: "+
+			"%s; %d agree within %d cycles", listCores(s.Unmeasured), len(s.Cores), s.Slack_cycles)
+		out.Remedy = "run it again when the machine is less busy, or keep it and the programs " +
+			"that are measured to a cpuset without those cores (AllowedCPUs=)"
 	case !s.Known():
 		out.Verdict = Unknown
 		out.Detail += fmt.Sprintf("; no bound can be given with more than %d", mostSlack_cycles)
 		out.Remedy = "run it again when the machine is less busy"
 	case len(f.Cores.Online) > len(s.Cores):
 		out.Verdict = Warning
-		out.Detail += fmt.Sprintf("; %d more cores are online, on which this process may not run", len(f.Cores.Online)-len(s.Cores))
+		out.Detail += fmt.Sprintf("; %d more cores are online, on which this process may not run",
+			len(f.Cores.Online)-len(s.Cores))
 		out.Remedy = keepTogether
 	}
 	return out

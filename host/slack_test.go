@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A package of cores whose counters have known offsets and move in steps.
+// cores is a package of cores whose counters have known offsets and move in steps.
 type cores struct {
 	r       *rand.Rand
 	offset  map[int]int64
@@ -22,7 +22,8 @@ type cores struct {
 }
 
 func newCores(r *rand.Rand, n int, spread int64, quantum uint64) *cores {
-	c := &cores{r: r, offset: map[int]int64{}, quantum: quantum, ideal: 1 << 60, phase: map[int]uint64{}}
+	c := &cores{r: r, offset: map[int]int64{}, quantum: quantum, ideal: 1 << 60,
+		phase: map[int]uint64{}}
 	for core := range n {
 		c.offset[core] = r.Int64N(2*spread+1) - spread
 		c.phase[core] = r.Uint64N(quantum)
@@ -72,7 +73,8 @@ func TestTrueOffsetsAreInsideEveryInterval(t *testing.T) {
 					continue
 				}
 				truth := c.offset[b] - c.offset[a]
-				if between := m.between(a, b); !between.Contains(truth) || magnitude(truth) > worst.Magnitude() {
+				between := m.between(a, b)
+				if !between.Contains(truth) || magnitude(truth) > worst.Magnitude() {
 					t.Fatalf("cores %d, %d: true offset %d, between %v, worst %v; at %v",
 						a, b, truth, between, worst, now)
 				}
@@ -84,7 +86,9 @@ func TestTrueOffsetsAreInsideEveryInterval(t *testing.T) {
 func TestIntervalsOfGivenHandovers(t *testing.T) {
 	next := map[[2]int]Handover{}
 	m := newSlackMeter(SlackOptions{Cores: []int{3, 1, 7}, Quantum_cycles: 10,
-		Exchange: func(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
+		Exchange: func(
+			a, b int, rounds int, patience time.Duration,
+		) (forth, back Handover, err error) {
 			return next[[2]int{a, b}], next[[2]int{b, a}], nil
 		}})
 	look := func(a, b int, forth, back Handover) error {
@@ -92,18 +96,21 @@ func TestIntervalsOfGivenHandovers(t *testing.T) {
 		_, err := m.look([2]int{a, b})
 		return err
 	}
-	if err := look(1, 3, Handover{1, 3, 1000, 1200}, Handover{}); err != nil || m.pairs[[2]int{1, 3}] != nil {
+	if err := look(1, 3, Handover{1, 3, 1000, 1200}, Handover{}); err != nil ||
+		m.pairs[[2]int{1, 3}] != nil {
 		t.Errorf("one direction bounded both sides, %v", err)
 	}
 	if err := look(1, 3, Handover{1, 3, 1000, 1200}, Handover{3, 1, 2000, 2150}); err != nil {
 		t.Fatal(err)
 	}
-	if pair, between, unknown := m.worst(); pair != [2]int{1, 3} || between != (Cycles{-160, 210}) ||
+	if pair, between, unknown := m.worst(); pair != [2]int{1, 3} ||
+		between != (Cycles{-160, 210}) ||
 		!slices.Equal(unknown, []int{7}) {
 		t.Errorf("worst = %v, %v, unknown %v", pair, between, unknown)
 	}
 	// Over the end of the counter.
-	if err := look(1, 7, Handover{1, 7, 1 << 63, 1<<63 + 300}, Handover{7, 1, math.MaxUint64 - 50, 49}); err != nil {
+	if err := look(1, 7, Handover{1, 7, 1 << 63, 1<<63 + 300},
+		Handover{7, 1, math.MaxUint64 - 50, 49}); err != nil {
 		t.Fatal(err)
 	}
 	if between := m.between(3, 7); between != (Cycles{-320, 470}) {
@@ -128,7 +135,8 @@ func TestIntervalsOfGivenHandovers(t *testing.T) {
 func TestSumsOfBoundsGoOutward(t *testing.T) {
 	big := int64(math.MaxInt64)
 	for _, test := range []struct{ a, b, want int64 }{
-		{1, 2, 3}, {-5, 2, -3}, {big, -100, big}, {-100, big, big}, {big - 1, 2, big}, {math.MinInt64, -1, math.MinInt64}, {-big, -big, math.MinInt64},
+		{1, 2, 3}, {-5, 2, -3}, {big, -100, big}, {-100, big, big}, {big - 1, 2, big},
+		{math.MinInt64, -1, math.MinInt64}, {-big, -big, math.MinInt64},
 	} {
 		if got := addOutward(test.a, test.b); got != test.want {
 			t.Errorf("addOutward(%d, %d) = %d, want %d", test.a, test.b, got, test.want)
@@ -140,7 +148,8 @@ func TestSumsOfBoundsGoOutward(t *testing.T) {
 func (c *cores) laboratory(dead ...int) (SlackOptions, *time.Time) {
 	now := time.Unix(0, 0)
 	return SlackOptions{
-		Cores: c.allNumbers(), Quantum_cycles: c.quantum, Budget: time.Second, Now: func() time.Time { return now },
+		Cores: c.allNumbers(), Quantum_cycles: c.quantum, Budget: time.Second,
+		Now: func() time.Time { return now },
 		Exchange: func(a, b, rounds int, patience time.Duration) (forth, back Handover, err error) {
 			if slices.Contains(dead, a) || slices.Contains(dead, b) {
 				now = now.Add(patience)
@@ -178,7 +187,8 @@ func TestMeasuredSlackHoldsAndEnds(t *testing.T) {
 		for _, offset := range c.offset {
 			low, high = min(low, offset), max(high, offset)
 		}
-		if truth := uint64(high - low); s.Slack_cycles < truth || s.Slack_cycles > truth+2*(60+200+2*26) {
+		truth := uint64(high - low)
+		if s.Slack_cycles < truth || s.Slack_cycles > truth+2*(60+200+2*26) {
 			t.Errorf("%d cores: slack %d, true disagreement %d", n, s.Slack_cycles, truth)
 		}
 		if len(s.Cores) != n || len(s.Unmeasured) != 0 || s.Between.Magnitude() != s.Slack_cycles {
@@ -196,13 +206,15 @@ func TestSlackWhereNotAllIsKnown(t *testing.T) {
 	c := newCores(r, 4, 100, 1)
 	options, now := c.laboratory(2)
 	s, err := MeasureSlack(options)
-	if err != nil || !slices.Equal(s.Unmeasured, []int{2}) || !slices.Equal(s.Cores, []int{0, 1, 3}) {
+	if err != nil || !slices.Equal(s.Unmeasured, []int{2}) ||
+		!slices.Equal(s.Cores, []int{0, 1, 3}) {
 		t.Fatalf("slack = %+v, %v; want core 2 unmeasured", s, err)
 	}
 	if spent := now.Sub(time.Unix(0, 0)); spent > mostBudgets*options.Budget+time.Millisecond {
 		t.Errorf("a dead core took %v", spent)
 	}
-	if f := s.finding(Facts{}, nil); f.Verdict != Unknown || s.Known() || !strings.Contains(f.Detail, "nothing is known: 2;") {
+	if f := s.finding(Facts{}, nil); f.Verdict != Unknown || s.Known() ||
+		!strings.Contains(f.Detail, "nothing is known: 2;") {
 		t.Errorf("finding = %+v, known %v; want that core 2 is not known", f, s.Known())
 	}
 	if f := s.finding(Facts{Cores: Cores{Online: make([]int, 16)}}, nil); f.Verdict != Unknown {
@@ -210,7 +222,8 @@ func TestSlackWhereNotAllIsKnown(t *testing.T) {
 	}
 
 	full := Slack{Slack_cycles: 10, Cores: []int{0, 1}}
-	if f := full.finding(Facts{Cores: Cores{Online: make([]int, 16)}}, nil); f.Verdict != Warning || !strings.Contains(f.Detail, "14 more cores") {
+	if f := full.finding(Facts{Cores: Cores{Online: make([]int, 16)}}, nil); f.Verdict != Warning ||
+		!strings.Contains(f.Detail, "14 more cores") {
 		t.Errorf("finding with a narrow cpuset = %+v, want a warning that says 14 more", f)
 	}
 	one, err := MeasureSlack(SlackOptions{Cores: []int{5}})
@@ -225,8 +238,8 @@ func TestSlackWhereNotAllIsKnown(t *testing.T) {
 	}
 }
 
-// On a busy machine no hand-over may complete within the budget, or only such during which an end
-// did not run for long. Neither is an answer.
+// On a busy machine it may happen that no hand-over completes within the budget, or only some
+// during which an end did not run for long. Neither is an answer.
 func TestSlackOfABusyMachine(t *testing.T) {
 	for name, early := range map[string]func(*cores) (forth, back Handover){
 		"nothing completes": func(*cores) (forth, back Handover) { return },
@@ -241,7 +254,9 @@ func TestSlackOfABusyMachine(t *testing.T) {
 			options, now := c.laboratory()
 			quiet := options.Exchange
 			begin := *now
-			options.Exchange = func(a, b, rounds int, patience time.Duration) (forth, back Handover, err error) {
+			options.Exchange = func(
+				a, b, rounds int, patience time.Duration,
+			) (forth, back Handover, err error) {
 				if now.Sub(begin) < 3*options.Budget {
 					*now = now.Add(max(patience, time.Millisecond))
 					forth, back = early(c)
@@ -251,18 +266,23 @@ func TestSlackOfABusyMachine(t *testing.T) {
 			}
 			s, err := MeasureSlack(options)
 			if err != nil || !s.Known() || s.Handovers == 0 || now.Sub(begin) > 4*options.Budget {
-				t.Errorf("slack = %+v, known %v, after %v, %v; want it known soon after 3 budgets", s, s.Known(), now.Sub(begin), err)
+				t.Errorf("slack = %+v, known %v, after %v, %v; want it known soon after 3 budgets",
+					s, s.Known(), now.Sub(begin), err)
 			}
 
-			options.Exchange = func(a, b, rounds int, patience time.Duration) (forth, back Handover, err error) {
+			options.Exchange = func(
+				a, b, rounds int, patience time.Duration,
+			) (forth, back Handover, err error) {
 				*now = now.Add(max(patience, time.Millisecond))
 				forth, back = early(c)
 				return forth, back, nil
 			}
 			begin = *now
 			s, err = MeasureSlack(options)
-			if f := s.finding(Facts{}, err); err != nil || s.Known() || f.Verdict != Unknown || f.Remedy == "" {
-				t.Errorf("a machine that stays busy: slack = %+v, finding %+v, %v; want unknown, with a remedy", s, f, err)
+			f := s.finding(Facts{}, err)
+			if err != nil || s.Known() || f.Verdict != Unknown || f.Remedy == "" {
+				t.Errorf("a machine that stays busy: slack = %+v, finding %+v, %v; "+
+					"want unknown, with a remedy", s, f, err)
 			}
 			if spent := now.Sub(begin); spent > mostBudgets*options.Budget+time.Millisecond {
 				t.Errorf("a machine that stays busy took %v", spent)
@@ -274,10 +294,13 @@ func TestSlackOfABusyMachine(t *testing.T) {
 func TestCoresThatDriftApartAreUnfit(t *testing.T) {
 	r := seed.Random(t)
 	c := newCores(r, 3, 100, 1)
-	c.offset[2] = 100_000 // the pair of cores 0 and 2 stays the worst known, and core 1 must be looked at nevertheless
+	// The pair of cores 0 and 2 stays the worst known. Core 1 must still be looked at.
+	c.offset[2] = 100_000
 	options, _ := c.laboratory()
 	honest := options.Exchange
-	options.Exchange = func(a, b, rounds int, patience time.Duration) (forth, back Handover, err error) {
+	options.Exchange = func(
+		a, b, rounds int, patience time.Duration,
+	) (forth, back Handover, err error) {
 		c.offset[1] += 40
 		return honest(a, b, rounds, patience)
 	}
@@ -288,7 +311,9 @@ func TestCoresThatDriftApartAreUnfit(t *testing.T) {
 	if f := s.finding(Facts{}, err); f.Verdict != Unfit || f.Remedy == "" {
 		t.Errorf("finding = %+v, want unfit with a remedy", f)
 	}
-	options.Exchange = func(a, b, rounds int, patience time.Duration) (forth, back Handover, err error) {
+	options.Exchange = func(
+		a, b, rounds int, patience time.Duration,
+	) (forth, back Handover, err error) {
 		return Handover{}, Handover{}, errors.New("not permitted")
 	}
 	s, err = MeasureSlack(options)
@@ -297,8 +322,8 @@ func TestCoresThatDriftApartAreUnfit(t *testing.T) {
 	}
 }
 
-// A hypervisor moves virtual cores to places whose counters disagree. Each place that was seen is
-// covered; what several prove together would not be.
+// A hypervisor moves virtual cores to places whose counters disagree. The slack covers each place
+// that was seen. The intersection of what they prove would not.
 func TestSlackCoversEachPlacement(t *testing.T) {
 	r := seed.Random(t)
 	for range 50 {
@@ -313,7 +338,9 @@ func TestSlackCoversEachPlacement(t *testing.T) {
 			}
 		}
 		var apart uint64
-		options.Exchange = func(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
+		options.Exchange = func(
+			a, b int, rounds int, patience time.Duration,
+		) (forth, back Handover, err error) {
 			if r.IntN(10) == 0 {
 				c.offset = places[r.IntN(len(places))]
 			}
@@ -334,7 +361,9 @@ func TestMovedCoresAreAWarning(t *testing.T) {
 	c := newCores(seed.Random(t), 2, 0, 1)
 	options, _ := c.laboratory()
 	honest := options.Exchange
-	options.Exchange = func(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
+	options.Exchange = func(
+		a, b int, rounds int, patience time.Duration,
+	) (forth, back Handover, err error) {
 		c.offset[1] = 5000 - c.offset[1]
 		return honest(a, b, rounds, patience)
 	}
@@ -353,19 +382,22 @@ func TestLooksAreJoined(t *testing.T) {
 		joined        Cycles
 		moved, drifts bool
 	}{
-		"one":             {looks{{-5, 9}}, Cycles{-5, 9}, false, false},
-		"overlapping":     {looks{{-5, 9}, {-9, 5}, {-4, 9}}, Cycles{-9, 9}, false, false},
-		"much wider":      {looks{{-500, 400}, {-5, 9}, {-9, 5}}, Cycles{-9, 9}, false, false},
-		"wider elsewhere": {looks{{100, 900}, {-5, 9}, {50, 950}, {-9, 5}}, Cycles{-9, 950}, true, false},
-		"back again":      {looks{{-5, 9}, {20, 34}, {-5, 9}, {20, 34}}, Cycles{-5, 34}, true, false},
-		"never back":      {looks{{-5, 9}, {-5, 9}, {-5, 9}, {20, 34}}, Cycles{-5, 34}, true, true},
-		"two of two":      {looks{{-5, 9}, {20, 34}}, Cycles{-5, 34}, true, true},
-		"last but one":    {looks{{-5, 9}, {0, 5}, {20, 34}, {0, 5}}, Cycles{-5, 34}, true, false},
+		"one":         {looks{{-5, 9}}, Cycles{-5, 9}, false, false},
+		"overlapping": {looks{{-5, 9}, {-9, 5}, {-4, 9}}, Cycles{-9, 9}, false, false},
+		"much wider":  {looks{{-500, 400}, {-5, 9}, {-9, 5}}, Cycles{-9, 9}, false, false},
+		"wider elsewhere": {looks{{100, 900}, {-5, 9}, {50, 950}, {-9, 5}}, Cycles{-9, 950}, true,
+			false},
+		"back again": {looks{{-5, 9}, {20, 34}, {-5, 9}, {20, 34}}, Cycles{-5, 34}, true,
+			false},
+		"never back":   {looks{{-5, 9}, {-5, 9}, {-5, 9}, {20, 34}}, Cycles{-5, 34}, true, true},
+		"two of two":   {looks{{-5, 9}, {20, 34}}, Cycles{-5, 34}, true, true},
+		"last but one": {looks{{-5, 9}, {0, 5}, {20, 34}, {0, 5}}, Cycles{-5, 34}, true, false},
 	} {
 		if joined := test.looks.joined(); joined != test.joined {
 			t.Errorf("%s: joined = %v, want %v", name, joined, test.joined)
 		}
-		if moved, drifts := test.looks.moved(), test.looks.drifts(); moved != test.moved || drifts != test.drifts {
+		moved, drifts := test.looks.moved(), test.looks.drifts()
+		if moved != test.moved || drifts != test.drifts {
 			t.Errorf("%s: moved %v, drifts %v", name, moved, drifts)
 		}
 	}
@@ -395,7 +427,8 @@ func TestNarrowestOfUndisturbedRounds(t *testing.T) {
 	if forth.From != 3 || forth.To != 4 || back.From != 4 || back.To != 3 {
 		t.Fatalf("from %+v and %+v", forth, back)
 	}
-	if f, b := int64(forth.Received-forth.Sent), int64(back.Received-back.Sent); f != 185 || b != 20 {
+	if f, b := int64(forth.Received-forth.Sent), int64(back.Received-back.Sent); f != 185 ||
+		b != 20 {
 		t.Errorf("hand-overs of %d and %d cycles, want 185 and 20, those of one placement", f, b)
 	}
 	if forth, _ := narrowest(3, 4, nil, nil); forth.From != forth.To {
@@ -425,7 +458,9 @@ func TestTwoCoresOfThisMachine(t *testing.T) {
 	if len(allowed) < 2 {
 		skipOutsideCI(t, "this process may run on core %v alone", allowed)
 	}
-	s, err := MeasureSlack(SlackOptions{Cores: allowed[:2], Quantum_cycles: 50, Budget: 10 * time.Second})
+	s, err := MeasureSlack(SlackOptions{
+		Cores: allowed[:2], Quantum_cycles: 50, Budget: 10 * time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,10 @@ var ErrVMClock = errors.New("not a VMClock page")
 // (https://uapi-group.org/specifications/specs/vmclock/). Linux shows the page as /dev/vmclock0
 // (CONFIG_PTP_1588_CLOCK_VMCLOCK).
 type VMClock struct {
-	Disruption uint64 `json:"disruption,string"` // changes when the counter may have been disrupted, by live migration for one
-	Generation uint64 `json:"generation,string"` // changes when the machine was cloned or restored; 0 where not given
+	// Disruption changes when the counter may have been disrupted, for example by a live migration.
+	Disruption uint64 `json:"disruption,string"`
+	// Generation changes when the machine was cloned or restored. It is 0 if it is not given.
+	Generation uint64 `json:"generation,string"`
 }
 
 const (
@@ -27,13 +29,16 @@ const (
 
 func parseVMClock(page []byte) (vmclock VMClock, stable bool, err error) {
 	if len(page) < vmClockSize {
-		return vmclock, false, fmt.Errorf("read VMClock: %d bytes, want %d: %w", len(page), vmClockSize, ErrVMClock)
+		return vmclock, false, fmt.Errorf("read VMClock: %d bytes, want %d: %w",
+			len(page), vmClockSize, ErrVMClock)
 	}
 	if magic := binary.LittleEndian.Uint32(page); magic != vmClockMagic {
-		return vmclock, false, fmt.Errorf("read VMClock: magic %#x, want %#x: %w", magic, vmClockMagic, ErrVMClock)
+		return vmclock, false, fmt.Errorf("read VMClock: magic %#x, want %#x: %w",
+			magic, vmClockMagic, ErrVMClock)
 	}
 	if version := binary.LittleEndian.Uint16(page[8:]); version != 1 {
-		return vmclock, false, fmt.Errorf("read VMClock: version %d, want 1: %w", version, ErrVMClock)
+		return vmclock, false, fmt.Errorf("read VMClock: version %d, want 1: %w",
+			version, ErrVMClock)
 	}
 	vmclock.Disruption = binary.LittleEndian.Uint64(page[0x10:])
 	if binary.LittleEndian.Uint64(page[0x18:])&vmClockHasGeneration != 0 {
@@ -42,7 +47,7 @@ func parseVMClock(page []byte) (vmclock VMClock, stable bool, err error) {
 	return vmclock, binary.LittleEndian.Uint32(page[0x0c:])&1 == 0, nil
 }
 
-// readVMClock returns nil and fs.ErrNotExist where there is no such device.
+// readVMClock returns nil and fs.ErrNotExist if there is no such device.
 func readVMClock(root fs.FS) (*VMClock, error) {
 	const tries = 100 // the hypervisor holds the page for a moment only
 	for range tries {
@@ -67,5 +72,6 @@ func readVMClock(root fs.FS) (*VMClock, error) {
 			return &vmclock, nil
 		}
 	}
-	return nil, fmt.Errorf("read VMClock: held by the hypervisor over %d tries: %w", tries, ErrVMClock)
+	return nil, fmt.Errorf("read VMClock: held by the hypervisor over %d tries: %w",
+		tries, ErrVMClock)
 }

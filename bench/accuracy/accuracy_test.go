@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // quick is a session that is over soon: ten trains a second.
 var quick = Setting{Wander: 1 * tscratio.PPM, Shape: vnode.Sine, Exchanges: 3, PerSecond: 10}
 
-// thisMachine is examined once: it takes a second.
+// thisMachine examines the machine once, because it takes a second.
 var thisMachine = sync.OnceValues(examine)
 
 func machine(t *testing.T) Machine {
@@ -54,7 +54,7 @@ func measure(t *testing.T, o Options) Result {
 	return result
 }
 
-// checkRows wants every bound but the paper's to hold its truths.
+// checkRows expects that every bound but the paper's holds its truths.
 func checkRows(t *testing.T, rows []Row, sessions int) {
 	t.Helper()
 	if len(rows) != 8*sessions {
@@ -62,26 +62,35 @@ func checkRows(t *testing.T, rows []Row, sessions int) {
 	}
 	for _, row := range rows {
 		if row.Queries == 0 || len(row.HalfWidths_us) != row.Queries {
-			t.Errorf("%s: %d queries, %d half-widths", row.Name(), row.Queries, len(row.HalfWidths_us))
+			t.Errorf("%s: %d queries, %d half-widths",
+				row.Name(), row.Queries, len(row.HalfWidths_us))
 		}
 		if row.Bound != Paper && (row.Outside > 0 || row.Verdict != tscratio.Consistent) {
-			t.Errorf("%s, %v: %d of %d outside, %v", row.Name(), row.Setting, row.Outside, row.Queries, row.Verdict)
+			t.Errorf("%s, %v: %d of %d outside, %v",
+				row.Name(), row.Setting, row.Outside, row.Queries, row.Verdict)
 		}
 		if row.TrueWander > row.Wander/2 {
-			t.Errorf("%s: the nodes wander by %v, more than half of %v", row.Name(), row.TrueWander, row.Wander)
+			t.Errorf("%s: the nodes wander by %v, more than half of %v",
+				row.Name(), row.TrueWander, row.Wander)
 		}
 	}
 }
 
 func TestBoundsOverLoopback(t *testing.T) {
-	result := measure(t, Options{Loopback: true, Lasting: 1500 * time.Millisecond, Settings: []Setting{quick}, Repetitions: 1, WithPaper: !testing.Short() && seed.Share() == 1})
+	result := measure(t, Options{
+		Loopback: true, Lasting: 1500 * time.Millisecond, Settings: []Setting{quick},
+		Repetitions: 1, WithPaper: !testing.Short() && seed.Share() == 1,
+	})
 	checkRows(t, result.Rows, 1)
 	for _, p := range result.Papers {
 		if p.OursBeyond > 0 || p.Outside > 0 || len(p.Ratios) != 1 {
-			t.Errorf("%s: %d outside of the paper's bound, %d outside of ours, ratios %v", p.Name(), p.Outside, p.OursBeyond, p.Ratios)
+			t.Errorf("%s: %d outside of the paper's bound, %d outside of ours, ratios %v",
+				p.Name(), p.Outside, p.OursBeyond, p.Ratios)
 		}
 	}
-	if trips := result.RoundTrips; trips.Absent == "" && (len(trips.Ratios) != 1 || trips.Smallest_us[0] <= 0 || trips.Smallest_us[0] > trips.Median_us[0]) {
+	trips := result.RoundTrips
+	if trips.Absent == "" && (len(trips.Ratios) != 1 || trips.Smallest_us[0] <= 0 ||
+		trips.Smallest_us[0] > trips.Median_us[0]) {
 		t.Errorf("round trips %+v", trips)
 	}
 	if len(result.Costs) != 1 || result.Costs[0].Prober <= 0 || result.Costs[0].Answerer <= 0 {
@@ -106,7 +115,10 @@ func TestPrivilegedBoundsBetweenNamespaces(t *testing.T) {
 }
 
 func TestLimitLeavesPartsOut(t *testing.T) {
-	result := measure(t, Options{Loopback: true, Lasting: time.Second, Limit: time.Nanosecond, Settings: []Setting{quick, quick}})
+	result := measure(t, Options{
+		Loopback: true, Lasting: time.Second, Limit: time.Nanosecond,
+		Settings: []Setting{quick, quick},
+	})
 	if len(result.Left) != 3 || len(result.Rows) != 0 {
 		t.Errorf("left %q, %d rows", result.Left, len(result.Rows))
 	}
@@ -114,17 +126,18 @@ func TestLimitLeavesPartsOut(t *testing.T) {
 
 func TestEndedByContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	o := Options{Loopback: true, Lasting: time.Hour, Settings: []Setting{quick}, Progress: func(_, _ int, _ string, elapsed time.Duration) {
-		if elapsed > 0 {
-			cancel()
-		}
-	}}
+	o := Options{Loopback: true, Lasting: time.Hour, Settings: []Setting{quick},
+		Progress: func(_, _ int, _ string, elapsed time.Duration) {
+			if elapsed > 0 {
+				cancel()
+			}
+		}}
 	if _, err := probe(ctx, o, machine(t)); err == nil {
 		t.Error("an hour was over soon")
 	}
 }
 
-// Bounds from stamps that are wrong by more than their width are seen to be false.
+// Stamps are wrong by more than the width of their bounds: the bounds must then miss the truth.
 func TestFalseBoundsAreCounted(t *testing.T) {
 	l, err := newLab(machine(t), true)
 	if err != nil {
@@ -139,13 +152,14 @@ func TestFalseBoundsAreCounted(t *testing.T) {
 	for i := range s.trains {
 		for j := range s.trains[i].Exchanges {
 			e := &s.trains[i].Exchanges[j]
-			for _, stamp := range []*tscratio.Interval{&e.User.Received, &e.User.Answered, &e.Best.Received, &e.Best.Answered} {
+			for _, stamp := range []*tscratio.Interval{&e.User.Received, &e.User.Answered,
+				&e.Best.Received, &e.Best.Answered} {
 				stamp.Lo += l.machine.Hz / 1000
 				stamp.Hi += l.machine.Hz / 1000
 			}
 		}
 		s.trains[i].Arrivals = nil
-		// The paper's anchors move with the stamps, and it is asked for nothing before them.
+		// The paper's anchors move with the stamps, and nothing is asked for before them.
 		s.trains[i].after += l.machine.Hz / 500
 	}
 	rows, _, err := s.rows(r, 500)
@@ -154,7 +168,9 @@ func TestFalseBoundsAreCounted(t *testing.T) {
 	}
 	for _, row := range rows {
 		if row.Outside != row.Queries {
-			t.Errorf("%s: node B's stamps are a millisecond late, and %d of %d truths are still in the bound", row.Name(), row.Queries-row.Outside, row.Queries)
+			t.Errorf("%s: node B's stamps are a millisecond late, "+
+				"and %d of %d truths are still in the bound",
+				row.Name(), row.Queries-row.Outside, row.Queries)
 		}
 	}
 }

@@ -19,21 +19,23 @@ const (
 	Kernel Stamps = "kernel" // the kernel's own where it gave them
 )
 
-// Bound says how a bound is come by.
+// Bound says how a bound is made.
 type Bound string
 
 const (
-	// Plain: at a train, from its exchange of smallest round trip alone: half of what that spent on its way.
+	// Plain is at a train, from its exchange of smallest round trip alone: half of that exchange's
+	// time on the way.
 	Plain Bound = "plain"
 
-	// Intersected: at a train, from all of its packets, both directions on their own.
+	// Intersected is at a train, from all of its packets, each direction by itself.
 	Intersected Bound = "intersected"
 
-	// Windowed: at any moment, from all trains within the window around it.
+	// Windowed is at any moment, from all trains within the window around it.
 	Windowed Bound = "windowed"
 
-	// Paper: at any moment, as the paper does it: a straight line through the exchanges of smallest round trip in the first and
-	// in the last ten trains, half of the larger round trip as the bound. It knows of no wander, quantum or slack.
+	// Paper is at any moment, as the paper does it: a straight line through the exchanges of
+	// smallest round trip in the first and in the last ten trains. The bound is half of the larger
+	// of these round trips. It knows no wander, quantum or slack.
 	Paper Bound = "paper"
 )
 
@@ -55,21 +57,22 @@ type Point struct {
 	HasPaper               bool
 }
 
-// Row is one bound under one setting. Its figures are of the two nodes' events: q and s of both are included.
+// Row is one bound under one setting. Its figures are for the two nodes' events, so they include
+// the quantum and the core slack of both.
 type Row struct {
 	Setting
 	Bound      Bound
 	Stamps     Stamps
 	Verdict    tscratio.Verdict
-	Least      tscratio.Wander // that the constraints allow
-	TrueWander tscratio.Wander // of the nodes, in windows of the declared length
+	Least      tscratio.Wander // the least wander that the constraints allow
+	TrueWander tscratio.Wander // that of the nodes, in windows of the declared length
 
 	HalfWidths_us []float64 // of every query, from the smallest on
 	Queries       int
 	Outside       int // queries whose truth was not in the bound
 
 	Trains, Failed int
-	LoadGbit       float64 // a second, that came through
+	LoadGbit       float64 // what came through in a second
 }
 
 // Name is the row's name: the bound and the stamps.
@@ -80,7 +83,7 @@ func (s *session) pair(stamps Stamps) (*tscratio.Pair, error) {
 	return s.pairUpTo(stamps, 16*max(s.Wander, tscratio.PPB))
 }
 
-// pairUpTo is pair, to be evaluated at wanders up to a given one.
+// pairUpTo is pair, for wanders up to most.
 func (s *session) pairUpTo(stamps Stamps, most tscratio.Wander) (*tscratio.Pair, error) {
 	var nodes [2]tscratio.Node
 	for i, c := range s.nodes {
@@ -115,7 +118,7 @@ func train(t minrtt.Train, stamps Stamps) tscratio.Train {
 	return out
 }
 
-// rows evaluates a session, each row by about so many queries.
+// rows evaluates a session, with about so many queries for each row.
 func (s *session) rows(r *rand.Rand, queries int) (rows []Row, all []Series, err error) {
 	for _, stamps := range []Stamps{User, Kernel} {
 		p, err := s.pair(stamps)
@@ -140,8 +143,10 @@ func (s *session) rows(r *rand.Rand, queries int) (rows []Row, all []Series, err
 		for _, b := range []Bound{Plain, Intersected, Windowed, Paper} {
 			row := Row{
 				Setting: s.Setting, Bound: b, Stamps: stamps,
-				Verdict: max(relations[0].Verdict, relations[1].Verdict), Least: max(relations[0].Least, relations[1].Least),
-				TrueWander: s.trueWander(), Trains: len(s.trains), Failed: s.failed, LoadGbit: s.loadBits / 1e9,
+				Verdict:    max(relations[0].Verdict, relations[1].Verdict),
+				Least:      max(relations[0].Least, relations[1].Least),
+				TrueWander: s.trueWander(), Trains: len(s.trains), Failed: s.failed,
+				LoadGbit: s.loadBits / 1e9,
 			}
 			var ask query
 			switch b {
@@ -161,7 +166,8 @@ func (s *session) rows(r *rand.Rand, queries int) (rows []Row, all []Series, err
 				if !got.Contains(truth) {
 					row.Outside++
 				}
-				row.HalfWidths_us = append(row.HalfWidths_us, s.machine.Micros(float64(got.Width())/2))
+				row.HalfWidths_us = append(row.HalfWidths_us,
+					s.machine.Micros(float64(got.Width())/2))
 			}
 			rows = append(rows, row)
 		}
@@ -181,7 +187,7 @@ func (s *session) paper(stamps Stamps) (tscratio.PaperRelation, error) {
 	return tscratio.PaperRelate(best(s.trains[:n]), best(s.trains[len(s.trains)-n:]))
 }
 
-// byPaper asks the paper's relation, which leads from B to A, between the trains that its anchors are from.
+// byPaper queries the paper's relation, which leads from B to A, between the trains of its anchors.
 func (s *session) byPaper(p tscratio.PaperRelation) query {
 	n := min(anchorTrains, len(s.trains)/3)
 	first, last := s.trains[n-1].after, s.trains[len(s.trains)-n].before
@@ -193,7 +199,8 @@ func (s *session) byPaper(p tscratio.PaperRelation) query {
 }
 
 // series follows the bound over time.
-func (s *session) series(stamps Stamps, into *tscratio.Relation, paper tscratio.PaperRelation) (Series, error) {
+func (s *session) series(stamps Stamps, into *tscratio.Relation,
+	paper tscratio.PaperRelation) (Series, error) {
 	const points = 2000
 	first, last := s.trains[0].after, s.trains[len(s.trains)-1].before
 	out := Series{Setting: s.Setting, Stamps: stamps}
@@ -205,7 +212,10 @@ func (s *session) series(stamps Stamps, into *tscratio.Relation, paper tscratio.
 			return out, err
 		}
 		from := func(x uint64) float64 { return s.machine.Micros(float64(int64(x - truth))) }
-		p := Point{At_s: float64(moment-first) / float64(s.machine.Hz), Lo_us: from(got.Lo), Hi_us: from(got.Hi)}
+		p := Point{
+			At_s:  float64(moment-first) / float64(s.machine.Hz),
+			Lo_us: from(got.Lo), Hi_us: from(got.Hi),
+		}
 		if theirs, err := paper.Translate(y); err == nil {
 			p.HasPaper, p.PaperLo_us, p.PaperHi_us = true, from(theirs.Lo), from(theirs.Hi)
 		}
@@ -214,10 +224,10 @@ func (s *session) series(stamps Stamps, into *tscratio.Relation, paper tscratio.
 	return out, nil
 }
 
-// query makes a query: what is asked for, and the truth.
+// query makes a query: the moment that is asked for, and the truth.
 type query func(r *rand.Rand) (got tscratio.Interval, truth uint64, err error)
 
-// anywhere asks a session's relations at moments between its first and its last train.
+// anywhere queries a session's relations at moments between its first and its last train.
 func (s *session) anywhere(into [2]*tscratio.Relation) query {
 	first, last := s.trains[0].after, s.trains[len(s.trains)-1].before
 	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
@@ -228,7 +238,7 @@ func (s *session) anywhere(into [2]*tscratio.Relation) query {
 	}
 }
 
-// mostDeclared is up to which wander declared evaluates a session.
+// mostDeclared is the largest wander at which declared evaluates a session.
 const mostDeclared = 16 * tscratio.PPM
 
 // declared evaluates a session at its wander and at multiples of it.
@@ -255,7 +265,8 @@ func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
 					return nil, err
 				}
 				if !got.Contains(truth) {
-					return nil, fmt.Errorf("%s stamps, w = %v: truth %d is not in %v: this is a defect", stamps, w, truth, got)
+					return nil, fmt.Errorf("%s stamps, w = %v: "+
+						"truth %d is not in %v: this is a defect", stamps, w, truth, got)
 				}
 				halves = append(halves, s.machine.Micros(float64(got.Width())/2))
 			}
@@ -266,12 +277,13 @@ func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
 	return all, nil
 }
 
-// reading is what the machine's counter shows when it stands at a count.
+// reading returns what the machine's counter shows when it stands at a count.
 func (m Machine) reading(count uint64) uint64 { return count - count%m.Quantum_cycles }
 
-// atTrain asks at moments within trains, by what that train alone proves. The rate, which moves readings by less than a
-// cycle within a train, is the windowed relation's.
-func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair, rates *tscratio.Relation) query {
+// atTrain queries moments within trains, by what each train alone proves. Within a train the rate
+// moves readings by less than a cycle, so it takes the windowed relation's rate.
+func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
+	rates *tscratio.Relation) query {
 	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
 		t := s.trains[r.IntN(len(s.trains))]
 		moment := s.machine.reading(t.before + r.Uint64N(t.after-t.before))
@@ -297,22 +309,24 @@ func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair, rates *tscra
 	}
 }
 
-// view moves constraints to a reading y of B close by.
+// view moves constraints to a reading y of B that is close by.
 type view struct {
 	y    uint64
 	rate tscratio.RateInterval
 	a, b tscratio.Node
 }
 
-// lower returns the least reading of A that a constraint allows at y; upper the greatest.
+// lower returns the least reading of A that a constraint allows at y. upper returns the greatest.
 func (v view) lower(c tscratio.Constraint) uint64 {
 	at := c.B + v.b.QuantumCycles + v.b.CoreSlackCycles
-	return c.A - v.a.CoreSlackCycles - v.a.QuantumCycles + uint64(int64(math.Floor(v.least(int64(v.y-at)))))
+	return c.A - v.a.CoreSlackCycles - v.a.QuantumCycles +
+		uint64(int64(math.Floor(v.least(int64(v.y-at)))))
 }
 
 func (v view) upper(c tscratio.Constraint) uint64 {
 	at := c.B - v.b.CoreSlackCycles
-	return c.A + v.a.CoreSlackCycles + v.a.QuantumCycles + uint64(int64(math.Ceil(-v.least(-int64(v.y+v.b.QuantumCycles-at)))))
+	return c.A + v.a.CoreSlackCycles + v.a.QuantumCycles +
+		uint64(int64(math.Ceil(-v.least(-int64(v.y+v.b.QuantumCycles-at)))))
 }
 
 // least returns the smallest product of a distance within a train, below 2⁴⁰ cycles, and the rate.
@@ -320,13 +334,13 @@ func (v view) least(d int64) float64 {
 	return min(float64(d)*v.rate.Lo.Float(), float64(d)*v.rate.Hi.Float())
 }
 
-// virtualSlack is the machine's core slack in a virtual node's cycles: 1 ‰ more, which no rate here exceeds, and one for
-// what is rounded.
+// virtualSlack is the machine's core slack in a virtual node's cycles: 1 ‰ more, because no rate
+// here is faster than that, and one for rounding.
 func (m Machine) virtualSlack() uint64 { return m.Slack_cycles + m.Slack_cycles/1000 + 1 }
 
-// trueWander is that of the nodes, rounded up.
+// trueWander is the wander of the nodes, rounded up.
 func (s *session) trueWander() tscratio.Wander {
-	// The relation's window is ±10 s of a counter that runs at up to 100 ppm beside the machine's.
+	// The relation's window is ±10 s by a counter that may differ from the machine's by 100 ppm.
 	w := vnode.PairWander_2e40(s.truths[0], s.truths[1], 20*s.machine.Hz/10_000*10_001)
 	return tscratio.Wander(math.Ceil(float64(w) / (1 << 40) * 1e12))
 }

@@ -1,17 +1,18 @@
-// Package accuracy measures how narrow the bounds between two nodes are, and whether they are true: the figures behind
-// "cp-bench probe" and docs/accuracy.md.
+// Package accuracy measures how narrow the bounds between two nodes are, and whether they are true:
+// the figures behind "cp-bench probe" and docs/accuracy.md.
 //
-// The nodes are two network namespaces of this machine with a link between them, or, without root, two sockets on its
-// loopback. Either node has virtual clocks (packages vnode and virtual), which differ from the other's as those of another
-// machine do, and of which the truth is known exactly. The packets, the stamps and the load are real.
+// The nodes are two network namespaces of this machine with a link between them. Without root they
+// are two sockets on its loopback interface. Each node has virtual clocks (packages vnode and
+// virtual). They differ as those of two machines do, but their truth is known exactly. The packets,
+// the stamps and the load are real.
 //
 //	setup.go      the two ends, the processes in them, and what the machine's counter is good for
 //	peer.go       the process of the other end: answers, takes load, makes load
-//	session.go    trains at a pace, and what they bring
-//	bounds.go     plain, intersected and windowed bounds of a session, held against the truth
+//	session.go    trains at a pace, and their results
+//	bounds.go     plain, intersected and windowed bounds of a session, compared with the truth
 //	paper.go      the paper's method on the same exchanges
 //	roundtrip.go  the smallest round trip, against a bare ping-pong
 //	process.go    how processes are started, pinned and ended, and their processor time
 //
-// It judges nothing and prints nothing: tables and limits are in package cli.
+// It judges nothing and prints nothing: tables and limits are in package bench/commands.
 package accuracy

@@ -13,22 +13,25 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// PaperRow holds the paper's method against ours on the same exchanges: each node starts a hundred before and a hundred
-// after a pause. The nodes' rates do not wander, as the paper assumes; ours is evaluated at w = 0 too.
+// PaperRow compares the paper's method with ours on the same exchanges: each node starts a hundred
+// before a pause and a hundred after it. The nodes' rates do not wander, as the paper assumes. Our
+// method uses w = 0 too.
 type PaperRow struct {
 	Transport string // "udp" or "zmq"
 	Spin      bool
 	Load      bool
 
-	Paper_us   []float64 // half of the larger of the two smallest round trips; the better direction's; one a repetition
-	Ours_us    []float64 // half-width of ours, q and s included; the median query's
-	Ratios     []float64 // of these two
+	// Paper_us has one element a repetition: half of the larger of the two smallest round trips, in
+	// the better direction.
+	Paper_us   []float64
+	Ours_us    []float64 // our half-width at the median query, with quantum and core slack
+	Ratios     []float64 // Paper_us over Ours_us
 	Queries    int
-	Outside    int // of them, of the paper's bound
-	OursBeyond int // of ours
+	Outside    int // queries whose truth is outside of the paper's bound
+	OursBeyond int // queries whose truth is outside of ours
 }
 
-// Name is the row's name. What the paper does is a plain bound over ZeroMQ.
+// Name is the row's name. The paper's own method is a plain bound over ZeroMQ.
 func (r PaperRow) Name() string {
 	if r.Transport == "zmq" {
 		return "plain-zmq"
@@ -43,7 +46,10 @@ const (
 
 // paper measures one row.
 func (l *lab) paper(ctx context.Context, r *rand.Rand, row *PaperRow, queries int) (err error) {
-	s := Setting{Shape: vnode.Steady, Spin: row.Spin, Load: row.Load, Exchanges: paperExchanges, PerSecond: 1}
+	s := Setting{
+		Shape: vnode.Steady, Spin: row.Spin, Load: row.Load, Exchanges: paperExchanges,
+		PerSecond: 1,
+	}
 	nodes, err := l.configs(r, s)
 	if err != nil {
 		return err
@@ -102,10 +108,13 @@ func (l *lab) paper(ctx context.Context, r *rand.Rand, row *PaperRow, queries in
 	return l.compare(r, row, queries, nodes, truths, periods, between)
 }
 
-// insist runs a train, and again if it came to nothing: on a busy machine an end may be away for longer than is waited for.
+// insist runs a train, and runs it again if it came to nothing: on a busy machine an end may be
+// away for longer than the prober waits.
 func (p *prober) insist(ctx context.Context) (t minrtt.Train, err error) {
 	for range 5 {
-		if t, err = p.Train(ctx); err == nil || !errors.Is(err, minrtt.ErrNoAnswer) && !errors.Is(err, minrtt.ErrClockSet) {
+		t, err = p.Train(ctx)
+		nothing := errors.Is(err, minrtt.ErrNoAnswer) || errors.Is(err, minrtt.ErrClockSet)
+		if !nothing {
 			break
 		}
 	}
@@ -113,7 +122,8 @@ func (p *prober) insist(ctx context.Context) (t minrtt.Train, err error) {
 }
 
 // compare evaluates both methods at moments of the pause.
-func (l *lab) compare(r *rand.Rand, row *PaperRow, queries int, nodes [2]vnode.Config, truths [2]*vnode.Truth, periods [2][2]minrtt.Train, between [2]uint64) error {
+func (l *lab) compare(r *rand.Rand, row *PaperRow, queries int, nodes [2]vnode.Config,
+	truths [2]*vnode.Truth, periods [2][2]minrtt.Train, between [2]uint64) error {
 	all := &session{machine: l.machine, nodes: nodes}
 	pair, err := all.pair(User)
 	if err != nil {
@@ -126,7 +136,8 @@ func (l *lab) compare(r *rand.Rand, row *PaperRow, queries int, nodes [2]vnode.C
 			return err
 		}
 		for _, es := range [][]tscratio.Exchange{before, after} {
-			if err := pair.Add(tscratio.Train{By: tscratio.Starter(by), Exchanges: es}); err != nil {
+			train := tscratio.Train{By: tscratio.Starter(by), Exchanges: es}
+			if err := pair.Add(train); err != nil {
 				return err
 			}
 		}

@@ -32,7 +32,7 @@ const (
 // order is what a peer process is told, as one JSON object on its standard input.
 type order struct {
 	Do        role           `json:"do"`
-	At        netip.AddrPort `json:"at"` // where to listen; of makeLoad, where to send
+	At        netip.AddrPort `json:"at"` // where to listen; for makeLoad, where to send
 	Node      vnode.Config   `json:"node"`
 	Quantum   uint64         `json:"quantum_cycles"` // of the machine's counter
 	Cores     []int          `json:"cores"`          // of the machine, whose counters agree
@@ -41,13 +41,13 @@ type order struct {
 	UserStamp bool           `json:"user_stamps_only"`
 }
 
-// report is what it says when its input ends.
+// report is what a peer process says when its input ends.
 type report struct {
-	CPU   time.Duration `json:"cpu_ns"` // of the thread that answered
-	Bytes int64         `json:"bytes"`  // of load that came in
+	CPU   time.Duration `json:"cpu_ns"` // processor time of the thread that answered
+	Bytes int64         `json:"bytes"`  // load that came in
 }
 
-// Peer is the process of the other end. It does what it is told until its input ends.
+// Peer is the process of the other end. It does what its order says until its input ends.
 func Peer(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -116,14 +116,16 @@ func listen(o order, counter func() uint64) (minrtt.Transport, netip.AddrPort, e
 	if o.ZeroMQ {
 		return zmqtransport.Listen(o.At, counter)
 	}
-	u, err := minrtt.ListenUDP(o.At, minrtt.UDPConfig{Counter: counter, Spin: o.Spin, UserStampsOnly: o.UserStamp})
+	u, err := minrtt.ListenUDP(o.At, minrtt.UDPConfig{
+		Counter: counter, Spin: o.Spin, UserStampsOnly: o.UserStamp,
+	})
 	if err != nil {
 		return nil, netip.AddrPort{}, err
 	}
 	return u, u.LocalAddr(), nil
 }
 
-// take reads what one TCP connection brings.
+// take counts what one TCP connection brings.
 func take(ctx context.Context, at netip.AddrPort, say func(netip.AddrPort) error) (int64, error) {
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {
@@ -143,7 +145,7 @@ func take(ctx context.Context, at netip.AddrPort, say func(netip.AddrPort) error
 	return n, nil
 }
 
-// These hide the shortcuts that io.Copy would take: splice, and a buffer of its own size.
+// These types hide the shortcuts that io.Copy would take: splice, and a buffer of its own size.
 type (
 	writerOnly struct{ io.Writer }
 	readerOnly struct{ io.Reader }
@@ -161,7 +163,7 @@ func load(ctx context.Context, to netip.AddrPort, say func(netip.AddrPort) error
 	}
 	for b := make([]byte, 1<<17); ; {
 		if _, err := c.Write(b); err != nil {
-			return ctx.Err() // the other end goes first now and then: no matter
+			return ctx.Err() // the other end sometimes goes first, and that is no failure
 		}
 	}
 }

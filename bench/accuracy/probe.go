@@ -15,15 +15,16 @@ import (
 // Options say what to measure.
 type Options struct {
 	Seed        uint64
-	Lasting     time.Duration // of each session
-	Limit       time.Duration // after which no further part is begun; 0: none
-	Queries     int           // of each row
-	Loopback    bool          // both ends on the loopback interface: no namespaces, no root
-	Settings    []Setting     // a session each
+	Lasting     time.Duration // length of each session
+	Limit       time.Duration // begin no further part after it; 0: no limit
+	Queries     int           // for each row
+	Loopback    bool          // put both ends on the loopback interface: no namespaces, no root
+	Settings    []Setting     // one session each
 	Repetitions int           // of round trips, and of the comparison with the paper's method
 	WithPaper   bool
 
-	// Progress is called now and then and may be nil: which part of how many, what it is, and for how long it is under way.
+	// Progress may be nil. It is called now and then with the number of the part, how many parts
+	// there are, what the part does, and how long it has run.
 	Progress func(part, parts int, what string, elapsed time.Duration)
 }
 
@@ -40,7 +41,8 @@ type Result struct {
 	Declared   []Declared
 }
 
-// Declared is what the same trains give at other wanders than the session's own: the price of declaring more.
+// Declared is the half-width that the same trains give if another wander is declared: the price of
+// declaring more.
 type Declared struct {
 	Setting
 	Stamps       Stamps
@@ -55,7 +57,7 @@ type Cost struct {
 	Lasted           time.Duration
 }
 
-// Settings returns what is worth measuring: the usual ones first, and with all those beside them.
+// Settings returns the settings to measure: the usual ones first, then, with all, the others.
 func Settings(all bool) []Setting {
 	var out []Setting
 	add := func(s Setting) {
@@ -94,7 +96,7 @@ func (s Setting) String() string {
 	return fmt.Sprintf("%s, %s, %s, w = %v, %s", kind, mode, load, s.Wander, s.Shape)
 }
 
-// Probe measures. What it has measured until an error is in the result.
+// Probe measures. If it fails, the result has what was measured before.
 func Probe(ctx context.Context, o Options) (result Result, err error) {
 	machine, err := examine()
 	if err != nil {
@@ -114,7 +116,8 @@ func probe(ctx context.Context, o Options, machine Machine) (result Result, err 
 	if o.WithPaper {
 		for _, load := range []bool{false, true} {
 			result.Papers = append(result.Papers,
-				PaperRow{Transport: "udp", Spin: true, Load: load}, PaperRow{Transport: "udp", Load: load}, PaperRow{Transport: "zmq", Load: load})
+				PaperRow{Transport: "udp", Spin: true, Load: load},
+				PaperRow{Transport: "udp", Load: load}, PaperRow{Transport: "zmq", Load: load})
 		}
 	}
 
@@ -138,7 +141,8 @@ func probe(ctx context.Context, o Options, machine Machine) (result Result, err 
 	}
 	for i := range result.Papers {
 		row := &result.Papers[i]
-		parts = append(parts, part{"the paper's method, " + row.Name(), func(func(time.Duration)) error {
+		what := "the paper's method, " + row.Name()
+		parts = append(parts, part{what, func(func(time.Duration)) error {
 			for range o.Repetitions {
 				if err := l.paper(ctx, r, row, 1000); err != nil {
 					return err
@@ -163,12 +167,14 @@ func probe(ctx context.Context, o Options, machine Machine) (result Result, err 
 			return result, fmt.Errorf("%s: %w", p.what, err)
 		}
 	}
-	result.Papers = slices.DeleteFunc(result.Papers, func(r PaperRow) bool { return len(r.Ratios) == 0 })
+	result.Papers = slices.DeleteFunc(result.Papers,
+		func(r PaperRow) bool { return len(r.Ratios) == 0 })
 	return result, nil
 }
 
-// session runs a session and puts what it brought into the result.
-func (l *lab) session(ctx context.Context, r *rand.Rand, setting Setting, o Options, result *Result, progress func(time.Duration)) error {
+// session runs a session and puts what it measured into the result.
+func (l *lab) session(ctx context.Context, r *rand.Rand, setting Setting, o Options, result *Result,
+	progress func(time.Duration)) error {
 	s, err := l.run(ctx, r, setting, o.Lasting, progress)
 	if err != nil {
 		return err
@@ -186,7 +192,8 @@ func (l *lab) session(ctx context.Context, r *rand.Rand, setting Setting, o Opti
 	result.Series = append(result.Series, series...)
 	result.Costs = append(result.Costs, Cost{
 		Setting: setting, Lasted: s.lasted,
-		Prober: s.cpu[0].Seconds() / s.lasted.Seconds(), Answerer: s.cpu[1].Seconds() / s.lasted.Seconds(),
+		Prober:   s.cpu[0].Seconds() / s.lasted.Seconds(),
+		Answerer: s.cpu[1].Seconds() / s.lasted.Seconds(),
 	})
 	return nil
 }
@@ -194,7 +201,7 @@ func (l *lab) session(ctx context.Context, r *rand.Rand, setting Setting, o Opti
 // Median returns the middle of the values, which it sorts; 0 if there are none.
 func Median(v []float64) float64 { return Quantile(v, 0.5) }
 
-// Quantile returns the value below which a share of the others lies, of values that it sorts.
+// Quantile returns the value below which a share of the values lies. It sorts them.
 func Quantile(v []float64, share float64) float64 {
 	if len(v) == 0 {
 		return 0

@@ -22,21 +22,21 @@ type running struct {
 	address netip.AddrPort // where it listens
 }
 
-// settle is for how long a process may take to end.
+// settle is how long a process may take to end.
 const settle = 5 * time.Second
 
-// stop ends the process and returns what it reports.
+// stop ends the process and returns its report.
 func (r *running) stop() (report, error) {
 	var got report
 	timer := time.AfterFunc(settle, func() { _ = r.cmd.Process.Kill() })
 	defer timer.Stop()
 	err := r.stdin.Close()
-	err = errors.Join(err, r.out.Decode(&got)) // before Wait, which closes what it is read from
+	err = errors.Join(err, r.out.Decode(&got)) // before Wait, which closes the pipe that it reads
 	return got, errors.Join(err, r.cmd.Wait())
 }
 
-// onThread runs f on one thread. Where it spins, that has a CPU of its own, the first or the second that this process may use:
-// two ends that spin on one CPU wait for each other.
+// onThread runs f on one thread. If f spins, the thread gets a CPU of its own, the first or the
+// second that this process may use: two ends that spin on one CPU wait for each other.
 func onThread(spins bool, end int, f func() error) error {
 	if spins {
 		if cpus, err := host.AllowedCores(); err == nil && len(cpus) > end {

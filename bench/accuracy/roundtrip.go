@@ -19,25 +19,27 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// RoundTrips are those of exchanges whose ends spin, each on a CPU of its own, less what the answerer holds a probe for;
-// beside them those of a ping-pong of raw system calls and counter readings that does nothing but count, on packets as
-// long and on sockets alike, and which lets others run as often. One element a repetition.
+// RoundTrips compares the round trips of exchanges with those of a bare ping-pong. The ends of the
+// exchanges spin, each on a CPU of its own, and the answerer's hold time is left out. The ping-pong
+// makes raw system calls and counter readings and does nothing but count. Its packets are as long,
+// its sockets are like theirs, and it lets others run as often. Each slice has one element a
+// repetition.
 type RoundTrips struct {
 	Absent string // why there are none
 
 	Smallest_us, Median_us         []float64
 	BareSmallest_us, BareMedian_us []float64
-	Ratios                         []float64 // of the smallest ones
+	Ratios                         []float64 // smallest over smallest
 }
 
 const (
 	packetLength  = 92 // of a probe, see minrtt/FORMAT.md
-	pollsPerTurn  = 16 // as minrtt's own: polls until others may run
+	pollsPerTurn  = 16 // as in minrtt: polls until others may run
 	roundTripsAll = 2000
 	perTrain      = 100
 )
 
-// roundTrips adds a repetition.
+// roundTrips adds a repetition to the result.
 func (l *lab) roundTrips(ctx context.Context, to *RoundTrips) error {
 	cpus, err := host.AllowedCores()
 	if err != nil {
@@ -67,7 +69,8 @@ func (l *lab) roundTrips(ctx context.Context, to *RoundTrips) error {
 	return nil
 }
 
-// on runs f on a CPU until the function that it returns is called, which ends it by stop and returns its error.
+// on runs f on a CPU. The function that it returns calls stop, waits for f to end, and returns its
+// error.
 func on(cpu int, stop func(), f func()) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- host.OnCore(cpu, f) }()
@@ -77,9 +80,11 @@ func on(cpu int, stop func(), f func()) (wait func() error) {
 	}
 }
 
-// spinning returns the round trips of trains, in cycles.
+// spinning returns the round trips of trains whose ends spin, in cycles.
 func (l *lab) spinning(ctx context.Context, answererCPU int) (cycles []float64, err error) {
-	config := minrtt.UDPConfig{Counter: asm.Counter, Spin: 100 * time.Millisecond, UserStampsOnly: true}
+	config := minrtt.UDPConfig{
+		Counter: asm.Counter, Spin: 100 * time.Millisecond, UserStampsOnly: true,
+	}
 	var listener, dialer *minrtt.UDP
 	if err := l.at(1, func() (err error) {
 		listener, err = minrtt.ListenUDP(netip.AddrPortFrom(l.addr(1), 0), config)
@@ -91,7 +96,8 @@ func (l *lab) spinning(ctx context.Context, answererCPU int) (cycles []float64, 
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	wait := on(answererCPU, func() { _ = listener.Close() }, func() { _ = a.Serve(context.Background()) })
+	wait := on(answererCPU, func() { _ = listener.Close() },
+		func() { _ = a.Serve(context.Background()) })
 	defer func() { err = errors.Join(err, wait()) }()
 	if err := l.at(0, func() (err error) {
 		dialer, err = minrtt.DialUDP(listener.LocalAddr(), config)
@@ -101,8 +107,10 @@ func (l *lab) spinning(ctx context.Context, answererCPU int) (cycles []float64, 
 	}
 	defer dialer.Close()
 	train := minrtt.DefaultConfig()
-	train.Exchanges, train.Timeout = perTrain, 5*time.Second // nothing gets lost here: only a busy machine lets us wait
-	p, err := minrtt.NewProber(dialer, minrtt.Clock{Counter: asm.Counter}, listener.LocalAddr(), train)
+	// Nothing gets lost here. Only a busy machine makes it wait.
+	train.Exchanges, train.Timeout = perTrain, 5*time.Second
+	p, err := minrtt.NewProber(dialer, minrtt.Clock{Counter: asm.Counter}, listener.LocalAddr(),
+		train)
 	if err != nil {
 		return nil, err
 	}
@@ -118,16 +126,18 @@ func (l *lab) spinning(ctx context.Context, answererCPU int) (cycles []float64, 
 	return cycles, nil
 }
 
-// sockets opens a pair of them, the first connected to the second.
+// sockets opens two sockets, the first connected to the second.
 func (l *lab) sockets() (fds [2]int, err error) {
 	fds = [2]int{-1, -1}
 	var address unix.Sockaddr
 	for _, end := range []int{1, 0} {
 		err := l.at(end, func() (err error) {
-			if fds[end], err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			fds[end], err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
 				return err
 			}
-			if err := unix.Bind(fds[end], &unix.SockaddrInet4{Addr: l.addr(end).As4()}); err != nil {
+			own := &unix.SockaddrInet4{Addr: l.addr(end).As4()}
+			if err := unix.Bind(fds[end], own); err != nil {
 				return err
 			}
 			if end == 0 {
@@ -154,7 +164,7 @@ func closeSockets(fds [2]int) {
 
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// pingPong returns the round trips of the bare one, in cycles.
+// pingPong returns the round trips of the bare ping-pong, in cycles.
 func (l *lab) pingPong(answererCPU int) (cycles []float64, err error) {
 	fds, err := l.sockets()
 	if err != nil {
@@ -170,12 +180,14 @@ func (l *lab) pingPong(answererCPU int) (cycles []float64, err error) {
 				yield()
 			}
 			*length = unix.SizeofSockaddrAny
-			_, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fds[1]), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+			_, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fds[1]),
+				uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 				unix.MSG_DONTWAIT, uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(length)))
 			if errno == 0 {
 				received := asm.Counter()
 				binary.NativeEndian.PutUint64(b, asm.Counter()-received)
-				_, _, _ = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fds[1]), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+				_, _, _ = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fds[1]),
+					uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 					unix.MSG_DONTWAIT, uintptr(unsafe.Pointer(from)), uintptr(*length))
 			}
 		}
@@ -185,12 +197,14 @@ func (l *lab) pingPong(answererCPU int) (cycles []float64, err error) {
 	deadline := time.Now().Add(time.Minute)
 	for range roundTripsAll {
 		sent := asm.Counter()
-		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fds[0]), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fds[0]),
+			uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
 		if errno != 0 {
 			return nil, fmt.Errorf("bare ping-pong: %w", errno)
 		}
 		for i := 1; ; i++ {
-			_, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fds[0]), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+			_, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fds[0]),
+				uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
 			if errno == 0 {
 				break
 			}

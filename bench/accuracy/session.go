@@ -16,25 +16,25 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Setting is what one session is measured under.
+// Setting says under what conditions one session is measured.
 type Setting struct {
 	Wander    tscratio.Wander // declared; the nodes' relative rate wanders by half of it
-	Shape     vnode.Shape     // in which it does
+	Shape     vnode.Shape     // how the rates wander
 	Load      bool            // TCP saturates the link
 	Spin      bool            // both ends poll for packets instead of sleeping
-	Exchanges int             // of a train, after its warm-up
-	PerSecond int             // trains
+	Exchanges int             // in a train, after its warm-up
+	PerSecond int             // trains a second
 }
 
 const (
-	// spin is for how long an end polls after a packet: longer than any pause within a train.
+	// spin is how long an end polls after a packet: longer than any pause within a train.
 	spin = 2 * time.Millisecond
 
-	// patience is for how long an answer is waited for. Nothing gets lost here but under load.
+	// patience is how long to wait for an answer. Packets get lost only under load.
 	patience = 100 * time.Millisecond
 )
 
-// session is what trains between two virtual nodes brought. Node A is the prober's.
+// session is what trains between two virtual nodes gave. Node A belongs to the prober.
 type session struct {
 	Setting
 	machine Machine
@@ -43,9 +43,9 @@ type session struct {
 	trains  []timed
 	failed  int // trains that came to nothing
 
-	cpu      [2]time.Duration // of the prober's and the answerer's thread
+	cpu      [2]time.Duration // of the prober's thread and of the answerer's
 	lasted   time.Duration
-	loadBits float64 // a second
+	loadBits float64 // bits a second
 }
 
 // timed is a train, and the machine's counter before and after it.
@@ -56,7 +56,9 @@ type timed struct {
 
 // configs makes the two nodes of a session.
 func (l *lab) configs(r *rand.Rand, s Setting) (nodes [2]vnode.Config, err error) {
-	now := virtual.Physical{Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: l.machine.Hz}
+	now := virtual.Physical{
+		Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: l.machine.Hz,
+	}
 	for i, name := range []string{"a", "b"} {
 		nodes[i] = virtual.Config(r, name, now, s.Shape, s.Wander.PPM()/2, 10*time.Minute)
 		if err := nodes[i].Validate(); err != nil {
@@ -79,10 +81,13 @@ func (p *prober) close() (report, error) {
 	return r, errors.Join(err, stopErr)
 }
 
-// prober starts the answerer at the end `to`, with the clocks of that node, and connects the other end with it.
+// prober starts the answerer at the end to, with that node's clocks, and connects the other end to
+// it.
 func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*prober, error) {
 	to := 1 - from
-	o := order{Do: answerProbes, At: netip.AddrPortFrom(l.addr(to), 0), Node: nodes[to], ZeroMQ: zeroMQ}
+	o := order{
+		Do: answerProbes, At: netip.AddrPortFrom(l.addr(to), 0), Node: nodes[to], ZeroMQ: zeroMQ,
+	}
 	if s.Spin {
 		o.Spin = spin
 	}
@@ -107,7 +112,8 @@ func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*
 			p.transport, err = zmqtransport.Dial(peer.address, clock.Counter)
 			return err
 		}
-		p.transport, err = minrtt.DialUDP(peer.address, minrtt.UDPConfig{Counter: clock.Counter, Spin: o.Spin})
+		p.transport, err = minrtt.DialUDP(peer.address,
+			minrtt.UDPConfig{Counter: clock.Counter, Spin: o.Spin})
 		return err
 	})
 	if err != nil {
@@ -116,8 +122,9 @@ func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*
 	}
 	config := minrtt.DefaultConfig()
 	config.Exchanges, config.Timeout = s.Exchanges, patience
-	// What one core's reading may be behind another's, and one's own by its quantum.
-	config.SlackCycles = 2 * (l.machine.virtualSlack() + max(l.quantum(nodes[0]), l.quantum(nodes[1])))
+	// Two readings may be wrong by how far one core is behind another, and by their own quantum.
+	quantum := max(l.quantum(nodes[0]), l.quantum(nodes[1]))
+	config.SlackCycles = 2 * (l.machine.virtualSlack() + quantum)
 	if p.Prober, err = minrtt.NewProber(p.transport, clock, peer.address, config); err != nil {
 		return fail(err)
 	}
@@ -128,7 +135,8 @@ func (l *lab) quantum(c vnode.Config) uint64 {
 	return virtual.Quantum_cycles(c.Counter, l.machine.Quantum_cycles)
 }
 
-// load saturates the link until the function that it returns is called, which says how many bits a second came through.
+// load saturates the link. The function that it returns ends that, and says how many bits a second
+// came through.
 func (l *lab) load() (stop func() (float64, error), err error) {
 	sink, err := l.start(1, order{Do: takeLoad, At: netip.AddrPortFrom(l.addr(1), 0)})
 	if err != nil {
@@ -148,8 +156,9 @@ func (l *lab) load() (stop func() (float64, error), err error) {
 	}, nil
 }
 
-// run runs trains for a time.
-func (l *lab) run(ctx context.Context, r *rand.Rand, s Setting, lasting time.Duration, progress func(time.Duration)) (*session, error) {
+// run runs trains for the time lasting.
+func (l *lab) run(ctx context.Context, r *rand.Rand, s Setting, lasting time.Duration,
+	progress func(time.Duration)) (*session, error) {
 	result := &session{Setting: s, machine: l.machine}
 	var err error
 	if result.nodes, err = l.configs(r, s); err != nil {
@@ -171,7 +180,8 @@ func (l *lab) run(ctx context.Context, r *rand.Rand, s Setting, lasting time.Dur
 			return nil, errors.Join(err, closeErr)
 		}
 	}
-	trainErr := onThread(s.Spin, 0, func() error { return result.trainsAt(ctx, p, lasting, progress) })
+	trainErr := onThread(s.Spin, 0,
+		func() error { return result.trainsAt(ctx, p, lasting, progress) })
 	bits, err := unload()
 	got, closeErr := p.close()
 	result.loadBits, result.cpu[1] = bits, got.CPU
@@ -179,7 +189,8 @@ func (l *lab) run(ctx context.Context, r *rand.Rand, s Setting, lasting time.Dur
 }
 
 // trainsAt runs trains at the session's pace.
-func (s *session) trainsAt(ctx context.Context, p *prober, lasting time.Duration, progress func(time.Duration)) error {
+func (s *session) trainsAt(ctx context.Context, p *prober, lasting time.Duration,
+	progress func(time.Duration)) error {
 	begunCPU := threadTime()
 	begun := time.Now()
 	every := time.Second / time.Duration(s.PerSecond)
@@ -208,7 +219,8 @@ func (s *session) trainsAt(ctx context.Context, p *prober, lasting time.Duration
 	s.lasted = time.Since(begun)
 	s.cpu[0] = threadTime() - begunCPU
 	if len(s.trains) < 2 {
-		return fmt.Errorf("%d trains, of which %d came to nothing: %w", len(s.trains)+s.failed, s.failed, last)
+		return fmt.Errorf("%d trains, of which %d came to nothing: %w",
+			len(s.trains)+s.failed, s.failed, last)
 	}
 	return nil
 }

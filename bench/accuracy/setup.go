@@ -13,29 +13,32 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// Machine is what was found out about this machine's counter before anything else.
+// Machine is what is known of this machine's counter before anything else is measured.
 type Machine struct {
-	Hz             uint64 // cycles a second, for windows and for the display
+	Hz             uint64 // cycles a second, for windows and to convert figures
 	Quantum_cycles uint64
 	Slack_cycles   uint64 // how far two cores may disagree
-	Cores          []int  // that may
+	Cores          []int  // the cores that this process may use
 }
 
 // Micros returns cycles as microseconds.
 func (m Machine) Micros(cycles float64) float64 { return cycles / float64(m.Hz) * 1e6 }
 
-// slackTime is for how long core slack is measured at most. On a quiet machine half a second shows all there is to show; on a
-// busy one the two ends seldom run at the same time, and every bound is widened by what was not shown.
+// slackTime is the longest that core slack is measured. On a quiet machine half a second shows all
+// there is to show. On a busy one the two ends seldom run at the same time, and what they did not
+// show widens every bound.
 const slackTime = 5 * time.Second
 
-// examine measures the machine's counter, for about a second where nothing else runs.
+// examine measures the machine's counter. It takes about a second on an idle machine.
 func examine() (Machine, error) {
 	r := host.Examine(host.SystemOptions())
 	switch {
 	case r.Quantum == nil || r.Slack == nil || r.Frequency == nil:
-		return Machine{}, errors.New("examine this machine's counter: not everything could be found out: see cprof doctor")
+		return Machine{}, errors.New("examine this machine's counter: " +
+			"not everything could be measured: see cprof doctor")
 	case len(r.Slack.Unmeasured) > 0:
-		return Machine{}, fmt.Errorf("examine this machine's counter: nothing is known of cores %v: see cprof doctor", r.Slack.Unmeasured)
+		return Machine{}, fmt.Errorf("examine this machine's counter: "+
+			"nothing is known of cores %v: see cprof doctor", r.Slack.Unmeasured)
 	}
 	slack, err := host.MeasureSlack(host.SlackOptions{
 		Cores: r.Slack.Cores, Quantum_cycles: r.Quantum.Step_cycles, Budget: slackTime,
@@ -54,15 +57,15 @@ func examine() (Machine, error) {
 	}, nil
 }
 
-// lab is the two ends and what both share. One goroutine may use it.
+// lab has the two ends and what they share. One goroutine may use it.
 type lab struct {
 	machine Machine
-	pair    *netns.Pair // nil: both ends on the loopback interface
+	pair    *netns.Pair // nil: both ends are on the loopback interface
 	clock   minrtt.Clock
 	done    func() error
 }
 
-// newLab makes two namespaces, or, if it may not, uses the loopback interface.
+// newLab makes two namespaces, or uses the loopback interface.
 func newLab(machine Machine, loopback bool) (*lab, error) {
 	l := &lab{machine: machine}
 	var err error

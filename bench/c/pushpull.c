@@ -1,6 +1,7 @@
 /*
- * The base of "cp-bench gen": what libzmq does for a C program that sends messages of 277 bytes over one TCP connection to
- * itself, and checks the number in each. A context, and so an I/O thread, for each end, as two processes would have.
+ * The base of "cp-bench gen": a C program that sends messages of 277 bytes with libzmq over one TCP
+ * connection to itself, and checks the number in each. Each end has a context, and so an I/O
+ * thread, as two processes would have.
  *
  *	pushpull MESSAGES
  *
@@ -50,8 +51,10 @@ int main(int argc, char **argv)
 	double begun = 0;
 	pthread_t thread;
 
-	if (argc != 2 || (messages = strtoull(argv[1], NULL, 10)) < 2 || zmq_bind(socket, "tcp://127.0.0.1:*") != 0 ||
-	    zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0 || pthread_create(&thread, NULL, push, there) != 0)
+	if (argc != 2 || (messages = strtoull(argv[1], NULL, 10)) < 2 ||
+	    zmq_bind(socket, "tcp://127.0.0.1:*") != 0 ||
+	    zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0 ||
+	    pthread_create(&thread, NULL, push, there) != 0)
 		return 1;
 	for (uint64_t i = 0; i < messages; i++) {
 		uint64_t number;

@@ -45,14 +45,17 @@ func newBenchAgent() *cobra.Command {
 		Short: "Measure what an agent costs, and that it loses nothing",
 		Long: `Measure what an agent costs, and that it loses nothing.
 
-Each row has an agent of its own, in another process, and reads all logs at the end: every event must be there, in its order.
+Each row has an agent of its own, in another process. At the end all logs are read: every event must
+be there, in its order.
 
-  one-producer   one channel that blocks, logged on at full speed: what a call costs in all, as a ratio to a bare rdtscp
-                 that is read between turns
-  200-channels   200 channels with 50,000 events a second each: what share of a core the agent takes, and how much memory of its own
+  one-producer   one channel that blocks, logged on at full speed: what a call costs in all, as a
+                 ratio to a bare rdtscp that is measured between turns
+  200-channels   200 channels with 50,000 events a second each: what share of a core the agent
+                 takes, and how much memory it has of its own
   idle           6 channels on which nothing happens
 
-A turn of logging in which other processes took a tenth of a core does not count towards the ratio; its events do.
+A turn of logging in which other processes took a tenth of a core does not count for the ratio. Its
+events count.
 
 The bars: 1.6 × bare rdtscp; half a core and 300 MB; half a percent of a core; nothing lost.
 
@@ -62,14 +65,18 @@ Exit code 3: other processes disturbed nearly all turns.`,
   cp-bench agent --rows idle --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBenchAgent(cmd.Context(), flags, cmd.Flags().Changed("duration"), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runBenchAgent(cmd.Context(), flags, cmd.Flags().Changed("duration"),
+				cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
-	cmd.Flags().DurationVar(&flags.duration, "duration", benchAgentSeconds*time.Second, "how long to log for each row")
+	cmd.Flags().DurationVar(&flags.duration, "duration", benchAgentSeconds*time.Second,
+		"how long to log for each row")
 	cmd.Flags().StringSliceVar(&flags.rows, "rows", bench.AgentRows(), "rows to measure")
-	cmd.Flags().StringVar(&flags.dir, "rings", "", "make a directory for the rings in this one (default /dev/shm)")
-	cmd.Flags().StringVar(&flags.logs, "logs", "", "make a directory for the logs in this one (default: for temporary files)")
+	cmd.Flags().StringVar(&flags.dir, "rings", "",
+		"directory in which to make one for the rings (default /dev/shm)")
+	cmd.Flags().StringVar(&flags.logs, "logs", "",
+		"directory in which to make one for the logs (default the one for temporary files)")
 	return cmd
 }
 
@@ -87,13 +94,15 @@ func newBenchAgentProcess() *cobra.Command {
 	}
 }
 
-func runBenchAgent(ctx context.Context, flags benchAgentFlags, durationGiven bool, stdout, stderr io.Writer) error {
+func runBenchAgent(ctx context.Context, flags benchAgentFlags, durationGiven bool,
+	stdout, stderr io.Writer) error {
 	if flags.duration < shortestAgentMeans {
 		return command.Usagef("--duration %s: use %s or more", flags.duration, shortestAgentMeans)
 	}
 	for _, row := range flags.rows {
 		if !slices.Contains(bench.AgentRows(), row) {
-			return command.Usagef("--rows %s: use some of %s", row, strings.Join(bench.AgentRows(), ", "))
+			return command.Usagef("--rows %q: use some of %s",
+				row, strings.Join(bench.AgentRows(), ", "))
 		}
 	}
 	size, err := proof.Wanted()
@@ -109,7 +118,8 @@ func runBenchAgent(ctx context.Context, flags benchAgentFlags, durationGiven boo
 	}
 	line := command.NewProgress(stderr)
 	rows, err := bench.Agent(ctx, bench.AgentOptions{
-		Duration: flags.duration, Command: []string{self, benchAgentProcessOf}, Rows: flags.rows, Dir: flags.dir, Logs: flags.logs,
+		Duration: flags.duration, Command: []string{self, benchAgentProcessOf},
+		Rows: flags.rows, Dir: flags.dir, Logs: flags.logs,
 		Progress: func(row, step string) { line.Show("%s: %s …", row, step) },
 	})
 	line.Done()
@@ -129,7 +139,9 @@ func runBenchAgent(ctx context.Context, flags benchAgentFlags, durationGiven boo
 	}
 	for _, r := range rows {
 		if r.Name == "one-producer" && r.Turns < fewestAgentTurns {
-			return fmt.Errorf("%s: other processes disturbed %d of %d turns: the ratio says little: %w", r.Name, r.Disturbed, r.Turns+r.Disturbed, command.ErrPartial)
+			return fmt.Errorf("%s: other processes disturbed %d of %d turns: "+
+				"the ratio says little: %w",
+				r.Name, r.Disturbed, r.Turns+r.Disturbed, command.ErrPartial)
 		}
 	}
 	return nil
@@ -140,20 +152,33 @@ func agentBars(rows []bench.AgentRow) []proof.Bar {
 	for _, r := range rows {
 		switch r.Name {
 		case "one-producer":
-			bar := proof.Bar{Name: "one producer, drained", Figure: r.RatioToCounter, Limit: maxProducerRatio, Unit: "× bare rdtscp", Timing: true}
+			bar := proof.Bar{
+				Name:  "one producer, drained",
+				Limit: maxProducerRatio, Unit: "× bare rdtscp", Timing: true,
+			}
 			if r.Turns < fewestAgentTurns {
-				bar = proof.Bar{Name: bar.Name, Limit: bar.Limit, Unit: bar.Unit, Timing: true, Absent: fmt.Sprintf("other processes disturbed %d of %d turns", r.Disturbed, r.Turns+r.Disturbed)}
+				bar.Absent = fmt.Sprintf("other processes disturbed %d of %d turns",
+					r.Disturbed, r.Turns+r.Disturbed)
+			} else {
+				bar.Figure = r.RatioToCounter
 			}
 			bars = append(bars, bar)
 		case "200-channels":
 			bars = append(bars,
-				proof.Bar{Name: "agent of 200 channels", Figure: r.AgentCores, Limit: maxAgentCores, Unit: "cores", Timing: true},
-				proof.Bar{Name: "agent of 200 channels, private memory", Figure: r.AgentPrivateMB, Limit: maxAgentPrivateMB, Unit: "MB", Timing: true})
+				proof.Bar{Name: "agent of 200 channels",
+					Figure: r.AgentCores, Limit: maxAgentCores, Unit: "cores", Timing: true},
+				proof.Bar{Name: "agent of 200 channels, private memory",
+					Figure: r.AgentPrivateMB, Limit: maxAgentPrivateMB, Unit: "MB", Timing: true})
 		case "idle":
-			bars = append(bars, proof.Bar{Name: "idle agent", Figure: r.AgentCores, Limit: maxIdleAgentCores, Unit: "cores", Timing: true})
+			bars = append(bars, proof.Bar{
+				Name:   "idle agent",
+				Figure: r.AgentCores, Limit: maxIdleAgentCores, Unit: "cores", Timing: true,
+			})
 			continue
 		}
-		bars = append(bars, proof.Bar{Name: r.Name + ", lost", Figure: float64(r.Lost), Limit: 0, Unit: "events"})
+		bars = append(bars, proof.Bar{
+			Name: r.Name + ", lost", Figure: float64(r.Lost), Unit: "events",
+		})
 	}
 	return bars
 }
@@ -175,7 +200,11 @@ type agentLine struct {
 func printAgentJSON(w io.Writer, rows []bench.AgentRow) error {
 	encoder := json.NewEncoder(w)
 	for _, r := range rows {
-		l := agentLine{Name: r.Name, Seconds: r.Seconds, Turns: r.Turns, Disturbed: r.Disturbed, Events: r.Events, Lost: r.Lost, AgentCores: r.AgentCores, AgentPrivateMB: r.AgentPrivateMB, LogBytes: r.LogBytes}
+		l := agentLine{
+			Name: r.Name, Seconds: r.Seconds, Turns: r.Turns, Disturbed: r.Disturbed,
+			Events: r.Events, Lost: r.Lost, AgentCores: r.AgentCores,
+			AgentPrivateMB: r.AgentPrivateMB, LogBytes: r.LogBytes,
+		}
 		if r.RatioToCounter > 0 {
 			l.RatioToCounter = &r.RatioToCounter
 		}
@@ -188,13 +217,17 @@ func printAgentJSON(w io.Writer, rows []bench.AgentRow) error {
 
 func printAgentTable(w io.Writer, rows []bench.AgentRow) error {
 	fmt.Fprintf(w, "%s\n\n", thisMachine())
-	fmt.Fprintf(w, "%-14s %8s %16s %10s %8s %12s %12s %12s\n", "row", "seconds", "events", "lost", "ratio", "agent cores", "agent MB", "log bytes")
+	fmt.Fprintf(w, "%-14s %8s %16s %10s %8s %12s %12s %12s\n",
+		"row", "seconds", "events", "lost", "ratio", "agent cores", "agent MB", "log bytes")
 	for _, r := range rows {
 		ratio := "–"
 		if r.RatioToCounter > 0 {
 			ratio = fmt.Sprintf("%.2f", r.RatioToCounter)
 		}
-		if _, err := fmt.Fprintf(w, "%-14s %8.1f %16s %10d %8s %12.4f %12.1f %12s\n", r.Name, r.Seconds, command.Thousands(r.Events), r.Lost, ratio, r.AgentCores, r.AgentPrivateMB, command.Thousands(uint64(r.LogBytes))); err != nil {
+		_, err := fmt.Fprintf(w, "%-14s %8.1f %16s %10d %8s %12.4f %12.1f %12s\n",
+			r.Name, r.Seconds, command.Thousands(r.Events), r.Lost, ratio,
+			r.AgentCores, r.AgentPrivateMB, command.Thousands(uint64(r.LogBytes)))
+		if err != nil {
 			return err
 		}
 	}

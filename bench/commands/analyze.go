@@ -37,22 +37,31 @@ func newBenchAnalyze() *cobra.Command {
 		Short: "Measure the join of a run: how fast, in how much memory",
 		Long: `Measure the join of a run: how fast, in how much memory.
 
-The run is made for it: tuples that pass three channels on three nodes, in compressed logs. One core decodes, joins, translates and
-counts; its processor time is what is given, with warm files. The memory is that of this process with cprof analyze's own settings.
-Where Python has the package duckdb (CLOUDPROFILER_PYTHON names another Python), DuckDB joins the exported events in turns with
-the analysis, both on all cores, both ending in the same percentiles.`,
-		Example: "  cp-bench analyze\n  cp-bench analyze --tuples 20000000 --memory-tuples 100000000\n  cp-bench analyze --json | jq .tuples_per_s_per_core",
-		Args:    cobra.NoArgs,
+The run is made for this: tuples that pass three channels on three nodes, in compressed logs. One
+core decodes, joins, translates and counts; the files are in the page cache, and the processor time
+counts. The memory is that of this process with the settings of cprof analyze.
+
+If Python has the package duckdb, DuckDB joins the exported events too, in turns with the analysis.
+Both use all cores and end in the same percentiles. CLOUDPROFILER_PYTHON names another Python.`,
+		Example: `  cp-bench analyze
+  cp-bench analyze --tuples 20000000 --memory-tuples 100000000
+  cp-bench analyze --json | jq .tuples_per_s_per_core`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBenchAnalyze(cmd.Context(), flags, cmd.Flags().Changed, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runBenchAnalyze(cmd.Context(), flags, cmd.Flags().Changed,
+				cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object")
-	cmd.Flags().IntVar(&flags.tuples, "tuples", 5_000_000, "tuples of the run whose speed is measured")
-	cmd.Flags().IntVar(&flags.memoryTuples, "memory-tuples", 0, "tuples of the run whose memory is measured (default the same run)")
-	cmd.Flags().IntVar(&flags.duckTuples, "duckdb-tuples", 2_000_000, "tuples of the run that DuckDB joins as well; 0 leaves it out")
+	cmd.Flags().IntVar(&flags.tuples, "tuples", 5_000_000,
+		"tuples of the run whose speed is measured")
+	cmd.Flags().IntVar(&flags.memoryTuples, "memory-tuples", 0,
+		"tuples of the run whose memory is measured (default the same run)")
+	cmd.Flags().IntVar(&flags.duckTuples, "duckdb-tuples", 2_000_000,
+		"tuples of the run that DuckDB joins too; 0 leaves it out")
 	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 5, "repetitions that count")
-	cmd.Flags().StringVar(&flags.dir, "runs", "", "directory for the runs (default a temporary one)")
+	cmd.Flags().StringVar(&flags.dir, "runs", "",
+		"directory for the runs (default a temporary one)")
 	return cmd
 }
 
@@ -67,9 +76,17 @@ type analyzeLine struct {
 	NoDuck       string   `json:"duckdb_absent,omitempty"`
 }
 
-func runBenchAnalyze(ctx context.Context, flags benchAnalyzeFlags, given func(string) bool, stdout, stderr io.Writer) error {
-	if flags.tuples < 100_000 || flags.repetitions < 1 || flags.duckTuples < 0 || flags.memoryTuples < 0 {
-		return command.Usagef("--tuples %d, --repetitions %d: a figure needs 100000 tuples and 1 repetition or more", flags.tuples, flags.repetitions)
+func runBenchAnalyze(ctx context.Context, flags benchAnalyzeFlags, given func(string) bool,
+	stdout, stderr io.Writer) error {
+	switch {
+	case flags.tuples < 100_000:
+		return command.Usagef("--tuples %d: a figure needs 100000 tuples or more", flags.tuples)
+	case flags.repetitions < 1:
+		return command.Usagef("--repetitions %d: a figure needs 1 or more", flags.repetitions)
+	case flags.duckTuples < 0:
+		return command.Usagef("--duckdb-tuples %d: give 0 or more", flags.duckTuples)
+	case flags.memoryTuples < 0:
+		return command.Usagef("--memory-tuples %d: give 0 or more", flags.memoryTuples)
 	}
 	size, err := proof.Wanted()
 	if err != nil {
@@ -83,7 +100,8 @@ func runBenchAnalyze(ctx context.Context, flags benchAnalyzeFlags, given func(st
 	}
 	line := command.NewProgress(stderr)
 	result, err := bench.Analyze(ctx, bench.AnalyzeOptions{
-		Tuples: flags.tuples, MemoryTuples: flags.memoryTuples, DuckTuples: flags.duckTuples, Repetitions: flags.repetitions, Dir: flags.dir,
+		Tuples: flags.tuples, MemoryTuples: flags.memoryTuples, DuckTuples: flags.duckTuples,
+		Repetitions: flags.repetitions, Dir: flags.dir,
 		Python:   os.Getenv("CLOUDPROFILER_PYTHON"),
 		Progress: func(what string) { line.Show("%s", what) },
 	})
@@ -91,24 +109,33 @@ func runBenchAnalyze(ctx context.Context, flags benchAnalyzeFlags, given func(st
 	if err != nil {
 		return err
 	}
-	bars := []proof.Bar{
-		proof.Bar{Name: "join and translate three channels", Limit: analyzeSpeed, AtLeast: true, Unit: "tuples a second per core", Timing: true}.From(result.PerSecond),
-		{Name: fmt.Sprintf("memory for %d tuples", result.MemoryTuples), Figure: result.Peak_mb, Limit: analyzeMemory, Unit: "MB"},
+	speed := proof.Bar{
+		Name: "join and translate three channels", Unit: "tuples a second per core",
+		Limit: analyzeSpeed, AtLeast: true, Timing: true,
+	}.From(result.PerSecond)
+	memory := proof.Bar{
+		Name:   fmt.Sprintf("memory for %d tuples", result.MemoryTuples),
+		Figure: result.Peak_mb, Limit: analyzeMemory, Unit: "MB",
 	}
-	duck := proof.Bar{Name: "against DuckDB's join of events", Limit: analyzeDuck, AtLeast: true, Unit: "× as fast", Timing: true}.From(result.Ratios) // older machines slow DuckDB less
+	// A timing: older machines slow the analysis more than they slow DuckDB.
+	duck := proof.Bar{
+		Name: "against DuckDB's join of events", Unit: "× as fast",
+		Limit: analyzeDuck, AtLeast: true, Timing: true,
+	}.From(result.Ratios)
 	if flags.duckTuples == 0 {
 		result.NoDuck = "it was left out"
 	}
 	if result.NoDuck != "" {
 		duck.Absent = result.NoDuck
 	}
-	bars = append(bars, duck)
+	bars := []proof.Bar{speed, memory, duck}
 	if err := proof.Report(bars...); err != nil {
 		return err
 	}
 	if flags.json {
 		l := analyzeLine{
-			Tuples: flags.tuples, PerSecond: bars[0].Figure, MemoryTuples: result.MemoryTuples, Peak_mb: result.Peak_mb, Scratch_mb: result.Scratch_mb, NoDuck: result.NoDuck,
+			Tuples: flags.tuples, PerSecond: speed.Figure, MemoryTuples: result.MemoryTuples,
+			Peak_mb: result.Peak_mb, Scratch_mb: result.Scratch_mb, NoDuck: result.NoDuck,
 		}
 		if duck.Absent == "" {
 			l.DuckRatio = &duck.Figure

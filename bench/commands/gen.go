@@ -29,20 +29,25 @@ func newBenchGen() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gen",
 		Short: "Measure the load generator and the object factory",
-		Long: `Measure the load generator and the object factory, both ends on this machine, tuples of 277 bytes over one ZeroMQ connection.
+		Long: `Measure the load generator and the object factory.
 
-single    one message a tuple, every id checked, as a ratio to a bare C loop on libzmq that is compiled and run beside it
-batched   256 tuples a message, every id checked, in millions a second
-schedule  tuples sent within 10 µs of when they were due, in percent, at half of what the same setup takes flat out; the sender has a
-          core for itself and, as root, comes first there. Every later one has its cause: the engine refused, the thread was not
-          running, or it was busy
-factory   processor time of the consumer's thread for a JSON tuple that it takes from the object factory, as a ratio to
-          decoding it
+Both ends are on this machine. Tuples of 277 bytes go over one ZeroMQ connection.
 
-A repetition in which other processes took more than a tenth of a core is marked and does not count; nor, for schedule, one
-beside which a loop that only looks at the counter would have had more than 0.25 % late. A figure is the median
-of those that count. Of all, counted or not, schedule also prints how much was late, and how much
-that loop would have had late beside them: so much the machine takes, whoever sends.
+single    one tuple a message, every id checked: as a ratio to a bare C loop on libzmq, which is
+          compiled and run beside it
+batched   256 tuples a message, every id checked: in millions a second
+schedule  tuples sent within 10 µs of when they were due, in percent, at half of the rate that the
+          same setup reaches flat out; the sender has a core for itself and, as root, priority on
+          it; each later tuple has its cause: the engine refused, the thread was not running, or
+          it was busy
+factory   processor time of the consumer's thread for a JSON tuple that it takes from the object
+          factory: as a ratio to decoding the tuple itself
+
+A repetition does not count if other processes took more than a tenth of a core. Nor does one of
+schedule count if a loop that only looks at the counter would have been late for more than 0.25 %
+beside it. A figure is the median of the repetitions that count. For all repetitions, counted or
+not, schedule also prints how much was late and how much that loop would have had late. The machine
+takes that much from any sender.
 
 Exit code 3: fewer than 5 repetitions counted, or a row could not be measured here.`,
 		Example: `  cp-bench gen
@@ -50,20 +55,25 @@ Exit code 3: fewer than 5 repetitions counted, or a row could not be measured he
   cp-bench gen --json | jq -r '[.name, .figure] | @tsv'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBenchGen(cmd.Context(), flags, cmd.Flags().Changed, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runBenchGen(cmd.Context(), flags, cmd.Flags().Changed,
+				cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
-	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 7, "repetitions that must count, about a second each")
-	cmd.Flags().DurationVar(&flags.limit, "limit", 20*time.Second, "begin no repetition of a row after this time")
+	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 7,
+		"repetitions that must count, about a second each")
+	cmd.Flags().DurationVar(&flags.limit, "limit", 20*time.Second,
+		"begin no repetition of a row after this time")
 	cmd.Flags().IntVar(&flags.tuples, "tuples", 500_000, "tuples in a repetition of single")
 	cmd.Flags().StringSliceVar(&flags.rows, "rows", nil, "rows to measure (default all)")
 	return cmd
 }
 
-func runBenchGen(ctx context.Context, flags benchGenFlags, given func(string) bool, stdout, stderr io.Writer) error {
+func runBenchGen(ctx context.Context, flags benchGenFlags, given func(string) bool,
+	stdout, stderr io.Writer) error {
 	if flags.repetitions < minCounted {
-		return command.Usagef("--repetitions %d: a figure needs %d or more", flags.repetitions, minCounted)
+		return command.Usagef("--repetitions %d: a figure needs %d or more",
+			flags.repetitions, minCounted)
 	}
 	if flags.tuples < 10_000 || flags.tuples > 100_000_000 {
 		return command.Usagef("--tuples %d: give 10000 to 100000000", flags.tuples)
@@ -126,9 +136,15 @@ func genBars(rows []bench.GenRow) []proof.Bar {
 		if row.Absent != "" {
 			continue
 		}
-		bars = append(bars, proof.Bar{Name: row.Name + " lost, doubled or out of order", Figure: float64(row.Wrong), Unit: "tuples"})
+		bars = append(bars, proof.Bar{
+			Name:   row.Name + " lost, doubled or out of order",
+			Figure: float64(row.Wrong), Unit: "tuples",
+		})
 		if row.Name == "schedule" {
-			bars = append(bars, proof.Bar{Name: "schedule not accounted for", Figure: float64(row.Unaccount), Unit: "tuples"})
+			bars = append(bars, proof.Bar{
+				Name:   "schedule not accounted for",
+				Figure: float64(row.Unaccount), Unit: "tuples",
+			})
 		}
 	}
 	return bars
@@ -140,7 +156,8 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 	for _, bar := range bars {
 		byName[bar.Name] = bar
 	}
-	fmt.Fprintf(w, "%-9s %8s  %-17s %-18s %11s %6s %10s  %s\n", "row", "figure", "from – to", "", "tuples/s", "wrong", "disturbed", "limit")
+	fmt.Fprintf(w, "%-9s %8s  %-17s %-18s %11s %6s %10s  %s\n",
+		"row", "figure", "from – to", "", "tuples/s", "wrong", "disturbed", "limit")
 	for _, row := range rows {
 		bar := byName[row.Name]
 		if bar.Absent != "" {
@@ -151,27 +168,34 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 		if bar.AtLeast {
 			sign = "≥"
 		}
-		fmt.Fprintf(w, "%-9s %8.3f  %7.3f – %-7.3f %-18s %11.0f %6d %10d  %s %-4g %s\n", row.Name, bar.Figure, bar.Spread[0], bar.Spread[1], bar.Unit, median(row.Rates), row.Wrong, row.Disturbed, sign, bar.Limit, bar.Verdict())
+		fmt.Fprintf(w, "%-9s %8.3f  %7.3f – %-7.3f %-18s %11.0f %6d %10d  %s %-4g %s\n",
+			row.Name, bar.Figure, bar.Spread[0], bar.Spread[1], bar.Unit,
+			median(row.Rates), row.Wrong, row.Disturbed, sign, bar.Limit, bar.Verdict())
 	}
 	for _, row := range rows {
 		if late, loop := beside(row); len(row.Beside) > 0 {
-			fmt.Fprintf(w, "\nschedule: in all %d repetitions, counted or not: %.2f %% late or not sent; a loop that sends nothing would have been late for %.2f %% on the same core beside them\n", len(row.Beside), late, loop)
+			fmt.Fprintf(w, "\nschedule: in all %d repetitions, counted or not: "+
+				"%.2f %% late or not sent; a loop that sends nothing would have been late for "+
+				"%.2f %% on the same core beside them\n", len(row.Beside), late, loop)
 		}
 		switch {
 		case len(row.Figures) == 0:
 		case row.Name == "single":
 			fmt.Fprintf(w, "\nsingle: the C loop sends %.0f a second\n", median(row.Base))
 		case row.Name == "schedule":
-			fmt.Fprintf(w, "schedule: %d of %d tuples later than 10 µs: %s; %d not accounted for; p99 at most %.1f µs\n",
+			fmt.Fprintf(w, "schedule: %d of %d tuples later than 10 µs: %s; "+
+				"%d not accounted for; p99 at most %.1f µs\n",
 				row.Late.Late, row.Sent, row.Late, row.Unaccount, row.P99_ns/1e3)
 		case row.Name == "factory":
-			fmt.Fprintf(w, "factory: decoding takes %.0f ns a tuple, the consumer %.0f ns\n", median(row.Base), median(row.Base)*median(row.Figures))
+			fmt.Fprintf(w, "factory: decoding takes %.0f ns a tuple, the consumer %.0f ns\n",
+				median(row.Base), median(row.Base)*median(row.Figures))
 		}
 	}
 	return nil
 }
 
-// beside is how much was late in all repetitions, and how much a loop's would have been: medians, in percent.
+// beside returns what share of all repetitions was late, and what share a loop beside them would
+// have had late: medians, in percent.
 func beside(row bench.GenRow) (late, loop float64) {
 	var lates, loops []float64
 	for _, b := range row.Beside {
@@ -199,20 +223,28 @@ type genLine struct {
 	Reps        int                 `json:"reps"`
 	Disturbed   int                 `json:"disturbed"`
 	Absent      string              `json:"absent,omitempty"`
-	AllLate     *float64            `json:"all_late_percent,omitempty"`  // schedule: late or not sent, median of all repetitions, counted or not
-	LoopLate    *float64            `json:"loop_late_percent,omitempty"` // schedule: of a loop that sends nothing, on the same core beside them
+
+	// Only schedule has these two: the medians of all repetitions, counted or not. AllLate is what
+	// was late or not sent, LoopLate what a loop that sends nothing would have had late on the same
+	// core beside them.
+	AllLate  *float64 `json:"all_late_percent,omitempty"`
+	LoopLate *float64 `json:"loop_late_percent,omitempty"`
 }
 
 func printGenJSON(w io.Writer, rows []bench.GenRow) error {
 	encoder := json.NewEncoder(w)
 	for _, row := range rows {
 		limit := genLimits[row.Name]
-		line := genLine{Name: row.Name, Unit: limit.Unit, Limit: limit.Limit, Wrong: row.Wrong, Reps: len(row.Figures), Disturbed: row.Disturbed, Absent: row.Absent}
+		line := genLine{
+			Name: row.Name, Unit: limit.Unit, Limit: limit.Limit, Wrong: row.Wrong,
+			Reps: len(row.Figures), Disturbed: row.Disturbed, Absent: row.Absent,
+		}
 		if late, loop := beside(row); len(row.Beside) > 0 {
 			line.AllLate, line.LoopLate = &late, &loop
 		}
 		if len(row.Figures) > 0 {
-			figure, low, high, rate := median(row.Figures), slices.Min(row.Figures), slices.Max(row.Figures), median(row.Rates)
+			figure, rate := median(row.Figures), median(row.Rates)
+			low, high := slices.Min(row.Figures), slices.Max(row.Figures)
 			line.Figure, line.Low, line.High, line.TuplesPerS = &figure, &low, &high, &rate
 			if len(row.Base) > 0 {
 				base := median(row.Base)

@@ -13,14 +13,20 @@ import (
 
 func TestGenBarsJudge(t *testing.T) {
 	rows := []bench.GenRow{
-		{Name: "single", Figures: []float64{0.8, 0.75, 0.9, 0.8, 0.8}, Rates: []float64{1, 1, 1, 1, 1}, Base: []float64{1, 1, 1, 1, 1}},
+		{Name: "single", Figures: []float64{0.8, 0.75, 0.9, 0.8, 0.8},
+			Rates: []float64{1, 1, 1, 1, 1}, Base: []float64{1, 1, 1, 1, 1}},
 		{Name: "batched", Figures: []float64{3, 3, 3, 3, 3}, Rates: []float64{3e6}, Wrong: 2},
 		{Name: "schedule", Figures: []float64{99.5, 99.2, 99.9, 99.5, 99.5}, Rates: []float64{1}},
 		{Name: "factory", Absent: "no reason"},
 	}
-	want := map[string]proof.Verdict{"single": proof.Reached, "batched": proof.Missed, "schedule": proof.Reached, "factory": proof.Absent,
-		"single lost, doubled or out of order": proof.Reached, "batched lost, doubled or out of order": proof.Missed,
-		"schedule lost, doubled or out of order": proof.Reached, "schedule not accounted for": proof.Reached}
+	want := map[string]proof.Verdict{
+		"single": proof.Reached, "batched": proof.Missed,
+		"schedule": proof.Reached, "factory": proof.Absent,
+		"single lost, doubled or out of order":   proof.Reached,
+		"batched lost, doubled or out of order":  proof.Missed,
+		"schedule lost, doubled or out of order": proof.Reached,
+		"schedule not accounted for":             proof.Reached,
+	}
 	bars := genBars(rows)
 	for _, bar := range bars {
 		if got := bar.Verdict(); got != want[bar.Name] {
@@ -32,25 +38,38 @@ func TestGenBarsJudge(t *testing.T) {
 		t.Errorf("no bar for %v", want)
 	}
 	var out bytes.Buffer
-	if err := printGenTable(&out, rows, bars); err != nil || !strings.Contains(out.String(), "not measured: no reason") || !strings.Contains(out.String(), "MISSED") {
-		t.Errorf("%v\n%s", err, &out)
+	if err := printGenTable(&out, rows, bars); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"not measured: no reason", "MISSED"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
 	}
 	out.Reset()
 	if err := printGenJSON(&out, rows); err != nil {
 		t.Fatal(err)
 	}
 	var first map[string]any
-	if err := json.Unmarshal(out.Bytes()[:bytes.IndexByte(out.Bytes(), '\n')], &first); err != nil || first["name"] != "single" || first["figure"] != 0.8 || first["reps"] != 5.0 {
-		t.Errorf("%v, %v", first, err)
+	text, _, _ := bytes.Cut(out.Bytes(), []byte{'\n'})
+	if err := json.Unmarshal(text, &first); err != nil {
+		t.Fatal(err)
+	}
+	if first["name"] != "single" || first["figure"] != 0.8 || first["reps"] != 5.0 {
+		t.Errorf("%v", first)
 	}
 }
 
 func TestGenRefusesWrongUsage(t *testing.T) {
 	for line, says := range map[string]string{
-		"gen --repetitions 1": "needs 5", "gen --rows nosuch": "nosuch", "gen --tuples 1": "--tuples",
+		"gen --repetitions 1": "needs 5",
+		"gen --rows nosuch":   "nosuch",
+		"gen --tuples 1":      "--tuples",
 	} {
-		if code, _, errs := cpBench(strings.Fields(line)...); code != command.Usage || !strings.Contains(errs, says) {
-			t.Errorf("cp-bench %s: code %d, says %q, want %d and %q", line, code, errs, command.Usage, says)
+		code, _, errs := cpBench(strings.Fields(line)...)
+		if code != command.Usage || !strings.Contains(errs, says) {
+			t.Errorf("cp-bench %s: code %d, says %q, want %d and %q",
+				line, code, errs, command.Usage, says)
 		}
 	}
 }

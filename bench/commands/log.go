@@ -15,9 +15,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// logLimits are the bars: the median ratio of a row to its base must not be above.
+// logLimits are the bars: the median ratio of a row to its base must be no more.
 var logLimits = map[string]float64{
-	"null": 0.1, "counter": 0.2, "counter-multi": 0.4, "xoy-2-of-1024": 0.25, "downsample-1-of-1000": 0.25,
+	"null": 0.1, "counter": 0.2, "counter-multi": 0.4,
+	"xoy-2-of-1024": 0.25, "downsample-1-of-1000": 0.25,
 	"id": 1.12, "buffered": 1.12, "first-last": 1.12, "id-rdtsc": 1.12, "buffered-rdtsc": 1.12,
 	"shared-1": 1.5, "shared-2": 3,
 }
@@ -36,14 +37,17 @@ func newBenchLog() *cobra.Command {
 		Short: "Measure what a log call costs, as a ratio to a bare counter reading",
 		Long: `Measure what a log call costs, as a ratio to a bare counter reading.
 
-Each row is one handler. The base is the bare instruction in one loop without calls: rdtscp, or rdtsc for the rows with
-that stamp. Nobody drains the rings: one writer overwrites, many writers stay below the ring's size. Rows and base take
-turns every few milliseconds; a repetition is many turns and gives their median. A repetition in which other processes took
-more than a tenth of a core is marked and does not count; nor does a turn during which additions took a quarter longer than
-in the quietest ones: there a hypervisor lets somebody else execute on the same core. A figure is the median of those that count.
+Each row is one handler. The base is the bare instruction in one loop without calls: rdtscp, or
+rdtsc for the rows with that stamp. Nobody drains the rings: one writer overwrites old events, and
+several writers stay below the ring's size. Rows and base take turns every few milliseconds. A
+repetition is many turns and gives their median.
 
-The rows at the end have no base: one call every 10 µs, with caches that the program has used for something else. That is
-what users pay.
+A repetition does not count if other processes took more than a tenth of a core. A turn does not
+count if additions took a quarter longer in it than in the quietest turns: a hypervisor then lets
+somebody else execute on the same core. A figure is the median of the repetitions that count.
+
+The rows at the end have no base. They make one call every 10 µs, after the program has used the
+caches for something else. That is what users pay.
 
 Exit code 3: fewer than 5 repetitions counted, or a row could not be measured here.`,
 		Example: `  cp-bench log
@@ -51,19 +55,25 @@ Exit code 3: fewer than 5 repetitions counted, or a row could not be measured he
   cp-bench log --json | jq -r '[.name, .ratio_to_counter] | @tsv'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBenchLog(cmd.Context(), flags, cmd.Flags().Changed, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runBenchLog(cmd.Context(), flags, cmd.Flags().Changed,
+				cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
-	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 7, "repetitions that must count, about a second each")
-	cmd.Flags().DurationVar(&flags.limit, "limit", time.Minute, "begin no repetition after this time")
-	cmd.Flags().StringVar(&flags.dir, "rings", "", "directory for the rings (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
+	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 7,
+		"repetitions that must count, about a second each")
+	cmd.Flags().DurationVar(&flags.limit, "limit", time.Minute,
+		"begin no repetition after this time")
+	cmd.Flags().StringVar(&flags.dir, "rings", "",
+		"directory for the rings (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
 	return cmd
 }
 
-func runBenchLog(ctx context.Context, flags benchLogFlags, given func(string) bool, stdout, stderr io.Writer) error {
+func runBenchLog(ctx context.Context, flags benchLogFlags, given func(string) bool,
+	stdout, stderr io.Writer) error {
 	if flags.repetitions < minCounted {
-		return command.Usagef("--repetitions %d: a figure needs %d or more", flags.repetitions, minCounted)
+		return command.Usagef("--repetitions %d: a figure needs %d or more",
+			flags.repetitions, minCounted)
 	}
 	size, err := proof.Wanted()
 	if err != nil {
@@ -79,7 +89,8 @@ func runBenchLog(ctx context.Context, flags benchLogFlags, given func(string) bo
 	result, err := bench.Log(ctx, bench.LogOptions{
 		Repetitions: flags.repetitions, Limit: flags.limit, Dir: flags.dir,
 		Progress: func(counted, disturbed int) {
-			line.Show("repetition %d of %d, %d disturbed by other processes", counted+1, flags.repetitions, disturbed)
+			line.Show("repetition %d of %d, %d disturbed by other processes",
+				counted+1, flags.repetitions, disturbed)
 		},
 	})
 	line.Done()
@@ -98,10 +109,15 @@ func runBenchLog(ctx context.Context, flags benchLogFlags, given func(string) bo
 func logBars(result bench.LogResult) []proof.Bar {
 	var bars []proof.Bar
 	for _, row := range result.Rows {
-		bar := proof.Bar{Name: row.Name, Limit: logLimits[row.Name], Unit: "× bare " + row.Base, Timing: true}
+		bar := proof.Bar{
+			Name: row.Name, Limit: logLimits[row.Name], Unit: "× bare " + row.Base, Timing: true,
+		}
 		bars = append(bars, counted(bar, row.Ratios, result.Disturbed, row.Absent))
 		if row.Dropped > 0 {
-			bars = append(bars, proof.Bar{Name: row.Name + " dropped", Figure: float64(row.Dropped), Unit: "events", Timing: true})
+			bars = append(bars, proof.Bar{
+				Name:   row.Name + " dropped",
+				Figure: float64(row.Dropped), Unit: "events", Timing: true,
+			})
 		}
 	}
 	return bars
@@ -109,12 +125,15 @@ func logBars(result bench.LogResult) []proof.Bar {
 
 func printLogTable(w io.Writer, result bench.LogResult, bars []proof.Bar) error {
 	fmt.Fprintln(w, thisMachine())
-	fmt.Fprintf(w, "bare rdtscp %.1f ns, bare rdtsc %.1f ns; medians of %d repetitions, %d disturbed ones left out\n\n", result.Counter_ns, result.CounterUnordered_ns, result.Counted, result.Disturbed)
+	fmt.Fprintf(w, "bare rdtscp %.1f ns, bare rdtsc %.1f ns; "+
+		"medians of %d repetitions, %d disturbed ones left out\n\n",
+		result.Counter_ns, result.CounterUnordered_ns, result.Counted, result.Disturbed)
 	byName := map[string]proof.Bar{}
 	for _, bar := range bars {
 		byName[bar.Name] = bar
 	}
-	fmt.Fprintf(w, "%-21s %6s  %-13s %9s %10s %8s  %s\n", "handler", "ratio", "from – to", "ns a call", "million/s", "dropped", "limit")
+	fmt.Fprintf(w, "%-21s %6s  %-13s %9s %10s %8s  %s\n",
+		"handler", "ratio", "from – to", "ns a call", "million/s", "dropped", "limit")
 	for _, row := range result.Rows {
 		bar := byName[row.Name]
 		if bar.Absent != "" {
@@ -123,9 +142,11 @@ func printLogTable(w io.Writer, result bench.LogResult, bars []proof.Bar) error 
 		}
 		ns := median(row.NS)
 		fmt.Fprintf(w, "%-21s %6.3f  %5.3f – %5.3f %9.2f %10.1f %8d  ≤ %-4g %s\n",
-			row.Name, bar.Figure, bar.Spread[0], bar.Spread[1], ns, 1e3/ns*float64(row.Writers), row.Dropped, bar.Limit, bar.Verdict())
+			row.Name, bar.Figure, bar.Spread[0], bar.Spread[1],
+			ns, 1e3/ns*float64(row.Writers), row.Dropped, bar.Limit, bar.Verdict())
 	}
-	fmt.Fprintf(w, "\nratio: to bare rdtscp, or to bare rdtsc for the rows with that stamp; shared-2: of each of two writers\n")
+	fmt.Fprintf(w, "\nratio: to bare rdtscp, or to bare rdtsc for the rows with that stamp; "+
+		"shared-2: of each of two writers\n")
 	fmt.Fprintf(w, "one call every 10 µs, after other work in the caches:\n")
 	for _, row := range result.Cold {
 		fmt.Fprintf(w, "  %-12s  p50 %6.1f ns   p99 %6.1f ns\n", row.Name, row.P50_ns, row.P99_ns)
@@ -153,12 +174,16 @@ type logLine struct {
 func printLogJSON(w io.Writer, result bench.LogResult) error {
 	encoder := json.NewEncoder(w)
 	for _, row := range result.Rows {
-		line := logLine{Name: row.Name, Base: row.Base, Reps: len(row.Ratios), Disturbed: result.Disturbed, Absent: row.Absent}
+		line := logLine{
+			Name: row.Name, Base: row.Base, Absent: row.Absent,
+			Reps: len(row.Ratios), Disturbed: result.Disturbed,
+		}
 		if len(row.Ratios) > 0 {
 			ns, ratio := median(row.NS), median(row.Ratios)
 			low, high := slices.Min(row.Ratios), slices.Max(row.Ratios)
 			events := 1e9 / ns * float64(row.Writers)
-			line.NSPerOp, line.RatioToCounter, line.RatioLow, line.RatioHigh = &ns, &ratio, &low, &high
+			line.NSPerOp, line.RatioToCounter = &ns, &ratio
+			line.RatioLow, line.RatioHigh = &low, &high
 			line.EventsPerS, line.Dropped = &events, &row.Dropped
 		}
 		if err := encoder.Encode(line); err != nil {
@@ -166,7 +191,8 @@ func printLogJSON(w io.Writer, result bench.LogResult) error {
 		}
 	}
 	for _, row := range result.Cold {
-		if err := encoder.Encode(logLine{Name: row.Name, Reps: row.Calls, P50_ns: &row.P50_ns, P99_ns: &row.P99_ns}); err != nil {
+		line := logLine{Name: row.Name, Reps: row.Calls, P50_ns: &row.P50_ns, P99_ns: &row.P99_ns}
+		if err := encoder.Encode(line); err != nil {
 			return err
 		}
 	}

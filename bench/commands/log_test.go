@@ -13,15 +13,20 @@ import (
 var sampleLog = bench.LogResult{
 	Counter_ns: 17, CounterUnordered_ns: 9, Counted: 5, Disturbed: 1,
 	Rows: []bench.LogRow{
-		{Name: "id", Base: "rdtscp", Ratios: []float64{1.05, 1.06, 1.07, 1.04, 1.08}, NS: []float64{18, 18, 18, 18, 18}, Writers: 1},
-		{Name: "shared-1", Base: "rdtscp", Ratios: []float64{1.7, 1.6, 1.8, 1.9, 1.5}, NS: []float64{28, 28, 28, 28, 28}, Writers: 1, Dropped: 7},
+		{Name: "id", Base: "rdtscp", Writers: 1,
+			Ratios: []float64{1.05, 1.06, 1.07, 1.04, 1.08}, NS: []float64{18, 18, 18, 18, 18}},
+		{Name: "shared-1", Base: "rdtscp", Writers: 1, Dropped: 7,
+			Ratios: []float64{1.7, 1.6, 1.8, 1.9, 1.5}, NS: []float64{28, 28, 28, 28, 28}},
 		{Name: "shared-2", Base: "rdtscp", Writers: 2, Absent: "this process may use 1 core"},
 	},
 	Cold: []bench.ColdRow{{Name: "id-cold", P50_ns: 90, P99_ns: 400, Calls: 10}},
 }
 
 func TestLogBarsJudge(t *testing.T) {
-	want := map[string]proof.Verdict{"id": proof.Reached, "shared-1": proof.Missed, "shared-1 dropped": proof.Missed, "shared-2": proof.Absent}
+	want := map[string]proof.Verdict{
+		"id": proof.Reached, "shared-1": proof.Missed,
+		"shared-1 dropped": proof.Missed, "shared-2": proof.Absent,
+	}
 	for _, bar := range logBars(sampleLog) {
 		if got := bar.Verdict(); got != want[bar.Name] {
 			t.Errorf("%s: %s, want %s", bar.Name, got, want[bar.Name])
@@ -43,10 +48,13 @@ func TestLogJSONHasItsFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	var first map[string]any
-	if err := json.Unmarshal(out.Bytes()[:bytes.IndexByte(out.Bytes(), '\n')], &first); err != nil {
+	line, _, _ := bytes.Cut(out.Bytes(), []byte{'\n'})
+	if err := json.Unmarshal(line, &first); err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"name", "ns_per_op", "ratio_to_counter", "events_per_s", "dropped", "reps"} {
+	for _, field := range []string{
+		"name", "ns_per_op", "ratio_to_counter", "events_per_s", "dropped", "reps",
+	} {
 		if _, ok := first[field]; !ok {
 			t.Errorf("no field %q in %v", field, first)
 		}
@@ -61,7 +69,9 @@ func TestLogTableNamesWhatIsMissing(t *testing.T) {
 	if err := printLogTable(&out, sampleLog, logBars(sampleLog)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"reached", "MISSED", "not measured: this process may use 1 core", "id-cold"} {
+	for _, want := range []string{
+		"reached", "MISSED", "not measured: this process may use 1 core", "id-cold",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
@@ -69,7 +79,8 @@ func TestLogTableNamesWhatIsMissing(t *testing.T) {
 }
 
 func TestBenchLogRefusesTooFewRepetitions(t *testing.T) {
-	if code, _, errs := cpBench("log", "--repetitions", "4"); code != 2 || !strings.Contains(errs, "needs 5") {
+	code, _, errs := cpBench("log", "--repetitions", "4")
+	if code != 2 || !strings.Contains(errs, "needs 5") {
 		t.Errorf("%d %s", code, errs)
 	}
 }

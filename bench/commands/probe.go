@@ -29,14 +29,15 @@ type benchProbeFlags struct {
 }
 
 const (
-	// fewestSeconds of a session: two trains within a window to either side of something.
+	// fewestSeconds is the shortest session: two trains within a window to either side of a moment.
 	fewestSeconds = 6
 
-	// roundTripLimit is the most that a round trip may cost, as a ratio to a bare ping-pong's; coreLimit what two trains a
-	// second may, as a share of a core in percent; queriesWanted how many must be held against the truth.
+	// roundTripLimit is the most that a round trip may cost, as a ratio to a bare ping-pong's.
 	roundTripLimit = 1.1
-	coreLimit      = 0.3
-	queriesWanted  = 100_000
+	// coreLimit is the most that two trains a second may take, in percent of a core.
+	coreLimit = 0.3
+	// queriesWanted is how many queries must be compared with the truth.
+	queriesWanted = 100_000
 )
 
 // halfWidthLimits_us are the bars of the windowed bound from kernel stamps, by the declared wander.
@@ -49,46 +50,54 @@ func newBenchProbe() *cobra.Command {
 		Short: "Measure how narrow bounds between two nodes are, and whether they are true",
 		Long: `Measure how narrow bounds between two nodes are, and whether they are true.
 
-It makes two nodes on this machine: two network namespaces with a link between them, which needs root, or else two sockets on
-the loopback interface, which have no link to saturate but the loopback's own. Each node has a virtual counter and a virtual
-clock, made from the machine's by functions that are known exactly: another offset, another rate that wanders, a clock that is
-slewed. The packets, the stamps and the load are real. The nodes exchange trains of packets, and every bound that follows is
-asked for at random moments and held against the truth.
+It makes two nodes on this machine. As root it makes two network namespaces with a link between
+them; otherwise both ends are on the loopback interface, where only that interface itself can be
+saturated. Each node has a virtual counter and a virtual clock. They are made from the machine's by
+functions that are known exactly: another offset, another rate that wanders, a clock that is slewed.
+The packets, the stamps and the load are real. The nodes exchange trains of packets. Every bound
+that follows is asked for at random moments and compared with the truth.
 
-  plain        at a train, from its best exchange alone: half of what that spent on its way
-  intersected  at a train, from all of its packets, both directions on their own
+  plain        at a train, from its best exchange alone: half of that exchange's time on the way
+  intersected  at a train, from all of its packets, each direction by itself
   windowed     at any moment, from all trains within 10 s of it; what the product uses
-  paper        at any moment, by the method of the Cloudprofiler paper, which assumes that rates never move: here they do
+  paper        at any moment, by the method of the Cloudprofiler paper, which assumes that rates
+               never move: here they do
 
-Stamps are "user", the counter read around the system calls, or "kernel", what the kernel says itself. A half-width includes
-the counter's quantum and what its cores disagree by, of both nodes: a duration from node to node is known to ± that.
-w is how far the rate of the pair is declared to move; it truly moves by half of that.
+Stamps are "user", the counter read around the system calls, or "kernel", what the kernel itself
+reports. A half-width includes the counter's quantum and the core slack of both nodes: a duration
+from node to node is known to ± that. w is the wander that is declared for the pair; the true
+wander is half of it.
 
 Exit code 3: a relation was suspect, or a part could not be measured here or within the limit.`,
 		Example: `  sudo cp-bench probe
   sudo cp-bench probe --all --seconds 60
   sudo cp-bench probe --plots plots
-  cp-bench probe --seconds 10 --json | jq -r 'select(.queries) | [.name, .w_ppm, .load, .half_width_us_median] | @tsv'`,
+  cp-bench probe --seconds 10 --json | jq 'select(.queries)'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBenchProbe(cmd.Context(), flags, cmd.Flags().Changed, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runBenchProbe(cmd.Context(), flags, cmd.Flags().Changed,
+				cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
-	cmd.Flags().BoolVar(&flags.all, "all", false, "also rates that walk randomly, ends that spin, and evenly spaced single exchanges")
-	cmd.Flags().IntVar(&flags.seconds, "seconds", 25, "length of each session; there are 4, with --all 16")
-	cmd.Flags().Uint64Var(&flags.seed, "seed", 0, "of the virtual nodes and of the queries (default: another each time)")
-	cmd.Flags().DurationVar(&flags.limit, "limit", 10*time.Minute, "begin no further part after this time; with --all 40m")
-	cmd.Flags().IntVar(&flags.queries, "queries", 25_000, "of each row")
+	cmd.Flags().BoolVar(&flags.all, "all", false,
+		"also measure rates that walk randomly, ends that spin, and evenly spaced single exchanges")
+	cmd.Flags().IntVar(&flags.seconds, "seconds", 25,
+		"length of each session; there are 4, with --all 16")
+	cmd.Flags().Uint64Var(&flags.seed, "seed", 0,
+		"seed of the virtual nodes and of the queries (default another each time)")
+	cmd.Flags().DurationVar(&flags.limit, "limit", 10*time.Minute,
+		"begin no further part after this time; with --all 40m")
+	cmd.Flags().IntVar(&flags.queries, "queries", 25_000, "queries for each row")
 	cmd.Flags().StringVar(&flags.plots, "plots", "", "write plots into this directory, as SVG")
 	return cmd
 }
 
-// newBenchProbePeer is the other end, which cprof starts itself.
+// newBenchProbePeer is the other end, which "cp-bench probe" starts.
 func newBenchProbePeer() *cobra.Command {
 	return &cobra.Command{
 		Use:    "probe-peer",
-		Short:  "Be the other end of bench probe, which starts it",
+		Short:  "Be the other end of \"cp-bench probe\"",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -97,9 +106,11 @@ func newBenchProbePeer() *cobra.Command {
 	}
 }
 
-func runBenchProbe(ctx context.Context, flags benchProbeFlags, given func(string) bool, stdout, stderr io.Writer) error {
+func runBenchProbe(ctx context.Context, flags benchProbeFlags, given func(string) bool,
+	stdout, stderr io.Writer) error {
 	if flags.seconds < fewestSeconds {
-		return command.Usagef("--seconds %d: a session needs %d or more", flags.seconds, fewestSeconds)
+		return command.Usagef("--seconds %d: a session needs %d or more",
+			flags.seconds, fewestSeconds)
 	}
 	if flags.queries < 1 {
 		return command.Usagef("--queries %d: want 1 or more", flags.queries)
@@ -125,13 +136,15 @@ func runBenchProbe(ctx context.Context, flags benchProbeFlags, given func(string
 	if !given("seed") {
 		flags.seed = uint64(time.Now().UnixNano())
 	}
-	options.Seed, options.Lasting, options.Limit, options.Queries = flags.seed, time.Duration(flags.seconds)*time.Second, flags.limit, flags.queries
+	options.Seed, options.Limit, options.Queries = flags.seed, flags.limit, flags.queries
+	options.Lasting = time.Duration(flags.seconds) * time.Second
 	options.Settings = accuracy.Settings(flags.all)
 	var why string
 	if err := privileged.Check(); err != nil {
 		options.Loopback = true
-		why = "this process may not make network namespaces: both ends are on the loopback interface"
-		fmt.Fprintf(stderr, "cprof: %s; run it as root for two namespaces\n", why)
+		why = "this process may not make network namespaces: " +
+			"both ends are on the loopback interface"
+		fmt.Fprintf(stderr, "cp-bench: %s; run it as root for two namespaces\n", why)
 	}
 	line := command.NewProgress(stderr)
 	options.Progress = func(part, parts int, what string, elapsed time.Duration) {
@@ -162,7 +175,8 @@ func runBenchProbe(ctx context.Context, flags benchProbeFlags, given func(string
 	return probeVerdict(result, flags.seed)
 }
 
-// probeVerdict makes the exit code: a bound that does not hold its truth is a failure of the product.
+// probeVerdict makes the exit code. A bound that does not hold the truth is a failure of the
+// product.
 func probeVerdict(result accuracy.Result, seed uint64) error {
 	outside, suspect := 0, 0
 	for _, row := range result.Rows {
@@ -179,11 +193,13 @@ func probeVerdict(result accuracy.Result, seed uint64) error {
 	}
 	switch {
 	case outside > 0:
-		return fmt.Errorf("%d queries' truths are not in their bounds: this is a defect; repeat with --seed %d", outside, seed)
+		return fmt.Errorf("the truth of %d queries is not in its bound: this is a defect; "+
+			"repeat with --seed %d", outside, seed)
 	case suspect > 0:
 		return fmt.Errorf("%d rows are of suspect relations: %w", suspect, command.ErrPartial)
 	case len(result.Left) > 0:
-		return fmt.Errorf("not begun before the limit: %s: %w", strings.Join(result.Left, "; "), command.ErrPartial)
+		return fmt.Errorf("not begun before the limit: %s: %w",
+			strings.Join(result.Left, "; "), command.ErrPartial)
 	case result.RoundTrips.Absent != "":
 		return fmt.Errorf("round trips: %s: %w", result.RoundTrips.Absent, command.ErrPartial)
 	}
@@ -214,7 +230,8 @@ func schedule(s accuracy.Setting) string {
 // usual reports whether a session is of the kind that the bars are about.
 func usual(s accuracy.Setting) bool { return !s.Spin && s.Exchanges > 1 }
 
-// probeBars holds the figures against their limits. Loopback is what keeps a bar from being measured, if not empty.
+// probeBars holds the figures against their limits. If loopback is not empty, it says why the bars
+// of two namespaces cannot be measured.
 func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 	var bars []proof.Bar
 	add := func(bar proof.Bar, figures []float64) {
@@ -242,68 +259,96 @@ func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 					halves = append(halves, accuracy.Median(row.HalfWidths_us))
 				}
 			}
-			add(proof.Bar{Name: fmt.Sprintf("windowed-kernel half-width, w = %v, %s", w, load(loaded)), Limit: halfWidthLimits_us[w], Unit: "µs", Timing: true}, halves)
+			add(proof.Bar{
+				Name:  fmt.Sprintf("windowed-kernel half-width, w = %v, %s", w, load(loaded)),
+				Limit: halfWidthLimits_us[w], Unit: "µs", Timing: true,
+			}, halves)
 		}
-		add(proof.Bar{Name: "queries between namespaces, " + load(loaded), Limit: queriesWanted, AtLeast: true, Unit: "queries"}, []float64{float64(queries)})
-		add(proof.Bar{Name: "truths outside of their bounds, " + load(loaded), Unit: "queries"}, []float64{float64(outside)})
-		add(proof.Bar{Name: "suspect rows, " + load(loaded), Unit: "rows"}, []float64{float64(suspect)})
+		add(proof.Bar{Name: "queries between namespaces, " + load(loaded),
+			Limit: queriesWanted, AtLeast: true, Unit: "queries"}, []float64{float64(queries)})
+		add(proof.Bar{Name: "truths outside of their bounds, " + load(loaded),
+			Unit: "queries"}, []float64{float64(outside)})
+		add(proof.Bar{Name: "suspect rows, " + load(loaded), Unit: "rows"},
+			[]float64{float64(suspect)})
 	}
-	trip := proof.Bar{Name: "spinning round trip", Limit: roundTripLimit, Unit: "× bare ping-pong", Timing: true}.From(result.RoundTrips.Ratios)
+	trip := proof.Bar{
+		Name:  "spinning round trip",
+		Limit: roundTripLimit, Unit: "× bare ping-pong", Timing: true,
+	}
+	trip = trip.From(result.RoundTrips.Ratios)
 	if trip.Absent != "" && result.RoundTrips.Absent != "" {
 		trip.Absent = result.RoundTrips.Absent
 	}
 	bars = append(bars, trip)
+	cost := proof.Bar{Limit: coreLimit, Unit: "% of a core", Timing: true}
 	var probers, answerers []float64
 	for _, c := range result.Costs {
 		if usual(c.Setting) && !c.Load {
 			probers, answerers = append(probers, 100*c.Prober), append(answerers, 100*c.Answerer)
 		}
 	}
-	bars = append(bars,
-		proof.Bar{Name: "two trains a second, prober", Limit: coreLimit, Unit: "% of a core", Timing: true}.From(probers),
-		proof.Bar{Name: "two trains a second, answerer", Limit: coreLimit, Unit: "% of a core", Timing: true}.From(answerers))
+	cost.Name = "two trains a second, prober"
+	bars = append(bars, cost.From(probers))
+	cost.Name = "two trains a second, answerer"
+	bars = append(bars, cost.From(answerers))
 	return bars
 }
 
-func printProbeTable(w io.Writer, result accuracy.Result, bars []proof.Bar, flags benchProbeFlags) error {
+func printProbeTable(w io.Writer, result accuracy.Result, bars []proof.Bar,
+	flags benchProbeFlags) error {
 	where := "two network namespaces"
 	if result.Loopback {
 		where = "the loopback interface"
 	}
 	fmt.Fprintf(w, "%s; two virtual nodes on %s\n", thisMachine(), where)
-	fmt.Fprintf(w, "counter of %.0f MHz in steps of %d cycles, cores within %d cycles (%.0f ns); sessions of %d s; --seed %d\n",
-		float64(result.Machine.Hz)/1e6, result.Machine.Quantum_cycles, result.Machine.Slack_cycles,
-		1000*result.Machine.Micros(float64(result.Machine.Slack_cycles)), flags.seconds, flags.seed)
+	m := result.Machine
+	fmt.Fprintf(w, "counter of %.0f MHz in steps of %d cycles, cores within %d cycles (%.0f ns); "+
+		"sessions of %d s; --seed %d\n",
+		float64(m.Hz)/1e6, m.Quantum_cycles, m.Slack_cycles, 1000*m.Micros(float64(m.Slack_cycles)),
+		flags.seconds, flags.seed)
 
-	fmt.Fprintf(w, "\na duration from node to node is known to ± the median half-width, in µs; 90 %% of the queries have one from – to\n")
+	fmt.Fprintf(w, "\na duration from node to node is known to ± the median half-width, in µs; "+
+		"90 %% of the queries have one from – to\n")
 	for i, row := range result.Rows {
 		if i == 0 || row.Setting != result.Rows[i-1].Setting {
 			fmt.Fprintf(w, "\n%s\n", sessionTitle(row))
-			fmt.Fprintf(w, "  %-20s %7s  %-15s %8s %8s  %s\n", "bound and stamps", "median", "from – to", "queries", "outside", "verdict")
+			fmt.Fprintf(w, "  %-20s %7s  %-15s %8s %8s  %s\n",
+				"bound and stamps", "median", "from – to", "queries", "outside", "verdict")
 		}
 		verdict := row.Verdict.String()
 		if row.Bound == accuracy.Paper {
 			verdict = "assumes that rates never move"
 		}
-		fmt.Fprintf(w, "  %-20s %7.3f  %-15s %8d %8d  %s\n", row.Name(), accuracy.Median(row.HalfWidths_us),
-			fmt.Sprintf("%.3f – %.3f", accuracy.Quantile(row.HalfWidths_us, 0.05), accuracy.Quantile(row.HalfWidths_us, 0.95)),
-			row.Queries, row.Outside, verdict)
+		halves := row.HalfWidths_us
+		spread := fmt.Sprintf("%.3f – %.3f",
+			accuracy.Quantile(halves, 0.05), accuracy.Quantile(halves, 0.95))
+		fmt.Fprintf(w, "  %-20s %7.3f  %-15s %8d %8d  %s\n",
+			row.Name(), accuracy.Median(halves), spread, row.Queries, row.Outside, verdict)
 	}
 
 	if len(result.Papers) > 0 {
-		fmt.Fprintf(w, "\nthe paper's method against ours on the same exchanges: user stamps, rates that do not move, w = 0; half-widths, µs\n")
-		fmt.Fprintf(w, "  %-20s %-8s %-5s %8s %8s %7s  %8s %8s\n", "paper's bound", "ends", "load", "paper", "ours", "ratio", "queries", "outside")
+		fmt.Fprintf(w, "\nthe paper's method against ours on the same exchanges: user stamps, "+
+			"rates that do not move, w = 0; half-widths, µs\n")
+		fmt.Fprintf(w, "  %-20s %-8s %-5s %8s %8s %7s  %8s %8s\n",
+			"paper's bound", "ends", "load", "paper", "ours", "ratio", "queries", "outside")
 		for _, p := range result.Papers {
-			fmt.Fprintf(w, "  %-20s %-8s %-5s %8.3f %8.3f %7.2f  %8d %8d\n", p.Name(), mode(p.Spin), load(p.Load),
-				accuracy.Median(p.Paper_us), accuracy.Median(p.Ours_us), accuracy.Median(p.Ratios), p.Queries, p.Outside)
+			fmt.Fprintf(w, "  %-20s %-8s %-5s %8.3f %8.3f %7.2f  %8d %8d\n",
+				p.Name(), mode(p.Spin), load(p.Load),
+				accuracy.Median(p.Paper_us), accuracy.Median(p.Ours_us), accuracy.Median(p.Ratios),
+				p.Queries, p.Outside)
 		}
 	}
 
 	if t := result.RoundTrips; t.Absent == "" && len(t.Ratios) > 0 {
-		fmt.Fprintf(w, "\nround trips, both ends spinning, less the hold time; medians of %d repetitions, µs\n", len(t.Ratios))
+		row := func(name string, smallest, median []float64) {
+			fmt.Fprintf(w, "  %-20s %8.3f %8.3f\n",
+				name, accuracy.Median(smallest), accuracy.Median(median))
+		}
+		fmt.Fprintf(w, "\nround trips, both ends spinning, less the hold time; "+
+			"medians of %d repetitions, µs\n", len(t.Ratios))
 		fmt.Fprintf(w, "  %-20s %8s %8s\n", "", "smallest", "median")
-		fmt.Fprintf(w, "  %-20s %8.3f %8.3f\n", "trains", accuracy.Median(t.Smallest_us), accuracy.Median(t.Median_us))
-		fmt.Fprintf(w, "  %-20s %8.3f %8.3f\n", "bare system calls", accuracy.Median(t.BareSmallest_us), accuracy.Median(t.BareMedian_us))
+		row("trains", t.Smallest_us, t.Median_us)
+		row("bare system calls", t.BareSmallest_us, t.BareMedian_us)
 	}
 	fmt.Fprintln(w)
 	for _, bar := range bars {
@@ -312,11 +357,12 @@ func printProbeTable(w io.Writer, result accuracy.Result, bars []proof.Bar, flag
 	return nil
 }
 
-// sessionTitle says what a session's rows were measured under.
+// sessionTitle says under what conditions a session was measured.
 func sessionTitle(row accuracy.Row) string {
 	kind := fmt.Sprintf("trains of 1 and %d exchanges, %d a second", row.Exchanges, row.PerSecond)
 	if schedule(row.Setting) == "singles" {
-		kind = fmt.Sprintf("evenly spaced single exchanges after a warm-up, %d a second", row.PerSecond)
+		kind = fmt.Sprintf("evenly spaced single exchanges after a warm-up, %d a second",
+			row.PerSecond)
 	}
 	link := "idle link"
 	if row.Load {
@@ -326,7 +372,8 @@ func sessionTitle(row accuracy.Row) string {
 	if row.Shape == vnode.Walk {
 		shape = "as a random walk"
 	}
-	title := fmt.Sprintf("%s, ends %s, %s, w = %v (rates move by %.2f ppm %s)", kind, mode(row.Spin), link, row.Wander, row.TrueWander.PPM(), shape)
+	title := fmt.Sprintf("%s, ends %s, %s, w = %v (rates move by %.2f ppm %s)",
+		kind, mode(row.Spin), link, row.Wander, row.TrueWander.PPM(), shape)
 	if row.Failed > 0 {
 		title += fmt.Sprintf("; %d of %d trains came to nothing", row.Failed, row.Failed+row.Trains)
 	}
@@ -382,12 +429,15 @@ func printProbeJSON(w io.Writer, result accuracy.Result) error {
 	encoder := json.NewEncoder(w)
 	for _, row := range result.Rows {
 		line := probeLine{
-			Name: row.Name(), W_ppm: row.Wander.PPM(), Verdict: row.Verdict.String(), Load: load(row.Load),
-			HalfWidth: accuracy.Median(row.HalfWidths_us), Queries: row.Queries, Outside: row.Outside,
+			Name: row.Name(), W_ppm: row.Wander.PPM(), Verdict: row.Verdict.String(),
+			Load: load(row.Load), LoadGbit: row.LoadGbit,
+			HalfWidth: accuracy.Median(row.HalfWidths_us),
+			P5:        accuracy.Quantile(row.HalfWidths_us, 0.05),
+			P95:       accuracy.Quantile(row.HalfWidths_us, 0.95),
+			Queries:   row.Queries, Outside: row.Outside,
 			Mode: mode(row.Spin), Schedule: schedule(row.Setting), Shape: string(row.Shape),
 			True_ppm: row.TrueWander.PPM(), Least_ppm: row.Least.PPM(),
-			P5: accuracy.Quantile(row.HalfWidths_us, 0.05), P95: accuracy.Quantile(row.HalfWidths_us, 0.95),
-			Trains: row.Trains, Failed: row.Failed, LoadGbit: row.LoadGbit,
+			Trains: row.Trains, Failed: row.Failed,
 		}
 		if line.Schedule == "singles" {
 			line.Name += "-singles"
@@ -401,10 +451,13 @@ func printProbeJSON(w io.Writer, result accuracy.Result) error {
 	}
 	for _, p := range result.Papers {
 		line := probeLine{
-			Name: p.Name(), Verdict: tscratio.Consistent.String(), Load: load(p.Load), HalfWidth: accuracy.Median(p.Paper_us),
-			Queries: p.Queries, Outside: p.Outside, Mode: mode(p.Spin), Shape: "none",
-			P5: accuracy.Quantile(p.Paper_us, 0.05), P95: accuracy.Quantile(p.Paper_us, 0.95),
-			Ours: accuracy.Median(p.Ours_us), Ratio: accuracy.Median(p.Ratios), OursOutside: &p.OursBeyond,
+			Name: p.Name(), Verdict: tscratio.Consistent.String(), Load: load(p.Load),
+			HalfWidth: accuracy.Median(p.Paper_us),
+			P5:        accuracy.Quantile(p.Paper_us, 0.05),
+			P95:       accuracy.Quantile(p.Paper_us, 0.95),
+			Queries:   p.Queries, Outside: p.Outside, Mode: mode(p.Spin), Shape: "none",
+			Ours: accuracy.Median(p.Ours_us), Ratio: accuracy.Median(p.Ratios),
+			OursOutside: &p.OursBeyond,
 		}
 		if err := encoder.Encode(line); err != nil {
 			return err
@@ -412,9 +465,11 @@ func printProbeJSON(w io.Writer, result accuracy.Result) error {
 	}
 	if t := result.RoundTrips; len(t.Ratios) > 0 {
 		line := tripLine{
-			Name: "round-trip", Smallest: accuracy.Median(t.Smallest_us), Median: accuracy.Median(t.Median_us),
-			BareSmallest: accuracy.Median(t.BareSmallest_us), BareMedian: accuracy.Median(t.BareMedian_us),
-			Ratio: accuracy.Median(t.Ratios), Reps: len(t.Ratios),
+			Name:     "round-trip",
+			Smallest: accuracy.Median(t.Smallest_us), Median: accuracy.Median(t.Median_us),
+			BareSmallest: accuracy.Median(t.BareSmallest_us),
+			BareMedian:   accuracy.Median(t.BareMedian_us),
+			Ratio:        accuracy.Median(t.Ratios), Reps: len(t.Ratios),
 		}
 		if err := encoder.Encode(line); err != nil {
 			return err
@@ -422,8 +477,9 @@ func printProbeJSON(w io.Writer, result accuracy.Result) error {
 	}
 	for _, c := range result.Costs {
 		line := costLine{
-			Name: "cost", Load: load(c.Load), Mode: mode(c.Spin), Schedule: schedule(c.Setting), Seconds: c.Lasted.Seconds(),
-			Prober: 100 * c.Prober, Answerer: 100 * c.Answerer,
+			Name: "cost", Load: load(c.Load), Mode: mode(c.Spin), Schedule: schedule(c.Setting),
+			Seconds: c.Lasted.Seconds(),
+			Prober:  100 * c.Prober, Answerer: 100 * c.Answerer,
 		}
 		if err := encoder.Encode(line); err != nil {
 			return err

@@ -12,16 +12,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// writeProbePlots writes what was measured as images into a directory.
+// writeProbePlots draws what was measured and writes the images into a directory.
 func writeProbePlots(dir string, result accuracy.Result) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write plots: %w", err)
 	}
-	machine := proof.ThisMachine()
-	where := fmt.Sprintf("%s, %d cores, Linux %s; two virtual nodes in two network namespaces", machine.CPU, machine.Cores, machine.Kernel)
+	where := "two network namespaces"
 	if result.Loopback {
-		where = fmt.Sprintf("%s, %d cores, Linux %s; two virtual nodes on the loopback interface", machine.CPU, machine.Cores, machine.Kernel)
+		where = "the loopback interface"
 	}
+	machine := proof.ThisMachine()
+	where = fmt.Sprintf("%s, %d cores, Linux %s; two virtual nodes on %s",
+		machine.CPU, machine.Cores, machine.Kernel, where)
 	for name, figure := range map[string]plot.Figure{
 		"bound-over-time.svg": boundOverTime(result),
 		"half-widths.svg":     halfWidths(result),
@@ -30,7 +32,8 @@ func writeProbePlots(dir string, result accuracy.Result) error {
 		if len(figure.Panels) == 0 {
 			continue
 		}
-		figure.Notes = append(figure.Notes, where, "made by: cp-bench probe --plots "+filepath.Base(dir))
+		made := "made by: cp-bench probe --plots " + filepath.Base(dir)
+		figure.Notes = append(figure.Notes, where, made)
 		if err := command.Draw(filepath.Join(dir, name), figure.WriteSVG); err != nil {
 			return err
 		}
@@ -45,14 +48,15 @@ func colorOf(s accuracy.Stamps) plot.Color {
 	return plot.Orange
 }
 
-// shown reports whether a session is one that the plots are about: trains, blocking, rates that follow a sine.
+// shown reports whether the plots show a session: trains, blocking, rates that follow a sine.
 func shown(s accuracy.Setting) bool { return usual(s) && s.Shape == vnode.Sine }
 
 // boundOverTime shows the windowed bound around the truth, session by session.
 func boundOverTime(result accuracy.Result) plot.Figure {
 	figure := plot.Figure{
-		Title:    "The bound between two nodes, around the truth",
-		Subtitle: "Kernel stamps, blocking, trains of 1 and 5 exchanges twice a second. What the relation says of the other node's counter, less what it truly showed.",
+		Title: "The bound between two nodes, around the truth",
+		Subtitle: "Kernel stamps, blocking, trains of 1 and 5 exchanges twice a second. " +
+			"What the relation says of the other node's counter, less what it truly showed.",
 	}
 	for _, s := range result.Series {
 		if !shown(s.Setting) || s.Load || s.Stamps != accuracy.Kernel {
@@ -61,28 +65,32 @@ func boundOverTime(result accuracy.Result) plot.Figure {
 		band := plot.Series{Name: "bound", Kind: plot.Band, Color: plot.Blue}
 		truth := plot.Series{Name: "truth", Kind: plot.Line, Color: plot.Orange}
 		for _, p := range s.Points {
-			band.X, band.Lo, band.Hi = append(band.X, p.At_s), append(band.Lo, p.Lo_us), append(band.Hi, p.Hi_us)
+			band.X = append(band.X, p.At_s)
+			band.Lo, band.Hi = append(band.Lo, p.Lo_us), append(band.Hi, p.Hi_us)
 			truth.X, truth.Y = append(truth.X, p.At_s), append(truth.Y, 0)
 		}
 		figure.Panels = append(figure.Panels, plot.Panel{
-			Title: fmt.Sprintf("w = %v declared, the rate truly moves by half of it", s.Wander),
-			X:     plot.Axis{Label: "time", Unit: "s", Zero: true}, Y: plot.Axis{Label: "bound less truth", Unit: "µs", From: -1.2, To: 1.2},
+			Title:  fmt.Sprintf("w = %v declared, the rate truly moves by half of it", s.Wander),
+			X:      plot.Axis{Label: "time", Unit: "s", Zero: true},
+			Y:      plot.Axis{Label: "bound less truth", Unit: "µs", From: -1.2, To: 1.2},
 			Series: []plot.Series{band, truth},
 		})
 	}
 	return figure
 }
 
-// halfWidths shows which share of the queries has a half-width of no more than so much.
+// halfWidths shows what share of the queries has a half-width of no more than a given one.
 func halfWidths(result accuracy.Result) plot.Figure {
 	figure := plot.Figure{
-		Title:    "How narrow bounds are: user stamps, kernel stamps, and the paper's way",
-		Subtitle: "Which share of the queries has a half-width of no more than so much. Quantum and core slack of both nodes are in it.",
+		Title: "How narrow bounds are: user stamps, kernel stamps, and the paper's way",
+		Subtitle: "What share of the queries has a half-width of no more than so much. " +
+			"The quantum and the core slack of both nodes are in it.",
 	}
 	for _, loaded := range []bool{false, true} {
 		panel := plot.Panel{
-			Title: "idle link", X: plot.Axis{Label: "half-width", Unit: "µs", Log: true, From: 0.1, To: 100},
-			Y: plot.Axis{Label: "queries", Unit: "%", From: 0, To: 100},
+			Title: "idle link",
+			X:     plot.Axis{Label: "half-width", Unit: "µs", Log: true, From: 0.1, To: 100},
+			Y:     plot.Axis{Label: "queries", Unit: "%", From: 0, To: 100},
 		}
 		if loaded {
 			panel.Title = "link saturated by TCP"
@@ -94,23 +102,18 @@ func halfWidths(result accuracy.Result) plot.Figure {
 			if row.Stamps == accuracy.User && row.Wander.PPM() != 1 {
 				continue // next to the delay the wander does not show
 			}
-			series := plot.Series{Name: fmt.Sprintf("windowed, %s stamps, w = %v", row.Stamps, row.Wander), Kind: plot.Line, Color: colorOf(row.Stamps)}
+			series := shares(row.HalfWidths_us)
+			series.Name = fmt.Sprintf("windowed, %s stamps, w = %v", row.Stamps, row.Wander)
+			series.Color = colorOf(row.Stamps)
 			if row.Stamps == accuracy.Kernel && row.Wander.PPM() == 1 {
 				series.Color = plot.Green
-			}
-			for share := 0; share <= 100; share++ {
-				series.X = append(series.X, accuracy.Quantile(row.HalfWidths_us, float64(share)/100))
-				series.Y = append(series.Y, float64(share))
 			}
 			panel.Series = append(panel.Series, series)
 		}
 		for _, p := range result.Papers {
 			if p.Load == loaded && p.Transport == "zmq" {
-				series := plot.Series{Name: "the paper's, over ZeroMQ, w = 0", Kind: plot.Line, Color: plot.Red}
-				for share := 0; share <= 100; share++ {
-					series.X = append(series.X, accuracy.Quantile(p.Paper_us, float64(share)/100))
-					series.Y = append(series.Y, float64(share))
-				}
+				series := shares(p.Paper_us)
+				series.Name, series.Color = "the paper's, over ZeroMQ, w = 0", plot.Red
 				panel.Series = append(panel.Series, series)
 			}
 		}
@@ -121,20 +124,34 @@ func halfWidths(result accuracy.Result) plot.Figure {
 	return figure
 }
 
+// shares is the line of a distribution: below each value, what share is.
+func shares(values []float64) plot.Series {
+	series := plot.Series{Kind: plot.Line}
+	for share := 0; share <= 100; share++ {
+		series.X = append(series.X, accuracy.Quantile(values, float64(share)/100))
+		series.Y = append(series.Y, float64(share))
+	}
+	return series
+}
+
 // priceOfWander shows what declaring more wander than there is costs.
 func priceOfWander(result accuracy.Result) plot.Figure {
 	figure := plot.Figure{
-		Title:    "What it costs to declare more wander",
-		Subtitle: "The same trains, twice a second, evaluated at other w. Between trains a rate may do what w allows, and nothing shows it.",
+		Title: "What it costs to declare more wander",
+		Subtitle: "The same trains, twice a second, evaluated at other w. " +
+			"Between trains a rate may do what w allows, and nothing shows it.",
 	}
 	panel := plot.Panel{
-		X: plot.Axis{Label: "declared wander w", Unit: "ppm", Log: true, From: 0.1, To: 16}, Y: plot.Axis{Label: "median half-width", Unit: "µs", Log: true, From: 0.1, To: 100},
+		X: plot.Axis{Label: "declared wander w", Unit: "ppm", Log: true, From: 0.1, To: 16},
+		Y: plot.Axis{Label: "median half-width", Unit: "µs", Log: true, From: 0.1, To: 100},
 	}
 	for _, d := range result.Declared {
 		if !shown(d.Setting) || d.Load || d.Wander.PPM() != 0.1 {
 			continue
 		}
-		series := plot.Series{Name: fmt.Sprintf("%s stamps", d.Stamps), Kind: plot.Line, Color: colorOf(d.Stamps)}
+		series := plot.Series{
+			Name: fmt.Sprintf("%s stamps", d.Stamps), Kind: plot.Line, Color: colorOf(d.Stamps),
+		}
 		for i, w := range d.Wanders {
 			series.X, series.Y = append(series.X, w.PPM()), append(series.Y, d.HalfWidth_us[i])
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// Run runs cp-bench with args, the command line without the program's name, and returns the exit code.
-// Cancelling ctx ends the benchmark early, as failed.
+// Run runs cp-bench with args, the command line without the program's name, and returns the exit
+// code. Cancelling ctx ends the benchmark early, as failed.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return command.Run(ctx, newRoot(), args, stdout, stderr)
 }
@@ -25,10 +25,11 @@ func newRoot() *cobra.Command {
 		Use:     "cp-bench",
 		Short:   "Measure what the product costs, and how true it is, on this machine",
 		Version: daemon.Version("cp-bench"),
-		Long: `cp-bench measures what the product costs on this machine, and how true its bounds are.
+		Long: `cp-bench measures what the product costs on this machine, and how true its bounds
+are.
 
-Figures are ratios to a base that is measured beside them, in turns: the machine's speed drifts, and
-both drift together.
+Most figures are ratios to a base. The two are measured in turns, because the machine's speed
+drifts, and then both drift together.
 
 Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 		Example: `  cp-bench log
@@ -38,33 +39,36 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
   cp-bench gen
   cp-bench soak --duration 5m`,
 	}
-	root.AddCommand(newBenchLog(), newBenchStore(), newBenchProbe(), newBenchSweep(), newBenchAnalyze(),
-		newBenchAgent(), newBenchGen(), newBenchSoak())
-	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(), demo.NewProcess())
+	root.AddCommand(newBenchLog(), newBenchStore(), newBenchProbe(), newBenchSweep(),
+		newBenchAnalyze(), newBenchAgent(), newBenchGen(), newBenchSoak())
+	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(),
+		demo.NewProcess())
 	return root
 }
 
-// smallLimit ends a small run of bars on a busy machine. It prints timings and judges none, so it does
-// not wait for a quiet moment.
+// smallLimit ends a small run of bars on a busy machine. Such a run prints timings and judges none,
+// so it does not wait for a quiet moment.
 const smallLimit = 20 * time.Second
 
 // minCounted is the fewest repetitions that a bar is judged by.
 const minCounted = 5
 
-// counted puts a row's repetitions into its bar, or says why there is no figure.
+// counted puts a row's repetitions into its bar, or says in it why there is no figure.
 func counted(bar proof.Bar, repetitions []float64, disturbed int, absent string) proof.Bar {
 	switch {
 	case absent != "":
 		bar.Absent = absent
 	case len(repetitions) < minCounted:
-		bar.Absent = fmt.Sprintf("%d of %d repetitions counted, %d needed", len(repetitions), len(repetitions)+disturbed, minCounted)
+		bar.Absent = fmt.Sprintf("%d of %d repetitions counted, %d needed",
+			len(repetitions), len(repetitions)+disturbed, minCounted)
 	default:
 		bar = bar.From(repetitions)
 	}
 	return bar
 }
 
-// answer records the bars of a benchmark, prints its rows, and then names what was not measured.
+// answer records the bars of a benchmark, prints its rows, and then names the first bar that was
+// not measured.
 func answer(bars []proof.Bar, print func() error) error {
 	if err := proof.Report(bars...); err != nil {
 		return err
@@ -74,7 +78,8 @@ func answer(bars []proof.Bar, print func() error) error {
 	}
 	for _, bar := range bars {
 		if bar.Absent != "" {
-			return fmt.Errorf("%s was not measured: %s: %w", bar.Name, bar.Absent, command.ErrPartial)
+			return fmt.Errorf("%s was not measured: %s: %w",
+				bar.Name, bar.Absent, command.ErrPartial)
 		}
 	}
 	return nil

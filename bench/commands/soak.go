@@ -18,13 +18,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// The bars of a soak. The smallest thing that a daemon can keep of every tuple is an id or a pointer, of 8 bytes: half of that is not to be seen. What
-// it does keep is trains: the coordinator those of the run until that is collected, an agent those that it started, up to a number
-// (tscclient.Config.MaxTrains). Each is some 500 bytes, and as much again waits for the garbage collector. A program's part of the job is a NATS server as well,
-// whose memory settles for longer than a soak; but each tuple is logged twice there at the least, in 32 bytes, and of these half would be seen.
+// The bars of a soak.
 //
-// The bound of a period is a median over thousands of durations, and as wide as the trains of ten seconds around make it: a period in which
-// other load delayed them may be half as wide again, and one half of the hour not a tenth wider than the other.
+// Memory: the smallest thing that a daemon can keep of every tuple is an id or a pointer, of 8
+// bytes. The bar is half of that. What daemons do keep is trains: the coordinator keeps those of
+// the run until it is collected, and an agent keeps those that it started, up to a number
+// (tscclient.Config.MaxTrains). A train takes some 500 bytes, and as much again waits for the
+// garbage collector. A process of the job also runs a NATS server, whose memory settles for longer
+// than a soak lasts. But it logs each tuple at least twice, in 32 bytes, and the bar is half of
+// that.
+//
+// Bounds: a period's bound is a median over thousands of durations, and as wide as the trains of
+// the ten seconds around make it. If other load delays these, it may be half as wide again. One
+// half of the hour must not be a tenth wider than the other.
 const (
 	soakDaemon_bytes  = 4 // a tuple
 	soakProgram_bytes = 16
@@ -33,10 +39,11 @@ const (
 	soakDrift         = 1.1
 )
 
-// soakSettled is how long growth is watched at the least: heaps grow to their size in the first minutes.
+// soakSettled is how long growth is watched at least: heaps grow to their size in the first
+// minutes.
 const soakSettled = 20 * time.Minute
 
-// soakSmall says whether it works, and nothing of growth.
+// soakSmall is long enough to see that everything works. It says nothing about growth.
 const soakSmall = 30 * time.Second
 
 type benchSoakFlags struct {
@@ -55,21 +62,26 @@ func newBenchSoak() *cobra.Command {
 		Short: "Run the whole product for long, and watch its memory and its bounds",
 		Long: `Run the whole product for long, and watch its memory and its bounds.
 
-It is the demonstration ("cprof demo") at a moderate rate and for an hour: four virtual nodes with an agent each, a coordinator, and the
-streaming job across them, with as many trains as a fleet's nodes exchange. Once in a period it is noted how much memory each process has of its own,
-and how much the logs take. At the end all logs come together, every event is accounted for, and every duration is held against the truth.
+It runs the demonstration ("cprof demo") at a moderate rate for an hour: four virtual nodes with an
+agent each, a coordinator, and the streaming job across them. The nodes exchange as many trains as
+those of a fleet. Once in a period it notes how much memory each process has of its own, and how
+much disk the logs take. At the end it collects all logs, accounts for every event, and compares
+every duration with the truth.
 
 The bars:
-  memory   in the second half coordinator and agents grow by no more than 4 bytes a tuple, which is half of the smallest thing that can
-           be kept of one, and 1,000 bytes a train, which they do keep; the job's processes, each with a NATS server, by 16 bytes a tuple
+  memory   in the second half the coordinator and the agents grow by no more than 4 bytes a tuple,
+           which is half of the smallest thing that they could keep of one, and 1,000 bytes a
+           train, which they do keep; the job's processes, each with a NATS server, grow by no
+           more than 16 bytes a tuple
   loss     nothing is lost, and nothing is outside of its bound
-  bounds   no period's (the median of its durations between nodes) is wider than 1.5 times that of the median period, and that of the
-           second half not wider than 1.1 times that of the first
+  bounds   a period's bound is the median of its durations between nodes; none is wider than 1.5
+           times that of the median period, and that of the second half is no wider than 1.1
+           times that of the first
 
 Logs go to --dir and are removed at the end: some 300 MB for an hour.
 
-Exit code 1: a duration did not contain the truth. Exit code 3: something was lost, or a relation is suspect, or it was too short to say whether
-memory grows.`,
+Exit code 1: a duration did not contain the truth. Exit code 3: something was lost, a relation is
+suspect, or the soak was too short to say whether memory grows.`,
 		Example: `  cp-bench soak
   cp-bench soak --duration 2m --every 5s
   cp-bench soak --json`,
@@ -83,12 +95,16 @@ memory grows.`,
 			return runBenchSoak(cmd.Context(), flags, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().DurationVar(&flags.duration, "duration", time.Hour, "for how `long` tuples are sent")
+	cmd.Flags().DurationVar(&flags.duration, "duration", time.Hour,
+		"for how `long` tuples are sent")
 	cmd.Flags().DurationVar(&flags.every, "every", time.Minute, "`length` of a period")
 	cmd.Flags().IntVar(&flags.perSecond, "rate", 1000, "tuples to send in a second")
-	cmd.Flags().IntVar(&flags.load_mbit, "load", 10, "megabits that one node sends another in a second beside the job; 0: none")
-	cmd.Flags().BoolVar(&flags.loopback, "loopback", false, "all nodes on the loopback interface, as without root")
-	cmd.Flags().StringVar(&flags.dir, "dir", "", "make a directory for the logs in this one (default: for temporary files)")
+	cmd.Flags().IntVar(&flags.load_mbit, "load", 10,
+		"megabits a second that one node sends another beside the job; 0 is none")
+	cmd.Flags().BoolVar(&flags.loopback, "loopback", false,
+		"put all nodes on the loopback interface, as happens without root")
+	cmd.Flags().StringVar(&flags.dir, "dir", "",
+		"directory in which to make one for the logs (default the one for temporary files)")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object")
 	return cmd
 }
@@ -98,7 +114,8 @@ func runBenchSoak(ctx context.Context, flags benchSoakFlags, stdout, stderr io.W
 	case flags.duration < 10*time.Second || flags.duration > 24*time.Hour:
 		return command.Usagef("--duration %v: give 10s to 24h", flags.duration)
 	case flags.every < time.Second || flags.every > flags.duration:
-		return command.Usagef("--every %v: give 1s to the duration of %v", flags.every, flags.duration)
+		return command.Usagef("--every %v: give 1s to %v, the duration",
+			flags.every, flags.duration)
 	case flags.perSecond < 10 || flags.perSecond > 100_000:
 		return command.Usagef("--rate %d: give 10 to 100000", flags.perSecond)
 	case flags.load_mbit < 0 || flags.load_mbit > 100_000:
@@ -115,8 +132,13 @@ func runBenchSoak(ctx context.Context, flags benchSoakFlags, stdout, stderr io.W
 	defer release()
 	line := command.NewProgress(stderr)
 	s, err := demo.RunSoak(ctx, demo.Options{
-		Tuples: int(flags.duration.Seconds() * float64(flags.perSecond)), PerSecond: flags.perSecond, LoadBytes: flags.load_mbit * 1e6 / 8,
-		Loopback: flags.loopback, Scratch: flags.dir, Command: demo.ProcessCommand(self), Progress: func(step string) { line.Show("%s …", step) },
+		Tuples:    int(flags.duration.Seconds() * float64(flags.perSecond)),
+		PerSecond: flags.perSecond,
+		LoadBytes: flags.load_mbit * 1e6 / 8,
+		Loopback:  flags.loopback,
+		Scratch:   flags.dir,
+		Command:   demo.ProcessCommand(self),
+		Progress:  func(step string) { line.Show("%s …", step) },
 	}, flags.every)
 	line.Done()
 	if err != nil {
@@ -130,7 +152,8 @@ func runBenchSoak(ctx context.Context, flags benchSoakFlags, stdout, stderr io.W
 		if flags.json {
 			return printSoakJSON(stdout, s)
 		}
-		if _, err := fmt.Fprintf(stdout, "%s\n\n%s\n", thisMachine(), soakTable(s, false)); err != nil {
+		_, err := fmt.Fprintf(stdout, "%s\n\n%s\n", thisMachine(), soakTable(s, false))
+		if err != nil {
 			return err
 		}
 		for _, bar := range bars {
@@ -145,7 +168,7 @@ func runBenchSoak(ctx context.Context, flags benchSoakFlags, stdout, stderr io.W
 	return cmp.Or(demo.Failure(&s.Result, checked, outside), err)
 }
 
-// soakBars hold a soak against what it must show.
+// soakBars holds a soak against what it must show.
 func soakBars(s *demo.Soak) []proof.Bar {
 	checked, _, outside := s.Checked()
 	suspect := 0
@@ -153,17 +176,23 @@ func soakBars(s *demo.Soak) []proof.Bar {
 		suspect = 1
 	}
 	bars := []proof.Bar{
-		{Name: "durations held against the truth", Figure: float64(checked), Limit: float64(10 * s.Tuples), AtLeast: true, Unit: "durations"},
+		{Name: "durations held against the truth", Figure: float64(checked),
+			Limit: float64(10 * s.Tuples), AtLeast: true, Unit: "durations"},
 		{Name: "outside of their bound", Figure: float64(outside), Unit: "durations"},
-		{Name: "soaks with a relation that is not consistent", Figure: float64(suspect), Unit: "of one"},
+		{Name: "soaks with a relation that is not consistent", Figure: float64(suspect),
+			Unit: "of one"},
 		{Name: "tuples and events lost", Figure: float64(s.Lost), Unit: "events"},
 	}
 	for i, name := range s.Processes {
-		bar := proof.Bar{Name: "growth in the second half, " + name, Limit: soakGrowth_MB(s, name), Unit: "MB", Timing: true}
+		bar := proof.Bar{
+			Name:  "growth in the second half, " + name,
+			Limit: soakGrowth_MB(s, name), Unit: "MB", Timing: true,
+		}
 		grown, ok := s.Growth_bytes(i)
 		switch watched := time.Duration(len(s.Samples)) * s.Every; {
 		case watched < soakSettled:
-			bar.Absent = fmt.Sprintf("after %v processes settle still, it takes %v to say", watched, soakSettled)
+			bar.Absent = fmt.Sprintf("after %v memory still settles, it takes %v to say",
+				watched, soakSettled)
 		case !ok:
 			bar.Absent = fmt.Sprintf("%d periods are too few to say", len(s.Samples))
 		default:
@@ -171,8 +200,14 @@ func soakBars(s *demo.Soak) []proof.Bar {
 		}
 		bars = append(bars, bar)
 	}
-	worst := proof.Bar{Name: "bound of the widest period", Limit: soakWorst, Unit: "× the median period's", Timing: true}
-	drift := proof.Bar{Name: "bound of the second half", Limit: soakDrift, Unit: "× the first half's", Timing: true}
+	worst := proof.Bar{
+		Name:  "bound of the widest period",
+		Limit: soakWorst, Unit: "× the median period's", Timing: true,
+	}
+	drift := proof.Bar{
+		Name:  "bound of the second half",
+		Limit: soakDrift, Unit: "× the first half's", Timing: true,
+	}
 	if len(s.Periods) < 2 {
 		worst.Absent, drift.Absent = "one period is too few to say", "one period is too few to say"
 	} else {
@@ -194,10 +229,11 @@ func soakGrowth_MB(s *demo.Soak, process string) float64 {
 	return (soakDaemon_bytes*tuples + soakTrain_bytes*trains) / 1e6
 }
 
-// soakRow is every how many periods the table has a row: by five minutes for an hour.
+// soakRow is how many periods make one row of the table: five minutes, in a soak of an hour.
 const soakRow = 5
 
-// soakTable is what was found by time: memory and disk at the end of some periods, bound and truth over them.
+// soakTable shows what was found over time: memory and disk at the end of some periods, and bound
+// and truth over them.
 func soakTable(s *demo.Soak, markdown bool) string {
 	var b strings.Builder
 	row := func(cells ...string) {
@@ -210,8 +246,9 @@ func soakTable(s *demo.Soak, markdown bool) string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%d tuples, %d trains, by time since the first tuple: MB in memory of each process alone, MB on disk, the median bound of durations between nodes, durations held against the truth.\n\n",
-		s.Tuples, s.Trains)
+	fmt.Fprintf(&b, "%d tuples, %d trains, by time since the first tuple: "+
+		"MB in memory of each process alone, MB on disk, the median bound of durations "+
+		"between nodes, durations held against the truth.\n\n", s.Tuples, s.Trains)
 	head := append([]string{"after"}, s.Processes...)
 	row(append(head, "disk", "± µs", "durations", "outside")...)
 	if markdown {
@@ -230,9 +267,13 @@ func soakTable(s *demo.Soak, markdown bool) string {
 		cells = append(cells, fmt.Sprintf("%.1f", float64(sample.Disk_bytes)/1e6))
 		durations, outside, bound := 0, 0, 0.0
 		for _, p := range s.Periods[end-every : end] {
-			durations, outside, bound = durations+p.Durations, outside+p.Outside, bound+p.HalfWidth_cycles/float64(every)
+			durations += p.Durations
+			outside += p.Outside
+			bound += p.HalfWidth_cycles / float64(every)
 		}
-		row(append(cells, fmt.Sprintf("%.3f", demo.Microseconds(&s.Result, bound)), fmt.Sprint(durations), fmt.Sprint(outside))...)
+		cells = append(cells, fmt.Sprintf("%.3f", demo.Microseconds(&s.Result, bound)),
+			fmt.Sprint(durations), fmt.Sprint(outside))
+		row(cells...)
 	}
 	return b.String()
 }
@@ -256,7 +297,9 @@ type soakSample struct {
 }
 
 func printSoakJSON(w io.Writer, s *demo.Soak) error {
-	l := soakLine{Tuples: s.Tuples, Lost: s.Lost, Processes: s.Processes, Every_s: s.Every.Seconds()}
+	l := soakLine{
+		Tuples: s.Tuples, Lost: s.Lost, Processes: s.Processes, Every_s: s.Every.Seconds(),
+	}
 	l.Checked, l.Between, l.Outside = s.Checked()
 	for i, sample := range s.Samples {
 		line := soakSample{Private_bytes: sample.Private_bytes, Disk_bytes: sample.Disk_bytes}

@@ -13,14 +13,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// sampleSoak has a process that stays, one that keeps 20 bytes of each of 1,000 tuples a minute, and a bound that widens once.
+// sampleSoak has a process that stays the same, one that keeps 20 bytes of each of 1,000 tuples a
+// minute, and a bound that widens once.
 func sampleSoak(minutes int) *demo.Soak {
 	s := &demo.Soak{Every: time.Minute, Processes: []string{"agent A", "job A"}}
 	s.Nodes = make([]demo.NodeFacts, 1)
 	s.Tuples, s.Answer = 1000*minutes, &analysis.Answer{}
 	s.Answer.Reference = analysis.Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9}
 	for i := range minutes {
-		s.Samples = append(s.Samples, demo.Sample{Private_bytes: []int64{10e6, 20e6 + 20_000*int64(i)}, Disk_bytes: 2e6 * int64(i+1)})
+		s.Samples = append(s.Samples, demo.Sample{
+			Private_bytes: []int64{10e6, 20e6 + 20_000*int64(i)},
+			Disk_bytes:    2e6 * int64(i+1),
+		})
 		p := demo.Period{Durations: 14_000, Between: 8000, HalfWidth_cycles: 1000}
 		if i == minutes/2 {
 			p.HalfWidth_cycles = 1600
@@ -32,9 +36,14 @@ func sampleSoak(minutes int) *demo.Soak {
 
 func TestSoakBarsJudge(t *testing.T) {
 	want := map[string]proof.Verdict{
-		"durations held against the truth": proof.Reached, "outside of their bound": proof.Missed, "tuples and events lost": proof.Missed,
-		"soaks with a relation that is not consistent": proof.Reached, "growth in the second half, agent A": proof.Reached,
-		"growth in the second half, job A": proof.Missed, "bound of the widest period": proof.Missed, "bound of the second half": proof.Reached,
+		"durations held against the truth":             proof.Reached,
+		"outside of their bound":                       proof.Missed,
+		"tuples and events lost":                       proof.Missed,
+		"soaks with a relation that is not consistent": proof.Reached,
+		"growth in the second half, agent A":           proof.Reached,
+		"growth in the second half, job A":             proof.Missed,
+		"bound of the widest period":                   proof.Missed,
+		"bound of the second half":                     proof.Reached,
 	}
 	s := sampleSoak(40)
 	s.Lost, s.Periods[3].Outside = 1, 2
@@ -48,7 +57,8 @@ func TestSoakBarsJudge(t *testing.T) {
 		t.Errorf("no bar for %v", want)
 	}
 	for _, bar := range soakBars(sampleSoak(1)) {
-		if says := strings.HasPrefix(bar.Name, "growth") || strings.HasPrefix(bar.Name, "bound"); (bar.Verdict() == proof.Absent) != says {
+		absent := strings.HasPrefix(bar.Name, "growth") || strings.HasPrefix(bar.Name, "bound")
+		if (bar.Verdict() == proof.Absent) != absent {
 			t.Errorf("of one minute: %s", bar)
 		}
 	}
@@ -57,7 +67,8 @@ func TestSoakBarsJudge(t *testing.T) {
 func TestSoakIsPrinted(t *testing.T) {
 	s := sampleSoak(60)
 	table := soakTable(s, true)
-	if rows := strings.Count(table, "\n| "); rows != 13 || !strings.Contains(table, "| 5m0s | 10.0 | 20.1 | 10.0 | 1.000 | 70000 | 0 |") {
+	rows, row := strings.Count(table, "\n| "), "| 5m0s | 10.0 | 20.1 | 10.0 | 1.000 | 70000 | 0 |"
+	if rows != 13 || !strings.Contains(table, row) {
 		t.Errorf("%d rows, want a head and 12:\n%s", rows, table)
 	}
 	var out bytes.Buffer
@@ -65,25 +76,32 @@ func TestSoakIsPrinted(t *testing.T) {
 	if err := printSoakJSON(&out, s); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Tuples != 60_000 || len(line.Samples) != 60 || line.Samples[29].HalfWidth_us != 1 {
-		t.Errorf("%d tuples, %d samples: %v", line.Tuples, len(line.Samples), err)
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatal(err)
+	}
+	if line.Tuples != 60_000 || len(line.Samples) != 60 || line.Samples[29].HalfWidth_us != 1 {
+		t.Errorf("%d tuples, %d samples", line.Tuples, len(line.Samples))
 	}
 }
 
 func TestSoakUsage(t *testing.T) {
-	for _, args := range [][]string{{"--duration", "1s"}, {"--every", "2h"}, {"--rate", "1"}, {"--load", "-1"}, {"x"}} {
+	for _, args := range [][]string{
+		{"--duration", "1s"}, {"--every", "2h"}, {"--rate", "1"}, {"--load", "-1"}, {"x"},
+	} {
 		var out, stderr bytes.Buffer
-		if code := Run(t.Context(), append([]string{"soak"}, args...), &out, &stderr); code != command.Usage {
+		code := Run(t.Context(), append([]string{"soak"}, args...), &out, &stderr)
+		if code != command.Usage {
 			t.Errorf("%q: exit code %d, %s", args, code, &stderr)
 		}
 	}
 }
 
-// What daemons keep of trains is theirs to keep, and of tuples nothing is.
+// Daemons may keep trains, and nothing of a tuple.
 func TestSoakGrowthIsJudgedByWhatIsKept(t *testing.T) {
 	s := sampleSoak(40)
 	s.Trains, s.Nodes = 8000, make([]demo.NodeFacts, 4)
-	for process, want := range map[string]float64{"coordinator": 4.08, "agent A": 1.08, "job A": 0.32} {
+	limits := map[string]float64{"coordinator": 4.08, "agent A": 1.08, "job A": 0.32}
+	for process, want := range limits {
 		if got := soakGrowth_MB(s, process); got != want {
 			t.Errorf("%s may grow by %v MB, want %v", process, got, want)
 		}

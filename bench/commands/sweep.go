@@ -27,7 +27,8 @@ var sweepBars = []struct {
 	{100, 20, 60, 200},
 }
 
-// qualityLimit is how much wider a pair's bound may be in a fleet's sweep than when the pair is measured alone.
+// qualityLimit is how much wider a pair's bound may be in a fleet's sweep than when the pair is
+// measured alone.
 const qualityLimit = 1.3
 
 func newBenchSweep() *cobra.Command {
@@ -36,10 +37,13 @@ func newBenchSweep() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep",
 		Short: "Measure what it costs to relate all pairs of a fleet's nodes",
-		Long: `Measure what it costs to relate all pairs of a fleet's nodes: a server and so many clients, which are real, in a few processes on this
-machine's loopback. The time is that from the first registration to the last pair. Pairs are measured side by side as many as --width says,
-which is best for time; --quality leaves it to the server to keep them apart, and compares the bounds with those of pairs that are
-measured alone.`,
+		Long: `Measure what it costs to relate all pairs of a fleet's nodes.
+
+A server and its clients run in a few processes and talk over this machine's loopback. They are the
+real ones. The time runs from the first registration to the last pair.
+
+The server measures --width pairs side by side, which is best for time. With --quality it decides
+itself which pairs to keep apart. Their bounds are compared with those of pairs measured alone.`,
 		Example: `  cp-bench sweep --clients 30 --exchanges 100
   cp-bench sweep --clients 100 --exchanges 20 --json
   cp-bench sweep --clients 10 --quality`,
@@ -54,7 +58,9 @@ measured alone.`,
 			if quality {
 				o.Width, o.Trains, o.Alone = 0, 4, 15
 			}
-			o.Command = func(job string) (*exec.Cmd, error) { return reexec.Command(sweepProcess, job) }
+			o.Command = func(job string) (*exec.Cmd, error) {
+				return reexec.Command(sweepProcess, job)
+			}
 			p := command.NewProgress(cmd.ErrOrStderr())
 			o.Progress = func(step string) { p.Show("%s", step) }
 			r, err := bench.Sweep(cmd.Context(), o)
@@ -69,9 +75,10 @@ measured alone.`,
 		},
 	}
 	cmd.Flags().IntVar(&o.Clients, "clients", 30, "clients of the fleet")
-	cmd.Flags().IntVar(&o.Exchanges, "exchanges", 100, "exchanges each way, of each pair")
-	cmd.Flags().IntVar(&o.Width, "width", 4, "pairs at one time")
-	cmd.Flags().BoolVar(&quality, "quality", false, "sweep for quality, and compare with pairs alone")
+	cmd.Flags().IntVar(&o.Exchanges, "exchanges", 100, "exchanges each way, for each pair")
+	cmd.Flags().IntVar(&o.Width, "width", 4, "pairs to measure side by side")
+	cmd.Flags().BoolVar(&quality, "quality", false,
+		"sweep for quality, and compare with pairs measured alone")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -92,13 +99,19 @@ func barsOfSweep(r bench.SweepResult) (bars []proof.Bar) {
 			continue
 		}
 		if len(r.Lost) > 0 {
-			bars = append(bars, proof.Bar{Name: name + ": pairs that were lost",
-				Figure: float64(len(r.Lost)), Unit: "pairs", Timing: true})
+			bars = append(bars, proof.Bar{
+				Name:   name + ": pairs that were lost",
+				Figure: float64(len(r.Lost)), Unit: "pairs", Timing: true,
+			})
 		}
-		bars = append(bars, proof.Bar{Name: name, Figure: r.Seconds, Limit: b.seconds, Unit: "s",
-			Absent: absent, Timing: true})
+		bars = append(bars, proof.Bar{
+			Name: name, Figure: r.Seconds, Limit: b.seconds, Unit: "s",
+			Absent: absent, Timing: true,
+		})
 		if b.megabytes > 0 {
-			bars = append(bars, proof.Bar{Name: name + ": the server's private memory", Figure: float64(r.ServerPrivate) / 1e6, Limit: b.megabytes, Unit: "MB", Timing: true})
+			bars = append(bars, proof.Bar{Name: name + ": the server's private memory",
+				Figure: float64(r.ServerPrivate) / 1e6, Limit: b.megabytes, Unit: "MB",
+				Timing: true})
 		}
 	}
 	return bars
@@ -121,17 +134,25 @@ type sweepLine struct {
 func printSweep(cmd *cobra.Command, r bench.SweepResult, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	if asJSON {
-		return json.NewEncoder(out).Encode(sweepLine{r.Clients, r.Exchanges, r.Pairs, len(r.Lost), r.Seconds, r.SweepSeconds, float64(r.ServerPrivate) / 1e6,
-			r.Median_ns, r.Alone_ns, r.KernelStamps})
+		return json.NewEncoder(out).Encode(sweepLine{
+			r.Clients, r.Exchanges, r.Pairs, len(r.Lost), r.Seconds, r.SweepSeconds,
+			float64(r.ServerPrivate) / 1e6, r.Median_ns, r.Alone_ns, r.KernelStamps,
+		})
 	}
 	took := time.Duration(r.Seconds * 1e9).Round(time.Millisecond)
-	fmt.Fprintf(out, "clients     %d, %d pairs complete, %d lost\n", r.Clients, r.Pairs, len(r.Lost))
+	fmt.Fprintf(out, "clients     %d; %d pairs complete, %d lost\n",
+		r.Clients, r.Pairs, len(r.Lost))
 	fmt.Fprintf(out, "exchanges   %d each way\n", r.Exchanges)
 	fmt.Fprintf(out, "time        %s from the first registration to the last pair\n", took)
-	fmt.Fprintf(out, "server      %.1f MB of private memory at most\n", float64(r.ServerPrivate)/1e6)
-	fmt.Fprintf(out, "bound       ± %.2f µs, the median pair; %.0f %% of the stamps are the kernel's\n", r.Median_ns/1000, r.KernelStamps)
+	fmt.Fprintf(out, "server      %.1f MB of private memory at most\n",
+		float64(r.ServerPrivate)/1e6)
+	fmt.Fprintf(out, "bound       ± %.2f µs, the median pair; "+
+		"%.0f %% of the stamps are the kernel's\n",
+		r.Median_ns/1000, r.KernelStamps)
 	if r.Alone_ns > 0 {
-		fmt.Fprintf(out, "alone       ± %.2f µs, the median of pairs measured alone: %.2f times that\n", r.Alone_ns/1000, r.Median_ns/r.Alone_ns)
+		fmt.Fprintf(out, "alone       ± %.2f µs, the median of pairs measured alone: "+
+			"%.2f times that\n",
+			r.Alone_ns/1000, r.Median_ns/r.Alone_ns)
 	}
 	for _, l := range r.Lost {
 		fmt.Fprintf(out, "lost        %s with %s: %s\n", l.A, l.B, l.Why)

@@ -26,12 +26,13 @@ const (
 	shuffleGroup        = 64
 )
 
-// loopWeights are the chances, of their sum, of a tight gap of loopFirst_cycles, loopFirst_cycles+1, …
+// loopWeights are the weights of tight gaps of loopFirst_cycles, loopFirst_cycles+1, …
 var loopWeights = []float64{1, 4, 10, 10, 4, 1}
 
 const loopFirst_cycles = 47
 
-// coarseTight are the chances of a tight gap of one and of two steps in bursts of a counter with a quantum.
+// coarseTight are the weights of tight gaps of one and of two steps, in bursts of a counter with a
+// quantum.
 var coarseTight = []float64{1, 9}
 
 // Names lists all sets in a fixed order.
@@ -66,11 +67,13 @@ type Set struct {
 	used  int // of group
 }
 
-// New returns the set of that name. The same name and seed give the same records.
+// New returns the set with a name. The same name and seed give the same records.
 func New(name string, seed uint64) (*Set, error) {
 	part := strings.Split(name, "/")
-	if len(part) != 3 || !slices.Contains(gapNames, part[0]) || !slices.Contains(idNames, part[1]) || !slices.Contains(quantumNames, part[2]) {
-		return nil, fmt.Errorf("data set %q: want GAPS/IDS/QUANTUM of %v, %v, %v", name, gapNames, idNames, quantumNames)
+	if len(part) != 3 || !slices.Contains(gapNames, part[0]) ||
+		!slices.Contains(idNames, part[1]) || !slices.Contains(quantumNames, part[2]) {
+		return nil, fmt.Errorf("data set %q: want GAPS/IDS/QUANTUM of %v, %v, %v",
+			name, gapNames, idNames, quantumNames)
 	}
 	s := &Set{
 		Name: name, Gaps: part[0], IDs: part[1], Quantum: 1,
@@ -114,7 +117,8 @@ func (s *Set) step() {
 	case "bursts":
 		switch {
 		case s.rng.Uint64N(burstRecords) == 0:
-			s.steps += idleMinimum_cycles/s.Quantum + s.geometric(idleMean_cycles/float64(s.Quantum))
+			s.steps += idleMinimum_cycles/s.Quantum +
+				s.geometric(idleMean_cycles/float64(s.Quantum))
 		case s.Quantum == 1:
 			s.steps += loopFirst_cycles + s.draw(loopWeights)
 		default:
@@ -130,7 +134,7 @@ func (s *Set) poisson(mean_cycles float64) {
 	s.fraction = t - whole
 }
 
-// geometric draws from P(n) = (1-r)·rⁿ with that mean: an exponential, cut down to an integer.
+// geometric draws from P(n) = (1-r)·rⁿ with a given mean: an exponential, cut down to an integer.
 func (s *Set) geometric(mean float64) uint64 {
 	return uint64(s.rng.ExpFloat64() / math.Log1p(1/mean))
 }
@@ -155,7 +159,10 @@ func (s *Set) nextID() uint64 {
 				s.group[i] = s.id + uint64(i)
 			}
 			s.id += shuffleGroup
-			s.rng.Shuffle(shuffleGroup, func(i, j int) { s.group[i], s.group[j] = s.group[j], s.group[i] })
+			s.rng.Shuffle(shuffleGroup, func(i, j int) {
+				s.group[i], s.group[j] = s.group[j],
+					s.group[i]
+			})
 			s.used = 0
 		}
 		s.used++
@@ -165,8 +172,8 @@ func (s *Set) nextID() uint64 {
 	return s.id - 1
 }
 
-// EntropyBits returns the entropy rate of each column in bits a record, computed from the distribution. That of the counter is
-// NaN on loop, which has none in closed form: use [PlugIn].
+// EntropyBits returns the entropy rate of each column in bits a record, computed from the
+// distribution. The counter's is NaN on loop, which has no closed form: use [PlugIn].
 func (s *Set) EntropyBits() (counter, id float64) {
 	q := float64(s.Quantum)
 	switch s.Gaps {
@@ -179,7 +186,8 @@ func (s *Set) EntropyBits() (counter, id float64) {
 		if s.Quantum != 1 {
 			tight = bits(coarseTight)
 		}
-		counter = bits([]float64{1, burstRecords - 1}) + tight*(burstRecords-1)/burstRecords + geometricBits(idleMean_cycles/q)/burstRecords
+		counter = bits([]float64{1, burstRecords - 1}) + tight*(burstRecords-1)/burstRecords +
+			geometricBits(idleMean_cycles/q)/burstRecords
 	default:
 		counter = math.NaN()
 	}
@@ -193,7 +201,7 @@ func (s *Set) EntropyBits() (counter, id float64) {
 	return counter, id
 }
 
-// bits is the entropy of a choice with these weights.
+// bits returns the entropy of a choice with these weights.
 func bits(weights []float64) float64 {
 	total, h := sum(weights), 0.0
 	for _, w := range weights {
@@ -212,13 +220,13 @@ func sum(weights []float64) float64 {
 	return total
 }
 
-// geometricBits is the entropy of P(n) = (1-r)·rⁿ with that mean.
+// geometricBits returns the entropy of P(n) = (1-r)·rⁿ with a given mean.
 func geometricBits(mean float64) float64 {
 	p := 1 / (1 + mean)
 	return (-p*math.Log2(p) - (1-p)*math.Log2(1-p)) / p
 }
 
-// poissonBits is the entropy of a Poisson distribution with a small mean.
+// poissonBits returns the entropy of a Poisson distribution with a small mean.
 func poissonBits(mean float64) float64 {
 	h := 0.0
 	for k := 0.0; k < 60; k++ {
@@ -229,14 +237,15 @@ func poissonBits(mean float64) float64 {
 	return h
 }
 
-// PlugIn is the plug-in entropy of a column's differences: that of their relative frequencies. Its zero value is ready.
+// PlugIn is the plug-in entropy of a column's differences: the entropy of their relative
+// frequencies. Its zero value is ready to use.
 type PlugIn struct {
 	count map[uint64]uint64
 	total uint64
 	last  uint64
 }
 
-// Observe counts the differences along a column that continues the one observed before.
+// Observe counts the differences in a column. The column continues the one observed before.
 func (p *PlugIn) Observe(column []uint64) {
 	if p.count == nil {
 		p.count = make(map[uint64]uint64)

@@ -44,9 +44,10 @@ func TestCountersKeepTheQuantum(t *testing.T) {
 	}
 }
 
-// The plug-in entropy of many gaps must come near the entropy that the distribution has: it is a check of the formulas that shares
-// nothing with them. It is held on sets whose gaps take few values; with more it needs more records than a test should draw. That
-// idle gaps never repeat here hides some bits of each, and 0.03 bits a record of bursts.
+// The plug-in entropy of many gaps must come near the entropy of the distribution. This checks the
+// formulas and shares nothing with them. It takes sets whose gaps have few values: with more values
+// it would need more records than a test should draw. Idle gaps never repeat here, which hides some
+// bits of each, and 0.03 bits a record of bursts.
 func TestEntropyAgreesWithFrequencies(t *testing.T) {
 	for name, tolerance := range map[string]float64{
 		"bursts/seq/q26":     0.06,
@@ -110,7 +111,8 @@ func TestShuffledIDsArePermutationsOfTheirGroup(t *testing.T) {
 }
 
 func TestUnknownNameIsRefused(t *testing.T) {
-	for _, name := range []string{"", "loop", "loop/seq", "loop/seq/q2", "loop/seq/q1/x", "poisson/seq/q1", "loop/rnd/q1"} {
+	for _, name := range []string{"", "loop", "loop/seq", "loop/seq/q2", "loop/seq/q1/x",
+		"poisson/seq/q1", "loop/rnd/q1"} {
 		if _, err := New(name, 1); err == nil {
 			t.Errorf("data set %q is accepted", name)
 		}

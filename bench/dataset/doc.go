@@ -1,12 +1,15 @@
-// Package dataset makes records whose information content is known: named, seeded streams of ⟨counter, id⟩ for measuring
-// how small and how fast a log can be.
+// Package dataset makes records whose information content is known: named, seeded streams of
+// ⟨counter, id⟩ for measuring how small and how fast a log can be.
 //
-// It knows nothing of logs or of their format: it fills two columns of 64-bit numbers. A name is GAPS/IDS/QUANTUM:
+// The package knows nothing of logs or of their format: it fills two columns of 64-bit numbers. A
+// name is GAPS/IDS/QUANTUM:
 //
-//	GAPS     loop           a program that does nothing but log: 47 to 52 cycles between records, now and then an interruption
+//	GAPS     loop           a program that does nothing but log: 47 to 52 cycles between records,
+//	                        now and then an interruption
 //	         poisson1us     independent arrivals, one a microsecond in the mean (2,600 cycles)
 //	         poisson20us    the same, one in 20 microseconds
-//	         bursts         tight records in bursts of 256 in the mean, then silence of about a millisecond
+//	         bursts         tight records in bursts of 256 in the mean, then silence of about a
+//	                        millisecond
 //	IDS      seq            consecutive
 //	         shuffled64     consecutive, but in random order within each group of 64
 //	         random         64 random bits
@@ -15,14 +18,17 @@
 //
 // # Entropy
 //
-// [Set.EntropyBits] is computed from the distribution that a set is drawn from, not from its records:
+// [Set.EntropyBits] is computed from the distribution that a set is drawn from, not from its
+// records:
 //
-//   - poisson: the counter is q·⌊t/q⌋ of a Poisson process. How many records share a step is Poisson with mean
-//     λ = q/mean, independent from step to step, and the sequence of counters says no more and no less than these numbers do. So the
-//     rate is H(Poisson(λ))/λ bits a record.
-//   - bursts: gaps are independent by construction, in steps: with probability 1/256 an idle gap (100 µs and a geometric rest with
-//     mean 1 ms), else a tight one. The two do not overlap, so H = h(1/256) + 255/256·H(tight) + 1/256·H(geometric).
-//   - loop: consecutive gaps depend on each other once the counter is quantised, and there is no closed form. The measure is the
-//     plug-in entropy of the gaps ([PlugIn]) over ten million records or more.
+//   - poisson: the counter is q·⌊t/q⌋ of a Poisson process. How many records share a step is
+//     Poisson with mean λ = q/mean, independent from step to step. The sequence of counters says
+//     exactly what these numbers say. So the rate is H(Poisson(λ))/λ bits a record.
+//   - bursts: gaps are independent by construction, in steps. With probability 1/256 a gap is idle
+//     (100 µs and a geometric rest with mean 1 ms), else it is tight. The two do not overlap, so
+//     H = h(1/256) + 255/256·H(tight) + 1/256·H(geometric).
+//   - loop: consecutive gaps depend on each other once the counter is quantised, and there is no
+//     closed form. The measure is the plug-in entropy of the gaps ([PlugIn]) over ten million
+//     records or more.
 //   - ids: 0, log2(64!)/64 and 64 bits.
 package dataset

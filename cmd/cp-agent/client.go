@@ -9,7 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// startClient finds out what this node is, begins to answer probes, and says who commands the agent. The agent closes the client.
+// startClient finds out what this node is and starts to answer probes. It fills in who commands the
+// agent, and the client, which the agent closes.
 func startClient(s daemon.Start[config], a *agent.Config) (*daemon.Node, error) {
 	c := s.Config
 	measuring := tscclient.DefaultConfig()

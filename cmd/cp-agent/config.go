@@ -15,7 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
-// config is what the file, the environment and the flags say. configs/cp-agent.yaml explains each key.
+// config is what the file, the environment and the flags say. configs/cp-agent.yaml explains each
+// key.
 type config struct {
 	Node            string `mapstructure:"node"`
 	User            string `mapstructure:"user"`
@@ -37,7 +38,7 @@ type config struct {
 	Advertise       string `mapstructure:"advertise"`
 }
 
-// changed are the keys in which two configurations differ.
+// changed returns the keys in which two configurations differ.
 func changed(x, y config) (keys []string) {
 	for i, key := range daemon.Keys[config]() {
 		if !reflect.ValueOf(x).Field(i).Equal(reflect.ValueOf(y).Field(i)) {
@@ -53,48 +54,61 @@ func addFlags(cmd *cobra.Command) {
 	d := agent.DefaultConfig()
 	flags.String("node", "", "the node's name, as results call it (default: the host's)")
 	flags.String("user", "", "run as this user, if started by root")
-	flags.String("rings", "", "directory of the rings (default: $CLOUDPROFILER_DIR, else this user's in /dev/shm)")
-	flags.String("state", "", "directory of logs and runs (default: /var/lib/cloudprofiler/agent, or ~/.local/state/cloudprofiler/agent)")
-	flags.String("handler-table", "", "file that says which handler each channel gets; read again when it changes")
-	flags.Int("workers", 0, "rings that are drained at once (default: one for every four cores)")
-	flags.String("max-run-bytes", "100GiB", "what the logs of a run may take; 0: no bound")
-	flags.String("min-free", "5%", "part of the file system that is to stay free")
-	flags.Int("max-process-rings", d.MaxProcessRings, "rings that one process may have; 0: no bound")
-	flags.String("max-process-bytes", "16GiB", "shared memory that the rings of one process may take; 0: no bound")
-	flags.Int("keep-runs", d.KeepRuns, "closed runs that are kept; 0: all")
+	flags.String("rings", "",
+		"directory of the rings (default: $CLOUDPROFILER_DIR, else this user's in /dev/shm)")
+	flags.String("state", "", "directory of logs and runs (default: "+
+		"/var/lib/cloudprofiler/agent, or ~/.local/state/cloudprofiler/agent)")
+	flags.String("handler-table", "",
+		"file that says which handler each channel gets; read again when it changes")
+	flags.Int("workers", 0, "rings to drain at once (default: one for every four cores)")
+	flags.String("max-run-bytes", "100GiB", "most that the logs of a run may take; 0: no bound")
+	flags.String("min-free", "5%", "share of the file system to leave free")
+	flags.Int("max-process-rings", d.MaxProcessRings,
+		"most rings that one process may have; 0: no bound")
+	flags.String("max-process-bytes", "16GiB",
+		"most shared memory that the rings of one process may take; 0: no bound")
+	flags.Int("keep-runs", d.KeepRuns, "closed runs to keep; 0: all")
 	flags.String("chrony", "", `address of chronyd, or "off" (default 127.0.0.1:323)`)
-	flags.String("metrics", "", "address:port for /metrics and /status (default: none; a socket in the rings' directory has them)")
+	flags.String("metrics", "", "address:port for /metrics and /status "+
+		"(default: none; a socket in the rings' directory serves them)")
 	flags.String("server", "", "host:port of the server that commands this agent (default: none)")
 	flags.String("server-key", "", "file with the server's public key")
 	flags.String("key", "", "file with this node's secret key")
-	flags.String("probes", "", "address:port where other nodes probe this one (default: on this machine, any port)")
-	flags.String("advertise", "", "address:port where others reach --probes (default: where it listens)")
+	flags.String("probes", "",
+		"address:port where other nodes probe this one (default: on this machine, any port)")
+	flags.String("advertise", "",
+		"address:port where others reach --probes (default: where it listens)")
 }
 
-// check says what is wrong.
+// check reports what is wrong with the configuration.
 func (c *config) check() error {
 	_, err := c.agent()
 	return err
 }
 
-// agent is the configuration as package agent has it.
+// agent returns the configuration as package agent has it.
 func (c config) agent() (agent.Config, error) {
 	a := agent.Config{
-		Node: c.Node, Rings: c.Rings, State: c.State, Table: c.HandlerTable, Workers: c.Workers, MaxProcessRings: c.MaxProcessRings, KeepRuns: c.KeepRuns,
+		Node: c.Node, Rings: c.Rings, State: c.State, Table: c.HandlerTable,
+		Workers: c.Workers, MaxProcessRings: c.MaxProcessRings, KeepRuns: c.KeepRuns,
 		Chrony: c.Chrony, Listen: c.Metrics,
 	}
 	var err error
 	size := func(key, text string) int64 {
 		n, parseErr := channel.ParseCount(text)
 		if parseErr != nil || n > 1<<62 {
-			err = errors.Join(err, fmt.Errorf("%s %q: use a size such as 100GiB, below 4EiB, or 0 for no bound", key, text))
+			err = errors.Join(err,
+				fmt.Errorf("%s %q: use a size such as 100GiB, below 4EiB, or 0 for no bound",
+					key, text))
 		}
 		return int64(n)
 	}
 	a.MaxRunBytes = size("max_run_bytes", c.MaxRunBytes)
 	a.MaxProcessBytes = size("max_process_bytes", c.MaxProcessBytes)
 	a.MinFree, err = parseShare(c.MinFree, err)
-	for key, n := range map[string]int{"workers": c.Workers, "max_process_rings": c.MaxProcessRings, "keep_runs": c.KeepRuns} {
+	for key, n := range map[string]int{
+		"workers": c.Workers, "max_process_rings": c.MaxProcessRings, "keep_runs": c.KeepRuns,
+	} {
 		if n < 0 {
 			err = errors.Join(err, fmt.Errorf("%s %d: use 0 or more", key, n))
 		}
@@ -115,7 +129,7 @@ func (c config) agent() (agent.Config, error) {
 	return a, err
 }
 
-// parseShare reads "5%", or 0.05.
+// parseShare reads a share such as "5%" or 0.05. It joins what is wrong with it to others.
 func parseShare(text string, others error) (float64, error) {
 	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
@@ -123,7 +137,8 @@ func parseShare(text string, others error) (float64, error) {
 		v /= 100
 	}
 	if err != nil || v < 0 || v >= 1 || v != v {
-		return 0, errors.Join(others, fmt.Errorf("min_free %q: use a share such as 5%%, below 100%%", text))
+		return 0, errors.Join(others,
+			fmt.Errorf("min_free %q: use a share such as 5%%, below 100%%", text))
 	}
 	return v, others
 }

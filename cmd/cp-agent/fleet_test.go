@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,7 +26,9 @@ func startServer(t *testing.T, config coordinator.Config) (address, runs string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	link, err := control.Listen(control.ServerConfig{Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	link, err := control.Listen(control.ServerConfig{
+		Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func startServer(t *testing.T, config coordinator.Config) (address, runs string)
 	return link.Address(), filepath.Join(dir, "runs")
 }
 
-// A program on one node asks, and the flight recorders of both are written down.
+// A program on one node asks for a snapshot, and the flight recorders of both nodes are dumped.
 func TestSnapshotOfAFleet(t *testing.T) {
 	t.Setenv(droppedVariable, "")
 	address, _ := startServer(t, coordinator.DefaultConfig())
@@ -60,11 +61,16 @@ func TestSnapshotOfAFleet(t *testing.T) {
 		rings := filepath.Join(dir, node, "rings")
 		var stdout, stderr output
 		go func() {
-			code <- program(nil).Run(ctx, []string{"--node", node, "--rings", rings, "--state", filepath.Join(dir, node, "state"), "--chrony", "off", "--server", address}, &stdout, &stderr)
+			args := []string{"--node", node, "--rings", rings,
+				"--state", filepath.Join(dir, node, "state"),
+				"--chrony", "off", "--server", address}
+			code <- program(nil).Run(ctx, args, &stdout, &stderr)
 		}()
-		waitFor(t, "agent "+node, func() bool { return strings.Contains(stderr.String(), "registered") })
+		waitFor(t, "agent "+node,
+			func() bool { return strings.Contains(stderr.String(), "registered") })
 		var err error
-		if recorders[node], err = handlers.Open("recorder/x", handlers.Options{Dir: rings, Policy: "overwrite", Handler: "id"}); err != nil {
+		if recorders[node], err = handlers.Open("recorder/x",
+			handlers.Options{Dir: rings, Policy: "overwrite", Handler: "id"}); err != nil {
 			t.Fatal(err)
 		}
 		defer recorders[node].Close()
@@ -89,7 +95,7 @@ func TestSnapshotOfAFleet(t *testing.T) {
 	}
 	recorders["na"].Snapshot()
 	for _, node := range []string{"na", "nb"} {
-		waitFor(t, fmt.Sprintf("the snapshot of %s", node), func() bool { return rows(node) >= 100 })
+		waitFor(t, "the snapshot of "+node, func() bool { return rows(node) >= 100 })
 	}
 	stop()
 	for range 2 {
@@ -99,7 +105,8 @@ func TestSnapshotOfAFleet(t *testing.T) {
 	}
 }
 
-// An agent that is killed while a run is open, and started again when it is over, closes it, and its logs can be fetched then.
+// An agent is killed while a run is open, and started again after the run. It closes the run, and
+// the run's logs can then be fetched.
 func TestRunThatEndedMeanwhile(t *testing.T) {
 	config := coordinator.DefaultConfig()
 	config.Heartbeat, config.Dead, config.Return = 100*time.Millisecond, time.Second, time.Second
@@ -130,7 +137,8 @@ func TestRunThatEndedMeanwhile(t *testing.T) {
 	dir := t.TempDir()
 	rings, state := filepath.Join(dir, "rings"), filepath.Join(dir, "state")
 	start := func() (kill func()) {
-		cmd, err := reexec.Command("--node", "na", "--rings", rings, "--state", state, "--chrony", "off", "--server", address)
+		cmd, err := reexec.Command("--node", "na", "--rings", rings, "--state", state,
+			"--chrony", "off", "--server", address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,13 +152,16 @@ func TestRunThatEndedMeanwhile(t *testing.T) {
 			cmd.Wait()
 		})
 		t.Cleanup(kill)
-		waitFor(t, "the agent", func() bool { return strings.Contains(stderr.String(), "registered") })
+		waitFor(t, "the agent",
+			func() bool { return strings.Contains(stderr.String(), "registered") })
 		return kill
 	}
 	kill := start()
 	ask(coordinator.AskStartRun, coordinator.RunRequest{Name: "tuesday"})
 	come(coordinator.PhaseOpen)
-	ch, err := handlers.Open("actor/x", handlers.Options{Dir: rings, Policy: "overwrite", Handler: "id"})
+	ch, err := handlers.Open("actor/x", handlers.Options{
+		Dir: rings, Policy: "overwrite", Handler: "id",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,14 +27,17 @@ func program(reload <-chan os.Signal) daemon.Daemon[config] {
 		Short: "Keep what this node's programs log",
 		Long: `Keep what this node's programs log.
 
-It finds the rings of this user's programs as they appear, and moves what they hold into log files, each record exactly once, whatever is
-killed. Without a server it is complete: logs are in logs/000000/ below --state, and "cprof log" reads them.
+It finds the rings of this user's programs as they appear, and moves what they hold into log files.
+Each record arrives exactly once, whatever is killed. It needs no server: logs are in logs/000000/
+below --state, and "cprof log" reads them.
 
-SIGTERM writes everything down and ends. SIGHUP reads the configuration again: its limits hold from then on. The handler table's file is
-read whenever it changes. While it runs, "cprof agent status" asks it how it goes, "cprof snapshot" has flight recorders dumped,
-and "cprof agent begin" keeps the logs of an experiment apart.
+SIGTERM writes everything down and ends. SIGHUP reads the configuration again, and its limits hold
+from then on. The handler table's file is read whenever it changes. While the agent runs, "cprof
+agent status" shows its state, "cprof snapshot" has flight recorders dumped, and "cprof agent begin"
+keeps the logs of an experiment apart.
 
-Started by root it gives up root's capabilities, or becomes the configured user. It drains the rings of the user that it runs as, and of no other.`,
+Started by root, it gives up root's capabilities or becomes the configured user. It drains the rings
+of the user that it runs as, and of no other.`,
 		Example: `  cp-agent
   cp-agent --handler-table handlers.yaml --metrics 127.0.0.1:9464
   cp-agent --config /etc/cloudprofiler/cp-agent.yaml
@@ -84,7 +87,8 @@ func serve(ctx context.Context, s daemon.Start[config], reload <-chan os.Signal)
 	if f := machine.Logout(); f.Verdict != host.Fit {
 		log.Warn(f.Detail, "remedy", f.Remedy)
 	}
-	log.Info("draining", "node", status.Node, "rings", status.Rings, "logs", status.Logs, "run", status.Run, "handler_table", status.Table.Source)
+	log.Info("draining", "node", status.Node, "rings", status.Rings, "logs", status.Logs,
+		"run", status.Run, "handler_table", status.Table.Source)
 	for {
 		select {
 		case <-ctx.Done():
@@ -108,7 +112,7 @@ func serve(ctx context.Context, s daemon.Start[config], reload <-chan os.Signal)
 	}
 }
 
-// apply puts in force what can change while the agent runs.
+// apply puts into force what can change while the agent runs.
 func apply(running *agent.Agent, old, next config) error {
 	a, err := next.agent()
 	if err != nil {
@@ -116,7 +120,8 @@ func apply(running *agent.Agent, old, next config) error {
 	}
 	old.MaxRunBytes, old.MinFree = next.MaxRunBytes, next.MinFree
 	if keys := changed(old, next); len(keys) > 0 {
-		return fmt.Errorf("%s cannot change while it runs: start it again: only max_run_bytes and min_free can", strings.Join(keys, ", "))
+		return fmt.Errorf("%s cannot change while the agent runs: start it again: "+
+			"only max_run_bytes and min_free can", strings.Join(keys, ", "))
 	}
 	return running.SetLimits(a.MaxRunBytes, a.MinFree)
 }

@@ -29,7 +29,7 @@ import (
 
 const roleVariable = "CLOUDPROFILER_CP_AGENT_TEST"
 
-// roles are what this binary is as another process, beside the agent.
+// roles are what this binary can be as another process, besides the agent.
 var roles = map[string]func(){}
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// output may be written to and read at once.
+// output is a buffer that goroutines may write and read at the same time.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -89,7 +89,7 @@ func read(t *testing.T, args ...string) (got config) {
 
 const example = "../../configs/cp-agent.yaml"
 
-// The example says what the defaults are, and has each key.
+// The example gives the defaults and has every key.
 func TestExampleIsTheDefault(t *testing.T) {
 	agentOf := func(c config) agent.Config {
 		t.Helper()
@@ -108,7 +108,8 @@ func TestExampleIsTheDefault(t *testing.T) {
 		t.Errorf("the example is\n%s, the default\n%s", got, want)
 	}
 	d := agent.DefaultConfig()
-	if none.MaxRunBytes != d.MaxRunBytes || none.MinFree != d.MinFree || none.MaxProcessBytes != d.MaxProcessBytes || none.KeepRuns != d.KeepRuns {
+	if none.MaxRunBytes != d.MaxRunBytes || none.MinFree != d.MinFree ||
+		none.MaxProcessBytes != d.MaxProcessBytes || none.KeepRuns != d.KeepRuns {
 		t.Errorf("%+v", none)
 	}
 	text, err := os.ReadFile(example)
@@ -122,7 +123,7 @@ func TestExampleIsTheDefault(t *testing.T) {
 	}
 }
 
-// The file that docs/operating.md has users write can be used.
+// The agent accepts the file that docs/operating.md tells users to write.
 func TestFileOfTheOperatingPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operating.md")
 	if err != nil {
@@ -136,21 +137,25 @@ func TestFileOfTheOperatingPage(t *testing.T) {
 			t.Fatalf("cprof %s: exit code %d", args, code)
 		}
 	}
-	if err := os.WriteFile("c.yaml", []byte(strings.ReplaceAll(text, "/etc/cloudprofiler/", "")), 0o600); err != nil {
+	text = strings.ReplaceAll(text, "/etc/cloudprofiler/", "")
+	if err := os.WriteFile("c.yaml", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c := read(t, "--config", "c.yaml"); c.Node != "beta" || c.Server == "" || c.Key != "beta.secret" || c.User == "" {
+	c := read(t, "--config", "c.yaml")
+	if c.Node != "beta" || c.Server == "" || c.Key != "beta.secret" || c.User == "" {
 		t.Errorf("the page's file\n%s\nis %+v", text, c)
 	}
 }
 
 func TestFlagsHoldOverTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(path, []byte("node: from-file\nworkers: 3\nmin_free: 10%\n"), 0o600); err != nil {
+	text := "node: from-file\nworkers: 3\nmin_free: 10%\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a, err := read(t, "--config", path, "--node", "from-flag", "--max-run-bytes", "1GiB").agent()
-	if err != nil || a.Node != "from-flag" || a.Workers != 3 || a.MinFree != 0.1 || a.MaxRunBytes != 1<<30 {
+	if err != nil || a.Node != "from-flag" || a.Workers != 3 || a.MinFree != 0.1 ||
+		a.MaxRunBytes != 1<<30 {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -178,12 +183,15 @@ func TestBadConfigurations(t *testing.T) {
 			args = append(args, test.flag)
 		}
 		var stdout, stderr output
-		if code := program(nil).Run(t.Context(), args, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), test.says) {
+		if code := program(nil).Run(t.Context(), args, &stdout, &stderr); code != 2 ||
+			!strings.Contains(stderr.String(), test.says) {
 			t.Errorf("%s: exit code %d, %s", name, code, stderr.String())
 		}
 	}
 	var stdout, stderr output
-	if code := program(nil).Run(t.Context(), []string{"--config", example, "--check"}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "can be used") {
+	args := []string{"--config", example, "--check"}
+	code := program(nil).Run(t.Context(), args, &stdout, &stderr)
+	if code != 0 || !strings.Contains(stdout.String(), "can be used") {
 		t.Errorf("exit code %d, %s", code, stderr.String())
 	}
 }
@@ -191,7 +199,8 @@ func TestBadConfigurations(t *testing.T) {
 // It drains, takes new limits on SIGHUP, and writes everything down on SIGTERM.
 func TestServe(t *testing.T) {
 	dir := t.TempDir()
-	path, rings, state := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "rings"), filepath.Join(dir, "state")
+	path := filepath.Join(dir, "c.yaml")
+	rings, state := filepath.Join(dir, "rings"), filepath.Join(dir, "state")
 	write := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -206,7 +215,8 @@ func TestServe(t *testing.T) {
 	var stdout, stderr output
 	code := make(chan int, 1)
 	go func() {
-		code <- program(reload).Run(ctx, []string{"--config", path, "--rings", rings, "--state", state, "--chrony", "off", "--node", "n"}, &stdout, &stderr)
+		code <- program(reload).Run(ctx, []string{"--config", path, "--rings", rings, "--state",
+			state, "--chrony", "off", "--node", "n"}, &stdout, &stderr)
 	}()
 	waitFor(t, "the agent", func() bool { return strings.Contains(stderr.String(), "draining") })
 	c, err := handlers.Open("a/x", handlers.Options{Dir: rings, Handler: "id"})
@@ -234,14 +244,16 @@ func TestServe(t *testing.T) {
 	write("max_run_bytes: 1KiB\nworkers: 2\nkeep_runs: 3\n")
 	reload <- syscall.SIGHUP
 	waitFor(t, "the refusal", func() bool {
-		return strings.Contains(stderr.String(), "workers, keep_runs cannot change while it runs")
+		return strings.Contains(stderr.String(),
+			"workers, keep_runs cannot change while the agent runs")
 	})
 	if l := limit(); l != "" {
 		t.Errorf("what was refused holds: %s", l)
 	}
 	write("max_run_bytes: 1KiB\nmin_free: 6%\n")
 	reload <- syscall.SIGHUP
-	waitFor(t, "the new limits", func() bool { return strings.Contains(stderr.String(), "read the configuration again") })
+	waitFor(t, "the new limits",
+		func() bool { return strings.Contains(stderr.String(), "read the configuration again") })
 	if l := limit(); !strings.Contains(l, "of at most 1024") {
 		t.Errorf("the new limit does not hold: %q", l)
 	}
@@ -268,7 +280,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// Started by root it has no capability left, and becomes the user that it is told.
+// An agent that root starts has no capability left, and becomes the configured user.
 func TestPrivilegedDrop(t *testing.T) {
 	privileged.Need(t)
 	nobody, err := user.Lookup("nobody")
@@ -292,13 +304,15 @@ func TestPrivilegedDrop(t *testing.T) {
 		if err := os.Chown(rings, uid, -1); err != nil {
 			t.Fatal(err)
 		}
-		argv, err := reexec.Argv(append(args, "--rings", rings, "--state", state, "--chrony", "off")...)
+		argv, err := reexec.Argv(append(args, "--rings", rings, "--state", state,
+			"--chrony", "off")...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The test's binary is where nobody else may go.
+		// No other user may enter the directory of the test's binary.
 		binary := filepath.Join(dir, "cp-agent")
-		if out, err := exec.Command("cp", argv[len(argv)-len(args)-7], binary).CombinedOutput(); err != nil {
+		out, err := exec.Command("cp", argv[len(argv)-len(args)-7], binary).CombinedOutput()
+		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		if err := os.Chmod(binary, 0o755); err != nil {
@@ -306,7 +320,8 @@ func TestPrivilegedDrop(t *testing.T) {
 		}
 		cmd := exec.Command(binary, argv[len(argv)-len(args)-6:]...)
 		cmd.Dir = "/"
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4}}} // root's groups may be none
+		// Root may have no groups.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4}}}
 		var stderr output
 		cmd.Stderr, cmd.Env = &stderr, append(os.Environ(), roleVariable+"=1")
 		if err := cmd.Start(); err != nil {
@@ -326,11 +341,17 @@ func TestPrivilegedDrop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wants := []string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapInh:\t0000000000000000", "NoNewPrivs:\t1", "\nUid:\t" + name + "\t" + name + "\t" + name}
+		wants := []string{
+			"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapInh:\t0000000000000000",
+			"NoNewPrivs:\t1", "\nUid:\t" + name + "\t" + name + "\t" + name,
+		}
 		if len(args) == 0 {
-			wants = append(wants, "CapBnd:\t0000000000000000") // nor what root's programs get by being root's
+			// It has lost what root's programs get by being root's.
+			wants = append(wants, "CapBnd:\t0000000000000000")
 		} else {
-			wants = append(wants, "\nGid:\t"+nobody.Gid+"\t"+nobody.Gid+"\t"+nobody.Gid, "\nGroups:\t \n") // nor root's groups
+			// It has lost root's groups.
+			wants = append(wants, "\nGid:\t"+nobody.Gid+"\t"+nobody.Gid+"\t"+nobody.Gid,
+				"\nGroups:\t \n")
 		}
 		for _, want := range wants {
 			if !strings.Contains(string(status), want) {
@@ -350,7 +371,7 @@ func TestPrivilegedDrop(t *testing.T) {
 	}
 }
 
-// Directories of logs that others own stay theirs, and the agent says what to do.
+// The agent takes no directory of logs that another user owns, and says what to do.
 func TestPrivilegedStateIsNotTaken(t *testing.T) {
 	privileged.Need(t)
 	const somebody = 12345
@@ -361,7 +382,8 @@ func TestPrivilegedStateIsNotTaken(t *testing.T) {
 		}
 	}
 	err := giveState(state, somebody+1, somebody)
-	if err == nil || !strings.Contains(err.Error(), "belongs to user 12345: give it away with chown -R 12346") {
+	want := "belongs to user 12345: give it away with chown -R 12346"
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 }

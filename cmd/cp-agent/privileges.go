@@ -14,17 +14,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/agent"
 )
 
-// droppedVariable marks a process that was started again without privileges, and holds what could not be dropped.
+// droppedVariable marks a process that was started again without privileges, and holds what could
+// not be dropped.
 const droppedVariable = "CLOUDPROFILER_AGENT_DROPPED"
 
-// drop starts this program again as another user, or as root without capabilities, in place of itself. It returns only with an error, or where there
-// is nothing to drop.
+// drop starts this program again, in place of itself, as another user or as root without
+// capabilities. It returns only with an error, or if there is nothing to drop.
 //
-// A thread of a Go program cannot change all others where C code is linked in, but what one thread gives up holds for all of the program that it executes.
+// With C code linked in, one thread of a Go program cannot change the others. But what a thread
+// gives up holds for the whole program that it executes.
 func drop(c config) error {
 	if os.Geteuid() != 0 {
 		if c.User != "" && !isCurrentUser(c.User) {
-			return fmt.Errorf("become user %q: only root can: start the agent as root or as that user", c.User)
+			return fmt.Errorf("become user %q: only root can: "+
+				"start the agent as root or as that user", c.User)
 		}
 		return nil
 	}
@@ -35,7 +38,8 @@ func drop(c config) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	runtime.LockOSThread() // for ever: what it gives up, no other goroutine should run without
+	// For ever: no other goroutine should run without what this thread gives up.
+	runtime.LockOSThread()
 	if c.User == "" {
 		err = dropCapabilities(true)
 	} else {
@@ -43,7 +47,7 @@ func drop(c config) error {
 	}
 	env := append(os.Environ(), droppedVariable+"="+text(err))
 	if c.User != "" && err != nil {
-		return err // to go on as root is not what was asked for
+		return err // do not go on as root
 	}
 	return fmt.Errorf("start again without privileges: %w", unix.Exec(self, os.Args, env))
 }
@@ -60,17 +64,19 @@ func isCurrentUser(name string) bool {
 	return err == nil && (u.Username == name || u.Uid == name)
 }
 
-// dropCapabilities gives up all capabilities of this thread, also those that its programs would have as root, and the way to new ones.
+// dropCapabilities gives up all capabilities of this thread, those that its programs would have as
+// root, and the way to new ones.
 func dropCapabilities(bounding bool) error {
 	var errs []error
 	if bounding {
-		// Root's programs get no capabilities by being root's.
+		// Being root must give no capabilities to the programs that it executes.
 		const noRoot, locked = 1<<0 | 1<<2, 1<<1 | 1<<3 // SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP
 		if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot|locked, 0, 0, 0); err != nil {
 			errs = append(errs, fmt.Errorf("give up root's capabilities: %w", err))
 		}
 		for c := 0; c <= 63; c++ {
-			if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
+			if err != nil && !errors.Is(err, unix.EINVAL) {
 				errs = append(errs, fmt.Errorf("give up capability %d: %w", c, err))
 				break
 			}
@@ -87,7 +93,8 @@ func dropCapabilities(bounding bool) error {
 	return errors.Join(errs...)
 }
 
-// giveState makes the directory of logs the user's. One that is there and somebody else's is not taken from its owner.
+// giveState makes the directory of logs for the user. It does not take an existing directory from
+// its owner.
 func giveState(state string, uid, gid int) error {
 	if err := os.MkdirAll(filepath.Dir(state), 0o755); err != nil {
 		return fmt.Errorf("make a place for logs: %w", err)
@@ -105,12 +112,14 @@ func giveState(state string, uid, gid int) error {
 		return fmt.Errorf("look at directory of logs %q: %w", state, err)
 	}
 	if int(s.Uid) != uid {
-		return fmt.Errorf("directory of logs %q belongs to user %d: give it away with chown -R %d, or set another state", state, s.Uid, uid)
+		return fmt.Errorf("directory of logs %q belongs to user %d: "+
+			"give it away with chown -R %d, or set another state", state, s.Uid, uid)
 	}
 	return nil
 }
 
-// becomeUser makes this thread the user's. The directory of logs is made before, because only root can make it where it usually is.
+// becomeUser makes this thread the user's. It makes the directory of logs first, because only root
+// can make it in its usual place.
 func becomeUser(c config) error {
 	u, err := user.Lookup(c.User)
 	if err != nil {
@@ -128,19 +137,21 @@ func becomeUser(c config) error {
 		if state, err = agent.DefaultState(); err != nil {
 			return err
 		}
-		os.Args = append(os.Args, "--state", state) // as that user it would be another
+		os.Args = append(os.Args, "--state", state) // the default of that user is another one
 	}
 	if err := giveState(state, uid, gid); err != nil {
 		return fmt.Errorf("become user %q: %w", c.User, err)
 	}
-	// Only this thread changes, and then executes: the package syscall would change all.
+	// Raw calls change only this thread, which then executes. Package syscall would change all.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("become user %q: leave root's groups: %w", c.User, errno)
 	}
-	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)); errno != 0 {
+	id := uintptr(gid)
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, id, id, id); errno != 0 {
 		return fmt.Errorf("become user %q: become group %d: %w", c.User, gid, errno)
 	}
-	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+	id = uintptr(uid)
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, id, id, id); errno != 0 {
 		return fmt.Errorf("become user %q: %w", c.User, errno)
 	}
 	return dropCapabilities(false) // all but the bounding set, which a user's programs do not get

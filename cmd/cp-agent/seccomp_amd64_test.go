@@ -40,20 +40,26 @@ func init() {
 	}
 }
 
-// filter has the kernel kill this process, with a trace of its stack, at a system call that is not allowed.
+// filter has the kernel kill this process at a system call that is not allowed, with a trace of its
+// stack.
 func filter() {
-	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the call's number
-	// The NATS server calls sysinfo when a program begins. It is in this test's program, by internal/cli, and not in cp-agent.
+	loadNumber := unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}
+	program := []unix.SockFilter{loadNumber}
+	// The NATS server calls sysinfo when a program begins. It is in this test's program because of
+	// internal/cli; it is not in cp-agent.
 	for _, name := range append(strings.Split(os.Getenv(allowVariable), ","), "sysinfo") {
 		program = append(program,
-			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(systemCalls[name])},
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1,
+				K: uint32(systemCalls[name])},
 			unix.SockFilter{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW})
 	}
 	program = append(program, unix.SockFilter{Code: unix.BPF_RET, K: unix.SECCOMP_RET_TRAP})
 	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	if err == nil {
 		all := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-		if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&all))); errno != 0 {
+		_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+			unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&all)))
+		if errno != 0 {
 			err = errno
 		}
 	}
@@ -83,14 +89,17 @@ func beProgram() {
 	}
 }
 
-// allowed reads the lists of docs/containers.md: what any program, one that logs, and the agent call.
+// allowed reads the lists of docs/containers.md: the system calls of any Go program, of one that
+// logs, and of the agent.
 func allowed(t *testing.T) (lists [3][]string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/containers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, who := range []string{"any Go program", "a program that logs, beside these", "the agent, beside all of these"} {
+	for i, who := range []string{
+		"any Go program", "a program that logs, beside these", "the agent, beside all of these",
+	} {
 		_, row, found := strings.Cut(string(text), "\n| "+who+" | ")
 		row, _, ended := strings.Cut(row, " |\n")
 		if !found || !ended {
@@ -109,7 +118,8 @@ func allowed(t *testing.T) (lists [3][]string) {
 	return lists
 }
 
-// Agents, with a server that has them measure, and programs live with the system calls that docs/containers.md lists, and no other.
+// Programs and agents that a server has measure need no system call but those that
+// docs/containers.md lists.
 func TestSystemCalls(t *testing.T) {
 	lists := allowed(t)
 	address, _ := startServer(t, coordinator.DefaultConfig())
@@ -121,7 +131,8 @@ func TestSystemCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		var said output
-		cmd.Env = append(os.Environ(), roleVariable+"="+role, allowVariable+"="+strings.Join(allow, ","))
+		cmd.Env = append(os.Environ(), roleVariable+"="+role,
+			allowVariable+"="+strings.Join(allow, ","))
 		cmd.Stdout, cmd.Stderr = &said, &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -132,7 +143,9 @@ func TestSystemCalls(t *testing.T) {
 	var agents []*exec.Cmd
 	var said []*output
 	for _, node := range []string{"na", "nb"} {
-		cmd, out := start(filteredAgent, lists[2], "--node", node, "--rings", filepath.Join(dir, node, "rings"), "--state", filepath.Join(dir, node, "state"), "--chrony", "off",
+		cmd, out := start(filteredAgent, lists[2], "--node", node,
+			"--rings", filepath.Join(dir, node, "rings"),
+			"--state", filepath.Join(dir, node, "state"), "--chrony", "off",
 			"--metrics", "127.0.0.1:0", "--server", address)
 		agents, said = append(agents, cmd), append(said, out)
 	}

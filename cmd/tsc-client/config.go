@@ -16,7 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// config is what the file, the environment and the flags say. configs/tsc-client.yaml explains each key.
+// config is what the file, the environment and the flags say. configs/tsc-client.yaml explains each
+// key.
 type config struct {
 	Node      string `mapstructure:"node"`
 	Probes    string `mapstructure:"probes"`
@@ -52,34 +53,43 @@ func addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	d := tscclient.DefaultConfig()
 	f.String("node", "", "the node's name (default: the host's)")
-	f.String("probes", d.Listen.String(), "`address:port` where probes are answered; port 0 takes a free one")
+	f.String("probes", d.Listen.String(),
+		"`address:port` where probes are answered; port 0 takes a free one")
 	f.String("advertise", "", "`address:port` where others reach --probes (default: found out)")
 	f.String("command", "127.0.0.1:7340", "`address:port` for \"cprof relate\"; empty: none")
-	f.String("command-key", "", "secret key `file` for --command, of role server: with it, that may be on any address")
-	f.String("command-client-keys", "", "`directory` with the public keys (*.public) of those who may command")
+	f.String("command-key", "",
+		"secret key `file` for --command, of role server: with it, --command may be any address")
+	f.String("command-client-keys", "",
+		"`directory` with the public keys (*.public) of those who may command")
 	f.String("server", "", "register with the tsc-server at this `host:port`")
 	f.String("key", "", "this node's secret key `file`, of role node")
 	f.String("server-key", "", "the server's public key `file`")
-	f.Float64("trains-per-second", d.Budget.TrainsPerSecond, "most trains that the node begins by itself; 0: none")
-	f.Float64("cpu-share", d.Budget.CPUShare, "most of one core that trains take which the node begins by itself; 0: no limit")
-	f.Float64("bytes-per-second", d.Budget.BytesPerSecond, "most that trains send and receive which the node begins by itself; 0: no limit")
-	f.Duration("target", d.Pace.Target, "half-width of a bound that is good enough: wider ones are probed more")
+	f.Float64("trains-per-second", d.Budget.TrainsPerSecond,
+		"most trains a second that the node begins by itself; 0: none")
+	f.Float64("cpu-share", d.Budget.CPUShare,
+		"most of one core that these trains may take; 0: no limit")
+	f.Float64("bytes-per-second", d.Budget.BytesPerSecond,
+		"most bytes a second that these trains may send and receive; 0: no limit")
+	f.Duration("target", d.Pace.Target,
+		"half-width of a bound that is good enough: pairs with wider ones are probed more")
 	f.Bool("user-stamps", false, "leave the kernel's stamps off")
-	f.Duration("spin", 0, "poll for so long for the next probe before sleeping; burns a core")
-	f.Float64("wander-ppm", d.Assumptions.Wander.PPM(), "how far a pair's relative rate is assumed to move within the window, in ppm")
+	f.Duration("spin", 0, "how long to poll for the next probe before sleeping; burns a core")
+	f.Float64("wander-ppm", d.Assumptions.Wander.PPM(),
+		"how far a pair's relative rate is assumed to move within the window, in ppm")
 	f.Duration("window", d.Assumptions.Window, "the window, to either side")
-	f.Duration("extrapolation-limit", d.Assumptions.ExtrapolationLimit, "how far beyond the first and the last train readings are translated")
+	f.Duration("extrapolation-limit", d.Assumptions.ExtrapolationLimit,
+		"how far before the first and after the last train readings are translated")
 	f.String(virtualFlag, "", "be the virtual node that this `file` describes: for tests")
-	_ = f.MarkHidden(virtualFlag) // it is there
+	_ = f.MarkHidden(virtualFlag) // it fails only for a flag that does not exist
 }
 
-// check says what is wrong.
+// check reports what is wrong with the configuration.
 func (c *config) check() error {
 	_, err := c.plan()
 	return err
 }
 
-// A plan is a configuration that was looked at.
+// A plan is a configuration that was checked.
 type plan struct {
 	client   tscclient.Config // without node and clock
 	commands *control.ServerConfig
@@ -97,16 +107,23 @@ func (c config) plan() (p plan, err error) {
 			return p, fmt.Errorf("node: %w", err)
 		}
 	}
-	p.client.Budget = tscclient.Budget{TrainsPerSecond: c.TrainsPerSecond, CPUShare: c.CPUShare, BytesPerSecond: c.BytesPerSecond}
+	p.client.Budget = tscclient.Budget{
+		TrainsPerSecond: c.TrainsPerSecond, CPUShare: c.CPUShare, BytesPerSecond: c.BytesPerSecond,
+	}
 	p.client.Pace.Target = c.Target
-	p.client.UserStamps, p.client.Manner.UserStamps, p.client.AnswerSpin = c.UserStamps, c.UserStamps, c.Spin
+	p.client.UserStamps, p.client.Manner.UserStamps = c.UserStamps, c.UserStamps
+	p.client.AnswerSpin = c.Spin
 	if c.Spin < 0 || c.Spin > time.Second {
 		return p, fmt.Errorf("spin: %v is not between 0 and 1 s", c.Spin)
 	}
 	w := tscratio.Wander(c.WanderPPM * float64(tscratio.PPM))
-	p.client.Assumptions = tscratio.Assumptions{Wander: w, Window: c.Window, ExtrapolationLimit: c.ExtrapolationLimit, MaxWander: 16 * w}
-	check := p.client // with a node that stands for the one to be measured
-	check.Node, check.Clock.Counter = tscratio.Node{Name: "node", NominalHz: 1e9}, func() uint64 { return 0 }
+	p.client.Assumptions = tscratio.Assumptions{
+		Wander: w, MaxWander: 16 * w,
+		Window: c.Window, ExtrapolationLimit: c.ExtrapolationLimit,
+	}
+	check := p.client // with a node that stands for the one that is not measured yet
+	check.Node = tscratio.Node{Name: "node", NominalHz: 1e9}
+	check.Clock.Counter = func() uint64 { return 0 }
 	if err := check.Validate(); err != nil {
 		return p, err
 	}
@@ -114,7 +131,8 @@ func (c config) plan() (p plan, err error) {
 		if _, _, err := net.SplitHostPort(c.Command); err != nil {
 			return p, fmt.Errorf("command %q: want address:port: %w", c.Command, err)
 		}
-		commands, err := daemon.Listen(c.Command, daemon.Setting{Key: "command_key", Value: c.CommandKey},
+		commands, err := daemon.Listen(c.Command,
+			daemon.Setting{Key: "command_key", Value: c.CommandKey},
 			daemon.Setting{Key: "command_client_keys", Value: c.CommandClientKeys})
 		if err != nil {
 			return p, err

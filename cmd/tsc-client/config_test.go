@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
-// load returns the configuration that tsc-client would serve with, or what it says is wrong.
+// load returns the configuration that tsc-client would serve with, or its error.
 func load(t *testing.T, args ...string) (got config, err error) {
 	t.Helper()
 	d := program
@@ -29,7 +29,7 @@ func load(t *testing.T, args ...string) (got config, err error) {
 	return got, err
 }
 
-// The example says what the defaults are, and names every key.
+// The example gives the defaults and names every key.
 func TestExampleConfigurationIsTheDefault(t *testing.T) {
 	example, err := load(t, "--config", "../../configs/tsc-client.yaml")
 	if err != nil {
@@ -47,7 +47,8 @@ func TestExampleConfigurationIsTheDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range daemon.Keys[config]() {
-		if key != virtualFlag && !strings.Contains(string(text), "\n"+key+":") && !strings.Contains(string(text), "\n# "+key+":") {
+		if key != virtualFlag && !strings.Contains(string(text), "\n"+key+":") &&
+			!strings.Contains(string(text), "\n# "+key+":") {
 			t.Errorf("the example does not explain %q", key)
 		}
 	}
@@ -71,23 +72,24 @@ func TestConfigurationIsRefusedByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"no such file":              {"--config", filepath.Join(dir, "none")},
-		"invalid keys: nonsense":    {"--config", write("a", "nonsense: 1\n")},
-		"yaml":                      {"--config", write("b", "node: [\n")},
-		"probes":                    {"--probes", "here"},
-		"command":                   {"--command", "7340"},
-		"node":                      {"--node", "a b"},
-		"check node name":           {"--node", "höhe", "--server", "127.0.0.1:1"},
-		"window":                    {"--window", "0s"},
-		"wander":                    {"--wander-ppm", "-1"},
-		"budget":                    {"--cpu-share", "2"},
-		"pace":                      {"--target", "0s"},
-		"spin":                      {"--spin", "1h"},
-		"command_client_keys":       {"--command-key", secret},
-		"server_key":                {"--server", "x:1", "--key", secret},
-		"no such file or directory": {"--command-key", secret, "--command-client-keys", "/nonexistent"},
-		"advertise":                 {"--server", "x:1", "--advertise", "x"},
-		"virtual":                   {"--virtual", write("v", "{}")},
+		"no such file":           {"--config", filepath.Join(dir, "none")},
+		"invalid keys: nonsense": {"--config", write("a", "nonsense: 1\n")},
+		"yaml":                   {"--config", write("b", "node: [\n")},
+		"probes":                 {"--probes", "here"},
+		"command":                {"--command", "7340"},
+		"node":                   {"--node", "a b"},
+		"check node name":        {"--node", "höhe", "--server", "127.0.0.1:1"},
+		"window":                 {"--window", "0s"},
+		"wander":                 {"--wander-ppm", "-1"},
+		"budget":                 {"--cpu-share", "2"},
+		"pace":                   {"--target", "0s"},
+		"spin":                   {"--spin", "1h"},
+		"command_client_keys":    {"--command-key", secret},
+		"server_key":             {"--server", "x:1", "--key", secret},
+		"no such file or directory": {
+			"--command-key", secret, "--command-client-keys", "/nonexistent"},
+		"advertise": {"--server", "x:1", "--advertise", "x"},
+		"virtual":   {"--virtual", write("v", "{}")},
 	} {
 		if c, err := load(t, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q; %+v", args, err, want, c)
@@ -110,7 +112,8 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--check", "--server", "192.0.2.9:1"}, 2, "without keys"},
 	} {
 		var out bytes.Buffer
-		if code := program.Run(t.Context(), tc.args, &out, &out); code != tc.code || !strings.Contains(out.String(), tc.want) {
+		code := program.Run(t.Context(), tc.args, &out, &out)
+		if code != tc.code || !strings.Contains(out.String(), tc.want) {
 			t.Errorf("%v: exit code %d, want %d: %s", tc.args, code, tc.code, out.String())
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
 )
 
-// What "cprof keys" tells to type, and what the page on fleets tells to write, is a configuration that works with the keys that were made.
+// The command that "cprof keys" prints and the file that docs/operating.md shows both work with the
+// keys that were made.
 func TestKeysGoWhereItIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	said := func(args ...string) string {
@@ -32,7 +33,8 @@ func TestKeysGoWhereItIsSaid(t *testing.T) {
 	if !found {
 		t.Fatal("cprof keys client names no command")
 	}
-	command = strings.NewReplacer("SERVER", "192.0.2.1", "beta.secret", filepath.Join(dir, "beta.secret"),
+	command = strings.NewReplacer("SERVER", "192.0.2.1",
+		"beta.secret", filepath.Join(dir, "beta.secret"),
 		"server.public", filepath.Join(dir, "server.public")).Replace(command)
 	usable("cprof keys client", strings.Fields(command)...)
 
@@ -46,7 +48,8 @@ func TestKeysGoWhereItIsSaid(t *testing.T) {
 		t.Fatal("docs/operating.md has no configuration of a tsc-client")
 	}
 	file := filepath.Join(t.TempDir(), "tsc-client.yaml")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "/etc/cloudprofiler", dir)), 0o600); err != nil {
+	text = strings.ReplaceAll(text, "/etc/cloudprofiler", dir)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	usable("docs/operating.md", "--config", file)

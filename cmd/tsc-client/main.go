@@ -7,17 +7,18 @@ func main() { daemon.Main(program) }
 var program = daemon.Daemon[config]{
 	Name:  "tsc-client",
 	Short: "Answer probes and run trains, so that this node's counter can be related to others'",
-	Long: `Answer probes and run trains of probes, so that this node's counter can be related to those of others.
+	Long: `Answer probes and run trains, so that this node's counter can be related to others'.
 
-It is commanded by a tsc-server (--server), or by "cprof relate" (--command). Without keys it listens on this machine alone and takes
-commands from this machine alone; "cprof keys" makes keys. A node that runs cp-agent needs no tsc-client.
+A tsc-server (--server) or "cprof relate" (--command) commands it. Without keys it listens on this
+machine alone and takes commands from this machine alone; "cprof keys" makes keys. A node that runs
+cp-agent needs no tsc-client.
 
 SIGTERM and SIGINT end it.`,
 	Example: `  tsc-client
   tsc-client --command 127.0.0.1:7340 --probes 127.0.0.1:7341
   tsc-client --config /etc/cloudprofiler/tsc-client.yaml
   tsc-client --config tsc-client.yaml --check
-  tsc-client --server clocks.example:7330 --key node.secret --server-key server.public --probes 0.0.0.0:7341`,
+  tsc-client --server clocks.example:7330 --key node.secret --server-key server.public`,
 	Flags: addFlags,
 	Check: (*config).check,
 	Serve: serve,

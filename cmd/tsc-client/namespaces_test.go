@@ -25,7 +25,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// asVariable says as which command the test's program runs.
+// asVariable names the command that the test's program runs as.
 const asVariable = "CLOUDPROFILER_TEST_AS"
 
 func TestMain(m *testing.M) {
@@ -66,7 +66,7 @@ func start(t *testing.T, pair *netns.Pair, end int, as string, args ...string) *
 	return p
 }
 
-// end waits for a command, for a while, and returns its exit code.
+// end waits some time for a command to end, and returns its exit code.
 func (p *process) end(t *testing.T, limit time.Duration) int {
 	t.Helper()
 	timer := time.AfterFunc(limit, func() { _ = p.Process.Kill() })
@@ -77,8 +77,9 @@ func (p *process) end(t *testing.T, limit time.Duration) int {
 	return p.ProcessState.ExitCode()
 }
 
-// Two tsc-clients in two namespaces, each a virtual node whose rate wanders by half of what is assumed, are related by hand, with keys.
-// Every reading's interval holds the truth. Then one is stopped, then killed: each time it is named, and nothing hangs.
+// Two tsc-clients in two namespaces are related by hand, with keys. Each is a virtual node whose
+// rate wanders by half of what is assumed. Every reading's interval holds the truth. Then one of
+// them is stopped, and later killed: each time the error names it, and nothing hangs.
 func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	privileged.Need(t)
 	pair, err := netns.NewPair()
@@ -92,16 +93,20 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	now := virtual.Physical{Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: 2_600_000_000}
+	now := virtual.Physical{
+		Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: 2_600_000_000,
+	}
 	var truth [2]*vnode.Truth
 	var processes [2]*process
 	where := [2]string{pair.Addr(0).String() + ":7340", pair.Addr(1).String() + ":7340"}
 	startNode := func(i int, config string) *process {
-		return start(t, pair, i, "tsc-client", "--probes", pair.Addr(i).String()+":7341", "--command", where[i],
+		return start(t, pair, i, "tsc-client", "--probes", pair.Addr(i).String()+":7341",
+			"--command", where[i],
 			"--command-key", secret, "--command-client-keys", clients, "--virtual", config)
 	}
 	for i, name := range []string{"north", "south"} {
-		v := virtual.Config(r, name, now, []vnode.Shape{vnode.Sine, vnode.Walk}[i], 1, 10*time.Minute)
+		v := virtual.Config(r, name, now, []vnode.Shape{vnode.Sine, vnode.Walk}[i], 1,
+			10*time.Minute)
 		text, err := v.Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -116,11 +121,13 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 		processes[i] = startNode(i, config)
 	}
 	relate := func(args ...string) *process {
-		return start(t, pair, 0, "cprof", append([]string{"relate", where[0], where[1], "--key", me, "--node-key", public}, args...)...)
+		return start(t, pair, 0, "cprof",
+			append([]string{"relate", where[0], where[1], "--key", me, "--node-key", public},
+				args...)...)
 	}
 	file := filepath.Join(dir, "north--south.rel")
 	before := asm.Counter()
-	// The clients measure themselves for a second or two before they answer; relate waits for three.
+	// The clients measure themselves for a second or two before they answer. relate waits three.
 	var relating *process
 	code := -1
 	for try := 0; try < 3 && code != 0; try++ {
@@ -131,7 +138,8 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	after := asm.Counter()
 	t.Logf("\n%s", relating.stdout.String())
 	if code != 0 {
-		t.Fatalf("exit code %d: %s\n%s\n%s", code, relating.stderr.String(), processes[0].stderr.String(), processes[1].stderr.String())
+		t.Fatalf("exit code %d: %s\n%s\n%s", code, relating.stderr.String(),
+			processes[0].stderr.String(), processes[1].stderr.String())
 	}
 	holdsTruth(t, file, truth, before, after)
 
@@ -154,15 +162,17 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	named(t, relating, `"north`)
 }
 
-// named expects that a relate ends soon and says who is to blame.
+// named expects that a relate ends soon and names the node that is to blame.
 func named(t *testing.T, relating *process, who string) {
 	t.Helper()
 	begin := time.Now()
 	code := relating.end(t, 30*time.Second)
 	if code != 3 && code != 1 || !strings.Contains(relating.stderr.String(), who) {
-		t.Errorf("exit code %d after %v, want %s named in: %s", code, time.Since(begin).Round(time.Millisecond), who, relating.stderr.String())
+		t.Errorf("exit code %d after %v, want %s named in: %s",
+			code, time.Since(begin).Round(time.Millisecond), who, relating.stderr.String())
 	}
-	t.Logf("named after %v: %s", time.Since(begin).Round(time.Millisecond), relating.stderr.String())
+	t.Logf("named after %v: %s", time.Since(begin).Round(time.Millisecond),
+		relating.stderr.String())
 }
 
 func makeKeys(t *testing.T, dir string) (secret, public, me, clients string) {
@@ -179,8 +189,15 @@ func makeKeys(t *testing.T, dir string) (secret, public, me, clients string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, public, me = filepath.Join(dir, "command.secret"), filepath.Join(dir, "command.public"), filepath.Join(dir, "me.secret")
-	for path, key := range map[string]control.Key{secret: command, public: command.Halved(), me: admin, filepath.Join(clients, "me.public"): admin.Halved()} {
+	secret = filepath.Join(dir, "command.secret")
+	public = filepath.Join(dir, "command.public")
+	me = filepath.Join(dir, "me.secret")
+	for path, key := range map[string]control.Key{
+		secret:                              command,
+		public:                              command.Halved(),
+		me:                                  admin,
+		filepath.Join(clients, "me.public"): admin.Halved(),
+	} {
 		if err := key.Write(path); err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +235,8 @@ func holdsTruth(t *testing.T, file string, truth [2]*vnode.Truth, before, after 
 			y, want := from.Reading(p), to.Reading(p)
 			if at, err := relation.Translate(y); err != nil || !at.Contains(want) {
 				if outside++; outside == 1 {
-					t.Errorf("reading %d of %q is in %v, in truth %d: %v", y, relation.From.Name, at, want, err)
+					t.Errorf("reading %d of %q is in %v, in truth %d: %v",
+						y, relation.From.Name, at, want, err)
 				}
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// serve is a node's part in measuring until the context ends.
+// serve answers probes and takes commands until ctx ends.
 func serve(ctx context.Context, s daemon.Start[config]) error {
 	c, log := s.Config, s.Log
 	p, err := c.plan()
@@ -32,7 +32,8 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 		return err
 	}
 	defer client.Close()
-	log.Info("answering probes", "node", p.client.Node.Name, "address", client.Address(), "epoch", client.Node().Epoch)
+	log.Info("answering probes", "node", p.client.Node.Name,
+		"address", client.Address(), "epoch", client.Node().Epoch)
 	if p.commands != nil {
 		p.commands.Log = log
 		commands, err := tscclient.ServeCommands(client, *p.commands, daemon.Release("tsc-client"))
@@ -60,17 +61,20 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 	}
 	<-ctx.Done()
 	stats := client.Stats()
-	log.Info("ending", "trains", stats.Trains, "failed", stats.Failed, "probes answered", stats.Answers.Sent)
+	log.Info("ending",
+		"trains", stats.Trains, "failed", stats.Failed, "probes answered", stats.Answers.Sent)
 	return nil
 }
 
-// becomeVirtual puts a virtual node's clocks, and what holds for its counter, in the place of the machine's.
+// becomeVirtual replaces the machine's clocks, and what is known of its counter, by those of a
+// virtual node.
 func becomeVirtual(c *tscclient.Config, v vnode.Config) error {
 	clock, err := virtual.Clock(v, c.Clock)
 	if err != nil {
 		return err
 	}
-	// A virtual counter runs faster than its physical one by its rate and wander, and so do its cores apart.
+	// A virtual counter may run faster than the machine's, by its rate and wander. Its core slack
+	// grows with it.
 	faster := func(n uint64) uint64 { return n + n/100 + 2 }
 	c.Clock = clock
 	if v.Name != "" {

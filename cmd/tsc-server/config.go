@@ -14,7 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// config is what the file, the environment and the flags say. configs/tsc-server.yaml explains each key.
+// config is what the file, the environment and the flags say. configs/tsc-server.yaml explains each
+// key.
 type config struct {
 	Listen         string        `mapstructure:"listen"`
 	Key            string        `mapstructure:"key"`
@@ -41,28 +42,38 @@ type config struct {
 func addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	d := coordinator.DefaultConfig()
-	f.String("listen", "127.0.0.1:7330", "address:port for clients; beyond this machine it needs keys")
+	f.String("listen", "127.0.0.1:7330",
+		"address:port for clients; beyond this machine it needs keys")
 	f.String("key", "", "file of the server's secret key")
-	f.String("client-keys", "", "directory of the public keys (*.public) of those who are let in while they are there")
-	f.String("state", "", "directory of what the server knows (default: /var/lib/cloudprofiler/server, or ~/.local/state/cloudprofiler/server)")
+	f.String("client-keys", "", "directory of the public keys (*.public) of those who are let in; "+
+		"a key that is removed ends the access")
+	f.String("state", "", "directory of what the server knows (default: "+
+		"/var/lib/cloudprofiler/server, or ~/.local/state/cloudprofiler/server)")
 	f.String("runs", "", "directory of runs (default: runs/ below the state)")
 	f.String("metrics", "", "address:port for Prometheus, at /metrics (default: none)")
-	f.Duration("sweep-every", d.SweepEvery, "how often all pairs are measured while no run is open; 0: only when nodes come")
+	f.Duration("sweep-every", d.SweepEvery,
+		"how often to measure all pairs while no run is open; 0: only when nodes come")
 	f.Int("sweep-trains", d.Sweep.Trains, "trains of a sweep, in each direction of each pair")
 	f.Int("sweep-exchanges", d.Sweep.Exchanges, "exchanges of each such train")
-	f.Int("sweep-width", d.Sweep.Width, "pairs that are measured at one time; 0: as many as leave each node a core to itself")
-	f.Duration("quiet-limit", d.Sweep.Quiet.Limit, "how long a quiet moment is waited for before each round; 0: nobody looks")
-	f.Float64("quiet-busy", float64(d.Sweep.Quiet.Busy_ppm)/1e6, "part of its cores that a quiet node may use")
-	f.Uint64("quiet-bytes", d.Sweep.Quiet.BytesASecond, "bytes a second that a quiet node may send or receive")
+	f.Int("sweep-width", d.Sweep.Width,
+		"pairs to measure at one time; 0: as many as leave each node a core to itself")
+	f.Duration("quiet-limit", d.Sweep.Quiet.Limit,
+		"how long to wait for a quiet moment before each round; 0: do not look")
+	f.Float64("quiet-busy", float64(d.Sweep.Quiet.Busy_ppm)/1e6,
+		"share of its cores that a quiet node may use")
+	f.Uint64("quiet-bytes", d.Sweep.Quiet.BytesASecond,
+		"bytes a second that a quiet node may send or receive")
 	f.Int("budget", d.Budget, "exchanges a second of the whole fleet while a run is open")
-	f.Float64("wander-ppm", float64(d.Assumptions.Wander)/float64(tscratio.PPM), "how far the rate of two counters is assumed to move within the window, in 10⁻⁶")
-	f.Duration("window", d.Assumptions.Window, "half of the window's length")
-	f.String("third-nodes", d.ThirdNodes.String(), "let other nodes narrow the bound of two: agreed (as far as two others agree), any or none")
-	f.Duration("heartbeat", d.Heartbeat, "how often clients show a sign of life")
-	f.Duration("dead", d.Dead, "how long a silence ends a registration")
+	f.Float64("wander-ppm", float64(d.Assumptions.Wander)/float64(tscratio.PPM),
+		"how far the relative rate of two counters is assumed to move within the window, in ppm")
+	f.Duration("window", d.Assumptions.Window, "the window, to either side")
+	f.String("third-nodes", d.ThirdNodes.String(),
+		"let other nodes narrow the bound of two: agreed (as far as two others agree), any or none")
+	f.Duration("heartbeat", d.Heartbeat, "how often clients send a ping")
+	f.Duration("dead", d.Dead, "how long a silence may last before it ends a registration")
 }
 
-// check fills in where things are kept, and says what is wrong.
+// check fills in where things are kept, and reports what is wrong with the configuration.
 func (c *config) check() error {
 	if c.State == "" {
 		c.State = defaultState()
@@ -78,7 +89,7 @@ func (c *config) check() error {
 		return fmt.Errorf("third_nodes: %w", err)
 	}
 	if c.QuietBusy < 0 || c.QuietBusy > 1 {
-		return fmt.Errorf("quiet_busy %v: want a part between 0 and 1", c.QuietBusy)
+		return fmt.Errorf("quiet_busy %v: want a share between 0 and 1", c.QuietBusy)
 	}
 	if err := c.coordinator().Validate(); err != nil {
 		return err
@@ -97,23 +108,26 @@ func defaultState() string {
 	return "cloudprofiler-server"
 }
 
-// coordinator is the configuration as package coordinator has it.
+// coordinator returns the configuration as package coordinator has it.
 func (c config) coordinator() coordinator.Config {
 	d := coordinator.DefaultConfig()
 	d.SweepEvery, d.Heartbeat, d.Dead, d.Budget = c.SweepEvery, c.Heartbeat, c.Dead, c.Budget
 	d.Sweep.Trains, d.Sweep.Exchanges, d.Sweep.Width = c.SweepTrains, c.SweepExchanges, c.SweepWidth
-	d.Sweep.Quiet.Limit, d.Sweep.Quiet.Busy_ppm, d.Sweep.Quiet.BytesASecond = c.QuietLimit, int64(c.QuietBusy*1e6), c.QuietBytes
+	d.Sweep.Quiet.Limit, d.Sweep.Quiet.BytesASecond = c.QuietLimit, c.QuietBytes
+	d.Sweep.Quiet.Busy_ppm = int64(c.QuietBusy * 1e6)
 	if c.QuietLimit == 0 {
 		d.Sweep.Quiet.Over = 0
 	}
 	d.Assumptions.Wander = tscratio.Wander(c.WanderPPM * float64(tscratio.PPM))
 	d.Assumptions.MaxWander = 16 * d.Assumptions.Wander
 	d.Assumptions.Window = c.Window
-	_ = d.ThirdNodes.UnmarshalText([]byte(c.ThirdNodes)) // check has
+	_ = d.ThirdNodes.UnmarshalText([]byte(c.ThirdNodes)) // check tells an error
 	return d
 }
 
-// link is the configuration as package control has it. It reads the keys.
+// link returns the configuration as package control has it. It reads the keys.
 func (c config) link() (control.ServerConfig, error) {
-	return daemon.Listen(c.Listen, daemon.Setting{Key: "key", Value: c.Key}, daemon.Setting{Key: "client_keys", Value: c.ClientKeys})
+	return daemon.Listen(c.Listen,
+		daemon.Setting{Key: "key", Value: c.Key},
+		daemon.Setting{Key: "client_keys", Value: c.ClientKeys})
 }

@@ -1,3 +1,4 @@
-// Command tsc-server coordinates a fleet: it has the nodes measure each other's counters, opens and closes runs, and serves the
-// handler table. What it does is in package coordinator; here are its configuration, its signals and its metrics.
+// Command tsc-server coordinates a fleet: it has the nodes measure each other's counters, opens and
+// closes runs, and serves the handler table. The work is in package coordinator. Here are the
+// configuration, the signals and the metrics.
 package main

@@ -25,13 +25,14 @@ var program = daemon.Daemon[config]{
 	Short: "Coordinate the measuring of a fleet's counters",
 	Long: `Coordinate the measuring of a fleet's counters.
 
-Every node runs tsc-client, or cp-agent, which registers here. The server has all pairs measured, both ways, when nodes come, every
-minute, and before, during and after runs. "cprof nodes" shows what came of it, "cprof run" makes runs, "cprof config" changes the
-handler table.
+Every node runs tsc-client or cp-agent, which registers here. The server has all pairs measured in
+both directions: when nodes come, every minute, and before, during and after runs. "cprof nodes"
+shows the results, "cprof run" makes runs, and "cprof config" changes the handler table.
 
 Without keys it listens on this machine alone. Make keys with "cprof keys" to let other machines in.
 
-It keeps what it knows in --state: killed and started again, it goes on where it was. SIGTERM writes everything down and ends.`,
+It keeps what it knows in --state. Killed and started again, it goes on where it was. SIGTERM writes
+everything down and ends.`,
 	Example: `  tsc-server
   tsc-server --config /etc/cloudprofiler/tsc-server.yaml
   tsc-server --listen 0.0.0.0:7330 --key server.secret --client-keys clients/
@@ -63,7 +64,8 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 		return err
 	}
 	if linkConfig.Key == nil {
-		log.Warn("no keys: only programs on this machine are let in, and all of them; \"cprof keys\" makes keys")
+		log.Warn("no keys: only programs on this machine are let in, and all of them; " +
+			"\"cprof keys\" makes keys")
 	}
 	log.Info("listening", "address", link.Address(), "state", c.State, "runs", c.Runs)
 	if c.Metrics != "" {
@@ -78,9 +80,11 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 	return err
 }
 
-func serveMetrics(address string, server *coordinator.Server, log *slog.Logger) (stop func(), err error) {
+func serveMetrics(address string, server *coordinator.Server,
+	log *slog.Logger) (stop func(), err error) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(server, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(server, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	listener, err := net.Listen("tcp", address)
@@ -88,7 +92,11 @@ func serveMetrics(address string, server *coordinator.Server, log *slog.Logger) 
 		return nil, fmt.Errorf("serve metrics: %w", err)
 	}
 	log.Info("metrics", "url", "http://"+listener.Addr().String()+"/metrics")
-	web := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	web := &http.Server{
+		Handler: mux, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: time.Minute,
+	}
 	go func() {
 		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("metrics end", "error", err)

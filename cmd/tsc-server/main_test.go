@@ -34,7 +34,8 @@ func TestExampleConfigurationIsRead(t *testing.T) {
 	if err := key.Write(secret); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := check(t, "--config", "../../configs/tsc-server.yaml", "--key", secret, "--client-keys", dir)
+	code, out, errs := check(t, "--config", "../../configs/tsc-server.yaml", "--key", secret,
+		"--client-keys", dir)
 	if code != 0 || !strings.Contains(out, "can be used") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
@@ -46,7 +47,8 @@ func TestExampleConfigurationNamesEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range daemon.Keys[config]() {
-		if !strings.Contains(string(text), "\n"+key+":") && !strings.Contains(string(text), "\n# "+key+":") {
+		if !strings.Contains(string(text), "\n"+key+":") &&
+			!strings.Contains(string(text), "\n# "+key+":") {
 			t.Errorf("key %q is not in the example", key)
 		}
 	}
@@ -76,18 +78,20 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 	}
 }
 
-// Without keys it serves this machine alone, and says so.
+// Without keys the server serves this machine alone, and says so.
 func TestWithoutKeysItSaysSo(t *testing.T) {
 	said, log := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- program.Run(ctx, []string{"--listen", "127.0.0.1:0", "--state", t.TempDir()}, io.Discard, log)
+		ended <- program.Run(ctx, []string{"--listen", "127.0.0.1:0", "--state", t.TempDir()},
+			io.Discard, log)
 		log.Close()
 	}()
 	warned := false
 	for lines := bufio.NewScanner(said); lines.Scan(); {
-		warned = warned || strings.Contains(lines.Text(), "level=WARN") && strings.Contains(lines.Text(), "no keys: only programs on this machine are let in")
+		warned = warned || strings.Contains(lines.Text(), "level=WARN") &&
+			strings.Contains(lines.Text(), "no keys: only programs on this machine are let in")
 		if strings.Contains(lines.Text(), "msg=listening") {
 			stop()
 		}

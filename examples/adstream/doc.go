@@ -1,8 +1,10 @@
-// Command adstream runs the advertising benchmark on an embedded NATS JetStream cluster, with every actor instrumented: all of it in one
-// process, or one node of it in each of several.
+// Command adstream runs the advertising benchmark on an embedded NATS JetStream cluster, with every
+// operator instrumented. It runs all nodes in one process, or one node in each of several
+// processes.
 //
-//	go run ./examples/adstream -logs /tmp/ads                     # three nodes in one process
-//	adstream -node b -placement placement.yaml                    # node b of a placement; so for each node
+//	go run ./examples/adstream -logs /tmp/ads      # three nodes in one process
+//	adstream -node b -placement placement.yaml     # node b of a placement; start each node so
 //
-// What it does and what to look at is in docs/adstream.md; how it works, and what to copy, in package job.
+// docs/adstream.md says what it does and what to look at. Package job is how it works, and what to
+// copy.
 package main

@@ -26,7 +26,7 @@ var loopback []byte
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second signal ends it at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {
 	case errors.Is(err, errUsage):
@@ -39,7 +39,7 @@ func main() {
 
 var errUsage = errors.New("see above")
 
-// options are what the command line says.
+// options are the flags.
 type options struct {
 	placement, node, name, instrument, rings, logs, policy string
 
@@ -56,23 +56,29 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.Usage = func() {
 		fmt.Fprint(stderr, `usage: adstream [-placement FILE] [-node NAME] [flags]
 
-  adstream -logs /tmp/ads                        three nodes in this process, logs in /tmp/ads/NODE
-  adstream -node b -placement placement.yaml     node b alone; start the others too, in any order
+  adstream -logs /tmp/ads                        run three nodes, with logs in /tmp/ads/NODE
+  adstream -node b -placement placement.yaml     run node b; start the others too, in any order
 
 `)
 		flags.PrintDefaults()
 	}
-	flags.StringVar(&o.placement, "placement", "", "`file` that says which actors run on which node; without it three nodes on the loopback interface")
-	flags.StringVar(&o.node, "node", "", "run the actors of this `node`; without it all nodes in this process")
+	flags.StringVar(&o.placement, "placement", "",
+		"`file` that says which operators run on which node; "+
+			"without it: three nodes on the loopback interface")
+	flags.StringVar(&o.node, "node", "", "run this `node` only; without it: all nodes")
 	flags.StringVar(&o.name, "name", "ads", "the job's `name`, the same on all nodes")
-	flags.StringVar(&o.instrument, "instrument", string(job.Full), "`what` channels do: full, null (discard) or off (no channels)")
-	flags.StringVar(&o.rings, "rings", "", "`directory` for rings, RINGS/NODE; without it the agent's, or a temporary one with -logs")
-	flags.StringVar(&o.logs, "logs", "", "drain into LOGS/NODE in this `directory`; without it an agent must drain")
-	flags.StringVar(&o.policy, "policy", "block", "what happens when a ring is full: block or drop")
-	flags.IntVar(&o.tuples, "tuples", -1, "how `many`, instead of what the placement says")
-	flags.Float64Var(&o.rate, "rate", -1, "tuples a `second`, instead of what the placement says; 0: as fast as possible")
-	flags.Uint64Var(&o.seed, "seed", 0, "of the stream, instead of what the placement says")
-	flags.BoolVar(&o.json, "json", false, "print the result as one JSON object")
+	flags.StringVar(&o.instrument, "instrument", string(job.Full),
+		"`what` channels do: full (keep every event), null (discard) or off (no channels)")
+	flags.StringVar(&o.rings, "rings", "", "`directory` for the rings of each node, RINGS/NODE; "+
+		"without it: the agent's, or with -logs a temporary one")
+	flags.StringVar(&o.logs, "logs", "", "`directory` to drain the logs of each node into, "+
+		"LOGS/NODE; without it: an agent must drain")
+	flags.StringVar(&o.policy, "policy", "block", "`what` to do when a ring is full: block or drop")
+	flags.IntVar(&o.tuples, "tuples", -1, "how `many` tuples to send; -1: as the placement says")
+	flags.Float64Var(&o.rate, "rate", -1, "`tuples` to send a second; 0: as fast as possible; "+
+		"-1: as the placement says")
+	flags.Uint64Var(&o.seed, "seed", 0, "`seed` of the stream; without it: as the placement says")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
@@ -80,7 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return errUsage
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "adstream: argument %q: it takes flags only\n", flags.Arg(0))
+		fmt.Fprintf(stderr, "adstream: argument %q: use flags only\n", flags.Arg(0))
 		flags.Usage()
 		return errUsage
 	}
@@ -93,7 +99,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return o.run(ctx, p, stdout)
 }
 
-// place reads the placement and changes what the command line says otherwise.
+// place reads the placement and applies the flags that change it.
 func (o *options) place(seeded bool) (*job.Placement, error) {
 	var p *job.Placement
 	var err error
@@ -127,7 +133,8 @@ func (o *options) run(ctx context.Context, p *job.Placement, stdout io.Writer) (
 		if err := ring.MakeDirectory(ring.DefaultDirectory()); err != nil {
 			return err
 		}
-		if jobOptions.Rings, err = os.MkdirTemp(filepath.Dir(ring.DefaultDirectory()), "adstream-rings-"); err != nil {
+		shared := filepath.Dir(ring.DefaultDirectory())
+		if jobOptions.Rings, err = os.MkdirTemp(shared, "adstream-rings-"); err != nil {
 			return fmt.Errorf("make a directory for rings: %w", err)
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(jobOptions.Rings)) }()
@@ -153,18 +160,21 @@ func (o *options) run(ctx context.Context, p *job.Placement, stdout io.Writer) (
 	if o.json {
 		return json.NewEncoder(stdout).Encode(s)
 	}
-	return s.print(stdout, p, o.logs)
+	return s.print(stdout, o.logs)
 }
 
 // summary is what is printed.
 type summary struct {
 	job.Result
-	Windows int `json:"windows,omitempty"` // that were stored; known where all nodes are in this process
-	Wrong   int `json:"wrong"`             // of them, those that were not counted rightly
+	// Both are 0 unless all nodes are in this process.
+	Windows int `json:"windows,omitempty"` // windows that were stored
+	Wrong   int `json:"wrong"`             // windows that were counted wrong, or not at all
 }
 
-// check holds what was counted against a loop over the same stream.
-func (s *summary) check(ctx context.Context, cluster *job.Cluster, p *job.Placement, name string) error {
+// check compares what the job counted with a loop over the same stream.
+func (s *summary) check(
+	ctx context.Context, cluster *job.Cluster, p *job.Placement, name string,
+) error {
 	counted, err := cluster.Counted(ctx, name)
 	if err != nil {
 		return err
@@ -181,35 +191,38 @@ func (s *summary) check(ctx context.Context, cluster *job.Cluster, p *job.Placem
 	return nil
 }
 
-func (s *summary) print(out io.Writer, p *job.Placement, logs string) error {
+func (s *summary) print(out io.Writer, logs string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-16s %10s %10s\n", "actor", "taken", "sent")
+	fmt.Fprintf(&b, "%-16s %10s %10s\n", "instance", "taken", "sent")
 	for _, stage := range job.Stages {
 		for _, name := range slices.Sorted(maps.Keys(s.Actors)) {
 			if strings.HasPrefix(name, stage+"#") {
-				fmt.Fprintf(&b, "%-16s %10d %10d\n", name, s.Actors[name].Taken, s.Actors[name].Sent)
+				c := s.Actors[name]
+				fmt.Fprintf(&b, "%-16s %10d %10d\n", name, c.Taken, c.Sent)
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.ReturnTrips)) {
 		c := s.ReturnTrips[name]
-		fmt.Fprintf(&b, "return trips of %s: %d packets sent, %d received, %d not sent\n", name, c.Sent, c.Received, c.Unsent)
+		fmt.Fprintf(&b, "return trips of %s: %d packets sent, %d received, %d not sent\n",
+			name, c.Sent, c.Received, c.Unsent)
 	}
 	fmt.Fprintf(&b, "in %s", s.Elapsed.Round(time.Millisecond))
 	if s.Windows > 0 {
-		fmt.Fprintf(&b, ": %d windows, %d of them wrong", s.Windows, s.Wrong)
+		fmt.Fprintf(&b, ": %d windows, %d wrong", s.Windows, s.Wrong)
 	}
 	if logs != "" {
-		fmt.Fprintf(&b, "\n%d events in %s, %d dropped; see: cprof log stat %s/*/*.cplog", s.Events, logs, s.Dropped, logs)
+		fmt.Fprintf(&b, "\n%d events in %s, %d dropped; see: cprof log stat %s/*/*.cplog",
+			s.Events, logs, s.Dropped, logs)
 	} else {
-		fmt.Fprint(&b, "\nevents are in rings until an agent drains them; see: cprof ring list")
+		fmt.Fprint(&b, "\nthe events are in rings until an agent drains them; see: cprof ring list")
 	}
 	fmt.Fprintln(&b)
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return err
 	}
 	if s.Wrong > 0 {
-		return fmt.Errorf("%d windows were not counted rightly", s.Wrong)
+		return fmt.Errorf("check counts: %d windows are wrong", s.Wrong)
 	}
 	return nil
 }

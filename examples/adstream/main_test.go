@@ -20,7 +20,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// In these processes of this program, which some tests start, it is the command itself.
+// Some tests start this program again as the command itself. This variable tells it so.
 const roleVariable = "CLOUDPROFILER_ADSTREAM_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// placementFile is loopback.yaml with addresses of its own and a stream of known event times.
+// placementFile writes loopback.yaml with addresses of its own and known event times.
 func placementFile(t *testing.T) string {
 	t.Helper()
 	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256))
@@ -78,7 +78,8 @@ func TestThreeProcesses(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var nodes []*process
 	for _, node := range []string{"a", "b", "c"} {
-		nodes = append(nodes, start(t, "-node", node, "-placement", file, "-rings", dir+"/rings", "-logs", dir+"/logs", "-json"))
+		nodes = append(nodes, start(t, "-node", node, "-placement", file,
+			"-rings", dir+"/rings", "-logs", dir+"/logs", "-json"))
 	}
 	taken := map[string]uint64{}
 	for i, n := range nodes {
@@ -92,8 +93,8 @@ func TestThreeProcesses(t *testing.T) {
 		if result.Dropped != 0 || result.Events == 0 {
 			t.Errorf("node %c: %d events, %d dropped", 'a'+i, result.Events, result.Dropped)
 		}
-		for actor, c := range result.Actors {
-			stage, _, _ := strings.Cut(actor, "#")
+		for name, c := range result.Actors {
+			stage, _, _ := strings.Cut(name, "#")
 			taken[stage] += c.Taken
 		}
 	}
@@ -106,13 +107,14 @@ func TestThreeProcesses(t *testing.T) {
 	for _, n := range want {
 		views += uint64(n)
 	}
-	if taken["deserialise"] != 3000 || taken["count"] != views || taken["store"] != uint64(len(want)) {
-		t.Errorf("taken %v, want 3000 tuples, %d views in %d windows", taken, views, len(want))
+	windows := uint64(len(want))
+	if taken["deserialise"] != 3000 || taken["count"] != views || taken["store"] != windows {
+		t.Errorf("taken %v, want 3000 tuples, %d views in %d windows", taken, views, windows)
 	}
 	nothingLeft(t)
 }
 
-// nothingLeft holds that the temporary directory of the processes is empty.
+// nothingLeft fails if the processes left files in their temporary directory.
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
@@ -120,21 +122,25 @@ func nothingLeft(t *testing.T) {
 	}
 }
 
-// Where one node is killed or interrupted the others end with an error that says so, and leave nothing.
+// When one node is killed or interrupted, the others end with an error that names it.
 func TestOneNodeEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some seconds")
 	}
-	t.Setenv("TMPDIR", t.TempDir()) // who is killed leaves what it has there
-	for name, signal := range map[string]os.Signal{"killed": syscall.SIGKILL, "interrupted": syscall.SIGINT} {
+	t.Setenv("TMPDIR", t.TempDir()) // the killed node leaves its files there
+	for name, signal := range map[string]os.Signal{
+		"killed":      syscall.SIGKILL,
+		"interrupted": syscall.SIGINT,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file, dir := placementFile(t), t.TempDir()
 			var nodes []*process
 			for _, node := range []string{"a", "b", "c"} {
-				nodes = append(nodes, start(t, "-node", node, "-placement", file, "-rings", dir+"/rings", "-logs", dir+"/logs", "-tuples", "1000000"))
+				nodes = append(nodes, start(t, "-node", node, "-placement", file,
+					"-rings", dir+"/rings", "-logs", dir+"/logs", "-tuples", "1000000"))
 			}
-			// Tuples flow once count has logged some.
+			// The job is under way once count has logged some tuples.
 			for {
 				logs, _ := filepath.Glob(dir + "/logs/b/count#0~end.*.cplog")
 				if len(logs) == 1 {
@@ -154,7 +160,7 @@ func TestOneNodeEnds(t *testing.T) {
 					t.Errorf("node %c: %v, want exit 1\n%s", 'a'+i, err, n.err.String())
 				}
 				if text := n.err.String(); !strings.Contains(text, "node c") {
-					t.Errorf("node %c says %q, not that it is for node c", 'a'+i, text)
+					t.Errorf("node %c says %q, which does not name node c", 'a'+i, text)
 				}
 			}
 		})
@@ -165,11 +171,13 @@ func TestOneProcess(t *testing.T) {
 	var out, stderr bytes.Buffer
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", t.TempDir())
-	err := run(within(t, time.Minute), []string{"-logs", dir, "-tuples", "2000", "-rate", "0", "-seed", "7"}, &out, &stderr)
-	if err != nil {
+	args := []string{"-logs", dir, "-tuples", "2000", "-rate", "0", "-seed", "7"}
+	if err := run(within(t, time.Minute), args, &out, &stderr); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"source#0", "store#0", " 0 of them wrong", " 0 dropped", "return trips of count#0"} {
+	for _, want := range []string{
+		"source#0", "store#0", " 0 wrong", " 0 dropped", "return trips of count#0",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
@@ -184,17 +192,22 @@ func TestUsage(t *testing.T) {
 	}
 	for _, args := range [][]string{{"-no-such-flag"}, {"argument"}, {"-tuples", "many"}} {
 		var out, stderr bytes.Buffer
-		if err := run(t.Context(), args, &out, &stderr); !errors.Is(err, errUsage) || stderr.Len() == 0 {
+		err := run(t.Context(), args, &out, &stderr)
+		if !errors.Is(err, errUsage) || stderr.Len() == 0 {
 			t.Errorf("%q: %v, %q", args, err, stderr.String())
 		}
 	}
 	for _, args := range [][]string{
-		{"-placement", "/no/such/file"}, {"-node", "z"}, {"-instrument", "some"}, {"-tuples", "99999999999"},
+		{"-placement", "/no/such/file"},
+		{"-node", "z"},
+		{"-instrument", "some"},
+		{"-tuples", "99999999999"},
 		{"-policy", "perhaps", "-logs", t.TempDir()},
 	} {
 		var out, stderr bytes.Buffer
-		if err := run(within(t, time.Minute), args, &out, &stderr); err == nil || errors.Is(err, errUsage) {
-			t.Errorf("%q: %v, want what is wrong", args, err)
+		err := run(within(t, time.Minute), args, &out, &stderr)
+		if err == nil || errors.Is(err, errUsage) {
+			t.Errorf("%q: %v, want an error that says what is wrong", args, err)
 		}
 	}
 }

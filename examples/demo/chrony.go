@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ntp"
 )
 
-// findChrony is chronyd's path; "" where it is not installed.
+// findChrony returns chronyd's path, or "" if it is not installed.
 func findChrony() string {
 	for _, name := range []string{"chronyd", "/usr/sbin/chronyd"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -23,24 +23,30 @@ func findChrony() string {
 	return ""
 }
 
-// chronyDaemon is a chronyd in a namespace. It sets no clock: all of them see the one REALTIME that the machine has, and what they claim is about
-// that one.
+// chronyDaemon is a chronyd in a namespace. It does not set the clock. All of them see the one
+// CLOCK_REALTIME of this machine, and their claims are about that one.
 type chronyDaemon struct {
 	cmd *exec.Cmd
 }
 
-// startChrony starts the hub's daemon, which gives the time, or that of a node, which asks the hub's. Where it fails the NTP column stays empty.
-func (p *place) startChrony(ctx context.Context, path string, end int, dir string) (*chronyDaemon, error) {
-	args := []string{"-d", "-x", "-u", "root", "-L", "2",
-		"pidfile " + filepath.Join(dir, fmt.Sprintf("chronyd%d.pid", end)), "bindcmdaddress 127.0.0.1", "bindcmdaddress /"}
+// startChrony starts the hub's daemon, which serves time, or that of a node, which asks the hub's.
+func (p *place) startChrony(
+	ctx context.Context, path string, end int, dir string,
+) (*chronyDaemon, error) {
+	args := []string{
+		"-d", "-x", "-u", "root", "-L", "2",
+		"pidfile " + filepath.Join(dir, fmt.Sprintf("chronyd%d.pid", end)),
+		"bindcmdaddress 127.0.0.1", "bindcmdaddress /",
+	}
 	if end == netns.Hub {
 		args = append(args, "local stratum 3", "allow", "cmdport 0")
 	} else {
-		// Four quick questions to begin with, then two a second.
-		args = append(args, "server "+p.star.Addr(netns.Hub).String()+" iburst minpoll -1 maxpoll -1 xleave", "port 0")
+		// It asks four times at once, then twice a second.
+		hub := p.star.Addr(netns.Hub).String()
+		args = append(args, "server "+hub+" iburst minpoll -1 maxpoll -1 xleave", "port 0")
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	// It dies with the namespace's thread, so with this program, whatever ends that.
+	// It dies with the namespace's thread, and so with this program, however that ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.star.Do(end, cmd.Start); err != nil {
 		return nil, err
@@ -53,7 +59,7 @@ func (c *chronyDaemon) stop() {
 	c.cmd.Wait()
 }
 
-// chronyPatience is for how long a node waits until its daemon follows the hub's.
+// chronyPatience is how long a node waits for its daemon to follow the hub's.
 const chronyPatience = 10 * time.Second
 
 // followed waits until the daemon in this namespace claims something.
@@ -66,7 +72,7 @@ func followed(ctx context.Context) error {
 			if _, ok := claim.Bound_ns(); ok {
 				return nil
 			}
-			err = errors.New("it follows nobody")
+			err = errors.New("it has no server to follow yet")
 		}
 		select {
 		case <-ctx.Done():

@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// demoHop is a hop of 100 durations, from that many cycles on in equal steps, with a bound.
+// demoHop is a hop of 100 durations with one bound. They begin at lo and grow by step.
 func demoHop(from, to string, lo, step, bound int64, between ...string) *Hop {
 	h := &Hop{From: from, To: to, Pairs: map[[2]string]int{}}
 	for i := range int64(100) {
@@ -30,17 +30,27 @@ func demoHop(from, to string, lo, step, bound int64, between ...string) *Hop {
 	}
 	for _, percent := range []int64{50, 99} {
 		at := h.Durations[percent-1]
-		h.Percentiles = append(h.Percentiles, analysis.Percentile{Percent: float64(percent), Interval: analysis.Interval{Lo_cycles: at.Lo, Hi_cycles: at.Hi}})
+		h.Percentiles = append(h.Percentiles, analysis.Percentile{
+			Percent:  float64(percent),
+			Interval: analysis.Interval{Lo_cycles: at.Lo, Hi_cycles: at.Hi},
+		})
 	}
 	return h
 }
 
-// demoResult is a demonstration that was never run: as one that goes well.
+// demoResult is an invented result of a demonstration that goes well.
 func demoResult() *Result {
 	r := &Result{
-		Nodes:      []NodeFacts{{Name: "A", Start: 1 << 40, Rate: 0, Shape: vnode.Steady}, {Name: "B", Start: 18446744073709551000, Rate: -12.345, Shape: vnode.Sine}},
-		Namespaces: true, NTP: true, Wander: 1_000_000, Trains: 120, Exchanges: 1200, Stamps: 4800, Kernel: 4700, Tuples: 100,
-		Paper: Paper{Exchanges: 404, RoundTrip: 90_000, Anchors: []Anchors{{E: big.NewRat(170_000, 1), Apart_cycles: 4_000_000_000}}},
+		Nodes: []NodeFacts{
+			{Name: "A", Start: 1 << 40, Rate: 0, Shape: vnode.Steady},
+			{Name: "B", Start: 18446744073709551000, Rate: -12.345, Shape: vnode.Sine},
+		},
+		Namespaces: true, NTP: true, Wander: 1_000_000,
+		Trains: 120, Exchanges: 1200, Stamps: 4800, Kernel: 4700, Tuples: 100,
+		Paper: Paper{
+			Exchanges: 404, RoundTrip: 90_000,
+			Anchors: []Anchors{{E: big.NewRat(170_000, 1), Apart_cycles: 4_000_000_000}},
+		},
 		Hops: []*Hop{
 			demoHop("source/start", "source/end", 4_500, 1_000, 160),
 			demoHop("source/end", "deserialise/start", 1_800_000, 300_000, 1_900, "A", "B"),
@@ -52,7 +62,8 @@ func demoResult() *Result {
 			demoHop("window/end", "store/start", 9_000_000, 900_000, 1500, "A", "B"),
 		},
 	}
-	early, whole := demoHop("source/start", "join/end", 9_000_000, 1_000_000, 1_040, "A", "B"), demoHop("source/start", LastPoint, 9_750_000, 1_100_000, 1_040, "A", "B")
+	early := demoHop("source/start", "join/end", 9_000_000, 1_000_000, 1_040, "A", "B")
+	whole := demoHop("source/start", LastPoint, 9_750_000, 1_100_000, 1_040, "A", "B")
 	early.Since, whole.Since = true, true
 	r.Hops = append(r.Hops, early, whole)
 	held := func(n, most uint64) *analysis.Held {
@@ -63,32 +74,53 @@ func demoResult() *Result {
 		return h
 	}
 	r.Answer = &analysis.Answer{
-		Pairs: []analysis.Pair{{A: "A", B: "B", Window_s: 10, LeastWander_ppm: 0.1437, Verdict: "consistent"}},
-		Comparisons: []analysis.Comparison{{A: "A", B: "B", Verdict: "consistent", Methods: []analysis.Method{
-			{Name: analysis.Ours, Median_cycles: 1_640, Held: held(128, 4)}, {Name: analysis.MinRTT, Median_cycles: 39_000, Held: held(128, 16)},
-			{Name: analysis.ReT, Median_cycles: 655_250, Held: held(50, 20)}, {Name: analysis.NTP, Median_cycles: 13_250, About: "another clock"},
-		}}},
+		Pairs: []analysis.Pair{{
+			A: "A", B: "B", Window_s: 10, LeastWander_ppm: 0.1437, Verdict: "consistent",
+		}},
+		Comparisons: []analysis.Comparison{{
+			A: "A", B: "B", Verdict: "consistent",
+			Methods: []analysis.Method{
+				{Name: analysis.Ours, Median_cycles: 1_640, Held: held(128, 4)},
+				{Name: analysis.MinRTT, Median_cycles: 39_000, Held: held(128, 16)},
+				{Name: analysis.ReT, Median_cycles: 655_250, Held: held(50, 20)},
+				{Name: analysis.NTP, Median_cycles: 13_250, About: "another clock"},
+			},
+		}},
 		Held: held(800, 4),
 	}
-	var tuples, windows []analysis.RankedSpan // as they come: the slowest first
-	for i, l := range []struct {
+	var tuples, windows []analysis.RankedSpan
+	for i, l := range []struct { // the slowest of each route comes first
 		from, to, kind string
 		p50, bound     int64
 	}{
-		{"source/end", "deserialise/start", "transfer", 470_000, 1_300}, {"source/intended", "source/start", "inside", 460_000, 190}, {"join/end", "count/start", "transfer", 440_000, 1_200},
-		{"window/start", "window/end", "computation", 2_360_000_000, 160}, {"window/end", "store/start", "transfer", 107_000_000, 1_400},
+		{"source/end", "deserialise/start", "transfer", 470_000, 1_300},
+		{"source/intended", "source/start", "inside", 460_000, 190},
+		{"join/end", "count/start", "transfer", 440_000, 1_200},
+		{"window/start", "window/end", "computation", 2_360_000_000, 160},
+		{"window/end", "store/start", "transfer", 107_000_000, 1_400},
 	} {
 		median := analysis.Interval{Lo_cycles: l.p50 - l.bound, Hi_cycles: l.p50 + l.bound}
-		all := analysis.Durations{Count: 100, Percentiles: analysis.Percentiles{{Percent: 50, Interval: median}}}
-		r.Answer.Spans = append(r.Answer.Spans, analysis.Span{From: l.from, To: l.to, Kind: l.kind, All: all})
+		r.Answer.Spans = append(r.Answer.Spans, analysis.Span{
+			From: l.from, To: l.to, Kind: l.kind,
+			All: analysis.Durations{
+				Count:       100,
+				Percentiles: analysis.Percentiles{{Percent: 50, Interval: median}},
+			},
+		})
 		if i < 3 {
 			tuples = append(tuples, analysis.RankedSpan{Span: i, Surely: true})
 		} else {
 			windows = append(windows, analysis.RankedSpan{Span: i, Surely: true})
 		}
 	}
-	r.Answer.Reference = analysis.Reference{Node: "A", FrequencyLo_hz: 2.5e9, FrequencyHi_hz: 2.5e9 + 20, Source: "CLOCK_MONOTONIC_RAW over the run"}
-	r.Answer.Paths = []analysis.Path{{From: []string{"source/intended"}, Tuples: 100, Spans: tuples}, {From: []string{"window/start"}, Tuples: 7, MadeOf: []int{0}, Spans: windows}}
+	r.Answer.Reference = analysis.Reference{
+		Node: "A", FrequencyLo_hz: 2.5e9, FrequencyHi_hz: 2.5e9 + 20,
+		Source: "CLOCK_MONOTONIC_RAW over the run",
+	}
+	r.Answer.Paths = []analysis.Path{
+		{From: []string{"source/intended"}, Tuples: 100, Spans: tuples},
+		{From: []string{"window/start"}, Tuples: 7, MadeOf: []int{0}, Spans: windows},
+	}
 	return r
 }
 
@@ -105,7 +137,8 @@ func TestDemoOutput(t *testing.T) {
 	readmeShows(t, text)
 
 	bad := demoResult()
-	bad.Namespaces, bad.WhyLoopback, bad.NTP, bad.Lost = false, errors.New("operation not permitted"), false, 3
+	bad.Namespaces, bad.WhyLoopback = false, errors.New("operation not permitted")
+	bad.NTP, bad.Lost = false, 3
 	bad.Hops[1].Outside = 2
 	bad.Answer.Pairs[0].Verdict = "suspect"
 	bad.Answer.Comparisons[0].Methods[0].Held.Outside = 1
@@ -117,8 +150,8 @@ func TestDemoOutput(t *testing.T) {
 
 var numbers = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
 
-// readmeShows holds what the README shows of the demonstration's output against what is printed, but
-// for the numbers.
+// readmeShows fails if the README shows a line of output that the demonstration does not print. It
+// ignores the numbers.
 func readmeShows(t *testing.T, printed string) {
 	t.Helper()
 	readme, err := os.ReadFile("../../README.md")
@@ -139,12 +172,12 @@ func readmeShows(t *testing.T, printed string) {
 	}
 	for _, line := range strings.Split("4 counters "+excerpt, "\n") {
 		if !slices.Contains(like, likeness(line)) {
-			t.Errorf("README.md shows a line that cprof demo does not print so: %q", line)
+			t.Errorf("README.md shows a line that cprof demo does not print: %q", line)
 		}
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -155,6 +188,7 @@ func golden(t *testing.T, name, got string) {
 		}
 	}
 	if want, err := os.ReadFile(file); err != nil || got != string(want) {
-		t.Errorf("not as in %s (%v); look at both, then go test -update:\n%s", file, err, got)
+		t.Errorf("output is not as in %s (%v); compare both, then run go test -update:\n%s",
+			file, err, got)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directory is a private one that goes with whoever made it: it is removed at the end, or, where the process was killed, by the next
-// that makes one beside it.
+// directory is a private directory that does not outlive its process for long. The process removes
+// it at its end. If it is killed, the next process that makes a directory beside it does.
 type directory struct {
 	path string
 	lock *os.File // held while the process lives
@@ -21,7 +21,7 @@ const (
 	lockName        = "lock"
 )
 
-// sharedMemory is a directory in shared memory, where there is some; else that for temporary files.
+// sharedMemory is the directory for shared memory or, without one, that for temporary files.
 func sharedMemory() string {
 	const dir = "/dev/shm"
 	if _, err := os.Stat(dir); err != nil {
@@ -30,7 +30,8 @@ func sharedMemory() string {
 	return dir
 }
 
-// makeDirectory makes a private directory, and takes away what killed demonstrations have left beside it.
+// makeDirectory makes a private directory, and removes those that killed demonstrations have left
+// beside it.
 func makeDirectory(parent string) (_ *directory, err error) {
 	removeAbandoned(parent)
 	d := &directory{}
@@ -39,10 +40,11 @@ func makeDirectory(parent string) (_ *directory, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("make a directory for the demonstration: %w", err), d.remove())
+			err = fmt.Errorf("make a directory for the demonstration: %w", err)
+			err = errors.Join(err, d.remove())
 		}
 	}()
-	// It has its name only once it is locked: who finds it unlocked finds it abandoned.
+	// The lock file gets its name only once it is locked. So an unlocked one is abandoned.
 	early := filepath.Join(d.path, lockName+".new")
 	if d.lock, err = os.OpenFile(early, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, err
@@ -61,9 +63,11 @@ func (d *directory) remove() error {
 	return err
 }
 
-// removeAbandoned removes the directories whose process is gone. What cannot be removed is another user's.
+// removeAbandoned removes the directories whose process is gone. It leaves those of other users,
+// which it cannot open.
 func removeAbandoned(parent string) {
-	found, _ := filepath.Glob(filepath.Join(parent, directoryPrefix+"*", lockName)) // the pattern is a good one
+	// Glob fails only for a malformed pattern.
+	found, _ := filepath.Glob(filepath.Join(parent, directoryPrefix+"*", lockName))
 	for _, name := range found {
 		lock, err := os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW, 0)
 		if err != nil {

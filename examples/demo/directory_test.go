@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// A directory whose process was killed is taken away by the next one, and no other is.
+// A process removes a directory whose process was killed, and no other directory.
 func TestAbandonedDirectoryIsRemoved(t *testing.T) {
 	parent := t.TempDir()
 	mine, err := makeDirectory(parent)
@@ -25,14 +25,14 @@ func TestAbandonedDirectoryIsRemoved(t *testing.T) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), abandonVariable+"="+parent)
 	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != -1 {
-		t.Fatalf("it was to be killed: %v", err)
+		t.Fatalf("it was not killed: %v", err)
 	}
-	strange := filepath.Join(parent, directoryPrefix+"strange") // without a lock: not ours to judge
+	strange := filepath.Join(parent, directoryPrefix+"strange") // it has no lock, so it must stay
 	if err := os.Mkdir(strange, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if found, _ := filepath.Glob(filepath.Join(parent, directoryPrefix+"*")); len(found) != 3 {
-		t.Fatalf("found %q, want mine, the abandoned one and a strange one", found)
+		t.Fatalf("found %q, want this process's, the abandoned one and the strange one", found)
 	}
 	second, err := makeDirectory(parent)
 	if err != nil {
@@ -40,14 +40,14 @@ func TestAbandonedDirectoryIsRemoved(t *testing.T) {
 	}
 	found, _ := filepath.Glob(filepath.Join(parent, directoryPrefix+"*"))
 	if len(found) != 3 {
-		t.Errorf("found %q, want two of live demonstrations and a strange one", found)
+		t.Errorf("found %q, want both of this process and the strange one", found)
 	}
 	for _, d := range []*directory{mine, second} {
 		if err := d.remove(); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(d.path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is there still: %v", d.path, err)
+			t.Errorf("%s is still there: %v", d.path, err)
 		}
 	}
 }

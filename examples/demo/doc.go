@@ -1,13 +1,19 @@
-// Package demo is the whole product on one machine, with nothing to configure: a coordinator, four virtual nodes with an agent each, and the
-// job of examples/adstream across them, in processes and network namespaces of their own. A run with anchors before and after and trains
-// during the job is collected and analysed as any other, and every duration is held against the truth that only virtual nodes know.
+// Package demo runs the whole product on one machine, with nothing to configure: a coordinator,
+// four virtual nodes with an agent each, and the job of examples/adstream across them. The
+// coordinator, each agent and each node's part of the job are processes. Where it is allowed, each
+// node has a network namespace of its own. The run has anchors before and after the job, and trains
+// during it. It is collected and analysed like any other. Then every duration is compared with the
+// truth, which is known because the nodes are virtual.
 //
-// The nodes' counters are known functions of the one physical counter. They are put in where another machine's would be: before minrtt
-// sees a stamp, and in the logs once they are collected, for programs read the counter that the machine has. The product's code knows
-// nothing of them. The agents' own copies of the logs keep the physical readings: the truth is computed from these, by package vnode's second
-// implementation.
+// A node's counter is a known function of the one physical counter. It takes the place of another
+// machine's counter: the stamps that minrtt sees are virtual, and the logs are translated once they
+// are collected, because programs read the physical counter. The product's code knows nothing of
+// this. The agents' own copies of the logs keep the physical readings. From these the truth is
+// computed, by package vnode's second implementation.
 //
-// What the paper's method says of the same nodes stands beside it, from exchanges over ZeroMQ around the job, and what return trips and NTP would
-// have claimed. chronyd runs in the namespaces without setting the clock: nodes share one REALTIME, so its claim is about that one. Nothing here is for use outside
-// of the demonstration.
+// The results also show the bound of the paper's method, from exchanges over ZeroMQ around the job,
+// and what return trips and NTP would have claimed. chronyd runs in the namespaces without setting
+// the clock. The nodes share one CLOCK_REALTIME, so NTP's claim is about that one.
+//
+// Nothing here is for use outside of the demonstration.
 package demo

@@ -13,13 +13,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 )
 
-// place is where the processes live: each node in a network namespace of its own, with links to all others and to the coordinator's, or all of them on the
-// loopback interface.
+// place is where the processes run. Each node has a network namespace of its own, with links to all
+// others and to the coordinator's; or all nodes share the loopback interface.
 type place struct {
-	star *netns.Star // nil: the loopback interface
+	star *netns.Star // nil on the loopback interface
 }
 
-// newPlace makes namespaces where it may: without root, and in many containers, it may not, and says why.
+// newPlace makes namespaces unless loopback is set. If it may not, as without root and in many
+// containers, it returns a place on the loopback interface, and the reason in whyNot.
 func newPlace(nodes int, loopback bool) (_ *place, whyNot error) {
 	if loopback {
 		return &place{}, nil
@@ -37,7 +38,8 @@ func (p *place) close() {
 	}
 }
 
-// address is that of a node, or of netns.Hub. What the job's placement says for nodes on the loopback interface is given.
+// address is the address of a node, or of netns.Hub. onLoopback is what it would be on the loopback
+// interface.
 func (p *place) address(end int, onLoopback netip.Addr) netip.Addr {
 	if p.star == nil {
 		return onLoopback
@@ -45,7 +47,7 @@ func (p *place) address(end int, onLoopback netip.Addr) netip.Addr {
 	return p.star.Addr(end)
 }
 
-// process is one of the demonstration's, seen from its parent.
+// process is one of the demonstration's processes, as its parent sees it.
 type process struct {
 	ready
 	link  *link
@@ -54,11 +56,15 @@ type process struct {
 }
 
 // start starts a process and waits until it is ready.
-func (p *place) start(ctx context.Context, end int, command []string, temporary string, s setup) (*process, error) {
+func (p *place) start(
+	ctx context.Context, end int, command []string, temporary string, s setup,
+) (*process, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
-	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)   // what it leaves there, should it be killed, goes with the rest
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is its parent's to answer
+	// Whatever it leaves there when it is killed is removed with the rest.
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
+	// A Ctrl-C reaches only its parent, which ends it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 10 * time.Second
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -82,15 +88,15 @@ func (p *place) start(ctx context.Context, end int, command []string, temporary 
 	}
 	if err := n.link.in.Decode(&n.ready); err != nil {
 		n.stop()
-		return nil, fmt.Errorf("wait until it is ready: %w", err)
+		return nil, fmt.Errorf("wait until the process is ready: %w", err)
 	}
 	return n, nil
 }
 
-// endLimit is how long a process may take to end.
+// endLimit is how long a process may take to end before it is killed.
 const endLimit = 20 * time.Second
 
-// stop ends the process, which ends by itself when its input does.
+// stop ends the process's input, and waits for the process to end.
 func (n *process) stop() {
 	n.input.Close()
 	timer := time.AfterFunc(endLimit, func() { n.cmd.Process.Kill() })

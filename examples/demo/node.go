@@ -22,7 +22,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// node is the process of a virtual node: what cp-agent is, with the virtual clocks in the place of the machine's.
+// node is the process of a virtual node. It does what cp-agent does, but with virtual clocks in
+// place of the machine's.
 type node struct {
 	setup  nodeSetup
 	clock  minrtt.Clock
@@ -30,8 +31,8 @@ type node struct {
 	client *tscclient.Client
 	agent  *agent.Agent
 	paper  *paperAnswerer
-	sink   net.Listener       // of the network's load
-	unload context.CancelFunc // ends what this node sends; nil: it sends nothing
+	sink   net.Listener       // takes the load on the network
+	unload context.CancelFunc // ends the load that this node sends; nil: it sends none
 }
 
 func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error) {
@@ -60,7 +61,10 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 	config.Secret = minrtt.NewSecret()
 	if s.Often {
 		config.Budget = tscclient.Budget{TrainsPerSecond: 40, CPUShare: 0.1}
-		config.Pace = tscclient.Pace{Target: 100 * time.Nanosecond, Fastest: 100 * time.Millisecond, Slowest: 500 * time.Millisecond}
+		config.Pace = tscclient.Pace{
+			Target:  100 * time.Nanosecond,
+			Fastest: 100 * time.Millisecond, Slowest: 500 * time.Millisecond,
+		}
 	}
 	client, err := tscclient.Start(config)
 	if err != nil {
@@ -73,7 +77,8 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 		Server: &tscclient.LinkConfig{
 			Server: control.ClientConfig{Server: s.Server, Key: &s.Key, Public: s.ServerPublic},
 			Register: control.Register{
-				Number: s.Number, Virtual: true, Machine: "this", Cores: runtime.NumCPU(), Software: "cprof demo",
+				Number: s.Number, Virtual: true,
+				Machine: "this", Cores: runtime.NumCPU(), Software: "cprof demo",
 			},
 		},
 	})
@@ -102,7 +107,7 @@ func (n *node) close() error {
 		n.paper.close()
 	}
 	if n.agent != nil {
-		errs = append(errs, n.agent.Close()) // the client as well
+		errs = append(errs, n.agent.Close()) // closes the client too
 	}
 	if n.notice != nil {
 		errs = append(errs, n.notice.Close())
@@ -136,12 +141,12 @@ func (n *node) obey(ctx context.Context, o order) (r report, err error) {
 // part is where the node's agent keeps its part of the run.
 func (s nodeSetup) part() string { return filepath.Join(s.State, "runs", runName) }
 
-// logs is where it keeps what it drained: with the physical readings.
+// logs is where the agent keeps the drained logs, with the physical readings.
 func (s nodeSetup) logs() string {
 	return filepath.Join(s.part(), filepath.FromSlash(runs.LogsPath(s.Node.Name)))
 }
 
-// load sends bytes to an address at a steady rate, until it is cancelled.
+// load sends bytes to an address at a steady rate until it is cancelled.
 func load(ctx context.Context, to string, perSecond int) (context.CancelFunc, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", to)
@@ -160,7 +165,7 @@ func load(ctx context.Context, to string, perSecond int) (context.CancelFunc, er
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if _, err := conn.Write(b); err != nil { // cancelled, or the other end has gone: nobody is harmed
+				if _, err := conn.Write(b); err != nil { // cancelled, or the other end is gone
 					return
 				}
 			}
@@ -169,7 +174,7 @@ func load(ctx context.Context, to string, perSecond int) (context.CancelFunc, er
 	return cancel, nil
 }
 
-// swallow takes load until the listener is closed.
+// swallow discards load until the listener is closed.
 func swallow(l net.Listener) {
 	for {
 		conn, err := l.Accept()

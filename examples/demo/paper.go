@@ -14,20 +14,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Paper is what the paper's method says of the same nodes: exchanges over ZeroMQ before and after the job, and no wander.
+// Paper is what the paper's method says of the same nodes. It has exchanges over ZeroMQ before and
+// after the job, and assumes no wander.
 type Paper struct {
 	Exchanges int       // of all pairs
-	RoundTrip uint64    // smallest, in cycles of who started it
-	Anchors   []Anchors // of each pair, those of the smaller bound
+	RoundTrip uint64    // the smallest, in cycles of the node that started it
+	Anchors   []Anchors // one for each pair: from whichever node gives the smaller bound
 }
 
-// Anchors are a pair's.
+// Anchors are those of one pair.
 type Anchors struct {
-	E            *big.Rat // its bound, in cycles of who started
-	Apart_cycles uint64   // from anchor to anchor
+	E            *big.Rat // the bound, in cycles of the node that started the exchanges
+	Apart_cycles uint64   // from the first anchor to the second
 }
 
-// HalfWidth_cycles is the paper's bound, made true for a wander of w: e + w·T/2. The median pair's.
+// HalfWidth_cycles is the paper's bound e for the median pair, corrected for a wander of w:
+// e + w·T/2.
 func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
 	if len(p.Anchors) == 0 {
 		return 0
@@ -41,7 +43,7 @@ func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
 	return all[len(all)/2]
 }
 
-// add takes the exchanges of one pair, by who started them.
+// add takes the exchanges of one pair: those that one node started, and those of the other.
 func (p *Paper) add(before, after [2][]tscratio.Exchange) error {
 	var best *Anchors
 	for i := range before {
@@ -74,12 +76,14 @@ type paperAnswerer struct {
 	served    chan struct{}
 }
 
-// counterAlone is a clock without kernel stamps: ZeroMQ has none.
+// counterAlone is a clock without kernel stamps, which ZeroMQ cannot take.
 func counterAlone(c minrtt.Clock) minrtt.Clock {
 	return minrtt.Clock{Counter: c.Counter, Quantum_cycles: c.Quantum_cycles}
 }
 
-func answerPaper(ctx context.Context, at netip.AddrPort, clock minrtt.Clock) (*paperAnswerer, error) {
+func answerPaper(
+	ctx context.Context, at netip.AddrPort, clock minrtt.Clock,
+) (*paperAnswerer, error) {
 	p := &paperAnswerer{served: make(chan struct{})}
 	var err error
 	if p.transport, p.address, err = zmqtransport.Listen(at, clock.Counter); err != nil {
@@ -92,7 +96,7 @@ func answerPaper(ctx context.Context, at netip.AddrPort, clock minrtt.Clock) (*p
 	ctx, p.stop = context.WithCancel(ctx)
 	go func() {
 		defer close(p.served)
-		answerer.Serve(ctx) // ends with the context or the socket: there is nobody to tell
+		answerer.Serve(ctx) // it ends with the context or the socket, so its error says nothing
 	}()
 	return p, nil
 }
@@ -104,7 +108,9 @@ func (p *paperAnswerer) close() {
 }
 
 // probePaper runs one train over ZeroMQ.
-func probePaper(ctx context.Context, peer string, clock minrtt.Clock, exchanges int) ([]tscratio.Exchange, error) {
+func probePaper(
+	ctx context.Context, peer string, clock minrtt.Clock, exchanges int,
+) ([]tscratio.Exchange, error) {
 	to, err := netip.ParseAddrPort(peer)
 	if err != nil {
 		return nil, fmt.Errorf("probe %q: %w", peer, err)

@@ -7,14 +7,15 @@ import (
 	"io"
 )
 
-// role is what a process does with its parent's orders.
+// role obeys the parent's orders to one kind of process.
 type role interface {
 	obey(ctx context.Context, o order) (report, error)
 	close() error
 }
 
-// Process is one of the demonstration's processes: the coordinator's, a virtual node's agent's or its part of the job's. It does what its parent orders until its
-// input ends, whatever it is doing then.
+// Process runs one of the demonstration's processes: the coordinator, the agent of a virtual node,
+// or a node's part of the job. It obeys its parent's orders until its input ends, which also stops
+// an order that is under way.
 func Process(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -33,7 +34,7 @@ func Process(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	case s.Program != nil:
 		does = program{*s.Program}
 	default:
-		err = errors.New("setup is of nothing")
+		err = errors.New("read setup: it is empty")
 	}
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func Process(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	}
 	orders := make(chan order)
 	ended := make(chan error, 1)
-	go func() { // beside what is being done, so that an end is noticed
+	go func() { // reads during an order too, so that the end of the input is noticed
 		defer cancel()
 		for {
 			var o order
@@ -69,7 +70,7 @@ func Process(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 			return fmt.Errorf("read order: %w", err)
 		case o := <-orders:
 			r, err := does.obey(ctx, o)
-			if ctx.Err() != nil { // nobody is there to be told
+			if ctx.Err() != nil { // the parent is gone
 				continue
 			}
 			if err != nil {

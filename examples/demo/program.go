@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 )
 
-// program is the process of a node's part of the job: what users instrument.
+// program is the process that runs a node's part of the job: the one that a user instruments.
 type program struct{ setup programSetup }
 
 func (p program) close() error { return nil }

@@ -12,33 +12,33 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// The parent and its processes talk in JSON, a message a line, over a process's standard input and output. A process that
-// finds its input at an end has lost its parent and ends.
+// The parent and its processes talk in JSON, one message a line, over the standard input and output
+// of each process. A process whose input ends has lost its parent, and ends too.
 
-// setup is the parent's first message. One of them is there.
+// setup is the parent's first message. Exactly one of its fields is set.
 type setup struct {
 	Server  *serverSetup  `json:"server,omitempty"`
 	Node    *nodeSetup    `json:"node,omitempty"`
 	Program *programSetup `json:"program,omitempty"`
 }
 
-// serverSetup is the coordinator's.
+// serverSetup sets up the coordinator.
 type serverSetup struct {
 	Address string        `json:"address"` // where it listens
 	State   string        `json:"state"`   // directory
 	Runs    string        `json:"runs"`    // directory
 	Key     control.Key   `json:"key"`
 	Admin   control.Key   `json:"admin"`
-	Clients []control.Key `json:"clients"` // the public halves of who is let in
-	Brief   bool          `json:"brief"`   // sweeps of a few exchanges: for tests
+	Clients []control.Key `json:"clients"` // public halves of the keys that it lets in
+	Brief   bool          `json:"brief"`   // for tests: sweeps of a few exchanges
 }
 
-// nodeSetup is a virtual node's agent's.
+// nodeSetup sets up the agent of a virtual node.
 type nodeSetup struct {
 	Clocks                 vnode.Config  `json:"clocks"`
-	Node                   tscratio.Node `json:"node"` // what its counter is to a relation
+	Node                   tscratio.Node `json:"node"` // how a relation describes its counter
 	PhysicalQuantum_cycles uint64        `json:"physical_quantum_cycles,string"`
-	PhysicalCores          []int         `json:"physical_cores"` // that agree as far as Node says
+	PhysicalCores          []int         `json:"physical_cores"` // those within Node's core slack
 	Address                netip.Addr    `json:"address"`
 	Number                 int           `json:"number"` // in the ids of tuples
 	Rings                  string        `json:"rings"`  // directory of the node's rings
@@ -47,35 +47,41 @@ type nodeSetup struct {
 	Server                 string        `json:"server"` // address of the coordinator
 	ServerPublic           string        `json:"server_public"`
 	Key                    control.Key   `json:"key"`
-	Often                  bool          `json:"often"` // more trains than a fleet wants to spend: the run is short
+	Often                  bool          `json:"often"` // more trains than in a fleet
 }
 
-// programSetup is that of a node's part of the job.
+// programSetup sets up a node's part of the job.
 type programSetup struct {
 	Node      string         `json:"node"`
 	Rings     string         `json:"rings"` // directory of all nodes' rings
 	Placement *job.Placement `json:"placement"`
 }
 
-// ready is a process's answer: where others reach it.
+// ready is the answer to setup: where others reach the process.
 type ready struct {
 	Server string `json:"server,omitempty"`
 
-	// Of a node: where it answers the paper's probes, and where it takes the load of the network.
+	// Where a node answers the paper's probes, and where it takes the load on the network.
 	Paper netip.AddrPort `json:"paper,omitzero"`
 	Load  string         `json:"load,omitempty"`
 }
 
-// Orders of the parent.
+// Orders to the coordinator.
 const (
-	orderStartRun = "start-run" // the coordinator: wait for Count nodes, open a run
-	orderStopRun  = "stop-run"  // the coordinator: close and collect it, answer report.Trains
-	orderPaper    = "paper"     // a node: exchange Count packets with Peer over ZeroMQ, answer report.Exchanges
-	orderWork     = "work"      // a program: run its part of the job, answer report.Job
-	orderLoad     = "load"      // a node: send BytesPerSecond to Peer until the next orderLoad, which may be of 0
-	orderChrony   = "chrony"    // a node: wait until its chronyd claims something
-	orderStamps   = "stamps"    // a node: answer report.Stamps
+	orderStartRun = "start-run" // wait for Count nodes, then open a run
+	orderStopRun  = "stop-run"  // close and collect the run, answer report.Trains
 )
+
+// Orders to a node's agent.
+const (
+	orderPaper  = "paper"  // make Count exchanges with Peer over ZeroMQ, answer report.Exchanges
+	orderLoad   = "load"   // send BytesPerSecond to Peer until the next orderLoad; 0: send nothing
+	orderChrony = "chrony" // wait until chronyd claims something
+	orderStamps = "stamps" // answer report.Stamps
+)
+
+// orderWork tells a program to run its part of the job and answer report.Job.
+const orderWork = "work"
 
 type order struct {
 	Do             string `json:"do"`
@@ -93,7 +99,7 @@ type report struct {
 	Stamps    *stamps             `json:"stamps,omitempty"`
 }
 
-// stamps counts what the trains that a node started have brought.
+// stamps counts the exchanges in the trains that a node started, and their stamps.
 type stamps struct {
 	Exchanges, Kernel, User uint64
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
 )
 
-// server is the coordinator's process: what tsc-server is, and what "cprof run" asks of it.
+// server is the coordinator's process. It does what tsc-server does, and sends the requests that
+// "cprof run" sends.
 type server struct {
 	store *coordinator.Store
 	link  *control.Server
@@ -30,15 +31,17 @@ func startServer(ctx context.Context, s serverSetup) (_ role, says ready, err er
 		return nil, says, err
 	}
 	v.link, err = control.Listen(control.ServerConfig{
-		Address: s.Address, Key: &s.Key, Clients: func() ([]control.Key, error) { return s.Clients, nil },
+		Address: s.Address, Key: &s.Key,
+		Clients: func() ([]control.Key, error) { return s.Clients, nil },
 	})
 	if err != nil {
 		return nil, says, err
 	}
 	config := coordinator.DefaultConfig()
-	config.SweepEvery, config.Settle = 0, time.Hour // there are sweeps around the run, and no others
+	config.SweepEvery, config.Settle = 0, time.Hour // no sweeps but those around the run
 	if s.Brief {
-		config.Sweep.Trains, config.Sweep.Exchanges, config.Sweep.Quiet = 1, 10, coordinator.Quiet{}
+		config.Sweep.Trains, config.Sweep.Exchanges = 1, 10
+		config.Sweep.Quiet = coordinator.Quiet{}
 	}
 	core, err := coordinator.NewServer(v.link, config, v.store, nil)
 	if err != nil {
@@ -46,7 +49,9 @@ func startServer(ctx context.Context, s serverSetup) (_ role, says ready, err er
 	}
 	ctx, v.stop = context.WithCancel(ctx)
 	go func() { v.ended <- core.Run(ctx) }()
-	v.admin, err = control.Dial(control.ClientConfig{Server: v.link.Address(), Key: &s.Admin, Public: s.Key.Public})
+	v.admin, err = control.Dial(control.ClientConfig{
+		Server: v.link.Address(), Key: &s.Admin, Public: s.Key.Public,
+	})
 	return v, ready{Server: v.link.Address()}, err
 }
 
@@ -68,7 +73,7 @@ func (v *server) close() error {
 	return errors.Join(errs...)
 }
 
-// runName is what the run is called, and nodeA the node in whose cycles it is answered.
+// runName is the run's name, and nodeA its reference node.
 const (
 	runName = "demo"
 	nodeA   = "A"
@@ -78,11 +83,14 @@ func (v *server) obey(ctx context.Context, o order) (r report, err error) {
 	switch o.Do {
 	case orderStartRun:
 		var names []string
-		err = v.until(ctx, coordinator.AskRegistered, &names, func() (bool, error) { return len(names) == o.Count, nil })
-		if err != nil {
+		all := func() (bool, error) { return len(names) == o.Count, nil }
+		if err := v.until(ctx, coordinator.AskRegistered, &names, all); err != nil {
 			return r, fmt.Errorf("wait until %d nodes are registered: %w", o.Count, err)
 		}
-		if err := v.admin.Ask(ctx, coordinator.AskStartRun, coordinator.RunRequest{Name: runName, Reference: nodeA, Note: "a demonstration, on virtual nodes"}, nil); err != nil {
+		request := coordinator.RunRequest{
+			Name: runName, Reference: nodeA, Note: "a demonstration, on virtual nodes",
+		}
+		if err := v.admin.Ask(ctx, coordinator.AskStartRun, request, nil); err != nil {
 			return r, err
 		}
 		_, err = v.phase(ctx, coordinator.PhaseOpen)
@@ -101,11 +109,13 @@ func (v *server) obey(ctx context.Context, o order) (r report, err error) {
 	return r, err
 }
 
-// patience is for how long a run may be between two phases.
+// patience is how long a run may take from one phase to the next.
 const patience = time.Minute
 
-// until asks the same thing again and again until what is in result will do.
-func (v *server) until(ctx context.Context, what string, result any, enough func() (bool, error)) error {
+// until repeats a request until enough accepts the answer, which it finds in result.
+func (v *server) until(
+	ctx context.Context, what string, result any, enough func() (bool, error),
+) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -123,8 +133,10 @@ func (v *server) until(ctx context.Context, what string, result any, enough func
 	}
 }
 
-// phase waits until the run has come to a phase.
-func (v *server) phase(ctx context.Context, p coordinator.Phase) (status coordinator.RunStatus, err error) {
+// phase waits until the run has reached a phase.
+func (v *server) phase(
+	ctx context.Context, p coordinator.Phase,
+) (status coordinator.RunStatus, err error) {
 	err = v.until(ctx, coordinator.AskRun, &status, func() (bool, error) {
 		if status.Problem != "" {
 			return false, errors.New(status.Problem)
@@ -132,7 +144,7 @@ func (v *server) phase(ctx context.Context, p coordinator.Phase) (status coordin
 		return status.Phase == p, nil
 	})
 	if err != nil {
-		err = fmt.Errorf("wait until the run is %s, it is %s: %w", p, status.Phase, err)
+		err = fmt.Errorf("wait until the run is %s: it is %s: %w", p, status.Phase, err)
 	}
 	return status, err
 }

@@ -15,24 +15,25 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// Soak is a demonstration that went on for long at a moderate rate, and what it took meanwhile. Its nodes exchange as many trains as a fleet's do, its
-// hops and the paper's bound are not there, and its durations are held against the truth some periods at a time, so that no more of them is in
-// memory than of a demonstration.
+// Soak is a long demonstration at a moderate rate, and the memory and disk that it took. Its nodes
+// exchange as many trains as a fleet's nodes do. It has no hops and no bound of the paper. Its
+// durations are checked against the truth a few periods at a time, so that they need no more memory
+// than those of a demonstration.
 type Soak struct {
 	Result
 	Every     time.Duration // the length of a period
-	Processes []string      // that were watched
-	Samples   []Sample      // at the end of each period while the job ran
-	Periods   []Period      // of the tuples, by when they were made
+	Processes []string      // those that were watched
+	Samples   []Sample      // one for each period while the job ran
+	Periods   []Period      // by when their tuples were made
 }
 
-// Sample is what the processes held in a period.
+// Sample is the memory and disk in use in one period.
 type Sample struct {
-	Private_bytes []int64 // median, of each of Soak.Processes
-	Disk_bytes    int64   // at its end
+	Private_bytes []int64 // median in the period, for each of Soak.Processes
+	Disk_bytes    int64   // at the end of the period
 }
 
-// Period is what was found of the tuples of one period.
+// Period is what was found about the tuples that were made in one period.
 type Period struct {
 	Durations, Between, Outside int
 	HalfWidth_cycles            float64 // median bound of the durations between nodes
@@ -40,7 +41,8 @@ type Period struct {
 	widths []int64
 }
 
-// RunSoak runs a demonstration in so many periods as its tuples last. Options.Exchanges and Options.Keep are not used.
+// RunSoak runs a demonstration in periods of length every. It does not use Options.Exchanges and
+// Options.Keep.
 func RunSoak(ctx context.Context, o Options, every time.Duration) (*Soak, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -53,17 +55,19 @@ func RunSoak(ctx context.Context, o Options, every time.Duration) (*Soak, error)
 	return d.soak, nil
 }
 
-// samplesAPeriod have a median: a garbage collection at the wrong moment is no growth.
+// samplesAPeriod is how often a period's memory is read. The median of these is not disturbed by a
+// single garbage collection.
 const samplesAPeriod = 6
 
-// watched runs the job, and of a soak samples what its processes hold meanwhile.
+// watched runs the job. In a soak it samples memory and disk meanwhile.
 func (d *demonstration) watched(job func() error) error {
 	if d.soak == nil {
 		return job()
 	}
 	var pids []int
 	watch := func(name string, p *process) {
-		d.soak.Processes, pids = append(d.soak.Processes, name), append(pids, p.cmd.Process.Pid)
+		d.soak.Processes = append(d.soak.Processes, name)
+		pids = append(pids, p.cmd.Process.Pid)
 	}
 	watch("coordinator", d.server)
 	for i := range d.nodes {
@@ -85,7 +89,7 @@ func (d *demonstration) watched(job func() error) error {
 		for i, pid := range pids {
 			bytes, err := memory.Private_bytes(pid)
 			if err != nil {
-				return errors.Join(err, <-ended) // whoever it was is missed there as well
+				return errors.Join(err, <-ended) // without this process the job fails too
 			}
 			read[i] = append(read[i], bytes)
 		}
@@ -98,7 +102,8 @@ func (d *demonstration) watched(job func() error) error {
 			read[i] = read[i][:0]
 		}
 		d.soak.Samples = append(d.soak.Samples, s)
-		d.o.Progress(fmt.Sprintf("%v of %v: %d MB in memory, %d MB on disk", time.Since(begun).Round(time.Second), d.jobLasts().Round(time.Second),
+		d.o.Progress(fmt.Sprintf("%v of %v: %d MB in memory, %d MB on disk",
+			time.Since(begun).Round(time.Second), d.jobLasts().Round(time.Second),
 			sum(s.Private_bytes)>>20, s.Disk_bytes>>20))
 	}
 }
@@ -110,8 +115,9 @@ func sum(v []int64) (s int64) {
 	return s
 }
 
-// Growth_bytes is by how much a process grew in the second half of the samples: the median of the slopes of every two of them (Theil and
-// Sen), which some that are far off do not move, over the time of that half. ok is false where there are too few to say.
+// Growth_bytes is how much a process grew in the second half of the samples. It takes the median of
+// the slopes between every two samples (Theil and Sen), which a few outliers do not move. ok is
+// false if there are too few samples.
 func (s *Soak) Growth_bytes(process int) (bytes float64, ok bool) {
 	half := s.Samples[len(s.Samples)/2:]
 	if len(half) < fewestSamples {
@@ -120,17 +126,18 @@ func (s *Soak) Growth_bytes(process int) (bytes float64, ok bool) {
 	var slopes []float64
 	for i := range half {
 		for j := range i {
-			slopes = append(slopes, float64(half[i].Private_bytes[process]-half[j].Private_bytes[process])/float64(i-j))
+			grown := half[i].Private_bytes[process] - half[j].Private_bytes[process]
+			slopes = append(slopes, float64(grown)/float64(i-j))
 		}
 	}
 	slices.Sort(slopes)
 	return slopes[len(slopes)/2] * float64(len(half)), true
 }
 
-// fewestSamples in the second half say something of growth.
+// fewestSamples is how many samples the second half needs for Growth_bytes.
 const fewestSamples = 10
 
-// SecondHalfTuples are those that were sent in the time that Growth_bytes is about.
+// SecondHalfTuples is the number of tuples that were sent in the time that Growth_bytes is about.
 func (s *Soak) SecondHalfTuples() int {
 	if len(s.Samples) == 0 {
 		return 0
@@ -138,8 +145,9 @@ func (s *Soak) SecondHalfTuples() int {
 	return s.Tuples * (len(s.Samples) - len(s.Samples)/2) / len(s.Samples)
 }
 
-// Spread says how steady the bound was: the largest period's median beside the median period's, and the median of the second half of the
-// periods beside that of the first.
+// Spread says how steady the bound was. worst is the largest bound of a period divided by the
+// median of all periods' bounds. drift is the median of the second half of the periods divided by
+// that of the first half.
 func (s *Soak) Spread() (worst, drift float64) {
 	median := func(some []Period) float64 {
 		var v []float64
@@ -159,18 +167,21 @@ func (s *Soak) Spread() (worst, drift float64) {
 	return worst / median(s.Periods), median(s.Periods[half:]) / median(s.Periods[:half])
 }
 
-// Checked is Result.Checked.
+// Checked is Result.Checked for a soak, which has no hops.
 func (s *Soak) Checked() (durations, between, outside int) {
 	for _, p := range s.Periods {
-		durations, between, outside = durations+p.Durations, between+p.Between, outside+p.Outside
+		durations += p.Durations
+		between += p.Between
+		outside += p.Outside
 	}
 	return durations, between, outside
 }
 
-// idRange are the ids that one program on one node made: their counts.
+// idRange is the range of the counts in the ids that one program on one node made.
 type idRange struct{ first, last uint64 }
 
-// idPeriods says in which of some periods an id was made. Programs make ids at a steady rate, in the order of time.
+// idPeriods finds the period in which an id was made. It assumes that programs make ids at a steady
+// rate, with counts that grow.
 type idPeriods struct {
 	ranges  map[uint64]*idRange // by the id without its count
 	periods uint64
@@ -186,13 +197,13 @@ func (p *idPeriods) add(id uint64) {
 	r.first, r.last = min(r.first, count), max(r.last, count)
 }
 
-// of is the period of an id that was added.
+// of returns the period of an id that was added.
 func (p *idPeriods) of(id uint64) int {
 	r := p.ranges[id&^channel.MaxCount]
 	return int((id&channel.MaxCount - r.first) * p.periods / (r.last - r.first + 1))
 }
 
-// within are the ids from one period to before another.
+// within returns the ranges of the ids from one period to before another.
 func (p *idPeriods) within(from, to int) (ids [][2]uint64) {
 	for prefix, r := range p.ranges {
 		begin := func(period int) uint64 { // the least count of the period
@@ -206,10 +217,11 @@ func (p *idPeriods) within(from, to int) (ids [][2]uint64) {
 	return ids
 }
 
-// tuplesAtOnce are held against the truth in memory: some more than a demonstration has.
+// tuplesAtOnce is how many tuples are checked against the truth at once, in memory.
 const tuplesAtOnce = 300_000
 
-// answerSoak says of the collected run what "cprof analyze" would, and holds its durations against the truth, some periods at a time.
+// answerSoak analyses the collected run as "cprof analyze" does. Then it checks the durations
+// against the truth, a few periods at a time.
 func (d *demonstration) answerSoak(ctx context.Context, run *runs.Directory) (err error) {
 	d.Wander = run.Run.Assumptions().Wander
 	d.o.Progress("joining tuples")
@@ -218,7 +230,8 @@ func (d *demonstration) answerSoak(ctx context.Context, run *runs.Directory) (er
 	}
 	d.countLost()
 	ids := idPeriods{map[uint64]*idRange{}, uint64(max(1, d.jobLasts()/d.soak.Every))}
-	if err := readEvents(func(_ string, e logstore.Event) { ids.add(e.ID) }, d.logs()...); err != nil {
+	add := func(_ string, e logstore.Event) { ids.add(e.ID) }
+	if err := readEvents(add, d.logs()...); err != nil {
 		return err
 	}
 	count := int(ids.periods)
@@ -226,21 +239,28 @@ func (d *demonstration) answerSoak(ctx context.Context, run *runs.Directory) (er
 	atOnce := max(1, tuplesAtOnce*count/d.o.Tuples)
 	for from := 0; from < count; from += atOnce {
 		to := min(from+atOnce, count)
-		d.o.Progress(fmt.Sprintf("holding durations against the truth, periods %d to %d of %d", from+1, to, count))
-		if err := d.holdPeriods(ctx, run, &ids, from, to); err != nil {
+		d.o.Progress(fmt.Sprintf("checking durations against the truth, periods %d to %d of %d",
+			from+1, to, count))
+		if err := d.checkPeriods(ctx, run, &ids, from, to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *demonstration) holdPeriods(ctx context.Context, run *runs.Directory, ids *idPeriods, from, to int) error {
-	within := func(id uint64) bool { period := ids.of(id); return from <= period && period < to }
+func (d *demonstration) checkPeriods(
+	ctx context.Context, run *runs.Directory, ids *idPeriods, from, to int,
+) error {
+	within := func(id uint64) bool {
+		period := ids.of(id)
+		return from <= period && period < to
+	}
 	physical, err := readPhysicals(within, d.logs()...)
 	if err != nil {
 		return err
 	}
-	check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, func(r analysis.DurationRow, truth int64) {
+	reference := d.Nodes[0].Clocks.Counter
+	check, err := newChecker(physical, reference, func(r analysis.DurationRow, truth int64) {
 		p := &d.soak.Periods[ids.of(r.ID)]
 		p.Durations++
 		if r.FromNode != r.ToNode {
@@ -256,7 +276,8 @@ func (d *demonstration) holdPeriods(ctx context.Context, run *runs.Directory, id
 	}
 	for _, edges := range [][][2]string{nil, sinceStart()} {
 		_, err := analysis.Run(ctx, run, analysis.Options{
-			Edges: edges, Durations: check.duration, Scratch: d.scratch, Filter: analysis.Filter{IDs: ids.within(from, to)}, Slowest: -1,
+			Edges: edges, Durations: check.duration, Scratch: d.scratch,
+			Filter: analysis.Filter{IDs: ids.within(from, to)}, Slowest: -1,
 		})
 		if err != nil {
 			return err

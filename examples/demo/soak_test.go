@@ -18,14 +18,18 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	checked, between, outside := s.Checked()
-	if checked < 10*s.Tuples || between < checked/2 || outside != 0 || s.Lost != 0 || s.Tuples != 2000 || !s.Consistent() {
-		t.Errorf("%d durations checked, %d between nodes, %d outside; %d tuples, %d lost; consistent %v", checked, between, outside, s.Tuples, s.Lost, s.Consistent())
+	if checked < 10*s.Tuples || between < checked/2 || outside != 0 {
+		t.Errorf("%d durations checked, %d between nodes, %d outside", checked, between, outside)
 	}
-	if len(s.Periods) != 8 || len(s.Processes) != 9 || len(s.Samples) < 7 { // the job takes a little longer than its tuples
+	if s.Lost != 0 || s.Tuples != 2000 || !s.Consistent() {
+		t.Errorf("%d tuples, %d lost; consistent %v", s.Tuples, s.Lost, s.Consistent())
+	}
+	if len(s.Periods) != 8 || len(s.Processes) != 9 || len(s.Samples) < 7 {
 		t.Fatalf("%d periods, %d samples of %q", len(s.Periods), len(s.Samples), s.Processes)
 	}
 	for i, p := range s.Periods {
-		if p.Durations < checked/8/2 || p.Outside != 0 || p.HalfWidth_cycles <= 0 || p.widths != nil {
+		if p.Durations < checked/8/2 || p.Outside != 0 ||
+			p.HalfWidth_cycles <= 0 || p.widths != nil {
 			t.Errorf("period %d: %+v", i, p)
 		}
 	}
@@ -41,7 +45,8 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// Each id is in one period, the ranges of some periods hold the ids of these and no others, and a period is in order of time.
+// Each id is in one period, and later ids are in later periods. The ranges of some periods contain
+// exactly the ids of these periods.
 func TestIDPeriods(t *testing.T) {
 	r := seed.Random(t)
 	for range 200 {
@@ -69,8 +74,13 @@ func TestIDPeriods(t *testing.T) {
 				}
 			}
 			period, node := p.of(id), id&^channel.MaxCount
-			if want := from <= period && period < to; (inside == 1) != want || inside > 1 || period < last[node] || period >= int(p.periods) {
-				t.Fatalf("%d is in period %d of %d, in %d ranges of periods %d to %d", id, period, p.periods, inside, from, to)
+			want := 0
+			if from <= period && period < to {
+				want = 1
+			}
+			if inside != want || period < last[node] || period >= int(p.periods) {
+				t.Fatalf("%d is in period %d of %d, in %d ranges of periods %d to %d",
+					id, period, p.periods, inside, from, to)
 			}
 			last[node] = period
 		}
@@ -83,37 +93,40 @@ func TestGrowth(t *testing.T) {
 	for i := range 40 {
 		bytes := int64(10e6)
 		if i < 20 {
-			bytes += int64(i) * 1e6 // as it starts
+			bytes += int64(i) * 1e6 // a process grows when it starts
 		} else {
 			bytes += 20e6 + int64(i)*500
 		}
 		if i%7 == 0 {
-			bytes += 50e6 // a collection is due
+			bytes += 50e6 // garbage
 		}
 		s.Samples = append(s.Samples, Sample{Private_bytes: []int64{5e6, bytes}})
 	}
 	if grown, ok := s.Growth_bytes(0); !ok || grown != 0 {
-		t.Errorf("of what stays: %v, %v", grown, ok)
+		t.Errorf("constant memory: growth %v, %v", grown, ok)
 	}
 	if grown, ok := s.Growth_bytes(1); !ok || math.Abs(grown-10_000) > 1 {
-		t.Errorf("20 times 500 bytes: %v, %v", grown, ok)
+		t.Errorf("20 times 500 bytes: growth %v, %v", grown, ok)
 	}
 	if n := s.SecondHalfTuples(); n != 1000 {
-		t.Errorf("in the second half were %d tuples, want 1000", n)
+		t.Errorf("%d tuples in the second half, want 1000", n)
 	}
 	s.Samples = s.Samples[:2*fewestSamples-2]
 	if _, ok := s.Growth_bytes(0); ok {
-		t.Error("few samples say something")
+		t.Error("too few samples are accepted")
 	}
 }
 
 func TestSpread(t *testing.T) {
-	s := &Soak{Periods: []Period{{HalfWidth_cycles: 100}, {HalfWidth_cycles: 100}, {HalfWidth_cycles: 150}, {HalfWidth_cycles: 120}}}
+	s := &Soak{}
+	for _, half := range []float64{100, 100, 150, 120} {
+		s.Periods = append(s.Periods, Period{HalfWidth_cycles: half})
+	}
 	if worst, drift := s.Spread(); worst != 1.25 || drift != 1.5 {
 		t.Errorf("worst %v, drift %v", worst, drift)
 	}
 	s.Periods = s.Periods[:1]
 	if worst, _ := s.Spread(); !math.IsNaN(worst) {
-		t.Errorf("one period is steady: %v", worst)
+		t.Errorf("one period: %v, want NaN", worst)
 	}
 }

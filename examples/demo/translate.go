@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// translateLogs gives the logs in a directory the readings that a virtual counter would have had: programs read the one counter
-// that the machine has. From there on the logs are those of another machine.
+// translateLogs replaces the physical readings in a directory's logs by those of a virtual counter.
+// From then on they are the logs of another machine.
 func translateLogs(dir string, counter *vnode.Counter) error {
 	translated := dir + ".virtual"
 	if err := os.Mkdir(translated, 0o700); err != nil {
@@ -23,7 +23,8 @@ func translateLogs(dir string, counter *vnode.Counter) error {
 		return fmt.Errorf("translate logs: %w", err)
 	}
 	for _, s := range segments {
-		if err := translateLog(s.Path, filepath.Join(translated, filepath.Base(s.Path)), counter); err != nil {
+		to := filepath.Join(translated, filepath.Base(s.Path))
+		if err := translateLog(s.Path, to, counter); err != nil {
 			return fmt.Errorf("translate log %q: %w", s.Path, err)
 		}
 	}
@@ -36,7 +37,7 @@ func translateLogs(dir string, counter *vnode.Counter) error {
 	return os.Rename(translated, dir)
 }
 
-// translateInPlace is translateLog for a single file.
+// translateInPlace does so with a single file.
 func translateInPlace(path string, counter *vnode.Counter) error {
 	translated := path + ".virtual"
 	if err := translateLog(path, translated, counter); err != nil {
@@ -83,7 +84,7 @@ func translateBlock(b *logstore.Block, counter *vnode.Counter) {
 			*r = counter.Virtual(*r)
 		}
 	}
-	known := func(readings ...*uint64) { // 0 says that there is none
+	known := func(readings ...*uint64) { // 0 stands for no reading
 		for _, r := range readings {
 			if *r != 0 {
 				change(r)

@@ -15,23 +15,24 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Hop is one stretch of the tuples' way.
+// Hop is the durations of all tuples from one point to another.
 type Hop struct {
-	From, To  string          // points
-	Since     bool            // it begins where the tuple did, and other hops lie between
-	Crosses   int             // durations from one node to another
-	Durations []tscratio.Elapsed // in cycles of A, as they were measured
-	Truth     []int64         // in cycles of A, as the virtual nodes know them
-	Outside   int             // durations that did not contain the truth: must be 0
+	From, To  string             // points
+	Since     bool               // From is where tuples begin, and other points lie between
+	Crosses   int                // number of durations from one node to another
+	Durations []tscratio.Elapsed // as they were measured, in cycles of A
+	Truth     []int64            // as the virtual nodes know them, in cycles of A
+	Outside   int                // number of durations that did not contain the truth: must be 0
 
-	Percentiles analysis.Percentiles // of the durations, as the run's answer has them
+	Percentiles analysis.Percentiles // of the durations, from the run's answer
 
 	Widths []int64           // of the durations from one node to another
-	Pairs  map[[2]string]int // how many these were, by the two nodes in the order of their names
+	Pairs  map[[2]string]int // their number, by the two nodes in the order of their names
 }
 
-// Claimed_cycles is the bound that another method (analysis.MinRTT, …) would have claimed for most of the hop's durations between nodes: the median
-// of the pair of nodes that has most of these. ok is false where it would have claimed nothing. Return trips are from where tuples begin to LastPoint.
+// Claimed_cycles is the median bound that another method (analysis.MinRTT, …) claims for a pair of
+// nodes. The pair is the one that most of the hop's durations between nodes belong to. ok is false
+// if the method claims nothing. Return trips go only from where tuples begin to LastPoint.
 func (r *Result) Claimed_cycles(h *Hop, method string) (bound int64, ok bool) {
 	if method == analysis.ReT && !(h.Since && h.To == LastPoint) {
 		return 0, false
@@ -48,7 +49,7 @@ func (r *Result) Claimed_cycles(h *Hop, method string) (bound int64, ok bool) {
 	return bound, ok
 }
 
-// percentile is the smallest value that at least p of 100 are not above. It sorts its argument.
+// percentile is the smallest value that p percent of the values do not exceed. It sorts v.
 func percentile(v []int64, p float64) int64 {
 	if len(v) == 0 {
 		return 0
@@ -58,7 +59,7 @@ func percentile(v []int64, p float64) int64 {
 	return v[min(max(rank, 0), len(v)-1)]
 }
 
-// event is a record of a log with its physical reading.
+// event is a record with its physical reading.
 type event struct {
 	id, physical uint64
 }
@@ -66,7 +67,8 @@ type event struct {
 // physicals are the events of each point, by id.
 type physicals map[string][]event
 
-// readPhysicals reads the logs that the nodes' agents kept: the events of ids that are wanted, of all where want is nil.
+// readPhysicals reads the events of the wanted ids from the logs that the nodes' agents kept. A nil
+// want wants all.
 func readPhysicals(want func(id uint64) bool, dirs ...string) (physicals, error) {
 	all := physicals{}
 	if want == nil {
@@ -130,33 +132,37 @@ func readLog(ring []logstore.Segment, take func(point string, e logstore.Event))
 
 func (p physicals) at(point string, id uint64) (uint64, error) {
 	events := p[point]
-	i, ok := slices.BinarySearchFunc(events, id, func(e event, id uint64) int { return cmp.Compare(e.id, id) })
+	byID := func(e event, id uint64) int { return cmp.Compare(e.id, id) }
+	i, ok := slices.BinarySearchFunc(events, id, byID)
 	if !ok {
-		return 0, fmt.Errorf("hold tuple %d against the truth: no log has it at %s", id, point)
+		return 0, fmt.Errorf("check tuple %d against the truth: no log has it at %s", id, point)
 	}
 	if i+1 < len(events) && events[i+1].id == id {
-		return 0, fmt.Errorf("hold tuple %d against the truth: it is twice at %s", id, point)
+		return 0, fmt.Errorf("check tuple %d against the truth: it is twice at %s", id, point)
 	}
 	return events[i].physical, nil
 }
 
-// checker holds durations against the truth.
+// checker finds the truth about each duration.
 type checker struct {
 	physical  physicals
 	reference *vnode.Truth
-	take      func(d analysis.DurationRow, truth int64) // is told both
+	take      func(d analysis.DurationRow, truth int64)
 }
 
-func newChecker(physical physicals, reference vnode.CounterConfig, take func(d analysis.DurationRow, truth int64)) (*checker, error) {
+func newChecker(
+	physical physicals, reference vnode.CounterConfig,
+	take func(d analysis.DurationRow, truth int64),
+) (*checker, error) {
 	truth, err := vnode.NewTruth(reference)
 	return &checker{physical, truth, take}, err
 }
 
-// duration is analysis.Options.Durations.
+// duration takes the rows of analysis.Options.Durations.
 func (c *checker) duration(d analysis.DurationRow) error {
 	if strings.Contains(d.Kind, ",") {
-		// It begins with the first or the last of the tuples of which a window was made: which of them that truly was, the events of this
-		// tuple do not say.
+		// It begins with the first or the last of the tuples in a window. Which one that truly was
+		// cannot be told from the events of this tuple.
 		return nil
 	}
 	first, err := c.physical.at(d.From, d.ID)
@@ -171,7 +177,7 @@ func (c *checker) duration(d analysis.DurationRow) error {
 	return nil
 }
 
-// hops gathers durations by stretch.
+// hops gathers durations by the two points that they lie between.
 type hops struct {
 	since  bool
 	byEnds map[[2]string]*Hop
@@ -181,6 +187,9 @@ type hops struct {
 func newHops(since bool) *hops { return &hops{since: since, byEnds: map[[2]string]*Hop{}} }
 
 func (h *hops) take(d analysis.DurationRow, truth int64) {
+	if d.Kind == "end-to-end" && !h.since {
+		return // the spans since tuples began have it
+	}
 	key := [2]string{d.From, d.To}
 	hop := h.byEnds[key]
 	if hop == nil {
@@ -199,8 +208,8 @@ func (h *hops) take(d analysis.DurationRow, truth int64) {
 	}
 }
 
-// Checked is how many durations were held against the truth, how many of these were from one node to another, and Outside how many did
-// not contain it.
+// Checked returns how many durations were checked against the truth, how many of these were between
+// nodes, and how many did not contain the truth.
 func (r *Result) Checked() (durations, between, outside int) {
 	for _, hop := range r.Hops {
 		durations += len(hop.Durations)

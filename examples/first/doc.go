@@ -1,5 +1,5 @@
-// Command first is the smallest program that logs: two actors in one process, each with a channel at the start and at the
-// end of its work. Copy it.
+// Command first is the smallest program that logs. It has two operators in one process, and logs
+// where the first begins its work and where the second ends it. Copy it.
 //
-// Run it, then look at what it left: cprof ring list.
+// Run it, then list the rings that it left: cprof ring list.
 package main

@@ -10,20 +10,22 @@ import (
 )
 
 func main() {
-	// An id for each tuple, which no other program makes. Bring your own if your tuples have one.
+	// Each tuple gets an id that no other program makes. If your tuples have ids, use those.
 	ids, err := handlers.OpenIDs("", handlers.AnyInstance)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer ids.Close()
 
-	// One goroutine logs to a channel of Open. Where several do, use OpenShared.
+	// Only one goroutine may log to a channel of Open. Where several must, use OpenShared.
 	parsed := open("parser#0/start", handlers.Options{})
 	defer parsed.Close()
 	hashed := open("hasher#0/end", handlers.Options{})
 	defer hashed.Close()
-	// Of the many tuples of a fast actor, the same two of 1024 on every channel that says so.
-	sampled := open("hasher#0/sampled", handlers.Options{Handler: "xoy", Params: channel.Params{"x": 2, "y": 1024}})
+	// A fast operator logs a sample. Channels with the same parameters keep the same tuples, so
+	// paths stay whole: here 2 of 1024.
+	twoOf1024 := channel.Params{"x": 2, "y": 1024}
+	sampled := open("hasher#0/sampled", handlers.Options{Handler: "xoy", Params: twoOf1024})
 	defer sampled.Close()
 
 	var sum [sha256.Size]byte
@@ -41,7 +43,8 @@ func main() {
 	fmt.Printf("hashed 10000 tuples to %x…; see: cprof ring list\n", sum[:4])
 }
 
-// open returns a channel that works or is a no-op: profiling is no reason for a program to stop.
+// open returns a channel even after an error: log calls to it then do nothing. Profiling is no
+// reason for a program to stop.
 func open(name string, o handlers.Options) *handlers.Channel {
 	c, err := handlers.Open(name, o)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	asJSON := flag.Bool("json", false, "print one JSON object")
-	trial := flag.Duration("trial", 5*time.Second, "length of a trial")
+	trial := flag.Duration("trial", 5*time.Second, "how `long` a trial is")
 	memory := flag.Bool("memory", false, "keep the stream in memory, not in a file")
 	flag.Parse()
 	err := run(ctx, *trial, *memory, *asJSON)
@@ -66,7 +66,7 @@ func run(ctx context.Context, trial time.Duration, memory, asJSON bool) error {
 	return r.WriteText(os.Stdout)
 }
 
-// A broker is the engine: a JetStream server, a producer's connection to it and a consumer's.
+// A broker is the engine: a JetStream server, and connections of a producer and a consumer to it.
 type broker struct {
 	server    *server.Server
 	dir       string
@@ -76,7 +76,8 @@ type broker struct {
 	stream    jetstream.Stream
 }
 
-// maxPending is how many messages may wait for the server to say that it has them. Beyond, the engine takes nothing.
+// maxPending limits the messages that the server has not acknowledged. At the limit the engine
+// takes nothing.
 const maxPending = 1000
 
 func startBroker(ctx context.Context, memory bool) (_ *broker, err error) {
@@ -89,12 +90,17 @@ func startBroker(ctx context.Context, memory bool) (_ *broker, err error) {
 	if b.dir, err = os.MkdirTemp("", "natssearch"); err != nil {
 		return nil, err
 	}
-	if b.server, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: b.dir, NoLog: true, NoSigs: true}); err != nil {
+	b.server, err = server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT,
+		JetStream: true, StoreDir: b.dir,
+		NoLog: true, NoSigs: true,
+	})
+	if err != nil {
 		return nil, err
 	}
 	b.server.Start()
 	if !b.server.ReadyForConnections(10 * time.Second) {
-		return nil, fmt.Errorf("the server was not ready in 10 s")
+		return nil, fmt.Errorf("the server was not ready within 10 s")
 	}
 	if b.producer, err = nats.Connect(b.server.ClientURL()); err != nil {
 		return nil, err
@@ -102,19 +108,23 @@ func startBroker(ctx context.Context, memory bool) (_ *broker, err error) {
 	if b.consumer, err = nats.Connect(b.server.ClientURL()); err != nil {
 		return nil, err
 	}
-	if b.publisher, err = jetstream.New(b.producer, jetstream.WithPublishAsyncMaxPending(2*maxPending)); err != nil {
+	pending := jetstream.WithPublishAsyncMaxPending(2 * maxPending)
+	if b.publisher, err = jetstream.New(b.producer, pending); err != nil {
 		return nil, err
 	}
 	storage := jetstream.FileStorage
 	if memory {
 		storage = jetstream.MemoryStorage
 	}
-	// The stream keeps the last 200,000 tuples: a search sends more than a disk holds.
-	b.stream, err = b.publisher.CreateStream(ctx, jetstream.StreamConfig{Name: "tuples", Subjects: []string{"tuples"}, Storage: storage, MaxMsgs: 200_000, Discard: jetstream.DiscardOld})
+	b.stream, err = b.publisher.CreateStream(ctx, jetstream.StreamConfig{
+		Name: "tuples", Subjects: []string{"tuples"}, Storage: storage,
+		// A search may send more tuples than the disk holds.
+		MaxMsgs: 200_000, Discard: jetstream.DiscardOld,
+	})
 	return b, err
 }
 
-// publish is the sink. It takes tuples as long as the server is not too far behind.
+// publish is the sink. It takes tuples until maxPending of them are not acknowledged.
 func (b *broker) publish(tuples []generator.Tuple) (taken int, err error) {
 	for _, t := range tuples {
 		if b.publisher.PublishAsyncPending() >= maxPending {
@@ -130,13 +140,17 @@ func (b *broker) publish(tuples []generator.Tuple) (taken int, err error) {
 	return taken, nil
 }
 
-// consume tells done of every tuple that the stream delivers.
-func (b *broker) consume(ctx context.Context, done func(ids ...uint64)) (jetstream.ConsumeContext, error) {
+// consume calls done for every tuple that the stream delivers.
+func (b *broker) consume(
+	ctx context.Context, done func(ids ...uint64),
+) (jetstream.ConsumeContext, error) {
 	js, err := jetstream.New(b.consumer)
 	if err != nil {
 		return nil, err
 	}
-	c, err := js.CreateConsumer(ctx, "tuples", jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverAllPolicy})
+	c, err := js.CreateConsumer(ctx, "tuples", jetstream.ConsumerConfig{
+		AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverAllPolicy,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// TestEveryTupleComesOut is what a search rests on: the sink takes what there is room for, and that comes out of the stream once, under its id.
+// A search rests on this: the sink takes only what there is room for, and every tuple that it took
+// comes out of the stream once, under its id.
 func TestEveryTupleComesOut(t *testing.T) {
 	b, err := startBroker(t.Context(), true)
 	if err != nil {
@@ -56,6 +57,7 @@ func TestEveryTupleComesOut(t *testing.T) {
 	consuming.Stop()
 	<-consuming.Closed()
 	if slices.Sort(got); !slices.Equal(got, want) || len(came) > 0 {
-		t.Fatalf("%d tuples came out, and %d more: not each of the %d that were sent, once", len(got), len(came), len(want))
+		t.Fatalf("%d tuples came out, and %d more: want each of the %d that were sent, once",
+			len(got), len(came), len(want))
 	}
 }

@@ -18,12 +18,12 @@ var mutate = flag.Bool("mutate", false, "apply every mutation of the list and wa
 	"tests to notice (minutes)")
 
 // A mutation is one way to break a package: in a file, it replaces one text by another. If run is
-// not empty, it is a pattern of the tests that must notice; otherwise these are all of the
-// package's.
+// not empty, it is a pattern of the tests that must notice. Otherwise all of the package's tests
+// run.
 type mutation struct{ name, file, old, new, run string }
 
 // parse reads a list: mutations of four or five lines, with an empty line between. A block that
-// starts with # is a comment.
+// begins with # is a comment.
 func parse(text string) ([]mutation, error) {
 	var list []mutation
 	for _, block := range strings.Split(strings.TrimSpace(text), "\n\n") {
@@ -44,7 +44,7 @@ func parse(text string) ([]mutation, error) {
 	return list, nil
 }
 
-// smallTime is how long new mutations are begun if bars are measured small.
+// smallTime is how long new mutations begin if bars are measured small.
 const smallTime = 3 * time.Second
 
 // Test checks that each mutation of a list applies to the package in the working directory. With
@@ -114,7 +114,7 @@ func dir(t *testing.T) string {
 	return d
 }
 
-// run runs the package's tests with other text in place of a file's.
+// run runs the package's tests with another text in place of a file's.
 func run(t *testing.T, m mutation, mutated string) (noticed bool, output string, err error) {
 	temporary := t.TempDir()
 	replacement := filepath.Join(temporary, "mutated.go")
@@ -153,7 +153,7 @@ func run(t *testing.T, m mutation, mutated string) (noticed bool, output string,
 		return false, "", fmt.Errorf("no test is named %s", m.run)
 	case err != nil && !strings.Contains(string(out), "--- FAIL") && !strings.Contains(string(out),
 		"panic:"):
-		// for example killed, or out of space
+		// The tests were killed, for example, or ran out of space.
 		return false, "", fmt.Errorf("its tests ended without one that failed: %w\n%s", err, out)
 	}
 	return err != nil, string(out), nil

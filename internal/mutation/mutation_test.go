@@ -21,8 +21,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The mutations are one of this package, which the test above notices; one that changes nothing,
-// which no test notices; one that is not Go; and one under which no test can decide.
+// The list has four mutations: one of this package that the test above notices, one that changes
+// nothing and that no test notices, one that is not Go, and one under which no test can decide.
 func TestRun(t *testing.T) {
 	source, err := os.ReadFile("mutation.go")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Clocks returns the clocks that this machine has besides its counter, and what each is worth. The
-// caller closes them. Clocks that cannot be opened are left out, with the reason.
+// caller closes them. For clocks that cannot be opened it returns the reasons.
 func Clocks() (clocks []Clock, left []string) {
 	text, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	source := strings.TrimSpace(string(text))

@@ -42,12 +42,13 @@ type Clock struct {
 
 // Options say how to measure. All are required.
 type Options struct {
-	// read the counter: Open not later than what follows, Close not earlier than what came before
+	// Open and Close read the counter: Open not later than what follows, Close not earlier than
+	// what came before.
 	Open, Close func() uint64
 	Wait        func(time.Duration) // wait between two looks
 	Hz          uint64              // nominal rate of the counter
 	Quantum     uint64              // cycles in which the counter moves
-	// cycles by which readings of two cores may differ; 0 if all are taken on one
+	// Slack is how many cycles two cores may differ by. It is 0 if one core takes all readings.
 	Slack  uint64
 	Window time.Duration // half of a window, to either side
 	Span   time.Duration // length of the measurement: at least two windows
@@ -70,12 +71,12 @@ type Result struct {
 	Err        error   // why there is no result
 }
 
-// tries is how often the clock is read at each look: one reading may be interrupted, so the
-// narrowest of several counts.
+// tries is how often each look reads the clock. One reading may be interrupted, so the narrowest of
+// several counts.
 const tries = 12
 
-// Measure compares the counter with the clocks. It takes Span, and calls looked after each look if
-// that is not nil.
+// Measure compares the counter with the clocks, for as long as Span. If looked is not nil, Measure
+// calls it after each look.
 func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, of int)) ([]Result,
 	error) {
 	if o.Span < 2*o.Window || o.Every <= 0 || o.Every > o.Window/10 {
@@ -124,7 +125,7 @@ func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, o
 	return results, nil
 }
 
-// assumptions returns those of a pair that is only asked what it refutes.
+// assumptions returns the assumptions of a pair that is only asked what it refutes.
 func assumptions(window time.Duration) tscratio.Assumptions {
 	return tscratio.Assumptions{Wander: 0, Window: window, ExtrapolationLimit: window,
 		MaxWander: 1000 * tscratio.PPM}
@@ -165,7 +166,7 @@ func (r *Result) conclude(o Options, pair *tscratio.Pair, widths []uint64) {
 	half := widths[len(widths)/2]
 	r.Bracket_ns = float64(half) / float64(o.Hz) * 1e9
 	// A rate that changes by d in the middle of a window bends the line of readings by d·W/2. That
-	// shows once it is more than the width of a look.
+	// shows if it is more than the width of a look.
 	open_ns := r.Bracket_ns + float64(r.Clock.Step_ns) +
 		float64(o.Quantum+o.Slack)/float64(o.Hz)*1e9
 	r.Unseen = tscratio.Wander(2 * open_ns / float64(o.Window.Nanoseconds()) * 1e12)
@@ -181,10 +182,10 @@ func (r *Result) conclude(o Options, pair *tscratio.Pair, widths []uint64) {
 	}
 }
 
-// Advice returns the wander to assume of a pair of machines like this one, and whether any clock
+// Advice returns the wander to assume for a pair of machines like this one, and whether any clock
 // justifies it. Twice what the independent clocks refute makes a relation consistent. Twice that
-// again, plus what they could not see, is room for warmer days. The result is for a pair, and this
-// node's own share is half.
+// again, plus what they could not see, leaves room for warmer days. The result is for a pair: this
+// node's own share is half of it.
 func Advice(results []Result) (w tscratio.Wander, justified bool) {
 	for _, r := range results {
 		if r.Err != nil || r.Clock.Kind != Independent {

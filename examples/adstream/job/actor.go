@@ -10,30 +10,32 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/returntrip"
 )
 
-// operator is what an actor of a stage does. It belongs to the actor's goroutine.
+// operator is the work of one instance. The goroutine of its actor alone calls it.
 type operator interface {
-	// prepare is called once, before any tuple.
+	// prepare is called once, before the first tuple.
 	prepare(ctx context.Context) error
 
-	// work does the work on one tuple. It returns what goes on to the next stage and the key that chooses an instance there; nil: nothing
-	// does. Of what it returns, id and fields count, until the next call.
+	// work does the work on one tuple. It returns the tuple for the next operator, or nil, and the
+	// key that chooses an instance there. The caller uses only id and fields of out, and those
+	// only until the next call.
 	work(ctx context.Context, in *message) (out *message, key uint64, err error)
 
-	// advance is called when no earlier event time than the watermark will come any more, and may emit tuples.
+	// advance is called when no later tuple has an event time before the watermark. It may emit
+	// tuples.
 	advance(watermark_us int64, emit func(out *message, key uint64) error) error
 }
 
-// actor is one instance of a stage but the source.
+// An actor runs one instance of an operator. A source is the exception: it receives nothing.
 type actor struct {
 	stage    string
 	instance int
 	conn     *nats.Conn
 	receiver *receiver
-	sender   *sender // nil: the last stage
+	sender   *sender // nil for the last operator
 	channels *channels
 	probes   probes
 	switched switched
-	arrived  *returntrip.End // nil: none
+	arrived  *returntrip.End // nil without return trips
 	operator operator
 	counts   Counts
 }
@@ -92,7 +94,7 @@ func (a *actor) take(ctx context.Context, m *nats.Msg, in *message) error {
 	case kindTuple:
 		a.arrived.Log(in.id)
 
-		// The instrumentation of an actor: two calls around its work.
+		// This is an operator's instrumentation: two calls around its work.
 		a.probes.start.Log(in.id)
 		out, key, err := a.operator.work(ctx, in)
 		a.probes.end.Log(in.id)
@@ -111,24 +113,25 @@ func (a *actor) take(ctx context.Context, m *nats.Msg, in *message) error {
 		}
 	}
 	if a.receiver.advance(in) {
-		return a.operator.advance(a.receiver.watermark, func(out *message, key uint64) error { return a.emit(ctx, out, key) })
+		emit := func(out *message, key uint64) error { return a.emit(ctx, out, key) }
+		return a.operator.advance(a.receiver.watermark, emit)
 	}
 	return nil
 }
 
 func (a *actor) emit(ctx context.Context, out *message, key uint64) error {
 	a.counts.Sent++
-	return a.sender.send(ctx, &message{kindTuple, a.instance, a.receiver.watermark, out.id, out.fields}, key)
+	m := &message{kindTuple, a.instance, a.receiver.watermark, out.id, out.fields}
+	return a.sender.send(ctx, m, key)
 }
 
-// settle waits for the echoes that are on their way. Where a packet was lost, they do not all come.
+// settle waits for the echoes that are on their way.
 func (a *actor) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleFor)
 	defer cancel()
-	_ = a.arrived.Settle(ctx) // lost packets are what the baseline has to live with: they are in its counts
+	_ = a.arrived.Settle(ctx) // fails if packets were lost, which the counts show
 }
 
-// close gives back what the actor holds.
 func (a *actor) close() error {
 	if a.conn != nil {
 		a.conn.Close()

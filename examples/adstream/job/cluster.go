@@ -13,16 +13,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Cluster is the NATS servers of the nodes that are in this process. Its methods may be called by one goroutine.
+// Cluster is the NATS servers of this process's nodes. Only one goroutine may use it.
 type Cluster struct {
 	placement *Placement
 	nodes     []*Node // of this process
 	servers   []*server.Server
-	dir       string // what JetStream keeps: the log of its own agreement, as tables and counts are in memory
+	dir       string // JetStream's own files; tables and counts are in memory
 }
 
-// StartCluster starts the server of a node, or of all nodes in this process if the name is "". The cluster works once a majority of
-// its nodes is there.
+// StartCluster starts the server of a node, or the servers of all nodes if the name is "". The
+// cluster works once a majority of its nodes has started.
 func StartCluster(p *Placement, node string) (c *Cluster, err error) {
 	c = &Cluster{placement: p}
 	for i := range p.Nodes {
@@ -51,7 +51,8 @@ func StartCluster(p *Placement, node string) (c *Cluster, err error) {
 	}
 	for i, s := range c.servers {
 		if !s.ReadyForConnections(20 * time.Second) {
-			return nil, fmt.Errorf("start node %q: nothing answers on %s: is the port taken?", c.nodes[i].Name, c.nodes[i].client())
+			return nil, fmt.Errorf("start node %q: nothing answers on %s: is the port taken?",
+				c.nodes[i].Name, c.nodes[i].client())
 		}
 	}
 	return c, nil
@@ -60,19 +61,23 @@ func StartCluster(p *Placement, node string) (c *Cluster, err error) {
 func (c *Cluster) options(n *Node) *server.Options {
 	o := &server.Options{
 		ServerName: n.Name, Host: n.Address, Port: n.ClientPort, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: c.dir + "/" + n.Name, JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 1 << 30,
+		JetStream: true, StoreDir: c.dir + "/" + n.Name,
+		JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 1 << 30,
 		DisableJetStreamBanner: true,
 	}
 	if len(c.placement.Nodes) > 1 {
-		o.Cluster = server.ClusterOpts{Name: "adstream", Host: n.Address, Port: n.ClusterPort, PoolSize: 1}
+		o.Cluster = server.ClusterOpts{
+			Name: "adstream", Host: n.Address, Port: n.ClusterPort, PoolSize: 1,
+		}
 		for i := range c.placement.Nodes {
-			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: c.placement.Nodes[i].cluster()})
+			route := &url.URL{Scheme: "nats", Host: c.placement.Nodes[i].cluster()}
+			o.Routes = append(o.Routes, route)
 		}
 	}
 	return o
 }
 
-// replicas is on how many nodes a table is kept.
+// replicas is the number of nodes that keep a table.
 func (c *Cluster) replicas() int {
 	if len(c.placement.Nodes) < 3 {
 		return 1
@@ -89,9 +94,12 @@ func (c *Cluster) connect(n *Node, name string) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// table opens a bucket of the key-value store, and makes it where that is this caller's part; entries stay in it for keep, 0 for ever. It tries until ctx ends: a cluster that starts
-// takes some seconds to agree on who leads.
-func (c *Cluster) table(ctx context.Context, conn *nats.Conn, bucket string, make bool, keep time.Duration) (jetstream.KeyValue, error) {
+// table opens a bucket of the key-value store, and first makes it if make is set. Its entries stay
+// for keep; 0 means forever. It tries until ctx ends, because a cluster that starts needs some
+// seconds to agree on a leader.
+func (c *Cluster) table(
+	ctx context.Context, conn *nats.Conn, bucket string, make bool, keep time.Duration,
+) (jetstream.KeyValue, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, fmt.Errorf("open table %q: %w", bucket, err)
@@ -101,7 +109,8 @@ func (c *Cluster) table(ctx context.Context, conn *nats.Conn, bucket string, mak
 		var kv jetstream.KeyValue
 		if make {
 			kv, err = js.CreateKeyValue(attempt, jetstream.KeyValueConfig{
-				Bucket: bucket, Storage: jetstream.MemoryStorage, Replicas: c.replicas(), TTL: keep,
+				Bucket: bucket, Storage: jetstream.MemoryStorage,
+				Replicas: c.replicas(), TTL: keep,
 			})
 		} else {
 			kv, err = js.KeyValue(attempt, bucket)

@@ -12,10 +12,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// count counts views by campaign and window. A window is emitted when no tuple of it can come any more.
+// count counts views by campaign and window. It emits a window when no more tuples of it can
+// arrive.
 //
-// A window is a tuple of its own, with an id that its first view causes. Channel window#i/start is where it begins and window#i/end where it
-// is emitted, and channel count#i/link has the pair ⟨view, window⟩ for each view: so that the way of a view can be followed to the store.
+// A window is a tuple of its own, and gets an id when its first view arrives. Channel
+// window#i/start logs when it begins, and window#i/end when it is emitted. Channel count#i/link
+// logs the pair ⟨view, window⟩ for each view, so that a view can be followed to the store.
 type count struct {
 	stream *Stream
 	ids    *handlers.IDs
@@ -25,7 +27,7 @@ type count struct {
 	earliest_us int64 // when the first open window ends
 	out         message
 
-	late    bool // keep the latencies
+	late    bool // keep the latencies in lates
 	lates   []time.Duration
 	emitted []*counted
 }
@@ -69,7 +71,7 @@ func (c *count) work(_ context.Context, in *message) (*message, uint64, error) {
 	return nil, 0, nil
 }
 
-// advance emits the windows that end at the watermark or before, in the order of their ids.
+// advance emits the windows that end at or before the watermark, in the order of their ids.
 func (c *count) advance(watermark_us int64, emit func(out *message, key uint64) error) error {
 	if len(c.open) == 0 || watermark_us < c.earliest_us {
 		return nil
@@ -87,7 +89,8 @@ func (c *count) advance(watermark_us int64, emit func(out *message, key uint64) 
 	slices.SortFunc(c.emitted, func(a, b *counted) int { return cmp.Compare(a.id, b.id) })
 	for _, w := range c.emitted {
 		c.out.id = w.id
-		c.out.fields = append(c.out.fields[:0], w.Campaign, strconv.FormatInt(w.Begin_us, 10), strconv.Itoa(w.count))
+		begin, count := strconv.FormatInt(w.Begin_us, 10), strconv.Itoa(w.count)
+		c.out.fields = append(c.out.fields[:0], w.Campaign, begin, count)
 		c.probes.windowEnd.Log(w.id)
 		if err := emit(&c.out, w.id); err != nil {
 			return err

@@ -18,7 +18,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// testPlacement is three nodes with each hop between them in some instance, and stages of one and of more instances.
+// testPlacement has three nodes, and operators with one and with more instances. On each hop, some
+// tuples go from one node to another.
 const testPlacement = `
 version: 1
 nodes:
@@ -59,7 +60,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// logged is what a channel's log holds.
+// logged is the content of a channel's log.
 type logged struct {
 	events []logstore.Event
 	links  []logstore.Link
@@ -101,8 +102,8 @@ func readLogs(t *testing.T, dir string) map[string]*logged {
 	return logs
 }
 
-// The job counts what a loop over the stream counts; every event is in the logs; each view leads by its link to the window that the
-// store stored; nothing is left behind.
+// The job counts what a loop over the stream counts. Every event is in the logs. Each view's link
+// leads to a window that was stored. Nothing is left behind.
 func TestCountsAreRight(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	p := place(t, testPlacement)
@@ -145,7 +146,9 @@ func TestCountsAreRight(t *testing.T) {
 	}
 }
 
-func checkLogs(t *testing.T, logs map[string]*logged, p *Placement, result Result, want map[Window]int) {
+func checkLogs(
+	t *testing.T, logs map[string]*logged, p *Placement, result Result, want map[Window]int,
+) {
 	t.Helper()
 	views := 0
 	for _, n := range want {
@@ -201,17 +204,17 @@ func checkLogs(t *testing.T, logs map[string]*logged, p *Placement, result Resul
 			links++
 			linked[link.Child]++
 			if ids["count/start"][link.Parent] != 1 || ids["source/end"][link.Parent] != 1 {
-				t.Fatalf("link from tuple %d, which is none of count's and the source's", link.Parent)
+				t.Fatalf("link from tuple %d, which source and count did not log", link.Parent)
 			}
 			if ids["store/end"][link.Child] != 1 {
-				t.Fatalf("link to window %d, which the store has not", link.Child)
+				t.Fatalf("link to window %d, which store did not log", link.Child)
 			}
 		}
 	}
 	if links != views || len(linked) != len(want) {
 		t.Errorf("%d links to %d windows, want %d to %d", links, len(linked), views, len(want))
 	}
-	sizes := func(n map[uint64]int) (sum int) {
+	sumOfSquares := func(n map[uint64]int) (sum int) {
 		for _, v := range n {
 			sum += v * v
 		}
@@ -221,15 +224,17 @@ func checkLogs(t *testing.T, logs map[string]*logged, p *Placement, result Resul
 	for _, n := range want {
 		wanted += n * n
 	}
-	if sizes(linked) != wanted {
-		t.Errorf("windows have other numbers of links than counts")
+	if sumOfSquares(linked) != wanted {
+		t.Error("the numbers of links to the windows are not their counts")
 	}
-	if got := result.Actors["project#0"]; got != (Counts{Taken: uint64(views), Sent: uint64(views)}) {
-		t.Errorf("project#0 counts %+v, want %d", got, views)
+	allViews := Counts{Taken: uint64(views), Sent: uint64(views)}
+	if got := result.Actors["project#0"]; got != allViews {
+		t.Errorf("project#0 counts %+v, want %+v", got, allViews)
 	}
 }
 
-// A source that cannot keep its rate logs when tuples were due all the same: evenly, and before they were sent.
+// A source that cannot keep its rate still logs when its tuples were due: in even steps, and before
+// they were sent.
 func TestSourceLogsWhenTuplesWereDue(t *testing.T) {
 	p := place(t, testPlacement)
 	p.Actors["source"] = []string{"a"}
@@ -241,7 +246,8 @@ func TestSourceLogsWhenTuplesWereDue(t *testing.T) {
 	}
 	defer cluster.Close()
 	dir := t.TempDir()
-	if _, err := cluster.Run(ctx, Options{Rings: filepath.Join(dir, "rings"), Logs: filepath.Join(dir, "logs")}); err != nil {
+	o := Options{Rings: filepath.Join(dir, "rings"), Logs: filepath.Join(dir, "logs")}
+	if _, err := cluster.Run(ctx, o); err != nil {
 		t.Fatal(err)
 	}
 	logs := readLogs(t, filepath.Join(dir, "logs"))
@@ -252,16 +258,19 @@ func TestSourceLogsWhenTuplesWereDue(t *testing.T) {
 	}
 	span := func(l *logged) float64 { return float64(l.events[n-1].Counter - l.events[0].Counter) }
 	step := span(intended) / float64(n-1)
-	for i, e := range intended.events[:n] {
-		if e.ID != start.events[i].ID || e.Counter > start.events[i].Counter {
-			t.Fatalf("tuple %d was due at %d and sent at %d, under id %d", e.ID, e.Counter, start.events[i].Counter, start.events[i].ID)
+	for i, due := range intended.events[:n] {
+		if sent := start.events[i]; due.ID != sent.ID || due.Counter > sent.Counter {
+			t.Fatalf("tuple %d was due at %d and sent at %d, under id %d",
+				due.ID, due.Counter, sent.Counter, sent.ID)
 		}
-		if off := float64(e.Counter-intended.events[0].Counter) - float64(i)*step; math.Abs(off) > span(intended)/3 {
-			t.Errorf("tuple %d is due %.0f counter steps from where it is in an even schedule", i, off)
+		off := float64(due.Counter-intended.events[0].Counter) - float64(i)*step
+		if math.Abs(off) > span(intended)/3 {
+			t.Errorf("tuple %d is due %.0f cycles from its place in an even schedule", i, off)
 		}
 	}
 	if 2*span(intended) > span(start) {
-		t.Errorf("3000 tuples were due within %.0f counter steps and sent within %.0f: due times follow the sender", span(intended), span(start))
+		t.Errorf("3000 tuples were due within %.0f cycles and sent within %.0f: "+
+			"want due times that do not follow the sender", span(intended), span(start))
 	}
 }
 
@@ -270,7 +279,7 @@ func TestCounterAtGoesBackAtTheCountersRate(t *testing.T) {
 	m := moment{1000, begun}
 	at := moment{1000 + 2_500_000_000, begun.Add(time.Second)}
 	if got := m.counterAt(begun.Add(900*time.Millisecond), at); got != at.counter-250_000_000 {
-		t.Errorf("100 ms before %d the counter is said to have been %d", at.counter, got)
+		t.Errorf("100 ms before %d the counter was %d, want 250,000,000 less", at.counter, got)
 	}
 }
 
@@ -285,7 +294,10 @@ func TestInterruptedJobLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(within(t, 2*time.Minute))
 	why := errors.New("enough")
 	rings := filepath.Join(t.TempDir(), "rings")
-	_, err = cluster.Run(ctx, Options{Rings: rings, Logs: filepath.Join(t.TempDir(), "logs"), Begin: func() { cancel(why) }})
+	_, err = cluster.Run(ctx, Options{
+		Rings: rings, Logs: filepath.Join(t.TempDir(), "logs"),
+		Begin: func() { cancel(why) },
+	})
 	if !errors.Is(err, why) {
 		t.Errorf("interrupted job ended with %v", err)
 	}

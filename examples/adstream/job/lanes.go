@@ -11,17 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// subject is where an instance takes its tuples from, and acks where it is told how far the next ones are.
+// subject is the NATS subject of the tuples for an instance.
 func (j *runner) subject(stage string, instance int) string {
 	return fmt.Sprintf("%s.%s.%d", j.name, stage, instance)
 }
 
+// acks is the subject of the acknowledgements for an instance.
 func (j *runner) acks(stage string, instance int) string {
 	return fmt.Sprintf("%s.%s.%d.acks", j.name, stage, instance)
 }
 
-// sender sends an instance's tuples to the instances of the next stage. It belongs to the actor's goroutine; acknowledgements come in on
-// another one.
+// sender sends an instance's tuples to the instances of the next operator. The instance's goroutine
+// owns it. Acknowledgements arrive on another goroutine.
 type sender struct {
 	conn     *nats.Conn
 	from     int
@@ -34,16 +35,21 @@ type sender struct {
 type lane struct {
 	subject string
 	sent    uint64
-	acked   atomic.Uint64 // of those sent
-	news    chan struct{} // holds one if acked grew since the sender looked
+	acked   atomic.Uint64 // how many of these the receiver has taken
+	news    chan struct{} // holds a value if acked grew since the sender looked
 }
 
-const ackSize = 10 // receiver's instance, 2 bytes; how many of the sender's tuples it has taken, 8 bytes
+// An acknowledgement is the receiver's number among its operator's instances (2 bytes), and how
+// many of the sender's tuples it has taken (8 bytes).
+const ackSize = 10
 
 // newSender listens for acknowledgements. The subscription ends with the connection.
 func (j *runner) newSender(conn *nats.Conn, stage int, from int) (*sender, error) {
 	next := Stages[stage+1]
-	s := &sender{conn: conn, from: from, lanes: make([]lane, len(j.Actors[next])), inFlight: uint64(j.Stream.InFlight)}
+	s := &sender{
+		conn: conn, from: from,
+		lanes: make([]lane, len(j.Actors[next])), inFlight: uint64(j.Stream.InFlight),
+	}
 	for i := range s.lanes {
 		s.lanes[i].subject, s.lanes[i].news = j.subject(next, i), make(chan struct{}, 1)
 	}
@@ -64,8 +70,9 @@ func (j *runner) newSender(conn *nats.Conn, stage int, from int) (*sender, error
 	return s, err
 }
 
-// greet waits until every receiver is ready, and so are those behind it. An answer proves that the way there and back works: servers tell
-// each other of subscriptions in the order in which these were made, the one for acknowledgements before that for answers.
+// greet waits until every receiver is ready, and all instances that follow it. An answer proves
+// that tuples and acknowledgements get through: servers tell each other of subscriptions in the
+// order in which they were made, and that for acknowledgements was made before that for answers.
 func (s *sender) greet(ctx context.Context) error {
 	hello := (&message{kind: kindHello, from: s.from}).append(nil)
 	for i := range s.lanes {
@@ -79,7 +86,7 @@ func (s *sender) greet(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("wait for %s: %w", s.lanes[i].subject, context.Cause(ctx))
 			}
-			if errors.Is(err, nats.ErrNoResponders) { // at once: it is not there yet
+			if errors.Is(err, nats.ErrNoResponders) { // known at once, so wait here
 				select {
 				case <-ctx.Done():
 				case <-time.After(20 * time.Millisecond):
@@ -92,7 +99,8 @@ func (s *sender) greet(ctx context.Context) error {
 	return nil
 }
 
-// send sends a tuple to the receiver that its key leads to, and waits while that is too far behind.
+// send sends a tuple to the receiver that its key chooses. It waits while that receiver is too far
+// behind.
 func (s *sender) send(ctx context.Context, m *message, key uint64) error {
 	l := &s.lanes[key%uint64(len(s.lanes))]
 	for l.sent-l.acked.Load() >= s.inFlight {
@@ -106,7 +114,7 @@ func (s *sender) send(ctx context.Context, m *message, key uint64) error {
 	return s.publish(l, m)
 }
 
-// publish leaves the message as it is: it may be one that an actor received and has not done with.
+// publish does not change the message, which an actor may still be working on.
 func (s *sender) publish(l *lane, m *message) error {
 	s.buffer = m.append(s.buffer[:0])
 	if err := s.conn.Publish(l.subject, s.buffer); err != nil { // copies the buffer
@@ -119,21 +127,24 @@ func (s *sender) publish(l *lane, m *message) error {
 func (s *sender) end() error {
 	for i := range s.lanes {
 		l := &s.lanes[i]
-		if err := s.publish(l, &message{kind: kindPoison, from: s.from, id: l.sent, watermark_us: maxWatermark_us}); err != nil {
+		poison := &message{
+			kind: kindPoison, from: s.from, id: l.sent, watermark_us: maxWatermark_us,
+		}
+		if err := s.publish(l, poison); err != nil {
 			return err
 		}
 	}
 	return s.conn.Flush()
 }
 
-// receiver is what an instance knows of the senders of the stage before. It belongs to the actor's goroutine.
+// receiver is what an instance knows of its senders. The instance's goroutine owns it.
 type receiver struct {
 	conn      *nats.Conn
 	in        chan *nats.Msg
 	instance  int
 	ackEvery  uint64
 	senders   []upstream
-	watermark int64 // the least of the senders'
+	watermark int64 // the least of the senders' watermarks
 	open      int   // senders that have not ended
 }
 
@@ -154,13 +165,14 @@ func (j *runner) newReceiver(conn *nats.Conn, stage, instance int) (*receiver, e
 		r.senders[i].acks = j.acks(before, i)
 	}
 	r.open = len(r.senders)
-	// All that can be in flight has room, and repeated hellos too: the client drops what has none.
+	// There must be room for all tuples in flight and for repeated hellos: the client drops what
+	// has no room.
 	r.in = make(chan *nats.Msg, len(r.senders)*(j.Stream.InFlight+64)+64)
 	_, err := conn.ChanSubscribe(j.subject(Stages[stage], instance), r.in)
 	return r, err
 }
 
-// taken counts a tuple that was taken, and tells its sender now and then.
+// taken counts a tuple. It acknowledges every ackEvery tuples of a sender.
 func (r *receiver) taken(m *message) error {
 	u := &r.senders[m.from]
 	u.taken++
@@ -182,12 +194,12 @@ func (r *receiver) ended(m *message) error {
 	u.ended = true
 	r.open--
 	if u.taken != m.id {
-		return fmt.Errorf("%d of %d tuples of sender %d came", u.taken, m.id, m.from)
+		return fmt.Errorf("%d of %d tuples of sender %d arrived", u.taken, m.id, m.from)
 	}
 	return nil
 }
 
-// advance notes a sender's watermark, and says whether the least of all has grown.
+// advance notes a sender's watermark. It returns whether the least of all watermarks has grown.
 func (r *receiver) advance(m *message) bool {
 	r.senders[m.from].watermark_us = m.watermark_us
 	least := r.senders[0].watermark_us

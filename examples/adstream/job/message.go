@@ -7,14 +7,14 @@ import (
 	"math"
 )
 
-// A message is what one actor sends another: a NATS message's payload. Numbers are big-endian.
+// A message is the payload of a NATS message from one instance to another. Numbers are big-endian.
 //
 //	offset  bytes
 //	0       1      kind
-//	1       2      from: instance of the sender within its stage
+//	1       2      from: number of the sender among the instances of its operator
 //	3       8      watermark in µs: no later tuple of this sender has an earlier event time
-//	11      8      id of the tuple; of a poison, how many tuples the sender sent to this receiver
-//	19      …      fields of a tuple: length as uvarint and bytes, each
+//	11      8      id of the tuple; in a poison: how many tuples the sender sent to this receiver
+//	19      …      fields of the tuple, each a length (uvarint) and bytes
 type message struct {
 	kind         kind
 	from         int
@@ -26,14 +26,14 @@ type message struct {
 type kind uint8
 
 const (
-	kindHello  kind = 1 // a request: answered when everything behind the receiver is ready
+	kindHello  kind = 1 // a request; answered once the receiver and all that follows it is ready
 	kindTuple  kind = 2
-	kindPoison kind = 3 // the sender's last
+	kindPoison kind = 3 // the sender's last message
 )
 
 const headerSize = 19
 
-// maxWatermark_us is a sender's watermark when it has ended.
+// maxWatermark_us is the watermark of a sender that has ended.
 const maxWatermark_us = math.MaxInt64
 
 var errMessage = errors.New("message of another program")
@@ -50,7 +50,7 @@ func (m *message) append(b []byte) []byte {
 	return b
 }
 
-// parse reads a message into m, whose memory for fields it uses again.
+// parse reads a message into m. It reuses the memory of m.fields.
 func (m *message) parse(b []byte) error {
 	if len(b) < headerSize || b[0] < byte(kindHello) || b[0] > byte(kindPoison) {
 		return fmt.Errorf("parse message of %d bytes: %w", len(b), errMessage)
@@ -62,7 +62,8 @@ func (m *message) parse(b []byte) error {
 	for at := 0; at < len(text); {
 		n, width := binary.Uvarint(b[headerSize+at:])
 		if width <= 0 || n > uint64(len(text)-at-width) {
-			return fmt.Errorf("parse message of %d bytes: field %d is cut: %w", len(b), len(m.fields), errMessage)
+			return fmt.Errorf("parse message of %d bytes: field %d is cut off: %w",
+				len(b), len(m.fields), errMessage)
 		}
 		at += width
 		m.fields = append(m.fields, text[at:at+int(n)])

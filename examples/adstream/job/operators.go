@@ -13,13 +13,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// passive is what most operators do where nothing is to be done.
+// passive does nothing before the first tuple and at a watermark, as most operators do.
 type passive struct{}
 
 func (passive) prepare(context.Context) error                             { return nil }
 func (passive) advance(int64, func(out *message, key uint64) error) error { return nil }
 
-// Fields of a tuple, in their order: from deserialise on, from project on, from join on, from count on.
+// Places of the fields in a tuple that deserialise, project, join or count has made.
 const (
 	fieldAd, fieldEventType, fieldEventTime = 2, 4, 5
 	projectedAd, projectedTime              = 0, 1
@@ -28,9 +28,9 @@ const (
 	countedCount                            = 2
 )
 
-var errTuple = errors.New("tuple is not what this actor expects")
+var errTuple = errors.New("not a tuple for this operator")
 
-// expect refuses a tuple with another number of fields.
+// expect returns an error if the tuple has another number of fields.
 func expect(in *message, fields int) error {
 	if len(in.fields) != fields {
 		return fmt.Errorf("%d fields, want %d: %w", len(in.fields), fields, errTuple)
@@ -38,7 +38,7 @@ func expect(in *message, fields int) error {
 	return nil
 }
 
-// deserialise makes fields of the event's JSON.
+// deserialise splits the event's JSON into fields.
 type deserialise struct {
 	passive
 	out message
@@ -60,11 +60,13 @@ func (d *deserialise) work(_ context.Context, in *message) (*message, uint64, er
 	if err := json.Unmarshal([]byte(in.fields[0]), &e); err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", errTuple, err)
 	}
-	d.out.id, d.out.fields = in.id, append(d.out.fields[:0], e.User, e.Page, e.Ad, e.AdType, e.Type, e.Time, e.Address)
+	d.out.id = in.id
+	d.out.fields = append(d.out.fields[:0],
+		e.User, e.Page, e.Ad, e.AdType, e.Type, e.Time, e.Address)
 	return &d.out, in.id, nil
 }
 
-// filter lets views pass.
+// filter lets only views pass.
 type filter struct{ passive }
 
 func (filter) work(_ context.Context, in *message) (*message, uint64, error) {
@@ -87,11 +89,13 @@ func (p *project) work(_ context.Context, in *message) (*message, uint64, error)
 	if err := expect(in, 7); err != nil {
 		return nil, 0, err
 	}
-	p.out.id, p.out.fields = in.id, append(p.out.fields[:0], in.fields[fieldAd], in.fields[fieldEventTime])
+	p.out.id = in.id
+	p.out.fields = append(p.out.fields[:0], in.fields[fieldAd], in.fields[fieldEventTime])
 	return &p.out, in.id, nil
 }
 
-// join finds the ad's campaign: in its own memory, or at first sight in the cluster's key-value store.
+// join finds the campaign of an ad. It asks the cluster's key-value store when it first sees the
+// ad, and remembers the answer.
 type join struct {
 	passive
 	stream *Stream
@@ -103,10 +107,10 @@ type join struct {
 	out       message
 }
 
-// tableName is the bucket with the campaign of each ad.
+// tableName is the bucket that holds the campaign of each ad.
 const tableName = "campaigns"
 
-// loadedKey is in the table once all else is.
+// loadedKey is written last: a table that has it is complete.
 const loadedKey = "loaded"
 
 func (j *join) prepare(ctx context.Context) (err error) {
@@ -123,7 +127,7 @@ func (j *join) prepare(ctx context.Context) (err error) {
 		if j.loads {
 			return j.load(ctx, what)
 		}
-		select { // until another instance has filled it
+		select { // another instance fills the table
 		case <-ctx.Done():
 			return fmt.Errorf("wait for table %q: %w", tableName, context.Cause(ctx))
 		case <-time.After(50 * time.Millisecond):
@@ -131,7 +135,8 @@ func (j *join) prepare(ctx context.Context) (err error) {
 	}
 }
 
-// load fills the table, some entries at a time: each is agreed on by the cluster.
+// load fills the table. It writes several entries at a time, because the cluster must agree on
+// each.
 func (j *join) load(ctx context.Context, what string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -199,7 +204,7 @@ func (s *store) work(ctx context.Context, in *message) (*message, uint64, error)
 	if _, err := strconv.Atoi(in.fields[countedCount]); err != nil {
 		return nil, 0, fmt.Errorf("count %q: %w", in.fields[countedCount], errTuple)
 	}
-	// Create, not Put: a window that is counted twice is an error.
+	// Create, unlike Put, fails for a window that was stored before.
 	key := in.fields[countedCampaign] + "." + in.fields[countedBegin]
 	if _, err := s.kv.Create(ctx, key, []byte(in.fields[countedCount])); err != nil {
 		return nil, 0, fmt.Errorf("store count %q: %w", key, err)

@@ -12,25 +12,26 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// peers is what a process knows of the nodes of other processes. Each asks each how it is, so that a job that fails anywhere fails
-// everywhere, and no server leaves while others still need it.
+// peers is what a process knows of the nodes of other processes. Processes ask each other for their
+// state. So a job that fails on one node fails on all, and no server stops while others need it.
 type peers struct {
 	runner *runner
 	state  atomic.Pointer[string] // what this process answers
 	asking sync.WaitGroup
-	parted chan struct{} // closed when nobody is asked any more
+	parted chan struct{} // closed when this process stops asking
 	others []*peer       // the nodes of other processes
 	cancel context.CancelCauseFunc
 }
 
 type peer struct {
 	node  string
-	gone  chan struct{}             // closed when it has ended or is lost, or nobody asks it any more
-	lost  bool                      // it has not answered for too long; read once gone is closed
+	gone  chan struct{}             // closed when nobody asks it any more
+	lost  bool                      // it stopped answering; read it once gone is closed
 	heard atomic.Pointer[time.Time] // its last answer; nil before the first
 }
 
-// heardSince says whether the peer has answered after that, or has said before that it ended.
+// heardSince returns whether the peer is not to blame: it has answered since a time, or it was not
+// for silence that asking it ended.
 func (o *peer) heardSince(t time.Time) bool {
 	select {
 	case <-o.gone:
@@ -44,19 +45,20 @@ func (o *peer) heardSince(t time.Time) bool {
 const (
 	stateRunning = "running"
 	stateDone    = "done"
-	stateFailed  = "failed: " // and why
+	stateFailed  = "failed: " // the reason follows
 
 	askEvery = 200 * time.Millisecond
-	startFor = time.Minute     // until a node answers first
-	lostFor  = 5 * time.Second // without an answer after that
-	blameFor = time.Second     // without an answer once the job has failed here
+	startFor = time.Minute     // how long to wait for a node's first answer
+	lostFor  = 5 * time.Second // how long to wait for each answer after that
+	blameFor = time.Second     // how long to wait for an answer once the job has failed here
 )
 
 var errPeer = errors.New("another node's part of the job failed")
 
 func (j *runner) stateOf(node string) string { return j.name + ".state." + node }
 
-// watchPeers answers for this process's nodes and asks all others. It calls cancel where one has failed or is lost.
+// watchPeers answers for this process's nodes and asks all others. It calls cancel when one of them
+// has failed or is lost.
 func (j *runner) watchPeers(ctx context.Context, cancel context.CancelCauseFunc) (*peers, error) {
 	p := &peers{runner: j, parted: make(chan struct{}), cancel: cancel}
 	running := stateRunning
@@ -64,8 +66,8 @@ func (j *runner) watchPeers(ctx context.Context, cancel context.CancelCauseFunc)
 	own := map[string]bool{}
 	for i, n := range j.cluster.nodes {
 		own[n.Name] = true
-		_, err := j.conns[i].Subscribe(j.stateOf(n.Name), func(m *nats.Msg) { m.Respond([]byte(*p.state.Load())) })
-		if err != nil {
+		answer := func(m *nats.Msg) { m.Respond([]byte(*p.state.Load())) }
+		if _, err := j.conns[i].Subscribe(j.stateOf(n.Name), answer); err != nil {
 			return nil, fmt.Errorf("answer other nodes: %w", err)
 		}
 	}
@@ -82,7 +84,7 @@ func (j *runner) watchPeers(ctx context.Context, cancel context.CancelCauseFunc)
 	return p, nil
 }
 
-// watch asks one node until it has ended, or nobody wants to know any more.
+// watch asks one node until that node has ended or is lost, or this process has ended.
 func (p *peers) watch(o *peer) {
 	last, patience := time.Now(), startFor
 	for {
@@ -93,14 +95,15 @@ func (p *peers) watch(o *peer) {
 		case err == nil && string(m.Data) == stateDone:
 			return
 		case err == nil && strings.HasPrefix(string(m.Data), stateFailed):
-			p.cancel(fmt.Errorf("%w: node %s: %s", errPeer, o.node, strings.TrimPrefix(string(m.Data), stateFailed)))
+			why := strings.TrimPrefix(string(m.Data), stateFailed)
+			p.cancel(fmt.Errorf("%w: node %s: %s", errPeer, o.node, why))
 			return
 		case err == nil:
 			now := time.Now()
 			last, patience = now, lostFor
 			o.heard.Store(&now)
 		case time.Since(last) > patience:
-			o.lost = true // which says so where the job has failed here meanwhile, and cancel comes too late
+			o.lost = true // for blame: if the job has already failed here, cancel does nothing
 			p.cancel(fmt.Errorf("%w: node %s has not answered for %s", errPeer, o.node, patience))
 			return
 		}
@@ -112,8 +115,9 @@ func (p *peers) watch(o *peer) {
 	}
 }
 
-// part says that this process has ended, well or with ctx, and waits until the others know; if all is well, until they have ended as
-// well. It returns why the job failed, here or elsewhere.
+// part announces that this process has ended: well, or with ctx. It waits until the others know.
+// If all is well, it waits until they have ended too. It returns why the job failed, here or
+// elsewhere.
 func (p *peers) part(ctx context.Context) error {
 	say := func(state string) { p.state.Store(&state) }
 	if ctx.Err() == nil {
@@ -135,12 +139,13 @@ func (p *peers) part(ctx context.Context) error {
 	close(p.parted)
 	p.asking.Wait()
 	if len(p.others) > 0 {
-		time.Sleep(3 * askEvery) // they ask once more
+		time.Sleep(3 * askEvery) // so that each asks once more
 	}
 	return err
 }
 
-// blame adds to why the job failed here which nodes do not answer: the loss of one shows first in whatever was asked of it.
+// blame adds the nodes that do not answer to an error. The loss of a node is often first seen as a
+// failed request, whose error does not name the node.
 func (p *peers) blame(err error) error {
 	failed := time.Now()
 	for _, o := range p.others {

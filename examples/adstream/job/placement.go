@@ -22,21 +22,22 @@ import (
 // ErrPlacement is returned for a placement that cannot be used.
 var ErrPlacement = errors.New("bad placement")
 
-// Stages are the actors in the order in which tuples pass them.
+// Stages are the names of the operators, in the order in which tuples pass them.
 var Stages = []string{"source", "deserialise", "filter", "project", "join", "count", "store"}
 
-// Placement is a placement file: which nodes there are, which actors run where, and what stream they work on. FORMAT.md describes it.
+// Placement is a placement file: the nodes, where each operator runs, and the stream. FORMAT.md
+// describes it.
 type Placement struct {
 	Version int                 `yaml:"version"`
 	Nodes   []Node              `yaml:"nodes"`
-	Actors  map[string][]string `yaml:"actors"` // the nodes of a stage's instances, in their order
+	Actors  map[string][]string `yaml:"actors"` // by operator: the nodes of its instances, in order
 	Stream  Stream              `yaml:"stream"`
 
-	// ReturnTrip has the arrival of tuples at count acknowledged to source#0, for the baseline of that name.
+	// ReturnTrip has count acknowledge each tuple to source#0, for the baseline of that name.
 	ReturnTrip bool `yaml:"return_trip"`
 }
 
-// Node is one of the cluster.
+// Node is one node of the cluster.
 type Node struct {
 	Name           string `yaml:"name"`
 	Number         int    `yaml:"number"` // in the ids of tuples; 0: its place in the list, from 1
@@ -52,23 +53,25 @@ func (n *Node) returnTrip() string {
 	return net.JoinHostPort(n.Address, strconv.Itoa(n.ReturnTripPort))
 }
 
-// Stream is the load: the same seed makes the same events.
+// Stream is the load. The same seed makes the same events.
 type Stream struct {
-	Tuples         int           `yaml:"tuples"`           // of all sources
-	PerSecond      float64       `yaml:"per_second"`       // of all sources, by an absolute schedule; 0: as fast as actors take them
-	Seed           uint64        `yaml:"seed"`             //
+	Tuples         int           `yaml:"tuples"`     // of all sources
+	PerSecond      float64       `yaml:"per_second"` // of all sources; 0: as fast as possible
+	Seed           uint64        `yaml:"seed"`
 	Campaigns      int           `yaml:"campaigns"`        // 0: 100, as in the benchmark
 	AdsPerCampaign int           `yaml:"ads_per_campaign"` // 0: 10
-	Window         time.Duration `yaml:"window"`           // of event time; 0: 10s
-	Keep           time.Duration `yaml:"keep"`             // how long counts stay in the key-value store; 0: as long as the cluster runs
-	InFlight       int           `yaml:"in_flight"`        // tuples that one instance may be ahead of the next; 0: 512
+	Window         time.Duration `yaml:"window"`           // in event time; 0: 10s
+	InFlight       int           `yaml:"in_flight"`        // from one instance to another; 0: 512
 
-	// Begin_us is the event time of the first tuple, in µs since 1970. 0: when the source starts, and event times are the moments at
-	// which the tuples were due.
+	// Keep is how long counts stay in the key-value store. 0: as long as the cluster runs.
+	Keep time.Duration `yaml:"keep"`
+
+	// Begin_us is the event time of the first tuple, in µs since 1970. 0: a tuple's event time is
+	// when it was due.
 	Begin_us int64 `yaml:"begin_us"`
 }
 
-// limits keep a file's numbers where sums of them cannot run over.
+// These limits keep sums of a file's numbers from overflowing.
 const (
 	maxNodes     = 100
 	maxTuples    = 1 << 32
@@ -77,7 +80,7 @@ const (
 	maxFileBytes = 1 << 20
 )
 
-// ReadPlacement reads a placement file. Errors of its content wrap ErrPlacement.
+// ReadPlacement reads a placement file. Errors in its content wrap ErrPlacement.
 func ReadPlacement(path string) (*Placement, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -95,7 +98,8 @@ func ReadPlacement(path string) (*Placement, error) {
 	return p, nil
 }
 
-// ParsePlacement reads a placement, fills in what it leaves out and checks all of it. Errors wrap ErrPlacement.
+// ParsePlacement reads a placement, sets what it leaves out, and validates it. Errors wrap
+// ErrPlacement.
 func ParsePlacement(text []byte) (*Placement, error) {
 	if len(text) > maxFileBytes {
 		return nil, fmt.Errorf("more than %d bytes: %w", maxFileBytes, ErrPlacement)
@@ -107,7 +111,8 @@ func ParsePlacement(text []byte) (*Placement, error) {
 		return nil, fmt.Errorf("%w: %w", err, ErrPlacement)
 	}
 	if p.Version != 1 {
-		return nil, fmt.Errorf("version %d: this program knows version 1: %w", p.Version, ErrPlacement)
+		return nil, fmt.Errorf("version %d: this program knows version 1: %w",
+			p.Version, ErrPlacement)
 	}
 	p.fill()
 	return &p, p.Validate()
@@ -134,7 +139,7 @@ func (p *Placement) fill() {
 	}
 }
 
-// Validate says what is wrong, all of it. The error wraps ErrPlacement.
+// Validate returns all that is wrong. The error wraps ErrPlacement.
 func (p *Placement) Validate() error {
 	var found []error
 	bad := func(format string, args ...any) {
@@ -145,7 +150,7 @@ func (p *Placement) Validate() error {
 	}
 	names := map[string]bool{}
 	for _, n := range p.Nodes {
-		if strings.Trim(n.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" || n.Name == "" || names[n.Name] {
+		if !validName(n.Name) || names[n.Name] {
 			bad("node name %q: use letters, digits, '-' and '_', and each name once", n.Name)
 		}
 		names[n.Name] = true
@@ -163,28 +168,42 @@ func (p *Placement) Validate() error {
 	}
 	for stage, nodes := range p.Actors {
 		if !slices.Contains(Stages, stage) {
-			bad("actor %q: use one of %s", stage, strings.Join(Stages, ", "))
+			bad("operator %q: use one of %s", stage, strings.Join(Stages, ", "))
 		}
 		for _, n := range nodes {
 			if !names[n] {
-				bad("actor %q is on node %q, which is not in the list of nodes", stage, n)
+				bad("operator %q is on node %q: add this node to the list of nodes", stage, n)
 			}
 		}
 	}
 	for _, stage := range Stages {
 		if n := len(p.Actors[stage]); n < 1 || n > maxInstances {
-			bad("actor %q has %d instances: name the nodes of 1 to %d", stage, n, maxInstances)
+			bad("operator %q has %d instances: name the nodes of 1 to %d", stage, n, maxInstances)
 		}
 	}
-	s := &p.Stream
+	p.Stream.validate(bad)
+	if p.ReturnTrip && len(p.Actors["source"]) > 1 {
+		bad("return_trip with %d sources: use one source", len(p.Actors["source"]))
+	}
+	return errors.Join(found...)
+}
+
+func validName(name string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	return name != "" && strings.Trim(name, letters+"0123456789-_") == ""
+}
+
+func (s *Stream) validate(bad func(format string, args ...any)) {
 	if s.Tuples < 0 || s.Tuples > maxTuples {
 		bad("tuples %d: use 0 to %d", s.Tuples, maxTuples)
 	}
 	if !(s.PerSecond >= 0 && s.PerSecond <= 1e9) {
 		bad("per_second %v: use 0 to 1e9", s.PerSecond)
 	}
-	if s.Campaigns < 1 || s.AdsPerCampaign < 1 || s.Campaigns > maxAds || s.AdsPerCampaign > maxAds/s.Campaigns {
-		bad("campaigns %d with ads_per_campaign %d: use 1 or more, and no more than %d ads", s.Campaigns, s.AdsPerCampaign, maxAds)
+	if s.Campaigns < 1 || s.AdsPerCampaign < 1 ||
+		s.Campaigns > maxAds || s.AdsPerCampaign > maxAds/s.Campaigns {
+		bad("campaigns %d with ads_per_campaign %d: use 1 or more, and no more than %d ads in all",
+			s.Campaigns, s.AdsPerCampaign, maxAds)
 	}
 	if s.Window < time.Millisecond || s.Window%time.Microsecond != 0 {
 		bad("window %s: use 1ms or more, in whole microseconds", s.Window)
@@ -196,12 +215,8 @@ func (p *Placement) Validate() error {
 		bad("in_flight %d: use 4 to %d", s.InFlight, 1<<16)
 	}
 	if s.Begin_us < 0 || s.Begin_us > 1<<61 {
-		bad("begin_us %d: use a moment since 1970", s.Begin_us)
+		bad("begin_us %d: use 0 to %d", s.Begin_us, int64(1<<61))
 	}
-	if p.ReturnTrip && len(p.Actors["source"]) > 1 {
-		bad("return_trip with %d sources: a return trip begins at one", len(p.Actors["source"]))
-	}
-	return errors.Join(found...)
 }
 
 // node finds a node by its name.
@@ -214,7 +229,8 @@ func (p *Placement) node(name string) *Node {
 	return nil
 }
 
-// OnLoopback gives each node an address of its own on this machine's loopback interface, so that several such clusters do not meet.
+// OnLoopback gives each node a random address of its own on this machine's loopback interface, so
+// that several clusters do not meet.
 func (p *Placement) OnLoopback() {
 	address := [4]byte{127, byte(1 + rand.IntN(254)), byte(rand.IntN(256)), 0}
 	for i := range p.Nodes {

@@ -9,18 +9,25 @@ import (
 )
 
 func TestPlacementDefaults(t *testing.T) {
-	p, err := ParsePlacement([]byte("version: 1\nnodes: [{name: a, address: 10.0.0.1}, {name: b, address: 10.0.0.2, number: 9}]\nactors: {" +
-		"source: [a], deserialise: [b], filter: [a], project: [b], join: [a], count: [b], store: [a]}\nstream: {tuples: 5}\n"))
+	p, err := ParsePlacement([]byte(`
+version: 1
+nodes: [{name: a, address: 10.0.0.1}, {name: b, address: 10.0.0.2, number: 9}]
+actors:
+  {source: [a], deserialise: [b], filter: [a], project: [b], join: [a], count: [b], store: [a]}
+stream: {tuples: 5}
+`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := p.Nodes[0]; n.Number != 1 || n.client() != "10.0.0.1:4222" || n.cluster() != "10.0.0.1:6222" || n.returnTrip() != "10.0.0.1:7222" {
+	if n := p.Nodes[0]; n.Number != 1 || n.client() != "10.0.0.1:4222" ||
+		n.cluster() != "10.0.0.1:6222" || n.returnTrip() != "10.0.0.1:7222" {
 		t.Errorf("node %+v", n)
 	}
 	if p.Nodes[1].Number != 9 {
 		t.Errorf("number %d, want 9", p.Nodes[1].Number)
 	}
-	if s := p.Stream; s.Tuples != 5 || s.Campaigns != 100 || s.AdsPerCampaign != 10 || s.Window != 10*time.Second || s.InFlight != 512 {
+	if s := p.Stream; s.Tuples != 5 || s.Campaigns != 100 || s.AdsPerCampaign != 10 ||
+		s.Window != 10*time.Second || s.InFlight != 512 {
 		t.Errorf("stream %+v", s)
 	}
 }
@@ -37,11 +44,11 @@ func TestPlacementRefuses(t *testing.T) {
 		"another version":     {"version: 1", "version: 2", "version 2"},
 		"an unknown key":      {"seed: 1", "sead: 1", "sead"},
 		"an unknown node":     {"source: [a]", "source: [z]", `"z"`},
-		"an unknown actor":    {"source: [a]", "sauce: [a]", `"sauce"`},
+		"an unknown operator": {"source: [a]", "sauce: [a]", `"sauce"`},
 		"no instance":         {"join: [a]", "join: []", "0 instances"},
 		"a name twice":        {"name: b", "name: a", `"a"`},
 		"a name with a slash": {"name: b", "name: ../b", `"../b"`},
-		"a host's name":       {"127.0.71.1", "localhost", `"localhost"`},
+		"a host name":         {"127.0.71.1", "localhost", `"localhost"`},
 		"a bad port":          {"127.0.71.1", "127.0.71.1, client_port: 70000", "70000"},
 		"two sources":         {"source: [a]", "source: [a, b]", "2 sources"},
 		"a negative rate":     {"per_second: 5000", "per_second: -1", "per_second -1"},
@@ -62,7 +69,7 @@ func TestPlacementRefuses(t *testing.T) {
 	}
 }
 
-// A stream is the same whoever makes it, and another with another seed.
+// The same seed makes the same events, and another seed makes others.
 func TestStreamFollowsItsSeed(t *testing.T) {
 	s := Stream{Seed: 1, Campaigns: 10, AdsPerCampaign: 10, PerSecond: 1000}
 	other := s

@@ -12,16 +12,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// Instrumentation says what the job's channels are.
+// Instrumentation says what the job's channels do.
 type Instrumentation string
 
 const (
-	Full Instrumentation = "full" // every event is kept
-	Null Instrumentation = "null" // channels are open, their handler discards
-	Off  Instrumentation = "off"  // there are no channels: a log call is a call of a nil Channel, a compare
+	Full Instrumentation = "full" // keep every event
+	Null Instrumentation = "null" // discard every event, by the handler
+	Off  Instrumentation = "off"  // there are no channels: a log call only finds a nil Channel
 )
 
-// ParseInstrumentation reads one of the three words.
+// ParseInstrumentation reads the name of an Instrumentation.
 func ParseInstrumentation(s string) (Instrumentation, error) {
 	switch i := Instrumentation(s); i {
 	case Full, Null, Off:
@@ -30,16 +30,17 @@ func ParseInstrumentation(s string) (Instrumentation, error) {
 	return "", fmt.Errorf("instrumentation %q: use %s, %s or %s", s, Full, Null, Off)
 }
 
-// channels opens the channels of one actor's instance and closes them together.
+// channels opens the channels of one instance and closes them together.
 type channels struct {
 	instrumentation Instrumentation
 	options         handlers.Options
-	actor           string // with the instance: actor#inst
-	scheduled       bool   // a source's: tuples are due at times of their own
+	actor           string // the operator and the instance: filter#1
+	scheduled       bool   // set for a source with a rate
 	open            []*handlers.Channel
 }
 
-// named opens a channel. Unlike most programs, this one does not go on without: it is there to be measured.
+// named opens a channel. Unlike most programs, this one fails if it cannot: it is there to be
+// measured.
 func (c *channels) named(name, handler string) (*handlers.Channel, error) {
 	o := c.options
 	o.Handler = handler
@@ -65,16 +66,16 @@ func (c *channels) close() error {
 	return errors.Join(errs...)
 }
 
-// probes are the channels of an actor. The zero value has none, and log calls to it do nothing.
+// probes are the channels of an instance. The zero value has none, and log calls to it do nothing.
 type probes struct {
-	start, end *handlers.Channel // around the work on a tuple
-	intended   *handlers.Channel // of a source that has a schedule: when a tuple was due
+	start, end *handlers.Channel // before and after the work on a tuple
+	intended   *handlers.Channel // for a source with a rate: when a tuple was due
 
-	// Of count alone: around the life of a window, and from each view to its window.
+	// For count alone: when a window begins, when it is emitted, and which views are in it.
 	windowStart, windowEnd, link *handlers.Channel
 }
 
-// probes opens what an actor of a stage logs to.
+// probes opens the channels of an instance of an operator.
 func (c *channels) probes(stage string) (p probes, err error) {
 	open := func(ch **handlers.Channel, actor, point, handler string) {
 		if err == nil {
@@ -95,24 +96,26 @@ func (c *channels) probes(stage string) (p probes, err error) {
 	return p, err
 }
 
-// poison ends the stream in all of them but the links.
+// poison ends the stream on all channels but link.
 func (p *probes) poison() {
 	for _, ch := range []*handlers.Channel{p.intended, p.start, p.end, p.windowStart, p.windowEnd} {
 		ch.Log(channel.Poison)
 	}
 }
 
-// Switch changes the instrumentation of a job while it runs between Options.Instrumentation and Off, for who measures what it costs: an
-// actor follows from one tuple to the next. The zero Switch begins with Off. It serves one job.
+// Switch turns the instrumentation of a running job on (Options.Instrumentation) and off (Off), so
+// that its cost can be measured. Each instance follows at its next tuple. The zero Switch is off.
+// It serves one job. Any goroutine may call Set and Messages, but Messages only once Options.Begin
+// was called.
 type Switch struct {
 	on    atomic.Bool
 	conns []*nats.Conn // of the actors; complete when Options.Begin is called
 }
 
-// Set puts the channels in use, or out of it.
+// Set turns the channels on or off.
 func (s *Switch) Set(on bool) { s.on.Store(on) }
 
-// Messages is how many messages all actors of this process have received.
+// Messages is how many messages all instances of this process have received.
 func (s *Switch) Messages() uint64 {
 	sum := uint64(0)
 	for _, conn := range s.conns {
@@ -121,14 +124,14 @@ func (s *Switch) Messages() uint64 {
 	return sum
 }
 
-// switched is an actor's side of a Switch.
+// switched is an instance's side of a Switch.
 type switched struct {
-	by   *Switch // nil: none
+	by   *Switch // nil without a switch
 	on   bool
 	open probes
 }
 
-// follow puts the probes in use, or out of it, as the switch says.
+// follow sets p to the open probes or to none, as the switch says.
 func (s *switched) follow(p *probes) {
 	if s.by == nil || s.by.on.Load() == s.on {
 		return
@@ -141,7 +144,7 @@ func (s *switched) follow(p *probes) {
 	}
 }
 
-// openProbes opens an actor's channels. Where there is a switch, that has yet to put them in use.
+// openProbes opens an instance's channels. With a switch they are off until it turns them on.
 func (j *runner) openProbes(c *channels, stage string) (p probes, s switched, err error) {
 	p, err = c.probes(stage)
 	if j.options.Switch != nil {

@@ -21,37 +21,40 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Options say how to run a job. The zero value is instrumented in full, for an agent to drain.
+// Options say how to run a job. With the zero value, every event is kept, and an agent must drain.
 type Options struct {
-	// Name is the job's, in subjects and tables: letters, digits, '-' and '_'. Each job on a cluster needs its own. "" is "ads".
+	// Name is the job's name in subjects and tables: letters, digits, '-' and '_'. Each job on a
+	// cluster needs its own. "" is "ads".
 	Name string
 
-	// Instrumentation is Full where it is "".
+	// Instrumentation "" is Full.
 	Instrumentation Instrumentation
 
-	// Switch, if it is not nil, changes the instrumentation while the job runs.
+	// Switch turns the instrumentation on and off while the job runs. It may be nil.
 	Switch *Switch
 
-	// Channels is how channels are opened, but for their handlers.
+	// Channels are the options of all channels. The job sets their handlers.
 	Channels handlers.Options
 
-	// Rings is a directory with a ring directory for each node, Rings/NODE. "" is Channels.Dir for all, which may be "" as well: where the
-	// node's agent drains.
+	// Rings is a directory that holds a ring directory for each node, Rings/NODE. "" is
+	// Channels.Dir for all nodes; if that is "" too, it is where the node's agent drains.
 	Rings string
 
-	// Logs has this process drain the rings of its nodes into Logs/NODE. It needs Rings. "": an agent drains.
+	// Logs is a directory: this process drains the rings of its nodes into Logs/NODE. It needs
+	// Rings. "": an agent drains.
 	Logs string
 
-	// Latencies has the result hold the time from the moment at which each view was due until it was counted. All nodes must have
-	// the same clock, so be one machine.
+	// Latencies makes the result hold the time from when each view was due until it was counted.
+	// All nodes must have the same clock, so they must be on one machine.
 	Latencies bool
 
-	// Begin is called in the moment before the first tuple of this process's sources, and End when the last tuple was stored and, with
-	// Logs, everything is drained. Both may be nil. End is not called where the job fails.
+	// Begin is called just before the first tuple of this process's sources is due. End is called
+	// when the last tuple was stored and, with Logs, everything is drained; it is not called if
+	// the job fails. Both may be nil.
 	Begin, End func()
 }
 
-// Counts are of one instance.
+// Counts are the tuples of one instance.
 type Counts struct {
 	Taken uint64 `json:"taken"`
 	Sent  uint64 `json:"sent"`
@@ -59,19 +62,23 @@ type Counts struct {
 
 // Result is what happened on the nodes of this process.
 type Result struct {
-	Actors      map[string]Counts            `json:"actors"` // by actor#inst
+	Actors      map[string]Counts            `json:"actors"` // by operator#instance
 	ReturnTrips map[string]returntrip.Counts `json:"return_trips,omitempty"`
-	Dropped     uint64                       `json:"dropped"`  // events that channels dropped; not known without Logs
-	Events      uint64                       `json:"events"`   // that were drained; not known without Logs
-	Begin_us    int64                        `json:"begin_us"` // event time of the first tuple; 0 where no source is
-	Elapsed     time.Duration                `json:"elapsed_ns"`
-	Latencies   []time.Duration              `json:"-"` // in the order in which instances of count took the views
+
+	// Dropped are events that channels dropped, and Events those that were drained. Both are 0
+	// without Logs.
+	Dropped uint64 `json:"dropped"`
+	Events  uint64 `json:"events"`
+
+	Begin_us  int64           `json:"begin_us"` // event time of the first tuple; 0 without a source
+	Elapsed   time.Duration   `json:"elapsed_ns"`
+	Latencies []time.Duration `json:"-"` // of each instance of count, in the order of its views
 }
 
-// settleFor is how long return trips are waited for at the end.
+// settleFor is how long to wait for return trips at the end.
 const settleFor = 2 * time.Second
 
-// runner is a job that runs: what belongs to the nodes of this process.
+// runner is a running job: its part on the nodes of this process.
 type runner struct {
 	*Placement
 	cluster *Cluster
@@ -82,11 +89,12 @@ type runner struct {
 	ids      map[string]*handlers.IDs // by node
 	sources  []*source
 	actors   []*actor
-	conns    []*nats.Conn // of the job itself, one for each node
+	conns    []*nats.Conn // one for each node, beside those of the instances
 	counts   []*count
 }
 
-// Run runs the job on the cluster to its end, or until ctx ends. The same placement and name must run on all of its nodes.
+// Run runs the job on the cluster to its end, or until ctx ends. All nodes must run it with the
+// same placement and name.
 func (c *Cluster) Run(ctx context.Context, o Options) (result Result, err error) {
 	if o.Name == "" {
 		o.Name = "ads"
@@ -95,15 +103,19 @@ func (c *Cluster) Run(ctx context.Context, o Options) (result Result, err error)
 		o.Instrumentation = Full
 	}
 	if o.Logs != "" && o.Rings == "" {
-		return result, fmt.Errorf("run job %q: logs without a directory for rings", o.Name)
+		return result, fmt.Errorf("run job %q: Options.Logs %q without Rings: set both",
+			o.Name, o.Logs)
 	}
-	j := &runner{Placement: c.placement, cluster: c, options: o, name: o.Name, ids: map[string]*handlers.IDs{}}
+	j := &runner{
+		Placement: c.placement, cluster: c, options: o, name: o.Name,
+		ids: map[string]*handlers.IDs{},
+	}
 	defer func() {
 		if closeErr := j.close(&result); err == nil {
 			err = closeErr
 		}
 	}()
-	if err := j.open(ctx); err != nil {
+	if err := j.open(); err != nil {
 		return result, fmt.Errorf("run job %q: %w", o.Name, err)
 	}
 	begun, err := j.work(ctx)
@@ -126,8 +138,9 @@ func (c *Cluster) Run(ctx context.Context, o Options) (result Result, err error)
 	return result, nil
 }
 
-// open makes all that the job's parts need, on this process's nodes. Later stages come first: nobody sends into the void.
-func (j *runner) open(ctx context.Context) error {
+// open opens all that the job needs on this process's nodes. It opens receivers before their
+// senders.
+func (j *runner) open() error {
 	for _, n := range j.cluster.nodes {
 		conn, err := j.cluster.connect(n, "job")
 		if err != nil {
@@ -148,7 +161,9 @@ func (j *runner) open(ctx context.Context) error {
 			return err
 		}
 		if j.options.Logs != "" {
-			d, err := drain.Start(rings, drain.Options{Logs: filepath.Join(j.options.Logs, n.Name), Node: n.Name})
+			d, err := drain.Start(rings, drain.Options{
+				Logs: filepath.Join(j.options.Logs, n.Name), Node: n.Name,
+			})
 			if err != nil {
 				return err
 			}
@@ -159,9 +174,9 @@ func (j *runner) open(ctx context.Context) error {
 		for instance, name := range j.Actors[Stages[stage]] {
 			i := slices.IndexFunc(j.cluster.nodes, func(n *Node) bool { return n.Name == name })
 			if i < 0 {
-				continue // another process's
+				continue // it is in another process
 			}
-			err := j.openActor(ctx, stage, instance, j.cluster.nodes[i])
+			err := j.openActor(stage, instance, j.cluster.nodes[i])
 			if err != nil {
 				return fmt.Errorf("%s#%d on node %s: %w", Stages[stage], instance, name, err)
 			}
@@ -170,28 +185,17 @@ func (j *runner) open(ctx context.Context) error {
 	return nil
 }
 
-func (j *runner) openActor(ctx context.Context, stage, instance int, n *Node) (err error) {
+func (j *runner) openActor(stage, instance int, n *Node) (err error) {
 	name := Stages[stage]
 	full := name + "#" + strconv.Itoa(instance)
-	cs := &channels{instrumentation: j.options.Instrumentation, options: j.options.Channels, actor: full}
+	cs := &channels{
+		instrumentation: j.options.Instrumentation, options: j.options.Channels, actor: full,
+	}
 	if j.options.Rings != "" {
 		cs.options.Dir = filepath.Join(j.options.Rings, n.Name)
 	}
 	if stage == 0 {
-		s := &source{stream: &j.Stream, instance: instance, of: len(j.Actors[name]), ids: j.ids[n.Name], channels: cs, opened: now()}
-		cs.scheduled = j.Stream.PerSecond > 0
-		j.sources = append(j.sources, s)
-		if s.conn, err = j.cluster.connect(n, full); err != nil {
-			return err
-		}
-		if s.probes, s.switched, err = j.openProbes(cs, name); err != nil {
-			return err
-		}
-		if s.leaves, err = j.returnStart(n, cs); err != nil {
-			return err
-		}
-		s.sender, err = j.newSender(s.conn, stage, instance)
-		return err
+		return j.openSource(instance, n, cs)
 	}
 	a := &actor{stage: name, instance: instance, channels: cs}
 	j.actors = append(j.actors, a)
@@ -219,10 +223,31 @@ func (j *runner) openActor(ctx context.Context, stage, instance int, n *Node) (e
 	return err
 }
 
-// operator makes what an actor does.
+func (j *runner) openSource(instance int, n *Node, cs *channels) (err error) {
+	s := &source{
+		stream: &j.Stream, instance: instance, of: len(j.Actors[Stages[0]]),
+		ids: j.ids[n.Name], channels: cs, opened: now(),
+	}
+	cs.scheduled = j.Stream.PerSecond > 0
+	j.sources = append(j.sources, s)
+	if s.conn, err = j.cluster.connect(n, cs.actor); err != nil {
+		return err
+	}
+	if s.probes, s.switched, err = j.openProbes(cs, Stages[0]); err != nil {
+		return err
+	}
+	if s.leaves, err = j.returnStart(n, cs); err != nil {
+		return err
+	}
+	s.sender, err = j.newSender(s.conn, 0, instance)
+	return err
+}
+
+// operator makes the operator of an actor.
 func (j *runner) operator(a *actor, n *Node) operator {
-	// The first instance of those that use a table makes it.
-	table := func(bucket string, keep time.Duration) func(context.Context) (jetstream.KeyValue, error) {
+	// The first instance of an operator that uses a table makes it.
+	type opener = func(context.Context) (jetstream.KeyValue, error)
+	table := func(bucket string, keep time.Duration) opener {
 		return func(ctx context.Context) (jetstream.KeyValue, error) {
 			return j.cluster.table(ctx, a.conn, bucket, a.instance == 0, keep)
 		}
@@ -237,7 +262,10 @@ func (j *runner) operator(a *actor, n *Node) operator {
 	case "join":
 		return &join{stream: &j.Stream, table: table(tableName, 0), loads: a.instance == 0}
 	case "count":
-		c := &count{stream: &j.Stream, ids: j.ids[n.Name], probes: &a.probes, open: map[Window]*counted{}, late: j.options.Latencies}
+		c := &count{
+			stream: &j.Stream, ids: j.ids[n.Name], probes: &a.probes,
+			open: map[Window]*counted{}, late: j.options.Latencies,
+		}
 		j.counts = append(j.counts, c)
 		return c
 	case "store":
@@ -246,7 +274,7 @@ func (j *runner) operator(a *actor, n *Node) operator {
 	panic("no operator for stage " + a.stage)
 }
 
-// work runs all actors to their end, and says when the first tuple was due.
+// work runs all instances to their end. It returns when the first tuple was due.
 func (j *runner) work(ctx context.Context) (begun time.Time, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -276,7 +304,7 @@ func (j *runner) work(ctx context.Context) (begun time.Time, err error) {
 	for _, s := range j.sources {
 		start(func() error {
 			greeted := sync.OnceFunc(ready.Done)
-			defer greeted() // a source that fails keeps no other waiting
+			defer greeted() // if it fails, the other sources must not wait for it
 			return s.run(ctx, func() time.Time {
 				greeted()
 				ready.Wait()
@@ -291,7 +319,6 @@ func (j *runner) work(ctx context.Context) (begun time.Time, err error) {
 	return begun, peers.part(ctx)
 }
 
-// count sums up.
 func (j *runner) count(result *Result) {
 	result.Actors = map[string]Counts{}
 	for _, s := range j.sources {
@@ -317,7 +344,7 @@ func (j *runner) count(result *Result) {
 	}
 }
 
-// close gives back whatever was opened.
+// close closes whatever was opened.
 func (j *runner) close(result *Result) error {
 	var errs []error
 	for _, a := range j.actors {
@@ -332,7 +359,7 @@ func (j *runner) close(result *Result) error {
 		}
 	}
 	for _, d := range j.drainers {
-		errs = append(errs, d.Flush()) // what is drained to its end is removed
+		errs = append(errs, d.Flush()) // removes rings that are drained to their end
 		total := d.Stats().Total
 		result.Dropped += total.Dropped
 		result.Events += total.Events
@@ -344,16 +371,17 @@ func (j *runner) close(result *Result) error {
 	return errors.Join(errs...)
 }
 
-// returnStart begins return trips on a source's node, if the placement wants some.
+// returnStart starts return trips on a source's node. It returns nil if there are to be none.
 func (j *runner) returnStart(n *Node, cs *channels) (*returntrip.Start, error) {
 	if !j.ReturnTrip || cs.instrumentation != Full {
 		return nil, nil
 	}
 	conn, err := net.ListenPacket("udp", n.returnTrip())
 	if err != nil {
-		return nil, fmt.Errorf("return trips: %w", err)
+		return nil, fmt.Errorf("listen for return trips: %w", err)
 	}
-	s, err := returntrip.NewStart(conn, cs.actor, returntrip.Options{Stream: j.Stream.Seed, Channels: cs.options})
+	options := returntrip.Options{Stream: j.Stream.Seed, Channels: cs.options}
+	s, err := returntrip.NewStart(conn, cs.actor, options)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -371,9 +399,10 @@ func (j *runner) returnEnd(n *Node, cs *channels) (*returntrip.End, error) {
 	}
 	conn, err := net.ListenPacket("udp", net.JoinHostPort(n.Address, "0"))
 	if err != nil {
-		return nil, fmt.Errorf("return trips: %w", err)
+		return nil, fmt.Errorf("listen for return trips: %w", err)
 	}
-	e, err := returntrip.NewEnd(conn, start, cs.actor, returntrip.Options{Stream: j.Stream.Seed, Channels: cs.options})
+	options := returntrip.Options{Stream: j.Stream.Seed, Channels: cs.options}
+	e, err := returntrip.NewEnd(conn, start, cs.actor, options)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -383,7 +412,7 @@ func (j *runner) returnEnd(n *Node, cs *channels) (*returntrip.End, error) {
 
 func countsName(job string) string { return "counts-" + job }
 
-// Counted reads from the cluster what a job counted.
+// Counted reads a job's counts from the cluster.
 func (c *Cluster) Counted(ctx context.Context, job string) (map[Window]int, error) {
 	conn, err := c.connect(c.nodes[0], "reader")
 	if err != nil {
@@ -407,7 +436,7 @@ func (c *Cluster) Counted(ctx context.Context, job string) (map[Window]int, erro
 		case <-ctx.Done():
 			return nil, fmt.Errorf("read counts: %w", context.Cause(ctx))
 		}
-		if entry == nil { // that was all
+		if entry == nil { // the end of what was stored
 			return counts, nil
 		}
 		campaign, begin, _ := strings.Cut(entry.Key(), ".")

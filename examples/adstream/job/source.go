@@ -13,7 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/returntrip"
 )
 
-// source makes every n-th tuple of the stream, n being the number of sources, and sends each when it is due.
+// source makes every n-th tuple of the stream, where n is the number of sources, and sends each
+// when it is due.
 type source struct {
 	stream   *Stream
 	instance int
@@ -24,12 +25,13 @@ type source struct {
 	channels *channels
 	probes   probes
 	switched switched
-	leaves   *returntrip.Start // nil: none
+	leaves   *returntrip.Start // nil without return trips
 	counts   Counts
 	opened   moment
 }
 
-// run sends the tuples. begin is called when all that follows is ready, and returns when the first tuple is due.
+// run sends the tuples. It calls begin once all instances that follow are ready. begin returns the
+// time at which the first tuple is due.
 func (s *source) run(ctx context.Context, begin func() time.Time) error {
 	if err := s.sender.greet(ctx); err != nil {
 		return s.failed(err)
@@ -44,7 +46,8 @@ func (s *source) run(ctx context.Context, begin func() time.Time) error {
 		}
 		due := epoch.Add(s.stream.due(i))
 		if s.stream.PerSecond > 0 {
-			// An absolute schedule: who is late does not shift what follows. The event time is when the tuple was due.
+			// The schedule is absolute: a late tuple does not shift those that follow. The event
+			// time is when the tuple was due.
 			time.Sleep(time.Until(due))
 		}
 		s.switched.follow(&s.probes)
@@ -53,7 +56,7 @@ func (s *source) run(ctx context.Context, begin func() time.Time) error {
 			return s.failed(errors.New("no ids left"))
 		}
 		if s.probes.intended != nil {
-			// A latency from here holds what a source that is late has a tuple wait.
+			// A latency from here includes the time that a tuple waits for a late source.
 			s.probes.intended.LogAt(s.opened.counterAt(due, now()), id)
 		}
 		s.probes.start.Log(id)
@@ -74,13 +77,14 @@ func (s *source) run(ctx context.Context, begin func() time.Time) error {
 	return nil
 }
 
-// moment is a reading of the counter and one of the clock that belong together.
+// moment is a reading of the counter and a reading of the clock from the same time.
 type moment struct {
 	counter uint64
 	at      time.Time
 }
 
-// now takes the narrowest of some readings: none in which this thread was held up between the two.
+// now repeats the readings until they come no closer together, so that none is kept between which
+// this thread was held up.
 func now() (m moment) {
 	for narrow := uint64(1<<64 - 1); ; {
 		before := asm.Counter()
@@ -93,7 +97,7 @@ func now() (m moment) {
 	}
 }
 
-// counterAt is what the counter was at a moment shortly before now, by the rate at which it has gone since m.
+// counterAt is the counter at a time shortly before now. It uses the counter's mean rate since m.
 func (m moment) counterAt(due time.Time, now moment) uint64 {
 	rate := float64(now.counter-m.counter) / float64(now.at.Sub(m.at))
 	return now.counter - uint64(max(0, float64(now.at.Sub(due))*rate))

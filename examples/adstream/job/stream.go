@@ -20,21 +20,27 @@ type event struct {
 	address        string
 }
 
-// random numbers of an event depend on the seed and its place in the stream alone, so that sources share a stream without talking.
-func (s *Stream) random(index int) *rand.Rand { return rand.New(rand.NewPCG(s.Seed, uint64(index))) }
+// random makes the random numbers of one event. They depend only on the seed and the event's place
+// in the stream, so sources can share a stream without talking to each other.
+func (s *Stream) random(index int) *rand.Rand {
+	return rand.New(rand.NewPCG(s.Seed, uint64(index)))
+}
 
 // event makes the event at a place in the stream.
 func (s *Stream) event(index int, begin_us int64) event {
 	r := s.random(index)
 	return event{
-		user: "user-" + strconv.FormatUint(r.Uint64N(100_000), 10), page: "page-" + strconv.FormatUint(r.Uint64N(100), 10),
-		ad:     adName(r.IntN(s.Campaigns * s.AdsPerCampaign)),
-		adType: adTypes[r.IntN(len(adTypes))], eventType: eventTypes[r.IntN(len(eventTypes))],
-		time_us: begin_us + s.due(index).Microseconds(), address: "10.1.2." + strconv.Itoa(r.IntN(256)),
+		user:      "user-" + strconv.FormatUint(r.Uint64N(100_000), 10),
+		page:      "page-" + strconv.FormatUint(r.Uint64N(100), 10),
+		ad:        adName(r.IntN(s.Campaigns * s.AdsPerCampaign)),
+		adType:    adTypes[r.IntN(len(adTypes))],
+		eventType: eventTypes[r.IntN(len(eventTypes))],
+		time_us:   begin_us + s.due(index).Microseconds(),
+		address:   "10.1.2." + strconv.Itoa(r.IntN(256)),
 	}
 }
 
-// begin_us is the event time of the first tuple, for a stream that begins now.
+// begin_us is the event time of the first tuple of a stream that begins now.
 func (s *Stream) begin_us(now time.Time) int64 {
 	if s.Begin_us != 0 {
 		return s.Begin_us
@@ -42,11 +48,11 @@ func (s *Stream) begin_us(now time.Time) int64 {
 	return now.UnixMicro()
 }
 
-// due is when the tuple at a place in the stream is to be sent, after the first.
+// due is how long after the first tuple the one at a place in the stream is to be sent.
 func (s *Stream) due(index int) time.Duration {
 	perSecond := s.PerSecond
 	if perSecond == 0 {
-		perSecond = 10_000 // for the sake of event times
+		perSecond = 10_000 // event times need some rate
 	}
 	seconds := float64(index) / perSecond
 	return time.Duration(seconds * float64(time.Second))
@@ -55,10 +61,10 @@ func (s *Stream) due(index int) time.Duration {
 func adName(ad int) string             { return "ad-" + strconv.Itoa(ad) }
 func campaignName(campaign int) string { return "campaign-" + strconv.Itoa(campaign) }
 
-// campaign is whose an ad is. The job learns it from the key-value store.
+// campaign is the campaign of an ad. The join asks the key-value store instead.
 func (s *Stream) campaign(ad int) string { return campaignName(ad / s.AdsPerCampaign) }
 
-// window is when the window of an event time begins.
+// window is the beginning of the window that holds an event time.
 func (s *Stream) window(time_us int64) int64 { return time_us - time_us%s.Window.Microseconds() }
 
 // json writes the event as the benchmark's producer does.
@@ -79,13 +85,13 @@ func (e *event) json(b []byte) []byte {
 	return b
 }
 
-// Window is the count of one campaign in one window.
+// Window names a campaign's window.
 type Window struct {
 	Campaign string
 	Begin_us int64
 }
 
-// Expect counts what the job must count, without a job: for the sake of its tests.
+// Expect counts in a loop what the job must count, so that a test can compare the two.
 func (s *Stream) Expect(begin_us int64) map[Window]int {
 	counts := map[Window]int{}
 	for i := range s.Tuples {

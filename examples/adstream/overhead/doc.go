@@ -2,10 +2,13 @@
 //
 //	go run ./examples/adstream/overhead
 //
-// While the job runs its channels are put in use and out of it, in turns of some milliseconds of processor time: with every event kept and drained by
-// another process (full), and with channels whose handler discards (null). Each pair of stretches, with and without, gives a ratio; the
-// table has what they say with its 95 % interval, and beside it what the number of log calls and the cost of one say. docs/performance.md tells how to
-// read it.
+// While the job runs, its channels are turned on and off, for stretches of some milliseconds of
+// processor time. This is done twice: with full, every event is kept and another process drains;
+// with null, the handler discards every event. Each pair of stretches, one on and one off, gives a
+// ratio. The table shows what the ratios say, with a 95 % interval. Below it is the share that
+// follows from the number of log calls and the cost of one. docs/performance.md says how to read
+// it.
 //
-// Without is not a build without instrumentation: the log calls are those of a nil Channel, each a compare. The table has what that costs.
+// Off is not a build without instrumentation: each log call still finds a nil Channel. The table
+// shows what that costs.
 package main

@@ -8,22 +8,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Draining is another process's work, as it is an agent's in production: so what it takes is known apart, and does not fall into
-// whichever stretch comes after the events.
+// Another process drains, as an agent does in production. So the time that draining takes is known
+// by itself, and is not part of the stretch that follows the events.
 
-// drained is what a drainer says at its end.
+// drained is a drainer's result.
 type drained struct {
 	Events  uint64
 	Dropped uint64
 }
 
-// drainer is the process.
+// drainer is a process that drains.
 type drainer struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser
@@ -37,7 +38,8 @@ func startDrainer(command []string, rings, logs string) (*drainer, error) {
 	if err := ring.MakeDirectory(rings); err != nil {
 		return nil, err
 	}
-	d := &drainer{cmd: exec.Command(command[0], append(command[1:len(command):len(command)], rings, logs)...)}
+	args := slices.Concat(command[1:], []string{rings, logs})
+	d := &drainer{cmd: exec.Command(command[0], args...)}
 	d.cmd.Stderr = os.Stderr
 	var err error
 	if d.input, err = d.cmd.StdinPipe(); err != nil {
@@ -52,7 +54,7 @@ func startDrainer(command []string, rings, logs string) (*drainer, error) {
 	return d, nil
 }
 
-// stop has it drain what is left and end.
+// stop waits until the drainer has drained what is left and has ended.
 func (d *drainer) stop() (result drained, err error) {
 	d.input.Close()
 	if err := json.NewDecoder(d.out).Decode(&result); err != nil {
@@ -64,28 +66,29 @@ func (d *drainer) stop() (result drained, err error) {
 	return result, nil
 }
 
-// cpu is the processor time that it has taken, in all of its threads.
+// cpu is the processor time that the drainer's threads have taken.
 func (d *drainer) cpu() (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.cmd.Process.Pid))
 	if err != nil || len(files) == 0 {
-		return 0, fmt.Errorf("processor time of the drainer: none in /proc: %w", errors.Join(err, os.ErrNotExist))
+		return 0, fmt.Errorf("read the drainer's processor time from /proc: %w",
+			errors.Join(err, os.ErrNotExist))
 	}
 	sum := time.Duration(0)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // a thread that ended
+			continue // the thread has ended
 		}
 		var ns int64
 		if _, err := fmt.Sscan(string(text), &ns); err != nil {
-			return 0, fmt.Errorf("processor time of the drainer: %w", err)
+			return 0, fmt.Errorf("read the drainer's processor time from %q: %w", file, err)
 		}
 		sum += time.Duration(ns)
 	}
 	return sum, nil
 }
 
-// kill ends it, if it is still there.
+// kill ends the drainer if it still runs.
 func (d *drainer) kill() {
 	if d.cmd.ProcessState == nil {
 		d.cmd.Process.Kill()
@@ -93,7 +96,7 @@ func (d *drainer) kill() {
 	}
 }
 
-// beDrainer is that process: it drains rings into logs until its input ends.
+// beDrainer is the drainer's main function: it drains rings into logs until its input ends.
 func beDrainer(rings, logs string, in io.Reader, out io.Writer) error {
 	d, err := drain.Start(rings, drain.Options{Logs: logs})
 	if err != nil {

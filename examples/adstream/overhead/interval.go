@@ -5,18 +5,20 @@ import (
 	"slices"
 )
 
-// interval is what pairs say of an effect: the estimate of Hodges and Lehmann with its two-sided 95 % confidence interval, which is Wilcoxon's. It
-// assumes that values lie around the effect as often and as far above as below, and nothing else of how they are distributed. Logarithms of
-// ratios do by construction, where who comes first changes from pair to pair: what a machine does to the second of a pair is for the effect
-// in one and against it in the next. A few pairs that something else disturbed do not move it, and where there are none it is a fifth narrower than
-// that of the median.
+// interval is what pairs say of an effect: the estimate of Hodges and Lehmann with its two-sided
+// 95 % confidence interval, which is Wilcoxon's.
+//
+// It assumes only that the values are distributed symmetrically around the effect. Logarithms of
+// ratios are, because the order within a pair alternates: whatever a machine does to the second of
+// a pair raises the ratio of one pair and lowers that of the next. A few disturbed pairs do not
+// move the interval. Without any, it is a fifth narrower than the interval of the median.
 type interval struct {
 	Estimate float64 `json:"estimate"`
 	Lo       float64 `json:"lo"`
 	Hi       float64 `json:"hi"`
 }
 
-// intervalOf needs six values or more: below, not even all of them make 95 %, and the interval has no ends.
+// intervalOf needs six values or more. Fewer cannot reach 95 %, and the interval has no ends.
 func intervalOf(values []float64) interval {
 	n := len(values)
 	means := make([]float64, 0, n*(n+1)/2) // of every two values, and of each with itself
@@ -33,20 +35,24 @@ func intervalOf(values []float64) interval {
 	return i
 }
 
-// mapped has an increasing function done to all of it.
+// mapped applies an increasing function to the estimate and to both ends.
 func (i interval) mapped(f func(float64) float64) interval {
 	return interval{f(i.Estimate), f(i.Lo), f(i.Hi)}
 }
 
-// exactRanks is for how many values the distribution of the sum of ranks is counted. Beyond, it is normal to less than a rank in a thousand.
+// exactRanks is the most values for which the distribution of the sum of ranks is counted exactly.
+// For more values the normal distribution is off by less than one rank in a thousand.
 const exactRanks = 60
 
-// outside is the largest k for which the k-th smallest and the k-th largest of the means of n values lie around what these lie around with 95 %
-// or more: a sum of the ranks of n values, each of which counts or not as a coin falls, is below k with 2.5 % at the most.
+// outside is the largest k for which the k-th smallest and the k-th largest mean of n values
+// enclose the effect with a probability of at least 95 %. That is the largest k for which a sum of
+// ranks is below k with a probability of at most 2.5 %, where a coin decides for each of the n
+// ranks whether it counts.
 func outside(n int) int {
 	most := n * (n + 1) / 2
 	if n > exactRanks {
-		mean, deviation := float64(most)/2, math.Sqrt(float64(n)*float64(n+1)*float64(2*n+1)/24)
+		mean := float64(most) / 2
+		deviation := math.Sqrt(float64(n) * float64(n+1) * float64(2*n+1) / 24)
 		return int(mean + 0.5 - 1.959964*deviation)
 	}
 	probability := make([]float64, most+1) // of each sum

@@ -16,8 +16,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 )
 
-// placement is the job that is measured: one instance of each actor, on three nodes, every hop between nodes. No window ends while it is
-// measured: what the store does then, all at once, would be in some stretches and not in those beside them.
+// placement is the job that is measured. Each operator has one instance, and each hop is between
+// nodes. No window ends during the measurement: the store's work, which comes all at once, would be
+// in some stretches and not in those beside them.
 const placement = `
 version: 1
 nodes:
@@ -35,13 +36,13 @@ actors:
 stream: {seed: 1, window: 1h}
 `
 
-// limit_percent is the bar: what the upper end of the interval may be.
+// limit_percent is the bar for the upper end of the interval.
 const limit_percent = 3
 
-// minPairs have an interval.
+// minPairs is the fewest pairs that have an interval.
 const minPairs = 6
 
-// minStretch is long beside the runtime's time slices.
+// minStretch is long compared with the runtime's time slices.
 const minStretch = 20 * time.Millisecond
 
 // drainerWord is the first argument of the process that drains.
@@ -49,7 +50,7 @@ const drainerWord = "drain-for-overhead"
 
 func main() {
 	if len(os.Args) == 4 && os.Args[1] == drainerWord {
-		signal.Ignore(syscall.SIGINT) // of the terminal: its parent ends it
+		signal.Ignore(syscall.SIGINT) // a Ctrl-C reaches it too, but its parent ends it
 		if err := beDrainer(os.Args[2], os.Args[3], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "overhead: drain:", err)
 			os.Exit(1)
@@ -78,10 +79,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var asJSON bool
 	flags := flag.NewFlagSet("overhead", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.IntVar(&what.Pairs, "pairs", 300, "how `many` pairs of stretches, with channels and without")
-	flags.IntVar(&what.Null, "null-pairs", 300, "how `many` pairs of stretches, with channels that discard and without")
-	flags.DurationVar(&what.Stretch, "stretch", 50*time.Millisecond, "how `long` a stretch is, in processor time")
-	flags.Float64Var(&what.Rate, "rate", 0, "`tuples` a second; 0: as fast as the job takes them")
+	flags.IntVar(&what.Pairs, "pairs", 300,
+		"how `many` pairs of stretches, one with channels and one without")
+	flags.IntVar(&what.Null, "null-pairs", 300,
+		"how `many` pairs of stretches, one with channels that discard and one without")
+	flags.DurationVar(&what.Stretch, "stretch", 50*time.Millisecond,
+		"how `long` a stretch is, in processor time")
+	flags.Float64Var(&what.Rate, "rate", 0,
+		"`tuples` to send a second; 0: as fast as the job takes them")
 	flags.IntVar(&what.Processors, "procs", 0, "how `many` processors the job may use; 0: all")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	if err := flags.Parse(args); err != nil {
@@ -90,9 +95,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return errUsage
 	}
-	if min(what.Pairs, what.Null) < minPairs || what.Stretch < minStretch || what.Processors < 0 || flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "overhead: %d and %d pairs of %s, arguments %q: use %d or more of %s or more, and no arguments\n",
-			what.Pairs, what.Null, what.Stretch, flags.Args(), minPairs, minStretch)
+	if problem := what.problem(flags.Args()); problem != "" {
+		fmt.Fprintln(stderr, "overhead:", problem)
 		return errUsage
 	}
 	if what.Processors > 0 {
@@ -102,7 +106,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	f, err := measure(ctx, p, what, func(done, of int) { fmt.Fprintf(stderr, "\r%d of %d pairs", done, of) })
+	progress := func(done, of int) { fmt.Fprintf(stderr, "\r%d of %d pairs", done, of) }
+	f, err := measure(ctx, p, what, progress)
 	fmt.Fprintln(stderr)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -116,25 +121,45 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return f.print(stdout)
 }
 
+// problem says what is wrong with the command line, or "".
+func (p *plan) problem(args []string) string {
+	switch fewest := min(p.Pairs, p.Null); {
+	case len(args) > 0:
+		return fmt.Sprintf("argument %q: use flags only", args[0])
+	case fewest < minPairs:
+		return fmt.Sprintf("%d pairs: use %d or more", fewest, minPairs)
+	case p.Stretch < minStretch:
+		return fmt.Sprintf("-stretch %s: use %s or more", p.Stretch, minStretch)
+	case p.Processors < 0:
+		return fmt.Sprintf("-procs %d: use 0 or more", p.Processors)
+	}
+	return ""
+}
+
 func (f *figures) print(w io.Writer) error {
 	pace := "as fast as the job takes them"
 	if f.Plan.Rate > 0 {
-		pace = fmt.Sprintf("%.0f a second", f.Plan.Rate)
+		pace = fmt.Sprintf("at %.0f a second", f.Plan.Rate)
 	}
-	share := func(i interval) string { return fmt.Sprintf("%+.2f %% [%+.2f, %+.2f]", i.Estimate, i.Lo, i.Hi) }
-	_, err := fmt.Fprintf(w, `%d and %d pairs of stretches of %s, full and null, tuples %s, on %d processors
+	share := func(i interval) string {
+		return fmt.Sprintf("%+.2f %% [%+.2f, %+.2f]", i.Estimate, i.Lo, i.Hi)
+	}
+	_, err := fmt.Fprintf(w, `%d pairs (full) and %d pairs (null) of stretches of %s
+tuples %s, on %d processors
 more than without channels, from the pairs' ratios, with a 95 %% interval:
 
         CPU time for the same work   time for the same work
 full    %-28s %s
 null    %-28s %s
 
-off: %.2f µs CPU a tuple, %.0f tuples a second; it is not nothing: a call of a nil channel takes %.2f ns
+off: %.2f µs CPU a tuple, %.0f tuples a second; a call of a nil channel takes %.2f ns
 computed for full: %.2f log calls a tuple × %.1f ns = %.2f %% of the CPU time
 drainer of full, another process: %.2f %% of the job's CPU time
 bar: upper end of full's CPU time %+.2f %%, limit %d %%
 `, f.Plan.Pairs, f.Plan.Null, f.Plan.Stretch, pace, runtime.GOMAXPROCS(0),
 		share(f.Full.CPU), share(f.Full.Wall), share(f.Null.CPU), share(f.Null.Wall),
-		f.OffCPU_us, f.OffPerSecond, f.NilCall_ns, f.EventsPerTuple, f.Call_ns, f.Computed, f.Drainer, f.Full.CPU.Hi, limit_percent)
+		f.OffCPU_us, f.OffPerSecond, f.NilCall_ns,
+		f.EventsPerTuple, f.Call_ns, f.Computed, f.Drainer,
+		f.Full.CPU.Hi, limit_percent)
 	return err
 }

@@ -18,51 +18,57 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// plan says how much is measured.
+// plan says how much to measure.
 type plan struct {
-	Pairs   int           `json:"pairs"`      // of stretches with channels and without
-	Null    int           `json:"null_pairs"` // of stretches with channels that discard and without
-	Stretch time.Duration `json:"stretch_ns"` // how long a stretch is, in processor time: on a busy machine all stretches are as good
-	Rate    float64       `json:"rate"`       // tuples a second; 0: as fast as the job takes them
+	Pairs int `json:"pairs"`      // of stretches with channels and without
+	Null  int `json:"null_pairs"` // of stretches with channels that discard and without
 
-	Processors int `json:"processors"` // 0: as Go chooses
+	// Stretch is the length of a stretch in processor time, so that a stretch on a busy machine is
+	// worth as much as any other.
+	Stretch time.Duration `json:"stretch_ns"`
 
-	Drainer []string `json:"-"` // command line of a process that drains, to which the directories of rings and logs are added
+	Rate       float64 `json:"rate"`       // tuples a second; 0: as fast as the job takes them
+	Processors int     `json:"processors"` // 0: as Go chooses
+
+	// Drainer is the command line of a process that drains. The directories of rings and logs are
+	// added to it.
+	Drainer []string `json:"-"`
 }
 
-// stillFor is how long the job may do nothing at all, in a stretch that goes on until it did something.
+// stillFor is how long the job may do nothing at all. Until then a stretch goes on.
 const stillFor = 10 * time.Second
 
-// stretch is what the process did while instrumentation was one way.
+// stretch is what this process did in one stretch.
 type stretch struct {
 	cpu, wall time.Duration
-	messages  uint64 // that actors received: the work that was done
+	messages  uint64 // that instances received: the work that was done
 }
 
-// figures are what all stretches say.
+// figures are the results of all stretches.
 type figures struct {
 	Plan plan     `json:"plan"`
 	Full compared `json:"full"` // every event is kept, and drained by another process
 	Null compared `json:"null"` // the handler discards
 
-	OffCPU_us    float64 `json:"off_cpu_us"` // a tuple, median
+	// Of the stretches that are off, the median of CPU time a tuple and of tuples a second.
+	OffCPU_us    float64 `json:"off_cpu_us"`
 	OffPerSecond float64 `json:"off_per_second"`
 
 	Tuples         uint64  `json:"tuples"`
 	EventsPerTuple float64 `json:"events_per_tuple"` // log calls a tuple
 	Call_ns        float64 `json:"call_ns"`          // a log call, in a loop
-	NilCall_ns     float64 `json:"nil_call_ns"`      // of a nil Channel, in a loop: what off pays
-	Computed       float64 `json:"computed_percent"` // the calls' share: call_ns × events, of CPU a tuple
-	Drainer        float64 `json:"drainer_percent"`  // processor time of the drainer, of the job's
+	NilCall_ns     float64 `json:"nil_call_ns"`      // a call of a nil Channel, in a loop
+	Computed       float64 `json:"computed_percent"` // share of the log calls in the CPU time
+	Drainer        float64 `json:"drainer_percent"`  // CPU time of the drainer beside the job's
 }
 
-// compared is how much more than off, in percent: pair by pair.
+// compared is how much more the stretches with channels took, in percent.
 type compared struct {
 	CPU  interval `json:"cpu_percent"`  // CPU time for the same work
-	Wall interval `json:"wall_percent"` // time for the same work, which is what throughput loses
+	Wall interval `json:"wall_percent"` // time for the same work, so what throughput loses
 }
 
-// measurement is what the two jobs share.
+// measurement is what the full job and the null job share.
 type measurement struct {
 	plan
 	cluster   *job.Cluster
@@ -72,8 +78,11 @@ type measurement struct {
 	done      int
 }
 
-// measure runs the job twice, with channels that keep and with channels that discard, and takes both away and back all the while.
-func measure(ctx context.Context, p *job.Placement, what plan, progress func(done, of int)) (f figures, err error) {
+// measure runs the job twice: with channels that keep every event, and with channels that discard.
+// While a job runs, its channels are turned on and off.
+func measure(
+	ctx context.Context, p *job.Placement, what plan, progress func(done, of int),
+) (f figures, err error) {
 	f.Plan = what
 	p.OnLoopback()
 	p.Stream.Tuples, p.Stream.PerSecond = 1<<32, what.Rate
@@ -81,7 +90,8 @@ func measure(ctx context.Context, p *job.Placement, what plan, progress func(don
 	if err := ring.MakeDirectory(ring.DefaultDirectory()); err != nil {
 		return f, err
 	}
-	if m.dir, err = os.MkdirTemp(filepath.Dir(ring.DefaultDirectory()), "adstream-overhead-"); err != nil {
+	shared := filepath.Dir(ring.DefaultDirectory())
+	if m.dir, err = os.MkdirTemp(shared, "adstream-overhead-"); err != nil {
 		return f, fmt.Errorf("measure overhead: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(m.dir)) }()
@@ -110,7 +120,7 @@ func measure(ctx context.Context, p *job.Placement, what plan, progress func(don
 	return f, f.calls(m.dir)
 }
 
-// taken is what one job gave.
+// taken is the result of one job.
 type taken struct {
 	with, without    []stretch
 	tuples           uint64
@@ -121,10 +131,12 @@ type taken struct {
 
 var errMeasured = errors.New("measured")
 
-// warmUp is for caches and connections.
+// warmUp is the time for caches and connections to settle.
 const warmUp = time.Second
 
-func (m *measurement) run(ctx context.Context, how job.Instrumentation, pairs int) (t taken, err error) {
+func (m *measurement) run(
+	ctx context.Context, how job.Instrumentation, pairs int,
+) (t taken, err error) {
 	rings := filepath.Join(m.dir, string(how), "rings")
 	d, err := startDrainer(m.Drainer, rings, filepath.Join(m.dir, string(how), "logs"))
 	if err != nil {
@@ -155,7 +167,10 @@ func (m *measurement) run(ctx context.Context, how job.Instrumentation, pairs in
 		}
 		cancel(err)
 	}()
-	o := job.Options{Name: "overhead-" + string(how), Instrumentation: how, Switch: &by, Begin: func() { close(begun) }}
+	o := job.Options{
+		Name: "overhead-" + string(how), Instrumentation: how, Switch: &by,
+		Begin: func() { close(begun) },
+	}
 	o.Channels.Dir = rings
 	result, err := m.cluster.Run(ctx, o)
 	cancel(err)
@@ -168,7 +183,9 @@ func (m *measurement) run(ctx context.Context, how job.Instrumentation, pairs in
 	t.eventsPerTuple = float64(eventsOf(result.Actors, m.Rate > 0)) / float64(t.tuples)
 	drained, err := d.stop()
 	if err == nil && (drained.Dropped > 0 || drained.Events == 0 && how == job.Full) {
-		err = fmt.Errorf("measure overhead: %d events were kept and %d dropped: nothing can be said of what keeping them costs", drained.Events, drained.Dropped)
+		err = fmt.Errorf("measure overhead: %d events were kept and %d dropped: "+
+			"the cost of keeping all is not known: measure again on a quiet machine",
+			drained.Events, drained.Dropped)
 	}
 	return t, err
 }
@@ -182,7 +199,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// spend waits until this process has taken so much processor time.
+// spend waits until this process has taken an amount of processor time.
 func spend(ctx context.Context, cpu time.Duration) error {
 	for end := ownTime() + cpu; ownTime() < end; {
 		if err := pause(ctx, time.Millisecond); err != nil {
@@ -192,23 +209,24 @@ func spend(ctx context.Context, cpu time.Duration) error {
 	return nil
 }
 
-// takePairs takes the channels away and gives them back, from stretch to stretch. Who comes first changes from pair to pair: what
-// drifts, drifts for both.
+// takePairs turns the channels on and off, from stretch to stretch. The order within a pair
+// alternates, so a drift affects both sides alike.
 func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, t *taken) error {
 	for i := range pairs {
 		m.progress(m.done, m.Pairs+m.Null)
 		m.done++
 		for _, on := range []bool{i%2 == 0, i%2 != 0} {
 			by.Set(on)
-			// Each actor has followed by its next message.
+			// By then each instance has followed the switch at its next message.
 			if err := spend(ctx, m.Stretch/20); err != nil {
 				return err
 			}
 			wall, cpu, messages := time.Now(), ownTime(), by.Messages()
 			var s stretch
-			for s.messages == 0 { // others may have the machine for a whole stretch
+			for s.messages == 0 { // other programs may hold the machine for a whole stretch
 				if s.wall > stillFor {
-					return fmt.Errorf("measure overhead: the job has stood still for %s: is the machine overloaded?", stillFor)
+					return fmt.Errorf("measure overhead: the job has stood still for %s: "+
+						"is the machine overloaded?", stillFor)
 				}
 				if err := spend(ctx, m.Stretch); err != nil {
 					return err
@@ -225,10 +243,11 @@ func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, 
 	return nil
 }
 
-// drainerShare measures what the drainer takes while every event is kept, in percent of what the job takes: for so long that what waits at
-// the beginning and at the end does not matter.
+// drainerShare measures the drainer's processor time in percent of the job's, while every event is
+// kept. It measures for so long that the events which wait at its begin and end do not matter.
 func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) {
-	if err := pause(ctx, 1500*time.Millisecond); err != nil { // blocks gather for a second
+	// The drainer gathers events for a second before it writes a block.
+	if err := pause(ctx, 1500*time.Millisecond); err != nil {
 		return 0, err
 	}
 	before, err := d.cpu()
@@ -243,8 +262,9 @@ func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) 
 	return 100 * float64(after-before) / float64(ownTime()-own), err
 }
 
-// eventsOf is how many log calls there were in all actors, whatever became of them: two for each tuple that is sent or taken, one more where it
-// was due at a time, a link for each view that is counted, two for each window.
+// eventsOf is the number of log calls in all instances, whatever became of the events: two for each
+// tuple that the source sent or another instance took, one more for each tuple of a source with a
+// rate, one for each view that was counted (its link), and two for each window.
 func eventsOf(actors map[string]job.Counts, scheduled bool) uint64 {
 	sum := 2 * actors["source#0"].Sent
 	if scheduled {
@@ -271,18 +291,20 @@ func compare(with, without []stretch) compared {
 	return compared{intervalOf(cpu).mapped(percent), intervalOf(wall).mapped(percent)}
 }
 
-// ownTime is the processor time of this process: actors, servers, garbage collection.
+// ownTime is the processor time of this process: instances, servers and garbage collection.
 func ownTime() time.Duration {
 	var r unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
-		panic(err) // it has no way to fail
+		panic(err) // these arguments cannot fail
 	}
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// calls measures a log call by itself: in a loop, so at its cheapest.
+// calls measures a log call by itself. In a loop it is at its cheapest.
 func (f *figures) calls(dir string) error {
-	ch, err := handlers.Open("call#0/start", handlers.Options{Dir: filepath.Join(dir, "calls"), Policy: channel.Overwrite.String()})
+	ch, err := handlers.Open("call#0/start", handlers.Options{
+		Dir: filepath.Join(dir, "calls"), Policy: channel.Overwrite.String(),
+	})
 	if err != nil {
 		return fmt.Errorf("measure overhead: %w", err)
 	}
@@ -297,7 +319,7 @@ func (f *figures) calls(dir string) error {
 	return nil
 }
 
-// perCall is short, so that most repetitions are not interrupted.
+// perCall measures briefly, so that most of its repetitions are not interrupted.
 func perCall(ch *handlers.Channel) float64 {
 	const many = 10_000
 	begin := time.Now()

@@ -19,7 +19,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// In these processes of this program, which measuring starts, it is the command itself.
+// The measurement starts this program again as its drainer.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == drainerWord {
 		main()
@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// The interval holds the effect in at least 95 of 100 cases, however skewed is what comes second in a pair suffers.
+// The interval contains the effect in at least 95 of 100 cases, even if the second of each pair
+// suffers by a skewed amount.
 func TestIntervalCovers(t *testing.T) {
 	random := seed.Random(t)
 	const effect = 0.02
@@ -38,7 +39,7 @@ func TestIntervalCovers(t *testing.T) {
 		for range trials {
 			values := make([]float64, n)
 			for i := range values {
-				second := math.Exp(2*random.NormFloat64()) / 10 // skewed, of median 0.1 and mean 0.74
+				second := math.Exp(2*random.NormFloat64()) / 10 // median 0.1, mean 0.74
 				if i%2 == 0 {
 					second = -second
 				}
@@ -56,12 +57,15 @@ func TestIntervalCovers(t *testing.T) {
 			t.Errorf("%d values: the effect was inside in %.3f of %d trials", n, share, trials)
 		}
 	}
-	if i := intervalOf([]float64{1, 2, 3, 4, 5}); !math.IsInf(i.Hi, 1) || !math.IsInf(i.Lo, -1) || i.Estimate != 3 {
-		t.Errorf("five values: %+v, want no ends", i)
+	five := intervalOf([]float64{1, 2, 3, 4, 5})
+	if !math.IsInf(five.Hi, 1) || !math.IsInf(five.Lo, -1) || five.Estimate != 3 {
+		t.Errorf("five values: %+v, want no ends", five)
 	}
-	for n, critical := range map[int]int{6: 0, 10: 8, 20: 52, 50: 434} { // as in every table of the signed-rank test
+	// The critical values are those of any table of the signed-rank test.
+	for n, critical := range map[int]int{6: 0, 10: 8, 20: 52, 50: 434} {
 		if k := outside(n); k != critical+1 {
-			t.Errorf("%d values: the interval begins at the %d. smallest mean, want the %d.", n, k, critical+1)
+			t.Errorf("%d values: the interval begins at smallest mean %d, want %d",
+				n, k, critical+1)
 		}
 	}
 }
@@ -70,13 +74,17 @@ func TestCompareFindsWhatWasPut(t *testing.T) {
 	var with, without []stretch
 	for range 30 {
 		drift := 1 + rand.Float64() // of the machine, over pairs
-		cpu := func(us, messages float64) stretch {
-			return stretch{time.Duration(us * drift * messages * 1000), time.Duration(us * drift * messages * 2000), uint64(messages)}
+		of := func(us, messages float64) stretch {
+			cpu_ns := us * drift * messages * 1000
+			return stretch{time.Duration(cpu_ns), time.Duration(2 * cpu_ns), uint64(messages)}
 		}
-		with, without = append(with, cpu(10.2, 1000)), append(without, cpu(10, 2000))
+		with, without = append(with, of(10.2, 1000)), append(without, of(10, 2000))
 	}
-	if c := compare(with, without); math.Abs(c.CPU.Estimate-2) > 0.01 || math.Abs(c.CPU.Hi-2) > 0.01 || math.Abs(c.Wall.Lo-2) > 0.01 {
-		t.Errorf("two percent more: %+v", c)
+	c := compare(with, without)
+	for _, percent := range []float64{c.CPU.Estimate, c.CPU.Hi, c.Wall.Lo} {
+		if math.Abs(percent-2) > 0.01 {
+			t.Errorf("%+v, want two percent more", c)
+		}
 	}
 }
 
@@ -98,15 +106,17 @@ func measureHere(t *testing.T, what plan) figures {
 	return f
 }
 
-// The whole measurement, too small to say anything of cost: that it ends, counts every event and leaves nothing.
+// A measurement too small to judge the cost still counts every event, and leaves nothing behind.
 func TestMeasureSmall(t *testing.T) {
 	if testing.Short() {
-		t.Skip("some seconds of a core")
+		t.Skip("takes some seconds of a core")
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	f := measureHere(t, plan{Pairs: minPairs, Null: minPairs, Stretch: minStretch})
-	// Two events at each of source, deserialise and filter, and for a third of the tuples two at each of project, join and count, and a link: 8⅓
-	// where every tuple comes to the end. The job is cut off, and up to 512 wait before each of four actors.
+	// Each tuple has two events at each of source, deserialise and filter. A third of the tuples
+	// have two more at each of project, join and count, and a link. That makes 8⅓ if every tuple
+	// comes to the end. The job is cut off while up to 512 tuples wait before each of four
+	// operators.
 	if least := 8 - 8*4*512/float64(f.Tuples); f.EventsPerTuple < least || f.EventsPerTuple > 9 {
 		t.Errorf("%v events a tuple of %d, want %v to 9", f.EventsPerTuple, f.Tuples, least)
 	}
@@ -124,24 +134,31 @@ func TestMeasureSmall(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	var out, stderr bytes.Buffer
-	if err := run(context.Background(), []string{"-h"}, &out, &stderr); err != nil || stderr.Len() == 0 {
+	err := run(context.Background(), []string{"-h"}, &out, &stderr)
+	if err != nil || stderr.Len() == 0 {
 		t.Errorf("-h: %v, %q", err, stderr.String())
 	}
-	for _, args := range [][]string{{"-pairs", "1"}, {"-null-pairs", "5"}, {"-stretch", "1ms"}, {"x"}, {"-what"}} {
+	for _, args := range [][]string{
+		{"-pairs", "1"}, {"-null-pairs", "5"}, {"-stretch", "1ms"}, {"-procs", "-1"},
+		{"x"}, {"-what"},
+	} {
 		var out, stderr bytes.Buffer
-		if err := run(context.Background(), args, &out, &stderr); !errors.Is(err, errUsage) || stderr.Len() == 0 {
+		err := run(context.Background(), args, &out, &stderr)
+		if !errors.Is(err, errUsage) || stderr.Len() == 0 {
 			t.Errorf("%q: %v, %q", args, err, stderr.String())
 		}
 	}
 }
 
-// All handlers cost three percent of the job's processor time at the most. The bar is on processor time because throughput is that of the
-// machine, too: of whatever else runs on it. The upper end of the measured interval is a bar at full size alone, as a small interval is wide; what
-// is computed is one at any size.
+// Instrumentation costs at most three percent of the job's processor time. The bar is on processor
+// time because throughput also depends on whatever else runs on the machine. The computed share is
+// a bar at any size. The upper end of the measured interval is one only at full size, because a
+// small measurement has a wide interval.
 func TestBarOverhead(t *testing.T) {
 	what, full := plan{Pairs: minPairs, Null: minPairs, Stretch: minStretch}, false
 	if proof.Begin(t) == proof.Full {
-		what, full = plan{Pairs: 6000, Null: 1000, Stretch: 30 * time.Millisecond}, true // 6,000 say it to 0.3 %
+		// 6000 pairs give an interval of 0.3 %.
+		what, full = plan{Pairs: 6000, Null: 1000, Stretch: 30 * time.Millisecond}, true
 	}
 	f := measureHere(t, what)
 	var out strings.Builder
@@ -149,11 +166,19 @@ func TestBarOverhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(out.String())
-	bars := []proof.Bar{{Name: "log calls of a streaming job, computed", Figure: f.Computed, Limit: limit_percent, Unit: "% of its CPU time", Timing: true}}
+	bars := []proof.Bar{{
+		Name: "log calls of a streaming job, computed", Figure: f.Computed,
+		Limit: limit_percent, Unit: "% of its CPU time", Timing: true,
+	}}
 	if full {
-		bar := proof.Bar{Name: "instrumentation of a streaming job, upper end", Figure: f.Full.CPU.Hi, Limit: limit_percent, Unit: "% of its CPU time", Timing: true}
-		if f.Full.CPU.Hi > limit_percent && f.Full.CPU.Lo < limit_percent {
-			bar.Absent = fmt.Sprintf("the interval is too wide to say: %+.2f %% to %+.2f %%", f.Full.CPU.Lo, f.Full.CPU.Hi)
+		cpu := f.Full.CPU
+		bar := proof.Bar{
+			Name: "instrumentation of a streaming job, upper end", Figure: cpu.Hi,
+			Limit: limit_percent, Unit: "% of its CPU time", Timing: true,
+		}
+		if cpu.Hi > limit_percent && cpu.Lo < limit_percent {
+			bar.Absent = fmt.Sprintf("the interval is too wide to judge: %+.2f %% to %+.2f %%",
+				cpu.Lo, cpu.Hi)
 		}
 		bars = append(bars, bar)
 	}
