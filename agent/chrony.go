@@ -169,7 +169,7 @@ func (p *poller) tryOpen(path string) error {
 		rand.Read(p.id[:])
 		now := ring.Now()
 		w, err = logstore.Create(nil, path, logstore.Header{
-			Format: logstore.Compressed, Node: p.node, NodeNumber: channel.MaxNode + 1,
+			Node: p.node, NodeNumber: channel.MaxNode + 1,
 			Epoch: p.epoch(), Channel: name,
 			Settings: channel.Settings{Kind: channel.Identity}, Incarnation: p.id,
 			ProcessID: os.Getpid(),

@@ -22,13 +22,16 @@ import (
 
 // StoreOptions say how long to measure logs.
 type StoreOptions struct {
-	Repetitions int           // that count; at least 1
-	Limit       time.Duration // after which no further repetition of either part is begun
-	Sustained   time.Duration // of logging that must count, for the sustained row; 0: without it
-	Buffer      string        // of its channel; as in handlers.Options
-	Dir         string        // where its ring is made; "" as in handlers.Options
-	Logs        string        // where its log is written; "": a directory of its own among temporary files
+	Repetitions int           // how many must count; at least 1
+	Limit       time.Duration // begin no further repetition of either part after it
 	Sets        []string      // data sets to measure; nil: all
+
+	// These are for the sustained row.
+
+	Sustained time.Duration // how much logging must count; 0 leaves the row out
+	Buffer    string        // of its channel, as in handlers.Options
+	Dir       string        // where its ring is made, as in handlers.Options
+	Logs      string        // where its log is written; "": a temporary directory
 
 	// Progress is called before each repetition and may be nil.
 	Progress func(part string, counted, disturbed int)
@@ -43,13 +46,16 @@ type StoreResult struct {
 // StoreRow is what one data set costs.
 type StoreRow struct {
 	Name          string
-	Encode        []float64 // GB/s of records, 16 bytes each, of processor time; one for each repetition
-	Decode        []float64
 	BytesPerEvent float64
 	EntropyBytes  float64 // of an event
+
+	// Encode and Decode are in GB of records, of 16 bytes each, in a second of processor time. Each
+	// repetition has one.
+	Encode, Decode []float64
 }
 
-// SustainedRow is what a program pays that logs without a pause while another core compresses its events to disk.
+// SustainedRow is what a log call costs a program that logs without a pause, while another core
+// compresses its events to disk.
 type SustainedRow struct {
 	Buffer        string
 	Ratios        []float64 // to a bare rdtscp, one for each second that counted
@@ -62,13 +68,16 @@ type SustainedRow struct {
 }
 
 const (
-	storeBlocks = 32 // of logstore.MaxRows events, for each set: two million events, more than a core's caches hold
+	// storeBlocks is how many blocks of logstore.MaxRows events a set has: two million events, more
+	// than a core's caches hold.
+	storeBlocks = 32
 
-	// entropyRecords is over how many records the entropy of a set is measured that has no formula.
+	// entropyRecords is how many records the entropy of a set without a formula is measured over.
 	entropyRecords = 10 << 20
 )
 
-// Store measures the size and the speed of logs on every data set, and then what a program pays whose events are kept.
+// Store measures the size and the speed of logs on every data set, and then what a program pays
+// while its events are kept.
 func Store(ctx context.Context, o StoreOptions) (StoreResult, error) {
 	var result StoreResult
 	if o.Dir == "" {
@@ -152,7 +161,8 @@ type storeRun struct {
 	seed   uint64
 }
 
-// recordBuffer holds the events of one set at a time: all sets together would take more memory than they are worth.
+// recordBuffer holds the events of one set at a time, because all sets together would take too much
+// memory.
 type recordBuffer struct {
 	counters, ids []uint64
 	events        []logstore.Event
@@ -160,7 +170,8 @@ type recordBuffer struct {
 
 func (b *recordBuffer) fill(s *dataset.Set, n int) {
 	if b.events == nil {
-		b.counters, b.ids, b.events = make([]uint64, n), make([]uint64, n), make([]logstore.Event, n)
+		b.counters, b.ids, b.events = make([]uint64, n), make([]uint64, n),
+			make([]logstore.Event, n)
 	}
 	s.Fill(b.counters, b.ids)
 	for i := range b.events {
@@ -189,13 +200,14 @@ func newStoreRun(name string, entropies map[string]float64) (*storeRun, error) {
 		return nil, err
 	}
 	r.header = logstore.Header{
-		Format: logstore.Compressed, Node: "bench", NodeNumber: channel.MaxNode + 1, Epoch: "bench", Channel: channelName,
-		Settings: channel.Settings{Kind: channel.Buffered}, Quantum_cycles: set.Quantum,
+		Node: "bench", NodeNumber: channel.MaxNode + 1, Epoch: "bench",
+		Channel: channelName, Settings: channel.Settings{Kind: channel.Buffered},
+		Quantum_cycles: set.Quantum,
 	}
 	return r, nil
 }
 
-// measuredEntropy is the plug-in entropy of a set's counters, in bits.
+// measuredEntropy returns the plug-in entropy of a set's counters, in bits.
 func measuredEntropy(set *dataset.Set) float64 {
 	var plugIn dataset.PlugIn
 	counters, ids := make([]uint64, logstore.MaxRows), make([]uint64, logstore.MaxRows)
@@ -206,7 +218,8 @@ func measuredEntropy(set *dataset.Set) float64 {
 	return plugIn.Bits()
 }
 
-// turn writes a log into shared memory, as what is measured is the log and not the disk, and reads it back.
+// turn writes a log and reads it back. The log is in shared memory, because the disk is not
+// measured.
 func (r *storeRun) turn(b *recordBuffer, dir string) error {
 	const n = storeBlocks * logstore.MaxRows
 	set, err := dataset.New(r.Name, r.seed)
@@ -228,7 +241,10 @@ func (r *storeRun) turn(b *recordBuffer, dir string) error {
 	}
 	size := w.Size()
 	for i := 0; i < n; i += logstore.MaxRows {
-		block := logstore.Block{Incarnation: r.header.Incarnation, First: uint64(i), Events: b.events[i : i+logstore.MaxRows]}
+		block := logstore.Block{
+			Incarnation: r.header.Incarnation, First: uint64(i),
+			Events: b.events[i : i+logstore.MaxRows],
+		}
 		if err := w.Append(&block); err != nil {
 			return err
 		}
@@ -267,13 +283,14 @@ func (r *storeRun) turn(b *recordBuffer, dir string) error {
 	return err
 }
 
-// appendSpeed appends how many GB/s of records a turn has coded that began at a moment of this thread's time.
+// appendSpeed appends how many GB/s of records a turn has coded since begin, in this thread's time.
 func appendSpeed(all []float64, begin time.Duration) ([]float64, error) {
 	end, err := threadTime()
 	return append(all, storeBlocks*logstore.MaxRows*ring.RecordBytes/float64(end-begin)), err
 }
 
-// threadTime is the processor time of this thread, to which a pinned goroutine keeps. Others on the same core do not count.
+// threadTime returns the processor time of this thread. A pinned goroutine stays on its thread, and
+// other threads on the same core do not count.
 func threadTime() (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -282,7 +299,8 @@ func threadTime() (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// sustainedTurn is how long a program logs without a pause between two measurements of the base. These take two milliseconds.
+// sustainedTurn is how long a program logs without a pause between two measurements of the base.
+// These take two milliseconds.
 const sustainedTurn = time.Second
 
 // sustained logs at full speed on one core while a drainer of its own writes to disk on another.
@@ -292,12 +310,12 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 		return row, err
 	}
 	if len(own) < 2 {
-		return row, nil // absent: there is no other core
+		return row, nil // there is no other core, and the row is absent
 	}
 	if err := ring.MakeDirectory(o.Dir); err != nil {
 		return row, err
 	}
-	// A directory of its own, since another drainer may be at work in that of the node.
+	// The node's own directory may have another drainer at work.
 	rings, err := os.MkdirTemp(o.Dir, "bench-rings-")
 	if err != nil {
 		return row, err
@@ -315,7 +333,8 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 		return row, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	c, err := handlers.Open("bench#0/sustained", handlers.Options{Handler: "buffered", Policy: "block", Buffer: o.Buffer, Dir: rings})
+	c, err := handlers.Open("bench#0/sustained",
+		handlers.Options{Handler: "buffered", Policy: "block", Buffer: o.Buffer, Dir: rings})
 	if err != nil {
 		return row, err
 	}
@@ -328,9 +347,13 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 	defer unpin()
 	var base base
 	var id uint64
-	asm.LoopCounter(1_000_000) // the core's clock comes up
+	asm.LoopCounter(1_000_000) // let the core's clock come up
 	deadline := time.Now().Add(o.Limit)
-	for turn := 0; time.Duration(len(row.Ratios))*sustainedTurn < o.Sustained && time.Now().Before(deadline); turn++ {
+	lasting := func() bool {
+		counted := time.Duration(len(row.Ratios)) * sustainedTurn
+		return counted < o.Sustained && time.Now().Before(deadline)
+	}
+	for turn := 0; lasting(); turn++ {
 		if err := ctx.Err(); err != nil {
 			return row, err
 		}
@@ -356,7 +379,7 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 			return row, err
 		}
 		switch {
-		case turn == 0: // the drainer has yet to find the ring
+		case turn == 0: // the drainer has not found the ring yet
 		case end.othersSince(usage) > disturbedShare:
 			row.Disturbed++
 		default:
@@ -377,7 +400,7 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 	return row, err
 }
 
-// countEvents reads the log of the only ring in a directory back.
+// countEvents returns how many events the only log in a directory has.
 func countEvents(dir string) (n uint64, err error) {
 	segments, err := logstore.Segments(dir)
 	if err != nil {

@@ -24,7 +24,7 @@ func logFile(t *testing.T, f *fleet, node, name string) (file string, content []
 		t.Fatal(err)
 	}
 	h := logstore.Header{
-		Format: logstore.Plain, Node: node, NodeNumber: 1, Epoch: "e1", Channel: parsed,
+		Node: node, NodeNumber: 1, Epoch: "e1", Channel: parsed,
 		Settings:    channel.Settings{Kind: channel.Identity},
 		Incarnation: logstore.Incarnation{byte(f.r.Uint32()), 1},
 		ProcessID:   1, Counter: 1, UTCLo_ns: 1, UTCHi_ns: 2,
@@ -35,7 +35,7 @@ func logFile(t *testing.T, f *fleet, node, name string) (file string, content []
 		t.Fatal(err)
 	}
 	for first := uint64(0); first < 800; first += 100 {
-		b := logstore.Block{Incarnation: h.Incarnation, First: first}
+		b := logstore.Block{Incarnation: h.Incarnation, First: first, Plain: true}
 		for i := range uint64(100) {
 			b.Events = append(b.Events, logstore.Event{Counter: first + i, ID: f.r.Uint64()})
 		}

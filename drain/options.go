@@ -236,7 +236,7 @@ func (o *Options) epochNow(h ring.Header) string {
 func (o *Options) logHeader(h ring.Header, settings channel.Settings) logstore.Header {
 	epoch := o.epochNow(h)
 	return logstore.Header{
-		Format: logstore.Compressed, Node: o.Node, NodeNumber: h.NodeNumber, Epoch: epoch,
+		Node: o.Node, NodeNumber: h.NodeNumber, Epoch: epoch,
 		Channel: h.Name, Settings: settings, Policy: h.Policy, Stamp: h.Stamp,
 		Incarnation: h.Incarnation, ProcessID: h.ProcessID,
 		Quantum_cycles: o.Quantum_cycles, CoreSlack_cycles: o.CoreSlack_cycles,

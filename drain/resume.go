@@ -3,7 +3,6 @@ package drain
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -39,20 +38,9 @@ func (s *source) readLog(segments []logstore.Segment) error {
 func (s *source) readSegment(f *logstore.File) error {
 	for _, kind := range []logstore.Kind{logstore.Transitions, logstore.Drops, logstore.Samples,
 		logstore.FirstLasts} {
-		for cursor := f.Last(kind); ; {
-			b, err := cursor.Next()
-			var damage *logstore.CorruptionError
-			if err == io.EOF {
-				break
-			}
-			if errors.As(err, &damage) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
+		err := logstore.EachBlock(f.Last(kind).Next, func(b *logstore.Block) error {
 			if b.Shard >= len(s.places) {
-				continue
+				return nil
 			}
 			p := &s.places[b.Shard]
 			for _, t := range b.Transitions {
@@ -69,6 +57,10 @@ func (s *source) readSegment(f *logstore.File) error {
 			for _, fl := range b.FirstLasts {
 				s.firstLast = fromRow(fl)
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

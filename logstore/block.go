@@ -29,7 +29,7 @@ type Block struct {
 	Incarnation Incarnation
 	Shard       int    // of the ring; 0 for kinds that come from no ring
 	First       uint64 // sequence of the first row; each kind in each shard counts its rows from 0
-	// write the rows uncompressed even into a compressed file; readers leave it false
+	// write the rows uncompressed; readers leave it false
 	Plain bool
 
 	Events      []Event
@@ -59,110 +59,56 @@ func (b *Block) Len() int {
 	return len(w) / k.columns()
 }
 
+// byKind returns the slices of all kinds.
+func (b *Block) byKind() [kinds]rowsOfKind {
+	return [kinds]rowsOfKind{
+		Events: (*rowSlice[Event])(&b.Events), Links: (*rowSlice[Link])(&b.Links),
+		Samples: (*rowSlice[Sample])(&b.Samples), FirstLasts: (*rowSlice[FirstLast])(&b.FirstLasts),
+		Transitions: (*rowSlice[Transition])(&b.Transitions), Drops: (*rowSlice[Drop])(&b.Drops),
+		ReturnTrips: (*rowSlice[ReturnTrip])(&b.ReturnTrips), NTPs: (*rowSlice[NTP])(&b.NTPs),
+		index: (*rowSlice[indexEntry])(&b.index),
+	}
+}
+
 // rows returns the kind, and the rows as words.
 func (b *Block) rows() (Kind, []uint64) {
-	switch {
-	case len(b.Events) > 0:
-		return Events, words(b.Events)
-	case len(b.Links) > 0:
-		return Links, words(b.Links)
-	case len(b.Samples) > 0:
-		return Samples, words(b.Samples)
-	case len(b.FirstLasts) > 0:
-		return FirstLasts, words(b.FirstLasts)
-	case len(b.Transitions) > 0:
-		return Transitions, words(b.Transitions)
-	case len(b.Drops) > 0:
-		return Drops, words(b.Drops)
-	case len(b.ReturnTrips) > 0:
-		return ReturnTrips, words(b.ReturnTrips)
-	case len(b.NTPs) > 0:
-		return NTPs, words(b.NTPs)
-	case len(b.index) > 0:
-		return index, words(b.index)
+	for k, rows := range b.byKind() {
+		if rows != nil && len(rows.words()) > 0 {
+			return Kind(k), rows.words()
+		}
 	}
 	return 0, nil
 }
 
 // clear empties all slices and keeps their memory.
 func (b *Block) clear() {
-	b.Events = b.Events[:0]
-	b.Links = b.Links[:0]
-	b.Samples = b.Samples[:0]
-	b.FirstLasts = b.FirstLasts[:0]
-	b.Transitions = b.Transitions[:0]
-	b.Drops = b.Drops[:0]
-	b.ReturnTrips = b.ReturnTrips[:0]
-	b.NTPs = b.NTPs[:0]
-	b.index = b.index[:0]
+	for _, rows := range b.byKind() {
+		if rows != nil {
+			rows.resize(0)
+		}
+	}
 }
 
-// makeRows empties the block, gives it n rows of a kind, and returns their words.
+// makeRows empties the block, gives it n rows of a known kind, and returns their words.
 func (b *Block) makeRows(k Kind, n int) []uint64 {
 	b.clear()
-	switch k {
-	case Events:
-		return makeRows(&b.Events, n)
-	case Links:
-		return makeRows(&b.Links, n)
-	case Samples:
-		return makeRows(&b.Samples, n)
-	case FirstLasts:
-		return makeRows(&b.FirstLasts, n)
-	case Transitions:
-		return makeRows(&b.Transitions, n)
-	case Drops:
-		return makeRows(&b.Drops, n)
-	case ReturnTrips:
-		return makeRows(&b.ReturnTrips, n)
-	case NTPs:
-		return makeRows(&b.NTPs, n)
-	case index:
-		return makeRows(&b.index, n)
-	}
-	panic("unknown kind")
+	rows := b.byKind()[k]
+	rows.resize(n)
+	return rows.words()
 }
 
-func makeRows[R row](rows *[]R, n int) []uint64 {
-	*rows = slices.Grow((*rows)[:0], n)[:n]
-	return words(*rows)
-}
-
-// keep removes the rows outside a range, and returns whether there were any.
-func (b *Block) keep(r Range) bool {
-	from, to := int(r.From-b.First), int(r.To-b.First)
-	if from == 0 && to == b.Len() {
-		return false
-	}
-	switch kind, _ := b.rows(); kind {
-	case Events:
-		b.Events = b.Events[from:to]
-	case Links:
-		b.Links = b.Links[from:to]
-	case Samples:
-		b.Samples = b.Samples[from:to]
-	case FirstLasts:
-		b.FirstLasts = b.FirstLasts[from:to]
-	case Transitions:
-		b.Transitions = b.Transitions[from:to]
-	case Drops:
-		b.Drops = b.Drops[from:to]
-	case ReturnTrips:
-		b.ReturnTrips = b.ReturnTrips[from:to]
-	case NTPs:
-		b.NTPs = b.NTPs[from:to]
-	}
+// keep removes the rows outside a range.
+func (b *Block) keep(r Range) {
+	b.byKind()[b.Kind()].cut(int(r.From-b.First), int(r.To-b.First))
 	b.First = r.From
-	return true
 }
 
 // check returns nil if the block can be written.
 func (b *Block) check() error {
 	n := b.Len()
 	filled := 0
-	for _, l := range []int{len(b.Events), len(b.Links), len(b.Samples), len(b.FirstLasts),
-		len(b.Transitions), len(b.Drops), len(b.ReturnTrips), len(b.NTPs), len(b.index)} {
-		if l > 0 {
+	for _, rows := range b.byKind() {
+		if rows != nil && len(rows.words()) > 0 {
 			filled++
 		}
 	}
@@ -183,7 +129,6 @@ func (b *Block) check() error {
 const (
 	payloadPlain      = 0 // the words of each row, 8 bytes each, little-endian
 	payloadCompressed = 1 // one column after another
-	payloadText       = 2 // one line for each row, its words in decimal; in text files only
 )
 
 // blockHeader precedes a block's payload: see FORMAT.md.
@@ -225,10 +170,10 @@ func (h *blockHeader) put(b []byte) {
 	binary.LittleEndian.PutUint32(b[60:], checksum(b[:60]))
 }
 
-// parseBlockHeader parses the first 64 bytes of b.
+// parseBlockHeader parses the first 64 bytes of b. It returns false if no block begins there.
 func parseBlockHeader(b []byte) (blockHeader, bool) {
-	b = b[:blockHeaderSize]
-	if string(b[:4]) != blockMagic || checksum(b[:60]) != binary.LittleEndian.Uint32(b[60:]) {
+	if len(b) < blockHeaderSize || string(b[:4]) != blockMagic ||
+		checksum(b[:60]) != binary.LittleEndian.Uint32(b[60:]) {
 		return blockHeader{}, false
 	}
 	h := blockHeader{
@@ -242,8 +187,11 @@ func parseBlockHeader(b []byte) (blockHeader, bool) {
 		return blockHeader{}, false
 	}
 	h.rows, h.length = int(rows), int(length)
-	return h, h.coding != payloadText && h.sane()
+	return h, h.sane()
 }
+
+// size returns the length of the whole block.
+func (h *blockHeader) size() int { return blockHeaderSize + h.length }
 
 // sane tells whether the numbers agree with each other. It bounds what reading the payload costs.
 func (h *blockHeader) sane() bool {
@@ -257,28 +205,21 @@ func (h *blockHeader) sane() bool {
 		return h.length == 8*words
 	case payloadCompressed:
 		return h.length < 8*words
-	case payloadText:
-		return h.length <= textWordBytes*words
 	}
 	return false
 }
 
 // counterRange returns the smallest and the largest counter in rows.
 func counterRange(k Kind, words []uint64) (lo, hi uint64) {
-	columns := kindTable[k].columns
+	counters := kindTable[k].counters
+	if len(counters) == 0 {
+		return 0, math.MaxUint64
+	}
 	lo, hi = math.MaxUint64, 0
-	any := false
-	for c, info := range columns {
-		if info.role != roleCounter {
-			continue
-		}
-		any = true
-		for i := c; i < len(words); i += len(columns) {
+	for _, c := range counters {
+		for i := c; i < len(words); i += k.columns() {
 			lo, hi = min(lo, words[i]), max(hi, words[i])
 		}
-	}
-	if !any {
-		return 0, math.MaxUint64
 	}
 	return lo, hi
 }
@@ -287,7 +228,6 @@ func counterRange(k Kind, words []uint64) (lo, hi uint64) {
 // it.
 type encoder struct {
 	columns columnEncoder
-	text    []byte
 	buffer  []byte // for the user of the encoder
 }
 
@@ -295,34 +235,22 @@ type encoder struct {
 // logs open.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
-// appendBlock appends a block in the coding for a file of the given format. The block must have
-// passed its check.
-func (e *encoder) appendBlock(dst []byte, b *Block, format Format, quantum_cycles uint64) []byte {
+// appendBlock appends a block, which must have passed its check.
+func (e *encoder) appendBlock(dst []byte, b *Block, quantum_cycles uint64) []byte {
 	kind, words := b.rows()
 	h := blockHeader{
 		kind: kind, shard: b.Shard, first: b.First, incarnation: b.Incarnation,
-		rows: len(words) / kind.columns(),
-	}
-	if b.Plain && format == Compressed {
-		format = Plain
-	}
-	if format != Compressed {
-		h.lo, h.hi = counterRange(kind, words)
-	}
-	if format == Text {
-		h.coding = payloadText
-		e.text = appendText(e.text[:0], kind, words)
-		h.length, h.checksum = len(e.text), checksum(e.text)
-		return append(h.appendLine(dst), e.text...)
+		rows: len(words) / kind.columns(), coding: payloadCompressed,
 	}
 	start := len(dst)
 	dst = grow(dst, blockHeaderSize)
 	payload := len(dst)
-	if format == Compressed {
-		h.coding = payloadCompressed
+	if b.Plain {
+		h.lo, h.hi = counterRange(kind, words)
+	} else {
 		dst, h.lo, h.hi = e.appendColumns(dst, kind, words, quantum_cycles)
 	}
-	if format == Plain || len(dst)-payload >= 8*len(words) {
+	if b.Plain || len(dst)-payload >= 8*len(words) {
 		h.coding = payloadPlain
 		dst = grow(dst[:payload], 8*len(words))
 		out := dst[payload:]
@@ -338,11 +266,10 @@ func (e *encoder) appendBlock(dst []byte, b *Block, format Format, quantum_cycle
 // appendColumns appends the columns of rows, and returns the smallest and the largest counter.
 func (e *encoder) appendColumns(dst []byte, kind Kind, words []uint64,
 	quantum_cycles uint64) (out []byte, lo, hi uint64) {
-	columns := kindTable[kind].columns
 	lo, hi = math.MaxUint64, 0
-	for c, info := range columns {
-		column := viewColumn(words, c, len(columns))
-		if info.role != roleCounter {
+	for c := range kind.columns() {
+		column := viewColumn(words, c, kind.columns())
+		if !slices.Contains(kindTable[kind].counters, c) {
 			dst = e.columns.appendValues(dst, column)
 			continue
 		}
@@ -366,14 +293,11 @@ type decoder struct {
 func (d *decoder) block(b *Block, h *blockHeader, payload []byte) error {
 	b.Incarnation, b.Shard, b.First = h.incarnation, h.shard, h.first
 	words := b.makeRows(h.kind, h.rows)
-	switch h.coding {
-	case payloadPlain:
+	if h.coding == payloadPlain {
 		for i := range words {
 			words[i] = binary.LittleEndian.Uint64(payload[8*i:])
 		}
 		return nil
-	case payloadText:
-		return parseText(words, h.kind, payload)
 	}
 	width := h.kind.columns()
 	for c := range width {

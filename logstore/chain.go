@@ -9,8 +9,7 @@ import (
 	"path/filepath"
 )
 
-// End is what a sealed segment says about what follows it. Ascii files hold the names, other files
-// the numbers. Append only.
+// End is what a sealed segment says about what follows it. Files hold the numbers: append only.
 type End uint8
 
 const (
@@ -22,23 +21,13 @@ const (
 	ends
 )
 
-var endNames = [ends]string{"----", "next", "away", "done"} // of equal length
+var endNames = [ends]string{"----", "next", "away", "done"}
 
 func (e End) String() string {
 	if e >= ends {
 		return fmt.Sprintf("end-%d", uint8(e))
 	}
 	return endNames[e]
-}
-
-// parseEndName returns ends if no End has this name.
-func parseEndName(name string) End {
-	for e, n := range endNames {
-		if n == name {
-			return End(e)
-		}
-	}
-	return ends
 }
 
 // Break is a place where the segments of a log do not fit together.
@@ -123,7 +112,8 @@ func readLink(s Segment) (link, error) {
 		return l, fmt.Errorf("check segments: %w", err)
 	}
 	f, err := newFile(file, st.Size(), s.Path)
-	if errors.Is(err, ErrHeader) || errors.Is(err, ErrNotLog) || errors.Is(err, ErrVersion) {
+	if errors.Is(err, ErrHeader) || errors.Is(err, ErrNotLog) || errors.Is(err, ErrVersion) ||
+		errors.Is(err, ErrFormat) {
 		return l, nil
 	}
 	if err != nil {
@@ -132,11 +122,11 @@ func readLink(s Segment) (link, error) {
 	l.header = f.header
 	l.known = f.header.Channel == s.Channel && f.header.Incarnation == s.Incarnation &&
 		f.header.Segment == s.Number
-	tail := make([]byte, min(st.Size(), frameLimit))
-	if _, err := file.ReadAt(tail, st.Size()-int64(len(tail))); err != nil && err != io.EOF {
+	tail := make([]byte, endSize)
+	if _, err := file.ReadAt(tail, st.Size()-endSize); err != nil && err != io.EOF {
 		return l, fmt.Errorf("check segments: %w", err)
 	}
-	if e, _, ok := parseLastEnd(tail, f.header.Format); ok {
+	if e, ok := parseEnd(tail); ok {
 		l.then = e.then
 	}
 	if l.print, err = TakeFingerprint(file, st.Size()); errors.Is(err, io.EOF) {

@@ -18,7 +18,7 @@ type chained struct {
 
 func (c *chained) open() {
 	c.t.Helper()
-	l, err := OpenLog(nil, c.dir, sampleHeader(c.t, Plain), 0)
+	l, err := OpenLog(nil, c.dir, sampleHeader(c.t), 0)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestSegmentsListedBeforeTheNext(t *testing.T) {
 func TestOldLogGoesOn(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		c := &chained{t: t, dir: t.TempDir()}
-		data, err := os.ReadFile(filepath.Join("testdata", "v1-plain.cplog"))
+		data, err := os.ReadFile(filepath.Join("testdata", "v1-compressed.cplog"))
 		c.must(err)
 		if !sealed {
 			data = data[:len(data)-endSize]

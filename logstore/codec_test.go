@@ -62,8 +62,8 @@ func TestSizeStaysNearEntropy(t *testing.T) {
 				for i := range records {
 					records[i] = Event{counters[i], ids[i]}
 				}
-				buffer = e.appendBlock(buffer[:0], &Block{First: 7, Events: records}, Compressed,
-					s.Quantum)
+				block := Block{First: 7, Events: records}
+				buffer = e.appendBlock(buffer[:0], &block, s.Quantum)
 				bytes += len(buffer)
 				h, ok := parseBlockHeader(buffer)
 				if !ok {
@@ -101,7 +101,7 @@ func BenchmarkEvents(b *testing.B) {
 		var e encoder
 		var d decoder
 		var out Block
-		buffer := e.appendBlock(nil, &block, Compressed, s.Quantum)
+		buffer := e.appendBlock(nil, &block, s.Quantum)
 		measure := func(what string, once func()) {
 			b.Run(what+"/"+name, func(b *testing.B) {
 				b.SetBytes(16 * MaxRows)
@@ -117,7 +117,7 @@ func BenchmarkEvents(b *testing.B) {
 			})
 		}
 		measure("encode", func() {
-			buffer = e.appendBlock(buffer[:0], &block, Compressed, s.Quantum)
+			buffer = e.appendBlock(buffer[:0], &block, s.Quantum)
 		})
 		h, _ := parseBlockHeader(buffer)
 		measure("decode", func() {

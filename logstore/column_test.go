@@ -175,7 +175,7 @@ func TestBlockIsNeverMuchLargerThanItsRows(t *testing.T) {
 			for i := range counters {
 				b.Events = append(b.Events, Event{counters[i], ids[i]})
 			}
-			if got, limit := len(e.appendBlock(nil, &b, Compressed, 26)), 16*n+64; got > limit {
+			if got, limit := len(e.appendBlock(nil, &b, 26)), 16*n+64; got > limit {
 				t.Errorf("%s: %d bytes for %d records, at most %d", name, got, n, limit)
 			}
 		}

@@ -158,7 +158,7 @@ func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map
 		rows[d] = map[rowKey]rowValue{}
 	}
 	for i, name := range []string{"map#3/start", "map#4/start"} {
-		h := sampleHeader(t, formats[rng.IntN(len(formats))])
+		h := sampleHeader(t)
 		h.Channel, h.Incarnation = mustName(t, name), Incarnation{byte(i)}
 		l, err := OpenLog(nil, dirs[0], h, 600+rng.Int64N(3000))
 		if err != nil {
@@ -172,6 +172,7 @@ func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map
 			}
 			for range 1 + rng.IntN(40) {
 				b := &Block{Incarnation: h.Incarnation, Shard: rng.IntN(2)}
+				b.Plain = rng.IntN(2) == 0
 				for range 1 + rng.IntN(40) {
 					b.Events = append(b.Events, Event{rng.Uint64() >> 40, rng.Uint64()})
 				}

@@ -11,6 +11,9 @@ var (
 	// ErrVersion is returned for a file with a whole header of a version that this program does not
 	// know.
 	ErrVersion = errors.New("unknown log version")
+	// ErrFormat is returned for a file with a whole header of a format that this program does not
+	// read.
+	ErrFormat = errors.New("unknown log format")
 	// ErrHeader is returned for a file that begins like a log but has a damaged header.
 	ErrHeader = errors.New("damaged log header")
 	// ErrBytes is returned for bytes where neither a block nor the end of the log begins.

@@ -108,12 +108,12 @@ func (f *File) Blocks() int { return len(f.entries) }
 // readIndex reads the index of a sealed file. It returns false if there is none that can be
 // believed.
 func (f *File) readIndex() bool {
-	tail := make([]byte, min(f.size-f.header.headerLength, frameLimit))
-	if _, err := f.from.ReadAt(tail, f.size-int64(len(tail))); err != nil && err != io.EOF {
+	tail := make([]byte, endSize)
+	if _, err := f.from.ReadAt(tail, f.size-endSize); err != nil && err != io.EOF {
 		return false
 	}
-	e, at, ok := parseLastEnd(tail, f.header.Format)
-	limit := uint64(f.size - int64(len(tail)) + int64(at)) // where the end begins
+	e, ok := parseEnd(tail)
+	limit := uint64(f.size - endSize) // where the end begins
 	if !ok || e.offset < uint64(f.header.headerLength) || e.offset > limit {
 		return false
 	}
@@ -188,13 +188,13 @@ func (f *File) readIndexBlock(at, limit uint64) (rows []indexEntry, to uint64, o
 	if _, err := f.from.ReadAt(head, int64(at)); err != nil {
 		return nil, 0, false
 	}
-	frame := parseFrame(head, f.header.Format)
-	to = at + uint64(frame.size) + uint64(frame.block.length)
-	if !frame.isBlock || frame.block.kind != index || to > limit {
+	h, ok := parseBlockHeader(head)
+	to = at + uint64(h.size())
+	if !ok || h.kind != index || to > limit {
 		return nil, 0, false
 	}
 	c := Cursor{file: f}
-	h, payload, err := c.verify(entryOf(&frame.block, int64(at), int(to-at)))
+	h, payload, err := c.verify(entryOf(&h, int64(at)))
 	if err == nil {
 		err = c.decoder.block(&c.block, &h, payload)
 	}
@@ -220,28 +220,22 @@ func (f *File) scan() error {
 	offset, last := f.header.headerLength, f.header.headerLength
 	t := tracker{}
 	buffer := make([]byte, blockHeaderSize)
-	if f.header.Format == Text {
-		buffer = make([]byte, blockLineLimit)
-	}
 	for offset < f.size {
 		b := buffer[:min(int64(len(buffer)), f.size-offset)]
 		if _, err := f.from.ReadAt(b, offset); err != nil && err != io.EOF {
 			return fmt.Errorf("read log %q: offset %d: %w", f.name, offset, err)
 		}
-		at := parseFrame(b, f.header.Format)
-		size := int64(at.size + at.block.length)
-		if !at.isBlock || offset+size > f.size || at.block.incarnation != f.header.Incarnation {
+		h, ok := parseBlockHeader(b)
+		next := offset + int64(h.size())
+		if !ok || next > f.size || h.incarnation != f.header.Incarnation {
 			return f.search(last)
 		}
-		if h, entry := &at.block, entryOf(&at.block, offset, int(size)); h.kind == index {
+		if entry := entryOf(&h, offset); h.kind == index {
 			f.indexes = append(f.indexes, entry)
-		} else {
-			if fresh := t.accept(h.kind, h.shard, h.first, h.rows); fresh.From < fresh.To {
-				f.entries = append(f.entries, entry)
-			}
+		} else if fresh := t.accept(h.kind, h.shard, h.first, h.rows); fresh.From < fresh.To {
+			f.entries = append(f.entries, entry)
 		}
-		last = offset
-		offset += size
+		last, offset = offset, next
 	}
 	f.places = t.places()
 	return nil
@@ -262,18 +256,12 @@ func (f *File) search(offset int64) error {
 	r.window.offset = offset
 	r.tracker = t
 	r.file = f
-	for {
-		_, err := r.Next()
-		var damage *CorruptionError
-		switch {
-		case err == io.EOF:
-			f.places = t.places()
-			f.sealed, f.then = r.ended, r.then
-			return nil
-		case err != nil && !errors.As(err, &damage):
-			return err
-		}
+	if err := EachBlock(r.Next, nil); err != nil {
+		return err
 	}
+	f.places = t.places()
+	f.sealed, f.then = r.ended, r.then
+	return nil
 }
 
 // lastEntries returns the entries of the last block of each kind in each shard, in the order of the
@@ -413,9 +401,8 @@ func (c *Cursor) verify(e indexEntry) (h blockHeader, payload []byte, err error)
 	if !whole {
 		return h, nil, c.damage(e, ErrTorn)
 	}
-	f := parseFrame(head, c.file.header.Format)
-	if !f.isBlock || entryOf(&f.block, int64(e.Offset), f.size+f.block.length) != e ||
-		f.block.incarnation != c.file.header.Incarnation {
+	h, ok := parseBlockHeader(head)
+	if !ok || entryOf(&h, int64(e.Offset)) != e || h.incarnation != c.file.header.Incarnation {
 		return h, nil, c.damage(e, ErrIndex)
 	}
 	c.buffer = slices.Grow(c.buffer[:len(head)], size-len(head))[:size]
@@ -425,11 +412,11 @@ func (c *Cursor) verify(e indexEntry) (h blockHeader, payload []byte, err error)
 	if !whole {
 		return h, nil, c.damage(e, ErrTorn)
 	}
-	payload = c.buffer[f.size:]
-	if checksum(payload) != f.block.checksum {
+	payload = c.buffer[blockHeaderSize:]
+	if checksum(payload) != h.checksum {
 		return h, nil, c.damage(e, ErrChecksum)
 	}
-	return f.block, payload, nil
+	return h, payload, nil
 }
 
 // readAt fills b. whole is false if the file has become shorter.
@@ -447,17 +434,9 @@ func (f *File) Continues() ([]Place, error) {
 	t := tracker{}
 	t.skipTo(f.header.Continues)
 	t.skipTo(f.places)
-	drops := f.Of(Drops)
-	for {
-		b, err := drops.Next()
-		var damage *CorruptionError
-		switch {
-		case err == io.EOF:
-			return t.places(), nil
-		case b != nil:
-			t.pass(b.Shard, b.Drops)
-		case !errors.As(err, &damage):
-			return nil, err
-		}
-	}
+	err := EachBlock(f.Of(Drops).Next, func(b *Block) error {
+		t.pass(b.Shard, b.Drops)
+		return nil
+	})
+	return t.places(), err
 }

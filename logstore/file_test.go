@@ -65,7 +65,7 @@ func TestBarSeek(t *testing.T) {
 func seek(t *testing.T, rows, blocks int, sealed bool) (share float64, bytes int64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
-	w, err := Create(nil, path, sampleHeader(t, Compressed))
+	w, err := Create(nil, path, sampleHeader(t))
 	if err != nil {
 		t.Fatal(err)
 	}

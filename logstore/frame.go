@@ -3,22 +3,22 @@ package logstore
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
-	"strings"
 )
 
 // After its header a file is a sequence of frames: blocks, and in a sealed file the blocks of the
 // index and one end.
 
 // frameLimit is how many bytes suffice to identify a frame.
-const frameLimit = blockLineLimit
+const frameLimit = blockHeaderSize
 
 const (
-	endMagic    = "\xf5CPEND\r\n"
-	endSize     = 32
-	endTextSize = len("end 00000000000000000000 00000000000000000000 next 00000000\n")
+	endMagic = "\xf5CPEND\r\n"
+	endSize  = 32
 )
+
+// frameMagic is what every frame begins with.
+var frameMagic = []byte(blockMagic[:3])
 
 // end closes a sealed file.
 type end struct {
@@ -27,16 +27,8 @@ type end struct {
 	then   End
 }
 
-// append writes an end of version 2, or of version 1 if nothing is said about what follows.
-func (e *end) append(dst []byte, format Format) []byte {
+func (e *end) append(dst []byte) []byte {
 	start := len(dst)
-	if format == Text {
-		dst = fmt.Appendf(dst, "end %020d %020d ", e.offset, e.rows)
-		if e.then != Unsaid {
-			dst = fmt.Appendf(dst, "%s ", e.then)
-		}
-		return fmt.Appendf(dst, "%08x\n", checksum(dst[start:]))
-	}
 	dst = append(dst, endMagic...)
 	dst = binary.LittleEndian.AppendUint64(dst, e.offset)
 	dst = binary.LittleEndian.AppendUint64(dst, e.rows)
@@ -44,103 +36,26 @@ func (e *end) append(dst []byte, format Format) []byte {
 	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
 }
 
-// parseEnd parses an end at the front of b, and returns its size.
-func parseEnd(b []byte, format Format) (e end, size int, ok bool) {
-	if format == Text {
-		size = bytes.IndexByte(b[:min(len(b), endTextSize)], '\n') + 1
-		words := strings.Fields(string(b[:size]))
-		if len(words) < 4 {
-			return e, 0, false
-		}
-		fmt.Sscanf(string(b[:size]), "end %d %d ", &e.offset, &e.rows)
-		if len(words) == 5 {
-			e.then = parseEndName(words[3])
-		}
-		return e, size, bytes.Equal(e.append(nil, Text), b[:size])
+// parseEnd parses the first 32 bytes of b. It returns false if no end begins there.
+func parseEnd(b []byte) (end, bool) {
+	if len(b) < endSize || !bytes.HasPrefix(b, []byte(endMagic)) {
+		return end{}, false
 	}
-	if len(b) < endSize {
-		return e, 0, false
-	}
-	e = end{offset: binary.LittleEndian.Uint64(b[8:]), rows: binary.LittleEndian.Uint64(b[16:])}
-	e.then = End(min(binary.LittleEndian.Uint32(b[24:]), uint32(ends)))
-	return e, endSize, e.then < ends && bytes.Equal(e.append(nil, Plain), b[:endSize])
-}
-
-// parseLastEnd parses the end with which b ends, and returns where in b it begins.
-func parseLastEnd(b []byte, format Format) (e end, at int, ok bool) {
-	at = len(b) - endSize
-	if format == Text {
-		at = bytes.LastIndex(b, []byte("end "))
-	}
-	if at < 0 {
-		return e, 0, false
-	}
-	e, size, ok := parseEnd(b[at:], format)
-	return e, at, ok && at+size == len(b)
-}
-
-// frame is what begins at an offset of a file.
-type frame struct {
-	isBlock bool
-	isEnd   bool
-	block   blockHeader
-	end     end
-	size    int // of the block's header, or of the end
-}
-
-// parseFrame parses the bytes at an offset. b must have frameLimit bytes, or all that are left.
-func parseFrame(b []byte, format Format) frame {
-	var f frame
-	if format == Text {
-		switch {
-		case bytes.HasPrefix(b, []byte("block ")):
-			line := bytes.IndexByte(b[:min(len(b), blockLineLimit)], '\n')
-			if line > 0 {
-				f.block, f.isBlock = parseBlockLine(b[:line])
-				f.size = line + 1
-			}
-		case bytes.HasPrefix(b, []byte("end ")):
-			f.end, f.size, f.isEnd = parseEnd(b, format)
-		}
-		return f
-	}
-	switch {
-	case bytes.HasPrefix(b, []byte(blockMagic)) && len(b) >= blockHeaderSize:
-		f.block, f.isBlock = parseBlockHeader(b)
-		f.size = blockHeaderSize
-	case bytes.HasPrefix(b, []byte(endMagic)):
-		f.end, f.size, f.isEnd = parseEnd(b, format)
-	}
-	return f
+	then := End(min(binary.LittleEndian.Uint32(b[24:]), uint32(ends)))
+	return end{
+		offset: binary.LittleEndian.Uint64(b[8:]), rows: binary.LittleEndian.Uint64(b[16:]),
+		then: then,
+	}, then < ends && checksum(b[:28]) == binary.LittleEndian.Uint32(b[28:])
 }
 
 // startsFrame tells whether the rest of a file is the front part of a frame.
-func startsFrame(b []byte, format Format) bool {
-	starts := []string{blockMagic, endMagic}
-	if format == Text {
-		starts = []string{"block ", "end "}
-	}
-	for _, s := range starts {
+func startsFrame(b []byte) bool {
+	for _, s := range []string{blockMagic, endMagic} {
 		if n := min(len(b), len(s)); string(b[:n]) == s[:n] {
 			return true
 		}
 	}
 	return false
-}
-
-// nextCandidate returns the index of the next place in b where a frame may begin, or len(b).
-func nextCandidate(b []byte, format Format) int {
-	starts := []string{blockMagic[:3]} // blocks and the end begin with these
-	if format == Text {
-		starts = []string{"block ", "end "}
-	}
-	at := len(b)
-	for _, s := range starts {
-		if i := bytes.Index(b[:min(len(b), at+len(s))], []byte(s)); i >= 0 {
-			at = min(at, i)
-		}
-	}
-	return at
 }
 
 // window is the part of a file that a reader sees.

@@ -16,42 +16,8 @@ import (
 // whose files do not say how long their log is.
 const Version = 2
 
-// Format says how a file keeps rows. Files contain the names: append only.
-type Format uint8
-
-const (
-	Compressed Format = iota // column by column, near their entropy
-	Plain                    // as in memory, 8 bytes a word
-	Text                     // lines for people and scripts
-)
-
-var formatNames = []string{"compressed", "plain", "ascii"}
-
-func (f Format) String() string {
-	if int(f) >= len(formatNames) {
-		return fmt.Sprintf("format-%d", uint8(f))
-	}
-	return formatNames[f]
-}
-
-// ErrFormat is returned if no format has the given name.
-var ErrFormat = errors.New("unknown log format")
-
-// ParseFormat parses a format's name. The error wraps ErrFormat.
-func ParseFormat(name string) (Format, error) {
-	for f, n := range formatNames {
-		if n == name {
-			return Format(f), nil
-		}
-	}
-	return 0, fmt.Errorf("parse log format %q: use one of %s: %w", name,
-		strings.Join(formatNames, ", "), ErrFormat)
-}
-
 // Header is what a file says about itself before its first block.
 type Header struct {
-	Format Format
-
 	Node       string // name of the node
 	NodeNumber int    // as in the tuple ids that the node makes; channel.MaxNode + 1: none
 	Epoch      string // name of the span in which the node's counter ran unbroken
@@ -101,12 +67,13 @@ type Place struct {
 func (h *Header) stampSlack_cycles() uint64 { return h.Stamp.OrderingSlack_cycles() }
 
 const (
-	headerMagic = "cloudprofiler-log "
-	headerLimit = 1 << 16 // bytes
+	headerMagic  = "cloudprofiler-log "
+	headerFormat = "compressed" // stands after the version; FORMAT.md has the names that are gone
+	headerLimit  = 1 << 16      // bytes
 )
 
-// appendHeader appends the header as lines of text, in every format. The last line is the checksum
-// of the lines before it.
+// appendHeader appends the header as lines of text. The last line is the checksum of the lines
+// before it.
 func appendHeader(dst []byte, h *Header) []byte {
 	start := len(dst)
 	line := func(key string, format string, args ...any) {
@@ -115,7 +82,7 @@ func appendHeader(dst []byte, h *Header) []byte {
 		dst = fmt.Appendf(dst, format, args...)
 		dst = append(dst, '\n')
 	}
-	dst = fmt.Appendf(dst, "%s%d %s\n", headerMagic, Version, h.Format)
+	dst = fmt.Appendf(dst, "%s%d %s\n", headerMagic, Version, headerFormat)
 	line("node", "%q", h.Node)
 	line("node_number", "%d", h.NodeNumber)
 	line("epoch", "%q", h.Epoch)
@@ -145,13 +112,9 @@ func appendHeader(dst []byte, h *Header) []byte {
 	line("#", "handler: %s; full ring: %s; stamp: %s, within %d cycles", h.Settings, h.Policy,
 		h.Stamp, h.stampSlack_cycles())
 	line("#", "counters are in cycles; row of each kind:")
-	for k := range kindTable {
-		if info := kindTable[k]; info.name != "" {
-			var names []string
-			for _, c := range info.columns {
-				names = append(names, c.name)
-			}
-			line("#", "%s: %s", info.name, strings.Join(names, " "))
+	for _, info := range kindTable {
+		if info.name != "" {
+			line("#", "%s: %s", info.name, strings.Join(info.columns, " "))
 		}
 	}
 	return append(append(dst, checksumLine(dst[start:])...), '\n')
@@ -168,8 +131,6 @@ func (h *Header) check() error {
 	case name != h.Channel:
 		return fmt.Errorf("channel name %q does not read back as itself: use channel.ParseName: %w",
 			h.Channel, channel.ErrName)
-	case int(h.Format) >= len(formatNames):
-		return fmt.Errorf("%s: %w", h.Format, ErrFormat)
 	case h.UTCLo_ns > h.UTCHi_ns:
 		return fmt.Errorf("counter read between %d and %d ns of UTC: put the earlier first",
 			h.UTCLo_ns, h.UTCHi_ns)
@@ -187,7 +148,8 @@ func (h *Header) check() error {
 	return h.Settings.Validate()
 }
 
-// parseHeader parses a header at the front of b. Errors wrap ErrNotLog, ErrVersion or ErrHeader.
+// parseHeader parses a header at the front of b. Errors wrap ErrNotLog, ErrVersion, ErrFormat or
+// ErrHeader.
 func parseHeader(b []byte) (Header, error) {
 	b = b[:min(len(b), headerLimit)]
 	if len(b) == 0 {
@@ -219,11 +181,11 @@ func parseHeader(b []byte) (Header, error) {
 				version, Version, ErrVersion)
 		}
 	}
-	p := headerParser{}
-	var err error
-	if h.Format, err = ParseFormat(format); err != nil {
-		return Header{}, fmt.Errorf("%w: %w", err, ErrHeader)
+	if format != headerFormat {
+		return Header{}, fmt.Errorf("file has format %q, this program reads only %q: "+
+			"use the cprof that wrote it: %w", format, headerFormat, ErrFormat)
 	}
+	p := headerParser{}
 	for _, line := range lines[1:] {
 		key, value, _ := strings.Cut(line, " ")
 		p.key, p.words = key, strings.Fields(value)
@@ -235,7 +197,8 @@ func parseHeader(b []byte) (Header, error) {
 		case "epoch":
 			h.Epoch = p.quoted(value)
 		case "channel":
-			if h.Channel, err = channel.ParseName(value); err != nil {
+			name, err := channel.ParseName(value)
+			if h.Channel = name; err != nil {
 				p.fail(err)
 			}
 		case "handler":

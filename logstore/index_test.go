@@ -32,45 +32,42 @@ func smallBlocks(t *testing.T, append func(*Block) error, from, to int) map[rowK
 // memory has a limit of its own.
 func TestSegmentsAreLimitedByBytes(t *testing.T) {
 	const blocks = 3*indexRows + 17
-	for _, format := range formats {
-		dir := t.TempDir()
-		l, err := OpenLog(nil, dir, sampleHeader(t, format), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		most := 0
-		want := smallBlocks(t, func(b *Block) error {
-			err := l.Append(b)
-			most = max(most, len(l.writer.index))
-			return err
-		}, 0, blocks)
-		if err := l.Seal(); err != nil {
-			t.Fatal(err)
-		}
-		segments, err := Segments(dir)
-		if err != nil || len(segments) != 1 {
-			t.Fatalf("%s: %d segments, want 1, error %v", format, len(segments), err)
-		}
-		if most > indexRows {
-			t.Errorf("%s: %d rows of the index waited, at most %d should", format, most, indexRows)
-		}
-		r := ReadLog(segments)
-		got, damage, err := drainBlocks(r.Next)
-		if err != nil || len(damage) > 0 || !ptr(r.Report()).Whole() {
-			t.Fatalf("%s: damage %v, error %v", format, damage, err)
-		}
-		diffRows(t, got, want)
-		f, err := OpenFile(segments[0].Path)
-		if err != nil || !f.sealed || f.indexBy != byEnd || f.Blocks() != blocks {
-			t.Fatalf("%s: %d blocks, index of kind %d, error %v", format, f.Blocks(), f.indexBy,
-				err)
-		}
-		if got, damage, err = drainBlocks(f.All().Next); err != nil || len(damage) > 0 {
-			t.Fatalf("%s: damage %v, error %v", format, damage, err)
-		}
-		f.Close()
-		diffRows(t, got, want)
+	dir := t.TempDir()
+	l, err := OpenLog(nil, dir, sampleHeader(t), 0)
+	if err != nil {
+		t.Fatal(err)
 	}
+	most := 0
+	want := smallBlocks(t, func(b *Block) error {
+		err := l.Append(b)
+		most = max(most, len(l.writer.index))
+		return err
+	}, 0, blocks)
+	if err := l.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	segments, err := Segments(dir)
+	if err != nil || len(segments) != 1 {
+		t.Fatalf("%d segments, want 1, error %v", len(segments), err)
+	}
+	if most > indexRows {
+		t.Errorf("%d rows of the index waited, at most %d should", most, indexRows)
+	}
+	r := ReadLog(segments)
+	got, damage, err := drainBlocks(r.Next)
+	if err != nil || len(damage) > 0 || !ptr(r.Report()).Whole() {
+		t.Fatalf("damage %v, error %v", damage, err)
+	}
+	diffRows(t, got, want)
+	f, err := OpenFile(segments[0].Path)
+	if err != nil || !f.sealed || f.indexBy != byEnd || f.Blocks() != blocks {
+		t.Fatalf("%d blocks, index of kind %d, error %v", f.Blocks(), f.indexBy, err)
+	}
+	if got, damage, err = drainBlocks(f.All().Next); err != nil || len(damage) > 0 {
+		t.Fatalf("damage %v, error %v", damage, err)
+	}
+	f.Close()
+	diffRows(t, got, want)
 }
 
 // A resumed file lists the blocks that are not in its index. That holds wherever the writer before
@@ -78,70 +75,68 @@ func TestSegmentsAreLimitedByBytes(t *testing.T) {
 func TestIndexAfterDeath(t *testing.T) {
 	rng := seed.Random(t)
 	const blocks, more = 2*indexRows + 100, 50
-	for _, format := range formats {
-		path := filepath.Join(t.TempDir(), "log")
-		w, err := Create(nil, path, sampleHeader(t, format))
+	path := filepath.Join(t.TempDir(), "log")
+	w, err := Create(nil, path, sampleHeader(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := smallBlocks(t, w.Append, 0, blocks)
+	last := w.last
+	w.Close()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range []int{
+		len(data), int(last.Offset), int(last.Offset + last.Length),
+		int(last.Offset) + 1 + rng.IntN(int(last.Length)-1),
+		int(last.Offset) + rng.IntN(len(data)-int(last.Offset)),
+	} {
+		if err := os.WriteFile(path, data[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w, err := Resume(nil, path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := smallBlocks(t, w.Append, 0, blocks)
-		last := w.last
-		w.Close()
-		data, err := os.ReadFile(path)
+		n := 0 // blocks that are there
+		for shard := range 64 {
+			n += int(w.Next(Events, shard))
+		}
+		all := smallBlocks(t, w.Append, n, n+more)
+		for key, value := range want {
+			if int(key.at)*64+key.shard < n {
+				all[key] = value
+			}
+		}
+		if err := w.Seal(); err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, cut := range []int{
-			len(data), int(last.Offset), int(last.Offset + last.Length),
-			int(last.Offset) + 1 + rng.IntN(int(last.Length)-1),
-			int(last.Offset) + rng.IntN(len(data)-int(last.Offset)),
-		} {
-			if err := os.WriteFile(path, data[:cut], 0o600); err != nil {
-				t.Fatal(err)
-			}
-			w, err := Resume(nil, path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := 0 // blocks that are there
-			for shard := range 64 {
-				n += int(w.Next(Events, shard))
-			}
-			all := smallBlocks(t, w.Append, n, n+more)
-			for key, value := range want {
-				if int(key.at)*64+key.shard < n {
-					all[key] = value
-				}
-			}
-			if err := w.Seal(); err != nil {
-				t.Fatal(err)
-			}
-			after, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			report, err := Check(bytes.NewReader(after), path)
-			if err != nil || !report.Whole() || !report.Sealed {
-				t.Errorf("%s, cut at %d: %+v, error %v", format, cut, report, err)
-			}
-			f, err := NewFile(bytes.NewReader(after), int64(len(after)), path)
-			if err != nil || f.indexBy != byEnd || f.Blocks() != n+more {
-				t.Fatalf("%s, cut at %d: %d blocks, want %d, index of kind %d, error %v",
-					format, cut, f.Blocks(), n+more, f.indexBy, err)
-			}
-			got, damage, err := drainBlocks(f.All().Next)
-			if err != nil || len(damage) > 0 {
-				t.Fatalf("%s, cut at %d: damage %v, error %v", format, cut, damage, err)
-			}
-			diffRows(t, got, all)
+		report, err := Check(bytes.NewReader(after), path)
+		if err != nil || !report.Whole() || !report.Sealed {
+			t.Errorf("cut at %d: %+v, error %v", cut, report, err)
 		}
+		f, err := NewFile(bytes.NewReader(after), int64(len(after)), path)
+		if err != nil || f.indexBy != byEnd || f.Blocks() != n+more {
+			t.Fatalf("cut at %d: %d blocks, want %d, index of kind %d, error %v",
+				cut, f.Blocks(), n+more, f.indexBy, err)
+		}
+		got, damage, err := drainBlocks(f.All().Next)
+		if err != nil || len(damage) > 0 {
+			t.Fatalf("cut at %d: damage %v, error %v", cut, damage, err)
+		}
+		diffRows(t, got, all)
 	}
 }
 
 // A damaged block of the index costs a search, but no row.
 func TestDamagedIndexIsSearchedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	w, err := Create(nil, path, sampleHeader(t, Plain))
+	w, err := Create(nil, path, sampleHeader(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +171,7 @@ func TestDamagedIndexIsSearchedFor(t *testing.T) {
 // An index block may claim to list itself, or a later block. Then the index is not believed, and
 // nothing else happens.
 func TestIndexInACircle(t *testing.T) {
-	header := appendHeader(nil, ptr(sampleHeader(t, Plain)))
+	header := appendHeader(nil, ptr(sampleHeader(t)))
 	for name, point := range map[string]func(at, length uint64) indexEntry{
 		"itself": func(at, n uint64) indexEntry { return indexEntry{Offset: at, Length: n} },
 		"behind": func(at, n uint64) indexEntry { return indexEntry{Offset: at + 1, Length: n} },
@@ -188,9 +183,9 @@ func TestIndexInACircle(t *testing.T) {
 		at := uint64(len(header))
 		entry := point(at, blockHeaderSize+64)
 		entry.Kind, entry.Count = uint64(index), 1
-		b := Block{Incarnation: sampleIncarnation, index: []indexEntry{entry}}
-		data := new(encoder).appendBlock(slices.Clone(header), &b, Plain, 1)
-		data = (&end{offset: at, rows: 1 << 40, then: Ended}).append(data, Plain)
+		b := Block{Incarnation: sampleIncarnation, Plain: true, index: []indexEntry{entry}}
+		data := new(encoder).appendBlock(slices.Clone(header), &b, 1)
+		data = (&end{offset: at, rows: 1 << 40, then: Ended}).append(data)
 		f, err := NewFile(bytes.NewReader(data), int64(len(data)), "log")
 		if err != nil || f.indexBy == byEnd || f.Blocks() != 0 {
 			t.Errorf("%s: %+v, error %v", name, f, err)

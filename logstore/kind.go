@@ -3,6 +3,7 @@ package logstore
 import (
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
@@ -130,56 +131,31 @@ type indexEntry struct {
 	Lo, Hi uint64
 }
 
-// role says how a column behaves.
-type role uint8
-
-const (
-	roleValue   role = iota
-	roleCounter      // mostly rises, in steps of the quantum; in the block's range
-	roleLoose        // a counter that may be 0 for "none"; not in the block's range
-	roleSigned
-)
-
-type columnInfo struct {
-	name string
-	role role
-}
-
 type kindInfo struct {
 	name    string
-	columns []columnInfo
+	columns []string
+	// Columns of counters. They mostly rise, in steps of the quantum, and the block's range is
+	// theirs. A counter that may be 0 for "none" is not among them.
+	counters []int
 }
 
 // kindTable gives each kind its columns, in the order of the fields of its row.
 var kindTable = [kinds]kindInfo{
-	Events:  {"events", []columnInfo{{"counter", roleCounter}, {"id", roleValue}}},
-	Links:   {"links", []columnInfo{{"parent", roleValue}, {"child", roleValue}}},
-	Samples: {"samples", []columnInfo{{"counter", roleCounter}, {"count", roleValue}}},
-	FirstLasts: {"first-last", []columnInfo{
-		{"count", roleValue}, {"first_counter", roleLoose}, {"first_id", roleValue},
-		{"last_counter", roleLoose}, {"last_id", roleValue}, {"poison_counter", roleLoose},
-	}},
-	Transitions: {"transitions", []columnInfo{
-		{"from", roleValue}, {"generation", roleValue}, {"handler", roleValue}, {"a", roleValue},
-		{"b", roleValue}, {"counter", roleCounter}, {"dropped", roleValue}, {"skipped", roleValue},
-	}},
-	Drops: {"drops", []columnInfo{
-		{"of", roleValue}, {"reason", roleValue}, {"at", roleValue}, {"count", roleValue},
-		{"first_counter", roleLoose}, {"last_counter", roleLoose},
-	}},
-	ReturnTrips: {"return-trips", []columnInfo{
-		{"id", roleValue}, {"sent", roleCounter}, {"acknowledged", roleCounter},
-	}},
-	NTPs: {"ntp", []columnInfo{
-		{"counter_lo", roleCounter}, {"counter_hi", roleCounter}, {"offset_ns", roleSigned},
-		{"root_delay_ns", roleValue}, {"root_dispersion_ns", roleValue},
-		{"frequency_ppt", roleSigned}, {"skew_ppt", roleValue}, {"stratum", roleValue},
-		{"leap", roleValue}, {"reference_id", roleValue},
-	}},
-	index: {"index", []columnInfo{
-		{"offset", roleValue}, {"length", roleValue}, {"kind", roleValue}, {"shard", roleValue},
-		{"first", roleValue}, {"count", roleValue}, {"lo", roleValue}, {"hi", roleValue},
-	}},
+	Events:  {"events", []string{"counter", "id"}, []int{0}},
+	Links:   {"links", []string{"parent", "child"}, nil},
+	Samples: {"samples", []string{"counter", "count"}, []int{0}},
+	FirstLasts: {"first-last", []string{"count", "first_counter", "first_id", "last_counter",
+		"last_id", "poison_counter"}, nil},
+	Transitions: {"transitions", []string{"from", "generation", "handler", "a", "b", "counter",
+		"dropped", "skipped"}, []int{5}},
+	Drops: {"drops", []string{"of", "reason", "at", "count", "first_counter", "last_counter"},
+		nil},
+	ReturnTrips: {"return-trips", []string{"id", "sent", "acknowledged"}, []int{1, 2}},
+	NTPs: {"ntp", []string{"counter_lo", "counter_hi", "offset_ns", "root_delay_ns",
+		"root_dispersion_ns", "frequency_ppt", "skew_ppt", "stratum", "leap", "reference_id"},
+		[]int{0, 1}},
+	index: {"index", []string{"offset", "length", "kind", "shard", "first", "count", "lo", "hi"},
+		nil},
 }
 
 func (k Kind) known() bool { return k < kinds && kindTable[k].name != "" }
@@ -208,11 +184,23 @@ type row interface {
 	Event | Link | Sample | FirstLast | Transition | Drop | ReturnTrip | NTP | indexEntry
 }
 
+// rowsOfKind is a block's slice of one kind.
+type rowsOfKind interface {
+	words() []uint64
+	resize(n int)     // to n rows of any content
+	cut(from, to int) // removes the other rows
+}
+
+type rowSlice[R row] []R
+
 // words returns the 64-bit words of rows. It concerns memory only: files are written word by word
 // in a fixed byte order. TestRowsAreWords checks that every row has as many words as its kind has
 // columns.
-func words[R row](rows []R) []uint64 {
+func (s *rowSlice[R]) words() []uint64 {
 	var r R
-	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(rows))),
-		len(rows)*int(unsafe.Sizeof(r)/8))
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(*s))),
+		len(*s)*int(unsafe.Sizeof(r)/8))
 }
+
+func (s *rowSlice[R]) resize(n int)     { *s = slices.Grow((*s)[:0], n)[:n] }
+func (s *rowSlice[R]) cut(from, to int) { *s = (*s)[from:to] }

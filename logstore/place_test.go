@@ -15,7 +15,7 @@ func TestDropsInSequenceMoveTheLogOn(t *testing.T) {
 	for _, again := range []string{"resume", "sealed", "rotated"} {
 		dir := t.TempDir()
 		open := func() *Log {
-			l, err := OpenLog(nil, dir, sampleHeader(t, Compressed), 0)
+			l, err := OpenLog(nil, dir, sampleHeader(t), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,9 +123,9 @@ func TestSegmentsOfOneRing(t *testing.T) {
 	}
 }
 
-func TestPlainBlockInACompressedFile(t *testing.T) {
+func TestPlainBlock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x"+Suffix)
-	w, err := Create(nil, path, sampleHeader(t, Compressed))
+	w, err := Create(nil, path, sampleHeader(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestPlainBlockInACompressedFile(t *testing.T) {
 
 func TestCursorOfOneKind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x"+Suffix)
-	w, err := Create(nil, path, sampleHeader(t, Compressed))
+	w, err := Create(nil, path, sampleHeader(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestCursorOfOneKind(t *testing.T) {
 func TestRemovedSegmentsAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	// Each block but the first begins a segment.
-	l, err := OpenLog(nil, dir, sampleHeader(t, Compressed), 1)
+	l, err := OpenLog(nil, dir, sampleHeader(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

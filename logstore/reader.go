@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -14,7 +15,7 @@ import (
 type Reader struct {
 	name    string
 	header  Header
-	guess   bool // no header was read: the first block gives format and incarnation
+	guess   bool // no header was read: the first block gives the incarnation
 	window  window
 	decoder decoder
 	block   Block
@@ -35,8 +36,8 @@ type Reader struct {
 }
 
 // NewReader reads the header of a log. Next reads its blocks. The name is for errors. Errors wrap
-// ErrNotLog, ErrVersion, ErrHeader or an error of from. Salvage can read even a log without a
-// readable header.
+// ErrNotLog, ErrVersion, ErrFormat, ErrHeader or an error of from. Salvage can read even a log
+// without a readable header.
 func NewReader(from io.Reader, name string) (*Reader, error) {
 	r := newReader(from, name)
 	if err := r.readHeader(); err != nil {
@@ -91,26 +92,22 @@ func (r *Reader) Next() (*Block, error) {
 			}
 			return nil, io.EOF
 		}
-		f := parseFrame(b, r.header.Format)
-		if r.guess && !f.isBlock {
-			if f = parseFrame(b, Text); f.isBlock {
-				r.header.Format = Text
-			}
-		}
+		h, isBlock := parseBlockHeader(b)
+		e, isEnd := parseEnd(b)
 		switch {
-		case f.isBlock && !r.ended:
-			if block, err := r.readBlock(&f); block != nil || err != nil {
+		case isBlock && !r.ended:
+			if block, err := r.readBlock(&h); block != nil || err != nil {
 				return block, err
 			}
-		case f.isEnd && !r.ended:
-			if err := r.readEnd(&f); err != nil {
+		case isEnd && !r.ended:
+			if err := r.readEnd(&e); err != nil {
 				return nil, err
 			}
-		case f.isBlock || f.isEnd:
+		case isBlock || isEnd:
 			r.ended, r.then = false, Unsaid // somebody wrote to a sealed file
 		default:
 			why := ErrBytes
-			if len(b) < frameLimit && startsFrame(b, r.header.Format) {
+			if len(b) < frameLimit && startsFrame(b) {
 				why = ErrTorn
 			}
 			return nil, r.damage(r.search(1), why)
@@ -120,12 +117,11 @@ func (r *Reader) Next() (*Block, error) {
 
 // readBlock reads the block that begins here. It returns neither a block nor an error if there is
 // nothing to report.
-func (r *Reader) readBlock(f *frame) (*Block, error) {
-	h := &f.block
-	size := f.size + h.length
+func (r *Reader) readBlock(h *blockHeader) (*Block, error) {
+	size := h.size()
 	b := r.window.ahead(size)
 	short := len(b) < size
-	if short || checksum(b[f.size:]) != h.checksum {
+	if short || checksum(b[blockHeaderSize:]) != h.checksum {
 		why := ErrChecksum
 		if short {
 			why = ErrTorn
@@ -148,11 +144,11 @@ func (r *Reader) readBlock(f *frame) (*Block, error) {
 	skim := r.file != nil && h.kind != index && h.kind != Drops
 	if r.block.clear(); skim {
 		r.block.Incarnation, r.block.Shard, r.block.First = h.incarnation, h.shard, h.first
-	} else if err := r.decoder.block(&r.block, h, b[f.size:]); err != nil {
+	} else if err := r.decoder.block(&r.block, h, b[blockHeaderSize:]); err != nil {
 		r.tracker.known(h.kind, h.shard, h.first+uint64(h.rows))
 		return nil, r.damageAt(offset, int64(size), fmt.Errorf("%w: %w", ErrPayload, err))
 	}
-	entry := entryOf(h, offset, size)
+	entry := entryOf(h, offset)
 	if h.kind == index {
 		r.readIndex(entry, r.block.index)
 		return nil, nil
@@ -199,10 +195,10 @@ func (r *Reader) readIndex(block indexEntry, rows []indexEntry) {
 }
 
 // readEnd reads the end of a sealed file, and compares the index with the blocks.
-func (r *Reader) readEnd(f *frame) error {
+func (r *Reader) readEnd(e *end) error {
 	offset := r.window.offset
-	r.window.consume(f.size)
-	r.ended, r.then = true, f.end.then
+	r.window.consume(endSize)
+	r.ended, r.then = true, e.then
 	if len(r.report.Damage)+r.report.Duplicates+r.report.Overlaps > 0 {
 		return nil // they cannot agree, as is known already
 	}
@@ -210,8 +206,8 @@ func (r *Reader) readEnd(f *frame) error {
 	if r.header.version > 1 && r.indexed > 0 {
 		seen, at = seen-r.lastIndex.hash(), int64(r.lastIndex.Offset)
 	}
-	if r.listed != seen || f.end.rows != r.indexed || r.indexed > 0 && f.end.offset != uint64(at) {
-		return r.damageAt(offset, int64(f.size), ErrIndex)
+	if r.listed != seen || e.rows != r.indexed || r.indexed > 0 && e.offset != uint64(at) {
+		return r.damageAt(offset, endSize, ErrIndex)
 	}
 	return nil
 }
@@ -239,11 +235,8 @@ func (r *Reader) search(n int) (from int64) {
 	for {
 		r.window.ahead(frameLimit)
 		b := r.window.available()
-		at := nextCandidate(b, r.header.Format)
-		if r.guess {
-			at = min(at, nextCandidate(b, Text))
-		}
-		if at == len(b) {
+		at := bytes.Index(b, frameMagic)
+		if at < 0 {
 			if r.window.err != nil {
 				r.window.consume(len(b))
 				return from
@@ -254,11 +247,9 @@ func (r *Reader) search(n int) (from int64) {
 		}
 		r.window.consume(at)
 		b = r.window.ahead(frameLimit)
-		f := parseFrame(b, r.header.Format)
-		if r.guess && !f.isBlock {
-			f = parseFrame(b, Text)
-		}
-		if f.isBlock || f.isEnd {
+		_, isBlock := parseBlockHeader(b)
+		_, isEnd := parseEnd(b)
+		if isBlock || isEnd {
 			return from
 		}
 		r.window.consume(1)
@@ -275,9 +266,10 @@ func (r *Reader) damageAt(offset, length int64, why error) error {
 	return e
 }
 
-func entryOf(h *blockHeader, offset int64, size int) indexEntry {
+func entryOf(h *blockHeader, offset int64) indexEntry {
 	return indexEntry{
-		Offset: uint64(offset), Length: uint64(size), Kind: uint64(h.kind), Shard: uint64(h.shard),
+		Offset: uint64(offset), Length: uint64(h.size()),
+		Kind: uint64(h.kind), Shard: uint64(h.shard),
 		First: h.first, Count: uint64(h.rows), Lo: h.lo, Hi: h.hi,
 	}
 }
@@ -304,14 +296,26 @@ func Check(from io.Reader, name string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	err = EachBlock(r.Next, nil)
+	return r.Report(), err
+}
+
+// EachBlock calls do for each block that next returns, until next returns io.EOF or another final
+// error. It skips damage. A nil do means that reading is all.
+func EachBlock(next func() (*Block, error), do func(*Block) error) error {
 	for {
-		_, err := r.Next()
+		b, err := next()
 		var damage *CorruptionError
 		switch {
 		case err == io.EOF:
-			return r.Report(), nil
-		case err != nil && !errors.As(err, &damage):
-			return r.Report(), err
+			return nil
+		case errors.As(err, &damage):
+			continue
+		case err == nil && do != nil:
+			err = do(b)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (f countingFile) ReadAt(b []byte, offset int64) (int, error) {
 func TestResumeReadsLittle(t *testing.T) {
 	const blocks, shards, rows = 300, 3, 4096
 	path := filepath.Join(t.TempDir(), "log")
-	w, err := Create(nil, path, sampleHeader(t, Plain))
+	w, err := Create(nil, path, sampleHeader(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestResumeReadsLittle(t *testing.T) {
 			{First: i / shards * rows, Shard: int(i % shards), Events: make([]Event, rows)},
 			{First: i, Drops: drop},
 		} {
-			b.Incarnation = sampleIncarnation
+			b.Incarnation, b.Plain = sampleIncarnation, true
 			if err := w.Append(&b); err != nil {
 				t.Fatal(err)
 			}
@@ -138,9 +138,8 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 	rng := seed.Random(t)
 	path := filepath.Join(t.TempDir(), "log")
 	for range max(100, 600/seed.Share()) {
-		format := formats[rng.IntN(len(formats))]
 		blocks := randomBlocks(rng)
-		data := writeLog(t, sampleHeader(t, format), blocks, rng.IntN(8) == 0)
+		data := writeLog(t, sampleHeader(t), blocks, rng.IntN(8) == 0)
 		header, places, _ := spans(t, data)
 		damaged := rng.IntN(2) == 0
 		if rng.IntN(3) > 0 {
@@ -170,7 +169,7 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 		w, err := Resume(nil, path)
 		if report.Sealed {
 			if err == nil {
-				t.Fatalf("%s: a sealed log was resumed", format)
+				t.Fatal("a sealed log was resumed")
 			}
 			continue
 		}
@@ -178,11 +177,10 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := w.tracker.nexts(); !maps.Equal(got, want) {
-			t.Fatalf("%s: goes on at %v, reading all at %v", format, got, want)
+			t.Fatalf("goes on at %v, reading all at %v", got, want)
 		}
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, data[:w.Size()]) {
-			t.Fatalf("%s: the file is not what it was up to byte %d, error %v", format, w.Size(),
-				err)
+			t.Fatalf("the file is not what it was up to byte %d, error %v", w.Size(), err)
 		}
 		next := &Block{
 			Incarnation: sampleIncarnation, First: w.Next(Events, 0), Events: []Event{{1, 2}},
@@ -195,7 +193,7 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 		}
 		after := checkFile(t, path)
 		if !damaged && !after.Whole() {
-			t.Fatalf("%s: %+v", format, after)
+			t.Fatalf("%+v", after)
 		}
 	}
 }
@@ -205,7 +203,7 @@ func randomBlocks(rng *rand.Rand) []*Block {
 	var blocks []*Block
 	t := tracker{}
 	for range 1 + rng.IntN(25) {
-		b := &Block{Incarnation: sampleIncarnation, Shard: rng.IntN(3)}
+		b := &Block{Incarnation: sampleIncarnation, Shard: rng.IntN(3), Plain: rng.IntN(2) == 0}
 		switch rng.IntN(4) {
 		case 0, 1:
 			for range 1 + rng.IntN(50) {

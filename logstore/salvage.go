@@ -11,8 +11,8 @@ import (
 // blocks to a new, sealed log at path. For rows that are missing between them it writes Drops with
 // the reason Damaged. If the log has no header, fallback gives the fields that only a header has.
 // The report is the account of the old log; the new log accounts for the rows that are missing in
-// it. Errors wrap ErrVersion, ErrNotLog if nothing of a log was found, or an error of the system.
-// After an error there is no file at path.
+// it. Errors wrap ErrVersion, ErrFormat, ErrNotLog if nothing of a log was found, or an error of the
+// system. After an error there is no file at path.
 func Salvage(from io.Reader, name, path string, fallback Header) (Report, error) {
 	r := newReader(from, name)
 	var first *Block
@@ -26,11 +26,10 @@ func Salvage(from io.Reader, name, path string, fallback Header) (Report, error)
 			return Report{}, fmt.Errorf("salvage log %q: no block of a log in it: %w: %w", name,
 				headless, ErrNotLog)
 		}
-		format, incarnation := r.header.Format, r.header.Incarnation
+		incarnation := r.header.Incarnation
 		r.header = fallback
 		r.header.Part, r.header.Previous = UnknownPart, Fingerprint{}
-		r.header.Format, r.header.Incarnation = format, incarnation
-		r.header.Continues = nil
+		r.header.Incarnation, r.header.Continues = incarnation, nil
 	}
 	r.tracker.skipTo(r.header.Continues)
 	h := r.header
@@ -62,23 +61,15 @@ func (r *Reader) firstBlock() (*Block, error) {
 	}
 }
 
-func salvage(r *Reader, w *Writer, b *Block) error {
-	for {
-		if b != nil {
-			// Append would refuse blocks out of order, which a damaged file may have.
-			if err := w.append(b); err != nil {
-				return err
-			}
-		}
-		var err error
-		var damage *CorruptionError
-		b, err = r.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil && !errors.As(err, &damage) {
+func salvage(r *Reader, w *Writer, first *Block) error {
+	// Append would refuse blocks out of order, which a damaged file may have.
+	if first != nil {
+		if err := w.append(first); err != nil {
 			return err
 		}
+	}
+	if err := EachBlock(r.Next, w.append); err != nil {
+		return err
 	}
 	drops := make(map[int][]Drop) // by shard
 	for _, a := range r.tracker.report() {

@@ -14,8 +14,6 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-var formats = []Format{Compressed, Plain, Text}
-
 func mustName(t testing.TB, s string) channel.Name {
 	t.Helper()
 	name, err := channel.ParseName(s)
@@ -28,9 +26,9 @@ func mustName(t testing.TB, s string) channel.Name {
 var sampleIncarnation = Incarnation{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 
 // sampleHeader has a distinct value in every field.
-func sampleHeader(t testing.TB, format Format) Header {
+func sampleHeader(t testing.TB) Header {
 	return Header{
-		Format: format, Node: "node \"seven\"\n", NodeNumber: 7, Epoch: "boot-4711",
+		Node: "node \"seven\"\n", NodeNumber: 7, Epoch: "boot-4711",
 		Channel:  mustName(t, "map#3/start"),
 		Settings: channel.Settings{Kind: channel.XoY, A: 2, B: 1024}, Policy: channel.Drop,
 		Stamp:       channel.Unordered,
@@ -39,12 +37,12 @@ func sampleHeader(t testing.TB, format Format) Header {
 	}
 }
 
-// sampleBlocks are blocks of every kind, with two shards of events, and drops that account for the
-// missing rows.
+// sampleBlocks are blocks of every kind, with two shards of events, one of them plain, and drops that
+// account for the missing rows.
 func sampleBlocks() []*Block {
 	rng := rand.New(rand.NewPCG(1, 2))
 	events := func(first uint64, shard, n int) *Block {
-		b := &Block{Incarnation: sampleIncarnation, Shard: shard, First: first}
+		b := &Block{Incarnation: sampleIncarnation, Shard: shard, First: first, Plain: shard == 5}
 		counter := 26 * (1<<46 + 1000*first)
 		for i := range n {
 			counter += 26 * (1 + rng.Uint64N(40))

@@ -293,12 +293,12 @@ func (w *Writer) append(b *Block) error {
 		w.indexed, w.last, w.index = rows, last, w.index[:0]
 		w.offset += int64(len(e.buffer))
 	}
-	e.buffer = e.appendBlock(e.buffer[:0], b, w.header.Format, w.header.Quantum_cycles)
+	e.buffer = e.appendBlock(e.buffer[:0], b, w.header.Quantum_cycles)
 	if err := w.write(e.buffer); err != nil {
 		return err
 	}
-	f := parseFrame(e.buffer, w.header.Format)
-	w.index = append(w.index, entryOf(&f.block, w.offset, len(e.buffer)))
+	h, _ := parseBlockHeader(e.buffer)
+	w.index = append(w.index, entryOf(&h, w.offset))
 	w.offset += int64(len(e.buffer))
 	w.tracker.wrote(b.Kind(), b.Shard, b.First+uint64(b.Len()), b.Drops)
 	return nil
@@ -350,9 +350,9 @@ func (w *Writer) appendIndex(e *encoder, b []byte) (out []byte, rows uint64, las
 		}
 		at := len(b)
 		block := Block{Incarnation: w.header.Incarnation, First: rows, index: part}
-		b = e.appendBlock(b, &block, w.header.Format, 1)
-		f := parseFrame(b[at:], w.header.Format)
-		last = entryOf(&f.block, w.offset+int64(at-start), len(b)-at)
+		b = e.appendBlock(b, &block, 1)
+		h, _ := parseBlockHeader(b[at:])
+		last = entryOf(&h, w.offset+int64(at-start))
 		rows += last.Count
 	}
 	return b, rows, last
@@ -363,7 +363,7 @@ func (w *Writer) appendOldIndex(e *encoder, b []byte) ([]byte, uint64) {
 	for i := 0; i < len(w.index); i += MaxRows {
 		rows := w.index[i:min(i+MaxRows, len(w.index))]
 		block := Block{Incarnation: w.header.Incarnation, First: uint64(i), index: rows}
-		b = e.appendBlock(b, &block, w.header.Format, 1)
+		b = e.appendBlock(b, &block, 1)
 	}
 	return b, uint64(len(w.index))
 }
@@ -391,7 +391,7 @@ func (w *Writer) SealAs(then End) error {
 			e.offset = last.Offset
 		}
 	}
-	b = e.append(b, w.header.Format)
+	b = e.append(b)
 	encoder.buffer = b
 	err := w.present()
 	if err == nil {

@@ -3,7 +3,6 @@ package logstore
 import (
 	"bytes"
 	"errors"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -16,67 +15,60 @@ import (
 
 func TestEveryKindComesBack(t *testing.T) {
 	blocks := sampleBlocks()
-	for _, format := range formats {
-		for _, seal := range []bool{false, true} {
-			data := writeLog(t, sampleHeader(t, format), blocks, seal)
-			for _, name := range slices.Sorted(maps.Keys(readers)) {
-				rows, damage, err := readers[name](t, data)
-				if err != nil || len(damage) > 0 {
-					t.Fatalf("%s, %s: error %v, damage %v", format, name, err, damage)
-				}
-				diffRows(t, rows, rowsOfAll(t, blocks))
+	for _, seal := range []bool{false, true} {
+		data := writeLog(t, sampleHeader(t), blocks, seal)
+		for _, name := range slices.Sorted(maps.Keys(readers)) {
+			rows, damage, err := readers[name](t, data)
+			if err != nil || len(damage) > 0 {
+				t.Fatalf("%s: error %v, damage %v", name, err, damage)
 			}
-			report, err := Check(bytes.NewReader(data), "log")
-			if err != nil || !report.Whole() || report.Sealed != seal ||
-				report.Blocks != len(blocks) {
-				t.Errorf("%s, sealed %v: report %+v, error %v", format, seal, report, err)
-			}
+			diffRows(t, rows, rowsOfAll(t, blocks))
+		}
+		report, err := Check(bytes.NewReader(data), "log")
+		if err != nil || !report.Whole() || report.Sealed != seal ||
+			report.Blocks != len(blocks) {
+			t.Errorf("sealed %v: report %+v, error %v", seal, report, err)
 		}
 	}
 }
 
 func TestEmptyLogIsALog(t *testing.T) {
-	for _, format := range formats {
-		for _, seal := range []bool{false, true} {
-			data := writeLog(t, sampleHeader(t, format), nil, seal)
-			for name, read := range readers {
-				// Salvage and resume make another log of one without rows.
-				if rows, damage, err := read(t, data); len(rows) != 0 || len(damage) != 0 ||
-					err != nil {
-					t.Errorf("%s, %s: rows %v, damage %v, error %v", format, name, rows, damage,
-						err)
-				}
+	for _, seal := range []bool{false, true} {
+		data := writeLog(t, sampleHeader(t), nil, seal)
+		for name, read := range readers {
+			// Salvage and resume make another log of one without rows.
+			if rows, damage, err := read(t, data); len(rows) != 0 || len(damage) != 0 ||
+				err != nil {
+				t.Errorf("%s: rows %v, damage %v, error %v", name, rows, damage, err)
 			}
 		}
 	}
 }
 
 func TestHeaderComesBack(t *testing.T) {
-	for _, format := range formats {
-		want := sampleHeader(t, format)
-		want.Segment, want.Part, want.Rewritten = 3, 2, true
-		want.Previous = Fingerprint{1 << 40, 5, 1<<32 - 1}
-		want.Continues = []Place{{Events, 0, 17}, {Drops, 65535, 1<<64 - 1}}
-		for shard := range 300 { // longer than the first read
-			want.Continues = append(want.Continues, Place{Samples, shard, uint64(shard)})
-		}
-		data := writeLog(t, want, nil, false)
-		r, err := NewReader(bytes.NewReader(data), "log")
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := NewFile(bytes.NewReader(data), int64(len(data)), "log")
-		if err != nil || !sameHeader(f.Header(), want) {
-			t.Errorf("file's header %+v, error %v", f.Header(), err)
-		}
-		got := r.Header()
-		if !slices.Equal(got.Continues, want.Continues) {
-			t.Errorf("continues %v, want %v", got.Continues, want.Continues)
-		}
-		got.Continues, want.Continues, got.headerLength = nil, nil, 0
-		if !sameHeader(got, want) {
-			t.Errorf("header %+v, want %+v", got, want)
-		}
+	want := sampleHeader(t)
+	want.Segment, want.Part, want.Rewritten = 3, 2, true
+	want.Previous = Fingerprint{1 << 40, 5, 1<<32 - 1}
+	want.Continues = []Place{{Events, 0, 17}, {Drops, 65535, 1<<64 - 1}}
+	for shard := range 300 { // longer than the first read
+		want.Continues = append(want.Continues, Place{Samples, shard, uint64(shard)})
+	}
+	data := writeLog(t, want, nil, false)
+	r, err := NewReader(bytes.NewReader(data), "log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := NewFile(bytes.NewReader(data), int64(len(data)), "log")
+	if err != nil || !sameHeader(f.Header(), want) {
+		t.Errorf("file's header %+v, error %v", f.Header(), err)
+	}
+	got := r.Header()
+	if !slices.Equal(got.Continues, want.Continues) {
+		t.Errorf("continues %v, want %v", got.Continues, want.Continues)
+	}
+	got.Continues, want.Continues, got.headerLength = nil, nil, 0
+	if !sameHeader(got, want) {
+		t.Errorf("header %+v, want %+v", got, want)
 	}
 }
 
@@ -94,14 +86,13 @@ func TestHeaderThatCannotBeReadBackIsRefused(t *testing.T) {
 		"utc":          func(h *Header) { h.UTCLo_ns = h.UTCHi_ns + 1 },
 		"segment":      func(h *Header) { h.Segment = -1 },
 		"part":         func(h *Header) { h.Part = 1 },
-		"format":       func(h *Header) { h.Format = 9 },
 		"policy":       func(h *Header) { h.Policy = 9 },
 		"node's name":  func(h *Header) { h.Node = string(make([]byte, headerLimit)) },
 		"node number":  func(h *Header) { h.NodeNumber = 1 << 20 },
 		"stamp":        func(h *Header) { h.Stamp = 9 },
 		"process's id": func(h *Header) { h.ProcessID = -4 },
 	} {
-		h := sampleHeader(t, Plain)
+		h := sampleHeader(t)
 		spoil(&h)
 		path := filepath.Join(t.TempDir(), "log")
 		if w, err := Create(nil, path, h); err == nil {
@@ -115,7 +106,7 @@ func TestHeaderThatCannotBeReadBackIsRefused(t *testing.T) {
 }
 
 func TestAppendRefusesWhatNoFileCanHold(t *testing.T) {
-	w, err := Create(nil, filepath.Join(t.TempDir(), "log"), sampleHeader(t, Compressed))
+	w, err := Create(nil, filepath.Join(t.TempDir(), "log"), sampleHeader(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,51 +147,49 @@ func TestAppendRefusesWhatNoFileCanHold(t *testing.T) {
 // there exactly once, and nothing else.
 func TestDiskFullAndSpaceAgain(t *testing.T) {
 	blocks := sampleBlocks()
-	for _, format := range formats {
-		size := len(writeLog(t, sampleHeader(t, format), blocks[:3], false)) -
-			len(appendHeader(nil, ptr(sampleHeader(t, format))))
-		for free := 0; free < size; free += 1 + size*seed.Share()/150 {
-			path := filepath.Join(t.TempDir(), "log")
-			disk := &faultyDisk{free: 1 << 20}
-			w, err := Create(disk, path, sampleHeader(t, format))
-			if err != nil {
+	size := len(writeLog(t, sampleHeader(t), blocks[:3], false)) -
+		len(appendHeader(nil, ptr(sampleHeader(t))))
+	for free := 0; free < size; free += 1 + size*seed.Share()/150 {
+		path := filepath.Join(t.TempDir(), "log")
+		disk := &faultyDisk{free: 1 << 20}
+		w, err := Create(disk, path, sampleHeader(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk.free = free
+		refused := 0
+		for _, b := range blocks[:3] {
+			err := w.Append(b)
+			if err == nil {
+				continue
+			}
+			if !errors.Is(err, errDiskFull) {
 				t.Fatal(err)
 			}
-			disk.free = free
-			refused := 0
-			for _, b := range blocks[:3] {
-				err := w.Append(b)
-				if err == nil {
-					continue
-				}
-				if !errors.Is(err, errDiskFull) {
-					t.Fatal(err)
-				}
-				refused++
-				if data, _ := os.ReadFile(path); int64(len(data)) != w.Size() {
-					t.Fatalf("%s: %d bytes free: %d bytes in the file, %d of whole blocks", format,
-						free, len(data), w.Size())
-				}
-				disk.free = 1 << 20
-				if err := w.Append(b); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if refused != 1 {
-				t.Fatalf("%s: %d bytes free: refused %d times, want once", format, free, refused)
-			}
-			disk.free = free % 40
-			if err := w.Seal(); !errors.Is(err, errDiskFull) {
-				t.Fatalf("seal without space: %v", err)
+			refused++
+			if data, _ := os.ReadFile(path); int64(len(data)) != w.Size() {
+				t.Fatalf("%d bytes free: %d bytes in the file, %d of whole blocks", free,
+					len(data), w.Size())
 			}
 			disk.free = 1 << 20
-			if err := w.Seal(); err != nil {
+			if err := w.Append(b); err != nil {
 				t.Fatal(err)
 			}
-			if report := checkFile(t, path); !report.Whole() || !report.Sealed ||
-				report.Blocks != 3 {
-				t.Fatalf("%s: %d bytes free: %+v", format, free, report)
-			}
+		}
+		if refused != 1 {
+			t.Fatalf("%d bytes free: refused %d times, want once", free, refused)
+		}
+		disk.free = free % 40
+		if err := w.Seal(); !errors.Is(err, errDiskFull) {
+			t.Fatalf("seal without space: %v", err)
+		}
+		disk.free = 1 << 20
+		if err := w.Seal(); err != nil {
+			t.Fatal(err)
+		}
+		if report := checkFile(t, path); !report.Whole() || !report.Sealed ||
+			report.Blocks != 3 {
+			t.Fatalf("%d bytes free: %+v", free, report)
 		}
 	}
 }
@@ -209,7 +198,7 @@ func ptr[T any](v T) *T { return &v }
 
 func TestCreateWithoutSpaceLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	_, err := Create(&faultyDisk{free: 50}, filepath.Join(dir, "log"), sampleHeader(t, Plain))
+	_, err := Create(&faultyDisk{free: 50}, filepath.Join(dir, "log"), sampleHeader(t))
 	if !errors.Is(err, errDiskFull) {
 		t.Errorf("error %v", err)
 	}
@@ -221,7 +210,7 @@ func TestCreateWithoutSpaceLeavesNothing(t *testing.T) {
 func TestCreateOverwritesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	os.WriteFile(path, []byte("precious"), 0o600)
-	if _, err := Create(nil, path, sampleHeader(t, Plain)); !errors.Is(err, fs.ErrExist) {
+	if _, err := Create(nil, path, sampleHeader(t)); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("error %v", err)
 	}
 	if data, _ := os.ReadFile(path); string(data) != "precious" {
@@ -233,44 +222,41 @@ func TestCreateOverwritesNothing(t *testing.T) {
 // are there once, and the block comes again.
 func TestResumeAfterTornWrite(t *testing.T) {
 	blocks := sampleBlocks()
-	for _, format := range formats {
-		before := writeLog(t, sampleHeader(t, format), blocks[:5], false)
-		after := writeLog(t, sampleHeader(t, format), blocks[:6], false)
-		for cut := len(before); cut < len(after); cut += 13 * seed.Share() {
-			path := filepath.Join(t.TempDir(), "log")
-			os.WriteFile(path, after[:cut], 0o600)
-			w, err := Resume(nil, path)
-			if err != nil {
+	before := writeLog(t, sampleHeader(t), blocks[:5], false)
+	after := writeLog(t, sampleHeader(t), blocks[:6], false)
+	for cut := len(before); cut < len(after); cut += 13 * seed.Share() {
+		path := filepath.Join(t.TempDir(), "log")
+		os.WriteFile(path, after[:cut], 0o600)
+		w, err := Resume(nil, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, _ := os.ReadFile(path); len(data) != len(before) ||
+			w.Size() != int64(len(before)) {
+			t.Fatalf("cut at %d: %d bytes after resuming, %d are whole", cut, len(data),
+				len(before))
+		}
+		if next := w.Next(Events, 0); next != 501 { // row 500 was dropped
+			t.Fatalf("next is %d, want 501", next)
+		}
+		for _, b := range blocks[5:] {
+			if err := w.Append(b); err != nil {
 				t.Fatal(err)
 			}
-			if data, _ := os.ReadFile(path); len(data) != len(before) ||
-				w.Size() != int64(len(before)) {
-				t.Fatalf("%s: cut at %d: %d bytes after resuming, %d are whole", format, cut,
-					len(data), len(before))
-			}
-			if next := w.Next(Events, 0); next != 501 { // row 500 was dropped
-				t.Fatalf("%s: next is %d, want 501", format, next)
-			}
-			for _, b := range blocks[5:] {
-				if err := w.Append(b); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := w.Seal(); err != nil {
-				t.Fatal(err)
-			}
-			data, _ := os.ReadFile(path)
-			if !bytes.Equal(data, writeLog(t, sampleHeader(t, format), blocks, true)) {
-				t.Fatalf("%s: cut at %d: file differs from one that was written in one go", format,
-					cut)
-			}
+		}
+		if err := w.Seal(); err != nil {
+			t.Fatal(err)
+		}
+		data, _ := os.ReadFile(path)
+		if !bytes.Equal(data, writeLog(t, sampleHeader(t), blocks, true)) {
+			t.Fatalf("cut at %d: file differs from one that was written in one go", cut)
 		}
 	}
 }
 
 func TestResumeRefusesSealed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	data := writeLog(t, sampleHeader(t, Plain), sampleBlocks(), true)
+	data := writeLog(t, sampleHeader(t), sampleBlocks(), true)
 	os.WriteFile(path, data, 0o600)
 	if _, err := Resume(nil, path); !errors.Is(err, ErrSealed) {
 		t.Errorf("error %v", err)
@@ -290,7 +276,7 @@ func TestFileRemovedUnderTheWriter(t *testing.T) {
 		"cut": func(path string) error { return os.Truncate(path, 100) },
 	} {
 		path := filepath.Join(t.TempDir(), "log")
-		w, err := Create(nil, path, sampleHeader(t, Plain))
+		w, err := Create(nil, path, sampleHeader(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -312,168 +298,8 @@ func TestFileRemovedUnderTheWriter(t *testing.T) {
 	}
 }
 
-// A Log fills several segments, is closed and opened again in between, and reads back as one.
-func TestLogOfManySegments(t *testing.T) {
-	for _, format := range formats {
-		dir := t.TempDir()
-		var blocks []*Block
-		l := (*Log)(nil)
-		for i := range 200 {
-			if i%17 == 0 {
-				if l != nil {
-					if err := l.Close(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				var err error
-				if l, err = OpenLog(nil, dir, sampleHeader(t, format), 2000); err != nil {
-					t.Fatal(err)
-				}
-			}
-			shard := i % 3
-			b := &Block{Incarnation: sampleIncarnation, Shard: shard, First: l.Next(Events, shard)}
-			if want := uint64(i / 3 * 20); b.First != want {
-				t.Fatalf("%s: block %d begins at %d, want %d", format, i, b.First, want)
-			}
-			for k := range 20 {
-				b.Events = append(b.Events, Event{uint64(26 * (i*1000 + k*k)), uint64(i*i + k)})
-			}
-			if err := l.Append(b); err != nil {
-				t.Fatal(err)
-			}
-			blocks = append(blocks, b)
-		}
-		if err := l.Seal(); err != nil {
-			t.Fatal(err)
-		}
-		segments, err := Segments(dir)
-		if err != nil || len(segments) < 5 {
-			t.Fatalf("%s: %d segments, error %v", format, len(segments), err)
-		}
-		r := ReadLog(segments)
-		rows, damage, err := drainBlocks(r.Next)
-		if err != nil || len(damage) > 0 {
-			t.Fatal(err, damage)
-		}
-		diffRows(t, rows, rowsOfAll(t, blocks))
-		if report := r.Report(); !report.Whole() || !report.Sealed {
-			t.Errorf("%+v", report)
-		}
-
-		// A log of sealed segments only continues in a new one.
-		l, err = OpenLog(nil, dir, sampleHeader(t, format), 2000)
-		if err != nil || l.Next(Events, 0) != 67*20 {
-			t.Fatalf("%s: next %d, error %v", format, l.Next(Events, 0), err)
-		}
-		l.Close()
-
-		// A removed segment is missing by sequence, and nothing else is.
-		gone := segments[2]
-		lost := checkSegment(t, gone.Path)
-		os.Remove(gone.Path)
-		r = ReadLog(slices.Delete(slices.Clone(segments), 2, 3))
-		if _, damage, err = drainBlocks(r.Next); err != nil || len(damage) > 0 {
-			t.Fatal(err, damage)
-		}
-		for _, a := range r.Report().Rows {
-			if want := lost[a.Shard]; !slices.Equal(a.Missing, []Range{want}) {
-				t.Errorf("shard %d: missing %v, want %v", a.Shard, a.Missing, want)
-			}
-		}
-	}
-}
-
-// checkSegment returns which rows of events a segment has, by shard.
-func checkSegment(t *testing.T, path string) map[int]Range {
-	t.Helper()
-	f, err := OpenFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	has := map[int]Range{}
-	for c := f.All(); ; {
-		b, err := c.Next()
-		if err == io.EOF {
-			return has
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, seen := has[b.Shard]
-		if !seen {
-			r.From = b.First
-		}
-		r.To = b.First + uint64(b.Len())
-		has[b.Shard] = r
-	}
-}
-
-func TestLogGoesOnWhenItsFileIsRemoved(t *testing.T) {
-	dir := t.TempDir()
-	l, err := OpenLog(nil, dir, sampleHeader(t, Compressed), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	appendRows := func(n int) {
-		t.Helper()
-		b := &Block{
-			Incarnation: sampleIncarnation, First: l.Next(Events, 0), Events: make([]Event, n),
-		}
-		if err := l.Append(b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	appendRows(10)
-	if err := l.rotate(GoesOn); err != nil {
-		t.Fatal(err)
-	}
-	appendRows(5)
-	other := &Block{Incarnation: sampleIncarnation, Shard: 1, Events: make([]Event, 3)}
-	if err := l.Append(other); err != nil { // no row of this shard will remain
-		t.Fatal(err)
-	}
-	segments, _ := Segments(dir)
-	os.Remove(segments[1].Path)
-	appendRows(7)
-	if err := l.Seal(); err != nil {
-		t.Fatal(err)
-	}
-	segments, _ = Segments(dir)
-	r := ReadLog(segments)
-	if _, _, err := drainBlocks(r.Next); err != nil {
-		t.Fatal(err)
-	}
-	if a := r.Report().Rows[1]; a.Shard != 1 || a.Rows != 0 ||
-		!slices.Equal(a.Missing, []Range{{0, 3}}) {
-		t.Errorf("%+v", a)
-	}
-	a := r.Report().Rows[0]
-	if a.Rows != 17 || a.Next != 22 || !slices.Equal(a.Missing, []Range{{10, 15}}) {
-		t.Errorf("%+v", a)
-	}
-}
-
-func TestSegmentNamesReadBack(t *testing.T) {
-	name := SegmentName(mustName(t, "a.b#12/c.d"), sampleIncarnation, 1234567)
-	s, ok := ParseSegment("/x/" + name)
-	if !ok || s.Number != 1234567 || s.Incarnation != sampleIncarnation ||
-		s.Channel != mustName(t, "a.b#12/c.d") {
-		t.Errorf("%q reads back as %+v, %v", name, s, ok)
-	}
-	for _, bad := range []string{
-		"", ".cplog", "a.cplog", "a~b.00.000000.cplog", name + "x", "x" + Suffix,
-		"a~b.0102030405060708090a0b0c0d0e0f1g.000000.cplog",
-		"a~b.0102030405060708090a0b0c0d0e0f10.-00001.cplog",
-	} {
-		if s, ok := ParseSegment(bad); ok {
-			t.Errorf("%q is taken for segment %+v", bad, s)
-		}
-	}
-}
-
 func TestOverlapIsTrimmed(t *testing.T) {
-	header := appendHeader(nil, ptr(sampleHeader(t, Plain)))
+	header := appendHeader(nil, ptr(sampleHeader(t)))
 	e := new(encoder)
 	row := func(from, to int) *Block {
 		b := &Block{Incarnation: sampleIncarnation, First: uint64(from)}
@@ -482,9 +308,9 @@ func TestOverlapIsTrimmed(t *testing.T) {
 		}
 		return b
 	}
-	data := e.appendBlock(header, row(0, 10), Plain, 1)
-	data = e.appendBlock(data, row(5, 15), Plain, 1)
-	data = e.appendBlock(data, row(20, 25), Plain, 1)
+	data := e.appendBlock(header, row(0, 10), 1)
+	data = e.appendBlock(data, row(5, 15), 1)
+	data = e.appendBlock(data, row(20, 25), 1)
 	want := rowsOfAll(t, []*Block{row(0, 15), row(20, 25)})
 	for name, read := range readers {
 		rows, damage, err := read(t, slices.Clone(data))
@@ -511,7 +337,7 @@ func TestDropsAccountForTheEnd(t *testing.T) {
 			},
 		},
 	}
-	data := writeLog(t, sampleHeader(t, Compressed), blocks, true)
+	data := writeLog(t, sampleHeader(t), blocks, true)
 	report, err := Check(bytes.NewReader(data), "log")
 	if err != nil || !report.Whole() {
 		t.Fatalf("%+v, error %v", report, err)

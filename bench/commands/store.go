@@ -34,13 +34,15 @@ func newBenchStore() *cobra.Command {
 		Short: "Measure the size and the speed of logs, and logging that never pauses",
 		Long: `Measure the size and the speed of logs, and logging that never pauses.
 
-Each row is a data set GAPS/IDS/QUANTUM: how far events are apart, what their ids are, in which steps the counter moves. Two
-million events are coded into a log in shared memory and read back, by one thread, whose processor time counts. Their
-entropy is computed from what they were drawn from, or, for loop, measured over ten million.
+Each row is a data set GAPS/IDS/QUANTUM: how far events are apart, what their ids are, and in which
+steps the counter moves. One thread codes two million events into a log in shared memory and reads
+them back; its processor time counts. The entropy of the events is computed from what they were
+drawn from. That of the set loop is measured over ten million events.
 
-The last row is a program that logs at full speed on one core, with policy block, while another core compresses its events
-to disk: what a call costs as a ratio to a bare rdtscp measured every second, and how many events were dropped. A second in
-which other processes took more than a tenth of a core does not count.
+The last row is a program that logs at full speed on one core, with policy block, while another core
+compresses its events to disk. It gives what a call costs, as a ratio to a bare rdtscp that is
+measured every second, and how many events were dropped. A second does not count if other processes
+took more than a tenth of a core.
 
 Exit code 3: fewer than 5 repetitions or seconds counted, or a row could not be measured here.`,
 		Example: `  cp-bench store
@@ -48,26 +50,37 @@ Exit code 3: fewer than 5 repetitions or seconds counted, or a row could not be 
   cp-bench store --json | jq -r '[.name, .bytes_per_event, .entropy_bytes] | @tsv'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBenchStore(cmd.Context(), flags, cmd.Flags().Changed, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runBenchStore(cmd.Context(), flags, cmd.Flags().Changed,
+				cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
-	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 7, "repetitions of the data sets, a few seconds each")
-	cmd.Flags().DurationVar(&flags.limit, "limit", time.Minute, "begin no repetition, and no second of the last row, after this time")
-	cmd.Flags().DurationVar(&flags.sustained, "sustained", 10*time.Second, "seconds of the last row that must count; 0 leaves it out")
-	cmd.Flags().StringVar(&flags.buffer, "buffer", "", "memory of its channel, such as 16MiB (default as for any channel: 1MiB)")
-	cmd.Flags().StringVar(&flags.dir, "rings", "", "directory for rings and for logs in memory (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
-	cmd.Flags().StringVar(&flags.logs, "logs", "", "directory for the log of the last row (default a temporary one)")
+	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 7,
+		"repetitions of the data sets, a few seconds each")
+	cmd.Flags().DurationVar(&flags.limit, "limit", time.Minute,
+		"begin no repetition, and no second of the last row, after this time")
+	cmd.Flags().DurationVar(&flags.sustained, "sustained", 10*time.Second,
+		"seconds of the last row that must count; 0 leaves it out")
+	cmd.Flags().StringVar(&flags.buffer, "buffer", "",
+		"memory of the last row's channel, such as 16MiB (default 1MiB, as for any channel)")
+	cmd.Flags().StringVar(&flags.dir, "rings", "",
+		"directory for rings and for logs in memory "+
+			"(default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
+	cmd.Flags().StringVar(&flags.logs, "logs", "",
+		"directory for the log of the last row (default a temporary one)")
 	cmd.Flags().StringSliceVar(&flags.sets, "sets", nil, "data sets to measure (default all)")
 	return cmd
 }
 
-func runBenchStore(ctx context.Context, flags benchStoreFlags, given func(string) bool, stdout, stderr io.Writer) error {
+func runBenchStore(ctx context.Context, flags benchStoreFlags, given func(string) bool,
+	stdout, stderr io.Writer) error {
 	if flags.repetitions < minCounted {
-		return command.Usagef("--repetitions %d: a figure needs %d or more", flags.repetitions, minCounted)
+		return command.Usagef("--repetitions %d: a figure needs %d or more",
+			flags.repetitions, minCounted)
 	}
 	if flags.sustained != 0 && flags.sustained < minCounted*time.Second {
-		return command.Usagef("--sustained %s: a figure needs %d seconds or more", flags.sustained, minCounted)
+		return command.Usagef("--sustained %s: a figure needs %d seconds or more",
+			flags.sustained, minCounted)
 	}
 	size, err := proof.Wanted()
 	if err != nil {
@@ -86,7 +99,9 @@ func runBenchStore(ctx context.Context, flags benchStoreFlags, given func(string
 	}
 	line := command.NewProgress(stderr)
 	result, err := bench.Store(ctx, bench.StoreOptions{
-		Repetitions: flags.repetitions, Limit: flags.limit, Sustained: flags.sustained, Buffer: flags.buffer, Dir: flags.dir, Logs: flags.logs, Sets: flags.sets,
+		Repetitions: flags.repetitions, Limit: flags.limit,
+		Sustained: flags.sustained, Buffer: flags.buffer,
+		Dir: flags.dir, Logs: flags.logs, Sets: flags.sets,
 		Progress: func(part string, counted, disturbed int) {
 			line.Show("%s: %d counted, %d disturbed by other processes", part, counted, disturbed)
 		},
@@ -104,7 +119,7 @@ func runBenchStore(ctx context.Context, flags benchStoreFlags, given func(string
 	})
 }
 
-// The limits of the rows. A set without a limit of speed is measured all the same.
+// The limits of the rows. The speed of a set without a limit is measured too.
 const (
 	sizeFactor     = 1.15 // × the entropy
 	sizeSlack      = 0.1  // bytes more
@@ -113,7 +128,7 @@ const (
 	sustainedLimit = 1.25 // × a bare rdtscp
 )
 
-// speedLimit is how fast a set must be coded and decoded, 0: as it may.
+// speedLimit is how fast a set must be coded and decoded; 0 is no limit.
 func speedLimit(name string) float64 {
 	switch {
 	case strings.HasPrefix(name, "loop/seq/"):
@@ -127,44 +142,64 @@ func speedLimit(name string) float64 {
 func storeBars(result bench.StoreResult, withSustained bool) []proof.Bar {
 	var bars []proof.Bar
 	for _, row := range result.Rows {
-		bars = append(bars, proof.Bar{Name: row.Name + " size", Figure: row.BytesPerEvent, Limit: sizeFactor*row.EntropyBytes + sizeSlack, Unit: "bytes an event", Timing: true})
-		if limit := speedLimit(row.Name); limit > 0 {
-			bars = append(bars,
-				counted(proof.Bar{Name: row.Name + " encode", Limit: limit, AtLeast: true, Unit: "GB/s", Timing: true}, row.Encode, 0, ""),
-				counted(proof.Bar{Name: row.Name + " decode", Limit: limit, AtLeast: true, Unit: "GB/s", Timing: true}, row.Decode, 0, ""))
+		bars = append(bars, proof.Bar{
+			Name: row.Name + " size", Figure: row.BytesPerEvent, Unit: "bytes an event",
+			Limit: sizeFactor*row.EntropyBytes + sizeSlack, Timing: true,
+		})
+		limit := speedLimit(row.Name)
+		if limit == 0 {
+			continue
 		}
+		speed := proof.Bar{Limit: limit, AtLeast: true, Unit: "GB/s", Timing: true}
+		speed.Name = row.Name + " encode"
+		bars = append(bars, counted(speed, row.Encode, 0, ""))
+		speed.Name = row.Name + " decode"
+		bars = append(bars, counted(speed, row.Decode, 0, ""))
 	}
 	if !withSustained {
 		return bars
 	}
 	s := result.Sustained
-	bar := counted(proof.Bar{Name: "sustained", Limit: sustainedLimit, Unit: "× bare rdtscp", Timing: true}, s.Ratios, s.Disturbed, "")
+	bar := proof.Bar{Name: "sustained", Limit: sustainedLimit, Unit: "× bare rdtscp", Timing: true}
+	bar = counted(bar, s.Ratios, s.Disturbed, "")
 	if s.Events == 0 {
 		bar.Absent = "this process may use 1 core"
 		return append(bars, bar)
 	}
-	return append(bars, bar, proof.Bar{Name: "sustained dropped", Figure: float64(s.Dropped), Unit: "events", Timing: true},
-		proof.Bar{Name: "sustained not in the log", Figure: float64(s.Events) - float64(s.Logged) - float64(s.Dropped), Unit: "events"})
+	missing := float64(s.Events) - float64(s.Logged) - float64(s.Dropped)
+	return append(bars, bar,
+		proof.Bar{Name: "sustained dropped", Figure: float64(s.Dropped),
+			Unit: "events", Timing: true},
+		proof.Bar{Name: "sustained not in the log", Figure: missing, Unit: "events"})
 }
 
-func printStoreTable(w io.Writer, result bench.StoreResult, bars []proof.Bar, withSustained bool) error {
+func printStoreTable(w io.Writer, result bench.StoreResult, bars []proof.Bar,
+	withSustained bool) error {
 	fmt.Fprintf(w, "%s\n\n", thisMachine())
 	verdicts := map[string]proof.Verdict{}
 	for _, bar := range bars {
 		verdicts[bar.Name] = bar.Verdict()
 	}
-	fmt.Fprintf(w, "%-26s %9s %9s %9s %9s  %s\n", "data set", "bytes", "entropy", "encode", "decode", "size, encode, decode")
+	fmt.Fprintf(w, "%-26s %9s %9s %9s %9s  %s\n",
+		"data set", "bytes", "entropy", "encode", "decode", "size, encode, decode")
 	for _, row := range result.Rows {
-		fmt.Fprintf(w, "%-26s %9.3f %9.3f %9.2f %9.2f  %s", row.Name, row.BytesPerEvent, row.EntropyBytes, median(row.Encode), median(row.Decode), verdicts[row.Name+" size"])
+		fmt.Fprintf(w, "%-26s %9.3f %9.3f %9.2f %9.2f  %s",
+			row.Name, row.BytesPerEvent, row.EntropyBytes,
+			median(row.Encode), median(row.Decode), verdicts[row.Name+" size"])
 		if speedLimit(row.Name) > 0 {
-			fmt.Fprintf(w, ", %s, %s", verdicts[row.Name+" encode"], verdicts[row.Name+" decode"])
+			fmt.Fprintf(w, ", %s, %s",
+				verdicts[row.Name+" encode"], verdicts[row.Name+" decode"])
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "\nbytes and entropy of an event, which has 16 in memory; encode and decode in GB/s of those, medians\n")
+	fmt.Fprintf(w, "\nbytes and entropy are of one event, which has 16 bytes in memory; "+
+		"encode and decode in GB/s of those, medians\n")
 	if s := result.Sustained; withSustained && s.Events > 0 {
-		fmt.Fprintf(w, "sustained, ring %s: %.3f × bare rdtscp (≤ %g) %s; %.1f ns a call; %d of %d events dropped; %.2f bytes an event; %d seconds, %d disturbed ones left out\n",
-			cmp.Or(s.Buffer, "1MiB"), median(s.Ratios), sustainedLimit, verdicts["sustained"], median(s.NS), s.Dropped, s.Events, s.BytesPerEvent, len(s.Ratios), s.Disturbed)
+		fmt.Fprintf(w, "sustained, ring %s: %.3f × bare rdtscp (≤ %g) %s; %.1f ns a call; "+
+			"%d of %d events dropped; %.2f bytes an event; "+
+			"%d seconds, %d disturbed ones left out\n",
+			cmp.Or(s.Buffer, "1MiB"), median(s.Ratios), sustainedLimit, verdicts["sustained"],
+			median(s.NS), s.Dropped, s.Events, s.BytesPerEvent, len(s.Ratios), s.Disturbed)
 	}
 	return nil
 }
@@ -188,7 +223,10 @@ type storeLine struct {
 func printStoreJSON(w io.Writer, result bench.StoreResult, withSustained bool) error {
 	encoder := json.NewEncoder(w)
 	for _, row := range result.Rows {
-		line := storeLine{Name: row.Name, BytesPerEvent: &row.BytesPerEvent, EntropyBytes: &row.EntropyBytes, Reps: len(row.Encode)}
+		line := storeLine{
+			Name: row.Name, Reps: len(row.Encode),
+			BytesPerEvent: &row.BytesPerEvent, EntropyBytes: &row.EntropyBytes,
+		}
 		if len(row.Encode) > 0 {
 			encode, decode := median(row.Encode), median(row.Decode)
 			line.GBPerSEncode, line.GBPerSDecode = &encode, &decode
@@ -201,7 +239,10 @@ func printStoreJSON(w io.Writer, result bench.StoreResult, withSustained bool) e
 		return nil
 	}
 	s := result.Sustained
-	line := storeLine{Name: "sustained", Events: &s.Events, Dropped: &s.Dropped, Logged: &s.Logged, BytesPerEvent: &s.BytesPerEvent, Reps: len(s.Ratios), Disturbed: s.Disturbed}
+	line := storeLine{
+		Name: "sustained", Events: &s.Events, Dropped: &s.Dropped, Logged: &s.Logged,
+		BytesPerEvent: &s.BytesPerEvent, Reps: len(s.Ratios), Disturbed: s.Disturbed,
+	}
 	if len(s.Ratios) > 0 {
 		ratio, ns := median(s.Ratios), median(s.NS)
 		line.RatioToCounter, line.NSPerOp = &ratio, &ns

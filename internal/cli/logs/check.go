@@ -122,7 +122,7 @@ func checkLog(l aLog) (logstore.Report, error) {
 		return logstore.Report{}, err
 	}
 	defer closer.Close()
-	if err := eachBlock(r, func(*logstore.Block) error { return nil }); err != nil {
+	if err := logstore.EachBlock(r.Next, nil); err != nil {
 		return logstore.Report{}, err
 	}
 	return r.Report(), nil
@@ -137,13 +137,7 @@ func (c *checkLine) fill(l aLog, r logstore.Report) {
 	for _, b := range r.Chain {
 		c.Lacks = append(c.Lacks, b.String())
 	}
-	for i := range r.Rows {
-		c.Rows += r.Rows[i].Rows
-		c.Missing += r.Rows[i].MissingRows()
-		for _, n := range r.Rows[i].Dropped {
-			c.Dropped += n
-		}
-	}
+	c.Rows, c.Missing, c.Dropped = totals(r)
 	for _, d := range r.Damage {
 		c.Damage = append(c.Damage, d.Error())
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -66,16 +65,12 @@ type dumpRow struct {
 	values []string
 }
 
-func (r *dumpRow) set(name string, value uint64) {
-	r.names, r.values = append(r.names, name), append(r.values, strconv.FormatUint(value, 10))
-}
-
-func (r *dumpRow) setSigned(name string, value int64) {
-	r.names, r.values = append(r.names, name), append(r.values, strconv.FormatInt(value, 10))
-}
-
-func (r *dumpRow) setText(name, value string) {
-	r.names, r.values = append(r.names, name), append(r.values, value)
+// set sets the row's values: a name and its value in turn.
+func (r *dumpRow) set(pairs ...any) {
+	for i := 0; i < len(pairs); i += 2 {
+		r.names = append(r.names, pairs[i].(string))
+		r.values = append(r.values, fmt.Sprint(pairs[i+1]))
+	}
 }
 
 // errEnough ends the reading of a log.
@@ -115,7 +110,7 @@ func dumpLog(w io.Writer, l aLog, flags dumpFlags) (whole bool, err error) {
 	}
 	defer closer.Close()
 	first, rows := true, uint64(0)
-	err = eachBlock(r, func(b *logstore.Block) error {
+	err = logstore.EachBlock(r.Next, func(b *logstore.Block) error {
 		if first && !flags.json {
 			fmt.Fprintf(w, "# %s: %s\n", l.name, headerLine(r.Header()))
 		}
@@ -157,61 +152,40 @@ func rowOf(b *logstore.Block, i int) (counter uint64, row dumpRow) {
 	case logstore.Events:
 		e := b.Events[i]
 		counter = e.Counter
-		row.set("counter", e.Counter)
-		row.set("id", e.ID)
+		row.set("counter", e.Counter, "id", e.ID)
 	case logstore.Links:
-		row.set("parent", b.Links[i].Parent)
-		row.set("child", b.Links[i].Child)
+		row.set("parent", b.Links[i].Parent, "child", b.Links[i].Child)
 	case logstore.Samples:
 		s := b.Samples[i]
 		counter = s.Counter
-		row.set("counter", s.Counter)
-		row.set("count", s.Count)
+		row.set("counter", s.Counter, "count", s.Count)
 	case logstore.FirstLasts:
 		f := b.FirstLasts[i]
 		counter = f.LastCounter
-		row.set("count", f.Count)
-		row.set("first_counter", f.FirstCounter)
-		row.set("first_id", f.FirstID)
-		row.set("last_counter", f.LastCounter)
-		row.set("last_id", f.LastID)
-		row.set("poison_counter", f.Poison)
+		row.set("count", f.Count, "first_counter", f.FirstCounter, "first_id", f.FirstID,
+			"last_counter", f.LastCounter, "last_id", f.LastID, "poison_counter", f.Poison)
 	case logstore.Transitions:
 		t := b.Transitions[i]
 		counter = t.Counter
-		row.set("from", t.From)
-		row.setText("handler", t.Settings().String())
-		row.set("counter", t.Counter)
-		row.set("dropped", t.Dropped)
-		row.set("skipped", t.Skipped)
+		row.set("from", t.From, "handler", t.Settings(), "counter", t.Counter,
+			"dropped", t.Dropped, "skipped", t.Skipped)
 	case logstore.Drops:
 		d := b.Drops[i]
 		counter = d.FirstCounter
-		row.setText("of", logstore.Kind(d.Of).String())
-		row.setText("reason", logstore.Reason(d.Reason).String())
-		row.set("at", d.At)
-		row.set("count", d.Count)
-		row.set("first_counter", d.FirstCounter)
-		row.set("last_counter", d.LastCounter)
+		row.set("of", logstore.Kind(d.Of), "reason", logstore.Reason(d.Reason), "at", d.At,
+			"count", d.Count, "first_counter", d.FirstCounter, "last_counter", d.LastCounter)
 	case logstore.ReturnTrips:
 		t := b.ReturnTrips[i]
 		counter = t.Sent
-		row.set("id", t.ID)
-		row.set("sent", t.Sent)
-		row.set("acknowledged", t.Acknowledged)
+		row.set("id", t.ID, "sent", t.Sent, "acknowledged", t.Acknowledged)
 	case logstore.NTPs:
 		n := b.NTPs[i]
 		counter = n.CounterLo
-		row.set("counter_lo", n.CounterLo)
-		row.set("counter_hi", n.CounterHi)
-		row.setSigned("offset_ns", n.Offset_ns)
-		row.set("root_delay_ns", n.RootDelay_ns)
-		row.set("root_dispersion_ns", n.RootDispersion_ns)
-		row.setSigned("frequency_ppt", n.Frequency_ppt)
-		row.set("skew_ppt", n.Skew_ppt)
-		row.set("stratum", n.Stratum)
-		row.set("leap", n.Leap)
-		row.set("reference_id", n.ReferenceID)
+		row.set("counter_lo", n.CounterLo, "counter_hi", n.CounterHi,
+			"offset_ns", n.Offset_ns, "root_delay_ns", n.RootDelay_ns,
+			"root_dispersion_ns", n.RootDispersion_ns, "frequency_ppt", n.Frequency_ppt,
+			"skew_ppt", n.Skew_ppt, "stratum", n.Stratum, "leap", n.Leap,
+			"reference_id", n.ReferenceID)
 	}
 	return counter, row
 }

@@ -15,8 +15,8 @@ import (
 func newLog() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Read, check, convert and rescue log files",
-		Long: `Read, check, convert and rescue log files.
+		Short: "Read, check and rescue log files",
+		Long: `Read, check and rescue log files.
 
 A log is what was kept of one channel, from one opening by one program, in one or more segment
 files. Each file explains itself, so no other is needed to read it. A PATH is a file, or a directory
@@ -25,7 +25,7 @@ with any number of logs.`,
   cprof log dump ./logs | less
   cprof log stat ./logs`,
 	}
-	cmd.AddCommand(newLogDump(), newLogCheck(), newLogStat(), newLogConvert(), newLogSalvage())
+	cmd.AddCommand(newLogDump(), newLogCheck(), newLogStat(), newLogSalvage())
 	return cmd
 }
 
@@ -155,23 +155,16 @@ func (l aLog) bytes() (n int64) {
 	return n
 }
 
-// eachBlock reads a log to its end. Damage is skipped, and is in the report.
-func eachBlock(r blockReader, do func(*logstore.Block) error) error {
-	for {
-		b, err := r.Next()
-		var damage *logstore.CorruptionError
-		switch {
-		case err == io.EOF:
-			return nil
-		case errors.As(err, &damage):
-			continue
-		case err != nil:
-			return err
-		}
-		if err := do(b); err != nil {
-			return err
+// totals returns how many rows of all kinds were read, are missing, and were dropped.
+func totals(r logstore.Report) (rows, missing, dropped uint64) {
+	for i := range r.Rows {
+		rows += r.Rows[i].Rows
+		missing += r.Rows[i].MissingRows()
+		for _, n := range r.Rows[i].Dropped {
+			dropped += n
 		}
 	}
+	return rows, missing, dropped
 }
 
 // headerLine says what a log is.

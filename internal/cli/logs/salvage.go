@@ -42,11 +42,7 @@ func salvageLog(w io.Writer, from, to string) error {
 	if err != nil {
 		return err
 	}
-	rows, missing := uint64(0), uint64(0)
-	for i := range report.Rows {
-		rows += report.Rows[i].Rows
-		missing += report.Rows[i].MissingRows()
-	}
+	rows, missing, _ := totals(report)
 	fmt.Fprintf(w, "%s rows to %s\n", command.Thousands(rows), to)
 	printDamage(w, "  ", report)
 	switch {

@@ -102,7 +102,7 @@ func statLog(l aLog) (statLine, error) {
 		return s, err
 	}
 	defer closer.Close()
-	err = eachBlock(r, func(b *logstore.Block) error {
+	err = logstore.EachBlock(r.Next, func(b *logstore.Block) error {
 		s.Rows += uint64(b.Len())
 		s.Events += uint64(len(b.Events))
 		for _, e := range b.Events {
@@ -118,12 +118,7 @@ func statLog(l aLog) (statLine, error) {
 	s.Channel, s.Handler, s.Node, s.Blocks = h.Channel.String(), h.Settings.String(), h.Node,
 		report.Blocks
 	s.Whole = l.whole(report)
-	for i := range report.Rows {
-		s.Missing += report.Rows[i].MissingRows()
-		for _, n := range report.Rows[i].Dropped {
-			s.Dropped += n
-		}
-	}
+	_, s.Missing, s.Dropped = totals(report)
 	if s.Rows > 0 {
 		s.BytesPerRow = float64(s.Bytes) / float64(s.Rows)
 	}
