@@ -132,6 +132,8 @@ type Point struct {
 	// Disordered counts events that came after a greater id of the same origin (RFC 4737).
 	Disordered uint64 `json:"disordered"`
 
+	Completeness Completeness `json:"completeness"`
+
 	// Undecided says why lost tuples cannot be told from others here. Empty: they can.
 	Undecided string `json:"undecided,omitempty"`
 
@@ -160,8 +162,15 @@ type Span struct {
 	To   string `json:"to"`
 
 	// Kind is computation (start to end, or recv to send, of one actor), inside (other spans within
-	// an actor), transfer, or end-to-end.
-	Kind string `json:"kind"`
+	// an actor), transfer, gap, or end-to-end. A gap lies across points that may have been passed
+	// without a record, because their logs do not have every tuple: Past names them.
+	Kind string   `json:"kind"`
+	Past []string `json:"past,omitempty"`
+
+	// Completeness is how many of the tuples that passed From and To are in the logs. What is said
+	// of the durations holds for those.
+	Completeness Completeness `json:"completeness"`
+
 	// Origin is set for tuples that were made of others. It says from which of those the span is
 	// measured: earliest or latest.
 	Origin string `json:"origin,omitempty"`
@@ -202,7 +211,10 @@ type Durations struct {
 	Suspect uint64 `json:"suspect"` // estimates: they rest on a suspect relation
 	// Unplaced durations could not be computed, because the nodes are not related at that time. No
 	// other field counts them.
-	Unplaced  uint64 `json:"unplaced"`
+	Unplaced uint64 `json:"unplaced"`
+	// Withheld durations could be computed, and would be false: not all tuples are in the logs of
+	// which the tuple was made. No other field counts them.
+	Withheld  uint64 `json:"withheld,omitempty"`
 	Before    uint64 `json:"before"`    // From certainly came first
 	Undecided uint64 `json:"undecided"` // the bound is too wide to tell
 	After     uint64 `json:"after"`     // To certainly came first: received before sent, must be 0

@@ -19,7 +19,8 @@ type assembler struct {
 	timer *timer
 	bins  Bins
 
-	returns *returns
+	returns  *returns
+	complete [maxPoints]Completeness // by rank; what was computed already
 }
 
 func (a *assembler) answer() *Answer {
@@ -220,50 +221,14 @@ func (a *assembler) points(out *Answer) {
 				"were measured, or at an unknown time: what is shown over time lacks them", off,
 				point.Name)
 		}
-		point.Undecided = a.undecided(r)
+		point.Completeness, point.Undecided = a.completeness(r, "").with(a.ofRun()),
+			a.undecided(r)
 		if mixed {
 			in.find(FindNote, "the ids at %s are of more than %d origins: whether they came in "+
 				"order is not known", point.Name, maxOrigins)
 		}
 		out.Points = append(out.Points, point)
 	}
-}
-
-// undecided says why it is not known whether tuples that end at a point are lost.
-func (a *assembler) undecided(r int) string {
-	var why []string
-	if f := &a.found.points[r]; a.graph.after[r] != 0 && f.lost+f.inFlight() > 0 {
-		for _, n := range a.in.silent {
-			why = append(why, fmt.Sprintf("no log of node %s is there", n))
-		}
-		for rest := a.graph.after[r]; rest != 0; rest &= rest - 1 {
-			if reason := a.in.unseen[a.in.points[a.graph.order[bits.TrailingZeros64(
-				rest)]]]; reason != "" {
-				why = append(why, reason)
-			}
-		}
-	}
-	for i := range a.told {
-		s, t := &a.in.sources[i], &a.told[i]
-		if s.point < 0 || a.graph.after[r]>>a.graph.rank[s.point]&1 == 0 {
-			continue
-		}
-		switch {
-		case t.thins != "" && t.thins != a.thinsAt(r):
-			why = append(why, fmt.Sprintf("%s keeps only %s", s.name, t.thins))
-		case t.err != nil || !t.report.Whole():
-			why = append(why, fmt.Sprintf("the log of %s is not whole", s.name))
-		default:
-			for k := range t.report.Rows {
-				if len(t.report.Rows[k].Dropped) > 0 {
-					why = append(why, fmt.Sprintf("%s dropped events", s.name))
-					break
-				}
-			}
-		}
-	}
-	slices.Sort(why)
-	return strings.Join(slices.Compact(why), "; ")
 }
 
 func (a *assembler) counters(out *Answer) {

@@ -2,20 +2,12 @@ package analysis
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
-
-func (a *assembler) thinsAt(r int) string {
-	for i := range a.told {
-		if a.graph.rankOf(&a.in.sources[i]) == r {
-			return a.told[i].thins
-		}
-	}
-	return ""
-}
 
 func (a *assembler) spans(out *Answer) {
 	keys := make([]spanKey, 0, len(a.found.spans))
@@ -25,8 +17,9 @@ func (a *assembler) spans(out *Answer) {
 		}
 	}
 	slices.SortFunc(keys, func(x, y spanKey) int {
-		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to),
-			cmp.Compare(x.kind, y.kind))
+		// Tuples from their first point to their last come before those that were made of others.
+		return cmp.Or(cmp.Compare(max(x.kind, wholePath), max(y.kind, wholePath)),
+			cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to), cmp.Compare(x.kind, y.kind))
 	})
 	// unplaced counts spans with durations that could not be computed; most is the largest number
 	// of these in one span.
@@ -64,6 +57,38 @@ func (a *assembler) spans(out *Answer) {
 		a.in.find(FindUndecided, "durations of %d spans could not be computed, such as %d "+
 			"from %s: their nodes are not related at that time", unplaced, most, mostOf)
 	}
+	a.findWithheld(out)
+}
+
+// findWithheld says which durations from origins are withheld, and why.
+func (a *assembler) findWithheld(out *Answer) {
+	withheld, all := map[string]uint64{}, map[string]uint64{}
+	for i := range out.EndToEnd {
+		if s := &out.EndToEnd[i]; s.Origin == "earliest" {
+			withheld[s.To] += s.All.Withheld
+			all[s.To] += s.All.Withheld + s.All.Count + s.All.Unplaced
+		}
+	}
+	why := Completeness{Kept: All}
+	for rank := range a.graph.order {
+		why = why.with(a.completeness(rank, ""))
+	}
+	for i := range a.told {
+		if s := &a.in.sources[i]; s.keepsLinks() {
+			why = why.with(a.told[i].kept(s))
+		}
+	}
+	reason := someOf(why.Why)
+	if len(why.Why) == 0 {
+		reason = "they begin past the points where tuples begin, or several tuples share an id"
+	}
+	for _, to := range slices.Sorted(maps.Keys(withheld)) {
+		if withheld[to] > 0 {
+			a.in.find(FindUndecided, "how long %d of %d tuples took to %s is withheld: not all "+
+				"tuples that they were made of are in the logs: %s", withheld[to], all[to], to,
+				reason)
+		}
+	}
 }
 
 func (a *assembler) span(l *span) Span {
@@ -73,6 +98,13 @@ func (a *assembler) span(l *span) Span {
 		From: p.String(), To: q.String(), Kind: kindOf(l.key.kind, p, q), Pairs: []NodePair{},
 		OverTime: []BinDurations{},
 	}
+	if out.Past = a.past(l.key.from, l.key.to); l.key.kind == between && len(out.Past) > 0 {
+		out.Kind = "gap"
+	} else {
+		out.Past = nil
+	}
+	out.Completeness = a.completeness(l.key.from, "").with(a.completeness(l.key.to, "")).
+		with(a.ofRun())
 	switch l.key.kind {
 	case fromEarliest:
 		out.Origin = "earliest"
@@ -109,7 +141,7 @@ func (a *assembler) span(l *span) Span {
 		part *spanPart
 		into **Durations
 	}{{local, &out.Local}, {remote, &out.Remote}} {
-		if group.part.n+group.part.unplaced > 0 {
+		if group.part.n+group.part.unplaced+group.part.withheld > 0 {
 			d := durations(group.part)
 			*group.into = &d
 		}
@@ -141,7 +173,8 @@ func durations(p *spanPart) Durations {
 	d := Durations{
 		Count: p.n, Percentiles: Percentiles{}, Bounds: []BoundPercentile{},
 		Scenarios: map[string]uint64{}, Lows: []Bin{}, Highs: []Bin{}, Widths: []Bin{},
-		Suspect: p.suspect, Unplaced: p.unplaced, After: p.orders[0], Undecided: p.orders[1],
+		Suspect: p.suspect, Unplaced: p.unplaced, Withheld: p.withheld,
+		After: p.orders[0], Undecided: p.orders[1],
 		Before: p.orders[2], Held: p.held.held(),
 	}
 	for s, n := range p.scenarios {

@@ -24,6 +24,14 @@
 //
 // The answer depends neither on the order in which files are read nor on the number of workers.
 //
+// # Files
+//
+// The package is one pass from logs to an answer, and its stages share types that no other package
+// should see: input, sources, passages, spans, distributions. So it is one folder of many small
+// files: what is asked and read (options, input, scatter, store), how tuples are joined (graph,
+// gather, page, tuple, whole, measure, lineage), what is counted (span, distribution, found,
+// completeness), and how the answer is put together (assemble, path, returns, compare, diff).
+//
 // # What is assumed
 //
 // Events with equal ids belong to one tuple. If an id occurs again at the point where it first

@@ -56,8 +56,9 @@ type gatherer struct {
 	links    []logstore.Link
 	parents  map[uint64]bool
 	children map[uint64]bool
-	lineage  *lineage // nil: there are no links
-	orphans  uint64   // linked tuples that came to the end and whose origin is not known
+	unseen   map[uint64]bool // parents that are no children, and of which no event was seen yet
+	lineage  *lineage        // nil: there are no links
+	orphans  uint64          // linked tuples that came to the end and whose origin is not known
 	emit     *lineageAppenders
 
 	single  bool               // each duration is computed alone
@@ -277,6 +278,7 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 				} else {
 					w.each(w.tuple)
 				}
+				w.tellUnseen()
 				in.progress(0.5+0.5*float64(done.Add(1))/float64(partitions), "joining tuples")
 			}
 			if w.emit != nil {

@@ -20,13 +20,21 @@ type lineage struct {
 	scratch *scratch
 	origins *store[origin] // of parents that are no children
 	ends    *store[ending] // of children that came to the end
+
+	// lossy says that links may be missing, and with them some tuples that a tuple was made of.
+	lossy bool
 }
 
 // origin is where the tuples began that an id was made of: the first and the last of them.
 type origin struct {
 	id               uint64
-	earliest, latest passage
+	earliest, latest passage // of source nowhere: not known
+	// lacking says that where some of these tuples began is not in the logs. It was before
+	// earliest, or after latest, or neither.
+	lacking bool
 }
+
+const nowhere = -1
 
 // ending is where a tuple ended.
 type ending struct {
@@ -45,6 +53,12 @@ func (in *input) newLineage(s *scratch, of *scattered) *lineage {
 	}
 	l := &lineage{in: in, bits: of.events.bits, scratch: s}
 	l.origins, l.ends = newStore[origin](s, l.bits, 64), newStore[ending](s, l.bits, 64)
+	for i := range of.told {
+		s := &in.sources[i]
+		if s.keepsLinks() && of.told[i].kept(s).Kept != All {
+			l.lossy = true
+		}
+	}
 	return l
 }
 
@@ -63,10 +77,10 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 	if w.links, err = s.byPar.peek(partition, w.links[:0]); err != nil {
 		return err
 	}
-	w.parents = make(map[uint64]bool, len(w.links))
+	w.parents, w.unseen = make(map[uint64]bool, len(w.links)), make(map[uint64]bool, len(w.links))
 	for _, l := range w.links {
 		if l.Parent != l.Child {
-			w.parents[l.Parent] = true
+			w.parents[l.Parent], w.unseen[l.Parent] = true, true
 		}
 	}
 	if w.links, err = s.byKid.load(partition, w.links[:0]); err != nil {
@@ -76,16 +90,26 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 	for _, l := range w.links {
 		if l.Parent != l.Child {
 			w.children[l.Child] = true
+			delete(w.unseen, l.Child) // what it was made of has its origin
 		}
 	}
 	return nil
 }
 
+// tellUnseen notes the partition's parents of which no log has an event.
+func (w *gatherer) tellUnseen() {
+	for id := range w.unseen {
+		none := passage{source: nowhere}
+		w.emit.origins.add(id, 0, origin{id, none, none, true})
+	}
+}
+
 // lineageOf notes where a linked tuple began and ended.
 func (w *gatherer) lineageOf(id, mask uint64, path *[maxPoints]passage, parent, child bool) {
 	if parent && !child {
-		first := path[bits.TrailingZeros64(mask)]
-		w.emit.origins.add(id, 0, origin{id, first, first})
+		rank := bits.TrailingZeros64(mask)
+		delete(w.unseen, id)
+		w.emit.origins.add(id, 0, origin{id, path[rank], path[rank], w.graph.before[rank] != 0})
 	}
 	if last := 63 - bits.LeadingZeros64(mask); child && w.graph.after[last] == 0 {
 		w.emit.ends.add(id, 0, ending{id, path[last]})
@@ -134,7 +158,7 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 		if len(rows) == 0 {
 			continue
 		}
-		byID := l.joined(rows, w)
+		byID := l.joined(rows, current == l.origins, w)
 		if ends, err = l.ends.peek(p, ends[:0]); err != nil {
 			return nil, err
 		}
@@ -164,8 +188,9 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 	return made, nil
 }
 
-// joined merges the rows of each id.
-func (l *lineage) joined(rows []origin, w *gatherer) map[uint64]origin {
+// joined merges the rows of each id. If an id should have one row and has more, several tuples
+// share it, and which of them the others were made of is not known.
+func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origin {
 	byID := make(map[uint64]origin, len(rows))
 	for _, o := range rows {
 		known, ok := byID[o.id]
@@ -173,11 +198,18 @@ func (l *lineage) joined(rows []origin, w *gatherer) map[uint64]origin {
 			byID[o.id] = o
 			continue
 		}
-		if w.earlier(o.earliest, known.earliest) {
-			known.earliest = o.earliest
-		}
-		if w.earlier(known.latest, o.latest) {
-			known.latest = o.latest
+		known.lacking = known.lacking || o.lacking || once
+		switch {
+		case o.earliest.source == nowhere:
+		case known.earliest.source == nowhere:
+			known.earliest, known.latest = o.earliest, o.latest
+		default:
+			if w.earlier(o.earliest, known.earliest) {
+				known.earliest = o.earliest
+			}
+			if w.earlier(known.latest, o.latest) {
+				known.latest = o.latest
+			}
 		}
 		byID[o.id] = known
 	}
@@ -197,6 +229,12 @@ func (w *gatherer) earlier(a, b passage) bool {
 	return a.source < b.source || a.source == b.source && a.reading < b.reading
 }
 
+// surelyAfter reports whether the first event surely happened after the second.
+func (w *gatherer) surelyAfter(a, b passage) bool {
+	d, err := w.timer.between(int(a.source), int(b.source), a.reading, b.reading)
+	return err == nil && d.Hi < 0
+}
+
 // measure measures from origins to ends.
 func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 	var rows []origin
@@ -209,13 +247,16 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 		if ends, err = l.ends.load(p, ends[:0]); err != nil {
 			return err
 		}
-		byID := l.joined(rows, w)
+		byID := l.joined(rows, false, w)
 		for _, e := range ends {
 			o, ok := byID[e.id]
-			if !ok {
+			if !ok || o.earliest.source == nowhere {
 				w.orphans++
 				continue
 			}
+			// What began after the end is another tuple of that id: the one that was meant is not
+			// seen.
+			lacking := o.lacking || l.lossy || w.surelyAfter(o.latest, e.last)
 			to := w.graph.rank[l.in.sources[e.last.source].point]
 			for _, from := range []struct {
 				kind spanKind
@@ -224,8 +265,13 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 				k := spanKey{
 					from: w.graph.rank[l.in.sources[from.source].point], to: to, kind: from.kind,
 				}
-				l := w.spanOf(k)
-				w.measure(l, w.part(l, from.source, e.last.source), e.id, &from.passage, &e.last)
+				s := w.spanOf(k)
+				part := w.part(s, from.source, e.last.source)
+				if lacking {
+					part.withheld++
+					continue
+				}
+				w.measure(s, part, e.id, &from.passage, &e.last)
 			}
 		}
 	}

@@ -52,8 +52,20 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 		l := &got.EndToEnd[i]
 		spans[oracleSpan{l.From, l.To, cmp.Or(l.Origin, "whole")}] = l
 	}
-	if len(spans) != len(want.spans) {
-		t.Errorf("%d spans, the oracle has %d", len(spans), len(want.spans))
+	all := maps.Clone(want.spans)
+	for k := range want.withheld {
+		if all[k] == nil {
+			all[k] = nil
+		}
+	}
+	if len(spans) != len(all) {
+		t.Errorf("%d spans, the oracle has %d", len(spans), len(all))
+	}
+	for k := range all {
+		if l := spans[k]; l != nil && l.All.Withheld != uint64(want.withheld[k]) {
+			t.Errorf("%d durations withheld of span %v, the oracle has %d", l.All.Withheld, k,
+				want.withheld[k])
+		}
 	}
 	for k, byNodes := range want.spans {
 		l := spans[k]
@@ -65,12 +77,21 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 			t.Errorf("%d went their whole path on span %v, the oracle has %d", l.Whole, k,
 				want.wholes[k])
 		}
-		if len(l.Pairs) != len(byNodes) {
+		measured := 0
+		for _, p := range l.Pairs {
+			if p.Count > 0 {
+				measured++
+			}
+		}
+		if measured != len(byNodes) {
 			t.Errorf("span %v has %d pairs of nodes, the oracle has %d", k, len(l.Pairs),
 				len(byNodes))
 		}
 		var all []tscratio.Duration
 		for _, p := range l.Pairs {
+			if p.Count == 0 {
+				continue
+			}
 			ds := byNodes[[2]string{p.From, p.To}]
 			all = append(all, ds...)
 			compareDurations(t, fmt.Sprint(k, p.From, p.To), ds, &p.Durations, exact)

@@ -42,7 +42,7 @@ type oracleAnswer struct {
 	tuples                                     int
 	pass, duplicates, lost, inFlight, appeared map[string]int
 	spans                                      map[oracleSpan]map[[2]string][]tscratio.Duration
-	wholes                                     map[oracleSpan]int
+	wholes, withheld                           map[oracleSpan]int
 	orphans                                    int
 	slowest                                    []oraclePath
 	disordered                                 map[string]int
@@ -115,6 +115,7 @@ func (o *oracle) answer() *oracleAnswer {
 		pass: map[string]int{}, duplicates: map[string]int{}, lost: map[string]int{},
 		inFlight: map[string]int{}, appeared: map[string]int{}, disordered: map[string]int{},
 		spans: map[oracleSpan]map[[2]string][]tscratio.Duration{}, wholes: map[oracleSpan]int{},
+		withheld: map[oracleSpan]int{},
 	}
 	for _, r := range o.rings {
 		for i, id := range r.ids {
@@ -191,9 +192,7 @@ func (o *oracle) answer() *oracleAnswer {
 				a.slowest = append(a.slowest, w)
 			}
 			switch whole := len(o.before[first]) == 0 && !o.follows(last) &&
-				o.precedes(first, last) && !children[id]; {
-			case whole && isParent[id]: // others were made of it: only its own path counts
-				slow(o.duration(way[first], way[last]).Elapsed)
+				o.precedes(first, last); {
 			case whole && !slices.ContainsFunc(o.points, func(r string) bool {
 				return o.precedes(first, r) && o.precedes(r, last)
 			}):
@@ -219,6 +218,7 @@ func (o *oracle) answer() *oracleAnswer {
 	}
 	for id, events := range finals {
 		var origins []oracleEvent
+		lacking := false // the logs do not tell where each of them began
 		seen := map[uint64]bool{}
 		var up func(uint64)
 		up = func(id uint64) {
@@ -226,6 +226,10 @@ func (o *oracle) answer() *oracleAnswer {
 				if !seen[p] {
 					seen[p] = true
 					origins = append(origins, begins[p]...)
+					lacking = lacking || !children[p] && (len(begins[p]) != 1 ||
+						slices.ContainsFunc(begins[p], func(e oracleEvent) bool {
+							return len(o.before[e.point]) > 0
+						}))
 					up(p)
 				}
 			}
@@ -240,8 +244,15 @@ func (o *oracle) answer() *oracleAnswer {
 		})
 		for _, e := range events {
 			first, last := origins[0], origins[len(origins)-1]
-			o.span(a, oracleSpan{first.point, e.point, "earliest"}, first, e)
-			o.span(a, oracleSpan{last.point, e.point, "latest"}, last, e)
+			earliest := oracleSpan{first.point, e.point, "earliest"}
+			latest := oracleSpan{last.point, e.point, "latest"}
+			if lacking || o.duration(last, e).Hi < 0 {
+				a.withheld[earliest]++
+				a.withheld[latest]++
+				continue
+			}
+			o.span(a, earliest, first, e)
+			o.span(a, latest, last, e)
 		}
 	}
 	slices.SortFunc(a.slowest, func(x, y oraclePath) int { return cmp.Compare(y.Lo, x.Lo) })

@@ -94,7 +94,7 @@ func ranked(spans []Span, of func(*Span) bool) []RankedSpan {
 	}
 	sure := true
 	for i := range spans {
-		if !of(&spans[i]) {
+		if !of(&spans[i]) || spans[i].Kind == "gap" {
 			continue
 		}
 		sure = sure && spans[i].All.Unplaced == 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,7 +24,7 @@ type told struct {
 	disordered uint64
 	tooMixed   bool // ids of too many origins to know whether they came in order
 	changes    int
-	thins      string // the first handler that does not keep every tuple; empty: there is none
+	thins      string // the handlers that do not keep every tuple; empty: there is none
 	firstLast  logstore.FirstLast
 	samples    samples
 	perBin     []uint64
@@ -205,8 +206,12 @@ func (r *reader) written() error {
 }
 
 func (t *told) noteHandler(kind, settings string) {
-	if t.thins == "" && (kind == "xoy" || kind == "downsample" || kind == "null") {
+	switch {
+	case kind == "id" || kind == "buffered" || kind == "link":
+	case t.thins == "":
 		t.thins = settings
+	case !strings.HasSuffix(t.thins, settings):
+		t.thins += ", then " + settings
 	}
 }
 

@@ -57,6 +57,7 @@ type spanPart struct {
 	fresh     *fresh
 	held      *heldPart // nil: the truth is not known
 	unplaced  uint64
+	withheld  uint64
 	suspect   uint64
 	orders    [3]uint64 // after, undecided, before
 	scenarios [6]uint64
@@ -137,6 +138,7 @@ func (p *spanPart) merge(q *spanPart) {
 		p.held.merge(q.held)
 	}
 	p.unplaced += q.unplaced
+	p.withheld += q.withheld
 	p.suspect += q.suspect
 	for i := range p.orders {
 		p.orders[i] += q.orders[i]

@@ -145,11 +145,8 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 		parent, child = w.parents[id], w.children[id]
 		w.lineageOf(id, mask, path, parent, child)
 	}
-	if p.whole != nil && !child && !parent {
+	if p.whole != nil {
 		w.whole(p.whole, id, mask, path)
-	}
-	if p.whole != nil && !child && parent && w.in.options.Slowest > 0 {
-		w.ownPath(p.whole, id, mask, path)
 	}
 	if len(p.ends) > 0 && !parent {
 		for _, r := range p.ends {

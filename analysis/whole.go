@@ -63,18 +63,6 @@ func (w *gatherer) pass(mask uint64, path *[maxPoints]passage) {
 	}
 }
 
-// ownPath considers for the slowest a tuple of which others were made, as far as it went under its
-// own id. This is not a span: lineage.go measures from end to end, through what was made of the
-// tuple.
-func (w *gatherer) ownPath(p *planned, id, mask uint64, path *[maxPoints]passage) {
-	from, to := &path[p.from], &path[p.to]
-	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
-	if err == nil && (d.Lo >= w.found.least || len(w.found.slowest) < w.in.options.Slowest) {
-		w.pass(mask, path)
-		w.found.slow(d.Elapsed, id, w.passing, w.in.options.Slowest)
-	}
-}
-
 // alone computes one duration. It is used where stamps have a slack of their own, or durations are
 // exported.
 func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage) {

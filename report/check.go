@@ -46,16 +46,16 @@ func (d *Data) Check() error {
 			d.Timeline.Buckets, d.Timeline.Bucket_cycles, ErrData)
 	}
 	ids := map[string]bool{}
-	for _, s := range d.Stretches {
+	for _, s := range d.Spans {
 		if ids[s.ID] {
-			return fmt.Errorf("check report: two stretches have the id %q: %w", s.ID, ErrData)
+			return fmt.Errorf("check report: two spans have the id %q: %w", s.ID, ErrData)
 		}
 		ids[s.ID] = true
 	}
 	for i, r := range d.Paths {
 		for _, of := range r.Made_of {
 			if of < 0 || of >= len(d.Paths) {
-				return fmt.Errorf("check report: route %d is made of route %d of %d: %w",
+				return fmt.Errorf("check report: path %d is made of path %d of %d: %w",
 					i, of, len(d.Paths), ErrData)
 			}
 		}
@@ -72,7 +72,7 @@ func (d *Data) checkValue(where string, v reflect.Value, tag reflect.StructTag) 
 		if len(value) > 0 && len(value) != d.Timeline.Buckets {
 			return fail("%d values for %d buckets", len(value), d.Timeline.Buckets)
 		}
-	case Span:
+	case Interval:
 		if value.Lo_cycles > value.Hi_cycles {
 			return fail("low end %d above high end %d", value.Lo_cycles, value.Hi_cycles)
 		}

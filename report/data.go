@@ -23,8 +23,8 @@ type Data struct {
 	Timeline    Timeline     `json:"timeline"`
 	Totals      Totals       `json:"totals"`
 	Actors      []Actor      `json:"actors"`
-	Paths       []Path       `json:"routes"`
-	Stretches   []Stretch    `json:"stretches"`
+	Paths       []Path       `json:"paths"`
+	Spans       []Span       `json:"spans"`
 	Throughput  []Throughput `json:"throughput"`
 	Comparisons []Comparison `json:"comparisons"`
 	Truth       Truth        `json:"truth"`
@@ -67,17 +67,17 @@ type UTC struct {
 // Reference is the node in whose cycles everything is given, with its frequency, by which the page
 // shows seconds.
 type Reference struct {
-	Node           string  `json:"node"`
-	Why            string  `json:"why"`   // it is the reference
-	Lo_hz          float64 `json:"lo_hz"` // frequency; 0: not known, the page shows only cycles
-	Hi_hz          float64 `json:"hi_hz"`
-	Hz_source      string  `json:"hz_source"`
-	Seconds        string  `json:"seconds"`    // what they mean on this page
-	Wander_ppb     float64 `json:"wander_ppb"` // declared
-	Window_ns      int64   `json:"window_ns"`
-	Length         Span    `json:"length"` // of the run, from the first event to the last
-	Length_verdict Verdict `json:"length_verdict"`
-	Length_means   string  `json:"length_means"` // how the two ends were found
+	Node           string   `json:"node"`
+	Why            string   `json:"why"`   // it is the reference
+	Lo_hz          float64  `json:"lo_hz"` // frequency; 0: not known, the page shows only cycles
+	Hi_hz          float64  `json:"hi_hz"`
+	Hz_source      string   `json:"hz_source"`
+	Seconds        string   `json:"seconds"`    // what they mean on this page
+	Wander_ppb     float64  `json:"wander_ppb"` // declared
+	Window_ns      int64    `json:"window_ns"`
+	Length         Interval `json:"length"` // of the run, from the first event to the last
+	Length_verdict Verdict  `json:"length_verdict"`
+	Length_means   string   `json:"length_means"` // how the two ends were found
 }
 
 // Timeline says how time is cut into equal buckets. Each series has one value for each bucket.
@@ -95,8 +95,8 @@ type Totals struct {
 	Channels int64 `json:"channels"`
 }
 
-// Span is an interval that holds a duration, or a moment since the beginning of the run.
-type Span struct {
+// Interval is an interval that holds a duration, or a moment since the beginning of the run.
+type Interval struct {
 	Lo_cycles int64 `json:"lo_cycles"`
 	Hi_cycles int64 `json:"hi_cycles"`
 }
@@ -120,12 +120,12 @@ type Path struct {
 
 // Slow is a span between two points, on all nodes together.
 type Slow struct {
-	Name    string  `json:"name"`
-	Points  string  `json:"points"`
-	Means   string  `json:"means"`
-	Median  Span    `json:"median"`
-	Verdict Verdict `json:"verdict"`
-	Surely  bool    `json:"surely"` // its median is proven to be above those of all after it
+	Name    string   `json:"name"`
+	Points  string   `json:"points"`
+	Means   string   `json:"means"`
+	Median  Interval `json:"median"`
+	Verdict Verdict  `json:"verdict"`
+	Surely  bool     `json:"surely"` // its median is proven to be above those of all after it
 }
 
 // Kind says what a span is.
@@ -135,6 +135,7 @@ const (
 	Computation Kind = "computation" // within one operator, from its start to its end
 	Inside      Kind = "inside"      // within one operator, between other points of it
 	Transfer    Kind = "transfer"    // from one operator to the next
+	Gap         Kind = "gap"         // across points whose logs do not have every tuple
 	EndToEnd    Kind = "end_to_end"  // from the first to the last
 )
 
@@ -146,9 +147,9 @@ const (
 	Remote Place = "remote"
 )
 
-// Stretch is a row of the page: a span, with its durations and their bounds. A span that some
+// Span is a row of the page: a span, with its durations and their bounds. A span that some
 // tuples take within a node and others between nodes has two rows.
-type Stretch struct {
+type Span struct {
 	ID        string          `json:"id"` // unique in the page
 	Name      string          `json:"name"`
 	Kind      Kind            `json:"kind"`
@@ -165,11 +166,11 @@ type Stretch struct {
 
 	// Percentiles has 0, 25, 50, 75 and 100, and others. It may be empty.
 	Percentiles []Percentile `json:"percentiles"`
-	Mean        Span         `json:"mean"`
+	Mean        Interval     `json:"mean"`
 	// Whiskers are the outermost durations within 1.5 interquartile ranges of the box.
-	Whiskers [2]Span `json:"whiskers"`
-	Outliers int64   `json:"outliers"` // durations beyond them
-	Density  Density `json:"density"`  // of the middles of the durations
+	Whiskers [2]Interval `json:"whiskers"`
+	Outliers int64       `json:"outliers"` // durations beyond them
+	Density  Density     `json:"density"`  // of the middles of the durations
 
 	Bounds       []Bound `json:"bounds"`        // percentiles of the half-widths
 	BoundDensity Density `json:"bound_density"` // of the half-widths
@@ -251,7 +252,7 @@ type Method struct {
 type Truth struct {
 	Durations Held         `json:"durations"` // all durations of the page
 	Remote    Held         `json:"remote"`    // those between nodes
-	Stretches []TrueLeg    `json:"stretches"`
+	Spans     []TrueSpan   `json:"spans"`
 	Methods   []TrueMethod `json:"methods"`
 }
 
@@ -269,16 +270,16 @@ type Held struct {
 	Largest float64   `json:"largest"`
 }
 
-// TrueLeg is Held for the durations of a span, within nodes or between them.
-type TrueLeg struct {
-	Name   string `json:"name"`
-	Points string `json:"points"`
-	Kind   Kind   `json:"kind"`
-	Place  Place  `json:"place"`
-	Median Span   `json:"median"`
+// TrueSpan is Held for the durations of a span, within nodes or between them.
+type TrueSpan struct {
+	Name   string   `json:"name"`
+	Points string   `json:"points"`
+	Kind   Kind     `json:"kind"`
+	Place  Place    `json:"place"`
+	Median Interval `json:"median"`
 	// True is known to a few cycles, because other virtual counters move in cycles of their own.
-	True Span `json:"true_median"`
-	Held Held `json:"held"`
+	True Interval `json:"true_median"`
+	Held Held     `json:"held"`
 }
 
 // TrueMethod is Held for what a method said of all pairs of nodes.
@@ -291,26 +292,26 @@ type TrueMethod struct {
 
 // Tuple is one tuple with its whole path.
 type Tuple struct {
-	ID      uint64  `json:"id,string"`
-	Why     string  `json:"why"` // why it is shown
-	Total   Span    `json:"total"`
-	Verdict Verdict `json:"verdict"`
-	Steps   []Step  `json:"steps"` // in the order of the path
+	ID      uint64   `json:"id,string"`
+	Why     string   `json:"why"` // why it is shown
+	Total   Interval `json:"total"`
+	Verdict Verdict  `json:"verdict"`
+	Steps   []Step   `json:"steps"` // in the order of the path
 }
 
 // Step is one span of one tuple's path. Start and End count from the tuple's first event.
 type Step struct {
-	Name  string `json:"name"`
-	Kind  Kind   `json:"kind"`
-	From  string `json:"from"` // node
-	To    string `json:"to"`   // node
-	Start Span   `json:"start"`
-	End   Span   `json:"end"`
+	Name  string   `json:"name"`
+	Kind  Kind     `json:"kind"`
+	From  string   `json:"from"` // node
+	To    string   `json:"to"`   // node
+	Start Interval `json:"start"`
+	End   Interval `json:"end"`
 	// Duration is often narrower than End − Start, because their errors are not independent.
-	Duration  Span    `json:"duration"`
-	Scenario  string  `json:"scenario"`
-	Verdict   Verdict `json:"verdict"`
-	Undecided bool    `json:"undecided"` // the bound does not tell whether End is after Start
+	Duration  Interval `json:"duration"`
+	Scenario  string   `json:"scenario"`
+	Verdict   Verdict  `json:"verdict"`
+	Undecided bool     `json:"undecided"` // the bound does not tell whether End is after Start
 }
 
 // Node is one machine.
@@ -341,7 +342,7 @@ type Pair struct {
 	Least_ppb    float64 `json:"least_ppb"`  // the data refute a wander below this
 	Exchanges    int64   `json:"exchanges"`
 	Trains       int64   `json:"trains"`
-	Paths        string  `json:"routes"` // how the bound came about: direct, or over which nodes
+	Paths        string  `json:"paths"` // how the bound came about: direct, or over which nodes
 }
 
 // Assumption is something that the bounds rest on.
@@ -388,7 +389,7 @@ type Missing struct {
 // The parts that may be absent.
 const (
 	PartGraph      = "graph"
-	PartSegments   = "stretches"
+	PartSegments   = "spans"
 	PartLatency    = "latency"
 	PartThroughput = "throughput"
 	PartBounds     = "bounds"

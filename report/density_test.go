@@ -97,17 +97,17 @@ func TestWhiskers(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		durations *analysis.Durations
-		want      [2]Span
+		want      [2]Interval
 		outliers  int64
 	}{
 		"all within": {durations(bin(90, 1), bin(100, 5), bin(200, 5), bin(300, 1)),
-			[2]Span{{90, 92}, {300, 302}}, 0},
+			[2]Interval{{90, 92}, {300, 302}}, 0},
 		"some beyond": {durations(bin(-80, 4), bin(90, 1), bin(100, 5), bin(300, 1), bin(900, 3)),
-			[2]Span{{90, 92}, {300, 302}}, 7},
-		"at the fence": {durations(bin(-49, 1), bin(349, 1)), [2]Span{{-49, -47}, {349, 351}}, 0},
+			[2]Interval{{90, 92}, {300, 302}}, 7},
+		"at the fence": {durations(bin(-49, 1), bin(349, 1)), [2]Interval{{-49, -47}, {349, 351}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s Stretch
+			var s Span
 			whiskers(&s, c.durations)
 			if s.Whiskers != c.want || s.Outliers != c.outliers {
 				t.Errorf("whiskers %v with %d beyond, want %v with %d", s.Whiskers, s.Outliers,

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-func (f *from) stretches() {
+func (f *from) spans() {
 	var left, empty int
 	for _, spans := range [][]analysis.Span{f.a.EndToEnd, f.a.Spans} {
 		for _, l := range spans {
@@ -19,14 +19,14 @@ func (f *from) stretches() {
 				continue
 			}
 			parts := f.parts(&l)
-			if len(f.Stretches)+len(parts) > maxStretches {
+			if len(f.Spans)+len(parts) > maxSpans {
 				left += len(parts)
 				continue
 			}
-			f.Stretches = append(f.Stretches, parts...)
+			f.Spans = append(f.Spans, parts...)
 		}
 	}
-	for _, s := range f.Stretches {
+	for _, s := range f.Spans {
 		if s.Suspect > 0 {
 			f.Verdict = Suspect
 		}
@@ -37,15 +37,15 @@ func (f *from) stretches() {
 	if empty > 0 {
 		f.absent(PartSegments, "%d spans have no duration that could be computed", empty)
 	}
-	if len(f.Stretches) == 0 {
+	if len(f.Spans) == 0 {
 		f.absent(PartSegments, "no tuple was seen at two places")
 		f.absent(PartLatency, "no tuple was seen at two places")
 	}
 }
 
-// stretchOf names a span and says its kind.
-func (f *from) stretchOf(l *analysis.Span) Stretch {
-	x := Stretch{Kind: Transfer, From: f.actorOf(l.From), To: f.actorOf(l.To),
+// spanOf names a span and says its kind.
+func (f *from) spanOf(l *analysis.Span) Span {
+	x := Span{Kind: Transfer, From: f.actorOf(l.From), To: f.actorOf(l.To),
 		Points: l.From + " → " + l.To}
 	switch l.Kind {
 	case "end-to-end":
@@ -60,6 +60,9 @@ func (f *from) stretchOf(l *analysis.Span) Stretch {
 		if l.Lateness() {
 			x.Means = "due, not yet begun: the load's own lateness"
 		}
+	case "gap":
+		x.Kind, x.Name = Gap, x.Points
+		x.Means = "past " + strings.Join(l.Past, ", ") + ", whose logs do not have every tuple"
 	default:
 		x.Name = x.From + " → " + x.To
 	}
@@ -78,9 +81,9 @@ func (f *from) stretchOf(l *analysis.Span) Stretch {
 
 // parts are the rows that show a span: one for each pair of nodes or, if there are many pairs, one
 // within nodes and one between them.
-func (f *from) parts(l *analysis.Span) []Stretch {
-	x := f.stretchOf(l)
-	var parts []Stretch
+func (f *from) parts(l *analysis.Span) []Span {
+	x := f.spanOf(l)
+	var parts []Span
 	add := func(place Place, nodes []string, d *analysis.Durations) {
 		if d != nil && d.Count > 0 {
 			s := x
@@ -120,10 +123,10 @@ func (f *from) parts(l *analysis.Span) []Stretch {
 			add(Remote, many(false), l.Remote)
 		}
 	}
-	slices.SortStableFunc(parts, func(a, b Stretch) int { return int(b.Count - a.Count) })
-	first := len(f.Stretches)
+	slices.SortStableFunc(parts, func(a, b Span) int { return int(b.Count - a.Count) })
+	first := len(f.Spans)
 	for i := range parts {
-		parts[i].ID = stretchID(first + i)
+		parts[i].ID = spanID(first + i)
 		if i > 0 {
 			parts[i].Over_same = parts[0].ID
 		}
@@ -134,10 +137,10 @@ func (f *from) parts(l *analysis.Span) []Stretch {
 	return parts
 }
 
-func stretchID(i int) string { return "s" + strconv.Itoa(i) }
+func spanID(i int) string { return "s" + strconv.Itoa(i) }
 
-func (f *from) filled(s Stretch, d *analysis.Durations) Stretch {
-	s.Count, s.Suspect, s.Mean = count(d.Count), count(d.Suspect), span(d.Mean)
+func (f *from) filled(s Span, d *analysis.Durations) Span {
+	s.Count, s.Suspect, s.Mean = count(d.Count), count(d.Suspect), interval(d.Mean)
 	s.Verdict = Consistent
 	if d.Suspect > 0 {
 		s.Verdict = Suspect
@@ -165,8 +168,8 @@ func (f *from) filled(s Stretch, d *analysis.Durations) Stretch {
 
 // whiskers sets the outermost durations within 1.5 interquartile ranges of the box. They are as
 // exact as a bin is wide.
-func whiskers(s *Stretch, d *analysis.Durations) {
-	s.Whiskers = [2]Span{span(d.Min), span(d.Max)}
+func whiskers(s *Span, d *analysis.Durations) {
+	s.Whiskers = [2]Interval{interval(d.Min), interval(d.Max)}
 	q := func(percent float64) float64 {
 		p, ok := d.Percentiles.At(percent)
 		if !ok {
@@ -200,7 +203,7 @@ func whiskers(s *Stretch, d *analysis.Durations) {
 	nl, lo, _, ok1 := below(d.Lows)
 	nh, _, hi, ok2 := below(d.Highs)
 	if ok1 && ok2 {
-		s.Whiskers[0] = span(analysis.Interval{Lo_cycles: max(lo, d.Min.Lo_cycles),
+		s.Whiskers[0] = interval(analysis.Interval{Lo_cycles: max(lo, d.Min.Lo_cycles),
 			Hi_cycles: max(hi, lo, d.Min.Hi_cycles)})
 	}
 	s.Outliers = count((nl + nh) / 2)
@@ -208,7 +211,7 @@ func whiskers(s *Stretch, d *analysis.Durations) {
 	nh, _, hi, ok2 = above(d.Highs)
 	if ok1 && ok2 {
 		lo = min(lo, d.Max.Lo_cycles)
-		s.Whiskers[1] = span(analysis.Interval{Lo_cycles: lo,
+		s.Whiskers[1] = interval(analysis.Interval{Lo_cycles: lo,
 			Hi_cycles: max(min(hi, d.Max.Hi_cycles), lo)})
 	}
 	s.Outliers += count((nl + nh) / 2)
@@ -265,7 +268,7 @@ func (f *from) over(bins []analysis.BinDurations) []Over {
 		if b.Bin < 0 || b.Bin >= f.Timeline.Buckets || b.Count == 0 {
 			continue
 		}
-		for i, p := range []Span{span(b.P50), span(b.P99)} {
+		for i, p := range []Interval{interval(b.P50), interval(b.P99)} {
 			over[i].Lo_cycles[b.Bin], over[i].Hi_cycles[b.Bin] = p.Lo_cycles, p.Hi_cycles
 		}
 	}

@@ -51,7 +51,7 @@ func (f *from) assumptions() {
 
 func (f *from) findings() {
 	var events, durations, transfers, complete uint64
-	var lost, inFlight, duplicates, disordered, appeared, after uint64
+	var lost, inFlight, duplicates, disordered, appeared, after, withheld uint64
 	var undecided, unplaced, dropped, unaccounted, damage uint64
 	for _, p := range f.a.Points {
 		events += p.Events
@@ -72,9 +72,10 @@ func (f *from) findings() {
 		}
 	}
 	for _, l := range f.a.EndToEnd {
-		if l.Origin != "earliest" { // the latest origin has the same tuples again
+		if l.Origin == "" { // those with an origin are the same tuples, from farther back
 			complete += l.All.Count
 		}
+		withheld += l.All.Withheld
 	}
 	for _, c := range f.a.Channels {
 		dropped, unaccounted = dropped+c.Dropped, unaccounted+c.Unaccounted
@@ -104,6 +105,10 @@ func (f *from) findings() {
 	if unplaced > 0 {
 		add("not computed", unplaced, durations+unplaced, Good, Wrong, "durations between nodes "+
 			"that are not related: they are in no figure of this page")
+	}
+	if withheld > 0 {
+		add("withheld", withheld, durations+withheld, Good, Wrong, "durations from origins that "+
+			"would be false: not all tuples that a tuple was made of are in the logs")
 	}
 	add("lost", lost, tuples, Good, Note, "tuples seen no more, though a later one of the same "+
 		"node went on: lost, or filtered on purpose")

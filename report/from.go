@@ -14,7 +14,7 @@ import (
 
 // How much of a run a page shows. Absent says what it leaves out.
 const (
-	maxStretches   = 120
+	maxSpans       = 120
 	maxSplit       = 4 // a span of more pairs of nodes is not shown pair by pair
 	maxSlow        = 3 // slowest spans of a path
 	maxThroughputs = 6 // as many as there are colours
@@ -35,8 +35,8 @@ func From(a *analysis.Answer, run *runs.Directory, program string) *Data {
 	f.reference()
 	f.nodes()
 	f.actors()
-	f.stretches()
-	f.routes()
+	f.spans()
+	f.paths()
 	f.throughput()
 	f.tuples()
 	f.assumptions()
@@ -62,11 +62,13 @@ func (f *from) absent(part, format string, args ...any) {
 
 // span rounds an interval outward to ends that every reader of JSON holds exactly. Only durations
 // of a month and more are rounded, which a wild counter can make.
-func span(i analysis.Interval) Span { return Span{roundDown(i.Lo_cycles), roundUp(i.Hi_cycles)} }
+func interval(i analysis.Interval) Interval {
+	return Interval{roundDown(i.Lo_cycles), roundUp(i.Hi_cycles)}
+}
 
 // percentile is span for a percentile.
 func percentile(percent float64, i analysis.Interval) Percentile {
-	s := span(i)
+	s := interval(i)
 	return Percentile{percent, s.Lo_cycles, s.Hi_cycles}
 }
 
@@ -97,7 +99,7 @@ func (f *from) reference() {
 		f.Reference.Window_ns = int64(p.Window_s * 1e9)
 	}
 	if l := f.a.Length; l != nil {
-		f.Reference.Length, f.Reference.Length_verdict = span(l.Interval), verdict(l.Verdict)
+		f.Reference.Length, f.Reference.Length_verdict = interval(l.Interval), verdict(l.Verdict)
 		end := "the last tuple of " + l.To
 		if l.Poison {
 			end = "the first poison at " + l.To
@@ -201,16 +203,16 @@ func pointOf(point string) string {
 	return name
 }
 
-func (f *from) routes() {
+func (f *from) paths() {
 	for _, r := range f.a.Paths {
 		path := Path{Begins: f.actorsOf(r.From), Ends: f.actorsOf(r.To),
 			Points: strings.Join(r.From, ", "), Tuples: count(r.Tuples),
 			Made_of: slices.Clone(r.MadeOf)}
 		for _, ranked := range r.Spans[:min(len(r.Spans), maxSlow)] {
 			l := &f.a.Spans[ranked.Span]
-			s := f.stretchOf(l)
+			s := f.spanOf(l)
 			median, _ := l.All.Percentiles.At(50)
-			slow := Slow{Name: s.Name, Points: s.Points, Means: s.Means, Median: span(median),
+			slow := Slow{Name: s.Name, Points: s.Points, Means: s.Means, Median: interval(median),
 				Verdict: Consistent, Surely: ranked.Surely}
 			if l.All.Suspect > 0 {
 				slow.Verdict = Suspect
@@ -335,7 +337,7 @@ func (f *from) tuples() {
 			x.Total.Lo_cycles/2+x.Total.Hi_cycles/2)
 	})
 	for i, w := range slowest {
-		t := Tuple{ID: uint64(w.ID), Why: fmt.Sprintf("%dth slowest", i+1), Total: span(w.Total),
+		t := Tuple{ID: uint64(w.ID), Why: fmt.Sprintf("%dth slowest", i+1), Total: interval(w.Total),
 			Verdict: Consistent}
 		if i < len(ordinals) {
 			t.Why = ordinals[i]
@@ -356,7 +358,7 @@ func (f *from) tuples() {
 			before := w.Passed[j-1]
 			x, y := f.actorOf(before.Point), f.actorOf(p.Point)
 			s := Step{Name: x + " → " + y, Kind: Transfer, From: before.Node, To: p.Node,
-				Start: span(before.At), End: span(p.At), Verdict: Consistent}
+				Start: interval(before.At), End: interval(p.At), Verdict: Consistent}
 			if x == y {
 				s.Kind, s.Name = f.within(before.Point, p.Point), x
 				if within[x] > 1 {
@@ -369,7 +371,7 @@ func (f *from) tuples() {
 			if p.Since == nil {
 				s.Scenario, s.Undecided, s.Verdict = "the nodes are not related", true, Suspect
 			} else {
-				s.Duration = span(*p.Since)
+				s.Duration = interval(*p.Since)
 				s.Undecided = p.Since.Lo_cycles <= 0 && p.Since.Hi_cycles >= 0
 			}
 			t.Steps = append(t.Steps, s)

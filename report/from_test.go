@@ -65,7 +65,7 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 	for i, s := range path.Slowest {
 		l := a.Spans[a.Paths[0].Spans[i].Span]
 		p50, _ := l.All.Percentiles.At(50)
-		if want := (Slow{Name: s.Name, Points: l.From + " → " + l.To, Median: span(p50),
+		if want := (Slow{Name: s.Name, Points: l.From + " → " + l.To, Median: interval(p50),
 			Verdict: Consistent, Surely: a.Paths[0].Spans[i].Surely}); s != want {
 			t.Errorf("%+v, want %+v", s, want)
 		}
@@ -80,12 +80,12 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 		analysis.Point{Name: "window/end", Actor: "window"})
 	a.Paths = append(a.Paths, analysis.Path{From: []string{"window/start", "window/end"},
 		To: []string{"window/end"}, Tuples: 5, MadeOf: []int{0}})
-	routes := From(a, run, "a test").Paths
-	if s := routes[0].Slowest; len(s) != maxSlow || s[0].Verdict != Suspect {
+	paths := From(a, run, "a test").Paths
+	if s := paths[0].Slowest; len(s) != maxSlow || s[0].Verdict != Suspect {
 		t.Errorf("%+v", s)
 	}
 	if diff := cmp.Diff(Path{Begins: []string{"window"}, Ends: []string{"window"},
-		Points: "window/start, window/end", Tuples: 5, Made_of: []int{0}}, routes[1]); diff != "" {
+		Points: "window/start, window/end", Tuples: 5, Made_of: []int{0}}, paths[1]); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -107,24 +107,24 @@ func TestFromShowsTheAnswer(t *testing.T) {
 			len(d.Actors), len(d.Pairs), len(d.Comparisons), len(d.Nodes), len(d.Tuples))
 	}
 	spans := append(slices.Clone(a.EndToEnd), a.Spans...)
-	if len(d.Stretches) != len(spans) { // each has one pair of nodes
-		t.Fatalf("%d stretches of %d spans", len(d.Stretches), len(spans))
+	if len(d.Spans) != len(spans) { // each has one pair of nodes
+		t.Fatalf("%d spans of %d spans", len(d.Spans), len(spans))
 	}
-	for i, s := range d.Stretches {
+	for i, s := range d.Spans {
 		l := spans[i].Pairs[0]
 		if s.Count != int64(l.Count) || s.Points != spans[i].From+" → "+spans[i].To ||
 			s.Place != Remote {
-			t.Errorf("stretch %d is %q with %d durations, %s; the span has %d", i, s.Points,
+			t.Errorf("span %d is %q with %d durations, %s; the span has %d", i, s.Points,
 				s.Count, s.Place, l.Count)
 		}
 		for _, p := range l.Percentiles {
 			if !slices.Contains(s.Percentiles, Percentile{p.Percent, p.Lo_cycles, p.Hi_cycles}) {
-				t.Errorf("stretch %d has no percentile %v", i, p)
+				t.Errorf("span %d has no percentile %v", i, p)
 			}
 		}
 		for _, p := range []float64{0, 25, 50, 75, 100} {
 			if !slices.ContainsFunc(s.Percentiles, func(q Percentile) bool { return q.P == p }) {
-				t.Errorf("stretch %d has no percentile %v, which boxes are drawn from", i, p)
+				t.Errorf("span %d has no percentile %v, which boxes are drawn from", i, p)
 			}
 		}
 	}
@@ -206,10 +206,10 @@ func TestFromMarksEstimates(t *testing.T) {
 	if suspect != 1 {
 		t.Errorf("%d pairs are marked, want 1", suspect)
 	}
-	for _, s := range d.Stretches {
+	for _, s := range d.Spans {
 		want := s.Points == a.Spans[0].From+" → "+a.Spans[0].To
 		if (s.Verdict == Suspect) != want || (s.Suspect == 5) != want {
-			t.Errorf("stretch %q: %s, %d estimates", s.Points, s.Verdict, s.Suspect)
+			t.Errorf("span %q: %s, %d estimates", s.Points, s.Verdict, s.Suspect)
 		}
 	}
 	marked := slices.IndexFunc(d.Tuples,
@@ -310,7 +310,7 @@ func TestFromManyPairs(t *testing.T) {
 	}
 	d := From(a, run, "a test")
 	var places []Place
-	for _, s := range d.Stretches {
+	for _, s := range d.Spans {
 		if s.Points == l.From+" → "+l.To {
 			places = append(places, s.Place)
 			if s.Place == Local && !slices.Equal(s.Nodes, []string{"n0"}) {
@@ -319,7 +319,7 @@ func TestFromManyPairs(t *testing.T) {
 		}
 	}
 	if !slices.Equal(places, []Place{Local, Remote}) {
-		t.Errorf("stretches of the span: %v", places)
+		t.Errorf("spans of the span: %v", places)
 	}
 }
 
@@ -350,15 +350,15 @@ func TestFromShowsTheTruth(t *testing.T) {
 		d.Truth.Durations.Outside != int64(wrong) || len(d.Absent) > 0 {
 		t.Errorf("%+v, absent %v", d.Truth, d.Absent)
 	}
-	if len(d.Truth.Stretches) != len(spans) {
-		t.Fatalf("%d stretches of %d", len(d.Truth.Stretches), len(spans))
+	if len(d.Truth.Spans) != len(spans) {
+		t.Fatalf("%d spans of %d", len(d.Truth.Spans), len(spans))
 	}
-	for i, s := range d.Truth.Stretches {
+	for i, s := range d.Truth.Spans {
 		h := s.Held
-		if s.Name == "" || s.Place != Remote || s.True != (Span{7, 8}) || s.Median.Hi_cycles == 0 ||
+		if s.Name == "" || s.Place != Remote || s.True != (Interval{7, 8}) || s.Median.Hi_cycles == 0 ||
 			h.Outside != int64(i) || h.Used_50 != 0.2 || h.Largest != 0.5 ||
 			math.Abs(h.Shares[3]-1) > 1e-9 {
-			t.Errorf("stretch %d: %+v", i, s)
+			t.Errorf("span %d: %+v", i, s)
 		}
 	}
 	if m := d.Truth.Methods; len(m) != 1 || m[0].Name != NTP ||
@@ -394,7 +394,7 @@ func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
 	}
 	a.Slowest = []analysis.TuplePath{w}
 	f := &from{new(Data), a}
-	f.stretches()
+	f.spans()
 	f.tuples()
 	type row struct {
 		Name  string
@@ -403,15 +403,15 @@ func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
 	}
 	want := []row{{"source/intended → source/start", Inside, true}, {"source", Computation, false},
 		{"source → parse", Transfer, false}, {"parse/recv → parse/decoded", Inside, false}}
-	for i, s := range f.Stretches {
+	for i, s := range f.Spans {
 		if got := (row{s.Name, s.Kind, s.Means != ""}); got != want[i] {
-			t.Errorf("stretch %d is %v, want %v", i, got, want[i])
+			t.Errorf("span %d is %v, want %v", i, got, want[i])
 		}
 		if got := f.Tuples[0].Steps[i].Kind; got != want[i].Kind {
 			t.Errorf("step %d is %s, want %s", i, got, want[i].Kind)
 		}
 	}
-	if len(f.Stretches) != len(want) {
-		t.Errorf("%d stretches, want %d", len(f.Stretches), len(want))
+	if len(f.Spans) != len(want) {
+		t.Errorf("%d spans, want %d", len(f.Spans), len(want))
 	}
 }

@@ -36,7 +36,7 @@ func Write(w io.Writer, d *Data) error {
 		return fmt.Errorf("write report: the embedded page has no place for data: run make web")
 	}
 	if size := len(head) + len(text) + len(tail); size > MaxBytes {
-		return fmt.Errorf("write report: %d bytes, at most %d: show fewer stretches, tuples "+
+		return fmt.Errorf("write report: %d bytes, at most %d: show fewer spans, tuples "+
 			"or nodes: %w", size, MaxBytes, ErrData)
 	}
 	for _, part := range [][]byte{head, text, tail} {

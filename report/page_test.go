@@ -187,14 +187,14 @@ func TestPageIsBuiltFromItsSource(t *testing.T) {
 func TestCheckRefuses(t *testing.T) {
 	for name, spoil := range map[string]func(*Data){
 		"another version":    func(d *Data) { d.Version++ },
-		"a span turned over": func(d *Data) { d.Stretches[0].Mean = Span{2, 1} },
-		"a percentile too":   func(d *Data) { d.Stretches[0].Percentiles[0] = Percentile{0, 2, 1} },
+		"a span turned over": func(d *Data) { d.Spans[0].Mean = Interval{2, 1} },
+		"a percentile too":   func(d *Data) { d.Spans[0].Percentiles[0] = Percentile{0, 2, 1} },
 		"a short column":     func(d *Data) { d.Throughput[0].Count = d.Throughput[0].Count[1:] },
-		"a number too large": func(d *Data) { d.Stretches[0].Mean = Span{0, 1<<53 + 1} },
+		"a number too large": func(d *Data) { d.Spans[0].Mean = Interval{0, 1<<53 + 1} },
 		"no number":          func(d *Data) { d.Reference.Lo_hz /= 0 * d.Reference.Hi_hz },
 		"buckets of nothing": func(d *Data) { d.Timeline.Bucket_cycles = 0 },
 		"a path of none":     func(d *Data) { d.Paths[0].Made_of = []int{1} },
-		"one id twice":       func(d *Data) { d.Stretches[1].ID = d.Stretches[0].ID },
+		"one id twice":       func(d *Data) { d.Spans[1].ID = d.Spans[0].ID },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := sampleData(sampleSeed)

@@ -26,8 +26,8 @@ func hostileData(seed uint64) *Data {
 	for i := range d.Actors {
 		d.Actors[i].Name += evil
 	}
-	for i := range d.Stretches {
-		x := &d.Stretches[i]
+	for i := range d.Spans {
+		x := &d.Spans[i]
 		x.Name, x.From, x.To = x.Name+evil, x.From+evil, x.To+evil
 		x.Nodes[0], x.Scenarios[0].Scenario = x.Nodes[0]+evil, evil
 	}
@@ -92,14 +92,14 @@ func largeData(seed uint64) *Data {
 			}
 		}
 	}
-	stretches := slices.Clone(d.Stretches)
+	spans := slices.Clone(d.Spans)
 	for i := range 4 {
-		for _, x := range stretches {
+		for _, x := range spans {
 			x.ID = fmt.Sprintf("%s-%d", x.ID, i)
 			if x.Kind != EndToEnd {
 				suffix := fmt.Sprintf("/%d", i)
 				x.Name, x.From, x.To = x.Name+suffix, x.From+suffix, x.To+suffix
-				d.Stretches = append(d.Stretches, x)
+				d.Spans = append(d.Spans, x)
 			}
 		}
 		for _, a := range d.Actors[:6] {

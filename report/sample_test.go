@@ -64,7 +64,7 @@ func drawSample(seed uint64) *Data {
 		Seconds: "seconds are cycles divided by 2.5960000 GHz ± 2.6 kHz, measured against " +
 			"CLOCK_MONOTONIC_RAW over the run; their bounds include its error",
 		Wander_ppb: 1000, Window_ns: 10e9,
-		Length: Span{length - 1650, length + 1650}, Length_means: "from the first record of the " +
+		Length: Interval{length - 1650, length + 1650}, Length_means: "from the first record of the " +
 			"sources to the first poison pill at the sinks"}
 	d.Timeline = Timeline{Start: 18446744073009551615 - 1<<40,
 		Bucket_cycles: length / sampleBuckets, Buckets: sampleBuckets}
@@ -104,13 +104,13 @@ func drawSample(seed uint64) *Data {
 		{EndToEnd, Local, "source", "sink", []string{"edge"}, 178, .33, .05, 1, Consistent},
 		{Inside, Local, "source", "source", []string{"edge"}, 1.3, .9, .05, 1, Consistent},
 	} {
-		s.stretch(w.kind, w.place, w.from, w.to, w.nodes, cycles(w.us), w.spread, cycles(w.bound),
+		s.span(w.kind, w.place, w.from, w.to, w.nodes, cycles(w.us), w.spread, cycles(w.bound),
 			w.share, w.verdict)
 	}
 	slow := func(i int, us, bound float64) Slow {
-		x := &d.Stretches[i]
+		x := &d.Spans[i]
 		return Slow{Name: x.Name, Points: x.Points,
-			Median: Span{int64(cycles(us - bound)), int64(cycles(us + bound))}, Verdict: x.Verdict}
+			Median: Interval{int64(cycles(us - bound)), int64(cycles(us + bound))}, Verdict: x.Verdict}
 	}
 	d.Paths = []Path{{Begins: []string{"source"}, Ends: []string{"audit", "sink"},
 		Points: "source/intended", Tuples: sampleTuples,
@@ -139,7 +139,7 @@ func drawSample(seed uint64) *Data {
 	return d
 }
 
-func (s *sample) stretch(kind Kind, place Place, from, to string, nodes []string, median, spread,
+func (s *sample) span(kind Kind, place Place, from, to string, nodes []string, median, spread,
 	bound, share float64, verdict Verdict) {
 	type draw struct {
 		bucket int
@@ -174,7 +174,7 @@ func (s *sample) stretch(kind Kind, place Place, from, to string, nodes []string
 	middle := func(d draw) int64 { return (d.lo + d.hi) / 2 }
 	los, his, halves, middles := column(lo, nil), column(hi, nil), column(half, nil),
 		column(middle, nil)
-	x := Stretch{ID: fmt.Sprintf("s%d", len(s.data.Stretches)), Kind: kind, Place: place,
+	x := Span{ID: fmt.Sprintf("s%d", len(s.data.Spans)), Kind: kind, Place: place,
 		From: from, To: to, Nodes: nodes,
 		Verdict: verdict, Count: int64(share * sampleTuples),
 		Suspect: map[Verdict]int64{Suspect: int64(share * sampleTuples)}[verdict],
@@ -201,12 +201,12 @@ func (s *sample) stretch(kind Kind, place Place, from, to string, nodes []string
 		x.Percentiles = append(x.Percentiles, Percentile{p, rank(los, p), rank(his, p)})
 		x.Bounds = append(x.Bounds, Bound{p, rank(halves, p)})
 	}
-	x.Mean = Span{mean(los), mean(his) + 1}
+	x.Mean = Interval{mean(los), mean(his) + 1}
 	fence := 1.5 * float64(rank(middles, 75)-rank(middles, 25))
 	low, high := float64(rank(middles, 25))-fence, float64(rank(middles, 75))+fence
 	inside := func(d draw) bool { return float64(middle(d)) >= low && float64(middle(d)) <= high }
 	in := [2][]int64{column(lo, inside), column(hi, inside)}
-	x.Whiskers = [2]Span{{in[0][0], in[1][0]}, {in[0][len(in[0])-1], in[1][len(in[1])-1]}}
+	x.Whiskers = [2]Interval{{in[0][0], in[1][0]}, {in[0][len(in[0])-1], in[1][len(in[1])-1]}}
 	x.Outliers = int64(float64(sampleDraws-len(in[0])) / sampleDraws * float64(x.Count))
 	x.Over = []Over{{P: 50}, {P: 99}, {P: 100}}
 	for b := range sampleBuckets {
@@ -223,7 +223,7 @@ func (s *sample) stretch(kind Kind, place Place, from, to string, nodes []string
 			x.Over[i].Hi_cycles = append(x.Over[i].Hi_cycles, rank(his, x.Over[i].P))
 		}
 	}
-	s.data.Stretches = append(s.data.Stretches, x)
+	s.data.Spans = append(s.data.Spans, x)
 }
 
 func density(sorted []int64, bins int) Density {
@@ -288,21 +288,21 @@ func (s *sample) truth() {
 		return h
 	}
 	var all, remote int64
-	for _, x := range s.data.Stretches {
+	for _, x := range s.data.Spans {
 		all += x.Count
 		if x.Place == Remote {
 			remote += x.Count
 		}
-		span := TrueLeg{Name: x.Name, Points: x.Points, Kind: x.Kind, Place: x.Place,
+		span := TrueSpan{Name: x.Name, Points: x.Points, Kind: x.Kind, Place: x.Place,
 			Held: held(x.Count, .3)}
 		for _, p := range x.Percentiles {
 			if p.P == 50 {
-				span.Median = Span{p.Lo_cycles, p.Hi_cycles}
+				span.Median = Interval{p.Lo_cycles, p.Hi_cycles}
 				middle := (p.Lo_cycles + p.Hi_cycles) / 2
-				span.True = Span{middle + 11, middle + 12}
+				span.True = Interval{middle + 11, middle + 12}
 			}
 		}
-		s.data.Truth.Stretches = append(s.data.Truth.Stretches, span)
+		s.data.Truth.Spans = append(s.data.Truth.Spans, span)
 	}
 	s.data.Truth.Durations, s.data.Truth.Remote = held(all, .3), held(remote, .3)
 	s.data.Truth.Methods = []TrueMethod{{Name: Ours, What: "moments", Held: held(270, .2)},
@@ -387,18 +387,18 @@ func (s *sample) tuples(cycles func(float64) float64) {
 		// The error of an event is that of its node against the reference.
 		off := map[string]float64{"edge": .05, "core-1": .63, "core-2": 1.9}
 		at := 0.0
-		moment := func(us float64, node string, first bool) Span {
+		moment := func(us float64, node string, first bool) Interval {
 			e := off[node]
 			if first {
 				e = 0
 			}
-			return Span{int64(cycles(us - e)), int64(math.Ceil(cycles(us + e)))}
+			return Interval{int64(cycles(us - e)), int64(math.Ceil(cycles(us + e)))}
 		}
 		for j, h := range hops {
 			us := h.us * (1 + .1*s.random.Float64())
 			step := Step{h.name, h.kind, h.from, h.to, moment(at, h.from, j == 0),
 				moment(at+us, h.to, false),
-				Span{int64(cycles(us - h.bound)), int64(math.Ceil(cycles(us + h.bound)))},
+				Interval{int64(cycles(us - h.bound)), int64(math.Ceil(cycles(us + h.bound)))},
 				h.scenario, h.verdict, us < h.bound}
 			at += us
 			t.Steps = append(t.Steps, step)
@@ -406,7 +406,7 @@ func (s *sample) tuples(cycles func(float64) float64) {
 				t.Verdict = Suspect
 			}
 		}
-		t.Total = Span{int64(cycles(at - .05)), int64(cycles(at + .05))}
+		t.Total = Interval{int64(cycles(at - .05)), int64(cycles(at + .05))}
 		s.data.Tuples = append(s.data.Tuples, t)
 	}
 	slices.SortFunc(s.data.Tuples,

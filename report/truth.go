@@ -26,9 +26,9 @@ func (f *from) truth() {
 		}
 	}
 	f.Truth.Remote = held(&remote)
-	if n := len(f.Truth.Stretches); n > maxStretches {
-		f.Truth.Stretches = f.Truth.Stretches[:maxStretches]
-		f.absent(PartTruth, "%d more spans are not shown", n-maxStretches)
+	if n := len(f.Truth.Spans); n > maxSpans {
+		f.Truth.Spans = f.Truth.Spans[:maxSpans]
+		f.absent(PartTruth, "%d more spans are not shown", n-maxSpans)
 	}
 	if len(f.a.Comparisons) == 0 {
 		return
@@ -58,12 +58,12 @@ func (f *from) trueSpan(l *analysis.Span, place Place, d *analysis.Durations) {
 	if d == nil || d.Held == nil {
 		return
 	}
-	s := f.stretchOf(l)
-	row := TrueLeg{Name: s.Name, Points: s.Points, Kind: s.Kind, Place: place, Held: held(d.Held)}
+	s := f.spanOf(l)
+	row := TrueSpan{Name: s.Name, Points: s.Points, Kind: s.Kind, Place: place, Held: held(d.Held)}
 	median, _ := d.Percentiles.At(50)
 	truth, _ := d.Held.True.At(50)
-	row.Median, row.True = span(median), span(truth)
-	f.Truth.Stretches = append(f.Truth.Stretches, row)
+	row.Median, row.True = interval(median), interval(truth)
+	f.Truth.Spans = append(f.Truth.Spans, row)
 }
 
 func held(h *analysis.Held) Held {

@@ -18,7 +18,8 @@ func typeScript() string {
 		fmt.Fprintf(&out, "export type %s = %s;\n", name, `"`+strings.Join(values, `" | "`)+`"`)
 	}
 	words("Verdict", string(Consistent), string(Suspect), "")
-	words("Kind", string(Computation), string(Inside), string(Transfer), string(EndToEnd))
+	words("Kind", string(Computation), string(Inside), string(Transfer),
+		string(Gap), string(EndToEnd))
 	words("Place", string(Local), string(Remote))
 	words("Weight", string(Good), string(Note), string(Wrong))
 	out.WriteString("/** A value for each bucket of the timeline, null where there is none. " +

@@ -1,5 +1,5 @@
-// Package simrun makes runs of jobs that never happened: run directories with logs and relations,
-// from a seed, whose truth is known. They are for tests and benchmarks of what reads runs.
+// Package simrun makes runs of jobs that never happened. From a seed it makes run directories with
+// logs and relations whose truth is known. They are for tests and benchmarks of what reads runs.
 //
 // Each node's counter has a start and a rate, and no wander. Time is counted in cycles of a clock
 // that no node has.

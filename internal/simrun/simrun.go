@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -53,16 +54,18 @@ type Record struct {
 	IsLink bool
 }
 
-// Channel is a channel and what it kept, in that order.
+// Channel is a channel and the records that it kept, in order.
 type Channel struct {
 	Node    int
 	Name    string
-	Handler string // buffered if empty
+	Handler string // with its parameters, such as "xoy x=3 y=4"; buffered if empty
 	Records []Record
+	// Dropped is how many links the channel had no room for, after the records.
+	Dropped uint64
 }
 
-// Relate measures a pair from one time to another: trains of exchanges at most a second apart, from
-// both nodes in turn.
+// Relate measures a pair from one time to another. The trains of exchanges are at most a second
+// apart, and the nodes start them in turn.
 func Relate(rng *rand.Rand, a, b *Node, from, to uint64) (*tscratio.Pair, error) {
 	describe := func(n *Node) tscratio.Node {
 		return tscratio.Node{Name: n.Name, Epoch: n.epoch(), NominalHz: Hz,
@@ -107,7 +110,7 @@ func Measure(rng *rand.Rand, pair *tscratio.Pair, a, b *Node, from, to uint64) e
 
 func (n *Node) epoch() string { return cmp.Or(n.Epoch, "epoch-"+n.Name) }
 
-// Begin creates the run of some nodes, which are related with each other from one time to another.
+// Begin creates a run of nodes, and relates all of them from one time to another.
 func Begin(rng *rand.Rand, parent, name string, nodes []Node, from, to uint64) (*runs.Draft,
 	error) {
 	r := runs.Run{Name: name, Begun: runs.UTC{Lo_ns: 1, Hi_ns: 2},
@@ -138,7 +141,7 @@ func Begin(rng *rand.Rand, parent, name string, nodes []Node, from, to uint64) (
 	return d, nil
 }
 
-// Log is a channel's log that is being written.
+// Log is a channel's log while it is written.
 type Log struct {
 	log   *logstore.Log
 	node  *Node
@@ -154,7 +157,13 @@ func OpenLog(d *runs.Draft, node *Node, name, handler string, number int) (*Log,
 	}
 	h := logstore.Header{Node: node.Name, Epoch: node.epoch(), Channel: parsed,
 		Quantum_cycles: max(node.Quantum, 1), Counter: node.Reading(0), UTCHi_ns: 1}
-	if h.Settings, err = channel.NewSettings(cmp.Or(handler, "buffered"), nil); err != nil {
+	words := strings.Fields(cmp.Or(handler, "buffered"))
+	params := channel.Params{}
+	for _, w := range words[1:] {
+		name, value, _ := strings.Cut(w, "=")
+		params[name] = value
+	}
+	if h.Settings, err = channel.NewSettings(words[0], params); err != nil {
 		return nil, err
 	}
 	binary.BigEndian.PutUint64(h.Incarnation[:], uint64(number)+1)
@@ -189,7 +198,7 @@ func (l *Log) Link(parent, child uint64) error {
 	return nil
 }
 
-// Enter switches to another counter, the node's in another epoch.
+// Enter switches to the node's counter in another epoch.
 func (l *Log) Enter(node *Node) error {
 	if err := l.flush(); err != nil {
 		return err
@@ -251,6 +260,12 @@ func Write(rng *rand.Rand, parent, name string, nodes []Node, channels []Channel
 				err = errors.Join(err, l.Event(r.Time, r.ID))
 			}
 		}
+		if c.Dropped > 0 {
+			err = errors.Join(err, l.Append(logstore.Block{Drops: []logstore.Drop{{
+				Of: uint64(logstore.Links), Reason: uint64(logstore.RingFull),
+				At: uint64(len(c.Records)), Count: c.Dropped,
+			}}}))
+		}
 		if err := errors.Join(err, l.Seal()); err != nil {
 			return fmt.Errorf("log of %q: %w", c.Name, err)
 		}
@@ -259,7 +274,7 @@ func Write(rng *rand.Rand, parent, name string, nodes []Node, channels []Channel
 	return err
 }
 
-// InOrder sorts a channel's records by time, as a program logs them.
+// InOrder sorts a channel's records by time, the order in which a program logs them.
 func InOrder(records []Record) {
 	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
 }

@@ -17,10 +17,18 @@ export interface Scale {
 export function logTicks(lo: number, hi: number, count: number): number[] {
   const first = Math.floor(Math.log10(lo)), last = Math.ceil(Math.log10(hi));
   let found: number[] = [], before: number[] = [];
-  for (const [digits, step] of [[[1, 2, 5], 1], [[1, 3], 1], [[1], 1], [[1], 2], [[1], 3], [[1], 6]] as [number[], number][]) {
+  for (const [digits, step] of [
+    [[1, 2, 5], 1],
+    [[1, 3], 1],
+    [[1], 1],
+    [[1], 2],
+    [[1], 3],
+    [[1], 6],
+  ] as [number[], number][]) {
     found = [];
     for (let e = first; e <= last; e++) {
-      if (e % step === 0) found.push(...digits.map((d) => Number(`${d}e${e}`)).filter((t) => t >= lo && t <= hi));
+      if (e % step === 0)
+        found.push(...digits.map((d) => Number(`${d}e${e}`)).filter((t) => t >= lo && t <= hi));
     }
     if (found.length < 2 && before.length > 1) return [before[0]!, before[before.length - 1]!];
     if (found.length <= count) break;
@@ -30,12 +38,26 @@ export function logTicks(lo: number, hi: number, count: number): number[] {
 }
 
 /** valueScale covers lo to hi, on a logarithmic axis if log is set and all of it is above 0. */
-export function valueScale(lo: number, hi: number, range: [number, number], log: boolean, count = 5, nice = true): Scale {
-  if (!(hi > lo)) { lo = lo > 0 ? lo / 2 : lo - 1; hi = hi > 0 ? hi * 2 : hi + 1; }
+export function valueScale(
+  lo: number,
+  hi: number,
+  range: [number, number],
+  log: boolean,
+  count = 5,
+  nice = true
+): Scale {
+  if (!(hi > lo)) {
+    lo = lo > 0 ? lo / 2 : lo - 1;
+    hi = hi > 0 ? hi * 2 : hi + 1;
+  }
   if (log && lo > 0) {
     const s = scaleLog().domain([lo, hi]).range(range);
     let ticks = logTicks(lo, hi, count);
-    if (ticks.length < 2) ticks = scaleLinear().domain([lo, hi]).ticks(3).filter((t) => t > 0);
+    if (ticks.length < 2)
+      ticks = scaleLinear()
+        .domain([lo, hi])
+        .ticks(3)
+        .filter((t) => t > 0);
     return Object.assign((x: number) => s(Math.max(x, lo)), { ticks, lo, hi });
   }
   const s = scaleLinear().domain([lo, hi]).range(range);
@@ -61,26 +83,51 @@ export function besides(labels: Label[], across: number, gap = 7): (number | nul
 }
 
 /** xAxis draws ticks with labels along the bottom of a picture, and lines up through the plot. */
-export function xAxis(scale: Scale, across: number, y: number, up: number, label: (x: number) => string): SVGElement {
-  const middles = besides(scale.ticks.map((t) => ({ middle: scale(t), width: textWidth(label(t), 11.5) })), across);
-  return svg("g", { class: "axis", "aria-hidden": "true" }, ...scale.ticks.flatMap((t, i) => [
-    svg("line", { x1: scale(t), x2: scale(t), y1: y, y2: y - up }),
-    middles[i] === null ? null : svg("text", { x: middles[i], y: y + 16, "text-anchor": "middle" }, label(t)),
-  ]));
+export function xAxis(
+  scale: Scale,
+  across: number,
+  y: number,
+  up: number,
+  label: (x: number) => string
+): SVGElement {
+  const middles = besides(
+    scale.ticks.map((t) => ({ middle: scale(t), width: textWidth(label(t), 11.5) })),
+    across
+  );
+  return svg("g", { class: "axis", "aria-hidden": "true" },
+    ...scale.ticks.flatMap((t, i) => [
+      svg("line", { x1: scale(t), x2: scale(t), y1: y, y2: y - up }),
+      middles[i] === null
+        ? null
+        : svg("text", { x: middles[i], y: y + 16, "text-anchor": "middle" }, label(t)),
+    ])
+  );
 }
 
-export function yAxis(scale: Scale, x: number, across: number, label: (x: number) => string): SVGElement {
-  return svg("g", { class: "axis", "aria-hidden": "true" }, ...scale.ticks.flatMap((t) => [
-    svg("line", { x1: x, x2: x + across, y1: scale(t), y2: scale(t) }),
-    svg("text", { x: x - 8, y: scale(t) + 4, "text-anchor": "end" }, label(t)),
-  ]));
+export function yAxis(
+  scale: Scale,
+  x: number,
+  across: number,
+  label: (x: number) => string
+): SVGElement {
+  return svg("g", { class: "axis", "aria-hidden": "true" },
+    ...scale.ticks.flatMap((t) => [
+      svg("line", { x1: x, x2: x + across, y1: scale(t), y2: scale(t) }),
+      svg("text", { x: x - 8, y: scale(t) + 4, "text-anchor": "end" }, label(t)),
+    ])
+  );
 }
 
 /** hatch is the pattern that marks estimates. */
 export function hatch(): SVGElement {
   return svg("defs", {},
-    svg("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-      svg("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "hatch-line" })));
+    svg("pattern", {
+      id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse",
+      patternTransform: "rotate(45)",
+    },
+      svg("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "hatch-line" })
+    )
+  );
 }
 
 /** apart moves the labels of a column so that none covers another, each as little as possible. */

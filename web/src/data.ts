@@ -3,7 +3,7 @@
 
 export const version = 1;
 export type Verdict = "consistent" | "suspect" | "";
-export type Kind = "computation" | "inside" | "transfer" | "end_to_end";
+export type Kind = "computation" | "inside" | "transfer" | "gap" | "end_to_end";
 export type Place = "local" | "remote";
 export type Weight = "good" | "note" | "wrong";
 /** A value for each bucket of the timeline, null where there is none. */
@@ -17,8 +17,8 @@ export interface Data {
   timeline: Timeline;
   totals: Totals;
   actors: Actor[];
-  routes: Route[];
-  stretches: Stretch[];
+  paths: Path[];
+  spans: Span[];
   throughput: Throughput[];
   comparisons: Comparison[];
   truth: Truth;
@@ -55,12 +55,12 @@ export interface Reference {
   seconds: string;
   wander_ppb: number;
   window_ns: number;
-  length: Span;
+  length: Interval;
   length_verdict: Verdict;
   length_means: string;
 }
 
-export interface Span {
+export interface Interval {
   lo_cycles: number;
   hi_cycles: number;
 }
@@ -84,7 +84,7 @@ export interface Actor {
   events: number;
 }
 
-export interface Route {
+export interface Path {
   begins: string[];
   ends: string[];
   points: string;
@@ -97,12 +97,12 @@ export interface Slow {
   name: string;
   points: string;
   means: string;
-  median: Span;
+  median: Interval;
   verdict: Verdict;
   surely: boolean;
 }
 
-export interface Stretch {
+export interface Span {
   id: string;
   name: string;
   kind: Kind;
@@ -117,8 +117,8 @@ export interface Stretch {
   count: number;
   suspect: number;
   percentiles: Percentile[];
-  mean: Span;
-  whiskers: [Span, Span];
+  mean: Interval;
+  whiskers: [Interval, Interval];
   outliers: number;
   density: Density;
   bounds: Bound[];
@@ -178,7 +178,7 @@ export interface Method {
 export interface Truth {
   durations: Held;
   remote: Held;
-  stretches: TrueLeg[];
+  spans: TrueSpan[];
   methods: TrueMethod[];
 }
 
@@ -191,13 +191,13 @@ export interface Held {
   largest: number;
 }
 
-export interface TrueLeg {
+export interface TrueSpan {
   name: string;
   points: string;
   kind: Kind;
   place: Place;
-  median: Span;
-  true_median: Span;
+  median: Interval;
+  true_median: Interval;
   held: Held;
 }
 
@@ -211,7 +211,7 @@ export interface TrueMethod {
 export interface Tuple {
   id: string;
   why: string;
-  total: Span;
+  total: Interval;
   verdict: Verdict;
   steps: Step[];
 }
@@ -221,9 +221,9 @@ export interface Step {
   kind: Kind;
   from: string;
   to: string;
-  start: Span;
-  end: Span;
-  duration: Span;
+  start: Interval;
+  end: Interval;
+  duration: Interval;
   scenario: string;
   verdict: Verdict;
   undecided: boolean;

@@ -1,7 +1,10 @@
 // Elements are made so that text stays text: nothing in this page parses markup from data.
 
 type Child = Node | string | null | undefined | false;
-type Attributes = Record<string, string | number | boolean | null | undefined | ((event: any) => void)>;
+type Attributes = Record<
+  string,
+  string | number | boolean | null | undefined | ((event: any) => void)
+>;
 
 function fillElement<E extends Element>(element: E, attributes: Attributes, children: Child[]): E {
   for (const [name, value] of Object.entries(attributes)) {
@@ -20,17 +23,32 @@ export function html(tag: string, attributes: Attributes = {}, ...children: Chil
 }
 
 export function svg(tag: string, attributes: Attributes = {}, ...children: Child[]): SVGElement {
-  return fillElement(document.createElementNS("http://www.w3.org/2000/svg", tag) as SVGElement, attributes, children);
+  return fillElement(
+    document.createElementNS("http://www.w3.org/2000/svg", tag) as SVGElement,
+    attributes,
+    children
+  );
 }
 
 /** picture is an SVG in CSS pixels, so text in it has the page's sizes. */
-export function picture(width: number, height: number, label: string, ...children: Child[]): SVGElement {
-  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...children);
+export function picture(
+  width: number,
+  height: number,
+  label: string,
+  ...children: Child[]
+): SVGElement {
+  return svg(
+    "svg",
+    { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+    ...children
+  );
 }
 
 /** replace replaces an element's content, and puts the focus back on the same data-key. */
 export function replace(element: Element, ...children: Child[]): void {
-  const key = element.contains(document.activeElement) ? document.activeElement?.getAttribute("data-key") : null;
+  const key = element.contains(document.activeElement)
+    ? document.activeElement?.getAttribute("data-key")
+    : null;
   element.replaceChildren(...children.filter((c): c is Node | string => Boolean(c)));
   if (key) {
     for (const candidate of element.querySelectorAll<HTMLElement>("[data-key]")) {

@@ -2,35 +2,47 @@
 
 import { absent } from "./marks.ts";
 import { html, picture, shorten, svg, textWidth } from "./dom.ts";
-import type { Stretch } from "./data.ts";
+import type { Span } from "./data.ts";
 import { place } from "./layout.ts";
 import { compact, interval } from "./number.ts";
 import type { State } from "./state.ts";
-import { at, style } from "./stretches.ts";
+import { at, style } from "./spans.ts";
 
 export function graph(state: State): HTMLElement {
   const { data, format } = state;
   if (data.actors.length === 0) return absent(state.absent("graph"));
-  const transfers = data.stretches.filter((s) => s.kind === "transfer");
-  const edges = new Map<string, { from: string; to: string; stretches: Stretch[] }>();
+  const transfers = data.spans.filter((s) => s.kind === "transfer");
+  const edges = new Map<string, { from: string; to: string; spans: Span[] }>();
   for (const s of transfers) {
     const key = JSON.stringify([s.from, s.to]);
-    const edge = edges.get(key) ?? { from: s.from, to: s.to, stretches: [] };
-    edge.stretches.push(s);
+    const edge = edges.get(key) ?? { from: s.from, to: s.to, spans: [] };
+    edge.spans.push(s);
     edges.set(key, edge);
   }
   // Tuples that were made of others begin their own path where those ended.
-  for (const route of data.routes) for (const origin of route.made_of) for (const from of data.routes[origin]!.ends) for (const to of route.begins) {
-    const key = JSON.stringify([from, to]);
-    if (from !== to && !edges.has(key)) edges.set(key, { from, to, stretches: [] });
+  for (const path of data.paths) {
+    const ends = path.made_of.flatMap((origin) => data.paths[origin]!.ends);
+    for (const from of ends) for (const to of path.begins) {
+      const key = JSON.stringify([from, to]);
+      if (from !== to && !edges.has(key)) edges.set(key, { from, to, spans: [] });
+    }
   }
   const names = data.actors.map((a) => a.name);
   const places = place(names, [...edges.values()]);
   const layers = 1 + Math.max(...[...places.values()].map((p) => p.layer));
   const slots = Math.max(...[...places.values()].map((p) => p.slots));
-  const median = (s: Stretch) => { const p = at(s, 50); return p ? format.text(interval(p), s.verdict) : "–"; };
-  const own = (name: string) => data.stretches.filter((s) => s.kind === "computation" && s.from === name);
-  const boxWidth = Math.min(240, Math.max(104, ...data.actors.map((a) => Math.max(textWidth(shorten(a.name, 18), 13, 600), ...own(a.name).slice(0, 1).map((s) => textWidth(median(s) + " …", 11))) + 28)));
+  const median = (s: Span) => {
+    const p = at(s, 50);
+    return p ? format.text(interval(p), s.verdict) : "–";
+  };
+  const own = (name: string) =>
+    data.spans.filter((s) => s.kind === "computation" && s.from === name);
+  const textsWidth = (name: string) => Math.max(
+    textWidth(shorten(name, 18), 13, 600),
+    ...own(name).slice(0, 1).map((s) => textWidth(median(s) + " …", 11))
+  );
+  const widest = Math.max(104, ...data.actors.map((a) => textsWidth(a.name) + 28));
+  const boxWidth = Math.min(240, widest);
   const boxHeight = 52, lineHeight = 18;
   // Across if each arrow has room for its label, else down; wider than the page if neither fits.
   const labelWidth = (text: string) => textWidth(text, 11, 600);
@@ -38,10 +50,16 @@ export function graph(state: State): HTMLElement {
   // Downwards an arrow is as long as its labels are high.
   const tops = [8];
   for (let layer = 0; layer < layers; layer++) {
-    const most = Math.max(1, ...[...edges.values()].filter((e) => places.get(e.from)?.layer === layer).map((e) => Math.min(4, e.stretches.length)));
+    const most = Math.max(
+      1,
+      ...[...edges.values()]
+        .filter((e) => places.get(e.from)?.layer === layer)
+        .map((e) => Math.min(4, e.spans.length))
+    );
     tops.push(tops[layer]! + boxHeight + 30 + lineHeight * most);
   }
-  const acrossWidth = layers * boxWidth + (layers - 1) * label + 4, over = Math.max(0, label - boxWidth / 2); // labels are on the right
+  const acrossWidth = layers * boxWidth + (layers - 1) * label + 4;
+  const over = Math.max(0, label - boxWidth / 2); // labels are on the right
   const downWidth = slots * (boxWidth + over + 12);
   const across = acrossWidth <= Math.max(state.width, downWidth);
   const width = Math.max(state.width, across ? acrossWidth : downWidth);
@@ -54,62 +72,127 @@ export function graph(state: State): HTMLElement {
       : [aside * width - over / 2, tops[p.layer]! + boxHeight / 2];
   };
 
-  const pick = (s: Stretch) => ({
-    tabindex: 0, role: "button", "data-key": `edge-${s.id}`, "aria-pressed": s.id === state.stretch ? "true" : "false",
-    click: () => state.set({ stretch: s.id }),
+  const pick = (s: Span) => ({
+    tabindex: 0,
+    role: "button",
+    "data-key": `edge-${s.id}`,
+    "aria-pressed": s.id === state.span ? "true" : "false",
+    click: () => state.set({ span: s.id }),
     keydown: (event: KeyboardEvent) => {
-      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); state.set({ stretch: s.id }); }
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        state.set({ span: s.id });
+      }
     },
   });
   const arrows = [...edges.values()].map((e) => {
     if (!places.has(e.from) || !places.has(e.to)) return null;
     const [x1, y1] = centre(e.from), [x2, y2] = centre(e.to);
-    const [a, b] = across ? [[x1 + boxWidth / 2, y1], [x2 - boxWidth / 2 - 7, y2]] as const : [[x1, y1 + boxHeight / 2], [x2, y2 - boxHeight / 2 - 7]] as const;
+    const [a, b] = across
+      ? ([[x1 + boxWidth / 2, y1], [x2 - boxWidth / 2 - 7, y2]] as const)
+      : ([[x1, y1 + boxHeight / 2], [x2, y2 - boxHeight / 2 - 7]] as const);
     const bend = across ? (b[0] - a[0]) / 2 : (b[1] - a[1]) / 2;
     const path = across
       ? `M${a[0]},${a[1]}C${a[0] + bend},${a[1]} ${b[0] - bend},${b[1]} ${b[0]},${b[1]}`
       : `M${a[0]},${a[1]}C${a[0]},${a[1] + bend} ${b[0]},${b[1] - bend} ${b[0]},${b[1]}`;
     const mid: [number, number] = [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
-    const shown = e.stretches.slice(0, 3);
-    const left = e.stretches.length - shown.length;
+    const shown = e.spans.slice(0, 3);
+    const left = e.spans.length - shown.length;
     const lines = shown.map((s, i) => {
       const text = median(s);
       const straight = across && Math.abs(a[1] - b[1]) < 8;
-      const y = straight ? mid[1] - 12 - (shown.length - 1 - i) * lineHeight : mid[1] + 1 + (i - (shown.length - 1) / 2) * lineHeight;
+      const y = straight
+        ? mid[1] - 12 - (shown.length - 1 - i) * lineHeight
+        : mid[1] + 1 + (i - (shown.length - 1) / 2) * lineHeight;
       // Beside an arrow that goes straight down, otherwise on it.
       const centred = across || Math.abs(a[0] - b[0]) > 40;
       const x = centred ? mid[0] : mid[0] + 18, half = labelWidth(text) / 2;
-      return svg("g", { class: "edge-label", ...pick(s), "aria-label": `${s.name}, ${s.place}, ${s.nodes.join(" to ")}: median ${text}` },
-        svg("title", {}, `${s.name}, ${s.place}, ${s.nodes.join(" → ")}: ${compact(s.count)} tuples`),
-        svg("rect", { x: (centred ? x - half : x) - 8, y: y - 13, width: 2 * half + 16, height: lineHeight, class: "target" }),
-        svg("text", { x, y, class: `on-edge ${style(s)}${s.verdict === "suspect" ? " is-estimate" : ""}`, "text-anchor": centred ? "middle" : "start" }, text));
+      return svg("g", {
+        class: "edge-label", ...pick(s),
+        "aria-label": `${s.name}, ${s.place}, ${s.nodes.join(" to ")}: median ${text}`,
+      },
+        svg("title", {},
+          `${s.name}, ${s.place}, ${s.nodes.join(" → ")}: ${compact(s.count)} tuples`
+        ),
+        svg("rect", {
+          x: (centred ? x - half : x) - 8, y: y - 13, width: 2 * half + 16, height: lineHeight,
+          class: "target",
+        }),
+        svg("text", {
+          x, y, class: `on-edge ${style(s)}${s.verdict === "suspect" ? " is-estimate" : ""}`,
+          "text-anchor": centred ? "middle" : "start",
+        },
+          text
+        )
+      );
     });
-    if (e.stretches.length === 0) {
-      return svg("g", {}, svg("title", {}, `tuples that begin at ${e.to} were made of those that ended at ${e.from}`),
-        svg("path", { d: path, class: "arrow made", "marker-end": "url(#tip-made)" }));
+    if (e.spans.length === 0) {
+      return svg("g", {},
+        svg("title", {}, `tuples that begin at ${e.to} were made of those that ended at ${e.from}`),
+        svg("path", { d: path, class: "arrow made", "marker-end": "url(#tip-made)" })
+      );
     }
-    const count = Math.max(...e.stretches.map((s) => s.count)), all = Math.max(1, ...transfers.map((s) => s.count));
-    const remote = e.stretches.some((s) => s.place === "remote");
+    const count = Math.max(...e.spans.map((s) => s.count));
+    const all = Math.max(1, ...transfers.map((s) => s.count));
+    const remote = e.spans.some((s) => s.place === "remote");
     return svg("g", {},
-      svg("path", { d: path, class: `arrow ${remote ? "remote" : "local"}`, "stroke-width": 1.2 + 2.2 * Math.sqrt(count / all), "marker-end": `url(#tip-${remote ? "remote" : "local"})` }),
+      svg("path", {
+        d: path, class: `arrow ${remote ? "remote" : "local"}`,
+        "stroke-width": 1.2 + 2.2 * Math.sqrt(count / all),
+        "marker-end": `url(#tip-${remote ? "remote" : "local"})`,
+      }),
       ...lines,
-      left > 0 ? svg("text", { x: across ? mid[0] : mid[0] + 12, y: across ? mid[1] + 16 : mid[1] + 36, "text-anchor": across ? "middle" : "start", class: "more" }, `and ${left} more below`) : null);
+      left > 0
+        ? svg("text", {
+            x: across ? mid[0] : mid[0] + 12, y: across ? mid[1] + 16 : mid[1] + 36,
+            "text-anchor": across ? "middle" : "start", class: "more",
+          },
+            `and ${left} more below`
+          )
+        : null
+    );
   });
   const boxes = data.actors.map((actor) => {
     const [x, y] = centre(actor.name);
     const computations = own(actor.name);
     const text = computations[0] ? median(computations[0]) : `${compact(actor.events)} events`;
     return svg("g", {},
-      svg("title", {}, `${actor.name} on ${actor.nodes.join(", ")}: ${compact(actor.events)} events`),
-      svg("rect", { x: x - boxWidth / 2, y: y - boxHeight / 2, width: boxWidth, height: boxHeight, rx: 7, class: computations.some((s) => s.verdict === "suspect") ? "actor is-estimate" : "actor" }),
-      svg("text", { x, y: y - 10, "text-anchor": "middle", class: "actor-name" }, shorten(actor.name, 18)),
-      svg("text", { x, y: y + 5, "text-anchor": "middle", class: "actor-time" }, shorten(text, 28) + (computations.length > 1 ? " …" : "")),
-      svg("text", { x, y: y + 19, "text-anchor": "middle", class: "actor-nodes" }, shorten(actor.nodes.join(", "), 20)));
+      svg("title", {},
+        `${actor.name} on ${actor.nodes.join(", ")}: ${compact(actor.events)} events`
+      ),
+      svg("rect", {
+        x: x - boxWidth / 2,
+        y: y - boxHeight / 2,
+        width: boxWidth,
+        height: boxHeight,
+        rx: 7,
+        class: computations.some((s) => s.verdict === "suspect") ? "actor is-estimate" : "actor",
+      }),
+      svg("text", { x, y: y - 10, "text-anchor": "middle", class: "actor-name" },
+        shorten(actor.name, 18)
+      ),
+      svg("text", { x, y: y + 5, "text-anchor": "middle", class: "actor-time" },
+        shorten(text, 28) + (computations.length > 1 ? " …" : "")
+      ),
+      svg("text", { x, y: y + 19, "text-anchor": "middle", class: "actor-nodes" },
+        shorten(actor.nodes.join(", "), 20)
+      )
+    );
   });
-  const tip = (name: string) => svg("marker", { id: `tip-${name}`, viewBox: "0 0 8 8", refX: 1, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" },
-    svg("path", { d: "M0,0L8,4L0,8z", class: `tip ${name}` }));
-  const drawing = picture(width, height, `${data.actors.length} operators and ${[...edges.values()].filter((e) => e.stretches.length > 0).length} transfers between them`,
-    svg("defs", {}, tip("remote"), tip("local"), tip("made")), ...arrows, ...boxes);
+  const tip = (name: string) =>
+    svg("marker", {
+      id: `tip-${name}`, viewBox: "0 0 8 8", refX: 1, refY: 4, markerWidth: 8, markerHeight: 8,
+      markerUnits: "userSpaceOnUse", orient: "auto",
+    },
+      svg("path", { d: "M0,0L8,4L0,8z", class: `tip ${name}` })
+    );
+  const joined = [...edges.values()].filter((e) => e.spans.length > 0).length;
+  const drawing = picture(width, height,
+    `${data.actors.length} operators and ${joined} transfers between them`,
+    svg("defs", {}, tip("remote"), tip("local"), tip("made")),
+    ...arrows,
+    ...boxes
+  );
   drawing.setAttribute("role", "group");
   return html("div", { class: "chart scroll" }, drawing);
 }

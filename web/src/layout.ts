@@ -32,7 +32,8 @@ export function layers(names: string[], edges: Edge[]): Map<string, number> {
   const layer = new Map<string, number>(names.map((n) => [n, 0]));
   for (const name of order) {
     for (const to of out.get(name)!) {
-      if (!back.has(JSON.stringify([name, to]))) layer.set(to, Math.max(layer.get(to)!, layer.get(name)! + 1));
+      if (!back.has(JSON.stringify([name, to])))
+        layer.set(to, Math.max(layer.get(to)!, layer.get(name)! + 1));
     }
   }
   return layer;
@@ -42,7 +43,10 @@ export function layers(names: string[], edges: Edge[]): Map<string, number> {
 export function parts(names: string[], edges: Edge[]): string[][] {
   const near = new Map<string, string[]>(names.map((n) => [n, []]));
   for (const e of edges) {
-    if (near.has(e.from) && near.has(e.to)) { near.get(e.from)!.push(e.to); near.get(e.to)!.push(e.from); }
+    if (near.has(e.from) && near.has(e.to)) {
+      near.get(e.from)!.push(e.to);
+      near.get(e.to)!.push(e.from);
+    }
   }
   const part = new Map<string, number>();
   let count = 0;
@@ -51,7 +55,11 @@ export function parts(names: string[], edges: Edge[]): string[][] {
     const open = [name];
     part.set(name, count);
     for (let next = open.pop(); next !== undefined; next = open.pop()) {
-      for (const other of near.get(next)!) if (!part.has(other)) { part.set(other, count); open.push(other); }
+      for (const other of near.get(next)!)
+        if (!part.has(other)) {
+          part.set(other, count);
+          open.push(other);
+        }
     }
     count++;
   }
@@ -63,13 +71,23 @@ export function parts(names: string[], edges: Edge[]): string[][] {
  * part.
  */
 export function place(names: string[], edges: Edge[]): Map<string, Place> {
-  const strips = parts(names, edges).map((part) => placePart(part, edges.filter((e) => part.includes(e.from) && part.includes(e.to))));
+  const strips = parts(names, edges).map((part) =>
+    placePart(
+      part,
+      edges.filter((e) => part.includes(e.from) && part.includes(e.to))
+    )
+  );
   const width = (strip: Map<string, Place>) => Math.max(...[...strip.values()].map((p) => p.slots));
   const slots = strips.reduce((sum, s) => sum + width(s), 0);
   const places = new Map<string, Place>();
   let first = 0;
   for (const strip of strips) {
-    for (const [name, p] of strip) places.set(name, { layer: p.layer, slot: first + ((p.slot + 0.5) / p.slots) * width(strip) - 0.5, slots });
+    for (const [name, p] of strip)
+      places.set(name, {
+        layer: p.layer,
+        slot: first + ((p.slot + 0.5) / p.slots) * width(strip) - 0.5,
+        slots,
+      });
     first += width(strip);
   }
   return places;
@@ -81,15 +99,18 @@ function placePart(names: string[], edges: Edge[]): Map<string, Place> {
   const rows: string[][] = [];
   for (const name of names) (rows[layer.get(name)!] ??= []).push(name);
   const at = new Map<string, number>();
-  const note = () => rows.forEach((row) => row.forEach((name, i) => at.set(name, (i + 0.5) / row.length)));
+  const note = () =>
+    rows.forEach((row) => row.forEach((name, i) => at.set(name, (i + 0.5) / row.length)));
   note();
   for (let round = 0; round < 4; round++) {
     const sweep = round % 2 === 0 ? rows : [...rows].reverse();
     for (const row of sweep) {
       const centre = new Map(row.map((name) => {
-        const near = edges.filter((e) => e.from === name || e.to === name)
+        const near = edges
+          .filter((e) => e.from === name || e.to === name)
           .map((e) => (e.from === name ? e.to : e.from))
-          .filter((other) => layer.has(other) && layer.get(other) !== layer.get(name)).map((other) => at.get(other)!);
+          .filter((other) => layer.has(other) && layer.get(other) !== layer.get(name))
+          .map((other) => at.get(other)!);
         return [name, near.length ? near.reduce((a, b) => a + b, 0) / near.length : at.get(name)!];
       }));
       row.sort((a, b) => centre.get(a)! - centre.get(b)!);
@@ -97,6 +118,8 @@ function placePart(names: string[], edges: Edge[]): Map<string, Place> {
     }
   }
   const places = new Map<string, Place>();
-  rows.forEach((row, i) => row.forEach((name, slot) => places.set(name, { layer: i, slot, slots: row.length })));
+  rows.forEach((row, i) =>
+    row.forEach((name, slot) => places.set(name, { layer: i, slot, slots: row.length }))
+  );
   return places;
 }

@@ -8,7 +8,7 @@ import { machines, matrix } from "./nodes.ts";
 import { bounds, latency, throughput } from "./overtime.ts";
 import { State } from "./state.ts";
 import { truth } from "./truth.ts";
-import { stretches } from "./stretches.ts";
+import { spans } from "./spans.ts";
 import { assumptions, findings, heading, slowest, tiles, undecided } from "./summary.ts";
 import { waterfalls } from "./waterfall.ts";
 
@@ -22,47 +22,179 @@ interface Part {
 }
 
 const parts: Part[] = [
-  { id: "graph", title: "The path of the tuples", name: "Graph", draw: graph, depends: ["stretch"],
-    lead: "Boxes are operators, with the median of their own computation. Arrows are transfers, with their median and its bound. An arrow between machines is plum, one within a machine is green, and a dotted one leads to tuples that were made of these. Choose a value to see it over time." },
-  { id: "stretches", title: "Where the time went", name: "Spans", depends: ["stretch"],
-    lead: "A box holds the middle half of the durations around their median, and whiskers reach 1.5 times as far. A dot is the mean, and the pale shape is the distribution. The shade behind each line is as wide as the line is uncertain. On the right, on an axis of its own, is the distribution of the bounds of the same durations.",
-    draw: (state) => state.data.stretches.length === 0 ? absent(state.absent("stretches")) : stretches(state) },
-  { id: "latency", title: "Latency over time", name: "Over time", draw: latency, depends: ["stretch", "from", "to"],
-    lead: "Percentiles of the tuples that began the span at that moment. The bands are as wide as the bounds." },
-  { id: "throughput", title: "Throughput over time", draw: throughput, depends: ["from", "to"], lead: "What passed each place, counted in equal steps of the reference counter." },
-  { id: "bounds", title: "How sure that is, and how sure others would be", name: "Bounds", draw: bounds, depends: ["pair", "from", "to"],
-    lead: "How far a duration between two nodes may be off in either direction, by each method, at the same moments of the same run." },
-  { id: "truth", title: "Held against the truth", name: "Truth", draw: truth, depends: [],
-    lead: "Only virtual nodes know the truth: their counters are known functions of one that they share, so the true durations are known to the cycle. Nothing else on this page uses it. An error is the distance from the middle of an interval to the truth. At 100 % of the bound, the truth is at the end of the interval." },
-  { id: "tuples", title: "Single tuples", name: "Tuples", draw: waterfalls, depends: ["tuple"],
-    lead: "The whole path of the slowest tuples. Whiskers at both ends of a bar are the moments at which it can have begun and ended. The duration on the right is often known better than these, because both ends share an error." },
-  { id: "findings", title: "What was found", name: "Findings", draw: findings, depends: [], lead: "" },
+  {
+    id: "graph",
+    title: "The path of the tuples",
+    name: "Graph",
+    draw: graph,
+    depends: ["span"],
+    lead:
+      "Boxes are operators, with the median of their own computation. Arrows are transfers, with " +
+      "their median and its bound. An arrow between machines is plum, one within a machine is " +
+      "green, and a dotted one leads to tuples that were made of these. Choose a value to see it " +
+      "over time.",
+  },
+  {
+    id: "spans",
+    title: "Where the time went",
+    name: "Spans",
+    depends: ["span"],
+    lead:
+      "A box holds the middle half of the durations around their median, and whiskers reach 1.5 " +
+      "times as far. A dot is the mean, and the pale shape is the distribution. The shade behind " +
+      "each line is as wide as the line is uncertain. On the right, on an axis of its own, is " +
+      "the distribution of the bounds of the same durations.",
+    draw: (state) =>
+      state.data.spans.length === 0 ? absent(state.absent("spans")) : spans(state),
+  },
+  {
+    id: "latency",
+    title: "Latency over time",
+    name: "Over time",
+    draw: latency,
+    depends: ["span", "from", "to"],
+    lead:
+      "Percentiles of the tuples that began the span at that moment. The bands are as wide as " +
+      "the bounds.",
+  },
+  {
+    id: "throughput",
+    title: "Throughput over time",
+    draw: throughput,
+    depends: ["from", "to"],
+    lead: "What passed each place, counted in equal steps of the reference counter.",
+  },
+  {
+    id: "bounds",
+    title: "How sure that is, and how sure others would be",
+    name: "Bounds",
+    draw: bounds,
+    depends: ["pair", "from", "to"],
+    lead:
+      "How far a duration between two nodes may be off in either direction, by each method, at " +
+      "the same moments of the same run.",
+  },
+  {
+    id: "truth",
+    title: "Held against the truth",
+    name: "Truth",
+    draw: truth,
+    depends: [],
+    lead:
+      "Only virtual nodes know the truth: their counters are known functions of one that they " +
+      "share, so the true durations are known to the cycle. Nothing else on this page uses it. " +
+      "An error is the distance from the middle of an interval to the truth. At 100 % of the " +
+      "bound, the truth is at the end of the interval.",
+  },
+  {
+    id: "tuples",
+    title: "Single tuples",
+    name: "Tuples",
+    draw: waterfalls,
+    depends: ["tuple"],
+    lead:
+      "The whole path of the slowest tuples. Whiskers at both ends of a bar are the moments at " +
+      "which it can have begun and ended. The duration on the right is often known better than " +
+      "these, because both ends share an error.",
+  },
+  {
+    id: "findings",
+    title: "What was found",
+    name: "Findings",
+    draw: findings,
+    depends: [],
+    lead: "",
+  },
   { id: "undecided", title: "What this run cannot decide", draw: undecided, depends: [], lead: "" },
-  { id: "nodes", title: "The nodes against each other", name: "Nodes", draw: matrix, depends: ["pair"],
-    lead: "Above the diagonal is the bound of each pair of counters, the median over the run: the darker, the wider. Below it is about how much faster one counter runs than the other. Choose a pair to see it in full, and over time above." },
-  { id: "assumptions", title: "What the bounds rest on", name: "Assumptions", draw: assumptions, depends: [],
-    lead: "Under these assumptions a bound is a theorem. Data can refute an assumption, and never confirm it." },
-  { id: "machines", title: "The machines", name: "Machines", draw: machines, depends: [], lead: "" },
+  {
+    id: "nodes",
+    title: "The nodes against each other",
+    name: "Nodes",
+    draw: matrix,
+    depends: ["pair"],
+    lead:
+      "Above the diagonal is the bound of each pair of counters, the median over the run: the " +
+      "darker, the wider. Below it is about how much faster one counter runs than the other. " +
+      "Choose a pair to see it in full, and over time above.",
+  },
+  {
+    id: "assumptions",
+    title: "What the bounds rest on",
+    name: "Assumptions",
+    draw: assumptions,
+    depends: [],
+    lead:
+      "Under these assumptions a bound is a theorem. Data can refute an assumption, and never " +
+      "confirm it.",
+  },
+  {
+    id: "machines",
+    title: "The machines",
+    name: "Machines",
+    draw: machines,
+    depends: [],
+    lead: "",
+  },
 ];
 
 function controls(state: State): HTMLElement {
-  const choice = (name: string, options: [string, string, boolean][], choose: (value: string) => void, disabled = "") =>
-    html("fieldset", { class: "choice", title: disabled || null, disabled: disabled !== "" }, html("legend", {}, name), ...options.map(([value, text, checked]) =>
-      html("label", {}, html("input", { type: "radio", name, value, checked, change: () => choose(value) }), html("span", {}, text))));
+  const choice = (
+    name: string,
+    options: [string, string, boolean][],
+    choose: (value: string) => void,
+    disabled = ""
+  ) =>
+    html("fieldset", { class: "choice", title: disabled || null, disabled: disabled !== "" },
+      html("legend", {}, name),
+      ...options.map(([value, text, checked]) =>
+        html("label", {},
+          html("input", { type: "radio", name, value, checked, change: () => choose(value) }),
+          html("span", {}, text)
+        )
+      )
+    );
   const root = document.documentElement;
   return html("div", { class: "controls" },
-    choice("Unit", [["seconds", "seconds", state.unit === "seconds"], ["cycles", "cycles", state.unit === "cycles"]],
-      (v) => state.set({ unit: v as "seconds" | "cycles" }), state.data.reference.lo_hz > 0 ? "" : state.absent("seconds")[0] ?? "the counter's frequency is not known"),
-    choice("Scale", [["log", "log", true], ["linear", "linear", false]], (v) => state.set({ log: v === "log" })),
-    choice("Theme", [["auto", "auto", true], ["light", "light", false], ["dark", "dark", false]], (v) => {
-      if (v === "auto") root.removeAttribute("data-theme");
-      else root.setAttribute("data-theme", v);
-    }));
+    choice(
+      "Unit",
+      [
+        ["seconds", "seconds", state.unit === "seconds"],
+        ["cycles", "cycles", state.unit === "cycles"],
+      ],
+      (v) => state.set({ unit: v as "seconds" | "cycles" }),
+      state.data.reference.lo_hz > 0
+        ? ""
+        : (state.absent("seconds")[0] ?? "the counter's frequency is not known")
+    ),
+    choice(
+      "Scale",
+      [
+        ["log", "log", true],
+        ["linear", "linear", false],
+      ],
+      (v) => state.set({ log: v === "log" })
+    ),
+    choice(
+      "Theme",
+      [
+        ["auto", "auto", true],
+        ["light", "light", false],
+        ["dark", "dark", false],
+      ],
+      (v) => {
+        if (v === "auto") root.removeAttribute("data-theme");
+        else root.setAttribute("data-theme", v);
+      }
+    )
+  );
 }
 
 function columnWidth(main: Element): number {
   const style = getComputedStyle(main);
-  return Math.max(280, Math.floor(main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)));
+  return Math.max(
+    280,
+    Math.floor(main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight))
+  );
 }
 
 /** show replaces the page, but keeps the data and this script, so that a saved page is complete. */
@@ -76,7 +208,13 @@ function start(data: Data): void {
   const main = html("main", { id: "main" });
   const state = new State(data);
   const top = html("div", { class: "top" },
-    html("nav", { "aria-label": "Parts of the report" }, ...parts.filter((p) => p.name && (p.id !== "truth" || data.truth.durations.held > 0)).map((p) => html("a", { href: `#${p.id}` }, p.name!))), controls(state));
+    html("nav", { "aria-label": "Parts of the report" },
+      ...parts
+        .filter((p) => p.name && (p.id !== "truth" || data.truth.durations.held > 0))
+        .map((p) => html("a", { href: `#${p.id}` }, p.name!))
+    ),
+    controls(state)
+  );
   show(html("a", { class: "skip", href: "#main" }, "Skip to the report"), top, main);
   state.width = columnWidth(main);
 
@@ -87,10 +225,21 @@ function start(data: Data): void {
   const sections = parts.map((part) => {
     const content = html("div", { class: "content" });
     const lead = part.lead ? html("p", { class: "lead" }, part.lead) : null;
-    main.append(html("section", { id: part.id, "aria-labelledby": `${part.id}-title` }, html("h2", { id: `${part.id}-title` }, part.title), lead, content));
+    main.append(
+      html("section", { id: part.id, "aria-labelledby": `${part.id}-title` },
+        html("h2", { id: `${part.id}-title` }, part.title),
+        lead,
+        content
+      )
+    );
     return { part, content, lead };
   });
-  main.append(html("footer", {}, `${data.run.program || "cprof"}, report data version ${data.version}. This page loads nothing from a network.`));
+  main.append(
+    html("footer", {},
+      `${data.run.program || "cprof"}, report data version ${data.version}. ` +
+        "This page loads nothing from a network."
+    )
+  );
 
   let drawn: Record<string, unknown> = {};
   const draw = () => {
@@ -118,15 +267,21 @@ function start(data: Data): void {
     });
   }).observe(main);
   // On paper the column fills A4 at the size that style.css prints in, and details must be open.
-  addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((d) => d.setAttribute("open", "")); state.set({ width: 815 }); });
+  addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach((d) => d.setAttribute("open", ""));
+    state.set({ width: 815 });
+  });
   addEventListener("afterprint", () => state.set({ width: columnWidth(main) }));
 }
 
 const text = document.getElementById("data")?.textContent ?? "";
 try {
   const data = JSON.parse(text) as Data;
-  if (data.version !== version) throw new Error(`the data have version ${data.version}, this page shows ${version}`);
+  if (data.version !== version)
+    throw new Error(`the data have version ${data.version}, this page shows ${version}`);
   start(data);
 } catch (error) {
-  show(html("main", {}, html("h1", {}, "This report cannot be shown"), html("p", {}, String(error))));
+  show(
+    html("main", {}, html("h1", {}, "This report cannot be shown"), html("p", {}, String(error)))
+  );
 }

@@ -15,8 +15,8 @@ export function interval(x: { lo_cycles: number; hi_cycles: number }): Interval 
 const units: [string, number][] = [["s", 12], ["ms", 9], ["µs", 6], ["ns", 3]];
 
 /**
- * inPicoseconds converts an interval of cycles, includes the uncertainty of the frequency, and rounds
- * outward. All of this is as in analysis/seconds.go, so the digits are those of cprof analyze.
+ * inPicoseconds converts an interval of cycles. It includes the uncertainty of the frequency, and
+ * rounds outward, as analysis/seconds.go does, so the digits are those of cprof analyze.
  */
 export function inPicoseconds(x: Interval, reference: Frequency): { lo: bigint; hi: bigint } {
   // A stored frequency is whole in mHz. The rounding of a number in Hz must not widen the interval.
@@ -33,7 +33,9 @@ const prefixes: [number, string][] = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e
 export function group(digits: string): string {
   const [whole = "", part] = digits.split(".");
   const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, "\u2009");
-  return part === undefined ? grouped : `${grouped}.${part.length > 3 ? part.replace(/(\d{3})(?=\d)/g, "$1\u2009") : part}`;
+  return part === undefined
+    ? grouped
+    : `${grouped}.${part.length > 3 ? part.replace(/(\d{3})(?=\d)/g, "$1\u2009") : part}`;
 }
 
 const minus = (text: string) => text.replace(/^-(?=[\d\u2009.]*[1-9])/, "−").replace(/^-/, "");
@@ -102,7 +104,9 @@ export class Format {
 
   /** draw converts cycles to the unit of the axes: seconds or cycles. */
   draw(cycles: number): number {
-    return this.unit === "cycles" ? cycles : cycles / ((this.reference.lo_hz + this.reference.hi_hz) / 2);
+    return this.unit === "cycles"
+      ? cycles
+      : cycles / ((this.reference.lo_hz + this.reference.hi_hz) / 2);
   }
 
   parts(x: Interval): Shown {
@@ -118,7 +122,8 @@ export class Format {
   /** text is "40.02 ± 0.64 µs", with a mark if it is an estimate. */
   text(x: Interval, verdict: Verdict = "consistent"): string {
     const { value, unit, bound, boundUnit } = this.parts(x);
-    return `${value}${unit && ` ${unit}`} ± ${bound} ${boundUnit}${verdict === "suspect" ? " est." : ""}`;
+    const mark = verdict === "suspect" ? " est." : "";
+    return `${value}${unit && ` ${unit}`} ± ${bound} ${boundUnit}${mark}`;
   }
 
   /** bound is a half-width alone: "± 0.64 µs", rounded up. */
@@ -134,7 +139,8 @@ export class Format {
   }
 
   private halfWidth(cycles: number): { bound: string; unit: string } {
-    if (this.unit === "cycles") return { bound: group(Math.ceil(cycles).toFixed(0)), unit: "cycles" };
+    if (this.unit === "cycles")
+      return { bound: group(Math.ceil(cycles).toFixed(0)), unit: "cycles" };
     return roundUp(inPicoseconds({ lo: 0, hi: cycles }, this.reference).hi, 3);
   }
 
@@ -142,7 +148,8 @@ export class Format {
   tick(drawn: number): string {
     if (this.unit === "cycles") return compact(drawn);
     if (drawn === 0) return "0";
-    const [factor, unit] = prefixes.find(([f]) => Math.abs(drawn) >= f * 0.9999) ?? prefixes[prefixes.length - 1]!;
+    const [factor, unit] =
+      prefixes.find(([f]) => Math.abs(drawn) >= f * 0.9999) ?? prefixes[prefixes.length - 1]!;
     return `${minus(Number((drawn / factor).toPrecision(4)).toString())} ${unit}`;
   }
 }
@@ -174,6 +181,9 @@ export function utc(x: { lo_ns: string; hi_ns: string }): string | null {
   if (lo === 0n && hi === 0n) return null;
   const middle = lo + (hi - lo) / 2n;
   const half_ms = Number(hi - lo + 1n) / 2e6;
-  const text = new Date(Number((middle + 500_000n) / 1_000_000n)).toISOString().replace("T", " ").replace("Z", "");
+  const text = new Date(Number((middle + 500_000n) / 1_000_000n))
+    .toISOString()
+    .replace("T", " ")
+    .replace("Z", "");
   return `${text} UTC ± ${up(half_ms + 0.5, 2)} ms`;
 }

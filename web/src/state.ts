@@ -1,27 +1,32 @@
 // What the reader chose, and what to redraw when that changes.
 
-import type { Data, Stretch } from "./data.ts";
+import type { Data, Span } from "./data.ts";
 import { Format, type Unit } from "./number.ts";
 
 /**
  * first is the span that is shown first: the whole path, unless most of the time nothing took it,
  * as when windows are emitted once a second.
  */
-function first(data: Data): Stretch | undefined {
-  const dense = (s: Stretch) => (s.over[0]?.lo_cycles ?? []).filter((v) => v !== null).length * 2 > data.timeline.buckets;
-  const order = (["end_to_end", "transfer", "computation"] as const).flatMap((kind) => data.stretches.filter((s) => s.kind === kind));
+function first(data: Data): Span | undefined {
+  const dense = (s: Span) =>
+    (s.over[0]?.lo_cycles ?? []).filter((v) => v !== null).length * 2 > data.timeline.buckets;
+  const order = (["end_to_end", "transfer", "computation"] as const).flatMap((kind) =>
+    data.spans.filter((s) => s.kind === kind)
+  );
   return order.find(dense) ?? order[0];
 }
 
 type Pair = { a: string; b: string };
 
 /** samePair ignores the order of the two nodes. */
-export function samePair(x: Pair, y: Pair): boolean { return (x.a === y.a && x.b === y.b) || (x.a === y.b && x.b === y.a); }
+export function samePair(x: Pair, y: Pair): boolean {
+  return (x.a === y.a && x.b === y.b) || (x.a === y.b && x.b === y.a);
+}
 
 export class State {
   unit: Unit;
   log = true;
-  stretch = ""; // id, for latency over time
+  span = ""; // id, for latency over time
   pair = 0; // index in data.pairs
   tuple = 0; // index in data.tuples
   from = 0; // charts over time show the buckets from `from` up to `to`, without it
@@ -33,24 +38,43 @@ export class State {
   constructor(readonly data: Data) {
     this.unit = data.reference.lo_hz > 0 ? "seconds" : "cycles";
     this.to = data.timeline.buckets;
-    this.stretch = first(data)?.id ?? "";
+    this.span = first(data)?.id ?? "";
     // The pair with values of the most methods.
-    const said = (c: Data["comparisons"][number]) => c.methods.filter((m) => m.bound_cycles.some((v) => v !== null)).length;
-    const most = data.comparisons.reduce<Data["comparisons"][number] | undefined>((best, c) => (best && said(best) >= said(c) ? best : c), undefined);
-    this.pair = Math.max(0, data.pairs.findIndex((p) => most && samePair(p, most)));
+    const said = (c: Data["comparisons"][number]) =>
+      c.methods.filter((m) => m.bound_cycles.some((v) => v !== null)).length;
+    const most = data.comparisons.reduce<Data["comparisons"][number] | undefined>(
+      (best, c) => (best && said(best) >= said(c) ? best : c),
+      undefined
+    );
+    this.pair = Math.max(
+      0,
+      data.pairs.findIndex((p) => most && samePair(p, most))
+    );
   }
 
-  get format(): Format { return new Format(this.unit, this.data.reference); }
+  get format(): Format {
+    return new Format(this.unit, this.data.reference);
+  }
 
-  chosen(): Stretch | undefined { return this.data.stretches.find((s) => s.id === this.stretch); }
+  chosen(): Span | undefined {
+    return this.data.spans.find((s) => s.id === this.span);
+  }
 
-  onChange(listener: () => void): void { this.listeners.push(listener); }
+  onChange(listener: () => void): void {
+    this.listeners.push(listener);
+  }
 
-  set(change: Partial<Pick<State, "unit" | "log" | "stretch" | "pair" | "tuple" | "from" | "to" | "width">>): void {
+  set(
+    change: Partial<
+      Pick<State, "unit" | "log" | "span" | "pair" | "tuple" | "from" | "to" | "width">
+    >
+  ): void {
     Object.assign(this, change);
     for (const listener of this.listeners) listener();
   }
 
   /** absent says why a part is absent; empty if it is there. */
-  absent(part: string): string[] { return this.data.absent.filter((a) => a.part === part).map((a) => a.reason); }
+  absent(part: string): string[] {
+    return this.data.absent.filter((a) => a.part === part).map((a) => a.reason);
+  }
 }

@@ -5,103 +5,284 @@ import { absent, estimate, estimateMeans, value } from "./marks.ts";
 import { compact, utc, whole } from "./number.ts";
 import type { State } from "./state.ts";
 import type { Data } from "./data.ts";
-import { at } from "./stretches.ts";
+import { at } from "./spans.ts";
 
 export function heading(state: State): HTMLElement {
   const { run, reference, pairs, verdict } = state.data;
   const begun = utc(run.begun);
   const lacks = notWhole(state.data);
   const suspect = pairs.filter((p) => p.verdict === "suspect").length;
+  const which = suspect === 1 ? "one pair" : `${suspect} of ${pairs.length} pairs`;
   return html("header", { class: "heading" },
     html("p", { class: "product" }, "Cloudprofiler report"),
     html("h1", {}, run.name),
     run.note ? html("p", { class: "about" }, run.note) : null,
-    html("p", { class: "when" }, begun ? `Began ${begun}. ` : null,
-      reference.length.hi_cycles > 0 ? html("span", {}, "Ran ", value(state.format, reference.length, reference.length_verdict), reference.length_means ? `, ${reference.length_means}` : "", ". ") : null,
-      reference.node ? html("span", {}, "In cycles of ", html("b", {}, reference.node), reference.why ? ` (${reference.why})` : "", ". ") : null,
-      reference.seconds ? html("span", { class: "seconds" }, `${reference.seconds[0]!.toUpperCase()}${reference.seconds.slice(1)}.`) : null),
+    html("p", { class: "when" },
+      begun ? `Began ${begun}. ` : null,
+      reference.length.hi_cycles > 0
+        ? html("span", {},
+            "Ran ",
+            value(state.format, reference.length, reference.length_verdict),
+            reference.length_means ? `, ${reference.length_means}` : "",
+            ". "
+          )
+        : null,
+      reference.node
+        ? html("span", {},
+            "In cycles of ",
+            html("b", {}, reference.node),
+            reference.why ? ` (${reference.why})` : "",
+            ". "
+          )
+        : null,
+      reference.seconds
+        ? html("span", { class: "seconds" },
+            `${reference.seconds[0]!.toUpperCase()}${reference.seconds.slice(1)}.`
+          )
+        : null
+    ),
     verdict === "suspect"
-      ? html("p", { class: "banner suspect" }, html("b", {}, "Partly an estimate. "),
-        suspect > 0 ? `The data refute, or nearly refute, what is assumed about ${suspect === 1 ? "one pair" : `${suspect} of ${pairs.length} pairs`} of nodes. ` : "",
-        "Everything that rests on that is hatched and marked ", estimate("suspect"), ".", lacks)
-      : pairs.length > 0 || lacks ? html("p", { class: lacks ? "banner partial" : "banner good" },
-        pairs.length > 0 ? html("span", {}, html("b", {}, lacks ? "Consistent, but incomplete. " : "Consistent. "), "The data do not refute what the bounds assume. They cannot confirm it.") : html("b", {}, "Incomplete."),
-        lacks) : null);
+      ? html("p", { class: "banner suspect" },
+          html("b", {}, "Partly an estimate. "),
+          suspect > 0
+            ? `The data refute, or nearly refute, what is assumed about ${which} of nodes. `
+            : "",
+          "Everything that rests on that is hatched and marked ",
+          estimate("suspect"),
+          ".",
+          lacks
+        )
+      : pairs.length > 0 || lacks
+        ? html("p", { class: lacks ? "banner partial" : "banner good" },
+            pairs.length > 0
+              ? html("span", {},
+                  html("b", {}, lacks ? "Consistent, but incomplete. " : "Consistent. "),
+                  "The data do not refute what the bounds assume. They cannot confirm it."
+                )
+              : html("b", {}, "Incomplete."),
+            lacks
+          )
+        : null
+  );
 }
 
 /** notWhole counts what is missing or cannot be decided, and links to it. */
 function notWhole({ missing, undecided }: Data): HTMLElement | null {
-  const parts = missing.length === 1 ? "One part of the run is" : missing.length > 1 ? `${missing.length} parts of the run are` : "";
+  const parts =
+    missing.length === 1
+      ? "One part of the run is"
+      : missing.length > 1
+        ? `${missing.length} parts of the run are`
+        : "";
   if (missing.length + undecided.length === 0) return null;
-  return html("span", { class: "lacks" }, " ",
-    parts && html("a", { href: "#missing" }, `${parts} missing or incomplete`), parts && undecided.length > 0 ? ", and " : null,
-    undecided.length > 0 ? html("a", { href: "#undecided" }, undecided.length === 1 ? "one thing cannot be decided" : `${undecided.length} things cannot be decided`) : null, ".");
+  return html("span", { class: "lacks" },
+    " ",
+    parts && html("a", { href: "#missing" }, `${parts} missing or incomplete`),
+    parts && undecided.length > 0 ? ", and " : null,
+    undecided.length > 0
+      ? html("a", { href: "#undecided" },
+          undecided.length === 1
+            ? "one thing cannot be decided"
+            : `${undecided.length} things cannot be decided`
+        )
+      : null,
+    "."
+  );
 }
 
 export function tiles(state: State): HTMLElement {
   const { data, format } = state;
-  const whole_path = data.stretches.find((s) => s.kind === "end_to_end");
+  const whole_path = data.spans.find((s) => s.kind === "end_to_end");
   // A run may have several whole paths, such as through windows and past them: say which it is.
-  const path = whole_path && (whole_path.name.startsWith(whole_path.points) ? whole_path.name : whole_path.points);
-  const tile = (name: string, content: Node | string, below: Node | string | null = null, kind = "") =>
-    html("div", { class: `tile ${kind}` }, html("dt", {}, name), html("dd", {}, content, below ? html("small", {}, below) : null));
+  const path =
+    whole_path &&
+    (whole_path.name.startsWith(whole_path.points) ? whole_path.name : whole_path.points);
+  const tile = (
+    name: string,
+    content: Node | string,
+    below: Node | string | null = null,
+    kind = ""
+  ) =>
+    html("div", { class: `tile ${kind}` },
+      html("dt", {}, name),
+      html("dd", {}, content, below ? html("small", {}, below) : null)
+    );
   const early = data.findings.find((f) => f.name === "received before sent");
   // The rate of what comes in, if the page knows it; otherwise of what was counted last.
-  const rate = data.throughput.find((t) => whole_path?.points.startsWith(`${t.name} → `)) ?? data.throughput[data.throughput.length - 1];
+  const rate =
+    data.throughput.find((t) => whole_path?.points.startsWith(`${t.name} → `)) ??
+    data.throughput[data.throughput.length - 1];
   const counted = rate?.count.reduce<number>((sum, c) => sum + (c ?? 0), 0) ?? 0;
-  const made = data.routes.reduce((sum, r) => sum + (r.made_of.length > 0 ? r.tuples : 0), 0);
-  const length = format.draw(data.timeline.bucket_cycles) * (rate?.count.filter((c) => c !== null).length ?? 0);
+  const made = data.paths.reduce((sum, r) => sum + (r.made_of.length > 0 ? r.tuples : 0), 0);
+  const length =
+    format.draw(data.timeline.bucket_cycles) * (rate?.count.filter((c) => c !== null).length ?? 0);
   return html("dl", { class: "tiles" },
-    whole_path ? tile("end to end, median", value(format, at(whole_path, 50), whole_path.verdict), path) : null,
-    whole_path ? tile("end to end, 99 %", value(format, at(whole_path, 99), whole_path.verdict), `${compact(whole_path.count)} tuples on this path, ${whole_path.nodes.join(" → ")}`) : null,
-    rate && length > 0 && format.unit === "seconds" ? tile("throughput, mean", `${compact(counted / length)}/s`, rate.name) : null,
-    tile("tuples", compact(data.totals.tuples - made), `${made > 0 ? `${whole(made)} more were made of these, ` : ""}${whole(data.totals.complete)} took the whole path`),
-    data.truth.durations.held > 0 ? tile("held against the truth", data.truth.durations.outside === 0 ? "all true" : `${whole(data.truth.durations.outside)} are not`,
-      `${whole(data.truth.durations.held)} durations`, data.truth.durations.outside === 0 ? "good" : "wrong") : null,
-    early ? tile("received before sent", whole(early.count), early.count === 0 ? "as it must be" : "an assumption is wrong", early.count === 0 ? "good" : "wrong") : null);
+    whole_path
+      ? tile("end to end, median", value(format, at(whole_path, 50), whole_path.verdict), path)
+      : null,
+    whole_path
+      ? tile(
+          "end to end, 99 %",
+          value(format, at(whole_path, 99), whole_path.verdict),
+          `${compact(whole_path.count)} tuples on this path, ${whole_path.nodes.join(" → ")}`
+        )
+      : null,
+    rate && length > 0 && format.unit === "seconds"
+      ? tile("throughput, mean", `${compact(counted / length)}/s`, rate.name)
+      : null,
+    tile(
+      "tuples",
+      compact(data.totals.tuples - made),
+      (made > 0 ? `${whole(made)} more were made of these, ` : "") +
+        `${whole(data.totals.complete)} took the whole path`
+    ),
+    data.truth.durations.held > 0
+      ? tile(
+          "held against the truth",
+          data.truth.durations.outside === 0
+            ? "all true"
+            : `${whole(data.truth.durations.outside)} are not`,
+          `${whole(data.truth.durations.held)} durations`,
+          data.truth.durations.outside === 0 ? "good" : "wrong"
+        )
+      : null,
+    early
+      ? tile(
+          "received before sent",
+          whole(early.count),
+          early.count === 0 ? "as it must be" : "an assumption is wrong",
+          early.count === 0 ? "good" : "wrong"
+        )
+      : null
+  );
 }
 
 /** slowest says for each path which of its spans take the most time, and how sure that is. */
 export function slowest(state: State): HTMLElement | null {
-  const routes = state.data.routes.filter((r) => r.slowest.length > 1);
-  if (routes.length === 0) return null;
-  return html("div", { class: "slowest" }, ...routes.map((r) => html("div", { class: "card" },
-    html("h2", {}, `Slowest of ${compact(r.tuples)} ${r.made_of.length > 0 ? "that were made of others," : "tuples"} from ${r.points}`),
-    html("ol", {}, ...r.slowest.map((s, i) => html("li", {},
-      html("span", { class: "name", title: s.points }, s.name), " ", value(state.format, s.median, s.verdict),
-      html("small", {}, [s.means, s.surely ? "" : s.verdict === "suspect" ? "an estimate, and so is its place" : "the bounds do not separate it from the next", i === 0 && s.surely ? "surely the slowest, by the median" : ""].filter(Boolean).join("; "))))))));
+  const paths = state.data.paths.filter((r) => r.slowest.length > 1);
+  if (paths.length === 0) return null;
+  return html("div", { class: "slowest" },
+    ...paths.map((r) =>
+      html("div", { class: "card" },
+        html("h2", {},
+          `Slowest of ${compact(r.tuples)} ` +
+            (r.made_of.length > 0 ? "that were made of others," : "tuples") +
+            ` from ${r.points}`
+        ),
+        html("ol", {},
+          ...r.slowest.map((s, i) =>
+            html("li", {},
+              html("span", { class: "name", title: s.points }, s.name),
+              " ",
+              value(state.format, s.median, s.verdict),
+              html("small", {},
+                [
+                  s.means,
+                  s.surely
+                    ? ""
+                    : s.verdict === "suspect"
+                      ? "an estimate, and so is its place"
+                      : "the bounds do not separate it from the next",
+                  i === 0 && s.surely ? "surely the slowest, by the median" : "",
+                ]
+                  .filter(Boolean)
+                  .join("; ")
+              )
+            )
+          )
+        )
+      )
+    )
+  );
 }
 
-const weights = { good: ["✓", "as it should be"], note: ["•", "worth knowing"], wrong: ["✕", "something is broken"] } as const;
+const weights = {
+  good: ["✓", "as it should be"], note: ["•", "worth knowing"], wrong: ["✕", "something is broken"],
+} as const;
 
 export function findings(state: State): HTMLElement {
   const { findings } = state.data;
   const { remarks } = state.data;
   if (findings.length + remarks.length === 0) return absent([]);
-  return html("ul", { class: "findings" }, ...remarks.filter((r) => r.weight === "wrong").map(remark), ...findings.map((f) => html("li", { class: f.weight },
-    html("span", { class: "mark", role: "img", "aria-label": weights[f.weight][1] }, weights[f.weight][0]),
-    html("span", { class: "count" }, whole(f.count)),
-    html("span", {}, html("b", {}, f.name), f.of > 0 ? html("span", { class: "of" }, ` of ${whole(f.of)}`) : null, html("small", {}, f.means)))), ...remarks.filter((r) => r.weight !== "wrong").map(remark));
+  return html("ul", { class: "findings" },
+    ...remarks.filter((r) => r.weight === "wrong").map(remark),
+    ...findings.map((f) =>
+      html("li", { class: f.weight },
+        html("span", { class: "mark", role: "img", "aria-label": weights[f.weight][1] },
+          weights[f.weight][0]
+        ),
+        html("span", { class: "count" }, whole(f.count)),
+        html("span", {},
+          html("b", {}, f.name),
+          f.of > 0 ? html("span", { class: "of" }, ` of ${whole(f.of)}`) : null,
+          html("small", {}, f.means)
+        )
+      )
+    ),
+    ...remarks.filter((r) => r.weight !== "wrong").map(remark)
+  );
 }
 
 function remark(r: Data["remarks"][number]): HTMLElement {
-  return html("li", { class: r.weight }, html("span", { class: "mark", role: "img", "aria-label": weights[r.weight][1] }, weights[r.weight][0]), html("span", { class: "remark" }, r.text));
+  return html("li", { class: r.weight },
+    html("span", { class: "mark", role: "img", "aria-label": weights[r.weight][1] },
+      weights[r.weight][0]
+    ),
+    html("span", { class: "remark" }, r.text)
+  );
 }
 
 export function undecided(state: State): HTMLElement {
   const { undecided, missing } = state.data;
-  const list = undecided.length === 0 ? html("p", {}, state.data.totals.tuples === 0 ? "Anything: it has no tuples." : "It decides everything that was asked.") : html("ul", { class: "plain" }, ...undecided.map((u) => html("li", {}, u)));
-  return html("div", {}, list, missing.length === 0 ? null : html("div", {}, html("h3", { id: "missing" }, "Missing from the run"),
-    html("ul", { class: "plain" }, ...missing.map((m) => html("li", {}, html("code", {}, m.part), `: ${m.reason}`)))));
+  const list =
+    undecided.length === 0
+      ? html("p", {},
+          state.data.totals.tuples === 0
+            ? "Anything: it has no tuples."
+            : "It decides everything that was asked."
+        )
+      : html("ul", { class: "plain" }, ...undecided.map((u) => html("li", {}, u)));
+  return html("div", {},
+    list,
+    missing.length === 0
+      ? null
+      : html("div", {},
+          html("h3", { id: "missing" }, "Missing from the run"),
+          html("ul", { class: "plain" },
+            ...missing.map((m) => html("li", {}, html("code", {}, m.part), `: ${m.reason}`))
+          )
+        )
+  );
 }
 
 export function assumptions(state: State): HTMLElement {
   const { assumptions } = state.data;
   if (assumptions.length === 0) return absent(["Nothing was related, so nothing was assumed."]);
-  return html("div", { class: "scroll" }, html("table", { class: "assumptions" },
-    html("thead", {}, html("tr", {}, ...["assumption", "value", "verdict of the data", "what it means"].map((t) => html("th", { scope: "col" }, t)))),
-    html("tbody", {}, ...assumptions.map((a) => html("tr", {},
-      html("th", { scope: "row" }, a.name), html("td", {}, a.value),
-      html("td", { title: a.verdict === "suspect" ? estimateMeans : "" }, a.verdict === "suspect" ? html("b", { class: "suspect-text" }, "suspect") : a.verdict === "consistent" ? "consistent" : "not tested by this run"),
-      html("td", { class: "means" }, a.means))))));
+  return html("div", { class: "scroll" },
+    html("table", { class: "assumptions" },
+      html("thead", {},
+        html("tr", {},
+          ...["assumption", "value", "verdict of the data", "what it means"].map((t) =>
+            html("th", { scope: "col" }, t)
+          )
+        )
+      ),
+      html("tbody", {},
+        ...assumptions.map((a) =>
+          html("tr", {},
+            html("th", { scope: "row" }, a.name),
+            html("td", {}, a.value),
+            html("td", { title: a.verdict === "suspect" ? estimateMeans : "" },
+              a.verdict === "suspect"
+                ? html("b", { class: "suspect-text" }, "suspect")
+                : a.verdict === "consistent"
+                  ? "consistent"
+                  : "not tested by this run"
+            ),
+            html("td", { class: "means" }, a.means)
+          )
+        )
+      )
+    )
+  );
 }

@@ -47,7 +47,10 @@ export function timeChart(state: State, chart: TimeChart): HTMLElement {
   const { from, to } = state;
   const height = chart.height ?? 250;
   const longest = Math.max(0, ...chart.lines.map((l) => textWidth(shorten(l.name, 26), 12, 600)));
-  const box = { left: 64, right: width - (width < 560 ? 12 : Math.min(190, longest + 26)), top: 12, bottom: height - 30 };
+  const box = {
+    left: 64, right: width - (width < 560 ? 12 : Math.min(190, longest + 26)), top: 12,
+    bottom: height - 30,
+  };
   const seconds = (bucket: number) => state.format.draw(bucket * timeline.bucket_cycles);
 
   const drawn = chart.lines.map((l) => ({ ...l, pieces: pieces(l, from, to) }));
@@ -57,34 +60,64 @@ export function timeChart(state: State, chart: TimeChart): HTMLElement {
   const lo = chart.zero && !log ? 0 : Math.min(...(log ? positive : all).map((p) => p.lo));
   const hi = Math.max(...all.map((p) => p.hi));
   const y = valueScale(log ? lo * 0.9 : lo, hi * (log ? 1.1 : 1.02), [box.bottom, box.top], log);
-  const x = valueScale(seconds(from), seconds(to), [box.left, box.right], false, Math.max(3, Math.floor((box.right - box.left) / 110)));
+  const x = valueScale(
+    seconds(from),
+    seconds(to),
+    [box.left, box.right],
+    false,
+    Math.max(3, Math.floor((box.right - box.left) / 110))
+  );
   // A time axis with rounded ends would show buckets that do not exist.
   const px = (at: number) => box.left + ((at + 0.5 - from) / (to - from)) * (box.right - box.left);
-  const timeTicks = Object.assign((t: number) => box.left + ((t - seconds(from)) / (seconds(to) - seconds(from))) * (box.right - box.left),
-    { ticks: x.ticks.filter((t) => t >= seconds(from) && t <= seconds(to)), lo: x.lo, hi: x.hi });
+  const timeTicks = Object.assign(
+    (t: number) =>
+      box.left + ((t - seconds(from)) / (seconds(to) - seconds(from))) * (box.right - box.left),
+    { ticks: x.ticks.filter((t) => t >= seconds(from) && t <= seconds(to)), lo: x.lo, hi: x.hi }
+  );
 
   const band = area<Point>().x((p) => px(p.at)).y0((p) => y(p.lo)).y1((p) => y(p.hi));
   const middle = line<Point>().x((p) => px(p.at)).y((p) => y((p.lo + p.hi) / 2));
-  const marks = drawn.flatMap((l) => l.pieces.flatMap((piece) => [
-    svg("path", { d: band(piece), class: `band ${l.style}` }),
-    piece.length === 1
-      ? svg("circle", { cx: px(piece[0]!.at), cy: y((piece[0]!.lo + piece[0]!.hi) / 2), r: 2, class: `dot ${l.style}` })
-      : svg("path", { d: middle(piece), class: `line ${l.style}${l.dashed ? " dashed" : ""}` }),
-  ]));
-  const ends = drawn.map((l) => { const p = l.pieces.at(-1)?.at(-1); return p ? y((p.lo + p.hi) / 2) : box.bottom; });
+  const marks = drawn.flatMap((l) =>
+    l.pieces.flatMap((piece) => [
+      svg("path", { d: band(piece), class: `band ${l.style}` }),
+      piece.length === 1
+        ? svg("circle", {
+            cx: px(piece[0]!.at), cy: y((piece[0]!.lo + piece[0]!.hi) / 2), r: 2,
+            class: `dot ${l.style}`,
+          })
+        : svg("path", { d: middle(piece), class: `line ${l.style}${l.dashed ? " dashed" : ""}` }),
+    ])
+  );
+  const ends = drawn.map((l) => {
+    const p = l.pieces.at(-1)?.at(-1);
+    return p ? y((p.lo + p.hi) / 2) : box.bottom;
+  });
   const names = width < 560 ? [] : apart(ends, 15, box.top + 6, box.bottom).map((at, i) => {
     const l = drawn[i]!;
-    return l.pieces.length === 0 ? null
-      : svg("text", { x: box.right + 10, y: at + 4, class: `name ${l.style}` }, shorten(l.name, 26), svg("title", {}, l.name));
+    return l.pieces.length === 0
+      ? null
+      : svg("text", { x: box.right + 10, y: at + 4, class: `name ${l.style}` },
+          shorten(l.name, 26),
+          svg("title", {}, l.name)
+        );
   });
 
   const cross = svg("line", { class: "cross", y1: box.top, y2: box.bottom, visibility: "hidden" });
-  const chosen = svg("rect", { class: "brush", y: box.top, height: box.bottom - box.top, visibility: "hidden" });
+  const chosen = svg("rect", {
+    class: "brush", y: box.top, height: box.bottom - box.top, visibility: "hidden",
+  });
   const readout = html("output", { class: "readout", "aria-live": "polite" });
-  const hint = "Arrow keys read values, + and − zoom, 0 shows the whole run; or drag across a part of it.";
+  const hint =
+    "Arrow keys read values, + and − zoom, 0 shows the whole run; or drag across a part of it.";
   const rest = () => {
     cross.setAttribute("visibility", "hidden");
-    readout.replaceChildren(html("span", { class: "hint" }, from > 0 || to < timeline.buckets ? "A part of the run is shown: 0 or a double click shows all of it." : hint));
+    readout.replaceChildren(
+      html("span", { class: "hint" },
+        from > 0 || to < timeline.buckets
+          ? "A part of the run is shown: 0 or a double click shows all of it."
+          : hint
+      )
+    );
   };
   let at = -1;
   const show = (bucket: number) => {
@@ -94,8 +127,16 @@ export function timeChart(state: State, chart: TimeChart): HTMLElement {
     cross.setAttribute("visibility", "visible");
     const moment = state.format.unit === "seconds"
       ? `${seconds(at + 0.5).toFixed(2)} s` : `${state.format.tick(seconds(at + 0.5))} cycles`;
-    readout.replaceChildren(html("b", {}, moment), ...chart.lines.map((l) =>
-      html("span", { class: `reading ${l.style}` }, l.name, " ", html("span", { class: "number" }, l.text(at)))));
+    readout.replaceChildren(
+      html("b", {}, moment),
+      ...chart.lines.map((l) =>
+        html("span", { class: `reading ${l.style}` },
+          l.name,
+          " ",
+          html("span", { class: "number" }, l.text(at))
+        )
+      )
+    );
   };
   const zoom = (a: number, b: number) => {
     const lo = Math.max(0, Math.min(a, timeline.buckets - 4));
@@ -108,23 +149,47 @@ export function timeChart(state: State, chart: TimeChart): HTMLElement {
   };
   let pressed = -1;
   const figure = html("div", {
-    class: "chart time", tabindex: 0, role: "group", "data-key": chart.key, "aria-label": `${chart.label}. ${hint}`,
+    class: "chart time",
+    tabindex: 0,
+    role: "group",
+    "data-key": chart.key,
+    "aria-label": `${chart.label}. ${hint}`,
     keydown: (event: KeyboardEvent) => {
       const centre = at < 0 ? Math.floor((from + to) / 2) : at, span = to - from;
       const move = event.shiftKey ? 10 : 1;
       switch (event.key) {
-        case "ArrowLeft": show(centre - (at < 0 ? 0 : move)); break;
-        case "ArrowRight": show(centre + (at < 0 ? 0 : move)); break;
-        case "Home": show(from); break;
-        case "End": show(to - 1); break;
-        case "+": case "=": zoom(Math.floor(centre - span / 4), Math.ceil(centre + span / 4)); break;
-        case "-": zoom(Math.floor(centre - span), Math.ceil(centre + span)); break;
-        case "0": case "Escape": state.set({ from: 0, to: timeline.buckets }); break;
-        default: return;
+        case "ArrowLeft":
+          show(centre - (at < 0 ? 0 : move));
+          break;
+        case "ArrowRight":
+          show(centre + (at < 0 ? 0 : move));
+          break;
+        case "Home":
+          show(from);
+          break;
+        case "End":
+          show(to - 1);
+          break;
+        case "+":
+        case "=":
+          zoom(Math.floor(centre - span / 4), Math.ceil(centre + span / 4));
+          break;
+        case "-":
+          zoom(Math.floor(centre - span), Math.ceil(centre + span));
+          break;
+        case "0":
+        case "Escape":
+          state.set({ from: 0, to: timeline.buckets });
+          break;
+        default:
+          return;
       }
       event.preventDefault();
     },
-    blur: () => { at = -1; rest(); },
+    blur: () => {
+      at = -1;
+      rest();
+    },
     pointermove: (event: PointerEvent) => {
       show(bucketAt(event));
       if (pressed < 0) return;
@@ -133,21 +198,47 @@ export function timeChart(state: State, chart: TimeChart): HTMLElement {
       chosen.setAttribute("width", String(px(b + 0.5) - px(a - 0.5)));
       chosen.setAttribute("visibility", a === b ? "hidden" : "visible");
     },
-    pointerleave: () => { pressed = -1; chosen.setAttribute("visibility", "hidden"); if (document.activeElement !== figure) { at = -1; rest(); } },
-    pointerdown: (event: PointerEvent) => { if (event.pointerType === "mouse") pressed = Math.min(to - 1, Math.max(from, bucketAt(event))); },
+    pointerleave: () => {
+      pressed = -1;
+      chosen.setAttribute("visibility", "hidden");
+      if (document.activeElement !== figure) {
+        at = -1;
+        rest();
+      }
+    },
+    pointerdown: (event: PointerEvent) => {
+      if (event.pointerType === "mouse")
+        pressed = Math.min(to - 1, Math.max(from, bucketAt(event)));
+    },
     pointerup: (event: PointerEvent) => {
       const released = Math.min(to - 1, Math.max(from, bucketAt(event)));
       const begun = pressed;
       pressed = -1;
-      if (begun >= 0 && Math.abs(released - begun) > 2) zoom(Math.min(begun, released), Math.max(begun, released) + 1);
+      if (begun >= 0 && Math.abs(released - begun) > 2)
+        zoom(Math.min(begun, released), Math.max(begun, released) + 1);
     },
     dblclick: () => state.set({ from: 0, to: timeline.buckets }),
   },
-  picture(width, height, chart.label,
-    yAxis(y, box.left, box.right - box.left, chart.tick),
-    xAxis(timeTicks, width, box.bottom, 5, (t) => state.format.unit === "seconds" ? `${Number(t.toPrecision(6))} s` : state.format.tick(t)),
-    ...marks, ...names, chosen, cross));
+    picture(
+      width,
+      height,
+      chart.label,
+      yAxis(y, box.left, box.right - box.left, chart.tick),
+      xAxis(timeTicks, width, box.bottom, 5, (t) =>
+        state.format.unit === "seconds" ? `${Number(t.toPrecision(6))} s` : state.format.tick(t)
+      ),
+      ...marks,
+      ...names,
+      chosen,
+      cross
+    )
+  );
   rest();
-  const legend = width < 560 ? html("div", { class: "legend" }, ...chart.lines.map((l) => html("span", { class: `reading ${l.style}` }, l.name))) : null;
+  const legend =
+    width < 560
+      ? html("div", { class: "legend" },
+          ...chart.lines.map((l) => html("span", { class: `reading ${l.style}` }, l.name))
+        )
+      : null;
   return html("div", {}, legend, figure, readout);
 }

@@ -8,7 +8,8 @@ test("logarithmic ticks are round and few", () => {
   assert.deepEqual(logTicks(0.9, 11, 6), [1, 2, 5, 10]);
   assert.deepEqual(logTicks(3e-8, 4e-6, 2), [1e-7, 1e-6]);
   assert.ok(logTicks(1, 1e15, 4).length <= 4);
-  assert.deepEqual(logTicks(1.2e-7, 6e-6, 2), [3e-7, 3e-6]); // one alone would say nothing of the scale
+  // One tick alone would say nothing of the scale.
+  assert.deepEqual(logTicks(1.2e-7, 6e-6, 2), [3e-7, 3e-6]);
 });
 
 test("a scale of one value is a scale", () => {
@@ -18,7 +19,7 @@ test("a scale of one value is a scale", () => {
   }
 });
 
-test("a logarithmic scale holds what is not above 0 at its end", () => {
+test("a logarithmic scale puts values not above 0 at its end", () => {
   const s = valueScale(1, 100, [0, 100], true);
   assert.equal(s(-3), 0);
   assert.equal(s(10), 50);
@@ -39,11 +40,14 @@ test("labels beside each other stay in the picture and do not cover each other",
 
 test("a line breaks where values are missing for long", () => {
   const c = [1, null, 2, null, null, null, null, null, 3];
-  assert.deepEqual(pieces({ lo: c, hi: c }, 0, c.length).map((p) => p.map((x) => x.at)), [[0, 2], [8]]);
+  assert.deepEqual(
+    pieces({ lo: c, hi: c }, 0, c.length).map((p) => p.map((x) => x.at)),
+    [[0, 2], [8]]
+  );
   assert.deepEqual(pieces({ lo: [], hi: [] }, 0, 3), []);
 });
 
-test("a median leaves out what is not there", () => {
+test("a median ignores missing values", () => {
   assert.equal(median([null, 3, 1, null, 2]), 2);
   assert.equal(median([null]), null);
 });

@@ -2,19 +2,23 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { layers, place } from "../src/layout.ts";
 
-const edges = (...pairs: string[]) => pairs.map((p) => ({ from: p.split(">")[0]!, to: p.split(">")[1]! }));
+const edges = (...pairs: string[]) =>
+  pairs.map((p) => ({ from: p.split(">")[0]!, to: p.split(">")[1]! }));
 
 test("a layer is the longest path from a source", () => {
-  const got = layers(["sink", "a", "b", "source"], edges("source>a", "a>b", "b>sink", "source>sink"));
+  const got = layers(
+    ["sink", "a", "b", "source"],
+    edges("source>a", "a>b", "b>sink", "source>sink")
+  );
   assert.deepEqual(Object.fromEntries(got), { source: 0, a: 1, b: 2, sink: 3 });
 });
 
-test("a circle ends", () => {
+test("a circle of edges ends", () => {
   const got = layers(["a", "b", "c"], edges("a>b", "b>c", "c>a", "b>b"));
   assert.deepEqual(Object.fromEntries(got), { a: 0, b: 1, c: 2 });
 });
 
-test("edges to actors that there are not change nothing", () => {
+test("edges to unknown actors change nothing", () => {
   assert.deepEqual(Object.fromEntries(layers(["a"], edges("a>ghost", "ghost>a"))), { a: 0 });
 });
 
@@ -25,7 +29,7 @@ test("neighbours stand beside each other", () => {
   assert.equal(got.get("x1")!.slots, 2);
 });
 
-test("what nothing joins stands in a strip of its own, and a chain straight in its one", () => {
+test("each unconnected part has a strip of its own, and a chain in it is straight", () => {
   const got = place(["a", "w", "b", "v", "c"], edges("a>b", "b>c", "w>v"));
   assert.deepEqual(["a", "b", "c"].map((n) => got.get(n)!.slot), [0, 0, 0]);
   assert.deepEqual(["w", "v"].map((n) => got.get(n)!.slot), [1, 1]);

@@ -303,7 +303,7 @@ func partialOf(a *analysis.Answer, path string) error {
 func printAnswerCSV(w io.Writer, a *analysis.Answer) error {
 	out := csv.NewWriter(w)
 	out.Write([]string{"from", "to", "kind", "origin", "from_node", "to_node", "count", "percent",
-		"lo_cycles", "hi_cycles", "bound_cycles", "suspect"})
+		"lo_cycles", "hi_cycles", "bound_cycles", "suspect", "kept", "withheld"})
 	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
 		for _, l := range spans {
 			row := func(from, to string, d *analysis.Durations) {
@@ -312,6 +312,7 @@ func printAnswerCSV(w io.Writer, a *analysis.Answer) error {
 						l.From, l.To, l.Kind, l.Origin, from, to, fmt.Sprint(d.Count),
 						fmt.Sprint(p.Percent), fmt.Sprint(p.Lo_cycles), fmt.Sprint(p.Hi_cycles),
 						fmt.Sprint(d.Bounds[i].Bound_cycles), fmt.Sprint(d.Suspect),
+						string(l.Completeness.Kept), fmt.Sprint(d.Withheld),
 					})
 				}
 			}

@@ -101,7 +101,7 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 				line = candidate
 			}
 		}
-		stretch := page.Stretches[stretchOf(t, &page, name)]
+		stretch := page.Spans[stretchOf(t, &page, name)]
 		for _, percent := range []float64{50, 99} {
 			p, _ := l.All.Percentiles.At(percent)
 			if got := percentileOf(rows, name, percent); got != p {
@@ -177,7 +177,7 @@ func oneFrequency(t *testing.T, reference string, outputs map[string]string) {
 
 func stretchOf(t *testing.T, page *report.Data, points string) int {
 	t.Helper()
-	i := slices.IndexFunc(page.Stretches, func(s report.Stretch) bool { return s.Points == points })
+	i := slices.IndexFunc(page.Spans, func(s report.Span) bool { return s.Points == points })
 	if i < 0 {
 		t.Fatalf("%s is not on the page", points)
 	}

@@ -65,9 +65,20 @@ func heldText(h *analysis.Held, what string) string {
 		h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100))
 }
 
-// verdictOf says in a few words how sure durations are.
-func verdictOf(d *analysis.Durations) string {
+// verdictOf says in a few words how sure durations of a span are.
+func verdictOf(s *analysis.Span, d *analysis.Durations) string {
 	var words []string
+	switch s.Completeness.Kept {
+	case analysis.Sampled:
+		words = append(words, "sampled")
+	case analysis.Lossy:
+		words = append(words, "some events lost")
+	case analysis.Unknown:
+		words = append(words, "some logs missing")
+	}
+	if d.Withheld > 0 {
+		words = append(words, fmt.Sprintf("%d withheld", d.Withheld))
+	}
 	if d.After > 0 {
 		words = append(words, fmt.Sprintf("%d RECEIVED BEFORE SENT", d.After))
 	}

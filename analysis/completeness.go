@@ -1,0 +1,134 @@
+package analysis
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// Kept says how much of what passed a point, or of what a set is about, is in the logs. A greater
+// value says less.
+type Kept string
+
+const (
+	All     Kept = "all"     // every tuple
+	Sampled Kept = "sampled" // those that a handler chose by a rule
+	Lossy   Kept = "lossy"   // events were dropped, or a log lacks rows
+	Unknown Kept = "unknown" // a log is not there, or was not chosen
+)
+
+// Completeness is how much of a set is there, and why not all of it.
+type Completeness struct {
+	Kept Kept     `json:"kept"`
+	Why  []string `json:"why,omitempty"` // sorted; none if all is kept
+}
+
+var keptOrder = []Kept{All, Sampled, Lossy, Unknown}
+
+// with adds what another part of the set lacks.
+func (c Completeness) with(d Completeness) Completeness {
+	if slices.Index(keptOrder, d.Kept) > slices.Index(keptOrder, c.Kept) {
+		c.Kept = d.Kept
+	}
+	c.Why = slices.Concat(c.Why, d.Why)
+	slices.Sort(c.Why)
+	c.Why = slices.Compact(c.Why)
+	return c
+}
+
+// kept says how much of its channel's events a source's log has.
+func (t *told) kept(s *source) Completeness {
+	c := Completeness{Kept: All}
+	if t.thins != "" {
+		c = c.with(Completeness{Sampled, []string{
+			fmt.Sprintf("%s keeps only %s", s.name, t.thins)}})
+	}
+	if t.err != nil || !t.report.Whole() {
+		c = c.with(Completeness{Lossy, []string{
+			fmt.Sprintf("the log of %s is not whole", s.name)}})
+	}
+	for k := range t.report.Rows {
+		if len(t.report.Rows[k].Dropped) > 0 {
+			c = c.with(Completeness{Lossy, []string{fmt.Sprintf("%s dropped events", s.name)}})
+		}
+	}
+	return c
+}
+
+// keepsLinks reports whether a source's channel keeps links, and no events.
+func (s *source) keepsLinks() bool { return s.header.Settings.Kind.String() == "link" }
+
+// ofRun says whether nodes that may have seen any tuple have no log at all.
+func (a *assembler) ofRun() Completeness {
+	c := Completeness{Kept: All}
+	for _, n := range a.in.silent {
+		c = c.with(Completeness{Unknown, []string{fmt.Sprintf("no log of node %s is there", n)}})
+	}
+	return c
+}
+
+// completeness says how much the logs of a point have of what passed it. except, unless it is
+// empty, is a sampling by id that does not count: the same tuples were chosen elsewhere.
+func (a *assembler) completeness(rank int, except string) Completeness {
+	if except == "" && a.complete[rank].Kept != "" {
+		return a.complete[rank]
+	}
+	c := Completeness{Kept: All}
+	if why := a.in.unseen[a.in.points[a.graph.order[rank]]]; why != "" {
+		c = c.with(Completeness{Unknown, []string{why}})
+	}
+	for i := range a.told {
+		s, t := &a.in.sources[i], &a.told[i]
+		if a.graph.rankOf(s) != rank {
+			continue
+		}
+		if d := t.kept(s); d.Kept != Sampled || t.thins != except {
+			c = c.with(d)
+		}
+	}
+	if except == "" {
+		a.complete[rank] = c
+	}
+	return c
+}
+
+// sampledByID is the rule by which all channels of a point choose tuples by their ids, during the
+// whole run. Empty: they do not, or by several rules.
+func (a *assembler) sampledByID(rank int) string {
+	rule := ""
+	for i := range a.told {
+		if t := &a.told[i]; a.graph.rankOf(&a.in.sources[i]) == rank {
+			if !strings.HasPrefix(t.thins, "xoy") || t.changes > 0 ||
+				rule != "" && t.thins != rule {
+				return ""
+			}
+			rule = t.thins
+		}
+	}
+	return rule
+}
+
+// undecided says why it is not known whether tuples that end at a point are lost.
+func (a *assembler) undecided(rank int) string {
+	c, rule := Completeness{Kept: All}, a.sampledByID(rank)
+	if a.graph.after[rank] != 0 {
+		c = a.ofRun()
+	}
+	for rest := a.graph.after[rank]; rest != 0; rest &= rest - 1 {
+		c = c.with(a.completeness(bits.TrailingZeros64(rest), rule))
+	}
+	return strings.Join(c.Why, "; ")
+}
+
+// past are the points between two others at which a tuple may have been without an event, because
+// their logs do not have every tuple.
+func (a *assembler) past(from, to int) []string {
+	var names []string
+	for rest := a.graph.after[from] & a.graph.before[to]; rest != 0; rest &= rest - 1 {
+		if r := bits.TrailingZeros64(rest); a.completeness(r, "").Kept != All {
+			names = append(names, a.in.points[a.graph.order[r]].String())
+		}
+	}
+	return names
+}

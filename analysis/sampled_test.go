@@ -1,0 +1,208 @@
+package analysis
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+)
+
+// What is said of tuples that were made of others is true although handlers kept only some of the
+// events. The truth is what the same run says if all of them are kept.
+func TestSampledOriginsAreTrueOrWithheld(t *testing.T) {
+	withheld, told := uint64(0), 0
+	for range max(4, 40/seed.Share()) {
+		a, b := sampledOrigins(t, seed.Random(t))
+		withheld, told = withheld+a, told+b
+	}
+	if withheld == 0 || told == 0 {
+		t.Errorf("%d durations were withheld and %d told: nothing was tried", withheld, told)
+	}
+}
+
+func sampledOrigins(t *testing.T, rng *rand.Rand) (withheld uint64, told int) {
+	t.Helper()
+	j := randomJob(rng)
+	relations := rng.Uint64()
+	parent := t.TempDir()
+	type key struct {
+		id, tuple      uint64
+		from, to, kind string
+	}
+	durations := func(name string) (map[key][]DurationRow, *Answer) {
+		write := rand.New(rand.NewPCG(relations, 0))
+		if err := simrun.Write(write, parent, name, j.nodes, j.channels); err != nil {
+			t.Fatal(err)
+		}
+		rows := map[key][]DurationRow{}
+		answer, err := Run(context.Background(), openRun(t, parent, name), Options{
+			Edges: j.edges, Reference: j.nodes[0].Name,
+			Durations: func(r DurationRow) error {
+				if strings.Contains(r.Kind, ", ") {
+					k := key{r.ID, 0, "", r.To, r.Kind}
+					rows[k] = append(rows[k], r)
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows, answer
+	}
+	truth, _ := durations("all")
+	for i := range j.channels {
+		c := &j.channels[i]
+		if c.Handler != "" || rng.IntN(3) > 0 {
+			continue
+		}
+		byID := rng.IntN(2) == 0
+		if c.Handler = "xoy x=3 y=4"; !byID {
+			c.Handler = "downsample n=3"
+		}
+		n := 0
+		c.Records = slices.DeleteFunc(c.Records, func(r simrun.Record) bool {
+			n++
+			return byID && r.ID%4 == 3 || !byID && n%3 != 1
+		})
+	}
+	j.channels = slices.DeleteFunc(j.channels, func(c simrun.Channel) bool {
+		return len(c.Records) == 0
+	})
+	rows, answer := durations("sampled")
+	for k, said := range rows {
+		if len(truth[k]) == 0 {
+			continue // with all events, several tuples have the id of one that it was made of
+		}
+		for _, d := range said {
+			told++
+			if !slices.ContainsFunc(truth[k], func(want DurationRow) bool {
+				// Relations end with the last event, so bounds differ by some cycles. Two origins
+				// are at least a twentieth of a millisecond apart.
+				return want.From == d.From && want.FromNode == d.FromNode &&
+					max(want.Lo-d.Lo, d.Lo-want.Lo, want.Hi-d.Hi, d.Hi-want.Hi) < 1000
+			}) {
+				t.Errorf("%+v is %+v, and %+v if all is kept", k, d, truth[k])
+			}
+		}
+	}
+	for _, s := range answer.EndToEnd {
+		withheld += s.All.Withheld
+	}
+	return withheld, told
+}
+
+// A span across a point that keeps only some tuples is a gap, and no span of the path. If the point
+// keeps all, some tuples go another way.
+func TestGapIsNoSpanOfThePath(t *testing.T) {
+	for _, sampled := range []bool{false, true} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		channels := []simrun.Channel{
+			{Name: "a/send"}, {Name: "b/recv", Node: 1}, {Name: "c/recv"},
+		}
+		if sampled {
+			channels[1].Handler = "xoy x=1 y=2"
+		}
+		for id := range uint64(100) {
+			at := uint64(simrun.Hz) + id*simrun.Hz/1000
+			for i := range channels {
+				if i == 1 && id%2 == 1 {
+					continue
+				}
+				channels[i].Records = append(channels[i].Records, simrun.Record{
+					Time: at + uint64(i)*simrun.Hz/10_000, ID: id,
+				})
+			}
+		}
+		parent := t.TempDir()
+		if err := simrun.Write(rng, parent, "job", simrun.Nodes(rng, 2), channels); err != nil {
+			t.Fatal(err)
+		}
+		a := analyze(t, openRun(t, parent, "job"), Options{})
+		kinds := map[string]string{}
+		for _, s := range a.Spans {
+			kinds[s.From+" "+s.To] = s.Kind + " " + strings.Join(s.Past, ",")
+		}
+		want, kept, ranked := "transfer ", All, 3
+		if sampled {
+			want, kept, ranked = "gap b/recv", Sampled, 2
+		}
+		if got := kinds["a/send c/recv"]; got != want {
+			t.Errorf("sampled %v: the span past b is %q, want %q", sampled, got, want)
+		}
+		if got := a.Points[1].Completeness.Kept; got != kept {
+			t.Errorf("sampled %v: the logs of b have %q, want %q", sampled, got, kept)
+		}
+		if got := len(a.Paths[0].Spans); got != ranked {
+			t.Errorf("sampled %v: %d spans are ranked, want %d", sampled, got, ranked)
+		}
+	}
+}
+
+// What a window says of its origins is withheld if one of them is not known for sure.
+func TestOriginsThatAreNotKnown(t *testing.T) {
+	const ms = simrun.Hz / 1000
+	at := func(ms_ uint64) uint64 { return simrun.Hz + ms_*ms }
+	window := func() []simrun.Channel {
+		return []simrun.Channel{
+			{Name: "source/send", Records: []simrun.Record{
+				{Time: at(0), ID: 1}, {Time: at(3), ID: 2},
+			}},
+			{Name: "window/recv", Records: []simrun.Record{
+				{Time: at(1), ID: 1}, {Time: at(4), ID: 2},
+			}},
+			{Name: "window/link", Handler: "link", Records: []simrun.Record{
+				{ID: 1, Child: 9, IsLink: true}, {ID: 2, Child: 9, IsLink: true},
+			}},
+			{Name: "window/send", Records: []simrun.Record{{Time: at(10), ID: 9}}},
+			{Name: "sink/recv", Node: 1, Records: []simrun.Record{{Time: at(11), ID: 9}}},
+		}
+	}
+	for name, change := range map[string]func([]simrun.Channel){
+		"all are there": nil,
+		"one was not seen where it began": func(c []simrun.Channel) {
+			c[0].Records = c[0].Records[1:]
+		},
+		"one was not seen at all": func(c []simrun.Channel) {
+			c[0].Records, c[1].Records = c[0].Records[1:], c[1].Records[1:]
+		},
+		"two have one id": func(c []simrun.Channel) {
+			c[0].Records = append(c[0].Records, simrun.Record{Time: at(6), ID: 1})
+			c[1].Records = append(c[1].Records, simrun.Record{Time: at(7), ID: 1})
+		},
+		"links were dropped": func(c []simrun.Channel) { c[2].Dropped = 1 },
+	} {
+		channels := window()
+		if change != nil {
+			change(channels)
+		}
+		parent := t.TempDir()
+		rng := rand.New(rand.NewPCG(1, 2))
+		if err := simrun.Write(rng, parent, "job", simrun.Nodes(rng, 2), channels); err != nil {
+			t.Fatal(err)
+		}
+		a := analyze(t, openRun(t, parent, "job"), Options{})
+		var origins []string
+		for _, s := range a.EndToEnd {
+			if s.Origin == "" {
+				continue
+			}
+			origins = append(origins, s.Origin)
+			withheld := s.All.Withheld == 1
+			if withheld != (change != nil) || withheld == (s.All.Count == 1) {
+				t.Errorf("%s: %s origin: %d durations, %d withheld", name, s.Origin, s.All.Count,
+					s.All.Withheld)
+			}
+		}
+		if len(origins) != 2 {
+			t.Errorf("%s: origins %v", name, origins)
+		}
+		if said := mentions(a, "took to sink/recv is withheld"); said != (change != nil) {
+			t.Errorf("%s: findings %v", name, a.Findings)
+		}
+	}
+}
