@@ -36,7 +36,7 @@ test: ## install what is needed and run every check
 	@scripts/test $(TEST_PARTS)
 
 .PHONY: prove
-prove: ## measure and judge every bar at full size, into a record under docs/proofs
+prove: ## measure and judge every bar at full size, into a record under bin/proofs
 	@scripts/prove
 
 .PHONY: soak
