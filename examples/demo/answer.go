@@ -15,7 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// answer makes of the collected run what "cprof report" would, and holds it against the truth.
+// answer makes the report of the collected run, as "cprof report" does, and holds it against the
+// truth.
 func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
 	physical, err := readPhysicals(nil, d.logs()...)
 	if err != nil {
@@ -49,8 +50,11 @@ func (d *demonstration) countLost() {
 	}
 }
 
-// analyse analyses the run twice: as anybody would, and for how long after it began each tuple was where.
-func (d *demonstration) analyse(ctx context.Context, run *runs.Directory, physical physicals) error {
+// analyse analyses the run twice: first over the edges of the job, and then from each tuple's
+// beginning to every later point.
+func (d *demonstration) analyse(
+	ctx context.Context, run *runs.Directory, physical physicals,
+) error {
 	d.Wander = run.Run.Assumptions().Wander
 	known, missing := truth.Of(run)
 	if known == nil || len(missing) > 0 {
@@ -64,7 +68,9 @@ func (d *demonstration) analyse(ctx context.Context, run *runs.Directory, physic
 			return err
 		}
 		o := analysis.Options{Edges: edges, Durations: check.duration, Scratch: d.scratch}
-		if edges == nil { // what the page shows holds itself against the truth as any run of virtual nodes does: by the logs alone
+		if edges == nil {
+			// The page shows this answer. It is held against the truth by the logs alone, as is
+			// that of any run of virtual nodes.
 			o.Truth = known.Truth
 		}
 		answer, err := analysis.Run(ctx, run, o)
@@ -82,7 +88,7 @@ func (d *demonstration) analyse(ctx context.Context, run *runs.Directory, physic
 	return nil
 }
 
-// percentilesOf are those that the answer has of a hop: what it shows is shown here.
+// percentilesOf returns the percentiles that the answer gives for a hop.
 func percentilesOf(a *analysis.Answer, h *Hop) analysis.Percentiles {
 	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
 		for _, l := range spans {
@@ -94,7 +100,7 @@ func percentilesOf(a *analysis.Answer, h *Hop) analysis.Percentiles {
 	return nil
 }
 
-// sinceStart are the edges from where tuples begin to each point that they pass later.
+// sinceStart returns the edges from where tuples begin to each point that they pass later.
 func sinceStart() (edges [][2]string) {
 	for _, stage := range job.Stages[1 : len(job.Stages)-1] {
 		for _, point := range []string{"start", "end"} {

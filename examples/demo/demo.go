@@ -33,62 +33,65 @@ import (
 type Options struct {
 	Tuples    int
 	PerSecond int
-	Exchanges int // of the paper's method, each way before the job, and again after it
+	Exchanges int // of the paper's method: so many each way before the job, and again after it
 
-	// LoadBytes is what one node sends another in a second beside the job; 0: nothing.
+	// LoadBytes is how many bytes one node sends another each second, beside the job.
 	LoadBytes int
 
-	// Loopback has all processes on the loopback interface. Else each node is in a network namespace of its own, where this process may make
-	// some: as a rule that needs root.
+	// Loopback puts all processes on the loopback interface. Without it, each node has a network
+	// namespace of its own, if this process may make namespaces. As a rule that needs root.
 	Loopback bool
 
-	// Command starts a process: this program, with what makes it call Process.
+	// Command starts this program in such a way that it calls Process.
 	Command []string
 
-	// Keep is a directory that is to be made and to hold the run, with its page. "": nothing is kept.
+	// Keep is where the run and its page are kept. Run makes this directory. If it is empty,
+	// nothing is kept.
 	Keep string
 
-	// Scratch is a directory in which logs and the run are while it goes on. "": beside the rings, in shared memory.
+	// Scratch is the directory for logs and the run while the demonstration goes on. If it is
+	// empty, they lie beside the rings, in shared memory.
 	Scratch string
 
-	// Program is what the page says that it was made by.
+	// Program is the name and version that the page gives as its maker.
 	Program string
 
-	// Progress is told what is being done, and may be nil.
+	// Progress is called before each step. It may be nil.
 	Progress func(step string)
 
 	// For tests.
 	brief   bool          // short sweeps
-	machine *machine      // that was examined before; nil: it is examined now
-	spoil   func(*Result) // is called before the logs are translated
-	shared  string        // shared memory; "": the machine's
+	machine *machine      // the result of an earlier examination; nil: examine now
+	spoil   func(*Result) // called before the logs are translated
+	shared  string        // directory of shared memory; "": the machine's
 }
 
-// LastPoint is where a tuple ends: a window that counted it goes on.
+// LastPoint is where a tuple ends. The window that counted it goes on.
 const LastPoint = "count/end"
 
-// wander_ppm is what the relative rate of two nodes wanders by at most within ±10 s. Half of what is assumed: the relation of
-// nodes whose owner knows them is consistent.
+// wander_ppm is the most that the relative rate of two nodes wanders within ±10 s. It is half of
+// what relations assume, so they are consistent.
 const wander_ppm = 0.5
 
-// around is for how long trains go on before the job and after it: at the end of what is known a bound is wider.
+// around is how long trains go on before the job and after it. Without it, bounds would be wider at
+// the job's beginning and end.
 const around = 500 * time.Millisecond
 
 // Result is what the demonstration found.
 type Result struct {
 	Nodes       []NodeFacts
 	Namespaces  bool             // each node had one of its own
-	WhyLoopback error            // why they had not, though they were to; nil: it was as asked for
-	NTP         bool             // chronyd was asked what it claims
-	WhyNoNTP    error            // why there are no claims of chronyd, though it is installed; nil: it is not, or there are
+	WhyLoopback error            // why the nodes could not have namespaces; nil: nothing failed
+	NTP         bool             // chronyd was asked for its claims
+	WhyNoNTP    error            // why chronyd was started but gave no claims; or nil
 	Answer      *analysis.Answer // what "cprof analyze" says of the run
 	Hops        []*Hop           // in the order in which tuples pass them
-	Wander      tscratio.Wander  // that is assumed of each pair
+	Wander      tscratio.Wander  // assumed of each pair
 
 	Trains    int
 	Exchanges int // in all trains that nodes started
 	Stamps    int // in these exchanges
-	Kernel    int // of them the kernel's
+	Kernel    int // the stamps that the kernel took
 	Tuples    int
 	Lost      int // tuples that did not arrive, and events that are in no log
 
@@ -109,13 +112,13 @@ func (r *Result) Consistent() bool {
 type NodeFacts struct {
 	Name   string
 	Start  uint64        // its counter when the demonstration began
-	Rate   float64       // of its counter, relative to the physical one, in parts per million off
+	Rate   float64       // of its counter against the physical one, in ppm; 0 is equal
 	Shape  vnode.Shape   // of its wander
-	Node   tscratio.Node // what the relations take it for
+	Node   tscratio.Node // as the relations know it
 	Clocks vnode.Config
 }
 
-// demonstration is one that is under way.
+// A demonstration is one that is under way.
 type demonstration struct {
 	o Options
 	Result
@@ -125,12 +128,13 @@ type demonstration struct {
 	server   *process
 	nodes    []*process // agents
 	programs []*process
-	chrony   []*chronyDaemon // the hub's and the nodes'; none where it is not installed
+	chrony   []*chronyDaemon // the hub's and the nodes'; none if it is not installed
 	setups   []nodeSetup
 	soak     *Soak // nil: a demonstration
 }
 
-// Run runs the demonstration. Everything that it makes is gone when it returns, but for Options.Keep.
+// Run runs the demonstration. Before it returns, it removes everything that it made except
+// Options.Keep.
 func Run(ctx context.Context, o Options) (result *Result, err error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -142,7 +146,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	return &d.Result, nil
 }
 
-// within calls run with directories for it, and takes everything away that it leaves.
+// within makes the directories for run, calls it, and removes everything that it leaves.
 func (d *demonstration) within(ctx context.Context, run func(context.Context) error) (err error) {
 	shared, err := makeDirectory(cmp.Or(d.o.shared, sharedMemory()))
 	if err != nil {
@@ -160,7 +164,7 @@ func (d *demonstration) within(ctx context.Context, run func(context.Context) er
 	}
 	defer func() {
 		d.stop()
-		if ctx.Err() != nil { // what the processes say of it is noise
+		if ctx.Err() != nil { // the errors of the stopped processes are noise
 			err = context.Cause(ctx)
 		}
 	}()
@@ -168,7 +172,8 @@ func (d *demonstration) within(ctx context.Context, run func(context.Context) er
 }
 
 func (d *demonstration) stop() {
-	// Programs first, as the agents drain them, and the nodes before the coordinator, to which each says farewell.
+	// Programs stop first, because the agents drain them. Agents stop before the coordinator,
+	// because each takes its leave of it.
 	for _, some := range [][]*process{d.programs, d.nodes} {
 		var stopping sync.WaitGroup
 		for _, p := range some {
@@ -236,7 +241,7 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		return err
 	}
 	placement.Stream.Tuples, placement.Stream.PerSecond = d.o.Tuples, float64(d.o.PerSecond)
-	if d.soak != nil { // the benchmark's own window, and what is stored does not fill memory
+	if d.soak != nil { // the benchmark's own window, and stored tuples that do not fill memory
 		placement.Stream.Window, placement.Stream.Keep = 10*time.Second, time.Minute
 	}
 	placement.OnLoopback()
@@ -252,10 +257,12 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		}
 		return k
 	}
+	hub := d.place.address(netns.Hub, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	s := &serverSetup{
-		Address: netip.AddrPortFrom(d.place.address(netns.Hub, netip.AddrFrom4([4]byte{127, 0, 0, 1})), 0).String(),
+		Address: netip.AddrPortFrom(hub, 0).String(),
 		State:   filepath.Join(d.dir, "server"), Runs: d.runs(),
-		Key: newKey("server", control.RoleServer), Admin: newKey("admin", control.RoleAdmin), Brief: d.o.brief,
+		Key: newKey("server", control.RoleServer), Admin: newKey("admin", control.RoleAdmin),
+		Brief: d.o.brief,
 	}
 	s.Clients = append(s.Clients, s.Admin.Halved())
 	rings := filepath.Join(d.dir, "rings")
@@ -271,8 +278,10 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		n := nodeSetup{
 			Clocks: facts.Clocks, Node: facts.Node, Address: address, Number: at.Number,
 			PhysicalQuantum_cycles: physical.Quantum_cycles, PhysicalCores: physical.Cores,
-			Rings: filepath.Join(rings, facts.Name), State: filepath.Join(d.scratch, "state", facts.Name),
-			ServerPublic: s.Key.Public, Key: newKey(facts.Name, control.RoleNode), Often: d.soak == nil,
+			Rings:        filepath.Join(rings, facts.Name),
+			State:        filepath.Join(d.scratch, "state", facts.Name),
+			ServerPublic: s.Key.Public, Key: newKey(facts.Name, control.RoleNode),
+			Often: d.soak == nil,
 		}
 		s.Clients = append(s.Clients, n.Key.Halved())
 		d.setups = append(d.setups, n)
@@ -285,20 +294,22 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		return err
 	}
 	d.o.Progress("starting the coordinator")
-	if d.server, err = d.place.start(ctx, netns.Hub, d.o.Command, temporary, setup{Server: s}); err != nil {
+	d.server, err = d.place.start(ctx, netns.Hub, d.o.Command, temporary, setup{Server: s})
+	if err != nil {
 		return fmt.Errorf("start the coordinator: %w", err)
 	}
 	for i := range d.setups {
 		n := &d.setups[i]
 		n.Server, n.Chrony = d.server.Server, chrony
-		d.o.Progress("starting node " + n.Node.Name)
+		name := n.Node.Name
+		d.o.Progress("starting node " + name)
 		process, err := d.place.start(ctx, i, d.o.Command, temporary, setup{Node: n})
 		if err != nil {
-			return fmt.Errorf("start node %s: %w", n.Node.Name, err)
+			return fmt.Errorf("start node %s: %w", name, err)
 		}
 		d.nodes = append(d.nodes, process)
-		name := n.Node.Name
-		process, err = d.place.start(ctx, i, d.o.Command, temporary, setup{Program: &programSetup{Node: name, Rings: rings, Placement: placement}})
+		program := setup{Program: &programSetup{Node: name, Rings: rings, Placement: placement}}
+		process, err = d.place.start(ctx, i, d.o.Command, temporary, program)
 		if err != nil {
 			return fmt.Errorf("start node %s's part of the job: %w", name, err)
 		}
@@ -307,9 +318,11 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 	return nil
 }
 
-// startChrony starts chronyd for the hub and for each node, where it is installed and each has an address of its own to be asked at. It returns where
-// agents ask theirs.
-func (d *demonstration) startChrony(ctx context.Context, temporary string) (address string, err error) {
+// startChrony starts chronyd for the hub and for each node, and returns the address at which each
+// agent asks its own. It starts none if chronyd is not installed, or if nodes share an address.
+func (d *demonstration) startChrony(
+	ctx context.Context, temporary string,
+) (address string, err error) {
 	path := findChrony()
 	if path == "" || !d.Namespaces {
 		return agent.ChronyOff, nil
@@ -334,15 +347,15 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// machine is what the virtual nodes are made of.
+// A machine is the physical machine, from which the virtual nodes are made.
 type machine struct {
 	virtual.Physical
 	Quantum_cycles   uint64
 	CoreSlack_cycles uint64
-	Cores            []int // that agree as far as that
+	Cores            []int // those within the core slack
 }
 
-// examine measures what is to be known of the physical counter. Where other load disturbed it, it measures again.
+// examine measures the physical counter. If other load disturbed it, it measures again.
 func examine() (machine, error) {
 	const attempts = 5
 	for range attempts {
@@ -350,31 +363,41 @@ func examine() (machine, error) {
 		if report.Verdict() == host.Unfit {
 			break
 		}
-		if report.Quantum == nil || report.Slack == nil || !report.Slack.Known() || report.Frequency == nil || report.Frequency.Uncertainty_ppb() > mostUncertain_ppb {
+		known := report.Quantum != nil &&
+			report.Slack != nil && report.Slack.Known() &&
+			report.Frequency != nil && report.Frequency.Uncertainty_ppb() <= mostUncertain_ppb
+		if !known {
 			continue
 		}
 		return machine{
 			Physical: virtual.Physical{
-				Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: report.Frequency.Lo_millihz / 1000,
+				Counter:     asm.Counter(),
+				Realtime_ns: time.Now().UnixNano(),
+				Hz:          report.Frequency.Lo_millihz / 1000,
 			},
 			Quantum_cycles:   report.Quantum.Step_cycles,
 			CoreSlack_cycles: report.Slack.Slack_cycles,
 			Cores:            report.Slack.Cores,
 		}, nil
 	}
-	return machine{}, errors.New("examine this machine's counter: it is not fit to measure with, or not quiet enough: cprof doctor says why")
+	return machine{}, errors.New("examine this machine's counter: it is not fit to measure with, " +
+		"or not quiet enough: cprof doctor says why")
 }
 
-// mostUncertain_ppb is a frequency from which virtual nodes can be made. Over the time of an examination it is some hundred µs, by which a core that
-// others had would be taken to be off.
+// mostUncertain_ppb is how uncertain the frequency may be that virtual nodes are made from. During
+// an examination that adds up to some hundred µs. A core that other programs kept busy then looks
+// as if its counter were off by so much.
 const mostUncertain_ppb = 1e6
 
-// virtualNodes are A, the reference, and others: counters that began at different times and run at rates of their own,
-// beside clocks that are off and slewed.
-func virtualNodes(physical machine, placement *job.Placement, last time.Duration) (nodes []NodeFacts) {
+// virtualNodes makes the nodes: A, which is the reference, and the others. Their counters began at
+// different times, and each runs at its own rate. Their clocks are off and slewed.
+func virtualNodes(
+	physical machine, placement *job.Placement, last time.Duration,
+) (nodes []NodeFacts) {
 	var seed [16]byte
 	rand.Read(seed[:])
-	r := mathrand.New(mathrand.NewPCG(binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:])))
+	seed1, seed2 := binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:])
+	r := mathrand.New(mathrand.NewPCG(seed1, seed2))
 	shapes := []vnode.Shape{vnode.Sine, vnode.Walk, vnode.Temperature}
 	for i := range placement.Nodes {
 		name, shape := placement.Nodes[i].Name, shapes[i%len(shapes)]
@@ -385,7 +408,7 @@ func virtualNodes(physical machine, placement *job.Placement, last time.Duration
 			Node: tscratio.Node{
 				Name: name, Epoch: "demo", NominalHz: uint64(float64(physical.Hz) * (1 + rate)),
 				QuantumCycles: virtual.Quantum_cycles(c.Counter, physical.Quantum_cycles),
-				// A distance on the physical counter is one on the virtual counter as a step is.
+				// A distance between cores is translated to the virtual counter as a step is.
 				CoreSlackCycles: virtual.Quantum_cycles(c.Counter, physical.CoreSlack_cycles),
 			},
 		})

@@ -26,7 +26,7 @@ func (d *demonstration) measure(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			d.WhyNoNTP = err // its column is empty, and the rest is as good
+			d.WhyNoNTP = err // only the column of NTP stays empty
 			break
 		}
 	}
@@ -49,7 +49,8 @@ func (d *demonstration) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	d.o.Progress(fmt.Sprintf("%d tuples in %v, from node to node", d.o.Tuples, d.jobLasts().Round(time.Second)))
+	d.o.Progress(fmt.Sprintf("%d tuples in %v, from node to node",
+		d.o.Tuples, d.jobLasts().Round(time.Second)))
 	if err := d.watched(d.runJob); err != nil {
 		return err
 	}
@@ -88,13 +89,16 @@ func (d *demonstration) measure(ctx context.Context) error {
 	return nil
 }
 
-// load has the second node send the third so much, beside the job.
+// load makes the second node send the third so many bytes a second, beside the job. 0 ends it.
 func (d *demonstration) load(bytesPerSecond int) error {
-	_, err := d.nodes[1].link.ask(order{Do: orderLoad, Peer: d.nodes[2].Load, BytesPerSecond: bytesPerSecond})
+	_, err := d.nodes[1].link.ask(order{
+		Do: orderLoad, Peer: d.nodes[2].Load, BytesPerSecond: bytesPerSecond,
+	})
 	return err
 }
 
-// paperExchanges are those of each pair, by who starts them. A soak has none: over an hour the wander alone is all of the paper's bound.
+// paperExchanges makes the exchanges of each pair, in both directions. A soak has none, because
+// over an hour the paper's bound is all wander.
 func (d *demonstration) paperExchanges(when string) (pairs [][2][]tscratio.Exchange, err error) {
 	if d.soak != nil {
 		return nil, nil
@@ -104,7 +108,10 @@ func (d *demonstration) paperExchanges(when string) (pairs [][2][]tscratio.Excha
 		for j := range i {
 			var both [2][]tscratio.Exchange
 			for by, way := range [2][2]int{{i, j}, {j, i}} {
-				r, err := d.nodes[way[0]].link.ask(order{Do: orderPaper, Peer: d.nodes[way[1]].Paper.String(), Count: d.o.Exchanges})
+				from, to := d.nodes[way[0]], d.nodes[way[1]]
+				r, err := from.link.ask(order{
+					Do: orderPaper, Peer: to.Paper.String(), Count: d.o.Exchanges,
+				})
 				if err != nil {
 					return nil, err
 				}
@@ -116,7 +123,7 @@ func (d *demonstration) paperExchanges(when string) (pairs [][2][]tscratio.Excha
 	return pairs, nil
 }
 
-// runJob has all nodes run their part.
+// runJob makes all nodes run their parts of the job.
 func (d *demonstration) runJob() error {
 	type ended struct {
 		report
@@ -152,10 +159,10 @@ func (d *demonstration) jobLasts() time.Duration {
 	return time.Duration(float64(d.o.Tuples) / float64(d.o.PerSecond) * float64(time.Second))
 }
 
-// clocksBeyond is for how long the nodes' clocks are made beside the time of the job.
+// clocksBeyond is how much longer than the job the nodes' clocks are made for.
 const clocksBeyond = 5 * time.Minute
 
-// keepTruth puts what is true of each node's clocks into its part of the run, as an ordinary file of it.
+// keepTruth writes the truth about each node's clocks into the node's part of the run.
 func (d *demonstration) keepTruth() error {
 	for _, n := range d.setups {
 		text, err := n.Clocks.Encode()
@@ -169,7 +176,7 @@ func (d *demonstration) keepTruth() error {
 	return nil
 }
 
-// translate gives the collected run the readings of the virtual counters.
+// translate replaces the physical readings in the collected run by those of the virtual counters.
 func (d *demonstration) translate() error {
 	path := d.runPath()
 	for i, n := range d.setups {
@@ -177,11 +184,13 @@ func (d *demonstration) translate() error {
 		if err != nil {
 			return err
 		}
-		if err := translateLogs(filepath.Join(path, filepath.FromSlash(runs.LogsPath(n.Node.Name))), counter); err != nil {
+		within := func(p string) string { return filepath.Join(path, filepath.FromSlash(p)) }
+		if err := translateLogs(within(runs.LogsPath(n.Node.Name)), counter); err != nil {
 			return err
 		}
 		if len(d.chrony) > 0 {
-			if err := translateInPlace(filepath.Join(path, filepath.FromSlash(runs.BaselinePath(n.Node.Name))), counter); err != nil {
+			err := translateInPlace(within(runs.BaselinePath(n.Node.Name)), counter)
+			if err != nil {
 				return err
 			}
 		}
@@ -189,7 +198,7 @@ func (d *demonstration) translate() error {
 	return nil
 }
 
-// logs are the directories of the logs that the nodes' agents kept.
+// logs returns the directories of the logs that the nodes' agents kept.
 func (d *demonstration) logs() (dirs []string) {
 	for _, n := range d.setups {
 		dirs = append(dirs, n.logs())
