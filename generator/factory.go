@@ -2,9 +2,12 @@ package generator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // An Object is a decoded tuple.
@@ -274,3 +277,26 @@ func (c *Consumer[T]) Next() (o Object[T], ok bool) {
 
 // Received returns how many tuples have come so far. Any goroutine may call it.
 func (f *Factory[T]) Received() uint64 { return f.receiver.Received() }
+
+// A Decoder makes an object of a serialised tuple. Several goroutines call it at once. It may not
+// keep the body.
+type Decoder[T any] func(body []byte) (T, error)
+
+// JSON decodes with encoding/json.
+func JSON[T any]() Decoder[T] {
+	return func(body []byte) (v T, err error) {
+		err = json.Unmarshal(body, &v)
+		return v, err
+	}
+}
+
+// Protobuf decodes messages of a generated type: Protobuf[pb.Event]() makes *pb.Event.
+func Protobuf[T any, M interface {
+	*T
+	proto.Message
+}]() Decoder[M] {
+	return func(body []byte) (M, error) {
+		v := M(new(T))
+		return v, proto.Unmarshal(body, v)
+	}
+}

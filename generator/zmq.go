@@ -3,170 +3,10 @@ package generator
 /*
 #cgo pkg-config: libzmq
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <zmq.h>
-
-enum {
-	CP_SLOTS = 4096,
-	CP_SLOT_BYTES = 508, // eight cache lines together with the flag
-	CP_WAITED = 1,       // there was time to wait, so the thread has caught up
-	CP_PAUSED = 2,       // the thread did not read the counter for longer than a tuple may be late
-	CP_SLOW = 4,         // the message before took that long to send, and the thread was running
-};
-
-// A cp_slot holds a message while libzmq has it.
-typedef struct {
-	// The sender sets busy. The thread of libzmq that is done with the message clears it.
-	_Alignas(64) _Atomic uint32_t busy;
-	char bytes[CP_SLOT_BYTES];
-} cp_slot;
-
-// A cp_pool holds messages until they are sent. Without it libzmq allocates memory for each
-// message, and its I/O thread frees it. Both threads then wait for the allocator's lock, and so for
-// each other. A message that is longer than a slot, or that finds no free slot, is still sent in
-// that way.
-typedef struct {
-	cp_slot *slots;
-	uint32_t next;
-} cp_pool;
-
-static int cp_pool_make(cp_pool *p) {
-	p->slots = aligned_alloc(64, CP_SLOTS * sizeof(cp_slot));
-	if (!p->slots)
-		return -1;
-	memset(p->slots, 0, CP_SLOTS * sizeof(cp_slot)); // also faults in every page now
-	return 0;
-}
-
-static void cp_slot_free(void *bytes, void *slot) {
-	(void)bytes;
-	atomic_store_explicit(&((cp_slot *)slot)->busy, 0, memory_order_release);
-}
-
-// cp_one sends a message, or returns -1 and errno.
-static int cp_one(void *socket, cp_pool *p, const char *message, uint32_t size) {
-	cp_slot *slot = p->slots + p->next;
-	zmq_msg_t msg;
-	if (size > CP_SLOT_BYTES || atomic_load_explicit(&slot->busy, memory_order_acquire))
-		return zmq_send(socket, message, size, ZMQ_DONTWAIT);
-	memcpy(slot->bytes, message, size);
-	if (zmq_msg_init_data(&msg, slot->bytes, size, cp_slot_free, slot) != 0)
-		return -1;
-	atomic_store_explicit(&slot->busy, 1, memory_order_relaxed);
-	if (zmq_msg_send(&msg, socket, ZMQ_DONTWAIT) < 0) {
-		int error = errno;
-		zmq_msg_close(&msg); // this also frees the slot
-		errno = error;
-		return -1;
-	}
-	p->next = (p->next + 1) % CP_SLOTS;
-	return 0;
-}
-
-// cp_send sends the first of n messages, which lie one after the other in buf, until one does not
-// fit. It returns how many it sent, or -1 and errno.
-static int cp_send(void *socket, cp_pool *p, const char *buf, const uint32_t *sizes, int n) {
-	for (int i = 0; i < n; i++) {
-		if (cp_one(socket, p, buf, sizes[i]) < 0) {
-			if (errno == EINTR) {
-				i--;
-				continue;
-			}
-			if (errno == EAGAIN)
-				return i;
-			return -1;
-		}
-		buf += sizes[i];
-	}
-	return n;
-}
-
-// cp_counter is asm.Counter.
-static inline uint64_t cp_counter(void) {
-#if defined(__x86_64__)
-	uint32_t low, high, core;
-	__asm__ volatile("rdtscp" : "=a"(low), "=d"(high), "=c"(core));
-	return (uint64_t)high << 32 | low;
-#elif defined(__aarch64__)
-	uint64_t count;
-	__asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(count)::"memory");
-	return count;
-#else
-#error "no counter is known for this processor"
-#endif
-}
-
-static uint64_t cp_cpu_ns(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-// A cp_pacing holds the limits of cp_pace, and a thread's processor time at some moment.
-typedef struct {
-	uint64_t late; // counter steps
-	double ns;     // of a step
-	uint64_t counter, cpu_ns;
-} cp_pacing;
-
-typedef struct {
-	uint64_t sent, before; // before: bits of CP_WAITED, CP_PAUSED and CP_SLOW
-} cp_paced;
-
-// cp_cpu_age_ns is how old the processor time may be that cp_ran compares with. A thread that
-// sleeps between two calls sleeps longer than that.
-static const double cp_cpu_age_ns = 50e3;
-
-// cp_ran says whether a thread was on a processor for most of the last steps of the counter.
-static int cp_ran(const cp_pacing *p, uint64_t now, uint64_t steps) {
-	double away_ns = (double)(now - p->counter) * p->ns - (double)(cp_cpu_ns() - p->cpu_ns);
-	return away_ns < (double)steps * p->ns / 2;
-}
-
-// cp_pace is cp_send with a time for each message. It spins until that time, and notes when it sent
-// the message and what came before. What came after the last message is in noted[n].
-static int cp_pace(void *socket, cp_pool *pool, cp_pacing *p, const char *buf,
-		const uint32_t *sizes, const uint64_t *due, cp_paced *noted, int n) {
-	uint64_t last = cp_counter();
-	if ((double)(last - p->counter) * p->ns > cp_cpu_age_ns) {
-		p->cpu_ns = cp_cpu_ns();
-		p->counter = last = cp_counter();
-	}
-	for (int i = 0;; i++) {
-		noted[i].before = 0;
-		if (i > 0) {
-			uint64_t begun = last;
-			last = cp_counter();
-			if (last - begun > p->late)
-				noted[i].before = cp_ran(p, last, last - begun) ? CP_SLOW : CP_PAUSED;
-		}
-		noted[i].sent = last;
-		if (i == n)
-			return n;
-		while ((int64_t)(due[i] - last) > 0) {
-			uint64_t now = cp_counter();
-			noted[i].before |= now - last > p->late ? CP_PAUSED : CP_WAITED;
-			last = now;
-		}
-		noted[i].sent = last;
-		int taken = cp_send(socket, pool, buf, sizes + i, 1);
-		if (taken < 0)
-			return -1;
-		if (taken == 0)
-			return i;
-		buf += sizes[i];
-	}
-}
-
-// cp_wait waits until the socket takes a message, for at most ms milliseconds.
-static int cp_wait(void *socket, long ms) {
-	zmq_pollitem_t item = {socket, 0, ZMQ_POLLOUT, 0};
-	return zmq_poll(&item, 1, ms);
-}
 
 // A cp_puller keeps the message that found no room in the last bucket.
 typedef struct {
@@ -237,10 +77,6 @@ static int cp_event(void *socket) {
 	}
 }
 
-#cgo noescape cp_send
-#cgo nocallback cp_send
-#cgo noescape cp_pace
-#cgo nocallback cp_pace
 #cgo noescape cp_receive
 #cgo nocallback cp_receive
 */
@@ -272,8 +108,7 @@ type socket struct {
 	context, socket unsafe.Pointer
 	events          sync.WaitGroup
 	closed          bool
-	pool            C.cp_pool   // of a PUSH socket
-	pacing          C.cp_pacing // of the thread that sends
+	sending         // of a PUSH socket
 }
 
 // onPeers is called from the monitor's goroutine when a connection comes (gone is false) or ends.
@@ -289,7 +124,7 @@ func newSocket(kind zmq4.Type, notify onPeers) (*socket, error) {
 		C.zmq_ctx_term(s.context)
 		return nil, fmt.Errorf("make a ZeroMQ socket: %w", zmqError(err))
 	}
-	if kind == zmq4.PUSH && C.cp_pool_make(&s.pool) != 0 {
+	if kind == zmq4.PUSH && !s.makePool() {
 		s.close()
 		return nil, errors.New("make a ZeroMQ socket: no memory for its messages")
 	}
@@ -403,39 +238,6 @@ func (s *socket) bind(endpoint string) (string, error) {
 	return C.GoString(&text[0]), nil
 }
 
-// send sends the messages that lie one after the other in b and returns how many the socket took.
-func (s *socket) send(b []byte, sizes []uint32) (int, error) {
-	n, err := C.cp_send(s.socket, &s.pool,
-		(*C.char)(unsafe.Pointer(unsafe.SliceData(b))),
-		(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))),
-		C.int(len(sizes)))
-	if n < 0 {
-		return 0, zmqError(err)
-	}
-	return int(n), nil
-}
-
-// pace sends each message at its time. It notes when it did, and what came before; noted has one
-// entry more than there are messages. Late means more than lateAfter, in steps of hz a second.
-func (s *socket) pace(
-	b []byte, sizes []uint32, lateAfter uint64, hz float64, due []uint64, noted []paced,
-) (int, error) {
-	s.pacing.late, s.pacing.ns = C.uint64_t(lateAfter), C.double(1e9/hz)
-	n, err := C.cp_pace(s.socket, &s.pool, &s.pacing,
-		(*C.char)(unsafe.Pointer(unsafe.SliceData(b))),
-		(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(sizes))),
-		(*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(due))),
-		(*C.cp_paced)(unsafe.Pointer(unsafe.SliceData(noted))),
-		C.int(len(sizes)))
-	if n < 0 {
-		return 0, zmqError(err)
-	}
-	return int(n), nil
-}
-
-// waitRoom waits until the socket takes a message, for at most d.
-func (s *socket) waitRoom(d time.Duration) { C.cp_wait(s.socket, C.long(milliseconds(d))) }
-
 // close releases the socket. Received messages are dropped at once. Messages to send have the
 // linger time that was set.
 func (s *socket) close() {
@@ -447,17 +249,8 @@ func (s *socket) close() {
 	C.zmq_close(s.socket)
 	s.events.Wait()
 	C.zmq_ctx_term(s.context)
-	C.free(unsafe.Pointer(s.pool.slots)) // libzmq has released all of them
+	s.freePool() // libzmq has released all messages
 }
-
-// C and Go must agree on the layout of paced and on its bits.
-var (
-	_ = [1]struct{}{}[unsafe.Sizeof(paced{})-unsafe.Sizeof(C.cp_paced{})]
-	_ = [1]struct{}{}[unsafe.Offsetof(paced{}.before)-unsafe.Offsetof(C.cp_paced{}.before)]
-	_ = [1]struct{}{}[waited-C.CP_WAITED]
-	_ = [1]struct{}{}[paused-C.CP_PAUSED]
-	_ = [1]struct{}{}[slow-C.CP_SLOW]
-)
 
 func zmqError(err error) error {
 	if number, ok := err.(syscall.Errno); ok {
